@@ -1,0 +1,78 @@
+#include <belfry/frontends/builder/builder.h>
+
+#include <fmt/format.h>
+
+namespace belfry {
+
+namespace {
+
+Value named_state(Graph& g, const std::string& name, const VariableOptions& options, SourceLine at) {
+  if (NodeId id = g.find_node(name); id >= 0) return g.value({id, 0});
+  CursorGuard guard(g, g.cursor);
+  g.cursor.scope = {};
+  return variable(g, name, {}, options, at);
+}
+
+}  // namespace
+
+Value step_of(Graph& graph) { return named_state(graph, "step", {.dtype = i64, .trainable = false}, {}); }
+Value seed_of(Graph& graph) { return named_state(graph, "seed", {.dtype = i64, .init = "seed", .trainable = false}, {}); }
+
+Builder::Builder(std::string name, std::shared_ptr<const OpSet> ops) {
+  if (!ops) ops = std::make_shared<const OpSet>(standard_ops());
+  graph_ = std::make_unique<Graph>(std::move(ops), std::move(name));
+}
+
+Value Builder::input(const std::string& name, DType dtype, Shape shape, SourceLine at) { return belfry::input(*graph_, name, dtype, std::move(shape), at); }
+Value Builder::variable(const std::string& name, Shape shape, const VariableOptions& options, SourceLine at) {
+  return belfry::variable(*graph_, name, std::move(shape), options, at);
+}
+Value Builder::step(SourceLine) { return step_of(*graph_); }
+Value Builder::seed(SourceLine) { return seed_of(*graph_); }
+
+CursorGuard Builder::device(const std::string& id) {
+  CursorGuard guard(*graph_, graph_->cursor);
+  graph_->cursor.device = parse_device(id);
+  return guard;
+}
+
+CursorGuard Builder::scope(const std::string& name) {
+  CursorGuard guard(*graph_, graph_->cursor);
+  graph_->cursor.scope = graph_->cursor.scope.empty() ? name : graph_->cursor.scope + "/" + name;
+  return guard;
+}
+
+void Builder::train(Value loss, const std::string& optimizer, Attributes options, Value rate) {
+  if (!loss || !is_float(loss.dtype()) || !loss.shape().empty())
+    throw UserError(loss ? fmt::format("a loss is a float scalar, but '{}' is {}; take its mean", loss.name(), to_string(loss.type())) : "a loss is an empty Value");
+  TrainSpec next{{loss.id}, optimizer, std::move(options), rate.id};
+  if (graph_->train) {
+    const TrainSpec& first = *graph_->train;
+    if (first.optimizer != next.optimizer || first.options != next.options || first.learning_rate != next.learning_rate)
+      throw UserError("all losses are minimised by one optimizer with the same options");
+    next.losses.insert(next.losses.begin(), first.losses.begin(), first.losses.end());
+  }
+  graph_->train = std::move(next);
+}
+
+void Builder::minimize(Value loss, const Sgd& o) { train(loss, "sgd", {{"learning_rate", o.learning_rate}, {"clip_norm", o.clip_norm}}, o.rate); }
+void Builder::minimize(Value loss, const Momentum& o) {
+  train(loss, "momentum", {{"learning_rate", o.learning_rate}, {"momentum", o.momentum}, {"nesterov", o.nesterov}, {"clip_norm", o.clip_norm}}, o.rate);
+}
+void Builder::minimize(Value loss, const Adam& o) {
+  train(loss, "adam", {{"learning_rate", o.learning_rate}, {"beta1", o.beta1}, {"beta2", o.beta2}, {"epsilon", o.epsilon}, {"powers", o.powers}, {"clip_norm", o.clip_norm}}, o.rate);
+}
+
+void Builder::metric(const std::string& name, Value value) { graph_->metrics[name] = value.id; }
+void Builder::output(Value value) { graph_->outputs.push_back(value.id); }
+
+void Builder::update(Value variable, Value value) {
+  const Node& n = graph_->node(variable.id.node);
+  if (n.op->name != kVariable) throw UserError(fmt::format("'{}' is no variable: it cannot be updated", variable.name()));
+  if (variable.type() != value.type()) throw UserError(fmt::format("the update of '{}' is {}, not {}", n.name, to_string(value.type()), to_string(variable.type())));
+  if (!graph_->updates.emplace(variable.id.node, value.id).second) throw UserError(fmt::format("'{}' has an update already", n.name));
+}
+
+Graph Builder::build() && { return std::move(*graph_); }
+
+}  // namespace belfry

@@ -1,0 +1,99 @@
+#include <belfry/graph/device_id.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/error.h>
+
+namespace belfry {
+
+namespace {
+
+[[noreturn]] void refuse(std::string_view text) {
+  throw UserError(fmt::format("'{}' is no device; write cpu:0, gpu:1, gpu:0/1, sim:3 or /host:2/gpu:0", text));
+}
+
+/// Cuts a number of at most six digits off the front.
+bool take_number(std::string_view& text, int& out) {
+  std::size_t n = 0;
+  while (n < text.size() && text[n] >= '0' && text[n] <= '9') ++n;
+  if (n == 0 || n > 6) return false;
+  std::from_chars(text.data(), text.data() + n, out);
+  text.remove_prefix(n);
+  return true;
+}
+
+}  // namespace
+
+std::string to_string(const DeviceId& id) {
+  std::string out = id.host ? fmt::format("/host:{}/", id.host) : "";
+  out += fmt::format("{}:{}", id.kind, id.index);
+  return id.slice < 0 ? out : out + fmt::format("/{}", id.slice);
+}
+
+DeviceId parse_device(std::string_view text) {
+  DeviceId id;
+  std::string_view rest = text;
+  if (rest.starts_with("/host:")) {
+    rest.remove_prefix(6);
+    if (!take_number(rest, id.host) || rest.empty() || rest[0] != '/') refuse(text);
+    rest.remove_prefix(1);
+  }
+  auto colon = rest.find(':');
+  if (colon == rest.npos) refuse(text);
+  id.kind = rest.substr(0, colon);
+  if (id.kind != "cpu" && id.kind != "gpu" && id.kind != "sim") refuse(text);
+  rest.remove_prefix(colon + 1);
+  if (!take_number(rest, id.index)) refuse(text);
+  if (!rest.empty()) {
+    if (rest[0] != '/') refuse(text);
+    rest.remove_prefix(1);
+    if (!take_number(rest, id.slice) || !rest.empty()) refuse(text);
+  }
+  return id;
+}
+
+std::vector<DeviceId> parse_devices(std::string_view text) {
+  std::vector<DeviceId> out;
+  std::string kind;
+  std::string_view rest = text;
+  while (true) {
+    auto comma = rest.find(',');
+    std::string item(rest.substr(0, comma));
+    if (auto colon = item.rfind(':'); colon != item.npos) kind = item.substr(0, colon);
+    else if (!kind.empty()) item = kind + ":" + item;
+    auto dash = item.rfind('-');
+    if (dash == item.npos) out.push_back(parse_device(item));
+    else {
+      DeviceId first = parse_device(item.substr(0, dash));
+      std::string_view end = std::string_view(item).substr(dash + 1);
+      int last = 0;
+      if (!take_number(end, last) || !end.empty() || last < first.index || first.slice >= 0 || last - first.index >= 65536) refuse(item);
+      for (; first.index <= last; ++first.index) out.push_back(first);
+    }
+    if (comma == rest.npos) break;
+    rest.remove_prefix(comma + 1);
+  }
+  auto sorted = out;
+  std::sort(sorted.begin(), sorted.end());
+  if (auto twin = std::adjacent_find(sorted.begin(), sorted.end()); twin != sorted.end())
+    throw UserError(fmt::format("device {} is named twice in '{}'", to_string(*twin), text));
+  return out;
+}
+
+std::string to_string(const std::vector<DeviceId>& ids) {
+  std::string out;
+  for (std::size_t i = 0; i < ids.size();) {
+    std::size_t end = i + 1;
+    auto next = [&](std::size_t k) { return ids[k].slice < 0 && ids[k - 1].slice < 0 && ids[k].host == ids[i].host && ids[k].kind == ids[i].kind && ids[k].index == ids[k - 1].index + 1; };
+    while (end < ids.size() && next(end)) ++end;
+    out += (i ? "," : "") + to_string(ids[i]);
+    if (end - i > 1) out += fmt::format("-{}", ids[end - 1].index);
+    i = end;
+  }
+  return out;
+}
+
+}  // namespace belfry

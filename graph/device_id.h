@@ -1,0 +1,29 @@
+// Names of devices: cpu:0, gpu:1, gpu:0/1 (a logical device), sim:3, /host:2/gpu:0.
+#pragma once
+
+#include <compare>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace belfry {
+
+struct DeviceId {
+  int host = 0;
+  std::string kind = "cpu";
+  int index = 0;
+  int slice = -1;  ///< -1: the whole device
+  auto operator<=>(const DeviceId&) const = default;
+};
+
+inline DeviceId cpu(int index) { return {0, "cpu", index, -1}; }
+
+std::string to_string(const DeviceId& id);
+/// One device; UserError with the known forms for other texts.
+DeviceId parse_device(std::string_view text);
+/// A list: "cpu:0,cpu:1", "gpu:0,2,3", "sim:0-7". Names taken twice are an error.
+std::vector<DeviceId> parse_devices(std::string_view text);
+/// "sim:0-7" for runs of neighbours; the inverse of parse_devices.
+std::string to_string(const std::vector<DeviceId>& ids);
+
+}  // namespace belfry

@@ -1,0 +1,64 @@
+// Element types of tensors.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+namespace belfry {
+
+enum class DType : std::uint8_t { f32, f64, i32, i64, u8, boolean };
+
+inline constexpr DType f32 = DType::f32;
+inline constexpr DType f64 = DType::f64;
+inline constexpr DType i32 = DType::i32;
+inline constexpr DType i64 = DType::i64;
+inline constexpr DType u8 = DType::u8;
+inline constexpr DType boolean = DType::boolean;
+
+inline constexpr DType kAllDTypes[] = {f32, f64, i32, i64, u8, boolean};
+
+/// "f32", "f64", "i32", "i64", "u8", "bool".
+std::string_view name_of(DType dtype);
+/// The inverse of name_of; UserError for other texts.
+DType parse_dtype(std::string_view text);
+std::size_t size_of(DType dtype);
+
+constexpr bool is_float(DType dtype) { return dtype == f32 || dtype == f64; }
+
+template <class T>
+constexpr DType dtype_of() {
+  if constexpr (std::is_same_v<T, float>) return f32;
+  else if constexpr (std::is_same_v<T, double>) return f64;
+  else if constexpr (std::is_same_v<T, std::int32_t>) return i32;
+  else if constexpr (std::is_same_v<T, std::int64_t>) return i64;
+  else if constexpr (std::is_same_v<T, std::uint8_t>) return u8;
+  else {
+    static_assert(std::is_same_v<T, bool>, "no DType for this C++ type");
+    return boolean;
+  }
+}
+
+/// Calls f.template operator()<T>() with the C++ type of `dtype`.
+template <class F>
+decltype(auto) visit_dtype(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f32: return f.template operator()<float>();
+    case DType::f64: return f.template operator()<double>();
+    case DType::i32: return f.template operator()<std::int32_t>();
+    case DType::i64: return f.template operator()<std::int64_t>();
+    case DType::u8: return f.template operator()<std::uint8_t>();
+    case DType::boolean: break;
+  }
+  return f.template operator()<bool>();
+}
+
+/// visit_dtype over f32 and f64 alone.
+template <class F>
+decltype(auto) visit_float(DType dtype, F&& f) {
+  if (dtype == DType::f64) return f.template operator()<double>();
+  return f.template operator()<float>();
+}
+
+}  // namespace belfry

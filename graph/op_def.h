@@ -1,0 +1,125 @@
+// What an op means: a plain struct of names and functions, one per op room.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <belfry/graph/attributes.h>
+#include <belfry/graph/split_state.h>
+#include <belfry/graph/value.h>
+
+namespace belfry {
+
+class InferContext;
+class GradientContext;
+struct SplitContext;
+struct Call;
+
+struct InputDef {
+  InputDef(const char* name) : name(name) {}
+  std::string name;
+  bool optional = false;    ///< may be left out
+  bool variadic = false;    ///< one or more; only the last input
+  bool shape_only = false;  ///< its elements are not read: it demands nothing
+};
+inline InputDef optional_input(const char* name) { InputDef d(name); d.optional = true; return d; }
+inline InputDef variadic_input(const char* name) { InputDef d(name); d.variadic = true; return d; }
+inline InputDef shape_only(const char* name) { InputDef d(name); d.shape_only = true; return d; }
+
+struct OutputDef {
+  OutputDef(const char* name) : name(name) {}
+  std::string name;
+  bool optional = false;  ///< computed only where it is read
+};
+inline OutputDef optional_output(const char* name) { OutputDef d(name); d.optional = true; return d; }
+
+/// States that the op reads its inputs in (one that differs from what it was offered is a demand), and gives.
+struct Split {
+  std::vector<SplitState> reads;
+  std::vector<SplitState> gives;
+};
+
+/// A rule that every op must state: it has no default, so leaving it out does not compile.
+template <class Signature>
+struct Rule : std::function<Signature> {
+  template <class F>
+  Rule(F f) : std::function<Signature>(std::move(f)) {}
+};
+
+using InferRule = Rule<std::vector<TensorType>(InferContext&)>;
+using ReferenceRule = Rule<void(const Call&)>;
+using SplitRule = Rule<Split(const SplitContext&)>;
+
+struct NoGradient {
+  std::string reason;
+};
+/// The op is not differentiable, or nobody has use for its derivative: says which.
+inline NoGradient no_gradient(std::string reason) { return {std::move(reason)}; }
+
+/// Gradients of the inputs, in their order; an empty Value where there is none. Or the reason why there is no gradient at all.
+struct GradientRule {
+  template <class F>
+  GradientRule(F f) : build(std::move(f)) {}
+  GradientRule(NoGradient none) : no_gradient_reason(std::move(none.reason)) {}
+  std::function<std::vector<Value>(GradientContext&)> build;
+  std::string no_gradient_reason;
+};
+
+struct OpDef {
+  std::string name;
+  int version = 1;
+  std::vector<AttributeDef> attributes = {};
+  std::vector<InputDef> inputs = {};
+  std::vector<OutputDef> outputs = {"y"};
+
+  /// Types of all outputs. Errors by InferContext::fail.
+  InferRule infer;
+  /// Slow, obvious host code; runs in f64 too. Oracle of every kernel, constant folder, last fallback.
+  ReferenceRule reference;
+  GradientRule gradient;
+  SplitRule split;
+
+  /// Floating point operations on one share; by default one per output element.
+  std::function<double(std::span<const LocalType> inputs, std::span<const LocalType> outputs, const Attributes&)> flops = {};
+  /// What the op becomes after gradients were taken, in terms of others; no values: it stays. Empty: it stays.
+  std::function<std::vector<Value>(GradientContext&)> write_out = {};
+  /// What the op becomes outside training: one Value per output. Empty: it stays.
+  std::function<std::vector<Value>(GradientContext&)> inference = {};
+  /// The scalar expression of an elementwise op over a, b, …: what fusion and code generation read.
+  std::string scalar = {};
+
+  /// (output, input) pairs that may share bytes where the input is not read again.
+  std::vector<std::pair<int, int>> in_place = {};
+  bool source = false;       ///< reads no input that is computed: it can be computed wherever it is read
+  bool random = false;       ///< bars folding
+  bool commutative = false;
+  bool zero_preserving = false;
+  bool joins_towers = false;  ///< of a per-tower input it is the mean over the towers: lowered to an aggregate
+  bool sum_of_inputs = false; ///< y is the sum of its inputs: expand may cut it where only some are partial
+  bool exact = false;        ///< + − × ÷ √ fma per element: every kernel gives the same bits
+
+  bool elementwise() const { return !scalar.empty(); }
+  bool differentiable() const { return static_cast<bool>(gradient.build); }
+};
+
+/// The ops of a library, by name. Built once, then immutable.
+class OpSet {
+ public:
+  /// UserError if the name is taken.
+  void add(OpDef def);
+  const OpDef* find(std::string_view name) const;
+  /// UserError with the nearest names if there is none.
+  const OpDef& at(std::string_view name) const;
+  const std::vector<std::unique_ptr<OpDef>>& all() const { return defs_; }
+
+ private:
+  std::vector<std::unique_ptr<OpDef>> defs_;
+};
+
+}  // namespace belfry

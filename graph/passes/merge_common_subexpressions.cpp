@@ -1,0 +1,37 @@
+#include <map>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/passes/pass.h>
+#include <belfry/graph/rewrite.h>
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+Graph merge_common_subexpressions(const Graph& graph) {
+  std::multimap<std::string, NodeId> seen;  // key → node of the new graph
+  return rewrite(graph, [&](Graph& out, const Node& n, NodeId, const std::vector<Value>& inputs) -> std::optional<std::vector<Value>> {
+    if (n.op->name == kInput || n.op->name == kVariable) return {};
+    std::string key = n.op->name + (n.device ? "@" + to_string(*n.device) : "");
+    std::vector<ValueId> ids;
+    for (const Value& v : inputs) {
+      ids.push_back(v.id);
+      key += fmt::format(",{}:{}", v.id.node, v.id.output);
+    }
+    auto [first, last] = seen.equal_range(key);
+    for (auto at = first; at != last; ++at) {
+      const Node& twin = out.node(at->second);
+      if (twin.inputs != ids || twin.attributes != n.attributes) continue;
+      std::vector<Value> values;
+      for (std::size_t k = 0; k < n.types.size(); ++k) values.push_back(out.value({at->second, static_cast<std::int32_t>(k)}));
+      return values;
+    }
+    Value v = out.add(*n.op, inputs, n.attributes, n.name);
+    seen.emplace(key, v.id.node);
+    std::vector<Value> values;
+    for (std::size_t k = 0; k < n.types.size(); ++k) values.push_back(v.output(static_cast<int>(k)));
+    return values;
+  });
+}
+
+}  // namespace belfry

@@ -1,0 +1,44 @@
+#include <belfry/graph/plan/tower_graph.h>
+
+#include <array>
+
+#include <fmt/format.h>
+
+namespace belfry {
+
+namespace {
+
+template <class Enum, std::size_t N>
+Enum parse_enum(std::string_view text, const std::array<const char*, N>& names, const char* what) {
+  for (std::size_t i = 0; i < N; ++i)
+    if (text == names[i]) return static_cast<Enum>(i);
+  throw UserError(fmt::format("{} is '{}'; it can be {}", what, text, fmt::join(names, ", ")));
+}
+
+constexpr std::array kScopes{"state", "shared", "device", "tower"};
+constexpr std::array kRelations{"own", "shared", "local", "towers", "every", "readers"};
+constexpr std::array kRegions{"none", "state", "region", "kept", "transient", "feed"};
+
+}  // namespace
+
+std::string to_string(Scope scope) { return kScopes[static_cast<std::size_t>(scope)]; }
+Scope parse_scope(std::string_view text) { return parse_enum<Scope>(text, kScopes, "scope"); }
+std::string to_string(Wait::Relation r) { return kRelations[static_cast<std::size_t>(r)]; }
+Wait::Relation parse_relation(std::string_view text) { return parse_enum<Wait::Relation>(text, kRelations, "the relation of a wait"); }
+std::string to_string(Slot::Region r) { return kRegions[static_cast<std::size_t>(r)]; }
+Slot::Region parse_region(std::string_view text) { return parse_enum<Slot::Region>(text, kRegions, "a region"); }
+
+Share TowerGraph::share(int t) const {
+  if (t < 0) return {0, batch, batch, present(), combine};
+  Range r = share_of(batch, towers, t);
+  return {r.first, r.count(), batch, present(), combine};
+}
+
+LocalType local_type(const PlanValue& value, const Share& share) {
+  LocalType out{value.type.dtype, {}};
+  for (std::size_t i = 0; i < value.type.shape.size(); ++i)
+    out.shape.push_back(value.type.shape[i].at(value.state == rows(static_cast<int>(i)) ? share.rows : share.batch));
+  return out;
+}
+
+}  // namespace belfry

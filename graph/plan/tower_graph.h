@@ -1,0 +1,114 @@
+// The tower graph: what T towers compute, with every split, aggregate and gather written out. Its arithmetic is final.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <belfry/graph/graph.h>
+
+namespace belfry {
+
+/// Where a node runs: state lies with its holders, shared nodes run once per holder, device nodes once per device that
+/// has towers, tower nodes once per tower.
+enum class Scope : std::uint8_t { state, shared, device, tower };
+std::string to_string(Scope scope);
+Scope parse_scope(std::string_view text);
+
+using ValueIndex = int;
+
+struct PlanValue {
+  std::string name;
+  TensorType type;
+  SplitState state;
+  int maker = -1;           ///< node
+  int output = 0;           ///< of the maker
+  bool read = true;         ///< false: an optional output that nobody reads
+};
+
+/// A node of the user's graph inside a fused one, verbatim.
+struct Member {
+  NodeId node = -1;
+};
+
+/// A wait folded over towers and devices: the relation says which steps of the value's maker are meant.
+struct Wait {
+  enum Relation : std::uint8_t { kOwn, kShared, kLocal, kTowers, kEvery, kReaders };
+  Relation relation = kOwn;
+  ValueIndex value = -1;
+  bool operator==(const Wait&) const = default;
+};
+std::string to_string(Wait::Relation relation);
+Wait::Relation parse_relation(std::string_view text);
+
+/// Where an output lies. The region is the device's own (region, state), a tower's frame (kept, transient), the user's
+/// feed, or nowhere.
+struct Slot {
+  enum Region : std::uint8_t { kNone, kState, kRegion, kKept, kTransient, kFeed };
+  Region region = kNone;
+  std::int64_t offset = 0;
+  std::int64_t stride = 0;  ///< from one tower's or piece's buffer to the next one's
+  bool operator==(const Slot&) const = default;
+};
+std::string to_string(Slot::Region region);
+Slot::Region parse_region(std::string_view text);
+
+/// What differs between classes of towers, or between groups of devices.
+struct Variant {
+  std::string kernel;
+  std::int64_t scratch_bytes = 0;
+  Slot scratch;
+  std::vector<Slot> outputs;
+  bool operator==(const Variant&) const = default;
+};
+
+struct PlanNode {
+  // What expand says.
+  std::string name;
+  std::string op;
+  const OpDef* def = nullptr;          ///< null for structural ops
+  Attributes attributes;
+  std::vector<ValueIndex> inputs;      ///< values, never copies; -1: left out
+  std::vector<ValueIndex> outputs;
+  Scope scope = Scope::tower;
+  NodeId user = -1;                    ///< the user's node; of an inserted node: its cause
+  bool inserted = false;
+  Role role = Role::forward;
+  std::vector<Member> members;         ///< of a fused node, or the node that expand cut
+
+  // What assign, lower and schedule say.
+  int vector = -1;                     ///< a tower node: index of its devices per tower
+  std::vector<int> holders;            ///< any other: its devices
+  std::string reason;
+  int epoch = -1;
+  std::vector<int> phases;             ///< per class, inside the epoch; -1: the class does not run it
+  int order = 0;
+  std::vector<Wait> waits;
+  std::vector<std::pair<ValueIndex, ValueIndex>> donates;  ///< output → variable whose bytes it takes
+  int owners = -1;                     ///< of joins: the vector of devices that hold the parts
+  std::vector<Variant> by_class, by_group;
+};
+
+struct TowerGraph {
+  std::shared_ptr<const Graph> graph;  ///< after the passes
+  int towers = 1;
+  std::int64_t batch = 1;
+  Combine combine = Combine::global_mean;
+  int threads = 1;                     ///< of a tower
+  std::vector<PlanNode> nodes;
+  std::vector<PlanValue> values;
+  std::vector<std::pair<std::string, ValueIndex>> fetches;              ///< name → the fetch node's output
+  std::vector<std::pair<ValueIndex, ValueIndex>> updates;               ///< variable → new value
+
+  /// Towers that have rows.
+  int present() const { return static_cast<int>(std::min<std::int64_t>(towers, batch)); }
+  /// The share of tower t; the whole batch for t < 0.
+  Share share(int t) const;
+  const PlanNode& maker(ValueIndex v) const { return nodes[static_cast<std::size_t>(values[static_cast<std::size_t>(v)].maker)]; }
+  const PlanValue& value(ValueIndex v) const { return values[static_cast<std::size_t>(v)]; }
+};
+
+/// The local type of a value on a share: the row axis of its state takes the share, every other row symbol the batch.
+LocalType local_type(const PlanValue& value, const Share& share);
+
+}  // namespace belfry

@@ -1,0 +1,24 @@
+// Copying a graph node by node, with a rule that may put other values in a node's place: what passes are made of.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <vector>
+
+#include <belfry/graph/graph.h>
+
+namespace belfry {
+
+/// The values that replace a node's outputs in the new graph, or nullopt to copy the node as it is.
+using RewriteRule = std::function<std::optional<std::vector<Value>>(Graph& out, const Node& node, NodeId id, const std::vector<Value>& inputs)>;
+
+/// Names, losses, metrics, updates and outputs follow. New nodes take device, role and `of` of the node they stand for.
+/// `keep` (if given) says which nodes are copied; what is kept must not read what is not.
+Graph rewrite(const Graph& graph, const RewriteRule& rule, const std::function<bool(NodeId)>& keep = {});
+
+/// All nodes that the values are computed from, themselves included.
+std::vector<bool> ancestors(const Graph& graph, const std::vector<ValueId>& of);
+/// Every value that somebody asks for: outputs, metrics, losses, updates, the short form's losses.
+std::vector<ValueId> roots(const Graph& graph);
+
+}  // namespace belfry

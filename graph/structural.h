@@ -1,0 +1,20 @@
+// Names of the ops that the compiler itself speaks of; all others it knows by their OpDef alone.
+#pragma once
+
+namespace belfry {
+
+inline constexpr const char* kInput = "input";
+inline constexpr const char* kVariable = "variable";
+inline constexpr const char* kConstant = "constant";
+inline constexpr const char* kAddN = "add_n";
+/// In plans: a value to another device, of a row range (split); the joining of towers; several nodes as one kernel;
+/// a fetched value on the host; a variable's new value written at the end of the step.
+inline constexpr const char* kCopy = "copy";
+inline constexpr const char* kSplit = "split";
+inline constexpr const char* kAggregate = "aggregate";
+inline constexpr const char* kPreAggregate = "pre_aggregate";
+inline constexpr const char* kFused = "fused";
+inline constexpr const char* kFetch = "fetch";
+inline constexpr const char* kStore = "store";
+
+}  // namespace belfry

@@ -1,0 +1,43 @@
+#include <belfry/ops/all_ops.h>
+
+#include <belfry/ops/build.h>
+#include <belfry/ops/optimizer/optimizer.h>
+
+namespace belfry {
+
+OpSet standard_ops() {
+  OpSet ops;
+  auto family = [&](std::vector<OpDef> defs) {
+    for (OpDef& d : defs) ops.add(std::move(d));
+  };
+  ops.add(input_def());
+  ops.add(variable_def());
+  ops.add(constant_def());
+  ops.add(row_count_def());
+  ops.add(row_weight_def());
+  family(random_defs());
+  ops.add(identity_def());
+  ops.add(cast_def());
+  ops.add(reshape_def());
+  ops.add(transpose_def());
+  ops.add(broadcast_like_def());
+  family(binary_defs());
+  family(unary_defs());
+  family(compare_defs());
+  ops.add(where_def());
+  ops.add(add_n_def());
+  family(reduce_defs());
+  ops.add(reduce_mean_def());
+  ops.add(matmul_def());
+  family(softmax_defs());
+  family(softmax_cross_entropy_defs());
+  ops.add(argmax_def());
+  ops.add(one_hot_def());
+  family(gather_defs());
+  family(batch_norm_defs());
+  ops.add(tower_mean_def());
+  family(optimizer_defs());
+  return ops;
+}
+
+}  // namespace belfry

@@ -1,0 +1,159 @@
+#include <belfry/ops/batch_norm/batch_norm.h>
+
+#include <cmath>
+
+#include <belfry/graph/split_rules.h>
+#include <belfry/ops/build.h>
+
+namespace belfry {
+
+namespace {
+
+struct Layout {
+  explicit Layout(const Extents& e) : channels(static_cast<std::size_t>(e.back())), count(channels ? static_cast<std::size_t>(elements(e)) / channels : 0) {}
+  std::size_t channels, count;
+};
+
+void forward_reference(const Call& c) {
+  Layout l(c.inputs[0].type.shape);
+  double epsilon = c.attributes.real("epsilon"), n = static_cast<double>(l.count);
+  visit_float(c.dtype(), [&]<class T>() {
+    auto x = c.inputs[0].as<T>(), gamma = c.inputs[1].as<T>(), beta = c.inputs[2].as<T>();
+    for (std::size_t k = 0; k < l.channels; ++k) {
+      double mean = 0, variance = 0;
+      for (std::size_t i = 0; i < l.count; ++i) mean += static_cast<double>(x[i * l.channels + k]) / n;
+      for (std::size_t i = 0; i < l.count; ++i) variance += std::pow(static_cast<double>(x[i * l.channels + k]) - mean, 2) / n;
+      double scale = static_cast<double>(gamma[k]) / std::sqrt(variance + epsilon);
+      for (std::size_t i = 0; i < l.count; ++i)
+        c.outputs[0].as<T>()[i * l.channels + k] = static_cast<T>((static_cast<double>(x[i * l.channels + k]) - mean) * scale + static_cast<double>(beta[k]));
+      c.outputs[1].as<T>()[k] = static_cast<T>(mean);
+      c.outputs[2].as<T>()[k] = static_cast<T>(variance);
+    }
+  });
+}
+
+void gradient_reference(const Call& c) {
+  Layout l(c.inputs[0].type.shape);
+  double epsilon = c.attributes.real("epsilon"), n = static_cast<double>(l.count);
+  visit_float(c.dtype(), [&]<class T>() {
+    auto x = c.inputs[0].as<T>(), gamma = c.inputs[1].as<T>(), mean = c.inputs[2].as<T>(), variance = c.inputs[3].as<T>(), dy = c.inputs[4].as<T>();
+    for (std::size_t k = 0; k < l.channels; ++k) {
+      double inverse = 1 / std::sqrt(static_cast<double>(variance[k]) + epsilon), dgamma = 0, dbeta = 0;
+      auto normal = [&](std::size_t i) { return (static_cast<double>(x[i * l.channels + k]) - static_cast<double>(mean[k])) * inverse; };
+      for (std::size_t i = 0; i < l.count; ++i) {
+        dgamma += static_cast<double>(dy[i * l.channels + k]) * normal(i);
+        dbeta += static_cast<double>(dy[i * l.channels + k]);
+      }
+      for (std::size_t i = 0; i < l.count; ++i)
+        c.outputs[0].as<T>()[i * l.channels + k] =
+            static_cast<T>(static_cast<double>(gamma[k]) * inverse * (static_cast<double>(dy[i * l.channels + k]) - dbeta / n - normal(i) * dgamma / n));
+      c.outputs[1].as<T>()[k] = static_cast<T>(dgamma);
+      c.outputs[2].as<T>()[k] = static_cast<T>(dbeta);
+    }
+  });
+}
+
+std::vector<TensorType> infer_forward(InferContext& c) {
+  c.need_float(0);
+  if (c.rank(0) < 2) c.fail("x needs a batch and a channel axis");
+  TensorType channel{c.dtype(0), {c.shape(0).back()}};
+  for (int i = 1; i < 5; ++i)
+    if (c.type(i) != channel) c.fail("gamma, beta and the running statistics must be " + to_string(channel));
+  return {c.type(0), channel, channel};
+}
+
+Split split_forward(const SplitContext& c) {
+  int last = static_cast<int>(c.inputs[0].shape.size()) - 1;
+  std::vector<SplitState> reads = {c.states[0], kReplicated, kReplicated, kReplicated, kReplicated};
+  if (!c.states[0].is_rows() || c.states[0].axis == last) {
+    reads[0] = kReplicated;
+    return {reads, {kReplicated, kReplicated, kReplicated}};
+  }
+  return {reads, {c.states[0], kPerTower, kPerTower}};
+}
+
+/// One node: from its parts, the gradient of a per-tower mean would come out as a partial.
+Split split_gradient(const SplitContext& c) {
+  SplitState s = c.states[0];
+  if (!s.is_rows() || s.axis == static_cast<int>(c.inputs[0].shape.size()) - 1) return {std::vector<SplitState>(5, kReplicated), std::vector<SplitState>(3, kReplicated)};
+  auto statistic = [](SplitState m) { return m.is_per_tower() ? m : kReplicated; };
+  return {{s, kReplicated, statistic(c.states[2]), statistic(c.states[3]), s}, {s, partial(Reduction::sum), partial(Reduction::sum)}};
+}
+
+Integers all_but_last(int rank) {
+  Integers axes;
+  for (int i = 0; i + 1 < rank; ++i) axes.push_back(i);
+  return axes;
+}
+
+/// How many elements a channel has, over the whole batch.
+Value channel_count(Graph& graph, Value x) { return row_count(graph, Shape(x.shape().begin(), x.shape().end() - 1), x.dtype()); }
+
+/// sync forward: row sums, centred squares, normalise. Each sum is aggregated before the next node reads it.
+std::vector<Value> write_out_forward(GradientContext& g) {
+  if (!g.attributes.flag("sync")) return {};
+  Value x = g.input(0), count = channel_count(g.graph, x);
+  ReduceOptions rows{all_but_last(x.rank())};
+  Value mean = reduce_sum(x, rows) / count;
+  Value centred = x - mean;
+  Value variance = reduce_sum(square(centred), rows) / count;
+  return {centred / sqrt(variance + g.attributes.real("epsilon")) * g.input(1) + g.input(2), mean, variance};
+}
+
+/// sync gradient: the two row sums are dgamma and dbeta; then dx.
+std::vector<Value> write_out_gradient(GradientContext& g) {
+  if (!g.attributes.flag("sync")) return {};
+  Value x = g.input(0), gamma = g.input(1), dy = g.input(4), count = channel_count(g.graph, x);
+  ReduceOptions rows{all_but_last(x.rank())};
+  Value deviation = sqrt(g.input(3) + g.attributes.real("epsilon"));
+  Value normal = (x - g.input(2)) / deviation;
+  Value dgamma = reduce_sum(dy * normal, rows), dbeta = reduce_sum(dy, rows);
+  return {(dy - (dbeta + normal * dgamma) / count) * (gamma / deviation), dgamma, dbeta};
+}
+
+double flops(std::span<const LocalType> in, std::span<const LocalType>, const Attributes&) { return 8.0 * static_cast<double>(in[0].elements()); }
+
+}  // namespace
+
+std::vector<OpDef> batch_norm_defs() {
+  std::vector<AttributeDef> attributes = {AttributeDef("epsilon", 1e-3).between(0, 1), {"sync", false}};
+  std::vector<OpDef> out;
+  out.push_back({.name = "batch_norm",
+                 .attributes = attributes,
+                 .inputs = {"x", "gamma", "beta", shape_only("running_mean"), shape_only("running_variance")},
+                 .outputs = {"y", "mean", "variance"},
+                 .infer = infer_forward,
+                 .reference = forward_reference,
+                 .gradient = [](GradientContext& g) {
+                   Value d = emit("batch_norm_gradient", {g.input(0), g.input(1), g.output(1), g.output(2), g.output_gradient()},
+                                  {{"epsilon", g.attributes.real("epsilon")}, {"sync", g.attributes.flag("sync")}}, {});
+                   return std::vector<Value>{d, d.output(1), d.output(2), {}, {}};
+                 },
+                 .split = split_forward,
+                 .flops = flops,
+                 .write_out = write_out_forward,
+                 .inference = [](GradientContext& g) {
+                   Value scale = g.input(1) / sqrt(g.input(4) + g.attributes.real("epsilon"));
+                   return std::vector<Value>{g.input(0) * scale + (g.input(2) - g.input(3) * scale), g.input(3), g.input(4)};
+                 }});
+  out.push_back({.name = "batch_norm_gradient",
+                 .attributes = attributes,
+                 .inputs = {"x", "gamma", "mean", "variance", "dy"},
+                 .outputs = {"dx", "dgamma", "dbeta"},
+                 .infer = [](InferContext& c) {
+                   if (c.type(4) != c.type(0)) c.fail("dy must have the type of x");
+                   return std::vector<TensorType>{c.type(0), c.type(1), c.type(1)};
+                 },
+                 .reference = gradient_reference,
+                 .gradient = no_gradient("second derivatives of batch norm are in no net here"),
+                 .split = split_gradient,
+                 .flops = flops,
+                 .write_out = write_out_gradient});
+  return out;
+}
+
+Value batch_norm(Value x, Value gamma, Value beta, Value running_mean, Value running_variance, const BatchNormOptions& o, SourceLine at) {
+  return emit("batch_norm", {x, gamma, beta, running_mean, running_variance}, {{"epsilon", o.epsilon}, {"sync", o.sync}}, at);
+}
+
+}  // namespace belfry

@@ -1,0 +1,20 @@
+// Batch normalisation over all axes but the last.
+#pragma once
+
+#include <belfry/ops/emit.h>
+
+namespace belfry {
+
+/// batch_norm: y = (x − mean)/√(variance + epsilon)·gamma + beta with the batch's biased mean and variance (channels),
+/// which are the second and third output: per tower, or with `sync` of the whole batch. The running statistics are read
+/// outside training only. batch_norm_gradient: dx, dgamma, dbeta. f32 or f64; x of rank ≥ 2.
+std::vector<OpDef> batch_norm_defs();
+
+struct BatchNormOptions {
+  double epsilon = 1e-3;
+  bool sync = false;
+};
+/// Output 0 is y, 1 the mean, 2 the biased variance.
+Value batch_norm(Value x, Value gamma, Value beta, Value running_mean, Value running_variance, const BatchNormOptions& options = {}, SourceLine at = SourceLine::here());
+
+}  // namespace belfry

@@ -1,0 +1,124 @@
+#include <belfry/ops/binary/binary.h>
+
+#include <belfry/graph/split_rules.h>
+#include <belfry/ops/build.h>
+#include <belfry/ops/loops.h>
+
+namespace belfry {
+
+namespace {
+
+std::vector<TensorType> infer(InferContext& c) {
+  c.need_same_dtype();
+  if (c.dtype(0) == boolean || c.dtype(0) == u8) c.fail("works on f32, f64, i32 and i64; cast first");
+  return {{c.dtype(0), c.broadcast()}};
+}
+
+/// y = apply(a, b) with broadcasting, in the operands' own type.
+template <class Apply>
+ReferenceRule reference() {
+  return [](const Call& c) {
+    visit_dtype(c.dtype(), [&]<class T>() {
+      if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::uint8_t>) throw InternalError("an elementwise op on bool or u8");
+      else {
+        auto a = c.inputs[0].as<T>(), b = c.inputs[1].as<T>();
+        auto y = c.outputs[0].as<T>();
+        std::size_t i = 0;
+        for_each_index(c.outputs[0].type.shape, [&](const Extents& at) {
+          y[i++] = Apply{}(a[offset_of(at, c.inputs[0].type.shape)], b[offset_of(at, c.inputs[1].type.shape)]);
+        });
+      }
+    });
+  };
+}
+
+struct Add { template <class T> T operator()(T a, T b) const { return a + b; } };
+struct Sub { template <class T> T operator()(T a, T b) const { return a - b; } };
+struct Mul { template <class T> T operator()(T a, T b) const { return a * b; } };
+struct Max { template <class T> T operator()(T a, T b) const { return a >= b || a != a ? a : b; } };
+struct Min { template <class T> T operator()(T a, T b) const { return a <= b || a != a ? a : b; } };
+struct Div {
+  template <class T>
+  T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>) {
+      if (b == 0) throw UserError("[div] integer division by zero");
+      if (b == -1) return Sub{}(T{0}, a);
+    }
+    return a / b;
+  }
+};
+
+OpDef def(const char* name, const char* scalar, ReferenceRule reference, SplitRule split,
+          std::vector<Value> (*gradient)(GradientContext&, Value a, Value b, Value dy), bool commutative, bool zero_preserving) {
+  return {.name = name,
+          .inputs = {"a", "b"},
+          .infer = infer,
+          .reference = std::move(reference),
+          .gradient = [gradient](GradientContext& g) {
+            std::vector<Value> d = gradient(g, g.input(0), g.input(1), g.output_gradient());
+            return std::vector<Value>{sum_to(d[0], g.input(0).shape()), sum_to(d[1], g.input(1).shape())};
+          },
+          .split = std::move(split),
+          .scalar = scalar,
+          .in_place = {{0, 0}, {0, 1}},
+          .commutative = commutative,
+          .zero_preserving = zero_preserving,
+          .exact = true};
+}
+
+std::vector<Value> gradient_of_choice(Value dy, Value a, Value b, bool greater) {
+  Value zero = constant_like(dy, 0);
+  Value first = greater ? greater_equal(a, b) : greater_equal(b, a);
+  return {where(first, dy, zero), where(first, zero, dy)};
+}
+
+}  // namespace
+
+std::vector<OpDef> binary_defs() {
+  using V = Value;
+  auto sum = split_elementwise(Reduction::sum);
+  std::vector<OpDef> out;
+  out.push_back(def("add", "a + b", reference<Add>(), sum, [](GradientContext&, V, V, V dy) { return std::vector<V>{dy, dy}; }, true, true));
+  out.push_back(def("sub", "a - b", reference<Sub>(), sum, [](GradientContext&, V, V, V dy) { return std::vector<V>{dy, -dy}; }, false, true));
+  out.push_back(def("mul", "a * b", reference<Mul>(), split_elementwise({}, {0, 1}), [](GradientContext&, V a, V b, V dy) { return std::vector<V>{dy * b, dy * a}; }, true, true));
+  out.push_back(def("div", "a / b", reference<Div>(), split_elementwise({}, {0}),
+                    [](GradientContext& g, V, V b, V dy) { return std::vector<V>{dy / b, -(dy * g.output() / b)}; }, false, false));
+  out.push_back(def("maximum", "max(a, b)", reference<Max>(), split_elementwise(Reduction::max),
+                    [](GradientContext&, V a, V b, V dy) { return gradient_of_choice(dy, a, b, true); }, false, true));
+  out.push_back(def("minimum", "min(a, b)", reference<Min>(), split_elementwise(),
+                    [](GradientContext&, V a, V b, V dy) { return gradient_of_choice(dy, a, b, false); }, false, true));
+  return out;
+}
+
+Value add(Value a, Value b, SourceLine at) { return emit("add", {a, b}, {}, at); }
+Value sub(Value a, Value b, SourceLine at) { return emit("sub", {a, b}, {}, at); }
+Value mul(Value a, Value b, SourceLine at) { return emit("mul", {a, b}, {}, at); }
+Value div(Value a, Value b, SourceLine at) { return emit("div", {a, b}, {}, at); }
+Value maximum(Value a, Value b, SourceLine at) { return emit("maximum", {a, b}, {}, at); }
+Value minimum(Value a, Value b, SourceLine at) { return emit("minimum", {a, b}, {}, at); }
+
+Value operator+(Value a, Value b) { return add(a, b, {}); }
+Value operator-(Value a, Value b) { return sub(a, b, {}); }
+Value operator*(Value a, Value b) { return mul(a, b, {}); }
+Value operator/(Value a, Value b) { return div(a, b, {}); }
+Value operator+(Value a, double b) { return a + constant_like(a, b, {}); }
+Value operator-(Value a, double b) { return a - constant_like(a, b, {}); }
+Value operator*(Value a, double b) { return a * constant_like(a, b, {}); }
+Value operator/(Value a, double b) { return a / constant_like(a, b, {}); }
+Value operator+(double a, Value b) { return constant_like(b, a, {}) + b; }
+Value operator-(double a, Value b) { return constant_like(b, a, {}) - b; }
+Value operator*(double a, Value b) { return constant_like(b, a, {}) * b; }
+Value operator/(double a, Value b) { return constant_like(b, a, {}) / b; }
+Value operator-(Value a) { return neg(a, {}); }
+
+Value sum_to(Value dy, const Shape& shape) {
+  if (dy.shape() == shape) return dy;
+  std::size_t lead = dy.shape().size() - shape.size();
+  Integers axes;
+  for (std::size_t i = 0; i < dy.shape().size(); ++i)
+    if (i < lead || shape[i - lead] != dy.shape()[i]) axes.push_back(static_cast<std::int64_t>(i));
+  Value summed = reduce_sum(dy, {.axes = axes, .keep = true}, {});
+  return summed.shape() == shape ? summed : reshape(summed, shape, {});
+}
+
+}  // namespace belfry

@@ -1,0 +1,37 @@
+#include <belfry/ops/cast/cast.h>
+
+#include <algorithm>
+
+#include <belfry/graph/split_rules.h>
+
+namespace belfry {
+
+OpDef cast_def() {
+  return {.name = "cast",
+          .attributes = {{"dtype", AttributeKind::dtype}},
+          .inputs = {"x"},
+          .infer = [](InferContext& c) { return std::vector<TensorType>{{c.attributes.dtype("dtype"), c.shape(0)}}; },
+          .reference = [](const Call& c) {
+            visit_dtype(c.dtype(), [&]<class From>() {
+              visit_dtype(c.outputs[0].type.dtype, [&]<class To>() {
+                auto x = c.inputs[0].as<From>();
+                std::transform(x.begin(), x.end(), c.outputs[0].as<To>().begin(), [](From v) { return static_cast<To>(v); });
+              });
+            });
+          },
+          .gradient = [](GradientContext& g) -> std::vector<Value> {
+            if (!is_float(g.input(0).dtype())) return {{}};
+            return {cast(g.output_gradient(), g.input(0).dtype())};
+          },
+          .split = [](const SplitContext& c) -> Split {
+            bool widening = c.inputs[0].dtype == f32 && c.outputs[0].dtype == f64;
+            if (c.states[0].is_partial() && !widening) return {{kReplicated}, {kReplicated}};
+            return {c.states, c.states};
+          },
+          .scalar = "(dtype)x",
+          .exact = true};
+}
+
+Value cast(Value x, DType dtype, SourceLine at) { return x.dtype() == dtype ? x : emit("cast", {x}, {{"dtype", dtype}}, at); }
+
+}  // namespace belfry

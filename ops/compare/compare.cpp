@@ -1,0 +1,81 @@
+#include <belfry/ops/compare/compare.h>
+
+#include <belfry/graph/split_rules.h>
+#include <belfry/ops/build.h>
+#include <belfry/ops/loops.h>
+
+namespace belfry {
+
+namespace {
+
+template <class Apply>
+OpDef def(const char* name, const char* scalar, bool commutative) {
+  return {.name = name,
+          .inputs = {"a", "b"},
+          .infer = [](InferContext& c) {
+            c.need_same_dtype();
+            return std::vector<TensorType>{{boolean, c.broadcast()}};
+          },
+          .reference = [](const Call& c) {
+            visit_dtype(c.dtype(), [&]<class T>() {
+              auto a = c.inputs[0].as<T>(), b = c.inputs[1].as<T>();
+              auto y = c.outputs[0].as<bool>();
+              std::size_t i = 0;
+              for_each_index(c.outputs[0].type.shape, [&](const Extents& at) {
+                y[i++] = Apply{}(a[offset_of(at, c.inputs[0].type.shape)], b[offset_of(at, c.inputs[1].type.shape)]);
+              });
+            });
+          },
+          .gradient = no_gradient("a comparison is flat"),
+          .split = split_elementwise(),
+          .scalar = scalar,
+          .commutative = commutative,
+          .exact = true};
+}
+
+struct Equal { template <class T> bool operator()(T a, T b) const { return a == b; } };
+struct GreaterEqual { template <class T> bool operator()(T a, T b) const { return a >= b; } };
+
+}  // namespace
+
+std::vector<OpDef> compare_defs() {
+  std::vector<OpDef> out;
+  out.push_back(def<Equal>("equal", "a == b", true));
+  out.push_back(def<GreaterEqual>("greater_equal", "a >= b", false));
+  return out;
+}
+
+OpDef where_def() {
+  return {.name = "where",
+          .inputs = {"condition", "a", "b"},
+          .infer = [](InferContext& c) {
+            if (c.dtype(0) != boolean) c.fail("the condition must be bool");
+            if (c.dtype(1) != c.dtype(2)) c.fail("a and b differ in dtype");
+            return std::vector<TensorType>{{c.dtype(1), c.broadcast()}};
+          },
+          .reference = [](const Call& c) {
+            visit_dtype(c.inputs[1].type.dtype, [&]<class T>() {
+              auto condition = c.inputs[0].as<bool>();
+              auto a = c.inputs[1].as<T>(), b = c.inputs[2].as<T>();
+              auto y = c.outputs[0].as<T>();
+              std::size_t i = 0;
+              for_each_index(c.outputs[0].type.shape, [&](const Extents& at) {
+                y[i++] = condition[offset_of(at, c.inputs[0].type.shape)] ? a[offset_of(at, c.inputs[1].type.shape)] : b[offset_of(at, c.inputs[2].type.shape)];
+              });
+            });
+          },
+          .gradient = [](GradientContext& g) {
+            Value dy = g.output_gradient(), zero = constant_like(dy, 0);
+            return std::vector<Value>{{}, sum_to(where(g.input(0), dy, zero), g.input(1).shape()), sum_to(where(g.input(0), zero, dy), g.input(2).shape())};
+          },
+          .split = split_elementwise(),
+          .scalar = "condition ? a : b",
+          .in_place = {{0, 1}, {0, 2}},
+          .exact = true};
+}
+
+Value equal(Value a, Value b, SourceLine at) { return emit("equal", {a, b}, {}, at); }
+Value greater_equal(Value a, Value b, SourceLine at) { return emit("greater_equal", {a, b}, {}, at); }
+Value where(Value condition, Value a, Value b, SourceLine at) { return emit("where", {condition, a, b}, {}, at); }
+
+}  // namespace belfry

@@ -1,0 +1,137 @@
+#include <belfry/ops/matmul/matmul.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/split_rules.h>
+#include <belfry/ops/build.h>
+#include <belfry/ops/loops.h>
+
+namespace belfry {
+
+namespace {
+
+Letters letters_of(const SplitContext& c) {
+  return belfry::letters_of(c.attributes.text("equation"), static_cast<int>(c.inputs[0].shape.size()), static_cast<int>(c.inputs[1].shape.size()));
+}
+
+std::vector<TensorType> infer(InferContext& c) {
+  c.need_float(0);
+  c.need_same_dtype();
+  Letters l = belfry::letters_of(c.attributes.text("equation"), c.rank(0), c.rank(1));
+  if (static_cast<int>(l.a.size()) != c.rank(0) || static_cast<int>(l.b.size()) != c.rank(1))
+    c.fail(l.a.empty() ? "needs a (…, m, k) and b (k, n), or b (…, k, n) with the same leading axes"
+                       : fmt::format("the equation names {} and {} axes", l.a.size(), l.b.size()));
+  std::map<char, Dim> sizes;
+  auto take = [&](const std::string& letters, int input) {
+    if (std::set<char>(letters.begin(), letters.end()).size() != letters.size()) c.fail("the equation names an axis of one operand twice");
+    for (std::size_t i = 0; i < letters.size(); ++i) {
+      auto [known, fresh] = sizes.try_emplace(letters[i], c.shape(input)[i]);
+      if (!fresh && known->second != c.shape(input)[i])
+        c.fail(fmt::format("axis '{}' is {} in one operand and {} in the other", letters[i], to_string(known->second), to_string(c.shape(input)[i])));
+    }
+  };
+  take(l.a, 0);
+  take(l.b, 1);
+  Shape out;
+  for (char letter : l.y) {
+    if (!sizes.contains(letter)) c.fail(fmt::format("axis '{}' of y is in no operand", letter));
+    out.push_back(sizes.at(letter));
+  }
+  if (std::set<char>(l.y.begin(), l.y.end()).size() != l.y.size()) c.fail("the equation names an axis of y twice");
+  for (auto [letter, size] : sizes)
+    if (l.y.find(letter) == l.y.npos && (l.a.find(letter) == l.a.npos || l.b.find(letter) == l.b.npos))
+      c.fail(fmt::format("axis '{}' is in one operand alone and not in y; sum it first", letter));
+  return {{c.dtype(0), out}};
+}
+
+void reference(const Call& c) {
+  const Extents &sa = c.inputs[0].type.shape, &sb = c.inputs[1].type.shape;
+  Letters l = belfry::letters_of(c.attributes.text("equation"), static_cast<int>(sa.size()), static_cast<int>(sb.size()));
+  std::map<char, std::int64_t> sizes;
+  for (std::size_t i = 0; i < l.a.size(); ++i) sizes[l.a[i]] = sa[i];
+  for (std::size_t i = 0; i < l.b.size(); ++i) sizes[l.b[i]] = sb[i];
+  std::string order = l.y;
+  Extents summed;
+  for (auto [letter, n] : sizes)
+    if (l.y.find(letter) == l.y.npos) order += letter, summed.push_back(n);
+  auto steps = [&](const std::string& letters, const Extents& shape) {  // distance in an operand per letter of `order`
+    Extents out;
+    for (char letter : order) {
+      auto at = letters.find(letter);
+      out.push_back(at == letters.npos ? 0 : product(shape, at + 1, shape.size()));
+    }
+    return out;
+  };
+  Extents step_a = steps(l.a, sa), step_b = steps(l.b, sb);
+  auto dot = [](const Extents& index, const Extents& step, std::size_t skip) {
+    std::int64_t out = 0;
+    for (std::size_t i = 0; i < index.size(); ++i) out += index[i] * step[skip + i];
+    return static_cast<std::size_t>(out);
+  };
+  visit_float(c.dtype(), [&]<class T>() {
+    auto a = c.inputs[0].as<T>(), b = c.inputs[1].as<T>();
+    auto y = c.outputs[0].as<T>();
+    std::size_t i = 0;
+    for_each_index(c.outputs[0].type.shape, [&](const Extents& at) {
+      std::size_t from_a = dot(at, step_a, 0), from_b = dot(at, step_b, 0);
+      double sum = 0;
+      for_each_index(summed, [&](const Extents& k) {
+        sum += static_cast<double>(a[from_a + dot(k, step_a, l.y.size())]) * static_cast<double>(b[from_b + dot(k, step_b, l.y.size())]);
+      });
+      y[i++] = static_cast<T>(sum);
+    });
+  });
+}
+
+double flops(std::span<const LocalType> in, std::span<const LocalType> out, const Attributes& a) {
+  Letters l = belfry::letters_of(a.text("equation"), static_cast<int>(in[0].shape.size()), static_cast<int>(in[1].shape.size()));
+  double n = 2 * static_cast<double>(out[0].elements());
+  for (std::size_t i = 0; i < l.a.size(); ++i)
+    if (l.y.find(l.a[i]) == l.y.npos) n *= static_cast<double>(in[0].shape[i]);
+  return n;
+}
+
+}  // namespace
+
+Letters letters_of(const std::string& equation, int rank_a, int rank_b) {
+  if (!equation.empty()) {
+    auto comma = equation.find(','), arrow = equation.find("->");
+    bool letters = std::all_of(equation.begin(), equation.end(), [](char c) { return (c >= 'a' && c <= 'z') || c == ',' || c == '-' || c == '>'; });
+    if (!letters || comma == equation.npos || arrow == equation.npos || comma > arrow || equation.find(',', comma + 1) != equation.npos)
+      throw UserError(fmt::format("[matmul] the equation \"{}\" is not of the form \"ab,bc->ac\"", equation));
+    return {equation.substr(0, comma), equation.substr(comma + 1, arrow - comma - 1), equation.substr(arrow + 2)};
+  }
+  const std::string lead = "abcdefghijklmnop";
+  if (rank_a < 2 || rank_b < 2 || rank_a > 16 || (rank_b != 2 && rank_b != rank_a)) return {};
+  std::string front = lead.substr(0, static_cast<std::size_t>(rank_a) - 1);
+  if (rank_b == 2) return {front + "y", "yz", front + "z"};
+  std::string batch = front.substr(0, front.size() - 1);
+  return {front + "y", batch + "yz", front + "z"};
+}
+
+OpDef matmul_def() {
+  return {.name = "matmul",
+          .attributes = {{"equation", ""}},
+          .inputs = {"a", "b"},
+          .infer = infer,
+          .reference = reference,
+          .gradient = [](GradientContext& g) {
+            Letters l = letters_of(g.attributes.text("equation"), g.input(0).rank(), g.input(1).rank());
+            Value dy = g.output_gradient();
+            return std::vector<Value>{contract(l.y + "," + l.b + "->" + l.a, dy, g.input(1)), contract(l.a + "," + l.y + "->" + l.b, g.input(0), dy)};
+          },
+          .split = [](const SplitContext& c) {
+            Letters l = letters_of(c);
+            return split_contraction(c, l.a, l.b, l.y);
+          },
+          .flops = flops};
+}
+
+Value matmul(Value a, Value b, SourceLine at) { return emit("matmul", {a, b}, {}, at); }
+Value contract(const std::string& equation, Value a, Value b, SourceLine at) { return emit("matmul", {a, b}, {{"equation", equation}}, at); }
+
+}  // namespace belfry

@@ -1,0 +1,24 @@
+// Passes that speak of particular ops, and the order in which all passes run.
+#pragma once
+
+#include <belfry/graph/passes/pass.h>
+
+namespace belfry {
+
+/// Every reduce_mean over rows becomes a sum and a count. A mean that a loss reads through add, sub, add_n, neg and scaling
+/// by constants becomes reduce_sum(x·row_weight), which `combine` decides about; any other reduce_sum(x)/row_count.
+Graph lower_means(const Graph& graph);
+/// The short form of training becomes gradients, slots, the step counter and updates.
+Graph differentiate(const Graph& graph);
+/// x + 0, x·1, reshape to the same shape, a cast to the same dtype, a sum of one: the value itself.
+Graph canonicalise(const Graph& graph);
+
+/// The passes of a training graph, in order.
+std::vector<Pass> training_passes();
+/// The passes of a graph without updates.
+std::vector<Pass> inference_passes();
+
+/// Slots that an optimiser keeps per variable, and the schema of its options. UserError for an unknown kind.
+const std::vector<AttributeDef>& optimizer_options(const std::string& kind);
+
+}  // namespace belfry

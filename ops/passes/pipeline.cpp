@@ -1,0 +1,28 @@
+#include <belfry/ops/passes/passes.h>
+
+namespace belfry {
+
+std::vector<Pass> inference_passes() {
+  return {
+      {"lower_means", lower_means, Stage::built},
+      {"write_out_ops", write_out_ops, Stage::built},
+      {"canonicalise", canonicalise, Stage::built},
+      {"fold_constants", fold_constants, Stage::built},
+      {"merge_common_subexpressions", merge_common_subexpressions, Stage::built},
+      {"drop_dead_code", drop_dead_code, Stage::built},
+  };
+}
+
+std::vector<Pass> training_passes() {
+  return {
+      {"lower_means", lower_means, Stage::built},              // before gradients: combine is about the losses' means
+      {"differentiate", differentiate, Stage::differentiated},
+      {"write_out_ops", write_out_ops, Stage::differentiated},  // after gradients: from its parts, one gradient would be two aggregates
+      {"canonicalise", canonicalise, Stage::simplified},        // before folding, which then sees fewer nodes
+      {"fold_constants", fold_constants, Stage::simplified},
+      {"merge_common_subexpressions", merge_common_subexpressions, Stage::simplified},
+      {"drop_dead_code", drop_dead_code, Stage::simplified},    // last: all others leave nodes behind
+  };
+}
+
+}  // namespace belfry

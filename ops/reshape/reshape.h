@@ -1,0 +1,15 @@
+// Another shape for the same elements in the same order.
+#pragma once
+
+#include <belfry/ops/emit.h>
+
+namespace belfry {
+
+/// y = x in `shape`, whose dims may hold factors of the batch; as many elements. Rows stay rows where the row dimension
+/// leads its merged group before and after; else x is read whole.
+OpDef reshape_def();
+Value reshape(Value x, Shape shape, SourceLine at = SourceLine::here());
+/// All axes but the first made one.
+Value flatten(Value x, SourceLine at = SourceLine::here());
+
+}  // namespace belfry

@@ -1,0 +1,378 @@
+#include <belfry/placer/expand.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/contexts.h>
+#include <belfry/graph/rewrite.h>
+#include <belfry/graph/split_rules.h>
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+namespace {
+
+using States = std::vector<SplitState>;
+
+/// States of every node: as readers see its outputs, as it reads its inputs, as it gives its outputs.
+struct Analysis {
+  std::vector<States> seen, reads, gives;
+};
+
+class Expander {
+ public:
+  Expander(std::shared_ptr<const Graph> graph, const ExpandOptions& options) : shared_(std::move(graph)), g_(*shared_), options_(options) {
+    check();
+    std::vector<ValueId> updates, fetched;
+    for (const auto& [variable, v] : g_.updates) updates.insert(updates.end(), {v, {variable, 0}});
+    for (const auto& [name, v] : options.fetches) fetched.push_back(v);
+    core_ = ancestors(g_, updates);
+    live_ = ancestors(g_, fetched);
+    if (options.updates)
+      for (std::size_t i = 0; i < live_.size(); ++i) live_[i] = live_[i] || core_[i];
+    order_ = options.visiting_order;
+    if (order_.empty())
+      for (NodeId id = 0; id < g_.size(); ++id) order_.push_back(id);
+  }
+
+  TowerGraph run() {
+    settle();
+    check_states();
+    choose_groups();
+    out_.graph = shared_;
+    out_.towers = options_.towers;
+    out_.batch = options_.batch;
+    out_.combine = options_.combine;
+    out_.threads = options_.threads;
+    at_.resize(static_cast<std::size_t>(g_.size()));
+    whole_.resize(static_cast<std::size_t>(g_.size()));
+    for (NodeId id : order_)
+      if (live_[static_cast<std::size_t>(id)]) emit(id);
+    emit_fetches();
+    if (options_.updates)
+      for (const auto& [variable, v] : g_.updates) out_.updates.emplace_back(at({variable, 0}), read(v, kReplicated, v.node));
+    mark_unread();
+    return std::move(out_);
+  }
+
+ private:
+  const Node& node(NodeId id) const { return g_.node(id); }
+
+  void check() const {
+    if (options_.batch < 1) throw UserError(fmt::format("a batch has at least one row, not {}", options_.batch));
+    if (options_.towers < 1) throw UserError(fmt::format("a plan has at least one tower, not {}", options_.towers));
+    for (const Node& n : g_.nodes())
+      for (const TensorType& t : n.types)
+        for (const Dim& d : t.shape)
+          if (d.symbolic() && d.symbol != g_.row_symbol) throw UserError(fmt::format("'{}' has the symbol '{}', which is not bound", n.name, d.symbol));
+  }
+
+  // ---------------------------------------------------------------- states
+
+  SplitContext context(NodeId id, const Analysis& a) const {
+    const Node& n = node(id);
+    SplitContext c{*n.op, n.attributes, {}, {}, n.types, options_.batch};
+    for (ValueId v : n.inputs) {
+      c.inputs.push_back(v.valid() ? g_.type(v) : TensorType{});
+      c.states.push_back(v.valid() ? a.seen[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)] : kReplicated);
+    }
+    return c;
+  }
+
+  bool shape_only(const Node& n, std::size_t i) const { return n.op->inputs[std::min(i, n.op->inputs.size() - 1)].shape_only; }
+
+  /// States forward, with the demanded partials aggregated.
+  Analysis forward(const std::set<ValueId>& demanded) const {
+    std::size_t count = static_cast<std::size_t>(g_.size());
+    Analysis a{std::vector<States>(count), std::vector<States>(count), std::vector<States>(count)};
+    for (NodeId id : order_) {
+      if (!live_[static_cast<std::size_t>(id)] && !core_[static_cast<std::size_t>(id)]) continue;
+      const Node& n = node(id);
+      SplitContext c = context(id, a);
+      Split s = n.op->split(c);
+      if (s.reads.size() != n.inputs.size() || s.gives.size() != n.types.size())
+        throw InternalError(fmt::format("the split rule of {} speaks of {} inputs and {} outputs", n.op->name, s.reads.size(), s.gives.size()));
+      for (std::size_t i = 0; i < n.inputs.size(); ++i)
+        if (shape_only(n, i)) s.reads[i] = c.states[i];
+      States seen;
+      for (std::size_t k = 0; k < s.gives.size(); ++k) {
+        SplitState state = settled(n.types[k].shape, s.gives[k]);
+        bool aggregated = state.is_partial() && demanded.contains({id, static_cast<std::int32_t>(k)});
+        seen.push_back(aggregated ? kReplicated : state);
+      }
+      a.reads[static_cast<std::size_t>(id)] = std::move(s.reads);
+      a.gives[static_cast<std::size_t>(id)] = std::move(s.gives);
+      a.seen[static_cast<std::size_t>(id)] = std::move(seen);
+    }
+    return a;
+  }
+
+  SplitState seen(ValueId v) const { return a_.seen[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)]; }
+
+  /// Whole passes: all demands are read from the same states, and only the core (what updates need) moves a value for all.
+  void settle() {
+    std::set<ValueId> demanded;
+    while (true) {
+      a_ = forward(demanded);
+      std::size_t before = demanded.size();
+      for (NodeId id : order_) {
+        if (!core_[static_cast<std::size_t>(id)]) continue;
+        for (std::size_t i = 0; i < node(id).inputs.size(); ++i) {
+          ValueId v = node(id).inputs[i];
+          if (v.valid() && seen(v).is_partial() && a_.reads[static_cast<std::size_t>(id)][i] != seen(v)) demanded.insert(v);
+        }
+      }
+      if (demanded.size() == before) return;
+    }
+  }
+
+  void check_states() const {
+    for (NodeId id : order_) {
+      const Node& n = node(id);
+      const States& reads = a_.reads[static_cast<std::size_t>(id)];
+      bool per_tower = false, part = false;
+      for (std::size_t i = 0; i < reads.size(); ++i) {
+        if (!n.inputs[i].valid() || shape_only(n, i)) continue;
+        per_tower |= reads[i].is_per_tower();
+        part |= reads[i].is_partial();
+        if (seen(n.inputs[i]).is_per_tower() && !reads[i].is_per_tower())
+          throw UserError(fmt::format("[{}] '{}' reads '{}', of which each tower has its own; take its tower_mean", n.op->name, n.name, g_.name_of(n.inputs[i])));
+      }
+      if (per_tower && part) throw UserError(fmt::format("[{}] '{}' joins a value per tower with one that is summed over the towers; take a tower_mean first", n.op->name, n.name));
+    }
+  }
+
+  // ---------------------------------------------------------------- groups
+
+  /// A group is taken if no core node outside it reads an inner value, its members lie on one request, and states do not cut it.
+  void choose_groups() {
+    for (const FusionGroup& group : options_.groups) {
+      std::set<NodeId> inside(group.members.begin(), group.members.end());
+      bool fits = true;
+      for (NodeId id : group.members) {
+        fits = fits && live_[static_cast<std::size_t>(id)] && node(id).device == node(group.members[0]).device && !group_of_.contains(id);
+        if (!fits) break;
+        for (std::size_t k = 0; k < node(id).types.size(); ++k) fits = fits && a_.seen[static_cast<std::size_t>(id)][k] == a_.gives[static_cast<std::size_t>(id)][k];
+        for (std::size_t i = 0; i < node(id).inputs.size(); ++i)
+          if (ValueId v = node(id).inputs[i]; inside.contains(v.node)) fits = fits && a_.reads[static_cast<std::size_t>(id)][i] == seen(v);
+        if (id != group.members.back())
+          for (NodeId r : g_.readers(id)) fits = fits && (inside.contains(r) || !core_[static_cast<std::size_t>(r)]);
+      }
+      if (!fits) continue;
+      for (NodeId id : group.members) group_of_[id] = &group;
+    }
+  }
+
+  bool read_outside_group(NodeId id) const {
+    const FusionGroup* group = group_of_.at(id);
+    for (NodeId r : g_.readers(id))
+      if (live_[static_cast<std::size_t>(r)] && (!group_of_.contains(r) || group_of_.at(r) != group)) return true;
+    return std::any_of(options_.fetches.begin(), options_.fetches.end(), [&](const auto& f) { return f.second.node == id; });
+  }
+
+  // ---------------------------------------------------------------- nodes
+
+  ValueIndex at(ValueId v) const { return at_[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)]; }
+
+  ValueIndex add_value(std::string name, const TensorType& type, SplitState state, int output) {
+    out_.values.push_back({std::move(name), type, state, static_cast<int>(out_.nodes.size()), output, true});
+    return static_cast<ValueIndex>(out_.values.size()) - 1;
+  }
+
+  PlanNode& add_node(std::string name, std::string op, std::vector<ValueIndex> inputs, Scope scope, NodeId user, bool inserted) {
+    PlanNode n;
+    n.name = std::move(name);
+    n.op = std::move(op);
+    n.inputs = std::move(inputs);
+    n.scope = scope;
+    n.user = user;
+    n.inserted = inserted;
+    n.role = node(user).role;
+    out_.nodes.push_back(std::move(n));
+    return out_.nodes.back();
+  }
+
+  std::string inserted_name(ValueIndex v, const std::string& suffix) const {
+    std::string name = out_.values[static_cast<std::size_t>(v)].name;
+    std::replace(name.begin(), name.end(), ':', '.');
+    return name + "." + suffix;
+  }
+
+  /// An aggregate, gather or split of a value: once per value and state, private to the readers that want it.
+  ValueIndex insert(const std::string& suffix, ValueIndex source, SplitState state, NodeId cause) {
+    auto [known, fresh] = made_.try_emplace({source, suffix});
+    if (!fresh) return known->second;
+    const PlanValue from = out_.values[static_cast<std::size_t>(source)];
+    bool split = state.is_rows();
+    Attributes attributes;
+    if (!split) attributes = join_attributes(from.state);
+    std::string name = inserted_name(source, suffix);
+    ValueIndex v = add_value(name, from.type, state, 0);
+    PlanNode& n = add_node(name, split ? kSplit : kAggregate, {source}, split ? Scope::tower : Scope::shared, cause, true);
+    n.attributes = attributes;
+    n.outputs = {v};
+    n.role = from.maker < 0 ? n.role : out_.nodes[static_cast<std::size_t>(from.maker)].role;
+    return known->second = v;
+  }
+
+  static Attributes join_attributes(SplitState state) {
+    switch (state.kind) {
+      case SplitState::kRows: return {{"how", "concat_rows"}, {"axis", state.axis}};
+      case SplitState::kPartial: return {{"how", state.reduction == Reduction::sum ? "sum" : "max"}};
+      case SplitState::kPerTower: return {{"how", "stack"}};
+      case SplitState::kReplicated: break;
+    }
+    return {{"how", "same"}};
+  }
+
+  /// The value in the state that this reader wants.
+  ValueIndex read(ValueId v, SplitState want, NodeId reader) {
+    if (!v.valid()) return -1;
+    ValueIndex whole = whole_[static_cast<std::size_t>(v.node)].empty() ? -1 : whole_[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)];
+    ValueIndex source = whole >= 0 ? whole : at(v);
+    SplitState have = out_.values[static_cast<std::size_t>(source)].state;
+    if (have == want) return source;
+    if (have.is_partial() || have.is_rows()) {
+      source = insert(have.is_rows() ? "gather" : "aggregate", source, kReplicated, reader);
+      have = kReplicated;
+    }
+    return have == want ? source : insert(fmt::format("split{}", want.axis), source, want, reader);
+  }
+
+  std::vector<ValueIndex> read_all(NodeId id) {
+    std::vector<ValueIndex> out;
+    for (std::size_t i = 0; i < node(id).inputs.size(); ++i) out.push_back(read(node(id).inputs[i], a_.reads[static_cast<std::size_t>(id)][i], id));
+    return out;
+  }
+
+  bool is_shared(NodeId id) const {
+    const Node& n = node(id);
+    for (const SplitState& s : a_.gives[static_cast<std::size_t>(id)])
+      if (!s.is_replicated()) return false;
+    for (std::size_t i = 0; i < n.inputs.size(); ++i)
+      if (n.inputs[i].valid() && !shape_only(n, i) && !a_.reads[static_cast<std::size_t>(id)][i].is_replicated()) return false;
+    return true;
+  }
+
+  void emit(NodeId id) {
+    const Node& n = node(id);
+    if (auto group = group_of_.find(id); group != group_of_.end()) {
+      if (id == group->second->members.back()) return emit_fused(id, *group->second);
+      // An inner value that only a fetch or metric reads is computed beside the group, whose bits stay.
+      if (!read_outside_group(id)) return;
+    }
+    const States& gives = a_.gives[static_cast<std::size_t>(id)];
+    bool mixed = n.op->sum_of_inputs && gives[0].is_replicated() &&
+                 std::any_of(a_.reads[static_cast<std::size_t>(id)].begin(), a_.reads[static_cast<std::size_t>(id)].end(), [](SplitState s) { return s.is_partial(); });
+    if (mixed) return emit_cut(id);
+    std::vector<ValueIndex> inputs = read_all(id);
+    Scope scope = n.op->name == kVariable ? Scope::state : is_shared(id) ? Scope::shared : Scope::tower;
+    bool joins = n.op->joins_towers && a_.reads[static_cast<std::size_t>(id)][0].is_per_tower();
+    std::vector<ValueIndex> outputs;
+    for (std::size_t k = 0; k < n.types.size(); ++k)
+      outputs.push_back(add_value(g_.name_of({id, static_cast<std::int32_t>(k)}), n.types[k], gives[k], static_cast<int>(k)));
+    PlanNode& p = add_node(n.name, joins ? kAggregate : n.op->name, inputs, joins ? Scope::shared : scope, id, false);
+    p.def = joins ? nullptr : n.op;
+    p.attributes = joins ? Attributes{{"how", "mean"}} : n.attributes;
+    p.outputs = outputs;
+    place_outputs(id, outputs);
+  }
+
+  /// Readers see a settled state: a partial with rows is aggregated and split, a value computed whole is split for who wants it.
+  void place_outputs(NodeId id, const std::vector<ValueIndex>& outputs) {
+    std::vector<ValueIndex>& mine = at_[static_cast<std::size_t>(id)];
+    mine = outputs;
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      SplitState given = out_.values[static_cast<std::size_t>(outputs[k])].state, state = a_.seen[static_cast<std::size_t>(id)][k];
+      if (given == state) continue;
+      auto& whole = whole_[static_cast<std::size_t>(id)];
+      whole.resize(outputs.size(), -1);
+      whole[k] = given.is_replicated() ? outputs[k] : insert("aggregate", outputs[k], kReplicated, id);
+      if (state.is_replicated()) mine[k] = whole[k];
+    }
+  }
+
+  /// A sum of partials and others: the partials, one aggregate, then the rest in input order.
+  void emit_cut(NodeId id) {
+    const Node& n = node(id);
+    std::vector<ValueIndex> parts, rest;
+    for (std::size_t i = 0; i < n.inputs.size(); ++i) {
+      SplitState s = a_.reads[static_cast<std::size_t>(id)][i];
+      (s.is_partial() ? parts : rest).push_back(s.is_partial() ? at(n.inputs[i]) : read(n.inputs[i], s, id));
+    }
+    ValueIndex inner = add_value(n.name + ".partials", n.types[0], partial(Reduction::sum), 0);
+    PlanNode& p = add_node(n.name + ".partials", n.op->name, parts, Scope::tower, id, true);
+    p.def = n.op;
+    p.outputs = {inner};
+    rest.insert(rest.begin(), insert("aggregate", inner, kReplicated, id));
+    ValueIndex sum = add_value(n.name, n.types[0], kReplicated, 0);
+    PlanNode& q = add_node(n.name, n.op->name, rest, Scope::shared, id, false);
+    q.def = n.op;
+    q.outputs = {sum};
+    q.members = {{id}};
+    place_outputs(id, {sum});
+  }
+
+  void emit_fused(NodeId last, const FusionGroup& group) {
+    std::set<NodeId> inside(group.members.begin(), group.members.end());
+    std::vector<ValueIndex> inputs;
+    for (NodeId id : group.members)
+      for (std::size_t i = 0; i < node(id).inputs.size(); ++i)
+        if (ValueId v = node(id).inputs[i]; !inside.contains(v.node)) inputs.push_back(read(v, a_.reads[static_cast<std::size_t>(id)][i], id));
+    ValueIndex v = add_value(node(last).name, node(last).types[0], a_.gives[static_cast<std::size_t>(last)][0], 0);
+    PlanNode& p = add_node(node(last).name, kFused, inputs, is_shared(last) ? Scope::shared : Scope::tower, last, false);
+    p.attributes = {{"kind", group.kind}};
+    p.outputs = {v};
+    for (NodeId id : group.members) p.members.push_back({id});
+    place_outputs(last, {v});
+  }
+
+  /// A fetch is a node that nobody reads.
+  void emit_fetches() {
+    for (const auto& [name, v] : options_.fetches) {
+      ValueIndex whole = whole_[static_cast<std::size_t>(v.node)].empty() ? -1 : whole_[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)];
+      ValueIndex source = whole >= 0 ? whole : at(v);
+      const PlanValue from = out_.values[static_cast<std::size_t>(source)];
+      TensorType type = from.type;
+      if (from.state.is_per_tower()) type.shape.insert(type.shape.begin(), Dim(out_.present()));
+      std::string node_name = "fetch/" + name;
+      ValueIndex out = add_value(node_name, type, kReplicated, 0);
+      PlanNode& p = add_node(node_name, kFetch, {source}, Scope::shared, v.node, true);
+      p.attributes = join_attributes(from.state);
+      p.outputs = {out};
+      out_.fetches.emplace_back(name, out);
+    }
+  }
+
+  void mark_unread() {
+    std::vector<bool> read(out_.values.size());
+    for (const PlanNode& n : out_.nodes)
+      for (ValueIndex v : n.inputs)
+        if (v >= 0) read[static_cast<std::size_t>(v)] = true;
+    for (auto [variable, v] : out_.updates) read[static_cast<std::size_t>(v)] = true;
+    for (const PlanNode& n : out_.nodes)
+      if (n.def)
+        for (std::size_t k = 0; k < n.outputs.size(); ++k)
+          if (auto i = static_cast<std::size_t>(n.outputs[k]); n.def->outputs[std::min(k, n.def->outputs.size() - 1)].optional) out_.values[i].read = read[i];
+  }
+
+  std::shared_ptr<const Graph> shared_;
+  const Graph& g_;
+  const ExpandOptions& options_;
+  std::vector<bool> core_, live_;
+  std::vector<NodeId> order_;
+  Analysis a_;
+  TowerGraph out_;
+  std::map<NodeId, const FusionGroup*> group_of_;
+  std::vector<std::vector<ValueIndex>> at_, whole_;  // per node and output
+  std::map<std::pair<ValueIndex, std::string>, ValueIndex> made_;
+};
+
+}  // namespace
+
+TowerGraph expand(std::shared_ptr<const Graph> graph, const ExpandOptions& options) { return Expander(std::move(graph), options).run(); }
+
+}  // namespace belfry

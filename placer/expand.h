@@ -1,0 +1,28 @@
+// expand: a graph for the whole batch becomes the tower graph of T towers. All arithmetic is fixed here.
+#pragma once
+
+#include <belfry/graph/plan/tower_graph.h>
+
+namespace belfry {
+
+/// Nodes of the graph that become one kernel, in order; the last one's output is the group's.
+struct FusionGroup {
+  std::string kind;
+  std::vector<NodeId> members;
+};
+
+struct ExpandOptions {
+  int towers = 1;
+  std::int64_t batch = 1;
+  Combine combine = Combine::global_mean;
+  int threads = 1;
+  bool updates = true;                                          ///< false: drop them; the arithmetic stays that of the graph with them
+  std::vector<std::pair<std::string, ValueId>> fetches = {};
+  std::vector<FusionGroup> groups = {};                         ///< from find_groups, those that states do not cut are taken
+  std::vector<NodeId> visiting_order = {};                      ///< for tests: any topological order gives the same states
+};
+
+/// UserError for B < 1, for symbols other than the rows' that are not bound, for a per-tower value that meets a partial one.
+TowerGraph expand(std::shared_ptr<const Graph> graph, const ExpandOptions& options);
+
+}  // namespace belfry
