@@ -59,7 +59,7 @@ struct Variant {
   std::int64_t scratch_bytes = 0;
   Slot scratch;
   std::vector<Slot> outputs;
-  bool operator==(const Variant&) const = default;
+  bool in_place = true;     ///< the kernel allows what the op allows; known while planning only
 };
 
 struct PlanNode {

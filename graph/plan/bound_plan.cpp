@@ -1,0 +1,417 @@
+#include <belfry/graph/plan/bound_plan.h>
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/plan/memory.h>
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+namespace {
+
+[[noreturn]] void unbound(const std::string& what) { throw UserError("unbound: " + what); }
+
+}  // namespace
+
+class Binder {
+ public:
+  explicit Binder(BoundPlan& out) : out_(out), plan_(out.plan), instances_(plan_), readers_(readers_of(plan_)) {
+    for (std::size_t c = 0; c < plan_.classes.size(); ++c)
+      for (int t : plan_.classes[c].towers) class_of_[t] = static_cast<int>(c);
+    for (std::size_t g = 0; g < plan_.groups.size(); ++g)
+      for (int d : plan_.groups[g].devices) group_of_[d] = static_cast<int>(g);
+    for (const PlanNode& n : plan_.nodes)
+      for (auto [u, variable] : n.donates) variable_of_[u] = variable;
+    for (int t = 0; t < plan_.present(); ++t) out.shares.push_back(plan_.share(t));
+    for (const PlanNode& n : plan_.nodes)
+      if (n.scope == Scope::device || is_join(n)) {
+        if (n.owners >= static_cast<int>(plan_.vectors.size())) unbound(fmt::format("'{}' has no owners", n.name));
+        if (n.owners >= 0) pieces_.try_emplace(n.owners, pieces(plan_.vectors[static_cast<std::size_t>(n.owners)], plan_.towers));
+      }
+    rank_.resize(plan_.vectors.size());
+    for (std::size_t x = 0; x < plan_.vectors.size(); ++x) {
+      std::map<int, int> count;
+      for (int d : plan_.vectors[x]) rank_[x].push_back(d < 0 ? 0 : count[d]++);
+    }
+  }
+
+  void run() {
+    place_devices();
+    queue_steps();
+    find_foreign_readers();
+    for (std::size_t s = 0; s < queues_.size(); ++s) {
+      out_.streams.emplace_back();
+      for (std::size_t k = 0; k < queues_[s].size(); ++k) out_.streams.back().push_back(step(queues_[s][k], static_cast<int>(s), static_cast<int>(k) + 1));
+    }
+    for (std::size_t i = 0; i < plan_.nodes.size(); ++i)
+      if (plan_.nodes[i].scope == Scope::state)
+        for (int d : plan_.nodes[i].holders) out_.state.push_back({static_cast<int>(i), d, buffer(static_cast<int>(i), 0, -1, d)});
+  }
+
+ private:
+  struct Queued {
+    int node, tower, device, after;
+  };
+  using Producer = std::tuple<int, int, int>;  // node, tower, device
+
+  const PlanNode& node(int i) const { return plan_.nodes[static_cast<std::size_t>(i)]; }
+  const std::string& device_name(int d) {
+    return names_.try_emplace(d, to_string(plan_.cluster.devices[static_cast<std::size_t>(d)].id)).first->second;
+  }
+
+  /// Arena of a space: its devices in order; of a device: state, region, kept frames by slot, transient parts by stream.
+  void place_devices() {
+    for (std::size_t d = 0; d < plan_.cluster.devices.size(); ++d) {
+      const std::string& space = plan_.cluster.devices[d].space;
+      auto at = std::find(out_.spaces.begin(), out_.spaces.end(), space);
+      if (at == out_.spaces.end()) {
+        out_.spaces.push_back(space);
+        out_.arena_bytes.push_back(0);
+        at = out_.spaces.end() - 1;
+      }
+      auto s = static_cast<std::size_t>(at - out_.spaces.begin());
+      space_of_.push_back(static_cast<int>(s));
+      if (!group_of_.contains(static_cast<int>(d)) || d >= plan_.frames.size()) unbound(fmt::format("{} is in no group", to_string(plan_.cluster.devices[d].id)));
+      const DeviceGroup& group = plan_.groups[static_cast<std::size_t>(group_of_[static_cast<int>(d)])];
+      const FrameSize& frame = plan_.frames[d];
+      std::int64_t start = out_.arena_bytes[s], frames = start + group.state + group.region;
+      int slots = 0, streams = 0;
+      for (const PlanStream& x : plan_.streams)
+        if (x.device == static_cast<int>(d) && x.name != "main") slots += x.slots;
+      std::int64_t before = 0;
+      for (std::size_t i = 0; i < plan_.streams.size(); ++i) {
+        const PlanStream& x = plan_.streams[i];
+        if (x.device != static_cast<int>(d) || x.name == "main") continue;
+        frame_start_[{static_cast<int>(d), static_cast<int>(i)}] = {frames + before * frame.kept, frames + slots * frame.kept + streams * frame.transient};
+        before += x.slots;
+        ++streams;
+      }
+      out_.device_start.push_back(start);
+      out_.device_bytes.push_back(bytes_of(plan_, static_cast<int>(d)).total());
+      out_.arena_bytes[s] += out_.device_bytes.back();
+    }
+  }
+
+  /// Main: by order. Tower streams: the entries' phases. Every step gets its place in its stream.
+  void queue_steps() {
+    std::map<std::tuple<int, int, int>, std::vector<int>> own;  // class, epoch, phase → nodes
+    std::map<int, std::vector<int>> main;
+    for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
+      const PlanNode& n = plan_.nodes[i];
+      if (n.scope == Scope::tower) {
+        for (std::size_t c = 0; c < plan_.classes.size(); ++c)
+          if (c < n.phases.size() && n.phases[c] >= 0) own[{static_cast<int>(c), n.epoch, n.phases[c]}].push_back(static_cast<int>(i));
+      } else if (n.scope != Scope::state) {
+        for (int d : n.holders) main[d].push_back(static_cast<int>(i));
+      }
+    }
+    auto by_order = [&](int a, int b) { return node(a).order < node(b).order; };
+    for (auto& [key, nodes] : own) std::sort(nodes.begin(), nodes.end(), by_order);
+    for (auto& [key, nodes] : main) std::sort(nodes.begin(), nodes.end(), by_order);
+    for (std::size_t s = 0; s < plan_.streams.size(); ++s) {
+      const PlanStream& stream = plan_.streams[s];
+      std::vector<Queued> queue;
+      if (stream.name == "main") {
+        for (int i : main[stream.device]) queue.push_back({i, -1, stream.device, -1});
+      } else {
+        for (const StreamEntry& e : stream.entries) {
+          slot_of_[{e.tower, stream.device}] = {static_cast<int>(s), e.slot};
+          bool first = true;
+          auto cls = class_of_.find(e.tower);
+          if (cls == class_of_.end()) unbound(fmt::format("tower {} is in no class", e.tower));
+          for (int i : own[{cls->second, e.epoch, e.phase}])
+            if (plan_.device_of(node(i), e.tower) == stream.device) {
+              queue.push_back({i, e.tower, stream.device, first ? e.after : -1});
+              first = false;
+            }
+        }
+      }
+      for (std::size_t k = 0; k < queue.size(); ++k) {
+        const Queued& q = queue[k];
+        if (!where_.try_emplace({q.node, q.tower, q.device}, std::pair(static_cast<int>(s), static_cast<int>(k) + 1)).second)
+          unbound(fmt::format("'{}' of tower {} runs twice", node(q.node).name, q.tower));
+      }
+      queues_.push_back(std::move(queue));
+    }
+  }
+
+  /// (tower, device) → steps on other devices that read its frame.
+  void find_foreign_readers() {
+    for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
+      const PlanNode& n = plan_.nodes[i];
+      if (n.scope != Scope::tower) continue;
+      for (ValueIndex v : n.outputs)
+        for (int r : readers_[static_cast<std::size_t>(v)]) {
+          const PlanNode& reader = node(r);
+          if (reader.scope != Scope::tower || (reader.vector == n.vector && instances_.copies(v).empty())) continue;
+          for (int t = 0; t < plan_.present(); ++t) {
+            int a = plan_.device_of(n, t), b = plan_.device_of(reader, t);
+            if (a >= 0 && b >= 0 && a != b && (reader.op == kCopy || instances_.own(v, t, b).node == static_cast<int>(i))) foreign_[{t, a}].insert({r, t, b});
+          }
+        }
+    }
+  }
+
+  const Variant& variant(int i, int tower, int device) const {
+    const PlanNode& n = node(i);
+    if (n.scope == Scope::tower) {
+      auto c = static_cast<std::size_t>(class_of_.at(tower));
+      if (c >= n.by_class.size()) unbound(fmt::format("'{}' has no kernel for the class of tower {}", n.name, tower));
+      return n.by_class[c];
+    }
+    auto g = static_cast<std::size_t>(group_of_.at(device));
+    if (g >= n.by_group.size()) unbound(fmt::format("'{}' has no kernel for its device", n.name));
+    return n.by_group[g];
+  }
+
+  Slot slot(int i, std::size_t k, int tower, int device) const {
+    const PlanNode& n = node(i);
+    auto g = static_cast<std::size_t>(group_of_.at(device));
+    if (g < n.by_group.size() && k < n.by_group[g].outputs.size() && n.by_group[g].outputs[k].region != Slot::kNone) return n.by_group[g].outputs[k];
+    if (n.scope == Scope::tower)
+      if (const Variant& v = variant(i, tower, device); k < v.outputs.size()) return v.outputs[k];
+    return {};
+  }
+
+  int rank(const PlanNode& n, int part, int device) const {
+    if (n.scope == Scope::tower) return rank_[static_cast<std::size_t>(n.vector)][static_cast<std::size_t>(part)];
+    if (n.scope != Scope::device) return 0;
+    int out = 0;
+    for (const Piece& p : pieces_.at(n.owners)) {
+      if (p.device == device && p.low == part) return out;
+      out += p.device == device;
+    }
+    return out;
+  }
+
+  std::int64_t address(const Slot& s, const PlanNode& n, int part, int device) {
+    std::int64_t start = out_.device_start[static_cast<std::size_t>(device)];
+    const DeviceGroup& group = plan_.groups[static_cast<std::size_t>(group_of_.at(device))];
+    switch (s.region) {
+      case Slot::kState: return start + s.offset;
+      case Slot::kRegion: return start + group.state + s.offset + rank(n, part, device) * s.stride;
+      case Slot::kKept:
+      case Slot::kTransient: {
+        auto at = slot_of_.find({part, device});
+        if (at == slot_of_.end()) unbound(fmt::format("tower {} has no slot on {}", part, device_name(device)));
+        auto [kept, transient] = frame_start_.at({device, at->second.first});
+        return s.region == Slot::kKept ? kept + at->second.second * plan_.frames[static_cast<std::size_t>(device)].kept + s.offset : transient + s.offset;
+      }
+      case Slot::kFeed: return 0;
+      case Slot::kNone: break;
+    }
+    unbound(fmt::format("'{}' has no offset on {}", n.name, device_name(device)));
+  }
+
+  BufferRef buffer(int i, std::size_t k, int part, int device) {
+    const PlanNode& n = node(i);
+    if (k >= n.outputs.size()) unbound(fmt::format("'{}' has no output {}", n.name, k));
+    BufferRef out;
+    ValueIndex v = n.outputs[k];
+    out.space = space_of_[static_cast<std::size_t>(device)];
+    out.type = local_type(plan_.value(v), n.scope == Scope::tower ? out_.shares[static_cast<std::size_t>(part)] : plan_.share(-1));
+    out.bytes = out.type.bytes();
+    out.tag = {v, part, device};
+    if (auto variable = variable_of_.find(v); variable != variable_of_.end()) {
+      int w = plan_.value(variable->second).maker;
+      out.at = address(slot(w, 0, -1, device), node(w), -1, device);
+    } else {
+      Slot s = slot(i, k, part, device);
+      out.at = address(s, n, part, device);
+      if (s.region == Slot::kFeed) out.space = kFeedSpace;
+    }
+    return out;
+  }
+
+  int first_holder_near(const PlanNode& m, int device) const {
+    int near = instances_.near(m.holders, device);
+    return near >= 0 ? near : m.holders.at(0);
+  }
+
+  /// What a node reads as value v.
+  std::vector<Part> source(int i, ValueIndex v, int tower, int device) {
+    const PlanNode& n = node(i);
+    const PlanNode& m = plan_.maker(v);
+    int maker = plan_.value(v).maker;
+    auto k = static_cast<std::size_t>(plan_.value(v).output);
+    bool joins = is_join(n) || n.op == kPreAggregate;
+    std::vector<Part> out;
+    if (joins && m.scope == Scope::device) {
+      for (const Piece& p : pieces_.at(m.owners)) out.push_back({p.low, p.high, buffer(maker, k, p.low, p.device)});
+    } else if (joins && m.scope == Scope::tower) {
+      for (int t = 0; t < plan_.present(); ++t)
+        if (int e = plan_.device_of(m, t); e >= 0 && (n.op != kPreAggregate || e == device)) out.push_back({t, t + 1, buffer(maker, k, t, e)});
+    } else if (m.scope == Scope::tower) {
+      auto at = n.op == kCopy ? Instances::At{maker, plan_.device_of(m, tower)} : instances_.own(v, tower, device);
+      if (at.device < 0) unbound(fmt::format("'{}' reads '{}', which tower {} lacks", n.name, plan_.value(v).name, tower));
+      out.push_back({0, 1, buffer(at.node, at.node == maker ? k : 0, tower, at.device)});
+    } else {
+      if (m.holders.empty()) unbound(fmt::format("'{}' has no device", m.name));
+      Instances::At at{maker, -1};
+      if (n.op == kCopy) at.device = m.holders[0];
+      else if (joins || n.op == kSplit) at.device = first_holder_near(m, device);
+      else at = instances_.shared(v, device);
+      out.push_back({0, 1, buffer(at.node, at.node == maker ? k : 0, -1, at.device)});
+    }
+    return out;
+  }
+
+  /// The steps that one wait of the plan stands for.
+  std::vector<Producer> producers(int i, const Wait& w, int tower, int device) {
+    const PlanNode& n = node(i);
+    if (w.value < 0 || w.value >= static_cast<int>(plan_.values.size())) unbound(fmt::format("'{}' waits for no value", n.name));
+    const PlanNode& m = plan_.maker(w.value);
+    int maker = plan_.value(w.value).maker;
+    std::vector<Producer> out;
+    switch (w.relation) {
+      case Wait::kOwn:
+        if (n.scope != Scope::tower || m.scope != Scope::tower) unbound(fmt::format("'{}' waits for its own '{}', which is no tower's", n.name, m.name));
+        if (n.op == kCopy) return {{maker, tower, plan_.device_of(m, tower)}};
+        {
+          auto at = instances_.own(w.value, tower, device);
+          return {{at.node, tower, at.device}};
+        }
+      case Wait::kTowers:
+      case Wait::kLocal:
+        if (m.scope != Scope::tower) unbound(fmt::format("'{}' waits for the towers' '{}', which is no tower's", n.name, m.name));
+        for (int t = 0; t < plan_.present(); ++t)
+          if (int e = plan_.device_of(m, t); e >= 0 && (w.relation == Wait::kTowers || e == device)) out.emplace_back(maker, t, e);
+        return out;
+      case Wait::kEvery:
+        for (int e : m.holders) out.emplace_back(maker, -1, e);
+        return out;
+      case Wait::kShared: {
+        if (m.scope == Scope::tower || m.holders.empty()) unbound(fmt::format("'{}' waits for the shared '{}', which is not shared", n.name, m.name));
+        Instances::At at{maker, -1};
+        if (n.op == kCopy) at.device = m.holders[0];
+        else if (is_join(n) || n.op == kPreAggregate || n.op == kSplit) at.device = first_holder_near(m, device);
+        else at = instances_.shared(w.value, device);
+        if (node(at.node).scope != Scope::state) out.emplace_back(at.node, -1, at.device);
+        return out;
+      }
+      case Wait::kReaders: break;
+    }
+    for (int r : readers_[static_cast<std::size_t>(w.value)]) {
+      if (r == i) continue;
+      const PlanNode& reader = node(r);
+      auto consider = [&](int t, int e) {
+        std::vector<Part> parts = source(r, w.value, t, e);
+        if (!parts.empty() && parts[0].buffer.tag == Tag{w.value, -1, device}) out.emplace_back(r, t, e);
+      };
+      if (reader.scope == Scope::tower) {
+        for (int t = 0; t < plan_.present(); ++t)
+          if (int e = plan_.device_of(reader, t); e >= 0) consider(t, e);
+      } else {
+        for (int e : reader.holders) consider(-1, e);
+      }
+    }
+    return out;
+  }
+
+  Step step(const Queued& q, int stream, int sequence) {
+    const PlanNode& n = node(q.node);
+    Step out;
+    out.node = q.node, out.tower = q.tower, out.device = q.device, out.stream = stream, out.sequence = sequence;
+    std::vector<Producer> waited;
+    for (const Wait& w : n.waits) {
+      auto some = producers(q.node, w, q.tower, q.device);
+      waited.insert(waited.end(), some.begin(), some.end());
+    }
+    if (q.after >= 0)
+      if (auto f = foreign_.find({q.after, q.device}); f != foreign_.end()) waited.insert(waited.end(), f->second.begin(), f->second.end());
+    std::map<int, int> furthest;
+    for (const Producer& p : waited) {
+      auto at = where_.find(p);
+      if (at == where_.end()) unbound(fmt::format("'{}' of tower {} is in no stream", node(std::get<0>(p)).name, std::get<1>(p)));
+      if (at->second.first != stream) furthest[at->second.first] = std::max(furthest[at->second.first], at->second.second);
+    }
+    for (auto [s, count] : furthest) out.waits.push_back({s, count});
+    for (ValueIndex v : n.inputs) out.reads.push_back(v < 0 ? std::vector<Part>{} : source(q.node, v, q.tower, q.device));
+    for (std::size_t k = 0; k < n.outputs.size(); ++k) {
+      std::vector<Part> parts;
+      if (n.scope == Scope::device) {
+        for (const Piece& p : pieces_.at(n.owners))
+          if (p.device == q.device) parts.push_back({p.low, p.high, buffer(q.node, k, p.low, q.device)});
+      } else if (plan_.value(n.outputs[k]).read) {
+        parts.push_back({0, 1, buffer(q.node, k, q.tower, q.device)});
+      }
+      out.writes.push_back(std::move(parts));
+    }
+    out.variant = &variant(q.node, q.tower, q.device);
+    if (out.variant->scratch_bytes) {
+      out.scratch.space = space_of_[static_cast<std::size_t>(q.device)];
+      out.scratch.at = address(out.variant->scratch, n, n.scope == Scope::tower ? q.tower : -1, q.device);
+      out.scratch.bytes = out.variant->scratch_bytes;
+      out.scratch.tag = {-2, q.tower, q.device};
+    }
+    return out;
+  }
+
+  BoundPlan& out_;
+  const PlacedGraph& plan_;
+  Instances instances_;
+  std::vector<std::vector<int>> readers_;
+  std::map<int, int> class_of_, group_of_;
+  std::map<ValueIndex, ValueIndex> variable_of_;
+  std::map<int, std::vector<Piece>> pieces_;
+  std::vector<std::vector<int>> rank_;                     // per vector and tower: its number among those of its device
+  std::vector<int> space_of_;
+  std::map<std::pair<int, int>, std::pair<std::int64_t, std::int64_t>> frame_start_;  // device, stream → kept, transient
+  std::map<std::pair<int, int>, std::pair<int, int>> slot_of_;                        // tower, device → stream, slot
+  std::map<Producer, std::pair<int, int>> where_;                                     // → stream, sequence
+  std::map<std::pair<int, int>, std::set<Producer>> foreign_;
+  std::vector<std::vector<Queued>> queues_;
+  std::map<int, std::string> names_;
+};
+
+BoundPlan::BoundPlan(const PlacedGraph& plan) : plan(plan) { Binder(*this).run(); }
+
+std::vector<std::pair<int, int>> legal_order(const BoundPlan& bound, std::vector<std::string>* stuck) {
+  std::vector<std::pair<int, int>> out;
+  std::vector<std::size_t> at(bound.streams.size());
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t s = 0; s < bound.streams.size(); ++s) {
+      auto ready = [&](const Step& step) {
+        return std::all_of(step.waits.begin(), step.waits.end(), [&](const StepWait& w) { return static_cast<int>(at[static_cast<std::size_t>(w.stream)]) >= w.count; });
+      };
+      while (at[s] < bound.streams[s].size() && ready(bound.streams[s][at[s]])) {
+        out.emplace_back(static_cast<int>(s), static_cast<int>(at[s]++));
+        moved = true;
+      }
+    }
+  }
+  bool whole = true;
+  for (std::size_t s = 0; s < bound.streams.size(); ++s)
+    if (at[s] < bound.streams[s].size()) {
+      whole = false;
+      if (stuck) stuck->push_back(bound.plan.nodes[static_cast<std::size_t>(bound.streams[s][at[s]].node)].name);
+    }
+  if (!whole) out.clear();
+  return out;
+}
+
+std::int64_t live_maximum(const BoundPlan& bound, int device) {
+  std::map<Tag, Block> life;
+  std::int64_t now = 0;
+  for (auto [s, k] : legal_order(bound)) {
+    const Step& step = bound.streams[static_cast<std::size_t>(s)][static_cast<std::size_t>(k)];
+    ++now;
+    for (const auto& parts : step.reads)
+      for (const Part& p : parts)
+        if (auto at = life.find(p.buffer.tag); at != life.end()) at->second.end = now;
+    const auto& donates = bound.plan.nodes[static_cast<std::size_t>(step.node)].donates;
+    for (const auto& parts : step.writes)
+      for (const Part& p : parts)
+        if (p.buffer.tag.device == device && p.buffer.space >= 0 && std::none_of(donates.begin(), donates.end(), [&](auto d) { return d.first == p.buffer.tag.value; }))
+          life[p.buffer.tag] = {aligned_bytes(p.buffer.bytes), now, now};
+  }
+  std::vector<Block> blocks;
+  for (const auto& [tag, block] : life) blocks.push_back(block);
+  return live_maximum(blocks);
+}
+
+}  // namespace belfry

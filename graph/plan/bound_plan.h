@@ -1,0 +1,77 @@
+// The folded plan unrolled: for every stream the steps it launches, with the bytes they touch and the waits they need.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <belfry/graph/plan/placed_graph.h>
+
+namespace belfry {
+
+/// What a buffer must hold to be read as a value: value, tower or piece (-1: shared), device.
+struct Tag {
+  ValueIndex value = -1;
+  int part = -1, device = -1;
+  auto operator<=>(const Tag&) const = default;
+};
+
+struct BufferRef {
+  int space = -1;         ///< index into BoundPlan::spaces; kFeedSpace: the user's feed
+  std::int64_t at = 0;    ///< byte offset in the space's arena
+  std::int64_t bytes = 0;
+  LocalType type;
+  Tag tag;
+};
+inline constexpr int kFeedSpace = -2;
+
+/// One buffer of an input or output; joins read several: the towers [low, high).
+struct Part {
+  int low = 0, high = 1;
+  BufferRef buffer;
+};
+
+struct StepWait {
+  int stream = 0, count = 0;  ///< until that stream has finished so many steps
+  auto operator<=>(const StepWait&) const = default;
+};
+
+struct Step {
+  int node = -1, tower = -1, device = -1;
+  int stream = 0, sequence = 0;  ///< 1 for the first step of its stream
+  std::vector<StepWait> waits;
+  std::vector<std::vector<Part>> reads, writes;  ///< per input (empty: left out) and output (empty: nobody reads it)
+  BufferRef scratch;
+  const Variant* variant = nullptr;
+};
+
+struct StateBuffer {
+  int node = -1, device = -1;
+  BufferRef buffer;
+};
+
+/// UserError ("unbound: …") where a node has no device, offset, stream or instance to read.
+class BoundPlan {
+ public:
+  explicit BoundPlan(const PlacedGraph& plan);
+
+  const PlacedGraph& plan;
+  std::vector<std::string> spaces;
+  std::vector<std::int64_t> arena_bytes;        ///< per space
+  std::vector<std::int64_t> device_start;       ///< per device, in its space's arena
+  std::vector<std::int64_t> device_bytes;
+  std::vector<std::vector<Step>> streams;       ///< as plan.streams
+  std::vector<StateBuffer> state;
+  std::vector<Share> shares;                    ///< per tower that has rows
+
+ private:
+  friend class Binder;
+};
+
+/// One legal order of all steps: (stream, index). Empty where steps wait for each other; `stuck` names them.
+std::vector<std::pair<int, int>> legal_order(const BoundPlan& bound, std::vector<std::string>* stuck = nullptr);
+
+/// The most bytes of values that are live at once on a device over one legal order: what the folded layout is measured against.
+std::int64_t live_maximum(const BoundPlan& bound, int device);
+
+}  // namespace belfry

@@ -1,0 +1,48 @@
+#include <belfry/graph/plan/cluster.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/error.h>
+
+namespace belfry {
+
+int Cluster::find(const DeviceId& id) const {
+  for (std::size_t i = 0; i < devices.size(); ++i)
+    if (devices[i].id == id) return static_cast<int>(i);
+  return -1;
+}
+
+int Cluster::at(const DeviceId& id) const {
+  if (int d = find(id); d >= 0) return d;
+  std::vector<DeviceId> known;
+  for (const ClusterDevice& d : devices) known.push_back(d.id);
+  throw UserError(fmt::format("device {} is not among the devices of this plan: {}; name it with --devices", to_string(id), to_string(known)));
+}
+
+int Cluster::host() const {
+  for (std::size_t i = 0; i < devices.size(); ++i)
+    if (devices[i].id.kind == "cpu" && devices[i].id.host == 0) return static_cast<int>(i);
+  throw UserError("a cluster needs a cpu device on host 0: feeds and results live there");
+}
+
+bool Cluster::linked(const std::string& a, const std::string& b) const {
+  return a == b || std::none_of(unlinked.begin(), unlinked.end(), [&](const auto& p) { return (p.first == a && p.second == b) || (p.first == b && p.second == a); });
+}
+
+Cluster local_cluster(const std::vector<DeviceId>& devices, int cores) {
+  Cluster out;
+  out.cores = cores;
+  bool host = false;
+  for (const DeviceId& id : devices) {
+    if (id.kind == "gpu") throw UserError(fmt::format("device {}: this build has no GPU backend; use cpu or sim devices", to_string(id)));
+    if (id.host != 0) throw UserError(fmt::format("device {}: several hosts need a cluster file", to_string(id)));
+    host = host || id.kind == "cpu";
+    out.devices.push_back({id, id.kind == "cpu" ? "host" : to_string(id)});
+  }
+  if (!host) out.devices.push_back({cpu(0), "host"});
+  return out;
+}
+
+}  // namespace belfry

@@ -1,0 +1,86 @@
+#include <belfry/graph/plan/placed_graph.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+void reindex(PlacedGraph& plan) {
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i)
+    for (std::size_t k = 0; k < plan.nodes[i].outputs.size(); ++k) {
+      PlanValue& v = plan.values[static_cast<std::size_t>(plan.nodes[i].outputs[k])];
+      v.maker = static_cast<int>(i);
+      v.output = static_cast<int>(k);
+    }
+}
+
+std::vector<std::vector<int>> readers_of(const PlacedGraph& plan) {
+  std::vector<std::vector<int>> out(plan.values.size());
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i)
+    for (ValueIndex v : plan.nodes[i].inputs)
+      if (v >= 0)
+        if (auto& r = out[static_cast<std::size_t>(v)]; r.empty() || r.back() != static_cast<int>(i)) r.push_back(static_cast<int>(i));
+  return out;
+}
+
+std::vector<int> all_devices(const PlacedGraph& plan, const PlanNode& node) {
+  if (node.scope != Scope::tower) return node.holders;
+  std::set<int> out(plan.devices(node).begin(), plan.devices(node).end());
+  out.erase(-1);
+  return {out.begin(), out.end()};
+}
+
+Instances::Instances(const PlacedGraph& plan) : plan_(plan), copies_(plan.values.size()) {
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i)
+    if (plan.nodes[i].op == kCopy) copies_[static_cast<std::size_t>(plan.nodes[i].inputs[0])].push_back(static_cast<int>(i));
+}
+
+int Instances::near(const std::vector<int>& holders, int device) const {
+  if (std::find(holders.begin(), holders.end(), device) != holders.end()) return device;
+  for (int h : holders)
+    if (plan_.cluster.space(h) == plan_.cluster.space(device)) return h;
+  return -1;
+}
+
+Instances::At Instances::shared(ValueIndex v, int device) const {
+  int maker = plan_.value(v).maker;
+  if (int d = near(plan_.nodes[static_cast<std::size_t>(maker)].holders, device); d >= 0) return {maker, d};
+  for (int c : copies(v))
+    if (int d = near(plan_.nodes[static_cast<std::size_t>(c)].holders, device); d >= 0) return {c, d};
+  throw UserError(fmt::format("unbound: no instance of '{}' serves {}", plan_.value(v).name, to_string(plan_.cluster.devices[static_cast<std::size_t>(device)].id)));
+}
+
+Instances::At Instances::own(ValueIndex v, int tower, int device) const {
+  auto here = [&](int node) -> int {
+    const PlanNode& n = plan_.nodes[static_cast<std::size_t>(node)];
+    int d = n.scope == Scope::tower ? plan_.device_of(n, tower) : -1;
+    return d >= 0 && plan_.cluster.space(d) == plan_.cluster.space(device) ? d : -1;
+  };
+  if (int d = here(plan_.value(v).maker); d >= 0) return {plan_.value(v).maker, d};
+  for (int c : copies(v))
+    if (int d = here(c); d >= 0) return {c, d};
+  throw UserError(fmt::format("unbound: no instance of '{}' of tower {} serves {}", plan_.value(v).name, tower, to_string(plan_.cluster.devices[static_cast<std::size_t>(device)].id)));
+}
+
+std::vector<Piece> pieces(const std::vector<int>& owners, int towers) {
+  std::vector<Piece> out;
+  std::function<void(int, int)> walk = [&](int low, int high) {
+    std::set<int> mine;
+    for (int t = low; t < std::min(high, static_cast<int>(owners.size())); ++t)
+      if (owners[static_cast<std::size_t>(t)] >= 0) mine.insert(owners[static_cast<std::size_t>(t)]);
+    if (mine.size() == 1) return out.push_back({low, high, *mine.begin()});
+    if (mine.empty()) return;
+    int middle = low + tree_cut(high - low);
+    walk(low, middle);
+    walk(middle, high);
+  };
+  walk(0, towers);
+  return out;
+}
+
+}  // namespace belfry

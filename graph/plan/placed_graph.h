@@ -1,0 +1,111 @@
+// The plan: the tower graph with devices, moves, phases, streams, waits and byte offsets. Each tower node stands once.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <belfry/graph/plan/cluster.h>
+#include <belfry/graph/plan/placement.h>
+#include <belfry/graph/plan/tower_graph.h>
+
+namespace belfry {
+
+/// Numbers of a tower's device and memory space, by first appearance; -1 where it has none.
+struct LocalPlace {
+  int device = -1, space = -1;
+  auto operator<=>(const LocalPlace&) const = default;
+};
+
+/// Bytes of a tower's values on one device: those that live across phases or are read elsewhere, one part per tower in
+/// flight; the rest, one part per stream.
+struct FrameSize {
+  std::int64_t kept = 0, transient = 0;
+  bool operator==(const FrameSize&) const = default;
+};
+
+/// Towers with the same share, kinds of device, and nodes that sit together.
+struct TowerClass {
+  std::int64_t share = 0;
+  std::vector<std::string> kinds;
+  std::vector<LocalPlace> pattern;  ///< per vector
+  std::vector<int> towers;
+  std::vector<FrameSize> frame;     ///< per local device
+  bool operator==(const TowerClass&) const = default;
+};
+
+/// Devices that hold the same values have one layout.
+struct DeviceGroup {
+  std::vector<int> devices;
+  std::int64_t state = 0, region = 0;  ///< bytes
+  bool operator==(const DeviceGroup&) const = default;
+};
+
+/// One phase of one tower on a stream; it waits until the tower `after` has left the slot.
+struct StreamEntry {
+  int tower = 0, epoch = 0, phase = 0, slot = 0, after = -1;
+  bool operator==(const StreamEntry&) const = default;
+};
+
+struct PlanStream {
+  int device = 0;
+  std::string name;      ///< "main", or "tower<k>"
+  std::vector<StreamEntry> entries;
+  int slots = 0;
+  int thread = 0;        ///< of the host; streams of one thread run in one topological order
+  bool operator==(const PlanStream&) const = default;
+};
+
+struct PlacedGraph : TowerGraph {
+  Placement placement;
+  Cluster cluster;
+  std::vector<std::vector<int>> vectors;  ///< distinct device-per-tower lists; -1: the tower is absent
+  std::vector<TowerClass> classes;
+  std::vector<DeviceGroup> groups;
+  std::vector<PlanStream> streams;
+  std::vector<FrameSize> frames;          ///< per device: the largest of the classes that use it
+  std::string arithmetic_hash;
+
+  const std::vector<int>& devices(const PlanNode& n) const { return vectors[static_cast<std::size_t>(n.vector)]; }
+  int device_of(const PlanNode& n, int tower) const { return devices(n)[static_cast<std::size_t>(tower)]; }
+};
+
+/// Sets every value's maker from the nodes' outputs: after nodes were added or removed.
+void reindex(PlacedGraph& plan);
+
+/// Per value, the nodes that read it, once each, in list order.
+std::vector<std::vector<int>> readers_of(const PlacedGraph& plan);
+
+/// All devices on which a node runs, ascending for tower nodes.
+std::vector<int> all_devices(const PlacedGraph& plan, const PlanNode& node);
+
+/// A node that joins what towers have: it moves values itself.
+inline bool is_join(const PlanNode& n) { return n.op == "aggregate" || n.op == "fetch"; }
+
+/// Who makes a value, its copies, and which instance of it serves a device.
+class Instances {
+ public:
+  explicit Instances(const PlacedGraph& plan);
+  struct At {
+    int node = -1, device = -1;
+  };
+  const PlacedGraph& plan() const { return plan_; }
+  const std::vector<int>& copies(ValueIndex v) const { return copies_[static_cast<std::size_t>(v)]; }
+  /// The device itself if it holds the node, else the first holder of its space, else -1.
+  int near(const std::vector<int>& holders, int device) const;
+  /// The instance of a shared value that serves a device: its own, else one of its space, else a copy. UserError if none does.
+  At shared(ValueIndex v, int device) const;
+  /// The tower's own instance: the maker's, or a copy in the space of the device.
+  At own(ValueIndex v, int tower, int device) const;
+
+ private:
+  const PlacedGraph& plan_;
+  std::vector<std::vector<int>> copies_;
+};
+
+/// The largest subtrees of the tower tree whose towers lie on one device.
+struct Piece {
+  int low = 0, high = 0, device = -1;
+};
+std::vector<Piece> pieces(const std::vector<int>& owners, int towers);
+
+}  // namespace belfry

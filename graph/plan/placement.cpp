@@ -1,0 +1,53 @@
+#include <belfry/graph/plan/placement.h>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/error.h>
+
+namespace belfry {
+
+std::string to_string(PhaseOrder order) {
+  constexpr const char* kNames[] = {"by_tower", "gpipe", "1f1b"};
+  return kNames[static_cast<int>(order)];
+}
+
+PhaseOrder parse_phase_order(std::string_view text) {
+  for (PhaseOrder o : {PhaseOrder::by_tower, PhaseOrder::gpipe, PhaseOrder::one_f_one_b})
+    if (to_string(o) == text) return o;
+  throw UserError(fmt::format("the order of phases is '{}'; it can be by_tower, gpipe or 1f1b", text));
+}
+
+bool glob_matches(std::string_view p, std::string_view t) {
+  // Greedy with one backtrack point per star, so that the time stays pattern × text.
+  std::size_t i = 0, j = 0, star = p.npos, mark = 0;
+  bool deep = false;
+  while (j < t.size()) {
+    if (i < p.size() && p[i] == '*') {
+      deep = p.substr(i).starts_with("**");
+      i += deep ? 2 : 1;
+      star = i;
+      mark = j;
+    } else if (i < p.size() && (p[i] == t[j] || p[i] == '?')) {
+      ++i, ++j;
+    } else if (star != p.npos && (deep || t[mark] != '/')) {
+      i = star;
+      j = ++mark;
+    } else {
+      return false;
+    }
+  }
+  while (i < p.size() && p[i] == '*') ++i;
+  return i == p.size();
+}
+
+std::pair<int, std::string> split_match(const std::string& match) {
+  if (!match.starts_with("tower_")) return {-2, match};
+  auto slash = match.find('/');
+  if (slash == match.npos) return {-2, match};
+  std::string which = match.substr(6, slash - 6);
+  if (which == "*") return {-1, match.substr(slash + 1)};
+  if (which.empty() || which.size() > 6 || which.find_first_not_of("0123456789") != which.npos) return {-2, match};
+  return {std::stoi(which), match.substr(slash + 1)};
+}
+
+}  // namespace belfry

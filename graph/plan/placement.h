@@ -1,0 +1,43 @@
+// One form for a strategy's answer, a placement file, --move and a hand edit: how many towers, and rules that name devices.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <belfry/graph/device_id.h>
+#include <belfry/graph/split_state.h>
+
+namespace belfry {
+
+/// `match` is a glob over node names: ** any text, * any text without '/', ? one character. "tower_3/x" means tower 3's x,
+/// "tower_*/x" every tower's, "x" shared nodes, variables and every tower. The first rule that matches wins.
+struct PlacementRule {
+  std::string match;
+  std::vector<DeviceId> devices;  ///< a tower node: its towers are dealt in contiguous shares; any other node: all hold it
+  std::string reason;
+  bool operator==(const PlacementRule&) const = default;
+};
+
+/// The order of phases on every stream.
+enum class PhaseOrder : std::uint8_t { by_tower, gpipe, one_f_one_b };
+std::string to_string(PhaseOrder order);
+PhaseOrder parse_phase_order(std::string_view text);
+
+struct Placement {
+  int towers = 1;
+  std::int64_t batch = 1;
+  Combine combine = Combine::global_mean;
+  int threads = 1;                 ///< of a tower
+  std::vector<PlacementRule> rules;
+  PhaseOrder order = PhaseOrder::by_tower;
+  std::string strategy = "single"; ///< what made it
+  bool operator==(const Placement&) const = default;
+};
+
+bool glob_matches(std::string_view pattern, std::string_view text);
+
+/// The tower part of a rule's match: -2 none, -1 "tower_*", else the tower; and the rest.
+std::pair<int, std::string> split_match(const std::string& match);
+
+}  // namespace belfry

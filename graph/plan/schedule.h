@@ -1,0 +1,24 @@
+// schedule: order, phases, streams and waits of a placed graph. Pure functions of the plan and its cluster.
+#pragma once
+
+#include <belfry/graph/plan/placed_graph.h>
+
+namespace belfry {
+
+/// The total order: epochs (a tower node that reads what joins towers of epoch e is in e + 1), and inside an epoch the list
+/// for tower nodes, readiness for shared ones. Stores come last.
+void set_order(PlacedGraph& plan);
+/// Towers with equal shares, kinds and patterns.
+void set_classes(PlacedGraph& plan);
+/// Phases of an epoch: one ends where a tower changes device, and between forward and backward.
+void set_phases(PlacedGraph& plan);
+/// Per device: main (shared nodes, joins, copies of shared values) and a stream per concurrent tower.
+void set_streams(PlacedGraph& plan);
+/// Folded waits; those that an earlier wait of the same stream covers are left out.
+void set_waits(PlacedGraph& plan);
+
+/// The order of phases on every stream is this one key. Along a tower phases grow and inside an epoch towers are
+/// independent, so each key is a total order of all devices' phases: no stream order can deadlock, whatever the graph.
+std::tuple<int, int, int> phase_key(PhaseOrder order, int epoch, int phase, int tower);
+
+}  // namespace belfry

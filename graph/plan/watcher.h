@@ -1,0 +1,42 @@
+// A race detector: vector clocks on blocks of bytes, and what each block holds.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <belfry/graph/plan/bound_plan.h>
+
+namespace belfry {
+
+/// Told of steps in the order in which they begin, in any legal interleaving. One run covers waits, overlaps and donation
+/// for all interleavings: a read must be ordered after the write of its value, a write after all readers of the old one.
+class Watcher {
+ public:
+  explicit Watcher(const BoundPlan& bound);
+  void begin(const Step& step);
+  /// "missing wait: …", "overlap: …".
+  const std::vector<std::string>& found() const { return found_; }
+  /// Whether a buffer holds the tagged value wholly.
+  bool holds(const BufferRef& buffer, const Tag& tag) const;
+
+ private:
+  struct Cell {
+    int writer = 0, write = 0;  ///< stream and sequence of the last write; 0: none
+    int tag = -1;
+    std::vector<int> reads;     ///< per stream, the last sequence that read it
+  };
+  int id(const Tag& tag);
+  void check_read(const Step& step, const BufferRef& buffer);
+  void check_write(const Step& step, const BufferRef& buffer);
+  std::string name(const Step& step) const;
+  void report(std::string what);
+
+  const BoundPlan& bound_;
+  std::vector<std::vector<Cell>> cells_;              // per space
+  std::vector<std::vector<int>> clock_;               // per stream
+  std::vector<std::vector<std::vector<int>>> after_;  // per stream and step
+  std::map<Tag, int> ids_;
+  std::vector<std::string> found_;
+};
+
+}  // namespace belfry

@@ -1,0 +1,122 @@
+#include <belfry/placer/place.h>
+
+#include <set>
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/schedule.h>
+#include <belfry/graph/structural.h>
+#include <belfry/placer/assign.h>
+#include <belfry/placer/lower.h>
+
+namespace belfry {
+
+namespace {
+
+std::vector<LocalType> local_types(const PlacedGraph& plan, const std::vector<ValueIndex>& values, const Share& share) {
+  std::vector<LocalType> out;
+  for (ValueIndex v : values) out.push_back(v < 0 ? LocalType{} : local_type(plan.value(v), share));
+  return out;
+}
+
+void choose(const PlacedGraph& plan, const PlanNode& n, const KernelChooser& chooser, const Share& share, const std::string& kind, Variant& variant) {
+  if (n.scope == Scope::state || n.op == kInput) variant.kernel = n.scope == Scope::state ? "" : "feed";
+  else if (!n.def && n.op != kFused) variant.kernel = n.op;  // structural nodes have one kernel, of their own name
+  else {
+    KernelChoice choice = chooser ? chooser({plan, n, local_types(plan, n.inputs, share), local_types(plan, n.outputs, share), kind, plan.threads}) : KernelChoice{"reference", 0, true};
+    variant.kernel = choice.name;
+    variant.scratch_bytes = choice.scratch_bytes;
+    variant.in_place = choice.in_place;
+  }
+}
+
+void choose_kernels(PlacedGraph& plan, const KernelChooser& chooser) {
+  for (PlanNode& n : plan.nodes) {
+    if (n.scope == Scope::tower) {
+      for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+        if (n.phases[c] < 0) continue;
+        int tower = plan.classes[c].towers[0];
+        choose(plan, n, chooser, plan.share(tower), plan.cluster.devices[static_cast<std::size_t>(plan.device_of(n, tower))].kernels(), n.by_class[c]);
+      }
+    } else {
+      for (std::size_t g = 0; g < plan.groups.size(); ++g)
+        if (!n.by_group[g].outputs.empty()) choose(plan, n, chooser, plan.share(-1), plan.cluster.devices[static_cast<std::size_t>(plan.groups[g].devices[0])].kernels(), n.by_group[g]);
+    }
+  }
+}
+
+}  // namespace
+
+TowerGraph expand_for(std::shared_ptr<const Graph> graph, const Division& d, std::int64_t batch, const PlaceOptions& options) {
+  ExpandOptions e{d.towers, batch, d.combine, d.threads, options.updates, options.fetches, {}, {}};
+  if (options.groups) e.groups = options.groups(*graph);
+  return expand(std::move(graph), e);
+}
+
+PlacedGraph place(TowerGraph towers, const Placement& placement, const Cluster& cluster, const PlaceOptions& options) {
+  PlacedGraph plan;
+  static_cast<TowerGraph&>(plan) = std::move(towers);
+  plan.placement = placement;
+  plan.cluster = cluster;
+  assign(plan);
+  set_order(plan);
+  donate(plan);
+  hold_sources(plan);
+  insert_pre_aggregates(plan);
+  insert_copies(plan);
+  set_order(plan);  // anew: moves stand in it too
+  set_classes(plan);
+  set_phases(plan);
+  set_streams(plan);
+  set_waits(plan);
+  set_groups(plan);
+  choose_kernels(plan, options.kernels);
+  plan_memory(plan);
+  plan.arithmetic_hash = arithmetic_hash(plan);
+  return plan;
+}
+
+PlacedGraph place(std::shared_ptr<const Graph> graph, const Placement& p, const Cluster& cluster, const PlaceOptions& options) {
+  return place(expand_for(std::move(graph), {p.towers, p.combine, p.threads, p.order}, p.batch, options), p, cluster, options);
+}
+
+PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
+  Division d = strategy.divide(*graph, cluster);
+  if (d.threads == 0) d.threads = std::max(1, cluster.cores / d.towers);
+  TowerGraph towers = expand_for(graph, d, batch, options);
+  Placement p{d.towers, batch, d.combine, d.threads, options.rules, d.order, strategy.name};
+  std::vector<PlacementRule> requests = rules_of_requests(*graph), rules = strategy.assign(towers, cluster);
+  p.rules.insert(p.rules.end(), requests.begin(), requests.end());
+  p.rules.insert(p.rules.end(), rules.begin(), rules.end());
+  return place(std::move(towers), p, cluster, options);
+}
+
+std::string arithmetic_hash(const PlacedGraph& plan) {
+  std::string text = fmt::format("{} {} {} {}\n", plan.towers, plan.batch, to_string(plan.combine), plan.threads);
+  for (const PlanNode& n : plan.nodes) {
+    if (n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kFetch) continue;  // they move values, or join along the same tree
+    text += fmt::format("{} {}(", n.name, n.op);
+    for (ValueIndex v : n.inputs)
+      if (v < 0) text += "-,";
+      else {
+        const PlanNode& m = plan.maker(v);
+        text += (m.op == kPreAggregate ? plan.value(m.inputs[0]).name : plan.value(v).name) + ",";
+      }
+    text += ")";
+    for (const auto& [name, value] : n.attributes.entries()) text += name + "=" + to_string(value) + ";";
+    for (ValueIndex v : n.outputs) text += to_string(plan.value(v).type) + to_string(plan.value(v).state);
+    std::set<std::string> kernels;
+    if (!n.def || !n.def->exact)
+      for (const auto* variants : {&n.by_class, &n.by_group})
+        for (const Variant& v : *variants)
+          if (!v.kernel.empty()) kernels.insert(v.kernel);
+    for (const std::string& k : kernels) text += " " + k;
+    text += "\n";
+  }
+  XXH128_hash_t h = XXH3_128bits(text.data(), text.size());
+  return fmt::format("{:016x}{:016x}", h.high64, h.low64);
+}
+
+}  // namespace belfry

@@ -1,0 +1,45 @@
+// place: a graph and a placement become a plan. Everything that is not a decision is derived here.
+#pragma once
+
+#include <functional>
+
+#include <belfry/graph/plan/placed_graph.h>
+#include <belfry/placer/expand.h>
+#include <belfry/placer/strategy.h>
+
+namespace belfry {
+
+struct KernelChoice {
+  std::string name;
+  std::int64_t scratch_bytes = 0;
+  bool in_place = true;  ///< may write over inputs that the op allows
+};
+/// One node on one local type, for a kind of device and a number of threads.
+struct KernelQuery {
+  const TowerGraph& graph;
+  const PlanNode& node;
+  std::vector<LocalType> inputs, outputs;
+  std::string device_kind;
+  int threads = 1;
+};
+/// Which kernels exist is plain data that the session hands in; a pure function of the query.
+using KernelChooser = std::function<KernelChoice(const KernelQuery&)>;
+
+struct PlaceOptions {
+  std::vector<std::pair<std::string, ValueId>> fetches = {};
+  bool updates = true;
+  std::vector<PlacementRule> rules = {};  ///< before a strategy's
+  KernelChooser kernels = {};   ///< empty: references
+  std::function<std::vector<FusionGroup>(const Graph&)> groups = {};
+};
+
+/// expand → assign → lower → schedule → memory, by the placement's rules alone: what a plan or a placement file says is what happens.
+PlacedGraph place(std::shared_ptr<const Graph> graph, const Placement& placement, const Cluster& cluster, const PlaceOptions& options = {});
+
+/// divide → expand → assign → the rest. Rules of the options go first, then the user's requested devices, then the strategy's.
+PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options = {});
+
+/// XXH3 over tower graph, batch, and per node op, threads and kernel, never a device: equal hashes mean equal bits.
+std::string arithmetic_hash(const PlacedGraph& plan);
+
+}  // namespace belfry

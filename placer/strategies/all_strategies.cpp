@@ -1,0 +1,86 @@
+#include <algorithm>
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/graph.h>
+#include <belfry/placer/strategies/strategies.h>
+
+namespace belfry {
+
+int StrategyOptions::integer(const std::string& name, int fallback) {
+  std::string given = text(name, "");
+  if (given.empty()) return fallback;
+  int out = 0;
+  auto [end, status] = std::from_chars(given.data(), given.data() + given.size(), out);
+  if (status != std::errc{} || end != given.data() + given.size() || out < 0)
+    throw UserError(fmt::format("strategy {}: option {} is '{}', not a count", strategy_, name, given));
+  return out;
+}
+
+std::string StrategyOptions::text(const std::string& name, const std::string& fallback) {
+  asked_.push_back(name);
+  auto at = given_.find(name);
+  return at == given_.end() ? fallback : at->second;
+}
+
+Combine StrategyOptions::combine() { return parse_combine(text("combine", "global_mean")); }
+
+void StrategyOptions::finish() const {
+  for (const auto& [name, value] : given_)
+    if (std::find(asked_.begin(), asked_.end(), name) == asked_.end())
+      throw UserError(fmt::format("strategy {} has no option '{}'{}", strategy_, name, did_you_mean(name, asked_)));
+}
+
+Strategy to_strategy(const Single& s) { return strategy("single", {s.device}, s); }
+
+Strategy to_strategy(const Towers& s) {
+  auto devices = s.devices;
+  if (std::find(devices.begin(), devices.end(), s.variables) == devices.end()) devices.push_back(s.variables);
+  return strategy("towers", devices, s);
+}
+
+Strategy to_strategy(const Mirrored& s) { return strategy("mirrored", s.devices, s); }
+Strategy to_strategy(const Layers& s) { return strategy(s.towers > 1 ? "pipeline" : "layers", s.devices, s); }
+
+std::vector<StrategyDef> standard_strategies() {
+  using Devices = std::vector<DeviceId>;
+  using Given = std::map<std::string, std::string>;
+  const StrategyField towers{"towers", "how many towers; by default one per device"}, combine{"combine", "global_mean, tower_mean or tower_sum"}, threads{"threads", "threads of a tower; by default cores / towers"};
+  std::vector<StrategyDef> out;
+  out.push_back({"single", "everything on the first device", {towers, combine, threads}, [](const Devices& devices, const Given& given) {
+                   StrategyOptions o("single", given);
+                   Single s{devices.at(0), o.integer("towers", 1), o.combine(), o.integer("threads", 0)};
+                   o.finish();
+                   return to_strategy(s);
+                 }});
+  out.push_back({"towers", "a tower per device, shared variables on one device", {{"variables", "the device of the variables; by default cpu:0"}, towers, combine, threads},
+                 [](const Devices& devices, const Given& given) {
+                   StrategyOptions o("towers", given);
+                   Towers s{devices, parse_device(o.text("variables", "cpu:0")), o.integer("towers", 0), o.combine(), o.integer("threads", 0)};
+                   o.finish();
+                   return to_strategy(s);
+                 }});
+  out.push_back({"mirrored", "a tower and a copy of every variable per device", {towers, combine, threads}, [](const Devices& devices, const Given& given) {
+                   StrategyOptions o("mirrored", given);
+                   Mirrored s{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0)};
+                   o.finish();
+                   return to_strategy(s);
+                 }});
+  out.push_back({"layers", "the net cut over the devices", {towers, combine, threads}, [](const Devices& devices, const Given& given) {
+                   StrategyOptions o("layers", given);
+                   Layers s{devices, o.integer("towers", 1), 1, PhaseOrder::by_tower, o.combine(), o.integer("threads", 0)};
+                   o.finish();
+                   return to_strategy(s);
+                 }});
+  out.push_back({"pipeline", "the net cut over the devices, micro-batches in turn", {towers, {"replicas", "pipelines side by side"}, {"order", "gpipe or 1f1b"}, combine, threads},
+                 [](const Devices& devices, const Given& given) {
+                   StrategyOptions o("pipeline", given);
+                   Layers s{devices, o.integer("towers", static_cast<int>(devices.size())), o.integer("replicas", 1), parse_phase_order(o.text("order", "1f1b")), o.combine(), o.integer("threads", 0)};
+                   o.finish();
+                   return to_strategy(s);
+                 }});
+  return out;
+}
+
+}  // namespace belfry

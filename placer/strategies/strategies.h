@@ -1,0 +1,59 @@
+// The strategies that come with Belfry.
+#pragma once
+
+#include <belfry/placer/strategy.h>
+
+namespace belfry {
+
+/// Everything on one device: the reference.
+struct Single {
+  DeviceId device = cpu(0);
+  int towers = 1;
+  Combine combine = Combine::global_mean;
+  int threads = 0;
+  Division divide(const Graph&, const Cluster&) const;
+  Rules assign(const TowerGraph&, const Cluster&) const;
+};
+
+/// A tower per device (or more), with shared variables on one device.
+struct Towers {
+  std::vector<DeviceId> devices;
+  DeviceId variables = cpu(0);
+  int towers = 0;  ///< 0: one per device
+  Combine combine = Combine::global_mean;
+  int threads = 0;
+  Division divide(const Graph&, const Cluster&) const;
+  Rules assign(const TowerGraph&, const Cluster&) const;
+};
+
+/// A tower per device (or more), with a copy of every variable on each device.
+struct Mirrored {
+  std::vector<DeviceId> devices;
+  int towers = 0;
+  Combine combine = Combine::global_mean;
+  int threads = 0;
+  Division divide(const Graph&, const Cluster&) const;
+  Rules assign(const TowerGraph&, const Cluster&) const;
+};
+
+/// The net cut over devices: by the user's device scopes where there are any, else by variables in order of first use.
+/// Micro-batches are towers, replica-major; with more than one, `order` makes it a pipeline.
+struct Layers {
+  std::vector<DeviceId> devices;
+  int towers = 1;
+  int replicas = 1;
+  PhaseOrder order = PhaseOrder::by_tower;
+  Combine combine = Combine::global_mean;
+  int threads = 0;
+  Division divide(const Graph&, const Cluster&) const;
+  Rules assign(const TowerGraph&, const Cluster&) const;
+};
+
+/// As the command line knows them: single, towers, mirrored, layers, pipeline.
+std::vector<StrategyDef> standard_strategies();
+Strategy to_strategy(const Single& s);
+Strategy to_strategy(const Towers& s);
+Strategy to_strategy(const Mirrored& s);
+Strategy to_strategy(const Layers& s);
+
+}  // namespace belfry

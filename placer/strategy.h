@@ -1,0 +1,67 @@
+// A strategy: how many towers there are, and which devices their nodes and the variables get. It cannot change arithmetic.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <belfry/graph/plan/cluster.h>
+#include <belfry/graph/plan/placement.h>
+#include <belfry/graph/plan/tower_graph.h>
+
+namespace belfry {
+
+struct Division {
+  int towers = 1;
+  Combine combine = Combine::global_mean;
+  int threads = 0;  ///< of a tower; 0: the first host's cores / towers, at least 1
+  PhaseOrder order = PhaseOrder::by_tower;
+};
+using Rules = std::vector<PlacementRule>;
+
+/// Any struct with `divide` and `assign` is one; see placer/strategies/.
+struct Strategy {
+  std::string name;
+  std::vector<DeviceId> devices;  ///< what it was given: the cluster is made of these
+  std::function<Division(const Graph&, const Cluster&)> divide;
+  std::function<Rules(const TowerGraph&, const Cluster&)> assign;
+};
+
+/// One option of a strategy: -O name=value.
+struct StrategyField {
+  std::string name, help;
+};
+
+/// How a strategy is named on the command line and in files.
+struct StrategyDef {
+  std::string name, help;
+  std::vector<StrategyField> fields;
+  /// UserError for an unknown option or a wrong value.
+  std::function<Strategy(const std::vector<DeviceId>& devices, const std::map<std::string, std::string>& options)> make;
+};
+
+/// A strategy struct as a Strategy.
+template <class S>
+Strategy strategy(std::string name, std::vector<DeviceId> devices, S s) {
+  return {std::move(name), std::move(devices), [s](const Graph& g, const Cluster& c) { return s.divide(g, c); },
+          [s](const TowerGraph& g, const Cluster& c) { return s.assign(g, c); }};
+}
+
+/// Typed reading of -O options: every one that is there must be asked for.
+class StrategyOptions {
+ public:
+  StrategyOptions(std::string strategy, std::map<std::string, std::string> given) : strategy_(std::move(strategy)), given_(std::move(given)) {}
+  int integer(const std::string& name, int fallback);
+  std::string text(const std::string& name, const std::string& fallback);
+  Combine combine();
+  /// UserError for options that nobody asked for.
+  void finish() const;
+
+ private:
+  std::string strategy_;
+  std::map<std::string, std::string> given_;
+  std::vector<std::string> asked_;
+};
+
+}  // namespace belfry
