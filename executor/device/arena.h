@@ -1,0 +1,30 @@
+// The bytes of one memory space on the host: one allocation per program.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+namespace belfry {
+
+/// Aligned to 64 bytes and filled with a pattern that is no sensible number, so that a read of what was not written shows.
+class Arena {
+ public:
+  explicit Arena(std::int64_t bytes) : bytes_(bytes), data_(static_cast<std::byte*>(std::aligned_alloc(64, static_cast<std::size_t>((bytes + 64 + 63) / 64 * 64)))) {
+    if (!data_) throw std::bad_alloc();
+    for (std::int64_t i = 0; i < bytes; ++i) data_.get()[i] = std::byte{0xA5};
+  }
+  std::byte* at(std::int64_t offset) { return data_.get() + offset; }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const { std::free(p); }
+  };
+  std::int64_t bytes_;
+  std::unique_ptr<std::byte, Free> data_;
+};
+
+}  // namespace belfry

@@ -1,0 +1,48 @@
+// A monotonic counter per stream: how many of its steps are finished. Waiting spins for a while, then sleeps.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace belfry {
+
+class Event {
+ public:
+  static constexpr std::int64_t kAborted = std::int64_t{1} << 62;
+
+  void reset() { count_.store(0, std::memory_order_relaxed); }
+  void signal(std::int64_t count) {
+    count_.store(count, std::memory_order_seq_cst);
+    if (sleepers_.load(std::memory_order_seq_cst)) count_.notify_all();
+  }
+  /// Everyone who waits, now or later, goes on and finds out that the run is over.
+  void abort() { signal(kAborted); }
+  std::int64_t count() const { return count_.load(std::memory_order_acquire); }
+
+  /// Until `count` steps are finished; false if the run was aborted.
+  bool wait(std::int64_t count) {
+    if (std::int64_t now = this->count(); now >= count) return now < kAborted;
+    auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
+    do {
+      for (int i = 0; i < 64; ++i) {
+        if (std::int64_t now = this->count(); now >= count) return now < kAborted;
+        __builtin_ia32_pause();
+      }
+    } while (std::chrono::steady_clock::now() < end);
+    sleepers_.fetch_add(1, std::memory_order_seq_cst);
+    std::int64_t now = count_.load(std::memory_order_seq_cst);
+    while (now < count) {
+      count_.wait(now, std::memory_order_seq_cst);
+      now = count_.load(std::memory_order_seq_cst);
+    }
+    sleepers_.fetch_sub(1, std::memory_order_relaxed);
+    return now < kAborted;
+  }
+
+ private:
+  std::atomic<std::int64_t> count_{0};
+  std::atomic<int> sleepers_{0};
+};
+
+}  // namespace belfry

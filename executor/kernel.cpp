@@ -1,0 +1,103 @@
+#include <belfry/executor/kernel.h>
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+namespace belfry {
+
+namespace {
+
+std::unique_ptr<Prepared> prepare_reference(const KernelRequest& r) {
+  struct Reference : Prepared {
+    explicit Reference(const KernelRequest& r) : def(r.def), attributes(*r.attributes), types(r.output_types), share(r.share) {
+      for (const LocalType& t : r.inputs) inputs.push_back({t, nullptr});
+      for (const LocalType& t : r.outputs) outputs.push_back({t, nullptr});
+    }
+    void launch(const Arguments& a) override {
+      for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].data = a.inputs[i];
+      for (std::size_t k = 0; k < outputs.size(); ++k) outputs[k].data = a.outputs[k];
+      def->reference(Call{attributes, inputs, outputs, types, share});
+    }
+    const OpDef* def;
+    Attributes attributes;
+    std::vector<ConstView> inputs;
+    std::vector<View> outputs;
+    std::vector<TensorType> types;
+    Share share;
+  };
+  return std::make_unique<Reference>(r);
+}
+
+/// The members' references one after the other, on buffers of their own.
+std::unique_ptr<Prepared> prepare_fused_reference(const KernelRequest& r) {
+  struct Fused : Prepared {
+    explicit Fused(const KernelRequest& r) : members(r.members), share(r.share), inputs(r.inputs), outputs(r.outputs) {}
+    void launch(const Arguments& a) override {
+      // Inputs are those of the members that come from outside, in order; an inner value is the output of the member before.
+      std::map<std::string, HostTensor> inner;
+      std::size_t next = 0;
+      for (std::size_t m = 0; m < members.size(); ++m) {
+        const Node& n = *members[m];
+        std::vector<ConstView> in;
+        for (const std::string& name : input_names[m]) {
+          if (name.empty()) in.push_back({inputs[next], a.inputs[next]}), ++next;
+          else in.push_back({inner.at(name).type(), inner.at(name).raw()});
+        }
+        LocalType type = outputs[0];
+        HostTensor made(type.dtype, type.shape);
+        View out{type, m + 1 == members.size() ? a.outputs[0] : made.raw()};
+        n.op->reference(Call{n.attributes, in, {&out, 1}, n.types, share});
+        inner.insert_or_assign(n.name, std::move(made));
+      }
+    }
+    std::vector<const Node*> members;
+    Share share;
+    std::vector<LocalType> inputs, outputs;
+    std::vector<std::vector<std::string>> input_names;
+  };
+  auto out = std::make_unique<Fused>(r);
+  // A member's input is inner where it is an earlier member's only output; ids say so.
+  for (std::size_t m = 0; m < r.members.size(); ++m) {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < r.members[m]->inputs.size(); ++i) names.push_back(r.inner.empty() ? "" : r.inner[m][i]);
+    out->input_names.push_back(std::move(names));
+  }
+  return out;
+}
+
+}  // namespace
+
+void describe_members(const Graph& graph, const std::vector<NodeId>& members, KernelRequest& request) {
+  for (NodeId id : members) {
+    const Node& n = graph.node(id);
+    request.members.push_back(&n);
+    std::vector<std::string> inner;
+    for (ValueId v : n.inputs) inner.push_back(std::find(members.begin(), members.end(), v.node) == members.end() ? "" : graph.node(v.node).name);
+    request.inner.push_back(std::move(inner));
+  }
+}
+
+KernelTable::Choice KernelTable::choose(const KernelRequest& request, std::vector<std::string>* reasons) const {
+  for (const Kernel& k : kernels_) {
+    if (k.op != request.op) continue;
+    Support s = k.supports(request);
+    if (s.ok) return {k.name, s};
+    if (reasons) reasons->push_back(fmt::format("{}: {}", k.name, s.reason));
+  }
+  return {kReferenceKernel, {}};
+}
+
+std::unique_ptr<Prepared> KernelTable::prepare(const std::string& name, const KernelRequest& request) const {
+  if (name == kReferenceKernel) return request.def ? prepare_reference(request) : prepare_fused_reference(request);
+  for (const Kernel& k : kernels_) {
+    if (k.op != request.op || k.name != name) continue;
+    Support s = k.supports(request);
+    if (!s.ok) throw UserError(fmt::format("[{}] the plan names the kernel '{}', which refuses: {}; derive the plan anew with belfry place", request.op, name, s.reason));
+    return k.prepare(request);
+  }
+  throw UserError(fmt::format("[{}] the plan names the kernel '{}', which is not here; derive the plan anew with belfry place", request.op, name));
+}
+
+}  // namespace belfry

@@ -1,0 +1,93 @@
+// The kernel interface: accept or refuse with a reason; prepare once; then only launch.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <belfry/graph/contexts.h>
+
+namespace belfry {
+
+/// One node on one share: all that a kernel may know.
+struct KernelRequest {
+  std::string op;                              ///< of a fused node: its kind
+  const OpDef* def = nullptr;                  ///< null for fused nodes
+  const Attributes* attributes = nullptr;
+  std::vector<const Node*> members;            ///< of a fused node, in order
+  std::vector<std::vector<std::string>> inner; ///< per member and input: the member that makes it, "" if it comes from outside
+  std::vector<LocalType> inputs, outputs;
+  std::vector<TensorType> output_types;        ///< with their symbols
+  std::vector<bool> wanted;                    ///< outputs that somebody reads
+  int threads = 1;
+  Share share;
+};
+
+struct Support {
+  bool ok = true;
+  std::string reason = {};                     ///< why not
+  std::int64_t scratch_bytes = 0;
+  bool in_place = true;                        ///< may write over the inputs that the op allows
+};
+inline Support refuse(std::string reason) { return {false, std::move(reason), 0, false}; }
+
+/// Addresses of one launch; fixed per program. A null input was left out, a null output is read by nobody.
+struct Arguments {
+  std::vector<const std::byte*> inputs;
+  std::vector<std::byte*> outputs;
+  std::byte* scratch = nullptr;
+  template <class T>
+  const T* in(std::size_t i) const { return reinterpret_cast<const T*>(inputs[i]); }
+  template <class T>
+  T* out(std::size_t i) const { return reinterpret_cast<T*>(outputs[i]); }
+};
+
+class Prepared {
+ public:
+  virtual ~Prepared() = default;
+  virtual void launch(const Arguments& arguments) = 0;
+};
+
+/// A kernel made of a function: what most of them are.
+template <class F>
+std::unique_ptr<Prepared> prepared(F f) {
+  struct Function : Prepared {
+    explicit Function(F f) : f(std::move(f)) {}
+    void launch(const Arguments& a) override { f(a); }
+    F f;
+  };
+  return std::make_unique<Function>(std::move(f));
+}
+
+struct Kernel {
+  std::string name;                            ///< as it stands in plans: "onednn_conv2d"
+  std::string op;
+  std::function<Support(const KernelRequest&)> supports;
+  /// Called on the thread that launches it.
+  std::function<std::unique_ptr<Prepared>(const KernelRequest&)> prepare;
+};
+
+/// The kernels of one kind of device: per op in order, best first. References are last and need no entry.
+class KernelTable {
+ public:
+  void add(Kernel kernel) { kernels_.push_back(std::move(kernel)); }
+  /// The first that accepts, else the reference. `reasons` (if given) gets why the others refused.
+  struct Choice {
+    std::string name;
+    Support support;
+  };
+  Choice choose(const KernelRequest& request, std::vector<std::string>* reasons = nullptr) const;
+  /// UserError where no kernel of that name is there for the op, or it refuses.
+  std::unique_ptr<Prepared> prepare(const std::string& name, const KernelRequest& request) const;
+  const std::vector<Kernel>& all() const { return kernels_; }
+
+ private:
+  std::vector<Kernel> kernels_;
+};
+
+/// Members of a fused node, with where their inputs come from.
+void describe_members(const Graph& graph, const std::vector<NodeId>& members, KernelRequest& request);
+
+inline constexpr const char* kReferenceKernel = "reference";
+
+}  // namespace belfry

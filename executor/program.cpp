@@ -1,0 +1,181 @@
+#include <belfry/executor/program.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include <fmt/format.h>
+
+#include <belfry/executor/joins.h>
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+Program::Program(std::shared_ptr<const PlacedGraph> plan, const KernelTables& kernels) : plan_(std::move(plan)), kernels_(kernels), bound_(*plan_) {
+  for (std::int64_t bytes : bound_.arena_bytes) arenas_.emplace_back(bytes);
+  int threads = 1;
+  for (const PlanStream& s : plan_->streams) threads = std::max(threads, s.thread + 1);
+  threads_.resize(static_cast<std::size_t>(threads));
+  std::vector<std::string> stuck;
+  auto order = legal_order(bound_, &stuck);
+  if (!stuck.empty()) throw UserError(fmt::format("stuck: {} wait for each other", fmt::join(stuck, ", ")));
+  for (auto [s, k] : order) threads_[static_cast<std::size_t>(plan_->streams[static_cast<std::size_t>(s)].thread)].emplace_back(s, k);
+  for (std::size_t s = 0; s < bound_.streams.size(); ++s) {
+    launches_.emplace_back(bound_.streams[s].size());
+    for (std::size_t k = 0; k < bound_.streams[s].size(); ++k) {
+      Launch& l = launches_[s][k];
+      l.step = &bound_.streams[s][k];
+      l.thread = plan_->streams[s].thread;
+      bind_arguments(l);
+    }
+  }
+  for (const auto& stream : bound_.streams)
+    for (const Step& step : stream)
+      for (const StepWait& w : step.waits)
+        if (plan_->streams[static_cast<std::size_t>(w.stream)].thread != plan_->streams[static_cast<std::size_t>(step.stream)].thread)
+          launches_[static_cast<std::size_t>(w.stream)][static_cast<std::size_t>(w.count) - 1].signals = true;
+}
+
+std::byte* Program::address(const BufferRef& buffer) { return arenas_[static_cast<std::size_t>(buffer.space)].at(buffer.at); }
+
+KernelRequest Program::request(const Step& step) const {
+  const PlanNode& n = plan_->nodes[static_cast<std::size_t>(step.node)];
+  KernelRequest r;
+  r.share = n.scope == Scope::tower ? bound_.shares[static_cast<std::size_t>(step.tower)] : plan_->share(-1);
+  r.op = n.op == kFused ? n.attributes.text("kind") : n.op;
+  r.def = n.def;
+  r.attributes = &n.attributes;
+  for (ValueIndex v : n.inputs) r.inputs.push_back(v < 0 ? LocalType{f32, {0}} : local_type(plan_->value(v), r.share));
+  for (ValueIndex v : n.outputs) {
+    r.outputs.push_back(local_type(plan_->value(v), r.share));
+    r.output_types.push_back(plan_->value(v).type);
+    r.wanted.push_back(plan_->value(v).read);
+  }
+  if (n.op == kFused) {
+    std::vector<NodeId> members;
+    for (const Member& m : n.members) members.push_back(m.node);
+    describe_members(*plan_->graph, members, r);
+  }
+  r.threads = plan_->threads;
+  return r;
+}
+
+void Program::bind_arguments(Launch& l) {
+  const Step& step = *l.step;
+  const PlanNode& n = plan_->nodes[static_cast<std::size_t>(step.node)];
+  bool moves = n.op == kCopy || n.op == kSplit || is_join(n) || n.op == kPreAggregate;
+  const std::string& here = plan_->cluster.space(step.device);
+  for (std::size_t i = 0; i < step.reads.size(); ++i)
+    for (const Part& p : step.reads[i]) {
+      if (p.buffer.space == kFeedSpace) {
+        l.feed_inputs.push_back(i);
+        l.arguments.inputs.push_back(nullptr);
+        continue;
+      }
+      if (!moves && bound_.spaces[static_cast<std::size_t>(p.buffer.space)] != here)
+        throw UserError(fmt::format("unbound: '{}' reads '{}' in another memory space without a copy", n.name, plan_->value(p.buffer.tag.value).name));
+      l.arguments.inputs.push_back(address(p.buffer));
+    }
+  if (!moves)  // one address per input, null where it is left out
+    for (std::size_t i = 0; i < step.reads.size(); ++i)
+      if (step.reads[i].empty()) l.arguments.inputs.insert(l.arguments.inputs.begin() + static_cast<std::ptrdiff_t>(i), nullptr);
+  for (const auto& parts : step.writes) {
+    if (parts.empty()) l.arguments.outputs.push_back(nullptr);
+    for (const Part& p : parts) l.arguments.outputs.push_back(p.buffer.space == kFeedSpace ? nullptr : address(p.buffer));
+  }
+  if (step.scratch.bytes) l.arguments.scratch = address(step.scratch);
+}
+
+namespace {
+
+std::vector<JoinPart> join_parts(const std::vector<Part>& parts) {
+  std::vector<JoinPart> out;
+  for (const Part& p : parts) out.push_back({p.low, p.high, p.buffer.type, nullptr});
+  return out;
+}
+
+}  // namespace
+
+std::unique_ptr<Prepared> Program::structural(const Step& step) const {
+  const PlanNode& n = plan_->nodes[static_cast<std::size_t>(step.node)];
+  auto bytes = static_cast<std::size_t>(step.writes[0].empty() ? 0 : step.writes[0][0].buffer.bytes);
+  if (n.op == kInput) return prepared([](const Arguments&) {});
+  if (n.op == kCopy || n.op == kStore) return prepared([bytes](const Arguments& a) { std::memmove(a.outputs[0], a.inputs[0], bytes); });
+  if (n.op == kSplit) {
+    const PlanValue& v = plan_->value(n.outputs[0]);
+    Share share = bound_.shares[static_cast<std::size_t>(step.tower)];
+    std::int64_t factor = v.type.shape[static_cast<std::size_t>(v.state.axis)].factor;
+    LocalType from = step.reads[0][0].buffer.type;
+    return prepared([=, axis = v.state.axis](const Arguments& a) { slice_rows(from, a.inputs[0], axis, factor * share.first_row, factor * share.rows, a.outputs[0]); });
+  }
+  const std::string how = n.attributes.text("how");
+  int axis = n.attributes.find("axis") ? static_cast<int>(n.attributes.integer("axis")) : 0, towers = plan_->towers, present = plan_->present();
+  std::vector<JoinPart> parts = join_parts(step.reads[0]);
+  if (n.op == kPreAggregate) {
+    std::vector<Part> pieces = step.writes[0];
+    return prepared([=](const Arguments& a) mutable {
+      for (std::size_t p = 0; p < pieces.size(); ++p) {
+        // The piece is a whole subtree: joined by itself it has the tree's shape.
+        std::vector<JoinPart> mine;
+        for (std::size_t i = 0; i < parts.size(); ++i)
+          if (parts[i].low >= pieces[p].low && parts[i].low < pieces[p].high) mine.push_back({parts[i].low - pieces[p].low, parts[i].high - pieces[p].low, parts[i].type, a.inputs[i]});
+        join(how, axis, pieces[p].high - pieces[p].low, std::min(present, pieces[p].high) - pieces[p].low, mine, pieces[p].buffer.type, a.outputs[p]);
+      }
+    });
+  }
+  LocalType type = step.writes[0][0].buffer.type;
+  return prepared([=](const Arguments& a) mutable {
+    for (std::size_t i = 0; i < parts.size(); ++i) parts[i].data = a.inputs[i];
+    join(how, axis, towers, present, parts, type, a.outputs[0]);
+  });
+}
+
+void Program::prepare_thread(int thread) {
+  for (auto& stream : launches_)
+    for (Launch& l : stream) {
+      if (l.thread != thread || l.kernel) continue;
+      const PlanNode& n = plan_->nodes[static_cast<std::size_t>(l.step->node)];
+      if (!n.def && n.op != kFused) l.kernel = structural(*l.step);
+      else if (n.op == kInput) l.kernel = prepared([](const Arguments&) {});
+      else {
+        const std::string kind = plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].kernels();
+        auto table = kernels_.find(kind);
+        if (table == kernels_.end()) throw UserError(fmt::format("there are no kernels for devices of kind '{}'", kind));
+        l.kernel = table->second.prepare(l.step->variant->kernel, request(*l.step));
+      }
+    }
+}
+
+void Program::set_state(const std::string& variable, const HostTensor& value) {
+  bool found = false;
+  for (const StateBuffer& s : bound_.state) {
+    if (plan_->nodes[static_cast<std::size_t>(s.node)].name != variable) continue;
+    found = true;
+    if (!(s.buffer.type == value.type())) throw UserError(fmt::format("variable '{}' is {}, not {}", variable, to_string(s.buffer.type), to_string(value.type())));
+    if (s.buffer.bytes) std::memcpy(address(s.buffer), value.raw(), static_cast<std::size_t>(s.buffer.bytes));
+  }
+  if (!found) throw UserError(fmt::format("the plan has no variable '{}'", variable));
+}
+
+HostTensor Program::state(const std::string& variable) const {
+  for (const StateBuffer& s : bound_.state) {
+    if (plan_->nodes[static_cast<std::size_t>(s.node)].name != variable) continue;
+    HostTensor out(s.buffer.type.dtype, s.buffer.type.shape);
+    if (s.buffer.bytes) std::memcpy(out.raw(), arenas_[static_cast<std::size_t>(s.buffer.space)].at(s.buffer.at), static_cast<std::size_t>(s.buffer.bytes));
+    return out;
+  }
+  throw UserError(fmt::format("the plan has no variable '{}'", variable));
+}
+
+bool Program::holders_agree(const std::string& variable) const {
+  const std::byte* first = nullptr;
+  for (const StateBuffer& s : bound_.state) {
+    if (plan_->nodes[static_cast<std::size_t>(s.node)].name != variable) continue;
+    const std::byte* mine = arenas_[static_cast<std::size_t>(s.buffer.space)].at(s.buffer.at);
+    if (first && std::memcmp(first, mine, static_cast<std::size_t>(s.buffer.bytes)) != 0) return false;
+    first = first ? first : mine;
+  }
+  return true;
+}
+
+}  // namespace belfry

@@ -1,0 +1,74 @@
+// A plan bound to memory and kernels: built once, immutable; running it is the business of Run.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <belfry/executor/device/arena.h>
+#include <belfry/executor/kernel.h>
+#include <belfry/graph/plan/bound_plan.h>
+
+namespace belfry {
+
+/// Kernel tables by kind of device ("cpu").
+using KernelTables = std::map<std::string, KernelTable>;
+
+/// One launch: all that a step needs, looked up before the first run.
+struct Launch {
+  const Step* step = nullptr;
+  std::unique_ptr<Prepared> kernel;
+  Arguments arguments;
+  std::vector<std::size_t> feed_inputs;  ///< inputs whose address is that of a feed
+  int thread = 0;
+  bool signals = false;                  ///< a step of another thread waits for it
+};
+
+class Program {
+ public:
+  /// Allocates the arenas and prepares every kernel. UserError ("unbound: …", or a kernel that refuses) if the plan does
+  /// not fit this machine. The plan is expected to be verified.
+  Program(std::shared_ptr<const PlacedGraph> plan, const KernelTables& kernels);
+
+  const PlacedGraph& plan() const { return *plan_; }
+  const BoundPlan& bound() const { return bound_; }
+  const KernelTables& kernels() const { return kernels_; }
+
+  /// The launches of every stream, as bound().streams.
+  std::vector<std::vector<Launch>>& launches() { return launches_; }
+  /// Per host thread its launches in one legal order: (stream, index).
+  const std::vector<std::vector<std::pair<int, int>>>& threads() const { return threads_; }
+
+  /// Bytes of an arena, which are those that the plan says.
+  std::int64_t allocated(int space) const { return arenas_[static_cast<std::size_t>(space)].bytes(); }
+  std::byte* address(const BufferRef& buffer);
+
+  /// Writes a variable on all its holders; UserError for another type or an unknown name.
+  void set_state(const std::string& variable, const HostTensor& value);
+  /// The value on the first holder.
+  HostTensor state(const std::string& variable) const;
+  /// True if all holders have the same bits.
+  bool holders_agree(const std::string& variable) const;
+
+  /// Prepares the kernels of a thread's launches; called on that thread.
+  void prepare_thread(int thread);
+
+ private:
+  KernelRequest request(const Step& step) const;
+  std::unique_ptr<Prepared> structural(const Step& step) const;
+  void bind_arguments(Launch& launch);
+
+  std::shared_ptr<const PlacedGraph> plan_;
+  const KernelTables& kernels_;
+  BoundPlan bound_;
+  mutable std::vector<Arena> arenas_;
+  std::vector<std::vector<Launch>> launches_;
+  std::vector<std::vector<std::pair<int, int>>> threads_;
+};
+
+/// Feeds by the name of the input, as views: they must live until the run returns.
+using Feeds = std::map<std::string, const HostTensor*>;
+
+}  // namespace belfry

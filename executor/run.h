@@ -1,0 +1,79 @@
+// Running a program: threads, or one thread that interleaves the streams at will; failure; state after it; the trace.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <belfry/executor/device/event.h>
+#include <belfry/executor/program.h>
+#include <belfry/graph/plan/watcher.h>
+
+namespace belfry {
+
+/// What a failed step leaves behind.
+enum class StateAfter { untouched, torn, complete };
+std::string to_string(StateAfter state);
+
+struct TraceEntry {
+  int stream = 0, index = 0;         ///< of bound().streams
+  std::int64_t begin_ns = 0, end_ns = 0;
+};
+
+struct Outcome {
+  std::map<std::string, HostTensor> fetched;
+  StateAfter state = StateAfter::complete;
+  std::vector<std::string> torn;     ///< variables that some holder has anew and some not
+  std::exception_ptr error;
+  std::string failed_node;
+};
+
+struct RunOptions {
+  bool trace = false;
+  std::uint64_t delays = 0;          ///< a seed: every step begins a little late, by a random time
+  /// For tests: called before a step's kernel; what it throws is the step's failure.
+  std::function<void(const Step&)> before = {};
+};
+
+/// A thread per host thread of the plan, alive as long as this is.
+class Runner {
+ public:
+  explicit Runner(Program& program);
+  ~Runner();
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+
+  /// One step. Feeds must have the plan's types. Errors come back in the outcome.
+  Outcome run(const Feeds& feeds, const RunOptions& options = {});
+  /// The same on the calling thread: `choose` picks among the streams that may go on; `watcher` is told of every step.
+  Outcome run_interleaved(const Feeds& feeds, const std::function<int(const std::vector<int>& ready)>& choose, Watcher* watcher = nullptr, const RunOptions& options = {});
+
+  /// Of the last run with `trace`, by begin.
+  const std::vector<TraceEntry>& trace() const { return trace_; }
+
+ private:
+  void work(int thread);
+  void run_thread(int thread);
+  void launch(int stream, int index);
+  void fail(int stream, int index);
+  void start(const Feeds& feeds, const RunOptions& options);
+  Outcome finish();
+
+  Program& program_;
+  std::vector<Event> events_;                       // per stream
+  std::vector<std::thread> threads_;
+  std::atomic<std::int64_t> generation_{0}, done_{0};
+  std::atomic<bool> stop_{false}, failed_{false};
+  const RunOptions* options_ = nullptr;
+  std::mutex error_mutex_;
+  std::exception_ptr error_;
+  std::string failed_node_;
+  std::vector<std::vector<char>> progress_;         // per stream and step: 0 not begun, 1 begun, 2 finished
+  std::vector<TraceEntry> trace_;
+  std::vector<std::vector<TraceEntry>> trace_of_thread_;
+};
+
+}  // namespace belfry
