@@ -117,6 +117,7 @@ void Runner::launch(int stream, int index) {
   progress = 1;
   l.kernel->launch(l.arguments);
   progress = 2;
+  if (options_->after) options_->after(*l.step);
 }
 
 void Runner::fail(int stream, int index) {

@@ -36,6 +36,8 @@ struct RunOptions {
   std::uint64_t delays = 0;          ///< a seed: every step begins a little late, by a random time
   /// For tests: called before a step's kernel; what it throws is the step's failure.
   std::function<void(const Step&)> before = {};
+  /// For comparisons: called behind a step's kernel, while its outputs are there.
+  std::function<void(const Step&)> after = {};
 };
 
 /// A thread per host thread of the plan, alive as long as this is.

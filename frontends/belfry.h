@@ -1,0 +1,6 @@
+// Everything that a program of its user needs.
+#pragma once
+
+#include <belfry/frontends/builder/builder.h>
+#include <belfry/frontends/nn/layers.h>
+#include <belfry/frontends/session/session.h>

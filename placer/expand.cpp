@@ -49,6 +49,7 @@ class Expander {
     out_.threads = options_.threads;
     at_.resize(static_cast<std::size_t>(g_.size()));
     whole_.resize(static_cast<std::size_t>(g_.size()));
+    raw_.resize(static_cast<std::size_t>(g_.size()));
     for (NodeId id : order_)
       if (live_[static_cast<std::size_t>(id)]) emit(id);
     emit_fetches();
@@ -285,6 +286,7 @@ class Expander {
   void place_outputs(NodeId id, const std::vector<ValueIndex>& outputs) {
     std::vector<ValueIndex>& mine = at_[static_cast<std::size_t>(id)];
     mine = outputs;
+    raw_[static_cast<std::size_t>(id)] = outputs;
     for (std::size_t k = 0; k < outputs.size(); ++k) {
       SplitState given = out_.values[static_cast<std::size_t>(outputs[k])].state, state = a_.seen[static_cast<std::size_t>(id)][k];
       if (given == state) continue;
@@ -330,18 +332,23 @@ class Expander {
     place_outputs(last, {v});
   }
 
-  /// A fetch is a node that nobody reads.
+  /// A fetch is a node that nobody reads. `x@towers` is what each tower has of x, also where x is their sum.
   void emit_fetches() {
     for (const auto& [name, v] : options_.fetches) {
       ValueIndex whole = whole_[static_cast<std::size_t>(v.node)].empty() ? -1 : whole_[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)];
-      ValueIndex source = whole >= 0 ? whole : at(v);
+      bool apart = name.ends_with(kTowersSuffix);
+      ValueIndex source = apart ? raw_[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)] : whole >= 0 ? whole : at(v);
       const PlanValue from = out_.values[static_cast<std::size_t>(source)];
+      if (apart && !from.state.is_per_tower() && !from.state.is_partial())
+        throw UserError(fmt::format("'{}' asks for what each tower has of '{}', which is {}; fetch it without {}", name, from.name, to_string(from.state), kTowersSuffix));
+      bool stacked = apart || from.state.is_per_tower();
       TensorType type = from.type;
-      if (from.state.is_per_tower()) type.shape.insert(type.shape.begin(), Dim(out_.present()));
+      if (stacked) type.shape.insert(type.shape.begin(), Dim(out_.present()));
       std::string node_name = "fetch/" + name;
+      std::replace_if(node_name.begin(), node_name.end(), [](char c) { return c == ':' || c == '@' || c == ' '; }, '.');
       ValueIndex out = add_value(node_name, type, kReplicated, 0);
       PlanNode& p = add_node(node_name, kFetch, {source}, Scope::shared, v.node, true);
-      p.attributes = join_attributes(from.state);
+      p.attributes = stacked ? Attributes{{"how", "stack"}} : join_attributes(from.state);
       p.outputs = {out};
       out_.fetches.emplace_back(name, out);
     }
@@ -367,7 +374,7 @@ class Expander {
   Analysis a_;
   TowerGraph out_;
   std::map<NodeId, const FusionGroup*> group_of_;
-  std::vector<std::vector<ValueIndex>> at_, whole_;  // per node and output
+  std::vector<std::vector<ValueIndex>> at_, whole_, raw_;  // per node and output: as readers see it, computed whole, as the node gives it
   std::map<std::pair<ValueIndex, std::string>, ValueIndex> made_;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +48,8 @@ Graph merge_common_subexpressions(const Graph& graph);
 Graph fold_constants(const Graph& graph);
 /// Replaces every op that has another form after gradients (batch norm with sync).
 Graph write_out_ops(const Graph& graph);
+/// Symbols get sizes: all but the rows' before a graph is placed.
+Graph bind_symbols(const Graph& graph, const std::map<std::string, std::int64_t>& sizes);
 /// The graph outside training: no updates, losses or slots; ops in their form for inference; only what `outputs` need.
 Graph for_inference(const Graph& graph, const std::vector<std::string>& outputs = {});
 

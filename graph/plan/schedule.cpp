@@ -14,12 +14,25 @@ std::tuple<int, int, int> phase_key(PhaseOrder order, int epoch, int phase, int 
   return {epoch, tower, phase};
 }
 
-void set_order(PlacedGraph& plan) {
-  std::vector<int> ready(plan.nodes.size());
-  int last = -1;
+namespace {
+
+/// Nodes whose outputs reach a tower node.
+std::vector<bool> reaching_towers(const PlacedGraph& plan) {
+  std::vector<bool> out(plan.nodes.size());
+  for (std::size_t i = plan.nodes.size(); i-- > 0;) {
+    const PlanNode& n = plan.nodes[i];
+    if (n.scope == Scope::tower || out[i])
+      for (ValueIndex v : n.inputs)
+        if (v >= 0) out[static_cast<std::size_t>(plan.value(v).maker)] = true;
+  }
+  return out;
+}
+
+/// Epochs and readiness in list order; `late` nodes are put into the epoch `last`, behind all others.
+void set_epochs(PlacedGraph& plan, const std::vector<bool>& late, int last, std::vector<int>& ready) {
+  int behind = static_cast<int>(plan.nodes.size());
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     PlanNode& n = plan.nodes[i];
-    n.order = static_cast<int>(i);
     n.epoch = n.scope == Scope::tower ? 0 : -1;
     ready[i] = -1;
     for (ValueIndex v : n.inputs) {
@@ -29,16 +42,31 @@ void set_order(PlacedGraph& plan) {
       ready[i] = std::max(ready[i], ready[static_cast<std::size_t>(plan.value(v).maker)]);
     }
     if (n.scope == Scope::tower) ready[i] = static_cast<int>(i);
-    last = std::max(last, n.epoch);
+    if (late[i]) n.epoch = std::max(n.epoch, last), ready[i] = behind;
   }
+}
+
+}  // namespace
+
+void set_order(PlacedGraph& plan) {
+  std::vector<int> ready(plan.nodes.size());
+  std::vector<bool> late(plan.nodes.size()), reaches = reaching_towers(plan);
+  set_epochs(plan, late, 0, ready);
+  int last = -1;
+  for (const PlanNode& n : plan.nodes) last = std::max(last, n.epoch);
+  // An update that could run before the towers waits for them: a step that fails on bad input then leaves the state untouched.
+  for (auto [variable, u] : plan.updates) {
+    auto maker = static_cast<std::size_t>(plan.value(u).maker);
+    const PlanNode& n = plan.nodes[maker];
+    if (n.scope == Scope::shared && n.op != kInput && n.epoch < last && !reaches[maker]) late[maker] = true;
+  }
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i)
+    if (plan.nodes[i].op == kStore && !plan.nodes[i].donates.empty()) late[i] = true;
+  set_epochs(plan, late, last, ready);
   std::vector<std::size_t> shared;
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
-    PlanNode& n = plan.nodes[i];
-    if (n.op == kStore && !n.donates.empty()) {
-      n.epoch = last;
-      ready[i] = static_cast<int>(plan.nodes.size());
-    }
-    if (n.scope != Scope::tower) shared.push_back(i);
+    plan.nodes[i].order = static_cast<int>(i);
+    if (plan.nodes[i].scope != Scope::tower) shared.push_back(i);
   }
   std::sort(shared.begin(), shared.end(), [&](std::size_t a, std::size_t b) {
     return std::tuple(plan.nodes[a].epoch, ready[a], a) < std::tuple(plan.nodes[b].epoch, ready[b], b);

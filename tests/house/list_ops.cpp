@@ -4,5 +4,6 @@
 #include <cstdio>
 
 int main() {
-  for (const auto& def : belfry::standard_ops().all()) std::puts(def->name.c_str());
+  const belfry::OpSet ops = belfry::standard_ops();
+  for (const auto& def : ops.all()) std::puts(def->name.c_str());
 }

@@ -1,0 +1,143 @@
+#include <belfry/frontends/draw/describe.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/plan/memory.h>
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+std::string human_bytes(std::int64_t bytes) {
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  double n = static_cast<double>(bytes);
+  const char* units[] = {"KiB", "MiB", "GiB", "TiB"};
+  std::size_t u = 0;
+  for (n /= 1024; n >= 1024 && u < 3; ++u) n /= 1024;
+  return fmt::format("{:.1f} {}", n, units[u]);
+}
+
+std::string describe_batch(const TowerGraph& plan) {
+  std::string out = fmt::format("global batch {}", plan.batch);
+  if (plan.towers == 1) return out;
+  if (plan.present() > 8) return out + fmt::format(" over {} towers of {} to {}", plan.present(), plan.share(plan.present() - 1).rows, plan.share(0).rows);
+  std::string parts;
+  for (int t = 0; t < plan.present(); ++t) parts += fmt::format("{}{}", t ? " + " : " = ", plan.share(t).rows);
+  return out + parts;
+}
+
+namespace {
+
+std::string device_name(const PlacedGraph& plan, int d) { return to_string(plan.cluster.devices[static_cast<std::size_t>(d)].id); }
+
+std::string device_list(const PlacedGraph& plan, const std::vector<int>& devices) {
+  std::vector<DeviceId> ids;
+  for (int d : devices) ids.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id);
+  return to_string(ids);
+}
+
+/// "tower 0 on cpu:0, tower 1 on cpu:1"; runs of towers where there are many.
+std::string towers_on(const PlacedGraph& plan, const PlanNode& n) {
+  const std::vector<int>& v = plan.devices(n);
+  std::string out;
+  for (int t = 0; t < plan.present();) {
+    int end = t + 1;
+    while (end < plan.present() && v[static_cast<std::size_t>(end)] == v[static_cast<std::size_t>(t)]) ++end;
+    if (v[static_cast<std::size_t>(t)] >= 0)
+      out += fmt::format("{}{} on {}", out.empty() ? "" : ", ", end - t > 1 ? fmt::format("towers {}-{}", t, end - 1) : fmt::format("tower {}", t), device_name(plan, v[static_cast<std::size_t>(t)]));
+    t = end;
+  }
+  return out;
+}
+
+std::string kernels_of(const PlanNode& n) {
+  std::set<std::string> out;
+  for (const auto* variants : {&n.by_class, &n.by_group})
+    for (const Variant& v : *variants)
+      if (!v.kernel.empty()) out.insert(v.kernel);
+  return fmt::format("{}", fmt::join(out, "|"));
+}
+
+std::string stream_of(const PlanNode& n) {
+  if (n.scope == Scope::state) return "-";
+  if (n.scope != Scope::tower) return "main";
+  std::set<int> phases(n.phases.begin(), n.phases.end());
+  phases.erase(-1);
+  return fmt::format("tower, phase {}", fmt::join(phases, "|"));
+}
+
+/// Bytes that a node moves between devices, over all towers.
+std::int64_t moved_bytes(const PlacedGraph& plan, const PlanNode& n) {
+  if (n.op != kCopy && n.op != kSplit && n.op != kAggregate && n.op != kFetch) return 0;
+  const PlanValue& v = plan.value(n.op == kCopy || n.op == kSplit ? n.outputs[0] : n.inputs[0]);
+  if (n.scope != Scope::tower && plan.maker(n.inputs[0]).scope != Scope::tower) return local_type(v, plan.share(-1)).bytes() * static_cast<std::int64_t>(n.holders.size());
+  std::int64_t out = 0;
+  for (int t = 0; t < plan.present(); ++t) out += local_type(v, plan.share(t)).bytes();
+  return out;
+}
+
+std::string line_of(const PlacedGraph& plan, const PlanNode& n) {
+  std::string inputs;
+  for (ValueIndex v : n.inputs) inputs += (inputs.empty() ? "" : ", ") + (v < 0 ? std::string("-") : plan.value(v).name);
+  std::string where = n.scope == Scope::tower ? towers_on(plan, n) : device_list(plan, n.holders);
+  std::string what = n.op;
+  if (n.op == kAggregate || n.op == kPreAggregate || n.op == kFetch) what += " " + n.attributes.text("how");
+  if (n.op == kFused) what += " " + n.attributes.text("kind");
+  std::string out = fmt::format("  {} = {}({})  {} {}\n      {}; stream {}; order {}.{}; kernel {}; {}", n.name, what, inputs, to_string(plan.value(n.outputs[0]).type),
+                                to_string(plan.value(n.outputs[0]).state), where, stream_of(n), n.epoch, n.order, kernels_of(n), n.reason);
+  for (auto [u, variable] : n.donates) out += fmt::format("; writes {}", plan.value(variable).name);
+  if (n.inserted) out += fmt::format("; cause {}", plan.graph->node(n.user).name);
+  if (std::int64_t bytes = moved_bytes(plan, n)) out += fmt::format("; {}", human_bytes(bytes));
+  return out + "\n";
+}
+
+std::string describe_nodes(const PlacedGraph& plan) {
+  std::map<std::pair<int, int>, std::vector<const PlanNode*>> bands;
+  for (const PlanNode& n : plan.nodes) bands[{n.scope == Scope::state ? -2 : n.epoch, n.scope == Scope::tower ? 0 : 1}].push_back(&n);
+  std::string out;
+  for (auto& [key, nodes] : bands) {
+    std::sort(nodes.begin(), nodes.end(), [](const PlanNode* a, const PlanNode* b) { return a->order < b->order; });
+    if (key.first == -2) out += "variables\n";
+    else if (key.first == -1) out += "before the towers\n";
+    else out += fmt::format("{}{}\n", key.second ? "joined: aggregates, updates, results" : "in every tower", key.first ? fmt::format(" (epoch {})", key.first) : "");
+    for (const PlanNode* n : nodes) out += line_of(plan, *n);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string describe_memory(const PlacedGraph& plan) {
+  BoundPlan bound(plan);
+  std::string out = "memory\n";
+  for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) {
+    DeviceBytes b = bytes_of(plan, static_cast<int>(d));
+    std::int64_t live = live_maximum(bound, static_cast<int>(d)), planned = b.total() - b.state;
+    out += fmt::format("  {}: {} planned = state {} + shared {} + kept frames {} + transient frames {}", device_name(plan, static_cast<int>(d)), human_bytes(b.total()), human_bytes(b.state),
+                       human_bytes(b.region), human_bytes(b.kept), human_bytes(b.transient));
+    if (live) out += fmt::format("; values {} beside a live maximum of {}: {:.2f}x", human_bytes(planned), human_bytes(live), static_cast<double>(planned) / static_cast<double>(live));
+    out += "\n";
+  }
+  return out;
+}
+
+std::string describe(const PlacedGraph& plan, const DescribeOptions& options) {
+  std::vector<int> all;
+  for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) all.push_back(static_cast<int>(d));
+  std::string out = fmt::format("{}: strategy {}, {} tower{}, {}, combine {}, {} thread{} a tower, devices {}\n", plan.graph->name, plan.placement.strategy, plan.towers, plan.towers == 1 ? "" : "s",
+                                describe_batch(plan), to_string(plan.combine), plan.threads, plan.threads == 1 ? "" : "s", device_list(plan, all));
+  if (plan.combine == Combine::tower_sum) out += fmt::format("effective learning rate x {}\n", plan.towers);
+  out += fmt::format("arithmetic hash {}\n", plan.arithmetic_hash);
+  for (std::size_t s = 0; s < plan.streams.size(); ++s) {
+    const PlanStream& stream = plan.streams[s];
+    if (stream.name != "main") out += fmt::format("stream {} of {}: {} phases, {} in flight, host thread {}\n", stream.name, device_name(plan, stream.device), stream.entries.size(), stream.slots, stream.thread);
+  }
+  if (options.nodes) out += describe_nodes(plan);
+  if (options.memory) out += describe_memory(plan);
+  return out;
+}
+
+}  // namespace belfry

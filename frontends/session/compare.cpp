@@ -1,0 +1,154 @@
+#include <belfry/frontends/session/compare.h>
+
+#include <algorithm>
+#include <bit>
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+namespace {
+
+template <class Unsigned, class Float>
+Unsigned ulps(Float a, Float b) {
+  constexpr Unsigned kSign = Unsigned{1} << (8 * sizeof(Unsigned) - 1);
+  Unsigned x = std::bit_cast<Unsigned>(a), y = std::bit_cast<Unsigned>(b);
+  if ((x & kSign) != (y & kSign)) return (x & ~kSign) + (y & ~kSign);
+  return x > y ? x - y : y - x;
+}
+
+/// Outputs of one step of a plan by (node, tower), in the order in which they were made.
+struct Recorded {
+  std::map<std::pair<std::string, int>, std::size_t> at;
+  struct Entry {
+    std::string node, value;
+    int tower;
+    HostTensor tensor;
+  };
+  std::vector<Entry> entries;
+};
+
+class Side {
+ public:
+  Side(std::shared_ptr<const PlacedGraph> plan, const Library& library, const State& state) : plan_(std::move(plan)), program_(plan_, library.kernels), runner_(program_) {
+    for (NodeId id : plan_->graph->variables())
+      if (auto value = state.find(plan_->graph->node(id).name); value != state.end()) set(value->first, value->second);
+  }
+
+  Recorded step(const Batch& feeds) {
+    Recorded out;
+    RunOptions options;
+    options.after = [&](const Step& s) { record(s, out); };
+    Outcome o = runner_.run_interleaved(feeds.all(), [](const std::vector<int>& ready) { return ready[0]; }, nullptr, options);
+    if (o.error) std::rethrow_exception(o.error);
+    return out;
+  }
+
+  State state() const {
+    State out;
+    for (const StateBuffer& s : program_.bound().state) {
+      const std::string& name = plan_->nodes[static_cast<std::size_t>(s.node)].name;
+      out.insert_or_assign(name, program_.state(name));
+    }
+    return out;
+  }
+
+ private:
+  void set(const std::string& name, const HostTensor& value) {
+    for (const StateBuffer& s : program_.bound().state)
+      if (plan_->nodes[static_cast<std::size_t>(s.node)].name == name) return program_.set_state(name, value);
+  }
+
+  void record(const Step& s, Recorded& out) {
+    const PlanNode& n = plan_->nodes[static_cast<std::size_t>(s.node)];
+    if (n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kInput) return;  // they differ with devices
+    for (std::size_t k = 0; k < s.writes.size(); ++k) {
+      if (s.writes[k].empty() || s.writes[k][0].buffer.space == kFeedSpace) continue;
+      const BufferRef& b = s.writes[k][0].buffer;
+      const std::string& value = plan_->value(n.outputs[k]).name;
+      if (!out.at.try_emplace({value, s.tower}, out.entries.size()).second) continue;  // another holder of the same value
+      HostTensor t(b.type.dtype, b.type.shape);
+      if (b.bytes) std::memcpy(t.raw(), program_.address(b), static_cast<std::size_t>(b.bytes));
+      out.entries.push_back({n.name, value, s.tower, std::move(t)});
+    }
+  }
+
+  std::shared_ptr<const PlacedGraph> plan_;
+  Program program_;
+  Runner runner_;
+};
+
+Difference difference_of(const Recorded::Entry& a, const HostTensor& b) {
+  Difference d;
+  d.node = a.node;
+  d.value = a.value;
+  d.tower = a.tower;
+  if (!(a.tensor.type() == b.type())) {
+    d.elements = a.tensor.elements();
+    return d;
+  }
+  visit_dtype(b.dtype(), [&]<class T>() {
+    auto x = a.tensor.data<T>(), y = b.data<T>();
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (std::memcmp(&x[i], &y[i], sizeof(T)) == 0) continue;
+      if (!d.elements++) {
+        d.first_element = static_cast<std::int64_t>(i);
+        d.a = static_cast<double>(x[i]);
+        d.b = static_cast<double>(y[i]);
+      }
+      std::uint64_t distance = 1;
+      if constexpr (std::is_floating_point_v<T>) distance = ulp_distance(x[i], y[i]);
+      else if constexpr (!std::is_same_v<T, bool>) distance = x[i] > y[i] ? static_cast<std::uint64_t>(x[i]) - static_cast<std::uint64_t>(y[i]) : static_cast<std::uint64_t>(y[i]) - static_cast<std::uint64_t>(x[i]);
+      d.ulps = std::max(d.ulps, distance);
+    }
+  });
+  return d;
+}
+
+}  // namespace
+
+std::uint64_t ulp_distance(float a, float b) { return ulps<std::uint32_t>(a, b); }
+std::uint64_t ulp_distance(double a, double b) { return ulps<std::uint64_t>(a, b); }
+
+std::string hash_of(const State& state) {
+  XXH3_state_t* h = XXH3_createState();
+  XXH3_128bits_reset(h);
+  for (const auto& [name, t] : state) {
+    std::string head = name + to_string(t.type());
+    XXH3_128bits_update(h, head.data(), head.size());
+    XXH3_128bits_update(h, t.raw(), t.bytes().size());
+  }
+  XXH128_hash_t out = XXH3_128bits_digest(h);
+  XXH3_freeState(h);
+  return fmt::format("{:016x}{:016x}", out.high64, out.low64);
+}
+
+Comparison compare(std::shared_ptr<const PlacedGraph> a, std::shared_ptr<const PlacedGraph> b, const Library& library, const std::vector<Batch>& feeds, const State& state,
+                   const State& second_state) {
+  Comparison out;
+  out.same_arithmetic = a->arithmetic_hash == b->arithmetic_hash;
+  Side first(a, library, state), second(b, library, second_state.empty() ? state : second_state);
+  for (std::size_t k = 0; k < feeds.size() && !out.difference; ++k) {
+    Recorded x = first.step(feeds[k]), y = second.step(feeds[k]);
+    ++out.steps;
+    for (const Recorded::Entry& e : x.entries) {
+      auto twin = y.at.find({e.value, e.tower});
+      if (twin == y.at.end()) continue;
+      const HostTensor& other = y.entries[twin->second].tensor;
+      ++out.values;
+      out.bytes += e.tensor.type().bytes();
+      if (e.tensor == other) continue;
+      out.difference = difference_of(e, other);
+      out.difference->step = static_cast<std::int64_t>(k);
+      break;
+    }
+  }
+  out.first_hash = hash_of(first.state());
+  out.second_hash = hash_of(second.state());
+  return out;
+}
+
+}  // namespace belfry

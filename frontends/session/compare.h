@@ -1,0 +1,42 @@
+// Two plans of one graph beside each other: the same bits, or the first node that differs and by how much.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <belfry/frontends/session/session.h>
+
+namespace belfry {
+
+struct Difference {
+  std::int64_t step = 0;
+  std::string node;            ///< the first in the plan's order
+  int tower = -1;              ///< -1: a shared node
+  std::string value;           ///< its output
+  std::int64_t elements = 0;   ///< that differ
+  std::int64_t first_element = 0;
+  double a = 0, b = 0;         ///< that element
+  std::uint64_t ulps = 0;      ///< the largest distance of two elements; of integers their difference
+};
+
+struct Comparison {
+  std::int64_t steps = 0, values = 0, bytes = 0;  ///< compared: values are outputs of nodes, towers counted
+  std::optional<Difference> difference;
+  std::string first_hash, second_hash;            ///< XXH3 of all variables after the last step
+  bool same_arithmetic = false;                   ///< the plans' arithmetic hashes are equal
+};
+
+/// Runs both plans for `steps` steps from the same state on the same feeds, every node's outputs compared by name and tower.
+/// `second_state` (if not empty) is the second plan's state: to see where a change shows first.
+Comparison compare(std::shared_ptr<const PlacedGraph> a, std::shared_ptr<const PlacedGraph> b, const Library& library, const std::vector<Batch>& feeds, const State& state,
+                   const State& second_state = {});
+
+/// The distance of two floats in units in the last place; of different signs counted through zero.
+std::uint64_t ulp_distance(float a, float b);
+std::uint64_t ulp_distance(double a, double b);
+
+/// XXH3-128 of all tensors, by name.
+std::string hash_of(const State& state);
+
+}  // namespace belfry

@@ -1,0 +1,27 @@
+// Ops, kernels and strategies together: what a program can do. No globals: a user adds their own and hands it on.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <belfry/executor/program.h>
+#include <belfry/graph/op_def.h>
+#include <belfry/placer/expand.h>
+#include <belfry/placer/strategy.h>
+
+namespace belfry {
+
+struct Library {
+  std::shared_ptr<const OpSet> ops;
+  KernelTables kernels;                  ///< by kind of device
+  std::vector<StrategyDef> strategies;
+  std::function<std::vector<FusionGroup>(const Graph&)> groups;  ///< what becomes one kernel
+
+  /// UserError with the known names.
+  const StrategyDef& strategy(const std::string& name) const;
+};
+
+/// Everything that comes with Belfry.
+std::shared_ptr<const Library> standard_library();
+
+}  // namespace belfry

@@ -1,0 +1,46 @@
+// What a step gives back: named tensors that own their memory.
+#pragma once
+
+#include <initializer_list>
+#include <map>
+#include <string>
+
+#include <belfry/graph/graph.h>
+#include <belfry/graph/host_tensor.h>
+
+namespace belfry {
+
+class Results {
+ public:
+  Results() = default;
+  explicit Results(std::map<std::string, HostTensor> tensors) : tensors_(std::move(tensors)) {}
+  /// UserError with the fetched names if there is none.
+  const HostTensor& operator[](const std::string& name) const;
+  /// The only element; UserError for another dtype or more elements.
+  template <class T>
+  T item(const std::string& name) const { return (*this)[name].item<T>(); }
+  template <class T>
+  std::span<const T> data(const std::string& name) const { return (*this)[name].data<T>(); }
+  const std::map<std::string, HostTensor>& all() const { return tensors_; }
+
+ private:
+  std::map<std::string, HostTensor> tensors_;
+};
+
+/// Feeds by the name of their input: views that must live until the step returns.
+class Batch {
+ public:
+  Batch() = default;
+  Batch(std::initializer_list<std::pair<std::string, const HostTensor&>> feeds) {
+    for (const auto& [name, tensor] : feeds) feeds_[name] = &tensor;
+  }
+  Batch(const std::map<std::string, HostTensor>& tensors) {
+    for (const auto& [name, tensor] : tensors) feeds_[name] = &tensor;
+  }
+  const std::map<std::string, const HostTensor*>& all() const { return feeds_; }
+
+ private:
+  std::map<std::string, const HostTensor*> feeds_;
+};
+
+}  // namespace belfry

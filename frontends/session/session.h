@@ -1,0 +1,85 @@
+// A graph, a strategy and its state: plans are made and bound per batch size and fetch set; steps run on them.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <belfry/executor/run.h>
+#include <belfry/frontends/session/library.h>
+#include <belfry/frontends/session/results.h>
+#include <belfry/placer/place.h>
+#include <belfry/placer/strategies/strategies.h>
+
+namespace belfry {
+
+struct SessionOptions {
+  std::uint64_t seed = 0;                      ///< of initial values and all random draws
+  int cores = 0;                               ///< of this host; 0: what the machine has
+  std::shared_ptr<const Library> library = {}; ///< empty: the standard one
+  bool fuse = true;
+};
+
+/// What a program is built for.
+enum class Mode { step, run, infer };
+
+/// Weights, slots, step counter and seed by variable name: everything that lives from step to step.
+using State = std::map<std::string, HostTensor>;
+
+class Session {
+ public:
+  /// On the first device alone.
+  explicit Session(Graph graph, SessionOptions options = {});
+  Session(Graph graph, Strategy strategy, SessionOptions options = {});
+  template <class S>
+    requires requires(const S& s) { to_strategy(s); }
+  Session(Graph graph, const S& s, SessionOptions options = {}) : Session(std::move(graph), to_strategy(s), std::move(options)) {}
+  /// Runs exactly this plan; other batch sizes, fetches and modes are derived from its decisions.
+  static Session from_plan(std::shared_ptr<const PlacedGraph> plan, SessionOptions options = {});
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+  ~Session();
+
+  /// One step of training: fetches hold the values before the update. UserError for feeds that do not fit; after a failed
+  /// step whose updates had begun every further step is refused until load_state or reset.
+  Results step(const Batch& feeds, const std::vector<std::string>& fetches = {});
+  /// The same graph without updates: state never changes.
+  Results run(const Batch& feeds, const std::vector<std::string>& fetches = {});
+  /// The graph for inference: no dropout, running statistics; only the inputs that the fetches need.
+  Results predict(const Batch& feeds, const std::vector<std::string>& fetches = {});
+
+  /// Builds the programs of these batch sizes ahead.
+  void prepare(const std::vector<std::int64_t>& batches, Mode mode = Mode::step, const std::vector<std::string>& fetches = {});
+  /// The plan that a step of this batch size runs.
+  const PlacedGraph& plan(std::int64_t batch, Mode mode = Mode::step, const std::vector<std::string>& fetches = {});
+
+  /// All variables, with their current values.
+  State state();
+  /// Replaces the named variables; UserError for unknown names or other types. Ends a torn state if all variables are given.
+  void load_state(const State& state);
+  /// Initial values anew, from the seed.
+  void reset();
+  HostTensor variable(const std::string& name);
+
+  const Graph& graph() const;                  ///< as it was given
+  const Graph& training_graph() const;         ///< after the passes
+  /// Names fetched by default: the graph's outputs, losses and metrics.
+  std::vector<std::string> default_fetches(Mode mode) const;
+  /// Trace of the last step, where `trace` is set.
+  void set_trace(bool on);
+  const std::vector<TraceEntry>& trace() const;
+  const Program& last_program() const;
+
+ private:
+  struct Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The rows of a batch of feeds: UserError where inputs disagree, are missing or are of other types.
+std::int64_t rows_of(const Graph& graph, const Batch& feeds);
+
+}  // namespace belfry

@@ -1,0 +1,25 @@
+#include <belfry/graph/passes/pass.h>
+#include <belfry/graph/rewrite.h>
+
+namespace belfry {
+
+Graph bind_symbols(const Graph& graph, const std::map<std::string, std::int64_t>& sizes) {
+  auto bound = [&](Shape shape) {
+    for (Dim& d : shape)
+      if (auto at = sizes.find(d.symbol); at != sizes.end()) d = Dim(d.factor * at->second);
+    return shape;
+  };
+  return rewrite(graph, [&](Graph& out, const Node& n, NodeId, const std::vector<Value>& inputs) -> std::optional<std::vector<Value>> {
+    Attributes attributes;
+    for (const auto& [name, value] : n.attributes.entries()) {
+      const Shape* shape = std::get_if<Shape>(&value);
+      attributes.set(name, shape ? AttributeValue(bound(*shape)) : value);
+    }
+    Value v = out.add(*n.op, inputs, attributes, n.name);
+    std::vector<Value> values;
+    for (std::size_t k = 0; k < n.types.size(); ++k) values.push_back(v.output(static_cast<int>(k)));
+    return values;
+  });
+}
+
+}  // namespace belfry

@@ -1,0 +1,117 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <belfry/belfry.h>
+
+#include "nets.h"
+
+namespace belfry::test {
+namespace {
+
+Graph built(const std::string& name, DType dtype = f32) {
+  Builder b(name);
+  net(name).build(b, dtype);
+  return std::move(b).build();
+}
+
+State after(Session& session, const Graph& graph, std::int64_t batch, int steps) {
+  for (int k = 0; k < steps; ++k) {
+    auto feeds = feeds_for(graph, batch, static_cast<std::uint64_t>(k));
+    session.step(feeds);
+  }
+  return session.state();
+}
+
+TEST(Session, the_same_towers_give_the_same_bits_on_any_devices) {
+  for (const char* name : {"decay", "batch_norm", "batch_norm_sync", "dropout", "embedding", "contrastive", "weighted_mean", "tied"}) {
+    Graph graph = built(name);
+    Session one(graph, Towers{.devices = parse_devices("cpu:0"), .towers = 4, .threads = 1});
+    State want = after(one, graph, 10, 5);
+    for (const char* devices : {"cpu:0,cpu:1", "cpu:0-3", "sim:0-3"}) {
+      Session other(graph, Towers{.devices = parse_devices(devices), .towers = 4, .threads = 1});
+      EXPECT_EQ(after(other, graph, 10, 5), want) << name << " on " << devices;
+      Session mirrored(graph, Mirrored{.devices = parse_devices(devices), .towers = 4, .threads = 1});
+      EXPECT_EQ(after(mirrored, graph, 10, 5), want) << name << " mirrored on " << devices;
+    }
+  }
+}
+
+TEST(Session, run_and_predict_change_no_state) {
+  Graph graph = built("batch_norm");
+  Session session(graph, Towers{.devices = parse_devices("cpu:0,cpu:1")});
+  after(session, graph, 6, 2);
+  State before = session.state();
+  auto feeds = feeds_for(graph, 6);
+  Results trained = session.run(feeds, {"loss", "normalised"}), inferred = session.predict(feeds, {"normalised"});
+  EXPECT_EQ(session.state(), before);
+  EXPECT_FALSE(trained["normalised"] == inferred["normalised"]);
+}
+
+TEST(Session, an_uneven_batch_and_another_batch_share_one_state) {
+  Graph graph = built("accuracy");
+  Session session(graph, Towers{.devices = parse_devices("cpu:0,cpu:1"), .towers = 4});
+  for (std::int64_t batch : {8, 7, 2, 8}) session.step(feeds_for(graph, batch));
+  EXPECT_EQ(session.variable("step").item<std::int64_t>(), 4);
+}
+
+TEST(Session, the_loss_falls) {
+  Graph graph = built("accuracy");
+  Session session(graph, Towers{.devices = parse_devices("cpu:0,cpu:1")});
+  auto feeds = feeds_for(graph, 12);
+  float first = session.run(feeds, {"loss"}).item<float>("loss");
+  for (int k = 0; k < 50; ++k) session.step(feeds);
+  EXPECT_LT(session.run(feeds, {"loss"}).item<float>("loss"), first / 2);
+}
+
+TEST(Session, what_each_tower_has_can_be_fetched) {
+  Graph graph = built("accuracy", f64);
+  Session session(graph, Towers{.devices = parse_devices("cpu:0"), .towers = 3});
+  auto feeds = feeds_for(graph, 7);
+  Results r = session.run(feeds, {"loss", "loss@towers", "gradient/in/w", "gradient/in/w@towers"});
+  ASSERT_EQ(r["loss@towers"].shape(), Extents{3});
+  auto parts = r.data<double>("loss@towers");
+  EXPECT_NEAR(parts[0] + parts[1] + parts[2], r.item<double>("loss"), 1e-12);
+  EXPECT_EQ(r["gradient/in/w@towers"].shape(), (Extents{3, 4, 6}));
+}
+
+template <class F>
+std::string error_of(F f) {
+  try {
+    f();
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Session, bad_feeds_are_refused_by_name) {
+  Graph graph = built("accuracy");
+  Session session(graph);
+  auto feeds = feeds_for(graph, 4);
+  auto without = feeds;
+  without.erase("label");
+  EXPECT_THAT(error_of([&] { session.step(without); }), testing::HasSubstr("no feed for the input 'label'"));
+  auto other = feeds;
+  other.insert_or_assign("x", HostTensor(f32, {4, 5}));
+  EXPECT_THAT(error_of([&] { session.step(other); }), testing::HasSubstr("'x' is f32(4, 5), but the input is f32(batch, 4)"));
+  other.insert_or_assign("x", HostTensor(f32, {3, 4}));
+  EXPECT_THAT(error_of([&] { session.step(other); }), testing::HasSubstr("disagree"));
+  EXPECT_THAT(error_of([&] { session.step(feeds_for(graph, 0)); }), testing::HasSubstr("at least one"));
+  EXPECT_THAT(error_of([&] { session.run(feeds, {"los"}); }), testing::HasSubstr("loss"));
+}
+
+TEST(Session, a_bad_label_fails_the_step_and_leaves_the_state) {
+  Graph graph = built("accuracy");
+  Session session(graph, Towers{.devices = parse_devices("cpu:0,cpu:1")});
+  auto feeds = feeds_for(graph, 4);
+  session.step(feeds);
+  State before = session.state();
+  auto bad = feeds;
+  bad.at("label").data<std::int32_t>()[3] = 9;
+  EXPECT_THAT(error_of([&] { session.step(bad); }), testing::HasSubstr("label 9 of row 1 is no class"));
+  EXPECT_EQ(session.state(), before);
+  session.step(feeds);
+}
+
+}  // namespace
+}  // namespace belfry::test
