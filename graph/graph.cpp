@@ -241,7 +241,8 @@ void InferContext::fail(const std::string& message) const {
   for (int i = 0; i < count(); ++i) {
     if (!has(i)) continue;
     ValueId v = inputs[static_cast<std::size_t>(i)];
-    const std::string& input = op.inputs[std::min(static_cast<std::size_t>(i), op.inputs.size() - 1)].name;
+    // An op without inputs may have been given one.
+    const std::string input = op.inputs.empty() ? "?" : op.inputs[std::min(static_cast<std::size_t>(i), op.inputs.size() - 1)].name;
     std::string line = graph.node(v.node).source.text();
     out += fmt::format(", input '{}' {} from '{}'{}", input, to_string(type(i)), graph.name_of(v), line.empty() ? "" : " (" + line + ")");
   }

@@ -29,6 +29,8 @@ OpSet standard_ops() {
   family(reduce_defs());
   ops.add(reduce_mean_def());
   ops.add(matmul_def());
+  family(conv2d_defs());
+  family(max_pool2d_defs());
   family(softmax_defs());
   family(softmax_cross_entropy_defs());
   ops.add(argmax_def());

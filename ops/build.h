@@ -8,9 +8,11 @@
 #include <belfry/ops/broadcast_like/broadcast_like.h>
 #include <belfry/ops/cast/cast.h>
 #include <belfry/ops/compare/compare.h>
+#include <belfry/ops/conv2d/conv2d.h>
 #include <belfry/ops/gather/gather.h>
 #include <belfry/ops/identity/identity.h>
 #include <belfry/ops/matmul/matmul.h>
+#include <belfry/ops/max_pool2d/max_pool2d.h>
 #include <belfry/ops/one_hot/one_hot.h>
 #include <belfry/ops/random/random.h>
 #include <belfry/ops/reduce/reduce.h>

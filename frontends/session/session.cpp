@@ -189,6 +189,7 @@ struct Session::Impl {
     for (const std::string& f : key.fetches) place_options.fetches.emplace_back(f, fetched_value(*graph, f));
     place_options.updates = key.mode == Mode::step;
     place_options.kernels = chooser(library->kernels);
+    place_options.rules = options.rules;
     if (options.fuse) place_options.groups = library->groups;
     b.key = key;
     if (given && key.mode == Mode::step && key.batch == given->batch && key.fetches == fetches_of(*given)) b.plan = given;
@@ -299,6 +300,15 @@ Session Session::from_plan(std::shared_ptr<const PlacedGraph> plan, SessionOptio
   return Session(std::move(impl));
 }
 
+Session Session::with_placement(std::shared_ptr<const Graph> graph, Placement placement, Cluster cluster, SessionOptions options) {
+  auto impl = std::make_unique<Impl>(*graph, Strategy{}, std::move(options));
+  impl->cluster = std::move(cluster);
+  impl->fixed = std::move(placement);
+  impl->training = std::move(graph);
+  impl->reset();
+  return Session(std::move(impl));
+}
+
 Results Session::step(const Batch& feeds, const std::vector<std::string>& fetches) { return impl_->execute(Mode::step, feeds, fetches); }
 Results Session::run(const Batch& feeds, const std::vector<std::string>& fetches) { return impl_->execute(Mode::run, feeds, fetches); }
 Results Session::predict(const Batch& feeds, const std::vector<std::string>& fetches) { return impl_->execute(Mode::infer, feeds, fetches); }
@@ -336,7 +346,12 @@ void Session::load_state(const State& state) {
   std::erase_if(impl_->torn, [&](const std::string& name) { return state.contains(name); });
 }
 
-void Session::reset() { impl_->reset(); }
+void Session::reset() {
+  impl_->reset();
+  data_progress = {};
+}
+
+std::uint64_t Session::seed() const { return impl_->options.seed; }
 
 HostTensor Session::variable(const std::string& name) {
   State all = state();

@@ -21,6 +21,7 @@ struct SessionOptions {
   int cores = 0;                               ///< of this host; 0: what the machine has
   std::shared_ptr<const Library> library = {}; ///< empty: the standard one
   bool fuse = true;
+  std::vector<PlacementRule> rules = {};       ///< before those of the strategy
 };
 
 /// What a program is built for.
@@ -39,6 +40,8 @@ class Session {
   Session(Graph graph, const S& s, SessionOptions options = {}) : Session(std::move(graph), to_strategy(s), std::move(options)) {}
   /// Runs exactly this plan; other batch sizes, fetches and modes are derived from its decisions.
   static Session from_plan(std::shared_ptr<const PlacedGraph> plan, SessionOptions options = {});
+  /// A graph that has been through the passes, placed by these decisions alone.
+  static Session with_placement(std::shared_ptr<const Graph> graph, Placement placement, Cluster cluster, SessionOptions options = {});
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
   ~Session();
@@ -62,6 +65,14 @@ class Session {
   void load_state(const State& state);
   /// Initial values anew, from the seed.
   void reset();
+  std::uint64_t seed() const;
+  /// Where the data stand after the last finished step: kept for checkpoints, moved by fit.
+  struct DataProgress {
+    std::int64_t epoch = 0, position = 0;
+    bool operator==(const DataProgress&) const = default;
+  };
+  DataProgress data_progress;
+
   HostTensor variable(const std::string& name);
 
   const Graph& graph() const;                  ///< as it was given

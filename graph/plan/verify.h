@@ -9,8 +9,8 @@
 namespace belfry {
 
 /// Objections, each opening with its kind: "no kernel", "no reason", "no cause", "no order", "no device", "dangling",
-/// "made twice", "two copies", "needless copy", "no link", "state", "stream of another device", "phase", "unbound",
-/// "memory", "alignment", "outside", "stuck", "missing wait", "overlap". Empty: the plan runs.
+/// "made twice", "type", "split", "two copies", "needless copy", "no link", "state", "stream of another device", "phase", "unbound",
+/// "thread", "memory", "alignment", "outside", "stuck", "missing wait", "overlap". Empty: the plan runs.
 std::vector<std::string> verify(const PlacedGraph& plan);
 
 }  // namespace belfry

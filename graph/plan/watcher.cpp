@@ -12,21 +12,43 @@ namespace {
 
 constexpr std::size_t kMostReports = 64;
 
-std::pair<std::size_t, std::size_t> cell_range(const BufferRef& b) {
-  return {static_cast<std::size_t>(b.at / kAlignment), static_cast<std::size_t>((b.at + b.bytes + kAlignment - 1) / kAlignment)};
-}
-
 }  // namespace
 
-Watcher::Watcher(const BoundPlan& bound) : bound_(bound) {
+Watcher::Watcher(const BoundPlan& bound) : bound_(bound), edges_(bound.spaces.size()) {
   std::size_t n = bound.streams.size();
-  for (std::int64_t bytes : bound.arena_bytes) cells_.emplace_back(static_cast<std::size_t>((bytes + kAlignment - 1) / kAlignment));
+  auto add = [&](const BufferRef& b) {
+    if (b.space < 0) return;
+    auto& edges = edges_[static_cast<std::size_t>(b.space)];
+    edges.push_back(b.at);
+    edges.push_back(b.at + aligned_bytes(b.bytes));
+  };
+  awaited_.resize(n);
+  for (std::size_t s = 0; s < n; ++s) awaited_[s].resize(bound.streams[s].size() + 1);
+  for (const auto& steps : bound.streams)
+    for (const Step& step : steps) {
+      for (const auto* all : {&step.reads, &step.writes})
+        for (const auto& parts : *all)
+          for (const Part& p : parts) add(p.buffer);
+      if (step.scratch.bytes) add(step.scratch);
+      for (const StepWait& w : step.waits) awaited_[static_cast<std::size_t>(w.stream)][static_cast<std::size_t>(w.count)] = true;
+    }
+  for (const StateBuffer& s : bound.state) add(s.buffer);
+  for (auto& edges : edges_) {
+    std::sort(edges.begin(), edges.end());
+    edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+    cells_.emplace_back(edges.size());
+  }
   clock_.assign(n, std::vector<int>(n));
   for (const auto& steps : bound.streams) after_.emplace_back(steps.size() + 1);
-  for (const StateBuffer& s : bound.state) {
-    auto [first, past] = cell_range(s.buffer);
-    for (std::size_t i = first; i < std::min(past, cells_[static_cast<std::size_t>(s.buffer.space)].size()); ++i) cells_[static_cast<std::size_t>(s.buffer.space)][i].tag = id(s.buffer.tag);
-  }
+  for (const StateBuffer& s : bound.state)
+    for (Cell& c : cells(s.buffer)) c.tag = id(s.buffer.tag);
+}
+
+std::span<Watcher::Cell> Watcher::cells(const BufferRef& b) {
+  auto space = static_cast<std::size_t>(b.space);
+  auto at = [&](std::int64_t byte) { return static_cast<std::size_t>(std::lower_bound(edges_[space].begin(), edges_[space].end(), byte) - edges_[space].begin()); };
+  std::size_t first = at(b.at);
+  return std::span(cells_[space]).subspan(first, at(b.at + aligned_bytes(b.bytes)) - first);
 }
 
 int Watcher::id(const Tag& tag) { return ids_.try_emplace(tag, static_cast<int>(ids_.size())).first->second; }
@@ -47,7 +69,7 @@ void Watcher::begin(const Step& step) {
     for (std::size_t s = 0; s < other.size(); ++s) clock[s] = std::max(clock[s], other[s]);
   }
   clock[static_cast<std::size_t>(step.stream)] = step.sequence;
-  after_[static_cast<std::size_t>(step.stream)][static_cast<std::size_t>(step.sequence)] = clock;
+  if (awaited_[static_cast<std::size_t>(step.stream)][static_cast<std::size_t>(step.sequence)]) after_[static_cast<std::size_t>(step.stream)][static_cast<std::size_t>(step.sequence)] = clock;
   for (const auto& parts : step.reads)
     for (const Part& p : parts)
       if (p.buffer.space >= 0) check_read(step, p.buffer);
@@ -59,11 +81,8 @@ void Watcher::begin(const Step& step) {
 
 void Watcher::check_read(const Step& step, const BufferRef& buffer) {
   const std::vector<int>& clock = clock_[static_cast<std::size_t>(step.stream)];
-  auto& cells = cells_[static_cast<std::size_t>(buffer.space)];
-  auto [first, past] = cell_range(buffer);
   int tag = id(buffer.tag);
-  for (std::size_t i = first; i < past && i < cells.size(); ++i) {
-    Cell& c = cells[i];
+  for (Cell& c : cells(buffer)) {
     if (c.write > clock[static_cast<std::size_t>(c.writer)]) return report(fmt::format("missing wait: {} reads '{}' while it is written", name(step), bound_.plan.value(buffer.tag.value).name));
     if (c.tag != tag) return report(fmt::format("overlap: {} reads '{}', but other bytes are there", name(step), bound_.plan.value(buffer.tag.value).name));
     if (c.reads.empty()) c.reads.resize(clock.size());
@@ -73,10 +92,7 @@ void Watcher::check_read(const Step& step, const BufferRef& buffer) {
 
 void Watcher::check_write(const Step& step, const BufferRef& buffer) {
   const std::vector<int>& clock = clock_[static_cast<std::size_t>(step.stream)];
-  auto& cells = cells_[static_cast<std::size_t>(buffer.space)];
-  auto [first, past] = cell_range(buffer);
-  for (std::size_t i = first; i < past && i < cells.size(); ++i) {
-    Cell& c = cells[i];
+  for (Cell& c : cells(buffer)) {
     bool late = c.write > clock[static_cast<std::size_t>(c.writer)];
     for (std::size_t s = 0; s < c.reads.size() && !late; ++s) late = c.reads[s] > clock[s];
     if (late) {
@@ -90,15 +106,12 @@ void Watcher::check_write(const Step& step, const BufferRef& buffer) {
   }
 }
 
-bool Watcher::holds(const BufferRef& buffer, const Tag& tag) const {
+bool Watcher::holds(const BufferRef& buffer, const Tag& tag) {
   auto known = ids_.find(tag);
   if (buffer.bytes == 0) return true;
   if (known == ids_.end()) return false;
-  auto [first, past] = cell_range(buffer);
-  const auto& cells = cells_[static_cast<std::size_t>(buffer.space)];
-  for (std::size_t i = first; i < past && i < cells.size(); ++i)
-    if (cells[i].tag != known->second) return false;
-  return true;
+  std::span<Cell> mine = cells(buffer);
+  return std::all_of(mine.begin(), mine.end(), [&](const Cell& c) { return c.tag == known->second; });
 }
 
 }  // namespace belfry

@@ -1,6 +1,7 @@
 // A race detector: vector clocks on blocks of bytes, and what each block holds.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ class Watcher {
   /// "missing wait: …", "overlap: …".
   const std::vector<std::string>& found() const { return found_; }
   /// Whether a buffer holds the tagged value wholly.
-  bool holds(const BufferRef& buffer, const Tag& tag) const;
+  bool holds(const BufferRef& buffer, const Tag& tag);
 
  private:
   struct Cell {
@@ -26,13 +27,16 @@ class Watcher {
     std::vector<int> reads;     ///< per stream, the last sequence that read it
   };
   int id(const Tag& tag);
+  std::span<Cell> cells(const BufferRef& buffer);
   void check_read(const Step& step, const BufferRef& buffer);
   void check_write(const Step& step, const BufferRef& buffer);
   std::string name(const Step& step) const;
   void report(std::string what);
 
   const BoundPlan& bound_;
-  std::vector<std::vector<Cell>> cells_;              // per space
+  std::vector<std::vector<std::int64_t>> edges_;      // per space, where buffers begin and end
+  std::vector<std::vector<Cell>> cells_;              // per space, from edge to edge
+  std::vector<std::vector<bool>> awaited_;            // per stream and step
   std::vector<std::vector<int>> clock_;               // per stream
   std::vector<std::vector<std::vector<int>>> after_;  // per stream and step
   std::map<Tag, int> ids_;

@@ -70,6 +70,8 @@ HostTensor tree_by_devices(const Parts& parts, int towers, int devices, const st
   return join(0, towers);
 }
 
+}  // namespace
+
 HostTensor slice(const HostTensor& x, int axis, std::int64_t first, std::int64_t count) {
   Extents shape = x.shape();
   AlongAxis from(shape, axis);
@@ -81,7 +83,7 @@ HostTensor slice(const HostTensor& x, int axis, std::int64_t first, std::int64_t
   return out;
 }
 
-HostTensor concat(const Parts& parts, int axis) {
+HostTensor concat(const std::vector<HostTensor>& parts, int axis) {
   Extents shape = parts[0].shape();
   shape[static_cast<std::size_t>(axis)] = 0;
   for (const HostTensor& p : parts) shape[static_cast<std::size_t>(axis)] += p.shape()[static_cast<std::size_t>(axis)];
@@ -98,7 +100,7 @@ HostTensor concat(const Parts& parts, int axis) {
   return out;
 }
 
-HostTensor stack(const Parts& parts) {
+HostTensor stack(const std::vector<HostTensor>& parts) {
   Parts wide;
   for (const HostTensor& p : parts) {
     Extents shape = p.shape();
@@ -109,8 +111,6 @@ HostTensor stack(const Parts& parts) {
   }
   return concat(wide, 0);
 }
-
-}  // namespace
 
 Result run_towers(const TowerGraph& tg, const Tensors& feeds, const Tensors& state, int devices) {
   int present = tg.present();

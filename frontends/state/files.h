@@ -1,0 +1,33 @@
+// Reading a file as mapped bytes, and writing one so that it is whole or absent.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+namespace belfry {
+
+/// A regular file mapped for reading; UserError naming the path where it cannot be opened.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// What stands between a file's name and a number in the name of its unfinished neighbour.
+inline constexpr const char* kPartialSuffix = ".partial-";
+
+/// Writes the parts one after the other into a neighbour, syncs it, renames it to `path` and syncs the folder: a reader sees the old file, the new
+/// one or none. A symbolic link keeps its target's name; a device or pipe is written in place. UserError with path and reason; the neighbour is then gone.
+void write_whole_file(const std::filesystem::path& path, const std::vector<std::span<const std::byte>>& parts);
+
+}  // namespace belfry

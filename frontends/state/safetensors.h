@@ -1,0 +1,29 @@
+// The safetensors format: named tensors and texts in one file, read strictly.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <belfry/graph/host_tensor.h>
+
+namespace belfry {
+
+using TensorMap = std::map<std::string, HostTensor>;
+using TextMap = std::map<std::string, std::string>;
+
+/// All tensors of a file, of F32, F64, I32, I64, U8 and BOOL; the `__metadata__` texts go to `metadata` if given.
+/// UserError with file, tensor and byte for anything that is not a whole, gapless safetensors file of at most 100,000,000 header bytes.
+TensorMap read_safetensors(const std::filesystem::path& path, TextMap* metadata = nullptr);
+/// The same from memory; `name` stands for the file in errors.
+TensorMap parse_safetensors(std::span<const std::byte> bytes, const std::string& name, TextMap* metadata = nullptr);
+
+/// Written whole or not at all. Tensors lie by element size, largest first, then by name, the first at a multiple of 64 bytes: all are aligned.
+/// UserError for names or texts that are no UTF-8, and for a tensor named `__metadata__`.
+void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors, const TextMap& metadata = {});
+std::vector<std::byte> safetensors_bytes(const TensorMap& tensors, const TextMap& metadata = {});
+
+}  // namespace belfry

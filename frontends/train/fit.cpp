@@ -1,0 +1,172 @@
+#include <belfry/frontends/train/fit.h>
+
+#include <chrono>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace belfry {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+double as_double(const HostTensor& t) {
+  return visit_dtype(t.dtype(), [&]<class T>() { return static_cast<double>(t.data<T>()[0]); });
+}
+
+/// Means over rows, batch by batch.
+class RowMeans {
+ public:
+  void add(const Results& results, const std::vector<std::string>& names, std::int64_t rows) {
+    for (const std::string& n : names) sums_[n] += as_double(results[n]) * static_cast<double>(rows);
+    rows_ += rows;
+  }
+  Metrics means() const {
+    Metrics out;
+    for (const auto& [name, sum] : sums_) out[name] = sum / static_cast<double>(std::max<std::int64_t>(rows_, 1));
+    return out;
+  }
+  std::int64_t rows() const { return rows_; }
+
+ private:
+  std::map<std::string, double> sums_;
+  std::int64_t rows_ = 0;
+};
+
+/// Scalars that training reports: losses and metrics.
+std::vector<std::string> reported(const Graph& g) {
+  std::vector<std::string> out;
+  for (ValueId v : g.train ? g.train->losses : g.losses) out.push_back(g.name_of(v));
+  for (const auto& [name, v] : g.metrics)
+    if (g.type(v).shape.empty()) out.push_back(name);
+  return out;
+}
+
+void check_columns(const Graph& g, const DataSet& data) {
+  for (NodeId id : g.inputs()) {
+    const std::string& name = g.node(id).name;
+    if (data.columns.contains(name)) continue;
+    std::vector<std::string> names;
+    for (const auto& [column, t] : data.columns) names.push_back(column);
+    throw UserError(fmt::format("the data have no column for the input '{}'; their columns are {}", name, fmt::join(names, ", ")));
+  }
+}
+
+void check_finite(const Results& results, const std::vector<std::string>& losses, const Progress& p) {
+  for (const std::string& name : losses)
+    if (double x = as_double(results[name]); !std::isfinite(x))
+      throw UserError(fmt::format("the loss '{}' is {} after batch {} of epoch {}; lower the learning rate, or look at the input", name, x, p.batch, p.epoch + 1));
+}
+
+class Fitter {
+ public:
+  Fitter(Session& session, const DataSet& data, const FitOptions& options)
+      : session_(session), options_(options), batches_(data, options.batch, options.shuffle), names_(reported(session.graph())) {
+    const Graph& g = session.graph();
+    for (ValueId v : g.train ? g.train->losses : g.losses) losses_.push_back(g.name_of(v));
+    if (losses_.empty()) throw UserError(fmt::format("the graph '{}' has no loss to train on", g.name));
+    check_columns(g, data);
+    batches_.seek({session.data_progress.epoch, session.data_progress.position});
+  }
+
+  History run() {
+    History out;
+    while (batches_.position().epoch < options_.epochs) out.push_back(epoch());
+    return out;
+  }
+
+ private:
+  EpochResult epoch() {
+    std::int64_t epoch = batches_.position().epoch;
+    RowMeans means;
+    Progress p{epoch, options_.epochs, 0, batches_.batches_per_epoch(), 0, 0, 0, {}};
+    auto start = Clock::now();
+    std::int64_t timed = 0;
+    while (batches_.position().epoch == epoch) {
+      const auto& columns = batches_.next();
+      std::int64_t rows = columns.begin()->second.shape()[0];
+      Results r = session_.step(columns, names_);
+      session_.data_progress = {batches_.position().epoch, batches_.position().position};
+      means.add(r, names_, rows);
+      ++p.batch;
+      ++steps_;
+      check_finite(r, losses_, p);
+      if (steps_ == 1) start = Clock::now();  // the first step builds the program
+      else timed += rows;
+      p.rows = means.rows();
+      p.seconds = since(start);
+      p.rows_per_second = timed ? static_cast<double>(timed) / std::max(p.seconds, 1e-9) : 0;
+      if (options_.on_batch) {
+        p.metrics = means.means();
+        options_.on_batch(p);
+      }
+      if (options_.checkpoint_every && steps_ % options_.checkpoint_every == 0) save();
+    }
+    p.metrics = means.means();
+    EpochResult result{p.metrics, p.seconds};
+    if (options_.validation)
+      for (const auto& [name, value] : evaluate(session_, *options_.validation)) result.metrics["val_" + name] = value;
+    p.metrics = result.metrics;
+    if (options_.on_epoch) options_.on_epoch(p);
+    if (!options_.checkpoint_every) save();
+    return result;
+  }
+
+  void save() {
+    if (options_.checkpoints.empty()) return;
+    Checkpoint c = Checkpoint::of(session_);
+    c.save(checkpoint_path(options_.checkpoints, c.data().step).string());
+    keep_last(options_.checkpoints, options_.keep);
+  }
+
+  Session& session_;
+  const FitOptions& options_;
+  Batches batches_;
+  std::vector<std::string> names_, losses_;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace
+
+History fit(Session& session, const DataSet& data, const FitOptions& options) { return Fitter(session, data, options).run(); }
+
+Metrics evaluate(Session& session, const DataSet& data, std::int64_t batch) {
+  check_columns(session.graph(), data);
+  std::vector<std::string> names = reported(session.graph());
+  if (names.empty()) throw UserError(fmt::format("the graph '{}' has neither loss nor metric to evaluate", session.graph().name));
+  Batches batches(data, batch);
+  RowMeans means;
+  while (batches.position().epoch == 0) {
+    const auto& columns = batches.next();
+    means.add(session.predict(columns, names), names, columns.begin()->second.shape()[0]);
+  }
+  return means.means();
+}
+
+// ---------------------------------------------------------------- checkpoints
+
+Checkpoint Checkpoint::of(Session& session) {
+  CheckpointData data;
+  data.state = session.state();
+  if (auto step = data.state.find("step"); step != data.state.end() && step->second.dtype() == i64) data.step = step->second.item<std::int64_t>();
+  data.epoch = session.data_progress.epoch;
+  data.position = session.data_progress.position;
+  data.seed = session.seed();
+  data.note = session.graph().name;
+  return Checkpoint(std::move(data));
+}
+
+Checkpoint Checkpoint::load(const std::string& path) { return Checkpoint(read_checkpoint(path)); }
+void Checkpoint::save(const std::string& path) const { write_checkpoint(path, data_); }
+
+void Checkpoint::restore(Session& session) const {
+  State have = session.state();
+  for (const auto& [name, value] : have)
+    if (!data_.state.contains(name)) throw UserError(fmt::format("the checkpoint of '{}' lacks the variable '{}' of the graph '{}'", data_.note, name, session.graph().name));
+  session.load_state(data_.state);
+  session.data_progress = {data_.epoch, data_.position};
+}
+
+}  // namespace belfry

@@ -1,0 +1,67 @@
+// Training over a data set: epochs of global batches, metrics, validation, checkpoints.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <belfry/frontends/data/batches.h>
+#include <belfry/frontends/session/session.h>
+#include <belfry/frontends/state/checkpoint.h>
+
+namespace belfry {
+
+/// Means over rows by name: losses and metrics.
+using Metrics = std::map<std::string, double>;
+
+struct Progress {
+  std::int64_t epoch = 0, epochs = 0;       ///< counted from 0
+  std::int64_t batch = 0, batches = 0;      ///< finished in this epoch
+  std::int64_t rows = 0;                    ///< finished in this epoch
+  double seconds = 0;                       ///< since the epoch began, the first step apart
+  double rows_per_second = 0;
+  Metrics metrics;                          ///< of the epoch so far
+};
+
+struct FitOptions {
+  std::int64_t batch = 32;                  ///< global: the towers share it
+  int epochs = 1;
+  std::optional<std::uint64_t> shuffle = {};  ///< a seed; none: rows in file order
+  const DataSet* validation = nullptr;      ///< evaluated after each epoch, as val_<name>
+  std::function<void(const Progress&)> on_batch = {};
+  std::function<void(const Progress&)> on_epoch = {};
+  std::string checkpoints = {};             ///< a folder; empty: none
+  std::int64_t checkpoint_every = 0;        ///< steps; 0: at the end of each epoch
+  int keep = 3;
+};
+
+struct EpochResult {
+  Metrics metrics;
+  double seconds = 0;
+};
+using History = std::vector<EpochResult>;
+
+/// Trains from the session's data position on. UserError for columns that do not fit the inputs, and where the loss is no number.
+History fit(Session& session, const DataSet& data, const FitOptions& options = {});
+/// Losses and metrics of the graph for inference: row-weighted means over batches.
+Metrics evaluate(Session& session, const DataSet& data, std::int64_t batch = 256);
+
+/// Everything that a run needs to go on bit for bit, on other devices too.
+class Checkpoint {
+ public:
+  /// State, step and seed of the session, data position of the last finished step.
+  static Checkpoint of(Session& session);
+  static Checkpoint load(const std::string& path);
+  void save(const std::string& path) const;
+  /// Puts the session where it was.
+  void restore(Session& session) const;
+  const CheckpointData& data() const { return data_; }
+  Checkpoint(Checkpoint&&) = default;
+  Checkpoint& operator=(Checkpoint&&) = default;
+
+ private:
+  explicit Checkpoint(CheckpointData data) : data_(std::move(data)) {}
+  CheckpointData data_;
+};
+
+}  // namespace belfry

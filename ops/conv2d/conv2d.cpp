@@ -1,0 +1,145 @@
+#include <belfry/ops/conv2d/conv2d.h>
+
+#include <belfry/graph/split_rules.h>
+#include <belfry/ops/windows.h>
+
+namespace belfry {
+
+namespace {
+
+Sliding sliding(const Attributes& a, const Extents& x, const Extents& filter) { return {x, filter[0], filter[1], a.integers("strides"), a.text("padding") == "same"}; }
+
+/// Calls f(at_x, at_filter, at_y) for every product of one input pixel and one filter tap: offsets of their channel 0.
+template <class F>
+void for_each_tap(const Attributes& a, const Extents& x, const Extents& filter, F f) {
+  Sliding s = sliding(a, x, filter);
+  std::int64_t in = filter[2], out = filter[3];
+  for (std::int64_t n = 0; n < x[0]; ++n)
+    for (std::int64_t p = 0; p < s.h.count; ++p)
+      for (std::int64_t q = 0; q < s.w.count; ++q)
+        for (std::int64_t i = 0; i < filter[0]; ++i)
+          for (std::int64_t j = 0; j < filter[1]; ++j) {
+            std::int64_t row = p * s.stride_h - s.h.before + i, column = q * s.stride_w - s.w.before + j;
+            if (row < 0 || row >= x[1] || column < 0 || column >= x[2]) continue;
+            f(((n * x[1] + row) * x[2] + column) * in, (i * filter[1] + j) * in * out, ((n * s.h.count + p) * s.w.count + q) * out);
+          }
+}
+
+/// Sums in double, one for each element of output 0; `add(sums, x, filter, y)` adds one product of channel k and m.
+template <class Add>
+void accumulate(const Call& c, const Extents& x, const Extents& filter, Add add) {
+  visit_float(c.dtype(), [&]<class T>() {
+    auto a = c.inputs[0].as<T>(), b = c.inputs[1].as<T>();
+    auto y = c.outputs[0].as<T>();
+    std::vector<double> sums(y.size());
+    for_each_tap(c.attributes, x, filter, [&](std::int64_t at_x, std::int64_t at_filter, std::int64_t at_y) {
+      for (std::int64_t k = 0; k < filter[2]; ++k)
+        for (std::int64_t m = 0; m < filter[3]; ++m)
+          add(sums, a, b, static_cast<std::size_t>(at_x + k), static_cast<std::size_t>(at_filter + k * filter[3] + m), static_cast<std::size_t>(at_y + m));
+    });
+    for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<T>(sums[i]);
+  });
+}
+
+void forward(const Call& c) {
+  accumulate(c, c.inputs[0].type.shape, c.inputs[1].type.shape,
+             [](std::vector<double>& y, auto x, auto w, std::size_t i, std::size_t k, std::size_t j) { y[j] += static_cast<double>(x[i]) * static_cast<double>(w[k]); });
+}
+void input_gradient(const Call& c) {
+  accumulate(c, c.outputs[0].type.shape, c.inputs[1].type.shape,
+             [](std::vector<double>& dx, auto dy, auto w, std::size_t i, std::size_t k, std::size_t j) { dx[i] += static_cast<double>(dy[j]) * static_cast<double>(w[k]); });
+}
+void filter_gradient(const Call& c) {
+  accumulate(c, c.inputs[0].type.shape, c.outputs[0].type.shape,
+             [](std::vector<double>& dw, auto x, auto dy, std::size_t i, std::size_t k, std::size_t j) { dw[k] += static_cast<double>(x[i]) * static_cast<double>(dy[j]); });
+}
+
+/// The type of y for inputs x and filter, after all checks.
+TensorType checked_output(InferContext& c, int x, int filter) {
+  for (int i : {x, filter}) c.need_rank(i, 4);
+  need_pair(c, "strides");
+  const Shape &sx = c.shape(x), &sf = c.shape(filter);
+  for (const Dim& d : sf)
+    if (d.symbolic()) c.fail("the filter has fixed sizes");
+  if (sx[3] != sf[2]) c.fail("x has " + to_string(sx[3]) + " channels and the filter takes " + to_string(sf[2]));
+  return {c.dtype(x), windows_over(c, sx, sf[0].factor, sf[1].factor, c.attributes.integers("strides"), sf[3])};
+}
+
+/// The two others as conv2d has them: dy must be the type that it gives.
+void check_gradient(InferContext& c, int x, int filter, int dy) {
+  c.need_float(0);
+  c.need_same_dtype();
+  TensorType y = checked_output(c, x, filter);
+  if (c.type(dy) != y) c.fail("dy must be " + to_string(y));
+}
+
+/// Rows of x with those of dy give a part of the sum.
+Split split_filter_gradient(const SplitContext& c) {
+  if (c.states[0].is_rows() || c.states[1].is_rows()) return {{rows(0), rows(0), c.states[2]}, {partial(Reduction::sum)}};
+  auto whole = [](SplitState s) { return s.is_per_tower() ? s : kReplicated; };
+  bool per_tower = c.states[0].is_per_tower() || c.states[1].is_per_tower();
+  return {{whole(c.states[0]), whole(c.states[1]), c.states[2]}, {per_tower ? kPerTower : kReplicated}};
+}
+
+double products(const LocalType& y, const LocalType& filter) { return 2 * static_cast<double>(y.elements()) * static_cast<double>(filter.shape[0] * filter.shape[1] * filter.shape[2]); }
+
+Value input_gradient_of(const Attributes& a, Value dy, Value filter, Value x) { return emit("conv2d_input_gradient", {dy, filter, x}, a, {}); }
+Value filter_gradient_of(const Attributes& a, Value x, Value dy, Value filter) { return emit("conv2d_filter_gradient", {x, dy, filter}, a, {}); }
+Value conv2d_of(const Attributes& a, Value x, Value filter) { return emit("conv2d", {x, filter}, a, {}); }
+
+}  // namespace
+
+std::vector<OpDef> conv2d_defs() {
+  std::vector<AttributeDef> attributes = {{"strides", Integers{1, 1}}, AttributeDef("padding", "valid").one_of({"same", "valid"})};
+  std::vector<OpDef> out;
+  out.push_back({.name = "conv2d",
+                 .attributes = attributes,
+                 .inputs = {"x", "filter"},
+                 .infer = [](InferContext& c) {
+                   c.need_float(0);
+                   c.need_same_dtype();
+                   return std::vector<TensorType>{checked_output(c, 0, 1)};
+                 },
+                 .reference = forward,
+                 .gradient = [](GradientContext& g) {
+                   Value x = g.input(0), filter = g.input(1), dy = g.output_gradient();
+                   return std::vector<Value>{input_gradient_of(g.attributes, dy, filter, x), filter_gradient_of(g.attributes, x, dy, filter)};
+                 },
+                 .split = row_by_row(0, 0),
+                 .flops = [](auto in, auto out, const Attributes&) { return products(out[0], in[1]); }});
+  out.push_back({.name = "conv2d_input_gradient",
+                 .attributes = attributes,
+                 .inputs = {"dy", "filter", shape_only("x")},
+                 .outputs = {"dx"},
+                 .infer = [](InferContext& c) {
+                   check_gradient(c, 2, 1, 0);
+                   return std::vector<TensorType>{c.type(2)};
+                 },
+                 .reference = input_gradient,
+                 .gradient = [](GradientContext& g) {  // linear in dy and in the filter
+                   Value dy = g.input(0), filter = g.input(1), ddx = g.output_gradient();
+                   return std::vector<Value>{conv2d_of(g.attributes, ddx, filter), filter_gradient_of(g.attributes, ddx, dy, filter), {}};
+                 },
+                 .split = row_by_row(0, 0),
+                 .flops = [](auto in, auto, const Attributes&) { return products(in[0], in[1]); }});
+  out.push_back({.name = "conv2d_filter_gradient",
+                 .attributes = attributes,
+                 .inputs = {"x", "dy", shape_only("filter")},
+                 .outputs = {"dfilter"},
+                 .infer = [](InferContext& c) {
+                   check_gradient(c, 0, 2, 1);
+                   return std::vector<TensorType>{c.type(2)};
+                 },
+                 .reference = filter_gradient,
+                 .gradient = [](GradientContext& g) {  // linear in x and in dy
+                   Value x = g.input(0), dy = g.input(1), ddf = g.output_gradient();
+                   return std::vector<Value>{input_gradient_of(g.attributes, dy, ddf, x), conv2d_of(g.attributes, x, ddf), {}};
+                 },
+                 .split = split_filter_gradient,
+                 .flops = [](auto in, auto out, const Attributes&) { return products(in[1], out[0]); }});
+  return out;
+}
+
+Value conv2d(Value x, Value filter, const Conv2dOptions& o, SourceLine at) { return emit("conv2d", {x, filter}, {{"strides", o.strides}, {"padding", o.padding}}, at); }
+
+}  // namespace belfry

@@ -1,0 +1,46 @@
+// Windows sliding over height and width: what convolutions and pools share.
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+#include <belfry/graph/contexts.h>
+
+namespace belfry {
+
+/// Windows along one axis: how many fit, and how much padding stands before and after the data. `same` is TensorFlow's:
+/// ⌈size/stride⌉ windows, the odd element of padding behind.
+struct Windows {
+  std::int64_t count = 0, before = 0, after = 0;
+};
+inline Windows windows(std::int64_t size, std::int64_t window, std::int64_t stride, bool same) {
+  if (!same) return {size < window ? 0 : (size - window) / stride + 1, 0, 0};
+  std::int64_t count = (size + stride - 1) / stride, padding = std::max<std::int64_t>((count - 1) * stride + window - size, 0);
+  return {count, padding / 2, padding - padding / 2};
+}
+
+/// Height and width of a node on bound shapes.
+struct Sliding {
+  Sliding(const Extents& x, std::int64_t window_h, std::int64_t window_w, const Integers& strides, bool same)
+      : window_h(window_h), window_w(window_w), stride_h(strides[0]), stride_w(strides[1]),
+        h(windows(x[1], window_h, stride_h, same)), w(windows(x[2], window_w, stride_w, same)) {}
+  std::int64_t window_h, window_w, stride_h, stride_w;
+  Windows h, w;
+};
+
+/// Two numbers of at least 1, or an error that names the attribute.
+inline void need_pair(InferContext& c, const char* attribute) {
+  const Integers& v = c.attributes.integers(attribute);
+  if (v.size() != 2 || v[0] < 1 || v[1] < 1) c.fail(std::string(attribute) + " are two sizes of at least 1: height and width");
+}
+
+/// The shape of the output: rows, windows over height and width, channels.
+inline Shape windows_over(InferContext& c, const Shape& x, std::int64_t window_h, std::int64_t window_w, const Integers& strides, Dim channels) {
+  if (x[1].symbolic() || x[2].symbolic() || x[3].symbolic()) c.fail("height, width and channels are fixed sizes; rows lie on axis 0");
+  Sliding s({1, x[1].factor, x[2].factor, 1}, window_h, window_w, strides, c.attributes.text("padding") == "same");
+  if (s.h.count < 1 || s.w.count < 1)
+    c.fail("a window of " + std::to_string(window_h) + " x " + std::to_string(window_w) + " does not fit without padding; use padding \"same\"");
+  return {x[0], s.h.count, s.w.count, channels};
+}
+
+}  // namespace belfry

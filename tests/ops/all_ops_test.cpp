@@ -1,0 +1,69 @@
+#include <gtest/gtest.h>
+
+#include <belfry/ops/all_ops.h>
+
+#include "tables.h"
+
+namespace belfry::test {
+
+const OpTables& all_cases() {
+  static const OpTables all = [] {
+    OpTables out;
+    for (auto room : {add_n_cases, argmax_cases, batch_norm_cases, binary_cases, broadcast_like_cases, cast_cases, compare_cases, gather_cases, identity_cases, matmul_cases,
+                      one_hot_cases, optimizer_cases, random_cases, reduce_cases, reshape_cases, row_count_cases, softmax_cases, softmax_cross_entropy_cases, source_cases,
+                      tower_mean_cases, transpose_cases, unary_cases})
+      for (OpTable& t : room()) out.push_back(std::move(t));
+    return out;
+  }();
+  return all;
+}
+
+std::vector<OpCase> cases_of(const std::string& op) {
+  for (const OpTable& t : all_cases())
+    if (t.op == op) return t.cases;
+  return {};
+}
+
+namespace {
+
+const OpSet& ops() {
+  static const OpSet set = standard_ops();
+  return set;
+}
+
+class EveryOp : public testing::TestWithParam<std::string> {
+ protected:
+  const OpDef& def() const { return ops().at(GetParam()); }
+  std::vector<OpCase> cases() const { return cases_of(GetParam()); }
+};
+
+TEST_P(EveryOp, infers_types_and_refuses_what_does_not_fit) { check_inference(def(), cases()); }
+TEST_P(EveryOp, says_the_same_in_f32_and_f64) { check_precision(def(), cases()); }
+TEST_P(EveryOp, has_the_gradient_of_central_differences) { check_gradient(def(), cases()); }
+TEST_P(EveryOp, may_write_over_the_inputs_it_names) { check_in_place(def(), cases()); }
+TEST_P(EveryOp, splits_as_its_rule_claims) { check_split(def(), cases()); }
+TEST_P(EveryOp, gives_the_whole_through_expand) { check_expanded(def(), cases()); }
+
+std::vector<std::string> names() {
+  std::vector<std::string> out;
+  for (const auto& d : ops().all()) out.push_back(d->name);
+  return out;
+}
+INSTANTIATE_TEST_SUITE_P(All, EveryOp, testing::ValuesIn(names()), [](const auto& info) { return info.param; });
+
+TEST(Coverage, every_op_has_a_case_and_every_table_an_op) {
+  for (const std::string& name : names()) EXPECT_FALSE(cases_of(name).empty()) << name << " has no case: add one to the table of its room";
+  for (const OpTable& t : all_cases()) EXPECT_NE(ops().find(t.op), nullptr) << t.op;
+}
+
+TEST(Coverage, every_op_with_two_inputs_or_an_attribute_refuses_something) {
+  for (const OpTable& t : all_cases()) {
+    const OpDef& def = ops().at(t.op);
+    if (def.inputs.size() < 2 && def.attributes.empty()) continue;
+    bool any = std::any_of(t.cases.begin(), t.cases.end(), [](const OpCase& c) { return !c.refused.empty(); });
+    EXPECT_TRUE(any) << t.op;
+  }
+}
+
+}  // namespace
+}  // namespace belfry::test

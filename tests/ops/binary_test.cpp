@@ -1,0 +1,30 @@
+#include "tables.h"
+
+namespace belfry::test {
+
+OpTables binary_cases() {
+  OpTables out;
+  for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum"}) {
+    bool divides = op == std::string("div");
+    auto b = [&](Shape shape) { return divides ? divisor(std::move(shape)) : real(std::move(shape)); };
+    auto of = [&](const char* name, Shape x, Shape y, Shape z) { return OpCase{.name = name, .inputs = {real(std::move(x)), b(std::move(y))}, .outputs = {{f32, std::move(z)}}}; };
+    OpTable table{op,
+                  {of("rows", {kBatch, 4}, {kBatch, 4}, {kBatch, 4}), of("rows and bias", {kBatch, 2, 3}, {3}, {kBatch, 2, 3}), of("bias and rows", {3}, {kBatch, 3}, {kBatch, 3}),
+                   of("rows and scalar", {kBatch, 3}, {}, {kBatch, 3}), of("column and row", {kBatch, 1}, {1, 4}, {kBatch, 4}), of("without rows", {2, 3}, {2, 3}, {2, 3}),
+                   of("enlarged", {3}, {2, 3}, {2, 3}), of("enlarged by the first", {2, 3}, {3}, {2, 3}), of("scalars", {}, {}, {}),
+                   of("two row axes", {kBatch, kBatch}, {kBatch, kBatch}, {kBatch, kBatch}), of("outer over rows", {kBatch, 1}, {1, kBatch}, {kBatch, kBatch}),
+                   of("rows along the last axis", {2, kBatch}, {kBatch}, {2, kBatch}), of("factor of rows", {2 * kBatch, 3}, {2 * kBatch, 3}, {2 * kBatch, 3})}};
+    table.cases[0].refused = {{{{f32, {2, 3}}, {f32, {2, 4}}}, {"(2, 3) and (2, 4) do not broadcast"}},
+                              {{{f32, {kBatch, 3}}, {f32, {2 * kBatch, 3}}}, {"do not broadcast"}},
+                              {{{f32, {2}}, {i32, {2}}}, {"dtypes f32 and i32"}},
+                              {{{boolean, {2}}, {boolean, {2}}}, {"cast first"}},
+                              {{{f32, {2}}}, {"takes 2 inputs, not 1"}}};
+    CaseInput y = divides ? below(4, {kBatch}) : whole_numbers({kBatch});
+    if (divides) y = {{i32, {kBatch}}, 1, 4};
+    table.cases.push_back({.name = "integers", .inputs = {whole_numbers({kBatch}), y}, .outputs = {{i32, {kBatch}}}});
+    out.push_back(std::move(table));
+  }
+  return out;
+}
+
+}  // namespace belfry::test

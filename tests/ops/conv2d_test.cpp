@@ -1,0 +1,120 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <belfry/graph/contexts.h>
+
+#include "numeric_gradient.h"
+
+namespace belfry::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+HostTensor counted(Extents shape) {
+  HostTensor out(f32, std::move(shape));
+  float next = 1;
+  for (float& x : out.data<float>()) x = next++;
+  return out;
+}
+
+TEST(Conv2d, sums_windows_without_flipping_the_filter) {
+  // x: 1..9 as 3 x 3; filter 1 2 / 3 4: the first window is 1·1 + 2·2 + 4·3 + 5·4.
+  HostTensor y = reference_of("conv2d", {counted({1, 3, 3, 1}), counted({2, 2, 1, 1})})[0];
+  EXPECT_EQ(y.shape(), (Extents{1, 2, 2, 1}));
+  EXPECT_THAT(y.data<float>(), ElementsAre(37, 47, 67, 77));
+}
+
+TEST(Conv2d, mixes_channels_by_filter_row_and_column) {
+  // One pixel (1, 2); filter (1, 1, 2, 3) holds 1 2 3 / 4 5 6.
+  HostTensor y = reference_of("conv2d", {counted({1, 1, 1, 2}), counted({1, 1, 2, 3})})[0];
+  EXPECT_THAT(y.data<float>(), ElementsAre(9, 12, 15));
+}
+
+TEST(Conv2d, pads_same_as_tensorflow_with_the_odd_element_behind) {
+  // 2 x 2 windows over 3 x 3 need one element of padding: at the right and at the bottom.
+  HostTensor ones = HostTensor::of<float>({2, 2, 1, 1}, {1, 1, 1, 1});
+  HostTensor y = reference_of("conv2d", {counted({1, 3, 3, 1}), ones}, {{"padding", "same"}})[0];
+  EXPECT_EQ(y.shape(), (Extents{1, 3, 3, 1}));
+  EXPECT_THAT(y.data<float>(), ElementsAre(12, 16, 9, 24, 28, 15, 15, 17, 9));
+}
+
+TEST(Conv2d, strides_with_padding_cover_a_rounded_up_share) {
+  // 3 x 3 windows at stride 2 over 4 x 4: one element of padding, behind.
+  HostTensor x = counted({1, 4, 4, 1}), ones(f32, {3, 3, 1, 1});
+  for (float& w : ones.data<float>()) w = 1;
+  HostTensor y = reference_of("conv2d", {x, ones}, {{"padding", "same"}, {"strides", Integers{2, 2}}})[0];
+  EXPECT_THAT(y.data<float>(), ElementsAre(54, 45, 72, 54));
+}
+
+TEST(Conv2d, gradients_are_the_central_differences) {
+  struct Case {
+    Shape x, filter;
+    Integers strides;
+    const char* padding;
+  };
+  for (const Case& c : {Case{{2, 4, 5, 2}, {3, 2, 2, 3}, {1, 1}, "valid"}, Case{{1, 5, 4, 1}, {3, 3, 1, 2}, {2, 2}, "same"}, Case{{1, 5, 5, 2}, {2, 2, 2, 1}, {2, 1}, "valid"}}) {
+    double error = gradient_error([&](Builder& b) {
+      Value x = b.variable("x", c.x, {.dtype = f64, .init = "normal", .init_value = 1}), w = b.variable("w", c.filter, {.dtype = f64, .init = "normal", .init_value = 1});
+      return reduce_sum(square(conv2d(x, w, {.strides = c.strides, .padding = c.padding})));
+    });
+    EXPECT_LT(error, 1e-7) << c.padding;
+  }
+}
+
+TEST(Conv2d, gradients_of_its_gradients_are_the_central_differences) {
+  Attributes a = {{"strides", Integers{2, 1}}, {"padding", "same"}};
+  auto variables = [](Builder& b) {
+    auto make = [&](const char* name, Shape shape) { return b.variable(name, std::move(shape), {.dtype = f64, .init = "normal", .init_value = 1}); };
+    return std::tuple(make("x", {1, 4, 3, 2}), make("w", {2, 2, 2, 1}), make("dy", {1, 2, 3, 1}));
+  };
+  EXPECT_LT(gradient_error([&](Builder& b) {
+    auto [x, w, dy] = variables(b);
+    return reduce_sum(square(b.graph().add("conv2d_input_gradient", {dy, w, x}, a))) + reduce_sum(x);
+  }), 1e-7);
+  EXPECT_LT(gradient_error([&](Builder& b) {
+    auto [x, w, dy] = variables(b);
+    return reduce_sum(square(b.graph().add("conv2d_filter_gradient", {x, dy, w}, a))) + reduce_sum(w);
+  }), 1e-7);
+}
+
+TEST(Conv2d, refuses_shapes_that_do_not_fit) {
+  auto message = [](Shape x, Shape w, Conv2dOptions options = {}) -> std::string {
+    Builder b("bad");
+    try {
+      conv2d(b.input("x", f32, std::move(x)), b.input("w", f32, std::move(w)), options);
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(message({kBatch, 4, 4, 3}, {2, 2, 1, 8}), HasSubstr("x has 3 channels and the filter takes 1"));
+  EXPECT_THAT(message({kBatch, 4, 4, 3}, {5, 2, 3, 8}), HasSubstr("use padding \"same\""));
+  EXPECT_THAT(message({kBatch, 4, 4}, {2, 2, 1, 8}), HasSubstr("must have 4 axes"));
+  EXPECT_THAT(message({4, kBatch, 4, 3}, {2, 2, 3, 8}), HasSubstr("rows lie on axis 0"));
+  EXPECT_THAT(message({kBatch, 4, 4, 3}, {2, 2, 3, 8}, {.strides = {0, 1}}), HasSubstr("strides are two sizes"));
+  EXPECT_THAT(message({kBatch, 4, 4, 3}, {2, 2, 3, 8}, {.padding = "full"}), HasSubstr("full"));
+}
+
+Split split_of(const char* op, std::vector<TensorType> inputs, std::vector<SplitState> states, std::vector<TensorType> outputs) {
+  OpSet ops = standard_ops();
+  const OpDef& def = ops.at(op);
+  Attributes a = checked(def.attributes, {}, "test");
+  return def.split(SplitContext{def, a, std::move(inputs), std::move(states), std::move(outputs), 8});
+}
+
+TEST(Conv2d, rows_stay_and_the_filter_gradient_is_a_partial_sum) {
+  TensorType x{f32, {kBatch, 4, 4, 2}}, w{f32, {1, 1, 2, 3}}, y{f32, {kBatch, 4, 4, 3}};
+  Split forward = split_of("conv2d", {x, w}, {rows(0), kReplicated}, {y});
+  EXPECT_EQ(forward.reads, (std::vector{rows(0), kReplicated}));
+  EXPECT_EQ(forward.gives, std::vector{rows(0)});
+  EXPECT_EQ(split_of("conv2d_input_gradient", {y, w, x}, {rows(0), kReplicated, rows(0)}, {x}).gives, std::vector{rows(0)});
+  Split filter = split_of("conv2d_filter_gradient", {x, y, w}, {rows(0), rows(0), kReplicated}, {w});
+  EXPECT_EQ(filter.reads, (std::vector{rows(0), rows(0), kReplicated}));
+  EXPECT_EQ(filter.gives, std::vector{partial(Reduction::sum)});
+  // A filter that is itself a partial sum is read whole.
+  EXPECT_EQ(split_of("conv2d", {x, w}, {rows(0), partial(Reduction::sum)}, {y}).reads[1], kReplicated);
+}
+
+}  // namespace
+}  // namespace belfry::test

@@ -1,0 +1,225 @@
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <sstream>
+
+#include "damage.h"
+#include "plans.h"
+
+namespace belfry::test {
+namespace {
+
+bool opens_with(const std::vector<std::string>& found, const std::string& words) {
+  std::istringstream in(words);
+  for (std::string word; std::getline(in, word, '|');)
+    for (const std::string& f : found)
+      if (f.starts_with(word)) return true;
+  return false;
+}
+
+class Damaged : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(Damaged, is_named_by_the_verifier) {
+  const Damage& d = damages()[GetParam()];
+  PlacedGraph plan = plans_to_damage().at(d.plan);
+  ASSERT_TRUE(verify(plan).empty()) << verify(plan)[0];
+  d.act(plan);
+  std::vector<std::string> found = verify(plan);
+  ASSERT_FALSE(found.empty()) << "nothing found, wanted " << d.words;
+  EXPECT_TRUE(opens_with(found, d.words)) << "wanted " << d.words << ", found " << found[0];
+}
+
+std::string test_name(std::string text) {
+  for (char& c : text)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return text;
+}
+INSTANTIATE_TEST_SUITE_P(Plans, Damaged, testing::Range(std::size_t{0}, damages().size()), [](const auto& info) { return test_name(damages()[info.param].name); });
+
+TEST(Verify, finds_nothing_in_any_plan_that_place_makes) {
+  int plans = 0;
+  for (const auto* list : {&nets(), &probes()})
+    for (const Net& n : *list) {
+      if (n.name == "two_heads") continue;  // its scopes ask for cpu:0 and cpu:1, which these clusters lack
+      auto graph = std::make_shared<const Graph>(training_graph(n));
+      for (auto [T, batch] : {std::pair{1, std::int64_t{1}}, {2, 7}, {3, 2}, {4, 3}, {5, 8}, {8, 8}})
+        for (int devices : {1, 2, 3, 4})
+          for (bool separate : {true, false})
+            for (int streams : {1, 2})
+              for (const NamedStrategy& s : strategies(T, devices)) {
+                auto found = verify(place(graph, s.strategy, sim_cluster(devices, separate, streams), batch, {.fetches = fetches_of(*graph)}));
+                ++plans;
+                ASSERT_TRUE(found.empty()) << n.name << " T" << T << " B" << batch << " n" << devices << (separate ? "" : " one space") << " streams " << streams << ", " << s.name << ": " << found[0];
+              }
+    }
+  std::cout << plans << " plans\n";
+}
+
+// ---------------------------------------------------------------- waits
+
+/// Nothing found under random interleavings, and the right bits.
+void expect_runs_free_of_races(const PlacedGraph& plan, const Result& want, const std::string& where) {
+  Program program(std::make_shared<const PlacedGraph>(plan), reference_kernels());
+  for (int t = 0; t < static_cast<int>(program.threads().size()); ++t) program.prepare_thread(t);
+  Runner runner(program);
+  Tensors start = state_for(*plan.graph), feeds = feeds_for(*plan.graph, plan.batch);
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    for (const auto& [name, value] : start) program.set_state(name, value);
+    Watcher watcher(program.bound());
+    Outcome o = runner.run_interleaved(views(feeds), at_random(seed), &watcher);
+    ASSERT_FALSE(o.error) << where;
+    ASSERT_TRUE(watcher.found().empty()) << where << ": " << watcher.found()[0];
+    for (const auto& [name, value] : want.state) ASSERT_TRUE(program.state(name) == value) << where << " variable " << name;
+    for (const auto& [name, value] : want.fetched) ASSERT_TRUE(o.fetched.at(name) == value) << where << " fetch " << name;
+  }
+}
+
+Result wanted(const PlacedGraph& plan) {
+  TowerGraph tg = expand(plan.graph, {.towers = plan.towers, .batch = plan.batch, .threads = 1, .fetches = fetches_of(*plan.graph)});
+  return run_towers(tg, feeds_for(*plan.graph, plan.batch), state_for(*plan.graph));
+}
+
+class WaitsOf : public testing::TestWithParam<std::string> {};
+
+TEST_P(WaitsOf, are_named_when_lost_or_are_redundant) {
+  PlacedGraph plan = plans_to_damage().at(GetParam());
+  Result want = wanted(plan);
+  int needed = 0, redundant = 0;
+  auto judge = [&](const std::string& what) {
+    auto found = verify(plan);
+    if (found.empty()) ++redundant, expect_runs_free_of_races(plan, want, what);
+    else {
+      ++needed;
+      EXPECT_TRUE(opens_with(found, "missing wait|overlap")) << what << ": " << found[0];
+    }
+  };
+  for (PlanNode& n : plan.nodes)
+    for (std::size_t k = 0; k < n.waits.size(); ++k) {
+      std::vector<Wait> whole = n.waits;
+      n.waits.erase(n.waits.begin() + static_cast<std::ptrdiff_t>(k));
+      judge(n.name + " without its wait " + to_string(whole[k].relation) + " on " + plan.value(whole[k].value).name);
+      n.waits = std::move(whole);
+      if (HasFatalFailure()) return;
+    }
+  for (PlanStream& s : plan.streams)
+    for (StreamEntry& e : s.entries)
+      if (int after = std::exchange(e.after, -1); after >= 0) {
+        judge("tower " + std::to_string(e.tower) + " not after tower " + std::to_string(after));
+        e.after = after;
+      }
+  EXPECT_GT(needed, 0);
+  std::cout << GetParam() << ": " << needed << " waits whose loss the verifier names, " << redundant << " redundant\n";
+}
+INSTANTIATE_TEST_SUITE_P(Plans, WaitsOf, testing::Values("towers", "mirrored", "layers", "gpipe", "forward only", "late reader"),
+                         [](const auto& info) { return test_name(info.param); });
+
+// ---------------------------------------------------------------- chance
+
+/// Numbers of a plan changed at random: the verifier must neither crash nor let a race pass.
+class Scrambler {
+ public:
+  Scrambler(PlacedGraph& plan, std::uint64_t seed) : p_(plan), rng_(seed) {}
+
+  std::string act() {
+    PlanNode& n = pick(p_.nodes);
+    switch (rng_() % 14) {
+      case 0: return change(n.order), "order of " + n.name;
+      case 1: return change(n.epoch), "epoch of " + n.name;
+      case 2: return change(n.vector), "vector of " + n.name;
+      case 3: return change(n.owners), "owners of " + n.name;
+      case 4: return n.phases.empty() ? "" : (change(pick(n.phases)), "phase of " + n.name);
+      case 5: return n.inputs.empty() ? "" : (change(pick(n.inputs)), "input of " + n.name);
+      case 6: return n.outputs.empty() ? "" : (change(pick(n.outputs)), "output of " + n.name);
+      case 7: return n.waits.empty() ? "" : (change(pick(n.waits).value), "wait of " + n.name);
+      case 8: return n.waits.empty() ? "" : (pick(n.waits).relation = static_cast<Wait::Relation>(rng_() % 6), "relation of " + n.name);
+      case 9: return slot(n.by_class) ? "class slot of " + n.name : "";
+      case 10: return slot(n.by_group) ? "group slot of " + n.name : "";
+      case 11: return n.scope = static_cast<Scope>(rng_() % 4), "scope of " + n.name;
+      case 12: return stream();
+      default: return table();
+    }
+  }
+
+ private:
+  template <class T>
+  T& pick(std::vector<T>& all) { return all[rng_() % all.size()]; }
+  template <class T>
+  void change(T& x) {
+    const std::int64_t values[] = {-1, 0, 1, 2, -2, 1 << 20, static_cast<std::int64_t>(x) + 1, static_cast<std::int64_t>(x) - 1, static_cast<std::int64_t>(rng_() % 100), 64 * static_cast<std::int64_t>(rng_() % 64)};
+    x = static_cast<T>(values[rng_() % std::size(values)]);
+  }
+  bool slot(std::vector<Variant>& variants) {
+    if (variants.empty()) return false;
+    Variant& v = pick(variants);
+    if (rng_() % 8 == 0) return change(v.scratch_bytes), true;
+    if (v.outputs.empty()) return false;
+    Slot& s = pick(v.outputs);
+    if (rng_() % 4 == 0) s.region = static_cast<Slot::Region>(rng_() % 6);
+    else if (rng_() % 3 == 0) change(s.stride);
+    else change(s.offset);
+    return true;
+  }
+  std::string stream() {
+    PlanStream& s = pick(p_.streams);
+    switch (rng_() % 4) {
+      case 0: return change(s.device), "device of a stream";
+      case 1: return change(s.slots), "slots of a stream";
+      case 2: return change(s.thread), "thread of a stream";
+    }
+    if (s.entries.empty()) return "";
+    StreamEntry& e = pick(s.entries);
+    int* fields[] = {&e.tower, &e.epoch, &e.phase, &e.slot, &e.after};
+    return change(*fields[rng_() % 5]), "entry of a stream";
+  }
+  std::string table() {
+    switch (rng_() % 8) {
+      case 0: return change(pick(pick(p_.vectors))), "a vector";
+      case 1: return change(pick(p_.groups).region), "a region";
+      case 2: return change(pick(p_.groups).state), "a state";
+      case 3: return change(pick(pick(p_.groups).devices)), "a group";
+      case 4: return change(pick(p_.frames).kept), "a frame";
+      case 5: return change(pick(pick(p_.classes).towers)), "a class";
+      case 6: return p_.fetches.empty() ? "" : (change(pick(p_.fetches).second), "a fetch");
+      default: return p_.updates.empty() ? "" : (change(pick(p_.updates).second), "an update");
+    }
+  }
+
+  PlacedGraph& p_;
+  std::mt19937_64 rng_;
+};
+
+TEST(Verify, of_a_plan_changed_at_random_never_crashes_and_what_it_accepts_runs_free_of_races) {
+  int found = 0, accepted = 0;
+  for (const auto& [name, sound] : plans_to_damage()) {
+    Result want = wanted(sound);
+    for (std::uint64_t seed = 0; seed < 400; ++seed) {
+      PlacedGraph plan = sound;
+      std::string what = Scrambler(plan, seed).act();
+      if (what.empty()) continue;
+      if (!verify(plan).empty()) {
+        ++found;
+        continue;
+      }
+      ++accepted;
+      Program program(std::make_shared<const PlacedGraph>(plan), reference_kernels());
+      for (int t = 0; t < static_cast<int>(program.threads().size()); ++t) program.prepare_thread(t);
+      Runner runner(program);
+      Tensors feeds = feeds_for(*plan.graph, plan.batch);
+      for (const auto& [variable, value] : state_for(*plan.graph)) program.set_state(variable, value);
+      for (std::uint64_t order = 0; order < 5; ++order) {
+        Watcher watcher(program.bound());
+        Outcome o = runner.run_interleaved(views(feeds), at_random(order), &watcher);
+        ASSERT_FALSE(o.error) << name << " seed " << seed << ": " << what;
+        ASSERT_TRUE(watcher.found().empty()) << name << " seed " << seed << ": " << what << ": " << watcher.found()[0];
+        // Another value of the same type and state as an input or update is another step, not a broken one.
+        if (order > 0 || what.starts_with("input of") || what.starts_with("an update") || what.starts_with("a fetch")) continue;
+        for (const auto& [variable, value] : want.state) ASSERT_TRUE(program.state(variable) == value) << name << " seed " << seed << ": " << what << ": " << variable;
+      }
+    }
+  }
+  std::cout << found << " changes objected to, " << accepted << " harmless\n";
+  EXPECT_GT(found, accepted / 2);
+}
+
+}  // namespace
+}  // namespace belfry::test

@@ -1,0 +1,314 @@
+#include "op_case.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include <belfry/graph/contexts.h>
+#include <belfry/graph/evaluate.h>
+#include <belfry/graph/gradients.h>
+#include <belfry/ops/all_ops.h>
+#include <belfry/ops/build.h>
+
+#include "interpreter.h"
+
+namespace belfry::test {
+
+namespace {
+
+constexpr std::int64_t kRows = 3;
+
+TensorType in_f64(TensorType t) {
+  if (t.dtype == f32) t.dtype = f64;
+  return t;
+}
+
+/// The standard ops, and the op under test where it is not one of them.
+std::shared_ptr<const OpSet> ops_with(const OpDef& def) {
+  OpSet ops = standard_ops();
+  if (!ops.find(def.name)) ops.add(def);
+  return std::make_shared<const OpSet>(std::move(ops));
+}
+
+std::vector<Value> add_inputs(Graph& g, const std::vector<TensorType>& types) {
+  std::vector<Value> out;
+  for (const TensorType& t : types) out.push_back(g.add("input", {}, {{"dtype", t.dtype}, {"shape", t.shape}}));
+  return out;
+}
+
+Value add_op(Graph& g, const OpDef& def, const OpCase& c) {
+  std::vector<Value> inputs;
+  for (const CaseInput& i : c.inputs) inputs.push_back(i.given ? add_inputs(g, {i.type})[0] : Value{});
+  return g.add(def, inputs, c.attributes, "under_test");
+}
+
+std::vector<HostTensor> draw_all(const OpCase& c, std::int64_t batch, bool dyadic, std::uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  std::vector<HostTensor> out;
+  for (const CaseInput& i : c.inputs) out.push_back(draw(i, batch, dyadic, rng));
+  return out;
+}
+
+/// Σ y·w in double.
+double weighted(const HostTensor& y, const HostTensor& w) {
+  double out = 0;
+  for (std::size_t i = 0; i < y.data<double>().size(); ++i) out += y.data<double>()[i] * w.data<double>()[i];
+  return out;
+}
+
+}  // namespace
+
+OpCase in_f64(const OpCase& c) {
+  if (c.keep_dtypes) return c;
+  OpCase out = c;
+  for (CaseInput& i : out.inputs) i.type = in_f64(i.type);
+  for (TensorType& t : out.outputs) t = in_f64(t);
+  for (const auto& [name, value] : c.attributes.entries())
+    if (value == AttributeValue(f32)) out.attributes.set(name, f64);
+  return out;
+}
+
+HostTensor draw(const CaseInput& input, std::int64_t batch, bool dyadic, std::mt19937_64& rng) {
+  HostTensor out(input.type.dtype, extents_of(input.type.shape, batch));
+  std::uniform_real_distribution<double> real(input.low, input.high);
+  auto one = [&]() -> double {
+    if (input.below != Dim(0)) return static_cast<double>(rng() % static_cast<std::uint64_t>(input.below.at(batch)));
+    if (input.type.dtype == boolean) return static_cast<double>(rng() % 2);
+    if (!is_float(input.type.dtype)) return std::round(real(rng));
+    if (!dyadic) return real(rng);
+    if (input.power_of_two) return std::ldexp(1.0, static_cast<int>(rng() % 3) - 1);
+    return std::ceil(input.low * 4 + static_cast<double>(rng() % static_cast<std::uint64_t>((input.high - input.low) * 4))) / 4;
+  };
+  visit_dtype(out.dtype(), [&]<class T>() {
+    for (T& x : out.data<T>()) x = static_cast<T>(one());
+  });
+  return out;
+}
+
+std::vector<const HostTensor*> pointers(const OpCase& c, const std::vector<HostTensor>& tensors) {
+  std::vector<const HostTensor*> out;
+  for (std::size_t i = 0; i < tensors.size(); ++i) out.push_back(c.inputs[i].given ? &tensors[i] : nullptr);
+  return out;
+}
+
+std::vector<HostTensor> run_op(const OpDef& def, const OpCase& c, const std::vector<HostTensor>& inputs, std::int64_t batch) {
+  std::vector<LocalType> local;
+  for (const TensorType& t : c.outputs) local.push_back({t.dtype, extents_of(t.shape, batch)});
+  return evaluate(def, checked(def.attributes, c.attributes, def.name), pointers(c, inputs), c.outputs, local, Share{0, batch, batch, 1, Combine::global_mean});
+}
+
+double distance(const HostTensor& a, const HostTensor& b) {
+  if (a.shape() != b.shape() || is_float(a.dtype()) != is_float(b.dtype())) return std::numeric_limits<double>::infinity();
+  HostTensor x = converted(a, f64), y = converted(b, f64);
+  double worst = 0;
+  for (std::size_t i = 0; i < x.data<double>().size(); ++i) {
+    double p = x.data<double>()[i], q = y.data<double>()[i], d = std::abs(p - q) / (1 + std::abs(q));
+    if (!(p == q) && !(d <= worst)) worst = std::isnan(d) ? std::numeric_limits<double>::infinity() : d;
+  }
+  return worst;
+}
+
+void check_inference(const OpDef& def, const std::vector<OpCase>& cases) {
+  auto ops = ops_with(def);
+  for (const OpCase& given : cases) {
+    for (const OpCase& c : {given, in_f64(given)}) {
+      SCOPED_TRACE(def.name + ": " + c.name);
+      Graph g(ops);
+      try {
+        Value y = add_op(g, *ops->find(def.name), c);
+        EXPECT_EQ(g.node(y.id.node).types, c.outputs) << to_string(y.type());
+      } catch (const UserError& e) {
+        ADD_FAILURE() << e.what();
+      }
+    }
+    for (const Refusal& r : given.refused) {
+      SCOPED_TRACE(def.name + ": " + given.name + ", refusal with '" + (r.words.empty() ? "" : r.words[0]) + "'");
+      Graph g(ops);
+      Attributes attributes = given.attributes;
+      for (const auto& [name, value] : r.attributes.entries()) attributes.set(name, value);
+      try {
+        g.add(*ops->find(def.name), add_inputs(g, r.inputs), attributes, "under_test");
+        ADD_FAILURE() << "was accepted";
+      } catch (const UserError& e) {
+        std::string text = e.what();
+        EXPECT_NE(text.find("[" + def.name + "]"), text.npos) << text;
+        EXPECT_NE(text.find("under_test"), text.npos) << text;
+        for (const std::string& word : r.words) EXPECT_NE(text.find(word), text.npos) << text;
+      }
+    }
+  }
+}
+
+void check_precision(const OpDef& def, const std::vector<OpCase>& cases) {
+  for (const OpCase& c : cases) {
+    if (!c.no_reference.empty() || c.keep_dtypes) continue;
+    SCOPED_TRACE(def.name + ": " + c.name);
+    OpCase wide = in_f64(c);
+    for (std::int64_t batch : {std::int64_t{1}, kRows}) {
+      std::vector<HostTensor> narrow = draw_all(c, batch, false, 7), same;
+      for (std::size_t i = 0; i < narrow.size(); ++i) same.push_back(converted(narrow[i], wide.inputs[i].type.dtype));
+      auto small = run_op(def, c, narrow, batch), exact = run_op(def, wide, same, batch);
+      for (std::size_t k = 0; k < small.size(); ++k) {
+        if (is_float(small[k].dtype())) EXPECT_LE(distance(small[k], exact[k]), c.tolerance) << "output " << k;
+        else EXPECT_EQ(distance(small[k], exact[k]), 0) << "output " << k;
+      }
+    }
+  }
+}
+
+void check_gradient(const OpDef& def, const std::vector<OpCase>& cases) {
+  if (!def.differentiable()) {
+    EXPECT_FALSE(def.gradient.no_gradient_reason.empty()) << def.name << " has no gradient and does not say why";
+    return;
+  }
+  auto ops = ops_with(def);
+  int compared = 0;
+  for (const OpCase& given : cases) {
+    OpCase c = in_f64(given);
+    if (!c.no_reference.empty() || !c.no_gradient_check.empty() || c.outputs[0].dtype != f64) continue;
+    SCOPED_TRACE(def.name + ": " + c.name);
+    Graph g(ops);
+    Value y = add_op(g, *ops->find(def.name), c);
+    Value w = g.add("input", {}, {{"dtype", f64}, {"shape", c.outputs[0].shape}}, "weights");
+    Value loss = reduce_sum(y * w);
+    std::vector<ValueId> wanted;
+    std::vector<std::size_t> which;
+    for (std::size_t i = 0; i < c.inputs.size(); ++i)
+      if (c.inputs[i].given && c.inputs[i].type.dtype == f64) wanted.push_back(g.node(y.id.node).inputs[i]), which.push_back(i);
+    if (wanted.empty()) continue;
+    std::vector<Value> found = gradients(g, {loss.id}, wanted);
+    std::vector<HostTensor> inputs = draw_all(c, kRows, false, 11);
+    std::mt19937_64 rng(13);
+    HostTensor weights = draw({c.outputs[0]}, kRows, false, rng);
+    Tensors feeds{{"weights", weights}};
+    for (std::size_t i = 0; i < c.inputs.size(); ++i)
+      if (c.inputs[i].given) feeds.emplace(g.node(g.node(y.id.node).inputs[i].node).name, inputs[i]);
+    std::vector<std::pair<std::string, ValueId>> fetches;
+    for (std::size_t i = 0; i < found.size(); ++i)
+      if (found[i]) fetches.emplace_back(std::to_string(i), found[i].id);
+    Result r = run_whole(g, feeds, {}, kRows, fetches);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      HostTensor& x = inputs[which[i]];
+      HostTensor slopes(f64, x.shape());  // no gradient stands for zero
+      for (std::size_t e = 0; e < x.data<double>().size(); ++e) {
+        double before = x.data<double>()[e], h = 1e-5;
+        x.data<double>()[e] = before + h;
+        double above = weighted(run_op(def, c, inputs, kRows)[0], weights);
+        x.data<double>()[e] = before - h;
+        double under = weighted(run_op(def, c, inputs, kRows)[0], weights);
+        x.data<double>()[e] = before;
+        slopes.data<double>()[e] = (above - under) / (2 * h);
+      }
+      HostTensor built = found[i] ? r.fetched.at(std::to_string(i)) : HostTensor(f64, x.shape());
+      EXPECT_LE(distance(built, slopes), c.gradient_tolerance) << "input " << which[i];
+      ++compared;
+    }
+  }
+  for (const OpCase& c : cases)
+    if (!c.no_gradient_check.empty()) return;
+  EXPECT_GT(compared, 0) << def.name << " has a gradient, but no case checks it";
+}
+
+void check_in_place(const OpDef& def, const std::vector<OpCase>& cases) {
+  for (const OpCase& c : cases) {
+    if (!c.no_reference.empty()) continue;
+    SCOPED_TRACE(def.name + ": " + c.name);
+    std::vector<HostTensor> inputs = draw_all(c, kRows, false, 17);
+    auto apart = run_op(def, c, inputs, kRows);
+    Attributes attributes = checked(def.attributes, c.attributes, def.name);
+    for (auto [k, i] : def.in_place) {
+      auto at = static_cast<std::size_t>(i);
+      std::vector<HostTensor> mine = inputs, out = apart;
+      if (at >= mine.size() || mine[at].type() != out[static_cast<std::size_t>(k)].type()) continue;
+      std::vector<ConstView> in;
+      for (std::size_t j = 0; j < mine.size(); ++j) in.push_back(c.inputs[j].given ? ConstView{mine[j].type(), mine[j].raw()} : ConstView{{f32, {0}}, nullptr});
+      std::vector<View> views;
+      for (HostTensor& t : out) views.push_back({t.type(), t.raw()});
+      views[static_cast<std::size_t>(k)].data = mine[at].raw();
+      def.reference(Call{attributes, in, views, c.outputs, Share{0, kRows, kRows, 1, Combine::global_mean}});
+      out[static_cast<std::size_t>(k)] = mine[at];
+      for (std::size_t j = 0; j < out.size(); ++j) EXPECT_EQ(out[j], apart[j]) << "output " << k << " on the bytes of input " << i;
+    }
+  }
+}
+
+namespace {
+
+/// One kernel on one request; output `k` on the bytes of input `i` where they are given.
+std::vector<HostTensor> launch(const KernelTable& table, const std::string& name, const KernelRequest& request, std::int64_t scratch_bytes,
+                               std::vector<HostTensor> inputs, std::pair<int, int> alias = {-1, -1}) {
+  HostTensor scratch(u8, {scratch_bytes});
+  std::vector<HostTensor> out;
+  for (const LocalType& t : request.outputs) out.emplace_back(t.dtype, t.shape);
+  Arguments a;
+  for (HostTensor& t : inputs) a.inputs.push_back(t.raw());
+  for (HostTensor& t : out) a.outputs.push_back(t.raw());
+  a.scratch = scratch.raw();
+  auto [k, i] = alias;
+  if (k >= 0) a.outputs[static_cast<std::size_t>(k)] = inputs[static_cast<std::size_t>(i)].raw();
+  table.prepare(name, request)->launch(a);
+  if (k >= 0) out[static_cast<std::size_t>(k)] = inputs[static_cast<std::size_t>(i)];
+  return out;
+}
+
+}  // namespace
+
+int check_kernels(const KernelTable& kernels, const OpDef& def, const std::vector<OpCase>& cases) {
+  int runs = 0;
+  for (const OpCase& given : cases) {
+    if (!given.no_reference.empty()) continue;
+    for (const OpCase& c : {given, in_f64(given)}) {
+      for (std::int64_t batch : {1, 3, 8}) {
+        std::vector<HostTensor> inputs = draw_all(c, batch, false, 23);
+        auto wanted = run_op(def, c, inputs, batch);
+        Attributes attributes = checked(def.attributes, c.attributes, def.name);
+        for (int threads : {1, 2}) {
+          KernelRequest r;
+          r.op = def.name;
+          r.def = &def;
+          r.attributes = &attributes;
+          r.output_types = c.outputs;
+          r.wanted.assign(c.outputs.size(), true);
+          r.threads = threads;
+          r.share = Share{0, batch, batch, 1, Combine::global_mean};
+          for (const HostTensor& t : inputs) r.inputs.push_back(t.type());
+          for (const HostTensor& t : wanted) r.outputs.push_back(t.type());
+          for (const Kernel& k : kernels.all()) {
+            if (k.op != def.name) continue;
+            Support s = k.supports(r);
+            if (!s.ok) {
+              EXPECT_FALSE(s.reason.empty()) << k.name << " refuses without a reason";
+              continue;
+            }
+            SCOPED_TRACE(def.name + ": " + c.name + ", kernel " + k.name + ", " + std::to_string(threads) + " threads, batch " + std::to_string(batch));
+            std::vector<std::pair<int, int>> aliases = {{-1, -1}};
+            if (s.in_place)
+              for (auto [o, i] : def.in_place)
+                if (inputs[static_cast<std::size_t>(i)].type() == wanted[static_cast<std::size_t>(o)].type()) aliases.emplace_back(o, i);
+            for (auto alias : aliases) {
+              auto got = launch(kernels, k.name, r, s.scratch_bytes, inputs, alias);
+              for (std::size_t o = 0; o < got.size(); ++o) {
+                if (def.exact || !is_float(got[o].dtype())) EXPECT_EQ(got[o], wanted[o]) << "output " << o;
+                else EXPECT_LE(distance(got[o], wanted[o]), c.tolerance) << "output " << o;
+              }
+              ++runs;
+            }
+          }
+        }
+      }
+    }
+  }
+  return runs;
+}
+
+void check_op(const OpDef& def, const std::vector<OpCase>& cases) {
+  check_inference(def, cases);
+  check_precision(def, cases);
+  check_gradient(def, cases);
+  check_in_place(def, cases);
+  check_split(def, cases);
+  check_expanded(def, cases);
+}
+
+}  // namespace belfry::test
