@@ -1,11 +1,13 @@
 #include <belfry/frontends/cli/cli.h>
 
+#include <algorithm>
+
 #include <CLI/CLI.hpp>
 #include <dnnl_version.h>
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/verbs_internal.h>
-#include <belfry/graph/error.h>
+#include <belfry/graph/graph.h>
 
 #include "build_facts.h"
 
@@ -25,8 +27,18 @@ int cli_main(int argc, char** argv) {
   CLI::App app("Places a dataflow graph on devices, writes the plan to a file, and runs it.", "belfry");
   app.set_version_flag("--version", version_text, "What was built, by what, with what");
   app.footer("Example: belfry devices");
-  app.require_subcommand(1);
   add_devices_verb(app);
+  if (argc < 2) {
+    fmt::print(stderr, "{}", app.help());
+    return 2;
+  }
+  std::vector<std::string> verbs;
+  for (const CLI::App* verb : app.get_subcommands(nullptr)) verbs.push_back(verb->get_name());
+  if (argv[1][0] != '-' && std::find(verbs.begin(), verbs.end(), argv[1]) == verbs.end()) {
+    fmt::print(stderr, "belfry: there is no verb '{}'{}\n", argv[1], did_you_mean(argv[1], verbs));
+    return 2;
+  }
+  app.require_subcommand(1);
   try {
     app.parse(argc, argv);
     return 0;

@@ -21,11 +21,11 @@ std::vector<Missing> missing() {
 std::string gibibytes(std::int64_t bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30)); }
 
 void print_text(const HostFacts& host) {
-  fmt::print("cpu:0-{}  memory {} ({} available), {} core{}, {}\n", host.cores - 1, gibibytes(host.memory_bytes), gibibytes(host.available_bytes), host.cores,
+  fmt::print("{:<8} memory {} ({} available), {} core{}, {}\n", host.cores == 1 ? "cpu:0" : fmt::format("cpu:0-{}", host.cores - 1), gibibytes(host.memory_bytes), gibibytes(host.available_bytes), host.cores,
              host.cores == 1 ? "" : "s", host.isa);
   if (!host.processor.empty()) fmt::print("         {}\n", host.processor);
   fmt::print("         all in one memory; more of them than cores share threads\n");
-  fmt::print("sim:0-…  any number, each with a memory of its own; they run the CPU's kernels\n");
+  fmt::print("sim:0-N  any number, each with a memory of its own; they run the CPU's kernels\n");
   for (const LibraryFact& l : host.libraries) fmt::print("{:<8} {}\n", l.name, l.version);
   for (const Missing& m : missing()) fmt::print("missing  {}: {}; {}\n", m.what, m.why, m.way_out);
 }

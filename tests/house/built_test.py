@@ -27,7 +27,7 @@ def objections():
         lines = source_tree.text(build)
         for library in re.findall(r"^(\w+) = static_library\(", lines, re.M):
             if not re.search(r"^layers \+= .*\b" + library + r"\b", lines, re.M):
-                yield f"{build}: {library} is not in libbelfry: layers += {library}"
+                yield f"{build}: {library} is not in libbelfry; it is added to `layers`"
 
 
 if __name__ == "__main__":

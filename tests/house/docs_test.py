@@ -1,0 +1,33 @@
+"""What the guides show is what is built: blocks that follow a file's name are that file; links and named files exist."""
+
+import re
+
+import source_tree
+
+GUIDES = ["README.md"] + [p.relative_to(source_tree.ROOT).as_posix() for p in sorted((source_tree.ROOT / "docs").glob("*.md"))]
+
+
+def objections():
+    for guide in GUIDES:
+        text = source_tree.text(guide)
+        shown = re.findall(r"`([\w./]+\.(?:h|cpp))`:\n\n```cpp\n(.*?)^```", text, re.M | re.S)
+        for path, block in shown:
+            if not (source_tree.ROOT / path).is_file():
+                yield f"{guide}: shows {path}, which does not exist"
+            elif source_tree.text(path) != block:
+                yield f"{guide}: the block is not what stands in {path}"
+        if guide == "docs/add_an_op.md" and len(shown) != 2:
+            yield f"{guide}: shows {len(shown)} files, not 2"
+        prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+        for path in re.findall(r"\]\(([^)#:]+)\)", prose):
+            if not ((source_tree.ROOT / guide).parent / path).exists():
+                yield f"{guide}: the link {path} leads nowhere"
+        # The design also speaks of what it leaves room for.
+        if guide != "docs/design.md":
+            for path in re.findall(r"`((?:graph|ops|placer|executor|frontends|tests|tools|docs|examples)/[\w./-]*\w/?)`", prose):
+                if not (source_tree.ROOT / path).exists():
+                    yield f"{guide}: names {path}, which does not exist"
+
+
+if __name__ == "__main__":
+    source_tree.finish(list(objections()), f"{len(GUIDES)} guides show what is there")
