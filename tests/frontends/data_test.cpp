@@ -16,35 +16,13 @@
 #include <belfry/frontends/data/idx.h>
 #include <belfry/frontends/data/mnist.h>
 
+#include "files.h"
+
 namespace belfry::test {
 namespace {
 
 namespace fs = std::filesystem;
 using namespace std::string_literals;
-
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "belfry-XXXXXX").string();
-    if (!mkdtemp(name.data())) throw std::runtime_error("no temporary folder");
-    path_ = name;
-  }
-  ~Folder() { fs::remove_all(path_); }
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "(no error)";
-}
 
 DataSet counted(std::int64_t rows) {
   DataSet out;
@@ -135,7 +113,7 @@ TEST(batches, every_permutation_is_equally_likely) {
   EXPECT_LT(chi, 49.7) << "chi squared of 23 degrees of freedom, one chance in a thousand";
 }
 
-TEST(batches, the_order_of_a_seed_never_changes) { EXPECT_EQ(shuffled_rows(10, 7, 2), (std::vector<std::int64_t>{0})); }
+TEST(batches, the_order_of_a_seed_never_changes) { EXPECT_EQ(shuffled_rows(10, 7, 2), (std::vector<std::int64_t>{6, 1, 4, 7, 0, 3, 8, 5, 9, 2})); }
 
 TEST(batches, sizes_and_places_that_are_none_are_refused) {
   DataSet data = counted(5), none = counted(0);
@@ -146,11 +124,6 @@ TEST(batches, sizes_and_places_that_are_none_are_refused) {
   EXPECT_EQ(batches.position(), DataPosition{});
 }
 
-std::string text_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-void write_text(const fs::path& path, std::string_view text) { std::ofstream(path, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size())); }
 HostTensor parse(std::string_view text) { return parse_idx(std::as_bytes(std::span(text)), "f.idx"); }
 std::string gzipped(const Folder& folder, std::string_view text) {
   gzFile file = gzopen((folder / "packed").c_str(), "wb");
@@ -279,7 +252,7 @@ TEST(digits, a_digit_depends_on_seed_stream_and_place_alone) {
   EXPECT_NE(drawn_digits(20, 2).images, few.images);
   EXPECT_NE(drawn_digits(20, 1, 1).images, few.images);
   for (int d = 0; d < 10; ++d) EXPECT_EQ(std::ranges::count(more.labels.data<std::uint8_t>(), d), 5);
-  EXPECT_EQ(XXH3_64bits(more.images.raw(), more.images.bytes().size()), 0u) << "the same bytes on every machine";
+  EXPECT_EQ(XXH3_64bits(more.images.raw(), more.images.bytes().size()), 15377797739937197341u) << "the same bytes on every machine";
 }
 
 /// Right answers of the nearest class mean: a picture of how far apart and how varied the classes are.

@@ -14,39 +14,13 @@
 #include <belfry/frontends/state/files.h>
 #include <belfry/frontends/state/npy.h>
 
+#include "files.h"
+
 namespace belfry::test {
 namespace {
 
 namespace fs = std::filesystem;
 using Bytes = std::vector<std::byte>;
-
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "belfry-XXXXXX").string();
-    if (!mkdtemp(name.data())) throw std::runtime_error("no temporary folder");
-    path_ = name;
-  }
-  ~Folder() { fs::remove_all(path_); }
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-  const fs::path& path() const { return path_; }
-  std::vector<std::string> names() const {
-    std::vector<std::string> out;
-    for (const auto& entry : fs::directory_iterator(path_)) out.push_back(entry.path().filename().string());
-    std::sort(out.begin(), out.end());
-    return out;
-  }
-
- private:
-  fs::path path_;
-};
-
-Bytes bytes_of(std::string_view text) {
-  auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
-}
-std::string text_of(const Bytes& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
-void write_text(const fs::path& path, std::string_view text) { std::ofstream(path, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size())); }
 
 /// A safetensors file of this header and buffer, its length made right.
 std::string file_of(std::string_view header, std::string_view buffer = "") {
@@ -54,15 +28,6 @@ std::string file_of(std::string_view header, std::string_view buffer = "") {
   std::uint64_t n = header.size();
   std::memcpy(out.data(), &n, 8);
   return out + std::string(header) + std::string(buffer);
-}
-
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "(no error)";
 }
 
 TensorMap sample() {
@@ -210,20 +175,26 @@ TEST(safetensors, what_cannot_be_written_or_opened_says_why) {
   EXPECT_TRUE(folder.names().empty());
 }
 
-TEST(safetensors, every_golden_file_is_read_and_written_again_the_same) {
+TEST(safetensors, every_golden_file_is_read_and_written_again_the_same_or_refused_for_f16) {
   fs::path golden = fs::path(BELFRY_SHARED) / "golden";
   if (!fs::exists(golden)) GTEST_SKIP() << "no golden files beside this source tree";
-  int files = 0;
+  int files = 0, refused = 0;
   for (const auto& entry : fs::recursive_directory_iterator(golden)) {
     if (entry.path().extension() != ".safetensors") continue;
     TextMap metadata;
     TensorMap tensors;
-    ASSERT_NO_THROW(tensors = read_safetensors(entry.path(), &metadata)) << entry.path();
+    std::string said = message_of([&] { tensors = read_safetensors(entry.path(), &metadata); });
+    if (said.find("dtype F16 is not read here") != std::string::npos) {
+      ++refused;
+      continue;
+    }
+    EXPECT_EQ(said, "(no error)");
     EXPECT_FALSE(tensors.empty());
     EXPECT_EQ(parse_safetensors(safetensors_bytes(tensors, metadata), "again"), tensors);
     ++files;
   }
   EXPECT_GT(files, 100);
+  EXPECT_EQ(refused, 1) << "finetune_pets/inputs holds halves";
 }
 
 TEST(safetensors, the_format_s_own_library_reads_ours_and_we_read_its) {
