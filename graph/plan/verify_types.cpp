@@ -90,7 +90,7 @@ class TypeChecker {
     bool fits = false;
     switch (from.kind) {
       case SplitState::kRows: fits = how == "concat_rows" && n.attributes.integer("axis") == from.axis; break;
-      case SplitState::kPartial: fits = how == (from.reduction == Reduction::max ? "max" : "sum"); break;
+      case SplitState::kPartial: fits = how == (from.reduction == Reduction::max ? "max" : "sum") || (n.op == kFetch && how == "stack"); break;
       case SplitState::kPerTower: fits = how == "stack" || how == "mean" || (n.op == kPreAggregate && how == "sum"); break;
       case SplitState::kReplicated: fits = how == "same"; break;
     }
