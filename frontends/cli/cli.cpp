@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/verbs_internal.h>
+#include <belfry/frontends/session/library.h>
 #include <belfry/graph/graph.h>
 
 #include "build_facts.h"
@@ -23,11 +24,21 @@ std::string version_text() {
   return out;
 }
 
-int cli_main(int argc, char** argv) {
+int cli_main(int argc, char** argv, std::shared_ptr<const Library> own) {
+  LibrarySource library = [own] { return own ? own : standard_library(); };
   CLI::App app("Places a dataflow graph on devices, writes the plan to a file, and runs it.", "belfry");
   app.set_version_flag("--version", version_text, "What was built, by what, with what");
   app.footer("Example: belfry devices");
   add_devices_verb(app);
+  add_place_verb(app, library);
+  add_show_verb(app, library);
+  add_run_verb(app, library);
+  add_train_verb(app, library);
+  add_evaluate_verb(app, library);
+  add_compare_verb(app, library);
+  add_diff_verb(app, library);
+  add_convert_verb(app, library);
+  add_data_verb(app, library);
   if (argc < 2) {
     fmt::print(stderr, "{}", app.help());
     return 2;

@@ -130,7 +130,8 @@ struct Session::Impl {
   Impl(Graph graph, Strategy s, SessionOptions o) : source(std::move(graph)), strategy(std::move(s)), options(std::move(o)) {
     library = options.library ? options.library : standard_library();
     if (!options.cores) options.cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-    if (!strategy.devices.empty()) cluster = local_cluster(strategy.devices, options.cores);
+    if (options.cluster) cluster = *options.cluster;
+    else if (!strategy.devices.empty()) cluster = local_cluster(strategy.devices, options.cores);
   }
 
   void finish() {

@@ -21,6 +21,7 @@ struct SessionOptions {
   int cores = 0;                               ///< of this host; 0: what the machine has
   std::shared_ptr<const Library> library = {}; ///< empty: the standard one
   bool fuse = true;
+  std::optional<Cluster> cluster = {};         ///< in place of the local one
   std::vector<PlacementRule> rules = {};       ///< before those of the strategy
 };
 

@@ -1,0 +1,84 @@
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/verbs_internal.h>
+#include <belfry/frontends/session/compare.h>
+#include <belfry/ops/random/random.h>
+#include <belfry/placer/diff.h>
+
+namespace belfry {
+
+namespace {
+
+struct Options {
+  std::string a, b, feed, state, state_b;
+  std::int64_t steps = 1;
+  std::uint64_t seed = 0;
+};
+
+State initial_state(const Graph& graph, std::uint64_t seed, const std::string& file) {
+  State out;
+  for (NodeId id : graph.variables()) out.insert_or_assign(graph.node(id).name, initial_value(graph.node(id), seed));
+  if (!file.empty())
+    for (auto& [name, value] : load_tensors(file)) {
+      if (!out.contains(name)) throw UserError(fmt::format("{}: the graph has no variable '{}'", file, name));
+      out.insert_or_assign(name, std::move(value));
+    }
+  return out;
+}
+
+void run(const Options& o, const Library& library) {
+  Source a = load_source(o.a, library), b = load_source(o.b, library);
+  for (const auto& [source, name] : {std::pair{&a, &o.a}, {&b, &o.b}})
+    if (!source->plan) throw UserError(fmt::format("{} is no plan; make one with belfry place", *name));
+  auto data = feeds_of_steps(*a.graph, load_tensors(o.feed), o.steps, a.plan->batch);
+  std::vector<Batch> feeds(data.begin(), data.end());
+  State state = initial_state(*a.graph, o.seed, o.state), second;
+  if (!o.state_b.empty()) second = initial_state(*b.graph, o.seed, o.state_b);
+  Comparison c = compare(a.plan, b.plan, library, feeds, state, second);
+  std::cout << fmt::format("arithmetic hash {}\n", c.same_arithmetic ? "equal: " + a.plan->arithmetic_hash : a.plan->arithmetic_hash + " and " + b.plan->arithmetic_hash);
+  if (!c.difference) {
+    std::cout << fmt::format("same bits: {} values of {} steps, {} bytes; variables {} = {}\n", c.values, c.steps, c.bytes, c.first_hash, c.second_hash);
+    return;
+  }
+  const Difference& d = *c.difference;
+  std::cout << fmt::format("first difference: step {}, node '{}'{}, value '{}': {} elements, element {} is {} and {}, at most {} ULP apart\n", d.step, d.node,
+                           d.tower < 0 ? "" : fmt::format(" of tower {}", d.tower), d.value, d.elements, d.first_element, d.a, d.b, d.ulps);
+  throw CLI::RuntimeError(1);
+}
+
+}  // namespace
+
+void add_compare_verb(CLI::App& app, const LibrarySource& library) {
+  auto o = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("compare", "Run two plans on the same feeds: the same bits, or the first node that differs");
+  verb->footer("Example:\n  belfry compare one.json two.json --feed batch.safetensors --steps 3");
+  verb->add_option("a", o->a, "a plan file")->required();
+  verb->add_option("b", o->b, "a plan file")->required();
+  verb->add_option("--feed", o->feed, "a tensor per input")->required()->check(CLI::ExistingFile);
+  verb->add_option("--state", o->state, "variables of both")->check(CLI::ExistingFile);
+  verb->add_option("--state-b", o->state_b, "variables of the second alone")->check(CLI::ExistingFile);
+  verb->add_option("--steps", o->steps, "steps of training")->check(CLI::PositiveNumber);
+  verb->add_option("--seed", o->seed, "of initial values");
+  verb->callback([o, library] { run(*o, *library()); });
+}
+
+void add_diff_verb(CLI::App& app, const LibrarySource& library) {
+  auto o = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("diff", "What differs between two plans: decisions, then what follows from them");
+  verb->footer("Example:\n  belfry diff one.json two.json");
+  verb->add_option("a", o->a, "a plan file")->required();
+  verb->add_option("b", o->b, "a plan file")->required();
+  verb->callback([o, library] {
+    std::shared_ptr<const Library> all = library();
+    Source a = load_source(o->a, *all), b = load_source(o->b, *all);
+    if (!a.plan || !b.plan) throw UserError("diff reads two plans; make them with belfry place");
+    std::cout << to_string(diff_plans(*a.plan, *b.plan));
+  });
+}
+
+}  // namespace belfry

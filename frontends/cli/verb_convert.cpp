@@ -1,0 +1,56 @@
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/verbs_internal.h>
+#include <belfry/frontends/data/digits.h>
+#include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/graph_file.h>
+#include <belfry/ops/passes/passes.h>
+
+namespace belfry {
+
+void add_convert_verb(CLI::App& app, const LibrarySource& library) {
+  struct Options {
+    std::string source, out;
+    bool expanded = false;
+  };
+  auto o = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("convert", "Write a net or graph as a graph file");
+  verb->footer("Example:\n  belfry convert mnist_cnn -o mnist_cnn.json");
+  verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
+  verb->add_option("-o,--out", o->out, "the graph's file; standard output without it");
+  verb->add_flag("--passes", o->expanded, "after the passes: gradients, slots and updates written out");
+  verb->callback([o, library] {
+    Source source = load_source(o->source, *library());
+    Graph graph = o->expanded && !source.plan ? run_passes(training_passes(), *source.graph) : *source.graph;
+    if (o->out.empty()) std::cout << write_graph(graph);
+    else write_file_atomically(o->out, write_graph(graph));
+  });
+}
+
+void add_data_verb(CLI::App& app, const LibrarySource&) {
+  struct Options {
+    std::string out;
+    std::int64_t train = 12000, test = 2000;
+    std::uint64_t seed = 1;
+  };
+  auto o = std::make_shared<Options>();
+  CLI::App* data = app.add_subcommand("data", "Data sets");
+  data->require_subcommand(1);
+  CLI::App* verb = data->add_subcommand("digits", "Draw handwriting-like digits as the four IDX files of MNIST");
+  verb->footer("Example:\n  belfry data digits --out digits");
+  verb->add_option("--out", o->out, "a folder")->required();
+  verb->add_option("--train", o->train, "training images")->check(CLI::PositiveNumber);
+  verb->add_option("--test", o->test, "test images")->check(CLI::PositiveNumber);
+  verb->add_option("--seed", o->seed, "of the drawing");
+  verb->callback([o] {
+    draw_digits(o->out, o->train, o->test, o->seed);
+    say(fmt::format("drew {} training and {} test digits into {}\n", o->train, o->test, o->out));
+  });
+}
+
+}  // namespace belfry

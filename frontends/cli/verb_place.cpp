@@ -1,0 +1,61 @@
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/verbs_internal.h>
+#include <belfry/frontends/draw/describe.h>
+#include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/placement_file.h>
+#include <belfry/frontends/json/plan_file.h>
+
+namespace belfry {
+
+void add_place_verb(CLI::App& app, const LibrarySource& library) {
+  struct Options {
+    std::string source, out;
+    std::int64_t batch = 0;
+    std::vector<std::string> fetches;
+    PlacementArguments placement;
+  };
+  auto o = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("place", "Make a plan of a graph, or derive a plan anew from its decisions");
+  verb->footer("Example:\n  belfry place mnist_cnn -o two.json --devices cpu:0,cpu:1 --batch 32 -O variables=cpu:0");
+  verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
+  verb->add_option("-o,--out", o->out, "the plan's file; standard output without it");
+  verb->add_option("--batch", o->batch, "global rows of a step")->check(CLI::PositiveNumber);
+  verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',');
+  o->placement.add_to(*verb);
+  verb->callback([o, source_of = library] {
+    std::shared_ptr<const Library> library = source_of();
+    Source source = load_source(o->source, *library);
+    std::int64_t batch = o->batch ? o->batch : source.plan ? source.plan->batch : 32;
+    std::vector<std::string> fetches = o->fetches;
+    if (source.plan && fetches.empty())
+      for (const auto& [name, v] : source.plan->fetches) fetches.push_back(name);
+    Session session = [&] {
+      if (!source.plan) return make_session(source, o->placement, library, batch);
+      // Everything that is no decision is derived anew.
+      Placement p = placement_of(*source.plan);
+      p.batch = batch;
+      SessionOptions options;
+      options.library = library;
+      std::vector<PlacementRule> moves;
+      for (const std::string& m : o->placement.moves) moves.push_back(parse_move(m));
+      p.rules.insert(p.rules.begin(), moves.begin(), moves.end());
+      check_rules(moves, *source.plan);
+      return Session::with_placement(source.graph, p, source.plan->cluster, options);
+    }();
+    const PlacedGraph& plan = session.plan(batch, Mode::step, fetches);
+    say(describe(plan, {.memory = true, .nodes = false}));
+    if (o->out.empty()) std::cout << write_plan(plan);
+    else {
+      write_file_atomically(o->out, write_plan(plan));
+      say(fmt::format("wrote {}\n", o->out));
+    }
+  });
+}
+
+}  // namespace belfry

@@ -1,0 +1,81 @@
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/verbs_internal.h>
+#include <belfry/frontends/draw/describe.h>
+#include <belfry/frontends/files/files.h>
+#include <belfry/frontends/session/trace.h>
+#include <belfry/frontends/state/safetensors.h>
+#include <belfry/graph/plan/verify.h>
+
+namespace belfry {
+
+namespace {
+
+struct Options {
+  std::string source, feed, state, out, save_state, trace;
+  std::int64_t steps = 0, batch = 0;
+  bool no_update = false;
+  std::vector<std::string> fetches;
+  PlacementArguments placement;
+};
+
+/// An edited plan that does not hold is never repaired here: what is wrong, and the command that derives it anew.
+void refuse_broken(const Source& source, const std::string& file) {
+  if (!source.plan) return;
+  std::vector<std::string> found = verify(*source.plan);
+  if (found.empty()) return;
+  throw UserError(fmt::format("{} does not hold: {}\nderive what follows from its decisions:  belfry place {} -o {}", file, fmt::join(found, "\n  "), file, file));
+}
+
+void print(const std::string& name, const HostTensor& t) { std::cout << name << " = " << to_string(AttributeValue(t)) << "\n"; }
+
+void run(const Options& o, const std::shared_ptr<const Library>& library) {
+  Source source = load_source(o.source, *library);
+  refuse_broken(source, o.source);
+  Session session = make_session(source, o.placement, library);
+  if (!o.state.empty()) session.load_state(read_safetensors(o.state));
+  std::map<std::string, HostTensor> feeds = o.feed.empty() ? std::map<std::string, HostTensor>{} : load_tensors(o.feed);
+  std::vector<std::string> fetches = o.fetches;
+  if (fetches.empty() && source.plan)
+    for (const auto& [name, v] : source.plan->fetches) fetches.push_back(name);
+  session.set_trace(!o.trace.empty());
+  Results last;
+  if (o.steps == 0) {
+    last = session.run(feeds, fetches);
+  } else {
+    std::optional<std::int64_t> batch;
+    if (o.batch) batch = o.batch;
+    for (const auto& step : feeds_of_steps(session.graph(), feeds, o.steps, batch)) last = o.no_update ? session.run(step, fetches) : session.step(step, fetches);
+  }
+  for (const auto& [name, value] : last.all()) print(name, value);
+  if (!o.out.empty()) write_safetensors(o.out, last.all());
+  if (!o.save_state.empty()) write_safetensors(o.save_state, session.state());
+  if (!o.trace.empty()) write_file_atomically(o.trace, chrome_trace(session.last_program().bound(), session.trace()));
+}
+
+}  // namespace
+
+void add_run_verb(CLI::App& app, const LibrarySource& library) {
+  auto o = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("run", "Run a graph or plan on a file of feeds");
+  verb->footer("Example:\n  belfry run two.json --feed batch.safetensors --fetch loss");
+  verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
+  verb->add_option("--feed", o->feed, "a tensor per input: safetensors or npz")->check(CLI::ExistingFile);
+  verb->add_option("--state", o->state, "variables by name; what is missing is initialised from --seed")->check(CLI::ExistingFile);
+  verb->add_option("--steps", o->steps, "steps of training on rows k*B … (k+1)*B of the feeds; without it the graph is run once and nothing changes")->check(CLI::PositiveNumber);
+  verb->add_option("--batch", o->batch, "rows of a step; by default the feeds' rows / steps")->check(CLI::PositiveNumber);
+  verb->add_flag("--no-update", o->no_update, "run the steps without updates");
+  verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',');
+  verb->add_option("--out", o->out, "the fetched values of the last step, as safetensors");
+  verb->add_option("--save-state", o->save_state, "all variables afterwards, as safetensors");
+  verb->add_option("--trace", o->trace, "a Chrome trace of the last step");
+  o->placement.add_to(*verb);
+  verb->callback([o, library] { run(*o, library()); });
+}
+
+}  // namespace belfry

@@ -1,0 +1,130 @@
+#include <CLI/CLI.hpp>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/verbs_internal.h>
+#include <belfry/frontends/data/mnist.h>
+#include <belfry/frontends/draw/describe.h>
+#include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/plan_file.h>
+#include <belfry/frontends/session/trace.h>
+#include <belfry/frontends/train/fit.h>
+
+namespace belfry {
+
+namespace {
+
+struct Options {
+  std::string source, data, out, checkpoints, resume, state;
+  std::int64_t batch = 32;
+  int epochs = 5;
+  bool shuffle = false;
+  PlacementArguments placement;
+};
+
+std::string metrics_text(const Metrics& metrics) {
+  std::string out;
+  for (const auto& [name, value] : metrics) out += fmt::format("  {} {:.4f}", name, value);
+  return out;
+}
+
+/// One line that is written over on a terminal; a line per epoch elsewhere.
+class ProgressLine {
+ public:
+  void batch(const Progress& p) {
+    if (!terminal_ || (p.batch % 10 && p.batch != p.batches)) return;
+    say(fmt::format("\r\x1b[KEpoch {:2}/{:2}  {:4}/{:4}  {:.0f} img/s{}", p.epoch + 1, p.epochs, p.batch, p.batches, p.rows_per_second, metrics_text(p.metrics)));
+  }
+  void epoch(const Progress& p) {
+    say(fmt::format("{}Epoch {:2}/{:2}  {:.1f} s  {:.0f} img/s{}\n", terminal_ ? "\r\x1b[K" : "", p.epoch + 1, p.epochs, p.seconds, p.rows_per_second, metrics_text(p.metrics)));
+  }
+
+ private:
+  bool terminal_ = isatty(2) && !std::getenv("NO_COLOR");
+};
+
+void say_memory(Session& session) {
+  const Program& program = session.last_program();
+  for (std::size_t s = 0; s < program.bound().spaces.size(); ++s)
+    say(fmt::format("memory of {}: planned {} bytes, allocated {} bytes\n", program.bound().spaces[s], program.bound().arena_bytes[s], program.allocated(static_cast<int>(s))));
+}
+
+void train(const Options& o, const std::shared_ptr<const Library>& library) {
+  Source source = load_source(o.source, *library);
+  Session session = make_session(source, o.placement, library, o.batch);
+  if (!o.state.empty()) session.load_state(load_tensors(o.state));
+  if (!o.resume.empty()) Checkpoint::load(o.resume).restore(session);
+  Mnist data = mnist(o.data);
+  const PlacedGraph& plan = session.plan(o.batch);
+  say(describe(plan, {.memory = true, .nodes = false}));
+  say_memory(session);
+  ProgressLine line;
+  FitOptions fit_options;
+  fit_options.batch = o.batch;
+  fit_options.epochs = o.epochs;
+  if (o.shuffle) fit_options.shuffle = o.placement.seed;
+  fit_options.validation = &data.test;
+  fit_options.checkpoints = o.checkpoints;
+  fit_options.on_batch = [&](const Progress& p) { line.batch(p); };
+  fit_options.on_epoch = [&](const Progress& p) { line.epoch(p); };
+  fit(session, data.train, fit_options);
+  Metrics result = evaluate(session, data.test);
+  if (result.contains("accuracy")) std::cout << fmt::format("test accuracy {:.2f} %\n", 100 * result["accuracy"]);
+  else std::cout << metrics_text(result) << "\n";
+  if (o.out.empty()) return;
+  std::filesystem::create_directories(o.out);
+  std::filesystem::path dir = o.out;
+  // The traced step is run without updates, so that the state is that of the training.
+  write_file_atomically((dir / "plan.json").string(), write_plan(session.plan(o.batch)));
+  write_safetensors(dir / "state.safetensors", session.state());
+  session.set_trace(true);
+  session.run(data.train.slice(0, std::min(o.batch, data.train.rows())).columns);
+  write_file_atomically((dir / "trace.json").string(), chrome_trace(session.last_program().bound(), session.trace()));
+  say(fmt::format("wrote {0}/plan.json, {0}/state.safetensors, {0}/trace.json\n", o.out));
+}
+
+}  // namespace
+
+void add_train_verb(CLI::App& app, const LibrarySource& library) {
+  auto o = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("train", "Train a net, graph or plan on MNIST-like data");
+  verb->footer("Example:\n  belfry train mnist_cnn --data mnist --devices cpu:0,cpu:1 -O variables=cpu:0 --batch 32 --epochs 5 --out run");
+  verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
+  verb->add_option("--data", o->data, "a folder with the four IDX files, plain or .gz")->required()->check(CLI::ExistingDirectory);
+  verb->add_option("--batch", o->batch, "global rows of a step")->check(CLI::PositiveNumber);
+  verb->add_option("--epochs", o->epochs, "passes over the data")->check(CLI::PositiveNumber);
+  verb->add_flag("--shuffle", o->shuffle, "another order of the rows in each epoch, keyed by --seed");
+  verb->add_option("--state", o->state, "initial variables by name")->check(CLI::ExistingFile);
+  verb->add_option("--checkpoints", o->checkpoints, "a folder for a checkpoint after each epoch; the last three are kept");
+  verb->add_option("--resume", o->resume, "a checkpoint to go on from")->check(CLI::ExistingFile);
+  verb->add_option("--out", o->out, "a folder for plan.json, state.safetensors and trace.json");
+  o->placement.add_to(*verb);
+  verb->callback([o, library] { train(*o, library()); });
+}
+
+void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
+  auto o = std::make_shared<Options>();
+  o->batch = 256;
+  CLI::App* verb = app.add_subcommand("evaluate", "Losses and metrics on held-out data, with the graph for inference");
+  verb->footer("Example:\n  belfry evaluate mnist_cnn --data mnist --state run/state.safetensors");
+  verb->add_option("source", o->source, "a net or a graph file")->required();
+  verb->add_option("--data", o->data, "a folder with the four IDX files, plain or .gz")->required()->check(CLI::ExistingDirectory);
+  verb->add_option("--state", o->state, "variables by name")->check(CLI::ExistingFile);
+  verb->add_option("--batch", o->batch, "rows at a time")->check(CLI::PositiveNumber);
+  o->placement.add_to(*verb);
+  verb->callback([o, library] {
+    std::shared_ptr<const Library> all = library();
+    Source source = load_source(o->source, *all);
+    Session session = make_session(source, o->placement, all);
+    if (!o->state.empty()) session.load_state(load_tensors(o->state));
+    for (const auto& [name, value] : evaluate(session, mnist(o->data).test, o->batch)) std::cout << fmt::format("{} {:.6f}\n", name, value);
+  });
+}
+
+}  // namespace belfry
