@@ -1,15 +1,10 @@
 // expand: a graph for the whole batch becomes the tower graph of T towers. All arithmetic is fixed here.
 #pragma once
 
+#include <belfry/graph/fusion_group.h>
 #include <belfry/graph/plan/tower_graph.h>
 
 namespace belfry {
-
-/// Nodes of the graph that become one kernel, in order; the last one's output is the group's.
-struct FusionGroup {
-  std::string kind;
-  std::vector<NodeId> members;
-};
 
 /// A fetch of this suffix gives what each tower has, stacked in tower order.
 inline constexpr const char* kTowersSuffix = "@towers";

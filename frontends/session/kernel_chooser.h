@@ -1,4 +1,4 @@
-// The bridge between placer and executor: which kernel a node gets, asked of the kernel tables.
+// The bridge between the placer, which asks for kernels, and the tables of those that exist.
 #pragma once
 
 #include <belfry/executor/program.h>
@@ -6,7 +6,8 @@
 
 namespace belfry {
 
-/// Pure functions of the query; the tables must outlive what is returned.
+/// Names, for every query, the kernel that the table of its device kind chooses. Copies the tables. UserError for a kind
+/// without a table.
 KernelChooser chooser(const KernelTables& tables);
 
 }  // namespace belfry

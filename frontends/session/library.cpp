@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <belfry/ops/all_ops.h>
+#include <belfry/ops/cpu_kernels.h>
+#include <belfry/ops/fusions.h>
 #include <belfry/placer/strategies/strategies.h>
 
 namespace belfry {
@@ -19,8 +21,9 @@ const StrategyDef& Library::strategy(const std::string& name) const {
 std::shared_ptr<const Library> standard_library() {
   auto library = std::make_shared<Library>();
   library->ops = std::make_shared<const OpSet>(standard_ops());
-  library->kernels["cpu"] = KernelTable{};
+  library->kernels["cpu"] = cpu_kernels();
   library->strategies = standard_strategies();
+  library->groups = find_groups;
   return library;
 }
 

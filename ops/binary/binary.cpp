@@ -1,12 +1,15 @@
 #include <belfry/ops/binary/binary.h>
 
 #include <belfry/graph/split_rules.h>
+#include <belfry/ops/binary/formulas.h>
 #include <belfry/ops/build.h>
 #include <belfry/ops/loops.h>
 
 namespace belfry {
 
 namespace {
+
+using namespace binary_formulas;
 
 std::vector<TensorType> infer(InferContext& c) {
   c.need_same_dtype();
@@ -31,22 +34,6 @@ ReferenceRule reference() {
     });
   };
 }
-
-struct Add { template <class T> T operator()(T a, T b) const { return a + b; } };
-struct Sub { template <class T> T operator()(T a, T b) const { return a - b; } };
-struct Mul { template <class T> T operator()(T a, T b) const { return a * b; } };
-struct Max { template <class T> T operator()(T a, T b) const { return a >= b || a != a ? a : b; } };
-struct Min { template <class T> T operator()(T a, T b) const { return a <= b || a != a ? a : b; } };
-struct Div {
-  template <class T>
-  T operator()(T a, T b) const {
-    if constexpr (std::is_integral_v<T>) {
-      if (b == 0) throw UserError("[div] integer division by zero");
-      if (b == -1) return Sub{}(T{0}, a);
-    }
-    return a / b;
-  }
-};
 
 OpDef def(const char* name, const char* scalar, ReferenceRule reference, SplitRule split,
           std::vector<Value> (*gradient)(GradientContext&, Value a, Value b, Value dy), bool commutative, bool zero_preserving) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
+#include <numbers>
 
 namespace belfry {
 
@@ -21,5 +23,12 @@ inline Words philox(std::uint64_t seed, Words c) {
 
 /// In [0, 1) with 24 bits.
 inline float uniform_of(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+
+/// Words (0, 1) make normals 0 and 1, words (2, 3) make 2 and 3.
+inline double normal_of(const std::uint32_t words[4], int word) {
+  int pair = word & 2;
+  double radius = std::sqrt(-2 * std::log(1 - static_cast<double>(uniform_of(words[pair])))), turn = 2 * std::numbers::pi * static_cast<double>(uniform_of(words[pair + 1]));
+  return radius * (word & 1 ? std::sin(turn) : std::cos(turn));
+}
 
 }  // namespace belfry

@@ -15,13 +15,6 @@ std::uint64_t seed_of(const Call& c, std::size_t input) { return static_cast<std
 std::uint32_t step_of(const Call& c, std::size_t input) { return static_cast<std::uint32_t>(c.inputs[input].as<std::int64_t>()[0]); }
 std::uint32_t stream_of(const Call& c) { return static_cast<std::uint32_t>(c.attributes.integer("stream")); }
 
-/// Words (0, 1) make normals 0 and 1, words (2, 3) make 2 and 3.
-double normal_of(const std::uint32_t words[4], int word) {
-  int pair = word & 2;
-  double radius = std::sqrt(-2 * std::log(1 - static_cast<double>(uniform_of(words[pair])))), turn = 2 * std::numbers::pi * static_cast<double>(uniform_of(words[pair + 1]));
-  return radius * (word & 1 ? std::sin(turn) : std::cos(turn));
-}
-
 void check_scalars(InferContext& c, int first) {
   for (int i = first; i < first + 2; ++i)
     if (c.type(i) != TensorType{i64, {}}) c.fail("seed and step are scalars of i64");

@@ -1,13 +1,14 @@
 #include <belfry/ops/unary/unary.h>
 
-#include <cmath>
-
 #include <belfry/graph/split_rules.h>
 #include <belfry/ops/build.h>
+#include <belfry/ops/unary/formulas.h>
 
 namespace belfry {
 
 namespace {
+
+using namespace unary_formulas;
 
 template <class Apply>
 ReferenceRule reference(bool integers) {
@@ -22,18 +23,6 @@ ReferenceRule reference(bool integers) {
     });
   };
 }
-
-struct Neg { template <class T> T operator()(T x) const { return static_cast<T>(-x); } };
-struct Exp { template <class T> auto operator()(T x) const { return std::exp(x); } };
-struct Log { template <class T> auto operator()(T x) const { return std::log(x); } };
-struct Sqrt { template <class T> auto operator()(T x) const { return std::sqrt(x); } };
-struct Square { template <class T> T operator()(T x) const { return static_cast<T>(x * x); } };
-struct Relu { template <class T> T operator()(T x) const { return x > 0 ? x : x != x ? x : T{0}; } };
-struct Tanh { template <class T> auto operator()(T x) const { return std::tanh(x); } };
-struct Sigmoid {
-  template <class T>
-  auto operator()(T x) const { return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x)); }
-};
 
 struct Formula {
   const char* name;

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <belfry/ops/fusions.h>
+
 #include "plans.h"
 
 namespace belfry::test {
@@ -14,7 +16,7 @@ struct Wanted {
 
 Wanted wanted(const std::shared_ptr<const Graph>& graph, int T, std::int64_t batch) {
   Wanted out{state_for(*graph), {}};
-  TowerGraph tg = expand(graph, {.towers = T, .batch = batch, .threads = 1, .fetches = fetches_of(*graph)});
+  TowerGraph tg = expand(graph, {.towers = T, .batch = batch, .threads = 1, .fetches = fetches_of(*graph), .groups = find_groups(*graph)});
   Tensors state = out.start;
   for (int k = 0; k < kSteps; ++k) {
     out.steps.push_back(run_towers(tg, feeds_for(*graph, batch, static_cast<std::uint64_t>(k)), state));
@@ -58,7 +60,7 @@ TEST_P(PlanOf, gives_the_interpreters_bits_under_any_interleaving) {
           Cluster cluster = sim_cluster(n, separate, streams);
           for (const NamedStrategy& s : strategies(T, n)) {
             std::string where = GetParam() + " T" + std::to_string(T) + " B" + std::to_string(batch) + " n" + std::to_string(n) + (separate ? " separate " : " one space ") + std::to_string(streams) + " streams, " + s.name;
-            auto plan = std::make_shared<const PlacedGraph>(place(graph, s.strategy, cluster, batch, {.fetches = fetches_of(*graph)}));
+            auto plan = std::make_shared<const PlacedGraph>(place(graph, s.strategy, cluster, batch, {.fetches = fetches_of(*graph), .groups = find_groups}));
             auto objections = verify(*plan);
             ASSERT_TRUE(objections.empty()) << where << ": " << objections[0];
             Program program(plan, reference_kernels());

@@ -112,6 +112,23 @@ HostTensor stack(const std::vector<HostTensor>& parts) {
   return concat(wide, 0);
 }
 
+namespace {
+
+/// The members of a fused node in turn, by their references.
+HostTensor run_group(const TowerGraph& tg, const PlanNode& n, const std::vector<const HostTensor*>& inputs, const Share& share, const Extents& shape) {
+  std::map<NodeId, HostTensor> inner;
+  std::size_t next = 0;
+  for (const Member& m : n.members) {
+    const Node& node = tg.graph->node(m.node);
+    std::vector<const HostTensor*> in;
+    for (ValueId v : node.inputs) in.push_back(inner.contains(v.node) ? &inner.at(v.node) : inputs[next++]);
+    inner[m.node] = evaluate(*node.op, node.attributes, in, node.types, {{node.types[0].dtype, shape}}, share)[0];
+  }
+  return inner.at(n.members.back().node);
+}
+
+}  // namespace
+
 Result run_towers(const TowerGraph& tg, const Tensors& feeds, const Tensors& state, int devices) {
   int present = tg.present();
   std::vector<Parts> values(tg.values.size());
@@ -154,6 +171,10 @@ Result run_towers(const TowerGraph& tg, const Tensors& feeds, const Tensors& sta
         for (const Parts* p : in) inputs.push_back(!p ? nullptr : &(*p)[p->size() > 1 ? static_cast<std::size_t>(t) : 0]);
         std::vector<LocalType> local;
         for (ValueIndex v : n.outputs) local.push_back(local_type(tg.value(v), share));
+        if (n.op == kFused) {
+          out[0].push_back(run_group(tg, n, inputs, share, local[0].shape));
+          continue;
+        }
         std::vector<HostTensor> made = evaluate(*n.def, n.attributes, inputs, types, local, share);
         for (std::size_t k = 0; k < made.size(); ++k) out[k].push_back(std::move(made[k]));
       }

@@ -149,6 +149,18 @@ void two_heads(Builder& b, DType t) {
   minimize(b, two);
 }
 
+/// The convolution's output is fetched too: an inner value of a group.
+void conv(Builder& b, DType t) {
+  Value x = b.input("image", t, {kBatch, 6, 6, 2}), label = label_(b);
+  Value y = conv2d(x, variable_(b, t, "conv/w", {3, 3, 2, 4}), {.padding = "same"});
+  Value p = max_pool2d(relu(y + variable_(b, t, "conv/b", {4})));
+  Value loss = classify(dense(b, reshape(p, {kBatch, 36}), "fc", 5), label);
+  fetch(b, "inner", y);
+  fetch(b, "pooled", p);
+  fetch(b, "loss", loss);
+  minimize(b, loss);
+}
+
 // ---------------------------------------------------------------- probes
 
 void max_over_rows(Builder& b, DType t) {
@@ -210,6 +222,7 @@ void own_batch_norm(Builder& b, DType t) {
 
 const std::vector<Net>& nets() {
   static const std::vector<Net> all = {{"decay", decay, false},
+                                       {"conv", conv, false},
                                        {"batch_norm", batch_norm_net(false), true},
                                        {"batch_norm_sync", batch_norm_net(true), false},
                                        {"embedding", embedding, false},

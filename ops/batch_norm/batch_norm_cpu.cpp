@@ -1,0 +1,138 @@
+#include <cmath>
+
+#include <belfry/ops/column_sums.h>
+#include <belfry/ops/cpu_kernels.h>
+#include <belfry/ops/kernel_support.h>
+
+namespace belfry {
+
+namespace {
+
+/// The sums of both kernels, and per channel two factors behind them.
+struct Norm {
+  explicit Norm(const KernelRequest& r)
+      : channels(r.inputs[0].shape.back()), rows(channels ? r.inputs[0].elements() / channels : 0), sums(rows, channels), epsilon(r.attributes->real("epsilon")), threads(r.threads) {}
+  static std::int64_t scratch_bytes(const KernelRequest& r) {
+    Norm n(r);
+    return n.sums.scratch_bytes(2) + 4 * n.channels * static_cast<std::int64_t>(sizeof(double));
+  }
+  std::int64_t channels, rows;
+  ColumnSums sums;
+  double epsilon;
+  int threads;
+};
+
+template <class T>
+[[gnu::target_clones("avx512f", "avx2", "default")]] void add_rows(const T* x, std::int64_t rows, std::int64_t channels, double* out) {
+  for (std::int64_t i = 0; i < rows; ++i, x += channels)
+    for (std::int64_t k = 0; k < channels; ++k) out[k] += static_cast<double>(x[k]);
+}
+
+template <class T>
+[[gnu::target_clones("avx512f", "avx2", "default")]] void add_squares(const T* x, const double* mean, std::int64_t rows, std::int64_t channels, double* out) {
+  for (std::int64_t i = 0; i < rows; ++i, x += channels)
+    for (std::int64_t k = 0; k < channels; ++k) {
+      double d = static_cast<double>(x[k]) - mean[k];
+      out[k] += d * d;
+    }
+}
+
+/// y = x·scale + shift, in f64 as the reference.
+template <class T>
+[[gnu::target_clones("avx512f", "avx2", "default")]] void normalise(const T* x, const double* mean, const double* scale, const T* beta, std::int64_t rows, std::int64_t channels, T* y) {
+  for (std::int64_t i = 0; i < rows; ++i, x += channels, y += channels)
+    for (std::int64_t k = 0; k < channels; ++k) y[k] = static_cast<T>((static_cast<double>(x[k]) - mean[k]) * scale[k] + static_cast<double>(beta[k]));
+}
+
+Kernel forward() {
+  return {.name = "block_batch_norm", .op = "batch_norm",
+          .supports = [](const KernelRequest& r) {
+            Support s = takes(r, {f32, f64});
+            s.scratch_bytes = Norm::scratch_bytes(r);
+            return s;
+          },
+          .prepare = [](const KernelRequest& r) {
+            return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
+              return prepared([n = Norm(r)](const Arguments& a) {
+                const T *x = a.in<T>(0), *gamma = a.in<T>(1), *beta = a.in<T>(2);
+                auto* partials = reinterpret_cast<double*>(a.scratch);
+                double *mean = partials + n.sums.blocks * n.channels * 2, *scale = mean + n.channels, count = static_cast<double>(n.rows);
+                n.sums.run(partials, 1, n.threads, [&](std::int64_t first, std::int64_t past, double* out) { add_rows<T>(x + first * n.channels, past - first, n.channels, out); });
+                for (std::int64_t k = 0; k < n.channels; ++k) mean[k] = partials[k] / count;
+                n.sums.run(partials, 1, n.threads, [&](std::int64_t first, std::int64_t past, double* out) { add_squares<T>(x + first * n.channels, mean, past - first, n.channels, out); });
+                for (std::int64_t k = 0; k < n.channels; ++k) {
+                  double variance = partials[k] / count;
+                  scale[k] = static_cast<double>(gamma[k]) / std::sqrt(variance + n.epsilon);
+                  if (a.outputs[1]) a.out<T>(1)[k] = static_cast<T>(mean[k]);
+                  if (a.outputs[2]) a.out<T>(2)[k] = static_cast<T>(variance);
+                }
+                for_ranges(n.rows, n.rows * n.channels, n.threads, [&](std::int64_t first, std::int64_t past) {
+                  normalise<T>(x + first * n.channels, mean, scale, beta, past - first, n.channels, a.out<T>(0) + first * n.channels);
+                });
+              });
+            });
+          }};
+}
+
+/// dgamma = Σ dy·x̂ and dbeta = Σ dy, side by side.
+template <class T>
+[[gnu::target_clones("avx512f", "avx2", "default")]] void add_gradients(const T* x, const T* dy, const T* mean, const double* inverse, std::int64_t rows, std::int64_t channels, double* dgamma, double* dbeta) {
+  for (std::int64_t i = 0; i < rows; ++i, x += channels, dy += channels)
+    for (std::int64_t k = 0; k < channels; ++k) {
+      double d = static_cast<double>(dy[k]);
+      dgamma[k] += d * ((static_cast<double>(x[k]) - static_cast<double>(mean[k])) * inverse[k]);
+      dbeta[k] += d;
+    }
+}
+
+template <class T>
+[[gnu::target_clones("avx512f", "avx2", "default")]] void input_gradient(const T* x, const T* dy, const T* mean, const double* inverse, const double* scale, const double* dgamma, const double* dbeta,
+                                                                       std::int64_t rows, std::int64_t channels, T* dx) {
+  for (std::int64_t i = 0; i < rows; ++i, x += channels, dy += channels, dx += channels)
+    for (std::int64_t k = 0; k < channels; ++k) {
+      double normal = (static_cast<double>(x[k]) - static_cast<double>(mean[k])) * inverse[k];
+      dx[k] = static_cast<T>(scale[k] * (static_cast<double>(dy[k]) - dbeta[k] - normal * dgamma[k]));
+    }
+}
+
+Kernel gradient() {
+  return {.name = "block_batch_norm", .op = "batch_norm_gradient",
+          .supports = [](const KernelRequest& r) {
+            Support s = takes(r, {f32, f64});
+            s.scratch_bytes = Norm::scratch_bytes(r);
+            return s;
+          },
+          .prepare = [](const KernelRequest& r) {
+            return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
+              return prepared([n = Norm(r)](const Arguments& a) {
+                const T *x = a.in<T>(0), *gamma = a.in<T>(1), *mean = a.in<T>(2), *variance = a.in<T>(3), *dy = a.in<T>(4);
+                std::int64_t c = n.channels;
+                auto* partials = reinterpret_cast<double*>(a.scratch);
+                double *inverse = partials + n.sums.blocks * c * 2, *scale = inverse + c, *dgamma = scale + c, *dbeta = dgamma + c, count = static_cast<double>(n.rows);
+                for (std::int64_t k = 0; k < c; ++k) {
+                  inverse[k] = 1 / std::sqrt(static_cast<double>(variance[k]) + n.epsilon);
+                  scale[k] = static_cast<double>(gamma[k]) * inverse[k];
+                }
+                n.sums.run(partials, 2, n.threads, [&](std::int64_t first, std::int64_t past, double* out) {
+                  add_gradients<T>(x + first * c, dy + first * c, mean, inverse, past - first, c, out, out + c);
+                });
+                for (std::int64_t k = 0; k < c; ++k) {
+                  if (a.outputs[1]) a.out<T>(1)[k] = static_cast<T>(partials[k]);
+                  if (a.outputs[2]) a.out<T>(2)[k] = static_cast<T>(partials[c + k]);
+                  dgamma[k] = partials[k] / count;
+                  dbeta[k] = partials[c + k] / count;
+                }
+                if (!a.outputs[0]) return;
+                for_ranges(n.rows, n.rows * c, n.threads, [&](std::int64_t first, std::int64_t past) {
+                  input_gradient<T>(x + first * c, dy + first * c, mean, inverse, scale, dgamma, dbeta, past - first, c, a.out<T>(0) + first * c);
+                });
+              });
+            });
+          }};
+}
+
+}  // namespace
+
+std::vector<Kernel> batch_norm_cpu() { return {forward(), gradient()}; }
+
+}  // namespace belfry

@@ -1,0 +1,26 @@
+// The formulas of the binary ops, one element at a time: references and kernels share them.
+#pragma once
+
+#include <type_traits>
+
+#include <belfry/graph/error.h>
+
+namespace belfry::binary_formulas {
+
+struct Add { template <class T> T operator()(T a, T b) const { return a + b; } };
+struct Sub { template <class T> T operator()(T a, T b) const { return a - b; } };
+struct Mul { template <class T> T operator()(T a, T b) const { return a * b; } };
+struct Max { template <class T> T operator()(T a, T b) const { return a >= b || a != a ? a : b; } };
+struct Min { template <class T> T operator()(T a, T b) const { return a <= b || a != a ? a : b; } };
+struct Div {
+  template <class T>
+  T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>) {
+      if (b == 0) throw UserError("[div] integer division by zero");
+      if (b == -1) return Sub{}(T{0}, a);
+    }
+    return a / b;
+  }
+};
+
+}  // namespace belfry::binary_formulas

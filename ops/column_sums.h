@@ -1,0 +1,35 @@
+// Sums of columns in blocks of rows: what reductions and norms on the CPU share.
+#pragma once
+
+#include <belfry/ops/parallel.h>
+
+namespace belfry {
+
+/// x (rows, columns). Rows are cut into blocks of about 16 Ki elements; inside a block a column is summed in f64 in row
+/// order (a single column: eight interleaved lanes, joined as a tree); the blocks' sums are added in f64 in order. So the
+/// bits depend on the shape alone, never on the number of threads.
+struct ColumnSums {
+  ColumnSums(std::int64_t rows, std::int64_t columns)
+      : rows(rows), columns(columns), block(std::max<std::int64_t>(1, 16 * 1024 / std::max<std::int64_t>(columns, 1))), blocks(std::max<std::int64_t>(1, (rows + block - 1) / block)) {}
+  std::int64_t rows, columns, block, blocks;
+  /// For `terms` sums at once, in f64.
+  std::int64_t scratch_bytes(int terms = 1) const { return blocks * columns * terms * static_cast<std::int64_t>(sizeof(double)); }
+
+  /// `add(first_row, past_row, sums)` adds the terms of a block of rows to sums[term * columns + column],
+  /// which are zero. Block 0 of the partials holds the result.
+  template <class Add>
+  void run(double* partials, int terms, int threads, const Add& add) const {
+    std::int64_t width = columns * terms;
+    for_ranges(blocks, rows * columns, threads, [&](std::int64_t first, std::int64_t past) {
+      for (std::int64_t b = first; b < past; ++b) {
+        double* mine = partials + b * width;
+        std::fill_n(mine, width, 0.0);
+        add(b * block, std::min(rows, (b + 1) * block), mine);
+      }
+    });
+    for (std::int64_t b = 1; b < blocks; ++b)
+      for (std::int64_t i = 0; i < width; ++i) partials[i] += partials[b * width + i];
+  }
+};
+
+}  // namespace belfry

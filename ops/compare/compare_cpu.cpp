@@ -1,0 +1,71 @@
+#include <belfry/ops/cpu_kernels.h>
+#include <belfry/ops/kernel_support.h>
+#include <belfry/ops/strided.h>
+
+namespace belfry {
+
+namespace {
+
+struct Equal { template <class T> bool operator()(T a, T b) const { return a == b; } };
+struct GreaterEqual { template <class T> bool operator()(T a, T b) const { return a >= b; } };
+
+template <class T, class Op>
+[[gnu::target_clones("avx512f", "avx2", "default")]] void run(const T* a, std::int64_t step_a, const T* b, std::int64_t step_b, bool* y, std::int64_t n) {
+  if (step_a == 1 && step_b == 1) {
+    for (std::int64_t i = 0; i < n; ++i) y[i] = Op{}(a[i], b[i]);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) y[i] = Op{}(a[i * step_a], b[i * step_b]);
+  }
+}
+
+template <class Op>
+Kernel kernel(const char* op) {
+  return {.name = "simd_compare",
+          .op = op,
+          .supports = takes_any(),
+          .prepare = [](const KernelRequest& r) {
+            const Extents& out = r.outputs[0].shape;
+            Walk walk(out, {stretched_strides(r.inputs[0].shape, out), stretched_strides(r.inputs[1].shape, out)});
+            return visit_dtype(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
+              return prepared([walk, threads = r.threads](const Arguments& x) {
+                for_each_run<2>(walk, threads, [&](std::int64_t o, const auto& at, std::int64_t n) {
+                  run<T, Op>(x.in<T>(0) + at[0], walk.inner[0], x.in<T>(1) + at[1], walk.inner[1], x.out<bool>(0) + o, n);
+                });
+              });
+            });
+          }};
+}
+
+template <class T>
+[[gnu::target_clones("avx512f", "avx2", "default")]] void choose(const bool* c, std::int64_t step_c, const T* a, std::int64_t step_a, const T* b, std::int64_t step_b, T* y, std::int64_t n) {
+  if (step_c == 1 && step_a == 1 && step_b == 0) {
+    const T still = *b;
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < n; ++i) {
+      T v = a[i];
+      y[i] = c[i] ? v : still;
+    }
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) y[i] = c[i * step_c] ? a[i * step_a] : b[i * step_b];
+  }
+}
+
+Kernel where_kernel() {
+  return {.name = "simd_where", .op = "where", .supports = takes_any(), .prepare = [](const KernelRequest& r) {
+            const Extents& out = r.outputs[0].shape;
+            Walk walk(out, {stretched_strides(r.inputs[0].shape, out), stretched_strides(r.inputs[1].shape, out), stretched_strides(r.inputs[2].shape, out)});
+            return visit_dtype(r.inputs[1].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
+              return prepared([walk, threads = r.threads](const Arguments& x) {
+                for_each_run<3>(walk, threads, [&](std::int64_t o, const auto& at, std::int64_t n) {
+                  choose<T>(x.in<bool>(0) + at[0], walk.inner[0], x.in<T>(1) + at[1], walk.inner[1], x.in<T>(2) + at[2], walk.inner[2], x.out<T>(0) + o, n);
+                });
+              });
+            });
+          }};
+}
+
+}  // namespace
+
+std::vector<Kernel> compare_cpu() { return {kernel<Equal>("equal"), kernel<GreaterEqual>("greater_equal"), where_kernel()}; }
+
+}  // namespace belfry

@@ -1,0 +1,74 @@
+#include <belfry/ops/cpu_kernels.h>
+#include <belfry/ops/fusions.h>
+#include <belfry/ops/kernel_support.h>
+#include <belfry/ops/onednn.h>
+#include <belfry/ops/unary/formulas.h>
+#include <belfry/ops/windows.h>
+
+namespace belfry {
+
+namespace {
+
+using onednn::Conv;
+
+Conv conv(Conv::Kind kind, const Attributes& a, const Extents& x, const Extents& filter, const Extents& y) {
+  Sliding s(x, filter[0], filter[1], a.integers("strides"), a.text("padding") == "same");
+  return {kind, x, filter, y, {s.stride_h, s.stride_w}, {s.h.before, s.w.before}, {s.h.after, s.w.after}};
+}
+
+Conv forward(const KernelRequest& r) { return conv(Conv::forward, *r.attributes, r.inputs[0].shape, r.inputs[1].shape, r.outputs[0].shape); }
+Conv input_gradient(const KernelRequest& r) { return conv(Conv::input_gradient, *r.attributes, r.outputs[0].shape, r.inputs[1].shape, r.inputs[0].shape); }
+Conv filter_gradient(const KernelRequest& r) { return conv(Conv::filter_gradient, *r.attributes, r.inputs[0].shape, r.outputs[0].shape, r.inputs[1].shape); }
+
+/// Inputs x, filter and bias, as the members read them.
+Conv fused(const KernelRequest& r) {
+  Conv c = conv(Conv::forward, r.members[0]->attributes, r.inputs[0].shape, r.inputs[1].shape, r.outputs[0].shape);
+  c.bias = true;
+  return c;
+}
+
+[[gnu::target_clones("avx512f", "avx2", "default")]] void relu(float* y, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = unary_formulas::Relu{}(y[i]);
+}
+
+/// oneDNN's own relu behind a convolution turns a NaN into 0, which hides a net that has diverged: relu is a pass of ours.
+Kernel kernel(const char* name, const char* op, Conv (*describe)(const KernelRequest&), bool bias_relu = false) {
+  return {.name = name,
+          .op = op,
+          .supports = [=](const KernelRequest& r) {
+            if (r.inputs[0].dtype != f32) return takes(r, {f32});
+            for (const auto* types : {&r.inputs, &r.outputs})
+              for (const LocalType& t : *types)
+                if (t.elements() == 0) return refuse("there are no elements");
+            auto primitive = onednn::make(describe(r), r.threads);
+            if (!primitive) return refuse("oneDNN has no fast form of it");
+            Support s = accept(primitive->scratch_bytes());
+            s.in_place = false;
+            return s;
+          },
+          .prepare = [=](const KernelRequest& r) {
+            return prepared([=, primitive = onednn::make(describe(r), r.threads), n = r.outputs[0].elements(), threads = r.threads](const Arguments& a) {
+              if (bias_relu) {
+                const std::byte* at[] = {a.inputs[0], a.inputs[1], a.inputs[2], a.outputs[0]};
+                primitive->run(at, a.scratch);
+                for_ranges(n, n, threads, [&](std::int64_t begin, std::int64_t end) { relu(a.out<float>(0) + begin, end - begin); }, 16);
+              } else {
+                const std::byte* at[] = {a.inputs[0], a.inputs[1], a.outputs[0]};
+                primitive->run(at, a.scratch);
+              }
+            });
+          }};
+}
+
+}  // namespace
+
+std::vector<Kernel> conv2d_cpu() {
+  std::vector<Kernel> out;
+  out.push_back(kernel("onednn_conv2d", "conv2d", forward));
+  out.push_back(kernel("onednn_conv2d", "conv2d_input_gradient", input_gradient));
+  out.push_back(kernel("onednn_conv2d", "conv2d_filter_gradient", filter_gradient));
+  out.push_back(kernel("onednn_conv2d_bias_relu", kConv2dBiasRelu, fused, true));
+  return out;
+}
+
+}  // namespace belfry

@@ -1,0 +1,62 @@
+#include <cstring>
+
+#include <belfry/ops/cpu_kernels.h>
+#include <belfry/ops/kernel_support.h>
+
+namespace belfry {
+
+namespace {
+
+template <class I>
+void check_rows(const I* indices, std::int64_t n, std::int64_t rows) {
+  for (std::int64_t i = 0; i < n; ++i)
+    if (static_cast<std::int64_t>(indices[i]) < 0 || static_cast<std::int64_t>(indices[i]) >= rows)
+      throw UserError(fmt::format("[gather] index {} at position {} is outside the table of {} rows", indices[i], i, rows));
+}
+
+template <class T>
+[[gnu::target_clones("avx512f", "avx2", "default")]] void add_row(const T* x, T* y, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] += x[i];
+}
+
+Kernel gather_kernel() {
+  return {.name = "copy_rows", .op = "gather", .supports = [](const KernelRequest& r) { return takes_indices(r, 1); }, .prepare = [](const KernelRequest& r) {
+            std::int64_t rows = r.inputs[0].shape[0], n = r.inputs[1].elements();
+            std::int64_t bytes = rows > 0 ? r.inputs[0].bytes() / rows : 0;
+            return visit_index(r.inputs[1].dtype, [&]<class I>() -> std::unique_ptr<Prepared> {
+              return prepared([=, threads = r.threads](const Arguments& a) {
+                const I* indices = a.in<I>(1);
+                check_rows(indices, n, rows);
+                for_ranges(n, n * bytes / 4, threads, [&](std::int64_t first, std::int64_t past) {
+                  for (std::int64_t i = first; i < past; ++i) std::memcpy(a.outputs[0] + i * bytes, a.inputs[0] + indices[i] * bytes, static_cast<std::size_t>(bytes));
+                });
+              });
+            });
+          }};
+}
+
+/// Rows are added in the order of the indices, by one thread.
+Kernel gradient_kernel() {
+  return {.name = "add_rows", .op = "gather_gradient",
+          .supports = [](const KernelRequest& r) { return takes_indices(r, 0).ok ? takes(r, {f32, f64}, 1) : takes_indices(r, 0); },
+          .prepare = [](const KernelRequest& r) {
+            std::int64_t rows = r.outputs[0].shape[0], n = r.inputs[0].elements(), all = r.outputs[0].elements();
+            std::int64_t row = rows > 0 ? all / rows : 0;
+            return visit_index(r.inputs[0].dtype, [&]<class I>() {
+              return visit_float(r.inputs[1].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
+                return prepared([=](const Arguments& a) {
+                  const I* indices = a.in<I>(0);
+                  check_rows(indices, n, rows);
+                  std::fill_n(a.out<T>(0), all, T{0});
+                  for (std::int64_t i = 0; i < n; ++i) add_row<T>(a.in<T>(1) + i * row, a.out<T>(0) + indices[i] * row, row);
+                });
+              });
+            });
+          }};
+}
+
+}  // namespace
+
+std::vector<Kernel> gather_cpu() { return {gather_kernel(), gradient_kernel()}; }
+
+}  // namespace belfry

@@ -1,0 +1,50 @@
+// What the kernels of the rooms share: refusals, and launches that work range by range.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <belfry/executor/kernel.h>
+#include <belfry/ops/parallel.h>
+
+namespace belfry {
+
+inline Support accept(std::int64_t scratch_bytes = 0) { return {true, {}, scratch_bytes, true}; }
+
+/// Accepts where input `i` has one of the dtypes.
+inline Support takes(const KernelRequest& r, std::initializer_list<DType> dtypes, std::size_t i = 0) {
+  for (DType d : dtypes)
+    if (r.inputs[i].dtype == d) return accept();
+  return refuse(fmt::format("input {} is {}", i, name_of(r.inputs[i].dtype)));
+}
+
+inline std::function<Support(const KernelRequest&)> takes_any() {
+  return [](const KernelRequest&) { return accept(); };
+}
+inline std::function<Support(const KernelRequest&)> takes_floats(std::size_t i = 0) {
+  return [i](const KernelRequest& r) { return takes(r, {f32, f64}, i); };
+}
+inline std::function<Support(const KernelRequest&)> takes_numbers(std::size_t i = 0) {
+  return [i](const KernelRequest& r) { return takes(r, {f32, f64, i32, i64}, i); };
+}
+
+/// visit_dtype over f32, f64, i32 and i64; supports() has refused the others.
+template <class F>
+decltype(auto) visit_number(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f64: return f.template operator()<double>();
+    case DType::i32: return f.template operator()<std::int32_t>();
+    case DType::i64: return f.template operator()<std::int64_t>();
+    default: return f.template operator()<float>();
+  }
+}
+
+inline Support takes_indices(const KernelRequest& r, std::size_t i) { return takes(r, {i32, i64, u8}, i); }
+/// visit_dtype over u8, i32 and i64, the dtypes of indices.
+template <class F>
+decltype(auto) visit_index(DType dtype, F&& f) {
+  if (dtype == DType::u8) return f.template operator()<std::uint8_t>();
+  if (dtype == DType::i64) return f.template operator()<std::int64_t>();
+  return f.template operator()<std::int32_t>();
+}
+
+}  // namespace belfry

@@ -1,0 +1,207 @@
+#include <belfry/ops/onednn.h>
+
+#include <omp.h>
+
+#include <algorithm>
+#include <deque>
+#include <vector>
+
+#include <fmt/format.h>
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <belfry/graph/error.h>
+
+namespace belfry::onednn {
+
+namespace {
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+
+const dnnl::engine& engine() {
+  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+/// oneDNN takes its thread count from the calling thread's setting, when a primitive is made and when it runs; fewer than it
+/// was made for is a hang.
+class ThreadGuard {
+ public:
+  explicit ThreadGuard(int threads) : before_(omp_get_max_threads()), changed_(before_ != threads) {
+    if (changed_) omp_set_num_threads(threads);
+  }
+  ~ThreadGuard() {
+    if (changed_) omp_set_num_threads(before_);
+  }
+  ThreadGuard(const ThreadGuard&) = delete;
+  ThreadGuard& operator=(const ThreadGuard&) = delete;
+
+ private:
+  int before_;
+  bool changed_;
+};
+
+std::int64_t rounded(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/// Stages that run one after the other (a repack of the filter, the work, a repack back) on buffers and scratch.
+class Stages : public Primitive {
+ public:
+  explicit Stages(int threads) : threads_(threads), stream_(engine()) {}
+
+  std::int64_t scratch_bytes() const override { return scratch_; }
+  std::string implementation() const override { return implementation_; }
+
+  /// A caller's buffer.
+  int buffer(int index, const memory::desc& desc) { return slot(desc, index, 0); }
+  /// Bytes of the scratch.
+  int scratch(const memory::desc& desc) {
+    std::int64_t at = scratch_;
+    scratch_ += rounded(static_cast<std::int64_t>(desc.get_size()));
+    return slot(desc, -1, at);
+  }
+  template <class Work>
+  void add(const typename Work::primitive_desc& pd, std::initializer_list<std::pair<int, int>> arguments) {
+    Stage stage{Work(pd), {}};
+    for (auto [kind, s] : arguments) stage.arguments.push_back({kind, slots_[static_cast<std::size_t>(s)].memory.get()});
+    if (pd.scratchpad_desc().get_size() > 0) stage.arguments.push_back({DNNL_ARG_SCRATCHPAD, slots_[static_cast<std::size_t>(scratch(pd.scratchpad_desc()))].memory.get()});
+    stages_.push_back(std::move(stage));
+  }
+  void name(std::string implementation) { implementation_ = std::move(implementation); }
+
+  void run(std::span<const std::byte* const> buffers, std::byte* scratch) override {
+    ThreadGuard guard(threads_);
+    for (Slot& s : slots_) {
+      std::byte* at = s.buffer >= 0 ? const_cast<std::byte*>(buffers[static_cast<std::size_t>(s.buffer)]) : scratch + s.offset;
+      if (at == s.at) continue;
+      check(dnnl_memory_set_data_handle(s.memory.get(), at), "dnnl_memory_set_data_handle");
+      s.at = at;
+    }
+    for (const Stage& s : stages_)
+      check(dnnl_primitive_execute(s.primitive.get(), stream_.get(), static_cast<int>(s.arguments.size()), s.arguments.data()), "dnnl_primitive_execute");
+  }
+
+ private:
+  struct Slot {
+    dnnl::memory memory;
+    int buffer;
+    std::int64_t offset;
+    std::byte* at = nullptr;
+  };
+  struct Stage {
+    dnnl::primitive primitive;
+    std::vector<dnnl_exec_arg_t> arguments;
+  };
+
+  int slot(const memory::desc& desc, int buffer, std::int64_t offset) {
+    slots_.push_back({memory(desc, engine(), nullptr), buffer, offset, nullptr});
+    return static_cast<int>(slots_.size()) - 1;
+  }
+  static void check(dnnl_status_t status, const char* call) {
+    if (status != dnnl_success) throw DeviceError(fmt::format("oneDNN: {} failed with status {}", call, static_cast<int>(status)));
+  }
+
+  int threads_;
+  dnnl::stream stream_;
+  std::deque<Slot> slots_;
+  std::vector<Stage> stages_;
+  std::int64_t scratch_ = 0;
+  std::string implementation_;
+};
+
+dnnl::primitive_attr attributes() {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+/// oneDNN speaks of (n, c, h, w) and (o, i, h, w), whatever the order in memory.
+memory::desc pixels(const Extents& e) { return {{e[0], e[3], e[1], e[2]}, memory::data_type::f32, Tag::nhwc}; }
+memory::desc filter(const Extents& e, Tag tag) { return {{e[3], e[2], e[0], e[1]}, memory::data_type::f32, tag}; }
+
+/// A repack through the scratch where the primitive wants the filter in an order of its own.
+void repack(Stages& out, const memory::desc& from, int from_slot, const memory::desc& to, int to_slot) {
+  out.add<dnnl::reorder>(dnnl::reorder::primitive_desc(engine(), from, engine(), to, attributes()), {{DNNL_ARG_FROM, from_slot}, {DNNL_ARG_TO, to_slot}});
+}
+
+using Forward = dnnl::convolution_forward;
+using InputGradient = dnnl::convolution_backward_data;
+using FilterGradient = dnnl::convolution_backward_weights;
+
+struct ConvDescs {
+  explicit ConvDescs(const Conv& c)
+      : x(pixels(c.x)), y(pixels(c.y)), hwio(filter(c.filter, Tag::hwio)), any(filter(c.filter, Tag::any)), bias({c.filter[3]}, memory::data_type::f32, Tag::x),
+        strides(c.strides), before(c.before), after(c.after) {}
+  /// Forward and its gradients share this hint.
+  Forward::primitive_desc forward(bool with_bias) const {
+    auto kind = dnnl::prop_kind::forward_training;
+    auto direct = dnnl::algorithm::convolution_direct;
+    auto desc = with_bias ? Forward::desc(kind, direct, x, any, bias, y, strides, before, after) : Forward::desc(kind, direct, x, any, y, strides, before, after);
+    return {desc, attributes(), engine()};
+  }
+  memory::desc x, y, hwio, any, bias;
+  memory::dims strides, before, after;
+};
+
+void build(Stages& out, const Conv& c, const ConvDescs& d) {
+  auto direct = dnnl::algorithm::convolution_direct;
+  if (c.kind == Conv::forward) {
+    auto pd = d.forward(c.bias);
+    out.name(pd.impl_info_str());
+    int x = out.buffer(0, d.x), w = out.buffer(1, d.hwio), y = out.buffer(c.bias ? 3 : 2, d.y), inner = w;
+    if (pd.weights_desc() != d.hwio) repack(out, d.hwio, w, pd.weights_desc(), inner = out.scratch(pd.weights_desc()));
+    if (c.bias) out.add<Forward>(pd, {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, inner}, {DNNL_ARG_BIAS, out.buffer(2, d.bias)}, {DNNL_ARG_DST, y}});
+    else out.add<Forward>(pd, {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, inner}, {DNNL_ARG_DST, y}});
+  } else if (c.kind == Conv::input_gradient) {
+    InputGradient::primitive_desc pd({direct, d.x, d.any, d.y, d.strides, d.before, d.after}, attributes(), engine(), d.forward(false));
+    out.name(pd.impl_info_str());
+    int dy = out.buffer(0, d.y), w = out.buffer(1, d.hwio), dx = out.buffer(2, d.x), inner = w;
+    if (pd.weights_desc() != d.hwio) repack(out, d.hwio, w, pd.weights_desc(), inner = out.scratch(pd.weights_desc()));
+    out.add<InputGradient>(pd, {{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_WEIGHTS, inner}, {DNNL_ARG_DIFF_SRC, dx}});
+  } else {
+    FilterGradient::primitive_desc pd({direct, d.x, d.any, d.y, d.strides, d.before, d.after}, attributes(), engine(), d.forward(false));
+    out.name(pd.impl_info_str());
+    int x = out.buffer(0, d.x), dy = out.buffer(1, d.y), dw = out.buffer(2, d.hwio), inner = dw;
+    bool back = pd.diff_weights_desc() != d.hwio;
+    if (back) inner = out.scratch(pd.diff_weights_desc());
+    out.add<FilterGradient>(pd, {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_WEIGHTS, inner}});
+    if (back) repack(out, pd.diff_weights_desc(), inner, d.hwio, dw);
+  }
+}
+
+void build(Stages& out, const Product& p) {
+  auto desc = [&](std::int64_t rows, std::int64_t columns, const std::int64_t* s) {
+    return p.batch == 1 ? memory::desc({rows, columns}, memory::data_type::f32, memory::dims{s[1], s[2]})
+                        : memory::desc({p.batch, rows, columns}, memory::data_type::f32, memory::dims{s[0], s[1], s[2]});
+  };
+  memory::desc a = desc(p.m, p.k, p.a), b = desc(p.k, p.n, p.b), y = desc(p.m, p.n, p.y);
+  dnnl::matmul::primitive_desc pd(dnnl::matmul::desc(a, b, y), attributes(), engine());
+  out.name(pd.impl_info_str());
+  out.add<dnnl::matmul>(pd, {{DNNL_ARG_SRC, out.buffer(0, a)}, {DNNL_ARG_WEIGHTS, out.buffer(1, b)}, {DNNL_ARG_DST, out.buffer(2, y)}});
+}
+
+/// Null for what oneDNN has no fast form of.
+template <class Build>
+std::unique_ptr<Primitive> made(int threads, Build build) {
+  ThreadGuard guard(threads);
+  try {
+    auto out = std::make_unique<Stages>(threads);
+    build(*out);
+    if (out->implementation().starts_with("ref")) return nullptr;
+    return out;
+  } catch (const dnnl::error& e) {
+    if (e.status == dnnl_unimplemented) return nullptr;
+    throw DeviceError(fmt::format("oneDNN: {} (status {})", e.message, static_cast<int>(e.status)));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Primitive> make(const Conv& c, int threads) {
+  return made(threads, [&](Stages& out) { build(out, c, ConvDescs(c)); });
+}
+
+std::unique_ptr<Primitive> make(const Product& p, int threads) {
+  return made(threads, [&](Stages& out) { build(out, p); });
+}
+
+}  // namespace belfry::onednn

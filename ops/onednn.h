@@ -1,0 +1,42 @@
+// The one place that calls oneDNN: convolutions and matrix products that are created once and then only run.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include <belfry/graph/shape.h>
+
+namespace belfry::onednn {
+
+/// f32; x and y in nhwc, the filter in hwio. Buffers of a run, in order: forward x, filter, bias (where there is one), y;
+/// input_gradient dy, filter, dx; filter_gradient x, dy, dfilter.
+struct Conv {
+  enum Kind { forward, input_gradient, filter_gradient };
+  Kind kind = forward;
+  Extents x, filter, y;
+  Extents strides, before, after;  ///< over height and width; padding before and behind
+  bool bias = false;
+};
+
+/// y(b, m, n) = Σ_k a(b, m, k)·b(b, k, n), f32; strides in elements, in the order batch, row, column. Buffers: a, b, y.
+struct Product {
+  std::int64_t batch = 1, m = 1, n = 1, k = 1;
+  std::int64_t a[3], b[3], y[3];
+};
+
+/// Made for a number of threads, and run with exactly these.
+class Primitive {
+ public:
+  virtual ~Primitive() = default;
+  virtual std::int64_t scratch_bytes() const = 0;
+  /// Where oneDNN runs it, as its own name says ("brgconv:avx512_core").
+  virtual std::string implementation() const = 0;
+  /// One call at a time.
+  virtual void run(std::span<const std::byte* const> buffers, std::byte* scratch) = 0;
+};
+
+/// Null where oneDNN has nothing but its reference for it. DeviceError if it fails otherwise.
+std::unique_ptr<Primitive> make(const Conv& conv, int threads);
+std::unique_ptr<Primitive> make(const Product& product, int threads);
+
+}  // namespace belfry::onednn

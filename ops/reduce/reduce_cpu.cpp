@@ -1,0 +1,133 @@
+#include <limits>
+
+#include <belfry/ops/column_sums.h>
+#include <belfry/ops/cpu_kernels.h>
+#include <belfry/ops/kernel_support.h>
+
+namespace belfry {
+
+namespace {
+
+/// The extents as (outer, reduced, inner), where the reduced axes lie together; axes of size 1 do not count.
+struct Form {
+  bool together = true;
+  std::int64_t outer = 1, n = 1, inner = 1;
+};
+
+Form form_of(const KernelRequest& r) {
+  const Extents& shape = r.inputs[0].shape;
+  std::vector<int> axes = axes_from_front(r.attributes->integers("axes"), static_cast<int>(shape.size()));
+  std::vector<bool> gone(shape.size(), axes.empty());
+  for (int a : axes) gone[static_cast<std::size_t>(a)] = true;
+  Form f;
+  enum { before, inside, behind } where = before;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == 1) continue;
+    if (gone[i]) {
+      f.together = f.together && where != behind;
+      where = inside;
+      f.n *= shape[i];
+    } else {
+      if (where == inside) where = behind;
+      (where == before ? f.outer : f.inner) *= shape[i];
+    }
+  }
+  return f;
+}
+
+template <class T>
+[[gnu::target_clones("avx512f", "avx2", "default")]] void add_rows(const T* x, std::int64_t rows, std::int64_t columns, double* sums) {
+  for (std::int64_t i = 0; i < rows; ++i, x += columns)
+    for (std::int64_t k = 0; k < columns; ++k) sums[k] += static_cast<double>(x[k]);
+}
+
+/// Element i goes to lane i mod 8.
+template <class T>
+[[gnu::target_clones("avx512f", "avx2", "default")]] double add_lanes(const T* x, std::int64_t n) {
+  double lanes[8] = {};
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (int k = 0; k < 8; ++k) lanes[k] += static_cast<double>(x[i + k]);
+  for (; i < n; ++i) lanes[i % 8] += static_cast<double>(x[i]);
+  return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+}
+
+template <class T>
+[[gnu::target_clones("avx512f", "avx2", "default")]] void top_rows(const T* x, std::int64_t rows, std::int64_t columns, T* tops) {
+  for (std::int64_t i = 0; i < rows; ++i, x += columns)
+    for (std::int64_t k = 0; k < columns; ++k) tops[k] = tops[k] >= x[k] || tops[k] != tops[k] ? tops[k] : x[k];
+}
+
+template <class T>
+void sum(const Form& f, int threads, const T* x, T* y, double* scratch) {
+  ColumnSums sums(f.n, f.inner);
+  auto one = [&](std::int64_t o, double* partials, int with) {
+    const T* mine = x + o * f.n * f.inner;
+    sums.run(partials, 1, with, [&](std::int64_t first, std::int64_t past, double* out) {
+      if (f.inner == 1) out[0] = add_lanes<T>(mine + first, past - first);
+      else add_rows<T>(mine + first * f.inner, past - first, f.inner, out);
+    });
+    for (std::int64_t k = 0; k < f.inner; ++k) y[o * f.inner + k] = static_cast<T>(partials[k]);
+  };
+  if (f.inner == 1 && sums.blocks == 1) {
+    for_ranges(f.outer, f.outer * f.n, threads, [&](std::int64_t first, std::int64_t past) {
+      for (std::int64_t o = first; o < past; ++o) y[o] = static_cast<T>(add_lanes<T>(x + o * f.n, f.n));
+    });
+  } else {
+    for (std::int64_t o = 0; o < f.outer; ++o) one(o, scratch, threads);
+  }
+}
+
+Support supports(const KernelRequest& r) {
+  Form f = form_of(r);
+  if (!f.together) return refuse("the reduced axes do not lie together");
+  Support s = takes(r, {f32, f64});
+  s.scratch_bytes = ColumnSums(f.n, f.inner).scratch_bytes();
+  return s;
+}
+
+Kernel sum_kernel() {
+  return {.name = "block_reduce_sum", .op = "reduce_sum", .supports = supports, .prepare = [](const KernelRequest& r) {
+            return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
+              return prepared([f = form_of(r), threads = r.threads](const Arguments& a) { sum<T>(f, threads, a.in<T>(0), a.out<T>(0), reinterpret_cast<double*>(a.scratch)); });
+            });
+          }};
+}
+
+/// The mean is the sum divided in f64.
+Kernel mean_kernel() {
+  return {.name = "block_reduce_mean", .op = "reduce_mean", .supports = supports, .prepare = [](const KernelRequest& r) {
+            return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
+              return prepared([f = form_of(r), threads = r.threads, outputs = r.outputs[0].elements()](const Arguments& a) {
+                T* y = a.out<T>(0);
+                sum<T>(f, threads, a.in<T>(0), y, reinterpret_cast<double*>(a.scratch));
+                for (std::int64_t i = 0; i < outputs; ++i) y[i] = static_cast<T>(static_cast<double>(y[i]) / static_cast<double>(f.n));
+              });
+            });
+          }};
+}
+
+Kernel max_kernel() {
+  return {.name = "block_reduce_max", .op = "reduce_max",
+          .supports = [](const KernelRequest& r) { return form_of(r).together ? takes(r, {f32, f64, i32, i64}) : refuse("the reduced axes do not lie together"); },
+          .prepare = [](const KernelRequest& r) {
+            return visit_number(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
+              return prepared([f = form_of(r), threads = r.threads](const Arguments& a) {
+                T least = std::numeric_limits<T>::has_infinity ? static_cast<T>(-std::numeric_limits<T>::infinity()) : std::numeric_limits<T>::lowest();
+                for_ranges(f.outer, f.outer * f.n * f.inner, threads, [&](std::int64_t first, std::int64_t past) {
+                  for (std::int64_t o = first; o < past; ++o) {
+                    T* y = a.out<T>(0) + o * f.inner;
+                    std::fill_n(y, f.inner, least);
+                    top_rows<T>(a.in<T>(0) + o * f.n * f.inner, f.n, f.inner, y);
+                  }
+                });
+              });
+            });
+          }};
+}
+
+}  // namespace
+
+std::vector<Kernel> reduce_cpu() { return {sum_kernel(), mean_kernel(), max_kernel()}; }
+
+}  // namespace belfry

@@ -1,0 +1,388 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <set>
+
+#include <belfry/frontends/builder/builder.h>
+#include <belfry/ops/cpu_kernels.h>
+#include <belfry/ops/fusions.h>
+
+namespace belfry::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::int64_t kRows = 5;
+
+/// One node on one share, with its inputs.
+struct Case {
+  std::string kernel, op;
+  std::vector<TensorType> inputs;
+  Attributes attributes = {};
+  double tolerance = 0;  ///< of |got − wanted| / (1 + |wanted|); 0: the same bits
+  int top = 4;           ///< integers are drawn below it
+};
+
+TensorType real(Shape shape) { return {f32, std::move(shape)}; }
+TensorType whole(Shape shape) { return {i32, std::move(shape)}; }
+
+HostTensor drawn(const LocalType& type, int top, bool positive, std::uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  std::normal_distribution<double> normal;
+  HostTensor out(type.dtype, type.shape);
+  visit_dtype(type.dtype, [&]<class T>() {
+    for (T& x : out.data<T>()) {
+      double v = is_float(type.dtype) ? normal(rng) : static_cast<double>(rng() % static_cast<std::uint64_t>(type.dtype == boolean ? 2 : top));
+      x = static_cast<T>(positive ? std::abs(v) + 0.1 : v);
+    }
+  });
+  return out;
+}
+
+/// A node in a graph of its own, as a kernel is asked for it.
+struct Asked {
+  explicit Asked(const Case& c, int threads = 1) : builder("one") {
+    std::vector<Value> values;
+    for (std::size_t i = 0; i < c.inputs.size(); ++i) values.push_back(builder.input("x" + std::to_string(i), c.inputs[i].dtype, c.inputs[i].shape));
+    const Node& n = builder.graph().node(values.empty() ? builder.graph().add(c.op, {}, c.attributes).id.node : builder.graph().add(c.op, values, c.attributes).id.node);
+    request.op = c.op;
+    request.def = n.op;
+    request.attributes = &n.attributes;
+    for (const TensorType& t : c.inputs) request.inputs.push_back({t.dtype, extents_of(t.shape, kRows)});
+    for (const TensorType& t : n.types) {
+      request.outputs.push_back({t.dtype, extents_of(t.shape, kRows)});
+      request.output_types.push_back(t);
+      request.wanted.push_back(true);
+    }
+    request.threads = threads;
+    request.share = {3, kRows, 20, 4, Combine::global_mean};
+    bool positive = c.op == "log" || c.op == "sqrt" || c.op == "batch_norm_gradient" || c.op == "adam" || c.op == "div";
+    for (std::size_t i = 0; i < request.inputs.size(); ++i) inputs.push_back(drawn(request.inputs[i], c.top, positive, 17 * i + 1));
+  }
+  Builder builder;
+  KernelRequest request;
+  std::vector<HostTensor> inputs;
+};
+
+/// Outputs of one launch; scratch is as large as the kernel said, with a watched margin behind it.
+std::vector<HostTensor> launched(Prepared& kernel, const Asked& a, std::int64_t scratch_bytes, std::pair<int, int> in_place = {-1, -1}) {
+  std::vector<HostTensor> outputs;
+  for (const LocalType& t : a.request.outputs) outputs.emplace_back(t.dtype, t.shape);
+  std::vector<std::byte, AlignedAllocator<std::byte>> scratch(static_cast<std::size_t>(scratch_bytes) + 64, std::byte{0xA5});
+  Arguments arguments;
+  for (const HostTensor& x : a.inputs) arguments.inputs.push_back(x.raw());
+  for (HostTensor& y : outputs) {
+    std::memset(y.raw(), 0xA5, y.bytes().size());
+    arguments.outputs.push_back(y.raw());
+  }
+  if (auto [k, i] = in_place; k >= 0) {
+    std::memcpy(outputs[static_cast<std::size_t>(k)].raw(), a.inputs[static_cast<std::size_t>(i)].raw(), a.inputs[static_cast<std::size_t>(i)].bytes().size());
+    arguments.inputs[static_cast<std::size_t>(i)] = outputs[static_cast<std::size_t>(k)].raw();
+  }
+  arguments.scratch = scratch.data();
+  kernel.launch(arguments);
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(scratch[static_cast<std::size_t>(scratch_bytes) + static_cast<std::size_t>(i)], std::byte{0xA5}) << "wrote behind its scratch";
+  return outputs;
+}
+
+double distance(const HostTensor& got, const HostTensor& wanted) {
+  double worst = 0;
+  visit_dtype(got.dtype(), [&]<class T>() {
+    for (std::size_t i = 0; i < got.data<T>().size(); ++i) {
+      double p = static_cast<double>(got.data<T>()[i]), q = static_cast<double>(wanted.data<T>()[i]), d = std::abs(p - q) / (1 + std::abs(q));
+      if (!(d <= worst) && !(std::isnan(p) && std::isnan(q))) worst = std::isnan(d) ? INFINITY : d;
+    }
+  });
+  return worst;
+}
+
+void expect_as_reference(const Case& c) {
+  KernelTable table = cpu_kernels();
+  std::vector<std::vector<HostTensor>> by_threads;
+  for (int threads : {1, 2}) {
+    Asked a(c, threads);
+    std::vector<std::string> reasons;
+    auto choice = table.choose(a.request, &reasons);
+    ASSERT_EQ(choice.name, c.kernel) << testing::PrintToString(reasons);
+    auto kernel = table.prepare(choice.name, a.request);
+    auto got = launched(*kernel, a, choice.support.scratch_bytes), wanted = launched(*table.prepare(kReferenceKernel, a.request), a, 0);
+    for (std::size_t k = 0; k < got.size(); ++k) {
+      EXPECT_LE(distance(got[k], wanted[k]), c.tolerance) << "output " << k << ", " << threads << " threads";
+      EXPECT_TRUE(c.tolerance > 0 || got[k] == wanted[k]) << "output " << k << ", " << threads << " threads, has other bits";
+    }
+    EXPECT_TRUE(launched(*kernel, a, choice.support.scratch_bytes) == got) << "a second launch differs";
+    if (choice.support.in_place)
+      for (auto pair : a.request.def->in_place)
+        if (a.request.inputs[static_cast<std::size_t>(pair.second)].bytes() == a.request.outputs[static_cast<std::size_t>(pair.first)].bytes()) {
+          EXPECT_TRUE(launched(*kernel, a, choice.support.scratch_bytes, pair) == got) << "in place of input " << pair.second;
+        }
+    by_threads.push_back(std::move(got));
+  }
+  EXPECT_TRUE(c.kernel.starts_with("onednn") || by_threads[0] == by_threads[1]) << "the number of threads changes bits";
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = [] {
+    std::vector<Case> out;
+    const Dim B = kBatch;
+    auto add = [&](Case c) { out.push_back(std::move(c)); };
+    for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum"}) {
+      for (auto [a, b] : {std::pair<Shape, Shape>{{B, 7}, {B, 7}}, {{B, 7}, {}}, {{}, {B, 7}}, {{B, 3, 7}, {7}}, {{B, 3, 7}, {3, 1}}, {{7}, {B, 3, 7}}, {{B, 1, 7}, {1, 3, 1}}, {{1, 1}, {1}}, {{200, 400}, {400}}, {{90001}, {90001}}})
+        add({"simd_binary", op, {real(a), real(b)}});
+      add({"simd_binary", op, {{f64, {B, 7}}, {f64, {7}}}});
+      if (std::string(op) != "div") add({"simd_binary", op, {whole({B, 7}), whole({7})}});
+    }
+    for (const char* op : {"equal", "greater_equal"}) {
+      add({"simd_compare", op, {real({B, 7}), real({7})}});
+      add({"simd_compare", op, {whole({B, 7}), whole({B, 7})}});
+    }
+    add({"simd_where", "where", {{boolean, {B, 7}}, real({B, 7}), real({})}});
+    add({"simd_where", "where", {{boolean, {B, 1}}, real({7}), real({B, 7})}});
+    for (const char* op : {"neg", "exp", "log", "sqrt", "square", "relu", "tanh", "sigmoid"})
+      for (Shape s : {Shape{B, 13}, Shape{}, Shape{70001}}) add({"simd_unary", op, {real(s)}});
+    add({"simd_unary", "relu_gradient", {real({B, 13}), real({B, 13})}});
+    for (DType to : kAllDTypes) add({"simd_cast", "cast", {real({B, 13})}, {{"dtype", to}}});
+    add({"simd_cast", "cast", {whole({B, 13})}, {{"dtype", f32}}});
+    for (int n : {1, 2, 5}) add({"simd_add_n", "add_n", std::vector<TensorType>(static_cast<std::size_t>(n), real({B, 733}))});
+    add({"simd_add_n", "add_n", {whole({B}), whole({B})}});
+    add({"stretch", "broadcast_like", {real({7}), real({B, 3, 7})}});
+    add({"stretch", "broadcast_like", {real({B, 1, 1}), real({B, 3, 7})}});
+    add({"stretch", "broadcast_like", {whole({}), whole({B, 3})}});
+    add({"strided_transpose", "transpose", {real({B, 3, 4, 6})}, {{"order", Integers{0, 2, 1, 3}}}});
+    add({"strided_transpose", "transpose", {real({B, 3, 4, 6})}, {{"order", Integers{3, 1, 0, -2}}}});
+    add({"strided_transpose", "transpose", {{u8, {B, 1, 4}}}, {{"order", Integers{2, 1, 0}}}});
+    add({"copy_bytes", "identity", {real({B, 13})}});
+    add({"copy_bytes", "reshape", {real({B, 6, 2})}, {{"shape", Shape{B, 12}}}});
+    for (Integers axes : {Integers{}, Integers{0}, Integers{-1}, Integers{0, 1}, Integers{1}}) {
+      for (bool keep : {false, true})
+        for (const char* op : {"sum", "mean", "max"})
+          add({std::string("block_reduce_") + op, std::string("reduce_") + op, {real({B, 11, 9})}, {{"axes", axes}, {"keep", keep}}, std::string(op) == "max" ? 0 : 1e-6});
+    }
+    add({"block_reduce_sum", "reduce_sum", {real({300, 67, 33})}, {{"axes", Integers{0, 1}}}, 1e-6});
+    add({"block_reduce_sum", "reduce_sum", {real({100003})}, {}, 1e-6});
+    add({"block_reduce_sum", "reduce_sum", {real({2, 50000})}, {{"axes", Integers{1}}}, 1e-6});
+    add({"block_reduce_sum", "reduce_sum", {real({1, B, 1, 9})}, {{"axes", Integers{0, 1, 2}}}, 1e-6});
+    add({"reference", "reduce_sum", {real({B, 3, 9})}, {{"axes", Integers{0, 2}}}});
+    for (const char* op : {"softmax", "log_softmax"}) {
+      add({"row_softmax", op, {real({B, 10})}, {}, 1e-6});
+      add({"row_softmax", op, {real({B, 10, 3})}, {{"axis", 1}}, 1e-6});
+      add({"row_softmax", op, {real({500, 1})}, {}, 1e-6});
+      add({"row_softmax", op, {real({500, 101})}, {}, 1e-6});
+    }
+    add({"row_cross_entropy", "softmax_cross_entropy", {real({B, 10}), real({B, 10})}, {}, 1e-6});
+    for (DType t : {i32, i64, u8}) add({"row_cross_entropy", "sparse_softmax_cross_entropy", {real({B, 3, 10}), {t, {B, 3}}}, {}, 1e-6});
+    add({"row_argmax", "argmax", {real({B, 10})}});
+    add({"row_argmax", "argmax", {whole({B, 10, 3})}, {{"axis", 1}}});
+    for (DType t : {i32, i64, u8}) add({"set_one_hot", "one_hot", {{t, {B, 2}}}, {{"depth", Shape{3}}}});
+    add({"copy_rows", "gather", {real({4, 3, 2}), whole({B, 2})}});
+    add({"copy_rows", "gather", {{u8, {4}}, {i64, {B}}}});
+    add({"add_rows", "gather_gradient", {whole({B, 3}), real({B, 3, 6})}, {{"rows", Shape{4}}}});
+    for (Shape x : {Shape{B, 6}, Shape{B, 5, 4, 3}, Shape{700, 33}, Shape{1, 3}}) {
+      TensorType channel = real({x.back()});
+      add({"block_batch_norm", "batch_norm", {real(x), channel, channel, channel, channel}, {}, 2e-6});
+      add({"block_batch_norm", "batch_norm_gradient", {real(x), channel, channel, channel, real(x)}, {}, 2e-6});
+    }
+    for (Attributes a : {Attributes{}, Attributes{{"window", Integers{3, 2}}, {"strides", Integers{2, 1}}, {"padding", "same"}}, Attributes{{"window", Integers{3, 3}}, {"strides", Integers{1, 2}}}})
+      for (std::int64_t c : {1, 3, 32}) add({"nhwc_max_pool2d", "max_pool2d", {real({B, 7, 6, c})}, a});
+    add({"nhwc_max_pool2d", "max_pool2d_gradient", {real({B, 3, 3, 20}), {u8, {B, 3, 3, 20}}, real({B, 7, 6, 20})}});
+    add({"nhwc_max_pool2d", "max_pool2d_gradient", {real({B, 4, 6, 3}), {u8, {B, 4, 6, 3}}, real({B, 7, 6, 3})}, {{"window", Integers{3, 2}}, {"strides", Integers{2, 1}}, {"padding", "same"}}, 0, 6});
+    TensorType scalar{i64, {}};
+    for (Shape s : {Shape{B, 13}, Shape{3, 2 * B, 5}, Shape{9}, Shape{}}) {
+      add({"philox", "random_uniform", {scalar, scalar}, {{"shape", s}, {"stream", 7}, {"low", -1.0}, {"high", 2.0}}});
+      add({"philox", "random_normal", {scalar, scalar}, {{"shape", s}, {"stream", 7}, {"mean", 1.0}, {"deviation", 2.0}}});
+      add({"philox", "dropout", {real(s), scalar, scalar}, {{"rate", 0.3}, {"stream", 7}}});
+    }
+    add({"philox", "dropout", {real({B, 20001}), scalar, scalar}, {{"rate", 0.3}, {"stream", 7}}});
+    add({"kept_value", "row_count", {}, {{"dims", Shape{B, 3}}}});
+    add({"kept_value", "row_weight", {}, {{"shape", Shape{B}}}});
+    for (Shape s : {Shape{3, 13}, Shape{}, Shape{70001}}) {
+      TensorType t = real(s), rate = real({});
+      add({"simd_sgd", "sgd", {t, t, rate}});
+      add({"simd_momentum", "momentum", {t, t, t, rate}});
+      add({"simd_momentum", "momentum", {t, t, t, rate}, {{"nesterov", true}}});
+      add({"simd_adam", "adam", {t, t, t, t, rate}});
+    }
+    auto product = [&](Shape a, Shape b, const char* equation = "") { add({"onednn_matmul", "matmul", {real(std::move(a)), real(std::move(b))}, {{"equation", equation}}, 1e-5}); };
+    product({B, 13}, {13, 10});
+    product({B, 1}, {1, 10});
+    product({1, 13}, {13, 1});
+    product({64, 1}, {1, 1});
+    product({B, 3, 13}, {13, 10});
+    product({B, 2, 3, 13}, {B, 2, 13, 4});
+    product({B, 3, 13}, {B, 3, 7}, "abx,aby->xy");
+    product({B, 13}, {10, 13}, "ax,yx->ay");
+    product({B, 13}, {7, 13}, "ax,yx->ya");
+    product({B, 13}, {B, 7}, "ax,ay->xy");
+    product({B, 13}, {B, 7}, "ax,ay->yx");
+    product({3, B, 13}, {3, 13, 4}, "hbx,hxy->hby");
+    product({32, 676}, {676, 10});
+    product({B, 4, 6}, {B, 4}, "abx,ab->ax");
+    struct Conv {
+      Shape x, filter;
+      Attributes attributes;
+    };
+    Attributes same = {{"padding", "same"}}, strided = {{"strides", Integers{2, 2}}, {"padding", "same"}}, uneven = {{"strides", Integers{2, 1}}};
+    for (const Conv& v : {Conv{{B, 9, 8, 1}, {3, 3, 1, 32}, {}}, Conv{{B, 9, 8, 32}, {3, 3, 32, 16}, same}, Conv{{B, 7, 7, 3}, {5, 5, 3, 7}, strided}, Conv{{1, 6, 5, 2}, {2, 3, 2, 1}, uneven}, Conv{{B, 8, 8, 16}, {1, 1, 16, 33}, {}}}) {
+      Builder b("shape");
+      Value y = b.graph().add("conv2d", {b.input("x", f32, v.x), b.input("w", f32, v.filter)}, v.attributes);
+      add({"onednn_conv2d", "conv2d", {real(v.x), real(v.filter)}, v.attributes, 2e-5});
+      add({"onednn_conv2d", "conv2d_input_gradient", {y.type(), real(v.filter), real(v.x)}, v.attributes, 2e-5});
+      add({"onednn_conv2d", "conv2d_filter_gradient", {real(v.x), y.type(), real(v.filter)}, v.attributes, 2e-5});
+    }
+    return out;
+  }();
+  return all;
+}
+
+TEST(CpuKernels, agree_with_their_references) {
+  for (const Case& c : cases()) {
+    std::string text = c.op;
+    for (const TensorType& t : c.inputs) text += " " + to_string(t);
+    for (const auto& [name, value] : c.attributes.entries()) text += " " + name + "=" + to_string(value);
+    SCOPED_TRACE(text);
+    expect_as_reference(c);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(CpuKernels, every_kernel_is_in_a_case) {
+  std::set<std::pair<std::string, std::string>> met = {{"conv2d_bias_relu", "onednn_conv2d_bias_relu"}, {"constant", "kept_value"}};  // have tests of their own, or no inputs to draw
+  for (const Case& c : cases()) met.emplace(c.op, c.kernel);
+  KernelTable table = cpu_kernels();
+  for (const Kernel& k : table.all()) EXPECT_TRUE(met.contains({k.op, k.name})) << k.op << " by " << k.name;
+}
+
+TEST(CpuKernels, elementwise_results_depend_on_no_position_length_or_alignment) {
+  KernelTable table = cpu_kernels();
+  for (const char* op : {"exp", "tanh", "sigmoid", "sqrt", "relu"}) {
+    Case whole_case{"simd_unary", op, {real({1037})}};
+    Asked whole_one(whole_case);
+    auto all = launched(*table.prepare("simd_unary", whole_one.request), whole_one, 0)[0];
+    for (std::int64_t first : {0, 1, 5, 500})
+      for (std::int64_t n : {1, 3, 16, 37}) {
+        Asked part({"simd_unary", op, {real({n})}});
+        std::vector<float> y(static_cast<std::size_t>(n));
+        table.prepare("simd_unary", part.request)->launch({{reinterpret_cast<const std::byte*>(whole_one.inputs[0].data<float>().data() + first)}, {reinterpret_cast<std::byte*>(y.data())}, nullptr});
+        EXPECT_EQ(std::memcmp(y.data(), all.data<float>().data() + first, y.size() * 4), 0) << op << " at " << first << " of " << n;
+      }
+  }
+}
+
+TEST(CpuKernels, indices_out_of_range_are_named) {
+  KernelTable table = cpu_kernels();
+  auto message = [&](const Case& c) -> std::string {
+    Asked a(c);
+    try {
+      launched(*table.prepare(c.kernel, a.request), a, 0);
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(message({"copy_rows", "gather", {real({1, 3}), whole({40})}}), HasSubstr("is outside the table of 1 rows"));
+  EXPECT_THAT(message({"row_cross_entropy", "sparse_softmax_cross_entropy", {real({40, 1}), whole({40})}}), HasSubstr("is no class"));
+}
+
+TEST(CpuKernels, f64_convolutions_say_why_they_are_left_to_the_reference) {
+  Asked a({"", "conv2d", {{f64, {kBatch, 5, 5, 1}}, {f64, {3, 3, 1, 2}}}});
+  std::vector<std::string> reasons;
+  EXPECT_EQ(cpu_kernels().choose(a.request, &reasons).name, "reference");
+  EXPECT_THAT(reasons, testing::ElementsAre(HasSubstr("input 0 is f64")));
+}
+
+TEST(CpuKernels, prepare_creates_the_primitive_for_the_threads_of_the_plan) {
+  // Made and run on this thread, whatever OpenMP's own default is.
+  Case c{"onednn_conv2d", "conv2d_filter_gradient", {real({8, 12, 12, 16}), real({8, 10, 10, 32}), real({3, 3, 16, 32})}};
+  KernelTable table = cpu_kernels();
+  for (int threads : {1, 2}) {
+    Asked a(c, threads);
+    auto choice = table.choose(a.request);
+    auto kernel = table.prepare(choice.name, a.request);
+    std::vector<HostTensor> first;
+    for (int ambient : {2, 1}) {
+      omp_set_num_threads(ambient);
+      auto got = launched(*kernel, a, choice.support.scratch_bytes);
+      if (first.empty()) first = got;
+      EXPECT_TRUE(got == first) << threads << " threads in a setting of " << ambient;
+    }
+    omp_set_num_threads(2);
+  }
+}
+
+/// relu(conv2d(x, filter) + bias) as one request.
+struct Group {
+  explicit Group(DType t = f32, bool bias_first = false) : builder("group") {
+    Value x = builder.input("x", t, {kBatch, 6, 6, 3}), w = builder.input("w", t, {3, 3, 3, 8}), b = builder.input("b", t, {8});
+    Value c = conv2d(x, w, {.padding = "same"});
+    relu(bias_first ? b + c : c + b);
+    groups = find_groups(builder.graph());
+    if (groups.size() != 1) return;
+    request.op = groups[0].kind;
+    request.attributes = &attributes;
+    for (Value v : {x, w, b}) request.inputs.push_back({t, extents_of(v.shape(), kRows)});
+    for (std::size_t i = 0; i < 3; ++i) inputs.push_back(drawn(request.inputs[i], 4, false, i));
+    request.outputs = {{t, extents_of(c.shape(), kRows)}};
+    describe_members(builder.graph(), groups[0].members, request);
+  }
+  HostTensor launch(const std::string& kernel, std::int64_t scratch_bytes = 0) {
+    HostTensor y(request.outputs[0].dtype, request.outputs[0].shape), scratch(u8, {scratch_bytes});
+    cpu_kernels().prepare(kernel, request)->launch({{inputs[0].raw(), inputs[1].raw(), inputs[2].raw()}, {y.raw()}, scratch.raw()});
+    return y;
+  }
+  Builder builder;
+  Attributes attributes;
+  std::vector<FusionGroup> groups;
+  KernelRequest request;
+  std::vector<HostTensor> inputs;
+};
+
+TEST(FusedConv2d, is_found_with_the_bias_on_either_side) {
+  EXPECT_EQ(Group().groups.size(), 1u);
+  EXPECT_EQ(Group(f32, true).groups.size(), 1u);
+  Builder b("none");
+  Value x = b.input("x", f32, {kBatch, 6, 6, 3}), w = b.input("w", f32, {3, 3, 3, 6});
+  relu(conv2d(x, w, {.padding = "same"}) + b.input("row", f32, {6, 6}));  // per pixel and channel, not per channel
+  relu(conv2d(x, w, {.padding = "same"}));
+  EXPECT_TRUE(find_groups(b.graph()).empty());
+}
+
+TEST(FusedConv2d, agrees_with_its_members_one_by_one) {
+  for (int threads : {1, 2}) {
+    Group g;
+    g.request.threads = threads;
+    auto choice = cpu_kernels().choose(g.request);
+    ASSERT_EQ(choice.name, "onednn_conv2d_bias_relu");
+    HostTensor got = g.launch(choice.name, choice.support.scratch_bytes), wanted = g.launch(kReferenceKernel);
+    EXPECT_LE(distance(got, wanted), 1e-5);
+    EXPECT_EQ(std::ranges::count(got.data<float>(), 0.0f), std::ranges::count(wanted.data<float>(), 0.0f)) << "relu cuts elsewhere";
+  }
+}
+
+TEST(FusedConv2d, the_reference_of_a_group_is_that_of_its_members_in_turn) {
+  for (bool bias_first : {false, true}) {
+    Group g(f64, bias_first);
+    EXPECT_EQ(cpu_kernels().choose(g.request).name, "reference");
+    HostTensor got = g.launch(kReferenceKernel);
+    Asked conv({"", "conv2d", {{f64, {kBatch, 6, 6, 3}}, {f64, {3, 3, 3, 8}}}, {{"padding", "same"}}});
+    conv.inputs = {g.inputs[0], g.inputs[1]};
+    HostTensor y = launched(*cpu_kernels().prepare(kReferenceKernel, conv.request), conv, 0)[0];
+    for (std::size_t i = 0; i < y.data<double>().size(); ++i) y.data<double>()[i] = std::max(y.data<double>()[i] + g.inputs[2].data<double>()[i % 8], 0.0);
+    EXPECT_TRUE(got == y);
+  }
+}
+
+TEST(FusedConv2d, a_nan_is_not_hidden_by_relu) {
+  Group g;
+  g.inputs[0].data<float>()[0] = std::nanf("");
+  auto choice = cpu_kernels().choose(g.request);
+  EXPECT_TRUE(std::isnan(g.launch(kReferenceKernel).data<float>()[0]));
+  EXPECT_TRUE(std::isnan(g.launch(choice.name, choice.support.scratch_bytes).data<float>()[0]));
+}
+
+}  // namespace
+}  // namespace belfry::test
