@@ -90,7 +90,7 @@ TEST(GraphText, says_one_node_a_line) {
   EXPECT_EQ(to_text(b.graph()),
             "graph net\n"
             "x = input() {dtype: f32, shape: (batch, 3)} : f32(batch, 3)\n"
-            "w = variable() {dtype: f32, shape: (3, 2), init: \"glorot_uniform\"} : f32(3, 2)\n"
+            "w = variable() {dtype: f32, shape: (3, 2)} : f32(3, 2)\n"
             "matmul = matmul(x, w) : f32(batch, 2) @cpu:1\n"
             "softmax = softmax(matmul) {axis: 0} : f32(batch, 2) @cpu:1\n"
             "reduce_max = reduce_max(softmax) {keep: true} : f32(1, 1)\n"
