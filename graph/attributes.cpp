@@ -19,6 +19,8 @@ bool AttributeValue::operator==(const AttributeValue& other) const {
   // Bitwise for floats, so that nan equals itself and -0 differs from 0.
   if (const auto* x = std::get_if<double>(this))
     if (const auto* y = std::get_if<double>(&other)) return std::memcmp(x, y, sizeof *x) == 0;
+  if (const auto* x = std::get_if<Reals>(this))
+    if (const auto* y = std::get_if<Reals>(&other)) return x->size() == y->size() && std::equal(x->begin(), x->end(), y->begin(), [](double p, double q) { return std::memcmp(&p, &q, sizeof p) == 0; });
   return static_cast<const AttributeVariant&>(*this) == static_cast<const AttributeVariant&>(other);
 }
 

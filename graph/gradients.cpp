@@ -88,7 +88,8 @@ class Differentiator {
       dys.push_back(total({id, k}));
     }
     GradientContext context(graph_, node.attributes, inputs, outputs, dys);
-    std::vector<Value> dxs = node.op->gradient.build(context);
+    // Rules build from the gradient of output 0; without it they have nothing to start from.
+    std::vector<Value> dxs = dys[0] ? node.op->gradient.build(context) : std::vector<Value>(node.inputs.size());
     for (int k = 0; k < static_cast<int>(node.types.size()); ++k)
       if (dys[static_cast<std::size_t>(k)] && !context.asked(k))
         throw UserError(fmt::format("[{}] output '{}' of '{}' has no gradient, but a loss reads it", node.op->name, node.op->outputs[static_cast<std::size_t>(k)].name, node.name));

@@ -30,6 +30,13 @@ std::size_t size_of(DType dtype) {
   return visit_dtype(dtype, []<class T>() { return sizeof(T); });
 }
 
+std::int64_t Dim::at(std::int64_t n) const {
+  if (!symbolic()) return factor;
+  std::int64_t out = 0;
+  if (__builtin_mul_overflow(factor, n, &out)) throw UserError(fmt::format("{} with {} = {} does not fit in 63 bits", to_string(*this), symbol, n));
+  return out;
+}
+
 std::string to_string(const Dim& dim) {
   if (!dim.symbolic()) return std::to_string(dim.factor);
   return dim.factor == 1 ? dim.symbol : fmt::format("{}*{}", dim.factor, dim.symbol);
@@ -99,6 +106,12 @@ bool broadcast(const std::vector<Shape>& shapes, Shape& out) {
     }
   }
   return true;
+}
+
+std::int64_t LocalType::bytes() const {
+  std::int64_t out = 0;
+  if (__builtin_mul_overflow(elements(), static_cast<std::int64_t>(size_of(dtype)), &out)) throw UserError(fmt::format("{} has more than 2^63 bytes", to_string(*this)));
+  return out;
 }
 
 std::string to_string(const TensorType& type) { return fmt::format("{}{}", name_of(type.dtype), to_string(std::span(type.shape))); }

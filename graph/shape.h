@@ -19,8 +19,8 @@ struct Dim {
 
   Dim(std::int64_t factor = 1, std::string symbol = {}) : factor(factor), symbol(std::move(symbol)) {}  // NOLINT: sizes read as dims
   bool symbolic() const { return !symbol.empty(); }
-  /// The size where the symbol stands for `n`.
-  std::int64_t at(std::int64_t n) const { return symbolic() ? factor * n : factor; }
+  /// The size where the symbol stands for `n`. UserError where it does not fit in 63 bits.
+  std::int64_t at(std::int64_t n) const;
   bool operator==(const Dim&) const = default;
 };
 
@@ -64,7 +64,8 @@ struct LocalType {
   DType dtype = f32;
   Extents shape;
   std::int64_t elements() const { return belfry::elements(shape); }
-  std::int64_t bytes() const { return elements() * static_cast<std::int64_t>(size_of(dtype)); }
+  /// UserError where they do not fit in 63 bits.
+  std::int64_t bytes() const;
   bool operator==(const LocalType&) const = default;
 };
 std::string to_string(const LocalType& type);

@@ -13,6 +13,7 @@ namespace {
 
 /// What the specification of the split states says of a net at T = 3, B = 7.
 struct Expected {
+  friend void PrintTo(const Expected& e, std::ostream* out) { *out << e.net; }
   std::string net;
   std::map<std::string, std::string> states;  ///< of fetched values, before they are fetched
   std::vector<std::string> inserted;          ///< types of aggregated and gathered values, sorted
@@ -38,7 +39,14 @@ const std::vector<Expected>& table() {
       {"dropout", {{"dropped", kRows0}, {"loss", kSum}}, {"aggregate (4, 8)", "aggregate (5)", "aggregate (8)", "aggregate (8, 5)"}},
       {"max_over_rows", {{"top", kWhole}}, {"aggregate (3)", "aggregate (3)", "aggregate (3)", "aggregate (4, 3)"}},
       {"pairwise", {{"distances", kRows0}}, {"aggregate (1, batch, 3)", "aggregate (3)", "aggregate (4, 3)", "gather (1, batch, 3)"}},
-      // PROBES
+      {"symmetric_contrastive", {{"logits", kRows0}},
+       {"aggregate (3)", "aggregate (3)", "aggregate (4, 3)", "aggregate (5, 3)", "aggregate (batch, 3)", "gather (batch, 3)", "gather (batch, batch)", "gather (batch, batch)"}},
+      {"neighbours", {{"hidden", kRows0}}, {"aggregate (3)", "aggregate (4, 3)", "aggregate (batch, 3)", "gather (batch, 3)"}},
+      {"lookup_in_batch", {}, {"aggregate (4, 5)", "aggregate (5)", "aggregate (batch, 5)", "gather (batch, 5)"}},
+      {"time_major", {{"dropped", "rows(1)"}}, {"aggregate (4, 6)", "aggregate (5)", "aggregate (6)", "aggregate (6, 5)"}},
+      {"loss_times_penalty", {}, {"aggregate (1, 1)", "aggregate (4, 5)"}},
+      {"flattened_late", {{"flat", kWhole}}, {"aggregate (4, 5)", "aggregate (5)", "gather (3*batch, 5)", "gather (3, batch, 5)"}},
+      {"own_batch_norm", {}, {"aggregate (1, 5)", "aggregate (1, 5)", "aggregate (4, 5)", "aggregate (5)", "aggregate (5)", "aggregate (5)"}},
   };
   return all;
 }

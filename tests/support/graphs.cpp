@@ -49,7 +49,7 @@ class Comparison {
     const Node &m = a_.node(x.node), &n = b_.node(y.node);
     // Inputs and variables are their names.
     bool named = m.op->inputs.empty() && m.op->name != kConstant && !m.op->source;
-    if (m.op != n.op || !(m.attributes == n.attributes) || m.types != n.types || m.device != n.device || m.inputs.size() != n.inputs.size() || (named && m.name != n.name)) return part(x, y);
+    if (m.op->name != n.op->name || !(m.attributes == n.attributes) || m.types != n.types || m.device != n.device || m.inputs.size() != n.inputs.size() || (named && m.name != n.name)) return part(x, y);
     for (std::size_t i = 0; i < m.inputs.size(); ++i) compare(m.inputs[i], n.inputs[i]);
   }
 

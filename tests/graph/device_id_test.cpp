@@ -1,0 +1,34 @@
+#include <belfry/graph/device_id.h>
+
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+TEST(DeviceIds, print_and_read_back) {
+  for (const char* text : {"cpu:0", "gpu:1", "gpu:0/1", "sim:3", "/host:2/gpu:0", "/host:2/gpu:0/3"}) EXPECT_EQ(to_string(parse_device(text)), text);
+}
+
+TEST(DeviceIds, refuse_other_texts_with_the_known_forms) {
+  for (const char* wrong : {"", "cpu", "cpu:", "tpu:0", "cpu:x", "cpu:-1", "cpu:0/", "cpu:0/x", "cpu:0x", "cpu:1234567", "/host:/cpu:0", "/host:1cpu:0", "CPU:0", " cpu:0"})
+    EXPECT_TRUE(says([&] { parse_device(wrong); }, {"is no device", "cpu:0, gpu:1"})) << wrong;
+}
+
+TEST(DeviceLists, take_the_kind_of_the_one_before) {
+  EXPECT_EQ(to_string(parse_devices("gpu:0,2,3")), "gpu:0,gpu:2-3");
+  EXPECT_EQ(parse_devices("sim:0-7").size(), 8u);
+  EXPECT_EQ(to_string(parse_devices("cpu:0,cpu:1,gpu:4")), "cpu:0-1,gpu:4");
+  EXPECT_EQ(to_string(parse_devices("gpu:0/0,gpu:0/1")), "gpu:0/0,gpu:0/1");
+}
+
+TEST(DeviceLists, read_back_what_they_print) {
+  for (const char* text : {"cpu:0", "sim:0-7", "gpu:0,gpu:2-3", "gpu:0/0,gpu:0/1", "/host:1/gpu:0-3"}) EXPECT_EQ(to_string(parse_devices(text)), text);
+}
+
+TEST(DeviceLists, refuse_twins_and_broken_ranges) {
+  EXPECT_TRUE(says([] { parse_devices("sim:0-3,sim:2"); }, {"sim:2 is named twice", "sim:0-3,sim:2"}));
+  for (const char* wrong : {"sim:3-1", "sim:0-", "sim:-2", "gpu:0/0-1", "sim:0-99999999", "cpu:0,", ",cpu:0", "0,1"}) EXPECT_TRUE(says([&] { parse_devices(wrong); }, {"is no device"})) << wrong;
+}
+
+}  // namespace
+}  // namespace belfry::test
