@@ -209,10 +209,11 @@ PhaseTable foreign_phases(const PlacedGraph& plan) {
   auto readers = readers_of(plan);
   for (const PlanNode& n : plan.nodes) {
     if (n.scope != Scope::tower) continue;
-    for (ValueIndex v : n.outputs)
+    bool copy = n.op == kCopy;  // inputs name values, never copies: a copy is read by readers of what it copies
+    for (ValueIndex v : copy ? n.inputs : n.outputs)
       for (int i : readers[static_cast<std::size_t>(v)]) {
         const PlanNode& r = plan.nodes[static_cast<std::size_t>(i)];
-        if (r.scope != Scope::tower) continue;
+        if (r.scope != Scope::tower || (copy && r.op == kCopy)) continue;
         for (std::size_t c = 0; c < plan.classes.size(); ++c) {
           LocalPlace a = plan.classes[c].pattern[static_cast<std::size_t>(n.vector)], b = plan.classes[c].pattern[static_cast<std::size_t>(r.vector)];
           if (a.device >= 0 && b.device >= 0 && a.device != b.device && (r.op == kCopy || a.space == b.space)) out[{static_cast<int>(c), a.device}].insert({r.epoch, r.phases[c]});

@@ -20,7 +20,7 @@ class Bench {
  public:
   Bench(Graph graph, const Strategy& strategy, int T, std::int64_t batch, const Cluster& cluster, const KernelTables& kernels = reference_kernels())
       : graph_(std::make_shared<const Graph>(std::move(graph))),
-        program(std::make_shared<const PlacedGraph>(place(graph_, strategy, cluster, batch, {.fetches = fetches_of(*graph_), .kernels = chooser(kernels)})), kernels) {
+        program(std::make_shared<const PlacedGraph>(place(graph_, strategy, cluster, batch, {.fetches = fetches_of(*graph_), .kernels = chooser_of(kernels)})), kernels) {
     auto found = verify(program.plan());
     EXPECT_TRUE(found.empty()) << found[0];
     for (int t = 0; t < static_cast<int>(program.threads().size()); ++t) program.prepare_thread(t);
@@ -60,14 +60,6 @@ class Bench {
   }
 
  private:
-  static KernelChooser chooser(const KernelTables& kernels) {
-    return [&kernels](const KernelQuery& q) {
-      KernelRequest r;
-      r.op = q.node.op, r.def = q.node.def, r.attributes = &q.node.attributes, r.inputs = q.inputs, r.outputs = q.outputs;
-      auto choice = kernels.at(q.device_kind).choose(r);
-      return KernelChoice{choice.name, choice.support.scratch_bytes, choice.support.in_place};
-    };
-  }
   bool holds(const StateBuffer& s, const HostTensor& value) { return std::memcmp(program.address(s.buffer), value.raw(), static_cast<std::size_t>(s.buffer.bytes)) == 0; }
   std::shared_ptr<const Graph> graph_;
 

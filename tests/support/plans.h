@@ -4,6 +4,7 @@
 #include <random>
 
 #include <belfry/executor/run.h>
+#include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/verify.h>
 #include <belfry/placer/place.h>
 #include <belfry/placer/strategies/strategies.h>
@@ -59,6 +60,16 @@ inline Feeds views(const Tensors& tensors) {
 inline const KernelTables& reference_kernels() {
   static const KernelTables tables = {{"cpu", KernelTable{}}};
   return tables;
+}
+
+/// What the tables would choose.
+inline KernelChooser chooser_of(const KernelTables& kernels) {
+  return [&kernels](const KernelQuery& q) {
+    KernelRequest r;
+    r.op = q.node.op, r.def = q.node.def, r.attributes = &q.node.attributes, r.inputs = q.inputs, r.outputs = q.outputs, r.threads = q.threads;
+    auto choice = kernels.at(q.device_kind).choose(r);
+    return KernelChoice{choice.name, choice.support.scratch_bytes, choice.support.in_place};
+  };
 }
 
 using Chooser = std::function<int(const std::vector<int>&)>;
