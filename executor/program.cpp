@@ -34,6 +34,52 @@ Program::Program(std::shared_ptr<const PlacedGraph> plan, const KernelTables& ke
       for (const StepWait& w : step.waits)
         if (plan_->streams[static_cast<std::size_t>(w.stream)].thread != plan_->streams[static_cast<std::size_t>(step.stream)].thread)
           launches_[static_cast<std::size_t>(w.stream)][static_cast<std::size_t>(w.count) - 1].signals = true;
+  bind_feeds_and_results();
+  bind_tasks();
+}
+
+void Program::bind_tasks() {
+  auto thread_of = [&](int stream) { return plan_->streams[static_cast<std::size_t>(stream)].thread; };
+  for (std::size_t t = 0; t < threads_.size(); ++t) {
+    std::vector<Task>& tasks = tasks_.emplace_back();
+    std::vector<StepWait>& waits = foreign_waits_.emplace_back();
+    for (auto [s, k] : threads_[t]) {
+      Launch& l = launches_[static_cast<std::size_t>(s)][static_cast<std::size_t>(k)];
+      std::size_t before = waits.size();
+      for (const StepWait& w : l.step->waits)
+        if (thread_of(w.stream) != static_cast<int>(t)) waits.push_back(w);
+      tasks.push_back({nullptr, &l.arguments, nullptr, static_cast<int>(waits.size() - before), s, k, l.update, l.signals});
+    }
+    const StepWait* at = waits.data();
+    for (Task& task : tasks) {
+      task.waits = at;
+      at += task.wait_count;
+    }
+  }
+}
+
+void Program::bind_feeds_and_results() {
+  std::map<std::string, std::size_t> feed_of;
+  std::map<ValueIndex, BufferRef> made;
+  for (std::size_t s = 0; s < launches_.size(); ++s)
+    for (std::size_t k = 0; k < launches_[s].size(); ++k) {
+      Launch& l = launches_[s][k];
+      const PlanNode& n = plan_->nodes[static_cast<std::size_t>(l.step->node)];
+      for (std::size_t i : l.feed_inputs) {
+        const BufferRef& b = l.step->reads[i][0].buffer;
+        const std::string& name = plan_->value(b.tag.value).name;
+        auto [at, fresh] = feed_of.try_emplace(name, feeds_.size());
+        if (fresh) feeds_.push_back({name, b.type, {}});
+        feeds_[at->second].addresses.push_back(&l.arguments.inputs[i]);
+      }
+      if (!n.donates.empty()) {
+        l.update = static_cast<int>(updates_.size());
+        updates_.push_back({static_cast<int>(s), static_cast<int>(k), {}});
+        for (auto [u, variable] : n.donates) updates_.back().variables.push_back(variable);
+      }
+      if (n.op == kFetch) made.try_emplace(n.outputs[0], l.step->writes[0][0].buffer);
+    }
+  for (const auto& [name, v] : plan_->fetches) results_.push_back({name, made.at(v)});
 }
 
 std::byte* Program::address(const BufferRef& buffer) { return arenas_[static_cast<std::size_t>(buffer.space)].at(buffer.at); }
@@ -144,6 +190,7 @@ void Program::prepare_thread(int thread) {
         l.kernel = table->second.prepare(l.step->variant->kernel, request(*l.step));
       }
     }
+  for (Task& task : tasks_[static_cast<std::size_t>(thread)]) task.kernel = launches_[static_cast<std::size_t>(task.stream)][static_cast<std::size_t>(task.index)].kernel.get();
 }
 
 void Program::set_state(const std::string& variable, const HostTensor& value) {

@@ -23,7 +23,34 @@ struct Launch {
   Arguments arguments;
   std::vector<std::size_t> feed_inputs;  ///< inputs whose address is that of a feed
   int thread = 0;
+  int update = -1;                       ///< its number among the launches that write state
   bool signals = false;                  ///< a step of another thread waits for it
+};
+
+/// A launch as its host thread meets it: all that the way from one kernel to the next touches, side by side.
+struct Task {
+  Prepared* kernel = nullptr;
+  const Arguments* arguments = nullptr;
+  const StepWait* waits = nullptr;       ///< on streams of other threads; the thread's own order covers the rest
+  int wait_count = 0;
+  int stream = 0, index = 0;
+  int update = -1;
+  bool signals = false;
+};
+
+/// What a run looks up once: where a feed's address goes, where a result lies, which launch writes which variables.
+struct FeedBinding {
+  std::string name;
+  LocalType type;
+  std::vector<const std::byte**> addresses;
+};
+struct ResultBinding {
+  std::string name;
+  BufferRef buffer;
+};
+struct UpdateBinding {
+  int stream = 0, index = 0;
+  std::vector<ValueIndex> variables;
 };
 
 class Program {
@@ -40,6 +67,11 @@ class Program {
   std::vector<std::vector<Launch>>& launches() { return launches_; }
   /// Per host thread its launches in one legal order: (stream, index).
   const std::vector<std::vector<std::pair<int, int>>>& threads() const { return threads_; }
+
+  const std::vector<Task>& tasks(int thread) const { return tasks_[static_cast<std::size_t>(thread)]; }
+  const std::vector<FeedBinding>& feeds() const { return feeds_; }
+  const std::vector<ResultBinding>& results() const { return results_; }
+  const std::vector<UpdateBinding>& updates() const { return updates_; }
 
   /// Bytes of an arena, which are those that the plan says.
   std::int64_t allocated(int space) const { return arenas_[static_cast<std::size_t>(space)].bytes(); }
@@ -59,6 +91,8 @@ class Program {
   KernelRequest request(const Step& step) const;
   std::unique_ptr<Prepared> structural(const Step& step) const;
   void bind_arguments(Launch& launch);
+  void bind_tasks();
+  void bind_feeds_and_results();
 
   std::shared_ptr<const PlacedGraph> plan_;
   const KernelTables& kernels_;
@@ -66,6 +100,11 @@ class Program {
   mutable std::vector<Arena> arenas_;
   std::vector<std::vector<Launch>> launches_;
   std::vector<std::vector<std::pair<int, int>>> threads_;
+  std::vector<std::vector<Task>> tasks_;               // per thread
+  std::vector<std::vector<StepWait>> foreign_waits_;   // per thread, what its tasks point into
+  std::vector<FeedBinding> feeds_;
+  std::vector<ResultBinding> results_;
+  std::vector<UpdateBinding> updates_;
 };
 
 /// Feeds by the name of the input, as views: they must live until the run returns.

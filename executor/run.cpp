@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstring>
 #include <random>
 #include <set>
 
@@ -37,8 +38,7 @@ std::string to_string(StateAfter state) {
   return kNames[static_cast<int>(state)];
 }
 
-Runner::Runner(Program& program) : program_(program), events_(program.bound().streams.size()) {
-  for (const auto& s : program.bound().streams) progress_.emplace_back(s.size());
+Runner::Runner(Program& program) : program_(program), events_(program.bound().streams.size()), updates_(program.updates().size()) {
   trace_of_thread_.resize(program.threads().size());
   for (std::size_t t = 0; t < program.threads().size(); ++t) threads_.emplace_back([this, t] { work(static_cast<int>(t)); });
   // Kernels are prepared on the threads that launch them.
@@ -85,39 +85,48 @@ void Runner::work(int thread) {
 }
 
 void Runner::run_thread(int thread) {
-  auto& launches = program_.launches();
-  for (auto [s, k] : program_.threads()[static_cast<std::size_t>(thread)]) {
-    Launch& l = launches[static_cast<std::size_t>(s)][static_cast<std::size_t>(k)];
-    for (const StepWait& w : l.step->waits)
-      if (!events_[static_cast<std::size_t>(w.stream)].wait(w.count)) return;
-    if (failed_.load(std::memory_order_relaxed)) return;
-    std::int64_t begin = options_->trace ? now_ns() : 0;
-    try {
-      launch(s, k);
-    } catch (...) {
-      fail(s, k);
-      return;
+  const std::vector<Task>& tasks = program_.tasks(thread);
+  const Task *at = tasks.data(), *past = at + tasks.size();
+  try {
+    if (options_->trace || options_->delays || options_->before || options_->after) return run_watched(thread, at);
+    for (; at != past; ++at) {
+      for (const StepWait *w = at->waits, *last = w + at->wait_count; w != last; ++w)
+        if (!events_[static_cast<std::size_t>(w->stream)].wait(w->count)) return;
+      if (failed_.load(std::memory_order_relaxed)) return;
+      launch(*at);
+      if (at->signals) events_[static_cast<std::size_t>(at->stream)].signal(at->index + 1);
     }
-    if (options_->trace) trace_of_thread_[static_cast<std::size_t>(thread)].push_back({s, k, begin, now_ns()});
-    events_[static_cast<std::size_t>(s)].signal(k + 1);
+  } catch (...) {
+    fail(at->stream, at->index);
   }
 }
 
-void Runner::launch(int stream, int index) {
-  Launch& l = program_.launches()[static_cast<std::size_t>(stream)][static_cast<std::size_t>(index)];
-  char& progress = progress_[static_cast<std::size_t>(stream)][static_cast<std::size_t>(index)];
-  if (options_->delays) {
-    std::mt19937_64 rng(options_->delays * 1000003 + static_cast<std::uint64_t>(stream) * 8191 + static_cast<std::uint64_t>(index));
-    std::this_thread::sleep_for(std::chrono::microseconds(rng() % 200));
+/// The same, with the options that a run for speed does not have.
+void Runner::run_watched(int thread, const Task*& at) {
+  const std::vector<Task>& tasks = program_.tasks(thread);
+  for (const Task* past = at + tasks.size(); at != past; ++at) {
+    for (int w = 0; w < at->wait_count; ++w)
+      if (!events_[static_cast<std::size_t>(at->waits[w].stream)].wait(at->waits[w].count)) return;
+    if (failed_.load(std::memory_order_relaxed)) return;
+    if (options_->delays) {
+      std::mt19937_64 rng(options_->delays * 1000003 + static_cast<std::uint64_t>(at->stream) * 8191 + static_cast<std::uint64_t>(at->index));
+      std::this_thread::sleep_for(std::chrono::microseconds(rng() % 200));
+    }
+    if (options_->before) options_->before(program_.bound().streams[static_cast<std::size_t>(at->stream)][static_cast<std::size_t>(at->index)]);
+    std::int64_t begin = now_ns();
+    launch(*at);
+    if (options_->after) options_->after(program_.bound().streams[static_cast<std::size_t>(at->stream)][static_cast<std::size_t>(at->index)]);
+    if (options_->trace) trace_of_thread_[static_cast<std::size_t>(thread)].push_back({at->stream, at->index, begin, now_ns()});
+    if (at->signals) events_[static_cast<std::size_t>(at->stream)].signal(at->index + 1);
   }
-  if (options_->before) {
-    progress = 1;
-    options_->before(*l.step);
-  }
-  progress = 1;
-  l.kernel->launch(l.arguments);
-  progress = 2;
-  if (options_->after) options_->after(*l.step);
+}
+
+void Runner::launch(const Task& task) {
+  if (task.update < 0) return task.kernel->launch(*task.arguments);
+  Progress& progress = updates_[static_cast<std::size_t>(task.update)];
+  progress = kBegun;
+  task.kernel->launch(*task.arguments);
+  progress = kDone;
 }
 
 void Runner::fail(int stream, int index) {
@@ -138,62 +147,39 @@ void Runner::start(const Feeds& feeds, const RunOptions& options) {
   failed_ = false;
   failed_node_.clear();
   for (Event& e : events_) e.reset();
-  for (auto& p : progress_) std::fill(p.begin(), p.end(), 0);
+  std::fill(updates_.begin(), updates_.end(), kNotBegun);
   for (auto& t : trace_of_thread_) t.clear();
-  const PlacedGraph& plan = program_.plan();
-  for (auto& stream : program_.launches())
-    for (Launch& l : stream)
-      for (std::size_t i : l.feed_inputs) {
-        const BufferRef& b = l.step->reads[i][0].buffer;
-        const std::string& name = plan.value(b.tag.value).name;
-        auto at = feeds.find(name);
-        if (at == feeds.end()) throw UserError(fmt::format("there is no feed for the input '{}'", name));
-        if (!(at->second->type() == b.type)) throw UserError(fmt::format("the feed '{}' is {}, but the plan wants {}", name, to_string(at->second->type()), to_string(b.type)));
-        l.arguments.inputs[i] = at->second->raw();
-      }
+  for (const FeedBinding& f : program_.feeds()) {
+    auto at = feeds.find(f.name);
+    if (at == feeds.end()) throw UserError(fmt::format("there is no feed for the input '{}'", f.name));
+    if (!(at->second->type() == f.type)) throw UserError(fmt::format("the feed '{}' is {}, but the plan wants {}", f.name, to_string(at->second->type()), to_string(f.type)));
+    for (const std::byte** address : f.addresses) *address = at->second->raw();
+  }
+}
+
+void Runner::judge_state(Outcome& out) const {
+  std::set<std::string> begun;
+  std::size_t done = 0;
+  for (std::size_t u = 0; u < updates_.size(); ++u) {
+    done += updates_[u] == kDone;
+    if (updates_[u] != kNotBegun)
+      for (ValueIndex v : program_.updates()[u].variables) begun.insert(program_.plan().value(v).name);
+  }
+  out.state = done == updates_.size() ? StateAfter::complete : begun.empty() ? StateAfter::untouched : StateAfter::torn;
+  if (out.state == StateAfter::torn) out.torn.assign(begun.begin(), begun.end());
 }
 
 Outcome Runner::finish() {
-  const PlacedGraph& plan = program_.plan();
   Outcome out;
   out.error = error_;
   out.failed_node = failed_node_;
-  std::map<ValueIndex, std::pair<int, int>> holders;  // variable → holders that have begun, that are done
-  std::map<ValueIndex, int> all;
-  for (const PlanNode& n : plan.nodes)
-    for (auto [u, variable] : n.donates) all[variable] = static_cast<int>(n.holders.size());
-  for (std::size_t s = 0; s < progress_.size(); ++s)
-    for (std::size_t k = 0; k < progress_[s].size(); ++k)
-      if (progress_[s][k])
-        for (auto [u, variable] : plan.nodes[static_cast<std::size_t>(program_.bound().streams[s][k].node)].donates) {
-          ++holders[variable].first;
-          holders[variable].second += progress_[s][k] == 2;
-        }
-  if (holders.empty()) out.state = all.empty() ? StateAfter::complete : StateAfter::untouched;
-  else {
-    out.state = StateAfter::complete;
-    for (auto [variable, count] : all) {
-      if (holders[variable].second == count) continue;
-      out.state = StateAfter::torn;
-      if (holders[variable].first) out.torn.push_back(plan.value(variable).name);
+  if (error_) judge_state(out);
+  else
+    for (const ResultBinding& r : program_.results()) {
+      HostTensor t(r.buffer.type.dtype, r.buffer.type.shape);
+      if (r.buffer.bytes) std::memcpy(t.raw(), program_.address(r.buffer), static_cast<std::size_t>(r.buffer.bytes));
+      out.fetched.insert_or_assign(r.name, std::move(t));
     }
-    // Variables of which some are new and some old are torn together.
-    if (out.state == StateAfter::torn)
-      for (auto [variable, count] : all)
-        if (holders[variable].second == count) out.torn.push_back(plan.value(variable).name);
-    std::sort(out.torn.begin(), out.torn.end());
-  }
-  if (!error_)
-    for (const auto& [name, v] : plan.fetches)
-      for (auto& stream : program_.launches())
-        for (Launch& l : stream) {
-          const PlanNode& n = plan.nodes[static_cast<std::size_t>(l.step->node)];
-          if (n.outputs.empty() || n.outputs[0] != v) continue;
-          const BufferRef& b = l.step->writes[0][0].buffer;
-          HostTensor t(b.type.dtype, b.type.shape);
-          if (b.bytes) std::memcpy(t.raw(), program_.address(b), static_cast<std::size_t>(b.bytes));
-          out.fetched.insert_or_assign(name, std::move(t));
-        }
   trace_.clear();
   for (auto& t : trace_of_thread_) trace_.insert(trace_.end(), t.begin(), t.end());
   std::sort(trace_.begin(), trace_.end(), [](const TraceEntry& a, const TraceEntry& b) { return a.begin_ns < b.begin_ns; });
@@ -229,7 +215,10 @@ Outcome Runner::run_interleaved(const Feeds& feeds, const std::function<int(cons
     if (watcher) watcher->begin(streams[static_cast<std::size_t>(s)][k]);
     std::int64_t begin = options.trace ? now_ns() : 0;
     try {
-      launch(s, static_cast<int>(k));
+      Launch& l = program_.launches()[static_cast<std::size_t>(s)][k];
+      if (options.before) options.before(*l.step);
+      launch({l.kernel.get(), &l.arguments, nullptr, 0, s, static_cast<int>(k), l.update, false});
+      if (options.after) options.after(*l.step);
     } catch (...) {
       fail(s, static_cast<int>(k));
       break;

@@ -14,7 +14,8 @@
 
 namespace belfry {
 
-/// What a failed step leaves behind.
+/// What a step leaves behind. Untouched: no update has begun, all state has its old bits. Complete: every holder of every
+/// variable has its new value. Torn: some update has begun and some has not finished.
 enum class StateAfter { untouched, torn, complete };
 std::string to_string(StateAfter state);
 
@@ -26,7 +27,7 @@ struct TraceEntry {
 struct Outcome {
   std::map<std::string, HostTensor> fetched;
   StateAfter state = StateAfter::complete;
-  std::vector<std::string> torn;     ///< variables that some holder has anew and some not
+  std::vector<std::string> torn;     ///< variables of which an update has begun on some holder; all others have their old bits
   std::exception_ptr error;
   std::string failed_node;
 };
@@ -59,9 +60,11 @@ class Runner {
  private:
   void work(int thread);
   void run_thread(int thread);
-  void launch(int stream, int index);
+  void run_watched(int thread, const Task*& at);
+  void launch(const Task& task);
   void fail(int stream, int index);
   void start(const Feeds& feeds, const RunOptions& options);
+  void judge_state(Outcome& out) const;
   Outcome finish();
 
   Program& program_;
@@ -73,7 +76,8 @@ class Runner {
   std::mutex error_mutex_;
   std::exception_ptr error_;
   std::string failed_node_;
-  std::vector<std::vector<char>> progress_;         // per stream and step: 0 not begun, 1 begun, 2 finished
+  enum Progress : char { kNotBegun, kBegun, kDone };
+  std::vector<Progress> updates_;                   // of the program's updates
   std::vector<TraceEntry> trace_;
   std::vector<std::vector<TraceEntry>> trace_of_thread_;
 };

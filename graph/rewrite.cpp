@@ -10,6 +10,7 @@ std::vector<ValueId> roots(const Graph& g) {
     out.push_back({variable, 0});
     out.push_back(v);
   }
+  if (g.gate.valid()) out.push_back(g.gate);
   if (g.train) {
     out.insert(out.end(), g.train->losses.begin(), g.train->losses.end());
     if (g.train->learning_rate.valid()) out.push_back(g.train->learning_rate);
@@ -73,6 +74,7 @@ Graph rewrite(const Graph& graph, const RewriteRule& rule, const std::function<b
     if (ValueId m = to_new(v); m.valid()) out.metrics[name] = m;
   for (const auto& [variable, v] : graph.updates)
     if (ValueId w = to_new({variable, 0}), m = to_new(v); w.valid() && m.valid()) out.updates[w.node] = m;
+  out.gate = to_new(graph.gate);
   if (graph.train) {
     out.train = graph.train;
     for (ValueId& v : out.train->losses) v = to_new(v);

@@ -9,6 +9,7 @@
 #include <belfry/ops/cast/cast.h>
 #include <belfry/ops/compare/compare.h>
 #include <belfry/ops/conv2d/conv2d.h>
+#include <belfry/ops/finite/finite.h>
 #include <belfry/ops/gather/gather.h>
 #include <belfry/ops/identity/identity.h>
 #include <belfry/ops/matmul/matmul.h>

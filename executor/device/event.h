@@ -7,7 +7,8 @@
 
 namespace belfry {
 
-class Event {
+/// On a cache line of its own: streams signal without disturbing each other.
+class alignas(64) Event {
  public:
   static constexpr std::int64_t kAborted = std::int64_t{1} << 62;
 

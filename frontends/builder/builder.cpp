@@ -42,9 +42,10 @@ CursorGuard Builder::scope(const std::string& name) {
   return guard;
 }
 
-void Builder::train(Value loss, const std::string& optimizer, Attributes options, Value rate) {
+void Builder::train(Value loss, const std::string& optimizer, Attributes options, Value rate, bool skip_nonfinite) {
   if (!loss || !is_float(loss.dtype()) || !loss.shape().empty())
     throw UserError(loss ? fmt::format("a loss is a float scalar, but '{}' is {}; take its mean", loss.name(), to_string(loss.type())) : "a loss is an empty Value");
+  if (skip_nonfinite) options.set("skip_nonfinite", true);
   TrainSpec next{{loss.id}, optimizer, std::move(options), rate.id};
   if (graph_->train) {
     const TrainSpec& first = *graph_->train;
@@ -55,16 +56,21 @@ void Builder::train(Value loss, const std::string& optimizer, Attributes options
   graph_->train = std::move(next);
 }
 
-void Builder::minimize(Value loss, const Sgd& o) { train(loss, "sgd", {{"learning_rate", o.learning_rate}, {"clip_norm", o.clip_norm}}, o.rate); }
+void Builder::minimize(Value loss, const Sgd& o) { train(loss, "sgd", {{"learning_rate", o.learning_rate}, {"clip_norm", o.clip_norm}}, o.rate, o.skip_nonfinite); }
 void Builder::minimize(Value loss, const Momentum& o) {
-  train(loss, "momentum", {{"learning_rate", o.learning_rate}, {"momentum", o.momentum}, {"nesterov", o.nesterov}, {"clip_norm", o.clip_norm}}, o.rate);
+  train(loss, "momentum", {{"learning_rate", o.learning_rate}, {"momentum", o.momentum}, {"nesterov", o.nesterov}, {"clip_norm", o.clip_norm}}, o.rate, o.skip_nonfinite);
 }
 void Builder::minimize(Value loss, const Adam& o) {
-  train(loss, "adam", {{"learning_rate", o.learning_rate}, {"beta1", o.beta1}, {"beta2", o.beta2}, {"epsilon", o.epsilon}, {"powers", o.powers}, {"clip_norm", o.clip_norm}}, o.rate);
+  train(loss, "adam", {{"learning_rate", o.learning_rate}, {"beta1", o.beta1}, {"beta2", o.beta2}, {"epsilon", o.epsilon}, {"powers", o.powers}, {"clip_norm", o.clip_norm}}, o.rate, o.skip_nonfinite);
 }
 
 void Builder::metric(const std::string& name, Value value) { graph_->metrics[name] = value.id; }
 void Builder::output(Value value) { graph_->outputs.push_back(value.id); }
+
+void Builder::gate(Value condition) {
+  if (condition.type() != TensorType{boolean, {}}) throw UserError(fmt::format("a gate is a bool scalar, but '{}' is {}; use all_of or all_finite", condition.name(), to_string(condition.type())));
+  graph_->gate = graph_->gate.valid() ? all_of({graph_->value(graph_->gate), condition}).id : condition.id;
+}
 
 void Builder::update(Value variable, Value value) {
   const Node& n = graph_->node(variable.id.node);

@@ -13,7 +13,8 @@ namespace belfry {
 struct Sgd {
   double learning_rate = 0.01;
   Value rate = {};
-  double clip_norm = 0;  ///< 0: gradients are not clipped by their global norm
+  double clip_norm = 0;         ///< 0: gradients are not clipped by their global norm
+  bool skip_nonfinite = false;  ///< a step with a gradient that is infinite or NaN changes no state
 };
 struct Momentum {
   double learning_rate = 0.01;
@@ -21,6 +22,7 @@ struct Momentum {
   bool nesterov = false;
   Value rate = {};
   double clip_norm = 0;
+  bool skip_nonfinite = false;
 };
 /// `powers`: how the bias correction is taken, "float32" as Keras 3 does or "exact".
 struct Adam {
@@ -29,6 +31,7 @@ struct Adam {
   std::string powers = "float32";
   Value rate = {};
   double clip_norm = 0;
+  bool skip_nonfinite = false;
 };
 
 /// Puts the cursor of a graph back when it goes.
@@ -72,6 +75,8 @@ class Builder {
   void minimize(Value loss, const Adam& optimizer);
   void metric(const std::string& name, Value value);
   void output(Value value);
+  /// A bool scalar: where it is false, the step keeps all state, its counter included. Several gates must all be open.
+  void gate(Value condition);
   /// The variable's value after the step. UserError for another type, or a second update.
   void update(Value variable, Value value);
 
@@ -80,7 +85,7 @@ class Builder {
   Graph build() &&;
 
  private:
-  void train(Value loss, const std::string& optimizer, Attributes options, Value rate);
+  void train(Value loss, const std::string& optimizer, Attributes options, Value rate, bool skip_nonfinite);
   std::unique_ptr<Graph> graph_;
 };
 

@@ -25,7 +25,7 @@ struct Images {
 Graph mnist_cnn(std::shared_ptr<const OpSet> ops) {
   Images in("mnist_cnn", std::move(ops));
   Value x = nn::conv2d(in.image, {.filters = 32, .kernel = 3, .activation = Activation::relu});
-  x = flatten(max_pool2d(x, {.window = 2}));
+  x = flatten(max_pool2d(x, {.window = {2, 2}}));
   return classifier(std::move(in.b), nn::dense(x, {.units = 10}), in.label, Adam{});
 }
 
@@ -33,7 +33,7 @@ Graph mnist_cnn_wide(std::shared_ptr<const OpSet> ops) {
   Images in("mnist_cnn_wide", std::move(ops));
   Value x = nn::conv2d(in.image, {.filters = 32, .kernel = 3, .activation = Activation::relu});
   x = nn::conv2d(x, {.filters = 64, .kernel = 3, .activation = Activation::relu});
-  x = nn::dense(flatten(max_pool2d(x, {.window = 2})), {.units = 128, .activation = Activation::relu});
+  x = nn::dense(flatten(max_pool2d(x, {.window = {2, 2}})), {.units = 128, .activation = Activation::relu});
   return classifier(std::move(in.b), nn::dense(x, {.units = 10}), in.label, Adam{});
 }
 

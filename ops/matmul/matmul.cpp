@@ -18,9 +18,19 @@ Letters letters_of(const SplitContext& c) {
   return belfry::letters_of(c.attributes.text("equation"), static_cast<int>(c.inputs[0].shape.size()), static_cast<int>(c.inputs[1].shape.size()));
 }
 
+/// Letters, a comma, letters, an arrow, letters.
+bool is_equation(const std::string& text) {
+  auto comma = text.find(','), arrow = text.find("->");
+  if (comma == text.npos || arrow == text.npos || comma > arrow) return false;
+  std::string letters = text.substr(0, comma) + text.substr(comma + 1, arrow - comma - 1) + text.substr(arrow + 2);
+  return std::all_of(letters.begin(), letters.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+}
+
 std::vector<TensorType> infer(InferContext& c) {
   c.need_float(0);
   c.need_same_dtype();
+  const std::string& equation = c.attributes.text("equation");
+  if (!equation.empty() && !is_equation(equation)) c.fail(fmt::format("the equation \"{}\" is not of the form \"ab,bc->ac\"", equation));
   Letters l = belfry::letters_of(c.attributes.text("equation"), c.rank(0), c.rank(1));
   if (static_cast<int>(l.a.size()) != c.rank(0) || static_cast<int>(l.b.size()) != c.rank(1))
     c.fail(l.a.empty() ? "needs a (…, m, k) and b (k, n), or b (…, k, n) with the same leading axes"
@@ -99,10 +109,8 @@ double flops(std::span<const LocalType> in, std::span<const LocalType> out, cons
 
 Letters letters_of(const std::string& equation, int rank_a, int rank_b) {
   if (!equation.empty()) {
+    if (!is_equation(equation)) throw UserError(fmt::format("[matmul] the equation \"{}\" is not of the form \"ab,bc->ac\"", equation));
     auto comma = equation.find(','), arrow = equation.find("->");
-    bool letters = std::all_of(equation.begin(), equation.end(), [](char c) { return (c >= 'a' && c <= 'z') || c == ',' || c == '-' || c == '>'; });
-    if (!letters || comma == equation.npos || arrow == equation.npos || comma > arrow || equation.find(',', comma + 1) != equation.npos)
-      throw UserError(fmt::format("[matmul] the equation \"{}\" is not of the form \"ab,bc->ac\"", equation));
     return {equation.substr(0, comma), equation.substr(comma + 1, arrow - comma - 1), equation.substr(arrow + 2)};
   }
   const std::string lead = "abcdefghijklmnop";

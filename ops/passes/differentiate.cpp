@@ -18,6 +18,7 @@ Schema with_common(Schema own, double rate) {
   Schema out = {AttributeDef("learning_rate", rate)};
   out.insert(out.end(), own.begin(), own.end());
   out.push_back(AttributeDef("clip_norm", 0.0).between(0, 1e30));
+  out.push_back({"skip_nonfinite", false});
   return out;
 }
 
@@ -54,6 +55,7 @@ class Trainer {
         some.push_back(found[i]);
       }
     if (some.empty()) throw UserError(fmt::format("no trainable variable of the graph '{}' reaches its loss", g_.name));
+    if (options_.flag("skip_nonfinite")) gate(some);
     clip(some);
     for (std::size_t i = 0; i < variables.size(); ++i) update(variables[i], some[i]);
     count_steps();
@@ -73,6 +75,16 @@ class Trainer {
     Value norm = sqrt(add_n(squares.begin()->second));
     Value factor = limit / maximum(norm, constant_like(norm, limit));
     for (Value& v : gradients) v = v * factor;
+    g_.cursor = {};
+  }
+
+  /// A gradient that is not finite closes the updates of this step, beside the gate that is there.
+  void gate(const std::vector<Value>& gradients) {
+    g_.cursor = {"gate", {}, -1, Role::update, {}};
+    std::vector<Value> conditions;
+    if (g_.gate.valid()) conditions.push_back(g_.value(g_.gate));
+    for (Value v : gradients) conditions.push_back(all_finite(v));
+    g_.gate = all_of(conditions).id;
     g_.cursor = {};
   }
 

@@ -10,6 +10,9 @@ namespace belfry {
 Graph lower_means(const Graph& graph);
 /// The short form of training becomes gradients, slots, the step counter and updates.
 Graph differentiate(const Graph& graph);
+/// Every update becomes where(gate, new value, old value): a gate that is false keeps all state, bit for bit. `gate`: a
+/// bool scalar of the graph; UserError for another type.
+Graph gate_updates(const Graph& graph, ValueId gate);
 /// x + 0, x·1, reshape to the same shape, a cast to the same dtype, a sum of one: the value itself.
 Graph canonicalise(const Graph& graph);
 

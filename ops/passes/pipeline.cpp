@@ -2,6 +2,12 @@
 
 namespace belfry {
 
+namespace {
+
+Graph gate_own_updates(const Graph& graph) { return graph.gate.valid() ? gate_updates(graph, graph.gate) : graph; }
+
+}  // namespace
+
 std::vector<Pass> inference_passes() {
   return {
       {"lower_means", lower_means, Stage::built},
@@ -17,6 +23,7 @@ std::vector<Pass> training_passes() {
   return {
       {"lower_means", lower_means, Stage::built},              // before gradients: combine is about the losses' means
       {"differentiate", differentiate, Stage::differentiated},
+      {"gate_updates", gate_own_updates, Stage::differentiated},
       {"write_out_ops", write_out_ops, Stage::differentiated},  // after gradients: from its parts, one gradient would be two aggregates
       {"canonicalise", canonicalise, Stage::simplified},        // before folding, which then sees fewer nodes
       {"fold_constants", fold_constants, Stage::simplified},

@@ -59,13 +59,15 @@ double weighted(const HostTensor& y, const HostTensor& w) {
 
 }  // namespace
 
-OpCase in_f64(const OpCase& c) {
+OpCase in_f64(const OpDef& def, const OpCase& c) {
   if (c.keep_dtypes) return c;
   OpCase out = c;
   for (CaseInput& i : out.inputs) i.type = in_f64(i.type);
   for (TensorType& t : out.outputs) t = in_f64(t);
-  for (const auto& [name, value] : c.attributes.entries())
-    if (value == AttributeValue(f32)) out.attributes.set(name, f64);
+  for (const AttributeDef& a : def.attributes) {
+    const AttributeValue* value = c.attributes.find(a.name);
+    if (value ? *value == AttributeValue(f32) : a.fallback == AttributeValue(f32)) out.attributes.set(a.name, f64);
+  }
   return out;
 }
 
@@ -112,7 +114,7 @@ double distance(const HostTensor& a, const HostTensor& b) {
 void check_inference(const OpDef& def, const std::vector<OpCase>& cases) {
   auto ops = ops_with(def);
   for (const OpCase& given : cases) {
-    for (const OpCase& c : {given, in_f64(given)}) {
+    for (const OpCase& c : {given, in_f64(def, given)}) {
       SCOPED_TRACE(def.name + ": " + c.name);
       Graph g(ops);
       try {
@@ -144,7 +146,7 @@ void check_precision(const OpDef& def, const std::vector<OpCase>& cases) {
   for (const OpCase& c : cases) {
     if (!c.no_reference.empty() || c.keep_dtypes) continue;
     SCOPED_TRACE(def.name + ": " + c.name);
-    OpCase wide = in_f64(c);
+    OpCase wide = in_f64(def, c);
     for (std::int64_t batch : {std::int64_t{1}, kRows}) {
       std::vector<HostTensor> narrow = draw_all(c, batch, false, 7), same;
       for (std::size_t i = 0; i < narrow.size(); ++i) same.push_back(converted(narrow[i], wide.inputs[i].type.dtype));
@@ -165,7 +167,7 @@ void check_gradient(const OpDef& def, const std::vector<OpCase>& cases) {
   auto ops = ops_with(def);
   int compared = 0;
   for (const OpCase& given : cases) {
-    OpCase c = in_f64(given);
+    OpCase c = in_f64(def, given);
     if (!c.no_reference.empty() || !c.no_gradient_check.empty() || c.outputs[0].dtype != f64) continue;
     SCOPED_TRACE(def.name + ": " + c.name);
     Graph g(ops);
@@ -258,7 +260,7 @@ int check_kernels(const KernelTable& kernels, const OpDef& def, const std::vecto
   int runs = 0;
   for (const OpCase& given : cases) {
     if (!given.no_reference.empty()) continue;
-    for (const OpCase& c : {given, in_f64(given)}) {
+    for (const OpCase& c : {given, in_f64(def, given)}) {
       for (std::int64_t batch : {1, 3, 8}) {
         std::vector<HostTensor> inputs = draw_all(c, batch, false, 23);
         auto wanted = run_op(def, c, inputs, batch);

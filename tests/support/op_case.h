@@ -76,7 +76,7 @@ void check_expanded(const OpDef& def, const std::vector<OpCase>& cases);
 int check_kernels(const KernelTable& kernels, const OpDef& def, const std::vector<OpCase>& cases);
 
 /// What the parts of the harness share.
-OpCase in_f64(const OpCase& c);
+OpCase in_f64(const OpDef& def, const OpCase& c);
 HostTensor draw(const CaseInput& input, std::int64_t batch, bool dyadic, std::mt19937_64& rng);
 /// Null for inputs left out.
 std::vector<const HostTensor*> pointers(const OpCase& c, const std::vector<HostTensor>& tensors);

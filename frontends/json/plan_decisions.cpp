@@ -1,0 +1,87 @@
+#include <algorithm>
+#include <map>
+
+#include <belfry/frontends/json/plan_file.h>
+
+namespace belfry {
+
+namespace {
+
+/// Devices that, dealt to all towers in contiguous shares, give the vector; towers without rows go anywhere.
+std::vector<int> dealt_devices(const std::vector<int>& vector) {
+  std::vector<int> runs, whole;
+  for (int d : vector) {
+    if (d >= 0 && (runs.empty() || runs.back() != d)) runs.push_back(d);
+    whole.push_back(d >= 0 || whole.empty() ? d : whole.back());
+  }
+  auto deals = [&](const std::vector<int>& devices) {
+    for (std::size_t k = 0; k < devices.size(); ++k) {
+      Range r = share_of(static_cast<std::int64_t>(vector.size()), static_cast<std::int64_t>(devices.size()), static_cast<std::int64_t>(k));
+      for (std::int64_t t = r.first; t < r.past; ++t)
+        if (int d = vector[static_cast<std::size_t>(t)]; d >= 0 && d != devices[k]) return false;
+    }
+    return true;
+  };
+  return deals(runs) ? runs : whole;
+}
+
+using Decision = std::pair<std::vector<int>, std::string>;  // devices, reason
+
+const Decision* most_frequent(const std::map<Decision, int>& counts) {
+  const Decision* out = nullptr;
+  int most = 0;
+  for (const auto& [decision, count] : counts)
+    if (count > most) out = &decision, most = count;
+  return out;
+}
+
+/// What place() itself puts in or decides: it has no rule.
+bool is_derived(const PlacedGraph& plan, const PlanNode& n, const std::vector<std::vector<int>>& readers) {
+  if (n.op == kInput || n.op == kFetch || n.op == kCopy || n.op == kPreAggregate || n.op == kStore) return true;
+  if (n.scope != Scope::shared || !n.def || !n.def->source) return false;
+  return std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueIndex v) { return !readers[static_cast<std::size_t>(v)].empty(); }) && !plan.cluster.devices.empty();
+}
+
+}  // namespace
+
+Placement placement_of(const PlacedGraph& plan) {
+  Placement out{plan.towers, plan.batch, plan.combine, plan.threads, {}, plan.placement.order, plan.placement.strategy};
+  auto readers = readers_of(plan);
+  auto decision = [&](const PlanNode& n) { return Decision{n.scope == Scope::tower ? dealt_devices(plan.devices(n)) : n.holders, n.reason}; };
+  std::map<Decision, int> in_towers, outside;
+  for (const PlanNode& n : plan.nodes)
+    if (!is_derived(plan, n, readers)) ++(n.scope == Scope::tower ? in_towers : outside)[decision(n)];
+  auto rule = [&](std::string match, const Decision& d) {
+    PlacementRule r{std::move(match), {}, d.second};
+    for (int i : d.first)
+      if (i >= 0) r.devices.push_back(plan.cluster.devices[static_cast<std::size_t>(i)].id);
+    out.rules.push_back(std::move(r));
+  };
+  const Decision *tower_rest = most_frequent(in_towers), *rest = most_frequent(outside);
+  for (const PlanNode& n : plan.nodes) {
+    if (is_derived(plan, n, readers)) continue;
+    bool tower = n.scope == Scope::tower;
+    if (Decision d = decision(n); d != *(tower ? tower_rest : rest)) rule(tower ? "tower_*/" + n.name : n.name, d);
+  }
+  if (tower_rest) rule("tower_*/**", *tower_rest);
+  rule("**", rest ? *rest : tower_rest ? *tower_rest : Decision{{plan.cluster.host()}, "nothing else is placed"});
+  return out;
+}
+
+PlanRequest request_of(const PlacedGraph& plan) {
+  PlanRequest out;
+  out.updates = !plan.updates.empty();
+  for (const auto& [name, v] : plan.fetches) {
+    ValueIndex at = plan.maker(v).inputs.at(0);
+    for (std::size_t steps = 0; steps < plan.nodes.size() && plan.maker(at).inserted && !plan.maker(at).inputs.empty(); ++steps) at = plan.maker(at).inputs[0];
+    out.fetches.emplace_back(name, plan.graph->at(plan.value(at).name));
+  }
+  for (const PlanNode& n : plan.nodes) {
+    if (n.op != kFused) continue;
+    out.groups.emplace_back(n.attributes.text("kind"), std::vector<NodeId>{});
+    for (const Member& m : n.members) out.groups.back().second.push_back(m.node);
+  }
+  return out;
+}
+
+}  // namespace belfry

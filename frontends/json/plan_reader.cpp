@@ -1,0 +1,459 @@
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include <belfry/frontends/json/plan_file.h>
+#include <belfry/frontends/json/plan_folds.h>
+#include <belfry/frontends/json/records.h>
+
+namespace belfry {
+
+namespace {
+
+/// Attributes of the ops that only plans have.
+const std::vector<AttributeDef>& structural_attributes() {
+  static const std::vector<AttributeDef> table = {AttributeDef("how", "same").one_of({"sum", "max", "mean", "concat_rows", "stack", "same"}), AttributeDef("axis", 0).between(0, 31), {"kind", ""}};
+  return table;
+}
+
+bool is_structural(const std::string& op) {
+  for (const char* name : {kCopy, kSplit, kAggregate, kPreAggregate, kFused, kFetch, kStore})
+    if (op == name) return true;
+  return false;
+}
+
+class PlanReader {
+ public:
+  PlanReader(const JsonDocument& document, std::shared_ptr<const OpSet> ops, const TensorStore& tensors)
+      : d_(document), ops_(std::move(ops)), tensors_(tensors), records_(document, ops_, tensors) {}
+
+  PlacedGraph run() {
+    JsonObject root(d_, d_.root());
+    records_.read_head(root);
+    const JsonValue* plan = root.find("plan");
+    if (!plan) d_.fail(d_.root(), "the file is a graph, not a plan: place it first");
+    JsonObject head(d_, *plan);
+    read_decisions(head);
+    read_tables(head);
+    read_nodes(root);
+    for (std::size_t i = 0; i < lines_.size(); ++i) index(lines_[i], static_cast<int>(i));
+    for (std::size_t i = 0; i < lines_.size(); ++i) connect(*lines_[i].at, plan_.nodes[i]);
+    read_derived(head);
+    head.done();
+    build_graph(root);
+    root.done();
+    for (std::size_t i = 0; i < lines_.size(); ++i) check(lines_[i], plan_.nodes[i]);
+    plan_.placement = placement_of(plan_);
+    plan_.placement.order = order_;
+    plan_.placement.strategy = strategy_;
+    return std::move(plan_);
+  }
+
+ private:
+  struct Line {
+    const JsonValue* at;
+    NodeRecord record;                  ///< of a node that stands for itself
+    std::vector<NodeRecord> members;
+    std::vector<int> positions;         ///< of the members in the graph, or none
+  };
+
+  int number(const JsonValue& v, std::int64_t low, std::int64_t high = kMostTowers) const { return static_cast<int>(d_.integer(v, low, high)); }
+  std::int64_t bytes(const JsonValue& v) const { return d_.integer(v, 0, kMostBytes); }
+
+  // ---------------------------------------------------------------- the plan's own object
+
+  void read_decisions(JsonObject& head) {
+    strategy_ = d_.text(head.at("strategy"));
+    plan_.towers = number(head.at("towers"), 1);
+    plan_.batch = d_.integer(head.at("batch"), 1, kMostBytes);
+    const JsonValue &combine = head.at("combine"), &order = head.at("order");
+    plan_.combine = placed(d_, combine, [&] { return parse_combine(d_.text(combine)); });
+    plan_.threads = number(head.at("threads"), 1, 4096);
+    order_ = placed(d_, order, [&] { return parse_phase_order(d_.text(order)); });
+    plan_.placement.order = order_;
+    plan_.placement.strategy = strategy_;
+    plan_.arithmetic_hash = d_.text(head.at("arithmetic_hash"));
+    plan_.cluster = cluster_of(d_, head.at("cluster"));
+    if (const JsonValue* v = head.find("vectors"))
+      for (const JsonValue& e : d_.array(*v)) plan_.vectors.push_back(vector_of(d_, e, plan_.cluster, plan_.towers));
+  }
+
+  template <class F>
+  void each(JsonObject& head, const char* key, F&& f) {
+    if (const JsonValue* v = head.find(key))
+      for (const JsonValue& e : d_.array(*v)) {
+        JsonObject o(d_, e);
+        f(o);
+        o.done();
+      }
+  }
+
+  void read_derived(JsonObject& head) {
+    if (const JsonValue* v = head.find("frames")) plan_.frames = frames_of(d_, *v, plan_.cluster);
+    else plan_.frames.resize(plan_.cluster.devices.size());
+    if (const JsonValue* v = head.find("streams")) plan_.streams = streams_of(d_, *v, plan_.cluster);
+    auto object = [&](const char* key, auto&& take) {
+      if (const JsonValue* v = head.find(key))
+        for (std::size_t i = 0; i < d_.object(*v).items.size(); ++i)
+          if (v->keys[i] != "note") take(v->keys[i], v->items[i]);
+    };
+    object("fetches", [&](const std::string& key, const JsonValue& v) {
+      ValueIndex f = value(v);
+      if (plan_.maker(f).op != kFetch) d_.fail(v, fmt::format("'{}' is no fetch", v.text));
+      plan_.fetches.emplace_back(key, f);
+    });
+    object("applies", [&](const std::string& key, const JsonValue& v) {
+      auto variable = values_.find(key);
+      if (variable == values_.end() || plan_.maker(variable->second).op != kVariable) d_.fail(v, fmt::format("'{}' is no variable of the plan", key));
+      plan_.updates.emplace_back(variable->second, value(v));
+    });
+  }
+
+  void read_tables(JsonObject& head) {
+    each(head, "classes", [&](JsonObject& o) {
+      TowerClass c;
+      c.towers = numbers_of(d_, o.at("towers"), plan_.towers);
+      c.share = d_.integer(o.at("share"), 0, kMostBytes);
+      for (const JsonValue& k : d_.array(o.at("kinds"))) c.kinds.push_back(d_.text(k));
+      for (const JsonValue& p : d_.array(o.at("pattern"))) {
+        if (d_.array(p).size() != 2) d_.fail(p, "is a pair of device and space");
+        c.pattern.push_back({number(p.items[0], -1), number(p.items[1], -1)});
+      }
+      for (const JsonValue& f : d_.array(o.at("frames"))) {
+        if (d_.array(f).size() != 2) d_.fail(f, "is a pair of kept and transient bytes");
+        c.frame.push_back({bytes(f.items[0]), bytes(f.items[1])});
+      }
+      plan_.classes.push_back(std::move(c));
+    });
+    each(head, "groups", [&](JsonObject& o) { plan_.groups.push_back({devices_of(d_, o.at("devices"), plan_.cluster), bytes(o.at("state")), bytes(o.at("region"))}); });
+  }
+
+  // ---------------------------------------------------------------- nodes
+
+  /// Inputs and variables stand in lists of their own; their positions put them back among the nodes.
+  void read_nodes(JsonObject& root) {
+    std::vector<std::pair<Line, PlanNode>> nodes;
+    std::map<int, std::pair<Line, PlanNode>> sources;
+    auto list = [&](const char* key, auto&& take) {
+      if (const JsonValue* v = root.find(key))
+        for (const JsonValue& e : d_.array(*v)) {
+          JsonObject line(d_, e);
+          take(line);
+          line.done();
+        }
+    };
+    for (const char* op : {kInput, kVariable})
+      list(op == kInput ? "inputs" : "variables", [&](JsonObject& line) {
+        std::pair<Line, PlanNode> out = read_source(line, op);
+        const JsonValue& at = line.at("position");
+        if (!sources.emplace(number(at, 0, 100'000'000), std::move(out)).second) d_.fail(at, "two nodes have this position");
+      });
+    list("nodes", [&](JsonObject& line) { nodes.push_back(read_node(line)); });
+    auto put = [&](std::pair<Line, PlanNode>& n) {
+      lines_.push_back(std::move(n.first));
+      plan_.nodes.push_back(std::move(n.second));
+    };
+    auto source = sources.begin();
+    for (std::size_t next = 0; next < nodes.size() || source != sources.end();) {
+      bool here = source != sources.end() && (source->first == static_cast<int>(lines_.size()) || next == nodes.size());
+      put(here ? source->second : nodes[next]);
+      here ? static_cast<void>(++source) : static_cast<void>(++next);
+    }
+  }
+
+  std::pair<Line, PlanNode> read_source(JsonObject& line, const char* op) {
+    std::pair<Line, PlanNode> out;
+    out.first.at = &line.value;
+    out.first.record = records_.read_source(line, op);
+    PlanNode& n = out.second;
+    n.name = out.first.record.name;
+    n.op = op;
+    n.def = out.first.record.op;
+    n.role = out.first.record.role;
+    n.attributes = placed(d_, line.value, [&] { return checked(n.def->attributes, out.first.record.attributes, fmt::format("[{}] node '{}':", n.op, n.name)); });
+    read_placing(line, n);
+    return out;
+  }
+
+  std::pair<Line, PlanNode> read_node(JsonObject& line) {
+    std::pair<Line, PlanNode> out;
+    Line& l = out.first;
+    PlanNode& n = out.second;
+    l.at = &line.value;
+    const JsonValue& op = line.at("op");
+    n.op = d_.text(op);
+    n.inserted = line.find("cause") != nullptr;
+    if (is_structural(n.op)) read_structural(line, n);
+    else {
+      l.record = records_.read_node(line);
+      n.def = l.record.op;
+      n.name = l.record.name;
+      n.role = l.record.role;
+      n.attributes = placed(d_, line.value, [&] { return checked(n.def->attributes, l.record.attributes, fmt::format("[{}] node '{}':", n.op, n.name)); });
+    }
+    if (const JsonValue* members = line.find("members")) {
+      if (n.inserted) d_.fail(*members, "an inserted node has no members");
+      for (const JsonValue& m : d_.array(*members)) {
+        JsonObject member(d_, m);
+        l.members.push_back(records_.read_node(member));
+        if (const JsonValue* at = member.find("at")) l.positions.push_back(number(*at, 0, 100'000'000));
+        member.done();
+      }
+      if (l.positions.size() != (l.members.size() > 1 ? l.members.size() : 0)) d_.fail(*members, "several members have their place \"at\" each, and one has none");
+    }
+    if (!n.inserted && !n.def && l.members.empty()) d_.fail(line.value, fmt::format("'{}' is neither inserted (it has no \"cause\") nor does it say what it stands for (\"members\")", n.name));
+    read_placing(line, n);
+    return out;
+  }
+
+  void read_structural(JsonObject& line, PlanNode& n) {
+    n.name = d_.text(line.at("name"));
+    if (const JsonValue* v = line.find("role")) n.role = placed(d_, *v, [&] { return parse_role(d_.text(*v)); });
+    if (line.find("inputs") == nullptr || d_.array(*line.find("inputs")).empty()) d_.fail(line.value, fmt::format("a node of op '{}' reads a value", n.op));
+    const JsonValue* attributes = line.find("attributes");
+    Attributes given;
+    if (attributes)
+      for (std::size_t i = 0; i < d_.object(*attributes).items.size(); ++i)
+        if (attributes->keys[i] != "note") given.set(attributes->keys[i], plain_attribute_of(d_, attributes->items[i]));
+    placed(d_, attributes ? *attributes : line.value, [&] {
+      checked(structural_attributes(), given, fmt::format("[{}] node '{}':", n.op, n.name));
+      bool joins = n.op == kAggregate || n.op == kPreAggregate || n.op == kFetch;
+      if (joins && !given.find("how")) throw UserError(fmt::format("[{}] node '{}' needs the attribute 'how'", n.op, n.name));
+      if (joins && given.text("how") == "concat_rows" && !given.find("axis")) throw UserError(fmt::format("[{}] node '{}' needs the attribute 'axis'", n.op, n.name));
+    });
+    n.attributes = std::move(given);
+  }
+
+  int vector_index(const JsonValue& v) {
+    std::vector<int> devices = vector_of(d_, v, plan_.cluster, plan_.towers);
+    auto at = std::find(plan_.vectors.begin(), plan_.vectors.end(), devices);
+    auto index = static_cast<int>(at - plan_.vectors.begin());
+    if (at == plan_.vectors.end()) plan_.vectors.push_back(std::move(devices));
+    return index;
+  }
+
+  /// All that assign, lower and schedule say, but for names of values.
+  void read_placing(JsonObject& line, PlanNode& n) {
+    const JsonValue &scope = line.at("scope"), &assigned = line.at("assigned");
+    n.scope = placed(d_, scope, [&] { return parse_scope(d_.text(scope)); });
+    if ((n.op == kVariable) != (n.scope == Scope::state)) d_.fail(scope, fmt::format("the scope of '{}' cannot be {}", n.name, to_string(n.scope)));
+    if (n.scope == Scope::tower) n.vector = vector_index(assigned);
+    else n.holders = devices_of(d_, assigned, plan_.cluster);
+    n.reason = d_.text(line.at("reason"));
+    n.epoch = number(line.at("epoch"), -1);
+    n.order = number(line.at("order"), 0, 100'000'000);
+    const JsonValue* phases = n.scope == Scope::tower ? &line.at("phases") : line.find("phases");
+    if (phases)
+      for (const JsonValue& p : d_.array(*phases)) n.phases.push_back(number(p, -1));
+    if (const JsonValue* v = line.find("owners")) n.owners = vector_index(*v);
+    n.by_class.resize(n.scope == Scope::tower ? plan_.classes.size() : 0);
+    n.by_group.resize(plan_.groups.size());
+    read_variants(line.find("by_class"), n, n.by_class);
+    read_variants(line.find("by_group"), n, n.by_group);
+    for (const char* later : {"outputs", "waits", "donates"}) line.find(later);
+  }
+
+  void read_variants(const JsonValue* list, const PlanNode& n, std::vector<Variant>& out) const {
+    if (!list) return;
+    if (d_.array(*list).size() != out.size()) d_.fail(*list, fmt::format("'{}' has {} variants, not {}", n.name, out.size(), list->items.size()));
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      if (list->items[i].kind == JsonValue::kNull) continue;
+      JsonObject o(d_, list->items[i]);
+      if (const JsonValue* v = o.find("kernel")) out[i].kernel = d_.text(*v);
+      if (const JsonValue* v = o.find("scratch_bytes")) out[i].scratch_bytes = bytes(*v);
+      if (const JsonValue* v = o.find("scratch")) out[i].scratch = slot(*v);
+      if (const JsonValue* v = o.find("outputs"))
+        for (const JsonValue& s : d_.array(*v)) out[i].outputs.push_back(slot(s));
+      o.done();
+    }
+  }
+
+  Slot slot(const JsonValue& v) const {
+    if (v.kind == JsonValue::kNull) return {};
+    if (d_.array(v).size() != 2 && v.items.size() != 3) d_.fail(v, "is [region, offset] or [region, offset, stride]");
+    Slot out;
+    out.region = placed(d_, v.items[0], [&] { return parse_region(d_.text(v.items[0])); });
+    out.offset = bytes(v.items[1]);
+    if (v.items.size() == 3) out.stride = bytes(v.items[2]);
+    return out;
+  }
+
+  // ---------------------------------------------------------------- values by name
+
+  void index(const Line& line, int node) {
+    PlanNode& n = plan_.nodes[static_cast<std::size_t>(node)];
+    const JsonValue* outputs = line.at->find("outputs");
+    if (!outputs) d_.fail(*line.at, "lacks the key \"outputs\"");
+    for (const JsonValue& v : d_.array(*outputs)) {
+      JsonObject o(d_, v);
+      PlanValue value;
+      auto k = n.outputs.size();
+      value.name = k ? fmt::format("{}:{}", n.name, k) : n.name;
+      value.type = {dtype_of(d_, o.at("dtype")), shape_of(d_, o.at("shape"))};
+      const JsonValue& state = o.at("state");
+      value.state = placed(d_, state, [&] { return parse_split_state(d_.text(state)); });
+      if (const JsonValue* read = o.find("read")) value.read = d_.flag(*read);
+      o.done();
+      check_size(v, value);
+      value.maker = node;
+      value.output = static_cast<int>(k);
+      auto index = static_cast<ValueIndex>(plan_.values.size());
+      if (!values_.emplace(value.name, index).second) d_.fail(*line.at, fmt::format("the name '{}' is taken", value.name));
+      plan_.values.push_back(std::move(value));
+      n.outputs.push_back(index);
+    }
+    if (n.outputs.empty()) d_.fail(*outputs, fmt::format("'{}' makes no value", n.name));
+  }
+
+  void check_size(const JsonValue& at, const PlanValue& v) const {
+    __int128 size = static_cast<__int128>(size_of(v.type.dtype));
+    for (const Dim& dim : v.type.shape) {
+      size *= dim.factor;
+      if (dim.symbolic()) size *= plan_.batch;
+      if (size > kMostBytes) d_.fail(at, fmt::format("{} has more than {} bytes", to_string(v.type), kMostBytes));
+    }
+  }
+
+  ValueIndex value(const JsonValue& v) const {
+    auto at = values_.find(d_.text(v));
+    if (at != values_.end()) return at->second;
+    std::vector<std::string> names;
+    for (const auto& [name, i] : values_) names.push_back(name);
+    std::sort(names.begin(), names.end());
+    d_.fail(v, fmt::format("the plan has no value '{}'{}", v.text, did_you_mean(v.text, names)));
+  }
+
+  void connect(const JsonValue& line, PlanNode& n) {
+    auto pairs = [&](const char* key, auto&& take) {
+      if (const JsonValue* v = line.find(key))
+        for (const JsonValue& e : d_.array(*v)) {
+          if (d_.array(e).size() != 2) d_.fail(e, "is a pair");
+          take(e.items[0], e.items[1]);
+        }
+    };
+    if (const JsonValue* v = line.find("inputs"))
+      for (const JsonValue& e : d_.array(*v)) n.inputs.push_back(e.kind == JsonValue::kNull && n.def ? -1 : value(e));
+    pairs("waits", [&](const JsonValue& a, const JsonValue& b) { n.waits.push_back({placed(d_, a, [&] { return parse_relation(d_.text(a)); }), value(b)}); });
+    pairs("donates", [&](const JsonValue& a, const JsonValue& b) { n.donates.emplace_back(value(a), value(b)); });
+  }
+
+  // ---------------------------------------------------------------- the graph
+
+  /// The user's value that an input stands for: what is inserted between them is left out.
+  std::string user_value(ValueIndex v, const JsonValue& at) const {
+    for (std::size_t steps = 0; steps <= plan_.nodes.size(); ++steps) {
+      const PlanNode& m = plan_.maker(v);
+      if (!m.inserted) return plan_.value(v).name;
+      if (m.def || m.inputs.empty()) break;
+      v = m.inputs[0];
+    }
+    d_.fail(at, fmt::format("'{}' stands for no value of the graph", plan_.value(v).name));
+  }
+
+  void build_graph(JsonObject& root) {
+    std::vector<NodeRecord> plain;
+    std::map<int, NodeRecord> placed_at;
+    std::set<std::string> members;
+    auto put = [&](NodeRecord r, int at) {
+      members.insert(r.name);
+      const JsonValue* where = r.at;
+      if (!placed_at.emplace(at, std::move(r)).second) d_.fail(*where, fmt::format("two nodes stand at place {} of the graph", at));
+    };
+    for (Line& l : lines_)
+      for (std::size_t k = 0; k < l.positions.size(); ++k) put(l.members[k], l.positions[k]);
+    if (const JsonValue* idle = root.find("idle"))
+      for (const JsonValue& e : d_.array(*idle)) {
+        JsonObject line(d_, e);
+        const JsonValue* source = line.find("source");
+        if (source && d_.text(*source) != kInput && source->text != kVariable) d_.fail(*source, "is \"input\" or \"variable\"");
+        NodeRecord r = source ? records_.read_source(line, source->text.c_str()) : records_.read_node(line);
+        put(std::move(r), number(line.at("at"), 0, 100'000'000));
+        line.done();
+      }
+    for (std::size_t i = 0; i < lines_.size(); ++i) {
+      Line& l = lines_[i];
+      const PlanNode& n = plan_.nodes[i];
+      if (n.inserted || !l.positions.empty()) continue;
+      if (!l.members.empty()) plain.push_back(l.members[0]);
+      else if (!members.contains(n.name)) {
+        NodeRecord r = l.record;
+        for (std::size_t k = 0; k < r.inputs.size(); ++k)
+          if (!r.inputs[k].empty()) r.inputs[k] = user_value(n.inputs[k], r.inputs_at->items[k]);
+        plain.push_back(std::move(r));
+      }
+    }
+    std::vector<NodeRecord> all;
+    auto next = placed_at.begin();
+    for (std::size_t k = 0; k < plain.size() || next != placed_at.end();) {
+      bool here = next != placed_at.end() && (next->first == static_cast<int>(all.size()) || k == plain.size());
+      all.push_back(here ? std::move((next++)->second) : std::move(plain[k++]));
+    }
+    Graph graph = records_.build(std::move(all));
+    records_.read_tail(root, graph);
+    plan_.graph = std::make_shared<const Graph>(std::move(graph));
+  }
+
+  // ---------------------------------------------------------------- what must agree
+
+  void check(const Line& line, PlanNode& n) {
+    const Graph& g = *plan_.graph;
+    const JsonValue* cause = line.at->find("cause");
+    n.user = g.find_node(cause ? d_.text(*cause) : n.name);
+    if (n.user < 0) d_.fail(cause ? *cause : *line.at, fmt::format("the graph has no node '{}'", cause ? cause->text : n.name));
+    if (!n.inserted && (line.members.size() > 1 || n.op != g.node(n.user).op->name))
+      for (const NodeRecord& m : line.members) n.members.push_back({g.find_node(m.name)});
+    else if (!n.inserted && !line.members.empty()) n.members.push_back({n.user});
+    if (n.op == kAggregate) n.members.clear();  // it stands for itself, under another op
+    if (n.inserted) check_inserted(line, n);
+    else check_user(line, n);
+  }
+
+  void check_user(const Line& line, const PlanNode& n) const {
+    const Node& user = plan_.graph->node(n.user);
+    if (n.outputs.size() != user.types.size()) d_.fail(*line.at, fmt::format("'{}' makes {} values, but the graph's node {}", n.name, n.outputs.size(), user.types.size()));
+    for (std::size_t k = 0; k < n.outputs.size(); ++k)
+      if (plan_.value(n.outputs[k]).type != user.types[k])
+        d_.fail(*line.at->find("outputs"), fmt::format("output {} of '{}' is {}, but the graph says {}", k, n.name, to_string(plan_.value(n.outputs[k]).type), to_string(user.types[k])));
+    if (n.def && (n.def != user.op || n.attributes != user.attributes)) d_.fail(*line.at, fmt::format("'{}' differs from the member of that name", n.name));
+    if (!n.def && n.op == kFused && user.types.size() != 1) d_.fail(*line.at, fmt::format("the last member of '{}' has several outputs", n.name));
+  }
+
+  /// What is inserted gives the type that it reads, but for a fetch that stacks the towers.
+  void check_inserted(const Line& line, const PlanNode& n) const {
+    if (n.inputs.empty() || n.inputs[0] < 0) d_.fail(*line.at, fmt::format("'{}' reads nothing", n.name));
+    if (n.outputs.size() != 1) d_.fail(*line.at, fmt::format("'{}' makes {} values, not one", n.name, n.outputs.size()));
+    TensorType type = plan_.value(n.inputs[0]).type;
+    if (n.op == kFetch && plan_.value(n.inputs[0]).state.is_per_tower()) type.shape.insert(type.shape.begin(), Dim(plan_.present()));
+    if (plan_.value(n.outputs[0]).type != type)
+      d_.fail(*line.at->find("outputs"), fmt::format("'{}' gives {}, but it reads {}", n.name, to_string(plan_.value(n.outputs[0]).type), to_string(type)));
+    for (ValueIndex v : n.inputs)
+      if (v < 0 || plan_.value(v).type != plan_.value(n.inputs[0]).type) d_.fail(*line.at, fmt::format("'{}' reads values of several types", n.name));
+  }
+
+  const JsonDocument& d_;
+  std::shared_ptr<const OpSet> ops_;
+  const TensorStore& tensors_;
+  RecordReader records_;
+  PlacedGraph plan_;
+  std::vector<Line> lines_;
+  std::unordered_map<std::string, ValueIndex> values_;
+  std::string strategy_;
+  PhaseOrder order_ = PhaseOrder::by_tower;
+};
+
+}  // namespace
+
+PlacedGraph read_plan(const std::string& text, const std::string& file, std::shared_ptr<const OpSet> ops, const TensorStore& tensors) {
+  JsonDocument document(text, file);
+  return PlanReader(document, std::move(ops), tensors).run();
+}
+
+std::shared_ptr<const Graph> graph_of_plan(const PlacedGraph& plan) {
+  std::map<std::string, HostTensor> held;
+  TensorStore store{[&](const std::string& name, const HostTensor& t) { held.insert_or_assign(name, t); }, [&](const std::string& name) { return held.at(name); }};
+  return read_plan(write_plan(plan, store), "plan", plan.graph->shared_ops(), store).graph;
+}
+
+}  // namespace belfry
