@@ -75,7 +75,7 @@ void Attributes::set(std::string_view name, AttributeValue value) {
 
 Attributes checked(const std::vector<AttributeDef>& schema, const Attributes& given, const std::string& where) {
   for (const auto& [name, value] : given.entries()) {
-    auto known = std::any_of(schema.begin(), schema.end(), [&](const AttributeDef& d) { return d.name == name; });
+    auto known = std::any_of(schema.begin(), schema.end(), [&name = name](const AttributeDef& d) { return d.name == name; });
     if (known) continue;
     std::vector<std::string> names;
     for (const AttributeDef& d : schema) names.push_back(d.name);
