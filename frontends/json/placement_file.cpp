@@ -1,0 +1,100 @@
+#include <belfry/frontends/json/placement_file.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <belfry/frontends/json/plan_folds.h>
+#include <belfry/frontends/json/records.h>
+
+namespace belfry {
+
+namespace {
+
+void read_version(JsonObject& root) {
+  const JsonValue& version = root.at("belfry");
+  if (root.document.integer(version, 1) > 1) root.document.fail(version, fmt::format("the file is of format {}; this program reads format 1", version.integer));
+}
+
+std::vector<DeviceId> devices_of(const JsonDocument& d, const JsonValue& v) {
+  std::vector<DeviceId> out;
+  if (v.kind == JsonValue::kArray)
+    for (const JsonValue& e : v.items) out.push_back(device_of(d, e));
+  else out = placed(d, v, [&] { return parse_devices(d.text(v)); });
+  if (out.empty()) d.fail(v, "names no device");
+  return out;
+}
+
+PlacementRule rule_of(const JsonDocument& d, const JsonValue& v) {
+  JsonObject o(d, v);
+  PlacementRule out{d.text(o.at("match")), devices_of(d, o.at("device")), "the placement file says so"};
+  if (const JsonValue* reason = o.find("reason")) out.reason = d.text(*reason);
+  if (out.match.empty()) d.fail(o.at("match"), "matches nothing; write \"**\" for everything");
+  o.done();
+  return out;
+}
+
+}  // namespace
+
+PlacementFile read_placement(const std::string& text, const std::string& file) {
+  JsonDocument d(text, file);
+  JsonObject root(d, d.root());
+  PlacementFile out;
+  read_version(root);
+  if (const JsonValue* v = root.find("towers")) out.towers = static_cast<int>(d.integer(*v, 1, kMostTowers));
+  if (const JsonValue* v = root.find("batch")) out.batch = d.integer(*v, 1, kMostBytes);
+  if (const JsonValue* v = root.find("combine")) out.combine = placed(d, *v, [&] { return parse_combine(d.text(*v)); });
+  if (const JsonValue* v = root.find("threads")) out.threads = static_cast<int>(d.integer(*v, 1, 4096));
+  if (const JsonValue* v = root.find("order")) out.order = placed(d, *v, [&] { return parse_phase_order(d.text(*v)); });
+  for (const JsonValue& v : d.array(root.at("placement"))) out.rules.push_back(rule_of(d, v));
+  root.done();
+  return out;
+}
+
+std::string write_placement(const Placement& p) {
+  std::vector<std::string> lines;
+  for (const PlacementRule& r : p.rules) {
+    std::vector<DeviceId> sorted = r.devices;
+    std::sort(sorted.begin(), sorted.end());
+    bool distinct = std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
+    std::vector<std::string> devices;
+    for (const DeviceId& id : r.devices) devices.push_back(json_text(to_string(id)));
+    LineWriter line;
+    line.add("match", json_text(r.match));
+    line.add("device", distinct ? json_text(to_string(r.devices)) : json_list(devices));
+    line.add("reason", json_text(r.reason));
+    lines.push_back(line.text());
+  }
+  return json_file({"\"belfry\": 1", fmt::format("\"towers\": {}", p.towers), fmt::format("\"batch\": {}", p.batch), "\"combine\": " + json_text(to_string(p.combine)),
+                    fmt::format("\"threads\": {}", p.threads), "\"order\": " + json_text(to_string(p.order)), "\"placement\": " + json_lines(lines)});
+}
+
+void check_rules(const std::vector<PlacementRule>& rules, const TowerGraph& graph) {
+  for (const PlacementRule& rule : rules) {
+    auto [tower, pattern] = split_match(rule.match);
+    if (tower >= graph.towers) throw UserError(fmt::format("the rule \"{}\" speaks of tower {}, but there are {}", rule.match, tower, graph.towers));
+    bool found = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&, tower = tower, &pattern = pattern](const PlanNode& n) { return (tower == -2 || n.scope == Scope::tower) && glob_matches(pattern, n.name); });
+    if (found) continue;
+    std::vector<std::string> names;
+    for (const PlanNode& n : graph.nodes)
+      if (tower == -2 || n.scope == Scope::tower) names.push_back((tower == -2 ? "" : rule.match.substr(0, rule.match.find('/') + 1)) + n.name);
+    throw UserError(fmt::format("the rule \"{}\" matches no node{}", rule.match, did_you_mean(rule.match, names)));
+  }
+}
+
+Cluster read_cluster(const std::string& text, const std::string& file) {
+  JsonDocument d(text, file);
+  JsonObject root(d, d.root());
+  read_version(root);
+  Cluster out = take_cluster(root);
+  root.done();
+  return out;
+}
+
+std::string write_cluster(const Cluster& cluster) {
+  std::vector<std::string> entries = {"\"belfry\": 1"};
+  for (std::string& e : cluster_entries(cluster)) entries.push_back(std::move(e));
+  return json_file(entries);
+}
+
+}  // namespace belfry

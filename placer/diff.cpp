@@ -1,0 +1,163 @@
+#include <belfry/placer/diff.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/plan/memory.h>
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+namespace {
+
+std::string device(const PlacedGraph& plan, int d) { return d < 0 ? "nowhere" : to_string(plan.cluster.devices[static_cast<std::size_t>(d)].id); }
+
+std::string devices(const PlacedGraph& plan, const std::vector<int>& list) {
+  std::vector<DeviceId> ids;
+  for (int d : list)
+    if (d >= 0) ids.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id);
+  return ids.empty() ? "nowhere" : to_string(ids);
+}
+
+class Differ {
+ public:
+  Differ(const PlacedGraph& a, const PlacedGraph& b) : a_(a), b_(b) {
+    for (const PlanNode& n : a.nodes) nodes_[n.name].first = &n;
+    for (const PlanNode& n : b.nodes) nodes_[n.name].second = &n;
+  }
+
+  PlanDiff run() {
+    decided("towers", a_.towers, b_.towers);
+    decided("batch", a_.batch, b_.batch);
+    decided("combine", to_string(a_.combine), to_string(b_.combine));
+    decided("threads", a_.threads, b_.threads);
+    decided("order of phases", to_string(a_.placement.order), to_string(b_.placement.order));
+    compare_clusters();
+    for (const PlacedGraph* plan : {&a_, &b_})
+      for (const PlanNode& n : plan->nodes) {
+        auto [x, y] = nodes_.at(n.name);
+        if (plan == &a_ && !y) follows("'{}' ({}) is gone from {}", n.name, n.op, where(a_, n));
+        if (plan == &b_ && !x) follows("'{}' ({}) is new on {}: {}", n.name, n.op, where(b_, n), n.reason);
+        if (plan == &b_ && x) compare(*x, n);
+      }
+    sum_up("waits", [&](const PlanNode& x, const PlanNode& y) { return waits(a_, x) != waits(b_, y); });
+    sum_up("places in the order", [](const PlanNode& x, const PlanNode& y) { return std::tuple(x.epoch, x.phases, x.order) != std::tuple(y.epoch, y.phases, y.order); });
+    sum_up("byte offsets", [](const PlanNode& x, const PlanNode& y) { return offsets(x) != offsets(y); });
+    compare_bytes();
+    if (a_.arithmetic_hash != b_.arithmetic_hash) follows("the arithmetic differs: {} → {}", a_.arithmetic_hash, b_.arithmetic_hash);
+    return std::move(out_);
+  }
+
+ private:
+  template <class T>
+  void decided(const char* what, const T& x, const T& y) {
+    if (x != y) out_.decisions.push_back(fmt::format("{} {} → {}", what, x, y));
+  }
+  template <class... A>
+  void follows(fmt::format_string<A...> text, A&&... arguments) { out_.follows.push_back(fmt::format(text, std::forward<A>(arguments)...)); }
+
+  static std::string where(const PlacedGraph& plan, const PlanNode& n) { return devices(plan, all_devices(plan, n)); }
+
+  void compare_clusters() {
+    std::map<DeviceId, std::pair<const ClusterDevice*, const ClusterDevice*>> both;
+    for (const ClusterDevice& d : a_.cluster.devices) both[d.id].first = &d;
+    for (const ClusterDevice& d : b_.cluster.devices) both[d.id].second = &d;
+    for (const auto& [id, pair] : both) {
+      if (!pair.second) out_.decisions.push_back(fmt::format("device {} is gone", to_string(id)));
+      else if (!pair.first) out_.decisions.push_back(fmt::format("device {} is new", to_string(id)));
+      else if (!(*pair.first == *pair.second)) out_.decisions.push_back(fmt::format("device {} has another space, memory or number of streams", to_string(id)));
+    }
+    if (a_.cluster.unlinked != b_.cluster.unlinked) out_.decisions.push_back("other memory spaces are linked");
+    decided("cores", a_.cluster.cores, b_.cluster.cores);
+  }
+
+  static bool is_derived(const PlanNode& n) { return n.op == kCopy || n.op == kPreAggregate || n.op == kStore || (n.def && n.def->source); }
+
+  void compare(const PlanNode& x, const PlanNode& y) {
+    std::string moved = x.scope == Scope::tower && y.scope == Scope::tower ? moved_towers(x, y) : "";
+    if (x.scope != y.scope) follows("'{}' has the scope {}, not {}", y.name, to_string(y.scope), to_string(x.scope));
+    else if (x.scope != Scope::tower && where(a_, x) != where(b_, y)) moved = fmt::format("{} → {}", where(a_, x), where(b_, y));
+    if (!moved.empty()) {
+      std::string line = fmt::format("'{}': {}", y.name, moved);
+      if (is_derived(y)) follows("{}", line);
+      else out_.decisions.push_back(std::move(line));
+    }
+    if (x.op != y.op) follows("'{}' is a {}, not a {}", y.name, y.op, x.op);
+    if (auto p = kernels(x), q = kernels(y); p != q) follows("'{}': kernel {} → {}", y.name, fmt::join(p, ", "), fmt::join(q, ", "));
+  }
+
+  /// "tower 1-3: sim:0 → sim:1"; towers that went the same way together.
+  std::string moved_towers(const PlanNode& x, const PlanNode& y) const {
+    std::string out;
+    int count = std::min(a_.present(), b_.present());
+    auto way = [&](int t) { return std::pair(device(a_, a_.device_of(x, t)), device(b_, b_.device_of(y, t))); };
+    for (int t = 0; t < count;) {
+      auto here = way(t);
+      int end = t + 1;
+      while (end < count && way(end) == here) ++end;
+      if (here.first != here.second)
+        out += fmt::format("{}tower {}: {} → {}", out.empty() ? "" : "; ", end - t > 1 ? fmt::format("{}-{}", t, end - 1) : std::to_string(t), here.first, here.second);
+      t = end;
+    }
+    return out;
+  }
+
+  static std::set<std::string> kernels(const PlanNode& n) {
+    std::set<std::string> out;
+    for (const auto* list : {&n.by_class, &n.by_group})
+      for (const Variant& v : *list)
+        if (!v.kernel.empty()) out.insert(v.kernel);
+    return out;
+  }
+  static std::vector<std::pair<int, std::string>> waits(const PlacedGraph& plan, const PlanNode& n) {
+    std::vector<std::pair<int, std::string>> out;
+    for (const Wait& w : n.waits) out.emplace_back(w.relation, plan.value(w.value).name);
+    return out;
+  }
+  static std::vector<std::tuple<int, std::int64_t, std::int64_t>> offsets(const PlanNode& n) {
+    std::vector<std::tuple<int, std::int64_t, std::int64_t>> out;
+    for (const auto* list : {&n.by_class, &n.by_group})
+      for (const Variant& v : *list) {
+        for (const Slot& s : v.outputs) out.emplace_back(s.region, s.offset, s.stride);
+        out.emplace_back(v.scratch.region, v.scratch.offset, v.scratch.stride);
+      }
+    return out;
+  }
+
+  template <class F>
+  void sum_up(const char* what, F&& differ) {
+    int count = 0;
+    for (const auto& [name, pair] : nodes_)
+      if (pair.first && pair.second && differ(*pair.first, *pair.second)) ++count;
+    if (count) follows("{} of {} node{} differ", what, count, count == 1 ? "" : "s");
+  }
+
+  void compare_bytes() {
+    for (std::size_t i = 0; i < b_.cluster.devices.size(); ++i) {
+      int before = a_.cluster.find(b_.cluster.devices[i].id);
+      if (before < 0) continue;
+      std::int64_t x = bytes_of(a_, before).total(), y = bytes_of(b_, static_cast<int>(i)).total();
+      if (x != y) follows("memory of {}: {} → {} bytes", to_string(b_.cluster.devices[i].id), x, y);
+    }
+  }
+
+  const PlacedGraph &a_, &b_;
+  std::map<std::string, std::pair<const PlanNode*, const PlanNode*>> nodes_;
+  PlanDiff out_;
+};
+
+}  // namespace
+
+PlanDiff diff_plans(const PlacedGraph& a, const PlacedGraph& b) { return Differ(a, b).run(); }
+
+std::string to_string(const PlanDiff& diff) {
+  std::string out;
+  for (const std::string& line : diff.decisions) out += "decision: " + line + "\n";
+  for (const std::string& line : diff.follows) out += "follows: " + line + "\n";
+  return out;
+}
+
+}  // namespace belfry

@@ -1,0 +1,21 @@
+// What differs between two plans: decisions first, then what follows from them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <belfry/graph/plan/placed_graph.h>
+
+namespace belfry {
+
+/// One line each: "decision: …" (towers, batch, combine, threads, order, cluster, where a node is assigned), then
+/// "follows: …" (nodes put in or taken out, sources and moves that went along, kernels; waits, order, offsets and bytes
+/// summed up). Empty for plans that do the same.
+struct PlanDiff {
+  std::vector<std::string> decisions, follows;
+  bool empty() const { return decisions.empty() && follows.empty(); }
+};
+PlanDiff diff_plans(const PlacedGraph& a, const PlacedGraph& b);
+std::string to_string(const PlanDiff& diff);
+
+}  // namespace belfry
