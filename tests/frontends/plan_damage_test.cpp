@@ -82,7 +82,6 @@ TEST(PlanDamage, every_nonsense_is_refused_or_objected_to) {
       {"\"reason\": \"", "\"reason\": \"\", \"note\": \""},
       {"\"state\": \"rows(0)\"", "\"state\": \"rows\""},
       {"\"state\": \"rows(0)\"", "\"state\": \"replicated\""},
-      {"\"state\": \"partial(sum)\"", "\"state\": \"rows(0)\""},
       {"\"dtype\": \"f64\", \"shape\": [\"batch\"", "\"dtype\": \"f32\", \"shape\": [\"batch\""},
       {"\"outputs\": [{\"dtype\"", "\"outputs\": [], \"x\": [{\"dtype\""},
       {"\"epoch\": 0", "\"epoch\": 5"},
