@@ -29,6 +29,9 @@ class Verifier {
     if (found_.empty()) check_nodes();
     if (found_.empty()) check_types(plan_, found_);
     if (!found_.empty()) return found_;  // what follows indexes by what was checked
+    check_reads();
+    check_sizes();
+    if (!found_.empty()) return found_;
     check_copies();
     check_state();
     check_streams();
@@ -225,6 +228,39 @@ class Verifier {
     }
   }
 
+  /// Outside the towers only joins read what each tower has.
+  void check_reads() {
+    for (const PlanNode& n : plan_.nodes) {
+      if (n.scope == Scope::tower || is_join(n) || n.op == kPreAggregate) continue;
+      for (ValueIndex v : n.inputs)
+        if (v >= 0 && plan_.maker(v).scope == Scope::tower) object("no device: '{}' is outside the towers, but reads '{}' of every tower", n.name, plan_.value(v).name);
+    }
+  }
+
+  /// Sums of sizes stay inside what a device has, so that no address overflows.
+  void check_sizes() {
+    std::vector<__int128> total(plan_.cluster.devices.size());
+    auto add = [&](int d, std::int64_t count, std::int64_t bytes) {
+      if (!is_device(d)) return object("memory: device {} is not there", d);
+      if (count < 0 || bytes < 0) return object("memory: a size of {} is negative", to_string(plan_.cluster.devices[static_cast<std::size_t>(d)].id));
+      total[static_cast<std::size_t>(d)] += static_cast<__int128>(count) * bytes;
+    };
+    for (const DeviceGroup& g : plan_.groups)
+      for (int d : g.devices) {
+        add(d, 1, g.state);
+        add(d, 1, g.region);
+      }
+    for (const PlanStream& s : plan_.streams) {
+      if (!is_device(s.device)) return object("stream of another device: '{}'", s.name);
+      const FrameSize& f = plan_.frames[static_cast<std::size_t>(s.device)];
+      add(s.device, s.slots, f.kept);
+      add(s.device, 1, f.transient);
+    }
+    for (std::size_t d = 0; d < total.size(); ++d)
+      if (total[d] > plan_.cluster.devices[d].memory)
+        object("memory: {} needs more than its {} bytes", to_string(plan_.cluster.devices[d].id), plan_.cluster.devices[d].memory);
+  }
+
   /// One copy per value and destination, only where a space lacks the value, over a link that exists.
   void check_copies() {
     std::set<std::tuple<ValueIndex, int, std::string>> destinations;
@@ -297,6 +333,11 @@ class Verifier {
     for (const PlanStream& s : plan_.streams) mains[s.device] += s.name == "main";
     for (auto [d, n] : mains)
       if (n > 1) object("phase: device {} has {} main streams", d, n);
+    std::set<int> used;
+    for (const PlanNode& n : plan_.nodes)
+      if (n.scope == Scope::shared || n.scope == Scope::device) used.insert(n.holders.begin(), n.holders.end());
+    for (int d : used)
+      if (!mains[d]) object("phase: {} has no main stream for what is outside the towers", to_string(plan_.cluster.devices[static_cast<std::size_t>(d)].id));
   }
 
   /// Every buffer inside its device's part of the arena, aligned; no device over its memory.

@@ -1,0 +1,184 @@
+#include <gtest/gtest.h>
+
+#include <belfry/frontends/json/placement_file.h>
+#include <belfry/frontends/json/plan_file.h>
+#include <belfry/placer/diff.h>
+
+#include "plans.h"
+
+namespace belfry::test {
+namespace {
+
+std::shared_ptr<const Graph> graph_of(const std::string& name) { return std::make_shared<const Graph>(training_graph(net(name))); }
+
+PlacedGraph placed_over(const std::shared_ptr<const Graph>& graph, int devices, std::int64_t rows_each = 3) {
+  return place(graph, to_strategy(Towers{.devices = sims(devices), .variables = cpu(0), .towers = devices, .threads = 1}), sim_cluster(devices), devices * rows_each, {.fetches = fetches_of(*graph)});
+}
+
+PlacedGraph read_back(const std::string& text, const PlacedGraph& plan) { return read_plan(text, "plan.json", plan.graph->shared_ops()); }
+
+PlacedGraph derived_anew(const PlacedGraph& plan) { return place(plan.graph, placement_of(plan), plan.cluster, {.fetches = request_of(plan).fetches, .updates = request_of(plan).updates}); }
+
+std::string line_of(const std::string& text, const std::string& name) {
+  auto at = text.find("{\"name\": \"" + name + "\"");
+  return at == text.npos ? "" : text.substr(at, text.find('\n', at) - at);
+}
+
+std::string swapped(std::string text, const std::string& from, const std::string& to) {
+  auto at = text.find(from);
+  EXPECT_NE(at, text.npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(PlanEdit, after_a_hand_edit_the_verifier_objects_and_placing_anew_verifies) {
+  auto graph = graph_of("decay");
+  PlacedGraph plan = placed_over(graph, 2);
+  std::string text = write_plan(plan), line;
+  for (const PlanNode& n : plan.nodes)
+    if (n.scope == Scope::tower && !n.inserted && n.role == Role::forward && n.op == "matmul") line = line_of(text, n.name);
+  ASSERT_NE(line.find("\"assigned\": {\"0-1\": \"sim:0-1\"}"), line.npos) << line;
+  PlacedGraph edited = read_back(swapped(text, line, swapped(line, "\"assigned\": {\"0-1\": \"sim:0-1\"}", "\"assigned\": {\"0-1\": \"sim:0\"}")), plan);
+  EXPECT_FALSE(verify(edited).empty());
+  PlacedGraph anew = derived_anew(edited);
+  auto objections = verify(anew);
+  EXPECT_TRUE(objections.empty()) << objections[0];
+  EXPECT_EQ(anew.arithmetic_hash, plan.arithmetic_hash);
+  PlanDiff diff = diff_plans(plan, anew);
+  ASSERT_EQ(diff.decisions.size(), 1u) << to_string(diff);
+  EXPECT_NE(diff.decisions[0].find("': tower 1: sim:1 → sim:0"), std::string::npos) << diff.decisions[0];
+  EXPECT_FALSE(diff.follows.empty());
+  EXPECT_NE(to_string(diff).find(" (copy) is new on "), std::string::npos) << to_string(diff);
+  EXPECT_TRUE(diff_plans(plan, read_back(text, plan)).empty());
+}
+
+TEST(PlanEdit, a_plan_from_its_file_gives_the_bits_of_the_original) {
+  for (const char* name : {"decay", "batch_norm", "dropout", "embedding"}) {
+    auto graph = graph_of(name);
+    for (const NamedStrategy& s : strategies(4, 2)) {
+      auto plan = std::make_shared<const PlacedGraph>(place(graph, s.strategy, sim_cluster(2), 7, {.fetches = fetches_of(*graph)}));
+      auto again = std::make_shared<const PlacedGraph>(read_back(write_plan(*plan), *plan));
+      std::vector<Outcome> outcomes;
+      std::vector<std::map<std::string, HostTensor>> states;
+      for (const auto& p : {plan, again}) {
+        Program program(p, reference_kernels());
+        for (int t = 0; t < static_cast<int>(program.threads().size()); ++t) program.prepare_thread(t);
+        Runner runner(program);
+        for (const auto& [variable, value] : state_for(*graph)) program.set_state(variable, value);
+        auto feeds = feeds_for(*graph, 7);
+        outcomes.push_back(runner.run(views(feeds)));
+        ASSERT_FALSE(outcomes.back().error);
+        states.emplace_back();
+        for (NodeId w : graph->variables()) states.back().insert_or_assign(graph->node(w).name, program.state(graph->node(w).name));
+      }
+      EXPECT_TRUE(outcomes[0].fetched == outcomes[1].fetched) << name << ", " << s.name;
+      EXPECT_TRUE(states[0] == states[1]) << name << ", " << s.name;
+    }
+  }
+}
+
+TEST(PlanEdit, the_text_over_1024_devices_is_hardly_longer_than_over_two) {
+  for (const char* name : {"decay", "batch_norm_sync", "attention"}) {
+    auto graph = graph_of(name);
+    std::string two = write_plan(placed_over(graph, 2)), many_text;
+    PlacedGraph many = placed_over(graph, 1024);
+    many_text = write_plan(many);
+    std::cout << name << ": " << two.size() << " bytes over 2 devices, " << many_text.size() << " over 1024\n";
+    EXPECT_LE(static_cast<double>(many_text.size()), 1.2 * static_cast<double>(two.size())) << name;
+    EXPECT_EQ(write_plan(read_back(many_text, many)), many_text);
+  }
+}
+
+TEST(PlanEdit, fused_nodes_keep_their_members_and_the_graphs_order) {
+  Builder b("fused");
+  Value x = b.input("x", f32, {kBatch, 3}), w = b.variable("w", {3, 2}, {.init = "normal"});
+  Value y = matmul(x, w);
+  Value aside = reduce_sum(square(x));
+  Value z = relu(y);
+  b.metric("z", z);
+  b.metric("aside", aside);
+  auto graph = std::make_shared<const Graph>(std::move(b).build());
+  auto groups = [&](const Graph&) { return std::vector<FusionGroup>{{"matmul_relu", {y.id.node, z.id.node}}}; };
+  PlaceOptions options{.fetches = {{"z", z.id}, {"aside", aside.id}}, .groups = groups};
+  PlacedGraph plan = place(graph, to_strategy(Towers{.devices = sims(2), .variables = cpu(0), .towers = 2, .threads = 1}), sim_cluster(2), 4, options);
+  std::string text = write_plan(plan);
+  EXPECT_NE(line_of(text, "relu").find("\"members\": [{\"name\": \"matmul\""), std::string::npos) << text;
+  PlacedGraph again = read_back(text, plan);
+  EXPECT_EQ(write_graph(*again.graph), write_graph(*graph));
+  EXPECT_EQ(write_plan(again), text);
+  PlanRequest request = request_of(again);
+  ASSERT_EQ(request.groups.size(), 1u);
+  EXPECT_EQ(request.groups[0].second, (std::vector<NodeId>{y.id.node, z.id.node}));
+  PlaceOptions again_options{.fetches = request.fetches, .updates = request.updates};
+  again_options.groups = [&](const Graph&) { return std::vector<FusionGroup>{{request.groups[0].first, request.groups[0].second}}; };
+  EXPECT_EQ(write_plan(place(again.graph, placement_of(again), again.cluster, again_options)), text);
+}
+
+TEST(Diff, names_every_kind_of_decision) {
+  auto graph = graph_of("decay");
+  PlacedGraph a = placed_over(graph, 2), b = placed_over(graph, 3);
+  std::string text = to_string(diff_plans(a, b));
+  EXPECT_NE(text.find("decision: towers 2 → 3\n"), text.npos) << text;
+  EXPECT_NE(text.find("decision: batch 6 → 9\n"), text.npos);
+  EXPECT_NE(text.find("decision: device sim:2 is new\n"), text.npos);
+  EXPECT_NE(text.find("follows: the arithmetic differs"), text.npos);
+}
+
+// ---------------------------------------------------------------- placement and cluster files
+
+std::string refusal(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(PlacementFile, of_a_plan_reads_back_and_derives_it_anew) {
+  PlacedGraph plan = placed_over(graph_of("decay"), 3);
+  Placement placement = placement_of(plan);
+  std::string text = write_placement(placement);
+  PlacementFile file = read_placement(text, "p.json");
+  EXPECT_EQ(file.rules, placement.rules);
+  EXPECT_EQ(file.towers, 3);
+  EXPECT_EQ(file.batch, 9);
+  check_rules(file.rules, plan);
+}
+
+TEST(PlacementFile, the_example_places_two_towers) {
+  auto graph = graph_of("decay");
+  PlacementFile file = read_placement(R"({"belfry": 1, "towers": 2, "placement": [{"match": "tower_1/**", "device": "cpu:1"}, {"match": "**", "device": "cpu:0", "note": "the rest"}]})", "p.json");
+  Placement p{*file.towers, 4, Combine::global_mean, 1, file.rules, PhaseOrder::by_tower, "file"};
+  PlacedGraph plan = place(graph, p, local_cluster({cpu(0), cpu(1)}, 2), {.fetches = fetches_of(*graph)});
+  check_rules(file.rules, plan);
+  EXPECT_TRUE(verify(plan).empty());
+  EXPECT_EQ(plan.vectors, (std::vector<std::vector<int>>{{0, 1}}));
+}
+
+TEST(PlacementFile, a_rule_that_matches_nothing_is_refused_with_the_nearest_names) {
+  PlacedGraph plan = placed_over(graph_of("decay"), 2);
+  auto of = [&](const std::string& match) { return refusal([&] { check_rules({{match, {cpu(0)}, ""}}, plan); }); };
+  EXPECT_EQ(of("**"), "");
+  EXPECT_EQ(of("fc/w"), "");
+  EXPECT_NE(of("fc/v").find("the rule \"fc/v\" matches no node; did you mean fc/b, fc/w?"), std::string::npos) << of("fc/v");
+  EXPECT_NE(of("tower_1/fc/w").find("matches no node"), std::string::npos);
+  EXPECT_NE(of("tower_2/**").find("speaks of tower 2, but there are 2"), std::string::npos);
+  EXPECT_NE(refusal([] { read_placement(R"({"belfry": 1, "placement": [{"match": "**", "device": "cpu:0,cpu:0"}]})", "p.json"); }).find("p.json:1: /placement/0/device: device cpu:0 is named twice"), std::string::npos);
+  EXPECT_NE(refusal([] { read_placement(R"({"belfry": 1, "towers": 0, "placement": []})", "p.json"); }).find("p.json:1: /towers: is 0; it must lie in [1, 65536]"), std::string::npos);
+}
+
+TEST(ClusterFile, reads_back_and_refuses_what_is_no_machine) {
+  Cluster c = sim_cluster(5, true, 2);
+  c.devices[3].memory = 1 << 20;
+  c.devices[4].space = "host";
+  c.unlinked = {{"sim:0", "sim:1"}};
+  EXPECT_EQ(read_cluster(write_cluster(c), "c.json"), c);
+  auto of = [](const std::string& text) { return refusal([&] { read_cluster(text, "c.json"); }); };
+  EXPECT_NE(of(R"({"belfry": 1, "devices": [{"devices": "sim:0-1"}]})").find("needs a cpu device on host 0"), std::string::npos);
+  EXPECT_NE(of(R"({"belfry": 1, "devices": [{"devices": "cpu:0"}, {"devices": "cpu:0-1"}]})").find("device cpu:0 is named twice"), std::string::npos);
+  EXPECT_NE(of(R"({"belfry": 1, "unlinked": [["cpu:0", "cpu:7"]], "devices": [{"devices": "cpu:0"}]})").find("no device has the memory space 'cpu:7'"), std::string::npos);
+  EXPECT_NE(of(R"({"belfry": 1, "devices": [{"devices": "cpu:0", "memory": -1}]})").find("/devices/0/memory: is -1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace belfry::test
