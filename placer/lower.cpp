@@ -214,8 +214,15 @@ class CopyInserter {
   }
 
   void copy_shared(const PlanNode& m, ValueIndex v) {
-    std::set<int> devices;
+    // Most values have the same holders and readers as one before them: what they need is found once.
     const Readers& r = wanted_[static_cast<std::size_t>(v)];
+    auto [known, fresh] = destinations_.try_emplace({m.holders, r.vectors, r.holders});
+    if (fresh) known->second = destinations_of(m, r);
+    if (!known->second.empty()) add(m, v).holders = known->second;
+  }
+
+  std::vector<int> destinations_of(const PlanNode& m, const Readers& r) const {
+    std::set<int> devices;
     for (int x : r.vectors)
       for (int d : plan_.vectors[static_cast<std::size_t>(x)])
         if (d >= 0) devices.insert(d);
@@ -228,7 +235,7 @@ class CopyInserter {
         check_link(m, m.holders[0], d);
         destinations.push_back(d);
       }
-    if (!destinations.empty()) add(m, v).holders = destinations;
+    return destinations;
   }
 
   void copy_in_towers(const PlanNode& m, ValueIndex v) {
@@ -263,6 +270,7 @@ class CopyInserter {
   std::vector<Readers> wanted_;
   std::vector<PlanNode> out_;
   std::map<ValueIndex, int> copies_;
+  std::map<std::tuple<std::vector<int>, std::set<int>, std::set<std::vector<int>>>, std::vector<int>> destinations_;
 };
 
 }  // namespace
