@@ -53,6 +53,8 @@ int cli_main(int argc, char** argv, std::shared_ptr<const Library> own) {
   try {
     app.parse(argc, argv);
     return 0;
+  } catch (const CLI::RuntimeError& e) {
+    return e.get_exit_code();  // a verb that is done and has found what it looks for
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   } catch (const std::exception& e) {

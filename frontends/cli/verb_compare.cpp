@@ -56,7 +56,7 @@ void run(const Options& o, const Library& library) {
 void add_compare_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("compare", "Run two plans on the same feeds: the same bits, or the first node that differs");
-  verb->footer("Example:\n  belfry compare one.json two.json --feed batch.safetensors --steps 3");
+  verb->footer("Example: belfry compare one.json two.json --feed batch.safetensors --steps 3");
   verb->add_option("a", o->a, "a plan file")->required();
   verb->add_option("b", o->b, "a plan file")->required();
   verb->add_option("--feed", o->feed, "a tensor per input")->required()->check(CLI::ExistingFile);
@@ -70,7 +70,7 @@ void add_compare_verb(CLI::App& app, const LibrarySource& library) {
 void add_diff_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("diff", "What differs between two plans: decisions, then what follows from them");
-  verb->footer("Example:\n  belfry diff one.json two.json");
+  verb->footer("Example: belfry diff one.json two.json");
   verb->add_option("a", o->a, "a plan file")->required();
   verb->add_option("b", o->b, "a plan file")->required();
   verb->callback([o, library] {

@@ -20,7 +20,7 @@ void add_convert_verb(CLI::App& app, const LibrarySource& library) {
   };
   auto o = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("convert", "Write a net or graph as a graph file");
-  verb->footer("Example:\n  belfry convert mnist_cnn -o mnist_cnn.json");
+  verb->footer("Example: belfry convert mnist_cnn -o mnist_cnn.json");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
   verb->add_option("-o,--out", o->out, "the graph's file; standard output without it");
   verb->add_flag("--passes", o->expanded, "after the passes: gradients, slots and updates written out");
@@ -40,9 +40,10 @@ void add_data_verb(CLI::App& app, const LibrarySource&) {
   };
   auto o = std::make_shared<Options>();
   CLI::App* data = app.add_subcommand("data", "Data sets");
+  data->footer("Example: belfry data digits --out digits");
   data->require_subcommand(1);
   CLI::App* verb = data->add_subcommand("digits", "Draw handwriting-like digits as the four IDX files of MNIST");
-  verb->footer("Example:\n  belfry data digits --out digits");
+  verb->footer("Example: belfry data digits --out digits");
   verb->add_option("--out", o->out, "a folder")->required();
   verb->add_option("--train", o->train, "training images")->check(CLI::PositiveNumber);
   verb->add_option("--test", o->test, "test images")->check(CLI::PositiveNumber);

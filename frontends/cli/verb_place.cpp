@@ -22,7 +22,7 @@ void add_place_verb(CLI::App& app, const LibrarySource& library) {
   };
   auto o = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("place", "Make a plan of a graph, or derive a plan anew from its decisions");
-  verb->footer("Example:\n  belfry place mnist_cnn -o two.json --devices cpu:0,cpu:1 --batch 32 -O variables=cpu:0");
+  verb->footer("Example: belfry place mnist_cnn -o two.json --devices cpu:0,cpu:1 --batch 32 -O variables=cpu:0");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
   verb->add_option("-o,--out", o->out, "the plan's file; standard output without it");
   verb->add_option("--batch", o->batch, "global rows of a step")->check(CLI::PositiveNumber);

@@ -63,7 +63,7 @@ void run(const Options& o, const std::shared_ptr<const Library>& library) {
 void add_run_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("run", "Run a graph or plan on a file of feeds");
-  verb->footer("Example:\n  belfry run two.json --feed batch.safetensors --fetch loss");
+  verb->footer("Example: belfry run two.json --feed batch.safetensors --fetch loss");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
   verb->add_option("--feed", o->feed, "a tensor per input: safetensors or npz")->check(CLI::ExistingFile);
   verb->add_option("--state", o->state, "variables by name; what is missing is initialised from --seed")->check(CLI::ExistingFile);

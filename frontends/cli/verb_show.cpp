@@ -16,7 +16,7 @@ void add_show_verb(CLI::App& app, const LibrarySource& library) {
   };
   auto o = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("show", "A graph or plan as text");
-  verb->footer("Example:\n  belfry show two.json --memory");
+  verb->footer("Example: belfry show two.json --memory");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
   verb->add_flag("--memory", o->memory, "bytes per device and their waste");
   verb->callback([o, library] {

@@ -94,7 +94,7 @@ void train(const Options& o, const std::shared_ptr<const Library>& library) {
 void add_train_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("train", "Train a net, graph or plan on MNIST-like data");
-  verb->footer("Example:\n  belfry train mnist_cnn --data mnist --devices cpu:0,cpu:1 -O variables=cpu:0 --batch 32 --epochs 5 --out run");
+  verb->footer("Example: belfry train mnist_cnn --data mnist --devices cpu:0,cpu:1 -O variables=cpu:0 --batch 32 --epochs 5 --out run");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
   verb->add_option("--data", o->data, "a folder with the four IDX files, plain or .gz")->required()->check(CLI::ExistingDirectory);
   verb->add_option("--batch", o->batch, "global rows of a step")->check(CLI::PositiveNumber);
@@ -112,7 +112,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<Options>();
   o->batch = 256;
   CLI::App* verb = app.add_subcommand("evaluate", "Losses and metrics on held-out data, with the graph for inference");
-  verb->footer("Example:\n  belfry evaluate mnist_cnn --data mnist --state run/state.safetensors");
+  verb->footer("Example: belfry evaluate mnist_cnn --data mnist --state run/state.safetensors");
   verb->add_option("source", o->source, "a net or a graph file")->required();
   verb->add_option("--data", o->data, "a folder with the four IDX files, plain or .gz")->required()->check(CLI::ExistingDirectory);
   verb->add_option("--state", o->state, "variables by name")->check(CLI::ExistingFile);

@@ -405,10 +405,20 @@ std::int64_t live_maximum(const BoundPlan& bound, int device) {
       for (const Part& p : parts)
         if (auto at = life.find(p.buffer.tag); at != life.end()) at->second.end = now;
     const auto& donates = bound.plan.nodes[static_cast<std::size_t>(step.node)].donates;
+    auto in_place_of = [&](const BufferRef& b) -> Block* {  // what this step reads at the same place, and nobody after it
+      for (const auto& parts : step.reads)
+        for (const Part& p : parts)
+          if (p.buffer.space == b.space && p.buffer.at == b.at && p.buffer.bytes == b.bytes && b.bytes)
+            if (auto at = life.find(p.buffer.tag); at != life.end()) return &at->second;
+      return nullptr;
+    };
     for (const auto& parts : step.writes)
       for (const Part& p : parts)
         if (p.buffer.tag.device == device && p.buffer.space >= 0 && std::none_of(donates.begin(), donates.end(), [&](auto d) { return d.first == p.buffer.tag.value; }))
+        {
+          if (Block* reused = in_place_of(p.buffer)) reused->end = now - 1;
           life[p.buffer.tag] = {aligned_bytes(p.buffer.bytes), now, now};
+        }
   }
   std::vector<Block> blocks;
   for (const auto& [tag, block] : life) blocks.push_back(block);

@@ -146,6 +146,7 @@ class Verifier {
       if (n.order < 0 || !orders.insert({n.scope == Scope::tower, n.order}).second) object("no order of its own: '{}'", n.name);
       if (n.reason.empty()) object("no reason: '{}'", n.name);
       if (n.inserted && n.user < 0) object("no cause: '{}'", n.name);
+      if ((n.scope == Scope::state) != (n.op == kVariable)) object("state: '{}' is of the op {} and of the scope {}", n.name, n.op, to_string(n.scope));
       if (n.def) check_arity(n);
       else check_move(n);
       if (n.scope == Scope::tower) check_tower_node(n);

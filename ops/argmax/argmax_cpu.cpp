@@ -1,5 +1,5 @@
 #include <belfry/ops/cpu_kernels.h>
-#include <belfry/ops/kernel_support.h>
+#include <belfry/ops/cpu/kernel_support_internal.h>
 #include <belfry/ops/loops.h>
 
 namespace belfry {

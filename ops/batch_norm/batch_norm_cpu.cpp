@@ -1,8 +1,8 @@
 #include <cmath>
 
-#include <belfry/ops/column_sums.h>
+#include <belfry/ops/cpu/column_sums_internal.h>
 #include <belfry/ops/cpu_kernels.h>
-#include <belfry/ops/kernel_support.h>
+#include <belfry/ops/cpu/kernel_support_internal.h>
 
 namespace belfry {
 

@@ -1,7 +1,7 @@
 #include <belfry/ops/cpu_kernels.h>
 #include <belfry/ops/fusions.h>
-#include <belfry/ops/kernel_support.h>
-#include <belfry/ops/onednn.h>
+#include <belfry/ops/cpu/kernel_support_internal.h>
+#include <belfry/ops/cpu/onednn_internal.h>
 #include <belfry/ops/unary/formulas.h>
 #include <belfry/ops/windows.h>
 

@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include <belfry/ops/cpu_kernels.h>
-#include <belfry/ops/kernel_support.h>
+#include <belfry/ops/cpu/kernel_support_internal.h>
 
 namespace belfry {
 

@@ -1,9 +1,9 @@
 #include <optional>
 
 #include <belfry/ops/cpu_kernels.h>
-#include <belfry/ops/kernel_support.h>
+#include <belfry/ops/cpu/kernel_support_internal.h>
 #include <belfry/ops/matmul/matmul.h>
-#include <belfry/ops/onednn.h>
+#include <belfry/ops/cpu/onednn_internal.h>
 
 namespace belfry {
 

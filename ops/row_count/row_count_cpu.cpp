@@ -2,7 +2,7 @@
 
 #include <belfry/graph/host_tensor.h>
 #include <belfry/ops/cpu_kernels.h>
-#include <belfry/ops/kernel_support.h>
+#include <belfry/ops/cpu/kernel_support_internal.h>
 
 namespace belfry {
 

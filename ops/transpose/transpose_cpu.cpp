@@ -1,6 +1,6 @@
 #include <belfry/ops/cpu_kernels.h>
-#include <belfry/ops/kernel_support.h>
-#include <belfry/ops/strided.h>
+#include <belfry/ops/cpu/kernel_support_internal.h>
+#include <belfry/ops/cpu/strided_internal.h>
 
 namespace belfry {
 

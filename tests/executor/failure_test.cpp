@@ -116,7 +116,12 @@ TEST_P(FailureIn, every_step_is_reported_as_it_is_under_any_interleaving_and_wit
   bench.reset();
   bench.expect_right(runner.run(views(bench.feeds)), "after all failures");
   for (const auto& [state, count] : seen) std::cout << GetParam() << ": " << count << " " << state << "\n";
-  EXPECT_EQ(seen.size(), 3u) << "untouched, torn and complete are all met";
+  EXPECT_GT(seen["untouched"], 0);
+  EXPECT_GT(seen["torn"], 0);
+  // With one holder of the state the last update ends the step; with several, a result may fail behind it.
+  if (GetParam() == "mirrored") {
+    EXPECT_GT(seen["complete"], 0);
+  }
 }
 INSTANTIATE_TEST_SUITE_P(Strategies, FailureIn, testing::Values("towers", "mirrored"), [](const auto& info) { return info.param; });
 
@@ -223,9 +228,18 @@ TEST(Donation, waits_for_a_reader_of_the_old_value_on_another_stream) {
   b.metric("late", matmul(x * (loss * 0.5), w));
   b.minimize(loss, Momentum{.learning_rate = 0.1});
   Bench bench(run_passes(training_passes(), std::move(b).build()), of("towers, variables on the last", 4, 2), 4, 7, sim_cluster(2, false));
-  const auto& nodes = bench.program.plan().nodes;
-  EXPECT_TRUE(std::any_of(nodes.begin(), nodes.end(), [](const PlanNode& n) { return n.op == kStore && std::count(n.waits.begin(), n.waits.end(), Wait{Wait::kReaders, n.donates.at(0).second}); }))
-      << "the new value has its own buffer, and the store waits for the readers of the old one";
+  const PlacedGraph& plan = bench.program.plan();
+  std::set<int> late, waited;  // streams that read the old value late, and that its writer waits for
+  for (const auto& stream : bench.program.bound().streams)
+    for (const Step& step : stream) {
+      const PlanNode& n = plan.nodes[static_cast<std::size_t>(step.node)];
+      if (n.scope == Scope::tower && n.epoch == 1) late.insert(step.stream);
+      for (auto [u, variable] : n.donates)
+        if (plan.value(variable).name == "w")
+          for (const StepWait& wait : step.waits) waited.insert(wait.stream);
+    }
+  EXPECT_FALSE(late.empty());
+  EXPECT_EQ(waited, late) << "the node that writes over w waits for the towers that read the old value after its gradient was ready";
   Runner runner(bench.program);
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     bench.reset();

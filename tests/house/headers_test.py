@@ -10,7 +10,7 @@ import source_tree
 
 def compile_alone(header):
     name = "belfry.h" if header == "frontends/belfry.h" else header
-    command = sys.argv[2:] + ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I" + sys.argv[1], "-x", "c++", "-"]
+    command = sys.argv[2:] + ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-I" + sys.argv[1], "-x", "c++", "-"]
     # Twice: what lacks `#pragma once` shows.
     source = f"#include <belfry/{name}>\n#include <belfry/{name}>\n"
     done = subprocess.run(command, input=source, text=True, capture_output=True)

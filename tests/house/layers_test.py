@@ -9,14 +9,14 @@ PLAN = r"graph/plan/.*"
 OPS = r"ops/.*(?<!_cpu\.h)(?<!_cuda\.h)"
 LEAF = r"graph/(device_id|dtype|error|host_tensor|shape)\.h"
 DEVICE = r"executor/device/.*"
-BELOW_SESSION = [GRAPH, PLAN, r"ops/.*", r"placer/.*", r"executor/.*", r"frontends/(json|state|data|draw|onnx|builder|nn)/.*"]
+BELOW_SESSION = [GRAPH, PLAN, r"ops/.*", r"placer/.*", r"executor/.*", r"frontends/(json|files|state|data|draw|onnx|builder|nn)/.*"]
 OWN = "{own}/.*"  # the file's folder: ops/softmax, frontends/json
 
 TABLE = [
     # files, and what they may include
     (r"graph/plan/.*",                                      [GRAPH, PLAN]),
     (r"graph/.*",                                           [GRAPH]),
-    (r"ops/([^/]*kernels[^/]*|.*_(cpu|cuda))\.(h|cpp|cu)",  [GRAPH, DEVICE, r"executor/kernel\.h", r"ops/[^/]*\.h", r"ops/.*_(cpu|cuda)\.h", OWN]),
+    (r"ops/([^/]*kernels[^/]*|.*_(cpu|cuda))\.(h|cpp|cu)",  [GRAPH, DEVICE, r"executor/kernel\.h", r"ops/[^/]*\.h", r"ops/(cpu|cuda)/.*", r"ops/.*/formulas\.h", OWN]),  # formulas: scalar functions that references and kernels share
     (r"ops/(cpu|cuda)/.*",                                  [GRAPH, DEVICE, r"executor/kernel\.h", r"ops/[^/]*\.h", OWN]),
     (r"ops/(all_ops\.cpp|build\.h)",                        [GRAPH, OPS]),                   # the explicit lists
     (r"ops/[^/]*",                                          [GRAPH, r"ops/[^/]*\.h"]),
@@ -25,6 +25,7 @@ TABLE = [
     (r"executor/device/.*",                                 [LEAF, DEVICE]),
     (r"executor/.*",                                        [GRAPH, PLAN, r"executor/.*"]),
     (r"frontends/(json|state|data|draw|onnx)/.*",           [GRAPH, PLAN, OWN]),
+    (r"frontends/files/.*",                                 [LEAF, OWN]),
     (r"frontends/builder/.*",                               [GRAPH, OPS, OWN]),
     (r"frontends/nn/.*",                                    [GRAPH, OPS, r"frontends/builder/.*", OWN]),
     (r"frontends/session/.*",                               BELOW_SESSION + [OWN]),

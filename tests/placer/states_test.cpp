@@ -62,7 +62,8 @@ TEST_P(States, and_inserted_nodes_are_as_the_specification_says) {
   for (const PlanNode& n : tg.nodes) {
     if (n.op == kFetch) {
       // A value given as a partial and demanded whole is fetched from its aggregate.
-      states[n.name.substr(6)] = to_string(tg.value(n.inputs[0]).state);
+      for (const auto& [name, v] : tg.fetches)
+        if (v == n.outputs[0]) states[name] = to_string(tg.value(n.inputs[0]).state);
     } else if (n.op == kAggregate && n.inserted) {
       inserted.push_back(std::string(n.attributes.text("how") == "concat_rows" ? "gather " : "aggregate ") + to_string(std::span(tg.value(n.outputs[0]).type.shape)));
     }

@@ -182,7 +182,7 @@ std::vector<Damage> schedule() {
       {"stream of another device", "towers", [](PlacedGraph& p) { stream(p, 0, "tower0").device = 1; }, "stream of another device"},
       {"stream of no device", "towers", [](PlacedGraph& p) { stream(p, 0, "tower0").device = 55; }, "stream of another device"},
       {"stream lost", "towers", [](PlacedGraph& p) { std::erase_if(p.streams, [](const PlanStream& s) { return s.device == 1 && s.name != "main"; }); }, "phase"},
-      {"main stream lost", "towers", [](PlacedGraph& p) { std::erase_if(p.streams, [](const PlanStream& s) { return s.device == 1 && s.name == "main"; }); }, "unbound"},
+      {"main stream lost", "towers", [](PlacedGraph& p) { std::erase_if(p.streams, [](const PlanStream& s) { return s.device == 1 && s.name == "main"; }); }, "phase"},
       {"two main streams", "towers", [](PlacedGraph& p) { p.streams.push_back(stream(p, 1, "main")); }, "phase"},
       {"no streams at all", "towers", [](PlacedGraph& p) { p.streams.clear(); }, "phase"},
       {"thread that is not there", "towers", [](PlacedGraph& p) { p.streams[0].thread = -1; }, "thread"},

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <belfry/executor/kernel.h>
-#include <belfry/ops/parallel.h>
+#include <belfry/ops/cpu/parallel_internal.h>
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include <belfry/ops/onednn.h>
+#include <belfry/ops/cpu/onednn_internal.h>
 
 #include <omp.h>
 

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include <belfry/ops/parallel.h>
+#include <belfry/ops/cpu/parallel_internal.h>
 #include <belfry/graph/shape.h>
 
 namespace belfry {

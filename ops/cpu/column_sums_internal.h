@@ -1,7 +1,7 @@
 // Sums of columns in blocks of rows: what reductions and norms on the CPU share.
 #pragma once
 
-#include <belfry/ops/parallel.h>
+#include <belfry/ops/cpu/parallel_internal.h>
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include <belfry/ops/strided.h>
+#include <belfry/ops/cpu/strided_internal.h>
 
 namespace belfry {
 
