@@ -2,5 +2,9 @@
 #pragma once
 
 #include <belfry/frontends/builder/builder.h>
+#include <belfry/frontends/data/digits.h>
+#include <belfry/frontends/data/mnist.h>
 #include <belfry/frontends/nn/layers.h>
 #include <belfry/frontends/session/session.h>
+#include <belfry/frontends/state/safetensors.h>
+#include <belfry/frontends/train/fit.h>

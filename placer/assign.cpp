@@ -65,8 +65,7 @@ class Assigner {
       bool by_name = std::any_of(hits.begin(), hits.end(), [&](Hit h) { return split_match(rules_[static_cast<std::size_t>(h.rule)].match).second != "**"; });
       bool towers_apart = std::any_of(hits.begin(), hits.end(), [](Hit h) { return h.tower == -1; });
       if (n.inserted && !by_name && !towers_apart && !n.inputs.empty() && follow.contains(n.inputs[0])) hits = follow[n.inputs[0]];
-      if (n.op != kInput)
-        for (ValueIndex v : n.outputs) follow[v] = hits;
+      for (ValueIndex v : n.outputs) follow[v] = hits;
       place(n, hits);
     }
   }

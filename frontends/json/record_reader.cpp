@@ -238,6 +238,10 @@ void RecordReader::read_tail(JsonObject& root, Graph& graph) const {
     if (graph.type(v) != graph.node(w).types[0]) d_.fail(at, fmt::format("the update of '{}' is {}, not {}", key, to_string(graph.type(v)), to_string(graph.node(w).types[0])));
     graph.updates[w] = v;
   });
+  if (const JsonValue* v = root.find("gate")) {
+    graph.gate = value(graph, *v);
+    if (graph.type(graph.gate) != TensorType{boolean, {}}) d_.fail(*v, fmt::format("a gate is a bool scalar, but '{}' is {}", graph.name_of(graph.gate), to_string(graph.type(graph.gate))));
+  }
   if (const JsonValue* v = root.find("train")) read_train(*v, graph);
   std::map<std::string, ValueId> aliases;  // names of nodes win, and aliases do not name each other
   object("aliases", [&](const std::string& key, const JsonValue& at, ValueId v) {

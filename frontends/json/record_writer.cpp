@@ -121,6 +121,7 @@ std::vector<std::string> RecordWriter::tail() const {
     if (auto u = graph_.updates.find(w); u != graph_.updates.end()) updates.emplace_back(graph_.node(w).name, json_text(graph_.name_of(u->second)));
   object("updates", updates, true);
   object("aliases", named(graph_.aliases), true);
+  if (graph_.gate.valid()) out.push_back(entry("gate", json_text(graph_.name_of(graph_.gate))));
   if (graph_.train) out.push_back(entry("train", train()));
   return out;
 }

@@ -50,6 +50,20 @@ TEST(GraphFile, every_net_reads_back_in_short_and_long_form) {
     }
 }
 
+TEST(GraphFile, the_gate_of_a_short_form_is_kept) {
+  Builder b("gated");
+  Value x = b.input("x", f32, {kBatch, 2}), w = b.variable("w", {2});
+  Value loss = mean(x * w);
+  b.gate(all_finite(loss));
+  b.minimize(loss, Sgd{});
+  Graph graph = std::move(b).build();
+  std::string text = write_graph(graph);
+  EXPECT_NE(text.find("\"gate\": "), text.npos);
+  Graph back = read_graph(text, "graph.json", graph.shared_ops());
+  EXPECT_EQ(back.name_of(back.gate), graph.name_of(graph.gate));
+  EXPECT_EQ(write_graph(back), text);
+}
+
 TEST(GraphFile, the_short_form_trains_like_the_graph_it_was_written_from) {
   for (const Net& n : nets()) {
     Builder b(n.name);
