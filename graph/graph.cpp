@@ -23,8 +23,8 @@ static bool is_reserved(std::string_view name) {
   if (auto dot = name.rfind('.'); dot != name.npos) {
     std::string_view suffix = name.substr(dot + 1);
     suffix = suffix.substr(0, suffix.find_last_not_of("0123456789") + 1);
-    for (const char* taken : {"aggregate", "copy", "gather", "partials", "pre", "second", "split", "store"})
-      if (suffix == taken) return true;
+    constexpr std::string_view kTaken = ".aggregate.copy.gather.partials.pre.second.split.store.";
+    if (kTaken.find("." + std::string(suffix) + ".") != kTaken.npos) return true;
   }
   if (!name.starts_with("tower_")) return false;
   auto end = name.find_first_not_of("0123456789", 6);
