@@ -113,5 +113,45 @@ TEST(Session, a_bad_label_fails_the_step_and_leaves_the_state) {
   session.step(feeds);
 }
 
+/// The standard library with a momentum kernel that throws at its n-th launch once `countdown` is set.
+std::shared_ptr<const Library> failing_at(std::shared_ptr<int> countdown) {
+  auto library = std::make_shared<Library>(*standard_library());
+  KernelTable table;
+  table.add({"failing_momentum", "momentum", [](const KernelRequest&) { return Support{}; },
+             [countdown](const KernelRequest& r) {
+               std::shared_ptr<Prepared> real = KernelTable{}.prepare(kReferenceKernel, r);
+               return prepared([real, countdown](const Arguments& a) {
+                 if (*countdown > 0 && --*countdown == 0) throw DeviceError("the device is lost");
+                 real->launch(a);
+               });
+             }});
+  library->kernels["cpu"] = table;
+  return library;
+}
+
+TEST(Session, a_torn_state_is_refused_until_it_is_loaded_or_reset) {
+  Graph graph = built("accuracy");
+  auto countdown = std::make_shared<int>(0);
+  Session session(graph, Towers{.devices = parse_devices("cpu:0"), .towers = 2, .threads = 1}, {.library = failing_at(countdown)});
+  auto feeds = feeds_for(graph, 6);
+  session.step(feeds);
+  State before = session.state();
+  *countdown = 2;  // the second update of four
+  try {
+    session.step(feeds);
+    FAIL() << "the step goes through";
+  } catch (const DeviceError& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("the device is lost; while running 'momentum/"));
+  }
+  EXPECT_THAT(error_of([&] { session.step(feeds); }), testing::AllOf(testing::HasSubstr("partly updated"), testing::HasSubstr("momentum_m/")));
+  session.load_state(before);
+  session.step(feeds);
+  *countdown = 3;
+  EXPECT_THROW(session.step(feeds), DeviceError);
+  session.reset();
+  session.step(feeds);
+  EXPECT_EQ(session.variable("step").item<std::int64_t>(), 1);
+}
+
 }  // namespace
 }  // namespace belfry::test
