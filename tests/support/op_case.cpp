@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include <belfry/graph/contexts.h>
@@ -243,6 +244,9 @@ std::vector<HostTensor> launch(const KernelTable& table, const std::string& name
   HostTensor scratch(u8, {scratch_bytes});
   std::vector<HostTensor> out;
   for (const LocalType& t : request.outputs) out.emplace_back(t.dtype, t.shape);
+  // Memory of a plan is reused: what lies in outputs and scratch before a launch is anything.
+  std::memset(scratch.raw(), 0xA5, scratch.bytes().size());
+  for (HostTensor& t : out) std::memset(t.raw(), 0xA5, t.bytes().size());
   Arguments a;
   for (HostTensor& t : inputs) a.inputs.push_back(t.raw());
   for (HostTensor& t : out) a.outputs.push_back(t.raw());
