@@ -217,7 +217,7 @@ SplitRule row_by_row(int lead, int axis) {
     if (s.is_partial() || (s.is_rows() && axis >= 0 && s.axis != axis)) s = kReplicated;
     Split out;
     for (std::size_t i = 0; i < c.states.size(); ++i)
-      out.reads.push_back(static_cast<int>(i) == lead ? s : c.states[i].is_per_tower() ? kPerTower : kReplicated);
+      out.reads.push_back(static_cast<int>(i) == lead ? s : c.states[i].is_per_tower() && !c.op.inputs[std::min(i, c.op.inputs.size() - 1)].shape_only ? kPerTower : kReplicated);
     if (!s.is_rows() && std::find(out.reads.begin(), out.reads.end(), kPerTower) != out.reads.end()) s = kPerTower;
     out.gives = all(c.outputs.size(), s);
     return out;

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <belfry/ops/all_ops.h>
+#include <belfry/ops/cpu_kernels.h>
 
 #include "tables.h"
 
@@ -9,8 +10,8 @@ namespace belfry::test {
 const OpTables& all_cases() {
   static const OpTables all = [] {
     OpTables out;
-    for (auto room : {add_n_cases, argmax_cases, batch_norm_cases, binary_cases, broadcast_like_cases, cast_cases, compare_cases, gather_cases, identity_cases, matmul_cases,
-                      one_hot_cases, optimizer_cases, random_cases, reduce_cases, reshape_cases, row_count_cases, softmax_cases, softmax_cross_entropy_cases, source_cases,
+    for (auto room : {add_n_cases, argmax_cases, batch_norm_cases, binary_cases, broadcast_like_cases, cast_cases, compare_cases, conv2d_cases, gather_cases, identity_cases,
+                      matmul_cases, max_pool2d_cases, one_hot_cases, optimizer_cases, random_cases, reduce_cases, reshape_cases, row_count_cases, softmax_cases, softmax_cross_entropy_cases, source_cases,
                       tower_mean_cases, transpose_cases, unary_cases})
       for (OpTable& t : room()) out.push_back(std::move(t));
     return out;
@@ -43,6 +44,13 @@ TEST_P(EveryOp, has_the_gradient_of_central_differences) { check_gradient(def(),
 TEST_P(EveryOp, may_write_over_the_inputs_it_names) { check_in_place(def(), cases()); }
 TEST_P(EveryOp, splits_as_its_rule_claims) { check_split(def(), cases()); }
 TEST_P(EveryOp, gives_the_whole_through_expand) { check_expanded(def(), cases()); }
+
+TEST_P(EveryOp, every_kernel_agrees_with_its_reference) {
+  static const KernelTable kernels = cpu_kernels();
+  int runs = check_kernels(kernels, def(), cases());
+  bool any = std::any_of(kernels.all().begin(), kernels.all().end(), [&](const Kernel& k) { return k.op == GetParam(); });
+  EXPECT_EQ(runs > 0, any) << "no kernel of the op accepts a case";
+}
 
 std::vector<std::string> names() {
   std::vector<std::string> out;

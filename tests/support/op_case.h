@@ -71,7 +71,8 @@ void check_in_place(const OpDef& def, const std::vector<OpCase>& cases);
 void check_split(const OpDef& def, const std::vector<OpCase>& cases);
 /// The same through expand and the interpreters, with gradients.
 void check_expanded(const OpDef& def, const std::vector<OpCase>& cases);
-/// Every kernel of the table that accepts a case, at 1 and 2 threads, against the reference; bit for bit where the op is exact.
+/// Every kernel of the table that accepts a case, at 1 and 2 threads, also without the optional outputs and on the bytes of inputs, against the
+/// reference; bit for bit where the op is exact.
 /// Gives the number of kernel runs compared.
 int check_kernels(const KernelTable& kernels, const OpDef& def, const std::vector<OpCase>& cases);
 
