@@ -2,6 +2,10 @@
 
 #include <iostream>
 
+#include <belfry/frontends/session/kernel_chooser.h>
+#include <belfry/ops/cpu_kernels.h>
+#include <belfry/ops/fusions.h>
+
 #include "plans.h"
 
 namespace belfry::test {
@@ -9,8 +13,11 @@ namespace {
 
 constexpr int kSteps = 50;
 
-/// The kernels that this test is about: the same table for every device.
-const KernelTables& kernels() { return reference_kernels(); }
+/// The kernels that this test is about: the CPU's, fused groups among them; sim devices run the same.
+const KernelTables& kernels() {
+  static const KernelTables tables = {{"cpu", cpu_kernels()}};
+  return tables;
+}
 
 struct Layout {
   std::string name;
@@ -43,7 +50,7 @@ Tensors train(const std::shared_ptr<const Graph>& graph, const Strategy& strateg
     if (!std::count(devices.begin(), devices.end(), id)) devices.push_back(id);
   for (NodeId id = 0; id < graph->size(); ++id)
     if (auto asked = graph->node(id).device; asked && !std::count(devices.begin(), devices.end(), *asked)) devices.push_back(*asked);
-  auto plan = std::make_shared<const PlacedGraph>(place(graph, strategy, local_cluster(devices, 2), batch, {.kernels = chooser_of(kernels())}));
+  auto plan = std::make_shared<const PlacedGraph>(place(graph, strategy, local_cluster(devices, 2), batch, {.kernels = chooser(kernels()), .groups = find_groups}));
   auto objections = verify(*plan);
   EXPECT_TRUE(objections.empty()) << objections[0];
   Program program(plan, kernels());
