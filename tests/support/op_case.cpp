@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -245,8 +246,8 @@ std::vector<HostTensor> launch(const KernelTable& table, const std::string& name
   std::vector<HostTensor> out;
   for (const LocalType& t : request.outputs) out.emplace_back(t.dtype, t.shape);
   // Memory of a plan is reused: what lies in outputs and scratch before a launch is anything.
-  std::memset(scratch.raw(), 0xA5, scratch.bytes().size());
-  for (HostTensor& t : out) std::memset(t.raw(), 0xA5, t.bytes().size());
+  std::fill_n(scratch.raw(), scratch.bytes().size(), std::byte{0xA5});
+  for (HostTensor& t : out) std::fill_n(t.raw(), t.bytes().size(), std::byte{0xA5});
   Arguments a;
   for (HostTensor& t : inputs) a.inputs.push_back(t.raw());
   for (std::size_t o = 0; o < out.size(); ++o) a.outputs.push_back(request.wanted[o] ? out[o].raw() : nullptr);
