@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <belfry/frontends/session/kernel_chooser.h>
+
 #include "plans.h"
 
 using namespace belfry;
@@ -47,7 +49,7 @@ class Chain {
     }
     p.rules.push_back({"**", {cpu(0)}, "bench"});
     auto graph = std::make_shared<const Graph>(std::move(b).build());
-    return std::make_shared<const PlacedGraph>(place(graph, p, local_cluster(devices, c.cores), {.fetches = {{"y", x.id}}, .kernels = chooser_of(kernels)}));
+    return std::make_shared<const PlacedGraph>(place(graph, p, local_cluster(devices, c.cores), {.fetches = {{"y", x.id}}, .kernels = chooser(kernels)}));
   }
 
   KernelTables kernels_;

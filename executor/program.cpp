@@ -82,7 +82,7 @@ void Program::bind_feeds_and_results() {
   for (const auto& [name, v] : plan_->fetches) results_.push_back({name, made.at(v)});
 }
 
-std::byte* Program::address(const BufferRef& buffer) { return arenas_[static_cast<std::size_t>(buffer.space)].at(buffer.at); }
+std::byte* Program::address(const BufferRef& buffer) const { return arenas_[static_cast<std::size_t>(buffer.space)].at(buffer.at); }
 
 KernelRequest Program::request(const Step& step) const {
   const PlanNode& n = plan_->nodes[static_cast<std::size_t>(step.node)];

@@ -65,6 +65,7 @@ class Program {
 
   /// The launches of every stream, as bound().streams.
   std::vector<std::vector<Launch>>& launches() { return launches_; }
+  const std::vector<std::vector<Launch>>& launches() const { return launches_; }
   /// Per host thread its launches in one legal order: (stream, index).
   const std::vector<std::vector<std::pair<int, int>>>& threads() const { return threads_; }
 
@@ -75,7 +76,7 @@ class Program {
 
   /// Bytes of an arena, which are those that the plan says.
   std::int64_t allocated(int space) const { return arenas_[static_cast<std::size_t>(space)].bytes(); }
-  std::byte* address(const BufferRef& buffer);
+  std::byte* address(const BufferRef& buffer) const;
 
   /// Writes a variable on all its holders; UserError for another type or an unknown name.
   void set_state(const std::string& variable, const HostTensor& value);

@@ -1,5 +1,7 @@
 #include <belfry/graph/rewrite.h>
 
+#include <numeric>
+
 namespace belfry {
 
 std::vector<ValueId> roots(const Graph& g) {
@@ -32,7 +34,21 @@ std::vector<bool> ancestors(const Graph& graph, const std::vector<ValueId>& of) 
   return seen;
 }
 
-Graph rewrite(const Graph& graph, const RewriteRule& rule, const std::function<bool(NodeId)>& keep) {
+Graph rewrite(const Graph& graph, const RewriteRule& rule) {
+  std::vector<NodeId> all(static_cast<std::size_t>(graph.size()));
+  std::iota(all.begin(), all.end(), 0);
+  return rewrite(graph, rule, all);
+}
+
+Graph only(const Graph& graph, const std::vector<ValueId>& of) {
+  std::vector<bool> live = ancestors(graph, of);
+  std::vector<NodeId> nodes;
+  for (NodeId id = 0; id < graph.size(); ++id)
+    if (live[static_cast<std::size_t>(id)]) nodes.push_back(id);
+  return rewrite(graph, [](auto&&...) { return std::nullopt; }, nodes);
+}
+
+Graph rewrite(const Graph& graph, const RewriteRule& rule, const std::vector<NodeId>& nodes) {
   Graph out(graph.shared_ops(), graph.name);
   out.row_symbol = graph.row_symbol;
   std::vector<std::vector<ValueId>> moved(static_cast<std::size_t>(graph.size()));
@@ -40,8 +56,7 @@ Graph rewrite(const Graph& graph, const RewriteRule& rule, const std::function<b
     if (!v.valid() || moved[static_cast<std::size_t>(v.node)].empty()) return {};
     return moved[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)];
   };
-  for (NodeId id = 0; id < graph.size(); ++id) {
-    if (keep && !keep(id)) continue;
+  for (NodeId id : nodes) {
     const Node& n = graph.node(id);
     std::vector<Value> inputs;
     for (ValueId v : n.inputs) {

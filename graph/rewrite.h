@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <set>
 #include <vector>
 
 #include <belfry/graph/graph.h>
@@ -13,8 +12,11 @@ namespace belfry {
 using RewriteRule = std::function<std::optional<std::vector<Value>>(Graph& out, const Node& node, NodeId id, const std::vector<Value>& inputs)>;
 
 /// Names, losses, metrics, updates and outputs follow. New nodes take device, role and `of` of the node they stand for.
-/// `keep` (if given) says which nodes are copied; what is kept must not read what is not.
-Graph rewrite(const Graph& graph, const RewriteRule& rule, const std::function<bool(NodeId)>& keep = {});
+Graph rewrite(const Graph& graph, const RewriteRule& rule);
+/// Copies these nodes alone, in this order; each must stand behind what it reads and follows.
+Graph rewrite(const Graph& graph, const RewriteRule& rule, const std::vector<NodeId>& nodes);
+/// A copy of the nodes that the values are computed from.
+Graph only(const Graph& graph, const std::vector<ValueId>& of);
 
 /// All nodes that the values are computed from, themselves included.
 std::vector<bool> ancestors(const Graph& graph, const std::vector<ValueId>& of);

@@ -117,7 +117,7 @@ class Assigner {
   PlacedGraph& plan_;
   const std::vector<PlacementRule>& rules_;
   RuleFinder finder_;
-  std::vector<std::vector<int>> devices_;
+  std::vector<DeviceList> devices_;
   std::map<Hits, int> known_;
 };
 

@@ -44,6 +44,7 @@ std::string plain(std::string name) {
 
 void hold_sources(PlacedGraph& plan) {
   std::vector<std::vector<int>> readers = readers_of(plan);
+  std::set<DeviceList> alike;
   for (std::size_t i = plan.nodes.size(); i-- > 0;) {
     PlanNode& n = plan.nodes[i];
     if (n.scope != Scope::shared || !n.def || !n.def->source) continue;
@@ -52,7 +53,7 @@ void hold_sources(PlacedGraph& plan) {
       for (int r : readers[static_cast<std::size_t>(v)])
         for (int d : all_devices(plan, plan.nodes[static_cast<std::size_t>(r)])) devices.insert(d);
     if (devices.empty()) continue;
-    n.holders.assign(devices.begin(), devices.end());
+    n.holders = *alike.insert(std::vector<int>(devices.begin(), devices.end())).first;
     n.reason = "a source is computed where it is read";
   }
 }
@@ -132,6 +133,7 @@ void donate(PlacedGraph& plan) {
 void insert_pre_aggregates(PlacedGraph& plan) {
   std::vector<PlanNode> before = plan.nodes;  // makers are looked up in it
   plan.nodes.clear();
+  std::map<int, DeviceList> holders_of;  // owners → the devices that have towers
   for (PlanNode n : before) {
     if (is_join(n) && !plan.value(n.inputs[0]).state.is_replicated()) {
       const PlanNode& maker = before[static_cast<std::size_t>(plan.value(n.inputs[0]).maker)];
@@ -140,7 +142,7 @@ void insert_pre_aggregates(PlacedGraph& plan) {
       for (int d : plan.vectors[static_cast<std::size_t>(n.owners)])
         if (d >= 0) ++towers_on[d];
       bool several = std::any_of(towers_on.begin(), towers_on.end(), [](auto c) { return c.second > 1; });
-      bool at_home = towers_on.size() == 1 && n.holders == std::vector<int>{towers_on.begin()->first};
+      bool at_home = towers_on.size() == 1 && n.holders == DeviceList{towers_on.begin()->first};
       const std::string how = n.attributes.text("how");
       if ((how == "sum" || how == "max" || how == "mean") && several && !at_home) {
         Reduction reduction = how == "max" ? Reduction::max : Reduction::sum;
@@ -149,7 +151,13 @@ void insert_pre_aggregates(PlacedGraph& plan) {
         pre.owners = n.owners;
         pre.role = maker.role;
         pre.outputs = {value_like(plan, n.inputs[0], pre.name, partial(reduction))};
-        for (auto [d, count] : towers_on) pre.holders.push_back(d);
+        auto [known, fresh] = holders_of.try_emplace(n.owners);
+        if (fresh) {
+          std::vector<int> devices;
+          for (auto [d, count] : towers_on) devices.push_back(d);
+          known->second = std::move(devices);
+        }
+        pre.holders = known->second;
         n.inputs = pre.outputs;
         plan.nodes.push_back(std::move(pre));
       }
@@ -164,7 +172,7 @@ namespace {
 /// Who reads a value without moving it itself: vectors of tower nodes, holders of others.
 struct Readers {
   std::set<int> vectors;
-  std::set<std::vector<int>> holders;
+  std::set<DeviceList> holders;
 };
 
 class CopyInserter {
@@ -221,7 +229,7 @@ class CopyInserter {
     if (!known->second.empty()) add(m, v).holders = known->second;
   }
 
-  std::vector<int> destinations_of(const PlanNode& m, const Readers& r) const {
+  DeviceList destinations_of(const PlanNode& m, const Readers& r) const {
     std::set<int> devices;
     for (int x : r.vectors)
       for (int d : plan_.vectors[static_cast<std::size_t>(x)])
@@ -232,7 +240,7 @@ class CopyInserter {
     std::vector<int> destinations;
     for (int d : devices)
       if (have.insert(space(d)).second) {
-        check_link(m, m.holders[0], d);
+        check_link(m, m.holders.front(), d);
         destinations.push_back(d);
       }
     return destinations;
@@ -270,7 +278,7 @@ class CopyInserter {
   std::vector<Readers> wanted_;
   std::vector<PlanNode> out_;
   std::map<ValueIndex, int> copies_;
-  std::map<std::tuple<std::vector<int>, std::set<int>, std::set<std::vector<int>>>, std::vector<int>> destinations_;
+  std::map<std::tuple<DeviceList, std::set<int>, std::set<DeviceList>>, DeviceList> destinations_;
 };
 
 }  // namespace

@@ -28,7 +28,7 @@ void add_convert_verb(CLI::App& app, const LibrarySource& library) {
     Source source = load_source(o->source, *library());
     Graph graph = o->expanded && !source.plan ? run_passes(training_passes(), *source.graph) : *source.graph;
     if (o->out.empty()) std::cout << write_graph(graph);
-    else write_file_atomically(o->out, write_graph(graph));
+    else write_file(o->out, write_graph(graph));
   });
 }
 

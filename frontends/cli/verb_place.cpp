@@ -52,7 +52,7 @@ void add_place_verb(CLI::App& app, const LibrarySource& library) {
     say(describe(plan, {.memory = true, .nodes = false}));
     if (o->out.empty()) std::cout << write_plan(plan);
     else {
-      write_file_atomically(o->out, write_plan(plan));
+      write_file(o->out, write_plan(plan));
       say(fmt::format("wrote {}\n", o->out));
     }
   });

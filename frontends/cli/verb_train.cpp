@@ -81,13 +81,13 @@ void train(const Options& o, const std::shared_ptr<const Library>& library) {
   std::filesystem::create_directories(o.out);
   std::filesystem::path dir = o.out;
   State trained = session.state();
-  write_file_atomically((dir / "plan.json").string(), write_plan(session.plan(o.batch)));
+  write_file((dir / "plan.json").string(), write_plan(session.plan(o.batch)));
   write_safetensors(dir / "state.safetensors", trained);
   // The trace is of a step as training runs it: the first ones wake the threads, and what they change is put back.
   session.set_trace(true);
   const DataSet rows = data.train.slice(0, std::min(o.batch, data.train.rows()));
   for (int k = 0; k < 10; ++k) session.step(rows.columns);
-  write_file_atomically((dir / "trace.json").string(), chrome_trace(session.last_program().bound(), session.trace()));
+  write_file((dir / "trace.json").string(), chrome_trace(session.last_program().bound(), session.trace()));
   session.load_state(trained);
   say(fmt::format("wrote {0}/plan.json, {0}/state.safetensors, {0}/trace.json\n", o.out));
 }

@@ -3,11 +3,12 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 #include <optional>
 
 #include <fmt/format.h>
+
+#include <belfry/frontends/files/files.h>
 
 namespace belfry {
 namespace {
@@ -133,14 +134,7 @@ HostTensor parse_idx(std::span<const std::byte> bytes, const std::string& name) 
 }
 
 HostTensor read_idx(const std::filesystem::path& path) {
-  std::error_code error;
-  const bool regular = std::filesystem::is_regular_file(path, error);
-  std::ifstream in(path, std::ios::binary);
-  if (!regular || !in) throw UserError(fmt::format("{}: cannot open for reading: {}", path.string(), error ? error.message() : regular ? "no permission" : "no such regular file"));
-  std::vector<std::byte> bytes(std::filesystem::file_size(path));
-  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  if (in.gcount() != static_cast<std::streamsize>(bytes.size())) throw UserError(fmt::format("{}, byte {}: cannot be read further", path.string(), in.gcount()));
-  return parse_idx(bytes, path.string());
+  return parse_idx(MappedFile(path).bytes(), path.string());
 }
 
 void write_idx(const std::filesystem::path& path, const HostTensor& tensor) {
@@ -156,17 +150,7 @@ void write_idx(const std::filesystem::path& path, const HostTensor& tensor) {
   std::vector<std::byte> data(tensor.bytes().begin(), tensor.bytes().end());
   swap_elements(data.data(), data.size(), size_of(tensor.dtype()));
 
-  std::filesystem::path partial = path.string() + ".partial";
-  std::ofstream out(partial, std::ios::binary | std::ios::trunc);
-  out.write(head.data(), static_cast<std::streamsize>(head.size()));
-  out.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
-  out.close();
-  std::error_code error;
-  if (out) std::filesystem::rename(partial, path, error);
-  if (out && !error) return;
-  std::error_code ignored;
-  std::filesystem::remove(partial, ignored);
-  throw UserError(fmt::format("{}: cannot be written; its folder must exist, be writable and have room for {} bytes", path.string(), head.size() + data.size()));
+  write_file(path, {std::as_bytes(std::span(head)), std::span<const std::byte>(data)});
 }
 
 }  // namespace belfry

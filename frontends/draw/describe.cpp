@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/moves.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -69,17 +70,20 @@ std::string stream_of(const PlanNode& n) {
   return fmt::format("tower, phase {}", fmt::join(phases, "|"));
 }
 
-/// Bytes that a node moves between devices, over all towers.
-std::int64_t moved_bytes(const PlacedGraph& plan, const PlanNode& n) {
-  if (n.op != kCopy && n.op != kSplit && n.op != kAggregate && n.op != kFetch) return 0;
-  const PlanValue& v = plan.value(n.op == kCopy || n.op == kSplit ? n.outputs[0] : n.inputs[0]);
-  if (n.scope != Scope::tower && plan.maker(n.inputs[0]).scope != Scope::tower) return local_type(v, plan.share(-1)).bytes() * static_cast<std::int64_t>(n.holders.size());
-  std::int64_t out = 0;
-  for (int t = 0; t < plan.present(); ++t) out += local_type(v, plan.share(t)).bytes();
-  return out;
+/// What a node carries in a step, and how much of it between memory spaces.
+std::string moved(const Instances& instances, const PlanNode& n) {
+  const Cluster& cluster = instances.plan().cluster;
+  std::int64_t all = 0, over_links = 0;
+  for (const Move& m : moves_of(instances, n)) {
+    all += m.bytes;
+    if (cluster.space(m.from) != cluster.space(m.to)) over_links += m.bytes;
+  }
+  if (!all) return "";
+  return fmt::format("; {}{}", human_bytes(all), over_links ? fmt::format(", {} over links", human_bytes(over_links)) : "");
 }
 
-std::string line_of(const PlacedGraph& plan, const PlanNode& n) {
+std::string line_of(const Instances& instances, const PlanNode& n) {
+  const PlacedGraph& plan = instances.plan();
   std::string inputs;
   for (ValueIndex v : n.inputs) inputs += (inputs.empty() ? "" : ", ") + (v < 0 ? std::string("-") : plan.value(v).name);
   std::string where = n.scope == Scope::tower ? towers_on(plan, n) : device_list(plan, n.holders);
@@ -90,11 +94,11 @@ std::string line_of(const PlacedGraph& plan, const PlanNode& n) {
                                 to_string(plan.value(n.outputs[0]).state), where, stream_of(n), n.epoch, n.order, kernels_of(n), n.reason);
   for (auto [u, variable] : n.donates) out += fmt::format("; writes {}", plan.value(variable).name);
   if (n.inserted) out += fmt::format("; cause {}", plan.graph->node(n.user).name);
-  if (std::int64_t bytes = moved_bytes(plan, n)) out += fmt::format("; {}", human_bytes(bytes));
-  return out + "\n";
+  return out + moved(instances, n) + "\n";
 }
 
 std::string describe_nodes(const PlacedGraph& plan) {
+  Instances instances(plan);
   std::map<std::pair<int, int>, std::vector<const PlanNode*>> bands;
   for (const PlanNode& n : plan.nodes) bands[{n.scope == Scope::state ? -2 : n.epoch, n.scope == Scope::tower ? 0 : 1}].push_back(&n);
   std::string out;
@@ -103,7 +107,7 @@ std::string describe_nodes(const PlacedGraph& plan) {
     if (key.first == -2) out += "variables\n";
     else if (key.first == -1) out += "before the towers\n";
     else out += fmt::format("{}{}\n", key.second ? "joined: aggregates, updates, results" : "in every tower", key.first ? fmt::format(" (epoch {})", key.first) : "");
-    for (const PlanNode* n : nodes) out += line_of(plan, *n);
+    for (const PlanNode* n : nodes) out += line_of(instances, *n);
   }
   return out;
 }
@@ -135,6 +139,7 @@ std::string describe(const PlacedGraph& plan, const DescribeOptions& options) {
     const PlanStream& stream = plan.streams[s];
     if (stream.name != "main") out += fmt::format("stream {} of {}: {} phases, {} in flight, host thread {}\n", stream.name, device_name(plan, stream.device), stream.entries.size(), stream.slots, stream.thread);
   }
+  for (const auto& [link, bytes] : link_bytes(plan)) out += fmt::format("link {} to {}: {} a step\n", link.first, link.second, human_bytes(bytes));
   if (options.nodes) out += describe_nodes(plan);
   if (options.memory) out += describe_memory(plan);
   return out;

@@ -1,79 +1,134 @@
 #include <belfry/frontends/files/files.h>
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <utility>
-
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include <belfry/graph/error.h>
 
 namespace belfry {
-
 namespace {
 
-[[noreturn]] void refuse(const char* verb, const std::string& path, int error) {
-  std::string folder = std::filesystem::path(path).parent_path();
+[[noreturn]] void fail(const std::filesystem::path& path, std::string_view doing, int error) {
   std::string way;
-  if (error == ENOENT && std::string(verb) == "write") way = fmt::format("; make the folder '{}' first", folder.empty() ? "." : folder);
+  if (error == ENOENT && doing != "read") way = fmt::format("; make the folder '{}' first", path.has_parent_path() ? path.parent_path().string() : ".");
   if (error == EACCES || error == EPERM || error == EROFS) way = "; choose a place where you have the rights";
-  if (error == ENOSPC || error == EDQUOT) way = "; the file that was there is untouched";
-  throw UserError(fmt::format("cannot {} '{}': {}{}", verb, path, std::strerror(error), way));
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG) way = "; make room, or choose another place";
+  throw UserError(fmt::format("{}: cannot {}: {}{}", path.string(), doing, std::strerror(error), way));
 }
 
-/// Closed, and removed unless it was renamed.
-struct Descriptor {
-  int fd = -1;
-  std::string remove = {};
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-    if (!remove.empty()) ::unlink(remove.c_str());
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() { if (fd_ >= 0) ::close(fd_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  /// The errno of close, or 0.
+  int close() { return ::close(std::exchange(fd_, -1)) == 0 ? 0 : errno; }
+
+ private:
+  int fd_;
+};
+
+/// 0 or an errno.
+int write_all(int fd, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
+  return 0;
+}
+
+int write_parts(int fd, const std::vector<std::span<const std::byte>>& parts) {
+  for (std::span<const std::byte> part : parts)
+    if (int error = write_all(fd, part)) return error;
+  return 0;
+}
+
+std::filesystem::path link_target(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_symlink(path, ignored)) return path;
+  std::filesystem::path target = std::filesystem::weakly_canonical(path, ignored);
+  return target.empty() ? path : target;
+}
+
+/// Removes the unfinished file unless it was renamed.
+struct Neighbour {
+  std::filesystem::path path;
+  bool renamed = false;
+  ~Neighbour() { if (!renamed) ::unlink(path.c_str()); }
 };
 
 }  // namespace
 
-std::string read_file(const std::string& path, std::size_t limit) {
-  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.fd < 0) refuse("read", path, errno);
-  struct stat info{};
-  if (::fstat(file.fd, &info) != 0) refuse("read", path, errno);
-  if (S_ISDIR(info.st_mode)) refuse("read", path, EISDIR);
-  if (!S_ISREG(info.st_mode)) throw UserError(fmt::format("cannot read '{}': it is no regular file", path));
-  if (static_cast<std::uintmax_t>(info.st_size) > limit) throw UserError(fmt::format("cannot read '{}': its {} bytes are more than the limit of {}", path, info.st_size, limit));
-  std::string out(static_cast<std::size_t>(info.st_size), '\0');
-  std::size_t at = 0;
-  while (at < out.size()) {
-    ssize_t n = ::read(file.fd, out.data() + at, out.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) refuse("read", path, errno);
-    if (n == 0) break;
-    at += static_cast<std::size_t>(n);
-  }
-  out.resize(at);
-  return out;
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) fail(path, "read", errno);
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) fail(path, "read", errno);
+  if (!S_ISREG(status.st_mode)) throw UserError(fmt::format("{}: cannot read: it is {}", path.string(), S_ISDIR(status.st_mode) ? "a folder; name a file in it" : "no regular file"));
+  size_ = static_cast<std::size_t>(status.st_size);
+  if (size_ == 0) return;
+  void* at = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (at == MAP_FAILED) fail(path, "read", errno);
+  data_ = static_cast<const std::byte*>(at);
 }
 
-void write_file_atomically(const std::string& path, std::string_view text) {
-  std::string beside = fmt::format("{}.{}.part", path, ::getpid());
-  Descriptor file{::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
-  if (file.fd < 0) refuse("write", path, errno);
-  file.remove = beside;
-  while (!text.empty()) {
-    ssize_t n = ::write(file.fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) refuse("write", path, errno);
-    text.remove_prefix(static_cast<std::size_t>(n));
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+std::string read_file(const std::filesystem::path& path, std::size_t limit) {
+  MappedFile file(path);
+  if (file.bytes().size() > limit) throw UserError(fmt::format("{}: cannot read: its {} bytes are more than the limit of {}", path.string(), file.bytes().size(), limit));
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+void write_file(const std::filesystem::path& path, std::string_view text) { write_file(path, {std::as_bytes(std::span(text))}); }
+
+void write_file(const std::filesystem::path& named, const std::vector<std::span<const std::byte>>& parts) {
+  static std::atomic<unsigned> serial = 0;
+  const std::filesystem::path path = link_target(named);
+  std::error_code ignored;
+  std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  if (std::filesystem::is_directory(status)) throw UserError(fmt::format("{}: is a folder; name a file", path.string()));
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (file.get() < 0) fail(path, "write", errno);
+    if (int error = write_parts(file.get(), parts)) fail(path, "write", error);
+    return;
   }
-  if (::fsync(file.fd) != 0) refuse("write", path, errno);
-  if (::close(std::exchange(file.fd, -1)) != 0) refuse("write", path, errno);
-  if (::rename(beside.c_str(), path.c_str()) != 0) refuse("write", path, errno);
-  file.remove.clear();
+
+  int fd = -1;
+  std::filesystem::path beside;
+  do {  // a dead process of the same number may have left one
+    beside = fmt::format("{}{}{}-{}", path.string(), kPartialSuffix, ::getpid(), serial++);
+    fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (fd < 0 && errno == EEXIST);
+  if (fd < 0) fail(path, "write", errno);
+  Neighbour neighbour{.path = beside};
+  Descriptor file(fd);
+  if (int error = write_parts(file.get(), parts)) fail(path, "write", error);
+  if (::fsync(file.get()) != 0) fail(path, "write", errno);
+  if (int error = file.close()) fail(path, "write", error);
+  if (::rename(neighbour.path.c_str(), path.c_str()) != 0) fail(path, "write", errno);
+  neighbour.renamed = true;
+
+  Descriptor folder(::open(path.has_parent_path() ? path.parent_path().c_str() : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some file systems cannot sync a folder; the file itself is whole by then.
+  if (folder.get() >= 0) ::fsync(folder.get());
 }
 
 }  // namespace belfry

@@ -1,16 +1,40 @@
-// Whole files: read with a limit, written beside and renamed, so that a file is never half there.
+// Files: mapped or read whole with a limit; written beside and renamed, so that a file is never half there.
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace belfry {
 
-/// UserError for a file that is absent, unreadable, no regular file, or longer than `limit`.
-std::string read_file(const std::string& path, std::size_t limit = std::size_t{1} << 28);
+/// A regular file mapped for reading; UserError naming the path where it cannot be opened.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
 
-/// The old file stays as it is until the new one is whole on the disk. UserError for a missing folder, missing rights, a full disk.
-void write_file_atomically(const std::string& path, std::string_view text);
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// UserError for a file that is absent, unreadable, no regular file, or longer than `limit` bytes.
+std::string read_file(const std::filesystem::path& path, std::size_t limit = std::size_t{1} << 28);
+
+/// What stands between a file's name and a number in the name of its unfinished neighbour.
+inline constexpr const char* kPartialSuffix = ".partial-";
+
+/// Writes the parts one after the other into a neighbour, syncs it, renames it to `path` and syncs the folder: a reader sees
+/// the old file, the new one or none. A symbolic link keeps its target's name; a device or pipe is written in place.
+/// UserError with path, reason and way out; the neighbour is then gone.
+void write_file(const std::filesystem::path& path, const std::vector<std::span<const std::byte>>& parts);
+void write_file(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace belfry

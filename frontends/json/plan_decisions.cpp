@@ -47,7 +47,7 @@ bool is_derived(const PlacedGraph& plan, const PlanNode& n, const std::vector<st
 Placement placement_of(const PlacedGraph& plan) {
   Placement out{plan.towers, plan.batch, plan.combine, plan.threads, {}, plan.placement.order, plan.placement.strategy};
   auto readers = readers_of(plan);
-  auto decision = [&](const PlanNode& n) { return Decision{n.scope == Scope::tower ? dealt_devices(plan.devices(n)) : n.holders, n.reason}; };
+  auto decision = [&](const PlanNode& n) { return Decision{n.scope == Scope::tower ? dealt_devices(plan.devices(n)) : n.holders.get(), n.reason}; };
   std::map<Decision, int> in_towers, outside;
   for (const PlanNode& n : plan.nodes)
     if (!is_derived(plan, n, readers)) ++(n.scope == Scope::tower ? in_towers : outside)[decision(n)];

@@ -240,7 +240,7 @@ class PlanReader {
     n.scope = placed(d_, scope, [&] { return parse_scope(d_.text(scope)); });
     if ((n.op == kVariable) != (n.scope == Scope::state)) d_.fail(scope, fmt::format("the scope of '{}' cannot be {}", n.name, to_string(n.scope)));
     if (n.scope == Scope::tower) n.vector = vector_index(assigned);
-    else n.holders = devices_of(d_, assigned, plan_.cluster);
+    else n.holders = *alike_.insert(devices_of(d_, assigned, plan_.cluster)).first;
     n.reason = d_.text(line.at("reason"));
     n.epoch = number(line.at("epoch"), -1);
     n.order = number(line.at("order"), 0, 100'000'000);
@@ -439,6 +439,7 @@ class PlanReader {
   PlacedGraph plan_;
   std::vector<Line> lines_;
   std::unordered_map<std::string, ValueIndex> values_;
+  std::set<DeviceList> alike_;  ///< equal lists are kept once
   std::string strategy_;
   PhaseOrder order_ = PhaseOrder::by_tower;
 };

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include <belfry/frontends/state/files.h>
+#include <belfry/frontends/files/files.h>
 
 namespace belfry {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include <belfry/frontends/state/files.h>
+#include <belfry/frontends/files/files.h>
 
 namespace belfry {
 namespace {
@@ -193,7 +193,7 @@ HostTensor read_npy(const std::filesystem::path& path) {
 
 void write_npy(const std::filesystem::path& path, const HostTensor& tensor) {
   std::string head = head_of(tensor);
-  write_whole_file(path, {std::as_bytes(std::span(head)), tensor.bytes()});
+  write_file(path, {std::as_bytes(std::span(head)), tensor.bytes()});
 }
 
 std::vector<std::byte> npy_bytes(const HostTensor& tensor) {

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <belfry/frontends/state/files.h>
+#include <belfry/frontends/files/files.h>
 #include <belfry/frontends/state/npy.h>
 
 namespace belfry {
@@ -208,6 +208,6 @@ std::vector<std::byte> npz_bytes(const TensorMap& tensors) {
   return out;
 }
 
-void write_npz(const std::filesystem::path& path, const TensorMap& tensors) { write_whole_file(path, {npz_bytes(tensors)}); }
+void write_npz(const std::filesystem::path& path, const TensorMap& tensors) { write_file(path, {npz_bytes(tensors)}); }
 
 }  // namespace belfry

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <belfry/frontends/state/files.h>
+#include <belfry/frontends/files/files.h>
 
 namespace belfry {
 namespace {
@@ -255,7 +255,7 @@ void write_safetensors(const std::filesystem::path& path, const TensorMap& tenso
   std::string head = head_of(order, metadata);
   std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(head))};
   for (const auto& [name, tensor] : order) parts.push_back(tensor->bytes());
-  write_whole_file(path, parts);
+  write_file(path, parts);
 }
 
 std::vector<std::byte> safetensors_bytes(const TensorMap& tensors, const TextMap& metadata) {

@@ -14,12 +14,7 @@ Graph for_inference(const Graph& graph, const std::vector<std::string>& outputs)
     source.metrics.clear();
     for (const std::string& name : outputs) source.outputs.push_back(source.at(name));
   }
-  auto prune = [](const Graph& g) {
-    std::vector<bool> live = ancestors(g, roots(g));
-    auto copy = [](Graph&, const Node&, NodeId, const std::vector<Value>&) { return std::nullopt; };
-    return rewrite(g, copy, [&](NodeId id) { return live[static_cast<std::size_t>(id)]; });
-  };
-  Graph out = rewrite(prune(source), [](Graph& g, const Node& n, NodeId, const std::vector<Value>& inputs) -> std::optional<std::vector<Value>> {
+  Graph out = rewrite(only(source, roots(source)), [](Graph& g, const Node& n, NodeId, const std::vector<Value>& inputs) -> std::optional<std::vector<Value>> {
     if (!n.op->inference) return {};
     g.cursor.scope = n.name;
     GradientContext context(g, n.attributes, inputs);
@@ -27,7 +22,7 @@ Graph for_inference(const Graph& graph, const std::vector<std::string>& outputs)
     g.cursor.scope = {};
     return values;
   });
-  return prune(out);
+  return only(out, roots(out));
 }
 
 }  // namespace belfry

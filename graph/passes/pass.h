@@ -48,6 +48,8 @@ Graph merge_common_subexpressions(const Graph& graph);
 Graph fold_constants(const Graph& graph);
 /// Replaces every op that has another form after gradients (batch norm with sync).
 Graph write_out_ops(const Graph& graph);
+/// Inputs first, then variables, then all else as it stood: the order of a graph's file, so that both give one plan.
+Graph order_nodes(const Graph& graph);
 /// Symbols get sizes: all but the rows' before a graph is placed.
 Graph bind_symbols(const Graph& graph, const std::map<std::string, std::int64_t>& sizes);
 /// The graph outside training: no updates, losses or slots; ops in their form for inference; only what `outputs` need.

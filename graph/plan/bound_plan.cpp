@@ -229,7 +229,7 @@ class Binder {
 
   int first_holder_near(const PlanNode& m, int device) const {
     int near = instances_.near(m.holders, device);
-    return near >= 0 ? near : m.holders.at(0);
+    return near >= 0 ? near : m.holders.front();
   }
 
   /// What a node reads as value v.
@@ -252,7 +252,7 @@ class Binder {
     } else {
       if (m.holders.empty()) unbound(fmt::format("'{}' has no device", m.name));
       Instances::At at{maker, -1};
-      if (n.op == kCopy) at.device = m.holders[0];
+      if (n.op == kCopy) at.device = m.holders.front();
       else if (joins || n.op == kSplit) at.device = first_holder_near(m, device);
       else at = instances_.shared(v, device);
       out.push_back({0, 1, buffer(at.node, at.node == maker ? k : 0, -1, at.device)});
@@ -287,7 +287,7 @@ class Binder {
       case Wait::kShared: {
         if (m.scope == Scope::tower || m.holders.empty()) unbound(fmt::format("'{}' waits for the shared '{}', which is not shared", n.name, m.name));
         Instances::At at{maker, -1};
-        if (n.op == kCopy) at.device = m.holders[0];
+        if (n.op == kCopy) at.device = m.holders.front();
         else if (is_join(n) || n.op == kPreAggregate || n.op == kSplit) at.device = first_holder_near(m, device);
         else at = instances_.shared(w.value, device);
         if (node(at.node).scope != Scope::state) out.emplace_back(at.node, -1, at.device);

@@ -8,6 +8,11 @@
 
 namespace belfry {
 
+const std::vector<int>& DeviceList::get() const {
+  static const std::vector<int> none;
+  return list_ ? *list_ : none;
+}
+
 int Cluster::find(const DeviceId& id) const {
   for (std::size_t i = 0; i < devices.size(); ++i)
     if (devices[i].id == id) return static_cast<int>(i);

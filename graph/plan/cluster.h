@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +20,26 @@ struct ClusterDevice {
   /// Whose kernels it runs: sim devices run the CPU's.
   std::string kernels() const { return id.kind == "sim" ? "cpu" : id.kind; }
   bool operator==(const ClusterDevice&) const = default;
+};
+
+/// Numbers of devices of a cluster. Copies share one list, so that a thousand nodes that lie alike cost one.
+class DeviceList {
+ public:
+  DeviceList() = default;
+  DeviceList(std::vector<int> devices) : list_(std::make_shared<const std::vector<int>>(std::move(devices))) {}
+  DeviceList(std::initializer_list<int> devices) : DeviceList(std::vector<int>(devices)) {}
+  const std::vector<int>& get() const;
+  operator const std::vector<int>&() const { return get(); }
+  auto begin() const { return get().begin(); }
+  auto end() const { return get().end(); }
+  bool empty() const { return get().empty(); }
+  std::size_t size() const { return get().size(); }
+  int front() const { return get().at(0); }
+  bool operator==(const DeviceList& o) const { return list_ == o.list_ || get() == o.get(); }
+  bool operator<(const DeviceList& o) const { return list_ != o.list_ && get() < o.get(); }
+
+ private:
+  std::shared_ptr<const std::vector<int>> list_;
 };
 
 struct Cluster {

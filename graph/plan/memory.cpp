@@ -100,7 +100,7 @@ std::map<int, int> spread(const PlacedGraph& plan, const PlanNode& n) {
 class Columns {
  public:
   Columns(const PlacedGraph& plan, const std::vector<bool>& joined) : of_node_(plan.nodes.size(), -1) {
-    std::map<std::tuple<Scope, int, std::vector<int>, int>, int> known;
+    std::map<std::tuple<Scope, int, DeviceList, int>, int> known;
     for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
       const PlanNode& n = plan.nodes[i];
       if (!in_region(n, joined)) continue;

@@ -28,11 +28,11 @@ std::vector<std::vector<int>> readers_of(const PlacedGraph& plan) {
   return out;
 }
 
-std::vector<int> all_devices(const PlacedGraph& plan, const PlanNode& node) {
+DeviceList all_devices(const PlacedGraph& plan, const PlanNode& node) {
   if (node.scope != Scope::tower) return node.holders;
   std::set<int> out(plan.devices(node).begin(), plan.devices(node).end());
   out.erase(-1);
-  return {out.begin(), out.end()};
+  return std::vector<int>(out.begin(), out.end());
 }
 
 Instances::Instances(const PlacedGraph& plan) : plan_(plan), copies_(plan.values.size()) {

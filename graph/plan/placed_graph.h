@@ -76,7 +76,7 @@ void reindex(PlacedGraph& plan);
 std::vector<std::vector<int>> readers_of(const PlacedGraph& plan);
 
 /// All devices on which a node runs, ascending for tower nodes.
-std::vector<int> all_devices(const PlacedGraph& plan, const PlanNode& node);
+DeviceList all_devices(const PlacedGraph& plan, const PlanNode& node);
 
 /// A node that joins what towers have: it moves values itself.
 inline bool is_join(const PlanNode& n) { return n.op == "aggregate" || n.op == "fetch"; }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <belfry/graph/graph.h>
+#include <belfry/graph/plan/cluster.h>
 
 namespace belfry {
 
@@ -78,7 +79,7 @@ struct PlanNode {
 
   // What assign, lower and schedule say.
   int vector = -1;                     ///< a tower node: index of its devices per tower
-  std::vector<int> holders;            ///< any other: its devices
+  DeviceList holders;                  ///< any other: its devices
   std::string reason;
   int epoch = -1;
   std::vector<int> phases;             ///< per class, inside the epoch; -1: the class does not run it

@@ -281,7 +281,7 @@ class Verifier {
           if (a >= 0 && b >= 0) check(t, a, b, space(a) == space(b));
         }
       } else if (m.scope != Scope::tower) {
-        for (int d : n.holders) check(-1, m.holders[0], d, std::any_of(m.holders.begin(), m.holders.end(), [&](int h) { return space(h) == space(d); }));
+        for (int d : n.holders) check(-1, m.holders.front(), d, std::any_of(m.holders.begin(), m.holders.end(), [&](int h) { return space(h) == space(d); }));
       } else {
         object("no device: the copy '{}' of a tower's value is not the tower's", n.name);
       }

@@ -12,10 +12,11 @@ std::vector<Pass> inference_passes() {
   return {
       {"lower_means", lower_means, Stage::built},
       {"write_out_ops", write_out_ops, Stage::built},
-      {"canonicalise", canonicalise, Stage::built},
       {"fold_constants", fold_constants, Stage::built},
+      {"canonicalise", canonicalise, Stage::built},
       {"merge_common_subexpressions", merge_common_subexpressions, Stage::built},
       {"drop_dead_code", drop_dead_code, Stage::built},
+      {"order_nodes", order_nodes, Stage::built},
   };
 }
 
@@ -25,10 +26,11 @@ std::vector<Pass> training_passes() {
       {"differentiate", differentiate, Stage::differentiated},
       {"gate_updates", gate_own_updates, Stage::differentiated},
       {"write_out_ops", write_out_ops, Stage::differentiated},  // after gradients: from its parts, one gradient would be two aggregates
-      {"canonicalise", canonicalise, Stage::simplified},        // before folding, which then sees fewer nodes
-      {"fold_constants", fold_constants, Stage::simplified},
+      {"fold_constants", fold_constants, Stage::simplified},    // before canonicalise, which looks for constants
+      {"canonicalise", canonicalise, Stage::simplified},
       {"merge_common_subexpressions", merge_common_subexpressions, Stage::simplified},
-      {"drop_dead_code", drop_dead_code, Stage::simplified},    // last: all others leave nodes behind
+      {"drop_dead_code", drop_dead_code, Stage::simplified},    // behind all others: they leave nodes behind
+      {"order_nodes", order_nodes, Stage::simplified},
   };
 }
 

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <limits>
 
+#include <belfry/frontends/session/kernel_chooser.h>
 #include <belfry/graph/structural.h>
 
 #include "plans.h"
@@ -20,7 +21,7 @@ class Bench {
  public:
   Bench(Graph graph, const Strategy& strategy, int T, std::int64_t batch, const Cluster& cluster, const KernelTables& kernels = reference_kernels())
       : graph_(std::make_shared<const Graph>(std::move(graph))),
-        program(std::make_shared<const PlacedGraph>(place(graph_, strategy, cluster, batch, {.fetches = fetches_of(*graph_), .kernels = chooser_of(kernels)})), kernels) {
+        program(std::make_shared<const PlacedGraph>(place(graph_, strategy, cluster, batch, {.fetches = fetches_of(*graph_), .kernels = chooser(kernels)})), kernels) {
     auto found = verify(program.plan());
     EXPECT_TRUE(found.empty()) << found[0];
     for (int t = 0; t < static_cast<int>(program.threads().size()); ++t) program.prepare_thread(t);

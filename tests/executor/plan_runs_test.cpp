@@ -3,6 +3,7 @@
 #include <belfry/ops/fusions.h>
 
 #include "plans.h"
+#include "ran_as_planned.h"
 
 namespace belfry::test {
 namespace {
@@ -25,8 +26,7 @@ Wanted wanted(const std::shared_ptr<const Graph>& graph, int T, std::int64_t bat
   return out;
 }
 
-void expect_same(Program& program, Runner& runner, const Graph& graph, const Wanted& want, const std::function<Outcome(const Feeds&)>& step, const std::string& where) {
-  (void)runner;
+void expect_same(Program& program, const Graph& graph, const Wanted& want, const std::function<Outcome(const Feeds&)>& step, const std::string& where) {
   for (const auto& [name, value] : want.start) program.set_state(name, value);
   for (int k = 0; k < kSteps; ++k) {
     Tensors feeds = feeds_for(graph, program.plan().batch, static_cast<std::uint64_t>(k));
@@ -68,13 +68,14 @@ TEST_P(PlanOf, gives_the_interpreters_bits_under_any_interleaving) {
             Runner runner(program);
             std::vector<Chooser> choosers = {in_turn(), at_random(1), at_random(2), starving(0), starving(static_cast<int>(plan->streams.size()) - 1)};
             for (Chooser& choose : choosers)
-              expect_same(program, runner, *graph, want, [&](const Feeds& feeds) {
+              expect_same(program, *graph, want, [&](const Feeds& feeds) {
                 Watcher watcher(program.bound());
                 Outcome o = runner.run_interleaved(feeds, choose, &watcher);
                 EXPECT_TRUE(watcher.found().empty()) << where << ": " << (watcher.found().empty() ? "" : watcher.found()[0]);
                 return o;
               }, where);
-            expect_same(program, runner, *graph, want, [&](const Feeds& feeds) { return runner.run(feeds); }, where + " (threads)");
+            expect_same(program, *graph, want, [&](const Feeds& feeds) { return runner.run(feeds, {.trace = true}); }, where + " (threads)");
+            ASSERT_TRUE(ran_as_planned(*plan, program, runner.trace())) << where;
             if (HasFatalFailure()) return;
           }
         }

@@ -7,6 +7,7 @@
 #include <belfry/ops/fusions.h>
 
 #include "plans.h"
+#include "ran_as_planned.h"
 
 namespace belfry::test {
 namespace {
@@ -58,9 +59,10 @@ Tensors train(const std::shared_ptr<const Graph>& graph, const Strategy& strateg
   for (const auto& [name, value] : state_for(*graph)) program.set_state(name, value);
   for (int k = 0; k < kSteps; ++k) {
     Tensors feeds = feeds_for(*graph, batch, static_cast<std::uint64_t>(k));
-    Outcome o = runner.run(views(feeds));
+    Outcome o = runner.run(views(feeds), {.trace = k == kSteps - 1});
     if (o.error) std::rethrow_exception(o.error);
   }
+  EXPECT_TRUE(ran_as_planned(*plan, program, runner.trace()));
   Tensors out;
   for (NodeId id : graph->variables()) {
     const std::string& name = graph->node(id).name;
@@ -103,6 +105,24 @@ std::vector<std::string> names() {
   return out;
 }
 INSTANTIATE_TEST_SUITE_P(EveryNet, SameBits, testing::ValuesIn(names()), [](const auto& info) { return info.param; });
+
+TEST(SameBits, hold_with_two_threads_a_tower) {
+  // Wide enough that the kernels divide their work.
+  Builder b("wide");
+  Value x = b.input("x", f32, {kBatch, 24, 24, 3});
+  Value h = relu(conv2d(x, b.variable("c", {5, 5, 3, 32}, {.init = "normal"}), {.padding = "same"}) + b.variable("d", {32}));
+  h = batch_norm(h, b.variable("scale", {32}, {.init = "ones"}), b.variable("offset", {32}), b.variable("mean", {32}, {.trainable = false}),
+                 b.variable("variance", {32}, {.init = "ones", .trainable = false}));
+  h = matmul(reshape(max_pool2d(h), {kBatch, 12 * 12 * 32}), b.variable("w", {12 * 12 * 32, 64}, {.init = "normal"}));
+  b.minimize(mean(square(h)), Momentum{.learning_rate = 1e-4});
+  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  auto with = [&](const char* devices, int threads) {
+    auto d = parse_devices(devices);
+    return train(graph, to_strategy(Towers{.devices = d, .variables = cpu(0), .towers = 2, .threads = threads}), d, 14);
+  };
+  Tensors want = with("cpu:0", 2);
+  for (const char* devices : {"cpu:0,cpu:1", "sim:0-1"}) EXPECT_TRUE(same_bits(with(devices, 2), want)) << devices;
+}
 
 TEST(SameBits, are_not_those_of_another_number_of_towers) {
   auto graph = std::make_shared<const Graph>(training_graph(net("accuracy"), f32));

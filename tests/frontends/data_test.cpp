@@ -149,7 +149,7 @@ TEST(idx, what_is_written_is_read_back_plain_and_packed) {
     std::string plain = text_of(folder / "a"), packed = gzipped(folder, plain);
     EXPECT_EQ(parse(packed), t);
     EXPECT_EQ(parse(gzipped(folder, plain.substr(0, 5)) + gzipped(folder, plain.substr(5))), t) << "two gzip members";
-    EXPECT_FALSE(fs::exists(folder / "a.partial"));
+    for (const std::string& name : folder.names()) EXPECT_EQ(name.find(".partial"), name.npos) << name;
   }
   EXPECT_THROW(write_idx(folder / "b", HostTensor(i64, {1})), UserError);
   EXPECT_THROW(write_idx(folder / "b", HostTensor::scalar(1.0f)), UserError);
@@ -185,8 +185,8 @@ TEST(idx, a_malformed_file_is_refused_by_name_and_byte) {
     std::string said = message_of([&, &text = text] { parse(text); });
     EXPECT_NE(said.find(wanted), std::string::npos) << "wanted: " << wanted << "\nsaid:   " << said;
   }
-  EXPECT_NE(message_of([&] { read_idx(folder / "none"); }).find("none: cannot open"), std::string::npos);
-  EXPECT_NE(message_of([&] { read_idx(folder.path()); }).find("cannot open"), std::string::npos);
+  EXPECT_NE(message_of([&] { read_idx(folder / "none"); }).find("none: cannot read: No such file"), std::string::npos);
+  EXPECT_NE(message_of([&] { read_idx(folder.path()); }).find("it is a folder"), std::string::npos);
 }
 
 TEST(idx, random_damage_never_does_more_than_refuse) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <belfry/frontends/json/graph_file.h>
+#include <belfry/graph/text.h>
 
 #include "nets.h"
 #include "random_graph.h"
@@ -47,6 +48,18 @@ TEST(GraphFile, every_net_reads_back_in_short_and_long_form) {
       n.build(b, f32);
       expect_reads_back(std::move(b).build(), n.name + " (short)");
       expect_reads_back(training_graph(n), n.name + " (long)");
+    }
+}
+
+TEST(GraphFile, the_passes_give_one_graph_for_the_builder_and_for_its_file) {
+  for (const auto* list : {&nets(), &probes()})
+    for (const Net& n : *list) {
+      Builder b(n.name);
+      n.build(b, f32);
+      Graph graph = std::move(b).build();
+      Tensors tensors;
+      Graph read = read_graph(write_graph(graph, tensors.store()), "graph.json", graph.shared_ops(), tensors.store());
+      EXPECT_EQ(to_text(run_passes(training_passes(), read)), to_text(run_passes(training_passes(), graph))) << n.name;
     }
 }
 

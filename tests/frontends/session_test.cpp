@@ -4,6 +4,7 @@
 #include <belfry/belfry.h>
 
 #include "nets.h"
+#include "ran_as_planned.h"
 
 namespace belfry::test {
 namespace {
@@ -15,10 +16,12 @@ Graph built(const std::string& name, DType dtype = f32) {
 }
 
 State after(Session& session, const Graph& graph, std::int64_t batch, int steps) {
+  session.set_trace(true);
   for (int k = 0; k < steps; ++k) {
     auto feeds = feeds_for(graph, batch, static_cast<std::uint64_t>(k));
     session.step(feeds);
   }
+  EXPECT_RAN_AS_PLANNED(session);
   return session.state();
 }
 
@@ -50,7 +53,11 @@ TEST(Session, run_and_predict_change_no_state) {
 TEST(Session, an_uneven_batch_and_another_batch_share_one_state) {
   Graph graph = built("accuracy");
   Session session(graph, Towers{.devices = parse_devices("cpu:0,cpu:1"), .towers = 4});
-  for (std::int64_t batch : {8, 7, 2, 8}) session.step(feeds_for(graph, batch));
+  session.set_trace(true);
+  for (std::int64_t batch : {8, 7, 2, 8}) {
+    session.step(feeds_for(graph, batch));
+    EXPECT_RAN_AS_PLANNED(session);
+  }
   EXPECT_EQ(session.variable("step").item<std::int64_t>(), 4);
 }
 
@@ -67,11 +74,13 @@ TEST(Session, what_each_tower_has_can_be_fetched) {
   Graph graph = built("accuracy", f64);
   Session session(graph, Towers{.devices = parse_devices("cpu:0"), .towers = 3});
   auto feeds = feeds_for(graph, 7);
+  session.set_trace(true);
   Results r = session.run(feeds, {"loss", "loss@towers", "gradient/in/w", "gradient/in/w@towers"});
   ASSERT_EQ(r["loss@towers"].shape(), Extents{3});
   auto parts = r.data<double>("loss@towers");
   EXPECT_NEAR(parts[0] + parts[1] + parts[2], r.item<double>("loss"), 1e-12);
   EXPECT_EQ(r["gradient/in/w@towers"].shape(), (Extents{3, 4, 6}));
+  EXPECT_RAN_AS_PLANNED(session);
 }
 
 template <class F>

@@ -110,9 +110,9 @@ std::vector<Damage> nodes_and_values() {
       {"unknown device", "towers", [](PlacedGraph& p) { move_to(p, first(p, op("relu")), {9, 9, 9, 9}); }, "no device"},
       {"unknown vector", "towers", at(op("relu"), [](PlanNode& n) { n.vector = 99; }), "no device"},
       {"short vector", "towers", [](PlacedGraph& p) { p.vectors[0].pop_back(); }, "no device"},
-      {"no holder", "towers", at(op("momentum"), [](PlanNode& n) { n.holders = std::vector<int>{}; }), "no device"},
-      {"unknown holder", "towers", at(op("momentum"), [](PlanNode& n) { n.holders = std::vector<int>{17}; }), "no device"},
-      {"holder named twice", "mirrored", at(op("momentum"), [](PlanNode& n) { n.holders = std::vector<int>{0, 0}; }), "state|unbound|no device"},
+      {"no holder", "towers", at(op("momentum"), [](PlanNode& n) { n.holders = DeviceList{}; }), "no device"},
+      {"unknown holder", "towers", at(op("momentum"), [](PlanNode& n) { n.holders = DeviceList{17}; }), "no device"},
+      {"holder named twice", "mirrored", at(op("momentum"), [](PlanNode& n) { n.holders = DeviceList{0, 0}; }), "state|unbound|no device"},
       {"an input of another type", "towers", [](PlacedGraph& p) { first(p, op("relu")).inputs[0] = first(p, op(kVariable)).outputs[0]; }, "type|split"},
       {"an input in another state", "towers", at(op("momentum"), [](PlanNode& n) { std::swap(n.inputs[0], n.inputs[3]); }), "type|split"},
       {"a value of another state", "towers", [](PlacedGraph& p) { p.values[static_cast<std::size_t>(first(p, op("relu")).outputs[0])].state = kReplicated; }, "split"},
@@ -158,7 +158,7 @@ std::vector<Damage> moves_and_state() {
          p.nodes.push_back(c);
          reindex(p);
        }, "two copies"},
-      {"needless copy", "towers", at(op(kCopy), [](PlanNode& n) { n.holders = std::vector<int>{2}, n.by_group.assign(2, n.by_group[0]); }), "needless copy"},
+      {"needless copy", "towers", at(op(kCopy), [](PlanNode& n) { n.holders = DeviceList{2}, n.by_group.assign(2, n.by_group[0]); }), "needless copy"},
       {"no link", "towers", [](PlacedGraph& p) { p.cluster.unlinked = {{"sim:0", "host"}}; }, "no link"},
       {"read in another memory space", "layers", [](PlacedGraph& p) {
          PlanNode& n = first(p, [&](const PlanNode& x) { return x.op == "relu"; });
@@ -166,14 +166,14 @@ std::vector<Damage> moves_and_state() {
          for (int& d : v) d = 1 - d;
          move_to(p, n, v);
        }, "unbound|missing wait|phase|no device"},
-      {"shared node moved without deriving", "towers", at(op("momentum"), [](PlanNode& n) { n.holders = std::vector<int>{0}; }), "state|unbound|no kernel"},
+      {"shared node moved without deriving", "towers", at(op("momentum"), [](PlanNode& n) { n.holders = DeviceList{0}; }), "state|unbound|no kernel"},
       {"two writers", "towers", [](PlacedGraph& p) { auto m = all(p, op("momentum")); m[1]->donates[0].second = m[0]->donates[0].second; }, "state"},
       {"update lost", "towers", at(op("momentum"), [](PlanNode& n) { n.donates.clear(); }), "state"},
       {"donated to what is no variable", "towers", [](PlacedGraph& p) { first(p, op("momentum")).donates[0].second = first(p, op("relu")).outputs[0]; }, "state"},
       {"donates what it does not make", "towers", [](PlacedGraph& p) { auto m = all(p, op("momentum")); m[0]->donates[0].first = m[1]->outputs[0]; }, "state"},
       {"donates what is not there", "towers", at(op("momentum"), [](PlanNode& n) { n.donates[0].first = -3; }), "dangling"},
       {"update of what is not there", "towers", [](PlacedGraph& p) { p.updates[0].first = 4321; }, "dangling"},
-      {"variable on one of two holders", "mirrored", at([](const PlanNode& n) { return n.scope == Scope::state; }, [](PlanNode& n) { n.holders = std::vector<int>{1}; }), "state"},
+      {"variable on one of two holders", "mirrored", at([](const PlanNode& n) { return n.scope == Scope::state; }, [](PlanNode& n) { n.holders = DeviceList{1}; }), "state"},
   };
 }
 

@@ -62,16 +62,6 @@ inline const KernelTables& reference_kernels() {
   return tables;
 }
 
-/// What the tables would choose.
-inline KernelChooser chooser_of(const KernelTables& kernels) {
-  return [&kernels](const KernelQuery& q) {
-    KernelRequest r;
-    r.op = q.node.op, r.def = q.node.def, r.attributes = &q.node.attributes, r.inputs = q.inputs, r.outputs = q.outputs, r.threads = q.threads;
-    auto choice = kernels.at(q.device_kind).choose(r);
-    return KernelChoice{choice.name, choice.support.scratch_bytes, choice.support.in_place};
-  };
-}
-
 using Chooser = std::function<int(const std::vector<int>&)>;
 inline Chooser in_turn() {
   return [](const std::vector<int>& ready) { return ready[0]; };
