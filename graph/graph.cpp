@@ -96,8 +96,26 @@ std::string Graph::free_name(const std::string& wish) const {
   std::string full = cursor.scope.empty() ? wish : cursor.scope + "/" + wish;
   auto free = [&](const std::string& name) { return !by_name_.contains(name) && (!cursor.avoid || cursor.avoid->find_node(name) < 0); };
   if (free(full)) return full;
+  // Names are never given back; those of `avoid` may be free the next time.
+  int other = 0, &tried = cursor.avoid ? other : tried_[full];
+  for (int i = tried + 1;; ++i)
+    if (std::string next = fmt::format("{}_{}", full, i); free(next)) {
+      tried = i - 1;
+      return next;
+    }
+}
+
+bool Graph::has_below(const std::string& name) const {
+  auto at = by_name_.lower_bound(name + "/");
+  return at != by_name_.end() && at->first.starts_with(name + "/");
+}
+
+std::string Graph::free_scope(const std::string& wish) const {
+  std::string full = cursor.scope.empty() ? wish : cursor.scope + "/" + wish;
+  auto taken = [&](const std::string& name) { return by_name_.contains(name) || has_below(name); };
+  if (!taken(full)) return full;
   for (int i = 1;; ++i)
-    if (std::string next = fmt::format("{}_{}", full, i); free(next)) return next;
+    if (std::string next = fmt::format("{}_{}", full, i); !taken(next)) return next;
 }
 
 static void check_count(const OpDef& op, std::size_t given, const InferContext& context) {
@@ -155,7 +173,7 @@ std::string Graph::name_of(ValueId v) const {
 }
 
 NodeId Graph::find_node(std::string_view name) const {
-  auto at = by_name_.find(std::string(name));
+  auto at = by_name_.find(name);
   return at == by_name_.end() ? -1 : at->second;
 }
 

@@ -82,6 +82,8 @@ class Graph {
   const std::shared_ptr<const OpSet>& shared_ops() const { return ops_; }
   /// A name in the cursor's scope that no node bears: the wish, or wish_1, wish_2, …
   std::string free_name(const std::string& wish) const;
+  /// The same, with no node below it either ("name/…"): for the scope of a layer.
+  std::string free_scope(const std::string& wish) const;
 
   std::string name;
   std::string row_symbol = "batch";
@@ -96,10 +98,12 @@ class Graph {
 
  private:
   std::vector<NodeId> of_op(std::string_view op) const;
+  bool has_below(const std::string& name) const;
   std::shared_ptr<const OpSet> ops_;
   std::vector<Node> nodes_;
   std::vector<std::vector<NodeId>> readers_;
-  std::unordered_map<std::string, NodeId> by_name_;
+  std::map<std::string, NodeId, std::less<>> by_name_;
+  mutable std::unordered_map<std::string, int> tried_;  // wish → numbers below this are taken
 };
 
 /// Names nearest to a misspelt one, for errors: "did you mean a, b?" or "".

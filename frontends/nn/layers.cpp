@@ -19,19 +19,6 @@ namespace nn {
 
 namespace {
 
-/// A name in the cursor's scope under which there is nothing yet: dense, dense_1, …
-std::string free_layer_name(const Graph& g, const std::string& wish) {
-  std::string base = g.cursor.scope.empty() ? wish : g.cursor.scope + "/" + wish;
-  auto taken = [&](const std::string& name) {
-    for (const Node& n : g.nodes())
-      if (n.name == name || n.name.starts_with(name + "/")) return true;
-    return false;
-  };
-  if (!taken(base)) return base;
-  for (int i = 1;; ++i)
-    if (std::string next = fmt::format("{}_{}", base, i); !taken(next)) return next;
-}
-
 /// The layer's own scope, put back when it goes.
 CursorGuard enter(Graph& g, const std::string& scope) {
   CursorGuard guard(g, g.cursor);
@@ -58,7 +45,7 @@ Value Dense::operator()(Value x, SourceLine at) {
   need_size("dense", "units", options_.units);
   Graph& g = *x.graph;
   SourceGuard line(g, at);
-  if (scope_.empty()) scope_ = free_layer_name(g, options_.name);
+  if (scope_.empty()) scope_ = g.free_scope(options_.name);
   CursorGuard guard = enter(g, scope_);
   if (!kernel_) {
     std::int64_t in = fixed_size("dense", x, x.rank() - 1);
@@ -75,7 +62,7 @@ Value Conv2d::operator()(Value x, SourceLine at) {
   need_size("conv2d", "kernel", options_.kernel);
   Graph& g = *x.graph;
   SourceGuard line(g, at);
-  if (scope_.empty()) scope_ = free_layer_name(g, options_.name);
+  if (scope_.empty()) scope_ = g.free_scope(options_.name);
   CursorGuard guard = enter(g, scope_);
   Attributes attributes = {{"strides", Integers{options_.stride, options_.stride}}, {"padding", options_.padding}};
   if (!kernel_) {
@@ -94,7 +81,7 @@ Value conv2d(Value x, const Conv2dOptions& options, SourceLine at) { return Conv
 Value batch_norm(Value x, const BatchNormOptions& o, SourceLine at) {
   Graph& g = *x.graph;
   SourceGuard line(g, at);
-  CursorGuard guard = enter(g, free_layer_name(g, o.name));
+  CursorGuard guard = enter(g, g.free_scope(o.name));
   Dim channels = fixed_size("batch_norm", x, x.rank() - 1);
   auto parameter = [&](const char* name, const char* init, bool trainable) { return variable(g, name, {channels}, {.dtype = x.dtype(), .init = init, .trainable = trainable}); };
   Value gamma = parameter("gamma", "ones", true), beta = parameter("beta", "zeros", true);
@@ -113,7 +100,7 @@ Value batch_norm(Value x, const BatchNormOptions& o, SourceLine at) {
 Value dropout(Value x, const DropoutOptions& o, SourceLine at) {
   Graph& g = *x.graph;
   SourceGuard line(g, at);
-  std::string scope = free_layer_name(g, o.name);
+  std::string scope = g.free_scope(o.name);
   Value seed = seed_of(g), step = step_of(g);
   CursorGuard guard = enter(g, "");
   return belfry::dropout(x, seed, step, o.rate, scope);
@@ -124,7 +111,7 @@ Value embedding(Value ids, const EmbeddingOptions& o, SourceLine at) {
   need_size("embedding", "size", o.size);
   Graph& g = *ids.graph;
   SourceGuard line(g, at);
-  CursorGuard guard = enter(g, free_layer_name(g, o.name));
+  CursorGuard guard = enter(g, g.free_scope(o.name));
   Value table = variable(g, "table", {o.rows, o.size}, {.init = o.init, .init_value = o.init_value});
   return gather(table, ids);
 }

@@ -355,8 +355,10 @@ void Session::reset() {
 std::uint64_t Session::seed() const { return impl_->options.seed; }
 
 HostTensor Session::variable(const std::string& name) {
-  State all = state();
-  if (auto at = all.find(name); at != all.end()) return at->second;
+  if (impl_->newest)
+    for (const StateBuffer& s : impl_->newest->program->bound().state)
+      if (impl_->newest->plan->nodes[static_cast<std::size_t>(s.node)].name == name) return impl_->newest->program->state(name);
+  if (auto at = impl_->store.find(name); at != impl_->store.end()) return at->second;
   throw UserError(fmt::format("the graph has no variable '{}'", name));
 }
 
