@@ -165,13 +165,19 @@ class Expander {
       if (!fits) continue;
       for (NodeId id : group.members) group_of_[id] = &group;
     }
+    for (const auto& [id, group] : group_of_)
+      if (id == group->members.back()) find_twins(*group);
   }
 
-  bool read_outside_group(NodeId id) const {
-    const FusionGroup* group = group_of_.at(id);
-    for (NodeId r : g_.readers(id))
-      if (live_[static_cast<std::size_t>(r)] && (!group_of_.contains(r) || group_of_.at(r) != group)) return true;
-    return std::any_of(options_.fetches.begin(), options_.fetches.end(), [&](const auto& f) { return f.second.node == id; });
+  /// Inner members that somebody else asks for, and those that these read, stand beside the group once more.
+  void find_twins(const FusionGroup& group) {
+    std::set<NodeId> inside(group.members.begin(), group.members.end());
+    for (std::size_t m = group.members.size() - 1; m-- > 0;) {
+      NodeId id = group.members[m];
+      bool asked = std::any_of(options_.fetches.begin(), options_.fetches.end(), [&](const auto& f) { return f.second.node == id; });
+      for (NodeId r : g_.readers(id)) asked = asked || twins_.contains(r) || (live_[static_cast<std::size_t>(r)] && !inside.contains(r));
+      if (asked) twins_.insert(id);
+    }
   }
 
   // ---------------------------------------------------------------- nodes
@@ -262,8 +268,7 @@ class Expander {
     const Node& n = node(id);
     if (auto group = group_of_.find(id); group != group_of_.end()) {
       if (id == group->second->members.back()) return emit_fused(id, *group->second);
-      // An inner value that only a fetch or metric reads is computed beside the group, whose bits stay.
-      if (!read_outside_group(id)) return;
+      if (!twins_.contains(id)) return;
     }
     const States& gives = a_.gives[static_cast<std::size_t>(id)];
     bool mixed = n.op->sum_of_inputs && gives[0].is_replicated() &&
@@ -374,6 +379,7 @@ class Expander {
   Analysis a_;
   TowerGraph out_;
   std::map<NodeId, const FusionGroup*> group_of_;
+  std::set<NodeId> twins_;  // of groups, whose bits stay whatever is fetched
   std::vector<std::vector<ValueIndex>> at_, whole_, raw_;  // per node and output: as readers see it, computed whole, as the node gives it
   std::map<std::pair<ValueIndex, std::string>, ValueIndex> made_;
 };

@@ -180,8 +180,7 @@ class CopyInserter {
   explicit CopyInserter(PlacedGraph& plan) : plan_(plan), wanted_(plan.values.size()) {
     for (const PlanNode& n : plan.nodes) {
       if (is_join(n) || n.op == kSplit || n.op == kPreAggregate) continue;
-      for (ValueIndex v : n.inputs) {
-        if (v < 0) continue;
+      for (ValueIndex v : values_read(n)) {
         if (n.scope == Scope::tower) wanted_[static_cast<std::size_t>(v)].vectors.insert(n.vector);
         else wanted_[static_cast<std::size_t>(v)].holders.insert(n.holders);
       }

@@ -13,8 +13,11 @@ class alignas(64) Event {
   static constexpr std::int64_t kAborted = std::int64_t{1} << 62;
 
   void reset() { count_.store(0, std::memory_order_relaxed); }
+  /// Never lowers the count: a step that ends after an abort leaves it aborted.
   void signal(std::int64_t count) {
-    count_.store(count, std::memory_order_seq_cst);
+    std::int64_t now = count_.load(std::memory_order_relaxed);
+    while (now < count && !count_.compare_exchange_weak(now, count, std::memory_order_seq_cst, std::memory_order_relaxed)) {
+    }
     if (sleepers_.load(std::memory_order_seq_cst)) count_.notify_all();
   }
   /// Everyone who waits, now or later, goes on and finds out that the run is over.

@@ -330,7 +330,8 @@ class Binder {
       if (at->second.first != stream) furthest[at->second.first] = std::max(furthest[at->second.first], at->second.second);
     }
     for (auto [s, count] : furthest) out.waits.push_back({s, count});
-    for (ValueIndex v : n.inputs) out.reads.push_back(v < 0 ? std::vector<Part>{} : source(q.node, v, q.tower, q.device));
+    std::vector<ValueIndex> read = values_read(n);
+    for (ValueIndex v : n.inputs) out.reads.push_back(std::count(read.begin(), read.end(), v) ? source(q.node, v, q.tower, q.device) : std::vector<Part>{});
     for (std::size_t k = 0; k < n.outputs.size(); ++k) {
       std::vector<Part> parts;
       if (n.scope == Scope::device) {

@@ -73,8 +73,7 @@ std::vector<bool> joined_values(const PlacedGraph& plan) {
   std::vector<bool> out(plan.values.size());
   for (const PlanNode& n : plan.nodes)
     if (n.scope != Scope::tower)
-      for (ValueIndex v : n.inputs)
-        if (v >= 0) out[static_cast<std::size_t>(v)] = true;
+      for (ValueIndex v : values_read(n)) out[static_cast<std::size_t>(v)] = true;
   return out;
 }
 
@@ -204,7 +203,7 @@ class FramePlanner {
         if (joined_[static_cast<std::size_t>(v)] || !plan_.value(v).read) continue;
         Life life{{aligned_bytes(local_type(plan_.value(v), share).bytes()), at, at}, false, phase(mine[i], c)};
         bool far = read_until(c, tower, mine[i], n.op == kCopy ? n.inputs[0] : v, position, life);
-        std::optional<std::size_t> reused = far ? std::nullopt : reusable(n, c, k, at, life, lives, root);
+        std::optional<std::size_t> reused = far ? std::nullopt : reusable(n, c, k, at, share, lives, root);
         if (far) life.block.start = 0, life.block.end = kForever, life.kept = true;
         if (reused) {
           Life& old = lives[*reused];
@@ -255,14 +254,17 @@ class FramePlanner {
     return far;
   }
 
-  /// The block of an input that ends here, has the size, and that op and kernel allow to be written over.
-  std::optional<std::size_t> reusable(const PlanNode& n, std::size_t c, std::size_t output, std::int64_t at, const Life& life, const std::vector<Life>& lives,
+  /// The block of an input that ends here, has as many bytes, and that op and kernel allow to be written over.
+  std::optional<std::size_t> reusable(const PlanNode& n, std::size_t c, std::size_t output, std::int64_t at, const Share& share, const std::vector<Life>& lives,
                                       const std::map<ValueIndex, std::size_t>& root) const {
     if (!n.def || !n.by_class[c].in_place) return {};
     for (auto [k, i] : n.def->in_place) {
       if (k != static_cast<int>(output) || i >= static_cast<int>(n.inputs.size()) || n.inputs[static_cast<std::size_t>(i)] < 0) continue;
       auto b = root.find(n.inputs[static_cast<std::size_t>(i)]);
-      if (b == root.end() || lives[b->second].block.end != at || lives[b->second].block.size != life.block.size) continue;
+      if (b == root.end() || lives[b->second].block.end != at) continue;
+      // To the byte: what stretches an operand would overtake its own reading.
+      auto bytes = [&](ValueIndex v) { return local_type(plan_.value(v), share).bytes(); };
+      if (bytes(n.inputs[static_cast<std::size_t>(i)]) != bytes(n.outputs[output])) continue;
       // Another input in the same bytes is read by other indices than it is written.
       auto same = std::count_if(n.inputs.begin(), n.inputs.end(), [&](ValueIndex v) { auto r = root.find(v); return r != root.end() && r->second == b->second; });
       if (same == 1) return b->second;

@@ -22,9 +22,8 @@ void reindex(PlacedGraph& plan) {
 std::vector<std::vector<int>> readers_of(const PlacedGraph& plan) {
   std::vector<std::vector<int>> out(plan.values.size());
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
-    for (ValueIndex v : plan.nodes[i].inputs)
-      if (v >= 0)
-        if (auto& r = out[static_cast<std::size_t>(v)]; r.empty() || r.back() != static_cast<int>(i)) r.push_back(static_cast<int>(i));
+    for (ValueIndex v : values_read(plan.nodes[i]))
+      if (auto& r = out[static_cast<std::size_t>(v)]; r.empty() || r.back() != static_cast<int>(i)) r.push_back(static_cast<int>(i));
   return out;
 }
 

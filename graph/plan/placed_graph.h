@@ -72,7 +72,7 @@ struct PlacedGraph : TowerGraph {
 /// Sets every value's maker from the nodes' outputs: after nodes were added or removed.
 void reindex(PlacedGraph& plan);
 
-/// Per value, the nodes that read it, once each, in list order.
+/// Per value, the nodes that read its elements, once each, in list order.
 std::vector<std::vector<int>> readers_of(const PlacedGraph& plan);
 
 /// All devices on which a node runs, ascending for tower nodes.

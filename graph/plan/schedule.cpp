@@ -22,8 +22,7 @@ std::vector<bool> reaching_towers(const PlacedGraph& plan) {
   for (std::size_t i = plan.nodes.size(); i-- > 0;) {
     const PlanNode& n = plan.nodes[i];
     if (n.scope == Scope::tower || out[i])
-      for (ValueIndex v : n.inputs)
-        if (v >= 0) out[static_cast<std::size_t>(plan.value(v).maker)] = true;
+      for (ValueIndex v : values_read(n)) out[static_cast<std::size_t>(plan.value(v).maker)] = true;
   }
   return out;
 }
@@ -35,8 +34,7 @@ void set_epochs(PlacedGraph& plan, const std::vector<bool>& late, int last, std:
     PlanNode& n = plan.nodes[i];
     n.epoch = n.scope == Scope::tower ? 0 : -1;
     ready[i] = -1;
-    for (ValueIndex v : n.inputs) {
-      if (v < 0) continue;
+    for (ValueIndex v : values_read(n)) {
       const PlanNode& m = plan.maker(v);
       n.epoch = std::max(n.epoch, m.epoch + (n.scope == Scope::tower && m.scope != Scope::tower ? 1 : 0));
       ready[i] = std::max(ready[i], ready[static_cast<std::size_t>(plan.value(v).maker)]);
@@ -134,8 +132,8 @@ class PhaseSetter {
     int d = device(n), phase = 0;
     if (d < 0) return;
     bool light = n.op != kCopy;
-    for (ValueIndex v : n.inputs) {
-      if (v < 0 || plan_.maker(v).scope != Scope::tower) continue;
+    for (ValueIndex v : values_read(n)) {
+      if (plan_.maker(v).scope != Scope::tower) continue;
       int m = plan_.value(v).maker, e = device(plan_.maker(v));
       if (n.op != kCopy) {
         auto at = instances_.own(v, tower_, d);
@@ -319,8 +317,8 @@ class Waiter {
       PlanNode& n = plan_.nodes[i];
       n.waits.clear();
       std::set<ValueIndex> seen;
-      for (ValueIndex v : n.inputs)
-        if (v >= 0 && seen.insert(v).second) wait_for(n, v);
+      for (ValueIndex v : values_read(n))
+        if (seen.insert(v).second) wait_for(n, v);
       for (auto [u, variable] : n.donates) n.waits.push_back({Wait::kReaders, variable});
     }
   }
@@ -347,10 +345,19 @@ class Waiter {
     return out;
   }
 
+  /// Moves read the maker's instance, all others the one that serves their device.
+  static bool reads_maker(const PlanNode& n) { return n.op == kCopy || n.op == kSplit || n.op == kPreAggregate || is_join(n); }
+
   void add(PlanNode& n, Wait::Relation relation, ValueIndex v, std::vector<std::vector<int>> kind) {
     kind.push_back(place(n));
     kind.push_back({static_cast<int>(relation)});
     Mark at = mark(n), of = mark(plan_.maker(v));
+    // Which instance is meant depends on the device: all of them must be covered.
+    if (!reads_maker(n))
+      for (int c : instances_.copies(v)) {
+        Mark copy = mark(plan_.nodes[static_cast<std::size_t>(c)]);
+        of.insert(of.end(), copy.begin(), copy.end());
+      }
     auto& waited = seen_[kind];
     for (const auto& [earlier, producer] : waited)
       if (covered_by(earlier, at) && covered_by(of, producer)) return;
@@ -361,7 +368,7 @@ class Waiter {
   void wait_for(PlanNode& n, ValueIndex v) {
     const PlanNode& m = plan_.maker(v);
     const std::vector<int>& copies = instances_.copies(v);
-    std::vector<std::vector<int>> kind = {place(m), {n.op == kCopy || n.op == kSplit}};
+    std::vector<std::vector<int>> kind = {place(m), {reads_maker(n)}};
     for (int c : copies) kind.push_back(place(plan_.nodes[static_cast<std::size_t>(c)]));
     if (n.scope == Scope::tower && m.scope == Scope::tower) {
       if (m.vector != n.vector || !copies.empty()) add(n, Wait::kOwn, v, kind);

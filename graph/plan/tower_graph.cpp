@@ -1,5 +1,6 @@
 #include <belfry/graph/plan/tower_graph.h>
 
+#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
@@ -38,6 +39,13 @@ LocalType local_type(const PlanValue& value, const Share& share) {
   LocalType out{value.type.dtype, {}};
   for (std::size_t i = 0; i < value.type.shape.size(); ++i)
     out.shape.push_back(value.type.shape[i].at(value.state == rows(static_cast<int>(i)) ? share.rows : share.batch));
+  return out;
+}
+
+std::vector<ValueIndex> values_read(const PlanNode& n) {
+  std::vector<ValueIndex> out;
+  for (std::size_t i = 0; i < n.inputs.size(); ++i)
+    if (n.inputs[i] >= 0 && !(n.def && n.def->inputs[std::min(i, n.def->inputs.size() - 1)].shape_only)) out.push_back(n.inputs[i]);
   return out;
 }
 

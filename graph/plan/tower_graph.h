@@ -90,6 +90,9 @@ struct PlanNode {
   std::vector<Variant> by_class, by_group;
 };
 
+/// The inputs whose elements a node reads: not those left out, nor those that it reads for their shape alone.
+std::vector<ValueIndex> values_read(const PlanNode& node);
+
 struct TowerGraph {
   std::shared_ptr<const Graph> graph;  ///< after the passes
   int towers = 1;

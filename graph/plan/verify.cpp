@@ -233,8 +233,8 @@ class Verifier {
   void check_reads() {
     for (const PlanNode& n : plan_.nodes) {
       if (n.scope == Scope::tower || is_join(n) || n.op == kPreAggregate) continue;
-      for (ValueIndex v : n.inputs)
-        if (v >= 0 && plan_.maker(v).scope == Scope::tower) object("no device: '{}' is outside the towers, but reads '{}' of every tower", n.name, plan_.value(v).name);
+      for (ValueIndex v : values_read(n))
+        if (plan_.maker(v).scope == Scope::tower) object("no device: '{}' is outside the towers, but reads '{}' of every tower", n.name, plan_.value(v).name);
     }
   }
 

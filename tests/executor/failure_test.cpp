@@ -250,6 +250,36 @@ TEST(Donation, waits_for_a_reader_of_the_old_value_on_another_stream) {
   }
 }
 
+TEST(Failure, ends_every_one_of_four_threads_whichever_stage_throws) {
+  auto graph = std::make_shared<const Graph>(training_graph(net("attention")));
+  Cluster cluster = sim_cluster(4);
+  cluster.cores = 4;
+  auto plan = std::make_shared<const PlacedGraph>(place(graph, to_strategy(Layers{.devices = sims(4), .towers = 4, .order = PhaseOrder::gpipe, .threads = 1}), cluster, 8));
+  Program program(plan, reference_kernels());
+  Runner runner(program);
+  EXPECT_GT(program.threads().size(), 2u);
+  Tensors feeds = feeds_for(*graph, 8);
+  for (const auto& stream : program.bound().streams)
+    for (const Step& failing : stream) {
+      RunOptions options;
+      options.delays = 7;
+      options.before = [&](const Step& s) {
+        if (s.stream == failing.stream && s.sequence == failing.sequence) throw Injected();
+      };
+      EXPECT_TRUE(runner.run(views(feeds), options).error);
+    }
+}
+
+TEST(Event, stays_aborted_when_a_step_ends_after_the_abort) {
+  Event event;
+  event.abort();
+  event.signal(3);
+  EXPECT_FALSE(event.wait(5));
+  event.reset();
+  event.signal(3);
+  EXPECT_TRUE(event.wait(3));
+}
+
 // ---------------------------------------------------------------- gate
 
 /// A net whose gradient is NaN where a feed is, and closes its updates then.

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <iostream>
+
 #include <belfry/ops/fusions.h>
 
 #include "plans.h"
@@ -80,6 +82,78 @@ TEST_P(PlanOf, gives_the_interpreters_bits_under_any_interleaving) {
           }
         }
   }
+}
+
+/// Every node, and some of single towers, anywhere on three sim devices and two that share the host's memory.
+Placement random_placement(const Graph& graph, std::mt19937_64& rng) {
+  auto pick = [&](std::uint64_t n) { return static_cast<int>(rng() % n); };
+  const std::vector<DeviceId> all = parse_devices("sim:0-2,cpu:0-1");
+  auto devices = [&](int most) {
+    std::vector<DeviceId> out = all;
+    std::shuffle(out.begin(), out.end(), rng);
+    out.resize(static_cast<std::size_t>(1 + pick(static_cast<std::uint64_t>(most))));
+    return out;
+  };
+  Placement p;
+  p.towers = 1 + pick(5);
+  p.batch = 1 + pick(7);
+  p.order = static_cast<PhaseOrder>(pick(3));
+  for (const Node& n : graph.nodes()) {
+    if (pick(3)) continue;
+    std::string match = pick(4) ? n.name : "tower_" + std::to_string(pick(static_cast<std::uint64_t>(p.towers))) + "/" + n.name;
+    p.rules.push_back({match, devices(match == n.name ? 2 : 1), "by chance"});
+  }
+  p.rules.push_back({"tower_*/**", devices(3), "by chance"});
+  p.rules.push_back({"**", devices(2), "by chance"});
+  return p;
+}
+
+TEST(AnyPlacement, gives_the_interpreters_bits) {
+  int ran = 0, refused = 0;
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    std::mt19937_64 rng(seed);
+    std::vector<std::string> all = {"batch_norm", "batch_norm_sync", "dropout", "embedding", "contrastive", "decay", "tied", "mean_of_means", "adam"};
+    std::string name = all[rng() % all.size()];
+    auto graph = std::make_shared<const Graph>(training_graph(net(name)));
+    Placement placement = random_placement(*graph, rng);
+    Cluster cluster = local_cluster(parse_devices("sim:0-2,cpu:0-1"), 2);
+    for (ClusterDevice& d : cluster.devices) d.streams = 1 + static_cast<int>(rng() % 3);
+    std::string where = name + ", seed " + std::to_string(seed);
+    std::shared_ptr<const PlacedGraph> plan;
+    try {
+      plan = std::make_shared<const PlacedGraph>(place(graph, placement, cluster, {.fetches = fetches_of(*graph), .groups = find_groups}));
+    } catch (const UserError&) {
+      ++refused;
+      continue;
+    }
+    auto objections = verify(*plan);
+    ASSERT_TRUE(objections.empty()) << where << ": " << objections[0];
+    Program program(plan, reference_kernels());
+    for (int t = 0; t < static_cast<int>(program.threads().size()); ++t) program.prepare_thread(t);
+    Runner runner(program);
+    Wanted want = wanted(graph, placement.towers, placement.batch);
+    expect_same(program, *graph, want, [&](const Feeds& feeds) {
+      Watcher watcher(program.bound());
+      Outcome o = runner.run_interleaved(feeds, at_random(seed), &watcher, {.trace = true});
+      EXPECT_TRUE(watcher.found().empty()) << where << ": " << (watcher.found().empty() ? "" : watcher.found()[0]);
+      return o;
+    }, where);
+    ASSERT_TRUE(ran_as_planned(*plan, program, runner.trace())) << where;
+    if (HasFailure()) return;
+    ++ran;
+  }
+  std::cout << ran << " placements ran, " << refused << " were refused\n";
+  EXPECT_GT(ran, 100);
+}
+
+TEST(AnyPlacement, waits_for_the_copy_of_each_output_of_one_node) {
+  auto graph = std::make_shared<const Graph>(training_graph(net("adam")));
+  Placement p;
+  p.towers = 2;
+  p.batch = 4;
+  p.rules = {{"adam/in/w", parse_devices("sim:0"), "apart"}, {"tower_*/**", parse_devices("cpu:0-1"), "towers"}, {"**", parse_devices("cpu:0-1"), "both"}};
+  auto objections = verify(place(graph, p, local_cluster(parse_devices("cpu:0-1,sim:0"), 2)));
+  EXPECT_TRUE(objections.empty()) << objections[0];
 }
 
 std::vector<std::string> names() {

@@ -218,6 +218,22 @@ void own_batch_norm(Builder& b, DType t) {
   minimize(b, classify(c / sqrt(reduce_mean(c * c, {.axes = {0}}) + 0.1), label_(b)));
 }
 
+/// A node with two outputs that are updates.
+void adam_net(Builder& b, DType t) {
+  Value loss = reduce_mean(square(dense(b, b.input("x", t, {kBatch, 4}), "in", 3)));
+  fetch(b, "loss", loss);
+  b.minimize(loss, Adam{.learning_rate = 0.01});
+}
+
+/// Backward reads towers' partial sums for their shape alone, and stretches operands that end there.
+void mean_of_means(Builder& b, DType t) {
+  Value h = tanh(dense(b, b.input("x", t, {kBatch, 4}), "in", 4));
+  Value y = h * exp(reduce_sum(h, {.axes = {1}, .keep = true}));
+  fetch(b, "stretched", y);
+  minimize(b, reduce_mean(reduce_mean(y, {.axes = {0}})));
+  minimize(b, reduce_sum(reduce_sum(h * h, {.axes = {0}})) * 0.1);
+}
+
 }  // namespace
 
 const std::vector<Net>& nets() {
@@ -245,7 +261,9 @@ const std::vector<Net>& probes() {
                                        {"time_major", time_major, false},
                                        {"loss_times_penalty", loss_times_penalty, false},
                                        {"flattened_late", flattened_late, false},
-                                       {"own_batch_norm", own_batch_norm, false}};
+                                       {"own_batch_norm", own_batch_norm, false},
+                                       {"adam", adam_net, false},
+                                       {"mean_of_means", mean_of_means, false}};
   return all;
 }
 
