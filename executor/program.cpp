@@ -7,12 +7,14 @@
 #include <fmt/format.h>
 
 #include <belfry/executor/joins.h>
+#include <belfry/graph/plan/memory.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
 
-Program::Program(std::shared_ptr<const PlacedGraph> plan, const KernelTables& kernels) : plan_(std::move(plan)), kernels_(kernels), bound_(*plan_) {
-  for (std::int64_t bytes : bound_.arena_bytes) arenas_.emplace_back(bytes);
+Program::Program(std::shared_ptr<const PlacedGraph> plan, const KernelTables& kernels, std::shared_ptr<StateStore> state)
+    : plan_(std::move(plan)), kernels_(kernels), bound_(*plan_), store_(state ? std::move(state) : std::make_shared<StateStore>()) {
+  allocate();
   int threads = 1;
   for (const PlanStream& s : plan_->streams) threads = std::max(threads, s.thread + 1);
   threads_.resize(static_cast<std::size_t>(threads));
@@ -82,7 +84,38 @@ void Program::bind_feeds_and_results() {
   for (const auto& [name, v] : plan_->fetches) results_.push_back({name, made.at(v)});
 }
 
-std::byte* Program::address(const BufferRef& buffer) const { return arenas_[static_cast<std::size_t>(buffer.space)].at(buffer.at); }
+/// The plan counts a device's state first; it lies in the store, and the rest of the space without it in one arena.
+void Program::allocate() {
+  state_bytes_.resize(bound_.spaces.size());
+  state_before_.resize(bound_.spaces.size());
+  for (std::size_t d = 0; d < plan_->cluster.devices.size(); ++d) {
+    auto s = static_cast<std::size_t>(std::find(bound_.spaces.begin(), bound_.spaces.end(), plan_->cluster.space(static_cast<int>(d))) - bound_.spaces.begin());
+    state_bytes_[s] += bytes_of(*plan_, static_cast<int>(d)).state;
+    state_before_[s][bound_.device_start[d]] = state_bytes_[s];
+  }
+  for (std::size_t s = 0; s < bound_.spaces.size(); ++s) arenas_.emplace_back(bound_.arena_bytes[s] - state_bytes_[s]);
+  for (const StateBuffer& s : bound_.state) {
+    const std::string device = to_string(plan_->cluster.devices[static_cast<std::size_t>(s.device)].id);
+    StateStore::Held& held = store_->held(plan_->nodes[static_cast<std::size_t>(s.node)].name, device, s.buffer.type);
+    if (s.buffer.bytes) state_at_[{s.buffer.space, s.buffer.at}] = &held;  // one without bytes may begin where another does
+  }
+}
+
+std::byte* Program::address(const BufferRef& buffer) const {
+  if (auto held = state_at_.find({buffer.space, buffer.at}); held != state_at_.end()) return held->second->arena.at(0);
+  auto space = static_cast<std::size_t>(buffer.space);
+  auto device = std::prev(state_before_[space].upper_bound(buffer.at));
+  return arenas_[space].at(buffer.at - device->second);
+}
+
+int Program::space_of(const std::byte* address) const {
+  auto inside = [&](const Arena& a) { return std::less_equal<>()(a.at(0), address) && std::less<>()(address, a.at(0) + a.bytes()); };
+  for (std::size_t s = 0; s < arenas_.size(); ++s)
+    if (inside(arenas_[s])) return static_cast<int>(s);
+  for (const auto& [at, held] : state_at_)
+    if (inside(held->arena)) return at.first;
+  return -1;
+}
 
 KernelRequest Program::request(const Step& step) const {
   const PlanNode& n = plan_->nodes[static_cast<std::size_t>(step.node)];
@@ -208,7 +241,7 @@ HostTensor Program::state(const std::string& variable) const {
   for (const StateBuffer& s : bound_.state) {
     if (plan_->nodes[static_cast<std::size_t>(s.node)].name != variable) continue;
     HostTensor out(s.buffer.type.dtype, s.buffer.type.shape);
-    if (s.buffer.bytes) std::memcpy(out.raw(), arenas_[static_cast<std::size_t>(s.buffer.space)].at(s.buffer.at), static_cast<std::size_t>(s.buffer.bytes));
+    if (s.buffer.bytes) std::memcpy(out.raw(), address(s.buffer), static_cast<std::size_t>(s.buffer.bytes));
     return out;
   }
   throw UserError(fmt::format("the plan has no variable '{}'", variable));
@@ -218,7 +251,7 @@ bool Program::holders_agree(const std::string& variable) const {
   const std::byte* first = nullptr;
   for (const StateBuffer& s : bound_.state) {
     if (plan_->nodes[static_cast<std::size_t>(s.node)].name != variable) continue;
-    const std::byte* mine = arenas_[static_cast<std::size_t>(s.buffer.space)].at(s.buffer.at);
+    const std::byte* mine = address(s.buffer);
     if (first && std::memcmp(first, mine, static_cast<std::size_t>(s.buffer.bytes)) != 0) return false;
     first = first ? first : mine;
   }

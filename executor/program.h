@@ -9,6 +9,7 @@
 
 #include <belfry/executor/device/arena.h>
 #include <belfry/executor/kernel.h>
+#include <belfry/executor/state_store.h>
 #include <belfry/graph/plan/bound_plan.h>
 
 namespace belfry {
@@ -57,7 +58,8 @@ class Program {
  public:
   /// Allocates the arenas and prepares every kernel. UserError ("unbound: …", or a kernel that refuses) if the plan does
   /// not fit this machine. The plan is expected to be verified.
-  Program(std::shared_ptr<const PlacedGraph> plan, const KernelTables& kernels);
+  /// Variables lie in `state`, which programs may share; without it in one of the program's own.
+  Program(std::shared_ptr<const PlacedGraph> plan, const KernelTables& kernels, std::shared_ptr<StateStore> state = {});
 
   const PlacedGraph& plan() const { return *plan_; }
   const BoundPlan& bound() const { return bound_; }
@@ -74,9 +76,11 @@ class Program {
   const std::vector<ResultBinding>& results() const { return results_; }
   const std::vector<UpdateBinding>& updates() const { return updates_; }
 
-  /// Bytes of an arena, which are those that the plan says.
-  std::int64_t allocated(int space) const { return arenas_[static_cast<std::size_t>(space)].bytes(); }
+  /// Bytes in a memory space, those of the variables among them: as many as the plan says.
+  std::int64_t allocated(int space) const { return arenas_[static_cast<std::size_t>(space)].bytes() + state_bytes_[static_cast<std::size_t>(space)]; }
   std::byte* address(const BufferRef& buffer) const;
+  /// The space in which an address lies; -1: in none, as a feed's does.
+  int space_of(const std::byte* address) const;
 
   /// Writes a variable on all its holders; UserError for another type or an unknown name.
   void set_state(const std::string& variable, const HostTensor& value);
@@ -91,6 +95,7 @@ class Program {
  private:
   KernelRequest request(const Step& step) const;
   std::unique_ptr<Prepared> structural(const Step& step) const;
+  void allocate();
   void bind_arguments(Launch& launch);
   void bind_tasks();
   void bind_feeds_and_results();
@@ -98,7 +103,11 @@ class Program {
   std::shared_ptr<const PlacedGraph> plan_;
   const KernelTables& kernels_;
   BoundPlan bound_;
-  mutable std::vector<Arena> arenas_;
+  std::shared_ptr<StateStore> store_;
+  std::map<std::pair<int, std::int64_t>, StateStore::Held*> state_at_;    // (space, planned offset) of the variables
+  std::vector<std::map<std::int64_t, std::int64_t>> state_before_;        // per space: planned offset → bytes of state before it
+  std::vector<std::int64_t> state_bytes_;                                 // per space
+  mutable std::vector<Arena> arenas_;                                     // per space, all but the state
   std::vector<std::vector<Launch>> launches_;
   std::vector<std::vector<std::pair<int, int>>> threads_;
   std::vector<std::vector<Task>> tasks_;               // per thread

@@ -54,11 +54,18 @@ decltype(auto) visit_dtype(DType dtype, F&& f) {
   return f.template operator()<bool>();
 }
 
+/// InternalError: an op let a dtype through that its code does not know.
+[[noreturn]] void wrong_dtype(DType dtype, const char* wanted);
+
 /// visit_dtype over f32 and f64 alone.
 template <class F>
 decltype(auto) visit_float(DType dtype, F&& f) {
-  if (dtype == DType::f64) return f.template operator()<double>();
-  return f.template operator()<float>();
+  switch (dtype) {
+    case DType::f64: return f.template operator()<double>();
+    case DType::f32: return f.template operator()<float>();
+    default: break;
+  }
+  wrong_dtype(dtype, "a floating point number");
 }
 
 }  // namespace belfry

@@ -154,6 +154,8 @@ Value Graph::add(const OpDef& op, const std::vector<Value>& inputs, const Attrib
     if (!n.inputs[i].valid() && !op.inputs[std::min(i, op.inputs.size() - 1)].optional)
       context.fail(fmt::format("needs its input '{}'", op.inputs[std::min(i, op.inputs.size() - 1)].name));
   n.types = op.infer(context);
+  for (const TensorType& t : n.types)
+    if (factor_of(t.shape) > kMostElements) context.fail(fmt::format("would make {}, which has more than 2^48 elements", to_string(t)));
   n.device = cursor.device;
   n.of = cursor.of;
   n.role = cursor.role;

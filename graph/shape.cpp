@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -14,6 +15,8 @@ std::string SourceLine::text() const {
   std::string_view path = file;
   return fmt::format("{}:{}", path.substr(path.rfind('/') + 1), line);
 }
+
+void wrong_dtype(DType dtype, const char* wanted) { throw InternalError(fmt::format("{} is not {}", name_of(dtype), wanted)); }
 
 std::string_view name_of(DType dtype) {
   constexpr std::string_view kNames[] = {"f32", "f64", "i32", "i64", "u8", "bool"};
@@ -76,6 +79,13 @@ Extents extents_of(const Shape& shape, std::int64_t batch) {
   Extents out;
   out.reserve(shape.size());
   for (const Dim& d : shape) out.push_back(d.at(batch));
+  return out;
+}
+
+std::int64_t factor_of(const Shape& shape) {
+  std::int64_t out = 1;
+  for (const Dim& d : shape)
+    if (__builtin_mul_overflow(out, d.factor, &out)) return std::numeric_limits<std::int64_t>::max();
   return out;
 }
 

@@ -45,6 +45,9 @@ std::string to_string(std::span<const std::int64_t> extents);
 Extents extents_of(const Shape& shape, std::int64_t batch);
 /// The product; 1 for a scalar. UserError where it does not fit in 63 bits.
 std::int64_t elements(const Extents& extents);
+/// Elements with one row and one of every symbol; stays at the largest number where there are more.
+std::int64_t factor_of(const Shape& shape);
+inline constexpr std::int64_t kMostElements = std::int64_t{1} << 48;  ///< of a tensor of one row
 /// Axes whose dim holds a symbol.
 std::vector<int> symbolic_axes(const Shape& shape);
 

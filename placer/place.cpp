@@ -93,30 +93,53 @@ PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, 
   return place(std::move(towers), p, cluster, options);
 }
 
+namespace {
+
+std::string hex(XXH128_hash_t h) { return fmt::format("{:016x}{:016x}", h.high64, h.low64); }
+
+std::string text_of(const Attributes& attributes) {
+  std::string out;
+  for (const auto& [name, value] : attributes.entries()) {
+    const TensorRef* tensor = std::get_if<TensorRef>(&value);
+    out += name + "=" + (tensor ? to_string((*tensor)->type()) + hex(XXH3_128bits((*tensor)->raw(), (*tensor)->bytes().size())) : to_string(value)) + ";";
+  }
+  return out;
+}
+
+/// Kernels by the rows they work on; those that give the same bits whatever they are called count by their op.
+std::string kernels_of(const PlacedGraph& plan, const PlanNode& n) {
+  std::set<std::string> out;
+  if (n.def && n.def->exact) return "";
+  for (std::size_t c = 0; c < n.by_class.size(); ++c)
+    if (!n.by_class[c].kernel.empty()) out.insert(fmt::format("{}:{}", plan.share(plan.classes[c].towers[0]).rows, n.by_class[c].kernel));
+  for (const Variant& v : n.by_group)
+    if (n.scope != Scope::tower && !v.kernel.empty()) out.insert(v.kernel);
+  return fmt::format("{}", fmt::join(out, " "));
+}
+
+}  // namespace
+
 std::string arithmetic_hash(const PlacedGraph& plan) {
   std::string text = fmt::format("{} {} {} {}\n", plan.towers, plan.batch, to_string(plan.combine), plan.threads);
+  // The value itself, whatever brings it here: moves change no bits, and a device's join is along the same tree.
+  auto source = [&](ValueIndex v) {
+    while (plan.maker(v).op == kCopy || plan.maker(v).op == kStore || plan.maker(v).op == kPreAggregate) v = plan.maker(v).inputs[0];
+    return plan.value(v).name;
+  };
   for (const PlanNode& n : plan.nodes) {
-    if (n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kFetch) continue;  // they move values, or join along the same tree
+    if (n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kFetch) continue;
     text += fmt::format("{} {}(", n.name, n.op);
-    for (ValueIndex v : n.inputs)
-      if (v < 0) text += "-,";
-      else {
-        const PlanNode& m = plan.maker(v);
-        text += (m.op == kPreAggregate ? plan.value(m.inputs[0]).name : plan.value(v).name) + ",";
-      }
-    text += ")";
-    for (const auto& [name, value] : n.attributes.entries()) text += name + "=" + to_string(value) + ";";
+    for (ValueIndex v : n.inputs) text += (v < 0 ? "-" : source(v)) + ",";
+    text += ")" + text_of(n.attributes);
+    for (const Member& m : n.members) {
+      const Node& member = plan.graph->node(m.node);
+      text += fmt::format("[{} {} {}]", member.name, member.op->name, text_of(member.attributes));
+    }
     for (ValueIndex v : n.outputs) text += to_string(plan.value(v).type) + to_string(plan.value(v).state);
-    std::set<std::string> kernels;
-    if (!n.def || !n.def->exact)
-      for (const auto* variants : {&n.by_class, &n.by_group})
-        for (const Variant& v : *variants)
-          if (!v.kernel.empty()) kernels.insert(v.kernel);
-    for (const std::string& k : kernels) text += " " + k;
-    text += "\n";
+    text += " " + kernels_of(plan, n) + "\n";
   }
-  XXH128_hash_t h = XXH3_128bits(text.data(), text.size());
-  return fmt::format("{:016x}{:016x}", h.high64, h.low64);
+  for (auto [variable, u] : plan.updates) text += fmt::format("{} becomes {}\n", plan.value(variable).name, source(u));
+  return hex(XXH3_128bits(text.data(), text.size()));
 }
 
 }  // namespace belfry

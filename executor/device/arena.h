@@ -17,6 +17,7 @@ class Arena {
     for (std::int64_t i = 0; i < bytes; ++i) data_.get()[i] = std::byte{0xA5};
   }
   std::byte* at(std::int64_t offset) { return data_.get() + offset; }
+  const std::byte* at(std::int64_t offset) const { return data_.get() + offset; }
   std::int64_t bytes() const { return bytes_; }
 
  private:

@@ -34,8 +34,10 @@ decltype(auto) visit_number(DType dtype, F&& f) {
     case DType::f64: return f.template operator()<double>();
     case DType::i32: return f.template operator()<std::int32_t>();
     case DType::i64: return f.template operator()<std::int64_t>();
-    default: return f.template operator()<float>();
+    case DType::f32: return f.template operator()<float>();
+    default: break;
   }
+  wrong_dtype(dtype, "a number");
 }
 
 inline Support takes_indices(const KernelRequest& r, std::size_t i) { return takes(r, {i32, i64, u8}, i); }
@@ -44,7 +46,8 @@ template <class F>
 decltype(auto) visit_index(DType dtype, F&& f) {
   if (dtype == DType::u8) return f.template operator()<std::uint8_t>();
   if (dtype == DType::i64) return f.template operator()<std::int64_t>();
-  return f.template operator()<std::int32_t>();
+  if (dtype == DType::i32) return f.template operator()<std::int32_t>();
+  wrong_dtype(dtype, "an index");
 }
 
 }  // namespace belfry

@@ -11,11 +11,9 @@ namespace {
 
 /// Factor and symbols of the element count, to compare shapes whose symbols are not bound.
 std::pair<std::int64_t, std::vector<std::string>> count(const Shape& shape) {
-  std::pair<std::int64_t, std::vector<std::string>> out{1, {}};
-  for (const Dim& d : shape) {
-    out.first *= d.factor;
+  std::pair<std::int64_t, std::vector<std::string>> out{factor_of(shape), {}};
+  for (const Dim& d : shape)
     if (d.symbolic()) out.second.push_back(d.symbol);
-  }
   std::sort(out.second.begin(), out.second.end());
   return out;
 }

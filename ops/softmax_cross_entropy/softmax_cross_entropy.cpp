@@ -1,3 +1,4 @@
+#include <belfry/ops/softmax_cross_entropy/formulas.h>
 #include <belfry/ops/softmax_cross_entropy/softmax_cross_entropy.h>
 
 #include <algorithm>
@@ -51,7 +52,7 @@ void sparse_reference(const Call& c) {
       for_each_example<T>(c, [&](std::size_t row, const std::vector<double>& log_p) {
         auto k = static_cast<std::int64_t>(label[row]);
         if (k < 0 || k >= static_cast<std::int64_t>(log_p.size()))
-          throw UserError(fmt::format("[sparse_softmax_cross_entropy] label {} of row {} is no class; classes are 0 to {}", k, row, log_p.size() - 1));
+          throw UserError(fmt::format("[sparse_softmax_cross_entropy] label {} of row {} is no class; classes are 0 to {}", k, global_example(static_cast<std::int64_t>(row), static_cast<std::int64_t>(label.size()), c.output_types[0], c.share), log_p.size() - 1));
         return -log_p[static_cast<std::size_t>(k)];
       });
     });

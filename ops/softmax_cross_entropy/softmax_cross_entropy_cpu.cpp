@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include <belfry/ops/softmax_cross_entropy/formulas.h>
 #include <belfry/ops/cpu_kernels.h>
 #include <belfry/ops/cpu/kernel_support_internal.h>
 
@@ -62,11 +63,11 @@ Kernel sparse() {
             std::int64_t rows = r.outputs[0].elements(), classes = r.inputs[0].shape.back();
             return visit_float(r.inputs[0].dtype, [&]<class T>() {
               return visit_index(r.inputs[1].dtype, [&]<class I>() -> std::unique_ptr<Prepared> {
-                return prepared([=, threads = r.threads](const Arguments& a) {
+                return prepared([=, threads = r.threads, losses = r.output_types[0], share = r.share](const Arguments& a) {
                   const I* label = a.in<I>(1);
                   for (std::int64_t row = 0; row < rows; ++row)
                     if (static_cast<std::int64_t>(label[row]) < 0 || static_cast<std::int64_t>(label[row]) >= classes)
-                      throw UserError(fmt::format("[sparse_softmax_cross_entropy] label {} of row {} is no class; classes are 0 to {}", label[row], row, classes - 1));
+                      throw UserError(fmt::format("[sparse_softmax_cross_entropy] label {} of row {} is no class; classes are 0 to {}", label[row], global_example(row, rows, losses, share), classes - 1));
                   for_each_example<T>(a, rows, classes, threads, [&](std::int64_t row, const LogProbability<T>& log_p) { return -log_p(static_cast<std::int64_t>(label[row])); });
                 });
               });

@@ -117,7 +117,7 @@ TEST(Session, a_bad_label_fails_the_step_and_leaves_the_state) {
   State before = session.state();
   auto bad = feeds;
   bad.at("label").data<std::int32_t>()[3] = 9;
-  EXPECT_THAT(error_of([&] { session.step(bad); }), testing::HasSubstr("label 9 of row 1 is no class"));
+  EXPECT_THAT(error_of([&] { session.step(bad); }), testing::HasSubstr("label 9 of row 3 is no class"));
   EXPECT_EQ(session.state(), before);
   session.step(feeds);
 }

@@ -99,5 +99,13 @@ TEST(GraphText, says_one_node_a_line) {
             "minimize reduce_mean by sgd learning_rate: 0.5 clip_norm: 0\n");
 }
 
+TEST(Graph, refuses_a_tensor_that_no_machine_holds) {
+  Graph g(std::make_shared<const OpSet>(standard_ops()));
+  constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+  EXPECT_TRUE(says([&] { g.add("input", {}, {{"dtype", f32}, {"shape", Shape{kHuge, kHuge}}}, "x"); }, {"[input]", "2^48 elements", "x"}));
+  Value y = g.add("input", {}, {{"dtype", f32}, {"shape", Shape{2, 3}}}, "y");
+  EXPECT_TRUE(says([&] { g.add("reshape", {y}, {{"shape", Shape{kHuge, kHuge, 6}}}); }, {"cannot bring (2, 3)"}));
+}
+
 }  // namespace
 }  // namespace belfry::test

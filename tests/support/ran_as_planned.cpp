@@ -41,15 +41,10 @@ std::vector<Names> planned_steps(const PlacedGraph& plan) {
   return out;
 }
 
-/// The memory space in whose arena an address lies; a feed is the host's.
+/// The memory space in which an address lies; a feed is the host's.
 std::string space_of(const Program& program, const std::byte* address) {
-  for (std::size_t s = 0; s < program.bound().spaces.size(); ++s) {
-    BufferRef start;
-    start.space = static_cast<int>(s);
-    const std::byte* first = program.address(start);
-    if (address >= first && address < first + program.allocated(static_cast<int>(s))) return program.bound().spaces[s];
-  }
-  return program.plan().cluster.space(program.plan().cluster.host());
+  int space = program.space_of(address);
+  return space < 0 ? program.plan().cluster.space(program.plan().cluster.host()) : program.bound().spaces[static_cast<std::size_t>(space)];
 }
 
 /// Bytes that the traced launches read at addresses of other memory spaces than their device's.
