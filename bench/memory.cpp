@@ -14,10 +14,10 @@ int main() {
     for (const NamedStrategy& s : strategies(4, 2)) {
       Cluster cluster = sim_cluster(2);
       PlacedGraph plan = place(graph, s.strategy, cluster, 64, {.fetches = fetches_of(*graph)});
-      BoundPlan bound(plan);
+      std::vector<std::int64_t> lives = live_maxima(BoundPlan(plan));
       for (int d = 0; d < static_cast<int>(cluster.devices.size()); ++d) {
         DeviceBytes b = bytes_of(plan, d);
-        std::int64_t planned = b.region + b.kept + b.transient, live = live_maximum(bound, d);
+        std::int64_t planned = b.region + b.kept + b.transient, live = lives[static_cast<std::size_t>(d)];
         if (!planned) continue;
         double ratio = static_cast<double>(planned) / static_cast<double>(std::max<std::int64_t>(live, 1));
         ratios[s.name].push_back(ratio);

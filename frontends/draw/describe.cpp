@@ -112,19 +112,50 @@ std::string describe_nodes(const PlacedGraph& plan) {
   return out;
 }
 
+/// Streams of towers; devices whose streams are alike stand in one line.
+std::string describe_streams(const PlacedGraph& plan) {
+  std::vector<std::pair<std::tuple<std::string, std::size_t, int>, std::vector<int>>> lines;
+  int threads = 0;
+  for (const PlanStream& s : plan.streams) {
+    threads = std::max(threads, s.thread + 1);
+    if (s.name == "main") continue;
+    std::tuple kind{s.name, s.entries.size(), s.slots};
+    auto at = std::find_if(lines.begin(), lines.end(), [&](const auto& l) { return l.first == kind; });
+    if (at == lines.end()) at = lines.insert(lines.end(), {kind, {}});
+    at->second.push_back(s.device);
+  }
+  std::string out;
+  for (const auto& [kind, devices] : lines) {
+    auto [name, phases, slots] = kind;
+    out += fmt::format("stream {} of {}: {} phase{}, {} in flight\n", name, device_list(plan, devices), phases, phases == 1 ? "" : "s", slots);
+  }
+  return out + fmt::format("host threads: {}\n", threads);
+}
+
+std::string describe_links(const PlacedGraph& plan) {
+  constexpr std::size_t kShown = 8;
+  std::vector<LinkLoad> links = link_bytes(plan);
+  std::string out;
+  for (std::size_t i = 0; i < std::min(links.size(), kShown); ++i) out += fmt::format("link {} to {}: {} a step\n", links[i].from, links[i].to, human_bytes(links[i].bytes));
+  if (links.size() > kShown) out += fmt::format("and {} links that carry no more\n", links.size() - kShown);
+  return out;
+}
+
 }  // namespace
 
 std::string describe_memory(const PlacedGraph& plan) {
-  BoundPlan bound(plan);
-  std::string out = "memory\n";
+  std::vector<std::int64_t> live = live_maxima(BoundPlan(plan));
+  std::vector<std::pair<std::string, std::vector<int>>> lines;  // devices with the same bytes stand in one line
   for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) {
     DeviceBytes b = bytes_of(plan, static_cast<int>(d));
-    std::int64_t live = live_maximum(bound, static_cast<int>(d)), planned = b.total() - b.state;
-    out += fmt::format("  {}: {} planned = state {} + shared {} + kept frames {} + transient frames {}", device_name(plan, static_cast<int>(d)), human_bytes(b.total()), human_bytes(b.state),
-                       human_bytes(b.region), human_bytes(b.kept), human_bytes(b.transient));
-    if (live) out += fmt::format("; values {} beside a live maximum of {}: {:.2f}x", human_bytes(planned), human_bytes(live), static_cast<double>(planned) / static_cast<double>(live));
-    out += "\n";
+    std::int64_t planned = b.total() - b.state;
+    std::string line = fmt::format("{} planned = state {} + shared {} + kept frames {} + transient frames {}", human_bytes(b.total()), human_bytes(b.state), human_bytes(b.region), human_bytes(b.kept), human_bytes(b.transient));
+    if (live[d]) line += fmt::format("; values {} beside a live maximum of {}: {:.2f}x", human_bytes(planned), human_bytes(live[d]), static_cast<double>(planned) / static_cast<double>(live[d]));
+    if (lines.empty() || lines.back().first != line) lines.push_back({line, {}});
+    lines.back().second.push_back(static_cast<int>(d));
   }
+  std::string out = "memory\n";
+  for (const auto& [line, devices] : lines) out += fmt::format("  {}: {}{}\n", device_list(plan, devices), devices.size() > 1 ? "each " : "", line);
   return out;
 }
 
@@ -135,11 +166,8 @@ std::string describe(const PlacedGraph& plan, const DescribeOptions& options) {
                                 describe_batch(plan), to_string(plan.combine), plan.threads, plan.threads == 1 ? "" : "s", device_list(plan, all));
   if (plan.combine == Combine::tower_sum) out += fmt::format("effective learning rate x {}\n", plan.towers);
   out += fmt::format("arithmetic hash {}\n", plan.arithmetic_hash);
-  for (std::size_t s = 0; s < plan.streams.size(); ++s) {
-    const PlanStream& stream = plan.streams[s];
-    if (stream.name != "main") out += fmt::format("stream {} of {}: {} phases, {} in flight, host thread {}\n", stream.name, device_name(plan, stream.device), stream.entries.size(), stream.slots, stream.thread);
-  }
-  for (const auto& [link, bytes] : link_bytes(plan)) out += fmt::format("link {} to {}: {} a step\n", link.first, link.second, human_bytes(bytes));
+  out += describe_streams(plan);
+  out += describe_links(plan);
   if (options.nodes) out += describe_nodes(plan);
   if (options.memory) out += describe_memory(plan);
   return out;

@@ -396,7 +396,7 @@ std::vector<std::pair<int, int>> legal_order(const BoundPlan& bound, std::vector
   return out;
 }
 
-std::int64_t live_maximum(const BoundPlan& bound, int device) {
+std::vector<std::int64_t> live_maxima(const BoundPlan& bound) {
   std::map<Tag, Block> life;
   std::int64_t now = 0;
   for (auto [s, k] : legal_order(bound)) {
@@ -414,16 +414,17 @@ std::int64_t live_maximum(const BoundPlan& bound, int device) {
       return nullptr;
     };
     for (const auto& parts : step.writes)
-      for (const Part& p : parts)
-        if (p.buffer.tag.device == device && p.buffer.space >= 0 && std::none_of(donates.begin(), donates.end(), [&](auto d) { return d.first == p.buffer.tag.value; }))
-        {
-          if (Block* reused = in_place_of(p.buffer)) reused->end = now - 1;
-          life[p.buffer.tag] = {aligned_bytes(p.buffer.bytes), now, now};
-        }
+      for (const Part& p : parts) {
+        if (p.buffer.space < 0 || std::any_of(donates.begin(), donates.end(), [&](auto d) { return d.first == p.buffer.tag.value; })) continue;
+        if (Block* reused = in_place_of(p.buffer)) reused->end = now - 1;
+        life[p.buffer.tag] = {aligned_bytes(p.buffer.bytes), now, now};
+      }
   }
-  std::vector<Block> blocks;
-  for (const auto& [tag, block] : life) blocks.push_back(block);
-  return live_maximum(blocks);
+  std::vector<std::vector<Block>> blocks(bound.plan.cluster.devices.size());
+  for (const auto& [tag, block] : life) blocks[static_cast<std::size_t>(tag.device)].push_back(block);
+  std::vector<std::int64_t> out;
+  for (const auto& mine : blocks) out.push_back(live_maximum(mine));
+  return out;
 }
 
 }  // namespace belfry

@@ -71,7 +71,7 @@ class BoundPlan {
 /// One legal order of all steps: (stream, index). Empty where steps wait for each other; `stuck` names them.
 std::vector<std::pair<int, int>> legal_order(const BoundPlan& bound, std::vector<std::string>* stuck = nullptr);
 
-/// The most bytes of values that are live at once on a device over one legal order: what the folded layout is measured against.
-std::int64_t live_maximum(const BoundPlan& bound, int device);
+/// Per device the most bytes of values that are live at once over one legal order: what the folded layout is measured against.
+std::vector<std::int64_t> live_maxima(const BoundPlan& bound);
 
 }  // namespace belfry

@@ -1,5 +1,10 @@
 #include <belfry/graph/plan/moves.h>
 
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -21,12 +26,14 @@ std::vector<Move> moves_of(const Instances& instances, const PlanNode& n) {
         out.push_back({m.scope == Scope::tower ? plan.device_of(m, t) : nearest(to), to, local_type(plan.value(n.outputs[0]), plan.share(t)).bytes()});
     return out;
   }
+  std::vector<Piece> joined;
+  if (m.scope == Scope::device) joined = pieces(plan.vectors[static_cast<std::size_t>(m.owners)], plan.towers);
   for (int to : n.holders) {
     if (m.scope == Scope::tower) {
       for (int t = 0; t < plan.present(); ++t)
         if (int from = plan.device_of(m, t); from >= 0) out.push_back({from, to, local_type(read, plan.share(t)).bytes()});
     } else if (m.scope == Scope::device) {
-      for (const Piece& p : pieces(plan.vectors[static_cast<std::size_t>(m.owners)], plan.towers)) out.push_back({p.device, to, local_type(read, plan.share(-1)).bytes()});
+      for (const Piece& p : joined) out.push_back({p.device, to, local_type(read, plan.share(-1)).bytes()});
     } else {
       out.push_back({nearest(to), to, local_type(read, plan.share(-1)).bytes()});
     }
@@ -34,12 +41,24 @@ std::vector<Move> moves_of(const Instances& instances, const PlanNode& n) {
   return out;
 }
 
-std::map<std::pair<std::string, std::string>, std::int64_t> link_bytes(const PlacedGraph& plan) {
+std::vector<LinkLoad> link_bytes(const PlacedGraph& plan) {
   Instances instances(plan);
-  std::map<std::pair<std::string, std::string>, std::int64_t> out;
+  std::map<std::string, std::int64_t> number;  // of a space
+  std::vector<std::int64_t> space;             // per device
+  for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) space.push_back(number.try_emplace(plan.cluster.space(static_cast<int>(d)), static_cast<std::int64_t>(number.size())).first->second);
+  auto spaces = static_cast<std::int64_t>(number.size());
+  std::unordered_map<std::int64_t, LinkLoad> load;
   for (const PlanNode& n : plan.nodes)
-    for (const Move& m : moves_of(instances, n))
-      if (const std::string &from = plan.cluster.space(m.from), &to = plan.cluster.space(m.to); from != to) out[{from, to}] += m.bytes;
+    for (const Move& m : moves_of(instances, n)) {
+      std::int64_t from = space[static_cast<std::size_t>(m.from)], to = space[static_cast<std::size_t>(m.to)];
+      if (from == to || !m.bytes) continue;
+      auto [at, fresh] = load.try_emplace(from * spaces + to);
+      if (fresh) at->second = {plan.cluster.space(m.from), plan.cluster.space(m.to), 0};
+      at->second.bytes += m.bytes;
+    }
+  std::vector<LinkLoad> out;
+  for (auto& [key, link] : load) out.push_back(std::move(link));
+  std::sort(out.begin(), out.end(), [](const LinkLoad& a, const LinkLoad& b) { return std::tie(b.bytes, a.from, a.to) < std::tie(a.bytes, b.from, b.to); });
   return out;
 }
 

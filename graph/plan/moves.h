@@ -2,9 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <belfry/graph/plan/placed_graph.h>
@@ -21,7 +19,12 @@ struct Move {
 /// memory space alone.
 std::vector<Move> moves_of(const Instances& instances, const PlanNode& node);
 
-/// Bytes of one step per pair of memory spaces (from, to); spaces that nothing joins have no entry.
-std::map<std::pair<std::string, std::string>, std::int64_t> link_bytes(const PlacedGraph& plan);
+struct LinkLoad {
+  std::string from, to;    ///< memory spaces
+  std::int64_t bytes = 0;  ///< of one step
+};
+
+/// What goes between memory spaces in one step, the most first; links that carry nothing are left out.
+std::vector<LinkLoad> link_bytes(const PlacedGraph& plan);
 
 }  // namespace belfry
