@@ -48,6 +48,10 @@ void reduce(const std::string& how, int towers, int present, const std::vector<J
   std::vector<int> program;
   plan_tree(parts, 0, towers, present, program);
   auto count = static_cast<std::size_t>(type.elements());
+  if (type.dtype == DType::boolean) {
+    if (how != "max") throw UserError("booleans have no " + how + "; they can be joined by max, which is true where one is");
+    return walk<std::uint8_t>(program, parts, count, reinterpret_cast<std::uint8_t*>(out), [](std::uint8_t a, std::uint8_t b) { return std::max(a, b); });
+  }
   visit_dtype(type.dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, bool>) {
       T* y = reinterpret_cast<T*>(out);

@@ -89,15 +89,20 @@ KernelTable::Choice KernelTable::choose(const KernelRequest& request, std::vecto
   return {kReferenceKernel, {}};
 }
 
+const Kernel& KernelTable::named(const std::string& name, const std::string& op) const {
+  for (const Kernel& k : kernels_)
+    if (k.op == op && k.name == name) return k;
+  throw UserError(fmt::format("[{}] the plan names the kernel '{}', which is not here; derive the plan anew with belfry place", op, name));
+}
+
+Support KernelTable::support(const std::string& name, const KernelRequest& request) const { return name == kReferenceKernel ? Support{} : named(name, request.op).supports(request); }
+
 std::unique_ptr<Prepared> KernelTable::prepare(const std::string& name, const KernelRequest& request) const {
   if (name == kReferenceKernel) return request.def ? prepare_reference(request) : prepare_fused_reference(request);
-  for (const Kernel& k : kernels_) {
-    if (k.op != request.op || k.name != name) continue;
-    Support s = k.supports(request);
-    if (!s.ok) throw UserError(fmt::format("[{}] the plan names the kernel '{}', which refuses: {}; derive the plan anew with belfry place", request.op, name, s.reason));
-    return k.prepare(request);
-  }
-  throw UserError(fmt::format("[{}] the plan names the kernel '{}', which is not here; derive the plan anew with belfry place", request.op, name));
+  const Kernel& k = named(name, request.op);
+  Support s = k.supports(request);
+  if (!s.ok) throw UserError(fmt::format("[{}] the plan names the kernel '{}', which refuses: {}; derive the plan anew with belfry place", request.op, name, s.reason));
+  return k.prepare(request);
 }
 
 }  // namespace belfry

@@ -77,11 +77,15 @@ class KernelTable {
     Support support;
   };
   Choice choose(const KernelRequest& request, std::vector<std::string>* reasons = nullptr) const;
+  /// What the kernel of that name says to the request. UserError where there is none for the op.
+  Support support(const std::string& name, const KernelRequest& request) const;
   /// UserError where no kernel of that name is there for the op, or it refuses.
   std::unique_ptr<Prepared> prepare(const std::string& name, const KernelRequest& request) const;
   const std::vector<Kernel>& all() const { return kernels_; }
 
  private:
+  const Kernel& named(const std::string& name, const std::string& op) const;
+
   std::vector<Kernel> kernels_;
 };
 

@@ -93,7 +93,7 @@ void Program::allocate() {
     state_bytes_[s] += bytes_of(*plan_, static_cast<int>(d)).state;
     state_before_[s][bound_.device_start[d]] = state_bytes_[s];
   }
-  for (std::size_t s = 0; s < bound_.spaces.size(); ++s) arenas_.emplace_back(bound_.arena_bytes[s] - state_bytes_[s]);
+  for (std::size_t s = 0; s < bound_.spaces.size(); ++s) arenas_.emplace_back(bound_.arena_bytes[s] - state_bytes_[s], bound_.spaces[s]);
   for (const StateBuffer& s : bound_.state) {
     const std::string device = to_string(plan_->cluster.devices[static_cast<std::size_t>(s.device)].id);
     StateStore::Held& held = store_->held(plan_->nodes[static_cast<std::size_t>(s.node)].name, device, s.buffer.type);

@@ -8,7 +8,7 @@ namespace belfry {
 
 StateStore::Held& StateStore::held(const std::string& variable, const std::string& device, const LocalType& type) {
   auto at = held_.find({variable, device});
-  if (at == held_.end()) at = held_.emplace(std::pair(variable, device), Held{type, Arena(type.bytes()), 0}).first;
+  if (at == held_.end()) at = held_.emplace(std::pair(variable, device), Held{type, Arena(type.bytes(), device), 0}).first;
   if (!(at->second.type == type)) throw UserError(fmt::format("variable '{}' is {} on {}, not {}", variable, to_string(at->second.type), device, to_string(type)));
   return at->second;
 }

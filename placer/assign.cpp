@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -46,7 +47,7 @@ class RuleFinder {
 
 class Assigner {
  public:
-  explicit Assigner(PlacedGraph& plan) : plan_(plan), rules_(plan.placement.rules), finder_(rules_) {
+  explicit Assigner(PlacedGraph& plan) : plan_(plan), rules_(plan.placement.rules), finder_(rules_), decided_(rules_.size()), readers_(readers_of(plan)) {
     for (const PlacementRule& r : rules_) {
       std::vector<int> devices;
       for (const DeviceId& id : r.devices) devices.push_back(plan.cluster.at(id));
@@ -70,19 +71,26 @@ class Assigner {
     }
   }
 
+  void check(std::size_t must_decide) const {
+    for (std::size_t i = 0; i < std::min(must_decide, rules_.size()); ++i) {
+      auto [tower, rest] = split_match(rules_[i].match);
+      if (!decided_[i] && rest != "**" && tower < plan_.present()) refuse_idle(rules_[i].match, tower, rest);
+    }
+  }
+
  private:
   void place(PlanNode& n, const Hits& hits) {
     if (n.op == kInput || n.op == kFetch) {
       n.holders = {plan_.cluster.host()};
       n.reason = n.op == kInput ? "feeds live on the host" : "results live on the host";
     } else if (n.scope == Scope::tower) {
-      n.vector = vector_of(n, hits);
-      n.reason = rules_[static_cast<std::size_t>(std::find_if(hits.begin(), hits.end(), [](Hit h) { return h.tower < 0; })->rule)].reason;
+      std::tie(n.vector, n.reason) = vector_of(n, hits);
     } else {
       auto hit = std::find_if(hits.begin(), hits.end(), [](Hit h) { return h.tower == -2; });
       if (hit == hits.end()) refuse(n);
+      if (!held_by_readers(n)) decided_[static_cast<std::size_t>(hit->rule)] = true;
       n.holders = devices_[static_cast<std::size_t>(hit->rule)];
-      n.reason = rules_[static_cast<std::size_t>(hit->rule)].reason;
+      n.reason = rule(hit->rule).reason;
     }
   }
 
@@ -90,20 +98,60 @@ class Assigner {
     throw UserError(fmt::format("no rule of the placement matches '{}'; end it with {{\"match\": \"**\", \"device\": …}}", n.name));
   }
 
-  int vector_of(const PlanNode& n, const Hits& hits) {
+  /// What `hold_sources` puts beside its readers, whatever the rules say.
+  bool held_by_readers(const PlanNode& n) const {
+    return n.scope == Scope::shared && n.def && n.def->source && std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueIndex v) { return !readers_[static_cast<std::size_t>(v)].empty(); });
+  }
+
+  /// Says why a rule decides nothing.
+  [[noreturn]] void refuse_idle(const std::string& match, int tower, const std::string& rest) const {
+    std::vector<std::string> names;
+    for (const PlanNode& n : plan_.nodes) {
+      for (const Member& m : n.members)
+        if (const std::string& inner = plan_.graph->node(m.node).name; inner != n.name && glob_matches(rest, inner))
+          throw UserError(fmt::format("the rule \"{}\" speaks of '{}', which is computed inside the fused node '{}': move that one", match, inner, n.name));
+      if (tower == -2 || n.scope == Scope::tower) names.push_back(n.name);
+      if (!glob_matches(rest, n.name)) continue;
+      if (tower != -2 && n.scope != Scope::tower) throw UserError(fmt::format("the rule \"{}\" speaks of towers, but '{}' runs outside them: write \"{}\"", match, n.name, rest));
+      std::string why = n.op == kInput    ? "is an input: feeds live on the host; move what reads it"
+                        : n.op == kFetch  ? "is a result: results live on the host"
+                        : held_by_readers(n) ? "is a source, which is computed where it is read; move what reads it"
+                                          : fmt::format("is decided by a rule before it ({})", n.reason);
+      throw UserError(fmt::format("the rule \"{}\" decides nothing: '{}' {}", match, n.name, why));
+    }
+    throw UserError(fmt::format("the rule \"{}\" matches no node{}", match, did_you_mean(rest, names)));
+  }
+
+  std::pair<int, std::string> vector_of(const PlanNode& n, const Hits& hits) {
     if (std::none_of(hits.begin(), hits.end(), [](Hit h) { return h.tower < 0; })) refuse(n);
     auto [known, fresh] = known_.try_emplace(hits);
     if (!fresh) return known->second;
     int towers = plan_.placement.towers;
     std::vector<int> out(static_cast<std::size_t>(towers), -1);
+    std::vector<std::pair<int, int>> decided;  // runs of towers by rule: its number, the run's first tower
     for (int t = 0; t < plan_.present(); ++t) {
       auto hit = std::find_if(hits.begin(), hits.end(), [&](Hit h) { return h.tower < 0 || h.tower == t; });
+      decided_[static_cast<std::size_t>(hit->rule)] = true;
+      if (decided.empty() || rule(decided.back().first).reason != rule(hit->rule).reason) decided.emplace_back(hit->rule, t);
       out[static_cast<std::size_t>(t)] = dealt(devices_[static_cast<std::size_t>(hit->rule)], t);
     }
     auto at = std::find(plan_.vectors.begin(), plan_.vectors.end(), out);
-    known->second = static_cast<int>(at - plan_.vectors.begin());
+    known->second = {static_cast<int>(at - plan_.vectors.begin()), reason_of(decided)};
     if (at == plan_.vectors.end()) plan_.vectors.push_back(std::move(out));
     return known->second;
+  }
+
+  const PlacementRule& rule(int i) const { return rules_[static_cast<std::size_t>(i)]; }
+
+  /// One reason for all towers, or "towers 0-2: a; tower 3: b".
+  std::string reason_of(const std::vector<std::pair<int, int>>& decided) const {
+    if (decided.size() == 1) return rule(decided[0].first).reason;
+    std::string out;
+    for (std::size_t i = 0; i < decided.size(); ++i) {
+      int first = decided[i].second, last = (i + 1 < decided.size() ? decided[i + 1].second : plan_.present()) - 1;
+      out += fmt::format("{}{}: {}", i ? "; " : "", first == last ? fmt::format("tower {}", first) : fmt::format("towers {}-{}", first, last), rule(decided[i].first).reason);
+    }
+    return out;
   }
 
   /// Contiguous shares of the towers; the first T mod D devices have one more.
@@ -118,12 +166,18 @@ class Assigner {
   const std::vector<PlacementRule>& rules_;
   RuleFinder finder_;
   std::vector<DeviceList> devices_;
-  std::map<Hits, int> known_;
+  std::map<Hits, std::pair<int, std::string>> known_;
+  std::vector<bool> decided_;              // per rule
+  std::vector<std::vector<int>> readers_;  // per value
 };
 
 }  // namespace
 
-void assign(PlacedGraph& plan) { Assigner(plan).run(); }
+void assign(PlacedGraph& plan, std::size_t must_decide) {
+  Assigner assigner(plan);
+  assigner.run();
+  assigner.check(must_decide);
+}
 
 std::vector<PlacementRule> rules_of_requests(const Graph& graph) {
   std::vector<PlacementRule> out;

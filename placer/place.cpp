@@ -60,7 +60,7 @@ PlacedGraph place(TowerGraph towers, const Placement& placement, const Cluster& 
   static_cast<TowerGraph&>(plan) = std::move(towers);
   plan.placement = placement;
   plan.cluster = cluster;
-  assign(plan);
+  assign(plan, options.must_decide);
   set_order(plan);
   donate(plan);
   hold_sources(plan);

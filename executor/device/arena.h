@@ -5,15 +5,18 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
-#include <new>
+#include <string>
+
+#include <belfry/graph/error.h>
 
 namespace belfry {
 
 /// Aligned to 64 bytes and filled with a pattern that is no sensible number, so that a read of what was not written shows.
 class Arena {
  public:
-  explicit Arena(std::int64_t bytes) : bytes_(bytes), data_(static_cast<std::byte*>(std::aligned_alloc(64, static_cast<std::size_t>((bytes + 64 + 63) / 64 * 64)))) {
-    if (!data_) throw std::bad_alloc();
+  /// DeviceError that names the space where there is no room.
+  Arena(std::int64_t bytes, const std::string& space) : bytes_(bytes), data_(static_cast<std::byte*>(std::aligned_alloc(64, static_cast<std::size_t>((bytes + 64 + 63) / 64 * 64)))) {
+    if (!data_) throw DeviceError("there is no room for the " + std::to_string(bytes) + " bytes that the plan needs in the memory space '" + space + "'; take a smaller batch, or more towers one after the other");
     for (std::int64_t i = 0; i < bytes; ++i) data_.get()[i] = std::byte{0xA5};
   }
   std::byte* at(std::int64_t offset) { return data_.get() + offset; }

@@ -16,6 +16,7 @@
 #include <belfry/frontends/nn/nets.h>
 #include <belfry/frontends/state/npy.h>
 #include <belfry/frontends/state/safetensors.h>
+#include <belfry/graph/plan/verify.h>
 
 namespace belfry {
 
@@ -65,22 +66,14 @@ std::map<std::string, std::string> strategy_options(const PlacementArguments& a)
 
 }  // namespace
 
-Session make_session(const Source& source, const PlacementArguments& a, std::shared_ptr<const Library> library, std::optional<std::int64_t> batch) {
+Session make_session(const Source& source, const PlacementArguments& a, std::shared_ptr<const Library> library, bool anew) {
   SessionOptions options;
   options.seed = a.seed;
   options.library = library;
-  std::vector<PlacementRule> moves;
-  for (const std::string& m : a.moves) moves.push_back(parse_move(m));
-  if (source.plan) {
-    if (moves.empty()) return Session::from_plan(source.plan, options);
-    check_rules(moves, *source.plan);
-    Placement p = placement_of(*source.plan);
-    p.rules.insert(p.rules.begin(), moves.begin(), moves.end());
-    if (batch) p.batch = *batch;
-    return Session::with_placement(source.graph, p, source.plan->cluster, options);
-  }
+  options.notice = [](const std::string& text) { say(text + "\n"); };
+  for (const std::string& m : a.moves) options.rules.push_back(parse_move(m));
+  if (source.plan) return anew ? Session::placed_anew(source.plan, options) : Session::from_plan(source.plan, options);
   std::vector<DeviceId> devices = parse_devices(a.devices);
-  options.rules = moves;
   if (!a.cluster_file.empty()) options.cluster = read_cluster(read_file(a.cluster_file), a.cluster_file);
   if (!a.placement_file.empty()) {
     PlacementFile file = read_placement(read_file(a.placement_file), a.placement_file);
@@ -89,14 +82,18 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
       for (const DeviceId& d : r.devices)
         if (std::find(named.begin(), named.end(), d) == named.end()) named.push_back(d);
     Division division{file.towers.value_or(a.towers ? a.towers : 1), file.combine.value_or(Combine::global_mean), file.threads.value_or(a.threads), file.order.value_or(PhaseOrder::by_tower)};
-    Session session(*source.graph, Strategy{"placement", named, [=](const Graph&, const Cluster&) { return division; }, [=](const TowerGraph&, const Cluster&) { return file.rules; }}, options);
-    if (batch) check_rules(file.rules, session.plan(*batch));
-    return session;
+    options.rules.insert(options.rules.end(), file.rules.begin(), file.rules.end());  // before what the graph requests
+    return Session(*source.graph, Strategy{"placement", named, [=](const Graph&, const Cluster&) { return division; }, [](const TowerGraph&, const Cluster&) { return Rules{}; }}, options);
   }
   std::string name = !a.strategy.empty() ? a.strategy : devices.size() > 1 ? "towers" : "single";
-  Session session(*source.graph, library->strategy(name).make(devices, strategy_options(a)), options);
-  if (batch && !moves.empty()) check_rules(moves, session.plan(*batch));
-  return session;
+  return Session(*source.graph, library->strategy(name).make(devices, strategy_options(a)), options);
+}
+
+void refuse_broken(const Source& source, const std::string& file) {
+  if (!source.plan) return;
+  std::vector<std::string> found = verify(*source.plan);
+  if (found.empty()) return;
+  throw UserError(fmt::format("{} does not hold: {}\nderive what follows from its decisions:  belfry place {} -o {}", file, fmt::join(found, "\n  "), file, file));
 }
 
 std::map<std::string, HostTensor> load_tensors(const std::string& path) {

@@ -31,8 +31,11 @@ struct PlacementArguments {
   void add_to(CLI::App& app);
 };
 
-/// A session of the source as the arguments say: a plan keeps its decisions unless moves change them.
-Session make_session(const Source& source, const PlacementArguments& arguments, std::shared_ptr<const Library> library, std::optional<std::int64_t> batch = {});
+/// A session of the source as the arguments say: a plan runs as it stands unless moves change its decisions, or all that
+/// follows from them is derived `anew`. Where another plan runs than the file's, it says so.
+Session make_session(const Source& source, const PlacementArguments& arguments, std::shared_ptr<const Library> library, bool anew = false);
+/// UserError with what is wrong with a plan that does not hold, and the command that derives it anew.
+void refuse_broken(const Source& source, const std::string& file);
 
 /// 'tower_1/logits/**=cpu:0' as a rule.
 PlacementRule parse_move(const std::string& text);

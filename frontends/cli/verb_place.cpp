@@ -8,7 +8,6 @@
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/files/files.h>
-#include <belfry/frontends/json/placement_file.h>
 #include <belfry/frontends/json/plan_file.h>
 
 namespace belfry {
@@ -32,23 +31,8 @@ void add_place_verb(CLI::App& app, const LibrarySource& library) {
     std::shared_ptr<const Library> library = source_of();
     Source source = load_source(o->source, *library);
     std::int64_t batch = o->batch ? o->batch : source.plan ? source.plan->batch : 32;
-    std::vector<std::string> fetches = o->fetches;
-    if (source.plan && fetches.empty())
-      for (const auto& [name, v] : source.plan->fetches) fetches.push_back(name);
-    Session session = [&] {
-      if (!source.plan) return make_session(source, o->placement, library, batch);
-      // Everything that is no decision is derived anew.
-      Placement p = placement_of(*source.plan);
-      p.batch = batch;
-      SessionOptions options;
-      options.library = library;
-      std::vector<PlacementRule> moves;
-      for (const std::string& m : o->placement.moves) moves.push_back(parse_move(m));
-      p.rules.insert(p.rules.begin(), moves.begin(), moves.end());
-      check_rules(moves, *source.plan);
-      return Session::with_placement(source.graph, p, source.plan->cluster, options);
-    }();
-    const PlacedGraph& plan = session.plan(batch, Mode::step, fetches);
+    Session session = make_session(source, o->placement, library, true);
+    const PlacedGraph& plan = session.plan(batch, Mode::step, o->fetches);
     say(describe(plan, {.memory = true, .nodes = false}));
     if (o->out.empty()) std::cout << write_plan(plan);
     else {

@@ -6,11 +6,9 @@
 
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
-#include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/session/trace.h>
 #include <belfry/frontends/state/safetensors.h>
-#include <belfry/graph/plan/verify.h>
 
 namespace belfry {
 
@@ -24,14 +22,6 @@ struct Options {
   PlacementArguments placement;
 };
 
-/// An edited plan that does not hold is never repaired here: what is wrong, and the command that derives it anew.
-void refuse_broken(const Source& source, const std::string& file) {
-  if (!source.plan) return;
-  std::vector<std::string> found = verify(*source.plan);
-  if (found.empty()) return;
-  throw UserError(fmt::format("{} does not hold: {}\nderive what follows from its decisions:  belfry place {} -o {}", file, fmt::join(found, "\n  "), file, file));
-}
-
 void print(const std::string& name, const HostTensor& t) { std::cout << name << " = " << to_string(AttributeValue(t)) << "\n"; }
 
 void run(const Options& o, const std::shared_ptr<const Library>& library) {
@@ -40,17 +30,14 @@ void run(const Options& o, const std::shared_ptr<const Library>& library) {
   Session session = make_session(source, o.placement, library);
   if (!o.state.empty()) session.load_state(read_safetensors(o.state));
   std::map<std::string, HostTensor> feeds = o.feed.empty() ? std::map<std::string, HostTensor>{} : load_tensors(o.feed);
-  std::vector<std::string> fetches = o.fetches;
-  if (fetches.empty() && source.plan)
-    for (const auto& [name, v] : source.plan->fetches) fetches.push_back(name);
   session.set_trace(!o.trace.empty());
   Results last;
   if (o.steps == 0) {
-    last = session.run(feeds, fetches);
+    last = session.run(feeds, o.fetches);
   } else {
     std::optional<std::int64_t> batch;
     if (o.batch) batch = o.batch;
-    for (const auto& step : feeds_of_steps(session.graph(), feeds, o.steps, batch)) last = o.no_update ? session.run(step, fetches) : session.step(step, fetches);
+    for (const auto& step : feeds_of_steps(session.graph(), feeds, o.steps, batch)) last = o.no_update ? session.run(step, o.fetches) : session.step(step, o.fetches);
   }
   for (const auto& [name, value] : last.all()) print(name, value);
   if (!o.out.empty()) write_safetensors(o.out, last.all());

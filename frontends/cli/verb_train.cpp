@@ -57,12 +57,14 @@ void say_memory(Session& session) {
 
 void train(const Options& o, const std::shared_ptr<const Library>& library) {
   Source source = load_source(o.source, *library);
-  Session session = make_session(source, o.placement, library, o.batch);
+  refuse_broken(source, o.source);
+  Session session = make_session(source, o.placement, library);
   if (!o.state.empty()) session.load_state(load_tensors(o.state));
   if (!o.resume.empty()) Checkpoint::load(o.resume).restore(session);
   Mnist data = mnist(o.data);
-  const PlacedGraph& plan = session.plan(o.batch);
-  say(describe(plan, {.memory = true, .nodes = false}));
+  const std::vector<std::string> fetches = fit_fetches(session);
+  say(describe(session.plan(o.batch, Mode::step, fetches), {.memory = true, .nodes = false}));
+  session.prepare({o.batch}, Mode::step, fetches);
   say_memory(session);
   ProgressLine line;
   FitOptions fit_options;
@@ -81,12 +83,12 @@ void train(const Options& o, const std::shared_ptr<const Library>& library) {
   std::filesystem::create_directories(o.out);
   std::filesystem::path dir = o.out;
   State trained = session.state();
-  write_file((dir / "plan.json").string(), write_plan(session.plan(o.batch)));
+  write_file((dir / "plan.json").string(), write_plan(session.plan(o.batch, Mode::step, fetches)));
   write_safetensors(dir / "state.safetensors", trained);
   // The trace is of a step as training runs it: the first ones wake the threads, and what they change is put back.
   session.set_trace(true);
   const DataSet rows = data.train.slice(0, std::min(o.batch, data.train.rows()));
-  for (int k = 0; k < 10; ++k) session.step(rows.columns);
+  for (int k = 0; k < 10; ++k) session.step(rows.columns, fetches);
   write_file((dir / "trace.json").string(), chrome_trace(session.last_program().bound(), session.trace()));
   session.load_state(trained);
   say(fmt::format("wrote {0}/plan.json, {0}/state.safetensors, {0}/trace.json\n", o.out));

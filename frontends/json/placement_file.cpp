@@ -69,19 +69,6 @@ std::string write_placement(const Placement& p) {
                     fmt::format("\"threads\": {}", p.threads), "\"order\": " + json_text(to_string(p.order)), "\"placement\": " + json_lines(lines)});
 }
 
-void check_rules(const std::vector<PlacementRule>& rules, const TowerGraph& graph) {
-  for (const PlacementRule& rule : rules) {
-    auto [tower, pattern] = split_match(rule.match);
-    if (tower >= graph.towers) throw UserError(fmt::format("the rule \"{}\" speaks of tower {}, but there are {}", rule.match, tower, graph.towers));
-    bool found = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&, tower = tower, &pattern = pattern](const PlanNode& n) { return (tower == -2 || n.scope == Scope::tower) && glob_matches(pattern, n.name); });
-    if (found) continue;
-    std::vector<std::string> names;
-    for (const PlanNode& n : graph.nodes)
-      if (tower == -2 || n.scope == Scope::tower) names.push_back((tower == -2 ? "" : rule.match.substr(0, rule.match.find('/') + 1)) + n.name);
-    throw UserError(fmt::format("the rule \"{}\" matches no node{}", rule.match, did_you_mean(rule.match, names)));
-  }
-}
-
 Cluster read_cluster(const std::string& text, const std::string& file) {
   JsonDocument d(text, file);
   JsonObject root(d, d.root());

@@ -6,7 +6,6 @@
 
 #include <belfry/graph/plan/cluster.h>
 #include <belfry/graph/plan/placement.h>
-#include <belfry/graph/plan/tower_graph.h>
 
 namespace belfry {
 
@@ -23,9 +22,6 @@ struct PlacementFile {
 /// command line, or an array of devices. UserErrors "file:line: /pointer: …".
 PlacementFile read_placement(const std::string& text, const std::string& file);
 std::string write_placement(const Placement& placement);
-
-/// UserError with the nearest names for a rule that matches no node, or a tower that is not there.
-void check_rules(const std::vector<PlacementRule>& rules, const TowerGraph& graph);
 
 /// {"belfry": 1, "cores": 8, "unlinked": [["host", "sim:3"]], "devices": [{"devices": "sim:0-3", "space", "streams", "memory"}]}
 Cluster read_cluster(const std::string& text, const std::string& file);

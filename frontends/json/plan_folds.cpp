@@ -128,6 +128,9 @@ std::vector<std::string> cluster_entries(const Cluster& cluster) {
   std::vector<std::string> out = {fmt::format("\"cores\": {}", cluster.cores)}, lines, pairs;
   for (const auto& [a, b] : cluster.unlinked) pairs.push_back(json_list({json_text(a), json_text(b)}));
   if (!pairs.empty()) out.push_back("\"unlinked\": " + json_list(pairs));
+  std::vector<std::string> memory;
+  for (std::int64_t bytes : cluster.host_memory) memory.push_back(std::to_string(bytes));
+  if (!memory.empty()) out.push_back("\"host_memory\": " + json_list(memory));
   for (std::size_t i = 0; i < cluster.devices.size();) {
     auto own = [](const ClusterDevice& d) { return d.space == to_string(d.id); };
     auto like = [&](const ClusterDevice& a, const ClusterDevice& b) { return a.id.kind == b.id.kind && a.streams == b.streams && a.memory == b.memory && (own(a) ? own(b) : a.space == b.space); };
@@ -154,6 +157,8 @@ Cluster take_cluster(JsonObject& o) {
       if (d.array(e).size() != 2) d.fail(e, "is a pair of memory spaces");
       out.unlinked.emplace_back(d.text(e.items[0]), d.text(e.items[1]));
     }
+  if (const JsonValue* v = o.find("host_memory"))
+    for (const JsonValue& e : d.array(*v)) out.host_memory.push_back(d.integer(e, 0, kMostBytes));
   std::set<DeviceId> known;
   std::set<std::string> spaces;
   const JsonValue& devices = o.at("devices");

@@ -425,7 +425,7 @@ class PlanReader {
     if (n.inputs.empty() || n.inputs[0] < 0) d_.fail(*line.at, fmt::format("'{}' reads nothing", n.name));
     if (n.outputs.size() != 1) d_.fail(*line.at, fmt::format("'{}' makes {} values, not one", n.name, n.outputs.size()));
     TensorType type = plan_.value(n.inputs[0]).type;
-    if (n.op == kFetch && plan_.value(n.inputs[0]).state.is_per_tower()) type.shape.insert(type.shape.begin(), Dim(plan_.present()));
+    if (const AttributeValue* how = n.attributes.find("how"); n.op == kFetch && how && *how == AttributeValue("stack")) type.shape.insert(type.shape.begin(), Dim(plan_.present()));
     if (plan_.value(n.outputs[0]).type != type)
       d_.fail(*line.at->find("outputs"), fmt::format("'{}' gives {}, but it reads {}", n.name, to_string(plan_.value(n.outputs[0]).type), to_string(type)));
     for (ValueIndex v : n.inputs)

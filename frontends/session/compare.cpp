@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <belfry/graph/plan/verify.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -20,12 +21,13 @@ Unsigned ulps(Float a, Float b) {
   return x > y ? x - y : y - x;
 }
 
-/// Outputs of one step of a plan by (node, tower), in the order in which they were made.
+/// Outputs of one step of a plan by (value, tower) and holder, in the order in which they were made.
 struct Recorded {
-  std::map<std::pair<std::string, int>, std::size_t> at;
+  std::map<std::pair<std::string, int>, std::vector<std::size_t>> at;
   struct Entry {
     std::string node, value;
     int tower;
+    std::string device;
     HostTensor tensor;
   };
   std::vector<Entry> entries;
@@ -69,10 +71,10 @@ class Side {
       if (s.writes[k].empty() || s.writes[k][0].buffer.space == kFeedSpace) continue;
       const BufferRef& b = s.writes[k][0].buffer;
       const std::string& value = plan_->value(n.outputs[k]).name;
-      if (!out.at.try_emplace({value, s.tower}, out.entries.size()).second) continue;  // another holder of the same value
+      out.at[{value, s.tower}].push_back(out.entries.size());
       HostTensor t(b.type.dtype, b.type.shape);
       if (b.bytes) std::memcpy(t.raw(), program_.address(b), static_cast<std::size_t>(b.bytes));
-      out.entries.push_back({n.name, value, s.tower, std::move(t)});
+      out.entries.push_back({n.name, value, s.tower, to_string(plan_->cluster.devices[static_cast<std::size_t>(s.device)].id), std::move(t)});
     }
   }
 
@@ -81,8 +83,11 @@ class Side {
   Runner runner_;
 };
 
-Difference difference_of(const Recorded::Entry& a, const HostTensor& b) {
+Difference difference_of(const Recorded::Entry& a, const Recorded::Entry& other) {
+  const HostTensor& b = other.tensor;
   Difference d;
+  d.first_device = a.device;
+  d.second_device = other.device;
   d.node = a.node;
   d.value = a.value;
   d.tower = a.tower;
@@ -129,7 +134,10 @@ std::string hash_of(const State& state) {
 Comparison compare(std::shared_ptr<const PlacedGraph> a, std::shared_ptr<const PlacedGraph> b, const Library& library, const std::vector<Batch>& feeds, const State& state,
                    const State& second_state) {
   Comparison out;
-  out.same_arithmetic = a->arithmetic_hash == b->arithmetic_hash;
+  for (const auto& [plan, name] : {std::pair(&a, "first"), {&b, "second"}})
+    if (auto found = verify(**plan); !found.empty()) throw UserError(fmt::format("the {} plan does not hold: {}; derive it anew with belfry place", name, fmt::join(found, "; ")));
+  out.first_arithmetic = arithmetic_hash(*a);
+  out.second_arithmetic = arithmetic_hash(*b);
   Side first(a, library, state), second(b, library, second_state.empty() ? state : second_state);
   for (std::size_t k = 0; k < feeds.size() && !out.difference; ++k) {
     Recorded x = first.step(feeds[k]), y = second.step(feeds[k]);
@@ -137,11 +145,14 @@ Comparison compare(std::shared_ptr<const PlacedGraph> a, std::shared_ptr<const P
     for (const Recorded::Entry& e : x.entries) {
       auto twin = y.at.find({e.value, e.tower});
       if (twin == y.at.end()) continue;
-      const HostTensor& other = y.entries[twin->second].tensor;
-      ++out.values;
-      out.bytes += e.tensor.type().bytes();
-      if (e.tensor == other) continue;
-      out.difference = difference_of(e, other);
+      // The first holder meets all of the other plan's, the others its first: so all are equal if none differs.
+      bool first_holder = &e == &x.entries[x.at.at({e.value, e.tower})[0]];
+      for (std::size_t h = 0; h < (first_holder ? twin->second.size() : 1) && !out.difference; ++h) {
+        const Recorded::Entry& other = y.entries[twin->second[h]];
+        if (!(e.tensor == other.tensor)) out.difference = difference_of(e, other);
+      }
+      if (first_holder) ++out.values, out.bytes += e.tensor.type().bytes();
+      if (!out.difference) continue;
       out.difference->step = static_cast<std::int64_t>(k);
       break;
     }

@@ -12,6 +12,7 @@ namespace belfry {
 struct Difference {
   std::int64_t step = 0;
   std::string node;            ///< the first in the plan's order
+  std::string first_device, second_device;  ///< which hold the value: of a mirrored one each holder is compared
   int tower = -1;              ///< -1: a shared node
   std::string value;           ///< its output
   std::int64_t elements = 0;   ///< that differ
@@ -24,10 +25,11 @@ struct Comparison {
   std::int64_t steps = 0, values = 0, bytes = 0;  ///< compared: values are outputs of nodes, towers counted
   std::optional<Difference> difference;
   std::string first_hash, second_hash;            ///< XXH3 of all variables after the last step
-  bool same_arithmetic = false;                   ///< the plans' arithmetic hashes are equal
+  std::string first_arithmetic, second_arithmetic;  ///< hashes of the plans as they are, whatever their files say
+  bool same_arithmetic() const { return first_arithmetic == second_arithmetic; }
 };
 
-/// Runs both plans for `steps` steps from the same state on the same feeds, every node's outputs compared by name and tower.
+/// Runs both plans for `steps` steps from the same state on the same feeds, every node's outputs compared by name, tower and holder. UserError for a plan that does not hold.
 /// `second_state` (if not empty) is the second plan's state: to see where a change shows first.
 Comparison compare(std::shared_ptr<const PlacedGraph> a, std::shared_ptr<const PlacedGraph> b, const Library& library, const std::vector<Batch>& feeds, const State& state,
                    const State& second_state = {});

@@ -1,6 +1,11 @@
 #include <belfry/frontends/session/kernel_chooser.h>
 
+#include <algorithm>
+#include <map>
+
 #include <fmt/format.h>
+
+#include <belfry/graph/structural.h>
 
 namespace belfry {
 
@@ -30,6 +35,68 @@ KernelRequest request_of(const KernelQuery& q) {
   return r;
 }
 
+std::string op_of(const PlanNode& n) { return n.op == kFused ? n.attributes.text("kind") : n.op; }
+
+std::vector<bool> wanted(const TowerGraph& graph, const PlanNode& n) {
+  std::vector<bool> out;
+  for (ValueIndex v : n.outputs) out.push_back(graph.value(v).read);
+  return out;
+}
+
+std::string key_of(const PlanNode& n, const std::string& kind, const std::vector<LocalType>& inputs, const std::vector<LocalType>& outputs) {
+  std::string out = fmt::format("{} {} {}", n.name, op_of(n), kind);
+  for (const auto* types : {&inputs, &outputs}) {
+    out += ";";
+    for (const LocalType& t : *types) out += " " + to_string(t);
+  }
+  return out;
+}
+
+struct Kept {
+  std::string kernel;
+  std::vector<bool> wanted;
+};
+
+std::map<std::string, Kept> kernels_of(const PlacedGraph& plan) {
+  std::map<std::string, Kept> out;
+  auto add = [&](const PlanNode& n, const Variant& variant, const Share& share, int device) {
+    auto types = [&](const std::vector<ValueIndex>& values) {
+      std::vector<LocalType> of;
+      for (ValueIndex v : values) of.push_back(v < 0 ? LocalType{} : local_type(plan.value(v), share));
+      return of;
+    };
+    out.try_emplace(key_of(n, plan.cluster.devices[static_cast<std::size_t>(device)].kernels(), types(n.inputs), types(n.outputs)), Kept{variant.kernel, wanted(plan, n)});
+  };
+  for (const PlanNode& n : plan.nodes) {
+    if (!n.def && n.op != kFused) continue;
+    if (n.scope == Scope::tower) {
+      for (std::size_t c = 0; c < plan.classes.size(); ++c)
+        if (n.phases[c] >= 0) add(n, n.by_class[c], plan.share(plan.classes[c].towers[0]), plan.device_of(n, plan.classes[c].towers[0]));
+    } else {
+      for (std::size_t g = 0; g < plan.groups.size(); ++g)
+        for (int d : plan.groups[g].devices)
+          if (std::find(n.holders.begin(), n.holders.end(), d) != n.holders.end()) {
+            add(n, n.by_group[g], plan.share(-1), d);
+            break;
+          }
+    }
+  }
+  return out;
+}
+
+/// Per member and input, the place in the group of the member that makes it; -1: it comes from outside.
+std::vector<std::vector<std::ptrdiff_t>> shape_of(const Graph& g, const std::vector<NodeId>& members) {
+  std::vector<std::vector<std::ptrdiff_t>> out;
+  for (NodeId id : members) {
+    out.emplace_back();
+    for (ValueId v : g.node(id).inputs) {
+      auto at = std::find(members.begin(), members.end(), v.node);
+      out.back().push_back(at == members.end() ? -1 : at - members.begin());
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 KernelChooser chooser(const KernelTables& tables) {
@@ -39,6 +106,39 @@ KernelChooser chooser(const KernelTables& tables) {
     KernelTable::Choice choice = table->second.choose(request_of(q));
     return {choice.name, choice.support.scratch_bytes, choice.support.in_place};
   };
+}
+
+KernelChooser keeping(std::shared_ptr<const PlacedGraph> plan, const KernelTables& tables) {
+  return [kept = kernels_of(*plan), tables, otherwise = chooser(tables)](const KernelQuery& q) -> KernelChoice {
+    auto at = kept.find(key_of(q.node, q.device_kind, q.inputs, q.outputs));
+    auto table = tables.find(q.device_kind);
+    if (at == kept.end() || table == tables.end()) return otherwise(q);
+    const auto& [kernel, of_plan] = at->second;
+    Support s = table->second.support(kernel, request_of(q));
+    if (s.ok) return {kernel, s.scratch_bytes, s.in_place};
+    // Other outputs are read than in the plan: its kernel was chosen for something else.
+    if (of_plan != wanted(q.graph, q.node)) return otherwise(q);
+    throw UserError(fmt::format("[{}] the plan names the kernel '{}' for '{}', which refuses: {}; derive the plan anew with belfry place", op_of(q.node), kernel, q.node.name, s.reason));
+  };
+}
+
+std::vector<FusionGroup> groups_of(const PlacedGraph& plan, const Graph& graph) {
+  std::vector<FusionGroup> out;
+  for (const PlanNode& n : plan.nodes) {
+    if (n.op != kFused) continue;
+    FusionGroup group{n.attributes.text("kind"), {}};
+    std::vector<NodeId> before;
+    bool same = true;
+    for (const Member& m : n.members) {
+      const Node& was = plan.graph->node(m.node);
+      NodeId id = graph.find_node(was.name);
+      same = same && id >= 0 && graph.node(id).op == was.op && graph.node(id).attributes == was.attributes;
+      before.push_back(m.node);
+      group.members.push_back(id);
+    }
+    if (same && shape_of(*plan.graph, before) == shape_of(graph, group.members)) out.push_back(std::move(group));
+  }
+  return out;
 }
 
 }  // namespace belfry

@@ -10,4 +10,11 @@ namespace belfry {
 /// without a table.
 KernelChooser chooser(const KernelTables& tables);
 
+/// Names the kernels that a plan has for nodes of the same name, op, local types and kind of device; the tables choose for all
+/// others. UserError where a kernel of the plan is not here, or refuses what it runs in the plan.
+KernelChooser keeping(std::shared_ptr<const PlacedGraph> plan, const KernelTables& tables);
+
+/// The fused groups of a plan in a graph that has their members, by name: the plan's own graph, or that for inference.
+std::vector<FusionGroup> groups_of(const PlacedGraph& plan, const Graph& graph);
+
 }  // namespace belfry

@@ -5,7 +5,11 @@
 
 #include <fmt/format.h>
 
+#include <belfry/executor/device/cpu/host_facts.h>
+#include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/session/kernel_chooser.h>
+#include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/over_memory.h>
 #include <belfry/graph/plan/verify.h>
 #include <belfry/graph/structural.h>
 #include <belfry/ops/passes/passes.h>
@@ -65,7 +69,7 @@ struct Key {
 struct Built {
   Key key;
   std::shared_ptr<const PlacedGraph> plan;
-  std::unique_ptr<Program> program;
+  std::unique_ptr<Program> program;  ///< null until it is run
   std::unique_ptr<Runner> runner;
   std::int64_t version = -1;  ///< of the state that it holds
 };
@@ -107,6 +111,25 @@ ValueId fetched_value(const Graph& g, std::string name) {
   }
 }
 
+std::vector<std::string> fetches_of(const PlacedGraph& plan) {
+  std::vector<std::string> out;
+  for (const auto& [name, v] : plan.fetches) out.push_back(name);
+  return out;
+}
+
+/// Host threads as another plan has them, if the streams are the same.
+void keep_threads(PlacedGraph& plan, const PlacedGraph& from) {
+  bool same = std::equal(plan.streams.begin(), plan.streams.end(), from.streams.begin(), from.streams.end(), [](const PlanStream& a, const PlanStream& b) { return a.device == b.device && a.name == b.name; });
+  for (std::size_t s = 0; same && s < plan.streams.size(); ++s) plan.streams[s].thread = from.streams[s].thread;
+}
+
+/// All devices here live in this host's memory.
+void check_room_here(const PlacedGraph& plan) {
+  std::int64_t bytes = 0, memory = host_facts().memory_bytes;
+  for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) bytes += bytes_of(plan, static_cast<int>(d)).total();
+  if (memory && bytes > memory) throw UserError(fmt::format("the plan needs {} bytes, but this host has {}; take a smaller batch, or more towers one after the other", bytes, memory));
+}
+
 }  // namespace
 
 struct Session::Impl {
@@ -115,14 +138,17 @@ struct Session::Impl {
   SessionOptions options;
   std::shared_ptr<const Library> library;
   Cluster cluster;
-  std::optional<Placement> fixed;               ///< decisions of a plan that was given
-  std::shared_ptr<const PlacedGraph> given;
+  std::shared_ptr<const PlacedGraph> decided;   ///< a plan whose decisions are kept
+  bool as_given = false;                        ///< and that runs as it stands
   std::shared_ptr<const Graph> training;
   std::map<std::pair<Mode, std::vector<std::string>>, std::shared_ptr<const Graph>> inference;
   std::list<Built> programs;                    ///< the last used first
   State store;
   std::int64_t version = 0;                     ///< of the newest state
   Built* newest = nullptr;                      ///< the program that holds it; null: the store does
+  Built* ran = nullptr;                         ///< the program that ran last
+  bool rules_checked = false;
+  StateAfter after = StateAfter::untouched;     ///< the last step
   std::vector<std::string> torn;
   bool tracing = false;
   std::vector<TraceEntry> trace;
@@ -131,7 +157,7 @@ struct Session::Impl {
     library = options.library ? options.library : standard_library();
     if (!options.cores) options.cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
     if (options.cluster) cluster = *options.cluster;
-    else if (!strategy.devices.empty()) cluster = local_cluster(strategy.devices, options.cores);
+    else if (!strategy.devices.empty()) cluster = local_cluster(strategy.devices, options.cores, host_facts().memory_bytes);
   }
 
   void finish() {
@@ -172,7 +198,10 @@ struct Session::Impl {
       return programs.front();
     }
     flush();
-    if (programs.size() >= kMostPrograms) programs.pop_back();
+    if (programs.size() >= kMostPrograms) {
+      if (ran == &programs.back()) ran = nullptr;
+      programs.pop_back();
+    }
     programs.emplace_front();
     try {
       build(programs.front(), key);
@@ -183,34 +212,93 @@ struct Session::Impl {
     return programs.front();
   }
 
+  /// Makes and verifies the plan; the program is built when it is first run.
   void build(Built& b, const Key& key) {
-    std::shared_ptr<const Graph> graph = graph_for(key.mode, key.fetches);
-    if (!key.symbols.empty()) graph = std::make_shared<const Graph>(bind_symbols(*graph, key.symbols));
-    PlaceOptions place_options;
-    for (const std::string& f : key.fetches) place_options.fetches.emplace_back(f, fetched_value(*graph, f));
-    place_options.updates = key.mode == Mode::step;
-    place_options.kernels = chooser(library->kernels);
-    place_options.rules = options.rules;
-    if (options.fuse) place_options.groups = library->groups;
+    check_rules(key);
     b.key = key;
-    if (given && key.mode == Mode::step && key.batch == given->batch && key.fetches == fetches_of(*given)) b.plan = given;
-    else if (fixed) {
-      Placement p = *fixed;
-      p.batch = key.batch;
-      b.plan = std::make_shared<const PlacedGraph>(place(graph, p, cluster, place_options));
-    } else b.plan = std::make_shared<const PlacedGraph>(place(graph, strategy, cluster, key.batch, place_options));
-    if (auto found = verify(*b.plan); !found.empty()) {
-      if (b.plan == given) throw UserError(fmt::format("the plan does not hold: {}; derive it anew with belfry place", fmt::join(found, "; ")));
-      throw InternalError(fmt::format("a plan made here does not hold: {}", fmt::join(found, "; ")));
+    if (runs_given(key)) {
+      b.plan = decided;
+      return;
     }
-    b.program = std::make_unique<Program>(b.plan, library->kernels);
-    b.runner = std::make_unique<Runner>(*b.program);
+    PlacedGraph plan = placed(key, 0);
+    if (as_given) keep_threads(plan, *decided);
+    if (auto over = over_memory(plan); !over.empty())
+      throw UserError(fmt::format("the plan does not fit: {}; take a smaller batch, more towers one after the other (--towers), or other devices", fmt::join(over, "; ")));
+    if (auto found = verify(plan); !found.empty()) throw InternalError(fmt::format("a plan made here does not hold: {}", fmt::join(found, "; ")));
+    b.plan = std::make_shared<const PlacedGraph>(std::move(plan));
+    if (as_given && options.notice) options.notice(fmt::format("not the plan that was given runs, but one derived from its decisions: {}", fmt::join(departures(key), ", ")));
   }
 
-  static std::vector<std::string> fetches_of(const PlacedGraph& plan) {
-    std::vector<std::string> out;
-    for (const auto& [name, v] : plan.fetches) out.push_back(name);
+  PlacedGraph placed(const Key& key, std::size_t must_decide) {
+    std::shared_ptr<const Graph> graph = graph_for(key.mode, key.fetches);
+    if (!key.symbols.empty()) graph = std::make_shared<const Graph>(bind_symbols(*graph, key.symbols));
+    PlaceOptions o;
+    for (const std::string& f : key.fetches) o.fetches.emplace_back(f, fetched(*graph, key.mode, f));
+    o.updates = key.mode == Mode::step;
+    o.kernels = as_given ? keeping(decided, library->kernels) : chooser(library->kernels);
+    o.must_decide = must_decide;
+    if (decided) {
+      o.groups = [this](const Graph& g) { return groups_of(*decided, g); };
+      Placement p = placement_of(*decided);
+      p.rules.insert(p.rules.begin(), options.rules.begin(), options.rules.end());
+      p.batch = key.batch;
+      return place(graph, p, cluster, o);
+    }
+    o.rules = options.rules;
+    if (options.fuse) o.groups = library->groups;
+    return place(graph, strategy, cluster, key.batch, o);
+  }
+
+  ValueId fetched(const Graph& graph, Mode mode, const std::string& name) const {
+    if (decided && mode != Mode::infer)
+      for (const auto& [known, v] : request_of(*decided).fetches)
+        if (known == name) return v;
+    return fetched_value(graph, name);
+  }
+
+  /// Each rule of the options must decide something in a step, whatever runs first.
+  void check_rules(const Key& key) {
+    if (options.rules.empty() || rules_checked) return;
+    Key step{Mode::step, key.batch, key.symbols, default_fetches(Mode::step)};
+    if (key.mode != Mode::infer)
+      for (const std::string& f : key.fetches)
+        if (std::find(step.fetches.begin(), step.fetches.end(), f) == step.fetches.end()) step.fetches.push_back(f);
+    placed(step, options.rules.size());
+    rules_checked = true;
+  }
+
+  // ---------------------------------------------------------------- the plan that was given
+
+  /// Whether updates are in the given plan, or the graph has none.
+  bool given_steps() const { return !decided->updates.empty() || decided->graph->updates.empty(); }
+
+  bool runs_given(const Key& key) const {
+    if (!as_given || key.batch != decided->batch || !key.symbols.empty()) return false;
+    if (key.mode == Mode::infer || (key.mode == Mode::step ? !given_steps() : !decided->updates.empty())) return false;
+    std::vector<std::string> has = fetches_of(*decided);
+    return std::all_of(key.fetches.begin(), key.fetches.end(), [&](const std::string& f) { return std::find(has.begin(), has.end(), f) != has.end(); });
+  }
+
+  /// In what a plan differs from the given one.
+  std::vector<std::string> departures(const Key& key) const {
+    std::vector<std::string> out, has = fetches_of(*decided), besides;
+    if (key.mode == Mode::infer) out.push_back("the graph for inference");
+    if (key.mode == Mode::run && !decided->updates.empty()) out.push_back("without its updates");
+    if (key.mode == Mode::step && !given_steps()) out.push_back("with the updates that it lacks");
+    if (key.batch != decided->batch) out.push_back(fmt::format("{} rows instead of {}", key.batch, decided->batch));
+    for (const std::string& f : key.fetches)
+      if (std::find(has.begin(), has.end(), f) == has.end()) besides.push_back(f);
+    if (!besides.empty() && key.mode != Mode::infer) out.push_back(fmt::format("fetching {} besides", fmt::join(besides, ", ")));
     return out;
+  }
+
+  /// Allocates and binds what has only been planned.
+  void make_ready(Built& b) {
+    if (b.runner) return;
+    check_room_here(*b.plan);
+    auto program = std::make_unique<Program>(b.plan, library->kernels);
+    b.runner = std::make_unique<Runner>(*program);
+    b.program = std::move(program);
   }
 
   /// Brings the newest state into the store.
@@ -234,6 +322,12 @@ struct Session::Impl {
     b.version = version;
   }
 
+  Key key_of(Mode mode, std::int64_t batch, const std::vector<std::string>& fetches) const {
+    Key key{mode, batch, {}, fetches.empty() ? default_fetches(mode) : fetches};
+    if (runs_given(key)) key.fetches = fetches_of(*decided);
+    return key;
+  }
+
   Key key_for(Mode mode, const Batch& feeds, std::vector<std::string> fetches, const Graph& graph) const {
     Key key{mode, rows_of(graph, feeds), {}, std::move(fetches)};
     for (NodeId id : graph.inputs()) {
@@ -249,9 +343,14 @@ struct Session::Impl {
 
   Results execute(Mode mode, const Batch& feeds, const std::vector<std::string>& wanted) {
     std::vector<std::string> fetches = wanted.empty() ? default_fetches(mode) : wanted;
+    if (mode == Mode::step) after = StateAfter::untouched;
     if (mode == Mode::step && !torn.empty())
       throw UserError(fmt::format("a failed step left these variables partly updated: {}; load a state or reset", fmt::join(torn, ", ")));
-    Built& b = built(key_for(mode, feeds, fetches, *graph_for(mode, fetches)));
+    Key key = key_for(mode, feeds, fetches, *graph_for(mode, fetches));
+    if (runs_given(key)) key.fetches = fetches_of(*decided);
+    Built& b = built(key);
+    make_ready(b);
+    ran = &b;
     bring_state(b);
     Outcome outcome = b.runner->run(feeds.all(), {.trace = tracing});
     if (tracing) trace = b.runner->trace();
@@ -259,14 +358,17 @@ struct Session::Impl {
       b.version = ++version;
       newest = &b;
     }
-    if (outcome.error) {
+    if (mode == Mode::step) {
+      after = outcome.state;
       torn = outcome.torn;
-      rethrow(outcome);
     }
+    if (outcome.error) rethrow(outcome);
+    std::erase_if(outcome.fetched, [&](const auto& f) { return std::find(fetches.begin(), fetches.end(), f.first) == fetches.end(); });
     return Results(std::move(outcome.fetched));
   }
 
   std::vector<std::string> default_fetches(Mode mode) const {
+    if (decided && mode != Mode::infer && !decided->fetches.empty()) return fetches_of(*decided);
     std::vector<std::string> out;
     auto add = [&](const std::string& name) {
       if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
@@ -292,20 +394,19 @@ Session::Session(Graph graph, SessionOptions options) : Session(std::move(graph)
 Session::Session(Graph graph, Strategy strategy, SessionOptions options) : impl_(std::make_unique<Impl>(std::move(graph), std::move(strategy), std::move(options))) { impl_->finish(); }
 
 Session Session::from_plan(std::shared_ptr<const PlacedGraph> plan, SessionOptions options) {
-  auto impl = std::make_unique<Impl>(*plan->graph, Strategy{}, std::move(options));
-  impl->cluster = plan->cluster;
-  impl->fixed = plan->placement;
-  impl->given = std::move(plan);
-  impl->training = impl->given->graph;
-  impl->reset();
-  return Session(std::move(impl));
+  bool as_given = options.rules.empty();
+  if (as_given)
+    if (auto found = verify(*plan); !found.empty()) throw UserError(fmt::format("the plan does not hold: {}; derive it anew with belfry place", fmt::join(found, "; ")));
+  Session session = placed_anew(std::move(plan), std::move(options));
+  session.impl_->as_given = as_given;
+  return session;
 }
 
-Session Session::with_placement(std::shared_ptr<const Graph> graph, Placement placement, Cluster cluster, SessionOptions options) {
-  auto impl = std::make_unique<Impl>(*graph, Strategy{}, std::move(options));
-  impl->cluster = std::move(cluster);
-  impl->fixed = std::move(placement);
-  impl->training = std::move(graph);
+Session Session::placed_anew(std::shared_ptr<const PlacedGraph> plan, SessionOptions options) {
+  auto impl = std::make_unique<Impl>(*plan->graph, Strategy{}, std::move(options));
+  impl->cluster = plan->cluster;
+  impl->training = plan->graph;
+  impl->decided = std::move(plan);
   impl->reset();
   return Session(std::move(impl));
 }
@@ -315,11 +416,11 @@ Results Session::run(const Batch& feeds, const std::vector<std::string>& fetches
 Results Session::predict(const Batch& feeds, const std::vector<std::string>& fetches) { return impl_->execute(Mode::infer, feeds, fetches); }
 
 void Session::prepare(const std::vector<std::int64_t>& batches, Mode mode, const std::vector<std::string>& fetches) {
-  for (std::int64_t b : batches) impl_->built({mode, b, {}, fetches.empty() ? impl_->default_fetches(mode) : fetches});
+  for (std::int64_t b : batches) impl_->make_ready(impl_->built(impl_->key_of(mode, b, fetches)));
 }
 
 const PlacedGraph& Session::plan(std::int64_t batch, Mode mode, const std::vector<std::string>& fetches) {
-  return *impl_->built({mode, batch, {}, fetches.empty() ? impl_->default_fetches(mode) : fetches}).plan;
+  return *impl_->built(impl_->key_of(mode, batch, fetches)).plan;
 }
 
 State Session::state() {
@@ -367,6 +468,13 @@ const Graph& Session::training_graph() const { return *impl_->training; }
 std::vector<std::string> Session::default_fetches(Mode mode) const { return impl_->default_fetches(mode); }
 void Session::set_trace(bool on) { impl_->tracing = on; }
 const std::vector<TraceEntry>& Session::trace() const { return impl_->trace; }
-const Program& Session::last_program() const { return *impl_->programs.front().program; }
+StateAfter Session::state_after() const { return impl_->after; }
+
+const Program& Session::last_program() const {
+  if (impl_->ran) return *impl_->ran->program;
+  for (const Built& b : impl_->programs)
+    if (b.program) return *b.program;
+  throw UserError("nothing has run yet: there is no program");
+}
 
 }  // namespace belfry

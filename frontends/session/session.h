@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -22,7 +23,8 @@ struct SessionOptions {
   std::shared_ptr<const Library> library = {}; ///< empty: the standard one
   bool fuse = true;
   std::optional<Cluster> cluster = {};         ///< in place of the local one
-  std::vector<PlacementRule> rules = {};       ///< before those of the strategy
+  std::vector<PlacementRule> rules = {};       ///< before all others; UserError for one that decides nothing
+  std::function<void(const std::string&)> notice = {};  ///< told where another plan is made than the one that was given
 };
 
 /// What a program is built for.
@@ -39,10 +41,12 @@ class Session {
   template <class S>
     requires requires(const S& s) { to_strategy(s); }
   Session(Graph graph, const S& s, SessionOptions options = {}) : Session(std::move(graph), to_strategy(s), std::move(options)) {}
-  /// Runs exactly this plan; other batch sizes, fetches and modes are derived from its decisions.
+  /// Runs exactly this plan: a step at its batch that fetches what the plan does, or less. For other fetches, for `run` and
+  /// `predict` and for other batches a plan is derived from its decisions (devices, groups, threads, and its kernels where
+  /// local types are the same), and `notice` told. With rules it is `placed_anew`. UserError for a plan that does not hold.
   static Session from_plan(std::shared_ptr<const PlacedGraph> plan, SessionOptions options = {});
-  /// A graph that has been through the passes, placed by these decisions alone.
-  static Session with_placement(std::shared_ptr<const Graph> graph, Placement placement, Cluster cluster, SessionOptions options = {});
+  /// The rules of the options, then the plan's decisions and its groups; all else is derived anew, kernels too.
+  static Session placed_anew(std::shared_ptr<const PlacedGraph> plan, SessionOptions options = {});
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
   ~Session();
@@ -57,7 +61,8 @@ class Session {
 
   /// Builds the programs of these batch sizes ahead.
   void prepare(const std::vector<std::int64_t>& batches, Mode mode = Mode::step, const std::vector<std::string>& fetches = {});
-  /// The plan that a step of this batch size runs.
+  /// The plan that a step of this batch size runs: made and verified, nothing allocated. UserError where it does not fit the
+  /// memory of its devices.
   const PlacedGraph& plan(std::int64_t batch, Mode mode = Mode::step, const std::vector<std::string>& fetches = {});
 
   /// All variables, with their current values.
@@ -78,11 +83,14 @@ class Session {
 
   const Graph& graph() const;                  ///< as it was given
   const Graph& training_graph() const;         ///< after the passes
-  /// Names fetched by default: the graph's outputs, losses and metrics.
+  /// What the last call of `step` left behind.
+  StateAfter state_after() const;
+  /// Names fetched by default: those of the plan that was given, else the graph's outputs, losses and metrics.
   std::vector<std::string> default_fetches(Mode mode) const;
   /// Trace of the last step, where `trace` is set.
   void set_trace(bool on);
   const std::vector<TraceEntry>& trace() const;
+  /// The program that ran last, else one that is built; UserError if there is none.
   const Program& last_program() const;
 
  private:

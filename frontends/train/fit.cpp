@@ -1,5 +1,6 @@
 #include <belfry/frontends/train/fit.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -35,10 +36,15 @@ class RowMeans {
   std::int64_t rows_ = 0;
 };
 
-/// Scalars that training reports: losses and metrics.
-std::vector<std::string> reported(const Graph& g) {
+std::vector<std::string> losses_of(const Graph& g) {
   std::vector<std::string> out;
   for (ValueId v : g.train ? g.train->losses : g.losses) out.push_back(g.name_of(v));
+  return out;
+}
+
+/// Scalars that training reports: losses and metrics.
+std::vector<std::string> reported(const Graph& g) {
+  std::vector<std::string> out = losses_of(g);
   for (const auto& [name, v] : g.metrics)
     if (g.type(v).shape.empty()) out.push_back(name);
   return out;
@@ -63,9 +69,8 @@ void check_finite(const Results& results, const std::vector<std::string>& losses
 class Fitter {
  public:
   Fitter(Session& session, const DataSet& data, const FitOptions& options)
-      : session_(session), options_(options), batches_(data, options.batch, options.shuffle), names_(reported(session.graph())) {
+      : session_(session), options_(options), batches_(data, options.batch, options.shuffle), names_(fit_fetches(session)), losses_(losses_of(session.graph())) {
     const Graph& g = session.graph();
-    for (ValueId v : g.train ? g.train->losses : g.losses) losses_.push_back(g.name_of(v));
     if (losses_.empty()) throw UserError(fmt::format("the graph '{}' has no loss to train on", g.name));
     check_columns(g, data);
     batches_.seek({session.data_progress.epoch, session.data_progress.position});
@@ -87,8 +92,7 @@ class Fitter {
     while (batches_.position().epoch == epoch) {
       const auto& columns = batches_.next();
       std::int64_t rows = columns.begin()->second.shape()[0];
-      Results r = session_.step(columns, names_);
-      session_.data_progress = {batches_.position().epoch, batches_.position().position};
+      Results r = step(columns);
       means.add(r, names_, rows);
       ++p.batch;
       ++steps_;
@@ -114,6 +118,19 @@ class Fitter {
     return result;
   }
 
+  /// A step that fails when all updates are done is a finished one.
+  Results step(const std::map<std::string, HostTensor>& columns) {
+    auto finished = [&] { session_.data_progress = {batches_.position().epoch, batches_.position().position}; };
+    try {
+      Results r = session_.step(columns, names_);
+      finished();
+      return r;
+    } catch (...) {
+      if (session_.state_after() == StateAfter::complete) finished();
+      throw;
+    }
+  }
+
   void save() {
     if (options_.checkpoints.empty()) return;
     Checkpoint c = Checkpoint::of(session_);
@@ -129,6 +146,14 @@ class Fitter {
 };
 
 }  // namespace
+
+std::vector<std::string> fit_fetches(const Session& session) {
+  const std::vector<std::string> losses = losses_of(session.graph()), fetched = session.default_fetches(Mode::step);
+  std::vector<std::string> out = reported(session.graph());
+  auto in = [](const std::vector<std::string>& names, const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  std::erase_if(out, [&](const std::string& name) { return !in(losses, name) && !in(fetched, name); });
+  return out;
+}
 
 History fit(Session& session, const DataSet& data, const FitOptions& options) { return Fitter(session, data, options).run(); }
 

@@ -41,6 +41,8 @@ struct EpochResult {
 };
 using History = std::vector<EpochResult>;
 
+/// What `fit` fetches of a step: losses, and metrics; of a plan that was given only the metrics that it fetches.
+std::vector<std::string> fit_fetches(const Session& session);
 /// Trains from the session's data position on. UserError for columns that do not fit the inputs, and where the loss is no number.
 History fit(Session& session, const DataSet& data, const FitOptions& options = {});
 /// Losses and metrics of the graph for inference: row-weighted means over batches.

@@ -36,8 +36,9 @@ bool Cluster::linked(const std::string& a, const std::string& b) const {
   return a == b || std::none_of(unlinked.begin(), unlinked.end(), [&](const auto& p) { return (p.first == a && p.second == b) || (p.first == b && p.second == a); });
 }
 
-Cluster local_cluster(const std::vector<DeviceId>& devices, int cores) {
+Cluster local_cluster(const std::vector<DeviceId>& devices, int cores, std::int64_t memory) {
   Cluster out;
+  if (memory) out.host_memory = {memory};
   out.cores = cores;
   bool host = false;
   for (const DeviceId& id : devices) {
@@ -45,6 +46,7 @@ Cluster local_cluster(const std::vector<DeviceId>& devices, int cores) {
     if (id.host != 0) throw UserError(fmt::format("device {}: several hosts need a cluster file", to_string(id)));
     host = host || id.kind == "cpu";
     out.devices.push_back({id, id.kind == "cpu" ? "host" : to_string(id)});
+    out.devices.back().memory = std::max(out.devices.back().memory, memory);
   }
   if (!host) out.devices.push_back({cpu(0), "host"});
   return out;

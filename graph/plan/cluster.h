@@ -46,6 +46,7 @@ struct Cluster {
   std::vector<ClusterDevice> devices;
   std::vector<std::pair<std::string, std::string>> unlinked;  ///< pairs of spaces that no link joins
   int cores = 1;                                              ///< of the first host
+  std::vector<std::int64_t> host_memory;                      ///< per host, bytes that its cpu and sim devices share; hosts without an entry: no limit
 
   const std::string& space(int d) const { return devices[static_cast<std::size_t>(d)].space; }
   /// UserError with the known ones for another device.
@@ -58,7 +59,7 @@ struct Cluster {
 };
 
 /// The named devices, in order: cpu devices share the space "host", a sim device is its own. A cpu:0 is added behind them
-/// where none is named, since feeds and results live on a host.
-Cluster local_cluster(const std::vector<DeviceId>& devices, int cores);
+/// where none is named, since feeds and results live on a host. `memory`: of this host; 0: no limit.
+Cluster local_cluster(const std::vector<DeviceId>& devices, int cores, std::int64_t memory = 0);
 
 }  // namespace belfry

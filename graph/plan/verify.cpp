@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/over_memory.h>
 #include <belfry/graph/plan/verify_types.h>
 #include <belfry/graph/plan/watcher.h>
 #include <belfry/graph/structural.h>
@@ -343,9 +344,7 @@ class Verifier {
 
   /// Every buffer inside its device's part of the arena, aligned; no device over its memory.
   void check_bytes(const BoundPlan& bound) {
-    for (std::size_t d = 0; d < plan_.cluster.devices.size(); ++d)
-      if (bound.device_bytes[d] > plan_.cluster.devices[d].memory)
-        object("memory: {} needs {} of {} bytes", name_of(static_cast<int>(d)), bound.device_bytes[d], plan_.cluster.devices[d].memory);
+    for (const std::string& over : over_memory(plan_)) object("memory: {}", over);
     auto check = [&](const BufferRef& b, int device, const std::string& name) {
       auto d = static_cast<std::size_t>(device);
       if (b.space == kFeedSpace) return;

@@ -10,6 +10,7 @@
 
 #include "nets.h"
 #include "ran_as_planned.h"
+#include "says.h"
 
 namespace belfry::test {
 namespace {
@@ -40,7 +41,7 @@ TEST(Compare, proves_equal_bits_of_every_value) {
   EXPECT_EQ(r.first_hash, r.second_hash);
   EXPECT_EQ(r.steps, 3);
   EXPECT_GT(r.values, 300);
-  EXPECT_TRUE(r.same_arithmetic);
+  EXPECT_TRUE(r.same_arithmetic());
 }
 
 TEST(Compare, names_the_first_node_that_one_changed_weight_reaches) {
@@ -55,6 +56,53 @@ TEST(Compare, names_the_first_node_that_one_changed_weight_reaches) {
   EXPECT_EQ(r.difference->step, 0);
   EXPECT_GE(r.difference->ulps, 1u);
   EXPECT_NE(r.first_hash, r.second_hash);
+}
+
+TEST(Compare, takes_the_hashes_of_the_plans_as_they_are) {
+  Compared c("accuracy");
+  PlacedGraph edited = c.one.plan(10);
+  for (PlanNode& n : edited.nodes)
+    if (n.op == "matmul")
+      for (Variant& v : n.by_class) v.kernel = kReferenceKernel;
+  Comparison r = compare(c.plan(c.one), std::make_shared<const PlacedGraph>(edited), *standard_library(), c.feeds, c.one.state());
+  EXPECT_EQ(r.first_arithmetic, c.one.plan(10).arithmetic_hash);
+  EXPECT_NE(r.second_arithmetic, edited.arithmetic_hash);
+  EXPECT_FALSE(r.same_arithmetic());
+}
+
+TEST(Compare, refuses_a_plan_that_does_not_hold) {
+  Compared c("accuracy");
+  PlacedGraph broken = c.one.plan(10);
+  for (PlanNode& n : broken.nodes)
+    for (Variant& v : n.by_class)
+      for (Slot& s : v.outputs)
+        if (s.region == Slot::kTransient) s.offset = std::int64_t{1} << 40;
+  auto plan = std::make_shared<const PlacedGraph>(broken);
+  EXPECT_TRUE(says([&] { compare(c.plan(c.one), plan, *standard_library(), c.feeds, c.one.state()); }, {"the second plan does not hold: outside"}));
+  EXPECT_TRUE(says([&] { compare(plan, c.plan(c.one), *standard_library(), c.feeds, c.one.state()); }, {"the first plan does not hold: outside"}));
+}
+
+TEST(Compare, sees_a_holder_that_is_not_the_first) {
+  Compared c("accuracy");
+  auto library = std::make_shared<Library>(*standard_library());
+  KernelTable table;
+  auto made = std::make_shared<int>(0);
+  table.add({"odd_momentum", "momentum", [](const KernelRequest&) { return Support{}; },
+             [made](const KernelRequest& r) {
+               std::shared_ptr<Prepared> real = KernelTable{}.prepare(kReferenceKernel, r);
+               return prepared([real, made](const Arguments& a) {
+                 real->launch(a);
+                 if (++*made == 8) a.outputs[0][0] ^= std::byte{1};
+               });
+             }});
+  library->kernels["cpu"] = table;
+  Session mirrored(c.graph, Mirrored{.devices = parse_devices("sim:0-1"), .towers = 4, .threads = 1}, {.library = library});
+  Session one(c.graph, Single{.device = cpu(0), .towers = 4, .threads = 1});
+  Comparison r = compare(c.plan(mirrored), c.plan(one), *library, c.feeds, one.state());
+  ASSERT_TRUE(r.difference.has_value());
+  EXPECT_THAT(r.difference->node, testing::StartsWith("momentum/"));
+  EXPECT_EQ(r.difference->first_device, "sim:1");
+  EXPECT_EQ(r.difference->second_device, "cpu:0");
 }
 
 TEST(Compare, ulps_are_counted_through_zero) {

@@ -80,5 +80,36 @@ TEST(Fit, missing_columns_and_a_loss_that_is_no_number_are_said) {
   }
 }
 
+TEST(Fit, a_step_that_fails_behind_its_updates_is_not_repeated) {
+  Builder b("late");
+  Value w = b.variable("w", {}, {.init = "zeros"}), sum = w + reduce_sum(b.input("x", f32, {kBatch}));
+  Value late = exp(sum);
+  b.update(w, sum);
+  b.metric("late", late);
+  Graph graph = std::move(b).build();
+  graph.losses = {late.id};
+  auto library = std::make_shared<Library>(*standard_library());
+  KernelTable table;
+  auto countdown = std::make_shared<int>(2);
+  table.add({"failing_exp", "exp", [](const KernelRequest&) { return Support{}; },
+             [countdown](const KernelRequest& r) {
+               std::shared_ptr<Prepared> real = KernelTable{}.prepare(kReferenceKernel, r);
+               return prepared([real, countdown](const Arguments& a) {
+                 if (--*countdown == 0) throw DeviceError("the device is lost");
+                 real->launch(a);
+               });
+             }});
+  library->kernels["cpu"] = table;
+  Session session(graph, Single{}, {.library = library});
+  DataSet data;
+  data.columns.insert_or_assign("x", HostTensor(f32, {8}));
+  for (float& x : data.columns.at("x").data<float>()) x = 1;
+  EXPECT_THROW(fit(session, data, {.batch = 2}), DeviceError);
+  EXPECT_EQ(session.state_after(), StateAfter::complete);
+  EXPECT_EQ(session.data_progress, (Session::DataProgress{0, 4}));
+  fit(session, data, {.batch = 2});
+  EXPECT_EQ(session.variable("w").item<float>(), 8);  // every row once
+}
+
 }  // namespace
 }  // namespace belfry::test

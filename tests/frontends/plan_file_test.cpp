@@ -66,6 +66,14 @@ TEST_P(PlanFileOf, keeps_what_the_plan_does_not_run) {
   expect_whole(place(graph, strategy, sim_cluster(2), 5, {.fetches = {fetches[0]}, .updates = false}), GetParam() + " without updates");
 }
 
+TEST(PlanFile, keeps_a_fetch_of_what_each_tower_has_of_a_sum) {
+  auto graph = std::make_shared<const Graph>(training_graph(net("accuracy")));
+  ValueId loss = graph->metrics.at("loss");
+  Strategy strategy = to_strategy(Towers{.devices = sims(2), .variables = cpu(0), .towers = 2, .threads = 1});
+  PlacedGraph plan = place(graph, strategy, sim_cluster(2), 5, {.fetches = {{"loss", loss}, {"loss@towers", loss}}});
+  expect_whole(plan, "loss@towers");
+}
+
 std::vector<std::string> names() {
   std::vector<std::string> out;
   for (const auto* list : {&nets(), &probes()})

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <belfry/belfry.h>
+#include <belfry/graph/plan/memory.h>
 
 #include "nets.h"
 #include "ran_as_planned.h"
@@ -160,6 +161,75 @@ TEST(Session, a_torn_state_is_refused_until_it_is_loaded_or_reset) {
   session.reset();
   session.step(feeds);
   EXPECT_EQ(session.variable("step").item<std::int64_t>(), 1);
+}
+
+TEST(Session, a_torn_state_stays_torn_after_a_run_that_fails) {
+  Graph graph = built("accuracy");
+  auto countdown = std::make_shared<int>(0);
+  Session session(graph, Towers{.devices = parse_devices("cpu:0"), .towers = 2, .threads = 1}, {.library = failing_at(countdown)});
+  auto feeds = feeds_for(graph, 6), bad = feeds;
+  bad.at("label").data<std::int32_t>()[3] = 9;
+  *countdown = 2;
+  EXPECT_THROW(session.step(feeds), DeviceError);
+  EXPECT_EQ(session.state_after(), StateAfter::torn);
+  EXPECT_THAT(error_of([&] { session.run(bad); }), testing::HasSubstr("label 9"));
+  EXPECT_THAT(error_of([&] { session.predict(bad, {"loss"}); }), testing::HasSubstr("label 9"));
+  EXPECT_THAT(error_of([&] { session.step(feeds); }), testing::HasSubstr("partly updated"));
+}
+
+Session with_memory(const Graph& graph, const std::string& devices, std::int64_t bytes, std::shared_ptr<const Library> library = {}) {
+  SessionOptions options;
+  options.library = std::move(library);
+  options.cluster = local_cluster(parse_devices(devices), 2, bytes);
+  return Session(graph, Towers{.devices = parse_devices(devices), .threads = 1}, options);
+}
+
+TEST(Session, a_plan_is_made_without_the_memory_that_it_needs) {
+  Graph graph = built("accuracy");
+  auto references = std::make_shared<Library>(*standard_library());
+  references->kernels["cpu"] = KernelTable{};
+  Session session = with_memory(graph, "sim:0-1", std::int64_t{1} << 60, references);
+  const PlacedGraph& plan = session.plan(std::int64_t{1} << 40);
+  EXPECT_EQ(plan.batch, std::int64_t{1} << 40);
+  EXPECT_THAT(error_of([&] { session.last_program(); }), testing::HasSubstr("no program"));
+  EXPECT_THAT(error_of([&] { session.prepare({std::int64_t{1} << 40}); }), testing::AllOf(testing::HasSubstr("this host has"), testing::HasSubstr("smaller batch")));
+}
+
+TEST(Session, cpu_and_sim_devices_share_the_memory_of_their_host) {
+  Graph graph = built("accuracy");
+  Session enough = with_memory(graph, "sim:0-1", std::int64_t{1} << 30);
+  std::int64_t needed = 0, largest = 0;
+  const PlacedGraph& plan = enough.plan(64);
+  for (int d = 0; d < 3; ++d) {
+    needed += bytes_of(plan, d).total();
+    largest = std::max(largest, bytes_of(plan, d).total());
+  }
+  ASSERT_LT(largest, needed - 64);
+  with_memory(graph, "sim:0-1", needed).plan(64);
+  Session less = with_memory(graph, "sim:0-1", needed - 64);
+  EXPECT_THAT(error_of([&] { less.plan(64); }), testing::AllOf(testing::HasSubstr(std::to_string(needed)), testing::HasSubstr(std::to_string(needed - 64)), testing::HasSubstr("of sim:1"),
+                                                               testing::HasSubstr("take a smaller batch, more towers one after the other (--towers), or other devices")));
+  less.plan(32);
+  SessionOptions small;
+  small.cluster = local_cluster(parse_devices("sim:0-1"), 2);
+  small.cluster->devices[1].memory = 64;
+  Session one(graph, Towers{.devices = parse_devices("sim:0-1"), .threads = 1}, small);
+  EXPECT_THAT(error_of([&] { one.plan(64); }), testing::AllOf(testing::HasSubstr("sim:1 needs"), testing::HasSubstr("but has 64")));
+  EXPECT_FALSE(Session(graph).plan(8).cluster.host_memory.empty());
+}
+
+TEST(Session, rules_that_decide_nothing_are_refused_whatever_runs_first) {
+  Graph graph = built("accuracy");
+  auto feeds = feeds_for(graph, 6);
+  for (const char* match : {"nonsense", "x"})
+    for (int mode = 0; mode < 3; ++mode) {
+      Session session(graph, Towers{.devices = parse_devices("cpu:0,cpu:1")}, {.rules = {{match, {cpu(1)}, "by hand"}}});
+      EXPECT_THAT(error_of([&] { mode == 0 ? session.step(feeds) : mode == 1 ? session.run(feeds, {"loss"}) : session.predict(feeds, {"loss"}); }), testing::HasSubstr(match));
+    }
+  // A rule for what only a step has is none that decides nothing.
+  Session session(graph, Towers{.devices = parse_devices("cpu:0,cpu:1")}, {.rules = {{"momentum/in/w", {cpu(0)}, "by hand"}}});
+  session.predict(feeds, {"loss"});
+  session.run(feeds, {"loss"});
 }
 
 }  // namespace

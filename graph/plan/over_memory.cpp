@@ -1,0 +1,30 @@
+#include <belfry/graph/plan/over_memory.h>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/plan/memory.h>
+
+namespace belfry {
+
+std::vector<std::string> over_memory(const PlacedGraph& plan) {
+  struct Host {
+    std::int64_t bytes = 0;
+    std::string parts;
+  };
+  std::vector<std::string> out;
+  std::vector<Host> hosts(plan.cluster.host_memory.size());
+  for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) {
+    const ClusterDevice& device = plan.cluster.devices[d];
+    std::int64_t bytes = bytes_of(plan, static_cast<int>(d)).total();
+    if (bytes > device.memory) out.push_back(fmt::format("{} needs {} bytes, but has {}", to_string(device.id), bytes, device.memory));
+    auto h = static_cast<std::size_t>(device.id.host);
+    if (!bytes || h >= hosts.size() || (device.id.kind != "cpu" && device.id.kind != "sim")) continue;
+    hosts[h].parts += fmt::format("{}{} of {}", hosts[h].parts.empty() ? "" : ", ", bytes, to_string(device.id));
+    hosts[h].bytes += bytes;
+  }
+  for (std::size_t h = 0; h < hosts.size(); ++h)
+    if (hosts[h].bytes > plan.cluster.host_memory[h]) out.push_back(fmt::format("host {} has {} bytes of memory for all its cpu and sim devices, which need {}: {}", h, plan.cluster.host_memory[h], hosts[h].bytes, hosts[h].parts));
+  return out;
+}
+
+}  // namespace belfry

@@ -1,0 +1,158 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <belfry/belfry.h>
+#include <belfry/frontends/json/plan_file.h>
+#include <belfry/frontends/nn/nets.h>
+#include <belfry/graph/structural.h>
+
+#include "nets.h"
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+/// The convolutional net on two towers, its plan for eight rows, and feeds.
+struct Given {
+  explicit Given(bool fuse = true)
+      : graph(net_named("mnist_cnn").build(standard_library()->ops)), maker(graph, Towers{.devices = parse_devices("cpu:0,cpu:1"), .threads = 1}, {.fuse = fuse}), plan(maker.plan(8)) {}
+
+  Session session() {
+    return Session::from_plan(std::make_shared<const PlacedGraph>(plan), {.notice = [this](const std::string& text) { notices.push_back(text); }});
+  }
+  std::map<std::string, HostTensor> feeds(std::int64_t batch) const { return feeds_for(graph, batch); }
+
+  Graph graph;
+  Session maker;
+  PlacedGraph plan;
+  std::vector<std::string> notices;
+};
+
+void name_kernels(PlacedGraph& plan, const std::string& op, const std::string& kernel) {
+  for (PlanNode& n : plan.nodes)
+    if (n.op == op)
+      for (auto* variants : {&n.by_class, &n.by_group})
+        for (Variant& v : *variants)
+          if (!v.kernel.empty()) v.kernel = kernel;
+}
+
+std::map<std::string, std::set<std::string>> kernels_of(const PlacedGraph& plan) {
+  std::map<std::string, std::set<std::string>> out;
+  for (const PlanNode& n : plan.nodes)
+    if (n.def || n.op == kFused)
+      for (const auto* variants : {&n.by_class, &n.by_group})
+        for (const Variant& v : *variants)
+          if (!v.kernel.empty()) out[n.name].insert(v.kernel);
+  return out;
+}
+
+std::set<std::string> fused(const PlacedGraph& plan) {
+  std::set<std::string> out;
+  for (const PlanNode& n : plan.nodes)
+    if (n.op == kFused) out.insert(n.name);
+  return out;
+}
+
+/// With kernels that no table would choose, and one host thread for all streams.
+Given edited() {
+  Given given;
+  for (const char* op : {"max_pool2d", "matmul", "sparse_softmax_cross_entropy", "adam"}) name_kernels(given.plan, op, kReferenceKernel);
+  for (PlanStream& s : given.plan.streams) s.thread = 0;
+  return given;
+}
+
+TEST(GivenPlan, is_what_steps_and_fit_run) {
+  Given given = edited();
+  auto plan = std::make_shared<const PlacedGraph>(given.plan);
+  Session session = Session::from_plan(plan, {.notice = [&](const std::string& text) { given.notices.push_back(text); }});
+  session.step(given.feeds(8));
+  EXPECT_EQ(&session.last_program().plan(), plan.get());
+  Results loss = session.step(given.feeds(8), {"loss"});
+  EXPECT_EQ(&session.last_program().plan(), plan.get());
+  EXPECT_EQ(loss.all().size(), 1u);
+  DataSet data{given.feeds(16)};
+  fit(session, data, {.batch = 8});
+  EXPECT_EQ(&session.last_program().plan(), plan.get());
+  EXPECT_THAT(given.notices, testing::IsEmpty());
+}
+
+TEST(GivenPlan, lends_its_kernels_threads_and_groups_to_run_and_to_other_fetches) {
+  Given given = edited();
+  Session session = given.session();
+  const auto want = kernels_of(given.plan);
+  session.run(given.feeds(8));
+  PlacedGraph run = session.last_program().plan();
+  EXPECT_TRUE(run.updates.empty());
+  EXPECT_EQ(fused(run), fused(given.plan));
+  for (const auto& [node, kernels] : kernels_of(run)) EXPECT_EQ(kernels, want.at(node)) << node;
+  EXPECT_THAT(kernels_of(run).at("max_pool2d"), Contains(kReferenceKernel));
+  for (const PlanStream& s : run.streams) EXPECT_EQ(s.thread, 0);
+  EXPECT_THAT(given.notices, testing::ElementsAre(HasSubstr("derived from its decisions: without its updates")));
+
+  session.step(given.feeds(8), {"loss", "gradient/dense/kernel"});
+  const PlacedGraph& other = session.last_program().plan();
+  EXPECT_EQ(kernels_of(other), want);
+  EXPECT_EQ(other.arithmetic_hash, arithmetic_hash(given.plan));
+  EXPECT_THAT(given.notices.back(), HasSubstr("fetching gradient/dense/kernel besides"));
+}
+
+TEST(GivenPlan, decides_the_groups_of_other_batches_and_of_inference) {
+  for (bool fuse : {true, false}) {
+    Given given(fuse);
+    EXPECT_EQ(fused(given.plan).empty(), !fuse);
+    Session session = given.session();
+    session.step(given.feeds(5));
+    EXPECT_EQ(fused(session.last_program().plan()), fused(given.plan));
+    EXPECT_THAT(given.notices.back(), HasSubstr("5 rows instead of 8"));
+    session.predict(given.feeds(8));
+    EXPECT_EQ(fused(session.last_program().plan()).empty(), !fuse);
+    EXPECT_THAT(given.notices.back(), HasSubstr("the graph for inference"));
+  }
+}
+
+TEST(GivenPlan, from_its_file_trains_to_the_same_bits_with_a_short_last_batch) {
+  for (bool fuse : {true, false}) {
+    Given given(fuse);
+    DataSet data{given.feeds(20)};
+    fit(given.maker, data, {.batch = 8, .epochs = 2});
+    auto read = std::make_shared<const PlacedGraph>(read_plan(write_plan(given.plan), "plan.json", given.graph.shared_ops()));
+    Session session = Session::from_plan(read);
+    fit(session, data, {.batch = 8, .epochs = 2});
+    EXPECT_EQ(session.state(), given.maker.state());
+  }
+}
+
+TEST(GivenPlan, with_a_kernel_that_is_not_here_runs_in_no_mode) {
+  Given given;
+  name_kernels(given.plan, "max_pool2d", "nonsense");
+  Session session = given.session();
+  for (const auto& f : std::vector<std::function<void()>>{[&] { session.step(given.feeds(8)); }, [&] { session.run(given.feeds(8)); }, [&] { session.predict(given.feeds(8)); }})
+    EXPECT_TRUE(says(f, {"the kernel 'nonsense', which is not here", "belfry place"}));
+}
+
+TEST(GivenPlan, that_does_not_hold_is_refused_at_once) {
+  Given given;
+  given.plan.streams[0].thread = 99;
+  EXPECT_TRUE(says([&] { given.session(); }, {"the plan does not hold: thread:", "belfry place"}));
+}
+
+TEST(GivenPlan, placed_anew_keeps_devices_and_groups_and_chooses_kernels) {
+  for (bool fuse : {true, false}) {
+    Given given(fuse);
+    auto want = kernels_of(given.plan);
+    name_kernels(given.plan, "max_pool2d", kReferenceKernel);
+    auto plan = std::make_shared<const PlacedGraph>(given.plan);
+    Session anew = Session::placed_anew(plan);
+    EXPECT_EQ(kernels_of(anew.plan(8)), want);
+    EXPECT_EQ(fused(anew.plan(8)), fused(given.plan));
+    Session moved = Session::from_plan(plan, {.rules = {{"tower_1/**", {cpu(0)}, "moved"}}});
+    const PlacedGraph& there = moved.plan(8);
+    for (const PlanNode& n : there.nodes) EXPECT_TRUE(n.scope != Scope::tower || there.device_of(n, 1) == 0) << n.name;
+  }
+}
+
+}  // namespace
+}  // namespace belfry::test

@@ -1,0 +1,70 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plans.h"
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+std::shared_ptr<const Graph> small() {
+  Builder b("small");
+  Value x = b.input("x", f32, {kBatch, 3}), w = b.variable("w", {3, 2}, {.init = "normal"});
+  Value y = relu(matmul(x, w) * 3.0);
+  b.metric("y", y);
+  b.metric("sum", reduce_sum(y));
+  return std::make_shared<const Graph>(std::move(b).build());
+}
+
+/// Two towers on two sim devices; the rules given go first, and each must decide something.
+PlacedGraph ruled(const std::vector<PlacementRule>& rules, std::int64_t batch = 4, const std::function<std::vector<FusionGroup>(const Graph&)>& groups = {}) {
+  auto graph = small();
+  PlaceOptions options{.fetches = {{"y", graph->metrics.at("y")}, {"sum", graph->metrics.at("sum")}}, .rules = rules, .groups = groups};
+  options.must_decide = rules.size();
+  return place(graph, to_strategy(Towers{.devices = sims(2), .variables = cpu(0), .towers = 2, .threads = 1}), sim_cluster(2), batch, options);
+}
+
+void refused(const std::string& match, const std::vector<std::string>& words, const std::vector<PlacementRule>& before = {}) {
+  std::vector<PlacementRule> rules = before;
+  rules.push_back({match, {cpu(0)}, "by hand"});
+  EXPECT_TRUE(says([&] { ruled(rules); }, words));
+}
+
+TEST(Rules, that_decide_nothing_are_refused_and_say_why) {
+  refused("nonsense", {"the rule \"nonsense\" matches no node"});
+  refused("matmull", {"matches no node; did you mean matmul"});
+  refused("tower_1/matmull", {"matches no node; did you mean matmul"});
+  refused("x", {"the rule \"x\" decides nothing: 'x' is an input: feeds live on the host"});
+  refused("fetch/sum", {"'fetch/sum' is a result: results live on the host"});
+  refused("tower_0/w", {"'w' runs outside them: write \"w\""});
+  refused("tower_2/**", {"speaks of tower 2, but there are 2"});
+  refused("matmul", {"'matmul' is decided by a rule before it (the rest)"}, {{"**", {cpu(0)}, "the rest"}});
+  auto graph = small();
+  for (const Node& n : graph->nodes())
+    if (n.op->source && n.op->name != kInput && n.op->name != kVariable) refused(n.name, {"is a source, which is computed where it is read"});
+}
+
+TEST(Rules, of_a_member_name_the_fused_node) {
+  auto graph = small();
+  NodeId last = graph->metrics.at("y").node, before = graph->node(last).inputs[0].node;
+  auto groups = [&](const Graph&) { return std::vector<FusionGroup>{{"mul_relu", {before, last}}}; };
+  EXPECT_TRUE(says([&] { ruled({{graph->node(before).name, {cpu(0)}, "by hand"}}, 4, groups); }, {"is computed inside the fused node '" + graph->node(last).name + "'"}));
+}
+
+TEST(Rules, of_towers_without_rows_and_for_the_rest_may_decide_nothing) {
+  EXPECT_NO_THROW(ruled({{"tower_1/matmul", {cpu(0)}, "by hand"}, {"tower_*/**", {cpu(0)}, "towers"}, {"**", {cpu(0)}, "rest"}, {"tower_0/**", {cpu(0)}, "first"}}, 1));
+}
+
+TEST(Rules, of_one_tower_keep_their_reason) {
+  PlacedGraph plan = ruled({{"tower_1/matmul", {cpu(0)}, "moved by hand"}});
+  for (const PlanNode& n : plan.nodes)
+    if (n.name == "matmul") {
+      EXPECT_THAT(n.reason, testing::HasSubstr("tower 0: "));
+      EXPECT_THAT(n.reason, testing::EndsWith("; tower 1: moved by hand"));
+    }
+  PlacedGraph both = ruled({{"tower_0/matmul", {cpu(0)}, "by hand"}, {"tower_1/matmul", {cpu(0)}, "by hand"}});
+  for (const PlanNode& n : both.nodes) EXPECT_TRUE(n.name != "matmul" || n.reason == "by hand") << n.reason;
+}
+
+}  // namespace
+}  // namespace belfry::test
