@@ -47,12 +47,9 @@ class RuleFinder {
 
 class Assigner {
  public:
-  explicit Assigner(PlacedGraph& plan) : plan_(plan), rules_(plan.placement.rules), finder_(rules_), decided_(rules_.size()), readers_(readers_of(plan)) {
+  explicit Assigner(PlacedGraph& plan) : plan_(plan), rules_(plan.placement.rules), finder_(rules_), decided_(rules_.size()), devices_(rules_.size()), readers_(readers_of(plan)) {
     for (const PlacementRule& r : rules_) {
-      std::vector<int> devices;
-      for (const DeviceId& id : r.devices) devices.push_back(plan.cluster.at(id));
-      if (devices.empty()) throw UserError(fmt::format("the rule '{}' names no device", r.match));
-      devices_.push_back(std::move(devices));
+      if (r.devices.empty()) throw UserError(fmt::format("the rule '{}' names no device", r.match));
       if (int tower = split_match(r.match).first; tower >= plan.placement.towers)
         throw UserError(fmt::format("the rule '{}' speaks of tower {}, but there are {}", r.match, tower, plan.placement.towers));
     }
@@ -88,10 +85,19 @@ class Assigner {
     } else {
       auto hit = std::find_if(hits.begin(), hits.end(), [](Hit h) { return h.tower == -2; });
       if (hit == hits.end()) refuse(n);
-      if (!held_by_readers(n)) decided_[static_cast<std::size_t>(hit->rule)] = true;
-      n.holders = devices_[static_cast<std::size_t>(hit->rule)];
+      n.holders = decide(hit->rule, !held_by_readers(n));
       n.reason = rule(hit->rule).reason;
     }
+  }
+
+  /// The devices of a rule: those of rules that decide nothing need not be there.
+  const DeviceList& decide(int i, bool counts) {
+    auto at = static_cast<std::size_t>(i);
+    if (counts) decided_[at] = true;
+    if (!devices_[at].empty()) return devices_[at];
+    std::vector<int> devices;
+    for (const DeviceId& id : rules_[at].devices) devices.push_back(plan_.cluster.at(id));
+    return devices_[at] = std::move(devices);
   }
 
   [[noreturn]] void refuse(const PlanNode& n) const {
@@ -131,9 +137,8 @@ class Assigner {
     std::vector<std::pair<int, int>> decided;  // runs of towers by rule: its number, the run's first tower
     for (int t = 0; t < plan_.present(); ++t) {
       auto hit = std::find_if(hits.begin(), hits.end(), [&](Hit h) { return h.tower < 0 || h.tower == t; });
-      decided_[static_cast<std::size_t>(hit->rule)] = true;
       if (decided.empty() || rule(decided.back().first).reason != rule(hit->rule).reason) decided.emplace_back(hit->rule, t);
-      out[static_cast<std::size_t>(t)] = dealt(devices_[static_cast<std::size_t>(hit->rule)], t);
+      out[static_cast<std::size_t>(t)] = dealt(decide(hit->rule, true), t);
     }
     auto at = std::find(plan_.vectors.begin(), plan_.vectors.end(), out);
     known->second = {static_cast<int>(at - plan_.vectors.begin()), reason_of(decided)};
@@ -165,9 +170,9 @@ class Assigner {
   PlacedGraph& plan_;
   const std::vector<PlacementRule>& rules_;
   RuleFinder finder_;
-  std::vector<DeviceList> devices_;
   std::map<Hits, std::pair<int, std::string>> known_;
   std::vector<bool> decided_;              // per rule
+  std::vector<DeviceList> devices_;        // per rule, found when it first decides
   std::vector<std::vector<int>> readers_;  // per value
 };
 

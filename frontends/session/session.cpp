@@ -111,6 +111,14 @@ ValueId fetched_value(const Graph& g, std::string name) {
   }
 }
 
+/// Whether the feeds say how many rows a batch has.
+bool has_rows(const Graph& graph) {
+  for (NodeId id : graph.inputs())
+    for (const Dim& d : graph.node(id).types[0].shape)
+      if (d.symbol == graph.row_symbol) return true;
+  return false;
+}
+
 std::vector<std::string> fetches_of(const PlacedGraph& plan) {
   std::vector<std::string> out;
   for (const auto& [name, v] : plan.fetches) out.push_back(name);
@@ -285,7 +293,7 @@ struct Session::Impl {
     if (key.mode == Mode::infer) out.push_back("the graph for inference");
     if (key.mode == Mode::run && !decided->updates.empty()) out.push_back("without its updates");
     if (key.mode == Mode::step && !given_steps()) out.push_back("with the updates that it lacks");
-    if (key.batch != decided->batch) out.push_back(fmt::format("{} rows instead of {}", key.batch, decided->batch));
+    if (key.batch != decided->batch) out.push_back(fmt::format("{} row{} instead of {}", key.batch, key.batch == 1 ? "" : "s", decided->batch));
     for (const std::string& f : key.fetches)
       if (std::find(has.begin(), has.end(), f) == has.end()) besides.push_back(f);
     if (!besides.empty() && key.mode != Mode::infer) out.push_back(fmt::format("fetching {} besides", fmt::join(besides, ", ")));
@@ -330,6 +338,7 @@ struct Session::Impl {
 
   Key key_for(Mode mode, const Batch& feeds, std::vector<std::string> fetches, const Graph& graph) const {
     Key key{mode, rows_of(graph, feeds), {}, std::move(fetches)};
+    if (decided && !has_rows(graph)) key.batch = decided->batch;
     for (NodeId id : graph.inputs()) {
       const Node& n = graph.node(id);
       const LocalType& given_type = feeds.all().at(n.name)->type();

@@ -46,9 +46,9 @@ Cluster local_cluster(const std::vector<DeviceId>& devices, int cores, std::int6
     if (id.host != 0) throw UserError(fmt::format("device {}: several hosts need a cluster file", to_string(id)));
     host = host || id.kind == "cpu";
     out.devices.push_back({id, id.kind == "cpu" ? "host" : to_string(id)});
-    out.devices.back().memory = std::max(out.devices.back().memory, memory);
   }
   if (!host) out.devices.push_back({cpu(0), "host"});
+  for (ClusterDevice& d : out.devices) d.memory = std::max(d.memory, memory);
   return out;
 }
 

@@ -95,6 +95,7 @@ TEST(Compare, sees_a_holder_that_is_not_the_first) {
                  if (++*made == 8) a.outputs[0][0] ^= std::byte{1};
                });
              }});
+  for (const Kernel& k : library->kernels.at("cpu").all()) table.add(k);
   library->kernels["cpu"] = table;
   Session mirrored(c.graph, Mirrored{.devices = parse_devices("sim:0-1"), .towers = 4, .threads = 1}, {.library = library});
   Session one(c.graph, Single{.device = cpu(0), .towers = 4, .threads = 1});
