@@ -72,6 +72,8 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
   options.library = library;
   options.notice = [](const std::string& text) { say(text + "\n"); };
   for (const std::string& m : a.moves) options.rules.push_back(parse_move(m));
+  if (source.plan && (!a.strategy.empty() || !a.placement_file.empty() || !a.cluster_file.empty() || a.towers || a.threads || !a.options.empty()))
+    throw UserError("a plan has its strategy, towers, threads and devices; --move changes where its nodes are, and place of its graph makes another plan");
   if (source.plan) return anew ? Session::placed_anew(source.plan, options) : Session::from_plan(source.plan, options);
   std::vector<DeviceId> devices = parse_devices(a.devices);
   if (!a.cluster_file.empty()) options.cluster = read_cluster(read_file(a.cluster_file), a.cluster_file);

@@ -22,7 +22,7 @@ namespace {
 
 struct Options {
   std::string source, data, out, checkpoints, resume, state;
-  std::int64_t batch = 32;
+  std::int64_t batch = 0;
   int epochs = 5;
   bool shuffle = false;
   PlacementArguments placement;
@@ -58,17 +58,18 @@ void say_memory(Session& session) {
 void train(const Options& o, const std::shared_ptr<const Library>& library) {
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source);
+  const std::int64_t batch = o.batch ? o.batch : source.plan ? source.plan->batch : 32;
   Session session = make_session(source, o.placement, library);
   if (!o.state.empty()) session.load_state(load_tensors(o.state));
   if (!o.resume.empty()) Checkpoint::load(o.resume).restore(session);
   Mnist data = mnist(o.data);
   const std::vector<std::string> fetches = fit_fetches(session);
-  say(describe(session.plan(o.batch, Mode::step, fetches), {.memory = true, .nodes = false}));
-  session.prepare({o.batch}, Mode::step, fetches);
+  say(describe(session.plan(batch, Mode::step, fetches), {.memory = true, .nodes = false}));
+  session.prepare({batch}, Mode::step, fetches);
   say_memory(session);
   ProgressLine line;
   FitOptions fit_options;
-  fit_options.batch = o.batch;
+  fit_options.batch = batch;
   fit_options.epochs = o.epochs;
   if (o.shuffle) fit_options.shuffle = o.placement.seed;
   fit_options.validation = &data.test;
@@ -83,11 +84,11 @@ void train(const Options& o, const std::shared_ptr<const Library>& library) {
   std::filesystem::create_directories(o.out);
   std::filesystem::path dir = o.out;
   State trained = session.state();
-  write_file((dir / "plan.json").string(), write_plan(session.plan(o.batch, Mode::step, fetches)));
+  write_file((dir / "plan.json").string(), write_plan(session.plan(batch, Mode::step, fetches)));
   write_safetensors(dir / "state.safetensors", trained);
   // The trace is of a step as training runs it: the first ones wake the threads, and what they change is put back.
   session.set_trace(true);
-  const DataSet rows = data.train.slice(0, std::min(o.batch, data.train.rows()));
+  const DataSet rows = data.train.slice(0, std::min(batch, data.train.rows()));
   for (int k = 0; k < 10; ++k) session.step(rows.columns, fetches);
   write_file((dir / "trace.json").string(), chrome_trace(session.last_program().bound(), session.trace()));
   session.load_state(trained);
@@ -102,7 +103,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   verb->footer("Example: belfry train mnist_cnn --data mnist --devices cpu:0,cpu:1 -O variables=cpu:0 --batch 32 --epochs 5 --out run");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
   verb->add_option("--data", o->data, "a folder with the four IDX files, plain or .gz")->required()->check(CLI::ExistingDirectory);
-  verb->add_option("--batch", o->batch, "global rows of a step")->check(CLI::PositiveNumber);
+  verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's, else 32")->check(CLI::PositiveNumber);
   verb->add_option("--epochs", o->epochs, "passes over the data")->check(CLI::PositiveNumber);
   verb->add_flag("--shuffle", o->shuffle, "another order of the rows in each epoch, keyed by --seed");
   verb->add_option("--state", o->state, "initial variables by name")->check(CLI::ExistingFile);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <vector>
 
 #include <fmt/format.h>
@@ -201,6 +202,7 @@ std::unique_ptr<Primitive> make(const Conv& c, int threads) {
 }
 
 std::unique_ptr<Primitive> make(const Product& p, int threads) {
+  if (std::max({p.batch, p.m, p.n, p.k}) > std::numeric_limits<std::int32_t>::max()) return nullptr;  // it counts in 32 bits there
   return made(threads, [&](Stages& out) { build(out, p); });
 }
 

@@ -177,18 +177,15 @@ TEST(Session, a_torn_state_stays_torn_after_a_run_that_fails) {
   EXPECT_THAT(error_of([&] { session.step(feeds); }), testing::HasSubstr("partly updated"));
 }
 
-Session with_memory(const Graph& graph, const std::string& devices, std::int64_t bytes, std::shared_ptr<const Library> library = {}) {
+Session with_memory(const Graph& graph, const std::string& devices, std::int64_t bytes) {
   SessionOptions options;
-  options.library = std::move(library);
   options.cluster = local_cluster(parse_devices(devices), 2, bytes);
   return Session(graph, Towers{.devices = parse_devices(devices), .threads = 1}, options);
 }
 
 TEST(Session, a_plan_is_made_without_the_memory_that_it_needs) {
   Graph graph = built("accuracy");
-  auto references = std::make_shared<Library>(*standard_library());
-  references->kernels["cpu"] = KernelTable{};
-  Session session = with_memory(graph, "sim:0-1", std::int64_t{1} << 60, references);
+  Session session = with_memory(graph, "sim:0-1", std::int64_t{1} << 60);
   const PlacedGraph& plan = session.plan(std::int64_t{1} << 40);
   EXPECT_EQ(plan.batch, std::int64_t{1} << 40);
   EXPECT_THAT(error_of([&] { session.last_program(); }), testing::HasSubstr("no program"));

@@ -1,0 +1,240 @@
+#include <belfry/frontends/session/plan_maker.h>
+
+#include <algorithm>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include <belfry/executor/device/cpu/host_facts.h>
+#include <belfry/frontends/json/plan_file.h>
+#include <belfry/frontends/session/kernel_chooser.h>
+#include <belfry/graph/plan/over_memory.h>
+#include <belfry/graph/plan/verify.h>
+#include <belfry/graph/structural.h>
+#include <belfry/ops/passes/passes.h>
+
+namespace belfry {
+
+std::int64_t rows_of(const Graph& graph, const Batch& feeds) {
+  std::int64_t rows = -1;
+  std::string from;
+  for (NodeId id : graph.inputs()) {
+    const Node& n = graph.node(id);
+    auto feed = feeds.all().find(n.name);
+    if (feed == feeds.all().end()) throw UserError(fmt::format("there is no feed for the input '{}' {}", n.name, to_string(n.types[0])));
+    const LocalType& given = feed->second->type();
+    const TensorType& want = n.types[0];
+    auto refuse = [&] { throw UserError(fmt::format("the feed '{}' is {}, but the input is {}", n.name, to_string(given), to_string(want))); };
+    if (given.dtype != want.dtype || given.shape.size() != want.shape.size()) refuse();
+    for (std::size_t a = 0; a < want.shape.size(); ++a) {
+      const Dim& d = want.shape[a];
+      if (!d.symbolic()) {
+        if (d.factor != given.shape[a]) refuse();
+        continue;
+      }
+      if (d.symbol != graph.row_symbol) continue;
+      if (d.factor == 0 || given.shape[a] % d.factor) refuse();
+      std::int64_t here = given.shape[a] / d.factor;
+      if (rows < 0) rows = here, from = n.name;
+      if (here != rows) throw UserError(fmt::format("the feeds disagree about the batch: '{}' has {} rows, '{}' has {}", from, rows, n.name, here));
+    }
+  }
+  if (rows == 0) throw UserError("the feeds have no rows: a batch has at least one");
+  return std::max<std::int64_t>(rows, 1);
+}
+
+namespace {
+
+/// The gradient of a variable is the input of that name of its update.
+std::optional<ValueId> gradient_of(const Graph& g, const std::string& name) {
+  const std::string prefix = "gradient/";
+  if (!name.starts_with(prefix)) return {};
+  NodeId variable = g.find_node(name.substr(prefix.size()));
+  auto update = g.updates.find(variable);
+  if (variable < 0 || update == g.updates.end()) return {};
+  const Node& n = g.node(update->second.node);
+  for (std::size_t i = 0; i < n.op->inputs.size(); ++i)
+    if (n.op->inputs[i].name == "gradient") return n.inputs[i];
+  return {};
+}
+
+ValueId fetched_value(const Graph& g, std::string name) {
+  if (name.ends_with(kTowersSuffix)) name.resize(name.size() - std::string_view(kTowersSuffix).size());
+  if (auto metric = g.metrics.find(name); metric != g.metrics.end()) return metric->second;
+  if (auto v = g.find(name)) return *v;
+  if (auto v = gradient_of(g, name)) return *v;
+  std::vector<std::string> known;
+  for (const auto& [metric, v] : g.metrics) known.push_back(metric);
+  for (const Node& n : g.nodes()) known.push_back(n.name);
+  throw UserError(fmt::format("there is no value '{}' to fetch in the graph '{}'{}", name, g.name, did_you_mean(name, known)));
+}
+
+/// Whether the feeds say how many rows a batch has.
+bool has_rows(const Graph& graph) {
+  for (NodeId id : graph.inputs())
+    for (const Dim& d : graph.node(id).types[0].shape)
+      if (d.symbol == graph.row_symbol) return true;
+  return false;
+}
+
+std::vector<std::string> fetches_of(const PlacedGraph& plan) {
+  std::vector<std::string> out;
+  for (const auto& [name, v] : plan.fetches) out.push_back(name);
+  return out;
+}
+
+/// Host threads as another plan has them, if the streams are the same.
+void keep_threads(PlacedGraph& plan, const PlacedGraph& from) {
+  bool same = std::equal(plan.streams.begin(), plan.streams.end(), from.streams.begin(), from.streams.end(), [](const PlanStream& a, const PlanStream& b) { return a.device == b.device && a.name == b.name; });
+  for (std::size_t s = 0; same && s < plan.streams.size(); ++s) plan.streams[s].thread = from.streams[s].thread;
+}
+
+}  // namespace
+
+PlanMaker::PlanMaker(Graph graph, Strategy strategy, SessionOptions options)
+    : source_(std::move(graph)), strategy_(std::move(strategy)), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()) {
+  int cores = options_.cores ? options_.cores : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  if (options_.cluster) cluster_ = *options_.cluster;
+  else cluster_ = local_cluster(strategy_.devices, cores, host_facts().memory_bytes);
+  training_ = std::make_shared<const Graph>(run_passes(training_passes(), source_));
+}
+
+PlanMaker::PlanMaker(std::shared_ptr<const PlacedGraph> plan, bool as_given, SessionOptions options)
+    : source_(*plan->graph), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()), cluster_(plan->cluster), decided_(std::move(plan)), as_given_(as_given),
+      training_(decided_->graph) {
+  if (!as_given_) return;
+  if (auto found = verify(*decided_); !found.empty()) throw UserError(fmt::format("the plan does not hold: {}; derive it anew with belfry place", fmt::join(found, "; ")));
+}
+
+std::shared_ptr<const PlacedGraph> PlanMaker::make(const PlanKey& key) {
+  check_rules(key);
+  if (runs_given(key)) return decided_;
+  auto plan = std::make_shared<PlacedGraph>(placed(key, 0));
+  if (as_given_) keep_threads(*plan, *decided_);
+  if (auto over = over_memory(*plan); !over.empty())
+    throw UserError(fmt::format("the plan does not fit: {}; take a smaller batch, more towers one after the other (--towers), or other devices", fmt::join(over, "; ")));
+  if (auto found = verify(*plan); !found.empty()) throw InternalError(fmt::format("a plan made here does not hold: {}", fmt::join(found, "; ")));
+  if (as_given_ && options_.notice) options_.notice(fmt::format("not the plan that was given runs, but one derived from its decisions: {}", fmt::join(departures(key), ", ")));
+  return plan;
+}
+
+std::shared_ptr<const Graph> PlanMaker::graph_for(Mode mode, const std::vector<std::string>& fetches) {
+  if (mode != Mode::infer) return training_;
+  auto& g = inference_[{mode, fetches}];
+  if (!g) {
+    // Fetch names are those of the user: a metric's name stands for its value.
+    std::vector<std::string> values;
+    for (const std::string& f : fetches) {
+      auto metric = source_.metrics.find(f);
+      values.push_back(metric == source_.metrics.end() ? f : source_.name_of(metric->second));
+    }
+    Graph out = run_passes(inference_passes(), for_inference(source_, values));
+    for (const auto& [name, v] : source_.metrics)
+      if (auto kept = out.find(source_.name_of(v))) out.metrics[name] = *kept;
+    g = std::make_shared<const Graph>(std::move(out));
+  }
+  return g;
+}
+
+PlacedGraph PlanMaker::placed(const PlanKey& key, std::size_t must_decide) {
+  std::shared_ptr<const Graph> graph = graph_for(key.mode, key.fetches);
+  if (!key.symbols.empty()) graph = std::make_shared<const Graph>(bind_symbols(*graph, key.symbols));
+  PlaceOptions o;
+  for (const std::string& f : key.fetches) o.fetches.emplace_back(f, fetched(*graph, key.mode, f));
+  o.updates = key.mode == Mode::step;
+  o.kernels = as_given_ ? keeping(decided_, library_->kernels) : chooser(library_->kernels);
+  o.must_decide = must_decide;
+  if (decided_) {
+    o.groups = [this](const Graph& g) { return groups_of(*decided_, g); };
+    Placement p = placement_of(*decided_);
+    p.rules.insert(p.rules.begin(), options_.rules.begin(), options_.rules.end());
+    p.batch = key.batch;
+    return place(graph, p, cluster_, o);
+  }
+  o.rules = options_.rules;
+  if (options_.fuse) o.groups = library_->groups;
+  return place(graph, strategy_, cluster_, key.batch, o);
+}
+
+ValueId PlanMaker::fetched(const Graph& graph, Mode mode, const std::string& name) const {
+  if (decided_ && mode != Mode::infer)
+    for (const auto& [known, v] : request_of(*decided_).fetches)
+      if (known == name) return v;
+  return fetched_value(graph, name);
+}
+
+/// Each rule of the options must decide something in a step, whatever runs first.
+void PlanMaker::check_rules(const PlanKey& key) {
+  if (options_.rules.empty() || rules_checked_) return;
+  PlanKey step{Mode::step, key.batch, key.symbols, default_fetches(Mode::step)};
+  if (key.mode != Mode::infer)
+    for (const std::string& f : key.fetches)
+      if (std::find(step.fetches.begin(), step.fetches.end(), f) == step.fetches.end()) step.fetches.push_back(f);
+  placed(step, options_.rules.size());
+  rules_checked_ = true;
+}
+
+// ---------------------------------------------------------------- the plan that was given
+
+/// Whether updates are in the given plan, or the graph has none.
+bool PlanMaker::given_steps() const { return !decided_->updates.empty() || decided_->graph->updates.empty(); }
+
+bool PlanMaker::runs_given(const PlanKey& key) const {
+  if (!as_given_ || key.batch != decided_->batch || !key.symbols.empty()) return false;
+  if (key.mode == Mode::infer || (key.mode == Mode::step ? !given_steps() : !decided_->updates.empty())) return false;
+  std::vector<std::string> has = fetches_of(*decided_);
+  return std::all_of(key.fetches.begin(), key.fetches.end(), [&](const std::string& f) { return std::find(has.begin(), has.end(), f) != has.end(); });
+}
+
+/// In what a plan differs from the given one.
+std::vector<std::string> PlanMaker::departures(const PlanKey& key) const {
+  std::vector<std::string> out, has = fetches_of(*decided_), besides;
+  if (key.mode == Mode::infer) out.push_back("the graph for inference");
+  if (key.mode == Mode::run && !decided_->updates.empty()) out.push_back("without its updates");
+  if (key.mode == Mode::step && !given_steps()) out.push_back("with the updates that it lacks");
+  if (key.batch != decided_->batch) out.push_back(fmt::format("{} row{} instead of {}", key.batch, key.batch == 1 ? "" : "s", decided_->batch));
+  for (const std::string& f : key.fetches)
+    if (std::find(has.begin(), has.end(), f) == has.end()) besides.push_back(f);
+  if (!besides.empty() && key.mode != Mode::infer) out.push_back(fmt::format("fetching {} besides", fmt::join(besides, ", ")));
+  return out;
+}
+
+PlanKey PlanMaker::key_of(Mode mode, std::int64_t batch, const std::vector<std::string>& fetches) const {
+  PlanKey key{mode, batch, {}, fetches.empty() ? default_fetches(mode) : fetches};
+  if (runs_given(key)) key.fetches = fetches_of(*decided_);
+  return key;
+}
+
+PlanKey PlanMaker::key_of(Mode mode, const Batch& feeds, const std::vector<std::string>& fetches) {
+  const std::vector<std::string>& wanted = fetches.empty() ? default_fetches(mode) : fetches;
+  std::shared_ptr<const Graph> graph = graph_for(mode, wanted);
+  std::int64_t rows = rows_of(*graph, feeds);
+  PlanKey key = key_of(mode, decided_ && !has_rows(*graph) ? decided_->batch : rows, wanted);
+  for (NodeId id : graph->inputs()) {
+    const Node& n = graph->node(id);
+    const LocalType& given = feeds.all().at(n.name)->type();
+    for (std::size_t a = 0; a < n.types[0].shape.size(); ++a) {
+      const Dim& d = n.types[0].shape[a];
+      if (d.symbolic() && d.symbol != graph->row_symbol) key.symbols[d.symbol] = given.shape[a] / std::max<std::int64_t>(d.factor, 1);
+    }
+  }
+  return key;
+}
+
+std::vector<std::string> PlanMaker::default_fetches(Mode mode) const {
+  if (decided_ && mode != Mode::infer && !decided_->fetches.empty()) return fetches_of(*decided_);
+  std::vector<std::string> out;
+  auto add = [&](const std::string& name) {
+    if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
+  };
+  for (ValueId v : source_.outputs) add(source_.name_of(v));
+  if (mode != Mode::infer) {
+    const std::vector<ValueId>& losses = source_.train ? source_.train->losses : source_.losses;
+    for (ValueId v : losses) add(source_.name_of(v));
+  }
+  if (mode != Mode::infer || source_.outputs.empty())
+    for (const auto& [name, v] : source_.metrics) add(name);
+  return out;
+}
+
+}  // namespace belfry

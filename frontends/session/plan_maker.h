@@ -1,0 +1,58 @@
+// Which plan a call runs: the one that was given where it serves, else one made for mode, batch and fetches.
+#pragma once
+
+#include <belfry/frontends/session/session.h>
+
+namespace belfry {
+
+/// What a plan is made for.
+struct PlanKey {
+  Mode mode = Mode::step;
+  std::int64_t batch = 1;
+  std::map<std::string, std::int64_t> symbols;  ///< all but the rows'
+  std::vector<std::string> fetches;
+  bool operator==(const PlanKey&) const = default;
+};
+
+class PlanMaker {
+ public:
+  PlanMaker(Graph graph, Strategy strategy, SessionOptions options);
+  /// The plan's decisions and groups; `as_given`: the plan itself where it serves, and its kernels and threads.
+  PlanMaker(std::shared_ptr<const PlacedGraph> plan, bool as_given, SessionOptions options);
+
+  /// Empty fetches: those by default.
+  PlanKey key_of(Mode mode, std::int64_t batch, const std::vector<std::string>& fetches) const;
+  /// UserError for feeds that do not fit.
+  PlanKey key_of(Mode mode, const Batch& feeds, const std::vector<std::string>& fetches);
+  std::vector<std::string> default_fetches(Mode mode) const;
+  /// Placed and verified, nothing allocated. UserError where it does not fit the memory of its devices, and for a rule of the
+  /// options that decides nothing.
+  std::shared_ptr<const PlacedGraph> make(const PlanKey& key);
+
+  const Graph& source() const { return source_; }
+  const Graph& training() const { return *training_; }
+  const SessionOptions& options() const { return options_; }
+  const Library& library() const { return *library_; }
+
+ private:
+  std::shared_ptr<const Graph> graph_for(Mode mode, const std::vector<std::string>& fetches);
+  PlacedGraph placed(const PlanKey& key, std::size_t must_decide);
+  ValueId fetched(const Graph& graph, Mode mode, const std::string& name) const;
+  void check_rules(const PlanKey& key);
+  bool given_steps() const;
+  bool runs_given(const PlanKey& key) const;
+  std::vector<std::string> departures(const PlanKey& key) const;
+
+  Graph source_;
+  Strategy strategy_;
+  SessionOptions options_;
+  std::shared_ptr<const Library> library_;
+  Cluster cluster_;
+  std::shared_ptr<const PlacedGraph> decided_;  ///< a plan whose decisions are kept
+  bool as_given_ = false;                       ///< and that runs as it stands
+  std::shared_ptr<const Graph> training_;
+  std::map<std::pair<Mode, std::vector<std::string>>, std::shared_ptr<const Graph>> inference_;
+  bool rules_checked_ = false;
+};
+
+}  // namespace belfry
