@@ -29,6 +29,8 @@ Source load_source(const std::string& what, const Library& library) {
   std::string text = read_file(what);
   if (!JsonDocument(text, what).root().find("plan")) return {std::make_shared<const Graph>(read_graph(text, what, library.ops)), nullptr};
   auto plan = std::make_shared<const PlacedGraph>(read_plan(text, what, library.ops));
+  if (std::string hash = arithmetic_hash(*plan); hash != plan->arithmetic_hash)
+    say(fmt::format("{}: its arithmetic hash is {}, but the file says {}: it was edited, or made by another version\n", what, hash, plan->arithmetic_hash));
   return {plan->graph, plan};
 }
 

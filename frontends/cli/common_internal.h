@@ -20,6 +20,7 @@ struct Source {
   std::shared_ptr<const Graph> graph;           ///< of a plan: after the passes
   std::shared_ptr<const PlacedGraph> plan;      ///< null unless it was a plan
 };
+/// Says so where a plan's arithmetic hash is not the one that its file records.
 Source load_source(const std::string& what, const Library& library);
 
 /// --strategy, --devices, --towers, -O, --threads-per-tower, --placement, --move, --seed, --cluster.

@@ -84,7 +84,7 @@ with tempfile.TemporaryDirectory() as folder:
     expect(plan.read_text(encoding="utf-8") != text, "small_plan.json names no simd_unary")
     for arguments in (["--fetch", "y"], ["--steps", "1"], []):
         done = here("run", "small_plan.json", "--feed", "x.safetensors", *arguments)
-        expect(done.returncode == 1 and "'simd_nonsense', which is not here" in done.stderr, f"a kernel that is not here, {arguments}: {done}")
+        expect(done.returncode == 1 and "'simd_nonsense', which is not here" in done.stderr and "but the file says" in done.stderr, f"a kernel that is not here, {arguments}: {done}")
     # Rules: a placement file's go before what the graph requests, and one that decides nothing is refused.
     rules = {"belfry": 1, "placement": [{"match": "**", "device": "cpu:0"}]}
     pathlib.Path(folder, "rules.json").write_text(json.dumps(rules), encoding="utf-8")
