@@ -167,9 +167,10 @@ ValueId PlanMaker::fetched(const Graph& graph, Mode mode, const std::string& nam
 void PlanMaker::check_rules(const PlanKey& key) {
   if (options_.rules.empty() || rules_checked_) return;
   PlanKey step{Mode::step, key.batch, key.symbols, default_fetches(Mode::step)};
-  if (key.mode != Mode::infer)
-    for (const std::string& f : key.fetches)
-      if (std::find(step.fetches.begin(), step.fetches.end(), f) == step.fetches.end()) step.fetches.push_back(f);
+  for (const std::string& f : key.fetches) {
+    bool there = key.mode != Mode::infer || training_->metrics.contains(f) || training_->find(f);
+    if (there && std::find(step.fetches.begin(), step.fetches.end(), f) == step.fetches.end()) step.fetches.push_back(f);
+  }
   placed(step, options_.rules.size());
   rules_checked_ = true;
 }
