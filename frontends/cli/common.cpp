@@ -29,8 +29,6 @@ Source load_source(const std::string& what, const Library& library) {
   std::string text = read_file(what);
   if (!JsonDocument(text, what).root().find("plan")) return {std::make_shared<const Graph>(read_graph(text, what, library.ops)), nullptr};
   auto plan = std::make_shared<const PlacedGraph>(read_plan(text, what, library.ops));
-  if (std::string hash = arithmetic_hash(*plan); hash != plan->arithmetic_hash)
-    say(fmt::format("{}: its arithmetic hash is {}, but the file says {}: it was edited, or made by another version\n", what, hash, plan->arithmetic_hash));
   return {plan->graph, plan};
 }
 
@@ -96,8 +94,9 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
 void refuse_broken(const Source& source, const std::string& file) {
   if (!source.plan) return;
   std::vector<std::string> found = verify(*source.plan);
-  if (found.empty()) return;
-  throw UserError(fmt::format("{} does not hold: {}\nderive what follows from its decisions:  belfry place {} -o {}", file, fmt::join(found, "\n  "), file, file));
+  if (!found.empty()) throw UserError(fmt::format("{} does not hold: {}\nderive what follows from its decisions:  belfry place {} -o {}", file, fmt::join(found, "\n  "), file, file));
+  if (std::string hash = arithmetic_hash(*source.plan); hash != source.plan->arithmetic_hash)
+    say(fmt::format("{}: its arithmetic hash is {}, but the file says {}: it was edited, or made by another version\n", file, hash, source.plan->arithmetic_hash));
 }
 
 std::map<std::string, HostTensor> load_tensors(const std::string& path) {

@@ -20,7 +20,6 @@ struct Source {
   std::shared_ptr<const Graph> graph;           ///< of a plan: after the passes
   std::shared_ptr<const PlacedGraph> plan;      ///< null unless it was a plan
 };
-/// Says so where a plan's arithmetic hash is not the one that its file records.
 Source load_source(const std::string& what, const Library& library);
 
 /// --strategy, --devices, --towers, -O, --threads-per-tower, --placement, --move, --seed, --cluster.
@@ -35,7 +34,8 @@ struct PlacementArguments {
 /// A session of the source as the arguments say: a plan runs as it stands unless moves change its decisions, or all that
 /// follows from them is derived `anew`. Where another plan runs than the file's, it says so.
 Session make_session(const Source& source, const PlacementArguments& arguments, std::shared_ptr<const Library> library, bool anew = false);
-/// UserError with what is wrong with a plan that does not hold, and the command that derives it anew.
+/// UserError with what is wrong with a plan that does not hold, and the command that derives it anew. Says so where its
+/// arithmetic hash is not the one that the file records.
 void refuse_broken(const Source& source, const std::string& file);
 
 /// 'tower_1/logits/**=cpu:0' as a rule.

@@ -35,6 +35,7 @@ void run(const Options& o, const Library& library) {
   Source a = load_source(o.a, library), b = load_source(o.b, library);
   for (const auto& [source, name] : {std::pair{&a, &o.a}, {&b, &o.b}})
     if (!source->plan) throw UserError(fmt::format("{} is no plan; make one with belfry place", *name));
+    else refuse_broken(*source, *name);
   auto data = feeds_of_steps(*a.graph, load_tensors(o.feed), o.steps, a.plan->batch);
   std::vector<Batch> feeds(data.begin(), data.end());
   State state = initial_state(*a.graph, o.seed, o.state), second;

@@ -127,6 +127,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
   verb->callback([o, library] {
     std::shared_ptr<const Library> all = library();
     Source source = load_source(o->source, *all);
+    refuse_broken(source, o->source);
     Session session = make_session(source, o->placement, all);
     if (!o->state.empty()) session.load_state(load_tensors(o->state));
     for (const auto& [name, value] : evaluate(session, mnist(o->data).test, o->batch)) std::cout << fmt::format("{} {:.6f}\n", name, value);
