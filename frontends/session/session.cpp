@@ -1,6 +1,7 @@
 #include <belfry/frontends/session/session.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -57,9 +58,11 @@ void check_room_here(const PlacedGraph& plan) {
 struct Session::Impl {
   PlanMaker maker;
   std::list<Built> programs;                    ///< the last used first
-  State store;
+  std::shared_ptr<StateStore> placed = std::make_shared<StateStore>();
+  State store;                                  ///< values of variables that no device holds as new
+  std::map<std::string, std::int64_t> newest;   ///< per variable the version of its newest value
   std::int64_t version = 0;                     ///< of the newest state
-  Built* newest = nullptr;                      ///< the program that holds it; null: the store does
+  Built* stepped = nullptr;                     ///< the program whose buffers have that version, until `settle` writes it down
   Built* ran = nullptr;                         ///< the program that ran last
   StateAfter after = StateAfter::untouched;     ///< the last step
   std::vector<std::string> torn;
@@ -72,8 +75,9 @@ struct Session::Impl {
     store.clear();
     const Graph& g = maker.training();
     for (NodeId id : g.variables()) store.insert_or_assign(g.node(id).name, initial_value(g.node(id), maker.options().seed));
-    newest = nullptr;
+    stepped = nullptr;
     ++version;
+    for (const auto& [name, value] : store) newest[name] = version;
     torn.clear();
   }
 
@@ -83,7 +87,7 @@ struct Session::Impl {
       programs.splice(programs.begin(), programs, at);
       return programs.front();
     }
-    flush();
+    settle();
     if (programs.size() >= kMostPrograms) {
       if (ran == &programs.back()) ran = nullptr;
       programs.pop_back();
@@ -103,28 +107,46 @@ struct Session::Impl {
   void make_ready(Built& b) {
     if (b.runner) return;
     check_room_here(*b.plan);
-    auto program = std::make_unique<Program>(b.plan, maker.library().kernels);
+    auto program = std::make_unique<Program>(b.plan, maker.library().kernels, placed);
     b.runner = std::make_unique<Runner>(*program);
     b.program = std::move(program);
   }
 
-  /// Brings the newest state into the store.
-  void flush() {
-    if (!newest) return;
-    for (const StateBuffer& s : newest->program->bound().state) {
-      const std::string& name = newest->plan->nodes[static_cast<std::size_t>(s.node)].name;
-      store.insert_or_assign(name, newest->program->state(name));
-    }
-    newest = nullptr;
+  StateStore::Held& held(const Built& b, const StateBuffer& s) {
+    return placed->held(b.plan->nodes[static_cast<std::size_t>(s.node)].name, to_string(b.plan->cluster.devices[static_cast<std::size_t>(s.device)].id), s.buffer.type);
   }
 
-  /// Brings the newest state into a program.
+  /// Writes down which buffers the last steps have made new: steps themselves need not.
+  void settle() {
+    if (!stepped) return;
+    for (const StateBuffer& s : stepped->program->bound().state) {
+      newest[stepped->plan->nodes[static_cast<std::size_t>(s.node)].name] = version;
+      held(*stepped, s).version = version;
+    }
+    stepped = nullptr;
+  }
+
+  const std::byte* newest_bytes(const std::string& name) const {
+    const StateStore::Held* h = placed->find(name, newest.at(name));
+    return h ? h->arena.at(0) : store.at(name).raw();
+  }
+
+  HostTensor value(const std::string& name) const {
+    HostTensor out(store.at(name).dtype(), store.at(name).shape());
+    if (auto bytes = out.bytes().size()) std::memcpy(out.raw(), newest_bytes(name), bytes);
+    return out;
+  }
+
+  /// Brings the newest values into a program's buffers, most of which other programs share.
   void bring_state(Built& b) {
     if (b.version == version) return;
-    flush();
+    settle();
     for (const StateBuffer& s : b.program->bound().state) {
       const std::string& name = b.plan->nodes[static_cast<std::size_t>(s.node)].name;
-      b.program->set_state(name, store.at(name));
+      StateStore::Held& mine = held(b, s);
+      if (mine.version == newest.at(name)) continue;
+      if (s.buffer.bytes) std::memcpy(mine.arena.at(0), newest_bytes(name), static_cast<std::size_t>(s.buffer.bytes));
+      mine.version = newest.at(name);
     }
     b.version = version;
   }
@@ -142,7 +164,7 @@ struct Session::Impl {
     if (tracing) trace = b.runner->trace();
     if (mode == Mode::step && (!outcome.error || outcome.state != StateAfter::untouched)) {
       b.version = ++version;
-      newest = &b;
+      stepped = &b;
     }
     if (mode == Mode::step) {
       after = outcome.state;
@@ -152,7 +174,6 @@ struct Session::Impl {
     std::erase_if(outcome.fetched, [&](const auto& f) { return std::find(fetches.begin(), fetches.end(), f.first) == fetches.end(); });
     return Results(std::move(outcome.fetched));
   }
-
 };
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -184,16 +205,14 @@ const PlacedGraph& Session::plan(std::int64_t batch, Mode mode, const std::vecto
 }
 
 State Session::state() {
-  if (impl_->newest)
-    for (const StateBuffer& s : impl_->newest->program->bound().state) {
-      const std::string& name = impl_->newest->plan->nodes[static_cast<std::size_t>(s.node)].name;
-      impl_->store.insert_or_assign(name, impl_->newest->program->state(name));
-    }
-  return impl_->store;
+  impl_->settle();
+  State out;
+  for (const auto& [name, value] : impl_->store) out.insert_or_assign(name, impl_->value(name));
+  return out;
 }
 
 void Session::load_state(const State& state) {
-  impl_->flush();
+  impl_->settle();
   for (const auto& [name, value] : state) {
     auto at = impl_->store.find(name);
     if (at == impl_->store.end()) {
@@ -203,8 +222,11 @@ void Session::load_state(const State& state) {
     }
     if (!(at->second.type() == value.type())) throw UserError(fmt::format("variable '{}' is {}, not {}", name, to_string(at->second.type()), to_string(value.type())));
   }
-  for (const auto& [name, value] : state) impl_->store.insert_or_assign(name, value);
   ++impl_->version;
+  for (const auto& [name, value] : state) {
+    impl_->store.insert_or_assign(name, value);
+    impl_->newest[name] = impl_->version;
+  }
   std::erase_if(impl_->torn, [&](const std::string& name) { return state.contains(name); });
 }
 
@@ -216,11 +238,9 @@ void Session::reset() {
 std::uint64_t Session::seed() const { return impl_->maker.options().seed; }
 
 HostTensor Session::variable(const std::string& name) {
-  if (impl_->newest)
-    for (const StateBuffer& s : impl_->newest->program->bound().state)
-      if (impl_->newest->plan->nodes[static_cast<std::size_t>(s.node)].name == name) return impl_->newest->program->state(name);
-  if (auto at = impl_->store.find(name); at != impl_->store.end()) return at->second;
-  throw UserError(fmt::format("the graph has no variable '{}'", name));
+  if (!impl_->store.contains(name)) throw UserError(fmt::format("the graph has no variable '{}'", name));
+  impl_->settle();
+  return impl_->value(name);
 }
 
 const Graph& Session::graph() const { return impl_->maker.source(); }

@@ -62,6 +62,33 @@ TEST(Session, an_uneven_batch_and_another_batch_share_one_state) {
   EXPECT_EQ(session.variable("step").item<std::int64_t>(), 4);
 }
 
+TEST(Session, keeps_each_variable_once_for_all_its_programs) {
+  Graph graph = built("batch_norm");
+  Session session(graph, Mirrored{.devices = parse_devices("cpu:0,sim:0"), .towers = 2});
+  std::map<std::pair<std::string, int>, const std::byte*> places;
+  auto check = [&] {
+    const Program& p = session.last_program();
+    for (const StateBuffer& s : p.bound().state) {
+      auto [at, fresh] = places.try_emplace({p.plan().nodes[static_cast<std::size_t>(s.node)].name, s.device}, p.address(s.buffer));
+      EXPECT_EQ(at->second, p.address(s.buffer)) << at->first.first;
+    }
+  };
+  for (std::int64_t batch : {8, 4, 8}) {
+    session.step(feeds_for(graph, batch));
+    check();
+    session.predict(feeds_for(graph, batch), {"normalised"});
+    check();
+  }
+  EXPECT_EQ(session.variable("step").item<std::int64_t>(), 3);
+  State once = session.state();
+  session.load_state(once);
+  session.step(feeds_for(graph, 4));
+  State after_step = session.state();
+  session.load_state(once);
+  session.step(feeds_for(graph, 4));
+  EXPECT_EQ(session.state(), after_step);
+}
+
 TEST(Session, the_loss_falls) {
   Graph graph = built("accuracy");
   Session session(graph, Towers{.devices = parse_devices("cpu:0,cpu:1")});
