@@ -55,6 +55,22 @@ TEST(Verify, finds_nothing_in_any_plan_that_place_makes) {
   std::cout << plans << " plans\n";
 }
 
+TEST(Verify, place_refuses_what_it_would_object_to_where_a_link_is_missing) {
+  auto graph = std::make_shared<const Graph>(training_graph(net("decay")));
+  for (const auto& [a, b] : {std::pair{"sim:0", "sim:1"}, {"sim:0", "host"}})
+    for (const NamedStrategy& s : strategies(4, 2)) {
+      Cluster cluster = sim_cluster(2);
+      cluster.unlinked = {{a, b}};
+      try {
+        PlacedGraph plan = place(graph, s.strategy, cluster, 8, {.fetches = fetches_of(*graph)});
+        EXPECT_TRUE(verify(plan).empty()) << s.name << ": " << verify(plan)[0];
+        EXPECT_TRUE(s.name == "towers" && b == std::string("sim:1")) << s.name << " crosses no link between " << a << " and " << b;
+      } catch (const UserError& e) {
+        EXPECT_NE(std::string(e.what()).find("and no link joins the spaces "), std::string::npos) << e.what();
+      }
+    }
+}
+
 // ---------------------------------------------------------------- waits
 
 /// Nothing found under random interleavings, and the right bits.

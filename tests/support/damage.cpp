@@ -50,6 +50,16 @@ Graph forward_only() {
   return run_passes(inference_passes(), std::move(b).build());
 }
 
+/// Each variable becomes the other's old value.
+Graph exchange() {
+  Builder b("exchange");
+  Value x = b.input("x", f64, {kBatch, 4}), v = b.variable("v", {4}, {.dtype = f64, .init = "ones"}), w = b.variable("w", {4}, {.dtype = f64, .init = "zeros"});
+  b.metric("y", reduce_sum(x * v + w));
+  b.update(v, w);
+  b.update(w, v);
+  return run_passes(training_passes(), std::move(b).build());
+}
+
 /// Two layers alike, each a group.
 Graph two_groups() {
   Builder b("two_groups");
@@ -310,9 +320,10 @@ std::vector<Damage> meaning() {
       {"a sum where the towers' statistics are averaged", "batch norm", [=](PlacedGraph& p) { behind_pre(p, "mean").attributes.set("how", "sum"); }, "split"},
       {"a variable left without its update", "towers", [](PlacedGraph& p) { p.updates.erase(p.updates.begin()), first(p, op("momentum")).donates.erase(first(p, op("momentum")).donates.begin()); }, "state"},
       {"updates exchanged", "towers", [](PlacedGraph& p) { std::swap(p.updates[0].second, p.updates[1].second); }, "state"},
-      {"stores exchanged", "fused", [](PlacedGraph& p) {
-         auto m = all(p, op("momentum"));
-         std::swap(m[0]->donates[0].second, m[1]->donates[0].second);
+      {"variables' bytes exchanged", "fused", [](PlacedGraph& p) { auto m = all(p, op("momentum")); std::swap(m[0]->donates[0].second, m[1]->donates[0].second); }, "state"},
+      {"stores exchanged", "exchange", [](PlacedGraph& p) {
+         auto stores = all(p, [](const PlanNode& n) { return n.op == kStore && !n.donates.empty(); });
+         std::swap(stores.at(0)->donates[0].second, stores.at(1)->donates[0].second);
        }, "state"},
       {"an input exchanged for another like it", "fused", [](PlacedGraph& p) { auto m = all(p, op("momentum")); std::swap(m[0]->inputs[0], m[1]->inputs[0]); }, "dangling"},
       {"a group that reads another variable", "fused", [](PlacedGraph& p) { auto f = all(p, op(kFused)); std::swap(f[0]->inputs[1], f[1]->inputs[1]); }, "dangling"},
@@ -363,6 +374,7 @@ const std::map<std::string, PlacedGraph>& plans_to_damage() {
     for (const char* name : {"towers", "mirrored", "layers", "gpipe"}) out.emplace(name, placed(training_graph(net("decay")), named(name, 4, 2), 7));
     out.emplace("pieces", placed(training_graph(net("decay")), named("mirrored", 4, 2), 8));
     out.emplace("batch norm", placed(training_graph(net("batch_norm")), named("mirrored", 4, 2), 8));
+    out.emplace("exchange", placed(exchange(), named("towers", 4, 2), 7));
     out.emplace("tied", placed(training_graph(net("tied")), named("towers", 4, 2), 7));
     out.emplace("fused", placed(two_groups(), named("towers", 4, 2), 7));
     out.emplace("late reader", placed(late_reader(), named("towers, variables on the last", 4, 2), 7, false));
