@@ -13,7 +13,8 @@ class DerivedChecker : public Objections {
   using Objections::Objections;
 
   void run() {
-    for (const PlanNode& n : plan_.nodes) last_epoch_ = std::max(last_epoch_, n.epoch);
+    for (const PlanNode& n : plan_.nodes)
+      if (n.scope == Scope::tower) last_epoch_ = std::max(last_epoch_, n.epoch);
     for (const PlanNode& n : plan_.nodes) {
       check_epoch(n);
       check_role(n);
@@ -97,7 +98,7 @@ class DerivedChecker : public Objections {
       if (largest[d] != plan_.frames[d]) object("memory: the frame of {} is not the largest of its classes", name_of(static_cast<int>(d)));
   }
 
-  int last_epoch_ = -1;
+  int last_epoch_ = -1;  // of the towers
 };
 
 }  // namespace

@@ -360,6 +360,8 @@ std::vector<Damage> records() {
       {"a copy by a kernel of another name", "towers", at(op(kCopy), [](PlanNode& n) { for (Variant& v : n.by_group) if (!v.kernel.empty()) v.kernel = "nonsense"; }), "no kernel"},
       {"a split by a kernel of another name", "towers", at(op(kSplit), [](PlanNode& n) { n.by_class[0].kernel = "nonsense"; }), "no kernel"},
       {"a shared node of another epoch", "towers", at(op(kAggregate), [](PlanNode& n) { ++n.epoch; }), "phase"},
+      {"an update of an epoch that no tower reaches", "towers", at(op("momentum"), [](PlanNode& n) { n.epoch += 7; }), "phase"},
+      {"an input inside its feed", "towers", at(op(kInput), [](PlanNode& n) { n.by_group.back().outputs[0].offset = 64; }), "outside"},
       {"a copy of another role", "towers", at(op(kCopy), [](PlanNode& n) { n.role = Role::backward; }), "phase"},
       {"a node of another role", "towers", at(op("relu"), [](PlanNode& n) { n.role = Role::update; }), "phase"},
       {"a node under another name", "towers", at(op("relu"), [](PlanNode& n) { n.name = "rely"; }), "dangling"},
