@@ -32,8 +32,9 @@ class DerivedChecker : public Objections {
     int epoch = tower ? 0 : -1;
     for (ValueIndex v : values_read(n))
       epoch = std::max(epoch, plan_.maker(v).epoch + (tower && plan_.maker(v).scope != Scope::tower ? 1 : 0));
-    bool writes = !tower && (!n.donates.empty() || std::any_of(plan_.updates.begin(), plan_.updates.end(), [&](auto p) { return std::find(n.outputs.begin(), n.outputs.end(), p.second) != n.outputs.end(); }));
-    if (n.epoch != epoch && !(writes && n.epoch == last_epoch_)) object("phase: '{}' is of epoch {}, but what it reads puts it into {}", n.name, n.epoch, epoch);
+    if (n.epoch == epoch) return;
+    bool writes = !n.donates.empty() || std::any_of(plan_.updates.begin(), plan_.updates.end(), [&](auto p) { return std::find(n.outputs.begin(), n.outputs.end(), p.second) != n.outputs.end(); });
+    if (tower || !writes || n.epoch != last_epoch_) object("phase: '{}' is of epoch {}, but what it reads puts it into {}", n.name, n.epoch, epoch);
   }
 
   /// A node has the role of the user's; what is inserted that of what it moves; a store writes state.
