@@ -27,7 +27,7 @@ struct Bench {
   /// Median milliseconds of a launch, in rounds of about 20 ms.
   double time(const KernelRequest& r) {
     auto choice = table.choose(r);
-    auto kernel = table.prepare(choice.name, r);
+    auto kernel = table.prepare(choice.name, r, {choice.support.scratch_bytes, false});
     name = choice.name;
     std::vector<HostTensor> in, out;
     HostTensor scratch(u8, {choice.support.scratch_bytes});

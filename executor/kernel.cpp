@@ -32,6 +32,9 @@ std::unique_ptr<Prepared> prepare_reference(const KernelRequest& r) {
 
 /// The members' references one after the other, on buffers of their own.
 std::unique_ptr<Prepared> prepare_fused_reference(const KernelRequest& r) {
+  for (const Node* m : r.members)
+    if (m->types != r.members.back()->types)
+      throw UserError(fmt::format("[{}] the member '{}' makes another type than the group, which its reference does not compute; place the plan anew without the group", r.op, m->name));
   struct Fused : Prepared {
     explicit Fused(const KernelRequest& r) : members(r.members), share(r.share), inputs(r.inputs), outputs(r.outputs) {}
     void launch(const Arguments& a) override {
@@ -79,10 +82,25 @@ void describe_members(const Graph& graph, const std::vector<NodeId>& members, Ke
   }
 }
 
+namespace {
+
+/// The kernel's word on a request; of a fused kind also on the members, whose ops it takes for granted.
+Support asked(const Kernel& k, const KernelRequest& r) {
+  bool chain = r.members.size() == k.members.size() && r.inner.size() == r.members.size();
+  for (std::size_t m = 0; chain && m < r.members.size(); ++m) {
+    auto from_before = std::count_if(r.inner[m].begin(), r.inner[m].end(), [](const std::string& name) { return !name.empty(); });
+    bool reads_last = m > 0 && std::count(r.inner[m].begin(), r.inner[m].end(), r.members[m - 1]->name) == 1;
+    chain = r.members[m]->op->name == k.members[m] && from_before == (m > 0) && reads_last == (m > 0);
+  }
+  return chain ? k.supports(r) : refuse(fmt::format("its members are {}, each reading the one before", fmt::join(k.members, ", ")));
+}
+
+}  // namespace
+
 KernelTable::Choice KernelTable::choose(const KernelRequest& request, std::vector<std::string>* reasons) const {
   for (const Kernel& k : kernels_) {
     if (k.op != request.op) continue;
-    Support s = k.supports(request);
+    Support s = asked(k, request);
     if (s.ok) return {k.name, s};
     if (reasons) reasons->push_back(fmt::format("{}: {}", k.name, s.reason));
   }
@@ -95,13 +113,16 @@ const Kernel& KernelTable::named(const std::string& name, const std::string& op)
   throw UserError(fmt::format("[{}] the plan names the kernel '{}', which is not here; derive the plan anew with belfry place", op, name));
 }
 
-Support KernelTable::support(const std::string& name, const KernelRequest& request) const { return name == kReferenceKernel ? Support{} : named(name, request.op).supports(request); }
+Support KernelTable::support(const std::string& name, const KernelRequest& request) const { return name == kReferenceKernel ? Support{} : asked(named(name, request.op), request); }
 
-std::unique_ptr<Prepared> KernelTable::prepare(const std::string& name, const KernelRequest& request) const {
+std::unique_ptr<Prepared> KernelTable::prepare(const std::string& name, const KernelRequest& request, const Granted& granted) const {
   if (name == kReferenceKernel) return request.def ? prepare_reference(request) : prepare_fused_reference(request);
   const Kernel& k = named(name, request.op);
-  Support s = k.supports(request);
-  if (!s.ok) throw UserError(fmt::format("[{}] the plan names the kernel '{}', which refuses: {}; derive the plan anew with belfry place", request.op, name, s.reason));
+  auto refused = [&](const std::string& why) { return UserError(fmt::format("[{}] the plan names the kernel '{}', which {}; derive the plan anew with belfry place", request.op, name, why)); };
+  Support s = asked(k, request);
+  if (!s.ok) throw refused("refuses: " + s.reason);
+  if (s.scratch_bytes > granted.scratch_bytes) throw refused(fmt::format("needs {} bytes of scratch, but has {}", s.scratch_bytes, granted.scratch_bytes));
+  if (granted.in_place && !s.in_place) throw refused("cannot write over its inputs, as the plan has it");
   return k.prepare(request);
 }
 

@@ -65,6 +65,14 @@ struct Kernel {
   std::function<Support(const KernelRequest&)> supports;
   /// Called on the thread that launches it.
   std::function<std::unique_ptr<Prepared>(const KernelRequest&)> prepare;
+  /// Of a fused kind: the ops that it computes as one, each reading the one before. It refuses other members.
+  std::vector<std::string> members = {};
+};
+
+/// What a plan gives a launch.
+struct Granted {
+  std::int64_t scratch_bytes = 0;
+  bool in_place = false;                       ///< an output lies over an input
 };
 
 /// The kernels of one kind of device: per op in order, best first. References are last and need no entry.
@@ -79,8 +87,8 @@ class KernelTable {
   Choice choose(const KernelRequest& request, std::vector<std::string>* reasons = nullptr) const;
   /// What the kernel of that name says to the request. UserError where there is none for the op.
   Support support(const std::string& name, const KernelRequest& request) const;
-  /// UserError where no kernel of that name is there for the op, or it refuses.
-  std::unique_ptr<Prepared> prepare(const std::string& name, const KernelRequest& request) const;
+  /// UserError where no kernel of that name is there for the op, or it refuses, or wants more than it is granted.
+  std::unique_ptr<Prepared> prepare(const std::string& name, const KernelRequest& request, const Granted& granted = {}) const;
   const std::vector<Kernel>& all() const { return kernels_; }
 
  private:

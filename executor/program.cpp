@@ -209,6 +209,15 @@ std::unique_ptr<Prepared> Program::structural(const Step& step) const {
   });
 }
 
+namespace {
+
+/// Outputs lie over inputs wholly or not at all.
+bool writes_in_place(const Arguments& a) {
+  return std::any_of(a.outputs.begin(), a.outputs.end(), [&](const std::byte* out) { return out && std::find(a.inputs.begin(), a.inputs.end(), out) != a.inputs.end(); });
+}
+
+}  // namespace
+
 void Program::prepare_thread(int thread) {
   for (auto& stream : launches_)
     for (Launch& l : stream) {
@@ -220,7 +229,7 @@ void Program::prepare_thread(int thread) {
         const std::string kind = plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].kernels();
         auto table = kernels_.find(kind);
         if (table == kernels_.end()) throw UserError(fmt::format("there are no kernels for devices of kind '{}'", kind));
-        l.kernel = table->second.prepare(l.step->variant->kernel, request(*l.step));
+        l.kernel = table->second.prepare(l.step->variant->kernel, request(*l.step), {l.step->variant->scratch_bytes, writes_in_place(l.arguments)});
       }
     }
   for (Task& task : tasks_[static_cast<std::size_t>(thread)]) task.kernel = launches_[static_cast<std::size_t>(task.stream)][static_cast<std::size_t>(task.index)].kernel.get();

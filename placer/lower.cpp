@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/plan/moves.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -175,6 +176,20 @@ struct Readers {
   std::set<DeviceList> holders;
 };
 
+void check_link(const PlacedGraph& plan, const PlanNode& cause, int from, int to) {
+  if (!plan.cluster.linked(plan.cluster.space(from), plan.cluster.space(to)))
+    throw UserError(fmt::format("'{}' is needed on {} but lies on {}, and no link joins the spaces {} and {}", cause.name, to_string(plan.cluster.devices[static_cast<std::size_t>(to)].id),
+                                to_string(plan.cluster.devices[static_cast<std::size_t>(from)].id), plan.cluster.space(to), plan.cluster.space(from)));
+}
+
+/// Joins and splits read other spaces without a copy: they need links too.
+void check_links(const PlacedGraph& plan) {
+  if (plan.cluster.unlinked.empty()) return;
+  Instances instances(plan);
+  for (const PlanNode& n : plan.nodes)
+    for (const Move& m : moves_of(instances, n)) check_link(plan, plan.maker(n.inputs[0]), m.from, m.to);
+}
+
 class CopyInserter {
  public:
   explicit CopyInserter(PlacedGraph& plan) : plan_(plan), wanted_(plan.values.size()) {
@@ -205,12 +220,6 @@ class CopyInserter {
  private:
   const std::string& space(int d) const { return plan_.cluster.space(d); }
 
-  void check_link(const PlanNode& cause, int from, int to) const {
-    if (!plan_.cluster.linked(space(from), space(to)))
-      throw UserError(fmt::format("'{}' is needed on {} but lies on {}, and no link joins the spaces {} and {}", cause.name, to_string(plan_.cluster.devices[static_cast<std::size_t>(to)].id),
-                                  to_string(plan_.cluster.devices[static_cast<std::size_t>(from)].id), space(to), space(from)));
-  }
-
   PlanNode& add(const PlanNode& cause, ValueIndex v) {
     int k = copies_[v]++;
     std::string name = plain(plan_.value(v).name) + ".copy" + (k ? std::to_string(k) : "");
@@ -239,7 +248,7 @@ class CopyInserter {
     std::vector<int> destinations;
     for (int d : devices)
       if (have.insert(space(d)).second) {
-        check_link(m, m.holders.front(), d);
+        check_link(plan_, m, m.holders.front(), d);
         destinations.push_back(d);
       }
     return destinations;
@@ -253,7 +262,7 @@ class CopyInserter {
       const std::vector<int>& to = plan_.vectors[static_cast<std::size_t>(x)];
       for (std::size_t t = 0; t < at.size(); ++t)
         if (at[t] >= 0 && space(at[t]) != space(to[t])) {
-          check_link(m, at[t], to[t]);
+          check_link(plan_, m, at[t], to[t]);
           any |= left[t].try_emplace(space(to[t]), to[t]).second;
         }
     }
@@ -282,6 +291,9 @@ class CopyInserter {
 
 }  // namespace
 
-void insert_copies(PlacedGraph& plan) { CopyInserter(plan).run(); }
+void insert_copies(PlacedGraph& plan) {
+  CopyInserter(plan).run();
+  check_links(plan);
+}
 
 }  // namespace belfry

@@ -91,15 +91,20 @@ std::vector<LocalPlace> pattern_of(const PlacedGraph& plan, int tower) {
 
 }  // namespace
 
+TowerClass class_of_tower(const PlacedGraph& plan, int tower) {
+  TowerClass c;
+  c.share = plan.share(tower).rows;
+  std::set<int> seen;
+  for (const auto& v : plan.vectors)
+    if (int d = v[static_cast<std::size_t>(tower)]; d >= 0 && seen.insert(d).second) c.kinds.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id.kind);
+  c.pattern = pattern_of(plan, tower);
+  return c;
+}
+
 void set_classes(PlacedGraph& plan) {
   plan.classes.clear();
   for (int t = 0; t < plan.present(); ++t) {
-    TowerClass c;
-    c.share = plan.share(t).rows;
-    std::set<int> seen;
-    for (const auto& v : plan.vectors)
-      if (int d = v[static_cast<std::size_t>(t)]; d >= 0 && seen.insert(d).second) c.kinds.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id.kind);
-    c.pattern = pattern_of(plan, t);
+    TowerClass c = class_of_tower(plan, t);
     auto known = std::find_if(plan.classes.begin(), plan.classes.end(), [&](const TowerClass& k) { return k.share == c.share && k.kinds == c.kinds && k.pattern == c.pattern; });
     if (known == plan.classes.end()) known = plan.classes.insert(known, std::move(c));
     known->towers.push_back(t);

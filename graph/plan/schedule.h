@@ -8,6 +8,8 @@ namespace belfry {
 /// The total order: epochs (a tower node that reads what joins towers of epoch e is in e + 1), and inside an epoch the list
 /// for tower nodes, readiness for shared ones. Stores come last.
 void set_order(PlacedGraph& plan);
+/// Share, kinds and pattern of a tower.
+TowerClass class_of_tower(const PlacedGraph& plan, int tower);
 /// Towers with equal shares, kinds and patterns.
 void set_classes(PlacedGraph& plan);
 /// Phases of an epoch: one ends where a tower changes device, and between forward and backward.

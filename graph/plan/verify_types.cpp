@@ -1,35 +1,31 @@
-#include <belfry/graph/plan/verify_types.h>
-
 #include <algorithm>
 #include <map>
 
-#include <fmt/format.h>
-
 #include <belfry/graph/contexts.h>
+#include <belfry/graph/plan/verify_parts_internal.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
 
 namespace {
 
-class TypeChecker {
+class TypeChecker : public Objections {
  public:
-  TypeChecker(const PlacedGraph& plan, std::vector<std::string>& found) : plan_(plan), found_(found), types_(plan.graph->shared_ops()) {}
+  explicit TypeChecker(const PlacedGraph& plan) : Objections(plan), types_(plan.graph->shared_ops()) {}
 
   void run() {
+    for (const PlanValue& v : plan_.values) check_rows(v);
+    if (!found_.empty()) return;
     for (const PlanNode& n : plan_.nodes) {
       if (n.def) check_op(n);
       else if (n.op == kFused) check_fused(n);
       else if (is_join(n) || n.op == kPreAggregate) check_join(n);
+      else if (n.op == kSplit && !state(n.inputs[0]).is_replicated()) object("split: '{}' splits '{}', which is {}", n.name, plan_.value(n.inputs[0]).name, to_string(state(n.inputs[0])));
       else if (n.op != kSplit && state(n.inputs[0]) != state(n.outputs[0])) object("split: '{}' moves {} into {}", n.name, to_string(state(n.inputs[0])), to_string(state(n.outputs[0])));
     }
   }
 
  private:
-  template <class... A>
-  void object(fmt::format_string<A...> text, A&&... arguments) {
-    if (found_.size() < 64) found_.push_back(fmt::format(text, std::forward<A>(arguments)...));
-  }
   const TensorType& type(ValueIndex v) const { return plan_.value(v).type; }
   const SplitState& state(ValueIndex v) const { return plan_.value(v).state; }
 
@@ -38,6 +34,15 @@ class TypeChecker {
     auto [at, fresh] = examples_.try_emplace(to_string(type));
     if (fresh) at->second = types_.add(kInput, {}, {{"dtype", type.dtype}, {"shape", type.shape}}, fmt::format("v{}", examples_.size())).id;
     return at->second;
+  }
+
+  /// Shares are cut along an axis that counts the rows; no other symbol is left.
+  void check_rows(const PlanValue& v) {
+    for (const Dim& d : v.type.shape)
+      if (d.symbolic() && d.symbol != plan_.graph->row_symbol) object("type: '{}' has the symbol '{}', which is not bound", v.name, d.symbol);
+    if (!v.state.is_rows()) return;
+    if (v.state.axis < 0 || v.state.axis >= static_cast<int>(v.type.shape.size()) || !v.type.shape[static_cast<std::size_t>(v.state.axis)].symbolic())
+      object("split: '{}' {} is {}, but counts no rows there", v.name, to_string(v.type), to_string(v.state));
   }
 
   void check_op(const PlanNode& n) {
@@ -70,47 +75,82 @@ class TypeChecker {
     if (whole != (n.scope == Scope::shared)) object("split: '{}' is {}, but its values are {}", n.name, to_string(n.scope), whole ? "whole" : "shares");
   }
 
-  /// A fused node reads what its members read from outside, in order.
+  /// The members' split rules in turn, on what the fused node reads and on what the members before have made.
   void check_fused(const PlanNode& n) {
     const Graph& g = *plan_.graph;
-    std::vector<TensorType> wanted, given;
-    auto inside = [&](NodeId id) { return std::any_of(n.members.begin(), n.members.end(), [&](const Member& m) { return m.node == id; }); };
-    for (const Member& m : n.members)
-      for (ValueId v : g.node(m.node).inputs)
-        if (!inside(v.node)) wanted.push_back(v.valid() ? g.type(v) : TensorType{});
-    for (ValueIndex v : n.inputs) given.push_back(v < 0 ? TensorType{} : type(v));
-    if (n.members.empty() || wanted != given || n.outputs.size() != 1 || type(n.outputs[0]) != g.node(n.members.back().node).types[0])
-      object("type: '{}' reads or makes other values than its members", n.name);
+    if (n.members.empty() || n.outputs.size() != 1) return object("type: '{}' has {} members and makes {} values", n.name, n.members.size(), n.outputs.size());
+    std::map<NodeId, SplitState> inner;
+    std::size_t next = 0;
+    bool whole = true;
+    for (const Member& m : n.members) {
+      const Node& u = g.node(m.node);
+      SplitContext split{*u.op, u.attributes, {}, {}, u.types, plan_.batch};
+      std::vector<ValueIndex> outside(u.inputs.size(), -1);
+      for (std::size_t i = 0; i < u.inputs.size(); ++i) {
+        ValueId v = u.inputs[i];
+        auto made = inner.find(v.node);
+        if (made == inner.end()) {
+          if (next >= n.inputs.size()) return object("type: '{}' reads fewer values than its members", n.name);
+          outside[i] = n.inputs[next++];
+          if (v.valid() != (outside[i] >= 0) || (v.valid() && type(outside[i]) != g.type(v))) return object("type: '{}' reads other values than its member '{}'", n.name, u.name);
+        }
+        split.inputs.push_back(v.valid() ? g.type(v) : TensorType{});
+        split.states.push_back(made != inner.end() ? made->second : outside[i] >= 0 ? state(outside[i]) : kReplicated);
+      }
+      Split s = u.op->split(split);
+      whole = true;  // as the last member is
+      for (std::size_t i = 0; i < u.inputs.size(); ++i) {
+        if (u.op->inputs[std::min(i, u.op->inputs.size() - 1)].shape_only) continue;
+        if (u.inputs[i].valid() && s.reads[i] != split.states[i]) return object("split: '{}' reads an input of its member '{}' as {}, but {} wants {}", n.name, u.name, to_string(split.states[i]), u.op->name, to_string(s.reads[i]));
+        whole = whole && split.states[i].is_replicated();
+      }
+      if (u.types.size() != 1 || !inner.try_emplace(m.node, s.gives[0]).second) return object("type: '{}' has the member '{}' twice, or it makes several values", n.name, u.name);
+      whole = whole && s.gives[0].is_replicated();
+    }
+    const SplitState& given = inner.at(n.members.back().node);
+    if (next != n.inputs.size() || type(n.outputs[0]) != g.node(n.members.back().node).types[0]) return object("type: '{}' reads or makes other values than its members", n.name);
+    if (given != state(n.outputs[0])) return object("split: '{}' gives {}, but the plan says {}", n.name, to_string(given), to_string(state(n.outputs[0])));
+    if (whole != (n.scope == Scope::shared)) object("split: '{}' is {}, but its values are {}", n.name, to_string(n.scope), whole ? "whole" : "shares");
   }
 
-  /// What is joined is rows side by side, partials added, or values per tower stacked or averaged.
-  void check_join(const PlanNode& n) {
-    const SplitState& from = state(n.inputs[0]);
-    const std::string& how = n.attributes.text("how");
-    bool fits = false;
+  /// How what the towers have of a value becomes one: what its state says, and for values per tower the asker.
+  std::string way(const PlanNode& n, const SplitState& from) const {
     switch (from.kind) {
-      case SplitState::kRows: fits = how == "concat_rows" && n.attributes.integer("axis") == from.axis; break;
-      case SplitState::kPartial: fits = how == (from.reduction == Reduction::max ? "max" : "sum") || (n.op == kFetch && how == "stack"); break;
-      case SplitState::kPerTower: fits = how == "stack" || how == "mean" || (n.op == kPreAggregate && how == "sum"); break;
-      case SplitState::kReplicated: fits = how == "same"; break;
+      case SplitState::kRows: return "concat_rows";
+      case SplitState::kPartial: return n.op == kFetch && n.attributes.text("how") == "stack" ? "stack" : from.reduction == Reduction::max ? "max" : "sum";
+      case SplitState::kPerTower: return n.op == kPreAggregate ? "sum" : n.op == kFetch ? "stack" : "mean";
+      case SplitState::kReplicated: break;
     }
-    // What devices have added of values per tower is a sum that the mean is taken of.
-    fits = fits || (how == "mean" && plan_.maker(n.inputs[0]).op == kPreAggregate);
+    return "same";
+  }
+
+  /// Behind a pre_aggregate the same is asked of what that reads: the devices' sums of values per tower become a mean.
+  void check_join(const PlanNode& n) {
+    const PlanNode& before = plan_.maker(n.inputs[0]);
+    const SplitState& from = state(before.op == kPreAggregate ? before.inputs[0] : n.inputs[0]);
+    const std::string& how = n.attributes.text("how");
+    bool apart = how == "stack" || how == "concat_rows" || how == "same";
+    bool on_devices = n.op == kPreAggregate || before.op == kPreAggregate;
+    bool fits = how == way(n, from) && !(on_devices && apart) && !(n.op == kPreAggregate && before.op == kPreAggregate);
+    if (how == "concat_rows") fits = fits && n.attributes.integer("axis") == from.axis;
     TensorType made = type(n.inputs[0]);
     if (how == "stack") made.shape.insert(made.shape.begin(), Dim(plan_.present()));
     if (!fits) object("split: '{}' joins {} by {}", n.name, to_string(from), how);
     if (type(n.outputs[0]) != made) object("type: '{}' joins {} into {}", n.name, to_string(type(n.inputs[0])), to_string(type(n.outputs[0])));
-    if (n.op != kPreAggregate && !state(n.outputs[0]).is_replicated()) object("split: '{}' gives {}", n.name, to_string(state(n.outputs[0])));
+    SplitState gives = n.op == kPreAggregate ? partial(how == "max" ? Reduction::max : Reduction::sum) : kReplicated;
+    if (state(n.outputs[0]) != gives) object("split: '{}' gives {}, not {}", n.name, to_string(state(n.outputs[0])), to_string(gives));
   }
 
-  const PlacedGraph& plan_;
-  std::vector<std::string>& found_;
   Graph types_;
   std::map<std::string, ValueId> examples_;
 };
 
 }  // namespace
 
-void check_types(const PlacedGraph& plan, std::vector<std::string>& found) { TypeChecker(plan, found).run(); }
+std::vector<std::string> check_types(const PlacedGraph& plan) {
+  TypeChecker checker(plan);
+  checker.run();
+  return checker.found();
+}
 
 }  // namespace belfry

@@ -40,6 +40,7 @@ Kernel kernel(const char* name, const char* op, Conv (*describe)(const KernelReq
             for (const auto* types : {&r.inputs, &r.outputs})
               for (const LocalType& t : *types)
                 if (t.elements() == 0) return refuse("there are no elements");
+            if (bias_relu && r.inputs[2].shape != Extents{r.outputs[0].shape[3]}) return refuse("the bias is not per channel");
             auto primitive = onednn::make(describe(r), r.threads);
             if (!primitive) return refuse("oneDNN has no fast form of it");
             Support s = accept(primitive->scratch_bytes());
@@ -68,6 +69,7 @@ std::vector<Kernel> conv2d_cpu() {
   out.push_back(kernel("onednn_conv2d", "conv2d_input_gradient", input_gradient));
   out.push_back(kernel("onednn_conv2d", "conv2d_filter_gradient", filter_gradient));
   out.push_back(kernel("onednn_conv2d_bias_relu", kConv2dBiasRelu, fused, true));
+  out.back().members = {"conv2d", "add", "relu"};
   return out;
 }
 

@@ -74,6 +74,58 @@ TEST(ConvNet, no_op_of_it_falls_back_to_the_reference) {
   for (const char* wanted : {"onednn_conv2d", "onednn_conv2d_bias_relu", "onednn_matmul", "nhwc_max_pool2d", "row_cross_entropy", "block_reduce_sum", "simd_adam"}) EXPECT_TRUE(kernels.contains(wanted)) << wanted;
 }
 
+// ---------------------------------------------------------------- what kernels are given
+
+std::string refusal(const PlacedGraph& plan) {
+  try {
+    Program program(std::make_shared<const PlacedGraph>(plan), tables());
+    for (int t = 0; t < static_cast<int>(program.threads().size()); ++t) program.prepare_thread(t);
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+PlanNode& with_kernel(PlacedGraph& plan, const std::string& kernel) {
+  for (PlanNode& n : plan.nodes)
+    if (!n.by_class.empty() && n.by_class[0].kernel == kernel) return n;
+  throw InternalError("the plan has no " + kernel);
+}
+
+TEST(ConvNet, a_kernel_refuses_less_scratch_than_it_wants) {
+  auto graph = std::make_shared<const Graph>(digits());
+  const PlacedGraph plan = placed(graph, to_strategy(Single{.device = sims(1)[0], .threads = 1}), 1, 8);
+  ASSERT_EQ(refusal(plan), "");
+  for (std::int64_t bytes : {0, 64}) {
+    PlacedGraph less = plan;
+    with_kernel(less, "onednn_matmul").by_class[0].scratch_bytes = bytes;
+    EXPECT_NE(refusal(less).find("'onednn_matmul', which needs "), std::string::npos) << refusal(less);
+    EXPECT_NE(refusal(less).find("bytes of scratch, but has " + std::to_string(bytes) + "; derive the plan anew"), std::string::npos) << refusal(less);
+  }
+}
+
+TEST(ConvNet, a_kernel_that_cannot_write_over_its_input_refuses_to) {
+  auto graph = std::make_shared<const Graph>(digits());
+  PlacedGraph plan = placed(graph, to_strategy(Single{.device = sims(1)[0], .threads = 1}), 1, 8);
+  PlanNode& n = with_kernel(plan, "onednn_matmul");
+  n.by_class[0].outputs[0] = plan.maker(n.inputs[0]).by_class[0].outputs[0];
+  EXPECT_NE(refusal(plan).find("'onednn_matmul', which cannot write over its inputs"), std::string::npos) << refusal(plan);
+}
+
+TEST(ConvNet, a_fused_kernel_refuses_members_that_it_does_not_compute) {
+  auto graph = std::make_shared<const Graph>(digits());
+  PlacedGraph plan = placed(graph, to_strategy(Single{.device = sims(1)[0], .threads = 1}), 1, 8);
+  PlanNode& n = with_kernel(plan, "onednn_conv2d_bias_relu");
+  // The same graph, but for the op of one member.
+  auto edited = std::make_shared<Graph>(*graph);
+  edited->edit(n.members[2].node).op = graph->ops().find("sigmoid");
+  plan.graph = edited;
+  EXPECT_NE(refusal(plan).find("'onednn_conv2d_bias_relu', which refuses: its members are conv2d, add, relu, each reading the one before"), std::string::npos) << refusal(plan);
+  // Its reference computes what the members say.
+  n.by_class[0].kernel = "reference";
+  EXPECT_EQ(refusal(plan), "");
+}
+
 TEST(ConvNet, devices_and_strategies_change_no_bit) {
   for (const Graph& g : {training_graph(net("conv"), f32), digits()}) {
     auto graph = std::make_shared<const Graph>(g);

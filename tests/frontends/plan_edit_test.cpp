@@ -113,6 +113,30 @@ TEST(PlanEdit, fused_nodes_keep_their_members_and_the_graphs_order) {
   EXPECT_EQ(write_plan(place(again.graph, placement_of(again), again.cluster, again_options)), text);
 }
 
+TEST(PlanEdit, members_and_applied_updates_that_are_not_what_runs_are_objected_to) {
+  Builder b("fused");
+  Value x = b.input("x", f32, {kBatch, 3}), v = b.variable("v", {3, 2}, {.init = "normal"}), w = b.variable("w", {3, 2}, {.init = "normal"});
+  Value y = matmul(x, w);
+  Value z = relu(y);
+  b.update(v, v * 0.5);
+  b.update(w, w * 0.5);
+  auto graph = std::make_shared<const Graph>(std::move(b).build());
+  auto groups = [&](const Graph&) { return std::vector<FusionGroup>{{"matmul_relu", {y.id.node, z.id.node}}}; };
+  PlacedGraph plan = place(graph, to_strategy(Single{.device = sims(1)[0], .threads = 1}), sim_cluster(1), 4, {.fetches = {{"z", z.id}}, .groups = groups});
+  ASSERT_TRUE(verify(plan).empty()) << verify(plan)[0];
+  const std::string text = write_plan(plan);
+  auto objection = [&](const std::string& from, const std::string& to) {
+    auto found = verify(read_back(swapped(text, from, to), plan));
+    return found.empty() ? "" : found[0];
+  };
+  EXPECT_EQ(objection("\"inputs\": [\"x\", \"w\"], \"at\"", "\"inputs\": [\"x\", \"v\"], \"at\""), "dangling: 'relu' reads 'w', but in the graph it reads 'v'") << text;
+  // The update of v is neither applied nor written.
+  std::string line = line_of(text, "mul"), kept = swapped(line, "\"donates\": [[\"mul\", \"v\"]]", "\"donates\": []");
+  auto found = verify(read_back(swapped(swapped(text, line, kept), "\"v\": \"mul\", ", ""), plan));
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0], "state: 'v' is not updated, but in the graph it is");
+}
+
 TEST(Diff, names_every_kind_of_decision) {
   auto graph = graph_of("decay");
   PlacedGraph a = placed_over(graph, 2), b = placed_over(graph, 3);

@@ -109,7 +109,7 @@ void expect_as_reference(const Case& c) {
     std::vector<std::string> reasons;
     auto choice = table.choose(a.request, &reasons);
     ASSERT_EQ(choice.name, c.kernel) << testing::PrintToString(reasons);
-    auto kernel = table.prepare(choice.name, a.request);
+    auto kernel = table.prepare(choice.name, a.request, {choice.support.scratch_bytes, false});
     auto got = launched(*kernel, a, choice.support.scratch_bytes), wanted = launched(*table.prepare(kReferenceKernel, a.request), a, 0);
     for (std::size_t k = 0; k < got.size(); ++k) {
       EXPECT_LE(distance(got[k], wanted[k]), c.tolerance) << "output " << k << ", " << threads << " threads";
@@ -302,7 +302,7 @@ TEST(CpuKernels, prepare_creates_the_primitive_for_the_threads_of_the_plan) {
   for (int threads : {1, 2}) {
     Asked a(c, threads);
     auto choice = table.choose(a.request);
-    auto kernel = table.prepare(choice.name, a.request);
+    auto kernel = table.prepare(choice.name, a.request, {choice.support.scratch_bytes, false});
     std::vector<HostTensor> first;
     for (int ambient : {2, 1}) {
       omp_set_num_threads(ambient);
@@ -331,7 +331,7 @@ struct Group {
   }
   HostTensor launch(const std::string& kernel, std::int64_t scratch_bytes = 0) {
     HostTensor y(request.outputs[0].dtype, request.outputs[0].shape), scratch(u8, {scratch_bytes});
-    cpu_kernels().prepare(kernel, request)->launch({{inputs[0].raw(), inputs[1].raw(), inputs[2].raw()}, {y.raw()}, scratch.raw()});
+    cpu_kernels().prepare(kernel, request, {scratch_bytes, false})->launch({{inputs[0].raw(), inputs[1].raw(), inputs[2].raw()}, {y.raw()}, scratch.raw()});
     return y;
   }
   Builder builder;

@@ -12,9 +12,17 @@ namespace {
 
 // ---------------------------------------------------------------- plans
 
+/// A group that only the nets with a bias-free layer have.
+std::vector<FusionGroup> matmul_relu(const Graph& g) {
+  std::vector<FusionGroup> out;
+  for (NodeId id = 0; id < g.size(); ++id)
+    if (g.node(id).op->name == "relu" && g.node(g.node(id).inputs[0].node).op->name == "matmul") out.push_back({"matmul_relu", {g.node(id).inputs[0].node, id}});
+  return out;
+}
+
 PlacedGraph placed(Graph graph, const Strategy& strategy, std::int64_t batch, bool separate = true, std::vector<PlacementRule> rules = {}) {
   auto shared = std::make_shared<const Graph>(std::move(graph));
-  return place(shared, strategy, sim_cluster(2, separate), batch, {.fetches = fetches_of(*shared), .rules = std::move(rules)});
+  return place(shared, strategy, sim_cluster(2, separate), batch, {.fetches = fetches_of(*shared), .rules = std::move(rules), .groups = matmul_relu});
 }
 
 Strategy named(const std::string& name, int T, int n) {
@@ -40,6 +48,26 @@ Graph forward_only() {
   for (const char* name : {"a", "b", "c", "d"}) h = relu(matmul(h, b.variable(std::string(name) + "/w", {4, 4}, {.dtype = f64, .init = "normal", .init_value = 0.7})));
   b.metric("h", h);
   return run_passes(inference_passes(), std::move(b).build());
+}
+
+/// Each variable becomes the other's old value.
+Graph exchange() {
+  Builder b("exchange");
+  Value x = b.input("x", f64, {kBatch, 4}), v = b.variable("v", {4}, {.dtype = f64, .init = "ones"}), w = b.variable("w", {4}, {.dtype = f64, .init = "zeros"});
+  b.metric("y", reduce_sum(x * v + w));
+  b.update(v, w);
+  b.update(w, v);
+  return run_passes(training_passes(), std::move(b).build());
+}
+
+/// Two layers alike, each a group.
+Graph two_groups() {
+  Builder b("two_groups");
+  Value h = b.input("x", f64, {kBatch, 4});
+  for (const char* name : {"a/w", "b/w"}) h = relu(matmul(h, b.variable(name, {4, 4}, {.dtype = f64, .init = "normal", .init_value = 0.7})));
+  b.metric("loss", reduce_sum(square(h)));
+  b.minimize(reduce_sum(square(h)), Momentum{.learning_rate = 0.1});
+  return run_passes(training_passes(), std::move(b).build());
 }
 
 // ---------------------------------------------------------------- finding
@@ -274,6 +302,72 @@ std::vector<Damage> memory() {
   };
 }
 
+/// Plans that run, but compute something else than their graph, or cross what is not there.
+std::vector<Damage> meaning() {
+  auto joins = [](const char* how) { return [how](const PlanNode& n) { return is_join(n) && n.attributes.text("how") == how; }; };
+  auto behind_pre = [joins](PlacedGraph& p, const char* how) -> PlanNode& { return first(p, [&](const PlanNode& n) { return joins(how)(n) && p.maker(n.inputs[0]).op == kPreAggregate; }); };
+  auto partials = [](const PlanNode& n) { return n.inserted && n.def; };
+  return {
+      {"a result that is not computed", "towers", [](PlacedGraph& p) { p.values[static_cast<std::size_t>(p.fetches[0].second)].read = false; }, "dangling"},
+      {"a value that is read, but not computed", "towers", [](PlacedGraph& p) { p.values[static_cast<std::size_t>(first(p, op("relu")).inputs[0])].read = false; }, "dangling"},
+      {"a result overwritten before the end", "towers", [](PlacedGraph& p) {
+         PlanNode& f = first(p, op(kFetch));
+         PlanNode& later = first(p, [&](const PlanNode& n) { return n.op == kAggregate && n.holders == f.holders && n.order > f.order; });
+         for (std::size_t g = 0; g < p.groups.size(); ++g)
+           if (!f.by_group[g].outputs.empty()) f.by_group[g].outputs[0] = later.by_group[g].outputs[0];
+       }, "overlap: the result"},
+      {"a mean where the towers' gradients are added", "pieces", [=](PlacedGraph& p) { behind_pre(p, "sum").attributes.set("how", "mean"); }, "split"},
+      {"a sum where the towers' statistics are averaged", "batch norm", [=](PlacedGraph& p) { behind_pre(p, "mean").attributes.set("how", "sum"); }, "split"},
+      {"a variable left without its update", "towers", [](PlacedGraph& p) { p.updates.erase(p.updates.begin()), first(p, op("momentum")).donates.erase(first(p, op("momentum")).donates.begin()); }, "state"},
+      {"updates exchanged", "towers", [](PlacedGraph& p) { std::swap(p.updates[0].second, p.updates[1].second); }, "state"},
+      {"variables' bytes exchanged", "fused", [](PlacedGraph& p) { auto m = all(p, op("momentum")); std::swap(m[0]->donates[0].second, m[1]->donates[0].second); }, "state"},
+      {"stores exchanged", "exchange", [](PlacedGraph& p) {
+         auto stores = all(p, [](const PlanNode& n) { return n.op == kStore && !n.donates.empty(); });
+         std::swap(stores.at(0)->donates[0].second, stores.at(1)->donates[0].second);
+       }, "state"},
+      {"an input exchanged for another like it", "fused", [](PlacedGraph& p) { auto m = all(p, op("momentum")); std::swap(m[0]->inputs[0], m[1]->inputs[0]); }, "dangling"},
+      {"a group that reads another variable", "fused", [](PlacedGraph& p) { auto f = all(p, op(kFused)); std::swap(f[0]->inputs[1], f[1]->inputs[1]); }, "dangling"},
+      {"a group of other members", "fused", [](PlacedGraph& p) { auto f = all(p, op(kFused)); f[0]->members = f[1]->members; }, "dangling|type"},
+      {"a group without members", "fused", at(op(kFused), [](PlanNode& n) { n.members.clear(); }), "type"},
+      {"a group of no kind", "fused", at(op(kFused), [](PlanNode& n) { n.attributes = {}; }), "dangling"},
+      {"a group in another state", "fused", [](PlacedGraph& p) {
+         PlanNode& f = first(p, op(kFused));
+         p.values[static_cast<std::size_t>(f.outputs[0])].state = kPerTower;
+       }, "split: 'relu' gives"},
+      {"a cut sum that adds a value twice", "tied", at(partials, [](PlanNode& n) { n.inputs[1] = n.inputs[0]; }), "dangling"},
+      {"a mean over the towers of another value", "batch norm", [=](PlacedGraph& p) {
+         std::vector<PlanNode*> pre;
+         for (PlanNode* n : all(p, joins("mean"))) pre.push_back(&p.nodes[static_cast<std::size_t>(p.value(n->inputs[0]).maker)]);
+         std::swap(pre.at(0)->inputs[0], pre.at(1)->inputs[0]);
+       }, "dangling"},
+      {"other attributes than the graph's", "towers", at([](const PlanNode& n) { return n.op == "momentum"; }, [](PlanNode& n) { n.attributes = {}; n.attributes.set("nesterov", true); }), "dangling|type"},
+      {"a split along an axis without rows", "towers", [](PlacedGraph& p) { p.values[static_cast<std::size_t>(first(p, op(kSplit)).outputs[0])].state = rows(1); }, "split: 'image.split0' f64(batch, 6, 6, 2) is rows(1)"},
+      {"a join over a link that is not there", "mirrored", [](PlacedGraph& p) { p.cluster.unlinked = {{"sim:0", "sim:1"}}; }, "no link"},
+      {"an input on a device", "towers", at(op(kInput), [](PlanNode& n) { n.holders = DeviceList{0}; n.by_group = {n.by_group.back(), n.by_group.back()}; }), "no device"},
+      {"a result on a device", "towers", at(op(kFetch), [](PlanNode& n) { n.holders = DeviceList{0}; n.by_group = {n.by_group.back(), n.by_group.back()}; }), "no device"},
+  };
+}
+
+/// Fields that nothing reads while the plan runs, and that say what is not so.
+std::vector<Damage> records() {
+  return {
+      {"a class of another share", "towers", [](PlacedGraph& p) { ++p.classes[0].share; }, "phase"},
+      {"a class for other kinds", "towers", [](PlacedGraph& p) { p.classes[0].kinds = {"gpu"}; }, "no device"},
+      {"a pattern of other spaces", "layers", [](PlacedGraph& p) { for (LocalPlace& l : p.classes[0].pattern) l.space = 0; }, "no device"},
+      {"a class with smaller frames", "towers", [](PlacedGraph& p) { for (FrameSize& f : p.classes[0].frame) f.kept = f.transient = 0; }, "outside: '"},
+      {"a class with larger frames", "towers", [](PlacedGraph& p) { p.classes[0].frame[0].kept += 64000; }, "memory"},
+      {"a class without frames", "towers", [](PlacedGraph& p) { p.classes[0].frame.clear(); }, "memory"},
+      {"a copy by a kernel of another name", "towers", at(op(kCopy), [](PlanNode& n) { for (Variant& v : n.by_group) if (!v.kernel.empty()) v.kernel = "nonsense"; }), "no kernel"},
+      {"a split by a kernel of another name", "towers", at(op(kSplit), [](PlanNode& n) { n.by_class[0].kernel = "nonsense"; }), "no kernel"},
+      {"a shared node of another epoch", "towers", at(op(kAggregate), [](PlanNode& n) { ++n.epoch; }), "phase"},
+      {"an update of an epoch that no tower reaches", "towers", at(op("momentum"), [](PlanNode& n) { n.epoch += 7; }), "phase"},
+      {"an input inside its feed", "towers", at(op(kInput), [](PlanNode& n) { n.by_group.back().outputs[0].offset = 64; }), "outside"},
+      {"a copy of another role", "towers", at(op(kCopy), [](PlanNode& n) { n.role = Role::backward; }), "phase"},
+      {"a node of another role", "towers", at(op("relu"), [](PlanNode& n) { n.role = Role::update; }), "phase"},
+      {"a node under another name", "towers", at(op("relu"), [](PlanNode& n) { n.name = "rely"; }), "dangling"},
+  };
+}
+
 }  // namespace
 
 const std::map<std::string, PlacedGraph>& plans_to_damage() {
@@ -281,6 +375,10 @@ const std::map<std::string, PlacedGraph>& plans_to_damage() {
     std::map<std::string, PlacedGraph> out;
     for (const char* name : {"towers", "mirrored", "layers", "gpipe"}) out.emplace(name, placed(training_graph(net("decay")), named(name, 4, 2), 7));
     out.emplace("pieces", placed(training_graph(net("decay")), named("mirrored", 4, 2), 8));
+    out.emplace("batch norm", placed(training_graph(net("batch_norm")), named("mirrored", 4, 2), 8));
+    out.emplace("exchange", placed(exchange(), named("towers", 4, 2), 7));
+    out.emplace("tied", placed(training_graph(net("tied")), named("towers", 4, 2), 7));
+    out.emplace("fused", placed(two_groups(), named("towers", 4, 2), 7));
     out.emplace("late reader", placed(late_reader(), named("towers, variables on the last", 4, 2), 7, false));
     out.emplace("forward only", placed(forward_only(), named("layers", 4, 2), 7, true, {{"x.split0", sims(1), "the first stage reads it"}}));
     return out;
@@ -291,7 +389,7 @@ const std::map<std::string, PlacedGraph>& plans_to_damage() {
 const std::vector<Damage>& damages() {
   static const std::vector<Damage> all = [] {
     std::vector<Damage> out;
-    for (auto part : {nodes_and_values(), moves_and_state(), schedule(), memory()}) out.insert(out.end(), part.begin(), part.end());
+    for (auto part : {nodes_and_values(), moves_and_state(), schedule(), memory(), meaning(), records()}) out.insert(out.end(), part.begin(), part.end());
     return out;
   }();
   return all;

@@ -254,7 +254,7 @@ std::vector<HostTensor> launch(const KernelTable& table, const std::string& name
   a.scratch = scratch.raw();
   auto [k, i] = alias;
   if (k >= 0) a.outputs[static_cast<std::size_t>(k)] = inputs[static_cast<std::size_t>(i)].raw();
-  table.prepare(name, request)->launch(a);
+  table.prepare(name, request, {scratch_bytes, k >= 0})->launch(a);
   if (k >= 0) out[static_cast<std::size_t>(k)] = inputs[static_cast<std::size_t>(i)];
   return out;
 }

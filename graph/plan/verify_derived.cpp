@@ -1,0 +1,113 @@
+#include <algorithm>
+
+#include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/verify_parts_internal.h>
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+namespace {
+
+class DerivedChecker : public Objections {
+ public:
+  using Objections::Objections;
+
+  void run() {
+    for (const PlanNode& n : plan_.nodes)
+      if (n.scope == Scope::tower) last_epoch_ = std::max(last_epoch_, n.epoch);
+    for (const PlanNode& n : plan_.nodes) {
+      check_epoch(n);
+      check_role(n);
+      check_kernels(n);
+      check_owners(n);
+      if (n.scope == Scope::tower) check_frame(n);
+    }
+    check_frames();
+  }
+
+ private:
+  /// An epoch ends where a tower reads what joins towers. What writes state may wait for the last one.
+  void check_epoch(const PlanNode& n) {
+    bool tower = n.scope == Scope::tower;
+    int epoch = tower ? 0 : -1;
+    for (ValueIndex v : values_read(n))
+      epoch = std::max(epoch, plan_.maker(v).epoch + (tower && plan_.maker(v).scope != Scope::tower ? 1 : 0));
+    if (n.epoch == epoch) return;
+    bool writes = !n.donates.empty() || std::any_of(plan_.updates.begin(), plan_.updates.end(), [&](auto p) { return std::find(n.outputs.begin(), n.outputs.end(), p.second) != n.outputs.end(); });
+    if (tower || !writes || n.epoch != last_epoch_) object("phase: '{}' is of epoch {}, but what it reads puts it into {}", n.name, n.epoch, epoch);
+  }
+
+  /// A node has the role of the user's; what is inserted that of what it moves; a store writes state.
+  void check_role(const PlanNode& n) {
+    bool moves = n.inserted && !n.def;
+    Role role = n.op == kStore ? Role::update : moves ? plan_.maker(n.inputs[0]).role : plan_.graph->node(n.user).role;
+    if (n.role != role) object("phase: '{}' is said to be {}, but is {}", n.name, to_string(n.role), to_string(role));
+  }
+
+  /// What moves values has one kernel, of its own name.
+  void check_kernels(const PlanNode& n) {
+    if (n.scope == Scope::state || (n.op != kInput && (n.def || n.op == kFused))) return;
+    const std::string name = n.op == kInput ? "feed" : n.op;
+    for (std::size_t c = 0; c < n.by_class.size(); ++c)
+      if (c < n.phases.size() && n.phases[c] >= 0 && n.by_class[c].kernel != name) object("no kernel: '{}' names '{}', but {} has none of that name", n.name, n.by_class[c].kernel, n.op);
+    if (n.scope == Scope::tower) return;
+    for (std::size_t g = 0; g < n.by_group.size(); ++g)
+      if (!n.by_group[g].kernel.empty() && n.by_group[g].kernel != name) object("no kernel: '{}' names '{}', but {} has none of that name", n.name, n.by_group[g].kernel, n.op);
+  }
+
+  /// Joins speak of the devices of those whose parts they join.
+  void check_owners(const PlanNode& n) {
+    if (!is_join(n) && n.op != kPreAggregate) return;
+    const PlanNode& m = plan_.maker(n.inputs[0]);
+    int want = m.scope == Scope::tower ? m.vector : m.scope == Scope::device ? m.owners : -1;
+    bool alike = (n.owners < 0) == (want < 0) && (want < 0 || plan_.vectors[static_cast<std::size_t>(n.owners)] == plan_.vectors[static_cast<std::size_t>(want)]);
+    if (!alike) object("no device: '{}' joins what '{}' has, but names other owners", n.name, m.name);
+  }
+
+  /// A tower's buffers lie inside the frame of its class.
+  void check_frame(const PlanNode& n) {
+    for (std::size_t c = 0; c < plan_.classes.size(); ++c) {
+      const TowerClass& cls = plan_.classes[c];
+      int local = cls.pattern[static_cast<std::size_t>(n.vector)].device;
+      if (local < 0) continue;
+      if (local >= static_cast<int>(cls.frame.size())) return object("memory: a class has {} frames, but '{}' runs on its device {}", cls.frame.size(), n.name, local);
+      const FrameSize& frame = cls.frame[static_cast<std::size_t>(local)];
+      auto check = [&](const Slot& s, std::int64_t bytes) {
+        std::int64_t size = s.region == Slot::kKept ? frame.kept : s.region == Slot::kTransient ? frame.transient : -1;
+        if (size >= 0 && (s.offset < 0 || s.offset + bytes > size)) object("outside: '{}' leaves the frame of its class", n.name);
+      };
+      const Variant& v = n.by_class[c];
+      Share share = plan_.share(cls.towers.front());
+      for (std::size_t k = 0; k < std::min(v.outputs.size(), n.outputs.size()); ++k) check(v.outputs[k], local_type(plan_.value(n.outputs[k]), share).bytes());
+      if (v.scratch_bytes) check(v.scratch, v.scratch_bytes);
+    }
+  }
+
+  /// A device's frame is the largest of the classes that use it.
+  void check_frames() {
+    std::vector<FrameSize> largest(plan_.frames.size());
+    for (const TowerClass& c : plan_.classes)
+      for (int t : c.towers)
+        for (std::size_t x = 0; x < plan_.vectors.size(); ++x) {
+          int local = c.pattern[x].device;
+          if (local < 0 || local >= static_cast<int>(c.frame.size())) continue;
+          FrameSize& f = largest[static_cast<std::size_t>(plan_.vectors[x][static_cast<std::size_t>(t)])];
+          f.kept = std::max(f.kept, c.frame[static_cast<std::size_t>(local)].kept);
+          f.transient = std::max(f.transient, c.frame[static_cast<std::size_t>(local)].transient);
+        }
+    for (std::size_t d = 0; d < largest.size(); ++d)
+      if (largest[d] != plan_.frames[d]) object("memory: the frame of {} is not the largest of its classes", name_of(static_cast<int>(d)));
+  }
+
+  int last_epoch_ = -1;  // of the towers
+};
+
+}  // namespace
+
+std::vector<std::string> check_derived(const PlacedGraph& plan) {
+  DerivedChecker checker(plan);
+  checker.run();
+  return checker.found();
+}
+
+}  // namespace belfry

@@ -1,0 +1,134 @@
+#include <algorithm>
+
+#include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/over_memory.h>
+#include <belfry/graph/plan/verify_parts_internal.h>
+#include <belfry/graph/plan/watcher.h>
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+namespace {
+
+class RunChecker : public Objections {
+ public:
+  using Objections::Objections;
+
+  void run() {
+    BoundPlan bound(plan_);
+    check_bytes(bound);
+    check_joins(bound);
+    check_spaces(bound);
+    if (found_.empty()) check_order(bound);
+  }
+
+ private:
+  /// Every buffer inside its device's part of the arena, aligned; no device over its memory.
+  void check_bytes(const BoundPlan& bound) {
+    for (const std::string& over : over_memory(plan_)) object("memory: {}", over);
+    auto check = [&](const BufferRef& b, int device, const std::string& name) {
+      auto d = static_cast<std::size_t>(device);
+      if (b.space == kFeedSpace) return;
+      if (b.at % kAlignment) object("alignment: '{}' lies at byte {}", name, b.at);
+      if (b.bytes < 0 || b.at < bound.device_start[d] || b.at + b.bytes > bound.device_start[d] + bound.device_bytes[d]) object("outside: '{}' leaves the arena of {}", name, name_of(static_cast<int>(d)));
+    };
+    for (const auto& stream : bound.streams)
+      for (const Step& s : stream) {
+        for (const auto& parts : s.writes)
+          for (const Part& p : parts) check(p.buffer, s.device, plan_.value(p.buffer.tag.value).name);
+        if (s.scratch.bytes) check(s.scratch, s.device, node(s.node).name + " (scratch)");
+        check_beside(s);
+      }
+    for (const StateBuffer& s : bound.state) check(s.buffer, s.device, node(s.node).name);
+  }
+
+  /// Inside a step: outputs and scratch apart, and written over an input only where the op allows it, byte for byte.
+  void check_beside(const Step& s) {
+    const PlanNode& n = node(s.node);
+    auto meet = [](const BufferRef& a, const BufferRef& b) { return a.space >= 0 && a.space == b.space && a.at < b.at + b.bytes && b.at < a.at + a.bytes; };
+    auto allowed = [&](std::size_t k, std::size_t i, const BufferRef& to, const BufferRef& from) {
+      return to.at == from.at && to.bytes == from.bytes && n.def && std::find(n.def->in_place.begin(), n.def->in_place.end(), std::pair(static_cast<int>(k), static_cast<int>(i))) != n.def->in_place.end();
+    };
+    std::vector<const BufferRef*> written;
+    if (s.scratch.bytes) written.push_back(&s.scratch);
+    for (std::size_t k = 0; k < s.writes.size(); ++k)
+      for (const Part& to : s.writes[k]) {
+        for (const BufferRef* other : written)
+          if (meet(*other, to.buffer)) object("overlap: '{}' writes '{}' over what it writes elsewhere", n.name, plan_.value(to.buffer.tag.value).name);
+        written.push_back(&to.buffer);
+        for (std::size_t i = 0; i < s.reads.size(); ++i)
+          for (const Part& from : s.reads[i])
+            if (meet(to.buffer, from.buffer) && !allowed(k, i, to.buffer, from.buffer)) object("overlap: '{}' writes '{}' over its input '{}'", n.name, plan_.value(to.buffer.tag.value).name, plan_.value(from.buffer.tag.value).name);
+      }
+    if (s.scratch.bytes)
+      for (const auto& parts : s.reads)
+        for (const Part& from : parts)
+          if (meet(s.scratch, from.buffer)) object("overlap: the scratch of '{}' lies over its input '{}'", n.name, plan_.value(from.buffer.tag.value).name);
+  }
+
+  /// A join reads the parts of all towers that have rows, a device's join those of its pieces, side by side.
+  void check_joins(const BoundPlan& bound) {
+    for (const auto& stream : bound.streams)
+      for (const Step& s : stream) {
+        const PlanNode& n = node(s.node);
+        bool pre = n.op == kPreAggregate;
+        if (!pre && (!is_join(n) || (plan_.maker(n.inputs[0]).scope != Scope::tower && plan_.maker(n.inputs[0]).scope != Scope::device))) continue;
+        auto covered = [&](int low, int high) {
+          for (const Part& p : s.reads[0])
+            if (p.low == low && low < high) low = p.high;
+          return low >= std::min(high, plan_.present());
+        };
+        bool whole = pre ? std::all_of(s.writes[0].begin(), s.writes[0].end(), [&](const Part& p) { return covered(p.low, p.high); }) : covered(0, plan_.present());
+        if (!whole) object("dangling: '{}' joins the towers, but lacks the part of one", n.name);
+      }
+  }
+
+  /// What moves values reads other memory spaces over links; all else reads its own.
+  void check_spaces(const BoundPlan& bound) {
+    const std::string& feeds = plan_.cluster.space(plan_.cluster.host());
+    for (const auto& stream : bound.streams)
+      for (const Step& s : stream) {
+        const PlanNode& n = node(s.node);
+        bool moves = n.op == kCopy || n.op == kSplit || is_join(n);
+        const std::string& here = plan_.cluster.space(s.device);
+        for (const auto& parts : s.reads)
+          for (const Part& p : parts) {
+            const std::string& there = p.buffer.space == kFeedSpace ? feeds : bound.spaces[static_cast<std::size_t>(p.buffer.space)];
+            if (there == here) continue;
+            if (!moves) object("no device: '{}' reads '{}' in the memory space {} without a copy", n.name, plan_.value(p.buffer.tag.value).name, there);
+            else if (!plan_.cluster.linked(there, here)) object("no link: '{}' reads '{}' from {} to {}", n.name, plan_.value(p.buffer.tag.value).name, there, here);
+          }
+      }
+  }
+
+  /// One legal order with vector clocks speaks for all orders.
+  void check_order(const BoundPlan& bound) {
+    std::vector<std::string> stuck;
+    auto order = legal_order(bound, &stuck);
+    if (!stuck.empty()) return object("stuck: {} wait for each other", fmt::join(stuck, ", "));
+    Watcher watcher(bound);
+    for (auto [s, k] : order) watcher.begin(bound.streams[static_cast<std::size_t>(s)][static_cast<std::size_t>(k)]);
+    found_.insert(found_.end(), watcher.found().begin(), watcher.found().end());
+    if (!found_.empty()) return;
+    for (const StateBuffer& s : bound.state) {
+      Tag last = s.buffer.tag;
+      for (const PlanNode& n : plan_.nodes)
+        for (auto [u, variable] : n.donates)
+          if (variable == s.buffer.tag.value) last.value = u;
+      if (!watcher.holds(s.buffer, last)) object("overlap: '{}' is overwritten", plan_.value(s.buffer.tag.value).name);
+    }
+    for (const auto& stream : bound.streams)  // results are read when the step has ended
+      for (const Step& s : stream)
+        if (const PlanNode& n = node(s.node); n.op == kFetch && !watcher.holds(s.writes[0][0].buffer, s.writes[0][0].buffer.tag)) object("overlap: the result '{}' is overwritten", n.name);
+  }
+};
+
+}  // namespace
+
+std::vector<std::string> check_run(const PlacedGraph& plan) {
+  RunChecker checker(plan);
+  checker.run();
+  return checker.found();
+}
+
+}  // namespace belfry
