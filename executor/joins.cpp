@@ -24,43 +24,23 @@ void plan_tree(const std::vector<JoinPart>& parts, int low, int high, int past, 
   program.push_back(-1);
 }
 
+/// One block of elements after the other goes through the whole tree.
 template <class T, class Add>
-void walk(const std::vector<int>& program, const std::vector<JoinPart>& parts, std::size_t count, T* out, Add add) {
-  std::vector<std::vector<T>> stack(parts.size(), std::vector<T>(kBlock));
-  std::vector<const T*> top(parts.size() + 1);
+void walk(const std::vector<int>& tree, std::span<const std::byte* const> data, std::size_t count, T* out, std::vector<const void*>& top, std::byte* blocks, Add add) {
   for (std::size_t first = 0; first < count; first += kBlock) {
     std::size_t n = std::min(kBlock, count - first), depth = 0;
-    for (int step : program) {
+    for (int step : tree) {
       if (step >= 0) {
-        top[depth++] = reinterpret_cast<const T*>(parts[static_cast<std::size_t>(step)].data) + first;
+        top[depth++] = reinterpret_cast<const T*>(data[static_cast<std::size_t>(step)]) + first;
       } else {
-        const T *a = top[depth - 2], *b = top[depth - 1];
-        T* to = stack[depth - 2].data();
+        const T *a = static_cast<const T*>(top[depth - 2]), *b = static_cast<const T*>(top[depth - 1]);
+        T* to = reinterpret_cast<T*>(blocks) + (depth - 2) * kBlock;
         for (std::size_t i = 0; i < n; ++i) to[i] = add(a[i], b[i]);
         top[--depth - 1] = to;
       }
     }
-    std::copy(top[0], top[0] + n, out + first);
+    std::copy(static_cast<const T*>(top[0]), static_cast<const T*>(top[0]) + n, out + first);
   }
-}
-
-void reduce(const std::string& how, int towers, int present, const std::vector<JoinPart>& parts, const LocalType& type, std::byte* out) {
-  std::vector<int> program;
-  plan_tree(parts, 0, towers, present, program);
-  auto count = static_cast<std::size_t>(type.elements());
-  if (type.dtype == DType::boolean) {
-    if (how != "max") throw UserError("booleans have no " + how + "; they can be joined by max, which is true where one is");
-    return walk<std::uint8_t>(program, parts, count, reinterpret_cast<std::uint8_t*>(out), [](std::uint8_t a, std::uint8_t b) { return std::max(a, b); });
-  }
-  visit_dtype(type.dtype, [&]<class T>() {
-    if constexpr (!std::is_same_v<T, bool>) {
-      T* y = reinterpret_cast<T*>(out);
-      if (how == "max") walk<T>(program, parts, count, y, [](T a, T b) { return a >= b || a != a ? a : b; });
-      else walk<T>(program, parts, count, y, [](T a, T b) { return static_cast<T>(a + b); });
-      if (how == "mean")
-        for (std::size_t i = 0; i < count; ++i) y[i] = static_cast<T>(y[i] / static_cast<T>(present));
-    }
-  });
 }
 
 struct Runs {
@@ -74,21 +54,49 @@ struct Runs {
 
 }  // namespace
 
-void join(const std::string& how, int axis, int towers, int present, const std::vector<JoinPart>& parts, const LocalType& type, std::byte* out) {
-  if (how == "sum" || how == "max" || how == "mean") return reduce(how, towers, present, parts, type, out);
-  if (how == "same") return void(std::memcpy(out, parts[0].data, static_cast<std::size_t>(type.bytes())));
-  if (how == "stack") {
-    for (const JoinPart& p : parts) {
-      std::memcpy(out, p.data, static_cast<std::size_t>(p.type.bytes()));
-      out += p.type.bytes();
-    }
-    return;
+Join::Join(std::string how, int axis, int towers, int present, std::vector<JoinPart> parts, LocalType type)
+    : how_(std::move(how)), axis_(axis), present_(present), parts_(std::move(parts)), type_(std::move(type)) {
+  if (how_ != "sum" && how_ != "max" && how_ != "mean") return;
+  if (type_.dtype == DType::boolean && how_ != "max") throw UserError("booleans have no " + how_ + "; they can be joined by max, which is true where one is");
+  plan_tree(parts_, 0, towers, present, tree_);
+  std::size_t depth = 0, deepest = 0;
+  for (int step : tree_) deepest = std::max(deepest, step >= 0 ? ++depth : --depth);
+  top_.resize(deepest);
+  blocks_.resize(deepest * kBlock * size_of(type_.dtype));
+}
+
+void Join::operator()(std::span<const std::byte* const> data, std::byte* out) {
+  if (!tree_.empty()) return reduce(data, out);
+  if (how_ == "same") return void(std::memcpy(out, data[0], static_cast<std::size_t>(type_.bytes())));
+  if (how_ == "concat_rows") return put_side_by_side(data, out);
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    auto bytes = static_cast<std::size_t>(parts_[i].type.bytes());
+    std::memcpy(out, data[i], bytes);
+    out += bytes;
   }
-  Runs to(type, axis);
-  std::size_t at = 0, row = to.row * size_of(type.dtype);
-  for (const JoinPart& p : parts) {
-    Runs from(p.type, axis);
-    for (std::size_t o = 0; o < from.outer; ++o) std::memcpy(out + (o * to.rows + at) * row, p.data + o * from.rows * row, from.rows * row);
+}
+
+void Join::reduce(std::span<const std::byte* const> data, std::byte* out) {
+  auto count = static_cast<std::size_t>(type_.elements());
+  auto go = [&]<class T>(T* y, auto add) { walk<T>(tree_, data, count, y, top_, blocks_.data(), add); };
+  if (type_.dtype == DType::boolean) return go(reinterpret_cast<std::uint8_t*>(out), [](std::uint8_t a, std::uint8_t b) { return std::max(a, b); });
+  visit_dtype(type_.dtype, [&]<class T>() {
+    if constexpr (!std::is_same_v<T, bool>) {
+      T* y = reinterpret_cast<T*>(out);
+      if (how_ == "max") go(y, [](T a, T b) { return a >= b || a != a ? a : b; });
+      else go(y, [](T a, T b) { return static_cast<T>(a + b); });
+      if (how_ == "mean")
+        for (std::size_t i = 0; i < count; ++i) y[i] = static_cast<T>(y[i] / static_cast<T>(present_));
+    }
+  });
+}
+
+void Join::put_side_by_side(std::span<const std::byte* const> data, std::byte* out) const {
+  Runs to(type_, axis_);
+  std::size_t at = 0, row = to.row * size_of(type_.dtype);
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    Runs from(parts_[i].type, axis_);
+    for (std::size_t o = 0; o < from.outer; ++o) std::memcpy(out + (o * to.rows + at) * row, data[i] + o * from.rows * row, from.rows * row);
     at += from.rows;
   }
 }

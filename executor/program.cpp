@@ -169,7 +169,7 @@ namespace {
 
 std::vector<JoinPart> join_parts(const std::vector<Part>& parts) {
   std::vector<JoinPart> out;
-  for (const Part& p : parts) out.push_back({p.low, p.high, p.buffer.type, nullptr});
+  for (const Part& p : parts) out.push_back({p.low, p.high, p.buffer.type});
   return out;
 }
 
@@ -191,22 +191,27 @@ std::unique_ptr<Prepared> Program::structural(const Step& step) const {
   int axis = n.attributes.find("axis") ? static_cast<int>(n.attributes.integer("axis")) : 0, towers = plan_->towers, present = plan_->present();
   std::vector<JoinPart> parts = join_parts(step.reads[0]);
   if (n.op == kPreAggregate) {
-    std::vector<Part> pieces = step.writes[0];
-    return prepared([=](const Arguments& a) mutable {
-      for (std::size_t p = 0; p < pieces.size(); ++p) {
-        // The piece is a whole subtree: joined by itself it has the tree's shape.
-        std::vector<JoinPart> mine;
-        for (std::size_t i = 0; i < parts.size(); ++i)
-          if (parts[i].low >= pieces[p].low && parts[i].low < pieces[p].high) mine.push_back({parts[i].low - pieces[p].low, parts[i].high - pieces[p].low, parts[i].type, a.inputs[i]});
-        join(how, axis, pieces[p].high - pieces[p].low, std::min(present, pieces[p].high) - pieces[p].low, mine, pieces[p].buffer.type, a.outputs[p]);
+    struct OfPiece {
+      Join join;
+      std::size_t first, count;  // of the inputs
+    };
+    std::vector<OfPiece> joins;
+    for (const Part& piece : step.writes[0]) {
+      // The piece is a whole subtree: joined by itself it has the tree's shape.
+      std::vector<JoinPart> mine;
+      std::size_t first = 0;
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (parts[i].low < piece.low) first = i + 1;
+        else if (parts[i].low < piece.high) mine.push_back({parts[i].low - piece.low, parts[i].high - piece.low, parts[i].type});
       }
+      std::size_t count = mine.size();
+      joins.push_back({Join(how, axis, piece.high - piece.low, std::min(present, piece.high) - piece.low, std::move(mine), piece.buffer.type), first, count});
+    }
+    return prepared([joins = std::move(joins)](const Arguments& a) mutable {
+      for (std::size_t p = 0; p < joins.size(); ++p) joins[p].join(std::span(a.inputs).subspan(joins[p].first, joins[p].count), a.outputs[p]);
     });
   }
-  LocalType type = step.writes[0][0].buffer.type;
-  return prepared([=](const Arguments& a) mutable {
-    for (std::size_t i = 0; i < parts.size(); ++i) parts[i].data = a.inputs[i];
-    join(how, axis, towers, present, parts, type, a.outputs[0]);
-  });
+  return prepared([join = Join(how, axis, towers, present, std::move(parts), step.writes[0][0].buffer.type)](const Arguments& a) mutable { join(a.inputs, a.outputs[0]); });
 }
 
 namespace {
