@@ -62,12 +62,20 @@ std::string kernels_of(const PlanNode& n) {
   return fmt::format("{}", fmt::join(out, "|"));
 }
 
-std::string stream_of(const PlanNode& n) {
-  if (n.scope == Scope::state) return "-";
-  if (n.scope != Scope::tower) return "main";
-  std::set<int> phases(n.phases.begin(), n.phases.end());
-  phases.erase(-1);
-  return fmt::format("tower, phase {}", fmt::join(phases, "|"));
+/// Where and when a node runs: nothing for a variable, which only lies there.
+std::string schedule_of(const PlacedGraph& plan, const PlanNode& n) {
+  if (n.scope == Scope::state) return "";
+  std::string stream = "main";
+  if (n.scope == Scope::tower) {
+    std::set<std::string> names;
+    for (const PlanStream& s : plan.streams)
+      for (const StreamEntry& e : s.entries)
+        if (plan.device_of(n, e.tower) == s.device) names.insert(s.name);
+    std::set<int> phases(n.phases.begin(), n.phases.end());
+    phases.erase(-1);
+    stream = fmt::format("{}, phase {}", fmt::join(names, "|"), fmt::join(phases, "|"));
+  }
+  return fmt::format("; stream {}; order {}.{}; kernel {}", stream, n.epoch, n.order, kernels_of(n));
 }
 
 /// What a node carries in a step, and how much of it between memory spaces.
@@ -90,8 +98,8 @@ std::string line_of(const Instances& instances, const PlanNode& n) {
   std::string what = n.op;
   if (n.op == kAggregate || n.op == kPreAggregate || n.op == kFetch) what += " " + n.attributes.text("how");
   if (n.op == kFused) what += " " + n.attributes.text("kind");
-  std::string out = fmt::format("  {} = {}({})  {} {}\n      {}; stream {}; order {}.{}; kernel {}; {}", n.name, what, inputs, to_string(plan.value(n.outputs[0]).type),
-                                to_string(plan.value(n.outputs[0]).state), where, stream_of(n), n.epoch, n.order, kernels_of(n), n.reason);
+  std::string out = fmt::format("  {} = {}({})  {} {}\n      {}{}; {}", n.name, what, inputs, to_string(plan.value(n.outputs[0]).type),
+                                to_string(plan.value(n.outputs[0]).state), where, schedule_of(plan, n), n.reason);
   for (auto [u, variable] : n.donates) out += fmt::format("; writes {}", plan.value(variable).name);
   if (n.inserted) out += fmt::format("; cause {}", plan.graph->node(n.user).name);
   return out + moved(instances, n) + "\n";

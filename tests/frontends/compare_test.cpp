@@ -119,7 +119,7 @@ TEST(Describe, the_text_of_a_plan_says_what_tower_code_does) {
   std::string text = describe(session.plan(32), {.memory = true});
   EXPECT_THAT(text, testing::HasSubstr("global batch 32 = 16 + 16"));
   EXPECT_THAT(text, testing::HasSubstr("image.split0 = split(image)"));
-  EXPECT_THAT(text, testing::HasSubstr("tower 0 on cpu:0, tower 1 on cpu:1; stream tower, phase 0"));
+  EXPECT_THAT(text, testing::HasSubstr("tower 0 on cpu:0, tower 1 on cpu:1; stream tower0, phase 0"));
   EXPECT_THAT(text, testing::ContainsRegex("aggregate = aggregate sum.*\n.*cpu:0; stream main"));
   EXPECT_THAT(text, testing::ContainsRegex("momentum/fc/w = momentum.*\n.*cpu:0.*writes fc/w; writes momentum_m/fc/w"));
   EXPECT_THAT(text, testing::HasSubstr("live maximum"));
