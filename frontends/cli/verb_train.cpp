@@ -55,17 +55,10 @@ void say_memory(Session& session) {
     say(fmt::format("memory of {}: planned {} bytes, allocated {} bytes\n", program.bound().spaces[s], program.bound().arena_bytes[s], program.allocated(static_cast<int>(s))));
 }
 
-/// Before the work whose result goes there.
-void make_folder(const std::string& path) {
-  std::error_code status;
-  if (!path.empty() && !std::filesystem::is_directory(path) && (std::filesystem::create_directories(path, status), status))
-    throw UserError(fmt::format("the folder '{}' cannot be made: {}", path, status.message()));
-}
-
 void train(const Options& o, const std::shared_ptr<const Library>& library) {
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source);
-  for (const std::string& folder : {o.checkpoints, o.out}) make_folder(folder);
+  if (!o.out.empty()) make_folder(o.out);  // before the work whose result goes there
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
   Session session = make_session(source, o.placement, library);
   load_states(session, source, o.state);
