@@ -190,7 +190,8 @@ std::map<std::string, HostTensor> load_tensors(const std::string& path) {
 namespace {
 
 bool has_rows(const Graph& graph) {
-  return std::any_of(graph.inputs().begin(), graph.inputs().end(), [&](NodeId id) { return !symbolic_axes(graph.node(id).types[0].shape).empty(); });
+  const auto inputs = graph.inputs();
+  return std::any_of(inputs.begin(), inputs.end(), [&](NodeId id) { return !symbolic_axes(graph.node(id).types[0].shape).empty(); });
 }
 
 }  // namespace

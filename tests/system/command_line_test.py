@@ -197,7 +197,7 @@ with tempfile.TemporaryDirectory() as folder:
     expect(done.returncode == 0 and len(list(pathlib.Path(folder, "new/ck").iterdir())) == 1, f"checkpoints into a new folder: {done}")
 
     # A standard output that is full is a failure.
-    for arguments in (["--help"], ["--version"], ["devices"], ["devices", "--json"], ["place", "digits.json"], ["show", "digits.json"], ["run", "rows_here.json", "--feed", "rows.safetensors"], ["diff", "two.json", "moved.json"], ["convert", "digits.json"]):
+    for arguments in (["--help"], ["--version"], ["devices"], ["devices", "--json"], ["place", "digits.json"], ["show", "digits.json"], ["run", "rows_here.json", "--feed", "rows.safetensors"], ["diff", "rows_plan.json", "elsewhere.json"], ["convert", "digits.json"]):
         with open("/dev/full", "w", encoding="utf-8") as full:
             done = subprocess.run([program, *arguments], cwd=folder, text=True, stdout=full, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
         expect(done.returncode == 1 and "standard output could not be written" in done.stderr, f"{arguments} into a full disk: {done}")
