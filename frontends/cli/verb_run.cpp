@@ -25,6 +25,7 @@ struct Options {
 void print(const std::string& name, const HostTensor& t) { std::cout << name << " = " << to_string(AttributeValue(t)) << "\n"; }
 
 void run(const Options& o, const std::shared_ptr<const Library>& library) {
+  if (!o.steps && (o.batch || o.no_update)) throw WrongUse("--batch and --no-update are of steps: give --steps too; without it the graph is run once, on all rows, without updates");
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source);
   Session session = make_session(source, o.placement, library);

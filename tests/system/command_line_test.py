@@ -154,6 +154,8 @@ with tempfile.TemporaryDirectory() as folder:
     expect(done.returncode == 0 and "--state nested/states/w.safetensors" in done.stderr, f"a state beside place: {done}")
     refused(1, ["4611686018427387904 steps of 2 rows need more than the 4 rows"], "run", "rows_here.json", "--feed", "rows.safetensors", "--steps", str(1 << 62), "--batch", "2")
     refused(1, ["5 steps of 1 row need more than the 4 rows"], "run", "rows_here.json", "--feed", "rows.safetensors", "--steps", "5")
+    for option in (["--batch", "2"], ["--no-update"]):
+        refused(2, ["give --steps too"], "run", "rows_here.json", "--feed", "rows.safetensors", *option)
     done = here("run", "small.json", "--feed", "x.safetensors", "--steps", "3", "--devices", "cpu:0-1")
     expect(done.returncode == 0 and "z = f32(2){1, 1}" in done.stdout, f"three steps of feeds without rows: {done}")
     done = here("run", "rows_here.json", "--feed", "rows.safetensors", "--fetch", "y", "--fetch", "y,s")
