@@ -15,6 +15,8 @@ namespace {
   throw UserError(fmt::format("'{}' is no device; write cpu:0, gpu:1, gpu:0/1, sim:3 or /host:2/gpu:0", text));
 }
 
+constexpr int kMostListed = 65536;
+
 /// Cuts a number of at most six digits off the front.
 bool take_number(std::string_view& text, int& out) {
   std::size_t n = 0;
@@ -51,6 +53,7 @@ DeviceId parse_device(std::string_view text) {
     if (rest[0] != '/') refuse(text);
     rest.remove_prefix(1);
     if (!take_number(rest, id.slice) || !rest.empty()) refuse(text);
+    if (id.kind != "gpu") throw UserError(fmt::format("'{}' is no device: only a GPU has parts; write {}:0,{}:1 for several devices", text, id.kind, id.kind));
   }
   return id;
 }
@@ -70,7 +73,8 @@ std::vector<DeviceId> parse_devices(std::string_view text) {
       DeviceId first = parse_device(item.substr(0, dash));
       std::string_view end = std::string_view(item).substr(dash + 1);
       int last = 0;
-      if (!take_number(end, last) || !end.empty() || last < first.index || first.slice >= 0 || last - first.index >= 65536) refuse(item);
+      if (!take_number(end, last) || !end.empty() || last < first.index || first.slice >= 0) refuse(item);
+      if (last - first.index >= kMostListed) throw UserError(fmt::format("'{}' names {} devices; a range has at most {}", item, last - first.index + 1, kMostListed));
       for (; first.index <= last; ++first.index) out.push_back(first);
     }
     if (comma == rest.npos) break;

@@ -19,9 +19,9 @@ struct DeviceId {
 inline DeviceId cpu(int index) { return {0, "cpu", index, -1}; }
 
 std::string to_string(const DeviceId& id);
-/// One device; UserError with the known forms for other texts.
+/// One device; UserError with the known forms for other texts. Only a GPU has slices.
 DeviceId parse_device(std::string_view text);
-/// A list: "cpu:0,cpu:1", "gpu:0,2,3", "sim:0-7". Names taken twice are an error.
+/// A list: "cpu:0,cpu:1", "gpu:0,2,3", "sim:0-7", at most 65536 a range. Names taken twice are an error.
 std::vector<DeviceId> parse_devices(std::string_view text);
 /// "sim:0-7" for runs of neighbours; the inverse of parse_devices.
 std::string to_string(const std::vector<DeviceId>& ids);

@@ -47,6 +47,8 @@ class Differ {
     sum_up("places in the order", [](const PlanNode& x, const PlanNode& y) { return std::tuple(x.epoch, x.phases, x.order) != std::tuple(y.epoch, y.phases, y.order); });
     sum_up("byte offsets", [](const PlanNode& x, const PlanNode& y) { return offsets(x) != offsets(y); });
     compare_bytes();
+    if (a_.isa != b_.isa) follows("made for the instruction set '{}' → '{}'", a_.isa, b_.isa);
+    if (a_.libraries != b_.libraries) follows("made with '{}' → '{}'", a_.libraries, b_.libraries);
     if (a_.arithmetic_hash != b_.arithmetic_hash) follows("the arithmetic differs: {} → {}", a_.arithmetic_hash, b_.arithmetic_hash);
     return std::move(out_);
   }

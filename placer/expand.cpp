@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/contexts.h>
+#include <belfry/graph/plan/placement.h>
 #include <belfry/graph/rewrite.h>
 #include <belfry/graph/split_rules.h>
 #include <belfry/graph/structural.h>
@@ -65,10 +66,24 @@ class Expander {
   void check() const {
     if (options_.batch < 1) throw UserError(fmt::format("a batch has at least one row, not {}", options_.batch));
     if (options_.towers < 1) throw UserError(fmt::format("a plan has at least one tower, not {}", options_.towers));
+    if (options_.towers > kMostTowers) throw UserError(fmt::format("a plan has at most {} towers, not {}", kMostTowers, options_.towers));
+    if (options_.threads > kMostThreads) throw UserError(fmt::format("a tower has at most {} threads, not {}", kMostThreads, options_.threads));
     for (const Node& n : g_.nodes())
-      for (const TensorType& t : n.types)
+      for (const TensorType& t : n.types) {
         for (const Dim& d : t.shape)
           if (d.symbolic() && d.symbol != g_.row_symbol) throw UserError(fmt::format("'{}' has the symbol '{}', which is not bound", n.name, d.symbol));
+        check_size(n, t);
+      }
+  }
+
+  /// The plan's file, its offsets and its sums of bytes have room for this much.
+  void check_size(const Node& n, const TensorType& t) const {
+    __int128 size = static_cast<__int128>(size_of(t.dtype));
+    for (const Dim& d : t.shape) {
+      size *= d.factor;
+      if (d.symbolic()) size *= options_.batch;
+      if (size > kMostValueBytes) throw UserError(fmt::format("'{}' {} with a batch of {} has more than {} bytes; take a smaller batch", n.name, to_string(t), options_.batch, kMostValueBytes));
+    }
   }
 
   // ---------------------------------------------------------------- states

@@ -20,7 +20,7 @@ struct ExpandOptions {
   std::vector<NodeId> visiting_order = {};                      ///< for tests: any topological order gives the same states
 };
 
-/// UserError for B < 1, for symbols other than the rows' that are not bound, for a per-tower value that meets a partial one.
+/// UserError for B < 1, for towers, threads and values over a plan's limits, for symbols other than the rows' that are not bound, for a per-tower value that meets a partial one.
 TowerGraph expand(std::shared_ptr<const Graph> graph, const ExpandOptions& options);
 
 }  // namespace belfry

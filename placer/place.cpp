@@ -75,6 +75,8 @@ PlacedGraph place(TowerGraph towers, const Placement& placement, const Cluster& 
   choose_kernels(plan, options.kernels);
   plan_memory(plan);
   plan.arithmetic_hash = arithmetic_hash(plan);
+  plan.isa = options.isa;
+  plan.libraries = options.libraries;
   return plan;
 }
 

@@ -31,6 +31,7 @@ struct PlaceOptions {
   std::vector<PlacementRule> rules = {};  ///< before a strategy's
   KernelChooser kernels = {};   ///< empty: references
   std::function<std::vector<FusionGroup>(const Graph&)> groups = {};
+  std::string isa = {}, libraries = {};  ///< records of this machine, for the plan
   std::size_t must_decide = 0;  ///< so many of the placement's first rules must each decide something
 };
 

@@ -1,11 +1,14 @@
 #include <belfry/frontends/cli/cli.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <iostream>
 
 #include <CLI/CLI.hpp>
 #include <dnnl_version.h>
 #include <fmt/format.h>
 
+#include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/session/library.h>
 #include <belfry/graph/graph.h>
@@ -23,6 +26,35 @@ std::string version_text() {
   out += fmt::format("CUDA       {}", cuda_version().empty() ? "not in this build" : cuda_version());
   return out;
 }
+
+namespace {
+
+/// What is printed is data: a full disk or a closed pipe is a failure.
+int after_output(int code) {
+  std::cout.flush();
+  if (std::cout && std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
+  say("belfry: the standard output could not be written; its disk may be full\n");
+  return code ? code : 1;
+}
+
+int parsed(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::RuntimeError& e) {
+    return e.get_exit_code();  // a verb that is done and has found what it looks for
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  } catch (const WrongUse& e) {
+    say(fmt::format("belfry: {}\n", e.what()));
+    return 2;
+  } catch (const std::exception& e) {
+    say(fmt::format("belfry: {}\n", e.what()));
+    return 1;
+  }
+}
+
+}  // namespace
 
 int cli_main(int argc, char** argv, std::shared_ptr<const Library> own) {
   LibrarySource library = [own] { return own ? own : standard_library(); };
@@ -50,17 +82,7 @@ int cli_main(int argc, char** argv, std::shared_ptr<const Library> own) {
     return 2;
   }
   app.require_subcommand(1);
-  try {
-    app.parse(argc, argv);
-    return 0;
-  } catch (const CLI::RuntimeError& e) {
-    return e.get_exit_code();  // a verb that is done and has found what it looks for
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "belfry: {}\n", e.what());
-    return 1;
-  }
+  return after_output(parsed(app, argc, argv));
 }
 
 }  // namespace belfry

@@ -3,11 +3,14 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 
 #include <fmt/format.h>
 
+#include <belfry/executor/device/cpu/host_facts.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/graph_file.h>
 #include <belfry/frontends/json/placement_file.h>
@@ -17,31 +20,65 @@
 #include <belfry/frontends/state/npy.h>
 #include <belfry/frontends/state/safetensors.h>
 #include <belfry/graph/plan/verify.h>
+#include <belfry/ops/passes/passes.h>
 
 namespace belfry {
 
 void say(const std::string& text) { std::cerr << text << std::flush; }
+
+CLI::Validator whole(std::uint64_t low, std::uint64_t high) {
+  auto check = [=](std::string& text) {
+    std::uint64_t n = 0;
+    auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), n);
+    bool good = status == std::errc{} && end == text.data() + text.size() && n >= low && n <= high;
+    return good ? std::string() : fmt::format("'{}' is no whole number from {} to {}", text, low, high);
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator count() { return whole(1, std::uint64_t{1} << 62); }
+
+namespace {
+
+/// The reader of files knows no optimizers: what it cannot say is said here.
+void check_optimizer(const Graph& graph, const std::string& file) {
+  if (!graph.train) return;
+  try {
+    checked(optimizer_options(graph.train->optimizer), graph.train->options, fmt::format("optimizer '{}':", graph.train->optimizer));
+  } catch (const UserError& e) {
+    throw UserError(fmt::format("{}: /train/optimizer: {}", file, e.what()));
+  }
+}
+
+}  // namespace
 
 Source load_source(const std::string& what, const Library& library) {
   for (const NetDef& n : standard_nets())
     if (n.name == what) return {std::make_shared<const Graph>(n.build(library.ops)), nullptr};
   if (what.find('.') == what.npos && what.find('/') == what.npos) net_named(what);  // neither a net nor a file: says which nets there are
   std::string text = read_file(what);
-  if (!JsonDocument(text, what).root().find("plan")) return {std::make_shared<const Graph>(read_graph(text, what, library.ops)), nullptr};
+  if (!JsonDocument(text, what).root().find("plan")) {
+    Source out;
+    auto graph = std::make_shared<Graph>(read_graph(text, what, library.ops, {}, &out.state));
+    check_optimizer(*graph, what);
+    out.graph = std::move(graph);
+    if (!out.state.empty()) out.state = (std::filesystem::path(what).parent_path() / out.state).string();
+    return out;
+  }
   auto plan = std::make_shared<const PlacedGraph>(read_plan(text, what, library.ops));
   return {plan->graph, plan};
 }
 
 void PlacementArguments::add_to(CLI::App& app) {
   app.add_option("--strategy", strategy, "single, towers, mirrored, layers or pipeline; by default towers on several devices")->type_name("NAME");
-  app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7")->type_name("LIST");
-  app.add_option("--towers", towers, "shares of the batch; by default one per device")->check(CLI::PositiveNumber);
-  app.add_option("--threads-per-tower", threads, "by default cores / towers")->check(CLI::PositiveNumber);
+  app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0")->type_name("LIST");
+  app.add_option("--towers", towers, "shares of the batch; by default one per device")->check(whole(1, kMostTowers));
+  app.add_option("--threads-per-tower", threads, "by default cores / towers")->check(whole(1, kMostThreads));
   app.add_option("-O", options, "an option of the strategy: -O variables=cpu:0")->type_name("KEY=VALUE");
   app.add_option("--move", moves, "devices of nodes by name: 'tower_1/logits/**=cpu:0'")->type_name("GLOB=DEVICE");
   app.add_option("--placement", placement_file, "a placement file: towers and rules")->check(CLI::ExistingFile);
   app.add_option("--cluster", cluster_file, "devices, memory spaces and links from a file")->check(CLI::ExistingFile);
-  app.add_option("--seed", seed, "of initial values and random draws");
+  app.add_option("--seed", seed, "of initial values and random draws")->check(whole(0, UINT64_MAX));
 }
 
 PlacementRule parse_move(const std::string& text) {
@@ -66,29 +103,69 @@ std::map<std::string, std::string> strategy_options(const PlacementArguments& a)
 
 }  // namespace
 
+namespace {
+
+/// Options that would do nothing, by name.
+void refuse_idle(const std::vector<std::pair<const char*, bool>>& options, const std::string& why) {
+  std::vector<std::string> given;
+  for (const auto& [name, is] : options)
+    if (is) given.push_back(name);
+  if (!given.empty()) throw WrongUse(fmt::format("{} {} nothing here: {}", fmt::join(given, ", "), given.size() == 1 ? "does" : "do", why));
+}
+
+PlacementFile placement_of(const PlacementArguments& a) { return read_placement(read_file(a.placement_file), a.placement_file); }
+
+/// What the command line gives goes before what the file says.
+Session session_of_placement(const Source& source, const PlacementArguments& a, SessionOptions options) {
+  refuse_idle({{"--strategy", !a.strategy.empty()}, {"--devices", !a.devices.empty()}, {"-O", !a.options.empty()}},
+              fmt::format("{} says which nodes go to which devices; change its rules, or leave --placement out", a.placement_file));
+  PlacementFile file = placement_of(a);
+  std::vector<DeviceId> named;
+  for (const PlacementRule& r : file.rules)
+    for (const DeviceId& d : r.devices)
+      if (std::find(named.begin(), named.end(), d) == named.end()) named.push_back(d);
+  Division division{a.towers ? a.towers : file.towers.value_or(1), file.combine.value_or(Combine::global_mean), a.threads ? a.threads : file.threads.value_or(0), file.order.value_or(PhaseOrder::by_tower)};
+  options.rules.insert(options.rules.end(), file.rules.begin(), file.rules.end());  // before what the graph requests
+  return Session(*source.graph, Strategy{"placement", named, [=](const Graph&, const Cluster&) { return division; }, [](const TowerGraph&, const Cluster&) { return Rules{}; }}, options);
+}
+
+}  // namespace
+
 Session make_session(const Source& source, const PlacementArguments& a, std::shared_ptr<const Library> library, bool anew) {
   SessionOptions options;
   options.seed = a.seed;
   options.library = library;
   options.notice = [](const std::string& text) { say(text + "\n"); };
   for (const std::string& m : a.moves) options.rules.push_back(parse_move(m));
-  if (source.plan && (!a.strategy.empty() || !a.placement_file.empty() || !a.cluster_file.empty() || a.towers || a.threads || !a.options.empty()))
-    throw UserError("a plan has its strategy, towers, threads and devices; --move changes where its nodes are, and place of its graph makes another plan");
-  if (source.plan) return anew ? Session::placed_anew(source.plan, options) : Session::from_plan(source.plan, options);
-  std::vector<DeviceId> devices = parse_devices(a.devices);
-  if (!a.cluster_file.empty()) options.cluster = read_cluster(read_file(a.cluster_file), a.cluster_file);
-  if (!a.placement_file.empty()) {
-    PlacementFile file = read_placement(read_file(a.placement_file), a.placement_file);
-    std::vector<DeviceId> named;
-    for (const PlacementRule& r : file.rules)
-      for (const DeviceId& d : r.devices)
-        if (std::find(named.begin(), named.end(), d) == named.end()) named.push_back(d);
-    Division division{file.towers.value_or(a.towers ? a.towers : 1), file.combine.value_or(Combine::global_mean), file.threads.value_or(a.threads), file.order.value_or(PhaseOrder::by_tower)};
-    options.rules.insert(options.rules.end(), file.rules.begin(), file.rules.end());  // before what the graph requests
-    return Session(*source.graph, Strategy{"placement", named, [=](const Graph&, const Cluster&) { return division; }, [](const TowerGraph&, const Cluster&) { return Rules{}; }}, options);
+  if (source.plan) {
+    refuse_idle({{"--strategy", !a.strategy.empty()}, {"--devices", !a.devices.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},
+                 {"--placement", !a.placement_file.empty()}, {"--cluster", !a.cluster_file.empty()}},
+                "a plan has its strategy, towers, threads and devices; --move changes where its nodes are, and place of its graph makes another plan");
+    return anew ? Session::placed_anew(source.plan, options) : Session::from_plan(source.plan, options);
   }
+  if (!a.cluster_file.empty()) options.cluster = read_cluster(read_file(a.cluster_file), a.cluster_file);
+  if (!a.placement_file.empty()) return session_of_placement(source, a, std::move(options));
+  std::vector<DeviceId> devices = parse_devices(a.devices.empty() ? "cpu:0" : a.devices);
   std::string name = !a.strategy.empty() ? a.strategy : devices.size() > 1 ? "towers" : "single";
   return Session(*source.graph, library->strategy(name).make(devices, strategy_options(a)), options);
+}
+
+std::int64_t batch_of(std::int64_t given, const Source& source, const PlacementArguments& a) {
+  if (given) return given;
+  if (source.plan) return source.plan->batch;
+  return a.placement_file.empty() ? 0 : placement_of(a).batch.value_or(0);
+}
+
+void load_states(Session& session, const Source& source, const std::string& file) {
+  auto load = [&](const std::string& path, const std::string& who) {
+    try {
+      session.load_state(load_tensors(path));
+    } catch (const UserError& e) {
+      throw UserError(fmt::format("{} '{}': {}", who, path, e.what()));
+    }
+  };
+  if (!source.state.empty()) load(source.state, "the state that the graph's file names,");
+  if (!file.empty()) load(file, "--state");
 }
 
 void refuse_broken(const Source& source, const std::string& file) {
@@ -97,6 +174,12 @@ void refuse_broken(const Source& source, const std::string& file) {
   if (!found.empty()) throw UserError(fmt::format("{} does not hold: {}\nderive what follows from its decisions:  belfry place {} -o {}", file, fmt::join(found, "\n  "), file, file));
   if (std::string hash = arithmetic_hash(*source.plan); hash != source.plan->arithmetic_hash)
     say(fmt::format("{}: its arithmetic hash is {}, but the file says {}: it was edited, or made by another version\n", file, hash, source.plan->arithmetic_hash));
+  const HostFacts host = host_facts();
+  auto say_other = [&](const std::string& there, const std::string& here, const char* what) {
+    if (!there.empty() && there != here) say(fmt::format("{}: {} '{}' where it was made, '{}' here: bits may differ\n", file, what, there, here));
+  };
+  say_other(source.plan->isa, isa_text(host), "instruction set");
+  say_other(source.plan->libraries, libraries_text(host), "libraries");
 }
 
 std::map<std::string, HostTensor> load_tensors(const std::string& path) {
@@ -104,31 +187,40 @@ std::map<std::string, HostTensor> load_tensors(const std::string& path) {
   return read_safetensors(path);
 }
 
-std::vector<std::map<std::string, HostTensor>> feeds_of_steps(const Graph& graph, const std::map<std::string, HostTensor>& feeds, std::int64_t steps, std::optional<std::int64_t> batch) {
+namespace {
+
+bool has_rows(const Graph& graph) {
+  const auto inputs = graph.inputs();
+  return std::any_of(inputs.begin(), inputs.end(), [&](NodeId id) { return !symbolic_axes(graph.node(id).types[0].shape).empty(); });
+}
+
+}  // namespace
+
+StepFeeds::StepFeeds(const Graph& graph, const std::map<std::string, HostTensor>& feeds, std::int64_t steps, std::optional<std::int64_t> batch) : graph_(graph), feeds_(feeds) {
   std::int64_t rows = rows_of(graph, Batch(feeds));
-  std::int64_t each = batch.value_or(rows / steps);
-  if (each < 1 || each * steps > rows) throw UserError(fmt::format("{} steps of {} rows need {} rows, but the feeds have {}", steps, each, each * steps, rows));
-  std::vector<std::map<std::string, HostTensor>> out;
-  for (std::int64_t k = 0; k < steps; ++k) {
-    std::map<std::string, HostTensor> step;
-    for (NodeId id : graph.inputs()) {
-      const Node& n = graph.node(id);
-      const HostTensor& t = feeds.at(n.name);
-      std::vector<int> axes = symbolic_axes(n.types[0].shape);
-      if (axes.empty()) {
-        step.emplace(n.name, t);
-        continue;
-      }
-      if (axes.size() > 1 || axes[0] != 0) throw UserError(fmt::format("the feed '{}' has its rows not along its first axis alone; feed each step by itself", n.name));
-      std::int64_t factor = n.types[0].shape[0].factor;
-      Extents shape = t.shape();
-      std::size_t row = shape[0] ? t.bytes().size() / static_cast<std::size_t>(shape[0]) : 0;
-      shape[0] = each * factor;
-      HostTensor part(t.dtype(), shape);
-      std::memcpy(part.raw(), t.raw() + static_cast<std::size_t>(k * each * factor) * row, part.bytes().size());
-      step.emplace(n.name, std::move(part));
+  if (!has_rows(graph)) return;
+  rows_ = batch.value_or(std::max<std::int64_t>(rows / steps, 1));
+  if (steps > rows / rows_) throw UserError(fmt::format("{} step{} of {} row{} need more than the {} rows that the feeds have", steps, steps == 1 ? "" : "s", rows_, rows_ == 1 ? "" : "s", rows));
+}
+
+std::map<std::string, HostTensor> StepFeeds::operator()(std::int64_t k) const {
+  std::map<std::string, HostTensor> out;
+  for (NodeId id : graph_.inputs()) {
+    const Node& n = graph_.node(id);
+    const HostTensor& t = feeds_.at(n.name);
+    std::vector<int> axes = symbolic_axes(n.types[0].shape);
+    if (axes.empty()) {
+      out.emplace(n.name, t);
+      continue;
     }
-    out.push_back(std::move(step));
+    if (axes.size() > 1 || axes[0] != 0) throw UserError(fmt::format("the feed '{}' has its rows not along its first axis alone; feed each step by itself", n.name));
+    std::int64_t factor = n.types[0].shape[0].factor;
+    Extents shape = t.shape();
+    std::size_t row = shape[0] ? t.bytes().size() / static_cast<std::size_t>(shape[0]) : 0;
+    shape[0] = rows_ * factor;
+    HostTensor part(t.dtype(), shape);
+    std::memcpy(part.raw(), t.raw() + static_cast<std::size_t>(k * rows_ * factor) * row, part.bytes().size());
+    out.emplace(n.name, std::move(part));
   }
   return out;
 }

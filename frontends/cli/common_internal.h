@@ -11,20 +11,33 @@
 
 namespace CLI {
 class App;
+class Validator;
 }
 
 namespace belfry {
+
+/// Options that contradict each other: exit 2.
+class WrongUse : public UserError {
+ public:
+  using UserError::UserError;
+};
+
+/// A whole number of decimal digits alone; what an option is given as text.
+CLI::Validator whole(std::uint64_t low, std::uint64_t high);
+/// A batch, a count of steps or of rows: 1 to 2^62.
+CLI::Validator count();
 
 /// A net by name, a graph file, or a plan file.
 struct Source {
   std::shared_ptr<const Graph> graph;           ///< of a plan: after the passes
   std::shared_ptr<const PlacedGraph> plan;      ///< null unless it was a plan
+  std::string state = {};                       ///< a file of variables' values that a graph file names; empty if none
 };
 Source load_source(const std::string& what, const Library& library);
 
 /// --strategy, --devices, --towers, -O, --threads-per-tower, --placement, --move, --seed, --cluster.
 struct PlacementArguments {
-  std::string strategy, devices = "cpu:0", placement_file, cluster_file;
+  std::string strategy, devices, placement_file, cluster_file;  ///< devices: cpu:0 if empty
   int towers = 0, threads = 0;
   std::uint64_t seed = 0;
   std::vector<std::string> options, moves;
@@ -34,8 +47,12 @@ struct PlacementArguments {
 /// A session of the source as the arguments say: a plan runs as it stands unless moves change its decisions, or all that
 /// follows from them is derived `anew`. Where another plan runs than the file's, it says so.
 Session make_session(const Source& source, const PlacementArguments& arguments, std::shared_ptr<const Library> library, bool anew = false);
+/// Rows of a step: those given, else the plan's, else the placement file's; 0 if none says.
+std::int64_t batch_of(std::int64_t given, const Source& source, const PlacementArguments& arguments);
+/// The variables that the graph's file names, then those of `file`, if it is not empty. UserError where one cannot be read.
+void load_states(Session& session, const Source& source, const std::string& file);
 /// UserError with what is wrong with a plan that does not hold, and the command that derives it anew. Says so where its
-/// arithmetic hash is not the one that the file records.
+/// arithmetic hash is not the one that the file records, and where it was made for another instruction set or other libraries.
 void refuse_broken(const Source& source, const std::string& file);
 
 /// 'tower_1/logits/**=cpu:0' as a rule.
@@ -43,8 +60,18 @@ PlacementRule parse_move(const std::string& text);
 
 /// Tensors of a safetensors, npz or npy file.
 std::map<std::string, HostTensor> load_tensors(const std::string& path);
-/// Feeds of N steps: rows k*B … (k+1)*B of every feed with a row axis. UserError where rows are too few.
-std::vector<std::map<std::string, HostTensor>> feeds_of_steps(const Graph& graph, const std::map<std::string, HostTensor>& feeds, std::int64_t steps, std::optional<std::int64_t> batch);
+/// Feeds of N steps: rows k*B … (k+1)*B of every feed with a row axis; the others are the same in each step.
+class StepFeeds {
+ public:
+  /// Without a batch B is rows / N. UserError where rows are too few.
+  StepFeeds(const Graph& graph, const std::map<std::string, HostTensor>& feeds, std::int64_t steps, std::optional<std::int64_t> batch);
+  std::map<std::string, HostTensor> operator()(std::int64_t step) const;
+
+ private:
+  const Graph& graph_;
+  const std::map<std::string, HostTensor>& feeds_;
+  std::int64_t rows_ = 0;  ///< of a step
+};
 
 /// Words for a person on standard error; data go to standard output.
 void say(const std::string& text);

@@ -36,7 +36,10 @@ void run(const Options& o, const Library& library) {
   for (const auto& [source, name] : {std::pair{&a, &o.a}, {&b, &o.b}})
     if (!source->plan) throw UserError(fmt::format("{} is no plan; make one with belfry place", *name));
     else refuse_broken(*source, *name);
-  auto data = feeds_of_steps(*a.graph, load_tensors(o.feed), o.steps, a.plan->batch);
+  const std::map<std::string, HostTensor> all = load_tensors(o.feed);
+  StepFeeds steps(*a.graph, all, o.steps, a.plan->batch);
+  std::vector<std::map<std::string, HostTensor>> data;
+  for (std::int64_t k = 0; k < o.steps; ++k) data.push_back(steps(k));
   std::vector<Batch> feeds(data.begin(), data.end());
   State state = initial_state(*a.graph, o.seed, o.state), second;
   if (!o.state_b.empty()) second = initial_state(*b.graph, o.seed, o.state_b);
@@ -63,8 +66,8 @@ void add_compare_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--feed", o->feed, "a tensor per input")->required()->check(CLI::ExistingFile);
   verb->add_option("--state", o->state, "variables of both")->check(CLI::ExistingFile);
   verb->add_option("--state-b", o->state_b, "variables of the second alone")->check(CLI::ExistingFile);
-  verb->add_option("--steps", o->steps, "steps of training")->check(CLI::PositiveNumber);
-  verb->add_option("--seed", o->seed, "of initial values");
+  verb->add_option("--steps", o->steps, "steps of training")->check(whole(1, 1 << 20));
+  verb->add_option("--seed", o->seed, "of initial values")->check(whole(0, UINT64_MAX));
   verb->callback([o, library] { run(*o, *library()); });
 }
 

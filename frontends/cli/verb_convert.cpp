@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 
+#include <filesystem>
 #include <iostream>
 
 #include <fmt/format.h>
@@ -27,8 +28,11 @@ void add_convert_verb(CLI::App& app, const LibrarySource& library) {
   verb->callback([o, library] {
     Source source = load_source(o->source, *library());
     Graph graph = o->expanded && !source.plan ? run_passes(training_passes(), *source.graph) : *source.graph;
-    if (o->out.empty()) std::cout << write_graph(graph);
-    else write_file(o->out, write_graph(graph));
+    // The state is named from where the new file lies.
+    std::string state = source.state.empty() ? "" : std::filesystem::proximate(source.state, std::filesystem::absolute(o->out).parent_path()).generic_string();
+    std::string text = write_graph(graph, {}, state);
+    if (o->out.empty()) std::cout << text;
+    else write_file(o->out, text);
   });
 }
 
@@ -45,9 +49,9 @@ void add_data_verb(CLI::App& app, const LibrarySource&) {
   CLI::App* verb = data->add_subcommand("digits", "Draw handwriting-like digits as the four IDX files of MNIST");
   verb->footer("Example: belfry data digits --out digits");
   verb->add_option("--out", o->out, "a folder")->required();
-  verb->add_option("--train", o->train, "training images")->check(CLI::PositiveNumber);
-  verb->add_option("--test", o->test, "test images")->check(CLI::PositiveNumber);
-  verb->add_option("--seed", o->seed, "of the drawing");
+  verb->add_option("--train", o->train, "training images")->check(whole(1, 1 << 30));
+  verb->add_option("--test", o->test, "test images")->check(whole(1, 1 << 30));
+  verb->add_option("--seed", o->seed, "of the drawing")->check(whole(0, UINT64_MAX));
   verb->callback([o] {
     draw_digits(o->out, o->train, o->test, o->seed);
     say(fmt::format("drew {} training and {} test digits into {}\n", o->train, o->test, o->out));

@@ -24,13 +24,14 @@ void add_place_verb(CLI::App& app, const LibrarySource& library) {
   verb->footer("Example: belfry place mnist_cnn -o two.json --devices cpu:0,cpu:1 --batch 32 -O variables=cpu:0");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
   verb->add_option("-o,--out", o->out, "the plan's file; standard output without it");
-  verb->add_option("--batch", o->batch, "global rows of a step")->check(CLI::PositiveNumber);
+  verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
   verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',');
   o->placement.add_to(*verb);
   verb->callback([o, source_of = library] {
     std::shared_ptr<const Library> library = source_of();
     Source source = load_source(o->source, *library);
-    std::int64_t batch = o->batch ? o->batch : source.plan ? source.plan->batch : 32;
+    const std::int64_t said = batch_of(o->batch, source, o->placement), batch = said ? said : 32;
+    if (!source.state.empty()) say(fmt::format("the state that {} names is not in the plan; give it to run: --state {}\n", o->source, source.state));
     Session session = make_session(source, o->placement, library, true);
     const PlacedGraph& plan = session.plan(batch, Mode::step, o->fetches);
     say(describe(plan, {.memory = true, .nodes = false}));

@@ -25,10 +25,11 @@ struct Options {
 void print(const std::string& name, const HostTensor& t) { std::cout << name << " = " << to_string(AttributeValue(t)) << "\n"; }
 
 void run(const Options& o, const std::shared_ptr<const Library>& library) {
+  if (!o.steps && (o.batch || o.no_update)) throw WrongUse("--batch and --no-update are of steps: give --steps too; without it the graph is run once, on all rows, without updates");
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source);
   Session session = make_session(source, o.placement, library);
-  if (!o.state.empty()) session.load_state(read_safetensors(o.state));
+  load_states(session, source, o.state);
   std::map<std::string, HostTensor> feeds = o.feed.empty() ? std::map<std::string, HostTensor>{} : load_tensors(o.feed);
   session.set_trace(!o.trace.empty());
   Results last;
@@ -36,8 +37,9 @@ void run(const Options& o, const std::shared_ptr<const Library>& library) {
     last = session.run(feeds, o.fetches);
   } else {
     std::optional<std::int64_t> batch;
-    if (o.batch) batch = o.batch;
-    for (const auto& step : feeds_of_steps(session.graph(), feeds, o.steps, batch)) last = o.no_update ? session.run(step, o.fetches) : session.step(step, o.fetches);
+    if (std::int64_t said = source.plan ? o.batch : batch_of(o.batch, source, o.placement)) batch = said;
+    StepFeeds steps(session.graph(), feeds, o.steps, batch);
+    for (std::int64_t k = 0; k < o.steps; ++k) last = o.no_update ? session.run(steps(k), o.fetches) : session.step(steps(k), o.fetches);
   }
   for (const auto& [name, value] : last.all()) print(name, value);
   if (!o.out.empty()) write_safetensors(o.out, last.all());
@@ -54,8 +56,8 @@ void add_run_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
   verb->add_option("--feed", o->feed, "a tensor per input: safetensors or npz")->check(CLI::ExistingFile);
   verb->add_option("--state", o->state, "variables by name; what is missing is initialised from --seed")->check(CLI::ExistingFile);
-  verb->add_option("--steps", o->steps, "steps of training on rows k*B … (k+1)*B of the feeds; without it the graph is run once and nothing changes")->check(CLI::PositiveNumber);
-  verb->add_option("--batch", o->batch, "rows of a step; by default the feeds' rows / steps")->check(CLI::PositiveNumber);
+  verb->add_option("--steps", o->steps, "steps of training on rows k*B … (k+1)*B of the feeds; without it the graph is run once and nothing changes")->check(count());
+  verb->add_option("--batch", o->batch, "rows of a step; by default the placement file's, else the feeds' rows / steps")->check(count());
   verb->add_flag("--no-update", o->no_update, "run the steps without updates");
   verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',');
   verb->add_option("--out", o->out, "the fetched values of the last step, as safetensors");

@@ -58,9 +58,10 @@ void say_memory(Session& session) {
 void train(const Options& o, const std::shared_ptr<const Library>& library) {
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source);
-  const std::int64_t batch = o.batch ? o.batch : source.plan ? source.plan->batch : 32;
+  if (!o.out.empty()) make_folder(o.out);  // before the work whose result goes there
+  const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
   Session session = make_session(source, o.placement, library);
-  if (!o.state.empty()) session.load_state(load_tensors(o.state));
+  load_states(session, source, o.state);
   if (!o.resume.empty()) Checkpoint::load(o.resume).restore(session);
   Mnist data = mnist(o.data);
   const std::vector<std::string> fetches = fit_fetches(session);
@@ -81,7 +82,6 @@ void train(const Options& o, const std::shared_ptr<const Library>& library) {
   if (result.contains("accuracy")) std::cout << fmt::format("test accuracy {:.2f} %\n", 100 * result["accuracy"]);
   else std::cout << metrics_text(result) << "\n";
   if (o.out.empty()) return;
-  std::filesystem::create_directories(o.out);
   std::filesystem::path dir = o.out;
   State trained = session.state();
   write_file((dir / "plan.json").string(), write_plan(session.plan(batch, Mode::step, fetches)));
@@ -103,8 +103,8 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   verb->footer("Example: belfry train mnist_cnn --data mnist --devices cpu:0,cpu:1 -O variables=cpu:0 --batch 32 --epochs 5 --out run");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
   verb->add_option("--data", o->data, "a folder with the four IDX files, plain or .gz")->required()->check(CLI::ExistingDirectory);
-  verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's, else 32")->check(CLI::PositiveNumber);
-  verb->add_option("--epochs", o->epochs, "passes over the data")->check(CLI::PositiveNumber);
+  verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
+  verb->add_option("--epochs", o->epochs, "passes over the data")->check(whole(1, 1 << 30));
   verb->add_flag("--shuffle", o->shuffle, "another order of the rows in each epoch, keyed by --seed");
   verb->add_option("--state", o->state, "initial variables by name")->check(CLI::ExistingFile);
   verb->add_option("--checkpoints", o->checkpoints, "a folder for a checkpoint after each epoch; the last three are kept");
@@ -122,14 +122,14 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("source", o->source, "a net or a graph file")->required();
   verb->add_option("--data", o->data, "a folder with the four IDX files, plain or .gz")->required()->check(CLI::ExistingDirectory);
   verb->add_option("--state", o->state, "variables by name")->check(CLI::ExistingFile);
-  verb->add_option("--batch", o->batch, "rows at a time")->check(CLI::PositiveNumber);
+  verb->add_option("--batch", o->batch, "rows at a time")->check(count());
   o->placement.add_to(*verb);
   verb->callback([o, library] {
     std::shared_ptr<const Library> all = library();
     Source source = load_source(o->source, *all);
     refuse_broken(source, o->source);
     Session session = make_session(source, o->placement, all);
-    if (!o->state.empty()) session.load_state(load_tensors(o->state));
+    load_states(session, source, o->state);
     for (const auto& [name, value] : evaluate(session, mnist(o->data).test, o->batch)) std::cout << fmt::format("{} {:.6f}\n", name, value);
   });
 }

@@ -96,6 +96,12 @@ std::string read_file(const std::filesystem::path& path, std::size_t limit) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
+void make_folder(const std::filesystem::path& path) {
+  std::error_code status;
+  if (std::filesystem::is_directory(path, status)) return;
+  if (!std::filesystem::create_directories(path, status) && status) throw UserError(fmt::format("{}: the folder cannot be made: {}", path.string(), status.message()));
+}
+
 void write_file(const std::filesystem::path& path, std::string_view text) { write_file(path, {std::as_bytes(std::span(text))}); }
 
 void write_file(const std::filesystem::path& named, const std::vector<std::span<const std::byte>>& parts) {

@@ -44,7 +44,7 @@ PlacementFile read_placement(const std::string& text, const std::string& file) {
   if (const JsonValue* v = root.find("towers")) out.towers = static_cast<int>(d.integer(*v, 1, kMostTowers));
   if (const JsonValue* v = root.find("batch")) out.batch = d.integer(*v, 1, kMostBytes);
   if (const JsonValue* v = root.find("combine")) out.combine = placed(d, *v, [&] { return parse_combine(d.text(*v)); });
-  if (const JsonValue* v = root.find("threads")) out.threads = static_cast<int>(d.integer(*v, 1, 4096));
+  if (const JsonValue* v = root.find("threads")) out.threads = static_cast<int>(d.integer(*v, 1, kMostThreads));
   if (const JsonValue* v = root.find("order")) out.order = placed(d, *v, [&] { return parse_phase_order(d.text(*v)); });
   for (const JsonValue& v : d.array(root.at("placement"))) out.rules.push_back(rule_of(d, v));
   root.done();

@@ -6,8 +6,7 @@
 
 namespace belfry {
 
-// Limits of a plan that is read: sums and products of offsets stay inside 63 bits.
-inline constexpr std::int64_t kMostTowers = 65536, kMostDevices = 65536, kMostBytes = std::int64_t{1} << 44;
+inline constexpr std::int64_t kMostDevices = 65536, kMostBytes = kMostValueBytes;
 
 /// {"0-511": "sim:0-1", "512": "cpu:0"}: the towers of a range are dealt to its devices in contiguous shares.
 std::string json_of_vector(const std::vector<int>& devices, const Cluster& cluster);

@@ -70,10 +70,12 @@ class PlanReader {
     plan_.batch = d_.integer(head.at("batch"), 1, kMostBytes);
     const JsonValue &combine = head.at("combine"), &order = head.at("order");
     plan_.combine = placed(d_, combine, [&] { return parse_combine(d_.text(combine)); });
-    plan_.threads = number(head.at("threads"), 1, 4096);
+    plan_.threads = number(head.at("threads"), 1, kMostThreads);
     order_ = placed(d_, order, [&] { return parse_phase_order(d_.text(order)); });
     plan_.placement.order = order_;
     plan_.placement.strategy = strategy_;
+    if (const JsonValue* v = head.find("isa")) plan_.isa = d_.text(*v);
+    if (const JsonValue* v = head.find("libraries")) plan_.libraries = d_.text(*v);
     plan_.arithmetic_hash = d_.text(head.at("arithmetic_hash"));
     plan_.cluster = cluster_of(d_, head.at("cluster"));
     if (const JsonValue* v = head.find("vectors"))
@@ -221,6 +223,7 @@ class PlanReader {
       checked(structural_attributes(), given, fmt::format("[{}] node '{}':", n.op, n.name));
       bool joins = n.op == kAggregate || n.op == kPreAggregate || n.op == kFetch;
       if (joins && !given.find("how")) throw UserError(fmt::format("[{}] node '{}' needs the attribute 'how'", n.op, n.name));
+      if (n.op == kFused && !given.find("kind")) throw UserError(fmt::format("[{}] node '{}' needs the attribute 'kind'", n.op, n.name));
       if (joins && given.text("how") == "concat_rows" && !given.find("axis")) throw UserError(fmt::format("[{}] node '{}' needs the attribute 'axis'", n.op, n.name));
     });
     n.attributes = std::move(given);

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <belfry/executor/device/cpu/host_facts.h>
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/session/kernel_chooser.h>
 #include <belfry/graph/plan/over_memory.h>
@@ -83,6 +82,14 @@ std::vector<std::string> fetches_of(const PlacedGraph& plan) {
   return out;
 }
 
+/// A name that is given twice is fetched once.
+std::vector<std::string> once(const std::vector<std::string>& names) {
+  std::vector<std::string> out;
+  for (const std::string& n : names)
+    if (std::find(out.begin(), out.end(), n) == out.end()) out.push_back(n);
+  return out;
+}
+
 /// Host threads as another plan has them, if the streams are the same.
 void keep_threads(PlacedGraph& plan, const PlacedGraph& from) {
   bool same = std::equal(plan.streams.begin(), plan.streams.end(), from.streams.begin(), from.streams.end(), [](const PlanStream& a, const PlanStream& b) { return a.device == b.device && a.name == b.name; });
@@ -95,7 +102,7 @@ PlanMaker::PlanMaker(Graph graph, Strategy strategy, SessionOptions options)
     : source_(std::move(graph)), strategy_(std::move(strategy)), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()) {
   int cores = options_.cores ? options_.cores : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   if (options_.cluster) cluster_ = *options_.cluster;
-  else cluster_ = local_cluster(strategy_.devices, cores, host_facts().memory_bytes);
+  else cluster_ = local_cluster(strategy_.devices, cores, host_.memory_bytes);
   training_ = std::make_shared<const Graph>(run_passes(training_passes(), source_));
 }
 
@@ -144,6 +151,8 @@ PlacedGraph PlanMaker::placed(const PlanKey& key, std::size_t must_decide) {
   o.updates = key.mode == Mode::step;
   o.kernels = as_given_ ? keeping(decided_, library_->kernels) : chooser(library_->kernels);
   o.must_decide = must_decide;
+  o.isa = isa_text(host_);
+  o.libraries = libraries_text(host_);
   if (decided_) {
     o.groups = [this](const Graph& g) { return groups_of(*decided_, g); };
     Placement p = placement_of(*decided_);
@@ -201,13 +210,13 @@ std::vector<std::string> PlanMaker::departures(const PlanKey& key) const {
 }
 
 PlanKey PlanMaker::key_of(Mode mode, std::int64_t batch, const std::vector<std::string>& fetches) const {
-  PlanKey key{mode, batch, {}, fetches.empty() ? default_fetches(mode) : fetches};
+  PlanKey key{mode, batch, {}, fetches.empty() ? default_fetches(mode) : once(fetches)};
   if (runs_given(key)) key.fetches = fetches_of(*decided_);
   return key;
 }
 
 PlanKey PlanMaker::key_of(Mode mode, const Batch& feeds, const std::vector<std::string>& fetches) {
-  const std::vector<std::string>& wanted = fetches.empty() ? default_fetches(mode) : fetches;
+  const std::vector<std::string> wanted = fetches.empty() ? default_fetches(mode) : once(fetches);
   std::shared_ptr<const Graph> graph = graph_for(mode, wanted);
   std::int64_t rows = rows_of(*graph, feeds);
   PlanKey key = key_of(mode, decided_ && !has_rows(*graph) ? decided_->batch : rows, wanted);

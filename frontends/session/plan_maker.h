@@ -1,6 +1,7 @@
 // Which plan a call runs: the one that was given where it serves, else one made for mode, batch and fetches.
 #pragma once
 
+#include <belfry/executor/device/cpu/host_facts.h>
 #include <belfry/frontends/session/session.h>
 
 namespace belfry {
@@ -43,6 +44,7 @@ class PlanMaker {
   bool runs_given(const PlanKey& key) const;
   std::vector<std::string> departures(const PlanKey& key) const;
 
+  HostFacts host_ = host_facts();
   Graph source_;
   Strategy strategy_;
   SessionOptions options_;

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <belfry/frontends/files/files.h>
+
 namespace belfry {
 
 namespace {
@@ -73,6 +75,7 @@ class Fitter {
     const Graph& g = session.graph();
     if (losses_.empty()) throw UserError(fmt::format("the graph '{}' has no loss to train on", g.name));
     check_columns(g, data);
+    if (!options.checkpoints.empty()) make_folder(options.checkpoints);
     batches_.seek({session.data_progress.epoch, session.data_progress.position});
   }
 

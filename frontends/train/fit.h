@@ -30,7 +30,7 @@ struct FitOptions {
   const DataSet* validation = nullptr;      ///< evaluated after each epoch, as val_<name>
   std::function<void(const Progress&)> on_batch = {};
   std::function<void(const Progress&)> on_epoch = {};
-  std::string checkpoints = {};             ///< a folder; empty: none
+  std::string checkpoints = {};             ///< a folder, made if it is not there; empty: none
   std::int64_t checkpoint_every = 0;        ///< steps; 0: at the end of each epoch
   int keep = 3;
 };

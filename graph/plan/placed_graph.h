@@ -64,6 +64,7 @@ struct PlacedGraph : TowerGraph {
   std::vector<PlanStream> streams;
   std::vector<FrameSize> frames;          ///< per device: the largest of the classes that use it
   std::string arithmetic_hash;
+  std::string isa, libraries;             ///< records of the machine that it was made for: they decide bits, but nothing here
 
   const std::vector<int>& devices(const PlanNode& n) const { return vectors[static_cast<std::size_t>(n.vector)]; }
   int device_of(const PlanNode& n, int tower) const { return devices(n)[static_cast<std::size_t>(tower)]; }

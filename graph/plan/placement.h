@@ -1,6 +1,7 @@
 // One form for a strategy's answer, a placement file, --move and a hand edit: how many towers, and rules that name devices.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,9 @@
 #include <belfry/graph/split_state.h>
 
 namespace belfry {
+
+/// Limits of a plan, made or read: sums and products of its offsets stay inside 63 bits.
+inline constexpr std::int64_t kMostTowers = 65536, kMostThreads = 4096, kMostValueBytes = std::int64_t{1} << 44;
 
 /// `match` is a glob over node names: ** any text, * any text without '/', ? one character. "tower_3/x" means tower 3's x,
 /// "tower_*/x" every tower's, "x" shared nodes, variables and every tower. The first rule that matches wins.

@@ -150,7 +150,7 @@ const std::vector<AttributeDef>& optimizer_options(const std::string& kind) {
   if (auto at = kinds().find(kind); at != kinds().end()) return at->second;
   std::vector<std::string> names;
   for (const auto& [name, schema] : kinds()) names.push_back(name);
-  throw UserError(fmt::format("there is no optimizer '{}'{}", kind, did_you_mean(kind, names)));
+  throw UserError(fmt::format("there is no optimizer '{}'; there are {}{}", kind, fmt::join(names, ", "), did_you_mean(kind, names)));
 }
 
 Graph differentiate(const Graph& graph) {

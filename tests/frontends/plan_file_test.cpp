@@ -81,6 +81,18 @@ std::vector<std::string> names() {
       if (n.name != "two_heads") out.push_back(n.name);
   return out;
 }
+TEST(PlanFile, keeps_the_records_of_the_machine_that_it_was_made_for) {
+  auto graph = std::make_shared<const Graph>(training_graph(nets()[0]));
+  PlacedGraph plan = place(graph, strategies(2, 2)[0].strategy, sim_cluster(2), 4, {.fetches = fetches_of(*graph), .isa = "avx2, avx2", .libraries = "oneDNN 3.1.0"});
+  PlacedGraph again = read_back(write_plan(plan), plan);
+  EXPECT_EQ(again.isa, "avx2, avx2");
+  EXPECT_EQ(again.libraries, "oneDNN 3.1.0");
+  EXPECT_EQ(write_plan(again), write_plan(plan));
+  plan.isa = plan.libraries = "";
+  again = read_back(write_plan(plan), plan);
+  EXPECT_EQ(again.isa + again.libraries, "");
+}
+
 INSTANTIATE_TEST_SUITE_P(EveryNet, PlanFileOf, testing::ValuesIn(names()), [](const auto& info) { return info.param; });
 
 }  // namespace

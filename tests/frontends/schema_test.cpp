@@ -48,7 +48,7 @@ TEST(Schema, what_is_written_validates_and_what_is_misspelt_does_not) {
     put("bad", broken(write_graph(*graph), "\"op\"", "\"opp\""));
     if (n.name == "two_heads") continue;
     for (const NamedStrategy& s : strategies(3, 2)) {
-      PlacedGraph plan = place(graph, s.strategy, sim_cluster(2), 7, {.fetches = {fetches_of(*graph)[0]}});
+      PlacedGraph plan = place(graph, s.strategy, sim_cluster(2), 7, {.fetches = {fetches_of(*graph)[0]}, .isa = "avx2", .libraries = "oneDNN 3.1.0"});
       put("plan", write_plan(plan));
       put("placement", write_placement(placement_of(plan)));
       put("cluster", write_cluster(plan.cluster));

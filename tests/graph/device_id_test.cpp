@@ -14,6 +14,15 @@ TEST(DeviceIds, refuse_other_texts_with_the_known_forms) {
     EXPECT_TRUE(says([&] { parse_device(wrong); }, {"is no device", "cpu:0, gpu:1"})) << wrong;
 }
 
+TEST(DeviceIds, only_of_a_gpu_name_a_part) {
+  for (const char* wrong : {"cpu:0/1", "sim:3/0", "/host:1/cpu:0/0"}) EXPECT_TRUE(says([&] { parse_device(wrong); }, {wrong, "only a GPU has parts"})) << wrong;
+}
+
+TEST(DeviceLists, name_their_limit) {
+  EXPECT_EQ(parse_devices("sim:0-65535").size(), 65536u);
+  EXPECT_TRUE(says([] { parse_devices("sim:0-65536"); }, {"'sim:0-65536' names 65537 devices", "at most 65536"}));
+}
+
 TEST(DeviceLists, take_the_kind_of_the_one_before) {
   EXPECT_EQ(to_string(parse_devices("gpu:0,2,3")), "gpu:0,gpu:2-3");
   EXPECT_EQ(parse_devices("sim:0-7").size(), 8u);

@@ -45,6 +45,9 @@ TEST(SplitErrors, a_batch_without_rows_or_no_towers_are_refused) {
   PerTower a, b;
   EXPECT_TRUE(says([&] { a.expanded(0); }, {"a batch has at least one row, not 0"}));
   EXPECT_TRUE(says([&] { b.expanded(4, 0); }, {"at least one tower, not 0"}));
+  PerTower c, d;
+  EXPECT_TRUE(says([&] { c.expanded(4, 65537); }, {"at most 65536 towers, not 65537"}));
+  EXPECT_TRUE(says([&] { d.expanded(std::int64_t{1} << 62); }, {"'x' f64(batch, 3) with a batch of 4611686018427387904 has more than 17592186044416 bytes"}));
 }
 
 TEST(SplitErrors, a_symbol_that_is_not_bound_is_refused) {

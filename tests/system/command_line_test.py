@@ -5,6 +5,7 @@ import pathlib
 import re
 import resource
 import shlex
+import struct
 import subprocess
 import sys
 import tempfile
@@ -101,6 +102,107 @@ with tempfile.TemporaryDirectory() as folder:
     pathlib.Path(folder, "cluster.json").write_text(json.dumps(cluster), encoding="utf-8")
     done = here("place", "mnist_cnn", "--cluster", "cluster.json")
     expect(done.returncode == 1 and "the plan does not fit: host 0 has 1000 bytes" in done.stderr and "of cpu:0" in done.stderr, f"a plan over the memory: {done}")
+
+    # Options that would do nothing are wrong use.
+    def refused(code, words, *arguments):
+        done = here(*arguments)
+        expect(done.returncode == code and all(w in done.stderr for w in words) and "bug in Belfry" not in done.stderr, f"{arguments} should say {words}: {done}")
+
+    plan.write_text(text, encoding="utf-8")
+    for option in (["--devices", "cpu:0"], ["--strategy", "single"], ["--towers", "2"], ["--threads-per-tower", "1"], ["-O", "towers=1"], ["--placement", "rules.json"], ["--cluster", "cluster.json"]):
+        for verb in (["place"], ["run", "--feed", "x.safetensors"]):
+            refused(2, [option[0] + " does nothing here", "--move"], *verb, "small_plan.json", *option)
+    for option in (["--devices", "cpu:1"], ["--strategy", "single"], ["-O", "towers=1"]):
+        refused(2, [option[0] + " does nothing here", "rules.json"], "place", "small.json", "--placement", "rules.json", *option)
+    # A placement file's batch and towers are those by default; what the command line says goes first.
+    rules = {"belfry": 1, "towers": 2, "batch": 6, "placement": [{"match": "**", "device": "cpu:0"}]}
+    pathlib.Path(folder, "batch.json").write_text(json.dumps(rules), encoding="utf-8")
+    for options, towers, batch in (([], 2, 6), (["--towers", "3"], 3, 6), (["--batch", "8"], 2, 8)):
+        done = here("place", "digits.json", "--placement", "batch.json", *options)
+        expect(done.returncode == 0 and f'"towers": {towers},' in done.stdout and f'"batch": {batch},' in done.stdout, f"a placement file's batch {options}: {done.stderr}")
+    # Numbers are whole, and inside what a plan can hold.
+    for option, value in (("--batch", "0"), ("--batch", "-5"), ("--batch", "32x"), ("--batch", "9223372036854775808"), ("--batch", "0x10"), ("--seed", "-1"), ("--towers", "65537"), ("--threads-per-tower", "1000000")):
+        refused(2, [option, f"'{value}' is no whole number from"], "place", "digits.json", f"{option}={value}")
+    refused(1, ["with a batch of 1000000000000", "take a smaller batch"], "place", "mnist_cnn", "--batch", "1000000000000")
+    refused(1, ["at most 65536 towers, not 65537"], "place", "digits.json", "-O", "towers=65537")
+    refused(1, ["at most 4096 threads, not 1000000"], "place", "digits.json", "-O", "threads=1000000")
+    refused(1, ["only a GPU has parts"], "place", "digits.json", "--devices", "sim:0/1")
+    refused(1, ["at most 65536"], "place", "digits.json", "--devices", "sim:0-100000")
+
+    # Steps against rows.
+    rows = {"belfry": 1, "name": "rows", "inputs": [{"name": "x", "dtype": "f32", "shape": ["batch"]}], "variables": [{"name": "w", "dtype": "f32", "shape": [2], "init": {"kind": "zeros"}}],
+            "nodes": [{"name": "s", "op": "reduce_sum", "inputs": ["x"], "attributes": {"axes": [0]}}, {"name": "y", "op": "add", "inputs": ["w", "s"]}], "outputs": ["y"], "state": "states/w.safetensors"}
+
+    def write_tensor(path, name, numbers):
+        data = struct.pack(f"<{len(numbers)}f", *numbers)
+        header = json.dumps({name: {"dtype": "F32", "shape": [len(numbers)], "data_offsets": [0, len(data)]}}).encode()
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(len(header).to_bytes(8, "little") + header + data)
+
+    nested = pathlib.Path(folder, "nested")
+    nested.mkdir()
+    (nested / "rows.json").write_text(json.dumps(rows), encoding="utf-8")
+    write_tensor(pathlib.Path(folder, "rows.safetensors"), "x", [1, 2, 3, 4])
+    # The state that a graph's file names is loaded from beside it, or its absence said.
+    refused(1, ["the state that the graph's file names", "w.safetensors"], "run", "nested/rows.json", "--feed", "rows.safetensors")
+    write_tensor(nested / "states" / "w.safetensors", "w", [100, 200])
+    done = here("run", "nested/rows.json", "--feed", "rows.safetensors")
+    expect(done.returncode == 0 and "y = f32(2){110, 210}" in done.stdout, f"the state of a graph's file: {done}")
+    done = here("convert", "nested/rows.json", "-o", "rows_here.json")
+    expect(done.returncode == 0 and '"state": "nested/states/w.safetensors"' in pathlib.Path(folder, "rows_here.json").read_text(encoding="utf-8"), f"a state's name after convert: {done}")
+    done = here("place", "nested/rows.json", "-o", "rows_plan.json", "--batch", "4")
+    expect(done.returncode == 0 and "--state nested/states/w.safetensors" in done.stderr, f"a state beside place: {done}")
+    refused(1, ["4611686018427387904 steps of 2 rows need more than the 4 rows"], "run", "rows_here.json", "--feed", "rows.safetensors", "--steps", str(1 << 62), "--batch", "2")
+    refused(1, ["5 steps of 1 row need more than the 4 rows"], "run", "rows_here.json", "--feed", "rows.safetensors", "--steps", "5")
+    for option in (["--batch", "2"], ["--no-update"]):
+        refused(2, ["give --steps too"], "run", "rows_here.json", "--feed", "rows.safetensors", *option)
+    done = here("run", "small.json", "--feed", "x.safetensors", "--steps", "3", "--devices", "cpu:0-1")
+    expect(done.returncode == 0 and "z = f32(2){1, 1}" in done.stdout, f"three steps of feeds without rows: {done}")
+    done = here("run", "rows_here.json", "--feed", "rows.safetensors", "--fetch", "y", "--fetch", "y,s")
+    expect(done.returncode == 0 and done.stdout.count("y = ") == 1, f"a fetch named twice: {done}")
+    done = here("place", "rows_here.json", "--fetch", "y,y")
+    expect(done.returncode == 0, f"place with a fetch named twice: {done.stderr}")
+
+    # What a file lacks is said with its place.
+    digits = json.loads(graph)
+    digits["train"]["optimizer"]["kind"] = "magic"
+    pathlib.Path(folder, "magic.json").write_text(json.dumps(digits), encoding="utf-8")
+    refused(1, ["magic.json: /train/optimizer", "'magic'", "adam", "sgd"], "place", "magic.json")
+    done = here("place", "mnist_cnn", "-o", "fused.json")
+    text = pathlib.Path(folder, "fused.json").read_text(encoding="utf-8")
+    edited = re.sub(r'("op": "fused".*?"attributes": )\{"kind": "[^"]*"\}', r'\1{}', text, count=1)
+    expect(edited != text, "mnist_cnn's plan has no fused node")
+    pathlib.Path(folder, "kindless.json").write_text(edited, encoding="utf-8")
+    for arguments in (["run"], ["place"], ["show"]):
+        refused(1, ["kindless.json", "needs the attribute 'kind'"], *arguments, "kindless.json")
+
+    # A plan records the machine that it was made for; another one is said, and runs.
+    isa, libraries = ((re.findall(f'"{key}": "([^"]+)"', text) or ["no record"])[0] for key in ("isa", "libraries"))
+    expect(facts["host"]["isa"] in isa and all(f"{name} {version}" in libraries for name, version in facts["libraries"].items()), f"the records of a plan: {isa}, {libraries}")
+    text = pathlib.Path(folder, "rows_plan.json").read_text(encoding="utf-8")
+    done = here("run", "rows_plan.json", "--feed", "rows.safetensors", "--steps", "1")
+    expect(done.returncode == 0 and "bits may differ" not in done.stderr, f"a plan of this machine: {done}")
+    pathlib.Path(folder, "elsewhere.json").write_text(text.replace(isa, "sse41, default").replace(libraries, "oneDNN 0.1"), encoding="utf-8")
+    for arguments in (["run", "elsewhere.json", "--steps", "1"], ["compare", "elsewhere.json", "rows_plan.json"]):
+        done = here(*arguments, "--feed", "rows.safetensors")
+        expect(done.returncode == 0 and f"instruction set 'sse41, default' where it was made, '{isa}' here" in done.stderr and "libraries 'oneDNN 0.1' where" in done.stderr, f"a plan of another machine: {done}")
+    done = here("place", "elsewhere.json")
+    expect(done.returncode == 0 and f'"isa": "{isa}"' in done.stdout, f"a plan derived anew keeps another machine's record: {done.stderr}")
+
+    # Training makes its folders before it begins.
+    done = here("data", "digits", "--out", "digits", "--train", "64", "--test", "32")
+    expect(done.returncode == 0, f"data digits: {done}")
+    pathlib.Path(folder, "in_the_way").write_text("", encoding="utf-8")
+    for option in ("--checkpoints", "--out"):
+        refused(1, ["in_the_way", "cannot be made"], "train", "mnist_cnn", "--data", "digits", "--epochs", "1", option, "in_the_way/folder")
+    done = here("train", "mnist_cnn", "--data", "digits", "--epochs", "1", "--checkpoints", "new/ck")
+    expect(done.returncode == 0 and len(list(pathlib.Path(folder, "new/ck").iterdir())) == 1, f"checkpoints into a new folder: {done}")
+
+    # A standard output that is full is a failure.
+    for arguments in (["--help"], ["--version"], ["devices"], ["devices", "--json"], ["place", "digits.json"], ["show", "digits.json"], ["run", "rows_here.json", "--feed", "rows.safetensors"], ["diff", "rows_plan.json", "elsewhere.json"], ["convert", "digits.json"]):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([program, *arguments], cwd=folder, text=True, stdout=full, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        expect(done.returncode == 1 and "standard output could not be written" in done.stderr, f"{arguments} into a full disk: {done}")
 
 print("\n".join(objections))
 sys.exit(1 if objections else 0)

@@ -57,9 +57,18 @@ HostFacts host_facts() {
   out.memory_bytes = kibibytes(line_of("/proc/meminfo", "MemTotal"));
   out.available_bytes = kibibytes(line_of("/proc/meminfo", "MemAvailable"));
   out.isa = isa_name(dnnl::get_effective_cpu_isa());
+  out.own_isa = __builtin_cpu_supports("avx512f") ? "avx512f" : __builtin_cpu_supports("avx2") ? "avx2" : "default";
   const dnnl::version_t* v = dnnl::version();
   out.libraries.push_back({"oneDNN", fmt::format("{}.{}.{}", v->major, v->minor, v->patch)});
   out.libraries.push_back({"OpenMP", openmp_version()});
+  return out;
+}
+
+std::string isa_text(const HostFacts& host) { return fmt::format("{}, {}", host.isa, host.own_isa); }
+
+std::string libraries_text(const HostFacts& host) {
+  std::string out;
+  for (const LibraryFact& l : host.libraries) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", l.name, l.version);
   return out;
 }
 
