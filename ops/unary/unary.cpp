@@ -48,6 +48,8 @@ struct Formula {
 
 void check_attributes(InferContext& c) {
   if (c.attributes.find("min") && !(c.attributes.real("min") <= c.attributes.real("max"))) c.fail("min is above max");
+  // The gradient tells the branches apart by the sign of y.
+  if (c.attributes.find("alpha") && !(c.attributes.real("alpha") > 0)) c.fail("alpha must be positive");
 }
 
 OpDef def(Formula f) {

@@ -39,7 +39,7 @@ Value gelu(Value x, bool by_tanh = false, SourceLine at = SourceLine::here());
 Value relu(Value x, SourceLine at = SourceLine::here());
 Value relu6(Value x, SourceLine at = SourceLine::here());
 Value leaky_relu(Value x, double slope = 0.2, SourceLine at = SourceLine::here());
-/// x where x ≥ 0, else alpha·(exp(x) − 1).
+/// x where x ≥ 0, else alpha·(exp(x) − 1); alpha > 0.
 Value elu(Value x, double alpha = 1, SourceLine at = SourceLine::here());
 /// elu scaled so that deviation 1 is kept; the constants are those of its paper.
 Value selu(Value x, SourceLine at = SourceLine::here());

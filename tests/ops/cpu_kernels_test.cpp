@@ -274,7 +274,7 @@ TEST(CpuKernels, every_kernel_is_in_a_case) {
 
 TEST(CpuKernels, elementwise_results_depend_on_no_position_length_or_alignment) {
   KernelTable table = cpu_kernels();
-  for (const char* op : {"exp", "tanh", "sigmoid", "sqrt", "relu"}) {
+  for (const char* op : {"exp", "tanh", "sigmoid", "sqrt", "relu", "round", "rsqrt", "erf", "softplus", "gelu_tanh", "elu"}) {
     Case whole_case{"simd_unary", op, {real({1037})}};
     Asked whole_one(whole_case);
     auto all = launched(*table.prepare("simd_unary", whole_one.request), whole_one, 0)[0];
