@@ -42,12 +42,12 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 /// The op over rows of a graph, of `x`, before and after the passes, and by towers that join maxima and sums.
-void expect_joined_by_towers(const std::string& op, const HostTensor& x, bool keep, double tolerance) {
+void expect_joined_by_towers(const std::string& op, const HostTensor& x, bool keep, double tolerance, Integers axes = {0}) {
   SCOPED_TRACE(op + (keep ? ", kept" : ""));
   Builder b("rows");
   Shape shape(x.shape().begin(), x.shape().end());
   shape[0] = kBatch;
-  Value y = emit(op, {b.input("x", x.dtype(), shape)}, {{"axes", Integers{0}}, {"keep", keep}}, {}, "y");
+  Value y = emit(op, {b.input("x", x.dtype(), shape)}, {{"axes", axes}, {"keep", keep}}, {}, "y");
   b.output(y);
   std::int64_t batch = x.shape()[0];
   HostTensor want = run_whole(b.graph(), {{"x", x}}, {}, batch, {{"y", y.id}}).fetched.at("y");
@@ -82,6 +82,9 @@ TEST(ReduceOverRows, is_written_as_what_towers_join) {
     expect_joined_by_towers("reduce_any", logic, keep, 0);
     expect_joined_by_towers("reduce_all", logic, keep, 0);
     expect_joined_by_towers("reduce_logsumexp", reals, keep, 1e-14);
+    for (const char* op : {"reduce_min", "reduce_logsumexp"}) expect_joined_by_towers(op, HostTensor(f64, {4, 0}), keep, 0, {0, 1});
+    for (const char* op : {"reduce_any", "reduce_all"}) expect_joined_by_towers(op, HostTensor(boolean, {4, 0}), keep, 0, {0, 1});
+    expect_joined_by_towers("reduce_min", HostTensor(i32, {4, 0}), keep, 0, {0, 1});
   }
 }
 
