@@ -36,10 +36,13 @@ ReferenceRule reference() {
 }
 
 OpDef def(const char* name, const char* scalar, ReferenceRule reference, SplitRule split,
-          std::vector<Value> (*gradient)(GradientContext&, Value a, Value b, Value dy), bool commutative, bool zero_preserving) {
+          std::vector<Value> (*gradient)(GradientContext&, Value a, Value b, Value dy), bool commutative, bool zero_preserving, bool transcendental = false) {
   return {.name = name,
           .inputs = {"a", "b"},
-          .infer = infer,
+          .infer = [transcendental](InferContext& c) {
+            if (transcendental) c.need_float(0);
+            return infer(c);
+          },
           .reference = std::move(reference),
           .gradient = [gradient](GradientContext& g) {
             std::vector<Value> d = gradient(g, g.input(0), g.input(1), g.output_gradient());
@@ -50,13 +53,21 @@ OpDef def(const char* name, const char* scalar, ReferenceRule reference, SplitRu
           .in_place = {{0, 0}, {0, 1}},
           .commutative = commutative,
           .zero_preserving = zero_preserving,
-          .exact = true};
+          .exact = !transcendental};
 }
 
 std::vector<Value> gradient_of_choice(Value dy, Value a, Value b, bool greater) {
   Value zero = constant_like(dy, 0);
   Value first = greater ? greater_equal(a, b) : greater_equal(b, a);
   return {where(first, dy, zero), where(first, zero, dy)};
+}
+
+/// da = dy·b·a^(b−1), 0 where b is 0; db = dy·y·log a, 0 where a is not positive, as log a is no real number there.
+std::vector<Value> gradient_of_pow(GradientContext& g, Value a, Value b, Value dy) {
+  Value zero = constant_like(a, 0), one = constant_like(a, 1);
+  Value slope = where(equal(b, zero), zero, b * pow(a, b - 1));
+  Value logarithm = log(where(greater(a, zero), a, one));
+  return {dy * slope, dy * (g.output() * logarithm)};
 }
 
 }  // namespace
@@ -74,6 +85,9 @@ std::vector<OpDef> binary_defs() {
                     [](GradientContext&, V a, V b, V dy) { return gradient_of_choice(dy, a, b, true); }, false, true));
   out.push_back(def("minimum", "min(a, b)", reference<Min>(), split_elementwise(),
                     [](GradientContext&, V a, V b, V dy) { return gradient_of_choice(dy, a, b, false); }, false, true));
+  out.push_back(def("squared_difference", "(a - b) * (a - b)", reference<SquaredDifference>(), split_elementwise(),
+                    [](GradientContext&, V a, V b, V dy) { V d = dy * ((a - b) * 2); return std::vector<V>{d, -d}; }, true, true));
+  out.push_back(def("pow", "pow(a, b)", reference<Pow>(), split_elementwise(), gradient_of_pow, false, false, true));
   return out;
 }
 
@@ -83,6 +97,8 @@ Value mul(Value a, Value b, SourceLine at) { return emit("mul", {a, b}, {}, at);
 Value div(Value a, Value b, SourceLine at) { return emit("div", {a, b}, {}, at); }
 Value maximum(Value a, Value b, SourceLine at) { return emit("maximum", {a, b}, {}, at); }
 Value minimum(Value a, Value b, SourceLine at) { return emit("minimum", {a, b}, {}, at); }
+Value squared_difference(Value a, Value b, SourceLine at) { return emit("squared_difference", {a, b}, {}, at); }
+Value pow(Value a, Value b, SourceLine at) { return emit("pow", {a, b}, {}, at); }
 
 Value operator+(Value a, Value b) { return add(a, b, {}); }
 Value operator-(Value a, Value b) { return sub(a, b, {}); }

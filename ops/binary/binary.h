@@ -1,4 +1,4 @@
-// Elementwise ops of two operands, with broadcasting: add, sub, mul, div, maximum, minimum.
+// Elementwise ops of two operands, with broadcasting: add, sub, mul, div, maximum, minimum, squared_difference, pow.
 #pragma once
 
 #include <belfry/ops/emit.h>
@@ -7,6 +7,7 @@ namespace belfry {
 
 /// One OpDef per row of the table: y = a ∘ b; a, b of one dtype (f32, f64, i32, i64), shapes that broadcast.
 /// maximum and minimum send the gradient of a tie to the first operand. Integer division by zero is an error.
+/// pow: f32 or f64; NaN where a is negative and b is no integer.
 std::vector<OpDef> binary_defs();
 
 Value add(Value a, Value b, SourceLine at = SourceLine::here());
@@ -15,6 +16,10 @@ Value mul(Value a, Value b, SourceLine at = SourceLine::here());
 Value div(Value a, Value b, SourceLine at = SourceLine::here());
 Value maximum(Value a, Value b, SourceLine at = SourceLine::here());
 Value minimum(Value a, Value b, SourceLine at = SourceLine::here());
+/// (a − b)².
+Value squared_difference(Value a, Value b, SourceLine at = SourceLine::here());
+/// a to the power of b.
+Value pow(Value a, Value b, SourceLine at = SourceLine::here());
 
 Value operator+(Value a, Value b);
 Value operator-(Value a, Value b);

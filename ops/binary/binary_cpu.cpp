@@ -62,6 +62,8 @@ std::vector<Kernel> binary_cpu() {
   out.push_back(kernel<Div, false>("div"));
   out.push_back(kernel<Max>("maximum"));
   out.push_back(kernel<Min>("minimum"));
+  out.push_back(kernel<SquaredDifference>("squared_difference"));
+  out.push_back(kernel<Pow, false>("pow"));
   return out;
 }
 

@@ -1,6 +1,7 @@
 // The formulas of the binary ops, one element at a time: references and kernels share them.
 #pragma once
 
+#include <cmath>
 #include <type_traits>
 
 #include <belfry/graph/error.h>
@@ -12,6 +13,8 @@ struct Sub { template <class T> T operator()(T a, T b) const { return a - b; } }
 struct Mul { template <class T> T operator()(T a, T b) const { return a * b; } };
 struct Max { template <class T> T operator()(T a, T b) const { return a >= b || a != a ? a : b; } };
 struct Min { template <class T> T operator()(T a, T b) const { return a <= b || a != a ? a : b; } };
+struct SquaredDifference { template <class T> T operator()(T a, T b) const { return (a - b) * (a - b); } };
+struct Pow { template <class T> T operator()(T a, T b) const { return static_cast<T>(std::pow(a, b)); } };
 struct Div {
   template <class T>
   T operator()(T a, T b) const {

@@ -1,3 +1,4 @@
+#include <belfry/ops/compare/formulas.h>
 #include <belfry/ops/cpu_kernels.h>
 #include <belfry/ops/cpu/kernel_support_internal.h>
 #include <belfry/ops/cpu/strided_internal.h>
@@ -6,8 +7,7 @@ namespace belfry {
 
 namespace {
 
-struct Equal { template <class T> bool operator()(T a, T b) const { return a == b; } };
-struct GreaterEqual { template <class T> bool operator()(T a, T b) const { return a >= b; } };
+using namespace compare_formulas;
 
 template <class T, class Op>
 [[gnu::target_clones("avx512f", "avx2", "default")]] void run(const T* a, std::int64_t step_a, const T* b, std::int64_t step_b, bool* y, std::int64_t n) {
@@ -32,6 +32,17 @@ Kernel kernel(const char* op) {
                   run<T, Op>(x.in<T>(0) + at[0], walk.inner[0], x.in<T>(1) + at[1], walk.inner[1], x.out<bool>(0) + o, n);
                 });
               });
+            });
+          }};
+}
+
+Kernel not_kernel() {
+  return {.name = "simd_compare", .op = "logical_not", .supports = takes_any(), .prepare = [](const KernelRequest& r) {
+            return prepared([n = r.outputs[0].elements(), threads = r.threads](const Arguments& a) {
+              for_ranges(n, n, threads, [&](std::int64_t begin, std::int64_t end) {
+                const bool* x = a.in<bool>(0);
+                for (std::int64_t i = begin; i < end; ++i) a.out<bool>(0)[i] = !x[i];
+              }, 16);
             });
           }};
 }
@@ -66,6 +77,10 @@ Kernel where_kernel() {
 
 }  // namespace
 
-std::vector<Kernel> compare_cpu() { return {kernel<Equal>("equal"), kernel<GreaterEqual>("greater_equal"), where_kernel()}; }
+std::vector<Kernel> compare_cpu() {
+  return {kernel<Equal>("equal"),     kernel<NotEqual>("not_equal"),          kernel<Less>("less"),      kernel<LessEqual>("less_equal"),
+          kernel<Greater>("greater"), kernel<GreaterEqual>("greater_equal"), kernel<And>("logical_and"), kernel<Or>("logical_or"),
+          not_kernel(),               where_kernel()};
+}
 
 }  // namespace belfry

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 
 #include <belfry/ops/cpu/column_sums_internal.h>
@@ -52,10 +53,38 @@ template <class T>
   return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
 }
 
-template <class T>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void top_rows(const T* x, std::int64_t rows, std::int64_t columns, T* tops) {
+struct Max {
+  template <class T> static constexpr T kStart = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
+  template <class T> T operator()(T a, T b) const { return a >= b || a != a ? a : b; }
+};
+struct Min {
+  template <class T> static constexpr T kStart = std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
+  template <class T> T operator()(T a, T b) const { return a <= b || a != a ? a : b; }
+};
+struct Any {
+  template <class T> static constexpr T kStart = false;
+  bool operator()(bool a, bool b) const { return a | b; }
+};
+struct All {
+  template <class T> static constexpr T kStart = true;
+  bool operator()(bool a, bool b) const { return a & b; }
+};
+
+template <class T, class Fold>
+[[gnu::target_clones("avx512f", "avx2", "default")]] void fold_rows(const T* x, std::int64_t rows, std::int64_t columns, T* y) {
   for (std::int64_t i = 0; i < rows; ++i, x += columns)
-    for (std::int64_t k = 0; k < columns; ++k) tops[k] = tops[k] >= x[k] || tops[k] != tops[k] ? tops[k] : x[k];
+    for (std::int64_t k = 0; k < columns; ++k) y[k] = Fold{}(y[k], x[k]);
+}
+
+/// One element, its n terms `step` apart: the greatest, then the sum of exponentials below it.
+template <class T>
+T log_sum_exp(const T* x, std::int64_t n, std::int64_t step) {
+  T top = Max::kStart<T>;
+  for (std::int64_t i = 0; i < n; ++i) top = Max{}(top, x[i * step]);
+  if (!std::isfinite(top)) top = 0;
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(std::exp(x[i * step] - top));
+  return static_cast<T>(std::log(sum) + static_cast<double>(top));
 }
 
 template <class T>
@@ -107,19 +136,40 @@ Kernel mean_kernel() {
           }};
 }
 
-Kernel max_kernel() {
-  return {.name = "block_reduce_max", .op = "reduce_max",
-          .supports = [](const KernelRequest& r) { return form_of(r).together ? takes(r, {f32, f64, i32, i64}) : refuse("the reduced axes do not lie together"); },
+/// Folds that are exact in any order. `bools`: of bool alone, else of numbers.
+template <class Fold, bool kBools = false>
+Kernel fold_kernel(const char* name, const char* op) {
+  return {.name = name, .op = op,
+          .supports = [](const KernelRequest& r) {
+            if (!form_of(r).together) return refuse("the reduced axes do not lie together");
+            return kBools ? takes(r, {boolean}) : takes(r, {f32, f64, i32, i64});
+          },
           .prepare = [](const KernelRequest& r) {
-            return visit_number(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
+            auto make = [&]<class T>() -> std::unique_ptr<Prepared> {
               return prepared([f = form_of(r), threads = r.threads](const Arguments& a) {
-                T least = std::numeric_limits<T>::has_infinity ? static_cast<T>(-std::numeric_limits<T>::infinity()) : std::numeric_limits<T>::lowest();
                 for_ranges(f.outer, f.outer * f.n * f.inner, threads, [&](std::int64_t first, std::int64_t past) {
                   for (std::int64_t o = first; o < past; ++o) {
                     T* y = a.out<T>(0) + o * f.inner;
-                    std::fill_n(y, f.inner, least);
-                    top_rows<T>(a.in<T>(0) + o * f.n * f.inner, f.n, f.inner, y);
+                    std::fill_n(y, f.inner, Fold::template kStart<T>);
+                    fold_rows<T, Fold>(a.in<T>(0) + o * f.n * f.inner, f.n, f.inner, y);
                   }
+                });
+              });
+            };
+            if constexpr (kBools) return make.template operator()<bool>();
+            else return visit_number(r.inputs[0].dtype, make);
+          }};
+}
+
+Kernel logsumexp_kernel() {
+  return {.name = "row_logsumexp", .op = "reduce_logsumexp",
+          .supports = [](const KernelRequest& r) { return form_of(r).together ? takes(r, {f32, f64}) : refuse("the reduced axes do not lie together"); },
+          .prepare = [](const KernelRequest& r) {
+            return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
+              return prepared([f = form_of(r), threads = r.threads](const Arguments& a) {
+                constexpr std::int64_t kExp = 16;
+                for_ranges(f.outer * f.inner, f.outer * f.inner * f.n * kExp, threads, [&](std::int64_t first, std::int64_t past) {
+                  for (std::int64_t o = first; o < past; ++o) a.out<T>(0)[o] = log_sum_exp<T>(a.in<T>(0) + o / f.inner * f.n * f.inner + o % f.inner, f.n, f.inner);
                 });
               });
             });
@@ -128,6 +178,9 @@ Kernel max_kernel() {
 
 }  // namespace
 
-std::vector<Kernel> reduce_cpu() { return {sum_kernel(), mean_kernel(), max_kernel()}; }
+std::vector<Kernel> reduce_cpu() {
+  return {sum_kernel(), mean_kernel(), fold_kernel<Max>("block_reduce_max", "reduce_max"), fold_kernel<Min>("block_reduce_min", "reduce_min"),
+          fold_kernel<Any, true>("block_reduce_any", "reduce_any"), fold_kernel<All, true>("block_reduce_all", "reduce_all"), logsumexp_kernel()};
+}
 
 }  // namespace belfry

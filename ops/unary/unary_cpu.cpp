@@ -6,18 +6,20 @@ namespace belfry {
 
 namespace {
 
+using namespace unary_formulas;
+
 template <class T, class Op>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void run(const T* x, T* y, std::int64_t n) {
+[[gnu::target_clones("avx512f", "avx2", "default")]] void run(Op op, const T* x, T* y, std::int64_t n) {
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(Op{}(x[i]));
+  for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(op(x[i]));
 }
 
-template <class T>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void run_relu_gradient(const T* dy, const T* y, T* dx, std::int64_t n) {
+template <class T, class Op>
+[[gnu::target_clones("avx512f", "avx2", "default")]] void run_gradient(Op op, const T* dy, const T* v, T* dx, std::int64_t n) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) {
-    T v = dy[i];
-    dx[i] = y[i] > 0 ? v : T{0};
+    T d = dy[i];
+    dx[i] = op(d, v[i]);
   }
 }
 
@@ -26,18 +28,19 @@ template <class Op>
 Kernel kernel(const char* op, std::int64_t cost = 1) {
   return {.name = "simd_unary", .op = op, .supports = takes_floats(), .prepare = [cost](const KernelRequest& r) {
             return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
-              return prepared([cost, n = r.outputs[0].elements(), threads = r.threads](const Arguments& a) {
-                for_ranges(n, n * cost, threads, [&](std::int64_t begin, std::int64_t end) { run<T, Op>(a.in<T>(0) + begin, a.out<T>(0) + begin, end - begin); }, 16);
+              return prepared([cost, apply = formula_of<Op>(*r.attributes), n = r.outputs[0].elements(), threads = r.threads](const Arguments& a) {
+                for_ranges(n, n * cost, threads, [&](std::int64_t begin, std::int64_t end) { run<T, Op>(apply, a.in<T>(0) + begin, a.out<T>(0) + begin, end - begin); }, 16);
               });
             });
           }};
 }
 
-Kernel relu_gradient_kernel() {
-  return {.name = "simd_unary", .op = "relu_gradient", .supports = takes_floats(), .prepare = [](const KernelRequest& r) {
+template <class Op>
+Kernel gradient_kernel(const char* op) {
+  return {.name = "simd_unary", .op = op, .supports = takes_floats(), .prepare = [](const KernelRequest& r) {
             return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
-              return prepared([n = r.outputs[0].elements(), threads = r.threads](const Arguments& a) {
-                for_ranges(n, n, threads, [&](std::int64_t begin, std::int64_t end) { run_relu_gradient<T>(a.in<T>(0) + begin, a.in<T>(1) + begin, a.out<T>(0) + begin, end - begin); }, 16);
+              return prepared([apply = formula_of<Op>(*r.attributes), n = r.outputs[0].elements(), threads = r.threads](const Arguments& a) {
+                for_ranges(n, n, threads, [&](std::int64_t begin, std::int64_t end) { run_gradient<T, Op>(apply, a.in<T>(0) + begin, a.in<T>(1) + begin, a.out<T>(0) + begin, end - begin); }, 16);
               });
             });
           }};
@@ -46,18 +49,40 @@ Kernel relu_gradient_kernel() {
 }  // namespace
 
 std::vector<Kernel> unary_cpu() {
-  using namespace unary_formulas;
-  constexpr std::int64_t kTranscendental = 16;
+  constexpr std::int64_t kRoot = 4, kTranscendental = 16;
   std::vector<Kernel> out;
   out.push_back(kernel<Neg>("neg"));
+  out.push_back(kernel<Abs>("abs"));
+  out.push_back(kernel<Sign>("sign"));
+  out.push_back(kernel<Square>("square"));
+  out.push_back(kernel<Floor>("floor"));
+  out.push_back(kernel<Ceil>("ceil"));
+  out.push_back(kernel<Round>("round"));
   out.push_back(kernel<Exp>("exp", kTranscendental));
   out.push_back(kernel<Log>("log", kTranscendental));
-  out.push_back(kernel<Sqrt>("sqrt", 4));
-  out.push_back(kernel<Square>("square"));
-  out.push_back(kernel<Relu>("relu"));
+  out.push_back(kernel<Log1p>("log1p", kTranscendental));
+  out.push_back(kernel<Sqrt>("sqrt", kRoot));
+  out.push_back(kernel<Rsqrt>("rsqrt", kRoot));
+  out.push_back(kernel<Reciprocal>("reciprocal", kRoot));
+  out.push_back(kernel<Sin>("sin", kTranscendental));
+  out.push_back(kernel<Cos>("cos", kTranscendental));
+  out.push_back(kernel<Erf>("erf", kTranscendental));
   out.push_back(kernel<Tanh>("tanh", kTranscendental));
   out.push_back(kernel<Sigmoid>("sigmoid", kTranscendental));
-  out.push_back(relu_gradient_kernel());
+  out.push_back(kernel<Softplus>("softplus", 2 * kTranscendental));
+  out.push_back(kernel<Silu>("silu", kTranscendental));
+  out.push_back(kernel<Gelu>("gelu", kTranscendental));
+  out.push_back(kernel<GeluTanh>("gelu_tanh", kTranscendental));
+  out.push_back(kernel<Relu>("relu"));
+  out.push_back(kernel<Relu6>("relu6"));
+  out.push_back(kernel<LeakyRelu>("leaky_relu"));
+  out.push_back(kernel<Elu>("elu", kTranscendental));
+  out.push_back(kernel<Clip>("clip"));
+  out.push_back(gradient_kernel<ReluGradient>("relu_gradient"));
+  out.push_back(gradient_kernel<Relu6Gradient>("relu6_gradient"));
+  out.push_back(gradient_kernel<LeakyReluGradient>("leaky_relu_gradient"));
+  out.push_back(gradient_kernel<EluGradient>("elu_gradient"));
+  out.push_back(gradient_kernel<ClipGradient>("clip_gradient"));
   return out;
 }
 

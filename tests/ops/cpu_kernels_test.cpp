@@ -61,7 +61,7 @@ struct Asked {
     }
     request.threads = threads;
     request.share = {3, kRows, 20, 4, Combine::global_mean};
-    bool positive = c.op == "log" || c.op == "sqrt" || c.op == "batch_norm_gradient" || c.op == "adam" || c.op == "div";
+    bool positive = c.op == "log" || c.op == "log1p" || c.op == "rsqrt" || c.op == "pow" || c.op == "sqrt" || c.op == "batch_norm_gradient" || c.op == "adam" || c.op == "div";
     for (std::size_t i = 0; i < request.inputs.size(); ++i) inputs.push_back(drawn(request.inputs[i], c.top, positive, 17 * i + 1));
   }
   Builder builder;
@@ -131,21 +131,28 @@ const std::vector<Case>& cases() {
     std::vector<Case> out;
     const Dim B = kBatch;
     auto add = [&](Case c) { out.push_back(std::move(c)); };
-    for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum"}) {
+    for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum", "squared_difference"}) {
       for (auto [a, b] : {std::pair<Shape, Shape>{{B, 7}, {B, 7}}, {{B, 7}, {}}, {{}, {B, 7}}, {{B, 3, 7}, {7}}, {{B, 3, 7}, {3, 1}}, {{7}, {B, 3, 7}}, {{B, 1, 7}, {1, 3, 1}}, {{1, 1}, {1}}, {{200, 400}, {400}}, {{90001}, {90001}}})
         add({"simd_binary", op, {real(a), real(b)}});
       add({"simd_binary", op, {{f64, {B, 7}}, {f64, {7}}}});
       if (std::string(op) != "div") add({"simd_binary", op, {whole({B, 7}), whole({7})}});
     }
-    for (const char* op : {"equal", "greater_equal"}) {
+    add({"simd_binary", "pow", {real({B, 3, 7}), real({7})}, {}, 1e-6});
+    for (const char* op : {"logical_and", "logical_or"}) add({"simd_compare", op, {{boolean, {B, 7}}, {boolean, {7}}}});
+    for (Shape s : {Shape{B, 7}, Shape{}, Shape{70001}}) add({"simd_compare", "logical_not", {{boolean, s}}});
+    for (const char* op : {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}) {
       add({"simd_compare", op, {real({B, 7}), real({7})}});
       add({"simd_compare", op, {whole({B, 7}), whole({B, 7})}});
     }
     add({"simd_where", "where", {{boolean, {B, 7}}, real({B, 7}), real({})}});
     add({"simd_where", "where", {{boolean, {B, 1}}, real({7}), real({B, 7})}});
-    for (const char* op : {"neg", "exp", "log", "sqrt", "square", "relu", "tanh", "sigmoid"})
+    for (const char* op : {"neg",  "abs", "sign", "square", "floor",   "ceil",     "round", "exp",  "log",       "log1p", "sqrt",  "rsqrt",     "reciprocal",
+                           "sin",  "cos", "erf",  "tanh",   "sigmoid", "softplus", "silu",  "gelu", "gelu_tanh", "relu",  "relu6", "leaky_relu", "elu"})
       for (Shape s : {Shape{B, 13}, Shape{}, Shape{70001}}) add({"simd_unary", op, {real(s)}});
-    add({"simd_unary", "relu_gradient", {real({B, 13}), real({B, 13})}});
+    const Attributes bounds = {{"min", -0.5}, {"max", 1.0}};
+    add({"simd_unary", "clip", {real({B, 13})}, bounds});
+    add({"simd_unary", "clip_gradient", {real({B, 13}), real({B, 13})}, bounds});
+    for (const char* op : {"relu_gradient", "relu6_gradient", "leaky_relu_gradient", "elu_gradient"}) add({"simd_unary", op, {real({B, 13}), real({B, 13})}});
     for (DType to : kAllDTypes) add({"simd_cast", "cast", {real({B, 13})}, {{"dtype", to}}});
     add({"simd_cast", "cast", {whole({B, 13})}, {{"dtype", f32}}});
     for (int n : {1, 2, 5}) add({"simd_add_n", "add_n", std::vector<TensorType>(static_cast<std::size_t>(n), real({B, 733}))});
@@ -165,6 +172,14 @@ const std::vector<Case>& cases() {
     }
     add({"block_reduce_sum", "reduce_sum", {real({300, 67, 33})}, {{"axes", Integers{0, 1}}}, 1e-6});
     add({"block_reduce_sum", "reduce_sum", {real({100003})}, {}, 1e-6});
+    for (const char* op : {"reduce_any", "reduce_all"}) {
+      add({"block_" + std::string(op), op, {{boolean, {B, 3, 9}}}, {{"axes", Integers{1}}}});
+      add({"block_" + std::string(op), op, {{boolean, {3, 2}}}, {{"axes", Integers{1}}}});
+      add({"block_" + std::string(op), op, {{boolean, {70001}}}});
+    }
+    add({"block_reduce_min", "reduce_min", {real({B, 3, 9})}, {{"axes", Integers{1}}}});
+    add({"block_reduce_min", "reduce_min", {whole({B, 9})}, {{"axes", Integers{1}}}});
+    for (Integers axes : {Integers{1}, Integers{0, 1}, Integers{2}, Integers{}}) add({"row_logsumexp", "reduce_logsumexp", {real({B, 3, 9})}, {{"axes", axes}}, 1e-6});
     add({"block_reduce_sum", "reduce_sum", {real({2, 50000})}, {{"axes", Integers{1}}}, 1e-6});
     add({"block_reduce_sum", "reduce_sum", {real({1, B, 1, 9})}, {{"axes", Integers{0, 1, 2}}}, 1e-6});
     add({"reference", "reduce_sum", {real({B, 3, 9})}, {{"axes", Integers{0, 2}}}});
@@ -259,7 +274,7 @@ TEST(CpuKernels, every_kernel_is_in_a_case) {
 
 TEST(CpuKernels, elementwise_results_depend_on_no_position_length_or_alignment) {
   KernelTable table = cpu_kernels();
-  for (const char* op : {"exp", "tanh", "sigmoid", "sqrt", "relu"}) {
+  for (const char* op : {"exp", "tanh", "sigmoid", "sqrt", "relu", "round", "rsqrt", "erf", "softplus", "gelu_tanh", "elu"}) {
     Case whole_case{"simd_unary", op, {real({1037})}};
     Asked whole_one(whole_case);
     auto all = launched(*table.prepare("simd_unary", whole_one.request), whole_one, 0)[0];

@@ -1,0 +1,260 @@
+// Single ops against TensorFlow's outputs and gradients: a table of golden cases and the builders that stand for them, by references and as a session runs them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include <belfry/frontends/builder/builder.h>
+#include <belfry/frontends/session/session.h>
+#include <belfry/frontends/state/safetensors.h>
+#include <belfry/graph/gradients.h>
+
+#include "interpreter.h"
+
+namespace belfry::test {
+namespace {
+
+const std::filesystem::path kFolder = std::filesystem::path(BELFRY_SHARED) / "golden/op_cases";
+
+/// What a builder is given: the inputs by name, and the attributes as the index has them.
+struct Given {
+  std::map<std::string, Value> inputs;
+  nlohmann::json attributes;
+  Value operator()(const std::string& name) const { return inputs.at(name); }
+  double real(const char* name) const { return attributes.at(name).get<double>(); }
+  bool flag(const char* name) const { return attributes.at(name).get<bool>(); }
+  /// An integer stands for both axes.
+  Integers pair(const char* name) const {
+    const nlohmann::json& a = attributes.at(name);
+    return a.is_array() ? a.get<Integers>() : Integers(2, a.get<std::int64_t>());
+  }
+  std::string padding() const { return attributes.at("padding") == "SAME" ? "same" : "valid"; }
+  ReduceOptions reduction() const { return {attributes.value("axes", Integers{}), attributes.value("keepdims", false)}; }
+};
+
+using Outputs = std::vector<Value>;
+
+struct Row {
+  const char* name;  ///< of the golden case
+  Outputs (*build)(const Given& g);
+};
+
+Outputs conv(const Given& g) { return {conv2d(g("x"), g("w"), {.strides = g.pair("strides"), .padding = g.padding()})}; }
+Outputs max_pool(const Given& g) { return {max_pool2d(g("x"), {.window = g.pair("window"), .strides = g.pair("strides"), .padding = g.padding()})}; }
+Outputs einsum(const Given& g) { return {contract(g.attributes.at("equation").get<std::string>(), g("a"), g("b"))}; }
+Outputs product(const Given& g) {
+  bool ta = g.attributes.value("transpose_a", false), tb = g.attributes.value("transpose_b", false);
+  return {ta || tb ? contract(std::string(ta ? "ka" : "ak") + "," + (tb ? "bk" : "kb") + "->ab", g("a"), g("b")) : matmul(g("a"), g("b"))};
+}
+Outputs clip_by_value(const Given& g) { return {clip(g("x"), g.real("min"), g.real("max"))}; }
+Outputs cross_entropy(const Given& g) { return {softmax_cross_entropy(g("logits"), g("labels"))}; }
+Outputs soft_max(const Given& g) { return {softmax(g("x"), g.attributes.at("axis").get<int>())}; }
+
+/// One line per golden case, in the order of the index.
+const std::vector<Row> kRows = {
+    {"conv2d_same_s1", conv},
+    {"conv2d_valid_s1", conv},
+    {"conv2d_same_s2", conv},
+    {"conv2d_valid_s2", conv},
+    {"conv2d_same_5x5", conv},
+    {"conv2d_1x1", conv},
+    {"conv2d_1x1_s2_same", conv},
+    {"conv2d_1x7", conv},
+    {"bias_add", [](const Given& g) { return Outputs{g("x") + g("b")}; }},
+    {"max_pool_2x2_valid", max_pool},
+    {"max_pool_3x3_s2_same", max_pool},
+    {"max_pool_3x3_s1_same", max_pool},
+    {"max_pool_3x3_s2_valid", max_pool},
+    {"max_pool_ties", max_pool},
+    {"global_avg_pool", [](const Given& g) { return Outputs{reduce_mean(g("x"), g.reduction())}; }},
+    {"moments", [](const Given& g) { Moments m = moments(g("x"), g.reduction()); return Outputs{m.mean, m.variance}; }},
+    {"l2_loss", [](const Given& g) { return Outputs{l2_loss(g("x"))}; }},
+    {"l2_normalize", [](const Given& g) { return Outputs{l2_normalize(g("x"), {g.attributes.at("axis").get<std::int64_t>()}, g.real("epsilon"))}; }},
+    {"dense", [](const Given& g) { return Outputs{matmul(g("x"), g("w")) + g("b")}; }},
+    {"matmul_nn", product},
+    {"matmul_nt", product},
+    {"matmul_tn", product},
+    {"matmul_tt", product},
+    {"batch_matmul", product},
+    {"einsum_dense_last", einsum},
+    {"softmax", soft_max},
+    {"softmax_large", soft_max},
+    {"softmax_axis1", soft_max},
+    {"log_softmax", [](const Given& g) { return Outputs{log_softmax(g("x"), g.attributes.at("axis").get<int>())}; }},
+    {"softmax_cross_entropy", cross_entropy},
+    {"sparse_softmax_cross_entropy", [](const Given& g) { return Outputs{sparse_softmax_cross_entropy(g("logits"), g("labels"))}; }},
+    {"relu", [](const Given& g) { return Outputs{relu(g("x"))}; }},
+    {"relu6", [](const Given& g) { return Outputs{relu6(g("x"))}; }},
+    {"tanh", [](const Given& g) { return Outputs{tanh(g("x"))}; }},
+    {"sigmoid", [](const Given& g) { return Outputs{sigmoid(g("x"))}; }},
+    {"softplus", [](const Given& g) { return Outputs{softplus(g("x"))}; }},
+    {"elu", [](const Given& g) { return Outputs{elu(g("x"))}; }},
+    {"selu", [](const Given& g) { return Outputs{selu(g("x"))}; }},
+    {"swish", [](const Given& g) { return Outputs{silu(g("x"))}; }},
+    {"erf", [](const Given& g) { return Outputs{erf(g("x"))}; }},
+    {"exp", [](const Given& g) { return Outputs{exp(g("x"))}; }},
+    {"sin", [](const Given& g) { return Outputs{sin(g("x"))}; }},
+    {"cos", [](const Given& g) { return Outputs{cos(g("x"))}; }},
+    {"abs", [](const Given& g) { return Outputs{abs(g("x"))}; }},
+    {"negative", [](const Given& g) { return Outputs{-g("x")}; }},
+    {"square", [](const Given& g) { return Outputs{square(g("x"))}; }},
+    {"sign", [](const Given& g) { return Outputs{sign(g("x"))}; }},
+    {"floor", [](const Given& g) { return Outputs{floor(g("x"))}; }},
+    {"relu_at_zero", [](const Given& g) { return Outputs{relu(g("x"))}; }},
+    {"relu6_at_edges", [](const Given& g) { return Outputs{relu6(g("x"))}; }},
+    {"leaky_relu", [](const Given& g) { return Outputs{leaky_relu(g("x"), g.real("alpha"))}; }},
+    {"gelu_tanh", [](const Given& g) { return Outputs{gelu(g("x"), g.flag("approximate"))}; }},
+    {"gelu_erf", [](const Given& g) { return Outputs{gelu(g("x"), g.flag("approximate"))}; }},
+    {"log", [](const Given& g) { return Outputs{log(g("x"))}; }},
+    {"sqrt", [](const Given& g) { return Outputs{sqrt(g("x"))}; }},
+    {"rsqrt", [](const Given& g) { return Outputs{rsqrt(g("x"))}; }},
+    {"reciprocal", [](const Given& g) { return Outputs{reciprocal(g("x"))}; }},
+    {"log1p", [](const Given& g) { return Outputs{log1p(g("x"))}; }},
+    {"add_broadcast", [](const Given& g) { return Outputs{g("a") + g("b")}; }},
+    {"subtract_broadcast", [](const Given& g) { return Outputs{g("a") - g("b")}; }},
+    {"multiply_broadcast", [](const Given& g) { return Outputs{g("a") * g("b")}; }},
+    {"divide_broadcast", [](const Given& g) { return Outputs{g("a") / g("b")}; }},
+    {"maximum_broadcast", [](const Given& g) { return Outputs{maximum(g("a"), g("b"))}; }},
+    {"minimum_broadcast", [](const Given& g) { return Outputs{minimum(g("a"), g("b"))}; }},
+    {"squared_difference_broadcast", [](const Given& g) { return Outputs{squared_difference(g("a"), g("b"))}; }},
+    {"maximum_ties", [](const Given& g) { return Outputs{maximum(g("a"), g("b"))}; }},
+    {"minimum_ties", [](const Given& g) { return Outputs{minimum(g("a"), g("b"))}; }},
+    {"pow", [](const Given& g) { return Outputs{pow(g("a"), g("b"))}; }},
+    {"where", [](const Given& g) { return Outputs{where(cast(g("c"), boolean), g("a"), g("b"))}; }},
+    {"clip_by_value", clip_by_value},
+    {"clip_at_edges", clip_by_value},
+    {"greater", [](const Given& g) { return Outputs{greater(g("a"), g("b"))}; }},
+    {"equal", [](const Given& g) { return Outputs{equal(g("a"), g("b"))}; }},
+    {"less_equal", [](const Given& g) { return Outputs{less_equal(g("a"), g("b"))}; }},
+    {"transpose", [](const Given& g) { return Outputs{transpose(g("x"), g.attributes.at("perm").get<Integers>())}; }},
+    {"reshape", [](const Given& g) { return Outputs{reshape(g("x"), {4, 6})}; }},
+    {"gather_embedding", [](const Given& g) { return Outputs{gather(g("table"), g("ids"))}; }},
+    {"one_hot", [](const Given& g) { return Outputs{one_hot(g("ids"), g.attributes.at("depth").get<std::int64_t>())}; }},
+    {"cast_round", [](const Given& g) { return Outputs{cast(g("x"), i32)}; }},
+    {"reduce_sum", [](const Given& g) { return Outputs{reduce_sum(g("x"), g.reduction())}; }},
+    {"reduce_mean", [](const Given& g) { return Outputs{reduce_mean(g("x"), g.reduction())}; }},
+    {"reduce_max", [](const Given& g) { return Outputs{reduce_max(g("x"), g.reduction())}; }},
+    {"reduce_min", [](const Given& g) { return Outputs{reduce_min(g("x"), g.reduction())}; }},
+    {"reduce_prod", [](const Given& g) { return Outputs{reduce_prod(g("x"), g.reduction())}; }},
+    {"reduce_max_ties", [](const Given& g) { return Outputs{reduce_max(g("x"), g.reduction())}; }},
+    {"reduce_sum_keepdims", [](const Given& g) { return Outputs{reduce_sum(g("x"), g.reduction())}; }},
+    {"reduce_logsumexp", [](const Given& g) { return Outputs{reduce_logsumexp(g("x"), g.reduction())}; }},
+    {"argmax", [](const Given& g) { return Outputs{argmax(g("x"), g.attributes.at("axis").get<int>())}; }},
+    {"add_n", [](const Given& g) { return Outputs{add_n({g("a"), g("b"), g("c")})}; }},
+    {"adjust_brightness", [](const Given& g) { return Outputs{g("x") + g.real("delta")}; }},
+};
+
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
+nlohmann::json index() { return nlohmann::json::parse(std::ifstream(kFolder / "index.json")).at("cases"); }
+
+/// Every |got − wanted| ≤ atol·scale + rtol·|wanted|.
+void expect_close(const HostTensor& got, const HostTensor& wanted, double rtol, double atol, const std::string& what) {
+  ASSERT_EQ(got.shape(), wanted.shape()) << what;
+  HostTensor a = converted(got, f64), b = converted(wanted, f64);
+  for (std::size_t i = 0; i < b.data<double>().size(); ++i) {
+    double x = a.data<double>()[i], y = b.data<double>()[i];
+    ASSERT_TRUE(std::abs(x - y) <= atol + rtol * std::abs(y) || (std::isnan(x) && std::isnan(y)) || x == y) << what << ", element " << i << ": " << x << ", TensorFlow has " << y;
+  }
+}
+
+/// The files keep a scalar as one row: the shape is the index's.
+HostTensor in_shape(const HostTensor& x, const Extents& shape) {
+  HostTensor out(x.dtype(), shape);
+  if (out.bytes().size() != x.bytes().size()) throw InternalError("the index and the file disagree");
+  std::copy(x.bytes().begin(), x.bytes().end(), out.raw());
+  return out;
+}
+
+double largest(const HostTensor& x) {
+  double out = 0;
+  for (double v : converted(x, f64).data<double>()) out = std::max(out, std::abs(v));
+  return out;
+}
+
+class GoldenOp : public testing::TestWithParam<Row> {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(kFolder)) GTEST_SKIP() << "the golden cases of single ops are not beside the source tree";
+  }
+};
+
+TEST_P(GoldenOp, has_the_outputs_and_gradients_of_tensorflow) {
+  const std::string name = GetParam().name;
+  nlohmann::json facts = index().at(name);
+  const TensorMap tensors = read_safetensors(kFolder / (name + ".safetensors"));
+  Builder b("golden");
+  Given given{{}, facts.at("attributes")};
+  Tensors feeds;
+  auto feed = [&](const std::string& file_name, const std::string& as, const Extents& shape) {
+    HostTensor t = in_shape(tensors.at(file_name), shape);
+    feeds.emplace(as, t);
+    return b.input(as, t.dtype(), Shape(shape.begin(), shape.end()));
+  };
+  for (const auto& [arg, shape] : facts.at("inputs").items()) given.inputs.emplace(arg, feed("in." + arg, arg, shape.get<Extents>()));
+  const auto shapes = facts.at("outputs").get<std::vector<Extents>>();
+  Outputs outputs = GetParam().build(given);
+  ASSERT_EQ(outputs.size(), shapes.size());
+  std::vector<std::pair<std::string, ValueId>> fetches;
+  std::vector<ValueId> losses, wanted;
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    fetches.emplace_back("out." + std::to_string(k), outputs[k].id);
+    std::string cotangent = "cotangent." + std::to_string(k);
+    if (tensors.contains(cotangent)) losses.push_back(reduce_sum(outputs[k] * feed(cotangent, "cotangent_" + std::to_string(k), shapes[k])).id);
+  }
+  auto arguments = facts.at("gradients").get<std::vector<std::string>>();
+  for (const std::string& arg : arguments) wanted.push_back(given(arg).id);
+  std::vector<Value> found = wanted.empty() ? std::vector<Value>{} : gradients(b.graph(), losses, wanted);
+  for (std::size_t i = 0; i < found.size(); ++i)
+    if (found[i]) fetches.emplace_back("grad." + arguments[i], found[i].id);
+  const double rtol = facts.at("rtol").get<double>(), atol = facts.at("atol").get<double>();
+  auto compare = [&](const std::string& by, const std::map<std::string, HostTensor>& got) {
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      std::string out = "out." + std::to_string(k);
+      expect_close(got.at(out), in_shape(tensors.at(out), shapes[k]), rtol, atol, by + ", " + out);
+    }
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      std::string grad = "grad." + arguments[i];
+      const HostTensor& want = tensors.at(grad);
+      expect_close(found[i] ? got.at(grad) : HostTensor(want.dtype(), want.shape()), want, rtol, atol * largest(want), by + ", " + grad);  // no gradient stands for zero
+    }
+  };
+  compare("by references", run_whole(b.graph(), feeds, {}, 1, fetches).fetched);
+
+  std::vector<std::string> names;
+  for (const auto& [label, v] : fetches) {
+    b.output(b.graph().value(v));
+    names.push_back(b.graph().name_of(v));
+  }
+  Session session(std::move(b).build());
+  Results r = session.run(feeds, names);
+  std::map<std::string, HostTensor> got;
+  for (std::size_t i = 0; i < names.size(); ++i) got.emplace(fetches[i].first, r[names[i]]);
+  compare("by the CPU's kernels", got);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, GoldenOp, testing::ValuesIn(kRows), [](const auto& info) { return std::string(info.param.name); });
+
+TEST(GoldenOps, the_table_names_cases_of_the_index_once_each) {
+  if (!std::filesystem::exists(kFolder)) GTEST_SKIP() << "the golden cases of single ops are not beside the source tree";
+  nlohmann::json cases = index();
+  std::set<std::string> covered;
+  for (const Row& row : kRows) {
+    EXPECT_TRUE(cases.contains(row.name)) << row.name;
+    EXPECT_TRUE(covered.insert(row.name).second) << row.name << " stands there twice";
+  }
+  std::string missing;
+  for (const auto& [name, facts] : cases.items())
+    if (!covered.contains(name)) missing += (missing.empty() ? "" : ", ") + name;
+  std::cout << covered.size() << " of " << cases.size() << " golden cases have a builder; without one: " << (missing.empty() ? "none" : missing) << "\n";
+  RecordProperty("covered", static_cast<int>(covered.size()));
+}
+
+}  // namespace
+}  // namespace belfry::test
