@@ -174,7 +174,8 @@ HostTensor in_shape(const HostTensor& x, const Extents& shape) {
 
 double largest(const HostTensor& x) {
   double out = 0;
-  for (double v : converted(x, f64).data<double>()) out = std::max(out, std::abs(v));
+  const HostTensor wide = converted(x, f64);
+  for (double v : wide.data<double>()) out = std::max(out, std::abs(v));
   return out;
 }
 
