@@ -86,17 +86,19 @@ void Program::bind_feeds_and_results() {
 
 /// The plan counts a device's state first; it lies in the store, and the rest of the space without it in one arena.
 void Program::allocate() {
+  std::vector<std::int64_t> planned(bound_.spaces.size());
   state_bytes_.resize(bound_.spaces.size());
   state_before_.resize(bound_.spaces.size());
   for (std::size_t d = 0; d < plan_->cluster.devices.size(); ++d) {
     auto s = static_cast<std::size_t>(std::find(bound_.spaces.begin(), bound_.spaces.end(), plan_->cluster.space(static_cast<int>(d))) - bound_.spaces.begin());
-    state_bytes_[s] += bytes_of(*plan_, static_cast<int>(d)).state;
-    state_before_[s][bound_.device_start[d]] = state_bytes_[s];
+    planned[s] += bytes_of(*plan_, static_cast<int>(d)).state;
+    state_before_[s][bound_.device_start[d]] = planned[s];
   }
-  for (std::size_t s = 0; s < bound_.spaces.size(); ++s) arenas_.emplace_back(bound_.arena_bytes[s] - state_bytes_[s], bound_.spaces[s]);
+  for (std::size_t s = 0; s < bound_.spaces.size(); ++s) arenas_.emplace_back(bound_.arena_bytes[s] - planned[s], bound_.spaces[s]);
   for (const StateBuffer& s : bound_.state) {
     const std::string device = to_string(plan_->cluster.devices[static_cast<std::size_t>(s.device)].id);
     StateStore::Held& held = store_->held(plan_->nodes[static_cast<std::size_t>(s.node)].name, device, s.buffer.type);
+    state_bytes_[static_cast<std::size_t>(s.buffer.space)] += aligned_bytes(held.arena.bytes());
     if (s.buffer.bytes) state_at_[{s.buffer.space, s.buffer.at}] = &held;  // one without bytes may begin where another does
   }
 }
