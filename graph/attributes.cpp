@@ -7,6 +7,35 @@
 
 namespace belfry {
 
+AttributeValue::AttributeValue() : AttributeVariant(false) {}
+AttributeValue::AttributeValue(bool v) : AttributeVariant(v) {}
+AttributeValue::AttributeValue(int v) : AttributeVariant(std::int64_t{v}) {}
+AttributeValue::AttributeValue(std::int64_t v) : AttributeVariant(v) {}
+AttributeValue::AttributeValue(double v) : AttributeVariant(v) {}
+AttributeValue::AttributeValue(float v) : AttributeVariant(static_cast<double>(v)) {}
+AttributeValue::AttributeValue(const char* v) : AttributeVariant(std::string(v)) {}
+AttributeValue::AttributeValue(std::string v) : AttributeVariant(std::move(v)) {}
+AttributeValue::AttributeValue(std::string_view v) : AttributeVariant(std::string(v)) {}
+AttributeValue::AttributeValue(Integers v) : AttributeVariant(std::move(v)) {}
+AttributeValue::AttributeValue(Reals v) : AttributeVariant(std::move(v)) {}
+AttributeValue::AttributeValue(DType v) : AttributeVariant(v) {}
+AttributeValue::AttributeValue(Shape v) : AttributeVariant(std::move(v)) {}
+AttributeValue::AttributeValue(HostTensor v) : AttributeVariant(std::make_shared<const HostTensor>(std::move(v))) {}
+AttributeValue::AttributeValue(const AttributeValue&) = default;
+AttributeValue::AttributeValue(AttributeValue&&) noexcept = default;
+AttributeValue& AttributeValue::operator=(const AttributeValue&) = default;
+AttributeValue& AttributeValue::operator=(AttributeValue&&) noexcept = default;
+AttributeValue::~AttributeValue() = default;
+
+AttributeDef::AttributeDef(std::string name, AttributeValue fallback) : name(std::move(name)), kind(fallback.kind()), fallback(std::move(fallback)) {}
+AttributeDef::AttributeDef(std::string name, AttributeKind kind) : name(std::move(name)), kind(kind) {}
+AttributeDef::AttributeDef(const AttributeDef&) = default;
+AttributeDef::AttributeDef(AttributeDef&&) noexcept = default;
+AttributeDef& AttributeDef::operator=(const AttributeDef&) = default;
+AttributeDef& AttributeDef::operator=(AttributeDef&&) noexcept = default;
+AttributeDef::~AttributeDef() = default;
+
+
 std::string_view name_of(AttributeKind kind) {
   constexpr std::string_view kNames[] = {"bool", "integer", "float", "string", "list of integers", "list of floats", "dtype", "shape", "tensor"};
   return kNames[static_cast<int>(kind)];

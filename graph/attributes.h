@@ -23,21 +23,27 @@ using AttributeVariant = std::variant<bool, std::int64_t, double, std::string, I
 enum class AttributeKind { boolean, integer, real, text, integers, reals, dtype, shape, tensor };
 std::string_view name_of(AttributeKind kind);
 
+/// Defined out of line, as what is copied and destroyed in every op's definition.
 struct AttributeValue : AttributeVariant {
-  AttributeValue() : AttributeVariant(false) {}
-  AttributeValue(bool v) : AttributeVariant(v) {}
-  AttributeValue(int v) : AttributeVariant(std::int64_t{v}) {}
-  AttributeValue(std::int64_t v) : AttributeVariant(v) {}
-  AttributeValue(double v) : AttributeVariant(v) {}
-  AttributeValue(float v) : AttributeVariant(static_cast<double>(v)) {}
-  AttributeValue(const char* v) : AttributeVariant(std::string(v)) {}
-  AttributeValue(std::string v) : AttributeVariant(std::move(v)) {}
-  AttributeValue(std::string_view v) : AttributeVariant(std::string(v)) {}
-  AttributeValue(Integers v) : AttributeVariant(std::move(v)) {}
-  AttributeValue(Reals v) : AttributeVariant(std::move(v)) {}
-  AttributeValue(DType v) : AttributeVariant(v) {}
-  AttributeValue(Shape v) : AttributeVariant(std::move(v)) {}
-  AttributeValue(HostTensor v) : AttributeVariant(std::make_shared<const HostTensor>(std::move(v))) {}
+  AttributeValue();
+  AttributeValue(bool v);
+  AttributeValue(int v);
+  AttributeValue(std::int64_t v);
+  AttributeValue(double v);
+  AttributeValue(float v);
+  AttributeValue(const char* v);
+  AttributeValue(std::string v);
+  AttributeValue(std::string_view v);
+  AttributeValue(Integers v);
+  AttributeValue(Reals v);
+  AttributeValue(DType v);
+  AttributeValue(Shape v);
+  AttributeValue(HostTensor v);
+  AttributeValue(const AttributeValue&);
+  AttributeValue(AttributeValue&&) noexcept;
+  AttributeValue& operator=(const AttributeValue&);
+  AttributeValue& operator=(AttributeValue&&) noexcept;
+  ~AttributeValue();
 
   AttributeKind kind() const { return static_cast<AttributeKind>(index()); }
   /// Tensors are compared by their bytes.
@@ -47,8 +53,13 @@ std::string to_string(const AttributeValue& value);
 
 /// What an op says of one attribute. Without a default it must be given.
 struct AttributeDef {
-  AttributeDef(std::string name, AttributeValue fallback) : name(std::move(name)), kind(fallback.kind()), fallback(std::move(fallback)) {}
-  AttributeDef(std::string name, AttributeKind kind) : name(std::move(name)), kind(kind) {}
+  AttributeDef(std::string name, AttributeValue fallback);
+  AttributeDef(std::string name, AttributeKind kind);
+  AttributeDef(const AttributeDef&);
+  AttributeDef(AttributeDef&&) noexcept;
+  AttributeDef& operator=(const AttributeDef&);
+  AttributeDef& operator=(AttributeDef&&) noexcept;
+  ~AttributeDef();
   AttributeDef& one_of(std::vector<std::string> texts) { return choices = std::move(texts), *this; }
   AttributeDef& between(double low, double high) { return range = {low, high}, *this; }
 

@@ -9,7 +9,7 @@ namespace {
 constexpr std::int64_t kTile = 512;
 
 template <class T>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void run(const std::vector<const std::byte*>& inputs, T* y, std::int64_t begin, std::int64_t end) {
+BELFRY_CLONES void run(const std::vector<const std::byte*>& inputs, T* y, std::int64_t begin, std::int64_t end) {
   for (std::int64_t at = begin; at < end; at += kTile) {
     std::int64_t n = std::min(kTile, end - at);
     T sums[kTile];

@@ -23,13 +23,13 @@ struct Norm {
 };
 
 template <class T>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void add_rows(const T* x, std::int64_t rows, std::int64_t channels, double* out) {
+BELFRY_CLONES void add_rows(const T* x, std::int64_t rows, std::int64_t channels, double* out) {
   for (std::int64_t i = 0; i < rows; ++i, x += channels)
     for (std::int64_t k = 0; k < channels; ++k) out[k] += static_cast<double>(x[k]);
 }
 
 template <class T>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void add_squares(const T* x, const double* mean, std::int64_t rows, std::int64_t channels, double* out) {
+BELFRY_CLONES void add_squares(const T* x, const double* mean, std::int64_t rows, std::int64_t channels, double* out) {
   for (std::int64_t i = 0; i < rows; ++i, x += channels)
     for (std::int64_t k = 0; k < channels; ++k) {
       double d = static_cast<double>(x[k]) - mean[k];
@@ -39,7 +39,7 @@ template <class T>
 
 /// y = x·scale + shift, in f64 as the reference.
 template <class T>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void normalise(const T* x, const double* mean, const double* scale, const T* beta, std::int64_t rows, std::int64_t channels, T* y) {
+BELFRY_CLONES void normalise(const T* x, const double* mean, const double* scale, const T* beta, std::int64_t rows, std::int64_t channels, T* y) {
   for (std::int64_t i = 0; i < rows; ++i, x += channels, y += channels)
     for (std::int64_t k = 0; k < channels; ++k) y[k] = static_cast<T>((static_cast<double>(x[k]) - mean[k]) * scale[k] + static_cast<double>(beta[k]));
 }
@@ -76,7 +76,7 @@ Kernel forward() {
 
 /// dgamma = Σ dy·x̂ and dbeta = Σ dy, side by side.
 template <class T>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void add_gradients(const T* x, const T* dy, const T* mean, const double* inverse, std::int64_t rows, std::int64_t channels, double* dgamma, double* dbeta) {
+BELFRY_CLONES void add_gradients(const T* x, const T* dy, const T* mean, const double* inverse, std::int64_t rows, std::int64_t channels, double* dgamma, double* dbeta) {
   for (std::int64_t i = 0; i < rows; ++i, x += channels, dy += channels)
     for (std::int64_t k = 0; k < channels; ++k) {
       double d = static_cast<double>(dy[k]);
@@ -86,7 +86,7 @@ template <class T>
 }
 
 template <class T>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void input_gradient(const T* x, const T* dy, const T* mean, const double* inverse, const double* scale, const double* dgamma, const double* dbeta,
+BELFRY_CLONES void input_gradient(const T* x, const T* dy, const T* mean, const double* inverse, const double* scale, const double* dgamma, const double* dbeta,
                                                                        std::int64_t rows, std::int64_t channels, T* dx) {
   for (std::int64_t i = 0; i < rows; ++i, x += channels, dy += channels, dx += channels)
     for (std::int64_t k = 0; k < channels; ++k) {

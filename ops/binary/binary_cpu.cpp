@@ -9,7 +9,9 @@ namespace {
 
 /// One run. Operands lie dense or stand still; y may be one of them.
 template <class T, class Op>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void run(const T* a, std::int64_t step_a, const T* b, std::int64_t step_b, T* y, std::int64_t n) {
+BELFRY_CLONES void run(const void* left, std::int64_t step_a, const void* right, std::int64_t step_b, void* out, std::int64_t n) {
+  auto a = static_cast<const T*>(left), b = static_cast<const T*>(right);
+  auto y = static_cast<T*>(out);
   if (step_a == 1 && step_b == 1) {
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < n; ++i) y[i] = Op{}(a[i], b[i]);
@@ -26,29 +28,43 @@ template <class T, class Op>
   }
 }
 
-/// Integer division can fail, and a kernel on several threads must not throw: it is left to the reference.
-template <bool kIntegers, class F>
-auto visit_operands(DType dtype, F f) {
-  if constexpr (kIntegers) return visit_number(dtype, f);
-  else return visit_float(dtype, f);
+using Run = void (*)(const void*, std::int64_t, const void*, std::int64_t, void*, std::int64_t);
+
+template <class Op>
+Run of_number(DType dtype) {
+  return visit_number(dtype, []<class T>() -> Run { return run<T, Op>; });
 }
 
-template <class Op, bool kIntegers = true>
-Kernel kernel(const char* op) {
+template <class Op>
+Run of_float(DType dtype) {
+  return visit_float(dtype, []<class T>() -> Run { return run<T, Op>; });
+}
+
+Kernel kernel(const char* op, std::function<Support(const KernelRequest&)> supports, Run (*run_for)(DType)) {
   return {.name = "simd_binary",
           .op = op,
-          .supports = kIntegers ? takes_numbers() : takes_floats(),
-          .prepare = [](const KernelRequest& r) {
+          .supports = std::move(supports),
+          .prepare = [run_for](const KernelRequest& r) {
             const Extents& out = r.outputs[0].shape;
             Walk walk(out, {stretched_strides(r.inputs[0].shape, out), stretched_strides(r.inputs[1].shape, out)});
-            return visit_operands<kIntegers>(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
-              return prepared([walk, threads = r.threads](const Arguments& x) {
-                for_each_run<2>(walk, threads, [&](std::int64_t o, const auto& at, std::int64_t n) {
-                  run<T, Op>(x.in<T>(0) + at[0], walk.inner[0], x.in<T>(1) + at[1], walk.inner[1], x.out<T>(0) + o, n);
-                });
+            auto size = static_cast<std::int64_t>(size_of(r.inputs[0].dtype));
+            return prepared([walk, size, run = run_for(r.inputs[0].dtype), threads = r.threads](const Arguments& x) {
+              for_each_run<2>(walk, threads, [&](std::int64_t o, const auto& at, std::int64_t n) {
+                run(x.inputs[0] + at[0] * size, walk.inner[0], x.inputs[1] + at[1] * size, walk.inner[1], x.outputs[0] + o * size, n);
               });
             });
           }};
+}
+
+template <class Op>
+Kernel kernel(const char* op) {
+  return kernel(op, takes_numbers(), of_number<Op>);
+}
+
+/// Integer division can fail, and a kernel on several threads must not throw: it is left to the reference.
+template <class Op>
+Kernel float_kernel(const char* op) {
+  return kernel(op, takes_floats(), of_float<Op>);
 }
 
 }  // namespace
@@ -59,11 +75,11 @@ std::vector<Kernel> binary_cpu() {
   out.push_back(kernel<Add>("add"));
   out.push_back(kernel<Sub>("sub"));
   out.push_back(kernel<Mul>("mul"));
-  out.push_back(kernel<Div, false>("div"));
+  out.push_back(float_kernel<Div>("div"));
   out.push_back(kernel<Max>("maximum"));
   out.push_back(kernel<Min>("minimum"));
   out.push_back(kernel<SquaredDifference>("squared_difference"));
-  out.push_back(kernel<Pow, false>("pow"));
+  out.push_back(float_kernel<Pow>("pow"));
   return out;
 }
 

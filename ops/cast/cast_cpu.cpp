@@ -6,7 +6,7 @@ namespace belfry {
 namespace {
 
 template <class From, class To>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void run(const From* x, To* y, std::int64_t n) {
+BELFRY_CLONES void run(const From* x, To* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<To>(x[i]);
 }
 

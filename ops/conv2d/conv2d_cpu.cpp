@@ -27,7 +27,7 @@ Conv fused(const KernelRequest& r) {
   return c;
 }
 
-[[gnu::target_clones("avx512f", "avx2", "default")]] void relu(float* y, std::int64_t n) {
+BELFRY_CLONES void relu(float* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = unary_formulas::Relu{}(y[i]);
 }
 

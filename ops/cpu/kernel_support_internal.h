@@ -6,6 +6,13 @@
 #include <belfry/executor/kernel.h>
 #include <belfry/ops/cpu/parallel_internal.h>
 
+/// One copy of a loop per instruction set, chosen when the program is loaded; all give the same bits. The sanitizers watch one.
+#ifdef __SANITIZE_ADDRESS__
+#define BELFRY_CLONES
+#else
+#define BELFRY_CLONES [[gnu::target_clones("avx512f", "avx2", "default")]]
+#endif
+
 namespace belfry {
 
 inline Support accept(std::int64_t scratch_bytes = 0) { return {true, {}, scratch_bytes, true}; }

@@ -15,7 +15,7 @@ void check_rows(const I* indices, std::int64_t n, std::int64_t rows) {
 }
 
 template <class T>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void add_row(const T* x, T* y, std::int64_t n) {
+BELFRY_CLONES void add_row(const T* x, T* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] += x[i];
 }
 

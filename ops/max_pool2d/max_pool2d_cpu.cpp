@@ -23,7 +23,7 @@ void for_each_tap(const Sliding& s, const Extents& x, std::int64_t p, std::int64
 }
 
 template <class T>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void take(const T* x, std::uint8_t position, T* y, std::uint8_t* index, std::int64_t n) {
+BELFRY_CLONES void take(const T* x, std::uint8_t position, T* y, std::uint8_t* index, std::int64_t n) {
   for (std::int64_t k = 0; k < n; ++k) {
     T v = x[k], best = y[k];
     bool better = (v > best) | ((v != v) & (best == best));
@@ -33,7 +33,7 @@ template <class T>
 }
 
 template <class T>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void take_value(const T* x, T* y, std::int64_t n) {
+BELFRY_CLONES void take_value(const T* x, T* y, std::int64_t n) {
   for (std::int64_t k = 0; k < n; ++k) {
     T v = x[k], best = y[k];
     y[k] = (v > best) | ((v != v) & (best == best)) ? v : best;
@@ -41,7 +41,7 @@ template <class T>
 }
 
 template <class T>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void give(const T* dy, const std::uint8_t* index, std::uint8_t position, T* dx, std::int64_t n) {
+BELFRY_CLONES void give(const T* dy, const std::uint8_t* index, std::uint8_t position, T* dx, std::int64_t n) {
   for (std::int64_t k = 0; k < n; ++k) dx[k] += index[k] == position ? dy[k] : T{0};
 }
 

@@ -8,13 +8,13 @@ namespace belfry {
 namespace {
 
 template <class T>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void run_sgd(T rate, const T* w, const T* g, T* w_out, std::int64_t n) {
+BELFRY_CLONES void run_sgd(T rate, const T* w, const T* g, T* w_out, std::int64_t n) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) w_out[i] = w[i] - rate * g[i];
 }
 
 template <class T>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void run_momentum(T rate, T keep, bool nesterov, const T* w, const T* m, const T* g, T* w_out, T* m_out, std::int64_t n) {
+BELFRY_CLONES void run_momentum(T rate, T keep, bool nesterov, const T* w, const T* m, const T* g, T* w_out, T* m_out, std::int64_t n) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) {
     T gradient = g[i], next = keep * m[i] + gradient, before = w[i];
@@ -24,7 +24,7 @@ template <class T>
 }
 
 template <class T>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void run_adam(T rate, T new1, T new2, T epsilon, const T* w, const T* m, const T* v, const T* g, T* w_out, T* m_out, T* v_out, std::int64_t n) {
+BELFRY_CLONES void run_adam(T rate, T new1, T new2, T epsilon, const T* w, const T* m, const T* v, const T* g, T* w_out, T* m_out, T* v_out, std::int64_t n) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) {
     T gradient = g[i], before = w[i];

@@ -37,14 +37,14 @@ Form form_of(const KernelRequest& r) {
 }
 
 template <class T>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void add_rows(const T* x, std::int64_t rows, std::int64_t columns, double* sums) {
+BELFRY_CLONES void add_rows(const T* x, std::int64_t rows, std::int64_t columns, double* sums) {
   for (std::int64_t i = 0; i < rows; ++i, x += columns)
     for (std::int64_t k = 0; k < columns; ++k) sums[k] += static_cast<double>(x[k]);
 }
 
 /// Element i goes to lane i mod 8.
 template <class T>
-[[gnu::target_clones("avx512f", "avx2", "default")]] double add_lanes(const T* x, std::int64_t n) {
+BELFRY_CLONES double add_lanes(const T* x, std::int64_t n) {
   double lanes[8] = {};
   std::int64_t i = 0;
   for (; i + 8 <= n; i += 8)
@@ -71,7 +71,7 @@ struct All {
 };
 
 template <class T, class Fold>
-[[gnu::target_clones("avx512f", "avx2", "default")]] void fold_rows(const T* x, std::int64_t rows, std::int64_t columns, T* y) {
+BELFRY_CLONES void fold_rows(const T* x, std::int64_t rows, std::int64_t columns, T* y) {
   for (std::int64_t i = 0; i < rows; ++i, x += columns)
     for (std::int64_t k = 0; k < columns; ++k) y[k] = Fold{}(y[k], x[k]);
 }

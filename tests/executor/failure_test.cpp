@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <iostream>
 #include <limits>
@@ -127,7 +128,7 @@ TEST_P(FailureIn, every_step_is_reported_as_it_is_under_any_interleaving_and_wit
 INSTANTIATE_TEST_SUITE_P(Strategies, FailureIn, testing::Values("towers", "mirrored"), [](const auto& info) { return info.param; });
 
 /// A momentum kernel that throws at its n-th launch, before or in the middle of writing.
-KernelTables throwing(int& countdown, bool midway) {
+KernelTables throwing(std::atomic<int>& countdown, bool midway) {
   KernelTable table;
   table.add({"throwing_momentum", "momentum", [](const KernelRequest&) { return Support{}; },
              [&countdown, midway](const KernelRequest& r) -> std::unique_ptr<Prepared> {
@@ -145,7 +146,7 @@ KernelTables throwing(int& countdown, bool midway) {
 TEST(Failure, of_a_kernel_at_the_first_update_or_a_later_one_is_torn_and_names_what_was_begun) {
   for (const char* strategy : {"towers", "mirrored"})
     for (bool midway : {false, true}) {
-      int countdown = -1;
+      std::atomic<int> countdown = -1;
       KernelTables kernels = throwing(countdown, midway);
       Bench bench(training_graph(net("accuracy")), of(strategy, 2, 2), 2, 4, sim_cluster(2), kernels);
       int updates = 0;
