@@ -31,6 +31,10 @@ OpSet standard_ops() {
   ops.add(matmul_def());
   family(conv2d_defs());
   family(max_pool2d_defs());
+  family(avg_pool2d_defs());
+  family(local_response_norm_defs());
+  family(pad_defs());
+  family(resize_defs());
   family(softmax_defs());
   family(softmax_cross_entropy_defs());
   ops.add(argmax_def());

@@ -3,6 +3,7 @@
 
 #include <belfry/ops/add_n/add_n.h>
 #include <belfry/ops/argmax/argmax.h>
+#include <belfry/ops/avg_pool2d/avg_pool2d.h>
 #include <belfry/ops/batch_norm/batch_norm.h>
 #include <belfry/ops/binary/binary.h>
 #include <belfry/ops/broadcast_like/broadcast_like.h>
@@ -12,12 +13,16 @@
 #include <belfry/ops/finite/finite.h>
 #include <belfry/ops/gather/gather.h>
 #include <belfry/ops/identity/identity.h>
+#include <belfry/ops/image/image.h>
+#include <belfry/ops/local_response_norm/local_response_norm.h>
 #include <belfry/ops/matmul/matmul.h>
 #include <belfry/ops/max_pool2d/max_pool2d.h>
 #include <belfry/ops/one_hot/one_hot.h>
+#include <belfry/ops/pad/pad.h>
 #include <belfry/ops/random/random.h>
 #include <belfry/ops/reduce/reduce.h>
 #include <belfry/ops/reshape/reshape.h>
+#include <belfry/ops/resize/resize.h>
 #include <belfry/ops/row_count/row_count.h>
 #include <belfry/ops/softmax/softmax.h>
 #include <belfry/ops/softmax_cross_entropy/softmax_cross_entropy.h>

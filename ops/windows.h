@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include <belfry/graph/contexts.h>
 
@@ -19,25 +20,45 @@ inline Windows windows(std::int64_t size, std::int64_t window, std::int64_t stri
   return {count, padding / 2, padding - padding / 2};
 }
 
+/// First and past of the elements of the data under window `i`; a window that overlaps the data at all has some.
+inline std::pair<std::int64_t, std::int64_t> on_data(const Windows& w, std::int64_t i, std::int64_t window, std::int64_t stride, std::int64_t size) {
+  std::int64_t first = i * stride - w.before;
+  return {std::max<std::int64_t>(first, 0), std::min(first + window, size)};
+}
+
+/// Elements from the first to the last of a window whose elements lie `dilation` apart.
+inline std::int64_t spread(std::int64_t window, std::int64_t dilation) { return window == 0 ? 0 : (window - 1) * dilation + 1; }
+
 /// Height and width of a node on bound shapes.
 struct Sliding {
-  Sliding(const Extents& x, std::int64_t window_h, std::int64_t window_w, const Integers& strides, bool same)
-      : window_h(window_h), window_w(window_w), stride_h(strides[0]), stride_w(strides[1]),
-        h(windows(x[1], window_h, stride_h, same)), w(windows(x[2], window_w, stride_w, same)) {}
-  std::int64_t window_h, window_w, stride_h, stride_w;
+  Sliding(const Extents& x, std::int64_t window_h, std::int64_t window_w, const Integers& strides, bool same, const Integers& dilations = {1, 1})
+      : window_h(window_h), window_w(window_w), stride_h(strides[0]), stride_w(strides[1]), dilation_h(dilations[0]), dilation_w(dilations[1]),
+        h(windows(x[1], spread(window_h, dilation_h), stride_h, same)), w(windows(x[2], spread(window_w, dilation_w), stride_w, same)) {}
+  std::int64_t window_h, window_w, stride_h, stride_w, dilation_h, dilation_w;
   Windows h, w;
 };
+
+/// Sums and products of two sizes below it overflow nowhere.
+inline constexpr std::int64_t kLargestSize = 0x7fffffff;
+
+inline void need_size(InferContext& c, std::int64_t n) {
+  if (n > kLargestSize) c.fail("a height or width of " + std::to_string(n) + " is more than a size may be; the largest is 2147483647");
+}
 
 /// Two numbers of at least 1, or an error that names the attribute.
 inline void need_pair(InferContext& c, const char* attribute) {
   const Integers& v = c.attributes.integers(attribute);
   if (v.size() != 2 || v[0] < 1 || v[1] < 1) c.fail(std::string(attribute) + " are two sizes of at least 1: height and width");
+  need_size(c, std::max(v[0], v[1]));
 }
 
 /// The shape of the output: rows, windows over height and width, channels.
-inline Shape windows_over(InferContext& c, const Shape& x, std::int64_t window_h, std::int64_t window_w, const Integers& strides, Dim channels) {
+inline Shape windows_over(InferContext& c, const Shape& x, std::int64_t window_h, std::int64_t window_w, const Integers& strides, Dim channels, const Integers& dilations = {1, 1}) {
   if (x[1].symbolic() || x[2].symbolic() || x[3].symbolic()) c.fail("height, width and channels are fixed sizes; rows lie on axis 0");
-  Sliding s({1, x[1].factor, x[2].factor, 1}, window_h, window_w, strides, c.attributes.text("padding") == "same");
+  for (std::int64_t n : {x[1].factor, x[2].factor, window_h, window_w}) need_size(c, n);
+  Sliding s({1, x[1].factor, x[2].factor, 1}, window_h, window_w, strides, c.attributes.text("padding") == "same", dilations);
+  window_h = spread(window_h, dilations[0]);
+  window_w = spread(window_w, dilations[1]);
   if (s.h.count < 1 || s.w.count < 1)
     c.fail("a window of " + std::to_string(window_h) + " x " + std::to_string(window_w) + " does not fit without padding; use padding \"same\"");
   return {x[0], s.h.count, s.w.count, channels};

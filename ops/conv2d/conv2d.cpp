@@ -1,33 +1,37 @@
 #include <belfry/ops/conv2d/conv2d.h>
 
 #include <belfry/graph/split_rules.h>
+#include <belfry/ops/build.h>
 #include <belfry/ops/windows.h>
 
 namespace belfry {
 
 namespace {
 
-Sliding sliding(const Attributes& a, const Extents& x, const Extents& filter) { return {x, filter[0], filter[1], a.integers("strides"), a.text("padding") == "same"}; }
+Sliding sliding(const Attributes& a, const Extents& x, const Extents& filter) {
+  return {x, filter[0], filter[1], a.integers("strides"), a.text("padding") == "same", a.integers("dilations")};
+}
 
 /// Calls f(at_x, at_filter, at_y) for every product of one input pixel and one filter tap: offsets of their channel 0.
 template <class F>
 void for_each_tap(const Attributes& a, const Extents& x, const Extents& filter, F f) {
   Sliding s = sliding(a, x, filter);
-  std::int64_t in = filter[2], out = filter[3];
+  std::int64_t in = filter[2], out = filter[3], channels = x[3];
   for (std::int64_t n = 0; n < x[0]; ++n)
     for (std::int64_t p = 0; p < s.h.count; ++p)
       for (std::int64_t q = 0; q < s.w.count; ++q)
         for (std::int64_t i = 0; i < filter[0]; ++i)
           for (std::int64_t j = 0; j < filter[1]; ++j) {
-            std::int64_t row = p * s.stride_h - s.h.before + i, column = q * s.stride_w - s.w.before + j;
+            std::int64_t row = p * s.stride_h - s.h.before + i * s.dilation_h, column = q * s.stride_w - s.w.before + j * s.dilation_w;
             if (row < 0 || row >= x[1] || column < 0 || column >= x[2]) continue;
-            f(((n * x[1] + row) * x[2] + column) * in, (i * filter[1] + j) * in * out, ((n * s.h.count + p) * s.w.count + q) * out);
+            f(((n * x[1] + row) * x[2] + column) * channels, (i * filter[1] + j) * in * out, ((n * s.h.count + p) * s.w.count + q) * out);
           }
 }
 
-/// Sums in double, one for each element of output 0; `add(sums, x, filter, y)` adds one product of channel k and m.
+/// Sums in double, one for each element of output 0; `add(sums, x, filter, y)` adds one product of channel k of a group and m of all.
 template <class Add>
 void accumulate(const Call& c, const Extents& x, const Extents& filter, Add add) {
+  std::int64_t outputs_per_group = filter[3] / c.attributes.integer("groups");
   visit_float(c.dtype(), [&]<class T>() {
     auto a = c.inputs[0].as<T>(), b = c.inputs[1].as<T>();
     auto y = c.outputs[0].as<T>();
@@ -35,7 +39,7 @@ void accumulate(const Call& c, const Extents& x, const Extents& filter, Add add)
     for_each_tap(c.attributes, x, filter, [&](std::int64_t at_x, std::int64_t at_filter, std::int64_t at_y) {
       for (std::int64_t k = 0; k < filter[2]; ++k)
         for (std::int64_t m = 0; m < filter[3]; ++m)
-          add(sums, a, b, static_cast<std::size_t>(at_x + k), static_cast<std::size_t>(at_filter + k * filter[3] + m), static_cast<std::size_t>(at_y + m));
+          add(sums, a, b, static_cast<std::size_t>(at_x + m / outputs_per_group * filter[2] + k), static_cast<std::size_t>(at_filter + k * filter[3] + m), static_cast<std::size_t>(at_y + m));
     });
     for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<T>(sums[i]);
   });
@@ -54,15 +58,52 @@ void filter_gradient(const Call& c) {
              [](std::vector<double>& dw, auto x, auto dy, std::size_t i, std::size_t k, std::size_t j) { dw[k] += static_cast<double>(x[i]) * static_cast<double>(dy[j]); });
 }
 
-/// The type of y for inputs x and filter, after all checks.
-TensorType checked_output(InferContext& c, int x, int filter) {
+/// The filter's channels must be those of x, in as many groups.
+void check_channels(InferContext& c, const Dim& channels, const Shape& filter) {
+  std::int64_t groups = c.attributes.integer("groups"), in = filter[2].factor, out = filter[3].factor;
+  std::string per_group = groups == 1 ? "" : " in each of " + std::to_string(groups) + " groups";
+  if (channels.symbolic() || channels.factor % groups != 0 || channels.factor / groups != in)
+    c.fail("x has " + to_string(channels) + " channels and the filter takes " + std::to_string(in) + per_group);
+  if (out % groups != 0) c.fail("the filter's " + std::to_string(out) + " outputs do not divide into " + std::to_string(groups) + " groups");
+}
+
+void check_filter(InferContext& c, int x, int filter) {
   for (int i : {x, filter}) c.need_rank(i, 4);
   need_pair(c, "strides");
-  const Shape &sx = c.shape(x), &sf = c.shape(filter);
-  for (const Dim& d : sf)
+  need_pair(c, "dilations");
+  for (const Dim& d : c.shape(filter))
     if (d.symbolic()) c.fail("the filter has fixed sizes");
-  if (sx[3] != sf[2]) c.fail("x has " + to_string(sx[3]) + " channels and the filter takes " + to_string(sf[2]));
-  return {c.dtype(x), windows_over(c, sx, sf[0].factor, sf[1].factor, c.attributes.integers("strides"), sf[3])};
+}
+
+/// The type of y for inputs x and filter, after all checks.
+TensorType checked_output(InferContext& c, int x, int filter) {
+  check_filter(c, x, filter);
+  const Shape &sx = c.shape(x), &sf = c.shape(filter);
+  check_channels(c, sx[3], sf);
+  return {c.dtype(x), windows_over(c, sx, sf[0].factor, sf[1].factor, c.attributes.integers("strides"), sf[3], c.attributes.integers("dilations"))};
+}
+
+/// Keras's sizes: with padding stride times as many, without it what the outer windows reach beyond that too.
+TensorType checked_transpose(InferContext& c) {
+  c.need_float(0);
+  c.need_same_dtype();
+  check_filter(c, 0, 1);
+  const Shape &x = c.shape(0), &f = c.shape(1);
+  if (x[1].symbolic() || x[2].symbolic() || x[3].symbolic()) c.fail("height, width and channels are fixed sizes; rows lie on axis 0");
+  if (x[3] != f[3]) c.fail("x has " + to_string(x[3]) + " channels and the filter (height, width, out, in) takes " + to_string(f[3]));
+  Shape y = {x[0], 0, 0, 0};
+  for (std::size_t i : {0u, 1u}) {
+    std::int64_t n = x[i + 1].factor, stride = c.attributes.integers("strides")[i], window = f[i].factor, dilation = c.attributes.integers("dilations")[i];
+    need_size(c, std::max(n, window));
+    if (window < 1) c.fail("the filter is empty");
+    y[i + 1] = n * stride + (c.attributes.text("padding") == "same" ? 0 : std::max<std::int64_t>(spread(window, dilation) - stride, 0));
+    need_size(c, y[i + 1].factor);
+  }
+  std::int64_t channels = f[2].factor, groups = c.attributes.integer("groups");
+  if (channels != 0 && groups > kLargestSize / channels) c.fail("the filter's " + std::to_string(channels) + " outputs in each of " + std::to_string(groups) + " groups are too many");
+  y[3] = channels * groups;
+  check_channels(c, y[3], f);
+  return {c.dtype(0), y};
 }
 
 /// The two others as conv2d has them: dy must be the type that it gives.
@@ -90,7 +131,8 @@ Value conv2d_of(const Attributes& a, Value x, Value filter) { return emit("conv2
 }  // namespace
 
 std::vector<OpDef> conv2d_defs() {
-  std::vector<AttributeDef> attributes = {{"strides", Integers{1, 1}}, AttributeDef("padding", "valid").one_of({"same", "valid"})};
+  std::vector<AttributeDef> attributes = {{"strides", Integers{1, 1}}, AttributeDef("padding", "valid").one_of({"same", "valid"}), {"dilations", Integers{1, 1}},
+                                          AttributeDef("groups", 1).between(1, static_cast<double>(kLargestSize))};
   std::vector<OpDef> out;
   out.push_back({.name = "conv2d",
                  .attributes = attributes,
@@ -137,9 +179,35 @@ std::vector<OpDef> conv2d_defs() {
                  },
                  .split = split_filter_gradient,
                  .flops = [](auto in, auto out, const Attributes&) { return products(in[1], out[0]); }});
+  out.push_back({.name = "conv2d_transpose",
+                 .attributes = attributes,
+                 .inputs = {"x", "filter"},
+                 .infer = [](InferContext& c) { return std::vector<TensorType>{checked_transpose(c)}; },
+                 .reference = input_gradient,
+                 .gradient = [](GradientContext& g) {
+                   Value x = g.input(0), filter = g.input(1), dy = g.output_gradient();
+                   return std::vector<Value>{conv2d_of(g.attributes, dy, filter), filter_gradient_of(g.attributes, dy, x, filter)};
+                 },
+                 .split = row_by_row(0, 0),
+                 .flops = [](auto in, auto, const Attributes&) { return products(in[0], in[1]); }});
   return out;
 }
 
-Value conv2d(Value x, Value filter, const Conv2dOptions& o, SourceLine at) { return emit("conv2d", {x, filter}, {{"strides", o.strides}, {"padding", o.padding}}, at); }
+Value conv2d(Value x, Value filter, const Conv2dOptions& o, SourceLine at) {
+  return emit("conv2d", {x, filter}, {{"strides", o.strides}, {"padding", o.padding}, {"dilations", o.dilations}, {"groups", o.groups}}, at);
+}
+
+Value depthwise_conv2d(Value x, Value filter, const DepthwiseConv2dOptions& o, SourceLine at) {
+  SourceGuard guard(*x.graph, at);
+  const Shape &channels = x.shape(), &f = filter.shape();
+  bool fits = channels.size() == 4 && f.size() == 4 && !f[2].symbolic() && f[2] == channels[3] && !f[3].symbolic() && f[2].factor >= 1;
+  if (!fits || f[2].factor > kLargestSize || f[3].factor > kLargestSize)
+    throw UserError("[depthwise_conv2d] a filter " + to_string(std::span(f)) + " does not fit x " + to_string(std::span(channels)) + ": it is (height, width, channels of x, multiplier)" + (at.file ? " at " + at.text() : ""));
+  return conv2d(x, reshape(filter, {f[0], f[1], 1, f[2].factor * f[3].factor}), {o.strides, o.padding, o.dilations, f[2].factor}, at);
+}
+
+Value conv2d_transpose(Value x, Value filter, const Conv2dOptions& o, SourceLine at) {
+  return emit("conv2d_transpose", {x, filter}, {{"strides", o.strides}, {"padding", o.padding}, {"dilations", o.dilations}, {"groups", o.groups}}, at);
+}
 
 }  // namespace belfry

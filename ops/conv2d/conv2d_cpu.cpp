@@ -12,8 +12,8 @@ namespace {
 using onednn::Conv;
 
 Conv conv(Conv::Kind kind, const Attributes& a, const Extents& x, const Extents& filter, const Extents& y) {
-  Sliding s(x, filter[0], filter[1], a.integers("strides"), a.text("padding") == "same");
-  return {kind, x, filter, y, {s.stride_h, s.stride_w}, {s.h.before, s.w.before}, {s.h.after, s.w.after}};
+  Sliding s(x, filter[0], filter[1], a.integers("strides"), a.text("padding") == "same", a.integers("dilations"));
+  return {kind, x, filter, y, {s.stride_h, s.stride_w}, {s.h.before, s.w.before}, {s.h.after, s.w.after}, {s.dilation_h, s.dilation_w}, a.integer("groups")};
 }
 
 Conv forward(const KernelRequest& r) { return conv(Conv::forward, *r.attributes, r.inputs[0].shape, r.inputs[1].shape, r.outputs[0].shape); }
@@ -68,6 +68,7 @@ std::vector<Kernel> conv2d_cpu() {
   out.push_back(kernel("onednn_conv2d", "conv2d", forward));
   out.push_back(kernel("onednn_conv2d", "conv2d_input_gradient", input_gradient));
   out.push_back(kernel("onednn_conv2d", "conv2d_filter_gradient", filter_gradient));
+  out.push_back(kernel("onednn_conv2d", "conv2d_transpose", input_gradient));
   out.push_back(kernel("onednn_conv2d_bias_relu", kConv2dBiasRelu, fused, true));
   out.back().members = {"conv2d", "add", "relu"};
   return out;

@@ -117,7 +117,11 @@ dnnl::primitive_attr attributes() {
 
 /// oneDNN speaks of (n, c, h, w) and (o, i, h, w), whatever the order in memory.
 memory::desc pixels(const Extents& e) { return {{e[0], e[3], e[1], e[2]}, memory::data_type::f32, Tag::nhwc}; }
-memory::desc filter(const Extents& e, Tag tag) { return {{e[3], e[2], e[0], e[1]}, memory::data_type::f32, tag}; }
+/// With groups the outputs are (group, output of the group), also in memory.
+memory::desc filter(const Extents& e, std::int64_t groups, bool any) {
+  if (groups == 1) return {{e[3], e[2], e[0], e[1]}, memory::data_type::f32, any ? Tag::any : Tag::hwio};
+  return {{groups, e[3] / groups, e[2], e[0], e[1]}, memory::data_type::f32, any ? Tag::any : Tag::hwigo};
+}
 
 /// A repack through the scratch where the primitive wants the filter in an order of its own.
 void repack(Stages& out, const memory::desc& from, int from_slot, const memory::desc& to, int to_slot) {
@@ -130,17 +134,17 @@ using FilterGradient = dnnl::convolution_backward_weights;
 
 struct ConvDescs {
   explicit ConvDescs(const Conv& c)
-      : x(pixels(c.x)), y(pixels(c.y)), hwio(filter(c.filter, Tag::hwio)), any(filter(c.filter, Tag::any)), bias({c.filter[3]}, memory::data_type::f32, Tag::x),
-        strides(c.strides), before(c.before), after(c.after) {}
+      : x(pixels(c.x)), y(pixels(c.y)), hwio(filter(c.filter, c.groups, false)), any(filter(c.filter, c.groups, true)), bias({c.filter[3]}, memory::data_type::f32, Tag::x),
+        strides(c.strides), before(c.before), after(c.after), skipped{c.dilations[0] - 1, c.dilations[1] - 1} {}
   /// Forward and its gradients share this hint.
   Forward::primitive_desc forward(bool with_bias) const {
     auto kind = dnnl::prop_kind::forward_training;
     auto direct = dnnl::algorithm::convolution_direct;
-    auto desc = with_bias ? Forward::desc(kind, direct, x, any, bias, y, strides, before, after) : Forward::desc(kind, direct, x, any, y, strides, before, after);
+    auto desc = with_bias ? Forward::desc(kind, direct, x, any, bias, y, strides, skipped, before, after) : Forward::desc(kind, direct, x, any, y, strides, skipped, before, after);
     return {desc, attributes(), engine()};
   }
   memory::desc x, y, hwio, any, bias;
-  memory::dims strides, before, after;
+  memory::dims strides, before, after, skipped;  ///< skipped: elements between taps
 };
 
 void build(Stages& out, const Conv& c, const ConvDescs& d) {
@@ -153,13 +157,13 @@ void build(Stages& out, const Conv& c, const ConvDescs& d) {
     if (c.bias) out.add<Forward>(pd, {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, inner}, {DNNL_ARG_BIAS, out.buffer(2, d.bias)}, {DNNL_ARG_DST, y}});
     else out.add<Forward>(pd, {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, inner}, {DNNL_ARG_DST, y}});
   } else if (c.kind == Conv::input_gradient) {
-    InputGradient::primitive_desc pd({direct, d.x, d.any, d.y, d.strides, d.before, d.after}, attributes(), engine(), d.forward(false));
+    InputGradient::primitive_desc pd({direct, d.x, d.any, d.y, d.strides, d.skipped, d.before, d.after}, attributes(), engine(), d.forward(false));
     out.name(pd.impl_info_str());
     int dy = out.buffer(0, d.y), w = out.buffer(1, d.hwio), dx = out.buffer(2, d.x), inner = w;
     if (pd.weights_desc() != d.hwio) repack(out, d.hwio, w, pd.weights_desc(), inner = out.scratch(pd.weights_desc()));
     out.add<InputGradient>(pd, {{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_WEIGHTS, inner}, {DNNL_ARG_DIFF_SRC, dx}});
   } else {
-    FilterGradient::primitive_desc pd({direct, d.x, d.any, d.y, d.strides, d.before, d.after}, attributes(), engine(), d.forward(false));
+    FilterGradient::primitive_desc pd({direct, d.x, d.any, d.y, d.strides, d.skipped, d.before, d.after}, attributes(), engine(), d.forward(false));
     out.name(pd.impl_info_str());
     int x = out.buffer(0, d.x), dy = out.buffer(1, d.y), dw = out.buffer(2, d.hwio), inner = dw;
     bool back = pd.diff_weights_desc() != d.hwio;

@@ -8,13 +8,15 @@
 
 namespace belfry::onednn {
 
-/// f32; x and y in nhwc, the filter in hwio. Buffers of a run, in order: forward x, filter, bias (where there is one), y;
+/// f32; x and y in nhwc, the filter in hwio, i being the inputs of one group. Buffers of a run, in order: forward x, filter, bias (where there is one), y;
 /// input_gradient dy, filter, dx; filter_gradient x, dy, dfilter.
 struct Conv {
   enum Kind { forward, input_gradient, filter_gradient };
   Kind kind = forward;
   Extents x, filter, y;
   Extents strides, before, after;  ///< over height and width; padding before and behind
+  Extents dilations;               ///< from tap to tap
+  std::int64_t groups = 1;
   bool bias = false;
 };
 

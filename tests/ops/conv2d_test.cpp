@@ -47,6 +47,44 @@ TEST(Conv2d, strides_with_padding_cover_a_rounded_up_share) {
   EXPECT_THAT(y.data<float>(), ElementsAre(54, 45, 72, 54));
 }
 
+TEST(Conv2d, taps_lie_apart_by_the_dilation) {
+  // x: 1..9 as 3 x 3; the four corners are under the one window of 2 x 2 taps at dilation 2.
+  HostTensor y = reference_of("conv2d", {counted({1, 3, 3, 1}), counted({2, 2, 1, 1})}, {{"dilations", Integers{2, 2}}})[0];
+  EXPECT_THAT(y.data<float>(), ElementsAre(1 * 1 + 3 * 2 + 7 * 3 + 9 * 4));
+}
+
+TEST(Conv2d, groups_read_their_own_channels) {
+  // One pixel (1, 2, 3, 4); the first two outputs read 1 and 2, the others 3 and 4. The filter (1, 1, 2, 4) holds 1 2 3 4 / 5 6 7 8.
+  HostTensor y = reference_of("conv2d", {counted({1, 1, 1, 4}), counted({1, 1, 2, 4})}, {{"groups", 2}})[0];
+  EXPECT_THAT(y.data<float>(), ElementsAre(11, 14, 37, 44));
+}
+
+TEST(Conv2dTranspose, spreads_each_element_over_its_window) {
+  HostTensor y = reference_of("conv2d_transpose", {counted({1, 1, 2, 1}), counted({1, 3, 1, 1})}, {{"strides", Integers{1, 2}}})[0];
+  EXPECT_EQ(y.shape(), (Extents{1, 1, 5, 1}));
+  EXPECT_THAT(y.data<float>(), ElementsAre(1, 2, 3 + 2, 4, 6));
+}
+
+TEST(DepthwiseConv2d, has_the_filters_of_a_channel_side_by_side) {
+  Builder b("depthwise");
+  Value y = depthwise_conv2d(b.input("x", f32, {kBatch, 1, 1, 2}), b.input("w", f32, {1, 1, 2, 2}));
+  Result r = run_whole(b.graph(), {{"x", counted({1, 1, 1, 2})}, {"w", counted({1, 1, 2, 2})}}, {}, 1, {{"y", y.id}});
+  EXPECT_THAT(r.fetched.at("y").data<float>(), ElementsAre(1, 2, 6, 8));
+}
+
+TEST(DepthwiseConv2d, refuses_filters_for_other_channels) {
+  Builder b("bad");
+  Value x = b.input("x", f32, {kBatch, 4, 4, 3});
+  for (Shape w : {Shape{3, 3, 2, 1}, Shape{3, 3, 3}, Shape{3, 3, 3, kBatch}}) {
+    try {
+      depthwise_conv2d(x, b.input("w" + std::to_string(w.size()) + to_string(w.back()), f32, w));
+      ADD_FAILURE() << "was accepted";
+    } catch (const UserError& e) {
+      EXPECT_THAT(e.what(), HasSubstr("[depthwise_conv2d] a filter"));
+    }
+  }
+}
+
 TEST(Conv2d, gradients_are_the_central_differences) {
   struct Case {
     Shape x, filter;
@@ -60,6 +98,10 @@ TEST(Conv2d, gradients_are_the_central_differences) {
     });
     EXPECT_LT(error, 1e-7) << c.padding;
   }
+  EXPECT_LT(gradient_error([](Builder& b) {
+    Value x = b.variable("x", {1, 4, 3, 2}, {.dtype = f64, .init = "normal", .init_value = 1}), w = b.variable("w", {2, 2, 2, 3}, {.dtype = f64, .init = "normal", .init_value = 1});
+    return reduce_sum(square(depthwise_conv2d(x, w, {.strides = {2, 1}, .padding = "same", .dilations = {1, 2}})));
+  }), 1e-7);
 }
 
 TEST(Conv2d, gradients_of_its_gradients_are_the_central_differences) {

@@ -207,6 +207,24 @@ const std::vector<Case>& cases() {
       for (std::int64_t c : {1, 3, 32}) add({"nhwc_max_pool2d", "max_pool2d", {real({B, 7, 6, c})}, a});
     add({"nhwc_max_pool2d", "max_pool2d_gradient", {real({B, 3, 3, 20}), {u8, {B, 3, 3, 20}}, real({B, 7, 6, 20})}});
     add({"nhwc_max_pool2d", "max_pool2d_gradient", {real({B, 4, 6, 3}), {u8, {B, 4, 6, 3}}, real({B, 7, 6, 3})}, {{"window", Integers{3, 2}}, {"strides", Integers{2, 1}}, {"padding", "same"}}, 0, 6});
+    Attributes pooled = {{"window", Integers{3, 2}}, {"strides", Integers{2, 1}}, {"padding", "same"}};
+    add({"nhwc_avg_pool2d", "avg_pool2d", {real({B, 7, 6, 33})}, pooled, 1e-6});
+    add({"nhwc_avg_pool2d", "avg_pool2d_gradient", {real({B, 4, 6, 33}), real({B, 7, 6, 33})}, pooled, 1e-6});
+    for (double beta : {0.5, 0.75, 1.0, 0.6}) {
+      Attributes norm = {{"depth_radius", 4}, {"bias", 1.0}, {"alpha", 0.25}, {"beta", beta}};
+      add({"nhwc_local_response_norm", "local_response_norm", {real({B, 33, 5, 64})}, norm, 1e-6});
+      add({"nhwc_local_response_norm", "local_response_norm_gradient", {real({B, 33, 5, 64}), real({B, 33, 5, 64})}, norm, 2e-6});
+    }
+    for (const char* mode : {"constant", "reflect", "symmetric"}) {
+      Attributes frame = {{"before", Integers{0, 2, 1, 0}}, {"after", Integers{0, 0, 3, 0}}, {"mode", mode}};
+      add({"copy_lines", "pad", {real({B, 21, 20, 9})}, frame});
+      add({"sum_lines", "pad_gradient", {real({B, 23, 24, 9}), real({B, 21, 20, 9})}, frame, 1e-6});
+    }
+    for (const char* method : {"bilinear", "nearest"}) {
+      Attributes size = {{"size", Integers{29, 7}}, {"method", method}};
+      add({"nhwc_resize", "resize", {real({B, 15, 17, 9})}, size, 1e-6});
+      add({"nhwc_resize", "resize_gradient", {real({B, 29, 7, 33}), real({B, 15, 17, 33})}, size, 1e-6});
+    }
     TensorType scalar{i64, {}};
     for (Shape s : {Shape{B, 13}, Shape{3, 2 * B, 5}, Shape{9}, Shape{}}) {
       add({"philox", "random_uniform", {scalar, scalar}, {{"shape", s}, {"stream", 7}, {"low", -1.0}, {"high", 2.0}}});
@@ -243,13 +261,16 @@ const std::vector<Case>& cases() {
       Attributes attributes;
     };
     Attributes same = {{"padding", "same"}}, strided = {{"strides", Integers{2, 2}}, {"padding", "same"}}, uneven = {{"strides", Integers{2, 1}}};
-    for (const Conv& v : {Conv{{B, 9, 8, 1}, {3, 3, 1, 32}, {}}, Conv{{B, 9, 8, 32}, {3, 3, 32, 16}, same}, Conv{{B, 7, 7, 3}, {5, 5, 3, 7}, strided}, Conv{{1, 6, 5, 2}, {2, 3, 2, 1}, uneven}, Conv{{B, 8, 8, 16}, {1, 1, 16, 33}, {}}}) {
+    for (const Conv& v : {Conv{{B, 9, 8, 1}, {3, 3, 1, 32}, {}}, Conv{{B, 9, 8, 32}, {3, 3, 32, 16}, same}, Conv{{B, 7, 7, 3}, {5, 5, 3, 7}, strided}, Conv{{1, 6, 5, 2}, {2, 3, 2, 1}, uneven}, Conv{{B, 8, 8, 16}, {1, 1, 16, 33}, {}},
+                          Conv{{B, 9, 8, 5}, {3, 3, 5, 16}, {{"padding", "same"}, {"dilations", Integers{2, 3}}}}, Conv{{B, 7, 7, 32}, {3, 3, 16, 16}, {{"groups", 2}}},
+                          Conv{{B, 9, 8, 24}, {3, 3, 1, 24}, {{"strides", Integers{2, 2}}, {"padding", "same"}, {"groups", 24}}}, Conv{{B, 9, 8, 3}, {3, 3, 1, 6}, {{"padding", "same"}, {"groups", 3}}}}) {
       Builder b("shape");
       Value y = b.graph().add("conv2d", {b.input("x", f32, v.x), b.input("w", f32, v.filter)}, v.attributes);
       add({"onednn_conv2d", "conv2d", {real(v.x), real(v.filter)}, v.attributes, 2e-5});
       add({"onednn_conv2d", "conv2d_input_gradient", {y.type(), real(v.filter), real(v.x)}, v.attributes, 2e-5});
       add({"onednn_conv2d", "conv2d_filter_gradient", {real(v.x), y.type(), real(v.filter)}, v.attributes, 2e-5});
     }
+    add({"onednn_conv2d", "conv2d_transpose", {real({B, 4, 5, 16}), real({3, 3, 8, 16})}, strided, 2e-5});
     return out;
   }();
   return all;
@@ -332,9 +353,9 @@ TEST(CpuKernels, prepare_creates_the_primitive_for_the_threads_of_the_plan) {
 
 /// relu(conv2d(x, filter) + bias) as one request.
 struct Group {
-  explicit Group(DType t = f32, bool bias_first = false) : builder("group") {
-    Value x = builder.input("x", t, {kBatch, 6, 6, 3}), w = builder.input("w", t, {3, 3, 3, 8}), b = builder.input("b", t, {8});
-    Value c = conv2d(x, w, {.padding = "same"});
+  explicit Group(DType t = f32, bool bias_first = false, std::int64_t channel_groups = 1) : builder("group") {
+    Value x = builder.input("x", t, {kBatch, 6, 6, 4}), w = builder.input("w", t, {3, 3, 4 / channel_groups, 8}), b = builder.input("b", t, {8});
+    Value c = conv2d(x, w, {.padding = "same", .groups = channel_groups});
     relu(bias_first ? b + c : c + b);
     groups = find_groups(builder.graph());
     if (groups.size() != 1) return;
@@ -368,8 +389,8 @@ TEST(FusedConv2d, is_found_with_the_bias_on_either_side) {
 }
 
 TEST(FusedConv2d, agrees_with_its_members_one_by_one) {
-  for (int threads : {1, 2}) {
-    Group g;
+  for (auto [threads, channel_groups] : {std::pair{1, 1}, {2, 1}, {2, 4}}) {
+    Group g(f32, false, channel_groups);
     g.request.threads = threads;
     auto choice = cpu_kernels().choose(g.request);
     ASSERT_EQ(choice.name, "onednn_conv2d_bias_relu");
@@ -384,7 +405,7 @@ TEST(FusedConv2d, the_reference_of_a_group_is_that_of_its_members_in_turn) {
     Group g(f64, bias_first);
     EXPECT_EQ(cpu_kernels().choose(g.request).name, "reference");
     HostTensor got = g.launch(kReferenceKernel);
-    Asked conv({"", "conv2d", {{f64, {kBatch, 6, 6, 3}}, {f64, {3, 3, 3, 8}}}, {{"padding", "same"}}});
+    Asked conv({"", "conv2d", {{f64, {kBatch, 6, 6, 4}}, {f64, {3, 3, 4, 8}}}, {{"padding", "same"}}});
     conv.inputs = {g.inputs[0], g.inputs[1]};
     HostTensor y = launched(*cpu_kernels().prepare(kReferenceKernel, conv.request), conv, 0)[0];
     for (std::size_t i = 0; i < y.data<double>().size(); ++i) y.data<double>()[i] = std::max(y.data<double>()[i] + g.inputs[2].data<double>()[i % 8], 0.0);

@@ -34,6 +34,7 @@ struct Given {
     const nlohmann::json& a = attributes.at(name);
     return a.is_array() ? a.get<Integers>() : Integers(2, a.get<std::int64_t>());
   }
+  Integers dilations() const { return attributes.contains("dilations") ? pair("dilations") : Integers{1, 1}; }
   std::string padding() const { return attributes.at("padding") == "SAME" ? "same" : "valid"; }
   ReduceOptions reduction() const { return {attributes.value("axes", Integers{}), attributes.value("keepdims", false)}; }
 };
@@ -45,7 +46,27 @@ struct Row {
   Outputs (*build)(const Given& g);
 };
 
-Outputs conv(const Given& g) { return {conv2d(g("x"), g("w"), {.strides = g.pair("strides"), .padding = g.padding()})}; }
+Outputs conv(const Given& g) { return {conv2d(g("x"), g("w"), {.strides = g.pair("strides"), .padding = g.padding(), .dilations = g.dilations()})}; }
+Outputs depthwise(const Given& g) { return {depthwise_conv2d(g("x"), g("w"), {.strides = g.pair("strides"), .padding = g.padding()})}; }
+/// The index has pairs (before, after), for these axes on.
+PadOptions paddings(const nlohmann::json& pairs, std::size_t first, std::size_t rank) {
+  PadOptions out{Integers(rank, 0), Integers(rank, 0)};
+  for (std::size_t i = 0; i < pairs.size(); ++i) out.before[first + i] = pairs[i][0], out.after[first + i] = pairs[i][1];
+  return out;
+}
+Outputs padded_conv(const Given& g) { return {conv2d(pad(g("x"), paddings(g.attributes.at("padding"), 1, 4)), g("w"), {.strides = g.pair("strides")})}; }
+Outputs padded(const Given& g) {
+  PadOptions o = paddings(g.attributes.at("paddings"), 0, g("x").shape().size());
+  o.value = g.attributes.value("value", 0.0);
+  if (g.attributes.contains("mode")) o.mode = "reflect";
+  return {pad(g("x"), o)};
+}
+Outputs avg_pool(const Given& g) { return {avg_pool2d(g("x"), {.window = g.pair("window"), .strides = g.pair("strides"), .padding = g.padding()})}; }
+Outputs lrn(const Given& g) {
+  return {local_response_norm(g("x"), {.depth_radius = g.attributes.at("depth_radius").get<std::int64_t>(), .bias = g.real("bias"), .alpha = g.real("alpha"), .beta = g.real("beta")})};
+}
+Outputs bilinear(const Given& g) { return {resize(g("x"), g.pair("size"))}; }
+Outputs standardised(const Given& g) { return {per_image_standardization(g("x"))}; }
 Outputs max_pool(const Given& g) { return {max_pool2d(g("x"), {.window = g.pair("window"), .strides = g.pair("strides"), .padding = g.padding()})}; }
 Outputs einsum(const Given& g) { return {contract(g.attributes.at("equation").get<std::string>(), g("a"), g("b"))}; }
 Outputs product(const Given& g) {
@@ -62,17 +83,30 @@ const std::vector<Row> kRows = {
     {"conv2d_valid_s1", conv},
     {"conv2d_same_s2", conv},
     {"conv2d_valid_s2", conv},
+    {"conv2d_same_dil2", conv},
     {"conv2d_same_5x5", conv},
     {"conv2d_1x1", conv},
     {"conv2d_1x1_s2_same", conv},
     {"conv2d_1x7", conv},
+    {"conv2d_explicit_pad", padded_conv},
+    {"conv2d_transpose_same_s2", [](const Given& g) { return Outputs{conv2d_transpose(g("x"), g("w"), {.strides = g.pair("strides"), .padding = g.padding()})}; }},
+    {"depthwise_same_s1", depthwise},
+    {"depthwise_same_s2", depthwise},
+    {"depthwise_valid_s1", depthwise},
+    {"depthwise_multiplier_2", depthwise},
     {"bias_add", [](const Given& g) { return Outputs{g("x") + g("b")}; }},
     {"max_pool_2x2_valid", max_pool},
+    {"avg_pool_2x2_valid", avg_pool},
     {"max_pool_3x3_s2_same", max_pool},
+    {"avg_pool_3x3_s2_same", avg_pool},
     {"max_pool_3x3_s1_same", max_pool},
+    {"avg_pool_3x3_s1_same", avg_pool},
     {"max_pool_3x3_s2_valid", max_pool},
+    {"avg_pool_3x3_s2_valid", avg_pool},
     {"max_pool_ties", max_pool},
-    {"global_avg_pool", [](const Given& g) { return Outputs{reduce_mean(g("x"), g.reduction())}; }},
+    {"global_avg_pool", [](const Given& g) { return Outputs{global_avg_pool2d(g("x"))}; }},
+    {"lrn_tutorial", lrn},
+    {"lrn_strong", lrn},
     {"moments", [](const Given& g) { Moments m = moments(g("x"), g.reduction()); return Outputs{m.mean, m.variance}; }},
     {"l2_loss", [](const Given& g) { return Outputs{l2_loss(g("x"))}; }},
     {"l2_normalize", [](const Given& g) { return Outputs{l2_normalize(g("x"), {g.attributes.at("axis").get<std::int64_t>()}, g.real("epsilon"))}; }},
@@ -147,7 +181,16 @@ const std::vector<Row> kRows = {
     {"reduce_logsumexp", [](const Given& g) { return Outputs{reduce_logsumexp(g("x"), g.reduction())}; }},
     {"argmax", [](const Given& g) { return Outputs{argmax(g("x"), g.attributes.at("axis").get<int>())}; }},
     {"add_n", [](const Given& g) { return Outputs{add_n({g("a"), g("b"), g("c")})}; }},
-    {"adjust_brightness", [](const Given& g) { return Outputs{g("x") + g.real("delta")}; }},
+    {"adjust_contrast", [](const Given& g) { return Outputs{adjust_contrast(g("x"), g.real("factor"))}; }},
+    {"adjust_brightness", [](const Given& g) { return Outputs{adjust_brightness(g("x"), g.real("delta"))}; }},
+    {"per_image_standardization", standardised},
+    {"per_image_standardization_flat", standardised},
+    {"pad_constant", padded},
+    {"pad_reflect", padded},
+    {"resize_bilinear_up", bilinear},
+    {"resize_bilinear_down", bilinear},
+    {"resize_nearest", [](const Given& g) { return Outputs{resize(g("x"), g.pair("size"), {.method = "nearest"})}; }},
+    {"space_to_depth", [](const Given& g) { return Outputs{space_to_depth(g("x"), g.attributes.at("block").get<std::int64_t>())}; }},
 };
 
 void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
