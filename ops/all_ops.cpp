@@ -17,6 +17,7 @@ OpSet standard_ops() {
   ops.add(row_weight_def());
   family(random_defs());
   ops.add(identity_def());
+  ops.add(stop_gradient_def());
   ops.add(cast_def());
   ops.add(reshape_def());
   ops.add(transpose_def());
@@ -41,6 +42,8 @@ OpSet standard_ops() {
   ops.add(one_hot_def());
   family(gather_defs());
   family(batch_norm_defs());
+  family(layer_norm_defs());
+  family(scaled_dot_product_attention_defs());
   ops.add(tower_mean_def());
   family(optimizer_defs());
   return ops;

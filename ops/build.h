@@ -8,13 +8,16 @@
 #include <belfry/ops/binary/binary.h>
 #include <belfry/ops/broadcast_like/broadcast_like.h>
 #include <belfry/ops/cast/cast.h>
+#include <belfry/ops/clip_norm/clip_norm.h>
 #include <belfry/ops/compare/compare.h>
 #include <belfry/ops/conv2d/conv2d.h>
 #include <belfry/ops/finite/finite.h>
 #include <belfry/ops/gather/gather.h>
 #include <belfry/ops/identity/identity.h>
 #include <belfry/ops/image/image.h>
+#include <belfry/ops/layer_norm/layer_norm.h>
 #include <belfry/ops/local_response_norm/local_response_norm.h>
+#include <belfry/ops/losses/losses.h>
 #include <belfry/ops/matmul/matmul.h>
 #include <belfry/ops/max_pool2d/max_pool2d.h>
 #include <belfry/ops/one_hot/one_hot.h>
@@ -24,6 +27,7 @@
 #include <belfry/ops/reshape/reshape.h>
 #include <belfry/ops/resize/resize.h>
 #include <belfry/ops/row_count/row_count.h>
+#include <belfry/ops/scaled_dot_product_attention/scaled_dot_product_attention.h>
 #include <belfry/ops/softmax/softmax.h>
 #include <belfry/ops/softmax_cross_entropy/softmax_cross_entropy.h>
 #include <belfry/ops/source/source.h>

@@ -1,6 +1,6 @@
 #include <belfry/frontends/nn/layers.h>
 
-#include <fmt/format.h>
+#include <belfry/frontends/nn/layer_support_internal.h>
 
 namespace belfry {
 
@@ -23,24 +23,6 @@ Value activate(Value x, Activation activation) {
 namespace nn {
 
 namespace {
-
-/// The layer's own scope, put back when it goes.
-CursorGuard enter(Graph& g, const std::string& scope) {
-  CursorGuard guard(g, g.cursor);
-  g.cursor.scope = scope;
-  return guard;
-}
-
-void need_size(const char* layer, const char* what, std::int64_t size) {
-  if (size < 1) throw UserError(fmt::format("[{}] {} is {}; it must be at least 1", layer, what, size));
-}
-
-std::int64_t fixed_size(const char* layer, Value x, int axis) {
-  if (axis >= x.rank()) throw UserError(fmt::format("[{}] x needs at least {} axes, not the shape {}", layer, axis + 1, to_string(std::span(x.shape()))));
-  const Dim& d = x.shape()[static_cast<std::size_t>(axis)];
-  if (d.symbolic()) throw UserError(fmt::format("[{}] axis {} of {} must have a fixed size", layer, axis, to_string(std::span(x.shape()))));
-  return d.factor;
-}
 
 Value parameter(Graph& g, const char* name, Shape shape, DType dtype, const Init& init, bool trainable) {
   return variable(g, name, std::move(shape), {.dtype = dtype, .init = init.kind, .init_value = init.value, .trainable = trainable});
@@ -93,10 +75,11 @@ Value batch_norm(Value x, const BatchNormOptions& o, SourceLine at) {
   CursorGuard guard = enter(g, g.free_scope(o.name));
   Dim channels = fixed_size("batch_norm", x, x.rank() - 1);
   auto parameter = [&](const char* name, const char* init, bool trainable) { return variable(g, name, {channels}, {.dtype = x.dtype(), .init = init, .trainable = trainable}); };
-  Value gamma = parameter("gamma", "ones", true), beta = parameter("beta", "zeros", true);
+  Value gamma = o.scale ? parameter("gamma", "ones", !o.frozen) : Value{}, beta = o.center ? parameter("beta", "zeros", !o.frozen) : Value{};
   Value mean = parameter("moving_mean", "zeros", false), variance = parameter("moving_variance", "ones", false);
+  if (o.frozen) return batch_norm_inference(x, gamma, beta, mean, variance, o.epsilon);
   Value y = belfry::batch_norm(x, gamma, beta, mean, variance, {.epsilon = o.epsilon, .sync = o.sync});
-  for (auto [running, k] : {std::pair{mean, 1}, {variance, 2}}) {
+  for (auto [running, k] : {std::pair{mean, 1}, {variance, o.unbiased ? 3 : 2}}) {
     Cursor before = g.cursor;
     g.cursor.of = running.id.node;
     g.cursor.role = Role::update;

@@ -50,7 +50,10 @@ struct Conv2dOptions {
 struct BatchNormOptions {
   double momentum = 0.99;         ///< of the running statistics
   double epsilon = 1e-3;
+  bool scale = true, center = true;  ///< whether there are a gamma and a beta
   bool sync = false;              ///< statistics of the whole batch instead of each tower's
+  bool unbiased = false;          ///< what the running variance averages: n/(n − 1) times the batch's, as TensorFlow's fused operator and Keras 2 do; else as Keras 3
+  bool frozen = false;            ///< in training too the running statistics are read and nothing is trained: Keras's trainable = False
   std::string name = "batch_norm";
 };
 
@@ -92,7 +95,8 @@ class Conv2d {
 
 Value dense(Value x, const DenseOptions& options, SourceLine at = SourceLine::here());
 Value conv2d(Value x, const Conv2dOptions& options, SourceLine at = SourceLine::here());
-/// Adds gamma, beta, the running statistics and their updates (the mean over the towers).
+/// x: (…, channels). Adds gamma, beta, moving_mean and moving_variance, and the updates of the last two:
+/// moving·momentum + batch·(1 − momentum), of the mean over the towers.
 Value batch_norm(Value x, const BatchNormOptions& options = {}, SourceLine at = SourceLine::here());
 /// Keyed by the graph's seed and step.
 Value dropout(Value x, const DropoutOptions& options = {}, SourceLine at = SourceLine::here());

@@ -1,5 +1,6 @@
 #include <belfry/ops/batch_norm/batch_norm.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include <belfry/graph/split_rules.h>
@@ -14,20 +15,27 @@ struct Layout {
   std::size_t channels, count;
 };
 
+/// Of an input that may be left out.
+template <class T>
+double channel(const ConstView& parameter, std::size_t k, double otherwise) {
+  return parameter.data ? static_cast<double>(parameter.as<T>()[k]) : otherwise;
+}
+
 void forward_reference(const Call& c) {
   Layout l(c.inputs[0].type.shape);
   double epsilon = c.attributes.real("epsilon"), n = static_cast<double>(l.count);
   visit_float(c.dtype(), [&]<class T>() {
-    auto x = c.inputs[0].as<T>(), gamma = c.inputs[1].as<T>(), beta = c.inputs[2].as<T>();
+    auto x = c.inputs[0].as<T>();
     for (std::size_t k = 0; k < l.channels; ++k) {
       double mean = 0, variance = 0;
       for (std::size_t i = 0; i < l.count; ++i) mean += static_cast<double>(x[i * l.channels + k]) / n;
       for (std::size_t i = 0; i < l.count; ++i) variance += std::pow(static_cast<double>(x[i * l.channels + k]) - mean, 2) / n;
-      double scale = static_cast<double>(gamma[k]) / std::sqrt(variance + epsilon);
+      double scale = channel<T>(c.inputs[1], k, 1) / std::sqrt(variance + epsilon);
       for (std::size_t i = 0; i < l.count; ++i)
-        c.outputs[0].as<T>()[i * l.channels + k] = static_cast<T>((static_cast<double>(x[i * l.channels + k]) - mean) * scale + static_cast<double>(beta[k]));
+        c.outputs[0].as<T>()[i * l.channels + k] = static_cast<T>((static_cast<double>(x[i * l.channels + k]) - mean) * scale + channel<T>(c.inputs[2], k, 0));
       c.outputs[1].as<T>()[k] = static_cast<T>(mean);
       c.outputs[2].as<T>()[k] = static_cast<T>(variance);
+      if (c.outputs[3].data) c.outputs[3].as<T>()[k] = static_cast<T>(variance * (n / std::max(n - 1, 1.0)));
     }
   });
 }
@@ -36,7 +44,7 @@ void gradient_reference(const Call& c) {
   Layout l(c.inputs[0].type.shape);
   double epsilon = c.attributes.real("epsilon"), n = static_cast<double>(l.count);
   visit_float(c.dtype(), [&]<class T>() {
-    auto x = c.inputs[0].as<T>(), gamma = c.inputs[1].as<T>(), mean = c.inputs[2].as<T>(), variance = c.inputs[3].as<T>(), dy = c.inputs[4].as<T>();
+    auto x = c.inputs[0].as<T>(), mean = c.inputs[2].as<T>(), variance = c.inputs[3].as<T>(), dy = c.inputs[4].as<T>();
     for (std::size_t k = 0; k < l.channels; ++k) {
       double inverse = 1 / std::sqrt(static_cast<double>(variance[k]) + epsilon), dgamma = 0, dbeta = 0;
       auto normal = [&](std::size_t i) { return (static_cast<double>(x[i * l.channels + k]) - static_cast<double>(mean[k])) * inverse; };
@@ -46,7 +54,7 @@ void gradient_reference(const Call& c) {
       }
       for (std::size_t i = 0; i < l.count; ++i)
         c.outputs[0].as<T>()[i * l.channels + k] =
-            static_cast<T>(static_cast<double>(gamma[k]) * inverse * (static_cast<double>(dy[i * l.channels + k]) - dbeta / n - normal(i) * dgamma / n));
+            static_cast<T>(channel<T>(c.inputs[1], k, 1) * inverse * (static_cast<double>(dy[i * l.channels + k]) - dbeta / n - normal(i) * dgamma / n));
       c.outputs[1].as<T>()[k] = static_cast<T>(dgamma);
       c.outputs[2].as<T>()[k] = static_cast<T>(dbeta);
     }
@@ -58,8 +66,8 @@ std::vector<TensorType> infer_forward(InferContext& c) {
   if (c.rank(0) < 2) c.fail("x needs a batch and a channel axis");
   TensorType channel{c.dtype(0), {c.shape(0).back()}};
   for (int i = 1; i < 5; ++i)
-    if (c.type(i) != channel) c.fail("gamma, beta and the running statistics must be " + to_string(channel));
-  return {c.type(0), channel, channel};
+    if (c.has(i) && c.type(i) != channel) c.fail("gamma, beta and the running statistics must be " + to_string(channel));
+  return {c.type(0), channel, channel, channel};
 }
 
 Split split_forward(const SplitContext& c) {
@@ -67,9 +75,9 @@ Split split_forward(const SplitContext& c) {
   std::vector<SplitState> reads = {c.states[0], kReplicated, kReplicated, kReplicated, kReplicated};
   if (!c.states[0].is_rows() || c.states[0].axis == last) {
     reads[0] = kReplicated;
-    return {reads, {kReplicated, kReplicated, kReplicated}};
+    return {reads, std::vector<SplitState>(4, kReplicated)};
   }
-  return {reads, {c.states[0], kPerTower, kPerTower}};
+  return {reads, {c.states[0], kPerTower, kPerTower, kPerTower}};
 }
 
 /// One node: from its parts, the gradient of a per-tower mean would come out as a partial.
@@ -97,7 +105,10 @@ std::vector<Value> write_out_forward(GradientContext& g) {
   Value mean = reduce_sum(x, rows) / count;
   Value centred = x - mean;
   Value variance = reduce_sum(square(centred), rows) / count;
-  return {centred / sqrt(variance + g.attributes.real("epsilon")) * g.input(1) + g.input(2), mean, variance};
+  Value y = centred / sqrt(variance + g.attributes.real("epsilon"));
+  if (g.input(1)) y = y * g.input(1);
+  if (g.input(2)) y = y + g.input(2);
+  return {y, mean, variance, variance * (count / maximum(count - 1, constant_like(count, 1)))};
 }
 
 /// sync gradient: the two row sums are dgamma and dbeta; then dx.
@@ -108,7 +119,7 @@ std::vector<Value> write_out_gradient(GradientContext& g) {
   Value deviation = sqrt(g.input(3) + g.attributes.real("epsilon"));
   Value normal = (x - g.input(2)) / deviation;
   Value dgamma = reduce_sum(dy * normal, rows), dbeta = reduce_sum(dy, rows);
-  return {(dy - (dbeta + normal * dgamma) / count) * (gamma / deviation), dgamma, dbeta};
+  return {(dy - (dbeta + normal * dgamma) / count) * (gamma ? gamma / deviation : 1 / deviation), dgamma, dbeta};
 }
 
 double flops(std::span<const LocalType> in, std::span<const LocalType>, const Attributes&) { return 8.0 * static_cast<double>(in[0].elements()); }
@@ -120,8 +131,8 @@ std::vector<OpDef> batch_norm_defs() {
   std::vector<OpDef> out;
   out.push_back({.name = "batch_norm",
                  .attributes = attributes,
-                 .inputs = {"x", "gamma", "beta", shape_only("running_mean"), shape_only("running_variance")},
-                 .outputs = {"y", "mean", "variance"},
+                 .inputs = {"x", optional_input("gamma"), optional_input("beta"), shape_only("running_mean"), shape_only("running_variance")},
+                 .outputs = {"y", "mean", "variance", optional_output("sample_variance")},
                  .infer = infer_forward,
                  .reference = forward_reference,
                  .gradient = [](GradientContext& g) {
@@ -133,16 +144,16 @@ std::vector<OpDef> batch_norm_defs() {
                  .flops = flops,
                  .write_out = write_out_forward,
                  .inference = [](GradientContext& g) {
-                   Value scale = g.input(1) / sqrt(g.input(4) + g.attributes.real("epsilon"));
-                   return std::vector<Value>{g.input(0) * scale + (g.input(2) - g.input(3) * scale), g.input(3), g.input(4)};
+                   Value y = batch_norm_inference(g.input(0), g.input(1), g.input(2), g.input(3), g.input(4), g.attributes.real("epsilon"));
+                   return std::vector<Value>{y, g.input(3), g.input(4), g.input(4)};
                  }});
   out.push_back({.name = "batch_norm_gradient",
                  .attributes = attributes,
-                 .inputs = {"x", "gamma", "mean", "variance", "dy"},
+                 .inputs = {"x", optional_input("gamma"), "mean", "variance", "dy"},
                  .outputs = {"dx", "dgamma", "dbeta"},
                  .infer = [](InferContext& c) {
                    if (c.type(4) != c.type(0)) c.fail("dy must have the type of x");
-                   return std::vector<TensorType>{c.type(0), c.type(1), c.type(1)};
+                   return std::vector<TensorType>{c.type(0), c.type(2), c.type(2)};
                  },
                  .reference = gradient_reference,
                  .gradient = no_gradient("second derivatives of batch norm are in no net here"),
@@ -154,6 +165,12 @@ std::vector<OpDef> batch_norm_defs() {
 
 Value batch_norm(Value x, Value gamma, Value beta, Value running_mean, Value running_variance, const BatchNormOptions& o, SourceLine at) {
   return emit("batch_norm", {x, gamma, beta, running_mean, running_variance}, {{"epsilon", o.epsilon}, {"sync", o.sync}}, at);
+}
+
+Value batch_norm_inference(Value x, Value gamma, Value beta, Value mean, Value variance, double epsilon, SourceLine at) {
+  SourceGuard guard(*x.graph, at);
+  Value deviation = sqrt(variance + epsilon), scale = gamma ? gamma / deviation : 1 / deviation;
+  return x * scale + (beta ? beta - mean * scale : -(mean * scale));
 }
 
 }  // namespace belfry

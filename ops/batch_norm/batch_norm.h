@@ -6,15 +6,18 @@
 namespace belfry {
 
 /// batch_norm: y = (x − mean)/√(variance + epsilon)·gamma + beta with the batch's biased mean and variance (channels),
-/// which are the second and third output: per tower, or with `sync` of the whole batch. The running statistics are read
-/// outside training only. batch_norm_gradient: dx, dgamma, dbeta. f32 or f64; x of rank ≥ 2.
+/// which are the second and third output: per tower, or with `sync` of the whole batch. The fourth, computed where it is
+/// read, is the variance of a sample, n/(n − 1) times the third (n = 1: the same). gamma and beta may be left out. The running
+/// statistics are read outside training only. batch_norm_gradient: dx, dgamma, dbeta. f32 or f64; x of rank ≥ 2.
 std::vector<OpDef> batch_norm_defs();
 
 struct BatchNormOptions {
   double epsilon = 1e-3;
   bool sync = false;
 };
-/// Output 0 is y, 1 the mean, 2 the biased variance.
+/// Output 0 is y, 1 the mean, 2 the biased variance, 3 that of a sample. An empty gamma stands for ones, an empty beta for zeros.
 Value batch_norm(Value x, Value gamma, Value beta, Value running_mean, Value running_variance, const BatchNormOptions& options = {}, SourceLine at = SourceLine::here());
+/// What batch_norm is outside training: a scale and a shift per channel, from statistics that are given.
+Value batch_norm_inference(Value x, Value gamma, Value beta, Value mean, Value variance, double epsilon = 1e-3, SourceLine at = SourceLine::here());
 
 }  // namespace belfry

@@ -8,7 +8,7 @@ namespace belfry {
 
 namespace {
 
-/// The sums of both kernels, and per channel two factors behind them.
+/// The sums of both kernels, and per channel four numbers behind them.
 struct Norm {
   explicit Norm(const KernelRequest& r)
       : channels(r.inputs[0].shape.back()), rows(channels ? r.inputs[0].elements() / channels : 0), sums(rows, channels), epsilon(r.attributes->real("epsilon")), threads(r.threads) {}
@@ -39,9 +39,9 @@ BELFRY_CLONES void add_squares(const T* x, const double* mean, std::int64_t rows
 
 /// y = x·scale + shift, in f64 as the reference.
 template <class T>
-BELFRY_CLONES void normalise(const T* x, const double* mean, const double* scale, const T* beta, std::int64_t rows, std::int64_t channels, T* y) {
+BELFRY_CLONES void normalise(const T* x, const double* mean, const double* scale, const double* shift, std::int64_t rows, std::int64_t channels, T* y) {
   for (std::int64_t i = 0; i < rows; ++i, x += channels, y += channels)
-    for (std::int64_t k = 0; k < channels; ++k) y[k] = static_cast<T>((static_cast<double>(x[k]) - mean[k]) * scale[k] + static_cast<double>(beta[k]));
+    for (std::int64_t k = 0; k < channels; ++k) y[k] = static_cast<T>((static_cast<double>(x[k]) - mean[k]) * scale[k] + shift[k]);
 }
 
 Kernel forward() {
@@ -54,20 +54,22 @@ Kernel forward() {
           .prepare = [](const KernelRequest& r) {
             return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
               return prepared([n = Norm(r)](const Arguments& a) {
-                const T *x = a.in<T>(0), *gamma = a.in<T>(1), *beta = a.in<T>(2);
+                const T *x = a.in<T>(0), *gamma = a.in<T>(1), *beta = a.in<T>(2);  // the last two may be left out
                 auto* partials = reinterpret_cast<double*>(a.scratch);
-                double *mean = partials + n.sums.blocks * n.channels * 2, *scale = mean + n.channels, count = static_cast<double>(n.rows);
+                double *mean = partials + n.sums.blocks * n.channels * 2, *scale = mean + n.channels, *shift = scale + n.channels, count = static_cast<double>(n.rows);
                 n.sums.run(partials, 1, n.threads, [&](std::int64_t first, std::int64_t past, double* out) { add_rows<T>(x + first * n.channels, past - first, n.channels, out); });
                 for (std::int64_t k = 0; k < n.channels; ++k) mean[k] = partials[k] / count;
                 n.sums.run(partials, 1, n.threads, [&](std::int64_t first, std::int64_t past, double* out) { add_squares<T>(x + first * n.channels, mean, past - first, n.channels, out); });
                 for (std::int64_t k = 0; k < n.channels; ++k) {
                   double variance = partials[k] / count;
-                  scale[k] = static_cast<double>(gamma[k]) / std::sqrt(variance + n.epsilon);
+                  scale[k] = (gamma ? static_cast<double>(gamma[k]) : 1) / std::sqrt(variance + n.epsilon);
+                  shift[k] = beta ? static_cast<double>(beta[k]) : 0;
                   if (a.outputs[1]) a.out<T>(1)[k] = static_cast<T>(mean[k]);
                   if (a.outputs[2]) a.out<T>(2)[k] = static_cast<T>(variance);
+                  if (a.outputs[3]) a.out<T>(3)[k] = static_cast<T>(variance * (count / std::max(count - 1, 1.0)));
                 }
                 for_ranges(n.rows, n.rows * n.channels, n.threads, [&](std::int64_t first, std::int64_t past) {
-                  normalise<T>(x + first * n.channels, mean, scale, beta, past - first, n.channels, a.out<T>(0) + first * n.channels);
+                  normalise<T>(x + first * n.channels, mean, scale, shift, past - first, n.channels, a.out<T>(0) + first * n.channels);
                 });
               });
             });
@@ -111,7 +113,7 @@ Kernel gradient() {
                 double *inverse = partials + n.sums.blocks * c * 2, *scale = inverse + c, *dgamma = scale + c, *dbeta = dgamma + c, count = static_cast<double>(n.rows);
                 for (std::int64_t k = 0; k < c; ++k) {
                   inverse[k] = 1 / std::sqrt(static_cast<double>(variance[k]) + n.epsilon);
-                  scale[k] = static_cast<double>(gamma[k]) * inverse[k];
+                  scale[k] = gamma ? static_cast<double>(gamma[k]) * inverse[k] : inverse[k];
                 }
                 n.sums.run(partials, 2, n.threads, [&](std::int64_t first, std::int64_t past, double* out) {
                   add_gradients<T>(x + first * c, dy + first * c, mean, inverse, past - first, c, out, out + c);

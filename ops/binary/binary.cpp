@@ -88,6 +88,8 @@ std::vector<OpDef> binary_defs() {
   out.push_back(def("squared_difference", "(a - b) * (a - b)", reference<SquaredDifference>(), split_elementwise(),
                     [](GradientContext&, V a, V b, V dy) { V d = dy * ((a - b) * 2); return std::vector<V>{d, -d}; }, true, true));
   out.push_back(def("pow", "pow(a, b)", reference<Pow>(), split_elementwise(), gradient_of_pow, false, false, true));
+  out.push_back(def("sigmoid_cross_entropy", "max(a, 0) - a * b + log1p(exp(-|a|))", reference<SigmoidCrossEntropy>(), split_elementwise(),
+                    [](GradientContext&, V a, V b, V dy) { return std::vector<V>{dy * (sigmoid(a) - b), -(dy * a)}; }, false, false, true));
   return out;
 }
 
@@ -99,6 +101,8 @@ Value maximum(Value a, Value b, SourceLine at) { return emit("maximum", {a, b}, 
 Value minimum(Value a, Value b, SourceLine at) { return emit("minimum", {a, b}, {}, at); }
 Value squared_difference(Value a, Value b, SourceLine at) { return emit("squared_difference", {a, b}, {}, at); }
 Value pow(Value a, Value b, SourceLine at) { return emit("pow", {a, b}, {}, at); }
+
+Value sigmoid_cross_entropy(Value logits, Value label, SourceLine at) { return emit("sigmoid_cross_entropy", {logits, label}, {}, at); }
 
 Value operator+(Value a, Value b) { return add(a, b, {}); }
 Value operator-(Value a, Value b) { return sub(a, b, {}); }

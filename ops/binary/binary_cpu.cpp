@@ -80,6 +80,7 @@ std::vector<Kernel> binary_cpu() {
   out.push_back(kernel<Min>("minimum"));
   out.push_back(kernel<SquaredDifference>("squared_difference"));
   out.push_back(float_kernel<Pow>("pow"));
+  out.push_back(float_kernel<SigmoidCrossEntropy>("sigmoid_cross_entropy"));
   return out;
 }
 

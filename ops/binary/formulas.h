@@ -15,6 +15,11 @@ struct Max { template <class T> T operator()(T a, T b) const { return a >= b || 
 struct Min { template <class T> T operator()(T a, T b) const { return a <= b || a != a ? a : b; } };
 struct SquaredDifference { template <class T> T operator()(T a, T b) const { return (a - b) * (a - b); } };
 struct Pow { template <class T> T operator()(T a, T b) const { return static_cast<T>(std::pow(a, b)); } };
+/// From logits a and labels b; exp is taken of what is not positive.
+struct SigmoidCrossEntropy {
+  template <class T>
+  T operator()(T a, T b) const { return static_cast<T>((a > 0 ? a : T{0}) - a * b + std::log1p(std::exp(a > 0 ? -a : a))); }
+};
 struct Div {
   template <class T>
   T operator()(T a, T b) const {

@@ -21,6 +21,18 @@ OpDef identity_def() {
           .exact = true};
 }
 
+OpDef stop_gradient_def() {
+  OpDef d = identity_def();
+  d.name = "stop_gradient";
+  d.gradient = [](GradientContext& g) {
+    (void)g.output_gradient();  // asked for: a loss may read the output
+    return std::vector<Value>{{}};
+  };
+  d.write_out = d.inference = [](GradientContext& g) { return std::vector<Value>{g.input(0)}; };
+  return d;
+}
+
+Value stop_gradient(Value x, SourceLine at) { return emit("stop_gradient", {x}, {}, at); }
 Value identity(Value x, const std::string& name, SourceLine at) { return emit("identity", {x}, {}, at, name); }
 
 }  // namespace belfry

@@ -1,34 +1,50 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include <belfry/ops/batch_norm/batch_norm.h>
+
 #include "tables.h"
 
 namespace belfry::test {
 
 OpTables batch_norm_cases() {
-  std::vector<CaseInput> channels = {positive({3}), real({3}), real({3}), positive({3})};
-  auto with = [&](CaseInput x) {
-    std::vector<CaseInput> out = channels;
-    out.insert(out.begin(), std::move(x));
-    return out;
+  auto of = [](const char* name, Shape x, bool scale = true, bool center = true, Attributes attributes = {}) {
+    CaseInput gamma = positive({3}), beta = real({3});
+    gamma.given = scale, beta.given = center;
+    TensorType c{f32, {3}};
+    return OpCase{.name = name, .attributes = std::move(attributes), .inputs = {real(x), gamma, beta, real({3}), positive({3})}, .outputs = {{f32, x}, c, c, c},
+                  .tolerance = 1e-4, .gradient_tolerance = 1e-5, .exact_sums = false, .by_share = true};
+  };
+  auto gradient = [](const char* name, Shape x, bool scale = true) {
+    CaseInput gamma = positive({3});
+    gamma.given = scale;
+    TensorType c{f32, {3}};
+    return OpCase{.name = name, .inputs = {real(x), gamma, real({3}), positive({3}), real(x)}, .outputs = {{f32, x}, c, c}, .tolerance = 1e-4, .exact_sums = false, .by_share = true};
   };
   TensorType c{f32, {3}};
-  auto gradient = [](Shape x) { return std::vector<CaseInput>{real(x), positive({3}), real({3}), positive({3}), real(x)}; };
-  return {{"batch_norm",
-           {{.name = "dense", .inputs = with(real({kBatch, 3})), .outputs = {{f32, {kBatch, 3}}, c, c},
-             .refused = {{{{f32, {3}}, c, c, c, c}, {"a batch and a channel axis"}},
-                         {{{f32, {kBatch, 3}}, c, c, {f32, {4}}, c}, {"running statistics must be f32(3)"}},
-                         {{{i32, {kBatch, 3}}, c, c, c, c}, {"must be f32 or f64"}},
-                         {{{f32, {kBatch, 3}}, c, c, c, c}, {"epsilon", "[0, 1]"}, {{"epsilon", -1.0}}}},
-             .tolerance = 1e-4, .gradient_tolerance = 1e-5, .exact_sums = false, .by_share = true},
-            {.name = "image", .inputs = with(real({kBatch, 2, 2, 3})), .outputs = {{f32, {kBatch, 2, 2, 3}}, c, c}, .tolerance = 1e-4, .gradient_tolerance = 1e-5, .exact_sums = false, .by_share = true},
-            {.name = "sync", .attributes = {{"sync", true}}, .inputs = with(real({kBatch, 2, 3})), .outputs = {{f32, {kBatch, 2, 3}}, c, c}, .tolerance = 1e-4, .gradient_tolerance = 1e-5,
-             .exact_sums = false, .by_share = true},
-            {.name = "without rows", .inputs = with(real({4, 3})), .outputs = {{f32, {4, 3}}, c, c}, .tolerance = 1e-4, .gradient_tolerance = 1e-5, .exact_sums = false}}},
-          {"batch_norm_gradient",
-           {{.name = "dense", .inputs = gradient({kBatch, 3}), .outputs = {{f32, {kBatch, 3}}, c, c},
-             .refused = {{{{f32, {kBatch, 3}}, c, c, c, {f32, {kBatch, 4}}}, {"dy must have the type of x"}}}, .tolerance = 1e-4, .exact_sums = false, .by_share = true},
-            {.name = "time-major", .inputs = gradient({2, kBatch, 3}), .outputs = {{f32, {2, kBatch, 3}}, c, c}, .tolerance = 1e-4, .exact_sums = false, .by_share = true},
-            {.name = "without rows", .inputs = gradient({4, 3}), .outputs = {{f32, {4, 3}}, c, c}, .tolerance = 1e-4, .exact_sums = false}}}};
+  OpTable a{"batch_norm", {of("dense", {kBatch, 3}), of("image", {kBatch, 2, 2, 3}), of("sync", {kBatch, 2, 3}, true, true, {{"sync", true}}), of("without scale", {kBatch, 2, 3}, false),
+                           of("without center", {kBatch, 3}, true, false), of("neither", {kBatch, 1, 2, 1, 3}, false, false), of("without rows", {4, 3})}};
+  OpTable b{"batch_norm_gradient", {gradient("dense", {kBatch, 3}), gradient("time-major", {2, kBatch, 3}), gradient("without scale", {kBatch, 2, 3}, false), gradient("without rows", {4, 3})}};
+  a.cases[0].refused = {{{{f32, {3}}, c, c, c, c}, {"a batch and a channel axis"}},
+                        {{{f32, {kBatch, 3}}, c, c, {f32, {4}}, c}, {"running statistics must be f32(3)"}},
+                        {{{i32, {kBatch, 3}}, c, c, c, c}, {"must be f32 or f64"}},
+                        {{{f32, {kBatch, 3}}, c, c, c, c}, {"epsilon", "[0, 1]"}, {{"epsilon", -1.0}}}};
+  b.cases[0].refused = {{{{f32, {kBatch, 3}}, c, c, c, {f32, {kBatch, 4}}}, {"dy must have the type of x"}}};
+  a.cases.back().by_share = b.cases.back().by_share = false;
+  return {a, b};
+}
+
+TEST(BatchNorm, has_the_variance_of_a_sample_beside_the_biased_one) {
+  OpDef def = batch_norm_defs()[0];
+  OpCase c = in_f64(def, cases_of("batch_norm").back());
+  HostTensor x = HostTensor::of<double>({4, 3}, {1, 0, 2, 2, 0, 2, 3, 0, 2, 4, 4, 2}), some(f64, {3});
+  auto out = run_op(def, c, {x, some, some, some, some}, 1);
+  EXPECT_EQ(out[2], HostTensor::of<double>({3}, {1.25, 3, 0}));
+  EXPECT_LE(distance(out[3], HostTensor::of<double>({3}, {5.0 / 3, 4, 0})), 1e-15);
+  c.outputs[0].shape[0] = 1;
+  auto of_one = run_op(def, c, {HostTensor::of<double>({1, 3}, {1, 2, 3}), some, some, some, some}, 1);
+  EXPECT_EQ(of_one[3], of_one[2]) << "of one element there is no other variance";
 }
 
 }  // namespace belfry::test

@@ -75,6 +75,20 @@ Outputs product(const Given& g) {
 }
 Outputs clip_by_value(const Given& g) { return {clip(g("x"), g.real("min"), g.real("max"))}; }
 Outputs cross_entropy(const Given& g) { return {softmax_cross_entropy(g("logits"), g("labels"))}; }
+Outputs categorical(const Given& g) { return {categorical_cross_entropy(g("p"), g("y"))}; }
+/// y and the moving statistics after the step; `k` is the output that the variance is taken from.
+Outputs batch_norm_trained(const Given& g, int k) {
+  Value y = batch_norm(g("x"), g("gamma"), g("beta"), g("moving_mean"), g("moving_variance"), {.epsilon = g.real("epsilon")});
+  auto moved = [&](const char* name, int of) { return stop_gradient(g(name) * g.real("momentum") + tower_mean(y.output(of)) * (1 - g.real("momentum"))); };
+  return {y, moved("moving_mean", 1), moved("moving_variance", k)};
+}
+Outputs batch_norm_of_keras(const Given& g) { return batch_norm_trained(g, 2); }
+Outputs batch_norm_fused(const Given& g) { return batch_norm_trained(g, 3); }
+Outputs batch_norm_outside_training(const Given& g) {
+  Outputs out = {batch_norm_inference(g("x"), g("gamma"), g("beta"), g("moving_mean"), g("moving_variance"), g.real("epsilon"))};
+  if (g.attributes.contains("momentum")) out.insert(out.end(), {g("moving_mean"), g("moving_variance")});
+  return out;
+}
 Outputs soft_max(const Given& g) { return {softmax(g("x"), g.attributes.at("axis").get<int>())}; }
 
 /// One line per golden case, in the order of the index.
@@ -107,6 +121,12 @@ const std::vector<Row> kRows = {
     {"global_avg_pool", [](const Given& g) { return Outputs{global_avg_pool2d(g("x"))}; }},
     {"lrn_tutorial", lrn},
     {"lrn_strong", lrn},
+    {"batch_norm_train", batch_norm_of_keras},
+    {"batch_norm_train_keras_layer", batch_norm_of_keras},
+    {"batch_norm_infer_keras_layer", batch_norm_outside_training},
+    {"fused_batch_norm_train", batch_norm_fused},
+    {"fused_batch_norm_infer", batch_norm_outside_training},
+    {"layer_norm", [](const Given& g) { return Outputs{layer_norm(g("x"), g("gamma"), g("beta"), {.axis = g.attributes.at("axis").get<int>(), .epsilon = g.real("epsilon")})}; }},
     {"moments", [](const Given& g) { Moments m = moments(g("x"), g.reduction()); return Outputs{m.mean, m.variance}; }},
     {"l2_loss", [](const Given& g) { return Outputs{l2_loss(g("x"))}; }},
     {"l2_normalize", [](const Given& g) { return Outputs{l2_normalize(g("x"), {g.attributes.at("axis").get<std::int64_t>()}, g.real("epsilon"))}; }},
@@ -122,7 +142,15 @@ const std::vector<Row> kRows = {
     {"softmax_axis1", soft_max},
     {"log_softmax", [](const Given& g) { return Outputs{log_softmax(g("x"), g.attributes.at("axis").get<int>())}; }},
     {"softmax_cross_entropy", cross_entropy},
+    {"softmax_cross_entropy_soft_labels", cross_entropy},
     {"sparse_softmax_cross_entropy", [](const Given& g) { return Outputs{sparse_softmax_cross_entropy(g("logits"), g("labels"))}; }},
+    {"sigmoid_cross_entropy", [](const Given& g) { return Outputs{sigmoid_cross_entropy(g("logits"), g("labels"))}; }},
+    {"categorical_crossentropy_from_probabilities", categorical},
+    {"categorical_crossentropy_clipped", categorical},
+    {"categorical_crossentropy_label_smoothing", [](const Given& g) { return Outputs{categorical_cross_entropy(g("z"), g("y"), {.from_logits = true, .label_smoothing = g.real("label_smoothing")})}; }},
+    {"binary_crossentropy_from_logits", [](const Given& g) { return Outputs{binary_cross_entropy(g("z"), g("y"), {.from_logits = true})}; }},
+    {"mean_squared_error", [](const Given& g) { return Outputs{mean_squared_error(g("p"), g("y"))}; }},
+    {"huber", [](const Given& g) { return Outputs{huber(g("p"), g("y"), g.real("delta"))}; }},
     {"relu", [](const Given& g) { return Outputs{relu(g("x"))}; }},
     {"relu6", [](const Given& g) { return Outputs{relu6(g("x"))}; }},
     {"tanh", [](const Given& g) { return Outputs{tanh(g("x"))}; }},
@@ -163,9 +191,12 @@ const std::vector<Row> kRows = {
     {"where", [](const Given& g) { return Outputs{where(cast(g("c"), boolean), g("a"), g("b"))}; }},
     {"clip_by_value", clip_by_value},
     {"clip_at_edges", clip_by_value},
+    {"clip_by_norm", [](const Given& g) { return Outputs{clip_by_norm(g("x"), g.real("clip_norm"))}; }},
+    {"clip_by_global_norm", [](const Given& g) { ClippedByNorm c = clip_by_global_norm({g("x"), g("y")}, g.real("clip_norm")); return Outputs{c.values[0], c.values[1], c.norm}; }},
     {"greater", [](const Given& g) { return Outputs{greater(g("a"), g("b"))}; }},
     {"equal", [](const Given& g) { return Outputs{equal(g("a"), g("b"))}; }},
     {"less_equal", [](const Given& g) { return Outputs{less_equal(g("a"), g("b"))}; }},
+    {"dropout_given_mask", [](const Given& g) { Value kept = g("x") / (1 - g.real("rate")); return Outputs{where(cast(g("mask"), boolean), kept, constant_like(kept, 0))}; }},
     {"transpose", [](const Given& g) { return Outputs{transpose(g("x"), g.attributes.at("perm").get<Integers>())}; }},
     {"reshape", [](const Given& g) { return Outputs{reshape(g("x"), {4, 6})}; }},
     {"gather_embedding", [](const Given& g) { return Outputs{gather(g("table"), g("ids"))}; }},

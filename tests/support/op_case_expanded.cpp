@@ -44,7 +44,7 @@ class ExpandCheck {
     own_.clear();
     auto graph = std::make_shared<Graph>(ops_);
     std::vector<Value> inputs;
-    for (std::size_t i = 0; i < states.size(); ++i) inputs.push_back(case_.inputs[i].given ? offer(*graph, i, states[i]) : Value{});
+    for (std::size_t i = 0; i < states.size(); ++i) inputs.push_back(case_.inputs[i].given ? offer(*graph, i, states[i]) : left_out(i));
     Value y = graph->add(*ops_->find(def_.name), inputs, case_.attributes, "under_test");
     std::vector<std::pair<std::string, ValueId>> fetches;
     for (std::size_t k = 0; k < case_.outputs.size(); ++k) fetches.emplace_back(fmt::format("y{}", k), y.output(static_cast<int>(k)).id);
@@ -79,6 +79,12 @@ class ExpandCheck {
     std::string name = fmt::format("feed{}", feeds_.size());
     feeds_.emplace(name, std::move(value));
     return input(g, name, type.dtype, type.shape);
+  }
+
+  Value left_out(std::size_t i) {
+    wholes_.push_back(draw(case_.inputs[i], batch_, dyadic_, rng_));
+    own_.emplace_back();
+    return {};
   }
 
   /// An input in a state: a partial is a reduction over rows, other row axes come by a transposition.

@@ -1,0 +1,39 @@
+#include <belfry/frontends/nn/attention.h>
+
+#include <belfry/frontends/nn/layer_support_internal.h>
+
+namespace belfry::nn {
+
+namespace {
+
+/// x·kernel + bias under a name of its own below the layer's.
+Value projected(Value x, const char* name, const char* equation, const Shape& kernel, const Shape& bias, const MultiHeadAttentionOptions& o) {
+  Graph& g = *x.graph;
+  CursorGuard guard = enter(g, g.cursor.scope + "/" + name);
+  Value y = contract(equation, x, variable(g, "kernel", kernel, {.dtype = x.dtype(), .init = o.kernel_init}));
+  return o.bias ? y + variable(g, "bias", bias, {.dtype = x.dtype()}) : y;
+}
+
+/// (batch, heads, places, size).
+Value heads_of(Value x, const char* name, std::int64_t size, const MultiHeadAttentionOptions& o) {
+  std::int64_t in = fixed_size("multi_head_attention", x, 2);
+  return transpose(projected(x, name, "bti,ihk->bthk", {in, o.heads, size}, {o.heads, size}, o), {0, 2, 1, 3});
+}
+
+}  // namespace
+
+Value multi_head_attention(Value query, Value value, Value mask, const MultiHeadAttentionOptions& o, SourceLine at) {
+  need_size("multi_head_attention", "heads", o.heads);
+  need_size("multi_head_attention", "key_size", o.key_size);
+  for (Value x : {query, value})
+    if (x.rank() != 3) throw UserError(fmt::format("[multi_head_attention] '{}' is {}; queries and values need the axes batch, place and feature", x.name(), to_string(x.type())));
+  Graph& g = *query.graph;
+  SourceGuard line(g, at);
+  CursorGuard guard = enter(g, g.free_scope(o.name));
+  std::int64_t value_size = o.value_size ? o.value_size : o.key_size, out = o.output_size ? o.output_size : fixed_size("multi_head_attention", query, 2);
+  Value q = heads_of(query, "query", o.key_size, o), k = heads_of(value, "key", o.key_size, o), v = heads_of(value, "value", value_size, o);
+  Value y = transpose(scaled_dot_product_attention(q, k, v, mask, {.causal = o.causal}), {0, 2, 1, 3});
+  return projected(y, "attention_output", "bthk,hko->bto", {o.heads, value_size, out}, {out}, o);
+}
+
+}  // namespace belfry::nn

@@ -1,0 +1,24 @@
+// Attention with several heads as a layer.
+#pragma once
+
+#include <belfry/frontends/builder/builder.h>
+
+namespace belfry::nn {
+
+struct MultiHeadAttentionOptions {
+  std::int64_t heads = 0;
+  std::int64_t key_size = 0;          ///< per head
+  std::int64_t value_size = 0;        ///< per head; 0: that of keys
+  std::int64_t output_size = 0;       ///< 0: that of the queries
+  bool causal = false;
+  bool bias = true;
+  std::string kernel_init = "glorot_uniform";
+  std::string name = "multi_head_attention";
+};
+
+/// query (batch, queries, in) attends to value (batch, keys, in'), whose keys are made from `value` too. Variables are those of
+/// Keras's MultiHeadAttention: query/kernel (in, heads, key_size) and query/bias, key/…, value/…, attention_output/kernel
+/// (heads, value_size, out) and attention_output/bias. The mask broadcasts to (batch, heads, queries, keys); empty: none.
+Value multi_head_attention(Value query, Value value, Value mask, const MultiHeadAttentionOptions& options, SourceLine at = SourceLine::here());
+
+}  // namespace belfry::nn

@@ -1,0 +1,30 @@
+// What layers share: their scope, and sizes that variables need.
+#pragma once
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <belfry/frontends/builder/builder.h>
+
+namespace belfry::nn {
+
+/// The layer's own scope, put back when it goes.
+inline CursorGuard enter(Graph& g, const std::string& scope) {
+  CursorGuard guard(g, g.cursor);
+  g.cursor.scope = scope;
+  return guard;
+}
+
+inline void need_size(const char* layer, const char* what, std::int64_t size) {
+  if (size < 1) throw UserError(fmt::format("[{}] {} is {}; it must be at least 1", layer, what, size));
+}
+
+inline std::int64_t fixed_size(const char* layer, Value x, int axis) {
+  if (axis < 0 || axis >= x.rank()) throw UserError(fmt::format("[{}] x needs at least {} axes, not the shape {}", layer, std::max(axis, 0) + 1, to_string(std::span(x.shape()))));
+  const Dim& d = x.shape()[static_cast<std::size_t>(axis)];
+  if (d.symbolic()) throw UserError(fmt::format("[{}] axis {} of {} must have a fixed size", layer, axis, to_string(std::span(x.shape()))));
+  return d.factor;
+}
+
+}  // namespace belfry::nn

@@ -1,0 +1,50 @@
+#include <belfry/ops/clip_norm/clip_norm.h>
+
+#include <fmt/format.h>
+
+#include <belfry/ops/build.h>
+
+namespace belfry {
+
+namespace {
+
+/// √squares, with slope 0 where they are 0.
+Value root(Value squares) {
+  Value zero = constant_like(squares, 0), positive = greater(squares, zero);
+  return where(positive, sqrt(where(positive, squares, constant_like(squares, 1))), squares);
+}
+
+/// limit/max(norm, limit): 1 within the limit.
+Value factor(const char* op, Value norm, double limit) {
+  if (!(limit > 0)) throw UserError(fmt::format("[{}] the limit is {}; it must be positive", op, limit));
+  return limit / maximum(norm, constant_like(norm, limit));
+}
+
+}  // namespace
+
+Value clip_by_value(Value x, double min, double max, SourceLine at) { return clip(x, min, max, at); }
+
+Value clip_by_norm(Value x, double limit, Integers axes, SourceLine at) {
+  SourceGuard guard(*x.graph, at);
+  return x * factor("clip_by_norm", root(reduce_sum(square(x), {.axes = std::move(axes), .keep = true})), limit);
+}
+
+Value global_norm(const std::vector<Value>& values, SourceLine at) {
+  if (values.empty()) throw UserError("[global_norm] there are no values");
+  SourceGuard guard(*values[0].graph, at);
+  std::vector<Value> squares;
+  for (Value v : values) squares.push_back(reduce_sum(square(v)));
+  return root(add_n(squares));
+}
+
+ClippedByNorm clip_by_global_norm(const std::vector<Value>& values, double limit, SourceLine at) {
+  if (values.empty()) throw UserError("[clip_by_global_norm] there are no values");
+  SourceGuard guard(*values[0].graph, at);
+  ClippedByNorm out{{}, global_norm(values)};
+  // norm − norm is 0, or NaN where the norm is not finite.
+  Value scale = factor("clip_by_global_norm", out.norm, limit) + (out.norm - out.norm);
+  for (Value v : values) out.values.push_back(v * scale);
+  return out;
+}
+
+}  // namespace belfry

@@ -1,0 +1,206 @@
+#include <belfry/ops/scaled_dot_product_attention/scaled_dot_product_attention.h>
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/split_rules.h>
+#include <belfry/ops/build.h>
+#include <belfry/ops/scaled_dot_product_attention/formulas.h>
+
+namespace belfry {
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+const ConstView* given(const Call& c, std::size_t i) { return i < c.inputs.size() && c.inputs[i].data ? &c.inputs[i] : nullptr; }
+
+template <class T>
+double dot(const T* a, const T* b, std::int64_t n) {
+  double out = 0;
+  for (std::int64_t i = 0; i < n; ++i) out += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  return out;
+}
+
+/// The heads of a call, one by one.
+template <class T>
+struct Heads {
+  Heads(const Call& c, std::size_t mask_input)
+      : l(c.attributes, c.inputs[0].type.shape, c.inputs[1].type.shape, c.inputs[2].type.shape), q(c.inputs[0].as<T>().data()), k(c.inputs[1].as<T>().data()), v(c.inputs[2].as<T>().data()),
+        mask(given(c, mask_input)), steps(mask ? MaskSteps(l, mask->type.shape) : MaskSteps()) {}
+
+  /// Of query i and key j, −∞ where the key is not seen.
+  double score(std::int64_t head, std::int64_t i, std::int64_t j) const {
+    if (j >= l.seen(i)) return -kInfinity;
+    double s = dot(q + (head * l.queries + i) * l.width, k + (head * l.keys + j) * l.width, l.width) * l.scale;
+    if (!mask) return s;
+    auto at = static_cast<std::size_t>(steps.of_head[static_cast<std::size_t>(head)] + i * steps.query + j * steps.key);
+    if (mask->type.dtype == boolean) return mask->as<bool>()[at] ? s : -kInfinity;
+    return s + static_cast<double>(mask->as<T>()[at]);
+  }
+
+  AttentionLayout l;
+  const T *q, *k, *v;
+  const ConstView* mask;
+  MaskSteps steps;
+};
+
+void forward_reference(const Call& c) {
+  visit_float(c.dtype(), [&]<class T>() {
+    Heads<T> h(c, 3);
+    auto y = c.outputs[0].as<T>();
+    std::vector<double> scores(static_cast<std::size_t>(h.l.keys)), sum(static_cast<std::size_t>(h.l.value_width));
+    for (std::int64_t row = 0; row < h.l.heads * h.l.queries; ++row) {
+      std::int64_t head = row / h.l.queries, i = row % h.l.queries;
+      double top = -kInfinity, total = 0;
+      for (std::int64_t j = 0; j < h.l.keys; ++j) {
+        scores[static_cast<std::size_t>(j)] = h.score(head, i, j);
+        top = std::max(top, scores[static_cast<std::size_t>(j)]);
+      }
+      if (top == -kInfinity) top = 0;
+      std::ranges::fill(sum, 0.0);
+      for (std::int64_t j = 0; j < h.l.keys; ++j) {
+        double p = std::exp(scores[static_cast<std::size_t>(j)] - top);
+        total += p;
+        if (p != 0)
+          for (std::int64_t x = 0; x < h.l.value_width; ++x) sum[static_cast<std::size_t>(x)] += p * static_cast<double>(h.v[(head * h.l.keys + j) * h.l.value_width + x]);
+      }
+      for (std::int64_t x = 0; x < h.l.value_width; ++x) y[static_cast<std::size_t>(row * h.l.value_width + x)] = static_cast<T>(total == 0 ? 0 : sum[static_cast<std::size_t>(x)] / total);
+      if (c.outputs[1].data) c.outputs[1].as<T>()[static_cast<std::size_t>(row)] = static_cast<T>(top + std::log(total));
+    }
+  });
+}
+
+/// With p = exp(score − log_sum): dv = pᵀ·dy, dscore = p·(dy·vᵀ − Σ dy·y), dq = scale·dscore·k, dk = scale·dscoreᵀ·q.
+void gradient_reference(const Call& c) {
+  visit_float(c.dtype(), [&]<class T>() {
+    Heads<T> h(c, 6);
+    const AttentionLayout& l = h.l;
+    auto y = c.inputs[3].as<T>(), log_sum = c.inputs[4].as<T>(), dy = c.inputs[5].as<T>();
+    std::vector<double> dq(c.outputs[0].as<T>().size()), dk(c.outputs[1].as<T>().size()), dv(c.outputs[2].as<T>().size());
+    for (std::int64_t row = 0; row < l.heads * l.queries; ++row) {
+      std::int64_t head = row / l.queries, i = row % l.queries;
+      const T* dy_row = dy.data() + row * l.value_width;
+      double own = dot(dy_row, y.data() + row * l.value_width, l.value_width), top = static_cast<double>(log_sum[static_cast<std::size_t>(row)]);
+      if (top == -kInfinity) top = 0;
+      for (std::int64_t j = 0; j < l.keys; ++j) {
+        std::int64_t key = head * l.keys + j;
+        double p = std::exp(h.score(head, i, j) - top), slope = p == 0 ? 0 : p * (dot(dy_row, h.v + key * l.value_width, l.value_width) - own);
+        for (std::int64_t x = 0; x < l.value_width; ++x) dv[static_cast<std::size_t>(key * l.value_width + x)] += p * static_cast<double>(dy_row[x]);
+        for (std::int64_t x = 0; x < l.width; ++x) {
+          dq[static_cast<std::size_t>(row * l.width + x)] += slope * l.scale * static_cast<double>(h.k[key * l.width + x]);
+          dk[static_cast<std::size_t>(key * l.width + x)] += slope * l.scale * static_cast<double>(h.q[row * l.width + x]);
+        }
+        if (c.outputs[3].data) c.outputs[3].as<T>()[static_cast<std::size_t>(row * l.keys + j)] = static_cast<T>(slope);
+      }
+    }
+    std::size_t k = 0;
+    for (const auto* sums : {&dq, &dk, &dv}) {
+      std::ranges::transform(*sums, c.outputs[k].as<T>().begin(), [](double s) { return static_cast<T>(s); });
+      ++k;
+    }
+  });
+}
+
+/// (…, queries, keys).
+Shape scores_of(InferContext& c) {
+  Shape out = c.shape(0);
+  out.back() = c.shape(1)[out.size() - 2];
+  return out;
+}
+
+/// Types of y and of the logarithms; `mask` is the input that may be left out.
+std::vector<TensorType> types_of(InferContext& c, int mask) {
+  c.need_float(0);
+  int rank = c.rank(0);
+  const Shape &q = c.shape(0), &k = c.shape(1), &v = c.shape(2);
+  for (int i : {1, 2})
+    if (c.dtype(i) != c.dtype(0) || c.rank(i) != rank) c.fail("q, k and v need one dtype and as many axes");
+  if (rank < 2) c.fail("q, k and v need an axis of places and one of features");
+  auto last = static_cast<std::size_t>(rank) - 1;
+  if (!std::equal(q.begin(), q.end() - 2, k.begin()) || !std::equal(q.begin(), q.end() - 2, v.begin())) c.fail("q, k and v need the same leading axes");
+  if (q[last] != k[last]) c.fail(fmt::format("q has {} features and k {}", to_string(q[last]), to_string(k[last])));
+  if (k[last - 1] != v[last - 1]) c.fail(fmt::format("k has {} places and v {}", to_string(k[last - 1]), to_string(v[last - 1])));
+  if (q[last].symbolic() || v[last].symbolic()) c.fail("the features of q, k and v have a fixed size");
+  if (c.has(mask)) {
+    if (c.dtype(mask) != boolean && c.dtype(mask) != c.dtype(0)) c.fail("the mask must be bool, or of q's dtype");
+    Shape scores = scores_of(c), both;
+    if (!broadcast({c.shape(mask), scores}, both) || both != scores) c.fail("the mask must broadcast to " + to_string(std::span<const Dim>(scores)));
+  }
+  Shape y = q, log_sum(q.begin(), q.end() - 1);
+  y.back() = v.back();
+  return {{c.dtype(0), y}, {c.dtype(0), log_sum}};
+}
+
+std::vector<TensorType> infer_gradient(InferContext& c) {
+  auto forward = types_of(c, 6);
+  if (c.type(3) != forward[0] || c.type(5) != forward[0]) c.fail("y and dy must be " + to_string(forward[0]));
+  if (c.type(4) != forward[1]) c.fail("log_sum must be " + to_string(forward[1]));
+  return {c.type(0), c.type(1), c.type(2), {c.dtype(0), scores_of(c)}};
+}
+
+/// Rows of a leading axis stay, and the mask follows them; rows of queries, keys or features are read whole.
+Split split(const SplitContext& c, std::size_t mask) {
+  int rank = static_cast<int>(c.inputs[0].shape.size());
+  SplitState s = kReplicated;
+  bool any = std::any_of(c.states.begin(), c.states.end(), [](SplitState state) { return state.is_rows(); });
+  for (std::size_t i = 0; i < c.states.size() && !s.is_rows(); ++i)
+    if (c.states[i].is_rows() && i != mask && c.states[i].axis < rank - 2) s = c.states[i];
+  if (any && !s.is_rows())
+    for (int axis : symbolic_axes(c.inputs[0].shape))
+      if (axis < rank - 2 && !s.is_rows()) s = rows(axis);
+  Split out;
+  bool per_tower = false;
+  for (std::size_t i = 0; i < c.states.size(); ++i) {
+    out.reads.push_back(c.states[i].is_per_tower() ? kPerTower : !s.is_rows() ? kReplicated : i == mask ? aligned(c.inputs[i].shape, s.axis, rank) : s);
+    per_tower |= out.reads.back().is_per_tower();
+  }
+  out.gives.assign(c.outputs.size(), s.is_rows() || !per_tower ? s : kPerTower);
+  return out;
+}
+
+/// A score and a weighted value per pair of query and key.
+double flops(std::span<const LocalType> in, std::span<const LocalType>, const Attributes& a) {
+  AttentionLayout l(a, in[0].shape, in[1].shape, in[2].shape);
+  return 2 * static_cast<double>(l.heads * l.queries) * static_cast<double>(l.keys) * static_cast<double>(l.width + l.value_width) * (l.causal ? 0.5 : 1);
+}
+
+}  // namespace
+
+std::vector<OpDef> scaled_dot_product_attention_defs() {
+  std::vector<AttributeDef> attributes = {{"causal", false}, AttributeDef("scale", 0.0).between(0, 1e6)};
+  std::vector<OpDef> out;
+  out.push_back({.name = "scaled_dot_product_attention",
+                 .attributes = attributes,
+                 .inputs = {"q", "k", "v", optional_input("mask")},
+                 .outputs = {"y", optional_output("log_sum")},
+                 .infer = [](InferContext& c) { return types_of(c, 3); },
+                 .reference = forward_reference,
+                 .gradient = [](GradientContext& g) {
+                   Value mask = g.count() > 3 ? g.input(3) : Value{};
+                   Value d = emit("scaled_dot_product_attention_gradient", {g.input(0), g.input(1), g.input(2), g.output(0), g.output(1), g.output_gradient(), mask}, g.attributes, {});
+                   std::vector<Value> out = {d, d.output(1), d.output(2)};
+                   if (g.count() > 3) out.push_back(mask && mask.dtype() != boolean ? sum_to(d.output(3), mask.shape()) : Value{});
+                   return out;
+                 },
+                 .split = [](const SplitContext& c) { return split(c, 3); },
+                 .flops = flops});
+  out.push_back({.name = "scaled_dot_product_attention_gradient",
+                 .attributes = attributes,
+                 .inputs = {"q", "k", "v", "y", "log_sum", "dy", optional_input("mask")},
+                 .outputs = {"dq", "dk", "dv", optional_output("dscores")},
+                 .infer = infer_gradient,
+                 .reference = gradient_reference,
+                 .gradient = no_gradient("second derivatives of attention are in no net here"),
+                 .split = [](const SplitContext& c) { return split(c, 6); },
+                 .flops = [](auto in, auto out, const Attributes& a) { return 2.5 * flops(in, out, a); }});
+  return out;
+}
+
+Value scaled_dot_product_attention(Value q, Value k, Value v, Value mask, const AttentionOptions& o, SourceLine at) {
+  return emit("scaled_dot_product_attention", {q, k, v, mask}, {{"causal", o.causal}, {"scale", o.scale}}, at);
+}
+
+}  // namespace belfry
