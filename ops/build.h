@@ -7,6 +7,7 @@
 #include <belfry/ops/binary/binary.h>
 #include <belfry/ops/broadcast_like/broadcast_like.h>
 #include <belfry/ops/cast/cast.h>
+#include <belfry/ops/clip_norm/clip_norm.h>
 #include <belfry/ops/compare/compare.h>
 #include <belfry/ops/conv2d/conv2d.h>
 #include <belfry/ops/finite/finite.h>
@@ -15,10 +16,12 @@
 #include <belfry/ops/matmul/matmul.h>
 #include <belfry/ops/max_pool2d/max_pool2d.h>
 #include <belfry/ops/one_hot/one_hot.h>
+#include <belfry/ops/optimizer/optimizer.h>
 #include <belfry/ops/random/random.h>
 #include <belfry/ops/reduce/reduce.h>
 #include <belfry/ops/reshape/reshape.h>
 #include <belfry/ops/row_count/row_count.h>
+#include <belfry/ops/schedule/schedule.h>
 #include <belfry/ops/softmax/softmax.h>
 #include <belfry/ops/softmax_cross_entropy/softmax_cross_entropy.h>
 #include <belfry/ops/source/source.h>
