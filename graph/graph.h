@@ -35,9 +35,10 @@ struct Node {
 /// The short form of training: reading gradients, slots and updates out of it is the pass `differentiate`.
 struct TrainSpec {
   std::vector<ValueId> losses;
-  std::string optimizer;  ///< its kind: "sgd", "momentum", "adam"
+  std::string optimizer;  ///< its kind: "sgd", "momentum", "adam", …
   Attributes options;
   ValueId learning_rate;  ///< a value in place of the option
+  Attributes schedule = {};  ///< of the learning rate, in place of both: its "kind" and options
 };
 
 /// Where new nodes go: set and put back by guards.

@@ -39,6 +39,7 @@ std::string to_text(const Graph& graph) {
     out += fmt::format("minimize {} by {}", names(graph, graph.train->losses), graph.train->optimizer);
     for (const auto& [name, v] : graph.train->options.entries()) out += fmt::format(" {}: {}", name, to_string(v));
     if (graph.train->learning_rate.valid()) out += " learning_rate: " + graph.name_of(graph.train->learning_rate);
+    for (const auto& [name, v] : graph.train->schedule.entries()) out += fmt::format(" learning_rate/{}: {}", name, to_string(v));
     out += "\n";
   }
   if (!graph.losses.empty()) out += fmt::format("losses {}\n", names(graph, graph.losses));

@@ -1,7 +1,6 @@
 #include <belfry/ops/all_ops.h>
 
 #include <belfry/ops/build.h>
-#include <belfry/ops/optimizer/optimizer.h>
 
 namespace belfry {
 

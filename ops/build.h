@@ -21,6 +21,7 @@
 #include <belfry/ops/matmul/matmul.h>
 #include <belfry/ops/max_pool2d/max_pool2d.h>
 #include <belfry/ops/one_hot/one_hot.h>
+#include <belfry/ops/optimizer/optimizer.h>
 #include <belfry/ops/pad/pad.h>
 #include <belfry/ops/random/random.h>
 #include <belfry/ops/reduce/reduce.h>
@@ -28,6 +29,7 @@
 #include <belfry/ops/resize/resize.h>
 #include <belfry/ops/row_count/row_count.h>
 #include <belfry/ops/scaled_dot_product_attention/scaled_dot_product_attention.h>
+#include <belfry/ops/schedule/schedule.h>
 #include <belfry/ops/softmax/softmax.h>
 #include <belfry/ops/softmax_cross_entropy/softmax_cross_entropy.h>
 #include <belfry/ops/source/source.h>

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/glob.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {

@@ -1,6 +1,11 @@
 #include <belfry/frontends/builder/builder.h>
 
+#include <algorithm>
+
 #include <fmt/format.h>
+
+#include <belfry/graph/glob.h>
+#include <belfry/ops/passes/passes.h>
 
 namespace belfry {
 
@@ -11,6 +16,18 @@ Value named_state(Graph& g, const std::string& name, const VariableOptions& opti
   CursorGuard guard(g, g.cursor);
   g.cursor.scope = {};
   return variable(g, name, {}, options, at);
+}
+
+/// The options that differ from a kind's defaults, in the order of files; the learning rate always, unless it is a value.
+Attributes spoken(const Optimizer& o, const MinimizeOptions& m) {
+  Attributes all = o.options, out;
+  const Attributes common = {{"clip_norm", m.clip_norm}, {"clip_each_norm", m.clip_each_norm}, {"clip_value", m.clip_value}, {"no_decay", m.no_decay},
+                             {"average_decay", m.average_decay}, {"average_by_step", m.average_by_step}, {"skip_nonfinite", m.skip_nonfinite}};
+  for (const auto& [name, value] : common.entries()) all.set(name, value);
+  if (!o.learning_rate.value) out.set("learning_rate", o.learning_rate.number);
+  for (const AttributeDef& def : optimizer_options(o.kind))
+    if (const AttributeValue* value = all.find(def.name); value && *value != *def.fallback) out.set(def.name, *value);
+  return out;
 }
 
 }  // namespace
@@ -42,11 +59,11 @@ CursorGuard Builder::scope(const std::string& name) {
   return guard;
 }
 
-void Builder::train(Value loss, const std::string& optimizer, Attributes options, Value rate, bool skip_nonfinite) {
+void Builder::minimize(Value loss, const Optimizer& o, const MinimizeOptions& m) {
   if (!loss || !is_float(loss.dtype()) || !loss.shape().empty())
     throw UserError(loss ? fmt::format("a loss is a float scalar, but '{}' is {}; take its mean", loss.name(), to_string(loss.type())) : "a loss is an empty Value");
-  if (skip_nonfinite) options.set("skip_nonfinite", true);
-  TrainSpec next{{loss.id}, optimizer, std::move(options), rate.id};
+  TrainSpec next{{loss.id}, o.kind, spoken(o, m), o.learning_rate.value.id};
+  training_options(next);
   if (graph_->train) {
     const TrainSpec& first = *graph_->train;
     if (first.optimizer != next.optimizer || first.options != next.options || first.learning_rate != next.learning_rate)
@@ -56,12 +73,22 @@ void Builder::train(Value loss, const std::string& optimizer, Attributes options
   graph_->train = std::move(next);
 }
 
-void Builder::minimize(Value loss, const Sgd& o) { train(loss, "sgd", {{"learning_rate", o.learning_rate}, {"clip_norm", o.clip_norm}}, o.rate, o.skip_nonfinite); }
-void Builder::minimize(Value loss, const Momentum& o) {
-  train(loss, "momentum", {{"learning_rate", o.learning_rate}, {"momentum", o.momentum}, {"nesterov", o.nesterov}, {"clip_norm", o.clip_norm}}, o.rate, o.skip_nonfinite);
-}
-void Builder::minimize(Value loss, const Adam& o) {
-  train(loss, "adam", {{"learning_rate", o.learning_rate}, {"beta1", o.beta1}, {"beta2", o.beta2}, {"epsilon", o.epsilon}, {"powers", o.powers}, {"clip_norm", o.clip_norm}}, o.rate, o.skip_nonfinite);
+Value Builder::l2_penalty(const std::string& variables, double factor, SourceLine at) {
+  SourceGuard line(*graph_, at);
+  std::vector<NodeId> named;
+  for (const std::string& pattern : globs_of(variables)) {
+    bool any = false;
+    for (NodeId id : graph_->variables()) {
+      if (!graph_->node(id).attributes.flag("trainable") || !glob_matches(pattern, graph_->node(id).name)) continue;
+      any = true;
+      if (std::find(named.begin(), named.end(), id) == named.end()) named.push_back(id);
+    }
+    if (!any) throw UserError(fmt::format("l2_penalty of '{}': no trainable variable that is there so far matches it", pattern));
+  }
+  if (named.empty()) throw UserError("l2_penalty names no variables");
+  std::vector<Value> terms;
+  for (NodeId id : named) terms.push_back(l2_loss(graph_->value({id, 0})) * factor);
+  return terms.size() == 1 ? terms[0] : add_n(terms);
 }
 
 void Builder::metric(const std::string& name, Value value) { graph_->metrics[name] = value.id; }

@@ -4,35 +4,11 @@
 #include <memory>
 #include <string>
 
+#include <belfry/frontends/builder/optimizers.h>
 #include <belfry/ops/all_ops.h>
 #include <belfry/ops/build.h>
 
 namespace belfry {
-
-/// Optimisers; fields are the options of their kind. A learning rate may be a scalar Value instead.
-struct Sgd {
-  double learning_rate = 0.01;
-  Value rate = {};
-  double clip_norm = 0;         ///< 0: gradients are not clipped by their global norm
-  bool skip_nonfinite = false;  ///< a step with a gradient that is infinite or NaN changes no state
-};
-struct Momentum {
-  double learning_rate = 0.01;
-  double momentum = 0.9;
-  bool nesterov = false;
-  Value rate = {};
-  double clip_norm = 0;
-  bool skip_nonfinite = false;
-};
-/// `powers`: how the bias correction is taken, "float32" as Keras 3 does or "exact".
-struct Adam {
-  double learning_rate = 1e-3;
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-7;
-  std::string powers = "float32";
-  Value rate = {};
-  double clip_norm = 0;
-  bool skip_nonfinite = false;
-};
 
 /// Puts the cursor of a graph back when it goes.
 class CursorGuard {
@@ -69,10 +45,11 @@ class Builder {
   /// New names begin with `name/` while the guard lives.
   [[nodiscard]] CursorGuard scope(const std::string& name);
 
-  /// Losses are scalars; those of several calls are added, with one optimiser.
-  void minimize(Value loss, const Sgd& optimizer);
-  void minimize(Value loss, const Momentum& optimizer);
-  void minimize(Value loss, const Adam& optimizer);
+  /// Losses are scalars; those of several calls are added, with one optimiser and the same options. UserError for options that contradict each other.
+  void minimize(Value loss, const Optimizer& optimizer, const MinimizeOptions& options = {});
+  /// factor·Σ w²/2 over the trainable variables whose names match (patterns as in placement files, between commas): a term of the loss. UserError
+  /// for a pattern that names none.
+  Value l2_penalty(const std::string& variables, double factor, SourceLine at = SourceLine::here());
   void metric(const std::string& name, Value value);
   void output(Value value);
   /// A bool scalar: where it is false, the step keeps all state, its counter included. Several gates must all be open.
@@ -85,7 +62,6 @@ class Builder {
   Graph build() &&;
 
  private:
-  void train(Value loss, const std::string& optimizer, Attributes options, Value rate, bool skip_nonfinite);
   std::unique_ptr<Graph> graph_;
 };
 

@@ -44,7 +44,7 @@ namespace {
 void check_optimizer(const Graph& graph, const std::string& file) {
   if (!graph.train) return;
   try {
-    checked(optimizer_options(graph.train->optimizer), graph.train->options, fmt::format("optimizer '{}':", graph.train->optimizer));
+    training_options(*graph.train);
   } catch (const UserError& e) {
     throw UserError(fmt::format("{}: /train/optimizer: {}", file, e.what()));
   }

@@ -24,7 +24,7 @@ struct Options {
   std::string source, data, out, checkpoints, resume, state;
   std::int64_t batch = 0;
   int epochs = 5;
-  bool shuffle = false;
+  bool shuffle = false, averages = false;
   PlacementArguments placement;
 };
 
@@ -64,6 +64,12 @@ Splits splits_for(const Session& session, const std::string& dir) {
   return data_folder(dir, image);
 }
 
+Metrics evaluated(Session& session, const DataSet& data, std::int64_t batch, bool averages) {
+  std::optional<AveragesInPlace> in_place;
+  if (averages) in_place.emplace(session);
+  return evaluate(session, data, batch);
+}
+
 void train(const Options& o, const std::shared_ptr<const Library>& library) {
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source);
@@ -83,11 +89,12 @@ void train(const Options& o, const std::shared_ptr<const Library>& library) {
   fit_options.epochs = o.epochs;
   if (o.shuffle) fit_options.shuffle = o.placement.seed;
   fit_options.validation = &data.test;
+  fit_options.averages = o.averages;
   fit_options.checkpoints = o.checkpoints;
   fit_options.on_batch = [&](const Progress& p) { line.batch(p); };
   fit_options.on_epoch = [&](const Progress& p) { line.epoch(p); };
   fit(session, data.train, fit_options);
-  Metrics result = evaluate(session, data.test);
+  Metrics result = evaluated(session, data.test, 256, o.averages);
   if (result.contains("accuracy")) std::cout << fmt::format("test accuracy {:.2f} %\n", 100 * result["accuracy"]);
   else std::cout << metrics_text(result) << "\n";
   if (o.out.empty()) return;
@@ -115,6 +122,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
   verb->add_option("--epochs", o->epochs, "passes over the data")->check(whole(1, 1 << 30));
   verb->add_flag("--shuffle", o->shuffle, "another order of the rows in each epoch, keyed by --seed");
+  verb->add_flag("--averages", o->averages, "evaluate with the moving averages of the variables");
   verb->add_option("--state", o->state, "initial variables by name")->check(CLI::ExistingFile);
   verb->add_option("--checkpoints", o->checkpoints, "a folder for a checkpoint after each epoch; the last three are kept");
   verb->add_option("--resume", o->resume, "a checkpoint to go on from")->check(CLI::ExistingFile);
@@ -132,6 +140,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--data", o->data, "a folder: MNIST's IDX files, CIFAR-10's binary batches, or photos in train/CLASS and val/CLASS")->required()->check(CLI::ExistingDirectory);
   verb->add_option("--state", o->state, "variables by name")->check(CLI::ExistingFile);
   verb->add_option("--batch", o->batch, "rows at a time")->check(count());
+  verb->add_flag("--averages", o->averages, "with the moving averages of the variables in their place");
   o->placement.add_to(*verb);
   verb->callback([o, library] {
     std::shared_ptr<const Library> all = library();
@@ -139,7 +148,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
     refuse_broken(source, o->source);
     Session session = make_session(source, o->placement, all);
     load_states(session, source, o->state);
-    for (const auto& [name, value] : evaluate(session, splits_for(session, o->data).test, o->batch)) std::cout << fmt::format("{} {:.6f}\n", name, value);
+    for (const auto& [name, value] : evaluated(session, splits_for(session, o->data).test, o->batch, o->averages)) std::cout << fmt::format("{} {:.6f}\n", name, value);
   });
 }
 

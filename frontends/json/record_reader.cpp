@@ -195,6 +195,15 @@ ValueId RecordReader::value(const Graph& graph, const JsonValue& v) const {
   return placed(d_, v, [&] { return graph.at(name); });
 }
 
+/// Which kinds there are, and their options, is not the reader's to know.
+Attributes RecordReader::read_schedule(const JsonValue& v) const {
+  Attributes out;
+  out.set("kind", d_.text(JsonObject(d_, v).at("kind")));
+  for (std::size_t i = 0; i < v.items.size(); ++i)
+    if (v.keys[i] != "note" && v.keys[i] != "kind") out.set(v.keys[i], plain_attribute_of(d_, v.items[i]));
+  return out;
+}
+
 void RecordReader::read_train(const JsonValue& v, Graph& graph) const {
   JsonObject train(d_, v);
   TrainSpec out;
@@ -213,6 +222,7 @@ void RecordReader::read_train(const JsonValue& v, Graph& graph) const {
     if (key == "note") continue;
     if (key == "kind") out.optimizer = d_.text(option);
     else if (key == "learning_rate" && option.kind == JsonValue::kText) out.learning_rate = value(graph, option);
+    else if (key == "learning_rate" && option.kind == JsonValue::kObject) out.schedule = read_schedule(option);
     else out.options.set(key, plain_attribute_of(d_, option));
   }
   train.done();

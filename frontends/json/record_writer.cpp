@@ -89,9 +89,15 @@ std::string RecordWriter::train() const {
   for (ValueId v : t.losses) losses.push_back(json_text(graph_.name_of(v)));
   LineWriter optimizer, out;
   optimizer.add("kind", json_text(t.optimizer));
+  bool own_rate = !t.learning_rate.valid() && t.schedule.entries().empty();
   if (t.learning_rate.valid()) optimizer.add("learning_rate", json_text(graph_.name_of(t.learning_rate)));
+  else if (!own_rate) {
+    LineWriter schedule;
+    for (const auto& [name, value] : t.schedule.entries()) schedule.add(name, json_of(value, tensors_));
+    optimizer.add("learning_rate", schedule.text());
+  }
   for (const auto& [name, value] : t.options.entries())
-    if (name != "learning_rate" || !t.learning_rate.valid()) optimizer.add(name, json_of(value, tensors_));
+    if (name != "learning_rate" || own_rate) optimizer.add(name, json_of(value, tensors_));
   out.add("loss", losses.size() == 1 ? losses[0] : json_list(losses));
   out.add("optimizer", optimizer.text());
   return out.text();

@@ -68,6 +68,7 @@ class RecordReader {
   void read_common(JsonObject& line, NodeRecord& out) const;
   void add(Graph& graph, const NodeRecord& record) const;
   void read_train(const JsonValue& v, Graph& graph) const;
+  Attributes read_schedule(const JsonValue& v) const;
   ValueId value(const Graph& graph, const JsonValue& v) const;
   std::vector<std::size_t> sorted(const std::vector<NodeRecord>& records, const std::unordered_map<std::string, std::size_t>& by_name) const;
   [[noreturn]] void refuse_cycle(const std::vector<NodeRecord>& records, const std::vector<std::vector<std::size_t>>& reads, const std::vector<bool>& done) const;

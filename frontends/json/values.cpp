@@ -1,5 +1,7 @@
 #include <belfry/frontends/json/values.h>
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <xxhash.h>
 
@@ -165,6 +167,10 @@ AttributeValue plain_attribute_of(const JsonDocument& d, const JsonValue& v) {
   if (v.kind == JsonValue::kBoolean) return v.flag;
   if (v.kind == JsonValue::kInteger) return v.integer;
   if (v.kind == JsonValue::kReal) return d.real(v);
+  if (v.kind == JsonValue::kArray) {
+    bool whole = std::all_of(v.items.begin(), v.items.end(), [](const JsonValue& e) { return e.kind == JsonValue::kInteger; });
+    return attribute_of(d, v, whole ? AttributeKind::integers : AttributeKind::reals, {});
+  }
   return d.text(v);
 }
 

@@ -7,7 +7,6 @@ namespace belfry {
 namespace {
 
 /// Mean sparse cross entropy, accuracy, and logits as output.
-template <class Optimizer>
 Graph classifier(Builder b, Value logits, Value label, const Optimizer& optimizer) {
   Value loss = identity(mean(sparse_softmax_cross_entropy(logits, label)), "loss");
   b.output(logits);

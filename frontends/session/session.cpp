@@ -8,6 +8,7 @@
 #include <belfry/executor/device/cpu/host_facts.h>
 #include <belfry/frontends/session/plan_maker.h>
 #include <belfry/graph/plan/memory.h>
+#include <belfry/ops/optimizer/optimizer.h>
 #include <belfry/ops/random/random.h>
 
 namespace belfry {
@@ -223,9 +224,14 @@ void Session::load_state(const State& state) {
     if (!(at->second.type() == value.type())) throw UserError(fmt::format("variable '{}' is {}, not {}", name, to_string(at->second.type()), to_string(value.type())));
   }
   ++impl_->version;
-  for (const auto& [name, value] : state) {
+  auto put = [&](const std::string& name, const HostTensor& value) {
     impl_->store.insert_or_assign(name, value);
     impl_->newest[name] = impl_->version;
+  };
+  for (const auto& [name, value] : state) {
+    put(name, value);
+    // A moving average that is not given begins anew with its variable.
+    if (const std::string average = average_of(name); impl_->store.contains(average) && !state.contains(average)) put(average, value);
   }
   std::erase_if(impl_->torn, [&](const std::string& name) { return state.contains(name); });
 }

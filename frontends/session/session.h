@@ -67,7 +67,8 @@ class Session {
 
   /// All variables, with their current values.
   State state();
-  /// Replaces the named variables; UserError for unknown names or other types. Ends a torn state if all variables are given.
+  /// Replaces the named variables, and moving averages of them that are not named; UserError for unknown names or other types. Ends a torn state if all
+  /// variables are given.
   void load_state(const State& state);
   /// Initial values anew, from the seed.
   void reset();

@@ -113,8 +113,11 @@ class Fitter {
     }
     p.metrics = means.means();
     EpochResult result{p.metrics, p.seconds};
-    if (options_.validation)
+    if (options_.validation) {
+      std::optional<AveragesInPlace> averages;
+      if (options_.averages) averages.emplace(session_);
       for (const auto& [name, value] : evaluate(session_, *options_.validation)) result.metrics["val_" + name] = value;
+    }
     p.metrics = result.metrics;
     if (options_.on_epoch) options_.on_epoch(p);
     if (!options_.checkpoint_every) save();

@@ -8,6 +8,7 @@
 #include <belfry/frontends/data/batches.h>
 #include <belfry/frontends/session/session.h>
 #include <belfry/frontends/state/checkpoint.h>
+#include <belfry/frontends/train/averages.h>
 
 namespace belfry {
 
@@ -28,6 +29,7 @@ struct FitOptions {
   int epochs = 1;
   std::optional<std::uint64_t> shuffle = {};  ///< a seed; none: rows in file order
   const DataSet* validation = nullptr;      ///< evaluated after each epoch, as val_<name>
+  bool averages = false;                    ///< validation with the moving averages of the variables
   std::function<void(const Progress&)> on_batch = {};
   std::function<void(const Progress&)> on_epoch = {};
   std::string checkpoints = {};             ///< a folder, made if it is not there; empty: none
@@ -45,7 +47,7 @@ using History = std::vector<EpochResult>;
 std::vector<std::string> fit_fetches(const Session& session);
 /// Trains from the session's data position on. UserError for columns that do not fit the inputs, and where the loss is no number.
 History fit(Session& session, const DataSet& data, const FitOptions& options = {});
-/// Losses and metrics of the graph for inference: row-weighted means over batches.
+/// Losses and metrics of the graph for inference: row-weighted means over batches. Under an AveragesInPlace with the moving averages of the variables.
 Metrics evaluate(Session& session, const DataSet& data, std::int64_t batch = 256);
 
 /// Everything that a run needs to go on bit for bit, on other devices too.

@@ -17,29 +17,6 @@ PhaseOrder parse_phase_order(std::string_view text) {
   throw UserError(fmt::format("the order of phases is '{}'; it can be by_tower, gpipe or 1f1b", text));
 }
 
-bool glob_matches(std::string_view p, std::string_view t) {
-  // Greedy with one backtrack point per star, so that the time stays pattern × text.
-  std::size_t i = 0, j = 0, star = p.npos, mark = 0;
-  bool deep = false;
-  while (j < t.size()) {
-    if (i < p.size() && p[i] == '*') {
-      deep = p.substr(i).starts_with("**");
-      i += deep ? 2 : 1;
-      star = i;
-      mark = j;
-    } else if (i < p.size() && (p[i] == t[j] || p[i] == '?')) {
-      ++i, ++j;
-    } else if (star != p.npos && (deep || t[mark] != '/')) {
-      i = star;
-      j = ++mark;
-    } else {
-      return false;
-    }
-  }
-  while (i < p.size() && p[i] == '*') ++i;
-  return i == p.size();
-}
-
 std::pair<int, std::string> split_match(const std::string& match) {
   if (!match.starts_with("tower_")) return {-2, match};
   auto slash = match.find('/');

@@ -39,8 +39,6 @@ struct Placement {
   bool operator==(const Placement&) const = default;
 };
 
-bool glob_matches(std::string_view pattern, std::string_view text);
-
 /// The tower part of a rule's match: -2 none, -1 "tower_*", else the tower; and the rest.
 std::pair<int, std::string> split_match(const std::string& match);
 

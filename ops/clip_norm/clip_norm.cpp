@@ -29,11 +29,19 @@ Value clip_by_norm(Value x, double limit, Integers axes, SourceLine at) {
   return x * factor("clip_by_norm", root(reduce_sum(square(x), {.axes = std::move(axes), .keep = true})), limit);
 }
 
+Value clip_by_average_norm(Value x, double limit, SourceLine at) {
+  SourceGuard guard(*x.graph, at);
+  return x * factor("clip_by_average_norm", root(reduce_sum(square(x))) / row_count(*x.graph, x.shape(), x.dtype()), limit);
+}
+
 Value global_norm(const std::vector<Value>& values, SourceLine at) {
   if (values.empty()) throw UserError("[global_norm] there are no values");
   SourceGuard guard(*values[0].graph, at);
   std::vector<Value> squares;
-  for (Value v : values) squares.push_back(reduce_sum(square(v)));
+  for (Value v : values) {
+    if (v.dtype() != values[0].dtype()) throw UserError(fmt::format("[global_norm] needs values of one dtype, but '{}' is {} and '{}' {}", values[0].name(), name_of(values[0].dtype()), v.name(), name_of(v.dtype())));
+    squares.push_back(reduce_sum(square(v)));
+  }
   return root(add_n(squares));
 }
 

@@ -1,65 +1,68 @@
 #include <belfry/ops/optimizer/optimizer.h>
 
+#include <array>
 #include <cmath>
 
 #include <belfry/graph/split_rules.h>
+#include <belfry/ops/optimizer/formulas.h>
 
 namespace belfry {
 
 namespace {
 
-/// The first `tensors` inputs have one type; the rest are scalars. Outputs: the first `outputs` inputs anew.
-InferRule infer(int tensors, int outputs) {
+using namespace optimizer_formulas;
+
+constexpr std::string_view kAverage = "/ExponentialMovingAverage";
+
+/// Inputs: w, slots, gradient, scalars, and at will decay. Outputs: w, slots.
+struct Row {
+  const char* name;
+  std::vector<const char*> slots;
+  ReferenceRule reference;
+  std::vector<AttributeDef> attributes = {};
+  std::vector<const char*> scalars = {"rate"};
+  bool decays = true, exact = true;
+};
+
+InferRule infer(int slots, bool decays) {
   return [=](InferContext& c) {
     c.need_float(0);
-    for (int i = 1; i < tensors; ++i)
+    for (int i = 1; i < slots + 2; ++i)
       if (c.type(i) != c.type(0)) c.fail("variable, slots and gradient must have one type");
-    for (int i = tensors; i < c.count(); ++i)
-      if (c.type(i) != TensorType{c.dtype(0), {}}) c.fail("the rate must be a scalar of the variable's dtype");
-    return std::vector<TensorType>(static_cast<std::size_t>(outputs), c.type(0));
+    for (int i = slots + 2; i < c.count(); ++i)
+      if (c.has(i) && c.type(i) != TensorType{c.dtype(0), {}}) c.fail((decays ? "the rate must be a scalar" : "the scalars must be scalars") + std::string(" of the variable's dtype"));
+    return std::vector<TensorType>(static_cast<std::size_t>(slots) + 1, c.type(0));
   };
 }
 
 NoGradient none() { return no_gradient("an update is the end of a step"); }
 
-void sgd(const Call& c) {
-  visit_float(c.dtype(), [&]<class T>() {
-    auto w = c.inputs[0].as<T>(), g = c.inputs[1].as<T>();
-    T rate = c.inputs[2].as<T>()[0];
-    auto out = c.outputs[0].as<T>();
-    for (std::size_t i = 0; i < w.size(); ++i) out[i] = w[i] - rate * g[i];
-  });
+template <class F>
+void walk(const Call& c) {
+  using T = typename F::Real;
+  constexpr std::size_t kSlots = F::kSlots, kScalars = F::kScalars, kDecay = kSlots + 2 + kScalars;
+  const F formula(c.attributes);
+  auto w = c.inputs[0].as<T>(), g = c.inputs[kSlots + 1].as<T>();
+  std::array<T, kScalars> scalars;
+  for (std::size_t k = 0; k < kScalars; ++k) scalars[k] = c.inputs[kSlots + 2 + k].as<T>()[0];
+  const T* decay = c.inputs.size() > kDecay && c.inputs[kDecay].data ? c.inputs[kDecay].as<T>().data() : nullptr;
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    std::array<T, kSlots + 1> s{};
+    for (std::size_t k = 0; k < kSlots; ++k) s[k] = c.inputs[k + 1].as<T>()[i];
+    T next = formula(decay ? w[i] - *decay * w[i] : w[i], g[i], scalars.data(), s.data());
+    for (std::size_t k = 0; k < kSlots; ++k) c.outputs[k + 1].as<T>()[i] = s[k];
+    c.outputs[0].as<T>()[i] = next;
+  }
 }
 
-void momentum(const Call& c) {
-  visit_float(c.dtype(), [&]<class T>() {
-    auto w = c.inputs[0].as<T>(), m = c.inputs[1].as<T>(), g = c.inputs[2].as<T>();
-    T rate = c.inputs[3].as<T>()[0], keep = static_cast<T>(c.attributes.real("momentum"));
-    bool nesterov = c.attributes.flag("nesterov");
-    auto w_out = c.outputs[0].as<T>(), m_out = c.outputs[1].as<T>();
-    for (std::size_t i = 0; i < w.size(); ++i) {
-      T gradient = g[i], next = keep * m[i] + gradient;
-      m_out[i] = next;
-      w_out[i] = w[i] - rate * (nesterov ? gradient + keep * next : next);
-    }
-  });
+template <template <class> class F>
+void reference(const Call& c) {
+  visit_float(c.dtype(), [&]<class T>() { walk<F<T>>(c); });
 }
 
-void adam(const Call& c) {
-  visit_float(c.dtype(), [&]<class T>() {
-    auto w = c.inputs[0].as<T>(), m = c.inputs[1].as<T>(), v = c.inputs[2].as<T>(), g = c.inputs[3].as<T>();
-    T rate = c.inputs[4].as<T>()[0], epsilon = static_cast<T>(c.attributes.real("epsilon"));
-    T new1 = static_cast<T>(1 - c.attributes.real("beta1")), new2 = static_cast<T>(1 - c.attributes.real("beta2"));
-    auto w_out = c.outputs[0].as<T>(), m_out = c.outputs[1].as<T>(), v_out = c.outputs[2].as<T>();
-    for (std::size_t i = 0; i < w.size(); ++i) {
-      T gradient = g[i];
-      T m1 = m[i] + (gradient - m[i]) * new1;
-      T v1 = v[i] + (gradient * gradient - v[i]) * new2;
-      m_out[i] = m1;
-      v_out[i] = v1;
-      w_out[i] = w[i] - rate * m1 / (std::sqrt(v1) + epsilon);
-    }
-  });
+void ftrl(const Call& c) {
+  if (c.attributes.real("power") == -0.5) reference<FtrlRoot>(c);
+  else reference<FtrlPower>(c);
 }
 
 void adam_rate(const Call& c) {
@@ -78,55 +81,85 @@ void adam_rate(const Call& c) {
   });
 }
 
+OpDef adam_rate_def(std::vector<AttributeDef> attributes) {
+  attributes.push_back(AttributeDef("powers", "float32").one_of({"float32", "exact"}));
+  return {.name = "adam_rate",
+          .attributes = std::move(attributes),
+          .inputs = {"rate", "step"},
+          .infer = [](InferContext& c) {
+            c.need_float(0);
+            if (!c.shape(0).empty() || c.type(1) != TensorType{i64, {}}) c.fail("needs a scalar rate and a scalar step of i64");
+            return c.same_type_as(0);
+          },
+          .reference = adam_rate,
+          .gradient = none(),
+          .split = all_replicated()};
+}
+
+OpDef def(Row row) {
+  std::vector<InputDef> inputs = {"w"};
+  std::vector<OutputDef> outputs = {"w"};
+  std::vector<std::pair<int, int>> in_place = {{0, 0}};
+  for (const char* s : row.slots) {
+    inputs.push_back(s);
+    outputs.push_back(s);
+    in_place.emplace_back(static_cast<int>(outputs.size()) - 1, static_cast<int>(outputs.size()) - 1);
+  }
+  inputs.push_back("gradient");
+  if (row.slots.empty()) in_place.emplace_back(0, 1);
+  for (const char* s : row.scalars) inputs.push_back(s);
+  if (row.decays) inputs.push_back(optional_input("decay"));
+  return {.name = row.name,
+          .attributes = std::move(row.attributes),
+          .inputs = std::move(inputs),
+          .outputs = std::move(outputs),
+          .infer = infer(static_cast<int>(row.slots.size()), row.decays),
+          .reference = std::move(row.reference),
+          .gradient = none(),
+          .split = all_replicated(),
+          .in_place = std::move(in_place),
+          .exact = row.exact};
+}
+
 }  // namespace
 
 std::vector<OpDef> optimizer_defs() {
+  auto share = [](const char* name, double value) { return AttributeDef(name, value).between(0, 1); };
+  auto no_less_than_0 = [](const char* name, double value) { return AttributeDef(name, value).between(0, 1e30); };
+  const std::vector<AttributeDef> betas = {share("beta1", 0.9), share("beta2", 0.999)};
+  const AttributeDef momentum = share("momentum", 0.9), inside = {"epsilon_inside", true};
+  auto with = [](std::vector<AttributeDef> first, std::initializer_list<AttributeDef> rest) {
+    first.insert(first.end(), rest);
+    return first;
+  };
+  const auto moments = with(betas, {share("epsilon", 1e-7)});
+  const std::vector<AttributeDef> rms = {share("rho", 0.9), share("epsilon", 1e-7), inside};
   std::vector<OpDef> out;
-  out.push_back({.name = "sgd",
-                 .inputs = {"w", "gradient", "rate"},
-                 .infer = infer(2, 1),
-                 .reference = sgd,
-                 .gradient = none(),
-                 .split = all_replicated(),
-                 .in_place = {{0, 0}, {0, 1}},
-                 .exact = true});
-  out.push_back({.name = "momentum",
-                 .attributes = {AttributeDef("momentum", 0.9).between(0, 1), {"nesterov", false}},
-                 .inputs = {"w", "m", "gradient", "rate"},
-                 .outputs = {"w", "m"},
-                 .infer = infer(3, 2),
-                 .reference = momentum,
-                 .gradient = none(),
-                 .split = all_replicated(),
-                 .in_place = {{0, 0}, {1, 1}},
-                 .exact = true});
-  std::vector<AttributeDef> betas = {AttributeDef("beta1", 0.9).between(0, 1), AttributeDef("beta2", 0.999).between(0, 1)};
-  auto adam_attributes = betas;
-  adam_attributes.push_back(AttributeDef("epsilon", 1e-7).between(0, 1));
-  out.push_back({.name = "adam",
-                 .attributes = adam_attributes,
-                 .inputs = {"w", "m", "v", "gradient", "rate"},
-                 .outputs = {"w", "m", "v"},
-                 .infer = infer(4, 3),
-                 .reference = adam,
-                 .gradient = none(),
-                 .split = all_replicated(),
-                 .in_place = {{0, 0}, {1, 1}, {2, 2}},
-                 .exact = true});
-  auto rate_attributes = betas;
-  rate_attributes.push_back(AttributeDef("powers", "float32").one_of({"float32", "exact"}));
-  out.push_back({.name = "adam_rate",
-                 .attributes = rate_attributes,
-                 .inputs = {"rate", "step"},
-                 .infer = [](InferContext& c) {
-                   c.need_float(0);
-                   if (!c.shape(0).empty() || c.type(1) != TensorType{i64, {}}) c.fail("needs a scalar rate and a scalar step of i64");
-                   return c.same_type_as(0);
-                 },
-                 .reference = adam_rate,
-                 .gradient = none(),
-                 .split = all_replicated()});
+  auto add = [&](Row row) { out.push_back(def(std::move(row))); };
+  add({"sgd", {}, reference<Sgd>});
+  add({"momentum", {"m"}, reference<Momentum>, {momentum, {"nesterov", false}}});
+  add({"adam", {"m", "v"}, reference<Adam>, moments});
+  add({"amsgrad", {"m", "v", "top"}, reference<Amsgrad>, moments});
+  add({"adamax", {"m", "u"}, reference<Adamax>, moments});
+  add({"rmsprop", {"v"}, reference<Rmsprop>, rms});
+  add({"rmsprop_momentum", {"v", "m"}, reference<RmspropMomentum>, with(rms, {momentum})});
+  add({"rmsprop_centered", {"v", "mean"}, reference<RmspropCentered>, rms});
+  add({"rmsprop_centered_momentum", {"v", "mean", "m"}, reference<RmspropCenteredMomentum>, with(rms, {momentum})});
+  add({"adagrad", {"sum"}, reference<Adagrad>, {share("epsilon", 1e-7), inside}});
+  add({"adadelta", {"v", "u"}, reference<Adadelta>, {share("rho", 0.95), share("epsilon", 1e-7)}});
+  add({.name = "ftrl",
+       .slots = {"sum", "z"},
+       .reference = ftrl,
+       .attributes = {AttributeDef("power", -0.5).between(-4, 0), no_less_than_0("l1", 0), no_less_than_0("l2", 0), no_less_than_0("l2_shrinkage", 0), no_less_than_0("beta", 0)},
+       .exact = false});
+  add({"lion", {"m"}, reference<Lion>, {share("beta1", 0.9), share("beta2", 0.99)}});
+  add({.name = "lamb", .slots = {"m", "v"}, .reference = reference<Lamb>, .attributes = with(moments, {no_less_than_0("weight_decay", 0)}), .scalars = {"scale", "root"}, .decays = false});
+  add({.name = "moving_average", .slots = {}, .reference = reference<MovingAverage>, .scalars = {"weight"}, .decays = false});
+  out.push_back(adam_rate_def(betas));
   return out;
 }
+
+std::string average_of(const std::string& variable) { return variable + std::string(kAverage); }
+std::string averaged_by(const std::string& average) { return average.ends_with(kAverage) ? average.substr(0, average.size() - kAverage.size()) : average; }
 
 }  // namespace belfry

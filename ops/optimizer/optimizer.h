@@ -1,16 +1,35 @@
-// Updates of variables: sgd, momentum, adam. Each is one op that reads its gradient whole.
+// Updates of variables: an op per optimiser, which reads its gradient whole and gives the new value and the new slots.
 #pragma once
 
 #include <belfry/ops/emit.h>
 
 namespace belfry {
 
+/// Inputs: w, the slots, the gradient (all of one type, f32 or f64), the rate (a scalar), and at will `decay`: a scalar, with which w is
+/// first replaced by w − decay·w (decoupled weight decay, Loshchilov & Hutter 2017; decay = learning rate · weight decay). Outputs: w', the slots anew.
 /// sgd: w' = w − rate·g.
 /// momentum: m' = momentum·m + g; w' = w − rate·m', or with nesterov w − rate·(g + momentum·m').
 /// adam (Kingma & Ba 2014, "epsilon hat"): m' = m + (g − m)(1 − beta1); v' = v + (g² − v)(1 − beta2);
 ///   w' = w − rate·m'/(√v' + epsilon), with the rate of adam_rate.
+/// amsgrad (Reddi et al. 2018): adam with top' = max(top, v') in place of v' under the root.
+/// adamax (Kingma & Ba 2014, section 7.1): m' as adam; u' = max(beta2·u, |g|); w' = w − rate·m'/(u' + epsilon), rate/(1 − beta1ᵗ).
+/// rmsprop (Hinton 2012): v' = rho·v + (1 − rho)g²; step = rate·g/√(v' + epsilon), or with epsilon_inside false rate·g/(√v' + epsilon); w' = w − step.
+///   rmsprop_centered: mean' = rho·mean + (1 − rho)g, and v' − mean'² under the root. rmsprop_momentum: m' = momentum·m + step; w' = w − m'.
+/// adagrad (Duchi et al. 2011): sum' = sum + g²; w' = w − rate·g/√(sum' + epsilon), or epsilon outside.
+/// adadelta (Zeiler 2012): v' = rho·v + (1 − rho)g²; step = √(u + epsilon)·g/√(v' + epsilon); u' = rho·u + (1 − rho)step²; w' = w − rate·step.
+/// ftrl (McMahan et al. 2013, as TensorFlow has it), p = −power: sum' = sum + g²; z' = z + g + 2·l2_shrinkage·w − (sum'ᵖ − sumᵖ)/rate·w;
+///   w' = (clip(z', −l1, l1) − z')/((sum'ᵖ + beta)/rate + 2·l2). The rate must not be 0.
+/// lion (Chen et al. 2023): w' = w − rate·sign(beta1·m + (1 − beta1)g); m' = beta2·m + (1 − beta2)g.
+/// lamb (You et al. 2019): m', v' as adam; direction = m̂/(√v̂ + epsilon) + weight_decay·w, from m' and v' by the scalars scale = √(1 − beta2ᵗ)/(1 − beta1ᵗ)
+///   and root = √(1 − beta2ᵗ); then w' = w − rate·(|w|/|direction|)·direction by sgd, the ratio 1 where a norm is 0.
 /// adam_rate: rate·√(1 − beta2ᵗ)/(1 − beta1ᵗ), t = step + 1; `powers` is "float32" (Keras 3: powers of the betas rounded
 ///   to f32, in the rate's type) or "exact" (TF 1: powers in f64).
+/// moving_average: average' = average − weight·(average − value), weight = 1 − decay.
 std::vector<OpDef> optimizer_defs();
+
+/// The name of a variable's moving average, as TensorFlow 1 has it: "w/ExponentialMovingAverage".
+std::string average_of(const std::string& variable);
+/// The variable whose average has this name; the name itself where it is no average's.
+std::string averaged_by(const std::string& average);
 
 }  // namespace belfry

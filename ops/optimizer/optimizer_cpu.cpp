@@ -1,82 +1,82 @@
-#include <cmath>
-
 #include <belfry/ops/cpu_kernels.h>
 #include <belfry/ops/cpu/kernel_support_internal.h>
+#include <belfry/ops/optimizer/formulas.h>
 
 namespace belfry {
 
 namespace {
 
-template <class T>
-BELFRY_CLONES void run_sgd(T rate, const T* w, const T* g, T* w_out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) w_out[i] = w[i] - rate * g[i];
-}
+using namespace optimizer_formulas;
 
-template <class T>
-BELFRY_CLONES void run_momentum(T rate, T keep, bool nesterov, const T* w, const T* m, const T* g, T* w_out, T* m_out, std::int64_t n) {
+/// The elements [begin, end) in one pass over w, slots and gradient.
+template <class F>
+BELFRY_CLONES void run(const void* formula, const Arguments& a, std::int64_t begin, std::int64_t end) {
+  using T = typename F::Real;
+  constexpr std::size_t kSlots = F::kSlots, kScalars = F::kScalars, kDecay = kSlots + 2 + kScalars;
+  const F f = *static_cast<const F*>(formula);
+  const T *w = a.in<T>(0), *g = a.in<T>(kSlots + 1), *slots[kSlots + 1];
+  T *w_out = a.out<T>(0), *slots_out[kSlots + 1], scalars[kScalars];
+  for (std::size_t k = 0; k < kSlots; ++k) slots[k] = a.in<T>(k + 1), slots_out[k] = a.out<T>(k + 1);
+  for (std::size_t k = 0; k < kScalars; ++k) scalars[k] = *a.in<T>(kSlots + 2 + k);
+  const bool decays = a.inputs.size() > kDecay && a.inputs[kDecay];
+  const T decay = decays ? *a.in<T>(kDecay) : T{0};
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) {
-    T gradient = g[i], next = keep * m[i] + gradient, before = w[i];
-    m_out[i] = next;
-    w_out[i] = before - rate * (nesterov ? gradient + keep * next : next);
+  for (std::int64_t i = begin; i < end; ++i) {
+    T before = w[i], gradient = g[i], s[kSlots + 1];
+    for (std::size_t k = 0; k < kSlots; ++k) s[k] = slots[k][i];
+    if (decays) before = before - decay * before;
+    T next = f(before, gradient, scalars, s);
+    for (std::size_t k = 0; k < kSlots; ++k) slots_out[k][i] = s[k];
+    w_out[i] = next;
   }
 }
 
-template <class T>
-BELFRY_CLONES void run_adam(T rate, T new1, T new2, T epsilon, const T* w, const T* m, const T* v, const T* g, T* w_out, T* m_out, T* v_out, std::int64_t n) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) {
-    T gradient = g[i], before = w[i];
-    T m1 = m[i] + (gradient - m[i]) * new1;
-    T v1 = v[i] + (gradient * gradient - v[i]) * new2;
-    m_out[i] = m1;
-    v_out[i] = v1;
-    w_out[i] = before - rate * m1 / (std::sqrt(v1) + epsilon);
-  }
+using Run = void (*)(const void* formula, const Arguments& a, std::int64_t begin, std::int64_t end);
+
+void launch(Run run, const void* formula, const Arguments& a, std::int64_t n, std::int64_t work, int threads) {
+  for_ranges(n, work, threads, [&](std::int64_t begin, std::int64_t end) { run(formula, a, begin, end); }, 16);
 }
 
-Kernel sgd() {
-  return {.name = "simd_sgd", .op = "sgd", .supports = takes_floats(), .prepare = [](const KernelRequest& r) {
-            return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
-              return prepared([n = r.inputs[0].elements(), threads = r.threads](const Arguments& a) {
-                T rate = *a.in<T>(2);
-                for_ranges(n, n, threads, [&](std::int64_t b, std::int64_t e) { run_sgd<T>(rate, a.in<T>(0) + b, a.in<T>(1) + b, a.out<T>(0) + b, e - b); }, 16);
-              });
-            });
+/// `cost`: plain operations per element, for the cut into threads.
+template <class F>
+std::unique_ptr<Prepared> update(const KernelRequest& r, std::int64_t cost) {
+  return prepared([f = F(*r.attributes), n = r.inputs[0].elements(), cost, threads = r.threads](const Arguments& a) { launch(run<F>, &f, a, n, n * cost, threads); });
+}
+
+template <template <class> class F>
+Kernel kernel(const char* op, std::int64_t cost) {
+  return {.name = std::string("simd_") + op, .op = op, .supports = takes_floats(), .prepare = [cost](const KernelRequest& r) {
+            return r.inputs[0].dtype == f32 ? update<F<float>>(r, cost) : update<F<double>>(r, cost);
           }};
 }
 
-Kernel momentum() {
-  return {.name = "simd_momentum", .op = "momentum", .supports = takes_floats(), .prepare = [](const KernelRequest& r) {
-            return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
-              T keep = static_cast<T>(r.attributes->real("momentum"));
-              return prepared([keep, nesterov = r.attributes->flag("nesterov"), n = r.inputs[0].elements(), threads = r.threads](const Arguments& a) {
-                T rate = *a.in<T>(3);
-                for_ranges(n, 2 * n, threads, [&](std::int64_t b, std::int64_t e) {
-                  run_momentum<T>(rate, keep, nesterov, a.in<T>(0) + b, a.in<T>(1) + b, a.in<T>(2) + b, a.out<T>(0) + b, a.out<T>(1) + b, e - b);
-                }, 16);
-              });
-            });
-          }};
-}
-
-Kernel adam() {
-  return {.name = "simd_adam", .op = "adam", .supports = takes_floats(), .prepare = [](const KernelRequest& r) {
-            return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
-              T new1 = static_cast<T>(1 - r.attributes->real("beta1")), new2 = static_cast<T>(1 - r.attributes->real("beta2")), epsilon = static_cast<T>(r.attributes->real("epsilon"));
-              return prepared([=, n = r.inputs[0].elements(), threads = r.threads](const Arguments& a) {
-                T rate = *a.in<T>(4);
-                for_ranges(n, 4 * n, threads, [&](std::int64_t b, std::int64_t e) {
-                  run_adam<T>(rate, new1, new2, epsilon, a.in<T>(0) + b, a.in<T>(1) + b, a.in<T>(2) + b, a.in<T>(3) + b, a.out<T>(0) + b, a.out<T>(1) + b, a.out<T>(2) + b, e - b);
-                }, 16);
-              });
-            });
-          }};
+Kernel ftrl() {
+  Kernel k = kernel<FtrlRoot>("ftrl", 8);
+  k.supports = [](const KernelRequest& r) {
+    if (r.attributes->real("power") != -0.5) return refuse("the power is not -0.5");
+    return takes(r, {f32, f64});
+  };
+  return k;
 }
 
 }  // namespace
 
-std::vector<Kernel> optimizer_cpu() { return {sgd(), momentum(), adam()}; }
+std::vector<Kernel> optimizer_cpu() {
+  return {kernel<Sgd>("sgd", 1),
+          kernel<Momentum>("momentum", 2),
+          kernel<Adam>("adam", 4),
+          kernel<Amsgrad>("amsgrad", 5),
+          kernel<Adamax>("adamax", 4),
+          kernel<Rmsprop>("rmsprop", 4),
+          kernel<RmspropMomentum>("rmsprop_momentum", 4),
+          kernel<RmspropCentered>("rmsprop_centered", 5),
+          kernel<RmspropCenteredMomentum>("rmsprop_centered_momentum", 5),
+          kernel<Adagrad>("adagrad", 4),
+          kernel<Adadelta>("adadelta", 6),
+          ftrl(),
+          kernel<Lion>("lion", 2),
+          kernel<Lamb>("lamb", 4),
+          kernel<MovingAverage>("moving_average", 1)};
+}
 
 }  // namespace belfry

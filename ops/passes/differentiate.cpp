@@ -3,43 +3,19 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/glob.h>
 #include <belfry/graph/gradients.h>
 #include <belfry/ops/build.h>
+#include <belfry/ops/passes/optimizer_kinds.h>
 #include <belfry/ops/passes/passes.h>
 
 namespace belfry {
 
 namespace {
 
-using Schema = std::vector<AttributeDef>;
-
-/// Options of every kind; a learning rate may be a value in the graph instead.
-Schema with_common(Schema own, double rate) {
-  Schema out = {AttributeDef("learning_rate", rate)};
-  out.insert(out.end(), own.begin(), own.end());
-  out.push_back(AttributeDef("clip_norm", 0.0).between(0, 1e30));
-  out.push_back({"skip_nonfinite", false});
-  return out;
-}
-
-const std::map<std::string, Schema>& kinds() {
-  static const std::map<std::string, Schema> table = {
-      {"sgd", with_common({}, 0.01)},
-      {"momentum", with_common({AttributeDef("momentum", 0.9).between(0, 1), {"nesterov", false}}, 0.01)},
-      {"adam", with_common({AttributeDef("beta1", 0.9).between(0, 1), AttributeDef("beta2", 0.999).between(0, 1), AttributeDef("epsilon", 1e-7).between(0, 1),
-                            AttributeDef("powers", "float32").one_of({"float32", "exact"})},
-                           0.001)}};
-  return table;
-}
-
-/// A slot of a variable: zeros of its type.
-Value slot(Graph& g, const std::string& name, Value variable_) {
-  return variable(g, name, variable_.shape(), {.dtype = variable_.dtype(), .trainable = false}, {});
-}
-
 class Trainer {
  public:
-  explicit Trainer(Graph& g) : g_(g), spec_(*g.train), options_(checked(optimizer_options(spec_.optimizer), spec_.options, fmt::format("optimizer '{}':", spec_.optimizer))) {}
+  explicit Trainer(Graph& g) : g_(g), spec_(*g.train), kind_(optimizer_kind(spec_.optimizer)), options_(training_options(spec_)) {}
 
   void run() {
     std::vector<NodeId> variables;
@@ -57,24 +33,24 @@ class Trainer {
     if (some.empty()) throw UserError(fmt::format("no trainable variable of the graph '{}' reaches its loss", g_.name));
     if (options_.flag("skip_nonfinite")) gate(some);
     clip(some);
-    for (std::size_t i = 0; i < variables.size(); ++i) update(variables[i], some[i]);
+    if (real("weight_decay") > 0) choose_decayed(variables);
+    for (std::size_t i = 0; i < variables.size(); ++i) {
+      update(variables[i], some[i]);
+      if (real("average_decay") > 0) average(variables[i]);
+    }
     count_steps();
   }
 
  private:
   double real(const char* name) const { return options_.real(name); }
 
-  /// By the global norm: g·clip/max(norm, clip).
   void clip(std::vector<Value>& gradients) {
-    double limit = real("clip_norm");
-    if (limit == 0) return;
     g_.cursor = {"clip", {}, -1, Role::update, {}};
-    std::map<DType, std::vector<Value>> squares;
-    for (Value v : gradients) squares[v.dtype()].push_back(reduce_sum(square(v)));
-    if (squares.size() > 1) throw UserError("clip_norm needs variables of one dtype");
-    Value norm = sqrt(add_n(squares.begin()->second));
-    Value factor = limit / maximum(norm, constant_like(norm, limit));
-    for (Value& v : gradients) v = v * factor;
+    if (double limit = real("clip_norm"); limit > 0) gradients = clip_by_global_norm(gradients, limit, {}).values;
+    for (Value& v : gradients) {
+      if (double limit = real("clip_each_norm"); limit > 0) v = clip_by_norm(v, limit, {});
+      if (double limit = real("clip_value"); limit > 0) v = belfry::clip(v, -limit, limit, {});
+    }
     g_.cursor = {};
   }
 
@@ -88,19 +64,60 @@ class Trainer {
     g_.cursor = {};
   }
 
-  Value rate(DType dtype) {
-    auto [at, fresh] = rates_.try_emplace(dtype);
-    if (!fresh) return at->second;
-    g_.cursor = {"", {}, -1, Role::update, {}};
-    Value base = spec_.learning_rate.valid() ? cast(g_.value(spec_.learning_rate), dtype)
-                                             : g_.add("constant", {}, {{"value", converted(HostTensor::scalar(real("learning_rate")), dtype)}},
-                                                      rates_.size() > 1 ? std::string("learning_rate_") + std::string(name_of(dtype)) : "learning_rate");
-    if (spec_.optimizer == "adam") {
-      g_.cursor.scope = "adam";
-      base = g_.add("adam_rate", {base, step()}, {{"beta1", real("beta1")}, {"beta2", real("beta2")}, {"powers", options_.text("powers")}}, rates_.size() > 1 ? "" : "rate");
+  /// All but those that `no_decay` names; a pattern that names none is a mistake.
+  void choose_decayed(const std::vector<NodeId>& variables) {
+    decayed_.insert(variables.begin(), variables.end());
+    for (const std::string& pattern : globs_of(options_.text("no_decay"))) {
+      bool any = false;
+      for (NodeId id : variables)
+        if (glob_matches(pattern, g_.node(id).name)) any = true, decayed_.erase(id);
+      if (!any) throw UserError(fmt::format("optimizer '{}': no_decay names '{}', but no variable that is trained matches it", spec_.optimizer, pattern));
     }
-    g_.cursor = {};
-    return at->second = base;
+  }
+
+  // ---------------------------------------------------------------- scalars, once per dtype
+
+  /// "" for the first dtype, then "_f64".
+  template <class Make>
+  Value once(std::map<DType, Value>& made, DType dtype, Make make) {
+    auto [at, fresh] = made.try_emplace(dtype);
+    if (!fresh) return at->second;
+    const std::string ending = made.size() > 1 ? "_" + std::string(name_of(dtype)) : "";
+    Cursor before = std::exchange(g_.cursor, {"", {}, -1, Role::update, {}});
+    Value out = make(ending);
+    g_.cursor = before;
+    return made[dtype] = out;
+  }
+
+  /// The learning rate as it was given.
+  Value base_rate(DType dtype) {
+    return once(base_rates_, dtype, [&](const std::string& ending) {
+      if (spec_.learning_rate.valid()) return cast(g_.value(spec_.learning_rate), dtype);
+      if (spec_.schedule.entries().empty()) return g_.add("constant", {}, {{"value", converted(HostTensor::scalar(real("learning_rate")), dtype)}}, "learning_rate" + ending);
+      if (!scheduled_) {
+        g_.cursor.scope = "learning_rate";
+        scheduled_ = schedule(step(), spec_.schedule);
+      }
+      return cast(scheduled_, dtype);
+    });
+  }
+
+  Value corrected(Value rate, bool first, bool second, const std::string& name) {
+    return g_.add("adam_rate", {rate, step()}, {{"beta1", first ? real("beta1") : 0.0}, {"beta2", second ? real("beta2") : 0.0}, {"powers", options_.text("powers")}}, name);
+  }
+
+  Value rate(DType dtype) {
+    if (kind_.correction == RateCorrection::none) return base_rate(dtype);
+    Value base = base_rate(dtype);
+    return once(rates_, dtype, [&](const std::string& ending) {
+      g_.cursor.scope = kind_.prefix;
+      return corrected(base, true, kind_.correction == RateCorrection::both, "rate" + ending);
+    });
+  }
+
+  Value decay(DType dtype) {
+    Value base = base_rate(dtype);
+    return once(decays_, dtype, [&](const std::string&) { return base * real("weight_decay"); });
   }
 
   Value step() {
@@ -111,23 +128,80 @@ class Trainer {
     return out;
   }
 
+  // ---------------------------------------------------------------- updates
+
+  /// The options that the op has too.
+  Attributes attributes_of(const std::string& op) const {
+    Attributes out;
+    for (const AttributeDef& def : g_.ops().at(op).attributes)
+      if (const AttributeValue* given = options_.find(def.name)) out.set(def.name, *given);
+    return out;
+  }
+
   void update(NodeId id, Value gradient) {
     Value w = g_.value({id, 0}), r = rate(w.dtype());
-    const std::string name = g_.node(id).name, &kind = spec_.optimizer;
+    Value d = decayed_.contains(id) && spec_.optimizer != "lamb" ? decay(w.dtype()) : Value{};
+    const std::string name = g_.node(id).name, prefix = kind_.prefix + "/";
+    const UpdateRule rule = kind_.update(options_);
     g_.cursor = {"", {}, id, Role::update, {}};
-    auto made = [&](Value out, std::vector<Value> slots) {
+    std::vector<Value> inputs = {w};
+    for (const SlotRule& s : rule.slots)
+      inputs.push_back(variable(g_, kind_.prefix + "_" + s.name + "/" + name, w.shape(),
+                                {.dtype = w.dtype(), .init = s.start.empty() ? "zeros" : "constant", .init_value = s.start.empty() ? 0 : real(s.start.c_str()), .trainable = false}, {}));
+    std::vector<Value> slots(inputs.begin() + 1, inputs.end());
+    inputs.push_back(gradient);
+    Value out;
+    if (spec_.optimizer == "lamb") {
+      auto [scale, root] = lamb_corrections(w.dtype());
+      inputs.insert(inputs.end(), {scale, root});
+      Attributes attributes = attributes_of(rule.op);
+      if (!decayed_.contains(id)) attributes.set("weight_decay", 0.0);
+      out = g_.add(rule.op, inputs, attributes, prefix + "direction/" + name);
+      g_.updates[id] = g_.add("sgd", {w, out, r * trust(w, out)}, {}, prefix + name).id;
+    } else {
+      inputs.push_back(r);
+      if (d) inputs.push_back(d);
+      out = g_.add(rule.op, inputs, attributes_of(rule.op), prefix + name);
       g_.updates[id] = out.id;
-      for (std::size_t k = 0; k < slots.size(); ++k) g_.updates[slots[k].id.node] = out.output(static_cast<int>(k) + 1).id;
-    };
-    if (kind == "sgd") made(g_.add("sgd", {w, gradient, r}, {}, "sgd/" + name), {});
-    if (kind == "momentum") {
-      Value m = slot(g_, "momentum_m/" + name, w);
-      made(g_.add("momentum", {w, m, gradient, r}, {{"momentum", real("momentum")}, {"nesterov", options_.flag("nesterov")}}, "momentum/" + name), {m});
     }
-    if (kind == "adam") {
-      Value m = slot(g_, "adam_m/" + name, w), v = slot(g_, "adam_v/" + name, w);
-      made(g_.add("adam", {w, m, v, gradient, r}, {{"beta1", real("beta1")}, {"beta2", real("beta2")}, {"epsilon", real("epsilon")}}, "adam/" + name), {m, v});
-    }
+    for (std::size_t k = 0; k < slots.size(); ++k) g_.updates[slots[k].id.node] = out.output(static_cast<int>(k) + 1).id;
+    g_.cursor = {};
+  }
+
+  std::pair<Value, Value> lamb_corrections(DType dtype) {
+    Value one = once(ones_, dtype, [&](const std::string&) { return g_.add("constant", {}, {{"value", converted(HostTensor::scalar(1.0), dtype)}}); });
+    Value scale = once(rates_, dtype, [&](const std::string& ending) { return g_.cursor.scope = kind_.prefix, corrected(one, true, true, "scale" + ending); });
+    Value root = once(roots_, dtype, [&](const std::string& ending) { return g_.cursor.scope = kind_.prefix, corrected(one, false, true, "root" + ending); });
+    return {scale, root};
+  }
+
+  /// |w|/|direction|, or 1 where one of them is 0.
+  Value trust(Value w, Value direction) {
+    g_.cursor.scope = kind_.prefix + "/trust";
+    Value above = global_norm({w}, {}), below = global_norm({direction}, {}), zero = constant_like(above, 0), one = constant_like(above, 1);
+    Value out = where(logical_and(greater(above, zero), greater(below, zero)), above / where(greater(below, zero), below, one), one);
+    g_.cursor.scope = {};
+    return out;
+  }
+
+  /// 1 − decay; by the step counted from 1, decay is at most (1 + s)/(10 + s), as TensorFlow 1 has it with num_updates.
+  Value average_weight(DType dtype) {
+    return once(weights_, dtype, [&](const std::string&) {
+      g_.cursor.scope = "average";
+      if (!options_.flag("average_by_step")) return g_.add("constant", {}, {{"value", converted(HostTensor::scalar(1 - real("average_decay")), dtype)}});
+      Value s = cast(step(), dtype) + 1;
+      return 1 - minimum((s + 1) / (s + 10), constant_like(s, real("average_decay")));
+    });
+  }
+
+  /// A moving average of the variable's new values.
+  void average(NodeId id) {
+    const Attributes a = g_.node(id).attributes;
+    const std::string name = g_.node(id).name;
+    Value w = g_.value({id, 0}), weight = average_weight(w.dtype());
+    g_.cursor = {"", {}, id, Role::update, {}};
+    Value mean = variable(g_, average_of(name), w.shape(), {.dtype = w.dtype(), .init = a.text("init"), .init_value = a.real("init_value"), .trainable = false}, {});
+    g_.updates[mean.id.node] = g_.add("moving_average", {mean, g_.value(g_.updates.at(id)), weight}, {}, "average/" + name).id;
     g_.cursor = {};
   }
 
@@ -140,18 +214,14 @@ class Trainer {
 
   Graph& g_;
   TrainSpec spec_;
+  const OptimizerKind& kind_;
   Attributes options_;
-  std::map<DType, Value> rates_;
+  std::map<DType, Value> base_rates_, rates_, decays_, ones_, roots_, weights_;
+  Value scheduled_;
+  std::set<NodeId> decayed_;
 };
 
 }  // namespace
-
-const std::vector<AttributeDef>& optimizer_options(const std::string& kind) {
-  if (auto at = kinds().find(kind); at != kinds().end()) return at->second;
-  std::vector<std::string> names;
-  for (const auto& [name, schema] : kinds()) names.push_back(name);
-  throw UserError(fmt::format("there is no optimizer '{}'; there are {}{}", kind, fmt::join(names, ", "), did_you_mean(kind, names)));
-}
 
 Graph differentiate(const Graph& graph) {
   Graph out = graph;

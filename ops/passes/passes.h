@@ -21,7 +21,9 @@ std::vector<Pass> training_passes();
 /// The passes of a graph without updates.
 std::vector<Pass> inference_passes();
 
-/// Slots that an optimiser keeps per variable, and the schema of its options. UserError for an unknown kind.
+/// The schema of an optimiser's options. UserError for an unknown kind.
 const std::vector<AttributeDef>& optimizer_options(const std::string& kind);
+/// All options of a short form, with their defaults. UserError for what no optimiser or schedule takes.
+Attributes training_options(const TrainSpec& spec);
 
 }  // namespace belfry

@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include <belfry/graph/split_rules.h>
+#include <belfry/ops/build.h>
 #include <belfry/ops/loops.h>
 #include <belfry/ops/random/philox.h>
 
@@ -143,7 +144,7 @@ HostTensor initial_value(const Node& variable, std::uint64_t seed) {
   double fan_in = static_cast<double>(shape.size() < 2 ? elements(shape) : receptive * shape[shape.size() - 2]);
   double fan_out = static_cast<double>(shape.empty() ? 1 : shape.size() < 2 ? elements(shape) : receptive * shape.back());
   double limit = std::sqrt(6 / (fan_in + fan_out)), deviation = std::sqrt(2 / fan_in);
-  auto stream = static_cast<std::uint32_t>(stream_of(variable.name));
+  auto stream = static_cast<std::uint32_t>(stream_of(averaged_by(variable.name)));  // an average begins where its variable does
   auto element = [&](std::size_t i, std::uint32_t attempt) {
     Words words = philox(seed, {static_cast<std::uint32_t>(i / 4), 0xFFFFFFFFu, attempt, stream});
     int word = static_cast<int>(i % 4);

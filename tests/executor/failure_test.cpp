@@ -293,7 +293,7 @@ Graph gated(bool by_optimizer) {
   b.update(mean, mean * 0.9 + reduce_mean(h, {.axes = {0}}) * 0.1);
   b.metric("loss", loss);
   if (!by_optimizer) b.gate(all_finite(loss));
-  b.minimize(loss, Adam{.learning_rate = 0.1, .skip_nonfinite = by_optimizer});
+  b.minimize(loss, Adam{.learning_rate = 0.1}, {.skip_nonfinite = by_optimizer});
   return run_passes(training_passes(), std::move(b).build());
 }
 

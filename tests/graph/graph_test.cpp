@@ -96,7 +96,7 @@ TEST(GraphText, says_one_node_a_line) {
             "reduce_max = reduce_max(softmax) {keep: true} : f32(1, 1)\n"
             "reduce_mean = reduce_mean(softmax) : f32()\n"
             "metric top = reduce_max\n"
-            "minimize reduce_mean by sgd learning_rate: 0.5 clip_norm: 0\n");
+            "minimize reduce_mean by sgd learning_rate: 0.5\n");
 }
 
 TEST(Graph, refuses_a_tensor_that_no_machine_holds) {

@@ -19,7 +19,7 @@ Value dense(Builder& b, Value x, const std::string& name, std::int64_t out) {
 Value classify(Value logits, Value label) { return reduce_mean(sparse_softmax_cross_entropy(logits, label)); }
 Value label_(Builder& b) { return b.input("label", i32, {kBatch}); }
 void fetch(Builder& b, const std::string& name, Value v) { b.metric(name, v); }
-void minimize(Builder& b, Value loss, double clip = 0) { b.minimize(loss, Momentum{.learning_rate = 0.1, .clip_norm = clip}); }
+void minimize(Builder& b, Value loss, double clip = 0) { b.minimize(loss, Momentum{.learning_rate = 0.1}, {.clip_norm = clip}); }
 
 void decay(Builder& b, DType t) {
   Value x = b.input("image", t, {kBatch, 6, 6, 2}), label = label_(b);

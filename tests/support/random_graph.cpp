@@ -124,7 +124,7 @@ class Maker {
     if (one_in(4)) g.aliases["an_old_name"] = any().id;
     Value loss = reduce_sum(any_float());
     if (one_in(3)) g.losses = {loss.id};
-    else if (one_in(2)) b_.minimize(loss, Adam{.learning_rate = pick(1, 9) / 1000.0, .rate = one_in(2) ? constant(g, HostTensor::scalar(0.5)) : Value{}});
+    else if (one_in(2)) b_.minimize(loss, Adam{.learning_rate = one_in(2) ? Rate(constant(g, HostTensor::scalar(0.5))) : Rate(pick(1, 9) / 1000.0)});
     else b_.minimize(loss, Momentum{.nesterov = one_in(2)});
   }
 

@@ -218,7 +218,7 @@ Graph grown(const NetRecipe& recipe, DType dtype) {
   for (Value v : {g.any(), g.any()}) loss = loss + 0.5 * mean(small(v));
   loss = identity(loss, "loss");
   switch (g.pick(0, 2)) {
-    case 0: b.minimize(loss, Sgd{.learning_rate = 0.1, .clip_norm = g.one_in(3) ? 0.5 : 0}); break;
+    case 0: b.minimize(loss, Sgd{.learning_rate = 0.1}, {.clip_norm = g.one_in(3) ? 0.5 : 0}); break;
     case 1: b.minimize(loss, Momentum{.learning_rate = 0.1, .nesterov = g.one_in(2)}); break;
     default: b.minimize(loss, Adam{.learning_rate = 0.01});
   }

@@ -1,0 +1,88 @@
+#include <belfry/ops/passes/optimizer_kinds.h>
+
+#include <map>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/graph.h>
+#include <belfry/ops/build.h>
+#include <belfry/ops/passes/passes.h>
+
+namespace belfry {
+
+namespace {
+
+using Schema = std::vector<AttributeDef>;
+
+AttributeDef share(const char* name, double value) { return AttributeDef(name, value).between(0, 1); }
+AttributeDef no_less_than_0(const char* name, double value = 0) { return AttributeDef(name, value).between(0, 1e30); }
+
+/// Options of every kind about its own; a learning rate may be a value in the graph or a schedule instead.
+Schema with_common(double rate, Schema own, double weight_decay = 0) {
+  Schema out = {AttributeDef("learning_rate", rate)};
+  out.insert(out.end(), own.begin(), own.end());
+  const Schema common = {no_less_than_0("weight_decay", weight_decay), {"no_decay", ""},        no_less_than_0("clip_norm"), no_less_than_0("clip_each_norm"),
+                         no_less_than_0("clip_value"),                 share("average_decay", 0), {"average_by_step", false},  {"skip_nonfinite", false}};
+  out.insert(out.end(), common.begin(), common.end());
+  return out;
+}
+
+UpdateRule adam(const Attributes& o) {
+  if (o.flag("amsgrad")) return {"amsgrad", {{"m"}, {"v"}, {"top"}}};
+  return {"adam", {{"m"}, {"v"}}};
+}
+
+UpdateRule rmsprop(const Attributes& o) {
+  UpdateRule out{"rmsprop", {{"v", "initial"}}};
+  if (o.flag("centered")) out.op += "_centered", out.slots.push_back({"mean"});
+  if (o.real("momentum") > 0) out.op += "_momentum", out.slots.push_back({"m"});
+  return out;
+}
+
+const std::map<std::string, OptimizerKind>& kinds() {
+  using A = const Attributes&;
+  constexpr RateCorrection kBoth = RateCorrection::both, kFirst = RateCorrection::first;
+  const AttributeDef powers = AttributeDef("powers", "float32").one_of({"float32", "exact"}), inside = {"epsilon_inside", true}, epsilon = share("epsilon", 1e-7);
+  const Schema moments = {share("beta1", 0.9), share("beta2", 0.999), epsilon, powers};
+  Schema adams = moments;
+  adams.push_back({"amsgrad", false});
+  static const std::map<std::string, OptimizerKind> table = {
+      {"sgd", {"sgd", with_common(0.01, {}), [](A) { return UpdateRule{"sgd"}; }}},
+      {"momentum", {"momentum", with_common(0.01, {share("momentum", 0.9), {"nesterov", false}}), [](A) { return UpdateRule{"momentum", {{"m"}}}; }}},
+      {"adam", {"adam", with_common(0.001, adams), adam, kBoth}},
+      {"adamw", {"adam", with_common(0.001, adams, 0.004), adam, kBoth}},
+      {"adamax", {"adamax", with_common(0.001, moments), [](A) { return UpdateRule{"adamax", {{"m"}, {"u"}}}; }, kFirst}},
+      {"rmsprop", {"rmsprop", with_common(0.001, {share("rho", 0.9), share("momentum", 0), {"centered", false}, epsilon, inside, no_less_than_0("initial")}), rmsprop}},
+      {"adagrad", {"adagrad", with_common(0.001, {no_less_than_0("initial", 0.1), epsilon, inside}), [](A) { return UpdateRule{"adagrad", {{"sum", "initial"}}}; }}},
+      {"adadelta", {"adadelta", with_common(0.001, {share("rho", 0.95), epsilon}), [](A) { return UpdateRule{"adadelta", {{"v"}, {"u"}}}; }}},
+      {"ftrl",
+       {"ftrl", with_common(0.001, {AttributeDef("power", -0.5).between(-4, 0), no_less_than_0("initial", 0.1), no_less_than_0("l1"), no_less_than_0("l2"), no_less_than_0("l2_shrinkage"), no_less_than_0("beta")}),
+        [](A) { return UpdateRule{"ftrl", {{"sum", "initial"}, {"z"}}}; }}},
+      {"lion", {"lion", with_common(0.001, {share("beta1", 0.9), share("beta2", 0.99)}), [](A) { return UpdateRule{"lion", {{"m"}}}; }}},
+      {"lamb", {"lamb", with_common(0.001, moments), [](A) { return UpdateRule{"lamb", {{"m"}, {"v"}}}; }}}};
+  return table;
+}
+
+}  // namespace
+
+const OptimizerKind& optimizer_kind(const std::string& kind) {
+  if (auto at = kinds().find(kind); at != kinds().end()) return at->second;
+  std::vector<std::string> names;
+  for (const auto& [name, row] : kinds()) names.push_back(name);
+  throw UserError(fmt::format("there is no optimizer '{}'; there are {}{}", kind, fmt::join(names, ", "), did_you_mean(kind, names)));
+}
+
+const std::vector<AttributeDef>& optimizer_options(const std::string& kind) { return optimizer_kind(kind).options; }
+
+Attributes training_options(const TrainSpec& spec) {
+  Attributes out = checked(optimizer_options(spec.optimizer), spec.options, fmt::format("optimizer '{}':", spec.optimizer));
+  int clips = 0;
+  for (const char* name : {"clip_norm", "clip_each_norm", "clip_value"}) clips += out.real(name) > 0;
+  if (clips > 1) throw UserError(fmt::format("optimizer '{}': gradients are clipped by one of clip_norm, clip_each_norm and clip_value", spec.optimizer));
+  if (out.real("average_decay") == 0 && out.flag("average_by_step")) throw UserError(fmt::format("optimizer '{}': average_by_step says nothing without an average_decay", spec.optimizer));
+  if (out.real("weight_decay") == 0 && !out.text("no_decay").empty()) throw UserError(fmt::format("optimizer '{}': no_decay says nothing without a weight_decay", spec.optimizer));
+  if (!spec.schedule.entries().empty()) check_schedule(spec.schedule);
+  return out;
+}
+
+}  // namespace belfry

@@ -1,0 +1,35 @@
+// What the short form's optimisers become: their options, slots and ops.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <belfry/graph/attributes.h>
+
+namespace belfry {
+
+/// A slot of each variable; `start` names the option with its first value (empty: zeros).
+struct SlotRule {
+  std::string name, start = {};
+};
+
+struct UpdateRule {
+  std::string op;
+  std::vector<SlotRule> slots = {};  ///< in the order of the op's inputs
+};
+
+/// How the rate is corrected for slots that begin at zero: not, by 1 − beta1ᵗ alone, or by both betas.
+enum class RateCorrection { none, first, both };
+
+struct OptimizerKind {
+  std::string prefix;                 ///< of the names of slots and updates
+  std::vector<AttributeDef> options;  ///< all, in the order of files; those that the op has too are its attributes
+  UpdateRule (*update)(const Attributes& options);
+  RateCorrection correction = RateCorrection::none;
+};
+
+/// UserError with the known kinds.
+const OptimizerKind& optimizer_kind(const std::string& kind);
+
+}  // namespace belfry
