@@ -21,6 +21,9 @@ OpSet standard_ops() {
   ops.add(reshape_def());
   ops.add(transpose_def());
   ops.add(broadcast_like_def());
+  ops.add(broadcast_to_def());
+  ops.add(concat_def());
+  family(slice_defs());
   family(binary_defs());
   family(unary_defs());
   family(compare_defs());
@@ -37,9 +40,13 @@ OpSet standard_ops() {
   family(resize_defs());
   family(softmax_defs());
   family(softmax_cross_entropy_defs());
-  ops.add(argmax_def());
+  family(argmax_defs());
+  family(top_k_defs());
   ops.add(one_hot_def());
   family(gather_defs());
+  family(take_along_axis_defs());
+  ops.add(scatter_add_def());
+  ops.add(cumsum_def());
   family(batch_norm_defs());
   family(layer_norm_defs());
   family(scaled_dot_product_attention_defs());

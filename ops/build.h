@@ -10,7 +10,10 @@
 #include <belfry/ops/cast/cast.h>
 #include <belfry/ops/clip_norm/clip_norm.h>
 #include <belfry/ops/compare/compare.h>
+#include <belfry/ops/concat/concat.h>
 #include <belfry/ops/conv2d/conv2d.h>
+#include <belfry/ops/cumsum/cumsum.h>
+#include <belfry/ops/einsum/einsum.h>
 #include <belfry/ops/finite/finite.h>
 #include <belfry/ops/gather/gather.h>
 #include <belfry/ops/identity/identity.h>
@@ -29,10 +32,14 @@
 #include <belfry/ops/resize/resize.h>
 #include <belfry/ops/row_count/row_count.h>
 #include <belfry/ops/scaled_dot_product_attention/scaled_dot_product_attention.h>
+#include <belfry/ops/scatter_add/scatter_add.h>
 #include <belfry/ops/schedule/schedule.h>
+#include <belfry/ops/slice/slice.h>
 #include <belfry/ops/softmax/softmax.h>
 #include <belfry/ops/softmax_cross_entropy/softmax_cross_entropy.h>
 #include <belfry/ops/source/source.h>
+#include <belfry/ops/take_along_axis/take_along_axis.h>
+#include <belfry/ops/top_k/top_k.h>
 #include <belfry/ops/tower_mean/tower_mean.h>
 #include <belfry/ops/transpose/transpose.h>
 #include <belfry/ops/unary/unary.h>

@@ -174,12 +174,24 @@ void build(Stages& out, const Conv& c, const ConvDescs& d) {
 }
 
 void build(Stages& out, const Product& p) {
-  auto desc = [&](std::int64_t rows, std::int64_t columns, const std::int64_t* s) {
-    return p.batch == 1 ? memory::desc({rows, columns}, memory::data_type::f32, memory::dims{s[1], s[2]})
-                        : memory::desc({p.batch, rows, columns}, memory::data_type::f32, memory::dims{s[0], s[1], s[2]});
+  auto desc = [&](std::int64_t rows, std::int64_t columns, const Extents& strides) {
+    memory::dims dims, steps;
+    for (std::size_t i = 0; i < p.batch.size(); ++i) {
+      dims.push_back(strides[i] > 0 ? p.batch[i] : 1);
+      steps.push_back(strides[i] > 0 ? strides[i] : rows * columns);
+    }
+    dims.insert(dims.end(), {rows, columns});
+    steps.insert(steps.end(), strides.end() - 2, strides.end());
+    return memory::desc(dims, memory::data_type::f32, steps);
   };
   memory::desc a = desc(p.m, p.k, p.a), b = desc(p.k, p.n, p.b), y = desc(p.m, p.n, p.y);
-  dnnl::matmul::primitive_desc pd(dnnl::matmul::desc(a, b, y), attributes(), engine());
+  dnnl::primitive_attr attr = attributes();
+  if (p.accumulate) {
+    dnnl::post_ops ops;
+    ops.append_sum();
+    attr.set_post_ops(ops);
+  }
+  dnnl::matmul::primitive_desc pd(dnnl::matmul::desc(a, b, y), attr, engine());
   out.name(pd.impl_info_str());
   out.add<dnnl::matmul>(pd, {{DNNL_ARG_SRC, out.buffer(0, a)}, {DNNL_ARG_WEIGHTS, out.buffer(1, b)}, {DNNL_ARG_DST, out.buffer(2, y)}});
 }
@@ -206,7 +218,8 @@ std::unique_ptr<Primitive> make(const Conv& c, int threads) {
 }
 
 std::unique_ptr<Primitive> make(const Product& p, int threads) {
-  if (std::max({p.batch, p.m, p.n, p.k}) > std::numeric_limits<std::int32_t>::max()) return nullptr;  // it counts in 32 bits there
+  std::int64_t most = std::max({p.m, p.n, p.k, elements(p.batch)});
+  if (most > std::numeric_limits<std::int32_t>::max() || p.batch.size() > DNNL_MAX_NDIMS - 2) return nullptr;  // it counts in 32 bits there
   return made(threads, [&](Stages& out) { build(out, p); });
 }
 

@@ -20,10 +20,13 @@ struct Conv {
   bool bias = false;
 };
 
-/// y(b, m, n) = Σ_k a(b, m, k)·b(b, k, n), f32; strides in elements, in the order batch, row, column. Buffers: a, b, y.
+/// y(…, m, n) = Σ_k a(…, m, k)·b(…, k, n) over any number of batch axes, f32; with `accumulate` added to what y holds. Strides in elements, in
+/// the order batch axes, row, column; 0 for a batch axis that a or b lacks. Buffers: a, b, y.
 struct Product {
-  std::int64_t batch = 1, m = 1, n = 1, k = 1;
-  std::int64_t a[3], b[3], y[3];
+  Extents batch;
+  std::int64_t m = 1, n = 1, k = 1;
+  Extents a, b, y;
+  bool accumulate = false;
 };
 
 /// Made for a number of threads, and run with exactly these.

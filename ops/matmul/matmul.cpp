@@ -139,7 +139,38 @@ OpDef matmul_def() {
           .flops = flops};
 }
 
-Value matmul(Value a, Value b, SourceLine at) { return emit("matmul", {a, b}, {}, at); }
+namespace {
+
+/// Letters of the leading axes, aligned at the right; an axis of size 1 beside a longer one has none, and is left out.
+Value with_letters(Value x, const Shape& lead, std::size_t own, std::string& letters) {
+  Integers ones;
+  for (std::size_t i = 0; i < own; ++i) {
+    std::size_t at = lead.size() - own + i;
+    if (x.shape()[i] == Dim(1) && lead[at] != Dim(1)) ones.push_back(static_cast<std::int64_t>(i));
+    else letters += static_cast<char>('a' + at);
+  }
+  return ones.empty() ? x : squeeze(x, ones, {});
+}
+
+}  // namespace
+
+Value matmul(Value a, Value b, SourceLine at) {
+  if (!a || !b) return emit("matmul", {a, b}, {}, at);
+  auto leading = [](const Value& x) { return Shape(x.shape().begin(), x.shape().end() - std::min(x.rank(), 2)); };
+  const Shape of_a = leading(a), of_b = leading(b);
+  Shape lead;
+  bool vector = a.rank() == 1 || b.rank() == 1;
+  // What the op takes as it stands, or has to refuse.
+  if (a.rank() == 0 || b.rank() == 0 || (!vector && (of_b.empty() || of_a == of_b)) || !broadcast({of_a, of_b}, lead) || lead.size() > 20) return emit("matmul", {a, b}, {}, at);
+  SourceGuard guard(*a.graph, at);
+  std::string in_a, in_b, y;
+  for (std::size_t i = 0; i < lead.size(); ++i) y += static_cast<char>('a' + i);
+  bool rows = a.rank() > 1, columns = b.rank() > 1;
+  a = with_letters(a, lead, of_a.size(), in_a);
+  b = with_letters(b, lead, of_b.size(), in_b);
+  return contract(in_a + (rows ? "x" : "") + "y," + in_b + "y" + (columns ? "z" : "") + "->" + y + (rows ? "x" : "") + (columns ? "z" : ""), a, b);
+}
+
 Value contract(const std::string& equation, Value a, Value b, SourceLine at) { return emit("matmul", {a, b}, {{"equation", equation}}, at); }
 
 }  // namespace belfry

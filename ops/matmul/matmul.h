@@ -14,6 +14,7 @@ struct Letters {
 };
 Letters letters_of(const std::string& equation, int rank_a, int rank_b);
 
+/// Leading axes are broadcast as in elementwise ops; a vector is a row on the left and a column on the right.
 Value matmul(Value a, Value b, SourceLine at = SourceLine::here());
 Value contract(const std::string& equation, Value a, Value b, SourceLine at = SourceLine::here());
 

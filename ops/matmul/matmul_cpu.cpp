@@ -1,4 +1,5 @@
-#include <optional>
+#include <memory>
+#include <utility>
 
 #include <belfry/ops/cpu_kernels.h>
 #include <belfry/ops/cpu/kernel_support_internal.h>
@@ -11,82 +12,113 @@ namespace {
 
 using onednn::Product;
 
-/// The letters of one role as a single axis of an operand: its size and stride, or nothing where they do not lie together.
-struct Merged {
-  std::int64_t size = 1, stride = 0;
+/// One or more letters that lie together in all operands that have them: a size, and a stride in a, b and y, 0 where the operand lacks them.
+struct Axis {
+  std::int64_t size = 1, a = 0, b = 0, y = 0;
 };
 
-std::optional<Merged> merged(const std::string& role, const std::string& letters, const Extents& shape) {
-  Merged out;
-  bool first = true;
-  for (std::size_t i = role.size(); i-- > 0;) {  // from the last letter, which moves fastest
-    std::size_t at = letters.find(role[i]);
-    if (shape[at] == 1) continue;
-    std::int64_t stride = 1;
-    for (std::size_t k = at + 1; k < shape.size(); ++k) stride *= shape[k];
-    if (!first && stride != out.stride * out.size) return {};
-    if (first) out.stride = stride;
-    out.size *= shape[at];
-    first = false;
-  }
+std::int64_t stride(const std::string& letters, const Extents& shape, char c) {
+  std::size_t at = letters.find(c);
+  std::int64_t out = at == letters.npos ? 0 : 1;
+  for (std::size_t k = at == letters.npos ? shape.size() : at + 1; k < shape.size(); ++k) out *= shape[k];
+  return out;
+}
+
+/// The axes of a product by role. Of rows and columns one axis goes into the matrices, the others are batch axes that one operand
+/// lacks; further summed axes are added one after the other.
+struct Roles {
+  std::vector<Axis> batch, m, n, k;
+};
+
+Roles roles_of(const Letters& l, const Extents& sa, const Extents& sb, const Extents& sy) {
+  Roles out;
+  auto take = [&](std::vector<Axis>& role, char c, std::int64_t size) {
+    if (size == 1) return;
+    Axis x{size, stride(l.a, sa, c), stride(l.b, sb, c), stride(l.y, sy, c)};
+    bool together = !role.empty() && role.back().a == x.a * size && role.back().b == x.b * size && role.back().y == x.y * size;
+    if (together) x.size *= role.back().size, role.pop_back();
+    role.push_back(x);
+  };
+  auto in = [](const std::string& letters, char c) { return letters.find(c) != letters.npos; };
+  for (std::size_t i = 0; i < l.y.size(); ++i) take(in(l.a, l.y[i]) && in(l.b, l.y[i]) ? out.batch : in(l.a, l.y[i]) ? out.m : out.n, l.y[i], sy[i]);
+  for (std::size_t i = 0; i < l.a.size(); ++i)
+    if (!in(l.y, l.a[i])) take(out.k, l.a[i], sa[i]);
+  return out;
+}
+
+/// The axis that goes into the matrices: one whose elements lie side by side, else the longest; {1} where there is none.
+Axis chosen(std::vector<Axis>& role, std::vector<Axis>& others) {
+  if (role.empty()) return {};
+  auto rank = [](const Axis& x) { return std::pair(x.y == 1 ? 2 : x.a == 1 || x.b == 1, x.size); };
+  auto best = std::max_element(role.begin(), role.end(), [&](const Axis& p, const Axis& q) { return rank(p) < rank(q); });
+  Axis out = *best;
+  role.erase(best);
+  others.insert(others.end(), role.begin(), role.end());
   return out;
 }
 
 /// Strides of a matrix; an axis of size 1 has none of its own, and gets one that oneDNN takes for dense.
-void fill(std::int64_t* out, const Merged& batch, const Merged& rows, const Merged& columns) {
-  out[0] = batch.stride;
-  out[1] = rows.stride;
-  out[2] = columns.stride;
-  if (columns.size == 1) {
-    out[1] = std::max<std::int64_t>(rows.stride, 1);
-    out[2] = 1;
-  } else if (rows.size == 1) {
-    out[1] = columns.stride == 1 ? columns.size : 1;
-  }
+void add_matrix(Extents& out, std::int64_t rows, std::int64_t row_step, std::int64_t columns, std::int64_t column_step) {
+  if (columns == 1) row_step = std::max<std::int64_t>(row_step, 1), column_step = 1;
+  else if (rows == 1) row_step = column_step == 1 ? columns : 1;
+  out.insert(out.end(), {row_step, column_step});
 }
 
-/// y = a·b, or its transpose bᵀ·aᵀ where y has the columns before the rows.
+/// y = a·b, or its transpose bᵀ·aᵀ where y has the columns before the rows; `loops` are summed axes that lie apart.
 struct Plan {
   Product product;
   bool swapped = false;
+  std::vector<Axis> loops;
 };
 
-std::optional<Plan> plan_of(const KernelRequest& r) {
+Plan plan_of(const KernelRequest& r) {
   const Extents &sa = r.inputs[0].shape, &sb = r.inputs[1].shape, &sy = r.outputs[0].shape;
-  Letters l = letters_of(r.attributes->text("equation"), static_cast<int>(sa.size()), static_cast<int>(sb.size()));
-  auto in = [](const std::string& letters, char c) { return letters.find(c) != letters.npos; };
-  std::string batch, m, n, k;
-  for (char c : l.y) (in(l.a, c) && in(l.b, c) ? batch : in(l.a, c) ? m : n) += c;
-  for (char c : l.a)
-    if (!in(l.y, c)) k += c;
-  auto ab = merged(batch, l.a, sa), am = merged(m, l.a, sa), ak = merged(k, l.a, sa);
-  auto bb = merged(batch, l.b, sb), bk = merged(k, l.b, sb), bn = merged(n, l.b, sb);
-  auto yb = merged(batch, l.y, sy), ym = merged(m, l.y, sy), yn = merged(n, l.y, sy);
-  for (const auto& x : {ab, am, ak, bb, bk, bn, yb, ym, yn})
-    if (!x) return {};
-  Plan out{{yb->size, ym->size, yn->size, ak->size, {}, {}, {}}, yn->size > 1 && ym->size > 1 && yn->stride > ym->stride};
+  Roles roles = roles_of(letters_of(r.attributes->text("equation"), static_cast<int>(sa.size()), static_cast<int>(sb.size())), sa, sb, sy);
+  Plan out;
+  Axis m = chosen(roles.m, roles.batch), n = chosen(roles.n, roles.batch), k = chosen(roles.k, out.loops);
+  out.swapped = n.size > 1 && m.size > 1 && n.y > m.y;
   Product& p = out.product;
+  p.k = k.size;
   if (out.swapped) {
-    std::swap(p.m, p.n);
-    fill(p.a, *bb, *bn, *bk);
-    fill(p.b, *ab, *ak, *am);
-    fill(p.y, *yb, *yn, *ym);
-  } else {
-    fill(p.a, *ab, *am, *ak);
-    fill(p.b, *bb, *bk, *bn);
-    fill(p.y, *yb, *ym, *yn);
+    std::swap(m, n);
+    for (Axis* x : {&m, &n, &k}) std::swap(x->a, x->b);
+    for (Axis& x : roles.batch) std::swap(x.a, x.b);
   }
+  p.m = m.size;
+  p.n = n.size;
+  for (const Axis& x : roles.batch) p.batch.push_back(x.size), p.a.push_back(x.a), p.b.push_back(x.b), p.y.push_back(x.y);
+  add_matrix(p.a, m.size, m.a, k.size, k.a);
+  add_matrix(p.b, k.size, k.b, n.size, n.b);
+  add_matrix(p.y, m.size, m.y, n.size, n.y);
   return out;
+}
+
+/// The first product writes y, those of the further summed axes are added to it.
+std::unique_ptr<onednn::Primitive> made(Plan plan, int threads, bool further) {
+  plan.product.accumulate = further;
+  return onednn::make(plan.product, threads);
+}
+
+/// The next index, row-major; false behind the last, which is the first again.
+bool next(Extents& index, const Extents& sizes) {
+  for (std::size_t i = sizes.size(); i-- > 0; index[i] = 0)
+    if (++index[i] < sizes[i]) return true;
+  return false;
 }
 
 Support supports(const KernelRequest& r) {
   if (r.inputs[0].dtype != f32) return takes(r, {f32});
   if (r.inputs[0].elements() == 0 || r.inputs[1].elements() == 0 || r.outputs[0].elements() == 0) return refuse("there are no elements");
-  auto plan = plan_of(r);
-  if (!plan) return refuse("rows, columns or summed axes do not lie together");
-  auto primitive = onednn::make(plan->product, r.threads);
-  if (!primitive) return refuse("oneDNN has no fast form of it");
-  Support s = accept(primitive->scratch_bytes());
+  Plan plan = plan_of(r);
+  auto first = made(plan, r.threads, false);
+  if (!first) return refuse("oneDNN has no fast form of it");
+  std::int64_t scratch = first->scratch_bytes();
+  if (!plan.loops.empty()) {
+    auto further = made(plan, r.threads, true);
+    if (!further) return refuse("summed axes lie apart, and oneDNN has no fast form that adds");
+    scratch = std::max(scratch, further->scratch_bytes());
+  }
+  Support s = accept(scratch);
   s.in_place = false;
   return s;
 }
@@ -95,10 +127,20 @@ Support supports(const KernelRequest& r) {
 
 std::vector<Kernel> matmul_cpu() {
   return {{.name = "onednn_matmul", .op = "matmul", .supports = supports, .prepare = [](const KernelRequest& r) {
-             Plan plan = *plan_of(r);
-             return prepared([primitive = onednn::make(plan.product, r.threads), swapped = plan.swapped](const Arguments& x) {
-               const std::byte* at[] = {x.inputs[swapped ? 1 : 0], x.inputs[swapped ? 0 : 1], x.outputs[0]};
-               primitive->run(at, x.scratch);
+             Plan plan = plan_of(r);
+             Extents sizes;
+             for (const Axis& x : plan.loops) sizes.push_back(x.size);
+             std::shared_ptr<onednn::Primitive> first = made(plan, r.threads, false), further = plan.loops.empty() ? nullptr : made(plan, r.threads, true);
+             return prepared([=, index = Extents(sizes.size(), 0)](const Arguments& x) mutable {
+               bool begun = false;
+               do {
+                 std::int64_t at_a = 0, at_b = 0;
+                 for (std::size_t i = 0; i < index.size(); ++i) at_a += index[i] * plan.loops[i].a, at_b += index[i] * plan.loops[i].b;
+                 const std::byte *a = x.inputs[0] + 4 * at_a, *b = x.inputs[1] + 4 * at_b;
+                 const std::byte* at[] = {plan.swapped ? b : a, plan.swapped ? a : b, x.outputs[0]};
+                 (begun ? further : first)->run(at, x.scratch);
+                 begun = true;
+               } while (next(index, sizes));
              });
            }}};
 }

@@ -52,4 +52,42 @@ Value flatten(Value x, SourceLine at) {
   return reshape(x, {x.shape()[0], rest}, at);
 }
 
+namespace {
+
+/// Which of `rank` axes are named. UserError for one that is out of range or named twice.
+std::vector<bool> named(const char* op, const Integers& axes, std::size_t rank) {
+  std::vector<bool> out(rank, false);
+  auto most = static_cast<std::int64_t>(rank);
+  for (std::int64_t a : axes) {
+    if (a < -most || a >= most) throw UserError("[" + std::string(op) + "] axis " + std::to_string(a) + " is out of range for " + std::to_string(rank) + " axes");
+    auto at = static_cast<std::size_t>(from_front(a, static_cast<int>(rank)));
+    if (out[at]) throw UserError("[" + std::string(op) + "] axis " + std::to_string(a) + " is named twice");
+    out[at] = true;
+  }
+  return out;
+}
+
+}  // namespace
+
+Value squeeze(Value x, Integers axes, SourceLine at) {
+  const Shape from = x.shape();
+  std::vector<bool> gone = named("squeeze", axes, from.size());
+  Shape to;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (axes.empty()) gone[i] = from[i] == Dim(1);
+    if (gone[i] && from[i] != Dim(1)) throw UserError("[squeeze] axis " + std::to_string(i) + " of '" + x.name() + "' is " + to_string(from[i]) + ", not 1");
+    if (!gone[i]) to.push_back(from[i]);
+  }
+  return to == from ? x : reshape(x, to, at);
+}
+
+Value expand_dims(Value x, Integers axes, SourceLine at) {
+  const Shape from = x.shape();
+  std::vector<bool> fresh = named("expand_dims", axes, from.size() + axes.size());
+  Shape to;
+  std::size_t next = 0;
+  for (bool f : fresh) to.push_back(f ? Dim(1) : from[next++]);
+  return axes.empty() ? x : reshape(x, to, at);
+}
+
 }  // namespace belfry

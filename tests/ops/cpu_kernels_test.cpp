@@ -197,6 +197,8 @@ const std::vector<Case>& cases() {
     for (DType t : {i32, i64, u8}) add({"set_one_hot", "one_hot", {{t, {B, 2}}}, {{"depth", Shape{3}}}});
     add({"copy_rows", "gather", {real({4, 3, 2}), whole({B, 2})}});
     add({"copy_rows", "gather", {{u8, {4}}, {i64, {B}}}});
+    add({"copy_rows", "gather", {real({B, 4, 3}), whole({2, 2})}, {{"axis", 1}}});
+    add({"add_rows", "gather_gradient", {whole({2}), real({B, 2, 3})}, {{"rows", Shape{4}}, {"axis", 1}}});
     add({"add_rows", "gather_gradient", {whole({B, 3}), real({B, 3, 6})}, {{"rows", Shape{4}}}});
     for (Shape x : {Shape{B, 6}, Shape{B, 5, 4, 3}, Shape{700, 33}, Shape{1, 3}}) {
       TensorType channel = real({x.back()});
@@ -256,6 +258,12 @@ const std::vector<Case>& cases() {
     product({3, B, 13}, {3, 13, 4}, "hbx,hxy->hby");
     product({32, 676}, {676, 10});
     product({B, 4, 6}, {B, 4}, "abx,ab->ax");
+    product({B, 3, 2, 4}, {B, 7, 2, 4}, "bqhd,bkhd->bhqk");
+    product({B, 2, 3, 7}, {B, 7, 2, 4}, "bhqk,bkhd->bqhd");
+    product({B, 2, 3, 4}, {2, 4, 6}, "bcik,cko->bcio");
+    product({B, 2, 3, 4}, {B, 2, 3, 6}, "bcik,bcio->cko");
+    product({B, 3, 4}, {4, 3}, "ijk,kj->i");
+    product({B, 4}, {3, 4, 2}, "ik,akb->aib");
     struct Conv {
       Shape x, filter;
       Attributes attributes;

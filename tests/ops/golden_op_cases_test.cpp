@@ -35,6 +35,10 @@ struct Given {
     return a.is_array() ? a.get<Integers>() : Integers(2, a.get<std::int64_t>());
   }
   Integers dilations() const { return attributes.contains("dilations") ? pair("dilations") : Integers{1, 1}; }
+  Shape shape(const char* name) const {
+    auto sizes = attributes.at(name).get<Integers>();
+    return Shape(sizes.begin(), sizes.end());
+  }
   std::string padding() const { return attributes.at("padding") == "SAME" ? "same" : "valid"; }
   ReduceOptions reduction() const { return {attributes.value("axes", Integers{}), attributes.value("keepdims", false)}; }
 };
@@ -68,7 +72,7 @@ Outputs lrn(const Given& g) {
 Outputs bilinear(const Given& g) { return {resize(g("x"), g.pair("size"))}; }
 Outputs standardised(const Given& g) { return {per_image_standardization(g("x"))}; }
 Outputs max_pool(const Given& g) { return {max_pool2d(g("x"), {.window = g.pair("window"), .strides = g.pair("strides"), .padding = g.padding()})}; }
-Outputs einsum(const Given& g) { return {contract(g.attributes.at("equation").get<std::string>(), g("a"), g("b"))}; }
+Outputs sum_of_products(const Given& g) { return {einsum(g.attributes.at("equation").get<std::string>(), {g("a"), g("b")})}; }
 Outputs product(const Given& g) {
   bool ta = g.attributes.value("transpose_a", false), tb = g.attributes.value("transpose_b", false);
   return {ta || tb ? contract(std::string(ta ? "ka" : "ak") + "," + (tb ? "bk" : "kb") + "->ab", g("a"), g("b")) : matmul(g("a"), g("b"))};
@@ -88,6 +92,8 @@ Outputs batch_norm_outside_training(const Given& g) {
   Outputs out = {batch_norm_inference(g("x"), g("gamma"), g("beta"), g("moving_mean"), g("moving_variance"), g.real("epsilon"))};
   if (g.attributes.contains("momentum")) out.insert(out.end(), {g("moving_mean"), g("moving_variance")});
   return out;
+Outputs running_sum(const Given& g) {
+  return {cumsum(g("x"), {g.attributes.at("axis").get<int>(), g.attributes.value("exclusive", false), g.attributes.value("reverse", false)})};
 }
 Outputs soft_max(const Given& g) { return {softmax(g("x"), g.attributes.at("axis").get<int>())}; }
 
@@ -136,7 +142,12 @@ const std::vector<Row> kRows = {
     {"matmul_tn", product},
     {"matmul_tt", product},
     {"batch_matmul", product},
-    {"einsum_dense_last", einsum},
+    {"batch_matmul_broadcast", product},
+    {"einsum_dense_last", sum_of_products},
+    {"einsum_outer", sum_of_products},
+    {"einsum_attention_scores", sum_of_products},
+    {"einsum_inner", sum_of_products},
+    {"einsum_transpose_sum", sum_of_products},
     {"softmax", soft_max},
     {"softmax_large", soft_max},
     {"softmax_axis1", soft_max},
@@ -200,6 +211,21 @@ const std::vector<Row> kRows = {
     {"transpose", [](const Given& g) { return Outputs{transpose(g("x"), g.attributes.at("perm").get<Integers>())}; }},
     {"reshape", [](const Given& g) { return Outputs{reshape(g("x"), {4, 6})}; }},
     {"gather_embedding", [](const Given& g) { return Outputs{gather(g("table"), g("ids"))}; }},
+    {"gather_axis1", [](const Given& g) { return Outputs{gather(g("x"), g("ids"), 1)}; }},
+    {"concat", [](const Given& g) { return Outputs{concat({g("a"), g("b"), g("c")}, g.attributes.at("axis").get<int>())}; }},
+    {"split_even", [](const Given& g) { return split_even(g("x"), g.attributes.at("num").get<int>(), g.attributes.at("axis").get<int>()); }},
+    {"split_sizes", [](const Given& g) { return split_sizes(g("x"), g.shape("sizes"), g.attributes.at("axis").get<int>()); }},
+    {"slice", [](const Given& g) { return Outputs{slice(g("x"), g.shape("begin"), g.shape("size"))}; }},
+    {"strided_slice", [](const Given& g) { return Outputs{strided_slice(g("x"), {kToEnd, 1}, {kFromStart, 6}, {-1, 2})}; }},
+    {"stack", [](const Given& g) { return Outputs{stack({g("a"), g("b")}, g.attributes.at("axis").get<int>())}; }},
+    {"tile", [](const Given& g) { return Outputs{tile(g("x"), g.attributes.at("multiples").get<Integers>())}; }},
+    {"broadcast_to", [](const Given& g) { return Outputs{broadcast_to(g("x"), g.shape("shape"))}; }},
+    {"reverse", [](const Given& g) { return Outputs{reverse(g("x"), g.attributes.at("axis").get<Integers>())}; }},
+    {"cumsum", running_sum},
+    {"cumsum_exclusive_reverse", running_sum},
+    {"unsorted_segment_sum", [](const Given& g) { return Outputs{unsorted_segment_sum(g("x"), g("ids"), g.attributes.at("segments").get<std::int64_t>())}; }},
+    {"top_k", [](const Given& g) { TopK t = top_k(g("x"), g.attributes.at("k").get<std::int64_t>()); return Outputs{t.values, t.indices}; }},
+    {"in_top_k", [](const Given& g) { return Outputs{in_top_k(g("t"), g("p"), g.attributes.at("k").get<std::int64_t>())}; }},
     {"one_hot", [](const Given& g) { return Outputs{one_hot(g("ids"), g.attributes.at("depth").get<std::int64_t>())}; }},
     {"cast_round", [](const Given& g) { return Outputs{cast(g("x"), i32)}; }},
     {"reduce_sum", [](const Given& g) { return Outputs{reduce_sum(g("x"), g.reduction())}; }},

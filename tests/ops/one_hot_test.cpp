@@ -7,7 +7,14 @@ OpTables one_hot_cases() {
   OpTable t{"one_hot",
             {of("labels", below(5, {kBatch}), 5, {kBatch, 5}), of("outside the depth", below(8, {kBatch, 2}), 5, {kBatch, 2, 5}), of("without rows", below(3, {4}), 3, {4, 3}),
              of("depth of rows", below(kBatch, {kBatch}), kBatch, {kBatch, kBatch}), of("scalar, i64", below(3, {}, i64), 3, {3})}};
-  t.cases[0].refused = {{{{f32, {2}}}, {"must hold integers"}}, {{{i32, {2}}}, {"depth is one dimension"}, {{"depth", Shape{2, 3}}}}};
+  for (auto [axis, y] : {std::pair<int, Shape>{0, {5, kBatch, 2}}, {1, {kBatch, 5, 2}}, {-2, {kBatch, 5, 2}}}) {
+    t.cases.push_back(of("on and off along an axis", below(6, {kBatch, 2}), 5, y));
+    t.cases.back().attributes = {{"depth", Shape{5}}, {"axis", axis}, {"on", 3.0}, {"off", -1.5}};
+  }
+  t.cases.push_back(of("before the rows, depth of rows", below(kBatch, {kBatch}), kBatch, {kBatch, kBatch}));
+  t.cases.back().attributes.set("axis", 0);
+  t.cases[0].refused = {{{{i32, {2}}}, {"axis 2 is out of range for a result of 2 axes"}, {{"axis", 2}}},
+                        {{{f32, {2}}}, {"must hold integers"}}, {{{i32, {2}}}, {"depth is one dimension"}, {{"depth", Shape{2, 3}}}}};
   return {t};
 }
 

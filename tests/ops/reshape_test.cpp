@@ -1,3 +1,9 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <belfry/ops/build.h>
+
+#include "built.h"
 #include "tables.h"
 
 namespace belfry::test {
@@ -12,5 +18,34 @@ OpTables reshape_cases() {
   t.cases[0].refused = {{{{f32, {2, 3}}}, {"cannot bring (2, 3) into the shape (7)"}, {{"shape", Shape{7}}}}, {{{f32, {B, 3}}}, {"cannot bring"}, {{"shape", Shape{3}}}}};
   return {t};
 }
+
+namespace {
+
+using testing::HasSubstr;
+using Values = std::vector<Value>;
+
+/// The shape of what is made, or what is said against it.
+std::string shape_of(Shape x, const std::function<Value(Value)>& make) {
+  Shape out;
+  std::string said = refusal({{f32, std::move(x)}}, [&](auto v) { return out = make(v[0]).shape(), v; });
+  return said == "accepted" ? to_string(std::span(out)) : said;
+}
+
+TEST(Squeeze, and_expand_dims_keep_the_symbol_of_the_batch) {
+  EXPECT_EQ(shape_of({kBatch, 1, 3, 1}, [](Value x) { return squeeze(x); }), "(batch, 3)");
+  EXPECT_EQ(shape_of({kBatch, 1, 3, 1}, [](Value x) { return squeeze(x, {-3}); }), "(batch, 3, 1)");
+  EXPECT_EQ(shape_of({kBatch, 3}, [](Value x) { return expand_dims(x, {0, -1}); }), "(1, batch, 3, 1)");
+  EXPECT_EQ(shape_of({kBatch, 3}, [](Value x) { return expand_dims(squeeze(x), {}); }), "(batch, 3)");
+}
+
+TEST(Squeeze, and_expand_dims_refuse_axes_that_are_not_there_or_not_1) {
+  EXPECT_THAT(shape_of({kBatch, 1}, [](Value x) { return squeeze(x, {0}); }), HasSubstr("[squeeze] axis 0 of 'x0' is batch, not 1"));
+  EXPECT_THAT(shape_of({2, 1}, [](Value x) { return squeeze(x, {2}); }), HasSubstr("axis 2 is out of range for 2 axes"));
+  EXPECT_THAT(shape_of({2, 1}, [](Value x) { return squeeze(x, {1, -1}); }), HasSubstr("named twice"));
+  EXPECT_THAT(shape_of({2}, [](Value x) { return expand_dims(x, {2}); }), HasSubstr("[expand_dims] axis 2 is out of range for 2 axes"));
+  EXPECT_THAT(shape_of({2}, [](Value x) { return expand_dims(x, {0, -3}); }), HasSubstr("named twice"));
+}
+
+}  // namespace
 
 }  // namespace belfry::test
