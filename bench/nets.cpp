@@ -5,7 +5,7 @@
 #include <thread>
 
 #include <belfry/belfry.h>
-#include <belfry/frontends/nn/nets.h>
+#include <belfry/frontends/nn/nets/nets.h>
 
 using namespace belfry;
 

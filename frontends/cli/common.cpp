@@ -16,7 +16,7 @@
 #include <belfry/frontends/json/placement_file.h>
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/json/strict_json.h>
-#include <belfry/frontends/nn/nets.h>
+#include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/frontends/state/npy.h>
 #include <belfry/frontends/state/safetensors.h>
 #include <belfry/graph/plan/verify.h>
@@ -52,10 +52,30 @@ void check_optimizer(const Graph& graph, const std::string& file) {
 
 }  // namespace
 
+namespace {
+
+/// What stands behind the name in "mobilenet_v2:alpha=0.35,image=96".
+Settings settings_of(const std::string& what) {
+  Settings out;
+  for (std::size_t at = what.find(':'); at != what.npos; at = what.find(',', at + 1)) {
+    const std::string item = what.substr(at + 1, what.find(',', at + 1) - at - 1);
+    const std::size_t is = item.find('=');
+    double value = 0;
+    const char *first = item.data() + is + 1, *last = item.data() + item.size();
+    if (is == 0 || is == item.npos || std::from_chars(first, last, value).ptr != last || first == last)
+      throw WrongUse(fmt::format("'{}': a net's settings are NAME=NUMBER with commas between them, not '{}'", what, item));
+    out.insert_or_assign(item.substr(0, is), value);
+  }
+  return out;
+}
+
+}  // namespace
+
 Source load_source(const std::string& what, const Library& library) {
+  const std::string name = what.substr(0, what.find(':'));
   for (const NetDef& n : standard_nets())
-    if (n.name == what) return {std::make_shared<const Graph>(n.build(library.ops)), nullptr};
-  if (what.find('.') == what.npos && what.find('/') == what.npos) net_named(what);  // neither a net nor a file: says which nets there are
+    if (n.name == name) return {std::make_shared<const Graph>(n.build(library.ops, settings_of(what))), nullptr};
+  if (name.find('.') == name.npos && name.find('/') == name.npos) net_named(name);  // neither a net nor a file: says which nets there are
   std::string text = read_file(what);
   if (!JsonDocument(text, what).root().find("plan")) {
     Source out;

@@ -55,13 +55,15 @@ void say_memory(Session& session) {
     say(fmt::format("memory of {}: planned {} bytes, allocated {} bytes\n", program.bound().spaces[s], program.bound().arena_bytes[s], program.allocated(static_cast<int>(s))));
 }
 
-/// Photos take the size that the graph asks for.
+/// Photos take the size that the graph asks for, windows of text its length.
 Splits splits_for(const Session& session, const std::string& dir) {
-  Extents image;
-  for (NodeId id : session.graph().inputs())
-    if (const Node& n = session.graph().node(id); n.name == "image")
-      for (std::size_t axis = 1; axis < n.types[0].shape.size(); ++axis) image.push_back(n.types[0].shape[axis].factor);
-  return data_folder(dir, image);
+  DataWanted wanted;
+  for (NodeId id : session.graph().inputs()) {
+    const Shape& shape = session.graph().node(id).types[0].shape;
+    if (session.graph().node(id).name == "image" && shape.size() == 4) wanted.height = shape[1].factor, wanted.width = shape[2].factor;
+    if (session.graph().node(id).name == "tokens" && shape.size() == 2) wanted.length = shape[1].factor;
+  }
+  return data_folder(dir, wanted);
 }
 
 Metrics evaluated(Session& session, const DataSet& data, std::int64_t batch, bool averages) {
@@ -115,10 +117,10 @@ void train(const Options& o, const std::shared_ptr<const Library>& library) {
 
 void add_train_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("train", "Train a net, graph or plan on images and their labels");
+  CLI::App* verb = app.add_subcommand("train", "Train a net, graph or plan on images and their labels, or on text");
   verb->footer("Example: belfry train mnist_cnn --data mnist --devices cpu:0,cpu:1 -O variables=cpu:0 --batch 32 --epochs 5 --out run");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
-  verb->add_option("--data", o->data, "a folder: MNIST's IDX files, CIFAR-10's binary batches, or photos in train/CLASS and val/CLASS")->required()->check(CLI::ExistingDirectory);
+  verb->add_option("--data", o->data, "a folder: MNIST's IDX files, CIFAR-10's binary batches, photos in train/CLASS and val/CLASS, or *.txt")->required()->check(CLI::ExistingDirectory);
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
   verb->add_option("--epochs", o->epochs, "passes over the data")->check(whole(1, 1 << 30));
   verb->add_flag("--shuffle", o->shuffle, "another order of the rows in each epoch, keyed by --seed");
@@ -137,7 +139,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
   CLI::App* verb = app.add_subcommand("evaluate", "Losses and metrics on held-out data, with the graph for inference");
   verb->footer("Example: belfry evaluate mnist_cnn --data mnist --state run/state.safetensors");
   verb->add_option("source", o->source, "a net or a graph file")->required();
-  verb->add_option("--data", o->data, "a folder: MNIST's IDX files, CIFAR-10's binary batches, or photos in train/CLASS and val/CLASS")->required()->check(CLI::ExistingDirectory);
+  verb->add_option("--data", o->data, "a folder: MNIST's IDX files, CIFAR-10's binary batches, photos in train/CLASS and val/CLASS, or *.txt")->required()->check(CLI::ExistingDirectory);
   verb->add_option("--state", o->state, "variables by name")->check(CLI::ExistingFile);
   verb->add_option("--batch", o->batch, "rows at a time")->check(count());
   verb->add_flag("--averages", o->averages, "with the moving averages of the variables in their place");

@@ -7,14 +7,16 @@
 #include <belfry/frontends/data/cifar10.h>
 #include <belfry/frontends/data/images.h>
 #include <belfry/frontends/data/mnist.h>
+#include <belfry/frontends/data/text.h>
 
 namespace belfry {
 
-Splits data_folder(const std::filesystem::path& dir, std::span<const std::int64_t> image) {
+Splits data_folder(const std::filesystem::path& dir, const DataWanted& wanted) {
+  if (wanted.length) return text_windows(dir, wanted.length);
   std::error_code error;
   if (std::filesystem::is_directory(dir / "train", error)) {
     ImageFolderOptions options;
-    if (image.size() == 3 && image[2] == 3) options.height = image[0], options.width = image[1];
+    if (wanted.height && wanted.width) options.height = wanted.height, options.width = wanted.width;
     const char* held_out = std::filesystem::is_directory(dir / "val", error) ? "val" : "test";
     ImageFolder train = image_folder(dir / "train", options), test = image_folder(dir / held_out, options);
     if (train.classes != test.classes) throw UserError(fmt::format("{}: train has the classes {}, {} has {}", dir.string(), fmt::join(train.classes, ", "), held_out, fmt::join(test.classes, ", ")));

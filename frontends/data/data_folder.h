@@ -2,14 +2,19 @@
 #pragma once
 
 #include <filesystem>
-#include <span>
 
 #include <belfry/frontends/data/data_set.h>
 
 namespace belfry {
 
-/// MNIST's four IDX files, CIFAR-10's binary batches, or photos in class folders under train/ and val/ or test/, which are resized to `image` (height,
-/// width, 3) and scaled to [-1, 1]. Columns "image" and "label". UserError where the folder holds none of these, or holds no held-out rows.
-Splits data_folder(const std::filesystem::path& dir, std::span<const std::int64_t> image = {});
+/// What a graph's inputs ask of the data.
+struct DataWanted {
+  std::int64_t height = 0, width = 0;  ///< of photos; 0: 224
+  std::int64_t length = 0;             ///< of windows of text; 0: no text
+};
+
+/// MNIST's four IDX files, CIFAR-10's binary batches, photos in class folders under train/ and val/ or test/, scaled to [-1, 1], or *.txt. Columns "image"
+/// and "label", or "tokens" and "targets". UserError where the folder holds none of these, or no held-out rows.
+Splits data_folder(const std::filesystem::path& dir, const DataWanted& wanted = {});
 
 }  // namespace belfry

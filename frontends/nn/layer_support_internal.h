@@ -27,4 +27,11 @@ inline std::int64_t fixed_size(const char* layer, Value x, int axis) {
   return d.factor;
 }
 
+/// A float picture (batch, height, width, channels) of at least `least` pixels along each side.
+inline void need_image(const char* net, Value x, std::int64_t least) {
+  auto small = [&](std::size_t axis) { return x.shape()[axis].symbolic() || x.shape()[axis].factor < least; };
+  if (!is_float(x.dtype()) || x.rank() != 4 || small(1) || small(2) || x.shape()[3].symbolic())
+    throw UserError(fmt::format("[{0}] the picture must be f32 or f64 (batch, height, width, channels), at least {1} x {1}, not {2}", net, least, to_string(x.type())));
+}
+
 }  // namespace belfry::nn

@@ -55,10 +55,12 @@ Value Conv2d::operator()(Value x, SourceLine at) {
   SourceGuard line(g, at);
   if (scope_.empty()) scope_ = g.free_scope(options_.name);
   CursorGuard guard = enter(g, scope_);
-  Attributes attributes = {{"strides", Integers{options_.stride.height, options_.stride.width}}, {"padding", options_.padding}};
+  Attributes attributes = {{"strides", Integers{options_.stride.height, options_.stride.width}}, {"padding", options_.padding}, {"dilations", Integers{options_.dilation.height, options_.dilation.width}}, {"groups", options_.groups}};
   if (!kernel_) {
     std::int64_t in = fixed_size("conv2d", x, 3);
-    kernel_ = parameter(g, "kernel", {options_.kernel.height, options_.kernel.width, in, options_.filters}, x.dtype(), options_.kernel_init, options_.trainable);
+    need_size("conv2d", "groups", options_.groups);
+    if (in % options_.groups || options_.filters % options_.groups) throw UserError(fmt::format("[conv2d] {} channels and {} filters cannot be cut into {} groups", in, options_.filters, options_.groups));
+    kernel_ = parameter(g, "kernel", {options_.kernel.height, options_.kernel.width, in / options_.groups, options_.filters}, x.dtype(), options_.kernel_init, options_.trainable);
     if (options_.bias) bias_ = parameter(g, "bias", {options_.filters}, x.dtype(), options_.bias_init, options_.trainable);
     return activate(with_bias(g.add("conv2d", {x, kernel_}, attributes, "conv"), bias_), options_.activation);
   }
@@ -68,6 +70,18 @@ Value Conv2d::operator()(Value x, SourceLine at) {
 
 Value dense(Value x, const DenseOptions& options, SourceLine at) { return Dense(options)(x, at); }
 Value conv2d(Value x, const Conv2dOptions& options, SourceLine at) { return Conv2d(options)(x, at); }
+
+Value depthwise_conv2d(Value x, const DepthwiseConv2dOptions& o, SourceLine at) {
+  need_size("depthwise_conv2d", "kernel", std::min(o.kernel.height, o.kernel.width));
+  need_size("depthwise_conv2d", "multiplier", o.multiplier);
+  Graph& g = *x.graph;
+  SourceGuard line(g, at);
+  CursorGuard guard = enter(g, g.free_scope(o.name));
+  std::int64_t in = fixed_size("depthwise_conv2d", x, 3);
+  Value kernel = parameter(g, "depthwise_kernel", {o.kernel.height, o.kernel.width, in, o.multiplier}, x.dtype(), o.kernel_init, o.trainable);
+  Value bias = o.bias ? parameter(g, "bias", {in * o.multiplier}, x.dtype(), o.bias_init, o.trainable) : Value{};
+  return activate(with_bias(belfry::depthwise_conv2d(x, kernel, {.strides = {o.stride.height, o.stride.width}, .padding = o.padding}), bias), o.activation);
+}
 
 Value batch_norm(Value x, const BatchNormOptions& o, SourceLine at) {
   Graph& g = *x.graph;

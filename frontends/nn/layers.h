@@ -40,11 +40,25 @@ struct Conv2dOptions {
   Size2d kernel = 3;
   Size2d stride = 1;
   std::string padding = "valid";  ///< "valid" or "same", as TensorFlow counts
+  std::int64_t groups = 1;        ///< equal shares of the filters, each of which reads its share of the channels
+  Size2d dilation = 1;
   Activation activation = Activation::none;
   bool bias = true;
   Init kernel_init = "glorot_uniform", bias_init = "zeros";
   bool trainable = true;
   std::string name = "conv2d";
+};
+
+struct DepthwiseConv2dOptions {
+  Size2d kernel = 3;
+  Size2d stride = 1;
+  std::string padding = "valid";
+  std::int64_t multiplier = 1;    ///< filters per channel
+  Activation activation = Activation::none;
+  bool bias = true;
+  Init kernel_init = "glorot_uniform", bias_init = "zeros";
+  bool trainable = true;
+  std::string name = "depthwise_conv2d";
 };
 
 struct BatchNormOptions {
@@ -81,7 +95,7 @@ class Dense {
   Value kernel_, bias_;
 };
 
-/// y = activation(conv(x, kernel) + bias); x: (batch, height, width, in), kernel: (kernel, kernel, in, filters).
+/// y = activation(conv(x, kernel) + bias); x: (batch, height, width, in), kernel: (height, width, in / groups, filters).
 class Conv2d {
  public:
   explicit Conv2d(Conv2dOptions options) : options_(std::move(options)) {}
@@ -95,6 +109,8 @@ class Conv2d {
 
 Value dense(Value x, const DenseOptions& options, SourceLine at = SourceLine::here());
 Value conv2d(Value x, const Conv2dOptions& options, SourceLine at = SourceLine::here());
+/// Each channel by its own filters: depthwise_kernel (height, width, in, multiplier), bias (in · multiplier).
+Value depthwise_conv2d(Value x, const DepthwiseConv2dOptions& options, SourceLine at = SourceLine::here());
 /// x: (…, channels). Adds gamma, beta, moving_mean and moving_variance, and the updates of the last two:
 /// moving·momentum + batch·(1 − momentum), of the mean over the towers.
 Value batch_norm(Value x, const BatchNormOptions& options = {}, SourceLine at = SourceLine::here());

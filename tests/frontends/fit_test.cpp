@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include <belfry/belfry.h>
-#include <belfry/frontends/nn/nets.h>
+#include <belfry/frontends/nn/nets/nets.h>
 
 #include "nets.h"
 

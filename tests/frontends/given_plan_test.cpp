@@ -3,7 +3,7 @@
 
 #include <belfry/belfry.h>
 #include <belfry/frontends/json/plan_file.h>
-#include <belfry/frontends/nn/nets.h>
+#include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/graph/structural.h>
 
 #include "nets.h"

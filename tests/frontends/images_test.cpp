@@ -8,6 +8,7 @@
 
 #include <belfry/frontends/data/data_folder.h>
 #include <belfry/frontends/data/images.h>
+#include <belfry/frontends/data/text.h>
 #include <belfry/frontends/files/files.h>
 
 namespace belfry {
@@ -91,7 +92,7 @@ TEST(ImageFolder, has_a_class_for_each_folder) {
   EXPECT_EQ(train.data.columns.at("label"), HostTensor::of<std::int32_t>({3}, {0, 1, 1}));
   EXPECT_EQ(train.data.columns.at("image").shape(), (Extents{3, 5, 10, 3}));
   for (float x : train.data.columns.at("image").data<float>()) ASSERT_LE(std::abs(x), 1);
-  const std::int64_t size[] = {5, 10, 3};
+  const DataWanted size{.height = 5, .width = 10};
   Splits both = data_folder(folder.path, size);
   EXPECT_EQ(both.train.columns, train.data.columns);
   EXPECT_EQ(both.test.rows(), 2);
@@ -101,6 +102,19 @@ TEST(ImageFolder, has_a_class_for_each_folder) {
   EXPECT_NE(message_of([&] { image_folder(folder.path / "train"); }).find("fish: no .jpg in this class"), std::string::npos);
   EXPECT_NE(message_of([&] { image_folder(folder.path / "train/fish"); }).find("no folder of photos"), std::string::npos);
   EXPECT_NE(message_of([&] { image_folder(folder.path / "none"); }).find("cannot be listed"), std::string::npos);
+}
+
+TEST(Text, is_cut_into_windows_with_the_bytes_that_follow) {
+  Folder folder;
+  write_file(folder.path / "b.txt", "tail");
+  write_file(folder.path / "a.txt", std::string(40, 'x') + "\xff");
+  Splits data = data_folder(folder.path, {.length = 2});
+  EXPECT_EQ(data.train.rows(), 20);
+  EXPECT_EQ(data.test.rows(), 2);
+  EXPECT_EQ(data.test.columns.at("tokens"), HostTensor::of<std::int32_t>({2, 2}, {255, 't', 'a', 'i'}));
+  EXPECT_EQ(data.test.columns.at("targets"), HostTensor::of<std::int32_t>({2, 2}, {'t', 'a', 'i', 'l'}));
+  EXPECT_NE(message_of([&] { data_folder(folder.path, {.length = 9}); }).find("45 bytes of text make 4 windows of 9"), std::string::npos);
+  EXPECT_NE(message_of([&] { text_windows(folder.path / "none", 2); }).find("cannot be listed"), std::string::npos);
 }
 
 TEST(Cifar10, is_cut_to_its_middle_and_standardised) {

@@ -145,6 +145,66 @@ Value convolved(Garden& g) {
   return nn::conv2d(x, {.filters = g.pick(1, 4), .kernel = kernel, .stride = g.pick(1, 2), .padding = g.one_in(2) ? "same" : "valid", .activation = activation, .bias = g.one_in(2)});
 }
 
+Value depthwise(Garden& g) {
+  return nn::depthwise_conv2d(g.any([&](Value v) { return v.rank() == 4 && g.size(v, 1) > 2 && g.size(v, 2) > 2; }), {.kernel = g.pick(1, 3), .stride = g.pick(1, 2), .padding = g.one_in(2) ? "same" : "valid", .multiplier = g.pick(1, 2)});
+}
+
+Value pooled(Garden& g) {
+  Value x = g.any([&](Value v) { return v.rank() == 4 && g.size(v, 1) > 1 && g.size(v, 2) > 1; });
+  const std::string padding = g.one_in(2) ? "same" : "valid";
+  return g.one_in(2) ? avg_pool2d(x, {.window = {2, 2}, .strides = {1, 1}, .padding = padding}) : max_pool2d(x, {.window = {2, 2}, .strides = {2, 2}, .padding = padding});
+}
+
+/// Values that agree but for one axis, side by side; or a part of one.
+Value cut_or_joined(Garden& g) {
+  Value x = g.with_rows();
+  const int axis = g.axis(x);
+  const auto a = static_cast<std::size_t>(axis);
+  switch (g.pick(0, 4)) {
+    case 0: return concat({x, g.like(x), x}, axis);
+    case 1: return stack({x, g.like(x)}, g.pick(1, x.rank()));
+    case 2: {
+      const std::int64_t size = g.size(x, axis), begin = g.pick(0, static_cast<int>(size) - 1);
+      Shape from(x.shape().size(), 0), count = x.shape();
+      from[a] = begin;
+      count[a] = g.pick(1, static_cast<int>(size - begin));
+      return slice(x, from, count);
+    }
+    case 3: return reverse(x, {axis});
+    default: {
+      Integers before(x.shape().size(), 0), after(x.shape().size(), 0);
+      before[a] = g.pick(0, 2);
+      after[a] = g.pick(0, 1);
+      return pad(x, {.before = before, .after = after, .mode = g.size(x, axis) > 2 && g.one_in(2) ? "reflect" : "constant"});
+    }
+  }
+}
+
+Value along_an_axis(Garden& g) {
+  Value x = g.with_rows();
+  const int axis = g.axis(x);
+  switch (g.pick(0, 3)) {
+    case 0: return cumsum(small(x), {.axis = axis, .exclusive = g.one_in(2), .reverse = g.one_in(2)});
+    case 1: return top_k(x, g.pick(1, static_cast<int>(g.size(x, axis))), {.axis = axis, .largest = g.one_in(2)}).values;
+    case 2: return gather(x, constant(g.b.graph(), HostTensor::of<std::int32_t>({2}, {0, static_cast<std::int32_t>(g.size(x, axis) - 1)})), axis);
+    default: return layer_norm(x, {}, {}, {.axis = -1, .epsilon = 1e-2});
+  }
+}
+
+Value attended(Garden& g) {
+  Value x = g.rows(4);  // (batch, heads, places, size)
+  return scaled_dot_product_attention(small(x), small(g.like(x)), x, {}, {.causal = g.one_in(2)});
+}
+
+Value any_penalty(Garden& g) {
+  Value x = g.rows(2);
+  switch (g.pick(0, 2)) {
+    case 0: return mean(huber(x, stop_gradient(square(small(g.like(x)))), 0.5));
+    case 1: return mean(mean_squared_error(small(x), stop_gradient(small(g.like(x)))));
+    default: return mean(binary_cross_entropy(x, sigmoid(stop_gradient(g.like(x))), {.from_logits = true}));
+  }
+}
+
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> all = {
       {"unary", any_unary},
@@ -154,7 +214,14 @@ const std::vector<Rule>& rules() {
       {"pairs of rows", pairs_of_rows},
       {"dense", [](Garden& g) { return nn::dense(g.with_rows(), {.units = g.pick(1, 6), .activation = g.one_in(2) ? Activation::tanh : Activation::none, .bias = g.one_in(2)}); }},
       {"conv2d", convolved},
-      {"max_pool2d", [](Garden& g) { return max_pool2d(g.any([&](Value v) { return v.rank() == 4 && g.size(v, 1) > 1 && g.size(v, 2) > 1; }), {.window = {2, 2}}); }},
+      {"depthwise_conv2d", depthwise},
+      {"pool", pooled},
+      {"cut or joined", cut_or_joined},
+      {"along an axis", along_an_axis},
+      {"attention", attended},
+      {"local_response_norm", [](Garden& g) { return local_response_norm(small(g.rows(4)), {.depth_radius = g.pick(0, 2), .alpha = 0.3, .beta = 0.75}); }},
+      {"resize", [](Garden& g) { return resize(g.rows(4), {g.pick(1, 5), g.pick(1, 5)}, {.method = g.one_in(2) ? "bilinear" : "nearest"}); }},
+      {"highest class", [](Garden& g) { Value x = g.rows(2); return small(x) * stop_gradient(one_hot(argmax(x), g.size(x, 1), x.dtype())); }},
       {"softmax", [](Garden& g) { Value x = g.with_rows(); return softmax(x, g.axis(x)); }},
       {"flatten", [](Garden& g) { return flatten(g.with_rows()); }},
       {"transpose", [](Garden& g) { return transpose(g.rows(4), {0, 2, 1, 3}); }},
@@ -177,7 +244,8 @@ const std::vector<Rule>& rules() {
 }
 
 Value any_loss(Garden& g) {
-  switch (g.pick(0, 3)) {
+  switch (g.pick(0, 4)) {
+    case 4: return any_penalty(g);
     case 0: {
       Value x = g.rows(2);
       return mean(sparse_softmax_cross_entropy(nn::dense(small(x), {.units = 5}), g.values[3]));
@@ -217,7 +285,9 @@ Graph grown(const NetRecipe& recipe, DType dtype) {
   Value loss = any_loss(g) + mean(square(small(newest)));
   for (Value v : {g.any(), g.any()}) loss = loss + 0.5 * mean(small(v));
   loss = identity(loss, "loss");
-  switch (g.pick(0, 2)) {
+  switch (g.pick(0, 4)) {
+    case 3: b.minimize(loss, Rmsprop{.learning_rate = 0.01}, {.clip_each_norm = 1}); break;
+    case 4: b.minimize(loss, Adagrad{.learning_rate = 0.1}, {.average_decay = 0.9}); break;
     case 0: b.minimize(loss, Sgd{.learning_rate = 0.1}, {.clip_norm = g.one_in(3) ? 0.5 : 0}); break;
     case 1: b.minimize(loss, Momentum{.learning_rate = 0.1, .nesterov = g.one_in(2)}); break;
     default: b.minimize(loss, Adam{.learning_rate = 0.01});

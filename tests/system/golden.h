@@ -25,6 +25,9 @@ TensorMap tensors(const std::string& file);
 const DataSet& mnist_rows();
 
 double largest(const HostTensor& t);
+double norm(const HostTensor& t);
+/// A scalar of f32 or f64.
+double number(const Results& results, const std::string& name);
 /// The largest difference of factor * a and b; infinite where shapes differ or a number is none. `sampled`: b is every 37th element.
 double difference(const HostTensor& a, const HostTensor& b, double factor = 1, bool sampled = false);
 /// The same for the variable that a file's entry names; "NAME.sample" holds every 37th element.
@@ -32,8 +35,10 @@ double difference(const State& state, const std::string& entry, const HostTensor
 
 /// "gradient/NAME" of every entry.
 std::vector<std::string> gradient_fetches(const TensorMap& want);
-/// Rule 1: at most 2e-5 of the tensor's largest value.
-void expect_gradients(const Results& got, const TensorMap& want, const std::string& prefix = "", double factor = 1);
+/// Rule 1: at most 2e-5 of the tensor's largest value, or `floor`.
+void expect_gradients(const Results& got, const TensorMap& want, const std::string& prefix = "", double factor = 1, double tolerance = 2e-5, double floor = 0);
+/// The norm, and the first elements beside the largest, of what a file describes by "l2" and "first8".
+void expect_tensor(const HostTensor& got, const nlohmann::json& want, double tolerance, const std::string& what);
 /// Rule 1, for a probe: the loss, and each gradient's norm and first elements.
 void expect_probe(const Results& got, const nlohmann::json& probe);
 /// Rule 2.

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include <belfry/belfry.h>
-#include <belfry/frontends/nn/nets.h>
+#include <belfry/frontends/nn/nets/nets.h>
 
 #include "ran_as_planned.h"
 
