@@ -84,8 +84,9 @@ TEST(MultiHeadAttention, is_softmax_of_scores_times_values) {
   Value x = b.input("x", f64, {kBatch, 3, 4}), memory = b.input("memory", f64, {kBatch, 5, 6}), mask = b.input("mask", f64, {kBatch, 1, 1, 5});
   Value y = nn::multi_head_attention(x, memory, mask, {.heads = 2, .key_size = 3, .value_size = 2, .output_size = 7});
   const Graph& g = b.graph();
-  EXPECT_EQ(variables_of(g), (Strings{"multi_head_attention/query/kernel (4, 2, 3)", "multi_head_attention/query/bias (2, 3)", "multi_head_attention/key/kernel (6, 2, 3)", "multi_head_attention/key/bias (2, 3)",
-                                      "multi_head_attention/value/kernel (6, 2, 2)", "multi_head_attention/value/bias (2, 2)", "multi_head_attention/attention_output/kernel (2, 2, 7)",
+  EXPECT_EQ(variables_of(g), (Strings{"multi_head_attention/query/kernel (4, 2, 3)", "multi_head_attention/query/bias (2, 3)", "multi_head_attention/key/kernel (6, 2, 3)",
+                                      "multi_head_attention/key/bias (2, 3)", "multi_head_attention/value/kernel (6, 2, 2)", "multi_head_attention/value/bias (2, 2)",
+                                      "multi_head_attention/attention_output/kernel (2, 2, 7)",
                                       "multi_head_attention/attention_output/bias (7)"}));
   EXPECT_EQ(y.type(), (TensorType{f64, {kBatch, 3, 7}}));
   auto v = [&](const std::string& name) { return b.graph().value(b.graph().at("multi_head_attention/" + name)); };
