@@ -135,9 +135,8 @@ struct Norm : NormLayout {
       : NormLayout(*r.attributes, r.inputs[0].shape), rms(r.attributes->find("rms") && r.attributes->flag("rms")), epsilon(r.attributes->real("epsilon")), threads(r.threads),
         block(std::max<std::int64_t>(1, 16 * 1024 / std::max<std::int64_t>(example(), 1))), blocks((examples + block - 1) / block) {}
   bool by_channel() const { return groups > 1 || places > 1; }
-  /// Numbers per channel: the parameters, what a thread works with, and the sums of the blocks.
+  /// Numbers per channel: the parameters, what a part works with, and the sums of the blocks.
   std::int64_t scratch(bool backward) const { return channels() * ((backward ? 1 + 2 * blocks : 2) + (by_channel() ? kOwn * threads : 0)); }
-  double* own(double* behind) const { return behind + omp_get_thread_num() * kOwn * channels(); }
   double count() const { return static_cast<double>(places * width); }
   /// A parameter in f64, or what stands for it.
   template <class T>
@@ -199,8 +198,8 @@ void forward(const Norm& n, const Arguments& a) {
   n.widen<T>(a, 1, 1, gamma);
   n.widen<T>(a, 2, 0, beta);
   auto one = n.by_channel() ? forward_channels<T> : forward_row<T>;
-  for_ranges(n.examples, n.examples * n.example(), n.threads, [&](std::int64_t first, std::int64_t past) {
-    for (std::int64_t e = first; e < past; ++e) one(n, a, e, gamma, beta, n.own(beta + n.channels()));
+  for_parts(n.examples, n.examples * n.example(), n.threads, [&](std::int64_t part, std::int64_t first, std::int64_t past) {
+    for (std::int64_t e = first; e < past; ++e) one(n, a, e, gamma, beta, beta + (1 + part * Norm::kOwn) * n.channels());
   });
 }
 
@@ -243,11 +242,12 @@ void gradient(const Norm& n, const Arguments& a) {
   double *gamma = reinterpret_cast<double*>(a.scratch), *partials = gamma + c;
   n.widen<T>(a, 4, 1, gamma);
   auto one = n.by_channel() ? gradient_channels<T> : gradient_row<T>;
-  for_ranges(n.blocks, n.examples * n.example(), n.threads, [&](std::int64_t first, std::int64_t past) {
+  for_parts(n.blocks, n.examples * n.example(), n.threads, [&](std::int64_t part, std::int64_t first, std::int64_t past) {
+    double* own = partials + (2 * n.blocks + part * Norm::kOwn) * c;
     for (std::int64_t b = first; b < past; ++b) {
       double* dgamma = partials + b * 2 * c;
       std::fill_n(dgamma, 2 * c, 0.0);
-      for (std::int64_t e = b * n.block; e < std::min(n.examples, (b + 1) * n.block); ++e) one(n, a, e, gamma, dgamma, dgamma + c, n.own(partials + n.blocks * 2 * c));
+      for (std::int64_t e = b * n.block; e < std::min(n.examples, (b + 1) * n.block); ++e) one(n, a, e, gamma, dgamma, dgamma + c, own);
     }
   });
   for (int which : {1, 2}) {

@@ -97,7 +97,7 @@ BELFRY_CLONES void to_slopes(const T* weights, T* slopes, std::int64_t n, T own,
 struct Problem : AttentionLayout {
   Problem(const KernelRequest& r, std::size_t mask) : AttentionLayout(*r.attributes, r.inputs[0].shape, r.inputs[1].shape, r.inputs[2].shape), mask(mask), threads(r.threads) {}
   std::int64_t work() const { return heads * queries * keys * (2 * (width + value_width) + kCost); }
-  /// Elements of scratch per thread.
+  /// Elements of scratch per part.
   std::int64_t forward_scratch() const { return kBlock * (width + kBlock); }
   std::int64_t gradient_scratch() const { return kBlock * (width + value_width + 3 * kBlock); }
 
@@ -230,8 +230,8 @@ Kernel kernel(const char* op, std::size_t mask, bool backward) {
             bool masked = mask < r.inputs.size() && r.inputs[mask].shape != Extents{0}, logic = masked && r.inputs[mask].dtype == boolean;
             return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
               return prepared([=, steps = masked ? MaskSteps(p, r.inputs[mask].shape) : MaskSteps()](const Arguments& a) {
-                for_ranges(p.heads, p.work(), p.threads, [&](std::int64_t first, std::int64_t past) {
-                  T* scratch = reinterpret_cast<T*>(a.scratch) + omp_get_thread_num() * (backward ? p.gradient_scratch() : p.forward_scratch());
+                for_parts(p.heads, p.work(), p.threads, [&](std::int64_t part, std::int64_t first, std::int64_t past) {
+                  T* scratch = reinterpret_cast<T*>(a.scratch) + part * (backward ? p.gradient_scratch() : p.forward_scratch());
                   for (std::int64_t head = first; head < past; ++head) run_head<T>(p, mask_of<T>(p, steps, logic, a, head), a, head, backward, scratch);
                 });
               });

@@ -65,6 +65,15 @@ TEST(BatchNormLayer, frozen_reads_its_running_statistics_in_training) {
   EXPECT_EQ(run_whole(b.graph(), {{"x", HostTensor::of<double>({2, 1}, {3, 7})}}, state, 2, {{"y", y.id}}).fetched.at("y"), HostTensor::of<double>({2, 1}, {1, 5}));
 }
 
+TEST(BatchNormLayer, predicts_without_scale_or_center) {
+  Builder b("net");
+  Value x = b.input("x", f64, {kBatch, 1}), y = nn::batch_norm(nn::batch_norm(x, {.epsilon = 1, .center = false}), {.epsilon = 0, .scale = false});
+  b.output(identity(y, "normalised"));
+  Session session(std::move(b).build());
+  HostTensor rows = HostTensor::of<double>({2, 1}, {3, 7});
+  EXPECT_LE(distance(session.predict({{"x", rows}})["normalised"], HostTensor::of<double>({2, 1}, {3 / std::sqrt(2), 7 / std::sqrt(2)})), 1e-15);
+}
+
 TEST(Norms, have_parameters_of_what_they_normalise_over) {
   Builder b("net");
   Value x = b.input("x", f32, {kBatch, 4, 6});
