@@ -10,11 +10,11 @@ namespace {
 
 constexpr double kEpsilon = 1e-7;
 
-/// The label in the prediction's dtype.
+/// The label (or weight) in the prediction's dtype.
 Value matched(const char* loss, Value prediction, Value label) {
-  if (!is_float(prediction.dtype())) throw UserError(fmt::format("[{}] the prediction '{}' is {}; it must be f32 or f64", loss, prediction.name(), to_string(prediction.type())));
-  if (prediction.shape() != label.shape())
-    throw UserError(fmt::format("[{}] the prediction '{}' is {}, but the label '{}' is {}; they need one shape", loss, prediction.name(), to_string(prediction.type()), label.name(), to_string(label.type())));
+  auto named = [](Value v) { return fmt::format("'{}' is {}", v.name(), to_string(v.type())); };
+  if (!is_float(prediction.dtype())) throw UserError(fmt::format("[{}] {}; it must be f32 or f64", loss, named(prediction)));
+  if (prediction.shape() != label.shape()) throw UserError(fmt::format("[{}] {}, but {}; they need one shape", loss, named(prediction), named(label)));
   return label.dtype() == prediction.dtype() ? label : cast(label, prediction.dtype());
 }
 

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include <belfry/ops/cpu_kernels.h>
+#include <belfry/ops/cpu/exponential_internal.h>
 #include <belfry/ops/cpu/kernel_support_internal.h>
 #include <belfry/ops/scaled_dot_product_attention/formulas.h>
 
@@ -57,10 +58,46 @@ constexpr T kNothing = -std::numeric_limits<T>::infinity();
 template <class T>
 T base_of(T top) { return top == kNothing<T> ? T{0} : top; }
 
+constexpr int kLanes = 16;  // maxima and sums side by side, joined in their order
+
+template <class T>
+BELFRY_CLONES T greatest_of(const T* x, std::int64_t n, T so_far) {
+  T lanes[kLanes];
+  std::fill_n(lanes, kLanes, so_far);
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int l = 0; l < kLanes; ++l) lanes[l] = lanes[l] < x[i + l] ? x[i + l] : lanes[l];
+  for (int l = 0; i < n; ++i, ++l) lanes[l] = lanes[l] < x[i] ? x[i] : lanes[l];
+  for (T lane : lanes) so_far = std::max(so_far, lane);
+  return so_far;
+}
+
+/// x becomes exp(x − base); gives the sum.
+template <class T>
+BELFRY_CLONES double to_weights(T* x, std::int64_t n, T base) {
+  for (std::int64_t i = 0; i < n; ++i) x[i] = exponential(x[i] - base);
+  T lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int l = 0; l < kLanes; ++l) lanes[l] += x[i + l];
+  for (int l = 0; i < n; ++i, ++l) lanes[l] += x[i];
+  double sum = 0;
+  for (T lane : lanes) sum += static_cast<double>(lane);
+  return sum;
+}
+
+/// Slopes of the scores: weight·(slope of the weight − own), scaled; before that to `kept` where it is given.
+template <class T>
+BELFRY_CLONES void to_slopes(const T* weights, T* slopes, std::int64_t n, T own, T scale, T* kept) {
+  for (std::int64_t i = 0; i < n; ++i) slopes[i] = weights[i] == 0 ? T{0} : weights[i] * (slopes[i] - own);
+  if (kept) std::copy_n(slopes, n, kept);
+  for (std::int64_t i = 0; i < n; ++i) slopes[i] *= scale;
+}
+
 struct Problem : AttentionLayout {
   Problem(const KernelRequest& r, std::size_t mask) : AttentionLayout(*r.attributes, r.inputs[0].shape, r.inputs[1].shape, r.inputs[2].shape), mask(mask), threads(r.threads) {}
   std::int64_t work() const { return heads * queries * keys * (2 * (width + value_width) + kCost); }
-  /// Elements of scratch per thread.
+  /// Elements of scratch per part.
   std::int64_t forward_scratch() const { return kBlock * (width + kBlock); }
   std::int64_t gradient_scratch() const { return kBlock * (width + value_width + 3 * kBlock); }
 
@@ -116,12 +153,8 @@ void forward_head(const Problem& p, const HeadMask<T>& mask, const T* q, const T
       transposed<T>(k + j0 * p.width, p.width, n, p.width, kt);
       scores<T>(p, mask, q, kt, i0, j0, m, n, s);
       for (std::int64_t r = 0; r < m; ++r) {
-        T *row = s + r * kBlock, greatest = top[r];
-        for (std::int64_t x = 0; x < n; ++x) greatest = std::max(greatest, row[x]);
-        T base = base_of(greatest), kept = std::exp(top[r] - base);
-        double sum = 0;
-        for (std::int64_t x = 0; x < n; ++x) sum += static_cast<double>(row[x] = std::exp(row[x] - base));
-        total[r] = total[r] * static_cast<double>(kept) + sum;
+        T greatest = greatest_of<T>(s + r * kBlock, n, top[r]), base = base_of(greatest), kept = exponential(top[r] - base);
+        total[r] = total[r] * static_cast<double>(kept) + to_weights<T>(s + r * kBlock, n, base);
         if (kept != 1)
           for (std::int64_t x = 0; x < p.value_width; ++x) out[r * p.value_width + x] *= kept;
         top[r] = greatest;
@@ -162,13 +195,8 @@ void gradient_head(const Problem& p, const HeadMask<T>& mask, const T* q, const 
         const T *dy_row = dy + (i0 + r) * vw, *y_row = y + (i0 + r) * vw, base = base_of(log_sum[i0 + r]);
         double sum = 0;
         for (std::int64_t x = 0; x < vw; ++x) sum += static_cast<double>(dy_row[x]) * static_cast<double>(y_row[x]);
-        const T own = static_cast<T>(sum);
-        for (std::int64_t x = 0; x < n; ++x) {
-          T weight = std::exp(weights[r * kBlock + x] - base), slope = weight == 0 ? T{0} : weight * (slopes[r * kBlock + x] - own);
-          weights[r * kBlock + x] = weight;
-          slopes[r * kBlock + x] = slope * scale;
-          if (dscores) dscores[(i0 + r) * p.keys + j0 + x] = slope;
-        }
+        to_weights<T>(weights + r * kBlock, n, base);
+        to_slopes<T>(weights + r * kBlock, slopes + r * kBlock, n, static_cast<T>(sum), scale, dscores ? dscores + (i0 + r) * p.keys + j0 : nullptr);
       }
       transposed<T>(weights, kBlock, m, n, turned);
       add_product<T>(turned, kBlock, dy + i0 * vw, vw, dv + j0 * vw, vw, n, vw, m);
@@ -202,8 +230,8 @@ Kernel kernel(const char* op, std::size_t mask, bool backward) {
             bool masked = mask < r.inputs.size() && r.inputs[mask].shape != Extents{0}, logic = masked && r.inputs[mask].dtype == boolean;
             return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
               return prepared([=, steps = masked ? MaskSteps(p, r.inputs[mask].shape) : MaskSteps()](const Arguments& a) {
-                for_ranges(p.heads, p.work(), p.threads, [&](std::int64_t first, std::int64_t past) {
-                  T* scratch = reinterpret_cast<T*>(a.scratch) + omp_get_thread_num() * (backward ? p.gradient_scratch() : p.forward_scratch());
+                for_parts(p.heads, p.work(), p.threads, [&](std::int64_t part, std::int64_t first, std::int64_t past) {
+                  T* scratch = reinterpret_cast<T*>(a.scratch) + part * (backward ? p.gradient_scratch() : p.forward_scratch());
                   for (std::int64_t head = first; head < past; ++head) run_head<T>(p, mask_of<T>(p, steps, logic, a, head), a, head, backward, scratch);
                 });
               });

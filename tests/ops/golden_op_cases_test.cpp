@@ -80,6 +80,7 @@ Outputs product(const Given& g) {
 Outputs clip_by_value(const Given& g) { return {clip(g("x"), g.real("min"), g.real("max"))}; }
 Outputs cross_entropy(const Given& g) { return {softmax_cross_entropy(g("logits"), g("labels"))}; }
 Outputs categorical(const Given& g) { return {categorical_cross_entropy(g("p"), g("y"))}; }
+Outputs smoothed(const Given& g) { return {categorical_cross_entropy(g("z"), g("y"), {.from_logits = true, .label_smoothing = g.real("label_smoothing")})}; }
 /// y and the moving statistics after the step; `k` is the output that the variance is taken from.
 Outputs batch_norm_trained(const Given& g, int k) {
   Value y = batch_norm(g("x"), g("gamma"), g("beta"), g("moving_mean"), g("moving_variance"), {.epsilon = g.real("epsilon")});
@@ -158,7 +159,7 @@ const std::vector<Row> kRows = {
     {"sigmoid_cross_entropy", [](const Given& g) { return Outputs{sigmoid_cross_entropy(g("logits"), g("labels"))}; }},
     {"categorical_crossentropy_from_probabilities", categorical},
     {"categorical_crossentropy_clipped", categorical},
-    {"categorical_crossentropy_label_smoothing", [](const Given& g) { return Outputs{categorical_cross_entropy(g("z"), g("y"), {.from_logits = true, .label_smoothing = g.real("label_smoothing")})}; }},
+    {"categorical_crossentropy_label_smoothing", smoothed},
     {"binary_crossentropy_from_logits", [](const Given& g) { return Outputs{binary_cross_entropy(g("z"), g("y"), {.from_logits = true})}; }},
     {"mean_squared_error", [](const Given& g) { return Outputs{mean_squared_error(g("p"), g("y"))}; }},
     {"huber", [](const Given& g) { return Outputs{huber(g("p"), g("y"), g.real("delta"))}; }},

@@ -15,16 +15,18 @@ OpTables layer_norm_cases() {
     TensorType x{f32, f.x}, m{f32, f.moments}, p{f32, f.parameters};
     CaseInput gamma = real(f.parameters), beta = real(f.parameters);
     gamma.given = f.scale, beta.given = f.center;
-    forward.cases.push_back({.name = f.name, .attributes = f.attributes, .inputs = {real(f.x), gamma, beta}, .outputs = {x, m, m}, .tolerance = 1e-4, .gradient_tolerance = 1e-5, .exact_sums = false});
-    gradient.cases.push_back({.name = f.name, .attributes = f.attributes, .inputs = {real(f.x), real(f.moments), positive(f.moments), real(f.x), gamma}, .outputs = {x, p, p}, .tolerance = 1e-4,
-                              .exact_sums = false});
+    std::vector<CaseInput> saved = {real(f.x), real(f.moments), positive(f.moments), real(f.x), gamma};
+    forward.cases.push_back({.name = f.name, .attributes = f.attributes, .inputs = {real(f.x), gamma, beta}, .outputs = {x, m, m}, .tolerance = 1e-4, .gradient_tolerance = 1e-5,
+                             .exact_sums = false});
+    gradient.cases.push_back({.name = f.name, .attributes = f.attributes, .inputs = saved, .outputs = {x, p, p}, .tolerance = 1e-4, .exact_sums = false});
   };
   for (const Form& f : {Form{"rows", {kBatch, 5}, {kBatch}, {5}}, Form{"sequence", {kBatch, 2, 9}, {kBatch, 2}, {9}}, Form{"two axes", {kBatch, 2, 3}, {kBatch}, {2, 3}, inner},
                         Form{"along the rows", {3, kBatch}, {3}, {kBatch}}, Form{"time-major", {2, kBatch, 4}, {2, kBatch}, {4}}, Form{"rms", {kBatch, 5}, {kBatch}, {5}, rms},
                         Form{"without scale", {kBatch, 5}, {kBatch}, {5}, {}, false}, Form{"neither", {kBatch, 5}, {kBatch}, {5}, {}, false, false}})
     add(layer, layer_gradient, f);
   add(layer, layer_gradient, {"rms without scale", {kBatch, 5}, {kBatch}, {5}, rms, false, false});
-  for (const Form& f : {Form{"image", {kBatch, 2, 2, 6}, {kBatch, 2}, {6}, halves}, Form{"flat", {kBatch, 4}, {kBatch, 2}, {4}, halves, true, false}, Form{"rows inside", {2, kBatch, 4}, {2, 2}, {4}, halves},
+  for (const Form& f : {Form{"image", {kBatch, 2, 2, 6}, {kBatch, 2}, {6}, halves}, Form{"flat", {kBatch, 4}, {kBatch, 2}, {4}, halves, true, false},
+                        Form{"rows inside", {2, kBatch, 4}, {2, 2}, {4}, halves},
                         Form{"one group", {kBatch, 3, 3}, {kBatch, 1}, {3}, {{"groups", 1}}, false}})
     add(group, group_gradient, f);
   TensorType x{f32, {kBatch, 5}}, m{f32, {kBatch}}, p{f32, {5}};

@@ -34,7 +34,8 @@ struct Losses : testing::Test {
 TEST_F(Losses, binary_cross_entropy_of_probabilities) {
   auto loss = [](double p, double y) { return -(y * std::log(p) + (1 - y) * std::log(1 - p)); };
   auto slope = [](double p, double y) { return ((1 - y) / (1 - p) - y / p) / 2; };
-  expect([](Value p, Value y) { return binary_cross_entropy(p, y); }, {(loss(0.2, 1) + loss(0.9, 0)) / 2, (loss(0.6, 0.25) + loss(0.4, 0.75)) / 2}, {slope(0.2, 1), slope(0.9, 0), slope(0.6, 0.25), slope(0.4, 0.75)});
+  expect([](Value p, Value y) { return binary_cross_entropy(p, y); }, {(loss(0.2, 1) + loss(0.9, 0)) / 2, (loss(0.6, 0.25) + loss(0.4, 0.75)) / 2},
+         {slope(0.2, 1), slope(0.9, 0), slope(0.6, 0.25), slope(0.4, 0.75)});
   expect([](Value p, Value y) { return binary_cross_entropy(p, y, {.label_smoothing = 0.2}); }, {(loss(0.2, 0.9) + loss(0.9, 0.1)) / 2, (loss(0.6, 0.3) + loss(0.4, 0.7)) / 2},
          {slope(0.2, 0.9), slope(0.9, 0.1), slope(0.6, 0.3), slope(0.4, 0.7)});
 }
@@ -48,7 +49,8 @@ TEST_F(Losses, huber_on_both_sides_of_delta) {
 }
 
 TEST_F(Losses, kl_divergence_sums_over_the_classes) {
-  expect([](Value p, Value y) { return kl_divergence(p, y); }, {std::log(5) + 1e-7 * std::log(1e-7 / 0.9), 0.25 * std::log(0.25 / 0.6) + 0.75 * std::log(0.75 / 0.4)}, {-5, -1e-7 / 0.9, -0.25 / 0.6, -0.75 / 0.4});
+  expect([](Value p, Value y) { return kl_divergence(p, y); },
+         {std::log(5) + 1e-7 * std::log(1e-7 / 0.9), 0.25 * std::log(0.25 / 0.6) + 0.75 * std::log(0.75 / 0.4)}, {-5, -1e-7 / 0.9, -0.25 / 0.6, -0.75 / 0.4});
 }
 
 TEST_F(Losses, hinges) {

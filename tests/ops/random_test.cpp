@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <belfry/ops/random/random.h>
 
 #include "tables.h"
@@ -33,6 +35,19 @@ TEST(Random, draws_depend_on_seed_step_and_stream) {
   EXPECT_NE(run_op(def, c, {scalar(1), scalar(3)}, 1), first);
   c.attributes.set("stream", 6);
   EXPECT_NE(run_op(def, c, {scalar(1), scalar(2)}, 1), first);
+}
+
+TEST(Dropout, keeps_its_share_of_the_elements_and_scales_them_up) {
+  OpDef def = random_defs()[2];
+  OpCase c{.name = "ones", .attributes = {{"rate", 0.25}, {"stream", 9}}, .inputs = {real({10000}), below(9, {}, i64), below(9, {}, i64)}, .outputs = {{f32, {10000}}}};
+  HostTensor ones(f32, {10000}), seed = HostTensor::scalar<std::int64_t>(3), step = HostTensor::scalar<std::int64_t>(0);
+  for (float& x : ones.data<float>()) x = 1;
+  HostTensor y = run_op(def, c, {ones, seed, step}, 1)[0];
+  auto dropped = std::ranges::count(y.data<float>(), 0.0f), kept = std::ranges::count(y.data<float>(), 1.0f / 0.75f);
+  EXPECT_EQ(dropped + kept, 10000);
+  EXPECT_NEAR(static_cast<double>(dropped), 2500, 5 * 43.3);  // deviations of a binomial
+  c.attributes.set("rate", 0.0);
+  EXPECT_EQ(run_op(def, c, {ones, seed, step}, 1)[0], ones);
 }
 
 }  // namespace belfry::test

@@ -1,5 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
+#include <belfry/frontends/builder/builder.h>
+#include <belfry/ops/cpu/exponential_internal.h>
 #include <belfry/ops/cpu_kernels.h>
 #include <belfry/ops/scaled_dot_product_attention/scaled_dot_product_attention.h>
 
@@ -23,9 +28,11 @@ OpTables scaled_dot_product_attention_cases() {
   };
   for (const Form& f : {Form{"heads", {kBatch, 2}, 3, 4}, Form{"causal", {kBatch}, 3, 3, {}, causal}, Form{"causal with more keys, by 0.25", {kBatch}, 2, 4, {}, {{"causal", true}, {"scale", 0.25}}},
                         Form{"keys that are padding", {kBatch, 2}, 2, 3, {bits({kBatch, 1, 1, 3})}}, Form{"causal with a mask for all", {kBatch}, 3, 3, {bits({3, 3})}, causal},
-                        Form{"added to the scores", {kBatch, 2}, 2, 3, {real({2, 1, 3})}}, Form{"causal, added per row", {kBatch}, 2, 3, {real({kBatch, 2, 3})}, causal}, Form{"without rows", {}, 2, 3},
+                        Form{"added to the scores", {kBatch, 2}, 2, 3, {real({2, 1, 3})}}, Form{"causal, added per row", {kBatch}, 2, 3, {real({kBatch, 2, 3})}, causal},
+                        Form{"without rows", {}, 2, 3},
                         Form{"two row axes", {kBatch, kBatch}, 1, 2}}) {
-    Shape q = with(f.lead, f.queries, 2), k = with(f.lead, f.keys, 2), v = with(f.lead, f.keys, 3), y = with(f.lead, f.queries, 3), p = with(f.lead, f.queries, f.keys), log_sum = f.lead;
+    Shape q = with(f.lead, f.queries, 2), k = with(f.lead, f.keys, 2), v = with(f.lead, f.keys, 3), y = with(f.lead, f.queries, 3);
+    Shape p = with(f.lead, f.queries, f.keys), log_sum = f.lead;
     log_sum.push_back(f.queries);
     CaseInput none = bits({1});
     none.given = false;
@@ -33,7 +40,8 @@ OpTables scaled_dot_product_attention_cases() {
     forward.cases.push_back({.name = f.name, .attributes = f.attributes, .inputs = {real(q), real(k), real(v), mask}, .outputs = {{f32, y}, {f32, log_sum}}, .exact_sums = false});
     // Logarithms above all scores: the weights are below 1.
     CaseInput above = {{f32, log_sum}, 8, 10};
-    gradient.cases.push_back({.name = f.name, .attributes = f.attributes, .inputs = {real(q), real(k), real(v), real(y), above, real(y), mask}, .outputs = {{f32, q}, {f32, k}, {f32, v}, {f32, p}},
+    std::vector<TensorType> slopes = {{f32, q}, {f32, k}, {f32, v}, {f32, p}};
+    gradient.cases.push_back({.name = f.name, .attributes = f.attributes, .inputs = {real(q), real(k), real(v), real(y), above, real(y), mask}, .outputs = slopes,
                               .exact_sums = false});
   }
   // Along the rows nothing is split: the whole is read.
@@ -73,6 +81,48 @@ TEST(Attention, blocks_agree_with_the_whole) {
   expect_kernels_agree(70, 133, 17, false, true);
   expect_kernels_agree(130, 65, 16, true, false);
   expect_kernels_agree(65, 130, 5, true, true);
+}
+
+TEST(Attention, causal_is_a_triangle_of_keys_that_are_seen) {
+  OpDef def = scaled_dot_product_attention_defs()[0];
+  OpCase masked{.name = "triangle", .inputs = {real({3, 2}), real({4, 2}), real({4, 2}), bits({3, 4})}, .outputs = {{f64, {3, 2}}, {f64, {3}}}}, causal = masked;
+  causal.attributes = {{"causal", true}};
+  causal.inputs[3].given = false;
+  HostTensor q = HostTensor::of<double>({3, 2}, {1, 2, -1, 0.5, 0.25, 3}), k = HostTensor::of<double>({4, 2}, {1, 0, 2, -1, 0.5, 1, 3, 3}), seen(boolean, {3, 4});
+  for (std::size_t i = 0; i < 3; ++i)
+    for (std::size_t j = 0; j <= i; ++j) seen.data<bool>()[i * 4 + j] = true;
+  EXPECT_EQ(run_op(def, causal, {q, k, k, seen}, 1), run_op(def, masked, {q, k, k, seen}, 1));
+}
+
+TEST(Attention, scratch_does_not_grow_with_the_matrix_of_scores) {
+  auto scratch = [](std::int64_t places) {
+    Builder b("attention");
+    Value x = b.input("x", f32, {2, places, 32});
+    const Node& n = b.graph().node(scaled_dot_product_attention(x, x, x).id.node);
+    KernelRequest r;
+    r.op = n.op->name;
+    r.attributes = &n.attributes;
+    r.inputs = {{f32, {2, places, 32}}, {f32, {2, places, 32}}, {f32, {2, places, 32}}, {f32, {0}}};
+    return cpu_kernels().support("block_attention", r).scratch_bytes;
+  };
+  EXPECT_GT(scratch(64), 0);
+  EXPECT_EQ(scratch(64), scratch(4096));
+}
+
+TEST(Exponential, is_within_two_units_in_the_last_place) {
+  double worst = 0;
+  for (int i = -87 * 256; i <= 88 * 256; ++i) {
+    float x = static_cast<float>(i) / 256 + 0.001f * static_cast<float>(i % 4);
+    if (x < -87 || x > 88) continue;
+    double exact = std::exp(static_cast<double>(x));
+    worst = std::max(worst, std::abs(static_cast<double>(exponential(x)) / exact - 1));
+  }
+  EXPECT_LE(worst, 2 * 0x1p-23);
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(exponential(0.0f), 1);
+  EXPECT_EQ(exponential(-inf), 0);
+  EXPECT_EQ(exponential(inf), inf);
+  EXPECT_TRUE(std::isnan(exponential(std::numeric_limits<float>::quiet_NaN())));
 }
 
 TEST(Attention, a_query_that_sees_no_key_gives_nothing_and_gets_nothing) {

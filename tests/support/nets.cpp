@@ -2,6 +2,10 @@
 
 #include <random>
 
+#include <belfry/frontends/nn/attention.h>
+#include <belfry/frontends/nn/layers.h>
+#include <belfry/frontends/nn/norms.h>
+
 namespace belfry::test {
 
 namespace {
@@ -234,6 +238,20 @@ void mean_of_means(Builder& b, DType t) {
   minimize(b, reduce_sum(reduce_sum(h * h, {.axes = {0}})) * 0.1);
 }
 
+/// Inputs that are left out in the middle and at the end, optional outputs, a mask with rows, queries that see no key.
+void normed_attention(Builder& b, DType t) {
+  Value weight = b.input("weight", t, {kBatch, 4});
+  Value h = nn::batch_norm(b.input("x", t, {kBatch, 4, 6}), {.scale = false, .unbiased = true});
+  Value seen = reshape(greater(weight, constant_like(weight, 0.4)), {kBatch, 1, 1, 4});
+  h = h + nn::multi_head_attention(nn::layer_norm(h), stop_gradient(h), seen, {.heads = 2, .key_size = 3, .causal = true});
+  h = h + nn::multi_head_attention(nn::rms_norm(h), h, {}, {.heads = 2, .key_size = 2, .value_size = 3});
+  h = reduce_mean(nn::group_norm(h, {.groups = 2, .center = false}), {.axes = {1}});
+  Value loss = weighted_mean(sparse_softmax_cross_entropy(dense(b, h, "out", 5), label_(b)), reduce_mean(weight, {.axes = {1}}));
+  fetch(b, "hidden", h);
+  fetch(b, "loss", loss);
+  minimize(b, loss);
+}
+
 }  // namespace
 
 const std::vector<Net>& nets() {
@@ -263,7 +281,8 @@ const std::vector<Net>& probes() {
                                        {"flattened_late", flattened_late, false},
                                        {"own_batch_norm", own_batch_norm, false},
                                        {"adam", adam_net, false},
-                                       {"mean_of_means", mean_of_means, false}};
+                                       {"mean_of_means", mean_of_means, false},
+                                       {"normed_attention", normed_attention, true}};
   return all;
 }
 
