@@ -13,7 +13,8 @@ Graph differentiate(const Graph& graph);
 /// Every update becomes where(gate, new value, old value): a gate that is false keeps all state, bit for bit. `gate`: a
 /// bool scalar of the graph; UserError for another type.
 Graph gate_updates(const Graph& graph, ValueId gate);
-/// x + 0, x·1, reshape to the same shape, a cast to the same dtype, a sum of one: the value itself.
+/// x + 0, x·1, reshape to the same shape, a cast to the same dtype, a sum of one: the value itself. The gradients of all parts
+/// of a split, each in zeros of its own, and added: the parts side by side.
 Graph canonicalise(const Graph& graph);
 
 /// The passes of a training graph, in order.

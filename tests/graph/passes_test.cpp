@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <belfry/frontends/builder/builder.h>
+#include <belfry/graph/gradients.h>
 #include <belfry/graph/text.h>
 #include <belfry/ops/passes/passes.h>
 #include <belfry/placer/expand.h>
@@ -55,6 +56,39 @@ TEST(Canonicalise, keeps_nodes_that_are_asked_for_or_placed) {
     return relu(x_of(b) + 0);
   });
   EXPECT_SAME_GRAPH(canonicalise(placed), placed);
+}
+
+/// The gradient of a sum of one function of each part, simplified.
+Graph gradient_of_parts(const Shape& sizes, const Shape& read, Tensors* values = nullptr) {
+  Builder b("net");
+  Value x = b.input("x", f32, {kBatch, 6});
+  Value y = x * 2;
+  Shape begin = {0, 0};
+  std::vector<Value> terms;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (read[i] != Dim(0)) terms.push_back(reduce_sum(square(slice(y, begin, {kBatch, sizes[i]})) * (1.0 + static_cast<double>(i))));
+    begin[1].factor += sizes[i].factor;
+  }
+  Value dx = gradients(b.graph(), {add_n(terms).id}, {x.id})[0];
+  b.output(identity(dx, "dx"));
+  Graph g = std::move(b).build(), simple = optimise(g);
+  if (values) {
+    Tensors feeds{{"x", HostTensor::of<float>({2, 6}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})}};
+    for (const Graph* each : {&g, &simple}) values->emplace(each == &g ? "plain" : "simple", run_whole(*each, feeds, {}, 2, {{"dx", *each->find("dx")}}).fetched.at("dx"));
+  }
+  return simple;
+}
+
+TEST(Canonicalise, puts_the_gradients_of_all_parts_side_by_side) {
+  auto count = [](const Graph& g, const char* op) { return std::ranges::count_if(g.nodes(), [&](const Node& n) { return n.op->name == op; }); };
+  Tensors values;
+  Graph all = gradient_of_parts({2, 1, 3}, {1, 1, 1}, &values);
+  EXPECT_EQ(count(all, "concat"), 1);
+  EXPECT_EQ(count(all, "slice_gradient"), 0);
+  EXPECT_EQ(values.at("simple"), values.at("plain"));
+  Graph gap = gradient_of_parts({2, 1, 3}, {1, 0, 1});
+  EXPECT_EQ(count(gap, "concat"), 0);
+  EXPECT_EQ(count(gap, "slice_gradient"), 2);
 }
 
 TEST(Canonicalise, leaves_the_removed_name_as_an_alias) {

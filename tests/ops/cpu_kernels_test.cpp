@@ -198,6 +198,22 @@ const std::vector<Case>& cases() {
     for (DType t : {i32, i64, u8}) add({"set_one_hot", "one_hot", {{t, {B, 2}}}, {{"depth", Shape{3}}}});
     add({"copy_rows", "gather", {real({4, 3, 2}), whole({B, 2})}});
     add({"copy_rows", "gather", {{u8, {4}}, {i64, {B}}}});
+    auto part = [](Shape begin, Shape size, Integers strides = {}) { return Attributes{{"begin", std::move(begin)}, {"size", std::move(size)}, {"strides", std::move(strides)}}; };
+    add({"strided_slice", "slice", {real({B, 40, 9})}, part({0, 3, 1}, {B, 12, 7}, {1, 3, -1})});
+    add({"strided_fill", "slice_gradient", {real({B, 12, 7}), real({B, 40, 9})}, part({0, 3, 1}, {B, 12, 7}, {1, 3, -1})});
+    for (Integers strides : {Integers{}, Integers{-2, 1}, Integers{3, -1}}) add({"strided_fill", "slice_gradient", {real({6, 2}), real({B, 2})}, part({1, 0}, {6, 2}, strides)});  // into the tower's own rows
+    add({"row_argmin", "argmin", {whole({B, 10, 3})}, {{"axis", 1}, {"last", true}}});
+    add({"stretch", "broadcast_to", {real({B, 1, 7})}, {{"shape", Shape{B, 300, 7}}}});
+    add({"add_to_rows", "scatter_add", {real({4, 30}), whole({B, 3}), real({B, 3, 30})}});
+    add({"add_to_rows", "scatter_add", {real({400, 90}), whole({300}), real({300, 90})}, {}, 0, 400});
+    add({"take_elements", "take_along_axis", {real({B, 9, 6}), whole({B, 30, 6})}, {{"axis", 1}}, 0, 9});
+    add({"add_elements", "take_along_axis_gradient", {whole({B, 30, 6}), real({B, 30, 6}), real({B, 9, 6})}, {{"axis", 1}}, 0, 9});
+    add({"count_above", "in_top_k", {whole({B}), real({B, 4})}, {{"k", 2}}});
+    add({"copy_blocks", "concat", {real({B, 3}), real({B, 1}), real({B, 40})}, {{"axis", 1}}});
+    add({"copy_blocks", "concat", {real({2, 50000}), real({1, 50000})}, {{"axis", 0}}});
+    add({"running_sums", "cumsum", {real({B, 30, 200})}, {{"axis", 1}, {"reverse", true}}});
+    add({"partial_sort", "top_k", {real({200, 60})}, {{"k", 7}}});
+    add({"partial_sort", "top_k", {whole({300, 40})}, {{"k", 9}, {"largest", false}}});
     add({"copy_rows", "gather", {real({B, 4, 3}), whole({2, 2})}, {{"axis", 1}}});
     add({"add_rows", "gather_gradient", {whole({2}), real({B, 2, 3})}, {{"rows", Shape{4}}, {"axis", 1}}});
     add({"add_rows", "gather_gradient", {whole({B, 3}), real({B, 3, 6})}, {{"rows", Shape{4}}}});

@@ -22,6 +22,7 @@ OpTables gather_cases() {
                   {.name = "last axis by rows", .attributes = {{"axis", -1}}, .inputs = {real({3, 4}), below(4, {kBatch})}, .outputs = {{f32, {3, kBatch}}}},
                   {.name = "second axis, rows on both sides", .attributes = {{"axis", 1}}, .inputs = {real({kBatch, 4, 2}), below(4, {kBatch})}, .outputs = {{f32, {kBatch, kBatch, 2}}}},
                   {.name = "one row", .attributes = {{"axis", 1}}, .inputs = {real({kBatch, 4}), below(4, {})}, .outputs = {{f32, {kBatch}}}},
+                  {.name = "indices of two axes before rows", .inputs = {real({4, kBatch}), below(4, {3, 2})}, .outputs = {{f32, {3, 2, kBatch}}}},
                   {.name = "integers from bytes", .inputs = {whole_numbers({5, 2}), below(5, {kBatch}, u8)}, .outputs = {{i32, {kBatch, 2}}}}}};
   OpTable gradient{"gather_gradient",
                    {scatter("dense: many rows", below(2, {kBatch, 3}), {kBatch, 3, 2}, 2, {2, 2}), scatter("sparse: few rows", below(50, {kBatch, 2}), {kBatch, 2, 2}, 50, {50, 2}),
@@ -31,6 +32,7 @@ OpTables gather_cases() {
     gradient.cases.push_back(scatter(name, std::move(at), std::move(dy), std::move(rows), std::move(table)));
     gradient.cases.back().attributes.set("axis", 1);
   };
+  gradient.cases.push_back(scatter("indices of two axes before rows", below(4, {3, 2}), {3, 2, kBatch}, 4, {4, kBatch}));
   along("second axis of rows", below(5, {2, 2}), {kBatch, 2, 2, 2}, 5, {kBatch, 5, 2});
   along("second axis by rows, dense", below(2, {kBatch, 2}), {3, kBatch, 2}, 2, {3, 2});
   along("second axis, rows on both sides", below(4, {kBatch}), {kBatch, kBatch, 2}, 4, {kBatch, 4, 2});

@@ -40,6 +40,7 @@ TEST(Squeeze, and_expand_dims_keep_the_symbol_of_the_batch) {
 
 TEST(Squeeze, and_expand_dims_refuse_axes_that_are_not_there_or_not_1) {
   EXPECT_THAT(shape_of({kBatch, 1}, [](Value x) { return squeeze(x, {0}); }), HasSubstr("[squeeze] axis 0 of 'x0' is batch, not 1"));
+  EXPECT_THAT(shape_of({2, 1}, [](Value x) { return squeeze(x, {0}); }), HasSubstr("is 2, not 1"));
   EXPECT_THAT(shape_of({2, 1}, [](Value x) { return squeeze(x, {2}); }), HasSubstr("axis 2 is out of range for 2 axes"));
   EXPECT_THAT(shape_of({2, 1}, [](Value x) { return squeeze(x, {1, -1}); }), HasSubstr("named twice"));
   EXPECT_THAT(shape_of({2}, [](Value x) { return expand_dims(x, {2}); }), HasSubstr("[expand_dims] axis 2 is out of range for 2 axes"));

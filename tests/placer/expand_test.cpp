@@ -125,11 +125,12 @@ std::vector<std::string> computed_whole(const TowerGraph& tg) {
   return out;
 }
 
-TEST(Expand, only_the_late_flattening_is_computed_whole) {
+TEST(Expand, only_the_late_flattening_and_what_works_along_the_rows_is_computed_whole) {
   for (const std::string& name : names()) {
     auto graph = std::make_shared<const Graph>(training_graph(net(name)));
     auto whole = computed_whole(expand(graph, {.towers = 3, .batch = 7, .fetches = fetches_of(*graph)}));
     if (name == "flattened_late") EXPECT_EQ(whole, (std::vector<std::string>{"reshape", "reshape"}));
+    else if (name == "parts_of_rows") EXPECT_EQ(whole, (std::vector<std::string>{"slice", "cumsum", "concat", "slice", "slice", "cumsum"}));
     else EXPECT_TRUE(whole.empty()) << name << ": " << whole[0];
   }
 }

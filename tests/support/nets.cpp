@@ -252,6 +252,20 @@ void normed_attention(Builder& b, DType t) {
   minimize(b, loss);
 }
 
+/// Rows cut, turned, put together and scattered: what keeps them, and what reads them whole.
+void parts_of_rows(Builder& b, DType t) {
+  Value h = dense(b, b.input("x", t, {kBatch, 4}), "in", 6);
+  std::vector<Value> halves = split_even(h, 2, 1);
+  Value turned = reverse(halves[0], {0}), sums = cumsum(halves[1], {.axis = 0}), grown = broadcast_to(variable_(b, t, "grown", {3}), {kBatch, 3});
+  Value twice = concat({h, tanh(h)}, 0), every_second = slice(twice, {1, 0}, {kBatch, 6}, {2, 1}), first = slice(h, {0, 0}, {1, 6});
+  Value y = concat({turned, sums, grown, every_second, h - first, top_k(h, 2).values}, 1);
+  Value table = scatter_add(variable_(b, t, "table", {11, 3}), b.input("ids", i32, {kBatch, 3}), stack({turned, sums, grown}, 1));
+  fetch(b, "parts", y);
+  fetch(b, "table", table);
+  minimize(b, classify(dense(b, y, "out", 5), label_(b)));
+  minimize(b, reduce_sum(square(table)) * 0.01);
+}
+
 }  // namespace
 
 const std::vector<Net>& nets() {
@@ -282,7 +296,8 @@ const std::vector<Net>& probes() {
                                        {"own_batch_norm", own_batch_norm, false},
                                        {"adam", adam_net, false},
                                        {"mean_of_means", mean_of_means, false},
-                                       {"normed_attention", normed_attention, true}};
+                                       {"normed_attention", normed_attention, true},
+                                       {"parts_of_rows", parts_of_rows, false}};
   return all;
 }
 
