@@ -51,6 +51,8 @@ class Making {
     return where(less(now_, number(static_cast<double>(warm_up_.steps))), line, rate);
   }
 
+  Value t;  ///< steps since the end of the warm-up
+
  private:
   Graph& graph_;
   SourceGuard line_;
@@ -58,9 +60,6 @@ class Making {
   const char* kind_;
   WarmUp warm_up_;
   Value now_;
-
- public:
-  Value t;
 };
 
 Value half_cosine(Value part) { return (1 + cos(part * std::numbers::pi)) * 0.5; }

@@ -229,6 +229,22 @@ void adam_net(Builder& b, DType t) {
   b.minimize(loss, Adam{.learning_rate = 0.01});
 }
 
+/// Norms of variables, a schedule, decay of some, moving averages.
+void lamb_net(Builder& b, DType t) {
+  Value loss = reduce_mean(square(dense(b, b.input("x", t, {kBatch, 4}), "in", 3)));
+  fetch(b, "loss", loss);
+  Value rate = cosine_decay(b.step(), {.rate = 0.1, .steps = 40, .warm_up = {.steps = 5}});
+  fetch(b, "rate", rate);
+  b.minimize(loss, Lamb{.learning_rate = rate, .weight_decay = 0.01}, {.clip_each_norm = 0.5, .no_decay = "**/b", .average_decay = 0.9, .average_by_step = true});
+}
+
+/// Three slots.
+void rmsprop_net(Builder& b, DType t) {
+  Value loss = reduce_mean(square(dense(b, b.input("x", t, {kBatch, 4}), "in", 3)));
+  fetch(b, "loss", loss);
+  b.minimize(loss, Rmsprop{.learning_rate = 0.01, .momentum = 0.5, .centered = true, .weight_decay = 0.1});
+}
+
 /// Backward reads towers' partial sums for their shape alone, and stretches operands that end there.
 void mean_of_means(Builder& b, DType t) {
   Value h = tanh(dense(b, b.input("x", t, {kBatch, 4}), "in", 4));
@@ -295,9 +311,11 @@ const std::vector<Net>& probes() {
                                        {"flattened_late", flattened_late, false},
                                        {"own_batch_norm", own_batch_norm, false},
                                        {"adam", adam_net, false},
-                                       {"mean_of_means", mean_of_means, false},
                                        {"normed_attention", normed_attention, true},
-                                       {"parts_of_rows", parts_of_rows, false}};
+                                       {"parts_of_rows", parts_of_rows, false},
+                                       {"lamb", lamb_net, false},
+                                       {"rmsprop", rmsprop_net, false},
+                                       {"mean_of_means", mean_of_means, false}};
   return all;
 }
 

@@ -1,6 +1,7 @@
 // Optimisers, clipping, moving averages and schedules against TensorFlow's and Keras's own runs, within the tolerances that stand with them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -203,8 +204,6 @@ void expect_close(const HostTensor& got, const HostTensor& wanted, double tolera
   }
 }
 
-void PrintTo(const Golden& run, std::ostream* out) { *out << run.name; }
-
 class GoldenRun : public testing::TestWithParam<const char*> {};
 
 TEST_P(GoldenRun, has_the_losses_values_and_slots_of_tensorflow) {
@@ -230,8 +229,7 @@ TEST_P(GoldenRun, has_the_losses_values_and_slots_of_tensorflow) {
   }
 }
 
-std::vector<const char*> names() {
-  // The graphs themselves need the golden inputs: here are names alone.
+const std::vector<const char*>& names() {
   static const std::vector<const char*> all = [] {
     std::vector<const char*> out;
     for (const Golden& r : runs()) out.push_back(r.name);
