@@ -82,7 +82,7 @@ OpDef concat_def() {
           },
           .split = split,
           .zero_preserving = true,
-          .exact = true};
+          .stores = true, .exact = true};
 }
 
 Value concat(const std::vector<Value>& xs, int axis, SourceLine at) { return emit("concat", xs, {{"axis", axis}}, at); }

@@ -74,7 +74,7 @@ std::optional<Value> joined_slices(Graph& out, const Node& n, const std::vector<
 Graph canonicalise(const Graph& graph) {
   std::vector<ValueId> asked = roots(graph);
   return rewrite(graph, [&](Graph& out, const Node& n, NodeId id, const std::vector<Value>& inputs) -> std::optional<std::vector<Value>> {
-    if (auto joined = joined_slices(out, n, inputs)) return std::vector<Value>{*joined};
+    if (auto joined = n.device ? std::nullopt : joined_slices(out, n, inputs)) return std::vector<Value>{*joined};
     // What is fetched, or placed by its user, keeps its name and node.
     if (n.device || std::find(asked.begin(), asked.end(), ValueId{id, 0}) != asked.end()) return {};
     auto value = simpler(n, inputs);

@@ -93,6 +93,7 @@ Outputs batch_norm_outside_training(const Given& g) {
   Outputs out = {batch_norm_inference(g("x"), g("gamma"), g("beta"), g("moving_mean"), g("moving_variance"), g.real("epsilon"))};
   if (g.attributes.contains("momentum")) out.insert(out.end(), {g("moving_mean"), g("moving_variance")});
   return out;
+}
 Outputs running_sum(const Given& g) {
   return {cumsum(g("x"), {g.attributes.at("axis").get<int>(), g.attributes.value("exclusive", false), g.attributes.value("reverse", false)})};
 }
@@ -241,6 +242,7 @@ const std::vector<Row> kRows = {
     {"add_n", [](const Given& g) { return Outputs{add_n({g("a"), g("b"), g("c")})}; }},
     {"adjust_contrast", [](const Given& g) { return Outputs{adjust_contrast(g("x"), g.real("factor"))}; }},
     {"adjust_brightness", [](const Given& g) { return Outputs{adjust_brightness(g("x"), g.real("delta"))}; }},
+    {"flip_left_right", [](const Given& g) { return Outputs{reverse(g("x"), {2})}; }},
     {"per_image_standardization", standardised},
     {"per_image_standardization_flat", standardised},
     {"pad_constant", padded},
