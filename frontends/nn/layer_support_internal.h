@@ -1,11 +1,11 @@
-// What layers share: their scope, and sizes that variables need.
+// What layers share: their scope, their variables, and sizes that these need.
 #pragma once
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
-#include <belfry/frontends/builder/builder.h>
+#include <belfry/frontends/nn/layers.h>
 
 namespace belfry::nn {
 
@@ -25,6 +25,10 @@ inline std::int64_t fixed_size(const char* layer, Value x, int axis) {
   const Dim& d = x.shape()[static_cast<std::size_t>(axis)];
   if (d.symbolic()) throw UserError(fmt::format("[{}] axis {} of {} must have a fixed size", layer, axis, to_string(std::span(x.shape()))));
   return d.factor;
+}
+
+inline Value parameter(Graph& g, const char* name, Shape shape, DType dtype, const Init& init, bool trainable) {
+  return variable(g, name, std::move(shape), {.dtype = dtype, .init = init.kind, .init_value = init.value, .trainable = trainable});
 }
 
 }  // namespace belfry::nn

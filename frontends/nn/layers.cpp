@@ -10,6 +10,11 @@ Value activate(Value x, Activation activation) {
     case Activation::tanh: return tanh(x, {});
     case Activation::sigmoid: return sigmoid(x, {});
     case Activation::softmax: return softmax(x, -1, {});
+    case Activation::relu6: return relu6(x, {});
+    case Activation::softplus: return softplus(x, {});
+    case Activation::elu: return elu(x, 1, {});
+    case Activation::gelu: return gelu(x, false, {});
+    case Activation::silu: return silu(x, {});
     case Activation::none: break;
   }
   return x;
@@ -31,8 +36,8 @@ Value Dense::operator()(Value x, SourceLine at) {
   CursorGuard guard = enter(g, scope_);
   if (!kernel_) {
     std::int64_t in = fixed_size("dense", x, x.rank() - 1);
-    kernel_ = variable(g, "kernel", {in, options_.units}, {.dtype = x.dtype(), .init = options_.kernel_init});
-    if (options_.bias) bias_ = variable(g, "bias", {options_.units}, {.dtype = x.dtype()});
+    kernel_ = parameter(g, "kernel", {in, options_.units}, x.dtype(), options_.kernel_init, options_.trainable);
+    if (options_.bias) bias_ = parameter(g, "bias", {options_.units}, x.dtype(), options_.bias_init, options_.trainable);
     return activate(with_bias(g.add("matmul", {x, kernel_}, {}, "matmul"), bias_), options_.activation);
   }
   Value y = matmul(x, kernel_);
@@ -41,16 +46,16 @@ Value Dense::operator()(Value x, SourceLine at) {
 
 Value Conv2d::operator()(Value x, SourceLine at) {
   need_size("conv2d", "filters", options_.filters);
-  need_size("conv2d", "kernel", options_.kernel);
+  need_size("conv2d", "kernel", std::min(options_.kernel.height, options_.kernel.width));
   Graph& g = *x.graph;
   SourceGuard line(g, at);
   if (scope_.empty()) scope_ = g.free_scope(options_.name);
   CursorGuard guard = enter(g, scope_);
-  Attributes attributes = {{"strides", Integers{options_.stride, options_.stride}}, {"padding", options_.padding}};
+  Attributes attributes = {{"strides", Integers{options_.stride.height, options_.stride.width}}, {"padding", options_.padding}};
   if (!kernel_) {
     std::int64_t in = fixed_size("conv2d", x, 3);
-    kernel_ = variable(g, "kernel", {options_.kernel, options_.kernel, in, options_.filters}, {.dtype = x.dtype(), .init = options_.kernel_init});
-    if (options_.bias) bias_ = variable(g, "bias", {options_.filters}, {.dtype = x.dtype()});
+    kernel_ = parameter(g, "kernel", {options_.kernel.height, options_.kernel.width, in, options_.filters}, x.dtype(), options_.kernel_init, options_.trainable);
+    if (options_.bias) bias_ = parameter(g, "bias", {options_.filters}, x.dtype(), options_.bias_init, options_.trainable);
     return activate(with_bias(g.add("conv2d", {x, kernel_}, attributes, "conv"), bias_), options_.activation);
   }
   Value y = g.add("conv2d", {x, kernel_}, attributes);
@@ -65,10 +70,10 @@ Value batch_norm(Value x, const BatchNormOptions& o, SourceLine at) {
   SourceGuard line(g, at);
   CursorGuard guard = enter(g, g.free_scope(o.name));
   Dim channels = fixed_size("batch_norm", x, x.rank() - 1);
-  auto parameter = [&](const char* name, const char* init, bool trainable) { return variable(g, name, {channels}, {.dtype = x.dtype(), .init = init, .trainable = trainable}); };
-  Value gamma = o.scale ? parameter("gamma", "ones", !o.frozen) : Value{}, beta = o.center ? parameter("beta", "zeros", !o.frozen) : Value{};
-  Value mean = parameter("moving_mean", "zeros", false), variance = parameter("moving_variance", "ones", false);
-  if (o.frozen) return batch_norm_inference(x, gamma, beta, mean, variance, o.epsilon);
+  auto channel = [&](const char* name, const char* init, bool trainable) { return parameter(g, name, {channels}, x.dtype(), init, trainable); };
+  Value gamma = o.scale ? channel("gamma", "ones", o.trainable) : Value{}, beta = o.center ? channel("beta", "zeros", o.trainable) : Value{};
+  Value mean = channel("moving_mean", "zeros", false), variance = channel("moving_variance", "ones", false);
+  if (!o.trainable) return batch_norm_inference(x, gamma, beta, mean, variance, o.epsilon);
   Value y = belfry::batch_norm(x, gamma, beta, mean, variance, {.epsilon = o.epsilon, .sync = o.sync});
   for (auto [running, k] : {std::pair{mean, 1}, {variance, o.unbiased ? 3 : 2}}) {
     Cursor before = g.cursor;
