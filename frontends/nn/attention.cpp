@@ -10,8 +10,8 @@ namespace {
 Value projected(Value x, const char* name, const char* equation, const Shape& kernel, const Shape& bias, const MultiHeadAttentionOptions& o) {
   Graph& g = *x.graph;
   CursorGuard guard = enter(g, g.cursor.scope + "/" + name);
-  Value y = contract(equation, x, variable(g, "kernel", kernel, {.dtype = x.dtype(), .init = o.kernel_init}));
-  return o.bias ? y + variable(g, "bias", bias, {.dtype = x.dtype()}) : y;
+  Value y = contract(equation, x, parameter(g, "kernel", kernel, x.dtype(), o.kernel_init, o.trainable));
+  return o.bias ? y + parameter(g, "bias", bias, x.dtype(), o.bias_init, o.trainable) : y;
 }
 
 /// (batch, heads, places, size).

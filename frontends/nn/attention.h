@@ -1,7 +1,7 @@
 // Attention with several heads as a layer.
 #pragma once
 
-#include <belfry/frontends/builder/builder.h>
+#include <belfry/frontends/nn/layers.h>
 
 namespace belfry::nn {
 
@@ -12,7 +12,8 @@ struct MultiHeadAttentionOptions {
   std::int64_t output_size = 0;       ///< 0: that of the queries
   bool causal = false;
   bool bias = true;
-  std::string kernel_init = "glorot_uniform";
+  Init kernel_init = "glorot_uniform", bias_init = "zeros";
+  bool trainable = true;
   std::string name = "multi_head_attention";
 };
 

@@ -1,11 +1,11 @@
-// What layers share: their scope, and sizes that variables need.
+// What layers share: their scope, their variables, and sizes that these need.
 #pragma once
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
-#include <belfry/frontends/builder/builder.h>
+#include <belfry/frontends/nn/layers.h>
 
 namespace belfry::nn {
 
@@ -32,6 +32,10 @@ inline void need_image(const char* net, Value x, std::int64_t least) {
   auto small = [&](std::size_t axis) { return x.shape()[axis].symbolic() || x.shape()[axis].factor < least; };
   if (!is_float(x.dtype()) || x.rank() != 4 || small(1) || small(2) || x.shape()[3].symbolic())
     throw UserError(fmt::format("[{0}] the picture must be f32 or f64 (batch, height, width, channels), at least {1} x {1}, not {2}", net, least, to_string(x.type())));
+}
+
+inline Value parameter(Graph& g, const char* name, Shape shape, DType dtype, const Init& init, bool trainable) {
+  return variable(g, name, std::move(shape), {.dtype = dtype, .init = init.kind, .init_value = init.value, .trainable = trainable});
 }
 
 }  // namespace belfry::nn

@@ -24,10 +24,6 @@ namespace nn {
 
 namespace {
 
-Value parameter(Graph& g, const char* name, Shape shape, DType dtype, const Init& init, bool trainable) {
-  return variable(g, name, std::move(shape), {.dtype = dtype, .init = init.kind, .init_value = init.value, .trainable = trainable});
-}
-
 Value with_bias(Value y, Value bias) { return bias ? y.graph->add("add", {y, bias}, {}, "bias_add") : y; }
 
 }  // namespace
@@ -88,10 +84,10 @@ Value batch_norm(Value x, const BatchNormOptions& o, SourceLine at) {
   SourceGuard line(g, at);
   CursorGuard guard = enter(g, g.free_scope(o.name));
   Dim channels = fixed_size("batch_norm", x, x.rank() - 1);
-  auto parameter = [&](const char* name, const char* init, bool trainable) { return variable(g, name, {channels}, {.dtype = x.dtype(), .init = init, .trainable = trainable}); };
-  Value gamma = o.scale ? parameter("gamma", "ones", !o.frozen) : Value{}, beta = o.center ? parameter("beta", "zeros", !o.frozen) : Value{};
-  Value mean = parameter("moving_mean", "zeros", false), variance = parameter("moving_variance", "ones", false);
-  if (o.frozen) return batch_norm_inference(x, gamma, beta, mean, variance, o.epsilon);
+  auto channel = [&](const char* name, const char* init, bool trainable) { return parameter(g, name, {channels}, x.dtype(), init, trainable); };
+  Value gamma = o.scale ? channel("gamma", "ones", o.trainable) : Value{}, beta = o.center ? channel("beta", "zeros", o.trainable) : Value{};
+  Value mean = channel("moving_mean", "zeros", false), variance = channel("moving_variance", "ones", false);
+  if (!o.trainable) return batch_norm_inference(x, gamma, beta, mean, variance, o.epsilon);
   Value y = belfry::batch_norm(x, gamma, beta, mean, variance, {.epsilon = o.epsilon, .sync = o.sync});
   for (auto [running, k] : {std::pair{mean, 1}, {variance, o.unbiased ? 3 : 2}}) {
     Cursor before = g.cursor;

@@ -67,7 +67,7 @@ struct BatchNormOptions {
   bool scale = true, center = true;  ///< whether there are a gamma and a beta
   bool sync = false;              ///< statistics of the whole batch instead of each tower's
   bool unbiased = false;          ///< what the running variance averages: n/(n − 1) times the batch's, as TensorFlow's fused operator and Keras 2 do; else as Keras 3
-  bool frozen = false;            ///< in training too the running statistics are read and nothing is trained: Keras's trainable = False
+  bool trainable = true;          ///< false, as in Keras: nothing is trained, and the running statistics are read in training too
   std::string name = "batch_norm";
 };
 

@@ -16,8 +16,6 @@ Shape axes_from(const char* layer, Value x, int axis) {
   return out;
 }
 
-Value parameter(Value x, const char* name, const char* init, const Shape& shape) { return variable(*x.graph, name, shape, {.dtype = x.dtype(), .init = init}); }
-
 }  // namespace
 
 Value layer_norm(Value x, const LayerNormOptions& o, SourceLine at) {
@@ -25,7 +23,7 @@ Value layer_norm(Value x, const LayerNormOptions& o, SourceLine at) {
   SourceGuard line(g, at);
   CursorGuard guard = enter(g, g.free_scope(o.name));
   Shape shape = axes_from("layer_norm", x, o.axis);
-  Value gamma = o.scale ? parameter(x, "gamma", "ones", shape) : Value{}, beta = o.center ? parameter(x, "beta", "zeros", shape) : Value{};
+  Value gamma = o.scale ? parameter(g, "gamma", shape, x.dtype(), "ones", o.trainable) : Value{}, beta = o.center ? parameter(g, "beta", shape, x.dtype(), "zeros", o.trainable) : Value{};
   return belfry::layer_norm(x, gamma, beta, {.axis = o.axis, .epsilon = o.epsilon});
 }
 
@@ -33,7 +31,7 @@ Value rms_norm(Value x, const RmsNormOptions& o, SourceLine at) {
   Graph& g = *x.graph;
   SourceGuard line(g, at);
   CursorGuard guard = enter(g, g.free_scope(o.name));
-  return belfry::rms_norm(x, parameter(x, "gamma", "ones", axes_from("rms_norm", x, o.axis)), {.axis = o.axis, .epsilon = o.epsilon});
+  return belfry::rms_norm(x, parameter(g, "gamma", axes_from("rms_norm", x, o.axis), x.dtype(), "ones", o.trainable), {.axis = o.axis, .epsilon = o.epsilon});
 }
 
 Value group_norm(Value x, const GroupNormOptions& o, SourceLine at) {
@@ -41,7 +39,7 @@ Value group_norm(Value x, const GroupNormOptions& o, SourceLine at) {
   SourceGuard line(g, at);
   CursorGuard guard = enter(g, g.free_scope(o.name));
   Shape shape = axes_from("group_norm", x, -1);
-  Value gamma = o.scale ? parameter(x, "gamma", "ones", shape) : Value{}, beta = o.center ? parameter(x, "beta", "zeros", shape) : Value{};
+  Value gamma = o.scale ? parameter(g, "gamma", shape, x.dtype(), "ones", o.trainable) : Value{}, beta = o.center ? parameter(g, "beta", shape, x.dtype(), "zeros", o.trainable) : Value{};
   return belfry::group_norm(x, gamma, beta, {.groups = o.groups, .epsilon = o.epsilon});
 }
 

@@ -9,12 +9,14 @@ struct LayerNormOptions {
   int axis = -1;                     ///< the moments are taken over this axis and those behind it
   double epsilon = 1e-3;
   bool scale = true, center = true;  ///< whether there are a gamma and a beta
+  bool trainable = true;
   std::string name = "layer_norm";
 };
 
 struct RmsNormOptions {
   int axis = -1;
   double epsilon = 1e-6;
+  bool trainable = true;
   std::string name = "rms_norm";
 };
 
@@ -22,6 +24,7 @@ struct GroupNormOptions {
   std::int64_t groups = 32;
   double epsilon = 1e-3;
   bool scale = true, center = true;
+  bool trainable = true;
   std::string name = "group_norm";
 };
 

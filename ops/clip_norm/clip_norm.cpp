@@ -15,8 +15,8 @@ Value root(Value squares) {
 }
 
 /// limit/max(norm, limit): 1 within the limit.
-Value factor(const char* op, Value norm, double limit) {
-  if (!(limit > 0)) throw UserError(fmt::format("[{}] the limit is {}; it must be positive", op, limit));
+Value factor(const char* function, Value norm, double limit) {
+  if (!(limit > 0)) throw UserError(fmt::format("[{}] the limit is {}; it must be positive", function, limit));
   return limit / maximum(norm, constant_like(norm, limit));
 }
 
@@ -24,9 +24,26 @@ Value factor(const char* op, Value norm, double limit) {
 
 Value clip_by_value(Value x, double min, double max, SourceLine at) { return clip(x, min, max, at); }
 
-Value clip_by_norm(Value x, double limit, Integers axes, SourceLine at) {
+Value global_norm(const std::vector<Value>& values, SourceLine at) {
+  if (values.empty()) throw UserError("[global_norm] there are no values");
+  SourceGuard guard(*values[0].graph, at);
+  std::vector<Value> squares;
+  for (Value v : values) {
+    if (v.dtype() != values[0].dtype())
+      throw UserError(fmt::format("[global_norm] '{}' is {} and '{}' {}; they need one dtype", values[0].name(), name_of(values[0].dtype()), v.name(), name_of(v.dtype())));
+    squares.push_back(reduce_sum(square(v)));
+  }
+  return sqrt(add_n(squares));
+}
+
+Value clip_by_norm(Value x, double limit, SourceLine at) {
   SourceGuard guard(*x.graph, at);
-  return x * factor("clip_by_norm", root(reduce_sum(square(x), {.axes = std::move(axes), .keep = true})), limit);
+  return x * factor("clip_by_norm", root(reduce_sum(square(x))), limit);
+}
+
+Value clip_by_norm_along(Value x, double limit, Integers axes, SourceLine at) {
+  SourceGuard guard(*x.graph, at);
+  return x * factor("clip_by_norm_along", root(reduce_sum(square(x), {.axes = std::move(axes), .keep = true})), limit);
 }
 
 Value clip_by_average_norm(Value x, double limit, SourceLine at) {
@@ -34,24 +51,13 @@ Value clip_by_average_norm(Value x, double limit, SourceLine at) {
   return x * factor("clip_by_average_norm", root(reduce_sum(square(x))) / row_count(*x.graph, x.shape(), x.dtype()), limit);
 }
 
-Value global_norm(const std::vector<Value>& values, SourceLine at) {
-  if (values.empty()) throw UserError("[global_norm] there are no values");
-  SourceGuard guard(*values[0].graph, at);
-  std::vector<Value> squares;
-  for (Value v : values) {
-    if (v.dtype() != values[0].dtype()) throw UserError(fmt::format("[global_norm] needs values of one dtype, but '{}' is {} and '{}' {}", values[0].name(), name_of(values[0].dtype()), v.name(), name_of(v.dtype())));
-    squares.push_back(reduce_sum(square(v)));
-  }
-  return root(add_n(squares));
-}
-
-ClippedByNorm clip_by_global_norm(const std::vector<Value>& values, double limit, SourceLine at) {
-  if (values.empty()) throw UserError("[clip_by_global_norm] there are no values");
-  SourceGuard guard(*values[0].graph, at);
-  ClippedByNorm out{{}, global_norm(values)};
+std::vector<Value> clip_by_global_norm(const std::vector<Value>& values, double limit, SourceLine at) {
+  Value norm = global_norm(values, at);
+  SourceGuard guard(*norm.graph, at);
   // norm − norm is 0, or NaN where the norm is not finite.
-  Value scale = factor("clip_by_global_norm", out.norm, limit) + (out.norm - out.norm);
-  for (Value v : values) out.values.push_back(v * scale);
+  Value by = factor("clip_by_global_norm", norm, limit) + (norm - norm);
+  std::vector<Value> out;
+  for (Value v : values) out.push_back(v * by);
   return out;
 }
 

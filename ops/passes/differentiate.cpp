@@ -46,7 +46,7 @@ class Trainer {
 
   void clip(std::vector<Value>& gradients) {
     g_.cursor = {"clip", {}, -1, Role::update, {}};
-    if (double limit = real("clip_norm"); limit > 0) gradients = clip_by_global_norm(gradients, limit, {}).values;
+    if (double limit = real("clip_norm"); limit > 0) gradients = clip_by_global_norm(gradients, limit, {});
     for (Value& v : gradients) {
       if (double limit = real("clip_each_norm"); limit > 0) v = clip_by_norm(v, limit, {});
       if (double limit = real("clip_value"); limit > 0) v = belfry::clip(v, -limit, limit, {});

@@ -50,7 +50,7 @@ TEST(BatchNormLayer, has_only_what_is_asked_for) {
   Value x = b.input("x", f32, {kBatch, 2, 3});
   nn::batch_norm(x);
   nn::batch_norm(x, {.scale = false, .name = "shifted"});
-  nn::batch_norm(x, {.center = false, .frozen = true, .name = "frozen"});
+  nn::batch_norm(x, {.center = false, .trainable = false, .name = "frozen"});
   EXPECT_EQ(variables_of(b.graph()), (Strings{"batch_norm/gamma (3)", "batch_norm/beta (3)", "batch_norm/moving_mean (3), kept", "batch_norm/moving_variance (3), kept", "shifted/beta (3)",
                                               "shifted/moving_mean (3), kept", "shifted/moving_variance (3), kept", "frozen/gamma (3), kept", "frozen/moving_mean (3), kept",
                                               "frozen/moving_variance (3), kept"}));
@@ -59,7 +59,7 @@ TEST(BatchNormLayer, has_only_what_is_asked_for) {
 
 TEST(BatchNormLayer, frozen_reads_its_running_statistics_in_training) {
   Builder b("net");
-  Value y = nn::batch_norm(b.input("x", f64, {kBatch, 1}), {.epsilon = 0, .frozen = true});
+  Value y = nn::batch_norm(b.input("x", f64, {kBatch, 1}), {.epsilon = 0, .trainable = false});
   Tensors state = {{"batch_norm/gamma", HostTensor::of<double>({1}, {2})}, {"batch_norm/beta", HostTensor::of<double>({1}, {1})}, {"batch_norm/moving_mean", HostTensor::of<double>({1}, {3})},
                    {"batch_norm/moving_variance", HostTensor::of<double>({1}, {4})}};
   EXPECT_EQ(run_whole(b.graph(), {{"x", HostTensor::of<double>({2, 1}, {3, 7})}}, state, 2, {{"y", y.id}}).fetched.at("y"), HostTensor::of<double>({2, 1}, {1, 5}));

@@ -80,6 +80,11 @@ Outputs product(const Given& g) {
 Outputs clip_by_value(const Given& g) { return {clip(g("x"), g.real("min"), g.real("max"))}; }
 Outputs cross_entropy(const Given& g) { return {softmax_cross_entropy(g("logits"), g("labels"))}; }
 Outputs categorical(const Given& g) { return {categorical_cross_entropy(g("p"), g("y"))}; }
+Outputs clip_by_one_norm(const Given& g) {
+  Outputs out = clip_by_global_norm({g("x"), g("y")}, g.real("clip_norm"));
+  out.push_back(global_norm({g("x"), g("y")}));
+  return out;
+}
 Outputs smoothed(const Given& g) { return {categorical_cross_entropy(g("z"), g("y"), {.from_logits = true, .label_smoothing = g.real("label_smoothing")})}; }
 /// y and the moving statistics after the step; `k` is the output that the variance is taken from.
 Outputs batch_norm_trained(const Given& g, int k) {
@@ -205,7 +210,7 @@ const std::vector<Row> kRows = {
     {"clip_by_value", clip_by_value},
     {"clip_at_edges", clip_by_value},
     {"clip_by_norm", [](const Given& g) { return Outputs{clip_by_norm(g("x"), g.real("clip_norm"))}; }},
-    {"clip_by_global_norm", [](const Given& g) { ClippedByNorm c = clip_by_global_norm({g("x"), g("y")}, g.real("clip_norm")); return Outputs{c.values[0], c.values[1], c.norm}; }},
+    {"clip_by_global_norm", clip_by_one_norm},
     {"greater", [](const Given& g) { return Outputs{greater(g("a"), g("b"))}; }},
     {"equal", [](const Given& g) { return Outputs{equal(g("a"), g("b"))}; }},
     {"less_equal", [](const Given& g) { return Outputs{less_equal(g("a"), g("b"))}; }},

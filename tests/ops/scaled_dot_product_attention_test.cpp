@@ -38,6 +38,7 @@ OpTables scaled_dot_product_attention_cases() {
     none.given = false;
     const CaseInput& mask = f.mask.empty() ? none : f.mask[0];
     forward.cases.push_back({.name = f.name, .attributes = f.attributes, .inputs = {real(q), real(k), real(v), mask}, .outputs = {{f32, y}, {f32, log_sum}}, .exact_sums = false});
+    if (f.lead.empty()) continue;  // of six inputs without rows there are 4⁶ combinations of states
     // Logarithms above all scores: the weights are below 1.
     CaseInput above = {{f32, log_sum}, 8, 10};
     std::vector<TensorType> slopes = {{f32, q}, {f32, k}, {f32, v}, {f32, p}};
