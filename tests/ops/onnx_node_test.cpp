@@ -300,6 +300,37 @@ Outputs cross_entropy_loss(Case& c) {
   return out;
 }
 
+/// Inputs are rate, step and, for each of `kinds`, one tensor per variable; outputs are those of all variables, kind by kind.
+Outputs update(Case& c, std::size_t kinds, Outputs (*of_one)(Case& c, Value rate, const Outputs& in)) {
+  std::size_t variables = (c.count() - 2) / kinds;
+  Outputs out(c.outputs());
+  for (std::size_t v = 0; v < variables; ++v) {
+    Outputs in;
+    for (std::size_t k = 0; k < kinds; ++k) in.push_back(c(2 + k * variables + v));
+    in[1] = in[1] + in[0] * c.real("norm_coefficient", 0);  // the gradient, with weight decay
+    Outputs one = of_one(c, reshape(c(0), {}), in);
+    for (std::size_t k = 0; k < one.size(); ++k) out.at(k * variables + v) = one[k];
+  }
+  return out;
+}
+
+Outputs momentum(Case& c) {
+  return update(c, 3, [](Case& c, Value rate, const Outputs& in) {
+    Value gradient = c.number(1) > 0 ? in[1] * c.real("beta", 1) : in[1];
+    Value y = c.builder.graph().add("momentum", {in[0], in[2], gradient, rate}, {{"momentum", c.real("alpha", 0)}, {"nesterov", c.text("mode", "standard") == "nesterov"}});
+    return Outputs{y, y.output(1)};
+  });
+}
+
+Outputs adam(Case& c) {
+  return update(c, 4, [](Case& c, Value rate, const Outputs& in) {
+    double beta1 = c.real("alpha", 0.9), beta2 = c.real("beta", 0.999), t = c.number(1);
+    if (t > 0) rate = rate * (std::sqrt(1 - std::pow(beta2, t)) / (1 - std::pow(beta1, t)));
+    Value y = c.builder.graph().add("adam", {in[0], in[2], in[3], in[1], rate}, {{"beta1", beta1}, {"beta2", beta2}, {"epsilon", c.real("epsilon", 1e-6)}});
+    return Outputs{y, y.output(1), y.output(2)};
+  });
+}
+
 struct Row {
   const char* op;  ///< ONNX's name
   Builds build;
@@ -307,6 +338,7 @@ struct Row {
 
 const std::vector<Row> kRows = {
     {"Abs", unary<abs>},
+    {"Adam", adam},
     {"Add", folded<add>},
     {"ArgMax", extreme_index},
     {"BatchNormalization", batch_normalization},
@@ -335,6 +367,7 @@ const std::vector<Row> kRows = {
     {"MaxPool", max_pool},
     {"Mean", [](Case& c) { return Outputs{add_n(c.all()) * (1.0 / static_cast<double>(c.count()))}; }},
     {"Min", folded<minimum>},
+    {"Momentum", momentum},
     {"Mul", folded<mul>},
     {"Neg", unary<neg>},
     {"NegativeLogLikelihoodLoss", nll_loss},
