@@ -211,20 +211,23 @@ TEST_P(GoldenRun, has_the_losses_values_and_slots_of_tensorflow) {
   const Golden& run = *std::find_if(runs().begin(), runs().end(), [](const Golden& r) { return std::string(r.name) == GetParam(); });
   const std::string name = run.name;
   auto losses = expected()["runs"][name]["losses"].get<std::vector<double>>();
+  // A run that is itself further from float64 than the tolerance (Nadam) can be met no nearer than that.
+  auto own = [&](const char* what) { return expected()["float64"].contains(name) ? 2 * expected()["float64"][name][what]["max_abs"].get<double>() : 0.0; };
+  const double of_losses = std::max(5e-6, own("losses")), of_values = std::max(1e-5, own("final"));
   Session session(run.graph());
   session.load_state(tensors("init.safetensors"));
   for (std::size_t t = 0; t < losses.size(); ++t) {
     double got = session.step({}, {"loss"}).item<float>("loss");
-    ASSERT_LE(std::abs(got - losses[t]), 5e-6 * std::max(1.0, std::abs(losses[t]))) << "step " << t;
+    ASSERT_LE(std::abs(got - losses[t]), of_losses * std::max(1.0, std::abs(losses[t]))) << "step " << t;
   }
   State state = session.state();
   EXPECT_EQ(state.at("step").item<std::int64_t>(), static_cast<std::int64_t>(losses.size()));
   for (const std::string& v : kVariables) {
-    expect_close(state.at(v), tensors("final.safetensors").at(name + "/" + v), 1e-5, v);
+    expect_close(state.at(v), tensors("final.safetensors").at(name + "/" + v), of_values, v);
     for (const auto& [theirs, ours] : run.slots) {
       std::string mine = ours.starts_with("*") ? v + "/" + ours.substr(1) : ours + "/" + v;
       ASSERT_TRUE(state.contains(mine)) << mine;
-      expect_close(state.at(mine), tensors("final.safetensors").at(name + "/slot/" + v + "_" + theirs), 1e-5, mine);
+      expect_close(state.at(mine), tensors("final.safetensors").at(name + "/slot/" + v + "_" + theirs), of_values, mine);
     }
   }
 }
