@@ -21,7 +21,8 @@ Value global_norm(const std::vector<Value>& values, SourceLine at) {
   SourceGuard guard(*values[0].graph, at);
   std::vector<Value> squares;
   for (Value v : values) {
-    if (v.dtype() != values[0].dtype()) throw UserError(fmt::format("a global norm needs values of one dtype, but '{}' is {} and '{}' {}", values[0].name(), name_of(values[0].dtype()), v.name(), name_of(v.dtype())));
+    if (v.dtype() != values[0].dtype())
+      throw UserError(fmt::format("a global norm needs values of one dtype, but '{}' is {} and '{}' {}", values[0].name(), name_of(values[0].dtype()), v.name(), name_of(v.dtype())));
     squares.push_back(reduce_sum(square(v)));
   }
   return sqrt(add_n(squares));

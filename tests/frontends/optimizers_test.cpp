@@ -16,7 +16,8 @@ namespace {
 
 /// One dense layer that fits a line.
 struct Line {
-  Line() : b("line"), x(b.input("x", f32, {kBatch, 3})), kernel(b.variable("dense/kernel", {3, 2}, {.init = "glorot_uniform"})), bias(b.variable("dense/bias", {2}, {.init = "uniform", .init_value = 1})) {
+  Line() : b("line"), x(b.input("x", f32, {kBatch, 3})), kernel(b.variable("dense/kernel", {3, 2}, {.init = "glorot_uniform"})),
+        bias(b.variable("dense/bias", {2}, {.init = "uniform", .init_value = 1})) {
     loss = identity(mean(square(matmul(x, kernel) + bias)), "loss");
   }
   Graph minimized(const Optimizer& optimizer, const MinimizeOptions& options = {}) && {

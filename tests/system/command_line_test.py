@@ -200,7 +200,8 @@ with tempfile.TemporaryDirectory() as folder:
 
     # A schedule and moving averages in a file, and evaluation with them.
     done = here("convert", "mlp")
-    averaged = re.sub(r'"optimizer": \{[^}]*\}', '"optimizer": {"kind": "sgd", "learning_rate": {"kind": "cosine_decay", "rate": 0.2, "steps": 8}, "average_decay": 0.9}', done.stdout)
+    optimizer = '"optimizer": {"kind": "sgd", "learning_rate": {"kind": "cosine_decay", "rate": 0.2, "steps": 8}, "average_decay": 0.9}'
+    averaged = re.sub(r'"optimizer": \{[^}]*\}', optimizer, done.stdout)
     pathlib.Path(folder, "averaged.json").write_text(averaged, encoding="utf-8")
     done = here("train", "averaged.json", "--data", "digits", "--epochs", "2", "--batch", "16", "--averages", "--out", "averaged")
     expect(done.returncode == 0, f"training with averages: {done}")

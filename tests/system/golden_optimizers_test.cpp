@@ -16,7 +16,7 @@ namespace {
 #define NEED_GOLDEN() NEED_SHARED("golden/optimizers")
 
 const nlohmann::json& golden() {
-  static const nlohmann::json all = expected("optimizers");
+  static const nlohmann::json all = expected("optimizers/expected.json");
   return all;
 }
 const TensorMap& stored(const std::string& file) {
