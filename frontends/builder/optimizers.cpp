@@ -1,18 +1,21 @@
-#include <belfry/frontends/builder/optimizers.h>
+#include <belfry/frontends/builder/builder.h>
 
 namespace belfry {
 
 Optimizer::Optimizer(const Sgd& o) : kind("sgd"), learning_rate(o.learning_rate), options{{"weight_decay", o.weight_decay}} {}
 Optimizer::Optimizer(const Momentum& o) : kind("momentum"), learning_rate(o.learning_rate), options{{"momentum", o.momentum}, {"nesterov", o.nesterov}, {"weight_decay", o.weight_decay}} {}
 Optimizer::Optimizer(const Adam& o)
-    : kind("adam"), learning_rate(o.learning_rate), options{{"beta1", o.beta1}, {"beta2", o.beta2}, {"epsilon", o.epsilon}, {"powers", o.powers}, {"amsgrad", o.amsgrad}, {"weight_decay", o.weight_decay}} {}
+    : kind("adam"), learning_rate(o.learning_rate),
+      options{{"beta1", o.beta1}, {"beta2", o.beta2}, {"epsilon", o.epsilon}, {"powers", o.powers}, {"amsgrad", o.amsgrad}, {"weight_decay", o.weight_decay}} {}
 Optimizer::Optimizer(const AdamW& o)
-    : kind("adamw"), learning_rate(o.learning_rate), options{{"beta1", o.beta1}, {"beta2", o.beta2}, {"epsilon", o.epsilon}, {"powers", o.powers}, {"amsgrad", o.amsgrad}, {"weight_decay", o.weight_decay}} {}
+    : kind("adamw"), learning_rate(o.learning_rate),
+      options{{"beta1", o.beta1}, {"beta2", o.beta2}, {"epsilon", o.epsilon}, {"powers", o.powers}, {"amsgrad", o.amsgrad}, {"weight_decay", o.weight_decay}} {}
 Optimizer::Optimizer(const Adamax& o)
     : kind("adamax"), learning_rate(o.learning_rate), options{{"beta1", o.beta1}, {"beta2", o.beta2}, {"epsilon", o.epsilon}, {"powers", o.powers}, {"weight_decay", o.weight_decay}} {}
 Optimizer::Optimizer(const Rmsprop& o)
     : kind("rmsprop"), learning_rate(o.learning_rate),
-      options{{"rho", o.rho}, {"momentum", o.momentum}, {"centered", o.centered}, {"epsilon", o.epsilon}, {"epsilon_inside", o.epsilon_inside}, {"initial", o.initial}, {"weight_decay", o.weight_decay}} {}
+      options{{"rho", o.rho}, {"momentum", o.momentum}, {"centered", o.centered}, {"epsilon", o.epsilon}, {"epsilon_inside", o.epsilon_inside}, {"initial", o.initial},
+              {"weight_decay", o.weight_decay}} {}
 Optimizer::Optimizer(const Adagrad& o)
     : kind("adagrad"), learning_rate(o.learning_rate), options{{"initial", o.initial}, {"epsilon", o.epsilon}, {"epsilon_inside", o.epsilon_inside}, {"weight_decay", o.weight_decay}} {}
 Optimizer::Optimizer(const Adadelta& o) : kind("adadelta"), learning_rate(o.learning_rate), options{{"rho", o.rho}, {"epsilon", o.epsilon}, {"weight_decay", o.weight_decay}} {}

@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include <belfry/graph/attributes.h>
 #include <belfry/graph/value.h>
 
 namespace belfry {
@@ -108,35 +107,6 @@ struct Lamb {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-7;
   std::string powers = "float32";
   double weight_decay = 0;
-};
-
-/// Any of them: its kind and options as files have them.
-struct Optimizer {
-  Optimizer(const Sgd& o);
-  Optimizer(const Momentum& o);
-  Optimizer(const Adam& o);
-  Optimizer(const AdamW& o);
-  Optimizer(const Adamax& o);
-  Optimizer(const Rmsprop& o);
-  Optimizer(const Adagrad& o);
-  Optimizer(const Adadelta& o);
-  Optimizer(const Ftrl& o);
-  Optimizer(const Lion& o);
-  Optimizer(const Lamb& o);
-  std::string kind;
-  Rate learning_rate;
-  Attributes options;
-};
-
-/// What is done with gradients before the update, and with variables behind it. At most one of the three clips.
-struct MinimizeOptions {
-  double clip_norm = 0;           ///< all gradients together are held to this global norm; 0: they are not
-  double clip_each_norm = 0;      ///< each gradient to this norm
-  double clip_value = 0;          ///< each element to ± this
-  std::string no_decay = {};      ///< variables that weight_decay leaves alone: patterns as in placement files, "**/bias, embedding/*"
-  double average_decay = 0;       ///< not 0: a moving average of each variable that is trained, called w/ExponentialMovingAverage
-  bool average_by_step = false;   ///< its decay is at most (1 + s)/(10 + s) at step s = 1, 2, …: TensorFlow's num_updates
-  bool skip_nonfinite = false;    ///< a step with a gradient that is infinite or NaN changes no state
 };
 
 }  // namespace belfry

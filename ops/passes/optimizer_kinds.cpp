@@ -56,7 +56,8 @@ const std::map<std::string, OptimizerKind>& kinds() {
       {"adagrad", {"adagrad", with_common(0.001, {no_less_than_0("initial", 0.1), epsilon, inside}), [](A) { return UpdateRule{"adagrad", {{"sum", "initial"}}}; }}},
       {"adadelta", {"adadelta", with_common(0.001, {share("rho", 0.95), epsilon}), [](A) { return UpdateRule{"adadelta", {{"v"}, {"u"}}}; }}},
       {"ftrl",
-       {"ftrl", with_common(0.001, {AttributeDef("power", -0.5).between(-4, 0), no_less_than_0("initial", 0.1), no_less_than_0("l1"), no_less_than_0("l2"), no_less_than_0("l2_shrinkage"), no_less_than_0("beta")}),
+       {"ftrl", with_common(0.001, {AttributeDef("power", -0.5).between(-4, 0), no_less_than_0("initial", 0.1), no_less_than_0("l1"), no_less_than_0("l2"), no_less_than_0("l2_shrinkage"),
+                                    no_less_than_0("beta")}),
         [](A) { return UpdateRule{"ftrl", {{"sum", "initial"}, {"z"}}}; }}},
       {"lion", {"lion", with_common(0.001, {share("beta1", 0.9), share("beta2", 0.99)}), [](A) { return UpdateRule{"lion", {{"m"}}}; }}},
       {"lamb", {"lamb", with_common(0.001, moments), [](A) { return UpdateRule{"lamb", {{"m"}, {"v"}}}; }}}};

@@ -11,9 +11,10 @@ ALLOWED = [
     ("graph/structural.h", "input variable constant add_n copy split aggregate fused fetch", "the ops that the compiler itself speaks of"),
     ("graph/split_state.cpp", "tower_mean", "a way of combining, named as -O combine= has it"),
     ("placer/expand.cpp", "gather", "what an inserted aggregate is called after"),
-    ("frontends/nn/*", "concat relu add batch_norm constant conv2d dropout group_norm layer_norm matmul", "layers name the nodes that they add: Graph::add takes op and name; a kind of initial value"),
+    ("frontends/nn/*", "add batch_norm concat constant conv2d dropout group_norm layer_norm matmul relu", "layers name the nodes that they add: Graph::add takes op and name; a kind of initial value"),
     ("frontends/builder/builder.cpp", "sgd momentum adam", "kinds of optimisers in the short form"),
     ("frontends/builder/optimizers.cpp", "sgd momentum adam adamax rmsprop adagrad adadelta ftrl lion lamb", "kinds of optimisers in the short form, and an option called momentum"),
+    ("frontends/builder/optimizers.cpp", "sgd momentum adam amsgrad adamax rmsprop adagrad adadelta ftrl lion lamb", "kinds of optimisers in the short form, and an option called momentum"),
     ("frontends/onnx/*", "*", "the map from ONNX's names"),
 ]
 

@@ -198,6 +198,19 @@ with tempfile.TemporaryDirectory() as folder:
     done = here("train", "mnist_cnn", "--data", "digits", "--epochs", "1", "--checkpoints", "new/ck")
     expect(done.returncode == 0 and len(list(pathlib.Path(folder, "new/ck").iterdir())) == 1, f"checkpoints into a new folder: {done}")
 
+    # A schedule and moving averages in a file, and evaluation with them.
+    done = here("convert", "mlp")
+    optimizer = '"optimizer": {"kind": "sgd", "learning_rate": {"kind": "cosine_decay", "rate": 0.2, "steps": 8}, "average_decay": 0.9}'
+    averaged = re.sub(r'"optimizer": \{[^}]*\}', optimizer, done.stdout)
+    pathlib.Path(folder, "averaged.json").write_text(averaged, encoding="utf-8")
+    done = here("train", "averaged.json", "--data", "digits", "--epochs", "2", "--batch", "16", "--averages", "--out", "averaged")
+    expect(done.returncode == 0, f"training with averages: {done}")
+    values = [here("evaluate", "averaged.json", "--data", "digits", "--state", "averaged/state.safetensors", *more).stdout for more in ([], ["--averages"])]
+    expect(all("accuracy" in v and "loss" in v for v in values) and values[0] != values[1], f"evaluation without and with averages: {values}")
+    refused(1, ["keeps no moving averages", "average_decay"], "evaluate", "mlp", "--data", "digits", "--averages")
+    pathlib.Path(folder, "averaged.json").write_text(averaged.replace("cosine_decay", "cosine_decoy"), encoding="utf-8")
+    refused(1, ["averaged.json: /train/optimizer", "no schedule 'cosine_decoy'"], "place", "averaged.json")
+
     # A standard output that is full is a failure.
     for arguments in (["--help"], ["--version"], ["devices"], ["devices", "--json"], ["place", "digits.json"], ["show", "digits.json"], ["run", "rows_here.json", "--feed", "rows.safetensors"], ["diff", "rows_plan.json", "elsewhere.json"], ["convert", "digits.json"]):
         with open("/dev/full", "w", encoding="utf-8") as full:

@@ -3,31 +3,26 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <set>
-
-#include <nlohmann/json.hpp>
 
 #include <belfry/belfry.h>
 #include <belfry/graph/gradients.h>
 
+#include "golden.h"
+
 namespace belfry::test {
 namespace {
 
-const std::filesystem::path kFolder = std::filesystem::path(BELFRY_SHARED) / "golden/optimizers";
+#define NEED_GOLDEN() NEED_SHARED("golden/optimizers")
 
-#define NEED_GOLDEN() \
-  if (!std::filesystem::exists(kFolder)) GTEST_SKIP() << "the golden runs of optimisers are not beside the source tree"
-
-const nlohmann::json& expected() {
-  static const nlohmann::json all = nlohmann::json::parse(std::ifstream(kFolder / "expected.json"));
+const nlohmann::json& golden() {
+  static const nlohmann::json all = expected("optimizers/expected.json");
   return all;
 }
-const TensorMap& tensors(const std::string& file) {
+const TensorMap& stored(const std::string& file) {
   static std::map<std::string, TensorMap> read;
   auto [at, fresh] = read.try_emplace(file);
-  if (fresh) at->second = read_safetensors(kFolder / file);
+  if (fresh) at->second = tensors("optimizers/" + file);
   return at->second;
 }
 
@@ -38,7 +33,7 @@ struct Problem {
   Problem() : b("optimizers") {
     std::vector<Value> terms;
     for (const std::string& name : kVariables) {
-      const HostTensor &h = tensors("inputs.safetensors").at("h." + name), &t = tensors("inputs.safetensors").at("t." + name);
+      const HostTensor &h = stored("inputs.safetensors").at("h." + name), &t = stored("inputs.safetensors").at("t." + name);
       Shape shape(h.shape().begin(), h.shape().end());
       Value p = b.variable(name, shape);
       variables.push_back(p);
@@ -210,21 +205,24 @@ TEST_P(GoldenRun, has_the_losses_values_and_slots_of_tensorflow) {
   NEED_GOLDEN();
   const Golden& run = *std::find_if(runs().begin(), runs().end(), [](const Golden& r) { return std::string(r.name) == GetParam(); });
   const std::string name = run.name;
-  auto losses = expected()["runs"][name]["losses"].get<std::vector<double>>();
+  auto losses = golden()["runs"][name]["losses"].get<std::vector<double>>();
+  // A run that is itself further from float64 than the tolerance (Nadam) can be met no nearer than that.
+  auto own = [&](const char* what) { return golden()["float64"].contains(name) ? 2 * golden()["float64"][name][what]["max_abs"].get<double>() : 0.0; };
+  const double of_losses = std::max(5e-6, own("losses")), of_values = std::max(1e-5, own("final"));
   Session session(run.graph());
-  session.load_state(tensors("init.safetensors"));
+  session.load_state(stored("init.safetensors"));
   for (std::size_t t = 0; t < losses.size(); ++t) {
     double got = session.step({}, {"loss"}).item<float>("loss");
-    ASSERT_LE(std::abs(got - losses[t]), 5e-6 * std::max(1.0, std::abs(losses[t]))) << "step " << t;
+    ASSERT_LE(std::abs(got - losses[t]), of_losses * std::max(1.0, std::abs(losses[t]))) << "step " << t;
   }
   State state = session.state();
   EXPECT_EQ(state.at("step").item<std::int64_t>(), static_cast<std::int64_t>(losses.size()));
   for (const std::string& v : kVariables) {
-    expect_close(state.at(v), tensors("final.safetensors").at(name + "/" + v), 1e-5, v);
+    expect_close(state.at(v), stored("final.safetensors").at(name + "/" + v), of_values, v);
     for (const auto& [theirs, ours] : run.slots) {
       std::string mine = ours.starts_with("*") ? v + "/" + ours.substr(1) : ours + "/" + v;
       ASSERT_TRUE(state.contains(mine)) << mine;
-      expect_close(state.at(mine), tensors("final.safetensors").at(name + "/slot/" + v + "_" + theirs), 1e-5, mine);
+      expect_close(state.at(mine), stored("final.safetensors").at(name + "/slot/" + v + "_" + theirs), of_values, mine);
     }
   }
 }
@@ -292,7 +290,7 @@ TEST(GoldenSchedules, have_the_values_of_tensorflow) {
   for (std::size_t t = 0; t < 50; ++t) {
     Results r = session.step({});
     for (std::size_t i = 0; i < kSchedules.size(); ++i) {
-      double want = expected()["schedules"][kSchedules[i].key][t].get<double>();
+      double want = golden()["schedules"][kSchedules[i].key][t].get<double>();
       // The ramps are exact doubles, the others were computed in f32.
       double tolerance = std::string(kSchedules[i].key).starts_with("epoch_ramp") ? 1e-14 * want : 1e-6 * want + 1e-8;
       EXPECT_NEAR(r.item<double>("rate " + std::to_string(i)), want, tolerance) << kSchedules[i].key << " at step " << t;
@@ -310,7 +308,7 @@ TEST(GoldenSchedules, scale_a_rate_with_the_replicas_or_the_batch) {
   Graph graph = std::move(b).build();
   Session one(graph), two(graph, Towers{.devices = parse_devices("cpu:0,cpu:1")});
   for (int k = 1; k <= 50; ++k) {
-    double sqrt = expected()["schedules"]["sqrt_rule(0.001,k=t+1)"][static_cast<std::size_t>(k) - 1], linear = expected()["schedules"]["linear_rule(0.001,k=t+1)"][static_cast<std::size_t>(k) - 1];
+    double sqrt = golden()["schedules"]["sqrt_rule(0.001,k=t+1)"][static_cast<std::size_t>(k) - 1], linear = golden()["schedules"]["linear_rule(0.001,k=t+1)"][static_cast<std::size_t>(k) - 1];
     EXPECT_DOUBLE_EQ(scaled_rate(0.001, k, RateScaling::sqrt), sqrt);
     EXPECT_DOUBLE_EQ(scaled_rate(0.001, k), linear);
     if (k > 3) continue;
@@ -327,10 +325,10 @@ TEST(GoldenOptimizers, every_run_and_schedule_is_compared_or_left_out_for_a_reas
   NEED_GOLDEN();
   std::set<std::string> compared(names().begin(), names().end()), schedules = {"sqrt_rule(0.001,k=t+1)", "linear_rule(0.001,k=t+1)"};
   for (const Schedule& s : kSchedules) schedules.insert(s.key);
-  for (const auto& [name, run] : expected()["runs"].items()) EXPECT_TRUE(compared.contains(name) != kLeftOut.contains(name)) << name;
-  for (const auto& [name, values] : expected()["schedules"].items()) EXPECT_TRUE(schedules.contains(name)) << name;
-  EXPECT_EQ(compared.size() + kLeftOut.size(), expected()["runs"].size());
-  EXPECT_EQ(schedules.size(), expected()["schedules"].size());
+  for (const auto& [name, run] : golden()["runs"].items()) EXPECT_TRUE(compared.contains(name) != kLeftOut.contains(name)) << name;
+  for (const auto& [name, values] : golden()["schedules"].items()) EXPECT_TRUE(schedules.contains(name)) << name;
+  EXPECT_EQ(compared.size() + kLeftOut.size(), golden()["runs"].size());
+  EXPECT_EQ(schedules.size(), golden()["schedules"].size());
 }
 
 }  // namespace
