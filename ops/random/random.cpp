@@ -145,27 +145,38 @@ HostTensor initial_value(const Node& variable, std::uint64_t seed) {
   double fan_out = static_cast<double>(shape.empty() ? 1 : shape.size() < 2 ? elements(shape) : receptive * shape.back());
   double limit = std::sqrt(6 / (fan_in + fan_out)), deviation = std::sqrt(2 / fan_in);
   auto stream = static_cast<std::uint32_t>(stream_of(averaged_by(variable.name)));  // an average begins where its variable does
-  auto element = [&](std::size_t i, std::uint32_t attempt) {
-    Words words = philox(seed, {static_cast<std::uint32_t>(i / 4), 0xFFFFFFFFu, attempt, stream});
-    int word = static_cast<int>(i % 4);
-    return std::pair(static_cast<double>(uniform_of(words[static_cast<std::size_t>(word)])), normal_of(words.data(), word));
+  auto words_of = [&](std::size_t i, std::uint32_t attempt) { return philox(seed, {static_cast<std::uint32_t>(i / 4), 0xFFFFFFFFu, attempt, stream}); };
+  // Four elements share a draw.
+  Words words{};
+  auto uniform = [&](std::size_t i) {
+    if (i % 4 == 0) words = words_of(i, 0);
+    return 2 * static_cast<double>(uniform_of(words[i % 4])) - 1;
   };
-  auto first = [&](std::size_t i) -> double {
-    if (init == "ones") return 1;
-    if (init == "constant") return value;
-    if (init == "uniform") return (2 * element(i, 0).first - 1) * value;
-    if (init == "glorot_uniform") return (2 * element(i, 0).first - 1) * limit;
-    if (init == "normal") return element(i, 0).second * value;
-    if (init == "he_normal") return element(i, 0).second * deviation;
-    if (init == "truncated_normal")
-      for (std::uint32_t attempt = 0;; ++attempt)
-        if (double z = element(i, attempt).second; std::abs(z) <= 2) return z * value;
-    return 0;
+  auto normal = [&](std::size_t i) {
+    if (i % 4 == 0) words = words_of(i, 0);
+    return normal_of(words.data(), static_cast<int>(i % 4));
   };
-  visit_stored(out.dtype(), [&]<class T>() {
-    auto to = out.data<T>();
-    for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<T>(first(i));
-  });
+  auto truncated = [&](std::size_t i) {
+    double z = normal(i);
+    for (std::uint32_t attempt = 1; std::abs(z) > 2; ++attempt) {
+      Words again = words_of(i, attempt);
+      z = normal_of(again.data(), static_cast<int>(i % 4));
+    }
+    return z;
+  };
+  auto fill = [&](auto at) {
+    visit_stored(out.dtype(), [&]<class T>() {
+      auto to = out.data<T>();
+      for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<T>(at(i));
+    });
+  };
+  if (init == "ones") fill([](std::size_t) { return 1.0; });
+  else if (init == "constant") fill([&](std::size_t) { return value; });
+  else if (init == "uniform") fill([&](std::size_t i) { return uniform(i) * value; });
+  else if (init == "glorot_uniform") fill([&](std::size_t i) { return uniform(i) * limit; });
+  else if (init == "normal") fill([&](std::size_t i) { return normal(i) * value; });
+  else if (init == "he_normal") fill([&](std::size_t i) { return normal(i) * deviation; });
+  else if (init == "truncated_normal") fill([&](std::size_t i) { return truncated(i) * value; });
   return out;
 }
 
