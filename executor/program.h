@@ -92,8 +92,10 @@ class Program {
   /// Prepares the kernels of a thread's launches; called on that thread.
   void prepare_thread(int thread);
 
- private:
+  /// What a step's kernel is asked to be.
   KernelRequest request(const Step& step) const;
+
+ private:
   std::unique_ptr<Prepared> structural(const Step& step) const;
   void allocate();
   void bind_arguments(Launch& launch);

@@ -67,7 +67,11 @@ struct Printer {
   std::string operator()(const TensorRef& v) const {
     std::string out = to_string(v->type()) + "{";
     for (std::int64_t i = 0; i < std::min<std::int64_t>(v->elements(), 8); ++i)
-      out += (i ? ", " : "") + visit_dtype(v->dtype(), [&]<class T>() { return fmt::format("{}", v->data<T>()[static_cast<std::size_t>(i)]); });
+      out += (i ? ", " : "") + visit_stored(v->dtype(), [&]<class T>() {
+        auto element = v->data<T>()[static_cast<std::size_t>(i)];
+        if constexpr (is_half(dtype_of<T>())) return fmt::format("{}", static_cast<float>(element));
+        else return fmt::format("{}", element);
+      });
     return out + (v->elements() > 8 ? ", …}" : "}");
   }
 };

@@ -153,6 +153,9 @@ Value Graph::add(const OpDef& op, const std::vector<Value>& inputs, const Attrib
   for (std::size_t i = 0; i < n.inputs.size(); ++i)
     if (!n.inputs[i].valid() && !op.inputs[std::min(i, op.inputs.size() - 1)].optional)
       context.fail(fmt::format("needs its input '{}'", op.inputs[std::min(i, op.inputs.size() - 1)].name));
+  if (!op.stores)
+    for (int i = 0; i < context.count(); ++i)
+      if (context.has(i) && is_half(context.dtype(i))) context.fail(fmt::format("computes in f32 and f64, and input {} is {}, which is for storage: cast it first", i, belfry::name_of(context.dtype(i))));
   n.types = op.infer(context);
   for (const TensorType& t : n.types)
     if (factor_of(t.shape) > kMostElements) context.fail(fmt::format("would make {}, which has more than 2^48 elements", to_string(t)));

@@ -7,9 +7,9 @@ namespace belfry {
 HostTensor converted(const HostTensor& tensor, DType dtype) {
   if (tensor.dtype() == dtype) return tensor;
   HostTensor out(dtype, tensor.shape());
-  visit_dtype(tensor.dtype(), [&]<class From>() {
+  visit_stored(tensor.dtype(), [&]<class From>() {
     auto from = tensor.data<From>();
-    visit_dtype(dtype, [&]<class To>() {
+    visit_stored(dtype, [&]<class To>() {
       std::transform(from.begin(), from.end(), out.data<To>().begin(), [](From x) { return static_cast<To>(x); });
     });
   });

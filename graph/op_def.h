@@ -102,6 +102,7 @@ struct OpDef {
   bool zero_preserving = false;
   bool joins_towers = false;  ///< of a per-tower input it is the mean over the towers: lowered to an aggregate
   bool sum_of_inputs = false; ///< y is the sum of its inputs: expand may cut it where only some are partial
+  bool stores = false;       ///< moves elements and never computes with them: takes f16 and bf16 too
   bool exact = false;        ///< + − × ÷ √ fma per element: every kernel gives the same bits
 
   bool elementwise() const { return !scalar.empty(); }

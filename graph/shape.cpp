@@ -19,18 +19,18 @@ std::string SourceLine::text() const {
 void wrong_dtype(DType dtype, const char* wanted) { throw InternalError(fmt::format("{} is not {}", name_of(dtype), wanted)); }
 
 std::string_view name_of(DType dtype) {
-  constexpr std::string_view kNames[] = {"f32", "f64", "i32", "i64", "u8", "bool"};
+  constexpr std::string_view kNames[] = {"f32", "f64", "i32", "i64", "u8", "bool", "f16", "bf16"};
   return kNames[static_cast<int>(dtype)];
 }
 
 DType parse_dtype(std::string_view text) {
   for (DType d : kAllDTypes)
     if (name_of(d) == text) return d;
-  throw UserError(fmt::format("unknown dtype '{}'; known are f32, f64, i32, i64, u8, bool", text));
+  throw UserError(fmt::format("unknown dtype '{}'; known are f32, f64, i32, i64, u8, bool, f16, bf16", text));
 }
 
 std::size_t size_of(DType dtype) {
-  return visit_dtype(dtype, []<class T>() { return sizeof(T); });
+  return visit_stored(dtype, []<class T>() { return sizeof(T); });
 }
 
 std::int64_t Dim::at(std::int64_t n) const {

@@ -9,7 +9,7 @@
 
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
-#include <belfry/frontends/data/mnist.h>
+#include <belfry/frontends/data/data_folder.h>
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/plan_file.h>
@@ -55,6 +55,15 @@ void say_memory(Session& session) {
     say(fmt::format("memory of {}: planned {} bytes, allocated {} bytes\n", program.bound().spaces[s], program.bound().arena_bytes[s], program.allocated(static_cast<int>(s))));
 }
 
+/// Photos take the size that the graph asks for.
+Splits splits_for(const Session& session, const std::string& dir) {
+  Extents image;
+  for (NodeId id : session.graph().inputs())
+    if (const Node& n = session.graph().node(id); n.name == "image")
+      for (std::size_t axis = 1; axis < n.types[0].shape.size(); ++axis) image.push_back(n.types[0].shape[axis].factor);
+  return data_folder(dir, image);
+}
+
 void train(const Options& o, const std::shared_ptr<const Library>& library) {
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source);
@@ -63,7 +72,7 @@ void train(const Options& o, const std::shared_ptr<const Library>& library) {
   Session session = make_session(source, o.placement, library);
   load_states(session, source, o.state);
   if (!o.resume.empty()) Checkpoint::load(o.resume).restore(session);
-  Mnist data = mnist(o.data);
+  const Splits data = splits_for(session, o.data);
   const std::vector<std::string> fetches = fit_fetches(session);
   say(describe(session.plan(batch, Mode::step, fetches), {.memory = true, .nodes = false}));
   session.prepare({batch}, Mode::step, fetches);
@@ -99,10 +108,10 @@ void train(const Options& o, const std::shared_ptr<const Library>& library) {
 
 void add_train_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("train", "Train a net, graph or plan on MNIST-like data");
+  CLI::App* verb = app.add_subcommand("train", "Train a net, graph or plan on images and their labels");
   verb->footer("Example: belfry train mnist_cnn --data mnist --devices cpu:0,cpu:1 -O variables=cpu:0 --batch 32 --epochs 5 --out run");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
-  verb->add_option("--data", o->data, "a folder with the four IDX files, plain or .gz")->required()->check(CLI::ExistingDirectory);
+  verb->add_option("--data", o->data, "a folder: MNIST's IDX files, CIFAR-10's binary batches, or photos in train/CLASS and val/CLASS")->required()->check(CLI::ExistingDirectory);
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
   verb->add_option("--epochs", o->epochs, "passes over the data")->check(whole(1, 1 << 30));
   verb->add_flag("--shuffle", o->shuffle, "another order of the rows in each epoch, keyed by --seed");
@@ -120,7 +129,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
   CLI::App* verb = app.add_subcommand("evaluate", "Losses and metrics on held-out data, with the graph for inference");
   verb->footer("Example: belfry evaluate mnist_cnn --data mnist --state run/state.safetensors");
   verb->add_option("source", o->source, "a net or a graph file")->required();
-  verb->add_option("--data", o->data, "a folder with the four IDX files, plain or .gz")->required()->check(CLI::ExistingDirectory);
+  verb->add_option("--data", o->data, "a folder: MNIST's IDX files, CIFAR-10's binary batches, or photos in train/CLASS and val/CLASS")->required()->check(CLI::ExistingDirectory);
   verb->add_option("--state", o->state, "variables by name")->check(CLI::ExistingFile);
   verb->add_option("--batch", o->batch, "rows at a time")->check(count());
   o->placement.add_to(*verb);
@@ -130,7 +139,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
     refuse_broken(source, o->source);
     Session session = make_session(source, o->placement, all);
     load_states(session, source, o->state);
-    for (const auto& [name, value] : evaluate(session, mnist(o->data).test, o->batch)) std::cout << fmt::format("{} {:.6f}\n", name, value);
+    for (const auto& [name, value] : evaluate(session, splits_for(session, o->data).test, o->batch)) std::cout << fmt::format("{} {:.6f}\n", name, value);
   });
 }
 

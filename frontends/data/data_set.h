@@ -18,4 +18,9 @@ struct DataSet {
   DataSet slice(std::int64_t first, std::int64_t count) const;
 };
 
+/// Rows to train on, and rows held out.
+struct Splits {
+  DataSet train, test;
+};
+
 }  // namespace belfry

@@ -43,7 +43,7 @@ DataSet part(const std::filesystem::path& image_path, const std::filesystem::pat
 
 }  // namespace
 
-Mnist mnist(const std::filesystem::path& dir) {
+Splits mnist(const std::filesystem::path& dir) {
   std::vector<std::filesystem::path> paths;
   std::vector<std::string> missing;
   for (const char* name : kFiles) {

@@ -7,12 +7,8 @@
 
 namespace belfry {
 
-struct Mnist {
-  DataSet train, test;  ///< "image" f32 (n, 28, 28, 1), each byte / 255; "label" i32 (n)
-};
-
-/// Reads train-images-idx3-ubyte, train-labels-idx1-ubyte and their t10k- fellows from a folder, plain or with .gz.
+/// "image" f32 (n, 28, 28, 1), each byte / 255; "label" i32 (n). Reads train-images-idx3-ubyte, train-labels-idx1-ubyte and their t10k- fellows from a folder, plain or with .gz.
 /// UserError listing the files that are missing, or naming the one that does not hold 28 x 28 images or labels of 0 to 9.
-Mnist mnist(const std::filesystem::path& dir);
+Splits mnist(const std::filesystem::path& dir);
 
 }  // namespace belfry

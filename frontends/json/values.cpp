@@ -20,13 +20,14 @@ template <class T>
 std::string element_text(T v) {
   if constexpr (std::is_same_v<T, bool>) return v ? "true" : "false";
   else if constexpr (std::is_floating_point_v<T>) return json_real(v);
+  else if constexpr (is_half(dtype_of<T>())) return json_real(static_cast<float>(v));
   else return std::to_string(v);
 }
 
 template <class T>
 T element_of(const JsonDocument& d, const JsonValue& v) {
   if constexpr (std::is_same_v<T, bool>) return d.flag(v);
-  else if constexpr (std::is_same_v<T, float>) return d.real32(v);
+  else if constexpr (std::is_same_v<T, float> || is_half(dtype_of<T>())) return T(d.real32(v));
   else if constexpr (std::is_same_v<T, double>) return d.real(v);
   else return static_cast<T>(d.integer(v, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
 }
@@ -54,7 +55,7 @@ std::string json_of_tensor(const HostTensor& t, const TensorStore& tensors) {
     return line.text();
   }
   std::vector<std::string> values;
-  visit_dtype(t.dtype(), [&]<class T>() {
+  visit_stored(t.dtype(), [&]<class T>() {
     for (T v : t.data<T>()) values.push_back(element_text(v));
   });
   line.add("values", json_list(values));
@@ -81,7 +82,7 @@ HostTensor tensor_of(const JsonDocument& d, const JsonValue& v, const TensorStor
   const auto& items = d.array(*values);
   if (static_cast<std::int64_t>(items.size()) != count) d.fail(*values, fmt::format("{} values for the shape {}", items.size(), to_string(std::span(type.shape))));
   HostTensor t(type.dtype, type.shape);
-  visit_dtype(type.dtype, [&]<class T>() {
+  visit_stored(type.dtype, [&]<class T>() {
     auto out = t.data<T>();
     for (std::size_t i = 0; i < items.size(); ++i) out[i] = element_of<T>(d, items[i]);
   });

@@ -10,6 +10,11 @@ Value activate(Value x, Activation activation) {
     case Activation::tanh: return tanh(x, {});
     case Activation::sigmoid: return sigmoid(x, {});
     case Activation::softmax: return softmax(x, -1, {});
+    case Activation::relu6: return relu6(x, {});
+    case Activation::softplus: return softplus(x, {});
+    case Activation::elu: return elu(x, 1, {});
+    case Activation::gelu: return gelu(x, false, {});
+    case Activation::silu: return silu(x, {});
     case Activation::none: break;
   }
   return x;
@@ -37,6 +42,10 @@ std::int64_t fixed_size(const char* layer, Value x, int axis) {
   return d.factor;
 }
 
+Value parameter(Graph& g, const char* name, Shape shape, DType dtype, const Init& init, bool trainable) {
+  return variable(g, name, std::move(shape), {.dtype = dtype, .init = init.kind, .init_value = init.value, .trainable = trainable});
+}
+
 Value with_bias(Value y, Value bias) { return bias ? y.graph->add("add", {y, bias}, {}, "bias_add") : y; }
 
 }  // namespace
@@ -49,8 +58,8 @@ Value Dense::operator()(Value x, SourceLine at) {
   CursorGuard guard = enter(g, scope_);
   if (!kernel_) {
     std::int64_t in = fixed_size("dense", x, x.rank() - 1);
-    kernel_ = variable(g, "kernel", {in, options_.units}, {.dtype = x.dtype(), .init = options_.kernel_init});
-    if (options_.bias) bias_ = variable(g, "bias", {options_.units}, {.dtype = x.dtype()});
+    kernel_ = parameter(g, "kernel", {in, options_.units}, x.dtype(), options_.kernel_init, options_.trainable);
+    if (options_.bias) bias_ = parameter(g, "bias", {options_.units}, x.dtype(), options_.bias_init, options_.trainable);
     return activate(with_bias(g.add("matmul", {x, kernel_}, {}, "matmul"), bias_), options_.activation);
   }
   Value y = matmul(x, kernel_);
@@ -59,16 +68,16 @@ Value Dense::operator()(Value x, SourceLine at) {
 
 Value Conv2d::operator()(Value x, SourceLine at) {
   need_size("conv2d", "filters", options_.filters);
-  need_size("conv2d", "kernel", options_.kernel);
+  need_size("conv2d", "kernel", std::min(options_.kernel.height, options_.kernel.width));
   Graph& g = *x.graph;
   SourceGuard line(g, at);
   if (scope_.empty()) scope_ = g.free_scope(options_.name);
   CursorGuard guard = enter(g, scope_);
-  Attributes attributes = {{"strides", Integers{options_.stride, options_.stride}}, {"padding", options_.padding}};
+  Attributes attributes = {{"strides", Integers{options_.stride.height, options_.stride.width}}, {"padding", options_.padding}};
   if (!kernel_) {
     std::int64_t in = fixed_size("conv2d", x, 3);
-    kernel_ = variable(g, "kernel", {options_.kernel, options_.kernel, in, options_.filters}, {.dtype = x.dtype(), .init = options_.kernel_init});
-    if (options_.bias) bias_ = variable(g, "bias", {options_.filters}, {.dtype = x.dtype()});
+    kernel_ = parameter(g, "kernel", {options_.kernel.height, options_.kernel.width, in, options_.filters}, x.dtype(), options_.kernel_init, options_.trainable);
+    if (options_.bias) bias_ = parameter(g, "bias", {options_.filters}, x.dtype(), options_.bias_init, options_.trainable);
     return activate(with_bias(g.add("conv2d", {x, kernel_}, attributes, "conv"), bias_), options_.activation);
   }
   Value y = g.add("conv2d", {x, kernel_}, attributes);

@@ -5,27 +5,45 @@
 
 namespace belfry {
 
-enum class Activation { none, relu, tanh, sigmoid, softmax };
+enum class Activation { none, relu, relu6, tanh, sigmoid, softmax, softplus, elu, gelu, silu };
 Value activate(Value x, Activation activation);
 
 namespace nn {
+
+/// How a variable begins: a kind as VariableOptions::init has it, and the number that some kinds need.
+struct Init {
+  Init(const char* kind, double value = 0) : kind(kind), value(value) {}
+  std::string kind;
+  double value;
+};
+inline Init truncated_normal(double deviation) { return {"truncated_normal", deviation}; }
+inline Init constant_init(double value) { return {"constant", value}; }
+
+/// Along height and width; one number stands for both.
+struct Size2d {
+  Size2d(std::int64_t both) : height(both), width(both) {}
+  Size2d(std::int64_t height, std::int64_t width) : height(height), width(width) {}
+  std::int64_t height, width;
+};
 
 struct DenseOptions {
   std::int64_t units = 0;
   Activation activation = Activation::none;
   bool bias = true;
-  std::string kernel_init = "glorot_uniform";
+  Init kernel_init = "glorot_uniform", bias_init = "zeros";
+  bool trainable = true;
   std::string name = "dense";
 };
 
 struct Conv2dOptions {
   std::int64_t filters = 0;
-  std::int64_t kernel = 3;        ///< height and width
-  std::int64_t stride = 1;
+  Size2d kernel = 3;
+  Size2d stride = 1;
   std::string padding = "valid";  ///< "valid" or "same", as TensorFlow counts
   Activation activation = Activation::none;
   bool bias = true;
-  std::string kernel_init = "glorot_uniform";
+  Init kernel_init = "glorot_uniform", bias_init = "zeros";
+  bool trainable = true;
   std::string name = "conv2d";
 };
 

@@ -95,7 +95,7 @@ Difference difference_of(const Recorded::Entry& a, const Recorded::Entry& other)
     d.elements = a.tensor.elements();
     return d;
   }
-  visit_dtype(b.dtype(), [&]<class T>() {
+  visit_stored(b.dtype(), [&]<class T>() {
     auto x = a.tensor.data<T>(), y = b.data<T>();
     for (std::size_t i = 0; i < x.size(); ++i) {
       if (std::memcmp(&x[i], &y[i], sizeof(T)) == 0) continue;
@@ -106,6 +106,7 @@ Difference difference_of(const Recorded::Entry& a, const Recorded::Entry& other)
       }
       std::uint64_t distance = 1;
       if constexpr (std::is_floating_point_v<T>) distance = ulp_distance(x[i], y[i]);
+      else if constexpr (is_half(dtype_of<T>())) distance = ulps<std::uint16_t>(x[i], y[i]);
       else if constexpr (!std::is_same_v<T, bool>) distance = x[i] > y[i] ? static_cast<std::uint64_t>(x[i]) - static_cast<std::uint64_t>(y[i]) : static_cast<std::uint64_t>(y[i]) - static_cast<std::uint64_t>(x[i]);
       d.ulps = std::max(d.ulps, distance);
     }

@@ -19,7 +19,7 @@ struct Code {
   std::string_view text;
   DType dtype;
 };
-constexpr Code kCodes[] = {{"<f4", f32}, {"<f8", f64}, {"<i4", i32}, {"<i8", i64}, {"|u1", u8}, {"|b1", boolean}};
+constexpr Code kCodes[] = {{"<f4", f32}, {"<f8", f64}, {"<i4", i32}, {"<i8", i64}, {"|u1", u8}, {"|b1", boolean}, {"<f2", f16}};
 
 /// A header of one Python dict literal with exactly the keys descr, fortran_order and shape.
 class Reader {
@@ -92,7 +92,7 @@ class Reader {
     if (next_is('[') || next_is('(')) fail_here("a structured dtype; save its fields one by one");
     std::string_view code = quoted();
     auto known = std::find_if(std::begin(kCodes), std::end(kCodes), [&](const Code& c) { return c.text == code; });
-    if (known == std::end(kCodes)) fail_here(fmt::format("dtype '{}' is not read here; <f4, <f8, <i4, <i8, |u1 and |b1 are: convert it with astype() before saving", code));
+    if (known == std::end(kCodes)) fail_here(fmt::format("dtype '{}' is not read here; <f2, <f4, <f8, <i4, <i8, |u1 and |b1 are: convert it with astype() before saving", code));
     dtype_ = known->dtype;
   }
 
@@ -170,6 +170,7 @@ class Reader {
 
 std::string head_of(const HostTensor& tensor) {
   auto code = std::find_if(std::begin(kCodes), std::end(kCodes), [&](const Code& c) { return c.dtype == tensor.dtype(); });
+  if (code == std::end(kCodes)) throw UserError(fmt::format(".npy has no code for {}; convert the tensor to f32 first", name_of(tensor.dtype())));
   std::string dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", code->text, fmt::join(tensor.shape(), ", "), tensor.shape().size() == 1 ? "," : "");
   bool wide = dict.size() + kAlignment > 65535;
   std::size_t before = wide ? 12 : 10;

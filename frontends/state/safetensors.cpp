@@ -28,7 +28,7 @@ struct Code {
   std::string_view text;
   DType dtype;
 };
-constexpr Code kCodes[] = {{"F32", f32}, {"F64", f64}, {"I32", i32}, {"I64", i64}, {"U8", u8}, {"BOOL", boolean}};
+constexpr Code kCodes[] = {{"F32", f32}, {"F64", f64}, {"I32", i32}, {"I64", i64}, {"U8", u8}, {"BOOL", boolean}, {"F16", f16}, {"BF16", bf16}};
 
 std::string_view code_of(DType dtype) {
   return std::find_if(std::begin(kCodes), std::end(kCodes), [&](const Code& c) { return c.dtype == dtype; })->text;
@@ -136,7 +136,7 @@ class Reader {
     if (!value["dtype"].is_string()) fail(e, "dtype is no text");
     const auto& code = value["dtype"].get_ref<const std::string&>();
     auto known = std::find_if(std::begin(kCodes), std::end(kCodes), [&](const Code& c) { return c.text == code; });
-    if (known == std::end(kCodes)) fail(e, fmt::format("dtype {} is not read here; F32, F64, I32, I64, U8 and BOOL are: convert it where the file was written", code));
+    if (known == std::end(kCodes)) fail(e, fmt::format("dtype {} is not read here; F32, F64, I32, I64, U8, BOOL, F16 and BF16 are: convert it where the file was written", code));
     e.type.dtype = known->dtype;
 
     std::vector<std::uint64_t> offsets = counts(e, value, "data_offsets");

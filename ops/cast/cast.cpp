@@ -12,16 +12,17 @@ OpDef cast_def() {
           .inputs = {"x"},
           .infer = [](InferContext& c) { return std::vector<TensorType>{{c.attributes.dtype("dtype"), c.shape(0)}}; },
           .reference = [](const Call& c) {
-            visit_dtype(c.dtype(), [&]<class From>() {
-              visit_dtype(c.outputs[0].type.dtype, [&]<class To>() {
+            visit_stored(c.dtype(), [&]<class From>() {
+              visit_stored(c.outputs[0].type.dtype, [&]<class To>() {
                 auto x = c.inputs[0].as<From>();
                 std::transform(x.begin(), x.end(), c.outputs[0].as<To>().begin(), [](From v) { return static_cast<To>(v); });
               });
             });
           },
           .gradient = [](GradientContext& g) -> std::vector<Value> {
-            if (!is_float(g.input(0).dtype())) return {{}};
-            return {cast(g.output_gradient(), g.input(0).dtype())};
+            DType from = g.input(0).dtype();
+            if (!is_float(from) && !is_half(from)) return {{}};
+            return {cast(g.output_gradient(), from)};
           },
           .split = [](const SplitContext& c) -> Split {
             bool widening = c.inputs[0].dtype == f32 && c.outputs[0].dtype == f64;
@@ -29,6 +30,7 @@ OpDef cast_def() {
             return {c.states, c.states};
           },
           .scalar = "(dtype)x",
+          .stores = true,
           .exact = true};
 }
 

@@ -27,4 +27,14 @@ void for_ranges(std::int64_t n, std::int64_t work, int threads, F&& f, std::int6
   }
 }
 
+/// Calls f(part, begin, end) for parts of [0, n) with numbers below `threads`: a part has scratch of its own.
+template <class F>
+void for_parts(std::int64_t n, std::int64_t work, int threads, F&& f) {
+  std::int64_t parts = std::max(threads, 1);
+  for_ranges(parts, work, threads, [&](std::int64_t first, std::int64_t past) {
+    for (std::int64_t part = first; part < past; ++part)
+      if (std::int64_t begin = n * part / parts, end = n * (part + 1) / parts; begin < end) f(part, begin, end);
+  });
+}
+
 }  // namespace belfry

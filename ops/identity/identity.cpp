@@ -17,6 +17,7 @@ OpDef identity_def() {
           .split = [](const SplitContext& c) { return Split{c.states, c.states}; },
           .in_place = {{0, 0}},
           .zero_preserving = true,
+          .stores = true,
           .exact = true};
 }
 

@@ -161,7 +161,7 @@ HostTensor initial_value(const Node& variable, std::uint64_t seed) {
         if (double z = element(i, attempt).second; std::abs(z) <= 2) return z * value;
     return 0;
   };
-  visit_dtype(out.dtype(), [&]<class T>() {
+  visit_stored(out.dtype(), [&]<class T>() {
     auto to = out.data<T>();
     for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<T>(first(i));
   });

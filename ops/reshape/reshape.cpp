@@ -36,6 +36,7 @@ OpDef reshape_def() {
           .split = split_reshape(),
           .in_place = {{0, 0}},
           .zero_preserving = true,
+          .stores = true,
           .exact = true};
 }
 

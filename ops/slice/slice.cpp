@@ -156,7 +156,7 @@ std::vector<OpDef> slice_defs() {
                  .gradient = [](GradientContext& g) { return std::vector<Value>{emit("slice_gradient", {g.output_gradient(), g.input(0)}, same(g), {})}; },
                  .split = split_slice,
                  .zero_preserving = true,
-                 .exact = true});
+                 .stores = true, .exact = true});
   out.push_back({.name = "slice_gradient",
                  .attributes = schema(),
                  .inputs = {"dy", shape_only("like")},
@@ -168,7 +168,7 @@ std::vector<OpDef> slice_defs() {
                  .gradient = [](GradientContext& g) { return std::vector<Value>{emit("slice", {g.output_gradient()}, same(g), {}), {}}; },
                  .split = split_gradient,
                  .zero_preserving = true,
-                 .exact = true});
+                 .stores = true, .exact = true});
   return out;
 }
 

@@ -21,6 +21,7 @@ template <class F>
 decltype(auto) visit_size(DType dtype, F&& f) {
   switch (size_of(dtype)) {
     case 1: return f.template operator()<std::uint8_t>();
+    case 2: return f.template operator()<std::uint16_t>();
     case 4: return f.template operator()<std::uint32_t>();
     default: return f.template operator()<std::uint64_t>();
   }

@@ -81,7 +81,7 @@ Value constant(Graph& graph, HostTensor value, SourceLine at) {
 }
 
 Value constant_like(Value like, double value, SourceLine at) {
-  return visit_dtype(like.dtype(), [&]<class T>() { return constant(*like.graph, HostTensor::scalar<T>(static_cast<T>(value)), at); });
+  return visit_stored(like.dtype(), [&]<class T>() { return constant(*like.graph, HostTensor::scalar<T>(static_cast<T>(value)), at); });
 }
 
 }  // namespace belfry

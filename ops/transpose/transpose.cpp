@@ -21,7 +21,7 @@ OpDef transpose_def() {
           },
           .reference = [](const Call& c) {
             const Integers& order = c.attributes.integers("order");
-            visit_dtype(c.dtype(), [&]<class T>() {
+            visit_stored(c.dtype(), [&]<class T>() {
               auto x = c.inputs[0].as<T>();
               auto y = c.outputs[0].as<T>();
               Extents from(order.size());
@@ -40,6 +40,7 @@ OpDef transpose_def() {
           },
           .split = split_transpose(),
           .zero_preserving = true,
+          .stores = true,
           .exact = true};
 }
 

@@ -24,7 +24,7 @@ std::vector<Kernel> transpose_cpu() {
              for (std::size_t i = from.size(); i-- > 1;) dense[i - 1] = dense[i] * from[i];
              for (std::int64_t axis : order) strides.push_back(dense[static_cast<std::size_t>(from_front(axis, rank))]);
              Walk walk(r.outputs[0].shape, {strides});
-             return visit_dtype(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
+             return visit_stored(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
                return prepared([walk, threads = r.threads](const Arguments& a) {
                  for_each_run<1>(walk, threads, [&](std::int64_t o, const auto& at, std::int64_t n) { gather_run(a.in<T>(0) + at[0], walk.inner[0], a.out<T>(0) + o, n); });
                });

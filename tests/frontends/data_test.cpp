@@ -209,7 +209,7 @@ TEST(idx, random_damage_never_does_more_than_refuse) {
 TEST(mnist, the_real_files_give_the_known_images_and_labels) {
   fs::path dir = fs::path(BELFRY_SHARED) / "data/mnist";
   if (!fs::exists(dir)) GTEST_SKIP() << "no MNIST beside this source tree";
-  Mnist m = mnist(dir);
+  Splits m = mnist(dir);
   EXPECT_EQ(m.train.rows(), 60000);
   EXPECT_EQ(m.test.rows(), 10000);
   EXPECT_EQ(m.train.columns.at("image").shape(), (Extents{60000, 28, 28, 1}));

@@ -77,7 +77,7 @@ TEST(npy, every_malformed_file_is_refused_by_name_and_byte) {
       {good.substr(0, good.size() - 1), "u8(2) takes 2 bytes, but 1 follow"},
       {good + "c", "u8(2) takes 2 bytes, but 3 follow"},
       {npy(1, dict("'>f4'", "False", "(1,)"), "abcd"), "dtype '>f4' is not read here"},
-      {npy(1, dict("'<f2'", "False", "(1,)"), "ab"), "dtype '<f2' is not read here"},
+      {npy(1, dict("'<c8'", "False", "(1,)"), "ab"), "dtype '<c8' is not read here"},
       {npy(1, dict("'|O'", "False", "(1,)"), "ab"), "dtype '|O'"},
       {npy(1, dict("[('a', '<f4')]", "False", "(1,)"), "abcd"), "a structured dtype"},
       {npy(1, dict("'|u1'", "0", "(2,)"), "ab"), "neither True nor False"},

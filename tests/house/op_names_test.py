@@ -12,7 +12,7 @@ ALLOWED = [
     ("graph/split_state.cpp", "tower_mean", "a way of combining, named as -O combine= has it"),
     ("placer/expand.cpp", "gather", "what an inserted aggregate is called after"),
     ("frontends/builder/builder.cpp", "sgd momentum adam", "kinds of optimisers in the short form"),
-    ("frontends/nn/*", "add matmul batch_norm dropout conv2d", "layers name the nodes that they add: Graph::add takes op and name"),
+    ("frontends/nn/*", "add matmul batch_norm dropout conv2d constant", "layers name the nodes that they add: Graph::add takes op and name; a kind of initial value"),
     ("frontends/onnx/*", "*", "the map from ONNX's names"),
 ]
 

@@ -35,7 +35,7 @@ HostTensor drawn(const LocalType& type, int top, bool positive, std::uint64_t se
   std::mt19937_64 rng(seed);
   std::normal_distribution<double> normal;
   HostTensor out(type.dtype, type.shape);
-  visit_dtype(type.dtype, [&]<class T>() {
+  visit_stored(type.dtype, [&]<class T>() {
     for (T& x : out.data<T>()) {
       double v = is_float(type.dtype) ? normal(rng) : static_cast<double>(rng() % static_cast<std::uint64_t>(type.dtype == boolean ? 2 : top));
       x = static_cast<T>(positive ? std::abs(v) + 0.1 : v);
@@ -92,7 +92,7 @@ std::vector<HostTensor> launched(Prepared& kernel, const Asked& a, std::int64_t 
 
 double distance(const HostTensor& got, const HostTensor& wanted) {
   double worst = 0;
-  visit_dtype(got.dtype(), [&]<class T>() {
+  visit_stored(got.dtype(), [&]<class T>() {
     for (std::size_t i = 0; i < got.data<T>().size(); ++i) {
       double p = static_cast<double>(got.data<T>()[i]), q = static_cast<double>(wanted.data<T>()[i]), d = std::abs(p - q) / (1 + std::abs(q));
       if (!(d <= worst) && !(std::isnan(p) && std::isnan(q))) worst = std::isnan(d) ? INFINITY : d;
@@ -155,6 +155,7 @@ const std::vector<Case>& cases() {
     for (const char* op : {"relu_gradient", "relu6_gradient", "leaky_relu_gradient", "elu_gradient"}) add({"simd_unary", op, {real({B, 13}), real({B, 13})}});
     for (DType to : kAllDTypes) add({"simd_cast", "cast", {real({B, 13})}, {{"dtype", to}}});
     add({"simd_cast", "cast", {whole({B, 13})}, {{"dtype", f32}}});
+    for (DType half : {f16, bf16}) add({"simd_cast", "cast", {{half, {B, 13}}}, {{"dtype", f32}}});
     for (int n : {1, 2, 5}) add({"simd_add_n", "add_n", std::vector<TensorType>(static_cast<std::size_t>(n), real({B, 733}))});
     add({"simd_add_n", "add_n", {whole({B}), whole({B})}});
     add({"stretch", "broadcast_like", {real({7}), real({B, 3, 7})}});
@@ -199,7 +200,8 @@ const std::vector<Case>& cases() {
     auto part = [](Shape begin, Shape size, Integers strides = {}) { return Attributes{{"begin", std::move(begin)}, {"size", std::move(size)}, {"strides", std::move(strides)}}; };
     add({"strided_slice", "slice", {real({B, 40, 9})}, part({0, 3, 1}, {B, 12, 7}, {1, 3, -1})});
     add({"strided_fill", "slice_gradient", {real({B, 12, 7}), real({B, 40, 9})}, part({0, 3, 1}, {B, 12, 7}, {1, 3, -1})});
-    for (Integers strides : {Integers{}, Integers{-2, 1}, Integers{3, -1}}) add({"strided_fill", "slice_gradient", {real({6, 2}), real({B, 2})}, part({1, 0}, {6, 2}, strides)});  // into the tower's own rows
+    for (Integers strides : {Integers{}, Integers{-2, 1}, Integers{3, -1}})  // into the tower's own rows
+      add({"strided_fill", "slice_gradient", {real({6, 2}), real({B, 2})}, part({1, 0}, {6, 2}, strides)});
     add({"row_argmin", "argmin", {whole({B, 10, 3})}, {{"axis", 1}, {"last", true}}});
     add({"stretch", "broadcast_to", {real({B, 1, 7})}, {{"shape", Shape{B, 300, 7}}}});
     add({"add_to_rows", "scatter_add", {real({4, 30}), whole({B, 3}), real({B, 3, 30})}});

@@ -84,7 +84,7 @@ HostTensor draw(const CaseInput& input, std::int64_t batch, bool dyadic, std::mt
     if (input.power_of_two) return std::ldexp(1.0, static_cast<int>(rng() % 3) - 1);
     return std::ceil(input.low * 4 + static_cast<double>(rng() % static_cast<std::uint64_t>((input.high - input.low) * 4))) / 4;
   };
-  visit_dtype(out.dtype(), [&]<class T>() {
+  visit_stored(out.dtype(), [&]<class T>() {
     for (T& x : out.data<T>()) x = static_cast<T>(one());
   });
   return out;

@@ -1,0 +1,147 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include <turbojpeg.h>
+
+#include <belfry/frontends/data/data_folder.h>
+#include <belfry/frontends/data/images.h>
+#include <belfry/frontends/files/files.h>
+
+namespace belfry {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Folder {
+  Folder() : path(fs::temp_directory_path() / ("belfry_images_" + std::to_string(::getpid()))) { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+  fs::path path;
+};
+
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "(no error)";
+}
+
+/// A smooth picture, so that compression keeps it.
+std::string jpeg(int width, int height, int brightness = 0) {
+  std::vector<unsigned char> pixels;
+  for (int y = 0; y < height; ++y)
+    for (int x = 0; x < width; ++x) pixels.insert(pixels.end(), {static_cast<unsigned char>(brightness + 4 * x), static_cast<unsigned char>(5 * y), 100});
+  unsigned char* out = nullptr;
+  unsigned long size = 0;
+  tjhandle encoder = tjInitCompress();
+  EXPECT_EQ(tjCompress2(encoder, pixels.data(), width, 0, height, TJPF_RGB, &out, &size, TJSAMP_444, 98, 0), 0);
+  std::string text(reinterpret_cast<char*>(out), size);
+  tjFree(out);
+  tjDestroy(encoder);
+  return text;
+}
+
+std::span<const std::byte> bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+TEST(Jpeg, is_decoded_red_first) {
+  std::string file = jpeg(40, 30);
+  HostTensor x = decode_jpeg(bytes(file), "f.jpg");
+  ASSERT_EQ(x.type(), (LocalType{u8, {30, 40, 3}}));
+  auto at = [&](int row, int column, int colour) { return static_cast<int>(x.data<std::uint8_t>()[static_cast<std::size_t>((row * 40 + column) * 3 + colour)]); };
+  EXPECT_NEAR(at(3, 30, 0), 120, 4);
+  EXPECT_NEAR(at(20, 2, 1), 100, 4);
+  EXPECT_NEAR(at(9, 9, 2), 100, 4);
+}
+
+TEST(Jpeg, that_is_none_or_is_cut_short_is_refused_by_name) {
+  EXPECT_NE(message_of([] { decode_jpeg({}, "f.jpg"); }).find("f.jpg: cannot be read as a JPEG photo"), std::string::npos);
+  EXPECT_NE(message_of([] { decode_jpeg(bytes("no photo at all"), "f.jpg"); }).find("f.jpg"), std::string::npos);
+  std::string file = jpeg(40, 30);
+  for (std::size_t size : {std::size_t{2}, file.size() / 4, file.size() / 2, file.size() - 30})
+    EXPECT_NE(message_of([&] { decode_jpeg(bytes(file).first(size), "f.jpg"); }).find("f.jpg"), std::string::npos) << size;
+}
+
+TEST(Resize, has_pixel_centres_at_halves) {
+  HostTensor x = HostTensor::of<float>({1, 4, 1}, {0, 1, 2, 3});
+  EXPECT_EQ(resize_bilinear(x, 1, 4), x);
+  EXPECT_EQ(resize_bilinear(x, 1, 2), HostTensor::of<float>({1, 2, 1}, {0.5f, 2.5f}));
+  EXPECT_EQ(resize_bilinear(x, 1, 8), HostTensor::of<float>({1, 8, 1}, {0, 0.25f, 0.75f, 1.25f, 1.75f, 2.25f, 2.75f, 3}));
+  EXPECT_EQ(resize_bilinear(x, 1, 1), HostTensor::of<float>({1, 1, 1}, {1.5f}));
+  // Four to one: without antialias the two in the middle, with it all, the outer ones by a quarter as much.
+  HostTensor peak = HostTensor::of<float>({4, 1, 1}, {8, 0, 0, 0});
+  EXPECT_EQ(resize_bilinear(peak, 1, 1), HostTensor::of<float>({1, 1, 1}, {0}));
+  EXPECT_NEAR(resize_bilinear(peak, 1, 1, true).item<float>(), 8 * (1 - 1.5 / 4) / (2 * (1 - 1.5 / 4) + 2 * (1 - 0.5 / 4)), 1e-6);
+  EXPECT_NE(message_of([&] { resize_bilinear(x, 0, 3); }).find("at least 1 x 1, not 0 x 3"), std::string::npos);
+}
+
+TEST(ImageFolder, has_a_class_for_each_folder) {
+  Folder folder;
+  for (const char* name : {"train/dog/b.jpg", "train/dog/a.JPG", "train/cat/c.jpeg", "val/cat/x.jpg", "val/dog/y.jpg"}) {
+    fs::create_directories((folder.path / name).parent_path());
+    write_file(folder.path / name, jpeg(20, 10, name[6] == 'd' ? 80 : 0));
+  }
+  write_file(folder.path / "train/dog/notes.txt", "no photo");
+  ImageFolder train = image_folder(folder.path / "train", {.height = 5, .width = 10});
+  EXPECT_EQ(train.classes, (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(train.files, (std::vector<std::string>{"cat/c.jpeg", "dog/a.JPG", "dog/b.jpg"}));
+  EXPECT_EQ(train.data.columns.at("label"), HostTensor::of<std::int32_t>({3}, {0, 1, 1}));
+  EXPECT_EQ(train.data.columns.at("image").shape(), (Extents{3, 5, 10, 3}));
+  for (float x : train.data.columns.at("image").data<float>()) ASSERT_LE(std::abs(x), 1);
+  const std::int64_t size[] = {5, 10, 3};
+  Splits both = data_folder(folder.path, size);
+  EXPECT_EQ(both.train.columns, train.data.columns);
+  EXPECT_EQ(both.test.rows(), 2);
+  write_file(folder.path / "val/dog/z.jpg", "no photo");
+  EXPECT_NE(message_of([&] { data_folder(folder.path, size); }).find("z.jpg: cannot be read"), std::string::npos);
+  fs::create_directories(folder.path / "train/fish");
+  EXPECT_NE(message_of([&] { image_folder(folder.path / "train"); }).find("fish: no .jpg in this class"), std::string::npos);
+  EXPECT_NE(message_of([&] { image_folder(folder.path / "train/fish"); }).find("no folder of photos"), std::string::npos);
+  EXPECT_NE(message_of([&] { image_folder(folder.path / "none"); }).find("cannot be listed"), std::string::npos);
+}
+
+TEST(Cifar10, is_cut_to_its_middle_and_standardised) {
+  Folder folder;
+  std::string record(3073, '\0');
+  record[0] = 7;
+  for (int i = 0; i < 1024; ++i) record[static_cast<std::size_t>(1 + i)] = static_cast<char>(i % 32 * 4);  // red grows with the column
+  write_file(folder.path / "data_batch_1.bin", record + record);
+  EXPECT_NE(message_of([&] { data_folder(folder.path); }).find("no test_batch*.bin"), std::string::npos);
+  record[0] = 2;
+  write_file(folder.path / "test_batch.bin", record);
+  Splits data = data_folder(folder.path);
+  EXPECT_EQ(data.train.columns.at("label"), HostTensor::of<std::int32_t>({2}, {7, 7}));
+  EXPECT_EQ(data.test.columns.at("label"), HostTensor::of<std::int32_t>({1}, {2}));
+  auto x = data.test.columns.at("image").data<float>();
+  double sum = 0, squares = 0;
+  for (float v : x) sum += static_cast<double>(v), squares += static_cast<double>(v) * static_cast<double>(v);
+  EXPECT_NEAR(sum, 0, 1e-3);
+  EXPECT_NEAR(squares / static_cast<double>(x.size()), 1, 1e-5);
+  EXPECT_NEAR((x[3] - x[0]) / (x[6] - x[3]), 1, 1e-4);
+  EXPECT_EQ(x[1], x[2]);
+  EXPECT_LT(x[1], x[0]);
+  write_file(folder.path / "test_batch.bin", record + "x");
+  EXPECT_NE(message_of([&] { data_folder(folder.path); }).find("3074 bytes are no whole number of records of 3073"), std::string::npos);
+  record[0] = 10;
+  write_file(folder.path / "test_batch.bin", record);
+  EXPECT_NE(message_of([&] { data_folder(folder.path); }).find("byte 0: 10 is no label of 0 to 9"), std::string::npos);
+}
+
+TEST(Jpeg, of_every_sampling_and_kind_is_read) {
+  fs::path originals = fs::path(BELFRY_SHARED) / "data/pets-cats-dogs/original_jpegs";
+  if (!fs::exists(originals)) GTEST_SKIP() << "no photos beside this source tree";
+  int photos = 0;
+  for (const auto& e : fs::recursive_directory_iterator(originals)) {
+    if (e.path().extension() != ".jpg") continue;
+    MappedFile file(e.path());
+    EXPECT_GT(decode_jpeg(file.bytes(), e.path().string()).elements(), 10000) << e.path();
+    ++photos;
+  }
+  EXPECT_EQ(photos, 10);
+}
+
+}  // namespace
+}  // namespace belfry

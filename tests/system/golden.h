@@ -1,0 +1,46 @@
+// TensorFlow's results on the documents' nets, and the rules of their README.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include <belfry/frontends/data/data_set.h>
+#include <belfry/frontends/session/session.h>
+#include <belfry/frontends/state/safetensors.h>
+
+namespace belfry::test {
+
+inline const std::filesystem::path kShared = BELFRY_SHARED;
+
+#define NEED_SHARED(folder) \
+  if (!std::filesystem::exists(kShared / (folder))) GTEST_SKIP() << "the golden data '" << (folder) << "' are not beside the source tree"
+
+nlohmann::json expected(const std::string& name);
+TensorMap tensors(const std::string& file);
+/// The training rows of MNIST.
+const DataSet& mnist_rows();
+
+double largest(const HostTensor& t);
+/// The largest difference of factor * a and b; infinite where shapes differ or a number is none. `sampled`: b is every 37th element.
+double difference(const HostTensor& a, const HostTensor& b, double factor = 1, bool sampled = false);
+/// The same for the variable that a file's entry names; "NAME.sample" holds every 37th element.
+double difference(const State& state, const std::string& entry, const HostTensor& value);
+
+/// "gradient/NAME" of every entry.
+std::vector<std::string> gradient_fetches(const TensorMap& want);
+/// Rule 1: at most 2e-5 of the tensor's largest value.
+void expect_gradients(const Results& got, const TensorMap& want, const std::string& prefix = "", double factor = 1);
+/// Rule 1, for a probe: the loss, and each gradient's norm and first elements.
+void expect_probe(const Results& got, const nlohmann::json& probe);
+/// Rule 2.
+void expect_loss(double got, double want, double spread, std::size_t step);
+/// Norms of final values, to a relative tolerance and as far as TensorFlow's own runs part from each other.
+void expect_norms(const State& state, const nlohmann::json& want, const nlohmann::json& other_run, double tolerance);
+/// A session on one tower whose every op runs by its reference: sums in f64, rounded once.
+Session by_references(Graph graph);
+
+}  // namespace belfry::test
