@@ -94,7 +94,8 @@ Value stack(const std::vector<Value>& xs, int axis, SourceLine at) {
   if (to < 0 || to > rank) throw UserError(fmt::format("[stack] axis {} is out of range for values of {} axes", axis, rank));
   std::vector<Value> wide;
   for (const Value& x : xs) {
-    if (x.type() != xs[0].type()) throw UserError(fmt::format("[stack] {} '{}' does not lie over {} '{}'; all must be of one type", to_string(x.type()), x.name(), to_string(xs[0].type()), xs[0].name()));
+    if (x.type() != xs[0].type())
+      throw UserError(fmt::format("[stack] {} '{}' does not lie over {} '{}'; all must be of one type", to_string(x.type()), x.name(), to_string(xs[0].type()), xs[0].name()));
     wide.push_back(expand_dims(x, {to}));
   }
   return concat(wide, to);

@@ -67,7 +67,8 @@ Equation parsed(std::string text, const std::vector<Value>& values, const Compla
   if (arrow == text.npos) e.y = implied(e.operands);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::string& letters = e.operands[i];
-    if (static_cast<int>(letters.size()) != values[i].rank()) complain(fmt::format("names {} axes of operand {}, '{}' of shape {}", letters.size(), i, values[i].name(), to_string(std::span(values[i].shape()))));
+    if (static_cast<int>(letters.size()) != values[i].rank())
+      complain(fmt::format("names {} axes of operand {}, '{}' of shape {}", letters.size(), i, values[i].name(), to_string(std::span(values[i].shape()))));
     for (char c : letters)
       if (std::count(letters.begin(), letters.end(), c) > 1) complain(fmt::format("operand {} has axis '{}' twice; diagonals are not supported", i, c));
   }

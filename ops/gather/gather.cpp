@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/split_rules.h>
+#include <belfry/ops/build.h>
 #include <belfry/ops/loops.h>
 
 namespace belfry {
@@ -84,10 +85,13 @@ std::vector<OpDef> gather_defs() {
                    });
                  },
                  .gradient = [](GradientContext& g) {
-                   Value table = g.input(0);
-                   return std::vector<Value>{emit("gather_gradient", {g.input(1), g.output_gradient()}, {{"rows", Shape{table.shape()[static_cast<std::size_t>(g.axis("axis"))]}}, {"axis", g.axis("axis")}}, {}), {}};
+                   Value table = g.input(0), dy = g.output_gradient();
+                   if (is_half(table.dtype())) dy = cast(dy, f32);  // sums are not taken in halves
+                   Value out = emit("gather_gradient", {g.input(1), dy}, {{"rows", Shape{table.shape()[static_cast<std::size_t>(g.axis("axis"))]}}, {"axis", g.axis("axis")}}, {});
+                   return std::vector<Value>{is_half(table.dtype()) ? cast(out, table.dtype()) : out, {}};
                  },
-                 .split = split_gather});
+                 .split = split_gather,
+                 .stores = true});
   out.push_back({.name = "gather_gradient",
                  .attributes = {{"rows", AttributeKind::shape}, {"axis", 0}},
                  .inputs = {"indices", "dy"},

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/split_rules.h>
+#include <belfry/ops/build.h>
 #include <belfry/ops/loops.h>
 
 namespace belfry {
@@ -74,9 +75,13 @@ std::vector<OpDef> take_along_axis_defs() {
                    });
                  },
                  .gradient = [](GradientContext& g) {
-                   return std::vector<Value>{emit("take_along_axis_gradient", {g.input(1), g.output_gradient(), g.input(0)}, {{"axis", g.axis("axis")}}, {}), {}};
+                   Value x = g.input(0), dy = g.output_gradient();
+                   if (is_half(x.dtype())) dy = cast(dy, f32), x = cast(x, f32);  // sums are not taken in halves
+                   Value out = emit("take_along_axis_gradient", {g.input(1), dy, x}, {{"axis", g.axis("axis")}}, {});
+                   return std::vector<Value>{is_half(g.input(0).dtype()) ? cast(out, g.input(0).dtype()) : out, {}};
                  },
                  .split = split_take,
+                 .stores = true,
                  .exact = true});
   out.push_back({.name = "take_along_axis_gradient",
                  .attributes = {{"axis", -1}},

@@ -12,7 +12,7 @@ namespace {
 
 using namespace top_k_formulas;
 
-/// A line's positions are partly sorted in the scratch of the thread; equal values by position.
+/// A line's positions are partly sorted in the scratch of the part; equal values by position.
 Kernel top_k_kernel() {
   auto line = [](const KernelRequest& r) { return AlongAxis(r.inputs[0].shape, from_front(r.attributes->integer("axis"), static_cast<int>(r.inputs[0].shape.size()))); };
   return {.name = "partial_sort", .op = "top_k",
@@ -28,8 +28,8 @@ Kernel top_k_kernel() {
             bool largest = r.attributes->flag("largest");
             return visit_number(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
               return prepared([=, threads = r.threads](const Arguments& a) {
-                for_ranges(from.outer * from.inner, from.outer * from.inner * from.n * 4, threads, [&](std::int64_t first, std::int64_t past) {
-                  std::int32_t* order = reinterpret_cast<std::int32_t*>(a.scratch) + omp_get_thread_num() * from.n;
+                for_parts(from.outer * from.inner, from.outer * from.inner * from.n * 4, threads, [&](std::int64_t part, std::int64_t first, std::int64_t past) {
+                  std::int32_t* order = reinterpret_cast<std::int32_t*>(a.scratch) + part * from.n;
                   for (std::int64_t oi = first; oi < past; ++oi) {
                     std::int64_t o = oi / from.inner, i = oi % from.inner;
                     const T* x = a.in<T>(0) + from.at(o, 0, i);

@@ -201,7 +201,8 @@ const std::vector<Case>& cases() {
     auto part = [](Shape begin, Shape size, Integers strides = {}) { return Attributes{{"begin", std::move(begin)}, {"size", std::move(size)}, {"strides", std::move(strides)}}; };
     add({"strided_slice", "slice", {real({B, 40, 9})}, part({0, 3, 1}, {B, 12, 7}, {1, 3, -1})});
     add({"strided_fill", "slice_gradient", {real({B, 12, 7}), real({B, 40, 9})}, part({0, 3, 1}, {B, 12, 7}, {1, 3, -1})});
-    for (Integers strides : {Integers{}, Integers{-2, 1}, Integers{3, -1}}) add({"strided_fill", "slice_gradient", {real({6, 2}), real({B, 2})}, part({1, 0}, {6, 2}, strides)});  // into the tower's own rows
+    for (Integers strides : {Integers{}, Integers{-2, 1}, Integers{3, -1}})  // into the tower's own rows
+      add({"strided_fill", "slice_gradient", {real({6, 2}), real({B, 2})}, part({1, 0}, {6, 2}, strides)});
     add({"row_argmin", "argmin", {whole({B, 10, 3})}, {{"axis", 1}, {"last", true}}});
     add({"stretch", "broadcast_to", {real({B, 1, 7})}, {{"shape", Shape{B, 300, 7}}}});
     add({"add_to_rows", "scatter_add", {real({4, 30}), whole({B, 3}), real({B, 3, 30})}});

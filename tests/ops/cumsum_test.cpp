@@ -11,7 +11,8 @@ namespace belfry::test {
 OpTables cumsum_cases() {
   auto of = [](const char* name, Attributes a, Shape x) { return OpCase{.name = name, .attributes = std::move(a), .inputs = {real(x)}, .outputs = {{f32, x}}}; };
   OpTable t{"cumsum",
-            {of("features of rows", {{"axis", 1}}, {kBatch, 4, 2}), of("exclusive, from the last", {{"axis", -1}, {"exclusive", true}, {"reverse", true}}, {kBatch, 5}), of("exclusive", {{"axis", 0}, {"exclusive", true}}, {3, 2}),
+            {of("features of rows", {{"axis", 1}}, {kBatch, 4, 2}), of("exclusive, from the last", {{"axis", -1}, {"exclusive", true}, {"reverse", true}}, {kBatch, 5}),
+             of("exclusive", {{"axis", 0}, {"exclusive", true}}, {3, 2}),
              of("from the last", {{"axis", 1}, {"reverse", true}}, {2, 3, kBatch}), of("along the rows", {{"axis", 0}}, {kBatch, 2}), of("along one of two row axes", {{"axis", 0}}, {kBatch, kBatch}),
              of("more than one group of lanes", {{"axis", 0}}, {3, 70})}};
   t.cases.push_back({.name = "integers", .attributes = {{"axis", 1}}, .inputs = {whole_numbers({kBatch, 3})}, .outputs = {{i32, {kBatch, 3}}}});

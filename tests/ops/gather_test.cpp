@@ -23,6 +23,7 @@ OpTables gather_cases() {
                   {.name = "second axis, rows on both sides", .attributes = {{"axis", 1}}, .inputs = {real({kBatch, 4, 2}), below(4, {kBatch})}, .outputs = {{f32, {kBatch, kBatch, 2}}}},
                   {.name = "one row", .attributes = {{"axis", 1}}, .inputs = {real({kBatch, 4}), below(4, {})}, .outputs = {{f32, {kBatch}}}},
                   {.name = "indices of two axes before rows", .inputs = {real({4, kBatch}), below(4, {3, 2})}, .outputs = {{f32, {3, 2, kBatch}}}},
+                  {.name = "halves", .attributes = {{"axis", 1}}, .inputs = {{{f16, {kBatch, 4}}}, below(4, {3})}, .outputs = {{f16, {kBatch, 3}}}, .keep_dtypes = true},
                   {.name = "integers from bytes", .inputs = {whole_numbers({5, 2}), below(5, {kBatch}, u8)}, .outputs = {{i32, {kBatch, 2}}}}}};
   OpTable gradient{"gather_gradient",
                    {scatter("dense: many rows", below(2, {kBatch, 3}), {kBatch, 3, 2}, 2, {2, 2}), scatter("sparse: few rows", below(50, {kBatch, 2}), {kBatch, 2, 2}, 50, {50, 2}),

@@ -14,7 +14,8 @@ OpTables scatter_add_cases() {
     return OpCase{.name = name, .inputs = {real(x), std::move(at), real(std::move(updates))}, .outputs = {{f32, x}}};
   };
   OpTable t{"scatter_add",
-            {of("rows of updates", {4, 3}, below(4, {B, 2}), {B, 2, 3}), of("without rows", {5}, below(5, {3}, i64), {3}), of("one row", {4, 2}, below(4, {}), {2}), of("into rows", {B, 2}, below(B, {3}, u8), {3, 2}),
+            {of("rows of updates", {4, 3}, below(4, {B, 2}), {B, 2, 3}), of("without rows", {5}, below(5, {3}, i64), {3}),
+             of("one row", {4, 2}, below(4, {}), {2}), of("into rows", {B, 2}, below(B, {3}, u8), {3, 2}),
              of("rows behind the table", {4, B}, below(4, {3}), {3, B}), of("rows in rows", {B, 2}, below(B, {B}), {B, 2})}};
   t.cases.push_back({.name = "integers", .inputs = {whole_numbers({4}), below(4, {6}), whole_numbers({6})}, .outputs = {{i32, {4}}}});
   t.cases[0].refused = {{{{f32, {4, 3}}, {i32, {2}}, {f32, {2, 4}}}, {"updates must be of shape (2, 3)"}},

@@ -48,9 +48,12 @@ OpTables slice_cases() {
                               {{{f32, {4, 5}}}, {"the stride of axis 1 is 0"}, with({0, 0}, {4, 5}, {1, 0})},
                               {{{f32, {4}}}, {"need 1 entries each"}, with({0, 0}, {4, 5})}};
   gradient.cases[0].refused = {{{{f32, {B, 2}}, {f32, {B, 5}}}, {"dy is not of the slice's shape (batch, 3)"}}};
-  CaseInput halves = real({B, 3});
-  halves.type.dtype = bf16;
-  forward.cases.push_back({.name = "halves", .attributes = with({0, 1}, {B, 2}), .inputs = {halves}, .outputs = {{bf16, {B, 2}}}, .keep_dtypes = true});
+  for (DType half : {f16, bf16}) {
+    CaseInput x{{half, {B, 5}}}, dy{{half, {B, 2}}};
+    Attributes a = with({0, 3}, {B, 2}, {1, -1});
+    forward.cases.push_back({.name = "halves", .attributes = a, .inputs = {x}, .outputs = {dy.type}, .keep_dtypes = true});
+    gradient.cases.push_back({.name = "halves", .attributes = a, .inputs = {dy, x}, .outputs = {x.type}, .keep_dtypes = true});
+  }
   forward.cases.push_back({.name = "bools", .attributes = with({0, 1}, {B, 2}), .inputs = {bits({B, 3})}, .outputs = {{boolean, {B, 2}}}});
   return {forward, gradient};
 }

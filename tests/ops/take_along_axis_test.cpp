@@ -29,6 +29,7 @@ OpTables take_along_axis_cases() {
     gradient.cases.push_back({.name = r.name, .attributes = {{"axis", r.axis}}, .inputs = {at, real(r.indices), real(r.x)}, .outputs = {{f32, r.x}}});
   }
   take.cases.push_back({.name = "bools", .inputs = {bits({B, 4}), below(4, {B, 2})}, .outputs = {{boolean, {B, 2}}}});
+  take.cases.push_back({.name = "halves", .inputs = {{{bf16, {B, 4}}}, below(4, {B, 2})}, .outputs = {{bf16, {B, 2}}}, .keep_dtypes = true});
   take.cases[0].refused = {{{{f32, {B, 5}}, {i32, {3, 2}}}, {"the indices (3, 2) do not lie beside (batch, 5) along axis 1"}},
                            {{{f32, {B, 5}}, {i32, {B}}}, {"do not lie beside"}},
                            {{{f32, {B, 5}}, {f32, {B, 2}}}, {"must hold integers"}},

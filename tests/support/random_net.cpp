@@ -138,6 +138,33 @@ Value pairs_of_rows(Garden& g) {
   return g.one_in(2) ? reduce_mean(scores, {.axes = {1}, .keep = true}) : matmul(softmax(scores), x);
 }
 
+Value along_the_rows(Garden& g) {
+  Value x = g.rows(2);
+  switch (g.pick(0, 3)) {
+    case 0: return reverse(small(x), {0});
+    case 1: return cumsum(small(x), {.axis = 0, .exclusive = g.one_in(2), .reverse = g.one_in(2)});
+    case 2: return slice(concat({x, g.like(x)}, 0), {g.pick(0, 1), 0}, x.shape(), {2, 1});
+    default: return x - slice(small(x), {0, 0}, {1, x.shape()[1]});
+  }
+}
+
+Value by_index(Garden& g) {
+  Value x = g.rows(2), label = g.values[3];
+  switch (g.pick(0, 2)) {
+    case 0: return take_along_axis(x, cast(0.0 * x + static_cast<double>(g.pick(0, static_cast<int>(g.size(x, 1)) - 1)), i32), 1);
+    case 1: return x + gather(unsorted_segment_sum(small(x), label, 5), label);
+    default: {
+      Value table = g.b.variable(fmt::format("table_{}", g.values.size()), {5, x.shape()[1]}, {.dtype = g.dtype, .init = "normal", .init_value = 0.4});
+      return gather(scatter_add(table, label, small(x)), label);
+    }
+  }
+}
+
+Value heads(Garden& g) {
+  Value x = reshape(nn::dense(g.rows(2), {.units = 12}), {kBatch, 2, 3, 2});
+  return einsum("bqhk,bkhd->bqhd", {softmax(einsum("bqhd,bkhd->bqhk", {x, x})), x});
+}
+
 Value convolved(Garden& g) {
   Value x = g.rows(4);
   const std::int64_t kernel = g.pick(1, static_cast<int>(std::min<std::int64_t>(3, std::min(g.size(x, 1), g.size(x, 2)))));
@@ -230,6 +257,10 @@ const std::vector<Rule>& rules() {
       {"embedding", [](Garden& g) { return nn::embedding(g.values[2], {.rows = 11, .size = g.pick(1, 6)}); }},
       {"dropout", [](Garden& g) { return nn::dropout(g.with_rows(), {.rate = g.pick(0, 8) / 10.0}); }},
       {"one_hot", [](Garden& g) { Value x = nn::dense(g.rows(2), {.units = 5}); return small(x) * one_hot(g.values[3], 5, x.dtype()) + x; }},
+      {"along the rows", along_the_rows},
+      {"by index", by_index},
+      {"heads", heads},
+      {"tile", [](Garden& g) { return tile(g.rows(2), {1, g.pick(1, 3)}); }},
       {"l2_normalize", [](Garden& g) { Value x = g.rows(2); return l2_normalize(x, {1}, 1e-3); }},
       {"tied", [](Garden& g) {
          Value w = g.b.variable(fmt::format("tied_{}", g.values.size()), {6, 6}, {.dtype = g.dtype, .init = "normal", .init_value = 0.4});
