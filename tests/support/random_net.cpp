@@ -292,7 +292,7 @@ Value any_loss(Garden& g) {
 NetRecipe random_recipe(std::uint64_t seed) {
   std::mt19937_64 rng(seed);
   NetRecipe out{seed, {}};
-  for (int i = 0, n = std::uniform_int_distribution<int>(3, 20)(rng); i < n; ++i) out.steps.push_back({static_cast<int>(rng() % rules().size()), rng()});
+  for (int i = 0, n = std::uniform_int_distribution<int>(2, 12)(rng); i < n; ++i) out.steps.push_back({static_cast<int>(rng() % rules().size()), rng()});
   return out;
 }
 

@@ -19,7 +19,7 @@ struct NetRecipe {
   std::vector<NetStep> steps;
 };
 
-/// 3 to 20 steps, of one node or a few each.
+/// 2 to 12 steps, of a few nodes each.
 NetRecipe random_recipe(std::uint64_t seed);
 /// The graph as its user would write it, with a loss, metrics and an optimizer. Its towers together give the whole.
 Graph grown(const NetRecipe& recipe, DType dtype);

@@ -45,6 +45,18 @@ std::vector<double> tower_losses(const Results& r, int count) {
   return out;
 }
 
+/// Two biases hold what rounding leaves of near ties in pool2: TensorFlow 2.21 itself, with or without oneDNN or in f64, is up to 7.6e-3 (conv1) and
+/// 2.8e-3 (softmax_linear) of these norms away; all others are held to the case's 1e-3.
+void expect_final_norms(const State& state, const nlohmann::json& theirs) {
+  nlohmann::json want = with_our_names(theirs), close = want, far;
+  for (const char* name : {"conv1/bias", "softmax_linear/bias"}) {
+    far[name] = want[name];
+    close.erase(name);
+  }
+  expect_norms(state, close, close, 1e-3);
+  expect_norms(state, far, far, 1e-2);
+}
+
 TEST_P(CifarTutorial, trains_as_tensorflow_does) {
   NEED_SHARED("golden/cifar10_tutorial");
   static const DataSet rows = cifar10(kShared / "data/cifar10").train;
@@ -71,11 +83,11 @@ TEST_P(CifarTutorial, trains_as_tensorflow_does) {
   }
   EXPECT_RAN_AS_PLANNED(session);
   State state = session.state(), shadows;
-  expect_norms(state, with_our_names(golden["final"]), with_our_names(golden["final"]), 1e-3);
+  expect_final_norms(state, golden["final"]);
   for (const auto& [name, value] : state)
     if (std::size_t at = name.find("/ExponentialMovingAverage"); at != name.npos) shadows.emplace(name.substr(0, at), value);
   EXPECT_EQ(shadows.size(), golden["shadow_names"].size());
-  expect_norms(shadows, with_our_names(golden["shadows"]), with_our_names(golden["shadows"]), 1e-3);
+  expect_final_norms(shadows, golden["shadows"]);
 }
 
 INSTANTIATE_TEST_SUITE_P(Towers, CifarTutorial, testing::Values(1, 2), [](const auto& info) { return std::to_string(info.param); });

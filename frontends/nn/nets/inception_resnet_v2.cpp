@@ -17,7 +17,7 @@ class Maker {
   /// Convolution without bias, batch normalisation without scale, relu.
   Value conv(Value x, std::int64_t filters, Size2d kernel, std::int64_t stride = 1, const char* padding = "same", const std::string& name = "") const {
     x = conv2d(x, {.filters = filters, .kernel = kernel, .stride = stride, .padding = padding, .bias = false, .trainable = o_.trainable, .name = name.empty() ? "conv2d" : name});
-    x = batch_norm(x, {.scale = false, .sync = o_.sync, .frozen = !o_.trainable, .name = name.empty() ? "batch_normalization" : name + "_bn"});
+    x = batch_norm(x, {.scale = false, .sync = o_.sync, .trainable = o_.trainable, .name = name.empty() ? "batch_normalization" : name + "_bn"});
     return relu_named(x, name.empty() ? "activation" : name + "_ac");
   }
   Value valid(Value x, std::int64_t filters, Size2d kernel, std::int64_t stride = 1) const { return conv(x, filters, kernel, stride, "valid"); }

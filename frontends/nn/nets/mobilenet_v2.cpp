@@ -25,7 +25,7 @@ class Maker {
   }
 
   Value normal(Value x, const std::string& name, bool relu) const {
-    x = batch_norm(x, {.momentum = 0.999, .epsilon = 1e-3, .sync = o_.sync, .frozen = !o_.trainable, .name = name});
+    x = batch_norm(x, {.momentum = 0.999, .epsilon = 1e-3, .sync = o_.sync, .trainable = o_.trainable, .name = name});
     return relu ? relu6(x, {}) : x;
   }
 

@@ -11,7 +11,7 @@ Value padded(Value x, std::int64_t by) { return pad(x, {.before = {0, by, by, 0}
 
 Value conv_bn(Value x, std::int64_t filters, std::int64_t kernel, std::int64_t stride, const std::string& name, const NetOptions& o) {
   x = conv2d(x, {.filters = filters, .kernel = kernel, .stride = stride, .padding = kernel == 3 ? "same" : "valid", .trainable = o.trainable, .name = name + "_conv"});
-  return batch_norm(x, {.epsilon = 1.001e-5, .sync = o.sync, .frozen = !o.trainable, .name = name + "_bn"});
+  return batch_norm(x, {.epsilon = 1.001e-5, .sync = o.sync, .trainable = o.trainable, .name = name + "_bn"});
 }
 
 Value block(Value x, std::int64_t filters, std::int64_t stride, bool first, const std::string& name, const NetOptions& o) {
