@@ -14,7 +14,7 @@ namespace {
 struct Small {
   std::string name;
   Settings settings;
-  bool differences;  ///< cheap enough, and smooth enough, for f64 by references
+  bool differences = false;  ///< cheap enough, and smooth enough, for f64 by references
 };
 
 const std::vector<Small>& small_nets() {
@@ -23,7 +23,7 @@ const std::vector<Small>& small_nets() {
                                          {"mnist_two_heads", {}, true},
                                          {"mlp", {}, true},
                                          {"cifar10", {}, true},
-                                         {"mobilenet_v2", {{"alpha", 0.35}, {"image", 32}, {"classes", 5}}, true},
+                                         {"mobilenet_v2", {{"alpha", 0.35}, {"image", 32}, {"classes", 5}}, false},
                                          {"inception_resnet_v2", {{"image", 75}, {"classes", 5}}, false},
                                          {"resnet50", {{"image", 32}, {"classes", 5}}, false},
                                          {"vgg16", {{"image", 32}, {"classes", 5}}, false},
@@ -87,7 +87,7 @@ Graph in_f64(const Small& net) {
 }
 
 TEST_P(WholeNet, has_the_gradient_of_its_loss) {
-  if (!GetParam().differences) GTEST_SKIP() << "its convolutions take long by references, and are those of the nets that are tried";
+  if (!GetParam().differences) GTEST_SKIP() << "batch statistics of few elements have no smooth surroundings, or it takes long by references; golden_nets_test has its gradients or those of its layers";
   Graph graph = in_f64(GetParam());
   const auto feeds = feeds_of(graph, 2);
   std::vector<std::string> fetches = {"loss"}, variables;

@@ -61,7 +61,7 @@ struct Asked {
     }
     request.threads = threads;
     request.share = {3, kRows, 20, 4, Combine::global_mean};
-    bool positive = c.op == "log" || c.op == "log1p" || c.op == "rsqrt" || c.op == "pow" || c.op == "sqrt" || c.op == "batch_norm_gradient" || c.op == "adam" || c.op == "div";
+    bool positive = c.op == "log" || c.op == "log1p" || c.op == "rsqrt" || c.op == "pow" || c.op == "sqrt" || c.op == "batch_norm_gradient" || c.op == "adam" || c.op == "div" || c.kernel.starts_with("simd_a") || c.kernel.starts_with("simd_rms") || c.kernel == "simd_ftrl" || c.kernel == "simd_lamb";
     for (std::size_t i = 0; i < request.inputs.size(); ++i) inputs.push_back(drawn(request.inputs[i], c.top, positive, 17 * i + 1));
   }
   Builder builder;
@@ -277,6 +277,12 @@ const std::vector<Case>& cases() {
       add({"simd_momentum", "momentum", {t, t, t, rate}});
       add({"simd_momentum", "momentum", {t, t, t, rate}, {{"nesterov", true}}});
       add({"simd_adam", "adam", {t, t, t, t, rate}});
+      for (const OpDef& def : optimizer_defs()) {
+        std::vector<TensorType> inputs;
+        for (const InputDef& i : def.inputs)
+          if (!i.optional) inputs.push_back(i.name == "w" || i.name == "gradient" || inputs.size() < def.outputs.size() ? t : rate);
+        if (def.inputs[0].name == "w" && def.name != "sgd" && def.name != "momentum" && def.name != "adam") add({"simd_" + def.name, def.name, inputs});
+      }
     }
     auto product = [&](Shape a, Shape b, const char* equation = "") { add({"onednn_matmul", "matmul", {real(std::move(a)), real(std::move(b))}, {{"equation", equation}}, 1e-5}); };
     product({B, 13}, {13, 10});

@@ -65,6 +65,7 @@ TEST_P(CifarTutorial, trains_as_tensorflow_does) {
   nlohmann::json runs = expected("cifar10_tutorial/expected.json")["runs"], golden = runs[run];
   Session session(graph_of("cifar10", {{"decay_steps", 20}}), towers(T));
   session.load_state(with_our_names(tensors("cifar10_tutorial/init.safetensors")));
+  session.set_trace(true);
   auto losses = golden["total_loss"].get<std::vector<std::vector<double>>>();
   auto spread = golden["loss_spread"].get<std::vector<double>>();
   const std::vector<std::string> fetches = {"loss", "cross_entropy", "cross_entropy@towers"};
