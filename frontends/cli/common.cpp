@@ -50,10 +50,6 @@ void check_optimizer(const Graph& graph, const std::string& file) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 /// What stands behind the name in "mobilenet_v2:alpha=0.35,image=96".
 Settings settings_of(const std::string& what) {
   Settings out;

@@ -104,9 +104,15 @@ with tempfile.TemporaryDirectory() as folder:
     expect(done.returncode == 1 and "the plan does not fit: host 0 has 1000 bytes" in done.stderr and "of cpu:0" in done.stderr, f"a plan over the memory: {done}")
 
     # Options that would do nothing are wrong use.
+    done = belfry("convert", "mobilenet_v2:alpha=0.35,image=96,classes=2")
+    expect(done.returncode == 0 and '"shape": ["batch", 96, 96, 3]' in done.stdout and '"shape": [1280, 2]' in done.stdout, f"a net with settings: {done.stderr}")
+
     def refused(code, words, *arguments):
         done = here(*arguments)
         expect(done.returncode == code and all(w in done.stderr for w in words) and "bug in Belfry" not in done.stderr, f"{arguments} should say {words}: {done}")
+
+    refused(1, ["has no setting 'alhpa'; it has alpha, classes, image, rate"], "convert", "mobilenet_v2:alhpa=1")
+    refused(2, ["NAME=NUMBER", "not 'alpha'"], "convert", "mobilenet_v2:alpha")
 
     plan.write_text(text, encoding="utf-8")
     for option in (["--devices", "cpu:0"], ["--strategy", "single"], ["--towers", "2"], ["--threads-per-tower", "1"], ["-O", "towers=1"], ["--placement", "rules.json"], ["--cluster", "cluster.json"]):
