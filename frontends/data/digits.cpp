@@ -13,7 +13,7 @@
 namespace belfry {
 namespace {
 
-constexpr int kSide = 28;
+constexpr int kDigitSide = 28;
 
 /// A function of its counter alone, so that digit i needs no digit before it. Only exactly rounded arithmetic follows from it: the same bytes everywhere.
 class Random {
@@ -108,7 +108,7 @@ void append_curve(const Stroke& p, std::vector<std::pair<Point, Point>>& out) {
 std::vector<std::pair<Point, Point>> written(const Style& style, Random& random) {
   const double wobble = random.uniform(.012, .034), slant = random.bell(.18), tilt = random.bell(.06);
   const double width = 20 * random.uniform(.58, .98), height = 20 * random.uniform(.8, 1.04), bend = random.bell(.1), swell = random.bell(.22);
-  const Point shift = {kSide / 2.0 + random.bell(1), kSide / 2.0 + random.bell(1)};
+  const Point shift = {kDigitSide / 2.0 + random.bell(1), kDigitSide / 2.0 + random.bell(1)};
   std::vector<std::pair<Point, Point>> out;
   for (const Stroke& stroke : style) {
     Stroke moved;
@@ -139,14 +139,14 @@ void draw(int digit, Random& random, std::uint8_t* pixels) {
   const auto pieces = written(choices[random.below(choices.size())], random);
   const double radius = random.uniform(.75, 1.75), edge = random.uniform(.7, 1.5), ink = random.uniform(.82, 1.05), grain = random.uniform(0, .12);
   const double dust = random.chance(.25) ? random.uniform(0, .004) : 0;
-  for (int y = 0; y < kSide; ++y) {
-    for (int x = 0; x < kSide; ++x) {
+  for (int y = 0; y < kDigitSide; ++y) {
+    for (int x = 0; x < kDigitSide; ++x) {
       double nearest = 1e9;
       for (const auto& piece : pieces) nearest = std::min(nearest, distance_squared({x + .5, y + .5}, piece));
       double value = std::clamp((radius - std::sqrt(nearest)) / edge + .5, 0.0, 1.0) * ink;
       if (value > 0) value += random.bell(grain) * value;
       else if (random.chance(dust)) value = random.uniform(.1, .6);
-      pixels[y * kSide + x] = static_cast<std::uint8_t>(std::clamp(value, 0.0, 1.0) * 255 + .5);
+      pixels[y * kDigitSide + x] = static_cast<std::uint8_t>(std::clamp(value, 0.0, 1.0) * 255 + .5);
     }
   }
 }
@@ -162,13 +162,13 @@ int label_of(std::uint64_t seed, std::uint64_t stream, std::uint64_t i) {
 }  // namespace
 
 Digits drawn_digits(std::int64_t count, std::uint64_t seed, std::uint64_t stream) {
-  Digits out{HostTensor(u8, {count, kSide, kSide}), HostTensor(u8, {count})};
+  Digits out{HostTensor(u8, {count, kDigitSide, kDigitSide}), HostTensor(u8, {count})};
   std::uint8_t* pixels = out.images.data<std::uint8_t>().data();
   auto labels = out.labels.data<std::uint8_t>();
   for (std::uint64_t i = 0; i < labels.size(); ++i) {
     Random random(seed, stream, i);
     labels[i] = static_cast<std::uint8_t>(label_of(seed, stream, i));
-    draw(labels[i], random, pixels + i * kSide * kSide);
+    draw(labels[i], random, pixels + i * kDigitSide * kDigitSide);
   }
   return out;
 }

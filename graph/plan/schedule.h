@@ -1,6 +1,8 @@
 // schedule: order, phases, streams and waits of a placed graph. Pure functions of the plan and its cluster.
 #pragma once
 
+#include <tuple>
+
 #include <belfry/graph/plan/placed_graph.h>
 
 namespace belfry {

@@ -1,6 +1,7 @@
 // The tower graph: what T towers compute, with every split, aggregate and gather written out. Its arithmetic is final.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>

@@ -1,6 +1,7 @@
 // What the reference and the kernel of attention share: sizes, and where the mask of a head lies.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include <belfry/graph/contexts.h>

@@ -10,7 +10,7 @@
 namespace belfry::test {
 namespace {
 
-constexpr int kSteps = 3;
+constexpr int kRuns = 3;
 
 struct Wanted {
   Tensors start;
@@ -21,7 +21,7 @@ Wanted wanted(const std::shared_ptr<const Graph>& graph, int T, std::int64_t bat
   Wanted out{state_for(*graph), {}};
   TowerGraph tg = expand(graph, {.towers = T, .batch = batch, .threads = 1, .fetches = fetches_of(*graph), .groups = find_groups(*graph)});
   Tensors state = out.start;
-  for (int k = 0; k < kSteps; ++k) {
+  for (int k = 0; k < kRuns; ++k) {
     out.steps.push_back(run_towers(tg, feeds_for(*graph, batch, static_cast<std::uint64_t>(k)), state));
     state = out.steps.back().state;
   }
@@ -30,7 +30,7 @@ Wanted wanted(const std::shared_ptr<const Graph>& graph, int T, std::int64_t bat
 
 void expect_same(Program& program, const Graph& graph, const Wanted& want, const std::function<Outcome(const Feeds&)>& step, const std::string& where) {
   for (const auto& [name, value] : want.start) program.set_state(name, value);
-  for (int k = 0; k < kSteps; ++k) {
+  for (int k = 0; k < kRuns; ++k) {
     Tensors feeds = feeds_for(graph, program.plan().batch, static_cast<std::uint64_t>(k));
     Outcome got = step(views(feeds));
     if (got.error) {

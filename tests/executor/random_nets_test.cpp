@@ -25,11 +25,6 @@ namespace {
 
 constexpr std::int64_t kRows = 7;
 
-const KernelTables& kernels() {
-  static const KernelTables tables = {{"cpu", cpu_kernels()}};
-  return tables;
-}
-
 using Found = std::string;  // what is wrong; empty: nothing
 
 struct Placed {

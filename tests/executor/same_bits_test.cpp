@@ -14,12 +14,6 @@ namespace {
 
 constexpr int kSteps = 50;
 
-/// The kernels that this test is about: the CPU's, fused groups among them; sim devices run the same.
-const KernelTables& kernels() {
-  static const KernelTables tables = {{"cpu", cpu_kernels()}};
-  return tables;
-}
-
 struct Layout {
   std::string name;
   Strategy strategy;
@@ -46,7 +40,7 @@ std::vector<Layout> layouts(const Pair& p) {
 const std::vector<Pair> kPairs = {{4, 8, "cpu:0"}, {4, 8, "cpu:0,cpu:1"}, {4, 8, "cpu:0-3"}, {4, 8, "sim:0-3"}, {6, 12, "cpu:0-1"}, {6, 12, "cpu:0-2"}, {2, 7, "cpu:0"}, {2, 7, "cpu:0-1"}};
 
 /// All variables after the steps.
-Tensors train(const std::shared_ptr<const Graph>& graph, const Strategy& strategy, std::vector<DeviceId> devices, std::int64_t batch) {
+Tensors train(const std::shared_ptr<const Graph>& graph, const Strategy& strategy, std::vector<DeviceId> devices, std::int64_t batch, int steps = kSteps) {
   for (const DeviceId& id : strategy.devices)
     if (!std::count(devices.begin(), devices.end(), id)) devices.push_back(id);
   for (NodeId id = 0; id < graph->size(); ++id)
@@ -57,9 +51,9 @@ Tensors train(const std::shared_ptr<const Graph>& graph, const Strategy& strateg
   Program program(plan, kernels());
   Runner runner(program);
   for (const auto& [name, value] : state_for(*graph)) program.set_state(name, value);
-  for (int k = 0; k < kSteps; ++k) {
+  for (int k = 0; k < steps; ++k) {
     Tensors feeds = feeds_for(*graph, batch, static_cast<std::uint64_t>(k));
-    Outcome o = runner.run(views(feeds), {.trace = k == kSteps - 1});
+    Outcome o = runner.run(views(feeds), {.trace = k == steps - 1});
     if (o.error) std::rethrow_exception(o.error);
   }
   EXPECT_TRUE(ran_as_planned(*plan, program, runner.trace()));
@@ -98,13 +92,13 @@ TEST_P(SameBits, in_all_variables_after_fifty_steps_wherever_the_towers_are) {
   std::cout << GetParam() << ": " << held << " layouts\n";
 }
 
-std::vector<std::string> names() {
+std::vector<std::string> all_names() {
   std::vector<std::string> out;
   for (const auto* list : {&nets(), &probes()})
     for (const Net& n : *list) out.push_back(n.name);
   return out;
 }
-INSTANTIATE_TEST_SUITE_P(EveryNet, SameBits, testing::ValuesIn(names()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(EveryNet, SameBits, testing::ValuesIn(all_names()), [](const auto& info) { return info.param; });
 
 TEST(SameBits, hold_with_two_threads_a_tower) {
   // Wide enough that the kernels divide their work.
@@ -118,7 +112,7 @@ TEST(SameBits, hold_with_two_threads_a_tower) {
   auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
   auto with = [&](const char* devices, int threads) {
     auto d = parse_devices(devices);
-    return train(graph, to_strategy(Towers{.devices = d, .variables = cpu(0), .towers = 2, .threads = threads}), d, 14);
+    return train(graph, to_strategy(Towers{.devices = d, .variables = cpu(0), .towers = 2, .threads = threads}), d, 14, 10);
   };
   Tensors want = with("cpu:0", 2);
   for (const char* devices : {"cpu:0,cpu:1", "sim:0-1"}) EXPECT_TRUE(same_bits(with(devices, 2), want)) << devices;

@@ -15,12 +15,6 @@
 namespace belfry::test {
 namespace {
 
-Graph built(const std::string& name) {
-  Builder b(name);
-  net(name).build(b, f32);
-  return std::move(b).build();
-}
-
 struct Compared {
   explicit Compared(const std::string& name)
       : graph(built(name)), one(graph, Towers{.devices = parse_devices("cpu:0"), .towers = 4, .threads = 1}), two(graph, Mirrored{.devices = parse_devices("sim:0-3"), .towers = 4, .threads = 1}) {

@@ -5,6 +5,7 @@
 
 #include "nets.h"
 #include "random_graph.h"
+#include "swapped.h"
 
 namespace belfry::test {
 namespace {
@@ -105,12 +106,6 @@ constexpr const char* kSmall = R"({
   "outputs": ["z"]
 }
 )";
-
-std::string swapped(std::string text, const std::string& from, const std::string& to) {
-  auto at = text.find(from);
-  EXPECT_NE(at, text.npos) << from;
-  return text.replace(at, from.size(), to);
-}
 
 TEST(GraphFile, the_canonical_text_is_this) {
   // Only "opset" counts inputs and variables too.

@@ -26,7 +26,7 @@ std::string npy(int version, const std::string& dict, const std::string& data) {
 }
 HostTensor parse(const std::string& text) { return parse_npy(bytes_of(text), "f.npy"); }
 
-TensorMap sample() {
+TensorMap sample_arrays() {
   TensorMap out;
   out["layer/w"] = HostTensor::of<float>({2, 3}, {0, -1.5f, 3e38f, 1e-45f, -0.0f, 6});
   out["f64"] = HostTensor::of<double>({3}, {1e300, -2, 0.1});
@@ -41,7 +41,7 @@ TensorMap sample() {
 
 TEST(npy, what_is_written_is_read_back_to_the_bit) {
   Folder folder;
-  for (const auto& [name, tensor] : sample()) {
+  for (const auto& [name, tensor] : sample_arrays()) {
     write_npy(folder / "a.npy", tensor);
     EXPECT_EQ(read_npy(folder / "a.npy"), tensor) << name;
     Bytes bytes = npy_bytes(tensor);
@@ -119,13 +119,13 @@ bool deflate(const Folder& folder) {
 
 TEST(npz, what_is_written_is_read_back_stored_and_deflated) {
   Folder folder;
-  write_npz(folder / "a.npz", sample());
-  EXPECT_EQ(read_npz(folder / "a.npz"), sample());
-  EXPECT_EQ(bytes_of_file(folder / "a.npz"), npz_bytes(sample()));
+  write_npz(folder / "a.npz", sample_arrays());
+  EXPECT_EQ(read_npz(folder / "a.npz"), sample_arrays());
+  EXPECT_EQ(bytes_of_file(folder / "a.npz"), npz_bytes(sample_arrays()));
   EXPECT_EQ(parse_npz(npz_bytes({}), "none"), TensorMap{});
   if (std::system("python3 -c 'import zipfile, zlib' 2>/dev/null") != 0) GTEST_SKIP() << "no python3 to deflate with";
   ASSERT_TRUE(deflate(folder));
-  EXPECT_EQ(read_npz(folder / "b.npz"), sample());
+  EXPECT_EQ(read_npz(folder / "b.npz"), sample_arrays());
 }
 
 TEST(npz, every_malformed_archive_is_refused_by_name_and_byte) {
@@ -166,8 +166,8 @@ TEST(npz, every_malformed_archive_is_refused_by_name_and_byte) {
 
 TEST(npz, random_damage_never_does_more_than_refuse) {
   Folder folder;
-  write_npz(folder / "a.npz", sample());
-  std::vector<Bytes> archives = {bytes_of_file(folder / "a.npz"), npy_bytes(sample().at("layer/w"))};
+  write_npz(folder / "a.npz", sample_arrays());
+  std::vector<Bytes> archives = {bytes_of_file(folder / "a.npz"), npy_bytes(sample_arrays().at("layer/w"))};
   if (deflate(folder)) archives.push_back(bytes_of_file(folder / "b.npz"));
   std::mt19937 rng(11);
   for (const Bytes& good : archives) {
@@ -190,8 +190,8 @@ TEST(npz, random_damage_never_does_more_than_refuse) {
 TEST(npz, numpy_reads_ours_and_we_read_its) {
   if (std::system("python3 -c 'import numpy' 2>/dev/null") != 0) GTEST_SKIP() << "python3 has no numpy";
   Folder folder;
-  write_npz(folder / "ours.npz", sample());
-  write_npy(folder / "ours.npy", sample().at("layer/w"));
+  write_npz(folder / "ours.npz", sample_arrays());
+  write_npy(folder / "ours.npy", sample_arrays().at("layer/w"));
   write_text(folder / "script.py", R"(
 import numpy as np
 t = dict(np.load('ours.npz'))
@@ -202,8 +202,8 @@ np.savez_compressed('packed.npz', **t)
 np.save('fortran.npy', np.asfortranarray(np.arange(24, dtype=np.float32).reshape(2, 3, 4)))
 )");
   ASSERT_EQ(std::system(("cd '" + folder.path().string() + "' && python3 script.py").c_str()), 0);
-  EXPECT_EQ(read_npz(folder / "plain.npz"), sample());
-  EXPECT_EQ(read_npz(folder / "packed.npz"), sample());
+  EXPECT_EQ(read_npz(folder / "plain.npz"), sample_arrays());
+  EXPECT_EQ(read_npz(folder / "packed.npz"), sample_arrays());
   HostTensor read = read_npy(folder / "fortran.npy");
   for (std::size_t i = 0; i < 24; ++i) EXPECT_EQ(read.data<float>()[i], static_cast<float>(i));
 }

@@ -5,11 +5,12 @@
 #include <belfry/frontends/json/plan_file.h>
 
 #include "plans.h"
+#include "swapped.h"
 
 namespace belfry::test {
 namespace {
 
-PlacedGraph sample() {
+PlacedGraph sample_plan() {
   auto graph = std::make_shared<const Graph>(training_graph(net("decay")));
   return place(graph, to_strategy(Layers{.devices = sims(2), .towers = 4, .order = PhaseOrder::gpipe, .threads = 1}), sim_cluster(2), 7, {.fetches = fetches_of(*graph)});
 }
@@ -25,14 +26,8 @@ std::string judged(const std::string& text, const PlacedGraph& plan) {
   }
 }
 
-std::string swapped(std::string text, const std::string& from, const std::string& to) {
-  auto at = text.find(from);
-  EXPECT_NE(at, text.npos) << from;
-  return at == text.npos ? text : text.replace(at, from.size(), to);
-}
-
 TEST(PlanDamage, every_nonsense_is_refused_or_objected_to) {
-  PlacedGraph plan = sample();
+  PlacedGraph plan = sample_plan();
   const std::string text = write_plan(plan);
   ASSERT_EQ(judged(text, plan), "");
   struct Case {
@@ -108,10 +103,10 @@ TEST(PlanDamage, every_nonsense_is_refused_or_objected_to) {
 }
 
 TEST(PlanDamage, no_damaged_text_crashes_reader_or_verifier) {
-  PlacedGraph plan = sample();
+  PlacedGraph plan = sample_plan();
   const std::string text = write_plan(plan);
   std::size_t refused = 0, objected = 0, ran = 0;
-  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 rng(seed);
     std::string damaged = text;
@@ -134,12 +129,12 @@ TEST(PlanDamage, no_damaged_text_crashes_reader_or_verifier) {
     ++(verdict.empty() ? ran : verdict[0] == 'r' ? refused : objected);
   }
   std::cout << refused << " refused, " << objected << " objected to, " << ran << " run\n";
-  EXPECT_GT(refused, 500u);
-  EXPECT_GT(objected, 300u);
+  EXPECT_GT(refused, 250u);
+  EXPECT_GT(objected, 150u);
 }
 
 TEST(PlanDamage, a_terabyte_arena_costs_the_verifier_no_memory) {
-  PlacedGraph plan = sample();
+  PlacedGraph plan = sample_plan();
   for (DeviceGroup& g : plan.groups) g.region = std::int64_t{1} << 39;
   EXPECT_TRUE(verify(plan).empty());
 }

@@ -5,6 +5,7 @@
 #include <belfry/placer/diff.h>
 
 #include "plans.h"
+#include "swapped.h"
 
 namespace belfry::test {
 namespace {
@@ -22,12 +23,6 @@ PlacedGraph derived_anew(const PlacedGraph& plan) { return place(plan.graph, pla
 std::string line_of(const std::string& text, const std::string& name) {
   auto at = text.find("{\"name\": \"" + name + "\"");
   return at == text.npos ? "" : text.substr(at, text.find('\n', at) - at);
-}
-
-std::string swapped(std::string text, const std::string& from, const std::string& to) {
-  auto at = text.find(from);
-  EXPECT_NE(at, text.npos) << from;
-  return text.replace(at, from.size(), to);
 }
 
 TEST(PlanEdit, after_a_hand_edit_the_verifier_objects_and_placing_anew_verifies) {

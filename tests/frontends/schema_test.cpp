@@ -47,14 +47,15 @@ TEST(Schema, what_is_written_validates_and_what_is_misspelt_does_not) {
     put("graph", write_graph(*graph));
     put("bad", broken(write_graph(*graph), "\"op\"", "\"opp\""));
     if (n.name == "two_heads") continue;
-    for (const NamedStrategy& s : strategies(3, 2)) {
-      PlacedGraph plan = place(graph, s.strategy, sim_cluster(2), 7, {.fetches = {fetches_of(*graph)[0]}, .isa = "avx2", .libraries = "oneDNN 3.1.0"});
-      put("plan", write_plan(plan));
-      put("placement", write_placement(placement_of(plan)));
-      put("cluster", write_cluster(plan.cluster));
-      put("bad", broken(write_plan(plan), "\"reason\"", "\"raeson\""));
-      put("bad", broken(write_placement(placement_of(plan)), "\"match\"", "\"mtach\""));
-    }
+    // Every net comes with one strategy, every strategy with some net.
+    auto all = strategies(3, 2);
+    const NamedStrategy& s = all[static_cast<std::size_t>(count) % all.size()];
+    PlacedGraph plan = place(graph, s.strategy, sim_cluster(2), 7, {.fetches = {fetches_of(*graph)[0]}, .isa = "avx2", .libraries = "oneDNN 3.1.0"});
+    put("plan", write_plan(plan));
+    put("placement", write_placement(placement_of(plan)));
+    put("cluster", write_cluster(plan.cluster));
+    put("bad", broken(write_plan(plan), "\"reason\"", "\"raeson\""));
+    put("bad", broken(write_placement(placement_of(plan)), "\"match\"", "\"mtach\""));
   }
   write_file(folder / "validate.py", kValidate);
   std::string command = "python3 '" + (folder / "validate.py").string() + "' '" + BELFRY_SOURCE + "/frontends/json/belfry.schema.json' '" + folder.string() + "'";

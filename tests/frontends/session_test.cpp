@@ -10,12 +10,6 @@
 namespace belfry::test {
 namespace {
 
-Graph built(const std::string& name, DType dtype = f32) {
-  Builder b(name);
-  net(name).build(b, dtype);
-  return std::move(b).build();
-}
-
 State after(Session& session, const Graph& graph, std::int64_t batch, int steps) {
   session.set_trace(true);
   for (int k = 0; k < steps; ++k) {

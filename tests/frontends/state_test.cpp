@@ -30,7 +30,7 @@ std::string file_of(std::string_view header, std::string_view buffer = "") {
   return out + std::string(header) + std::string(buffer);
 }
 
-TensorMap sample() {
+TensorMap sample_state() {
   TensorMap out;
   out["weights/kernel"] = HostTensor::of<float>({2, 3}, {0, -1.5f, 3e38f, 1e-45f, -0.0f, 6});
   out["f64"] = HostTensor::of<double>({3}, {1e300, -2, 0.1});
@@ -77,11 +77,11 @@ bool python(const Folder& folder, const std::string& script) {
 TEST(safetensors, what_is_written_is_read_back_to_the_bit) {
   Folder folder;
   TextMap metadata = {{"note", "two\nlines \"é\""}, {"empty", ""}}, read;
-  write_safetensors(folder / "a.safetensors", sample(), metadata);
-  EXPECT_EQ(read_safetensors(folder / "a.safetensors", &read), sample());
+  write_safetensors(folder / "a.safetensors", sample_state(), metadata);
+  EXPECT_EQ(read_safetensors(folder / "a.safetensors", &read), sample_state());
   EXPECT_EQ(read, metadata);
-  Bytes bytes = safetensors_bytes(sample(), metadata);
-  EXPECT_EQ(parse_safetensors(bytes, "memory"), sample());
+  Bytes bytes = safetensors_bytes(sample_state(), metadata);
+  EXPECT_EQ(parse_safetensors(bytes, "memory"), sample_state());
   std::uint64_t header = 0;
   std::memcpy(&header, bytes.data(), 8);
   EXPECT_EQ((8 + header) % 64, 0u);
@@ -160,7 +160,7 @@ TEST(safetensors, every_malformed_file_is_refused_by_name_and_byte) {
 }
 
 TEST(safetensors, random_damage_never_does_more_than_refuse) {
-  expect_survives(safetensors_bytes(sample(), {{"k", "v"}}), [](const Bytes& b) { parse_safetensors(b, "damaged"); }, 6000, 700);
+  expect_survives(safetensors_bytes(sample_state(), {{"k", "v"}}), [](const Bytes& b) { parse_safetensors(b, "damaged"); }, 6000, 700);
 }
 
 TEST(safetensors, what_cannot_be_written_or_opened_says_why) {
@@ -197,7 +197,7 @@ TEST(safetensors, every_golden_file_is_read_and_written_again_the_same) {
 TEST(safetensors, the_format_s_own_library_reads_ours_and_we_read_its) {
   if (!python_has("numpy, safetensors.numpy")) GTEST_SKIP() << "python3 has no safetensors and numpy";
   Folder folder;
-  write_safetensors(folder / "ours.safetensors", sample(), {{"k", "v"}});
+  write_safetensors(folder / "ours.safetensors", sample_state(), {{"k", "v"}});
   ASSERT_TRUE(python(folder, R"(
 import numpy as np
 from safetensors import safe_open
@@ -210,7 +210,7 @@ assert safe_open('ours.safetensors', 'np').metadata() == {'k': 'v'}
 save_file(t, 'theirs.safetensors', {'who': 'they'})
 )"));
   TextMap metadata;
-  EXPECT_EQ(read_safetensors(folder / "theirs.safetensors", &metadata), sample());
+  EXPECT_EQ(read_safetensors(folder / "theirs.safetensors", &metadata), sample_state());
   EXPECT_EQ(metadata.at("who"), "they");
 }
 

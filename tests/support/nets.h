@@ -21,6 +21,12 @@ const std::vector<Net>& nets();
 const std::vector<Net>& probes();
 const Net& net(const std::string& name);
 
+inline Graph built(const std::string& name, DType dtype = f32) {
+  Builder b(name);
+  net(name).build(b, dtype);
+  return std::move(b).build();
+}
+
 /// Built, differentiated, simplified.
 Graph training_graph(const Net& net, DType dtype = f64);
 

@@ -6,6 +6,7 @@
 #include <belfry/executor/run.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/verify.h>
+#include <belfry/ops/cpu_kernels.h>
 #include <belfry/placer/place.h>
 #include <belfry/placer/strategies/strategies.h>
 
@@ -55,6 +56,12 @@ inline Feeds views(const Tensors& tensors) {
   Feeds out;
   for (const auto& [name, t] : tensors) out[name] = &t;
   return out;
+}
+
+/// The CPU's kernels, fused groups among them; sim devices run the same.
+inline const KernelTables& kernels() {
+  static const KernelTables tables = {{"cpu", cpu_kernels()}};
+  return tables;
 }
 
 inline const KernelTables& reference_kernels() {

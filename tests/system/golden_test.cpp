@@ -11,7 +11,7 @@
 namespace belfry::test {
 namespace {
 
-Graph graph_of(const char* name) { return net_named(name).build(std::make_shared<const OpSet>(standard_ops())); }
+Graph net_graph(const char* name) { return net_named(name).build(std::make_shared<const OpSet>(standard_ops())); }
 
 // ---------------------------------------------------------------- mnist_cnn
 
@@ -27,7 +27,7 @@ TEST_P(MnistCnn, trains_as_tensorflow_does) {
   NEED_SHARED("golden/mnist_cnn");
   const CnnRun& run = GetParam();
   nlohmann::json want = expected("mnist_cnn/expected.json"), golden = want["runs"][run.name];
-  Session session(graph_of("mnist_cnn"), Towers{.devices = parse_devices("cpu:0,cpu:1"), .towers = run.towers});
+  Session session(net_graph("mnist_cnn"), Towers{.devices = parse_devices("cpu:0,cpu:1"), .towers = run.towers});
   session.load_state(tensors("mnist_cnn/init.safetensors"));
   session.set_trace(true);
   auto losses = golden["losses"].get<std::vector<double>>(), spread = golden["loss_spread"].get<std::vector<double>>();
@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(Runs, MnistCnn,
 TEST(MnistCnn, the_probe_at_the_final_state_agrees) {
   NEED_SHARED("golden/mnist_cnn");
   nlohmann::json probe = expected("mnist_cnn/expected.json")["probe_at_final"];
-  Session session(graph_of("mnist_cnn"), Towers{.devices = parse_devices("cpu:0,cpu:1")});
+  Session session(net_graph("mnist_cnn"), Towers{.devices = parse_devices("cpu:0,cpu:1")});
   TensorMap final_state = tensors("mnist_cnn/final.safetensors");
   session.load_state(final_state);
   Results r = session.run(mnist_rows().slice(0, 32).columns, {"loss", "gradient/conv2d/kernel", "gradient/conv2d/bias", "gradient/dense/kernel", "gradient/dense/bias"});
@@ -72,7 +72,7 @@ TEST_P(MnistTwoHeads, trains_as_tensorflow_does) {
   NEED_SHARED("golden/mnist_two_heads");
   const int towers = GetParam();
   nlohmann::json runs = expected("mnist_two_heads/expected.json")["runs"], golden = runs["towers_" + std::to_string(towers)];
-  Session session(graph_of("mnist_two_heads"), Towers{.devices = parse_devices("cpu:0,cpu:1"), .towers = towers});
+  Session session(net_graph("mnist_two_heads"), Towers{.devices = parse_devices("cpu:0,cpu:1"), .towers = towers});
   session.load_state(tensors("mnist_two_heads/init.safetensors"));
   session.set_trace(true);
   auto series = [&](const char* name) { return golden[name].get<std::vector<double>>(); };
@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Towers, MnistTwoHeads, testing::Values(1, 2), [](const 
 TEST(MnistTwoHeads, the_probe_at_the_final_state_agrees) {
   NEED_SHARED("golden/mnist_two_heads");
   nlohmann::json probe = expected("mnist_two_heads/expected.json")["probe_at_final"];
-  Session session = by_references(graph_of("mnist_two_heads"));
+  Session session = by_references(net_graph("mnist_two_heads"));
   session.load_state(tensors("mnist_two_heads/final.safetensors"));
   std::vector<std::string> fetches = {"loss"};
   for (const auto& [name, gradient] : probe["grads"].items()) fetches.push_back("gradient/" + name);

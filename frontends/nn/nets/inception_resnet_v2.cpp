@@ -10,9 +10,9 @@ namespace {
 Value relu_named(Value x, const std::string& name) { return x.graph->add("relu", {x}, {}, x.graph->free_name(name)); }
 Value concat_named(const std::vector<Value>& xs, const char* name) { return xs[0].graph->add("concat", xs, {{"axis", 3}}, xs[0].graph->free_name(name)); }
 
-class Maker {
+class InceptionMaker {
  public:
-  explicit Maker(const NetOptions& options) : o_(options) {}
+  explicit InceptionMaker(const NetOptions& options) : o_(options) {}
 
   /// Convolution without bias, batch normalisation without scale, relu.
   Value conv(Value x, std::int64_t filters, Size2d kernel, std::int64_t stride = 1, const char* padding = "same", const std::string& name = "") const {
@@ -56,7 +56,7 @@ class Maker {
 Value inception_resnet_v2(Value image, const NetOptions& o, SourceLine at) {
   need_image("inception_resnet_v2", image, 75);
   SourceGuard line(*image.graph, at);
-  const Maker m(o);
+  const InceptionMaker m(o);
   Value x = m.conv(m.valid(m.valid(image, 32, 3, 2), 32, 3), 64, 3);
   x = m.halved(m.valid(m.valid(m.halved(x), 80, 1), 192, 3));
   {  // 35 x 35 x 320

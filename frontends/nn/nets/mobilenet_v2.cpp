@@ -15,9 +15,9 @@ std::int64_t divisible(double v) {
   return static_cast<double>(out) < 0.9 * v ? out + 8 : out;
 }
 
-class Maker {
+class MobileNetMaker {
  public:
-  explicit Maker(const MobileNetV2Options& options) : o_(options) {}
+  explicit MobileNetMaker(const MobileNetV2Options& options) : o_(options) {}
 
   Value conv(Value x, std::int64_t filters, std::int64_t kernel, std::int64_t stride, const std::string& name, const std::string& norm, bool relu) const {
     x = conv2d(x, {.filters = filters, .kernel = kernel, .stride = stride, .padding = "same", .bias = false, .trainable = o_.trainable, .name = name});
@@ -58,7 +58,7 @@ Value mobilenet_v2(Value image, const MobileNetV2Options& o, SourceLine at) {
   need_image("mobilenet_v2", image, 32);
   if (!(o.alpha > 0)) throw UserError(fmt::format("[mobilenet_v2] alpha is {}; it must be positive", o.alpha));
   SourceGuard line(*image.graph, at);
-  const Maker make(o);
+  const MobileNetMaker make(o);
   Value x = make.conv(image, divisible(32 * o.alpha), 3, 2, "Conv1", "bn_Conv1", true);
   int number = 0;
   for (const Stage& s : kStages)
