@@ -1,6 +1,7 @@
 #include "onnx_rows.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 namespace belfry::test::onnx {
