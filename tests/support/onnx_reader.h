@@ -1,117 +1,28 @@
 // Just enough of ONNX's protobuf to read a test case: a model of nodes with their attributes, and tensors.
 #pragma once
 
-#include <bit>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <functional>
-#include <iterator>
 #include <map>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <belfry/graph/host_tensor.h>
 
 namespace belfry::test::onnx {
 
-/// A field of a message: its number, and what it holds; a number is a varint or the bits of a float.
-struct Field {
-  std::uint64_t number = 0, value = 0;
-  std::string_view bytes;
-  bool is_bytes = false;
+/// A tensor of a dtype that does not exist here.
+struct UnknownDType : UserError {
+  using UserError::UserError;
 };
-
-inline std::uint64_t varint(std::string_view& in) {
-  std::uint64_t out = 0;
-  for (int shift = 0; shift < 64; shift += 7) {
-    if (in.empty()) throw UserError("a message ends inside a number");
-    auto byte = static_cast<unsigned char>(in[0]);
-    in.remove_prefix(1);
-    out |= static_cast<std::uint64_t>(byte & 127) << shift;
-    if (byte < 128) return out;
-  }
-  throw UserError("a number of more than 64 bits");
-}
-
-inline std::string_view taken(std::string_view& in, std::uint64_t n) {
-  if (n > in.size()) throw UserError("a message is shorter than it says");
-  std::string_view out = in.substr(0, n);
-  in.remove_prefix(n);
-  return out;
-}
-
-inline void for_each_field(std::string_view message, const std::function<void(const Field&)>& f) {
-  while (!message.empty()) {
-    std::uint64_t key = varint(message);
-    Field field{key >> 3, 0, {}, false};
-    switch (key & 7) {
-      case 0: field.value = varint(message); break;
-      case 1: std::memcpy(&field.value, taken(message, 8).data(), 8); break;
-      case 2: field.bytes = taken(message, varint(message)), field.is_bytes = true; break;
-      case 5: std::memcpy(&field.value, taken(message, 4).data(), 4); break;
-      default: throw UserError("a field of a kind that is not read");
-    }
-    f(field);
-  }
-}
-
-/// Repeated integers, packed or one by one.
-inline void add_integers(const Field& f, std::vector<std::int64_t>& out) {
-  if (!f.is_bytes) return void(out.push_back(static_cast<std::int64_t>(f.value)));
-  for (std::string_view rest = f.bytes; !rest.empty();) out.push_back(static_cast<std::int64_t>(varint(rest)));
-}
-
-inline void add_floats(const Field& f, std::vector<float>& out) {
-  if (!f.is_bytes) return void(out.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(f.value))));
-  std::size_t before = out.size();
-  out.resize(before + f.bytes.size() / 4);
-  std::memcpy(out.data() + before, f.bytes.data(), f.bytes.size() / 4 * 4);
-}
-
-inline DType dtype_of(std::int64_t onnx) {
-  switch (onnx) {
-    case 1: return f32;
-    case 2: return u8;
-    case 6: return i32;
-    case 7: return i64;
-    case 9: return boolean;
-    case 11: return f64;
-    default: throw UserError("tensors of ONNX's type " + std::to_string(onnx) + " are not read");
-  }
-}
-
-inline HostTensor tensor(std::string_view message) {
-  Extents shape;
-  std::int64_t type = 0;
-  std::vector<std::int64_t> integers;
-  std::vector<float> floats;
-  std::string_view raw;
-  for_each_field(message, [&](const Field& f) {
-    if (f.number == 1) add_integers(f, shape);
-    if (f.number == 2) type = static_cast<std::int64_t>(f.value);
-    if (f.number == 4) add_floats(f, floats);
-    if (f.number == 5 || f.number == 7) add_integers(f, integers);
-    if (f.number == 9) raw = f.bytes;
-  });
-  HostTensor out(dtype_of(type), shape);
-  auto size = static_cast<std::size_t>(out.elements());
-  if (raw.empty() ? (out.dtype() == f32 ? floats.size() : integers.size()) != size : raw.size() != out.bytes().size()) throw UserError("a tensor has not the elements of its shape");
-  if (!raw.empty()) std::memcpy(out.raw(), raw.data(), raw.size());
-  else
-    visit_dtype(out.dtype(), [&]<class T>() {
-      for (std::size_t i = 0; i < size; ++i) out.data<T>()[i] = out.dtype() == f32 ? static_cast<T>(floats[i]) : static_cast<T>(integers[i]);
-    });
-  return out;
-}
 
 struct Attribute {
   float real = 0;
   std::int64_t integer = 0;
   std::string text;
   std::vector<std::int64_t> integers;
+  std::optional<HostTensor> tensor;
 };
 
 struct Node {
@@ -120,51 +31,17 @@ struct Node {
   std::map<std::string, Attribute> attributes;
 };
 
-inline Node node(std::string_view message) {
-  Node out;
-  for_each_field(message, [&](const Field& f) {
-    if (f.number == 1) out.inputs.emplace_back(f.bytes);
-    if (f.number == 2) out.outputs.emplace_back(f.bytes);
-    if (f.number == 4) out.op = f.bytes;
-    if (f.number != 5) return;
-    std::string name;
-    Attribute a;
-    for_each_field(f.bytes, [&](const Field& v) {
-      if (v.number == 1) name = v.bytes;
-      if (v.number == 2) a.real = std::bit_cast<float>(static_cast<std::uint32_t>(v.value));
-      if (v.number == 3) a.integer = static_cast<std::int64_t>(v.value);
-      if (v.number == 4) a.text = v.bytes;
-      if (v.number == 8) add_integers(v, a.integers);
-    });
-    out.attributes.emplace(std::move(name), std::move(a));
-  });
-  return out;
-}
+struct Model {
+  std::int64_t opset = 0;
+  std::vector<Node> nodes;                          ///< in order
+  std::vector<std::string> inputs, outputs;         ///< of the graph; inputs without those that have a tensor
+  std::map<std::string, HostTensor> initializers;
+};
 
-inline std::string bytes_of(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw UserError(file.string() + " cannot be read");
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-/// The nodes of a model's graph, in order.
-inline std::vector<Node> nodes_of(const std::filesystem::path& model) {
-  std::vector<Node> out;
-  std::string text = bytes_of(model);
-  for_each_field(text, [&](const Field& f) {
-    if (f.number != 7) return;
-    for_each_field(f.bytes, [&](const Field& g) {
-      if (g.number == 1) out.push_back(node(g.bytes));
-    });
-  });
-  return out;
-}
+/// UserError for what is no such file, here and below.
+Model model_of(const std::filesystem::path& file);
 
 /// "input_0.pb", "input_1.pb", … of a folder, as many as there are.
-inline std::vector<HostTensor> tensors_of(const std::filesystem::path& folder, const std::string& kind) {
-  std::vector<HostTensor> out;
-  for (int i = 0; std::filesystem::exists(folder / (kind + "_" + std::to_string(i) + ".pb")); ++i) out.push_back(tensor(bytes_of(folder / (kind + "_" + std::to_string(i) + ".pb"))));
-  return out;
-}
+std::vector<HostTensor> tensors_of(const std::filesystem::path& folder, const std::string& kind);
 
 }  // namespace belfry::test::onnx
