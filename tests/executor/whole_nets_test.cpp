@@ -65,8 +65,10 @@ TEST_P(WholeNet, has_the_same_bits_on_any_devices) {
     return session.state();
   };
   State first = trained(Towers{.devices = parse_devices("cpu:0"), .towers = kTowers, .threads = 1});
-  for (const auto& [name, value] : first)
-    for (double x : converted(value, f64).data<double>()) ASSERT_TRUE(std::isfinite(x)) << name;
+  for (const auto& [name, value] : first) {
+    HostTensor wide = converted(value, f64);
+    for (double x : wide.data<double>()) ASSERT_TRUE(std::isfinite(x)) << name;
+  }
   EXPECT_EQ(trained(Towers{.devices = parse_devices("cpu:0,cpu:1"), .towers = kTowers, .threads = 1}), first);
   EXPECT_EQ(trained(Towers{.devices = parse_devices("sim:0-2"), .towers = kTowers, .threads = 1}), first);
 }
