@@ -225,8 +225,8 @@ TEST(Session, draws_initial_values_where_a_run_needs_them_and_not_to_plan) {
   b.output(y);
   b.output(reduce_sum(large));
   const std::string fetched = y.name();
-  Session session(std::move(b).build(), {.seed = 7});
   std::int64_t before = most();
+  Session session(std::move(b).build(), {.seed = 7});
   session.plan(4);
   std::map<std::string, HostTensor> feeds = {{"x", HostTensor(f32, {2, 3})}};
   session.run(feeds, {fetched});
