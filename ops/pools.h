@@ -21,6 +21,7 @@ inline Sliding pool_sliding(const Attributes& a, const Extents& x) {
 
 /// The type of y for input `x`, after all checks.
 inline TensorType pooled(InferContext& c, int x) {
+  c.need_float(x);
   c.need_rank(x, 4);
   need_pair(c, "window");
   if (!c.attributes.integers("strides").empty()) need_pair(c, "strides");
