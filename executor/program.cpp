@@ -87,11 +87,12 @@ void Program::bind_feeds_and_results() {
 /// The plan counts a device's state first; it lies in the store, and the rest of the space without it in one arena.
 void Program::allocate() {
   std::vector<std::int64_t> planned(bound_.spaces.size());
+  std::vector<DeviceBytes> bytes = device_bytes(*plan_);
   state_bytes_.resize(bound_.spaces.size());
   state_before_.resize(bound_.spaces.size());
   for (std::size_t d = 0; d < plan_->cluster.devices.size(); ++d) {
     auto s = static_cast<std::size_t>(std::find(bound_.spaces.begin(), bound_.spaces.end(), plan_->cluster.space(static_cast<int>(d))) - bound_.spaces.begin());
-    planned[s] += bytes_of(*plan_, static_cast<int>(d)).state;
+    planned[s] += bytes[d].state;
     state_before_[s][bound_.device_start[d]] = planned[s];
   }
   for (std::size_t s = 0; s < bound_.spaces.size(); ++s) arenas_.emplace_back(bound_.arena_bytes[s] - planned[s], bound_.spaces[s]);
@@ -144,7 +145,7 @@ KernelRequest Program::request(const Step& step) const {
 void Program::bind_arguments(Launch& l) {
   const Step& step = *l.step;
   const PlanNode& n = plan_->nodes[static_cast<std::size_t>(step.node)];
-  bool moves = n.op == kCopy || n.op == kSplit || is_join(n) || n.op == kPreAggregate;
+  bool moves = moves_values(n);
   const std::string& here = plan_->cluster.space(step.device);
   for (std::size_t i = 0; i < step.reads.size(); ++i)
     for (const Part& p : step.reads[i]) {

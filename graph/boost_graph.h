@@ -19,14 +19,19 @@ namespace belfry {
 
 using GraphEdge = std::pair<NodeId, NodeId>;  ///< maker, reader
 
-/// Edges that leave a node: its readers in order.
-class OutEdgeIterator {
- public:
+/// What the standard library asks an iterator about.
+struct EdgeIterator {
   using iterator_category = std::forward_iterator_tag;
   using value_type = GraphEdge;
   using difference_type = std::ptrdiff_t;
   using pointer = const GraphEdge*;
   using reference = GraphEdge;
+  bool operator==(const EdgeIterator&) const = default;
+};
+
+/// Edges that leave a node: its readers in order.
+class OutEdgeIterator : public EdgeIterator {
+ public:
   OutEdgeIterator() = default;
   OutEdgeIterator(NodeId from, const NodeId* at) : from_(from), at_(at) {}
   GraphEdge operator*() const { return {from_, *at_}; }
@@ -40,13 +45,8 @@ class OutEdgeIterator {
 };
 
 /// Edges that enter a node: the makers of its inputs in the order of their first reading.
-class InEdgeIterator {
+class InEdgeIterator : public EdgeIterator {
  public:
-  using iterator_category = std::forward_iterator_tag;
-  using value_type = GraphEdge;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const GraphEdge*;
-  using reference = GraphEdge;
   InEdgeIterator() = default;
   InEdgeIterator(const std::vector<ValueId>& inputs, NodeId to, std::size_t at) : inputs_(&inputs), to_(to), at_(at) { skip(); }
   GraphEdge operator*() const { return {(*inputs_)[at_].node, to_}; }

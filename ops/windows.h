@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include <belfry/graph/contexts.h>
 
@@ -18,12 +17,6 @@ inline Windows windows(std::int64_t size, std::int64_t window, std::int64_t stri
   if (!same) return {size < window ? 0 : (size - window) / stride + 1, 0, 0};
   std::int64_t count = (size + stride - 1) / stride, padding = std::max<std::int64_t>((count - 1) * stride + window - size, 0);
   return {count, padding / 2, padding - padding / 2};
-}
-
-/// First and past of the elements of the data under window `i`; a window that overlaps the data at all has some.
-inline std::pair<std::int64_t, std::int64_t> on_data(const Windows& w, std::int64_t i, std::int64_t window, std::int64_t stride, std::int64_t size) {
-  std::int64_t first = i * stride - w.before;
-  return {std::max<std::int64_t>(first, 0), std::min(first + window, size)};
 }
 
 /// Elements from the first to the last of a window whose elements lie `dilation` apart.

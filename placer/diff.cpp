@@ -138,10 +138,11 @@ class Differ {
   }
 
   void compare_bytes() {
+    std::vector<DeviceBytes> of_a = device_bytes(a_), of_b = device_bytes(b_);
     for (std::size_t i = 0; i < b_.cluster.devices.size(); ++i) {
       int before = a_.cluster.find(b_.cluster.devices[i].id);
       if (before < 0) continue;
-      std::int64_t x = bytes_of(a_, before).total(), y = bytes_of(b_, static_cast<int>(i)).total();
+      std::int64_t x = of_a[static_cast<std::size_t>(before)].total(), y = of_b[i].total();
       if (x != y) follows("memory of {}: {} → {} bytes", to_string(b_.cluster.devices[i].id), x, y);
     }
   }

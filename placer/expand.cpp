@@ -6,22 +6,14 @@
 
 #include <fmt/format.h>
 
-#include <belfry/graph/contexts.h>
 #include <belfry/graph/plan/placement.h>
 #include <belfry/graph/rewrite.h>
-#include <belfry/graph/split_rules.h>
 #include <belfry/graph/structural.h>
+#include <belfry/placer/states.h>
 
 namespace belfry {
 
 namespace {
-
-using States = std::vector<SplitState>;
-
-/// States of every node: as readers see its outputs, as it reads its inputs, as it gives its outputs.
-struct Analysis {
-  std::vector<States> seen, reads, gives;
-};
 
 class Expander {
  public:
@@ -40,8 +32,7 @@ class Expander {
   }
 
   TowerGraph run() {
-    settle();
-    check_states();
+    a_ = settled_states(g_, options_.batch, order_, core_, live_);
     choose_groups();
     out_.graph = shared_;
     out_.towers = options_.towers;
@@ -62,6 +53,7 @@ class Expander {
 
  private:
   const Node& node(NodeId id) const { return g_.node(id); }
+  SplitState seen(ValueId v) const { return a_.as_seen(v); }
 
   void check() const {
     if (options_.batch < 1) throw UserError(fmt::format("a batch has at least one row, not {}", options_.batch));
@@ -83,81 +75,6 @@ class Expander {
       size *= d.factor;
       if (d.symbolic()) size *= options_.batch;
       if (size > kMostValueBytes) throw UserError(fmt::format("'{}' {} with a batch of {} has more than {} bytes; take a smaller batch", n.name, to_string(t), options_.batch, kMostValueBytes));
-    }
-  }
-
-  // ---------------------------------------------------------------- states
-
-  SplitContext context(NodeId id, const Analysis& a) const {
-    const Node& n = node(id);
-    SplitContext c{*n.op, n.attributes, {}, {}, n.types, options_.batch};
-    for (ValueId v : n.inputs) {
-      c.inputs.push_back(v.valid() ? g_.type(v) : TensorType{});
-      c.states.push_back(v.valid() ? a.seen[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)] : kReplicated);
-    }
-    return c;
-  }
-
-  bool shape_only(const Node& n, std::size_t i) const { return n.op->inputs[std::min(i, n.op->inputs.size() - 1)].shape_only; }
-
-  /// States forward, with the demanded partials aggregated.
-  Analysis forward(const std::set<ValueId>& demanded) const {
-    std::size_t count = static_cast<std::size_t>(g_.size());
-    Analysis a{std::vector<States>(count), std::vector<States>(count), std::vector<States>(count)};
-    for (NodeId id : order_) {
-      if (!live_[static_cast<std::size_t>(id)] && !core_[static_cast<std::size_t>(id)]) continue;
-      const Node& n = node(id);
-      SplitContext c = context(id, a);
-      Split s = n.op->split(c);
-      if (s.reads.size() != n.inputs.size() || s.gives.size() != n.types.size())
-        throw InternalError(fmt::format("the split rule of {} speaks of {} inputs and {} outputs", n.op->name, s.reads.size(), s.gives.size()));
-      for (std::size_t i = 0; i < n.inputs.size(); ++i)
-        if (shape_only(n, i)) s.reads[i] = c.states[i];
-      States seen;
-      for (std::size_t k = 0; k < s.gives.size(); ++k) {
-        SplitState state = settled(n.types[k].shape, s.gives[k]);
-        bool aggregated = state.is_partial() && demanded.contains({id, static_cast<std::int32_t>(k)});
-        seen.push_back(aggregated ? kReplicated : state);
-      }
-      a.reads[static_cast<std::size_t>(id)] = std::move(s.reads);
-      a.gives[static_cast<std::size_t>(id)] = std::move(s.gives);
-      a.seen[static_cast<std::size_t>(id)] = std::move(seen);
-    }
-    return a;
-  }
-
-  SplitState seen(ValueId v) const { return a_.seen[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)]; }
-
-  /// Whole passes: all demands are read from the same states, and only the core (what updates need) moves a value for all.
-  void settle() {
-    std::set<ValueId> demanded;
-    while (true) {
-      a_ = forward(demanded);
-      std::size_t before = demanded.size();
-      for (NodeId id : order_) {
-        if (!core_[static_cast<std::size_t>(id)]) continue;
-        for (std::size_t i = 0; i < node(id).inputs.size(); ++i) {
-          ValueId v = node(id).inputs[i];
-          if (v.valid() && seen(v).is_partial() && a_.reads[static_cast<std::size_t>(id)][i] != seen(v)) demanded.insert(v);
-        }
-      }
-      if (demanded.size() == before) return;
-    }
-  }
-
-  void check_states() const {
-    for (NodeId id : order_) {
-      const Node& n = node(id);
-      const States& reads = a_.reads[static_cast<std::size_t>(id)];
-      bool per_tower = false, part = false;
-      for (std::size_t i = 0; i < reads.size(); ++i) {
-        if (!n.inputs[i].valid() || shape_only(n, i)) continue;
-        per_tower |= reads[i].is_per_tower();
-        part |= reads[i].is_partial();
-        if (seen(n.inputs[i]).is_per_tower() && !reads[i].is_per_tower())
-          throw UserError(fmt::format("[{}] '{}' reads '{}', of which each tower has its own; take its tower_mean", n.op->name, n.name, g_.name_of(n.inputs[i])));
-      }
-      if (per_tower && part) throw UserError(fmt::format("[{}] '{}' joins a value per tower with one that is summed over the towers; take a tower_mean first", n.op->name, n.name));
     }
   }
 
@@ -275,7 +192,7 @@ class Expander {
     for (const SplitState& s : a_.gives[static_cast<std::size_t>(id)])
       if (!s.is_replicated()) return false;
     for (std::size_t i = 0; i < n.inputs.size(); ++i)
-      if (n.inputs[i].valid() && !shape_only(n, i) && !a_.reads[static_cast<std::size_t>(id)][i].is_replicated()) return false;
+      if (n.inputs[i].valid() && !reads_shape_only(n, i) && !a_.reads[static_cast<std::size_t>(id)][i].is_replicated()) return false;
     return true;
   }
 
@@ -285,7 +202,7 @@ class Expander {
       if (id == group->second->members.back()) return emit_fused(id, *group->second);
       if (!twins_.contains(id)) return;
     }
-    const States& gives = a_.gives[static_cast<std::size_t>(id)];
+    const std::vector<SplitState>& gives = a_.gives[static_cast<std::size_t>(id)];
     bool mixed = n.op->sum_of_inputs && gives[0].is_replicated() &&
                  std::any_of(a_.reads[static_cast<std::size_t>(id)].begin(), a_.reads[static_cast<std::size_t>(id)].end(), [](SplitState s) { return s.is_partial(); });
     if (mixed) return emit_cut(id);
@@ -391,7 +308,7 @@ class Expander {
   const ExpandOptions& options_;
   std::vector<bool> core_, live_;
   std::vector<NodeId> order_;
-  Analysis a_;
+  NodeStates a_;
   TowerGraph out_;
   std::map<NodeId, const FusionGroup*> group_of_;
   std::set<NodeId> twins_;  // of groups, whose bits stay whatever is fetched

@@ -62,18 +62,27 @@ std::string kernels_of(const PlanNode& n) {
   return fmt::format("{}", fmt::join(out, "|"));
 }
 
-/// Where and when a node runs: nothing for a variable, which only lies there.
-std::string schedule_of(const PlacedGraph& plan, const PlanNode& n) {
-  if (n.scope == Scope::state) return "";
-  std::string stream = "main";
-  if (n.scope == Scope::tower) {
+/// Names of the streams on which tower nodes run, per vector of devices.
+std::vector<std::string> streams_by_vector(const PlacedGraph& plan) {
+  std::vector<std::string> out;
+  for (const std::vector<int>& devices : plan.vectors) {
     std::set<std::string> names;
     for (const PlanStream& s : plan.streams)
       for (const StreamEntry& e : s.entries)
-        if (plan.device_of(n, e.tower) == s.device) names.insert(s.name);
+        if (devices[static_cast<std::size_t>(e.tower)] == s.device) names.insert(s.name);
+    out.push_back(fmt::format("{}", fmt::join(names, "|")));
+  }
+  return out;
+}
+
+/// Where and when a node runs: nothing for a variable, which only lies there.
+std::string schedule_of(const std::vector<std::string>& streams, const PlanNode& n) {
+  if (n.scope == Scope::state) return "";
+  std::string stream = "main";
+  if (n.scope == Scope::tower) {
     std::set<int> phases(n.phases.begin(), n.phases.end());
     phases.erase(-1);
-    stream = fmt::format("{}, phase {}", fmt::join(names, "|"), fmt::join(phases, "|"));
+    stream = fmt::format("{}, phase {}", streams[static_cast<std::size_t>(n.vector)], fmt::join(phases, "|"));
   }
   return fmt::format("; stream {}; order {}.{}; kernel {}", stream, n.epoch, n.order, kernels_of(n));
 }
@@ -90,7 +99,7 @@ std::string moved(const Instances& instances, const PlanNode& n) {
   return fmt::format("; {}{}", human_bytes(all), over_links ? fmt::format(", {} over links", human_bytes(over_links)) : "");
 }
 
-std::string line_of(const Instances& instances, const PlanNode& n) {
+std::string line_of(const Instances& instances, const std::vector<std::string>& streams, const PlanNode& n) {
   const PlacedGraph& plan = instances.plan();
   std::string inputs;
   for (ValueIndex v : n.inputs) inputs += (inputs.empty() ? "" : ", ") + (v < 0 ? std::string("-") : plan.value(v).name);
@@ -99,7 +108,7 @@ std::string line_of(const Instances& instances, const PlanNode& n) {
   if (n.op == kAggregate || n.op == kPreAggregate || n.op == kFetch) what += " " + n.attributes.text("how");
   if (n.op == kFused) what += " " + n.attributes.text("kind");
   std::string out = fmt::format("  {} = {}({})  {} {}\n      {}{}; {}", n.name, what, inputs, to_string(plan.value(n.outputs[0]).type),
-                                to_string(plan.value(n.outputs[0]).state), where, schedule_of(plan, n), n.reason);
+                                to_string(plan.value(n.outputs[0]).state), where, schedule_of(streams, n), n.reason);
   for (auto [u, variable] : n.donates) out += fmt::format("; writes {}", plan.value(variable).name);
   if (n.inserted) out += fmt::format("; cause {}", plan.graph->node(n.user).name);
   return out + moved(instances, n) + "\n";
@@ -107,6 +116,7 @@ std::string line_of(const Instances& instances, const PlanNode& n) {
 
 std::string describe_nodes(const PlacedGraph& plan) {
   Instances instances(plan);
+  std::vector<std::string> streams = streams_by_vector(plan);
   std::map<std::pair<int, int>, std::vector<const PlanNode*>> bands;
   for (const PlanNode& n : plan.nodes) bands[{n.scope == Scope::state ? -2 : n.epoch, n.scope == Scope::tower ? 0 : 1}].push_back(&n);
   std::string out;
@@ -115,7 +125,7 @@ std::string describe_nodes(const PlacedGraph& plan) {
     if (key.first == -2) out += "variables\n";
     else if (key.first == -1) out += "before the towers\n";
     else out += fmt::format("{}{}\n", key.second ? "joined: aggregates, updates, results" : "in every tower", key.first ? fmt::format(" (epoch {})", key.first) : "");
-    for (const PlanNode* n : nodes) out += line_of(instances, *n);
+    for (const PlanNode* n : nodes) out += line_of(instances, streams, *n);
   }
   return out;
 }
@@ -153,9 +163,10 @@ std::string describe_links(const PlacedGraph& plan) {
 
 std::string describe_memory(const PlacedGraph& plan) {
   std::vector<std::int64_t> live = live_maxima(BoundPlan(plan));
+  std::vector<DeviceBytes> bytes = device_bytes(plan);
   std::vector<std::pair<std::string, std::vector<int>>> lines;  // devices with the same bytes stand in one line
   for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) {
-    DeviceBytes b = bytes_of(plan, static_cast<int>(d));
+    const DeviceBytes& b = bytes[d];
     std::int64_t planned = b.total() - b.state;
     std::string line = fmt::format("{} planned = state {} + shared {} + kept frames {} + transient frames {}", human_bytes(b.total()), human_bytes(b.state), human_bytes(b.region), human_bytes(b.kept), human_bytes(b.transient));
     if (live[d]) line += fmt::format("; values {} beside a live maximum of {}: {:.2f}x", human_bytes(planned), human_bytes(live[d]), static_cast<double>(planned) / static_cast<double>(live[d]));

@@ -6,7 +6,7 @@
 
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/json/plan_folds.h>
-#include <belfry/frontends/json/records.h>
+#include <belfry/frontends/json/plan_graph.h>
 
 namespace belfry {
 
@@ -42,9 +42,9 @@ class PlanReader {
     for (std::size_t i = 0; i < lines_.size(); ++i) connect(*lines_[i].at, plan_.nodes[i]);
     read_derived(head);
     head.done();
-    build_graph(root);
+    plan_.graph = std::make_shared<const Graph>(graph_of_lines(d_, records_, plan_, lines_, root));
     root.done();
-    for (std::size_t i = 0; i < lines_.size(); ++i) check(lines_[i], plan_.nodes[i]);
+    for (std::size_t i = 0; i < lines_.size(); ++i) match_user(d_, plan_, lines_[i], plan_.nodes[i]);
     plan_.placement = placement_of(plan_);
     plan_.placement.order = order_;
     plan_.placement.strategy = strategy_;
@@ -52,13 +52,6 @@ class PlanReader {
   }
 
  private:
-  struct Line {
-    const JsonValue* at;
-    NodeRecord record;                  ///< of a node that stands for itself
-    std::vector<NodeRecord> members;
-    std::vector<int> positions;         ///< of the members in the graph, or none
-  };
-
   int number(const JsonValue& v, std::int64_t low, std::int64_t high = kMostTowers) const { return static_cast<int>(d_.integer(v, low, high)); }
   std::int64_t bytes(const JsonValue& v) const { return d_.integer(v, 0, kMostBytes); }
 
@@ -136,8 +129,8 @@ class PlanReader {
 
   /// Inputs and variables stand in lists of their own; their positions put them back among the nodes.
   void read_nodes(JsonObject& root) {
-    std::vector<std::pair<Line, PlanNode>> nodes;
-    std::map<int, std::pair<Line, PlanNode>> sources;
+    std::vector<std::pair<PlanLine, PlanNode>> nodes;
+    std::map<int, std::pair<PlanLine, PlanNode>> sources;
     auto list = [&](const char* key, auto&& take) {
       if (const JsonValue* v = root.find(key))
         for (const JsonValue& e : d_.array(*v)) {
@@ -148,25 +141,19 @@ class PlanReader {
     };
     for (const char* op : {kInput, kVariable})
       list(op == kInput ? "inputs" : "variables", [&](JsonObject& line) {
-        std::pair<Line, PlanNode> out = read_source(line, op);
+        std::pair<PlanLine, PlanNode> out = read_source(line, op);
         const JsonValue& at = line.at("position");
-        if (!sources.emplace(number(at, 0, 100'000'000), std::move(out)).second) d_.fail(at, "two nodes have this position");
+        if (!sources.emplace(number(at, 0, kMostNodes), std::move(out)).second) d_.fail(at, "two nodes have this position");
       });
     list("nodes", [&](JsonObject& line) { nodes.push_back(read_node(line)); });
-    auto put = [&](std::pair<Line, PlanNode>& n) {
-      lines_.push_back(std::move(n.first));
-      plan_.nodes.push_back(std::move(n.second));
-    };
-    auto source = sources.begin();
-    for (std::size_t next = 0; next < nodes.size() || source != sources.end();) {
-      bool here = source != sources.end() && (source->first == static_cast<int>(lines_.size()) || next == nodes.size());
-      put(here ? source->second : nodes[next]);
-      here ? static_cast<void>(++source) : static_cast<void>(++next);
+    for (auto& [line, node] : put_in_place(std::move(sources), std::move(nodes))) {
+      lines_.push_back(std::move(line));
+      plan_.nodes.push_back(std::move(node));
     }
   }
 
-  std::pair<Line, PlanNode> read_source(JsonObject& line, const char* op) {
-    std::pair<Line, PlanNode> out;
+  std::pair<PlanLine, PlanNode> read_source(JsonObject& line, const char* op) {
+    std::pair<PlanLine, PlanNode> out;
     out.first.at = &line.value;
     out.first.record = records_.read_source(line, op);
     PlanNode& n = out.second;
@@ -179,9 +166,9 @@ class PlanReader {
     return out;
   }
 
-  std::pair<Line, PlanNode> read_node(JsonObject& line) {
-    std::pair<Line, PlanNode> out;
-    Line& l = out.first;
+  std::pair<PlanLine, PlanNode> read_node(JsonObject& line) {
+    std::pair<PlanLine, PlanNode> out;
+    PlanLine& l = out.first;
     PlanNode& n = out.second;
     l.at = &line.value;
     const JsonValue& op = line.at("op");
@@ -200,7 +187,7 @@ class PlanReader {
       for (const JsonValue& m : d_.array(*members)) {
         JsonObject member(d_, m);
         l.members.push_back(records_.read_node(member));
-        if (const JsonValue* at = member.find("at")) l.positions.push_back(number(*at, 0, 100'000'000));
+        if (const JsonValue* at = member.find("at")) l.positions.push_back(number(*at, 0, kMostNodes));
         member.done();
       }
       if (l.positions.size() != (l.members.size() > 1 ? l.members.size() : 0)) d_.fail(*members, "several members have their place \"at\" each, and one has none");
@@ -246,7 +233,7 @@ class PlanReader {
     else n.holders = *alike_.insert(devices_of(d_, assigned, plan_.cluster)).first;
     n.reason = d_.text(line.at("reason"));
     n.epoch = number(line.at("epoch"), -1);
-    n.order = number(line.at("order"), 0, 100'000'000);
+    n.order = number(line.at("order"), 0, kMostNodes);
     const JsonValue* phases = n.scope == Scope::tower ? &line.at("phases") : line.find("phases");
     if (phases)
       for (const JsonValue& p : d_.array(*phases)) n.phases.push_back(number(p, -1));
@@ -285,7 +272,7 @@ class PlanReader {
 
   // ---------------------------------------------------------------- values by name
 
-  void index(const Line& line, int node) {
+  void index(const PlanLine& line, int node) {
     PlanNode& n = plan_.nodes[static_cast<std::size_t>(node)];
     const JsonValue* outputs = line.at->find("outputs");
     if (!outputs) d_.fail(*line.at, "lacks the key \"outputs\"");
@@ -342,105 +329,12 @@ class PlanReader {
     pairs("donates", [&](const JsonValue& a, const JsonValue& b) { n.donates.emplace_back(value(a), value(b)); });
   }
 
-  // ---------------------------------------------------------------- the graph
-
-  /// The user's value that an input stands for: what is inserted between them is left out.
-  std::string user_value(ValueIndex v, const JsonValue& at) const {
-    for (std::size_t steps = 0; steps <= plan_.nodes.size(); ++steps) {
-      const PlanNode& m = plan_.maker(v);
-      if (!m.inserted) return plan_.value(v).name;
-      if (m.def || m.inputs.empty()) break;
-      v = m.inputs[0];
-    }
-    d_.fail(at, fmt::format("'{}' stands for no value of the graph", plan_.value(v).name));
-  }
-
-  void build_graph(JsonObject& root) {
-    std::vector<NodeRecord> plain;
-    std::map<int, NodeRecord> placed_at;
-    std::set<std::string> members;
-    auto put = [&](NodeRecord r, int at) {
-      members.insert(r.name);
-      const JsonValue* where = r.at;
-      if (!placed_at.emplace(at, std::move(r)).second) d_.fail(*where, fmt::format("two nodes stand at place {} of the graph", at));
-    };
-    for (Line& l : lines_)
-      for (std::size_t k = 0; k < l.positions.size(); ++k) put(l.members[k], l.positions[k]);
-    if (const JsonValue* idle = root.find("idle"))
-      for (const JsonValue& e : d_.array(*idle)) {
-        JsonObject line(d_, e);
-        const JsonValue* source = line.find("source");
-        if (source && d_.text(*source) != kInput && source->text != kVariable) d_.fail(*source, "is \"input\" or \"variable\"");
-        NodeRecord r = source ? records_.read_source(line, source->text.c_str()) : records_.read_node(line);
-        put(std::move(r), number(line.at("at"), 0, 100'000'000));
-        line.done();
-      }
-    for (std::size_t i = 0; i < lines_.size(); ++i) {
-      Line& l = lines_[i];
-      const PlanNode& n = plan_.nodes[i];
-      if (n.inserted || !l.positions.empty()) continue;
-      if (!l.members.empty()) plain.push_back(l.members[0]);
-      else if (!members.contains(n.name)) {
-        NodeRecord r = l.record;
-        for (std::size_t k = 0; k < r.inputs.size(); ++k)
-          if (!r.inputs[k].empty()) r.inputs[k] = user_value(n.inputs[k], r.inputs_at->items[k]);
-        plain.push_back(std::move(r));
-      }
-    }
-    std::vector<NodeRecord> all;
-    auto next = placed_at.begin();
-    for (std::size_t k = 0; k < plain.size() || next != placed_at.end();) {
-      bool here = next != placed_at.end() && (next->first == static_cast<int>(all.size()) || k == plain.size());
-      all.push_back(here ? std::move((next++)->second) : std::move(plain[k++]));
-    }
-    Graph graph = records_.build(std::move(all));
-    records_.read_tail(root, graph);
-    plan_.graph = std::make_shared<const Graph>(std::move(graph));
-  }
-
-  // ---------------------------------------------------------------- what must agree
-
-  void check(const Line& line, PlanNode& n) {
-    const Graph& g = *plan_.graph;
-    const JsonValue* cause = line.at->find("cause");
-    n.user = g.find_node(cause ? d_.text(*cause) : n.name);
-    if (n.user < 0) d_.fail(cause ? *cause : *line.at, fmt::format("the graph has no node '{}'", cause ? cause->text : n.name));
-    if (!n.inserted && (line.members.size() > 1 || n.op != g.node(n.user).op->name))
-      for (const NodeRecord& m : line.members) n.members.push_back({g.find_node(m.name)});
-    else if (!n.inserted && !line.members.empty()) n.members.push_back({n.user});
-    if (n.op == kAggregate) n.members.clear();  // it stands for itself, under another op
-    if (n.inserted) check_inserted(line, n);
-    else check_user(line, n);
-  }
-
-  void check_user(const Line& line, const PlanNode& n) const {
-    const Node& user = plan_.graph->node(n.user);
-    if (n.outputs.size() != user.types.size()) d_.fail(*line.at, fmt::format("'{}' makes {} values, but the graph's node {}", n.name, n.outputs.size(), user.types.size()));
-    for (std::size_t k = 0; k < n.outputs.size(); ++k)
-      if (plan_.value(n.outputs[k]).type != user.types[k])
-        d_.fail(*line.at->find("outputs"), fmt::format("output {} of '{}' is {}, but the graph says {}", k, n.name, to_string(plan_.value(n.outputs[k]).type), to_string(user.types[k])));
-    if (n.def && (n.def != user.op || n.attributes != user.attributes)) d_.fail(*line.at, fmt::format("'{}' differs from the member of that name", n.name));
-    if (!n.def && n.op == kFused && user.types.size() != 1) d_.fail(*line.at, fmt::format("the last member of '{}' has several outputs", n.name));
-  }
-
-  /// What is inserted gives the type that it reads, but for a fetch that stacks the towers.
-  void check_inserted(const Line& line, const PlanNode& n) const {
-    if (n.inputs.empty() || n.inputs[0] < 0) d_.fail(*line.at, fmt::format("'{}' reads nothing", n.name));
-    if (n.outputs.size() != 1) d_.fail(*line.at, fmt::format("'{}' makes {} values, not one", n.name, n.outputs.size()));
-    TensorType type = plan_.value(n.inputs[0]).type;
-    if (const AttributeValue* how = n.attributes.find("how"); n.op == kFetch && how && *how == AttributeValue("stack")) type.shape.insert(type.shape.begin(), Dim(plan_.present()));
-    if (plan_.value(n.outputs[0]).type != type)
-      d_.fail(*line.at->find("outputs"), fmt::format("'{}' gives {}, but it reads {}", n.name, to_string(plan_.value(n.outputs[0]).type), to_string(type)));
-    for (ValueIndex v : n.inputs)
-      if (v < 0 || plan_.value(v).type != plan_.value(n.inputs[0]).type) d_.fail(*line.at, fmt::format("'{}' reads values of several types", n.name));
-  }
-
   const JsonDocument& d_;
   std::shared_ptr<const OpSet> ops_;
   const TensorStore& tensors_;
   RecordReader records_;
   PlacedGraph plan_;
-  std::vector<Line> lines_;
+  std::vector<PlanLine> lines_;
   std::unordered_map<std::string, ValueIndex> values_;
   std::set<DeviceList> alike_;  ///< equal lists are kept once
   std::string strategy_;

@@ -50,7 +50,7 @@ struct Built {
 /// All devices here live in this host's memory.
 void check_room_here(const PlacedGraph& plan) {
   std::int64_t bytes = 0, memory = host_facts().memory_bytes;
-  for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) bytes += bytes_of(plan, static_cast<int>(d)).total();
+  for (const DeviceBytes& b : device_bytes(plan)) bytes += b.total();
   if (memory && bytes > memory) throw UserError(fmt::format("the plan needs {} bytes, but this host has {}; take a smaller batch, or more towers one after the other", bytes, memory));
 }
 
@@ -60,7 +60,7 @@ struct Session::Impl {
   PlanMaker maker;
   std::list<Built> programs;                    ///< the last used first
   std::shared_ptr<StateStore> placed = std::make_shared<StateStore>();
-  State store;                                  ///< values of variables that no device holds as new
+  State store;                                  ///< values that no device holds yet: what was loaded, and initial ones once they are asked for
   std::map<std::string, std::int64_t> newest;   ///< per variable the version of its newest value
   std::int64_t version = 0;                     ///< of the newest state
   Built* stepped = nullptr;                     ///< the program whose buffers have that version, until `settle` writes it down
@@ -74,11 +74,10 @@ struct Session::Impl {
 
   void reset() {
     store.clear();
-    const Graph& g = maker.training();
-    for (NodeId id : g.variables()) store.insert_or_assign(g.node(id).name, initial_value(g.node(id), maker.options().seed));
     stepped = nullptr;
     ++version;
-    for (const auto& [name, value] : store) newest[name] = version;
+    const Graph& g = maker.training();
+    for (NodeId id : g.variables()) newest[g.node(id).name] = version;
     torn.clear();
   }
 
@@ -127,15 +126,25 @@ struct Session::Impl {
     stepped = nullptr;
   }
 
-  const std::byte* newest_bytes(const std::string& name) const {
-    const StateStore::Held* h = placed->find(name, newest.at(name));
-    return h ? h->arena.at(0) : store.at(name).raw();
+  const Node& variable(const std::string& name) const { return maker.training().node(maker.training().find_node(name)); }
+
+  const std::byte* newest_bytes(const std::string& name) {
+    if (const StateStore::Held* h = placed->find(name, newest.at(name))) return h->arena.at(0);
+    auto at = store.find(name);
+    if (at == store.end()) at = store.emplace(name, initial_value(variable(name), maker.options().seed)).first;
+    return at->second.raw();
   }
 
-  HostTensor value(const std::string& name) const {
-    HostTensor out(store.at(name).dtype(), store.at(name).shape());
+  HostTensor value(const std::string& name) {
+    LocalType type = type_of(name);
+    HostTensor out(type.dtype, type.shape);
     if (auto bytes = out.bytes().size()) std::memcpy(out.raw(), newest_bytes(name), bytes);
     return out;
+  }
+
+  LocalType type_of(const std::string& name) const {
+    const TensorType& t = variable(name).types[0];
+    return {t.dtype, extents_of(t.shape, 1)};
   }
 
   /// Brings the newest values into a program's buffers, most of which other programs share.
@@ -149,6 +158,7 @@ struct Session::Impl {
       if (s.buffer.bytes) std::memcpy(mine.arena.at(0), newest_bytes(name), static_cast<std::size_t>(s.buffer.bytes));
       mine.version = newest.at(name);
     }
+    for (const StateBuffer& s : b.program->bound().state) store.erase(b.plan->nodes[static_cast<std::size_t>(s.node)].name);  // the device has them now
     b.version = version;
   }
 
@@ -208,20 +218,19 @@ const PlacedGraph& Session::plan(std::int64_t batch, Mode mode, const std::vecto
 State Session::state() {
   impl_->settle();
   State out;
-  for (const auto& [name, value] : impl_->store) out.insert_or_assign(name, impl_->value(name));
+  for (const auto& [name, version] : impl_->newest) out.insert_or_assign(name, impl_->value(name));
   return out;
 }
 
 void Session::load_state(const State& state) {
   impl_->settle();
   for (const auto& [name, value] : state) {
-    auto at = impl_->store.find(name);
-    if (at == impl_->store.end()) {
+    if (!impl_->newest.contains(name)) {
       std::vector<std::string> names;
-      for (const auto& [n, t] : impl_->store) names.push_back(n);
+      for (const auto& [n, version] : impl_->newest) names.push_back(n);
       throw UserError(fmt::format("the graph has no variable '{}'{}", name, did_you_mean(name, names)));
     }
-    if (!(at->second.type() == value.type())) throw UserError(fmt::format("variable '{}' is {}, not {}", name, to_string(at->second.type()), to_string(value.type())));
+    if (LocalType type = impl_->type_of(name); !(type == value.type())) throw UserError(fmt::format("variable '{}' is {}, not {}", name, to_string(type), to_string(value.type())));
   }
   ++impl_->version;
   auto put = [&](const std::string& name, const HostTensor& value) {
@@ -231,7 +240,7 @@ void Session::load_state(const State& state) {
   for (const auto& [name, value] : state) {
     put(name, value);
     // A moving average that is not given begins anew with its variable.
-    if (const std::string average = average_of(name); impl_->store.contains(average) && !state.contains(average)) put(average, value);
+    if (const std::string average = average_of(name); impl_->newest.contains(average) && !state.contains(average)) put(average, value);
   }
   std::erase_if(impl_->torn, [&](const std::string& name) { return state.contains(name); });
 }
@@ -244,7 +253,7 @@ void Session::reset() {
 std::uint64_t Session::seed() const { return impl_->maker.options().seed; }
 
 HostTensor Session::variable(const std::string& name) {
-  if (!impl_->store.contains(name)) throw UserError(fmt::format("the graph has no variable '{}'", name));
+  if (!impl_->newest.contains(name)) throw UserError(fmt::format("the graph has no variable '{}'", name));
   impl_->settle();
   return impl_->value(name);
 }

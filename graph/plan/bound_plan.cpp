@@ -64,6 +64,10 @@ class Binder {
 
   /// Arena of a space: its devices in order; of a device: state, region, kept frames by slot, transient parts by stream.
   void place_devices() {
+    std::vector<DeviceBytes> bytes = device_bytes(plan_);
+    std::vector<std::vector<std::size_t>> tower_streams(plan_.cluster.devices.size());
+    for (std::size_t i = 0; i < plan_.streams.size(); ++i)
+      if (auto d = static_cast<std::size_t>(plan_.streams[i].device); d < tower_streams.size() && plan_.streams[i].name != "main") tower_streams[d].push_back(i);
     for (std::size_t d = 0; d < plan_.cluster.devices.size(); ++d) {
       const std::string& space = plan_.cluster.devices[d].space;
       auto at = std::find(out_.spaces.begin(), out_.spaces.end(), space);
@@ -79,18 +83,15 @@ class Binder {
       const FrameSize& frame = plan_.frames[d];
       std::int64_t start = out_.arena_bytes[s], frames = start + group.state + group.region;
       int slots = 0, streams = 0;
-      for (const PlanStream& x : plan_.streams)
-        if (x.device == static_cast<int>(d) && x.name != "main") slots += x.slots;
+      for (std::size_t i : tower_streams[d]) slots += plan_.streams[i].slots;
       std::int64_t before = 0;
-      for (std::size_t i = 0; i < plan_.streams.size(); ++i) {
-        const PlanStream& x = plan_.streams[i];
-        if (x.device != static_cast<int>(d) || x.name == "main") continue;
+      for (std::size_t i : tower_streams[d]) {
         frame_start_[{static_cast<int>(d), static_cast<int>(i)}] = {frames + before * frame.kept, frames + slots * frame.kept + streams * frame.transient};
-        before += x.slots;
+        before += plan_.streams[i].slots;
         ++streams;
       }
       out_.device_start.push_back(start);
-      out_.device_bytes.push_back(bytes_of(plan_, static_cast<int>(d)).total());
+      out_.device_bytes.push_back(bytes[d].total());
       out_.arena_bytes[s] += out_.device_bytes.back();
     }
   }
@@ -227,11 +228,6 @@ class Binder {
     return out;
   }
 
-  int first_holder_near(const PlanNode& m, int device) const {
-    int near = instances_.near(m.holders, device);
-    return near >= 0 ? near : m.holders.front();
-  }
-
   /// What a node reads as value v.
   std::vector<Part> source(int i, ValueIndex v, int tower, int device) {
     const PlanNode& n = node(i);
@@ -251,10 +247,7 @@ class Binder {
       out.push_back({0, 1, buffer(at.node, at.node == maker ? k : 0, tower, at.device)});
     } else {
       if (m.holders.empty()) unbound(fmt::format("'{}' has no device", m.name));
-      Instances::At at{maker, -1};
-      if (n.op == kCopy) at.device = m.holders.front();
-      else if (joins || n.op == kSplit) at.device = first_holder_near(m, device);
-      else at = instances_.shared(v, device);
+      auto at = moves_values(n) ? Instances::At{maker, instances_.moved_from(n, v, device)} : instances_.shared(v, device);
       out.push_back({0, 1, buffer(at.node, at.node == maker ? k : 0, -1, at.device)});
     }
     return out;
@@ -286,10 +279,7 @@ class Binder {
         return out;
       case Wait::kShared: {
         if (m.scope == Scope::tower || m.holders.empty()) unbound(fmt::format("'{}' waits for the shared '{}', which is not shared", n.name, m.name));
-        Instances::At at{maker, -1};
-        if (n.op == kCopy) at.device = m.holders.front();
-        else if (is_join(n) || n.op == kPreAggregate || n.op == kSplit) at.device = first_holder_near(m, device);
-        else at = instances_.shared(w.value, device);
+        auto at = moves_values(n) ? Instances::At{maker, instances_.moved_from(n, w.value, device)} : instances_.shared(w.value, device);
         if (node(at.node).scope != Scope::state) out.emplace_back(at.node, -1, at.device);
         return out;
       }
@@ -370,61 +360,5 @@ class Binder {
 };
 
 BoundPlan::BoundPlan(const PlacedGraph& plan) : plan(plan) { Binder(*this).run(); }
-
-std::vector<std::pair<int, int>> legal_order(const BoundPlan& bound, std::vector<std::string>* stuck) {
-  std::vector<std::pair<int, int>> out;
-  std::vector<std::size_t> at(bound.streams.size());
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (std::size_t s = 0; s < bound.streams.size(); ++s) {
-      auto ready = [&](const Step& step) {
-        return std::all_of(step.waits.begin(), step.waits.end(), [&](const StepWait& w) { return static_cast<int>(at[static_cast<std::size_t>(w.stream)]) >= w.count; });
-      };
-      while (at[s] < bound.streams[s].size() && ready(bound.streams[s][at[s]])) {
-        out.emplace_back(static_cast<int>(s), static_cast<int>(at[s]++));
-        moved = true;
-      }
-    }
-  }
-  bool whole = true;
-  for (std::size_t s = 0; s < bound.streams.size(); ++s)
-    if (at[s] < bound.streams[s].size()) {
-      whole = false;
-      if (stuck) stuck->push_back(bound.plan.nodes[static_cast<std::size_t>(bound.streams[s][at[s]].node)].name);
-    }
-  if (!whole) out.clear();
-  return out;
-}
-
-std::vector<std::int64_t> live_maxima(const BoundPlan& bound) {
-  std::map<Tag, Block> life;
-  std::int64_t now = 0;
-  for (auto [s, k] : legal_order(bound)) {
-    const Step& step = bound.streams[static_cast<std::size_t>(s)][static_cast<std::size_t>(k)];
-    ++now;
-    for (const auto& parts : step.reads)
-      for (const Part& p : parts)
-        if (auto at = life.find(p.buffer.tag); at != life.end()) at->second.end = now;
-    const auto& donates = bound.plan.nodes[static_cast<std::size_t>(step.node)].donates;
-    auto in_place_of = [&](const BufferRef& b) -> Block* {  // what this step reads at the same place, and nobody after it
-      for (const auto& parts : step.reads)
-        for (const Part& p : parts)
-          if (p.buffer.space == b.space && p.buffer.at == b.at && p.buffer.bytes == b.bytes && b.bytes)
-            if (auto at = life.find(p.buffer.tag); at != life.end()) return &at->second;
-      return nullptr;
-    };
-    for (const auto& parts : step.writes)
-      for (const Part& p : parts) {
-        if (p.buffer.space < 0 || std::any_of(donates.begin(), donates.end(), [&](auto d) { return d.first == p.buffer.tag.value; })) continue;
-        if (Block* reused = in_place_of(p.buffer)) reused->end = now - 1;
-        life[p.buffer.tag] = {aligned_bytes(p.buffer.bytes), now, now};
-      }
-  }
-  std::vector<std::vector<Block>> blocks(bound.plan.cluster.devices.size());
-  for (const auto& [tag, block] : life) blocks[static_cast<std::size_t>(tag.device)].push_back(block);
-  std::vector<std::int64_t> out;
-  for (const auto& mine : blocks) out.push_back(live_maximum(mine));
-  return out;
-}
 
 }  // namespace belfry

@@ -376,15 +376,17 @@ void plan_memory(PlacedGraph& plan) {
       }
 }
 
-DeviceBytes bytes_of(const PlacedGraph& plan, int device) {
-  DeviceBytes out;
+std::vector<DeviceBytes> device_bytes(const PlacedGraph& plan) {
+  std::vector<DeviceBytes> out(plan.cluster.devices.size());
   for (const DeviceGroup& g : plan.groups)
-    if (std::find(g.devices.begin(), g.devices.end(), device) != g.devices.end()) out.state = g.state, out.region = g.region;
-  for (const PlanStream& s : plan.streams)
-    if (s.device == device && s.name != "main") {
-      out.kept += s.slots * plan.frames[static_cast<std::size_t>(device)].kept;
-      out.transient += plan.frames[static_cast<std::size_t>(device)].transient;
-    }
+    for (int device : g.devices)
+      if (auto d = static_cast<std::size_t>(device); d < out.size()) out[d].state = g.state, out[d].region = g.region;
+  for (const PlanStream& s : plan.streams) {
+    auto d = static_cast<std::size_t>(s.device);
+    if (s.name == "main" || d >= std::min(out.size(), plan.frames.size())) continue;
+    out[d].kept += s.slots * plan.frames[d].kept;
+    out[d].transient += plan.frames[d].transient;
+  }
   return out;
 }
 

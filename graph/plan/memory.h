@@ -29,11 +29,12 @@ void plan_memory(PlacedGraph& plan);
 /// tower nodes. Called before kernels are chosen.
 void set_groups(PlacedGraph& plan);
 
-/// Bytes that a plan takes in each device's part of its space's arena.
+/// Bytes that a plan takes in a device's part of its space's arena.
 struct DeviceBytes {
   std::int64_t state = 0, region = 0, kept = 0, transient = 0;
   std::int64_t total() const { return state + region + kept + transient; }
 };
-DeviceBytes bytes_of(const PlacedGraph& plan, int device);
+/// Of every device of the cluster; what names no device counts for none.
+std::vector<DeviceBytes> device_bytes(const PlacedGraph& plan);
 
 }  // namespace belfry

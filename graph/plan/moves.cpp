@@ -15,15 +15,10 @@ std::vector<Move> moves_of(const Instances& instances, const PlanNode& n) {
   const PlanNode& m = plan.maker(n.inputs[0]);
   const PlanValue& read = plan.value(n.inputs[0]);
   std::vector<Move> out;
-  // Where a shared value is read from: beside the reader if it lies there.
-  auto nearest = [&](int device) {
-    int near = n.op == kCopy ? -1 : instances.near(m.holders, device);
-    return near >= 0 ? near : m.holders.front();
-  };
   if (n.scope == Scope::tower) {
     for (int t = 0; t < plan.present(); ++t)
       if (int to = plan.device_of(n, t); to >= 0)
-        out.push_back({m.scope == Scope::tower ? plan.device_of(m, t) : nearest(to), to, local_type(plan.value(n.outputs[0]), plan.share(t)).bytes()});
+        out.push_back({m.scope == Scope::tower ? plan.device_of(m, t) : instances.moved_from(n, n.inputs[0], to), to, local_type(plan.value(n.outputs[0]), plan.share(t)).bytes()});
     return out;
   }
   std::vector<Piece> joined;
@@ -35,7 +30,7 @@ std::vector<Move> moves_of(const Instances& instances, const PlanNode& n) {
     } else if (m.scope == Scope::device) {
       for (const Piece& p : joined) out.push_back({p.device, to, local_type(read, plan.share(-1)).bytes()});
     } else {
-      out.push_back({nearest(to), to, local_type(read, plan.share(-1)).bytes()});
+      out.push_back({instances.moved_from(n, n.inputs[0], to), to, local_type(read, plan.share(-1)).bytes()});
     }
   }
   return out;

@@ -12,10 +12,11 @@ std::vector<std::string> over_memory(const PlacedGraph& plan) {
     std::string parts;
   };
   std::vector<std::string> out;
+  std::vector<DeviceBytes> needed = device_bytes(plan);
   std::vector<Host> hosts(plan.cluster.host_memory.size());
   for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) {
     const ClusterDevice& device = plan.cluster.devices[d];
-    std::int64_t bytes = bytes_of(plan, static_cast<int>(d)).total();
+    std::int64_t bytes = needed[d].total();
     if (bytes > device.memory) out.push_back(fmt::format("{} needs {} bytes, but has {}", to_string(device.id), bytes, device.memory));
     auto h = static_cast<std::size_t>(device.id.host);
     if (!bytes || h >= hosts.size() || (device.id.kind != "cpu" && device.id.kind != "sim")) continue;

@@ -34,6 +34,8 @@ DeviceList all_devices(const PlacedGraph& plan, const PlanNode& node) {
   return std::vector<int>(out.begin(), out.end());
 }
 
+bool moves_values(const PlanNode& n) { return n.op == kCopy || n.op == kSplit || n.op == kPreAggregate || is_join(n); }
+
 Instances::Instances(const PlacedGraph& plan) : plan_(plan), copies_(plan.values.size()) {
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
     if (plan.nodes[i].op == kCopy) copies_[static_cast<std::size_t>(plan.nodes[i].inputs[0])].push_back(static_cast<int>(i));
@@ -52,6 +54,12 @@ Instances::At Instances::shared(ValueIndex v, int device) const {
   for (int c : copies(v))
     if (int d = near(plan_.nodes[static_cast<std::size_t>(c)].holders, device); d >= 0) return {c, d};
   throw UserError(fmt::format("unbound: no instance of '{}' serves {}", plan_.value(v).name, to_string(plan_.cluster.devices[static_cast<std::size_t>(device)].id)));
+}
+
+int Instances::moved_from(const PlanNode& move, ValueIndex v, int device) const {
+  const std::vector<int>& holders = plan_.maker(v).holders;
+  int beside = move.op == kCopy ? -1 : near(holders, device);
+  return beside >= 0 ? beside : holders.front();
 }
 
 Instances::At Instances::own(ValueIndex v, int tower, int device) const {

@@ -81,6 +81,8 @@ DeviceList all_devices(const PlacedGraph& plan, const PlanNode& node);
 
 /// A node that joins what towers have: it moves values itself.
 inline bool is_join(const PlanNode& n) { return n.op == "aggregate" || n.op == "fetch"; }
+/// A node that reads where its input is made, in another memory space too; all others read what serves their device.
+bool moves_values(const PlanNode& n);
 
 /// Who makes a value, its copies, and which instance of it serves a device.
 class Instances {
@@ -95,6 +97,8 @@ class Instances {
   int near(const std::vector<int>& holders, int device) const;
   /// The instance of a shared value that serves a device: its own, else one of its space, else a copy. UserError if none does.
   At shared(ValueIndex v, int device) const;
+  /// The holder of a shared value that a node which moves it reads: for a copy the first, else the one near the device, or the first.
+  int moved_from(const PlanNode& move, ValueIndex v, int device) const;
   /// The tower's own instance: the maker's, or a copy in the space of the device.
   At own(ValueIndex v, int tower, int device) const;
 

@@ -44,13 +44,15 @@ BELFRY_CLONES void normalise(const T* x, const double* mean, const double* scale
     for (std::int64_t k = 0; k < channels; ++k) y[k] = static_cast<T>((static_cast<double>(x[k]) - mean[k]) * scale[k] + shift[k]);
 }
 
+Support supported(const KernelRequest& r) {
+  Support s = takes(r, {f32, f64});
+  s.scratch_bytes = Norm::scratch_bytes(r);
+  return s;
+}
+
 Kernel forward() {
   return {.name = "block_batch_norm", .op = "batch_norm",
-          .supports = [](const KernelRequest& r) {
-            Support s = takes(r, {f32, f64});
-            s.scratch_bytes = Norm::scratch_bytes(r);
-            return s;
-          },
+          .supports = supported,
           .prepare = [](const KernelRequest& r) {
             return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
               return prepared([n = Norm(r)](const Arguments& a) {
@@ -99,11 +101,7 @@ BELFRY_CLONES void input_gradient(const T* x, const T* dy, const T* mean, const 
 
 Kernel gradient() {
   return {.name = "block_batch_norm", .op = "batch_norm_gradient",
-          .supports = [](const KernelRequest& r) {
-            Support s = takes(r, {f32, f64});
-            s.scratch_bytes = Norm::scratch_bytes(r);
-            return s;
-          },
+          .supports = supported,
           .prepare = [](const KernelRequest& r) {
             return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
               return prepared([n = Norm(r)](const Arguments& a) {

@@ -5,14 +5,15 @@
 #include <type_traits>
 
 #include <belfry/graph/error.h>
+#include <belfry/ops/extremes.h>
 
 namespace belfry::binary_formulas {
 
 struct Add { template <class T> T operator()(T a, T b) const { return a + b; } };
 struct Sub { template <class T> T operator()(T a, T b) const { return a - b; } };
 struct Mul { template <class T> T operator()(T a, T b) const { return a * b; } };
-struct Max { template <class T> T operator()(T a, T b) const { return a >= b || a != a ? a : b; } };
-struct Min { template <class T> T operator()(T a, T b) const { return a <= b || a != a ? a : b; } };
+using extremes::Max;
+using extremes::Min;
 struct SquaredDifference { template <class T> T operator()(T a, T b) const { return (a - b) * (a - b); } };
 struct Pow { template <class T> T operator()(T a, T b) const { return static_cast<T>(std::pow(a, b)); } };
 /// From logits a and labels b; exp is taken of what is not positive.

@@ -56,5 +56,12 @@ decltype(auto) visit_index(DType dtype, F&& f) {
   if (dtype == DType::i32) return f.template operator()<std::int32_t>();
   wrong_dtype(dtype, "an index");
 }
+/// UserError for the first index that is none of a table's rows.
+template <class I>
+void check_rows(const char* op, const I* indices, std::int64_t n, std::int64_t rows) {
+  for (std::int64_t i = 0; i < n; ++i)
+    if (static_cast<std::int64_t>(indices[i]) < 0 || static_cast<std::int64_t>(indices[i]) >= rows)
+      throw UserError(fmt::format("[{}] index {} at position {} is outside the table of {} rows", op, indices[i], i, rows));
+}
 
 }  // namespace belfry

@@ -8,13 +8,6 @@ namespace belfry {
 
 namespace {
 
-template <class I>
-void check_rows(const I* indices, std::int64_t n, std::int64_t rows) {
-  for (std::int64_t i = 0; i < n; ++i)
-    if (static_cast<std::int64_t>(indices[i]) < 0 || static_cast<std::int64_t>(indices[i]) >= rows)
-      throw UserError(fmt::format("[gather] index {} at position {} is outside the table of {} rows", indices[i], i, rows));
-}
-
 template <class T>
 BELFRY_CLONES void add_row(const T* x, T* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] += x[i];
@@ -27,7 +20,7 @@ Kernel gather_kernel() {
             return visit_index(r.inputs[1].dtype, [&]<class I>() -> std::unique_ptr<Prepared> {
               return prepared([=, threads = r.threads](const Arguments& a) {
                 const I* indices = a.in<I>(1);
-                check_rows(indices, n, table.n);
+                check_rows("gather", indices, n, table.n);
                 for_ranges(table.outer * n, table.outer * n * bytes / 4, threads, [&](std::int64_t first, std::int64_t past) {
                   for (std::int64_t i = first; i < past; ++i)
                     std::memcpy(a.outputs[0] + i * bytes, a.inputs[0] + (i / n * table.n + indices[i % n]) * bytes, static_cast<std::size_t>(bytes));
@@ -48,7 +41,7 @@ Kernel gradient_kernel() {
               return visit_float(r.inputs[1].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
                 return prepared([=, threads = r.threads](const Arguments& a) {
                   const I* indices = a.in<I>(0);
-                  check_rows(indices, n, table.n);
+                  check_rows("gather", indices, n, table.n);
                   std::fill_n(a.out<T>(0), all, T{0});
                   for_ranges(table.outer, table.outer * n * table.inner, threads, [&](std::int64_t first, std::int64_t past) {
                     for (std::int64_t o = first; o < past; ++o)

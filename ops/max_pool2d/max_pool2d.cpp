@@ -1,49 +1,26 @@
 #include <belfry/ops/max_pool2d/max_pool2d.h>
 
 #include <algorithm>
-#include <limits>
 
 #include <belfry/graph/split_rules.h>
-#include <belfry/ops/windows.h>
+#include <belfry/ops/pools.h>
 
 namespace belfry {
 
 namespace {
-
-Sliding sliding(const Attributes& a, const Extents& x) {
-  const Integers &window = a.integers("window"), &strides = a.integers("strides");
-  return {x, window[0], window[1], strides.empty() ? window : strides, a.text("padding") == "same"};
-}
-
-/// Calls f(at_y, at_x, position) for every element of every window, row-major.
-template <class F>
-void for_each_element(const Attributes& a, const Extents& x, F f) {
-  Sliding s = sliding(a, x);
-  std::size_t at_y = 0;
-  for (std::int64_t n = 0; n < x[0]; ++n)
-    for (std::int64_t p = 0; p < s.h.count; ++p)
-      for (std::int64_t q = 0; q < s.w.count; ++q)
-        for (std::int64_t c = 0; c < x[3]; ++c, ++at_y)
-          for (std::int64_t i = 0; i < s.window_h; ++i)
-            for (std::int64_t j = 0; j < s.window_w; ++j) {
-              std::int64_t row = p * s.stride_h - s.h.before + i, column = q * s.stride_w - s.w.before + j;
-              if (row < 0 || row >= x[1] || column < 0 || column >= x[2]) continue;
-              f(at_y, static_cast<std::size_t>(((n * x[1] + row) * x[2] + column) * x[3] + c), static_cast<std::uint8_t>(i * s.window_w + j));
-            }
-}
 
 void forward(const Call& c) {
   visit_float(c.dtype(), [&]<class T>() {
     auto x = c.inputs[0].as<T>();
     auto y = c.outputs[0].as<T>();
     std::vector<bool> begun(y.size());
-    for_each_element(c.attributes, c.inputs[0].type.shape, [&](std::size_t at_y, std::size_t at_x, std::uint8_t position) {
+    for_each_pooled(c.attributes, c.inputs[0].type.shape, [&](std::size_t at_y, std::size_t at_x, std::int64_t position, std::int64_t) {
       T v = x[at_x];
       bool nan = v != v && y[at_y] == y[at_y];
       if (begun[at_y] && !(v > y[at_y]) && !nan) return;
       begun[at_y] = true;
       y[at_y] = v;
-      if (c.outputs[1].data) c.outputs[1].as<std::uint8_t>()[at_y] = position;
+      if (c.outputs[1].data) c.outputs[1].as<std::uint8_t>()[at_y] = static_cast<std::uint8_t>(position);
     });
   });
 }
@@ -54,23 +31,18 @@ void gradient(const Call& c) {
     auto index = c.inputs[1].as<std::uint8_t>();
     auto dx = c.outputs[0].as<T>();
     std::fill(dx.begin(), dx.end(), T{0});
-    for_each_element(c.attributes, c.outputs[0].type.shape, [&](std::size_t at_y, std::size_t at_x, std::uint8_t position) {
+    for_each_pooled(c.attributes, c.outputs[0].type.shape, [&](std::size_t at_y, std::size_t at_x, std::int64_t position, std::int64_t) {
       if (index[at_y] == position) dx[at_x] += dy[at_y];
     });
   });
 }
 
-Shape checked_output(InferContext& c, int x) {
-  c.need_rank(x, 4);
-  need_pair(c, "window");
-  const Integers &window = c.attributes.integers("window"), &strides = c.attributes.integers("strides");
-  if (!strides.empty()) need_pair(c, "strides");
-  if (window[0] > 256 || window[1] > 256 || window[0] * window[1] > 256) c.fail("a window of more than 256 elements has positions that u8 does not hold");
-  return windows_over(c, c.shape(x), window[0], window[1], strides.empty() ? window : strides, c.shape(x)[3]);
+TensorType checked_output(InferContext& c, int x) {
+  TensorType y = pooled(c, x);
+  const Integers& window = c.attributes.integers("window");
+  if (window[0] * window[1] > 256) c.fail("a window of more than 256 elements has positions that u8 does not hold");
+  return y;
 }
-
-/// Every element is compared once.
-double comparisons(const LocalType& y, const Attributes& a) { return static_cast<double>(y.elements()) * static_cast<double>(a.integers("window")[0] * a.integers("window")[1]); }
 
 /// dy leads; the index follows it by rows.
 Split split_gradient(const SplitContext& c) {
@@ -83,38 +55,35 @@ Split split_gradient(const SplitContext& c) {
 }  // namespace
 
 std::vector<OpDef> max_pool2d_defs() {
-  std::vector<AttributeDef> attributes = {{"window", Integers{2, 2}}, {"strides", Integers{}}, AttributeDef("padding", "valid").one_of({"same", "valid"})};
   std::vector<OpDef> out;
   out.push_back({.name = "max_pool2d",
-                 .attributes = attributes,
+                 .attributes = pool_attributes(),
                  .inputs = {"x"},
                  .outputs = {"y", optional_output("index")},
                  .infer = [](InferContext& c) {
-                   c.need_float(0);
-                   Shape y = checked_output(c, 0);
-                   return std::vector<TensorType>{{c.dtype(0), y}, {u8, y}};
+                   TensorType y = checked_output(c, 0);
+                   return std::vector<TensorType>{y, {u8, y.shape}};
                  },
                  .reference = forward,
                  .gradient = [](GradientContext& g) {
                    return std::vector<Value>{emit("max_pool2d_gradient", {g.output_gradient(), g.output(1), g.input(0)}, g.attributes, {})};
                  },
                  .split = row_by_row(0, 0),
-                 .flops = [](auto, auto out, const Attributes& a) { return comparisons(out[0], a); }});
+                 .flops = [](auto, auto out, const Attributes& a) { return pool_flops(out[0], a); }});
   out.push_back({.name = "max_pool2d_gradient",
-                 .attributes = attributes,
+                 .attributes = pool_attributes(),
                  .inputs = {"dy", "index", shape_only("x")},
                  .outputs = {"dx"},
                  .infer = [](InferContext& c) {
-                   c.need_float(0);
-                   Shape y = checked_output(c, 2);
-                   if (c.type(0) != TensorType{c.dtype(2), y}) c.fail("dy must be " + to_string(TensorType{c.dtype(2), y}));
-                   if (c.type(1) != TensorType{u8, y}) c.fail("the index must be " + to_string(TensorType{u8, y}));
+                   TensorType y = checked_output(c, 2), index = {u8, y.shape};
+                   if (c.type(0) != y) c.fail("dy must be " + to_string(y));
+                   if (c.type(1) != index) c.fail("the index must be " + to_string(index));
                    return std::vector<TensorType>{c.type(2)};
                  },
                  .reference = gradient,
                  .gradient = no_gradient("second derivatives of pooling are in no net here"),
                  .split = split_gradient,
-                 .flops = [](auto in, auto, const Attributes& a) { return comparisons(in[0], a); }});
+                 .flops = [](auto in, auto, const Attributes& a) { return pool_flops(in[0], a); }});
   return out;
 }
 

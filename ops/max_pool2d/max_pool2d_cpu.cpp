@@ -1,26 +1,9 @@
 #include <belfry/ops/cpu_kernels.h>
-#include <belfry/ops/cpu/kernel_support_internal.h>
-#include <belfry/ops/windows.h>
+#include <belfry/ops/cpu/pools_internal.h>
 
 namespace belfry {
 
 namespace {
-
-Sliding sliding(const KernelRequest& r, const Extents& x) {
-  const Integers &window = r.attributes->integers("window"), &strides = r.attributes->integers("strides");
-  return {x, window[0], window[1], strides.empty() ? window : strides, r.attributes->text("padding") == "same"};
-}
-
-/// The taps of window (p, q) that lie on the data: f(offset of channel 0 in one picture, position), row-major.
-template <class F>
-void for_each_tap(const Sliding& s, const Extents& x, std::int64_t p, std::int64_t q, const F& f) {
-  for (std::int64_t i = 0; i < s.window_h; ++i) {
-    std::int64_t row = p * s.stride_h - s.h.before + i;
-    if (row < 0 || row >= x[1]) continue;
-    for (std::int64_t j = 0; j < s.window_w; ++j)
-      if (std::int64_t column = q * s.stride_w - s.w.before + j; column >= 0 && column < x[2]) f((row * x[2] + column) * x[3], static_cast<std::uint8_t>(i * s.window_w + j));
-  }
-}
 
 template <class T>
 BELFRY_CLONES void take(const T* x, std::uint8_t position, T* y, std::uint8_t* index, std::int64_t n) {
@@ -45,55 +28,37 @@ BELFRY_CLONES void give(const T* dy, const std::uint8_t* index, std::uint8_t pos
   for (std::int64_t k = 0; k < n; ++k) dx[k] += index[k] == position ? dy[k] : T{0};
 }
 
+/// The largest of one window, and where it was where `index` is given. The first element is taken as it is, a NaN too.
+template <class T>
+void take_window(const Patch& patch, const T* x, T* y, std::uint8_t* index, std::int64_t channels) {
+  bool begun = false;
+  patch.for_each([&](std::int64_t pixel, std::int64_t position) {
+    const T* from = x + pixel * channels;
+    auto here = static_cast<std::uint8_t>(position);
+    if (!begun) {
+      std::copy_n(from, channels, y);
+      if (index) std::fill_n(index, channels, here);
+    } else if (index) take<T>(from, here, y, index, channels);
+    else take_value<T>(from, y, channels);
+    begun = true;
+  });
+}
+
 Kernel forward() {
   return {.name = "nhwc_max_pool2d", .op = "max_pool2d", .supports = takes_floats(), .prepare = [](const KernelRequest& r) {
-            Extents x = r.inputs[0].shape;
-            Sliding s = sliding(r, x);
-            return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
-              return prepared([=, threads = r.threads](const Arguments& a) {
-                std::int64_t c = x[3], picture = x[1] * x[2] * c, lines = x[0] * s.h.count;
-                for_ranges(lines, x[0] * picture, threads, [&](std::int64_t first, std::int64_t past) {
-                  for (std::int64_t line = first; line < past; ++line)
-                    for (std::int64_t q = 0; q < s.w.count; ++q) {
-                      const T* from = a.in<T>(0) + line / s.h.count * picture;
-                      std::int64_t at = (line * s.w.count + q) * c;
-                      T* y = a.out<T>(0) + at;
-                      std::uint8_t* index = a.outputs[1] ? a.out<std::uint8_t>(1) + at : nullptr;
-                      bool begun = false;
-                      for_each_tap(s, x, line % s.h.count, q, [&](std::int64_t offset, std::uint8_t position) {
-                        if (!begun) {
-                          std::copy_n(from + offset, c, y);
-                          if (index) std::fill_n(index, c, position);
-                        } else if (index) take<T>(from + offset, position, y, index, c);
-                        else take_value<T>(from + offset, y, c);
-                        begun = true;
-                      });
-                    }
-                });
+            return visit_float(r.inputs[0].dtype, [&]<class T>() {
+              return over_lines(r, [c = r.inputs[0].shape[3]](const Arguments& a, const Patch& patch, std::int64_t picture, std::int64_t y) {
+                take_window<T>(patch, a.in<T>(0) + picture, a.out<T>(0) + y, a.outputs[1] ? a.out<std::uint8_t>(1) + y : nullptr, c);
               });
             });
           }};
 }
 
-/// One picture after the other: windows that overlap add up in the order of the windows.
 Kernel gradient() {
   return {.name = "nhwc_max_pool2d", .op = "max_pool2d_gradient", .supports = takes_floats(), .prepare = [](const KernelRequest& r) {
-            Extents x = r.outputs[0].shape;
-            Sliding s = sliding(r, x);
-            return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
-              return prepared([=, threads = r.threads](const Arguments& a) {
-                std::int64_t c = x[3], picture = x[1] * x[2] * c;
-                for_ranges(x[0], x[0] * picture, threads, [&](std::int64_t first, std::int64_t past) {
-                  for (std::int64_t n = first; n < past; ++n) {
-                    T* to = a.out<T>(0) + n * picture;
-                    std::fill_n(to, picture, T{0});
-                    for (std::int64_t p = 0; p < s.h.count; ++p)
-                      for (std::int64_t q = 0; q < s.w.count; ++q) {
-                        std::int64_t at = ((n * s.h.count + p) * s.w.count + q) * c;
-                        for_each_tap(s, x, p, q, [&](std::int64_t offset, std::uint8_t position) { give<T>(a.in<T>(0) + at, a.in<std::uint8_t>(1) + at, position, to + offset, c); });
-                      }
-                  }
-                });
+            return visit_float(r.inputs[0].dtype, [&]<class T>() {
+              return over_pictures<T>(r, [c = r.outputs[0].shape[3]](const Arguments& a, const Patch& patch, T* dx, std::int64_t y) {
+                patch.for_each([&](std::int64_t pixel, std::int64_t position) { give<T>(a.in<T>(0) + y, a.in<std::uint8_t>(1) + y, static_cast<std::uint8_t>(position), dx + pixel * c, c); });
               });
             });
           }};

@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include <belfry/graph/split_rules.h>
-#include <belfry/ops/optimizer/formulas.h>
+#include <belfry/ops/optimizer/adam_formulas.h>
+#include <belfry/ops/optimizer/adaptive_formulas.h>
+#include <belfry/ops/optimizer/momentum_formulas.h>
 
 namespace belfry {
 

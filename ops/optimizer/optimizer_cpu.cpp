@@ -1,6 +1,8 @@
 #include <belfry/ops/cpu_kernels.h>
 #include <belfry/ops/cpu/kernel_support_internal.h>
-#include <belfry/ops/optimizer/formulas.h>
+#include <belfry/ops/optimizer/adam_formulas.h>
+#include <belfry/ops/optimizer/adaptive_formulas.h>
+#include <belfry/ops/optimizer/momentum_formulas.h>
 
 namespace belfry {
 

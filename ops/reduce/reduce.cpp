@@ -6,6 +6,7 @@
 
 #include <belfry/graph/split_rules.h>
 #include <belfry/ops/build.h>
+#include <belfry/ops/extremes.h>
 #include <belfry/ops/loops.h>
 
 namespace belfry {
@@ -19,15 +20,27 @@ std::vector<bool> reduced_axes(const Attributes& a, int rank) {
   return out;
 }
 
+/// The sizes, with 1 along the axes that are reduced.
+template <class Sizes>
+Sizes kept(Sizes sizes, const Attributes& a) {
+  std::vector<bool> gone = reduced_axes(a, static_cast<int>(sizes.size()));
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    if (gone[i]) sizes[i] = 1;
+  return sizes;
+}
+
+/// The sizes of the axes that are reduced, or of the others.
+Shape dims(const Shape& shape, const Attributes& a, bool reduced) {
+  Shape out;
+  std::vector<bool> gone = reduced_axes(a, static_cast<int>(shape.size()));
+  for (std::size_t i = 0; i < gone.size(); ++i)
+    if (gone[i] == reduced) out.push_back(shape[i]);
+  return out;
+}
+
 std::vector<TensorType> reduced_type(InferContext& c) {
   c.axes("axes");
-  Shape out;
-  std::vector<bool> gone = reduced_axes(c.attributes, c.rank(0));
-  for (std::size_t i = 0; i < gone.size(); ++i) {
-    if (!gone[i]) out.push_back(c.shape(0)[i]);
-    else if (c.attributes.flag("keep")) out.push_back(1);
-  }
-  return {{c.dtype(0), out}};
+  return {{c.dtype(0), c.attributes.flag("keep") ? kept(c.shape(0), c.attributes) : dims(c.shape(0), c.attributes, false)}};
 }
 
 std::vector<TensorType> infer(InferContext& c) {
@@ -50,15 +63,12 @@ template <class T, class Sum, class Fold>
 void reduce(const Call& c, Sum start, Fold fold) {
   auto x = c.inputs[0].as<T>();
   auto y = c.outputs[0].as<T>();
-  std::vector<bool> gone = reduced_axes(c.attributes, static_cast<int>(c.inputs[0].type.shape.size()));
-  Extents kept = c.inputs[0].type.shape;
-  for (std::size_t i = 0; i < kept.size(); ++i)
-    if (gone[i]) kept[i] = 1;
+  Extents ones = kept(c.inputs[0].type.shape, c.attributes);
   struct Cell { Sum sum; };  // bools lie in no vector of their own
   std::vector<Cell> cells(y.size(), Cell{start});
   std::size_t i = 0;
   for_each_index(c.inputs[0].type.shape, [&](const Extents& at) {
-    Sum& s = cells[offset_of(at, kept)].sum;
+    Sum& s = cells[offset_of(at, ones)].sum;
     s = fold(s, static_cast<Sum>(x[i++]));
   });
   std::transform(cells.begin(), cells.end(), y.begin(), [](const Cell& cell) { return static_cast<T>(cell.sum); });
@@ -71,17 +81,10 @@ void sum_reference(const Call& c) {
   });
 }
 
-void max_reference(const Call& c) {
+template <class Fold>
+void extreme_reference(const Call& c) {
   visit_dtype(c.dtype(), [&]<class T>() {
-    T least = std::numeric_limits<T>::has_infinity ? static_cast<T>(-std::numeric_limits<T>::infinity()) : std::numeric_limits<T>::lowest();
-    if constexpr (!std::is_same_v<T, bool>) reduce<T>(c, least, [](T a, T b) { return a >= b || a != a ? a : b; });
-  });
-}
-
-void min_reference(const Call& c) {
-  visit_dtype(c.dtype(), [&]<class T>() {
-    T most = std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
-    if constexpr (!std::is_same_v<T, bool>) reduce<T>(c, most, [](T a, T b) { return a <= b || a != a ? a : b; });
+    if constexpr (!std::is_same_v<T, bool>) reduce<T>(c, Fold::template kStart<T>, Fold{});
   });
 }
 
@@ -102,19 +105,16 @@ void all_reference(const Call& c) {
 
 /// The greatest exponential is 1; where x is nowhere finite the sum is of 0, 1 or NaN as it stands.
 void logsumexp_reference(const Call& c) {
-  max_reference(c);
+  extreme_reference<extremes::Max>(c);
   visit_float(c.dtype(), [&]<class T>() {
     auto x = c.inputs[0].as<T>();
     auto y = c.outputs[0].as<T>();
-    std::vector<bool> gone = reduced_axes(c.attributes, static_cast<int>(c.inputs[0].type.shape.size()));
-    Extents kept = c.inputs[0].type.shape;
-    for (std::size_t i = 0; i < kept.size(); ++i)
-      if (gone[i]) kept[i] = 1;
+    Extents ones = kept(c.inputs[0].type.shape, c.attributes);
     std::vector<double> sums(y.size());
     std::size_t i = 0;
     auto top = [&](std::size_t k) { return std::isfinite(y[k]) ? static_cast<double>(y[k]) : 0.0; };
     for_each_index(c.inputs[0].type.shape, [&](const Extents& at) {
-      std::size_t k = offset_of(at, kept);
+      std::size_t k = offset_of(at, ones);
       sums[k] += std::exp(static_cast<double>(x[i++]) - top(k));
     });
     for (std::size_t k = 0; k < y.size(); ++k) y[k] = static_cast<T>(std::log(sums[k]) + top(k));
@@ -129,34 +129,10 @@ void mean_reference(const Call& c) {
   });
 }
 
-Shape kept_shape(GradientContext& g) {
-  Shape out = g.input(0).shape();
-  std::vector<bool> gone = reduced_axes(g.attributes, static_cast<int>(out.size()));
-  for (std::size_t i = 0; i < out.size(); ++i)
-    if (gone[i]) out[i] = 1;
-  return out;
-}
-
 /// v of the reduced shape, stretched to the shape of the input.
 Value like_input(GradientContext& g, Value v) {
-  Shape kept = kept_shape(g);
-  return broadcast_like(v.shape() == kept ? v : reshape(v, kept), g.input(0));
-}
-
-Shape remaining_dims(const Shape& shape, const Attributes& a) {
-  Shape dims;
-  std::vector<bool> gone = reduced_axes(a, static_cast<int>(shape.size()));
-  for (std::size_t i = 0; i < gone.size(); ++i)
-    if (!gone[i]) dims.push_back(shape[i]);
-  return dims;
-}
-
-Shape counted_dims(const Shape& shape, const Attributes& a) {
-  Shape dims;
-  std::vector<bool> gone = reduced_axes(a, static_cast<int>(shape.size()));
-  for (std::size_t i = 0; i < gone.size(); ++i)
-    if (gone[i]) dims.push_back(shape[i]);
-  return dims;
+  Shape ones = kept(g.input(0).shape(), g.attributes);
+  return broadcast_like(v.shape() == ones ? v : reshape(v, ones), g.input(0));
 }
 
 ReduceOptions options_of(const GradientContext& g) { return {g.attributes.integers("axes"), g.attributes.flag("keep")}; }
@@ -191,7 +167,7 @@ Split split_without_partial(const SplitContext& c) {
   return s;
 }
 
-bool reduces_rows(const GradientContext& g) { return !symbolic_axes(counted_dims(g.input(0).shape(), g.attributes)).empty(); }
+bool reduces_rows(const GradientContext& g) { return !symbolic_axes(dims(g.input(0).shape(), g.attributes, true)).empty(); }
 
 /// −max(−x); of integers with −1 − x, which overflows nowhere.
 std::vector<Value> min_by_max(GradientContext& g) {
@@ -214,7 +190,7 @@ std::vector<Value> logsumexp_by_sums(GradientContext& g) {
   double largest = x.dtype() == f32 ? static_cast<double>(std::numeric_limits<float>::max()) : std::numeric_limits<double>::max();
   top = where(less_equal(abs(top), constant_like(top, largest)), top, constant_like(top, 0));
   Value y = log(reduce_sum(exp(x - top), {g.attributes.integers("axes"), true})) + top;
-  return {g.attributes.flag("keep") ? y : reshape(y, remaining_dims(x.shape(), g.attributes))};
+  return {g.attributes.flag("keep") ? y : reshape(y, dims(x.shape(), g.attributes, false))};
 }
 
 OpDef def(const char* name, ReferenceRule reference, SplitRule split, GradientRule gradient, InferRule infer_rule = infer, bool zero_preserving = true) {
@@ -235,8 +211,8 @@ std::vector<OpDef> reduce_defs() {
   std::vector<OpDef> out;
   out.push_back(def("reduce_sum", sum_reference, split_reduction(Reduction::sum),
                     [](GradientContext& g) { return std::vector<Value>{like_input(g, g.output_gradient())}; }));
-  out.push_back(def("reduce_max", max_reference, split_reduction(Reduction::max), gradient_of_extreme));
-  out.push_back(def("reduce_min", min_reference, split_without_partial, gradient_of_extreme));
+  out.push_back(def("reduce_max", extreme_reference<extremes::Max>, split_reduction(Reduction::max), gradient_of_extreme));
+  out.push_back(def("reduce_min", extreme_reference<extremes::Min>, split_without_partial, gradient_of_extreme));
   out.back().write_out = min_by_max;
   out.push_back(def("reduce_prod", prod_reference, split_without_partial, gradient_of_prod));
   out.push_back(def("reduce_any", any_reference, split_without_partial, no_gradient("bools have no slope"), infer_bool));
@@ -250,7 +226,7 @@ std::vector<OpDef> reduce_defs() {
 
 OpDef reduce_mean_def() {
   OpDef d = def("reduce_mean", mean_reference, [](const SplitContext& c) { return split_reduction(Reduction::sum)(c); }, [](GradientContext& g) {
-    Value count = row_count(g.graph, counted_dims(g.input(0).shape(), g.attributes), g.input(0).dtype());
+    Value count = row_count(g.graph, dims(g.input(0).shape(), g.attributes, true), g.input(0).dtype());
     return std::vector<Value>{like_input(g, g.output_gradient() / count)};
   }, infer_float);
   // A mean over rows is no sum of the towers' means: lower_means writes it out, and what is left is read whole.

@@ -1,13 +1,16 @@
 #include <cmath>
-#include <limits>
 
 #include <belfry/ops/cpu/column_sums_internal.h>
 #include <belfry/ops/cpu_kernels.h>
 #include <belfry/ops/cpu/kernel_support_internal.h>
+#include <belfry/ops/extremes.h>
 
 namespace belfry {
 
 namespace {
+
+using extremes::Max;
+using extremes::Min;
 
 /// The extents as (outer, reduced, inner), where the reduced axes lie together; axes of size 1 do not count.
 struct Form {
@@ -53,14 +56,6 @@ BELFRY_CLONES double add_lanes(const T* x, std::int64_t n) {
   return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
 }
 
-struct Max {
-  template <class T> static constexpr T kStart = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
-  template <class T> T operator()(T a, T b) const { return a >= b || a != a ? a : b; }
-};
-struct Min {
-  template <class T> static constexpr T kStart = std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
-  template <class T> T operator()(T a, T b) const { return a <= b || a != a ? a : b; }
-};
 struct Any {
   template <class T> static constexpr T kStart = false;
   bool operator()(bool a, bool b) const { return a | b; }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <belfry/graph/split_rules.h>
+#include <belfry/ops/linear_pair.h>
 #include <belfry/ops/resize/taps.h>
 #include <belfry/ops/windows.h>
 
@@ -69,29 +69,7 @@ double flops(const LocalType& y, const Attributes& a) { return static_cast<doubl
 
 std::vector<OpDef> resize_defs() {
   std::vector<AttributeDef> attributes = {{"size", AttributeKind::integers}, AttributeDef("method", "bilinear").one_of({"bilinear", "nearest"})};
-  std::vector<OpDef> out;
-  out.push_back({.name = "resize",
-                 .attributes = attributes,
-                 .inputs = {"x"},
-                 .infer = [](InferContext& c) { return std::vector<TensorType>{checked_output(c, 0)}; },
-                 .reference = forward,
-                 .gradient = [](GradientContext& g) { return std::vector<Value>{emit("resize_gradient", {g.output_gradient(), g.input(0)}, g.attributes, {})}; },
-                 .split = row_by_row(0, 0),
-                 .flops = [](auto, auto out, const Attributes& a) { return flops(out[0], a); }});
-  out.push_back({.name = "resize_gradient",
-                 .attributes = attributes,
-                 .inputs = {"dy", shape_only("x")},
-                 .outputs = {"dx"},
-                 .infer = [](InferContext& c) {
-                   TensorType y = checked_output(c, 1);
-                   if (c.type(0) != y) c.fail("dy must be " + to_string(y));
-                   return std::vector<TensorType>{c.type(1)};
-                 },
-                 .reference = gradient,
-                 .gradient = [](GradientContext& g) { return std::vector<Value>{emit("resize", {g.output_gradient()}, g.attributes, {}), {}}; },
-                 .split = row_by_row(0, 0),
-                 .flops = [](auto in, auto, const Attributes& a) { return flops(in[0], a); }});
-  return out;
+  return linear_pair({"resize", attributes, checked_output, forward, gradient, flops});
 }
 
 Value resize(Value x, Integers size, const ResizeOptions& o, SourceLine at) { return emit("resize", {x}, {{"size", std::move(size)}, {"method", o.method}}, at); }

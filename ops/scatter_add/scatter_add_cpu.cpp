@@ -6,17 +6,6 @@
 
 namespace belfry {
 
-namespace {
-
-template <class I>
-void check_rows(const I* indices, std::int64_t n, std::int64_t rows) {
-  for (std::int64_t i = 0; i < n; ++i)
-    if (static_cast<std::int64_t>(indices[i]) < 0 || static_cast<std::int64_t>(indices[i]) >= rows)
-      throw UserError(fmt::format("[scatter_add] index {} at position {} is outside the table of {} rows", indices[i], i, rows));
-}
-
-}  // namespace
-
 /// Each thread walks over all indices and adds to its own rows, so a row's terms come in the order of the indices.
 std::vector<Kernel> scatter_add_cpu() {
   return {{.name = "add_to_rows", .op = "scatter_add",
@@ -27,7 +16,7 @@ std::vector<Kernel> scatter_add_cpu() {
                return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
                  return prepared([=, threads = r.threads](const Arguments& a) {
                    const I* indices = a.in<I>(1);
-                   check_rows(indices, n, rows);
+                   check_rows("scatter_add", indices, n, rows);
                    bool in_place = a.inputs[0] == a.outputs[0];
                    for_ranges(rows, (in_place ? 0 : rows * row) + n * row, threads, [&](std::int64_t first, std::int64_t past) {
                      if (!in_place && row > 0) std::memcpy(a.out<T>(0) + first * row, a.in<T>(0) + first * row, static_cast<std::size_t>((past - first) * row) * sizeof(T));

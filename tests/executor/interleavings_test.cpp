@@ -34,7 +34,8 @@ TEST(Memory, that_is_planned_is_allocated_to_the_byte_in_every_plan) {
           Cluster cluster = sim_cluster(devices, devices != 3, 2);
           Program program(std::make_shared<const PlacedGraph>(place(graph, s.strategy, cluster, 7, {.fetches = fetches_of(*graph)})), reference_kernels());
           std::map<std::string, std::int64_t> planned;
-          for (int d = 0; d < static_cast<int>(cluster.devices.size()); ++d) planned[cluster.space(d)] += bytes_of(program.plan(), d).total();
+          std::vector<DeviceBytes> bytes = device_bytes(program.plan());
+          for (std::size_t d = 0; d < bytes.size(); ++d) planned[cluster.space(static_cast<int>(d))] += bytes[d].total();
           ASSERT_EQ(planned.size(), program.bound().spaces.size());
           for (std::size_t space = 0; space < program.bound().spaces.size(); ++space)
             EXPECT_EQ(program.allocated(static_cast<int>(space)), planned.at(program.bound().spaces[space])) << n.name << " " << s.name << " " << program.bound().spaces[space];

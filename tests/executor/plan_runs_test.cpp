@@ -157,14 +157,7 @@ TEST(AnyPlacement, waits_for_the_copy_of_each_output_of_one_node) {
   EXPECT_TRUE(objections.empty()) << objections[0];
 }
 
-std::vector<std::string> names() {
-  std::vector<std::string> out;
-  for (const auto* list : {&nets(), &probes()})
-    for (const Net& n : *list)
-      if (n.name != "two_heads") out.push_back(n.name);
-  return out;
-}
-INSTANTIATE_TEST_SUITE_P(EveryNet, PlanOf, testing::ValuesIn(names()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(EveryNet, PlanOf, testing::ValuesIn(names_of_nets()), [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace belfry::test

@@ -17,6 +17,7 @@
 #include <belfry/frontends/data/mnist.h>
 
 #include "files.h"
+#include "says.h"
 
 namespace belfry::test {
 namespace {

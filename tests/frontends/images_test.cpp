@@ -11,9 +11,12 @@
 #include <belfry/frontends/data/text.h>
 #include <belfry/frontends/files/files.h>
 
+#include "says.h"
+
 namespace belfry {
 namespace {
 
+using test::message_of;
 namespace fs = std::filesystem;
 
 struct Folder {
@@ -21,15 +24,6 @@ struct Folder {
   ~Folder() { fs::remove_all(path); }
   fs::path path;
 };
-
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "(no error)";
-}
 
 /// A smooth picture, so that compression keeps it.
 std::string jpeg(int width, int height, int brightness = 0) {

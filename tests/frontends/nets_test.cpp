@@ -6,19 +6,14 @@
 #include <belfry/frontends/nn/sequential.h>
 #include <belfry/ops/passes/passes.h>
 
+#include "says.h"
+
 namespace belfry {
 namespace {
 
-std::shared_ptr<const OpSet> ops() { return std::make_shared<const OpSet>(standard_ops()); }
+using test::message_of;
 
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "(no error)";
-}
+std::shared_ptr<const OpSet> ops() { return std::make_shared<const OpSet>(standard_ops()); }
 
 /// Elements of the float variables: weights and running statistics.
 std::int64_t parameters(const Graph& g, bool trainable_only = false) {

@@ -5,6 +5,7 @@
 #include <belfry/placer/diff.h>
 
 #include "plans.h"
+#include "says.h"
 #include "swapped.h"
 
 namespace belfry::test {
@@ -144,15 +145,6 @@ TEST(Diff, names_every_kind_of_decision) {
 
 // ---------------------------------------------------------------- placement and cluster files
 
-std::string refusal(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "";
-}
-
 TEST(PlacementFile, of_a_plan_reads_back_and_derives_it_anew) {
   PlacedGraph plan = placed_over(graph_of("decay"), 3);
   Placement placement = placement_of(plan);
@@ -175,8 +167,8 @@ TEST(PlacementFile, the_example_places_two_towers) {
 }
 
 TEST(PlacementFile, that_is_none_is_refused_with_the_place) {
-  EXPECT_NE(refusal([] { read_placement(R"({"belfry": 1, "placement": [{"match": "**", "device": "cpu:0,cpu:0"}]})", "p.json"); }).find("p.json:1: /placement/0/device: device cpu:0 is named twice"), std::string::npos);
-  EXPECT_NE(refusal([] { read_placement(R"({"belfry": 1, "towers": 0, "placement": []})", "p.json"); }).find("p.json:1: /towers: is 0; it must lie in [1, 65536]"), std::string::npos);
+  EXPECT_NE(message_of([] { read_placement(R"({"belfry": 1, "placement": [{"match": "**", "device": "cpu:0,cpu:0"}]})", "p.json"); }).find("p.json:1: /placement/0/device: device cpu:0 is named twice"), std::string::npos);
+  EXPECT_NE(message_of([] { read_placement(R"({"belfry": 1, "towers": 0, "placement": []})", "p.json"); }).find("p.json:1: /towers: is 0; it must lie in [1, 65536]"), std::string::npos);
 }
 
 TEST(ClusterFile, reads_back_and_refuses_what_is_no_machine) {
@@ -186,7 +178,7 @@ TEST(ClusterFile, reads_back_and_refuses_what_is_no_machine) {
   c.unlinked = {{"sim:0", "sim:1"}};
   c.host_memory = {1 << 30, 0};
   EXPECT_EQ(read_cluster(write_cluster(c), "c.json"), c);
-  auto of = [](const std::string& text) { return refusal([&] { read_cluster(text, "c.json"); }); };
+  auto of = [](const std::string& text) { return message_of([&] { read_cluster(text, "c.json"); }); };
   EXPECT_NE(of(R"({"belfry": 1, "devices": [{"devices": "sim:0-1"}]})").find("needs a cpu device on host 0"), std::string::npos);
   EXPECT_NE(of(R"({"belfry": 1, "devices": [{"devices": "cpu:0"}, {"devices": "cpu:0-1"}]})").find("device cpu:0 is named twice"), std::string::npos);
   EXPECT_NE(of(R"({"belfry": 1, "unlinked": [["cpu:0", "cpu:7"]], "devices": [{"devices": "cpu:0"}]})").find("no device has the memory space 'cpu:7'"), std::string::npos);

@@ -74,13 +74,6 @@ TEST(PlanFile, keeps_a_fetch_of_what_each_tower_has_of_a_sum) {
   expect_whole(plan, "loss@towers");
 }
 
-std::vector<std::string> names() {
-  std::vector<std::string> out;
-  for (const auto* list : {&nets(), &probes()})
-    for (const Net& n : *list)
-      if (n.name != "two_heads") out.push_back(n.name);
-  return out;
-}
 TEST(PlanFile, keeps_the_records_of_the_machine_that_it_was_made_for) {
   auto graph = std::make_shared<const Graph>(training_graph(nets()[0]));
   PlacedGraph plan = place(graph, strategies(2, 2)[0].strategy, sim_cluster(2), 4, {.fetches = fetches_of(*graph), .isa = "avx2, avx2", .libraries = "oneDNN 3.1.0"});
@@ -93,7 +86,7 @@ TEST(PlanFile, keeps_the_records_of_the_machine_that_it_was_made_for) {
   EXPECT_EQ(again.isa + again.libraries, "");
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryNet, PlanFileOf, testing::ValuesIn(names()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(EveryNet, PlanFileOf, testing::ValuesIn(names_of_nets()), [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace belfry::test

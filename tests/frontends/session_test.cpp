@@ -1,11 +1,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <belfry/belfry.h>
 #include <belfry/graph/plan/memory.h>
+#include <belfry/ops/random/random.h>
 
 #include "nets.h"
 #include "ran_as_planned.h"
+#include "says.h"
 
 namespace belfry::test {
 namespace {
@@ -105,30 +108,20 @@ TEST(Session, what_each_tower_has_can_be_fetched) {
   EXPECT_RAN_AS_PLANNED(session);
 }
 
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
 TEST(Session, bad_feeds_are_refused_by_name) {
   Graph graph = built("accuracy");
   Session session(graph);
   auto feeds = feeds_for(graph, 4);
   auto without = feeds;
   without.erase("label");
-  EXPECT_THAT(error_of([&] { session.step(without); }), testing::HasSubstr("no feed for the input 'label'"));
+  EXPECT_THAT(message_of([&] { session.step(without); }), testing::HasSubstr("no feed for the input 'label'"));
   auto other = feeds;
   other.insert_or_assign("x", HostTensor(f32, {4, 5}));
-  EXPECT_THAT(error_of([&] { session.step(other); }), testing::HasSubstr("'x' is f32(4, 5), but the input is f32(batch, 4)"));
+  EXPECT_THAT(message_of([&] { session.step(other); }), testing::HasSubstr("'x' is f32(4, 5), but the input is f32(batch, 4)"));
   other.insert_or_assign("x", HostTensor(f32, {3, 4}));
-  EXPECT_THAT(error_of([&] { session.step(other); }), testing::HasSubstr("disagree"));
-  EXPECT_THAT(error_of([&] { session.step(feeds_for(graph, 0)); }), testing::HasSubstr("at least one"));
-  EXPECT_THAT(error_of([&] { session.run(feeds, {"los"}); }), testing::HasSubstr("loss"));
+  EXPECT_THAT(message_of([&] { session.step(other); }), testing::HasSubstr("disagree"));
+  EXPECT_THAT(message_of([&] { session.step(feeds_for(graph, 0)); }), testing::HasSubstr("at least one"));
+  EXPECT_THAT(message_of([&] { session.run(feeds, {"los"}); }), testing::HasSubstr("loss"));
 }
 
 TEST(Session, a_bad_label_fails_the_step_and_leaves_the_state) {
@@ -139,7 +132,7 @@ TEST(Session, a_bad_label_fails_the_step_and_leaves_the_state) {
   State before = session.state();
   auto bad = feeds;
   bad.at("label").data<std::int32_t>()[3] = 9;
-  EXPECT_THAT(error_of([&] { session.step(bad); }), testing::HasSubstr("label 9 of row 3 is no class"));
+  EXPECT_THAT(message_of([&] { session.step(bad); }), testing::HasSubstr("label 9 of row 3 is no class"));
   EXPECT_EQ(session.state(), before);
   session.step(feeds);
 }
@@ -174,7 +167,7 @@ TEST(Session, a_torn_state_is_refused_until_it_is_loaded_or_reset) {
   } catch (const DeviceError& e) {
     EXPECT_THAT(e.what(), testing::HasSubstr("the device is lost; while running 'momentum/"));
   }
-  EXPECT_THAT(error_of([&] { session.step(feeds); }), testing::AllOf(testing::HasSubstr("partly updated"), testing::HasSubstr("momentum_m/")));
+  EXPECT_THAT(message_of([&] { session.step(feeds); }), testing::AllOf(testing::HasSubstr("partly updated"), testing::HasSubstr("momentum_m/")));
   session.load_state(before);
   session.step(feeds);
   *countdown = 3;
@@ -193,9 +186,9 @@ TEST(Session, a_torn_state_stays_torn_after_a_run_that_fails) {
   *countdown = 2;
   EXPECT_THROW(session.step(feeds), DeviceError);
   EXPECT_EQ(session.state_after(), StateAfter::torn);
-  EXPECT_THAT(error_of([&] { session.run(bad); }), testing::HasSubstr("label 9"));
-  EXPECT_THAT(error_of([&] { session.predict(bad, {"loss"}); }), testing::HasSubstr("label 9"));
-  EXPECT_THAT(error_of([&] { session.step(feeds); }), testing::HasSubstr("partly updated"));
+  EXPECT_THAT(message_of([&] { session.run(bad); }), testing::HasSubstr("label 9"));
+  EXPECT_THAT(message_of([&] { session.predict(bad, {"loss"}); }), testing::HasSubstr("label 9"));
+  EXPECT_THAT(message_of([&] { session.step(feeds); }), testing::HasSubstr("partly updated"));
 }
 
 Session with_memory(const Graph& graph, const std::string& devices, std::int64_t bytes) {
@@ -209,8 +202,32 @@ TEST(Session, a_plan_is_made_without_the_memory_that_it_needs) {
   Session session = with_memory(graph, "sim:0-1", std::int64_t{1} << 60);
   const PlacedGraph& plan = session.plan(std::int64_t{1} << 38);
   EXPECT_EQ(plan.batch, std::int64_t{1} << 38);
-  EXPECT_THAT(error_of([&] { session.last_program(); }), testing::HasSubstr("no program"));
-  EXPECT_THAT(error_of([&] { session.prepare({std::int64_t{1} << 38}); }), testing::AllOf(testing::HasSubstr("this host has"), testing::HasSubstr("smaller batch")));
+  EXPECT_THAT(message_of([&] { session.last_program(); }), testing::HasSubstr("no program"));
+  EXPECT_THAT(message_of([&] { session.prepare({std::int64_t{1} << 38}); }), testing::AllOf(testing::HasSubstr("this host has"), testing::HasSubstr("smaller batch")));
+}
+
+TEST(Session, draws_initial_values_where_a_run_needs_them_and_not_to_plan) {
+  constexpr std::int64_t kBytes = std::int64_t{1} << 28;
+  auto most = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return std::int64_t{usage.ru_maxrss} * 1024;
+  };
+  Builder b("large");
+  Value large = b.variable("large", {kBytes / 4}, {.init = "ones"}), small = b.variable("small", {3}, {.init = "normal", .init_value = 1.0});
+  Value y = b.input("x", f32, {kBatch, 3}) * small;
+  b.output(y);
+  b.output(reduce_sum(large));
+  const std::string fetched = y.name();
+  std::int64_t before = most();
+  Session session(std::move(b).build(), {.seed = 7});
+  session.plan(4);
+  std::map<std::string, HostTensor> feeds = {{"x", HostTensor(f32, {2, 3})}};
+  session.run(feeds, {fetched});
+  session.load_state({{"small", HostTensor(f32, {3})}});
+  EXPECT_LT(most() - before, kBytes / 2);
+  session.reset();
+  EXPECT_EQ(session.variable("small"), initial_value(session.training_graph().node(session.training_graph().find_node("small")), 7));
 }
 
 TEST(Session, cpu_and_sim_devices_share_the_memory_of_their_host) {
@@ -218,21 +235,21 @@ TEST(Session, cpu_and_sim_devices_share_the_memory_of_their_host) {
   Session enough = with_memory(graph, "sim:0-1", std::int64_t{1} << 30);
   std::int64_t needed = 0, largest = 0;
   const PlacedGraph& plan = enough.plan(64);
-  for (int d = 0; d < 3; ++d) {
-    needed += bytes_of(plan, d).total();
-    largest = std::max(largest, bytes_of(plan, d).total());
+  for (const DeviceBytes& b : device_bytes(plan)) {
+    needed += b.total();
+    largest = std::max(largest, b.total());
   }
   ASSERT_LT(largest, needed - 64);
   with_memory(graph, "sim:0-1", needed).plan(64);
   Session less = with_memory(graph, "sim:0-1", needed - 64);
-  EXPECT_THAT(error_of([&] { less.plan(64); }), testing::AllOf(testing::HasSubstr(std::to_string(needed)), testing::HasSubstr(std::to_string(needed - 64)), testing::HasSubstr("of sim:1"),
+  EXPECT_THAT(message_of([&] { less.plan(64); }), testing::AllOf(testing::HasSubstr(std::to_string(needed)), testing::HasSubstr(std::to_string(needed - 64)), testing::HasSubstr("of sim:1"),
                                                                testing::HasSubstr("take a smaller batch, more towers one after the other (--towers), or other devices")));
   less.plan(32);
   SessionOptions small;
   small.cluster = local_cluster(parse_devices("sim:0-1"), 2);
   small.cluster->devices[1].memory = 64;
   Session one(graph, Towers{.devices = parse_devices("sim:0-1"), .threads = 1}, small);
-  EXPECT_THAT(error_of([&] { one.plan(64); }), testing::AllOf(testing::HasSubstr("sim:1 needs"), testing::HasSubstr("but has 64")));
+  EXPECT_THAT(message_of([&] { one.plan(64); }), testing::AllOf(testing::HasSubstr("sim:1 needs"), testing::HasSubstr("but has 64")));
   EXPECT_FALSE(Session(graph).plan(8).cluster.host_memory.empty());
 }
 
@@ -242,7 +259,7 @@ TEST(Session, rules_that_decide_nothing_are_refused_whatever_runs_first) {
   for (const char* match : {"nonsense", "x"})
     for (int mode = 0; mode < 3; ++mode) {
       Session session(graph, Towers{.devices = parse_devices("cpu:0,cpu:1")}, {.rules = {{match, {cpu(1)}, "by hand"}}});
-      EXPECT_THAT(error_of([&] { mode == 0 ? session.step(feeds) : mode == 1 ? session.run(feeds, {"loss"}) : session.predict(feeds, {"loss"}); }), testing::HasSubstr(match));
+      EXPECT_THAT(message_of([&] { mode == 0 ? session.step(feeds) : mode == 1 ? session.run(feeds, {"loss"}) : session.predict(feeds, {"loss"}); }), testing::HasSubstr(match));
     }
   // A rule for what only a step has is none that decides nothing.
   Session session(graph, Towers{.devices = parse_devices("cpu:0,cpu:1")}, {.rules = {{"momentum/in/w", {cpu(0)}, "by hand"}}});

@@ -15,6 +15,7 @@
 #include <belfry/frontends/state/npy.h>
 
 #include "files.h"
+#include "says.h"
 
 namespace belfry::test {
 namespace {

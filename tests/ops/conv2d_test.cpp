@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <belfry/graph/contexts.h>
+#include <belfry/ops/cpu_kernels.h>
+#include <belfry/ops/fusions.h>
 
+#include "kernel_case.h"
 #include "numeric_gradient.h"
 
 namespace belfry::test {
@@ -156,6 +159,78 @@ TEST(Conv2d, rows_stay_and_the_filter_gradient_is_a_partial_sum) {
   EXPECT_EQ(filter.gives, std::vector{partial(Reduction::sum)});
   // A filter that is itself a partial sum is read whole.
   EXPECT_EQ(split_of("conv2d", {x, w}, {rows(0), partial(Reduction::sum)}, {y}).reads[1], kReplicated);
+}
+
+// ---------------------------------------------------------------- fused with bias and relu
+
+/// relu(conv2d(x, filter) + bias) as one request.
+struct Group {
+  explicit Group(DType t = f32, bool bias_first = false, std::int64_t channel_groups = 1) : builder("group") {
+    Value x = builder.input("x", t, {kBatch, 6, 6, 4}), w = builder.input("w", t, {3, 3, 4 / channel_groups, 8}), b = builder.input("b", t, {8});
+    Value c = conv2d(x, w, {.padding = "same", .groups = channel_groups});
+    relu(bias_first ? b + c : c + b);
+    groups = find_groups(builder.graph());
+    if (groups.size() != 1) return;
+    request.op = groups[0].kind;
+    request.attributes = &attributes;
+    for (Value v : {x, w, b}) request.inputs.push_back({t, extents_of(v.shape(), kRows)});
+    for (std::size_t i = 0; i < 3; ++i) inputs.push_back(drawn(request.inputs[i], 4, false, i));
+    request.outputs = {{t, extents_of(c.shape(), kRows)}};
+    describe_members(builder.graph(), groups[0].members, request);
+  }
+  HostTensor launch(const std::string& kernel, std::int64_t scratch_bytes = 0) {
+    HostTensor y(request.outputs[0].dtype, request.outputs[0].shape), scratch(u8, {scratch_bytes});
+    cpu_kernels().prepare(kernel, request, {scratch_bytes, false})->launch({{inputs[0].raw(), inputs[1].raw(), inputs[2].raw()}, {y.raw()}, scratch.raw()});
+    return y;
+  }
+  Builder builder;
+  Attributes attributes;
+  std::vector<FusionGroup> groups;
+  KernelRequest request;
+  std::vector<HostTensor> inputs;
+};
+
+TEST(FusedConv2d, is_found_with_the_bias_on_either_side) {
+  EXPECT_EQ(Group().groups.size(), 1u);
+  EXPECT_EQ(Group(f32, true).groups.size(), 1u);
+  Builder b("none");
+  Value x = b.input("x", f32, {kBatch, 6, 6, 3}), w = b.input("w", f32, {3, 3, 3, 6});
+  relu(conv2d(x, w, {.padding = "same"}) + b.input("row", f32, {6, 6}));  // per pixel and channel, not per channel
+  relu(conv2d(x, w, {.padding = "same"}));
+  EXPECT_TRUE(find_groups(b.graph()).empty());
+}
+
+TEST(FusedConv2d, agrees_with_its_members_one_by_one) {
+  for (auto [threads, channel_groups] : {std::pair{1, 1}, {2, 1}, {2, 4}}) {
+    Group g(f32, false, channel_groups);
+    g.request.threads = threads;
+    auto choice = cpu_kernels().choose(g.request);
+    ASSERT_EQ(choice.name, "onednn_conv2d_bias_relu");
+    HostTensor got = g.launch(choice.name, choice.support.scratch_bytes), wanted = g.launch(kReferenceKernel);
+    EXPECT_LE(distance(got, wanted), 1e-5);
+    EXPECT_EQ(std::ranges::count(got.data<float>(), 0.0f), std::ranges::count(wanted.data<float>(), 0.0f)) << "relu cuts elsewhere";
+  }
+}
+
+TEST(FusedConv2d, the_reference_of_a_group_is_that_of_its_members_in_turn) {
+  for (bool bias_first : {false, true}) {
+    Group g(f64, bias_first);
+    EXPECT_EQ(cpu_kernels().choose(g.request).name, "reference");
+    HostTensor got = g.launch(kReferenceKernel);
+    Asked conv({"", "conv2d", {{f64, {kBatch, 6, 6, 4}}, {f64, {3, 3, 4, 8}}}, {{"padding", "same"}}});
+    conv.inputs = {g.inputs[0], g.inputs[1]};
+    HostTensor y = launched(*cpu_kernels().prepare(kReferenceKernel, conv.request), conv, 0)[0];
+    for (std::size_t i = 0; i < y.data<double>().size(); ++i) y.data<double>()[i] = std::max(y.data<double>()[i] + g.inputs[2].data<double>()[i % 8], 0.0);
+    EXPECT_TRUE(got == y);
+  }
+}
+
+TEST(FusedConv2d, a_nan_is_not_hidden_by_relu) {
+  Group g;
+  g.inputs[0].data<float>()[0] = std::nanf("");
+  auto choice = cpu_kernels().choose(g.request);
+  EXPECT_TRUE(std::isnan(g.launch(kReferenceKernel).data<float>()[0]));
+  EXPECT_TRUE(std::isnan(g.launch(choice.name, choice.support.scratch_bytes).data<float>()[0]));
 }
 
 }  // namespace

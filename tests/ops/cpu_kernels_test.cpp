@@ -3,105 +3,19 @@
 
 #include <omp.h>
 
-#include <algorithm>
-#include <cmath>
-#include <random>
 #include <set>
 
-#include <belfry/frontends/builder/builder.h>
 #include <belfry/ops/cpu_kernels.h>
-#include <belfry/ops/fusions.h>
+
+#include "kernel_case.h"
+#include "says.h"
 
 namespace belfry::test {
 namespace {
 
 using testing::HasSubstr;
 
-constexpr std::int64_t kRows = 5;
-
-/// One node on one share, with its inputs.
-struct Case {
-  std::string kernel, op;
-  std::vector<TensorType> inputs;
-  Attributes attributes = {};
-  double tolerance = 0;  ///< of |got − wanted| / (1 + |wanted|); 0: the same bits
-  int top = 4;           ///< integers are drawn below it
-};
-
-TensorType real(Shape shape) { return {f32, std::move(shape)}; }
-TensorType whole(Shape shape) { return {i32, std::move(shape)}; }
-
-HostTensor drawn(const LocalType& type, int top, bool positive, std::uint64_t seed) {
-  std::mt19937_64 rng(seed);
-  std::normal_distribution<double> normal;
-  HostTensor out(type.dtype, type.shape);
-  visit_stored(type.dtype, [&]<class T>() {
-    for (T& x : out.data<T>()) {
-      double v = is_float(type.dtype) ? normal(rng) : static_cast<double>(rng() % static_cast<std::uint64_t>(type.dtype == boolean ? 2 : top));
-      x = static_cast<T>(positive ? std::abs(v) + 0.1 : v);
-    }
-  });
-  return out;
-}
-
-/// A node in a graph of its own, as a kernel is asked for it.
-struct Asked {
-  explicit Asked(const Case& c, int threads = 1) : builder("one") {
-    std::vector<Value> values;
-    for (std::size_t i = 0; i < c.inputs.size(); ++i) values.push_back(builder.input("x" + std::to_string(i), c.inputs[i].dtype, c.inputs[i].shape));
-    const Node& n = builder.graph().node(values.empty() ? builder.graph().add(c.op, {}, c.attributes).id.node : builder.graph().add(c.op, values, c.attributes).id.node);
-    request.op = c.op;
-    request.def = n.op;
-    request.attributes = &n.attributes;
-    for (const TensorType& t : c.inputs) request.inputs.push_back({t.dtype, extents_of(t.shape, kRows)});
-    for (const TensorType& t : n.types) {
-      request.outputs.push_back({t.dtype, extents_of(t.shape, kRows)});
-      request.output_types.push_back(t);
-      request.wanted.push_back(true);
-    }
-    request.threads = threads;
-    request.share = {3, kRows, 20, 4, Combine::global_mean};
-    bool positive = c.op == "log" || c.op == "log1p" || c.op == "rsqrt" || c.op == "pow" || c.op == "sqrt" || c.op == "batch_norm_gradient" || c.op == "adam" || c.op == "div" || c.kernel.starts_with("simd_a") || c.kernel.starts_with("simd_rms") || c.kernel == "simd_ftrl" || c.kernel == "simd_lamb";
-    for (std::size_t i = 0; i < request.inputs.size(); ++i) inputs.push_back(drawn(request.inputs[i], c.top, positive, 17 * i + 1));
-  }
-  Builder builder;
-  KernelRequest request;
-  std::vector<HostTensor> inputs;
-};
-
-/// Outputs of one launch; scratch is as large as the kernel said, with a watched margin behind it.
-std::vector<HostTensor> launched(Prepared& kernel, const Asked& a, std::int64_t scratch_bytes, std::pair<int, int> in_place = {-1, -1}) {
-  std::vector<HostTensor> outputs;
-  for (const LocalType& t : a.request.outputs) outputs.emplace_back(t.dtype, t.shape);
-  std::vector<std::byte, AlignedAllocator<std::byte>> scratch(static_cast<std::size_t>(scratch_bytes) + 64, std::byte{0xA5});
-  Arguments arguments;
-  for (const HostTensor& x : a.inputs) arguments.inputs.push_back(x.raw());
-  for (HostTensor& y : outputs) {
-    std::memset(y.raw(), 0xA5, y.bytes().size());
-    arguments.outputs.push_back(y.raw());
-  }
-  if (auto [k, i] = in_place; k >= 0) {
-    std::memcpy(outputs[static_cast<std::size_t>(k)].raw(), a.inputs[static_cast<std::size_t>(i)].raw(), a.inputs[static_cast<std::size_t>(i)].bytes().size());
-    arguments.inputs[static_cast<std::size_t>(i)] = outputs[static_cast<std::size_t>(k)].raw();
-  }
-  arguments.scratch = scratch.data();
-  kernel.launch(arguments);
-  for (int i = 0; i < 64; ++i) EXPECT_EQ(scratch[static_cast<std::size_t>(scratch_bytes) + static_cast<std::size_t>(i)], std::byte{0xA5}) << "wrote behind its scratch";
-  return outputs;
-}
-
-double distance(const HostTensor& got, const HostTensor& wanted) {
-  double worst = 0;
-  visit_stored(got.dtype(), [&]<class T>() {
-    for (std::size_t i = 0; i < got.data<T>().size(); ++i) {
-      double p = static_cast<double>(got.data<T>()[i]), q = static_cast<double>(wanted.data<T>()[i]), d = std::abs(p - q) / (1 + std::abs(q));
-      if (p != q && !(d <= worst) && !(std::isnan(p) && std::isnan(q))) worst = std::isnan(d) ? INFINITY : d;
-    }
-  });
-  return worst;
-}
-
-void expect_as_reference(const Case& c) {
+void expect_as_reference(const KernelCase& c) {
   KernelTable table = cpu_kernels();
   std::vector<std::vector<HostTensor>> by_threads;
   for (int threads : {1, 2}) {
@@ -126,11 +40,11 @@ void expect_as_reference(const Case& c) {
   EXPECT_TRUE(c.kernel.starts_with("onednn") || by_threads[0] == by_threads[1]) << "the number of threads changes bits";
 }
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = [] {
-    std::vector<Case> out;
+const std::vector<KernelCase>& cases() {
+  static const std::vector<KernelCase> all = [] {
+    std::vector<KernelCase> out;
     const Dim B = kBatch;
-    auto add = [&](Case c) { out.push_back(std::move(c)); };
+    auto add = [&](KernelCase c) { out.push_back(std::move(c)); };
     for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum", "squared_difference"}) {
       for (auto [a, b] : {std::pair<Shape, Shape>{{B, 7}, {B, 7}}, {{B, 7}, {}}, {{}, {B, 7}}, {{B, 3, 7}, {7}}, {{B, 3, 7}, {3, 1}}, {{7}, {B, 3, 7}}, {{B, 1, 7}, {1, 3, 1}}, {{1, 1}, {1}}, {{200, 400}, {400}}, {{90001}, {90001}}})
         add({"simd_binary", op, {real(a), real(b)}});
@@ -326,7 +240,7 @@ const std::vector<Case>& cases() {
 }
 
 TEST(CpuKernels, agree_with_their_references) {
-  for (const Case& c : cases()) {
+  for (const KernelCase& c : cases()) {
     std::string text = c.op;
     for (const TensorType& t : c.inputs) text += " " + to_string(t);
     for (const auto& [name, value] : c.attributes.entries()) text += " " + name + "=" + to_string(value);
@@ -338,7 +252,7 @@ TEST(CpuKernels, agree_with_their_references) {
 
 TEST(CpuKernels, every_kernel_is_in_a_case) {
   std::set<std::pair<std::string, std::string>> met = {{"conv2d_bias_relu", "onednn_conv2d_bias_relu"}, {"constant", "kept_value"}};  // have tests of their own, or no inputs to draw
-  for (const Case& c : cases()) met.emplace(c.op, c.kernel);
+  for (const KernelCase& c : cases()) met.emplace(c.op, c.kernel);
   KernelTable table = cpu_kernels();
   for (const Kernel& k : table.all()) EXPECT_TRUE(met.contains({k.op, k.name})) << k.op << " by " << k.name;
 }
@@ -346,7 +260,7 @@ TEST(CpuKernels, every_kernel_is_in_a_case) {
 TEST(CpuKernels, elementwise_results_depend_on_no_position_length_or_alignment) {
   KernelTable table = cpu_kernels();
   for (const char* op : {"exp", "tanh", "sigmoid", "sqrt", "relu", "round", "rsqrt", "erf", "softplus", "gelu_tanh", "elu"}) {
-    Case whole_case{"simd_unary", op, {real({1037})}};
+    KernelCase whole_case{"simd_unary", op, {real({1037})}};
     Asked whole_one(whole_case);
     auto all = launched(*table.prepare("simd_unary", whole_one.request), whole_one, 0)[0];
     for (std::int64_t first : {0, 1, 5, 500})
@@ -361,14 +275,9 @@ TEST(CpuKernels, elementwise_results_depend_on_no_position_length_or_alignment) 
 
 TEST(CpuKernels, indices_out_of_range_are_named) {
   KernelTable table = cpu_kernels();
-  auto message = [&](const Case& c) -> std::string {
+  auto message = [&](const KernelCase& c) {
     Asked a(c);
-    try {
-      launched(*table.prepare(c.kernel, a.request), a, 0);
-    } catch (const UserError& e) {
-      return e.what();
-    }
-    return "accepted";
+    return message_of([&] { launched(*table.prepare(c.kernel, a.request), a, 0); });
   };
   EXPECT_THAT(message({"copy_rows", "gather", {real({1, 3}), whole({40})}}), HasSubstr("is outside the table of 1 rows"));
   EXPECT_THAT(message({"row_cross_entropy", "sparse_softmax_cross_entropy", {real({40, 1}), whole({40})}}), HasSubstr("is no class"));
@@ -383,7 +292,7 @@ TEST(CpuKernels, f64_convolutions_say_why_they_are_left_to_the_reference) {
 
 TEST(CpuKernels, prepare_creates_the_primitive_for_the_threads_of_the_plan) {
   // Made and run on this thread, whatever OpenMP's own default is.
-  Case c{"onednn_conv2d", "conv2d_filter_gradient", {real({8, 12, 12, 16}), real({8, 10, 10, 32}), real({3, 3, 16, 32})}};
+  KernelCase c{"onednn_conv2d", "conv2d_filter_gradient", {real({8, 12, 12, 16}), real({8, 10, 10, 32}), real({3, 3, 16, 32})}};
   KernelTable table = cpu_kernels();
   for (int threads : {1, 2}) {
     Asked a(c, threads);
@@ -398,76 +307,6 @@ TEST(CpuKernels, prepare_creates_the_primitive_for_the_threads_of_the_plan) {
     }
     omp_set_num_threads(2);
   }
-}
-
-/// relu(conv2d(x, filter) + bias) as one request.
-struct Group {
-  explicit Group(DType t = f32, bool bias_first = false, std::int64_t channel_groups = 1) : builder("group") {
-    Value x = builder.input("x", t, {kBatch, 6, 6, 4}), w = builder.input("w", t, {3, 3, 4 / channel_groups, 8}), b = builder.input("b", t, {8});
-    Value c = conv2d(x, w, {.padding = "same", .groups = channel_groups});
-    relu(bias_first ? b + c : c + b);
-    groups = find_groups(builder.graph());
-    if (groups.size() != 1) return;
-    request.op = groups[0].kind;
-    request.attributes = &attributes;
-    for (Value v : {x, w, b}) request.inputs.push_back({t, extents_of(v.shape(), kRows)});
-    for (std::size_t i = 0; i < 3; ++i) inputs.push_back(drawn(request.inputs[i], 4, false, i));
-    request.outputs = {{t, extents_of(c.shape(), kRows)}};
-    describe_members(builder.graph(), groups[0].members, request);
-  }
-  HostTensor launch(const std::string& kernel, std::int64_t scratch_bytes = 0) {
-    HostTensor y(request.outputs[0].dtype, request.outputs[0].shape), scratch(u8, {scratch_bytes});
-    cpu_kernels().prepare(kernel, request, {scratch_bytes, false})->launch({{inputs[0].raw(), inputs[1].raw(), inputs[2].raw()}, {y.raw()}, scratch.raw()});
-    return y;
-  }
-  Builder builder;
-  Attributes attributes;
-  std::vector<FusionGroup> groups;
-  KernelRequest request;
-  std::vector<HostTensor> inputs;
-};
-
-TEST(FusedConv2d, is_found_with_the_bias_on_either_side) {
-  EXPECT_EQ(Group().groups.size(), 1u);
-  EXPECT_EQ(Group(f32, true).groups.size(), 1u);
-  Builder b("none");
-  Value x = b.input("x", f32, {kBatch, 6, 6, 3}), w = b.input("w", f32, {3, 3, 3, 6});
-  relu(conv2d(x, w, {.padding = "same"}) + b.input("row", f32, {6, 6}));  // per pixel and channel, not per channel
-  relu(conv2d(x, w, {.padding = "same"}));
-  EXPECT_TRUE(find_groups(b.graph()).empty());
-}
-
-TEST(FusedConv2d, agrees_with_its_members_one_by_one) {
-  for (auto [threads, channel_groups] : {std::pair{1, 1}, {2, 1}, {2, 4}}) {
-    Group g(f32, false, channel_groups);
-    g.request.threads = threads;
-    auto choice = cpu_kernels().choose(g.request);
-    ASSERT_EQ(choice.name, "onednn_conv2d_bias_relu");
-    HostTensor got = g.launch(choice.name, choice.support.scratch_bytes), wanted = g.launch(kReferenceKernel);
-    EXPECT_LE(distance(got, wanted), 1e-5);
-    EXPECT_EQ(std::ranges::count(got.data<float>(), 0.0f), std::ranges::count(wanted.data<float>(), 0.0f)) << "relu cuts elsewhere";
-  }
-}
-
-TEST(FusedConv2d, the_reference_of_a_group_is_that_of_its_members_in_turn) {
-  for (bool bias_first : {false, true}) {
-    Group g(f64, bias_first);
-    EXPECT_EQ(cpu_kernels().choose(g.request).name, "reference");
-    HostTensor got = g.launch(kReferenceKernel);
-    Asked conv({"", "conv2d", {{f64, {kBatch, 6, 6, 4}}, {f64, {3, 3, 4, 8}}}, {{"padding", "same"}}});
-    conv.inputs = {g.inputs[0], g.inputs[1]};
-    HostTensor y = launched(*cpu_kernels().prepare(kReferenceKernel, conv.request), conv, 0)[0];
-    for (std::size_t i = 0; i < y.data<double>().size(); ++i) y.data<double>()[i] = std::max(y.data<double>()[i] + g.inputs[2].data<double>()[i % 8], 0.0);
-    EXPECT_TRUE(got == y);
-  }
-}
-
-TEST(FusedConv2d, a_nan_is_not_hidden_by_relu) {
-  Group g;
-  g.inputs[0].data<float>()[0] = std::nanf("");
-  auto choice = cpu_kernels().choose(g.request);
-  EXPECT_TRUE(std::isnan(g.launch(kReferenceKernel).data<float>()[0]));
-  EXPECT_TRUE(std::isnan(g.launch(choice.name, choice.support.scratch_bytes).data<float>()[0]));
 }
 
 }  // namespace

@@ -1,18 +1,15 @@
-// What tests of file formats share: a folder that goes away, whole files as texts, and the message of a UserError.
+// What tests of file formats share: a folder that goes away, and whole files as texts.
 #pragma once
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <belfry/graph/error.h>
 
 namespace belfry::test {
 
@@ -54,16 +51,6 @@ inline std::string text_of(const std::filesystem::path& path) {
 }
 inline void write_text(const std::filesystem::path& path, std::string_view text) {
   std::ofstream(path, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
-}
-
-/// What `f` complains of; "(no error)" if it does not.
-inline std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "(no error)";
 }
 
 }  // namespace belfry::test

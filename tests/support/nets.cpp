@@ -326,6 +326,14 @@ const Net& net(const std::string& name) {
   throw InternalError("no net " + name);
 }
 
+std::vector<std::string> names_of_nets() {
+  std::vector<std::string> out;
+  for (const auto* list : {&nets(), &probes()})
+    for (const Net& n : *list)
+      if (n.name != "two_heads") out.push_back(n.name);
+  return out;
+}
+
 Graph training_graph(const Net& net, DType dtype) {
   Builder b(net.name);
   net.build(b, dtype);

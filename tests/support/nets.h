@@ -20,6 +20,8 @@ struct Net {
 const std::vector<Net>& nets();
 const std::vector<Net>& probes();
 const Net& net(const std::string& name);
+/// Of all nets and probes but two_heads, which asks for devices by name.
+std::vector<std::string> names_of_nets();
 
 inline Graph built(const std::string& name, DType dtype = f32) {
   Builder b(name);

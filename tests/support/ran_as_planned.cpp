@@ -92,7 +92,8 @@ testing::AssertionResult ran_as_planned(const PlacedGraph& plan, const Program& 
   for (auto& [link, bytes] : read)
     if (planned[link] != bytes) return testing::AssertionFailure() << bytes << " bytes went from " << link.first << " to " << link.second << ", planned are " << planned[link];
   std::map<std::string, std::int64_t> memory;
-  for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) memory[plan.cluster.devices[d].space] += bytes_of(plan, static_cast<int>(d)).total();
+  std::vector<DeviceBytes> taken = device_bytes(plan);
+  for (std::size_t d = 0; d < taken.size(); ++d) memory[plan.cluster.devices[d].space] += taken[d].total();
   for (std::size_t s = 0; s < program.bound().spaces.size(); ++s)
     if (memory[program.bound().spaces[s]] != program.allocated(static_cast<int>(s)))
       return testing::AssertionFailure() << program.bound().spaces[s] << " has " << program.allocated(static_cast<int>(s)) << " bytes, planned are " << memory[program.bound().spaces[s]];

@@ -1,4 +1,4 @@
-// Whether something is refused with a UserError that holds given words.
+// What a UserError says, and whether it holds given words.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,6 +10,16 @@
 #include <belfry/graph/error.h>
 
 namespace belfry::test {
+
+/// What `f` complains of; "(no error)" if it does not.
+inline std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "(no error)";
+}
 
 template <class Error = UserError>
 testing::AssertionResult says(const std::function<void()>& f, const std::vector<std::string>& words) {

@@ -1,0 +1,50 @@
+// What a program has looked up before its first run: launches, and where feeds, results and variables go.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <belfry/executor/kernel.h>
+#include <belfry/graph/plan/bound_plan.h>
+
+namespace belfry {
+
+/// One launch: all that a step needs, looked up before the first run.
+struct Launch {
+  const Step* step = nullptr;
+  std::unique_ptr<Prepared> kernel;
+  Arguments arguments;
+  std::vector<std::size_t> feed_inputs;  ///< inputs whose address is that of a feed
+  int thread = 0;
+  int update = -1;                       ///< its number among the launches that write state
+  bool signals = false;                  ///< a step of another thread waits for it
+};
+
+/// A launch as its host thread meets it: all that the way from one kernel to the next touches, side by side.
+struct Task {
+  Prepared* kernel = nullptr;
+  const Arguments* arguments = nullptr;
+  const StepWait* waits = nullptr;       ///< on streams of other threads; the thread's own order covers the rest
+  int wait_count = 0;
+  int stream = 0, index = 0;
+  int update = -1;
+  bool signals = false;
+};
+
+/// What a run looks up once: where a feed's address goes, where a result lies, which launch writes which variables.
+struct FeedBinding {
+  std::string name;
+  LocalType type;
+  std::vector<const std::byte**> addresses;
+};
+struct ResultBinding {
+  std::string name;
+  BufferRef buffer;
+};
+struct UpdateBinding {
+  int stream = 0, index = 0;
+  std::vector<ValueIndex> variables;
+};
+
+}  // namespace belfry

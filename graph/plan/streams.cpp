@@ -1,0 +1,129 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <belfry/graph/plan/schedule.h>
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+std::tuple<int, int, int> phase_key(PhaseOrder order, int epoch, int phase, int tower) {
+  if (order == PhaseOrder::gpipe) return {epoch, phase, tower};
+  if (order == PhaseOrder::one_f_one_b) return {epoch, 2 * tower + phase, -phase};
+  return {epoch, tower, phase};
+}
+
+namespace {
+
+using Phase = std::pair<int, int>;                              // epoch, phase
+using PhaseTable = std::map<std::pair<int, int>, std::set<Phase>>;  // class, local device → phases
+
+PhaseTable phases_by_device(const PlacedGraph& plan) {
+  PhaseTable out;
+  for (const PlanNode& n : plan.nodes)
+    if (n.scope == Scope::tower)
+      for (std::size_t c = 0; c < plan.classes.size(); ++c)
+        if (n.phases[c] >= 0) out[{static_cast<int>(c), plan.classes[c].pattern[static_cast<std::size_t>(n.vector)].device}].insert({n.epoch, n.phases[c]});
+  return out;
+}
+
+/// Phases on other devices that read a tower's frame on a device.
+PhaseTable foreign_phases(const PlacedGraph& plan) {
+  PhaseTable out;
+  auto readers = readers_of(plan);
+  for (const PlanNode& n : plan.nodes) {
+    if (n.scope != Scope::tower) continue;
+    bool copy = n.op == kCopy;  // inputs name values, never copies: a copy is read by readers of what it copies
+    for (ValueIndex v : copy ? n.inputs : n.outputs)
+      for (int i : readers[static_cast<std::size_t>(v)]) {
+        const PlanNode& r = plan.nodes[static_cast<std::size_t>(i)];
+        if (r.scope != Scope::tower || (copy && r.op == kCopy)) continue;
+        for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+          LocalPlace a = plan.classes[c].pattern[static_cast<std::size_t>(n.vector)], b = plan.classes[c].pattern[static_cast<std::size_t>(r.vector)];
+          if (a.device >= 0 && b.device >= 0 && a.device != b.device && (r.op == kCopy || a.space == b.space)) out[{static_cast<int>(c), a.device}].insert({r.epoch, r.phases[c]});
+        }
+      }
+  }
+  return out;
+}
+
+struct TowerOnDevice {
+  int tower = 0, cls = 0, local = 0;
+};
+
+/// A tower holds a slot from its first phase on the stream to the last phase, here or of a foreign reader.
+void give_slots(PlanStream& stream, PhaseOrder order, const std::map<int, std::tuple<int, int, int>>& release) {
+  std::map<int, int> slot;                       // held, by tower
+  std::vector<std::pair<int, int>> free;         // slot, tower that left it
+  for (StreamEntry& e : stream.entries) {
+    auto key = phase_key(order, e.epoch, e.phase, e.tower);
+    for (auto at = slot.begin(); at != slot.end();) {
+      if (release.at(at->first) < key) {
+        free.emplace_back(at->second, at->first);
+        at = slot.erase(at);
+      } else ++at;
+    }
+    if (!slot.contains(e.tower)) {
+      if (free.empty()) slot[e.tower] = stream.slots++;
+      else {
+        slot[e.tower] = free.back().first;
+        e.after = free.back().second;
+        free.pop_back();
+      }
+    }
+    e.slot = slot[e.tower];
+  }
+}
+
+}  // namespace
+
+void set_streams(PlacedGraph& plan) {
+  PhaseTable phases = phases_by_device(plan), foreign = foreign_phases(plan);
+  std::map<int, std::map<int, TowerOnDevice>> where;  // device → tower
+  for (std::size_t c = 0; c < plan.classes.size(); ++c)
+    for (int t : plan.classes[c].towers)
+      for (std::size_t x = 0; x < plan.vectors.size(); ++x) {
+        int local = plan.classes[c].pattern[x].device;
+        if (local >= 0 && phases.contains({static_cast<int>(c), local})) where[plan.vectors[x][static_cast<std::size_t>(t)]][t] = {t, static_cast<int>(c), local};
+      }
+  plan.streams.clear();
+  for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) plan.streams.push_back({static_cast<int>(d), "main", {}, 0, 0});
+  for (const auto& [device, towers] : where) {
+    std::vector<TowerOnDevice> mine;
+    for (const auto& [t, x] : towers) mine.push_back(x);
+    std::size_t count = std::min<std::size_t>(static_cast<std::size_t>(plan.cluster.devices[static_cast<std::size_t>(device)].streams), mine.size());
+    for (std::size_t s = 0; s < count; ++s) {
+      PlanStream stream{device, "tower" + std::to_string(s), {}, 0, 0};
+      std::map<int, std::tuple<int, int, int>> release;
+      for (std::size_t i = s; i < mine.size(); i += count) {
+        const TowerOnDevice& x = mine[i];
+        std::tuple<int, int, int> last{-1, 0, 0};
+        for (auto [e, h] : phases[{x.cls, x.local}]) {
+          stream.entries.push_back({x.tower, e, h, 0, -1});
+          last = std::max(last, phase_key(plan.placement.order, e, h, x.tower));
+        }
+        if (auto f = foreign.find({x.cls, x.local}); f != foreign.end())
+          for (auto [e, h] : f->second) last = std::max(last, phase_key(plan.placement.order, e, h, x.tower));
+        release[x.tower] = last;
+      }
+      std::sort(stream.entries.begin(), stream.entries.end(), [&](const StreamEntry& a, const StreamEntry& b) {
+        return phase_key(plan.placement.order, a.epoch, a.phase, a.tower) < phase_key(plan.placement.order, b.epoch, b.phase, b.tower);
+      });
+      give_slots(stream, plan.placement.order, release);
+      plan.streams.push_back(std::move(stream));
+    }
+  }
+  // Host threads: at most cores / threads-per-tower run at once; a device's main stream shares the thread of its first tower stream.
+  int threads = std::max(1, plan.cluster.cores / std::max(1, plan.threads));
+  std::map<int, int> of_device;
+  int next = 0;
+  for (PlanStream& s : plan.streams)
+    if (s.name != "main") {
+      s.thread = next++ % threads;
+      of_device.try_emplace(s.device, s.thread);
+    }
+  for (PlanStream& s : plan.streams)
+    if (s.name == "main") s.thread = of_device.contains(s.device) ? of_device[s.device] : 0;
+}
+
+}  // namespace belfry
