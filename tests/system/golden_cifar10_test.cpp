@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <iostream>
 
 #include <belfry/belfry.h>
 #include <belfry/frontends/data/cifar10.h>
@@ -51,16 +52,14 @@ std::vector<double> tower_losses(const Results& r, int count) {
   return out;
 }
 
-/// Two biases hold what rounding leaves of near ties in pool2: TensorFlow 2.21 itself, with or without oneDNN or in f64, is up to 7.6e-3 (conv1) and
-/// 2.8e-3 (softmax_linear) of these norms away; all others are held to the case's 1e-3.
-void expect_final_norms(const State& state, const nlohmann::json& theirs) {
-  nlohmann::json want = with_our_names(theirs), close = want, far;
-  for (const char* name : {"conv1/bias", "softmax_linear/bias"}) {
-    far[name] = want[name];
-    close.erase(name);
+/// The case's 1e-3, but for two biases of the run with one tower, which near ties in pool2 move by more: bench/golden/cifar10_rounding.py has TensorFlow itself in f64 7.6e-3 (conv1)
+/// from the file, without oneDNN 2.8e-3 (softmax_linear), and from kernels moved by one unit in the last place 3.3e-3 to 4.3e-3 and up to 1.6e-3. These are held to the first two.
+void expect_final_norms(const State& state, const nlohmann::json& theirs, int towers) {
+  for (const auto& [name, value] : with_our_names(theirs).items()) {
+    const double tolerance = towers == 1 && name == "conv1/bias" ? 7.6e-3 : towers == 1 && name == "softmax_linear/bias" ? 2.8e-3 : 1e-3, l2 = value["l2"];
+    if (name == "conv1/bias" || name == "softmax_linear/bias") std::cout << name << " " << norm(state.at(name)) / l2 - 1 << "\n";
+    EXPECT_TRUE(within(norm(state.at(name)), l2, tolerance * l2)) << name;
   }
-  expect_norms(state, close, close, 1e-3);
-  expect_norms(state, far, far, 1e-2);
 }
 
 TEST_P(CifarTutorial, trains_as_tensorflow_does) {
@@ -88,11 +87,11 @@ TEST_P(CifarTutorial, trains_as_tensorflow_does) {
   }
   EXPECT_RAN_AS_PLANNED(session);
   State state = session.state(), shadows;
-  expect_final_norms(state, want["final"]);
+  expect_final_norms(state, want["final"], T());
   for (const auto& [name, value] : state)
     if (std::size_t at = name.find("/ExponentialMovingAverage"); at != name.npos) shadows.emplace(name.substr(0, at), value);
   EXPECT_EQ(shadows.size(), want["shadow_names"].size());
-  expect_final_norms(shadows, want["shadows"]);
+  expect_final_norms(shadows, want["shadows"], T());
 }
 
 TEST_P(CifarTutorial, agrees_away_from_the_initial_state) {
@@ -187,7 +186,7 @@ DataSet pictures_in_f64(std::int64_t n) {
 TEST_P(CifarTutorial, trains_in_f64_as_tensorflow_does) {
   NEED_SHARED("golden/cifar10_tutorial");
   auto losses = expected("cifar10_tutorial/expected.json")["float64"][run()]["losses"].get<std::vector<std::vector<double>>>();
-  constexpr std::size_t kSteps = 12;  // past the first near ties
+  constexpr std::size_t kSteps = 2;  // in f64 convolutions run by their references: seconds a step
   DataSet all = pictures_in_f64(static_cast<std::int64_t>(kSteps) * T() * 32);
   Session session(tutorial(f64), towers(T()));
   session.load_state(in_dtype(with_our_names(tensors("cifar10_tutorial/init.safetensors")), f64));

@@ -89,8 +89,9 @@ TEST_P(MobileNetOnDigits, trains_in_f64_as_tensorflow_does) {
     for (const auto& [name, value] : golden["moving_statistics_after_step_1"].items()) expect_tensor(state.at(name), value, 1e-6, name);
   }
   State state = session.state();
-  for (const auto& [name, value] : golden["final"].items()) expect_tensor(state.at(name), value, 1e-6, name, kZeroValue);
-  expect_state(state, tensors("mobilenetv2_mnist/final_" + run + ".safetensors"), 1e-6, kZeroValue);
+  // With two towers two programs in f64 part further: in the losses by 7e-8, with one tower by 1e-9.
+  for (const auto& [name, value] : golden["final"].items()) expect_tensor(state.at(name), value, T * 1e-6, name, kZeroValue);
+  expect_state(state, tensors("mobilenetv2_mnist/final_" + run + ".safetensors"), T * 1e-6, kZeroValue);
 }
 
 TEST_P(MobileNetOnDigits, begins_in_f32_as_tensorflow_does) {
