@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <fstream>
-#include <iostream>
 
 #include <belfry/belfry.h>
 #include <belfry/frontends/data/cifar10.h>
@@ -52,14 +51,18 @@ std::vector<double> tower_losses(const Results& r, int count) {
   return out;
 }
 
-/// The case's 1e-3, but for two biases of the run with one tower, which near ties in pool2 move by more: bench/golden/cifar10_rounding.py has TensorFlow itself in f64 7.6e-3 (conv1)
-/// from the file, without oneDNN 2.8e-3 (softmax_linear), and from kernels moved by one unit in the last place 3.3e-3 to 4.3e-3 and up to 1.6e-3. These are held to the first two.
+/// The case's 1e-3; but near ties in pool2 move two biases further, in TensorFlow too, whose own runs bench/golden/cifar10_rounding.py compares with the file: conv1's with one tower are
+/// 7.6e-3 away in f64 and up to 4.3e-3 where the kernels are moved by one unit in the last place, with two towers so 3.0e-3, and softmax_linear's with two 1.1e-3.
+double norm_tolerance(const std::string& name, int towers) {
+  if (name == "conv1/bias") return towers == 1 ? 7.6e-3 : 3.1e-3;
+  return name == "softmax_linear/bias" && towers == 2 ? 1.2e-3 : 1e-3;
+}
+
 void expect_final_norms(const State& state, const nlohmann::json& theirs, int towers) {
   const nlohmann::json want = with_our_names(theirs);
   for (const auto& [name, value] : want.items()) {
-    const double tolerance = towers == 1 && name == "conv1/bias" ? 7.6e-3 : towers == 1 && name == "softmax_linear/bias" ? 2.8e-3 : 1e-3, l2 = value["l2"];
-    if (name == "conv1/bias" || name == "softmax_linear/bias") std::cout << name << " " << norm(state.at(name)) / l2 - 1 << "\n";
-    EXPECT_TRUE(within(norm(state.at(name)), l2, tolerance * l2)) << name;
+    const double l2 = value["l2"];
+    EXPECT_TRUE(within(norm(state.at(name)), l2, norm_tolerance(name, towers) * l2)) << name;
   }
 }
 
