@@ -18,6 +18,7 @@ struct Optimizer {
   Optimizer(const AdamW& o);
   Optimizer(const Adamax& o);
   Optimizer(const Rmsprop& o);
+  Optimizer(const Adafactor& o);
   Optimizer(const Adagrad& o);
   Optimizer(const Adadelta& o);
   Optimizer(const Ftrl& o);

@@ -16,6 +16,9 @@ Optimizer::Optimizer(const Rmsprop& o)
     : kind("rmsprop"), learning_rate(o.learning_rate),
       options{{"rho", o.rho}, {"momentum", o.momentum}, {"centered", o.centered}, {"epsilon", o.epsilon}, {"epsilon_inside", o.epsilon_inside}, {"initial", o.initial},
               {"weight_decay", o.weight_decay}} {}
+Optimizer::Optimizer(const Adafactor& o)
+    : kind("adafactor"), learning_rate(o.learning_rate),
+      options{{"beta2_decay", o.beta2_decay}, {"epsilon1", o.epsilon1}, {"epsilon2", o.epsilon2}, {"clip_threshold", o.clip_threshold}, {"weight_decay", o.weight_decay}} {}
 Optimizer::Optimizer(const Adagrad& o)
     : kind("adagrad"), learning_rate(o.learning_rate), options{{"initial", o.initial}, {"epsilon", o.epsilon}, {"epsilon_inside", o.epsilon_inside}, {"weight_decay", o.weight_decay}} {}
 Optimizer::Optimizer(const Adadelta& o) : kind("adadelta"), learning_rate(o.learning_rate), options{{"rho", o.rho}, {"epsilon", o.epsilon}, {"weight_decay", o.weight_decay}} {}

@@ -79,6 +79,14 @@ struct Adagrad {
   double weight_decay = 0;
 };
 
+/// g/√v, scaled for each variable to its root mean square (at least epsilon2) and to clip_threshold, v decayed by 1 − t^beta2_decay and from rank 2 on kept as the means
+/// of its rows and columns alone (Shazeer & Stern 2018). The rate is at most 1/√t, whence Keras's relative_step changes nothing.
+struct Adafactor {
+  Rate learning_rate = 1e-3;
+  double beta2_decay = -0.8, epsilon1 = 1e-30, epsilon2 = 1e-3, clip_threshold = 1;
+  double weight_decay = 0;
+};
+
 /// √(u + epsilon)/√(v + epsilon)·g, u the decayed mean of the squared steps (Zeiler 2012; there the rate is 1).
 struct Adadelta {
   Rate learning_rate = 1e-3;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <belfry/graph/split_rules.h>
+#include <belfry/ops/build.h>
 #include <belfry/ops/optimizer/adam_formulas.h>
 #include <belfry/ops/optimizer/adaptive_formulas.h>
 #include <belfry/ops/optimizer/momentum_formulas.h>
@@ -158,6 +159,31 @@ std::vector<OpDef> optimizer_defs() {
   add({.name = "lamb", .slots = {"m", "v"}, .reference = reference<Lamb>, .attributes = with(moments, {no_less_than_0("weight_decay", 0)}), .scalars = {"scale", "root"}, .decays = false});
   add({.name = "moving_average", .slots = {}, .reference = reference<MovingAverage>, .scalars = {"weight"}, .decays = false});
   out.push_back(adam_rate_def(betas));
+  return out;
+}
+
+std::vector<Shape> factored_slots(const Shape& w) {
+  if (w.size() < 2) return {w};
+  Shape r(w.begin(), w.end() - 1), c(w.begin(), w.end() - 2);
+  c.push_back(w.back());
+  return {r, c};
+}
+
+Factored adafactor(Value w, const std::vector<Value>& slots, Value gradient, Value bounded, Value kept, const Attributes& a) {
+  auto rms = [](Value x) { return sqrt(reduce_mean(square(x))); };
+  auto moved = [&](Value slot, Value now) { return kept * slot + (1 - kept) * now; };
+  Value squares = square(gradient) + a.real("epsilon1"), v;
+  Factored out;
+  if (slots.size() == 1) {
+    out.slots = {v = moved(slots[0], squares)};
+  } else {
+    Value r = moved(slots[0], reduce_mean(squares, {.axes = {-1}})), c = moved(slots[1], reduce_mean(squares, {.axes = {-2}}));
+    out.slots = {r, c};
+    v = expand_dims(r / reduce_mean(r, {.axes = {-1}, .keep = true}), {-1}) * expand_dims(c, {-2});
+  }
+  out.direction = gradient / sqrt(v);
+  Value size = rms(w), excess = rms(out.direction) / a.real("clip_threshold");
+  out.rate = bounded * maximum(size, constant_like(size, a.real("epsilon2"))) / maximum(excess, constant_like(excess, 1));
   return out;
 }
 

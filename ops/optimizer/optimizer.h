@@ -27,6 +27,18 @@ namespace belfry {
 /// moving_average: average' = average − weight·(average − value), weight = 1 − decay.
 std::vector<OpDef> optimizer_defs();
 
+/// Adafactor (Shazeer & Stern 2018, as Keras has it), of other ops; t counts from 1 and is of w's dtype: v = kept·v + (1 − kept)(g² + epsilon1),
+/// kept = 1 − t^beta2_decay. From rank 2 on only the means of v over the last axis (r) and over the one before (c) are kept, and v = r/mean(r)·c, the mean
+/// along r's last axis. u = g/√v; w' = w − bounded·max(epsilon2, rms(w))/max(1, rms(u)/clip_threshold)·u by sgd, where bounded is the rate, at most 1/√t.
+struct Factored {
+  Value direction, rate;     ///< u, and what it is times
+  std::vector<Value> slots;  ///< anew: r and c, or v
+};
+/// The shapes of the slots: two from rank 2 on.
+std::vector<Shape> factored_slots(const Shape& w);
+/// `bounded` and `kept` are scalars; attributes: epsilon1, epsilon2, clip_threshold.
+Factored adafactor(Value w, const std::vector<Value>& slots, Value gradient, Value bounded, Value kept, const Attributes& attributes);
+
 /// The name of a variable's moving average, as TensorFlow 1 has it: "w/ExponentialMovingAverage".
 std::string average_of(const std::string& variable);
 /// The variable whose average has this name; the name itself where it is no average's.

@@ -138,34 +138,76 @@ class Trainer {
     return out;
   }
 
+  /// What an update reads; `decay` where the variable decays.
+  struct Step {
+    Value w;
+    std::vector<Value> slots;
+    Value gradient, rate, decay;
+    UpdateRule rule;
+  };
+
   void update(NodeId id, Value gradient) {
     Value w = g_.value({id, 0}), r = rate(w.dtype());
     Value d = decayed_.contains(id) && spec_.optimizer != "lamb" ? decay(w.dtype()) : Value{};
-    const std::string name = g_.node(id).name, prefix = kind_.prefix + "/";
-    const UpdateRule rule = kind_.update(options_);
+    Step s{w, {}, gradient, r, d, kind_.update(options_, w.shape())};
     g_.cursor = {"", {}, id, Role::update, {}};
-    std::vector<Value> inputs = {w};
-    for (const SlotRule& s : rule.slots)
-      inputs.push_back(variable(g_, kind_.prefix + "_" + s.name + "/" + name, w.shape(),
-                                {.dtype = w.dtype(), .init = s.start.empty() ? "zeros" : "constant", .init_value = s.start.empty() ? 0 : real(s.start.c_str()), .trainable = false}, {}));
-    std::vector<Value> slots(inputs.begin() + 1, inputs.end());
-    inputs.push_back(gradient);
-    Value out;
-    if (spec_.optimizer == "lamb") {
-      auto [scale, root] = lamb_corrections(w.dtype());
-      inputs.insert(inputs.end(), {scale, root});
-      Attributes attributes = attributes_of(rule.op);
-      if (!decayed_.contains(id)) attributes.set("weight_decay", 0.0);
-      out = g_.add(rule.op, inputs, attributes, prefix + "direction/" + name);
-      g_.updates[id] = g_.add("sgd", {w, out, r * trust(w, out)}, {}, prefix + name).id;
-    } else {
-      inputs.push_back(r);
-      if (d) inputs.push_back(d);
-      out = g_.add(rule.op, inputs, attributes_of(rule.op), prefix + name);
-      g_.updates[id] = out.id;
-    }
-    for (std::size_t k = 0; k < slots.size(); ++k) g_.updates[slots[k].id.node] = out.output(static_cast<int>(k) + 1).id;
+    for (const SlotRule& slot : s.rule.slots)
+      s.slots.push_back(variable(g_, kind_.prefix + "_" + slot.name + "/" + w.name(), slot.shape.value_or(w.shape()),
+                                 {.dtype = w.dtype(), .init = slot.start.empty() ? "zeros" : "constant", .init_value = slot.start.empty() ? 0 : real(slot.start.c_str()), .trainable = false}, {}));
+    std::vector<Value> next = spec_.optimizer == "lamb" ? by_lamb(s) : spec_.optimizer == "adafactor" ? by_adafactor(s) : by_op(s);
+    g_.updates[id] = next[0].id;
+    for (std::size_t k = 0; k < s.slots.size(); ++k) g_.updates[s.slots[k].id.node] = next[k + 1].id;
     g_.cursor = {};
+  }
+
+  // Each gives the new value, then the slots anew.
+
+  std::vector<Value> by_op(const Step& s) {
+    std::vector<Value> inputs = with_slots(s);
+    inputs.push_back(s.rate);
+    if (s.decay) inputs.push_back(s.decay);
+    return outputs(g_.add(s.rule.op, inputs, attributes_of(s.rule.op), update_name(s.w)), s.slots.size());
+  }
+
+  std::vector<Value> by_lamb(const Step& s) {
+    auto [scale, root] = lamb_corrections(s.w.dtype());
+    std::vector<Value> inputs = with_slots(s);
+    inputs.insert(inputs.end(), {scale, root});
+    Attributes attributes = attributes_of(s.rule.op);
+    if (!decayed_.contains(s.w.id.node)) attributes.set("weight_decay", 0.0);
+    std::vector<Value> out = outputs(g_.add(s.rule.op, inputs, attributes, kind_.prefix + "/direction/" + s.w.name()), s.slots.size());
+    out[0] = g_.add("sgd", {s.w, out[0], s.rate * trust(s.w, out[0])}, {}, update_name(s.w));
+    return out;
+  }
+
+  std::vector<Value> by_adafactor(const Step& s) {
+    const DType t = s.w.dtype();
+    Value count = once(counts_, t, [&](const std::string&) { return g_.cursor.scope = kind_.prefix, cast(step(), t) + 1; });
+    Value bounded = once(rates_, t, [&](const std::string&) { return g_.cursor.scope = kind_.prefix, minimum(s.rate, 1 / sqrt(count)); });
+    Value kept = once(roots_, t, [&](const std::string&) { return g_.cursor.scope = kind_.prefix, 1 - pow(count, constant_like(count, real("beta2_decay"))); });
+    g_.cursor.scope = kind_.prefix + "/direction/" + s.w.name();
+    Value w = s.decay ? s.w - s.decay * s.w : s.w;
+    Factored made = adafactor(w, s.slots, s.gradient, bounded, kept, options_);
+    g_.cursor.scope = {};
+    std::vector<Value> out = {g_.add("sgd", {w, made.direction, made.rate}, {}, update_name(s.w))};
+    out.insert(out.end(), made.slots.begin(), made.slots.end());
+    return out;
+  }
+
+  /// The variable, its slots and the gradient: how the inputs of an update begin.
+  static std::vector<Value> with_slots(const Step& s) {
+    std::vector<Value> out = {s.w};
+    out.insert(out.end(), s.slots.begin(), s.slots.end());
+    out.push_back(s.gradient);
+    return out;
+  }
+
+  std::string update_name(Value w) const { return kind_.prefix + "/" + w.name(); }
+
+  static std::vector<Value> outputs(Value first, std::size_t others) {
+    std::vector<Value> out = {first};
+    for (std::size_t k = 1; k <= others; ++k) out.push_back(first.output(static_cast<int>(k)));
+    return out;
   }
 
   std::pair<Value, Value> lamb_corrections(DType dtype) {
@@ -216,7 +258,7 @@ class Trainer {
   TrainSpec spec_;
   const OptimizerKind& kind_;
   Attributes options_;
-  std::map<DType, Value> base_rates_, rates_, decays_, ones_, roots_, weights_;
+  std::map<DType, Value> base_rates_, rates_, decays_, ones_, roots_, counts_, weights_;
   Value scheduled_;
   std::set<NodeId> decayed_;
 };

@@ -27,40 +27,50 @@ Schema with_common(double rate, Schema own, double weight_decay = 0) {
   return out;
 }
 
-UpdateRule adam(const Attributes& o) {
+UpdateRule adam(const Attributes& o, const Shape&) {
   if (o.flag("amsgrad")) return {"amsgrad", {{"m"}, {"v"}, {"top"}}};
   return {"adam", {{"m"}, {"v"}}};
 }
 
-UpdateRule rmsprop(const Attributes& o) {
+UpdateRule rmsprop(const Attributes& o, const Shape&) {
   UpdateRule out{"rmsprop", {{"v", "initial"}}};
   if (o.flag("centered")) out.op += "_centered", out.slots.push_back({"mean"});
   if (o.real("momentum") > 0) out.op += "_momentum", out.slots.push_back({"m"});
   return out;
 }
 
+UpdateRule adafactor_slots(const Attributes&, const Shape& w) {
+  const std::vector<Shape> shapes = factored_slots(w);
+  if (shapes.size() == 1) return {"", {{"v"}}};
+  return {"", {{"r", {}, shapes[0]}, {"c", {}, shapes[1]}}};
+}
+
 const std::map<std::string, OptimizerKind>& kinds() {
   using A = const Attributes&;
+  using S = const Shape&;
   constexpr RateCorrection kBoth = RateCorrection::both, kFirst = RateCorrection::first;
   const AttributeDef powers = AttributeDef("powers", "float32").one_of({"float32", "exact"}), inside = {"epsilon_inside", true}, epsilon = share("epsilon", 1e-7);
   const Schema moments = {share("beta1", 0.9), share("beta2", 0.999), epsilon, powers};
   Schema adams = moments;
   adams.push_back({"amsgrad", false});
   static const std::map<std::string, OptimizerKind> table = {
-      {"sgd", {"sgd", with_common(0.01, {}), [](A) { return UpdateRule{"sgd"}; }}},
-      {"momentum", {"momentum", with_common(0.01, {share("momentum", 0.9), {"nesterov", false}}), [](A) { return UpdateRule{"momentum", {{"m"}}}; }}},
+      {"sgd", {"sgd", with_common(0.01, {}), [](A, S) { return UpdateRule{"sgd"}; }}},
+      {"momentum", {"momentum", with_common(0.01, {share("momentum", 0.9), {"nesterov", false}}), [](A, S) { return UpdateRule{"momentum", {{"m"}}}; }}},
       {"adam", {"adam", with_common(0.001, adams), adam, kBoth}},
       {"adamw", {"adam", with_common(0.001, adams, 0.004), adam, kBoth}},
-      {"adamax", {"adamax", with_common(0.001, moments), [](A) { return UpdateRule{"adamax", {{"m"}, {"u"}}}; }, kFirst}},
+      {"adamax", {"adamax", with_common(0.001, moments), [](A, S) { return UpdateRule{"adamax", {{"m"}, {"u"}}}; }, kFirst}},
       {"rmsprop", {"rmsprop", with_common(0.001, {share("rho", 0.9), share("momentum", 0), {"centered", false}, epsilon, inside, no_less_than_0("initial")}), rmsprop}},
-      {"adagrad", {"adagrad", with_common(0.001, {no_less_than_0("initial", 0.1), epsilon, inside}), [](A) { return UpdateRule{"adagrad", {{"sum", "initial"}}}; }}},
-      {"adadelta", {"adadelta", with_common(0.001, {share("rho", 0.95), epsilon}), [](A) { return UpdateRule{"adadelta", {{"v"}, {"u"}}}; }}},
+      {"adafactor",
+       {"adafactor", with_common(0.001, {AttributeDef("beta2_decay", -0.8).between(-1, 0), share("epsilon1", 1e-30), no_less_than_0("epsilon2", 1e-3), AttributeDef("clip_threshold", 1.0).between(1e-30, 1e30)}),
+        adafactor_slots}},
+      {"adagrad", {"adagrad", with_common(0.001, {no_less_than_0("initial", 0.1), epsilon, inside}), [](A, S) { return UpdateRule{"adagrad", {{"sum", "initial"}}}; }}},
+      {"adadelta", {"adadelta", with_common(0.001, {share("rho", 0.95), epsilon}), [](A, S) { return UpdateRule{"adadelta", {{"v"}, {"u"}}}; }}},
       {"ftrl",
        {"ftrl", with_common(0.001, {AttributeDef("power", -0.5).between(-4, 0), no_less_than_0("initial", 0.1), no_less_than_0("l1"), no_less_than_0("l2"), no_less_than_0("l2_shrinkage"),
                                     no_less_than_0("beta")}),
-        [](A) { return UpdateRule{"ftrl", {{"sum", "initial"}, {"z"}}}; }}},
-      {"lion", {"lion", with_common(0.001, {share("beta1", 0.9), share("beta2", 0.99)}), [](A) { return UpdateRule{"lion", {{"m"}}}; }}},
-      {"lamb", {"lamb", with_common(0.001, moments), [](A) { return UpdateRule{"lamb", {{"m"}, {"v"}}}; }}}};
+        [](A, S) { return UpdateRule{"ftrl", {{"sum", "initial"}, {"z"}}}; }}},
+      {"lion", {"lion", with_common(0.001, {share("beta1", 0.9), share("beta2", 0.99)}), [](A, S) { return UpdateRule{"lion", {{"m"}}}; }}},
+      {"lamb", {"lamb", with_common(0.001, moments), [](A, S) { return UpdateRule{"lamb", {{"m"}, {"v"}}}; }}}};
   return table;
 }
 

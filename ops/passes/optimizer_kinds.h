@@ -1,21 +1,23 @@
 // What the short form's optimisers become: their options, slots and ops.
 #pragma once
 
-#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <belfry/graph/attributes.h>
+#include <belfry/graph/shape.h>
 
 namespace belfry {
 
 /// A slot of each variable; `start` names the option with its first value (empty: zeros).
 struct SlotRule {
   std::string name, start = {};
+  std::optional<Shape> shape = {};  ///< where it is not the variable's
 };
 
 struct UpdateRule {
-  std::string op;
+  std::string op;  ///< none where the update is made of several
   std::vector<SlotRule> slots = {};  ///< in the order of the op's inputs
 };
 
@@ -25,7 +27,7 @@ enum class RateCorrection { none, first, both };
 struct OptimizerKind {
   std::string prefix;                 ///< of the names of slots and updates
   std::vector<AttributeDef> options;  ///< all, in the order of files; those that the op has too are its attributes
-  UpdateRule (*update)(const Attributes& options);
+  UpdateRule (*update)(const Attributes& options, const Shape& variable);
   RateCorrection correction = RateCorrection::none;
 };
 

@@ -40,7 +40,7 @@ OpDef variable_def() {
           .infer = [](InferContext& c) {
             for (const Dim& d : c.attributes.shape("shape"))
               if (d.symbolic()) c.fail("a variable has a fixed shape, not " + to_string(std::span(c.attributes.shape("shape"))));
-            if (c.attributes.text("init") == "seed" && c.attributes.dtype("dtype") != i64) c.fail("a seed is an i64");
+            if (c.attributes.text("init") == "seed" && (c.attributes.dtype("dtype") != i64 || !c.attributes.shape("shape").empty())) c.fail("a seed is one i64, without a shape");
             return declared_type(c);
           },
           .reference = bound_by_the_executor,

@@ -53,6 +53,7 @@ const std::vector<Optimizer>& optimizers() {
                                              Adamax{.epsilon = 1e-3},
                                              Rmsprop{.epsilon_inside = false, .initial = 1},
                                              Rmsprop{.momentum = 0.5, .centered = true},
+                                             Adafactor{.learning_rate = 0.1, .clip_threshold = 0.5, .weight_decay = 0.1},
                                              Adagrad{.initial = 0.5},
                                              Adadelta{.learning_rate = 1, .rho = 0.5},
                                              Ftrl{.l1 = 0.1, .l2 = 0.2, .l2_shrinkage = 0.1, .beta = 0.1},

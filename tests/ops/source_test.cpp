@@ -10,7 +10,9 @@ OpTables source_cases() {
              .refused = {{{}, {"negative size"}, {{"shape", Shape{-1}}}}, {{{f32, {}}}, {"takes 0 inputs, not 1"}}}, .no_reference = bound}}},
           {"variable",
            {{.name = "matrix", .attributes = {{"dtype", f32}, {"shape", Shape{2, 3}}}, .outputs = {{f32, {2, 3}}},
-             .refused = {{{}, {"fixed shape, not (batch)"}, {{"shape", Shape{kBatch}}}}, {{}, {"a seed is an i64"}, {{"init", "seed"}}}, {{}, {"\"random\"", "truncated_normal"}, {{"init", "random"}}}}, .no_reference = bound}}},
+             .refused = {{{}, {"fixed shape, not (batch)"}, {{"shape", Shape{kBatch}}}}, {{}, {"a seed is one i64"}, {{"init", "seed"}}},
+                         {{}, {"a seed is one i64"}, {{"init", "seed"}, {"dtype", i64}, {"shape", Shape{0}}}},
+                         {{}, {"\"random\"", "truncated_normal"}, {{"init", "random"}}}}, .no_reference = bound}}},
           {"constant",
            {{.name = "matrix", .attributes = {{"value", t}}, .outputs = {{f32, {2, 2}}}, .refused = {{{}, {"attribute 'value' is a tensor"}, {{"value", 1.0}}}}, .keep_dtypes = true},
             {.name = "scalar", .attributes = {{"value", HostTensor::scalar<std::int64_t>(5)}}, .outputs = {{i64, {}}}, .keep_dtypes = true}}}};

@@ -238,6 +238,13 @@ void lamb_net(Builder& b, DType t) {
   b.minimize(loss, Lamb{.learning_rate = rate, .weight_decay = 0.01}, {.clip_each_norm = 0.5, .no_decay = "**/b", .average_decay = 0.9, .average_by_step = true});
 }
 
+/// Slots of other shapes than their variables, an update of several ops.
+void adafactor_net(Builder& b, DType t) {
+  Value loss = reduce_mean(square(dense(b, b.input("x", t, {kBatch, 4}), "in", 3)));
+  fetch(b, "loss", loss);
+  b.minimize(loss, Adafactor{.learning_rate = 0.1, .weight_decay = 0.01}, {.no_decay = "**/b"});
+}
+
 /// Three slots.
 void rmsprop_net(Builder& b, DType t) {
   Value loss = reduce_mean(square(dense(b, b.input("x", t, {kBatch, 4}), "in", 3)));
@@ -314,6 +321,7 @@ const std::vector<Net>& probes() {
                                        {"normed_attention", normed_attention, true},
                                        {"parts_of_rows", parts_of_rows, false},
                                        {"lamb", lamb_net, false},
+                                       {"adafactor", adafactor_net, false},
                                        {"rmsprop", rmsprop_net, false},
                                        {"mean_of_means", mean_of_means, false}};
   return all;

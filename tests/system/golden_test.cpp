@@ -11,7 +11,29 @@
 namespace belfry::test {
 namespace {
 
-Graph net_graph(const char* name) { return net_named(name).build(std::make_shared<const OpSet>(standard_ops())); }
+/// Rows [first, first + n) with the image in f64: bytes by 255, rounded once.
+DataSet rows_in_f64(std::int64_t first, std::int64_t n) {
+  DataSet out = mnist_rows().slice(first, n);
+  HostTensor image = converted(out.columns.at("image"), f64);
+  for (double& x : image.data<double>()) x = std::round(x * 255) / 255;
+  out.columns.insert_or_assign("image", image);
+  return out;
+}
+
+/// Rule 3, for the first steps: a net trained in f64 from a file's values.
+void expect_losses_in_f64(Builder b, Value loss, const Strategy& strategy, const std::string& init, std::int64_t batch, const nlohmann::json& losses, std::size_t steps) {
+  ASSERT_LE(steps, losses.size());
+  b.minimize(identity(loss, "loss"), Adam{});
+  Session session(std::move(b).build(), strategy);
+  session.load_state(in_dtype(tensors(init), f64));
+  for (std::size_t t = 0; t < steps; ++t)
+    EXPECT_TRUE(within(number(session.step(rows_in_f64(static_cast<std::int64_t>(t) * batch, batch).columns, {"loss"}), "loss"), losses[t], 1e-6)) << "step " << t;
+}
+
+struct DigitsInF64 {
+  Builder b{"digits"};
+  Value image = b.input("image", f64, {kBatch, 28, 28, 1}), label = b.input("label", i32, {kBatch});
+};
 
 // ---------------------------------------------------------------- mnist_cnn
 
@@ -27,7 +49,7 @@ TEST_P(MnistCnn, trains_as_tensorflow_does) {
   NEED_SHARED("golden/mnist_cnn");
   const CnnRun& run = GetParam();
   nlohmann::json want = expected("mnist_cnn/expected.json"), golden = want["runs"][run.name];
-  Session session(net_graph("mnist_cnn"), Towers{.devices = parse_devices("cpu:0,cpu:1"), .towers = run.towers});
+  Session session(graph_of("mnist_cnn"), Towers{.devices = parse_devices("cpu:0,cpu:1"), .towers = run.towers});
   session.load_state(tensors("mnist_cnn/init.safetensors"));
   session.set_trace(true);
   auto losses = golden["losses"].get<std::vector<double>>(), spread = golden["loss_spread"].get<std::vector<double>>();
@@ -37,16 +59,16 @@ TEST_P(MnistCnn, trains_as_tensorflow_does) {
     DataSet batch = mnist_rows().slice(static_cast<std::int64_t>(t) * run.batch, run.batch);
     if (t == 0 && run.batch == 32) {
       Results first = session.run(batch.columns, {"loss", "gradient/conv2d/kernel", "gradient/conv2d/bias", "gradient/dense/kernel", "gradient/dense/bias"});
-      EXPECT_LE(std::abs(first.item<float>("loss") - losses[0]), 2e-6 * losses[0]);
+      EXPECT_TRUE(within(first.item<float>("loss"), losses[0], 2e-6 * losses[0]));
       expect_gradients(first, tensors("mnist_cnn/grads_step0.safetensors"));
     }
     Results r = session.step(batch.columns, fetches);
     expect_loss(r.item<float>("loss"), losses[t], spread[t], t);
-    EXPECT_NEAR(r.item<float>("accuracy"), accuracy[t], 1e-6) << "step " << t;
+    EXPECT_TRUE(within(r.item<float>("accuracy"), accuracy[t], 1e-6)) << "step " << t;
   }
   EXPECT_RAN_AS_PLANNED(session);
   State state = session.state();
-  for (const auto& [name, value] : tensors("mnist_cnn/" + run.final_file)) EXPECT_LE(difference(state.at(name), value), 1e-4) << name;
+  for (const auto& [name, value] : tensors("mnist_cnn/" + run.final_file)) EXPECT_TRUE(within(difference(state.at(name), value), 0, 1e-4)) << name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Runs, MnistCnn,
@@ -57,11 +79,22 @@ INSTANTIATE_TEST_SUITE_P(Runs, MnistCnn,
 TEST(MnistCnn, the_probe_at_the_final_state_agrees) {
   NEED_SHARED("golden/mnist_cnn");
   nlohmann::json probe = expected("mnist_cnn/expected.json")["probe_at_final"];
-  Session session(net_graph("mnist_cnn"), Towers{.devices = parse_devices("cpu:0,cpu:1")});
+  Session session(graph_of("mnist_cnn"), Towers{.devices = parse_devices("cpu:0,cpu:1")});
   TensorMap final_state = tensors("mnist_cnn/final.safetensors");
   session.load_state(final_state);
   Results r = session.run(mnist_rows().slice(0, 32).columns, {"loss", "gradient/conv2d/kernel", "gradient/conv2d/bias", "gradient/dense/kernel", "gradient/dense/bias"});
   expect_probe(r, probe);
+}
+
+TEST(MnistCnn, trains_in_f64_as_an_independent_program_does) {
+  NEED_SHARED("golden/mnist_cnn");
+  nlohmann::json golden = expected("mnist_cnn/expected.json")["float64"];
+  for (bool uneven : {false, true}) {
+    DigitsInF64 in;
+    Value x = flatten(max_pool2d(nn::conv2d(in.image, {.filters = 32, .kernel = 3, .activation = Activation::relu}), {.window = {2, 2}}));
+    Value loss = mean(sparse_softmax_cross_entropy(nn::dense(x, {.units = 10}), in.label));
+    expect_losses_in_f64(std::move(in.b), loss, towers(uneven ? 4 : 1), "mnist_cnn/init.safetensors", uneven ? 30 : 32, uneven ? golden["uneven_30_over_4"]["losses"] : golden["losses"], 10);
+  }
 }
 
 // ---------------------------------------------------------------- mnist_two_heads
@@ -72,7 +105,7 @@ TEST_P(MnistTwoHeads, trains_as_tensorflow_does) {
   NEED_SHARED("golden/mnist_two_heads");
   const int towers = GetParam();
   nlohmann::json runs = expected("mnist_two_heads/expected.json")["runs"], golden = runs["towers_" + std::to_string(towers)];
-  Session session(net_graph("mnist_two_heads"), Towers{.devices = parse_devices("cpu:0,cpu:1"), .towers = towers});
+  Session session(graph_of("mnist_two_heads"), Towers{.devices = parse_devices("cpu:0,cpu:1"), .towers = towers});
   session.load_state(tensors("mnist_two_heads/init.safetensors"));
   session.set_trace(true);
   auto series = [&](const char* name) { return golden[name].get<std::vector<double>>(); };
@@ -84,14 +117,14 @@ TEST_P(MnistTwoHeads, trains_as_tensorflow_does) {
       std::vector<std::string> fetches = gradient_fetches(want);
       fetches.push_back("loss");
       Results first = session.run(batch.columns, fetches);
-      EXPECT_LE(std::abs(first.item<float>("loss") - losses[0]), 2e-6 * losses[0]);
+      EXPECT_TRUE(within(first.item<float>("loss"), losses[0], 2e-6 * losses[0]));
       expect_gradients(first, want);
     }
     Results r = session.step(batch.columns, {"loss", "accuracy_1", "accuracy_2"});
     expect_loss(r.item<float>("loss"), losses[t], spread[t], t);
     if (t < 10) {
-      EXPECT_NEAR(r.item<float>("accuracy_1"), accuracy_1[t], 1e-6) << "step " << t;
-      EXPECT_NEAR(r.item<float>("accuracy_2"), accuracy_2[t], 1e-6) << "step " << t;
+      EXPECT_TRUE(within(r.item<float>("accuracy_1"), accuracy_1[t], 1e-6)) << "step " << t;
+      EXPECT_TRUE(within(r.item<float>("accuracy_2"), accuracy_2[t], 1e-6)) << "step " << t;
     }
   }
   EXPECT_RAN_AS_PLANNED(session);
@@ -100,16 +133,42 @@ TEST_P(MnistTwoHeads, trains_as_tensorflow_does) {
 
 INSTANTIATE_TEST_SUITE_P(Towers, MnistTwoHeads, testing::Values(1, 2), [](const auto& info) { return std::to_string(info.param); });
 
-// By references: output2/bias' gradient is what is left of terms a hundred times as large, and the order of sums decides its fifth digit.
-TEST(MnistTwoHeads, the_probe_at_the_final_state_agrees) {
-  NEED_SHARED("golden/mnist_two_heads");
-  nlohmann::json probe = expected("mnist_two_heads/expected.json")["probe_at_final"];
-  Session session = by_references(net_graph("mnist_two_heads"));
+Results two_heads_probe(Session session, const nlohmann::json& probe) {
   session.load_state(tensors("mnist_two_heads/final.safetensors"));
   std::vector<std::string> fetches = {"loss"};
   for (const auto& [name, gradient] : probe["grads"].items()) fetches.push_back("gradient/" + name);
-  expect_probe(session.run(mnist_rows().slice(0, 32).columns, fetches), probe);
+  return session.run(mnist_rows().slice(0, 32).columns, fetches);
 }
+
+TEST(MnistTwoHeads, the_probe_at_the_final_state_agrees) {
+  NEED_SHARED("golden/mnist_two_heads");
+  nlohmann::json probe = expected("mnist_two_heads/expected.json")["probe_at_final"];
+  expect_probe(two_heads_probe(by_references(graph_of("mnist_two_heads")), probe), probe);
+}
+
+/// output2/bias' gradient is what is left of terms a hundred times as large. TensorFlow from kernels moved by one unit in the last place is up to 0.84 of the tolerance away; here a
+/// product of 1600 terms by oneDNN, whose error is 1.8 times that of TensorFlow's, makes it 1.26. All others are within 0.1.
+TEST(MnistTwoHeads, the_probe_at_the_final_state_agrees_by_kernels) {
+  NEED_SHARED("golden/mnist_two_heads");
+  nlohmann::json probe = expected("mnist_two_heads/expected.json")["probe_at_final"], cancelled = probe["grads"]["output2/bias"];
+  Results r = two_heads_probe(Session(graph_of("mnist_two_heads"), Single{}), probe);
+  probe["grads"].erase("output2/bias");
+  expect_probe(r, probe);
+  expect_tensor(r["gradient/output2/bias"], cancelled, 4e-5, "output2/bias");
+}
+
+/// The file's program in f64 parts from this one behind step 8, to 2.9e-3 at step 46, and just so from TensorFlow in f32, which this one follows there to 1e-6.
+TEST(MnistTwoHeads, trains_in_f64_as_an_independent_program_does) {
+  NEED_SHARED("golden/mnist_two_heads");
+  DigitsInF64 in;
+  Value x = max_pool2d(nn::conv2d(in.image, {.filters = 32, .kernel = 3, .activation = Activation::relu}), {.window = {2, 2}});
+  x = max_pool2d(nn::conv2d(x, {.filters = 64, .kernel = 3, .activation = Activation::relu}), {.window = {2, 2}});
+  x = nn::dense(flatten(x), {.units = 64, .activation = Activation::relu});
+  Value first = nn::dense(x, {.units = 5, .name = "output1"}), second = nn::dense(x, {.units = 2, .name = "output2"}), quotient = in.label / 5;
+  Value loss = mean(sparse_softmax_cross_entropy(first, in.label - 5 * quotient)) + mean(sparse_softmax_cross_entropy(second, quotient));
+  expect_losses_in_f64(std::move(in.b), loss, towers(2), "mnist_two_heads/init.safetensors", 32, expected("mnist_two_heads/expected.json")["float64"]["losses"], 9);
+}
+
 
 // ---------------------------------------------------------------- towers_by_hand
 
@@ -119,11 +178,11 @@ struct HandRun {
   Combine combine;
 };
 
-Graph one_dense(bool adam) {
+Graph one_dense(bool adam, DType dtype = f32) {
   Builder b("towers_by_hand");
-  Value image = b.input("image", f32, {kBatch, 28, 28, 1}), label = b.input("label", i32, {kBatch});
+  Value image = b.input("image", dtype, {kBatch, 28, 28, 1}), label = b.input("label", i32, {kBatch});
   Value logits = nn::dense(flatten(image), {.units = 10});
-  Value loss = identity(mean(softmax_cross_entropy(logits, one_hot(label, 10))), "loss");
+  Value loss = identity(mean(softmax_cross_entropy(logits, one_hot(label, 10, dtype))), "loss");
   if (adam) b.minimize(loss, Adam{.epsilon = 1e-8, .powers = "exact"});
   else b.minimize(loss, Sgd{.learning_rate = 0.1});
   return std::move(b).build();
@@ -152,7 +211,7 @@ TEST_P(TowersByHand, combine_the_gradients_as_the_listing_does) {
           for (int tower = 0; tower < run.towers; ++tower) {
             const HostTensor& one = want.at("tower_" + std::to_string(tower) + "/" + name);
             HostTensor mine = HostTensor::of<float>(one.shape(), parts.subspan(static_cast<std::size_t>(tower) * one.data<float>().size(), one.data<float>().size()));
-            EXPECT_LE(difference(mine, one), 2e-5 * largest(one)) << name << " of tower " << tower;
+            EXPECT_TRUE(within(difference(mine, one), 0, 2e-5 * largest(one))) << name << " of tower " << tower;
           }
         }
       }
@@ -160,12 +219,27 @@ TEST_P(TowersByHand, combine_the_gradients_as_the_listing_does) {
     Results r = session.step(batch.columns, {"loss@towers"});
     auto each = r.data<float>("loss@towers");
     ASSERT_EQ(each.size(), losses[t].size());
-    for (std::size_t i = 0; i < each.size(); ++i) EXPECT_NEAR(each[i] * factor, losses[t][i], 3e-6) << "step " << t << " tower " << i;
+    for (std::size_t i = 0; i < each.size(); ++i) EXPECT_TRUE(within(each[i] * factor, losses[t][i], 3e-6)) << "step " << t << " tower " << i;
   }
   State state = session.state();
   for (const auto& [name, value] : tensors("towers_by_hand/final_" + run.name + ".safetensors")) {
     if (name.ends_with("_power")) continue;  // computed from the step, not kept
-    EXPECT_LE(difference(state.at(name), value), 5e-7) << name;
+    EXPECT_TRUE(within(difference(state.at(name), value), 0, 5e-7)) << name;
+  }
+}
+
+TEST_P(TowersByHand, train_in_f64_as_an_independent_program_does) {
+  NEED_SHARED("golden/towers_by_hand");
+  const HandRun& run = GetParam();
+  nlohmann::json losses = expected("towers_by_hand/expected.json")["float64"][run.name]["losses"];
+  Session session(one_dense(run.name.starts_with("adam"), f64), Towers{.devices = parse_devices("cpu:0,cpu:1"), .towers = run.towers, .combine = run.combine});
+  session.load_state(in_dtype(tensors("towers_by_hand/init.safetensors"), f64));
+  const double factor = run.combine == Combine::tower_mean ? run.towers : 1;
+  for (std::size_t t = 0; t < losses.size(); ++t) {
+    Results r = session.step(rows_in_f64(static_cast<std::int64_t>(t) * 32, 32).columns, {"loss@towers"});
+    auto each = r.data<double>("loss@towers");
+    ASSERT_EQ(each.size(), losses[t].size());
+    for (std::size_t i = 0; i < each.size(); ++i) EXPECT_TRUE(within(each[i] * factor, losses[t][i], 1e-6)) << "step " << t << " tower " << i;
   }
 }
 
