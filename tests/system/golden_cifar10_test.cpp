@@ -134,7 +134,7 @@ Graph tutorial(DType dtype) {
 TEST_P(CifarTutorial, has_the_terms_and_activations_of_the_first_step) {
   NEED_SHARED("golden/cifar10_tutorial");
   nlohmann::json want = golden();
-  const std::map<std::string, std::string> nodes = {{"conv1", "conv1/relu"}, {"pool1", "max_pool2d"},       {"norm1", "local_response_norm"}, {"conv2", "conv2/relu"}, {"norm2", "local_response_norm_1"},
+  const std::map<std::string, std::string> nodes = {{"conv1", "conv1/relu"}, {"pool1", "max_pool2d"}, {"norm1", "local_response_norm"}, {"conv2", "conv2/relu"}, {"norm2", "local_response_norm_1"},
                                                     {"pool2", "max_pool2d_1"}, {"local3", "local3/relu"}, {"local4", "local4/relu"},        {"logits", "logits"}};
   Session session(tutorial(f32), towers(T()));
   session.load_state(with_our_names(tensors("cifar10_tutorial/init.safetensors")));
