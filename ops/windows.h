@@ -41,7 +41,7 @@ inline void need_size(InferContext& c, std::int64_t n) {
 /// Two numbers of at least 1, or an error that names the attribute.
 inline void need_pair(InferContext& c, const char* attribute) {
   const Integers& v = c.attributes.integers(attribute);
-  if (v.size() != 2 || v[0] < 1 || v[1] < 1) c.fail(std::string(attribute) + " are two sizes of at least 1: height and width");
+  if (v.size() != 2 || v[0] < 1 || v[1] < 1) c.fail(std::string(attribute).append(" are two sizes of at least 1: height and width"));
   need_size(c, std::max(v[0], v[1]));
 }
 
