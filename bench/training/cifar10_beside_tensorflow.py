@@ -31,7 +31,7 @@ def arguments():
     parser.add_argument("--data", required=True, help="a folder with data_batch_*.bin and test_batch*.bin")
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--seeds", type=int, default=3, help="runs of each program; at least 3")
-    parser.add_argument("--batch", type=int, default=128, help="rows of a step: half of them for each of the two towers")
+    parser.add_argument("--batch", type=int, default=64, help="rows of a step: half of them for each of the two towers")
     parser.add_argument("--decay-steps", type=int, default=1000, help="steps of a stair; the tutorial's 350 epochs are more than this run has")
     parser.add_argument("--belfry", default=ROOT / "build" / "belfry", help="the program; by default what tools/build makes")
     parser.add_argument("--net", help="what Belfry trains, by default cifar10:decay_steps=...; another rate must be noticed: cifar10:rate=0.05")

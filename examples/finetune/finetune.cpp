@@ -1,4 +1,5 @@
 // Fine-tunes a MobileNetV2 that knows ImageNet to tell two classes of photos apart: the whole net, or with its extractor frozen.
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <stdexcept>
@@ -16,12 +17,12 @@ constexpr const char* kUsage =
     "usage: finetune PHOTOS WEIGHTS [--frozen] [--towers N] [--epochs N] [--batch N] [--image N] [--seed N]\n"
     "  PHOTOS    a folder with train/CLASS/*.jpg and val/CLASS/*.jpg of two classes\n"
     "  WEIGHTS   MobileNetV2 without its top, alpha 0.35, as safetensors with Keras's names\n"
-    "  --frozen  trains the head alone;  --towers 1  --epochs 10  --batch 16 of each tower  --image 224 pixels  --seed 0\n";
+    "  --frozen  trains the head alone;  --towers 1  --epochs 30  --batch 16 of each tower  --image 224 pixels  --seed 0\n";
 
 struct Choices {
   std::string photos, weights;
   bool frozen = false;
-  std::int64_t towers = 1, epochs = 10, batch = 16, image = 224, seed = 0;
+  std::int64_t towers = 1, epochs = 30, batch = 16, image = 224, seed = 0;
 };
 
 Choices read(int argc, char** argv) {
@@ -45,15 +46,15 @@ Choices read(int argc, char** argv) {
 }
 
 /// Features of the extractor, a hidden layer, and one logit: above 0 it is the second class.
-Graph net(const Choices& c, std::int64_t epoch_steps) {
+Graph net(const Choices& c, std::int64_t steps) {
   Builder b("finetune");
   Value image = b.input("image", f32, {kBatch, c.image, c.image, 3}), label = b.input("label", i32, {kBatch});
   Value x = global_avg_pool2d(nn::mobilenet_v2(image, {.alpha = 0.35, .include_top = false, .trainable = !c.frozen}));
   x = nn::dropout(nn::dense(x, {.units = 512, .activation = Activation::relu}), {.rate = 0.5});
   Value logit = squeeze(nn::dense(x, {.units = 1, .name = "logit"}), {1});
   b.metric("accuracy", mean(equal(greater(logit, constant_like(logit, 0)), greater(label, constant_like(label, 0)))));
-  // Up for five epochs, then down again; the peak grows with the batch.
-  Value rate = epoch_ramp(b.step(), {.epoch_steps = epoch_steps, .start = 1e-5, .most = scaled_rate(5e-5, static_cast<double>(c.towers)), .least = 1e-5, .factor = 0.8, .up = 5});
+  // Up for half of the steps, in ten stairs altogether, then down again; the peak grows with the batch.
+  Value rate = epoch_ramp(b.step(), {.epoch_steps = std::max<std::int64_t>(steps / 10, 1), .start = 1e-5, .most = scaled_rate(5e-5, static_cast<double>(c.towers)), .least = 1e-5, .factor = 0.8, .up = 5});
   b.minimize(identity(mean(binary_cross_entropy(logit, label, {.from_logits = true})), "loss"), Adam{.learning_rate = rate});
   return std::move(b).build();
 }
@@ -65,7 +66,7 @@ void finetune(const Choices& c) {
   const std::int64_t batch = c.batch * c.towers;
   std::vector<DeviceId> devices;
   for (int i = 0; i < c.towers; ++i) devices.push_back(cpu(i));
-  Session session(net(c, (train.data.rows() + batch - 1) / batch), Towers{.devices = devices}, {.seed = static_cast<std::uint64_t>(c.seed)});
+  Session session(net(c, c.epochs * ((train.data.rows() + batch - 1) / batch)), Towers{.devices = devices}, {.seed = static_cast<std::uint64_t>(c.seed)});
   session.load_state(read_safetensors(c.weights));  // the extractor, by name; the head keeps its initial values
   auto line = [&](const Progress& p) {
     std::printf("epoch %2ld/%ld  %5.1f s  rate %.2e  loss %.4f  accuracy %.4f  validation: loss %.4f  accuracy %.4f\n", static_cast<long>(p.epoch + 1), static_cast<long>(p.epochs), p.seconds,
