@@ -14,13 +14,13 @@ using namespace belfry;
 namespace {
 
 constexpr const char* kUsage =
-    "usage: finetune PHOTOS WEIGHTS [--frozen] [--towers N] [--epochs N] [--batch N] [--image N] [--seed N]\n"
+    "usage: finetune PHOTOS WEIGHTS [--frozen] [--towers N] [--epochs N] [--batch N] [--image N] [--seed N] [--save FILE]\n"
     "  PHOTOS    a folder with train/CLASS/*.jpg and val/CLASS/*.jpg of two classes\n"
-    "  WEIGHTS   MobileNetV2 without its top, alpha 0.35, as safetensors with Keras's names\n"
+    "  WEIGHTS   MobileNetV2 without its top, alpha 0.35, as safetensors with Keras's names; or what --save wrote, to go on with another choice\n"
     "  --frozen  trains the head alone;  --towers 1  --epochs 30  --batch 16 of each tower  --image 224 pixels  --seed 0\n";
 
 struct Choices {
-  std::string photos, weights;
+  std::string photos, weights, save;
   bool frozen = false;
   std::int64_t towers = 1, epochs = 30, batch = 16, image = 224, seed = 0;
 };
@@ -34,6 +34,7 @@ Choices read(int argc, char** argv) {
     for (const auto& [name, field] : {Option{"--towers", &out.towers}, {"--epochs", &out.epochs}, {"--batch", &out.batch}, {"--image", &out.image}, {"--seed", &out.seed}})
       if (word == name) number = field;
     if (word == "--frozen") out.frozen = true;
+    else if (word == "--save" && i + 1 < argc) out.save = argv[++i];
     else if (number && i + 1 < argc) {
       const std::string_view text = argv[++i];
       if (std::from_chars(text.data(), text.data() + text.size(), *number).ptr != text.data() + text.size() || *number < (number != &out.seed)) throw std::invalid_argument(kUsage);
@@ -76,6 +77,9 @@ void finetune(const Choices& c) {
   fit(session, train.data, {.batch = batch, .epochs = static_cast<int>(c.epochs), .shuffle = static_cast<std::uint64_t>(c.seed), .validation = &val.data, .on_epoch = line});
   const double accuracy = evaluate(session, val.data).at("accuracy");
   std::printf("validation accuracy %.2f %% of %ld photos\n", 100 * accuracy, static_cast<long>(val.data.rows()));
+  State weights = session.state();  // without what belongs to this training: slots and the step
+  std::erase_if(weights, [&](const auto& variable) { return session.graph().find_node(variable.first) < 0 || !is_float(variable.second.dtype()); });
+  if (!c.save.empty()) write_safetensors(c.save, weights);
 }
 
 }  // namespace
