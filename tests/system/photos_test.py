@@ -1,4 +1,5 @@
-"""MobileNetV2 with weights trained elsewhere, on photos of pets: what `belfry evaluate` finds, and that fine-tuning learns. Arguments: belfry, finetune, pretrained, the folder of shared data."""
+"""MobileNetV2 with weights trained elsewhere, on photos of pets: what `belfry evaluate` finds, and that fine-tuning learns.
+Arguments: belfry, finetune, pretrained, the folder of shared data."""
 
 import pathlib
 import re
@@ -36,7 +37,8 @@ with tempfile.TemporaryDirectory() as folder:
     expect(not wanted, f"not evaluated: {wanted}")
 
 # Three epochs of the head alone: better than the 50 dogs of 74.
-found = re.search(r"validation accuracy ([\d.]+) % of (\d+)", output_of(finetune, photos, weights / "mobilenet_v2_0.35_224_no_top.safetensors", "--frozen", "--towers", "2", "--batch", "4", "--epochs", "3", "--image", "96"))
+said = output_of(finetune, photos, weights / "mobilenet_v2_0.35_224_no_top.safetensors", "--frozen", "--towers", "2", "--batch", "4", "--epochs", "3", "--image", "96")
+found = re.search(r"validation accuracy ([\d.]+) % of (\d+)", said)
 expect(found and int(found.group(2)) == 74 and float(found.group(1)) > 75, f"fine-tuning of the head: {found and found.group(0)}")
 
 print("\n".join(objections))
