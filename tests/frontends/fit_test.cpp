@@ -86,7 +86,8 @@ TEST(Fit, logs_each_step_and_goes_on_in_the_log_after_a_checkpoint) {
   ASSERT_EQ(lines.size(), 15u);  // 7 steps and an epoch, 2 and what there is of the second, 3 and again
   std::int64_t steps = 0;
   for (const JsonDocument& line : lines) {
-    auto at = [&](const std::string& key) -> const JsonValue& { return *line.root().find(key); };
+    JsonObject object(line, line.root());
+    auto at = [&](const std::string& key) -> const JsonValue& { return object.at(key); };
     if (!line.root().find("step")) {
       EXPECT_NE(line.root().find("val_" + loss), nullptr);
       continue;
