@@ -17,12 +17,12 @@ constexpr const char* kUsage =
     "usage: finetune PHOTOS WEIGHTS [--frozen] [--towers N] [--epochs N] [--batch N] [--image N] [--seed N] [--save FILE]\n"
     "  PHOTOS    a folder with train/CLASS/*.jpg and val/CLASS/*.jpg of two classes\n"
     "  WEIGHTS   MobileNetV2 without its top, alpha 0.35, as safetensors with Keras's names; or what --save wrote, to go on with another choice\n"
-    "  --frozen  trains the head alone;  --towers 1  --epochs 30  --batch 16 of each tower  --image 224 pixels  --seed 0\n";
+    "  --frozen  trains the head alone;  --towers 1  --epochs 10  --batch 16 of each tower  --image 224 pixels  --seed 0\n";
 
 struct Choices {
   std::string photos, weights, save;
   bool frozen = false;
-  std::int64_t towers = 1, epochs = 30, batch = 16, image = 224, seed = 0;
+  std::int64_t towers = 1, epochs = 10, batch = 16, image = 224, seed = 0;
 };
 
 Choices read(int argc, char** argv) {
