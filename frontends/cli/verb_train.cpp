@@ -20,11 +20,13 @@ namespace belfry {
 
 namespace {
 
+constexpr const char* kAntialias = "make photos smaller by the mean of all pixels, as Pillow does; by default as tf.image.resize";
+
 struct Options {
-  std::string source, data, out, checkpoints, resume, state;
-  std::int64_t batch = 0;
+  std::string source, data, out, checkpoints, resume, state, log, split = "test";
+  std::int64_t batch = 0, steps = 0;
   int epochs = 5;
-  bool shuffle = false, averages = false;
+  bool shuffle = false, averages = false, antialias = false;
   PlacementArguments placement;
 };
 
@@ -56,20 +58,34 @@ void say_memory(Session& session) {
 }
 
 /// Photos take the size that the graph asks for, windows of text its length.
-Splits splits_for(const Session& session, const std::string& dir) {
-  DataWanted wanted;
+Splits splits_for(const Session& session, const Options& o) {
+  DataWanted wanted{.antialias = o.antialias};
   for (NodeId id : session.graph().inputs()) {
     const Shape& shape = session.graph().node(id).types[0].shape;
     if (session.graph().node(id).name == "image" && shape.size() == 4) wanted.height = shape[1].factor, wanted.width = shape[2].factor;
     if (session.graph().node(id).name == "tokens" && shape.size() == 2) wanted.length = shape[1].factor;
   }
-  return data_folder(dir, wanted);
+  return data_folder(o.data, wanted);
 }
 
 Metrics evaluated(Session& session, const DataSet& data, std::int64_t batch, bool averages) {
   std::optional<AveragesInPlace> in_place;
   if (averages) in_place.emplace(session);
   return evaluate(session, data, batch);
+}
+
+/// Means over the rows of one split, or of both.
+void evaluate_split(Session& session, const Options& o) {
+  const Splits data = splits_for(session, o);
+  std::int64_t rows = 0;
+  Metrics sums;
+  for (const auto& [name, part] : {std::pair{"train", &data.train}, std::pair{"test", &data.test}}) {
+    if (o.split != name && o.split != "all") continue;
+    for (const auto& [metric, mean] : evaluated(session, *part, o.batch, o.averages)) sums[metric] += mean * static_cast<double>(part->rows());
+    rows += part->rows();
+  }
+  for (const auto& [name, sum] : sums) std::cout << fmt::format("{} {:.6f}\n", name, sum / static_cast<double>(rows));
+  say(fmt::format("of {} rows\n", rows));
 }
 
 void train(const Options& o, const std::shared_ptr<const Library>& library) {
@@ -80,7 +96,7 @@ void train(const Options& o, const std::shared_ptr<const Library>& library) {
   Session session = make_session(source, o.placement, library);
   load_states(session, source, o.state);
   if (!o.resume.empty()) Checkpoint::load(o.resume).restore(session);
-  const Splits data = splits_for(session, o.data);
+  const Splits data = splits_for(session, o);
   const std::vector<std::string> fetches = fit_fetches(session);
   say(describe(session.plan(batch, Mode::step, fetches), {.memory = true, .nodes = false}));
   session.prepare({batch}, Mode::step, fetches);
@@ -89,10 +105,12 @@ void train(const Options& o, const std::shared_ptr<const Library>& library) {
   FitOptions fit_options;
   fit_options.batch = batch;
   fit_options.epochs = o.epochs;
+  fit_options.steps = o.steps;
   if (o.shuffle) fit_options.shuffle = o.placement.seed;
   fit_options.validation = &data.test;
   fit_options.averages = o.averages;
   fit_options.checkpoints = o.checkpoints;
+  fit_options.log = o.log;
   fit_options.on_batch = [&](const Progress& p) { line.batch(p); };
   fit_options.on_epoch = [&](const Progress& p) { line.epoch(p); };
   fit(session, data.train, fit_options);
@@ -122,12 +140,15 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
   verb->add_option("--data", o->data, "a folder: MNIST's IDX files, CIFAR-10's binary batches, photos in train/CLASS and val/CLASS, or *.txt")->required()->check(CLI::ExistingDirectory);
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
-  verb->add_option("--epochs", o->epochs, "passes over the data")->check(whole(1, 1 << 30));
+  CLI::Option* epochs = verb->add_option("--epochs", o->epochs, "passes over the data; by default 5")->check(whole(1, 1 << 30));
+  verb->add_option("--steps", o->steps, "so many steps, in place of epochs")->check(count())->excludes(epochs);
+  verb->add_flag("--antialias", o->antialias, kAntialias);
   verb->add_flag("--shuffle", o->shuffle, "another order of the rows in each epoch, keyed by --seed");
   verb->add_flag("--averages", o->averages, "evaluate with the moving averages of the variables");
   verb->add_option("--state", o->state, "initial variables by name")->check(CLI::ExistingFile);
   verb->add_option("--checkpoints", o->checkpoints, "a folder for a checkpoint after each epoch; the last three are kept");
   verb->add_option("--resume", o->resume, "a checkpoint to go on from")->check(CLI::ExistingFile);
+  verb->add_option("--log", o->log, "a file of a line of JSON for each step and each epoch: losses, metrics, learning rate; --resume goes on in it");
   verb->add_option("--out", o->out, "a folder for plan.json, state.safetensors and trace.json");
   o->placement.add_to(*verb);
   verb->callback([o, library] { train(*o, library()); });
@@ -143,6 +164,8 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--state", o->state, "variables by name")->check(CLI::ExistingFile);
   verb->add_option("--batch", o->batch, "rows at a time")->check(count());
   verb->add_flag("--averages", o->averages, "with the moving averages of the variables in their place");
+  verb->add_option("--split", o->split, "train, test or all; by default test, the rows held out")->check(CLI::IsMember({"train", "test", "all"}));
+  verb->add_flag("--antialias", o->antialias, kAntialias);
   o->placement.add_to(*verb);
   verb->callback([o, library] {
     std::shared_ptr<const Library> all = library();
@@ -150,7 +173,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
     refuse_broken(source, o->source);
     Session session = make_session(source, o->placement, all);
     load_states(session, source, o->state);
-    for (const auto& [name, value] : evaluated(session, splits_for(session, o->data).test, o->batch, o->averages)) std::cout << fmt::format("{} {:.6f}\n", name, value);
+    evaluate_split(session, *o);
   });
 }
 

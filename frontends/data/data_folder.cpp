@@ -15,7 +15,7 @@ Splits data_folder(const std::filesystem::path& dir, const DataWanted& wanted) {
   if (wanted.length) return text_windows(dir, wanted.length);
   std::error_code error;
   if (std::filesystem::is_directory(dir / "train", error)) {
-    ImageFolderOptions options;
+    ImageFolderOptions options{.antialias = wanted.antialias};
     if (wanted.height && wanted.width) options.height = wanted.height, options.width = wanted.width;
     const char* held_out = std::filesystem::is_directory(dir / "val", error) ? "val" : "test";
     ImageFolder train = image_folder(dir / "train", options), test = image_folder(dir / held_out, options);

@@ -11,6 +11,7 @@ namespace belfry {
 struct DataWanted {
   std::int64_t height = 0, width = 0;  ///< of photos; 0: 224
   std::int64_t length = 0;             ///< of windows of text; 0: no text
+  bool antialias = false;              ///< how photos are made smaller: see resize_bilinear
 };
 
 /// MNIST's four IDX files, CIFAR-10's binary batches, photos in class folders under train/ and val/ or test/, scaled to [-1, 1], or *.txt. Columns "image"

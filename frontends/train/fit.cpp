@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/train/log_internal.h>
 
 namespace belfry {
 
@@ -52,6 +53,22 @@ std::vector<std::string> reported(const Graph& g) {
   return out;
 }
 
+constexpr const char* kRate = "learning_rate";
+
+/// Whether each step has a learning rate to fetch that is not a metric already.
+bool has_rate(const Session& session) {
+  const Graph& g = session.training_graph();
+  const auto rate = g.find(kRate);
+  return rate && !g.metrics.contains(kRate) && g.type(*rate).shape.empty() && is_float(g.type(*rate).dtype);
+}
+
+/// The steps that a session has taken.
+std::int64_t steps_before(Session& session) {
+  const NodeId id = session.training_graph().find_node("step");
+  if (id < 0 || session.training_graph().node(id).op->name != kVariable || session.training_graph().node(id).types[0].dtype != i64) return 0;
+  return session.variable("step").item<std::int64_t>();
+}
+
 void check_columns(const Graph& g, const DataSet& data) {
   for (NodeId id : g.inputs()) {
     const std::string& name = g.node(id).name;
@@ -71,34 +88,44 @@ void check_finite(const Results& results, const std::vector<std::string>& losses
 class Fitter {
  public:
   Fitter(Session& session, const DataSet& data, const FitOptions& options)
-      : session_(session), options_(options), batches_(data, options.batch, options.shuffle), names_(fit_fetches(session)), losses_(losses_of(session.graph())) {
+      : session_(session), options_(options), batches_(data, options.batch, options.shuffle), fetches_(fit_fetches(session)), names_(fetches_), losses_(losses_of(session.graph())),
+        before_(steps_before(session)), log_(options.log, before_ > 0) {
     const Graph& g = session.graph();
     if (losses_.empty()) throw UserError(fmt::format("the graph '{}' has no loss to train on", g.name));
     check_columns(g, data);
     if (!options.checkpoints.empty()) make_folder(options.checkpoints);
     batches_.seek({session.data_progress.epoch, session.data_progress.position});
+    with_rate_ = std::erase(names_, kRate) > 0 && has_rate(session);
+    epochs_ = options.epochs;
+    const std::int64_t each = batches_.batches_per_epoch();
+    if (options.steps) epochs_ = session.data_progress.epoch + (session.data_progress.position / options.batch + options.steps + each - 1) / each;
   }
 
   History run() {
     History out;
-    while (batches_.position().epoch < options_.epochs) out.push_back(epoch());
+    while (batches_.position().epoch < epochs_ && !enough()) out.push_back(epoch());
     return out;
   }
 
  private:
+  bool enough() const { return options_.steps && steps_ >= options_.steps; }
+
   EpochResult epoch() {
     std::int64_t epoch = batches_.position().epoch;
     RowMeans means;
-    Progress p{epoch, options_.epochs, 0, batches_.batches_per_epoch(), 0, 0, 0, {}};
+    Progress p{epoch, epochs_, 0, batches_.batches_per_epoch(), 0, before_ + steps_, 0, 0, {}, {}};
     auto start = Clock::now();
     std::int64_t timed = 0;
-    while (batches_.position().epoch == epoch) {
+    while (batches_.position().epoch == epoch && !enough()) {
       const auto& columns = batches_.next();
       std::int64_t rows = columns.begin()->second.shape()[0];
       Results r = step(columns);
       means.add(r, names_, rows);
       ++p.batch;
-      ++steps_;
+      p.step = before_ + ++steps_;
+      for (const std::string& n : names_) p.last[n] = as_double(r[n]);
+      if (with_rate_) p.learning_rate = as_double(r[kRate]);
+      log_.step(p, rows);
       check_finite(r, losses_, p);
       if (steps_ == 1) start = Clock::now();  // the first step builds the program
       else timed += rows;
@@ -119,6 +146,7 @@ class Fitter {
       for (const auto& [name, value] : evaluate(session_, *options_.validation)) result.metrics["val_" + name] = value;
     }
     p.metrics = result.metrics;
+    log_.epoch(p);
     if (options_.on_epoch) options_.on_epoch(p);
     if (!options_.checkpoint_every) save();
     return result;
@@ -128,7 +156,7 @@ class Fitter {
   Results step(const std::map<std::string, HostTensor>& columns) {
     auto finished = [&] { session_.data_progress = {batches_.position().epoch, batches_.position().position}; };
     try {
-      Results r = session_.step(columns, names_);
+      Results r = session_.step(columns, fetches_);
       finished();
       return r;
     } catch (...) {
@@ -147,8 +175,10 @@ class Fitter {
   Session& session_;
   const FitOptions& options_;
   Batches batches_;
-  std::vector<std::string> names_, losses_;
-  std::int64_t steps_ = 0;
+  std::vector<std::string> fetches_, names_, losses_;  ///< names_: without the learning rate
+  bool with_rate_ = false;
+  std::int64_t epochs_ = 0, before_, steps_ = 0;       ///< before_: steps of the session before this training
+  TrainingLog log_;
 };
 
 }  // namespace
@@ -158,6 +188,7 @@ std::vector<std::string> fit_fetches(const Session& session) {
   std::vector<std::string> out = reported(session.graph());
   auto in = [](const std::vector<std::string>& names, const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
   std::erase_if(out, [&](const std::string& name) { return !in(losses, name) && !in(fetched, name); });
+  if (has_rate(session) && (session.graph().train || in(fetched, kRate))) out.push_back(kRate);
   return out;
 }
 

@@ -19,14 +19,18 @@ struct Progress {
   std::int64_t epoch = 0, epochs = 0;       ///< counted from 0
   std::int64_t batch = 0, batches = 0;      ///< finished in this epoch
   std::int64_t rows = 0;                    ///< finished in this epoch
+  std::int64_t step = 0;                    ///< of the session: steps before this training count
   double seconds = 0;                       ///< since the epoch began, the first step apart
   double rows_per_second = 0;
   Metrics metrics;                          ///< of the epoch so far
+  Metrics last;                             ///< of the last batch alone
+  std::optional<double> learning_rate = {}; ///< of the last batch; none where a given plan does not fetch it
 };
 
 struct FitOptions {
   std::int64_t batch = 32;                  ///< global: the towers share it
   int epochs = 1;
+  std::int64_t steps = 0;                   ///< not 0: so many from here on, whatever the epochs
   std::optional<std::uint64_t> shuffle = {};  ///< a seed; none: rows in file order
   const DataSet* validation = nullptr;      ///< evaluated after each epoch, as val_<name>
   bool averages = false;                    ///< validation with the moving averages of the variables
@@ -35,6 +39,7 @@ struct FitOptions {
   std::string checkpoints = {};             ///< a folder, made if it is not there; empty: none
   std::int64_t checkpoint_every = 0;        ///< steps; 0: at the end of each epoch
   int keep = 3;
+  std::string log = {};                     ///< a file of a line of JSON for each step and each epoch; a session that has taken steps before goes on in it
 };
 
 struct EpochResult {
@@ -43,7 +48,7 @@ struct EpochResult {
 };
 using History = std::vector<EpochResult>;
 
-/// What `fit` fetches of a step: losses, and metrics; of a plan that was given only the metrics that it fetches.
+/// What `fit` fetches of a step: losses, metrics and "learning_rate"; of a plan that was given only those of the last two that it fetches.
 std::vector<std::string> fit_fetches(const Session& session);
 /// Trains from the session's data position on. UserError for columns that do not fit the inputs, and where the loss is no number.
 History fit(Session& session, const DataSet& data, const FitOptions& options = {});

@@ -92,13 +92,14 @@ class Trainer {
   /// The learning rate as it was given.
   Value base_rate(DType dtype) {
     return once(base_rates_, dtype, [&](const std::string& ending) {
-      if (spec_.learning_rate.valid()) return cast(g_.value(spec_.learning_rate), dtype);
-      if (spec_.schedule.entries().empty()) return g_.add("constant", {}, {{"value", converted(HostTensor::scalar(real("learning_rate")), dtype)}}, "learning_rate" + ending);
-      if (!scheduled_) {
+      if (!spec_.learning_rate.valid() && spec_.schedule.entries().empty()) return g_.add("constant", {}, {{"value", converted(HostTensor::scalar(real("learning_rate")), dtype)}}, "learning_rate" + ending);
+      if (!spec_.learning_rate.valid() && !scheduled_) {
         g_.cursor.scope = "learning_rate";
         scheduled_ = schedule(step(), spec_.schedule);
       }
-      return cast(scheduled_, dtype);
+      Value out = cast(scheduled_ ? scheduled_ : g_.value(spec_.learning_rate), dtype);
+      if (!g_.find("learning_rate")) g_.aliases["learning_rate"] = out.id;  // each kind of rate is fetched by one name
+      return out;
     });
   }
 

@@ -1,9 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <sstream>
 
 #include <belfry/belfry.h>
+#include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/nn/nets/nets.h>
 
 #include "nets.h"
@@ -50,6 +54,57 @@ TEST(Fit, resumed_from_a_checkpoint_on_other_devices_gives_the_same_bits) {
   fit(second, data, options);
   EXPECT_EQ(second.state(), whole.state());
   std::filesystem::remove(file);
+}
+
+/// The lines of a log, as objects.
+std::vector<JsonDocument> lines_of(const std::string& file) {
+  std::vector<JsonDocument> out;
+  std::istringstream text(read_file(file));
+  for (std::string line; std::getline(text, line);) out.emplace_back(line, file);
+  return out;
+}
+
+TEST(Fit, logs_each_step_and_goes_on_in_the_log_after_a_checkpoint) {
+  DataSet data = rows(50);
+  const std::string log = testing::TempDir() + "belfry_fit_test.jsonl";
+  Builder b("logged");
+  net("dropout").build(b, f32);
+  Graph graph = std::move(b).build();
+  graph.train = TrainSpec{graph.train->losses, "sgd", {}, {}, {{"kind", "exponential_decay"}, {"rate", 0.5}, {"steps", std::int64_t{4}}, {"factor", 0.5}, {"staircase", true}}};
+  const std::string loss = graph.name_of(graph.train->losses[0]);
+  std::vector<double> losses;
+  auto trained = [&](std::int64_t steps, Session& session) {
+    fit(session, data, {.batch = 8, .steps = steps, .validation = &data, .on_batch = [&](const Progress& p) { losses.push_back(p.last.at(loss)); }, .log = log});
+  };
+  Session session(graph, Single{});
+  trained(9, session);
+  Checkpoint half = Checkpoint::of(session);
+  Session second(graph, Single{});
+  half.restore(second);
+  trained(3, second);
+  std::vector<JsonDocument> lines = lines_of(log);
+  ASSERT_EQ(lines.size(), 15u);  // 7 steps and an epoch, 2 and what there is of the second, 3 and again
+  std::int64_t steps = 0;
+  for (const JsonDocument& line : lines) {
+    JsonObject object(line, line.root());
+    auto at = [&](const std::string& key) -> const JsonValue& { return object.at(key); };
+    if (!line.root().find("step")) {
+      EXPECT_NE(line.root().find("val_" + loss), nullptr);
+      continue;
+    }
+    EXPECT_EQ(line.real(at(loss)), losses[static_cast<std::size_t>(steps)]);
+    EXPECT_FLOAT_EQ(static_cast<float>(line.real(at("learning_rate"))), 0.5f * std::pow(0.5f, static_cast<float>(steps / 4)));
+    EXPECT_EQ(line.integer(at("step")), ++steps);
+    EXPECT_EQ(line.integer(at("epoch")), steps <= 7 ? 1 : 2);
+    EXPECT_EQ(line.integer(at("rows")), steps == 7 ? 2 : 8);
+  }
+  EXPECT_EQ(steps, 12);
+  EXPECT_EQ(second.data_progress, (Session::DataProgress{1, 40}));
+  Session anew(graph, Single{});
+  trained(1, anew);
+  EXPECT_EQ(lines_of(log).size(), 2u);
+  EXPECT_THROW(fit(anew, data, {.log = testing::TempDir() + "no/such/folder/log"}), UserError);
+  std::filesystem::remove(log);
 }
 
 TEST(Fit, means_are_weighted_by_rows) {

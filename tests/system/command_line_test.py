@@ -204,6 +204,17 @@ with tempfile.TemporaryDirectory() as folder:
     done = here("train", "mnist_cnn", "--data", "digits", "--epochs", "1", "--checkpoints", "new/ck")
     expect(done.returncode == 0 and len(list(pathlib.Path(folder, "new/ck").iterdir())) == 1, f"checkpoints into a new folder: {done}")
 
+    # A log of steps, and what is evaluated.
+    done = here("train", "mlp", "--data", "digits", "--batch", "16", "--steps", "6", "--log", "log.jsonl")
+    lines = [json.loads(line) for line in pathlib.Path(folder, "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    expect(done.returncode == 0 and [line.get("step") for line in lines] == [1, 2, 3, 4, None, 5, 6, None], f"six steps of 16 rows of 64: {done.stderr} {lines}")
+    expect(all(abs(line["learning_rate"] - 0.01) < 1e-8 and line["rows"] == 16 for line in lines if "step" in line), f"a learning rate that is a number: {lines}")
+    refused(2, ["excludes --steps"], "train", "mlp", "--data", "digits", "--steps", "6", "--epochs", "1")
+    values = {split: here("evaluate", "mlp", "--data", "digits", "--split", split) for split in ("train", "test", "all")}
+    expect(all(f"of {rows} rows" in values[split].stderr for split, rows in (("train", 64), ("test", 32), ("all", 96))), f"rows of a split: {values}")
+    train, test, both = (float(re.search(r"loss ([\d.]+)", values[split].stdout).group(1)) for split in ("train", "test", "all"))
+    expect(abs(both - (64 * train + 32 * test) / 96) < 2e-6, f"the loss of both splits: {train} {test} {both}")
+
     # A schedule and moving averages in a file, and evaluation with them.
     done = here("convert", "mlp")
     optimizer = '"optimizer": {"kind": "sgd", "learning_rate": {"kind": "cosine_decay", "rate": 0.2, "steps": 8}, "average_decay": 0.9}'
