@@ -14,7 +14,7 @@ namespace belfry {
 
 namespace {
 
-struct Options {
+struct CompareArguments {
   std::string a, b, feed, state, state_b;
   std::int64_t steps = 1;
   std::uint64_t seed = 0;
@@ -31,7 +31,7 @@ State initial_state(const Graph& graph, std::uint64_t seed, const std::string& f
   return out;
 }
 
-void run(const Options& o, const Library& library) {
+void run(const CompareArguments& o, const Library& library) {
   Source a = load_source(o.a, library), b = load_source(o.b, library);
   for (const auto& [source, name] : {std::pair{&a, &o.a}, {&b, &o.b}})
     if (!source->plan) throw UserError(fmt::format("{} is no plan; make one with belfry place", *name));
@@ -58,7 +58,7 @@ void run(const Options& o, const Library& library) {
 }  // namespace
 
 void add_compare_verb(CLI::App& app, const LibrarySource& library) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<CompareArguments>();
   CLI::App* verb = app.add_subcommand("compare", "Run two plans on the same feeds: the same bits, or the first node that differs");
   verb->footer("Example: belfry compare one.json two.json --feed batch.safetensors --steps 3");
   verb->add_option("a", o->a, "a plan file")->required();
@@ -72,7 +72,7 @@ void add_compare_verb(CLI::App& app, const LibrarySource& library) {
 }
 
 void add_diff_verb(CLI::App& app, const LibrarySource& library) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<CompareArguments>();
   CLI::App* verb = app.add_subcommand("diff", "What differs between two plans: decisions, then what follows from them");
   verb->footer("Example: belfry diff one.json two.json");
   verb->add_option("a", o->a, "a plan file")->required();

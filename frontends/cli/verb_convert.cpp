@@ -15,11 +15,11 @@
 namespace belfry {
 
 void add_convert_verb(CLI::App& app, const LibrarySource& library) {
-  struct Options {
+  struct ConvertArguments {
     std::string source, out;
     bool expanded = false;
   };
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ConvertArguments>();
   CLI::App* verb = app.add_subcommand("convert", "Write a net or graph as a graph file");
   verb->footer("Example: belfry convert mnist_cnn -o mnist_cnn.json");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
@@ -37,12 +37,12 @@ void add_convert_verb(CLI::App& app, const LibrarySource& library) {
 }
 
 void add_data_verb(CLI::App& app, const LibrarySource&) {
-  struct Options {
+  struct ConvertArguments {
     std::string out;
     std::int64_t train = 12000, test = 2000;
     std::uint64_t seed = 1;
   };
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ConvertArguments>();
   CLI::App* data = app.add_subcommand("data", "Data sets");
   data->footer("Example: belfry data digits --out digits");
   data->require_subcommand(1);

@@ -13,13 +13,13 @@
 namespace belfry {
 
 void add_place_verb(CLI::App& app, const LibrarySource& library) {
-  struct Options {
+  struct PlaceArguments {
     std::string source, out;
     std::int64_t batch = 0;
     std::vector<std::string> fetches;
     PlacementArguments placement;
   };
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<PlaceArguments>();
   CLI::App* verb = app.add_subcommand("place", "Make a plan of a graph, or derive a plan anew from its decisions");
   verb->footer("Example: belfry place mnist_cnn -o two.json --devices cpu:0,cpu:1 --batch 32 -O variables=cpu:0");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();

@@ -14,7 +14,7 @@ namespace belfry {
 
 namespace {
 
-struct Options {
+struct RunArguments {
   std::string source, feed, state, out, save_state, trace;
   std::int64_t steps = 0, batch = 0;
   bool no_update = false;
@@ -24,7 +24,7 @@ struct Options {
 
 void print(const std::string& name, const HostTensor& t) { std::cout << name << " = " << to_string(AttributeValue(t)) << "\n"; }
 
-void run(const Options& o, const std::shared_ptr<const Library>& library) {
+void run(const RunArguments& o, const std::shared_ptr<const Library>& library) {
   if (!o.steps && (o.batch || o.no_update)) throw WrongUse("--batch and --no-update are of steps: give --steps too; without it the graph is run once, on all rows, without updates");
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source);
@@ -50,7 +50,7 @@ void run(const Options& o, const std::shared_ptr<const Library>& library) {
 }  // namespace
 
 void add_run_verb(CLI::App& app, const LibrarySource& library) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<RunArguments>();
   CLI::App* verb = app.add_subcommand("run", "Run a graph or plan on a file of feeds");
   verb->footer("Example: belfry run two.json --feed batch.safetensors --fetch loss");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();

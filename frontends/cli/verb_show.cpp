@@ -10,11 +10,11 @@
 namespace belfry {
 
 void add_show_verb(CLI::App& app, const LibrarySource& library) {
-  struct Options {
+  struct ShowArguments {
     std::string source;
     bool memory = false;
   };
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ShowArguments>();
   CLI::App* verb = app.add_subcommand("show", "A graph or plan as text");
   verb->footer("Example: belfry show two.json --memory");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();

@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kAntialias = "make photos smaller by the mean of all pixels, as Pillow does; by default as tf.image.resize";
 
-struct Options {
+struct TrainArguments {
   std::string source, data, out, checkpoints, resume, state, log, split = "test";
   std::int64_t batch = 0, steps = 0;
   int epochs = 5;
@@ -58,7 +58,7 @@ void say_memory(Session& session) {
 }
 
 /// Photos take the size that the graph asks for, windows of text its length.
-Splits splits_for(const Session& session, const Options& o) {
+Splits splits_for(const Session& session, const TrainArguments& o) {
   DataWanted wanted{.antialias = o.antialias};
   for (NodeId id : session.graph().inputs()) {
     const Shape& shape = session.graph().node(id).types[0].shape;
@@ -75,7 +75,7 @@ Metrics evaluated(Session& session, const DataSet& data, std::int64_t batch, boo
 }
 
 /// Means over the rows of one split, or of both.
-void evaluate_split(Session& session, const Options& o) {
+void evaluate_split(Session& session, const TrainArguments& o) {
   const Splits data = splits_for(session, o);
   std::int64_t rows = 0;
   Metrics sums;
@@ -88,7 +88,7 @@ void evaluate_split(Session& session, const Options& o) {
   say(fmt::format("of {} rows\n", rows));
 }
 
-void train(const Options& o, const std::shared_ptr<const Library>& library) {
+void train(const TrainArguments& o, const std::shared_ptr<const Library>& library) {
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source);
   if (!o.out.empty()) make_folder(o.out);  // before the work whose result goes there
@@ -134,7 +134,7 @@ void train(const Options& o, const std::shared_ptr<const Library>& library) {
 }  // namespace
 
 void add_train_verb(CLI::App& app, const LibrarySource& library) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<TrainArguments>();
   CLI::App* verb = app.add_subcommand("train", "Train a net, graph or plan on images and their labels, or on text");
   verb->footer("Example: belfry train mnist_cnn --data mnist --devices cpu:0,cpu:1 -O variables=cpu:0 --batch 32 --epochs 5 --out run");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
@@ -155,7 +155,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
 }
 
 void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<TrainArguments>();
   o->batch = 256;
   CLI::App* verb = app.add_subcommand("evaluate", "Losses and metrics on held-out data, with the graph for inference");
   verb->footer("Example: belfry evaluate mnist_cnn --data mnist --state run/state.safetensors");

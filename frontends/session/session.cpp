@@ -26,14 +26,6 @@ namespace {
 
 constexpr std::size_t kMostPrograms = 8;
 
-struct Built {
-  PlanKey key;
-  std::shared_ptr<const PlacedGraph> plan;
-  std::unique_ptr<Program> program;  ///< null until it is run
-  std::unique_ptr<Runner> runner;
-  std::int64_t version = -1;  ///< of the state that it holds
-};
-
 [[noreturn]] void rethrow(const Outcome& outcome) {
   std::string where = fmt::format("; while running '{}'", outcome.failed_node);
   try {
@@ -57,6 +49,14 @@ void check_room_here(const PlacedGraph& plan) {
 }  // namespace
 
 struct Session::Impl {
+  struct Built {
+    PlanKey key;
+    std::shared_ptr<const PlacedGraph> plan;
+    std::unique_ptr<Program> program;  ///< null until it is run
+    std::unique_ptr<Runner> runner;
+    std::int64_t version = -1;  ///< of the state that it holds
+  };
+
   PlanMaker maker;
   std::list<Built> programs;                    ///< the last used first
   std::shared_ptr<StateStore> placed = std::make_shared<StateStore>();
@@ -267,7 +267,7 @@ StateAfter Session::state_after() const { return impl_->after; }
 
 const Program& Session::last_program() const {
   if (impl_->ran) return *impl_->ran->program;
-  for (const Built& b : impl_->programs)
+  for (const Impl::Built& b : impl_->programs)
     if (b.program) return *b.program;
   throw UserError("nothing has run yet: there is no program");
 }

@@ -13,18 +13,18 @@ namespace belfry {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kNpyAlignment = 64;
 
-struct Code {
+struct NpyCode {
   std::string_view text;
   DType dtype;
 };
-constexpr Code kCodes[] = {{"<f4", f32}, {"<f8", f64}, {"<i4", i32}, {"<i8", i64}, {"|u1", u8}, {"|b1", boolean}, {"<f2", f16}};
+constexpr NpyCode kNpyCodes[] = {{"<f4", f32}, {"<f8", f64}, {"<i4", i32}, {"<i8", i64}, {"|u1", u8}, {"|b1", boolean}, {"<f2", f16}};
 
 /// A header of one Python dict literal with exactly the keys descr, fortran_order and shape.
-class Reader {
+class NpyReader {
  public:
-  Reader(std::span<const std::byte> file, const std::string& name) : file_(file), name_(name) {}
+  NpyReader(std::span<const std::byte> file, const std::string& name) : file_(file), name_(name) {}
 
   HostTensor read() {
     split_header();
@@ -91,8 +91,8 @@ class Reader {
   void read_descr() {
     if (next_is('[') || next_is('(')) fail_here("a structured dtype; save its fields one by one");
     std::string_view code = quoted();
-    auto known = std::find_if(std::begin(kCodes), std::end(kCodes), [&](const Code& c) { return c.text == code; });
-    if (known == std::end(kCodes)) fail_here(fmt::format("dtype '{}' is not read here; <f2, <f4, <f8, <i4, <i8, |u1 and |b1 are: convert it with astype() before saving", code));
+    auto known = std::find_if(std::begin(kNpyCodes), std::end(kNpyCodes), [&](const NpyCode& c) { return c.text == code; });
+    if (known == std::end(kNpyCodes)) fail_here(fmt::format("dtype '{}' is not read here; <f2, <f4, <f8, <i4, <i8, |u1 and |b1 are: convert it with astype() before saving", code));
     dtype_ = known->dtype;
   }
 
@@ -169,12 +169,12 @@ class Reader {
 };
 
 std::string head_of(const HostTensor& tensor) {
-  auto code = std::find_if(std::begin(kCodes), std::end(kCodes), [&](const Code& c) { return c.dtype == tensor.dtype(); });
-  if (code == std::end(kCodes)) throw UserError(fmt::format(".npy has no code for {}; convert the tensor to f32 first", name_of(tensor.dtype())));
+  auto code = std::find_if(std::begin(kNpyCodes), std::end(kNpyCodes), [&](const NpyCode& c) { return c.dtype == tensor.dtype(); });
+  if (code == std::end(kNpyCodes)) throw UserError(fmt::format(".npy has no code for {}; convert the tensor to f32 first", name_of(tensor.dtype())));
   std::string dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", code->text, fmt::join(tensor.shape(), ", "), tensor.shape().size() == 1 ? "," : "");
-  bool wide = dict.size() + kAlignment > 65535;
+  bool wide = dict.size() + kNpyAlignment > 65535;
   std::size_t before = wide ? 12 : 10;
-  dict.append((kAlignment - (before + dict.size() + 1) % kAlignment) % kAlignment, ' ');
+  dict.append((kNpyAlignment - (before + dict.size() + 1) % kNpyAlignment) % kNpyAlignment, ' ');
   dict += '\n';
   std::string head(kMagic);
   head += wide ? '\2' : '\1';
@@ -185,7 +185,7 @@ std::string head_of(const HostTensor& tensor) {
 
 }  // namespace
 
-HostTensor parse_npy(std::span<const std::byte> bytes, const std::string& name) { return Reader(bytes, name).read(); }
+HostTensor parse_npy(std::span<const std::byte> bytes, const std::string& name) { return NpyReader(bytes, name).read(); }
 
 HostTensor read_npy(const std::filesystem::path& path) {
   MappedFile file(path);

@@ -14,7 +14,7 @@ constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x060
 constexpr std::size_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22;
 constexpr std::uint32_t kWide = 0xffffffff;  ///< the size stands in a zip64 field
 constexpr std::uint64_t kMostPerByte = 1032;  ///< no deflated byte gives more
-constexpr std::string_view kEnding = ".npy";
+constexpr std::string_view kNpyEnding = ".npy";
 
 struct Member {
   std::string name;  ///< with its ending
@@ -23,9 +23,9 @@ struct Member {
   std::uint64_t begin = 0;  ///< of the data
 };
 
-class Reader {
+class NpzReader {
  public:
-  Reader(std::span<const std::byte> file, const std::string& name) : file_(file), name_(name) {}
+  NpzReader(std::span<const std::byte> file, const std::string& name) : file_(file), name_(name) {}
 
   TensorMap read() {
     std::vector<Member> members = read_directory();
@@ -36,7 +36,7 @@ class Reader {
       if (m.offset < reached) fail(m.offset, m, "overlaps the member before it");
       read_local(m);
       reached = m.begin + m.packed;
-      std::string key = m.name.substr(0, m.name.size() - kEnding.size());
+      std::string key = m.name.substr(0, m.name.size() - kNpyEnding.size());
       if (!out.emplace(key, tensor_of(m)).second) fail(m.offset, m, "stands twice");
     }
     return out;
@@ -95,7 +95,7 @@ class Reader {
   }
 
   void check(const Member& m, std::uint64_t at) const {
-    if (!m.name.ends_with(kEnding)) fail(at, m, "is no .npy; a .npz holds nothing else");
+    if (!m.name.ends_with(kNpyEnding)) fail(at, m, "is no .npy; a .npz holds nothing else");
     if (m.flags & 1) fail(at + 8, m, "is encrypted");
     if (m.method != 0 && m.method != 8) fail(at + 10, m, fmt::format("is packed by method {}; stored and deflated members are read", m.method));
     if (m.packed == kWide || m.size == kWide || m.offset == kWide) fail(at + 20, m, "is a zip64 member of over 4 GiB; save it as safetensors");
@@ -166,7 +166,7 @@ void put_common(std::vector<std::byte>& out, const Member& m) {
 
 }  // namespace
 
-TensorMap parse_npz(std::span<const std::byte> bytes, const std::string& name) { return Reader(bytes, name).read(); }
+TensorMap parse_npz(std::span<const std::byte> bytes, const std::string& name) { return NpzReader(bytes, name).read(); }
 
 TensorMap read_npz(const std::filesystem::path& path) {
   MappedFile file(path);
@@ -181,7 +181,7 @@ std::vector<std::byte> npz_bytes(const TensorMap& tensors) {
   for (const auto& [name, tensor] : tensors) {
     if (name.size() > 60000) throw UserError(fmt::format("[npz] a name of {} characters is too long for a zip member", name.size()));
     std::vector<std::byte> npy = npy_bytes(tensor);
-    Member m{.name = name + std::string(kEnding), .offset = static_cast<std::uint32_t>(out.size())};
+    Member m{.name = name + std::string(kNpyEnding), .offset = static_cast<std::uint32_t>(out.size())};
     m.crc = static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(npy.data()), npy.size()));
     m.packed = m.size = static_cast<std::uint32_t>(npy.size());
     put(out, kLocal);

@@ -21,17 +21,17 @@ using nlohmann::json;
 
 constexpr std::uint64_t kHeaderLimit = 100'000'000;
 constexpr std::uint64_t kLengthBytes = 8;
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kSafetensorsAlignment = 64;
 constexpr const char* kMetadataKey = "__metadata__";
 
-struct Code {
+struct SafetensorsCode {
   std::string_view text;
   DType dtype;
 };
-constexpr Code kCodes[] = {{"F32", f32}, {"F64", f64}, {"I32", i32}, {"I64", i64}, {"U8", u8}, {"BOOL", boolean}, {"F16", f16}, {"BF16", bf16}};
+constexpr SafetensorsCode kSafetensorsCodes[] = {{"F32", f32}, {"F64", f64}, {"I32", i32}, {"I64", i64}, {"U8", u8}, {"BOOL", boolean}, {"F16", f16}, {"BF16", bf16}};
 
 std::string_view code_of(DType dtype) {
-  return std::find_if(std::begin(kCodes), std::end(kCodes), [&](const Code& c) { return c.dtype == dtype; })->text;
+  return std::find_if(std::begin(kSafetensorsCodes), std::end(kSafetensorsCodes), [&](const SafetensorsCode& c) { return c.dtype == dtype; })->text;
 }
 
 /// Walks the header and leaves behind where the JSON parser stands.
@@ -56,9 +56,9 @@ struct Entry {
   std::uint64_t where = 0;           ///< the byte of its name in the file
 };
 
-class Reader {
+class SafetensorsReader {
  public:
-  Reader(std::span<const std::byte> file, const std::string& name) : file_(file), name_(name) {}
+  SafetensorsReader(std::span<const std::byte> file, const std::string& name) : file_(file), name_(name) {}
 
   TensorMap read(TextMap* metadata) {
     split_header();
@@ -135,8 +135,8 @@ class Reader {
 
     if (!value["dtype"].is_string()) fail(e, "dtype is no text");
     const auto& code = value["dtype"].get_ref<const std::string&>();
-    auto known = std::find_if(std::begin(kCodes), std::end(kCodes), [&](const Code& c) { return c.text == code; });
-    if (known == std::end(kCodes)) fail(e, fmt::format("dtype {} is not read here; F32, F64, I32, I64, U8, BOOL, F16 and BF16 are: convert it where the file was written", code));
+    auto known = std::find_if(std::begin(kSafetensorsCodes), std::end(kSafetensorsCodes), [&](const SafetensorsCode& c) { return c.text == code; });
+    if (known == std::end(kSafetensorsCodes)) fail(e, fmt::format("dtype {} is not read here; F32, F64, I32, I64, U8, BOOL, F16 and BF16 are: convert it where the file was written", code));
     e.type.dtype = known->dtype;
 
     std::vector<std::uint64_t> offsets = counts(e, value, "data_offsets");
@@ -233,7 +233,7 @@ std::string head_of(const Ordered& tensors, const TextMap& metadata) {
     at += size;
   }
   header += '}';
-  header.append((kAlignment - (kLengthBytes + header.size()) % kAlignment) % kAlignment, ' ');
+  header.append((kSafetensorsAlignment - (kLengthBytes + header.size()) % kSafetensorsAlignment) % kSafetensorsAlignment, ' ');
   if (header.size() > kHeaderLimit) throw UserError(fmt::format("[safetensors] a header of {} bytes is over the limit of {}; write fewer tensors a file", header.size(), kHeaderLimit));
   std::uint64_t length = header.size();
   std::string head(kLengthBytes, '\0');
@@ -243,7 +243,7 @@ std::string head_of(const Ordered& tensors, const TextMap& metadata) {
 
 }  // namespace
 
-TensorMap parse_safetensors(std::span<const std::byte> bytes, const std::string& name, TextMap* metadata) { return Reader(bytes, name).read(metadata); }
+TensorMap parse_safetensors(std::span<const std::byte> bytes, const std::string& name, TextMap* metadata) { return SafetensorsReader(bytes, name).read(metadata); }
 
 TensorMap read_safetensors(const std::filesystem::path& path, TextMap* metadata) {
   MappedFile file(path);

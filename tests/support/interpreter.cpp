@@ -83,7 +83,7 @@ HostTensor slice(const HostTensor& x, int axis, std::int64_t first, std::int64_t
   return out;
 }
 
-HostTensor concat(const std::vector<HostTensor>& parts, int axis) {
+HostTensor joined(const std::vector<HostTensor>& parts, int axis) {
   Extents shape = parts[0].shape();
   shape[static_cast<std::size_t>(axis)] = 0;
   for (const HostTensor& p : parts) shape[static_cast<std::size_t>(axis)] += p.shape()[static_cast<std::size_t>(axis)];
@@ -100,7 +100,7 @@ HostTensor concat(const std::vector<HostTensor>& parts, int axis) {
   return out;
 }
 
-HostTensor stack(const std::vector<HostTensor>& parts) {
+HostTensor stacked(const std::vector<HostTensor>& parts) {
   Parts wide;
   for (const HostTensor& p : parts) {
     Extents shape = p.shape();
@@ -109,7 +109,7 @@ HostTensor stack(const std::vector<HostTensor>& parts) {
     if (p.elements()) std::memcpy(w.raw(), p.raw(), p.bytes().size());
     wide.push_back(std::move(w));
   }
-  return concat(wide, 0);
+  return joined(wide, 0);
 }
 
 namespace {
@@ -145,8 +145,8 @@ Result run_towers(const TowerGraph& tg, const Tensors& feeds, const Tensors& sta
       const std::string& how = n.attributes.text("how");
       const Parts& parts = *in[0];
       if (how == "same") set(0, {parts[0]});
-      else if (how == "concat_rows") set(0, {concat(parts, static_cast<int>(n.attributes.integer("axis")))});
-      else if (how == "stack") set(0, {stack(parts)});
+      else if (how == "concat_rows") set(0, {joined(parts, static_cast<int>(n.attributes.integer("axis")))});
+      else if (how == "stack") set(0, {stacked(parts)});
       else if (how == "mean") {
         HostTensor sum = join(parts, "sum");
         visit_float(sum.dtype(), [&]<class T>() {

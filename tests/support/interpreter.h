@@ -22,8 +22,8 @@ Result run_towers(const TowerGraph& graph, const Tensors& feeds, const Tensors& 
 
 /// Rows [first, first + count) along an axis; parts in a row; parts under a new first axis.
 HostTensor slice(const HostTensor& x, int axis, std::int64_t first, std::int64_t count);
-HostTensor concat(const std::vector<HostTensor>& parts, int axis);
-HostTensor stack(const std::vector<HostTensor>& parts);
+HostTensor joined(const std::vector<HostTensor>& parts, int axis);
+HostTensor stacked(const std::vector<HostTensor>& parts);
 
 /// The largest |a − b| / (1e-3 + |b|) over the tensors that both have.
 double difference(const Tensors& a, const Tensors& b);

@@ -94,21 +94,21 @@ class ExpandCheck {
     own_.emplace_back();
     if (s.is_rows() && s.axis != symbolic_axes(type.shape)[0]) return offer_transposed(g, type, s.axis);
     if (s.is_rows() || s.is_replicated()) return feed(g, type, wholes_.back());
-    TensorType stacked = type;
-    stacked.shape.insert(stacked.shape.begin(), kBatch);
+    TensorType many = type;
+    many.shape.insert(many.shape.begin(), kBatch);
     if (s.is_partial()) {
-      Value rows = feed(g, stacked, stack(parts_of(wholes_.back(), batch_, s.reduction, dyadic_, rng_)));
+      Value rows = feed(g, many, stacked(parts_of(wholes_.back(), batch_, s.reduction, dyadic_, rng_)));
       return s.reduction == Reduction::sum ? reduce_sum(rows, {.axes = {0}}) : reduce_max(rows, {.axes = {0}});
     }
     // Of bool and bytes there are no sums: they come by a cast.
-    if (type.dtype == boolean || type.dtype == u8) stacked.dtype = i32;
+    if (type.dtype == boolean || type.dtype == u8) many.dtype = i32;
     Parts all;
     for (int t = 0; t < present(); ++t) {
       own_.back().push_back(draw(case_.inputs[i], batch_, true, rng_));
-      Parts mine = parts_of(converted(own_.back().back(), stacked.dtype), share(t).count(), Reduction::sum, true, rng_);
+      Parts mine = parts_of(converted(own_.back().back(), many.dtype), share(t).count(), Reduction::sum, true, rng_);
       all.insert(all.end(), mine.begin(), mine.end());
     }
-    return cast(g.add("own_sum", {feed(g, stacked, stack(all))}, {{"axes", Integers{0}}}), type.dtype);
+    return cast(g.add("own_sum", {feed(g, many, stacked(all))}, {{"axes", Integers{0}}}), type.dtype);
   }
 
   Value offer_transposed(Graph& g, const TensorType& type, int axis) {
@@ -145,7 +145,7 @@ class ExpandCheck {
       Parts parts;
       if (how == "sum") continue;  // the sum of what each share gives, by definition
       for (int t = 0; t < present(); ++t) parts.push_back(of_tower(t, k, how == "concat_rows" ? static_cast<int>(fetch->attributes.integer("axis")) : -1));
-      HostTensor want = how == "concat_rows" ? concat(parts, static_cast<int>(fetch->attributes.integer("axis"))) : how == "stack" ? stack(parts) : parts[0];
+      HostTensor want = how == "concat_rows" ? joined(parts, static_cast<int>(fetch->attributes.integer("axis"))) : how == "stack" ? stacked(parts) : parts[0];
       EXPECT_LE(distance(got.fetched.at(name), want), is_float(want.dtype()) ? 1e-11 : 0) << name << " by " << how;
     }
   }
