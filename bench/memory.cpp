@@ -15,8 +15,9 @@ int main() {
       Cluster cluster = sim_cluster(2);
       PlacedGraph plan = place(graph, s.strategy, cluster, 64, {.fetches = fetches_of(*graph)});
       std::vector<std::int64_t> lives = live_maxima(BoundPlan(plan));
+      std::vector<DeviceBytes> all_bytes = device_bytes(plan);
       for (int d = 0; d < static_cast<int>(cluster.devices.size()); ++d) {
-        DeviceBytes b = bytes_of(plan, d);
+        DeviceBytes b = all_bytes[static_cast<std::size_t>(d)];
         std::int64_t planned = b.region + b.kept + b.transient, live = lives[static_cast<std::size_t>(d)];
         if (!planned) continue;
         double ratio = static_cast<double>(planned) / static_cast<double>(std::max<std::int64_t>(live, 1));

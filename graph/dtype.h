@@ -29,6 +29,8 @@ std::string_view name_of(DType dtype);
 /// The inverse of name_of; UserError for other texts.
 DType parse_dtype(std::string_view text);
 std::size_t size_of(DType dtype);
+/// Whether a dtype has a number: floats have all, rounded; integers the whole ones of their range.
+bool is_value_of(DType dtype, double value);
 
 /// What ops compute in; f16 and bf16 are not.
 constexpr bool is_float(DType dtype) { return dtype == f32 || dtype == f64; }

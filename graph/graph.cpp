@@ -157,6 +157,12 @@ Value Graph::add(const OpDef& op, const std::vector<Value>& inputs, const Attrib
     for (int i = 0; i < context.count(); ++i)
       if (context.has(i) && is_half(context.dtype(i))) context.fail(fmt::format("computes in f32 and f64, and input {} is {}, which is for storage: cast it first", i, belfry::name_of(context.dtype(i))));
   n.types = op.infer(context);
+  if (!op.stores && !op.inputs.empty())
+    for (const TensorType& t : n.types)
+      if (is_half(t.dtype)) context.fail(fmt::format("computes in f32 and f64, and would give {}, which is for storage: cast its result", to_string(t)));
+  for (const TensorType& t : n.types)
+    for (const Dim& d : t.shape)
+      if (d.factor < 0) context.fail(fmt::format("would make {}, which has a negative size", to_string(t)));
   for (const TensorType& t : n.types)
     if (factor_of(t.shape) > kMostElements) context.fail(fmt::format("would make {}, which has more than 2^48 elements", to_string(t)));
   n.device = cursor.device;

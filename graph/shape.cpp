@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
@@ -27,6 +28,17 @@ DType parse_dtype(std::string_view text) {
   for (DType d : kAllDTypes)
     if (name_of(d) == text) return d;
   throw UserError(fmt::format("unknown dtype '{}'; known are f32, f64, i32, i64, u8, bool, f16, bf16", text));
+}
+
+bool is_value_of(DType dtype, double value) {
+  return visit_stored(dtype, [&]<class T>() {
+    if constexpr (std::is_integral_v<T>) {
+      const double low = static_cast<double>(std::numeric_limits<T>::lowest()), high = static_cast<double>(std::numeric_limits<T>::max());
+      return value >= low && value <= high && (sizeof(T) < 8 || value < high) && std::trunc(value) == value;
+    } else {
+      return true;
+    }
+  });
 }
 
 std::size_t size_of(DType dtype) {

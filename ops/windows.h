@@ -49,6 +49,7 @@ inline void need_pair(InferContext& c, const char* attribute) {
 inline Shape windows_over(InferContext& c, const Shape& x, std::int64_t window_h, std::int64_t window_w, const Integers& strides, Dim channels, const Integers& dilations = {1, 1}) {
   if (x[1].symbolic() || x[2].symbolic() || x[3].symbolic()) c.fail("height, width and channels are fixed sizes; rows lie on axis 0");
   for (std::int64_t n : {x[1].factor, x[2].factor, window_h, window_w}) need_size(c, n);
+  if (window_h < 1 || window_w < 1) c.fail("a window of " + std::to_string(window_h) + " x " + std::to_string(window_w) + " holds nothing");
   Sliding s({1, x[1].factor, x[2].factor, 1}, window_h, window_w, strides, c.attributes.text("padding") == "same", dilations);
   window_h = spread(window_h, dilations[0]);
   window_w = spread(window_w, dilations[1]);

@@ -58,9 +58,9 @@ Settings settings_of(const std::string& what) {
     const std::size_t is = item.find('=');
     double value = 0;
     const char *first = item.data() + is + 1, *last = item.data() + item.size();
-    if (is == 0 || is == item.npos || std::from_chars(first, last, value).ptr != last || first == last)
-      throw WrongUse(fmt::format("'{}': a net's settings are NAME=NUMBER with commas between them, not '{}'", what, item));
-    out.insert_or_assign(item.substr(0, is), value);
+    if (is == 0 || is == item.npos || first == last) throw WrongUse(fmt::format("'{}': a net's settings are NAME=NUMBER with commas between them, not '{}'", what, item));
+    if (auto [end, error] = std::from_chars(first, last, value); end != last || error != std::errc()) throw WrongUse(fmt::format("'{}': '{}' has no number that a double can be", what, item));
+    if (!out.try_emplace(item.substr(0, is), value).second) throw WrongUse(fmt::format("'{}': '{}' stands there twice", what, item.substr(0, is)));
   }
   return out;
 }

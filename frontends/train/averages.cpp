@@ -1,12 +1,22 @@
 #include <belfry/frontends/train/averages.h>
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include <belfry/ops/optimizer/optimizer.h>
 
 namespace belfry {
 
+void check_averages(const Session& session) {
+  const Graph& g = session.training_graph();
+  const std::vector<NodeId> variables = g.variables();
+  if (std::none_of(variables.begin(), variables.end(), [&](NodeId id) { return g.find_node(average_of(g.node(id).name)) >= 0; }))
+    throw UserError(fmt::format("the graph '{}' keeps no moving averages of its variables; give its optimizer an average_decay", g.name));
+}
+
 AveragesInPlace::AveragesInPlace(Session& session) : session_(session) {
+  check_averages(session);
   State averages;
   const State all = session.state();
   for (const auto& [name, value] : all) {
@@ -17,7 +27,6 @@ AveragesInPlace::AveragesInPlace(Session& session) : session_(session) {
     averages.insert_or_assign(name, average->second);
     averages.insert_or_assign(average->first, average->second);
   }
-  if (averages.empty()) throw UserError(fmt::format("the graph '{}' keeps no moving averages of its variables; give its optimizer an average_decay", session.graph().name));
   session.load_state(averages);
 }
 

@@ -5,6 +5,9 @@
 
 namespace belfry {
 
+/// UserError where the graph keeps no averages.
+void check_averages(const Session& session);
+
 /// While it lives, each variable that has a moving average holds that instead: for `predict`, `run` and `evaluate`. Nothing may be trained or
 /// loaded meanwhile: at the end the variables are again what they were.
 class AveragesInPlace {

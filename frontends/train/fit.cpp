@@ -95,6 +95,7 @@ class Fitter {
     check_columns(g, data);
     if (!options.checkpoints.empty()) make_folder(options.checkpoints);
     batches_.seek({session.data_progress.epoch, session.data_progress.position});
+    if (options.averages) check_averages(session);
     with_rate_ = std::erase(names_, kRate) > 0 && has_rate(session);
     epochs_ = options.epochs;
     const std::int64_t each = batches_.batches_per_epoch();

@@ -9,6 +9,7 @@ Graph for_inference(const Graph& graph, const std::vector<std::string>& outputs)
   source.updates.clear();
   source.losses.clear();
   source.train.reset();
+  source.gate = {};
   if (!outputs.empty()) {
     source.outputs.clear();
     source.metrics.clear();

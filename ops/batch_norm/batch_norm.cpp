@@ -152,7 +152,12 @@ std::vector<OpDef> batch_norm_defs() {
                  .inputs = {"x", optional_input("gamma"), "mean", "variance", "dy"},
                  .outputs = {"dx", "dgamma", "dbeta"},
                  .infer = [](InferContext& c) {
+                   c.need_float(0);
+                   if (c.rank(0) < 2) c.fail("x needs a batch and a channel axis");
                    if (c.type(4) != c.type(0)) c.fail("dy must have the type of x");
+                   TensorType channel{c.dtype(0), {c.shape(0).back()}};
+                   for (int i = 1; i < 4; ++i)
+                     if (c.has(i) && c.type(i) != channel) c.fail("gamma, mean and variance must be " + to_string(channel));
                    return std::vector<TensorType>{c.type(0), c.type(2), c.type(2)};
                  },
                  .reference = gradient_reference,

@@ -41,7 +41,11 @@ Kernel kernel(const char* name, const char* op, Conv (*describe)(const KernelReq
               for (const LocalType& t : *types)
                 if (t.elements() == 0) return refuse("there are no elements");
             if (bias_relu && r.inputs[2].shape != Extents{r.outputs[0].shape[3]}) return refuse("the bias is not per channel");
-            auto primitive = onednn::make(describe(r), r.threads);
+            const Conv c = describe(r);
+            // oneDNN's time and memory grow with the way from tap to tap, most of it padding.
+            for (std::size_t i : {0, 1})
+              if ((c.filter[i] - 1) * c.dilations[i] > std::max<std::int64_t>(4096, 2 * c.x[i + 1])) return refuse("its taps lie far beyond the picture");
+            auto primitive = onednn::make(c, r.threads);
             if (!primitive) return refuse("oneDNN has no fast form of it");
             Support s = accept(primitive->scratch_bytes());
             s.in_place = false;

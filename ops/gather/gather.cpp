@@ -50,6 +50,7 @@ std::vector<TensorType> infer_gradient(InferContext& c) {
   c.need_float(1);
   std::int64_t axis = c.attributes.integer("axis");
   if (c.attributes.shape("rows").size() != 1 || axis < 0 || c.rank(1) < c.rank(0) + axis) c.fail("dy needs the axes of the indices, behind those before the axis, and those of a row");
+  if (!std::equal(c.shape(0).begin(), c.shape(0).end(), c.shape(1).begin() + axis)) c.fail("dy has other sizes than the indices " + to_string(std::span(c.shape(0))) + ", from axis " + std::to_string(axis) + " on");
   Shape shape = c.attributes.shape("rows");
   shape.insert(shape.begin(), c.shape(1).begin(), c.shape(1).begin() + axis);
   shape.insert(shape.end(), c.shape(1).begin() + axis + c.rank(0), c.shape(1).end());

@@ -98,7 +98,7 @@ Types types_of(InferContext& c) {
   if (c.attributes.find("groups")) {
     std::int64_t groups = c.attributes.integer("groups");
     if (c.rank(0) < 2 || x.back().symbolic()) c.fail("x needs a batch axis and a last axis of fixed size, the channels");
-    if (groups < 1 || x.back().factor % groups != 0) c.fail(fmt::format("{} channels cannot be cut into {} equal groups", x.back().factor, groups));
+    if (groups < 1 || x.back().factor < 1 || x.back().factor % groups != 0) c.fail(fmt::format("{} channels cannot be cut into {} equal groups", x.back().factor, groups));
     return {{c.dtype(0), {x[0], groups}}, {c.dtype(0), {x.back()}}};
   }
   int axis = c.axis("axis");

@@ -28,6 +28,8 @@ OpDef one_hot_def() {
             if (c.attributes.shape("depth").size() != 1) c.fail("depth is one dimension");
             int axis = from_front(c.attributes.integer("axis"), c.rank(0) + 1);
             if (axis < 0 || axis > c.rank(0)) c.fail("axis " + std::to_string(c.attributes.integer("axis")) + " is out of range for a result of " + std::to_string(c.rank(0) + 1) + " axes");
+            for (const char* name : {"on", "off"})
+              if (double v = c.attributes.real(name); !is_value_of(c.attributes.dtype("dtype"), v)) c.fail(std::string(name) + " is " + to_string(AttributeValue(v)) + ", which is none of " + std::string(name_of(c.attributes.dtype("dtype"))));
             Shape out = c.shape(0);
             out.insert(out.begin() + axis, c.attributes.shape("depth")[0]);
             return std::vector<TensorType>{{c.attributes.dtype("dtype"), out}};
@@ -46,7 +48,10 @@ OpDef one_hot_def() {
               });
             });
           },
-          .gradient = no_gradient("an index is flat"),
+          .gradient = [](GradientContext& g) {
+            (void)g.output_gradient();  // asked for: a loss may read what is flat
+            return std::vector<Value>{{}};
+          },
           .split = split};
 }
 

@@ -53,13 +53,7 @@ void gradient(const Call& c) {
 /// The value must be one of the dtype's.
 void check_value(InferContext& c) {
   const double value = c.attributes.real("value");
-  visit_dtype(c.dtype(0), [&]<class T>() {
-    if constexpr (!std::is_floating_point_v<T>) {
-      double low = static_cast<double>(std::numeric_limits<T>::lowest()), high = static_cast<double>(std::numeric_limits<T>::max());
-      bool held = value >= low && value <= high && (sizeof(T) < 8 || value < high) && std::trunc(value) == value;
-      if (!held) c.fail("the value " + to_string(AttributeValue(value)) + " is none of " + std::string(name_of(c.dtype(0))));
-    }
-  });
+  if (!is_value_of(c.dtype(0), value)) c.fail("the value " + to_string(AttributeValue(value)) + " is none of " + std::string(name_of(c.dtype(0))));
 }
 
 Shape padded(InferContext& c, const Shape& x) {

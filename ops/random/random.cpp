@@ -116,9 +116,14 @@ std::vector<OpDef> random_defs() {
   return out;
 }
 
+/// Streams differ as the names of the nodes do.
+static std::int64_t own_stream(const Graph& graph, const char* op, const std::string& name) {
+  if (name.empty()) return stream_of(graph.free_name(op));
+  return stream_of(graph.cursor.scope.empty() ? name : graph.cursor.scope + "/" + name);
+}
+
 static Value draw(const char* op, const char* low, const char* high, Value seed, Value step, Shape shape, const RandomOptions& o, SourceLine at) {
-  std::string name = o.name.empty() ? seed.graph->free_name(op) : o.name;
-  Attributes attributes = {{"shape", std::move(shape)}, {"dtype", o.dtype}, {"stream", stream_of(name)}, {low, o.low}, {high, o.high}};
+  Attributes attributes = {{"shape", std::move(shape)}, {"dtype", o.dtype}, {"stream", own_stream(*seed.graph, op, o.name)}, {low, o.low}, {high, o.high}};
   return emit(op, {seed, step}, attributes, at, o.name);
 }
 
@@ -126,8 +131,7 @@ Value random_uniform(Value seed, Value step, Shape shape, const RandomOptions& o
 Value random_normal(Value seed, Value step, Shape shape, const RandomOptions& o, SourceLine at) { return draw("random_normal", "mean", "deviation", seed, step, std::move(shape), o, at); }
 
 Value dropout(Value x, Value seed, Value step, double rate, const std::string& name, SourceLine at) {
-  std::string stream = name.empty() ? x.graph->free_name("dropout") : name;
-  return emit("dropout", {x, seed, step}, {{"rate", rate}, {"stream", stream_of(stream)}}, at, name);
+  return emit("dropout", {x, seed, step}, {{"rate", rate}, {"stream", own_stream(*x.graph, "dropout", name)}}, at, name);
 }
 
 HostTensor initial_value(const Node& variable, std::uint64_t seed) {

@@ -25,12 +25,18 @@ double rows_of_a_mean(const Share& s) {
   return s.combine == Combine::tower_mean ? s.towers * rows : rows;
 }
 
+DType computed_dtype(const InferContext& c) {
+  DType dtype = c.attributes.dtype("dtype");
+  if (is_half(dtype)) c.fail("a count is computed in f32 or f64, not in " + std::string(name_of(dtype)) + ": cast it");
+  return dtype;
+}
+
 }  // namespace
 
 OpDef row_count_def() {
   return {.name = "row_count",
           .attributes = {{"dims", AttributeKind::shape}, {"dtype", f32}},
-          .infer = [](InferContext& c) { return std::vector<TensorType>{{c.attributes.dtype("dtype"), {}}}; },
+          .infer = [](InferContext& c) { return std::vector<TensorType>{{computed_dtype(c), {}}}; },
           .reference = [](const Call& c) { fill(c, product_of(c.attributes.shape("dims"), c.share.batch)); },
           .gradient = no_gradient("a count"),
           .split = split_of_source(),
@@ -43,7 +49,7 @@ OpDef row_weight_def() {
           .attributes = {{"shape", AttributeKind::shape}, {"count", Shape{}}, {"dtype", f32}},
           .infer = [](InferContext& c) {
             if (symbolic_axes(c.attributes.shape("shape")).size() != 1) c.fail("has one row axis, not the shape " + to_string(std::span(c.attributes.shape("shape"))));
-            return std::vector<TensorType>{{c.attributes.dtype("dtype"), c.attributes.shape("shape")}};
+            return std::vector<TensorType>{{computed_dtype(c), c.attributes.shape("shape")}};
           },
           .reference = [](const Call& c) { fill(c, 1 / (rows_of_a_mean(c.share) * product_of(c.attributes.shape("count"), c.share.batch))); },
           .gradient = no_gradient("a count"),

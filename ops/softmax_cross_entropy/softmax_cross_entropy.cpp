@@ -95,6 +95,7 @@ OpDef def(const char* name, InferRule infer, ReferenceRule reference, GradientRu
 void check_logits(InferContext& c) {
   c.need_float(0);
   if (c.rank(0) < 1) c.fail("logits need an axis of classes");
+  if (c.shape(0).back() == Dim(0)) c.fail("logits need a class at least");
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include <fmt/format.h>
+
 #include <belfry/graph/split_rules.h>
 
 namespace belfry {
@@ -81,6 +83,7 @@ Value constant(Graph& graph, HostTensor value, SourceLine at) {
 }
 
 Value constant_like(Value like, double value, SourceLine at) {
+  if (!is_value_of(like.dtype(), value)) throw UserError(fmt::format("the number {} is none of {}; cast '{}' to a float first", value, name_of(like.dtype()), like.name()));
   return visit_stored(like.dtype(), [&]<class T>() { return constant(*like.graph, HostTensor::scalar<T>(static_cast<T>(value)), at); });
 }
 

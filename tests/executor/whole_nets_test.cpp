@@ -90,7 +90,7 @@ Graph in_f64(const Small& net) {
 }
 
 TEST_P(WholeNet, has_the_gradient_of_its_loss) {
-  if (!GetParam().differences) GTEST_SKIP() << "batch statistics of few elements have no smooth surroundings, or it takes long by references; golden_test has its gradients or those of its layers";
+  if (!GetParam().differences) GTEST_SKIP() << "batch statistics of few elements have no smooth surroundings, or it takes long by references; ops_test has the gradients of its ops";
   Graph graph = in_f64(GetParam());
   const auto feeds = feeds_of(graph, 2);
   std::vector<std::string> fetches = {"loss"}, variables;

@@ -57,6 +57,12 @@ TEST_F(Gradients, refuse_an_op_without_one_and_say_why) {
 
 TEST_F(Gradients, pass_an_op_without_one_beside_the_path) { EXPECT_TRUE(of(reduce_sum(w * cast(argmax(x, 0), f64)), {w})[0]); }
 
+TEST_F(Gradients, end_at_what_is_flat_and_go_on_beside_it) {
+  Value h = w * x;
+  EXPECT_TRUE(of(reduce_sum(h * cast(greater(h, constant_like(h, 0)), f64)), {w})[0]);
+  EXPECT_TRUE(of(reduce_sum(h * one_hot(argmax(h, 1), 3, f64)), {w})[0]);
+}
+
 TEST_F(Gradients, refuse_a_loss_that_reads_an_output_without_one) {
   Value gamma = b.variable("gamma", {3}, {.dtype = f64}), beta = b.variable("beta", {3}, {.dtype = f64}), m = b.variable("m", {3}, {.dtype = f64}), v = b.variable("v", {3}, {.dtype = f64});
   Value y = batch_norm(x * w, gamma, beta, m, v);

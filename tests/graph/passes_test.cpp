@@ -213,6 +213,16 @@ TEST(ForInference, drops_training_and_needs_no_label_to_predict) {
   EXPECT_EQ(predict.size(), 3);
 }
 
+TEST(ForInference, needs_nothing_that_only_the_gate_reads) {
+  Builder b("net");
+  Value label = b.input("label", f32, {kBatch, 3}), z = x_of(b) * b.variable("w", {3});
+  b.output(identity(z, "z"));
+  Value loss = mean(square(z - label));
+  b.gate(all_finite(loss));
+  b.minimize(identity(loss, "loss"), Momentum{});
+  EXPECT_EQ(for_inference(std::move(b).build(), {"z"}).find_node("label"), -1);
+}
+
 // ---------------------------------------------------------------- lower_means
 
 std::int64_t weights_in(const Graph& g) {

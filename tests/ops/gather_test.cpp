@@ -40,7 +40,8 @@ OpTables gather_cases() {
   along("one row of rows", below(4, {}), {kBatch}, 4, {kBatch, 4});
   gather.cases[0].refused.push_back({{{f32, {3}}, {i32, {2}}}, {"axis 1 is out of range"}, {{"axis", 1}}});
   gradient.cases[0].refused = {{{{i32, {2}}, {f32, {3, 2}}}, {"behind those before the axis"}, {{"axis", 2}}}, {{{i32, {2}}, {f32, {3, 2}}}, {"axes of the indices"}, {{"axis", -1}}},
-                               {{{i32, {2, 2}}, {f32, {2}}}, {"axes of the indices"}}, {{{f32, {2}}, {f32, {2}}}, {"must hold integers"}}, {{{i32, {2}}, {i32, {2}}}, {"must be f32 or f64"}}};
+                               {{{i32, {2, 2}}, {f32, {2}}}, {"axes of the indices"}}, {{{f32, {2}}, {f32, {2}}}, {"must hold integers"}}, {{{i32, {7}}, {f32, {5, 3}}}, {"other sizes than the indices (7)"}},
+                               {{{i32, {2}}, {i32, {2}}}, {"must be f32 or f64"}}};
   return {gather, gradient};
 }
 

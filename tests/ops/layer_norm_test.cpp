@@ -33,7 +33,7 @@ OpTables layer_norm_cases() {
   layer.cases[0].refused = {{{x, {f32, {4}}, p}, {"gamma and beta must be f32(5)"}}, {{x, p, p}, {"axis 2 is out of range"}, {{"axis", 2}}}, {{{i32, {2, 3}}}, {"must be f32 or f64"}}};
   layer_gradient.cases[0].refused = {{{x, m, m, {f32, {kBatch, 4}}}, {"dy must have the type of x"}}, {{x, m, p, x}, {"must be f32(batch)"}}, {{x, m, m, x, m}, {"gamma must be f32(5)"}}};
   TensorType y{f32, {kBatch, 2, 2, 6}};
-  group.cases[0].refused = {{{y}, {"6 channels cannot be cut into 4 equal groups"}, {{"groups", 4}}}, {{y}, {"into 0 equal groups"}, {{"groups", 0}}},
+  group.cases[0].refused = {{{y}, {"6 channels cannot be cut into 4 equal groups"}, {{"groups", 4}}}, {{y}, {"into 0 equal groups"}, {{"groups", 0}}}, {{{f32, {kBatch, 2, 0}}}, {"0 channels cannot be cut"}},
                             {{{f32, {2, kBatch}}}, {"last axis of fixed size"}}};
   group_gradient.cases[0].refused = {{{y, m, m, y}, {"must be f32(batch, 2)"}}};
   return {layer, layer_gradient, group, group_gradient};

@@ -13,8 +13,9 @@ OpTables one_hot_cases() {
   }
   t.cases.push_back(of("before the rows, depth of rows", below(kBatch, {kBatch}), kBatch, {kBatch, kBatch}));
   t.cases.back().attributes.set("axis", 0);
+  t.cases[0].no_gradient_check = "its input is of integers";
   t.cases[0].refused = {{{{i32, {2}}}, {"axis 2 is out of range for a result of 2 axes"}, {{"axis", 2}}},
-                        {{{f32, {2}}}, {"must hold integers"}}, {{{i32, {2}}}, {"depth is one dimension"}, {{"depth", Shape{2, 3}}}}};
+                        {{{f32, {2}}}, {"must hold integers"}}, {{{i32, {2}}}, {"for storage"}, {{"dtype", f16}}}, {{{i32, {2}}}, {"on is 3000000000, which is none of i32"}, {{"dtype", i32}, {"on", 3e9}}}, {{{i32, {2}}}, {"depth is one dimension"}, {{"depth", Shape{2, 3}}}}};
   return {t};
 }
 

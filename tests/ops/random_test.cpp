@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <belfry/frontends/builder/builder.h>
 #include <belfry/ops/random/random.h>
 
 #include "tables.h"
@@ -35,6 +36,16 @@ TEST(Random, draws_depend_on_seed_step_and_stream) {
   EXPECT_NE(run_op(def, c, {scalar(1), scalar(3)}, 1), first);
   c.attributes.set("stream", 6);
   EXPECT_NE(run_op(def, c, {scalar(1), scalar(2)}, 1), first);
+}
+
+TEST(Random, names_alike_in_other_scopes_draw_other_numbers) {
+  Builder b("net");
+  auto stream_in = [&](const char* scope) {
+    auto guard = b.scope(scope);
+    Value y = random_uniform(b.seed(), b.step(), {3}, {.name = "drawn"});
+    return b.graph().node(y.id.node).attributes.integer("stream");
+  };
+  EXPECT_NE(stream_in("a"), stream_in("b"));
 }
 
 TEST(Dropout, keeps_its_share_of_the_elements_and_scales_them_up) {

@@ -13,9 +13,8 @@ OpTables row_count_cases() {
   auto weight = [](const char* name, Shape shape, Shape count) { return OpCase{.name = name, .attributes = {{"shape", shape}, {"count", std::move(count)}}, .outputs = {{f32, shape}}}; };
   OpTables out = {{"row_count", {of("rows", {kBatch}), of("rows and sizes", {2 * kBatch, 3}), of("two row axes", {kBatch, kBatch}), of("nothing", {})}},
                   {"row_weight", {weight("rows", {kBatch}, {}), weight("rows and sizes", {kBatch, 1}, {3}), weight("second row axis counted", {kBatch, 1}, {kBatch}), weight("factor", {2 * kBatch}, {2})}}};
-  out[0].cases[0].refused = {{{}, {"needs the attribute 'dims'"}}};
-  out[0].cases[0].refused = {{{{f32, {}}}, {"takes 0 inputs, not 1"}}};
-  out[1].cases[0].refused = {{{}, {"one row axis"}, {{"shape", Shape{3}}}}, {{}, {"one row axis"}, {{"shape", Shape{kBatch, kBatch}}}}};
+  out[0].cases[0].refused = {{{{f32, {}}}, {"takes 0 inputs, not 1"}}, {{}, {"a count is computed in"}, {{"dtype", bf16}}}};
+  out[1].cases[0].refused = {{{}, {"one row axis"}, {{"shape", Shape{3}}}}, {{}, {"a count is computed in"}, {{"dtype", f16}}}, {{}, {"one row axis"}, {{"shape", Shape{kBatch, kBatch}}}}};
   return out;
 }
 

@@ -14,7 +14,7 @@ OpTables softmax_cross_entropy_cases() {
                                       dense("two row axes", {kBatch, kBatch}, {kBatch})}};
   OpTable b{"sparse_softmax_cross_entropy", {sparse("classes", {kBatch, 5}, below(5, {kBatch})), sparse("sequence, i64", {kBatch, 2, 3}, below(3, {kBatch, 2}, i64)), sparse("time-major", {2, kBatch, 3}, below(3, {2, kBatch})),
                                              sparse("without rows", {2, 3}, below(3, {2})), sparse("rows are the classes", {3, kBatch}, below(kBatch, {3})), sparse("two row axes", {kBatch, kBatch}, below(kBatch, {kBatch}))}};
-  a.cases[0].refused = {{{{f32, {2, 3}}, {f32, {2, 4}}}, {"must have one type"}}, {{{f32, {2, 3}}, {i32, {2}}}, {"sparse_softmax_cross_entropy"}}, {{{f32, {}}, {f32, {}}}, {"axis of classes"}}};
+  a.cases[0].refused = {{{{f32, {2, 3}}, {f32, {2, 4}}}, {"must have one type"}}, {{{f32, {2, 3}}, {i32, {2}}}, {"sparse_softmax_cross_entropy"}}, {{{f32, {}}, {f32, {}}}, {"axis of classes"}}, {{{f32, {2, 0}}, {f32, {2, 0}}}, {"a class at least"}}};
   b.cases[0].refused = {{{{f32, {2, 3}}, {i32, {3}}}, {"label must have the shape (2)"}}, {{{f32, {2, 3}}, {f32, {2}}}, {"must hold integers"}}};
   return {a, b};
 }

@@ -1,3 +1,9 @@
+#include <gtest/gtest.h>
+
+#include <belfry/frontends/builder/builder.h>
+#include <belfry/ops/build.h>
+
+#include "says.h"
 #include "tables.h"
 
 namespace belfry::test {
@@ -16,6 +22,13 @@ OpTables source_cases() {
           {"constant",
            {{.name = "matrix", .attributes = {{"value", t}}, .outputs = {{f32, {2, 2}}}, .refused = {{{}, {"attribute 'value' is a tensor"}, {{"value", 1.0}}}}, .keep_dtypes = true},
             {.name = "scalar", .attributes = {{"value", HostTensor::scalar<std::int64_t>(5)}}, .outputs = {{i64, {}}}, .keep_dtypes = true}}}};
+}
+
+TEST(ConstantLike, refuses_a_number_that_the_dtype_has_not) {
+  Builder b("net");
+  Value x = b.input("x", i32, {kBatch});
+  EXPECT_TRUE(says([&] { x * 0.5; }, {"the number 0.5 is none of i32", "'x'"}));
+  EXPECT_NO_THROW(x * 2);
 }
 
 }  // namespace belfry::test

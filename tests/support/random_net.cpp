@@ -287,12 +287,15 @@ Value any_loss(Garden& g) {
   }
 }
 
+constexpr NodeId kMostNodes = 60;
+
 }  // namespace
 
 NetRecipe random_recipe(std::uint64_t seed) {
   std::mt19937_64 rng(seed);
   NetRecipe out{seed, {}};
-  for (int i = 0, n = std::uniform_int_distribution<int>(2, 12)(rng); i < n; ++i) out.steps.push_back({static_cast<int>(rng() % rules().size()), rng()});
+  for (int i = 0, n = std::uniform_int_distribution<int>(0, 10)(rng); i < n; ++i) out.steps.push_back({static_cast<int>(rng() % rules().size()), rng()});
+  while (!out.steps.empty() && grown(out, f32).size() > kMostNodes) out.steps.pop_back();
   return out;
 }
 
@@ -312,9 +315,10 @@ Graph grown(const NetRecipe& recipe, DType dtype) {
   g.reseed(recipe.seed + 1);
   g.add(nn::dense(g.values[0], {.units = 3, .name = "last"}));
   Value newest = g.values.back();
-  for (int i = 0, n = g.pick(1, 3); i < n; ++i) g.b.metric(fmt::format("metric_{}", i), g.any());
+  for (int i = 0, n = g.pick(0, 2); i < n; ++i) g.b.metric(fmt::format("metric_{}", i), g.any());
   Value loss = any_loss(g) + mean(square(small(newest)));
-  for (Value v : {g.any(), g.any()}) loss = loss + 0.5 * mean(small(v));
+  if (g.one_in(2))
+    for (Value v : {g.any(), g.any()}) loss = loss + 0.5 * mean(small(v));
   loss = identity(loss, "loss");
   switch (g.pick(0, 4)) {
     case 3: b.minimize(loss, Rmsprop{.learning_rate = 0.01}, {.clip_each_norm = 1}); break;

@@ -19,7 +19,7 @@ struct NetRecipe {
   std::vector<NetStep> steps;
 };
 
-/// 2 to 12 steps, of a few nodes each.
+/// Up to 10 steps, of a few nodes each: 5 to 60 nodes in all, before gradients.
 NetRecipe random_recipe(std::uint64_t seed);
 /// The graph as its user would write it, with a loss, metrics and an optimizer. Its towers together give the whole.
 Graph grown(const NetRecipe& recipe, DType dtype);
