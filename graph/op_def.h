@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <memory>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,15 +52,15 @@ struct OpDef {
   std::function<std::vector<Value>(GradientContext&)> write_out = {};
   /// What the op becomes outside training: one Value per output. Empty: it stays.
   std::function<std::vector<Value>(GradientContext&)> inference = {};
-  /// The scalar expression of an elementwise op over a, b, …: what fusion and code generation read.
+  /// The scalar expression of an elementwise op over a, b, …: for fusion and code generation; read by nothing yet.
   std::string scalar = {};
 
   /// (output, input) pairs that may share bytes where the input is not read again.
   std::vector<std::pair<int, int>> in_place = {};
   bool source = false;       ///< reads no input that is computed: it can be computed wherever it is read
   bool random = false;       ///< bars folding
-  bool commutative = false;
-  bool zero_preserving = false;
+  bool commutative = false;      ///< f(a, b) = f(b, a), bit for bit; read by nothing yet
+  bool zero_preserving = false;  ///< zeros give zeros; read by nothing yet
   bool joins_towers = false;  ///< of a per-tower input it is the mean over the towers: lowered to an aggregate
   bool sum_of_inputs = false; ///< y is the sum of its inputs: expand may cut it where only some are partial
   bool stores = false;       ///< moves elements and never computes with them: takes f16 and bf16 too

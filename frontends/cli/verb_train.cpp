@@ -105,6 +105,9 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   FitOptions fit_options;
   fit_options.batch = batch;
   fit_options.epochs = o.epochs;
+  fit_options.resumed = !o.resume.empty();
+  if (fit_options.resumed && !o.steps && session.data_progress.epoch >= o.epochs)
+    say(fmt::format("{}: the run has {} epochs already, and --epochs {} asks for no more\n", o.resume, session.data_progress.epoch, o.epochs));
   fit_options.steps = o.steps;
   if (o.shuffle) fit_options.shuffle = o.placement.seed;
   fit_options.validation = &data.test;
@@ -140,7 +143,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
   verb->add_option("--data", o->data, "a folder: MNIST's IDX files, CIFAR-10's binary batches, photos in train/CLASS and val/CLASS, or *.txt")->required()->check(CLI::ExistingDirectory);
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
-  CLI::Option* epochs = verb->add_option("--epochs", o->epochs, "passes over the data; by default 5")->check(whole(1, 1 << 30));
+  CLI::Option* epochs = verb->add_option("--epochs", o->epochs, "passes over the data, those before --resume among them; by default 5")->check(whole(1, 1 << 30));
   verb->add_option("--steps", o->steps, "so many steps, in place of epochs")->check(count())->excludes(epochs);
   verb->add_flag("--antialias", o->antialias, kAntialias);
   verb->add_flag("--shuffle", o->shuffle, "another order of the rows in each epoch, keyed by --seed");

@@ -97,19 +97,22 @@ class Fitter {
     batches_.seek({session.data_progress.epoch, session.data_progress.position});
     if (options.averages) check_averages(session);
     with_rate_ = std::erase(names_, kRate) > 0 && has_rate(session);
-    epochs_ = options.epochs;
-    const std::int64_t each = batches_.batches_per_epoch();
-    if (options.steps) epochs_ = session.data_progress.epoch + (session.data_progress.position / options.batch + options.steps + each - 1) / each;
+    epochs_ = options.steps ? epoch_after(data.rows()) : options.epochs + (options.resumed ? 0 : batches_.position().epoch);
   }
 
   History run() {
     History out;
-    while (batches_.position().epoch < epochs_ && !enough()) out.push_back(epoch());
+    while (options_.steps ? !enough() : batches_.position().epoch < epochs_) out.push_back(epoch());
     return out;
   }
 
  private:
   bool enough() const { return options_.steps && steps_ >= options_.steps; }
+  /// The epoch in which the last of `steps` is, and one. The first epoch has the batches that its rows left over still make.
+  std::int64_t epoch_after(std::int64_t rows) const {
+    const std::int64_t left = (rows - batches_.position().position + options_.batch - 1) / options_.batch, each = batches_.batches_per_epoch();
+    return batches_.position().epoch + 1 + (options_.steps > left ? (options_.steps - left - 1) / each + 1 : 0);
+  }
 
   EpochResult epoch() {
     std::int64_t epoch = batches_.position().epoch;

@@ -16,7 +16,7 @@ namespace belfry {
 using Metrics = std::map<std::string, double>;
 
 struct Progress {
-  std::int64_t epoch = 0, epochs = 0;       ///< counted from 0
+  std::int64_t epoch = 0, epochs = 0;       ///< of the session: counted from 0, and the one at which this training ends
   std::int64_t batch = 0, batches = 0;      ///< finished in this epoch
   std::int64_t rows = 0;                    ///< finished in this epoch
   std::int64_t step = 0;                    ///< of the session: steps before this training count
@@ -29,8 +29,9 @@ struct Progress {
 
 struct FitOptions {
   std::int64_t batch = 32;                  ///< global: the towers share it
-  int epochs = 1;
-  std::int64_t steps = 0;                   ///< not 0: so many from here on, whatever the epochs
+  int epochs = 1;                           ///< from here on; one that was begun is the first of them
+  bool resumed = false;                     ///< `epochs` is of the whole run: those before the checkpoint count
+  std::int64_t steps = 0;                   ///< not 0: so many from here on, across as many epochs as they take
   std::optional<std::uint64_t> shuffle = {};  ///< a seed; none: rows in file order
   const DataSet* validation = nullptr;      ///< evaluated after each epoch, as val_<name>
   bool averages = false;                    ///< validation with the moving averages of the variables

@@ -6,7 +6,8 @@
 namespace belfry {
 
 /// local_response_norm: y_c = x_c / (bias + alpha · Σ x_k²)^beta over the channels k in [c − depth_radius, c + depth_radius], the
-/// last axis. TensorFlow's formula and defaults: alpha is not divided by the number of channels (ONNX and AlexNet's text divide it).
+/// last axis. TensorFlow's formula and defaults: alpha is not divided by the number of channels, as in Krizhevsky et al. 2012 (ONNX
+/// and Caffe divide it).
 /// bias > 0, alpha ≥ 0, so that the power is of something positive. f32 or f64, rank ≥ 2; sums in f64 by the references.
 /// local_response_norm_gradient: dx of x and dy.
 std::vector<OpDef> local_response_norm_defs();

@@ -6,7 +6,7 @@
 namespace belfry {
 
 /// softmax_cross_entropy: loss = −Σ label·log softmax(logits); label: probabilities of the logits' type.
-/// sparse_softmax_cross_entropy: loss = −log softmax(logits)[label]; label: class indices (…) as i32 or i64; one that is
+/// sparse_softmax_cross_entropy: loss = −log softmax(logits)[label]; label: class indices (…) as i32, i64 or u8; one that is
 /// no class is an error. Both give log_probability (…, classes) as a second output where it is read.
 std::vector<OpDef> softmax_cross_entropy_defs();
 Value softmax_cross_entropy(Value logits, Value label, SourceLine at = SourceLine::here());

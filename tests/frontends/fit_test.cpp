@@ -51,9 +51,33 @@ TEST(Fit, resumed_from_a_checkpoint_on_other_devices_gives_the_same_bits) {
   }
   Session second(dropout(), Mirrored{.devices = parse_devices("sim:0-1"), .towers = 2, .threads = 1}, {.seed = 99});
   Checkpoint::load(file).restore(second);
+  options.resumed = true;
   fit(second, data, options);
   EXPECT_EQ(second.state(), whole.state());
+  EXPECT_TRUE(fit(second, data, options).empty());  // the run has its epochs
   std::filesystem::remove(file);
+}
+
+TEST(Fit, epochs_and_steps_count_from_where_the_session_stands) {
+  DataSet data = rows(10);
+  Session session(dropout(), Single{}, {.seed = 5});
+  auto steps = [&](FitOptions options) {
+    std::int64_t before = session.variable("step").item<std::int64_t>();
+    fit(session, data, options);
+    return session.variable("step").item<std::int64_t>() - before;
+  };
+  EXPECT_EQ(steps({.batch = 5, .epochs = 2}), 4);
+  std::vector<std::int64_t> seen;
+  EXPECT_EQ(steps({.batch = 5, .epochs = 2, .on_epoch = [&](const Progress& p) { seen.push_back(p.epoch), seen.push_back(p.epochs); }}), 4);
+  EXPECT_THAT(seen, testing::ElementsAre(2, 4, 3, 4));
+  EXPECT_EQ(steps({.batch = 5, .epochs = 2, .resumed = true}), 0);
+  // Another batch size may leave more batches in the epoch than a whole one has.
+  EXPECT_EQ(steps({.batch = 1, .steps = 1}), 1);
+  seen.clear();
+  EXPECT_EQ(steps({.batch = 3, .steps = 4, .on_epoch = [&](const Progress& p) { seen.push_back(p.epochs); }}), 4);
+  EXPECT_THAT(seen, testing::ElementsAre(6, 6));
+  EXPECT_EQ(session.data_progress, (Session::DataProgress{5, 3}));
+  EXPECT_EQ(steps({.batch = 4}), 2);  // what is left of the epoch that was begun
 }
 
 /// The lines of a log, as objects.

@@ -273,6 +273,15 @@ TEST(CpuKernels, elementwise_results_depend_on_no_position_length_or_alignment) 
   }
 }
 
+TEST(CpuKernels, a_constant_is_copied_from_the_tensor_that_the_graph_holds) {
+  Asked a({"kept_value", "constant", {}, {{"value", HostTensor::of<float>({3}, {1, 2, 3})}}});
+  const TensorRef& held = std::get<TensorRef>(*a.request.attributes->find("value"));
+  const long before = held.use_count();
+  auto kernel = cpu_kernels().prepare("kept_value", a.request);
+  EXPECT_EQ(held.use_count(), before + 1);
+  EXPECT_EQ(launched(*kernel, a, 0).at(0), *held);
+}
+
 TEST(CpuKernels, indices_out_of_range_are_named) {
   KernelTable table = cpu_kernels();
   auto message = [&](const KernelCase& c) {

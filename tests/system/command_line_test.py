@@ -204,6 +204,13 @@ with tempfile.TemporaryDirectory() as folder:
     done = here("train", "mnist_cnn", "--data", "digits", "--epochs", "1", "--checkpoints", "new/ck")
     expect(done.returncode == 0 and len(list(pathlib.Path(folder, "new/ck").iterdir())) == 1, f"checkpoints into a new folder: {done}")
 
+    # --epochs is of the whole run: a resumed one goes on to it, and says so where it has them all.
+    checkpoint = str(next(pathlib.Path(folder, "new/ck").iterdir()))
+    done = here("train", "mnist_cnn", "--data", "digits", "--epochs", "2", "--resume", checkpoint)
+    expect(done.returncode == 0 and "Epoch  2/ 2" in done.stderr and "Epoch  1/" not in done.stderr and "asks for no more" not in done.stderr, f"resumed after one epoch of two: {done}")
+    done = here("train", "mnist_cnn", "--data", "digits", "--epochs", "1", "--resume", checkpoint)
+    expect(done.returncode == 0 and "the run has 1 epochs already" in done.stderr and "Epoch " not in done.stderr, f"resumed with nothing left to do: {done}")
+
     # A log of steps, and what is evaluated.
     done = here("train", "mlp", "--data", "digits", "--batch", "16", "--steps", "6", "--log", "log.jsonl")
     lines = [json.loads(line) for line in pathlib.Path(folder, "log.jsonl").read_text(encoding="utf-8").splitlines()]

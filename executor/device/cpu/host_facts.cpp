@@ -2,6 +2,7 @@
 
 #include <dnnl.hpp>
 #include <fmt/format.h>
+#include <gnu/libc-version.h>
 #include <omp.h>
 #include <sched.h>
 #include <unistd.h>
@@ -61,6 +62,7 @@ HostFacts host_facts() {
   const dnnl::version_t* v = dnnl::version();
   out.libraries.push_back({"oneDNN", fmt::format("{}.{}.{}", v->major, v->minor, v->patch)});
   out.libraries.push_back({"OpenMP", openmp_version()});
+  out.libraries.push_back({"glibc", gnu_get_libc_version()});  // expf, logf, erff and tanhf of kernels are its own
   return out;
 }
 

@@ -21,7 +21,7 @@ struct HostFacts {
   std::vector<LibraryFact> libraries;   ///< with their versions at run time
 };
 
-/// "avx512_core_bf16, avx512f" and "oneDNN 3.1.0, OpenMP 4.5": what decides bits beside a plan's arithmetic.
+/// "avx512_core_bf16, avx512f" and "oneDNN 3.1.0, OpenMP 4.5, glibc 2.36": what decides bits beside a plan's arithmetic.
 std::string isa_text(const HostFacts& host);
 std::string libraries_text(const HostFacts& host);
 
