@@ -1,6 +1,7 @@
 // Asks driver and libraries what GPUs are here.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include <belfry/executor/device/cuda/driver_internal.h>
@@ -15,7 +16,7 @@ CudaFacts probe_gpus(const OpenedDriver& driver, CudaLibraries& libraries);
 /// "13.0" of 13000.
 std::string cuda_version_text(int version);
 
-/// Names and compute capabilities alone cannot tell NVLink from PCIe: NVML can. All of it by dlsym; empty answers where a call is refused.
+/// What NVML alone knows: links, and free memory without a context. All of it by dlsym; empty answers where a call is refused.
 class Nvml {
  public:
   /// `library`: the handle of dlopen, or null.
