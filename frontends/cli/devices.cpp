@@ -31,24 +31,31 @@ std::string links_text(const CudaFacts& facts, int gpu) {
 
 void print_text(const CudaFacts& facts) {
   for (const GpuFacts& g : facts.gpus) {
-    fmt::print("gpu:{:<4} {}, compute capability {}.{}, memory {}{}\n", g.index, g.name, g.major, g.minor, gibibytes(g.memory_bytes), g.free_bytes < 0 ? "" : fmt::format(" ({} free)", gibibytes(g.free_bytes)));
+    const std::string free = g.free_bytes < 0 ? "" : fmt::format(" ({} free)", gibibytes(g.free_bytes));
+    fmt::print("gpu:{:<4} {}, compute capability {}.{}, memory {}{}\n", g.index, g.name, g.major, g.minor, gibibytes(g.memory_bytes), free);
     fmt::print("         {} multiprocessors, PCI {}, {}\n", g.multiprocessors, g.pci, g.uuid);
     if (std::string links = links_text(facts, g.index); !links.empty()) fmt::print("         {}\n", links);
   }
-  if (!facts.driver_cuda.empty()) fmt::print("{:<8} {}knows CUDA {}, this build needs {}; {}\n", "driver", facts.driver_release.empty() ? "" : facts.driver_release + ", ", facts.driver_cuda, facts.wanted, facts.driver);
+  const std::string release = facts.driver_release.empty() ? "" : facts.driver_release + ", ";
+  if (!facts.driver_cuda.empty()) fmt::print("{:<8} {}knows CUDA {}, this build needs {}; {}\n", "driver", release, facts.driver_cuda, facts.wanted, facts.driver);
   for (const CudaLibraryFacts& l : facts.libraries) fmt::print("{:<8} {} {}\n", l.name, l.version, l.path);
   for (const Missing& m : facts.missing) fmt::print("missing  {}: {}; {}\n", m.what, m.why, m.way_out);
-  fmt::print("         {}; sim:0-7 stand in for GPUs: they run any plan with the CPU's numbers\n", facts.gpus.empty() ? "no plan runs on gpu:0 here" : "no plan runs on gpu:0 yet: the GPU backend has no kernels");
+  fmt::print("         {}; sim:0-7 stand in for GPUs: they run any plan with the CPU's numbers\n",
+             facts.gpus.empty() ? "no plan runs on gpu:0 here" : "no plan runs on gpu:0: the GPU backend has no kernels");
 }
 
 void add_json(nlohmann::ordered_json& out, const CudaFacts& facts) {
-  for (const GpuFacts& g : facts.gpus)
-    out["devices"].push_back({{"id", fmt::format("gpu:{}", g.index)}, {"space", fmt::format("gpu:{}", g.index)}, {"name", g.name}, {"compute_capability", fmt::format("{}.{}", g.major, g.minor)},
-                              {"multiprocessors", g.multiprocessors}, {"memory_bytes", g.memory_bytes}, {"free_bytes", g.free_bytes < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(g.free_bytes)}, {"uuid", g.uuid}, {"pci", g.pci}});
+  for (const GpuFacts& g : facts.gpus) {
+    const std::string id = fmt::format("gpu:{}", g.index);
+    nlohmann::ordered_json free = g.free_bytes < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(g.free_bytes);
+    out["devices"].push_back({{"id", id}, {"space", id}, {"name", g.name}, {"compute_capability", fmt::format("{}.{}", g.major, g.minor)}, {"multiprocessors", g.multiprocessors},
+                              {"memory_bytes", g.memory_bytes}, {"free_bytes", free}, {"uuid", g.uuid}, {"pci", g.pci}});
+  }
   nlohmann::ordered_json links = nlohmann::ordered_json::array(), libraries = nlohmann::ordered_json::object();
   for (const GpuLink& l : facts.links) links.push_back({{"from", fmt::format("gpu:{}", l.from)}, {"to", fmt::format("gpu:{}", l.to)}, {"kind", l.kind}, {"peer", l.peer}});
   for (const CudaLibraryFacts& l : facts.libraries) libraries[l.name] = {{"version", l.version}, {"path", l.path}};
-  out["cuda"] = {{"backend", facts.backend}, {"wanted", facts.wanted}, {"driver", facts.driver}, {"driver_cuda", facts.driver_cuda}, {"driver_release", facts.driver_release}, {"links", links}, {"libraries", libraries}};
+  out["cuda"] = {{"backend", facts.backend}, {"wanted", facts.wanted}, {"driver", facts.driver}, {"driver_cuda", facts.driver_cuda}, {"driver_release", facts.driver_release},
+                 {"links", links}, {"libraries", libraries}};
   out["missing"] = nlohmann::ordered_json::array();
   for (const Missing& m : facts.missing) out["missing"].push_back({{"what", m.what}, {"why", m.why}, {"way_out", m.way_out}});
 }

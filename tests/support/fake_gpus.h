@@ -63,7 +63,9 @@ class FakeGpus : public testing::Test {
     ASSERT_EQ(d.cuCtxSetCurrent(context), CUDA_SUCCESS);
   }
   void reset() { function<fake_cuda::Reset>("fake_cuda_reset")(); }
-  void add_kernel(const char* name, std::initializer_list<std::size_t> sizes, fake_cuda::Kernel kernel) { function<fake_cuda::AddKernel>("fake_cuda_add_kernel")(name, sizes.begin(), sizes.size(), kernel); }
+  void add_kernel(const char* name, std::initializer_list<std::size_t> sizes, fake_cuda::Kernel kernel) {
+    function<fake_cuda::AddKernel>("fake_cuda_add_kernel")(name, sizes.begin(), sizes.size(), kernel);
+  }
   std::size_t used(int device) { return function<fake_cuda::Used>("fake_cuda_used")(device); }
 
   CUdeviceptr allocated(std::size_t bytes) {

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -75,20 +76,24 @@ if fake:
     missing(["CUDA_VISIBLE_DEVICES is '7'"], "GPU", BELFRY_CUDA_DRIVER=fake, CUDA_VISIBLE_DEVICES="7")
     with tempfile.TemporaryDirectory() as folder:
         # Named first, it stands before what the machine has.
-        os.symlink(fake, os.path.join(folder, "libcudnn.so.9"))
+        shutil.copy(fake, os.path.join(folder, "libcudnn.so.9"))
         missing(["wrong version", "libcudnn.so.9 is 8.9.7", "wanted is 9.x"], "cuDNN", BELFRY_CUDA_DRIVER=fake, BELFRY_CUDA_PATH=folder, FAKE_CUDNN_VERSION="80907")
 
-    two = dict(BELFRY_CUDA_DRIVER=fake, FAKE_CUDA_GPUS="2", FAKE_CUDA_NAME="Fake H9", FAKE_CUDA_CAPABILITY="9.0", FAKE_CUDA_MEMORY=str(3 << 29))
-    done = belfry("devices", **two)
-    expect(done.returncode == 0 and "gpu:0    Fake H9, compute capability 9.0, memory 1.5 GiB (1.5 GiB free)" in done.stdout and "gpu:1    Fake H9" in done.stdout and "peer to gpu:1" in done.stdout, f"two: {done}")
-    facts = json.loads(belfry("devices", "--json", **two).stdout)
-    gpus = [d for d in facts["devices"] if d["id"].startswith("gpu:")]
-    expect([g["pci"] for g in gpus] == ["0000:01:00.0", "0000:02:00.0"] and gpus[1]["memory_bytes"] == 3 << 29 and gpus[1]["uuid"].startswith("GPU-f1"), f"two: {facts}")
-    expect(facts["cuda"]["driver_cuda"] == "13.0" and facts["cuda"]["links"] == [{"from": "gpu:0", "to": "gpu:1", "kind": "peer", "peer": True}], f"two: {facts}")
-    facts = json.loads(belfry("devices", "--json", CUDA_VISIBLE_DEVICES="1", **two).stdout)
-    expect([d["pci"] for d in facts["devices"] if d["id"].startswith("gpu:")] == ["0000:02:00.0"], f"one of two: {facts}")
-    refused(["CUDA driver", "driver 580"], BELFRY_CUDA_DRIVER="/nowhere/libcuda.so.1")
-    refused(["no kernels"], **two)
+    with tempfile.TemporaryDirectory() as folder:
+        # An NVML that does not start, so that this machine's own is not asked.
+        shutil.copy(fake, os.path.join(folder, "libnvidia-ml.so.1"))
+        two = dict(BELFRY_CUDA_DRIVER=fake, BELFRY_CUDA_PATH=folder, FAKE_NVML_INIT="9", FAKE_CUDA_GPUS="2", FAKE_CUDA_NAME="Fake H9", FAKE_CUDA_CAPABILITY="9.0", FAKE_CUDA_MEMORY=str(3 << 29))
+        done = belfry("devices", **two)
+        line = "gpu:0    Fake H9, compute capability 9.0, memory 1.5 GiB (1.5 GiB free)"
+        expect(done.returncode == 0 and line in done.stdout and "gpu:1    Fake H9" in done.stdout and "peer to gpu:1" in done.stdout, f"two: {done}")
+        facts = json.loads(belfry("devices", "--json", **two).stdout)
+        gpus = [d for d in facts["devices"] if d["id"].startswith("gpu:")]
+        expect([g["pci"] for g in gpus] == ["0000:01:00.0", "0000:02:00.0"] and gpus[1]["memory_bytes"] == 3 << 29 and gpus[1]["uuid"].startswith("GPU-f1"), f"two: {facts}")
+        expect(facts["cuda"]["driver_cuda"] == "13.0" and facts["cuda"]["links"] == [{"from": "gpu:0", "to": "gpu:1", "kind": "peer", "peer": True}], f"two: {facts}")
+        facts = json.loads(belfry("devices", "--json", CUDA_VISIBLE_DEVICES="1", **two).stdout)
+        expect([d["pci"] for d in facts["devices"] if d["id"].startswith("gpu:")] == ["0000:02:00.0"], f"one of two: {facts}")
+        refused(["CUDA driver", "driver 580"], BELFRY_CUDA_DRIVER="/nowhere/libcuda.so.1")
+        refused(["no kernels"], **two)
 
 for objection in objections:
     print(objection)

@@ -24,7 +24,9 @@ std::filesystem::path own_folder() {
 
 Missing not_found(const std::string& file, bool named) {
   if (named) return {"GPU backend", fmt::format("BELFRY_CUDA_BACKEND names {}, which is not there", file), "unset it, or let it name the backend's file"};
-  if (!BELFRY_CUDA_BUILT) return {"GPU backend", "this build has none, since no CUDA 13 headers were found when it was made", "build Belfry where CUDA 13 is installed (meson setup -Dcuda=enabled says what it lacks)"};
+  if (!BELFRY_CUDA_BUILT)
+    return {"GPU backend", "this build has none, since no CUDA 13 headers were found when it was made",
+            "build Belfry where CUDA 13 is installed (meson setup -Dcuda=enabled says what it lacks)"};
   return {"GPU backend", fmt::format("{} is not there", file), fmt::format("install {} beside libbelfry, or name it in BELFRY_CUDA_BACKEND", kFile)};
 }
 

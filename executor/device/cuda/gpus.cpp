@@ -31,7 +31,8 @@ Missing not_started(const OpenedDriver& d, CUresult code) {
   std::string way_out = fmt::format("{} and load its kernel module", kDriverHelp);
   if (code == CUDA_ERROR_NO_DEVICE) {
     const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-    way_out = visible ? fmt::format("CUDA_VISIBLE_DEVICES is '{}': let it name a GPU that is here, or unset it", visible) : "look with nvidia-smi whether the driver sees a GPU; in a container, give it one";
+    way_out = visible ? fmt::format("CUDA_VISIBLE_DEVICES is '{}': let it name a GPU that is here, or unset it", visible)
+                      : "look with nvidia-smi whether the driver sees a GPU; in a container, give it one";
   } else if (code == CUDA_ERROR_STUB_LIBRARY) {
     way_out = fmt::format("{} is the toolkit's stub: take its folder out of LD_LIBRARY_PATH; {}", d.path, kDriverHelp);
   } else if (code == CUDA_ERROR_SYSTEM_NOT_READY) {
