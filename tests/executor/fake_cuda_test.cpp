@@ -253,13 +253,10 @@ TEST_F(FakeCuda, a_wait_that_never_ends_is_an_error) {
 
 TEST_F(FakeCuda, what_is_not_there_says_so) {
   start();
-  CUgraph graph = nullptr;
-  CUstream s = stream();
   CUdeviceptr p = allocated(4);
   EXPECT_EQ(d.cuMemsetD8Async(p, 0, 4, nullptr), CUDA_ERROR_NOT_SUPPORTED);
-  EXPECT_EQ(d.cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_ERROR_NOT_SUPPORTED);
-  EXPECT_EQ(d.cuStreamEndCapture(s, &graph), CUDA_ERROR_NOT_SUPPORTED);
-  EXPECT_EQ(d.cuGraphDestroy(graph), CUDA_ERROR_NOT_SUPPORTED);
+  int blocks = 0;
+  EXPECT_EQ(d.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, nullptr, 32, 0), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 TEST_F(FakeCuda, nothing_works_before_the_start) {

@@ -10,7 +10,7 @@ import source_tree
 
 BUILT_BY_TESTS = ("tests/system/consumer/",)
 # Needs CUDA's headers; all but the part that says so.
-BACKEND = re.compile(r"executor/device/cuda/(?!backend\.cpp)|tests/support/fake_cuda/|tests/executor/(cuda_gpus|fake_cuda)_test\.cpp")
+BACKEND = re.compile(r"executor/device/cuda/(?!backend\.cpp)|tests/support/fake_cuda/|tests/executor/(cuda_gpus|fake_cuda|fake_cuda_graph)_test\.cpp")
 
 
 def objections():

@@ -4,7 +4,8 @@
 // FAKE_CUDA_DRIVER_VERSION (13000), FAKE_CUDA_PEER (1), FAKE_CUDA_INIT (what cuInit gives, 0), FAKE_CUDA_SEED (1), FAKE_CUDA_PATIENCE
 // (milliseconds until a wait that nothing can end gives CUDA_ERROR_LAUNCH_TIMEOUT, 2000), and FAKE_CUDA_FAIL=name:n:code,… : the n-th
 // call of that name since cuInit fails. A code that breaks a context comes to light when the work runs, and stays.
-// What it cannot do gives CUDA_ERROR_NOT_SUPPORTED: capture and graphs, the default stream.
+// Capture records a graph, and fails on a side stream that is not joined, a wait that leaves the graph, or a call that waits.
+// What it cannot do gives CUDA_ERROR_NOT_SUPPORTED: the default stream, waits for values and graphs within a capture, occupancy.
 #pragma once
 
 #include <cstddef>

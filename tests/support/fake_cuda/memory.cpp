@@ -52,6 +52,7 @@ extern "C" {
 CUresult cuMemAlloc(CUdeviceptr* out, std::size_t bytes) {
   Call call("cuMemAlloc_v2");
   if (call.error) return call.error;
+  if (CUresult code = not_while_captured(nullptr)) return code;
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > state().settings.memory - call.context->used) return CUDA_ERROR_OUT_OF_MEMORY;
   void* p = nullptr;
@@ -65,6 +66,7 @@ CUresult cuMemAlloc(CUdeviceptr* out, std::size_t bytes) {
 CUresult cuMemFree(CUdeviceptr p) {
   Call call("cuMemFree_v2");
   if (call.error || p == 0) return call.error;
+  if (CUresult code = not_while_captured(nullptr)) return code;
   auto at = state().blocks.find(p);
   if (at == state().blocks.end() || !at->second.context) return CUDA_ERROR_INVALID_VALUE;
   CUctx_st* owner = at->second.context;
@@ -92,12 +94,14 @@ CUresult cuMemGetInfo(std::size_t* free, std::size_t* total) {
 CUresult cuMemHostAlloc(void** out, std::size_t bytes, unsigned) {
   Call call("cuMemHostAlloc");
   if (call.error) return call.error;
+  if (CUresult code = not_while_captured(nullptr)) return code;
   return bytes ? give(bytes, nullptr, out) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemFreeHost(void* p) {
   Call call("cuMemFreeHost");
   if (call.error) return call.error;
+  if (CUresult code = not_while_captured(nullptr)) return code;
   auto at = state().blocks.find(reinterpret_cast<std::uintptr_t>(p));
   if (at == state().blocks.end() || at->second.context || !at->second.owned) return CUDA_ERROR_INVALID_VALUE;
   state().blocks.erase(at);

@@ -69,6 +69,7 @@ bool run_one(Call& call) {
   if (!stream) return false;
   FakeOp op = std::move(stream->ops.front());
   stream->ops.pop_front();
+  if (op.choose) op = op.choose();
   stream->busy = true;
   if (op.calls_out) {
     call.lock.unlock();
@@ -170,6 +171,7 @@ CUresult queue(Call& call, CUstream stream, FakeOp op) {
   if (call.error) return call.error;
   if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return CUDA_ERROR_NOT_SUPPORTED;
   if (call.later) op.run = [code = call.later] { return code; };
+  if (stream->capture) return capture(stream, std::move(op));
   stream->ops.push_back(std::move(op));
   run_some(call);
   return CUDA_SUCCESS;

@@ -22,6 +22,7 @@ struct FakeOp {
   std::function<bool()> ready;       ///< null: at once
   std::function<CUresult()> run;
   bool calls_out = false;            ///< a function of the host, which runs without the lock
+  std::function<FakeOp()> choose = {};  ///< if set, what runs is found when its turn comes
 };
 
 struct CUctx_st {
@@ -35,6 +36,8 @@ struct CUstream_st {
   CUctx_st* context = nullptr;
   std::deque<FakeOp> ops;
   bool busy = false;
+  CUgraph capture = nullptr;         ///< what is queued goes there, behind the nodes of `tail`
+  std::set<std::size_t> tail;
 };
 struct FakeRecord {
   bool done = false;
@@ -43,14 +46,14 @@ struct FakeRecord {
 struct CUevent_st {
   bool timing = true;
   std::shared_ptr<FakeRecord> last;  ///< null until it is recorded
+  CUgraph capture = nullptr;         ///< recorded while that was captured, behind those nodes
+  std::set<std::size_t> nodes;
 };
 struct CUkern_st {
   std::vector<std::size_t> sizes;
   fake_cuda::Kernel run = nullptr;
 };
-struct CUlib_st {
-  int unused = 0;
-};
+struct CUlib_st {};
 
 namespace fake_cuda {
 
@@ -59,7 +62,6 @@ struct Failure {
   int at;
   CUresult code;
 };
-
 struct Settings {
   std::vector<int> gpus;             ///< those that are visible
   std::string name;
@@ -68,13 +70,11 @@ struct Settings {
   bool peer = true;
   std::vector<Failure> failures;
 };
-
 struct Block {
   std::size_t bytes;
   CUctx_st* context;                 ///< null: of the host
   bool owned;                        ///< allocated here, not only registered
 };
-
 struct State {
   std::mutex mutex;
   bool started = false;
@@ -93,7 +93,6 @@ int setting(const char* name, int otherwise);
 void read_settings();
 
 enum class Needs { nothing, start, context };
-
 /// Every call begins with one: takes the lock, counts, and says at once what the call has to give, if anything.
 struct Call {
   explicit Call(const char* name, Needs needs = Needs::context, bool queues = false);
@@ -108,8 +107,12 @@ void make_current(CUctx_st* context);
 CUresult run_until(Call& call, const std::function<bool()>& done);
 /// Perhaps a few steps: a device works while the host does.
 void run_some(Call& call);
-/// Puts work behind all that is in the stream.
 CUresult queue(Call& call, CUstream stream, FakeOp op);
+/// The same, and a wait for an event, while the stream is captured.
+CUresult capture(CUstream stream, FakeOp op);
+CUresult capture_wait(CUstream stream, CUevent event);
+/// An error, and the capture is lost, while the stream is captured; null: while any is whose mode forbids the call to this thread.
+CUresult not_while_captured(CUstream stream);
 bool idle(const CUstream_st& stream);
 /// The block that holds the byte; null if none does.
 const Block* block_of(std::uintptr_t address, std::uintptr_t* start = nullptr);

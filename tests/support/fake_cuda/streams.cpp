@@ -59,6 +59,7 @@ CUresult cuStreamDestroy(CUstream stream) {
   Call call("cuStreamDestroy_v2");
   if (call.error) return call.error;
   if (!is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult code = not_while_captured(stream)) return code;
   if (CUresult code = run_until(call, [&] { return idle(*stream); })) return code;
   if (state().last == stream) state().last = nullptr;
   state().streams.remove_if([&](const CUstream_st& s) { return &s == stream; });
@@ -69,6 +70,7 @@ CUresult cuStreamSynchronize(CUstream stream) {
   Call call("cuStreamSynchronize");
   if (call.error) return call.error;
   if (!is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult code = not_while_captured(stream)) return code;
   if (CUresult code = run_until(call, [&] { return idle(*stream) || stream->context->broken; })) return code;
   return stream->context->broken;
 }
@@ -77,6 +79,7 @@ CUresult cuStreamQuery(CUstream stream) {
   Call call("cuStreamQuery");
   if (call.error) return call.error;
   if (!is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult code = not_while_captured(stream)) return code;
   run_some(call);
   if (stream->context->broken) return stream->context->broken;
   return idle(*stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -88,6 +91,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   if (call.error) return call.error;
   if (!is_stream(stream) || !event) return CUDA_ERROR_INVALID_HANDLE;
   if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_NOT_SUPPORTED;
+  if (event->capture || stream->capture) return capture_wait(stream, event);
   if (!event->last) return CUDA_SUCCESS;
   return queue(call, stream, {[record = event->last] { return record->done; }, [] { return CUDA_SUCCESS; }});
 }
@@ -143,6 +147,9 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
   Call call("cuEventRecord", Needs::context, true);
   if (call.error) return call.error;
   if (!event || !is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  event->capture = stream->capture;
+  event->nodes = stream->tail;
+  if (stream->capture) return CUDA_SUCCESS;
   auto record = std::make_shared<FakeRecord>();
   CUresult code = queue(call, stream, {{}, [record] {
                           record->done = true;
@@ -157,6 +164,7 @@ CUresult cuEventQuery(CUevent event) {
   Call call("cuEventQuery");
   if (call.error) return call.error;
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->capture) return CUDA_ERROR_CAPTURED_EVENT;
   run_some(call);
   if (call.context->broken) return call.context->broken;
   return !event->last || event->last->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -166,6 +174,7 @@ CUresult cuEventSynchronize(CUevent event) {
   Call call("cuEventSynchronize");
   if (call.error) return call.error;
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->capture) return CUDA_ERROR_CAPTURED_EVENT;
   return run_until(call, [record = event->last] { return !record || record->done; });
 }
 
