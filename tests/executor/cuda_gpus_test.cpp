@@ -22,7 +22,7 @@ using testing::HasSubstr;
 /// A folder that holds the fake under the names of NVIDIA's libraries.
 class FakeLibraries {
  public:
-  explicit FakeLibraries(std::initializer_list<const char*> names = {"libcublasLt.so.13", "libnvrtc.so.13", "libcudnn.so.9", "libnccl.so.2", "libnvidia-ml.so.1"}) {
+  explicit FakeLibraries(std::initializer_list<const char*> names = {"libcublasLt.so.13", "libnvrtc.so.13", "libcudnn.so.9", "libcudnn_graph.so.9", "libnccl.so.2", "libnvidia-ml.so.1"}) {
     for (const char* name : names) std::filesystem::copy_file(BELFRY_FAKE_CUDA, folder_ / name);
   }
   CudaLibraries libraries() const { return CudaLibraries({folder_.path()}); }
@@ -197,11 +197,20 @@ TEST(CudaLibraries, cublaslt_is_opened_late) {
 
 // cuDNN aborts the process where it does not find cuBLASLt.
 TEST(CudaLibraries, cudnn_is_never_opened_without_cublaslt) {
-  FakeLibraries fakes({"libcudnn.so.9"});
+  FakeLibraries fakes({"libcudnn.so.9", "libcudnn_graph.so.9"});
   write_text(fakes.path("libcublasLt.so.13"), "no library");
   CudaLibraries l = fakes.libraries();
   EXPECT_TRUE(says<DeviceError>([&] { l.open(CudaLibrary::cudnn); }, {"cuDNN cannot be used without cuBLASLt", "libcublasLt.so.13 cannot be opened"}));
   EXPECT_THAT(l.missing(CudaLibrary::cudnn).why, HasSubstr("it needs cuBLASLt"));
+}
+
+// Here too it would abort, already when it is asked for its version.
+TEST(CudaLibraries, cudnn_without_its_parts_is_refused) {
+  if (loader_finds("libcudnn_graph.so.9")) GTEST_SKIP() << "the loader's cache holds libcudnn_graph.so.9";
+  FakeLibraries fakes({"libcudnn.so.9", "libcublasLt.so.13"});
+  CudaLibraries l = fakes.libraries();
+  EXPECT_EQ(l.missing(CudaLibrary::cudnn).why, fakes.path("libcudnn.so.9") + " lacks libcudnn_graph.so.9 beside it");
+  EXPECT_TRUE(says<DeviceError>([&] { l.open(CudaLibrary::cudnn); }, {"cuDNN", "lacks libcudnn_graph.so.9"}));
 }
 
 TEST(CudaLibraries, real_ones_open_by_path) {

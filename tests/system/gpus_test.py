@@ -76,7 +76,8 @@ if fake:
     missing(["CUDA_VISIBLE_DEVICES is '7'"], "GPU", BELFRY_CUDA_DRIVER=fake, CUDA_VISIBLE_DEVICES="7")
     with tempfile.TemporaryDirectory() as folder:
         # Named first, it stands before what the machine has.
-        shutil.copy(fake, os.path.join(folder, "libcudnn.so.9"))
+        for name in ("libcudnn.so.9", "libcudnn_graph.so.9"):
+            shutil.copy(fake, os.path.join(folder, name))
         missing(["wrong version", "libcudnn.so.9 is 8.9.7", "wanted is 9.x"], "cuDNN", BELFRY_CUDA_DRIVER=fake, BELFRY_CUDA_PATH=folder, FAKE_CUDNN_VERSION="80907")
 
     with tempfile.TemporaryDirectory() as folder:

@@ -195,6 +195,12 @@ void CudaLibraries::load(CudaLibrary which, Found& found) {
     return refuse(fmt::format("{} was not found; looked for in {}", soname(r), fmt::join(where, ", ")));
   }
   found.facts.path = path_of(handle, file);
+  // libcudnn is a shim that aborts the process if it does not find this part when it is first called.
+  if (which == CudaLibrary::cudnn) {
+    const std::string part = fmt::format("libcudnn_graph.so.{}", r.major);
+    const fs::path beside = fs::path(found.facts.path).parent_path() / part;
+    if (!dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL) && !dlopen(part.c_str(), RTLD_NOW | RTLD_LOCAL)) return refuse(fmt::format("{} lacks {} beside it", found.facts.path, part));
+  }
   found.handle = handle;
   ask_version(which, found);
 }
