@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 program = str(pathlib.Path(sys.argv[1]).resolve())
-fake = sys.argv[2] if len(sys.argv) > 2 else ""
+fake = str(pathlib.Path(sys.argv[2]).resolve()) if len(sys.argv) > 2 and sys.argv[2] else ""
 loader = "/lib64/ld-linux-x86-64.so.2"
 objections = []
 
