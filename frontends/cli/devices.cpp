@@ -1,22 +1,15 @@
 // belfry devices: what is here and works, and what is missing.
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <belfry/executor/device/cpu/host_facts.h>
+#include <belfry/executor/device/cuda/backend.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 
 namespace belfry {
 namespace {
-
-struct Missing {
-  std::string what, why, way_out;
-};
-
-std::vector<Missing> missing() {
-  std::string why = cuda_version().empty() ? "no CUDA toolkit was found when this program was built" : "this program has no CUDA kernels";
-  return {{"gpu", why, "sim:0-7 stand in for GPUs: they run any plan with the CPU's numbers"}};
-}
 
 std::string gibibytes(std::int64_t bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30)); }
 
@@ -27,16 +20,53 @@ void print_text(const HostFacts& host) {
   fmt::print("         all in one memory; more of them than cores share threads\n");
   fmt::print("sim:0-N  any number, each with a memory of its own; they run the CPU's kernels\n");
   for (const LibraryFact& l : host.libraries) fmt::print("{:<8} {}\n", l.name, l.version);
-  for (const Missing& m : missing()) fmt::print("missing  {}: {}; {}\n", m.what, m.why, m.way_out);
 }
 
-void print_json(const HostFacts& host) {
+std::string links_text(const CudaFacts& facts, int gpu) {
+  std::vector<std::string> out;
+  for (const GpuLink& l : facts.links)
+    if (l.from == gpu || l.to == gpu) out.push_back(fmt::format("{} to gpu:{}", l.kind == "host" ? "through the host" : l.kind, l.from == gpu ? l.to : l.from));
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
+void print_text(const CudaFacts& facts) {
+  for (const GpuFacts& g : facts.gpus) {
+    const std::string free = g.free_bytes < 0 ? "" : fmt::format(" ({} free)", gibibytes(g.free_bytes));
+    fmt::print("gpu:{:<4} {}, compute capability {}.{}, memory {}{}\n", g.index, g.name, g.major, g.minor, gibibytes(g.memory_bytes), free);
+    fmt::print("         {} multiprocessors, PCI {}, {}\n", g.multiprocessors, g.pci, g.uuid);
+    if (std::string links = links_text(facts, g.index); !links.empty()) fmt::print("         {}\n", links);
+  }
+  const std::string release = facts.driver_release.empty() ? "" : facts.driver_release + ", ";
+  if (!facts.driver_cuda.empty()) fmt::print("{:<8} {}knows CUDA {}, this build needs {}; {}\n", "driver", release, facts.driver_cuda, facts.wanted, facts.driver);
+  for (const CudaLibraryFacts& l : facts.libraries) fmt::print("{:<8} {} {}\n", l.name, l.version, l.path);
+  for (const Missing& m : facts.missing) fmt::print("missing  {}: {}; {}\n", m.what, m.why, m.way_out);
+  fmt::print("         {}; sim:0-7 stand in for GPUs: they run any plan with the CPU's numbers\n",
+             facts.gpus.empty() ? "no plan runs on gpu:0 here" : "no plan runs on gpu:0: the GPU backend has no kernels");
+}
+
+void add_json(nlohmann::ordered_json& out, const CudaFacts& facts) {
+  for (const GpuFacts& g : facts.gpus) {
+    const std::string id = fmt::format("gpu:{}", g.index);
+    nlohmann::ordered_json free = g.free_bytes < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(g.free_bytes);
+    out["devices"].push_back({{"id", id}, {"space", id}, {"name", g.name}, {"compute_capability", fmt::format("{}.{}", g.major, g.minor)}, {"multiprocessors", g.multiprocessors},
+                              {"memory_bytes", g.memory_bytes}, {"free_bytes", free}, {"uuid", g.uuid}, {"pci", g.pci}});
+  }
+  nlohmann::ordered_json links = nlohmann::ordered_json::array(), libraries = nlohmann::ordered_json::object();
+  for (const GpuLink& l : facts.links) links.push_back({{"from", fmt::format("gpu:{}", l.from)}, {"to", fmt::format("gpu:{}", l.to)}, {"kind", l.kind}, {"peer", l.peer}});
+  for (const CudaLibraryFacts& l : facts.libraries) libraries[l.name] = {{"version", l.version}, {"path", l.path}};
+  out["cuda"] = {{"backend", facts.backend}, {"wanted", facts.wanted}, {"driver", facts.driver}, {"driver_cuda", facts.driver_cuda}, {"driver_release", facts.driver_release},
+                 {"links", links}, {"libraries", libraries}};
+  out["missing"] = nlohmann::ordered_json::array();
+  for (const Missing& m : facts.missing) out["missing"].push_back({{"what", m.what}, {"why", m.why}, {"way_out", m.way_out}});
+}
+
+void print_json(const HostFacts& host, const CudaFacts& cuda) {
   nlohmann::ordered_json out;
   out["devices"] = nlohmann::ordered_json::array();
   for (int i = 0; i < host.cores; ++i) out["devices"].push_back({{"id", fmt::format("cpu:{}", i)}, {"space", "host"}});
   out["host"] = {{"processor", host.processor}, {"cores", host.cores}, {"memory_bytes", host.memory_bytes}, {"available_bytes", host.available_bytes}, {"isa", host.isa}};
   for (const LibraryFact& l : host.libraries) out["libraries"][l.name] = l.version;
-  for (const Missing& m : missing()) out["missing"].push_back({{"what", m.what}, {"why", m.why}, {"way_out", m.way_out}});
+  add_json(out, cuda);
   fmt::print("{}\n", out.dump(2));
 }
 
@@ -47,7 +77,12 @@ void add_devices_verb(CLI::App& app) {
   verb->footer("Example: belfry devices --json");
   auto json = std::make_shared<bool>(false);
   verb->add_flag("--json", *json, "For machines");
-  verb->callback([json] { *json ? print_json(host_facts()) : print_text(host_facts()); });
+  verb->callback([json] {
+    const CudaFacts cuda = cuda_facts();
+    if (*json) return print_json(host_facts(), cuda);
+    print_text(host_facts());
+    print_text(cuda);
+  });
 }
 
 }  // namespace belfry

@@ -7,6 +7,7 @@
 
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/session/kernel_chooser.h>
+#include <belfry/frontends/session/no_gpu.h>
 #include <belfry/graph/plan/over_memory.h>
 #include <belfry/graph/plan/verify.h>
 #include <belfry/graph/structural.h>
@@ -101,8 +102,8 @@ void keep_threads(PlacedGraph& plan, const PlacedGraph& from) {
 PlanMaker::PlanMaker(Graph graph, Strategy strategy, SessionOptions options)
     : source_(std::move(graph)), strategy_(std::move(strategy)), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()) {
   int cores = options_.cores ? options_.cores : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  if (options_.cluster) cluster_ = *options_.cluster;
-  else cluster_ = local_cluster(strategy_.devices, cores, host_.memory_bytes);
+  if (!options_.cluster) refuse_gpus(strategy_.devices);
+  cluster_ = options_.cluster ? *options_.cluster : local_cluster(strategy_.devices, cores, host_.memory_bytes);
   training_ = std::make_shared<const Graph>(run_passes(training_passes(), source_));
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <belfry/executor/device/cpu/host_facts.h>
+#include <belfry/frontends/session/no_gpu.h>
 #include <belfry/frontends/session/plan_maker.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/ops/optimizer/optimizer.h>
@@ -106,6 +107,7 @@ struct Session::Impl {
   /// Allocates and binds what has only been planned.
   void make_ready(Built& b) {
     if (b.runner) return;
+    refuse_gpus(*b.plan, maker.library().kernels);
     check_room_here(*b.plan);
     auto program = std::make_unique<Program>(b.plan, maker.library().kernels, placed);
     b.runner = std::make_unique<Runner>(*program);

@@ -1,6 +1,7 @@
 """Each header includes what it names, and compiles.
 
-Arguments: the include folder of the build tree, then the compiler with its arguments."""
+Arguments: the include folder of the build tree, the folder of CUDA's headers or nothing, then the compiler with its arguments. Without
+that folder, headers that need them are not compiled."""
 
 import concurrent.futures
 import functools
@@ -139,7 +140,8 @@ def names_without_include(path, declared):
 def compiled(headers):
     """Objections of the compiler to a few headers, each included twice: what lacks `#pragma once` shows."""
     names = ["belfry.h" if h == "frontends/belfry.h" else h for h in headers for _ in range(2)]
-    command = sys.argv[2:] + ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-I" + sys.argv[1], "-x", "c++", "-"]
+    cuda = ["-isystem" + sys.argv[2]] if sys.argv[2] else []
+    command = sys.argv[3:] + ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-I" + sys.argv[1], *cuda, "-x", "c++", "-"]
     done = subprocess.run(command, input="".join(f"#include <belfry/{n}>\n" for n in names), text=True, capture_output=True)
     return f"{', '.join(headers)}:\n{done.stderr}" if done.returncode else None
 
@@ -149,7 +151,9 @@ if __name__ == "__main__":
     declared = declared_in(headers)
     objections = [o for h in headers for o in names_without_include(h, declared)]
     # What a header lacks is seen above, so the compiler may take several at a time.
-    few = [headers[i : i + 8] for i in range(0, len(headers), 8)]
+    here = [h for h in headers if sys.argv[2] or "cuda.h" not in included(h, set())]
+    few = [here[i : i + 8] for i in range(0, len(here), 8)]
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         objections += [o for o in pool.map(compiled, few) if o]
-    source_tree.finish(objections, f"{len(headers)} headers include what they name and compile")
+    left_out = f"; without CUDA {len(headers) - len(here)} of them are not compiled" if len(here) < len(headers) else ""
+    source_tree.finish(objections, f"{len(headers)} headers include what they name and compile{left_out}")

@@ -1,0 +1,40 @@
+// Asks driver and libraries what GPUs are here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <belfry/executor/device/cuda/driver_internal.h>
+#include <belfry/executor/device/cuda/gpu_facts.h>
+#include <belfry/executor/device/cuda/libraries_internal.h>
+
+namespace belfry {
+
+/// Fills all but `backend`. What is not there is named in `missing`, each with what to do; nothing throws.
+CudaFacts probe_gpus(const OpenedDriver& driver, CudaLibraries& libraries);
+
+/// "13.0" of 13000.
+std::string cuda_version_text(int version);
+
+/// What NVML alone knows: links, and free memory without a context. All of it by dlsym; empty answers where a call is refused.
+class Nvml {
+ public:
+  /// `library`: the handle of dlopen, or null.
+  explicit Nvml(void* library);
+  ~Nvml();
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  std::string driver_release() const;
+  /// Bytes; -1 if it cannot say.
+  std::int64_t free_bytes(const std::string& pci) const;
+  bool nvlink(const std::string& pci_a, const std::string& pci_b) const;
+  bool works() const { return works_; }
+
+ private:
+  void* device(const std::string& pci) const;
+  void* library_ = nullptr;
+  bool works_ = false;
+};
+
+}  // namespace belfry

@@ -1,0 +1,29 @@
+// A CUDA driver for tests, chosen by BELFRY_CUDA_DRIVER: memory is the host's, streams are queues that run in a random legal order.
+//
+// Settings, read by cuInit: FAKE_CUDA_GPUS (1), FAKE_CUDA_NAME, FAKE_CUDA_MEMORY (bytes of each, 1 GiB), FAKE_CUDA_CAPABILITY (9.0),
+// FAKE_CUDA_DRIVER_VERSION (13000), FAKE_CUDA_PEER (1), FAKE_CUDA_INIT (what cuInit gives, 0), FAKE_CUDA_SEED (1), FAKE_CUDA_PATIENCE
+// (milliseconds until a wait that nothing can end gives CUDA_ERROR_LAUNCH_TIMEOUT, 2000), and FAKE_CUDA_FAIL=name:n:code,… : the n-th
+// call of that name since cuInit fails. A code that breaks a context comes to light when the work runs, and stays.
+// Capture records a graph, and fails on a side stream that is not joined, a wait that leaves the graph, or a call that waits.
+// What it cannot do gives CUDA_ERROR_NOT_SUPPORTED: the default stream, waits for values and graphs within a capture, occupancy.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace fake_cuda {
+
+struct Launch {
+  unsigned grid[3], block[3], shared_bytes;
+};
+/// Pointers to the arguments, as they were when the kernel was launched.
+using Kernel = void (*)(const Launch& launch, void** arguments);
+
+/// Exported as fake_cuda_add_kernel: a kernel under the name that cuLibraryGetKernel asks for, with the bytes of each argument.
+using AddKernel = void(const char* name, const std::size_t* sizes, std::size_t count, Kernel kernel);
+/// Exported as fake_cuda_reset: forgets contexts, streams, memory and counted calls. Handles from before are no more.
+using Reset = void();
+/// Exported as fake_cuda_used: bytes of a device's memory that are allocated.
+using Used = std::size_t(int device);
+
+}  // namespace fake_cuda
