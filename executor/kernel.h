@@ -36,6 +36,7 @@ struct Arguments {
   std::vector<const std::byte*> inputs;
   std::vector<std::byte*> outputs;
   std::byte* scratch = nullptr;
+  void* stream = nullptr;                      ///< of a device that works by itself: what to launch on (a CUstream). Null: compute here and now
   template <class T>
   const T* in(std::size_t i) const { return reinterpret_cast<const T*>(inputs[i]); }
   template <class T>

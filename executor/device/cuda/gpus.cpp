@@ -43,21 +43,6 @@ Missing not_started(const OpenedDriver& d, CUresult code) {
   return {"GPU", fmt::format("cuInit gives {}", error_text(d.table, code)), way_out};
 }
 
-/// What keeps the driver from being used; `what` is empty if nothing does.
-Missing start(const OpenedDriver& d, CudaFacts& out) {
-  if (!d.loaded) return no_driver(d);
-  out.driver = d.path;
-  int version = 0;
-  // Before the symbols: an older driver lacks some.
-  if (d.table.cuDriverGetVersion && d.table.cuDriverGetVersion(&version) == CUDA_SUCCESS) {
-    out.driver_cuda = cuda_version_text(version);
-    if (version < kWanted) return too_old(d, version);
-  }
-  if (!d.absent.empty()) return not_whole(d);
-  if (CUresult code = d.table.cuInit(0); code != CUDA_SUCCESS) return not_started(d, code);
-  return {};
-}
-
 std::string uuid_text(const CUuuid& uuid) {
   std::string out = "GPU-";
   for (int i = 0; i < 16; ++i) out += fmt::format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", static_cast<unsigned>(static_cast<unsigned char>(uuid.bytes[i])));
@@ -137,12 +122,26 @@ void add_gpus(const OpenedDriver& driver, const Nvml& nvml, CudaFacts& out) {
 
 }  // namespace
 
+Missing start_driver(const OpenedDriver& d, CudaFacts& out) {
+  if (!d.loaded) return no_driver(d);
+  out.driver = d.path;
+  int version = 0;
+  // Before the symbols: an older driver lacks some.
+  if (d.table.cuDriverGetVersion && d.table.cuDriverGetVersion(&version) == CUDA_SUCCESS) {
+    out.driver_cuda = cuda_version_text(version);
+    if (version < kWanted) return too_old(d, version);
+  }
+  if (!d.absent.empty()) return not_whole(d);
+  if (CUresult code = d.table.cuInit(0); code != CUDA_SUCCESS) return not_started(d, code);
+  return {};
+}
+
 std::string cuda_version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
 CudaFacts probe_gpus(const OpenedDriver& driver, CudaLibraries& libraries) {
   CudaFacts out;
   out.wanted = cuda_version_text(kWanted);
-  const Missing stops = start(driver, out);
+  const Missing stops = start_driver(driver, out);
   for (CudaLibrary which : kCudaLibraries) {
     // NVML comes with the driver and is not there without.
     if (which == CudaLibrary::nvml && !stops.what.empty()) continue;

@@ -13,6 +13,9 @@ namespace belfry {
 /// Fills all but `backend`. What is not there is named in `missing`, each with what to do; nothing throws.
 CudaFacts probe_gpus(const OpenedDriver& driver, CudaLibraries& libraries);
 
+/// Starts the driver. What keeps it from being used; `what` is empty if nothing does. Fills the driver's file and version.
+Missing start_driver(const OpenedDriver& driver, CudaFacts& out);
+
 /// "13.0" of 13000.
 std::string cuda_version_text(int version);
 

@@ -1,6 +1,7 @@
 // The one symbol of libbelfry_cuda.so.
 #include <belfry/executor/device/cuda/backend.h>
 #include <belfry/executor/device/cuda/gpus_internal.h>
+#include <belfry/executor/device/cuda/libraries_internal.h>
 
 namespace belfry {
 namespace {
