@@ -45,20 +45,21 @@ void walk(const std::vector<int>& tree, std::span<const std::byte* const> data, 
 
 struct Runs {
   Runs(const LocalType& t, int axis) {
-    for (int i = 0; i < axis; ++i) outer *= static_cast<std::size_t>(t.shape[static_cast<std::size_t>(i)]);
-    for (std::size_t i = static_cast<std::size_t>(axis) + 1; i < t.shape.size(); ++i) row *= static_cast<std::size_t>(t.shape[i]);
-    rows = static_cast<std::size_t>(t.shape[static_cast<std::size_t>(axis)]);
+    for (int i = 0; i < axis; ++i) outer *= t.shape[static_cast<std::size_t>(i)];
+    for (std::size_t i = static_cast<std::size_t>(axis) + 1; i < t.shape.size(); ++i) row *= t.shape[i];
+    rows = t.shape[static_cast<std::size_t>(axis)];
   }
-  std::size_t outer = 1, rows = 1, row = 1;  ///< row: elements behind the axis
+  std::int64_t outer = 1, rows = 1, row = 1;  ///< row: elements behind the axis
 };
 
 }  // namespace
 
-Join::Join(std::string how, int axis, int towers, int present, std::vector<JoinPart> parts, LocalType type)
-    : how_(std::move(how)), axis_(axis), present_(present), parts_(std::move(parts)), type_(std::move(type)) {
-  if (how_ != "sum" && how_ != "max" && how_ != "mean") return;
-  if (type_.dtype == DType::boolean && how_ != "max") throw UserError("booleans have no " + how_ + "; they can be joined by max, which is true where one is");
-  plan_tree(parts_, 0, towers, present, tree_);
+bool computes(const JoinRequest& request) { return request.how == "sum" || request.how == "max" || request.how == "mean"; }
+
+Join::Join(JoinRequest request, LocalType type) : request_(std::move(request)), type_(std::move(type)) {
+  if (!computes(request_)) return;
+  if (type_.dtype == DType::boolean && request_.how != "max") throw UserError("booleans have no " + request_.how + "; they can be joined by max, which is true where one is");
+  plan_tree(request_.parts, 0, request_.towers, request_.present, tree_);
   std::size_t depth = 0, deepest = 0;
   for (int step : tree_) deepest = std::max(deepest, step >= 0 ? ++depth : --depth);
   top_.resize(deepest);
@@ -67,13 +68,7 @@ Join::Join(std::string how, int axis, int towers, int present, std::vector<JoinP
 
 void Join::operator()(std::span<const std::byte* const> data, std::byte* out) {
   if (!tree_.empty()) return reduce(data, out);
-  if (how_ == "same") return void(std::memcpy(out, data[0], static_cast<std::size_t>(type_.bytes())));
-  if (how_ == "concat_rows") return put_side_by_side(data, out);
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    auto bytes = static_cast<std::size_t>(parts_[i].type.bytes());
-    std::memcpy(out, data[i], bytes);
-    out += bytes;
-  }
+  carry_join(request_, type_, [&](std::size_t part, std::int64_t from, std::int64_t to, std::int64_t bytes) { std::memcpy(out + to, data[part] + from, static_cast<std::size_t>(bytes)); });
 }
 
 void Join::reduce(std::span<const std::byte* const> data, std::byte* out) {
@@ -83,28 +78,37 @@ void Join::reduce(std::span<const std::byte* const> data, std::byte* out) {
   visit_dtype(type_.dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, bool>) {
       T* y = reinterpret_cast<T*>(out);
-      if (how_ == "max") go(y, [](T a, T b) { return a >= b || a != a ? a : b; });
+      if (request_.how == "max") go(y, [](T a, T b) { return a >= b || a != a ? a : b; });
       else go(y, [](T a, T b) { return static_cast<T>(a + b); });
-      if (how_ == "mean")
-        for (std::size_t i = 0; i < count; ++i) y[i] = static_cast<T>(y[i] / static_cast<T>(present_));
+      if (request_.how == "mean")
+        for (std::size_t i = 0; i < count; ++i) y[i] = static_cast<T>(y[i] / static_cast<T>(request_.present));
     }
   });
 }
 
-void Join::put_side_by_side(std::span<const std::byte* const> data, std::byte* out) const {
-  Runs to(type_, axis_);
-  std::size_t at = 0, row = to.row * size_of(type_.dtype);
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    Runs from(parts_[i].type, axis_);
-    for (std::size_t o = 0; o < from.outer; ++o) std::memcpy(out + (o * to.rows + at) * row, data[i] + o * from.rows * row, from.rows * row);
+void carry_join(const JoinRequest& request, const LocalType& type, const CarryBytes& carry) {
+  if (request.how == "same") return carry(0, 0, 0, type.bytes());
+  std::int64_t at = 0;
+  if (request.how == "stack") {
+    for (std::size_t i = 0; i < request.parts.size(); ++i) {
+      carry(i, 0, at, request.parts[i].type.bytes());
+      at += request.parts[i].type.bytes();
+    }
+    return;
+  }
+  Runs to(type, request.axis);
+  std::int64_t row = to.row * static_cast<std::int64_t>(size_of(type.dtype));
+  for (std::size_t i = 0; i < request.parts.size(); ++i) {
+    Runs from(request.parts[i].type, request.axis);
+    for (std::int64_t o = 0; o < from.outer; ++o) carry(i, o * from.rows * row, (o * to.rows + at) * row, from.rows * row);
     at += from.rows;
   }
 }
 
-void slice_rows(const LocalType& from, const std::byte* data, int axis, std::int64_t first, std::int64_t count, std::byte* out) {
+void carry_rows(const LocalType& from, int axis, std::int64_t first, std::int64_t count, const CarryBytes& carry) {
   Runs runs(from, axis);
-  std::size_t row = runs.row * size_of(from.dtype), bytes = static_cast<std::size_t>(count) * row;
-  for (std::size_t o = 0; o < runs.outer; ++o) std::memcpy(out + o * bytes, data + (o * runs.rows + static_cast<std::size_t>(first)) * row, bytes);
+  std::int64_t row = runs.row * static_cast<std::int64_t>(size_of(from.dtype)), bytes = count * row;
+  for (std::int64_t o = 0; o < runs.outer; ++o) carry(0, (o * runs.rows + first) * row, o * bytes, bytes);
 }
 
 }  // namespace belfry

@@ -9,6 +9,20 @@
 
 namespace belfry {
 
+/// Towers [low, high) whose joined value is one part.
+struct JoinPart {
+  int low = 0, high = 1;
+  LocalType type;
+};
+
+/// How what towers hold becomes one value: "sum" or "max" along the tree over `towers` (those past the last part are absent),
+/// "mean" (the sum over the number of `present` towers), "concat_rows" along `axis`, "stack", or "same".
+struct JoinRequest {
+  std::string how;
+  int axis = 0, towers = 1, present = 1;
+  std::vector<JoinPart> parts;
+};
+
 /// One node on one share: all that a kernel may know.
 struct KernelRequest {
   std::string op;                              ///< of a fused node: its kind
@@ -21,6 +35,7 @@ struct KernelRequest {
   std::vector<bool> wanted;                    ///< outputs that somebody reads
   int threads = 1;
   Share share;
+  const JoinRequest* join = nullptr;           ///< of an aggregate: its inputs are the parts, of one type
 };
 
 struct Support {
@@ -30,7 +45,6 @@ struct Support {
   bool in_place = true;                        ///< may write over the inputs that the op allows
 };
 inline Support refuse(std::string reason) { return {false, std::move(reason), 0, false}; }
-
 /// Addresses of one launch; fixed per program. A null input was left out, a null output is read by nobody.
 struct Arguments {
   std::vector<const std::byte*> inputs;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <belfry/executor/device/device.h>
 #include <belfry/executor/kernel.h>
 #include <belfry/graph/plan/bound_plan.h>
 
@@ -21,6 +22,21 @@ struct Launch {
   bool signals = false;                  ///< a step of another thread waits for it
 };
 
+/// A wait between streams of devices that work by themselves: nobody of the host waits.
+struct QueueWait {
+  Queue* queue = nullptr;
+  int mark = 0;
+  int stream = 0, count = 0;             ///< where that mark is set by another thread: after so many steps of this stream
+  bool other_thread = false;
+};
+
+/// What a launch on such a stream has besides.
+struct Drive {
+  Queue* queue = nullptr;
+  std::vector<QueueWait> waits;
+  int mark = -1;                         ///< set behind it; -1: nobody waits for it on a device
+};
+
 /// A launch as its host thread meets it: all that the way from one kernel to the next touches, side by side.
 struct Task {
   Prepared* kernel = nullptr;
@@ -30,6 +46,7 @@ struct Task {
   int stream = 0, index = 0;
   int update = -1;
   bool signals = false;
+  const Drive* drive = nullptr;          ///< null: it is computed on the thread itself
 };
 
 /// What a run looks up once: where a feed's address goes, where a result lies, which launch writes which variables.

@@ -2,18 +2,18 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
+#include <optional>
 
 #include <fmt/format.h>
 
-#include <belfry/executor/joins.h>
+#include <belfry/executor/structural.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
 
-Program::Program(std::shared_ptr<const PlacedGraph> plan, const KernelTables& kernels, std::shared_ptr<StateStore> state)
-    : plan_(std::move(plan)), kernels_(kernels), bound_(*plan_), store_(state ? std::move(state) : std::make_shared<StateStore>()) {
+Program::Program(std::shared_ptr<const PlacedGraph> plan, const KernelTables& kernels, std::shared_ptr<StateStore> state, Devices devices)
+    : plan_(std::move(plan)), kernels_(kernels), bound_(*plan_), devices_(std::move(devices)), store_(state ? std::move(state) : std::make_shared<StateStore>()) {
   allocate();
   int threads = 1;
   for (const PlanStream& s : plan_->streams) threads = std::max(threads, s.thread + 1);
@@ -31,26 +31,84 @@ Program::Program(std::shared_ptr<const PlacedGraph> plan, const KernelTables& ke
       bind_arguments(l);
     }
   }
-  for (const auto& stream : bound_.streams)
-    for (const Step& step : stream)
-      for (const StepWait& w : step.waits)
-        if (plan_->streams[static_cast<std::size_t>(w.stream)].thread != plan_->streams[static_cast<std::size_t>(step.stream)].thread)
-          launches_[static_cast<std::size_t>(w.stream)][static_cast<std::size_t>(w.count) - 1].signals = true;
+  make_queues();
   bind_feeds_and_results();
   bind_tasks();
 }
 
+Device* Program::device_of(int device) const {
+  const DeviceId& id = plan_->cluster.devices[static_cast<std::size_t>(device)].id;
+  auto at = devices_.find(to_string(id));
+  if (at != devices_.end()) return at->second.get();
+  if (id.kind == "gpu") throw UserError(fmt::format("unbound: the plan names {}, which is not open", to_string(id)));
+  return nullptr;
+}
+
+/// A queue per stream of a device that works by itself, with a mark behind every step that another such stream waits for.
+void Program::make_queues() {
+  std::vector<std::vector<int>> marks(plan_->streams.size());  // per stream: index of a step → its mark, ascending
+  std::vector<Device*> device;
+  for (std::size_t s = 0; s < plan_->streams.size(); ++s) device.push_back(bound_.streams[s].empty() ? nullptr : device_of(plan_->streams[s].device));
+  auto of = [](auto& v, int i) -> auto& { return v[static_cast<std::size_t>(i)]; };
+  for (const auto& stream : bound_.streams)
+    for (const Step& step : stream)
+      for (const StepWait& w : step.waits)
+        if (of(device, w.stream) && of(device, step.stream)) of(marks, w.stream).push_back(w.count);
+  for (std::size_t s = 0; s < marks.size(); ++s) {
+    std::sort(marks[s].begin(), marks[s].end());
+    marks[s].erase(std::unique(marks[s].begin(), marks[s].end()), marks[s].end());
+    queues_.push_back(device[s] ? device[s]->queue(static_cast<int>(marks[s].size())) : nullptr);
+    if (device[s]) continue;
+    for (const Step& step : bound_.streams[s])
+      for (const auto& parts : step.reads)
+        for (const Part& p : parts)
+          if (Device* from = p.buffer.space < 0 ? nullptr : device_of_space_[static_cast<std::size_t>(p.buffer.space)])
+            if (auto [at, fresh] = carriers_.try_emplace({step.stream, p.buffer.space}); fresh) at->second = from->queue(0);
+  }
+  auto mark_of = [&](int stream, int count) {
+    const auto& m = of(marks, stream);
+    auto at = std::lower_bound(m.begin(), m.end(), count);
+    return at != m.end() && *at == count ? static_cast<int>(at - m.begin()) : -1;
+  };
+  auto thread_of = [&](int stream) { return of(plan_->streams, stream).thread; };
+  queues_of_thread_.resize(threads_.size());
+  drives_.resize(threads_.size());
+  for (std::size_t s = 0; s < queues_.size(); ++s)
+    if (queues_[s]) of(queues_of_thread_, plan_->streams[s].thread).push_back(queues_[s].get());
+  for (std::size_t t = 0; t < threads_.size(); ++t) {
+    if (queues_of_thread_[t].empty()) continue;
+    for (auto [s, k] : threads_[t]) {
+      Drive& d = drives_[t].emplace_back();
+      d.queue = queue(s);
+      if (!d.queue) continue;
+      d.mark = mark_of(s, k + 1);
+      Launch& l = of(launches_[static_cast<std::size_t>(s)], k);
+      l.arguments.stream = d.queue->stream();
+      for (const StepWait& w : l.step->waits)
+        if (queue(w.stream) && w.stream != s) d.waits.push_back({queue(w.stream), mark_of(w.stream, w.count), w.stream, w.count, thread_of(w.stream) != static_cast<int>(t)});
+    }
+  }
+}
+
 void Program::bind_tasks() {
   auto thread_of = [&](int stream) { return plan_->streams[static_cast<std::size_t>(stream)].thread; };
+  // The thread's own order covers what it has computed itself; what it has put on a queue is done later.
+  auto host_waits = [&](const StepWait& w, int stream) { return w.stream != stream && !(queue(w.stream) && queue(stream)) && (thread_of(w.stream) != thread_of(stream) || queue(w.stream)); };
+  for (const auto& stream : bound_.streams)
+    for (const Step& step : stream)
+      for (const StepWait& w : step.waits)
+        if (host_waits(w, step.stream)) launches_[static_cast<std::size_t>(w.stream)][static_cast<std::size_t>(w.count) - 1].signals = true;
   for (std::size_t t = 0; t < threads_.size(); ++t) {
     std::vector<Task>& tasks = tasks_.emplace_back();
     std::vector<StepWait>& waits = foreign_waits_.emplace_back();
-    for (auto [s, k] : threads_[t]) {
+    for (std::size_t i = 0; i < threads_[t].size(); ++i) {
+      auto [s, k] = threads_[t][i];
       Launch& l = launches_[static_cast<std::size_t>(s)][static_cast<std::size_t>(k)];
       std::size_t before = waits.size();
       for (const StepWait& w : l.step->waits)
-        if (thread_of(w.stream) != static_cast<int>(t)) waits.push_back(w);
-      tasks.push_back({nullptr, &l.arguments, nullptr, static_cast<int>(waits.size() - before), s, k, l.update, l.signals});
+        if (host_waits(w, s)) waits.push_back(w);
+      const Drive* drive = drives_[t].empty() || !drives_[t][i].queue ? nullptr : &drives_[t][i];
+      tasks.push_back({nullptr, &l.arguments, nullptr, static_cast<int>(waits.size() - before), s, k, l.update, l.signals, drive});
     }
     const StepWait* at = waits.data();
     for (Task& task : tasks) {
@@ -95,10 +153,20 @@ void Program::allocate() {
     planned[s] += bytes[d].state;
     state_before_[s][bound_.device_start[d]] = planned[s];
   }
-  for (std::size_t s = 0; s < bound_.spaces.size(); ++s) arenas_.emplace_back(bound_.arena_bytes[s] - planned[s], bound_.spaces[s]);
+  device_of_space_.resize(bound_.spaces.size());
+  Device* any = nullptr;
+  for (std::size_t d = 0; d < plan_->cluster.devices.size(); ++d) {
+    auto s = static_cast<std::size_t>(std::find(bound_.spaces.begin(), bound_.spaces.end(), plan_->cluster.space(static_cast<int>(d))) - bound_.spaces.begin());
+    if (bound_.arena_bytes[s] && plan_->cluster.devices[d].id.kind == "gpu") any = device_of_space_[s] = device_of(static_cast<int>(d));
+  }
+  for (std::size_t s = 0; s < bound_.spaces.size(); ++s) {
+    std::int64_t bytes = bound_.arena_bytes[s] - planned[s];
+    if (Device* own = device_of_space_[s]) arenas_.push_back(own->allocate(bytes, bound_.spaces[s]));
+    else arenas_.push_back(any ? any->allocate_host(bytes) : Arena(bytes, bound_.spaces[s]));
+  }
   for (const StateBuffer& s : bound_.state) {
     const std::string device = to_string(plan_->cluster.devices[static_cast<std::size_t>(s.device)].id);
-    StateStore::Held& held = store_->held(plan_->nodes[static_cast<std::size_t>(s.node)].name, device, s.buffer.type);
+    StateStore::Held& held = store_->held(plan_->nodes[static_cast<std::size_t>(s.node)].name, device, s.buffer.type, devices_);
     state_bytes_[static_cast<std::size_t>(s.buffer.space)] += aligned_bytes(held.arena.bytes());
     if (s.buffer.bytes) state_at_[{s.buffer.space, s.buffer.at}] = &held;  // one without bytes may begin where another does
   }
@@ -109,6 +177,12 @@ std::byte* Program::address(const BufferRef& buffer) const {
   auto space = static_cast<std::size_t>(buffer.space);
   auto device = std::prev(state_before_[space].upper_bound(buffer.at));
   return arenas_[space].at(buffer.at - device->second);
+}
+
+HostTensor Program::read(const BufferRef& buffer) const {
+  HostTensor out(buffer.type.dtype, buffer.type.shape);
+  copy_bytes(out.raw(), nullptr, address(buffer), device_of_space_[static_cast<std::size_t>(buffer.space)], buffer.bytes);
+  return out;
 }
 
 int Program::space_of(const std::byte* address) const {
@@ -168,53 +242,20 @@ void Program::bind_arguments(Launch& l) {
   if (step.scratch.bytes) l.arguments.scratch = address(step.scratch);
 }
 
-namespace {
-
-std::vector<JoinPart> join_parts(const std::vector<Part>& parts) {
-  std::vector<JoinPart> out;
-  for (const Part& p : parts) out.push_back({p.low, p.high, p.buffer.type});
-  return out;
-}
-
-}  // namespace
-
-std::unique_ptr<Prepared> Program::structural(const Step& step) const {
+/// Who brings the parts of a step's first input here.
+Carriers Program::carriers(const Step& step) const {
   const PlanNode& n = plan_->nodes[static_cast<std::size_t>(step.node)];
-  auto bytes = static_cast<std::size_t>(step.writes[0].empty() ? 0 : step.writes[0][0].buffer.bytes);
-  if (n.op == kInput) return prepared([](const Arguments&) {});
-  if (n.op == kCopy || n.op == kStore) return prepared([bytes](const Arguments& a) { std::memmove(a.outputs[0], a.inputs[0], bytes); });
-  if (n.op == kSplit) {
-    const PlanValue& v = plan_->value(n.outputs[0]);
-    Share share = bound_.shares[static_cast<std::size_t>(step.tower)];
-    std::int64_t factor = v.type.shape[static_cast<std::size_t>(v.state.axis)].factor;
-    LocalType from = step.reads[0][0].buffer.type;
-    return prepared([=, axis = v.state.axis](const Arguments& a) { slice_rows(from, a.inputs[0], axis, factor * share.first_row, factor * share.rows, a.outputs[0]); });
+  Carriers out{queue(step.stream), {}};
+  if (step.reads.empty()) return out;
+  const std::string& here = plan_->cluster.space(step.device);
+  for (const Part& p : step.reads[0]) {
+    Queue*& carrier = out.of_part.emplace_back(nullptr);
+    bool feed = p.buffer.space == kFeedSpace;
+    if (!moves_values(n) || (!feed && bound_.spaces[static_cast<std::size_t>(p.buffer.space)] == here)) continue;
+    if (out.own) carrier = out.own;
+    else if (auto at = carriers_.find({step.stream, p.buffer.space}); at != carriers_.end()) carrier = at->second.get();
   }
-  const std::string how = n.attributes.text("how");
-  int axis = n.attributes.find("axis") ? static_cast<int>(n.attributes.integer("axis")) : 0, towers = plan_->towers, present = plan_->present();
-  std::vector<JoinPart> parts = join_parts(step.reads[0]);
-  if (n.op == kPreAggregate) {
-    struct OfPiece {
-      Join join;
-      std::size_t first, count;  // of the inputs
-    };
-    std::vector<OfPiece> joins;
-    for (const Part& piece : step.writes[0]) {
-      // The piece is a whole subtree: joined by itself it has the tree's shape.
-      std::vector<JoinPart> mine;
-      std::size_t first = 0;
-      for (std::size_t i = 0; i < parts.size(); ++i) {
-        if (parts[i].low < piece.low) first = i + 1;
-        else if (parts[i].low < piece.high) mine.push_back({parts[i].low - piece.low, parts[i].high - piece.low, parts[i].type});
-      }
-      std::size_t count = mine.size();
-      joins.push_back({Join(how, axis, piece.high - piece.low, std::min(present, piece.high) - piece.low, std::move(mine), piece.buffer.type), first, count});
-    }
-    return prepared([joins = std::move(joins)](const Arguments& a) mutable {
-      for (std::size_t p = 0; p < joins.size(); ++p) joins[p].join(std::span(a.inputs).subspan(joins[p].first, joins[p].count), a.outputs[p]);
-    });
-  }
-  return prepared([join = Join(how, axis, towers, present, std::move(parts), step.writes[0][0].buffer.type)](const Arguments& a) mutable { join(a.inputs, a.outputs[0]); });
+  return out;
 }
 
 namespace {
@@ -231,14 +272,13 @@ void Program::prepare_thread(int thread) {
     for (Launch& l : stream) {
       if (l.thread != thread || l.kernel) continue;
       const PlanNode& n = plan_->nodes[static_cast<std::size_t>(l.step->node)];
-      if (!n.def && n.op != kFused) l.kernel = structural(*l.step);
+      const std::string kind = plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].kernels();
+      auto table = kernels_.find(kind);
+      if (Device* device = queue(l.step->stream) ? device_of(l.step->device) : nullptr) device->enter();
+      if (!n.def && n.op != kFused) l.kernel = structural_kernel(bound_, *l.step, carriers(*l.step), table == kernels_.end() ? nullptr : &table->second);
       else if (n.op == kInput) l.kernel = prepared([](const Arguments&) {});
-      else {
-        const std::string kind = plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].kernels();
-        auto table = kernels_.find(kind);
-        if (table == kernels_.end()) throw UserError(fmt::format("there are no kernels for devices of kind '{}'", kind));
-        l.kernel = table->second.prepare(l.step->variant->kernel, request(*l.step), {l.step->variant->scratch_bytes, writes_in_place(l.arguments)});
-      }
+      else if (table == kernels_.end()) throw UserError(fmt::format("there are no kernels for devices of kind '{}'", kind));
+      else l.kernel = table->second.prepare(l.step->variant->kernel, request(*l.step), {l.step->variant->scratch_bytes, writes_in_place(l.arguments)});
     }
   for (Task& task : tasks_[static_cast<std::size_t>(thread)]) task.kernel = launches_[static_cast<std::size_t>(task.stream)][static_cast<std::size_t>(task.index)].kernel.get();
 }
@@ -249,7 +289,7 @@ void Program::set_state(const std::string& variable, const HostTensor& value) {
     if (plan_->nodes[static_cast<std::size_t>(s.node)].name != variable) continue;
     found = true;
     if (!(s.buffer.type == value.type())) throw UserError(fmt::format("variable '{}' is {}, not {}", variable, to_string(s.buffer.type), to_string(value.type())));
-    if (s.buffer.bytes) std::memcpy(address(s.buffer), value.raw(), static_cast<std::size_t>(s.buffer.bytes));
+    copy_bytes(address(s.buffer), device_of_space_[static_cast<std::size_t>(s.buffer.space)], value.raw(), nullptr, s.buffer.bytes);
   }
   if (!found) throw UserError(fmt::format("the plan has no variable '{}'", variable));
 }
@@ -257,20 +297,18 @@ void Program::set_state(const std::string& variable, const HostTensor& value) {
 HostTensor Program::state(const std::string& variable) const {
   for (const StateBuffer& s : bound_.state) {
     if (plan_->nodes[static_cast<std::size_t>(s.node)].name != variable) continue;
-    HostTensor out(s.buffer.type.dtype, s.buffer.type.shape);
-    if (s.buffer.bytes) std::memcpy(out.raw(), address(s.buffer), static_cast<std::size_t>(s.buffer.bytes));
-    return out;
+    return read(s.buffer);
   }
   throw UserError(fmt::format("the plan has no variable '{}'", variable));
 }
 
 bool Program::holders_agree(const std::string& variable) const {
-  const std::byte* first = nullptr;
+  std::optional<HostTensor> first;
   for (const StateBuffer& s : bound_.state) {
     if (plan_->nodes[static_cast<std::size_t>(s.node)].name != variable) continue;
-    const std::byte* mine = address(s.buffer);
-    if (first && std::memcmp(first, mine, static_cast<std::size_t>(s.buffer.bytes)) != 0) return false;
-    first = first ? first : mine;
+    HostTensor mine = read(s.buffer);
+    if (first && std::memcmp(first->raw(), mine.raw(), static_cast<std::size_t>(s.buffer.bytes)) != 0) return false;
+    if (!first) first = std::move(mine);
   }
   return true;
 }

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include <belfry/executor/device/arena.h>
+#include <belfry/executor/device/device.h>
 #include <belfry/executor/launch.h>
 #include <belfry/executor/state_store.h>
+#include <belfry/executor/structural.h>
 
 namespace belfry {
 
@@ -20,8 +22,9 @@ class Program {
  public:
   /// Allocates the arenas and prepares every kernel. UserError ("unbound: …", or a kernel that refuses) if the plan does
   /// not fit this machine. The plan is expected to be verified.
-  /// Variables lie in `state`, which programs may share; without it in one of the program's own.
-  Program(std::shared_ptr<const PlacedGraph> plan, const KernelTables& kernels, std::shared_ptr<StateStore> state = {});
+  /// Variables lie in `state`, which programs may share; without it in one of the program's own. `devices`: those with memory
+  /// and streams of their own, at least all of the plan's that are of kind gpu.
+  Program(std::shared_ptr<const PlacedGraph> plan, const KernelTables& kernels, std::shared_ptr<StateStore> state = {}, Devices devices = {});
 
   const PlacedGraph& plan() const { return *plan_; }
   const BoundPlan& bound() const { return bound_; }
@@ -33,6 +36,10 @@ class Program {
   /// Per host thread its launches in one legal order: (stream, index).
   const std::vector<std::vector<std::pair<int, int>>>& threads() const { return threads_; }
 
+  /// The streams that a thread has of devices that work by themselves; none for most.
+  const std::vector<Queue*>& queues(int thread) const { return queues_of_thread_[static_cast<std::size_t>(thread)]; }
+  /// Of a stream; null where the host computes.
+  Queue* queue(int stream) const { return queues_[static_cast<std::size_t>(stream)].get(); }
   const std::vector<Task>& tasks(int thread) const { return tasks_[static_cast<std::size_t>(thread)]; }
   const std::vector<FeedBinding>& feeds() const { return feeds_; }
   const std::vector<ResultBinding>& results() const { return results_; }
@@ -40,7 +47,10 @@ class Program {
 
   /// Bytes in a memory space, those of the variables among them: as many as the plan says.
   std::int64_t allocated(int space) const { return arenas_[static_cast<std::size_t>(space)].bytes() + state_bytes_[static_cast<std::size_t>(space)]; }
+  /// Of a device with memory of its own the host cannot read there.
   std::byte* address(const BufferRef& buffer) const;
+  /// A copy of what lies there now.
+  HostTensor read(const BufferRef& buffer) const;
   /// The space in which an address lies; -1: in none, as a feed's does.
   int space_of(const std::byte* address) const;
 
@@ -58,8 +68,10 @@ class Program {
   KernelRequest request(const Step& step) const;
 
  private:
-  std::unique_ptr<Prepared> structural(const Step& step) const;
+  Device* device_of(int device) const;
+  Carriers carriers(const Step& step) const;
   void allocate();
+  void make_queues();
   void bind_arguments(Launch& launch);
   void bind_tasks();
   void bind_feeds_and_results();
@@ -67,11 +79,17 @@ class Program {
   std::shared_ptr<const PlacedGraph> plan_;
   const KernelTables& kernels_;
   BoundPlan bound_;
+  Devices devices_;
   std::shared_ptr<StateStore> store_;
   std::map<std::pair<int, std::int64_t>, StateStore::Held*> state_at_;    // (space, planned offset) of the variables
   std::vector<std::map<std::int64_t, std::int64_t>> state_before_;        // per space: planned offset → bytes of state before it
   std::vector<std::int64_t> state_bytes_;                                 // per space
   mutable std::vector<Arena> arenas_;                                     // per space, all but the state
+  std::vector<Device*> device_of_space_;               // null: the host's memory
+  std::vector<std::unique_ptr<Queue>> queues_;         // per stream
+  std::map<std::pair<int, int>, std::unique_ptr<Queue>> carriers_;  // of host streams: (stream, space that they read)
+  std::vector<std::vector<Queue*>> queues_of_thread_;
+  std::vector<std::vector<Drive>> drives_;             // per thread, what its tasks point into
   std::vector<std::vector<Launch>> launches_;
   std::vector<std::vector<std::pair<int, int>>> threads_;
   std::vector<std::vector<Task>> tasks_;               // per thread

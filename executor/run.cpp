@@ -3,7 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <cstring>
+#include <iterator>
 #include <random>
 #include <set>
 
@@ -38,7 +38,7 @@ std::string to_string(StateAfter state) {
   return kNames[static_cast<int>(state)];
 }
 
-Runner::Runner(Program& program) : program_(program), events_(program.bound().streams.size()), updates_(program.updates().size()) {
+Runner::Runner(Program& program) : program_(program), events_(program.bound().streams.size()), queued_(program.bound().streams.size()), updates_(program.updates().size()) {
   trace_of_thread_.resize(program.threads().size());
   for (std::size_t t = 0; t < program.threads().size(); ++t) threads_.emplace_back([this, t] { work(static_cast<int>(t)); });
   // Kernels are prepared on the threads that launch them.
@@ -63,7 +63,8 @@ Runner::~Runner() {
 
 void Runner::work(int thread) {
   try {
-    start_openmp(program_.plan().threads);
+    const std::vector<Task>& tasks = program_.tasks(thread);
+    if (!std::all_of(tasks.begin(), tasks.end(), [](const Task& t) { return t.drive; }) || tasks.empty()) start_openmp(program_.plan().threads);
     program_.prepare_thread(thread);
   } catch (...) {
     std::lock_guard lock(error_mutex_);
@@ -88,6 +89,7 @@ void Runner::run_thread(int thread) {
   const std::vector<Task>& tasks = program_.tasks(thread);
   const Task *at = tasks.data(), *past = at + tasks.size();
   try {
+    if (!program_.queues(thread).empty()) return run_driving(thread, at);
     if (options_->trace || options_->delays || options_->before || options_->after) return run_watched(thread, at);
     for (; at != past; ++at) {
       for (const StepWait *w = at->waits, *last = w + at->wait_count; w != last; ++w)
@@ -121,12 +123,76 @@ void Runner::run_watched(int thread, const Task*& at) {
   }
 }
 
+/// What a thread puts on the queues of devices is computed later: waits between queues are theirs, and `drain` sees the errors.
+void Runner::run_driving(int thread, const Task*& at) {
+  const std::vector<Task>& tasks = program_.tasks(thread);
+  const Task* past = tasks.data() + tasks.size();
+  auto of = [](auto& v, int i) -> auto& { return v[static_cast<std::size_t>(i)]; };
+  const bool watched = options_->before || options_->after;
+  try {
+    if (options_->trace)
+      for (Queue* q : program_.queues(thread)) q->stamp();
+    for (bool over = false; at != past && !over; ++at) {
+      for (int w = 0; w < at->wait_count && !over; ++w) over = !of(events_, at->waits[w].stream).wait(at->waits[w].count);
+      if (at->drive)
+        for (const QueueWait& w : at->drive->waits) {
+          over = over || (w.other_thread && !of(queued_, w.stream).wait(w.count));
+          if (!over) at->drive->queue->wait(*w.queue, w.mark);
+        }
+      if (over || failed_.load(std::memory_order_relaxed)) break;
+      const Step& step = of(of(program_.bound().streams, at->stream), at->index);
+      Queue* queue = at->drive ? at->drive->queue : nullptr;
+      if (options_->delays) std::this_thread::sleep_for(std::chrono::microseconds(std::mt19937_64(options_->delays * 1000003 + static_cast<std::uint64_t>(at->stream) * 8191 + static_cast<std::uint64_t>(at->index))() % 200));
+      if (watched && queue) queue->finish();
+      if (options_->before) options_->before(step);
+      if (options_->trace && queue) queue->stamp();
+      std::int64_t begin = options_->trace ? now_ns() : 0;
+      launch(*at);
+      if (options_->trace && queue) queue->stamp();
+      if (options_->trace && !queue) of(trace_of_thread_, thread).push_back({at->stream, at->index, begin, now_ns()});
+      if (watched && queue) queue->finish();
+      if (options_->after) options_->after(step);
+      if (!queue) {
+        if (at->signals) of(events_, at->stream).signal(at->index + 1);
+        continue;
+      }
+      if (at->drive->mark >= 0) queue->mark(at->drive->mark);
+      if (at->signals) queue->signal(of(events_, at->stream), at->index + 1);
+      of(queued_, at->stream).signal(at->index + 1);
+    }
+  } catch (...) {
+    fail(at->stream, at->index);
+  }
+  drain(thread, at);
+}
+
+/// Waits for the thread's queues, also after an error: nothing of a step runs on when it has returned.
+void Runner::drain(int thread, const Task* past) {
+  const std::vector<Task>& tasks = program_.tasks(thread);
+  for (Queue* q : program_.queues(thread)) {
+    try {
+      q->finish();
+      std::vector<std::int64_t> stamps = options_->trace ? q->stamps() : std::vector<std::int64_t>{};
+      std::size_t next = 1;  // behind the one of the beginning
+      for (const Task* t = tasks.data(); t != past; ++t) {
+        if (!t->drive || t->drive->queue != q) continue;
+        if (t->update >= 0 && updates_[static_cast<std::size_t>(t->update)] == kBegun) updates_[static_cast<std::size_t>(t->update)] = kDone;
+        if (next + 1 < stamps.size()) trace_of_thread_[static_cast<std::size_t>(thread)].push_back({t->stream, t->index, stamps[next], stamps[next + 1]});
+        next += 2;
+      }
+    } catch (...) {
+      auto last = std::find_if(std::reverse_iterator(past), std::reverse_iterator(tasks.data()), [&](const Task& t) { return t.drive && t.drive->queue == q; });
+      fail(last.base() == tasks.data() ? tasks[0].stream : last->stream, last.base() == tasks.data() ? tasks[0].index : last->index);
+    }
+  }
+}
+
 void Runner::launch(const Task& task) {
   if (task.update < 0) return task.kernel->launch(*task.arguments);
   Progress& progress = updates_[static_cast<std::size_t>(task.update)];
   progress = kBegun;
   task.kernel->launch(*task.arguments);
-  progress = kDone;
+  if (!task.drive) progress = kDone;
 }
 
 void Runner::fail(int stream, int index) {
@@ -139,6 +205,7 @@ void Runner::fail(int stream, int index) {
   }
   failed_ = true;
   for (Event& e : events_) e.abort();
+  for (Event& e : queued_) e.abort();
 }
 
 void Runner::start(const Feeds& feeds, const RunOptions& options) {
@@ -147,6 +214,7 @@ void Runner::start(const Feeds& feeds, const RunOptions& options) {
   failed_ = false;
   failed_node_.clear();
   for (Event& e : events_) e.reset();
+  for (Event& e : queued_) e.reset();
   std::fill(updates_.begin(), updates_.end(), kNotBegun);
   for (auto& t : trace_of_thread_) t.clear();
   for (const FeedBinding& f : program_.feeds()) {
@@ -175,11 +243,7 @@ Outcome Runner::finish() {
   out.failed_node = failed_node_;
   if (error_) judge_state(out);
   else
-    for (const ResultBinding& r : program_.results()) {
-      HostTensor t(r.buffer.type.dtype, r.buffer.type.shape);
-      if (r.buffer.bytes) std::memcpy(t.raw(), program_.address(r.buffer), static_cast<std::size_t>(r.buffer.bytes));
-      out.fetched.insert_or_assign(r.name, std::move(t));
-    }
+    for (const ResultBinding& r : program_.results()) out.fetched.insert_or_assign(r.name, program_.read(r.buffer));
   trace_.clear();
   for (auto& t : trace_of_thread_) trace_.insert(trace_.end(), t.begin(), t.end());
   std::sort(trace_.begin(), trace_.end(), [](const TraceEntry& a, const TraceEntry& b) { return a.begin_ns < b.begin_ns; });
@@ -217,7 +281,8 @@ Outcome Runner::run_interleaved(const Feeds& feeds, const std::function<int(cons
     try {
       Launch& l = program_.launches()[static_cast<std::size_t>(s)][k];
       if (options.before) options.before(*l.step);
-      launch({l.kernel.get(), &l.arguments, nullptr, 0, s, static_cast<int>(k), l.update, false});
+      launch({l.kernel.get(), &l.arguments, nullptr, 0, s, static_cast<int>(k), l.update, false, nullptr});
+      if (Queue* q = program_.queue(s)) q->finish();
       if (options.after) options.after(*l.step);
     } catch (...) {
       fail(s, static_cast<int>(k));

@@ -61,6 +61,8 @@ class Runner {
   void work(int thread);
   void run_thread(int thread);
   void run_watched(int thread, const Task*& at);
+  void run_driving(int thread, const Task*& at);
+  void drain(int thread, const Task* past);
   void launch(const Task& task);
   void fail(int stream, int index);
   void start(const Feeds& feeds, const RunOptions& options);
@@ -68,7 +70,8 @@ class Runner {
   Outcome finish();
 
   Program& program_;
-  std::vector<Event> events_;                       // per stream
+  std::vector<Event> events_;                       // per stream: steps that are done
+  std::vector<Event> queued_;                       // per stream of a device that works by itself: steps that are on its queue
   std::vector<std::thread> threads_;
   std::atomic<std::int64_t> generation_{0}, done_{0};
   std::atomic<bool> stop_{false}, failed_{false};

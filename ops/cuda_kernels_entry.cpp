@@ -1,10 +1,17 @@
 // The one symbol of libbelfry_cuda.so.
 #include <belfry/executor/device/cuda/backend.h>
+#include <belfry/executor/device/cuda/cuda_device_internal.h>
 #include <belfry/executor/device/cuda/gpus_internal.h>
-#include <belfry/executor/device/cuda/libraries_internal.h>
+#include <belfry/ops/cuda_kernels.h>
 
 namespace belfry {
 namespace {
+
+/// Devices and kernels share it; a driver is never closed.
+const std::shared_ptr<CudaToolkit>& toolkit() {
+  static const auto one = std::make_shared<CudaToolkit>();
+  return one;
+}
 
 void probe(CudaFacts& out) noexcept {
   const std::string file = out.backend;
@@ -17,7 +24,14 @@ void probe(CudaFacts& out) noexcept {
   out.backend = file;
 }
 
-constexpr CudaBackend kTable{kCudaBackendTable, sizeof(CudaFacts), BELFRY_VERSION, probe};
+void add_kernels(KernelTable& out) {
+  KernelTable table = cuda_kernels(toolkit());
+  for (const Kernel& k : table.all()) out.add(k);
+}
+
+std::shared_ptr<Device> open(const DeviceId& device) { return open_cuda_device(toolkit(), device); }
+
+constexpr CudaBackend kTable{kCudaBackendTable, sizeof(CudaFacts), BELFRY_VERSION, probe, add_kernels, open};
 
 }  // namespace
 }  // namespace belfry

@@ -43,12 +43,12 @@ std::string plain(std::string name) {
 
 }  // namespace
 
-void hold_sources(PlacedGraph& plan) {
+void hold_sources(PlacedGraph& plan, const std::set<std::string>& on_host) {
   std::vector<std::vector<int>> readers = readers_of(plan);
   std::set<DeviceList> alike;
   for (std::size_t i = plan.nodes.size(); i-- > 0;) {
     PlanNode& n = plan.nodes[i];
-    if (n.scope != Scope::shared || !n.def || !n.def->source) continue;
+    if (n.scope != Scope::shared || !n.def || !n.def->source || on_host.contains(n.name)) continue;
     std::set<int> devices;
     for (ValueIndex v : n.outputs)
       for (int r : readers[static_cast<std::size_t>(v)])

@@ -1,12 +1,15 @@
 // lower: what moves values becomes nodes: copies between spaces, sums on each device, stores of state.
 #pragma once
 
+#include <set>
+#include <string>
+
 #include <belfry/graph/plan/placed_graph.h>
 
 namespace belfry {
 
-/// A source that reads nothing is computed wherever it is read: a constant is never copied.
-void hold_sources(PlacedGraph& plan);
+/// A source that reads nothing is computed wherever it is read: a constant is never copied. Those in `on_host` stay there.
+void hold_sources(PlacedGraph& plan, const std::set<std::string>& on_host = {});
 /// A variable's bytes go to the node that makes its new value if every reader of the old one comes before that node in the
 /// plan's order; else the new value has a buffer of its own and a store at the end of the step.
 void donate(PlacedGraph& plan);

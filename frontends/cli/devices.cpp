@@ -40,8 +40,7 @@ void print_text(const CudaFacts& facts) {
   if (!facts.driver_cuda.empty()) fmt::print("{:<8} {}knows CUDA {}, this build needs {}; {}\n", "driver", release, facts.driver_cuda, facts.wanted, facts.driver);
   for (const CudaLibraryFacts& l : facts.libraries) fmt::print("{:<8} {} {}\n", l.name, l.version, l.path);
   for (const Missing& m : facts.missing) fmt::print("missing  {}: {}; {}\n", m.what, m.why, m.way_out);
-  fmt::print("         {}; sim:0-7 stand in for GPUs: they run any plan with the CPU's numbers\n",
-             facts.gpus.empty() ? "no plan runs on gpu:0 here" : "no plan runs on gpu:0: the GPU backend has no kernels");
+  if (facts.gpus.empty()) fmt::print("         no plan runs on gpu:0 here; sim:0-7 stand in for GPUs: they run any plan with the CPU's numbers\n");
 }
 
 void add_json(nlohmann::ordered_json& out, const CudaFacts& facts) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <belfry/frontends/session/gpus.h>
 #include <belfry/graph/plan/verify.h>
 #include <belfry/graph/structural.h>
 
@@ -35,7 +36,7 @@ struct Recorded {
 
 class Side {
  public:
-  Side(std::shared_ptr<const PlacedGraph> plan, const Library& library, const State& state) : plan_(std::move(plan)), program_(plan_, library.kernels), runner_(program_) {
+  Side(std::shared_ptr<const PlacedGraph> plan, const Library& library, const State& state) : plan_(std::move(plan)), program_(plan_, library.kernels, {}, open_gpus(*plan_, library)), runner_(program_) {
     for (NodeId id : plan_->graph->variables())
       if (auto value = state.find(plan_->graph->node(id).name); value != state.end()) set(value->first, value->second);
   }
@@ -72,9 +73,7 @@ class Side {
       const BufferRef& b = s.writes[k][0].buffer;
       const std::string& value = plan_->value(n.outputs[k]).name;
       out.at[{value, s.tower}].push_back(out.entries.size());
-      HostTensor t(b.type.dtype, b.type.shape);
-      if (b.bytes) std::memcpy(t.raw(), program_.address(b), static_cast<std::size_t>(b.bytes));
-      out.entries.push_back({n.name, value, s.tower, to_string(plan_->cluster.devices[static_cast<std::size_t>(s.device)].id), std::move(t)});
+      out.entries.push_back({n.name, value, s.tower, to_string(plan_->cluster.devices[static_cast<std::size_t>(s.device)].id), program_.read(b)});
     }
   }
 
@@ -139,7 +138,11 @@ Comparison compare(std::shared_ptr<const PlacedGraph> a, std::shared_ptr<const P
     if (auto found = verify(**plan); !found.empty()) throw UserError(fmt::format("the {} plan does not hold: {}; derive it anew with belfry place", name, fmt::join(found, "; ")));
   out.first_arithmetic = arithmetic_hash(*a);
   out.second_arithmetic = arithmetic_hash(*b);
-  Side first(a, library, state), second(b, library, second_state.empty() ? state : second_state);
+  std::vector<DeviceId> devices;
+  for (const auto* plan : {&a, &b})
+    for (const ClusterDevice& d : (*plan)->cluster.devices) devices.push_back(d.id);
+  const auto whole = with_gpu_kernels(std::make_shared<const Library>(library), devices);
+  Side first(a, *whole, state), second(b, *whole, second_state.empty() ? state : second_state);
   for (std::size_t k = 0; k < feeds.size() && !out.difference; ++k) {
     Recorded x = first.step(feeds[k]), y = second.step(feeds[k]);
     ++out.steps;

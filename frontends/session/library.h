@@ -13,7 +13,9 @@ namespace belfry {
 
 struct Library {
   std::shared_ptr<const OpSet> ops;
-  KernelTables kernels;                  ///< by kind of device
+  KernelTables kernels;                  ///< by kind of device; those of GPUs come with the backend, once a device is a GPU
+  /// Opens a GPU; empty: by the backend. DeviceError where it cannot.
+  std::function<std::shared_ptr<Device>(const DeviceId&)> open_gpu;
   std::vector<StrategyDef> strategies;
   std::function<std::vector<FusionGroup>(const Graph&)> groups;  ///< what becomes one kernel
 

@@ -7,7 +7,7 @@
 
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/session/kernel_chooser.h>
-#include <belfry/frontends/session/no_gpu.h>
+#include <belfry/frontends/session/gpus.h>
 #include <belfry/graph/plan/over_memory.h>
 #include <belfry/graph/plan/verify.h>
 #include <belfry/graph/structural.h>
@@ -91,6 +91,12 @@ std::vector<std::string> once(const std::vector<std::string>& names) {
   return out;
 }
 
+std::vector<DeviceId> devices_of(const Cluster& cluster) {
+  std::vector<DeviceId> out;
+  for (const ClusterDevice& d : cluster.devices) out.push_back(d.id);
+  return out;
+}
+
 /// Host threads as another plan has them, if the streams are the same.
 void keep_threads(PlacedGraph& plan, const PlacedGraph& from) {
   bool same = std::equal(plan.streams.begin(), plan.streams.end(), from.streams.begin(), from.streams.end(), [](const PlanStream& a, const PlanStream& b) { return a.device == b.device && a.name == b.name; });
@@ -102,14 +108,15 @@ void keep_threads(PlacedGraph& plan, const PlacedGraph& from) {
 PlanMaker::PlanMaker(Graph graph, Strategy strategy, SessionOptions options)
     : source_(std::move(graph)), strategy_(std::move(strategy)), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()) {
   int cores = options_.cores ? options_.cores : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  if (!options_.cluster) refuse_gpus(strategy_.devices);
-  cluster_ = options_.cluster ? *options_.cluster : local_cluster(strategy_.devices, cores, host_.memory_bytes);
+  cluster_ = options_.cluster ? *options_.cluster : local_cluster(strategy_.devices, cores, host_.memory_bytes, gpu_memory(strategy_.devices));
+  library_ = with_gpu_kernels(library_, devices_of(cluster_));
   training_ = std::make_shared<const Graph>(run_passes(training_passes(), source_));
 }
 
 PlanMaker::PlanMaker(std::shared_ptr<const PlacedGraph> plan, bool as_given, SessionOptions options)
     : source_(*plan->graph), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()), cluster_(plan->cluster), decided_(std::move(plan)), as_given_(as_given),
       training_(decided_->graph) {
+  library_ = with_gpu_kernels(library_, devices_of(cluster_));
   if (!as_given_) return;
   if (auto found = verify(*decided_); !found.empty()) throw UserError(fmt::format("the plan does not hold: {}; derive it anew with belfry place", fmt::join(found, "; ")));
 }

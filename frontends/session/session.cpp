@@ -1,12 +1,11 @@
 #include <belfry/frontends/session/session.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include <fmt/format.h>
 
 #include <belfry/executor/device/cpu/host_facts.h>
-#include <belfry/frontends/session/no_gpu.h>
+#include <belfry/frontends/session/gpus.h>
 #include <belfry/frontends/session/plan_maker.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/ops/optimizer/optimizer.h>
@@ -40,10 +39,12 @@ constexpr std::size_t kMostPrograms = 8;
   }
 }
 
-/// All devices here live in this host's memory.
+/// All devices but GPUs live in this host's memory.
 void check_room_here(const PlacedGraph& plan) {
   std::int64_t bytes = 0, memory = host_facts().memory_bytes;
-  for (const DeviceBytes& b : device_bytes(plan)) bytes += b.total();
+  std::vector<DeviceBytes> each = device_bytes(plan);
+  for (std::size_t d = 0; d < each.size(); ++d)
+    if (plan.cluster.devices[d].id.kind != "gpu") bytes += each[d].total();
   if (memory && bytes > memory) throw UserError(fmt::format("the plan needs {} bytes, but this host has {}; take a smaller batch, or more towers one after the other", bytes, memory));
 }
 
@@ -59,6 +60,7 @@ struct Session::Impl {
   };
 
   PlanMaker maker;
+  Devices gpus;                                 ///< those that plans have run on
   std::list<Built> programs;                    ///< the last used first
   std::shared_ptr<StateStore> placed = std::make_shared<StateStore>();
   State store;                                  ///< values that no device holds yet: what was loaded, and initial ones once they are asked for
@@ -107,15 +109,15 @@ struct Session::Impl {
   /// Allocates and binds what has only been planned.
   void make_ready(Built& b) {
     if (b.runner) return;
-    refuse_gpus(*b.plan, maker.library().kernels);
+    for (auto& [name, gpu] : open_gpus(*b.plan, maker.library())) gpus.try_emplace(name, gpu);
     check_room_here(*b.plan);
-    auto program = std::make_unique<Program>(b.plan, maker.library().kernels, placed);
+    auto program = std::make_unique<Program>(b.plan, maker.library().kernels, placed, gpus);
     b.runner = std::make_unique<Runner>(*program);
     b.program = std::move(program);
   }
 
   StateStore::Held& held(const Built& b, const StateBuffer& s) {
-    return placed->held(b.plan->nodes[static_cast<std::size_t>(s.node)].name, to_string(b.plan->cluster.devices[static_cast<std::size_t>(s.device)].id), s.buffer.type);
+    return placed->held(b.plan->nodes[static_cast<std::size_t>(s.node)].name, to_string(b.plan->cluster.devices[static_cast<std::size_t>(s.device)].id), s.buffer.type, gpus);
   }
 
   /// Writes down which buffers the last steps have made new: steps themselves need not.
@@ -130,17 +132,18 @@ struct Session::Impl {
 
   const Node& variable(const std::string& name) const { return maker.training().node(maker.training().find_node(name)); }
 
-  const std::byte* newest_bytes(const std::string& name) {
-    if (const StateStore::Held* h = placed->find(name, newest.at(name))) return h->arena.at(0);
+  /// Copies the newest value to where a device, or the host (null), has room for it.
+  void copy_newest(const std::string& name, std::byte* to, Device* device, std::int64_t bytes) {
+    if (StateStore::Held* h = placed->find(name, newest.at(name))) return copy_bytes(to, device, h->arena.at(0), h->device.get(), bytes);
     auto at = store.find(name);
     if (at == store.end()) at = store.emplace(name, initial_value(variable(name), maker.options().seed)).first;
-    return at->second.raw();
+    copy_bytes(to, device, at->second.raw(), nullptr, bytes);
   }
 
   HostTensor value(const std::string& name) {
     LocalType type = type_of(name);
     HostTensor out(type.dtype, type.shape);
-    if (auto bytes = out.bytes().size()) std::memcpy(out.raw(), newest_bytes(name), bytes);
+    copy_newest(name, out.raw(), nullptr, static_cast<std::int64_t>(out.bytes().size()));
     return out;
   }
 
@@ -157,7 +160,7 @@ struct Session::Impl {
       const std::string& name = b.plan->nodes[static_cast<std::size_t>(s.node)].name;
       StateStore::Held& mine = held(b, s);
       if (mine.version == newest.at(name)) continue;
-      if (s.buffer.bytes) std::memcpy(mine.arena.at(0), newest_bytes(name), static_cast<std::size_t>(s.buffer.bytes));
+      copy_newest(name, mine.arena.at(0), mine.device.get(), s.buffer.bytes);
       mine.version = newest.at(name);
     }
     for (const StateBuffer& s : b.program->bound().state) store.erase(b.plan->nodes[static_cast<std::size_t>(s.node)].name);  // the device has them now

@@ -36,19 +36,20 @@ bool Cluster::linked(const std::string& a, const std::string& b) const {
   return a == b || std::none_of(unlinked.begin(), unlinked.end(), [&](const auto& p) { return (p.first == a && p.second == b) || (p.first == b && p.second == a); });
 }
 
-Cluster local_cluster(const std::vector<DeviceId>& devices, int cores, std::int64_t memory) {
+Cluster local_cluster(const std::vector<DeviceId>& devices, int cores, std::int64_t memory, const std::map<int, std::int64_t>& gpus) {
   Cluster out;
   if (memory) out.host_memory = {memory};
   out.cores = cores;
   bool host = false;
   for (const DeviceId& id : devices) {
-    if (id.kind == "gpu") throw UserError(fmt::format("device {}: this build has no GPU backend; use cpu or sim devices", to_string(id)));
     if (id.host != 0) throw UserError(fmt::format("device {}: several hosts need a cluster file", to_string(id)));
     host = host || id.kind == "cpu";
-    out.devices.push_back({id, id.kind == "cpu" ? "host" : to_string(id)});
+    ClusterDevice& d = out.devices.emplace_back(ClusterDevice{id, id.kind == "cpu" ? "host" : to_string(id)});
+    auto slices = std::count_if(devices.begin(), devices.end(), [&](const DeviceId& o) { return o.kind == "gpu" && o.index == id.index; });
+    if (id.kind != "gpu") d.memory = std::max(d.memory, memory);
+    else if (auto gpu = gpus.find(id.index); gpu != gpus.end()) d.memory = gpu->second / slices;
   }
-  if (!host) out.devices.push_back({cpu(0), "host"});
-  for (ClusterDevice& d : out.devices) d.memory = std::max(d.memory, memory);
+  if (!host) out.devices.push_back({cpu(0), "host", 1, std::max(ClusterDevice{}.memory, memory)});
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include <belfry/graph/plan/memory.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -33,6 +34,19 @@ std::vector<Move> moves_of(const Instances& instances, const PlanNode& n) {
       out.push_back({instances.moved_from(n, n.inputs[0], to), to, local_type(read, plan.share(-1)).bytes()});
     }
   }
+  return out;
+}
+
+bool reads_in_place(const Cluster& cluster, int device, int other) {
+  auto gpu = [&](int d) { return cluster.devices[static_cast<std::size_t>(d)].id.kind == "gpu"; };
+  return cluster.space(device) == cluster.space(other) || (!gpu(device) && !gpu(other));
+}
+
+std::int64_t landed_bytes(const Instances& instances, const PlanNode& n, int device) {
+  if (!is_join(n) || n.attributes.text("how") == "same" || n.attributes.text("how") == "stack" || n.attributes.text("how") == "concat_rows") return 0;
+  std::int64_t out = 0;
+  for (const Move& m : moves_of(instances, n))
+    if (m.to == device && !reads_in_place(instances.plan().cluster, device, m.from)) out += aligned_bytes(m.bytes);
   return out;
 }
 

@@ -75,6 +75,30 @@ void give_slots(PlanStream& stream, PhaseOrder order, const std::map<int, std::t
   }
 }
 
+/// Host threads: at most cores / threads-per-tower compute at once; a device's main stream shares the thread of its first
+/// tower stream. A GPU computes by itself: one more thread each, which launches.
+void set_threads(PlacedGraph& plan) {
+  int threads = std::max(1, plan.cluster.cores / std::max(1, plan.threads));
+  auto launches = [&](const PlanStream& s) { return plan.cluster.devices[static_cast<std::size_t>(s.device)].id.kind == "gpu"; };
+  std::map<int, int> of_device;
+  int next = 0;
+  for (PlanStream& s : plan.streams)
+    if (s.name != "main" && !launches(s)) {
+      s.thread = next++ % threads;
+      of_device.try_emplace(s.device, s.thread);
+    }
+  int past = std::max(1, std::min(next, threads));
+  for (PlanStream& s : plan.streams) {
+    if (launches(s)) {
+      auto [known, fresh] = of_device.try_emplace(s.device, past);
+      past += fresh;
+      s.thread = known->second;
+    } else if (s.name == "main") {
+      s.thread = of_device.contains(s.device) ? of_device[s.device] : 0;
+    }
+  }
+}
+
 }  // namespace
 
 void set_streams(PlacedGraph& plan) {
@@ -113,17 +137,7 @@ void set_streams(PlacedGraph& plan) {
       plan.streams.push_back(std::move(stream));
     }
   }
-  // Host threads: at most cores / threads-per-tower run at once; a device's main stream shares the thread of its first tower stream.
-  int threads = std::max(1, plan.cluster.cores / std::max(1, plan.threads));
-  std::map<int, int> of_device;
-  int next = 0;
-  for (PlanStream& s : plan.streams)
-    if (s.name != "main") {
-      s.thread = next++ % threads;
-      of_device.try_emplace(s.device, s.thread);
-    }
-  for (PlanStream& s : plan.streams)
-    if (s.name == "main") s.thread = of_device.contains(s.device) ? of_device[s.device] : 0;
+  set_threads(plan);
 }
 
 }  // namespace belfry

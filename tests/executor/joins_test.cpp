@@ -16,9 +16,9 @@ TEST(Join, of_booleans_by_max_is_true_where_one_is_and_they_have_no_sum) {
   LocalType type{boolean, {3}};
   std::vector<JoinPart> parts{{0, 1, type}, {1, 2, type}};
   std::array data{reinterpret_cast<const std::byte*>(a.data()), reinterpret_cast<const std::byte*>(b.data())};
-  Join("max", 0, 2, 2, parts, type)(data, reinterpret_cast<std::byte*>(out.data()));
+  Join({"max", 0, 2, 2, parts}, type)(data, reinterpret_cast<std::byte*>(out.data()));
   EXPECT_EQ(out, (std::array<bool, 3>{true, false, true}));
-  for (const char* how : {"sum", "mean"}) EXPECT_TRUE(says([&] { Join(how, 0, 2, 2, parts, type); }, {std::string("booleans have no ") + how}));
+  for (const char* how : {"sum", "mean"}) EXPECT_TRUE(says([&] { Join({how, 0, 2, 2, parts}, type); }, {std::string("booleans have no ") + how}));
 }
 
 TEST(Join, adds_along_the_tree_whatever_parts_were_added_before) {
@@ -34,12 +34,12 @@ TEST(Join, adds_along_the_tree_whatever_parts_were_added_before) {
     std::vector<const std::byte*> data;
     for (int t = low; t < high; ++t) parts.push_back({t - low, t - low + 1, type}), data.push_back(reinterpret_cast<const std::byte*>(x[static_cast<std::size_t>(t)].data()));
     std::vector<float> out(kCount);
-    Join("sum", 0, high - low, high - low, parts, type)(data, reinterpret_cast<std::byte*>(out.data()));
+    Join({"sum", 0, high - low, high - low, parts}, type)(data, reinterpret_cast<std::byte*>(out.data()));
     return out;
   };
   std::vector<float> whole = joined(0, kTowers), a = joined(0, 4), b = joined(4, 6), out(kCount), tree(kCount);
   std::array data{reinterpret_cast<const std::byte*>(a.data()), reinterpret_cast<const std::byte*>(b.data()), reinterpret_cast<const std::byte*>(x[6].data())};
-  Join("sum", 0, kTowers, kTowers, {{0, 4, type}, {4, 6, type}, {6, 7, type}}, type)(data, reinterpret_cast<std::byte*>(out.data()));
+  Join({"sum", 0, kTowers, kTowers, {{0, 4, type}, {4, 6, type}, {6, 7, type}}}, type)(data, reinterpret_cast<std::byte*>(out.data()));
   EXPECT_EQ(out, whole);
   for (std::size_t i = 0; i < kCount; ++i) tree[i] = ((x[0][i] + x[1][i]) + (x[2][i] + x[3][i])) + ((x[4][i] + x[5][i]) + x[6][i]);
   EXPECT_EQ(whole, tree);

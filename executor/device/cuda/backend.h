@@ -2,20 +2,27 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include <belfry/executor/device/cuda/gpu_facts.h>
+#include <belfry/executor/device/device.h>
+#include <belfry/graph/device_id.h>
 
 namespace belfry {
 
-/// What the backend's library gives. Memory, streams and kernels come behind `probe`; whoever changes the table changes `kCudaBackendTable`.
+class KernelTable;
+
+/// What the backend's library gives; whoever changes the table changes `kCudaBackendTable`.
 struct CudaBackend {
   std::uint32_t table;                         ///< kCudaBackendTable of the backend
   std::uint32_t facts_size;                    ///< sizeof(CudaFacts) there
   const char* belfry;                          ///< the version that it was built with
   void (*probe)(CudaFacts& out) noexcept;      ///< fills all but `backend`
+  void (*add_kernels)(KernelTable& out);       ///< needs no driver
+  std::shared_ptr<Device> (*open)(const DeviceId& device);  ///< DeviceError
 };
-inline constexpr std::uint32_t kCudaBackendTable = 1;
+inline constexpr std::uint32_t kCudaBackendTable = 2;
 
 /// The one symbol of the library.
 using CudaBackendEntry = const CudaBackend* (*)();

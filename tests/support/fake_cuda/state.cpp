@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "state_internal.h"
 
@@ -104,6 +105,7 @@ void read_settings() {
   s.driver_version = setting("FAKE_CUDA_DRIVER_VERSION", 13000);
   s.patience = setting("FAKE_CUDA_PATIENCE", 2000);
   s.peer = setting("FAKE_CUDA_PEER", 1) != 0;
+  s.works = setting("FAKE_CUDA_WORKS", 0) != 0;
   s.failures = failures();
   State& t = state();
   t.settings = std::move(s);
@@ -167,12 +169,31 @@ void run_some(Call& call) {
   }
 }
 
+namespace {
+
+/// One thread for the process: it runs steps while the settings ask for it.
+void start_worker() {
+  static bool started = false;
+  if (std::exchange(started, true)) return;
+  std::thread([] {
+    while (true) {
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+      Call call("worker", Needs::nothing);
+      while (state().settings.works && run_one(call)) {
+      }
+    }
+  }).detach();
+}
+
+}  // namespace
+
 CUresult queue(Call& call, CUstream stream, FakeOp op) {
   if (call.error) return call.error;
   if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return CUDA_ERROR_NOT_SUPPORTED;
   if (call.later) op.run = [code = call.later] { return code; };
   if (stream->capture) return capture(stream, std::move(op));
   stream->ops.push_back(std::move(op));
+  if (state().settings.works) start_worker();
   run_some(call);
   return CUDA_SUCCESS;
 }

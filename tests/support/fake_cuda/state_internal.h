@@ -67,7 +67,7 @@ struct Settings {
   std::string name;
   std::size_t memory = 0;
   int major = 9, minor = 0, driver_version = 13000, patience = 2000;
-  bool peer = true;
+  bool peer = true, works = false;
   std::vector<Failure> failures;
 };
 struct Block {

@@ -1,0 +1,206 @@
+#include <belfry/executor/device/cuda/cuda_device_internal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/error.h>
+
+namespace belfry {
+namespace {
+
+CUdeviceptr address_of(const std::byte* p) { return reinterpret_cast<CUdeviceptr>(p); }
+
+std::int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// The primary context of a GPU, held while anything of it is alive.
+class Context {
+ public:
+  Context(std::shared_ptr<CudaToolkit> toolkit, const DeviceId& id) : toolkit_(std::move(toolkit)), d_(toolkit_->driver()), name_(to_string(id)) {
+    check(d_.cuDeviceGet(&device_, id.index), "cuDeviceGet");
+    check(d_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
+  }
+  ~Context() { d_.cuDevicePrimaryCtxRelease(device_); }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  void check(CUresult code, const char* call) const {
+    if (code != CUDA_SUCCESS) throw DeviceError(fmt::format("{}: {} gives {}", name_, call, error_text(d_, code)));
+  }
+  void enter() const { check(d_.cuCtxSetCurrent(context_), "cuCtxSetCurrent"); }
+  /// For what frees: a lost device has nothing left to free.
+  bool enter_if_alive() const noexcept { return d_.cuCtxSetCurrent(context_) == CUDA_SUCCESS; }
+  const CudaDriver& driver() const { return d_; }
+  CUcontext handle() const { return context_; }
+  CUdevice device() const { return device_; }
+
+ private:
+  std::shared_ptr<CudaToolkit> toolkit_;
+  const CudaDriver& d_;
+  std::string name_;
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+};
+
+class CudaQueue : public Queue {
+ public:
+  CudaQueue(std::shared_ptr<Context> context, int marks) : context_(std::move(context)), d_(context_->driver()) {
+    context_->enter();
+    context_->check(d_.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, 0), "cuStreamCreateWithPriority");
+    for (int k = 0; k < marks; ++k) marks_.push_back(event(CU_EVENT_DISABLE_TIMING));
+  }
+  ~CudaQueue() override {
+    if (!context_->enter_if_alive()) return;
+    d_.cuStreamSynchronize(stream_);
+    for (auto* events : {&marks_, &stamps_})
+      for (CUevent e : *events) d_.cuEventDestroy(e);
+    d_.cuStreamDestroy(stream_);
+  }
+  CudaQueue(const CudaQueue&) = delete;
+  CudaQueue& operator=(const CudaQueue&) = delete;
+
+  void* stream() const override { return stream_; }
+  void copy(std::byte* to, const std::byte* from, std::int64_t bytes) override {
+    context_->enter();
+    if (bytes) context_->check(d_.cuMemcpyAsync(address_of(to), address_of(from), static_cast<std::size_t>(bytes), stream_), "cuMemcpyAsync");
+  }
+  void mark(int k) override {
+    context_->enter();
+    context_->check(d_.cuEventRecord(marks_.at(static_cast<std::size_t>(k)), stream_), "cuEventRecord");
+  }
+  void wait(const Queue& other, int k) override {
+    context_->enter();
+    context_->check(d_.cuStreamWaitEvent(stream_, static_cast<const CudaQueue&>(other).marks_.at(static_cast<std::size_t>(k)), 0), "cuStreamWaitEvent");
+  }
+  void signal(Event& event, std::int64_t count) override {
+    struct Told {
+      Event& event;
+      std::int64_t count;
+    };
+    context_->enter();
+    auto told = std::make_unique<Told>(Told{event, count});
+    CUhostFn tell = [](void* p) {
+      std::unique_ptr<Told> t(static_cast<Told*>(p));
+      t->event.signal(t->count);
+    };
+    context_->check(d_.cuLaunchHostFunc(stream_, tell, told.get()), "cuLaunchHostFunc");
+    told.release();  // the function frees it
+  }
+  void stamp() override {
+    context_->enter();
+    if (!stamped_) began_ns_ = now_ns();
+    if (stamped_ == stamps_.size()) stamps_.push_back(event(CU_EVENT_DEFAULT));
+    context_->check(d_.cuEventRecord(stamps_[stamped_++], stream_), "cuEventRecord");
+  }
+  std::vector<std::int64_t> stamps() override {
+    context_->enter();
+    std::vector<std::int64_t> out;
+    for (std::size_t i = 0; i < stamped_; ++i) {
+      float ms = 0;
+      if (i) context_->check(d_.cuEventElapsedTime(&ms, stamps_[0], stamps_[i]), "cuEventElapsedTime");
+      out.push_back(began_ns_ + static_cast<std::int64_t>(1e6 * static_cast<double>(ms)));
+    }
+    stamped_ = 0;
+    return out;
+  }
+  void finish() override {
+    context_->enter();
+    context_->check(d_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+  }
+
+ private:
+  CUevent event(unsigned flags) const {
+    CUevent out = nullptr;
+    context_->check(d_.cuEventCreate(&out, flags), "cuEventCreate");
+    return out;
+  }
+
+  std::shared_ptr<Context> context_;
+  const CudaDriver& d_;
+  CUstream stream_ = nullptr;
+  std::vector<CUevent> marks_, stamps_;
+  std::size_t stamped_ = 0;
+  std::int64_t began_ns_ = 0;
+};
+
+class CudaDevice : public Device {
+ public:
+  CudaDevice(std::shared_ptr<Context> context) : context_(std::move(context)), now_(context_, 0) {}
+  void enter() override { context_->enter(); }
+  Arena allocate(std::int64_t bytes, const std::string& space) override {
+    context_->enter();
+    const CudaDriver& d = context_->driver();
+    CUdeviceptr p = 0;
+    CUresult code = d.cuMemAlloc(&p, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)));
+    if (code == CUDA_ERROR_OUT_OF_MEMORY) throw DeviceError(no_room_text(bytes, space));
+    context_->check(code, "cuMemAlloc");
+    Arena out(reinterpret_cast<std::byte*>(p), bytes, [context = context_](std::byte* q) {
+      if (context->enter_if_alive()) context->driver().cuMemFree(address_of(q));
+    });
+    context_->check(d.cuMemsetD8Async(p, kArenaFill, static_cast<std::size_t>(bytes), static_cast<CUstream>(now_.stream())), "cuMemsetD8Async");
+    now_.finish();
+    return out;
+  }
+  Arena allocate_host(std::int64_t bytes) override {
+    context_->enter();
+    void* p = nullptr;
+    CUresult code = context_->driver().cuMemHostAlloc(&p, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)), CU_MEMHOSTALLOC_PORTABLE);
+    if (code == CUDA_ERROR_OUT_OF_MEMORY) throw DeviceError(no_room_text(bytes, "host"));
+    context_->check(code, "cuMemHostAlloc");
+    std::memset(p, kArenaFill, static_cast<std::size_t>(bytes));
+    return {static_cast<std::byte*>(p), bytes, [context = context_](std::byte* q) {
+              if (context->enter_if_alive()) context->driver().cuMemFreeHost(q);
+            }};
+  }
+  std::unique_ptr<Queue> queue(int marks) override { return std::make_unique<CudaQueue>(context_, marks); }
+  void copy(std::byte* to, const std::byte* from, std::int64_t bytes) override {
+    now_.copy(to, from, bytes);
+    now_.finish();
+  }
+
+ private:
+  std::shared_ptr<Context> context_;
+  CudaQueue now_;
+};
+
+/// Contexts by GPU, so that logical devices share one and GPUs reach each other.
+std::shared_ptr<Context> context_of(std::shared_ptr<CudaToolkit> toolkit, const DeviceId& id) {
+  static std::mutex mutex;
+  static std::map<std::pair<const CudaToolkit*, int>, std::weak_ptr<Context>> known;
+  std::lock_guard lock(mutex);
+  std::weak_ptr<Context>& mine = known[{toolkit.get(), id.index}];
+  if (auto there = mine.lock()) return there;
+  auto fresh = std::make_shared<Context>(toolkit, id);
+  const CudaDriver& d = fresh->driver();
+  auto reach = [&](const Context& from, const Context& to) {
+    int can = 0;
+    from.check(d.cuDeviceCanAccessPeer(&can, from.device(), to.device()), "cuDeviceCanAccessPeer");
+    if (!can) return;
+    from.enter();
+    CUresult code = d.cuCtxEnablePeerAccess(to.handle(), 0);
+    if (code != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) from.check(code, "cuCtxEnablePeerAccess");
+  };
+  for (auto& [key, other] : known)
+    if (auto there = other.lock(); there && key.first == toolkit.get()) {
+      reach(*fresh, *there);
+      reach(*there, *fresh);
+    }
+  mine = fresh;
+  return fresh;
+}
+
+}  // namespace
+
+std::shared_ptr<Device> open_cuda_device(std::shared_ptr<CudaToolkit> toolkit, const DeviceId& id) {
+  int count = 0;
+  const CudaDriver& d = toolkit->driver();
+  check_driver(d, d.cuDeviceGetCount(&count), "cuDeviceGetCount");
+  if (id.kind != "gpu" || id.host != 0 || id.index >= count) throw DeviceError(fmt::format("there is no device {} here; GPUs here: {}", to_string(id), count));
+  return std::make_shared<CudaDevice>(context_of(std::move(toolkit), id));
+}
+
+}  // namespace belfry

@@ -1,0 +1,63 @@
+// A device with memory and streams of its own, as the executor uses it. The host's memory and threads need none.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <belfry/executor/device/arena.h>
+#include <belfry/executor/device/event.h>
+
+namespace belfry {
+
+/// A stream of a device that works by itself: what is put on it runs in order, later. One thread at a time puts work on it.
+class Queue {
+ public:
+  virtual ~Queue() = default;
+  /// What kernels launch on: a CUstream.
+  virtual void* stream() const = 0;
+  /// Bytes from anywhere to anywhere: this device, another one, the host. Pageable memory of the host has been read when it returns.
+  virtual void copy(std::byte* to, const std::byte* from, std::int64_t bytes) = 0;
+  /// Sets mark k of the queue behind what was put on it so far.
+  virtual void mark(int k) = 0;
+  /// What follows waits for mark k of another queue of the same backend, as it was set last.
+  virtual void wait(const Queue& other, int k) = 0;
+  /// Signals the host's event once what was put on it so far is done.
+  virtual void signal(Event& event, std::int64_t count) = 0;
+  /// A time stamp behind what was put on it so far; `stamps` gives those since the last call, in nanoseconds of the steady clock. After `finish`.
+  virtual void stamp() = 0;
+  virtual std::vector<std::int64_t> stamps() = 0;
+  /// Until all is done. DeviceError if anything failed; the device is then lost.
+  virtual void finish() = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  /// The calling thread prepares and launches kernels for this device from now on.
+  virtual void enter() = 0;
+  /// Filled as every arena is. DeviceError where there is no room.
+  virtual Arena allocate(std::int64_t bytes, const std::string& space) = 0;
+  /// Memory of the host that the device copies from and to without detours.
+  virtual Arena allocate_host(std::int64_t bytes) = 0;
+  /// A stream with so many marks.
+  virtual std::unique_ptr<Queue> queue(int marks) = 0;
+  /// The same as a queue's copy, done when it returns.
+  virtual void copy(std::byte* to, const std::byte* from, std::int64_t bytes) = 0;
+};
+
+/// By name: "gpu:0".
+using Devices = std::map<std::string, std::shared_ptr<Device>>;
+
+/// Copies now. Null: the host's memory.
+inline void copy_bytes(std::byte* to, Device* to_device, const std::byte* from, Device* from_device, std::int64_t bytes) {
+  if (!bytes) return;
+  if (Device* d = to_device ? to_device : from_device) d->copy(to, from, bytes);
+  else std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+}  // namespace belfry

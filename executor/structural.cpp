@@ -1,0 +1,159 @@
+#include <belfry/executor/structural.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include <fmt/format.h>
+
+#include <belfry/executor/joins.h>
+#include <belfry/graph/plan/memory.h>
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+namespace {
+
+/// Carries bytes of parts, each by its carrier; `finish` waits where the host does.
+class Carrying {
+ public:
+  explicit Carrying(Carriers carriers) : carriers_(std::move(carriers)) {
+    for (Queue* q : carriers_.of_part)
+      if (q && !carriers_.own && std::find(foreign_.begin(), foreign_.end(), q) == foreign_.end()) foreign_.push_back(q);
+  }
+  void carry(std::size_t part, std::byte* to, const std::byte* from, std::int64_t bytes) const {
+    Queue* q = carriers_.own ? carriers_.own : carriers_.of_part[part];
+    if (q) q->copy(to, from, bytes);
+    else std::memmove(to, from, static_cast<std::size_t>(bytes));
+  }
+  void finish() const {
+    for (Queue* q : foreign_) q->finish();
+  }
+  bool lands(std::size_t part) const { return carriers_.of_part[part] != nullptr; }
+
+ private:
+  Carriers carriers_;
+  std::vector<Queue*> foreign_;
+};
+
+/// A kernel that only carries: `each` calls its argument with (part, from, to, bytes).
+template <class F>
+std::unique_ptr<Prepared> carrying(Carriers carriers, F each) {
+  return prepared([carrying = Carrying(std::move(carriers)), each = std::move(each)](const Arguments& a) {
+    each([&](std::size_t part, std::int64_t from, std::int64_t to, std::int64_t bytes) {
+      if (bytes) carrying.carry(part, a.outputs[0] + to, a.inputs[part] + from, bytes);
+    });
+    carrying.finish();
+  });
+}
+
+/// Some parts are first carried into the scratch; the kernel inside reads them there.
+class Landed : public Prepared {
+ public:
+  Landed(Carriers carriers, std::vector<std::int64_t> bytes, std::unique_ptr<Prepared> inner) : carrying_(std::move(carriers)), bytes_(std::move(bytes)), inner_(std::move(inner)) {}
+  void launch(const Arguments& a) override {
+    arguments_ = a;
+    std::byte* at = a.scratch;
+    for (std::size_t i = 0; i < bytes_.size(); ++i) {
+      if (!carrying_.lands(i)) continue;
+      carrying_.carry(i, at, a.inputs[i], bytes_[i]);
+      arguments_.inputs[i] = at;
+      at += aligned_bytes(bytes_[i]);
+    }
+    carrying_.finish();
+    inner_->launch(arguments_);
+  }
+
+ private:
+  Carrying carrying_;
+  std::vector<std::int64_t> bytes_;  // per part
+  std::unique_ptr<Prepared> inner_;
+  Arguments arguments_;              // with the landed parts: assigned anew by each launch, without taking memory again
+};
+
+/// Parts [first, first + count) of a sum become an output.
+struct Sum {
+  std::size_t first = 0, count = 0, output = 0;
+  std::unique_ptr<Prepared> kernel;
+  Arguments arguments = {};
+};
+
+std::unique_ptr<Prepared> sum_kernel(const JoinRequest& request, const LocalType& type, const KernelTable* kernels) {
+  if (!kernels) return prepared([join = Join(request, type)](const Arguments& a) mutable { join(a.inputs, a.outputs[0]); });
+  KernelRequest r;
+  Attributes attributes = {{"how", request.how}};
+  r.op = kAggregate;
+  r.attributes = &attributes;
+  for (const JoinPart& p : request.parts) r.inputs.push_back(p.type);
+  r.outputs = {type};
+  r.wanted = {true};
+  r.join = &request;
+  return kernels->prepare(kAggregate, r);
+}
+
+/// The sums of a join, or of a pre-aggregate's pieces: each piece is a whole subtree, so that joined by itself it has the tree's shape.
+std::vector<Sum> sums_of(const PlanNode& n, const Step& step, JoinRequest request, const KernelTable* kernels) {
+  std::vector<Sum> out;
+  if (n.op != kPreAggregate) {
+    out.push_back({0, request.parts.size(), 0, sum_kernel(request, step.writes[0][0].buffer.type, kernels)});
+    return out;
+  }
+  for (std::size_t w = 0; w < step.writes[0].size(); ++w) {
+    const Part& piece = step.writes[0][w];
+    JoinRequest mine{request.how, request.axis, piece.high - piece.low, std::min(request.present, piece.high) - piece.low, {}};
+    std::size_t first = 0;
+    for (std::size_t i = 0; i < request.parts.size(); ++i) {
+      const JoinPart& p = request.parts[i];
+      if (p.low < piece.low) first = i + 1;
+      else if (p.low < piece.high) mine.parts.push_back({p.low - piece.low, p.high - piece.low, p.type});
+    }
+    std::size_t count = mine.parts.size();
+    out.push_back({first, count, w, sum_kernel(mine, piece.buffer.type, kernels)});
+  }
+  return out;
+}
+
+std::unique_ptr<Prepared> summing(const PlanNode& n, const Step& step, const JoinRequest& request, const Carriers& carriers, const KernelTable* kernels) {
+  auto inner = prepared([sums = sums_of(n, step, request, carriers.own ? kernels : nullptr)](const Arguments& a) mutable {
+    for (Sum& s : sums) {
+      s.arguments.inputs.assign(a.inputs.begin() + static_cast<std::ptrdiff_t>(s.first), a.inputs.begin() + static_cast<std::ptrdiff_t>(s.first + s.count));
+      s.arguments.outputs.assign(1, a.outputs[s.output]);
+      s.arguments.stream = a.stream;
+      s.kernel->launch(s.arguments);
+    }
+  });
+  std::vector<std::int64_t> bytes;
+  std::int64_t needed = 0;
+  for (std::size_t i = 0; i < request.parts.size(); ++i) {
+    bytes.push_back(request.parts[i].type.bytes());
+    if (carriers.of_part[i]) needed += aligned_bytes(bytes.back());
+  }
+  if (!needed) return inner;
+  if (needed > step.scratch.bytes) throw UserError(fmt::format("unbound: '{}' must land {} bytes of other memory spaces and has {} bytes of scratch; derive the plan anew with belfry place", n.name, needed, step.scratch.bytes));
+  return std::make_unique<Landed>(carriers, std::move(bytes), std::move(inner));
+}
+
+}  // namespace
+
+std::unique_ptr<Prepared> structural_kernel(const BoundPlan& bound, const Step& step, const Carriers& carriers, const KernelTable* kernels) {
+  const PlacedGraph& plan = bound.plan;
+  const PlanNode& n = plan.nodes[static_cast<std::size_t>(step.node)];
+  if (n.op == kInput) return prepared([](const Arguments&) {});
+  if (n.op == kCopy || n.op == kStore) {
+    std::int64_t bytes = step.writes[0].empty() ? 0 : step.writes[0][0].buffer.bytes;
+    return carrying(carriers, [bytes](const CarryBytes& carry) { carry(0, 0, 0, bytes); });
+  }
+  const LocalType& type = step.writes[0][0].buffer.type;
+  if (n.op == kSplit) {
+    const PlanValue& v = plan.value(n.outputs[0]);
+    Share share = bound.shares[static_cast<std::size_t>(step.tower)];
+    std::int64_t factor = v.type.shape[static_cast<std::size_t>(v.state.axis)].factor;
+    return carrying(carriers, [from = step.reads[0][0].buffer.type, axis = v.state.axis, first = factor * share.first_row, count = factor * share.rows](const CarryBytes& carry) { carry_rows(from, axis, first, count, carry); });
+  }
+  JoinRequest request{n.attributes.text("how"), n.attributes.find("axis") ? static_cast<int>(n.attributes.integer("axis")) : 0, plan.towers, plan.present(), {}};
+  for (const Part& p : step.reads[0]) request.parts.push_back({p.low, p.high, p.buffer.type});
+  if (computes(request)) return summing(n, step, request, carriers, kernels);
+  return carrying(carriers, [request, type](const CarryBytes& carry) { carry_join(request, type, carry); });
+}
+
+}  // namespace belfry

@@ -1,0 +1,81 @@
+#include <belfry/frontends/session/gpus.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <belfry/executor/device/cpu/host_facts.h>
+#include <belfry/executor/device/cuda/backend.h>
+#include <belfry/graph/error.h>
+
+namespace belfry {
+namespace {
+
+std::string why_not(const DeviceId& device, const CudaFacts& facts) {
+  if (facts.gpus.empty()) {
+    if (facts.missing.empty()) return "there is no GPU";
+    const Missing& m = facts.missing.front();
+    return fmt::format("{}: {}; {}", m.what, m.why, m.way_out);
+  }
+  std::vector<DeviceId> known;
+  for (const GpuFacts& g : facts.gpus) known.push_back({0, "gpu", g.index, -1});
+  return fmt::format("the GPUs here are {}", to_string(known));
+}
+
+}  // namespace
+
+std::string no_gpu_text(const DeviceId& device, const CudaFacts& facts, int cores) {
+  std::string cpus = cores == 1 ? "cpu:0" : fmt::format("cpu:0-{}", cores - 1);
+  return fmt::format("device {} cannot be used: {}. Here are {}, and sim:{}, which stands in for it with the CPU's numbers (belfry devices says more)",
+                     to_string(device), why_not(device, facts), cpus, device.index);
+}
+
+namespace {
+
+bool any_gpu(const std::vector<DeviceId>& devices) {
+  return std::any_of(devices.begin(), devices.end(), [](const DeviceId& d) { return d.kind == "gpu"; });
+}
+
+}  // namespace
+
+std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const std::vector<DeviceId>& devices) {
+  if (library->kernels.contains("gpu") || !any_gpu(devices)) return library;
+  OpenedCudaBackend backend = open_cuda_backend();
+  if (!backend.table) {
+    CudaFacts facts;
+    facts.missing.push_back(backend.missing);
+    throw UserError(no_gpu_text(*std::find_if(devices.begin(), devices.end(), [](const DeviceId& d) { return d.kind == "gpu"; }), facts, host_facts().cores));
+  }
+  auto out = std::make_shared<Library>(*library);
+  backend.table->add_kernels(out->kernels["gpu"]);
+  return out;
+}
+
+std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices) {
+  std::map<int, std::int64_t> out;
+  if (!any_gpu(devices)) return out;
+  for (const GpuFacts& g : cuda_facts().gpus) out[g.index] = g.free_bytes >= 0 ? g.free_bytes : g.memory_bytes;
+  return out;
+}
+
+Devices open_gpus(const PlacedGraph& plan, const Library& library) {
+  Devices out;
+  for (const PlanStream& s : plan.streams) {
+    const DeviceId& id = plan.cluster.devices[static_cast<std::size_t>(s.device)].id;
+    std::shared_ptr<Device>& device = out[to_string(id)];
+    if (id.kind != "gpu" || device) continue;
+    if (library.open_gpu) {
+      device = library.open_gpu(id);
+      continue;
+    }
+    CudaFacts facts = cuda_facts();
+    OpenedCudaBackend backend = open_cuda_backend();
+    bool there = std::any_of(facts.gpus.begin(), facts.gpus.end(), [&](const GpuFacts& g) { return g.index == id.index; });
+    if (!there || !backend.table) throw UserError(no_gpu_text(id, facts, host_facts().cores));
+    device = backend.table->open(id);
+  }
+  std::erase_if(out, [](const auto& d) { return !d.second; });
+  return out;
+}
+
+}  // namespace belfry

@@ -1,0 +1,29 @@
+// GPUs as a session meets them: the backend's kernels when a device is a GPU, the devices when a plan runs, and why not.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <belfry/executor/device/cuda/gpu_facts.h>
+#include <belfry/executor/device/device.h>
+#include <belfry/frontends/session/library.h>
+#include <belfry/graph/device_id.h>
+#include <belfry/graph/plan/placed_graph.h>
+
+namespace belfry {
+
+/// "device gpu:0 cannot be used: …; what to do. Here are cpu:0-1 and sim:0, which …".
+std::string no_gpu_text(const DeviceId& device, const CudaFacts& facts, int cores);
+
+/// The library, with the backend's kernels where one of the devices is a GPU and it has none of its own. UserError where there
+/// is no backend; a driver is not needed.
+std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const std::vector<DeviceId>& devices);
+
+/// Bytes of the GPUs here by index, as far as they can be asked: all that is free.
+std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices);
+
+/// The GPUs on which the plan has streams. UserError that says why one cannot be used and what stands in for it.
+Devices open_gpus(const PlacedGraph& plan, const Library& library);
+
+}  // namespace belfry

@@ -1,0 +1,150 @@
+// Plans for GPUs on the fake driver: its memory and streams, the CPU's kernels. Every strategy gives the CPU's bits.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include <belfry/executor/device/cuda/cuda_device_internal.h>
+#include <belfry/executor/joins.h>
+#include <belfry/frontends/session/kernel_chooser.h>
+#include <belfry/graph/structural.h>
+#include <belfry/ops/all_ops.h>
+#include <belfry/ops/fusions.h>
+
+#include "fake_gpus.h"
+#include "plans.h"
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+/// A kernel of the host that runs when its turn on the stream has come.
+class OnStream : public Prepared {
+ public:
+  OnStream(const CudaDriver& driver, std::unique_ptr<Prepared> kernel) : driver_(driver), kernel_(std::move(kernel)) {}
+  void launch(const Arguments& a) override {
+    struct Call {
+      Prepared* kernel;
+      Arguments arguments;
+    };
+    auto call = std::make_unique<Call>(Call{kernel_.get(), a});
+    CUhostFn run = [](void* p) {
+      std::unique_ptr<Call> c(static_cast<Call*>(p));
+      c->kernel->launch(c->arguments);
+    };
+    check_driver(driver_, driver_.cuLaunchHostFunc(static_cast<CUstream>(a.stream), run, call.get()), "cuLaunchHostFunc");
+    call.release();
+  }
+
+ private:
+  const CudaDriver& driver_;
+  std::unique_ptr<Prepared> kernel_;
+};
+
+class GpuPlans : public FakeGpus {
+ protected:
+  /// The CPU's kernels as those of GPUs, all but the ops that are left out.
+  KernelTables tables(const std::set<std::string>& without = {}) {
+    KernelTables out = kernels();
+    auto toolkit = toolkit_;
+    KernelTable& gpu = out["gpu"];
+    auto add = [&](Kernel k, std::function<std::unique_ptr<Prepared>(const KernelRequest&)> host) {
+      k.prepare = [toolkit, host](const KernelRequest& r) { return std::make_unique<OnStream>(toolkit->driver(), host(r)); };
+      if (!without.contains(k.op)) gpu.add(std::move(k));
+    };
+    for (const Kernel& k : out["cpu"].all()) add(k, k.prepare);
+    auto references = std::make_shared<const KernelTable>();
+    const OpSet ops = standard_ops();
+    for (const auto& op : ops.all())
+      add({"on_host_" + op->name, op->name, [](const KernelRequest&) { return Support{.in_place = false}; }, {}}, [references](const KernelRequest& r) { return references->prepare(kReferenceKernel, r); });
+    add({kAggregate, kAggregate, [](const KernelRequest&) { return Support{}; }, {}},
+        [](const KernelRequest& r) { return prepared([join = Join(*r.join, r.outputs[0])](const Arguments& a) mutable { join(a.inputs, a.outputs[0]); }); });
+    return out;
+  }
+
+  std::shared_ptr<const PlacedGraph> placed(const std::shared_ptr<const Graph>& graph, const Strategy& strategy, const std::string& devices, std::int64_t batch, const KernelTables& kernels) {
+    std::vector<DeviceId> all = parse_devices(devices);
+    for (NodeId id = 0; id < graph->size(); ++id)
+      if (auto asked = graph->node(id).device; asked && !std::count(all.begin(), all.end(), *asked)) all.push_back(*asked);
+    if (!std::count(all.begin(), all.end(), cpu(0))) all.push_back(cpu(0));
+    auto plan = std::make_shared<const PlacedGraph>(place(graph, strategy, local_cluster(all, 2), batch, {.fetches = fetches_of(*graph), .kernels = chooser(kernels), .groups = find_groups}));
+    auto objections = verify(*plan);
+    EXPECT_TRUE(objections.empty()) << objections[0];
+    return plan;
+  }
+
+  Devices open(const PlacedGraph& plan) {
+    Devices out;
+    for (const PlanStream& s : plan.streams)
+      if (const DeviceId& id = plan.cluster.devices[static_cast<std::size_t>(s.device)].id; id.kind == "gpu") out.try_emplace(to_string(id), open_cuda_device(toolkit_, id));
+    return out;
+  }
+
+  /// Variables and fetched values after some steps.
+  Tensors train(const std::shared_ptr<const Graph>& graph, const std::shared_ptr<const PlacedGraph>& plan, const KernelTables& kernels, int steps = 3) {
+    Program program(plan, kernels, {}, open(*plan));
+    Runner runner(program);
+    for (const auto& [name, value] : state_for(*graph)) program.set_state(name, value);
+    Tensors out;
+    for (int k = 0; k < steps; ++k) {
+      Tensors feeds = feeds_for(*graph, plan->batch, static_cast<std::uint64_t>(k));
+      Outcome o = runner.run(views(feeds));
+      if (o.error) std::rethrow_exception(o.error);
+      out = std::move(o.fetched);
+    }
+    for (NodeId id : graph->variables()) {
+      out.insert_or_assign(graph->node(id).name, program.state(graph->node(id).name));
+      EXPECT_TRUE(program.holders_agree(graph->node(id).name));
+    }
+    return out;
+  }
+
+  std::shared_ptr<CudaToolkit> toolkit_ = std::make_shared<CudaToolkit>();
+};
+
+struct Layout {
+  std::string name, devices;
+  Strategy strategy;
+};
+
+std::vector<Layout> layouts(int towers) {
+  auto d = [](const char* text) { return parse_devices(text); };
+  DeviceId gpu = parse_device("gpu:0");
+  return {
+      {"one GPU", "gpu:0", to_strategy(Single{.device = gpu, .towers = towers, .threads = 1})},
+      {"variables on the host", "gpu:0-1", to_strategy(Towers{.devices = d("gpu:0-1"), .variables = cpu(0), .towers = towers, .threads = 1})},
+      {"variables on a GPU", "gpu:0-1", to_strategy(Towers{.devices = d("gpu:0-1"), .variables = gpu, .towers = towers, .threads = 1})},
+      {"a GPU beside the CPU", "gpu:0,cpu:0", to_strategy(Towers{.devices = d("gpu:0,cpu:0"), .variables = cpu(0), .towers = towers, .threads = 1})},
+      {"mirrored", "gpu:0-1", to_strategy(Mirrored{.devices = d("gpu:0-1"), .towers = towers, .threads = 1})},
+      {"mirrored over logical devices", "gpu:0/0,gpu:0/1", to_strategy(Mirrored{.devices = d("gpu:0/0,gpu:0/1"), .towers = towers, .threads = 1})},
+      {"layers", "gpu:0-1", to_strategy(Layers{.devices = d("gpu:0-1"), .towers = towers, .threads = 1})},
+      {"pipeline", "gpu:0-1", to_strategy(Layers{.devices = d("gpu:0-1"), .towers = towers, .order = PhaseOrder::one_f_one_b, .threads = 1})},
+  };
+}
+
+Graph without_requests(Graph graph) {
+  for (NodeId id = 0; id < graph.size(); ++id) graph.edit(id).device.reset();
+  return graph;
+}
+
+TEST_F(GpuPlans, give_the_cpus_bits_with_every_strategy) {
+  environment.set("FAKE_CUDA_GPUS", "2");
+  environment.set("FAKE_CUDA_WORKS", "1");
+  int seed = 0;
+  for (const std::string& name : names_of_nets()) {
+    auto graph = std::make_shared<const Graph>(without_requests(training_graph(net(name), f32)));
+    // An op is left out here and there: it runs on the host then.
+    const KernelTables all = tables(), some = tables({"matmul", "relu", "softmax_cross_entropy"});
+    auto single = placed(graph, to_strategy(Single{.device = cpu(0), .towers = 4, .threads = 1}), "cpu:0", 7, all);
+    const Tensors want = train(graph, single, all);
+    for (const Layout& l : layouts(4)) {
+      start(++seed);
+      const KernelTables& kernels = seed % 3 ? all : some;
+      auto plan = placed(graph, l.strategy, l.devices, 7, kernels);
+      const Tensors got = train(graph, plan, kernels);
+      for (const auto& [value, tensor] : want) ASSERT_TRUE(got.at(value) == tensor) << name << ", " << l.name << ", seed " << seed << ": '" << value << "' differs from the CPU's";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace belfry::test
