@@ -28,7 +28,8 @@ class Queue {
   virtual void wait(const Queue& other, int k) = 0;
   /// Signals the host's event once what was put on it so far is done.
   virtual void signal(Event& event, std::int64_t count) = 0;
-  /// A time stamp behind what was put on it so far; `stamps` gives those since the last call, in nanoseconds of the steady clock. After `finish`.
+  /// A time stamp behind what was put on it so far; `stamps` gives those since the last call, after `finish`, in nanoseconds of the
+  /// steady clock, to which the first one ties the device's.
   virtual void stamp() = 0;
   virtual std::vector<std::int64_t> stamps() = 0;
   /// Until all is done. DeviceError if anything failed; the device is then lost.

@@ -11,7 +11,7 @@
 namespace belfry {
 namespace {
 
-std::string why_not(const DeviceId& device, const CudaFacts& facts) {
+std::string why_not(const CudaFacts& facts) {
   if (facts.gpus.empty()) {
     if (facts.missing.empty()) return "there is no GPU";
     const Missing& m = facts.missing.front();
@@ -27,7 +27,7 @@ std::string why_not(const DeviceId& device, const CudaFacts& facts) {
 std::string no_gpu_text(const DeviceId& device, const CudaFacts& facts, int cores) {
   std::string cpus = cores == 1 ? "cpu:0" : fmt::format("cpu:0-{}", cores - 1);
   return fmt::format("device {} cannot be used: {}. Here are {}, and sim:{}, which stands in for it with the CPU's numbers (belfry devices says more)",
-                     to_string(device), why_not(device, facts), cpus, device.index);
+                     to_string(device), why_not(facts), cpus, device.index);
 }
 
 namespace {

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include <belfry/belfry.h>
 #include <belfry/executor/device/cuda/cuda_device_internal.h>
 #include <belfry/executor/joins.h>
 #include <belfry/frontends/session/kernel_chooser.h>
@@ -12,6 +13,7 @@
 
 #include "fake_gpus.h"
 #include "plans.h"
+#include "ran_as_planned.h"
 #include "says.h"
 
 namespace belfry::test {
@@ -87,10 +89,11 @@ class GpuPlans : public FakeGpus {
     Tensors out;
     for (int k = 0; k < steps; ++k) {
       Tensors feeds = feeds_for(*graph, plan->batch, static_cast<std::uint64_t>(k));
-      Outcome o = runner.run(views(feeds));
+      Outcome o = runner.run(views(feeds), {.trace = k == steps - 1});
       if (o.error) std::rethrow_exception(o.error);
       out = std::move(o.fetched);
     }
+    EXPECT_TRUE(ran_as_planned(*plan, program, runner.trace()));
     for (NodeId id : graph->variables()) {
       out.insert_or_assign(graph->node(id).name, program.state(graph->node(id).name));
       EXPECT_TRUE(program.holders_agree(graph->node(id).name));
@@ -144,6 +147,59 @@ TEST_F(GpuPlans, give_the_cpus_bits_with_every_strategy) {
       for (const auto& [value, tensor] : want) ASSERT_TRUE(got.at(value) == tensor) << name << ", " << l.name << ", seed " << seed << ": '" << value << "' differs from the CPU's";
     }
   }
+}
+
+/// What a session's users see.
+class GpuSessions : public GpuPlans {
+ protected:
+  GpuSessions() {
+    environment.set("FAKE_CUDA_GPUS", "2");
+    environment.set("FAKE_CUDA_WORKS", "1");
+  }
+  SessionOptions options() {
+    auto library = std::make_shared<Library>(*standard_library());
+    library->kernels = tables();
+    library->open_gpu = [toolkit = toolkit_](const DeviceId& id) { return open_cuda_device(toolkit, id); };
+    return {.library = library};
+  }
+};
+
+TEST_F(GpuSessions, give_take_and_evaluate_state_as_on_the_cpu) {
+  start(5);
+  Graph graph = built("batch_norm");
+  Session cpus(graph, Towers{.devices = parse_devices("cpu:0"), .towers = 2, .threads = 1});
+  Session gpus(graph, Mirrored{.devices = parse_devices("gpu:0-1"), .towers = 2, .threads = 1}, options());
+  auto step = [&](Session& s, std::int64_t batch, std::uint64_t seed) { s.step(feeds_for(graph, batch, seed)); };
+  for (std::int64_t batch : {8, 3}) step(cpus, batch, 1), step(gpus, batch, 1);
+  EXPECT_EQ(gpus.state(), cpus.state());
+  auto feeds = feeds_for(graph, 6, 9);
+  EXPECT_TRUE(gpus.predict(feeds, {"normalised"})["normalised"] == cpus.predict(feeds, {"normalised"})["normalised"]);
+  const State here = gpus.state();
+  step(gpus, 8, 2);
+  gpus.load_state(here);
+  EXPECT_EQ(gpus.state(), here);
+  step(gpus, 8, 3), step(cpus, 8, 3);
+  EXPECT_EQ(gpus.state(), cpus.state());
+}
+
+TEST_F(GpuSessions, say_which_gpu_failed_and_where_and_end_there) {
+  environment.set("FAKE_CUDA_FAIL", "cuLaunchHostFunc:40:700");
+  start(6);
+  Graph graph = built("decay");
+  Session session(graph, Towers{.devices = parse_devices("gpu:0-1"), .variables = cpu(0), .threads = 1}, options());
+  auto steps = [&] {
+    for (int k = 0; k < 20; ++k) session.step(feeds_for(graph, 8));
+  };
+  EXPECT_TRUE(says<DeviceError>(steps, {"gpu:", "CUDA_ERROR_ILLEGAL_ADDRESS (700)", "while running '"}));
+  EXPECT_TRUE(says<std::runtime_error>(steps, {}));
+}
+
+TEST_F(GpuSessions, say_where_there_is_no_room) {
+  environment.set("FAKE_CUDA_MEMORY", "4096");
+  start(7);
+  Graph graph = built("decay");
+  Session session(graph, Single{.device = parse_device("gpu:1"), .threads = 1}, options());
+  EXPECT_TRUE(says<DeviceError>([&] { session.step(feeds_for(graph, 1000)); }, {"no room for the", "'gpu:1'"}));
 }
 
 }  // namespace

@@ -92,9 +92,11 @@ class CudaQueue : public Queue {
   }
   void stamp() override {
     context_->enter();
-    if (!stamped_) began_ns_ = now_ns();
     if (stamped_ == stamps_.size()) stamps_.push_back(event(CU_EVENT_DEFAULT));
-    context_->check(d_.cuEventRecord(stamps_[stamped_++], stream_), "cuEventRecord");
+    context_->check(d_.cuEventRecord(stamps_[stamped_], stream_), "cuEventRecord");
+    if (stamped_++) return;
+    finish();  // what ties the device's clock to the host's
+    began_ns_ = now_ns();
   }
   std::vector<std::int64_t> stamps() override {
     context_->enter();
