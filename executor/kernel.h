@@ -61,6 +61,7 @@ class Prepared {
  public:
   virtual ~Prepared() = default;
   virtual void launch(const Arguments& arguments) = 0;
+  virtual bool capturable() const { return true; }  ///< launches the same each time: on a GPU's stream it may be recorded once
 };
 
 /// A kernel made of a function: what most of them are.
@@ -89,7 +90,6 @@ struct Granted {
   std::int64_t scratch_bytes = 0;
   bool in_place = false;                       ///< an output lies over an input
 };
-
 /// The kernels of one kind of device: per op in order, best first. References are last and need no entry.
 class KernelTable {
  public:

@@ -26,8 +26,8 @@ struct Launch {
 struct QueueWait {
   Queue* queue = nullptr;
   int mark = 0;
-  int stream = 0, count = 0;             ///< where that mark is set by another thread: after so many steps of this stream
-  bool other_thread = false;
+  int stream = 0, count = 0;             ///< after so many steps of this stream
+  int task = -1;                         ///< of the same thread: the place of the task that sets it; -1: another thread sets it
 };
 
 /// What a launch on such a stream has besides.
@@ -35,6 +35,8 @@ struct Drive {
   Queue* queue = nullptr;
   std::vector<QueueWait> waits;
   int mark = -1;                         ///< set behind it; -1: nobody waits for it on a device
+  bool mark_for_others = false;          ///< queues of other threads among them
+  bool feeds = false;                    ///< it reads a feed: at another address each time
 };
 
 /// A launch as its host thread meets it: all that the way from one kernel to the next touches, side by side.

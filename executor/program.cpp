@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -71,21 +72,30 @@ void Program::make_queues() {
     return at != m.end() && *at == count ? static_cast<int>(at - m.begin()) : -1;
   };
   auto thread_of = [&](int stream) { return of(plan_->streams, stream).thread; };
+  std::set<std::pair<int, int>> for_others;  // (stream, count)
+  for (const auto& stream : bound_.streams)
+    for (const Step& step : stream)
+      for (const StepWait& w : step.waits)
+        if (queue(w.stream) && queue(step.stream) && thread_of(w.stream) != thread_of(step.stream)) for_others.emplace(w.stream, w.count);
   queues_of_thread_.resize(threads_.size());
   drives_.resize(threads_.size());
   for (std::size_t s = 0; s < queues_.size(); ++s)
     if (queues_[s]) of(queues_of_thread_, plan_->streams[s].thread).push_back(queues_[s].get());
   for (std::size_t t = 0; t < threads_.size(); ++t) {
     if (queues_of_thread_[t].empty()) continue;
+    std::map<std::pair<int, int>, int> task_of;
+    for (auto launch : threads_[t]) task_of.emplace(launch, static_cast<int>(task_of.size()));
     for (auto [s, k] : threads_[t]) {
       Drive& d = drives_[t].emplace_back();
       d.queue = queue(s);
       if (!d.queue) continue;
       d.mark = mark_of(s, k + 1);
+      d.mark_for_others = for_others.contains({s, k + 1});
       Launch& l = of(launches_[static_cast<std::size_t>(s)], k);
       l.arguments.stream = d.queue->stream();
+      d.feeds = !l.feed_inputs.empty();
       for (const StepWait& w : l.step->waits)
-        if (queue(w.stream) && w.stream != s) d.waits.push_back({queue(w.stream), mark_of(w.stream, w.count), w.stream, w.count, thread_of(w.stream) != static_cast<int>(t)});
+        if (queue(w.stream) && w.stream != s) d.waits.push_back({queue(w.stream), mark_of(w.stream, w.count), w.stream, w.count, thread_of(w.stream) != static_cast<int>(t) ? -1 : task_of.at({w.stream, w.count - 1})});
     }
   }
 }

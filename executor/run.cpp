@@ -3,7 +3,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <iterator>
 #include <random>
 #include <set>
 
@@ -40,6 +39,7 @@ std::string to_string(StateAfter state) {
 
 Runner::Runner(Program& program) : program_(program), events_(program.bound().streams.size()), queued_(program.bound().streams.size()), updates_(program.updates().size()) {
   trace_of_thread_.resize(program.threads().size());
+  segments_.resize(program.threads().size());
   for (std::size_t t = 0; t < program.threads().size(); ++t) threads_.emplace_back([this, t] { work(static_cast<int>(t)); });
   // Kernels are prepared on the threads that launch them.
   while (done_.load() < static_cast<std::int64_t>(threads_.size())) std::this_thread::yield();
@@ -66,6 +66,7 @@ void Runner::work(int thread) {
     const std::vector<Task>& tasks = program_.tasks(thread);
     if (!std::all_of(tasks.begin(), tasks.end(), [](const Task& t) { return t.drive; }) || tasks.empty()) start_openmp(program_.plan().threads);
     program_.prepare_thread(thread);
+    find_segments(thread);
   } catch (...) {
     std::lock_guard lock(error_mutex_);
     if (!error_) error_ = std::current_exception();
@@ -123,70 +124,6 @@ void Runner::run_watched(int thread, const Task*& at) {
   }
 }
 
-/// What a thread puts on the queues of devices is computed later: waits between queues are theirs, and `drain` sees the errors.
-void Runner::run_driving(int thread, const Task*& at) {
-  const std::vector<Task>& tasks = program_.tasks(thread);
-  const Task* past = tasks.data() + tasks.size();
-  auto of = [](auto& v, int i) -> auto& { return v[static_cast<std::size_t>(i)]; };
-  const bool watched = options_->before || options_->after;
-  try {
-    if (options_->trace)
-      for (Queue* q : program_.queues(thread)) q->stamp();
-    for (bool over = false; at != past && !over; ++at) {
-      for (int w = 0; w < at->wait_count && !over; ++w) over = !of(events_, at->waits[w].stream).wait(at->waits[w].count);
-      if (at->drive)
-        for (const QueueWait& w : at->drive->waits) {
-          over = over || (w.other_thread && !of(queued_, w.stream).wait(w.count));
-          if (!over) at->drive->queue->wait(*w.queue, w.mark);
-        }
-      if (over || failed_.load(std::memory_order_relaxed)) break;
-      const Step& step = of(of(program_.bound().streams, at->stream), at->index);
-      Queue* queue = at->drive ? at->drive->queue : nullptr;
-      if (options_->delays) std::this_thread::sleep_for(std::chrono::microseconds(std::mt19937_64(options_->delays * 1000003 + static_cast<std::uint64_t>(at->stream) * 8191 + static_cast<std::uint64_t>(at->index))() % 200));
-      if (watched && queue) queue->finish();
-      if (options_->before) options_->before(step);
-      if (options_->trace && queue) queue->stamp();
-      std::int64_t begin = options_->trace ? now_ns() : 0;
-      launch(*at);
-      if (options_->trace && queue) queue->stamp();
-      if (options_->trace && !queue) of(trace_of_thread_, thread).push_back({at->stream, at->index, begin, now_ns()});
-      if (watched && queue) queue->finish();
-      if (options_->after) options_->after(step);
-      if (!queue) {
-        if (at->signals) of(events_, at->stream).signal(at->index + 1);
-        continue;
-      }
-      if (at->drive->mark >= 0) queue->mark(at->drive->mark);
-      if (at->signals) queue->signal(of(events_, at->stream), at->index + 1);
-      of(queued_, at->stream).signal(at->index + 1);
-    }
-  } catch (...) {
-    fail(at->stream, at->index);
-  }
-  drain(thread, at);
-}
-
-/// Waits for the thread's queues, also after an error: nothing of a step runs on when it has returned.
-void Runner::drain(int thread, const Task* past) {
-  const std::vector<Task>& tasks = program_.tasks(thread);
-  for (Queue* q : program_.queues(thread)) {
-    try {
-      q->finish();
-      std::vector<std::int64_t> stamps = options_->trace ? q->stamps() : std::vector<std::int64_t>{};
-      std::size_t next = 1;  // behind the one of the beginning
-      for (const Task* t = tasks.data(); t != past; ++t) {
-        if (!t->drive || t->drive->queue != q) continue;
-        if (t->update >= 0 && updates_[static_cast<std::size_t>(t->update)] == kBegun) updates_[static_cast<std::size_t>(t->update)] = kDone;
-        if (next + 1 < stamps.size()) trace_of_thread_[static_cast<std::size_t>(thread)].push_back({t->stream, t->index, stamps[next], stamps[next + 1]});
-        next += 2;
-      }
-    } catch (...) {
-      auto last = std::find_if(std::reverse_iterator(past), std::reverse_iterator(tasks.data()), [&](const Task& t) { return t.drive && t.drive->queue == q; });
-      fail(last.base() == tasks.data() ? tasks[0].stream : last->stream, last.base() == tasks.data() ? tasks[0].index : last->index);
-    }
-  }
-}
-
 void Runner::launch(const Task& task) {
   if (task.update < 0) return task.kernel->launch(*task.arguments);
   Progress& progress = updates_[static_cast<std::size_t>(task.update)];
@@ -200,7 +137,9 @@ void Runner::fail(int stream, int index) {
     std::lock_guard lock(error_mutex_);
     if (!error_) {
       error_ = std::current_exception();
-      failed_node_ = program_.plan().nodes[static_cast<std::size_t>(program_.bound().streams[static_cast<std::size_t>(stream)][static_cast<std::size_t>(index)].node)].name;
+      const Step& step = program_.bound().streams[static_cast<std::size_t>(stream)][static_cast<std::size_t>(index)];
+      failed_node_ = program_.plan().nodes[static_cast<std::size_t>(step.node)].name;
+      failed_device_ = to_string(program_.plan().cluster.devices[static_cast<std::size_t>(step.device)].id);
     }
   }
   failed_ = true;
@@ -241,6 +180,7 @@ Outcome Runner::finish() {
   Outcome out;
   out.error = error_;
   out.failed_node = failed_node_;
+  out.failed_device = failed_device_;
   if (error_) judge_state(out);
   else
     for (const ResultBinding& r : program_.results()) out.fetched.insert_or_assign(r.name, program_.read(r.buffer));
@@ -259,6 +199,7 @@ Outcome Runner::run(const Feeds& feeds, const RunOptions& options) {
   auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(20);
   while (done_.load(std::memory_order_acquire) < want && std::chrono::steady_clock::now() < end) __builtin_ia32_pause();
   for (std::int64_t now = done_.load(); now < want; now = done_.load()) done_.wait(now);
+  warm_ = true;
   return finish();
 }
 

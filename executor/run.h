@@ -29,11 +29,12 @@ struct Outcome {
   StateAfter state = StateAfter::complete;
   std::vector<std::string> torn;     ///< variables of which an update has begun on some holder; all others have their old bits
   std::exception_ptr error;
-  std::string failed_node;
+  std::string failed_node, failed_device;
 };
 
 struct RunOptions {
   bool trace = false;
+  bool graphs = true;                ///< on GPUs, what can be is recorded at the second step and put on its stream as a whole from then on
   std::uint64_t delays = 0;          ///< a seed: every step begins a little late, by a random time
   /// For tests: called before a step's kernel; what it throws is the step's failure.
   std::function<void(const Step&)> before = {};
@@ -61,7 +62,20 @@ class Runner {
   void work(int thread);
   void run_thread(int thread);
   void run_watched(int thread, const Task*& at);
+  /// Tasks that are put on queues as a whole once they were recorded; one that cannot be recorded stands alone.
+  struct Segment {
+    std::size_t first = 0, past = 0;                // of the thread's tasks
+    bool captured = false;
+    std::vector<Queue*> queues = {};                // the first one records
+    std::unique_ptr<Captured> graph = {};
+  };
+  void find_segments(int thread);
   void run_driving(int thread, const Task*& at);
+  void drive(int thread, const Task*& at);
+  void run_captured(int thread, Segment& segment);
+  void put(int thread, const Task& task, bool recorded);
+  bool wait_for_others(const Task& task);
+  bool is_captured(int thread, int task) const;
   void drain(int thread, const Task* past);
   void launch(const Task& task);
   void fail(int stream, int index);
@@ -78,9 +92,11 @@ class Runner {
   const RunOptions* options_ = nullptr;
   std::mutex error_mutex_;
   std::exception_ptr error_;
-  std::string failed_node_;
+  std::string failed_node_, failed_device_;
   enum Progress : char { kNotBegun, kBegun, kDone };
   std::vector<Progress> updates_;                   // of the program's updates
+  std::vector<std::vector<Segment>> segments_;      // per thread that has queues
+  bool warm_ = false;                               // a step has run: what is loaded late was loaded
   std::vector<TraceEntry> trace_;
   std::vector<std::vector<TraceEntry>> trace_of_thread_;
 };

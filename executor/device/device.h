@@ -14,6 +14,12 @@
 
 namespace belfry {
 
+/// Work of a queue and of those that join it, recorded once and put on the queue as a whole (a CUDA graph).
+class Captured {
+ public:
+  virtual ~Captured() = default;
+};
+
 /// A stream of a device that works by itself: what is put on it runs in order, later. One thread at a time puts work on it.
 class Queue {
  public:
@@ -26,6 +32,12 @@ class Queue {
   virtual void mark(int k) = 0;
   /// What follows waits for mark k of another queue of the same backend, as it was set last.
   virtual void wait(const Queue& other, int k) = 0;
+  /// What follows waits for all that was put on another queue of the same backend so far.
+  virtual void join(Queue& other) = 0;
+  /// Between the two nothing runs: what is put on this queue, and on those that join it, is recorded. They must be joined here before the end.
+  virtual void begin_capture() = 0;
+  virtual std::unique_ptr<Captured> end_capture() = 0;
+  virtual void launch(const Captured& captured) = 0;
   /// Signals the host's event once what was put on it so far is done.
   virtual void signal(Event& event, std::int64_t count) = 0;
   /// A time stamp behind what was put on it so far; `stamps` gives those since the last call, after `finish`, in nanoseconds of the

@@ -27,7 +27,7 @@ namespace {
 constexpr std::size_t kMostPrograms = 8;
 
 [[noreturn]] void rethrow(const Outcome& outcome) {
-  std::string where = fmt::format("; while running '{}'", outcome.failed_node);
+  std::string where = fmt::format("; while running '{}' on {}", outcome.failed_node, outcome.failed_device);
   try {
     std::rethrow_exception(outcome.error);
   } catch (const UserError& e) {

@@ -1,6 +1,7 @@
 // Plans for GPUs on the fake driver: its memory and streams, the CPU's kernels. Every strategy gives the CPU's bits.
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <set>
 
 #include <belfry/belfry.h>
@@ -24,22 +25,19 @@ class OnStream : public Prepared {
  public:
   OnStream(const CudaDriver& driver, std::unique_ptr<Prepared> kernel) : driver_(driver), kernel_(std::move(kernel)) {}
   void launch(const Arguments& a) override {
-    struct Call {
-      Prepared* kernel;
-      Arguments arguments;
-    };
-    auto call = std::make_unique<Call>(Call{kernel_.get(), a});
-    CUhostFn run = [](void* p) {
-      std::unique_ptr<Call> c(static_cast<Call*>(p));
-      c->kernel->launch(c->arguments);
-    };
-    check_driver(driver_, driver_.cuLaunchHostFunc(static_cast<CUstream>(a.stream), run, call.get()), "cuLaunchHostFunc");
-    call.release();
+    calls_.push_back({kernel_.get(), a});  // kept: a recorded one runs again
+    CUhostFn run = [](void* p) { static_cast<Call*>(p)->kernel->launch(static_cast<Call*>(p)->arguments); };
+    check_driver(driver_, driver_.cuLaunchHostFunc(static_cast<CUstream>(a.stream), run, &calls_.back()), "cuLaunchHostFunc");
   }
 
  private:
   const CudaDriver& driver_;
   std::unique_ptr<Prepared> kernel_;
+  struct Call {
+    Prepared* kernel;
+    Arguments arguments;
+  };
+  std::deque<Call> calls_;
 };
 
 class GpuPlans : public FakeGpus {
@@ -82,7 +80,7 @@ class GpuPlans : public FakeGpus {
   }
 
   /// Variables and fetched values after some steps.
-  Tensors train(const std::shared_ptr<const Graph>& graph, const std::shared_ptr<const PlacedGraph>& plan, const KernelTables& kernels, int steps = 3) {
+  Tensors train(const std::shared_ptr<const Graph>& graph, const std::shared_ptr<const PlacedGraph>& plan, const KernelTables& kernels, int steps = 4) {
     Program program(plan, kernels, {}, open(*plan));
     Runner runner(program);
     for (const auto& [name, value] : state_for(*graph)) program.set_state(name, value);
@@ -192,6 +190,15 @@ TEST_F(GpuSessions, say_which_gpu_failed_and_where_and_end_there) {
   };
   EXPECT_TRUE(says<DeviceError>(steps, {"gpu:", "CUDA_ERROR_ILLEGAL_ADDRESS (700)", "while running '"}));
   EXPECT_TRUE(says<std::runtime_error>(steps, {}));
+}
+
+TEST_F(GpuSessions, put_recorded_work_on_the_stream_from_the_second_step_on) {
+  environment.set("FAKE_CUDA_FAIL", "cuGraphLaunch:1:700");
+  start(8);
+  Graph graph = built("decay");
+  Session session(graph, Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}, options());
+  session.step(feeds_for(graph, 8));
+  EXPECT_TRUE(says<DeviceError>([&] { session.step(feeds_for(graph, 8)); }, {"gpu:0", "CUDA_ERROR_ILLEGAL_ADDRESS (700)"}));
 }
 
 TEST_F(GpuSessions, say_where_there_is_no_room) {

@@ -46,18 +46,40 @@ class Context {
   CUcontext context_ = nullptr;
 };
 
+class CudaGraph : public Captured {
+ public:
+  CudaGraph(std::shared_ptr<Context> context, CUgraph graph) : context_(std::move(context)) {
+    const CudaDriver& d = context_->driver();
+    CUresult code = d.cuGraphInstantiate(&graph_, graph, 0);
+    d.cuGraphDestroy(graph);
+    context_->check(code, "cuGraphInstantiate");
+  }
+  ~CudaGraph() override {
+    if (context_->enter_if_alive()) context_->driver().cuGraphExecDestroy(graph_);
+  }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+  CUgraphExec handle() const { return graph_; }
+
+ private:
+  std::shared_ptr<Context> context_;
+  CUgraphExec graph_ = nullptr;
+};
+
 class CudaQueue : public Queue {
  public:
   CudaQueue(std::shared_ptr<Context> context, int marks) : context_(std::move(context)), d_(context_->driver()) {
     context_->enter();
     context_->check(d_.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, 0), "cuStreamCreateWithPriority");
     for (int k = 0; k < marks; ++k) marks_.push_back(event(CU_EVENT_DISABLE_TIMING));
+    joined_ = event(CU_EVENT_DISABLE_TIMING);
   }
   ~CudaQueue() override {
     if (!context_->enter_if_alive()) return;
     d_.cuStreamSynchronize(stream_);
     for (auto* events : {&marks_, &stamps_})
       for (CUevent e : *events) d_.cuEventDestroy(e);
+    d_.cuEventDestroy(joined_);
     d_.cuStreamDestroy(stream_);
   }
   CudaQueue(const CudaQueue&) = delete;
@@ -76,19 +98,33 @@ class CudaQueue : public Queue {
     context_->enter();
     context_->check(d_.cuStreamWaitEvent(stream_, static_cast<const CudaQueue&>(other).marks_.at(static_cast<std::size_t>(k)), 0), "cuStreamWaitEvent");
   }
-  void signal(Event& event, std::int64_t count) override {
-    struct Told {
-      Event& event;
-      std::int64_t count;
-    };
+  void join(Queue& other) override {
+    auto& from = static_cast<CudaQueue&>(other);
+    from.context_->enter();
+    from.context_->check(d_.cuEventRecord(from.joined_, from.stream_), "cuEventRecord");
     context_->enter();
-    auto told = std::make_unique<Told>(Told{event, count});
-    CUhostFn tell = [](void* p) {
-      std::unique_ptr<Told> t(static_cast<Told*>(p));
-      t->event.signal(t->count);
-    };
+    context_->check(d_.cuStreamWaitEvent(stream_, from.joined_, 0), "cuStreamWaitEvent");
+  }
+  void begin_capture() override {
+    context_->enter();
+    context_->check(d_.cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture");
+  }
+  std::unique_ptr<Captured> end_capture() override {
+    CUgraph graph = nullptr;
+    context_->enter();
+    context_->check(d_.cuStreamEndCapture(stream_, &graph), "cuStreamEndCapture");
+    return std::make_unique<CudaGraph>(context_, graph);
+  }
+  void launch(const Captured& captured) override {
+    context_->enter();
+    context_->check(d_.cuGraphLaunch(static_cast<const CudaGraph&>(captured).handle(), stream_), "cuGraphLaunch");
+  }
+  void signal(Event& event, std::int64_t count) override {
+    context_->enter();
+    std::unique_ptr<Told>& told = told_[{&event, count}];  // kept: a captured one is told again and again
+    if (!told) told = std::make_unique<Told>(Told{event, count});
+    CUhostFn tell = [](void* p) { static_cast<Told*>(p)->event.signal(static_cast<Told*>(p)->count); };
     context_->check(d_.cuLaunchHostFunc(stream_, tell, told.get()), "cuLaunchHostFunc");
-    told.release();  // the function frees it
   }
   void stamp() override {
     context_->enter();
@@ -115,6 +151,11 @@ class CudaQueue : public Queue {
   }
 
  private:
+  struct Told {
+    Event& event;
+    std::int64_t count;
+  };
+
   CUevent event(unsigned flags) const {
     CUevent out = nullptr;
     context_->check(d_.cuEventCreate(&out, flags), "cuEventCreate");
@@ -124,7 +165,9 @@ class CudaQueue : public Queue {
   std::shared_ptr<Context> context_;
   const CudaDriver& d_;
   CUstream stream_ = nullptr;
+  CUevent joined_ = nullptr;
   std::vector<CUevent> marks_, stamps_;
+  std::map<std::pair<Event*, std::int64_t>, std::unique_ptr<Told>> told_;
   std::size_t stamped_ = 0;
   std::int64_t began_ns_ = 0;
 };

@@ -1,0 +1,173 @@
+// The part of Runner that puts work on the queues of devices. What is there is computed later: waits between queues are theirs, and
+// `drain` sees the errors.
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <random>
+
+#include <belfry/executor/run.h>
+
+namespace belfry {
+
+namespace {
+
+template <class V>
+auto& of(V& v, int i) {
+  return v[static_cast<std::size_t>(i)];
+}
+
+std::int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+/// A segment ends where a task waits for the host or another thread's queue, and behind what such a queue waits for.
+void Runner::find_segments(int thread) {
+  if (program_.queues(thread).empty()) return;
+  const std::vector<Task>& tasks = program_.tasks(thread);
+  std::vector<Segment>& out = of(segments_, thread);
+  bool ended = true;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const Task& t = tasks[i];
+    bool recorded = t.drive && !t.drive->feeds && t.kernel->capturable();
+    bool waits = t.wait_count || (t.drive && std::any_of(t.drive->waits.begin(), t.drive->waits.end(), [](const QueueWait& w) { return w.task < 0; }));
+    if (ended || waits || !recorded || !out.back().captured) out.push_back({i, i, recorded});
+    Segment& s = out.back();
+    s.past = i + 1;
+    if (t.drive && std::find(s.queues.begin(), s.queues.end(), t.drive->queue) == s.queues.end()) s.queues.push_back(t.drive->queue);
+    ended = t.drive && t.drive->mark_for_others;
+  }
+  for (Segment& s : out) s.captured = s.captured && s.past - s.first > 1;  // one alone is launched as fast
+}
+
+/// False if the run was aborted.
+bool Runner::wait_for_others(const Task& task) {
+  for (int w = 0; w < task.wait_count; ++w)
+    if (!of(events_, task.waits[w].stream).wait(task.waits[w].count)) return false;
+  if (task.drive)
+    for (const QueueWait& w : task.drive->waits)
+      if (w.task < 0 && !of(queued_, w.stream).wait(w.count)) return false;
+  return !failed_.load(std::memory_order_relaxed);
+}
+
+/// Launches with all that stands around it but waits. What is recorded is not watched, and others cannot wait for its marks.
+void Runner::put(int thread, const Task& task, bool recorded) {
+  const Step& step = of(of(program_.bound().streams, task.stream), task.index);
+  Queue* queue = task.drive ? task.drive->queue : nullptr;
+  const bool watched = options_->before || options_->after;
+  if (options_->delays) std::this_thread::sleep_for(std::chrono::microseconds(std::mt19937_64(options_->delays * 1000003 + static_cast<std::uint64_t>(task.stream) * 8191 + static_cast<std::uint64_t>(task.index))() % 200));
+  if (watched && queue) queue->finish();
+  if (options_->before) options_->before(step);
+  if (options_->trace && queue) queue->stamp();
+  std::int64_t begin = options_->trace ? now_ns() : 0;
+  launch(task);
+  if (options_->trace && queue) queue->stamp();
+  if (options_->trace && !queue) of(trace_of_thread_, thread).push_back({task.stream, task.index, begin, now_ns()});
+  if (watched && queue) queue->finish();
+  if (options_->after) options_->after(step);
+  if (!queue) {
+    if (task.signals) of(events_, task.stream).signal(task.index + 1);
+    return;
+  }
+  if (task.drive->mark >= 0 && !(recorded && task.drive->mark_for_others)) queue->mark(task.drive->mark);
+  if (task.signals) queue->signal(of(events_, task.stream), task.index + 1);
+}
+
+bool Runner::is_captured(int thread, int task) const {
+  const std::vector<Segment>& segments = of(segments_, thread);
+  auto past = std::upper_bound(segments.begin(), segments.end(), static_cast<std::size_t>(task), [](std::size_t i, const Segment& s) { return i < s.first; });
+  return std::prev(past)->captured;
+}
+
+/// Everything that the thread has put on its queues comes before, and everything that follows behind: so only waits inside it are recorded.
+void Runner::run_captured(int thread, Segment& s) {
+  const Task* tasks = program_.tasks(thread).data();
+  Queue* origin = s.queues[0];
+  for (Queue* q : program_.queues(thread))
+    if (q != origin) origin->join(*q);
+  if (!s.graph) {
+    origin->begin_capture();
+    try {
+      for (std::size_t q = 1; q < s.queues.size(); ++q) s.queues[q]->join(*origin);
+      for (const Task* t = tasks + s.first; t != tasks + s.past; ++t) {
+        for (const QueueWait& w : t->drive->waits)
+          if (w.task >= static_cast<int>(s.first)) t->drive->queue->wait(*w.queue, w.mark);
+        put(thread, *t, true);
+      }
+      for (std::size_t q = 1; q < s.queues.size(); ++q) origin->join(*s.queues[q]);
+    } catch (...) {
+      try {
+        origin->end_capture();
+      } catch (const DeviceError&) {  // the first error is the one to tell
+      }
+      throw;
+    }
+    s.graph = origin->end_capture();
+  }
+  origin->launch(*s.graph);
+  for (Queue* q : program_.queues(thread))
+    if (q != origin) q->join(*origin);
+  const Task& last = tasks[s.past - 1];
+  if (last.drive->mark_for_others) last.drive->queue->mark(last.drive->mark);
+}
+
+void Runner::drive(int thread, const Task*& at) {
+  const Task* tasks = program_.tasks(thread).data();
+  const bool graphs = warm_ && options_->graphs && !options_->trace && !options_->delays && !options_->before && !options_->after;
+  if (options_->trace)
+    for (Queue* q : program_.queues(thread)) q->stamp();
+  for (Segment& s : of(segments_, thread)) {
+    const bool captured = graphs && s.captured;
+    at = tasks + s.first;
+    if (captured) {
+      if (!wait_for_others(*at)) return;
+      for (const QueueWait& w : at->drive->waits)
+        if (w.task < 0) s.queues[0]->wait(*w.queue, w.mark);
+      run_captured(thread, s);
+    }
+    for (; at != tasks + s.past; ++at) {
+      if (!captured) {
+        if (!wait_for_others(*at)) return;
+        if (at->drive)
+          for (const QueueWait& w : at->drive->waits)
+            if (w.task < 0 || !graphs || !is_captured(thread, w.task)) at->drive->queue->wait(*w.queue, w.mark);
+        put(thread, *at, false);
+      } else if (at->update >= 0) {
+        of(updates_, at->update) = kBegun;
+      }
+      if (at->drive) of(queued_, at->stream).signal(at->index + 1);
+    }
+  }
+}
+
+void Runner::run_driving(int thread, const Task*& at) {
+  try {
+    drive(thread, at);
+  } catch (...) {
+    fail(at->stream, at->index);
+  }
+  drain(thread, at);
+}
+
+/// Waits for the thread's queues, also after an error: nothing of a step runs on when it has returned.
+void Runner::drain(int thread, const Task* past) {
+  const Task* tasks = program_.tasks(thread).data();
+  for (Queue* q : program_.queues(thread)) {
+    try {
+      q->finish();
+      std::vector<std::int64_t> stamps = options_->trace ? q->stamps() : std::vector<std::int64_t>{};
+      std::size_t next = 1;  // behind the one of the beginning
+      for (const Task* t = tasks; t != past; ++t) {
+        if (!t->drive || t->drive->queue != q) continue;
+        if (t->update >= 0 && of(updates_, t->update) == kBegun) of(updates_, t->update) = kDone;
+        if (next + 1 < stamps.size()) of(trace_of_thread_, thread).push_back({t->stream, t->index, stamps[next], stamps[next + 1]});
+        next += 2;
+      }
+    } catch (...) {
+      const Task* last = past == tasks ? tasks : past - 1;
+      while (last != tasks && !(last->drive && last->drive->queue == q)) --last;
+      fail(last->stream, last->index);
+    }
+  }
+}
+
+}  // namespace belfry
