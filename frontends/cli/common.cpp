@@ -94,6 +94,8 @@ void PlacementArguments::add_to(CLI::App& app) {
   app.add_option("--move", moves, "devices of nodes by name: 'tower_1/logits/**=cpu:0'")->type_name("GLOB=DEVICE");
   app.add_option("--placement", placement_file, "a placement file: towers and rules")->check(CLI::ExistingFile);
   app.add_option("--cluster", cluster_file, "devices, memory spaces and links from a file")->check(CLI::ExistingFile);
+  app.add_option("--memory-fraction", memory_fraction, "of a GPU's free memory that plans may take; by default 0.95")->check(CLI::Range(0.01, 1.0));
+  app.add_flag("--no-cuda-graph", no_cuda_graph, "launch each kernel by itself, on GPUs");
   app.add_option("--seed", seed, "of initial values and random draws")->check(whole(0, UINT64_MAX));
 }
 
@@ -151,11 +153,13 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
   SessionOptions options;
   options.seed = a.seed;
   options.library = library;
+  options.cuda_graphs = !a.no_cuda_graph;
+  if (a.memory_fraction) options.memory_fraction = *a.memory_fraction;
   options.notice = [](const std::string& text) { say(text + "\n"); };
   for (const std::string& m : a.moves) options.rules.push_back(parse_move(m));
   if (source.plan) {
     refuse_idle({{"--strategy", !a.strategy.empty()}, {"--devices", !a.devices.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},
-                 {"--placement", !a.placement_file.empty()}, {"--cluster", !a.cluster_file.empty()}},
+                 {"--placement", !a.placement_file.empty()}, {"--cluster", !a.cluster_file.empty()}, {"--memory-fraction", a.memory_fraction.has_value()}},
                 "a plan has its strategy, towers, threads and devices; --move changes where its nodes are, and place of its graph makes another plan");
     return anew ? Session::placed_anew(source.plan, options) : Session::from_plan(source.plan, options);
   }

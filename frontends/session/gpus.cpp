@@ -51,10 +51,10 @@ std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> l
   return out;
 }
 
-std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices) {
+std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices, double fraction) {
   std::map<int, std::int64_t> out;
   if (!any_gpu(devices)) return out;
-  for (const GpuFacts& g : cuda_facts().gpus) out[g.index] = g.free_bytes >= 0 ? g.free_bytes : g.memory_bytes;
+  for (const GpuFacts& g : cuda_facts().gpus) out[g.index] = static_cast<std::int64_t>(fraction * static_cast<double>(g.free_bytes >= 0 ? g.free_bytes : g.memory_bytes));
   return out;
 }
 

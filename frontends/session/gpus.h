@@ -1,6 +1,8 @@
 // GPUs as a session meets them: the backend's kernels when a device is a GPU, the devices when a plan runs, and why not.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,8 +22,8 @@ std::string no_gpu_text(const DeviceId& device, const CudaFacts& facts, int core
 /// is no backend; a driver is not needed.
 std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const std::vector<DeviceId>& devices);
 
-/// Bytes of the GPUs here by index, as far as they can be asked: all that is free.
-std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices);
+/// A fraction of what is free on the GPUs here, in bytes by index, as far as they can be asked.
+std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices, double fraction);
 
 /// The GPUs on which the plan has streams. UserError that says why one cannot be used and what stands in for it.
 Devices open_gpus(const PlacedGraph& plan, const Library& library);

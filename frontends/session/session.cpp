@@ -176,7 +176,7 @@ struct Session::Impl {
     make_ready(b);
     ran = &b;
     bring_state(b);
-    Outcome outcome = b.runner->run(feeds.all(), {.trace = tracing});
+    Outcome outcome = b.runner->run(feeds.all(), {.trace = tracing, .graphs = maker.options().cuda_graphs});
     if (tracing) trace = b.runner->trace();
     if (mode == Mode::step && (!outcome.error || outcome.state != StateAfter::untouched)) {
       b.version = ++version;

@@ -22,6 +22,8 @@ struct SessionOptions {
   int cores = 0;                               ///< of this host; 0: what the machine has
   std::shared_ptr<const Library> library = {}; ///< empty: the standard one
   bool fuse = true;
+  bool cuda_graphs = true;                     ///< from the second step on a GPU's work is put on its stream as a whole
+  double memory_fraction = 0.95;               ///< of a GPU's free memory that plans may take
   std::optional<Cluster> cluster = {};         ///< in place of the local one
   std::vector<PlacementRule> rules = {};       ///< before all others; UserError for one that decides nothing
   std::function<void(const std::string&)> notice = {};  ///< told where another plan is made than the one that was given
