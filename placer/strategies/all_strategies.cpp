@@ -36,7 +36,7 @@ Strategy to_strategy(const Single& s) { return strategy("single", {s.device}, s)
 
 Strategy to_strategy(const Towers& s) {
   auto devices = s.devices;
-  if (std::find(devices.begin(), devices.end(), s.variables) == devices.end()) devices.push_back(s.variables);
+  if (!s.spread && std::find(devices.begin(), devices.end(), s.variables) == devices.end()) devices.push_back(s.variables);
   return strategy("towers", devices, s);
 }
 
@@ -54,10 +54,11 @@ std::vector<StrategyDef> standard_strategies() {
                    o.finish();
                    return to_strategy(s);
                  }});
-  out.push_back({"towers", "a tower per device, shared variables on one device", {{"variables", "the device of the variables; by default cpu:0"}, towers, combine, threads},
+  out.push_back({"towers", "a tower per device, shared variables on one device", {{"variables", "the device of the variables, by default cpu:0; or spread: over the towers' devices by bytes"}, towers, combine, threads},
                  [](const Devices& devices, const Given& given) {
                    StrategyOptions o("towers", given);
-                   Towers s{devices, parse_device(o.text("variables", "cpu:0")), o.integer("towers", 0), o.combine(), o.integer("threads", 0)};
+                   const std::string variables = o.text("variables", "cpu:0");
+                   Towers s{devices, variables == "spread" ? cpu(0) : parse_device(variables), variables == "spread", o.integer("towers", 0), o.combine(), o.integer("threads", 0)};
                    o.finish();
                    return to_strategy(s);
                  }});

@@ -15,10 +15,11 @@ struct Single {
   Rules assign(const TowerGraph&, const Cluster&) const;
 };
 
-/// A tower per device (or more), with shared variables on one device.
+/// A tower per device (or more), with shared variables on one device, or spread over the towers' devices by their bytes.
 struct Towers {
   std::vector<DeviceId> devices;
   DeviceId variables = cpu(0);
+  bool spread = false;  ///< in place of `variables`: the largest first, each with its slots to the device that has least
   int towers = 0;  ///< 0: one per device
   Combine combine = Combine::global_mean;
   int threads = 0;
