@@ -151,6 +151,7 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
   SessionOptions options;
   options.seed = a.seed;
   options.library = library;
+  options.forecast = a.forecast;
   options.notice = [](const std::string& text) { say(text + "\n"); };
   for (const std::string& m : a.moves) options.rules.push_back(parse_move(m));
   if (source.plan) {

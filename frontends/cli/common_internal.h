@@ -41,6 +41,7 @@ struct PlacementArguments {
   int towers = 0, threads = 0;
   std::uint64_t seed = 0;
   std::vector<std::string> options, moves;
+  bool forecast = false;                        ///< the session is for forecasts alone: GPUs and other machines are fine
   void add_to(CLI::App& app);
 };
 

@@ -119,6 +119,7 @@ std::shared_ptr<const PlacedGraph> PlanMaker::make(const PlanKey& key) {
   if (runs_given(key)) return decided_;
   auto plan = std::make_shared<PlacedGraph>(placed(key, 0));
   if (as_given_) keep_threads(*plan, *decided_);
+  if (options_.forecast) return plan;
   if (auto over = over_memory(*plan); !over.empty())
     throw UserError(fmt::format("the plan does not fit: {}; take a smaller batch, more towers one after the other (--towers), or other devices", fmt::join(over, "; ")));
   if (auto found = verify(*plan); !found.empty()) throw InternalError(fmt::format("a plan made here does not hold: {}", fmt::join(found, "; ")));
@@ -150,7 +151,7 @@ PlacedGraph PlanMaker::placed(const PlanKey& key, std::size_t must_decide) {
   PlaceOptions o;
   for (const std::string& f : key.fetches) o.fetches.emplace_back(f, fetched(*graph, key.mode, f));
   o.updates = key.mode == Mode::step;
-  o.kernels = as_given_ ? keeping(decided_, library_->kernels) : chooser(library_->kernels);
+  o.kernels = options_.forecast ? or_roofline(library_->kernels) : as_given_ ? keeping(decided_, library_->kernels) : chooser(library_->kernels);
   o.must_decide = must_decide;
   o.isa = isa_text(host_);
   o.libraries = libraries_text(host_);

@@ -107,6 +107,7 @@ struct Session::Impl {
   /// Allocates and binds what has only been planned.
   void make_ready(Built& b) {
     if (b.runner) return;
+    if (maker.options().forecast) throw UserError("this session is for forecasts alone: its plans may name kernels that are not here, and nothing runs");
     refuse_gpus(*b.plan, maker.library().kernels);
     check_room_here(*b.plan);
     auto program = std::make_unique<Program>(b.plan, maker.library().kernels, placed);

@@ -24,6 +24,9 @@ struct SessionOptions {
   bool fuse = true;
   std::optional<Cluster> cluster = {};         ///< in place of the local one
   std::vector<PlacementRule> rules = {};       ///< before all others; UserError for one that decides nothing
+  /// Plans are made to be forecast: kinds of devices without kernels here get the name "roofline", nothing is verified, and
+  /// what does not fit is not refused. Such a session runs nothing.
+  bool forecast = false;
   std::function<void(const std::string&)> notice = {};  ///< told where another plan is made than the one that was given
 };
 
