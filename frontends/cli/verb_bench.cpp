@@ -73,7 +73,7 @@ void run_bench(BenchArguments& o, const std::shared_ptr<const Library>& library)
     }
   for (const Case& c : cases) {
     const MeasuredSeconds s = spread_of(c.seconds);
-    std::cout << fmt::format("{:<48} {:>9} a step (a tenth below {}, a tenth above {})\n", c.name, human_seconds(s.median), human_seconds(s.low), human_seconds(s.high));
+    std::cout << fmt::format("{:<48} {:>9} a step (a quarter below {}, a tenth above {})\n", c.name, human_seconds(s.median), human_seconds(s.quarter), human_seconds(s.high));
   }
   if (!o.calibrate) return;
   const CostTable table = calibration.table(fmt::format("{}, {} cores, {}, {}", host.processor, host.cores, isa_text(host), libraries_text(host)));
@@ -90,8 +90,8 @@ void add_bench_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("nets", o->nets, "nets or graph files")->required();
   verb->add_option("--batch", o->batches, "global rows of a step; several give forecasts something to lie between")->delimiter(',')->check(count());
   verb->add_option("--towers", o->towers, "by default 1,2 where there are two cores")->delimiter(',')->check(whole(1, 4096));
-  verb->add_option("--rounds", o->rounds, "steps of each, all in turn; medians are kept")->check(whole(1, 1 << 20));
-  verb->add_flag("--calibrate", o->calibrate, "trace a second step in each round, and write the medians of all launches");
+  verb->add_option("--rounds", o->rounds, "steps of each, all in turn; the table keeps what a quarter of them is below")->check(whole(1, 1 << 20));
+  verb->add_flag("--calibrate", o->calibrate, "trace a second step in each round, and write what every launch takes");
   verb->add_option("-o,--out", o->out, "the table's file");
   verb->callback([o, library] { run_bench(*o, library()); });
 }

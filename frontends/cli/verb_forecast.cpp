@@ -43,8 +43,8 @@ void measure(ForecastArguments& o, const Source& source, const std::shared_ptr<c
   for (int warm = 0; warm < 3; ++warm) timed_step(session, feeds);
   for (std::int64_t k = 0; k < o.measure; ++k) seconds.push_back(timed_step(session, feeds));
   const MeasuredSeconds spread = spread_of(seconds);
-  std::cout << describe_beside(plan, f, {spread.median, {}});
-  std::cout << fmt::format("of {} steps a tenth took less than {}, a tenth more than {}\n", o.measure, human_seconds(spread.low), human_seconds(spread.high));
+  std::cout << describe_beside(plan, f, {spread.quarter, {}});
+  std::cout << fmt::format("of {} steps a quarter took less than that, half less than {}, nine tenths less than {}\n", o.measure, human_seconds(spread.median), human_seconds(spread.high));
 }
 
 void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& library) {

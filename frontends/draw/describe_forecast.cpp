@@ -97,6 +97,9 @@ std::string path(const PlacedGraph& plan, const Forecast& f) {
                        s.moving > 0 ? fmt::format(", {} of it bytes on their way", human_seconds(s.moving)) : "");
   }
   if (shares.size() > kMostLines) out += fmt::format("  and {} more nodes\n", shares.size() - kMostLines);
+  double idle = f.seconds;
+  for (const PathShare& s : shares) idle -= s.seconds;
+  if (idle > 0.005 * f.seconds) out += fmt::format("  {:>9}  {:>5}  between launches and before the first\n", human_seconds(idle), percent(idle, f.seconds));
   return out;
 }
 

@@ -71,15 +71,15 @@ CostTable Calibration::table(std::string machine) const {
   CostTable out;
   out.machine = std::move(machine);
   out.memmove = memmove_bandwidth();
-  out.dispatch = spread_of(gaps_).median;
-  out.handoff = spread_of(handoffs_).median;
+  out.dispatch = spread_of(gaps_).quarter;
+  out.handoff = spread_of(handoffs_).quarter;
   std::vector<double> beside;
   for (const auto& [id, times] : plans_)
     if (times.one_thread && !times.steps.empty() && !times.sums.empty())
-      beside.push_back(spread_of(times.steps).median - spread_of(times.sums).median - static_cast<double>(times.launches) * out.dispatch);
-  out.step = std::max(0.0, spread_of(beside).median);
+      beside.push_back(spread_of(times.steps).quarter - spread_of(times.sums).quarter - static_cast<double>(times.launches) * out.dispatch);
+  out.step = std::max(0.0, spread_of(beside).quarter);
   for (const auto& [key, by_rows] : kernels_)
-    for (const auto& [rows, samples] : by_rows) out.kernels[key].push_back({rows, spread_of(samples.seconds).median, samples.work});
+    for (const auto& [rows, samples] : by_rows) out.kernels[key].push_back({rows, spread_of(samples.seconds).quarter, samples.work});
   return out;
 }
 
@@ -87,7 +87,7 @@ MeasuredSeconds spread_of(std::vector<double> seconds) {
   if (seconds.empty()) return {};
   std::sort(seconds.begin(), seconds.end());
   auto at = [&](double share) { return seconds[static_cast<std::size_t>(share * static_cast<double>(seconds.size() - 1))]; };
-  return {at(0.5), at(0.1), at(0.9)};
+  return {at(0.5), at(0.25), at(0.1), at(0.9)};
 }
 
 double timed_step(Session& session, const std::map<std::string, HostTensor>& feeds) {

@@ -1,4 +1,4 @@
-// Measuring what launches cost where they run: traces of real steps become a table of medians.
+// Measuring what launches cost where they run: traces of real steps become a table.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class Calibration {
   void add_trace(const BoundPlan& bound, const std::vector<TraceEntry>& trace);
   /// A step of the same plan that was run without a trace, in seconds: what it took beside its launches.
   void add_step(const BoundPlan& bound, double seconds);
-  /// Medians of all that was added; `machine` in words.
+  /// The quarters of all that was added; `machine` in words.
   CostTable table(std::string machine) const;
 
  private:
@@ -41,9 +41,10 @@ class Calibration {
   std::vector<double> gaps_, handoffs_;
 };
 
-/// The median of some rounds; a tenth of them is below `low`, a tenth above `high`.
+/// The median of some rounds; a quarter of them is below `quarter`, a tenth below `low`, a tenth above `high`. On a machine
+/// with other work the quarter is nearer to what a launch costs; on a quiet one all are near each other.
 struct MeasuredSeconds {
-  double median = 0, low = 0, high = 0;
+  double median = 0, quarter = 0, low = 0, high = 0;
 };
 MeasuredSeconds spread_of(std::vector<double> seconds);
 /// One step, timed.

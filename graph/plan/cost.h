@@ -18,7 +18,7 @@ struct Work {
   bool operator==(const Work&) const = default;
 };
 
-/// The median of a kernel's launches on so many rows; 0 where its types have no rows.
+/// What a kernel's launches take on so many rows; 0 where its types have no rows.
 struct Measurement {
   std::int64_t rows = 0;
   double seconds = 0;

@@ -149,6 +149,8 @@ class Walk {
     }
     const int n = queued_[d].front();
     queued_[d].pop();
+    launch(n).begin = now - launch(n).moving;  // it begins when the GPU is free
+    state(n).cause = s;
     at(now + work(n), kEnd, n);
   }
 

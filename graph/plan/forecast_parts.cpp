@@ -100,10 +100,16 @@ void add_uses(const PlacedGraph& plan, const ForecastSteps& steps, Forecast& out
   std::map<int, DeviceForecast> devices;
   for (std::size_t s = 0; s + 1 < steps.first.size(); ++s) {
     StreamForecast use{static_cast<int>(s), 0};
-    for (int k = steps.first[s]; k < steps.first[s + 1]; ++k) use.busy += out.launches[static_cast<std::size_t>(k)].end - out.launches[static_cast<std::size_t>(k)].begin;
+    double moving = 0;
+    for (int k = steps.first[s]; k < steps.first[s + 1]; ++k) {
+      const ForecastLaunch& l = out.launches[static_cast<std::size_t>(k)];
+      use.busy += l.end - l.begin;
+      moving += l.moving;
+    }
     const int device = plan.streams[s].device;
-    if (steps.first[s + 1] > steps.first[s]) lanes[device].insert(steps.lane_of_stream[s]);
-    devices[device].busy += use.busy;
+    const bool gpu = plan.cluster.devices[static_cast<std::size_t>(device)].id.kind == "gpu";  // whose streams share what computes
+    if (!gpu && steps.first[s + 1] > steps.first[s]) lanes[device].insert(steps.lane_of_stream[s]);
+    devices[device].busy += gpu ? use.busy - moving : use.busy;
     out.streams.push_back(use);
   }
   std::vector<DeviceBytes> bytes = device_bytes(plan);
