@@ -14,7 +14,7 @@ std::string name_of(const PlacedGraph& plan, int device) { return to_string(plan
 
 const PlanNode& node_of(const PlacedGraph& plan, const ForecastLaunch& l) { return plan.nodes[static_cast<std::size_t>(l.node)]; }
 
-struct Part {
+struct PathPart {
   double seconds = 0, most = 0;
   std::string of;                     ///< the node with the most
   void add(double s, const std::string& name, std::map<std::string, double>& by_name) {
@@ -43,9 +43,9 @@ std::vector<PathShare> path_shares(const PlacedGraph& plan, const Forecast& f) {
 std::string why_not_more(const PlacedGraph& plan, const Forecast& f) {
   if (f.seconds <= 0) return "";
   double halved = 0, launching = 0;
-  Part moving;
+  PathPart moving;
   std::map<std::string, double> moved;
-  std::map<int, std::pair<Part, std::map<std::string, double>>> shared;  // by device
+  std::map<int, std::pair<PathPart, std::map<std::string, double>>> shared;  // by device
   for (int k : f.path) {
     const ForecastLaunch& l = f.launches[static_cast<std::size_t>(k)];
     const PlanNode& n = node_of(plan, l);
@@ -57,7 +57,7 @@ std::string why_not_more(const PlacedGraph& plan, const Forecast& f) {
   }
   if (plan.present() == plan.batch && plan.batch > 0) return fmt::format("more devices will not help, because the batch of {} has no more rows to share: take a larger one", plan.batch);
   if (halved >= f.seconds / 10) return "";
-  const Part* most = &moving;
+  const PathPart* most = &moving;
   int at = -1;
   for (const auto& [device, part] : shared)
     if (part.first.seconds > most->seconds) most = &part.first, at = device;
