@@ -155,6 +155,7 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
   options.library = library;
   options.cuda_graphs = !a.no_cuda_graph;
   if (a.memory_fraction) options.memory_fraction = *a.memory_fraction;
+  options.forecast = a.forecast;
   options.notice = [](const std::string& text) { say(text + "\n"); };
   for (const std::string& m : a.moves) options.rules.push_back(parse_move(m));
   if (source.plan) {

@@ -43,6 +43,7 @@ struct PlacementArguments {
   std::optional<double> memory_fraction;
   bool no_cuda_graph = false;
   std::vector<std::string> options, moves;
+  bool forecast = false;                        ///< the session is for forecasts alone: GPUs and other machines are fine
   void add_to(CLI::App& app);
 };
 

@@ -25,6 +25,8 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library);
 void add_compare_verb(CLI::App& app, const LibrarySource& library);
 void add_diff_verb(CLI::App& app, const LibrarySource& library);
 void add_convert_verb(CLI::App& app, const LibrarySource& library);
+void add_forecast_verb(CLI::App& app, const LibrarySource& library);
+void add_bench_verb(CLI::App& app, const LibrarySource& library);
 void add_data_verb(CLI::App& app, const LibrarySource& library);
 
 /// Lines of `--version`: what was built, by what, with what.

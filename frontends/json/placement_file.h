@@ -23,7 +23,8 @@ struct PlacementFile {
 PlacementFile read_placement(const std::string& text, const std::string& file);
 std::string write_placement(const Placement& placement);
 
-/// {"belfry": 1, "cores": 8, "unlinked": [["host", "sim:3"]], "devices": [{"devices": "sim:0-3", "space", "streams", "memory"}]}
+/// {"belfry": 1, "cores": 8, "unlinked": [["host", "sim:3"]], "devices": [{"devices": "sim:0-3", "space", "streams", "memory"}]};
+/// for forecasts of machines that nobody here has also what a device does a second and its links: see clusters/.
 Cluster read_cluster(const std::string& text, const std::string& file);
 std::string write_cluster(const Cluster& cluster);
 

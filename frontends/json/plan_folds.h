@@ -20,8 +20,8 @@ std::vector<int> devices_of(const JsonDocument& d, const JsonValue& v, const Clu
 std::string json_of_numbers(const std::vector<int>& numbers);
 std::vector<int> numbers_of(const JsonDocument& d, const JsonValue& v, int limit);
 
-/// {"cores", "unlinked", "devices": [{"devices": "sim:0-3", "space", "streams", "memory"}]}; without a space each device is
-/// its own.
+/// {"cores", "unlinked", "links", "devices": [{"devices": "sim:0-3", "space", "streams", "memory", "flops", …}]}; without a
+/// space each device is its own. "hosts": 4 beside "devices" stands for them on the hosts 0 to 3.
 std::vector<std::string> cluster_entries(const Cluster& cluster);
 Cluster cluster_of(const JsonDocument& d, const JsonValue& v);
 /// Takes the keys of a cluster out of an object that has others too.

@@ -108,6 +108,10 @@ KernelChooser chooser(const KernelTables& tables) {
   };
 }
 
+KernelChooser or_roofline(const KernelTables& tables) {
+  return [known = chooser(tables), tables](const KernelQuery& q) -> KernelChoice { return tables.contains(q.device_kind) ? known(q) : KernelChoice{"roofline", 0, true}; };
+}
+
 KernelChooser keeping(std::shared_ptr<const PlacedGraph> plan, const KernelTables& tables) {
   return [kept = kernels_of(*plan), tables, otherwise = chooser(tables)](const KernelQuery& q) -> KernelChoice {
     auto at = kept.find(key_of(q.node, q.device_kind, q.inputs, q.outputs));

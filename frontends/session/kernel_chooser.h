@@ -10,6 +10,9 @@ namespace belfry {
 /// without a table.
 KernelChooser chooser(const KernelTables& tables);
 
+/// The same, but for kinds without a table the kernel is "roofline", which exists nowhere: for plans that are only forecast.
+KernelChooser or_roofline(const KernelTables& tables);
+
 /// Names the kernels that a plan has for nodes of the same name, op, local types and kind of device; the tables choose for all
 /// others. UserError where a kernel of the plan is not here, or refuses what it runs in the plan.
 KernelChooser keeping(std::shared_ptr<const PlacedGraph> plan, const KernelTables& tables);

@@ -109,14 +109,14 @@ PlanMaker::PlanMaker(Graph graph, Strategy strategy, SessionOptions options)
     : source_(std::move(graph)), strategy_(std::move(strategy)), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()) {
   int cores = options_.cores ? options_.cores : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   cluster_ = options_.cluster ? *options_.cluster : local_cluster(strategy_.devices, cores, host_.memory_bytes, gpu_memory(strategy_.devices, options_.memory_fraction));
-  library_ = with_gpu_kernels(library_, devices_of(cluster_));
+  if (!options_.forecast) library_ = with_gpu_kernels(library_, devices_of(cluster_));
   training_ = std::make_shared<const Graph>(run_passes(training_passes(), source_));
 }
 
 PlanMaker::PlanMaker(std::shared_ptr<const PlacedGraph> plan, bool as_given, SessionOptions options)
     : source_(*plan->graph), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()), cluster_(plan->cluster), decided_(std::move(plan)), as_given_(as_given),
       training_(decided_->graph) {
-  library_ = with_gpu_kernels(library_, devices_of(cluster_));
+  if (!options_.forecast) library_ = with_gpu_kernels(library_, devices_of(cluster_));
   if (!as_given_) return;
   if (auto found = verify(*decided_); !found.empty()) throw UserError(fmt::format("the plan does not hold: {}; derive it anew with belfry place", fmt::join(found, "; ")));
 }
@@ -126,6 +126,7 @@ std::shared_ptr<const PlacedGraph> PlanMaker::make(const PlanKey& key) {
   if (runs_given(key)) return decided_;
   auto plan = std::make_shared<PlacedGraph>(placed(key, 0));
   if (as_given_) keep_threads(*plan, *decided_);
+  if (options_.forecast) return plan;
   if (auto over = over_memory(*plan); !over.empty())
     throw UserError(fmt::format("the plan does not fit: {}; take a smaller batch, more towers one after the other (--towers), or other devices", fmt::join(over, "; ")));
   if (auto found = verify(*plan); !found.empty()) throw InternalError(fmt::format("a plan made here does not hold: {}", fmt::join(found, "; ")));
@@ -157,7 +158,7 @@ PlacedGraph PlanMaker::placed(const PlanKey& key, std::size_t must_decide) {
   PlaceOptions o;
   for (const std::string& f : key.fetches) o.fetches.emplace_back(f, fetched(*graph, key.mode, f));
   o.updates = key.mode == Mode::step;
-  o.kernels = as_given_ ? keeping(decided_, library_->kernels) : chooser(library_->kernels);
+  o.kernels = options_.forecast ? or_roofline(library_->kernels) : as_given_ ? keeping(decided_, library_->kernels) : chooser(library_->kernels);
   o.must_decide = must_decide;
   o.isa = isa_text(host_);
   o.libraries = libraries_text(host_);

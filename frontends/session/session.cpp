@@ -109,6 +109,7 @@ struct Session::Impl {
   /// Allocates and binds what has only been planned.
   void make_ready(Built& b) {
     if (b.runner) return;
+    if (maker.options().forecast) throw UserError("this session is for forecasts alone: its plans may name kernels that are not here, and nothing runs");
     for (auto& [name, gpu] : open_gpus(*b.plan, maker.library())) gpus.try_emplace(name, gpu);
     check_room_here(*b.plan);
     auto program = std::make_unique<Program>(b.plan, maker.library().kernels, placed, gpus);

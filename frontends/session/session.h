@@ -26,6 +26,9 @@ struct SessionOptions {
   double memory_fraction = 0.95;               ///< of a GPU's free memory that plans may take
   std::optional<Cluster> cluster = {};         ///< in place of the local one
   std::vector<PlacementRule> rules = {};       ///< before all others; UserError for one that decides nothing
+  /// Plans are made to be forecast: kinds of devices without kernels here get the name "roofline", nothing is verified, and
+  /// what does not fit is not refused. Such a session runs nothing.
+  bool forecast = false;
   std::function<void(const std::string&)> notice = {};  ///< told where another plan is made than the one that was given
 };
 

@@ -18,6 +18,10 @@ struct ClusterDevice {
   std::string space;                        ///< devices of one space read each other's memory: "host", "sim:3"
   int streams = 1;                          ///< towers at once
   std::int64_t memory = std::int64_t{1} << 40;  ///< bytes
+  // What a forecast knows of it; 0: nothing.
+  double flops = 0, bandwidth = 0;          ///< f32 operations and bytes of its memory a second, at most
+  double launch = 0;                        ///< seconds that a kernel costs beside its work
+  double efficiency = 1;                    ///< the share of both that kernels reach
   /// Whose kernels it runs: sim devices run the CPU's.
   std::string kernels() const { return id.kind == "sim" ? "cpu" : id.kind; }
   bool operator==(const ClusterDevice&) const = default;
@@ -43,11 +47,22 @@ class DeviceList {
   std::shared_ptr<const std::vector<int>> list_;
 };
 
+/// Each memory space of these devices has a way of its own to `to`: another space, or a switch, which is any other name. A '*'
+/// in it is the device's host: "/host:*/nvswitch". Both directions have the whole bandwidth.
+struct ClusterLink {
+  std::vector<DeviceId> devices;
+  std::string to;
+  double bandwidth = 0;                     ///< bytes a second
+  double latency = 0;                       ///< seconds
+  bool operator==(const ClusterLink&) const = default;
+};
+
 struct Cluster {
   std::vector<ClusterDevice> devices;
   std::vector<std::pair<std::string, std::string>> unlinked;  ///< pairs of spaces that no link joins
   int cores = 1;                                              ///< of the first host
   std::vector<std::int64_t> host_memory;                      ///< per host, bytes that its cpu and sim devices share; hosts without an entry: no limit
+  std::vector<ClusterLink> links;                             ///< for forecasts; none: what moves costs what memory does
 
   const std::string& space(int d) const { return devices[static_cast<std::size_t>(d)].space; }
   /// UserError with the known ones for another device.

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/cost_file.h>
 #include <belfry/frontends/json/placement_file.h>
 #include <belfry/frontends/json/plan_file.h>
 
@@ -25,7 +26,7 @@ wrong = 0
 for f in sorted(pathlib.Path(sys.argv[2]).glob("*.json")):
     text = json.loads(f.read_text())
     # The branch that the keys choose tells more than the union of all.
-    kind = "plan_file" if "plan" in text else "placement_file" if "placement" in text else "cluster_file" if "devices" in text else "graph"
+    kind = "plan_file" if "plan" in text else "placement_file" if "placement" in text else "cluster_file" if "devices" in text else "cost_file" if "kernels" in text else "graph"
     branch = v.evolve(schema={"$schema": v.schema["$schema"], "$defs": v.schema["$defs"], "$ref": "#/$defs/" + kind})
     error = next(branch.iter_errors(text), None)
     if (error is not None) != f.name.startswith("bad"):
@@ -57,6 +58,10 @@ TEST(Schema, what_is_written_validates_and_what_is_misspelt_does_not) {
     put("bad", broken(write_plan(plan), "\"reason\"", "\"raeson\""));
     put("bad", broken(write_placement(placement_of(plan)), "\"match\"", "\"mtach\""));
   }
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(BELFRY_SOURCE) / "clusters")) put("cluster", read_file(entry.path()));
+  const std::string costs = write_costs({"here", 1e-7, 1e-6, 1e-5, 1e10, {{"a", {{4, 1e-3, {10, 20}}}}}});
+  put("costs", costs);
+  put("bad", broken(costs, "\"measured\"", "\"maesured\""));
   write_file(folder / "validate.py", kValidate);
   std::string command = "python3 '" + (folder / "validate.py").string() + "' '" + BELFRY_SOURCE + "/frontends/json/belfry.schema.json' '" + folder.string() + "'";
   EXPECT_EQ(std::system(command.c_str()), 0);

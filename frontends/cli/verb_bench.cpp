@@ -1,0 +1,99 @@
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+#include <list>
+
+#include <fmt/format.h>
+
+#include <belfry/executor/device/cpu/host_facts.h>
+#include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/verbs_internal.h>
+#include <belfry/frontends/draw/describe_forecast.h>
+#include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/cost_file.h>
+#include <belfry/frontends/session/calibration.h>
+
+namespace belfry {
+
+namespace {
+
+struct BenchArguments {
+  std::vector<std::string> nets;
+  std::vector<std::int64_t> batches = {32};
+  std::vector<int> towers;
+  std::int64_t rounds = 20;
+  bool calibrate = false;
+  std::string out;
+};
+
+/// A net with a batch and towers, ready to step.
+struct Case {
+  std::string name;
+  Session session;
+  std::map<std::string, HostTensor> feeds;
+  std::vector<double> seconds = {};
+};
+
+std::list<Case> cases_of(const BenchArguments& o, const std::shared_ptr<const Library>& library, int cores) {
+  std::list<Case> out;
+  for (const std::string& net : o.nets) {
+    Source source = load_source(net, *library);
+    if (source.plan) throw WrongUse(fmt::format("{} is a plan: bench places nets and graphs itself", net));
+    for (std::int64_t batch : o.batches)
+      for (int towers : o.towers) {
+        std::vector<DeviceId> devices;
+        for (int d = 0; d < std::min(towers, cores); ++d) devices.push_back(cpu(d));
+        Strategy s = towers == 1 ? to_strategy(Single{}) : to_strategy(Towers{.devices = devices, .towers = towers});
+        Session session(*source.graph, s, {.library = library});
+        auto feeds = synthetic_feeds(session.graph(), batch);
+        out.push_back({fmt::format("{} batch {}, {} tower{}", net, batch, towers, towers == 1 ? "" : "s"), std::move(session), std::move(feeds)});
+      }
+  }
+  return out;
+}
+
+void run_bench(BenchArguments& o, const std::shared_ptr<const Library>& library) {
+  if (o.calibrate != !o.out.empty()) throw WrongUse("--calibrate and -o belong together: the table that is measured goes to a file");
+  const HostFacts host = host_facts();
+  if (o.towers.empty()) o.towers = host.cores > 1 ? std::vector<int>{1, 2} : std::vector<int>{1};
+  std::list<Case> cases = cases_of(o, library, host.cores);
+  Calibration calibration;
+  // Rounds over all cases in turn, so that what slows the machine for a while slows them alike.
+  for (std::int64_t round = -2; round < o.rounds; ++round)
+    for (Case& c : cases) {
+      double seconds = timed_step(c.session, c.feeds);
+      if (round >= 0) c.seconds.push_back(seconds);
+      if (!o.calibrate) continue;
+      c.session.set_trace(true);
+      timed_step(c.session, c.feeds);
+      c.session.set_trace(false);
+      if (round < 0) continue;
+      calibration.add_step(c.session.last_program().bound(), seconds);
+      calibration.add_trace(c.session.last_program().bound(), c.session.trace());
+    }
+  for (const Case& c : cases) {
+    const MeasuredSeconds s = spread_of(c.seconds);
+    std::cout << fmt::format("{:<48} {:>9} a step (a quarter below {}, a tenth above {})\n", c.name, human_seconds(s.median), human_seconds(s.quarter), human_seconds(s.high));
+  }
+  if (!o.calibrate) return;
+  const CostTable table = calibration.table(fmt::format("{}, {} cores, {}, {}", host.processor, host.cores, isa_text(host), libraries_text(host)));
+  write_file(o.out, write_costs(table));
+  say(fmt::format("wrote {}: {} kernels, {} between two launches, {} from thread to thread, {:.1f} GB/s moved by one thread\n", o.out, table.kernels.size(), human_seconds(table.dispatch), human_seconds(table.handoff), table.memmove / 1e9));
+}
+
+}  // namespace
+
+void add_bench_verb(CLI::App& app, const LibrarySource& library) {
+  auto o = std::make_shared<BenchArguments>();
+  CLI::App* verb = app.add_subcommand("bench", "Step times of nets here; with --calibrate what every kernel of them costs, for forecasts");
+  verb->footer("Example: belfry bench mnist_cnn cifar10 --batch 16,64 --calibrate -o here.json");
+  verb->add_option("nets", o->nets, "nets or graph files")->required();
+  verb->add_option("--batch", o->batches, "global rows of a step; several give forecasts something to lie between")->delimiter(',')->check(count());
+  verb->add_option("--towers", o->towers, "by default 1,2 where there are two cores")->delimiter(',')->check(whole(1, 4096));
+  verb->add_option("--rounds", o->rounds, "steps of each, all in turn; the table keeps what a quarter of them is below")->check(whole(1, 1 << 20));
+  verb->add_flag("--calibrate", o->calibrate, "trace a second step in each round, and write what every launch takes");
+  verb->add_option("-o,--out", o->out, "the table's file");
+  verb->callback([o, library] { run_bench(*o, library()); });
+}
+
+}  // namespace belfry

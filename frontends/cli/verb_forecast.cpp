@@ -1,0 +1,94 @@
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/verbs_internal.h>
+#include <belfry/frontends/draw/describe_forecast.h>
+#include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/cost_file.h>
+#include <belfry/frontends/json/forecast_file.h>
+#include <belfry/frontends/json/placement_file.h>
+#include <belfry/frontends/session/calibration.h>
+#include <belfry/graph/plan/over_memory.h>
+
+namespace belfry {
+
+namespace {
+
+struct ForecastArguments {
+  std::string source, calibration, trace;
+  std::int64_t batch = 0, measure = 0;
+  bool json = false, launches = false;
+  std::vector<std::string> fetches;
+  PlacementArguments placement;
+};
+
+/// Without --devices a cluster's GPUs, if it has any.
+void take_gpus(PlacementArguments& a) {
+  if (a.cluster_file.empty() || !a.devices.empty() || !a.placement_file.empty()) return;
+  std::vector<DeviceId> gpus;
+  for (const ClusterDevice& d : read_cluster(read_file(a.cluster_file), a.cluster_file).devices)
+    if (d.id.kind == "gpu") gpus.push_back(d.id);
+  if (!gpus.empty()) a.devices = to_string(gpus);
+}
+
+void measure(ForecastArguments& o, const Source& source, const std::shared_ptr<const Library>& library, std::int64_t batch, const PlacedGraph& plan, const Forecast& f) {
+  o.placement.forecast = false;
+  Session session = make_session(source, o.placement, library, false);
+  const auto feeds = synthetic_feeds(session.graph(), batch);
+  std::vector<double> seconds;
+  for (int warm = 0; warm < 3; ++warm) timed_step(session, feeds);
+  for (std::int64_t k = 0; k < o.measure; ++k) seconds.push_back(timed_step(session, feeds));
+  const MeasuredSeconds spread = spread_of(seconds);
+  std::cout << describe_beside(plan, f, {spread.quarter, {}});
+  std::cout << fmt::format("of {} steps a quarter took less than that, half less than {}, nine tenths less than {}\n", o.measure, human_seconds(spread.median), human_seconds(spread.high));
+}
+
+void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& library) {
+  if (o.launches && !o.json) throw WrongUse("--launches adds to what --json writes: give --json too");
+  if (o.json && (o.measure || !o.trace.empty())) throw WrongUse("--json writes the forecast alone, without what was measured: leave --measure and --trace out");
+  Source source = load_source(o.source, *library);
+  take_gpus(o.placement);
+  const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
+  const CostTable costs = o.calibration.empty() ? CostTable{} : read_costs(read_file(o.calibration), o.calibration);
+  o.placement.forecast = true;
+  Session session = make_session(source, o.placement, library);
+  const PlacedGraph& plan = session.plan(batch, Mode::step, o.fetches);
+  const Forecast f = forecast(plan, costs);
+  if (o.json) {
+    std::cout << write_forecast(plan, f, o.launches);
+    return;
+  }
+  std::cout << describe(plan, f);
+  for (const std::string& over : over_memory(plan)) std::cout << "does not fit: " << over << "\n";
+  if (!o.trace.empty()) {
+    std::vector<double> measured = read_trace(read_file(o.trace), o.trace, plan, f);
+    const double whole = measured.back();
+    measured.pop_back();
+    std::cout << describe_beside(plan, f, {whole, measured});
+  }
+  if (o.measure) measure(o, source, library, batch, plan, f);
+}
+
+}  // namespace
+
+void add_forecast_verb(CLI::App& app, const LibrarySource& library) {
+  auto o = std::make_shared<ForecastArguments>();
+  CLI::App* verb = app.add_subcommand("forecast", "How long a step will take, and why: before it runs, also on machines that are not here");
+  verb->footer("Example: belfry forecast resnet50 --cluster clusters/p100x8.json --batch 512 --strategy mirrored");
+  verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
+  verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
+  verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',');
+  verb->add_option("--calibration", o->calibration, "what was measured on this machine: belfry bench --calibrate writes it")->check(CLI::ExistingFile);
+  verb->add_option("--trace", o->trace, "a trace that belfry run wrote: measured beside forecast, node by node")->check(CLI::ExistingFile);
+  verb->add_option("--measure", o->measure, "run so many steps here on made-up feeds: measured beside forecast")->type_name("STEPS")->check(whole(1, 1 << 20));
+  verb->add_flag("--json", o->json, "for machines");
+  verb->add_flag("--launches", o->launches, "with --json: begin and end of every launch");
+  o->placement.add_to(*verb);
+  verb->callback([o, library] { run_forecast(*o, library()); });
+}
+
+}  // namespace belfry

@@ -1,0 +1,220 @@
+#include <belfry/graph/plan/forecast.h>
+
+#include <algorithm>
+#include <limits>
+#include <queue>
+#include <set>
+
+#include <belfry/graph/plan/forecast_parts_internal.h>
+#include <belfry/graph/plan/moves.h>
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+class Walk {
+ public:
+  Walk(const PlacedGraph& plan, const CostTable& table) : plan_(plan), table_(table), steps_(plan), links_(plan.cluster), transfers_(steps_, links_), costs_(plan, table), load_(links_.ways().size()) {}
+
+  Forecast run() {
+    prepare();
+    while (!events_.empty() || !flows_.empty()) {
+      const double now = std::min(events_.empty() ? kNever : events_.top().time, flows_end_);
+      advance_flows(now);
+      while (!events_.empty() && events_.top().time <= now) {
+        Event e = events_.top();
+        events_.pop();
+        handle(e, now);
+      }
+      if (flows_changed_) settle_flows();
+    }
+    return report();
+  }
+
+ private:
+  enum Kind { kStart, kFlow, kMoved, kEnd };
+  struct Event {
+    double time;
+    std::int64_t number;  // equal times go in the order in which they were made
+    Kind kind;
+    int step;
+    bool operator<(const Event& o) const { return time != o.time ? time > o.time : number > o.number; }
+  };
+  struct State {
+    int pending = 0, cause = -1, open_flows = 0;
+    double ready = 0;
+  };
+
+  void at(double time, Kind kind, int step) { events_.push({time, count_++, kind, step}); }
+  State& state(int s) { return states_[static_cast<std::size_t>(s)]; }
+  ForecastLaunch& launch(int s) { return out_.launches[static_cast<std::size_t>(s)]; }
+  bool on_gpu(int s) const { return plan_.cluster.devices[static_cast<std::size_t>(steps_.steps[static_cast<std::size_t>(s)].device)].id.kind == "gpu"; }
+
+  void prepare() {
+    states_.resize(steps_.steps.size());
+    left_ = steps_.producers;
+    next_.assign(steps_.steps.size(), -1);
+    gpu_free_.assign(plan_.cluster.devices.size(), true);
+    queued_.resize(plan_.cluster.devices.size());
+    for (const ForecastStep& s : steps_.steps) out_.launches.push_back({s.node, s.tower, s.device, s.stream});
+    for (std::size_t s = 0; s < steps_.steps.size(); ++s) state(static_cast<int>(s)).pending = static_cast<int>(steps_.waits[s].size()) + 1;
+    for (const auto& lane : steps_.lanes)
+      for (std::size_t k = 0; k + 1 < lane.size(); ++k) next_[static_cast<std::size_t>(lane[k])] = lane[k + 1];
+    for (const auto& lane : steps_.lanes)
+      if (!lane.empty()) release(lane[0], -1, 0);
+  }
+
+  /// One thing less that the step waits for; what is last is its cause.
+  void release(int s, int by, double time) {
+    State& w = state(s);
+    if (time >= w.ready) w.ready = time, w.cause = by;
+    if (--w.pending == 0) at(w.ready, kStart, s);
+  }
+
+  void handle(const Event& e, double now) {
+    switch (e.kind) {
+      case kStart: return start(e.step, now);
+      case kFlow:
+        for (Flow& f : transfers_.flows(e.step)) {
+          for (int w : f.route) load_[static_cast<std::size_t>(w)] += f.bytes;
+          flows_.push_back(std::move(f));
+          ++state(e.step).open_flows;
+        }
+        flows_changed_ = true;
+        return;
+      case kMoved: return moved(e.step, now);
+      case kEnd: return end(e.step, now);
+    }
+  }
+
+  void start(int s, double now) {
+    launch(s).begin = now;
+    if (transfers_.collective(s)) {
+      // Everyone must have come; then all are under way for as long as the slowest way takes.
+      std::vector<int>& here = arrived_[launch(s).node];
+      here.push_back(s);
+      if (here.size() < plan_.nodes[static_cast<std::size_t>(launch(s).node)].holders.size()) return;
+      const double seconds = transfers_.collective_seconds(s, load_);
+      for (int other : here) {
+        if (other != s) state(other).cause = s;
+        launch(other).moving = seconds;
+        launch(other).fixed = rate_of(plan_.cluster.devices[static_cast<std::size_t>(launch(other).device)], plan_.threads).launch;
+        launch(other).begin = now;
+        at(now + seconds, kEnd, other);
+      }
+      return;
+    }
+    if (double latency = transfers_.latency(s); latency >= 0) at(now + latency, kFlow, s);
+    else moved(s, now);
+  }
+
+  /// Its bytes are here: what is left is the device's own work.
+  void moved(int s, double now) {
+    launch(s).moving = now - launch(s).begin;
+    if (!on_gpu(s)) return at(now + work(s), kEnd, s);
+    auto d = static_cast<std::size_t>(launch(s).device);
+    if (!gpu_free_[d]) return queued_[d].push(s);
+    gpu_free_[d] = false;
+    at(now + work(s), kEnd, s);
+  }
+
+  double work(int s) {
+    const ForecastStep& step = steps_.steps[static_cast<std::size_t>(s)];
+    const Cost c = costs_(step.node, *step.variant, step.tower, step.device, transfers_.parts(s));
+    launch(s).fixed = c.fixed;
+    const double seconds = transfers_.arrives_in_place(s) ? c.fixed : c.seconds;
+    out_.by_source[static_cast<std::size_t>(c.source)] += seconds;
+    return seconds + (on_gpu(s) ? 0 : table_.dispatch);
+  }
+
+  void end(int s, double now) {
+    launch(s).end = now;
+    finished_ = last_ < 0 || now >= finished_ ? (last_ = s, now) : finished_;
+    const int lane = steps_.lane_of_stream[static_cast<std::size_t>(launch(s).stream)];
+    if (int n = next_[static_cast<std::size_t>(s)]; n >= 0) release(n, s, now);
+    for (int g : steps_.opens[static_cast<std::size_t>(s)])
+      if (--left_[static_cast<std::size_t>(g)] == 0)
+        for (int w : steps_.waiters[static_cast<std::size_t>(g)]) {
+          const bool same = steps_.lane_of_stream[static_cast<std::size_t>(launch(w).stream)] == lane;
+          release(w, s, now + (same ? 0 : table_.handoff));
+        }
+    if (!on_gpu(s) || transfers_.collective(s)) return;
+    auto d = static_cast<std::size_t>(launch(s).device);
+    if (queued_[d].empty()) {
+      gpu_free_[d] = true;
+      return;
+    }
+    const int n = queued_[d].front();
+    queued_[d].pop();
+    launch(n).begin = now - launch(n).moving;  // it begins when the GPU is free
+    state(n).cause = s;
+    at(now + work(n), kEnd, n);
+  }
+
+  void advance_flows(double now) {
+    for (std::size_t i = 0; i < flows_.size();) {
+      Flow& f = flows_[i];
+      f.bytes -= f.rate * (now - flows_at_);
+      if (f.bytes > f.rate * 1e-12 + 1e-6) {
+        ++i;
+        continue;
+      }
+      if (--state(f.step).open_flows == 0) at(now, kMoved, f.step);
+      flows_[i] = std::move(flows_.back());
+      flows_.pop_back();
+      flows_changed_ = true;
+    }
+    flows_at_ = now;
+  }
+
+  void settle_flows() {
+    share_max_min(flows_, links_.ways());
+    flows_end_ = kNever;
+    for (const Flow& f : flows_) flows_end_ = std::min(flows_end_, flows_at_ + f.bytes / f.rate);
+    flows_changed_ = false;
+  }
+
+  Forecast report() {
+    out_.seconds = finished_ + table_.step;
+    for (int s = last_; s >= 0; s = state(s).cause) out_.path.push_back(s);
+    std::reverse(out_.path.begin(), out_.path.end());
+    add_uses(plan_, steps_, out_);
+    add_memory(plan_, steps_, out_);
+    for (std::size_t w = 0; w < load_.size(); ++w)
+      if (load_[w] > 0) out_.links.push_back({links_.ways()[w].from, links_.ways()[w].to, load_[w], load_[w] / links_.ways()[w].bandwidth});
+    if (links_.empty() && plan_.cluster.devices.size() <= 256)
+      for (const LinkLoad& l : link_bytes(plan_)) out_.links.push_back({l.from, l.to, static_cast<double>(l.bytes), 0});
+    std::stable_sort(out_.links.begin(), out_.links.end(), [](const LinkForecast& a, const LinkForecast& b) { return a.busy != b.busy ? a.busy > b.busy : a.bytes > b.bytes; });
+    return std::move(out_);
+  }
+
+  const PlacedGraph& plan_;
+  const CostTable& table_;
+  ForecastSteps steps_;
+  Links links_;
+  Transfers transfers_;
+  CostModel costs_;
+  Forecast out_;
+  std::vector<State> states_;
+  std::vector<int> left_, next_;                // per gate, per step in its lane
+  std::priority_queue<Event> events_;
+  std::int64_t count_ = 0;
+  std::vector<Flow> flows_;
+  double flows_at_ = 0, flows_end_ = kNever;
+  bool flows_changed_ = false;
+  std::vector<double> load_;
+  std::map<int, std::vector<int>> arrived_;     // per node that is a collective
+  std::vector<char> gpu_free_;                  // a GPU computes one kernel at a time, whatever its streams
+  std::vector<std::queue<int>> queued_;
+  double finished_ = 0;
+  int last_ = -1;
+};
+
+}  // namespace
+
+Forecast forecast(const PlacedGraph& plan, const CostTable& costs) { return Walk(plan, costs).run(); }
+
+}  // namespace belfry

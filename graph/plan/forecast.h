@@ -1,0 +1,69 @@
+// How long a step of a plan will take, and why: its streams walked by discrete events with a cost for every launch and move.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <belfry/graph/plan/cost.h>
+#include <belfry/graph/plan/placed_graph.h>
+
+namespace belfry {
+
+/// One launch of the forecast step; times are seconds from its start.
+struct ForecastLaunch {
+  int node = -1, tower = -1, device = -1, stream = 0;
+  double begin = 0, end = 0;
+  double moving = 0;               ///< of it, in which bytes come over links or a collective is under way
+  double fixed = 0;                ///< of it, what fewer rows would not save
+};
+
+struct StreamForecast {
+  int stream = 0;
+  double busy = 0;                 ///< seconds
+};
+
+struct DeviceForecast {
+  int device = 0;
+  double busy = 0;                 ///< seconds of its launches, per thread that runs them; of a GPU those of its kernels
+  std::int64_t bytes = 0;          ///< planned
+  std::int64_t live = 0;           ///< of them the most that hold values at one time, variables included
+  /// What is live then, the largest first: name and bytes. Of the devices that hold the same, for the first alone.
+  std::vector<std::pair<std::string, std::int64_t>> peak;
+};
+
+struct LinkForecast {
+  std::string from, to;            ///< spaces, or switches of the cluster file
+  double bytes = 0;
+  double busy = 0;                 ///< seconds at its whole bandwidth; 0 where the cluster says nothing of it
+};
+
+struct Forecast {
+  double seconds = 0;              ///< of a step
+  std::vector<ForecastLaunch> launches;                ///< stream by stream, in order
+  std::vector<int> path;                               ///< the launches that the end waited for, in time
+  std::vector<StreamForecast> streams;
+  std::vector<DeviceForecast> devices;                 ///< those that have work or bytes
+  std::vector<LinkForecast> links;                     ///< that carry something, the most first
+  std::array<double, kCostSources> by_source{};        ///< seconds of kernels, by how sure they are
+};
+
+/// Equal plans, clusters and tables give equal forecasts. UserError where no link leads where bytes must go, or streams wait
+/// for each other.
+Forecast forecast(const PlacedGraph& plan, const CostTable& costs = {});
+
+/// What the critical path is made of, by node: launches of one node, its towers together, the most seconds first.
+struct PathShare {
+  std::string node, device;
+  double seconds = 0, moving = 0;
+  int launches = 0;
+};
+std::vector<PathShare> path_shares(const PlacedGraph& plan, const Forecast& forecast);
+
+/// "more devices will not help, because …" with the bottleneck by name; empty where twice the devices, could everything that
+/// towers compute be halved for nothing, would save a tenth of the step or more.
+std::string why_not_more(const PlacedGraph& plan, const Forecast& forecast);
+
+}  // namespace belfry

@@ -1,0 +1,158 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/plan/forecast_steps_internal.h>
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+namespace {
+
+enum GateKind { kTowersGate, kLocalGate, kEveryGate, kReadersGate, kFrameGate };
+
+}  // namespace
+
+void ForecastSteps::add_producer(int gate, int step) {
+  ++producers[static_cast<std::size_t>(gate)];
+  opens[static_cast<std::size_t>(step)].push_back(gate);
+}
+
+void ForecastSteps::wait_at(int step, int gate) {
+  if (!producers[static_cast<std::size_t>(gate)]) return;
+  waits[static_cast<std::size_t>(step)].push_back(gate);
+  waiters[static_cast<std::size_t>(gate)].push_back(step);
+}
+
+int ForecastSteps::alone(int step) {
+  int& gate = alone_[static_cast<std::size_t>(step)];
+  if (gate < 0) {
+    gate = static_cast<int>(producers.size());
+    producers.push_back(0);
+    waiters.emplace_back();
+    add_producer(gate, step);
+  }
+  return gate;
+}
+
+int ForecastSteps::gate(std::tuple<int, int, int, int> key, const std::function<void(int)>& fill) {
+  auto [at, fresh] = gates_.try_emplace(key, static_cast<int>(producers.size()));
+  const int out = at->second;
+  if (fresh) {
+    producers.push_back(0);
+    waiters.emplace_back();
+    fill(out);
+  }
+  return out;
+}
+
+void ForecastSteps::make_gates() {
+  opens.resize(steps.size());
+  waits.resize(steps.size());
+  alone_.assign(steps.size(), -1);
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i)
+    for (const Wait& w : plan.nodes[i].waits)
+      if (w.relation == Wait::kReaders) gate_readers(static_cast<int>(i), w.value);
+  for (std::size_t s = 0; s < steps.size(); ++s)
+    for (const Wait& w : plan.nodes[static_cast<std::size_t>(steps[s].node)].waits) gate_waits(static_cast<int>(s), w);
+  if (after_.empty()) return;
+  // A tower leaves its slot when the last of those on other devices that read its frame has ended.
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    if (steps[s].tower < 0) continue;
+    each_read(static_cast<int>(s), [&](int from, ValueIndex) {
+      if (from >= 0 && steps[static_cast<std::size_t>(from)].tower >= 0 && steps[static_cast<std::size_t>(from)].device != steps[s].device)
+        foreign_[{steps[s].tower, steps[static_cast<std::size_t>(from)].device}].push_back(static_cast<int>(s));
+    });
+  }
+  for (auto [at, tower] : after_)
+    if (auto f = foreign_.find({tower, at.second}); f != foreign_.end())
+      wait_at(at.first, gate({kFrameGate, tower, at.second, 0}, [&](int g) {
+                for (int s : f->second) add_producer(g, s);
+              }));
+}
+
+void ForecastSteps::gate_waits(int s, const Wait& w) {
+  const ForecastStep step = steps[static_cast<std::size_t>(s)];
+  const PlanNode& n = plan.nodes[static_cast<std::size_t>(step.node)];
+  const PlanNode& m = plan.maker(w.value);
+  const int maker = plan.value(w.value).maker;
+  auto towers = [&](int device) {
+    return [&, device](int g) {
+      for (int t = 0; t < plan.present(); ++t)
+        if (int e = plan.device_of(m, t); e >= 0 && (device < 0 || e == device)) add_producer(g, at(maker, t, e));
+    };
+  };
+  switch (w.relation) {
+    case Wait::kOwn: {
+      auto from = n.op == kCopy ? Instances::At{maker, plan.device_of(m, step.tower)} : instances_.own(w.value, step.tower, step.device);
+      int p = at(from.node, step.tower, from.device);
+      if (steps[static_cast<std::size_t>(p)].stream != step.stream) wait_at(s, alone(p));
+      return;
+    }
+    case Wait::kTowers: return wait_at(s, gate({kTowersGate, w.value, -1, 0}, towers(-1)));
+    case Wait::kLocal: return wait_at(s, gate({kLocalGate, w.value, step.device, 0}, towers(step.device)));
+    case Wait::kEvery:
+      return wait_at(s, gate({kEveryGate, w.value, -1, 0}, [&](int g) {
+                       for (int e : m.holders) add_producer(g, at(maker, -1, e));
+                     }));
+    case Wait::kShared: {
+      auto from = moves_values(n) ? Instances::At{maker, moved_from(n, w.value, step.device)} : shared(w.value, step.device);
+      if (plan.nodes[static_cast<std::size_t>(from.node)].scope == Scope::state) return;
+      int p = at(from.node, -1, from.device);
+      if (steps[static_cast<std::size_t>(p)].stream != step.stream) wait_at(s, alone(p));
+      return;
+    }
+    case Wait::kReaders:
+      if (auto at = gates_.find({kReadersGate, step.node, w.value, step.device}); at != gates_.end()) wait_at(s, at->second);
+  }
+}
+
+/// Who writes a variable waits for those that read the instance on its device.
+void ForecastSteps::gate_readers(int node, ValueIndex v) {
+  const int maker = plan.value(v).maker;
+  for (int r : readers_[static_cast<std::size_t>(v)]) {
+    if (r == node) continue;
+    const PlanNode& reader = plan.nodes[static_cast<std::size_t>(r)];
+    auto consider = [&](int t, int e) {
+      auto from = moves_values(reader) ? Instances::At{maker, moved_from(reader, v, e)} : shared(v, e);
+      if (from.node == maker) add_producer(gate({kReadersGate, node, v, from.device}, [](int) {}), at(r, t, e));
+    };
+    if (reader.scope == Scope::tower) {
+      for (int t = 0; t < plan.present(); ++t)
+        if (int e = plan.device_of(reader, t); e >= 0) consider(t, e);
+    } else {
+      for (int e : reader.holders) consider(-1, e);
+    }
+  }
+}
+
+/// Streams that share a host's thread run in the order that Program gives them: in turn, each as far as it goes.
+void ForecastSteps::make_lanes() {
+  std::map<int, int> of_thread;
+  for (const PlanStream& s : plan.streams) {
+    const DeviceId& id = plan.cluster.devices[static_cast<std::size_t>(s.device)].id;
+    if (id.kind == "gpu" || id.host != 0) lane_of_stream.push_back(static_cast<int>(lanes.size())), lanes.emplace_back();
+    else {
+      auto [at, fresh] = of_thread.try_emplace(s.thread, static_cast<int>(lanes.size()));
+      if (fresh) lanes.emplace_back();
+      lane_of_stream.push_back(at->second);
+    }
+  }
+  std::vector<int> left = producers, next(first.begin(), first.end() - 1);
+  std::size_t done = 0;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t s = 0; s + 1 < first.size(); ++s) {
+      auto ready = [&](int step) { return std::all_of(waits[static_cast<std::size_t>(step)].begin(), waits[static_cast<std::size_t>(step)].end(), [&](int g) { return left[static_cast<std::size_t>(g)] == 0; }); };
+      while (next[s] < first[s + 1] && ready(next[s])) {
+        for (int g : opens[static_cast<std::size_t>(next[s])]) --left[static_cast<std::size_t>(g)];
+        lanes[static_cast<std::size_t>(lane_of_stream[s])].push_back(next[s]++);
+        ++done;
+        moved = true;
+      }
+    }
+  }
+  if (done < steps.size()) throw UserError("stuck: the streams of the plan wait for each other");
+}
+
+}  // namespace belfry

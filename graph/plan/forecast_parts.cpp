@@ -1,0 +1,222 @@
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/plan/forecast_parts_internal.h>
+#include <belfry/graph/plan/memory.h>
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+namespace {
+
+bool joins_by(const PlanNode& n, std::initializer_list<const char*> ways) {
+  const AttributeValue* how = n.attributes.find("how");
+  return how && std::any_of(ways.begin(), ways.end(), [&](const char* w) { return *how == AttributeValue(w); });
+}
+
+}  // namespace
+
+bool Transfers::collective(int step) {
+  const PlanNode& n = node(step);
+  if (n.op != kAggregate || n.holders.size() < 2 || links_.empty()) return false;
+  auto [at, fresh] = collectives_.try_emplace(steps_.steps[static_cast<std::size_t>(step)].node);
+  if (fresh) {
+    std::vector<int> from = steps_.sources(n);
+    std::set<int> members(from.begin(), from.end());
+    at->second = members == std::set<int>(n.holders.begin(), n.holders.end()) &&
+                 std::all_of(members.begin(), members.end(), [&](int d) { return plan_.cluster.devices[static_cast<std::size_t>(d)].id.kind == "gpu"; });
+  }
+  return at->second;
+}
+
+double Transfers::collective_seconds(int step, std::vector<double>& load) {
+  const PlanNode& n = node(step);
+  const std::vector<int>& members = n.holders;
+  std::map<int, int> count;
+  std::vector<int> pieces;
+  for (int d : steps_.sources(n)) ++count[d];
+  for (int d : members) pieces.push_back(count[d]);
+  const double bytes = static_cast<double>(local_type(plan_.value(n.outputs[0]), plan_.share(-1)).bytes()), share = bytes / static_cast<double>(members.size());
+  const DeviceRate rate = rate_of(plan_.cluster.devices[static_cast<std::size_t>(members.front())], plan_.threads);
+  if (joins_by(n, {"same"})) return rate.launch;
+  if (!joins_by(n, {"sum", "max", "mean"})) return rate.launch + links_.exchange(members, {}, share, load) + bytes / rate.bandwidth;
+  double all = 0;
+  for (int p : pieces) all += p;
+  return rate.launch + links_.exchange(members, pieces, share, load) + share * (all + 1) / rate.bandwidth + links_.exchange(members, {}, share, load);
+}
+
+std::map<int, double> Transfers::sources(int step) {
+  const ForecastStep& s = steps_.steps[static_cast<std::size_t>(step)];
+  const PlanNode& n = node(step);
+  std::map<int, double> out;
+  if (links_.empty() || (n.op != kCopy && n.op != kSplit && !is_join(n))) return out;
+  const PlanNode& m = plan_.maker(n.inputs[0]);
+  const PlanValue& read = plan_.value(n.inputs[0]);
+  auto take = [&](int from, const LocalType& type) {
+    if (plan_.cluster.space(from) != plan_.cluster.space(s.device)) out[from] += static_cast<double>(type.bytes());
+  };
+  if (n.scope == Scope::tower) {
+    take(m.scope == Scope::tower ? plan_.device_of(m, s.tower) : steps_.moved_from(n, n.inputs[0], s.device), local_type(plan_.value(n.outputs[0]), plan_.share(s.tower)));
+  } else if (m.scope == Scope::tower) {
+    for (int t = 0; t < plan_.present(); ++t)
+      if (int from = plan_.device_of(m, t); from >= 0) take(from, local_type(read, plan_.share(t)));
+  } else if (m.scope == Scope::device) {
+    for (const Piece& p : steps_.pieces_of(m.owners)) take(p.device, local_type(read, plan_.share(-1)));
+  } else {
+    take(steps_.moved_from(n, n.inputs[0], s.device), local_type(read, plan_.share(-1)));
+  }
+  return out;
+}
+
+std::vector<Flow> Transfers::flows(int step) {
+  std::vector<Flow> out;
+  for (const auto& [from, bytes] : sources(step))
+    if (bytes > 0) out.push_back({links_.route(from, steps_.steps[static_cast<std::size_t>(step)].device), bytes, 0, step});
+  return out;
+}
+
+double Transfers::latency(int step) {
+  double out = -1;
+  for (const Flow& f : flows(step)) out = std::max(out, links_.latency(f.route));
+  return out;
+}
+
+bool Transfers::arrives_in_place(int step) { return !joins_by(node(step), {"sum", "max", "mean"}) && latency(step) >= 0; }
+
+int Transfers::parts(int step) {
+  const PlanNode& n = node(step);
+  if (n.op != kPreAggregate && !is_join(n)) return 0;
+  const ForecastStep& s = steps_.steps[static_cast<std::size_t>(step)];
+  auto [at, fresh] = parts_.try_emplace({s.node, n.op == kPreAggregate ? s.device : -1});
+  if (!fresh) return at->second;
+  std::vector<int> from = steps_.sources(n);
+  return at->second = static_cast<int>(n.op == kPreAggregate ? std::count(from.begin(), from.end(), s.device) : static_cast<std::ptrdiff_t>(from.size()));
+}
+
+void add_uses(const PlacedGraph& plan, const ForecastSteps& steps, Forecast& out) {
+  std::map<int, std::set<int>> lanes;
+  std::map<int, DeviceForecast> devices;
+  for (std::size_t s = 0; s + 1 < steps.first.size(); ++s) {
+    StreamForecast use{static_cast<int>(s), 0};
+    double moving = 0;
+    for (int k = steps.first[s]; k < steps.first[s + 1]; ++k) {
+      const ForecastLaunch& l = out.launches[static_cast<std::size_t>(k)];
+      use.busy += l.end - l.begin;
+      moving += l.moving;
+    }
+    const int device = plan.streams[s].device;
+    const bool gpu = plan.cluster.devices[static_cast<std::size_t>(device)].id.kind == "gpu";  // whose streams share what computes
+    if (!gpu && steps.first[s + 1] > steps.first[s]) lanes[device].insert(steps.lane_of_stream[s]);
+    devices[device].busy += gpu ? use.busy - moving : use.busy;
+    out.streams.push_back(use);
+  }
+  std::vector<DeviceBytes> bytes = device_bytes(plan);
+  for (std::size_t d = 0; d < bytes.size(); ++d) {
+    DeviceForecast& use = devices[static_cast<int>(d)];
+    use.device = static_cast<int>(d);
+    use.bytes = bytes[d].total();
+    if (lanes[use.device].size() > 1) use.busy /= static_cast<double>(lanes[use.device].size());
+    if (use.bytes || use.busy > 0) out.devices.push_back(use);
+  }
+}
+
+namespace {
+
+/// Values that the launches of some devices make, from the launch to the end of the last that reads them.
+class Lives {
+ public:
+  Lives(const PlacedGraph& plan, ForecastSteps& steps, const Forecast& f) : plan_(plan), f_(f) {
+    for (const DeviceGroup& g : plan.groups)
+      if (!g.devices.empty()) chosen_.insert(g.devices.front());
+    std::vector<double> joined(plan.values.size(), -1);
+    std::map<std::pair<int, ValueIndex>, double> last;
+    for (std::size_t s = 0; s < steps.steps.size(); ++s) {
+      const double end = f.launches[s].end;
+      steps.each_read(static_cast<int>(s), [&](int from, ValueIndex v) {
+        if (from < 0) joined[static_cast<std::size_t>(v)] = std::max(joined[static_cast<std::size_t>(v)], end);
+        else if (chosen_.contains(f.launches[static_cast<std::size_t>(from)].device)) {
+          double& at = last[{from, v}];
+          at = std::max(at, written_over(steps, from, v, static_cast<int>(s)) ? f.launches[s].begin : end);
+        }
+      });
+    }
+    std::set<ValueIndex> donated;
+    for (const PlanNode& n : plan.nodes)
+      for (auto [u, variable] : n.donates) donated.insert(u);
+    for (std::size_t s = 0; s < steps.steps.size(); ++s) {
+      const ForecastLaunch& l = f.launches[s];
+      if (!chosen_.contains(l.device)) continue;
+      const PlanNode& n = plan.nodes[static_cast<std::size_t>(l.node)];
+      if (n.op == kInput) continue;  // read where the caller's memory lies
+      for (ValueIndex v : n.outputs) {
+        if (!plan.value(v).read || donated.contains(v)) continue;
+        auto at = last.find({static_cast<int>(s), v});
+        double end = std::max({l.end, joined[static_cast<std::size_t>(v)], at == last.end() ? 0.0 : at->second});
+        of_device_[l.device].push_back({static_cast<int>(s), v, l.begin, end, local_type(plan.value(v), plan.share(l.tower)).bytes()});
+      }
+    }
+  }
+
+  void fill(DeviceForecast& out) const {
+    std::vector<std::pair<std::string, std::int64_t>> held;
+    std::int64_t state = 0;
+    for (const PlanNode& n : plan_.nodes)
+      if (n.scope == Scope::state && std::count(n.holders.begin(), n.holders.end(), out.device)) {
+        held.emplace_back(n.name, local_type(plan_.value(n.outputs[0]), plan_.share(-1)).bytes());
+        state += held.back().second;
+      }
+    out.live = state;
+    double fullest = -1;
+    if (auto lives = of_device_.find(out.device); lives != of_device_.end()) {
+      std::vector<std::pair<double, std::int64_t>> changes;
+      for (const Life& l : lives->second) changes.emplace_back(l.begin, l.bytes), changes.emplace_back(l.end, -l.bytes);
+      std::sort(changes.begin(), changes.end());  // at one time what ends goes first
+      std::int64_t now = state;
+      for (auto [time, bytes] : changes)
+        if ((now += bytes) > out.live) out.live = now, fullest = time;
+      for (const Life& l : lives->second)
+        if (l.begin <= fullest && fullest < l.end) held.emplace_back(name(l), l.bytes);
+    }
+    std::stable_sort(held.begin(), held.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+    held.resize(std::min<std::size_t>(held.size(), 8));
+    out.peak = std::move(held);
+  }
+  bool chosen(int device) const { return chosen_.contains(device); }
+
+ private:
+  struct Life {
+    int step;
+    ValueIndex value;
+    double begin, end;
+    std::int64_t bytes;
+  };
+  /// Whether the step writes where it reads the value.
+  bool written_over(const ForecastSteps& steps, int from, ValueIndex v, int s) const {
+    const ForecastStep &maker = steps.steps[static_cast<std::size_t>(from)], &reader = steps.steps[static_cast<std::size_t>(s)];
+    const auto k = static_cast<std::size_t>(plan_.value(v).maker == maker.node ? plan_.value(v).output : 0);
+    if (maker.device != reader.device || maker.tower != reader.tower || k >= maker.variant->outputs.size()) return false;
+    const Slot& at = maker.variant->outputs[k];
+    return at.region != Slot::kNone && std::count(reader.variant->outputs.begin(), reader.variant->outputs.end(), at) > 0;
+  }
+  std::string name(const Life& l) const {
+    const int tower = f_.launches[static_cast<std::size_t>(l.step)].tower;
+    return tower < 0 ? plan_.value(l.value).name : fmt::format("tower_{}/{}", tower, plan_.value(l.value).name);
+  }
+
+  const PlacedGraph& plan_;
+  const Forecast& f_;
+  std::set<int> chosen_;
+  std::map<int, std::vector<Life>> of_device_;
+};
+
+}  // namespace
+
+void add_memory(const PlacedGraph& plan, ForecastSteps& steps, Forecast& out) {
+  Lives lives(plan, steps, out);
+  for (DeviceForecast& d : out.devices)
+    if (lives.chosen(d.device)) lives.fill(d);
+}
+
+}  // namespace belfry

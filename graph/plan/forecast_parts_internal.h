@@ -1,0 +1,48 @@
+// What a forecast is made of beside its walk: what steps move over links, and what is said of streams, devices and memory.
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include <belfry/graph/plan/forecast.h>
+#include <belfry/graph/plan/forecast_steps_internal.h>
+#include <belfry/graph/plan/links.h>
+
+namespace belfry {
+
+/// The moves of steps, where the cluster says what its links are; else all costs are those of memory.
+class Transfers {
+ public:
+  Transfers(ForecastSteps& steps, Links& links) : steps_(steps), links_(links), plan_(steps.plan) {}
+
+  /// One node on several GPUs that hold its parts: they run it together.
+  bool collective(int step);
+  /// Reduce-scatter along the tree, then all-gather; rows side by side and stacks are one all-gather.
+  double collective_seconds(int step, std::vector<double>& load);
+  /// What comes over links; from each space once.
+  std::vector<Flow> flows(int step);
+  /// Until the first byte is there; negative where nothing comes over a link.
+  double latency(int step);
+  /// Whether nothing is left to do when the bytes are there.
+  bool arrives_in_place(int step);
+  int parts(int step);
+
+ private:
+  const PlanNode& node(int step) const { return plan_.nodes[static_cast<std::size_t>(steps_.steps[static_cast<std::size_t>(step)].node)]; }
+  /// Bytes by the device that has them.
+  std::map<int, double> sources(int step);
+
+  ForecastSteps& steps_;
+  Links& links_;
+  const PlacedGraph& plan_;
+  std::map<int, bool> collectives_;              // by node
+  std::map<std::pair<int, int>, int> parts_;     // by node, and device where each has its own
+};
+
+/// Busy seconds of streams and devices.
+void add_uses(const PlacedGraph& plan, const ForecastSteps& steps, Forecast& out);
+/// Planned bytes, and what is live at the fullest time.
+void add_memory(const PlacedGraph& plan, ForecastSteps& steps, Forecast& out);
+
+}  // namespace belfry

@@ -1,0 +1,160 @@
+#include <belfry/graph/plan/links.h>
+
+#include <algorithm>
+#include <limits>
+#include <queue>
+#include <set>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/error.h>
+
+namespace belfry {
+
+namespace {
+
+/// "/host:*/nvswitch" of a device: its host's; host 0 is not named in devices and spaces.
+std::string name_at(const std::string& to, const DeviceId& id) {
+  auto star = to.find('*');
+  if (star == to.npos) return to;
+  std::string out = to;
+  out.replace(star, 1, std::to_string(id.host));
+  return out.starts_with("/host:0/") ? out.substr(8) : out;
+}
+
+}  // namespace
+
+Links::Links(const Cluster& cluster) : cluster_(cluster) {
+  std::set<std::pair<std::string, std::string>> known;
+  for (const ClusterLink& l : cluster.links)
+    for (const DeviceId& id : l.devices) {
+      const std::string &space = cluster.space(cluster.at(id)), to = name_at(l.to, id);
+      if (space == to || !known.emplace(space, to).second) continue;  // devices of one space share its way
+      int a = place(space), b = place(to);
+      add(a, b, l.bandwidth, l.latency);
+      add(b, a, l.bandwidth, l.latency);
+      ways_[ways_.size() - 2].from = ways_.back().to = space;
+      ways_[ways_.size() - 2].to = ways_.back().from = to;
+    }
+}
+
+int Links::place(const std::string& name) {
+  auto [at, fresh] = places_.try_emplace(name, static_cast<int>(places_.size()));
+  if (fresh) out_.emplace_back();
+  return at->second;
+}
+
+void Links::add(int from, int to, double bandwidth, double latency) {
+  out_[static_cast<std::size_t>(from)].push_back(static_cast<int>(ways_.size()));
+  head_.push_back(to);
+  ways_.push_back({{}, {}, bandwidth, latency});
+}
+
+/// Breadth first, so a route has the fewest ways; among those of one length the widest bottleneck, then the first.
+const std::vector<int>& Links::reached_from(int from) {
+  auto [at, fresh] = reached_.try_emplace(from);
+  std::vector<int>& via = at->second;
+  if (!fresh) return via;
+  std::vector<int> hops(out_.size(), -1);
+  std::vector<double> width(out_.size(), 0);
+  via.assign(out_.size(), -1);
+  std::queue<int> next;
+  next.push(from);
+  hops[static_cast<std::size_t>(from)] = 0;
+  width[static_cast<std::size_t>(from)] = std::numeric_limits<double>::infinity();
+  for (; !next.empty(); next.pop()) {
+    auto p = static_cast<std::size_t>(next.front());
+    for (int w : out_[p]) {
+      auto q = static_cast<std::size_t>(head_[static_cast<std::size_t>(w)]);
+      double wide = std::min(width[p], ways_[static_cast<std::size_t>(w)].bandwidth);
+      if (hops[q] >= 0 && (hops[q] != hops[p] + 1 || wide <= width[q])) continue;
+      if (hops[q] < 0) next.push(static_cast<int>(q));
+      hops[q] = hops[p] + 1;
+      width[q] = wide;
+      via[q] = w;
+    }
+  }
+  return via;
+}
+
+std::vector<int> Links::route(int from, int to) {
+  const std::string &a = cluster_.space(from), &b = cluster_.space(to);
+  std::vector<int> out;
+  if (a == b) return out;
+  const int start = place(a), end = place(b);
+  const std::vector<int>& via = reached_from(start);
+  for (int p = end; p != start;) {
+    int w = static_cast<std::size_t>(p) < via.size() ? via[static_cast<std::size_t>(p)] : -1;
+    if (w < 0) throw UserError(fmt::format("no link of the cluster leads from {} to {}; give it one in the cluster file's \"links\"", a, b));
+    out.push_back(w);
+    p = head_[static_cast<std::size_t>(w ^ 1)];  // a way's other direction stands beside it
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+double Links::latency(const std::vector<int>& route) const {
+  double out = 0;
+  for (int w : route) out += ways_[static_cast<std::size_t>(w)].latency;
+  return out;
+}
+
+double Links::exchange(const std::vector<int>& members, const std::vector<int>& pieces, double bytes, std::vector<double>& load) {
+  auto [at, fresh] = crossings_.try_emplace({members, pieces});
+  Crossings& c = at->second;
+  if (fresh) {
+    std::vector<double> count(ways_.size());
+    for (std::size_t i = 0; i < members.size(); ++i)
+      for (std::size_t k = 0; k < members.size(); ++k) {
+        if (i == k) continue;
+        const std::vector<int> r = route(members[i], members[k]);
+        for (int w : r) count[static_cast<std::size_t>(w)] += pieces.empty() ? 1 : pieces[i];
+        c.latency = std::max(c.latency, latency(r));
+      }
+    for (std::size_t w = 0; w < count.size(); ++w)
+      if (count[w] > 0) c.pairs[static_cast<int>(w)] = count[w];
+  }
+  double seconds = 0;
+  for (auto [w, pairs] : c.pairs) {
+    load[static_cast<std::size_t>(w)] += pairs * bytes;
+    seconds = std::max(seconds, pairs * bytes / ways_[static_cast<std::size_t>(w)].bandwidth);
+  }
+  return c.latency + seconds;
+}
+
+void share_max_min(std::vector<Flow>& flows, const std::vector<Way>& ways) {
+  struct Left {
+    double bandwidth = 0;
+    int flows = 0;
+  };
+  std::map<int, Left> left;
+  std::size_t open = flows.size();
+  for (Flow& f : flows) {
+    f.rate = -1;
+    for (int w : f.route) {
+      Left& l = left[w];
+      l.bandwidth = ways[static_cast<std::size_t>(w)].bandwidth;
+      ++l.flows;
+    }
+  }
+  while (open) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const auto& [w, l] : left)
+      if (l.flows) least = std::min(least, l.bandwidth / l.flows);
+    std::set<int> full;  // ways that are as narrow as the narrowest are filled together
+    for (const auto& [w, l] : left)
+      if (l.flows && l.bandwidth / l.flows <= least * (1 + 1e-12)) full.insert(w);
+    for (Flow& f : flows) {
+      if (f.rate >= 0 || std::none_of(f.route.begin(), f.route.end(), [&](int w) { return full.contains(w); })) continue;
+      f.rate = least;
+      --open;
+      for (int w : f.route) {
+        Left& l = left[w];
+        l.bandwidth = std::max(0.0, l.bandwidth - least);
+        --l.flows;
+      }
+    }
+  }
+}
+
+}  // namespace belfry

@@ -1,0 +1,65 @@
+// Links between memory spaces: routes, flows that share them by max-min, and what a collective costs on them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <belfry/graph/plan/cluster.h>
+
+namespace belfry {
+
+/// One direction of a link.
+struct Way {
+  std::string from, to;      ///< spaces or switches
+  double bandwidth = 0, latency = 0;
+};
+
+/// The links of a cluster as a graph of spaces and switches.
+class Links {
+ public:
+  explicit Links(const Cluster& cluster);
+
+  bool empty() const { return ways_.empty(); }
+  const std::vector<Way>& ways() const { return ways_; }
+  /// Numbers of the ways from one device's space to another's: the fewest, and of those the widest. Empty within a space.
+  /// UserError naming both where there is no route.
+  std::vector<int> route(int from, int to);
+  double latency(const std::vector<int>& route) const;
+
+  /// Seconds in which every one of `members` gets `bytes` from every other, all at once; `pieces` of them each (1 where left
+  /// out). Adds what each way carries to `load`. Equal sets of members are counted once.
+  double exchange(const std::vector<int>& members, const std::vector<int>& pieces, double bytes, std::vector<double>& load);
+
+ private:
+  int place(const std::string& name);
+  void add(int from, int to, double bandwidth, double latency);
+  const std::vector<int>& reached_from(int place);
+
+  const Cluster& cluster_;
+  std::vector<Way> ways_;
+  std::vector<std::vector<int>> out_;                                   // per place, its ways
+  std::vector<int> head_;                                               // per way, the place it leads to
+  std::map<std::string, int> places_;
+  std::map<int, std::vector<int>> reached_;                             // per place, by which way each other one is reached
+  struct Crossings {
+    std::map<int, double> pairs;                                        // per way, what crosses it
+    double latency = 0;
+  };
+  std::map<std::pair<std::vector<int>, std::vector<int>>, Crossings> crossings_;
+};
+
+/// Bytes on their way.
+struct Flow {
+  std::vector<int> route;    ///< ways
+  double bytes = 0, rate = 0;
+  int step = -1;             ///< whose
+};
+
+/// Sets the rates of flows that are under way at once: the way that gives each of its flows the least is filled first, and
+/// what its flows leave elsewhere is shared by the others.
+void share_max_min(std::vector<Flow>& flows, const std::vector<Way>& ways);
+
+}  // namespace belfry

@@ -1,0 +1,100 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/cost_file.h>
+#include <belfry/frontends/json/forecast_file.h>
+#include <belfry/frontends/json/placement_file.h>
+#include <belfry/frontends/nn/nets/nets.h>
+#include <belfry/frontends/session/calibration.h>
+#include <belfry/frontends/session/trace.h>
+
+#include "plans.h"
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+Session session_of(const Strategy& s, SessionOptions options = {}) {
+  options.library = standard_library();
+  return Session(net_named("mlp").build(options.library->ops), s, options);
+}
+
+TEST(CostFile, reads_back_what_it_wrote_and_refuses_what_makes_no_sense) {
+  CostTable table{"here", 1e-7, 2e-6, 3e-5, 1e10, {{"a {x 1} f32(1*n) threads 1", {{4, 1e-3, {10, 20}}, {8, 2e-3, {20, 40}}}}, {"b", {{0, 1e-9, {}}}}}};
+  const std::string text = write_costs(table);
+  EXPECT_EQ(read_costs(text, "t.json"), table);
+  auto of = [&](const std::string& from, const std::string& to) {
+    std::string broken = text;
+    broken.replace(broken.find(from), from.size(), to);
+    return message_of([&] { read_costs(broken, "t.json"); });
+  };
+  EXPECT_THAT(of("\"dispatch\"", "\"despatch\""), testing::HasSubstr("dispatch"));
+  EXPECT_THAT(of("[8, ", "[4, "), testing::HasSubstr("/kernels/0/measured/1: its rows are not more than those before it"));
+  EXPECT_THAT(of("[4, 0.001,", "[4, -0.001,"), testing::HasSubstr("is no number from 0"));
+  EXPECT_THAT(of("\"key\": \"b\"", "\"key\": \"a {x 1} f32(1*n) threads 1\""), testing::HasSubstr("stands there twice"));
+}
+
+TEST(ClusterFile, has_what_forecasts_need_and_old_files_stay_as_they_are) {
+  Cluster c = local_cluster({cpu(0), cpu(1)}, 2);
+  EXPECT_EQ(write_cluster(c).find("flops"), std::string::npos);
+  EXPECT_EQ(write_cluster(c).find("links"), std::string::npos);
+  c.devices[1].flops = 1e12, c.devices[1].bandwidth = 2.5e11, c.devices[1].launch = 1e-6, c.devices[1].efficiency = 0.5;
+  c.links = {{{cpu(0)}, "switch", 1e9, 0}, {{cpu(1)}, "/host:*/bus", 2e9, 1e-6}};
+  EXPECT_EQ(read_cluster(write_cluster(c), "c.json"), c);
+  Cluster hosts = read_cluster(R"({"belfry": 1, "devices": [{"devices": "gpu:0-1", "hosts": 3}, {"devices": "cpu:0"}]})", "c.json");
+  EXPECT_EQ(hosts.devices.size(), 7u);
+  EXPECT_EQ(to_string(hosts.devices[5].id), "/host:2/gpu:1");
+  auto of = [](const std::string& text) { return message_of([&] { read_cluster(text, "c.json"); }); };
+  EXPECT_THAT(of(R"({"belfry": 1, "devices": [{"devices": "cpu:0", "efficiency": 1.5}]})"), testing::HasSubstr("/devices/0/efficiency"));
+  EXPECT_THAT(of(R"({"belfry": 1, "devices": [{"devices": "cpu:0", "flops": -1}]})"), testing::HasSubstr("/devices/0/flops"));
+  EXPECT_THAT(of(R"({"belfry": 1, "links": [{"devices": "gpu:0", "to": "x", "bandwidth": 1e9}], "devices": [{"devices": "cpu:0"}]})"), testing::HasSubstr("gpu:0 is not among the devices"));
+  EXPECT_THAT(of(R"({"belfry": 1, "links": [{"devices": "cpu:0", "to": "x", "bandwidth": 0}], "devices": [{"devices": "cpu:0"}]})"), testing::HasSubstr("/links/0/bandwidth"));
+  EXPECT_THAT(of(R"({"belfry": 1, "devices": [{"devices": "/host:1/cpu:0", "hosts": 2}]})"), testing::HasSubstr("names a host beside \"hosts\""));
+}
+
+TEST(ClusterFile, those_that_come_with_belfry_forecast_a_net_on_all_their_gpus) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(BELFRY_SOURCE) / "clusters")) {
+    ++files;
+    SessionOptions options{.cluster = read_cluster(read_file(entry.path()), entry.path()), .forecast = true};
+    std::vector<DeviceId> gpus;
+    for (const ClusterDevice& d : options.cluster->devices)
+      if (d.id.kind == "gpu") gpus.push_back(d.id);
+    const auto n = static_cast<std::int64_t>(gpus.size());
+    Session session = session_of(to_strategy(Mirrored{.devices = gpus}), options);
+    const PlacedGraph& plan = session.plan(64 * n);
+    const Forecast f = forecast(plan);
+    EXPECT_GT(f.seconds, 0) << entry.path();
+    EXPECT_EQ(f.by_source[static_cast<std::size_t>(CostSource::guessed)], 0) << entry.path() << " leaves a device's figures open";
+    EXPECT_TRUE(says([&] { session.prepare({64 * n}); }, {"for forecasts alone"})) << entry.path();
+  }
+  EXPECT_EQ(files, 7);
+}
+
+TEST(Forecast, of_a_run_stands_beside_its_trace_and_another_plans_trace_is_refused) {
+  Session two = session_of(to_strategy(Towers{.devices = {cpu(0), cpu(1)}, .threads = 1}));
+  const auto feeds = synthetic_feeds(two.graph(), 6);
+  two.set_trace(true);
+  Calibration calibration;
+  for (int round = 0; round < 3; ++round) {
+    two.step(feeds);
+    calibration.add_trace(two.last_program().bound(), two.trace());
+  }
+  const PlacedGraph& plan = two.last_program().plan();
+  const CostTable table = calibration.table("here");
+  const Forecast f = forecast(plan, table);
+  EXPECT_EQ(f.by_source[static_cast<std::size_t>(CostSource::guessed)], 0) << "all its launches were measured";
+  EXPECT_EQ(f.by_source[static_cast<std::size_t>(CostSource::scaled)], 0);
+  const std::string trace = chrome_trace(two.last_program().bound(), two.trace());
+  EXPECT_EQ(read_trace(trace, "t.json", plan, f).size(), f.launches.size() + 1);
+  Session one = session_of(to_strategy(Single{.threads = 1}));
+  const PlacedGraph& other = one.plan(6);
+  EXPECT_TRUE(says([&] { read_trace(trace, "t.json", other, forecast(other)); }, {"t.json:", "the trace is of another plan"}));
+  EXPECT_NE(write_forecast(plan, f).find("\"seconds\": "), std::string::npos);
+}
+
+}  // namespace
+}  // namespace belfry::test

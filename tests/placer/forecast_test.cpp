@@ -1,0 +1,212 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <belfry/graph/plan/bound_plan.h>
+#include <belfry/graph/plan/forecast.h>
+#include <belfry/graph/plan/links.h>
+
+#include "plans.h"
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+std::shared_ptr<const Graph> trained(const std::string& name) { return std::make_shared<const Graph>(training_graph(net(name))); }
+
+/// A launch begins when the one before it on its thread and all that BoundPlan makes it wait for have ended, neither sooner nor later.
+void expect_begins_as_bound(const PlacedGraph& plan, const std::string& where) {
+  const Forecast f = forecast(plan);
+  const BoundPlan bound(plan);
+  std::vector<std::vector<const ForecastLaunch*>> launches(bound.streams.size());
+  for (const ForecastLaunch& l : f.launches) launches[static_cast<std::size_t>(l.stream)].push_back(&l);
+  std::map<int, double> thread_ends;
+  double last = 0;
+  for (auto [s, k] : legal_order(bound)) {
+    const Step& step = bound.streams[static_cast<std::size_t>(s)][static_cast<std::size_t>(k)];
+    ASSERT_LT(static_cast<std::size_t>(k), launches[static_cast<std::size_t>(s)].size()) << where;
+    const ForecastLaunch& l = *launches[static_cast<std::size_t>(s)][static_cast<std::size_t>(k)];
+    ASSERT_EQ(std::tuple(l.node, l.tower, l.device), std::tuple(step.node, step.tower, step.device)) << where;
+    double& thread = thread_ends[plan.streams[static_cast<std::size_t>(s)].thread];
+    double begin = thread;
+    for (const StepWait& w : step.waits) begin = std::max(begin, launches[static_cast<std::size_t>(w.stream)][static_cast<std::size_t>(w.count) - 1]->end);
+    ASSERT_EQ(l.begin, begin) << where << ", '" << plan.nodes[static_cast<std::size_t>(l.node)].name << "' of tower " << l.tower;
+    thread = l.end;
+    last = std::max(last, l.end);
+  }
+  EXPECT_EQ(f.seconds, last) << where;
+  ASSERT_FALSE(f.path.empty());
+  EXPECT_EQ(f.launches[static_cast<std::size_t>(f.path.back())].end, f.seconds) << where;
+  for (std::size_t k = 1; k < f.path.size(); ++k) ASSERT_EQ(f.launches[static_cast<std::size_t>(f.path[k])].begin, f.launches[static_cast<std::size_t>(f.path[k - 1])].end) << where << ": the path has no gaps";
+}
+
+TEST(Forecast, launches_begin_when_their_thread_and_the_plans_waits_allow) {
+  for (const char* name : {"decay", "batch_norm_sync"}) {
+    auto graph = trained(name);
+    for (int T : {2, 5})
+      for (const NamedStrategy& s : strategies(T, 2)) {
+        Cluster cluster = sim_cluster(2, T == 5, T == 5 ? 2 : 1);
+        cluster.cores = T == 5 ? 3 : 2;
+        expect_begins_as_bound(place(graph, s.strategy, cluster, 7, {.fetches = fetches_of(*graph)}), std::string(name) + ", " + s.name + ", " + std::to_string(T) + " towers");
+      }
+  }
+}
+
+/// GPUs on a switch, and a host on slower links; figures that are easily reckoned with.
+Cluster gpus(int n) {
+  Cluster c;
+  std::vector<DeviceId> all;
+  for (int i = 0; i < n; ++i) {
+    ClusterDevice d{{0, "gpu", i, -1}, "gpu:" + std::to_string(i)};
+    d.flops = 1e9, d.bandwidth = 1e9, d.launch = 1e-6;
+    c.devices.push_back(d);
+    all.push_back(d.id);
+  }
+  ClusterDevice host{cpu(0), "host"};
+  host.flops = host.bandwidth = 1e9;
+  c.devices.push_back(host);
+  c.links = {{all, "switch", 1e6, 1e-3}, {all, "host", 1e5, 2e-3}};
+  return c;
+}
+
+/// y = x w with x (batch, 3), w (3, 2); trained: a gradient of six floats to join.
+std::shared_ptr<const Graph> line() {
+  Builder b("line");
+  Value y = matmul(b.input("x", f32, {kBatch, 3}), b.variable("w", {3, 2}, {.init = "normal"}));
+  b.minimize(reduce_sum(y * y), Sgd{.learning_rate = 0.1f});
+  return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+}
+
+std::vector<DeviceId> first_gpus(int n) {
+  std::vector<DeviceId> out;
+  for (int i = 0; i < n; ++i) out.push_back({0, "gpu", i, -1});
+  return out;
+}
+
+double carried(const Forecast& f, const std::string& from, const std::string& to) {
+  for (const LinkForecast& l : f.links)
+    if (l.from == from && l.to == to) return l.bytes;
+  return 0;
+}
+
+TEST(Forecast, an_all_reduce_carries_the_rings_bytes_and_takes_as_long_on_all_its_devices) {
+  const int n = 4;
+  PlacedGraph plan = place(line(), to_strategy(Mirrored{.devices = first_gpus(n), .towers = n, .threads = 1}), gpus(n), 8);
+  const Forecast f = forecast(plan);
+  const double bytes = 3 * 2 * 4;
+  EXPECT_NEAR(carried(f, "gpu:1", "switch"), 2.0 * (n - 1) / n * bytes, 1e-9);
+  EXPECT_NEAR(carried(f, "switch", "gpu:3"), 2.0 * (n - 1) / n * bytes, 1e-9);
+  EXPECT_NEAR(carried(f, "host", "gpu:0"), 2 * 3 * 4, 1e-9) << "its rows of the feed";
+  int joined = 0;
+  for (const ForecastLaunch& l : f.launches) {
+    if (plan.nodes[static_cast<std::size_t>(l.node)].op != "aggregate") continue;
+    ++joined;
+    // Twice the way over the switch with its latency, 3/4 of the bytes at 1e6 a second; the launch, and five parts of 6 bytes of memory.
+    EXPECT_NEAR(l.end - l.begin, 2 * (2e-3 + 0.75 * bytes / 1e6) + 1e-6 + 5 * bytes / n / 1e9, 1e-12);
+    EXPECT_EQ(l.moving, l.end - l.begin);
+  }
+  EXPECT_EQ(joined, n);
+}
+
+TEST(Forecast, feeds_share_the_hosts_link) {
+  // Eight towers read twelve bytes each over links of their own; with one link for all of them it takes eight times the bytes.
+  auto seconds_of_split = [&](Cluster cluster) {
+    PlacedGraph plan = place(line(), to_strategy(Mirrored{.devices = first_gpus(8), .towers = 8, .threads = 1}), cluster, 8);
+    double most = 0;
+    const Forecast f = forecast(plan);
+    for (const ForecastLaunch& l : f.launches)
+      if (plan.nodes[static_cast<std::size_t>(l.node)].op == "split") most = std::max(most, l.moving);
+    return most;
+  };
+  Cluster apart = gpus(8), together = gpus(8);
+  together.links[1].to = "bus";
+  together.links.push_back({{cpu(0)}, "bus", 1e5, 0});
+  EXPECT_NEAR(seconds_of_split(apart), 2e-3 + 12 / 1e5, 1e-9);
+  EXPECT_NEAR(seconds_of_split(together), 2e-3 + 8 * 12 / 1e5, 1e-9);
+}
+
+TEST(Forecast, names_what_keeps_more_devices_from_helping) {
+  auto why = [&](const Cluster& cluster, std::int64_t batch, const Strategy& s) {
+    PlacedGraph plan = place(line(), s, cluster, batch);
+    return why_not_more(plan, forecast(plan));
+  };
+  EXPECT_THAT(why(gpus(2), 2, to_strategy(Mirrored{.devices = first_gpus(2), .towers = 2, .threads = 1})), testing::HasSubstr("the batch of 2 has no more rows"));
+  EXPECT_THAT(why(gpus(2), 1000, to_strategy(Towers{.devices = first_gpus(2), .variables = cpu(0), .towers = 2, .threads = 1})), testing::HasSubstr("bytes on their way over host -> gpu:"));
+  Cluster fast = gpus(2);
+  for (ClusterLink& l : fast.links) l.bandwidth = 1e15, l.latency = 0;
+  EXPECT_EQ(why(fast, 1 << 20, to_strategy(Mirrored{.devices = first_gpus(2), .towers = 2, .threads = 1})), "");
+  fast.devices.back().bandwidth = 10;
+  EXPECT_THAT(why(fast, 1000, to_strategy(Towers{.devices = first_gpus(2), .variables = cpu(0), .towers = 2, .threads = 1})), testing::HasSubstr("is what cpu:0 does for all towers"));
+  for (ClusterDevice& d : fast.devices) d.launch = 1, d.bandwidth = 1e15;
+  EXPECT_THAT(why(fast, 1000, to_strategy(Mirrored{.devices = first_gpus(2), .towers = 2, .threads = 1})), testing::HasSubstr("launching of kernels, whose shares of 500 rows are too small"));
+}
+
+TEST(Forecast, what_no_link_leads_to_is_refused_by_name) {
+  Cluster cluster = gpus(2);
+  cluster.links = {{{cluster.devices[0].id}, "host", 1e5, 0}};
+  PlacedGraph plan = place(line(), to_strategy(Mirrored{.devices = first_gpus(2), .towers = 2, .threads = 1}), cluster, 8);
+  EXPECT_TRUE(says([&] { forecast(plan); }, {"no link of the cluster leads from ", "gpu:1", "\"links\""}));
+}
+
+TEST(Forecast, live_bytes_are_no_more_than_those_planned) {
+  auto graph = trained("decay");
+  for (const NamedStrategy& s : strategies(3, 2)) {
+    PlacedGraph plan = place(graph, s.strategy, sim_cluster(2), 7, {.fetches = fetches_of(*graph)});
+    const Forecast f = forecast(plan);
+    for (const DeviceForecast& d : f.devices) {
+      EXPECT_LE(d.live, d.bytes) << s.name;
+      EXPECT_TRUE(d.peak.empty() || d.live > 0) << s.name;
+    }
+  }
+}
+
+TEST(Costs, are_those_measured_and_lie_on_the_line_between_rows_that_were) {
+  auto graph = line();
+  auto plan_of = [&](std::int64_t batch) { return place(graph, to_strategy(Single{.device = cpu(0), .threads = 1}), local_cluster({cpu(0)}, 1), batch); };
+  CostTable table;
+  for (std::int64_t batch : {4, 16}) {
+    PlacedGraph plan = plan_of(batch);
+    for (const PlanNode& n : plan.nodes) {
+      if (n.scope == Scope::state) continue;
+      const Share share = plan.share(n.scope == Scope::tower ? 0 : -1);
+      const Variant& v = n.scope == Scope::tower ? n.by_class[0] : n.by_group[0];
+      const std::int64_t rows = cost_rows(plan, n, share);
+      auto& known = table.kernels[cost_key(plan, n, v, share)];
+      if (known.empty() || known.back().rows < rows) known.push_back({rows, 1e-3 * static_cast<double>(rows + 1), work_of(plan, n, share, 1)});
+    }
+  }
+  auto seconds_at = [&](std::int64_t batch) {
+    PlacedGraph plan = plan_of(batch);
+    const Forecast f = forecast(plan, table);
+    for (const ForecastLaunch& l : f.launches)
+      if (plan.nodes[static_cast<std::size_t>(l.node)].name == "matmul") return l.end - l.begin;
+    return -1.0;
+  };
+  EXPECT_NEAR(seconds_at(4), 5e-3, 1e-12);
+  EXPECT_NEAR(seconds_at(10), 11e-3, 1e-12);
+  EXPECT_NEAR(seconds_at(32), 33e-3, 1e-12);
+  PlacedGraph plan = plan_of(10);
+  EXPECT_GT(forecast(plan, table).by_source[static_cast<std::size_t>(CostSource::between)], 0);
+  EXPECT_EQ(forecast(plan, table).by_source[static_cast<std::size_t>(CostSource::guessed)], 0);
+}
+
+TEST(Links, are_shared_by_max_min) {
+  std::vector<Way> ways = {{"a", "b", 10, 0}, {"b", "c", 4, 0}};
+  std::vector<Flow> flows = {{{0}, 1, 0, 0}, {{0, 1}, 1, 0, 1}, {{1}, 1, 0, 2}};
+  share_max_min(flows, ways);
+  EXPECT_EQ(flows[0].rate, 8);
+  EXPECT_EQ(flows[1].rate, 2);
+  EXPECT_EQ(flows[2].rate, 2);
+}
+
+TEST(Links, take_the_fewest_and_of_those_the_widest) {
+  Cluster c = gpus(2);
+  Links links(c);
+  std::vector<int> r = links.route(0, 1);
+  ASSERT_EQ(r.size(), 2u);
+  EXPECT_EQ(links.ways()[static_cast<std::size_t>(r[0])].to, "switch") << "not over the host, which is as near and slower";
+  EXPECT_EQ(links.route(0, 2).size(), 1u);
+  EXPECT_TRUE(links.route(1, 1).empty());
+}
+
+}  // namespace
+}  // namespace belfry::test
