@@ -16,8 +16,6 @@ auto& of(V& v, int i) {
   return v[static_cast<std::size_t>(i)];
 }
 
-std::int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 }  // namespace
 
 /// A segment ends where a task waits for the host or another thread's queue, and behind what such a queue waits for.

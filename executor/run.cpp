@@ -14,8 +14,6 @@ namespace belfry {
 
 namespace {
 
-std::int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 /// oneDNN waits for ever where OpenMP delivers fewer threads than it was made for: ask for exactly the budget, and look.
 void start_openmp(int threads) {
   omp_set_dynamic(0);

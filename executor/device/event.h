@@ -7,6 +7,9 @@
 
 namespace belfry {
 
+/// Of the steady clock.
+inline std::int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
 /// On a cache line of its own: streams signal without disturbing each other.
 class alignas(64) Event {
  public:

@@ -15,8 +15,6 @@ namespace {
 
 CUdeviceptr address_of(const std::byte* p) { return reinterpret_cast<CUdeviceptr>(p); }
 
-std::int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 /// The primary context of a GPU, held while anything of it is alive.
 class Context {
  public:
