@@ -2,10 +2,11 @@
 // `drain` sees the errors.
 #include <algorithm>
 #include <chrono>
-#include <iterator>
+#include <map>
 #include <random>
 
 #include <belfry/executor/run.h>
+#include <belfry/graph/plan/lanes.h>
 
 namespace belfry {
 
@@ -16,6 +17,8 @@ auto& of(V& v, int i) {
   return v[static_cast<std::size_t>(i)];
 }
 
+constexpr int kMostLanes = 16;  // more would not run at once
+
 }  // namespace
 
 /// A segment ends where a task waits for the host or another thread's queue, and behind what such a queue waits for.
@@ -23,15 +26,17 @@ void Runner::find_segments(int thread) {
   if (program_.queues(thread).empty()) return;
   const std::vector<Task>& tasks = program_.tasks(thread);
   std::vector<Segment>& out = of(segments_, thread);
+  auto device_of = [&](const Task& t) { return program_.plan().streams[static_cast<std::size_t>(t.stream)].device; };
   bool ended = true;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const Task& t = tasks[i];
     bool recorded = t.drive && !t.drive->feeds && t.kernel->capturable();
     bool waits = t.wait_count || (t.drive && std::any_of(t.drive->waits.begin(), t.drive->waits.end(), [](const QueueWait& w) { return w.task < 0; }));
-    if (ended || waits || !recorded || !out.back().captured) out.push_back({i, i, recorded});
+    bool elsewhere = !out.empty() && t.drive && out.back().captured && device_of(t) != device_of(tasks[out.back().first]);
+    if (ended || waits || !recorded || !out.back().captured || elsewhere) out.push_back({i, i, recorded});
     Segment& s = out.back();
     s.past = i + 1;
-    if (t.drive && std::find(s.queues.begin(), s.queues.end(), t.drive->queue) == s.queues.end()) s.queues.push_back(t.drive->queue);
+    if (t.drive && !s.origin) s.origin = t.drive->queue;
     ended = t.drive && t.drive->mark_for_others;
   }
   for (Segment& s : out) s.captured = s.captured && s.past - s.first > 1;  // one alone is launched as fast
@@ -47,8 +52,8 @@ bool Runner::wait_for_others(const Task& task) {
   return !failed_.load(std::memory_order_relaxed);
 }
 
-/// Launches with all that stands around it but waits. What is recorded is not watched, and others cannot wait for its marks.
-void Runner::put(int thread, const Task& task, bool recorded) {
+/// Launches with all that stands around it but waits.
+void Runner::put(int thread, const Task& task) {
   const Step& step = of(of(program_.bound().streams, task.stream), task.index);
   Queue* queue = task.drive ? task.drive->queue : nullptr;
   const bool watched = options_->before || options_->after;
@@ -66,7 +71,7 @@ void Runner::put(int thread, const Task& task, bool recorded) {
     if (task.signals) of(events_, task.stream).signal(task.index + 1);
     return;
   }
-  if (task.drive->mark >= 0 && !(recorded && task.drive->mark_for_others)) queue->mark(task.drive->mark);
+  if (task.drive->mark >= 0) queue->mark(task.drive->mark);
   if (task.signals) queue->signal(of(events_, task.stream), task.index + 1);
 }
 
@@ -76,35 +81,81 @@ bool Runner::is_captured(int thread, int task) const {
   return std::prev(past)->captured;
 }
 
-/// Everything that the thread has put on its queues comes before, and everything that follows behind: so only waits inside it are recorded.
+/// Steps that need not wait for each other are recorded on lanes of their own; the order of bytes holds all others apart. The
+/// host is told of a step once all before it on its stream are done, as its counters mean it.
+void Runner::record(int thread, Segment& s) {
+  const Task* tasks = program_.tasks(thread).data() + s.first;
+  std::vector<const Step*> steps;
+  for (const Task* t = tasks; t != tasks + (s.past - s.first); ++t) steps.push_back(&of(of(program_.bound().streams, t->stream), t->index));
+  struct Item {
+    std::size_t task;
+    bool tells;
+  };
+  std::vector<Item> items;
+  Precedence order;
+  std::vector<int> item_of;                     // per step
+  std::map<int, std::vector<int>> on_stream;
+  for (const std::vector<int>& before : precedence(steps)) {
+    const std::size_t task = item_of.size();
+    std::vector<int>& stream = on_stream[tasks[task].stream];
+    item_of.push_back(static_cast<int>(items.size()));
+    stream.push_back(item_of.back());
+    items.push_back({task, false});
+    order.resize(items.size());
+    for (int b : before) order.back().push_back(of(item_of, b));
+    if (tasks[task].signals) {
+      items.push_back({task, true});
+      order.resize(items.size());
+      order.back() = stream;
+      stream.assign(1, static_cast<int>(items.size()) - 1);
+    }
+  }
+  Lanes lanes = assign_lanes(reduced(order));
+  lanes.count = std::min(lanes.count, kMostLanes);
+  for (int& lane : lanes.lane) lane %= kMostLanes;
+  std::vector<int> mark(items.size(), -1), marks(static_cast<std::size_t>(lanes.count));  // of what another lane waits for; per lane
+  for (const std::vector<int>& waits : lanes.waits)
+    for (int w : waits)
+      if (of(mark, w) < 0) of(mark, w) = of(marks, of(lanes.lane, w))++;
+  s.lanes.clear();
+  for (int m : marks) s.lanes.push_back(program_.make_lane(tasks[0].stream, m));
+  s.origin->begin_capture();
+  for (auto& lane : s.lanes) lane->join(*s.origin);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    Queue& lane = *of(s.lanes, lanes.lane[i]);
+    for (int w : lanes.waits[i]) lane.wait(*of(s.lanes, of(lanes.lane, w)), of(mark, w));
+    Task task = tasks[items[i].task];
+    Arguments arguments = *task.arguments;
+    arguments.queue = &lane;
+    arguments.stream = lane.stream();
+    task.arguments = &arguments;
+    if (items[i].tells) lane.signal(of(events_, task.stream), task.index + 1);
+    else launch(task);
+    if (mark[i] >= 0) lane.mark(mark[i]);
+  }
+  for (auto& lane : s.lanes) s.origin->join(*lane);
+  s.graph = s.origin->end_capture();
+}
+
+/// Everything that the thread has put on its queues comes before, and everything that follows behind.
 void Runner::run_captured(int thread, Segment& s) {
-  const Task* tasks = program_.tasks(thread).data();
-  Queue* origin = s.queues[0];
   for (Queue* q : program_.queues(thread))
-    if (q != origin) origin->join(*q);
+    if (q != s.origin) s.origin->join(*q);
   if (!s.graph) {
-    origin->begin_capture();
     try {
-      for (std::size_t q = 1; q < s.queues.size(); ++q) s.queues[q]->join(*origin);
-      for (const Task* t = tasks + s.first; t != tasks + s.past; ++t) {
-        for (const QueueWait& w : t->drive->waits)
-          if (w.task >= static_cast<int>(s.first)) t->drive->queue->wait(*w.queue, w.mark);
-        put(thread, *t, true);
-      }
-      for (std::size_t q = 1; q < s.queues.size(); ++q) origin->join(*s.queues[q]);
+      record(thread, s);
     } catch (...) {
       try {
-        origin->end_capture();
+        s.origin->end_capture();
       } catch (const DeviceError&) {  // the first error is the one to tell
       }
       throw;
     }
-    s.graph = origin->end_capture();
   }
-  origin->launch(*s.graph);
+  s.origin->launch(*s.graph);
   for (Queue* q : program_.queues(thread))
-    if (q != origin) q->join(*origin);
-  const Task& last = tasks[s.past - 1];
+    if (q != s.origin) q->join(*s.origin);
+  const Task& last = program_.tasks(thread)[s.past - 1];
   if (last.drive->mark_for_others) last.drive->queue->mark(last.drive->mark);
 }
 
@@ -119,7 +170,7 @@ void Runner::drive(int thread, const Task*& at) {
     if (captured) {
       if (!wait_for_others(*at)) return;
       for (const QueueWait& w : at->drive->waits)
-        if (w.task < 0) s.queues[0]->wait(*w.queue, w.mark);
+        if (w.task < 0) s.origin->wait(*w.queue, w.mark);
       run_captured(thread, s);
     }
     for (; at != tasks + s.past; ++at) {
@@ -128,7 +179,7 @@ void Runner::drive(int thread, const Task*& at) {
         if (at->drive)
           for (const QueueWait& w : at->drive->waits)
             if (w.task < 0 || !graphs || !is_captured(thread, w.task)) at->drive->queue->wait(*w.queue, w.mark);
-        put(thread, *at, false);
+        put(thread, *at);
       } else if (at->update >= 0) {
         of(updates_, at->update) = kBegun;
       }

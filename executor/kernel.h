@@ -9,12 +9,12 @@
 
 namespace belfry {
 
+class Queue;
 /// Towers [low, high) whose joined value is one part.
 struct JoinPart {
   int low = 0, high = 1;
   LocalType type;
 };
-
 /// How what towers hold becomes one value: "sum" or "max" along the tree over `towers` (those past the last part are absent),
 /// "mean" (the sum over the number of `present` towers), "concat_rows" along `axis`, "stack", or "same".
 struct JoinRequest {
@@ -22,7 +22,6 @@ struct JoinRequest {
   int axis = 0, towers = 1, present = 1;
   std::vector<JoinPart> parts;
 };
-
 /// One node on one share: all that a kernel may know.
 struct KernelRequest {
   std::string op;                              ///< of a fused node: its kind
@@ -51,6 +50,7 @@ struct Arguments {
   std::vector<std::byte*> outputs;
   std::byte* scratch = nullptr;
   void* stream = nullptr;                      ///< of a device that works by itself: what to launch on (a CUstream). Null: compute here and now
+  Queue* queue = nullptr;                      ///< the same as structural nodes use it
   template <class T>
   const T* in(std::size_t i) const { return reinterpret_cast<const T*>(inputs[i]); }
   template <class T>

@@ -93,11 +93,18 @@ void Program::make_queues() {
       d.mark_for_others = for_others.contains({s, k + 1});
       Launch& l = of(launches_[static_cast<std::size_t>(s)], k);
       l.arguments.stream = d.queue->stream();
+      l.arguments.queue = d.queue;
       d.feeds = !l.feed_inputs.empty();
       for (const StepWait& w : l.step->waits)
         if (queue(w.stream) && w.stream != s) d.waits.push_back({queue(w.stream), mark_of(w.stream, w.count), w.stream, w.count, thread_of(w.stream) != static_cast<int>(t) ? -1 : task_of.at({w.stream, w.count - 1})});
     }
   }
+}
+
+std::unique_ptr<Queue> Program::make_lane(int stream, int marks) const {
+  Device* device = device_of(plan_->streams[static_cast<std::size_t>(stream)].device);
+  device->enter();
+  return device->queue(marks);
 }
 
 void Program::bind_tasks() {
@@ -255,14 +262,14 @@ void Program::bind_arguments(Launch& l) {
 /// Who brings the parts of a step's first input here.
 Carriers Program::carriers(const Step& step) const {
   const PlanNode& n = plan_->nodes[static_cast<std::size_t>(step.node)];
-  Carriers out{queue(step.stream), {}};
+  Carriers out{queue(step.stream) != nullptr, {}};
   if (step.reads.empty()) return out;
   const std::string& here = plan_->cluster.space(step.device);
   for (const Part& p : step.reads[0]) {
     Queue*& carrier = out.of_part.emplace_back(nullptr);
     bool feed = p.buffer.space == kFeedSpace;
     if (!moves_values(n) || (!feed && bound_.spaces[static_cast<std::size_t>(p.buffer.space)] == here)) continue;
-    if (out.own) carrier = out.own;
+    if (out.own) carrier = queue(step.stream);
     else if (auto at = carriers_.find({step.stream, p.buffer.space}); at != carriers_.end()) carrier = at->second.get();
   }
   return out;

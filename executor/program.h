@@ -38,6 +38,8 @@ class Program {
 
   /// The streams that a thread has of devices that work by themselves; none for most.
   const std::vector<Queue*>& queues(int thread) const { return queues_of_thread_[static_cast<std::size_t>(thread)]; }
+  /// One more on the device of a stream that has one.
+  std::unique_ptr<Queue> make_lane(int stream, int marks) const;
   /// Of a stream; null where the host computes.
   Queue* queue(int stream) const { return queues_[static_cast<std::size_t>(stream)].get(); }
   const std::vector<Task>& tasks(int thread) const { return tasks_[static_cast<std::size_t>(thread)]; }

@@ -66,14 +66,16 @@ class Runner {
   struct Segment {
     std::size_t first = 0, past = 0;                // of the thread's tasks
     bool captured = false;
-    std::vector<Queue*> queues = {};                // the first one records
+    Queue* origin = nullptr;                        // of its first task
+    std::vector<std::unique_ptr<Queue>> lanes = {}; // what runs side by side in it, as it was recorded
     std::unique_ptr<Captured> graph = {};
   };
   void find_segments(int thread);
   void run_driving(int thread, const Task*& at);
   void drive(int thread, const Task*& at);
   void run_captured(int thread, Segment& segment);
-  void put(int thread, const Task& task, bool recorded);
+  void record(int thread, Segment& segment);
+  void put(int thread, const Task& task);
   bool wait_for_others(const Task& task);
   bool is_captured(int thread, int task) const;
   void drain(int thread, const Task* past);

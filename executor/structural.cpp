@@ -21,8 +21,8 @@ class Carrying {
     for (Queue* q : carriers_.of_part)
       if (q && !carriers_.own && std::find(foreign_.begin(), foreign_.end(), q) == foreign_.end()) foreign_.push_back(q);
   }
-  void carry(std::size_t part, std::byte* to, const std::byte* from, std::int64_t bytes) const {
-    Queue* q = carriers_.own ? carriers_.own : carriers_.of_part[part];
+  void carry(std::size_t part, std::byte* to, const std::byte* from, std::int64_t bytes, Queue* own) const {
+    Queue* q = carriers_.own ? own : carriers_.of_part[part];
     if (q) q->copy(to, from, bytes);
     else std::memmove(to, from, static_cast<std::size_t>(bytes));
   }
@@ -41,7 +41,7 @@ template <class F>
 std::unique_ptr<Prepared> carrying(Carriers carriers, F each) {
   return prepared([carrying = Carrying(std::move(carriers)), each = std::move(each)](const Arguments& a) {
     each([&](std::size_t part, std::int64_t from, std::int64_t to, std::int64_t bytes) {
-      if (bytes) carrying.carry(part, a.outputs[0] + to, a.inputs[part] + from, bytes);
+      if (bytes) carrying.carry(part, a.outputs[0] + to, a.inputs[part] + from, bytes, a.queue);
     });
     carrying.finish();
   });
@@ -56,7 +56,7 @@ class Landed : public Prepared {
     std::byte* at = a.scratch;
     for (std::size_t i = 0; i < bytes_.size(); ++i) {
       if (!carrying_.lands(i)) continue;
-      carrying_.carry(i, at, a.inputs[i], bytes_[i]);
+      carrying_.carry(i, at, a.inputs[i], bytes_[i], a.queue);
       arguments_.inputs[i] = at;
       at += aligned_bytes(bytes_[i]);
     }
@@ -119,6 +119,7 @@ std::unique_ptr<Prepared> summing(const PlanNode& n, const Step& step, const Joi
       s.arguments.inputs.assign(a.inputs.begin() + static_cast<std::ptrdiff_t>(s.first), a.inputs.begin() + static_cast<std::ptrdiff_t>(s.first + s.count));
       s.arguments.outputs.assign(1, a.outputs[s.output]);
       s.arguments.stream = a.stream;
+      s.arguments.queue = a.queue;
       s.kernel->launch(s.arguments);
     }
   });

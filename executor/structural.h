@@ -14,7 +14,7 @@ namespace belfry {
 /// How a step comes by its parts. On a device that works by itself everything is put on its own queue. A step of the host
 /// that reads a device's memory has it carried by a queue of that device, and waits.
 struct Carriers {
-  Queue* own = nullptr;         ///< null: the step is the host's
+  bool own = false;             ///< the step is a device's: its arguments have the queue
   std::vector<Queue*> of_part;  ///< per part of its first input; null: it is read where it lies
 };
 
