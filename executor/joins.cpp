@@ -54,12 +54,18 @@ struct Runs {
 
 }  // namespace
 
+std::vector<int> join_tree(const JoinRequest& request) {
+  std::vector<int> out;
+  plan_tree(request.parts, 0, request.towers, request.present, out);
+  return out;
+}
+
 bool computes(const JoinRequest& request) { return request.how == "sum" || request.how == "max" || request.how == "mean"; }
 
 Join::Join(JoinRequest request, LocalType type) : request_(std::move(request)), type_(std::move(type)) {
   if (!computes(request_)) return;
   if (type_.dtype == DType::boolean && request_.how != "max") throw UserError("booleans have no " + request_.how + "; they can be joined by max, which is true where one is");
-  plan_tree(request_.parts, 0, request_.towers, request_.present, tree_);
+  tree_ = join_tree(request_);
   std::size_t depth = 0, deepest = 0;
   for (int step : tree_) deepest = std::max(deepest, step >= 0 ? ++depth : --depth);
   top_.resize(deepest);

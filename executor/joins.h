@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include <belfry/executor/kernel.h>
+#include <belfry/executor/join_request.h>
 #include <belfry/graph/shape.h>
 
 namespace belfry {
@@ -24,10 +24,13 @@ class Join {
 
   JoinRequest request_;
   LocalType type_;
-  std::vector<int> tree_;          // n ≥ 0 pushes part n, -1 joins the top two
+  std::vector<int> tree_;
   std::vector<const void*> top_;   // of the stack
   std::vector<std::byte> blocks_;  // what is on it
 };
+
+/// JoinRequest::tree of a sum. InternalError where a tower that is present has no part.
+std::vector<int> join_tree(const JoinRequest& request);
 
 /// Is the joined value computed from the parts, or do their bytes lie in it?
 bool computes(const JoinRequest& request);

@@ -5,23 +5,13 @@
 #include <string>
 #include <vector>
 
+#include <belfry/executor/join_request.h>
 #include <belfry/graph/contexts.h>
 
 namespace belfry {
 
 class Queue;
-/// Towers [low, high) whose joined value is one part.
-struct JoinPart {
-  int low = 0, high = 1;
-  LocalType type;
-};
-/// How what towers hold becomes one value: "sum" or "max" along the tree over `towers` (those past the last part are absent),
-/// "mean" (the sum over the number of `present` towers), "concat_rows" along `axis`, "stack", or "same".
-struct JoinRequest {
-  std::string how;
-  int axis = 0, towers = 1, present = 1;
-  std::vector<JoinPart> parts;
-};
+
 /// One node on one share: all that a kernel may know.
 struct KernelRequest {
   std::string op;                              ///< of a fused node: its kind

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/executor/join_request.h>
 #include <belfry/executor/joins.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/structural.h>
@@ -78,8 +79,9 @@ struct Sum {
   Arguments arguments = {};
 };
 
-std::unique_ptr<Prepared> sum_kernel(const JoinRequest& request, const LocalType& type, const KernelTable* kernels) {
-  if (!kernels) return prepared([join = Join(request, type)](const Arguments& a) mutable { join(a.inputs, a.outputs[0]); });
+std::unique_ptr<Prepared> sum_kernel(JoinRequest request, const LocalType& type, const KernelTable* kernels) {
+  if (!kernels) return prepared([join = Join(std::move(request), type)](const Arguments& a) mutable { join(a.inputs, a.outputs[0]); });
+  request.tree = join_tree(request);
   KernelRequest r;
   Attributes attributes = {{"how", request.how}};
   r.op = kAggregate;
