@@ -44,6 +44,9 @@ void choose(const PlacedGraph& plan, const PlanNode& n, const KernelChooser& cho
 void choose_kernels(PlacedGraph& plan, const KernelChooser& chooser) {
   std::optional<Instances> instances;
   if (has_gpus(plan.cluster)) instances.emplace(plan);
+  std::vector<std::size_t> group_of(plan.cluster.devices.size());
+  for (std::size_t g = 0; g < plan.groups.size(); ++g)
+    for (int d : plan.groups[g].devices) group_of[static_cast<std::size_t>(d)] = g;
   for (PlanNode& n : plan.nodes) {
     if (n.scope == Scope::tower) {
       for (std::size_t c = 0; c < plan.classes.size(); ++c) {
@@ -55,10 +58,12 @@ void choose_kernels(PlacedGraph& plan, const KernelChooser& chooser) {
       for (std::size_t g = 0; g < plan.groups.size(); ++g)
         if (!n.by_group[g].outputs.empty()) choose(plan, n, chooser, plan.share(-1), plan.cluster.devices[static_cast<std::size_t>(plan.groups[g].devices[0])].kernels(), n.by_group[g]);
     }
-    if (instances && is_join(n))
-      for (std::size_t g = 0; g < plan.groups.size(); ++g)
-        for (int d : plan.groups[g].devices)
-          if (!n.by_group[g].outputs.empty()) n.by_group[g].scratch_bytes = std::max(n.by_group[g].scratch_bytes, landed_bytes(*instances, n, d));
+    if (!instances || !is_join(n)) continue;
+    const std::vector<std::int64_t> landed = landed_bytes(*instances, n);
+    for (std::size_t h = 0; h < landed.size(); ++h) {
+      std::int64_t& scratch = n.by_group[group_of[static_cast<std::size_t>(n.holders.get()[h])]].scratch_bytes;
+      scratch = std::max(scratch, landed[h]);
+    }
   }
 }
 

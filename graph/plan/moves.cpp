@@ -37,16 +37,32 @@ std::vector<Move> moves_of(const Instances& instances, const PlanNode& n) {
   return out;
 }
 
-bool reads_in_place(const Cluster& cluster, int device, int other) {
-  auto gpu = [&](int d) { return cluster.devices[static_cast<std::size_t>(d)].id.kind == "gpu"; };
-  return cluster.space(device) == cluster.space(other) || (!gpu(device) && !gpu(other));
-}
-
-std::int64_t landed_bytes(const Instances& instances, const PlanNode& n, int device) {
-  if (!is_join(n) || n.attributes.text("how") == "same" || n.attributes.text("how") == "stack" || n.attributes.text("how") == "concat_rows") return 0;
-  std::int64_t out = 0;
-  for (const Move& m : moves_of(instances, n))
-    if (m.to == device && !reads_in_place(instances.plan().cluster, device, m.from)) out += aligned_bytes(m.bytes);
+std::vector<std::int64_t> landed_bytes(const Instances& instances, const PlanNode& n) {
+  const PlacedGraph& plan = instances.plan();
+  if (!is_join(n)) return {};
+  const std::string how = n.attributes.text("how");
+  const PlanNode& m = plan.maker(n.inputs[0]);
+  if ((how != "sum" && how != "max" && how != "mean") || (m.scope != Scope::tower && m.scope != Scope::device)) return {};
+  // What lies where, once for all holders.
+  const PlanValue& read = plan.value(n.inputs[0]);
+  std::map<std::string, std::int64_t> in_space;
+  std::int64_t all = 0, of_hosts = 0;
+  auto add = [&](int device, std::int64_t bytes) {
+    all += aligned_bytes(bytes);
+    in_space[plan.cluster.space(device)] += aligned_bytes(bytes);
+    if (plan.cluster.devices[static_cast<std::size_t>(device)].id.kind != "gpu") of_hosts += aligned_bytes(bytes);
+  };
+  if (m.scope == Scope::tower) {
+    for (int t = 0; t < plan.present(); ++t)
+      if (int from = plan.device_of(m, t); from >= 0) add(from, local_type(read, plan.share(t)).bytes());
+  } else {
+    for (const Piece& p : pieces(plan.vectors[static_cast<std::size_t>(m.owners)], plan.towers)) add(p.device, local_type(read, plan.share(-1)).bytes());
+  }
+  std::vector<std::int64_t> out;
+  for (int d : n.holders) {
+    bool gpu = plan.cluster.devices[static_cast<std::size_t>(d)].id.kind == "gpu";
+    out.push_back(all - (gpu ? in_space[plan.cluster.space(d)] : of_hosts));
+  }
   return out;
 }
 

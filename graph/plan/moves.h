@@ -19,11 +19,8 @@ struct Move {
 /// memory space alone.
 std::vector<Move> moves_of(const Instances& instances, const PlanNode& node);
 
-/// Does a device read another's memory where it lies? Host and sim devices do; a GPU has what it reads carried to it, and from it.
-bool reads_in_place(const Cluster& cluster, int device, int other);
-
-/// Bytes of the parts that a sum over towers must carry into its scratch on a device before it adds them.
-std::int64_t landed_bytes(const Instances& instances, const PlanNode& node, int device);
+/// Per holder of a sum over towers, the bytes of parts that it must carry into its scratch before it adds them; empty for other nodes.
+std::vector<std::int64_t> landed_bytes(const Instances& instances, const PlanNode& node);
 
 struct LinkLoad {
   std::string from, to;    ///< memory spaces
