@@ -143,7 +143,7 @@ PlacedGraph place(TowerGraph towers, const Placement& placement, const Cluster& 
   for (bool gpus = has_gpus(cluster), again = true; again;) {
     plan = place_nodes(gpus ? towers : std::move(towers), placement, cluster, options, on_host);
     std::size_t before = on_host.size();
-    if (gpus) add_lacking(plan, on_host);
+    if (gpus && options.kernels) add_lacking(plan, on_host);
     again = on_host.size() != before;
   }
   plan_memory(plan);
