@@ -122,7 +122,7 @@ with tempfile.TemporaryDirectory() as folder:
     expect(done.returncode == 0 and "% between" in done.stdout and "measured " in done.stdout and "critical path" in done.stdout, f"forecast: {done}")
     done = here("forecast", "mlp", "--cluster", str(root / "clusters" / "a100x8.json"), "--batch", "512", "--json")
     expect(done.returncode == 0 and json.loads(done.stdout)["seconds"] > 0, f"forecast of a machine that is not here: {done}")
-    done = here("run", "small.json", "--feed", "x.safetensors", "--trace", "trace.json")
+    done = here("run", "small.json", "--feed", "x.safetensors", "--devices", "cpu:0,cpu:1", "--strategy", "layers", "--trace", "trace.json")
     refused(1, ["trace.json:", "the trace is of another plan"], "forecast", "mlp", "--trace", "trace.json")
     refused(2, ["--launches adds to what --json writes"], "forecast", "mlp", "--launches")
     refused(2, ["--calibrate and -o belong together"], "bench", "mlp", "--calibrate")
