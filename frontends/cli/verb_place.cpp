@@ -8,7 +8,9 @@
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/cost_file.h>
 #include <belfry/frontends/json/plan_file.h>
+#include <belfry/frontends/json/problem_file.h>
 
 namespace belfry {
 
@@ -16,6 +18,8 @@ void add_place_verb(CLI::App& app, const LibrarySource& library) {
   struct PlaceArguments {
     std::string source, out;
     std::int64_t batch = 0;
+    bool problem = false;
+    std::string calibration;
     std::vector<std::string> fetches;
     PlacementArguments placement;
   };
@@ -26,18 +30,23 @@ void add_place_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("-o,--out", o->out, "the plan's file; standard output without it");
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
   verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',');
+  verb->add_flag("--problem", o->problem, "write no plan, but what a placer of your own must know: nodes with their seconds and bytes, edges, devices; it answers with --placement");
+  verb->add_option("--calibration", o->calibration, "of --problem: what was measured on this machine")->check(CLI::ExistingFile);
   o->placement.add_to(*verb);
   verb->callback([o, source_of = library] {
+    if (!o->problem && !o->calibration.empty()) throw WrongUse("--calibration is of --problem: a plan does not depend on it");
     std::shared_ptr<const Library> library = source_of();
+    o->placement.forecast = o->problem;
     Source source = load_source(o->source, *library);
     const std::int64_t said = batch_of(o->batch, source, o->placement), batch = said ? said : 32;
     if (!source.state.empty()) say(fmt::format("the state that {} names is not in the plan; give it to run: --state {}\n", o->source, source.state));
     Session session = make_session(source, o->placement, library, true);
     const PlacedGraph& plan = session.plan(batch, Mode::step, o->fetches);
     say(describe(plan, {.memory = true, .nodes = false}));
-    if (o->out.empty()) std::cout << write_plan(plan);
+    const std::string text = o->problem ? write_problem(plan, o->calibration.empty() ? CostTable{} : read_costs(read_file(o->calibration), o->calibration)) : write_plan(plan);
+    if (o->out.empty()) std::cout << text;
     else {
-      write_file(o->out, write_plan(plan));
+      write_file(o->out, text);
       say(fmt::format("wrote {}\n", o->out));
     }
   });

@@ -158,7 +158,7 @@ class Walk {
     for (std::size_t i = 0; i < flows_.size();) {
       Flow& f = flows_[i];
       f.bytes -= f.rate * (now - flows_at_);
-      if (f.bytes > f.rate * 1e-12 + 1e-6) {
+      if (f.bytes > f.rate * (1e-12 + now * 1e-15) + 1e-6) {  // more than what the clock rounds off
         ++i;
         continue;
       }

@@ -143,7 +143,7 @@ void share_max_min(std::vector<Flow>& flows, const std::vector<Way>& ways) {
       if (l.flows) least = std::min(least, l.bandwidth / l.flows);
     std::set<int> full;  // ways that are as narrow as the narrowest are filled together
     for (const auto& [w, l] : left)
-      if (l.flows && l.bandwidth / l.flows <= least * (1 + 1e-12)) full.insert(w);
+      if (l.flows && l.bandwidth / l.flows <= least * (1 + 1e-9)) full.insert(w);
     for (Flow& f : flows) {
       if (f.rate >= 0 || std::none_of(f.route.begin(), f.route.end(), [&](int w) { return full.contains(w); })) continue;
       f.rate = least;

@@ -16,7 +16,7 @@ std::shared_ptr<const OpSet> ops() {
 }
 
 /// A side file in memory.
-struct Tensors {
+struct SideTensors {
   std::map<std::string, HostTensor> held;
   TensorStore store() {
     return {[this](const std::string& name, const HostTensor& t) { held.insert_or_assign(name, t); },
@@ -28,7 +28,7 @@ struct Tensors {
 };
 
 void expect_reads_back(const Graph& graph, const std::string& where) {
-  Tensors tensors;
+  SideTensors tensors;
   std::string text = write_graph(graph, tensors.store());
   std::string again = write_graph(read_graph(text, "graph.json", graph.shared_ops(), tensors.store()), tensors.store());
   ASSERT_EQ(text, again) << where;
@@ -58,7 +58,7 @@ TEST(GraphFile, the_passes_give_one_graph_for_the_builder_and_for_its_file) {
       Builder b(n.name);
       n.build(b, f32);
       Graph graph = std::move(b).build();
-      Tensors tensors;
+      SideTensors tensors;
       Graph read = read_graph(write_graph(graph, tensors.store()), "graph.json", graph.shared_ops(), tensors.store());
       EXPECT_EQ(to_text(run_passes(training_passes(), read)), to_text(run_passes(training_passes(), graph))) << n.name;
     }
@@ -127,7 +127,7 @@ TEST(GraphFile, large_tensors_live_in_the_side_file) {
   b.output(constant(b.graph(), HostTensor(f32, {13, 5})));
   Graph g = std::move(b).build();
   EXPECT_THROW(write_graph(g), UserError);
-  Tensors tensors;
+  SideTensors tensors;
   std::string text = write_graph(g, tensors.store());
   EXPECT_EQ(tensors.held.size(), 1u);
   EXPECT_NE(text.find("\"stored\": \"" + tensors.held.begin()->first + "\""), text.npos);

@@ -114,6 +114,26 @@ with tempfile.TemporaryDirectory() as folder:
     refused(1, ["has no setting 'alhpa'; it has alpha, classes, image, rate"], "convert", "mobilenet_v2:alhpa=1")
     refused(2, ["NAME=NUMBER", "not 'alpha'"], "convert", "mobilenet_v2:alpha")
 
+    # Forecasts: calibrated here, on a machine that is not here, beside a trace; a problem for a placer of one's own, and its answer.
+    root = pathlib.Path(__file__).resolve().parents[2]
+    done = here("bench", "mlp", "--batch", "4,16", "--towers", "1,2", "--rounds", "3", "--calibrate", "-o", "costs.json")
+    expect(done.returncode == 0 and done.stdout.count(" a step (") == 4, f"bench: {done}")
+    done = here("forecast", "mlp", "--batch", "8", "--calibration", "costs.json", "--measure", "3")
+    expect(done.returncode == 0 and "% between" in done.stdout and "measured " in done.stdout and "critical path" in done.stdout, f"forecast: {done}")
+    done = here("forecast", "mlp", "--cluster", str(root / "clusters" / "a100x8.json"), "--batch", "512", "--json")
+    expect(done.returncode == 0 and json.loads(done.stdout)["seconds"] > 0, f"forecast of a machine that is not here: {done}")
+    done = here("run", "small.json", "--feed", "x.safetensors", "--devices", "cpu:0,cpu:1", "--strategy", "layers", "--trace", "trace.json")
+    refused(1, ["trace.json:", "the trace is of another plan"], "forecast", "mlp", "--trace", "trace.json")
+    refused(2, ["--launches adds to what --json writes"], "forecast", "mlp", "--launches")
+    refused(2, ["--calibrate and -o belong together"], "bench", "mlp", "--calibrate")
+    refused(2, ["--calibration is of --problem"], "place", "mlp", "--calibration", "costs.json")
+    done = here("place", "mlp", "--problem", "--devices", "cpu:0,cpu:1", "--strategy", "layers", "-o", "problem.json")
+    expect(done.returncode == 0, f"place --problem: {done}")
+    answer = subprocess.run([sys.executable, root / "examples" / "placer" / "by_time.py", "problem.json"], cwd=folder, text=True, capture_output=True, stdin=subprocess.DEVNULL)
+    pathlib.Path(folder, "cut.json").write_text(answer.stdout, encoding="utf-8")
+    done = here("place", "mlp", "--placement", "cut.json")
+    expect(done.returncode == 0 and done.stdout.count('"assigned": {"0": "cpu:1"}') > 3 and done.stdout.count('"assigned": {"0": "cpu:0"}') > 3, f"a placer's answer: {answer.stderr} {done.stderr} {done.stdout[-500:]}")
+
     plan.write_text(text, encoding="utf-8")
     for option in (["--devices", "cpu:0"], ["--strategy", "single"], ["--towers", "2"], ["--threads-per-tower", "1"], ["-O", "towers=1"], ["--placement", "rules.json"], ["--cluster", "cluster.json"]):
         for verb in (["place"], ["run", "--feed", "x.safetensors"]):
