@@ -88,8 +88,8 @@ void check_finite(const Results& results, const std::vector<std::string>& losses
 class Fitter {
  public:
   Fitter(Session& session, const DataSet& data, const FitOptions& options)
-      : session_(session), options_(options), batches_(data, options.batch, options.shuffle, options.full_batches), fetches_(fit_fetches(session)), names_(fetches_), losses_(losses_of(session.graph())),
-        before_(steps_before(session)), log_(options.log, before_ > 0) {
+      : session_(session), options_(options), batches_(data, options.batch, options.shuffle, options.full_batches),
+        fetches_(fit_fetches(session)), names_(fetches_), losses_(losses_of(session.graph())), before_(steps_before(session)), log_(options.log, before_ > 0) {
     const Graph& g = session.graph();
     if (losses_.empty()) throw UserError(fmt::format("the graph '{}' has no loss to train on", g.name));
     check_columns(g, data);
