@@ -82,19 +82,38 @@ def orders(count, batch, rng):
             yield order[first : first + batch]
 
 
-def tensorflow_net(tf, seed):
+def tensorflow():
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        import tensorflow as tf
+    except ImportError:
+        sys.exit("TensorFlow is not here; it comes by: python3 -m venv tf && tf/bin/pip install tensorflow-cpu, and tf/bin/python runs this script")
+    if not tf.config.threading.get_intra_op_parallelism_threads():  # before its first operation: a thread for each tower
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(2)
+    return tf
+
+
+def tensorflow_net(tf, seed, dtype="float32"):
     """The variables by layer, kernel and bias, and the function from images to logits."""
     shapes = {"conv1": ([5, 5, 3, 64], 0.05, 0.0), "conv2": ([5, 5, 64, 64], 0.05, 0.1), "local3": ([2304, 384], 0.04, 0.1), "local4": ([384, 192], 0.04, 0.1)}
     shapes["softmax_linear"] = ([192, 10], 1 / 192, 0.0)
     variables = {}
     for number, (name, (shape, deviation, bias)) in enumerate(shapes.items()):
-        variables[name] = (tf.Variable(tf.random.stateless_truncated_normal(shape, [seed, number], stddev=deviation)), tf.Variable(tf.fill(shape[-1:], bias)))
+        kernel = tf.random.stateless_truncated_normal(shape, [seed, number], stddev=deviation, dtype=dtype)
+        variables[name] = (tf.Variable(kernel), tf.Variable(tf.fill(shape[-1:], tf.constant(bias, dtype))))
+
+    def norm(x):
+        """local_response_normalization(x, 4, bias=1, alpha=0.001 / 9, beta=0.75), which TensorFlow has for floats of 32 bits and below alone."""
+        if x.dtype == tf.float32:
+            return tf.nn.local_response_normalization(x, 4, bias=1.0, alpha=0.001 / 9, beta=0.75)
+        squares = tf.pad(x * x, [[0, 0], [0, 0], [0, 0], [4, 4]])
+        return x * (1 + 0.001 / 9 * sum(squares[..., i : i + x.shape[-1]] for i in range(9))) ** -0.75
 
     def logits(x):
         conv = lambda x, name: tf.nn.relu(tf.nn.conv2d(x, variables[name][0], 1, "SAME") + variables[name][1])
         dense = lambda x, name: tf.matmul(x, variables[name][0]) + variables[name][1]
         pool = lambda x: tf.nn.max_pool2d(x, 3, 2, "SAME")
-        norm = lambda x: tf.nn.local_response_normalization(x, 4, bias=1.0, alpha=0.001 / 9, beta=0.75)
         x = pool(norm(conv(norm(pool(conv(x, "conv1"))), "conv2")))
         x = tf.nn.relu(dense(tf.reshape(x, [-1, 2304]), "local3"))
         return dense(tf.nn.relu(dense(x, "local4")), "softmax_linear")
@@ -102,21 +121,14 @@ def tensorflow_net(tf, seed):
     return variables, logits
 
 
-def train_tensorflow(o, seed, log):
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    try:
-        import tensorflow as tf
-    except ImportError:
-        sys.exit("TensorFlow is not here; it comes by: python3 -m venv tf && tf/bin/pip install tensorflow-cpu, and tf/bin/python runs this script")
-    if seed == 0:  # before its first operation: a thread for each tower
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        tf.config.threading.set_inter_op_parallelism_threads(2)
-    variables, logits = tensorflow_net(tf, seed)
+def tensorflow_step(tf, variables, logits, decay_steps, taken=0):
+    """A step of training on two towers, which gives the loss before its update, and the moving averages of all variables; `taken` steps went before it."""
     trained = [v for pair in variables.values() for v in pair]
     shadows = [tf.Variable(v) for v in trained]
-    step = tf.Variable(0, dtype=tf.int64)
+    step = tf.Variable(taken, dtype=tf.int64)
+    dtype = trained[0].dtype
 
-    @tf.function(input_signature=[tf.TensorSpec([None, 24, 24, 3]), tf.TensorSpec([None], tf.int32)])
+    @tf.function(input_signature=[tf.TensorSpec([None, 24, 24, 3], dtype), tf.TensorSpec([None], tf.int32)])
     def train_step(images, labels):
         losses, gradients = [], []
         half = tf.shape(images)[0] // 2
@@ -125,15 +137,21 @@ def train_tensorflow(o, seed, log):
                 entropy = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels[part], logits(images[part])))
                 losses.append(entropy + DECAY * sum(tf.nn.l2_loss(variables[name][0]) for name in ("local3", "local4")))
             gradients.append(tape.gradient(losses[-1], trained))
-        rate = RATE * FACTOR ** tf.cast(step // o.decay_steps, tf.float32)
+        rate = RATE * FACTOR ** tf.cast(step // decay_steps, dtype)
         for v, first, second in zip(trained, *gradients):
             v.assign_sub(rate * (first + second) / 2)
-        s = tf.cast(step.assign_add(1), tf.float32)
-        weight = 1 - tf.minimum(AVERAGE, (1 + s) / (10 + s))
+        s = tf.cast(step.assign_add(1), dtype)
+        weight = 1 - tf.minimum(tf.constant(AVERAGE, dtype), (1 + s) / (10 + s))
         for shadow, v in zip(shadows, trained):
             shadow.assign_sub(weight * (shadow - v))
         return sum(losses) / 2
 
+    return train_step, list(zip(trained, shadows))
+
+
+def train_tensorflow(o, seed, log):
+    variables, logits = tensorflow_net(tensorflow(), seed)
+    train_step, averages = tensorflow_step(tensorflow(), variables, logits, o.decay_steps)
     images, labels = rows(o.data, "data_batch*.bin")
     batches = orders(len(labels), o.batch, np.random.default_rng(seed))
     start = time.time()
@@ -142,7 +160,7 @@ def train_tensorflow(o, seed, log):
             pick = next(batches)
             loss = float(train_step(images[pick], labels[pick]))
             out.write(json.dumps({"step": k, "rows": len(pick), "seconds": round(time.time() - start, 3), "loss": loss}) + "\n")
-    for shadow, v in zip(shadows, trained):
+    for v, shadow in averages:
         v.assign(shadow)
     images, labels = rows(o.data, "test_batch*.bin")
     right = np.concatenate([np.argmax(logits(images[i : i + 256]), 1) for i in range(0, len(labels), 256)]) == labels

@@ -17,12 +17,12 @@ constexpr const char* kUsage =
     "usage: finetune PHOTOS WEIGHTS [--frozen] [--towers N] [--epochs N] [--batch N] [--image N] [--seed N] [--save FILE]\n"
     "  PHOTOS    a folder with train/CLASS/*.jpg and val/CLASS/*.jpg of two classes\n"
     "  WEIGHTS   MobileNetV2 without its top, alpha 0.35, as safetensors with Keras's names; or what --save wrote, to go on with another choice\n"
-    "  --frozen  trains the head alone;  --towers 1  --epochs 10  --batch 16 of each tower  --image 224 pixels  --seed 0\n";
+    "  --frozen  trains the head alone;  --towers 1  --epochs 10  --batch 16 of each tower, 32 of a single one  --image 224 pixels  --seed 0\n";
 
 struct Choices {
   std::string photos, weights, save;
   bool frozen = false;
-  std::int64_t towers = 1, epochs = 10, batch = 16, image = 224, seed = 0;
+  std::int64_t towers = 1, epochs = 10, batch = 0, image = 224, seed = 0;
 };
 
 Choices read(int argc, char** argv) {
@@ -43,19 +43,21 @@ Choices read(int argc, char** argv) {
     else throw std::invalid_argument(kUsage);
   }
   if (out.weights.empty()) throw std::invalid_argument(kUsage);
+  if (!out.batch) out.batch = out.towers == 1 ? 32 : 16;
   return out;
 }
 
 /// Features of the extractor, a hidden layer, and one logit: above 0 it is the second class.
-Graph net(const Choices& c, std::int64_t steps) {
+Graph net(const Choices& c, std::int64_t steps_per_epoch) {
   Builder b("finetune");
   Value image = b.input("image", f32, {kBatch, c.image, c.image, 3}), label = b.input("label", i32, {kBatch});
   Value x = global_avg_pool2d(nn::mobilenet_v2(image, {.alpha = 0.35, .include_top = false, .trainable = !c.frozen}));
   x = nn::dropout(nn::dense(x, {.units = 512, .activation = Activation::relu}), {.rate = 0.5});
   Value logit = squeeze(nn::dense(x, {.units = 1, .name = "logit"}), {1});
   b.metric("accuracy", mean(equal(greater(logit, constant_like(logit, 0)), greater(label, constant_like(label, 0)))));
-  // Up for half of the steps, in ten stairs altogether, then down again; the peak grows with the batch.
-  Value rate = epoch_ramp(b.step(), {.epoch_steps = std::max<std::int64_t>(steps / 10, 1), .start = 1e-5, .most = scaled_rate(5e-5, static_cast<double>(c.towers)), .least = 1e-5, .factor = 0.8, .up = 5});
+  // A stair an epoch: up to the sixth of ten, then down again. The peak grows with the towers.
+  const std::int64_t stair = std::max<std::int64_t>(steps_per_epoch * c.epochs / 10, 1);
+  Value rate = epoch_ramp(b.step(), {.epoch_steps = stair, .start = 1e-5, .most = scaled_rate(5e-5, static_cast<double>(c.towers)), .least = 1e-5, .factor = 0.8, .up = 5});
   b.minimize(identity(mean(binary_cross_entropy(logit, label, {.from_logits = true})), "loss"), Adam{.learning_rate = rate});
   return std::move(b).build();
 }
@@ -67,14 +69,24 @@ void finetune(const Choices& c) {
   const std::int64_t batch = c.batch * c.towers;
   std::vector<DeviceId> devices;
   for (int i = 0; i < c.towers; ++i) devices.push_back(cpu(i));
-  Session session(net(c, c.epochs * ((train.data.rows() + batch - 1) / batch)), Towers{.devices = devices}, {.seed = static_cast<std::uint64_t>(c.seed)});
+  const std::int64_t steps = (train.data.rows() + batch - 1) / batch;  // of an epoch
+  Session session(net(c, steps), Towers{.devices = devices}, {.seed = static_cast<std::uint64_t>(c.seed)});
   session.load_state(read_safetensors(c.weights));  // the extractor, by name; the head keeps its initial values
-  auto line = [&](const Progress& p) {
-    std::printf("epoch %2ld/%ld  %5.1f s  rate %.2e  loss %.4f  accuracy %.4f  validation: loss %.4f  accuracy %.4f\n", static_cast<long>(p.epoch + 1), static_cast<long>(p.epochs), p.seconds,
-                p.learning_rate.value_or(0), p.metrics.at("loss"), p.metrics.at("accuracy"), p.metrics.at("val_loss"), p.metrics.at("val_accuracy"));
+  for (std::int64_t epoch = 1; epoch <= c.epochs; ++epoch) {
+    Metrics mean;
+    double rate = 0, seconds = 0;
+    auto add = [&](const Progress& p) {
+      for (const auto& [name, value] : p.last) mean[name] += value / static_cast<double>(steps);
+      rate = p.learning_rate.value_or(0);
+    };
+    // Every batch is a full one, as those of tf.data's shuffle().repeat().batch(): an epoch is so many steps.
+    const FitOptions options{.batch = batch, .steps = steps, .shuffle = static_cast<std::uint64_t>(c.seed), .full_batches = true, .on_batch = add};
+    for (const EpochResult& part : fit(session, train.data, options)) seconds += part.seconds;
+    const Metrics held_out = evaluate(session, val.data);
+    std::printf("epoch %2ld/%ld  %5.1f s  rate %.2e  loss %.4f  accuracy %.4f  validation: loss %.4f  accuracy %.4f\n", static_cast<long>(epoch), static_cast<long>(c.epochs), seconds, rate,
+                mean.at("loss"), mean.at("accuracy"), held_out.at("loss"), held_out.at("accuracy"));
     std::fflush(stdout);
-  };
-  fit(session, train.data, {.batch = batch, .epochs = static_cast<int>(c.epochs), .shuffle = static_cast<std::uint64_t>(c.seed), .validation = &val.data, .on_epoch = line});
+  }
   const double accuracy = evaluate(session, val.data).at("accuracy");
   std::printf("validation accuracy %.2f %% of %ld photos\n", 100 * accuracy, static_cast<long>(val.data.rows()));
   State weights = session.state();  // without what belongs to this training: slots and the step

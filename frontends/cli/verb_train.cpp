@@ -26,7 +26,7 @@ struct TrainArguments {
   std::string source, data, out, checkpoints, resume, state, log, split = "test";
   std::int64_t batch = 0, steps = 0;
   int epochs = 5;
-  bool shuffle = false, averages = false, antialias = false;
+  bool shuffle = false, full_batches = false, averages = false, antialias = false;
   PlacementArguments placement;
 };
 
@@ -110,6 +110,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
     say(fmt::format("{}: the run has {} epochs already, and --epochs {} asks for no more\n", o.resume, session.data_progress.epoch, o.epochs));
   fit_options.steps = o.steps;
   if (o.shuffle) fit_options.shuffle = o.placement.seed;
+  fit_options.full_batches = o.full_batches;
   fit_options.validation = &data.test;
   fit_options.averages = o.averages;
   fit_options.checkpoints = o.checkpoints;
@@ -147,6 +148,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--steps", o->steps, "so many steps, in place of epochs")->check(count())->excludes(epochs);
   verb->add_flag("--antialias", o->antialias, kAntialias);
   verb->add_flag("--shuffle", o->shuffle, "another order of the rows in each epoch, keyed by --seed");
+  verb->add_flag("--full-batches", o->full_batches, "no short batch at the end of an epoch: it runs on into the next");
   verb->add_flag("--averages", o->averages, "evaluate with the moving averages of the variables");
   verb->add_option("--state", o->state, "initial variables by name")->check(CLI::ExistingFile);
   verb->add_option("--checkpoints", o->checkpoints, "a folder for a checkpoint after each epoch; the last three are kept");

@@ -26,7 +26,8 @@ std::vector<std::int64_t> shuffled_rows(std::int64_t rows, std::uint64_t seed, s
   return out;
 }
 
-Batches::Batches(const DataSet& data, std::int64_t batch, std::optional<std::uint64_t> shuffle_seed) : rows_(data.rows()), batch_(batch), seed_(shuffle_seed) {
+Batches::Batches(const DataSet& data, std::int64_t batch, std::optional<std::uint64_t> shuffle_seed, bool full)
+    : rows_(data.rows()), batch_(batch), seed_(shuffle_seed), full_batches_(full) {
   if (batch < 1) throw UserError(fmt::format("[data] a batch of {} rows; 1 is the least", batch));
   if (rows_ == 0) throw UserError("[data] there are no rows to make batches of");
   for (const auto& [name, tensor] : data.columns) columns_[name] = {&tensor, tensor.bytes().size() / static_cast<std::size_t>(rows_)};
@@ -43,22 +44,27 @@ std::map<std::string, HostTensor>& Batches::tensors_of(std::int64_t rows) {
   return out;
 }
 
-const std::map<std::string, HostTensor>& Batches::next() {
+/// The row at the position, which moves on by one.
+std::int64_t Batches::next_row() {
   if (seed_ && order_epoch_ != position_.epoch) {
     order_ = shuffled_rows(rows_, *seed_, position_.epoch);
     order_epoch_ = position_.epoch;
   }
-  const std::int64_t count = std::min(batch_, rows_ - position_.position);
+  const std::int64_t p = position_.position;
+  if (++position_.position == rows_) position_ = {position_.epoch + 1, 0};
+  return seed_ ? order_[static_cast<std::size_t>(p)] : p;
+}
+
+const std::map<std::string, HostTensor>& Batches::next() {
+  const std::int64_t count = full_batches_ ? batch_ : std::min(batch_, rows_ - position_.position);
   auto& out = tensors_of(count);
-  for (auto& [name, tensor] : out) {
-    const Pair& from = columns_.at(name);
-    for (std::int64_t i = 0; i < count && from.row_bytes > 0; ++i) {
-      const std::int64_t p = position_.position + i, row = seed_ ? order_[static_cast<std::size_t>(p)] : p;
-      std::memcpy(tensor.raw() + static_cast<std::size_t>(i) * from.row_bytes, from.column->raw() + static_cast<std::size_t>(row) * from.row_bytes, from.row_bytes);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t row = next_row();
+    for (auto& [name, tensor] : out) {
+      const Pair& from = columns_.at(name);
+      if (from.row_bytes > 0) std::memcpy(tensor.raw() + static_cast<std::size_t>(i) * from.row_bytes, from.column->raw() + static_cast<std::size_t>(row) * from.row_bytes, from.row_bytes);
     }
   }
-  position_.position += count;
-  if (position_.position == rows_) position_ = {position_.epoch + 1, 0};
   return out;
 }
 

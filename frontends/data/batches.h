@@ -20,15 +20,16 @@ std::vector<std::int64_t> shuffled_rows(std::int64_t rows, std::uint64_t seed, s
 class Batches {
  public:
   /// `data` outlives the batches and does not change. Without a seed rows come in file order, with one each epoch has its own.
+  /// `full`: what is left of an epoch begins a batch that runs on into the next, as in TensorFlow's repeat().batch(n).
   /// UserError for a batch below 1, no rows, or columns that disagree.
-  Batches(const DataSet& data, std::int64_t batch, std::optional<std::uint64_t> shuffle_seed = {});
-  Batches(DataSet&&, std::int64_t, std::optional<std::uint64_t> = {}) = delete;
+  Batches(const DataSet& data, std::int64_t batch, std::optional<std::uint64_t> shuffle_seed = {}, bool full = false);
+  Batches(DataSet&&, std::int64_t, std::optional<std::uint64_t> = {}, bool = false) = delete;
 
-  /// The next rows of every column: `batch` of them, the last batch of an epoch what is left. Valid until the next call, which writes into the same tensors.
+  /// The next rows of every column: `batch` of them; unless full, the last batch of an epoch is what is left. Valid until the next call, which writes into the same tensors.
   const std::map<std::string, HostTensor>& next();
   std::int64_t batches_per_epoch() const { return (rows_ + batch_ - 1) / batch_; }
 
-  /// After the last batch of epoch e this is {e + 1, 0}.
+  /// After the last batch of epoch e this is {e + 1, 0}, or further on where that batch is full.
   const DataPosition& position() const { return position_; }
   /// The next batch begins here. UserError where there is no such row.
   void seek(const DataPosition& position);
@@ -39,9 +40,11 @@ class Batches {
     std::size_t row_bytes;
   };
   std::map<std::string, HostTensor>& tensors_of(std::int64_t rows);
+  std::int64_t next_row();
 
   std::int64_t rows_, batch_;
   std::optional<std::uint64_t> seed_;
+  bool full_batches_;
   DataPosition position_;
   std::vector<std::int64_t> order_;  ///< of epoch order_epoch_; empty without a seed
   std::int64_t order_epoch_ = -1;

@@ -88,8 +88,8 @@ void check_finite(const Results& results, const std::vector<std::string>& losses
 class Fitter {
  public:
   Fitter(Session& session, const DataSet& data, const FitOptions& options)
-      : session_(session), options_(options), batches_(data, options.batch, options.shuffle), fetches_(fit_fetches(session)), names_(fetches_), losses_(losses_of(session.graph())),
-        before_(steps_before(session)), log_(options.log, before_ > 0) {
+      : session_(session), options_(options), batches_(data, options.batch, options.shuffle, options.full_batches),
+        fetches_(fit_fetches(session)), names_(fetches_), losses_(losses_of(session.graph())), before_(steps_before(session)), log_(options.log, before_ > 0) {
     const Graph& g = session.graph();
     if (losses_.empty()) throw UserError(fmt::format("the graph '{}' has no loss to train on", g.name));
     check_columns(g, data);
@@ -110,6 +110,7 @@ class Fitter {
   bool enough() const { return options_.steps && steps_ >= options_.steps; }
   /// The epoch in which the last of `steps` is, and one. The first epoch has the batches that its rows left over still make.
   std::int64_t epoch_after(std::int64_t rows) const {
+    if (options_.full_batches) return batches_.position().epoch + 1 + static_cast<std::int64_t>((batches_.position().position + static_cast<__int128>(options_.steps - 1) * options_.batch) / rows);
     const std::int64_t left = (rows - batches_.position().position + options_.batch - 1) / options_.batch, each = batches_.batches_per_epoch();
     return batches_.position().epoch + 1 + (options_.steps > left ? (options_.steps - left - 1) / each + 1 : 0);
   }

@@ -33,6 +33,7 @@ struct FitOptions {
   bool resumed = false;                     ///< `epochs` is of the whole run: those before the checkpoint count
   std::int64_t steps = 0;                   ///< not 0: so many from here on, across as many epochs as they take
   std::optional<std::uint64_t> shuffle = {};  ///< a seed; none: rows in file order
+  bool full_batches = false;                ///< no short batch at the end of an epoch: it runs on into the next
   const DataSet* validation = nullptr;      ///< evaluated after each epoch, as val_<name>
   bool averages = false;                    ///< validation with the moving averages of the variables
   std::function<void(const Progress&)> on_batch = {};

@@ -75,6 +75,22 @@ TEST(batches, the_last_one_is_shorter_and_tensors_are_reused) {
   EXPECT_EQ(batches.next().at("x").raw(), at);
 }
 
+TEST(batches, full_ones_run_on_into_the_next_epoch) {
+  DataSet data = counted(7);
+  Batches batches(data, 5, {}, true);
+  EXPECT_EQ(ids(batches.next()), (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(ids(batches.next()), (std::vector<std::int64_t>{5, 6, 0, 1, 2}));
+  EXPECT_EQ(batches.position(), (DataPosition{1, 3}));
+  Batches shuffled(data, 5, 3, true), large(data, 14, 3, true);
+  std::vector<std::int64_t> want = shuffled_rows(7, 3, 0), next = shuffled_rows(7, 3, 1), got;
+  want.insert(want.end(), next.begin(), next.end());
+  EXPECT_EQ(ids(large.next()), want);
+  EXPECT_EQ(large.position(), (DataPosition{2, 0}));
+  for (int i = 0; i < 2; ++i)
+    for (std::int64_t id : ids(shuffled.next())) got.push_back(id);
+  EXPECT_EQ(got, std::vector<std::int64_t>(want.begin(), want.begin() + 10));
+}
+
 TEST(batches, an_epoch_gives_every_row_once_and_each_has_its_own_order) {
   DataSet data = counted(100);
   Batches batches(data, 32, 5);
@@ -93,10 +109,11 @@ TEST(batches, an_epoch_gives_every_row_once_and_each_has_its_own_order) {
 
 TEST(batches, taken_up_at_any_step_they_go_on_as_if_never_stopped) {
   DataSet data = counted(23);
-  for (std::optional<std::uint64_t> seed : {std::optional<std::uint64_t>{}, std::optional<std::uint64_t>{42}}) {
-    Batches whole(data, 5, seed);
+  using Choice = std::pair<std::optional<std::uint64_t>, bool>;
+  for (const auto& [seed, full] : {Choice{{}, false}, Choice{42, false}, Choice{42, true}}) {
+    Batches whole(data, 5, seed, full);
     for (int step = 0; step < 12; ++step) {
-      Batches resumed(data, 5, seed);
+      Batches resumed(data, 5, seed, full);
       resumed.seek(whole.position());
       std::vector<std::int64_t> expected = ids(whole.next());
       EXPECT_EQ(ids(resumed.next()), expected);
