@@ -10,15 +10,6 @@
 namespace belfry::test {
 namespace {
 
-struct Note {
-  std::vector<int>* order;
-  int number;
-  static void write(void* data) {
-    auto* note = static_cast<Note*>(data);
-    note->order->push_back(note->number);
-  }
-};
-
 class FakeGraphs : public FakeGpus {
  protected:
   void begin(CUstream s) { ASSERT_EQ(d.cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS); }
