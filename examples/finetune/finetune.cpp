@@ -74,7 +74,7 @@ void finetune(const Choices& c) {
                 p.learning_rate.value_or(0), p.metrics.at("loss"), p.metrics.at("accuracy"), p.metrics.at("val_loss"), p.metrics.at("val_accuracy"));
     std::fflush(stdout);
   };
-  fit(session, train.data, {.batch = batch, .epochs = static_cast<int>(c.epochs), .shuffle = static_cast<std::uint64_t>(c.seed), .validation = &val.data, .on_epoch = line});
+  fit(session, train.data, {.batch = batch, .epochs = static_cast<int>(c.epochs), .shuffle = static_cast<std::uint64_t>(c.seed), .validation = &val.data, .on_epoch = line, .learning_rate = true});
   const double accuracy = evaluate(session, val.data).at("accuracy");
   std::printf("validation accuracy %.2f %% of %ld photos\n", 100 * accuracy, static_cast<long>(val.data.rows()));
   State weights = session.state();  // without what belongs to this training: slots and the step
