@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fake_gpus.h"
+#include "host_note.h"
 
 namespace belfry::test {
 namespace {

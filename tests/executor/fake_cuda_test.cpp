@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "fake_gpus.h"
+#include "host_note.h"
 
 namespace belfry::test {
 namespace {

@@ -9,7 +9,6 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 #include <belfry/executor/device/cuda/driver_internal.h>
 
@@ -42,16 +41,6 @@ class Environment {
     before_.try_emplace(name, value ? std::optional<std::string>(value) : std::nullopt);
   }
   std::map<std::string, std::optional<std::string>> before_;
-};
-
-/// What a function of the host writes down.
-struct Note {
-  std::vector<int>* order;
-  int number;
-  static void write(void* data) {
-    auto* note = static_cast<Note*>(data);
-    note->order->push_back(note->number);
-  }
 };
 
 class FakeGpus : public testing::Test {
