@@ -214,7 +214,7 @@ void check_gradient(const OpDef& def, const std::vector<OpCase>& cases) {
     const std::vector<bool> followed = followed_outputs(ops, def, c);
     WeighedOp op(ops, def, c, followed);
     if (op.wanted.empty()) continue;
-    std::vector<HostTensor> inputs = draw_all(c, kRows, false, 11), weights(c.outputs.size());
+    std::vector<HostTensor> inputs = draw_all(c, kRows, false, 11), weights(c.outputs.size(), HostTensor(f64, {0}));
     std::mt19937_64 rng(13);
     Tensors feeds;
     for (std::size_t k = 0; k < weights.size(); ++k) {
