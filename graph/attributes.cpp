@@ -89,6 +89,8 @@ void check_value(const AttributeDef& def, const AttributeValue& value, const std
   if (const auto* v = std::get_if<double>(&value)) inside(*v);
   if (const auto* v = std::get_if<Integers>(&value))
     for (std::int64_t x : *v) inside(static_cast<double>(x));
+  if (const auto* v = std::get_if<Reals>(&value))
+    for (double x : *v) inside(x);
 }
 
 }  // namespace

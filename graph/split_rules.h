@@ -35,7 +35,8 @@ SplitRule rows_unless_along(std::string attribute, bool removes = false);
 SplitRule row_by_row(int lead = 0, int axis = -1);
 /// All inputs whole, all outputs replicated: optimisers, scalars, what cannot be split.
 SplitRule all_replicated();
-/// tower_mean and its like: per-tower values are joined, anything else is read whole.
+/// tower_mean and its like: per-tower values are joined, anything else is read whole, rows too: the node is lowered to an aggregate, which
+/// joins values of one type and has no share of its own.
 SplitRule split_of_join();
 
 /// How an operand of a type is read where the result is rows(axis) of `rank` axes: rows where it has the symbol, else whole.

@@ -92,6 +92,13 @@ Value Builder::l2_penalty(const std::string& variables, double factor, SourceLin
 }
 
 void Builder::metric(const std::string& name, Value value) { graph_->metrics[name] = value.id; }
+
+void Builder::metric(const std::string& name, Value numerator, Value denominator) {
+  for (const Value& v : {numerator, denominator})
+    if (!v.shape().empty() || !is_float(v.dtype())) throw UserError(fmt::format("the metric '{}' is one scalar by another, both f32 or f64, but '{}' is {}", name, v.name(), to_string(v.type())));
+  metric(name, numerator / where(equal(denominator, constant_like(denominator, 0)), constant_like(denominator, 1), denominator));
+  metric(name + "/weight", denominator);
+}
 void Builder::output(Value value) { graph_->outputs.push_back(value.id); }
 
 void Builder::gate(Value condition) {

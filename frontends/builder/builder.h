@@ -80,7 +80,11 @@ class Builder {
   /// factor·Σ w²/2 over the trainable variables whose names match (patterns as in placement files, between commas): a term of the loss. UserError
   /// for a pattern that names none.
   Value l2_penalty(const std::string& variables, double factor, SourceLine at = SourceLine::here());
+  /// A scalar's mean over batches is by their rows.
   void metric(const std::string& name, Value value);
+  /// numerator / denominator, both sums over the batch, or 0 where that is 0; over batches it is the sum of the numerators by that of the denominators. The
+  /// denominator is the metric "name/weight".
+  void metric(const std::string& name, Value numerator, Value denominator);
   void output(Value value);
   /// A bool scalar: where it is false, the step keeps all state, its counter included. Several gates must all be open.
   void gate(Value condition);

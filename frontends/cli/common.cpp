@@ -189,6 +189,14 @@ void load_states(Session& session, const Source& source, const std::string& file
   if (!file.empty()) load(file, "--state");
 }
 
+void say_initial(const Session& session, const Source& source, const std::string& file) {
+  if (!file.empty() || !source.state.empty()) return;
+  const Graph& g = session.graph();
+  const std::vector<NodeId> variables = g.variables();  // of them step and seed are whole numbers
+  if (std::any_of(variables.begin(), variables.end(), [&](NodeId id) { return is_float(g.node(id).types[0].dtype); }))
+    say("the variables have their initial values: no --state was given\n");
+}
+
 void refuse_broken(const Source& source, const std::string& file) {
   if (!source.plan) return;
   std::vector<std::string> found = verify(*source.plan);

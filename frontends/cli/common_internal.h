@@ -54,6 +54,8 @@ Session make_session(const Source& source, const PlacementArguments& arguments, 
 std::int64_t batch_of(std::int64_t given, const Source& source, const PlacementArguments& arguments);
 /// The variables that the graph's file names, then those of `file`, if it is not empty. UserError where one cannot be read.
 void load_states(Session& session, const Source& source, const std::string& file);
+/// Says so where no file gave the variables their values: what is evaluated is then the net before any training.
+void say_initial(const Session& session, const Source& source, const std::string& file);
 /// UserError with what is wrong with a plan that does not hold, and the command that derives it anew. Says so where its
 /// arithmetic hash is not the one that the file records, and where it was made for another instruction set or other libraries.
 void refuse_broken(const Source& source, const std::string& file);

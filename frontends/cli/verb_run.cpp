@@ -34,6 +34,7 @@ void run(const RunArguments& o, const std::shared_ptr<const Library>& library) {
   session.set_trace(!o.trace.empty());
   Results last;
   if (o.steps == 0) {
+    say_initial(session, source, o.state);
     last = session.run(feeds, o.fetches);
   } else {
     std::optional<std::int64_t> batch;

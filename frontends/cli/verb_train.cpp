@@ -68,23 +68,17 @@ Splits splits_for(const Session& session, const TrainArguments& o) {
   return data_folder(o.data, wanted);
 }
 
-Metrics evaluated(Session& session, const DataSet& data, std::int64_t batch, bool averages) {
-  std::optional<AveragesInPlace> in_place;
-  if (averages) in_place.emplace(session);
-  return evaluate(session, data, batch);
-}
-
-/// Means over the rows of one split, or of both.
+/// Means over one split, or over both together.
 void evaluate_split(Session& session, const TrainArguments& o) {
   const Splits data = splits_for(session, o);
+  std::vector<const DataSet*> parts;
+  if (o.split != "test") parts.push_back(&data.train);
+  if (o.split != "train") parts.push_back(&data.test);
+  std::optional<AveragesInPlace> averages;
+  if (o.averages) averages.emplace(session);
+  for (const auto& [name, mean] : evaluate(session, parts, o.batch)) std::cout << fmt::format("{} {:.6f}\n", name, mean);
   std::int64_t rows = 0;
-  Metrics sums;
-  for (const auto& [name, part] : {std::pair{"train", &data.train}, std::pair{"test", &data.test}}) {
-    if (o.split != name && o.split != "all") continue;
-    for (const auto& [metric, mean] : evaluated(session, *part, o.batch, o.averages)) sums[metric] += mean * static_cast<double>(part->rows());
-    rows += part->rows();
-  }
-  for (const auto& [name, sum] : sums) std::cout << fmt::format("{} {:.6f}\n", name, sum / static_cast<double>(rows));
+  for (const DataSet* part : parts) rows += part->rows();
   say(fmt::format("of {} rows\n", rows));
 }
 
@@ -97,12 +91,13 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   load_states(session, source, o.state);
   if (!o.resume.empty()) Checkpoint::load(o.resume).restore(session);
   const Splits data = splits_for(session, o);
-  const std::vector<std::string> fetches = fit_fetches(session);
+  FitOptions fit_options;
+  fit_options.log = o.log;
+  const std::vector<std::string> fetches = fit_fetches(session, fit_options);
   say(describe(session.plan(batch, Mode::step, fetches), {.memory = true, .nodes = false}));
   session.prepare({batch}, Mode::step, fetches);
   say_memory(session);
   ProgressLine line;
-  FitOptions fit_options;
   fit_options.batch = batch;
   fit_options.epochs = o.epochs;
   fit_options.resumed = !o.resume.empty();
@@ -114,11 +109,13 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   fit_options.validation = &data.test;
   fit_options.averages = o.averages;
   fit_options.checkpoints = o.checkpoints;
-  fit_options.log = o.log;
   fit_options.on_batch = [&](const Progress& p) { line.batch(p); };
   fit_options.on_epoch = [&](const Progress& p) { line.epoch(p); };
   fit(session, data.train, fit_options);
-  Metrics result = evaluated(session, data.test, 256, o.averages);
+  std::optional<AveragesInPlace> averages;
+  if (o.averages) averages.emplace(session);
+  Metrics result = evaluate(session, data.test);
+  averages.reset();
   if (result.contains("accuracy")) std::cout << fmt::format("test accuracy {:.2f} %\n", 100 * result["accuracy"]);
   else std::cout << metrics_text(result) << "\n";
   if (o.out.empty()) return;
@@ -178,6 +175,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
     refuse_broken(source, o->source);
     Session session = make_session(source, o->placement, all);
     load_states(session, source, o->state);
+    say_initial(session, source, o->state);
     evaluate_split(session, *o);
   });
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -20,22 +22,33 @@ double as_double(const HostTensor& t) {
   return visit_dtype(t.dtype(), [&]<class T>() { return static_cast<double>(t.data<T>()[0]); });
 }
 
-/// Means over rows, batch by batch.
-class RowMeans {
+constexpr std::string_view kWeight = "/weight";
+
+/// Means batch by batch, over rows or by weights that were fetched too.
+class RunningMeans {
  public:
   void add(const Results& results, const std::vector<std::string>& names, std::int64_t rows) {
-    for (const std::string& n : names) sums_[n] += as_double(results[n]) * static_cast<double>(rows);
+    for (const std::string& n : names) {
+      const auto at = results.all().find(n + std::string(kWeight));
+      const double weight = at == results.all().end() ? static_cast<double>(rows) : as_double(at->second);
+      if (weight == 0) continue;  // nothing of it is in this batch
+      sums_[n].sum += as_double(results[n]) * weight;
+      sums_[n].weight += weight;
+    }
     rows_ += rows;
   }
   Metrics means() const {
     Metrics out;
-    for (const auto& [name, sum] : sums_) out[name] = sum / static_cast<double>(std::max<std::int64_t>(rows_, 1));
+    for (const auto& [name, s] : sums_) out[name] = s.sum / s.weight;
     return out;
   }
   std::int64_t rows() const { return rows_; }
 
  private:
-  std::map<std::string, double> sums_;
+  struct Sum {
+    double sum = 0, weight = 0;
+  };
+  std::map<std::string, Sum> sums_;
   std::int64_t rows_ = 0;
 };
 
@@ -47,10 +60,19 @@ std::vector<std::string> losses_of(const Graph& g) {
 
 /// Scalars that training reports: losses and metrics.
 std::vector<std::string> reported(const Graph& g) {
-  std::vector<std::string> out = losses_of(g);
+  std::vector<std::string> out = losses_of(g), all = out;
   for (const auto& [name, v] : g.metrics)
-    if (g.type(v).shape.empty()) out.push_back(name);
+    if (g.type(v).shape.empty()) all.push_back(name);
+  auto weighs = [&](const std::string& name) { return name.ends_with(kWeight) && std::find(all.begin(), all.end(), name.substr(0, name.size() - kWeight.size())) != all.end(); };
+  std::copy_if(all.begin() + static_cast<std::ptrdiff_t>(out.size()), all.end(), std::back_inserter(out), [&](const std::string& name) { return !weighs(name); });
   return out;
+}
+
+/// These, and what weighs them.
+std::vector<std::string> with_weights(const Graph& g, std::vector<std::string> names) {
+  for (std::size_t i = 0, n = names.size(); i < n; ++i)
+    if (auto at = g.metrics.find(names[i] + std::string(kWeight)); at != g.metrics.end() && g.type(at->second).shape.empty()) names.push_back(at->first);
+  return names;
 }
 
 constexpr const char* kRate = "learning_rate";
@@ -88,15 +110,18 @@ void check_finite(const Results& results, const std::vector<std::string>& losses
 class Fitter {
  public:
   Fitter(Session& session, const DataSet& data, const FitOptions& options)
-      : session_(session), options_(options), batches_(data, options.batch, options.shuffle, options.full_batches),
-        fetches_(fit_fetches(session)), names_(fetches_), losses_(losses_of(session.graph())), before_(steps_before(session)), log_(options.log, before_ > 0) {
+      : session_(session), options_(options), batches_(data, options.batch, options.shuffle, options.full_batches), fetches_(fit_fetches(session, options)), names_(reported(session.graph())),
+        losses_(losses_of(session.graph())), before_(steps_before(session)), log_(options.log, before_ > 0) {
     const Graph& g = session.graph();
     if (losses_.empty()) throw UserError(fmt::format("the graph '{}' has no loss to train on", g.name));
     check_columns(g, data);
     if (!options.checkpoints.empty()) make_folder(options.checkpoints);
     batches_.seek({session.data_progress.epoch, session.data_progress.position});
     if (options.averages) check_averages(session);
-    with_rate_ = std::erase(names_, kRate) > 0 && has_rate(session);
+    read_ = options.on_batch || options.on_epoch || !options.log.empty();
+    auto fetched = [&](const std::string& name) { return std::find(fetches_.begin(), fetches_.end(), name) != fetches_.end(); };
+    std::erase_if(names_, [&](const std::string& name) { return !fetched(name); });
+    with_rate_ = fetched(kRate) && has_rate(session);
     epochs_ = options.steps ? epoch_after(data.rows()) : options.epochs + (options.resumed ? 0 : batches_.position().epoch);
   }
 
@@ -117,7 +142,7 @@ class Fitter {
 
   EpochResult epoch() {
     std::int64_t epoch = batches_.position().epoch;
-    RowMeans means;
+    RunningMeans means;
     Progress p{epoch, epochs_, 0, batches_.batches_per_epoch(), 0, before_ + steps_, 0, 0, {}, {}};
     auto start = Clock::now();
     std::int64_t timed = 0;
@@ -128,7 +153,8 @@ class Fitter {
       means.add(r, names_, rows);
       ++p.batch;
       p.step = before_ + ++steps_;
-      for (const std::string& n : names_) p.last[n] = as_double(r[n]);
+      if (read_)
+        for (const std::string& n : names_) p.last[n] = as_double(r[n]);
       if (with_rate_) p.learning_rate = as_double(r[kRate]);
       log_.step(p, rows);
       check_finite(r, losses_, p);
@@ -180,34 +206,38 @@ class Fitter {
   Session& session_;
   const FitOptions& options_;
   Batches batches_;
-  std::vector<std::string> fetches_, names_, losses_;  ///< names_: without the learning rate
-  bool with_rate_ = false;
+  std::vector<std::string> fetches_, names_, losses_;  ///< names_: what is reported of them
+  bool with_rate_ = false, read_ = false;              ///< read_: somebody looks at Progress::last
   std::int64_t epochs_ = 0, before_, steps_ = 0;       ///< before_: steps of the session before this training
   TrainingLog log_;
 };
 
 }  // namespace
 
-std::vector<std::string> fit_fetches(const Session& session) {
+std::vector<std::string> fit_fetches(const Session& session, const FitOptions& options) {
   const std::vector<std::string> losses = losses_of(session.graph()), fetched = session.default_fetches(Mode::step);
-  std::vector<std::string> out = reported(session.graph());
+  std::vector<std::string> out = with_weights(session.graph(), reported(session.graph()));
   auto in = [](const std::vector<std::string>& names, const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
   std::erase_if(out, [&](const std::string& name) { return !in(losses, name) && !in(fetched, name); });
-  if (has_rate(session) && (session.graph().train || in(fetched, kRate))) out.push_back(kRate);
+  if ((options.learning_rate || !options.log.empty()) && has_rate(session) && (session.graph().train || in(fetched, kRate))) out.push_back(kRate);
   return out;
 }
 
 History fit(Session& session, const DataSet& data, const FitOptions& options) { return Fitter(session, data, options).run(); }
 
-Metrics evaluate(Session& session, const DataSet& data, std::int64_t batch) {
-  check_columns(session.graph(), data);
-  std::vector<std::string> names = reported(session.graph());
+Metrics evaluate(Session& session, const DataSet& data, std::int64_t batch) { return evaluate(session, std::vector<const DataSet*>{&data}, batch); }
+
+Metrics evaluate(Session& session, const std::vector<const DataSet*>& parts, std::int64_t batch) {
+  std::vector<std::string> names = reported(session.graph()), fetches = with_weights(session.graph(), names);
   if (names.empty()) throw UserError(fmt::format("the graph '{}' has neither loss nor metric to evaluate", session.graph().name));
-  Batches batches(data, batch);
-  RowMeans means;
-  while (batches.position().epoch == 0) {
-    const auto& columns = batches.next();
-    means.add(session.predict(columns, names), names, columns.begin()->second.shape()[0]);
+  RunningMeans means;
+  for (const DataSet* data : parts) {
+    check_columns(session.graph(), *data);
+    Batches batches(*data, batch);
+    while (batches.position().epoch == 0) {
+      const auto& columns = batches.next();
+      means.add(session.predict(columns, fetches), names, columns.begin()->second.shape()[0]);
+    }
   }
   return means.means();
 }

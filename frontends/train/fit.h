@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <belfry/frontends/data/batches.h>
 #include <belfry/frontends/session/session.h>
@@ -12,7 +13,7 @@
 
 namespace belfry {
 
-/// Means over rows by name: losses and metrics.
+/// Means by name, of losses and metrics: over rows, or by the metric "name/weight" where the graph has one, which is not given itself.
 using Metrics = std::map<std::string, double>;
 
 struct Progress {
@@ -24,7 +25,7 @@ struct Progress {
   double rows_per_second = 0;
   Metrics metrics;                          ///< of the epoch so far
   Metrics last;                             ///< of the last batch alone
-  std::optional<double> learning_rate = {}; ///< of the last batch; none where a given plan does not fetch it
+  std::optional<double> learning_rate = {}; ///< of the last batch; none where nobody asked for it, or a given plan does not fetch it
 };
 
 struct FitOptions {
@@ -41,6 +42,7 @@ struct FitOptions {
   std::string checkpoints = {};             ///< a folder, made if it is not there; empty: none
   std::int64_t checkpoint_every = 0;        ///< steps; 0: at the end of each epoch
   int keep = 3;
+  bool learning_rate = false;               ///< Progress has it: each step fetches it, as it does for a log
   std::string log = {};                     ///< a file of a line of JSON for each step and each epoch; a session that has taken steps before goes on in it
 };
 
@@ -50,12 +52,14 @@ struct EpochResult {
 };
 using History = std::vector<EpochResult>;
 
-/// What `fit` fetches of a step: losses, metrics and "learning_rate"; of a plan that was given only those of the last two that it fetches.
-std::vector<std::string> fit_fetches(const Session& session);
+/// What `fit` fetches of a step: losses, metrics and, where something reads it, "learning_rate"; of a plan that was given only those of the last two that it fetches.
+std::vector<std::string> fit_fetches(const Session& session, const FitOptions& options = {});
 /// Trains from the session's data position on. UserError for columns that do not fit the inputs, and where the loss is no number.
 History fit(Session& session, const DataSet& data, const FitOptions& options = {});
-/// Losses and metrics of the graph for inference: row-weighted means over batches. Under an AveragesInPlace with the moving averages of the variables.
+/// Losses and metrics of the graph for inference, as means over all batches. Under an AveragesInPlace with the moving averages of the variables.
 Metrics evaluate(Session& session, const DataSet& data, std::int64_t batch = 256);
+/// The same over several sets together.
+Metrics evaluate(Session& session, const std::vector<const DataSet*>& parts, std::int64_t batch = 256);
 
 /// Everything that a run needs to go on bit for bit, on other devices too.
 class Checkpoint {

@@ -23,7 +23,13 @@ Graph fold_constants(const Graph& graph) {
     if (!can_fold(n, inputs)) return {};
     std::vector<const HostTensor*> tensors;
     for (const Value& v : inputs) tensors.push_back(&out.node(v.id.node).attributes.tensor("value"));
-    auto folded = evaluate(*n.op, n.attributes, tensors, n.types, {{n.types[0].dtype, extents_of(n.types[0].shape, 1)}}, {});
+    std::vector<HostTensor> folded;
+    try {
+      folded = evaluate(*n.op, n.attributes, tensors, n.types, {{n.types[0].dtype, extents_of(n.types[0].shape, 1)}}, {});
+    } catch (const UserError& e) {
+      std::string text = e.what(), op = "[" + n.op->name + "] ", line = n.source.text();
+      throw UserError((text.starts_with(op) ? "" : op) + text + "; node '" + n.name + "', whose inputs are constants" + (line.empty() ? "" : " (" + line + ")"));
+    }
     return std::vector<Value>{out.add(kConstant, {}, {{"value", std::move(folded[0])}}, n.name)};
   });
 }

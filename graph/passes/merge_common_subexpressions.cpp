@@ -1,4 +1,5 @@
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -13,15 +14,18 @@ Graph merge_common_subexpressions(const Graph& graph) {
   return rewrite(graph, [&](Graph& out, const Node& n, NodeId, const std::vector<Value>& inputs) -> std::optional<std::vector<Value>> {
     if (n.op->name == kInput || n.op->name == kVariable) return {};
     std::string key = n.op->name + (n.device ? "@" + to_string(*n.device) : "");
+    const auto either_order = [&](std::vector<ValueId> of) {
+      if (n.op->commutative && of.size() == 2 && of[1] < of[0]) std::swap(of[0], of[1]);
+      return of;
+    };
     std::vector<ValueId> ids;
-    for (const Value& v : inputs) {
-      ids.push_back(v.id);
-      key += fmt::format(",{}:{}", v.id.node, v.id.output);
-    }
+    for (const Value& v : inputs) ids.push_back(v.id);
+    ids = either_order(std::move(ids));
+    for (ValueId v : ids) key += fmt::format(",{}:{}", v.node, v.output);
     auto [first, last] = seen.equal_range(key);
     for (auto at = first; at != last; ++at) {
       const Node& twin = out.node(at->second);
-      if (twin.inputs != ids || twin.attributes != n.attributes) continue;
+      if (either_order(twin.inputs) != ids || twin.attributes != n.attributes) continue;
       std::vector<Value> values;
       for (std::size_t k = 0; k < n.types.size(); ++k) values.push_back(out.value({at->second, static_cast<std::int32_t>(k)}));
       return values;

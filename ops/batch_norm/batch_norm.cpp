@@ -5,6 +5,7 @@
 
 #include <belfry/graph/split_rules.h>
 #include <belfry/ops/build.h>
+#include <belfry/ops/norms.h>
 
 namespace belfry {
 
@@ -14,12 +15,6 @@ struct Layout {
   explicit Layout(const Extents& e) : channels(static_cast<std::size_t>(e.back())), count(channels ? static_cast<std::size_t>(elements(e)) / channels : 0) {}
   std::size_t channels, count;
 };
-
-/// Of an input that may be left out.
-template <class T>
-double channel(const ConstView& parameter, std::size_t k, double otherwise) {
-  return parameter.data ? static_cast<double>(parameter.as<T>()[k]) : otherwise;
-}
 
 void forward_reference(const Call& c) {
   Layout l(c.inputs[0].type.shape);
@@ -80,7 +75,8 @@ Split split_forward(const SplitContext& c) {
   return {reads, {c.states[0], kPerTower, kPerTower, kPerTower}};
 }
 
-/// One node: from its parts, the gradient of a per-tower mean would come out as a partial.
+/// One node: from its parts, the gradient of a per-tower mean would come out as a partial. Statistics are per tower where x is rows alone, so that without
+/// rows all is read whole.
 Split split_gradient(const SplitContext& c) {
   SplitState s = c.states[0];
   if (!s.is_rows() || s.axis == static_cast<int>(c.inputs[0].shape.size()) - 1) return {std::vector<SplitState>(5, kReplicated), std::vector<SplitState>(3, kReplicated)};

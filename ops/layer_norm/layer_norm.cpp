@@ -8,6 +8,7 @@
 #include <belfry/graph/split_rules.h>
 #include <belfry/ops/build.h>
 #include <belfry/ops/layer_norm/formulas.h>
+#include <belfry/ops/norms.h>
 
 namespace belfry {
 
@@ -15,10 +16,6 @@ namespace {
 
 bool is_rms(const Attributes& a) { return a.find("rms") && a.flag("rms"); }
 
-template <class T>
-double channel(const ConstView& parameter, std::size_t k, double otherwise) {
-  return parameter.data ? static_cast<double>(parameter.as<T>()[k]) : otherwise;
-}
 bool given(const Call& c, std::size_t i) { return i < c.inputs.size() && c.inputs[i].data; }
 
 /// Calls f(position, channel) for the elements of one group of one example.

@@ -33,6 +33,7 @@ Value squared_hinge(Value prediction, Value label, SourceLine at = SourceLine::h
 
 /// Σ weight·loss / Σ weight over the whole batch, whatever `combine` says; 0 where all weights are 0. The weights have the
 /// shape of the losses. Keras's sum_over_batch_size, which divides by the number of losses instead, is mean(loss * weight).
+/// As a metric over many batches: Builder::metric(name, Σ weight·loss, Σ weight).
 Value weighted_mean(Value loss, Value weight, SourceLine at = SourceLine::here());
 
 }  // namespace belfry

@@ -129,7 +129,7 @@ OpDef def(Row row) {
 std::vector<OpDef> optimizer_defs() {
   auto share = [](const char* name, double value) { return AttributeDef(name, value).between(0, 1); };
   auto no_less_than_0 = [](const char* name, double value) { return AttributeDef(name, value).between(0, 1e30); };
-  const std::vector<AttributeDef> betas = {share("beta1", 0.9), share("beta2", 0.999)};
+  const std::vector<AttributeDef> betas = {AttributeDef("beta1", 0.9).between(0, kLargestDecay), AttributeDef("beta2", 0.999).between(0, kLargestDecay)};
   const AttributeDef momentum = share("momentum", 0.9), inside = {"epsilon_inside", true};
   auto with = [](std::vector<AttributeDef> first, std::initializer_list<AttributeDef> rest) {
     first.insert(first.end(), rest);

@@ -5,6 +5,9 @@
 
 namespace belfry {
 
+/// The largest beta of Adam and its kin: one of 1 is nothing that can be corrected, and f32 has none between.
+inline constexpr double kLargestDecay = 0.9999999;
+
 /// Inputs: w, the slots, the gradient (all of one type, f32 or f64), the rate (a scalar), and at will `decay`: a scalar, with which w is
 /// first replaced by w − decay·w (decoupled weight decay, Loshchilov & Hutter 2017; decay = learning rate · weight decay). Outputs: w', the slots anew.
 /// sgd: w' = w − rate·g.

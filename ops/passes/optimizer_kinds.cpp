@@ -17,9 +17,12 @@ using Schema = std::vector<AttributeDef>;
 AttributeDef share(const char* name, double value) { return AttributeDef(name, value).between(0, 1); }
 AttributeDef no_less_than_0(const char* name, double value = 0) { return AttributeDef(name, value).between(0, 1e30); }
 
+/// A power of it is less than 1, also as f32: the correction of the moments divides by what is left.
+AttributeDef decay(const char* name, double value) { return AttributeDef(name, value).between(0, kLargestDecay); }
+
 /// Options of every kind about its own; a learning rate may be a value in the graph or a schedule instead.
 Schema with_common(double rate, Schema own, double weight_decay = 0) {
-  Schema out = {AttributeDef("learning_rate", rate)};
+  Schema out = {no_less_than_0("learning_rate", rate)};
   out.insert(out.end(), own.begin(), own.end());
   const Schema common = {no_less_than_0("weight_decay", weight_decay), {"no_decay", ""},        no_less_than_0("clip_norm"), no_less_than_0("clip_each_norm"),
                          no_less_than_0("clip_value"),                 share("average_decay", 0), {"average_by_step", false},  {"skip_nonfinite", false}};
@@ -50,7 +53,7 @@ const std::map<std::string, OptimizerKind>& kinds() {
   using S = const Shape&;
   constexpr RateCorrection kBoth = RateCorrection::both, kFirst = RateCorrection::first;
   const AttributeDef powers = AttributeDef("powers", "float32").one_of({"float32", "exact"}), inside = {"epsilon_inside", true}, epsilon = share("epsilon", 1e-7);
-  const Schema moments = {share("beta1", 0.9), share("beta2", 0.999), epsilon, powers};
+  const Schema moments = {decay("beta1", 0.9), decay("beta2", 0.999), epsilon, powers};
   Schema adams = moments;
   adams.push_back({"amsgrad", false});
   static const std::map<std::string, OptimizerKind> table = {
@@ -94,6 +97,8 @@ Attributes training_options(const TrainSpec& spec) {
   if (out.real("average_decay") == 0 && out.flag("average_by_step")) throw UserError(fmt::format("optimizer '{}': average_by_step says nothing without an average_decay", spec.optimizer));
   if (out.real("weight_decay") == 0 && !out.text("no_decay").empty()) throw UserError(fmt::format("optimizer '{}': no_decay says nothing without a weight_decay", spec.optimizer));
   if (!spec.schedule.entries().empty()) check_schedule(spec.schedule);
+  else if (!spec.learning_rate.valid() && spec.optimizer == "ftrl" && out.real("learning_rate") == 0)
+    throw UserError("optimizer 'ftrl': attribute 'learning_rate' is 0, by which it divides; give it a positive one, or another optimizer for what must not move");
   return out;
 }
 

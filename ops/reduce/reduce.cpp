@@ -160,11 +160,19 @@ std::vector<Value> gradient_of_logsumexp(GradientContext& g) {
   return {exp(g.input(0) - like_input(g, g.output())) * like_input(g, g.output_gradient())};
 }
 
-/// No partial value stands for the result: rows stay, or are read whole where they are reduced.
+/// No partial value stands for the result: rows stay; where they are reduced x is read by another row axis that is kept, else whole.
 Split split_without_partial(const SplitContext& c) {
   Split s = split_reduction(Reduction::sum)(c);
-  if (c.states[0].is_partial() || s.gives[0].is_partial()) return {{kReplicated}, {kReplicated}};
-  return s;
+  if (c.states[0].is_partial()) return {{kReplicated}, {kReplicated}};
+  if (!s.gives[0].is_partial()) return s;
+  std::vector<bool> gone = reduced_axes(c.attributes, static_cast<int>(c.inputs[0].shape.size()));
+  for (int axis : symbolic_axes(c.inputs[0].shape)) {
+    if (gone[static_cast<std::size_t>(axis)]) continue;
+    SplitContext other = c;
+    other.states = {rows(axis)};
+    return split_reduction(Reduction::sum)(other);
+  }
+  return {{kReplicated}, {kReplicated}};
 }
 
 bool reduces_rows(const GradientContext& g) { return !symbolic_axes(dims(g.input(0).shape(), g.attributes, true)).empty(); }

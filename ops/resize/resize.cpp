@@ -10,9 +10,15 @@ namespace belfry {
 
 namespace {
 
-/// Calls f(at_y, at_x, weight) for the four pixels that each one of y looks at; offsets of elements.
+/// The four pixels of x that one of y looks at, as offsets of elements: of two rows the columns left and right.
+struct Corners {
+  std::size_t top_left, top_right, bottom_left, bottom_right;
+  double down, right;  ///< weights of the lower row and of the right column
+};
+
+/// Calls f(at_y, corners) for every element of y.
 template <class F>
-void for_each_weight(const Attributes& a, const Extents& x, const Extents& y, F f) {
+void for_each_element(const Attributes& a, const Extents& x, const Extents& y, F f) {
   bool nearest = a.text("method") == "nearest";
   std::vector<Tap> h = taps(x[1], y[1], nearest), w = taps(x[2], y[2], nearest);
   std::size_t at_y = 0;
@@ -20,35 +26,40 @@ void for_each_weight(const Attributes& a, const Extents& x, const Extents& y, F 
   for (std::int64_t n = 0; n < x[0]; ++n)
     for (const Tap& p : h)
       for (const Tap& q : w)
-        for (std::int64_t c = 0; c < x[3]; ++c, ++at_y) {
-          f(at_y, at(n, p.low, q.low, c), (1 - p.weight) * (1 - q.weight));
-          if (nearest) continue;
-          f(at_y, at(n, p.low, q.high, c), (1 - p.weight) * q.weight);
-          f(at_y, at(n, p.high, q.low, c), p.weight * (1 - q.weight));
-          f(at_y, at(n, p.high, q.high, c), p.weight * q.weight);
-        }
+        for (std::int64_t c = 0; c < x[3]; ++c, ++at_y)
+          f(at_y, Corners{at(n, p.low, q.low, c), at(n, p.low, q.high, c), at(n, p.high, q.low, c), at(n, p.high, q.high, c), p.weight, q.weight});
 }
 
-/// `at` says which element goes where: to = Σ weight · from.
-template <class At>
-void weigh(const Call& c, const Extents& x, const Extents& y, At at) {
+/// TensorFlow's formula, also of what is infinite.
+void forward(const Call& c) {
+  bool nearest = c.attributes.text("method") == "nearest";
   visit_float(c.dtype(), [&]<class T>() {
-    auto from = c.inputs[0].as<T>();
-    auto to = c.outputs[0].as<T>();
-    std::vector<double> sums(to.size());
-    for_each_weight(c.attributes, x, y, [&](std::size_t at_y, std::size_t at_x, double weight) {
-      auto [source, target] = at(at_y, at_x);
-      sums[target] += weight * static_cast<double>(from[source]);
+    auto x = c.inputs[0].as<T>();
+    auto y = c.outputs[0].as<T>();
+    auto between = [](double a, double b, double weight) { return a + (b - a) * weight; };
+    for_each_element(c.attributes, c.inputs[0].type.shape, c.outputs[0].type.shape, [&](std::size_t at_y, const Corners& k) {
+      auto row = [&](std::size_t left, std::size_t right) { return between(static_cast<double>(x[left]), static_cast<double>(x[right]), k.right); };
+      y[at_y] = nearest ? x[k.top_left] : static_cast<T>(between(row(k.top_left, k.top_right), row(k.bottom_left, k.bottom_right), k.down));
     });
-    std::transform(sums.begin(), sums.end(), to.begin(), [](double v) { return static_cast<T>(v); });
   });
 }
 
-void forward(const Call& c) {
-  weigh(c, c.inputs[0].type.shape, c.outputs[0].type.shape, [](std::size_t at_y, std::size_t at_x) { return std::pair(at_x, at_y); });
-}
 void gradient(const Call& c) {
-  weigh(c, c.outputs[0].type.shape, c.inputs[0].type.shape, [](std::size_t at_y, std::size_t at_x) { return std::pair(at_y, at_x); });
+  bool nearest = c.attributes.text("method") == "nearest";
+  visit_float(c.dtype(), [&]<class T>() {
+    auto dy = c.inputs[0].as<T>();
+    auto dx = c.outputs[0].as<T>();
+    std::vector<double> sums(dx.size());
+    for_each_element(c.attributes, c.outputs[0].type.shape, c.inputs[0].type.shape, [&](std::size_t at_y, const Corners& k) {
+      double d = static_cast<double>(dy[at_y]);
+      sums[k.top_left] += (1 - k.down) * (1 - k.right) * d;
+      if (nearest) return;
+      sums[k.top_right] += (1 - k.down) * k.right * d;
+      sums[k.bottom_left] += k.down * (1 - k.right) * d;
+      sums[k.bottom_right] += k.down * k.right * d;
+    });
+    std::transform(sums.begin(), sums.end(), dx.begin(), [](double v) { return static_cast<T>(v); });
+  });
 }
 
 TensorType checked_output(InferContext& c, int x) {

@@ -7,7 +7,7 @@
 
 namespace belfry {
 
-/// Two pixels of x, and the weight of the second.
+/// Two pixels of x, and the weight of the second: one and the same where the weight is 0, as in TensorFlow, so that what lies beside it does not count, even as ∞·0.
 struct Tap {
   std::int64_t low = 0, high = 0;
   double weight = 0;
@@ -24,7 +24,7 @@ inline std::vector<Tap> taps(std::int64_t from, std::int64_t to, bool nearest) {
     }
     std::int64_t p = doubled - to, low = p < 0 ? -1 : p / (2 * to);
     double weight = static_cast<double>(p - low * 2 * to) / (2 * static_cast<double>(to));
-    out.push_back({std::max<std::int64_t>(low, 0), std::min(low + 1, from - 1), weight});
+    out.push_back({std::max<std::int64_t>(low, 0), std::min(weight == 0 ? low : low + 1, from - 1), weight});
   }
   return out;
 }

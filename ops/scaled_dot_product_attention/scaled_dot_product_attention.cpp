@@ -31,14 +31,18 @@ struct Heads {
       : l(c.attributes, c.inputs[0].type.shape, c.inputs[1].type.shape, c.inputs[2].type.shape), q(c.inputs[0].as<T>().data()), k(c.inputs[1].as<T>().data()), v(c.inputs[2].as<T>().data()),
         mask(given(c, mask_input)), steps(mask ? MaskSteps(l, mask->type.shape) : MaskSteps()) {}
 
-  /// Of query i and key j, −∞ where the key is not seen.
-  double score(std::int64_t head, std::int64_t i, std::int64_t j) const {
+  /// What the mask adds to the score of query i and key j, −∞ where the key is not seen.
+  double added(std::int64_t head, std::int64_t i, std::int64_t j) const {
     if (j >= l.seen(i)) return -kInfinity;
-    double s = dot(q + (head * l.queries + i) * l.width, k + (head * l.keys + j) * l.width, l.width) * l.scale;
-    if (!mask) return s;
+    if (!mask) return 0;
     auto at = static_cast<std::size_t>(steps.of_head[static_cast<std::size_t>(head)] + i * steps.query + j * steps.key);
-    if (mask->type.dtype == boolean) return mask->as<bool>()[at] ? s : -kInfinity;
-    return s + static_cast<double>(mask->as<T>()[at]);
+    if (mask->type.dtype == boolean) return mask->as<bool>()[at] ? 0 : -kInfinity;
+    return static_cast<double>(mask->as<T>()[at]);
+  }
+  bool sees(std::int64_t head, std::int64_t i, std::int64_t j) const { return added(head, i, j) != -kInfinity; }
+  double score(std::int64_t head, std::int64_t i, std::int64_t j) const {
+    if (!sees(head, i, j)) return -kInfinity;
+    return dot(q + (head * l.queries + i) * l.width, k + (head * l.keys + j) * l.width, l.width) * l.scale + added(head, i, j);
   }
 
   AttentionLayout l;
@@ -64,7 +68,7 @@ void forward_reference(const Call& c) {
       for (std::int64_t j = 0; j < h.l.keys; ++j) {
         double p = std::exp(scores[static_cast<std::size_t>(j)] - top);
         total += p;
-        if (p != 0)
+        if (h.sees(head, i, j))
           for (std::int64_t x = 0; x < h.l.value_width; ++x) sum[static_cast<std::size_t>(x)] += p * static_cast<double>(h.v[(head * h.l.keys + j) * h.l.value_width + x]);
       }
       for (std::int64_t x = 0; x < h.l.value_width; ++x) y[static_cast<std::size_t>(row * h.l.value_width + x)] = static_cast<T>(total == 0 ? 0 : sum[static_cast<std::size_t>(x)] / total);
@@ -87,6 +91,8 @@ void gradient_reference(const Call& c) {
       if (top == -kInfinity) top = 0;
       for (std::int64_t j = 0; j < l.keys; ++j) {
         std::int64_t key = head * l.keys + j;
+        if (c.outputs[3].data) c.outputs[3].as<T>()[static_cast<std::size_t>(row * l.keys + j)] = 0;
+        if (!h.sees(head, i, j)) continue;
         double p = std::exp(h.score(head, i, j) - top), slope = p == 0 ? 0 : p * (dot(dy_row, h.v + key * l.value_width, l.value_width) - own);
         for (std::int64_t x = 0; x < l.value_width; ++x) dv[static_cast<std::size_t>(key * l.value_width + x)] += p * static_cast<double>(dy_row[x]);
         for (std::int64_t x = 0; x < l.width; ++x) {

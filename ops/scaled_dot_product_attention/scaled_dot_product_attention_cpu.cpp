@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -131,11 +132,37 @@ void scores(const Problem& p, const HeadMask<T>& mask, const T* q, const T* kt, 
     std::int64_t seen = std::clamp<std::int64_t>(p.seen(i0 + r) - j0, 0, n), at = (i0 + r) * mask.query + j0 * mask.key;
     for (std::int64_t x = 0; x < seen; ++x) row[x] *= scale;
     if (mask.added)
-      for (std::int64_t x = 0; x < seen; ++x) row[x] += mask.added[at + x * mask.key];
+      for (std::int64_t x = 0; x < seen; ++x) {
+        T added = mask.added[at + x * mask.key];
+        row[x] = added == kNothing<T> ? added : row[x] + added;  // also of a score that is ∞
+      }
     if (mask.seen)
       for (std::int64_t x = 0; x < seen; ++x) row[x] = mask.seen[at + x * mask.key] ? row[x] : kNothing<T>;
     std::fill(row + seen, row + n, kNothing<T>);
   }
+}
+
+/// Whether query i sees key j.
+template <class T>
+bool sees(const Problem& p, const HeadMask<T>& mask, std::int64_t i, std::int64_t j) {
+  std::int64_t at = i * mask.query + j * mask.key;
+  return j < p.seen(i) && (!mask.seen || mask.seen[at]) && (!mask.added || mask.added[at] != kNothing<T>);
+}
+
+template <class T>
+BELFRY_CLONES bool all_finite(const T* x, std::int64_t n) {
+  int other = 0;
+  for (std::int64_t i = 0; i < n; ++i) other |= !(std::abs(x[i]) <= std::numeric_limits<T>::max());
+  return !other;
+}
+
+/// c (m, n) += a (m, k)·b (k, n), where a is 0 for a query and key that do not see each other: of values that are not finite these pairs are left out, since 0·∞ is no number.
+template <class T, class Seen>
+void add_weighted(const T* a, const T* b, T* c, std::int64_t m, std::int64_t n, std::int64_t k, Seen seen) {
+  if (all_finite<T>(b, k * n)) return add_product<T>(a, kBlock, b, n, c, n, m, n, k);
+  for (std::int64_t r = 0; r < m; ++r)
+    for (std::int64_t x = 0; x < k; ++x)
+      for (std::int64_t j = 0; j < n && seen(r, x); ++j) c[r * n + j] += a[r * kBlock + x] * b[x * n + j];
 }
 
 /// Keys come in blocks; what a query has summed is scaled down whenever a greater score arrives.
@@ -159,7 +186,7 @@ void forward_head(const Problem& p, const HeadMask<T>& mask, const T* q, const T
           for (std::int64_t x = 0; x < p.value_width; ++x) out[r * p.value_width + x] *= kept;
         top[r] = greatest;
       }
-      add_product<T>(s, kBlock, v + j0 * p.value_width, p.value_width, out, p.value_width, m, p.value_width, n);
+      add_weighted<T>(s, v + j0 * p.value_width, out, m, p.value_width, n, [&](std::int64_t r, std::int64_t x) { return sees(p, mask, i0 + r, j0 + x); });
     }
     for (std::int64_t r = 0; r < m; ++r) {
       for (std::int64_t x = 0; x < p.value_width; ++x) {
@@ -198,11 +225,13 @@ void gradient_head(const Problem& p, const HeadMask<T>& mask, const T* q, const 
         to_weights<T>(weights + r * kBlock, n, base);
         to_slopes<T>(weights + r * kBlock, slopes + r * kBlock, n, static_cast<T>(sum), scale, dscores ? dscores + (i0 + r) * p.keys + j0 : nullptr);
       }
+      auto key_of_query = [&](std::int64_t r, std::int64_t x) { return sees(p, mask, i0 + r, j0 + x); };
+      auto query_of_key = [&](std::int64_t x, std::int64_t r) { return sees(p, mask, i0 + r, j0 + x); };
       transposed<T>(weights, kBlock, m, n, turned);
-      add_product<T>(turned, kBlock, dy + i0 * vw, vw, dv + j0 * vw, vw, n, vw, m);
-      add_product<T>(slopes, kBlock, k + j0 * w, w, dq + i0 * w, w, m, w, n);
+      add_weighted<T>(turned, dy + i0 * vw, dv + j0 * vw, n, vw, m, query_of_key);
+      add_weighted<T>(slopes, k + j0 * w, dq + i0 * w, m, w, n, key_of_query);
       transposed<T>(slopes, kBlock, m, n, turned);
-      add_product<T>(turned, kBlock, q + i0 * w, w, dk + j0 * w, w, n, w, m);
+      add_weighted<T>(turned, q + i0 * w, dk + j0 * w, n, w, m, query_of_key);
     }
   }
 }

@@ -20,6 +20,7 @@ class Making {
   Making(Value step, const char* kind, const WarmUp& warm_up, SourceLine at) : graph_(*step.graph), line_(graph_, at), before_(graph_.cursor), kind_(kind), warm_up_(warm_up) {
     if (step.type() != TensorType{i64, {}}) throw UserError(fmt::format("[{}] the step is a scalar of i64, but '{}' is {}", kind, step.name(), to_string(step.type())));
     if (warm_up.steps) need_steps("warm-up's steps", warm_up.steps);
+    need_rates({warm_up.from});
     graph_.cursor.scope = graph_.free_scope(kind);
     now_ = cast(step, f64);
     t = warm_up.steps ? maximum(now_ - static_cast<double>(warm_up.steps), number(0)) : now_;
@@ -33,6 +34,10 @@ class Making {
   }
   void need_positive(const char* what, double x) const {
     if (!(x > 0)) throw UserError(fmt::format("[{}] {} is {}; it must be positive", kind_, what, x));
+  }
+  void need_rates(const Reals& rates) const {
+    for (double x : rates)
+      if (!(x >= 0)) throw UserError(fmt::format("[{}] a rate is {}; it must be at least 0", kind_, x));
   }
   Value number(double x) const { return constant_like(now_, x); }
   Value power(double base, Value exponent) const { return pow(number(base), exponent); }
@@ -70,22 +75,26 @@ double grown(double times, RateScaling scaling) { return scaling == RateScaling:
 
 Value constant_rate(Value step, const ConstantRate& o, SourceLine at) {
   Making m(step, "constant_rate", o.warm_up, at);
+  m.need_rates({o.rate});
   return m.with_warm_up(m.number(o.rate));
 }
 
 Value exponential_decay(Value step, const ExponentialDecay& o, SourceLine at) {
   Making m(step, "exponential_decay", o.warm_up, at);
+  m.need_rates({o.rate});
   m.need_positive("factor", o.factor);
   return m.with_warm_up(m.power(o.factor, m.progress(o.steps, o.staircase)) * o.rate);
 }
 
 Value inverse_time_decay(Value step, const InverseTimeDecay& o, SourceLine at) {
   Making m(step, "inverse_time_decay", o.warm_up, at);
+  m.need_rates({o.rate});
   return m.with_warm_up(o.rate / (m.progress(o.steps, o.staircase) * o.decay + 1));
 }
 
 Value piecewise_constant(Value step, const PiecewiseConstant& o, SourceLine at) {
   Making m(step, "piecewise_constant", o.warm_up, at);
+  m.need_rates(o.rates);
   if (o.rates.size() != o.boundaries.size() + 1) throw UserError(fmt::format("[piecewise_constant] {} boundaries need {} rates, not {}", o.boundaries.size(), o.boundaries.size() + 1, o.rates.size()));
   if (!std::is_sorted(o.boundaries.begin(), o.boundaries.end())) throw UserError("[piecewise_constant] the boundaries do not ascend");
   Value rate = m.number(o.rates.back());
@@ -95,6 +104,7 @@ Value piecewise_constant(Value step, const PiecewiseConstant& o, SourceLine at) 
 
 Value polynomial_decay(Value step, const PolynomialDecay& o, SourceLine at) {
   Making m(step, "polynomial_decay", o.warm_up, at);
+  m.need_rates({o.rate, o.end});
   m.need_positive("power", o.power);
   Value p = m.progress(o.steps);
   p = o.cycle ? p / maximum(ceil(p), m.number(1)) : minimum(p, m.number(1));
@@ -103,11 +113,13 @@ Value polynomial_decay(Value step, const PolynomialDecay& o, SourceLine at) {
 
 Value cosine_decay(Value step, const CosineDecay& o, SourceLine at) {
   Making m(step, "cosine_decay", o.warm_up, at);
+  m.need_rates({o.rate});
   return m.with_warm_up((half_cosine(m.progress_to_the_end(o.steps)) * (1 - o.alpha) + o.alpha) * o.rate);
 }
 
 Value cosine_decay_restarts(Value step, const CosineDecayRestarts& o, SourceLine at) {
   Making m(step, "cosine_decay_restarts", o.warm_up, at);
+  m.need_rates({o.rate});
   if (!(o.t_mul >= 1)) throw UserError(fmt::format("[cosine_decay_restarts] t_mul is {}; it must be at least 1", o.t_mul));
   m.need_positive("m_mul", o.m_mul);
   Value p = m.progress(o.steps), run, part;
@@ -126,6 +138,7 @@ Value cosine_decay_restarts(Value step, const CosineDecayRestarts& o, SourceLine
 
 Value epoch_ramp(Value step, const EpochRamp& o, SourceLine at) {
   Making m(step, "epoch_ramp", {}, at);
+  m.need_rates({o.start, o.most, o.least});
   m.need_steps("epochs of the way up", o.up);
   m.need_positive("factor", o.factor);
   if (o.hold < 0) throw UserError(fmt::format("[epoch_ramp] it holds for {} epochs", o.hold));
@@ -161,29 +174,32 @@ struct Kind {
 
 WarmUp warm_up(const Attributes& a) { return {a.integer("warmup_steps"), a.real("warmup_from")}; }
 
+AttributeDef no_less_than_0(AttributeDef def) { return def.between(0, 1e30); }
+
 Fields warmed(Fields own) {
   own.push_back({"warmup_steps", 0});
-  own.push_back({"warmup_from", 0.0});
+  own.push_back(no_less_than_0({"warmup_from", 0.0}));
   return own;
 }
 
 /// Options without a default must be said: a rate and its steps.
 const std::vector<Kind>& kinds() {
-  const AttributeDef rate{"rate", AttributeKind::real}, steps{"steps", AttributeKind::integer}, staircase{"staircase", false}, alpha{"alpha", 0.0};
+  const AttributeDef rate = no_less_than_0({"rate", AttributeKind::real}), steps{"steps", AttributeKind::integer}, staircase{"staircase", false}, alpha{"alpha", 0.0};
   static const std::vector<Kind> table = {
       {"constant_rate", warmed({rate}), [](Value s, const Attributes& a) { return constant_rate(s, {a.real("rate"), warm_up(a)}); }},
       {"cosine_decay", warmed({rate, steps, alpha}), [](Value s, const Attributes& a) { return cosine_decay(s, {a.real("rate"), a.integer("steps"), a.real("alpha"), warm_up(a)}); }},
       {"cosine_decay_restarts", warmed({rate, steps, {"t_mul", 2.0}, {"m_mul", 1.0}, alpha}),
        [](Value s, const Attributes& a) { return cosine_decay_restarts(s, {a.real("rate"), a.integer("steps"), a.real("t_mul"), a.real("m_mul"), a.real("alpha"), warm_up(a)}); }},
-      {"epoch_ramp", {{"epoch_steps", AttributeKind::integer}, {"start", 1e-5}, {"most", 5e-5}, {"least", 1e-5}, {"factor", 0.8}, {"up", 5}, {"hold", 0}},
+      {"epoch_ramp",
+       {{"epoch_steps", AttributeKind::integer}, no_less_than_0({"start", 1e-5}), no_less_than_0({"most", 5e-5}), no_less_than_0({"least", 1e-5}), {"factor", 0.8}, {"up", 5}, {"hold", 0}},
        [](Value s, const Attributes& a) { return epoch_ramp(s, {a.integer("epoch_steps"), a.real("start"), a.real("most"), a.real("least"), a.real("factor"), a.integer("up"), a.integer("hold")}); }},
       {"exponential_decay", warmed({rate, steps, {"factor", AttributeKind::real}, staircase}),
        [](Value s, const Attributes& a) { return exponential_decay(s, {a.real("rate"), a.integer("steps"), a.real("factor"), a.flag("staircase"), warm_up(a)}); }},
       {"inverse_time_decay", warmed({rate, steps, {"decay", AttributeKind::real}, staircase}),
        [](Value s, const Attributes& a) { return inverse_time_decay(s, {a.real("rate"), a.integer("steps"), a.real("decay"), a.flag("staircase"), warm_up(a)}); }},
-      {"piecewise_constant", warmed({{"boundaries", AttributeKind::integers}, {"rates", AttributeKind::reals}}),
+      {"piecewise_constant", warmed({{"boundaries", AttributeKind::integers}, no_less_than_0({"rates", AttributeKind::reals})}),
        [](Value s, const Attributes& a) { return piecewise_constant(s, {a.integers("boundaries"), a.get<Reals>("rates"), warm_up(a)}); }},
-      {"polynomial_decay", warmed({rate, steps, {"end", 0.0001}, {"power", 1.0}, {"cycle", false}}),
+      {"polynomial_decay", warmed({rate, steps, no_less_than_0({"end", 0.0001}), {"power", 1.0}, {"cycle", false}}),
        [](Value s, const Attributes& a) { return polynomial_decay(s, {a.real("rate"), a.integer("steps"), a.real("end"), a.real("power"), a.flag("cycle"), warm_up(a)}); }}};
   return table;
 }

@@ -14,7 +14,7 @@ struct WarmUp {
 };
 
 // Each takes a scalar of i64, the number of finished steps (Builder::step()), and gives a scalar of f64, t in the formulas being
-// the steps since the end of the warm-up. The optimiser takes it in the dtype of its variable. UserError for steps below 1.
+// the steps since the end of the warm-up. The optimiser takes it in the dtype of its variable. UserError for steps below 1 and rates below 0.
 
 struct ConstantRate {
   double rate = 0.01;

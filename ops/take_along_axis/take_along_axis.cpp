@@ -8,6 +8,7 @@
 #include <belfry/graph/split_rules.h>
 #include <belfry/ops/build.h>
 #include <belfry/ops/loops.h>
+#include <belfry/ops/take_along_axis/formulas.h>
 
 namespace belfry {
 
@@ -28,7 +29,7 @@ void for_each_taken(std::span<const I> indices, const AlongAxis& from, const Alo
       for (std::int64_t i = 0; i < taken.inner; ++i) {
         std::size_t at = taken.at(o, j, i);
         auto k = static_cast<std::int64_t>(indices[at]);
-        if (k < 0 || k >= from.n) throw UserError(fmt::format("[take_along_axis] index {} at position {} is outside an axis of {}", k, at, from.n));
+        check_index(k, static_cast<std::int64_t>(at), from.n);
         f(at, from.at(o, k, i));
       }
 }

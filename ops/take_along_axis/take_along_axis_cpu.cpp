@@ -3,6 +3,7 @@
 #include <belfry/ops/cpu_kernels.h>
 #include <belfry/ops/cpu/kernel_support_internal.h>
 #include <belfry/ops/loops.h>
+#include <belfry/ops/take_along_axis/formulas.h>
 
 namespace belfry {
 
@@ -12,9 +13,7 @@ int axis_of(const KernelRequest& r, std::size_t rank) { return from_front(r.attr
 
 template <class I>
 void check(const I* indices, std::int64_t count, std::int64_t n) {
-  for (std::int64_t i = 0; i < count; ++i)
-    if (static_cast<std::int64_t>(indices[i]) < 0 || static_cast<std::int64_t>(indices[i]) >= n)
-      throw UserError(fmt::format("[take_along_axis] index {} at position {} is outside an axis of {}", indices[i], i, n));
+  for (std::int64_t i = 0; i < count; ++i) check_index(static_cast<std::int64_t>(indices[i]), i, n);
 }
 
 /// Element j of each line, for all lines beside it.

@@ -6,18 +6,10 @@
 #include <vector>
 
 #include "fake_gpus.h"
+#include "host_note.h"
 
 namespace belfry::test {
 namespace {
-
-struct Note {
-  std::vector<int>* order;
-  int number;
-  static void write(void* data) {
-    auto* note = static_cast<Note*>(data);
-    note->order->push_back(note->number);
-  }
-};
 
 class FakeGraphs : public FakeGpus {
  protected:

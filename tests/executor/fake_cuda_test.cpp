@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "fake_gpus.h"
+#include "host_note.h"
 
 namespace belfry::test {
 namespace {
@@ -43,16 +44,6 @@ TEST_F(FakeCuda, a_missing_wait_is_seen_and_a_wait_is_kept) {
   EXPECT_GT(right_without, 0);
   EXPECT_LT(right_without, kSeeds);
 }
-
-/// What a function of the host writes down.
-struct Note {
-  std::vector<int>* order;
-  int number;
-  static void write(void* data) {
-    auto* note = static_cast<Note*>(data);
-    note->order->push_back(note->number);
-  }
-};
 
 TEST_F(FakeCuda, runs_only_legal_orders_of_random_graphs) {
   std::set<std::vector<int>> orders;

@@ -144,6 +144,37 @@ TEST(Fit, means_are_weighted_by_rows) {
   EXPECT_NEAR(by_sevens.begin()->second, at_once.begin()->second, 1e-6);
 }
 
+/// Weights of 1, 0, 0, 0 and then 5, 5: a mean by rows of the batches' means would be another.
+TEST(Fit, metrics_of_a_numerator_and_a_denominator_are_exact_over_uneven_batches) {
+  Builder b("weighted");
+  Value x = b.input("x", f32, {kBatch}), w = b.input("w", f32, {kBatch});
+  b.metric("mean", reduce_sum(x * w), reduce_sum(w));
+  b.metric("plain/weight", mean(x));  // weighs nothing
+  EXPECT_THROW(b.metric("rows", x, w), UserError);
+  b.minimize(identity(mean(x * b.variable("v", {})), "loss"), Sgd{});
+  DataSet data;
+  data.columns.emplace("x", HostTensor::of<float>({10}, {1, 7, 7, 7, 2, 3, 7, 7, 7, 7}));
+  data.columns.emplace("w", HostTensor::of<float>({10}, {1, 0, 0, 0, 5, 5, 0, 0, 0, 0}));
+  Session session(std::move(b).build(), Towers{.devices = parse_devices("cpu:0,cpu:1")});
+  Metrics got = evaluate(session, data, 4);
+  EXPECT_EQ(got.at("mean"), 26.0 / 11);
+  EXPECT_FALSE(got.contains("mean/weight"));
+  EXPECT_TRUE(got.contains("plain/weight"));
+  EXPECT_EQ(evaluate(session, {&data, &data}, 3).at("mean"), 26.0 / 11);
+  EXPECT_EQ(fit(session, data, {.batch = 4})[0].metrics.at("mean"), 26.0 / 11);
+}
+
+/// A plan that fetches nothing for it, unless a log or the caller reads it.
+TEST(Fit, fetches_the_learning_rate_only_where_something_reads_it) {
+  Session session(dropout());
+  auto has = [](const std::vector<std::string>& names) { return std::find(names.begin(), names.end(), "learning_rate") != names.end(); };
+  EXPECT_FALSE(has(fit_fetches(session)));
+  EXPECT_TRUE(has(fit_fetches(session, {.log = "log"})));
+  std::vector<bool> seen;
+  for (bool wanted : {false, true}) fit(session, rows(8), {.batch = 8, .on_batch = [&](const Progress& p) { seen.push_back(p.learning_rate.has_value()); }, .learning_rate = wanted});
+  EXPECT_EQ(seen, (std::vector<bool>{false, true}));
+}
+
 TEST(Fit, missing_columns_and_a_loss_that_is_no_number_are_said) {
   DataSet data = rows(8);
   Session session(dropout());

@@ -73,6 +73,7 @@ TEST(Nets, refuse_settings_and_pictures_that_do_not_suit_them) {
   EXPECT_NE(message_of([] { net_named("resnet50").build(ops(), {{"classes", 2.5}}); }).find("classes = 2.5 is no whole number"), std::string::npos);
   EXPECT_NE(message_of([] { net_named("mobilenet_v2").build(ops(), {{"image", 16}}); }).find("at least 32 x 32, not f32(batch, 16, 16, 3)"), std::string::npos);
   EXPECT_NE(message_of([] { net_named("transformer").build(ops(), {{"heads", 3}}); }).find("128 cannot be shared by 3 heads"), std::string::npos);
+  EXPECT_NE(message_of([] { net_named("transformer").build(ops(), {{"blocks", 100000}}); }).find("100000 blocks; there are from 0 to 1000"), std::string::npos);
 }
 
 TEST(Nets, all_differentiate_and_read_back_from_their_files) {

@@ -100,6 +100,26 @@ TEST(Optimizers, refuse_what_contradicts_itself) {
   EXPECT_TRUE(says([] { run_passes(training_passes(), Line().minimized(AdamW{}, {.no_decay = "dense/bais"})); }, {"no_decay names 'dense/bais'", "no variable"}));
 }
 
+/// The option, its value and what it may be.
+TEST(Optimizers, refuse_settings_outside_their_range) {
+  auto refused = [](const Optimizer& o, const std::vector<std::string>& words) { EXPECT_TRUE(says([&] { Line().minimized(o); }, words)) << o.kind; };
+  refused(Adam{.beta1 = 1}, {"optimizer 'adam'", "'beta1' is 1", "[0, 0.9999999]"});
+  refused(Adamax{.beta2 = 1}, {"optimizer 'adamax'", "'beta2' is 1", "[0, 0.9999999]"});
+  refused(Lamb{.beta2 = -0.1}, {"'beta2' is -0.1"});
+  refused(Sgd{.learning_rate = -0.1}, {"optimizer 'sgd'", "'learning_rate' is -0.1", "[0, 1e+30]"});
+  refused(Sgd{.learning_rate = std::nan("")}, {"'learning_rate' is nan"});
+  refused(Ftrl{.learning_rate = 0}, {"optimizer 'ftrl'", "'learning_rate' is 0", "give it a positive one"});
+  State still = trained(Line().minimized(Sgd{.learning_rate = 0})), begun = trained(Line().minimized(Sgd{}), 0);
+  EXPECT_TRUE(still.at("dense/kernel") == begun.at("dense/kernel"));
+  Line by_value;
+  Value rate = constant_rate(by_value.b.step(), {.rate = 0.1});
+  EXPECT_FALSE(says([&] { std::move(by_value).minimized(Ftrl{.learning_rate = rate}); }, {""})) << "a rate that is a value is no number of 0";
+  std::string text = write_graph(Line().minimized(Adam{}));
+  text.replace(text.find("0.001"), 5, "-0.001");
+  Graph read = read_graph(text, "graph.json", std::make_shared<const OpSet>(standard_ops()));
+  EXPECT_TRUE(says([&] { run_passes(training_passes(), read); }, {"'learning_rate' is -0.001"}));
+}
+
 // ---------------------------------------------------------------- weight decay
 
 TEST(WeightDecay, shrinks_all_but_the_variables_that_are_named) {
@@ -163,6 +183,7 @@ TEST(Schedules, of_files_with_lists_are_read_and_what_they_do_not_know_is_refuse
   EXPECT_TRUE(says([&] { expand(with(R"({"kind": "cosine_decoy", "rate": 1, "steps": 3})")); }, {"no schedule 'cosine_decoy'", "did you mean cosine_decay"}));
   EXPECT_TRUE(says([&] { expand(with(R"({"kind": "cosine_decay", "rate": 1})")); }, {"schedule 'cosine_decay'", "needs the attribute 'steps'"}));
   EXPECT_TRUE(says([&] { expand(with(R"({"kind": "cosine_decay", "rate": 1, "steps": 3, "speed": 2})")); }, {"no attribute 'speed'"}));
+  EXPECT_TRUE(says([&] { expand(with(R"({"kind": "piecewise_constant", "boundaries": [5], "rates": [1, -0.5]})")); }, {"schedule 'piecewise_constant'", "'rates' is -0.5", "[0, 1e+30]"}));
   EXPECT_TRUE(says([&] { expand(with(R"({"kind": "piecewise_constant", "boundaries": [5, 2], "rates": [1, 0.5, 0.1]})")); }, {"do not ascend"}));
   EXPECT_TRUE(says([&] { with(R"({"rate": 1})"); }, {"kind"}));
 }
@@ -172,6 +193,7 @@ TEST(Schedules, refuse_steps_and_factors_that_mean_nothing) {
   Value step = b.step();
   EXPECT_TRUE(says([&] { exponential_decay(step, {.steps = 0}); }, {"[exponential_decay]", "steps are 0"}));
   EXPECT_TRUE(says([&] { exponential_decay(step, {.factor = -1}); }, {"factor is -1"}));
+  EXPECT_TRUE(says([&] { polynomial_decay(step, {.end = -1}); }, {"[polynomial_decay]", "a rate is -1", "at least 0"}));
   EXPECT_TRUE(says([&] { piecewise_constant(step, {.boundaries = {1}, .rates = {1}}); }, {"1 boundaries need 2 rates"}));
   EXPECT_TRUE(says([&] { cosine_decay_restarts(step, {.t_mul = 0.5}); }, {"t_mul is 0.5"}));
   EXPECT_TRUE(says([&] { cosine_decay(b.variable("x", {}), {}); }, {"[cosine_decay]", "scalar of i64", "'x'"}));

@@ -104,6 +104,11 @@ TEST(FoldConstants, computes_what_is_known) {
   EXPECT_SAME_GRAPH(folded, graph_of([](Builder& b) { return x_of(b) * 10; }));
 }
 
+TEST(FoldConstants, names_the_node_whose_constants_have_no_result) {
+  Graph bad = graph_of([](Builder& b) { return gather(constant(b.graph(), HostTensor(f32, {2, 1})), constant(b.graph(), HostTensor::of<std::int32_t>({1}, {7}))); });
+  EXPECT_TRUE(says([&] { fold_constants(bad); }, {"[gather] index 7 at position 0", "2 rows", "node 'gather'", "passes_test.cpp:"}));
+}
+
 TEST(FoldConstants, leaves_large_and_random_values_and_those_of_rows) {
   Graph large = graph_of([](Builder& b) { return relu(constant(b.graph(), HostTensor(f32, {65}))); });
   EXPECT_SAME_GRAPH(fold_constants(large), large);
@@ -114,6 +119,18 @@ TEST(FoldConstants, leaves_large_and_random_values_and_those_of_rows) {
     return random_uniform(key, key, {3});
   });
   EXPECT_SAME_GRAPH(fold_constants(random), random);
+}
+
+TEST(MergeCommonSubexpressions, finds_the_operands_of_a_sum_in_either_order) {
+  auto both = [](Value (*f)(Value, Value, SourceLine)) {
+    Graph merged = merge_common_subexpressions(graph_of([&](Builder& b) {
+      Value x = x_of(b), e = exp(x);
+      return f(x, e, {}) / f(e, x, {});
+    }));
+    return merged.size();
+  };
+  EXPECT_EQ(both(add), both(sub) - 1);
+  EXPECT_EQ(both(maximum), both(sub)) << "of 0 and −0 it is the first";
 }
 
 TEST(MergeCommonSubexpressions, makes_equal_nodes_one) {

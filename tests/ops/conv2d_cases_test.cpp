@@ -54,7 +54,8 @@ OpTables conv2d_cases() {
     filter.cases.push_back({.name = v.name, .attributes = v.attributes, .inputs = {{x}, {y}, {w}}, .outputs = {w}});
   }
   TensorType x{f32, {kBatch, 3, 4, 2}}, w{f32, {2, 2, 2, 3}}, y{f32, {kBatch, 2, 3, 3}};
-  forward.cases[0].refused = {{{x, {f32, {2, 2, 1, 3}}}, {"x has 2 channels and the filter takes 1"}},
+  forward.cases[0].refused = {{{x, {f32, {0, 2, 2, 3}}}, {"a window of 0 x 2 holds nothing"}},
+                              {{x, {f32, {2, 2, 1, 3}}}, {"x has 2 channels and the filter takes 1"}},
                               {{x, {f32, {4, 2, 2, 3}}}, {"4 x 2", "use padding \"same\""}},
                               {{{f32, {kBatch, 3, 4}}, w}, {"must have 4 axes"}},
                               {{{f32, {3, kBatch, 4, 2}}, w}, {"rows lie on axis 0"}},

@@ -123,6 +123,22 @@ TEST(Conv2d, gradients_of_its_gradients_are_the_central_differences) {
   }), 1e-7);
 }
 
+/// oneDNN would take gigabytes for the padding in between.
+TEST(Conv2d, taps_far_beyond_the_picture_are_left_to_the_reference) {
+  auto chosen = [](std::int64_t dilation) {
+    Asked a({.kernel = "", .op = "conv2d", .inputs = {real({kBatch, 4, 4, 2}), real({2, 2, 2, 2})}, .attributes = {{"padding", "same"}, {"dilations", Integers{dilation, 1}}}});
+    std::vector<std::string> reasons;
+    std::string name = cpu_kernels().choose(a.request, &reasons).name;
+    EXPECT_EQ(testing::PrintToString(reasons).find("its taps lie far beyond the picture") != std::string::npos, dilation > 4096);
+    return name;
+  };
+  EXPECT_NE(chosen(4096), kReferenceKernel);
+  EXPECT_EQ(chosen(4097), kReferenceKernel);
+  // One tap lies before the picture, the other behind it.
+  HostTensor y = reference_of("conv2d", {counted({1, 1, 4, 1}), counted({1, 2, 1, 1})}, {{"padding", "same"}, {"dilations", Integers{1, 4097}}})[0];
+  EXPECT_THAT(y.data<float>(), ElementsAre(0, 0, 0, 0));
+}
+
 TEST(Conv2d, refuses_shapes_that_do_not_fit) {
   auto message = [](Shape x, Shape w, Conv2dOptions options = {}) -> std::string {
     Builder b("bad");

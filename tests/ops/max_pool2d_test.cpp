@@ -43,6 +43,13 @@ TEST(MaxPool2d, padding_is_never_taken) {
   EXPECT_EQ(wide[1].data<std::uint8_t>()[0], 4);
 }
 
+TEST(MaxPool2d, dilated_windows_look_at_every_other_pixel) {
+  HostTensor x = HostTensor::of<float>({1, 1, 5, 1}, {1, 9, 3, 8, 2});
+  auto out = reference_of("max_pool2d", {x}, {{"window", Integers{1, 2}}, {"strides", Integers{1, 1}}, {"dilations", Integers{1, 2}}});
+  EXPECT_THAT(out[0].data<float>(), ElementsAre(3, 9, 3));
+  EXPECT_THAT(out[1].data<std::uint8_t>(), ElementsAre(1, 0, 0));
+}
+
 TEST(MaxPool2d, a_nan_is_passed_on) {
   float nan = std::nanf("");
   HostTensor x = HostTensor::of<float>({1, 2, 2, 1}, {1, nan, 3, nan});

@@ -69,7 +69,7 @@ Value indices_in_tensor(const Case& c, Value positions, const Windows& w) {
         for (std::int64_t k = 0; k < shape[3]; ++k)
           first.push_back((n * x[1] + k) * x[2] * x[3] + (i * w.strides[0] - w.before[0]) * down + (j * w.strides[1] - w.before[1]) * right);
   for (std::int64_t i = 0; i < w.window[0]; ++i)
-    for (std::int64_t j = 0; j < w.window[1]; ++j) inside.push_back(i * down + j * right);
+    for (std::int64_t j = 0; j < w.window[1]; ++j) inside.push_back(i * w.dilations[0] * down + j * w.dilations[1] * right);
   Value table = c.constant(HostTensor::of<std::int64_t>({static_cast<std::int64_t>(inside.size())}, inside));
   return gather(table, positions) + c.constant(HostTensor::of<std::int64_t>(shape, first));
 }
@@ -112,10 +112,9 @@ Outputs conv_transpose(Case& c) {
 Outputs max_pool(Case& c) {
   Value x = picture(c());
   Windows w(c, x, two(c.list("kernel_shape", {}), 1));
-  if (w.dilations != Integers{1, 1}) throw feature_missing("dilations of max_pool2d");
   std::string padding = w.padding();
   if (padding.empty()) x = w.padded(x, std::numeric_limits<float>::lowest()), padding = "valid";
-  Value y = max_pool2d(x, {.window = w.window, .strides = w.strides, .padding = padding});
+  Value y = max_pool2d(x, {.window = w.window, .strides = w.strides, .padding = padding, .dilations = w.dilations});
   Outputs out = {from_picture(y, c().rank())};
   if (c.outputs() > 1) out.push_back(from_picture(indices_in_tensor(c, y.output(1), w), c().rank()));
   return out;
@@ -125,14 +124,9 @@ Outputs max_pool(Case& c) {
 Outputs average_pool(Case& c) {
   Value x = picture(c());
   Windows w(c, x, two(c.list("kernel_shape", {}), 1));
-  bool counted = c.flag("count_include_pad"), dilated = w.dilations != Integers{1, 1};
-  if (!dilated && (w.padding() == "valid" || (w.padding() == "same" && !counted))) return {from_picture(avg_pool2d(x, {w.window, w.strides, w.padding()}), c().rank())};
-  auto means = [&](Value v) {
-    v = w.padded(v, 0);
-    if (!dilated) return avg_pool2d(v, {w.window, w.strides});
-    Value share = broadcast_to(constant_like(v, 1.0 / static_cast<double>(w.window[0] * w.window[1])), {w.window[0], w.window[1], v.shape()[3], 1});
-    return depthwise_conv2d(v, share, {.strides = w.strides, .dilations = w.dilations});
-  };
+  bool counted = c.flag("count_include_pad");
+  if (w.padding() == "valid" || (w.padding() == "same" && !counted)) return {from_picture(avg_pool2d(x, {w.window, w.strides, w.padding(), w.dilations}), c().rank())};
+  auto means = [&](Value v) { return avg_pool2d(w.padded(v, 0), {w.window, w.strides, "valid", w.dilations}); };
   Value y = means(x);
   if (!counted && w.padding() != "valid") y = y / means(broadcast_like(constant_like(x, 1), x));
   return {from_picture(y, c().rank())};

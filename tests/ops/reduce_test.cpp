@@ -4,8 +4,10 @@
 #include <limits>
 
 #include <belfry/frontends/builder/builder.h>
+#include <belfry/graph/contexts.h>
 #include <belfry/graph/gradients.h>
 #include <belfry/graph/structural.h>
+#include <belfry/ops/all_ops.h>
 #include <belfry/ops/passes/passes.h>
 #include <belfry/placer/expand.h>
 
@@ -68,6 +70,20 @@ void expect_joined_by_towers(const std::string& op, const HostTensor& x, bool ke
       EXPECT_TRUE(a == e || std::abs(a - e) <= tolerance * (1 + std::abs(e)) || (std::isnan(a) && std::isnan(e))) << "element " << i << ": " << a << " is not " << e;
     }
   }
+}
+
+TEST(ReduceOverRows, without_a_partial_form_goes_by_the_row_axis_that_stays) {
+  static const OpSet ops = standard_ops();
+  const OpDef& def = ops.at("reduce_prod");
+  auto split = [&](Shape x, Integers axes) {
+    const Attributes a = checked(def.attributes, {{"axes", std::move(axes)}}, "reduce_prod");
+    SplitContext c{def, a, {{f64, std::move(x)}}, {rows(0)}, {}, 4};
+    return def.split(c);
+  };
+  EXPECT_EQ(split({kBatch, 2, kBatch}, {0}).reads[0], rows(2));
+  EXPECT_EQ(split({kBatch, 2, kBatch}, {0}).gives[0], rows(1));
+  EXPECT_EQ(split({kBatch, 2, kBatch}, {}).reads[0], kReplicated);
+  EXPECT_EQ(split({kBatch, 2}, {0}).reads[0], kReplicated);
 }
 
 TEST(ReduceOverRows, is_written_as_what_towers_join) {

@@ -52,10 +52,49 @@ std::vector<HostTensor> draw_all(const OpCase& c, std::int64_t batch, bool dyadi
   return out;
 }
 
-/// Σ y·w in double.
-double weighted(const HostTensor& y, const HostTensor& w) {
+/// Σ y·w in double, over the outputs that have weights.
+double weighted(const std::vector<HostTensor>& y, const std::vector<HostTensor>& w) {
   double out = 0;
-  for (std::size_t i = 0; i < y.data<double>().size(); ++i) out += y.data<double>()[i] * w.data<double>()[i];
+  for (std::size_t k = 0; k < w.size(); ++k)
+    for (std::size_t i = 0; i < w[k].data<double>().size(); ++i) out += y[k].data<double>()[i] * w[k].data<double>()[i];
+  return out;
+}
+
+/// The op with a loss over the outputs that its gradient follows, each with weights of its own.
+struct WeighedOp {
+  WeighedOp(std::shared_ptr<const OpSet> ops, const OpDef& def, const OpCase& c, const std::vector<bool>& followed) : g(std::move(ops)), y(add_op(g, *g.ops().find(def.name), c)) {
+    std::vector<Value> terms;
+    for (std::size_t k = 0; k < c.outputs.size(); ++k) {
+      if (!followed[k]) continue;
+      Value w = g.add("input", {}, {{"dtype", f64}, {"shape", c.outputs[k].shape}}, "weights" + std::to_string(k));
+      terms.push_back(reduce_sum(y.output(static_cast<int>(k)) * w));
+    }
+    Value loss = terms.size() == 1 ? terms[0] : add_n(terms);
+    for (std::size_t i = 0; i < c.inputs.size(); ++i)
+      if (c.inputs[i].given && c.inputs[i].type.dtype == f64) wanted.push_back(g.node(y.id.node).inputs[i]), which.push_back(i);
+    if (!wanted.empty()) found = gradients(g, {loss.id}, wanted);
+  }
+  Graph g;
+  Value y;
+  std::vector<ValueId> wanted;
+  std::vector<std::size_t> which;
+  std::vector<Value> found;
+};
+
+/// Output 0, and those of the others for which a gradient is built.
+std::vector<bool> followed_outputs(const std::shared_ptr<const OpSet>& ops, const OpDef& def, const OpCase& c) {
+  std::vector<bool> out(c.outputs.size());
+  out[0] = true;
+  for (std::size_t k = 1; k < out.size(); ++k) {
+    if (c.outputs[k].dtype != f64) continue;
+    out[k] = true;
+    try {
+      WeighedOp(ops, def, c, out);
+    } catch (const UserError& e) {
+      EXPECT_EQ(std::string(e.what()), "[" + def.name + "] output '" + def.outputs[k].name + "' of 'under_test' has no gradient, but a loss reads it");
+      out[k] = false;
+    }
+  }
   return out;
 }
 
@@ -172,40 +211,37 @@ void check_gradient(const OpDef& def, const std::vector<OpCase>& cases) {
     OpCase c = in_f64(def, given);
     if (!c.no_reference.empty() || !c.no_gradient_check.empty() || c.outputs[0].dtype != f64) continue;
     SCOPED_TRACE(def.name + ": " + c.name);
-    Graph g(ops);
-    Value y = add_op(g, *ops->find(def.name), c);
-    Value w = g.add("input", {}, {{"dtype", f64}, {"shape", c.outputs[0].shape}}, "weights");
-    Value loss = reduce_sum(y * w);
-    std::vector<ValueId> wanted;
-    std::vector<std::size_t> which;
-    for (std::size_t i = 0; i < c.inputs.size(); ++i)
-      if (c.inputs[i].given && c.inputs[i].type.dtype == f64) wanted.push_back(g.node(y.id.node).inputs[i]), which.push_back(i);
-    if (wanted.empty()) continue;
-    std::vector<Value> found = gradients(g, {loss.id}, wanted);
-    std::vector<HostTensor> inputs = draw_all(c, kRows, false, 11);
+    const std::vector<bool> followed = followed_outputs(ops, def, c);
+    WeighedOp op(ops, def, c, followed);
+    if (op.wanted.empty()) continue;
+    std::vector<HostTensor> inputs = draw_all(c, kRows, false, 11), weights(c.outputs.size(), HostTensor(f64, {0}));
     std::mt19937_64 rng(13);
-    HostTensor weights = draw({c.outputs[0]}, kRows, false, rng);
-    Tensors feeds{{"weights", weights}};
+    Tensors feeds;
+    for (std::size_t k = 0; k < weights.size(); ++k) {
+      if (!followed[k]) continue;
+      weights[k] = draw({c.outputs[k]}, kRows, false, rng);
+      feeds.emplace("weights" + std::to_string(k), weights[k]);
+    }
     for (std::size_t i = 0; i < c.inputs.size(); ++i)
-      if (c.inputs[i].given) feeds.emplace(g.node(g.node(y.id.node).inputs[i].node).name, inputs[i]);
+      if (c.inputs[i].given) feeds.emplace(op.g.node(op.g.node(op.y.id.node).inputs[i].node).name, inputs[i]);
     std::vector<std::pair<std::string, ValueId>> fetches;
-    for (std::size_t i = 0; i < found.size(); ++i)
-      if (found[i]) fetches.emplace_back(std::to_string(i), found[i].id);
-    Result r = run_whole(g, feeds, {}, kRows, fetches);
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      HostTensor& x = inputs[which[i]];
+    for (std::size_t i = 0; i < op.found.size(); ++i)
+      if (op.found[i]) fetches.emplace_back(std::to_string(i), op.found[i].id);
+    Result r = run_whole(op.g, feeds, {}, kRows, fetches);
+    for (std::size_t i = 0; i < op.found.size(); ++i) {
+      HostTensor& x = inputs[op.which[i]];
       HostTensor slopes(f64, x.shape());  // no gradient stands for zero
       for (std::size_t e = 0; e < x.data<double>().size(); ++e) {
         double before = x.data<double>()[e], h = 1e-5;
         x.data<double>()[e] = before + h;
-        double above = weighted(run_op(def, c, inputs, kRows)[0], weights);
+        double above = weighted(run_op(def, c, inputs, kRows), weights);
         x.data<double>()[e] = before - h;
-        double under = weighted(run_op(def, c, inputs, kRows)[0], weights);
+        double under = weighted(run_op(def, c, inputs, kRows), weights);
         x.data<double>()[e] = before;
         slopes.data<double>()[e] = (above - under) / (2 * h);
       }
-      HostTensor built = found[i] ? r.fetched.at(std::to_string(i)) : HostTensor(f64, x.shape());
-      EXPECT_LE(distance(built, slopes), c.gradient_tolerance) << "input " << which[i];
+      HostTensor built = op.found[i] ? r.fetched.at(std::to_string(i)) : HostTensor(f64, x.shape());
+      EXPECT_LE(distance(built, slopes), c.gradient_tolerance) << "input " << op.which[i];
       ++compared;
     }
   }
@@ -261,6 +297,53 @@ std::vector<HostTensor> launch(const KernelTable& table, const std::string& name
 
 }  // namespace
 
+namespace {
+
+/// Every kernel that accepts the case, against what is wanted; an empty tensor is any.
+int compare_kernels(const KernelTable& kernels, const OpDef& def, const OpCase& c, const std::vector<HostTensor>& inputs, const std::vector<HostTensor>& wanted, std::int64_t batch) {
+  int runs = 0;
+  Attributes attributes = checked(def.attributes, c.attributes, def.name);
+  bool optional = std::any_of(def.outputs.begin(), def.outputs.end(), [](const OutputDef& o) { return o.optional; });
+  for (auto [threads, all_read] : {std::pair{1, true}, {2, true}, {optional ? 2 : 0, false}}) {
+    if (threads == 0) continue;
+    KernelRequest r;
+    r.op = def.name;
+    r.def = &def;
+    r.attributes = &attributes;
+    r.output_types = c.outputs;
+    for (const OutputDef& o : def.outputs) r.wanted.push_back(all_read || !o.optional);
+    r.threads = threads;
+    r.share = Share{0, batch, batch, 1, Combine::global_mean};
+    for (std::size_t i = 0; i < inputs.size(); ++i) r.inputs.push_back(c.inputs[i].given ? inputs[i].type() : LocalType{f32, {0}});
+    for (const TensorType& t : c.outputs) r.outputs.push_back({t.dtype, extents_of(t.shape, batch)});
+    for (const Kernel& k : kernels.all()) {
+      if (k.op != def.name) continue;
+      Support s = k.supports(r);
+      if (!s.ok) {
+        EXPECT_FALSE(s.reason.empty()) << k.name << " refuses without a reason";
+        continue;
+      }
+      SCOPED_TRACE(def.name + ": " + c.name + ", kernel " + k.name + ", " + std::to_string(threads) + " threads, batch " + std::to_string(batch));
+      std::vector<std::pair<int, int>> aliases = {{-1, -1}};
+      if (s.in_place)
+        for (auto [o, i] : def.in_place)
+          if (inputs[static_cast<std::size_t>(i)].type() == r.outputs[static_cast<std::size_t>(o)]) aliases.emplace_back(o, i);
+      for (auto alias : aliases) {
+        auto got = launch(kernels, k.name, r, s.scratch_bytes, c, inputs, alias);
+        for (std::size_t o = 0; o < got.size(); ++o) {
+          if (!r.wanted[o] || (wanted[o].bytes().empty() && !got[o].bytes().empty())) continue;
+          if (def.exact || !is_float(got[o].dtype())) EXPECT_EQ(got[o], wanted[o]) << "output " << o << ", aliased " << alias.first << " on " << alias.second;
+          else EXPECT_LE(distance(got[o], wanted[o]), c.tolerance) << "output " << o << ", aliased " << alias.first << " on " << alias.second;
+        }
+        ++runs;
+      }
+    }
+  }
+  return runs;
+}
+
+}  // namespace
+
 int check_kernels(const KernelTable& kernels, const OpDef& def, const std::vector<OpCase>& cases) {
   int runs = 0;
   for (const OpCase& given : cases) {
@@ -268,46 +351,26 @@ int check_kernels(const KernelTable& kernels, const OpDef& def, const std::vecto
     for (const OpCase& c : {given, in_f64(def, given)}) {
       for (std::int64_t batch : {1, 3, 8}) {
         std::vector<HostTensor> inputs = draw_all(c, batch, false, 23);
-        auto wanted = run_op(def, c, inputs, batch);
-        Attributes attributes = checked(def.attributes, c.attributes, def.name);
-        bool optional = std::any_of(def.outputs.begin(), def.outputs.end(), [](const OutputDef& o) { return o.optional; });
-        for (auto [threads, all_read] : {std::pair{1, true}, {2, true}, {optional ? 2 : 0, false}}) {
-          if (threads == 0) continue;
-          KernelRequest r;
-          r.op = def.name;
-          r.def = &def;
-          r.attributes = &attributes;
-          r.output_types = c.outputs;
-          for (const OutputDef& o : def.outputs) r.wanted.push_back(all_read || !o.optional);
-          r.threads = threads;
-          r.share = Share{0, batch, batch, 1, Combine::global_mean};
-          for (std::size_t i = 0; i < inputs.size(); ++i) r.inputs.push_back(c.inputs[i].given ? inputs[i].type() : LocalType{f32, {0}});
-          for (const HostTensor& t : wanted) r.outputs.push_back(t.type());
-          for (const Kernel& k : kernels.all()) {
-            if (k.op != def.name) continue;
-            Support s = k.supports(r);
-            if (!s.ok) {
-              EXPECT_FALSE(s.reason.empty()) << k.name << " refuses without a reason";
-              continue;
-            }
-            SCOPED_TRACE(def.name + ": " + c.name + ", kernel " + k.name + ", " + std::to_string(threads) + " threads, batch " + std::to_string(batch));
-            std::vector<std::pair<int, int>> aliases = {{-1, -1}};
-            if (s.in_place)
-              for (auto [o, i] : def.in_place)
-                if (inputs[static_cast<std::size_t>(i)].type() == wanted[static_cast<std::size_t>(o)].type()) aliases.emplace_back(o, i);
-            for (auto alias : aliases) {
-              auto got = launch(kernels, k.name, r, s.scratch_bytes, c, inputs, alias);
-              for (std::size_t o = 0; o < got.size(); ++o) {
-                if (!r.wanted[o]) continue;
-                if (def.exact || !is_float(got[o].dtype())) EXPECT_EQ(got[o], wanted[o]) << "output " << o << ", aliased " << alias.first << " on " << alias.second;
-                else EXPECT_LE(distance(got[o], wanted[o]), c.tolerance) << "output " << o << ", aliased " << alias.first << " on " << alias.second;
-              }
-              ++runs;
-            }
-          }
-        }
+        runs += compare_kernels(kernels, def, c, inputs, run_op(def, c, inputs, batch), batch);
       }
     }
+  }
+  return runs;
+}
+
+int check_given(const KernelTable& kernels, const OpDef& def, const OpCase& given, const std::vector<HostTensor>& inputs, const std::vector<HostTensor>& wanted) {
+  int runs = 0;
+  for (const OpCase& c : {given, in_f64(def, given)}) {
+    SCOPED_TRACE(def.name + ": " + c.name);
+    std::vector<HostTensor> in, out;
+    for (std::size_t i = 0; i < inputs.size(); ++i) in.push_back(converted(inputs[i], c.inputs[i].type.dtype));
+    for (std::size_t k = 0; k < wanted.size(); ++k) out.push_back(converted(wanted[k], c.outputs[k].dtype));
+    auto got = run_op(def, c, in, 1);
+    for (std::size_t k = 0; k < got.size(); ++k) {
+      if (wanted[k].bytes().empty()) continue;
+      EXPECT_LE(distance(got[k], out[k]), c.tolerance) << "output " << k << " of the reference";
+    }
+    runs += compare_kernels(kernels, def, c, in, out, 1);
   }
   return runs;
 }

@@ -61,8 +61,8 @@ void check_op(const OpDef& def, const std::vector<OpCase>& cases);
 void check_inference(const OpDef& def, const std::vector<OpCase>& cases);
 /// The reference in f32 against that in f64.
 void check_precision(const OpDef& def, const std::vector<OpCase>& cases);
-/// Central differences in f64 of a random weighting of output 0, for every element of every float input. An op without a
-/// gradient must say why.
+/// Central differences in f64 of a random weighting of all outputs that the gradient follows, for every element of every float input. An
+/// output that it does not follow must be refused by name where a loss reads it; an op without a gradient must say why.
 void check_gradient(const OpDef& def, const std::vector<OpCase>& cases);
 /// Output on the bytes of an input, for every pair that the op allows.
 void check_in_place(const OpDef& def, const std::vector<OpCase>& cases);
@@ -75,6 +75,9 @@ void check_expanded(const OpDef& def, const std::vector<OpCase>& cases);
 /// reference; bit for bit where the op is exact.
 /// Gives the number of kernel runs compared.
 int check_kernels(const KernelTable& kernels, const OpDef& def, const std::vector<OpCase>& cases);
+/// The reference and every kernel that accepts the case, on these inputs of f32 and in f64, give `wanted`: for values that are not drawn, such as infinities. An empty tensor
+/// in `wanted` is any.
+int check_given(const KernelTable& kernels, const OpDef& def, const OpCase& c, const std::vector<HostTensor>& inputs, const std::vector<HostTensor>& wanted);
 
 /// What the parts of the harness share.
 OpCase in_f64(const OpDef& def, const OpCase& c);

@@ -113,6 +113,9 @@ with tempfile.TemporaryDirectory() as folder:
 
     refused(1, ["has no setting 'alhpa'; it has alpha, classes, image, rate"], "convert", "mobilenet_v2:alhpa=1")
     refused(2, ["NAME=NUMBER", "not 'alpha'"], "convert", "mobilenet_v2:alpha")
+    refused(2, ["alpha=1e400", "no number that a double can be"], "convert", "mobilenet_v2:alpha=1e400")
+    refused(2, ["'alpha' stands there twice"], "convert", "mobilenet_v2:alpha=1,alpha=0.5")
+    refused(1, ["100000 blocks", "from 0 to 1000"], "convert", "transformer:blocks=100000")
 
     # Forecasts: calibrated here, on a machine that is not here, beside a trace; a problem for a placer of one's own, and its answer.
     root = pathlib.Path(__file__).resolve().parents[2]
@@ -239,6 +242,8 @@ with tempfile.TemporaryDirectory() as folder:
     refused(2, ["excludes --steps"], "train", "mlp", "--data", "digits", "--steps", "6", "--epochs", "1")
     values = {split: here("evaluate", "mlp", "--data", "digits", "--split", split) for split in ("train", "test", "all")}
     expect(all(f"of {rows} rows" in values[split].stderr for split, rows in (("train", 64), ("test", 32), ("all", 96))), f"rows of a split: {values}")
+    unset = "the variables have their initial values: no --state was given"
+    expect(all(unset in values[split].stderr and "initial" not in values[split].stdout for split in values), f"figures of initial values: {values}")
     train, test, both = (float(re.search(r"loss ([\d.]+)", values[split].stdout).group(1)) for split in ("train", "test", "all"))
     expect(abs(both - (64 * train + 32 * test) / 96) < 2e-6, f"the loss of both splits: {train} {test} {both}")
 
@@ -251,7 +256,14 @@ with tempfile.TemporaryDirectory() as folder:
     expect(done.returncode == 0, f"training with averages: {done}")
     values = [here("evaluate", "averaged.json", "--data", "digits", "--state", "averaged/state.safetensors", *more).stdout for more in ([], ["--averages"])]
     expect(all("accuracy" in v and "loss" in v for v in values) and values[0] != values[1], f"evaluation without and with averages: {values}")
+    values = {split: here("evaluate", "averaged.json", "--data", "digits", "--state", "averaged/state.safetensors", "--averages", "--split", split) for split in ("train", "test", "all")}
+    expect(all(unset not in done.stderr for done in values.values()), f"evaluation of a state: {values}")
+    train, test, both = (float(re.search(r"loss ([\d.]+)", values[split].stdout).group(1)) for split in ("train", "test", "all"))
+    expect(abs(both - (64 * train + 32 * test) / 96) < 2e-6, f"the loss of both splits with averages: {train} {test} {both}")
+    expect("fetch/learning_rate" not in pathlib.Path(folder, "averaged/plan.json").read_text(encoding="utf-8"), "a learning rate that nothing reads is fetched")
     refused(1, ["keeps no moving averages", "average_decay"], "evaluate", "mlp", "--data", "digits", "--averages")
+    done = here("train", "mlp", "--data", "digits", "--epochs", "1", "--averages")
+    expect(done.returncode == 1 and "keeps no moving averages" in done.stderr and "Epoch" not in done.stderr, f"averages that are not kept, said before the training: {done}")
     pathlib.Path(folder, "averaged.json").write_text(averaged.replace("cosine_decay", "cosine_decoy"), encoding="utf-8")
     refused(1, ["averaged.json: /train/optimizer", "no schedule 'cosine_decoy'"], "place", "averaged.json")
 

@@ -2,6 +2,7 @@
 #include "golden.h"
 
 #include <cmath>
+#include <functional>
 
 #include <belfry/belfry.h>
 
@@ -60,6 +61,20 @@ void expect_state(const State& state, const TensorMap& want, double tolerance, d
   for (const auto& [entry, value] : want) EXPECT_TRUE(within(difference(state, entry, value), 0, std::max(floor, tolerance * largest(value)))) << entry;
 }
 
+/// Steps on rows(t); check(t, results) looks at each. The gradients of the first are those of the file, if it has a name.
+void step_in_f64(Session& session, std::size_t steps, const std::vector<std::string>& fetches, const std::string& gradients, double floor, const std::function<DataSet(std::size_t)>& rows,
+                 const std::function<void(std::size_t, const Results&)>& check) {
+  for (std::size_t t = 0; t < steps; ++t) {
+    std::vector<std::string> names = fetches;
+    TensorMap want;
+    if (t == 0 && !gradients.empty()) want = tensors(gradients);
+    for (const std::string& name : gradient_fetches(want)) names.push_back(name);
+    Results r = session.step(rows(t).columns, names);
+    check(t, r);
+    expect_gradients(r, want, "", 1, 1e-6, floor);
+  }
+}
+
 class MobileNetOnDigits : public testing::TestWithParam<int> {};
 
 TEST_P(MobileNetOnDigits, trains_in_f64_as_tensorflow_does) {
@@ -72,22 +87,15 @@ TEST_P(MobileNetOnDigits, trains_in_f64_as_tensorflow_does) {
   session.load_state(in_dtype(tensors("mobilenetv2_mnist/init.safetensors"), f64));
   auto losses = golden["losses"].get<std::vector<double>>();
   auto parts = golden["tower_losses"].get<std::vector<std::vector<double>>>();
-  for (std::size_t t = 0; t < losses.size(); ++t) {
-    DataSet batch = rows.slice(static_cast<std::int64_t>(t) * 16, 16);
-    std::vector<std::string> fetches = {"loss", "loss@towers"};
-    TensorMap want;
-    if (t == 0) {
-      want = tensors("mobilenetv2_mnist/grads_step0_" + run + ".safetensors");
-      for (const std::string& name : gradient_fetches(want)) fetches.push_back(name);
-    }
-    Results r = session.step(batch.columns, fetches);
+  const std::string gradients = "mobilenetv2_mnist/grads_step0_" + run + ".safetensors";
+  auto batch = [&](std::size_t t) { return rows.slice(static_cast<std::int64_t>(t) * 16, 16); };
+  step_in_f64(session, losses.size(), {"loss", "loss@towers"}, gradients, kZeroGradient, batch, [&](std::size_t t, const Results& r) {
     EXPECT_TRUE(within(number(r, "loss"), losses[t], 1e-6 * losses[t])) << "step " << t;
     for (std::size_t i = 0; i < parts[t].size(); ++i) EXPECT_TRUE(within(r.data<double>("loss@towers")[i], parts[t][i], 1e-6 * losses[t])) << "step " << t << " tower " << i;
-    if (t > 0) continue;
-    expect_gradients(r, want, "", 1, 1e-6, kZeroGradient);
+    if (t > 0) return;
     State state = session.state();
     for (const auto& [name, value] : golden["moving_statistics_after_step_1"].items()) expect_tensor(state.at(name), value, 1e-6, name);
-  }
+  });
   State state = session.state();
   // With two towers two programs in f64 part further: in the losses by 7e-8, with one tower by 1e-9.
   for (const auto& [name, value] : golden["final"].items()) expect_tensor(state.at(name), value, T * 1e-6, name, kZeroValue);
@@ -200,17 +208,9 @@ TEST_P(FinetunePets, follows_tensorflow_in_f64) {
   Session session(tuned(run, f64), towers(run.replicas));
   session.load_state(in_dtype(pretrained_with_head(), f64));
   auto losses = golden["losses"].get<std::vector<double>>();
-  for (std::size_t t = 0; t < losses.size(); ++t) {
-    std::vector<std::string> fetches = {"loss"};
-    TensorMap want;
-    if (t == 0 && run.replicas == 1) {
-      want = tensors("finetune_pets/grads_step0_" + run.name() + ".safetensors");
-      for (const std::string& name : gradient_fetches(want)) fetches.push_back(name);
-    }
-    Results r = session.step(rows.slice(t % 2 ? 8 : 0, 8).columns, fetches);
-    EXPECT_TRUE(within(number(r, "loss"), losses[t], 1e-6)) << "step " << t;
-    expect_gradients(r, want, "", 1, 1e-6, 1e-12);
-  }
+  const std::string gradients = run.replicas == 1 ? "finetune_pets/grads_step0_" + run.name() + ".safetensors" : "";
+  step_in_f64(session, losses.size(), {"loss"}, gradients, kZeroGradient, [&](std::size_t t) { return rows.slice(t % 2 ? 8 : 0, 8); },
+              [&](std::size_t t, const Results& r) { EXPECT_TRUE(within(number(r, "loss"), losses[t], 1e-6)) << "step " << t; });
   State state = session.state();
   for (const auto& [name, value] : golden["final"].items()) expect_tensor(state.at(name), value, 1e-6, name);
   expect_state(state, tensors("finetune_pets/final_" + run.name() + ".safetensors"), 1e-6);

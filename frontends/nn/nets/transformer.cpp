@@ -6,9 +6,12 @@
 
 namespace belfry::nn {
 
+constexpr std::int64_t kMostBlocks = 1000;  // each is some 40 nodes: graph, file and plan grow with them
+
 Value transformer(Value tokens, const TransformerOptions& o, SourceLine at) {
   if (tokens.rank() != 2 || tokens.shape()[1] != Dim(o.length)) throw UserError(fmt::format("[transformer] tokens must be (batch, {}), not {}", o.length, to_string(tokens.type())));
   if (o.heads < 1 || o.width % o.heads) throw UserError(fmt::format("[transformer] a width of {} cannot be shared by {} heads", o.width, o.heads));
+  if (o.blocks < 0 || o.blocks > kMostBlocks) throw UserError(fmt::format("[transformer] {} blocks; there are from 0 to {}", o.blocks, kMostBlocks));
   Graph& g = *tokens.graph;
   SourceGuard line(g, at);
   auto dropped = [&](Value x) { return o.dropout > 0 ? dropout(x, {.rate = o.dropout}) : x; };
