@@ -1,9 +1,19 @@
 #include <belfry/ops/cuda_kernels.h>
 
+#include <belfry/ops/cuda/code_internal.h>
+
 namespace belfry {
 
-KernelTable cuda_kernels(const std::shared_ptr<CudaToolkit>&) {
+KernelTable generated_kernels(const GpuCodeRef& code) {
   KernelTable table;
+  for (auto* room : {add_n_cuda, binary_cuda, broadcast_like_cuda, cast_cuda, compare_cuda, identity_cuda, one_hot_cuda, row_count_cuda, unary_cuda})
+    for (Kernel& k : room(code)) table.add(std::move(k));
+  return table;
+}
+
+KernelTable cuda_kernels(const std::shared_ptr<CudaToolkit>& toolkit) {
+  KernelTable table;
+  for (const Kernel& k : generated_kernels(driver_code(toolkit)).all()) table.add(k);
   return table;
 }
 
