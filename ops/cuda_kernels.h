@@ -24,7 +24,11 @@ std::vector<Kernel> cast_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> compare_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> identity_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> one_hot_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> optimizer_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> reduce_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> row_count_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> softmax_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> softmax_cross_entropy_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> unary_cuda(const std::shared_ptr<GpuCode>& code);
 
 }  // namespace belfry

@@ -48,6 +48,30 @@ template <> struct Convert<f16, float> {
 template <class To, class From> To convert(From v) { return Convert<To, From>::of(v); }
 )";
 
+const char* const kAcross = R"(
+#define LANES 0xFFFFFFFFu
+/// A line is worked on by WIDTH threads: one, a warp, or a block of 256. Its element k lies at + k * a.inner.
+#define EACH_LINE(line) for (i64 line = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / WIDTH; line < a.lines; line += (i64)gridDim.x * blockDim.x / WIDTH)
+#define EACH_OF(k, n) for (i64 k = threadIdx.x % WIDTH; k < n; k += WIDTH)
+/// Every thread of the line gets the fold of all their values, always in the same order.
+template <class T, class F> T across(T v, F fold) {
+  if (WIDTH == 1) return v;
+#pragma unroll
+  for (int apart = 16; apart > 0; apart /= 2) v = fold(v, __shfl_xor_sync(LANES, v, apart));
+  if (WIDTH == 32) return v;
+  __shared__ T parts[8];
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = v;
+  __syncthreads();
+  v = parts[0];
+#pragma unroll
+  for (int i = 1; i < 8; ++i) v = fold(v, parts[i]);
+  return v;
+}
+struct Add { template <class T> T operator()(T a, T b) const { return a + b; } };
+struct Greater { template <class T> T operator()(T a, T b) const { return a >= b || a != a ? a : b; } };
+)";
+
 class GeneratedPrepared : public Prepared {
  public:
   struct Step {
@@ -79,26 +103,6 @@ class GeneratedPrepared : public Prepared {
 
 }  // namespace
 
-const char* const kAcross = R"(
-#define LANES 0xFFFFFFFFu
-/// Every thread of a group of WIDTH (32, or a block of 256) gets the fold of all their values, always in the same order.
-template <int WIDTH, class T, class F> T across(T v, F fold) {
-#pragma unroll
-  for (int apart = 16; apart > 0; apart /= 2) v = fold(v, __shfl_xor_sync(LANES, v, apart));
-  if (WIDTH == 32) return v;
-  __shared__ T parts[8];
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = v;
-  __syncthreads();
-  v = parts[0];
-#pragma unroll
-  for (int i = 1; i < 8; ++i) v = fold(v, parts[i]);
-  return v;
-}
-struct Add { template <class T> T operator()(T a, T b) const { return a + b; } };
-struct Greater { template <class T> T operator()(T a, T b) const { return a >= b || a != a ? a : b; } };
-)";
-
 std::string type_text(DType dtype) {
   switch (dtype) {
     case DType::f32: return "float";
@@ -127,6 +131,12 @@ Generated& Generated::real(const std::string& name, double value) {
   fields_ += " double " + name + ";";
   values_.push_back(std::bit_cast<std::uint64_t>(value));
   return *this;
+}
+
+Grid Generated::lines(std::int64_t outer, std::int64_t n, std::int64_t inner) {
+  int width = inner > 1 ? 1 : n <= 1024 ? 32 : 256;
+  head("#define WIDTH " + std::to_string(width)).head(kAcross).number("lines", outer * inner).number("n", n).number("inner", inner);
+  return grid_for(outer * inner * width);
 }
 
 Generated& Generated::launch(const std::string& entry, Grid grid, std::vector<std::size_t> aligned, const std::string& narrow, Grid narrow_grid) {

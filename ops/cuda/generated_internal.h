@@ -32,6 +32,8 @@ class Generated {
   Generated& number(const std::string& name, std::int64_t value);
   Generated& real(const std::string& name, double value);
   Generated& body(const std::string& text) { body_ += text; return *this; }
+  /// a.lines, a.n and a.inner of lines along an axis, the text kAcross, and the grid: a thread per line where lines lie side by side, else a warp or block.
+  Grid lines(std::int64_t outer, std::int64_t n, std::int64_t inner);
   /// Launches in order; none of an empty grid.
   Generated& launch(const std::string& entry, Grid grid) { return launch(entry, grid, {}, entry, grid); }
   /// `narrow` instead where one of these pointers (inputs, then outputs) is not a multiple of 16.
@@ -57,8 +59,5 @@ class Generated {
 
 /// One after the other.
 std::unique_ptr<Prepared> in_sequence(std::vector<std::unique_ptr<Prepared>> parts);
-
-/// Texts that bodies may ask for: folds over the threads of a warp or block (`across`), in a fixed order.
-extern const char* const kAcross;
 
 }  // namespace belfry

@@ -69,6 +69,8 @@ constexpr char kMark[8] = {'b', 'e', 'l', 'f', 'r', 'y', 'k', '1'};
 
 }  // namespace
 
+std::shared_ptr<CudaToolkit> new_toolkit() { return std::make_shared<CudaToolkit>(); }
+
 std::filesystem::path cache_folder() {
   auto named = [](const char* name) { const char* v = std::getenv(name); return std::string(v ? v : ""); };
   if (std::string own = named("BELFRY_CACHE"); !own.empty()) return own;

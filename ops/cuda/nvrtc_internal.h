@@ -19,6 +19,9 @@ struct Compiled {
   int spilled = 0;      ///< bytes of spill stores and loads, of all entries
 };
 
+/// A toolkit that has opened nothing yet: for compiling without a device.
+std::shared_ptr<CudaToolkit> new_toolkit();
+
 /// $BELFRY_CACHE, else belfry in $XDG_CACHE_HOME or ~/.cache; empty where there is neither.
 std::filesystem::path cache_folder();
 

@@ -5,7 +5,9 @@
 
 #include <random>
 
+#include <belfry/graph/error.h>
 #include <belfry/ops/all_ops.h>
+#include <belfry/ops/cuda/nvrtc_internal.h>
 #include <belfry/ops/cuda_kernels.h>
 
 #include "host_gpu.h"
@@ -112,31 +114,61 @@ void await(const KernelTable& table, const OpDef& def, const OpCase& c, std::int
   }
 }
 
-TEST(GeneratedKernels, agree_with_the_references_of_their_ops) {
-  auto host = std::make_shared<HostGpu>();
-  const KernelTable table = generated_kernels(host);
-  const OpSet ops = standard_ops();
-  std::vector<Awaited> all;
-  std::map<std::string, int> met;
-  for (const auto& def : ops.all()) {
-    std::vector<OpCase> cases = cases_of(def->name), more = gpu_cases(def->name);
-    cases.insert(cases.end(), more.begin(), more.end());
-    for (const OpCase& c : cases) {
-      if (!c.no_reference.empty()) continue;
-      bool optional = std::any_of(def->outputs.begin(), def->outputs.end(), [](const OutputDef& o) { return o.optional; });
-      std::size_t before = all.size();
-      await(table, *def, c, 3, true, all);
-      if (optional) await(table, *def, c, 3, false, all);
-      if (&c == &cases[0]) await(table, *def, in_f64(*def, c), 3, true, all), await(table, *def, c, 1, true, all);
-      met[def->name] += static_cast<int>(all.size() - before);
+/// All kernels of all cases, prepared on the host.
+struct AllKernels {
+  AllKernels() {
+    for (const auto& def : ops.all()) {
+      std::vector<OpCase> cases = cases_of(def->name), more = gpu_cases(def->name);
+      cases.insert(cases.end(), more.begin(), more.end());
+      for (const OpCase& c : cases) {
+        if (!c.no_reference.empty()) continue;
+        bool optional = std::any_of(def->outputs.begin(), def->outputs.end(), [](const OutputDef& o) { return o.optional; });
+        std::size_t before = awaited.size();
+        await(table, *def, c, 3, true, awaited);
+        if (optional) await(table, *def, c, 3, false, awaited);
+        if (&c == &cases[0]) await(table, *def, in_f64(*def, c), 3, true, awaited), await(table, *def, c, 1, true, awaited);
+        met[def->name] += static_cast<int>(awaited.size() - before);
+      }
     }
   }
-  for (const Kernel& k : table.all()) EXPECT_GT(met[k.op], 0) << "no case of " << k.op << " reaches a kernel";
-  host->build();
-  for (const Awaited& w : all) expect_as_wanted(w);
-  RecordProperty("runs", static_cast<int>(all.size()));
-  RecordProperty("texts", static_cast<int>(host->sources().size()));
+  std::shared_ptr<HostGpu> host = std::make_shared<HostGpu>();
+  KernelTable table = generated_kernels(host);
+  OpSet ops = standard_ops();
+  std::vector<Awaited> awaited;
+  std::map<std::string, int> met;
+};
+
+TEST(GeneratedKernels, agree_with_the_references_of_their_ops) {
+  AllKernels all;
+  for (const Kernel& k : all.table.all()) EXPECT_GT(all.met[k.op], 0) << "no case of " << k.op << " reaches a kernel";
+  all.host->build();
+  for (const Awaited& w : all.awaited) expect_as_wanted(w);
+  RecordProperty("runs", static_cast<int>(all.awaited.size()));
+  RecordProperty("texts", static_cast<int>(all.host->sources().size()));
 }
+
+void expect_compiled(std::size_t stride, std::initializer_list<const char*> archs) {
+  Nvrtc nvrtc(new_toolkit(), "");
+  try {
+    nvrtc.compile("", "sm_90");
+  } catch (const DeviceError& e) {
+    GTEST_SKIP() << "NVRTC is not here: " << e.what();
+  }
+  AllKernels all;
+  std::vector<std::string> texts = all.host->sources();
+  for (std::size_t i = 0; i < texts.size(); i += stride)
+    for (const char* arch : archs) {
+      std::shared_ptr<const Compiled> c;
+      ASSERT_NO_THROW(c = nvrtc.compile(texts[i], arch)) << texts[i];
+      EXPECT_EQ(c->spilled, 0) << arch << "\n" << texts[i];
+      EXPECT_GT(c->registers, 0) << "ptxas did not say how many";
+      EXPECT_LE(c->registers, 128) << arch << "\n" << texts[i];
+    }
+}
+
+TEST(GeneratedKernels, compile_without_spills) { expect_compiled(29, {"sm_80", "sm_90", "sm_100"}); }
+/// Half a minute and more.
+TEST(GeneratedKernels, DISABLED_all_compile_without_spills) { expect_compiled(1, {"sm_90"}); }
 
 }  // namespace
 }  // namespace belfry::test
