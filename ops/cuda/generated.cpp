@@ -171,4 +171,23 @@ std::unique_ptr<Prepared> in_sequence(std::vector<std::unique_ptr<Prepared>> par
   });
 }
 
+std::unique_ptr<Prepared> of_input(std::unique_ptr<Prepared> part, std::size_t i) {
+  struct OfInput : Prepared {
+    void launch(const Arguments& a) override {
+      one.inputs.assign(1, a.inputs[i]);
+      one.outputs = a.outputs;
+      one.scratch = a.scratch;
+      one.stream = a.stream;
+      part->launch(one);
+    }
+    std::unique_ptr<Prepared> part;
+    std::size_t i = 0;
+    Arguments one;
+  };
+  auto out = std::make_unique<OfInput>();
+  out->part = std::move(part);
+  out->i = i;
+  return out;
+}
+
 }  // namespace belfry

@@ -59,5 +59,7 @@ class Generated {
 
 /// One after the other.
 std::unique_ptr<Prepared> in_sequence(std::vector<std::unique_ptr<Prepared>> parts);
+/// Of one input, launched with input `i` of the node.
+std::unique_ptr<Prepared> of_input(std::unique_ptr<Prepared> part, std::size_t i);
 
 }  // namespace belfry
