@@ -20,6 +20,10 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
     return {{.name = "a warp per row", .inputs = {real({B, 100})}, .outputs = {{f32, {B, 100}}}},
             {.name = "a block per row", .inputs = {real({B, 1500})}, .outputs = {{f32, {B, 1500}}}},
             {.name = "lines side by side", .attributes = {{"axis", 1}}, .inputs = {real({B, 10, 40})}, .outputs = {{f32, {B, 10, 40}}}}};
+  if (op == "layer_norm")
+    return {{.name = "a block per row", .attributes = {{"axis", 1}}, .inputs = {real({B, 30, 50}), real({30, 50}), real({30, 50})}, .outputs = {{f32, {B, 30, 50}}, {f32, {B}}, {f32, {B}}}}};
+  if (op == "layer_norm_gradient")
+    return {{.name = "rows in blocks", .inputs = {real({B, 30, 40}), real({B, 30}), positive({B, 30}), real({B, 30, 40}), real({40})}, .outputs = {{f32, {B, 30, 40}}, {f32, {40}}, {f32, {40}}}, .tolerance = 1e-4}};
   if (op == "argmax") return {{.name = "a block per row", .inputs = {real({B, 1500})}, .outputs = {{i32, {B}}}}, {.name = "equals", .attributes = {{"last", true}}, .inputs = {whole_numbers({B, 90})}, .outputs = {{i32, {B}}}}};
   if (op == "adam") return {{.name = "with a tail", .inputs = {real({1003}), real({1003}), positive({1003}), real({1003}), positive({})}, .outputs = {{f32, {1003}}, {f32, {1003}}, {f32, {1003}}}}};
   if (op == "transpose")

@@ -138,6 +138,7 @@ std::vector<std::string> HostGpu::sources() const {
 }
 
 void HostGpu::build() {
+  static int built = 0;  // a name that was opened once stays what it was
   std::string text = "#include \"host_gpu_shim.h\"\n", table, last;
   std::vector<Entry*> fresh;
   int space = 0;
@@ -154,7 +155,7 @@ void HostGpu::build() {
   }
   if (fresh.empty()) return;
   text += "}\nextern \"C\" void (*const belfry_entries[])(const void*);\nvoid (*const belfry_entries[])(const void*) = {" + table + "};\n";
-  auto stem = std::filesystem::temp_directory_path() / fmt::format("belfry_host_gpu.{}.{}", getpid(), built_++);
+  auto stem = std::filesystem::temp_directory_path() / fmt::format("belfry_host_gpu.{}.{}", getpid(), built++);
   std::string cpp = stem.string() + ".cpp", library = stem.string() + ".so", log = stem.string() + ".log";
   std::ofstream(cpp) << text;
   std::string command = fmt::format("{} -std=c++17 -O0 -shared -fPIC -w -fwrapv -ffp-contract=off -fno-gnu-unique -I'{}' '{}' -o '{}' 2>'{}'", BELFRY_CXX, BELFRY_SUPPORT, cpp, library, log);

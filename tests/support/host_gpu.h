@@ -26,7 +26,6 @@ class HostGpu : public GpuCode {
   };
   struct Function;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Entry>> entries_;
-  int built_ = 0;
 };
 
 }  // namespace belfry::test
