@@ -30,6 +30,7 @@ std::vector<Kernel> identity_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> layer_norm_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> one_hot_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> optimizer_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> pad_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> random_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> reduce_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> row_count_cuda(const std::shared_ptr<GpuCode>& code);

@@ -40,7 +40,7 @@ Generated forward(const KernelRequest& r) {
   Grid grid;
   Generated g = head_of(r, n, grid, 1);
   g.body(R"(
-KERNEL void norm(const Args a) {
+KERNEL void normalise(const Args a) {
   EACH_LINE(line) {
     const T* x = (const T*)a.in[0];
     T mean = 0, squares = 0;
@@ -62,7 +62,7 @@ KERNEL void norm(const Args a) {
   }
 }
 )");
-  return g.launch("norm", grid);
+  return g.launch("normalise", grid);
 }
 
 /// dx may lie on dy: the sums over examples read dy before.
