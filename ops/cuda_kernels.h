@@ -33,12 +33,14 @@ std::vector<Kernel> optimizer_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> pad_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> random_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> reduce_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> resize_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> row_count_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> scatter_add_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> slice_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> softmax_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> softmax_cross_entropy_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> take_along_axis_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> top_k_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> transpose_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> unary_cuda(const std::shared_ptr<GpuCode>& code);
 
