@@ -52,7 +52,7 @@ struct OpDef {
   std::function<std::vector<Value>(GradientContext&)> write_out = {};
   /// What the op becomes outside training: one Value per output. Empty: it stays.
   std::function<std::vector<Value>(GradientContext&)> inference = {};
-  /// The scalar expression of an elementwise op over a, b, …: for fusion and code generation; read by nothing yet.
+  /// The scalar expression of an elementwise op, in C++ and CUDA alike, over its inputs, real attributes and T, what it computes in: for generated kernels.
   std::string scalar = {};
 
   /// (output, input) pairs that may share bytes where the input is not read again.

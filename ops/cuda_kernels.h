@@ -9,9 +9,39 @@
 namespace belfry {
 
 class CudaToolkit;
+class GpuCode;
 
 /// All of them, per op best first. Choosing needs neither driver nor GPU; kernels are prepared on a thread whose CUDA context is
 /// current, and launch on `Arguments::stream`.
 KernelTable cuda_kernels(const std::shared_ptr<CudaToolkit>& toolkit);
+/// Those whose text is generated.
+KernelTable generated_kernels(const std::shared_ptr<GpuCode>& code);
+
+std::vector<Kernel> add_n_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> argmax_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> binary_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> broadcast_like_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> cast_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> compare_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> concat_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> cumsum_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> gather_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> identity_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> layer_norm_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> one_hot_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> optimizer_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> pad_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> random_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> reduce_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> resize_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> row_count_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> scatter_add_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> slice_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> softmax_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> softmax_cross_entropy_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> take_along_axis_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> top_k_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> transpose_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> unary_cuda(const std::shared_ptr<GpuCode>& code);
 
 }  // namespace belfry

@@ -27,7 +27,7 @@ OpDef softsign_def() {
             return std::vector<Value>{g.output_gradient() * square(1 - magnitude)};
           },
           .split = split_elementwise(),
-          .scalar = "x / (1 + |x|)",
+          .scalar = "x / (T(1) + abs(x))",
           .in_place = {{0, 0}},
           .zero_preserving = true};
 }

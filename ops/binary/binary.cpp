@@ -81,14 +81,14 @@ std::vector<OpDef> binary_defs() {
   out.push_back(def("mul", "a * b", reference<Mul>(), split_elementwise({}, {0, 1}), [](GradientContext&, V a, V b, V dy) { return std::vector<V>{dy * b, dy * a}; }, true, true));
   out.push_back(def("div", "a / b", reference<Div>(), split_elementwise({}, {0}),
                     [](GradientContext& g, V, V b, V dy) { return std::vector<V>{dy / b, -(dy * g.output() / b)}; }, false, false));
-  out.push_back(def("maximum", "max(a, b)", reference<Max>(), split_elementwise(Reduction::max),
+  out.push_back(def("maximum", "a >= b || a != a ? a : b", reference<Max>(), split_elementwise(Reduction::max),
                     [](GradientContext&, V a, V b, V dy) { return gradient_of_choice(dy, a, b, true); }, false, true));
-  out.push_back(def("minimum", "min(a, b)", reference<Min>(), split_elementwise(),
+  out.push_back(def("minimum", "a <= b || a != a ? a : b", reference<Min>(), split_elementwise(),
                     [](GradientContext&, V a, V b, V dy) { return gradient_of_choice(dy, a, b, false); }, false, true));
   out.push_back(def("squared_difference", "(a - b) * (a - b)", reference<SquaredDifference>(), split_elementwise(),
                     [](GradientContext&, V a, V b, V dy) { V d = dy * ((a - b) * 2); return std::vector<V>{d, -d}; }, true, true));
   out.push_back(def("pow", "pow(a, b)", reference<Pow>(), split_elementwise(), gradient_of_pow, false, false, true));
-  out.push_back(def("sigmoid_cross_entropy", "max(a, 0) - a * b + log1p(exp(-|a|))", reference<SigmoidCrossEntropy>(), split_elementwise(),
+  out.push_back(def("sigmoid_cross_entropy", "(a > 0 ? a : T(0)) - a * b + log1p(exp(a > 0 ? -a : a))", reference<SigmoidCrossEntropy>(), split_elementwise(),
                     [](GradientContext&, V a, V b, V dy) { return std::vector<V>{dy * (sigmoid(a) - b), -(dy * a)}; }, false, false, true));
   return out;
 }

@@ -128,8 +128,8 @@ std::vector<OpDef> unary_defs() {
   auto add = [&](Formula f) { out.push_back(def(std::move(f))); };
   // Zero preserving, exact, integers too.
   add({"neg", "-x", reference<Neg, true>, [](V, V, V dy, A) { return -dy; }, true, true, true, {}, split_neg});
-  add({"abs", "|x|", reference<Abs, true>, [](V x, V, V dy, A) { return dy * sign(x); }, true, true, true});
-  add({"sign", "x > 0 ? 1 : x < 0 ? -1 : x", reference<Sign, true>, flat, true, true, true});
+  add({"abs", "abs(x)", reference<Abs, true>, [](V x, V, V dy, A) { return dy * sign(x); }, true, true, true});
+  add({"sign", "x > 0 ? T(1) : x < 0 ? T(-1) : x", reference<Sign, true>, flat, true, true, true});
   add({"square", "x * x", reference<Square, true>, [](V x, V, V dy, A) { return dy * (x * 2); }, true, true, true});
   add({"floor", "floor(x)", reference<Floor>, flat, true, true});
   add({"ceil", "ceil(x)", reference<Ceil>, flat, true, true});
@@ -138,29 +138,29 @@ std::vector<OpDef> unary_defs() {
   add({"log", "log(x)", reference<Log>, [](V x, V, V dy, A) { return dy / x; }});
   add({"log1p", "log1p(x)", reference<Log1p>, [](V x, V, V dy, A) { return dy / (1 + x); }, true});
   add({"sqrt", "sqrt(x)", reference<Sqrt>, [](V, V y, V dy, A) { return dy * 0.5 / y; }, true, true});
-  add({"rsqrt", "1 / sqrt(x)", reference<Rsqrt>, [](V, V y, V dy, A) { return dy * (y * square(y) * -0.5); }, false, true});
-  add({"reciprocal", "1 / x", reference<Reciprocal>, [](V, V y, V dy, A) { return -(dy * square(y)); }, false, true});
+  add({"rsqrt", "T(1) / sqrt(x)", reference<Rsqrt>, [](V, V y, V dy, A) { return dy * (y * square(y) * -0.5); }, false, true});
+  add({"reciprocal", "T(1) / x", reference<Reciprocal>, [](V, V y, V dy, A) { return -(dy * square(y)); }, false, true});
   add({"sin", "sin(x)", reference<Sin>, [](V x, V, V dy, A) { return dy * cos(x); }, true});
   add({"cos", "cos(x)", reference<Cos>, [](V x, V, V dy, A) { return -(dy * sin(x)); }});
   add({"erf", "erf(x)", reference<Erf>, [](V x, V, V dy, A) { return dy * (exp(-square(x)) * kTwoBySqrtPi); }, true});
   add({"tanh", "tanh(x)", reference<Tanh>, [](V, V y, V dy, A) { return dy * (1 - square(y)); }, true});
-  add({"sigmoid", "1 / (1 + exp(-x))", reference<Sigmoid>, [](V, V y, V dy, A) { return dy * y * (1 - y); }});
-  add({"softplus", "max(x, 0) + log1p(exp(-|x|))", reference<Softplus>, [](V x, V, V dy, A) { return dy * sigmoid(x); }});
-  add({"silu", "x / (1 + exp(-x))", reference<Silu>, [](V x, V y, V dy, A) { V s = sigmoid(x); return dy * (s + y * (1 - s)); }, true});
-  add({"gelu", "0.5 * x * erfc(-x / sqrt(2))", reference<Gelu>, [](V x, V, V dy, A) { return dy * gelu_slope(x); }, true});
-  add({"gelu_tanh", "x / (1 + exp(-2 * sqrt(2 / pi) * (x + 0.044715 * x * x * x)))", reference<GeluTanh>, [](V x, V, V dy, A) { return dy * gelu_tanh_slope(x); }, true});
-  add({"relu", "max(x, 0)", reference<Relu>, [](V, V y, V dy, A) { return relu_gradient(dy, y); }, true, true});
-  add({"relu6", "min(max(x, 0), 6)", reference<Relu6>, [](V, V y, V dy, A) { return emit("relu6_gradient", {dy, y}, {}, {}); }, true, true});
+  add({"sigmoid", "x >= 0 ? T(1) / (T(1) + exp(-x)) : exp(x) / (T(1) + exp(x))", reference<Sigmoid>, [](V, V y, V dy, A) { return dy * y * (1 - y); }});
+  add({"softplus", "(x > 0 ? x : T(0)) + log1p(exp(-abs(x)))", reference<Softplus>, [](V x, V, V dy, A) { return dy * sigmoid(x); }});
+  add({"silu", "x * (x >= 0 ? T(1) / (T(1) + exp(-x)) : exp(x) / (T(1) + exp(x)))", reference<Silu>, [](V x, V y, V dy, A) { V s = sigmoid(x); return dy * (s + y * (1 - s)); }, true});
+  add({"gelu", "T(0.5) * x * erfc(x * T(-0.70710678118654752440))", reference<Gelu>, [](V x, V, V dy, A) { return dy * gelu_slope(x); }, true});
+  add({"gelu_tanh", "x / (T(1) + exp(T(-1.59576912160573071176) * (x + T(0.044715) * x * x * x)))", reference<GeluTanh>, [](V x, V, V dy, A) { return dy * gelu_tanh_slope(x); }, true});
+  add({"relu", "x > 0 ? x : x != x ? x : T(0)", reference<Relu>, [](V, V y, V dy, A) { return relu_gradient(dy, y); }, true, true});
+  add({"relu6", "x < 0 ? T(0) : x > 6 ? T(6) : x", reference<Relu6>, [](V, V y, V dy, A) { return emit("relu6_gradient", {dy, y}, {}, {}); }, true, true});
   add({"leaky_relu", "x > 0 ? x : slope * x", reference<LeakyRelu>, [](V x, V, V dy, A a) { return emit("leaky_relu_gradient", {dy, x}, a, {}); }, true, true, false, slope});
   add({"elu", "x < 0 ? alpha * expm1(x) : x", reference<Elu>, [](V, V y, V dy, A a) { return emit("elu_gradient", {dy, y}, a, {}); }, true, false, false, alpha});
   add({"clip", "x < min ? min : x > max ? max : x", reference<Clip>, [](V x, V, V dy, A a) { return emit("clip_gradient", {dy, x}, a, {}); }, false, true, false, bounds});
 
-  out.push_back(gradient_def("relu_gradient", "y > 0 ? dy : 0", "y", gradient_reference<ReluGradient>));
-  out.push_back(gradient_def("relu6_gradient", "y > 0 && y < 6 ? dy : 0", "y", gradient_reference<Relu6Gradient>));
+  out.push_back(gradient_def("relu_gradient", "y > 0 ? dy : T(0)", "y", gradient_reference<ReluGradient>));
+  out.push_back(gradient_def("relu6_gradient", "y > 0 && y < 6 ? dy : T(0)", "y", gradient_reference<Relu6Gradient>));
   out.push_back(gradient_def("leaky_relu_gradient", "x > 0 ? dy : slope * dy", "x", gradient_reference<LeakyReluGradient>, slope));
   out.push_back(gradient_def("elu_gradient", "y < 0 ? dy * (y + alpha) : dy", "y", gradient_reference<EluGradient>, alpha,
                              [](V dy, V y, V g) { return where(greater_equal(y, constant_like(y, 0)), constant_like(y, 0), dy * g); }));
-  out.push_back(gradient_def("clip_gradient", "x >= min && x <= max ? dy : 0", "x", gradient_reference<ClipGradient>, bounds));
+  out.push_back(gradient_def("clip_gradient", "x >= min && x <= max ? dy : T(0)", "x", gradient_reference<ClipGradient>, bounds));
   return out;
 }
 

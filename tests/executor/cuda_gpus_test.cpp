@@ -72,7 +72,7 @@ TEST_F(Gpus, no_driver) {
 
 TEST_F(Gpus, a_driver_without_the_functions) {
   environment.set("BELFRY_CUDA_DRIVER", "libz.so.1");
-  EXPECT_THAT(missing("CUDA driver").why, HasSubstr("lacks 61 of 61 functions: cuInit, cuDriverGetVersion"));
+  EXPECT_THAT(missing("CUDA driver").why, HasSubstr("lacks 62 of 62 functions: cuInit, cuDriverGetVersion"));
 }
 
 TEST_F(Gpus, a_driver_that_is_too_old) {

@@ -73,7 +73,7 @@ missing(["/nowhere/libbelfry_cuda.so, which is not there", "unset it"], "GPU bac
 refused(["which is not there"], placed=False, BELFRY_CUDA_BACKEND="/nowhere/libbelfry_cuda.so")
 if fake:
     missing(["/nowhere/libcuda.so.1", "driver 580"], "CUDA driver", BELFRY_CUDA_DRIVER="/nowhere/libcuda.so.1")
-    missing(["lacks 61 of 61 functions", "BELFRY_CUDA_DRIVER"], "CUDA driver", BELFRY_CUDA_DRIVER="libz.so.1")
+    missing(["lacks 62 of 62 functions", "BELFRY_CUDA_DRIVER"], "CUDA driver", BELFRY_CUDA_DRIVER="libz.so.1")
     missing(["knows CUDA 12.4 at most", "needs 13"], "CUDA driver", BELFRY_CUDA_DRIVER=fake, FAKE_CUDA_DRIVER_VERSION="12040")
     missing(["CUDA_ERROR_NO_DEVICE (100)", "nvidia-smi"], "GPU", BELFRY_CUDA_DRIVER=fake, FAKE_CUDA_INIT="100")
     missing(["CUDA_VISIBLE_DEVICES is '7'"], "GPU", BELFRY_CUDA_DRIVER=fake, CUDA_VISIBLE_DEVICES="7")

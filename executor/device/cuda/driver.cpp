@@ -22,7 +22,7 @@ std::vector<Entry> entries(CudaDriver& t) {
   return {
       ENTRY(cuInit), ENTRY(cuDriverGetVersion), ENTRY(cuGetErrorName), ENTRY(cuGetErrorString), ENTRY(cuDeviceGetCount), ENTRY(cuDeviceGet), ENTRY(cuDeviceGetName),
       ENTRY(cuDeviceGetUuid), ENTRY(cuDeviceTotalMem), ENTRY(cuDeviceGetAttribute), ENTRY(cuDeviceGetPCIBusId), ENTRY(cuDeviceCanAccessPeer), ENTRY(cuDevicePrimaryCtxRetain),
-      ENTRY(cuDevicePrimaryCtxRelease), ENTRY(cuCtxSetCurrent), ENTRY(cuCtxEnablePeerAccess), ENTRY(cuMemAlloc), ENTRY(cuMemFree), ENTRY(cuMemGetInfo), ENTRY(cuMemHostAlloc),
+      ENTRY(cuDevicePrimaryCtxRelease), ENTRY(cuCtxSetCurrent), ENTRY(cuCtxGetDevice), ENTRY(cuCtxEnablePeerAccess), ENTRY(cuMemAlloc), ENTRY(cuMemFree), ENTRY(cuMemGetInfo), ENTRY(cuMemHostAlloc),
       ENTRY(cuMemFreeHost), ENTRY(cuMemHostRegister), ENTRY(cuMemHostUnregister), ENTRY(cuMemcpyAsync), ENTRY(cuMemcpyPeerAsync), ENTRY(cuMemsetD8Async), ENTRY(cuMemsetD32Async),
       ENTRY(cuCtxGetStreamPriorityRange), ENTRY(cuStreamCreateWithPriority), ENTRY(cuStreamDestroy), ENTRY(cuStreamSynchronize), ENTRY(cuStreamQuery), ENTRY(cuStreamWaitEvent),
       ENTRY(cuStreamWaitValue64), ENTRY(cuStreamWriteValue64), ENTRY(cuLaunchHostFunc), ENTRY(cuEventCreate), ENTRY(cuEventDestroy), ENTRY(cuEventRecord), ENTRY(cuEventQuery),

@@ -27,6 +27,7 @@ struct CudaDriver {
   decltype(&::cuDevicePrimaryCtxRetain) cuDevicePrimaryCtxRetain;
   decltype(&::cuDevicePrimaryCtxRelease) cuDevicePrimaryCtxRelease;
   decltype(&::cuCtxSetCurrent) cuCtxSetCurrent;
+  decltype(&::cuCtxGetDevice) cuCtxGetDevice;
   decltype(&::cuCtxEnablePeerAccess) cuCtxEnablePeerAccess;
   // Memory.
   decltype(&::cuMemAlloc) cuMemAlloc;
@@ -78,7 +79,7 @@ struct CudaDriver {
   decltype(&::cuLaunchKernelEx) cuLaunchKernelEx;
   decltype(&::cuOccupancyMaxActiveBlocksPerMultiprocessor) cuOccupancyMaxActiveBlocksPerMultiprocessor;
 };
-inline constexpr int kCudaDriverEntries = 61;
+inline constexpr int kCudaDriverEntries = 62;
 
 /// The symbols of the table, as the library exports them.
 std::vector<std::string> driver_symbols();

@@ -196,6 +196,13 @@ CUresult cuCtxSetCurrent(CUcontext context) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuCtxGetDevice(CUdevice* device) {
+  Call call("cuCtxGetDevice");
+  if (call.error) return call.error;
+  *device = call.context->device;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
   Call call("cuCtxEnablePeerAccess");
   if (call.error) return call.error;

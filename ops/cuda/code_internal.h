@@ -1,0 +1,37 @@
+// How generated kernels are launched: text in, functions out. The driver is one way to run them; tests have another, on the host.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace belfry {
+
+class CudaToolkit;
+
+struct Grid {
+  std::int64_t blocks = 1;
+  int threads = 256;
+};
+
+/// An entry of a compiled text. Its one parameter is a struct of words of 8 bytes: addresses, numbers, doubles.
+class GpuFunction {
+ public:
+  virtual ~GpuFunction() = default;
+  /// Returns at once; neither allocates nor waits.
+  virtual void launch(Grid grid, std::span<const std::uint64_t> words, void* stream) = 0;
+};
+
+class GpuCode {
+ public:
+  virtual ~GpuCode() = default;
+  /// Compiled at once, for the device of the thread's current context. `words`: how many the entry takes.
+  virtual std::shared_ptr<GpuFunction> function(const std::string& source, const std::string& entry, std::size_t words) = 0;
+};
+using GpuCodeRef = std::shared_ptr<GpuCode>;
+
+/// Compiles by NVRTC and launches by the driver; opens neither before it is asked for a function.
+GpuCodeRef driver_code(std::shared_ptr<CudaToolkit> toolkit);
+
+}  // namespace belfry

@@ -1,0 +1,176 @@
+#include <belfry/ops/cuda/elementwise_internal.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace belfry {
+namespace {
+
+/// Axes of the output that all operands walk alike are one; those of size 1 are none.
+struct Axes {
+  Extents sizes;
+  std::vector<Extents> strides;  // per operand; the output's last
+};
+
+Axes merged(const ScalarTree& t, const std::vector<Lying>& operands) {
+  Axes out;
+  out.strides.resize(operands.size());
+  for (std::size_t a = 0; a < t.shape.size(); ++a) {
+    if (t.shape[a] == 1) continue;
+    bool together = !out.sizes.empty();
+    for (std::size_t k = 0; together && k < operands.size(); ++k) together = out.strides[k].back() == operands[k].strides[a] * t.shape[a];
+    if (together) out.sizes.back() *= t.shape[a];
+    else out.sizes.push_back(t.shape[a]);
+    for (std::size_t k = 0; k < operands.size(); ++k) {
+      if (together) out.strides[k].back() = operands[k].strides[a];
+      else out.strides[k].push_back(operands[k].strides[a]);
+    }
+  }
+  if (out.sizes.empty()) {
+    out.sizes = {1};
+    for (Extents& s : out.strides) s = {1};
+  }
+  return out;
+}
+
+/// The device function of one element: every step in a scope of its own, where its operands have their names.
+std::string apply_text(const ScalarTree& t, Generated& g) {
+  std::string parameters, body;
+  for (std::size_t i = 0; i < t.inputs.size(); ++i) parameters += fmt::format("{} v{}, ", type_text(t.inputs[i].dtype), i);
+  auto type_of = [&](std::size_t v) { return type_text(v < t.inputs.size() ? t.inputs[v].dtype : t.steps[v - t.inputs.size()].type); };
+  for (std::size_t s = 0; s < t.steps.size(); ++s) {
+    const ScalarStep& step = t.steps[s];
+    std::size_t me = t.inputs.size() + s;
+    body += fmt::format("  {} v{};\n  {{ typedef {} T;", type_text(step.type), me, step.type == boolean ? type_of(step.operands.at(0).second) : type_text(step.type));
+    for (auto& [name, v] : step.operands) body += fmt::format(" const {} {} = v{};", type_of(v), name, v);
+    for (auto& [name, value] : step.constants) {
+      std::string field = fmt::format("c{}_{}", s, name);
+      g.real(field, value);
+      body += fmt::format(" const T {} = (T)args.{};", name, field);
+    }
+    body += fmt::format("\n    v{} = {}; }}\n", me, step.text);
+  }
+  std::size_t last = t.inputs.size() + t.steps.size() - 1;
+  return fmt::format("inline {} apply({}const Args& args) {{\n{}  return v{};\n}}\n", type_text(t.steps.back().type), parameters, body, last);
+}
+
+/// An operand is read (or the output written) `width` at a time where it lies dense along the last axis.
+std::string entry_text(const std::string& name, const Axes& axes, const std::vector<Lying>& operands, std::int64_t width) {
+  std::size_t rank = axes.sizes.size(), output = operands.size() - 1;
+  std::string out = fmt::format("KERNEL void {}(const Args a) {{\n  for (I u = (I)blockIdx.x * blockDim.x + threadIdx.x; u < (I)a.n / {}; u += (I)gridDim.x * blockDim.x) {{\n", name, width);
+  if (rank > 1) out += "    I left = u;\n";
+  for (std::size_t d = rank; d-- > 0;) {
+    std::string size = d + 1 == rank ? fmt::format("((I)a.m{} / {})", d, width) : fmt::format("(I)a.m{}", d), scale = d + 1 == rank && width > 1 ? fmt::format(" * {}", width) : "";
+    if (rank == 1) out += fmt::format("    const I i0 = u{};\n", scale);
+    else if (d == 0) out += fmt::format("    const I i0 = left{};\n", scale);
+    else out += fmt::format("    const I i{0} = left % {1}{2}; left /= {1};\n", d, size, scale);
+  }
+  auto offset = [&](std::size_t k) {
+    std::string at = operands[k].first ? fmt::format("(I)a.b{}", k) : "0";
+    for (std::size_t d = 0; d < rank; ++d)
+      if (std::int64_t s = axes.strides[k][d]; s == 1) at += fmt::format(" + i{}", d);
+      else if (s != 0) at += fmt::format(" + i{} * (I)a.s{}_{}", d, k, d);
+    return at;
+  };
+  for (std::size_t k = 0; k < output; ++k) {
+    std::string type = type_text(operands[k].dtype);
+    bool packed = width > 1 && axes.strides[k].back() == 1;
+    if (packed) type = fmt::format("Pack<{}, {}>", type, width);
+    if (packed) out += fmt::format("    const {0} x{1} = *(const {0}*)((const {2}*)a.in[{1}] + ({3}));\n", type, k, type_text(operands[k].dtype), offset(k));
+    else out += fmt::format("    const {0} x{1} = ((const {0}*)a.in[{1}])[{2}];\n", type, k, offset(k));
+  }
+  std::string y = type_text(operands[output].dtype);
+  auto call = [&](bool packs) {
+    std::string s = "apply(";
+    for (std::size_t k = 0; k < output; ++k) s += fmt::format("x{}{}, ", k, packs && axes.strides[k].back() == 1 ? ".e[j]" : "");
+    return s + "a)";
+  };
+  if (width > 1)
+    out += fmt::format("    Pack<{0}, {1}> y;\n#pragma unroll\n    for (int j = 0; j < {1}; ++j) y.e[j] = {2};\n    *(Pack<{0}, {1}>*)(({0}*)a.out[0] + ({3})) = y;\n  }}\n", y, width, call(true), offset(output));
+  else
+    out += fmt::format("    (({0}*)a.out[0])[{1}] = {2};\n  }}\n", y, offset(output), call(false));
+  if (width > 1 && rank == 1) {  // what is left of the last pack, by the first threads
+    out += fmt::format("  const I i0 = (I)a.n / {0} * {0} + (I)blockIdx.x * blockDim.x + threadIdx.x;\n  if (i0 < (I)a.n) ((({1}*)a.out[0])[{2}]) = apply(", width, y, offset(output));
+    for (std::size_t k = 0; k < output; ++k) out += fmt::format("((const {}*)a.in[{}])[{}], ", type_text(operands[k].dtype), k, offset(k));
+    out += "a);\n";
+  }
+  return out + "}\n";
+}
+
+}  // namespace
+
+Lying stretched(const LocalType& operand, const Extents& to) {
+  Lying out{operand.dtype, Extents(to.size(), 0)};
+  std::int64_t step = 1;
+  for (std::size_t i = operand.shape.size(); i-- > 0;) {
+    if (operand.shape[i] != 1) out.strides[to.size() - operand.shape.size() + i] = step;
+    step *= operand.shape[i];
+  }
+  return out;
+}
+
+Generated elementwise(const ScalarTree& given) {
+  ScalarTree t = given;
+  if (t.steps.empty()) t.steps.push_back({t.inputs.at(0).dtype, "x", {{"x", 0}}});
+  if (t.output.strides.empty()) t.output = stretched({t.steps.back().type, t.shape}, t.shape);
+  t.output.dtype = t.steps.back().type;
+  std::vector<Lying> operands = t.inputs;
+  operands.push_back(t.output);
+  Axes axes = merged(t, operands);
+  std::int64_t n = belfry::elements(t.shape), widest = 1, reach = n;
+  bool can_pack = axes.strides.back().back() == 1;
+  std::vector<std::size_t> packed;
+  for (std::size_t k = 0; k < operands.size(); ++k) {
+    std::int64_t inner = axes.strides[k].back(), span = operands[k].first;
+    can_pack = can_pack && (inner == 0 || inner == 1);
+    if (inner == 1) packed.push_back(k), widest = std::max(widest, static_cast<std::int64_t>(size_of(operands[k].dtype)));
+    for (std::size_t d = 0; d < axes.sizes.size(); ++d) span += std::max<std::int64_t>(0, axes.sizes[d] - 1) * std::abs(axes.strides[k][d]);
+    reach = std::max(reach, span);
+  }
+  std::int64_t width = 16 / widest;
+  for (std::size_t k : packed) {
+    can_pack = can_pack && operands[k].first % width == 0;
+    for (std::size_t d = 0; d + 1 < axes.sizes.size(); ++d) can_pack = can_pack && axes.strides[k][d] % width == 0;
+  }
+  if (!can_pack || (axes.sizes.size() > 1 && axes.sizes.back() % width != 0)) width = 1;
+
+  Generated g(t.inputs.size(), 1);
+  g.type("I", reach < (std::int64_t{1} << 30) ? "int" : "i64").number("n", n);
+  for (std::size_t d = 0; d < axes.sizes.size(); ++d) g.number(fmt::format("m{}", d), axes.sizes[d]);
+  for (std::size_t k = 0; k < operands.size(); ++k) {
+    if (operands[k].first) g.number(fmt::format("b{}", k), operands[k].first);
+    for (std::size_t d = 0; d < axes.sizes.size(); ++d)
+      if (axes.strides[k][d] != 0 && axes.strides[k][d] != 1) g.number(fmt::format("s{}_{}", k, d), axes.strides[k][d]);
+  }
+  g.body(apply_text(t, g));
+  if (width == 1) return g.body(entry_text("narrow", axes, operands, 1)).launch("narrow", grid_for(n));
+  g.body(entry_text("wide", axes, operands, width) + entry_text("narrow", axes, operands, 1));
+  return g.launch("wide", grid_for(std::max(n / width, std::min<std::int64_t>(n, width))), packed, "narrow", grid_for(n));
+}
+
+ScalarTree tree_of(const KernelRequest& r) {
+  ScalarTree t;
+  t.shape = r.outputs[0].shape;
+  ScalarStep step{r.outputs[0].dtype, r.def->scalar, {}};
+  for (std::size_t i = 0; i < r.inputs.size(); ++i) {
+    t.inputs.push_back(stretched(r.inputs[i], t.shape));
+    step.operands.emplace_back(r.def->inputs[i].name, i);
+  }
+  for (const AttributeDef& a : r.def->attributes)
+    if (const double* value = std::get_if<double>(r.attributes->find(a.name))) step.constants.emplace_back(a.name, *value);
+  t.steps.push_back(std::move(step));
+  return t;
+}
+
+Support takes_on_gpu(const KernelRequest& r, const std::vector<DType>& dtypes, std::size_t i) {
+  if (std::find(dtypes.begin(), dtypes.end(), r.inputs[i].dtype) != dtypes.end()) return {};
+  return refuse(fmt::format("input {} is {}", i, name_of(r.inputs[i].dtype)));
+}
+
+Kernel elementwise_kernel(const GpuCodeRef& code, const std::string& op, std::vector<DType> dtypes, std::size_t i) {
+  return {.name = "nvrtc_elementwise", .op = op, .supports = [=](const KernelRequest& r) { return takes_on_gpu(r, dtypes, i); },
+          .prepare = [code](const KernelRequest& r) { return elementwise(tree_of(r)).prepare(*code); }};
+}
+
+}  // namespace belfry

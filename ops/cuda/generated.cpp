@@ -1,0 +1,193 @@
+#include <belfry/ops/cuda/generated_internal.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace belfry {
+namespace {
+
+/// For CUDA and, with a few definitions before it, for the host's compiler. The conversions are those of the CPU's cast, bit for bit.
+const char* const kPrelude = R"(#ifndef KERNEL
+#define KERNEL extern "C" __global__ __launch_bounds__(256)
+#endif
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+struct f16 { unsigned short bits; };
+struct bf16 { unsigned short bits; };
+struct alignas(16) Sixteen { u64 low, high; };
+template <class T, int N> struct alignas(sizeof(T) * N) Pack { T e[N]; };
+template <class To, class From> struct Convert { static To of(From v) { return (To)v; } };
+template <class T> struct Convert<T, T> { static T of(T v) { return v; } };
+template <> struct Convert<float, bf16> { static float of(bf16 x) { return __uint_as_float((u32)x.bits << 16); } };
+template <> struct Convert<bf16, float> {
+  static bf16 of(float x) {
+    u32 bits = __float_as_uint(x);
+    bool nan = (bits & 0x7FFFFFFFu) > 0x7F800000u;
+    return bf16{(unsigned short)(nan ? (bits >> 16 & 0x8000u) | 0x7FC0u : (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16)};
+  }
+};
+template <> struct Convert<float, f16> {
+  static float of(f16 x) {
+    u32 magnitude = (u32)(x.bits & 0x7FFFu) << 13;
+    float scaled = __uint_as_float(magnitude) * 5.192296858534827628530496329220096e33f;
+    u32 bits = (x.bits & 0x7C00u) == 0x7C00u ? magnitude | 0x7F800000u : __float_as_uint(scaled);
+    return __uint_as_float(bits | (u32)(x.bits & 0x8000u) << 16);
+  }
+};
+template <> struct Convert<f16, float> {
+  static f16 of(float x) {
+    u32 bits = __float_as_uint(x), magnitude = bits & 0x7FFFFFFFu;
+    u32 subnormal = __float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3F000000u;
+    u32 normal = (magnitude - (112u << 23) + 0xFFFu + (magnitude >> 13 & 1u)) >> 13;
+    u32 out = magnitude < (113u << 23) ? subnormal : normal < 0x7C00u ? normal : 0x7C00u;
+    if (magnitude >= (143u << 23)) out = magnitude > 0x7F800000u ? 0x7E00u : 0x7C00u;
+    return f16{(unsigned short)(out | (bits >> 16 & 0x8000u))};
+  }
+};
+template <class To, class From> To convert(From v) { return Convert<To, From>::of(v); }
+)";
+
+const char* const kAcross = R"(
+#define LANES 0xFFFFFFFFu
+/// A line is worked on by WIDTH threads: one, a warp, or a block of 256. Its element k lies at + k * a.inner.
+#define EACH_LINE(line) for (i64 line = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / WIDTH; line < a.lines; line += (i64)gridDim.x * blockDim.x / WIDTH)
+#define EACH_OF(k, n) for (i64 k = threadIdx.x % WIDTH; k < n; k += WIDTH)
+/// Every thread of the line gets the fold of all their values, always in the same order.
+template <class T, class F> T across(T v, F fold) {
+  if (WIDTH == 1) return v;
+#pragma unroll
+  for (int apart = 16; apart > 0; apart /= 2) v = fold(v, __shfl_xor_sync(LANES, v, apart));
+  if (WIDTH == 32) return v;
+  __shared__ T parts[8];
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = v;
+  __syncthreads();
+  v = parts[0];
+#pragma unroll
+  for (int i = 1; i < 8; ++i) v = fold(v, parts[i]);
+  return v;
+}
+struct Add { template <class T> T operator()(T a, T b) const { return a + b; } };
+struct Greater { template <class T> T operator()(T a, T b) const { return a >= b || a != a ? a : b; } };
+)";
+
+class GeneratedPrepared : public Prepared {
+ public:
+  struct Step {
+    std::shared_ptr<GpuFunction> wide, narrow;
+    Grid wide_grid, narrow_grid;
+    std::vector<std::size_t> aligned;
+  };
+
+  void launch(const Arguments& a) override {
+    if (unless_same && a.inputs[0] == a.outputs[0]) return;
+    // Fields of the text's Args: a missing optional input or output is null.
+    auto address = [](const void* p) { return reinterpret_cast<std::uint64_t>(p); };
+    for (std::size_t i = 0; i < inputs; ++i) words[i] = i < a.inputs.size() ? address(a.inputs[i]) : 0;
+    const std::size_t first = std::max<std::size_t>(inputs, 1);
+    for (std::size_t k = 0; k < outputs; ++k) words[first + k] = address(a.outputs[k]);
+    words[first + outputs] = address(a.scratch);
+    for (const Step& s : steps) {
+      bool wide = std::all_of(s.aligned.begin(), s.aligned.end(), [&](std::size_t p) { return words[p < inputs ? p : first + p - inputs] % 16 == 0; });
+      const Grid& grid = wide ? s.wide_grid : s.narrow_grid;
+      if (grid.blocks > 0) (wide ? s.wide : s.narrow)->launch(grid, words, a.stream);
+    }
+  }
+
+  std::size_t inputs = 0, outputs = 0;
+  bool unless_same = false;
+  std::vector<std::uint64_t> words;
+  std::vector<Step> steps;
+};
+
+}  // namespace
+
+std::string type_text(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return "float";
+    case DType::f64: return "double";
+    case DType::i32: return "int";
+    case DType::i64: return "long long";
+    case DType::u8: return "unsigned char";
+    case DType::boolean: return "bool";
+    case DType::f16: return "f16";
+    case DType::bf16: return "bf16";
+  }
+  wrong_dtype(dtype, "a type of a kernel");
+}
+
+std::string word_text(std::int64_t bytes) { return bytes == 1 ? "unsigned char" : bytes == 2 ? "unsigned short" : bytes == 4 ? "u32" : bytes == 8 ? "u64" : "Sixteen"; }
+
+Grid grid_for(std::int64_t items, int threads) { return {std::min<std::int64_t>(up(items, threads), 16384), threads}; }
+
+Generated& Generated::number(const std::string& name, std::int64_t value) {
+  fields_ += " i64 " + name + ";";
+  values_.push_back(static_cast<std::uint64_t>(value));
+  return *this;
+}
+
+Generated& Generated::real(const std::string& name, double value) {
+  fields_ += " double " + name + ";";
+  values_.push_back(std::bit_cast<std::uint64_t>(value));
+  return *this;
+}
+
+Grid Generated::lines(std::int64_t outer, std::int64_t n, std::int64_t inner) {
+  int width = inner > 1 ? 1 : n <= 1024 ? 32 : 256;
+  head("#define WIDTH " + std::to_string(width)).head(kAcross).number("lines", outer * inner).number("n", n).number("inner", inner);
+  return grid_for(outer * inner * width);
+}
+
+Generated& Generated::launch(const std::string& entry, Grid grid, std::vector<std::size_t> aligned, const std::string& narrow, Grid narrow_grid) {
+  steps_.push_back({entry, narrow, grid, narrow_grid, std::move(aligned)});
+  return *this;
+}
+
+std::string Generated::source() const {
+  return kPrelude + head_ + "struct Args { const void* in[" + std::to_string(std::max<std::size_t>(inputs_, 1)) + "]; void* out[" + std::to_string(outputs_) + "]; void* scratch;" + fields_ + " };\n" + body_;
+}
+
+std::unique_ptr<Prepared> Generated::prepare(GpuCode& code) const {
+  auto out = std::make_unique<GeneratedPrepared>();
+  out->inputs = inputs_;
+  out->outputs = outputs_;
+  out->unless_same = unless_same_;
+  out->words.resize(std::max<std::size_t>(inputs_, 1) + outputs_ + 1);
+  out->words.insert(out->words.end(), values_.begin(), values_.end());
+  std::string text = source();
+  for (const Step& s : steps_) {
+    if (s.wide_grid.blocks <= 0 && s.narrow_grid.blocks <= 0) continue;
+    auto wide = code.function(text, s.wide, out->words.size());
+    out->steps.push_back({wide, s.narrow == s.wide ? wide : code.function(text, s.narrow, out->words.size()), s.wide_grid, s.narrow_grid, s.aligned});
+  }
+  return out;
+}
+
+std::unique_ptr<Prepared> in_sequence(std::vector<std::unique_ptr<Prepared>> parts) {
+  auto all = std::make_shared<std::vector<std::unique_ptr<Prepared>>>(std::move(parts));
+  return prepared([all](const Arguments& a) {
+    for (auto& p : *all) p->launch(a);
+  });
+}
+
+std::unique_ptr<Prepared> of_input(std::unique_ptr<Prepared> part, std::size_t i) {
+  struct OfInput : Prepared {
+    void launch(const Arguments& a) override {
+      one.inputs.assign(1, a.inputs[i]);
+      one.outputs = a.outputs;
+      one.scratch = a.scratch;
+      one.stream = a.stream;
+      part->launch(one);
+    }
+    std::unique_ptr<Prepared> part;
+    std::size_t i = 0;
+    Arguments one;
+  };
+  auto out = std::make_unique<OfInput>();
+  out->part = std::move(part);
+  out->i = i;
+  return out;
+}
+
+}  // namespace belfry

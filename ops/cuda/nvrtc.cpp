@@ -1,0 +1,179 @@
+#include <belfry/ops/cuda/nvrtc_internal.h>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <nvrtc.h>
+#include <unistd.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include <belfry/executor/device/cuda/toolkit_internal.h>
+#include <belfry/graph/error.h>
+
+namespace belfry {
+
+struct Nvrtc::Functions {
+  decltype(&::nvrtcVersion) version;
+  decltype(&::nvrtcCreateProgram) create;
+  decltype(&::nvrtcDestroyProgram) destroy;
+  decltype(&::nvrtcCompileProgram) compile;
+  decltype(&::nvrtcGetCUBINSize) cubin_size;
+  decltype(&::nvrtcGetCUBIN) cubin;
+  decltype(&::nvrtcGetProgramLogSize) log_size;
+  decltype(&::nvrtcGetProgramLog) log;
+  decltype(&::nvrtcGetErrorString) error;
+};
+
+namespace {
+
+const std::vector<std::string> kOptions = {"--std=c++17", "--fmad=false", "--device-as-default-execution-space", "--ptxas-options=-v"};
+
+std::uint64_t hash(const std::string& bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+
+template <class F>
+void find(void* library, const char* name, F& out) {
+  out = reinterpret_cast<F>(dlsym(library, name));
+  if (!out) throw DeviceError(fmt::format("NVRTC lacks the function {}; CUDA 13 has it", name));
+}
+
+/// The largest number before each "WORDS" in ptxas's lines, or their sum.
+void read_log(const std::string& log, Compiled& out) {
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    auto number_before = [&](const char* words) {
+      std::size_t at = line.find(words);
+      if (at == std::string::npos) return 0;
+      std::size_t begin = line.find_last_not_of("0123456789", at - 1) + 1;
+      return std::atoi(line.c_str() + begin);
+    };
+    out.registers = std::max(out.registers, number_before(" registers"));
+    out.spilled += number_before(" bytes spill stores") + number_before(" bytes spill loads");
+  }
+}
+
+/// What stands before a kept cubin: mark, key, sizes and the hash of what follows.
+struct Header {
+  char mark[8];
+  std::uint64_t key, bytes, hash;
+  std::int32_t registers, spilled;
+};
+constexpr char kMark[8] = {'b', 'e', 'l', 'f', 'r', 'y', 'k', '1'};
+
+}  // namespace
+
+std::shared_ptr<CudaToolkit> new_toolkit() { return std::make_shared<CudaToolkit>(); }
+
+std::filesystem::path cache_folder() {
+  auto named = [](const char* name) { const char* v = std::getenv(name); return std::string(v ? v : ""); };
+  if (std::string own = named("BELFRY_CACHE"); !own.empty()) return own;
+  if (std::string shared = named("XDG_CACHE_HOME"); !shared.empty()) return std::filesystem::path(shared) / "belfry";
+  if (std::string home = named("HOME"); !home.empty()) return std::filesystem::path(home) / ".cache" / "belfry";
+  return {};
+}
+
+const Nvrtc::Functions& Nvrtc::functions() {
+  if (functions_) return *functions_;
+  void* library = toolkit_->library(CudaLibrary::nvrtc);
+  auto f = std::make_shared<Functions>();
+  find(library, "nvrtcVersion", f->version);
+  find(library, "nvrtcCreateProgram", f->create);
+  find(library, "nvrtcDestroyProgram", f->destroy);
+  find(library, "nvrtcCompileProgram", f->compile);
+  find(library, "nvrtcGetCUBINSize", f->cubin_size);
+  find(library, "nvrtcGetCUBIN", f->cubin);
+  find(library, "nvrtcGetProgramLogSize", f->log_size);
+  find(library, "nvrtcGetProgramLog", f->log);
+  find(library, "nvrtcGetErrorString", f->error);
+  int major = 0, minor = 0;
+  f->version(&major, &minor);
+  version_ = fmt::format("{}.{}", major, minor);
+  functions_ = std::move(f);
+  return *functions_;
+}
+
+std::shared_ptr<const Compiled> Nvrtc::compile(const std::string& source, const std::string& arch) {
+  std::lock_guard lock(mutex_);
+  std::shared_ptr<const Compiled>& known = known_[arch + "\n" + source];
+  if (known) return known;
+  functions();
+  std::string key = source;
+  for (const std::string& o : kOptions) key += "\n" + o;
+  key += "\n" + version_ + "\n" + arch;
+  Compiled out;
+  if (!read(key, out)) {
+    out = run(source, arch);
+    write(key, out);
+  }
+  return known = std::make_shared<const Compiled>(std::move(out));
+}
+
+Compiled Nvrtc::run(const std::string& source, const std::string& arch) {
+  const Functions& f = functions();
+  auto check = [&](nvrtcResult code, const char* call) {
+    if (code != NVRTC_SUCCESS) throw DeviceError(fmt::format("{} gives {}", call, f.error(code)));
+  };
+  nvrtcProgram program = nullptr;
+  check(f.create(&program, source.c_str(), "kernel.cu", 0, nullptr, nullptr), "nvrtcCreateProgram");
+  auto closed = [&](nvrtcProgram* p) { f.destroy(p); };
+  std::unique_ptr<nvrtcProgram, decltype(closed)> guard(&program, closed);
+  std::string for_arch = "--gpu-architecture=" + arch;
+  std::vector<const char*> options = {for_arch.c_str()};
+  for (const std::string& o : kOptions) options.push_back(o.c_str());
+  nvrtcResult code = f.compile(program, static_cast<int>(options.size()), options.data());
+  std::size_t size = 0;
+  check(f.log_size(program, &size), "nvrtcGetProgramLogSize");
+  std::string log(size, '\0');
+  check(f.log(program, log.data()), "nvrtcGetProgramLog");
+  if (code != NVRTC_SUCCESS) throw DeviceError(fmt::format("NVRTC cannot compile a kernel for {}: {}\n{}", arch, f.error(code), log.c_str()));
+  Compiled out;
+  read_log(log, out);
+  check(f.cubin_size(program, &size), "nvrtcGetCUBINSize");
+  out.cubin.resize(size);
+  check(f.cubin(program, out.cubin.data()), "nvrtcGetCUBIN");
+  ++compiled_;
+  return out;
+}
+
+bool Nvrtc::read(const std::string& key, Compiled& out) const {
+  if (cache_.empty()) return false;
+  std::ifstream file(cache_ / fmt::format("{:016x}.cubin", hash(key)), std::ios::binary);
+  std::string all((std::istreambuf_iterator<char>(file)), {});
+  Header h;
+  if (all.size() < sizeof h) return false;
+  std::memcpy(&h, all.data(), sizeof h);
+  // A second hash of the key tells apart texts whose file names are the same.
+  std::string cubin = all.substr(sizeof h);
+  if (std::memcmp(h.mark, kMark, sizeof kMark) || h.key != hash("again\n" + key) || h.bytes != cubin.size() || h.hash != hash(cubin)) return false;
+  out = {std::move(cubin), h.registers, h.spilled};
+  return true;
+}
+
+void Nvrtc::write(const std::string& key, const Compiled& what) const {
+  if (cache_.empty()) return;
+  // A cache that cannot be written costs time, nothing else.
+  std::error_code ignored;
+  std::filesystem::create_directories(cache_, ignored);
+  static std::atomic<int> count{0};
+  auto at = cache_ / fmt::format("{:016x}.cubin", hash(key)), beside = cache_ / fmt::format("{:016x}.{}.{}", hash(key), getpid(), count++);
+  Header h{{}, hash("again\n" + key), what.cubin.size(), hash(what.cubin), what.registers, what.spilled};
+  std::memcpy(h.mark, kMark, sizeof kMark);
+  bool whole = false;
+  {
+    std::ofstream file(beside, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(&h), sizeof h).write(what.cubin.data(), static_cast<std::streamsize>(what.cubin.size()));
+    file.close();
+    whole = file.good();
+  }
+  if (whole) std::filesystem::rename(beside, at, ignored);
+  if (!whole || ignored) std::filesystem::remove(beside, ignored);
+}
+
+}  // namespace belfry

@@ -1,0 +1,54 @@
+// Compiling CUDA text by NVRTC, kept in memory and on disk. Needs neither driver nor GPU.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace belfry {
+
+class CudaToolkit;
+
+/// What one text was compiled to.
+struct Compiled {
+  std::string cubin;
+  int registers = 0;    ///< of the entry that takes the most
+  int spilled = 0;      ///< bytes of spill stores and loads, of all entries
+};
+
+/// A toolkit that has opened nothing yet: for compiling without a device.
+std::shared_ptr<CudaToolkit> new_toolkit();
+
+/// $BELFRY_CACHE, else belfry in $XDG_CACHE_HOME or ~/.cache; empty where there is neither.
+std::filesystem::path cache_folder();
+
+class Nvrtc {
+ public:
+  /// An empty folder keeps nothing on disk.
+  explicit Nvrtc(std::shared_ptr<CudaToolkit> toolkit, std::filesystem::path cache = cache_folder()) : toolkit_(std::move(toolkit)), cache_(std::move(cache)) {}
+
+  /// Products and sums are rounded apart, so that a formula gives the CPU's bits. DeviceError with NVRTC's log. Any thread may ask.
+  std::shared_ptr<const Compiled> compile(const std::string& source, const std::string& arch);
+  /// Texts that were compiled, not read from a cache.
+  int compiled() const { return compiled_; }
+
+ private:
+  struct Functions;
+  const Functions& functions();
+  Compiled run(const std::string& source, const std::string& arch);
+  bool read(const std::string& key, Compiled& out) const;
+  void write(const std::string& key, const Compiled& what) const;
+
+  std::shared_ptr<CudaToolkit> toolkit_;
+  std::filesystem::path cache_;
+  std::mutex mutex_;
+  std::shared_ptr<const Functions> functions_;
+  std::string version_;
+  std::map<std::string, std::shared_ptr<const Compiled>> known_;  // by source and arch
+  int compiled_ = 0;
+};
+
+}  // namespace belfry

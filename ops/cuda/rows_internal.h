@@ -1,0 +1,50 @@
+// Adding to the rows of a table by indices, without atomics: what the gradient of gather and scatter_add share.
+#pragma once
+
+#include <belfry/ops/cuda/generated_internal.h>
+
+namespace belfry {
+
+struct Table {
+  std::int64_t outer = 1, rows = 1, inner = 1;
+};
+
+/// Scratch: for each row the first of its indices, for each index the next of its row.
+inline std::int64_t listed_bytes(std::int64_t rows, std::int64_t indices) { return (rows + indices) * 4; }
+
+/// Output 0 (outer, rows, inner) = input `start` (zeros: −1) + the updates (outer, indices, inner), those of a row in the order of the
+/// indices. One that is no row is left out: a device cannot stop the step.
+inline Generated add_to_rows(const KernelRequest& r, std::size_t indices, std::size_t updates, int start, Table t) {
+  std::int64_t n = r.inputs[indices].elements(), elements = t.outer * t.rows * t.inner;
+  Generated g(r);
+  g.type("K", r.inputs[indices].dtype).type("T", r.outputs[0].dtype).number("n", n).number("rows", t.rows).number("inner", t.inner).number("elements", elements);
+  g.head("#define INDICES a.in[" + std::to_string(indices) + "]\n#define UPDATES a.in[" + std::to_string(updates) + "]");
+  g.head(start < 0 ? "#define START(u) T(0)" : "#define START(u) ((const T*)a.in[" + std::to_string(start) + "])[u]");
+  g.body(R"(
+/// A thread per row walks over all indices, so its list has their order.
+KERNEL void list(const Args a) {
+  int* first = (int*)a.scratch;
+  int* next = first + a.rows;
+  for (i64 row = (i64)blockIdx.x * blockDim.x + threadIdx.x; row < a.rows; row += (i64)gridDim.x * blockDim.x) {
+    int* to = first + row;
+#pragma unroll 4
+    for (i64 i = 0; i < a.n; ++i)
+      if ((i64)((const K*)INDICES)[i] == row) *to = (int)i, to = next + i;
+    *to = -1;
+  }
+}
+KERNEL void add(const Args a) {
+  const int* first = (const int*)a.scratch;
+  const int* next = first + a.rows;
+  for (i64 u = (i64)blockIdx.x * blockDim.x + threadIdx.x; u < a.elements; u += (i64)gridDim.x * blockDim.x) {
+    const i64 line = u / a.inner, outer = line / a.rows;
+    T sum = START(u);
+    for (int i = first[line % a.rows]; i >= 0; i = next[i]) sum += ((const T*)UPDATES)[(outer * a.n + i) * a.inner + u % a.inner];
+    ((T*)a.out[0])[u] = sum;
+  }
+}
+)");
+  return g.launch("list", elements > 0 ? grid_for(t.rows, 64) : Grid{0, 64}).launch("add", grid_for(elements));
+}
+
+}  // namespace belfry

@@ -1,0 +1,201 @@
+#include <belfry/ops/cuda_kernels.h>
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include <belfry/ops/cpu/column_sums_internal.h>
+#include <belfry/ops/cuda/elementwise_internal.h>
+
+namespace belfry {
+namespace {
+
+/// The axes that are reduced and those that are kept, in order; axes of size 1 do not count, neighbours of a kind are one.
+struct Runs {
+  struct Run { bool gone; std::int64_t size; };
+  std::vector<Run> runs;
+  /// (outer, reduced, inner), where the reduced axes lie together.
+  bool together() const { return runs.size() < 2 || (runs.size() == 2) || (runs.size() == 3 && !runs[0].gone); }
+  std::int64_t outer() const { return !runs.empty() && !runs[0].gone ? runs[0].size : 1; }
+  std::int64_t n() const {
+    std::int64_t n = 1;
+    for (const Run& r : runs) n *= r.gone ? r.size : 1;
+    return n;
+  }
+  std::int64_t inner() const { return runs.size() > 1 && !runs.back().gone ? runs.back().size : 1; }
+};
+
+Runs runs_of(const KernelRequest& r) {
+  const Extents& shape = r.inputs[0].shape;
+  std::vector<int> axes = axes_from_front(r.attributes->integers("axes"), static_cast<int>(shape.size()));
+  std::vector<bool> gone(shape.size(), axes.empty());
+  for (int a : axes) gone[static_cast<std::size_t>(a)] = true;
+  Runs out;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == 1) continue;
+    if (!out.runs.empty() && out.runs.back().gone == gone[i]) out.runs.back().size *= shape[i];
+    else out.runs.push_back({gone[i], shape[i]});
+  }
+  if (out.runs.size() == 1 && !out.runs[0].gone) out.runs.push_back({true, 1});  // nothing is reduced: rows of one element
+  return out;
+}
+
+/// A fold: what it starts with, and its text over `p` and `q` in the type A.
+struct Fold {
+  const char *op, *text;
+  bool widened;           ///< A is double, or i64 for integers; else T (int for bools)
+  double start = 0;
+  bool lowest = false, highest = false, mean = false, bools = false;
+};
+
+Generated head_of(const KernelRequest& r, const Fold& f) {
+  DType t = r.inputs[0].dtype;
+  bool real = is_float(t);
+  Generated g(r);
+  g.type("T", t).type("A", f.bools ? "int" : !f.widened ? type_text(t) : real ? "double" : "i64");
+  if (!real && (f.lowest || f.highest)) {
+    bool narrow = t == i32;
+    g.number("start", f.lowest ? (narrow ? std::numeric_limits<std::int32_t>::lowest() : std::numeric_limits<std::int64_t>::lowest())
+                               : (narrow ? std::numeric_limits<std::int32_t>::max() : std::numeric_limits<std::int64_t>::max()));
+  } else {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    g.real("start", f.lowest ? -kInfinity : f.highest ? kInfinity : f.start);
+  }
+  g.head(fmt::format("inline A fold(A p, A q) {{ return {}; }}", f.text));
+  g.head(f.mean ? "inline T result(A sum, i64 n) { return (T)((double)(T)sum / (double)n); }" : "inline T result(A sum, i64) { return (T)sum; }");
+  return g;
+}
+
+/// In the CPU's order: blocks of about 16 Ki elements; inside a block a column in row order, a single column in eight lanes.
+Generated in_blocks(const KernelRequest& r, const Fold& f, const Runs& s) {
+  ColumnSums sums(s.n(), s.inner());
+  std::int64_t items = s.outer() * sums.blocks * s.inner();
+  Generated g = head_of(r, f);
+  g.number("items", items).number("n", s.n()).number("inner", s.inner()).number("block", sums.block).number("blocks", sums.blocks).number("outputs", s.outer() * s.inner());
+  g.body(R"(
+KERNEL void columns(const Args a) {
+  for (i64 u = (i64)blockIdx.x * blockDim.x + threadIdx.x; u < a.items; u += (i64)gridDim.x * blockDim.x) {
+    const i64 column = u % a.inner, at = u / a.inner, b = at % a.blocks, o = at / a.blocks;
+    const T* x = (const T*)a.in[0] + (o * a.n + b * a.block) * a.inner + column;
+    const i64 rows = a.n - b * a.block < a.block ? a.n - b * a.block : a.block;
+    A sum = (A)a.start;
+#pragma unroll 4
+    for (i64 i = 0; i < rows; ++i) sum = fold(sum, (A)x[i * a.inner]);
+    if (a.blocks == 1) ((T*)a.out[0])[u] = result(sum, a.n);
+    else ((A*)a.scratch)[u] = sum;
+  }
+}
+KERNEL void lanes(const Args a) {
+  const int lane = threadIdx.x % 8;
+  for (i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x / 32 * 32; first < a.items * 8; first += (i64)gridDim.x * blockDim.x) {
+    const i64 u = (first + threadIdx.x % 32) / 8, b = u % a.blocks, o = u / a.blocks;
+    A sum = (A)a.start;
+    if (u < a.items) {
+      const T* x = (const T*)a.in[0] + o * a.n + b * a.block;
+      const i64 rows = a.n - b * a.block < a.block ? a.n - b * a.block : a.block;
+#pragma unroll 4
+      for (i64 i = lane; i < rows; i += 8) sum = fold(sum, (A)x[i]);
+    }
+    sum = fold(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, 4));
+    sum = fold(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, 2));
+    sum = fold(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, 1));
+    if (u >= a.items || lane != 0) continue;
+    if (a.blocks == 1) ((T*)a.out[0])[u] = result(sum, a.n);
+    else ((A*)a.scratch)[u] = sum;
+  }
+}
+KERNEL void join(const Args a) {
+  for (i64 u = (i64)blockIdx.x * blockDim.x + threadIdx.x; u < a.outputs; u += (i64)gridDim.x * blockDim.x) {
+    const A* x = (const A*)a.scratch + u / a.inner * a.blocks * a.inner + u % a.inner;
+    A sum = x[0];
+#pragma unroll 4
+    for (i64 b = 1; b < a.blocks; ++b) sum = fold(sum, x[b * a.inner]);
+    ((T*)a.out[0])[u] = result(sum, a.n);
+  }
+}
+)");
+  if (s.inner() > 1) g.launch("columns", grid_for(items, 128));
+  else g.launch("lanes", grid_for(items * 8, 128));
+  if (sums.blocks > 1) g.launch("join", grid_for(s.outer() * s.inner(), 64));
+  return g;
+}
+
+/// Axes that lie apart: a thread per output, the terms in their order.
+Generated apart(const KernelRequest& r, const Fold& f, const Runs& s) {
+  Generated g = head_of(r, f);
+  std::int64_t outputs = r.outputs[0].elements(), stride = r.inputs[0].elements();
+  std::string kept, reduced, close, at = "at";
+  g.number("n", s.n()).number("outputs", outputs);
+  for (std::size_t i = s.runs.size(); i-- > 0;)
+    if (!s.runs[i].gone) kept += fmt::format("    at += left % a.m{0} * a.s{0}; left /= a.m{0};\n", i);
+  for (std::size_t i = 0; i < s.runs.size(); ++i) {
+    stride /= s.runs[i].size;
+    g.number(fmt::format("m{}", i), s.runs[i].size).number(fmt::format("s{}", i), stride);
+    if (!s.runs[i].gone) continue;
+    reduced += fmt::format("    for (i64 i{0} = 0; i{0} < a.m{0}; ++i{0})\n", i);
+    at += fmt::format(" + i{0} * a.s{0}", i);
+  }
+  g.body(fmt::format("KERNEL void apart(const Args a) {{\n  for (i64 u = (i64)blockIdx.x * blockDim.x + threadIdx.x; u < a.outputs; u += (i64)gridDim.x * blockDim.x) {{\n"
+                     "    i64 left = u, at = 0;\n{}    A sum = (A)a.start;\n{}      sum = fold(sum, (A)((const T*)a.in[0])[{}]);\n    ((T*)a.out[0])[u] = result(sum, a.n);\n  }}\n}}\n", kept, reduced, at));
+  return g.launch("apart", grid_for(outputs, 64));
+}
+
+Kernel kernel(const GpuCodeRef& code, Fold f, std::vector<DType> dtypes) {
+  return {.name = "nvrtc_" + std::string(f.op), .op = f.op,
+          .supports = [=](const KernelRequest& r) {
+            Support s = takes_on_gpu(r, dtypes);
+            if (r.inputs[0].elements() == 0) return refuse("there is nothing to reduce");
+            s.in_place = false;
+            if (Runs x = runs_of(r); s.ok && x.together()) s.scratch_bytes = x.outer() * ColumnSums(x.n(), x.inner()).scratch_bytes();
+            return s;
+          },
+          .prepare = [code, f](const KernelRequest& r) {
+            Runs s = runs_of(r);
+            return (s.together() ? in_blocks(r, f, s) : apart(r, f, s)).prepare(*code);
+          }};
+}
+
+/// The greatest, then the sum of exponentials below it.
+Kernel logsumexp(const GpuCodeRef& code) {
+  return {.name = "nvrtc_logsumexp", .op = "reduce_logsumexp",
+          .supports = [](const KernelRequest& r) {
+            if (!runs_of(r).together() || r.inputs[0].elements() == 0) return refuse("the reduced axes do not lie together, or hold nothing");
+            return takes_on_gpu(r, {f32, f64});
+          },
+          .prepare = [code](const KernelRequest& r) {
+            Runs s = runs_of(r);
+            Generated g(r);
+            Grid grid = g.type("T", r.inputs[0].dtype).lines(s.outer(), s.n(), s.inner());
+            g.real("low", -std::numeric_limits<double>::infinity()).body(R"(
+KERNEL void logsumexp(const Args a) {
+  EACH_LINE(line) {
+    const T* x = (const T*)a.in[0] + line / a.inner * a.n * a.inner + line % a.inner;
+    T top = (T)a.low, sum = 0;
+    EACH_OF(k, a.n) top = Greater()(top, x[k * a.inner]);
+    top = across(top, Greater());
+    if (!(top - top == 0)) top = 0;
+    EACH_OF(k, a.n) sum += exp(x[k * a.inner] - top);
+    sum = across(sum, Add());
+    if (threadIdx.x % WIDTH == 0) ((T*)a.out[0])[line] = log(sum) + top;
+  }
+}
+)");
+            return g.launch("logsumexp", grid).prepare(*code);
+          }};
+}
+
+}  // namespace
+
+std::vector<Kernel> reduce_cuda(const GpuCodeRef& code) {
+  const std::vector<DType> numbers = {f32, f64, i32, i64};
+  return {kernel(code, {"reduce_sum", "p + q", true}, numbers),
+          kernel(code, {.op = "reduce_mean", .text = "p + q", .widened = true, .mean = true}, {f32, f64}),
+          kernel(code, {.op = "reduce_max", .text = "p >= q || p != p ? p : q", .widened = false, .lowest = true}, numbers),
+          kernel(code, {.op = "reduce_min", .text = "p <= q || p != p ? p : q", .widened = false, .highest = true}, numbers),
+          kernel(code, {"reduce_prod", "p * q", true, 1}, numbers),
+          kernel(code, {.op = "reduce_any", .text = "p | q", .widened = false, .bools = true}, {boolean}),
+          kernel(code, {.op = "reduce_all", .text = "p & q", .widened = false, .start = 1, .bools = true}, {boolean}),
+          logsumexp(code)};
+}
+
+}  // namespace belfry

@@ -1,0 +1,122 @@
+// Texts become code without a GPU: NVRTC and its cache; and are launched by the driver, here the fake one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <belfry/executor/device/cuda/toolkit_internal.h>
+#include <belfry/graph/error.h>
+#include <belfry/ops/cuda/code_internal.h>
+#include <belfry/ops/cuda/nvrtc_internal.h>
+
+#include "fake_gpus.h"
+
+namespace belfry::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kTwice = R"(struct Args { const float* x; float* y; long long n; };
+extern "C" __global__ void twice(const Args a) { for (long long i = threadIdx.x; i < a.n; i += blockDim.x) a.y[i] = a.x[i] * 2.0f + 1.0f; })";
+
+/// On the fake driver, with a cache of its own; without NVRTC it skips.
+class GeneratedCode : public FakeGpus {
+ protected:
+  GeneratedCode() : folder(std::filesystem::temp_directory_path() / ("belfry_generated_code." + std::to_string(getpid()))) { environment.set("BELFRY_CACHE", folder.string()); }
+  ~GeneratedCode() override { std::filesystem::remove_all(folder); }
+  void SetUp() override {
+#ifdef __SANITIZE_ADDRESS__
+    GTEST_SKIP() << "NVRTC's own memory is not what is watched";
+#endif
+    try {
+      toolkit->library(CudaLibrary::nvrtc);
+    } catch (const DeviceError& e) {
+      GTEST_SKIP() << e.what();
+    }
+  }
+  std::vector<std::filesystem::path> files() const {
+    std::vector<std::filesystem::path> out;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) out.push_back(entry.path());
+    return out;
+  }
+  std::filesystem::path folder;
+  std::shared_ptr<CudaToolkit> toolkit = std::make_shared<CudaToolkit>();
+};
+
+TEST_F(GeneratedCode, is_compiled_once_and_kept) {
+  Nvrtc first(toolkit);
+  auto made = first.compile(kTwice, "sm_90");
+  EXPECT_GT(made->registers, 0);
+  EXPECT_EQ(made->spilled, 0);
+  EXPECT_THAT(made->cubin.substr(0, 4), testing::StrEq("\x7F" "ELF"));
+  EXPECT_EQ(first.compile(kTwice, "sm_90"), made);
+  first.compile(kTwice, "sm_80");
+  EXPECT_EQ(first.compiled(), 2);
+  ASSERT_EQ(files().size(), 2u);
+
+  Nvrtc second(toolkit);
+  auto read = second.compile(kTwice, "sm_90");
+  EXPECT_EQ(second.compiled(), 0);
+  EXPECT_EQ(read->cubin, made->cubin);
+  EXPECT_EQ(read->registers, made->registers);
+}
+
+TEST_F(GeneratedCode, is_made_anew_where_the_kept_file_is_damaged) {
+  auto made = Nvrtc(toolkit).compile(kTwice, "sm_90");
+  ASSERT_EQ(files().size(), 1u);
+  auto size = std::filesystem::file_size(files()[0]);
+  for (auto damage : {std::uintmax_t{0}, std::uintmax_t{20}, size / 2, size - 1}) {
+    std::fstream file(files()[0], std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(damage));
+    char was = static_cast<char>(file.get());
+    file.seekp(static_cast<std::streamoff>(damage));
+    file.put(static_cast<char>(was ^ 1));
+    file.close();
+    Nvrtc again(toolkit);
+    EXPECT_EQ(again.compile(kTwice, "sm_90")->cubin, made->cubin) << "byte " << damage;
+    EXPECT_EQ(again.compiled(), 1) << "byte " << damage;
+  }
+  std::filesystem::resize_file(files()[0], 10);
+  EXPECT_EQ(Nvrtc(toolkit).compile(kTwice, "sm_90")->cubin, made->cubin);
+  EXPECT_EQ(files().size(), 1u) << "a file beside it is left";
+}
+
+TEST_F(GeneratedCode, that_does_not_compile_gives_the_log) {
+  try {
+    Nvrtc(toolkit).compile("extern \"C\" __global__ void f() { nonsense(); }", "sm_90");
+    FAIL() << "compiled";
+  } catch (const DeviceError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("identifier \"nonsense\" is undefined"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder)) << "what failed is kept";
+}
+
+TEST_F(GeneratedCode, is_launched_with_its_words_on_the_stream_it_is_given) {
+  add_kernel("twice", {24}, [](const fake_cuda::Launch& launch, void** arguments) {
+    struct Args { const float* x; float* y; long long n; };
+    const Args& a = *static_cast<const Args*>(arguments[0]);
+    EXPECT_EQ(launch.grid[0], 3u);
+    EXPECT_EQ(launch.block[0], 128u);
+    for (long long i = 0; i < a.n; ++i) a.y[i] = a.x[i] * 2 + 1;
+  });
+  start();
+  auto code = driver_code(toolkit);
+  auto function = code->function(kTwice, "twice", 3);
+  CUstream s = stream();
+  std::vector<float> x = {1, 2, 3};
+  CUdeviceptr from = allocated(12), to = allocated(12);
+  d.cuMemcpyAsync(from, reinterpret_cast<std::uintptr_t>(x.data()), 12, s);
+  std::vector<std::uint64_t> words = {from, to, 3};
+  function->launch({3, 128}, words, s);
+  words = {0, 0, 0};  // they were taken when the launch returned
+  d.cuMemcpyAsync(reinterpret_cast<std::uintptr_t>(x.data()), to, 12, s);
+  ASSERT_EQ(d.cuStreamSynchronize(s), CUDA_SUCCESS);
+  EXPECT_EQ(x, (std::vector<float>{3, 5, 7}));
+  EXPECT_THROW(code->function(kTwice, "thrice", 3), DeviceError);
+}
+
+}  // namespace
+}  // namespace belfry::test

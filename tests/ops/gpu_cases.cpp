@@ -1,0 +1,41 @@
+#include "gpu_cases.h"
+
+namespace belfry::test {
+
+std::vector<OpCase> gpu_cases(const std::string& op) {
+  const Dim B = kBatch;
+  if (op == "add")
+    return {{.name = "with a tail", .inputs = {real({1003}), real({1003})}, .outputs = {{f32, {1003}}}},
+            {.name = "a bias", .inputs = {real({B, 5, 64}), real({64})}, .outputs = {{f32, {B, 5, 64}}}},
+            {.name = "a bias of odd size", .inputs = {real({B, 5, 33}), real({33})}, .outputs = {{f32, {B, 5, 33}}}},
+            {.name = "a value per row", .inputs = {real({B, 1, 64}), real({B, 5, 64})}, .outputs = {{f32, {B, 5, 64}}}},
+            {.name = "four axes apart", .inputs = {real({2, 1, 4, 1, 8}), real({1, 3, 1, 5, 1})}, .outputs = {{f32, {2, 3, 4, 5, 8}}}},
+            {.name = "a scalar and a tail", .inputs = {real({}), real({70001})}, .outputs = {{f32, {70001}}}}};
+  if (op == "relu") return {{.name = "many", .inputs = {real({B, 30001})}, .outputs = {{f32, {B, 30001}}}}};
+  if (op == "reduce_sum" || op == "reduce_max") {
+    auto of = [](const char* name, Shape x, Integers axes, Shape y) { return OpCase{.name = name, .attributes = {{"axes", std::move(axes)}}, .inputs = {real(std::move(x))}, .outputs = {{f32, std::move(y)}}}; };
+    return {of("many columns in blocks", {700, 67}, {0}, {67}), of("one column in blocks", {40003}, {}, {}), of("axes apart", {3, 5, 4, 7}, {0, 2}, {5, 7}), of("rows", {70, 130}, {1}, {70}), of("in the middle", {3, 40, 6}, {1}, {3, 6})};
+  }
+  if (op == "softmax" || op == "log_softmax")
+    return {{.name = "a warp per row", .inputs = {real({B, 100})}, .outputs = {{f32, {B, 100}}}},
+            {.name = "a block per row", .inputs = {real({B, 1500})}, .outputs = {{f32, {B, 1500}}}},
+            {.name = "lines side by side", .attributes = {{"axis", 1}}, .inputs = {real({B, 10, 40})}, .outputs = {{f32, {B, 10, 40}}}}};
+  if (op == "layer_norm")
+    return {{.name = "a block per row", .attributes = {{"axis", 1}}, .inputs = {real({B, 30, 50}), real({30, 50}), real({30, 50})}, .outputs = {{f32, {B, 30, 50}}, {f32, {B}}, {f32, {B}}}}};
+  if (op == "layer_norm_gradient")
+    return {{.name = "rows in blocks", .inputs = {real({B, 30, 40}), real({B, 30}), positive({B, 30}), real({B, 30, 40}), real({40})}, .outputs = {{f32, {B, 30, 40}}, {f32, {40}}, {f32, {40}}}, .tolerance = 1e-4}};
+  if (op == "argmax") return {{.name = "a block per row", .inputs = {real({B, 1500})}, .outputs = {{i32, {B}}}}, {.name = "equals", .attributes = {{"last", true}}, .inputs = {whole_numbers({B, 90})}, .outputs = {{i32, {B}}}}};
+  if (op == "adam") return {{.name = "with a tail", .inputs = {real({1003}), real({1003}), positive({1003}), real({1003}), positive({})}, .outputs = {{f32, {1003}}, {f32, {1003}}, {f32, {1003}}}}};
+  if (op == "transpose")
+    return {{.name = "in tiles", .attributes = {{"order", Integers{1, 0}}}, .inputs = {real({70, 45})}, .outputs = {{f32, {45, 70}}}},
+            {.name = "in tiles, of five axes", .attributes = {{"order", Integers{3, 0, 4, 1, 2}}}, .inputs = {real({2, 9, 3, 4, 10})}, .outputs = {{f32, {4, 2, 10, 9, 3}}}}};
+  if (op == "gather") return {{.name = "wide rows", .attributes = {{"axis", 0}}, .inputs = {real({11, 64}), below(11, {B, 5})}, .outputs = {{f32, {B, 5, 64}}}}};
+  if (op == "dropout" || op == "random_uniform") {
+    CaseInput number{{i64, {}}, 0, 0, 1000};
+    if (op == "dropout") return {{.name = "rows in the middle", .attributes = {{"rate", 0.3}, {"stream", 9}}, .inputs = {real({3, 2 * B, 7}), number, number}, .outputs = {{f32, {3, 2 * B, 7}}}}};
+    return {{.name = "no rows", .attributes = {{"shape", Shape{5, 13}}, {"stream", 9}, {"low", -1.0}, {"high", 2.0}}, .inputs = {number, number}, .outputs = {{f32, {5, 13}}}}};
+  }
+  return {};
+}
+
+}  // namespace belfry::test

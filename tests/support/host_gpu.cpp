@@ -1,0 +1,173 @@
+#include "host_gpu.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <stdexcept>
+
+namespace belfry::test {
+
+namespace {
+
+/// As the shim has it.
+struct Three { unsigned x, y, z; };
+struct HostThread {
+  Three thread, block, block_size, grid;
+  char (*values)[16];
+  void (*wait)(int threads);
+};
+
+constexpr std::size_t kMost = 256, kStack = 64 * 1024;
+
+/// The threads of one block, each with a stack of its own; one runs until it waits.
+struct Block {
+  std::array<ucontext_t, kMost> contexts;
+  ucontext_t back;
+  std::vector<char> stacks = std::vector<char>(kMost * kStack);
+  std::array<bool, kMost> done{};
+  std::array<int, kMost> waited{};  ///< how often a thread came to a wait of its warp, or of the block
+  std::array<std::array<int, kMost>, 2> met{};
+  alignas(16) char values[kMost][16];
+  std::size_t current = 0;
+  HostThread* state = nullptr;
+  void (*run)(const void*) = nullptr;
+  const void* words = nullptr;
+
+  void resume(std::size_t t) {
+    current = t;
+    state->thread.x = static_cast<unsigned>(t);
+    swapcontext(&back, &contexts[t]);
+  }
+};
+Block& block() {
+  static Block b;
+  return b;
+}
+
+void body() {
+  Block& b = block();
+  b.run(b.words);
+  b.done[b.current] = true;
+}
+
+/// Until every thread of the warp (or block) has met as often. A thread that has ended never meets: the test would not end, so it is an error.
+void wait_for(int threads) {
+  Block& b = block();
+  const bool whole = threads != 32;
+  std::size_t me = b.current, first = whole ? 0 : me / 32 * 32, past = whole ? b.state->block_size.x : first + 32;
+  int mine = ++b.met[whole][me];
+  for (;;) {
+    bool all = true;
+    for (std::size_t t = first; t < past; ++t) {
+      if (b.met[whole][t] < mine && b.done[t]) {
+        std::fprintf(stderr, "a thread of the kernel ended where others wait for it\n");
+        std::abort();
+      }
+      all = all && b.met[whole][t] >= mine;
+    }
+    if (all) return;
+    swapcontext(&b.contexts[me], &b.back);
+  }
+}
+
+void run_block_together(unsigned threads) {
+  Block& b = block();
+  b.done.fill(false);
+  for (auto& m : b.met) m.fill(0);
+  for (std::size_t t = 0; t < threads; ++t) {
+    getcontext(&b.contexts[t]);
+    b.contexts[t].uc_stack.ss_sp = b.stacks.data() + t * kStack;
+    b.contexts[t].uc_stack.ss_size = kStack;
+    b.contexts[t].uc_link = &b.back;
+    makecontext(&b.contexts[t], body, 0);
+  }
+  for (bool left = true; left;) {
+    left = false;
+    for (std::size_t t = 0; t < threads; ++t)
+      if (!b.done[t]) b.resume(t), left = true;
+  }
+}
+
+HostThread* thread_of(void* library) { return static_cast<HostThread*>(dlsym(library, "belfry_thread")); }
+std::map<void (*)(const void*), HostThread*>& threads_of() {
+  static std::map<void (*)(const void*), HostThread*> all;
+  return all;
+}
+
+}  // namespace
+
+struct HostGpu::Function : GpuFunction {
+  explicit Function(std::shared_ptr<Entry> e) : entry(std::move(e)) {}
+  void launch(Grid grid, std::span<const std::uint64_t> words, void*) override {
+    if (!entry->run) throw std::runtime_error("build() was not called");
+    if (words.size() != entry->words) throw std::runtime_error("a kernel takes other words");
+    HostThread& state = *threads_of().at(entry->run);
+    Block& b = block();
+    auto threads = static_cast<unsigned>(grid.threads);
+    state = {{0, 0, 0}, {0, 0, 0}, {threads, 1, 1}, {static_cast<unsigned>(grid.blocks), 1, 1}, b.values, wait_for};
+    b.state = &state;
+    b.run = entry->run;
+    b.words = words.data();
+    for (state.block.x = 0; state.block.x < state.grid.x; ++state.block.x) {
+      if (entry->together) run_block_together(threads);
+      else
+        for (state.thread.x = 0; state.thread.x < threads; ++state.thread.x) entry->run(words.data());
+    }
+  }
+  std::shared_ptr<Entry> entry;
+};
+
+std::shared_ptr<GpuFunction> HostGpu::function(const std::string& source, const std::string& entry, std::size_t words) {
+  auto& e = entries_[{source, entry}];
+  if (!e) e = std::make_shared<Entry>(Entry{source, entry, words, source.find("__sync") != std::string::npos || source.find("__shfl") != std::string::npos});
+  return std::make_shared<Function>(e);
+}
+
+std::vector<std::string> HostGpu::sources() const {
+  std::set<std::string> out;
+  for (const auto& [key, e] : entries_) out.insert(key.first);
+  return {out.begin(), out.end()};
+}
+
+void HostGpu::build() {
+  static int built = 0;  // a name that was opened once stays what it was
+  std::string text = "#include \"host_gpu_shim.h\"\n", table, last;
+  std::vector<Entry*> fresh;
+  int space = 0;
+  for (auto& [key, e] : entries_) {  // in the order of the sources
+    if (e->run) continue;
+    if (fresh.empty() || e->source != last) {
+      if (!fresh.empty()) text += "}\n";
+      text += fmt::format("namespace k{} {{\n{}\n", space++, e->source);
+      last = e->source;
+    }
+    text += fmt::format("static void run_{0}(const void* words) {{ Args a; static_assert(sizeof a == {1}, \"words\"); memcpy(&a, words, sizeof a); {0}(a); }}\n", e->name, 8 * e->words);
+    table += fmt::format("k{}::run_{}, ", space - 1, e->name);
+    fresh.push_back(e.get());
+  }
+  if (fresh.empty()) return;
+  text += "}\nextern \"C\" void (*const belfry_entries[])(const void*);\nvoid (*const belfry_entries[])(const void*) = {" + table + "};\n";
+  auto stem = std::filesystem::temp_directory_path() / fmt::format("belfry_host_gpu.{}.{}", getpid(), built++);
+  std::string cpp = stem.string() + ".cpp", library = stem.string() + ".so", log = stem.string() + ".log";
+  std::ofstream(cpp) << text;
+  std::string command = fmt::format("{} -std=c++17 -O0 -shared -fPIC -w -fwrapv -ffp-contract=off -fno-gnu-unique -I'{}' '{}' -o '{}' 2>'{}'", BELFRY_CXX, BELFRY_SUPPORT, cpp, library, log);
+  bool made = std::system(command.c_str()) == 0;
+  void* opened = made ? dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+  if (!opened) {
+    std::ifstream said(log);
+    throw std::runtime_error(command + "\n" + std::string(std::istreambuf_iterator<char>(said), {}).substr(0, 4000) + (made ? dlerror() : ""));
+  }
+  for (const std::string& f : {cpp, library, log}) std::filesystem::remove(f);
+  auto runs = static_cast<void (**)(const void*)>(dlsym(opened, "belfry_entries"));
+  for (std::size_t i = 0; i < fresh.size(); ++i) threads_of()[fresh[i]->run = runs[i]] = thread_of(opened);
+}
+
+}  // namespace belfry::test

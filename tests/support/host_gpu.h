@@ -1,0 +1,31 @@
+// Generated kernels run on the host: their texts, collected and compiled by the host's compiler, a block after the other.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <belfry/ops/cuda/code_internal.h>
+
+namespace belfry::test {
+
+/// Functions can be launched once `build` was called after they were asked for.
+class HostGpu : public GpuCode {
+ public:
+  std::shared_ptr<GpuFunction> function(const std::string& source, const std::string& entry, std::size_t words) override;
+  /// Compiles what was asked for since the last call, as one library. Throws with the compiler's words.
+  void build();
+  std::vector<std::string> sources() const;
+
+ private:
+  struct Entry {
+    std::string source, name;
+    std::size_t words = 0;
+    bool together = false;  ///< its threads wait for each other
+    void (*run)(const void* words) = nullptr;
+  };
+  struct Function;
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<Entry>> entries_;
+};
+
+}  // namespace belfry::test

@@ -1,0 +1,36 @@
+// What generated kernels need of CUDA, for the host's compiler.
+#pragma once
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct Three { unsigned x, y, z; };
+/// Of the thread that runs, set by the test.
+extern "C" {
+struct HostThread { Three thread, block, block_size, grid; char (*values)[16]; void (*wait)(int threads); };
+inline HostThread belfry_thread;
+}
+#define threadIdx belfry_thread.thread
+#define blockIdx belfry_thread.block
+#define blockDim belfry_thread.block_size
+#define gridDim belfry_thread.grid
+#define KERNEL static
+#define __shared__ static
+#define __device__
+#define __constant__ static const
+
+static inline unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
+static inline float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
+static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
+static inline void __syncthreads() { belfry_thread.wait((int)blockDim.x); }
+static inline void __syncwarp() { belfry_thread.wait(32); }
+template <class T> T host_exchange(T v, unsigned from) {
+  memcpy(belfry_thread.values[threadIdx.x], &v, sizeof v);
+  belfry_thread.wait(32);
+  memcpy(&v, belfry_thread.values[from], sizeof v);
+  belfry_thread.wait(32);
+  return v;
+}
+template <class T> T __shfl_xor_sync(unsigned, T v, int mask) { return host_exchange(v, threadIdx.x ^ (unsigned)mask); }
+template <class T> T __shfl_sync(unsigned, T v, int lane) { return host_exchange(v, threadIdx.x / 32 * 32 + (unsigned)lane % 32); }
