@@ -27,6 +27,8 @@ std::vector<Kernel> concat_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> cumsum_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> gather_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> identity_cuda(const std::shared_ptr<GpuCode>& code);
+/// Of towers, which is the executor's to ask for.
+std::vector<Kernel> join_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> layer_norm_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> one_hot_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> optimizer_cuda(const std::shared_ptr<GpuCode>& code);

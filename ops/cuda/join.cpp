@@ -4,8 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <belfry/executor/join_request.h>
 #include <belfry/graph/error.h>
+#include <belfry/graph/structural.h>
 #include <belfry/ops/cuda/elementwise_internal.h>
+#include <belfry/ops/cuda_kernels.h>
 
 namespace belfry {
 
@@ -29,6 +32,12 @@ Generated join_source(const std::vector<int>& tree, const std::string& how, std:
   }
   if (how == "mean") t.steps.push_back({type.dtype, "x / (T)count", {{"x", stack.back()}}, {{"count", static_cast<double>(present)}}});
   return elementwise(t);
+}
+
+std::vector<Kernel> join_cuda(const GpuCodeRef& code) {
+  return {{.name = kAggregate, .op = kAggregate,
+           .supports = [](const KernelRequest& r) { return r.join && !r.join->tree.empty() ? Support{.in_place = false} : refuse("only sums, maxima and means of towers are computed"); },
+           .prepare = [code](const KernelRequest& r) { return join_source(r.join->tree, r.join->how, r.join->present, r.outputs[0]).prepare(*code); }}};
 }
 
 }  // namespace belfry

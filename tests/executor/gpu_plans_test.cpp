@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <functional>
+#include <mutex>
 #include <set>
 
 #include <belfry/belfry.h>
@@ -10,9 +12,12 @@
 #include <belfry/frontends/session/kernel_chooser.h>
 #include <belfry/graph/structural.h>
 #include <belfry/ops/all_ops.h>
+#include <belfry/ops/cuda_kernels.h>
 #include <belfry/ops/fusions.h>
 
 #include "fake_gpus.h"
+#include "host_gpu.h"
+#include "op_case.h"
 #include "plans.h"
 #include "ran_as_planned.h"
 #include "says.h"
@@ -80,14 +85,16 @@ class GpuPlans : public FakeGpus {
   }
 
   /// Variables and fetched values after some steps.
-  Tensors train(const std::shared_ptr<const Graph>& graph, const std::shared_ptr<const PlacedGraph>& plan, const KernelTables& kernels, int steps = 4) {
+  Tensors train(const std::shared_ptr<const Graph>& graph, const std::shared_ptr<const PlacedGraph>& plan, const KernelTables& kernels, const std::function<void()>& prepared = {}) {
+    constexpr int kSteps = 4;  // the second records, the third launches what it recorded, the last is traced
     Program program(plan, kernels, {}, open(*plan));
     Runner runner(program);
+    if (prepared) prepared();
     for (const auto& [name, value] : state_for(*graph)) program.set_state(name, value);
     Tensors out;
-    for (int k = 0; k < steps; ++k) {
+    for (int k = 0; k < kSteps; ++k) {
       Tensors feeds = feeds_for(*graph, plan->batch, static_cast<std::uint64_t>(k));
-      Outcome o = runner.run(views(feeds), {.trace = k == steps - 1});
+      Outcome o = runner.run(views(feeds), {.trace = k == kSteps - 1});
       if (o.error) std::rethrow_exception(o.error);
       out = std::move(o.fetched);
     }
@@ -101,6 +108,36 @@ class GpuPlans : public FakeGpus {
 
   std::shared_ptr<CudaToolkit> toolkit_ = std::make_shared<CudaToolkit>();
 };
+
+/// The kernels that GPUs run, compiled for the host, and what they lack on the host: the whole way but the device.
+TEST_F(GpuPlans, train_with_generated_kernels) {
+  environment.set("FAKE_CUDA_GPUS", "2");
+  environment.set("FAKE_CUDA_WORKS", "1");
+  for (const char* name : {"decay", "dropout"}) {
+    start(11);
+    auto host = std::make_shared<HostGpu>();
+    auto mutex = std::make_shared<std::mutex>();
+    KernelTables all = kernels();
+    KernelTable generated = generated_kernels(host);
+    for (const Kernel& given : generated.all()) {
+      Kernel k = given;
+      k.prepare = [toolkit = toolkit_, mutex, given](const KernelRequest& r) {
+        std::lock_guard lock(*mutex);
+        return std::make_unique<OnStream>(toolkit->driver(), given.prepare(r));
+      };
+      all["gpu"].add(std::move(k));
+    }
+    auto graph = std::make_shared<const Graph>(training_graph(net(name), f32));
+    auto plan = placed(graph, to_strategy(Mirrored{.devices = parse_devices("gpu:0-1"), .towers = 4, .threads = 1}), "gpu:0-1", 7, all);
+    int on_gpu = 0;
+    for (const PlanNode& n : plan->nodes)
+      for (const Variant& v : n.scope == Scope::tower ? n.by_class : n.by_group) on_gpu += v.kernel.starts_with("nvrtc");
+    EXPECT_GT(on_gpu, 10) << name;
+    auto one = placed(graph, to_strategy(Single{.device = cpu(0), .towers = 4, .threads = 1}), "cpu:0", 7, all);
+    const Tensors want = train(graph, one, all), got = train(graph, plan, all, [&] { host->build(); });
+    for (const auto& [value, tensor] : want) EXPECT_LE(distance(got.at(value), tensor), 2e-5) << name << ": '" << value << "'";
+  }
+}
 
 struct Layout {
   std::string name, devices;
