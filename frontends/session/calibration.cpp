@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 
 namespace belfry {
 
@@ -67,19 +68,23 @@ void Calibration::add_trace(const BoundPlan& bound, const std::vector<TraceEntry
 
 void Calibration::add_step(const BoundPlan& bound, double seconds) { plans_[id_of(bound.plan)].steps.push_back(seconds); }
 
-CostTable Calibration::table(std::string machine) const {
+CostTable Calibration::table(std::string machine, Keep keep) const {
+  auto kept = [keep](const std::vector<double>& seconds) {
+    const MeasuredSeconds s = spread_of(seconds);
+    return keep == Keep::mean ? s.mean : s.quarter;
+  };
   CostTable out;
   out.machine = std::move(machine);
   out.memmove = memmove_bandwidth();
-  out.dispatch = spread_of(gaps_).quarter;
-  out.handoff = spread_of(handoffs_).quarter;
+  out.dispatch = kept(gaps_);
+  out.handoff = kept(handoffs_);
   std::vector<double> beside;
   for (const auto& [id, times] : plans_)
     if (times.one_thread && !times.steps.empty() && !times.sums.empty())
-      beside.push_back(spread_of(times.steps).quarter - spread_of(times.sums).quarter - static_cast<double>(times.launches) * out.dispatch);
+      beside.push_back(kept(times.steps) - kept(times.sums) - static_cast<double>(times.launches) * out.dispatch);
   out.step = std::max(0.0, spread_of(beside).quarter);
   for (const auto& [key, by_rows] : kernels_)
-    for (const auto& [rows, samples] : by_rows) out.kernels[key].push_back({rows, spread_of(samples.seconds).quarter, samples.work});
+    for (const auto& [rows, samples] : by_rows) out.kernels[key].push_back({rows, kept(samples.seconds), samples.work});
   return out;
 }
 
@@ -87,7 +92,7 @@ MeasuredSeconds spread_of(std::vector<double> seconds) {
   if (seconds.empty()) return {};
   std::sort(seconds.begin(), seconds.end());
   auto at = [&](double share) { return seconds[static_cast<std::size_t>(share * static_cast<double>(seconds.size() - 1))]; };
-  return {at(0.5), at(0.25), at(0.1), at(0.9)};
+  return {at(0.5), at(0.25), at(0.1), at(0.9), std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size())};
 }
 
 double timed_step(Session& session, const std::map<std::string, HostTensor>& feeds) {

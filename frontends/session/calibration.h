@@ -12,6 +12,15 @@
 
 namespace belfry {
 
+/// The median of some rounds; a quarter of them is below `quarter`, a tenth below `low`, a tenth above `high`. On a machine
+/// with other work the quarter is nearer to what a launch costs; on a quiet one all are near each other.
+struct MeasuredSeconds {
+  double median = 0, quarter = 0, low = 0, high = 0, mean = 0;
+};
+/// What a table keeps of many rounds. Means of launches add up to the mean of steps whatever else the machine does, which
+/// tells an error of the model from its noise; quarters are nearer to what a quiet machine needs.
+enum class Keep { quarter, mean };
+
 /// Feeds for a step of so many rows that any net can eat: floats from 0 to 1, zeros of all other types.
 std::map<std::string, HostTensor> synthetic_feeds(const Graph& graph, std::int64_t batch);
 
@@ -23,8 +32,8 @@ class Calibration {
   void add_trace(const BoundPlan& bound, const std::vector<TraceEntry>& trace);
   /// A step of the same plan that was run without a trace, in seconds: what it took beside its launches.
   void add_step(const BoundPlan& bound, double seconds);
-  /// The quarters of all that was added; `machine` in words.
-  CostTable table(std::string machine) const;
+  /// Of all that was added; `machine` in words.
+  CostTable table(std::string machine, Keep keep = Keep::quarter) const;
 
  private:
   struct Samples {
@@ -41,11 +50,6 @@ class Calibration {
   std::vector<double> gaps_, handoffs_;
 };
 
-/// The median of some rounds; a quarter of them is below `quarter`, a tenth below `low`, a tenth above `high`. On a machine
-/// with other work the quarter is nearer to what a launch costs; on a quiet one all are near each other.
-struct MeasuredSeconds {
-  double median = 0, quarter = 0, low = 0, high = 0;
-};
 MeasuredSeconds spread_of(std::vector<double> seconds);
 /// One step, timed.
 double timed_step(Session& session, const std::map<std::string, HostTensor>& feeds);
