@@ -1,4 +1,4 @@
-#include <belfry/ops/cuda/cudnn_program_internal.h>
+#include <belfry/ops/cuda/cudnn_sequence_internal.h>
 #include <belfry/ops/cuda_kernels.h>
 
 namespace belfry {
@@ -26,13 +26,13 @@ struct Norm {
   Place parameter(std::size_t i, float otherwise) { return r.inputs[i].elements() ? in(i) : filled(otherwise); }
 
   const KernelRequest& r;
-  Program out;
+  Sequence out;
   std::int64_t channels, count;
   float epsilon;
 };
 
 /// With nothing kept of the running statistics, cuDNN's new ones are the mean and the sample variance; ours is that times (n − 1) / n.
-Program forward(const KernelRequest& r) {
+Sequence forward(const KernelRequest& r) {
   Norm n(r);
   if (n.count < 2) return none("a channel has one element, whose sample variance cuDNN divides by 0");
   Place zeros = n.filled(0), gamma = n.parameter(1, 1), beta = n.parameter(2, 0), sample_variance = n.to(3);
@@ -51,7 +51,7 @@ Program forward(const KernelRequest& r) {
   return std::move(n.out);
 }
 
-Program gradient(const KernelRequest& r) {
+Sequence gradient(const KernelRequest& r) {
   Norm n(r);
   Place gamma = n.parameter(1, 1), inverse = n.out.temporary(n.channels);
   Run deviation;
@@ -68,8 +68,8 @@ Program gradient(const KernelRequest& r) {
 
 }  // namespace
 
-std::vector<ProgramKernel> cudnn::batch_norm_programs() { return {{"cudnn_batch_norm", "batch_norm", forward}, {"cudnn_batch_norm", "batch_norm_gradient", gradient}}; }
+std::vector<SequenceKernel> cudnn::batch_norm_sequences() { return {{"cudnn_batch_norm", "batch_norm", forward}, {"cudnn_batch_norm", "batch_norm_gradient", gradient}}; }
 
-std::vector<Kernel> batch_norm_cuda(const std::shared_ptr<CudaToolkit>& toolkit) { return kernels_of(batch_norm_programs(), toolkit); }
+std::vector<Kernel> batch_norm_cuda(const std::shared_ptr<CudaToolkit>& toolkit) { return kernels_of(batch_norm_sequences(), toolkit); }
 
 }  // namespace belfry

@@ -1,4 +1,4 @@
-#include <belfry/ops/cuda/cudnn_program_internal.h>
+#include <belfry/ops/cuda/cudnn_sequence_internal.h>
 #include <belfry/ops/cuda_kernels.h>
 #include <belfry/ops/fusions.h>
 #include <belfry/ops/windows.h>
@@ -35,8 +35,8 @@ struct Problem {
 std::int64_t reserve(const Problem& p) { return 4 * (elements(p.x) + p.elements() + elements(p.y)) + (std::int64_t{1} << 20); }
 
 /// x, filter and y at their places; the result's is where the operation writes.
-Program convolution(const Problem& p, Kind kind, Place x, Place filter, Place y) {
-  Program out;
+Sequence convolution(const Problem& p, Kind kind, Place x, Place filter, Place y) {
+  Sequence out;
   out.engine_bytes = reserve(p);
   Run run;
   if (p.turned()) {
@@ -59,15 +59,15 @@ Program convolution(const Problem& p, Kind kind, Place x, Place filter, Place y)
 Place in(std::int64_t i) { return {Place::input, i}; }
 Place to() { return {Place::output, 0}; }
 
-Program forward(const KernelRequest& r) { return convolution({*r.attributes, r.inputs[0], r.inputs[1], r.outputs[0]}, Kind::conv, in(0), in(1), to()); }
-Program input_gradient(const KernelRequest& r) { return convolution({*r.attributes, r.outputs[0], r.inputs[1], r.inputs[0]}, Kind::conv_input_gradient, to(), in(1), in(0)); }
-Program filter_gradient(const KernelRequest& r) { return convolution({*r.attributes, r.inputs[0], r.outputs[0], r.inputs[1]}, Kind::conv_filter_gradient, in(0), to(), in(1)); }
+Sequence forward(const KernelRequest& r) { return convolution({*r.attributes, r.inputs[0], r.inputs[1], r.outputs[0]}, Kind::conv, in(0), in(1), to()); }
+Sequence input_gradient(const KernelRequest& r) { return convolution({*r.attributes, r.outputs[0], r.inputs[1], r.inputs[0]}, Kind::conv_input_gradient, to(), in(1), in(0)); }
+Sequence filter_gradient(const KernelRequest& r) { return convolution({*r.attributes, r.inputs[0], r.outputs[0], r.inputs[1]}, Kind::conv_filter_gradient, in(0), to(), in(1)); }
 
 /// Inputs x, filter and bias, as the members read them.
-Program bias_relu(const KernelRequest& r) {
+Sequence bias_relu(const KernelRequest& r) {
   Problem p(r.members[0]->attributes, r.inputs[0], r.inputs[1], r.outputs[0]);
   if (r.inputs[2].shape != Extents{p.y[3]}) return none("the bias is not per channel");
-  Program out;
+  Sequence out;
   out.engine_bytes = reserve(p);
   Run run;
   Place ordered = p.in_order() ? in(1) : out.temporary(p.elements());
@@ -81,7 +81,7 @@ Program bias_relu(const KernelRequest& r) {
 
 }  // namespace
 
-std::vector<ProgramKernel> cudnn::conv2d_programs() {
+std::vector<SequenceKernel> cudnn::conv2d_sequences() {
   return {{"cudnn_conv2d", "conv2d", forward},
           {"cudnn_conv2d", "conv2d_input_gradient", input_gradient},
           {"cudnn_conv2d", "conv2d_filter_gradient", filter_gradient},
@@ -89,6 +89,6 @@ std::vector<ProgramKernel> cudnn::conv2d_programs() {
           {"cudnn_conv2d_bias_relu", kConv2dBiasRelu, bias_relu, {"conv2d", "add", "relu"}}};
 }
 
-std::vector<Kernel> conv2d_cuda(const std::shared_ptr<CudaToolkit>& toolkit) { return kernels_of(conv2d_programs(), toolkit); }
+std::vector<Kernel> conv2d_cuda(const std::shared_ptr<CudaToolkit>& toolkit) { return kernels_of(conv2d_sequences(), toolkit); }
 
 }  // namespace belfry

@@ -89,7 +89,7 @@ class EngineImpl : public Engine {
 
   const EngineFacts& facts() const override { return facts_; }
 
-  /// Addresses are fixed per program, so the pack is made once.
+  /// Addresses are fixed per sequence, so the pack is made once.
   void run(std::span<const void* const> at, void* scratch, void* stream) override {
     if (!target_->handle) throw InternalError("an engine of a described device was to run");
     if (!std::equal(at.begin(), at.end(), at_.begin(), at_.end()) || scratch != scratch_) pack(at, scratch);

@@ -37,7 +37,7 @@ struct Fill {
   Place to;
 };
 
-struct Program {
+struct Sequence {
   std::vector<std::variant<Run, Transpose, Fill>> steps;
   std::int64_t own_bytes = 0;      ///< of scratch, before what engines have
   std::int64_t engine_bytes = 0;   ///< that engines may use, one after the other
@@ -51,8 +51,8 @@ struct Program {
   }
   std::int64_t scratch_bytes() const { return own_bytes + engine_bytes; }
 };
-inline Program none(std::string why) {
-  Program out;
+inline Sequence none(std::string why) {
+  Sequence out;
   out.refusal = std::move(why);
   return out;
 }
@@ -69,23 +69,23 @@ inline Tensor scalar(float v) { return {f32, {1, 1, 1, 1}, {1, 1, 1, 1}, false, 
 /// Pools want none; what a later cuDNN may.
 inline constexpr std::int64_t kPoolBytes = std::int64_t{1} << 20;
 
-/// A kernel as a program: a pure function of the request.
-struct ProgramKernel {
+/// A kernel as a sequence: a pure function of the request.
+struct SequenceKernel {
   std::string name, op;
-  std::function<Program(const KernelRequest&)> program;
+  std::function<Sequence(const KernelRequest&)> sequence;
   std::vector<std::string> members = {};
 };
-std::vector<Kernel> kernels_of(const std::vector<ProgramKernel>& programs, const std::shared_ptr<CudaToolkit>& toolkit);
+std::vector<Kernel> kernels_of(const std::vector<SequenceKernel>& sequences, const std::shared_ptr<CudaToolkit>& toolkit);
 
-/// The engines of a program's runs, in order. DeviceError where cuDNN has none within its bytes.
-std::vector<std::unique_ptr<Engine>> engines_of(const Program& program, const std::shared_ptr<Target>& target);
+/// The engines of a sequence's runs, in order. DeviceError where cuDNN has none within its bytes.
+std::vector<std::unique_ptr<Engine>> engines_of(const Sequence& sequence, const std::shared_ptr<Target>& target);
 
 /// Why cuDNN's kernels do not take a request at all; empty if nothing is in the way: f32, some elements, and no more than cuDNN counts.
 std::string objection(const KernelRequest& request);
 
-std::vector<ProgramKernel> avg_pool2d_programs();
-std::vector<ProgramKernel> batch_norm_programs();
-std::vector<ProgramKernel> conv2d_programs();
-std::vector<ProgramKernel> max_pool2d_programs();
+std::vector<SequenceKernel> avg_pool2d_sequences();
+std::vector<SequenceKernel> batch_norm_sequences();
+std::vector<SequenceKernel> conv2d_sequences();
+std::vector<SequenceKernel> max_pool2d_sequences();
 
 }  // namespace belfry::cudnn

@@ -1,4 +1,4 @@
-#include <belfry/ops/cuda/cudnn_program_internal.h>
+#include <belfry/ops/cuda/cudnn_sequence_internal.h>
 
 #include <bit>
 
@@ -11,20 +11,20 @@ namespace belfry::cudnn {
 
 namespace {
 
-/// A program on the device of the thread that made it.
+/// A sequence on the device of the thread that made it.
 struct Bound : Prepared {
-  Bound(Program p, const std::shared_ptr<CudaToolkit>& toolkit) : program(std::move(p)), toolkit(toolkit), driver(toolkit->driver()), engines(engines_of(program, current_target(*toolkit))) {
-    for (const auto& step : program.steps)
+  Bound(Sequence p, const std::shared_ptr<CudaToolkit>& toolkit) : sequence(std::move(p)), toolkit(toolkit), driver(toolkit->driver()), engines(engines_of(sequence, current_target(*toolkit))) {
+    for (const auto& step : sequence.steps)
       if (auto* t = std::get_if<Transpose>(&step)) transpositions.push_back(cublas_lt::transposition(*toolkit, t->rows, t->columns));
       else if (auto* r = std::get_if<Run>(&step)) at.emplace_back(r->places.size());
   }
 
   void launch(const Arguments& a) override {
     std::size_t run = 0, transposition = 0;
-    for (const auto& step : program.steps) {
+    for (const auto& step : sequence.steps) {
       if (auto* r = std::get_if<Run>(&step)) {
         for (std::size_t i = 0; i < r->places.size(); ++i) at[run][i] = address(r->places[i], a);
-        engines[run]->run(at[run], a.scratch + program.own_bytes, a.stream);
+        engines[run]->run(at[run], a.scratch + sequence.own_bytes, a.stream);
         ++run;
       } else if (auto* t = std::get_if<Transpose>(&step)) {
         transpositions[transposition++]->run(address(t->from, a), address(t->to, a), a.stream);
@@ -46,7 +46,7 @@ struct Bound : Prepared {
     return nullptr;
   }
 
-  Program program;
+  Sequence sequence;
   std::shared_ptr<CudaToolkit> toolkit;
   const CudaDriver& driver;
   std::vector<std::unique_ptr<Engine>> engines;
@@ -67,25 +67,25 @@ std::string objection(const KernelRequest& r) {
   return {};
 }
 
-std::vector<std::unique_ptr<Engine>> engines_of(const Program& program, const std::shared_ptr<Target>& target) {
+std::vector<std::unique_ptr<Engine>> engines_of(const Sequence& sequence, const std::shared_ptr<Target>& target) {
   std::vector<std::unique_ptr<Engine>> out;
-  for (const auto& step : program.steps)
-    if (auto* r = std::get_if<Run>(&step)) out.push_back(find(target, r->graph, {program.engine_bytes}));
+  for (const auto& step : sequence.steps)
+    if (auto* r = std::get_if<Run>(&step)) out.push_back(find(target, r->graph, {sequence.engine_bytes}));
   return out;
 }
 
-std::vector<Kernel> kernels_of(const std::vector<ProgramKernel>& programs, const std::shared_ptr<CudaToolkit>& toolkit) {
+std::vector<Kernel> kernels_of(const std::vector<SequenceKernel>& sequences, const std::shared_ptr<CudaToolkit>& toolkit) {
   std::vector<Kernel> out;
-  for (const ProgramKernel& p : programs)
+  for (const SequenceKernel& p : sequences)
     out.push_back({.name = p.name,
                    .op = p.op,
-                   .supports = [program = p.program](const KernelRequest& r) {
+                   .supports = [sequence = p.sequence](const KernelRequest& r) {
                      if (std::string why = objection(r); !why.empty()) return refuse(why);
-                     const Program made = program(r);
+                     const Sequence made = sequence(r);
                      if (!made.refusal.empty()) return refuse(made.refusal);
                      return Support{true, {}, made.scratch_bytes(), false};
                    },
-                   .prepare = [program = p.program, toolkit](const KernelRequest& r) -> std::unique_ptr<Prepared> { return std::make_unique<Bound>(program(r), toolkit); },
+                   .prepare = [sequence = p.sequence, toolkit](const KernelRequest& r) -> std::unique_ptr<Prepared> { return std::make_unique<Bound>(sequence(r), toolkit); },
                    .members = p.members});
   return out;
 }
