@@ -15,7 +15,7 @@
 #include <belfry/frontends/session/library.h>
 #include <belfry/ops/cuda/cudnn_sequence_internal.h>
 #include <belfry/ops/fusions.h>
-#include <belfry/ops/matmul/gemm_internal.h>
+#include <belfry/ops/cuda/gemm_internal.h>
 
 #include "plans.h"
 
@@ -34,7 +34,8 @@ struct Found {
 std::string attributes_of(const KernelRequest& r) {
   std::string out;
   for (const char* name : {"strides", "padding", "groups", "window"})
-    if (const AttributeValue* v = (r.members.empty() ? r.attributes : &r.members[0]->attributes)->find(name); v && to_string(*v) != "1" && to_string(*v) != "[1, 1]") out += fmt::format(" {} {}", name, to_string(*v));
+    if (const AttributeValue* v = (r.members.empty() ? r.attributes : &r.members[0]->attributes)->find(name); v && to_string(*v) != "1" && to_string(*v) != "[1, 1]")
+      out += fmt::format(" {} {}", name, to_string(*v));
   return out;
 }
 
@@ -93,21 +94,24 @@ void survey(const std::string& net, const std::shared_ptr<Target>& target) {
     std::int64_t wants = 0;
     bool same = true;
     try {
-      Sequence free = f.sequence;
-      free.engine_bytes = std::int64_t{1} << 40;
-      auto first = engines_of(free, target);
-      auto got = engines_of(f.sequence, target);
-      for (std::size_t i = 0; i < got.size(); ++i) {
-        engines += fmt::format(" {} {:.2f}", got[i]->facts().name, mib(got[i]->facts().scratch_bytes));
-        wants = std::max(wants, first[i]->facts().scratch_bytes);
-        same = same && first[i]->facts().name == got[i]->facts().name;
+      for (const auto& step : f.sequence.steps) {
+        if (std::holds_alternative<Multiply>(step)) engines += " cuBLASLt";
+        if (std::holds_alternative<Transpose>(step)) engines += " transposition";
+        const Run* r = std::get_if<Run>(&step);
+        if (!r) continue;
+        EngineFacts first = find(target, r->graph, {std::int64_t{1} << 40})->facts(), got = first;
+        if (first.scratch_bytes > f.sequence.engine_bytes) got = find(target, r->graph, {f.sequence.engine_bytes})->facts();
+        engines += fmt::format(" {} {:.2f}", got.name, mib(got.scratch_bytes));
+        wants = std::max(wants, first.scratch_bytes);
+        same = same && first.name == got.name;
       }
     } catch (const DeviceError& e) {
       why = e.what();
       ++tally.none;
     }
     if (!same) ++tally.other;
-    fmt::print("{:3} x {}:{} MiB of {:.2f} reserved, {:.2f} own{}{}\n", f.nodes, f.what, engines, mib(f.sequence.engine_bytes), mib(f.sequence.own_bytes), same ? "" : fmt::format("; first choice wants {:.2f}", mib(wants)), why);
+    const std::string other = same ? "" : fmt::format("; first choice wants {:.2f}", mib(wants));
+    fmt::print("{:3} x {}:{}, MiB of {:.2f} reserved, {:.2f} own{}{}\n", f.nodes, f.what, engines, mib(f.sequence.engine_bytes), mib(f.sequence.own_bytes), other, why);
     std::fflush(stdout);
   }
   for (const auto& [op, t] : tallies) fmt::print("{:22} {:24} {:3} shapes, {} without an engine, {} with another than cuDNN's first\n", net, op, t.shapes, t.none, t.other);

@@ -20,11 +20,10 @@ struct Problem {
 
   std::int64_t taps() const { return filter[0] * filter[1] * filter[2]; }
   std::int64_t elements() const { return taps() * filter[3]; }
-  /// A filter of one tap is a matrix (in, out): that of the convolution the other way round, as cuDNN wants it.
-  bool turned() const { return filter[0] * filter[1] == 1 && groups == 1 && window.strides == Extents{1, 1}; }
+  /// One tap on every pixel is a product of matrices as they lie, which cuBLAS multiplies without reordering a thing.
+  bool is_product() const { return filter[0] * filter[1] == 1 && groups == 1 && window.strides == Extents{1, 1}; }
   bool in_order() const { return taps() == 1 || filter[3] == 1; }
   Tensor ordered_filter() const { return {f32, {filter[3], filter[2], filter[0], filter[1]}, {taps(), 1, filter[1] * filter[2], filter[2]}}; }
-  Tensor turned_filter() const { return {f32, {filter[2], filter[3], 1, 1}, {filter[3], 1, filter[3], filter[3]}}; }
 
   Extents x, filter, y;
   std::int64_t groups;
@@ -34,18 +33,23 @@ struct Problem {
 /// Engines that reorder their tensors hold them once more; all that are deterministic and multiply f32 as f32 find room in that.
 std::int64_t reserve(const Problem& p) { return 4 * (elements(p.x) + p.elements() + elements(p.y)) + (std::int64_t{1} << 20); }
 
+Sequence product(const Problem& p, Kind kind, Place x, Place filter, Place y) {
+  const std::int64_t pixels = p.y[0] * p.y[1] * p.y[2], in = p.x[3], out = p.y[3];
+  const cublas_lt::Matrix of_x{in, 1}, of_y{out, 1}, of_filter{out, 1};
+  Sequence s;
+  s.engine_bytes = cublas_lt::kScratchBytes;
+  if (kind == Kind::conv) s.steps = {Multiply{{f32, 1, pixels, out, in, of_x, of_filter, of_y, false, 64}, x, filter, y}};
+  else if (kind == Kind::conv_input_gradient) s.steps = {Multiply{{f32, 1, pixels, in, out, of_y, {1, out}, of_x, false, 64}, y, filter, x}};
+  else s.steps = {Multiply{{f32, 1, in, out, pixels, {1, in}, of_y, of_filter, false, 64}, x, y, filter}};
+  return s;
+}
+
 /// x, filter and y at their places; the result's is where the operation writes.
 Sequence convolution(const Problem& p, Kind kind, Place x, Place filter, Place y) {
+  if (p.is_product() && cublas_lt::built()) return product(p, kind, x, filter, y);
   Sequence out;
   out.engine_bytes = reserve(p);
   Run run;
-  if (p.turned()) {
-    Kind other = kind == Kind::conv ? Kind::conv_input_gradient : kind == Kind::conv_input_gradient ? Kind::conv : kind;
-    std::size_t of_y = run.add(picture(p.y), y), of_filter = run.add(p.turned_filter(), filter), of_x = run.add(picture(p.x), x);
-    run.graph.operations = {{other, {of_y, of_filter, of_x}, p.window}};
-    out.steps = {std::move(run)};
-    return out;
-  }
   Place ordered = p.in_order() ? filter : out.temporary(p.elements());
   std::size_t of_x = run.add(picture(p.x), x), of_filter = run.add(p.ordered_filter(), ordered), of_y = run.add(picture(p.y), y);
   run.graph.operations = {{kind, {of_x, of_filter, of_y}, p.window}};

@@ -130,8 +130,8 @@ class MultiplicationImpl : public Multiplication {
     const bool wide = type_ == CUDA_R_64F;
     const void *one = wide ? static_cast<const void*>(&one_) : &one_f32_, *beta = wide ? static_cast<const void*>(&beta_) : &beta_f32_;
     if (!swapped_) std::swap(a, b);
-    check(api_, api_.cublasLtMatmul(handle_->raw, product_.get(), one, a, first_.get(), b, second_.get(), beta, y, y_.get(), y, y_.get(), &chosen_.algo, scratch, chosen_.workspaceSize, static_cast<cudaStream_t>(stream)),
-          "cublasLtMatmul");
+    const auto on = static_cast<cudaStream_t>(stream);
+    check(api_, api_.cublasLtMatmul(handle_->raw, product_.get(), one, a, first_.get(), b, second_.get(), beta, y, y_.get(), y, y_.get(), &chosen_.algo, scratch, chosen_.workspaceSize, on), "cublasLtMatmul");
   }
 
  private:
@@ -142,7 +142,9 @@ class MultiplicationImpl : public Multiplication {
     cublasLtMatmulPreference_t raw = nullptr;
     check(api_, api_.cublasLtMatmulPreferenceCreate(&raw), "cublasLtMatmulPreferenceCreate");
     Held<cublasLtMatmulPreferenceOpaque_t> preference(raw, api_.cublasLtMatmulPreferenceDestroy);
-    auto set = [&](cublasLtMatmulPreferenceAttributes_t name, auto value) { check(api_, api_.cublasLtMatmulPreferenceSetAttribute(raw, name, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute"); };
+    auto set = [&](cublasLtMatmulPreferenceAttributes_t name, auto value) {
+      check(api_, api_.cublasLtMatmulPreferenceSetAttribute(raw, name, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute");
+    };
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kScratchBytes));
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     for (auto name : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
@@ -167,7 +169,8 @@ class MultiplicationImpl : public Multiplication {
 class TranspositionImpl : public Transposition {
  public:
   TranspositionImpl(std::shared_ptr<Handle> h, std::int64_t rows, std::int64_t columns)
-      : handle_(std::move(h)), from_(layout(handle_->api, CUDA_R_32F, columns, rows, columns)), to_(layout(handle_->api, CUDA_R_32F, rows, columns, rows)), transform_(nullptr, handle_->api.cublasLtMatrixTransformDescDestroy) {
+      : handle_(std::move(h)), from_(layout(handle_->api, CUDA_R_32F, columns, rows, columns)), to_(layout(handle_->api, CUDA_R_32F, rows, columns, rows)),
+        transform_(nullptr, handle_->api.cublasLtMatrixTransformDescDestroy) {
     const Api& api = handle_->api;
     cublasLtMatrixTransformDesc_t raw = nullptr;
     check(api, api.cublasLtMatrixTransformDescCreate(&raw, CUDA_R_32F), "cublasLtMatrixTransformDescCreate");
@@ -178,7 +181,9 @@ class TranspositionImpl : public Transposition {
 
   void run(const void* from, void* to, void* stream) override {
     const float one = 1, zero = 0;
-    check(handle_->api, handle_->api.cublasLtMatrixTransform(handle_->raw, transform_.get(), &one, from, from_.get(), &zero, nullptr, nullptr, to, to_.get(), static_cast<cudaStream_t>(stream)), "cublasLtMatrixTransform");
+    const Api& api = handle_->api;
+    const auto on = static_cast<cudaStream_t>(stream);
+    check(api, api.cublasLtMatrixTransform(handle_->raw, transform_.get(), &one, from, from_.get(), &zero, nullptr, nullptr, to, to_.get(), on), "cublasLtMatrixTransform");
   }
 
  private:

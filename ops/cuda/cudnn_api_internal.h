@@ -3,6 +3,7 @@
 
 #include <cudnn.h>
 
+#include <map>
 #include <utility>
 
 #include <belfry/ops/cuda/cudnn_internal.h>
@@ -61,6 +62,12 @@ class Descriptor {
   cudnnBackendDescriptor_t raw_ = nullptr;
 };
 
+/// An engine that was found; it serves every layer of the same form.
+struct Plan {
+  Descriptor descriptor;
+  EngineFacts facts;
+};
+
 /// A handle, or the description of a device.
 struct TargetImpl : Target {
   explicit TargetImpl(const Api& api) : api(api) {}
@@ -71,6 +78,7 @@ struct TargetImpl : Target {
   cudnnHandle_t handle = nullptr;
   std::optional<Descriptor> device;
   void* stream = nullptr;  ///< that the handle is set to
+  std::map<std::string, std::shared_ptr<const Plan>> plans;  ///< by what was asked for
 };
 
 /// The descriptors of a graph, finalized; empty where cuDNN refuses the graph, with `why`.

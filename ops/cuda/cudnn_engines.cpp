@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -77,8 +78,8 @@ EngineFacts facts_of(const Api& api, const Descriptor& configuration) {
 
 class EngineImpl : public Engine {
  public:
-  EngineImpl(std::shared_ptr<TargetImpl> target, Descriptor plan, const Graph& graph, EngineFacts facts)
-      : target_(std::move(target)), plan_(std::move(plan)), pack_(target_->api, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR), facts_(std::move(facts)) {
+  EngineImpl(std::shared_ptr<TargetImpl> target, std::shared_ptr<const Plan> plan, const Graph& graph)
+      : target_(std::move(target)), plan_(std::move(plan)), pack_(target_->api, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) {
     for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
       if (graph.tensors[i].inner) continue;
       tensors_.push_back(i);
@@ -87,7 +88,7 @@ class EngineImpl : public Engine {
     }
   }
 
-  const EngineFacts& facts() const override { return facts_; }
+  const EngineFacts& facts() const override { return plan_->facts; }
 
   /// Addresses are fixed per sequence, so the pack is made once.
   void run(std::span<const void* const> at, void* scratch, void* stream) override {
@@ -95,7 +96,7 @@ class EngineImpl : public Engine {
     if (!std::equal(at.begin(), at.end(), at_.begin(), at_.end()) || scratch != scratch_) pack(at, scratch);
     if (stream != target_->stream) check(target_->api, target_->api.cudnnSetStream(target_->handle, static_cast<cudaStream_t>(stream)), "cudnnSetStream");
     target_->stream = stream;
-    check(target_->api, target_->api.cudnnBackendExecute(target_->handle, plan_.raw(), pack_.raw()), "cudnnBackendExecute");
+    check(target_->api, target_->api.cudnnBackendExecute(target_->handle, plan_->descriptor.raw(), pack_.raw()), "cudnnBackendExecute");
   }
 
  private:
@@ -113,8 +114,8 @@ class EngineImpl : public Engine {
   }
 
   std::shared_ptr<TargetImpl> target_;
-  Descriptor plan_, pack_;
-  EngineFacts facts_;
+  std::shared_ptr<const Plan> plan_;
+  Descriptor pack_;
   std::vector<std::size_t> tensors_;
   Extents ids_;
   std::vector<std::optional<float>> values_;
@@ -135,7 +136,8 @@ std::optional<Descriptor> plan_of(const TargetImpl& target, const Descriptor& co
 
 /// Whether it multiplies many by many: only there do tensor cores round what they are given.
 bool contracts(const Graph& graph) {
-  return std::any_of(graph.operations.begin(), graph.operations.end(), [](const Operation& o) { return o.kind == Kind::conv || o.kind == Kind::conv_input_gradient || o.kind == Kind::conv_filter_gradient; });
+  auto is_convolution = [](const Operation& o) { return o.kind == Kind::conv || o.kind == Kind::conv_input_gradient || o.kind == Kind::conv_filter_gradient; };
+  return std::any_of(graph.operations.begin(), graph.operations.end(), is_convolution);
 }
 
 /// Calls f(configuration, facts) for what the heuristic knows, best first, until it gives true.
@@ -146,34 +148,50 @@ void for_each(const TargetImpl& target, const Descriptor& graph, F f) {
       if (f(configuration, facts_of(target.api, configuration))) return;
 }
 
-}  // namespace
+std::string key_of(const Graph& graph, const Wanted& wanted) {
+  std::string out = fmt::format("{} {} {}", wanted.scratch_bytes, wanted.nondeterministic, wanted.tf32);
+  for (const Tensor& t : graph.tensors) out += fmt::format(";{} {} {} {} {}", static_cast<int>(t.dtype), fmt::join(t.dims, ","), fmt::join(t.strides, ","), t.inner, t.value.has_value());
+  for (const Operation& o : graph.operations) {
+    out += fmt::format(";{} {}", static_cast<int>(o.kind), fmt::join(o.tensors, ","));
+    for (const auto* sizes : {&o.window.size, &o.window.strides, &o.window.before, &o.window.after, &o.window.dilations}) out += fmt::format(" {}", fmt::join(*sizes, ","));
+  }
+  return out;
+}
 
-std::unique_ptr<Engine> find(const std::shared_ptr<Target>& t, const Graph& graph, const Wanted& wanted) {
-  auto target = std::static_pointer_cast<TargetImpl>(t);
+std::shared_ptr<const Plan> found(const TargetImpl& target, const Graph& graph, const Wanted& wanted) {
   std::string why;
-  std::optional<Descriptor> operations = operation_graph(*target, graph, why);
+  std::optional<Descriptor> operations = operation_graph(target, graph, why);
   if (!operations) throw DeviceError(why);
   const bool exact = contracts(graph) && !wanted.tf32;
-  std::unique_ptr<Engine> out;
+  std::shared_ptr<const Plan> out;
   int asked = 0, random = 0, rounding = 0, refused = 0;
   std::int64_t least = -1;
-  for_each(*target, *operations, [&](const Descriptor& configuration, EngineFacts facts) {
+  for_each(target, *operations, [&](const Descriptor& configuration, EngineFacts facts) {
     ++asked;
     if (!facts.deterministic && !wanted.nondeterministic) return ++random, false;
     if (exact && (facts.tensor_cores || facts.rounds_inputs)) return ++rounding, false;
-    std::optional<Descriptor> plan = plan_of(*target, configuration, facts);
+    std::optional<Descriptor> plan = plan_of(target, configuration, facts);
     if (!plan) return ++refused, false;
     if (facts.scratch_bytes > wanted.scratch_bytes) {
       least = least < 0 ? facts.scratch_bytes : std::min(least, facts.scratch_bytes);
       return false;
     }
-    out = std::make_unique<EngineImpl>(target, std::move(*plan), graph, std::move(facts));
+    out = std::make_shared<const Plan>(Plan{std::move(*plan), std::move(facts)});
     return true;
   });
   if (!out)
     throw DeviceError(fmt::format("cuDNN has no engine for it: of {} that it names {} are not deterministic, {} round f32, {} turn out not to take it{}", asked, random, rounding, refused,
-                                  least < 0 ? "" : fmt::format(", and the others want {} bytes of scratch where {} are granted", least, wanted.scratch_bytes)));
+                                  least < 0 ? "" : fmt::format(", and the others want {} bytes of scratch or more where {} are granted", least, wanted.scratch_bytes)));
   return out;
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> find(const std::shared_ptr<Target>& t, const Graph& graph, const Wanted& wanted) {
+  auto target = std::static_pointer_cast<TargetImpl>(t);
+  std::shared_ptr<const Plan>& plan = target->plans[key_of(graph, wanted)];
+  if (!plan) plan = found(*target, graph, wanted);
+  return std::make_unique<EngineImpl>(target, plan, graph);
 }
 
 std::vector<EngineFacts> all(const std::shared_ptr<Target>& t, const Graph& graph) {

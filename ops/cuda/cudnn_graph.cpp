@@ -45,7 +45,8 @@ struct Maker {
     for (std::size_t i = 0; i < names.size(); ++i) d.set(names[i], tensors[o.tensors[i]]);
   }
 
-  Descriptor convolution(const Operation& o, cudnnBackendDescriptorType_t type, const Names& names, cudnnBackendAttributeName_t window, cudnnBackendAttributeName_t alpha, cudnnBackendAttributeName_t beta) {
+  Descriptor convolution(const Operation& o, cudnnBackendDescriptorType_t type, const Names& names, cudnnBackendAttributeName_t window, cudnnBackendAttributeName_t alpha,
+                         cudnnBackendAttributeName_t beta) {
     Descriptor w(api, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     w.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);

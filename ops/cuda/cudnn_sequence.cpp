@@ -13,26 +13,38 @@ namespace {
 
 /// A sequence on the device of the thread that made it.
 struct Bound : Prepared {
-  Bound(Sequence p, const std::shared_ptr<CudaToolkit>& toolkit) : sequence(std::move(p)), toolkit(toolkit), driver(toolkit->driver()), engines(engines_of(sequence, current_target(*toolkit))) {
-    for (const auto& step : sequence.steps)
-      if (auto* t = std::get_if<Transpose>(&step)) transpositions.push_back(cublas_lt::transposition(*toolkit, t->rows, t->columns));
-      else if (auto* r = std::get_if<Run>(&step)) at.emplace_back(r->places.size());
+  Bound(const Sequence& sequence, const std::shared_ptr<CudaToolkit>& toolkit) : own_bytes(sequence.own_bytes), driver(toolkit->driver()) {
+    std::shared_ptr<Target> target;  // only where cuDNN is needed
+    for (const auto& step : sequence.steps) {
+      if (const auto* r = std::get_if<Run>(&step)) {
+        if (!target) target = current_target(*toolkit);
+        runs.push_back(find(target, r->graph, {sequence.engine_bytes}));
+        steps.push_back(bound(*r));
+      } else if (const auto* t = std::get_if<Transpose>(&step)) {
+        steps.push_back([t = *t, by = std::shared_ptr(cublas_lt::transposition(*toolkit, t->rows, t->columns))](const Arguments& a) { by->run(address(t.from, a), address(t.to, a), a.stream); });
+      } else if (const auto* m = std::get_if<Multiply>(&step)) {
+        steps.push_back([m = *m, own = own_bytes, by = std::shared_ptr(cublas_lt::multiplication(*toolkit, m->product))](const Arguments& a) {
+          by->run(address(m.a, a), address(m.b, a), address(m.y, a), a.scratch + own, a.stream);
+        });
+      } else {
+        steps.push_back([this, f = std::get<Fill>(step)](const Arguments& a) {
+          const auto to = reinterpret_cast<CUdeviceptr>(address(f.to, a));
+          check_driver(driver, driver.cuMemsetD32Async(to, std::bit_cast<unsigned>(f.value), static_cast<std::size_t>(f.count), static_cast<CUstream>(a.stream)), "cuMemsetD32Async");
+        });
+      }
+    }
   }
 
   void launch(const Arguments& a) override {
-    std::size_t run = 0, transposition = 0;
-    for (const auto& step : sequence.steps) {
-      if (auto* r = std::get_if<Run>(&step)) {
-        for (std::size_t i = 0; i < r->places.size(); ++i) at[run][i] = address(r->places[i], a);
-        engines[run]->run(at[run], a.scratch + sequence.own_bytes, a.stream);
-        ++run;
-      } else if (auto* t = std::get_if<Transpose>(&step)) {
-        transpositions[transposition++]->run(address(t->from, a), address(t->to, a), a.stream);
-      } else {
-        const auto& f = std::get<Fill>(step);
-        check_driver(driver, driver.cuMemsetD32Async(reinterpret_cast<CUdeviceptr>(address(f.to, a)), std::bit_cast<unsigned>(f.value), static_cast<std::size_t>(f.count), static_cast<CUstream>(a.stream)), "cuMemsetD32Async");
-      }
-    }
+    for (const auto& step : steps) step(a);
+  }
+
+  /// The newest of `runs` at the addresses of a launch.
+  std::function<void(const Arguments&)> bound(const Run& r) {
+    return [places = r.places, at = std::vector<const void*>(r.places.size()), engine = runs.back().get(), own = own_bytes](const Arguments& a) mutable {
+      for (std::size_t i = 0; i < places.size(); ++i) at[i] = address(places[i], a);
+      engine->run(at, a.scratch + own, a.stream);
+    };
   }
 
   static std::byte* address(const Place& p, const Arguments& a) {
@@ -46,12 +58,10 @@ struct Bound : Prepared {
     return nullptr;
   }
 
-  Sequence sequence;
-  std::shared_ptr<CudaToolkit> toolkit;
+  std::int64_t own_bytes;
   const CudaDriver& driver;
-  std::vector<std::unique_ptr<Engine>> engines;
-  std::vector<std::unique_ptr<cublas_lt::Transposition>> transpositions;
-  std::vector<std::vector<const void*>> at;  ///< per run
+  std::vector<std::unique_ptr<Engine>> runs;
+  std::vector<std::function<void(const Arguments&)>> steps;
 };
 
 }  // namespace

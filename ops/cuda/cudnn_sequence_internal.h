@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <belfry/executor/kernel.h>
+#include <belfry/ops/cuda/cublas_lt_internal.h>
 #include <belfry/ops/cuda/cudnn_internal.h>
 
 namespace belfry::cudnn {
@@ -31,6 +32,11 @@ struct Transpose {
   std::int64_t rows = 0, columns = 0;
   Place from, to;
 };
+/// A product by cuBLASLt.
+struct Multiply {
+  cublas_lt::Product product;
+  Place a, b, y;
+};
 struct Fill {
   float value = 0;
   std::int64_t count = 0;
@@ -38,7 +44,7 @@ struct Fill {
 };
 
 struct Sequence {
-  std::vector<std::variant<Run, Transpose, Fill>> steps;
+  std::vector<std::variant<Run, Transpose, Multiply, Fill>> steps;
   std::int64_t own_bytes = 0;      ///< of scratch, before what engines have
   std::int64_t engine_bytes = 0;   ///< that engines may use, one after the other
   std::string refusal;             ///< why there is none

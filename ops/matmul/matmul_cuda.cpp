@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <belfry/ops/cuda_kernels.h>
-#include <belfry/ops/matmul/gemm_internal.h>
+#include <belfry/ops/cuda/gemm_internal.h>
 #include <belfry/ops/matmul/matmul.h>
 #include <belfry/ops/matmul/roles_internal.h>
 
@@ -56,11 +56,13 @@ Gemm gemm_of(const KernelRequest& r) {
   for (const auto* axes : {&roles.batch, &summed})
     for (const Axis& x : *axes) parts *= static_cast<double>(x.size);
   if (parts > static_cast<double>(kMostParts)) return refused(fmt::format("its axes lie apart in {:.0f} products; transpose an operand", parts));
-  if (!lies_well(m.size, m.a, k.size, k.a) || !lies_well(k.size, k.b, n.size, n.b) || !lies_well(m.size, m.y, n.size, n.y)) return refused("a matrix has neither its rows nor its columns side by side; transpose an operand");
+  if (!lies_well(m.size, m.a, k.size, k.a) || !lies_well(k.size, k.b, n.size, n.b) || !lies_well(m.size, m.y, n.size, n.y))
+    return refused("a matrix has neither its rows nor its columns side by side; transpose an operand");
   for (const Axis* x : {&m, &n, &k, &batch})
     if (x->size >= std::int64_t{1} << 31) return refused("an axis is longer than cuBLAS counts");
   Gemm out;
-  out.product = {r.inputs[0].dtype, batch.size, m.size, n.size, k.size, matrix(m.size, m.a, k.size, k.a, batch.a), matrix(k.size, k.b, n.size, n.b, batch.b), matrix(m.size, m.y, n.size, n.y, batch.y)};
+  const cublas_lt::Matrix a = matrix(m.size, m.a, k.size, k.a, batch.a), b = matrix(k.size, k.b, n.size, n.b, batch.b), y = matrix(m.size, m.y, n.size, n.y, batch.y);
+  out.product = {r.inputs[0].dtype, batch.size, m.size, n.size, k.size, a, b, y};
   out.parts = {{}};
   spread(out.parts, roles.batch, false);
   spread(out.parts, summed, true);
