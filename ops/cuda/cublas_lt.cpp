@@ -131,7 +131,9 @@ class MultiplicationImpl : public Multiplication {
     const void *one = wide ? static_cast<const void*>(&one_) : &one_f32_, *beta = wide ? static_cast<const void*>(&beta_) : &beta_f32_;
     if (!swapped_) std::swap(a, b);
     const auto on = static_cast<cudaStream_t>(stream);
-    check(api_, api_.cublasLtMatmul(handle_->raw, product_.get(), one, a, first_.get(), b, second_.get(), beta, y, y_.get(), y, y_.get(), &chosen_.algo, scratch, chosen_.workspaceSize, on), "cublasLtMatmul");
+    const cublasStatus_t status =
+        api_.cublasLtMatmul(handle_->raw, product_.get(), one, a, first_.get(), b, second_.get(), beta, y, y_.get(), y, y_.get(), &chosen_.algo, scratch, chosen_.workspaceSize, on);
+    check(api_, status, "cublasLtMatmul");
   }
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 /// A sequence on the device of the thread that made it.
 struct Bound : Prepared {
-  Bound(const Sequence& sequence, const std::shared_ptr<CudaToolkit>& toolkit) : own_bytes(sequence.own_bytes), driver(toolkit->driver()) {
+  Bound(const Sequence& sequence, const std::shared_ptr<CudaToolkit>& toolkit) : own_bytes(sequence.own_bytes), toolkit(toolkit), driver(toolkit->driver()) {
     std::shared_ptr<Target> target;  // only where cuDNN is needed
     for (const auto& step : sequence.steps) {
       if (const auto* r = std::get_if<Run>(&step)) {
@@ -59,6 +59,7 @@ struct Bound : Prepared {
   }
 
   std::int64_t own_bytes;
+  std::shared_ptr<CudaToolkit> toolkit;  ///< holds the driver's table
   const CudaDriver& driver;
   std::vector<std::unique_ptr<Engine>> runs;
   std::vector<std::function<void(const Arguments&)>> steps;
