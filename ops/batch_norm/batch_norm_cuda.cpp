@@ -55,7 +55,7 @@ Sequence gradient(const KernelRequest& r) {
   Norm n(r);
   Place gamma = n.parameter(1, 1), inverse = n.out.temporary(n.channels);
   Run deviation;
-  std::size_t variance = deviation.add(n.channel(), n.in(3)), epsilon = deviation.add(scalar(n.epsilon)), sum = deviation.add(inner(n.channel())), root = deviation.add(inner(n.channel()));
+  std::size_t variance = deviation.add(n.channel(), n.in(3)), epsilon = deviation.add(scalar(n.epsilon)), sum = deviation.add(unstored(n.channel())), root = deviation.add(unstored(n.channel()));
   deviation.graph.operations = {{Kind::add, {variance, epsilon, sum}}, {Kind::sqrt, {sum, root}}, {Kind::reciprocal, {root, deviation.add(n.channel(), inverse)}}};
   n.out.steps.push_back(std::move(deviation));
   Run run;

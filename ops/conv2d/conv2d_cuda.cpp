@@ -75,8 +75,8 @@ Sequence bias_relu(const KernelRequest& r) {
   out.engine_bytes = reserve(p);
   Run run;
   Place ordered = p.in_order() ? in(1) : out.temporary(p.elements());
-  std::size_t x = run.add(picture(p.x), in(0)), filter = run.add(p.ordered_filter(), ordered), product = run.add(inner(picture(p.y)));
-  std::size_t bias = run.add(per_channel(p.y[3]), in(2)), sum = run.add(inner(picture(p.y))), y = run.add(picture(p.y), to());
+  std::size_t x = run.add(picture(p.x), in(0)), filter = run.add(p.ordered_filter(), ordered), product = run.add(unstored(picture(p.y)));
+  std::size_t bias = run.add(per_channel(p.y[3]), in(2)), sum = run.add(unstored(picture(p.y))), y = run.add(picture(p.y), to());
   run.graph.operations = {{Kind::conv, {x, filter, product}, p.window}, {Kind::add, {product, bias, sum}}, {Kind::relu, {sum, y}}};
   if (!p.in_order()) out.steps.push_back(Transpose{p.taps(), p.filter[3], in(1), ordered});
   out.steps.push_back(std::move(run));

@@ -66,7 +66,7 @@ inline Sequence none(std::string why) {
 /// (n, h, w, c) in memory.
 inline Tensor picture(const Extents& nhwc) { return {f32, {nhwc[0], nhwc[3], nhwc[1], nhwc[2]}, {nhwc[1] * nhwc[2] * nhwc[3], 1, nhwc[2] * nhwc[3], nhwc[3]}}; }
 inline Tensor per_channel(std::int64_t c) { return {f32, {1, c, 1, 1}, {c, 1, c, c}}; }
-inline Tensor inner(Tensor t) {
+inline Tensor unstored(Tensor t) {
   t.inner = true;
   return t;
 }
