@@ -82,7 +82,7 @@ void expect_as_reference(const Sequence& s, const KernelRequest& r, std::vector<
   }
 }
 
-/// All its engines fit in what the plan reserves, repeat their bits, and multiply f32 as f32.
+/// All its engines fit in what the plan reserves, repeat their bits, and multiply f32 as f32 (a tensor core would round it).
 void expect_engines(const Sequence& s, const std::string& what) {
   std::string why;
   auto target = described(why);
@@ -94,7 +94,7 @@ void expect_engines(const Sequence& s, const std::string& what) {
   for (const auto& e : engines) {
     EXPECT_LE(e->facts().scratch_bytes, s.engine_bytes) << what << ": " << e->facts().name;
     EXPECT_TRUE(e->facts().deterministic) << what << ": " << e->facts().name;
-    EXPECT_FALSE(e->facts().rounds_inputs) << what << ": " << e->facts().name;
+    EXPECT_FALSE(e->facts().rounds_inputs || (e->facts().tensor_cores && what.find("conv") != std::string::npos)) << what << ": " << e->facts().name;
   }
 }
 
@@ -153,7 +153,7 @@ TEST(Cudnn, ComputesWhatTheReferencesDo) {
 
 TEST(Cudnn, HasEnginesWithinTheReserve) {
   for (const Named& c : cases()) {
-    if (c.what.find("pool2d") != std::string::npos && c.what.find("valid") != std::string::npos) continue;  // as with padding, and long to compile
+    if (c.what.find("valid") != std::string::npos || c.what == "batch_norm of rows") continue;  // as the others, and long to compile
     Asked a(c.one);
     if (a.request.op == "max_pool2d") a.request.wanted[1] = false;
     expect_engines(sequence_of(a.request), c.what);
@@ -200,8 +200,8 @@ struct Group {
 TEST(Cudnn, FusesBiasAndRelu) {
   Group g;
   Sequence s = sequence_of(g.request);
-  expect_as_reference(s, g.request, g.inputs, "the group");
-  expect_engines(s, "the group");
+  expect_as_reference(s, g.request, g.inputs, "conv2d_bias_relu");
+  expect_engines(s, "conv2d_bias_relu");
 }
 
 /// What the table of the backend says.
@@ -227,13 +227,27 @@ TEST(Cudnn, RefusesWithTheReason) {
   EXPECT_EQ(refusal(Group(1).request), "the bias is not per channel");
 }
 
-TEST(Cudnn, SaysWhyThereIsNoEngine) {
+TEST(Cudnn, TakesAnotherEngineWhereTheFirstDoesNotFit) {
   std::string why;
   auto target = described(why);
   if (!target) GTEST_SKIP() << why;
-  Sequence s = sequence_of(Asked({"", "batch_norm_gradient", {real({kBatch, 4, 3, 8}), real({8}), real({8}), real({8}), real({kBatch, 4, 3, 8})}, {{"epsilon", 1e-3}, {"sync", false}}}).request);
-  s.engine_bytes = 0;
-  EXPECT_THAT([&] { engines_of(s, target); }, testing::Throws<DeviceError>(testing::Property(&DeviceError::what, testing::HasSubstr("bytes of scratch or more where 0 are granted"))));
+  Sequence s = sequence_of(Asked({"", "conv2d", {real({32, 56, 56, 64}), real({3, 3, 64, 64})}, windows({1, 1}, "same")}).request);
+  EngineFacts roomy = engines_of(s, target).at(0)->facts();
+  EXPECT_GT(roomy.scratch_bytes, 0);
+  s.engine_bytes = roomy.scratch_bytes - 1;
+  EngineFacts tight = engines_of(s, target).at(0)->facts();
+  EXPECT_LT(tight.scratch_bytes, roomy.scratch_bytes);
+  EXPECT_NE(tight.name, roomy.name);
+}
+
+TEST(Cudnn, SaysWhatItDoesNotTake) {
+  std::string why;
+  auto target = described(why);
+  if (!target) GTEST_SKIP() << why;
+  Sequence s = sequence_of(Asked({"", "conv2d", {real({8, 6, 6, 4}), real({3, 3, 4, 8})}, windows({1, 1}, "same")}).request);
+  for (auto& step : s.steps)
+    if (auto* r = std::get_if<Run>(&step)) r->graph.tensors[2].dims[2] = 9;
+  EXPECT_THAT([&] { engines_of(s, target); }, testing::Throws<DeviceError>(testing::Property(&DeviceError::what, testing::HasSubstr("cuDNN: cudnnBackend"))));
 }
 
 TEST(CublasLt, MultipliesContractions) {
