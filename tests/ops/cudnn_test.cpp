@@ -246,7 +246,7 @@ TEST(Cudnn, SaysWhatItDoesNotTake) {
   if (!target) GTEST_SKIP() << why;
   Sequence s = sequence_of(Asked({"", "conv2d", {real({8, 6, 6, 4}), real({3, 3, 4, 8})}, windows({1, 1}, "same")}).request);
   for (auto& step : s.steps)
-    if (auto* r = std::get_if<Run>(&step)) r->graph.tensors[2].dims[2] = 9;
+    if (auto* r = std::get_if<cudnn::Run>(&step)) r->graph.tensors[2].dims[2] = 9;
   EXPECT_THAT([&] { engines_of(s, target); }, testing::Throws<DeviceError>(testing::Property(&DeviceError::what, testing::HasSubstr("cuDNN: cudnnBackend"))));
 }
 
