@@ -1,3 +1,4 @@
+#if __has_include(<cublasLt.h>)
 #include <belfry/ops/cuda/cublas_lt_internal.h>
 
 #include <cublasLt.h>
@@ -202,3 +203,4 @@ std::unique_ptr<Multiplication> multiplication(CudaToolkit& toolkit, const Produ
 std::unique_ptr<Transposition> transposition(CudaToolkit& toolkit, std::int64_t rows, std::int64_t columns) { return std::make_unique<TranspositionImpl>(handle_of(toolkit), rows, columns); }
 
 }  // namespace belfry::cublas_lt
+#endif

@@ -1,4 +1,5 @@
-// Built in the place of cublas_lt.cpp where the header of cuBLASLt is missing.
+// Stands for cublas_lt.cpp where the header of cuBLASLt is missing.
+#if !__has_include(<cublasLt.h>)
 #include <belfry/graph/error.h>
 #include <belfry/ops/cuda/cublas_lt_internal.h>
 
@@ -13,3 +14,4 @@ std::unique_ptr<Multiplication> multiplication(CudaToolkit&, const Product&) { t
 std::unique_ptr<Transposition> transposition(CudaToolkit&, std::int64_t, std::int64_t) { throw DeviceError(kAbsent); }
 
 }  // namespace belfry::cublas_lt
+#endif

@@ -1,4 +1,5 @@
-// Built in the place of the other files named cudnn_*.cpp that call it where the headers of cuDNN are missing.
+// Stands for the files that call cuDNN where its headers are missing.
+#if !__has_include(<cudnn.h>)
 #include <belfry/graph/error.h>
 #include <belfry/ops/cuda/cudnn_internal.h>
 
@@ -15,3 +16,4 @@ std::unique_ptr<Engine> find(const std::shared_ptr<Target>&, const Graph&, const
 std::vector<EngineFacts> all(const std::shared_ptr<Target>&, const Graph&) { throw DeviceError(kAbsent); }
 
 }  // namespace belfry::cudnn
+#endif

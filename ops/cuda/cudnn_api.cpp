@@ -1,3 +1,4 @@
+#if __has_include(<cudnn.h>)
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -99,3 +100,4 @@ std::shared_ptr<Target> described_target(CudaToolkit& toolkit, const std::string
 }
 
 }  // namespace belfry::cudnn
+#endif

@@ -1,3 +1,4 @@
+#if __has_include(<cudnn.h>)
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -208,3 +209,4 @@ std::vector<EngineFacts> all(const std::shared_ptr<Target>& t, const Graph& grap
 }
 
 }  // namespace belfry::cudnn
+#endif

@@ -1,3 +1,4 @@
+#if __has_include(<cudnn.h>)
 #include <fmt/format.h>
 
 #include <belfry/graph/error.h>
@@ -185,3 +186,4 @@ std::optional<Descriptor> operation_graph(const TargetImpl& target, const Graph&
 }
 
 }  // namespace belfry::cudnn
+#endif
