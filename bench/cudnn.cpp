@@ -87,7 +87,8 @@ void survey(const std::string& net, const std::shared_ptr<Target>& target) {
   std::map<std::string, int> refused;
   std::map<std::string, Found> found = sequences_of(net, refused);
   std::map<std::string, Tally> tallies;
-  for (auto& [key, f] : found) {
+  for (auto at = found.rbegin(); at != found.rend(); ++at) {  // convolutions first: batch norm is compiled, a second for each form
+    auto& [key, f] = *at;
     Tally& tally = tallies[key.substr(0, key.find(' '))];
     ++tally.shapes;
     std::string engines, why;
