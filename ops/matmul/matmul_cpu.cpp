@@ -3,59 +3,15 @@
 
 #include <belfry/ops/cpu_kernels.h>
 #include <belfry/ops/cpu/kernel_support_internal.h>
-#include <belfry/ops/matmul/matmul.h>
 #include <belfry/ops/cpu/onednn_internal.h>
+#include <belfry/ops/matmul/matmul.h>
+#include <belfry/ops/matmul/roles_internal.h>
 
 namespace belfry {
 
 namespace {
 
 using onednn::Product;
-
-/// One or more letters that lie together in all operands that have them: a size, and a stride in a, b and y, 0 where the operand lacks them.
-struct Axis {
-  std::int64_t size = 1, a = 0, b = 0, y = 0;
-};
-
-std::int64_t stride(const std::string& letters, const Extents& shape, char c) {
-  std::size_t at = letters.find(c);
-  std::int64_t out = at == letters.npos ? 0 : 1;
-  for (std::size_t k = at == letters.npos ? shape.size() : at + 1; k < shape.size(); ++k) out *= shape[k];
-  return out;
-}
-
-/// The axes of a product by role. Of rows and columns one axis goes into the matrices, the others are batch axes that one operand
-/// lacks; further summed axes are added one after the other.
-struct Roles {
-  std::vector<Axis> batch, m, n, k;
-};
-
-Roles roles_of(const Letters& l, const Extents& sa, const Extents& sb, const Extents& sy) {
-  Roles out;
-  auto take = [&](std::vector<Axis>& role, char c, std::int64_t size) {
-    if (size == 1) return;
-    Axis x{size, stride(l.a, sa, c), stride(l.b, sb, c), stride(l.y, sy, c)};
-    bool together = !role.empty() && role.back().a == x.a * size && role.back().b == x.b * size && role.back().y == x.y * size;
-    if (together) x.size *= role.back().size, role.pop_back();
-    role.push_back(x);
-  };
-  auto in = [](const std::string& letters, char c) { return letters.find(c) != letters.npos; };
-  for (std::size_t i = 0; i < l.y.size(); ++i) take(in(l.a, l.y[i]) && in(l.b, l.y[i]) ? out.batch : in(l.a, l.y[i]) ? out.m : out.n, l.y[i], sy[i]);
-  for (std::size_t i = 0; i < l.a.size(); ++i)
-    if (!in(l.y, l.a[i])) take(out.k, l.a[i], sa[i]);
-  return out;
-}
-
-/// The axis that goes into the matrices: one whose elements lie side by side, else the longest; {1} where there is none.
-Axis chosen(std::vector<Axis>& role, std::vector<Axis>& others) {
-  if (role.empty()) return {};
-  auto rank = [](const Axis& x) { return std::pair(x.y == 1 ? 2 : x.a == 1 || x.b == 1, x.size); };
-  auto best = std::max_element(role.begin(), role.end(), [&](const Axis& p, const Axis& q) { return rank(p) < rank(q); });
-  Axis out = *best;
-  role.erase(best);
-  others.insert(others.end(), role.begin(), role.end());
-  return out;
-}
 
 /// Strides of a matrix; an axis of size 1 has none of its own, and gets one that oneDNN takes for dense.
 void add_matrix(Extents& out, std::int64_t rows, std::int64_t row_step, std::int64_t columns, std::int64_t column_step) {

@@ -1,0 +1,98 @@
+#include <belfry/ops/cuda/cudnn_sequence_internal.h>
+#include <belfry/ops/cuda_kernels.h>
+#include <belfry/ops/fusions.h>
+#include <belfry/ops/windows.h>
+
+namespace belfry {
+
+namespace {
+
+using namespace cudnn;
+
+/// A convolution by its three tensors, whichever of them is the result. cuDNN wants filters as (out, h, w, in); ours are (h, w, in, out), which it takes
+/// without a word and may misread: so they are transposed on the way.
+struct Problem {
+  Problem(const Attributes& a, const LocalType& x, const LocalType& filter, const LocalType& y)
+      : x(x.shape), filter(filter.shape), y(y.shape), groups(a.integer("groups")) {
+    Sliding s(x.shape, filter.shape[0], filter.shape[1], a.integers("strides"), a.text("padding") == "same", a.integers("dilations"));
+    window = {{}, {s.stride_h, s.stride_w}, {s.h.before, s.w.before}, {s.h.after, s.w.after}, {s.dilation_h, s.dilation_w}};
+  }
+
+  std::int64_t taps() const { return filter[0] * filter[1] * filter[2]; }
+  std::int64_t elements() const { return taps() * filter[3]; }
+  /// One tap on every pixel is a product of matrices as they lie, which cuBLAS multiplies without reordering a thing.
+  bool is_product() const { return filter[0] * filter[1] == 1 && groups == 1 && window.strides == Extents{1, 1}; }
+  bool in_order() const { return taps() == 1 || filter[3] == 1; }
+  Tensor ordered_filter() const { return {f32, {filter[3], filter[2], filter[0], filter[1]}, {taps(), 1, filter[1] * filter[2], filter[2]}}; }
+
+  Extents x, filter, y;
+  std::int64_t groups;
+  Window window;
+};
+
+/// Engines that reorder their tensors hold them once more; all that are deterministic and multiply f32 as f32 find room in that.
+std::int64_t reserve(const Problem& p) { return 4 * (elements(p.x) + p.elements() + elements(p.y)) + (std::int64_t{1} << 20); }
+
+Sequence product(const Problem& p, Kind kind, Place x, Place filter, Place y) {
+  const std::int64_t pixels = p.y[0] * p.y[1] * p.y[2], in = p.x[3], out = p.y[3];
+  const cublas_lt::Matrix of_x{in, 1}, of_y{out, 1}, of_filter{out, 1};
+  Sequence s;
+  s.engine_bytes = cublas_lt::kScratchBytes;
+  if (kind == Kind::conv) s.steps = {Multiply{{f32, 1, pixels, out, in, of_x, of_filter, of_y, false, 64}, x, filter, y}};
+  else if (kind == Kind::conv_input_gradient) s.steps = {Multiply{{f32, 1, pixels, in, out, of_y, {1, out}, of_x, false, 64}, y, filter, x}};
+  else s.steps = {Multiply{{f32, 1, in, out, pixels, {1, in}, of_y, of_filter, false, 64}, x, y, filter}};
+  return s;
+}
+
+/// x, filter and y at their places; the result's is where the operation writes.
+Sequence convolution(const Problem& p, Kind kind, Place x, Place filter, Place y) {
+  if (p.is_product() && cublas_lt::built()) return product(p, kind, x, filter, y);
+  Sequence out;
+  out.engine_bytes = reserve(p);
+  Run run;
+  Place ordered = p.in_order() ? filter : out.temporary(p.elements());
+  std::size_t of_x = run.add(picture(p.x), x), of_filter = run.add(p.ordered_filter(), ordered), of_y = run.add(picture(p.y), y);
+  run.graph.operations = {{kind, {of_x, of_filter, of_y}, p.window}};
+  bool made = kind == Kind::conv_filter_gradient;
+  if (!made && !p.in_order()) out.steps.push_back(Transpose{p.taps(), p.filter[3], filter, ordered});
+  out.steps.push_back(std::move(run));
+  if (made && !p.in_order()) out.steps.push_back(Transpose{p.filter[3], p.taps(), ordered, filter});
+  return out;
+}
+
+Place in(std::int64_t i) { return {Place::input, i}; }
+Place to() { return {Place::output, 0}; }
+
+Sequence forward(const KernelRequest& r) { return convolution({*r.attributes, r.inputs[0], r.inputs[1], r.outputs[0]}, Kind::conv, in(0), in(1), to()); }
+Sequence input_gradient(const KernelRequest& r) { return convolution({*r.attributes, r.outputs[0], r.inputs[1], r.inputs[0]}, Kind::conv_input_gradient, to(), in(1), in(0)); }
+Sequence filter_gradient(const KernelRequest& r) { return convolution({*r.attributes, r.inputs[0], r.outputs[0], r.inputs[1]}, Kind::conv_filter_gradient, in(0), to(), in(1)); }
+
+/// Inputs x, filter and bias, as the members read them.
+Sequence bias_relu(const KernelRequest& r) {
+  Problem p(r.members[0]->attributes, r.inputs[0], r.inputs[1], r.outputs[0]);
+  if (r.inputs[2].shape != Extents{p.y[3]}) return none("the bias is not per channel");
+  Sequence out;
+  out.engine_bytes = reserve(p);
+  Run run;
+  Place ordered = p.in_order() ? in(1) : out.temporary(p.elements());
+  std::size_t x = run.add(picture(p.x), in(0)), filter = run.add(p.ordered_filter(), ordered), product = run.add(unstored(picture(p.y)));
+  std::size_t bias = run.add(per_channel(p.y[3]), in(2)), sum = run.add(unstored(picture(p.y))), y = run.add(picture(p.y), to());
+  run.graph.operations = {{Kind::conv, {x, filter, product}, p.window}, {Kind::add, {product, bias, sum}}, {Kind::relu, {sum, y}}};
+  if (!p.in_order()) out.steps.push_back(Transpose{p.taps(), p.filter[3], in(1), ordered});
+  out.steps.push_back(std::move(run));
+  return out;
+}
+
+}  // namespace
+
+std::vector<SequenceKernel> cudnn::conv2d_sequences() {
+  return {{"cudnn_conv2d", "conv2d", forward},
+          {"cudnn_conv2d", "conv2d_input_gradient", input_gradient},
+          {"cudnn_conv2d", "conv2d_filter_gradient", filter_gradient},
+          {"cudnn_conv2d", "conv2d_transpose", input_gradient},
+          {"cudnn_conv2d_bias_relu", kConv2dBiasRelu, bias_relu, {"conv2d", "add", "relu"}}};
+}
+
+std::vector<Kernel> conv2d_cuda(const std::shared_ptr<CudaToolkit>& toolkit) { return kernels_of(conv2d_sequences(), toolkit); }
+
+}  // namespace belfry

@@ -1,0 +1,206 @@
+#if __has_include(<cublasLt.h>)
+#include <belfry/ops/cuda/cublas_lt_internal.h>
+
+#include <cublasLt.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include <belfry/executor/device/cuda/toolkit_internal.h>
+#include <belfry/graph/error.h>
+
+namespace belfry::cublas_lt {
+
+namespace {
+
+/// A field per function, under the function's own name.
+struct Api {
+  decltype(&::cublasLtCreate) cublasLtCreate;
+  decltype(&::cublasLtDestroy) cublasLtDestroy;
+  decltype(&::cublasLtGetStatusName) cublasLtGetStatusName;
+  decltype(&::cublasLtMatmul) cublasLtMatmul;
+  decltype(&::cublasLtMatmulAlgoGetHeuristic) cublasLtMatmulAlgoGetHeuristic;
+  decltype(&::cublasLtMatmulDescCreate) cublasLtMatmulDescCreate;
+  decltype(&::cublasLtMatmulDescDestroy) cublasLtMatmulDescDestroy;
+  decltype(&::cublasLtMatmulDescSetAttribute) cublasLtMatmulDescSetAttribute;
+  decltype(&::cublasLtMatmulPreferenceCreate) cublasLtMatmulPreferenceCreate;
+  decltype(&::cublasLtMatmulPreferenceDestroy) cublasLtMatmulPreferenceDestroy;
+  decltype(&::cublasLtMatmulPreferenceSetAttribute) cublasLtMatmulPreferenceSetAttribute;
+  decltype(&::cublasLtMatrixLayoutCreate) cublasLtMatrixLayoutCreate;
+  decltype(&::cublasLtMatrixLayoutDestroy) cublasLtMatrixLayoutDestroy;
+  decltype(&::cublasLtMatrixLayoutSetAttribute) cublasLtMatrixLayoutSetAttribute;
+  decltype(&::cublasLtMatrixTransform) cublasLtMatrixTransform;
+  decltype(&::cublasLtMatrixTransformDescCreate) cublasLtMatrixTransformDescCreate;
+  decltype(&::cublasLtMatrixTransformDescDestroy) cublasLtMatrixTransformDescDestroy;
+  decltype(&::cublasLtMatrixTransformDescSetAttribute) cublasLtMatrixTransformDescSetAttribute;
+};
+
+template <class F>
+void load(void* library, const char* name, F& f) {
+  f = reinterpret_cast<F>(dlsym(library, name));
+  if (!f) throw DeviceError(fmt::format("cuBLASLt lacks {}; install cuBLAS 13.0 or a later 13", name));
+}
+
+Api loaded(void* library) {
+  Api out{};
+#define BELFRY_LOAD(name) load(library, #name, out.name)
+  BELFRY_LOAD(cublasLtCreate);
+  BELFRY_LOAD(cublasLtDestroy);
+  BELFRY_LOAD(cublasLtGetStatusName);
+  BELFRY_LOAD(cublasLtMatmul);
+  BELFRY_LOAD(cublasLtMatmulAlgoGetHeuristic);
+  BELFRY_LOAD(cublasLtMatmulDescCreate);
+  BELFRY_LOAD(cublasLtMatmulDescDestroy);
+  BELFRY_LOAD(cublasLtMatmulDescSetAttribute);
+  BELFRY_LOAD(cublasLtMatmulPreferenceCreate);
+  BELFRY_LOAD(cublasLtMatmulPreferenceDestroy);
+  BELFRY_LOAD(cublasLtMatmulPreferenceSetAttribute);
+  BELFRY_LOAD(cublasLtMatrixLayoutCreate);
+  BELFRY_LOAD(cublasLtMatrixLayoutDestroy);
+  BELFRY_LOAD(cublasLtMatrixLayoutSetAttribute);
+  BELFRY_LOAD(cublasLtMatrixTransform);
+  BELFRY_LOAD(cublasLtMatrixTransformDescCreate);
+  BELFRY_LOAD(cublasLtMatrixTransformDescDestroy);
+  BELFRY_LOAD(cublasLtMatrixTransformDescSetAttribute);
+#undef BELFRY_LOAD
+  return out;
+}
+
+const Api& api(CudaToolkit& toolkit) {
+  void* library = toolkit.library(CudaLibrary::cublas_lt);
+  static const Api kApi = loaded(library);
+  return kApi;
+}
+
+void check(const Api& api, cublasStatus_t status, const char* call) {
+  if (status != CUBLAS_STATUS_SUCCESS) throw DeviceError(fmt::format("cuBLASLt: {} gives {}", call, api.cublasLtGetStatusName(status)));
+}
+
+/// One per thread, as long as somebody holds it.
+struct Handle {
+  explicit Handle(const Api& api) : api(api) { check(api, api.cublasLtCreate(&raw), "cublasLtCreate"); }
+  ~Handle() { api.cublasLtDestroy(raw); }
+  const Api& api;
+  cublasLtHandle_t raw = nullptr;
+};
+
+std::shared_ptr<Handle> handle_of(CudaToolkit& toolkit) {
+  thread_local std::weak_ptr<Handle> known;
+  if (auto handle = known.lock()) return handle;
+  auto handle = std::make_shared<Handle>(api(toolkit));
+  known = handle;
+  return handle;
+}
+
+template <class T>
+using Held = std::unique_ptr<T, cublasStatus_t (*)(T*)>;
+using Layout = Held<cublasLtMatrixLayoutOpaque_t>;
+
+/// Column by column, as cuBLAS counts: `step` elements from one column to the next.
+Layout layout(const Api& api, cudaDataType_t type, std::int64_t rows, std::int64_t columns, std::int64_t step, std::int64_t batch = 1, std::int64_t batch_step = 0) {
+  cublasLtMatrixLayout_t raw = nullptr;
+  check(api, api.cublasLtMatrixLayoutCreate(&raw, type, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns), step), "cublasLtMatrixLayoutCreate");
+  Layout out(raw, api.cublasLtMatrixLayoutDestroy);
+  auto count = static_cast<std::int32_t>(batch);
+  check(api, api.cublasLtMatrixLayoutSetAttribute(raw, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count), "cublasLtMatrixLayoutSetAttribute");
+  check(api, api.cublasLtMatrixLayoutSetAttribute(raw, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &batch_step, sizeof batch_step), "cublasLtMatrixLayoutSetAttribute");
+  return out;
+}
+
+class MultiplicationImpl : public Multiplication {
+ public:
+  MultiplicationImpl(std::shared_ptr<Handle> h, const Product& p)
+      : handle_(std::move(h)), api_(handle_->api), type_(p.dtype == f64 ? CUDA_R_64F : CUDA_R_32F), one_(1), beta_(p.accumulate ? 1 : 0), one_f32_(1), beta_f32_(p.accumulate ? 1 : 0) {
+    const ColumnMajor c = column_major(p);
+    cublasLtMatmulDesc_t raw = nullptr;
+    check(api_, api_.cublasLtMatmulDescCreate(&raw, p.dtype == f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, type_), "cublasLtMatmulDescCreate");
+    product_.reset(raw);
+    for (auto [attribute, transposed] : {std::pair(CUBLASLT_MATMUL_DESC_TRANSA, c.first.transposed), std::pair(CUBLASLT_MATMUL_DESC_TRANSB, c.second.transposed)}) {
+      cublasOperation_t operation = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+      check(api_, api_.cublasLtMatmulDescSetAttribute(raw, attribute, &operation, sizeof operation), "cublasLtMatmulDescSetAttribute");
+    }
+    swapped_ = c.swapped;
+    first_ = stored(c.first, p.batch);
+    second_ = stored(c.second, p.batch);
+    y_ = stored(c.y, p.batch);
+    choose(p.alignment);
+  }
+
+  void run(const void* a, const void* b, void* y, void* scratch, void* stream) override {
+    const bool wide = type_ == CUDA_R_64F;
+    const void *one = wide ? static_cast<const void*>(&one_) : &one_f32_, *beta = wide ? static_cast<const void*>(&beta_) : &beta_f32_;
+    if (!swapped_) std::swap(a, b);
+    const auto on = static_cast<cudaStream_t>(stream);
+    const cublasStatus_t status =
+        api_.cublasLtMatmul(handle_->raw, product_.get(), one, a, first_.get(), b, second_.get(), beta, y, y_.get(), y, y_.get(), &chosen_.algo, scratch, chosen_.workspaceSize, on);
+    check(api_, status, "cublasLtMatmul");
+  }
+
+ private:
+  Layout stored(const ColumnMajor::Matrix& m, std::int64_t batch) const { return layout(api_, type_, m.rows, m.columns, m.step, batch, m.batch_step); }
+
+  /// Sums that are split over blocks are joined in scratch, in their order, never by atomic additions to y.
+  void choose(std::int64_t alignment) {
+    cublasLtMatmulPreference_t raw = nullptr;
+    check(api_, api_.cublasLtMatmulPreferenceCreate(&raw), "cublasLtMatmulPreferenceCreate");
+    Held<cublasLtMatmulPreferenceOpaque_t> preference(raw, api_.cublasLtMatmulPreferenceDestroy);
+    auto set = [&](cublasLtMatmulPreferenceAttributes_t name, auto value) {
+      check(api_, api_.cublasLtMatmulPreferenceSetAttribute(raw, name, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute");
+    };
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kScratchBytes));
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    for (auto name : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      set(name, static_cast<std::uint32_t>(alignment));
+    int found = 0;
+    check(api_, api_.cublasLtMatmulAlgoGetHeuristic(handle_->raw, product_.get(), first_.get(), second_.get(), y_.get(), y_.get(), raw, 1, &chosen_, &found), "cublasLtMatmulAlgoGetHeuristic");
+    if (found == 0) throw DeviceError("cuBLASLt has no algorithm for a product of this form");
+  }
+
+  std::shared_ptr<Handle> handle_;
+  const Api& api_;
+  cudaDataType_t type_;
+  double one_, beta_;
+  float one_f32_, beta_f32_;
+  Held<cublasLtMatmulDescOpaque_t> product_{nullptr, api_.cublasLtMatmulDescDestroy};
+  Layout first_{nullptr, nullptr}, second_{nullptr, nullptr}, y_{nullptr, nullptr};
+  bool swapped_ = false;
+  cublasLtMatmulHeuristicResult_t chosen_{};
+};
+
+/// Seen column by column, rows of a matrix that lie one behind the other are its columns.
+class TranspositionImpl : public Transposition {
+ public:
+  TranspositionImpl(std::shared_ptr<Handle> h, std::int64_t rows, std::int64_t columns)
+      : handle_(std::move(h)), from_(layout(handle_->api, CUDA_R_32F, columns, rows, columns)), to_(layout(handle_->api, CUDA_R_32F, rows, columns, rows)),
+        transform_(nullptr, handle_->api.cublasLtMatrixTransformDescDestroy) {
+    const Api& api = handle_->api;
+    cublasLtMatrixTransformDesc_t raw = nullptr;
+    check(api, api.cublasLtMatrixTransformDescCreate(&raw, CUDA_R_32F), "cublasLtMatrixTransformDescCreate");
+    transform_.reset(raw);
+    cublasOperation_t turned = CUBLAS_OP_T;
+    check(api, api.cublasLtMatrixTransformDescSetAttribute(raw, CUBLASLT_MATRIX_TRANSFORM_DESC_TRANSA, &turned, sizeof turned), "cublasLtMatrixTransformDescSetAttribute");
+  }
+
+  void run(const void* from, void* to, void* stream) override {
+    const float one = 1, zero = 0;
+    const Api& api = handle_->api;
+    const auto on = static_cast<cudaStream_t>(stream);
+    check(api, api.cublasLtMatrixTransform(handle_->raw, transform_.get(), &one, from, from_.get(), &zero, nullptr, nullptr, to, to_.get(), on), "cublasLtMatrixTransform");
+  }
+
+ private:
+  std::shared_ptr<Handle> handle_;
+  Layout from_, to_;
+  Held<cublasLtMatrixTransformDescOpaque_t> transform_;
+};
+
+}  // namespace
+
+bool built() { return true; }
+
+std::unique_ptr<Multiplication> multiplication(CudaToolkit& toolkit, const Product& product) { return std::make_unique<MultiplicationImpl>(handle_of(toolkit), product); }
+std::unique_ptr<Transposition> transposition(CudaToolkit& toolkit, std::int64_t rows, std::int64_t columns) { return std::make_unique<TranspositionImpl>(handle_of(toolkit), rows, columns); }
+
+}  // namespace belfry::cublas_lt
+#endif

@@ -1,0 +1,63 @@
+// The one place that calls cuBLASLt: matrix products and transpositions, prepared once and then only launched.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <belfry/graph/dtype.h>
+
+namespace belfry {
+class CudaToolkit;
+}
+
+namespace belfry::cublas_lt {
+
+/// Steps in elements from row to row, from column to column (one of the two is 1) and from product to product.
+struct Matrix {
+  std::int64_t row_step = 1, column_step = 1, batch_step = 0;
+};
+
+/// y(batch, m, n) = Σ_k a(batch, m, k)·b(batch, k, n), f32 multiplied as f32; with `accumulate` added to what y holds.
+struct Product {
+  DType dtype = f32;
+  std::int64_t batch = 1, m = 1, n = 1, k = 1;
+  Matrix a, b, y;
+  bool accumulate = false;
+  std::int64_t alignment = 4;  ///< in bytes, of all three addresses
+};
+
+/// The same product as cuBLAS counts, column by column: y = first·second, or with the operands left as they are where y itself lies column by column.
+struct ColumnMajor {
+  struct Matrix {
+    std::int64_t rows = 1, columns = 1, step = 1, batch_step = 0;  ///< as it lies; `step` from column to column
+    bool transposed = false;                                       ///< before it is multiplied
+  };
+  bool swapped = false;  ///< `first` is a; else b
+  Matrix first, second, y;
+};
+ColumnMajor column_major(const Product& product);
+
+class Multiplication {
+ public:
+  virtual ~Multiplication() = default;
+  virtual void run(const void* a, const void* b, void* y, void* scratch, void* stream) = 0;
+};
+
+class Transposition {
+ public:
+  virtual ~Transposition() = default;
+  virtual void run(const void* from, void* to, void* stream) = 0;
+};
+
+/// What a product may use of scratch: long sums are split over blocks only where there is some.
+inline constexpr std::int64_t kScratchBytes = std::int64_t{32} << 20;
+
+/// Belong to the thread that made them, whose context is current. DeviceError where cuBLASLt cannot be used or has nothing for it.
+std::unique_ptr<Multiplication> multiplication(CudaToolkit& toolkit, const Product& product);
+/// Of a matrix of f32 (rows, columns), row by row, to (columns, rows).
+std::unique_ptr<Transposition> transposition(CudaToolkit& toolkit, std::int64_t rows, std::int64_t columns);
+
+/// Whether Belfry was built with cuBLASLt's header; without it the two above throw.
+bool built();
+
+}  // namespace belfry::cublas_lt

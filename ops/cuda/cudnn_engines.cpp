@@ -1,0 +1,212 @@
+#if __has_include(<cudnn.h>)
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include <belfry/graph/error.h>
+#include <belfry/ops/cuda/cudnn_api_internal.h>
+
+namespace belfry::cudnn {
+
+namespace {
+
+/// A descriptor that another one holds, as cuDNN gives it: into one that was made for it.
+Descriptor held(const Api& api, const Descriptor& by, cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type) {
+  Descriptor out(api, type);
+  cudnnBackendDescriptor_t raw = out.raw();
+  by.get(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &raw);
+  return out;
+}
+
+/// What cuDNN's heuristic forecasts for a graph, best first; none where it has no answer.
+std::vector<Descriptor> configurations(const TargetImpl& target, const Descriptor& graph, cudnnBackendHeurMode_t mode) {
+  Descriptor heuristic(target.api, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+  if (target.device) heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.device);
+  if (!heuristic.try_finalize()) return {};
+  std::vector<Descriptor> out;
+  std::vector<cudnnBackendDescriptor_t> raw;
+  std::int64_t count = heuristic.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
+  for (std::int64_t i = 0; i < count; ++i) {
+    out.emplace_back(target.api, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    raw.push_back(out.back().raw());
+  }
+  count = heuristic.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, raw.data());
+  out.erase(out.begin() + count, out.end());
+  return out;
+}
+
+std::string name_of(const Api& api, const Descriptor& configuration, const Descriptor& engine) {
+  std::int64_t index = 0;
+  engine.get(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index);
+  std::vector<Descriptor> knobs;
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; ++i) {
+    knobs.emplace_back(api, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    raw.push_back(knobs.back().raw());
+  }
+  std::int64_t count = configuration.get(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, CUDNN_KNOB_TYPE_COUNTS, raw.data());
+  std::string set;
+  for (std::int64_t i = 0; i < count; ++i) {
+    cudnnBackendKnobType_t knob{};
+    std::int64_t value = 0;
+    knobs[static_cast<std::size_t>(i)].get(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &knob);
+    knobs[static_cast<std::size_t>(i)].get(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value);
+    set += fmt::format("{}k{}={}", set.empty() ? "" : ",", static_cast<int>(knob), value);
+  }
+  return fmt::format("eng{}{{{}}}", index, set);
+}
+
+EngineFacts facts_of(const Api& api, const Descriptor& configuration) {
+  Descriptor engine = held(api, configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendNumericalNote_t numerical[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+  cudnnBackendBehaviorNote_t behaviour[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
+  std::int64_t n = engine.get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT, numerical);
+  std::int64_t m = engine.get(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, behaviour);
+  auto has = [&](std::initializer_list<cudnnBackendNumericalNote_t> notes) { return std::find_first_of(numerical, numerical + n, notes.begin(), notes.end()) != numerical + n; };
+  EngineFacts out;
+  out.name = name_of(api, configuration, engine);
+  out.deterministic = !has({CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC});
+  out.tensor_cores = has({CUDNN_NUMERICAL_NOTE_TENSOR_CORE});
+  out.rounds_inputs = has({CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION});
+  out.winograd = has({CUDNN_NUMERICAL_NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_FFT});
+  out.keeps_nan = has({CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP});
+  out.compiles = std::find(behaviour, behaviour + m, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != behaviour + m;
+  return out;
+}
+
+class EngineImpl : public Engine {
+ public:
+  EngineImpl(std::shared_ptr<TargetImpl> target, std::shared_ptr<const Plan> plan, const Graph& graph)
+      : target_(std::move(target)), plan_(std::move(plan)), pack_(target_->api, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) {
+    for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
+      if (graph.tensors[i].inner) continue;
+      tensors_.push_back(i);
+      ids_.push_back(static_cast<std::int64_t>(i) + 1);
+      values_.push_back(graph.tensors[i].value);
+    }
+  }
+
+  const EngineFacts& facts() const override { return plan_->facts; }
+
+  /// Addresses are fixed per sequence, so the pack is made once.
+  void run(std::span<const void* const> at, void* scratch, void* stream) override {
+    if (!target_->handle) throw InternalError("an engine of a described device was to run");
+    if (!std::equal(at.begin(), at.end(), at_.begin(), at_.end()) || scratch != scratch_) pack(at, scratch);
+    if (stream != target_->stream) check(target_->api, target_->api.cudnnSetStream(target_->handle, static_cast<cudaStream_t>(stream)), "cudnnSetStream");
+    target_->stream = stream;
+    check(target_->api, target_->api.cudnnBackendExecute(target_->handle, plan_->descriptor.raw(), pack_.raw()), "cudnnBackendExecute");
+  }
+
+ private:
+  void pack(std::span<const void* const> at, void* scratch) {
+    std::vector<const void*> pointers;
+    for (std::size_t i = 0; i < tensors_.size(); ++i) pointers.push_back(values_[i] ? &*values_[i] : at[tensors_[i]]);
+    Descriptor d(target_->api, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    d.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids_);
+    d.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, static_cast<std::int64_t>(pointers.size()), pointers.data());
+    d.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch);
+    d.finalize();
+    pack_ = std::move(d);
+    at_.assign(at.begin(), at.end());
+    scratch_ = scratch;
+  }
+
+  std::shared_ptr<TargetImpl> target_;
+  std::shared_ptr<const Plan> plan_;
+  Descriptor pack_;
+  std::vector<std::size_t> tensors_;
+  Extents ids_;
+  std::vector<std::optional<float>> values_;
+  std::vector<const void*> at_;
+  void* scratch_ = nullptr;
+};
+
+/// Empty where the engine turns out not to take the graph.
+std::optional<Descriptor> plan_of(const TargetImpl& target, const Descriptor& configuration, EngineFacts& facts) {
+  Descriptor plan(target.api, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+  if (target.device) plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.device);
+  else plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle);
+  if (!plan.try_finalize()) return {};
+  plan.get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &facts.scratch_bytes);
+  return plan;
+}
+
+/// Whether it multiplies many by many: only there do tensor cores round what they are given.
+bool contracts(const Graph& graph) {
+  auto is_convolution = [](const Operation& o) { return o.kind == Kind::conv || o.kind == Kind::conv_input_gradient || o.kind == Kind::conv_filter_gradient; };
+  return std::any_of(graph.operations.begin(), graph.operations.end(), is_convolution);
+}
+
+/// Calls f(configuration, facts) for what the heuristic knows, best first, until it gives true.
+template <class F>
+void for_each(const TargetImpl& target, const Descriptor& graph, F f) {
+  for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
+    for (const Descriptor& configuration : configurations(target, graph, mode))
+      if (f(configuration, facts_of(target.api, configuration))) return;
+}
+
+std::string key_of(const Graph& graph, const Wanted& wanted) {
+  std::string out = fmt::format("{} {} {}", wanted.scratch_bytes, wanted.nondeterministic, wanted.tf32);
+  for (const Tensor& t : graph.tensors) out += fmt::format(";{} {} {} {} {}", static_cast<int>(t.dtype), fmt::join(t.dims, ","), fmt::join(t.strides, ","), t.inner, t.value.has_value());
+  for (const Operation& o : graph.operations) {
+    out += fmt::format(";{} {}", static_cast<int>(o.kind), fmt::join(o.tensors, ","));
+    for (const auto* sizes : {&o.window.size, &o.window.strides, &o.window.before, &o.window.after, &o.window.dilations}) out += fmt::format(" {}", fmt::join(*sizes, ","));
+  }
+  return out;
+}
+
+std::shared_ptr<const Plan> found(const TargetImpl& target, const Graph& graph, const Wanted& wanted) {
+  std::string why;
+  std::optional<Descriptor> operations = operation_graph(target, graph, why);
+  if (!operations) throw DeviceError(why);
+  const bool exact = contracts(graph) && !wanted.tf32;
+  std::shared_ptr<const Plan> out;
+  int asked = 0, random = 0, rounding = 0, refused = 0;
+  std::int64_t least = -1;
+  for_each(target, *operations, [&](const Descriptor& configuration, EngineFacts facts) {
+    ++asked;
+    if (!facts.deterministic && !wanted.nondeterministic) return ++random, false;
+    if (exact && (facts.tensor_cores || facts.rounds_inputs)) return ++rounding, false;
+    std::optional<Descriptor> plan = plan_of(target, configuration, facts);
+    if (!plan) return ++refused, false;
+    if (facts.scratch_bytes > wanted.scratch_bytes) {
+      least = least < 0 ? facts.scratch_bytes : std::min(least, facts.scratch_bytes);
+      return false;
+    }
+    out = std::make_shared<const Plan>(Plan{std::move(*plan), std::move(facts)});
+    return true;
+  });
+  if (!out)
+    throw DeviceError(fmt::format("cuDNN has no engine for it: of {} that it names {} are not deterministic, {} round f32, {} turn out not to take it{}", asked, random, rounding, refused,
+                                  least < 0 ? "" : fmt::format(", and the others want {} bytes of scratch or more where {} are granted", least, wanted.scratch_bytes)));
+  return out;
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> find(const std::shared_ptr<Target>& t, const Graph& graph, const Wanted& wanted) {
+  auto target = std::static_pointer_cast<TargetImpl>(t);
+  std::shared_ptr<const Plan>& plan = target->plans[key_of(graph, wanted)];
+  if (!plan) plan = found(*target, graph, wanted);
+  return std::make_unique<EngineImpl>(target, plan, graph);
+}
+
+std::vector<EngineFacts> all(const std::shared_ptr<Target>& t, const Graph& graph) {
+  auto target = std::static_pointer_cast<TargetImpl>(t);
+  std::string why;
+  std::optional<Descriptor> operations = operation_graph(*target, graph, why);
+  if (!operations) throw DeviceError(why);
+  std::vector<EngineFacts> out;
+  for_each(*target, *operations, [&](const Descriptor& configuration, EngineFacts facts) {
+    if (plan_of(*target, configuration, facts)) out.push_back(std::move(facts));
+    return false;
+  });
+  return out;
+}
+
+}  // namespace belfry::cudnn
+#endif

@@ -1,0 +1,104 @@
+#include <belfry/ops/cuda/cudnn_sequence_internal.h>
+
+#include <bit>
+
+#include <fmt/format.h>
+
+#include <belfry/executor/device/cuda/toolkit_internal.h>
+#include <belfry/ops/cuda/cublas_lt_internal.h>
+
+namespace belfry::cudnn {
+
+namespace {
+
+/// A sequence on the device of the thread that made it.
+struct Bound : Prepared {
+  Bound(const Sequence& sequence, const std::shared_ptr<CudaToolkit>& toolkit) : own_bytes(sequence.own_bytes), toolkit(toolkit), driver(toolkit->driver()) {
+    std::shared_ptr<Target> target;  // only where cuDNN is needed
+    for (const auto& step : sequence.steps) {
+      if (const auto* r = std::get_if<Run>(&step)) {
+        if (!target) target = current_target(*toolkit);
+        runs.push_back(find(target, r->graph, {sequence.engine_bytes}));
+        steps.push_back(bound(*r));
+      } else if (const auto* t = std::get_if<Transpose>(&step)) {
+        steps.push_back([t = *t, by = std::shared_ptr(cublas_lt::transposition(*toolkit, t->rows, t->columns))](const Arguments& a) { by->run(address(t.from, a), address(t.to, a), a.stream); });
+      } else if (const auto* m = std::get_if<Multiply>(&step)) {
+        steps.push_back([m = *m, own = own_bytes, by = std::shared_ptr(cublas_lt::multiplication(*toolkit, m->product))](const Arguments& a) {
+          by->run(address(m.a, a), address(m.b, a), address(m.y, a), a.scratch + own, a.stream);
+        });
+      } else {
+        steps.push_back([this, f = std::get<Fill>(step)](const Arguments& a) {
+          const auto to = reinterpret_cast<CUdeviceptr>(address(f.to, a));
+          check_driver(driver, driver.cuMemsetD32Async(to, std::bit_cast<unsigned>(f.value), static_cast<std::size_t>(f.count), static_cast<CUstream>(a.stream)), "cuMemsetD32Async");
+        });
+      }
+    }
+  }
+
+  void launch(const Arguments& a) override {
+    for (const auto& step : steps) step(a);
+  }
+
+  /// The newest of `runs` at the addresses of a launch.
+  std::function<void(const Arguments&)> bound(const Run& r) {
+    return [places = r.places, at = std::vector<const void*>(r.places.size()), engine = runs.back().get(), own = own_bytes](const Arguments& a) mutable {
+      for (std::size_t i = 0; i < places.size(); ++i) at[i] = address(places[i], a);
+      engine->run(at, a.scratch + own, a.stream);
+    };
+  }
+
+  static std::byte* address(const Place& p, const Arguments& a) {
+    auto i = static_cast<std::size_t>(p.at);
+    switch (p.where) {
+      case Place::input: return const_cast<std::byte*>(a.inputs[i]);
+      case Place::output: return a.outputs[i];
+      case Place::scratch: return a.scratch + p.at;
+      case Place::nowhere: break;
+    }
+    return nullptr;
+  }
+
+  std::int64_t own_bytes;
+  std::shared_ptr<CudaToolkit> toolkit;  ///< holds the driver's table
+  const CudaDriver& driver;
+  std::vector<std::unique_ptr<Engine>> runs;
+  std::vector<std::function<void(const Arguments&)>> steps;
+};
+
+}  // namespace
+
+std::string objection(const KernelRequest& r) {
+  if (!built()) return "Belfry was built without cuDNN's headers";
+  for (const auto* types : {&r.inputs, &r.outputs})
+    for (const LocalType& t : *types) {
+      if (is_float(t.dtype) && t.dtype != f32) return fmt::format("it takes f32 alone, and one of its tensors is {}", name_of(t.dtype));
+      if (t.elements() >= std::int64_t{1} << 31) return "a tensor has more elements than cuDNN counts";
+    }
+  if (r.inputs[0].elements() == 0 || r.outputs[0].elements() == 0) return "there are no elements";
+  return {};
+}
+
+std::vector<std::unique_ptr<Engine>> engines_of(const Sequence& sequence, const std::shared_ptr<Target>& target) {
+  std::vector<std::unique_ptr<Engine>> out;
+  for (const auto& step : sequence.steps)
+    if (auto* r = std::get_if<Run>(&step)) out.push_back(find(target, r->graph, {sequence.engine_bytes}));
+  return out;
+}
+
+std::vector<Kernel> kernels_of(const std::vector<SequenceKernel>& sequences, const std::shared_ptr<CudaToolkit>& toolkit) {
+  std::vector<Kernel> out;
+  for (const SequenceKernel& p : sequences)
+    out.push_back({.name = p.name,
+                   .op = p.op,
+                   .supports = [sequence = p.sequence](const KernelRequest& r) {
+                     if (std::string why = objection(r); !why.empty()) return refuse(why);
+                     const Sequence made = sequence(r);
+                     if (!made.refusal.empty()) return refuse(made.refusal);
+                     return Support{true, {}, made.scratch_bytes(), false};
+                   },
+                   .prepare = [sequence = p.sequence, toolkit](const KernelRequest& r) -> std::unique_ptr<Prepared> { return std::make_unique<Bound>(sequence(r), toolkit); },
+                   .members = p.members});
+  return out;
+}
+
+}  // namespace belfry::cudnn

@@ -1,0 +1,97 @@
+// What a kernel of cuDNN does, as plain data that needs neither library nor GPU: graphs of operations, and what their tensors' layouts ask for.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <belfry/executor/kernel.h>
+#include <belfry/ops/cuda/cublas_lt_internal.h>
+#include <belfry/ops/cuda/cudnn_internal.h>
+
+namespace belfry::cudnn {
+
+/// Where a tensor lies: an input or output by number, or bytes of the scratch. Inner tensors and scalars lie nowhere.
+struct Place {
+  enum Where { nowhere, input, output, scratch } where = nowhere;
+  std::int64_t at = 0;
+};
+
+struct Run {
+  Graph graph;
+  std::vector<Place> places = {};  ///< per tensor
+  std::size_t add(Tensor tensor, Place place = {}) {
+    places.push_back(place);
+    return graph.add(std::move(tensor));
+  }
+};
+/// A matrix of f32 (rows, columns) to (columns, rows).
+struct Transpose {
+  std::int64_t rows = 0, columns = 0;
+  Place from, to;
+};
+/// A product by cuBLASLt.
+struct Multiply {
+  cublas_lt::Product product;
+  Place a, b, y;
+};
+struct Fill {
+  float value = 0;
+  std::int64_t count = 0;
+  Place to;
+};
+
+struct Sequence {
+  std::vector<std::variant<Run, Transpose, Multiply, Fill>> steps;
+  std::int64_t own_bytes = 0;      ///< of scratch, before what engines have
+  std::int64_t engine_bytes = 0;   ///< that engines may use, one after the other
+  std::string refusal;             ///< why there is none
+
+  static constexpr std::int64_t kAlignment = 256;
+  Place temporary(std::int64_t elements) {
+    Place out{Place::scratch, own_bytes};
+    own_bytes += (elements * 4 + kAlignment - 1) / kAlignment * kAlignment;
+    return out;
+  }
+  std::int64_t scratch_bytes() const { return own_bytes + engine_bytes; }
+};
+inline Sequence none(std::string why) {
+  Sequence out;
+  out.refusal = std::move(why);
+  return out;
+}
+
+/// (n, h, w, c) in memory.
+inline Tensor picture(const Extents& nhwc) { return {f32, {nhwc[0], nhwc[3], nhwc[1], nhwc[2]}, {nhwc[1] * nhwc[2] * nhwc[3], 1, nhwc[2] * nhwc[3], nhwc[3]}}; }
+inline Tensor per_channel(std::int64_t c) { return {f32, {1, c, 1, 1}, {c, 1, c, c}}; }
+inline Tensor unstored(Tensor t) {
+  t.inner = true;
+  return t;
+}
+inline Tensor scalar(float v) { return {f32, {1, 1, 1, 1}, {1, 1, 1, 1}, false, v}; }
+
+/// Pools want none; what a later cuDNN may.
+inline constexpr std::int64_t kPoolBytes = std::int64_t{1} << 20;
+
+/// A kernel as a sequence: a pure function of the request.
+struct SequenceKernel {
+  std::string name, op;
+  std::function<Sequence(const KernelRequest&)> sequence;
+  std::vector<std::string> members = {};
+};
+std::vector<Kernel> kernels_of(const std::vector<SequenceKernel>& sequences, const std::shared_ptr<CudaToolkit>& toolkit);
+
+/// The engines of a sequence's runs, in order. DeviceError where cuDNN has none within its bytes.
+std::vector<std::unique_ptr<Engine>> engines_of(const Sequence& sequence, const std::shared_ptr<Target>& target);
+
+/// Why cuDNN's kernels do not take a request at all; empty if nothing is in the way: f32, some elements, and no more than cuDNN counts.
+std::string objection(const KernelRequest& request);
+
+std::vector<SequenceKernel> avg_pool2d_sequences();
+std::vector<SequenceKernel> batch_norm_sequences();
+std::vector<SequenceKernel> conv2d_sequences();
+std::vector<SequenceKernel> max_pool2d_sequences();
+
+}  // namespace belfry::cudnn

@@ -1,0 +1,101 @@
+#include <algorithm>
+#include <bit>
+
+#include <fmt/format.h>
+
+#include <belfry/ops/cuda_kernels.h>
+#include <belfry/ops/cuda/gemm_internal.h>
+#include <belfry/ops/matmul/matmul.h>
+#include <belfry/ops/matmul/roles_internal.h>
+
+namespace belfry {
+
+namespace {
+
+/// A matrix of two axes, if cuBLAS takes it: rows or columns side by side. An axis of one element lies as it suits.
+bool lies_well(std::int64_t rows, std::int64_t row_step, std::int64_t columns, std::int64_t column_step) { return rows == 1 || columns == 1 || row_step == 1 || column_step == 1; }
+
+cublas_lt::Matrix matrix(std::int64_t rows, std::int64_t row_step, std::int64_t columns, std::int64_t column_step, std::int64_t batch_step) {
+  if (columns == 1) column_step = 1;
+  if (rows == 1) row_step = column_step == 1 ? columns : 1;
+  return {std::max<std::int64_t>(row_step, 1), std::max<std::int64_t>(column_step, 1), batch_step};
+}
+
+Axis taken_longest(std::vector<Axis>& axes) {
+  if (axes.empty()) return {};
+  auto best = std::max_element(axes.begin(), axes.end(), [](const Axis& p, const Axis& q) { return p.size < q.size; });
+  Axis out = *best;
+  axes.erase(best);
+  return out;
+}
+
+/// Every index of `axes`, behind every part that is there.
+void spread(std::vector<Gemm::Part>& parts, const std::vector<Axis>& axes, bool summed) {
+  for (const Axis& axis : axes) {
+    std::vector<Gemm::Part> out;
+    for (std::int64_t i = 0; i < axis.size; ++i)
+      for (const Gemm::Part& p : parts) out.push_back({p.a + i * axis.a, p.b + i * axis.b, p.y + i * axis.y, p.add || (summed && i > 0)});
+    parts = std::move(out);
+  }
+}
+
+Gemm refused(std::string why) {
+  Gemm out;
+  out.refusal = std::move(why);
+  return out;
+}
+
+}  // namespace
+
+Gemm gemm_of(const KernelRequest& r) {
+  const Extents &sa = r.inputs[0].shape, &sb = r.inputs[1].shape, &sy = r.outputs[0].shape;
+  Roles roles = roles_of(letters_of(r.attributes->text("equation"), static_cast<int>(sa.size()), static_cast<int>(sb.size())), sa, sb, sy);
+  std::vector<Axis> summed;
+  Axis m = chosen(roles.m, roles.batch), n = chosen(roles.n, roles.batch), k = chosen(roles.k, summed), batch = taken_longest(roles.batch);
+  double parts = 1;
+  for (const auto* axes : {&roles.batch, &summed})
+    for (const Axis& x : *axes) parts *= static_cast<double>(x.size);
+  if (parts > static_cast<double>(kMostParts)) return refused(fmt::format("its axes lie apart in {:.0f} products; transpose an operand", parts));
+  if (!lies_well(m.size, m.a, k.size, k.a) || !lies_well(k.size, k.b, n.size, n.b) || !lies_well(m.size, m.y, n.size, n.y))
+    return refused("a matrix has neither its rows nor its columns side by side; transpose an operand");
+  for (const Axis* x : {&m, &n, &k, &batch})
+    if (x->size >= std::int64_t{1} << 31) return refused("an axis is longer than cuBLAS counts");
+  Gemm out;
+  const cublas_lt::Matrix a = matrix(m.size, m.a, k.size, k.a, batch.a), b = matrix(k.size, k.b, n.size, n.b, batch.b), y = matrix(m.size, m.y, n.size, n.y, batch.y);
+  out.product = {r.inputs[0].dtype, batch.size, m.size, n.size, k.size, a, b, y};
+  out.parts = {{}};
+  spread(out.parts, roles.batch, false);
+  spread(out.parts, summed, true);
+  std::int64_t bytes = static_cast<std::int64_t>(size_of(r.inputs[0].dtype)), ways = 64;
+  for (const Gemm::Part& p : out.parts) ways |= (p.a | p.b | p.y) * bytes;
+  for (const auto* x : {&out.product.a, &out.product.b, &out.product.y})
+    if (batch.size > 1) ways |= x->batch_step * bytes;
+  out.product.alignment = std::int64_t{1} << std::countr_zero(static_cast<std::uint64_t>(ways));
+  return out;
+}
+
+std::vector<Kernel> matmul_cuda(const std::shared_ptr<CudaToolkit>& toolkit) {
+  auto supports = [](const KernelRequest& r) {
+    if (!cublas_lt::built()) return refuse("Belfry was built without cuBLASLt's header");
+    if (!is_float(r.inputs[0].dtype)) return refuse(fmt::format("input 0 is {}", name_of(r.inputs[0].dtype)));
+    if (r.inputs[0].elements() == 0 || r.inputs[1].elements() == 0 || r.outputs[0].elements() == 0) return refuse("there are no elements");
+    Gemm gemm = gemm_of(r);
+    return gemm.refusal.empty() ? Support{true, {}, cublas_lt::kScratchBytes, false} : refuse(gemm.refusal);
+  };
+  auto prepare = [toolkit](const KernelRequest& r) {
+    Gemm gemm = gemm_of(r);
+    std::shared_ptr<cublas_lt::Multiplication> first = cublas_lt::multiplication(*toolkit, gemm.product), adding;
+    if (std::any_of(gemm.parts.begin(), gemm.parts.end(), [](const Gemm::Part& p) { return p.add; })) {
+      gemm.product.accumulate = true;
+      adding = cublas_lt::multiplication(*toolkit, gemm.product);
+    }
+    auto bytes = static_cast<std::int64_t>(size_of(r.inputs[0].dtype));
+    return prepared([=, parts = std::move(gemm.parts)](const Arguments& x) {
+      for (const Gemm::Part& p : parts)
+        (p.add ? adding : first)->run(x.inputs[0] + p.a * bytes, x.inputs[1] + p.b * bytes, x.outputs[0] + p.y * bytes, x.scratch, x.stream);
+    });
+  };
+  return {{.name = "cublas_lt_matmul", .op = "matmul", .supports = supports, .prepare = prepare}};
+}
+
+}  // namespace belfry

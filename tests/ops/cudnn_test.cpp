@@ -1,0 +1,299 @@
+// Kernels of cuDNN and cuBLASLt without a GPU: what they are told is computed on the host beside the references, and cuDNN makes a plan of it for a described device.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <sstream>
+
+#include <belfry/executor/device/cuda/toolkit_internal.h>
+#include <belfry/ops/fusions.h>
+#include <belfry/ops/cuda/gemm_internal.h>
+
+#include "cudnn_on_host.h"
+#include "kernel_case.h"
+
+namespace belfry::test {
+namespace {
+
+using namespace cudnn;
+
+CudaToolkit& toolkit() {
+  static CudaToolkit t;
+  return t;
+}
+
+/// An H100 as a file describes it; null where cuDNN is not at hand, with the reason.
+std::shared_ptr<Target> described(std::string& why) {
+  if (!built()) return why = "Belfry was built without cuDNN's headers", nullptr;
+  // Engines that are compiled at run time load their code while they are planned.
+  if (!dlopen(BELFRY_FAKE_LIBCUDA, RTLD_NOW | RTLD_GLOBAL)) return why = dlerror(), nullptr;
+  std::ostringstream json;
+  json << std::ifstream(BELFRY_SOURCE "/tests/data/cudnn_sm_90.json").rdbuf();
+  try {
+    return described_target(toolkit(), json.str());
+  } catch (const DeviceError& e) {
+    why = e.what();
+  }
+  return nullptr;
+}
+
+std::vector<SequenceKernel> kernels_of_rooms() {
+  std::vector<SequenceKernel> out;
+  for (auto room : {avg_pool2d_sequences, batch_norm_sequences, conv2d_sequences, max_pool2d_sequences})
+    for (SequenceKernel& k : room()) out.push_back(std::move(k));
+  return out;
+}
+
+Sequence sequence_of(const KernelRequest& r) {
+  for (const SequenceKernel& k : kernels_of_rooms())
+    if (k.op == r.op) return k.sequence(r);
+  return none("no kernel");
+}
+
+/// Runs it on the host; scratch is as large as the kernel says, with NaN in it.
+std::vector<HostTensor> on_host(const Sequence& s, const KernelRequest& r, std::vector<HostTensor>& inputs) {
+  std::vector<HostTensor> outputs;
+  for (const LocalType& t : r.outputs) outputs.emplace_back(t.dtype, t.shape);
+  std::vector<float> scratch(static_cast<std::size_t>(s.own_bytes / 4), NAN);
+  Arguments a;
+  for (const HostTensor& x : inputs) a.inputs.push_back(x.raw());
+  for (std::size_t i = 0; i < outputs.size(); ++i) a.outputs.push_back(r.wanted.empty() || r.wanted[i] ? outputs[i].raw() : nullptr);
+  a.scratch = reinterpret_cast<std::byte*>(scratch.data());
+  run_on_host(s, a);
+  return outputs;
+}
+
+std::vector<HostTensor> by_reference(const KernelRequest& r, std::vector<HostTensor>& inputs) {
+  std::vector<HostTensor> outputs;
+  for (const LocalType& t : r.outputs) outputs.emplace_back(t.dtype, t.shape);
+  Arguments a;
+  for (const HostTensor& x : inputs) a.inputs.push_back(x.raw());
+  for (std::size_t i = 0; i < outputs.size(); ++i) a.outputs.push_back(outputs[i].raw());
+  KernelTable().prepare(kReferenceKernel, r)->launch(a);
+  return outputs;
+}
+
+void expect_as_reference(const Sequence& s, const KernelRequest& r, std::vector<HostTensor>& inputs, const std::string& what) {
+  ASSERT_EQ(s.refusal, "") << what;
+  std::vector<HostTensor> got = on_host(s, r, inputs), wanted = by_reference(r, inputs);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (!r.wanted.empty() && !r.wanted[i]) continue;
+    EXPECT_LT(distance(got[i], wanted[i]), 2e-5) << what << ", output " << i;
+  }
+}
+
+/// All its engines fit in what the plan reserves, repeat their bits, and multiply f32 as f32 (a tensor core would round it).
+void expect_engines(const Sequence& s, const std::string& what) {
+  std::string why;
+  auto target = described(why);
+  if (!target) GTEST_SKIP() << why;
+  std::size_t runs = 0;
+  for (const auto& step : s.steps) runs += std::holds_alternative<Run>(step);
+  std::vector<std::unique_ptr<Engine>> engines = engines_of(s, target);
+  EXPECT_EQ(engines.size(), runs) << what;
+  for (const auto& e : engines) {
+    EXPECT_LE(e->facts().scratch_bytes, s.engine_bytes) << what << ": " << e->facts().name;
+    EXPECT_TRUE(e->facts().deterministic) << what << ": " << e->facts().name;
+    EXPECT_FALSE(e->facts().rounds_inputs || (e->facts().tensor_cores && what.find("conv") != std::string::npos)) << what << ": " << e->facts().name;
+  }
+}
+
+Attributes windows(Integers strides, const char* padding, Integers dilations = {1, 1}, std::int64_t groups = 1) {
+  return {{"strides", std::move(strides)}, {"padding", padding}, {"dilations", std::move(dilations)}, {"groups", groups}};
+}
+Attributes pools(Integers window, Integers strides, const char* padding) { return {{"window", std::move(window)}, {"strides", std::move(strides)}, {"padding", padding}}; }
+
+/// Convolutions by the forward's attributes: x, filter, y; each in three directions.
+struct ConvCase {
+  const char* what;
+  Shape x, filter, y;
+  Attributes attributes;
+};
+const ConvCase kConvs[] = {
+    {"one tap", {kBatch, 4, 4, 8}, {1, 1, 8, 12}, {kBatch, 4, 4, 12}, windows({1, 1}, "valid")},
+    {"one tap, every second pixel", {kBatch, 5, 5, 8}, {1, 1, 8, 12}, {kBatch, 3, 3, 12}, windows({2, 2}, "valid")},
+    {"padding that is larger behind", {kBatch, 8, 7, 4}, {3, 3, 4, 8}, {kBatch, 4, 4, 8}, windows({2, 2}, "same")},
+    {"taps apart", {kBatch, 9, 9, 4}, {3, 2, 4, 8}, {kBatch, 5, 7, 8}, windows({1, 1}, "valid", {2, 2})},
+    {"groups", {kBatch, 6, 6, 8}, {3, 3, 4, 16}, {kBatch, 6, 6, 16}, windows({1, 1}, "same", {1, 1}, 2)},
+    {"a group per channel", {kBatch, 6, 6, 8}, {3, 3, 1, 8}, {kBatch, 3, 3, 8}, windows({2, 2}, "same", {1, 1}, 8)}};
+
+struct Named {
+  std::string what;
+  KernelCase one;
+};
+std::vector<Named> cases() {
+  std::vector<Named> out;
+  for (const ConvCase& c : kConvs) {
+    auto add = [&](const char* op, std::vector<TensorType> inputs) { out.push_back({std::string(op) + ", " + c.what, {"cudnn", op, std::move(inputs), c.attributes}}); };
+    add("conv2d", {real(c.x), real(c.filter)});
+    add("conv2d_input_gradient", {real(c.y), real(c.filter), real(c.x)});
+    add("conv2d_filter_gradient", {real(c.x), real(c.y), real(c.filter)});
+  }
+  out.push_back({"conv2d_transpose", {"cudnn", "conv2d_transpose", {real({kBatch, 3, 3, 8}), real({3, 3, 4, 8})}, windows({2, 2}, "same")}});
+  for (const char* padding : {"same", "valid"}) {
+    std::int64_t n = std::string(padding) == "same" ? 4 : 3;
+    out.push_back({std::string("avg_pool2d, ") + padding, {"cudnn", "avg_pool2d", {real({kBatch, 7, 8, 4})}, pools({3, 3}, {2, 2}, padding)}});
+    out.push_back({std::string("avg_pool2d_gradient, ") + padding, {"cudnn", "avg_pool2d_gradient", {real({kBatch, n, n, 4}), real({kBatch, 7, 8, 4})}, pools({3, 3}, {2, 2}, padding)}});
+    out.push_back({std::string("max_pool2d, ") + padding, {"cudnn", "max_pool2d", {real({kBatch, 7, 8, 4})}, pools({3, 2}, {2, 2}, padding)}});
+  }
+  const TensorType channel = real({8});
+  out.push_back({"batch_norm", {"cudnn", "batch_norm", {real({kBatch, 4, 3, 8}), channel, channel, channel, channel}, {{"epsilon", 1e-3}, {"sync", false}}}});
+  out.push_back({"batch_norm of rows", {"cudnn", "batch_norm", {real({kBatch, 8}), channel, channel, channel, channel}, {{"epsilon", 1e-3}, {"sync", false}}}});
+  out.push_back({"batch_norm_gradient", {"cudnn", "batch_norm_gradient", {real({kBatch, 4, 3, 8}), channel, channel, channel, real({kBatch, 4, 3, 8})}, {{"epsilon", 1e-3}, {"sync", false}}}});
+  return out;
+}
+
+TEST(Cudnn, ComputesWhatTheReferencesDo) {
+  for (const Named& c : cases()) {
+    Asked a(c.one);
+    if (a.request.op == "max_pool2d") a.request.wanted[1] = false;
+    expect_as_reference(sequence_of(a.request), a.request, a.inputs, c.what);
+  }
+}
+
+TEST(Cudnn, HasEnginesWithinTheReserve) {
+  for (const Named& c : cases()) {
+    if (c.what.find("valid") != std::string::npos || c.what == "batch_norm of rows") continue;  // as the others, and long to compile
+    Asked a(c.one);
+    if (a.request.op == "max_pool2d") a.request.wanted[1] = false;
+    expect_engines(sequence_of(a.request), c.what);
+  }
+}
+
+TEST(Cudnn, ComputesWhatIsLeftOutOfBatchNorm) {
+  const TensorType channel = real({8});
+  Asked forward({"cudnn", "batch_norm", {real({kBatch, 4, 3, 8}), channel, channel, channel, channel}, {{"epsilon", 1e-3}, {"sync", false}}});
+  forward.request.wanted = {true, false, true, false};
+  expect_as_reference(sequence_of(forward.request), forward.request, forward.inputs, "statistics that nobody reads");
+  // Without gamma: as with one of ones.
+  Asked backward({"cudnn", "batch_norm_gradient", {real({kBatch, 4, 3, 8}), channel, channel, channel, real({kBatch, 4, 3, 8})}, {{"epsilon", 1e-3}, {"sync", false}}});
+  std::fill(backward.inputs[1].data<float>().begin(), backward.inputs[1].data<float>().end(), 1.0f);
+  std::vector<HostTensor> wanted = by_reference(backward.request, backward.inputs);
+  backward.request.inputs[1] = {f32, {0}};
+  backward.request.wanted = {true, true, false};
+  std::vector<HostTensor> got = on_host(sequence_of(backward.request), backward.request, backward.inputs);
+  for (std::size_t i : {0u, 1u}) EXPECT_LT(distance(got[i], wanted[i]), 2e-5) << i;
+}
+
+/// relu(conv2d(x, w) + b) as it is asked for.
+struct Group {
+  explicit Group(std::int64_t bias = 8) : builder("group") {
+    Value x = builder.input("x", f32, {kBatch, 6, 6, 4}), w = builder.input("w", f32, {3, 3, 4, 8}), b = builder.input("b", f32, {8});
+    Value c = conv2d(x, w, {.strides = {2, 2}, .padding = "same"});
+    relu(c + b);
+    group = find_groups(builder.graph()).at(0);
+    request.op = group.kind;
+    request.attributes = &attributes;
+    for (Value v : {x, w, b}) request.inputs.push_back({f32, extents_of(v.shape(), kRows)});
+    for (std::size_t i = 0; i < 3; ++i) inputs.push_back(drawn(request.inputs[i], 4, false, i));
+    request.inputs[2].shape = {bias};
+    request.outputs = {{f32, extents_of(c.shape(), kRows)}};
+    describe_members(builder.graph(), group.members, request);
+  }
+  Builder builder;
+  Attributes attributes;
+  FusionGroup group;
+  KernelRequest request;
+  std::vector<HostTensor> inputs;
+};
+
+TEST(Cudnn, FusesBiasAndRelu) {
+  Group g;
+  Sequence s = sequence_of(g.request);
+  expect_as_reference(s, g.request, g.inputs, "conv2d_bias_relu");
+  expect_engines(s, "conv2d_bias_relu");
+}
+
+/// What the table of the backend says.
+std::string refusal(const KernelRequest& r) {
+  std::vector<std::string> reasons;
+  auto kernels = kernels_of(kernels_of_rooms(), std::make_shared<CudaToolkit>());
+  for (const Kernel& k : kernels)
+    if (k.op == r.op) return k.supports(r).reason;
+  return "no kernel";
+}
+
+TEST(Cudnn, RefusesWithTheReason) {
+  if (!built()) GTEST_SKIP() << "Belfry was built without cuDNN's headers";
+  Attributes plain = windows({1, 1}, "valid");
+  EXPECT_EQ(refusal(Asked({"", "conv2d", {{f64, {kBatch, 4, 4, 2}}, {f64, {3, 3, 2, 2}}}, plain}).request), "it takes f32 alone, and one of its tensors is f64");
+  Asked empty({"", "conv2d", {real({kBatch, 4, 4, 2}), real({3, 3, 2, 2})}, plain});
+  empty.request.inputs[0].shape[0] = empty.request.outputs[0].shape[0] = 0;
+  EXPECT_EQ(refusal(empty.request), "there are no elements");
+  EXPECT_THAT(refusal(Asked({"", "max_pool2d", {real({kBatch, 4, 4, 2})}, pools({2, 2}, {}, "valid")}).request), testing::StartsWith("somebody reads the index"));
+  Asked one({"", "batch_norm", {real({kBatch, 8}), real({8}), real({8}), real({8}), real({8})}, {{"epsilon", 1e-3}, {"sync", false}}});
+  one.request.inputs[0].shape[0] = one.request.outputs[0].shape[0] = 1;
+  EXPECT_THAT(refusal(one.request), testing::StartsWith("a channel has one element"));
+  EXPECT_EQ(refusal(Group(1).request), "the bias is not per channel");
+}
+
+TEST(Cudnn, TakesAnotherEngineWhereTheFirstDoesNotFit) {
+  std::string why;
+  auto target = described(why);
+  if (!target) GTEST_SKIP() << why;
+  Sequence s = sequence_of(Asked({"", "conv2d", {real({32, 56, 56, 64}), real({3, 3, 64, 64})}, windows({1, 1}, "same")}).request);
+  EngineFacts roomy = engines_of(s, target).at(0)->facts();
+  EXPECT_GT(roomy.scratch_bytes, 0);
+  s.engine_bytes = roomy.scratch_bytes - 1;
+  EngineFacts tight = engines_of(s, target).at(0)->facts();
+  EXPECT_LT(tight.scratch_bytes, roomy.scratch_bytes);
+  EXPECT_NE(tight.name, roomy.name);
+}
+
+TEST(Cudnn, SaysWhatItDoesNotTake) {
+  std::string why;
+  auto target = described(why);
+  if (!target) GTEST_SKIP() << why;
+  Sequence s = sequence_of(Asked({"", "conv2d", {real({8, 6, 6, 4}), real({3, 3, 4, 8})}, windows({1, 1}, "same")}).request);
+  for (auto& step : s.steps)
+    if (auto* r = std::get_if<cudnn::Run>(&step)) r->graph.tensors[2].dims[2] = 9;
+  EXPECT_THAT([&] { engines_of(s, target); }, testing::Throws<DeviceError>(testing::Property(&DeviceError::what, testing::HasSubstr("cuDNN: cudnnBackend"))));
+}
+
+TEST(CublasLt, MultipliesContractions) {
+  struct Case {
+    const char* equation;
+    Shape a, b;
+    std::size_t parts;
+    std::int64_t batch;
+  };
+  const Case cases[] = {{"", {kBatch, 4}, {4, 3}, 1, 1},
+                        {"", {kBatch, 2, 4}, {4, 3}, 1, 1},
+                        {"", {kBatch, 2, 4}, {kBatch, 4, 3}, 1, 5},
+                        {"bk,bn->kn", {kBatch, 4}, {kBatch, 3}, 1, 1},
+                        {"mk,nk->mn", {kBatch, 4}, {3, 4}, 1, 1},
+                        {"mk,kn->nm", {kBatch, 4}, {4, 3}, 1, 1},
+                        {"bsk,bsn->kn", {kBatch, 2, 4}, {kBatch, 2, 3}, 1, 1},
+                        {"bqhd,bkhd->bhqk", {kBatch, 6, 2, 4}, {kBatch, 7, 2, 4}, 2, 5},
+                        {"bhqk,bkhd->bqhd", {kBatch, 2, 6, 7}, {kBatch, 7, 2, 4}, 2, 5},
+                        {"asb,sdb->ad", {3, 2, 4}, {2, 5, 4}, 2, 1},
+                        {"k,kn->n", {4}, {4, 3}, 1, 1},
+                        {"mk,k->m", {3, 4}, {4}, 1, 1},
+                        {"k,k->", {4}, {4}, 1, 1},
+                        {"m,n->mn", {3}, {4}, 1, 1},
+                        {"bm,bm->bm", {kBatch, 4}, {kBatch, 4}, 1, 20},
+                        {"nk,k->n", {1, 4}, {4}, 1, 1},
+                        {"mk,kn->nm", {1, 4}, {4, 3}, 1, 1}};
+  for (const Case& c : cases) {
+    Asked a({"", "matmul", {real(c.a), real(c.b)}, {{"equation", c.equation}}});
+    Gemm g = gemm_of(a.request);
+    ASSERT_EQ(g.refusal, "") << c.equation;
+    EXPECT_EQ(g.parts.size(), c.parts) << c.equation;
+    EXPECT_EQ(g.product.batch, c.batch) << c.equation;
+    HostTensor y(f32, a.request.outputs[0].shape);
+    for (const Gemm::Part& p : g.parts) {
+      g.product.accumulate = p.add;
+      multiply_on_host(g.product, a.inputs[0].data<float>().data() + p.a, a.inputs[1].data<float>().data() + p.b, y.data<float>().data() + p.y);
+    }
+    EXPECT_LT(distance(y, by_reference(a.request, a.inputs)[0]), 1e-5) << c.equation;
+  }
+}
+
+TEST(CublasLt, RefusesAxesThatLieApart) {
+  EXPECT_EQ(gemm_of(Asked({"", "matmul", {real({3, 4, 2}), real({4, 5, 2})}, {{"equation", "mkb,knb->mnb"}}}).request).refusal,
+            "a matrix has neither its rows nor its columns side by side; transpose an operand");
+  EXPECT_EQ(gemm_of(Asked({"", "matmul", {real({99, 2, 98, 4}), real({98, 3, 99, 4})}, {{"equation", "aibk,bjak->aibj"}}}).request).refusal, "its axes lie apart in 98 products; transpose an operand");
+}
+
+}  // namespace
+}  // namespace belfry::test

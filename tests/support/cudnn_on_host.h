@@ -1,0 +1,15 @@
+// What a sequence of cuDNN's graphs, of products and of transpositions says, computed on the host element by element, by the strides that it gives.
+#pragma once
+
+#include <belfry/executor/kernel.h>
+#include <belfry/ops/cuda/cudnn_sequence_internal.h>
+
+namespace belfry::test {
+
+/// Products are read as cuBLAS would read their layouts. f32.
+void run_on_host(const cudnn::Sequence& sequence, const Arguments& arguments);
+
+/// y = first·second, column by column, added to what y holds with `accumulate`.
+void multiply_on_host(const cublas_lt::Product& product, const float* a, const float* b, float* y);
+
+}  // namespace belfry::test
