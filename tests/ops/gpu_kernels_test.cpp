@@ -177,25 +177,28 @@ TEST(GeneratedKernels, join_towers_along_the_tree) {
     const char* how;
     LocalType type;
     std::vector<HostTensor> parts;
+    JoinRequest request;
     std::unique_ptr<Prepared> kernel;
   };
   auto host = std::make_shared<HostGpu>();
   std::vector<Case> cases;
   std::mt19937_64 rng(31);
   for (auto [type, how] : {std::pair{f32, "sum"}, {f32, "max"}, {f32, "mean"}, {i64, "sum"}, {boolean, "max"}}) {
-    Case& c = cases.emplace_back(Case{how, {type, {1003}}, {}, nullptr});
+    Case& c = cases.emplace_back(Case{how, {type, {1003}}, {}, {}, nullptr});
     for (int k = 0; k < 5; ++k) c.parts.push_back(draw({{type, {1003}}, -2, 2}, 1, false, rng));
-    // Five towers: ((0 + 1) + (2 + 3)) + 4.
-    c.kernel = join_source({0, 1, -1, 2, 3, -1, -1, 4, -1}, how, 5, c.type).prepare(*host);
+    c.request = {how, 0, 5, 5, {}};
+    for (int k = 0; k < 5; ++k) c.request.parts.push_back({k, k + 1, c.type});
+    c.request.tree = join_tree(c.request);
+    EXPECT_EQ(c.request.tree, (std::vector<int>{0, 1, -1, 2, 3, -1, -1, 4, -1}));  // ((0 + 1) + (2 + 3)) + 4
+    c.kernel = join_source(c.request.tree, how, 5, c.type).prepare(*host);
   }
   host->build();
   for (Case& c : cases) {
     HostTensor wanted(c.type.dtype, c.type.shape), got(c.type.dtype, c.type.shape);
     Arguments a;
-    std::vector<JoinPart> parts;
-    for (int k = 0; k < 5; ++k) a.inputs.push_back(c.parts[static_cast<std::size_t>(k)].raw()), parts.push_back({k, k + 1, c.type});
+    for (const HostTensor& part : c.parts) a.inputs.push_back(part.raw());
     a.outputs = {got.raw()};
-    Join(c.how, 0, 5, 5, parts, c.type)(a.inputs, wanted.raw());
+    Join(c.request, c.type)(a.inputs, wanted.raw());
     c.kernel->launch(a);
     EXPECT_EQ(got, wanted) << c.how << " of " << name_of(c.type.dtype);
   }
