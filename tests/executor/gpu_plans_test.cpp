@@ -123,7 +123,12 @@ TEST_F(GpuPlans, train_with_generated_kernels) {
       Kernel k = given;
       k.prepare = [toolkit = toolkit_, mutex, given](const KernelRequest& r) {
         std::lock_guard lock(*mutex);
-        return std::make_unique<OnStream>(toolkit->driver(), given.prepare(r));
+        // The host runs one generated kernel at a time.
+        auto one_by_one = prepared([mutex, kernel = std::shared_ptr<Prepared>(given.prepare(r))](const Arguments& a) {
+          std::lock_guard turn(*mutex);
+          kernel->launch(a);
+        });
+        return std::make_unique<OnStream>(toolkit->driver(), std::move(one_by_one));
       };
       all["gpu"].add(std::move(k));
     }
