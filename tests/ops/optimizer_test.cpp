@@ -26,7 +26,7 @@ std::vector<OpCase> updates(const char* slots, std::vector<Attributes> others = 
   wrong.push_back(scalar);
   out[0].refused.push_back({wrong, {"must have one type"}});
   wrong[wrong.size() - 2] = w;
-  if (number) out[0].refused.push_back({wrong, {number, "[0, 1]"}, {{number, 2.0}}});
+  if (number) out[0].refused.push_back({wrong, {number, "it must lie in [0, "}, {{number, 2.0}}});
   wrong.push_back(w);
   out[1].refused.push_back({wrong, {"rate must be a scalar"}});
   for (std::size_t i = 0; i < others.size(); ++i) out.push_back(update(("other " + std::to_string(i)).c_str(), slots, others[i], i % 2 == 0));
