@@ -111,8 +111,11 @@ Cluster take_cluster(JsonObject& o) {
     const JsonValue* space = line.find("space");
     if (const JsonValue* v = line.find("streams")) device.streams = static_cast<int>(d.integer(*v, 1, 65536));
     if (const JsonValue* v = line.find("memory")) device.memory = d.integer(*v, 0, kMostBytes);
-    if (const JsonValue* v = line.find("flops")) device.flops = cost_of(d, *v, 1e24);
-    if (const JsonValue* v = line.find("bandwidth")) device.bandwidth = cost_of(d, *v, 1e18);
+    for (auto [name, field, most] : {std::tuple{"flops", &device.flops, 1e24}, {"bandwidth", &device.bandwidth, 1e18}})
+      if (const JsonValue* v = line.find(name)) {
+        *field = cost_of(d, *v, most);
+        if (*field != 0 && *field < 1) d.fail(*v, "is no rate: a second, at least 1, or 0 where nothing is known");
+      }
     if (const JsonValue* v = line.find("launch")) device.launch = cost_of(d, *v, 1);
     if (const JsonValue* v = line.find("efficiency")) {
       device.efficiency = cost_of(d, *v, 1);

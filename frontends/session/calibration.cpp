@@ -95,10 +95,10 @@ MeasuredSeconds spread_of(std::vector<double> seconds) {
   return {at(0.5), at(0.25), at(0.1), at(0.9), std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size())};
 }
 
-double timed_step(Session& session, const std::map<std::string, HostTensor>& feeds) {
+double timed_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches) {
   const Batch batch(feeds);
   auto start = Clock::now();
-  session.step(batch);
+  session.step(batch, fetches);
   return seconds_since(start);
 }
 

@@ -52,7 +52,7 @@ class Calibration {
 
 MeasuredSeconds spread_of(std::vector<double> seconds);
 /// One step, timed.
-double timed_step(Session& session, const std::map<std::string, HostTensor>& feeds);
+double timed_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches = {});
 
 /// Bytes a second that one thread of this host moves from memory to memory, the best of a few rounds.
 double memmove_bandwidth();

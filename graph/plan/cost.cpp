@@ -71,7 +71,10 @@ double flops_inside(const PlacedGraph& plan, const PlanNode& n, const Share& sha
 
 double roofline(const DeviceRate& rate, const Work& work) { return rate.launch + std::max(work.flops / rate.flops, work.bytes / rate.bandwidth); }
 
-std::string family_of(const std::string& key) { return key.substr(0, key.find(' ')) + key.substr(key.rfind(' ')); }
+std::string family_of(const std::string& key) {
+  auto last = key.rfind(' ');
+  return last == key.npos ? key : key.substr(0, key.find(' ')) + key.substr(last);
+}
 
 double median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());

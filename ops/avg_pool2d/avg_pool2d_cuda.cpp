@@ -12,6 +12,7 @@ using namespace cudnn;
 Sequence pool(const KernelRequest& r, Kind kind) {
   const bool backward = kind == Kind::avg_pool_gradient;
   Sliding s = pool_sliding(*r.attributes, (backward ? r.outputs : r.inputs)[0].shape);
+  if (s.dilation_h != 1 || s.dilation_w != 1) return none("cuDNN's pools take no dilations");
   Sequence out;
   out.engine_bytes = kPoolBytes;
   Run run;

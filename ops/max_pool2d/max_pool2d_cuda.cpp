@@ -12,6 +12,7 @@ using namespace cudnn;
 Sequence forward(const KernelRequest& r) {
   if (r.wanted.size() > 1 && r.wanted[1]) return none("somebody reads the index, and cuDNN's is not said to be the position in the window");
   Sliding s = pool_sliding(*r.attributes, r.inputs[0].shape);
+  if (s.dilation_h != 1 || s.dilation_w != 1) return none("cuDNN's pools take no dilations");
   Sequence out;
   out.engine_bytes = kPoolBytes;
   Run run;

@@ -96,8 +96,12 @@ Attributes training_options(const TrainSpec& spec) {
   if (clips > 1) throw UserError(fmt::format("optimizer '{}': gradients are clipped by one of clip_norm, clip_each_norm and clip_value", spec.optimizer));
   if (out.real("average_decay") == 0 && out.flag("average_by_step")) throw UserError(fmt::format("optimizer '{}': average_by_step says nothing without an average_decay", spec.optimizer));
   if (out.real("weight_decay") == 0 && !out.text("no_decay").empty()) throw UserError(fmt::format("optimizer '{}': no_decay says nothing without a weight_decay", spec.optimizer));
-  if (!spec.schedule.entries().empty()) check_schedule(spec.schedule);
-  else if (!spec.learning_rate.valid() && spec.optimizer == "ftrl" && out.real("learning_rate") == 0)
+  const bool scheduled = !spec.schedule.entries().empty();
+  if (scheduled) check_schedule(spec.schedule);
+  if (spec.optimizer != "ftrl") return out;
+  if (scheduled && spec.schedule.find("warmup_steps") && spec.schedule.integer("warmup_steps") > 0 && (!spec.schedule.find("warmup_from") || spec.schedule.real("warmup_from") == 0))
+    throw UserError("optimizer 'ftrl': the schedule's attribute 'warmup_from' is 0, and it divides by the rate; give it a positive one");
+  if (!scheduled && !spec.learning_rate.valid() && out.real("learning_rate") == 0)
     throw UserError("optimizer 'ftrl': attribute 'learning_rate' is 0, by which it divides; give it a positive one, or another optimizer for what must not move");
   return out;
 }

@@ -12,7 +12,9 @@ inline Tap tap(i64 i, i64 from, i64 to) {
   const i64 doubled = (2 * i + 1) * from;
   if (NEAREST) return Tap{doubled / (2 * to), doubled / (2 * to), 0};
   const i64 p = doubled - to, low = p < 0 ? -1 : p / (2 * to);
-  return Tap{low < 0 ? 0 : low, low + 1 < from ? low + 1 : from - 1, (double)(p - low * 2 * to) / (2 * (double)to)};
+  const double weight = (double)(p - low * 2 * to) / (2 * (double)to);
+  const i64 high = weight == 0 ? low : low + 1;
+  return Tap{low < 0 ? 0 : low, high < from ? high : from - 1, weight};
 }
 /// What pixel k of x has of position i of y.
 inline double share(i64 i, i64 k, i64 from, i64 to) {
