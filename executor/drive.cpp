@@ -2,7 +2,6 @@
 // `drain` sees the errors.
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <random>
 
 #include <belfry/executor/run.h>
@@ -43,12 +42,16 @@ void Runner::find_segments(int thread) {
 }
 
 /// False if the run was aborted.
-bool Runner::wait_for_others(const Task& task) {
+bool Runner::wait_for_others(int thread, const Task& task) {
+  // What is waited for may itself wait for this thread's queues, which a fault keeps from ever saying so.
+  auto look = [&] {
+    for (Queue* q : program_.queues(thread)) q->check();
+  };
   for (int w = 0; w < task.wait_count; ++w)
-    if (!of(events_, task.waits[w].stream).wait(task.waits[w].count)) return false;
+    if (!of(events_, task.waits[w].stream).wait(task.waits[w].count, look)) return false;
   if (task.drive)
     for (const QueueWait& w : task.drive->waits)
-      if (w.task < 0 && !of(queued_, w.stream).wait(w.count)) return false;
+      if (w.task < 0 && !of(queued_, w.stream).wait(w.count, look)) return false;
   return !failed_.load(std::memory_order_relaxed);
 }
 
@@ -82,32 +85,31 @@ bool Runner::is_captured(int thread, int task) const {
 }
 
 /// Steps that need not wait for each other are recorded on lanes of their own; the order of bytes holds all others apart. The
-/// host is told of a step once all before it on its stream are done, as its counters mean it.
+/// host is told of a step once all that was put before it is done: its counters mean all of a stream, and what that has waited for.
 void Runner::record(int thread, Segment& s) {
   const Task* tasks = program_.tasks(thread).data() + s.first;
   std::vector<const Step*> steps;
   for (const Task* t = tasks; t != tasks + (s.past - s.first); ++t) steps.push_back(&of(of(program_.bound().streams, t->stream), t->index));
   struct Item {
     std::size_t task;
-    bool tells;
+    bool tells;                                 // the host, behind its task
   };
   std::vector<Item> items;
   Precedence order;
   std::vector<int> item_of;                     // per step
-  std::map<int, std::vector<int>> on_stream;
+  std::vector<int> untold;                      // all since the host was last told something
   for (const std::vector<int>& before : precedence(steps)) {
     const std::size_t task = item_of.size();
-    std::vector<int>& stream = on_stream[tasks[task].stream];
     item_of.push_back(static_cast<int>(items.size()));
-    stream.push_back(item_of.back());
+    untold.push_back(item_of.back());
     items.push_back({task, false});
     order.resize(items.size());
     for (int b : before) order.back().push_back(of(item_of, b));
     if (tasks[task].signals) {
       items.push_back({task, true});
       order.resize(items.size());
-      order.back() = stream;
-      stream.assign(1, static_cast<int>(items.size()) - 1);
+      order.back() = untold;
+      untold.assign(1, static_cast<int>(items.size()) - 1);
     }
   }
   Lanes lanes = assign_lanes(reduced(order));
@@ -129,8 +131,9 @@ void Runner::record(int thread, Segment& s) {
     arguments.queue = &lane;
     arguments.stream = lane.stream();
     task.arguments = &arguments;
+    lane.enter();
     if (items[i].tells) lane.signal(of(events_, task.stream), task.index + 1);
-    else launch(task);
+    else task.kernel->launch(arguments);
     if (mark[i] >= 0) lane.mark(mark[i]);
   }
   for (auto& lane : s.lanes) s.origin->join(*lane);
@@ -152,6 +155,8 @@ void Runner::run_captured(int thread, Segment& s) {
       throw;
     }
   }
+  for (std::size_t i = s.first; i < s.past; ++i)
+    if (int update = program_.tasks(thread)[i].update; update >= 0) of(updates_, update) = kBegun;
   s.origin->launch(*s.graph);
   for (Queue* q : program_.queues(thread))
     if (q != s.origin) q->join(*s.origin);
@@ -168,20 +173,18 @@ void Runner::drive(int thread, const Task*& at) {
     const bool captured = graphs && s.captured;
     at = tasks + s.first;
     if (captured) {
-      if (!wait_for_others(*at)) return;
+      if (!wait_for_others(thread, *at)) return;
       for (const QueueWait& w : at->drive->waits)
         if (w.task < 0) s.origin->wait(*w.queue, w.mark);
       run_captured(thread, s);
     }
     for (; at != tasks + s.past; ++at) {
       if (!captured) {
-        if (!wait_for_others(*at)) return;
+        if (!wait_for_others(thread, *at)) return;
         if (at->drive)
           for (const QueueWait& w : at->drive->waits)
             if (w.task < 0 || !graphs || !is_captured(thread, w.task)) at->drive->queue->wait(*w.queue, w.mark);
         put(thread, *at);
-      } else if (at->update >= 0) {
-        of(updates_, at->update) = kBegun;
       }
       if (at->drive) of(queued_, at->stream).signal(at->index + 1);
     }

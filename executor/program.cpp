@@ -79,8 +79,14 @@ void Program::make_queues() {
         if (queue(w.stream) && queue(step.stream) && thread_of(w.stream) != thread_of(step.stream)) for_others.emplace(w.stream, w.count);
   queues_of_thread_.resize(threads_.size());
   drives_.resize(threads_.size());
-  for (std::size_t s = 0; s < queues_.size(); ++s)
-    if (queues_[s]) of(queues_of_thread_, plan_->streams[s].thread).push_back(queues_[s].get());
+  std::map<int, int> gpu_of_thread;  // libraries keep a handle per thread, for one GPU
+  for (std::size_t s = 0; s < queues_.size(); ++s) {
+    if (!queues_[s]) continue;
+    const PlanStream& stream = plan_->streams[s];
+    const int gpu = of(plan_->cluster.devices, stream.device).id.index;
+    if (gpu_of_thread.try_emplace(stream.thread, gpu).first->second != gpu) throw UserError(fmt::format("unbound: the host thread {} launches on two GPUs; give each its own", stream.thread));
+    of(queues_of_thread_, stream.thread).push_back(queues_[s].get());
+  }
   for (std::size_t t = 0; t < threads_.size(); ++t) {
     if (queues_of_thread_[t].empty()) continue;
     std::map<std::pair<int, int>, int> task_of;
@@ -174,7 +180,10 @@ void Program::allocate() {
   Device* any = nullptr;
   for (std::size_t d = 0; d < plan_->cluster.devices.size(); ++d) {
     auto s = static_cast<std::size_t>(std::find(bound_.spaces.begin(), bound_.spaces.end(), plan_->cluster.space(static_cast<int>(d))) - bound_.spaces.begin());
-    if (bound_.arena_bytes[s] && plan_->cluster.devices[d].id.kind == "gpu") any = device_of_space_[s] = device_of(static_cast<int>(d));
+    if (!bound_.arena_bytes[s] || plan_->cluster.devices[d].id.kind != "gpu") continue;
+    any = device_of_space_[s] = device_of(static_cast<int>(d));
+    auto shared = std::count_if(plan_->cluster.devices.begin(), plan_->cluster.devices.end(), [&](const ClusterDevice& o) { return o.space == bound_.spaces[s]; });
+    if (shared > 1) throw UserError(fmt::format("unbound: the memory space '{}' of a GPU is another device's too; give each its own", bound_.spaces[s]));
   }
   for (std::size_t s = 0; s < bound_.spaces.size(); ++s) {
     std::int64_t bytes = bound_.arena_bytes[s] - planned[s];
@@ -295,6 +304,7 @@ void Program::prepare_thread(int thread) {
       if (!n.def && n.op != kFused) l.kernel = structural_kernel(bound_, *l.step, carriers(*l.step), table == kernels_.end() ? nullptr : &table->second);
       else if (n.op == kInput) l.kernel = prepared([](const Arguments&) {});
       else if (table == kernels_.end()) throw UserError(fmt::format("there are no kernels for devices of kind '{}'", kind));
+      else if (queue(l.step->stream) && l.step->variant->kernel == kReferenceKernel) throw UserError(fmt::format("unbound: '{}' is computed by a reference, which runs on a host, but stands on {}; derive the plan anew with belfry place", n.name, to_string(plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].id)));
       else l.kernel = table->second.prepare(l.step->variant->kernel, request(*l.step), {l.step->variant->scratch_bytes, writes_in_place(l.arguments)});
     }
   for (Task& task : tasks_[static_cast<std::size_t>(thread)]) task.kernel = launches_[static_cast<std::size_t>(task.stream)][static_cast<std::size_t>(task.index)].kernel.get();

@@ -123,6 +123,7 @@ void Runner::run_watched(int thread, const Task*& at) {
 }
 
 void Runner::launch(const Task& task) {
+  if (task.arguments->queue) task.arguments->queue->enter();
   if (task.update < 0) return task.kernel->launch(*task.arguments);
   Progress& progress = updates_[static_cast<std::size_t>(task.update)];
   progress = kBegun;
@@ -197,7 +198,7 @@ Outcome Runner::run(const Feeds& feeds, const RunOptions& options) {
   auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(20);
   while (done_.load(std::memory_order_acquire) < want && std::chrono::steady_clock::now() < end) __builtin_ia32_pause();
   for (std::int64_t now = done_.load(); now < want; now = done_.load()) done_.wait(now);
-  warm_ = true;
+  warm_ = warm_ || !error_;
   return finish();
 }
 

@@ -76,7 +76,7 @@ class Runner {
   void run_captured(int thread, Segment& segment);
   void record(int thread, Segment& segment);
   void put(int thread, const Task& task);
-  bool wait_for_others(const Task& task);
+  bool wait_for_others(int thread, const Task& task);
   bool is_captured(int thread, int task) const;
   void drain(int thread, const Task* past);
   void launch(const Task& task);

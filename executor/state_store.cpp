@@ -11,7 +11,7 @@ StateStore::Held& StateStore::held(const std::string& variable, const std::strin
   if (at == held_.end()) {
     auto own = devices.find(device);
     std::shared_ptr<Device> of = own == devices.end() ? nullptr : own->second;
-    Arena arena = of ? of->allocate(type.bytes(), device) : Arena(type.bytes(), device);
+    Arena arena = of ? of->allocate(type.bytes(), device) : devices.empty() ? Arena(type.bytes(), device) : devices.begin()->second->allocate_host(type.bytes());
     at = held_.emplace(std::pair(variable, device), Held{type, std::move(of), std::move(arena), 0}).first;
   }
   if (!(at->second.type == type)) throw UserError(fmt::format("variable '{}' is {} on {}, not {}", variable, to_string(at->second.type), device, to_string(type)));

@@ -24,11 +24,25 @@ class Carrying {
   }
   void carry(std::size_t part, std::byte* to, const std::byte* from, std::int64_t bytes, Queue* own) const {
     Queue* q = carriers_.own ? own : carriers_.of_part[part];
-    if (q) q->copy(to, from, bytes);
-    else std::memmove(to, from, static_cast<std::size_t>(bytes));
+    if (!q) return void(std::memmove(to, from, static_cast<std::size_t>(bytes)));
+    try {
+      q->copy(to, from, bytes);
+    } catch (...) {
+      end();
+      throw;
+    }
   }
   void finish() const {
     for (Queue* q : foreign_) q->finish();
+  }
+  /// After an error: nothing is under way any more.
+  void end() const {
+    for (Queue* q : foreign_) {
+      try {
+        q->finish();
+      } catch (const DeviceError&) {  // the first error is the one to tell
+      }
+    }
   }
   bool lands(std::size_t part) const { return carriers_.of_part[part] != nullptr; }
 
@@ -116,6 +130,7 @@ std::vector<Sum> sums_of(const PlanNode& n, const Step& step, JoinRequest reques
 }
 
 std::unique_ptr<Prepared> summing(const PlanNode& n, const Step& step, const JoinRequest& request, const Carriers& carriers, const KernelTable* kernels) {
+  if (carriers.own && !kernels) throw UserError(fmt::format("unbound: '{}' sums on a device for whose kind there are no kernels", n.name));
   auto inner = prepared([sums = sums_of(n, step, request, carriers.own ? kernels : nullptr)](const Arguments& a) mutable {
     for (Sum& s : sums) {
       s.arguments.inputs.assign(a.inputs.begin() + static_cast<std::ptrdiff_t>(s.first), a.inputs.begin() + static_cast<std::ptrdiff_t>(s.first + s.count));

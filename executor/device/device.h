@@ -44,6 +44,10 @@ class Queue {
   /// steady clock, to which the first one ties the device's.
   virtual void stamp() = 0;
   virtual std::vector<std::int64_t> stamps() = 0;
+  /// The calling thread works for its device from now on.
+  virtual void enter() = 0;
+  /// DeviceError if anything that was put on it has failed by now.
+  virtual void check() = 0;
   /// Until all is done. DeviceError if anything failed; the device is then lost.
   virtual void finish() = 0;
 };

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <thread>
 
 namespace belfry {
 
@@ -27,6 +28,24 @@ class alignas(64) Event {
   void abort() { signal(kAborted); }
   std::int64_t count() const { return count_.load(std::memory_order_acquire); }
 
+  /// The same, but calls `look` now and then, which may throw: for who waits for what a device may never bring about.
+  template <class F>
+  bool wait(std::int64_t count, F look) {
+    auto spun = std::chrono::steady_clock::now() + std::chrono::microseconds(50), next = spun + std::chrono::milliseconds(50);
+    for (std::int64_t now = this->count(); now < count; now = this->count()) {
+      auto time = std::chrono::steady_clock::now();
+      if (time < spun) {
+        __builtin_ia32_pause();
+        continue;
+      }
+      if (time >= next) {
+        look();
+        next = time + std::chrono::milliseconds(50);
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+    return this->count() < kAborted;
+  }
   /// Until `count` steps are finished; false if the run was aborted.
   bool wait(std::int64_t count) {
     if (std::int64_t now = this->count(); now >= count) return now < kAborted;

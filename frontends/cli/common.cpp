@@ -94,7 +94,7 @@ void PlacementArguments::add_to(CLI::App& app) {
   app.add_option("--move", moves, "devices of nodes by name: 'tower_1/logits/**=cpu:0'")->type_name("GLOB=DEVICE");
   app.add_option("--placement", placement_file, "a placement file: towers and rules")->check(CLI::ExistingFile);
   app.add_option("--cluster", cluster_file, "devices, memory spaces and links from a file")->check(CLI::ExistingFile);
-  app.add_option("--memory-fraction", memory_fraction, "of a GPU's free memory that plans may take; by default 0.95")->check(CLI::Range(0.01, 1.0));
+  app.add_option("--memory-fraction", memory_fraction, "of a GPU's memory that plans may take; by default 0.95")->check(CLI::Range(0.01, 1.0));
   app.add_flag("--no-cuda-graph", no_cuda_graph, "launch each kernel by itself, on GPUs");
   app.add_option("--seed", seed, "of initial values and random draws")->check(whole(0, UINT64_MAX));
 }

@@ -54,16 +54,16 @@ std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> l
 std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices, double fraction) {
   std::map<int, std::int64_t> out;
   if (!any_gpu(devices)) return out;
-  for (const GpuFacts& g : cuda_facts().gpus) out[g.index] = static_cast<std::int64_t>(fraction * static_cast<double>(g.free_bytes >= 0 ? g.free_bytes : g.memory_bytes));
+  for (const GpuFacts& g : cuda_facts().gpus) out[g.index] = static_cast<std::int64_t>(fraction * static_cast<double>(g.memory_bytes));
   return out;
 }
 
-Devices open_gpus(const PlacedGraph& plan, const Library& library) {
+Devices open_gpus(const PlacedGraph& plan, const Library& library, const Devices& open) {
   Devices out;
   for (const PlanStream& s : plan.streams) {
     const DeviceId& id = plan.cluster.devices[static_cast<std::size_t>(s.device)].id;
+    if (id.kind != "gpu" || open.contains(to_string(id)) || out.contains(to_string(id))) continue;
     std::shared_ptr<Device>& device = out[to_string(id)];
-    if (id.kind != "gpu" || device) continue;
     if (library.open_gpu) {
       device = library.open_gpu(id);
       continue;
@@ -74,7 +74,6 @@ Devices open_gpus(const PlacedGraph& plan, const Library& library) {
     if (!there || !backend.table) throw UserError(no_gpu_text(id, facts, host_facts().cores));
     device = backend.table->open(id);
   }
-  std::erase_if(out, [](const auto& d) { return !d.second; });
   return out;
 }
 

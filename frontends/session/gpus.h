@@ -22,10 +22,10 @@ std::string no_gpu_text(const DeviceId& device, const CudaFacts& facts, int core
 /// is no backend; a driver is not needed.
 std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const std::vector<DeviceId>& devices);
 
-/// A fraction of what is free on the GPUs here, in bytes by index, as far as they can be asked.
+/// A fraction of the memory of the GPUs here, in bytes by index, as far as they can be asked: never what is free at the moment, so that plans stay the same.
 std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices, double fraction);
 
-/// The GPUs on which the plan has streams. UserError that says why one cannot be used and what stands in for it.
-Devices open_gpus(const PlacedGraph& plan, const Library& library);
+/// The GPUs on which the plan has streams, but for those that are open. UserError that says why one cannot be used and what stands in for it.
+Devices open_gpus(const PlacedGraph& plan, const Library& library, const Devices& open = {});
 
 }  // namespace belfry

@@ -61,6 +61,7 @@ struct Session::Impl {
 
   PlanMaker maker;
   Devices gpus;                                 ///< those that plans have run on
+  std::string lost;                             ///< what a GPU failed of: its memory and streams are gone
   std::list<Built> programs;                    ///< the last used first
   std::shared_ptr<StateStore> placed = std::make_shared<StateStore>();
   State store;                                  ///< values that no device holds yet: what was loaded, and initial ones once they are asked for
@@ -110,7 +111,7 @@ struct Session::Impl {
   void make_ready(Built& b) {
     if (b.runner) return;
     if (maker.options().forecast) throw UserError("this session is for forecasts alone: its plans may name kernels that are not here, and nothing runs");
-    for (auto& [name, gpu] : open_gpus(*b.plan, maker.library())) gpus.try_emplace(name, gpu);
+    gpus.merge(open_gpus(*b.plan, maker.library(), gpus));
     check_room_here(*b.plan);
     auto program = std::make_unique<Program>(b.plan, maker.library().kernels, placed, gpus);
     b.runner = std::make_unique<Runner>(*program);
@@ -170,6 +171,7 @@ struct Session::Impl {
 
   Results execute(Mode mode, const Batch& feeds, const std::vector<std::string>& wanted) {
     const std::vector<std::string> fetches = wanted.empty() ? maker.default_fetches(mode) : wanted;
+    if (!lost.empty()) throw DeviceError(fmt::format("this session has lost its GPU: {}; make a new one, from a checkpoint", lost));
     if (mode == Mode::step) after = StateAfter::untouched;
     if (mode == Mode::step && !torn.empty())
       throw UserError(fmt::format("a failed step left these variables partly updated: {}; load a state or reset", fmt::join(torn, ", ")));
@@ -186,6 +188,14 @@ struct Session::Impl {
     if (mode == Mode::step) {
       after = outcome.state;
       torn = outcome.torn;
+    }
+    if (outcome.error && !gpus.empty()) {
+      try {
+        std::rethrow_exception(outcome.error);
+      } catch (const DeviceError& e) {
+        lost = e.what();
+      } catch (const std::exception&) {  // not the device's
+      }
     }
     if (outcome.error) rethrow(outcome);
     std::erase_if(outcome.fetched, [&](const auto& f) { return std::find(fetches.begin(), fetches.end(), f.first) == fetches.end(); });

@@ -23,7 +23,7 @@ struct SessionOptions {
   std::shared_ptr<const Library> library = {}; ///< empty: the standard one
   bool fuse = true;
   bool cuda_graphs = true;                     ///< from the second step on a GPU's work is put on its stream as a whole
-  double memory_fraction = 0.95;               ///< of a GPU's free memory that plans may take
+  double memory_fraction = 0.95;               ///< of a GPU's memory that plans may take
   std::optional<Cluster> cluster = {};         ///< in place of the local one
   std::vector<PlacementRule> rules = {};       ///< before all others; UserError for one that decides nothing
   /// Plans are made to be forecast: kinds of devices without kernels here get the name "roofline", nothing is verified, and

@@ -234,6 +234,24 @@ TEST_F(GpuSessions, say_which_gpu_failed_and_where_and_end_there) {
   EXPECT_TRUE(says<std::runtime_error>(steps, {}));
 }
 
+TEST_F(GpuSessions, end_where_the_host_waits_for_a_gpu_that_fails_while_the_gpu_waits_for_the_host) {
+  for (const char* at : {"3", "20", "45", "80", "130"}) {
+    environment.set("FAKE_CUDA_FAIL", std::string("cuLaunchHostFunc:") + at + ":700");
+    start(9);
+    Graph graph = built("decay");
+    SessionOptions some = options();
+    auto library = std::make_shared<Library>(*some.library);
+    library->kernels = tables({"matmul", "relu"});
+    some.library = library;
+    Session session(graph, Mirrored{.devices = parse_devices("gpu:0-1"), .threads = 1}, some);
+    auto steps = [&] {
+      for (int k = 0; k < 20; ++k) session.step(feeds_for(graph, 8));
+    };
+    EXPECT_TRUE(says<DeviceError>(steps, {"gpu:", "(700)"})) << at;
+    EXPECT_TRUE(says<DeviceError>(steps, {"this session has lost its GPU"})) << at;
+  }
+}
+
 TEST_F(GpuSessions, put_recorded_work_on_the_stream_from_the_second_step_on) {
   environment.set("FAKE_CUDA_FAIL", "cuGraphLaunch:1:700");
   start(8);

@@ -143,6 +143,11 @@ class CudaQueue : public Queue {
     stamped_ = 0;
     return out;
   }
+  void enter() override { context_->enter(); }
+  void check() override {
+    context_->enter();
+    if (CUresult code = d_.cuStreamQuery(stream_); code != CUDA_ERROR_NOT_READY) context_->check(code, "cuStreamQuery");
+  }
   void finish() override {
     context_->enter();
     context_->check(d_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
@@ -184,7 +189,7 @@ class CudaDevice : public Device {
     Arena out(reinterpret_cast<std::byte*>(p), bytes, [context = context_](std::byte* q) {
       if (context->enter_if_alive()) context->driver().cuMemFree(address_of(q));
     });
-    context_->check(d.cuMemsetD8Async(p, kArenaFill, static_cast<std::size_t>(bytes), static_cast<CUstream>(now_.stream())), "cuMemsetD8Async");
+    if (bytes) context_->check(d.cuMemsetD8Async(p, kArenaFill, static_cast<std::size_t>(bytes), static_cast<CUstream>(now_.stream())), "cuMemsetD8Async");
     now_.finish();
     return out;
   }
