@@ -1,6 +1,7 @@
 #include <belfry/frontends/session/gpus.h>
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -60,6 +61,7 @@ std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices, dou
 
 Devices open_gpus(const PlacedGraph& plan, const Library& library, const Devices& open) {
   Devices out;
+  std::optional<CudaFacts> facts;  // asking takes a look at driver and libraries: once, and not where nothing is to be opened
   for (const PlanStream& s : plan.streams) {
     const DeviceId& id = plan.cluster.devices[static_cast<std::size_t>(s.device)].id;
     if (id.kind != "gpu" || open.contains(to_string(id)) || out.contains(to_string(id))) continue;
@@ -68,10 +70,10 @@ Devices open_gpus(const PlacedGraph& plan, const Library& library, const Devices
       device = library.open_gpu(id);
       continue;
     }
-    CudaFacts facts = cuda_facts();
+    if (!facts) facts = cuda_facts();
     OpenedCudaBackend backend = open_cuda_backend();
-    bool there = std::any_of(facts.gpus.begin(), facts.gpus.end(), [&](const GpuFacts& g) { return g.index == id.index; });
-    if (!there || !backend.table) throw UserError(no_gpu_text(id, facts, host_facts().cores));
+    bool there = std::any_of(facts->gpus.begin(), facts->gpus.end(), [&](const GpuFacts& g) { return g.index == id.index; });
+    if (!there || !backend.table) throw UserError(no_gpu_text(id, *facts, host_facts().cores));
     device = backend.table->open(id);
   }
   return out;

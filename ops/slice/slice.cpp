@@ -146,6 +146,20 @@ Box box_of(const Attributes& attributes, const Shape& wide, const Extents& whole
   return box;
 }
 
+Box box_of(const Attributes& attributes, const LocalType& input, const LocalType& output, const TensorType& output_type, const Share& share, bool gradient) {
+  const Extents &whole = (gradient ? output : input).shape, &part = (gradient ? input : output).shape;
+  return box_of(attributes, gradient ? output_type.shape : Shape(whole.begin(), whole.end()), whole, part, share);
+}
+
+std::string box_objection(const Attributes& attributes, const LocalType& input, const LocalType& output, const TensorType& output_type, const Share& share, bool gradient) {
+  try {
+    box_of(attributes, input, output, output_type, share, gradient);
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "";
+}
+
 std::vector<OpDef> slice_defs() {
   std::vector<OpDef> out;
   out.push_back({.name = "slice",

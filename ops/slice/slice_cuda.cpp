@@ -1,33 +1,22 @@
 #include <belfry/ops/cuda_kernels.h>
 
+#include <string>
 #include <utility>
 
-#include <belfry/graph/error.h>
 #include <belfry/ops/cuda/elementwise_internal.h>
 #include <belfry/ops/slice/box_internal.h>
 
 namespace belfry {
 namespace {
 
-Box box_of(const KernelRequest& r, bool gradient) {
-  const Extents &whole = gradient ? r.outputs[0].shape : r.inputs[0].shape, &part = gradient ? r.inputs[0].shape : r.outputs[0].shape;
-  Shape wide = gradient ? r.output_types[0].shape : Shape(whole.begin(), whole.end());
-  return belfry::box_of(*r.attributes, wide, whole, part, r.share);
-}
-
-/// What reaches behind the end is left to the reference, whose error names the axis.
 Support supports(const KernelRequest& r, bool gradient) {
-  try {
-    box_of(r, gradient);
-  } catch (const UserError& e) {
-    return refuse(e.what());
-  }
-  return {.in_place = false};
+  std::string objection = box_objection(*r.attributes, r.inputs[0], r.outputs[0], r.output_types[0], r.share, gradient);
+  return objection.empty() ? Support{.in_place = false} : refuse(std::move(objection));
 }
 
 Kernel kernel(const GpuCodeRef& code, const char* op, bool gradient) {
   return {.name = "nvrtc_slice", .op = op, .supports = [=](const KernelRequest& r) { return supports(r, gradient); }, .prepare = [=](const KernelRequest& r) {
-            Box box = box_of(r, gradient);
+            Box box = box_of(*r.attributes, r.inputs[0], r.outputs[0], r.output_types[0], r.share, gradient);
             if (gradient) std::swap(box.part, box.whole), std::swap(box.part_step, box.whole_step);
             std::vector<std::unique_ptr<Prepared>> parts;
             if (gradient) {

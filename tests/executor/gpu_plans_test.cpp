@@ -189,6 +189,31 @@ TEST_F(GpuPlans, give_the_cpus_bits_with_every_strategy) {
   }
 }
 
+TEST_F(GpuPlans, that_were_edited_into_what_no_gpu_can_do_are_refused) {
+  environment.set("FAKE_CUDA_GPUS", "2");
+  start(12);
+  const KernelTables all = tables();
+  auto graph = std::make_shared<const Graph>(without_requests(training_graph(net("decay"), f32)));
+  const PlacedGraph plan = *placed(graph, to_strategy(Mirrored{.devices = parse_devices("gpu:0-1"), .threads = 1}), "gpu:0-1", 8, all);
+  auto refused = [&](const std::function<void(PlacedGraph&)>& edit, const std::vector<std::string>& words) {
+    auto edited = std::make_shared<PlacedGraph>(plan);
+    edit(*edited);
+    auto run = [&] {
+      Program program(edited, all, {}, open(*edited));
+      Runner runner(program);
+    };
+    EXPECT_TRUE(says(run, words));
+  };
+  refused([](PlacedGraph& p) {
+    for (PlanNode& n : p.nodes)
+      if (n.op == "relu") n.by_class[0].kernel = kReferenceKernel;
+  }, {"unbound: 'relu'", "a reference", "gpu:0"});
+  refused([](PlacedGraph& p) { p.cluster.devices[0].space = p.cluster.space(2); }, {"unbound: the memory space 'host' of a GPU is another device's too"});
+  refused([](PlacedGraph& p) {
+    for (PlanStream& s : p.streams) s.thread = 0;
+  }, {"unbound: the host thread 0 launches on two GPUs"});
+}
+
 /// What a session's users see.
 class GpuSessions : public GpuPlans {
  protected:

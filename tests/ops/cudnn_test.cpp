@@ -215,7 +215,13 @@ std::string refusal(const KernelRequest& r) {
 
 TEST(Cudnn, RefusesWithTheReason) {
   if (!built()) GTEST_SKIP() << "Belfry was built without cuDNN's headers";
-  Attributes plain = windows({1, 1}, "valid");
+  Attributes plain = windows({1, 1}, "valid"), apart = pools({2, 2}, {2, 2}, "valid");
+  // Five rows in windows of two: two rows whether the taps are apart or not, so that only the refusal keeps them from being taken for each other.
+  apart.set("dilations", Integers{2, 2});
+  Asked pooled({"", "max_pool2d", {real({kBatch, 5, 5, 2})}, apart});
+  pooled.request.wanted[1] = false;
+  EXPECT_EQ(refusal(pooled.request), "cuDNN's pools take no dilations");
+  EXPECT_EQ(refusal(Asked({"", "avg_pool2d", {real({kBatch, 5, 5, 2})}, apart}).request), "cuDNN's pools take no dilations");
   EXPECT_EQ(refusal(Asked({"", "conv2d", {{f64, {kBatch, 4, 4, 2}}, {f64, {3, 3, 2, 2}}}, plain}).request), "it takes f32 alone, and one of its tensors is f64");
   Asked empty({"", "conv2d", {real({kBatch, 4, 4, 2}), real({3, 3, 2, 2})}, plain});
   empty.request.inputs[0].shape[0] = empty.request.outputs[0].shape[0] = 0;

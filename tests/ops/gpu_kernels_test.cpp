@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <random>
 
 #include <belfry/executor/joins.h>
@@ -174,6 +175,23 @@ TEST(GeneratedKernels, sum_in_the_blocks_of_the_cpu) {
 }
 
 /// The same pairs in the same order as the executor's join, which walks the same program.
+TEST(GeneratedKernels, resize_by_pixels_that_are_needed_alone) {
+  auto host = std::make_shared<HostGpu>();
+  const KernelTable table = generated_kernels(host);
+  const OpSet ops = standard_ops();
+  std::vector<Awaited> awaited;
+  const float inf = std::numeric_limits<float>::infinity();
+  for (bool wide : {true, false}) {
+    Shape x = wide ? Shape{1, 1, 3, 1} : Shape{1, 3, 1, 1};
+    await(table, ops.at("resize"), {.name = "the middle of three", .attributes = {{"size", Integers{1, 1}}}, .inputs = {real(x)}, .outputs = {{f32, {1, 1, 1, 1}}}}, 1, true, awaited);
+    awaited.back().inputs[0] = HostTensor::of<float>(awaited.back().inputs[0].shape(), std::vector<float>{-inf, 2, inf});
+    awaited.back().wanted[0] = HostTensor::of<float>({1, 1, 1, 1}, std::vector<float>{2});
+  }
+  ASSERT_EQ(awaited.size(), 2u);
+  host->build();
+  for (const Awaited& w : awaited) expect_as_wanted(w);
+}
+
 TEST(GeneratedKernels, join_towers_along_the_tree) {
   struct Case {
     const char* how;
@@ -226,7 +244,7 @@ void expect_compiled(std::size_t stride, std::initializer_list<const char*> arch
 }
 
 TEST(GeneratedKernels, compile_without_spills) { expect_compiled(29, {"sm_80", "sm_90", "sm_100"}); }
-/// Half a minute and more.
+/// Every text, not one of 29: half a minute and more of CPU, so that it runs only when it is named (--gtest_also_run_disabled_tests).
 TEST(GeneratedKernels, DISABLED_all_compile_without_spills) { expect_compiled(1, {"sm_90"}); }
 
 }  // namespace
