@@ -9,6 +9,7 @@
 
 #include <belfry/executor/structural.h>
 #include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -192,14 +193,17 @@ void Program::allocate() {
   }
   for (const StateBuffer& s : bound_.state) {
     const std::string device = to_string(plan_->cluster.devices[static_cast<std::size_t>(s.device)].id);
-    StateStore::Held& held = store_->held(plan_->nodes[static_cast<std::size_t>(s.node)].name, device, s.buffer.type, devices_);
+    StateStore::Held& held = store_->held(plan_->nodes[static_cast<std::size_t>(s.node)].name, device, s, devices_);
     state_bytes_[static_cast<std::size_t>(s.buffer.space)] += aligned_bytes(held.arena.bytes());
     if (s.buffer.bytes) state_at_[{s.buffer.space, s.buffer.at}] = &held;  // one without bytes may begin where another does
   }
 }
 
 std::byte* Program::address(const BufferRef& buffer) const {
-  if (auto held = state_at_.find({buffer.space, buffer.at}); held != state_at_.end()) return held->second->arena.at(0);
+  if (auto held = state_at_.upper_bound({buffer.space, buffer.at}); held != state_at_.begin()) {
+    --held;  // a reader in ranges begins inside
+    if (held->first.first == buffer.space && buffer.at < held->first.second + held->second->arena.bytes()) return held->second->arena.at(buffer.at - held->first.second);
+  }
   auto space = static_cast<std::size_t>(buffer.space);
   auto device = std::prev(state_before_[space].upper_bound(buffer.at));
   return arenas_[space].at(buffer.at - device->second);
@@ -227,9 +231,10 @@ KernelRequest Program::request(const Step& step) const {
   r.op = n.op == kFused ? n.attributes.text("kind") : n.op;
   r.def = n.def;
   r.attributes = &n.attributes;
-  for (ValueIndex v : n.inputs) r.inputs.push_back(v < 0 ? LocalType{f32, {0}} : local_type(plan_->value(v), r.share));
+  auto local = [&](ValueIndex v) { return n.ranged ? type_on(*plan_, n, v, step.device) : local_type(plan_->value(v), r.share); };
+  for (ValueIndex v : n.inputs) r.inputs.push_back(v < 0 ? LocalType{f32, {0}} : local(v));
   for (ValueIndex v : n.outputs) {
-    r.outputs.push_back(local_type(plan_->value(v), r.share));
+    r.outputs.push_back(local(v));
     r.output_types.push_back(plan_->value(v).type);
     r.wanted.push_back(plan_->value(v).read);
   }
@@ -313,26 +318,35 @@ void Program::prepare_thread(int thread) {
 void Program::set_state(const std::string& variable, const HostTensor& value) {
   bool found = false;
   for (const StateBuffer& s : bound_.state) {
-    if (plan_->nodes[static_cast<std::size_t>(s.node)].name != variable) continue;
+    const PlanNode& n = plan_->nodes[static_cast<std::size_t>(s.node)];
+    if (n.name != variable) continue;
     found = true;
-    if (!(s.buffer.type == value.type())) throw UserError(fmt::format("variable '{}' is {}, not {}", variable, to_string(s.buffer.type), to_string(value.type())));
-    copy_bytes(address(s.buffer), device_of_space_[static_cast<std::size_t>(s.buffer.space)], value.raw(), nullptr, s.buffer.bytes);
+    if (LocalType type = local_type(plan_->value(n.outputs[0]), plan_->share(-1)); !(type == value.type()))
+      throw UserError(fmt::format("variable '{}' is {}, not {}", variable, to_string(type), to_string(value.type())));
+    copy_bytes(address(s.buffer), device_of_space_[static_cast<std::size_t>(s.buffer.space)], value.raw() + s.first * static_cast<std::int64_t>(size_of(value.type().dtype)), nullptr, s.buffer.bytes);
   }
   if (!found) throw UserError(fmt::format("the plan has no variable '{}'", variable));
 }
 
 HostTensor Program::state(const std::string& variable) const {
+  std::optional<HostTensor> out;
   for (const StateBuffer& s : bound_.state) {
-    if (plan_->nodes[static_cast<std::size_t>(s.node)].name != variable) continue;
-    return read(s.buffer);
+    const PlanNode& n = plan_->nodes[static_cast<std::size_t>(s.node)];
+    if (n.name != variable) continue;
+    if (!n.ranged) return read(s.buffer);
+    LocalType type = local_type(plan_->value(n.outputs[0]), plan_->share(-1));
+    if (!out) out.emplace(type.dtype, type.shape);
+    copy_bytes(out->raw() + s.first * static_cast<std::int64_t>(size_of(type.dtype)), nullptr, address(s.buffer), device_of_space_[static_cast<std::size_t>(s.buffer.space)], s.buffer.bytes);
   }
-  throw UserError(fmt::format("the plan has no variable '{}'", variable));
+  if (!out) throw UserError(fmt::format("the plan has no variable '{}'", variable));
+  return std::move(*out);
 }
 
 bool Program::holders_agree(const std::string& variable) const {
   std::optional<HostTensor> first;
   for (const StateBuffer& s : bound_.state) {
-    if (plan_->nodes[static_cast<std::size_t>(s.node)].name != variable) continue;
+    const PlanNode& n = plan_->nodes[static_cast<std::size_t>(s.node)];
+    if (n.name != variable || n.ranged) continue;
     HostTensor mine = read(s.buffer);
     if (first && std::memcmp(first->raw(), mine.raw(), static_cast<std::size_t>(s.buffer.bytes)) != 0) return false;
     if (!first) first = std::move(mine);

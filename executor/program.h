@@ -56,11 +56,11 @@ class Program {
   /// The space in which an address lies; -1: in none, as a feed's does.
   int space_of(const std::byte* address) const;
 
-  /// Writes a variable on all its holders; UserError for another type or an unknown name.
+  /// Writes a variable on all its holders, on each what it has of it; UserError for another type or an unknown name.
   void set_state(const std::string& variable, const HostTensor& value);
-  /// The value on the first holder.
+  /// The value on the first holder, or what the holders have in ranges.
   HostTensor state(const std::string& variable) const;
-  /// True if all holders have the same bits.
+  /// True if all who hold the whole of it have the same bits.
   bool holders_agree(const std::string& variable) const;
 
   /// Prepares the kernels of a thread's launches; called on that thread.

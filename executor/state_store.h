@@ -5,9 +5,10 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
+#include <tuple>
 
 #include <belfry/executor/device/device.h>
+#include <belfry/graph/plan/bound_plan.h>
 #include <belfry/graph/shape.h>
 
 namespace belfry {
@@ -15,20 +16,23 @@ namespace belfry {
 class StateStore {
  public:
   struct Held {
-    LocalType type;
+    LocalType type;            ///< of a range: one dimension
+    std::int64_t first = 0;    ///< element of the variable with which it begins
     std::shared_ptr<Device> device;  ///< null: the host's memory
     Arena arena;
     std::int64_t version = 0;  ///< the session's count of changes; 0: nothing was written yet
   };
 
-  /// The buffer of a variable on a device, made by the first who asks, in the memory of that device if it is among
-  /// `devices`, else the host's. UserError if it is there with another type.
-  Held& held(const std::string& variable, const std::string& device, const LocalType& type, const Devices& devices);
-  /// A buffer of the variable with that version; null if there is none.
-  Held* find(const std::string& variable, std::int64_t version);
+  /// The buffer of a variable, or of a range of its elements, on a device: made by the first who asks, in the memory of that
+  /// device if it is among `devices`, else the host's.
+  Held& held(const std::string& variable, const std::string& device, const StateBuffer& planned, const Devices& devices);
+  /// Copies bytes [first, first + bytes) of a variable from the buffers that have that version to a device, or the host (null).
+  /// False, and nothing useful is there, if they do not hold them all.
+  bool copy_to(const std::string& variable, std::int64_t version, std::int64_t first, std::int64_t bytes, std::byte* to, Device* device) const;
 
  private:
-  std::map<std::pair<std::string, std::string>, Held> held_;  // variable, device
+  using Key = std::tuple<std::string, std::string, std::int64_t, std::int64_t>;  // variable, device, first element, elements
+  std::map<Key, Held> held_;
 };
 
 }  // namespace belfry

@@ -9,6 +9,7 @@
 #include <belfry/executor/join_request.h>
 #include <belfry/executor/joins.h>
 #include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -167,6 +168,14 @@ std::unique_ptr<Prepared> structural_kernel(const BoundPlan& bound, const Step& 
     Share share = bound.shares[static_cast<std::size_t>(step.tower)];
     std::int64_t factor = v.type.shape[static_cast<std::size_t>(v.state.axis)].factor;
     return carrying(carriers, [from = step.reads[0][0].buffer.type, axis = v.state.axis, first = factor * share.first_row, count = factor * share.rows](const CarryBytes& carry) { carry_rows(from, axis, first, count, carry); });
+  }
+  if (joins_ranges(plan, n)) {
+    std::vector<std::int64_t> bytes;
+    for (const Part& p : step.reads[0]) bytes.push_back(p.buffer.bytes);
+    return carrying(carriers, [bytes](const CarryBytes& carry) {
+      std::int64_t at = 0;
+      for (std::size_t h = 0; h < bytes.size(); at += bytes[h++]) carry(h, 0, at, bytes[h]);
+    });
   }
   JoinRequest request{n.attributes.text("how"), n.attributes.find("axis") ? static_cast<int>(n.attributes.integer("axis")) : 0, plan.towers, plan.present(), {}};
   for (const Part& p : step.reads[0]) request.parts.push_back({p.low, p.high, p.buffer.type});

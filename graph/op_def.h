@@ -63,10 +63,13 @@ struct OpDef {
   bool zero_preserving = false;  ///< zeros give zeros; read by nothing yet
   bool joins_towers = false;  ///< of a per-tower input it is the mean over the towers: lowered to an aggregate
   bool sum_of_inputs = false; ///< y is the sum of its inputs: expand may cut it where only some are partial
+  bool by_element = false;   ///< an output's element is computed from those of the inputs at its place and from inputs of one element
   bool stores = false;       ///< moves elements and never computes with them: takes f16 and bf16 too
   bool exact = false;        ///< + − × ÷ √ fma per element: every kernel gives the same bits
 
   bool elementwise() const { return !scalar.empty(); }
+  /// May it be computed on a range of the elements, where its inputs have as many as its outputs, or one?
+  bool on_ranges() const { return by_element || elementwise() || sum_of_inputs; }
   bool differentiable() const { return static_cast<bool>(gradient.build); }
 };
 

@@ -7,11 +7,12 @@ inline constexpr const char* kInput = "input";
 inline constexpr const char* kVariable = "variable";
 inline constexpr const char* kConstant = "constant";
 inline constexpr const char* kAddN = "add_n";
-/// In plans: a value to another device, of a row range (split); the joining of towers; several nodes as one kernel;
-/// a fetched value on the host; a variable's new value written at the end of the step.
+/// In plans: a value to another device, of a row range (split); the joining of towers; of the ranges that devices hold;
+/// several nodes as one kernel; a fetched value on the host; a variable's new value written at the end of the step.
 inline constexpr const char* kCopy = "copy";
 inline constexpr const char* kSplit = "split";
 inline constexpr const char* kAggregate = "aggregate";
+inline constexpr const char* kAllGather = "all_gather";
 inline constexpr const char* kPreAggregate = "pre_aggregate";
 inline constexpr const char* kFused = "fused";
 inline constexpr const char* kFetch = "fetch";

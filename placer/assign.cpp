@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/glob.h>
+#include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -88,6 +89,9 @@ class Assigner {
       if (hit == hits.end()) refuse(n);
       n.holders = decide(hit->rule, !held_by_readers(n));
       n.reason = rule(hit->rule).reason;
+      n.ranged = rule(hit->rule).ranges;
+      if (std::string why = n.ranged ? objection_to_ranges(plan_, n, n.holders.get().size()) : ""; !why.empty())
+        throw UserError(fmt::format("the rule \"{}\" puts '{}' in ranges, but it {}; name what can be, or leave out \"ranges\"", rule(hit->rule).match, n.name, why));
     }
   }
 

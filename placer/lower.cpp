@@ -91,7 +91,7 @@ void donate(PlacedGraph& plan) {
     int made_by = plan.value(u).maker;
     PlanNode& m = plan.nodes[static_cast<std::size_t>(made_by)];
     bool taken = std::any_of(m.donates.begin(), m.donates.end(), [u = u](auto p) { return p.first == u; });
-    bool mine = m.scope == Scope::shared && m.op != kCopy && m.op != kInput && !(m.def && m.def->source) && m.holders == w.holders && !taken;
+    bool mine = m.scope == Scope::shared && m.op != kCopy && m.op != kInput && !(m.def && m.def->source) && m.holders == w.holders && m.ranged == w.ranged && !taken;
     bool early = std::all_of(readers[static_cast<std::size_t>(variable)].begin(), readers[static_cast<std::size_t>(variable)].end(),
                              [&](int r) { return r == made_by || precedes(plan.nodes[static_cast<std::size_t>(r)], m); });
     if (mine && early && writes_beside(m, u, variable)) {
@@ -105,16 +105,20 @@ void donate(PlacedGraph& plan) {
       from = value_like(plan, u, name, kReplicated);
       second.outputs = {from};
       second.holders = m.holders;
+      second.ranged = m.ranged;
       second.role = Role::update;
       second_of[made_by].push_back(seconds.size());
       seconds.push_back(std::move(second));
     }
     std::string name = w.name + ".store";
-    PlanNode store = inserted_node(w, name, kStore, from, Scope::shared, "the old value is read later");
+    bool gathers = m.ranged && !w.ranged;
+    PlanNode store = inserted_node(w, name, gathers ? kAllGather : kStore, from, Scope::shared, gathers ? "each device has computed its range" : "the old value is read later");
+    store.ranged = w.ranged;
+    if (gathers) store.attributes = {{"how", "ranges"}};
     ValueIndex out = value_like(plan, u, name, kReplicated);
     store.outputs = {out};
     store.holders = w.holders;
-    store.role = Role::update;
+    store.role = gathers ? m.role : Role::update;
     store.donates = {{out, variable}};
     stores.push_back(std::move(store));
   }
@@ -126,6 +130,46 @@ void donate(PlacedGraph& plan) {
   }
   for (PlanNode& s : stores) nodes.push_back(std::move(s));
   plan.nodes = std::move(nodes);
+  reindex(plan);
+}
+
+// ---------------------------------------------------------------- ranges
+
+namespace {
+
+/// Reads ranges as they lie: its own on each device, or all of them, which it carries itself.
+bool takes_ranges(const PlanNode& m, const PlanNode& reader) {
+  return reader.op == kAllGather || reader.op == kFetch || (reader.ranged && reader.holders == m.holders);
+}
+
+}  // namespace
+
+void insert_gathers(PlacedGraph& plan) {
+  if (std::none_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.ranged; })) return;
+  std::vector<std::vector<int>> readers = readers_of(plan);
+  std::vector<PlanNode> before = std::move(plan.nodes);
+  std::map<ValueIndex, ValueIndex> whole;
+  plan.nodes.clear();
+  auto wanted = [&](const PlanNode& m, ValueIndex v) {
+    const std::vector<int>& r = readers[static_cast<std::size_t>(v)];
+    return std::any_of(r.begin(), r.end(), [&](int reader) { return !takes_ranges(m, before[static_cast<std::size_t>(reader)]); });
+  };
+  for (PlanNode& n : before) {
+    for (ValueIndex& v : n.inputs)
+      if (auto at = whole.find(v); at != whole.end() && !takes_ranges(before[static_cast<std::size_t>(plan.value(v).maker)], n)) v = at->second;
+    if (n.op == kFetch && before[static_cast<std::size_t>(plan.value(n.inputs[0]).maker)].ranged) n.attributes = {{"how", "ranges"}};
+    plan.nodes.push_back(n);
+    if (!n.ranged) continue;
+    for (ValueIndex v : n.outputs) {
+      if (!wanted(n, v)) continue;
+      PlanNode gather = inserted_node(n, plain(plan.value(v).name) + ".whole", kAllGather, v, Scope::shared, "its devices have a range each");
+      gather.attributes = {{"how", "ranges"}};
+      gather.holders = n.holders;
+      gather.outputs = {value_like(plan, v, gather.name, plan.value(v).state)};
+      whole[v] = gather.outputs[0];
+      plan.nodes.push_back(std::move(gather));
+    }
+  }
   reindex(plan);
 }
 
@@ -194,7 +238,7 @@ class CopyInserter {
  public:
   explicit CopyInserter(PlacedGraph& plan) : plan_(plan), wanted_(plan.values.size()) {
     for (const PlanNode& n : plan.nodes) {
-      if (is_join(n) || n.op == kSplit || n.op == kPreAggregate) continue;
+      if (moves_values(n)) continue;
       for (ValueIndex v : values_read(n)) {
         if (n.scope == Scope::tower) wanted_[static_cast<std::size_t>(v)].vectors.insert(n.vector);
         else wanted_[static_cast<std::size_t>(v)].holders.insert(n.holders);

@@ -13,6 +13,8 @@ void hold_sources(PlacedGraph& plan, const std::set<std::string>& on_host = {});
 /// A variable's bytes go to the node that makes its new value if every reader of the old one comes before that node in the
 /// plan's order; else the new value has a buffer of its own and a store at the end of the step.
 void donate(PlacedGraph& plan);
+/// Where a value in ranges is read whole, a node that gathers it on each of its devices; fetches carry the ranges themselves.
+void insert_gathers(PlacedGraph& plan);
 /// Each device joins its complete subtrees before anything is sent; not where all is on one device, or one tower each.
 void insert_pre_aggregates(PlacedGraph& plan);
 /// One copy per value and destination space. Joins and splits move values themselves; towers copy inside the tower.

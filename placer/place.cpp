@@ -9,6 +9,7 @@
 
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
+#include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/plan/schedule.h>
 #include <belfry/graph/structural.h>
 #include <belfry/placer/assign.h>
@@ -20,9 +21,10 @@ namespace {
 
 constexpr const char* kReference = "reference";
 
-std::vector<LocalType> local_types(const PlacedGraph& plan, const std::vector<ValueIndex>& values, const Share& share) {
+/// Of ranges, those of the first holder, which has the longest.
+std::vector<LocalType> local_types(const PlacedGraph& plan, const PlanNode& n, const std::vector<ValueIndex>& values, const Share& share) {
   std::vector<LocalType> out;
-  for (ValueIndex v : values) out.push_back(v < 0 ? LocalType{} : local_type(plan.value(v), share));
+  for (ValueIndex v : values) out.push_back(v < 0 ? LocalType{} : n.ranged ? type_on(plan, n, v, n.holders.get().front()) : local_type(plan.value(v), share));
   return out;
 }
 
@@ -34,7 +36,7 @@ void choose(const PlacedGraph& plan, const PlanNode& n, const KernelChooser& cho
   if (n.scope == Scope::state || n.op == kInput) variant.kernel = n.scope == Scope::state ? "" : "feed";
   else if (!n.def && n.op != kFused) variant.kernel = n.op;  // structural nodes have one kernel, of their own name
   else {
-    KernelChoice choice = chooser ? chooser({plan, n, local_types(plan, n.inputs, share), local_types(plan, n.outputs, share), kind, plan.threads}) : KernelChoice{kReference, 0, true};
+    KernelChoice choice = chooser ? chooser({plan, n, local_types(plan, n, n.inputs, share), local_types(plan, n, n.outputs, share), kind, plan.threads}) : KernelChoice{kReference, 0, true};
     variant.kernel = choice.name;
     variant.scratch_bytes = choice.scratch_bytes;
     variant.in_place = choice.in_place;
@@ -117,6 +119,7 @@ PlacedGraph place_nodes(TowerGraph towers, const Placement& placement, const Clu
   set_order(plan);
   donate(plan);
   hold_sources(plan, on_host);
+  insert_gathers(plan);
   insert_pre_aggregates(plan);
   insert_copies(plan);
   set_order(plan);  // anew: moves stand in it too
@@ -181,6 +184,8 @@ std::string text_of(const Attributes& attributes) {
   return out;
 }
 
+bool changes_nothing(const PlanNode& n) { return n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kAllGather; }
+
 /// Kernels by the rows they work on; those that give the same bits whatever they are called count by their op.
 std::string kernels_of(const PlacedGraph& plan, const PlanNode& n) {
   std::set<std::string> out;
@@ -198,11 +203,11 @@ std::string arithmetic_hash(const PlacedGraph& plan) {
   std::string text = fmt::format("{} {} {} {}\n", plan.towers, plan.batch, to_string(plan.combine), plan.threads);
   // The value itself, whatever brings it here: moves change no bits, and a device's join is along the same tree.
   auto source = [&](ValueIndex v) {
-    while (plan.maker(v).op == kCopy || plan.maker(v).op == kStore || plan.maker(v).op == kPreAggregate) v = plan.maker(v).inputs[0];
+    while (changes_nothing(plan.maker(v))) v = plan.maker(v).inputs[0];
     return plan.value(v).name;
   };
   for (const PlanNode& n : plan.nodes) {
-    if (n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kFetch) continue;
+    if (changes_nothing(n) || n.op == kFetch) continue;
     text += fmt::format("{} {}(", n.name, n.op);
     for (ValueIndex v : n.inputs) text += (v < 0 ? "-" : source(v)) + ",";
     text += ")" + text_of(n.attributes);

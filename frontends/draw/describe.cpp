@@ -105,7 +105,8 @@ std::string line_of(const Instances& instances, const std::vector<std::string>& 
   for (ValueIndex v : n.inputs) inputs += (inputs.empty() ? "" : ", ") + (v < 0 ? std::string("-") : plan.value(v).name);
   std::string where = n.scope == Scope::tower ? towers_on(plan, n) : device_list(plan, n.holders);
   std::string what = n.op;
-  if (n.op == kAggregate || n.op == kPreAggregate || n.op == kFetch) what += " " + n.attributes.text("how");
+  if (n.ranged) where += " in ranges";
+  if (n.op == kAggregate || n.op == kAllGather || n.op == kPreAggregate || n.op == kFetch) what += " " + n.attributes.text("how");
   if (n.op == kFused) what += " " + n.attributes.text("kind");
   std::string out = fmt::format("  {} = {}({})  {} {}\n      {}{}; {}", n.name, what, inputs, to_string(plan.value(n.outputs[0]).type),
                                 to_string(plan.value(n.outputs[0]).state), where, schedule_of(streams, n), n.reason);

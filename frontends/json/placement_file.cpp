@@ -29,6 +29,7 @@ PlacementRule rule_of(const JsonDocument& d, const JsonValue& v) {
   JsonObject o(d, v);
   PlacementRule out{d.text(o.at("match")), devices_of(d, o.at("device")), "the placement file says so"};
   if (const JsonValue* reason = o.find("reason")) out.reason = d.text(*reason);
+  if (const JsonValue* ranges = o.find("ranges")) out.ranges = d.flag(*ranges);
   if (out.match.empty()) d.fail(o.at("match"), "matches nothing; write \"**\" for everything");
   o.done();
   return out;
@@ -62,6 +63,7 @@ std::string write_placement(const Placement& p) {
     LineWriter line;
     line.add("match", json_text(r.match));
     line.add("device", distinct ? json_text(to_string(r.devices)) : json_list(devices));
+    if (r.ranges) line.add("ranges", "true");
     line.add("reason", json_text(r.reason));
     lines.push_back(line.text());
   }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include <belfry/frontends/json/plan_file.h>
 
@@ -25,7 +26,8 @@ std::vector<int> dealt_devices(const std::vector<int>& vector) {
   return deals(runs) ? runs : whole;
 }
 
-using Decision = std::pair<std::vector<int>, std::string>;  // devices, reason
+/// Devices, reason, in ranges.
+using Decision = std::tuple<std::vector<int>, std::string, bool>;
 
 const Decision* most_frequent(const std::map<Decision, int>& counts) {
   const Decision* out = nullptr;
@@ -37,7 +39,7 @@ const Decision* most_frequent(const std::map<Decision, int>& counts) {
 
 /// What place() itself puts in or decides: it has no rule.
 bool is_derived(const PlacedGraph& plan, const PlanNode& n, const std::vector<std::vector<int>>& readers) {
-  if (n.op == kInput || n.op == kFetch || n.op == kCopy || n.op == kPreAggregate || n.op == kStore) return true;
+  if (n.op == kInput || n.op == kFetch || n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kAllGather) return true;
   if (n.scope != Scope::shared || !n.def || !n.def->source) return false;
   return std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueIndex v) { return !readers[static_cast<std::size_t>(v)].empty(); }) && !plan.cluster.devices.empty();
 }
@@ -47,13 +49,13 @@ bool is_derived(const PlacedGraph& plan, const PlanNode& n, const std::vector<st
 Placement placement_of(const PlacedGraph& plan) {
   Placement out{plan.towers, plan.batch, plan.combine, plan.threads, {}, plan.placement.order, plan.placement.strategy};
   auto readers = readers_of(plan);
-  auto decision = [&](const PlanNode& n) { return Decision{n.scope == Scope::tower ? dealt_devices(plan.devices(n)) : n.holders.get(), n.reason}; };
+  auto decision = [&](const PlanNode& n) { return Decision{n.scope == Scope::tower ? dealt_devices(plan.devices(n)) : n.holders.get(), n.reason, n.ranged}; };
   std::map<Decision, int> in_towers, outside;
   for (const PlanNode& n : plan.nodes)
     if (!is_derived(plan, n, readers)) ++(n.scope == Scope::tower ? in_towers : outside)[decision(n)];
   auto rule = [&](std::string match, const Decision& d) {
-    PlacementRule r{std::move(match), {}, d.second};
-    for (int i : d.first)
+    PlacementRule r{std::move(match), {}, std::get<1>(d), std::get<2>(d)};
+    for (int i : std::get<0>(d))
       if (i >= 0) r.devices.push_back(plan.cluster.devices[static_cast<std::size_t>(i)].id);
     out.rules.push_back(std::move(r));
   };
@@ -64,7 +66,7 @@ Placement placement_of(const PlacedGraph& plan) {
     if (Decision d = decision(n); d != *(tower ? tower_rest : rest)) rule(tower ? "tower_*/" + n.name : n.name, d);
   }
   if (tower_rest) rule("tower_*/**", *tower_rest);
-  rule("**", rest ? *rest : tower_rest ? *tower_rest : Decision{{plan.cluster.host()}, "nothing else is placed"});
+  rule("**", rest ? *rest : tower_rest ? *tower_rest : Decision{{plan.cluster.host()}, "nothing else is placed", false});
   return out;
 }
 

@@ -14,12 +14,12 @@ namespace {
 
 /// Attributes of the ops that only plans have.
 const std::vector<AttributeDef>& structural_attributes() {
-  static const std::vector<AttributeDef> table = {AttributeDef("how", "same").one_of({"sum", "max", "mean", "concat_rows", "stack", "same"}), AttributeDef("axis", 0).between(0, 31), {"kind", ""}};
+  static const std::vector<AttributeDef> table = {AttributeDef("how", "same").one_of({"sum", "max", "mean", "concat_rows", "stack", "same", "ranges"}), AttributeDef("axis", 0).between(0, 31), {"kind", ""}};
   return table;
 }
 
 bool is_structural(const std::string& op) {
-  for (const char* name : {kCopy, kSplit, kAggregate, kPreAggregate, kFused, kFetch, kStore})
+  for (const char* name : {kCopy, kSplit, kAggregate, kAllGather, kPreAggregate, kFused, kFetch, kStore})
     if (op == name) return true;
   return false;
 }
@@ -208,7 +208,7 @@ class PlanReader {
         if (attributes->keys[i] != "note") given.set(attributes->keys[i], plain_attribute_of(d_, attributes->items[i]));
     placed(d_, attributes ? *attributes : line.value, [&] {
       checked(structural_attributes(), given, fmt::format("[{}] node '{}':", n.op, n.name));
-      bool joins = n.op == kAggregate || n.op == kPreAggregate || n.op == kFetch;
+      bool joins = n.op == kAggregate || n.op == kPreAggregate || n.op == kFetch || n.op == kAllGather;
       if (joins && !given.find("how")) throw UserError(fmt::format("[{}] node '{}' needs the attribute 'how'", n.op, n.name));
       if (n.op == kFused && !given.find("kind")) throw UserError(fmt::format("[{}] node '{}' needs the attribute 'kind'", n.op, n.name));
       if (joins && given.text("how") == "concat_rows" && !given.find("axis")) throw UserError(fmt::format("[{}] node '{}' needs the attribute 'axis'", n.op, n.name));
@@ -231,6 +231,7 @@ class PlanReader {
     if ((n.op == kVariable) != (n.scope == Scope::state)) d_.fail(scope, fmt::format("the scope of '{}' cannot be {}", n.name, to_string(n.scope)));
     if (n.scope == Scope::tower) n.vector = vector_index(assigned);
     else n.holders = *alike_.insert(devices_of(d_, assigned, plan_.cluster)).first;
+    if (const JsonValue* v = line.find("ranges")) n.ranged = d_.flag(*v);
     n.reason = d_.text(line.at("reason"));
     n.epoch = number(line.at("epoch"), -1);
     n.order = number(line.at("order"), 0, kMostNodes);

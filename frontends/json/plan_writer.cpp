@@ -121,6 +121,7 @@ class PlanWriter {
     if (n.op == kInput || n.op == kVariable) line.add("position", number(position));
     line.add("scope", json_text(to_string(n.scope)));
     line.add("assigned", n.scope == Scope::tower ? json_of_vector(plan_.devices(n), plan_.cluster) : json_of_devices(n.holders, plan_.cluster));
+    if (n.ranged) line.add("ranges", "true");
     line.add("reason", json_text(n.reason));
     line.add("outputs", outputs(n));
     add_schedule(line, n);

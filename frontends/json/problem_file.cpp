@@ -15,7 +15,7 @@ namespace belfry {
 namespace {
 
 /// What place() puts in itself, or computes where it is read, is none of a placer's business.
-bool is_free(const PlanNode& n) { return n.op != kInput && n.op != kFetch && n.op != kCopy && n.op != kSplit && n.op != kPreAggregate && n.op != kStore && !(n.def && n.def->source && n.scope != Scope::state); }
+bool is_free(const PlanNode& n) { return n.op != kInput && n.op != kFetch && n.op != kCopy && n.op != kSplit && n.op != kPreAggregate && n.op != kStore && n.op != kAllGather && !(n.def && n.def->source && n.scope != Scope::state); }
 
 std::string rule_name(const PlanNode& n) { return n.scope == Scope::tower ? "tower_*/" + n.name : n.name; }
 

@@ -67,7 +67,7 @@ class Side {
 
   void record(const Step& s, Recorded& out) {
     const PlanNode& n = plan_->nodes[static_cast<std::size_t>(s.node)];
-    if (n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kInput) return;  // they differ with devices
+    if (n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kAllGather || n.op == kInput) return;  // they differ with devices
     for (std::size_t k = 0; k < s.writes.size(); ++k) {
       if (s.writes[k].empty() || s.writes[k][0].buffer.space == kFeedSpace) continue;
       const BufferRef& b = s.writes[k][0].buffer;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -62,7 +63,7 @@ std::map<std::string, Kept> kernels_of(const PlacedGraph& plan) {
   auto add = [&](const PlanNode& n, const Variant& variant, const Share& share, int device) {
     auto types = [&](const std::vector<ValueIndex>& values) {
       std::vector<LocalType> of;
-      for (ValueIndex v : values) of.push_back(v < 0 ? LocalType{} : local_type(plan.value(v), share));
+      for (ValueIndex v : values) of.push_back(v < 0 ? LocalType{} : n.ranged ? type_on(plan, n, v, n.holders.get().front()) : local_type(plan.value(v), share));
       return of;
     };
     out.try_emplace(key_of(n, plan.cluster.devices[static_cast<std::size_t>(device)].kernels(), types(n.inputs), types(n.outputs)), Kept{variant.kernel, wanted(plan, n)});

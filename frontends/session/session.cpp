@@ -119,7 +119,7 @@ struct Session::Impl {
   }
 
   StateStore::Held& held(const Built& b, const StateBuffer& s) {
-    return placed->held(b.plan->nodes[static_cast<std::size_t>(s.node)].name, to_string(b.plan->cluster.devices[static_cast<std::size_t>(s.device)].id), s.buffer.type, gpus);
+    return placed->held(b.plan->nodes[static_cast<std::size_t>(s.node)].name, to_string(b.plan->cluster.devices[static_cast<std::size_t>(s.device)].id), s, gpus);
   }
 
   /// Writes down which buffers the last steps have made new: steps themselves need not.
@@ -134,18 +134,18 @@ struct Session::Impl {
 
   const Node& variable(const std::string& name) const { return maker.training().node(maker.training().find_node(name)); }
 
-  /// Copies the newest value to where a device, or the host (null), has room for it.
-  void copy_newest(const std::string& name, std::byte* to, Device* device, std::int64_t bytes) {
-    if (StateStore::Held* h = placed->find(name, newest.at(name))) return copy_bytes(to, device, h->arena.at(0), h->device.get(), bytes);
+  /// Copies bytes [first, first + bytes) of the newest value to where a device, or the host (null), has room for them.
+  void copy_newest(const std::string& name, std::int64_t first, std::int64_t bytes, std::byte* to, Device* device) {
+    if (placed->copy_to(name, newest.at(name), first, bytes, to, device)) return;
     auto at = store.find(name);
     if (at == store.end()) at = store.emplace(name, initial_value(variable(name), maker.options().seed)).first;
-    copy_bytes(to, device, at->second.raw(), nullptr, bytes);
+    copy_bytes(to, device, at->second.raw() + first, nullptr, bytes);
   }
 
   HostTensor value(const std::string& name) {
     LocalType type = type_of(name);
     HostTensor out(type.dtype, type.shape);
-    copy_newest(name, out.raw(), nullptr, static_cast<std::int64_t>(out.bytes().size()));
+    copy_newest(name, 0, static_cast<std::int64_t>(out.bytes().size()), out.raw(), nullptr);
     return out;
   }
 
@@ -162,7 +162,7 @@ struct Session::Impl {
       const std::string& name = b.plan->nodes[static_cast<std::size_t>(s.node)].name;
       StateStore::Held& mine = held(b, s);
       if (mine.version == newest.at(name)) continue;
-      copy_newest(name, mine.arena.at(0), mine.device.get(), s.buffer.bytes);
+      copy_newest(name, s.first * static_cast<std::int64_t>(size_of(mine.type.dtype)), s.buffer.bytes, mine.arena.at(0), mine.device.get());
       mine.version = newest.at(name);
     }
     for (const StateBuffer& s : b.program->bound().state) store.erase(b.plan->nodes[static_cast<std::size_t>(s.node)].name);  // the device has them now

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -48,7 +49,10 @@ class Binder {
     }
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i)
       if (plan_.nodes[i].scope == Scope::state)
-        for (int d : plan_.nodes[i].holders) out_.state.push_back({static_cast<int>(i), d, buffer(static_cast<int>(i), 0, -1, d)});
+        for (int d : plan_.nodes[i].holders) {
+          const PlanNode& n = plan_.nodes[i];
+          out_.state.push_back({static_cast<int>(i), d, buffer(static_cast<int>(i), 0, -1, d), range_on(plan_, n, n.outputs[0], d).first, type_on(plan_, n, n.outputs[0], n.holders.get().front()).bytes()});
+        }
   }
 
  private:
@@ -214,7 +218,7 @@ class Binder {
     BufferRef out;
     ValueIndex v = n.outputs[k];
     out.space = space_of_[static_cast<std::size_t>(device)];
-    out.type = local_type(plan_.value(v), n.scope == Scope::tower ? out_.shares[static_cast<std::size_t>(part)] : plan_.share(-1));
+    out.type = n.scope == Scope::tower ? local_type(plan_.value(v), out_.shares[static_cast<std::size_t>(part)]) : type_on(plan_, n, v, device);
     out.bytes = out.type.bytes();
     out.tag = {v, part, device};
     if (auto variable = variable_of_.find(v); variable != variable_of_.end()) {
@@ -245,12 +249,23 @@ class Binder {
       auto at = n.op == kCopy ? Instances::At{maker, plan_.device_of(m, tower)} : instances_.own(v, tower, device);
       if (at.device < 0) unbound(fmt::format("'{}' reads '{}', which tower {} lacks", n.name, plan_.value(v).name, tower));
       out.push_back({0, 1, buffer(at.node, at.node == maker ? k : 0, tower, at.device)});
+    } else if (joins_ranges(plan_, n)) {
+      for (std::size_t h = 0; h < m.holders.size(); ++h) out.push_back({static_cast<int>(h), static_cast<int>(h) + 1, buffer(maker, k, -1, m.holders.get()[h])});
     } else {
       if (m.holders.empty()) unbound(fmt::format("'{}' has no device", m.name));
       auto at = moves_values(n) ? Instances::At{maker, instances_.moved_from(n, v, device)} : instances_.shared(v, device);
       out.push_back({0, 1, buffer(at.node, at.node == maker ? k : 0, -1, at.device)});
     }
+    if (n.ranged && !m.ranged)
+      for (Part& p : out) narrow(p.buffer, range_on(plan_, n, v, device));
     return out;
+  }
+
+  static void narrow(BufferRef& b, const Range& r) {
+    if (r.past - r.first == b.type.elements()) return;
+    b.type.shape = {r.past - r.first};
+    b.bytes = b.type.bytes();
+    b.at += r.first * static_cast<std::int64_t>(size_of(b.type.dtype));
   }
 
   /// The steps that one wait of the plan stands for.
@@ -290,7 +305,7 @@ class Binder {
       const PlanNode& reader = node(r);
       auto consider = [&](int t, int e) {
         std::vector<Part> parts = source(r, w.value, t, e);
-        if (!parts.empty() && parts[0].buffer.tag == Tag{w.value, -1, device}) out.emplace_back(r, t, e);
+        if (std::any_of(parts.begin(), parts.end(), [&](const Part& p) { return p.buffer.tag == Tag{w.value, -1, device}; })) out.emplace_back(r, t, e);
       };
       if (reader.scope == Scope::tower) {
         for (int t = 0; t < plan_.present(); ++t)

@@ -48,6 +48,8 @@ struct Step {
 struct StateBuffer {
   int node = -1, device = -1;
   BufferRef buffer;
+  std::int64_t first = 0;  ///< element of the variable with which it begins
+  std::int64_t bytes = 0;  ///< planned: all holders have room for the longest range
 };
 
 /// UserError ("unbound: …") where a node has no device, offset, stream or instance to read.

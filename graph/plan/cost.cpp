@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -110,6 +111,7 @@ std::string cost_key(const PlacedGraph& plan, const PlanNode& n, const Variant& 
   out += " ->";
   for (ValueIndex v : n.outputs) out += plan.value(v).read ? " " + text_of(plan.value(v), share) : " -";
   if (is_join(n) || n.op == kPreAggregate) out += fmt::format(" of {}", plan.present());
+  if (n.ranged) out += fmt::format(" over {} devices", n.holders.size());
   return out + fmt::format(" threads {}", plan.threads);
 }
 
@@ -124,8 +126,9 @@ std::int64_t cost_rows(const PlacedGraph& plan, const PlanNode& n, const Share& 
 Work work_of(const PlacedGraph& plan, const PlanNode& n, const Share& share, int parts) {
   if (n.op == kInput) return {};
   std::vector<LocalType> inputs, outputs;
-  for (ValueIndex v : n.inputs) inputs.push_back(v < 0 ? LocalType{f32, {0}} : local_type(plan.value(v), share));
-  for (ValueIndex v : n.outputs) outputs.push_back(local_type(plan.value(v), share));
+  auto local = [&](ValueIndex v) { return n.ranged ? type_on(plan, n, v, n.holders.get().front()) : local_type(plan.value(v), share); };
+  for (ValueIndex v : n.inputs) inputs.push_back(v < 0 ? LocalType{f32, {0}} : local(v));
+  for (ValueIndex v : n.outputs) outputs.push_back(local(v));
   double read = 0, written = 0;
   std::vector<ValueIndex> needed = values_read(n);
   for (std::size_t i = 0; i < inputs.size(); ++i)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/plan/forecast_steps_internal.h>
+#include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -114,6 +115,10 @@ void ForecastSteps::gate_readers(int node, ValueIndex v) {
     if (r == node) continue;
     const PlanNode& reader = plan.nodes[static_cast<std::size_t>(r)];
     auto consider = [&](int t, int e) {
+      if (joins_ranges(plan, reader)) {
+        for (int from : plan.maker(v).holders) add_producer(gate({kReadersGate, node, v, from}, [](int) {}), at(r, t, e));
+        return;
+      }
       auto from = moves_values(reader) ? Instances::At{maker, moved_from(reader, v, e)} : shared(v, e);
       if (from.node == maker) add_producer(gate({kReadersGate, node, v, from.device}, [](int) {}), at(r, t, e));
     };

@@ -5,6 +5,7 @@
 
 #include <belfry/graph/plan/forecast_parts_internal.h>
 #include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -20,7 +21,7 @@ bool joins_by(const PlanNode& n, std::initializer_list<const char*> ways) {
 
 bool Transfers::collective(int step) {
   const PlanNode& n = node(step);
-  if (n.op != kAggregate || n.holders.size() < 2 || links_.empty()) return false;
+  if ((n.op != kAggregate && n.op != kAllGather) || n.holders.size() < 2 || links_.empty()) return false;
   auto [at, fresh] = collectives_.try_emplace(steps_.steps[static_cast<std::size_t>(step)].node);
   if (fresh) {
     std::vector<int> from = steps_.sources(n);
@@ -44,7 +45,8 @@ double Transfers::collective_seconds(int step, std::vector<double>& load) {
   if (!joins_by(n, {"sum", "max", "mean"})) return rate.launch + links_.exchange(members, {}, share, load) + bytes / rate.bandwidth;
   double all = 0;
   for (int p : pieces) all += p;
-  return rate.launch + links_.exchange(members, pieces, share, load) + share * (all + 1) / rate.bandwidth + links_.exchange(members, {}, share, load);
+  const double summed = n.ranged ? share : bytes;  // in ranges it is a reduce-scatter, else every device lands every part
+  return rate.launch + links_.exchange(members, pieces, summed, load) + summed * (all + 1) / rate.bandwidth;
 }
 
 std::map<int, double> Transfers::sources(int step) {
@@ -61,9 +63,11 @@ std::map<int, double> Transfers::sources(int step) {
     take(m.scope == Scope::tower ? plan_.device_of(m, s.tower) : steps_.moved_from(n, n.inputs[0], s.device), local_type(plan_.value(n.outputs[0]), plan_.share(s.tower)));
   } else if (m.scope == Scope::tower) {
     for (int t = 0; t < plan_.present(); ++t)
-      if (int from = plan_.device_of(m, t); from >= 0) take(from, local_type(read, plan_.share(t)));
+      if (int from = plan_.device_of(m, t); from >= 0) take(from, n.ranged ? type_on(plan_, n, n.inputs[0], s.device) : local_type(read, plan_.share(t)));
   } else if (m.scope == Scope::device) {
-    for (const Piece& p : steps_.pieces_of(m.owners)) take(p.device, local_type(read, plan_.share(-1)));
+    for (const Piece& p : steps_.pieces_of(m.owners)) take(p.device, type_on(plan_, n, n.inputs[0], s.device));
+  } else if (joins_ranges(plan_, n)) {
+    for (int from : m.holders) take(from, type_on(plan_, m, n.inputs[0], from));
   } else {
     take(steps_.moved_from(n, n.inputs[0], s.device), local_type(read, plan_.share(-1)));
   }
@@ -154,7 +158,7 @@ class Lives {
         if (!plan.value(v).read || donated.contains(v)) continue;
         auto at = last.find({static_cast<int>(s), v});
         double end = std::max({l.end, joined[static_cast<std::size_t>(v)], at == last.end() ? 0.0 : at->second});
-        of_device_[l.device].push_back({static_cast<int>(s), v, l.begin, end, local_type(plan.value(v), plan.share(l.tower)).bytes()});
+        of_device_[l.device].push_back({static_cast<int>(s), v, l.begin, end, (n.ranged ? type_on(plan, n, v, l.device) : local_type(plan.value(v), plan.share(l.tower))).bytes()});
       }
     }
   }
@@ -164,7 +168,7 @@ class Lives {
     std::int64_t state = 0;
     for (const PlanNode& n : plan_.nodes)
       if (n.scope == Scope::state && std::count(n.holders.begin(), n.holders.end(), out.device)) {
-        held.emplace_back(n.name, local_type(plan_.value(n.outputs[0]), plan_.share(-1)).bytes());
+        held.emplace_back(n.name, type_on(plan_, n, n.outputs[0], out.device).bytes());
         state += held.back().second;
       }
     out.live = state;

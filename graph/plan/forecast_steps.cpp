@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/plan/forecast_steps_internal.h>
+#include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -107,6 +108,8 @@ std::vector<int> ForecastSteps::sources(const PlanNode& join) const {
   } else if (m.scope == Scope::tower) {
     for (int t = 0; t < plan.present(); ++t)
       if (int d = plan.device_of(m, t); d >= 0) out.push_back(d);
+  } else if (joins_ranges(plan, join)) {
+    out = m.holders;
   }
   return out;
 }
@@ -123,7 +126,7 @@ void ForecastSteps::each_read(int s, const std::function<void(int, ValueIndex)>&
   const PlanNode& n = plan.nodes[static_cast<std::size_t>(step.node)];
   for (ValueIndex v : values_read(n)) {
     const PlanNode& m = plan.maker(v);
-    if ((is_join(n) || n.op == kPreAggregate) && (m.scope == Scope::tower || m.scope == Scope::device)) {
+    if (((is_join(n) || n.op == kPreAggregate) && (m.scope == Scope::tower || m.scope == Scope::device)) || (m.scope == Scope::shared && joins_ranges(plan, n))) {
       f(-1, v);
     } else if (m.scope == Scope::tower) {
       auto from = n.op == kCopy ? Instances::At{plan.value(v).maker, plan.device_of(m, step.tower)} : instances_.own(v, step.tower, step.device);

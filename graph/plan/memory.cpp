@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -311,7 +312,7 @@ class RegionPlanner {
         if (n.scope == Scope::tower && !joined_[static_cast<std::size_t>(v)]) continue;
         if (std::any_of(n.donates.begin(), n.donates.end(), [&](auto p) { return p.first == v; })) continue;
         if (!plan_.value(v).read) continue;
-        std::int64_t size = aligned_bytes(local_type(plan_.value(v), n.scope == Scope::tower ? largest_ : plan_.share(-1)).bytes());
+        std::int64_t size = aligned_bytes((n.ranged ? type_on(plan_, n, v, n.holders.get().front()) : local_type(plan_.value(v), n.scope == Scope::tower ? largest_ : plan_.share(-1))).bytes());
         if (n.op == kInput) {
           n.by_group[g].outputs[k] = {Slot::kFeed, 0, size};
         } else if (n.scope == Scope::state) {
@@ -322,7 +323,7 @@ class RegionPlanner {
           std::int64_t end = n.order;
           for (int r : readers_[static_cast<std::size_t>(v)]) {
             const PlanNode& reader = plan_.nodes[static_cast<std::size_t>(r)];
-            mine = mine && reader.holders == n.holders && reader.scope == Scope::shared && reader.op != kCopy;
+            mine = mine && reader.holders == n.holders && reader.scope == Scope::shared && reader.op != kCopy && n.ranged == reader.ranged;
             end = std::max<std::int64_t>(end, reader.order);
           }
           blocks.push_back({size * count, mine ? n.order : -1, mine ? end : kForever});

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -27,9 +28,11 @@ std::vector<Move> moves_of(const Instances& instances, const PlanNode& n) {
   for (int to : n.holders) {
     if (m.scope == Scope::tower) {
       for (int t = 0; t < plan.present(); ++t)
-        if (int from = plan.device_of(m, t); from >= 0) out.push_back({from, to, local_type(read, plan.share(t)).bytes()});
+        if (int from = plan.device_of(m, t); from >= 0) out.push_back({from, to, n.ranged ? type_on(plan, n, n.inputs[0], to).bytes() : local_type(read, plan.share(t)).bytes()});
     } else if (m.scope == Scope::device) {
-      for (const Piece& p : joined) out.push_back({p.device, to, local_type(read, plan.share(-1)).bytes()});
+      for (const Piece& p : joined) out.push_back({p.device, to, type_on(plan, n, n.inputs[0], to).bytes()});
+    } else if (joins_ranges(plan, n)) {
+      for (int from : m.holders) out.push_back({from, to, type_on(plan, m, n.inputs[0], from).bytes()});
     } else {
       out.push_back({instances.moved_from(n, n.inputs[0], to), to, local_type(read, plan.share(-1)).bytes()});
     }
@@ -48,9 +51,10 @@ std::vector<std::int64_t> landed_bytes(const Instances& instances, const PlanNod
   std::map<std::string, std::int64_t> in_space;
   std::int64_t all = 0, of_hosts = 0;
   auto add = [&](int device, std::int64_t bytes) {
-    all += aligned_bytes(bytes);
-    in_space[plan.cluster.space(device)] += aligned_bytes(bytes);
-    if (plan.cluster.devices[static_cast<std::size_t>(device)].id.kind != "gpu") of_hosts += aligned_bytes(bytes);
+    bytes = n.ranged ? 1 : aligned_bytes(bytes);  // ranges of one holder are equally long: parts are counted
+    all += bytes;
+    in_space[plan.cluster.space(device)] += bytes;
+    if (plan.cluster.devices[static_cast<std::size_t>(device)].id.kind != "gpu") of_hosts += bytes;
   };
   if (m.scope == Scope::tower) {
     for (int t = 0; t < plan.present(); ++t)
@@ -61,7 +65,7 @@ std::vector<std::int64_t> landed_bytes(const Instances& instances, const PlanNod
   std::vector<std::int64_t> out;
   for (int d : n.holders) {
     bool gpu = plan.cluster.devices[static_cast<std::size_t>(d)].id.kind == "gpu";
-    out.push_back(all - (gpu ? in_space[plan.cluster.space(d)] : of_hosts));
+    out.push_back((all - (gpu ? in_space[plan.cluster.space(d)] : of_hosts)) * (n.ranged ? aligned_bytes(type_on(plan, n, n.inputs[0], d).bytes()) : 1));
   }
   return out;
 }

@@ -79,8 +79,8 @@ std::vector<std::vector<int>> readers_of(const PlacedGraph& plan);
 /// All devices on which a node runs, ascending for tower nodes.
 DeviceList all_devices(const PlacedGraph& plan, const PlanNode& node);
 
-/// A node that joins what towers have: it moves values itself.
-inline bool is_join(const PlanNode& n) { return n.op == "aggregate" || n.op == "fetch"; }
+/// A node that joins what towers have, or devices in ranges: it moves values itself.
+inline bool is_join(const PlanNode& n) { return n.op == "aggregate" || n.op == "fetch" || n.op == "all_gather"; }
 /// A node that reads where its input is made, in another memory space too; all others read what serves their device.
 bool moves_values(const PlanNode& n);
 

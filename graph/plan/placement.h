@@ -21,6 +21,7 @@ struct PlacementRule {
   std::string match;
   std::vector<DeviceId> devices;  ///< a tower node: its towers are dealt in contiguous shares; any other node: all hold it
   std::string reason;
+  bool ranges = false;  ///< not a tower node: each of its devices holds and computes a share of the elements
   bool operator==(const PlacementRule&) const = default;
 };
 

@@ -53,7 +53,7 @@ void set_order(PlacedGraph& plan) {
     if (n.scope == Scope::shared && n.op != kInput && n.epoch < last && !reaches[maker]) late[maker] = true;
   }
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
-    if (plan.nodes[i].op == kStore && !plan.nodes[i].donates.empty()) late[i] = true;
+    if ((plan.nodes[i].op == kStore || plan.nodes[i].op == kAllGather) && !plan.nodes[i].donates.empty()) late[i] = true;
   set_epochs(plan, late, last, ready);
   std::vector<std::size_t> shared;
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {

@@ -123,7 +123,7 @@ class GraphChecker : public Objections {
         auto u = update.find(variable);
         if (u == update.end()) continue;  // objected to where holders are
         ValueIndex from = v;
-        for (std::size_t steps = 0; from != u->second && plan_.maker(from).op == kStore && steps < plan_.nodes.size(); ++steps) from = plan_.maker(from).inputs[0];
+        for (std::size_t steps = 0; from != u->second && (plan_.maker(from).op == kStore || plan_.maker(from).op == kAllGather) && steps < plan_.nodes.size(); ++steps) from = plan_.maker(from).inputs[0];
         if (from != u->second) object("state: '{}' is written by '{}', but its update is '{}'", plan_.value(variable).name, plan_.value(v).name, plan_.value(u->second).name);
       }
   }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <set>
 
+#include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/plan/verify_parts_internal.h>
 #include <belfry/graph/structural.h>
 
@@ -103,7 +104,7 @@ class NodeChecker : public Objections {
   /// Copies, splits, stores and joins: one value in, one out, and what they need to know.
   void check_move(const PlanNode& n) {
     if (n.op == kFused) return;
-    constexpr std::array kMoves{kCopy, kSplit, kStore, kAggregate, kPreAggregate, kFetch};
+    constexpr std::array kMoves{kCopy, kSplit, kStore, kAggregate, kAllGather, kPreAggregate, kFetch};
     if (std::none_of(kMoves.begin(), kMoves.end(), [&](const char* op) { return n.op == op; })) return object("no kernel: '{}' is of the op '{}', which is not known", n.name, n.op);
     if (n.inputs.size() != 1 || n.inputs[0] < 0 || n.outputs.size() != 1) return object("dangling: '{}' moves {} values to {}", n.name, n.inputs.size(), n.outputs.size());
     const PlanValue &from = plan_.value(n.inputs[0]), &to = plan_.value(n.outputs[0]);
@@ -118,7 +119,7 @@ class NodeChecker : public Objections {
       return;
     }
     const AttributeValue *how = n.attributes.find("how"), *axis = n.attributes.find("axis");
-    constexpr std::array kHow{"sum", "max", "mean", "concat_rows", "stack", "same"};
+    constexpr std::array kHow{"sum", "max", "mean", "concat_rows", "stack", "same", "ranges"};
     if (!how || std::none_of(kHow.begin(), kHow.end(), [&](const char* h) { return *how == AttributeValue(h); })) return object("dangling: '{}' does not say how it joins", n.name);
     if (*how == AttributeValue("concat_rows") && (!axis || axis->kind() != AttributeKind::integer || !has_axis(static_cast<int>(std::get<std::int64_t>(*axis)))))
       object("dangling: '{}' joins rows along an axis that is not there", n.name);
@@ -126,6 +127,7 @@ class NodeChecker : public Objections {
 
   void check_tower_node(const PlanNode& n) {
     if (n.vector < 0 || n.vector >= static_cast<int>(plan_.vectors.size())) return object("no device: '{}'", n.name);
+    if (n.ranged) return object("ranges: '{}' runs in the towers", n.name);
     if (n.phases.size() != plan_.classes.size()) return object("phase: '{}' has {} phases for {} classes", n.name, n.phases.size(), plan_.classes.size());
     for (std::size_t c = 0; c < plan_.classes.size(); ++c) {
       bool here = plan_.classes[c].pattern[static_cast<std::size_t>(n.vector)].device >= 0;
@@ -139,6 +141,8 @@ class NodeChecker : public Objections {
     std::set<int> seen;
     for (int d : n.holders)
       if (!is_device(d) || !seen.insert(d).second) return object("no device: '{}' is on device {}, which is not there or named twice", n.name, d);
+    if (n.ranged)
+      if (std::string why = objection_to_ranges(plan_, n, n.holders.size()); !why.empty()) return object("ranges: '{}' {}", n.name, why);
     if (n.scope == Scope::state) return;
     for (std::size_t g = 0; g < plan_.groups.size(); ++g)
       if (std::any_of(plan_.groups[g].devices.begin(), plan_.groups[g].devices.end(), [&](int d) { return seen.contains(d); }) && (g >= n.by_group.size() || n.by_group[g].kernel.empty()))
@@ -158,9 +162,12 @@ class NodeChecker : public Objections {
     }
   }
 
-  /// Outside the towers only joins read what each tower has, and what each device has joined.
+  /// Outside the towers only joins read what each tower has, and what each device has joined or has a range of.
   void check_reads() {
     for (const PlanNode& n : plan_.nodes) {
+      for (ValueIndex v : n.inputs)
+        if (v >= 0 && plan_.maker(v).ranged && !joins_ranges(plan_, n) && !(n.ranged && n.holders == plan_.maker(v).holders))
+          object("ranges: '{}' reads '{}', of which each device has a range, and neither gathers it nor has the same ranges", n.name, plan_.value(v).name);
       if (is_join(n)) continue;
       for (ValueIndex v : n.inputs)
         if (v >= 0 && plan_.maker(v).scope == Scope::device) object("no device: '{}' reads '{}', of which each device has its own", n.name, plan_.value(v).name);

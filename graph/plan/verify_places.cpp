@@ -55,6 +55,7 @@ class PlaceChecker : public Objections {
         const PlanNode& w = plan_.maker(variable);
         const std::string& name = plan_.value(variable).name;
         if (w.scope != Scope::state) object("state: '{}' is no variable", name);
+        else if (w.ranged != n.ranged) object("ranges: '{}' is written by '{}', which does not have the same ranges", name, n.name);
         else if (w.holders != n.holders) object("state: '{}' is written on other devices than hold it", name);
         if (std::none_of(plan_.updates.begin(), plan_.updates.end(), [&, v = variable](auto p) { return p.first == v; })) object("state: '{}' has no update", name);
         if (std::find(n.outputs.begin(), n.outputs.end(), u) == n.outputs.end()) object("state: '{}' donates what it does not make", n.name);

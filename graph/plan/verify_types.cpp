@@ -130,6 +130,11 @@ class TypeChecker : public Objections {
     const SplitState& from = state(before.op == kPreAggregate ? before.inputs[0] : n.inputs[0]);
     const std::string& how = n.attributes.text("how");
     bool apart = how == "stack" || how == "concat_rows" || how == "same";
+    if (before.ranged || n.op == kAllGather || how == "ranges") {
+      bool gathers = before.ranged && how == "ranges" && (n.op == kAllGather || n.op == kFetch) && state(n.outputs[0]) == from && type(n.outputs[0]) == type(n.inputs[0]);
+      if (!gathers) object("ranges: '{}' joins '{}' by {}", n.name, before.name, how);
+      return;
+    }
     bool on_devices = n.op == kPreAggregate || before.op == kPreAggregate;
     bool fits = how == way(n, from) && !(on_devices && apart) && !(n.op == kPreAggregate && before.op == kPreAggregate);
     if (how == "concat_rows") fits = fits && n.attributes.integer("axis") == from.axis;

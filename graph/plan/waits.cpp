@@ -2,6 +2,7 @@
 #include <map>
 #include <set>
 
+#include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/plan/schedule.h>
 #include <belfry/graph/structural.h>
 
@@ -75,7 +76,7 @@ class Waiter {
     if (n.scope == Scope::tower && m.scope == Scope::tower) {
       if (m.vector != n.vector || !copies.empty()) add(n, Wait::kOwn, v, kind);
     } else if (m.scope == Scope::tower) add(n, n.op == kPreAggregate ? Wait::kLocal : Wait::kTowers, v, kind);
-    else if (m.scope == Scope::device) add(n, Wait::kEvery, v, kind);
+    else if (m.scope == Scope::device || (m.scope == Scope::shared && joins_ranges(plan_, n))) add(n, Wait::kEvery, v, kind);
     else if (m.scope == Scope::state && (copies.empty() || n.op == kCopy || n.op == kSplit)) return;
     else if (n.scope == Scope::tower || !std::includes(sorted(m.holders).begin(), sorted(m.holders).end(), sorted(n.holders).begin(), sorted(n.holders).end())) {
       kind.push_back({static_cast<int>(m.scope)});

@@ -121,6 +121,7 @@ OpDef def(Row row) {
           .gradient = none(),
           .split = all_replicated(),
           .in_place = std::move(in_place),
+          .by_element = true,
           .exact = row.exact};
 }
 

@@ -41,6 +41,7 @@ Strategy to_strategy(const Towers& s) {
 }
 
 Strategy to_strategy(const Mirrored& s) { return strategy("mirrored", s.devices, s); }
+Strategy to_strategy(const Sharded& s) { return strategy("sharded", s.devices, s); }
 Strategy to_strategy(const Layers& s) { return strategy(s.towers > 1 ? "pipeline" : "layers", s.devices, s); }
 
 std::vector<StrategyDef> standard_strategies() {
@@ -65,6 +66,12 @@ std::vector<StrategyDef> standard_strategies() {
   out.push_back({"mirrored", "a tower and a copy of every variable per device", {towers, combine, threads}, [](const Devices& devices, const Given& given) {
                    StrategyOptions o("mirrored", given);
                    Mirrored s{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0)};
+                   o.finish();
+                   return to_strategy(s);
+                 }});
+  out.push_back({"sharded", "a tower per device; the optimiser's state, the sums of gradients and the updates in ranges over the devices", {towers, combine, threads}, [](const Devices& devices, const Given& given) {
+                   StrategyOptions o("sharded", given);
+                   Sharded s{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0)};
                    o.finish();
                    return to_strategy(s);
                  }});

@@ -27,8 +27,20 @@ struct Towers {
   Rules assign(const TowerGraph&, const Cluster&) const;
 };
 
-/// A tower per device (or more), with a copy of every variable on each device.
+/// A tower per device (or more), with a copy of every variable on each device. Over more than two devices a large gradient
+/// is added in ranges, one per device, and gathered: so much crosses as a ring would carry.
 struct Mirrored {
+  std::vector<DeviceId> devices;
+  int towers = 0;
+  Combine combine = Combine::global_mean;
+  int threads = 0;
+  Division divide(const Graph&, const Cluster&) const;
+  Rules assign(const TowerGraph&, const Cluster&) const;
+};
+
+/// As Mirrored, but each device has a range of the optimiser's state, adds that range of the gradients and updates that
+/// range of the variables, which all devices then gather (ZeRO, stage 2; Rajbhandari et al. 2020). Small values stay whole.
+struct Sharded {
   std::vector<DeviceId> devices;
   int towers = 0;
   Combine combine = Combine::global_mean;
@@ -50,11 +62,12 @@ struct Layers {
   Rules assign(const TowerGraph&, const Cluster&) const;
 };
 
-/// As the command line knows them: single, towers, mirrored, layers, pipeline.
+/// As the command line knows them: single, towers, mirrored, sharded, layers, pipeline.
 std::vector<StrategyDef> standard_strategies();
 Strategy to_strategy(const Single& s);
 Strategy to_strategy(const Towers& s);
 Strategy to_strategy(const Mirrored& s);
+Strategy to_strategy(const Sharded& s);
 Strategy to_strategy(const Layers& s);
 
 }  // namespace belfry
