@@ -17,5 +17,7 @@ inline constexpr const char* kPreAggregate = "pre_aggregate";
 inline constexpr const char* kFused = "fused";
 inline constexpr const char* kFetch = "fetch";
 inline constexpr const char* kStore = "store";
+/// Behind the name of a node that is computed once more in backward.
+inline constexpr const char* kAgain = ".again";
 
 }  // namespace belfry

@@ -59,12 +59,14 @@ class Assigner {
 
   void run() {
     std::map<ValueIndex, Hits> follow;
+    std::map<NodeId, Hits> first;  // of nodes that are computed again
     for (PlanNode& n : plan_.nodes) {
-      Hits hits = finder_.find(n.name);
+      Hits hits = n.again ? first.at(n.user) : finder_.find(n.name);
+      if (!n.inserted) first[n.user] = hits;
       // A node that expand put in goes with its source unless a rule speaks of it by name.
       bool by_name = std::any_of(hits.begin(), hits.end(), [&](Hit h) { return split_match(rules_[static_cast<std::size_t>(h.rule)].match).second != "**"; });
       bool towers_apart = std::any_of(hits.begin(), hits.end(), [](Hit h) { return h.tower == -1; });
-      if (n.inserted && !by_name && !towers_apart && !n.inputs.empty() && follow.contains(n.inputs[0])) hits = follow[n.inputs[0]];
+      if (n.inserted && !n.again && !by_name && !towers_apart && !n.inputs.empty() && follow.contains(n.inputs[0])) hits = follow[n.inputs[0]];
       for (ValueIndex v : n.outputs) follow[v] = hits;
       place(n, hits);
     }

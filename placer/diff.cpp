@@ -76,7 +76,7 @@ class Differ {
     decided("cores", a_.cluster.cores, b_.cluster.cores);
   }
 
-  static bool is_derived(const PlanNode& n) { return n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kAllGather || (n.def && n.def->source); }
+  static bool is_derived(const PlanNode& n) { return n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kAllGather || n.again || (n.def && n.def->source); }
 
   void compare(const PlanNode& x, const PlanNode& y) {
     std::string moved = x.scope == Scope::tower && y.scope == Scope::tower ? moved_towers(x, y) : "";

@@ -14,6 +14,7 @@
 #include <belfry/graph/structural.h>
 #include <belfry/placer/assign.h>
 #include <belfry/placer/lower.h>
+#include <belfry/placer/recompute.h>
 
 namespace belfry {
 
@@ -143,6 +144,7 @@ TowerGraph expand_for(std::shared_ptr<const Graph> graph, const Division& d, std
 PlacedGraph place(TowerGraph towers, const Placement& placement, const Cluster& cluster, const PlaceOptions& options) {
   std::set<std::string> on_host;
   PlacedGraph plan;
+  recompute(towers, placement.recompute);
   for (bool gpus = has_gpus(cluster), again = true; again;) {
     plan = place_nodes(gpus ? towers : std::move(towers), placement, cluster, options, on_host);
     std::size_t before = on_host.size();
@@ -164,7 +166,8 @@ PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, 
   Division d = strategy.divide(*graph, cluster);
   if (d.threads == 0) d.threads = std::max(1, cluster.cores / d.towers);
   TowerGraph towers = expand_for(graph, d, batch, options);
-  Placement p{d.towers, batch, d.combine, d.threads, options.rules, d.order, strategy.name};
+  Placement p{d.towers, batch, d.combine, d.threads, options.rules, d.order, options.recompute.nodes, strategy.name};
+  if (options.recompute.stretches) p.recompute = nodes_to_recompute(towers, options.recompute.stretches);
   std::vector<PlacementRule> requests = rules_of_requests(*graph), rules = strategy.assign(towers, cluster);
   p.rules.insert(p.rules.end(), requests.begin(), requests.end());
   p.rules.insert(p.rules.end(), rules.begin(), rules.end());
@@ -204,10 +207,10 @@ std::string arithmetic_hash(const PlacedGraph& plan) {
   // The value itself, whatever brings it here: moves change no bits, and a device's join is along the same tree.
   auto source = [&](ValueIndex v) {
     while (changes_nothing(plan.maker(v))) v = plan.maker(v).inputs[0];
-    return plan.value(v).name;
+    return plan.maker(v).again ? plan.graph->name_of({plan.maker(v).user, plan.value(v).output}) : plan.value(v).name;
   };
   for (const PlanNode& n : plan.nodes) {
-    if (changes_nothing(n) || n.op == kFetch) continue;
+    if (changes_nothing(n) || n.op == kFetch || n.again) continue;
     text += fmt::format("{} {}(", n.name, n.op);
     for (ValueIndex v : n.inputs) text += (v < 0 ? "-" : source(v)) + ",";
     text += ")" + text_of(n.attributes);

@@ -25,6 +25,13 @@ struct KernelQuery {
 /// Which kernels exist is plain data that the session hands in; a pure function of the query.
 using KernelChooser = std::function<KernelChoice(const KernelQuery&)>;
 
+/// What backward computes again: all but what stretches of the forward pass leave to each other (nodes_to_recompute), 0: nothing;
+/// or the named nodes.
+struct Recompute {
+  int stretches = 0;
+  std::vector<std::string> nodes = {};
+};
+
 struct PlaceOptions {
   std::vector<std::pair<std::string, ValueId>> fetches = {};
   bool updates = true;
@@ -32,6 +39,7 @@ struct PlaceOptions {
   KernelChooser kernels = {};   ///< empty: references
   std::function<std::vector<FusionGroup>(const Graph&)> groups = {};
   std::string isa = {}, libraries = {};  ///< records of this machine, for the plan
+  Recompute recompute = {};
   std::size_t must_decide = 0;  ///< so many of the placement's first rules must each decide something
 };
 

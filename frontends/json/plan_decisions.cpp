@@ -39,7 +39,7 @@ const Decision* most_frequent(const std::map<Decision, int>& counts) {
 
 /// What place() itself puts in or decides: it has no rule.
 bool is_derived(const PlacedGraph& plan, const PlanNode& n, const std::vector<std::vector<int>>& readers) {
-  if (n.op == kInput || n.op == kFetch || n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kAllGather) return true;
+  if (n.op == kInput || n.op == kFetch || n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kAllGather || n.again) return true;
   if (n.scope != Scope::shared || !n.def || !n.def->source) return false;
   return std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueIndex v) { return !readers[static_cast<std::size_t>(v)].empty(); }) && !plan.cluster.devices.empty();
 }
@@ -47,7 +47,9 @@ bool is_derived(const PlacedGraph& plan, const PlanNode& n, const std::vector<st
 }  // namespace
 
 Placement placement_of(const PlacedGraph& plan) {
-  Placement out{plan.towers, plan.batch, plan.combine, plan.threads, {}, plan.placement.order, plan.placement.strategy};
+  Placement out{plan.towers, plan.batch, plan.combine, plan.threads, {}, plan.placement.order, {}, plan.placement.strategy};
+  for (const PlanNode& n : plan.nodes)
+    if (n.again) out.recompute.push_back(plan.graph->node(n.user).name);
   auto readers = readers_of(plan);
   auto decision = [&](const PlanNode& n) { return Decision{n.scope == Scope::tower ? dealt_devices(plan.devices(n)) : n.holders.get(), n.reason, n.ranged}; };
   std::map<Decision, int> in_towers, outside;

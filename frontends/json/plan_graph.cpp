@@ -10,11 +10,19 @@ namespace belfry {
 
 namespace {
 
+/// The name of the value that is computed again: without the ".again" behind its node's.
+std::string second_of(const PlacedGraph& plan, ValueIndex v) {
+  std::string name = plan.value(v).name;
+  auto at = name.rfind(kAgain);
+  return at == name.npos ? name : name.erase(at, std::string(kAgain).size());
+}
+
 /// The user's value that an input stands for: what is inserted between them is left out.
 std::string user_value(const JsonDocument& d, const PlacedGraph& plan, ValueIndex v, const JsonValue& at) {
   for (std::size_t steps = 0; steps <= plan.nodes.size(); ++steps) {
     const PlanNode& m = plan.maker(v);
     if (!m.inserted) return plan.value(v).name;
+    if (m.again) return second_of(plan, v);
     if (m.def || m.inputs.empty()) break;
     v = m.inputs[0];
   }
@@ -91,7 +99,10 @@ void match_user(const JsonDocument& d, const PlacedGraph& plan, const PlanLine& 
     for (const NodeRecord& m : line.members) n.members.push_back({g.find_node(m.name)});
   else if (!n.inserted && !line.members.empty()) n.members.push_back({n.user});
   if (n.op == kAggregate) n.members.clear();  // it stands for itself, under another op
-  if (n.inserted) check_inserted(d, plan, line, n);
+  if (n.again && n.op == kFused)
+    for (const PlanNode& m : plan.nodes)
+      if (!m.inserted && m.user == n.user) n.members = m.members;
+  if (n.inserted && !n.again) check_inserted(d, plan, line, n);
   else check_user(d, plan, line, n);
 }
 

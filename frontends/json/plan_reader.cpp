@@ -174,6 +174,8 @@ class PlanReader {
     const JsonValue& op = line.at("op");
     n.op = d_.text(op);
     n.inserted = line.find("cause") != nullptr;
+    if (const JsonValue* v = line.find("again")) n.again = d_.flag(*v);
+    if (n.again && !n.inserted) d_.fail(line.value, "is computed again, but has no \"cause\"");
     if (is_structural(n.op)) read_structural(line, n);
     else {
       l.record = records_.read_node(line);

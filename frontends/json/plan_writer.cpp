@@ -117,6 +117,7 @@ class PlanWriter {
       if (user->device) line.add("device", json_text(to_string(*user->device)));
       if (user->of >= 0) line.add("of", json_text(graph_.node(user->of).name));
     }
+    if (n.again) line.add("again", "true");
     if (n.role != Role::forward) line.add("role", json_text(to_string(n.role)));
     if (n.op == kInput || n.op == kVariable) line.add("position", number(position));
     line.add("scope", json_text(to_string(n.scope)));

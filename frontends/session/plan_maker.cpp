@@ -167,9 +167,11 @@ PlacedGraph PlanMaker::placed(const PlanKey& key, std::size_t must_decide) {
     Placement p = placement_of(*decided_);
     p.rules.insert(p.rules.begin(), options_.rules.begin(), options_.rules.end());
     p.batch = key.batch;
+    if (key.mode == Mode::infer) p.recompute.clear();
     return place(graph, p, cluster_, o);
   }
   o.rules = options_.rules;
+  if (key.mode != Mode::infer) o.recompute = options_.recompute;
   if (options_.fuse) o.groups = library_->groups;
   return place(graph, strategy_, cluster_, key.batch, o);
 }

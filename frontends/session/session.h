@@ -22,6 +22,7 @@ struct SessionOptions {
   int cores = 0;                               ///< of this host; 0: what the machine has
   std::shared_ptr<const Library> library = {}; ///< empty: the standard one
   bool fuse = true;
+  Recompute recompute = {};                    ///< forward values that backward computes again instead of keeping them
   bool cuda_graphs = true;                     ///< from the second step on a GPU's work is put on its stream as a whole
   double memory_fraction = 0.95;               ///< of a GPU's memory that plans may take
   std::optional<Cluster> cluster = {};         ///< in place of the local one

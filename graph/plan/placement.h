@@ -37,6 +37,7 @@ struct Placement {
   int threads = 1;                 ///< of a tower
   std::vector<PlacementRule> rules;
   PhaseOrder order = PhaseOrder::by_tower;
+  std::vector<std::string> recompute = {};  ///< nodes whose values backward computes again
   std::string strategy = "single"; ///< what made it
   bool operator==(const Placement&) const = default;
 };

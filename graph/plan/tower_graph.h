@@ -74,7 +74,7 @@ struct PlanNode {
   std::vector<ValueIndex> outputs;
   Scope scope = Scope::tower;
   NodeId user = -1;                    ///< the user's node; of an inserted node: its cause
-  bool inserted = false;
+  bool inserted = false, again = false;  ///< again: it computes once more what the user's node does, for backward
   Role role = Role::forward;
   std::vector<Member> members;         ///< of a fused node, or the node that expand cut
 

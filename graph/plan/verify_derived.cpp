@@ -40,7 +40,7 @@ class DerivedChecker : public Objections {
   /// A node has the role of the user's; what is inserted that of what it moves; a store writes state.
   void check_role(const PlanNode& n) {
     bool moves = n.inserted && !n.def;
-    Role role = n.op == kStore ? Role::update : moves ? plan_.maker(n.inputs[0]).role : plan_.graph->node(n.user).role;
+    Role role = n.op == kStore ? Role::update : n.again ? Role::backward : moves ? plan_.maker(n.inputs[0]).role : plan_.graph->node(n.user).role;
     if (n.role != role) object("phase: '{}' is said to be {}, but is {}", n.name, to_string(n.role), to_string(role));
   }
 

@@ -11,11 +11,11 @@ namespace {
 
 class GraphChecker : public Objections {
  public:
-  explicit GraphChecker(const PlacedGraph& plan) : Objections(plan), g_(*plan.graph), standing_(static_cast<std::size_t>(g_.size()), false) {}
+  explicit GraphChecker(const PlacedGraph& plan) : Objections(plan), g_(*plan.graph), standing_(static_cast<std::size_t>(g_.size())) {}
 
   void run() {
     for (const PlanNode& n : plan_.nodes)
-      if (n.inserted) check_inserted(n);
+      if (n.inserted && !n.again) check_inserted(n);
       else check_own(n);
     if (!plan_.updates.empty()) check_updates();
     check_donated();
@@ -26,7 +26,7 @@ class GraphChecker : public Objections {
   std::optional<ValueId> user_value(ValueIndex v) const {
     for (std::size_t steps = 0; v >= 0 && steps <= plan_.nodes.size(); ++steps) {
       const PlanNode& m = plan_.maker(v);
-      if (!m.inserted) return ValueId{m.user, plan_.value(v).output};
+      if (!m.inserted || m.again) return ValueId{m.user, plan_.value(v).output};
       if (m.def) break;
       v = m.inputs[0];
     }
@@ -58,9 +58,11 @@ class GraphChecker : public Objections {
   /// A node of the user's: the same op, attributes and inputs, under the same name.
   void check_own(const PlanNode& n) {
     const Node& u = g_.node(n.user);
-    if (n.name != u.name) return object("dangling: '{}' stands for the graph's '{}'", n.name, u.name);
-    if (standing_[static_cast<std::size_t>(n.user)]) return object("made twice: '{}'", n.name);
-    standing_[static_cast<std::size_t>(n.user)] = true;
+    if (n.name != (n.again ? u.name + kAgain : u.name)) return object("dangling: '{}' stands for the graph's '{}'", n.name, u.name);
+    auto user = static_cast<std::size_t>(n.user);
+    if (standing_[user] & (n.again ? 2 : 1)) return object("made twice: '{}'", n.name);
+    standing_[user] |= n.again ? 2 : 1;
+    if (n.again && (!n.inserted || n.scope != Scope::tower || u.role != Role::forward)) return object("dangling: '{}' computes again what is no tower's forward", n.name);
     if (n.outputs.size() != u.types.size()) return object("type: '{}' makes {} values, but in the graph {}", n.name, n.outputs.size(), u.types.size());
     for (std::size_t k = 0; k < u.types.size(); ++k)
       if (plan_.value(n.outputs[k]).type != u.types[k]) object("type: '{}' makes {}, but in the graph {}", n.name, to_string(plan_.value(n.outputs[k]).type), to_string(u.types[k]));
@@ -129,7 +131,7 @@ class GraphChecker : public Objections {
   }
 
   const Graph& g_;
-  std::vector<bool> standing_;  ///< a node of the plan stands for it
+  std::vector<int> standing_;  ///< 1: a node of the plan stands for it; 2 more: and one that computes it again
 };
 
 }  // namespace

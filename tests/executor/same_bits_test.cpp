@@ -31,6 +31,7 @@ std::vector<Layout> layouts(const Pair& p) {
   out.push_back({"variables on cpu:0", to_strategy(Towers{.devices = d, .variables = cpu(0), .towers = p.towers, .threads = 1})});
   out.push_back({"variables on cpu:1", to_strategy(Towers{.devices = d, .variables = cpu(1), .towers = p.towers, .threads = 1})});
   out.push_back({"mirrored", to_strategy(Mirrored{.devices = d, .towers = p.towers, .threads = 1})});
+  if (d.size() > 1) out.push_back({"sharded", to_strategy(Sharded{.devices = d, .towers = p.towers, .threads = 1})});
   if (d.size() > 1)
     for (PhaseOrder order : {PhaseOrder::by_tower, PhaseOrder::gpipe, PhaseOrder::one_f_one_b})
       out.push_back({"layers, " + to_string(order), to_strategy(Layers{.devices = d, .towers = p.towers, .order = order, .threads = 1})});

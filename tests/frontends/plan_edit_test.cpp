@@ -160,7 +160,7 @@ TEST(PlacementFile, of_a_plan_reads_back_and_derives_it_anew) {
 TEST(PlacementFile, the_example_places_two_towers) {
   auto graph = graph_of("decay");
   PlacementFile file = read_placement(R"({"belfry": 1, "towers": 2, "placement": [{"match": "tower_1/**", "device": "cpu:1"}, {"match": "**", "device": "cpu:0", "note": "the rest"}]})", "p.json");
-  Placement p{*file.towers, 4, Combine::global_mean, 1, file.rules, PhaseOrder::by_tower, "file"};
+  Placement p{*file.towers, 4, Combine::global_mean, 1, file.rules, PhaseOrder::by_tower, file.recompute, "file"};
   PlacedGraph plan = place(graph, p, local_cluster({cpu(0), cpu(1)}, 2), {.fetches = fetches_of(*graph), .must_decide = file.rules.size()});
   EXPECT_TRUE(verify(plan).empty());
   EXPECT_EQ(plan.vectors, (std::vector<std::vector<int>>{{0, 1}}));

@@ -222,16 +222,19 @@ void own_batch_norm(Builder& b, DType t) {
   minimize(b, classify(c / sqrt(reduce_mean(c * c, {.axes = {0}}) + 0.1), label_(b)));
 }
 
+/// Units of nets whose variables are long enough for ranges over four devices.
+constexpr std::int64_t kWide = 80;
+
 /// A node with two outputs that are updates.
 void adam_net(Builder& b, DType t) {
-  Value loss = reduce_mean(square(dense(b, b.input("x", t, {kBatch, 4}), "in", 3)));
+  Value loss = reduce_mean(square(dense(b, b.input("x", t, {kBatch, 4}), "in", kWide)));
   fetch(b, "loss", loss);
   b.minimize(loss, Adam{.learning_rate = 0.01});
 }
 
 /// Norms of variables, a schedule, decay of some, moving averages.
 void lamb_net(Builder& b, DType t) {
-  Value loss = reduce_mean(square(dense(b, b.input("x", t, {kBatch, 4}), "in", 3)));
+  Value loss = reduce_mean(square(dense(b, b.input("x", t, {kBatch, 4}), "in", kWide)));
   fetch(b, "loss", loss);
   Value rate = cosine_decay(b.step(), {.rate = 0.1, .steps = 40, .warm_up = {.steps = 5}});
   fetch(b, "rate", rate);
@@ -240,7 +243,7 @@ void lamb_net(Builder& b, DType t) {
 
 /// Slots of other shapes than their variables, an update of several ops.
 void adafactor_net(Builder& b, DType t) {
-  Value loss = reduce_mean(square(dense(b, b.input("x", t, {kBatch, 4}), "in", 3)));
+  Value loss = reduce_mean(square(dense(b, b.input("x", t, {kBatch, 4}), "in", kWide)));
   fetch(b, "loss", loss);
   b.minimize(loss, Adafactor{.learning_rate = 0.1, .weight_decay = 0.01}, {.no_decay = "**/b"});
 }

@@ -1,0 +1,132 @@
+#include <belfry/placer/recompute.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+namespace {
+
+/// Computed by the towers in the forward pass, as the user's graph has it.
+bool is_forward(const PlanNode& n) {
+  return n.scope == Scope::tower && n.role == Role::forward && !n.inserted && (n.op == kFused || (n.def && n.members.empty()));
+}
+
+std::int64_t bytes_of(const TowerGraph& g, const PlanNode& n) {
+  std::int64_t out = 0;
+  for (ValueIndex v : n.outputs)
+    if (g.value(v).read) out += local_type(g.value(v), g.share(0)).bytes();
+  return out;
+}
+
+class Recomputer {
+ public:
+  Recomputer(TowerGraph& g, const std::vector<std::string>& names) : g_(g), before_(std::move(g.nodes)), chosen_(before_.size()), again_(g.values.size(), -1) {
+    std::set<std::string> wanted(names.begin(), names.end());
+    for (std::size_t i = 0; i < before_.size(); ++i) chosen_[i] = is_forward(before_[i]) && wanted.erase(before_[i].name);
+    // A node of the graph that nothing needs here has no part in this plan.
+    std::erase_if(wanted, [&](const std::string& name) { return g_.graph->find_node(name) >= 0 && std::none_of(before_.begin(), before_.end(), [&](const PlanNode& n) { return n.name == name; }); });
+    if (wanted.empty()) return;
+    std::vector<std::string> known;
+    for (const PlanNode& n : before_)
+      if (is_forward(n)) known.push_back(n.name);
+    throw UserError(fmt::format("'{}' is to be computed again, but the towers have no such node in their forward pass{}", *wanted.begin(), did_you_mean(*wanted.begin(), known)));
+  }
+
+  void run() {
+    for (const PlanNode& n : before_) {
+      PlanNode mine = n;
+      if (n.scope == Scope::tower && n.role == Role::backward) read_again(mine);
+      g_.nodes.push_back(std::move(mine));
+    }
+    reindex_values();
+  }
+
+ private:
+  int maker(ValueIndex v) const { return g_.values[static_cast<std::size_t>(v)].maker; }
+
+  /// Points inputs that are to be computed again to their second makers, which come into being here.
+  void read_again(PlanNode& reader) {
+    std::vector<ValueIndex> read = values_read(reader);
+    for (ValueIndex& v : reader.inputs)
+      if (std::find(read.begin(), read.end(), v) != read.end() && chosen_[static_cast<std::size_t>(maker(v))]) v = again(v);
+  }
+
+  ValueIndex again(ValueIndex v) {
+    if (again_[static_cast<std::size_t>(v)] >= 0) return again_[static_cast<std::size_t>(v)];
+    PlanNode n = before_[static_cast<std::size_t>(maker(v))];
+    read_again(n);
+    n.name += kAgain;
+    n.inserted = n.again = true;
+    n.role = Role::backward;
+    for (std::size_t k = 0; k < n.outputs.size(); ++k) {
+      PlanValue second = g_.value(n.outputs[k]);
+      second.name = k ? fmt::format("{}:{}", n.name, k) : n.name;
+      again_[static_cast<std::size_t>(n.outputs[k])] = static_cast<ValueIndex>(g_.values.size());
+      n.outputs[k] = static_cast<ValueIndex>(g_.values.size());
+      g_.values.push_back(std::move(second));
+    }
+    g_.nodes.push_back(std::move(n));
+    return again_[static_cast<std::size_t>(v)];
+  }
+
+  /// Makers anew, and which optional outputs are read now.
+  void reindex_values() {
+    std::vector<bool> read(g_.values.size());
+    for (const PlanNode& n : g_.nodes)
+      for (ValueIndex v : n.inputs)
+        if (v >= 0) read[static_cast<std::size_t>(v)] = true;
+    for (auto [variable, v] : g_.updates) read[static_cast<std::size_t>(v)] = true;
+    for (std::size_t i = 0; i < g_.nodes.size(); ++i)
+      for (std::size_t k = 0; k < g_.nodes[i].outputs.size(); ++k) {
+        const PlanNode& n = g_.nodes[i];
+        auto v = static_cast<std::size_t>(n.outputs[k]);
+        g_.values[v].maker = static_cast<int>(i);
+        if (n.def && n.def->outputs[std::min(k, n.def->outputs.size() - 1)].optional) g_.values[v].read = read[v];
+      }
+  }
+
+  TowerGraph& g_;
+  std::vector<PlanNode> before_;
+  std::vector<bool> chosen_;         // per node before
+  std::vector<ValueIndex> again_;    // per value before, its second one
+};
+
+}  // namespace
+
+std::vector<std::string> nodes_to_recompute(const TowerGraph& g, int stretches) {
+  if (stretches < 2) throw UserError(fmt::format("the forward pass can be computed again from 2 stretches on, not {}", stretches));
+  std::vector<bool> held(g.nodes.size());  // read by backward
+  for (const PlanNode& n : g.nodes)
+    if (n.scope == Scope::tower && n.role == Role::backward)
+      for (ValueIndex v : values_read(n)) held[static_cast<std::size_t>(g.value(v).maker)] = true;
+  std::int64_t all = 0, before = 0;
+  for (std::size_t i = 0; i < g.nodes.size(); ++i)
+    if (is_forward(g.nodes[i]) && held[i]) all += bytes_of(g, g.nodes[i]);
+  std::vector<int> stretch(g.nodes.size(), stretches - 1);
+  for (std::size_t i = 0; i < g.nodes.size(); ++i) {
+    if (!is_forward(g.nodes[i])) continue;
+    stretch[i] = static_cast<int>(std::min<std::int64_t>(stretches - 1, before * stretches / std::max<std::int64_t>(all, 1)));
+    if (held[i]) before += bytes_of(g, g.nodes[i]);
+  }
+  std::vector<bool> kept(g.nodes.size());  // read by a later stretch
+  for (std::size_t i = 0; i < g.nodes.size(); ++i)
+    if (is_forward(g.nodes[i]))
+      for (ValueIndex v : values_read(g.nodes[i]))
+        if (auto m = static_cast<std::size_t>(g.value(v).maker); stretch[m] < stretch[i]) kept[m] = true;
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < g.nodes.size(); ++i)
+    if (is_forward(g.nodes[i]) && !kept[i] && stretch[i] < stretches - 1) out.push_back(g.nodes[i].name);
+  return out;
+}
+
+void recompute(TowerGraph& towers, const std::vector<std::string>& names) {
+  if (!names.empty()) Recomputer(towers, names).run();
+}
+
+}  // namespace belfry
