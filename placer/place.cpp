@@ -13,6 +13,7 @@
 #include <belfry/graph/plan/schedule.h>
 #include <belfry/graph/structural.h>
 #include <belfry/placer/assign.h>
+#include <belfry/placer/choose.h>
 #include <belfry/placer/lower.h>
 #include <belfry/placer/recompute.h>
 
@@ -163,11 +164,12 @@ PlacedGraph place(std::shared_ptr<const Graph> graph, const Placement& p, const 
 }
 
 PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
+  if (!strategy.candidates.empty()) return place(graph, choose(graph, strategy.candidates, cluster, batch, options).front().strategy, cluster, batch, options);
   Division d = strategy.divide(*graph, cluster);
   if (d.threads == 0) d.threads = std::max(1, cluster.cores / d.towers);
   TowerGraph towers = expand_for(graph, d, batch, options);
   Placement p{d.towers, batch, d.combine, d.threads, options.rules, d.order, options.recompute.nodes, strategy.name};
-  if (options.recompute.stretches) p.recompute = nodes_to_recompute(towers, options.recompute.stretches);
+  if (int stretches = options.recompute.stretches ? options.recompute.stretches : d.recompute; stretches && p.recompute.empty()) p.recompute = nodes_to_recompute(towers, stretches);
   std::vector<PlacementRule> requests = rules_of_requests(*graph), rules = strategy.assign(towers, cluster);
   p.rules.insert(p.rules.end(), requests.begin(), requests.end());
   p.rules.insert(p.rules.end(), rules.begin(), rules.end());

@@ -17,6 +17,7 @@ struct Division {
   Combine combine = Combine::global_mean;
   int threads = 0;  ///< of a tower; 0: the first host's cores / towers, at least 1
   PhaseOrder order = PhaseOrder::by_tower;
+  int recompute = 0;  ///< stretches of the forward pass, as PlaceOptions::recompute, which goes before it
 };
 using Rules = std::vector<PlacementRule>;
 
@@ -26,6 +27,8 @@ struct Strategy {
   std::vector<DeviceId> devices;  ///< what it was given: the cluster is made of these
   std::function<Division(const Graph&, const Cluster&)> divide;
   std::function<Rules(const TowerGraph&, const Cluster&)> assign;
+  std::string options = {};                ///< as the command line takes them, for tables
+  std::vector<Strategy> candidates = {};   ///< of a strategy that is a choice among others (see choose.h); it has no divide and no assign
 };
 
 /// One option of a strategy: -O name=value.

@@ -12,6 +12,7 @@
 
 #include <belfry/executor/device/cpu/host_facts.h>
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/cost_file.h>
 #include <belfry/frontends/json/graph_file.h>
 #include <belfry/frontends/json/placement_file.h>
 #include <belfry/frontends/json/plan_file.h>
@@ -95,6 +96,7 @@ void PlacementArguments::add_to(CLI::App& app) {
   app.add_option("--placement", placement_file, "a placement file: towers and rules")->check(CLI::ExistingFile);
   app.add_option("--cluster", cluster_file, "devices, memory spaces and links from a file")->check(CLI::ExistingFile);
   app.add_option("--memory-fraction", memory_fraction, "of a GPU's memory that plans may take; by default 0.95")->check(CLI::Range(0.01, 1.0));
+  app.add_option("--calibration", calibration, "what was measured on this machine, for forecasts and for --strategy auto: belfry bench --calibrate writes it")->check(CLI::ExistingFile);
   app.add_option("--recompute", recompute, "keep of the forward pass what so many stretches leave to each other, and compute the rest again in backward")->check(CLI::Range(2, 10000));
   app.add_flag("--no-cuda-graph", no_cuda_graph, "launch each kernel by itself, on GPUs");
   app.add_option("--seed", seed, "of initial values and random draws")->check(whole(0, UINT64_MAX));
@@ -159,6 +161,7 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
   if (a.memory_fraction) options.memory_fraction = *a.memory_fraction;
   options.forecast = a.forecast;
   options.recompute.stretches = a.recompute;
+  if (!a.calibration.empty()) options.costs = read_costs(read_file(a.calibration), a.calibration);
   options.notice = [](const std::string& text) { say(text + "\n"); };
   for (const std::string& m : a.moves) options.rules.push_back(parse_move(m));
   if (source.plan) {

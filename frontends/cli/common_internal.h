@@ -37,7 +37,7 @@ Source load_source(const std::string& what, const Library& library);
 
 /// --strategy, --devices, --towers, -O, --threads-per-tower, --placement, --move, --seed, --cluster, --memory-fraction, --recompute, --no-cuda-graph.
 struct PlacementArguments {
-  std::string strategy, devices, placement_file, cluster_file;  ///< devices: cpu:0 if empty
+  std::string strategy, devices, placement_file, cluster_file, calibration;  ///< devices: cpu:0 if empty
   int towers = 0, threads = 0, recompute = 0;
   std::uint64_t seed = 0;
   std::optional<double> memory_fraction;

@@ -19,7 +19,7 @@ namespace belfry {
 namespace {
 
 struct ForecastArguments {
-  std::string source, calibration, trace;
+  std::string source, trace;
   std::int64_t batch = 0, measure = 0;
   bool json = false, launches = false;
   std::vector<std::string> fetches;
@@ -53,7 +53,7 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
   Source source = load_source(o.source, *library);
   take_gpus(o.placement);
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
-  const CostTable costs = o.calibration.empty() ? CostTable{} : read_costs(read_file(o.calibration), o.calibration);
+  const CostTable costs = o.placement.calibration.empty() ? CostTable{} : read_costs(read_file(o.placement.calibration), o.placement.calibration);
   o.placement.forecast = true;
   Session session = make_session(source, o.placement, library);
   const PlacedGraph& plan = session.plan(batch, Mode::step, o.fetches);
@@ -82,7 +82,6 @@ void add_forecast_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
   verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',');
-  verb->add_option("--calibration", o->calibration, "what was measured on this machine: belfry bench --calibrate writes it")->check(CLI::ExistingFile);
   verb->add_option("--trace", o->trace, "a trace that belfry run wrote: measured beside forecast, node by node")->check(CLI::ExistingFile);
   verb->add_option("--measure", o->measure, "run so many steps here on made-up feeds: measured beside forecast")->type_name("STEPS")->check(whole(1, 1 << 20));
   verb->add_flag("--json", o->json, "for machines");

@@ -19,7 +19,6 @@ void add_place_verb(CLI::App& app, const LibrarySource& library) {
     std::string source, out;
     std::int64_t batch = 0;
     bool problem = false;
-    std::string calibration;
     std::vector<std::string> fetches;
     PlacementArguments placement;
   };
@@ -31,10 +30,8 @@ void add_place_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
   verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',');
   verb->add_flag("--problem", o->problem, "write no plan, but what a placer of your own must know: nodes with their seconds and bytes, edges, devices; it answers with --placement");
-  verb->add_option("--calibration", o->calibration, "of --problem: what was measured on this machine")->check(CLI::ExistingFile);
   o->placement.add_to(*verb);
   verb->callback([o, source_of = library] {
-    if (!o->problem && !o->calibration.empty()) throw WrongUse("--calibration is of --problem: a plan does not depend on it");
     std::shared_ptr<const Library> library = source_of();
     o->placement.forecast = o->problem;
     Source source = load_source(o->source, *library);
@@ -43,7 +40,7 @@ void add_place_verb(CLI::App& app, const LibrarySource& library) {
     Session session = make_session(source, o->placement, library, true);
     const PlacedGraph& plan = session.plan(batch, Mode::step, o->fetches);
     say(describe(plan, {.memory = true, .nodes = false}));
-    const std::string text = o->problem ? write_problem(plan, o->calibration.empty() ? CostTable{} : read_costs(read_file(o->calibration), o->calibration)) : write_plan(plan);
+    const std::string text = o->problem ? write_problem(plan, o->placement.calibration.empty() ? CostTable{} : read_costs(read_file(o->placement.calibration), o->placement.calibration)) : write_plan(plan);
     if (o->out.empty()) std::cout << text;
     else {
       write_file(o->out, text);

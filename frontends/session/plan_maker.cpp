@@ -12,6 +12,7 @@
 #include <belfry/graph/plan/verify.h>
 #include <belfry/graph/structural.h>
 #include <belfry/ops/passes/passes.h>
+#include <belfry/placer/choose.h>
 
 namespace belfry {
 
@@ -122,6 +123,7 @@ PlanMaker::PlanMaker(std::shared_ptr<const PlacedGraph> plan, bool as_given, Ses
 }
 
 std::shared_ptr<const PlacedGraph> PlanMaker::make(const PlanKey& key) {
+  if (!strategy_.candidates.empty()) choose_strategy(key.batch);
   check_rules(key);
   if (runs_given(key)) return decided_;
   auto plan = std::make_shared<PlacedGraph>(placed(key, 0));
@@ -181,6 +183,19 @@ ValueId PlanMaker::fetched(const Graph& graph, Mode mode, const std::string& nam
     for (const auto& [known, v] : request_of(*decided_).fetches)
       if (known == name) return v;
   return fetched_value(graph, name);
+}
+
+/// By its step of this batch; the choice stands for all other plans.
+void PlanMaker::choose_strategy(std::int64_t batch) {
+  PlaceOptions o;
+  for (const std::string& f : default_fetches(Mode::step)) o.fetches.emplace_back(f, fetched(*training_, Mode::step, f));
+  o.kernels = options_.forecast ? or_roofline(library_->kernels) : chooser(library_->kernels);
+  o.rules = options_.rules;
+  o.recompute = options_.recompute;
+  if (options_.fuse) o.groups = library_->groups;
+  std::vector<Candidate> found = choose(training_, strategy_.candidates, cluster_, batch, o, options_.costs);
+  strategy_ = found.front().strategy;
+  if (options_.notice) options_.notice("chosen by forecast: " + strategy_.name + (strategy_.options.empty() ? "" : " " + strategy_.options) + "\n" + describe(found));
 }
 
 /// Each rule of the options must decide something in a step, whatever runs first.

@@ -40,6 +40,7 @@ class PlanMaker {
   PlacedGraph placed(const PlanKey& key, std::size_t must_decide);
   ValueId fetched(const Graph& graph, Mode mode, const std::string& name) const;
   void check_rules(const PlanKey& key);
+  void choose_strategy(std::int64_t batch);
   bool given_steps() const;
   bool runs_given(const PlanKey& key) const;
   std::vector<std::string> departures(const PlanKey& key) const;

@@ -12,6 +12,7 @@
 #include <belfry/executor/run.h>
 #include <belfry/frontends/session/library.h>
 #include <belfry/frontends/session/results.h>
+#include <belfry/graph/plan/cost.h>
 #include <belfry/placer/place.h>
 #include <belfry/placer/strategies/strategies.h>
 
@@ -30,6 +31,7 @@ struct SessionOptions {
   /// Plans are made to be forecast: kinds of devices without kernels here get the name "roofline", nothing is verified, and
   /// what does not fit is not refused. Such a session runs nothing.
   bool forecast = false;
+  CostTable costs = {};                        ///< what was measured here, for strategies that choose by forecast
   std::function<void(const std::string&)> notice = {};  ///< told where another plan is made than the one that was given
 };
 

@@ -7,14 +7,14 @@
 namespace belfry {
 
 std::string to_string(PhaseOrder order) {
-  constexpr const char* kNames[] = {"by_tower", "gpipe", "1f1b"};
+  constexpr const char* kNames[] = {"by_tower", "gpipe", "1f1b", "interleaved"};
   return kNames[static_cast<int>(order)];
 }
 
 PhaseOrder parse_phase_order(std::string_view text) {
-  for (PhaseOrder o : {PhaseOrder::by_tower, PhaseOrder::gpipe, PhaseOrder::one_f_one_b})
+  for (PhaseOrder o : {PhaseOrder::by_tower, PhaseOrder::gpipe, PhaseOrder::one_f_one_b, PhaseOrder::interleaved})
     if (to_string(o) == text) return o;
-  throw UserError(fmt::format("the order of phases is '{}'; it can be by_tower, gpipe or 1f1b", text));
+  throw UserError(fmt::format("the order of phases is '{}'; it can be by_tower, gpipe, 1f1b or interleaved", text));
 }
 
 std::pair<int, std::string> split_match(const std::string& match) {

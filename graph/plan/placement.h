@@ -26,7 +26,7 @@ struct PlacementRule {
 };
 
 /// The order of phases on every stream.
-enum class PhaseOrder : std::uint8_t { by_tower, gpipe, one_f_one_b };
+enum class PhaseOrder : std::uint8_t { by_tower, gpipe, one_f_one_b, interleaved };
 std::string to_string(PhaseOrder order);
 PhaseOrder parse_phase_order(std::string_view text);
 

@@ -17,12 +17,10 @@ void set_classes(PlacedGraph& plan);
 /// Phases of an epoch: one ends where a tower changes device, and between forward and backward.
 void set_phases(PlacedGraph& plan);
 /// Per device: main (shared nodes, joins, copies of shared values) and a stream per concurrent tower.
+/// Streams are ordered by one key, the same on all devices. Along a tower it grows from phase to phase and inside an epoch
+/// towers are independent: it is a total order of all devices' phases, and no stream order can deadlock, whatever the graph.
 void set_streams(PlacedGraph& plan);
 /// Folded waits; those that an earlier wait of the same stream covers are left out.
 void set_waits(PlacedGraph& plan);
-
-/// The order of phases on every stream is this one key. Along a tower phases grow and inside an epoch towers are
-/// independent, so each key is a total order of all devices' phases: no stream order can deadlock, whatever the graph.
-std::tuple<int, int, int> phase_key(PhaseOrder order, int epoch, int phase, int tower);
 
 }  // namespace belfry

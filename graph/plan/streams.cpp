@@ -7,13 +7,42 @@
 
 namespace belfry {
 
-std::tuple<int, int, int> phase_key(PhaseOrder order, int epoch, int phase, int tower) {
-  if (order == PhaseOrder::gpipe) return {epoch, phase, tower};
-  if (order == PhaseOrder::one_f_one_b) return {epoch, 2 * tower + phase, -phase};
-  return {epoch, tower, phase};
-}
-
 namespace {
+
+using Key = std::tuple<int, int, int>;
+
+/// The one key by which all streams of towers are ordered: from phase to phase of a tower it grows.
+class PhaseKeys {
+ public:
+  explicit PhaseKeys(const PlacedGraph& plan) : order_(plan.placement.order) {
+    int last = 0;
+    for (const PlanNode& n : plan.nodes)
+      for (int phase : n.phases) last = std::max(last, phase);
+    for (const TowerClass& c : plan.classes)
+      for (const LocalPlace& at : c.pattern) devices_ = std::max(devices_, at.device + 1);
+    half_ = last / 2 + 1;
+  }
+  Key operator()(int epoch, int phase, int tower) const {
+    switch (order_) {
+      case PhaseOrder::gpipe: return {epoch, phase, tower};
+      case PhaseOrder::one_f_one_b: return {epoch, 2 * tower + phase, -phase};
+      case PhaseOrder::interleaved: {
+        // Towers in groups of as many as there are devices; a group's next chunk follows on its last (Narayanan et al. 2021).
+        const int chunks = (half_ + devices_ - 1) / devices_, group = 2 * (tower / devices_ * chunks * devices_ + tower % devices_);
+        return {epoch, group + (phase < half_ ? slot(phase) : slot(half_ - 1) + 1 + slot(phase - half_)), -phase};
+      }
+      case PhaseOrder::by_tower: break;
+    }
+    return {epoch, tower, phase};
+  }
+
+ private:
+  /// When a phase would run of a tower that is alone.
+  int slot(int phase) const { return 2 * (phase / devices_) * devices_ + phase % devices_; }
+
+  PhaseOrder order_;
+  int devices_ = 1, half_ = 1;  ///< half: phases of the forward pass
+};
 
 using Phase = std::pair<int, int>;                              // epoch, phase
 using PhaseTable = std::map<std::pair<int, int>, std::set<Phase>>;  // class, local device → phases
@@ -52,11 +81,11 @@ struct TowerOnDevice {
 };
 
 /// A tower holds a slot from its first phase on the stream to the last phase, here or of a foreign reader.
-void give_slots(PlanStream& stream, PhaseOrder order, const std::map<int, std::tuple<int, int, int>>& release) {
+void give_slots(PlanStream& stream, const PhaseKeys& key_of, const std::map<int, Key>& release) {
   std::map<int, int> slot;                       // held, by tower
   std::vector<std::pair<int, int>> free;         // slot, tower that left it
   for (StreamEntry& e : stream.entries) {
-    auto key = phase_key(order, e.epoch, e.phase, e.tower);
+    Key key = key_of(e.epoch, e.phase, e.tower);
     for (auto at = slot.begin(); at != slot.end();) {
       if (release.at(at->first) < key) {
         free.emplace_back(at->second, at->first);
@@ -110,6 +139,7 @@ void set_streams(PlacedGraph& plan) {
         int local = plan.classes[c].pattern[x].device;
         if (local >= 0 && phases.contains({static_cast<int>(c), local})) where[plan.vectors[x][static_cast<std::size_t>(t)]][t] = {t, static_cast<int>(c), local};
       }
+  const PhaseKeys key_of(plan);
   plan.streams.clear();
   for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) plan.streams.push_back({static_cast<int>(d), "main", {}, 0, 0});
   for (const auto& [device, towers] : where) {
@@ -118,22 +148,22 @@ void set_streams(PlacedGraph& plan) {
     std::size_t count = std::min<std::size_t>(static_cast<std::size_t>(plan.cluster.devices[static_cast<std::size_t>(device)].streams), mine.size());
     for (std::size_t s = 0; s < count; ++s) {
       PlanStream stream{device, "tower" + std::to_string(s), {}, 0, 0};
-      std::map<int, std::tuple<int, int, int>> release;
+      std::map<int, Key> release;
       for (std::size_t i = s; i < mine.size(); i += count) {
         const TowerOnDevice& x = mine[i];
-        std::tuple<int, int, int> last{-1, 0, 0};
+        Key last{-1, 0, 0};
         for (auto [e, h] : phases[{x.cls, x.local}]) {
           stream.entries.push_back({x.tower, e, h, 0, -1});
-          last = std::max(last, phase_key(plan.placement.order, e, h, x.tower));
+          last = std::max(last, key_of(e, h, x.tower));
         }
         if (auto f = foreign.find({x.cls, x.local}); f != foreign.end())
-          for (auto [e, h] : f->second) last = std::max(last, phase_key(plan.placement.order, e, h, x.tower));
+          for (auto [e, h] : f->second) last = std::max(last, key_of(e, h, x.tower));
         release[x.tower] = last;
       }
       std::sort(stream.entries.begin(), stream.entries.end(), [&](const StreamEntry& a, const StreamEntry& b) {
-        return phase_key(plan.placement.order, a.epoch, a.phase, a.tower) < phase_key(plan.placement.order, b.epoch, b.phase, b.tower);
+        return key_of(a.epoch, a.phase, a.tower) < key_of(b.epoch, b.phase, b.tower);
       });
-      give_slots(stream, plan.placement.order, release);
+      give_slots(stream, key_of, release);
       plan.streams.push_back(std::move(stream));
     }
   }

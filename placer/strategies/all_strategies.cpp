@@ -49,6 +49,12 @@ std::vector<StrategyDef> standard_strategies() {
   using Given = std::map<std::string, std::string>;
   const StrategyField towers{"towers", "how many towers; by default one per device"}, combine{"combine", "global_mean, tower_mean or tower_sum"}, threads{"threads", "threads of a tower; by default cores / towers"};
   std::vector<StrategyDef> out;
+  out.push_back({"auto", "the strategy, and as many of the devices, that are forecast to be fastest", {towers, combine, threads}, [](const Devices& devices, const Given& given) {
+                   StrategyOptions o("auto", given);
+                   Auto s{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0)};
+                   o.finish();
+                   return to_strategy(s);
+                 }});
   out.push_back({"single", "everything on the first device", {towers, combine, threads}, [](const Devices& devices, const Given& given) {
                    StrategyOptions o("single", given);
                    Single s{devices.at(0), o.integer("towers", 1), o.combine(), o.integer("threads", 0)};
@@ -77,16 +83,23 @@ std::vector<StrategyDef> standard_strategies() {
                  }});
   out.push_back({"layers", "the net cut over the devices", {towers, combine, threads}, [](const Devices& devices, const Given& given) {
                    StrategyOptions o("layers", given);
-                   Layers s{devices, o.integer("towers", 1), 1, PhaseOrder::by_tower, o.combine(), o.integer("threads", 0)};
+                   Layers s{devices, o.integer("towers", 1), 1, PhaseOrder::by_tower, 1, o.combine(), o.integer("threads", 0)};
                    o.finish();
                    return to_strategy(s);
                  }});
-  out.push_back({"pipeline", "the net cut over the devices, micro-batches in turn", {towers, {"replicas", "pipelines side by side"}, {"order", "gpipe or 1f1b"}, combine, threads},
+  out.push_back({"pipeline", "the net cut over the devices, micro-batches in turn", {towers, {"replicas", "pipelines side by side"}, {"order", "gpipe, 1f1b or interleaved"}, {"chunks", "stages of each device, where phases are interleaved"}, combine, threads},
                  [](const Devices& devices, const Given& given) {
                    StrategyOptions o("pipeline", given);
-                   Layers s{devices, o.integer("towers", static_cast<int>(devices.size())), o.integer("replicas", 1), parse_phase_order(o.text("order", "1f1b")), o.combine(), o.integer("threads", 0)};
+                   Layers s{devices, o.integer("towers", static_cast<int>(devices.size())), o.integer("replicas", 1), parse_phase_order(o.text("order", "1f1b")), o.integer("chunks", 1), o.combine(), o.integer("threads", 0)};
                    o.finish();
                    return to_strategy(s);
+                 }});
+  out.push_back({"hybrid", "pipelines side by side, each over its share of the devices", {towers, {"replicas", "of the pipeline; by default 2"}, {"order", "gpipe, 1f1b or interleaved"}, {"chunks", "stages of each device, where phases are interleaved"}, combine, threads},
+                 [](const Devices& devices, const Given& given) {
+                   StrategyOptions o("hybrid", given);
+                   Layers s{devices, o.integer("towers", static_cast<int>(devices.size())), o.integer("replicas", 2), parse_phase_order(o.text("order", "1f1b")), o.integer("chunks", 1), o.combine(), o.integer("threads", 0)};
+                   o.finish();
+                   return strategy("hybrid", s.devices, s);
                  }});
   return out;
 }

@@ -35,6 +35,7 @@ std::vector<int> stages_of(const Graph& g, int count) {
 
 Division Layers::divide(const Graph&, const Cluster&) const {
   if (replicas < 1 || devices.size() % static_cast<std::size_t>(replicas)) throw UserError(fmt::format("{} devices cannot be shared by {} replicas", devices.size(), replicas));
+  if (chunks < 1 || (chunks > 1 && order != PhaseOrder::interleaved)) throw UserError(fmt::format("{} chunks a device need order=interleaved", chunks));
   return {towers, combine, threads, order};
 }
 
@@ -49,10 +50,10 @@ Rules Layers::assign(const TowerGraph& tg, const Cluster&) const {
   bool requested = std::any_of(g.nodes().begin(), g.nodes().end(), [](const Node& n) { return n.device.has_value(); });
   if (requested) return {{"**", at(0), "no device was requested: the first stage"}};
   Rules out;
-  std::vector<int> stage = stages_of(g, static_cast<int>(count));
+  std::vector<int> stage = stages_of(g, static_cast<int>(count) * chunks);
   for (NodeId id = 0; id < g.size(); ++id) {
     auto s = static_cast<std::size_t>(stage[static_cast<std::size_t>(id)]);
-    out.push_back({g.node(id).name, at(s), fmt::format("stage {}", s)});
+    out.push_back({g.node(id).name, at(s % count), fmt::format("stage {}", s)});
   }
   out.push_back({"**", at(count - 1), "last stage"});
   return out;

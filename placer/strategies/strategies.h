@@ -56,18 +56,32 @@ struct Layers {
   int towers = 1;
   int replicas = 1;
   PhaseOrder order = PhaseOrder::by_tower;
+  int chunks = 1;  ///< stages of each device, dealt in turn: for PhaseOrder::interleaved, whose bubble is smaller by as much
   Combine combine = Combine::global_mean;
   int threads = 0;
   Division divide(const Graph&, const Cluster&) const;
   Rules assign(const TowerGraph&, const Cluster&) const;
 };
 
-/// As the command line knows them: single, towers, mirrored, sharded, layers, pipeline.
+/// Whichever of the strategies, over all devices or the first half, quarter, … of them, has the shortest step by forecast.
+struct Auto {
+  std::vector<DeviceId> devices;
+  int towers = 0;  ///< 0: as many as each strategy takes by default
+  Combine combine = Combine::global_mean;
+  int threads = 0;
+  std::vector<Strategy> candidates() const;
+};
+
+/// The same with forward values computed again in backward; so many stretches of the forward pass leave theirs.
+Strategy recomputing(Strategy strategy, int stretches);
+
+/// As the command line knows them: auto, single, towers, mirrored, sharded, layers, pipeline.
 std::vector<StrategyDef> standard_strategies();
 Strategy to_strategy(const Single& s);
 Strategy to_strategy(const Towers& s);
 Strategy to_strategy(const Mirrored& s);
 Strategy to_strategy(const Sharded& s);
 Strategy to_strategy(const Layers& s);
+Strategy to_strategy(const Auto& s);
 
 }  // namespace belfry

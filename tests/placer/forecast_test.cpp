@@ -67,10 +67,10 @@ Cluster gpus(int n) {
   return c;
 }
 
-/// y = x w with x (batch, 3), w (3, 2); trained: a gradient of six floats to join.
-std::shared_ptr<const Graph> line() {
+/// y = x w with x (batch, 3), w (3, width); trained: by default a gradient of six floats to join.
+std::shared_ptr<const Graph> line(std::int64_t width = 2) {
   Builder b("line");
-  Value y = matmul(b.input("x", f32, {kBatch, 3}), b.variable("w", {3, 2}, {.init = "normal"}));
+  Value y = matmul(b.input("x", f32, {kBatch, 3}), b.variable("w", {3, width}, {.init = "normal"}));
   b.minimize(reduce_sum(y * y), Sgd{.learning_rate = 0.1f});
   return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
 }
@@ -89,21 +89,33 @@ double carried(const Forecast& f, const std::string& from, const std::string& to
 
 TEST(Forecast, an_all_reduce_carries_the_rings_bytes_and_takes_as_long_on_all_its_devices) {
   const int n = 4;
-  PlacedGraph plan = place(line(), to_strategy(Mirrored{.devices = first_gpus(n), .towers = n, .threads = 1}), gpus(n), 8);
+  PlacedGraph plan = place(line(256), to_strategy(Mirrored{.devices = first_gpus(n), .towers = n, .threads = 1}), gpus(n), 8);
   const Forecast f = forecast(plan);
-  const double bytes = 3 * 2 * 4;
+  const double bytes = 3 * 256 * 4;
   EXPECT_NEAR(carried(f, "gpu:1", "switch"), 2.0 * (n - 1) / n * bytes, 1e-9);
   EXPECT_NEAR(carried(f, "switch", "gpu:3"), 2.0 * (n - 1) / n * bytes, 1e-9);
   EXPECT_NEAR(carried(f, "host", "gpu:0"), 2 * 3 * 4, 1e-9) << "its rows of the feed";
-  int joined = 0;
+  std::map<std::string, int> joined;
   for (const ForecastLaunch& l : f.launches) {
-    if (plan.nodes[static_cast<std::size_t>(l.node)].op != "aggregate") continue;
-    ++joined;
-    // Twice the way over the switch with its latency, 3/4 of the bytes at 1e6 a second; the launch, and five parts of 6 bytes of memory.
-    EXPECT_NEAR(l.end - l.begin, 2 * (2e-3 + 0.75 * bytes / 1e6) + 1e-6 + 5 * bytes / n / 1e9, 1e-12);
+    const PlanNode& node = plan.nodes[static_cast<std::size_t>(l.node)];
+    if (node.op != "aggregate" && node.op != "all_gather") continue;
+    ++joined[node.op];
+    // The way over the switch with its latency, 3/4 of the bytes at 1e6 a second; the launch, and in memory five ranges, or the whole.
+    EXPECT_NEAR(l.end - l.begin, 2e-3 + 0.75 * bytes / 1e6 + 1e-6 + (node.ranged ? 5 * bytes / n : bytes) / 1e9, 1e-12);
     EXPECT_NEAR(l.moving, l.end - l.begin, 1e-12);
   }
-  EXPECT_EQ(joined, n);
+  EXPECT_EQ(joined, (std::map<std::string, int>{{"aggregate", n}, {"all_gather", n}}));
+}
+
+TEST(Forecast, a_small_all_reduce_goes_from_each_to_each_at_once) {
+  const int n = 4;
+  PlacedGraph plan = place(line(), to_strategy(Mirrored{.devices = first_gpus(n), .towers = n, .threads = 1}), gpus(n), 8);
+  const double bytes = 3 * 2 * 4;
+  EXPECT_NEAR(carried(forecast(plan), "gpu:1", "switch"), (n - 1) * bytes, 1e-9);
+  for (const ForecastLaunch& l : forecast(plan).launches)
+    if (plan.nodes[static_cast<std::size_t>(l.node)].op == "aggregate") {
+      EXPECT_NEAR(l.end - l.begin, 2e-3 + 3 * bytes / 1e6 + 1e-6 + 5 * bytes / 1e9, 1e-12);
+    }
 }
 
 TEST(Forecast, feeds_share_the_hosts_link) {
@@ -205,6 +217,49 @@ TEST(Links, take_the_fewest_and_of_those_the_widest) {
   EXPECT_EQ(links.ways()[static_cast<std::size_t>(r[0])].to, "switch") << "not over the host, which is as near and slower";
   EXPECT_EQ(links.route(0, 2).size(), 1u);
   EXPECT_TRUE(links.route(1, 1).empty());
+}
+
+/// Equal layers, cut into equal stages: what a pipeline of p stages and m micro-batches leaves idle of p devices' time.
+double bubble(int stages, int micro_batches, PhaseOrder order, int chunks) {
+  Builder b("layers");
+  Value h = b.input("x", f32, {kBatch, 512}) + b.variable("first", {512});  // so that the first layer has a gradient to send too
+  const int layers = stages * chunks * 2;
+  for (int k = 0; k < layers; ++k) h = matmul(h, b.variable("w" + std::to_string(k), {512, 512}, {.init = "normal"}));
+  b.minimize(reduce_sum(h), Sgd{.learning_rate = 0.1f});
+  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  // Forward and backward alone: what comes behind the towers is no part of the pipeline.
+  PlaceOptions options;
+  for (NodeId id : graph->variables())
+    if (auto u = graph->updates.find(id); u != graph->updates.end() && graph->node(id).name.starts_with("w")) options.fetches.emplace_back("g" + std::to_string(id) + "@towers", graph->node(u->second.node).inputs[1]);
+  options.updates = false;
+  Cluster cluster;
+  std::vector<DeviceId> devices;
+  for (int i = 0; i < stages; ++i) {
+    ClusterDevice d{{0, "sim", i, -1}, "sim:" + std::to_string(i)};
+    d.flops = 1e9, d.bandwidth = 1e15;
+    cluster.devices.push_back(d);
+    devices.push_back(d.id);
+  }
+  ClusterDevice host{cpu(0), "host"};
+  host.flops = host.bandwidth = 1e18;
+  cluster.devices.push_back(host);
+  cluster.cores = stages + 1;
+  const std::int64_t batch = 64 * micro_batches;
+  PlacedGraph plan = place(graph, to_strategy(Layers{.devices = devices, .towers = micro_batches, .order = order, .chunks = chunks, .threads = 1}), cluster, batch, options);
+  EXPECT_EQ(verify(plan), std::vector<std::string>());
+  const double work = 3.0 * layers * 2 * 512 * 512 * static_cast<double>(batch) / 1e9;  // of all devices together
+  const Forecast f = forecast(plan);
+  return 1 - work / (f.seconds * stages);
+}
+
+TEST(Forecast, pipelines_have_the_bubble_of_the_literature) {
+  for (int p : {2, 4})
+    for (int m : {4, 8}) {
+      const double expected = (p - 1.0) / (m + p - 1.0);
+      EXPECT_NEAR(bubble(p, m, PhaseOrder::gpipe, 1), expected, 0.01) << "GPipe, " << p << " stages, " << m << " micro-batches";
+      EXPECT_NEAR(bubble(p, m, PhaseOrder::one_f_one_b, 1), expected, 0.01) << "1F1B, " << p << " stages, " << m << " micro-batches";
+      for (int v : {2, 3}) EXPECT_NEAR(bubble(p, m, PhaseOrder::interleaved, v), (p - 1.0) / (v * m + p - 1.0), 0.01) << v << " chunks, " << p << " stages, " << m << " micro-batches";
+    }
 }
 
 }  // namespace

@@ -1,0 +1,103 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <belfry/graph/plan/forecast.h>
+#include <belfry/graph/plan/over_memory.h>
+#include <belfry/placer/choose.h>
+
+#include "plans.h"
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+/// GPUs on a switch of their own, with a host behind slower links.
+Cluster machine(int n, double flops, double link, std::int64_t memory = std::int64_t{1} << 40) {
+  Cluster c;
+  std::vector<DeviceId> all;
+  for (int i = 0; i < n; ++i) {
+    ClusterDevice d{{0, "gpu", i, -1}, "gpu:" + std::to_string(i)};
+    d.flops = flops, d.bandwidth = flops / 10, d.launch = 5e-6, d.memory = memory;
+    c.devices.push_back(d);
+    all.push_back(d.id);
+  }
+  ClusterDevice host{cpu(0), "host"};
+  host.flops = host.bandwidth = 1e10;
+  c.devices.push_back(host);
+  c.links = {{all, "switch", link, 1e-5}, {all, "host", link / 4, 2e-5}};
+  return c;
+}
+
+/// Some layers of one width: many rows of small layers ask for towers, few rows of large ones for layers on devices.
+std::shared_ptr<const Graph> layered(int count, std::int64_t width) {
+  Builder b("layered");
+  Value h = b.input("x", f32, {kBatch, width});
+  for (int k = 0; k < count; ++k) h = relu(matmul(h, b.variable("w" + std::to_string(k), {width, width}, {.init = "normal"})));
+  b.minimize(reduce_sum(square(h)), Momentum{.learning_rate = 0.1});
+  return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+}
+
+std::vector<DeviceId> first_gpus(int n) {
+  std::vector<DeviceId> out;
+  for (int i = 0; i < n; ++i) out.push_back({0, "gpu", i, -1});
+  return out;
+}
+
+/// The shortest step of all strategies by their names and options, over all, half and a quarter of the devices.
+double shortest(const std::shared_ptr<const Graph>& graph, const Cluster& cluster, int gpus, std::int64_t batch) {
+  double best = 1e300;
+  for (const StrategyDef& def : standard_strategies()) {
+    if (def.name == "auto") continue;
+    for (int n = gpus; n >= 1; n /= 2) {
+      std::vector<std::map<std::string, std::string>> options = {{}};
+      if (def.name == "towers") options = {{{"variables", "cpu:0"}}, {{"variables", "gpu:0"}}, {{"variables", "spread"}}};
+      if (def.name == "pipeline" || def.name == "hybrid") {
+        options.clear();
+        for (const char* order : {"gpipe", "1f1b", "interleaved"})
+          for (int replicas : {1, 2})
+            for (int m : {1, 2, 4}) {
+              if (n % replicas || n / replicas < 2 || (def.name == "hybrid") != (replicas > 1)) continue;
+              options.push_back({{"order", order}, {"replicas", std::to_string(replicas)}, {"towers", std::to_string(m * n)}});
+              if (order == std::string("interleaved")) options.back()["chunks"] = "2";
+            }
+      }
+      for (const auto& given : options) {
+        PlacedGraph plan = place(graph, def.make(first_gpus(n), given), cluster, batch);
+        if (over_memory(plan).empty()) best = std::min(best, forecast(plan).seconds);
+      }
+    }
+  }
+  return best;
+}
+
+TEST(Choose, takes_the_shortest_step_of_all_strategies) {
+  const std::vector<Cluster> clusters = {machine(4, 1e13, 1e10), machine(4, 1e12, 1e11), machine(4, 1e14, 1e8)};
+  std::set<std::string> taken;
+  for (auto [count, width, batch] : {std::tuple(4, 64, 4096), std::tuple(8, 1024, 64), std::tuple(2, 2048, 256), std::tuple(6, 256, 16)}) {
+    auto graph = layered(count, width);
+    for (const Cluster& cluster : clusters) {
+      std::vector<Candidate> found = choose(graph, Auto{.devices = first_gpus(4)}.candidates(), cluster, batch);
+      EXPECT_TRUE(found.front().refused.empty());
+      EXPECT_DOUBLE_EQ(found.front().seconds, shortest(graph, cluster, 4, batch)) << describe(found);
+      EXPECT_DOUBLE_EQ(forecast(place(graph, to_strategy(Auto{.devices = first_gpus(4)}), cluster, batch)).seconds, found.front().seconds);
+      taken.insert(found.front().strategy.name + " " + found.front().strategy.options);
+    }
+  }
+  EXPECT_GE(taken.size(), 3u) << "the cases are to be unlike each other";
+}
+
+TEST(Choose, says_why_what_does_not_fit_was_refused_and_computes_again_where_that_helps) {
+  auto graph = layered(12, 64);
+  const std::int64_t batch = 4096;
+  Strategy single = to_strategy(Single{.device = first_gpus(1)[0]});
+  const std::int64_t whole = choose(graph, {single}, machine(1, 1e12, 1e10), batch).front().peak;
+  std::vector<Candidate> found = choose(graph, {single}, machine(1, 1e12, 1e10, whole * 7 / 10), batch);
+  EXPECT_EQ(found.front().strategy.options, "--recompute 4");
+  EXPECT_LT(found.front().peak, whole * 7 / 10);
+  EXPECT_THAT(found.back().refused, testing::HasSubstr("gpu:0 needs"));
+  EXPECT_THAT(describe(found), testing::AllOf(testing::HasSubstr("--recompute 4"), testing::HasSubstr("refused: gpu:0 needs")));
+  EXPECT_THAT(message_of([&] { choose(graph, {single}, machine(1, 1e12, 1e10, whole / 50), batch); }), testing::AllOf(testing::HasSubstr("no strategy can be taken"), testing::HasSubstr("--recompute 16")));
+}
+
+}  // namespace
+}  // namespace belfry::test

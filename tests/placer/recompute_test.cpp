@@ -1,0 +1,120 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <belfry/frontends/json/placement_file.h>
+#include <belfry/frontends/json/plan_file.h>
+#include <belfry/frontends/nn/layers.h>
+#include <belfry/frontends/session/kernel_chooser.h>
+#include <belfry/graph/structural.h>
+#include <belfry/ops/fusions.h>
+#include <belfry/placer/recompute.h>
+
+#include "plans.h"
+#include "ran_as_planned.h"
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+/// Sixteen layers, one with random values, one with statistics that the backward pass reads.
+std::shared_ptr<const Graph> deep() {
+  Builder b("deep");
+  Value h = b.input("x", f32, {kBatch, 16});
+  for (int k = 0; k < 16; ++k) {
+    h = matmul(h, b.variable("w" + std::to_string(k), {16, 16}, {.init = "normal", .init_value = 0.3})) + b.variable("b" + std::to_string(k), {16});
+    h = k == 4 ? nn::dropout(tanh(h), {.rate = 0.3}) : k == 9 ? tanh(nn::batch_norm(h)) : tanh(h);
+  }
+  b.minimize(mean(square(h)), Momentum{.learning_rate = 0.1});
+  return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+}
+
+std::shared_ptr<const PlacedGraph> placed(const std::shared_ptr<const Graph>& graph, const Strategy& strategy, int devices, int stretches, bool fuse = false) {
+  PlaceOptions o{.fetches = fetches_of(*graph), .recompute = {stretches}};
+  if (fuse) o.kernels = chooser(kernels()), o.groups = find_groups;
+  return std::make_shared<const PlacedGraph>(place(graph, strategy, sim_cluster(devices), 33, o));
+}
+
+Tensors trained(const std::shared_ptr<const PlacedGraph>& plan) {
+  Program program(plan, kernels());
+  Runner runner(program);
+  for (const auto& [name, value] : state_for(*plan->graph)) program.set_state(name, value);
+  for (int k = 0; k < 3; ++k) {
+    Tensors feeds = feeds_for(*plan->graph, plan->batch, static_cast<std::uint64_t>(k));
+    if (Outcome o = runner.run(views(feeds), {.trace = k == 2}); o.error) std::rethrow_exception(o.error);
+  }
+  EXPECT_TRUE(ran_as_planned(*plan, program, runner.trace()));
+  Tensors out;
+  for (NodeId id : plan->graph->variables()) out.emplace(plan->graph->node(id).name, program.state(plan->graph->node(id).name));
+  return out;
+}
+
+std::int64_t frame_of(const PlacedGraph& plan) {
+  DeviceBytes b = device_bytes(plan)[0];
+  return b.total() - b.state;
+}
+
+TEST(Recompute, changes_no_bits_and_no_arithmetic_hash) {
+  auto graph = deep();
+  for (bool fuse : {false, true})
+    for (const auto& [name, strategy] : std::vector<NamedStrategy>{{"single", to_strategy(Single{.device = sims(1)[0], .towers = 2, .threads = 1})},
+                                                                   {"mirrored", to_strategy(Mirrored{.devices = sims(2), .towers = 2, .threads = 1})},
+                                                                   {"1f1b", to_strategy(Layers{.devices = sims(2), .towers = 2, .order = PhaseOrder::one_f_one_b, .threads = 1})}}) {
+      int devices = name == "single" ? 1 : 2;
+      auto kept = placed(graph, strategy, devices, 0, fuse), again = placed(graph, strategy, devices, 4, fuse);
+      ASSERT_EQ(verify(*again), std::vector<std::string>()) << name;
+      EXPECT_EQ(again->arithmetic_hash, kept->arithmetic_hash) << name;
+      Tensors want = trained(kept), got = trained(again);
+      for (const auto& [variable, value] : want) EXPECT_TRUE(got.at(variable) == value) << name << ": " << variable;
+    }
+}
+
+TEST(Recompute, keeps_what_goes_from_stretch_to_stretch_alone) {
+  auto graph = deep();
+  Strategy single = to_strategy(Single{.device = sims(1)[0], .threads = 1});
+  std::int64_t all = frame_of(*placed(graph, single, 1, 0)), four = frame_of(*placed(graph, single, 1, 4));
+  EXPECT_LT(static_cast<double>(four), 0.55 * static_cast<double>(all)) << four << " of " << all;
+  auto plan = placed(graph, single, 1, 4);
+  auto count = std::count_if(plan->nodes.begin(), plan->nodes.end(), [](const PlanNode& n) { return n.again; });
+  auto forward = std::count_if(plan->nodes.begin(), plan->nodes.end(), [](const PlanNode& n) { return n.scope == Scope::tower && n.role == Role::forward && !n.inserted; });
+  EXPECT_GT(count, forward / 3);
+  EXPECT_LT(count, forward);
+}
+
+TEST(Recompute, stands_in_plans_and_placements_on_file) {
+  auto graph = deep();
+  auto plan = placed(graph, to_strategy(Mirrored{.devices = sims(2), .threads = 1}), 2, 4, true);
+  const std::string text = write_plan(*plan);
+  PlacedGraph read = read_plan(text, "p.json", graph->shared_ops());
+  EXPECT_EQ(verify(read), std::vector<std::string>());
+  EXPECT_EQ(write_plan(read), text);
+  EXPECT_EQ(arithmetic_hash(read), plan->arithmetic_hash);
+  Placement decided = placement_of(read);
+  EXPECT_FALSE(decided.recompute.empty());
+  EXPECT_EQ(read_placement(write_placement(decided), "q.json").recompute, decided.recompute);
+}
+
+TEST(Recompute, refuses_what_is_no_forward_node) {
+  auto graph = deep();
+  auto with = [&](const std::string& name) {
+    return message_of([&] { place(graph, to_strategy(Single{}), sim_cluster(1), 4, {.recompute = {0, {name}}}); });
+  };
+  EXPECT_THAT(with("tahn_3"), testing::HasSubstr("'tahn_3' is to be computed again, but the towers have no such node in their forward pass"));
+  EXPECT_THAT(with("w3"), testing::HasSubstr("no such node"));
+  EXPECT_THAT(message_of([&] { place(graph, to_strategy(Single{}), sim_cluster(1), 4, {.recompute = {1}}); }), testing::HasSubstr("from 2 stretches on"));
+}
+
+TEST(Recompute, that_computes_something_else_is_objected_to) {
+  auto whole = placed(deep(), to_strategy(Single{.device = sims(1)[0], .threads = 1}), 1, 4);
+  auto objection = [&](auto damage) {
+    PlacedGraph plan = *whole;
+    damage(plan, *std::find_if(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.again && n.op == "matmul"; }));
+    std::vector<std::string> found = verify(plan);
+    return found.empty() ? "" : found[0];
+  };
+  EXPECT_THAT(objection([](PlacedGraph&, PlanNode& n) { n.attributes.set("transpose_b", true); }), testing::Not(""));
+  EXPECT_THAT(objection([](PlacedGraph&, PlanNode& n) { n.again = false; }), testing::HasSubstr("is inserted, but computes something"));
+  EXPECT_THAT(objection([](PlacedGraph&, PlanNode& n) { n.role = Role::forward; }), testing::HasSubstr("is said to be forward"));
+}
+
+}  // namespace
+}  // namespace belfry::test
