@@ -38,7 +38,7 @@ class PhaseKeys {
 
  private:
   /// When a phase would run of a tower that is alone.
-  int slot(int phase) const { return 2 * (phase / devices_) * devices_ + phase % devices_; }
+  int slot(int phase) const { return 2 * (phase / devices_ * devices_ + phase % devices_); }
 
   PhaseOrder order_;
   int devices_ = 1, half_ = 1;  ///< half: phases of the forward pass

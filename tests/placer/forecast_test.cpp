@@ -222,16 +222,18 @@ TEST(Links, take_the_fewest_and_of_those_the_widest) {
 /// Equal layers, cut into equal stages: what a pipeline of p stages and m micro-batches leaves idle of p devices' time.
 double bubble(int stages, int micro_batches, PhaseOrder order, int chunks) {
   Builder b("layers");
-  Value h = b.input("x", f32, {kBatch, 512}) + b.variable("first", {512});  // so that the first layer has a gradient to send too
+  Value h = b.input("x", f32, {kBatch, 512}) + b.variable("first", {512});  // which the first layer has a gradient for
   const int layers = stages * chunks * 2;
-  for (int k = 0; k < layers; ++k) h = matmul(h, b.variable("w" + std::to_string(k), {512, 512}, {.init = "normal"}));
-  b.minimize(reduce_sum(h), Sgd{.learning_rate = 0.1f});
+  for (int k = 0; k < layers; ++k) {
+    auto on = b.device("sim:" + std::to_string(k / 2 % stages));
+    h = matmul(h, b.variable("w" + std::to_string(k), {512, 512}, {.init = "normal", .trainable = false}));  // one product each way
+  }
+  {
+    auto on = b.device("sim:" + std::to_string(stages - 1));
+    h = reduce_sum(square(h));
+  }
+  b.minimize(h, Sgd{.learning_rate = 0.1f});
   auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
-  // Forward and backward alone: what comes behind the towers is no part of the pipeline.
-  PlaceOptions options;
-  for (NodeId id : graph->variables())
-    if (auto u = graph->updates.find(id); u != graph->updates.end() && graph->node(id).name.starts_with("w")) options.fetches.emplace_back("g" + std::to_string(id) + "@towers", graph->node(u->second.node).inputs[1]);
-  options.updates = false;
   Cluster cluster;
   std::vector<DeviceId> devices;
   for (int i = 0; i < stages; ++i) {
@@ -245,9 +247,9 @@ double bubble(int stages, int micro_batches, PhaseOrder order, int chunks) {
   cluster.devices.push_back(host);
   cluster.cores = stages + 1;
   const std::int64_t batch = 64 * micro_batches;
-  PlacedGraph plan = place(graph, to_strategy(Layers{.devices = devices, .towers = micro_batches, .order = order, .chunks = chunks, .threads = 1}), cluster, batch, options);
+  PlacedGraph plan = place(graph, to_strategy(Layers{.devices = devices, .towers = micro_batches, .order = order, .chunks = chunks, .threads = 1}), cluster, batch);
   EXPECT_EQ(verify(plan), std::vector<std::string>());
-  const double work = 3.0 * layers * 2 * 512 * 512 * static_cast<double>(batch) / 1e9;  // of all devices together
+  const double work = 2.0 * layers * 2 * 512 * 512 * static_cast<double>(batch) / 1e9;  // of all devices together
   const Forecast f = forecast(plan);
   return 1 - work / (f.seconds * stages);
 }
@@ -256,9 +258,9 @@ TEST(Forecast, pipelines_have_the_bubble_of_the_literature) {
   for (int p : {2, 4})
     for (int m : {4, 8}) {
       const double expected = (p - 1.0) / (m + p - 1.0);
-      EXPECT_NEAR(bubble(p, m, PhaseOrder::gpipe, 1), expected, 0.01) << "GPipe, " << p << " stages, " << m << " micro-batches";
-      EXPECT_NEAR(bubble(p, m, PhaseOrder::one_f_one_b, 1), expected, 0.01) << "1F1B, " << p << " stages, " << m << " micro-batches";
-      for (int v : {2, 3}) EXPECT_NEAR(bubble(p, m, PhaseOrder::interleaved, v), (p - 1.0) / (v * m + p - 1.0), 0.01) << v << " chunks, " << p << " stages, " << m << " micro-batches";
+      EXPECT_NEAR(bubble(p, m, PhaseOrder::gpipe, 1), expected, 2e-3) << "GPipe, " << p << " stages, " << m << " micro-batches";
+      EXPECT_NEAR(bubble(p, m, PhaseOrder::one_f_one_b, 1), expected, 2e-3) << "1F1B, " << p << " stages, " << m << " micro-batches";
+      for (int v : {2, 3}) EXPECT_NEAR(bubble(p, m, PhaseOrder::interleaved, v), (p - 1.0) / (v * m + p - 1.0), 2e-3) << v << " chunks, " << p << " stages, " << m << " micro-batches";
     }
 }
 
