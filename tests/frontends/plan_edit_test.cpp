@@ -153,7 +153,7 @@ TEST(PlacementFile, of_a_plan_reads_back_and_derives_it_anew) {
   EXPECT_EQ(file.rules, placement.rules);
   EXPECT_EQ(file.towers, 3);
   EXPECT_EQ(file.batch, 9);
-  Placement anew{*file.towers, *file.batch, *file.combine, *file.threads, file.rules, *file.order, placement.strategy};
+  Placement anew{*file.towers, *file.batch, *file.combine, *file.threads, file.rules, *file.order, file.recompute, placement.strategy};
   EXPECT_EQ(write_plan(place(plan.graph, anew, plan.cluster, {.fetches = request_of(plan).fetches, .must_decide = file.rules.size()})), write_plan(plan));
 }
 

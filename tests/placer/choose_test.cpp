@@ -12,7 +12,7 @@ namespace belfry::test {
 namespace {
 
 /// GPUs on a switch of their own, with a host behind slower links.
-Cluster machine(int n, double flops, double link, std::int64_t memory = std::int64_t{1} << 40) {
+Cluster machine_of(int n, double flops, double link, std::int64_t memory = std::int64_t{1} << 40) {
   Cluster c;
   std::vector<DeviceId> all;
   for (int i = 0; i < n; ++i) {
@@ -37,14 +37,14 @@ std::shared_ptr<const Graph> layered(int count, std::int64_t width) {
   return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
 }
 
-std::vector<DeviceId> first_gpus(int n) {
+std::vector<DeviceId> gpus_up_to(int n) {
   std::vector<DeviceId> out;
   for (int i = 0; i < n; ++i) out.push_back({0, "gpu", i, -1});
   return out;
 }
 
 /// The shortest step of all strategies by their names and options, over all, half and a quarter of the devices.
-double shortest(const std::shared_ptr<const Graph>& graph, const Cluster& cluster, int gpus, std::int64_t batch) {
+double shortest_step(const std::shared_ptr<const Graph>& graph, const Cluster& cluster, int gpus, std::int64_t batch) {
   double best = 1e300;
   for (const StrategyDef& def : standard_strategies()) {
     if (def.name == "auto") continue;
@@ -62,7 +62,7 @@ double shortest(const std::shared_ptr<const Graph>& graph, const Cluster& cluste
             }
       }
       for (const auto& given : options) {
-        PlacedGraph plan = place(graph, def.make(first_gpus(n), given), cluster, batch);
+        PlacedGraph plan = place(graph, def.make(gpus_up_to(n), given), cluster, batch);
         if (over_memory(plan).empty()) best = std::min(best, forecast(plan).seconds);
       }
     }
@@ -71,15 +71,15 @@ double shortest(const std::shared_ptr<const Graph>& graph, const Cluster& cluste
 }
 
 TEST(Choose, takes_the_shortest_step_of_all_strategies) {
-  const std::vector<Cluster> clusters = {machine(4, 1e13, 1e10), machine(4, 1e12, 1e11), machine(4, 1e14, 1e8)};
+  const std::vector<Cluster> clusters = {machine_of(4, 1e13, 1e10), machine_of(4, 1e12, 1e11), machine_of(4, 1e14, 1e8)};
   std::set<std::string> taken;
   for (auto [count, width, batch] : {std::tuple(4, 64, 4096), std::tuple(8, 1024, 64), std::tuple(2, 2048, 256), std::tuple(6, 256, 16)}) {
     auto graph = layered(count, width);
     for (const Cluster& cluster : clusters) {
-      std::vector<Candidate> found = choose(graph, Auto{.devices = first_gpus(4)}.candidates(), cluster, batch);
+      std::vector<Candidate> found = choose(graph, Auto{.devices = gpus_up_to(4)}.candidates(), cluster, batch);
       EXPECT_TRUE(found.front().refused.empty());
-      EXPECT_DOUBLE_EQ(found.front().seconds, shortest(graph, cluster, 4, batch)) << describe(found);
-      EXPECT_DOUBLE_EQ(forecast(place(graph, to_strategy(Auto{.devices = first_gpus(4)}), cluster, batch)).seconds, found.front().seconds);
+      EXPECT_DOUBLE_EQ(found.front().seconds, shortest_step(graph, cluster, 4, batch)) << describe(found);
+      EXPECT_DOUBLE_EQ(forecast(place(graph, to_strategy(Auto{.devices = gpus_up_to(4)}), cluster, batch)).seconds, found.front().seconds);
       taken.insert(found.front().strategy.name + " " + found.front().strategy.options);
     }
   }
@@ -89,14 +89,14 @@ TEST(Choose, takes_the_shortest_step_of_all_strategies) {
 TEST(Choose, says_why_what_does_not_fit_was_refused_and_computes_again_where_that_helps) {
   auto graph = layered(12, 64);
   const std::int64_t batch = 4096;
-  Strategy single = to_strategy(Single{.device = first_gpus(1)[0]});
-  const std::int64_t whole = choose(graph, {single}, machine(1, 1e12, 1e10), batch).front().peak;
-  std::vector<Candidate> found = choose(graph, {single}, machine(1, 1e12, 1e10, whole * 7 / 10), batch);
+  Strategy single = to_strategy(Single{.device = gpus_up_to(1)[0]});
+  const std::int64_t whole = choose(graph, {single}, machine_of(1, 1e12, 1e10), batch).front().peak;
+  std::vector<Candidate> found = choose(graph, {single}, machine_of(1, 1e12, 1e10, whole * 7 / 10), batch);
   EXPECT_EQ(found.front().strategy.options, "--recompute 4");
   EXPECT_LT(found.front().peak, whole * 7 / 10);
   EXPECT_THAT(found.back().refused, testing::HasSubstr("gpu:0 needs"));
   EXPECT_THAT(describe(found), testing::AllOf(testing::HasSubstr("--recompute 4"), testing::HasSubstr("refused: gpu:0 needs")));
-  EXPECT_THAT(message_of([&] { choose(graph, {single}, machine(1, 1e12, 1e10, whole / 50), batch); }), testing::AllOf(testing::HasSubstr("no strategy can be taken"), testing::HasSubstr("--recompute 16")));
+  EXPECT_THAT(message_of([&] { choose(graph, {single}, machine_of(1, 1e12, 1e10, whole / 50), batch); }), testing::AllOf(testing::HasSubstr("no strategy can be taken"), testing::HasSubstr("--recompute 16")));
 }
 
 }  // namespace
