@@ -174,6 +174,7 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
   if (!a.placement_file.empty()) return session_of_placement(source, a, std::move(options));
   std::vector<DeviceId> devices = parse_devices(a.devices.empty() ? "cpu:0" : a.devices);
   std::string name = !a.strategy.empty() ? a.strategy : devices.size() > 1 ? "towers" : "single";
+  if (!options.forecast && name != "auto") refuse_idle({{"--calibration", !a.calibration.empty()}}, "it is of forecasts, of --problem and of --strategy auto");
   return Session(*source.graph, library->strategy(name).make(devices, strategy_options(a)), options);
 }
 

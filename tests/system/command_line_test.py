@@ -129,7 +129,7 @@ with tempfile.TemporaryDirectory() as folder:
     refused(1, ["trace.json:", "the trace is of another plan"], "forecast", "mlp", "--trace", "trace.json")
     refused(2, ["--launches adds to what --json writes"], "forecast", "mlp", "--launches")
     refused(2, ["--calibrate and -o belong together"], "bench", "mlp", "--calibrate")
-    refused(2, ["--calibration is of --problem"], "place", "mlp", "--calibration", "costs.json")
+    refused(2, ["--calibration does nothing here"], "place", "mlp", "--calibration", "costs.json")
     done = here("place", "mlp", "--problem", "--devices", "cpu:0,cpu:1", "--strategy", "layers", "-o", "problem.json")
     expect(done.returncode == 0, f"place --problem: {done}")
     answer = subprocess.run([sys.executable, root / "examples" / "placer" / "by_time.py", "problem.json"], cwd=folder, text=True, capture_output=True, stdin=subprocess.DEVNULL)
