@@ -116,7 +116,7 @@ bool Moved::operator()(const PlanNode& n, int tower) const {
 
 std::string link_name(const PlacedGraph& plan, int from, int to) {
   const std::string &a = plan.cluster.space(from), &b = plan.cluster.space(to);
-  return a == b ? "in " + a + " memory" : a + " → " + b;
+  return a == b ? "in " + a : a + " → " + b;
 }
 
 Diagram whole_diagram(const PlacedGraph& plan, const PictureOptions& options) {
@@ -135,7 +135,7 @@ Diagram whole_diagram(const PlacedGraph& plan, const PictureOptions& options) {
     const int node = static_cast<int>(i);
     for (auto [tower, device] : instances_of(plan, n)) {
       Box b;
-      b.label = label_of(n.name, 21);
+      b.label = label_of(n.name, 20);
       b.fill = fill_of(plan, n);
       b.outline = outline_of(n.op);
       b.band = bands[i];
@@ -158,7 +158,7 @@ Diagram whole_diagram(const PlacedGraph& plan, const PictureOptions& options) {
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
     for (auto [tower, device] : instances_of(plan, plan.nodes[i]))
       for (const Read& r : reads_of(instances, plan.nodes[i], tower, device)) {
-        Edge e{box_of.at({r.node, r.tower, r.device}), box_of.at({static_cast<int>(i), tower, device}), r.bytes, r.device != device, ""};
+        Edge e{box_of.at({r.node, r.tower, r.device}), box_of.at({static_cast<int>(i), tower, device}), r.bytes, r.device != device, "", fill_of(plan, plan.nodes[static_cast<std::size_t>(r.node)])};
         if (e.across) e.link = link_name(plan, r.device, device);
         if (std::find(d.edges.begin(), d.edges.end(), e) == d.edges.end()) d.edges.push_back(e);
       }
@@ -175,7 +175,7 @@ Diagram graph_diagram(const Graph& graph) {
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& n = graph.node(id);
     Box b;
-    b.label = label_of(n.name, 21);
+    b.label = label_of(n.name, 20);
     b.outline = outline_of(n.op->name);
     b.fill = n.op->name == kInput ? Fill::input : n.op->name == kVariable ? Fill::state : n.role == Role::forward ? Fill::forward : n.role == Role::backward ? Fill::backward : Fill::update;
     b.band = n.op->name == kInput ? Band::input : band_of_role(n.role);
@@ -189,7 +189,7 @@ Diagram graph_diagram(const Graph& graph) {
     d.boxes.push_back(std::move(b));
     std::set<NodeId> seen;
     for (ValueId v : n.inputs)
-      if (v.node >= 0 && seen.insert(v.node).second) d.edges.push_back({v.node, id, 0, false, ""});
+      if (v.node >= 0 && seen.insert(v.node).second) d.edges.push_back({v.node, id, 0, false, "", Fill::forward});
   }
   return d;
 }

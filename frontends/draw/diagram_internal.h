@@ -40,6 +40,7 @@ struct Edge {
   std::int64_t bytes = 0;
   bool across = false;           ///< between devices
   std::string link;              ///< of an edge across: "host → sim:1"
+  Fill fill = Fill::forward;     ///< what it carries
   bool operator==(const Edge&) const = default;
 };
 

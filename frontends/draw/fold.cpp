@@ -49,24 +49,24 @@ struct Part {
   bool operator<(const Part& o) const { return std::tie(lane, band, key) < std::tie(o.lane, o.band, o.key); }
 };
 
-/// Layers of a lane at the finest depth at which there are not too many of them; where there are too many at any, neighbours
+/// Layers at the finest depth at which there are not too many of them; where there are too many at any, neighbours
 /// stand together.
 class Layers {
  public:
   /// Per lane, the layers' names by where they stand in the order.
   Layers(const std::vector<std::map<std::int64_t, std::string>>& lanes, std::size_t most) {
-    std::map<std::string, int> longest;
     for (depth_ = 8; depth_ > 1; --depth_)
       if (count(lanes) <= most) break;
-    if (count(lanes) <= most) return;
+    const std::size_t all = count(lanes);
+    if (all <= most) return;
     for (const auto& lane : lanes) {
       std::vector<std::string> keys;
       std::set<std::string> seen;
       for (const auto& [order, name] : lane)
         if (std::string k = prefix_of(name, depth_); !merged_.count(k) && seen.insert(k).second) keys.push_back(k);
-      const std::size_t each = (keys.size() + most - 1) / most;
+      const std::size_t each = (all + most - 1) / most;
       for (std::size_t i = 0; i < keys.size(); i += each)
-        for (std::size_t k = i; k < std::min(i + each, keys.size()); ++k) merged_[keys[k]] = each == 1 ? keys[i] : keys[i] + " … " + keys[std::min(i + each, keys.size()) - 1];
+        for (std::size_t k = i; k < std::min(i + each, keys.size()); ++k) merged_[keys[k]] = i + 1 == std::min(i + each, keys.size()) ? keys[i] : keys[i] + " … " + keys[std::min(i + each, keys.size()) - 1];
     }
   }
   std::string operator()(const std::string& name) const {
@@ -76,14 +76,12 @@ class Layers {
   }
 
  private:
+  /// Layers of all lanes: those of one name stand side by side.
   std::size_t count(const std::vector<std::map<std::int64_t, std::string>>& lanes) const {
-    std::size_t most = 0;
-    for (const auto& lane : lanes) {
-      std::set<std::string> keys;
+    std::set<std::string> keys;
+    for (const auto& lane : lanes)
       for (const auto& [order, name] : lane) keys.insert(prefix_of(name, depth_));
-      most = std::max(most, keys.size());
-    }
-    return most;
+    return keys.size();
   }
   std::size_t depth_ = 8;
   std::map<std::string, std::string> merged_;
@@ -94,14 +92,16 @@ class Parts {
  public:
   explicit Parts(Diagram& d) : d_(d) {}
 
-  int add(const Part& part, int node, std::int64_t order, std::int64_t bytes, double seconds) {
+  int add(const Part& part, int node, const std::string& name, std::int64_t order, std::int64_t bytes, double seconds) {
     auto [at, fresh] = boxes_.try_emplace(part, static_cast<int>(d_.boxes.size()));
     if (fresh) {
       Box b;
       b.lane = part.lane, b.band = part.band, b.order = order;
       d_.boxes.push_back(std::move(b));
-      facts_.emplace_back();
+      facts_.push_back({0, name});
     }
+    std::string& shared = facts_[static_cast<std::size_t>(at->second)].name;
+    shared.resize(static_cast<std::size_t>(std::mismatch(shared.begin(), shared.end(), name.begin(), name.end()).first - shared.begin()));
     Box& b = d_.boxes[static_cast<std::size_t>(at->second)];
     b.nodes.push_back(node);
     b.order = std::min(b.order, order);
@@ -120,11 +120,13 @@ class Parts {
       const std::string time = b.share > 0 ? " · " + human_seconds(b.share) : "";
       const bool layer = part.key[0] != ' ';
       const bool sized = bytes > 0 && !layer;
-      b.detail = sized ? human_bytes(bytes) + time : fmt::format("{} node{}{}", b.nodes.size(), b.nodes.size() == 1 ? "" : "s", time);
-      b.label = layer ? label_of(part.key, 26) : fmt::format("{}{}", b.nodes.size(), part.key);
+      b.detail = sized ? human_bytes(bytes) + time : !layer && time.empty() ? "" : fmt::format("{} node{}{}", b.nodes.size(), b.nodes.size() == 1 ? "" : "s", time);
+      const std::string& shared = facts_[static_cast<std::size_t>(number)].name;
+      const std::string name = shared.starts_with(part.key) ? shared.substr(0, shared.find_last_not_of("/_.-") + 1) : part.key;
+      b.label = layer ? label_of(name, 26) : fmt::format("{}{}", b.nodes.size(), part.key);
       if (layer) b.outline = Outline::group;
       single(b.nodes[0], b);
-      b.note = fmt::format("{}\n{}", layer ? part.key : b.label, b.detail);
+      b.note = fmt::format("{}\n{}", layer ? name : b.label, b.detail);
       if (longest > 0) b.share /= longest;
     }
   }
@@ -132,6 +134,7 @@ class Parts {
  private:
   struct Facts {
     std::int64_t bytes = 0;
+    std::string name;              // what all its nodes' names begin with
   };
   Diagram& d_;
   std::map<Part, int> boxes_;
@@ -156,11 +159,11 @@ std::int64_t order_of(const PlanNode& n) { return (static_cast<std::int64_t>(n.e
 std::int64_t bytes_of(const PlacedGraph& plan, const PlanNode& n) { return local_type(plan.value(n.outputs[0]), plan.share(n.scope == Scope::tower ? 0 : -1)).bytes(); }
 
 /// Layers that read each other hang together by one line.
-void add_edge(Diagram& d, std::map<std::pair<int, int>, std::size_t>& known, Edge e) {
+void add_edge(Diagram& d, std::map<std::tuple<int, int, Fill>, std::size_t>& known, Edge e) {
   const Box &from = d.boxes[static_cast<std::size_t>(e.from)], &to = d.boxes[static_cast<std::size_t>(e.to)];
   if (e.from == e.to && !e.across) return;
   if (!e.across && from.lane == to.lane && from.band == to.band && std::tuple(from.order, e.from) > std::tuple(to.order, e.to)) std::swap(e.from, e.to);
-  auto [at, fresh] = known.try_emplace({e.from * 2 + e.across, e.to}, d.edges.size());
+  auto [at, fresh] = known.try_emplace({e.from * 2 + e.across, e.to, e.across ? e.fill : Fill::forward}, d.edges.size());
   if (fresh) d.edges.push_back(e);
   else d.edges[at->second].bytes += e.bytes;
 }
@@ -202,9 +205,9 @@ class PlanFolder {
         const int lane = lanes_.drawn(tower, device);
         if (lane < 0) continue;
         // A layer stands where it is first computed, which is forward.
-        const std::int64_t order = order_of(n) + (n.role == Role::forward ? 0 : std::int64_t{1} << 60);
+        const std::int64_t order = order_of(n) + (n.inputs.empty() && kinds[i].empty() ? std::int64_t{1} << 61 : n.role == Role::forward ? 0 : std::int64_t{1} << 60);
         const std::string key = !kinds[i].empty() ? kinds[i] : d_.lanes[static_cast<std::size_t>(lane)].shared ? " nodes for all towers" : layer(names[i]);
-        const int box = parts.add({lane, bands_[i], key}, static_cast<int>(i), order, bytes_of(plan_, n), times_.seconds(static_cast<int>(i), lane));
+        const int box = parts.add({lane, bands_[i], key}, static_cast<int>(i), names[i], order, bytes_of(plan_, n), times_.seconds(static_cast<int>(i), lane));
         box_of_[{static_cast<int>(i), lane}] = box;
         Box& b = d_.boxes[static_cast<std::size_t>(box)];
         if (b.nodes.size() == 1 || n.role == Role::forward) b.fill = kinds[i].empty() ? Fill::forward : fill_of(plan_, n);
@@ -230,7 +233,7 @@ class PlanFolder {
 
   void make_edges() {
     const Instances instances(plan_);
-    std::map<std::pair<int, int>, std::size_t> known;
+    std::map<std::tuple<int, int, Fill>, std::size_t> known;
     std::set<std::tuple<int, int, int, int, int>> counted;  // what several nodes of a lane read in place
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i)
       for (auto [tower, device] : instances_of(plan_, plan_.nodes[i])) {
@@ -240,7 +243,7 @@ class PlanFolder {
           const int from_lane = lanes_.lane_of.at({r.device, r.tower});
           auto from = box_of_.find({r.node, from_lane});
           if (from == box_of_.end()) continue;
-          Edge e{from->second, box_of_.at({static_cast<int>(i), lane}), 0, r.device != device, ""};
+          Edge e{from->second, box_of_.at({static_cast<int>(i), lane}), 0, r.device != device, "", fill_of(plan_, plan_.nodes[static_cast<std::size_t>(r.node)])};
           if (e.across) e.link = link_of(from_lane, lane, r.device, device);
           if (moves_values(plan_.nodes[i]) || counted.emplace(r.node, r.tower, r.device, lane, device).second) e.bytes = r.bytes;
           add_edge(d_, known, e);
@@ -294,8 +297,8 @@ Diagram folded_diagram(const Graph& graph, int most) {
   std::vector<int> box_of;
   for (NodeId id = 0; id < graph.size(); ++id) {
     const auto at = static_cast<std::size_t>(id);
-    const std::int64_t order = id + (graph.node(id).role == Role::forward ? 0 : std::int64_t{1} << 60);
-    box_of.push_back(parts.add({0, whole.boxes[at].band, kinds[at].empty() ? layer(names[at]) : kinds[at]}, id, order, 0, 0));
+    const std::int64_t order = id + (graph.node(id).inputs.empty() && kinds[at].empty() ? std::int64_t{1} << 61 : graph.node(id).role == Role::forward ? 0 : std::int64_t{1} << 60);
+    box_of.push_back(parts.add({0, whole.boxes[at].band, kinds[at].empty() ? layer(names[at]) : kinds[at]}, id, names[at], order, 0, 0));
     Box& b = d.boxes[static_cast<std::size_t>(box_of.back())];
     if (b.nodes.size() == 1 || graph.node(id).role == Role::forward) b.fill = kinds[at].empty() ? Fill::forward : whole.boxes[at].fill;
   }
@@ -305,8 +308,8 @@ Diagram folded_diagram(const Graph& graph, int most) {
     if (b.outline != Outline::group) b.label = label_of(graph.node(node).name, 24);
     b.outline = outline_of(graph.node(node).op->name);
   });
-  std::map<std::pair<int, int>, std::size_t> known;
-  for (const Edge& e : whole.edges) add_edge(d, known, {box_of[static_cast<std::size_t>(e.from)], box_of[static_cast<std::size_t>(e.to)], 0, false, ""});
+  std::map<std::tuple<int, int, Fill>, std::size_t> known;
+  for (const Edge& e : whole.edges) add_edge(d, known, {box_of[static_cast<std::size_t>(e.from)], box_of[static_cast<std::size_t>(e.to)], 0, false, "", Fill::forward});
   return d;
 }
 

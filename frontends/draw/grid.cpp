@@ -1,6 +1,7 @@
 #include <belfry/frontends/draw/grid_internal.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace belfry::picture {
@@ -8,7 +9,7 @@ namespace belfry::picture {
 namespace {
 
 constexpr double kGap = 12;       // between boxes of a row
-constexpr int kMostInRow = 3;     // of a lane
+constexpr int kMostInRow = 4;     // of a lane
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
@@ -98,7 +99,7 @@ class GridMaker {
       for (int b : boxes)
         if (box(b).lane == lane) mine.push_back(b);
       std::vector<std::vector<int>> parts = parts_of(mine, band);
-      int shelf = base, width = 0, height = 0, most = 3;
+      int shelf = base, width = 0, height = 0, most = 4;
       while (static_cast<int>(mine.size()) > 10 * most) ++most;
       for (const std::vector<int>& part : parts) {
         std::vector<std::vector<int>> rows;
@@ -184,17 +185,18 @@ class GridMaker {
     const double wide = d_.lanes[at(lane)].width;
     std::vector<std::pair<double, int>> wish;
     for (int b : row) {
-      double sum = 0;
-      int count = 0;
+      double sum = 0, count = 0;
       auto pull = [&](const std::vector<int>& others) {
-        for (int o : others)
-          if (box(o).lane == lane) sum += box(o).x + box(o).width / 2, ++count;
+        for (int o : others) {
+          const double weight = std::abs(box(o).row - box(b).row) == 1 ? 6 : 1;  // short edges are to be straight
+          if (box(o).lane == lane) sum += weight * (box(o).x + box(o).width / 2), count += weight;
+        }
       };
       if (pass % 2 == 0) pull(before_[at(b)]);
       else pull(after_[at(b)]);
       if (pass == 3) pull(before_[at(b)]);
       const double stay = pass ? box(b).x + box(b).width / 2 : wide / 2;
-      wish.emplace_back(count ? sum / count : stay, b);
+      wish.emplace_back(count > 0 ? sum / count : stay, b);
     }
     std::stable_sort(wish.begin(), wish.end(), [](const auto& a, const auto& b) { return a.first < b.first - 1e-9; });
     // Runs of boxes that touch lie around the mean of their wishes.

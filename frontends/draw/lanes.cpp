@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/draw/diagram_internal.h>
-#include <belfry/graph/structural.h>
 
 namespace belfry::picture {
 
@@ -21,7 +20,6 @@ std::string tower_names(const std::vector<int>& towers) {
 struct Contents {
   std::string kind;
   std::int64_t memory = 0;
-  bool keeps = false;                                       // variables, feeds or joins: what all towers share
   std::vector<int> held;                                    // classes of holder lists that name it
   std::map<std::vector<int>, std::vector<int>> towers;      // by the vectors that put them here
   auto key() const {
@@ -36,8 +34,6 @@ std::vector<Contents> contents_of(const PlacedGraph& plan) {
   std::map<std::vector<int>, int> lists;
   std::set<int> used;
   for (const PlanNode& n : plan.nodes) {
-    if (n.scope != Scope::tower && n.op != kCopy && (n.scope == Scope::state || !n.inputs.empty() || n.op == kInput))
-      for (int d : n.holders) out[static_cast<std::size_t>(d)].keeps = true;
     if (n.scope == Scope::tower) used.insert(n.vector);
     else if (auto [at, fresh] = lists.try_emplace(n.holders.get(), static_cast<int>(lists.size())); fresh)
       for (int d : n.holders) out[static_cast<std::size_t>(d)].held.push_back(at->second);
@@ -84,8 +80,8 @@ Lanes lanes_of(const PlacedGraph& plan, bool fold) {
     if (column == static_cast<int>(out.columns.size())) out.columns.emplace_back();
     out.columns[static_cast<std::size_t>(column)].devices.push_back(static_cast<int>(d));
     const int device = static_cast<int>(d);
-    // What one tower alone uses stands with it.
-    const bool together = plan.present() == 1 || (!c.keeps && c.towers.size() == 1 && c.towers.begin()->second.size() == 1);
+    // Where there is one tower, what the device does for all stands with it.
+    const bool together = c.towers.size() == 1 && c.towers.begin()->second.size() == 1;
     auto key_of = [&](const std::vector<int>& vectors, int tower) { return together ? std::vector<int>{-1} : fold ? vectors : std::vector<int>{tower}; };
     if (!c.held.empty()) lane(column, {-1}, device, -1);
     for (const auto& [vectors, all] : c.towers)
@@ -113,7 +109,7 @@ Lanes lanes_of(const PlacedGraph& plan, bool fold) {
 int Lanes::drawn(int tower, int device) const {
   const int lane = lane_of.at({device, tower});
   const auto [of, t] = shown[static_cast<std::size_t>(lane)];
-  // Only with one tower does a lane hold what is the tower's and what is not.
+  // Only where there is one tower does a lane hold what is the tower's and what is not.
   return of == device && (t == tower || t == -1 || tower == -1) ? lane : -1;
 }
 

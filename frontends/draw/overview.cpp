@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kMostWhole = 150;    // instances that are all drawn
 constexpr std::size_t kMostFolded = 6000;   // nodes that are folded into layers
-constexpr int kMostLayers = 30;             // of a lane
+constexpr int kMostLayers = 32;
 constexpr std::size_t kMostColumns = 10, kMostBoxes = 200, kMostSquares = 24;
 
 bool is_drawable(const Diagram& d) { return d.columns.size() <= kMostColumns && d.lanes.size() <= 2 * kMostColumns && d.boxes.size() <= kMostBoxes; }
@@ -71,39 +71,40 @@ Detail detail_of(const Graph& graph, Diagram& d) {
     return Detail::overview;
   }
   const bool whole = graph.size() <= kMostWhole;
-  d = whole ? graph_diagram(graph) : folded_diagram(graph, 2 * kMostLayers);
+  d = whole ? graph_diagram(graph) : folded_diagram(graph, kMostLayers);
   arrange(d);
   return whole ? Detail::whole : Detail::folded;
 }
 
-std::string svg_overview(const PlacedGraph& plan, const PictureOptions& options) {
+std::string svg_overview(const PlacedGraph& plan, const PictureOptions& options, bool timeline) {
   Diagram d;
   d.columns = lanes_of(plan, true).columns;
   describe_heads(plan, options, d);
   const Matrix matrix = matrix_of(plan, d.columns);
   const std::size_t shown = std::min(d.columns.size(), kMostSquares);
-  constexpr double kSide = 34;
+  const double side = shown <= 9 ? 64 : 34;
   double names = 90;
   for (std::size_t c = 0; c < shown; ++c) names = std::max(names, text_width(d.columns[c].name, 11) + 16);
   const double heads = 330, matrix_x = 16 + heads + 40 + names;
-  d.width = std::max({900.0, matrix_x + kSide * static_cast<double>(shown) + 60, text_width(d.subtitle, 12.5) + 60});
+  d.width = std::max({900.0, matrix_x + side * static_cast<double>(shown) + 60, text_width(d.subtitle, 12.5) + 60});
   const double top = 92, squares = top + 46;
   std::string out = svg_title(d) + svg_text(16, top + 14, "b", "devices, equal ones once") + svg_text(matrix_x - names, top + 14, "b", "bytes a step, from the row's device to the column's");
   double y = top + 24;
   for (std::size_t c = 0; c < shown; ++c, y += 74) out += svg_head(d.columns[c], 16, y, heads) + "\n";
   for (std::size_t i = 0; i < shown; ++i) {
-    const double row = squares + kSide * static_cast<double>(i);
-    out += svg_text(matrix_x - 8, row + kSide / 2 + 4, "l", d.columns[i].name, "end");
-    out += svg_text(matrix_x + kSide * (static_cast<double>(i) + 0.5), squares - 8, "l", shortened(d.columns[i].name, 6), "middle");
+    const double row = squares + side * static_cast<double>(i);
+    out += svg_text(matrix_x - 8, row + side / 2 + 4, "l", d.columns[i].name, "end");
+    out += svg_text(matrix_x + side * (static_cast<double>(i) + 0.5), squares - 8, "l", shortened(d.columns[i].name, side > 40 ? 10 : 6), "middle");
     for (std::size_t j = 0; j < shown; ++j) {
-      const double bytes = matrix.bytes[i][j], x = matrix_x + kSide * static_cast<double>(j);
+      const double bytes = matrix.bytes[i][j], x = matrix_x + side * static_cast<double>(j);
       const double strength = bytes > 0 ? 0.15 + 0.85 * std::pow(bytes / matrix.most, 0.4) : 0;
       out += fmt::format("<g><title>{} → {}\n{}</title><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"3\" class=\"idle\"/><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"3\" class=\"cell\" fill-opacity=\"{:.2f}\"/></g>",
-                         escaped(d.columns[i].name), escaped(d.columns[j].name), human_bytes(static_cast<std::int64_t>(bytes)), x, row, kSide - 2, kSide - 2, x, row, kSide - 2, kSide - 2, strength);
+                         escaped(d.columns[i].name), escaped(d.columns[j].name), human_bytes(static_cast<std::int64_t>(bytes)), x, row, side - 2, side - 2, x, row, side - 2, side - 2, strength);
+      if (bytes > 0 && side > 40) out += svg_text(x + side / 2 - 1, row + side / 2 + 3, strength > 0.6 ? "on" : "d", human_bytes(static_cast<std::int64_t>(bytes)), "middle");
     }
     out += "\n";
   }
-  double below = squares + kSide * static_cast<double>(shown) + 22;
+  double below = squares + side * static_cast<double>(shown) + 22;
   std::vector<std::tuple<double, std::size_t, std::size_t>> most;
   for (std::size_t i = 0; i < d.columns.size(); ++i)
     for (std::size_t j = 0; j < d.columns.size(); ++j)
@@ -116,7 +117,7 @@ std::string svg_overview(const PlacedGraph& plan, const PictureOptions& options)
   if (most.empty()) out += svg_text(matrix_x - names, below, "l", "nothing crosses from device to device"), below += 17;
   if (shown < d.columns.size()) out += svg_text(16, y + 14, "f", fmt::format("and {} kinds of devices more", d.columns.size() - shown));
   y = std::max(y + 24, below + 10);
-  if (options.forecast && options.forecast->seconds > 0) {
+  if (timeline && options.forecast && options.forecast->seconds > 0) {
     double height = 0;
     out += svg_timeline(plan, *options.forecast, 16, y, d.width - 32, height);
     y += height;
@@ -140,7 +141,7 @@ namespace belfry {
 
 std::string draw_svg(const PlacedGraph& plan, const PictureOptions& options) {
   picture::Diagram d;
-  return picture::detail_of(plan, d, options) == picture::Detail::overview ? picture::svg_overview(plan, options) : picture::svg_of(d, &plan, options);
+  return picture::detail_of(plan, d, options) == picture::Detail::overview ? picture::svg_overview(plan, options, true) : picture::svg_of(d, &plan, options);
 }
 
 std::string draw_svg(const Graph& graph) {

@@ -205,7 +205,7 @@ using namespace picture;
 std::string draw_html(const PlacedGraph& plan, const PictureOptions& options) {
   Diagram d;
   const Detail detail = detail_of(plan, d, options);
-  const std::string svg = detail == Detail::overview ? svg_overview(plan, options) : svg_of(d, &plan, options);
+  const std::string svg = detail == Detail::overview ? svg_overview(plan, options, false) : svg_of(d, nullptr, options);  // the page has a timeline of its own
   const std::vector<Band> bands = bands_of(plan);
   const Moved moved(plan, options.beside);
   auto inside = [&](const PlacedGraph& p, const Box& group, Diagram& out) {
@@ -222,7 +222,7 @@ std::string draw_html(const PlacedGraph& plan, const PictureOptions& options) {
     }
     for (int i : group.nodes)
       for (ValueIndex v : values_read(p.nodes[static_cast<std::size_t>(i)]))
-        if (auto from = box_of.find(p.value(v).maker); from != box_of.end()) out.edges.push_back({from->second, box_of[i], 0, false, ""});
+        if (auto from = box_of.find(p.value(v).maker); from != box_of.end()) out.edges.push_back({from->second, box_of[i], 0, false, "", Fill::forward});
   };
   std::string where;
   if (options.beside)
@@ -243,7 +243,7 @@ std::string draw_html(const Graph& graph) {
     }
     for (int i : group.nodes)
       for (ValueId v : g.node(i).inputs)
-        if (auto from = box_of.find(v.node); from != box_of.end()) out.edges.push_back({from->second, box_of[i], 0, false, ""});
+        if (auto from = box_of.find(v.node); from != box_of.end()) out.edges.push_back({from->second, box_of[i], 0, false, "", Fill::forward});
   };
   return html(graph.name, svg, fmt::format("{{{},\n\"streams\":[],\n{},\n\"moved\":{{}}}}", graph_nodes(graph), boxes_json(d, [&](const Box& b) { return inside_of(graph, b, inside); })));
 }

@@ -1,6 +1,5 @@
 "use strict";
 // The page's data: nodes with their texts by number, boxes of the drawing, the forecast's streams.
-const started = performance.now();
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = id => document.getElementById(id);
 const fills = ["input", "state", "forward", "backward", "aggregate", "update"];
@@ -201,7 +200,7 @@ function drawHops(side, rows) {
       const x = (wide - count * cell) / 2 + (j % columns) * cell + 3, top = y + Math.floor(j / columns) * 30, n = nodes[k];
       const g = make("g", { class: "n " + fills[n.fill], transform: `translate(${x} ${top})`, "data-n": k }, drawing);
       make("rect", { class: "o", width: cell - 6, height: 22, rx: 4 }, g);
-      make("text", { class: "l", x: (cell - 6) / 2, y: 15, "text-anchor": "middle" }, g, n.name.length > 23 ? "…" + n.name.slice(-22) : n.name);
+      make("text", { class: "l", x: (cell - 6) / 2, y: 15, "text-anchor": "middle" }, g, n.name.length > 22 ? "…" + n.name.slice(-20) : n.name);
       at.set(k, [x + (cell - 6) / 2, top]);
     });
     y += Math.ceil(Math.min(row.length, most) / columns) * 30 + 4;
@@ -308,7 +307,7 @@ function drawTime() {
   pen.fillStyle = faint;
   for (let i = 0; i <= 4; ++i) {
     pen.textAlign = ["left", "center", "center", "center", "right"][i];
-    pen.fillText(humanTime(from + (to - from) * i / 4), nameWidth + (w - nameWidth - 10) * i / 4, 13);
+    pen.fillText(from + (to - from) * i / 4 ? humanTime(from + (to - from) * i / 4) : "0", nameWidth + (w - nameWidth - 10) * i / 4, 13);
   }
   pen.textAlign = "left";
   rows.forEach((row, r) => {
@@ -320,8 +319,10 @@ function drawTime() {
     pen.fillRect(nameWidth, y, w - nameWidth - 10, 12);
     let last = -1;
     for (let i = firstAfter(row.end, from); i < row.begin.length && row.begin[i] < to; ++i) {
-      const x1 = nameWidth + Math.max(0, (row.begin[i] - from) * scale), x2 = Math.min(w - 10, nameWidth + (row.end[i] - from) * scale);
+      let x1 = nameWidth + Math.max(0, (row.begin[i] - from) * scale);
+      const x2 = Math.min(w - 10, nameWidth + (row.end[i] - from) * scale);
       if (x2 - last < 0.35) continue;
+      if (x1 - last < 0.5 && last > 0) x1 = last;
       last = x2;
       const n = nodes[row.cells[5 * i]], wide = Math.max(0.35, x2 - x1);
       pen.fillStyle = colours[n.fill];
@@ -379,4 +380,6 @@ drawTime();
 const wish = new URLSearchParams(location.hash.slice(1));
 for (const b of (wish.get("open") || "").split(",")) if (b !== "") toggle(+b);
 if (wish.has("find")) { const hits = search(wish.get("find")); $("hits").hidden = true; if (hits.length) select(hits[0]); }
-requestAnimationFrame(() => { document.documentElement.dataset.script = (performance.now() - started).toFixed(0); document.documentElement.dataset.usable = performance.now().toFixed(0); });
+svg.getBoundingClientRect();
+document.documentElement.dataset.ready = performance.now().toFixed(0);  // milliseconds since the page was asked for, laid out
+requestAnimationFrame(() => setTimeout(() => { document.documentElement.dataset.painted = performance.now().toFixed(0); }));

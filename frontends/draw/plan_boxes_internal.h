@@ -17,7 +17,7 @@ Fill fill_of(const PlacedGraph& plan, const PlanNode& node);
 Outline outline_of(const std::string& op);
 /// "∇ dense/matmul" for a gradient, "Σ dense/matmul" for its sum over towers.
 std::string label_of(const std::string& name, std::size_t most);
-/// "host → sim:1", or "in host memory".
+/// "host → sim:1", or "in host" inside one memory.
 std::string link_name(const PlacedGraph& plan, int from, int to);
 
 /// Seconds of launches by node and lane, from the forecast; 0 where there is none.

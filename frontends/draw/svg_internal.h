@@ -26,10 +26,10 @@ std::string svg_head(const Column& column, double x, double y, double width);
 /// The step on a scale: a row per stream, equal devices once; what waits stays empty. Sets the height that it takes.
 std::string svg_timeline(const PlacedGraph& plan, const Forecast& forecast, double x, double y, double width, double& height);
 
-/// The whole of a diagram that has places.
+/// The whole of a diagram that has places; with the timeline where a plan is given.
 std::string svg_of(const Diagram& diagram, const PlacedGraph* plan, const PictureOptions& options);
 /// Bytes from device to device, memory and timeline: of plans that no drawing of nodes can show.
-std::string svg_overview(const PlacedGraph& plan, const PictureOptions& options);
+std::string svg_overview(const PlacedGraph& plan, const PictureOptions& options, bool timeline);
 std::string svg_overview(const Graph& graph);
 
 /// What is drawn of a plan, if its nodes can be.

@@ -47,12 +47,12 @@ double text_width(std::string_view text, double size) {
   double out = 0;
   for (char c : text) {
     if ((c & 0xC0) == 0x80) continue;  // of a character that was counted
-    if (c & 0x80) out += 0.86;
+    if (c & 0x80) out += 0.9;
     else if (std::string_view("il.,:;'|!jI").find(c) != std::string_view::npos) out += 0.34;
     else if (std::string_view("frt/()[] -").find(c) != std::string_view::npos) out += 0.42;
     else if (std::string_view("mwMW%@").find(c) != std::string_view::npos) out += 0.98;
     else if (c >= 'A' && c <= 'Z') out += 0.72;
-    else out += 0.64;
+    else out += 0.61;
   }
   return out * size;
 }
@@ -81,7 +81,7 @@ std::vector<std::string> layers_of(const Graph& graph) {
     NodeId read = -1;
     if (made)
       for (ValueId v : n.inputs)
-        if (read < 0 && v.node >= 0 && !graph.node(v.node).inputs.empty()) read = v.node;
+        if (v.node > read && !graph.node(v.node).inputs.empty()) read = v.node;
     out.push_back(read >= 0 ? out[static_cast<std::size_t>(read)] : n.name);
   }
   return out;

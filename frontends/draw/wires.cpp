@@ -22,7 +22,7 @@ Key key_of(const Diagram& d, const Edge& e) {
   if (inside && to.row == from.row + 1) return {0, e.from, e.to, 0};
   if (!d.folded) return {1, e.from, to.lane, e.across};
   if (inside) return to.band >= Band::aggregate ? Key{2, e.to, static_cast<int>(from.fill), 0} : Key{3, e.from, 0, 0};
-  return {4 + e.across, from.lane * 8 + static_cast<int>(from.fill), to.lane * 8 + static_cast<int>(to.band), from.fill == Fill::state ? e.from : to.band >= Band::aggregate ? e.to : -1};
+  return {4 + e.across, from.lane * 8 + static_cast<int>(e.fill), to.lane * 8 + static_cast<int>(to.band), from.fill == Fill::state ? e.from : to.band >= Band::aggregate ? e.to : -1};
 }
 
 }  // namespace
@@ -51,9 +51,7 @@ std::vector<Wire> wires_of(const Diagram& d) {
       if (!e->link.empty()) links.insert(e->link);
     }
     for (const auto& [source, n] : bytes) all += n;
-    w.fill = d.boxes[static_cast<std::size_t>(w.from[0])].fill;
-    // What layers send to sums over towers are gradients.
-    if (d.folded && w.fill == Fill::forward && d.boxes[static_cast<std::size_t>(w.to[0])].outline == Outline::aggregate) w.fill = Fill::backward;
+    w.fill = bundles[key][0]->fill;
     if (w.across) {
       const int times = d.lanes[static_cast<std::size_t>(d.boxes[static_cast<std::size_t>(w.to[0])].lane)].times;
       w.label = human_bytes(all) + " " + (links.size() == 1 ? *links.begin() : fmt::format("over {} links", links.size()));
