@@ -8,6 +8,7 @@
 #include <belfry/frontends/draw/describe_forecast.h>
 #include <belfry/frontends/draw/plan_boxes_internal.h>
 #include <belfry/frontends/draw/reads_internal.h>
+#include <belfry/frontends/draw/texts_internal.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry::picture {
@@ -135,7 +136,7 @@ Diagram whole_diagram(const PlacedGraph& plan, const PictureOptions& options) {
     const int node = static_cast<int>(i);
     for (auto [tower, device] : instances_of(plan, n)) {
       Box b;
-      b.label = label_of(n.name, 20);
+      b.label = label_of(n.name, 25);
       b.fill = fill_of(plan, n);
       b.outline = outline_of(n.op);
       b.band = bands[i];
@@ -175,7 +176,7 @@ Diagram graph_diagram(const Graph& graph) {
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& n = graph.node(id);
     Box b;
-    b.label = label_of(n.name, 20);
+    b.label = label_of(n.name, 25);
     b.outline = outline_of(n.op->name);
     b.fill = n.op->name == kInput ? Fill::input : n.op->name == kVariable ? Fill::state : n.role == Role::forward ? Fill::forward : n.role == Role::backward ? Fill::backward : Fill::update;
     b.band = n.op->name == kInput ? Band::input : band_of_role(n.role);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -108,15 +109,5 @@ void describe_heads(const PlacedGraph& plan, const PictureOptions& options, Diag
 
 /// Places everything: rows of boxes over all lanes, wires in the channels between them, so that no line crosses a box.
 void arrange(Diagram& diagram);
-
-/// The facts of a node on hover, a line each.
-std::string note_of(const PlacedGraph& plan, const PlanNode& node);
-std::string note_of(const Graph& graph, const Node& node);
-/// Per node the one whose name says its layer: of gradients, slots and updates what they follow, of nodes without a name of
-/// their own ("relu_3") what they read.
-std::vector<std::string> layers_of(const Graph& graph);
-/// A name in at most so many characters, its end kept: "…/matmul_1".
-std::string shortened(const std::string& name, std::size_t most);
-double text_width(std::string_view text, double size);
 
 }  // namespace belfry::picture

@@ -9,6 +9,7 @@
 #include <belfry/frontends/draw/describe_forecast.h>
 #include <belfry/frontends/draw/plan_boxes_internal.h>
 #include <belfry/frontends/draw/reads_internal.h>
+#include <belfry/frontends/draw/texts_internal.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry::picture {
@@ -66,7 +67,7 @@ class Layers {
         if (std::string k = prefix_of(name, depth_); !merged_.count(k) && seen.insert(k).second) keys.push_back(k);
       const std::size_t each = (all + most - 1) / most;
       for (std::size_t i = 0; i < keys.size(); i += each)
-        for (std::size_t k = i; k < std::min(i + each, keys.size()); ++k) merged_[keys[k]] = i + 1 == std::min(i + each, keys.size()) ? keys[i] : keys[i] + " … " + keys[std::min(i + each, keys.size()) - 1];
+        for (std::size_t end = std::min(i + each, keys.size()), k = i; k < end; ++k) merged_[keys[k]] = end == i + 1 ? keys[i] : keys[i] + " … " + keys[end - 1];
     }
   }
   std::string operator()(const std::string& name) const {
@@ -170,7 +171,8 @@ void add_edge(Diagram& d, std::map<std::tuple<int, int, Fill>, std::size_t>& kno
 
 class PlanFolder {
  public:
-  PlanFolder(const PlacedGraph& plan, const PictureOptions& options, int most) : plan_(plan), options_(options), most_(static_cast<std::size_t>(most)), lanes_(lanes_of(plan, true)), bands_(bands_of(plan)), times_(options, lanes_), moved_(plan, options.beside) {}
+  PlanFolder(const PlacedGraph& plan, const PictureOptions& options, int most)
+      : plan_(plan), options_(options), most_(static_cast<std::size_t>(most)), lanes_(lanes_of(plan, true)), bands_(bands_of(plan)), times_(options, lanes_), moved_(plan, options.beside) {}
 
   Diagram run() {
     d_.folded = true;
@@ -195,7 +197,8 @@ class PlanFolder {
       names.push_back(n.user >= 0 ? all_layers[static_cast<std::size_t>(n.user)] : n.name);
       if (kinds[i].empty())
         for (auto [tower, device] : instances_of(plan_, n))
-          if (int lane = lanes_.drawn(tower, device); lane >= 0 && !d_.lanes[static_cast<std::size_t>(lane)].shared) layers[static_cast<std::size_t>(lane)].try_emplace(order_of(n) * (1 << 20) + static_cast<std::int64_t>(i), names[i]);
+          if (int lane = lanes_.drawn(tower, device); lane >= 0 && !d_.lanes[static_cast<std::size_t>(lane)].shared)
+            layers[static_cast<std::size_t>(lane)].try_emplace(order_of(n) * (1 << 20) + static_cast<std::int64_t>(i), names[i]);
     }
     const Layers layer(layers, most_);
     Parts parts(d_);
@@ -218,7 +221,11 @@ class PlanFolder {
     parts.finish([&](int node, Box& b) {
       const PlanNode& n = plan_.nodes[static_cast<std::size_t>(node)];
       if (b.outline != Outline::group) b.outline = outline_of(n.op);
-      if (b.outline == Outline::plain && b.nodes.size() > 1 && b.fill == Fill::update) b.detail = std::to_string(b.nodes.size()) + " nodes" + (b.detail.find("·") == b.detail.npos ? "" : " " + b.detail.substr(b.detail.find("·"))), b.label = "updates";
+      if (b.outline == Outline::plain && b.nodes.size() > 1 && b.fill == Fill::update) {
+        const std::size_t time = b.detail.find("·");
+        b.detail = fmt::format("{} nodes{}", b.nodes.size(), time == b.detail.npos ? "" : " " + b.detail.substr(time));
+        b.label = "updates";
+      }
       if (b.nodes.size() > 1) return;
       if (b.outline != Outline::group) b.label = label_of(n.name, 24);
       b.outline = outline_of(n.op);
@@ -226,7 +233,7 @@ class PlanFolder {
     for (Box& b : d_.boxes) {
       int count = 0;
       for (int n : b.nodes)
-        if (const std::string where = moved_(plan_.nodes[static_cast<std::size_t>(n)]); !where.empty() && b.moved && count++ < 3) b.note += "\n" + plan_.nodes[static_cast<std::size_t>(n)].name + " " + where;
+        if (const PlanNode& of = plan_.nodes[static_cast<std::size_t>(n)]; b.moved && !moved_(of).empty() && count++ < 3) b.note += "\n" + of.name + " " + moved_(of);
       if (count > 3) b.note += fmt::format("\nand {} more that moved", count - 3);
     }
   }

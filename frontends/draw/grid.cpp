@@ -1,4 +1,5 @@
 #include <belfry/frontends/draw/grid_internal.h>
+#include <belfry/frontends/draw/texts_internal.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,8 +11,6 @@ namespace {
 
 constexpr double kGap = 12;       // between boxes of a row
 constexpr int kMostInRow = 4;     // of a lane
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 class GridMaker {
  public:

@@ -115,7 +115,8 @@ int Lanes::drawn(int tower, int device) const {
 
 std::int64_t count_instances(const PlacedGraph& plan) {
   std::vector<std::int64_t> per_vector;
-  for (const std::vector<int>& v : plan.vectors) per_vector.push_back(std::count_if(v.begin(), v.begin() + std::min<std::ptrdiff_t>(plan.present(), static_cast<std::ptrdiff_t>(v.size())), [](int d) { return d >= 0; }));
+  for (const std::vector<int>& v : plan.vectors)
+    per_vector.push_back(std::count_if(v.begin(), v.begin() + std::min<std::ptrdiff_t>(plan.present(), static_cast<std::ptrdiff_t>(v.size())), [](int d) { return d >= 0; }));
   std::int64_t out = 0;
   for (const PlanNode& n : plan.nodes) out += n.scope == Scope::tower ? per_vector[static_cast<std::size_t>(n.vector)] : static_cast<std::int64_t>(n.holders.size());
   return out;

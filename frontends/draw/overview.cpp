@@ -9,6 +9,7 @@
 #include <belfry/frontends/draw/plan_boxes_internal.h>
 #include <belfry/frontends/draw/reads_internal.h>
 #include <belfry/frontends/draw/svg_internal.h>
+#include <belfry/frontends/draw/texts_internal.h>
 #include <belfry/graph/plan/moves.h>
 
 namespace belfry::picture {
@@ -98,8 +99,8 @@ std::string svg_overview(const PlacedGraph& plan, const PictureOptions& options,
     for (std::size_t j = 0; j < shown; ++j) {
       const double bytes = matrix.bytes[i][j], x = matrix_x + side * static_cast<double>(j);
       const double strength = bytes > 0 ? 0.15 + 0.85 * std::pow(bytes / matrix.most, 0.4) : 0;
-      out += fmt::format("<g><title>{} → {}\n{}</title><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"3\" class=\"idle\"/><rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"3\" class=\"cell\" fill-opacity=\"{:.2f}\"/></g>",
-                         escaped(d.columns[i].name), escaped(d.columns[j].name), human_bytes(static_cast<std::int64_t>(bytes)), x, row, side - 2, side - 2, x, row, side - 2, side - 2, strength);
+      out += fmt::format("<g><title>{} → {}\n{}</title>{}{}</g>", escaped(d.columns[i].name), escaped(d.columns[j].name), human_bytes(static_cast<std::int64_t>(bytes)),
+                         svg_rectangle(x, row, side - 2, side - 2, 3, "idle"), svg_rectangle(x, row, side - 2, side - 2, 3, "cell", fmt::format(" fill-opacity=\"{:.2f}\"", strength)));
       if (bytes > 0 && side > 40) out += svg_text(x + side / 2 - 1, row + side / 2 + 3, strength > 0.6 ? "on" : "d", human_bytes(static_cast<std::int64_t>(bytes)), "middle");
     }
     out += "\n";
@@ -123,16 +124,14 @@ std::string svg_overview(const PlacedGraph& plan, const PictureOptions& options,
     y += height;
   }
   out += svg_text(16, y + 16, "f", fmt::format("{} nodes, {} launches a step", plan.nodes.size(), count_instances(plan)));
-  return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\">\n<style>{2}</style>\n<rect width=\"100%\" height=\"100%\" class=\"ground\"/>\n", d.width, y + 30,
-                     svg_style()) +
-         out + "</svg>\n";
+  return svg_start(d.width, y + 30) + out + "</svg>\n";
 }
 
 std::string svg_overview(const Graph& graph) {
   Diagram d;
   detail_of(graph, d);
   d.width = 640;
-  return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"640\" height=\"90\" viewBox=\"0 0 640 90\">\n<style>{}</style>\n<rect width=\"100%\" height=\"100%\" class=\"ground\"/>\n{}</svg>\n", svg_style(), svg_title(d));
+  return svg_start(640, 90) + svg_title(d) + "</svg>\n";
 }
 
 }  // namespace belfry::picture

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -59,8 +60,9 @@ class Nodes {
     std::size_t same = 0;
     while (same < f.name.size() && same < last_.size() && f.name[same] == last_[same]) ++same;
     last_ = f.name;
-    out_ += fmt::format("{}[{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},[{}]]", out_.empty() ? "" : ",\n", same, quoted(f.name.substr(same)), texts_(f.op), texts_(f.kernel), static_cast<int>(f.fill), texts_(f.where),
-                        texts_(f.reason), texts_(f.stream), texts_(f.cause), texts_(f.type), f.epoch, f.order, f.bytes, std::llround(f.seconds * 1e9), static_cast<int>(f.critical), fmt::join(f.inputs, ","));
+    out_ += fmt::format("{}[{},{},{},{},{},", out_.empty() ? "" : ",\n", same, quoted(f.name.substr(same)), texts_(f.op), texts_(f.kernel), static_cast<int>(f.fill));
+    out_ += fmt::format("{},{},{},{},{},{},{},", texts_(f.where), texts_(f.reason), texts_(f.stream), texts_(f.cause), texts_(f.type), f.epoch, f.order);
+    out_ += fmt::format("{},{},{},[{}]]", f.bytes, std::llround(f.seconds * 1e9), static_cast<int>(f.critical), fmt::join(f.inputs, ","));
   }
   std::string json() const { return fmt::format("\"texts\":{},\n\"nodes\":[\n{}]", texts_.json(), out_); }
 
@@ -92,7 +94,8 @@ std::string plan_nodes(const PlacedGraph& plan, const PictureOptions& options) {
   Nodes nodes;
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const PlanNode& n = plan.nodes[i];
-    Nodes::Facts f{n.name, n.op, "", device_names(plan, n), n.reason, n.scope == Scope::tower ? streams[static_cast<std::size_t>(n.vector)] : n.scope == Scope::state ? "" : "main", "", "", fill_of(plan, n), n.epoch, n.order, 0, 0, false, {}};
+    const std::string stream = n.scope == Scope::tower ? streams[static_cast<std::size_t>(n.vector)] : n.scope == Scope::state ? "" : "main";
+    Nodes::Facts f{n.name, n.op, "", device_names(plan, n), n.reason, stream, "", "", fill_of(plan, n), n.epoch, n.order, 0, 0, false, {}};
     std::set<std::string> kernels;
     for (const auto* variants : {&n.by_class, &n.by_group})
       for (const Variant& v : *variants)
@@ -183,7 +186,9 @@ std::string html(const std::string& title, const std::string& svg, const std::st
 <title>{}</title>
 <style>{}</style></head>
 <body>
-<header><input id="find" type="search" placeholder="search nodes: press /" autocomplete="off" spellcheck="false"><button id="fit">fit</button><button id="open">open all layers</button><button id="close">close all</button><span id="hint">drag to move, wheel to zoom, click a box</span></header>
+<header><input id="find" type="search" placeholder="search nodes: press /" autocomplete="off" spellcheck="false">
+<button id="fit">fit</button><button id="open">open all layers</button><button id="close">close all</button>
+<span id="hint">drag to move, wheel to zoom, click a box</span></header>
 <div id="view">{}</div>
 <div id="hits" hidden></div><aside id="side" hidden></aside><div id="tip" hidden></div>
 <section id="time" hidden><canvas></canvas></section>
@@ -194,15 +199,7 @@ std::string html(const std::string& title, const std::string& svg, const std::st
                      escaped(title), kPageCss, svg, data, kPageJs);
 }
 
-}  // namespace
-
-}  // namespace belfry::picture
-
-namespace belfry {
-
-using namespace picture;
-
-std::string draw_html(const PlacedGraph& plan, const PictureOptions& options) {
+std::string page_of(const PlacedGraph& plan, const PictureOptions& options) {
   Diagram d;
   const Detail detail = detail_of(plan, d, options);
   const std::string svg = detail == Detail::overview ? svg_overview(plan, options, false) : svg_of(d, nullptr, options);  // the page has a timeline of its own
@@ -228,10 +225,11 @@ std::string draw_html(const PlacedGraph& plan, const PictureOptions& options) {
   if (options.beside)
     for (std::size_t i = 0; i < plan.nodes.size(); ++i)
       if (const std::string text = moved(plan.nodes[i]); !text.empty()) where += fmt::format("{}\"{}\":{}", where.empty() ? "" : ",", i, quoted(text));
-  return html(plan.graph->name, svg, fmt::format("{{{},\n{},\n{},\n\"moved\":{{{}}}}}", plan_nodes(plan, options), streams_json(plan, options), boxes_json(d, [&](const Box& b) { return inside_of(plan, b, inside); }), where));
+  const std::string boxes = boxes_json(d, [&](const Box& b) { return inside_of(plan, b, inside); });
+  return html(plan.graph->name, svg, fmt::format("{{{},\n{},\n{},\n\"moved\":{{{}}}}}", plan_nodes(plan, options), streams_json(plan, options), boxes, where));
 }
 
-std::string draw_html(const Graph& graph) {
+std::string page_of(const Graph& graph) {
   Diagram d;
   const std::string svg = detail_of(graph, d) == Detail::overview ? svg_overview(graph) : svg_of(d, nullptr, {});
   const Diagram whole = graph.size() <= 20000 ? graph_diagram(graph) : Diagram();
@@ -245,7 +243,16 @@ std::string draw_html(const Graph& graph) {
       for (ValueId v : g.node(i).inputs)
         if (auto from = box_of.find(v.node); from != box_of.end()) out.edges.push_back({from->second, box_of[i], 0, false, "", Fill::forward});
   };
-  return html(graph.name, svg, fmt::format("{{{},\n\"streams\":[],\n{},\n\"moved\":{{}}}}", graph_nodes(graph), boxes_json(d, [&](const Box& b) { return inside_of(graph, b, inside); })));
+  const std::string boxes = boxes_json(d, [&](const Box& b) { return inside_of(graph, b, inside); });
+  return html(graph.name, svg, fmt::format("{{{},\n\"streams\":[],\n{},\n\"moved\":{{}}}}", graph_nodes(graph), boxes));
 }
+
+}  // namespace
+}  // namespace belfry::picture
+
+namespace belfry {
+
+std::string draw_html(const PlacedGraph& plan, const PictureOptions& options) { return picture::page_of(plan, options); }
+std::string draw_html(const Graph& graph) { return picture::page_of(graph); }
 
 }  // namespace belfry

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/draw/grid_internal.h>
+#include <belfry/frontends/draw/texts_internal.h>
 #include <belfry/frontends/draw/wires_internal.h>
 
 namespace belfry::picture {
@@ -13,8 +14,6 @@ namespace {
 
 constexpr double kMargin = 24, kBandLabels = 78, kPad = 12, kPanelGap = 10;
 constexpr double kThin = 4, kBold = 8, kPill = 16;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// How a wire goes from its sources to its readers.
 struct Way {
@@ -179,7 +178,8 @@ class Router {
       std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
       const Box& b = box(key.first);
       for (std::size_t i = 0; i < all.size(); ++i)
-        port_[{all[i].second, key.first, key.second}] = b.x + b.width / 2 + (static_cast<double>(i) - (static_cast<double>(all.size()) - 1) / 2) * std::min(14.0, b.width * 0.7 / static_cast<double>(all.size()));
+        port_[{all[i].second, key.first, key.second}] =
+            b.x + b.width / 2 + (static_cast<double>(i) - (static_cast<double>(all.size()) - 1) / 2) * std::min(14.0, b.width * 0.7 / static_cast<double>(all.size()));
     }
   }
 

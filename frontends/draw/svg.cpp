@@ -1,4 +1,5 @@
 #include <belfry/frontends/draw/svg_internal.h>
+#include <belfry/frontends/draw/texts_internal.h>
 
 #include <algorithm>
 
@@ -30,29 +31,35 @@ std::string svg_text(double x, double y, std::string_view css_class, std::string
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\"{}>{}</text>", x, y, css_class, at, escaped(text));
 }
 
-namespace {
-
-std::string rectangle(double x, double y, double w, double h, double round, std::string_view css_class) {
-  return fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"{:.1f}\" class=\"{}\"/>", x, y, w, h, round, css_class);
+std::string svg_rectangle(double x, double y, double w, double h, double round, std::string_view css_class, std::string_view more) {
+  return fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"{:.1f}\" class=\"{}\"{}/>", x, y, w, h, round, css_class, more);
 }
+
+std::string svg_start(double width, double height) {
+  return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\">\n<style>{2}</style>\n"
+                     "<rect width=\"100%\" height=\"100%\" class=\"ground\"/>\n",
+                     width, height, svg_style());
+}
+
+namespace {
 
 /// The outline at 0, 0.
 std::string outline(const Box& b, std::string_view css_class) {
   const double w = b.width, h = b.height;
   auto path = [&](const std::string& d) { return fmt::format("<path d=\"{}\" class=\"{}\"/>", d, css_class); };
   switch (b.outline) {
-    case Outline::state: return rectangle(0, 0, w, h, h / 2, css_class);
+    case Outline::state: return svg_rectangle(0, 0, w, h, h / 2, css_class);
     case Outline::input: return path(fmt::format("M4 0H{:.1f}V{:.1f}L{:.1f} {:.1f}H0V4Z", w, h - 4, w - 4, h));
     case Outline::copy: return path(fmt::format("M8 0H{:.1f}L{:.1f} {:.1f}H0Z", w, w - 8, h));
     case Outline::split: return path(fmt::format("M9 0H{:.1f}L{:.1f} {:.1f}H0Z", w - 9, w, h));
     case Outline::aggregate: return path(fmt::format("M0 0H{:.1f}L{:.1f} {:.1f}H9Z", w, w - 9, h));
     case Outline::fetch: return path(fmt::format("M0 0H{:.1f}L{:.1f} {:.1f}L{:.1f} {:.1f}H0Z", w - 10, w, h / 2, w - 10, h));
     case Outline::store: return path(fmt::format("M8 0H{:.1f}L{:.1f} {:.1f}L{:.1f} {:.1f}H8L0 {:.1f}Z", w - 8, w, h / 2, w - 8, h, h / 2));
-    case Outline::fused: return rectangle(0, 0, w, h, 4, css_class) + fmt::format("<path d=\"M4.5 1V{:.1f}M{:.1f} 1V{:.1f}\" class=\"seam\"/>", h - 1, w - 4.5, h - 1);
-    case Outline::group: return rectangle(3, -3, w - 6, h, 6, "stack") + rectangle(0, 0, w, h, 6, css_class);
+    case Outline::fused: return svg_rectangle(0, 0, w, h, 4, css_class) + fmt::format("<path d=\"M4.5 1V{:.1f}M{:.1f} 1V{:.1f}\" class=\"seam\"/>", h - 1, w - 4.5, h - 1);
+    case Outline::group: return svg_rectangle(3, -3, w - 6, h, 6, "stack") + svg_rectangle(0, 0, w, h, 6, css_class);
     case Outline::plain: break;
   }
-  return rectangle(0, 0, w, h, 4, css_class);
+  return svg_rectangle(0, 0, w, h, 4, css_class);
 }
 
 std::string svg_wires(const Diagram& d, bool across) {
@@ -72,7 +79,7 @@ std::string svg_labels(const Diagram& d) {
   std::string out;
   for (const Wire& w : d.wires)
     if (w.across)
-      out += fmt::format("<g class=\"pill {}\" transform=\"translate({:.1f} {:.1f})\">{}{}</g>\n", to_string(w.fill), w.label_x, w.label_y, rectangle(0, 0, w.label_width, 14, 7, ""),
+      out += fmt::format("<g class=\"pill {}\" transform=\"translate({:.1f} {:.1f})\">{}{}</g>\n", to_string(w.fill), w.label_x, w.label_y, svg_rectangle(0, 0, w.label_width, 14, 7, ""),
                          svg_text(w.label_width / 2, 10.2, "p", w.label, "middle"));
   return out;
 }
@@ -83,7 +90,7 @@ std::string svg_bands(const Diagram& d) {
   for (const auto& [band, place] : d.band_places) {
     const char* name = d.folded && band == Band::forward ? "layers" : names[static_cast<std::size_t>(band)];
     constexpr const char* fills[] = {"input", "forward", "backward", "aggregate", "update"};
-    out += fmt::format("<g class=\"band {}\">{}{}</g>\n", fills[static_cast<std::size_t>(band)], rectangle(16, place.first + 5, 4, place.second - place.first - 10, 2, "mark"),
+    out += fmt::format("<g class=\"band {}\">{}{}</g>\n", fills[static_cast<std::size_t>(band)], svg_rectangle(16, place.first + 5, 4, place.second - place.first - 10, 2, "mark"),
                        svg_text(28, place.first + 22, "b", name));
     if (d.folded && band == Band::forward) out += svg_text(28, place.first + 36, "f", "and gradients") + "\n";
     if (band != d.band_places.begin()->first) out += fmt::format("<path d=\"M16 {:.1f}H{:.1f}\" class=\"rule\"/>\n", place.first, d.width - 16);
@@ -93,9 +100,10 @@ std::string svg_bands(const Diagram& d) {
 
 std::string svg_legend(double x, double y, bool folded) {
   std::string out;
-  std::vector<std::tuple<const char*, Fill, Outline>> kinds = {{"input", Fill::input, Outline::input}, {"split", Fill::input, Outline::split}, {"variable", Fill::state, Outline::state}, {"copy", Fill::state, Outline::copy},
-                                                               {"forward", Fill::forward, Outline::plain}, {"fused", Fill::forward, Outline::fused}, {"gradient", Fill::backward, Outline::plain},
-                                                               {"aggregate", Fill::aggregate, Outline::aggregate}, {"fetch", Fill::aggregate, Outline::fetch}, {"update", Fill::update, Outline::plain}, {"store", Fill::update, Outline::store}};
+  std::vector<std::tuple<const char*, Fill, Outline>> kinds = {
+      {"input", Fill::input, Outline::input},       {"split", Fill::input, Outline::split},     {"variable", Fill::state, Outline::state},          {"copy", Fill::state, Outline::copy},
+      {"forward", Fill::forward, Outline::plain},   {"fused", Fill::forward, Outline::fused},   {"gradient", Fill::backward, Outline::plain},       {"aggregate", Fill::aggregate, Outline::aggregate},
+      {"fetch", Fill::aggregate, Outline::fetch},   {"update", Fill::update, Outline::plain},   {"store", Fill::update, Outline::store}};
   if (folded) kinds.insert(kinds.begin() + 4, {"layer with gradient", Fill::forward, Outline::group});
   for (const auto& [name, fill, shape] : kinds) {
     Box b;
@@ -116,12 +124,12 @@ std::string svg_box(const Box& b, int number) {
   }
   std::string out = fmt::format("<g class=\"n {}{}\"{} transform=\"translate({:.1f} {:.1f})\">", to_string(b.fill), b.moved ? " moved" : "", names, b.x, b.y);
   if (!b.note.empty()) out += fmt::format("<title>{}</title>", escaped(b.note));
-  if (b.moved) out += rectangle(-4, -4, b.width + 8, b.height + 8, 8, "halo");
+  if (b.moved) out += svg_rectangle(-4, -4, b.width + 8, b.height + 8, 8, "halo");
   out += outline(b, "o");
   const double middle = b.width / 2;
   out += svg_text(middle, b.detail.empty() ? b.height / 2 + 3 : 14.5, "l", b.label, "middle");
   if (!b.detail.empty()) out += svg_text(middle, 27, "d", b.detail, "middle");
-  if (b.share > 0.01) out += rectangle(8, b.height - 3.6, std::max(1.5, (b.width - 16) * b.share), 2.2, 1, b.critical ? "time late" : "time");
+  if (b.share > 0.01) out += svg_rectangle(8, b.height - 3.6, std::max(1.5, (b.width - 16) * b.share), 2.2, 1, b.critical ? "time late" : "time");
   return out + "</g>\n";
 }
 
@@ -132,7 +140,7 @@ std::string svg_title(const Diagram& d) {
 }
 
 std::string svg_bar(double x, double y, double width, double share, std::string_view css_class) {
-  return rectangle(x, y, width, 7, 3.5, "bar") + (share > 0 ? rectangle(x, y, std::max(2.0, width * share), 7, 3.5, css_class) : "");
+  return svg_rectangle(x, y, width, 7, 3.5, "bar") + (share > 0 ? svg_rectangle(x, y, std::max(2.0, width * share), 7, 3.5, css_class) : "");
 }
 
 std::string svg_head(const Column& c, double x, double y, double width) {
@@ -151,7 +159,7 @@ std::string svg_of(const Diagram& given, const PlacedGraph* plan, const PictureO
   d.width = std::max({d.width, text_width(d.subtitle, 12.5) + 60, text_width(d.title, 20) + text_width(d.summary, 20) + 90, 640.0});
   const double panel_end = d.height + 8;
   std::string inside = svg_bands(d);
-  for (const Column& c : d.columns) inside += rectangle(c.x, d.head, c.width, panel_end - d.head, 10, "panel") + svg_head(c, c.x + 14, d.head, c.width - 28) + "\n";
+  for (const Column& c : d.columns) inside += svg_rectangle(c.x, d.head, c.width, panel_end - d.head, 10, "panel") + svg_head(c, c.x + 14, d.head, c.width - 28) + "\n";
   double lane_y = d.head + (d.columns.size() == 1 && d.columns[0].memory.empty() ? 44 : 80);
   for (const Lane& l : d.lanes)
     if (!l.name.empty()) inside += svg_text(l.x + l.width / 2, lane_y, "f", l.name, "middle") + "\n";
@@ -166,9 +174,7 @@ std::string svg_of(const Diagram& given, const PlacedGraph* plan, const PictureO
     y += height + 14;
   }
   if (d.width >= 900) below += svg_legend(16, y, d.folded), y += 30;
-  return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\">\n<style>{2}</style>\n<rect width=\"100%\" height=\"100%\" class=\"ground\"/>\n", d.width, y + 4,
-                     svg_style()) +
-         svg_title(d) + "<g class=\"diagram\">\n" + inside + "</g>\n<g class=\"below\">\n" + below + "</g>\n</svg>\n";
+  return svg_start(d.width, y + 4) + svg_title(d) + "<g class=\"diagram\">\n" + inside + "</g>\n<g class=\"below\">\n" + below + "</g>\n</svg>\n";
 }
 
 }  // namespace belfry::picture

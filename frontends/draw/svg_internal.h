@@ -20,6 +20,10 @@ std::string svg_box(const Box& box, int number = -1);
 std::string svg_title(const Diagram& diagram);
 /// A bar with its share filled.
 std::string svg_bar(double x, double y, double width, double share, std::string_view css_class);
+/// What opens a picture of this size: its colours and its ground.
+std::string svg_start(double width, double height);
+/// A rectangle with round corners.
+std::string svg_rectangle(double x, double y, double width, double height, double round, std::string_view css_class, std::string_view more = "");
 /// A column's name, memory and busy share.
 std::string svg_head(const Column& column, double x, double y, double width);
 

@@ -6,6 +6,7 @@
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/draw/describe_forecast.h>
 #include <belfry/frontends/draw/diagram_internal.h>
+#include <belfry/frontends/draw/texts_internal.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/structural.h>
 
@@ -13,9 +14,9 @@ namespace belfry {
 
 namespace {
 
-std::string device_name(const PlacedGraph& plan, int d) { return d < 0 ? "nowhere" : to_string(plan.cluster.devices[static_cast<std::size_t>(d)].id); }
+std::string name_of_device(const PlacedGraph& plan, int d) { return d < 0 ? "nowhere" : to_string(plan.cluster.devices[static_cast<std::size_t>(d)].id); }
 
-std::string device_names(const PlacedGraph& plan, const std::vector<int>& devices) {
+std::string names_of_devices(const PlacedGraph& plan, const std::vector<int>& devices) {
   std::vector<DeviceId> ids;
   for (int d : devices) ids.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id);
   return to_string(ids);
@@ -25,12 +26,12 @@ std::string device_names(const PlacedGraph& plan, const std::vector<int>& device
 
 std::string moved_from(const PlacedGraph& plan, const PlanNode& node, const PlacedGraph& before, const PlanNode& old) {
   if (node.scope != Scope::tower || old.scope != Scope::tower) {
-    const std::string was = device_names(before, all_devices(before, old)), is = device_names(plan, all_devices(plan, node));
+    const std::string was = names_of_devices(before, all_devices(before, old)), is = names_of_devices(plan, all_devices(plan, node));
     return was == is ? "" : was + " → " + is;
   }
   std::string out;
   for (int t = 0; t < std::min(plan.present(), before.present()); ++t) {
-    const std::string was = device_name(before, before.device_of(old, t)), is = device_name(plan, plan.device_of(node, t));
+    const std::string was = name_of_device(before, before.device_of(old, t)), is = name_of_device(plan, plan.device_of(node, t));
     if (was != is) out += fmt::format("{}tower {}: {} → {}", out.empty() ? "" : "; ", t, was, is);
   }
   return out;
@@ -98,8 +99,9 @@ std::string note_of(const PlacedGraph& plan, const PlanNode& n) {
   if (!kernels.empty()) out += fmt::format(", kernel {}", fmt::join(kernels, ", "));
   for (ValueIndex v : n.outputs)
     if (plan.value(v).read || v == n.outputs[0])
-      out += fmt::format("\n{} {}, {}{}", to_string(plan.value(v).type), belfry::to_string(plan.value(v).state), human_bytes(local_type(plan.value(v), plan.share(n.scope == Scope::tower ? 0 : -1)).bytes()), n.scope == Scope::tower ? " a tower" : "");
-  out += fmt::format("\non {}: {}", device_names(plan, all_devices(plan, n)), n.reason);
+      out += fmt::format("\n{} {}, {}{}", to_string(plan.value(v).type), belfry::to_string(plan.value(v).state),
+                         human_bytes(local_type(plan.value(v), plan.share(n.scope == Scope::tower ? 0 : -1)).bytes()), n.scope == Scope::tower ? " a tower" : "");
+  out += fmt::format("\non {}: {}", names_of_devices(plan, all_devices(plan, n)), n.reason);
   if (n.inserted) out += "\ninserted for " + plan.graph->node(n.user).name;
   return out;
 }

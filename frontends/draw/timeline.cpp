@@ -11,6 +11,7 @@
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/draw/describe_forecast.h>
 #include <belfry/frontends/draw/plan_boxes_internal.h>
+#include <belfry/frontends/draw/texts_internal.h>
 
 namespace belfry {
 

@@ -39,7 +39,8 @@ std::string stream_row(const PlacedGraph& plan, const Forecast& f, const std::ve
     const int most = most_of(c);
     std::size_t end = c + 1;
     while (end < cells && most_of(end) == most) ++end;
-    if (most >= 0) out += fmt::format("<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"9\" class=\"{}\"/>", x + static_cast<double>(c) / 3, y, static_cast<double>(end - c) / 3, to_string(static_cast<Fill>(most)));
+    const double at = x + static_cast<double>(c) / 3, wide = static_cast<double>(end - c) / 3;
+    if (most >= 0) out += fmt::format("<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"9\" class=\"{}\"/>", at, y, wide, to_string(static_cast<Fill>(most)));
     c = end;
   }
   return out;
