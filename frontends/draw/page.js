@@ -2,7 +2,7 @@
 // The page's data: nodes with their texts by number, boxes of the drawing, the forecast's streams.
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = id => document.getElementById(id);
-const fills = ["input", "state", "forward", "backward", "aggregate", "update"];
+const fills = ["feed", "state", "forward", "backward", "join", "update"];
 
 const nodes = [];
 {

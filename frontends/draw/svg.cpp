@@ -1,5 +1,6 @@
 #include <belfry/frontends/draw/svg_internal.h>
 #include <belfry/frontends/draw/texts_internal.h>
+#include <belfry/graph/structural.h>
 
 #include <algorithm>
 
@@ -85,12 +86,12 @@ std::string svg_labels(const Diagram& d) {
 }
 
 std::string svg_bands(const Diagram& d) {
-  constexpr const char* names[] = {"input, split", "forward", "backward", "aggregate", "update"};
+  constexpr const char* names[] = {"input, split", "forward", "backward", kAggregate, "update"};
   std::string out;
   for (const auto& [band, place] : d.band_places) {
     const char* name = d.folded && band == Band::forward ? "layers" : names[static_cast<std::size_t>(band)];
-    constexpr const char* fills[] = {"input", "forward", "backward", "aggregate", "update"};
-    out += fmt::format("<g class=\"band {}\">{}{}</g>\n", fills[static_cast<std::size_t>(band)], svg_rectangle(16, place.first + 5, 4, place.second - place.first - 10, 2, "mark"),
+    constexpr Fill fills[] = {Fill::input, Fill::forward, Fill::backward, Fill::aggregate, Fill::update};
+    out += fmt::format("<g class=\"band {}\">{}{}</g>\n", to_string(fills[static_cast<std::size_t>(band)]), svg_rectangle(16, place.first + 5, 4, place.second - place.first - 10, 2, "mark"),
                        svg_text(28, place.first + 22, "b", name));
     if (d.folded && band == Band::forward) out += svg_text(28, place.first + 36, "f", "and gradients") + "\n";
     if (band != d.band_places.begin()->first) out += fmt::format("<path d=\"M16 {:.1f}H{:.1f}\" class=\"rule\"/>\n", place.first, d.width - 16);
@@ -101,9 +102,9 @@ std::string svg_bands(const Diagram& d) {
 std::string svg_legend(double x, double y, bool folded) {
   std::string out;
   std::vector<std::tuple<const char*, Fill, Outline>> kinds = {
-      {"input", Fill::input, Outline::input},       {"split", Fill::input, Outline::split},     {"variable", Fill::state, Outline::state},          {"copy", Fill::state, Outline::copy},
-      {"forward", Fill::forward, Outline::plain},   {"fused", Fill::forward, Outline::fused},   {"gradient", Fill::backward, Outline::plain},       {"aggregate", Fill::aggregate, Outline::aggregate},
-      {"fetch", Fill::aggregate, Outline::fetch},   {"update", Fill::update, Outline::plain},   {"store", Fill::update, Outline::store}};
+      {kInput, Fill::input, Outline::input},       {kSplit, Fill::input, Outline::split},     {kVariable, Fill::state, Outline::state},          {kCopy, Fill::state, Outline::copy},
+      {"forward", Fill::forward, Outline::plain},   {kFused, Fill::forward, Outline::fused},   {"gradient", Fill::backward, Outline::plain},       {kAggregate, Fill::aggregate, Outline::aggregate},
+      {kFetch, Fill::aggregate, Outline::fetch},   {"update", Fill::update, Outline::plain},   {kStore, Fill::update, Outline::store}};
   if (folded) kinds.insert(kinds.begin() + 4, {"layer with gradient", Fill::forward, Outline::group});
   for (const auto& [name, fill, shape] : kinds) {
     Box b;

@@ -40,7 +40,7 @@ std::string moved_from(const PlacedGraph& plan, const PlanNode& node, const Plac
 namespace picture {
 
 std::string_view to_string(Fill fill) {
-  constexpr std::string_view names[] = {"input", "state", "forward", "backward", "aggregate", "update"};
+  constexpr std::string_view names[] = {"feed", "state", "forward", "backward", "join", "update"};
   return names[static_cast<std::size_t>(fill)];
 }
 
