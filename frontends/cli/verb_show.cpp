@@ -1,28 +1,90 @@
 #include <CLI/CLI.hpp>
 
 #include <iostream>
+#include <optional>
+
+#include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/draw/describe.h>
+#include <belfry/frontends/draw/picture.h>
+#include <belfry/frontends/draw/timeline.h>
+#include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/cost_file.h>
+#include <belfry/frontends/json/forecast_file.h>
 #include <belfry/graph/text.h>
 
 namespace belfry {
 
+namespace {
+
+struct ShowArguments {
+  std::string source, svg, html, beside, calibration, trace;
+  bool memory = false, timeline = false;
+  bool draws() const { return !svg.empty() || !html.empty(); }
+};
+
+void refuse_idle(const ShowArguments& o) {
+  if (!o.beside.empty() && !o.draws()) throw WrongUse("--beside outlines what moved in --svg or --html: give one of them too");
+  if (!o.calibration.empty() && !o.draws() && !o.timeline) throw WrongUse("--calibration is of the times in --svg, --html and --timeline: give one of them too");
+  if (!o.trace.empty() && !o.timeline) throw WrongUse("--trace gives --timeline its times: give that too");
+  if (o.memory && (o.draws() || o.timeline)) throw WrongUse("--memory adds to the text of a plan, which --svg, --html and --timeline leave out");
+}
+
+void write(const std::string& file, const std::string& text) {
+  write_file(file, text);
+  say(fmt::format("wrote {}, {}\n", file, human_bytes(static_cast<std::int64_t>(text.size()))));
+}
+
+void draw_graph(const ShowArguments& o, const Graph& graph) {
+  if (o.timeline || !o.beside.empty()) throw UserError(fmt::format("{} is no plan, and only plans have a timeline and places to compare; make one with belfry place", o.source));
+  if (!o.svg.empty()) write(o.svg, draw_svg(graph));
+  if (!o.html.empty()) write(o.html, draw_html(graph));
+}
+
+void draw_plan(const ShowArguments& o, const PlacedGraph& plan, const Library& library) {
+  Source before;
+  if (!o.beside.empty()) {
+    before = load_source(o.beside, library);
+    if (!before.plan) throw UserError(fmt::format("{} is no plan; make one with belfry place", o.beside));
+  }
+  std::optional<Forecast> f;
+  try {
+    f = forecast(plan, o.calibration.empty() ? CostTable{} : read_costs(read_file(o.calibration), o.calibration));
+  } catch (const UserError& e) {
+    if (o.timeline || !o.calibration.empty()) throw;
+    say(fmt::format("the picture has no times: {}\n", e.what()));
+  }
+  const PictureOptions options{f ? &*f : nullptr, before.plan.get()};
+  if (!o.svg.empty()) write(o.svg, draw_svg(plan, options));
+  if (!o.html.empty()) write(o.html, draw_html(plan, options));
+  if (!o.timeline) return;
+  if (!o.trace.empty()) f = as_measured(BoundPlan(plan), *f, read_trace_times(read_file(o.trace), o.trace, plan, *f));
+  std::cout << describe_timeline(plan, *f);
+}
+
+}  // namespace
+
 void add_show_verb(CLI::App& app, const LibrarySource& library) {
-  struct ShowArguments {
-    std::string source;
-    bool memory = false;
-  };
   auto o = std::make_shared<ShowArguments>();
-  CLI::App* verb = app.add_subcommand("show", "A graph or plan as text");
-  verb->footer("Example: belfry show two.json --memory");
+  CLI::App* verb = app.add_subcommand("show", "A graph or plan as text, as a picture, as a page, as a timeline");
+  verb->footer("Example: belfry show two.json --memory\nExample: belfry show two.json --html two.html --beside one.json");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
   verb->add_flag("--memory", o->memory, "bytes per device and their waste");
-  verb->callback([o, library] {
-    Source source = load_source(o->source, *library());
-    if (source.plan) std::cout << describe(*source.plan, {.memory = o->memory});
-    else std::cout << to_text(*source.graph);
+  verb->add_option("--svg", o->svg, "write a picture: what sits where, what crosses, how full, how long")->type_name("FILE");
+  verb->add_option("--html", o->html, "write a page with the picture, facts on hover, search, layers that open")->type_name("FILE");
+  verb->add_option("--beside", o->beside, "outline what sits elsewhere than in this plan")->type_name("PLAN")->check(CLI::ExistingFile);
+  verb->add_flag("--timeline", o->timeline, "the forecast step, a line per stream");
+  verb->add_option("--trace", o->trace, "of --timeline: the step that belfry run --trace wrote, in place of the forecast")->check(CLI::ExistingFile);
+  verb->add_option("--calibration", o->calibration, "what was measured on this machine: belfry bench --calibrate writes it")->check(CLI::ExistingFile);
+  verb->callback([o, source_of = library] {
+    refuse_idle(*o);
+    std::shared_ptr<const Library> library = source_of();
+    Source source = load_source(o->source, *library);
+    if (!o->draws() && !o->timeline) std::cout << (source.plan ? describe(*source.plan, {.memory = o->memory}) : to_text(*source.graph));
+    else if (source.plan) draw_plan(*o, *source.plan, *library);
+    else draw_graph(*o, *source.graph);
   });
 }
 

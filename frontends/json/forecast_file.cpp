@@ -65,7 +65,7 @@ std::string write_forecast(const PlacedGraph& plan, const Forecast& f, bool laun
   return json_file(entries);
 }
 
-std::vector<double> read_trace(const std::string& text, const std::string& file, const PlacedGraph& plan, const Forecast& f) {
+std::vector<std::pair<double, double>> read_trace_times(const std::string& text, const std::string& file, const PlacedGraph& plan, const Forecast& f) {
   JsonDocument d(text, file);
   struct Slice {
     double begin, seconds;
@@ -75,7 +75,7 @@ std::vector<double> read_trace(const std::string& text, const std::string& file,
   std::vector<std::vector<Slice>> streams(plan.streams.size());
   const JsonValue* events = d.object(d.root()).find("traceEvents");
   if (!events) d.fail(d.root(), "is no trace: it has no \"traceEvents\"");
-  double begin = 0, end = 0;
+  double begin = 0;
   bool first = true;
   for (const JsonValue& e : d.array(*events)) {
     const JsonValue* kind = d.object(e).find("ph");
@@ -86,10 +86,9 @@ std::vector<double> read_trace(const std::string& text, const std::string& file,
     if (stream >= streams.size()) d.fail(e, fmt::format("is of stream {}, but the plan has {}: the trace is of another plan", stream, streams.size()));
     streams[stream].push_back({from, seconds, d.text(slice.at("name")), &e});
     begin = first ? from : std::min(begin, from);
-    end = first ? from + seconds : std::max(end, from + seconds);
     first = false;
   }
-  std::vector<double> out;
+  std::vector<std::pair<double, double>> out;
   std::vector<std::size_t> at(streams.size());
   for (auto& s : streams) std::stable_sort(s.begin(), s.end(), [](const Slice& a, const Slice& b) { return a.begin < b.begin; });
   for (const ForecastLaunch& l : f.launches) {
@@ -98,9 +97,19 @@ std::vector<double> read_trace(const std::string& text, const std::string& file,
     if (at[s] >= streams[s].size()) d.fail(*events, fmt::format("lacks '{}': the trace is of another plan", name));
     const Slice& slice = streams[s][at[s]++];
     if (slice.name != name) d.fail(*slice.at, fmt::format("is '{}' where the plan runs '{}': the trace is of another plan", slice.name, name));
-    out.push_back(slice.seconds);
+    out.emplace_back(slice.begin - begin, slice.seconds);
   }
-  out.push_back(end - begin);
+  return out;
+}
+
+std::vector<double> read_trace(const std::string& text, const std::string& file, const PlacedGraph& plan, const Forecast& f) {
+  std::vector<double> out;
+  double end = 0;
+  for (const auto& [begin, seconds] : read_trace_times(text, file, plan, f)) {
+    out.push_back(seconds);
+    end = std::max(end, begin + seconds);
+  }
+  out.push_back(end);
   return out;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <belfry/graph/plan/forecast.h>
@@ -12,8 +13,11 @@ namespace belfry {
 /// with its times where `launches` is set.
 std::string write_forecast(const PlacedGraph& plan, const Forecast& forecast, bool launches = false);
 
-/// Seconds of every launch of the plan, in the order of its streams, from a Chrome trace that a run of it wrote; behind them
-/// those of the whole. UserError for a trace of another plan.
+/// Begin and seconds of every launch of the plan, in the order of its streams, from a Chrome trace that a run of it wrote; the
+/// first to begin does so at 0. UserError for a trace of another plan.
+std::vector<std::pair<double, double>> read_trace_times(const std::string& text, const std::string& file, const PlacedGraph& plan, const Forecast& forecast);
+
+/// The seconds alone; behind them those of the whole.
 std::vector<double> read_trace(const std::string& text, const std::string& file, const PlacedGraph& plan, const Forecast& forecast);
 
 }  // namespace belfry
