@@ -25,18 +25,48 @@
 namespace belfry::test {
 namespace {
 
+/// What a launch touches, for the driver's race check.
+class Touches {
+ public:
+  Touches(const Kernel& kernel, const KernelRequest& r) : name_(r.op), scratch_(static_cast<std::size_t>(kernel.supports(r).scratch_bytes)) {
+    for (std::size_t i = 0; i < r.inputs.size(); ++i)
+      inputs_.push_back(r.def && i < r.def->inputs.size() && r.def->inputs[i].shape_only ? 0 : static_cast<std::size_t>(r.inputs[i].bytes()));
+    for (const LocalType& t : r.outputs) outputs_.push_back(static_cast<std::size_t>(t.bytes()));
+  }
+  const char* name() const { return name_.c_str(); }
+  std::vector<fake_cuda::Touched> at(const Arguments& a) const {
+    std::vector<fake_cuda::Touched> out;
+    for (std::size_t i = 0; i < a.inputs.size(); ++i)
+      if (a.inputs[i]) out.push_back({a.inputs[i], inputs_[i], false});
+    for (std::size_t k = 0; k < a.outputs.size(); ++k)
+      if (a.outputs[k]) out.push_back({a.outputs[k], outputs_[k], true});
+    if (a.scratch) out.push_back({a.scratch, scratch_, true});
+    return out;
+  }
+
+ private:
+  std::string name_;
+  std::size_t scratch_;
+  std::vector<std::size_t> inputs_, outputs_;
+};
+
 /// A kernel of the host that runs when its turn on the stream has come.
 class OnStream : public Prepared {
  public:
-  OnStream(const CudaDriver& driver, std::unique_ptr<Prepared> kernel) : driver_(driver), kernel_(std::move(kernel)) {}
+  OnStream(const CudaDriver& driver, fake_cuda::Declare* declare, Touches touches, std::unique_ptr<Prepared> kernel)
+      : driver_(driver), declare_(declare), touches_(std::move(touches)), kernel_(std::move(kernel)) {}
   void launch(const Arguments& a) override {
     calls_.push_back({kernel_.get(), a});  // kept: a recorded one runs again
     CUhostFn run = [](void* p) { static_cast<Call*>(p)->kernel->launch(static_cast<Call*>(p)->arguments); };
+    const auto touched = touches_.at(a);
+    declare_(touches_.name(), touched.data(), touched.size());
     check_driver(driver_, driver_.cuLaunchHostFunc(static_cast<CUstream>(a.stream), run, &calls_.back()), "cuLaunchHostFunc");
   }
 
  private:
   const CudaDriver& driver_;
+  fake_cuda::Declare* declare_;
+  Touches touches_;
   std::unique_ptr<Prepared> kernel_;
   struct Call {
     Prepared* kernel;
@@ -45,18 +75,39 @@ class OnStream : public Prepared {
   std::deque<Call> calls_;
 };
 
+/// A kernel of the host's own nodes, which says what it touches.
+class OnHost : public Prepared {
+ public:
+  OnHost(fake_cuda::Host* host, Touches touches, std::unique_ptr<Prepared> kernel) : host_(host), touches_(std::move(touches)), kernel_(std::move(kernel)) {}
+  void launch(const Arguments& a) override {
+    const auto touched = touches_.at(a);
+    host_(touches_.name(), touched.data(), touched.size());
+    kernel_->launch(a);
+  }
+
+ private:
+  fake_cuda::Host* host_;
+  Touches touches_;
+  std::unique_ptr<Prepared> kernel_;
+};
+
 class GpuPlans : public FakeGpus {
  protected:
   /// The CPU's kernels as those of GPUs, all but the ops that are left out.
   KernelTables tables(const std::set<std::string>& without = {}) {
-    KernelTables out = kernels();
-    auto toolkit = toolkit_;
-    KernelTable& gpu = out["gpu"];
+    KernelTables out;
+    KernelTable &gpu = out["gpu"], &cpu = out["cpu"];
     auto add = [&](Kernel k, std::function<std::unique_ptr<Prepared>(const KernelRequest&)> host) {
-      k.prepare = [toolkit, host](const KernelRequest& r) { return std::make_unique<OnStream>(toolkit->driver(), host(r)); };
+      k.prepare = [this, k, host](const KernelRequest& r) { return on_stream(k, r, host(r)); };
       if (!without.contains(k.op)) gpu.add(std::move(k));
     };
-    for (const Kernel& k : out["cpu"].all()) add(k, k.prepare);
+    const KernelTables plain = kernels();
+    for (const Kernel& k : plain.at("cpu").all()) {
+      add(k, k.prepare);
+      Kernel own = k;
+      own.prepare = [k, host = function<fake_cuda::Host>("fake_cuda_host")](const KernelRequest& r) { return std::make_unique<OnHost>(host, Touches(k, r), k.prepare(r)); };
+      cpu.add(std::move(own));
+    }
     auto references = std::make_shared<const KernelTable>();
     const OpSet ops = standard_ops();
     for (const auto& op : ops.all())
@@ -64,6 +115,10 @@ class GpuPlans : public FakeGpus {
     add({kAggregate, kAggregate, [](const KernelRequest&) { return Support{}; }, {}},
         [](const KernelRequest& r) { return prepared([join = Join(*r.join, r.outputs[0])](const Arguments& a) mutable { join(a.inputs, a.outputs[0]); }); });
     return out;
+  }
+
+  std::unique_ptr<Prepared> on_stream(const Kernel& kernel, const KernelRequest& r, std::unique_ptr<Prepared> host) {
+    return std::make_unique<OnStream>(toolkit_->driver(), function<fake_cuda::Declare>("fake_cuda_declare"), Touches(kernel, r), std::move(host));
   }
 
   std::shared_ptr<const PlacedGraph> placed(const std::shared_ptr<const Graph>& graph, const Strategy& strategy, const std::string& devices, std::int64_t batch, const KernelTables& kernels) {
@@ -121,14 +176,14 @@ TEST_F(GpuPlans, train_with_generated_kernels) {
     KernelTable generated = generated_kernels(host);
     for (const Kernel& given : generated.all()) {
       Kernel k = given;
-      k.prepare = [toolkit = toolkit_, mutex, given](const KernelRequest& r) {
+      k.prepare = [this, mutex, given](const KernelRequest& r) {
         std::lock_guard lock(*mutex);
         // The host runs one generated kernel at a time.
         auto one_by_one = prepared([mutex, kernel = std::shared_ptr<Prepared>(given.prepare(r))](const Arguments& a) {
           std::lock_guard turn(*mutex);
           kernel->launch(a);
         });
-        return std::make_unique<OnStream>(toolkit->driver(), std::move(one_by_one));
+        return on_stream(given, r, std::move(one_by_one));
       };
       all["gpu"].add(std::move(k));
     }

@@ -52,10 +52,14 @@ class FakeGpus : public testing::Test {
     if (!library_) throw std::runtime_error(dlerror());
     opened = open_driver();
   }
-  ~FakeGpus() override { reset(); }
+  ~FakeGpus() override {
+    expect_no_races();
+    reset();
+  }
 
   /// From the beginning: settings are read anew, the context of the first GPU is current.
   void start(int seed = 1) {
+    expect_no_races();
     reset();
     environment.set("FAKE_CUDA_SEED", std::to_string(seed));
     ASSERT_EQ(d.cuInit(0), CUDA_SUCCESS);
@@ -66,6 +70,8 @@ class FakeGpus : public testing::Test {
   void add_kernel(const char* name, std::initializer_list<std::size_t> sizes, fake_cuda::Kernel kernel) {
     function<fake_cuda::AddKernel>("fake_cuda_add_kernel")(name, sizes.begin(), sizes.size(), kernel);
   }
+  /// A line each, since the last start. A test that wants some says so.
+  std::string races() { return function<fake_cuda::Races>("fake_cuda_races")(); }
   std::size_t used(int device) { return function<fake_cuda::Used>("fake_cuda_used")(device); }
 
   CUdeviceptr allocated(std::size_t bytes) {
@@ -97,16 +103,22 @@ class FakeGpus : public testing::Test {
     return d.cuLaunchKernelEx(&config, reinterpret_cast<CUfunction>(k), arguments, nullptr);
   }
 
+  template <class F>
+  F* function(const char* name) {
+    return reinterpret_cast<F*>(dlsym(library_, name));
+  }
+
+  void expect_no_races() {
+    if (!may_race) EXPECT_EQ(races(), "");
+  }
+
+  bool may_race = false;
   Environment environment;
   OpenedDriver opened;
   const CudaDriver& d = opened.table;
   CUcontext context = nullptr;
 
  private:
-  template <class F>
-  F* function(const char* name) {
-    return reinterpret_cast<F*>(dlsym(library_, name));
-  }
   void* library_ = nullptr;
 };
 
