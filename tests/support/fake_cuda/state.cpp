@@ -75,6 +75,7 @@ bool run_one(Call& call) {
   Clock& clock = op.clock ? *op.clock : stream->clock;
   begin_step(clock, op.clock ? op.strand : stream->strand, op.access);
   stream->busy = true;
+  if (op.tells_host) host_saw(clock);  // its other threads may go on before the function has returned
   if (op.calls_out) {
     call.lock.unlock();
     in_host_function = true;
@@ -84,7 +85,6 @@ bool run_one(Call& call) {
     in_host_function = false;
     call.lock.lock();
   }
-  if (op.tells_host) host_saw(clock);
   if (op.clock) join(stream->clock, clock);
   ++state().clock;
   stream->busy = false;
