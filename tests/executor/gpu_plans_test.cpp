@@ -1,9 +1,7 @@
 // Plans for GPUs on the fake driver: its memory and streams, the CPU's kernels. Every strategy gives the CPU's bits.
 #include <gtest/gtest.h>
 
-#include <deque>
 #include <functional>
-#include <mutex>
 #include <set>
 
 #include <belfry/belfry.h>
@@ -17,6 +15,7 @@
 
 #include "fake_gpus.h"
 #include "host_gpu.h"
+#include "on_stream.h"
 #include "op_case.h"
 #include "plans.h"
 #include "ran_as_planned.h"
@@ -24,72 +23,6 @@
 
 namespace belfry::test {
 namespace {
-
-/// What a launch touches, for the driver's race check.
-class Touches {
- public:
-  Touches(const Kernel& kernel, const KernelRequest& r) : name_(r.op), scratch_(static_cast<std::size_t>(kernel.supports(r).scratch_bytes)) {
-    for (std::size_t i = 0; i < r.inputs.size(); ++i)
-      inputs_.push_back(r.def && i < r.def->inputs.size() && r.def->inputs[i].shape_only ? 0 : static_cast<std::size_t>(r.inputs[i].bytes()));
-    for (const LocalType& t : r.outputs) outputs_.push_back(static_cast<std::size_t>(t.bytes()));
-  }
-  const char* name() const { return name_.c_str(); }
-  std::vector<fake_cuda::Touched> at(const Arguments& a) const {
-    std::vector<fake_cuda::Touched> out;
-    for (std::size_t i = 0; i < a.inputs.size(); ++i)
-      if (a.inputs[i]) out.push_back({a.inputs[i], inputs_[i], false});
-    for (std::size_t k = 0; k < a.outputs.size(); ++k)
-      if (a.outputs[k]) out.push_back({a.outputs[k], outputs_[k], true});
-    if (a.scratch) out.push_back({a.scratch, scratch_, true});
-    return out;
-  }
-
- private:
-  std::string name_;
-  std::size_t scratch_;
-  std::vector<std::size_t> inputs_, outputs_;
-};
-
-/// A kernel of the host that runs when its turn on the stream has come.
-class OnStream : public Prepared {
- public:
-  OnStream(const CudaDriver& driver, fake_cuda::Declare* declare, Touches touches, std::unique_ptr<Prepared> kernel)
-      : driver_(driver), declare_(declare), touches_(std::move(touches)), kernel_(std::move(kernel)) {}
-  void launch(const Arguments& a) override {
-    calls_.push_back({kernel_.get(), a});  // kept: a recorded one runs again
-    CUhostFn run = [](void* p) { static_cast<Call*>(p)->kernel->launch(static_cast<Call*>(p)->arguments); };
-    const auto touched = touches_.at(a);
-    declare_(touches_.name(), touched.data(), touched.size());
-    check_driver(driver_, driver_.cuLaunchHostFunc(static_cast<CUstream>(a.stream), run, &calls_.back()), "cuLaunchHostFunc");
-  }
-
- private:
-  const CudaDriver& driver_;
-  fake_cuda::Declare* declare_;
-  Touches touches_;
-  std::unique_ptr<Prepared> kernel_;
-  struct Call {
-    Prepared* kernel;
-    Arguments arguments;
-  };
-  std::deque<Call> calls_;
-};
-
-/// A kernel of the host's own nodes, which says what it touches.
-class OnHost : public Prepared {
- public:
-  OnHost(fake_cuda::Host* host, Touches touches, std::unique_ptr<Prepared> kernel) : host_(host), touches_(std::move(touches)), kernel_(std::move(kernel)) {}
-  void launch(const Arguments& a) override {
-    const auto touched = touches_.at(a);
-    host_(touches_.name(), touched.data(), touched.size());
-    kernel_->launch(a);
-  }
-
- private:
-  fake_cuda::Host* host_;
-  Touches touches_;
-  std::unique_ptr<Prepared> kernel_;
-};
 
 class GpuPlans : public FakeGpus {
  protected:
@@ -171,20 +104,11 @@ TEST_F(GpuPlans, train_with_generated_kernels) {
   for (const char* name : {"decay", "dropout"}) {
     start(11);
     auto host = std::make_shared<HostGpu>();
-    auto mutex = std::make_shared<std::mutex>();
     KernelTables all = kernels();
     KernelTable generated = generated_kernels(host);
     for (const Kernel& given : generated.all()) {
       Kernel k = given;
-      k.prepare = [this, mutex, given](const KernelRequest& r) {
-        std::lock_guard lock(*mutex);
-        // The host runs one generated kernel at a time.
-        auto one_by_one = prepared([mutex, kernel = std::shared_ptr<Prepared>(given.prepare(r))](const Arguments& a) {
-          std::lock_guard turn(*mutex);
-          kernel->launch(a);
-        });
-        return on_stream(given, r, std::move(one_by_one));
-      };
+      k.prepare = [this, given](const KernelRequest& r) { return on_stream(given, r, given.prepare(r)); };
       all["gpu"].add(std::move(k));
     }
     auto graph = std::make_shared<const Graph>(training_graph(net(name), f32));

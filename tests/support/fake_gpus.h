@@ -109,7 +109,9 @@ class FakeGpus : public testing::Test {
   }
 
   void expect_no_races() {
-    if (!may_race) EXPECT_EQ(races(), "");
+    if (!may_race) {
+      EXPECT_EQ(races(), "");
+    }
   }
 
   bool may_race = false;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -15,7 +16,8 @@
 
 namespace belfry::test {
 
-inline const std::filesystem::path kShared = BELFRY_SHARED;
+/// $BELFRY_SHARED, else where the build found it.
+inline const std::filesystem::path kShared = std::getenv("BELFRY_SHARED") ? std::getenv("BELFRY_SHARED") : BELFRY_SHARED;
 
 #define NEED_SHARED(folder) \
   if (!std::filesystem::exists(kShared / (folder))) GTEST_SKIP() << "the golden data '" << (folder) << "' are not beside the source tree"
