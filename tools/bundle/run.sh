@@ -27,7 +27,9 @@ wants() {
 }
 
 run devices $by "$here/bin/belfry" devices
-if wants tests; then run tests $by "$here/bin/gpu_test" '--gtest_filter=Gpu*' "--gtest_output=json:$out/tests.json"; fi
+# The golden nets of f32 beside what is said of GPUs alone.
+golden='*/CifarTutorial.*:*/GoldenRun.*:*/MnistCnn.*:*/MnistTwoHeads.*:*/MobileNetOnDigits.begins*'
+if wants tests; then run tests $by "$here/bin/gpu_test" "--gtest_filter=Gpu*:$golden-*f64*" "--gtest_output=json:$out/tests.json"; fi
 if wants sanitize; then
   if command -v compute-sanitizer >/dev/null; then
     # Every kernel once; under racecheck and synccheck only our own have something to tell.
