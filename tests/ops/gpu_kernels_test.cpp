@@ -1,6 +1,8 @@
 // Generated kernels run on the host, held to the references: the cases of all rooms, and sizes that their forms need.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
 #include <random>
 
 #include <belfry/executor/joins.h>
@@ -65,6 +67,29 @@ TEST(GeneratedKernels, sum_in_the_blocks_of_the_cpu) {
     }
   host->build();
   for (const Awaited& w : all) EXPECT_EQ(run(w), w.wanted) << w.what;
+}
+
+/// What a key that no query sees holds stays where it is, also a NaN, which times 0 is no number.
+TEST(GeneratedKernels, attention_leaves_padding_alone) {
+  auto host = std::make_shared<HostGpu>();
+  const KernelTable table = generated_kernels(host);
+  const OpSet ops = standard_ops();
+  std::vector<Awaited> all;
+  for (const char* op : {"scaled_dot_product_attention", "scaled_dot_product_attention_gradient"}) {
+    const OpCase c = gpu_cases(op)[0];
+    await(table, ops.at(op), c, 3, true, all);
+    Awaited& w = all.back();
+    const HostTensor& mask = w.inputs.back();
+    const std::int64_t keys = mask.shape().back();
+    for (std::size_t i : {1u, 2u}) {
+      HostTensor& x = w.inputs[i];
+      const std::int64_t width = x.shape().back(), per_mask = x.elements() / width / keys / (mask.elements() / keys) * keys;
+      for (std::int64_t row = 0; row < x.elements() / width; ++row)
+        if (!mask.data<bool>()[static_cast<std::size_t>(row / per_mask * keys + row % keys)]) std::fill_n(x.data<float>().begin() + row * width, width, std::numeric_limits<float>::quiet_NaN());
+    }
+    w.wanted = run_op(ops.at(op), c, w.inputs, 3);
+  }
+  for (const Awaited& w : all) expect_as_wanted(w);
 }
 
 /// The same pairs in the same order as the executor's join, which walks the same program.
