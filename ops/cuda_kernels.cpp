@@ -7,8 +7,8 @@ namespace belfry {
 KernelTable generated_kernels(const GpuCodeRef& code) {
   KernelTable table;
   for (auto* room : {add_n_cuda, argmax_cuda, binary_cuda, broadcast_like_cuda, cast_cuda, compare_cuda, concat_cuda, cumsum_cuda, gather_cuda, identity_cuda, join_cuda,
-                     layer_norm_cuda, one_hot_cuda, optimizer_cuda, pad_cuda, random_cuda, reduce_cuda, resize_cuda, row_count_cuda, scatter_add_cuda, slice_cuda, softmax_cuda,
-                     softmax_cross_entropy_cuda, take_along_axis_cuda, top_k_cuda, transpose_cuda, unary_cuda})
+                     layer_norm_cuda, local_response_norm_cuda, max_pool2d_generated_cuda, one_hot_cuda, optimizer_cuda, pad_cuda, random_cuda, reduce_cuda, resize_cuda, row_count_cuda,
+                     scaled_dot_product_attention_cuda, scatter_add_cuda, slice_cuda, softmax_cuda, softmax_cross_entropy_cuda, take_along_axis_cuda, top_k_cuda, transpose_cuda, unary_cuda})
     for (Kernel& k : room(code)) table.add(std::move(k));
   return table;
 }

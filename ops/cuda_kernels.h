@@ -30,6 +30,8 @@ std::vector<Kernel> identity_cuda(const std::shared_ptr<GpuCode>& code);
 /// Of towers, which is the executor's to ask for.
 std::vector<Kernel> join_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> layer_norm_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> local_response_norm_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> max_pool2d_generated_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> one_hot_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> optimizer_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> pad_cuda(const std::shared_ptr<GpuCode>& code);
@@ -37,6 +39,7 @@ std::vector<Kernel> random_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> reduce_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> resize_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> row_count_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> scaled_dot_product_attention_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> scatter_add_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> slice_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> softmax_cuda(const std::shared_ptr<GpuCode>& code);

@@ -137,8 +137,8 @@ std::optional<Descriptor> plan_of(const TargetImpl& target, const Descriptor& co
 
 /// Whether it multiplies many by many: only there do tensor cores round what they are given.
 bool contracts(const Graph& graph) {
-  auto is_convolution = [](const Operation& o) { return o.kind == Kind::conv || o.kind == Kind::conv_input_gradient || o.kind == Kind::conv_filter_gradient; };
-  return std::any_of(graph.operations.begin(), graph.operations.end(), is_convolution);
+  auto multiplies = [](const Operation& o) { return o.kind == Kind::conv || o.kind == Kind::conv_input_gradient || o.kind == Kind::conv_filter_gradient || o.kind == Kind::attention; };
+  return std::any_of(graph.operations.begin(), graph.operations.end(), multiplies);
 }
 
 /// Calls f(configuration, facts) for what the heuristic knows, best first, until it gives true.

@@ -128,6 +128,14 @@ struct Maker {
     return d;
   }
 
+  Descriptor attention(const Operation& o) {
+    Descriptor d(api, CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR);
+    set_tensors(d, o, {CUDNN_ATTR_OPERATION_SDPA_FWD_QDESC, CUDNN_ATTR_OPERATION_SDPA_FWD_KDESC, CUDNN_ATTR_OPERATION_SDPA_FWD_VDESC, CUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC,
+                       CUDNN_ATTR_OPERATION_SDPA_FWD_ODESC, CUDNN_ATTR_OPERATION_SDPA_FWD_STATSDESC});
+    d.finalize();
+    return d;
+  }
+
   Descriptor operation(const Operation& o) {
     switch (o.kind) {
       case Kind::conv:
@@ -156,6 +164,7 @@ struct Maker {
       case Kind::avg_pool_gradient: return resample(o, CUDNN_RESAMPLE_AVGPOOL_EXCLUDE_PADDING, true);
       case Kind::batch_norm: return norm(o, false);
       case Kind::batch_norm_gradient: return norm(o, true);
+      case Kind::attention: return attention(o);
     }
     throw InternalError("no such operation of cuDNN");
   }

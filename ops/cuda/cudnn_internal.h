@@ -26,7 +26,7 @@ struct Tensor {
   std::optional<float> value = {};   ///< a scalar that every run is given
 };
 
-enum class Kind { conv, conv_input_gradient, conv_filter_gradient, add, sub, mul, div, max, relu, sqrt, reciprocal, identity, max_pool, avg_pool, avg_pool_gradient, batch_norm, batch_norm_gradient };
+enum class Kind { conv, conv_input_gradient, conv_filter_gradient, add, sub, mul, div, max, relu, sqrt, reciprocal, identity, max_pool, avg_pool, avg_pool_gradient, batch_norm, batch_norm_gradient, attention };
 
 /// Over height and width. Convolutions take the size from the filter; pools know no dilations.
 struct Window {
@@ -35,7 +35,7 @@ struct Window {
 
 /// Its tensors by number, in this order: convolutions x, filter, y (dx and dfilter in the places of x and filter); add … max a, b, y; relu … identity x, y;
 /// pools x, y (the gradient dy, dx); batch_norm x, gamma, beta, epsilon, zeros, zeros, one (how much of the running statistics is new), y, mean, inverse deviation, running mean,
-/// running variance; batch_norm_gradient x, mean, inverse deviation, gamma, dy, dx, dgamma, dbeta.
+/// running variance; batch_norm_gradient x, mean, inverse deviation, gamma, dy, dx, dgamma, dbeta; attention q, k, v (batch, heads, places, features), scale, y, log_sum.
 struct Operation {
   Kind kind;
   std::vector<std::size_t> tensors;

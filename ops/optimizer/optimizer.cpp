@@ -68,6 +68,14 @@ void ftrl(const Call& c) {
   else reference<FtrlPower>(c);
 }
 
+/// By squaring: the same products everywhere, which no library's pow promises.
+double power(double base, std::int64_t exponent) {
+  double out = 1;
+  for (; exponent > 0; exponent /= 2, base *= base)
+    if (exponent % 2) out *= base;
+  return out;
+}
+
 void adam_rate(const Call& c) {
   double beta1 = c.attributes.real("beta1"), beta2 = c.attributes.real("beta2");
   bool exact = c.attributes.text("powers") == "exact";
@@ -75,10 +83,9 @@ void adam_rate(const Call& c) {
     T rate = c.inputs[0].as<T>()[0];
     std::int64_t step = c.inputs[1].as<std::int64_t>()[0] + 1;
     if (exact) {
-      double t = static_cast<double>(step);
-      c.outputs[0].as<T>()[0] = static_cast<T>(static_cast<double>(rate) * std::sqrt(1 - std::pow(beta2, t)) / (1 - std::pow(beta1, t)));
+      c.outputs[0].as<T>()[0] = static_cast<T>(static_cast<double>(rate) * std::sqrt(1 - power(beta2, step)) / (1 - power(beta1, step)));
     } else {
-      T t = static_cast<T>(step), power1 = std::pow(static_cast<T>(static_cast<float>(beta1)), t), power2 = std::pow(static_cast<T>(static_cast<float>(beta2)), t);
+      T power1 = static_cast<T>(power(static_cast<float>(beta1), step)), power2 = static_cast<T>(power(static_cast<float>(beta2), step));
       c.outputs[0].as<T>()[0] = rate * std::sqrt(1 - power2) / (1 - power1);
     }
   });
@@ -96,7 +103,8 @@ OpDef adam_rate_def(std::vector<AttributeDef> attributes) {
           },
           .reference = adam_rate,
           .gradient = none(),
-          .split = all_replicated()};
+          .split = all_replicated(),
+          .exact = true};
 }
 
 OpDef def(Row row) {

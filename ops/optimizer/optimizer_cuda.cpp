@@ -106,14 +106,43 @@ Kernel kernel(const GpuCodeRef& code, const char* op, std::size_t slots, std::si
           .prepare = [=](const KernelRequest& r) { return update(r, slots, scalars).prepare(*code); }};
 }
 
+/// One thread: the products of the reference, in f64.
+const char* const kRate = R"(
+inline double power(double base, i64 exponent) {
+  double out = 1;
+  for (; exponent > 0; exponent /= 2, base *= base)
+    if (exponent % 2) out *= base;
+  return out;
+}
+KERNEL void adam_rate(const Args a) {
+  if (blockIdx.x || threadIdx.x) return;
+  const T rate = *(const T*)a.in[0];
+  const i64 step = *(const i64*)a.in[1] + 1;
+#if EXACT
+  *(T*)a.out[0] = (T)((double)rate * sqrt(1 - power(a.beta2, step)) / (1 - power(a.beta1, step)));
+#else
+  const T power1 = (T)power((double)(float)a.beta1, step), power2 = (T)power((double)(float)a.beta2, step);
+  *(T*)a.out[0] = rate * sqrt(1 - power2) / (1 - power1);
+#endif
+}
+)";
+
+Kernel rate(const GpuCodeRef& code) {
+  return {.name = "nvrtc_adam_rate", .op = "adam_rate", .supports = [](const KernelRequest& r) { return takes_on_gpu(r, {f32, f64}); }, .prepare = [code](const KernelRequest& r) {
+            Generated g(r);
+            g.type("T", r.inputs[0].dtype).head(r.attributes->text("powers") == "exact" ? "#define EXACT 1" : "#define EXACT 0");
+            g.real("beta1", r.attributes->real("beta1")).real("beta2", r.attributes->real("beta2")).body(kRate);
+            return g.launch("adam_rate", {1, 32}).prepare(*code);
+          }};
+}
+
 }  // namespace
 
-/// adam_rate is left to the host: its powers are to be those of the C library.
 std::vector<Kernel> optimizer_cuda(const GpuCodeRef& code) {
   return {kernel(code, "sgd", 0),      kernel(code, "momentum", 1),         kernel(code, "adam", 2),             kernel(code, "amsgrad", 3),
           kernel(code, "adamax", 2),   kernel(code, "rmsprop", 1),          kernel(code, "rmsprop_momentum", 2), kernel(code, "rmsprop_centered", 2),
           kernel(code, "rmsprop_centered_momentum", 3), kernel(code, "adagrad", 1), kernel(code, "adadelta", 2), kernel(code, "ftrl", 2),
-          kernel(code, "lion", 1),     kernel(code, "lamb", 2, 2),          kernel(code, "moving_average", 0)};
+          kernel(code, "lion", 1),     kernel(code, "lamb", 2, 2),          kernel(code, "moving_average", 0), rate(code)};
 }
 
 }  // namespace belfry

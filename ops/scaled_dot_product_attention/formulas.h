@@ -32,6 +32,7 @@ struct MaskSteps {
     for (std::size_t i = mask.size(); i-- > 0; below *= mask[i]) step[skip + i] = mask[i] == 1 ? 0 : below;
     key = step[rank - 1];
     query = step[rank - 2];
+    of_lead.assign(step.begin(), step.end() - 2);
     for_each_index(l.lead, [&](const Extents& at) {
       std::int64_t offset = 0;
       for (std::size_t i = 0; i < at.size(); ++i) offset += at[i] * step[i];
@@ -39,6 +40,7 @@ struct MaskSteps {
     });
   }
   std::int64_t query = 0, key = 0;
+  Extents of_lead;  ///< along the leading axes
   Extents of_head;  ///< where the mask of each head begins
 };
 

@@ -59,7 +59,7 @@ Ran run(PlacedGraph placed, const Graph& graph, int steps) {
 }
 
 TEST(ConvNet, no_op_of_it_falls_back_to_the_reference) {
-  // adam_rate: one scalar, whose powers are the host's.
+  // adam_rate: one scalar, whose reference is as good as a kernel.
   const std::set<std::string> allowed = {"adam_rate"};
   auto graph = std::make_shared<const Graph>(digits());
   PlacedGraph plan = placed(graph, to_strategy(Towers{.devices = sims(2), .towers = 2, .threads = 1}), 2, 32);

@@ -1,9 +1,7 @@
 // Plans for GPUs on the fake driver: its memory and streams, the CPU's kernels. Every strategy gives the CPU's bits.
 #include <gtest/gtest.h>
 
-#include <deque>
 #include <functional>
-#include <mutex>
 #include <set>
 
 #include <belfry/belfry.h>
@@ -17,6 +15,7 @@
 
 #include "fake_gpus.h"
 #include "host_gpu.h"
+#include "on_stream.h"
 #include "op_case.h"
 #include "plans.h"
 #include "ran_as_planned.h"
@@ -25,38 +24,23 @@
 namespace belfry::test {
 namespace {
 
-/// A kernel of the host that runs when its turn on the stream has come.
-class OnStream : public Prepared {
- public:
-  OnStream(const CudaDriver& driver, std::unique_ptr<Prepared> kernel) : driver_(driver), kernel_(std::move(kernel)) {}
-  void launch(const Arguments& a) override {
-    calls_.push_back({kernel_.get(), a});  // kept: a recorded one runs again
-    CUhostFn run = [](void* p) { static_cast<Call*>(p)->kernel->launch(static_cast<Call*>(p)->arguments); };
-    check_driver(driver_, driver_.cuLaunchHostFunc(static_cast<CUstream>(a.stream), run, &calls_.back()), "cuLaunchHostFunc");
-  }
-
- private:
-  const CudaDriver& driver_;
-  std::unique_ptr<Prepared> kernel_;
-  struct Call {
-    Prepared* kernel;
-    Arguments arguments;
-  };
-  std::deque<Call> calls_;
-};
-
 class GpuPlans : public FakeGpus {
  protected:
   /// The CPU's kernels as those of GPUs, all but the ops that are left out.
   KernelTables tables(const std::set<std::string>& without = {}) {
-    KernelTables out = kernels();
-    auto toolkit = toolkit_;
-    KernelTable& gpu = out["gpu"];
+    KernelTables out;
+    KernelTable &gpu = out["gpu"], &cpu = out["cpu"];
     auto add = [&](Kernel k, std::function<std::unique_ptr<Prepared>(const KernelRequest&)> host) {
-      k.prepare = [toolkit, host](const KernelRequest& r) { return std::make_unique<OnStream>(toolkit->driver(), host(r)); };
+      k.prepare = [this, k, host](const KernelRequest& r) { return on_stream(k, r, host(r)); };
       if (!without.contains(k.op)) gpu.add(std::move(k));
     };
-    for (const Kernel& k : out["cpu"].all()) add(k, k.prepare);
+    const KernelTables plain = kernels();
+    for (const Kernel& k : plain.at("cpu").all()) {
+      add(k, k.prepare);
+      Kernel own = k;
+      own.prepare = [k, host = function<fake_cuda::Host>("fake_cuda_host")](const KernelRequest& r) { return std::make_unique<OnHost>(host, Touches(k, r), k.prepare(r)); };
+      cpu.add(std::move(own));
+    }
     auto references = std::make_shared<const KernelTable>();
     const OpSet ops = standard_ops();
     for (const auto& op : ops.all())
@@ -64,6 +48,10 @@ class GpuPlans : public FakeGpus {
     add({kAggregate, kAggregate, [](const KernelRequest&) { return Support{}; }, {}},
         [](const KernelRequest& r) { return prepared([join = Join(*r.join, r.outputs[0])](const Arguments& a) mutable { join(a.inputs, a.outputs[0]); }); });
     return out;
+  }
+
+  std::unique_ptr<Prepared> on_stream(const Kernel& kernel, const KernelRequest& r, std::unique_ptr<Prepared> host) {
+    return std::make_unique<OnStream>(toolkit_->driver(), function<fake_cuda::Declare>("fake_cuda_declare"), Touches(kernel, r), std::move(host));
   }
 
   std::shared_ptr<const PlacedGraph> placed(const std::shared_ptr<const Graph>& graph, const Strategy& strategy, const std::string& devices, std::int64_t batch, const KernelTables& kernels) {
@@ -116,20 +104,11 @@ TEST_F(GpuPlans, train_with_generated_kernels) {
   for (const char* name : {"decay", "dropout"}) {
     start(11);
     auto host = std::make_shared<HostGpu>();
-    auto mutex = std::make_shared<std::mutex>();
     KernelTables all = kernels();
     KernelTable generated = generated_kernels(host);
     for (const Kernel& given : generated.all()) {
       Kernel k = given;
-      k.prepare = [toolkit = toolkit_, mutex, given](const KernelRequest& r) {
-        std::lock_guard lock(*mutex);
-        // The host runs one generated kernel at a time.
-        auto one_by_one = prepared([mutex, kernel = std::shared_ptr<Prepared>(given.prepare(r))](const Arguments& a) {
-          std::lock_guard turn(*mutex);
-          kernel->launch(a);
-        });
-        return std::make_unique<OnStream>(toolkit->driver(), std::move(one_by_one));
-      };
+      k.prepare = [this, given](const KernelRequest& r) { return on_stream(given, r, given.prepare(r)); };
       all["gpu"].add(std::move(k));
     }
     auto graph = std::make_shared<const Graph>(training_graph(net(name), f32));

@@ -246,6 +246,22 @@ TEST(Cudnn, TakesAnotherEngineWhereTheFirstDoesNotFit) {
   EXPECT_NE(tight.name, roomy.name);
 }
 
+/// Why attention has a kernel of its own: f32 that was not to be rounded finds no engine.
+TEST(Cudnn, PlansAttentionOfF32OnTensorCoresAlone) {
+  std::string why;
+  auto target = described(why);
+  if (!target) GTEST_SKIP() << why;
+  cudnn::Graph g;
+  auto tensor = [&](std::int64_t features) { return g.add({f32, {8, 4, 128, features}, {4 * 128 * features, 128 * features, features, 1}}); };
+  std::size_t q = tensor(64), k = tensor(64), v = tensor(64), scale = g.add(scalar(0.125f)), y = tensor(64), log_sum = tensor(1);
+  g.operations = {{Kind::attention, {q, k, v, scale, y, log_sum}}};
+  std::vector<EngineFacts> engines = all(target, g);
+  EXPECT_FALSE(engines.empty());
+  for (const EngineFacts& e : engines) EXPECT_TRUE(e.tensor_cores) << e.name;
+  EXPECT_THROW(find(target, g, {.scratch_bytes = 1 << 30}), DeviceError);
+  EXPECT_NO_THROW(find(target, g, {.scratch_bytes = 1 << 30, .tf32 = true}));
+}
+
 TEST(Cudnn, SaysWhatItDoesNotTake) {
   std::string why;
   auto target = described(why);

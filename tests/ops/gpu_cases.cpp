@@ -24,6 +24,19 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
     return {{.name = "a block per row", .attributes = {{"axis", 1}}, .inputs = {real({B, 30, 50}), real({30, 50}), real({30, 50})}, .outputs = {{f32, {B, 30, 50}}, {f32, {B}}, {f32, {B}}}}};
   if (op == "layer_norm_gradient")
     return {{.name = "rows in blocks", .inputs = {real({B, 30, 40}), real({B, 30}), positive({B, 30}), real({B, 30, 40}), real({40})}, .outputs = {{f32, {B, 30, 40}}, {f32, {40}}, {f32, {40}}}, .tolerance = 1e-4}};
+  // Tiles that are not full, and more features than a tile is wide.
+  if (op == "scaled_dot_product_attention")
+    return {{.name = "tiles, masked", .inputs = {real({2, 2, 70, 17}), real({2, 2, 133, 17}), real({2, 2, 133, 70}), bits({2, 1, 1, 133})}, .outputs = {{f32, {2, 2, 70, 70}}, {f32, {2, 2, 70}}}},
+            {.name = "tiles, causal", .attributes = {{"causal", true}}, .inputs = {real({2, 130, 16}), real({2, 65, 16}), real({2, 65, 16})}, .outputs = {{f32, {2, 130, 16}}, {f32, {2, 130}}}}};
+  if (op == "scaled_dot_product_attention_gradient") {
+    auto of = [](const char* name, Attributes a, std::int64_t queries, std::int64_t keys, std::int64_t width, std::int64_t values, CaseInput mask) {
+      TensorType q{f32, {2, queries, width}}, k{f32, {2, keys, width}}, v{f32, {2, keys, values}}, y{f32, {2, queries, values}};
+      return OpCase{.name = name, .attributes = std::move(a), .inputs = {{q}, {k}, {v}, {y}, {{f32, {2, queries}}, 20, 24}, {y}, std::move(mask)}, .outputs = {q, k, v, {f32, {2, queries, keys}}}, .tolerance = 2e-5};
+    };
+    return {of("tiles, masked", {}, 70, 133, 17, 66, bits({133})), of("tiles, causal", {{"causal", true}}, 130, 65, 66, 5, real({130, 65}))};
+  }
+  if (op == "max_pool2d") return {{.name = "many", .attributes = {{"window", Integers{3, 3}}, {"strides", Integers{2, 2}}, {"padding", "same"}}, .inputs = {real({B, 13, 11, 19})}, .outputs = {{f32, {B, 7, 6, 19}}, {u8, {B, 7, 6, 19}}}}};
+  if (op == "adam_rate") return {{.name = "a late step", .inputs = {positive({}), {{i64, {}}, 0, 0, 100000}}, .outputs = {{f32, {}}}}};
   if (op == "argmax") return {{.name = "a block per row", .inputs = {real({B, 1500})}, .outputs = {{i32, {B}}}}, {.name = "equals", .attributes = {{"last", true}}, .inputs = {whole_numbers({B, 90})}, .outputs = {{i32, {B}}}}};
   if (op == "adam") return {{.name = "with a tail", .inputs = {real({1003}), real({1003}), positive({1003}), real({1003}), positive({})}, .outputs = {{f32, {1003}}, {f32, {1003}}, {f32, {1003}}}}};
   if (op == "transpose")

@@ -4,44 +4,15 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <map>
-#include <optional>
 #include <stdexcept>
 #include <string>
 
 #include <belfry/executor/device/cuda/driver_internal.h>
 
+#include "environment.h"
 #include "fake_cuda/fake_cuda.h"
 
 namespace belfry::test {
-
-/// Variables of the environment, as they were before when it goes.
-class Environment {
- public:
-  Environment() = default;
-  ~Environment() {
-    for (const auto& [name, value] : before_) value ? setenv(name.c_str(), value->c_str(), 1) : unsetenv(name.c_str());
-  }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-
-  void set(const std::string& name, const std::string& value) {
-    keep(name);
-    setenv(name.c_str(), value.c_str(), 1);
-  }
-  void unset(const std::string& name) {
-    keep(name);
-    unsetenv(name.c_str());
-  }
-
- private:
-  void keep(const std::string& name) {
-    const char* value = std::getenv(name.c_str());
-    before_.try_emplace(name, value ? std::optional<std::string>(value) : std::nullopt);
-  }
-  std::map<std::string, std::optional<std::string>> before_;
-};
 
 class FakeGpus : public testing::Test {
  protected:
@@ -52,10 +23,14 @@ class FakeGpus : public testing::Test {
     if (!library_) throw std::runtime_error(dlerror());
     opened = open_driver();
   }
-  ~FakeGpus() override { reset(); }
+  ~FakeGpus() override {
+    expect_no_races();
+    reset();
+  }
 
   /// From the beginning: settings are read anew, the context of the first GPU is current.
   void start(int seed = 1) {
+    expect_no_races();
     reset();
     environment.set("FAKE_CUDA_SEED", std::to_string(seed));
     ASSERT_EQ(d.cuInit(0), CUDA_SUCCESS);
@@ -66,6 +41,8 @@ class FakeGpus : public testing::Test {
   void add_kernel(const char* name, std::initializer_list<std::size_t> sizes, fake_cuda::Kernel kernel) {
     function<fake_cuda::AddKernel>("fake_cuda_add_kernel")(name, sizes.begin(), sizes.size(), kernel);
   }
+  /// A line each, since the last start. A test that wants some says so.
+  std::string races() { return function<fake_cuda::Races>("fake_cuda_races")(); }
   std::size_t used(int device) { return function<fake_cuda::Used>("fake_cuda_used")(device); }
 
   CUdeviceptr allocated(std::size_t bytes) {
@@ -97,16 +74,24 @@ class FakeGpus : public testing::Test {
     return d.cuLaunchKernelEx(&config, reinterpret_cast<CUfunction>(k), arguments, nullptr);
   }
 
+  template <class F>
+  F* function(const char* name) {
+    return reinterpret_cast<F*>(dlsym(library_, name));
+  }
+
+  void expect_no_races() {
+    if (!may_race) {
+      EXPECT_EQ(races(), "");
+    }
+  }
+
+  bool may_race = false;
   Environment environment;
   OpenedDriver opened;
   const CudaDriver& d = opened.table;
   CUcontext context = nullptr;
 
  private:
-  template <class F>
-  F* function(const char* name) {
-    return reinterpret_cast<F*>(dlsym(library_, name));
-  }
   void* library_ = nullptr;
 };
 

@@ -105,9 +105,10 @@ std::map<void (*)(const void*), HostThread*>& threads_of() {
 }  // namespace
 
 struct HostGpu::Function : GpuFunction {
-  explicit Function(std::shared_ptr<Entry> e) : entry(std::move(e)) {}
+  Function(HostGpu& host, std::shared_ptr<Entry> e) : host(host), entry(std::move(e)) {}
   void launch(Grid grid, std::span<const std::uint64_t> words, void*) override {
-    if (!entry->run) throw std::runtime_error("build() was not called");
+    std::lock_guard lock(host.mutex_);
+    if (!entry->run) host.build();
     if (words.size() != entry->words) throw std::runtime_error("a kernel takes other words");
     HostThread& state = *threads_of().at(entry->run);
     Block& b = block();
@@ -122,13 +123,15 @@ struct HostGpu::Function : GpuFunction {
         for (state.thread.x = 0; state.thread.x < threads; ++state.thread.x) entry->run(words.data());
     }
   }
+  HostGpu& host;
   std::shared_ptr<Entry> entry;
 };
 
 std::shared_ptr<GpuFunction> HostGpu::function(const std::string& source, const std::string& entry, std::size_t words) {
+  std::lock_guard lock(mutex_);
   auto& e = entries_[{source, entry}];
   if (!e) e = std::make_shared<Entry>(Entry{source, entry, words, source.find("__sync") != std::string::npos || source.find("__shfl") != std::string::npos});
-  return std::make_shared<Function>(e);
+  return std::make_shared<Function>(*this, e);
 }
 
 std::vector<std::string> HostGpu::sources() const {
@@ -138,6 +141,7 @@ std::vector<std::string> HostGpu::sources() const {
 }
 
 void HostGpu::build() {
+  std::lock_guard lock(mutex_);
   static int built = 0;  // a name that was opened once stays what it was
   std::string text = "#include \"host_gpu_shim.h\"\n", table, last;
   std::vector<Entry*> fresh;

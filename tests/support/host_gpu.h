@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -9,11 +10,11 @@
 
 namespace belfry::test {
 
-/// Functions can be launched once `build` was called after they were asked for.
+/// Functions are launched one at a time, whoever launches them.
 class HostGpu : public GpuCode {
  public:
   std::shared_ptr<GpuFunction> function(const std::string& source, const std::string& entry, std::size_t words) override;
-  /// Compiles what was asked for since the last call, as one library. Throws with the compiler's words.
+  /// Compiles what was asked for since the last call, as one library; a launch of what is not compiled does. Throws with the compiler's words.
   void build();
   std::vector<std::string> sources() const;
 
@@ -25,6 +26,7 @@ class HostGpu : public GpuCode {
     void (*run)(const void* words) = nullptr;
   };
   struct Function;
+  std::recursive_mutex mutex_;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Entry>> entries_;
 };
 

@@ -128,7 +128,12 @@ void expect_norms(const State& state, const nlohmann::json& want, const nlohmann
 }
 
 Graph graph_of(const char* name, const Settings& settings) { return net_named(name).build(std::make_shared<const OpSet>(standard_ops()), settings); }
-Strategy towers(int count) { return to_strategy(Towers{.devices = parse_devices("cpu:0,cpu:1"), .towers = count}); }
+GoldenPlace& golden_place() {
+  static GoldenPlace place;
+  return place;
+}
+
+Strategy towers(int count) { return to_strategy(Towers{.devices = parse_devices(golden_place().devices), .variables = golden_place().variables, .towers = count}); }
 
 TensorMap in_dtype(TensorMap tensors, DType dtype) {
   for (auto& [name, value] : tensors) value = converted(value, dtype);

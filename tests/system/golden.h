@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -15,9 +16,19 @@
 
 namespace belfry::test {
 
-inline const std::filesystem::path kShared = BELFRY_SHARED;
+/// $BELFRY_SHARED, else where the build found it.
+inline const std::filesystem::path kShared = std::getenv("BELFRY_SHARED") ? std::getenv("BELFRY_SHARED") : BELFRY_SHARED;
+
+/// Where nets are trained: on two of the host's cores, unless a program says otherwise. `why`: there is no such place here.
+struct GoldenPlace {
+  std::string devices = "cpu:0,cpu:1", why = {};
+  DeviceId variables = cpu(0);
+  SessionOptions options = {};
+};
+GoldenPlace& golden_place();
 
 #define NEED_SHARED(folder) \
+  if (!golden_place().why.empty()) GTEST_SKIP() << golden_place().why; \
   if (!std::filesystem::exists(kShared / (folder))) GTEST_SKIP() << "the golden data '" << (folder) << "' are not beside the source tree"
 
 /// |got − wanted| ≤ tolerance. With every test the largest share of a tolerance that it used is printed.

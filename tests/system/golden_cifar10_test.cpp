@@ -69,7 +69,7 @@ void expect_final_norms(const State& state, const nlohmann::json& theirs, int to
 TEST_P(CifarTutorial, trains_as_tensorflow_does) {
   NEED_SHARED("golden/cifar10_tutorial");
   nlohmann::json want = golden();
-  Session session(graph_of("cifar10", {{"decay_steps", 20}}), towers(T()));
+  Session session(graph_of("cifar10", {{"decay_steps", 20}}), towers(T()), golden_place().options);
   session.load_state(with_our_names(tensors("cifar10_tutorial/init.safetensors")));
   session.set_trace(true);
   auto losses = want["total_loss"].get<std::vector<std::vector<double>>>();
@@ -107,7 +107,7 @@ TEST_P(CifarTutorial, agrees_away_from_the_initial_state) {
     fetches.push_back("gradient/" + name);
     for (std::size_t i = 0; i < value.data<float>().size(); ++i) value.data<float>()[i] += 0.01f * static_cast<float>(std::cos(0.37 * static_cast<double>(i)));
   }
-  Session session(graph_of("cifar10"), towers(T()));
+  Session session(graph_of("cifar10"), towers(T()), golden_place().options);
   session.load_state(state);
   Results r = session.run(rows(0).columns, fetches);
   std::vector<double> losses = probe["total_loss"], mine = tower_losses(r, T());
@@ -136,7 +136,7 @@ TEST_P(CifarTutorial, has_the_terms_and_activations_of_the_first_step) {
   nlohmann::json want = golden();
   const std::map<std::string, std::string> nodes = {{"conv1", "conv1/relu"}, {"pool1", "max_pool2d"}, {"norm1", "local_response_norm"}, {"conv2", "conv2/relu"}, {"norm2", "local_response_norm_1"},
                                                     {"pool2", "max_pool2d_1"}, {"local3", "local3/relu"}, {"local4", "local4/relu"},        {"logits", "logits"}};
-  Session session(tutorial(f32), towers(T()));
+  Session session(tutorial(f32), towers(T()), golden_place().options);
   session.load_state(with_our_names(tensors("cifar10_tutorial/init.safetensors")));
   std::vector<std::string> fetches = {"cross_entropy@towers", "local3/weight_loss", "local4/weight_loss"};
   for (const auto& [theirs, mine] : nodes) fetches.push_back(mine);

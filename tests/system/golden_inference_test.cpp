@@ -33,7 +33,7 @@ State pretrained() {
 TEST(PretrainedMobileNet, knows_pets) {
   NEED_SHARED("data/mobilenetv2");
   NEED_SHARED("data/pets-cats-dogs");
-  Session session(graph_of("mobilenet_v2"), Towers{.devices = parse_devices("cpu:0,cpu:1")});
+  Session session(graph_of("mobilenet_v2"), towers(2), golden_place().options);
   session.load_state(pretrained());
   const std::string logits = session.graph().name_of(session.graph().outputs[0]);
   int top_1 = 0, top_5 = 0, known = 0, right_kind = 0, photos = 0;

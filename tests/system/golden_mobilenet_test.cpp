@@ -107,7 +107,7 @@ TEST_P(MobileNetOnDigits, begins_in_f32_as_tensorflow_does) {
   const int T = GetParam();
   nlohmann::json golden = expected("mobilenetv2_mnist/expected.json")["runs"]["towers_" + std::to_string(T)];
   DataSet rows = mobilenet_rows(f32);
-  Session session(mobilenet_on_digits(f32), towers(T));
+  Session session(mobilenet_on_digits(f32), towers(T), golden_place().options);
   session.load_state(tensors("mobilenetv2_mnist/init.safetensors"));
   auto losses = golden["losses"].get<std::vector<double>>(), spread = golden["loss_spread"].get<std::vector<double>>();
   for (std::size_t t = 0; t < losses.size(); ++t) {
@@ -184,7 +184,7 @@ TEST_P(FinetunePets, follows_tensorflow) {
   const Tuning& run = GetParam();
   nlohmann::json golden = expected("finetune_pets/expected.json")["runs"][run.name()];
   DataSet rows = pet_rows(f32);
-  Session session(tuned(run, f32), towers(run.replicas));
+  Session session(tuned(run, f32), towers(run.replicas), golden_place().options);
   session.load_state(pretrained_with_head());
   auto losses = golden["losses"].get<std::vector<double>>(), spread = golden["loss_spread"].get<std::vector<double>>(), accuracy = golden["accuracy_logit_over_0"].get<std::vector<double>>();
   auto rate = golden["learning_rate"].get<std::vector<double>>();

@@ -242,7 +242,7 @@ TEST_P(GoldenRun, has_the_losses_values_and_slots_of_tensorflow) {
   const Golden& run = *std::find_if(runs().begin(), runs().end(), [](const Golden& r) { return std::string(r.name) == GetParam(); });
   const std::string prefix = run.name + std::string("/");
   auto losses = golden()["runs"][run.name]["losses"].get<std::vector<double>>();
-  Session session(run.graph());
+  Session session(run.graph(), Single{.device = golden_place().variables}, golden_place().options);
   session.load_state(stored("init.safetensors"));
   State before;
   for (std::size_t t = 0; t < losses.size(); ++t) {

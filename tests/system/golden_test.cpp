@@ -49,7 +49,7 @@ TEST_P(MnistCnn, trains_as_tensorflow_does) {
   NEED_SHARED("golden/mnist_cnn");
   const CnnRun& run = GetParam();
   nlohmann::json want = expected("mnist_cnn/expected.json"), golden = want["runs"][run.name];
-  Session session(graph_of("mnist_cnn"), Towers{.devices = parse_devices("cpu:0,cpu:1"), .towers = run.towers});
+  Session session(graph_of("mnist_cnn"), towers(run.towers), golden_place().options);
   session.load_state(tensors("mnist_cnn/init.safetensors"));
   session.set_trace(true);
   auto losses = golden["losses"].get<std::vector<double>>(), spread = golden["loss_spread"].get<std::vector<double>>();
@@ -105,7 +105,7 @@ TEST_P(MnistTwoHeads, trains_as_tensorflow_does) {
   NEED_SHARED("golden/mnist_two_heads");
   const int towers = GetParam();
   nlohmann::json runs = expected("mnist_two_heads/expected.json")["runs"], golden = runs["towers_" + std::to_string(towers)];
-  Session session(graph_of("mnist_two_heads"), Towers{.devices = parse_devices("cpu:0,cpu:1"), .towers = towers});
+  Session session(graph_of("mnist_two_heads"), test::towers(towers), golden_place().options);
   session.load_state(tensors("mnist_two_heads/init.safetensors"));
   session.set_trace(true);
   auto series = [&](const char* name) { return golden[name].get<std::vector<double>>(); };

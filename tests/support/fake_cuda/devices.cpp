@@ -60,6 +60,7 @@ void fake_cuda_reset() {
     c.device = device;
   }
   t.calls.clear();
+  forget_races();
   t.last = nullptr;
   t.started = false;
   make_current(nullptr);

@@ -5,6 +5,9 @@
 // (milliseconds until a wait that nothing can end gives CUDA_ERROR_LAUNCH_TIMEOUT, 2000), FAKE_CUDA_WORKS (0; 1: streams
 // go on also while nobody calls, as a device does), and FAKE_CUDA_FAIL=name:n:code,… : the n-th
 // call of that name since cuInit fails. A code that breaks a context comes to light when the work runs, and stays.
+// Steps are held to what orders them: two that touch the same bytes of a block, one of them writing, and that no stream, event, graph,
+// value or wait of the host puts in order, are a race, whatever order they ran in. Copies and fills say what they touch, kernels of the host
+// by fake_cuda_declare, the host by fake_cuda_host. What the host was told by one function of the host, all its threads know.
 // Capture records a graph, and fails on a side stream that is not joined, a wait that leaves the graph, or a call that waits.
 // What it cannot do gives CUDA_ERROR_NOT_SUPPORTED: the default stream, waits for values and graphs within a capture, occupancy.
 #pragma once
@@ -24,6 +27,18 @@ using Kernel = void (*)(const Launch& launch, void** arguments);
 using AddKernel = void(const char* name, const std::size_t* sizes, std::size_t count, Kernel kernel);
 /// Exported as fake_cuda_reset: forgets contexts, streams, memory and counted calls. Handles from before are no more.
 using Reset = void();
+struct Touched {
+  const void* at;
+  std::size_t bytes;
+  bool writes;
+};
+/// Exported as fake_cuda_declare: what the next step that this thread queues touches; a function of the host is a kernel then, and tells the host nothing.
+using Declare = void(const char* name, const Touched* ranges, std::size_t count);
+/// Exported as fake_cuda_host: the host touches them, now.
+using Host = void(const char* name, const Touched* ranges, std::size_t count);
+/// Exported as fake_cuda_races: a line per race since the last reset.
+using Races = const char*();
+
 /// Exported as fake_cuda_used: bytes of a device's memory that are allocated.
 using Used = std::size_t(int device);
 

@@ -26,6 +26,9 @@ struct Running {
   std::vector<Node> nodes;
   std::vector<bool> begun, done;
   std::size_t left = 0;
+  std::shared_ptr<Running> before;  ///< the launch before this one
+  std::vector<Clock> clocks = {};   ///< of the nodes that have begun
+  Clock base = {}, ended = {};
 };
 
 struct CUgraphExec_st {
@@ -59,7 +62,13 @@ std::set<std::size_t> behind(const CUgraph_st& graph, const std::set<std::size_t
 }
 
 /// Any of the nodes that are free to run, as a step that says when it is done.
-FakeOp any_free(const std::shared_ptr<Running>& r) {
+FakeOp any_free(const std::shared_ptr<Running>& r, CUstream_st& stream) {
+  if (r->clocks.empty()) {
+    r->clocks.resize(r->nodes.size());
+    r->base = stream.clock;
+    if (r->before) join(r->base, r->before->ended);
+    r->before = nullptr;
+  }
   std::vector<std::size_t> free;
   for (std::size_t i = 0; i < r->nodes.size(); ++i) {
     const auto& after = r->nodes[i].after;
@@ -68,10 +77,15 @@ FakeOp any_free(const std::shared_ptr<Running>& r) {
   const std::size_t chosen = free[state().random() % free.size()];
   r->begun[chosen] = true;
   FakeOp op = r->nodes[chosen].op;
+  op.strand = strand_of(stream.strand, op.strand);
+  op.clock = &r->clocks[chosen];
+  *op.clock = r->base;
+  for (std::size_t n : r->nodes[chosen].after) join(*op.clock, r->clocks[n]);
   op.run = [r, chosen, run = op.run] {
     CUresult code = run();
     r->done[chosen] = true;
     --r->left;
+    join(r->ended, r->clocks[chosen]);
     return code;
   };
   return op;
@@ -196,13 +210,13 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   if (call.error) return call.error;
   if (!exec || !stream) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture) return CUDA_ERROR_NOT_SUPPORTED;
-  auto running = std::make_shared<Running>(Running{exec->nodes, std::vector<bool>(exec->nodes.size()), std::vector<bool>(exec->nodes.size()), exec->nodes.size()});
+  auto running = std::make_shared<Running>(Running{exec->nodes, std::vector<bool>(exec->nodes.size()), std::vector<bool>(exec->nodes.size()), exec->nodes.size(), exec->last});
   auto before = std::exchange(exec->last, running);
   for (std::size_t i = 0; i < exec->nodes.size(); ++i) {
     FakeOp op;
     op.ready = [before] { return !before || before->left == 0; };
     if (call.later) op.run = [] { return CUDA_SUCCESS; };
-    else op.choose = [running] { return any_free(running); };
+    else op.choose = [running](CUstream_st& on) { return any_free(running, on); };
     if (CUresult code = queue(call, stream, std::move(op))) return code;
   }
   return CUDA_SUCCESS;

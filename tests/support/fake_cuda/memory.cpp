@@ -25,15 +25,22 @@ bool on_device(CUdeviceptr p, std::size_t bytes) {
   return block && block->context && fits(p, bytes);
 }
 
+std::string place_of(CUdeviceptr p) {
+  const Block* block = block_of(p);
+  return !block || !block->context ? "the host" : "GPU " + std::to_string(block->context->device);
+}
+
 CUresult copied(Call& call, CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
   if (call.error) return call.error;
   if (bytes && (!fits(to, bytes) || !fits(from, bytes))) return CUDA_ERROR_INVALID_VALUE;
-  return queue(call, stream, {{}, [=] {
+  FakeOp op{{}, [=] {
                  // What was freed by its owner meanwhile is no longer there.
                  if (!fits(to, bytes) || !fits(from, bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
                  std::memmove(address(to), address(from), bytes);
                  return CUDA_SUCCESS;
-               }});
+               }};
+  op.access = {"a copy of " + std::to_string(bytes) + " bytes from " + place_of(from) + " to " + place_of(to), {{address(from), bytes, false}, {address(to), bytes, true}}};
+  return queue(call, stream, std::move(op));
 }
 
 CUresult give(std::size_t bytes, CUctx_st* context, void** out) {
@@ -41,6 +48,7 @@ CUresult give(std::size_t bytes, CUctx_st* context, void** out) {
   if (!p) return CUDA_ERROR_OUT_OF_MEMORY;
   std::memset(p, static_cast<int>(0x81 + state().random() % 64), bytes);
   state().blocks[reinterpret_cast<std::uintptr_t>(p)] = {bytes, context, true};
+  forget(reinterpret_cast<std::uintptr_t>(p), bytes);
   *out = p;
   return CUDA_SUCCESS;
 }
@@ -116,6 +124,7 @@ CUresult cuMemHostRegister(void* p, std::size_t bytes, unsigned) {
   auto from = reinterpret_cast<std::uintptr_t>(p);
   if (block_of(from) || block_of(from + bytes - 1)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   state().blocks[from] = {bytes, nullptr, false};
+  forget(from, bytes);
   return CUDA_SUCCESS;
 }
 
@@ -145,20 +154,24 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t count,
   Call call("cuMemsetD8Async", Needs::context, true);
   if (call.error) return call.error;
   if (!on_device(to, count)) return CUDA_ERROR_INVALID_VALUE;
-  return queue(call, stream, {{}, [=] {
-                 std::memset(address(to), value, count);
-                 return CUDA_SUCCESS;
-               }});
+  FakeOp op{{}, [=] {
+              std::memset(address(to), value, count);
+              return CUDA_SUCCESS;
+            }};
+  op.access = {"a fill of " + std::to_string(count) + " bytes", {{address(to), count, true}}};
+  return queue(call, stream, std::move(op));
 }
 
 CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, std::size_t count, CUstream stream) {
   Call call("cuMemsetD32Async", Needs::context, true);
   if (call.error) return call.error;
   if (to % 4 || !on_device(to, count * 4)) return CUDA_ERROR_INVALID_VALUE;
-  return queue(call, stream, {{}, [=] {
-                 for (std::size_t i = 0; i < count; ++i) std::memcpy(static_cast<char*>(address(to)) + i * 4, &value, 4);
-                 return CUDA_SUCCESS;
-               }});
+  FakeOp op{{}, [=] {
+              for (std::size_t i = 0; i < count; ++i) std::memcpy(static_cast<char*>(address(to)) + i * 4, &value, 4);
+              return CUDA_SUCCESS;
+            }};
+  op.access = {"a fill of " + std::to_string(4 * count) + " bytes", {{address(to), 4 * count, true}}};
+  return queue(call, stream, std::move(op));
 }
 
 }  // extern "C"

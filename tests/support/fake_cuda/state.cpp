@@ -70,8 +70,12 @@ bool run_one(Call& call) {
   if (!stream) return false;
   FakeOp op = std::move(stream->ops.front());
   stream->ops.pop_front();
-  if (op.choose) op = op.choose();
+  join(stream->clock, op.known);
+  if (op.choose) op = op.choose(*stream);
+  Clock& clock = op.clock ? *op.clock : stream->clock;
+  begin_step(clock, op.clock ? op.strand : stream->strand, op.access);
   stream->busy = true;
+  if (op.tells_host) host_saw(clock);  // its other threads may go on before the function has returned
   if (op.calls_out) {
     call.lock.unlock();
     in_host_function = true;
@@ -81,6 +85,7 @@ bool run_one(Call& call) {
     in_host_function = false;
     call.lock.lock();
   }
+  if (op.clock) join(stream->clock, clock);
   ++state().clock;
   stream->busy = false;
   if (code != CUDA_SUCCESS) stream->context->broken = code;
@@ -188,10 +193,16 @@ void start_worker() {
 }  // namespace
 
 CUresult queue(Call& call, CUstream stream, FakeOp op) {
+  if (Access declared = take_declared(); !declared.name.empty()) {
+    op.access = std::move(declared);
+    op.tells_host = false;
+  }
   if (call.error) return call.error;
   if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return CUDA_ERROR_NOT_SUPPORTED;
   if (call.later) op.run = [code = call.later] { return code; };
+  op.strand = stream->strand;
   if (stream->capture) return capture(stream, std::move(op));
+  op.known = host_clock();
   stream->ops.push_back(std::move(op));
   if (state().settings.works) start_worker();
   run_some(call);

@@ -8,52 +8,12 @@
 #include <functional>
 #include <list>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <random>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "fake_cuda.h"
-
-/// One step of a stream.
-struct FakeOp {
-  std::function<bool()> ready;       ///< null: at once
-  std::function<CUresult()> run;
-  bool calls_out = false;            ///< a function of the host, which runs without the lock
-  std::function<FakeOp()> choose = {};  ///< if set, what runs is found when its turn comes
-};
-
-struct CUctx_st {
-  int device = 0;
-  int held = 0;
-  std::size_t used = 0;
-  std::set<CUctx_st*> peers;
-  CUresult broken = CUDA_SUCCESS;    ///< once set, all calls give it
-};
-struct CUstream_st {
-  CUctx_st* context = nullptr;
-  std::deque<FakeOp> ops;
-  bool busy = false;
-  CUgraph capture = nullptr;         ///< what is queued goes there, behind the nodes of `tail`
-  std::set<std::size_t> tail;
-};
-struct FakeRecord {
-  bool done = false;
-  std::uint64_t time = 0;
-};
-struct CUevent_st {
-  bool timing = true;
-  std::shared_ptr<FakeRecord> last;  ///< null until it is recorded
-  CUgraph capture = nullptr;         ///< recorded while that was captured, behind those nodes
-  std::set<std::size_t> nodes;
-};
-struct CUkern_st {
-  std::vector<std::size_t> sizes;
-  fake_cuda::Kernel run = nullptr;
-};
-struct CUlib_st {};
+#include "handles_internal.h"
 
 namespace fake_cuda {
 

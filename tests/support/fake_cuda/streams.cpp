@@ -16,6 +16,12 @@ bool holds_word(CUdeviceptr p) {
   return block && p % 8 == 0 && p - start + 8 <= block->bytes;
 }
 
+/// What happens before the values that streams wrote.
+std::map<CUdeviceptr, Clock>& written() {
+  static std::map<CUdeviceptr, Clock> all;
+  return all;
+}
+
 bool is_stream(CUstream stream) {
   auto& all = state().streams;
   return std::any_of(all.begin(), all.end(), [&](const CUstream_st& s) { return &s == stream; });
@@ -51,6 +57,7 @@ CUresult cuStreamCreateWithPriority(CUstream* out, unsigned flags, int) {
   state().streams.emplace_back();
   *out = &state().streams.back();
   (*out)->context = call.context;
+  (*out)->strand = new_strand();
   return CUDA_SUCCESS;
 }
 
@@ -72,6 +79,7 @@ CUresult cuStreamSynchronize(CUstream stream) {
   if (!is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (CUresult code = not_while_captured(stream)) return code;
   if (CUresult code = run_until(call, [&] { return idle(*stream) || stream->context->broken; })) return code;
+  host_saw(stream->clock);
   return stream->context->broken;
 }
 
@@ -82,7 +90,9 @@ CUresult cuStreamQuery(CUstream stream) {
   if (CUresult code = not_while_captured(stream)) return code;
   run_some(call);
   if (stream->context->broken) return stream->context->broken;
-  return idle(*stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  if (!idle(*stream)) return CUDA_ERROR_NOT_READY;
+  host_saw(stream->clock);
+  return CUDA_SUCCESS;
 }
 
 /// The newest record of the event at the time of this call.
@@ -93,7 +103,10 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_NOT_SUPPORTED;
   if (event->capture || stream->capture) return capture_wait(stream, event);
   if (!event->last) return CUDA_SUCCESS;
-  return queue(call, stream, {[record = event->last] { return record->done; }, [] { return CUDA_SUCCESS; }});
+  return queue(call, stream, {[record = event->last] { return record->done; }, [stream, record = event->last] {
+                                join(stream->clock, record->clock);
+                                return CUDA_SUCCESS;
+                              }});
 }
 
 CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr p, cuuint64_t value, unsigned condition) {
@@ -101,7 +114,10 @@ CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr p, cuuint64_t value, u
   if (call.error) return call.error;
   if (condition > CU_STREAM_WAIT_VALUE_NOR) return CUDA_ERROR_NOT_SUPPORTED;
   if (!holds_word(p)) return CUDA_ERROR_INVALID_VALUE;
-  return queue(call, stream, {[=] { return reached(__atomic_load_n(word(p), __ATOMIC_ACQUIRE), value, condition); }, [] { return CUDA_SUCCESS; }});
+  return queue(call, stream, {[=] { return reached(__atomic_load_n(word(p), __ATOMIC_ACQUIRE), value, condition); }, [=] {
+                                join(stream->clock, written()[p]);
+                                return CUDA_SUCCESS;
+                              }});
 }
 
 CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr p, cuuint64_t value, unsigned flags) {
@@ -110,6 +126,7 @@ CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr p, cuuint64_t value, 
   if (flags != CU_STREAM_WRITE_VALUE_DEFAULT) return CUDA_ERROR_NOT_SUPPORTED;
   if (!holds_word(p)) return CUDA_ERROR_INVALID_VALUE;
   return queue(call, stream, {{}, [=] {
+                 join(written()[p], stream->clock);
                  __atomic_store_n(word(p), value, __ATOMIC_RELEASE);
                  return CUDA_SUCCESS;
                }});
@@ -122,7 +139,7 @@ CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
   FakeOp op{{}, [=] {
               function(data);
               return CUDA_SUCCESS;
-            }, true};
+            }, true, {}, {}, true};
   return queue(call, stream, std::move(op));
 }
 
@@ -151,8 +168,9 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
   event->nodes = stream->tail;
   if (stream->capture) return CUDA_SUCCESS;
   auto record = std::make_shared<FakeRecord>();
-  CUresult code = queue(call, stream, {{}, [record] {
+  CUresult code = queue(call, stream, {{}, [record, stream] {
                           record->done = true;
+                          record->clock = stream->clock;
                           record->time = state().clock;
                           return CUDA_SUCCESS;
                         }});
@@ -167,7 +185,9 @@ CUresult cuEventQuery(CUevent event) {
   if (event->capture) return CUDA_ERROR_CAPTURED_EVENT;
   run_some(call);
   if (call.context->broken) return call.context->broken;
-  return !event->last || event->last->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  if (event->last && !event->last->done) return CUDA_ERROR_NOT_READY;
+  if (event->last) host_saw(event->last->clock);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuEventSynchronize(CUevent event) {
@@ -175,7 +195,9 @@ CUresult cuEventSynchronize(CUevent event) {
   if (call.error) return call.error;
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
   if (event->capture) return CUDA_ERROR_CAPTURED_EVENT;
-  return run_until(call, [record = event->last] { return !record || record->done; });
+  CUresult code = run_until(call, [record = event->last] { return !record || record->done; });
+  if (!code && event->last) host_saw(event->last->clock);
+  return code;
 }
 
 /// A millisecond per step that ran in between.

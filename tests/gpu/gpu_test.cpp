@@ -1,0 +1,148 @@
+// What a GPU must show: kernels agree with their references, strategies and repetitions give the same bits, updates the CPU's, training TensorFlow's; nothing leaks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include <belfry/belfry.h>
+#include <belfry/frontends/nn/nets/nets.h>
+#include <belfry/frontends/session/calibration.h>
+#include <belfry/ops/all_ops.h>
+
+#include "awaited.h"
+#include "golden.h"
+#include "machine.h"
+#include "nets.h"
+
+namespace belfry::test {
+namespace {
+
+/// On the host all is done in small: the way is tested there, not the machine.
+int often(int on_gpu, int on_host) { return machine().real ? on_gpu : on_host; }
+
+/// The golden nets of this program train there too.
+class GoldenOnGpu : public testing::Environment {
+  void SetUp() override { golden_place() = {"gpu:0/0,gpu:0/1", machine().why, parse_device("gpu:0/0"), {.cores = 2, .library = machine().library}}; }
+};
+const testing::Environment* const kGolden = testing::AddGlobalTestEnvironment(new GoldenOnGpu);
+
+class Gpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!machine().why.empty()) GTEST_SKIP() << machine().why;
+  }
+  SessionOptions options() const { return {.cores = 2, .library = machine().library}; }
+};
+
+class GpuKernels : public Gpu {};
+
+TEST_F(GpuKernels, agree_with_the_references_of_their_ops) {
+  const OpSet ops = standard_ops();
+  auto device = machine().open(parse_device("gpu:0"));
+  auto queue = device->queue(0);
+  device->enter();
+  int runs = 0, every = often(1, 17), n = 0;
+  for (const auto& def : ops.all()) {
+    if (n++ % every) continue;
+    std::vector<Awaited> awaited;
+    await_all(machine().library->kernels.at("gpu"), *def, awaited);
+    for (const Awaited& w : awaited) expect_as_wanted(w, {device.get(), queue.get()});
+    runs += static_cast<int>(awaited.size());
+  }
+  EXPECT_GT(runs, often(500, 10));
+  RecordProperty("runs", runs);
+}
+
+struct Layout {
+  const char* name;
+  Strategy strategy;
+};
+
+std::vector<Layout> layouts(int towers) {
+  auto d = [](const char* text) { return parse_devices(text); };
+  const char *two = "gpu:0/0,gpu:0/1", *four = "gpu:0/0,gpu:0/1,gpu:0/2,gpu:0/3";
+  return {{"variables on the host", to_strategy(Towers{.devices = d(two), .variables = cpu(0), .towers = towers, .threads = 1})},
+          {"variables on a GPU", to_strategy(Towers{.devices = d(four), .variables = parse_device("gpu:0/0"), .towers = towers, .threads = 1})},
+          {"mirrored on two", to_strategy(Mirrored{.devices = d(two), .towers = towers, .threads = 1})},
+          {"mirrored on four", to_strategy(Mirrored{.devices = d(four), .towers = towers, .threads = 1})},
+          {"layers", to_strategy(Layers{.devices = d(two), .towers = towers, .threads = 1})},
+          {"pipeline", to_strategy(Layers{.devices = d(four), .towers = towers, .order = PhaseOrder::one_f_one_b, .threads = 1})}};
+}
+
+State trained(const Graph& graph, const Strategy& strategy, const SessionOptions& options, std::int64_t batch, int steps) {
+  Session session(graph, strategy, options);
+  session.load_state(state_for(session.training_graph()));
+  for (int k = 0; k < steps; ++k) session.step(feeds_for(graph, batch, static_cast<std::uint64_t>(k)));
+  return session.state();
+}
+
+Graph without_requests(Graph graph) {
+  for (NodeId id = 0; id < graph.size(); ++id) graph.edit(id).device.reset();
+  return graph;
+}
+
+class GpuBits : public Gpu {};
+
+/// Updates, joins and moves are the CPU's, so that variables may lie on the host.
+TEST_F(GpuBits, are_the_same_on_one_two_and_four_logical_devices) {
+  std::vector<std::string> names = names_of_nets();
+  if (!machine().real) names = {"decay", "batch_norm"};
+  for (const std::string& name : names) {
+    Graph graph = without_requests(built(name));
+    const State want = trained(graph, to_strategy(Single{.device = parse_device("gpu:0"), .towers = 4, .threads = 1}), options(), 7, 3);
+    for (const Layout& l : layouts(4)) EXPECT_EQ(trained(graph, l.strategy, options(), 7, 3), want) << name << ", " << l.name;
+  }
+}
+
+TEST_F(GpuBits, of_updates_are_the_cpus) {
+  const std::vector<std::pair<const char*, Optimizer>> kinds = {{"sgd", Sgd{}}, {"momentum", Momentum{.nesterov = true}}, {"adam", Adam{.weight_decay = 0.01}}, {"adam, exact", Adam{.powers = "exact"}},
+                                                                {"adamax", Adamax{}}, {"rmsprop", Rmsprop{}}, {"adagrad", Adagrad{}}, {"adadelta", Adadelta{}}, {"lion", Lion{}}};
+  for (const auto& [kind, optimizer] : kinds) {
+    Builder b("updates");
+    Value w = b.variable("w", {1003}), x = b.input("x", f32, {kBatch, 1003});
+    b.minimize(reduce_sum(reduce_sum(x * w, {.axes = {1}})), optimizer);
+    Graph graph = std::move(b).build();
+    auto on = [&](const char* device) { return trained(graph, to_strategy(Single{.device = parse_device(device), .towers = 2, .threads = 1}), options(), 4, often(50, 3)); };
+    EXPECT_EQ(on("gpu:0"), on("cpu:0")) << kind;
+  }
+}
+
+TEST_F(GpuBits, are_the_same_twenty_times) {
+  std::vector<std::pair<const char*, Settings>> nets = {{"mnist_cnn", {}}, {"cifar10", {}}, {"mobilenet_v2", {{"alpha", 0.35}, {"image", 96}}}, {"transformer", {}}};
+  if (!machine().real) nets = {{"mlp", {}}};
+  for (const auto& [name, settings] : nets) {
+    State first;
+    for (int k = 0; k < often(20, 2); ++k) {
+      Session session(net_named(name).build(machine().library->ops, settings), Mirrored{.devices = parse_devices("gpu:0/0,gpu:0/1"), .towers = 4}, options());
+      for (int step = 0; step < 3; ++step) session.step(synthetic_feeds(session.graph(), often(32, 4)));
+      if (k == 0) first = session.state();
+      EXPECT_EQ(session.state(), first) << name << ", run " << k;
+    }
+  }
+}
+
+class GpuMemory : public Gpu {};
+
+TEST_F(GpuMemory, does_not_shrink_over_a_thousand_steps) {
+  Session session(net_named("mlp").build(machine().library->ops), Single{.device = parse_device("gpu:0")}, options());
+  const auto feeds = synthetic_feeds(session.graph(), often(64, 2));
+  std::size_t before = 0;
+  for (int k = 0; k < often(1020, 8); ++k) {
+    session.step(feeds);
+    if (k == often(19, 3)) before = machine().free_bytes();
+  }
+  EXPECT_EQ(machine().free_bytes(), before);
+}
+
+class GpuGolden : public Gpu {};
+
+/// One step of what MnistCnn does, which takes all of them and asks for a real GPU.
+TEST_F(GpuGolden, mnist_cnn_begins_as_tensorflow_does) {
+  NEED_SHARED("golden/mnist_cnn");
+  nlohmann::json golden = expected("mnist_cnn/expected.json")["runs"]["towers_2"];
+  Session session(graph_of("mnist_cnn"), towers(2), options());
+  session.load_state(tensors("mnist_cnn/init.safetensors"));
+  expect_loss(session.step(mnist_rows().slice(0, 32).columns, {"loss"}).item<float>("loss"), golden["losses"][0], golden["loss_spread"][0], 0);
+}
+
+}  // namespace
+}  // namespace belfry::test

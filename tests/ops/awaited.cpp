@@ -1,0 +1,137 @@
+#include "awaited.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <random>
+
+#include <fmt/format.h>
+
+#include "gpu_cases.h"
+#include "tables.h"
+
+namespace belfry::test {
+namespace {
+
+constexpr std::size_t kMargin = 64;
+
+/// Bytes with a margin of marked ones behind them, on a device if there is one.
+class Guarded {
+ public:
+  Guarded(std::size_t bytes, Device* device) : size_(bytes), device_(device), memory_(bytes + 2 * kMargin, std::byte{0xA5}) {
+    if (device) there_.emplace(device->allocate(static_cast<std::int64_t>(memory_.size()), "a test"));
+  }
+  std::byte* data() { return there_ ? there_->at(0) : memory_.data(); }
+  void put(const HostTensor* x) {
+    if (x && !x->bytes().empty()) std::memcpy(memory_.data(), x->raw(), x->bytes().size());
+    if (there_) device_->copy(there_->at(0), memory_.data(), there_->bytes());
+  }
+  const std::byte* take() {
+    if (there_) device_->copy(memory_.data(), there_->at(0), there_->bytes());
+    return memory_.data();
+  }
+  /// After it was taken.
+  bool whole() const {
+    return std::all_of(memory_.begin() + static_cast<std::ptrdiff_t>(size_), memory_.end(), [](std::byte b) { return b == std::byte{0xA5}; });
+  }
+
+ private:
+  std::size_t size_;
+  Device* device_;
+  std::vector<std::byte, AlignedAllocator<std::byte>> memory_;
+  std::optional<Arena> there_;
+};
+
+}  // namespace
+
+std::vector<HostTensor> run(const Awaited& w, const On& on, std::pair<int, int> alias) {
+  std::vector<Guarded> in, out;
+  for (const HostTensor& x : w.inputs) {
+    in.emplace_back(x.bytes().size(), on.device);
+    in.back().put(&x);
+  }
+  for (const HostTensor& y : w.wanted) out.emplace_back(y.bytes().size(), on.device).put(nullptr);
+  Guarded scratch(static_cast<std::size_t>(w.scratch), on.device);
+  scratch.put(nullptr);
+  auto over = [&](std::size_t k) { return static_cast<int>(k) == alias.first ? &in[static_cast<std::size_t>(alias.second)] : &out[k]; };
+  Arguments a;
+  for (std::size_t i = 0; i < in.size(); ++i) a.inputs.push_back(w.given[i] ? in[i].data() : nullptr);
+  for (std::size_t k = 0; k < out.size(); ++k) a.outputs.push_back(w.request.wanted[k] ? over(k)->data() : nullptr);
+  a.scratch = scratch.data();
+  a.queue = on.queue;
+  a.stream = on.queue ? on.queue->stream() : nullptr;
+  w.kernel->launch(a);
+  if (on.queue) on.queue->finish();
+  scratch.take();
+  EXPECT_TRUE(scratch.whole()) << "wrote behind its scratch";
+  std::vector<HostTensor> got;
+  for (std::size_t k = 0; k < out.size(); ++k) {
+    got.push_back(w.wanted[k]);
+    const std::byte* bytes = over(k)->take();
+    EXPECT_TRUE(over(k)->whole()) << "wrote behind output " << k;
+    if (a.outputs[k] && !got[k].bytes().empty()) std::memcpy(got[k].raw(), bytes, got[k].bytes().size());
+  }
+  return got;
+}
+
+void expect_as_wanted(const Awaited& w, const On& on) {
+  SCOPED_TRACE(w.what);
+  std::vector<std::pair<int, int>> aliases = {{-1, -1}};
+  if (w.in_place)
+    for (auto [k, i] : w.request.def->in_place)
+      if (static_cast<std::size_t>(i) < w.inputs.size() && w.given[static_cast<std::size_t>(i)] && w.inputs[static_cast<std::size_t>(i)].type() == w.wanted[static_cast<std::size_t>(k)].type()) aliases.emplace_back(k, i);
+  for (auto alias : aliases) {
+    std::vector<HostTensor> got = run(w, on, alias);
+    for (std::size_t k = 0; k < got.size(); ++k) {
+      bool exact = w.request.def->exact || (!is_float(got[k].dtype()) && !is_half(got[k].dtype()));
+      if (exact) EXPECT_TRUE(got[k] == w.wanted[k] || distance(got[k], w.wanted[k]) == 0) << "output " << k << ", aliased " << alias.first << " on " << alias.second << ", differs by " << distance(got[k], w.wanted[k]);
+      else EXPECT_LE(distance(got[k], w.wanted[k]), w.tolerance) << "output " << k << ", aliased " << alias.first << " on " << alias.second;
+    }
+  }
+}
+
+void await(const KernelTable& table, const OpDef& def, const OpCase& c, std::int64_t batch, bool all_read, std::vector<Awaited>& out) {
+  std::mt19937_64 rng(29);
+  Awaited w;
+  for (const CaseInput& i : c.inputs) w.inputs.push_back(draw(i, batch, false, rng)), w.given.push_back(i.given);
+  w.wanted = run_op(def, c, w.inputs, batch);
+  w.attributes = std::make_shared<Attributes>(checked(def.attributes, c.attributes, def.name));
+  w.tolerance = c.tolerance;
+  KernelRequest& r = w.request;
+  r.op = def.name;
+  r.def = &def;
+  r.attributes = w.attributes.get();
+  r.output_types = c.outputs;
+  for (const OutputDef& o : def.outputs) r.wanted.push_back(all_read || !o.optional);
+  r.share = Share{0, batch, batch, 1, Combine::global_mean};
+  for (std::size_t i = 0; i < w.inputs.size(); ++i) r.inputs.push_back(w.given[i] ? w.inputs[i].type() : LocalType{f32, {0}});
+  for (const HostTensor& t : w.wanted) r.outputs.push_back(t.type());
+  for (const Kernel& k : table.all()) {
+    if (k.op != def.name) continue;
+    Support s = k.supports(r);
+    EXPECT_TRUE(s.ok || !s.reason.empty()) << k.name << " refuses without a reason";
+    if (!s.ok) continue;
+    Awaited mine = w;
+    mine.what = fmt::format("{}: {}, kernel {}, batch {}, {}", def.name, c.name, k.name, batch, to_string(r.outputs[0]));
+    mine.scratch = s.scratch_bytes;
+    mine.in_place = s.in_place;
+    mine.kernel = k.prepare(r);
+    out.push_back(std::move(mine));
+  }
+}
+
+void await_all(const KernelTable& table, const OpDef& def, std::vector<Awaited>& out) {
+  std::vector<OpCase> cases = cases_of(def.name), more = gpu_cases(def.name);
+  cases.insert(cases.end(), more.begin(), more.end());
+  bool optional = std::any_of(def.outputs.begin(), def.outputs.end(), [](const OutputDef& o) { return o.optional; });
+  for (const OpCase& c : cases) {
+    if (!c.no_reference.empty()) continue;
+    await(table, def, c, 3, true, out);
+    if (optional) await(table, def, c, 3, false, out);
+    if (&c == &cases[0]) await(table, def, in_f64(def, c), 3, true, out), await(table, def, c, 1, true, out);
+  }
+}
+
+}  // namespace belfry::test

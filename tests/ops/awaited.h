@@ -1,0 +1,44 @@
+// Kernels that an op's cases reach, prepared, with what they shall give: run on the host's memory or a device's.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <belfry/executor/device/device.h>
+#include <belfry/executor/kernel.h>
+
+#include "op_case.h"
+
+namespace belfry::test {
+
+/// A kernel that was prepared, and what it shall give. Texts are compiled between preparing and running, all at once.
+struct Awaited {
+  std::string what;
+  double tolerance = 0;
+  std::shared_ptr<Attributes> attributes;
+  KernelRequest request;
+  std::vector<bool> given;
+  std::vector<HostTensor> inputs, wanted;
+  std::int64_t scratch = 0;
+  bool in_place = false;
+  std::shared_ptr<Prepared> kernel;
+};
+
+/// Every kernel of the table that accepts a case, prepared on this thread.
+void await(const KernelTable& table, const OpDef& def, const OpCase& c, std::int64_t batch, bool all_read, std::vector<Awaited>& out);
+/// The same for all cases of an op: with and without the outputs that may be left out, the first also in f64 and of one row.
+void await_all(const KernelTable& table, const OpDef& def, std::vector<Awaited>& out);
+
+/// Memory of a device and what it runs on; none: the host's, at once.
+struct On {
+  Device* device = nullptr;
+  Queue* queue = nullptr;
+};
+/// Output k on the bytes of input i where they are given.
+std::vector<HostTensor> run(const Awaited& w, const On& on = {}, std::pair<int, int> alias = {-1, -1});
+/// Also over the inputs that the op and the kernel allow.
+void expect_as_wanted(const Awaited& w, const On& on = {});
+
+}  // namespace belfry::test

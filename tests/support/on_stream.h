@@ -1,0 +1,86 @@
+// Kernels of the host as steps of the fake driver's streams, with what they touch.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <belfry/executor/device/cuda/toolkit_internal.h>
+#include <belfry/executor/kernel.h>
+#include <belfry/executor/program.h>
+#include <belfry/graph/op_def.h>
+
+#include "fake_cuda/fake_cuda.h"
+
+namespace belfry::test {
+
+/// What a launch touches, for the driver's race check.
+class Touches {
+ public:
+  Touches(const Kernel& kernel, const KernelRequest& r) : name_(r.op), scratch_(static_cast<std::size_t>(kernel.supports(r).scratch_bytes)) {
+    for (std::size_t i = 0; i < r.inputs.size(); ++i)
+      inputs_.push_back(r.def && i < r.def->inputs.size() && r.def->inputs[i].shape_only ? 0 : static_cast<std::size_t>(r.inputs[i].bytes()));
+    for (const LocalType& t : r.outputs) outputs_.push_back(static_cast<std::size_t>(t.bytes()));
+  }
+  const char* name() const { return name_.c_str(); }
+  std::vector<fake_cuda::Touched> at(const Arguments& a) const {
+    std::vector<fake_cuda::Touched> out;
+    for (std::size_t i = 0; i < a.inputs.size(); ++i)
+      if (a.inputs[i]) out.push_back({a.inputs[i], inputs_[i], false});
+    for (std::size_t k = 0; k < a.outputs.size(); ++k)
+      if (a.outputs[k]) out.push_back({a.outputs[k], outputs_[k], true});
+    if (a.scratch) out.push_back({a.scratch, scratch_, true});
+    return out;
+  }
+
+ private:
+  std::string name_;
+  std::size_t scratch_;
+  std::vector<std::size_t> inputs_, outputs_;
+};
+
+/// A kernel of the host that runs when its turn on the stream has come.
+class OnStream : public Prepared {
+ public:
+  OnStream(const CudaDriver& driver, fake_cuda::Declare* declare, Touches touches, std::unique_ptr<Prepared> kernel)
+      : driver_(driver), declare_(declare), touches_(std::move(touches)), kernel_(std::move(kernel)) {}
+  void launch(const Arguments& a) override {
+    calls_.push_back({kernel_.get(), a});  // kept: a recorded one runs again
+    CUhostFn run = [](void* p) { static_cast<Call*>(p)->kernel->launch(static_cast<Call*>(p)->arguments); };
+    const auto touched = touches_.at(a);
+    declare_(touches_.name(), touched.data(), touched.size());
+    check_driver(driver_, driver_.cuLaunchHostFunc(static_cast<CUstream>(a.stream), run, &calls_.back()), "cuLaunchHostFunc");
+  }
+
+ private:
+  const CudaDriver& driver_;
+  fake_cuda::Declare* declare_;
+  Touches touches_;
+  std::unique_ptr<Prepared> kernel_;
+  struct Call {
+    Prepared* kernel;
+    Arguments arguments;
+  };
+  std::deque<Call> calls_;
+};
+
+/// A kernel of the host's own nodes, which says what it touches.
+class OnHost : public Prepared {
+ public:
+  OnHost(fake_cuda::Host* host, Touches touches, std::unique_ptr<Prepared> kernel) : host_(host), touches_(std::move(touches)), kernel_(std::move(kernel)) {}
+  void launch(const Arguments& a) override {
+    const auto touched = touches_.at(a);
+    host_(touches_.name(), touched.data(), touched.size());
+    kernel_->launch(a);
+  }
+
+ private:
+  fake_cuda::Host* host_;
+  Touches touches_;
+  std::unique_ptr<Prepared> kernel_;
+};
+
+}  // namespace belfry::test
