@@ -83,17 +83,17 @@ class TableChecker : public Objections {
       if (count < 0 || bytes < 0) return object("memory: a size of {} is negative", to_string(plan_.cluster.devices[static_cast<std::size_t>(d)].id));
       total[static_cast<std::size_t>(d)] += static_cast<__int128>(count) * bytes;
     };
-    for (const DeviceGroup& g : plan_.groups)
-      for (int d : g.devices) {
-        add(d, 1, g.state);
-        add(d, 1, g.region);
-      }
     for (const PlanStream& s : plan_.streams) {
       if (!is_device(s.device)) return object("stream of another device: '{}'", s.name);
       const FrameSize& f = plan_.frames[static_cast<std::size_t>(s.device)];
       add(s.device, s.slots, f.kept);
       add(s.device, 1, f.transient);
     }
+    for (const DeviceGroup& g : plan_.groups)
+      for (int d : g.devices) {
+        if (is_device(d)) total[static_cast<std::size_t>(d)] = std::max<__int128>(total[static_cast<std::size_t>(d)], g.region);  // it lies in the gaps of the frames
+        add(d, 1, g.state);
+      }
     for (std::size_t d = 0; d < total.size(); ++d)
       if (total[d] > plan_.cluster.devices[d].memory)
         object("memory: {} needs more than its {} bytes", to_string(plan_.cluster.devices[d].id), plan_.cluster.devices[d].memory);
