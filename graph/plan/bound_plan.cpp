@@ -86,11 +86,11 @@ class Binder {
       const DeviceGroup& group = plan_.groups[static_cast<std::size_t>(group_of_[static_cast<int>(d)])];
       const FrameSize& frame = plan_.frames[d];
       std::int64_t start = out_.arena_bytes[s], frames = start + group.state;
-      int slots = 0, streams = 0;
+      std::int64_t slots = 0, streams = 0, before = 0;
       for (std::size_t i : tower_streams[d]) slots += plan_.streams[i].slots;
-      std::int64_t before = 0;
       for (std::size_t i : tower_streams[d]) {
-        frame_start_[{static_cast<int>(d), static_cast<int>(i)}] = {frames + before * frame.kept, frames + slots * frame.kept + streams * frame.transient};
+        const std::int64_t kept_end = frames + slots * frame.kept + static_cast<std::int64_t>(tower_streams[d].size()) * frame.tail;
+        frame_start_[{static_cast<int>(d), static_cast<int>(i)}] = {frames + before * frame.kept + streams * frame.tail, kept_end + streams * frame.transient};
         before += plan_.streams[i].slots;
         ++streams;
       }
@@ -118,12 +118,13 @@ class Binder {
     for (auto& [key, nodes] : main) std::sort(nodes.begin(), nodes.end(), by_order);
     for (std::size_t s = 0; s < plan_.streams.size(); ++s) {
       const PlanStream& stream = plan_.streams[s];
+      const std::vector<int> ranks = slot_ranks(stream);
       std::vector<Queued> queue;
       if (stream.name == "main") {
         for (int i : main[stream.device]) queue.push_back({i, -1, stream.device, -1});
       } else {
         for (const StreamEntry& e : stream.entries) {
-          slot_of_[{e.tower, stream.device}] = {static_cast<int>(s), e.slot};
+          slot_of_[{e.tower, stream.device}] = {static_cast<int>(s), e.slot >= 0 && e.slot < stream.slots ? ranks[static_cast<std::size_t>(e.slot)] : e.slot};
           bool first = true;
           auto cls = class_of_.find(e.tower);
           if (cls == class_of_.end()) unbound(fmt::format("tower {} is in no class", e.tower));
@@ -365,7 +366,7 @@ class Binder {
   std::vector<std::vector<int>> rank_;                     // per vector and tower: its number among those of its device that are not the last in their slots
   std::vector<int> space_of_;
   std::map<std::pair<int, int>, std::pair<std::int64_t, std::int64_t>> frame_start_;  // device, stream → kept, transient
-  std::map<std::pair<int, int>, std::pair<int, int>> slot_of_;                        // tower, device → stream, slot
+  std::map<std::pair<int, int>, std::pair<int, int>> slot_of_;                        // tower, device → stream, place of its slot
   std::map<Producer, std::pair<int, int>> where_;                                     // → stream, sequence
   std::map<std::pair<int, int>, std::set<Producer>> foreign_;
   std::vector<std::vector<Queued>> queues_;

@@ -39,8 +39,8 @@ namespace {
 
 using Order = std::vector<std::pair<int, int>>;
 
-/// All streams keep step with each other as far as their waits allow.
-Order side_by_side(const BoundPlan& bound) {
+/// All streams keep step with each other as far as their waits allow; `eager`: the main ones do all that they can at once.
+Order side_by_side(const BoundPlan& bound, bool eager) {
   Order out;
   std::vector<std::size_t> at(bound.streams.size());
   std::size_t longest = 0;
@@ -52,7 +52,8 @@ Order side_by_side(const BoundPlan& bound) {
       auto ready = [&](const Step& step) {
         return std::all_of(step.waits.begin(), step.waits.end(), [&](const StepWait& w) { return static_cast<int>(at[static_cast<std::size_t>(w.stream)]) >= w.count; });
       };
-      for (; at[s] < steps.size() && at[s] * longest < steps.size() * round && ready(steps[at[s]]); ++moved) out.emplace_back(static_cast<int>(s), static_cast<int>(at[s]++));
+      const bool at_once = eager && bound.plan.streams[s].name == "main";
+      for (; at[s] < steps.size() && (at_once || at[s] * longest < steps.size() * round) && ready(steps[at[s]]); ++moved) out.emplace_back(static_cast<int>(s), static_cast<int>(at[s]++));
     }
   }
   return out;
@@ -116,7 +117,7 @@ std::vector<std::int64_t> live_maxima(const BoundPlan& bound, const Order& order
 
 std::vector<std::int64_t> live_maxima(const BoundPlan& bound) {
   std::vector<std::int64_t> out(bound.plan.cluster.devices.size());
-  for (const Order& order : {legal_order(bound), side_by_side(bound), towers_first(bound)}) {
+  for (const Order& order : {legal_order(bound), side_by_side(bound, false), side_by_side(bound, true), towers_first(bound)}) {
     std::vector<std::int64_t> some = live_maxima(bound, order);
     for (std::size_t d = 0; d < out.size(); ++d) out[d] = std::max(out[d], some[d]);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include <belfry/graph/plan/memory_parts_internal.h>
 #include <belfry/graph/structural.h>
@@ -66,6 +67,17 @@ int RegionCounts::count(std::size_t node, int device) const {
   return at == c.end() ? 0 : at->second;
 }
 
+std::vector<int> slot_ranks(const PlanStream& stream) {
+  std::vector<int> left(static_cast<std::size_t>(std::max(0, stream.slots)), -1), out(left.size());
+  for (std::size_t e = 0; e < stream.entries.size(); ++e)
+    if (auto s = static_cast<std::size_t>(stream.entries[e].slot); s < left.size()) left[s] = static_cast<int>(e);
+  std::vector<std::size_t> order(left.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return left[a] < left[b]; });
+  for (std::size_t rank = 0; rank < order.size(); ++rank) out[order[rank]] = static_cast<int>(rank);
+  return out;
+}
+
 std::vector<std::vector<bool>> last_in_slots(const PlacedGraph& plan) {
   std::vector<std::vector<bool>> out(plan.cluster.devices.size(), std::vector<bool>(static_cast<std::size_t>(plan.towers)));
   for (const PlanStream& s : plan.streams) {
@@ -123,17 +135,33 @@ void set_groups(PlacedGraph& plan) {
   }
 }
 
-void plan_memory(PlacedGraph& plan) {
-  MemoryParts parts(plan);
-  plan_frames(plan, parts);
+/// A device's frame is the largest of the classes that use it.
+void set_frames(PlacedGraph& plan, const MemoryParts& parts) {
   plan.frames.assign(plan.cluster.devices.size(), FrameSize{});
   for (std::size_t d = 0; d < plan.frames.size(); ++d)
     for (auto [c, local] : parts.frames_on[d]) {
       const FrameSize& frame = plan.classes[static_cast<std::size_t>(c)].frame[static_cast<std::size_t>(local)];
       plan.frames[d].kept = std::max(plan.frames[d].kept, frame.kept);
       plan.frames[d].transient = std::max(plan.frames[d].transient, frame.transient);
+      plan.frames[d].tail = std::max(plan.frames[d].tail, frame.tail);
     }
+}
+
+void plan_memory(PlacedGraph& plan) {
+  MemoryParts parts(plan);
+  plan_frames(plan, parts);
+  set_frames(plan, parts);
   plan_regions(plan, parts);
+  place_regions(plan, parts);
+  for (std::size_t g = 0; g < plan.groups.size(); ++g)
+    for (const RegionItem& item : parts.regions[g].items) {
+      Variant& variant = plan.nodes[item.node].by_group[g];
+      (item.scratch ? variant.scratch : variant.outputs[item.output]) = {Slot::kRegion, item.offset, item.each};
+    }
+  for (const FrameOwner& o : parts.owners) {
+    Variant& variant = plan.nodes[o.node].by_class[static_cast<std::size_t>(o.key.first)];
+    (o.output < 0 ? variant.scratch : variant.outputs[static_cast<std::size_t>(o.output)]) = parts.layouts.at(o.key)[o.block].slot;
+  }
 }
 
 std::vector<DeviceBytes> device_bytes(const PlacedGraph& plan) {
@@ -141,7 +169,7 @@ std::vector<DeviceBytes> device_bytes(const PlacedGraph& plan) {
   for (const PlanStream& s : plan.streams) {
     auto d = static_cast<std::size_t>(s.device);
     if (s.name == "main" || d >= std::min(out.size(), plan.frames.size())) continue;
-    out[d].kept += s.slots * plan.frames[d].kept;
+    out[d].kept += s.slots * plan.frames[d].kept + plan.frames[d].tail;
     out[d].transient += plan.frames[d].transient;
   }
   for (const DeviceGroup& g : plan.groups)

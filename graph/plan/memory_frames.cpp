@@ -17,6 +17,8 @@ struct Life {
   std::int64_t known = 0;  ///< FrameBlock::known
   bool kept = false;
   std::pair<int, int> phase;
+  ValueIndex joined = -1;  ///< as FrameBlock's
+  std::int64_t own = 0;
 };
 
 /// The frames of one class of towers.
@@ -86,24 +88,28 @@ class FramePlanner {
     return at == own_[l].end() ? kForever : at - own_[l].begin();
   }
 
-  /// Where every stream that runs these towers has one slot, nothing is gained by telling kept bytes from others. `last`: some tower
-  /// leaves its slot to nobody.
-  void look_at_streams(std::size_t l, bool& one_slot, bool& last) const {
-    one_slot = true, last = false;
+  /// The most slots of a stream that runs these towers: with one, nothing is gained by telling kept bytes from others. 0: several that
+  /// share a device with another class. `last`: some tower leaves its slot to nobody.
+  std::int64_t look_at_streams(std::size_t l, bool& last) const {
+    std::int64_t most = 1;
+    bool shared = false;
     const TowerClass& cls = plan_.classes[c_];
     std::vector<int> slots(plan_.cluster.devices.size());
     for (const PlanStream& s : plan_.streams) slots[static_cast<std::size_t>(s.device)] = std::max(slots[static_cast<std::size_t>(s.device)], s.slots);
     const auto x = static_cast<std::size_t>(node(own_[l][0]).vector);
     for (int t : cls.towers) {
       auto d = static_cast<std::size_t>(plan_.vectors[x][static_cast<std::size_t>(t)]);
-      one_slot = one_slot && slots[d] <= 1;
+      most = std::max<std::int64_t>(most, slots[d]);
+      shared = shared || parts_.frames_on[d].size() > 1;
       last = last || parts_.last[d][static_cast<std::size_t>(t)];
     }
+    return most > 1 && shared ? 0 : most;
   }
 
   void lay_out(std::size_t l) {
-    bool one_slot = false, last = false;
-    look_at_streams(l, one_slot, last);
+    bool last = false;
+    const std::int64_t slots = look_at_streams(l, last);
+    const bool one_slot = slots == 1;
     std::vector<Life> lives;
     for (int i : own_[l]) {
       const PlanNode& n = node(i);
@@ -112,14 +118,16 @@ class FramePlanner {
         ValueIndex v = n.outputs[k];
         const bool joined = parts_.joined[static_cast<std::size_t>(v)];
         if ((joined && !last) || !plan_.value(v).read) continue;
-        Life life{{aligned_bytes(bytes(v)), at, at}, at, one_slot, phase(i)};
-        if (joined) life.block.end = life.known = kForever, life.kept = true;
-        else read_until(l, i, n.op == kCopy ? n.inputs[0] : v, life);
-        std::optional<std::size_t> reused = reusable(n, k, at, lives);
+        Life life{{aligned_bytes(bytes(v)), at, at}, at, one_slot, phase(i), -1, at};
+        read_until(l, i, n.op == kCopy ? n.inputs[0] : v, life);
+        life.own = life.known;
+        if (joined) life.block.end = life.known = kForever, life.kept = true, life.joined = v;
+        // Where slots are used again, what is joined lies elsewhere for some towers, and its input with it for none.
+        std::optional<std::size_t> reused = joined && !one_slot ? std::nullopt : reusable(n, k, at, lives);
         root_[static_cast<std::size_t>(v)] = static_cast<int>(reused.value_or(lives.size()));
         if (reused) {
           Life& old = lives[*reused];
-          old.block.end = life.block.end, old.known = life.known;
+          old.block.end = life.block.end, old.known = life.known, old.joined = life.joined, old.own = life.own;
           old.kept = old.kept || life.kept || life.phase != old.phase;
         } else {
           lives.push_back(life);
@@ -127,32 +135,53 @@ class FramePlanner {
       }
       if (std::int64_t wanted = n.by_class[c_].scratch_bytes) {
         scratch_[static_cast<std::size_t>(i)] = static_cast<int>(lives.size());
-        lives.push_back({{aligned_bytes(wanted), at, at}, at, one_slot, phase(i)});
+        lives.push_back({{aligned_bytes(wanted), at, at}, at, one_slot, phase(i), -1, at});
       }
     }
-    fit(l, lives);
+    fit(l, lives, slots);
   }
 
-  void fit(std::size_t l, const std::vector<Life>& lives) {
-    std::vector<FrameBlock>& layout = parts_.layouts[{static_cast<int>(c_), static_cast<int>(l)}];
+  void fit(std::size_t l, const std::vector<Life>& lives, std::int64_t slots) {
+    const FrameKey key{static_cast<int>(c_), static_cast<int>(l)};
+    std::vector<FrameBlock>& layout = parts_.layouts[key];
     layout.resize(lives.size());
+    for (std::size_t b = 0; b < lives.size(); ++b) layout[b] = {{}, lives[b].block.size, lives[b].block.start, lives[b].known, lives[b].block.end, lives[b].joined, lives[b].own};
     FrameSize& frame = plan_.classes[c_].frame[l];
-    for (bool kept : {true, false}) {
-      std::vector<Block> blocks;
-      std::vector<std::size_t> which;
-      for (std::size_t b = 0; b < lives.size(); ++b)
-        if (lives[b].kept == kept) blocks.push_back(lives[b].block), which.push_back(b);
-      Packing packed = pack(blocks);
-      for (std::size_t b = 0; b < which.size(); ++b)
-        layout[which[b]] = {{kept ? Slot::kKept : Slot::kTransient, packed.offsets[b], 0}, blocks[b].size, blocks[b].start, lives[which[b]].known};
-      (kept ? frame.kept : frame.transient) = packed.peak;
-    }
+    frame.transient = put(lives, layout, Slot::kTransient, 0, [](const Life& x) { return !x.kept; });
+    frame.kept = put(lives, layout, Slot::kKept, 0, [](const Life& x) { return x.kept; });
+    if (slots > 1) overlap(lives, layout, slots, phase(own_[l].back()), frame);
     for (int i : own_[l]) {
-      PlanNode& n = node(i);
+      const PlanNode& n = node(i);
       for (std::size_t k = 0; k < n.outputs.size(); ++k)
-        if (int b = root_[static_cast<std::size_t>(n.outputs[k])]; b >= 0) n.by_class[c_].outputs[k] = layout[static_cast<std::size_t>(b)].slot;
-      if (int b = scratch_[static_cast<std::size_t>(i)]; b >= 0) n.by_class[c_].scratch = layout[static_cast<std::size_t>(b)].slot;
+        if (int b = root_[static_cast<std::size_t>(n.outputs[k])]; b >= 0) parts_.owners.push_back({static_cast<std::size_t>(i), static_cast<int>(k), key, static_cast<std::size_t>(b)});
+      if (int b = scratch_[static_cast<std::size_t>(i)]; b >= 0) parts_.owners.push_back({static_cast<std::size_t>(i), -1, key, static_cast<std::size_t>(b)});
     }
+  }
+
+  /// Packs the lives that are wanted from `base` on; gives the bytes that they take.
+  template <class Wanted>
+  static std::int64_t put(const std::vector<Life>& lives, std::vector<FrameBlock>& layout, Slot::Region region, std::int64_t base, Wanted wanted) {
+    std::vector<Block> blocks;
+    std::vector<std::size_t> which;
+    for (std::size_t b = 0; b < lives.size(); ++b)
+      if (wanted(lives[b])) blocks.push_back(lives[b].block), which.push_back(b);
+    Packing packed = pack(blocks);
+    for (std::size_t b = 0; b < which.size(); ++b) layout[which[b]].slot = {region, base + packed.offsets[b], 0};
+    return packed.peak;
+  }
+
+  /// What towers make for joins in their last phase lies over what the tower before them is done with by then, if that is smaller.
+  static void overlap(const std::vector<Life>& lives, std::vector<FrameBlock>& layout, std::int64_t slots, std::pair<int, int> last, FrameSize& frame) {
+    auto is_late = [&](const Life& x) { return x.kept && x.joined >= 0 && x.phase == last; };
+    auto stays = [&](const Life& x) { return x.kept && !is_late(x) && x.known == kForever; };
+    std::vector<FrameBlock> other = layout;
+    const std::int64_t late = put(lives, other, Slot::kKept, 0, is_late);
+    const std::int64_t staying = put(lives, other, Slot::kKept, late, stays);
+    const std::int64_t rest = staying + put(lives, other, Slot::kKept, late + staying, [&](const Life& x) { return x.kept && !is_late(x) && !stays(x); });
+    const std::int64_t apart = std::max(rest, late + staying);
+    if ((slots - 1) * apart + late + rest >= slots * frame.kept) return;
+    layout = std::move(other);
+    frame.kept = apart, frame.tail = late + rest - apart;
   }
 
   /// Extends a life to the last reader here, and to where the tower knows that other devices have read it.

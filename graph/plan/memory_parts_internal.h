@@ -18,6 +18,37 @@ inline constexpr std::int64_t kForever = std::int64_t{1} << 40;
 struct FrameBlock {
   Slot slot;
   std::int64_t size = 0, start = 0, known = 0;
+  std::int64_t until = 0;  ///< the last position at which the tower may not write over it
+  ValueIndex joined = -1;  ///< what a join reads when it likes
+  std::int64_t own = 0;    ///< `known` but for joins
+};
+
+/// An output of a tower node, or its scratch (output -1), and its block.
+struct FrameOwner {
+  std::size_t node = 0;
+  int output = 0;
+  std::pair<int, int> key;
+  std::size_t block = 0;
+};
+
+/// A buffer outside the frames: of the main stream's step `written`, or a part that towers make for a join (`written` < 0).
+struct RegionItem {
+  std::size_t node = 0, output = 0;
+  bool scratch = false;
+  std::int64_t each = 0, size = 0;     ///< bytes of one buffer and of all that lie side by side
+  std::int64_t written = -1;           ///< order of the step of the main stream
+  std::int64_t last_read = -1;         ///< order of the last step of the main stream that reads it; kForever: others may read it at any time
+  std::vector<std::int64_t> read_by;   ///< per class here, the last position at which a tower reads it
+  std::vector<std::int64_t> after;     ///< per class here, what all towers have passed when it is written
+  std::int64_t gone = kForever;        ///< the position from which on the only tower here may write over it
+  std::int64_t offset = 0;
+};
+
+/// What lies outside the frames of a group's devices.
+struct Region {
+  int device = 0;                        ///< the first of the group
+  std::vector<RegionItem> items;
+  std::vector<std::int64_t> joined_read; ///< per value that lies in a frame: order of the last step of this main stream that reads it, if none elsewhere does, else kForever
 };
 
 /// A class on one of its local devices.
@@ -35,6 +66,8 @@ struct MemoryParts {
   std::vector<int> towers_on;                           ///< per device
   std::vector<std::vector<int>> position;               ///< per class and node: in the order of the tower's nodes on its device
   std::map<FrameKey, std::vector<FrameBlock>> layouts;  ///< set by plan_frames
+  std::vector<FrameOwner> owners;                       ///< of the layouts' blocks
+  std::vector<Region> regions;                          ///< per group
 
   /// The device number of a vector's nodes inside a class; -1: the class does not run them.
   int local(int cls, int vector) const { return plan.classes[static_cast<std::size_t>(cls)].pattern[static_cast<std::size_t>(vector)].device; }
@@ -56,7 +89,11 @@ class RegionCounts {
 
 /// Offsets inside the frames of all classes.
 void plan_frames(PlacedGraph& plan, MemoryParts& parts);
-/// Offsets of what lies outside the towers, in the gaps of the frames and behind them.
-void plan_regions(PlacedGraph& plan, const MemoryParts& parts);
+/// What lies outside the towers and when it is live; the state's offsets.
+void plan_regions(PlacedGraph& plan, MemoryParts& parts);
+/// A device's frame is the largest of the classes that use it.
+void set_frames(PlacedGraph& plan, const MemoryParts& parts);
+/// Offsets of regions in the gaps of the frames and behind them. Where all frames have one slot, both are packed as one.
+void place_regions(PlacedGraph& plan, MemoryParts& parts);
 
 }  // namespace belfry

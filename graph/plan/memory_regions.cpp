@@ -2,28 +2,13 @@
 #include <set>
 
 #include <belfry/graph/plan/memory_parts_internal.h>
-#include <belfry/graph/plan/offsets.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
 
 namespace {
 
-/// Above so many pairs of a region's buffers and a frame's the region lies behind the frames.
-constexpr std::size_t kMostPairs = std::size_t{1} << 24;
 constexpr std::int64_t kNever = -1;
-
-/// A buffer outside the frames: of the main stream's step `written`, or a part that towers make for a join (`written` < 0).
-struct Item {
-  std::size_t node = 0, output = 0;
-  bool scratch = false;
-  std::int64_t each = 0, size = 0;     ///< bytes of one buffer and of all that lie side by side
-  std::int64_t written = kNever;       ///< order of the step of the main stream
-  std::int64_t last_read = kNever;     ///< order of the last step of the main stream that reads it; kForever: who else reads it does so any time
-  std::vector<std::int64_t> read_by;   ///< per class here, the last position at which a tower reads it
-  std::vector<std::int64_t> after;     ///< per class here, what all towers have passed when it is written
-  std::int64_t gone = kForever;        ///< the position from which on the only tower here may write over it
-};
 
 /// The region of one group of devices, by its first one.
 class RegionPlanner {
@@ -38,8 +23,9 @@ class RegionPlanner {
     know_towers();
     know_main();
     collect();
-    plan_.groups[g_].region = place();
+    set_joined();
   }
+  Region take() { return {device_, std::move(items_), std::move(joined_read_)}; }
 
  private:
   bool runs_here(const PlanNode& n) const { return std::find(n.holders.begin(), n.holders.end(), device_) != n.holders.end(); }
@@ -118,7 +104,7 @@ class RegionPlanner {
         }
       }
       if (std::int64_t wanted = aligned_bytes(n.by_group[g_].scratch_bytes); n.scope != Scope::tower && wanted) {
-        Item s = item(i, 0, wanted, 1, -1);
+        RegionItem s = item(i, 0, wanted, 1, -1);
         s.scratch = true;
         items_.push_back(std::move(s));
       }
@@ -127,9 +113,9 @@ class RegionPlanner {
   }
 
   /// `read`: the value that readers name; < 0: none, for scratch.
-  Item item(std::size_t i, std::size_t output, std::int64_t size, int count, ValueIndex read) {
+  RegionItem item(std::size_t i, std::size_t output, std::int64_t size, int count, ValueIndex read) {
     const PlanNode& n = plan_.nodes[i];
-    Item out;
+    RegionItem out;
     out.node = i, out.output = output, out.each = size, out.size = size * count;
     out.written = n.scope == Scope::tower ? kNever : n.order;
     out.last_read = out.written;
@@ -147,7 +133,7 @@ class RegionPlanner {
     return out;
   }
 
-  void add_readers(const PlanNode& n, int i, ValueIndex value, Item& out) const {
+  void add_readers(const PlanNode& n, int i, ValueIndex value, RegionItem& out) const {
     if (n.scope != Scope::tower && fetched_.contains(value)) out.last_read = kForever;
     for (int r : parts_.readers[static_cast<std::size_t>(value)]) {
       const PlanNode& reader = plan_.nodes[static_cast<std::size_t>(r)];
@@ -162,7 +148,22 @@ class RegionPlanner {
     }
   }
 
-  void add_tower_reader(const PlanNode& n, const PlanNode& reader, int r, Item& out) const {
+  /// When this device's joins have read what lies in frames.
+  void set_joined() {
+    joined_read_.assign(plan_.values.size(), kNever);
+    for (std::size_t v = 0; v < plan_.values.size(); ++v) {
+      const PlanNode& n = plan_.maker(static_cast<ValueIndex>(v));
+      if (!parts_.joined[v] || n.scope != Scope::tower) continue;
+      for (int r : parts_.readers[v]) {
+        const PlanNode& reader = plan_.nodes[static_cast<std::size_t>(r)];
+        if (reader.scope == Scope::tower) continue;
+        joined_read_[v] = reads(n, reader) == Reads::here ? std::max<std::int64_t>(joined_read_[v], reader.order) : kForever;
+        if (joined_read_[v] == kForever) break;
+      }
+    }
+  }
+
+  void add_tower_reader(const PlanNode& n, const PlanNode& reader, int r, RegionItem& out) const {
     for (std::size_t k = 0; k < here_.size(); ++k) out.read_by[k] = std::max(out.read_by[k], position(k, reader, static_cast<std::size_t>(r)));
     for (int d : plan_.devices(reader))  // another device of this memory space may read it too
       if (d >= 0 && d != device_ && (moves_values(reader) || (plan_.cluster.space(d) == plan_.cluster.space(device_) && std::find(n.holders.begin(), n.holders.end(), d) == n.holders.end()))) {
@@ -177,95 +178,11 @@ class RegionPlanner {
     const std::vector<int>& by = reader.holders;
     if (n.op == kCopy && moves_values(reader)) return Reads::elsewhere;  // what moves a value reads where it was made
     if (reader.op == kCopy) return n.scope == Scope::shared && n.holders.front() != device_ ? Reads::elsewhere : Reads::anywhere;
+    if (reader.op == kPreAggregate && n.scope == Scope::tower) return Reads::here;  // each device reads its own parts
     if (by.size() == 1 && by.front() == device_) return Reads::here;
     if (n.scope != Scope::shared || moves_values(reader)) return Reads::anywhere;
     if (reader.holders == n.holders) return Reads::here;
     return by.size() == 1 && plan_.cluster.space(by.front()) != plan_.cluster.space(device_) ? Reads::elsewhere : Reads::anywhere;
-  }
-
-  static bool before(const Item& a, const Item& b) {
-    if (b.written < 0 || a.last_read >= b.written) return false;
-    for (std::size_t k = 0; k < a.read_by.size(); ++k)
-      if (a.read_by[k] > b.after[k]) return false;
-    return true;
-  }
-
-  /// A part of a frame is done with before an item is written, or comes when the item is gone.
-  static bool meets(const Item& a, std::size_t k, const FrameBlock& b) { return b.known > a.after[k] && b.start < a.gone; }
-
-  struct Taken {
-    std::int64_t from, past;
-    bool operator<(const Taken& o) const { return from < o.from; }
-  };
-
-  /// Where frames lie: every block in every slot of this device.
-  struct Obstacle {
-    Taken taken;
-    std::size_t k;
-    const FrameBlock* block;
-  };
-  std::vector<Obstacle> obstacles(std::int64_t& past) const {
-    std::vector<Obstacle> out;
-    std::int64_t slots = 0, streams = 0;
-    for (const PlanStream& s : plan_.streams)
-      if (s.device == device_ && s.name != "main") slots += s.slots, ++streams;
-    const FrameSize& frame = plan_.frames[static_cast<std::size_t>(device_)];
-    past = slots * frame.kept + streams * frame.transient;
-    for (std::size_t k = 0; k < here_.size(); ++k)
-      for (const FrameBlock& b : parts_.layouts.at(here_[k])) {
-        const bool kept = b.slot.region == Slot::kKept;
-        for (std::int64_t s = 0; s < (kept ? slots : streams); ++s) {
-          const std::int64_t at = (kept ? 0 : slots * frame.kept) + s * (kept ? frame.kept : frame.transient) + b.slot.offset;
-          out.push_back({{at, at + b.size}, k, &b});
-        }
-      }
-    return out;
-  }
-
-  /// First fit, the largest first. Gives the end of the last.
-  std::int64_t place() {
-    std::int64_t frames = 0, past = 0;
-    const std::vector<Obstacle> fixed = obstacles(frames);
-    std::vector<std::size_t> order(items_.size());
-    for (std::size_t a = 0; a < order.size(); ++a) order[a] = a;
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return items_[a].size > items_[b].size; });
-    const bool behind = items_.size() * (fixed.size() + items_.size()) > kMostPairs;
-    if (behind) return place_behind(frames);
-    std::vector<std::pair<Taken, std::size_t>> placed;
-    for (std::size_t a : order) {
-      const Item& item = items_[a];
-      std::vector<Taken> taken;
-      for (const Obstacle& o : fixed)
-        if (item.written < 0 || meets(item, o.k, *o.block)) taken.push_back(o.taken);
-      for (const auto& [where, b] : placed)
-        if (!before(item, items_[b]) && !before(items_[b], item)) taken.push_back(where);
-      std::sort(taken.begin(), taken.end());
-      std::int64_t at = 0;
-      for (const Taken& t : taken) {
-        if (t.from - at >= item.size) break;
-        at = std::max(at, t.past);
-      }
-      placed.push_back({{at, at + item.size}, a});
-      put(item, at);
-      past = std::max(past, at + item.size);
-    }
-    return past;
-  }
-
-  std::int64_t place_behind(std::int64_t frames) {
-    std::vector<Block> blocks;
-    for (const Item& item : items_) {
-      const bool main_alone = item.written >= 0 && item.last_read < kForever && std::all_of(item.read_by.begin(), item.read_by.end(), [](std::int64_t p) { return p < 0; });
-      blocks.push_back({item.size, main_alone ? item.written : kNever, main_alone ? item.last_read : kForever});
-    }
-    Packing packed = pack(blocks);
-    for (std::size_t a = 0; a < items_.size(); ++a) put(items_[a], frames + packed.offsets[a]);
-    return items_.empty() ? 0 : frames + packed.peak;
-  }
-
-  void put(const Item& item, std::int64_t at) {
-    Variant& variant = plan_.nodes[item.node].by_group[g_];
-    (item.scratch ? variant.scratch : variant.outputs[item.output]) = {Slot::kRegion, at, item.each};
   }
 
   PlacedGraph& plan_;
@@ -278,16 +195,21 @@ class RegionPlanner {
   Share largest_;
   std::vector<std::int64_t> passed_, after_;  ///< per node outside the towers and class here
   std::vector<std::int64_t> main_at_;
-  std::vector<Item> items_;
+  std::vector<RegionItem> items_;
+  std::vector<std::int64_t> joined_read_;
 };
 
 }  // namespace
 
-void plan_regions(PlacedGraph& plan, const MemoryParts& parts) {
+void plan_regions(PlacedGraph& plan, MemoryParts& parts) {
   const RegionCounts counts(plan, parts.joined, parts.last);
   std::set<ValueIndex> fetched;
   for (const auto& [name, v] : plan.fetches) fetched.insert(v);
-  for (std::size_t g = 0; g < plan.groups.size(); ++g) RegionPlanner(plan, parts, counts, fetched, g).run();
+  for (std::size_t g = 0; g < plan.groups.size(); ++g) {
+    RegionPlanner planner(plan, parts, counts, fetched, g);
+    planner.run();
+    parts.regions.push_back(planner.take());
+  }
 }
 
 }  // namespace belfry
