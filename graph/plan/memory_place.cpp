@@ -1,6 +1,7 @@
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <numeric>
-#include <optional>
 #include <set>
 
 #include <belfry/graph/plan/memory_parts_internal.h>
@@ -156,47 +157,66 @@ class Placer {
     return k != keys.end() && meet(parts_.regions[a.group], *a.item, static_cast<std::size_t>(k - keys.begin()), *b.block);
   }
 
-  std::vector<Piece> pieces_of(const std::vector<std::size_t>& groups, std::int64_t& had) {
+  std::vector<Piece> pieces_of(const std::vector<std::size_t>& groups) {
     std::vector<Piece> out;
     std::set<FrameKey> keys;
-    had = 0;
     for (std::size_t g : groups) {
       for (RegionItem& item : parts_.regions[g].items) {
         const std::int64_t after = item.after.empty() ? -1 : *std::min_element(item.after.begin(), item.after.end());
         out.push_back({g, &item, {}, nullptr, item.size, after + 1, item.written < 0 ? kForever : item.gone, 0});
       }
       keys.insert(frames_on(g).begin(), frames_on(g).end());
-      const FrameSize& frame = plan_.frames[static_cast<std::size_t>(parts_.regions[g].device)];
-      had = std::max({had, plan_.groups[g].region, frame.kept + frame.transient});
     }
     for (const FrameKey& key : keys)
       for (FrameBlock& b : parts_.layouts.at(key)) out.push_back({0, nullptr, key, &b, b.size, b.start, b.until, 0});
     return out;
   }
 
+  /// Bytes of all devices of these groups, given where a region and the frames of classes end.
+  std::int64_t bytes_of(const std::vector<std::size_t>& groups, const std::vector<Piece>& pieces) const {
+    std::map<std::size_t, std::int64_t> regions;
+    std::map<FrameKey, std::int64_t> frames;
+    for (const Piece& p : pieces) {
+      std::int64_t& end = p.item ? regions[p.group] : frames[p.key];
+      end = std::max(end, p.offset + p.size);
+    }
+    std::int64_t out = 0;
+    for (std::size_t g : groups) {
+      std::int64_t end = regions[g];
+      for (const FrameKey& k : frames_on(g)) end = std::max(end, frames[k]);
+      out += end * static_cast<std::int64_t>(plan_.groups[g].devices.size());
+    }
+    return out;
+  }
+
   /// First fit of frames and regions as one, in several orders; the smallest is kept if it is smaller than what there is.
   void place_jointly(const std::vector<std::size_t>& groups) {
-    std::int64_t had = 0;
-    std::vector<Piece> pieces = pieces_of(groups, had), best;
+    std::vector<Piece> pieces = pieces_of(groups), best;
     if (pieces.size() * pieces.size() > kMostPairs) return;
+    for (Piece& p : pieces) p.offset = p.item ? p.item->offset : p.block->slot.offset;
+    std::int64_t had = bytes_of(groups, pieces);
+    std::function<bool(const Piece&)> is_late;
     auto by = [&](auto key) {
-      std::stable_sort(pieces.begin(), pieces.end(), [&](const Piece& a, const Piece& b) { return key(a) < key(b); });
-      std::int64_t end = 0;
+      std::stable_sort(pieces.begin(), pieces.end(), [&](const Piece& a, const Piece& b) { return std::pair(is_late(a), key(a)) < std::pair(is_late(b), key(b)); });
       std::vector<Taken> taken;
-      for (std::size_t i = 0; i < pieces.size() && end < had; ++i) {
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
         taken.clear();
         for (std::size_t j = 0; j < i; ++j)
           if (meet_pieces(pieces[i], pieces[j])) taken.push_back({pieces[j].offset, pieces[j].offset + pieces[j].size});
         pieces[i].offset = first_gap(taken, pieces[i].size);
-        end = std::max(end, pieces[i].offset + pieces[i].size);
       }
-      if (end < had) had = end, best = pieces;
+      if (std::int64_t all = bytes_of(groups, pieces); all < had) had = all, best = pieces;
     };
     auto length = [](const Piece& p) { return static_cast<double>(std::min<std::int64_t>(p.end, 1 << 20) - p.start + 1); };
-    by([](const Piece& p) { return -p.size; });
-    by([&](const Piece& p) { return -static_cast<double>(p.size) * length(p); });
-    by([](const Piece& p) { return std::pair(p.start, -p.size); });
-    by([&](const Piece& p) { return std::pair(-length(p), -p.size); });
+    // All groups alike, then each before the others: what suits one may be in the way of another.
+    for (std::size_t first = 0; first <= std::min<std::size_t>(groups.size(), 4); ++first) {
+      if (groups.size() == 1 && first) break;
+      is_late = [&groups, first](const Piece& p) { return first && p.item && p.group != groups[first - 1]; };
+      by([](const Piece& p) { return std::pair(-static_cast<double>(p.size), 0.0); });
+      by([&](const Piece& p) { return std::pair(-static_cast<double>(p.size) * length(p), 0.0); });
+      by([](const Piece& p) { return std::pair(static_cast<double>(p.start), -static_cast<double>(p.size)); });
+      by([&](const Piece& p) { return std::pair(-length(p), -static_cast<double>(p.size)); });
+    }
     if (best.empty()) return;
     std::map<FrameKey, std::int64_t> frames;
     for (std::size_t g : groups) plan_.groups[g].region = 0;
