@@ -89,10 +89,11 @@ class FramePlanner {
   }
 
   /// The most slots of a stream that runs these towers: with one, nothing is gained by telling kept bytes from others. 0: several that
-  /// share a device with another class. `last`: some tower leaves its slot to nobody.
-  std::int64_t look_at_streams(std::size_t l, bool& last) const {
+  /// share a device with another class. `last`: some tower leaves its slot to nobody; `all_last`: each does.
+  std::int64_t look_at_streams(std::size_t l, bool& last, bool& all_last) const {
     std::int64_t most = 1;
     bool shared = false;
+    all_last = true;
     const TowerClass& cls = plan_.classes[c_];
     std::vector<int> slots(plan_.cluster.devices.size());
     for (const PlanStream& s : plan_.streams) slots[static_cast<std::size_t>(s.device)] = std::max(slots[static_cast<std::size_t>(s.device)], s.slots);
@@ -102,13 +103,14 @@ class FramePlanner {
       most = std::max<std::int64_t>(most, slots[d]);
       shared = shared || parts_.frames_on[d].size() > 1;
       last = last || parts_.last[d][static_cast<std::size_t>(t)];
+      all_last = all_last && parts_.last[d][static_cast<std::size_t>(t)];
     }
     return most > 1 && shared ? 0 : most;
   }
 
   void lay_out(std::size_t l) {
-    bool last = false;
-    const std::int64_t slots = look_at_streams(l, last);
+    bool last = false, all_last = false;
+    const std::int64_t slots = look_at_streams(l, last, all_last);
     const bool one_slot = slots == 1;
     std::vector<Life> lives;
     for (int i : own_[l]) {
@@ -138,10 +140,10 @@ class FramePlanner {
         lives.push_back({{aligned_bytes(wanted), at, at}, at, one_slot, phase(i), -1, at});
       }
     }
-    fit(l, lives, slots);
+    fit(l, lives, slots, all_last);
   }
 
-  void fit(std::size_t l, const std::vector<Life>& lives, std::int64_t slots) {
+  void fit(std::size_t l, const std::vector<Life>& lives, std::int64_t slots, bool all_last) {
     const FrameKey key{static_cast<int>(c_), static_cast<int>(l)};
     std::vector<FrameBlock>& layout = parts_.layouts[key];
     layout.resize(lives.size());
@@ -149,7 +151,7 @@ class FramePlanner {
     FrameSize& frame = plan_.classes[c_].frame[l];
     frame.transient = put(lives, layout, Slot::kTransient, 0, [](const Life& x) { return !x.kept; });
     frame.kept = put(lives, layout, Slot::kKept, 0, [](const Life& x) { return x.kept; });
-    if (slots > 1) overlap(lives, layout, slots, phase(own_[l].back()), frame);
+    if (slots > 1) overlap(lives, layout, slots, phase(own_[l].back()), all_last, frame);
     for (int i : own_[l]) {
       const PlanNode& n = node(i);
       for (std::size_t k = 0; k < n.outputs.size(); ++k)
@@ -170,9 +172,10 @@ class FramePlanner {
     return packed.peak;
   }
 
-  /// What towers make for joins in their last phase lies over what the tower before them is done with by then, if that is smaller.
-  static void overlap(const std::vector<Life>& lives, std::vector<FrameBlock>& layout, std::int64_t slots, std::pair<int, int> last, FrameSize& frame) {
-    auto is_late = [&](const Life& x) { return x.kept && x.joined >= 0 && x.phase == last; };
+  /// What towers make for others in their last phase lies over what the tower before them is done with by then, if that is smaller.
+  /// Towers that leave their slot to another keep what is joined elsewhere, but not what other devices read.
+  static void overlap(const std::vector<Life>& lives, std::vector<FrameBlock>& layout, std::int64_t slots, std::pair<int, int> last, bool all_last, FrameSize& frame) {
+    auto is_late = [&](const Life& x) { return x.kept && (x.joined >= 0 || (all_last && x.known == kForever)) && x.phase == last; };
     auto stays = [&](const Life& x) { return x.kept && !is_late(x) && x.known == kForever; };
     std::vector<FrameBlock> other = layout;
     const std::int64_t late = put(lives, other, Slot::kKept, 0, is_late);
