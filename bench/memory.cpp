@@ -65,8 +65,8 @@ int main(int argc, char** argv) {
         if (!planned) continue;
         const double ratio = static_cast<double>(planned) / static_cast<double>(std::max<std::int64_t>(lives[d], 1));
         if (plan.cluster.devices[d].id.kind == "sim") ratios[c.name].push_back(ratio);
-        fmt::print("{:20} {:30} {:6} state {:7.2f} region {:7.2f} kept {:7.2f} transient {:7.2f}  planned {:8.2f} live {:8.2f} MiB {:.3f}x  {:.0f} ms\n", n.name, c.name, to_string(plan.cluster.devices[d].id), mib(b.state), mib(b.region),
-                   mib(b.kept), mib(b.transient), mib(planned), mib(lives[d]), ratio, ms);
+        fmt::print("{:20} {:30} {:6} state {:7.2f} region {:7.2f} kept {:7.2f} transient {:7.2f}  planned {:8.2f} live {:8.2f} MiB {:.3f}x  {:.0f} ms\n", n.name, c.name, to_string(plan.cluster.devices[d].id), mib(b.state),
+                   mib(b.region), mib(b.kept), mib(b.transient), mib(planned), mib(lives[d]), ratio, ms);
       }
       std::fflush(stdout);
     }

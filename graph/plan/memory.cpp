@@ -89,7 +89,8 @@ std::vector<std::vector<bool>> last_in_slots(const PlacedGraph& plan) {
   return out;
 }
 
-MemoryParts::MemoryParts(const PlacedGraph& p) : plan(p), instances(p), readers(readers_of(p)), joined(joined_values(p)), last(last_in_slots(p)), frames_on(p.cluster.devices.size()), towers_on(p.cluster.devices.size()) {
+MemoryParts::MemoryParts(const PlacedGraph& p)
+    : plan(p), instances(p), readers(readers_of(p)), joined(joined_values(p)), last(last_in_slots(p)), frames_on(p.cluster.devices.size()), towers_on(p.cluster.devices.size()) {
   std::vector<bool> used(plan.vectors.size());
   for (const PlanNode& n : plan.nodes)
     if (n.scope == Scope::tower) used[static_cast<std::size_t>(n.vector)] = true;

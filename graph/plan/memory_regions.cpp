@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include <belfry/graph/plan/memory_parts_internal.h>
 #include <belfry/graph/structural.h>
@@ -133,7 +135,7 @@ class RegionPlanner {
     return out;
   }
 
-  void add_readers(const PlanNode& n, int i, ValueIndex value, RegionItem& out) const {
+  void add_readers(const PlanNode& n, int i, ValueIndex value, RegionItem& out) {
     if (n.scope != Scope::tower && fetched_.contains(value)) out.last_read = kForever;
     for (int r : parts_.readers[static_cast<std::size_t>(value)]) {
       const PlanNode& reader = plan_.nodes[static_cast<std::size_t>(r)];
@@ -163,13 +165,20 @@ class RegionPlanner {
     }
   }
 
-  void add_tower_reader(const PlanNode& n, const PlanNode& reader, int r, RegionItem& out) const {
+  void add_tower_reader(const PlanNode& n, const PlanNode& reader, int r, RegionItem& out) {
     for (std::size_t k = 0; k < here_.size(); ++k) out.read_by[k] = std::max(out.read_by[k], position(k, reader, static_cast<std::size_t>(r)));
-    for (int d : plan_.devices(reader))  // another device of this memory space may read it too
-      if (d >= 0 && d != device_ && (moves_values(reader) || (plan_.cluster.space(d) == plan_.cluster.space(device_) && std::find(n.holders.begin(), n.holders.end(), d) == n.holders.end()))) {
-        out.last_read = kForever;
-        return;
-      }
+    auto [known, fresh] = read_elsewhere_.try_emplace({reader.vector, moves_values(reader), n.holders}, false);
+    if (fresh) known->second = may_read_elsewhere(n, reader);
+    if (known->second) out.last_read = kForever;
+  }
+
+  /// Whether towers on another device of this memory space may read what lies here.
+  bool may_read_elsewhere(const PlanNode& n, const PlanNode& reader) const {
+    const std::vector<int>& devices = plan_.devices(reader);
+    return std::any_of(devices.begin(), devices.end(), [&](int d) {
+      if (d < 0 || d == device_) return false;
+      return moves_values(reader) || (plan_.cluster.space(d) == plan_.cluster.space(device_) && std::find(n.holders.begin(), n.holders.end(), d) == n.holders.end());
+    });
   }
 
   /// From where a node outside the towers reads what lies here: this device's main stream alone, another instance, or any device.
@@ -195,6 +204,7 @@ class RegionPlanner {
   Share largest_;
   std::vector<std::int64_t> passed_, after_;  ///< per node outside the towers and class here
   std::vector<std::int64_t> main_at_;
+  std::map<std::tuple<int, bool, DeviceList>, bool> read_elsewhere_;  ///< by the readers' vector, whether they move values, and the holders
   std::vector<RegionItem> items_;
   std::vector<std::int64_t> joined_read_;
 };
