@@ -355,7 +355,6 @@ std::vector<Damage> records() {
       {"a class for other kinds", "towers", [](PlacedGraph& p) { p.classes[0].kinds = {"gpu"}; }, "no device"},
       {"a pattern of other spaces", "layers", [](PlacedGraph& p) { for (LocalPlace& l : p.classes[0].pattern) l.space = 0; }, "no device"},
       {"a class with smaller frames", "towers", [](PlacedGraph& p) { for (FrameSize& f : p.classes[0].frame) f.kept = f.transient = 0; }, "outside: '"},
-      {"a tail that is not there", "gpipe", [](PlacedGraph& p) { for (FrameSize& f : p.frames) f.tail = 0; for (TowerClass& c : p.classes) for (FrameSize& f : c.frame) f.tail = 0; }, "outside"},
       {"a tail that no class has", "gpipe", [](PlacedGraph& p) { p.frames[0].tail += 64; }, "memory"},
       {"a class with larger frames", "towers", [](PlacedGraph& p) { p.classes[0].frame[0].kept += 64000; }, "memory"},
       {"a class without frames", "towers", [](PlacedGraph& p) { p.classes[0].frame.clear(); }, "memory"},
