@@ -192,11 +192,13 @@ class Placer {
   /// First fit of frames and regions as one, in several orders; the smallest is kept if it is smaller than what there is.
   void place_jointly(const std::vector<std::size_t>& groups) {
     std::vector<Piece> pieces = pieces_of(groups), best;
-    if (pieces.size() * pieces.size() > kMostPairs) return;
     for (Piece& p : pieces) p.offset = p.item ? p.item->offset : p.block->slot.offset;
     std::int64_t had = bytes_of(groups, pieces);
     std::function<bool(const Piece&)> is_late;
+    std::size_t left = kMostPairs / 2;  // large plans get fewer orders, or none
     auto by = [&](auto key) {
+      if (pieces.size() * pieces.size() / 2 > left) return;
+      left -= pieces.size() * pieces.size() / 2;
       std::stable_sort(pieces.begin(), pieces.end(), [&](const Piece& a, const Piece& b) { return std::pair(is_late(a), key(a)) < std::pair(is_late(b), key(b)); });
       std::vector<Taken> taken;
       for (std::size_t i = 0; i < pieces.size(); ++i) {

@@ -8,7 +8,7 @@ namespace belfry {
 namespace {
 
 /// Above so many blocks one order has to do: first fit looks at all pairs.
-constexpr std::size_t kMostOrders = 5000;
+constexpr std::size_t kMostOrders = 1500;
 
 struct Placed {
   std::int64_t offset, past, start, end;
