@@ -1,34 +1,78 @@
-// Planned bytes of every device beside the live maximum, for every net and strategy; state apart.
+// Planned bytes of every device beside the live maximum, for every net and strategy; state apart. memory [PART OF A NET'S NAME]
+#include <chrono>
+#include <cstring>
+
 #include <fmt/format.h>
+
+#include <belfry/frontends/nn/nets/nets.h>
+#include <belfry/frontends/session/session.h>
+#include <belfry/graph/plan/verify.h>
 
 #include "plans.h"
 
 using namespace belfry;
 using namespace belfry::test;
 
-int main() {
+namespace {
+
+struct Case {
+  std::string name;
+  Strategy strategy;
+  Cluster cluster;
+  double goal = 0;  ///< of planned / live
+};
+
+std::vector<Case> cases() {
+  auto one = sims(1), two = sims(2), four = sims(4);
+  std::vector<Case> out;
+  out.push_back({"single", to_strategy(Single{.device = one[0], .threads = 1}), sim_cluster(1), 1.02});
+  out.push_back({"towers", to_strategy(Towers{.devices = two, .variables = cpu(0), .towers = 2, .threads = 1}), sim_cluster(2), 1.02});
+  out.push_back({"towers, variables on the last", to_strategy(Towers{.devices = two, .variables = two[1], .towers = 2, .threads = 1}), sim_cluster(2), 1.02});
+  out.push_back({"mirrored", to_strategy(Mirrored{.devices = two, .towers = 2, .threads = 1}), sim_cluster(2), 1.02});
+  out.push_back({"layers", to_strategy(Layers{.devices = two, .order = PhaseOrder::by_tower, .threads = 1}), sim_cluster(2), 1.02});
+  out.push_back({"two side by side", to_strategy(Single{.device = one[0], .towers = 2, .threads = 1}), sim_cluster(1, true, 2), 1.15});
+  out.push_back({"mirrored, two side by side", to_strategy(Mirrored{.devices = two, .towers = 4, .threads = 1}), sim_cluster(2, true, 2), 1.15});
+  out.push_back({"gpipe 2 x 4", to_strategy(Layers{.devices = two, .towers = 4, .order = PhaseOrder::gpipe, .threads = 1}), sim_cluster(2), 1.25});
+  out.push_back({"gpipe 4 x 8", to_strategy(Layers{.devices = four, .towers = 8, .order = PhaseOrder::gpipe, .threads = 1}), sim_cluster(4), 1.25});
+  out.push_back({"1f1b 2 x 4", to_strategy(Layers{.devices = two, .towers = 4, .order = PhaseOrder::one_f_one_b, .threads = 1}), sim_cluster(2), 1.25});
+  out.push_back({"1f1b 4 x 8", to_strategy(Layers{.devices = four, .towers = 8, .order = PhaseOrder::one_f_one_b, .threads = 1}), sim_cluster(4), 1.25});
+  out.push_back({"four in turn", to_strategy(Single{.device = one[0], .towers = 4, .threads = 1}), sim_cluster(1)});
+  return out;
+}
+
+double mib(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+}  // namespace
+
+int main(int argc, char** argv) {
   std::map<std::string, std::vector<double>> ratios;
-  for (const Net& n : nets()) {
-    if (n.name == "two_heads") continue;
-    auto graph = std::make_shared<const Graph>(training_graph(n));
-    for (const NamedStrategy& s : strategies(4, 2)) {
-      Cluster cluster = sim_cluster(2);
-      PlacedGraph plan = place(graph, s.strategy, cluster, 64, {.fetches = fetches_of(*graph)});
+  std::map<std::string, double> goals;
+  auto library = standard_library();
+  for (const NetDef& n : standard_nets()) {
+    if (argc > 1 && n.name.find(argv[1]) == std::string::npos) continue;
+    const Graph graph = n.build(library->ops, {});
+    for (const Case& c : cases()) {
+      auto start = std::chrono::steady_clock::now();
+      Session session(graph, c.strategy, {.library = library, .cluster = c.cluster});
+      const PlacedGraph& plan = session.plan(16);
+      const double ms = 1e3 * std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       std::vector<std::int64_t> lives = live_maxima(BoundPlan(plan));
-      std::vector<DeviceBytes> all_bytes = device_bytes(plan);
-      for (int d = 0; d < static_cast<int>(cluster.devices.size()); ++d) {
-        DeviceBytes b = all_bytes[static_cast<std::size_t>(d)];
-        std::int64_t planned = b.region + b.kept + b.transient, live = lives[static_cast<std::size_t>(d)];
+      std::vector<DeviceBytes> all = device_bytes(plan);
+      goals[c.name] = c.goal;
+      for (std::size_t d = 0; d < all.size(); ++d) {
+        const DeviceBytes& b = all[d];
+        const std::int64_t planned = b.total() - b.state;
         if (!planned) continue;
-        double ratio = static_cast<double>(planned) / static_cast<double>(std::max<std::int64_t>(live, 1));
-        ratios[s.name].push_back(ratio);
-        fmt::print("{:16} {:30} {:6} state {:8} region {:8} kept {:8} transient {:8}  planned {:8} live {:8}  {:.2f}x\n", n.name, s.name, to_string(cluster.devices[static_cast<std::size_t>(d)].id), b.state, b.region,
-                   b.kept, b.transient, planned, live, ratio);
+        const double ratio = static_cast<double>(planned) / static_cast<double>(std::max<std::int64_t>(lives[d], 1));
+        if (plan.cluster.devices[d].id.kind == "sim") ratios[c.name].push_back(ratio);
+        fmt::print("{:20} {:30} {:6} state {:7.2f} region {:7.2f} kept {:7.2f} transient {:7.2f}  planned {:8.2f} live {:8.2f} MiB {:.3f}x  {:.0f} ms\n", n.name, c.name, to_string(plan.cluster.devices[d].id), mib(b.state),
+                   mib(b.region), mib(b.kept), mib(b.transient), mib(planned), mib(lives[d]), ratio, ms);
       }
+      std::fflush(stdout);
     }
   }
-  for (auto& [name, all] : ratios) {
-    std::sort(all.begin(), all.end());
-    fmt::print("{:30} planned / live: median {:.2f}, most {:.2f}\n", name, all[all.size() / 2], all.back());
+  for (auto& [name, r] : ratios) {
+    std::sort(r.begin(), r.end());
+    fmt::print("{:30} planned / live: median {:.3f}, most {:.3f}{}\n", name, r[r.size() / 2], r.back(), goals[name] > 0 ? fmt::format(", wanted {:.2f}", goals[name]) : "");
   }
 }

@@ -277,6 +277,7 @@ std::vector<std::string> frame_lines(const PlacedGraph& plan) {
       line.add("devices", json_of_devices(devices, plan.cluster));
       line.add("kept", std::to_string(plan.frames[i].kept));
       line.add("transient", std::to_string(plan.frames[i].transient));
+      if (plan.frames[i].tail) line.add("tail", std::to_string(plan.frames[i].tail));
       out.push_back(line.text());
     }
     i = end;
@@ -290,6 +291,7 @@ std::vector<FrameSize> frames_of(const JsonDocument& d, const JsonValue& v, cons
     JsonObject o(d, e);
     std::vector<int> devices = devices_of(d, o.at("devices"), cluster);
     FrameSize size{d.integer(o.at("kept"), 0, kMostBytes), d.integer(o.at("transient"), 0, kMostBytes)};
+    if (const JsonValue* tail = o.find("tail")) size.tail = d.integer(*tail, 0, kMostBytes);
     o.done();
     for (int i : devices) out[static_cast<std::size_t>(i)] = size;
   }

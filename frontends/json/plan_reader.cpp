@@ -117,8 +117,9 @@ class PlanReader {
         c.pattern.push_back({number(p.items[0], -1), number(p.items[1], -1)});
       }
       for (const JsonValue& f : d_.array(o.at("frames"))) {
-        if (d_.array(f).size() != 2) d_.fail(f, "is a pair of kept and transient bytes");
-        c.frame.push_back({bytes(f.items[0]), bytes(f.items[1])});
+        const std::size_t sizes = d_.array(f).size();
+        if (sizes != 2 && sizes != 3) d_.fail(f, "is kept and transient bytes, and those of the tail");
+        c.frame.push_back({bytes(f.items[0]), bytes(f.items[1]), sizes == 3 ? bytes(f.items[2]) : 0});
       }
       plan_.classes.push_back(std::move(c));
     });

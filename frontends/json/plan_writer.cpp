@@ -96,7 +96,7 @@ class PlanWriter {
     std::vector<std::string> kinds, pattern, frames;
     for (const std::string& k : c.kinds) kinds.push_back(json_text(k));
     for (const LocalPlace& p : c.pattern) pattern.push_back(fmt::format("[{}, {}]", p.device, p.space));
-    for (const FrameSize& f : c.frame) frames.push_back(fmt::format("[{}, {}]", f.kept, f.transient));
+    for (const FrameSize& f : c.frame) frames.push_back(f.tail ? fmt::format("[{}, {}, {}]", f.kept, f.transient, f.tail) : fmt::format("[{}, {}]", f.kept, f.transient));
     return fmt::format("{{\"towers\": {}, \"share\": {}, \"kinds\": {}, \"pattern\": {}, \"frames\": {}}}", json_of_numbers(c.towers), c.share, json_list(kinds), json_list(pattern), json_list(frames));
   }
 

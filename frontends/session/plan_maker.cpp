@@ -8,6 +8,7 @@
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/session/kernel_chooser.h>
 #include <belfry/frontends/session/gpus.h>
+#include <belfry/frontends/session/memory_advice.h>
 #include <belfry/graph/plan/over_memory.h>
 #include <belfry/graph/plan/verify.h>
 #include <belfry/graph/structural.h>
@@ -126,14 +127,29 @@ std::shared_ptr<const PlacedGraph> PlanMaker::make(const PlanKey& key) {
   if (!strategy_.candidates.empty()) choose_strategy(key.batch);
   check_rules(key);
   if (runs_given(key)) return decided_;
-  auto plan = std::make_shared<PlacedGraph>(placed(key, 0));
+  auto plan = std::make_shared<PlacedGraph>(placed(key, strategy_, 0));
   if (as_given_) keep_threads(*plan, *decided_);
   if (options_.forecast) return plan;
-  if (auto over = over_memory(*plan); !over.empty())
-    throw UserError(fmt::format("the plan does not fit: {}; take a smaller batch, more towers one after the other (--towers), or other devices", fmt::join(over, "; ")));
+  if (auto over = over_memory(*plan); !over.empty()) refuse(key, *plan, over);
   if (auto found = verify(*plan); !found.empty()) throw InternalError(fmt::format("a plan made here does not hold: {}", fmt::join(found, "; ")));
   if (as_given_ && options_.notice) options_.notice(fmt::format("not the plan that was given runs, but one derived from its decisions: {}", fmt::join(departures(key), ", ")));
   return plan;
+}
+
+void PlanMaker::refuse(const PlanKey& key, const PlacedGraph& plan, const std::vector<std::string>& over) {
+  auto attempt = [&](const Strategy& strategy, std::int64_t batch) -> std::optional<PlacedGraph> {
+    PlanKey other = key;
+    other.batch = batch;
+    try {
+      PlacedGraph out = placed(other, strategy, 0);
+      if (over_memory(out).empty()) return out;
+    } catch (const UserError&) {  // the change does not suit the graph
+    }
+    return {};
+  };
+  const std::vector<std::string> advice = memory_advice(plan, strategy_, library_->strategies, attempt);
+  throw UserError(fmt::format("the plan does not fit: {}; most is held {}; {}", fmt::join(over, "; "), tensors_at_peak(plan),
+                              advice.empty() ? "no other batch, towers, strategy or device of its cluster that was tried fits" : fmt::format("each of these fits: {}", fmt::join(advice, "; "))));
 }
 
 std::shared_ptr<const Graph> PlanMaker::graph_for(Mode mode, const std::vector<std::string>& fetches) {
@@ -154,7 +170,7 @@ std::shared_ptr<const Graph> PlanMaker::graph_for(Mode mode, const std::vector<s
   return g;
 }
 
-PlacedGraph PlanMaker::placed(const PlanKey& key, std::size_t must_decide) {
+PlacedGraph PlanMaker::placed(const PlanKey& key, const Strategy& strategy, std::size_t must_decide) {
   std::shared_ptr<const Graph> graph = graph_for(key.mode, key.fetches);
   if (!key.symbols.empty()) graph = std::make_shared<const Graph>(bind_symbols(*graph, key.symbols));
   PlaceOptions o;
@@ -175,7 +191,7 @@ PlacedGraph PlanMaker::placed(const PlanKey& key, std::size_t must_decide) {
   o.rules = options_.rules;
   if (key.mode != Mode::infer) o.recompute = options_.recompute;
   if (options_.fuse) o.groups = library_->groups;
-  return place(graph, strategy_, cluster_, key.batch, o);
+  return place(graph, strategy, cluster_, key.batch, o);
 }
 
 ValueId PlanMaker::fetched(const Graph& graph, Mode mode, const std::string& name) const {
@@ -206,7 +222,7 @@ void PlanMaker::check_rules(const PlanKey& key) {
     bool there = key.mode != Mode::infer || training_->metrics.contains(f) || training_->find(f);
     if (there && std::find(step.fetches.begin(), step.fetches.end(), f) == step.fetches.end()) step.fetches.push_back(f);
   }
-  placed(step, options_.rules.size());
+  placed(step, strategy_, options_.rules.size());
   rules_checked_ = true;
 }
 

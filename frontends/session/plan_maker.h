@@ -37,7 +37,9 @@ class PlanMaker {
 
  private:
   std::shared_ptr<const Graph> graph_for(Mode mode, const std::vector<std::string>& fetches);
-  PlacedGraph placed(const PlanKey& key, std::size_t must_decide);
+  PlacedGraph placed(const PlanKey& key, const Strategy& strategy, std::size_t must_decide);
+  /// UserError with what is over, the tensors at the peak, and what was tried and fits.
+  [[noreturn]] void refuse(const PlanKey& key, const PlacedGraph& plan, const std::vector<std::string>& over);
   ValueId fetched(const Graph& graph, Mode mode, const std::string& name) const;
   void check_rules(const PlanKey& key);
   void choose_strategy(std::int64_t batch);

@@ -45,7 +45,8 @@ void check_room_here(const PlacedGraph& plan) {
   std::vector<DeviceBytes> each = device_bytes(plan);
   for (std::size_t d = 0; d < each.size(); ++d)
     if (plan.cluster.devices[d].id.kind != "gpu") bytes += each[d].total();
-  if (memory && bytes > memory) throw UserError(fmt::format("the plan needs {} bytes, but this host has {}; take a smaller batch, or more towers one after the other", bytes, memory));
+  if (memory && bytes > memory) throw UserError(fmt::format("the plan needs {} bytes, but this host has {}: the cluster that it is made for says more; give it this host's memory, and what would fit is named",
+                                                           bytes, memory));
 }
 
 }  // namespace

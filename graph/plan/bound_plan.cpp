@@ -19,7 +19,7 @@ namespace {
 
 class Binder {
  public:
-  explicit Binder(BoundPlan& out) : out_(out), plan_(out.plan), instances_(plan_), readers_(readers_of(plan_)) {
+  explicit Binder(BoundPlan& out) : out_(out), plan_(out.plan), instances_(plan_), readers_(readers_of(plan_)), last_(last_in_slots(plan_)) {
     for (std::size_t c = 0; c < plan_.classes.size(); ++c)
       for (int t : plan_.classes[c].towers) class_of_[t] = static_cast<int>(c);
     for (std::size_t g = 0; g < plan_.groups.size(); ++g)
@@ -35,7 +35,10 @@ class Binder {
     rank_.resize(plan_.vectors.size());
     for (std::size_t x = 0; x < plan_.vectors.size(); ++x) {
       std::map<int, int> count;
-      for (int d : plan_.vectors[x]) rank_[x].push_back(d < 0 ? 0 : count[d]++);
+      for (std::size_t t = 0; t < plan_.vectors[x].size(); ++t) {
+        int d = plan_.vectors[x][t];
+        rank_[x].push_back(d < 0 ? 0 : is_last(static_cast<int>(t), d) ? count[d] : count[d]++);
+      }
     }
   }
 
@@ -66,7 +69,8 @@ class Binder {
     return names_.try_emplace(d, to_string(plan_.cluster.devices[static_cast<std::size_t>(d)].id)).first->second;
   }
 
-  /// Arena of a space: its devices in order; of a device: state, region, kept frames by slot, transient parts by stream.
+  /// Arena of a space: its devices in order; of a device: state, then kept frames by slot and transient parts by stream, in whose gaps
+  /// and behind which the region lies.
   void place_devices() {
     std::vector<DeviceBytes> bytes = device_bytes(plan_);
     std::vector<std::vector<std::size_t>> tower_streams(plan_.cluster.devices.size());
@@ -85,12 +89,12 @@ class Binder {
       if (!group_of_.contains(static_cast<int>(d)) || d >= plan_.frames.size()) unbound(fmt::format("{} is in no group", to_string(plan_.cluster.devices[d].id)));
       const DeviceGroup& group = plan_.groups[static_cast<std::size_t>(group_of_[static_cast<int>(d)])];
       const FrameSize& frame = plan_.frames[d];
-      std::int64_t start = out_.arena_bytes[s], frames = start + group.state + group.region;
-      int slots = 0, streams = 0;
+      std::int64_t start = out_.arena_bytes[s], frames = start + group.state;
+      std::int64_t slots = 0, streams = 0, before = 0;
       for (std::size_t i : tower_streams[d]) slots += plan_.streams[i].slots;
-      std::int64_t before = 0;
       for (std::size_t i : tower_streams[d]) {
-        frame_start_[{static_cast<int>(d), static_cast<int>(i)}] = {frames + before * frame.kept, frames + slots * frame.kept + streams * frame.transient};
+        const std::int64_t kept_end = frames + slots * frame.kept + static_cast<std::int64_t>(tower_streams[d].size()) * frame.tail;
+        frame_start_[{static_cast<int>(d), static_cast<int>(i)}] = {frames + before * frame.kept + streams * frame.tail, kept_end + streams * frame.transient};
         before += plan_.streams[i].slots;
         ++streams;
       }
@@ -118,12 +122,13 @@ class Binder {
     for (auto& [key, nodes] : main) std::sort(nodes.begin(), nodes.end(), by_order);
     for (std::size_t s = 0; s < plan_.streams.size(); ++s) {
       const PlanStream& stream = plan_.streams[s];
+      const std::vector<int> ranks = slot_ranks(stream);
       std::vector<Queued> queue;
       if (stream.name == "main") {
         for (int i : main[stream.device]) queue.push_back({i, -1, stream.device, -1});
       } else {
         for (const StreamEntry& e : stream.entries) {
-          slot_of_[{e.tower, stream.device}] = {static_cast<int>(s), e.slot};
+          slot_of_[{e.tower, stream.device}] = {static_cast<int>(s), e.slot >= 0 && e.slot < stream.slots ? ranks[static_cast<std::size_t>(e.slot)] : e.slot};
           bool first = true;
           auto cls = class_of_.find(e.tower);
           if (cls == class_of_.end()) unbound(fmt::format("tower {} is in no class", e.tower));
@@ -161,6 +166,12 @@ class Binder {
     }
   }
 
+  /// Whether a tower leaves its slot on a device to nobody.
+  bool is_last(int tower, int device) const {
+    auto d = static_cast<std::size_t>(device), t = static_cast<std::size_t>(tower);
+    return d < last_.size() && t < last_[d].size() && last_[d][t];
+  }
+
   const Variant& variant(int i, int tower, int device) const {
     const PlanNode& n = node(i);
     if (n.scope == Scope::tower) {
@@ -175,6 +186,8 @@ class Binder {
 
   Slot slot(int i, std::size_t k, int tower, int device) const {
     const PlanNode& n = node(i);
+    if (n.scope == Scope::tower && is_last(tower, device))
+      if (const Variant& v = variant(i, tower, device); k < v.outputs.size() && v.outputs[k].region != Slot::kNone) return v.outputs[k];
     auto g = static_cast<std::size_t>(group_of_.at(device));
     if (g < n.by_group.size() && k < n.by_group[g].outputs.size() && n.by_group[g].outputs[k].region != Slot::kNone) return n.by_group[g].outputs[k];
     if (n.scope == Scope::tower)
@@ -364,10 +377,11 @@ class Binder {
   std::map<int, int> class_of_, group_of_;
   std::map<ValueIndex, ValueIndex> variable_of_;
   std::map<int, std::vector<Piece>> pieces_;
-  std::vector<std::vector<int>> rank_;                     // per vector and tower: its number among those of its device
+  std::vector<std::vector<bool>> last_;                    // last_in_slots
+  std::vector<std::vector<int>> rank_;                     // per vector and tower: its number among those of its device that are not the last in their slots
   std::vector<int> space_of_;
   std::map<std::pair<int, int>, std::pair<std::int64_t, std::int64_t>> frame_start_;  // device, stream → kept, transient
-  std::map<std::pair<int, int>, std::pair<int, int>> slot_of_;                        // tower, device → stream, slot
+  std::map<std::pair<int, int>, std::pair<int, int>> slot_of_;                        // tower, device → stream, place of its slot
   std::map<Producer, std::pair<int, int>> where_;                                     // → stream, sequence
   std::map<std::pair<int, int>, std::set<Producer>> foreign_;
   std::vector<std::vector<Queued>> queues_;

@@ -73,7 +73,8 @@ class BoundPlan {
 /// One legal order of all steps: (stream, index). Empty where steps wait for each other; `stuck` names them.
 std::vector<std::pair<int, int>> legal_order(const BoundPlan& bound, std::vector<std::string>* stuck = nullptr);
 
-/// Per device the most bytes of values that are live at once over one legal order: what the folded layout is measured against.
+/// Per device the most bytes of values and scratch that are live at once in one of some legal orders (streams one by one, side by side,
+/// towers so far and then the rest): no arena can be smaller, since each of these orders can come.
 std::vector<std::int64_t> live_maxima(const BoundPlan& bound);
 
 }  // namespace belfry

@@ -1,8 +1,12 @@
 #include <algorithm>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include <belfry/graph/plan/bound_plan.h>
 #include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/offsets.h>
+#include <belfry/graph/structural.h>
 
 namespace belfry {
 
@@ -31,16 +35,91 @@ std::vector<std::pair<int, int>> legal_order(const BoundPlan& bound, std::vector
   return out;
 }
 
-std::vector<std::int64_t> live_maxima(const BoundPlan& bound) {
-  std::map<Tag, Block> life;
+namespace {
+
+/// Orders that are looked at, and steps of all of them together, at the most.
+constexpr std::size_t kMostParts = 64, kMostSteps = 200'000;
+
+using Order = std::vector<std::pair<int, int>>;
+
+/// All streams keep step with each other as far as their waits allow; `eager`: the main ones do all that they can at once.
+Order side_by_side(const BoundPlan& bound, bool eager) {
+  Order out;
+  std::vector<std::size_t> at(bound.streams.size());
+  std::size_t longest = 0;
+  for (const auto& s : bound.streams) longest = std::max(longest, s.size());
+  for (std::size_t round = 1, moved = 1; round <= longest || moved; ++round) {
+    moved = 0;
+    for (std::size_t s = 0; s < bound.streams.size(); ++s) {
+      const auto& steps = bound.streams[s];
+      auto ready = [&](const Step& step) {
+        return std::all_of(step.waits.begin(), step.waits.end(), [&](const StepWait& w) { return static_cast<int>(at[static_cast<std::size_t>(w.stream)]) >= w.count; });
+      };
+      const bool at_once = eager && bound.plan.streams[s].name == "main";
+      for (; at[s] < steps.size() && (at_once || at[s] * longest < steps.size() * round) && ready(steps[at[s]]); ++moved) out.emplace_back(static_cast<int>(s), static_cast<int>(at[s]++));
+    }
+  }
+  return out;
+}
+
+/// The streams of towers before the main ones, those of one device no further than `part` of `parts` of their way; then the main ones as
+/// far as they go, then the rest.
+Order towers_first(const BoundPlan& bound, int device, std::size_t part, std::size_t parts) {
+  Order out;
+  std::vector<std::size_t> at(bound.streams.size());
+  auto run = [&](bool main, std::size_t limit, bool one) {  // gives whether a step ran
+    bool moved = false;
+    for (std::size_t s = bound.streams.size(); s-- > 0 && !(one && moved);) {
+      const auto& steps = bound.streams[s];
+      auto ready = [&](const Step& step) {
+        return std::all_of(step.waits.begin(), step.waits.end(), [&](const StepWait& w) { return static_cast<int>(at[static_cast<std::size_t>(w.stream)]) >= w.count; });
+      };
+      const std::size_t share = bound.plan.streams[s].device == device ? limit : parts;
+      while ((bound.plan.streams[s].name == "main") == main && at[s] < steps.size() && at[s] * parts < steps.size() * share && ready(steps[at[s]]) && !(one && moved)) {
+        out.emplace_back(static_cast<int>(s), static_cast<int>(at[s]++));
+        moved = true;
+      }
+    }
+    return moved;
+  };
+  while (run(false, part, false) || run(true, parts, true));
+  while (run(true, parts, false));
+  while (run(false, parts, false) || run(true, parts, true));
+  return out;
+}
+
+/// Steps begin in the order given and take as long as they can: until the next of their stream or one that waits for them begins.
+std::vector<std::vector<std::int64_t>> ends_of(const BoundPlan& bound, const Order& order) {
+  std::vector<std::vector<std::int64_t>> out;
+  for (const auto& s : bound.streams) out.emplace_back(s.size(), static_cast<std::int64_t>(order.size()) + 1);
   std::int64_t now = 0;
-  for (auto [s, k] : legal_order(bound)) {
+  for (auto [s, k] : order) {
     const Step& step = bound.streams[static_cast<std::size_t>(s)][static_cast<std::size_t>(k)];
+    auto ends = [&](int stream, int count) {
+      if (count > 0) out[static_cast<std::size_t>(stream)][static_cast<std::size_t>(count) - 1] = std::min(out[static_cast<std::size_t>(stream)][static_cast<std::size_t>(count) - 1], now);
+    };
+    ends(s, k);
+    for (const StepWait& w : step.waits) ends(w.stream, w.count);
     ++now;
+  }
+  return out;
+}
+
+/// What lives when in one order, per device.
+std::vector<std::int64_t> live_maxima(const BoundPlan& bound, const Order& order) {
+  std::map<Tag, Block> life;
+  std::vector<std::vector<Block>> blocks(bound.plan.cluster.devices.size());
+  std::int64_t now = 0;
+  const auto end = static_cast<std::int64_t>(order.size()) + 1;
+  const std::vector<std::vector<std::int64_t>> ends = ends_of(bound, order);
+  for (auto [s, k] : order) {
+    const Step& step = bound.streams[static_cast<std::size_t>(s)][static_cast<std::size_t>(k)];
+    const PlanNode& n = bound.plan.nodes[static_cast<std::size_t>(step.node)];
+    ++now;
+    const std::int64_t last = ends[static_cast<std::size_t>(s)][static_cast<std::size_t>(k)];
     for (const auto& parts : step.reads)
       for (const Part& p : parts)
-        if (auto at = life.find(p.buffer.tag); at != life.end()) at->second.end = now;
-    const auto& donates = bound.plan.nodes[static_cast<std::size_t>(step.node)].donates;
+        if (auto at = life.find(p.buffer.tag); at != life.end()) at->second.end = std::max(at->second.end, last);
     auto in_place_of = [&](const BufferRef& b) -> Block* {  // what this step reads at the same place, and nobody after it
       for (const auto& parts : step.reads)
         for (const Part& p : parts)
@@ -50,15 +129,38 @@ std::vector<std::int64_t> live_maxima(const BoundPlan& bound) {
     };
     for (const auto& parts : step.writes)
       for (const Part& p : parts) {
-        if (p.buffer.space < 0 || std::any_of(donates.begin(), donates.end(), [&](auto d) { return d.first == p.buffer.tag.value; })) continue;
+        if (p.buffer.space < 0 || std::any_of(n.donates.begin(), n.donates.end(), [&](auto d) { return d.first == p.buffer.tag.value; })) continue;
         if (Block* reused = in_place_of(p.buffer)) reused->end = now - 1;
-        life[p.buffer.tag] = {aligned_bytes(p.buffer.bytes), now, now};
+        life[p.buffer.tag] = {aligned_bytes(p.buffer.bytes), now, n.op == kFetch ? end : last};
       }
+    if (step.scratch.bytes) blocks[static_cast<std::size_t>(step.device)].push_back({aligned_bytes(step.scratch.bytes), now, last});
   }
-  std::vector<std::vector<Block>> blocks(bound.plan.cluster.devices.size());
   for (const auto& [tag, block] : life) blocks[static_cast<std::size_t>(tag.device)].push_back(block);
   std::vector<std::int64_t> out;
   for (const auto& mine : blocks) out.push_back(live_maximum(mine));
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> live_maxima(const BoundPlan& bound) {
+  std::vector<std::int64_t> out(bound.plan.cluster.devices.size());
+  auto look_at = [&](const Order& order) {
+    std::vector<std::int64_t> some = live_maxima(bound, order);
+    for (std::size_t d = 0; d < out.size(); ++d) out[d] = std::max(out[d], some[d]);
+  };
+  look_at(legal_order(bound));
+  look_at(side_by_side(bound, false));
+  look_at(side_by_side(bound, true));
+  std::size_t steps = 1;
+  for (const auto& s : bound.streams) steps += s.size();
+  std::vector<int> devices;  // that run towers
+  for (const PlanStream& s : bound.plan.streams)
+    if (s.name != "main" && (devices.empty() || devices.back() != s.device)) devices.push_back(s.device);
+  look_at(towers_first(bound, -1, 1, 1));
+  const std::size_t parts = std::min(kMostSteps / (steps * std::max<std::size_t>(devices.size(), 1)), kMostParts);
+  for (int d : devices)
+    for (std::size_t part = 1; part <= parts; ++part) look_at(towers_first(bound, d, part, parts));
   return out;
 }
 

@@ -1,6 +1,9 @@
 // Memory: liveness becomes offsets in one arena per memory space.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include <belfry/graph/plan/placed_graph.h>
 
 namespace belfry {
@@ -8,28 +11,23 @@ namespace belfry {
 inline constexpr std::int64_t kAlignment = 64;
 inline std::int64_t aligned_bytes(std::int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// Bytes that are live from `start` to `end`, both included.
-struct Block {
-  std::int64_t size = 0, start = 0, end = 0;
-};
-struct Fit {
-  std::vector<std::int64_t> offsets;
-  std::int64_t total = 0;
-};
-/// First fit in several orders (size, area, start); the smallest total is kept. Deterministic.
-Fit fit(const std::vector<Block>& blocks);
-/// The most bytes that are live at once: no arena can be smaller.
-std::int64_t live_maximum(const std::vector<Block>& blocks);
-
-/// Sets offsets of all outputs and scratch, frames of classes, groups of devices with their regions. Bytes are reused only
-/// where every reader of the old value is on the writer's own stream. Variants have their kernels and scratch sizes.
+/// Sets offsets of all outputs and scratch, frames of classes, regions of groups. Bytes are reused only where every reader of the old
+/// value is on the writer's own stream, or happens before by a wait that stands anyway. Variants have their kernels and scratch sizes.
 void plan_memory(PlacedGraph& plan);
 
-/// Groups of devices that hold the same values; a variant per group for every node outside the towers, one per class for
+/// Groups of devices that hold the same values and frames; a variant per group for every node outside the towers, one per class for
 /// tower nodes. Called before kernels are chosen.
 void set_groups(PlacedGraph& plan);
 
-/// Bytes that a plan takes in a device's part of its space's arena.
+/// Per device and tower: the tower is the last in its frame slot there, so what it makes for a join behind the towers stays in its
+/// frame; other towers have buffers of their own for that, in the region.
+std::vector<std::vector<bool>> last_in_slots(const PlacedGraph& plan);
+
+/// Per slot of a stream, its place among the stream's frames: slots that are left later lie behind those that are left earlier.
+std::vector<int> slot_ranks(const PlanStream& stream);
+
+/// Bytes that a plan takes in a device's part of its space's arena: the region lies in the gaps of the frames, `region` is what it
+/// takes besides.
 struct DeviceBytes {
   std::int64_t state = 0, region = 0, kept = 0, transient = 0;
   std::int64_t total() const { return state + region + kept + transient; }

@@ -73,7 +73,7 @@ class DerivedChecker : public Objections {
       if (local >= static_cast<int>(cls.frame.size())) return object("memory: a class has {} frames, but '{}' runs on its device {}", cls.frame.size(), n.name, local);
       const FrameSize& frame = cls.frame[static_cast<std::size_t>(local)];
       auto check = [&](const Slot& s, std::int64_t bytes) {
-        std::int64_t size = s.region == Slot::kKept ? frame.kept : s.region == Slot::kTransient ? frame.transient : -1;
+        std::int64_t size = s.region == Slot::kKept ? frame.kept + frame.tail : s.region == Slot::kTransient ? frame.transient : -1;
         if (size >= 0 && (s.offset < 0 || s.offset + bytes > size)) object("outside: '{}' leaves the frame of its class", n.name);
       };
       const Variant& v = n.by_class[c];
@@ -94,6 +94,7 @@ class DerivedChecker : public Objections {
           FrameSize& f = largest[static_cast<std::size_t>(plan_.vectors[x][static_cast<std::size_t>(t)])];
           f.kept = std::max(f.kept, c.frame[static_cast<std::size_t>(local)].kept);
           f.transient = std::max(f.transient, c.frame[static_cast<std::size_t>(local)].transient);
+          f.tail = std::max(f.tail, c.frame[static_cast<std::size_t>(local)].tail);
         }
     for (std::size_t d = 0; d < largest.size(); ++d)
       if (largest[d] != plan_.frames[d]) object("memory: the frame of {} is not the largest of its classes", name_of(static_cast<int>(d)));

@@ -45,7 +45,7 @@ class TableChecker : public Objections {
       if (groups[d] != 1) object("unbound: {} is in {} groups", name_of(static_cast<int>(d)), groups[d]);
     if (plan_.frames.size() != plan_.cluster.devices.size()) object("memory: there are {} frames for {} devices", plan_.frames.size(), plan_.cluster.devices.size());
     for (const FrameSize& f : plan_.frames)
-      if (!sizes_fit({f.kept, f.transient})) object("memory: a frame has {} kept and {} transient bytes", f.kept, f.transient);
+      if (!sizes_fit({f.kept, f.transient, f.tail})) object("memory: a frame has {} kept bytes, {} more and {} transient bytes", f.kept, f.tail, f.transient);
     for (const PlanStream& s : plan_.streams) {
       if (!is_device(s.device)) object("stream of another device: '{}' is a stream of device {} of {}", s.name, s.device, plan_.cluster.devices.size());
       if (s.thread < 0 || s.thread >= static_cast<int>(plan_.streams.size())) object("thread: stream '{}' runs on thread {}, but there are {} streams", s.name, s.thread, plan_.streams.size());
@@ -83,17 +83,18 @@ class TableChecker : public Objections {
       if (count < 0 || bytes < 0) return object("memory: a size of {} is negative", to_string(plan_.cluster.devices[static_cast<std::size_t>(d)].id));
       total[static_cast<std::size_t>(d)] += static_cast<__int128>(count) * bytes;
     };
-    for (const DeviceGroup& g : plan_.groups)
-      for (int d : g.devices) {
-        add(d, 1, g.state);
-        add(d, 1, g.region);
-      }
     for (const PlanStream& s : plan_.streams) {
       if (!is_device(s.device)) return object("stream of another device: '{}'", s.name);
       const FrameSize& f = plan_.frames[static_cast<std::size_t>(s.device)];
       add(s.device, s.slots, f.kept);
+      add(s.device, s.slots ? 1 : 0, f.tail);
       add(s.device, 1, f.transient);
     }
+    for (const DeviceGroup& g : plan_.groups)
+      for (int d : g.devices) {
+        if (is_device(d)) total[static_cast<std::size_t>(d)] = std::max<__int128>(total[static_cast<std::size_t>(d)], g.region);  // it lies in the gaps of the frames
+        add(d, 1, g.state);
+      }
     for (std::size_t d = 0; d < total.size(); ++d)
       if (total[d] > plan_.cluster.devices[d].memory)
         object("memory: {} needs more than its {} bytes", to_string(plan_.cluster.devices[d].id), plan_.cluster.devices[d].memory);

@@ -59,6 +59,21 @@ TEST(Session, an_uneven_batch_and_another_batch_share_one_state) {
   EXPECT_EQ(session.variable("step").item<std::int64_t>(), 4);
 }
 
+TEST(Session, each_of_its_programs_allocates_what_is_planned) {
+  Graph graph = built("accuracy");
+  for (const Strategy& s : {to_strategy(Mirrored{.devices = parse_devices("sim:0-1"), .towers = 4, .threads = 1}), to_strategy(Layers{.devices = parse_devices("sim:0-1"), .towers = 3, .order = PhaseOrder::one_f_one_b, .threads = 1}),
+                            to_strategy(Layers{.devices = parse_devices("cpu:0,cpu:1"), .towers = 4, .order = PhaseOrder::gpipe, .threads = 1})}) {
+    Session session(graph, s);
+    session.set_trace(true);
+    for (std::int64_t batch : {8, 7, 2, 8}) {
+      session.step(feeds_for(graph, batch));
+      EXPECT_RAN_AS_PLANNED(session);
+    }
+    session.run(feeds_for(graph, 8), {"loss"});
+    EXPECT_RAN_AS_PLANNED(session);
+  }
+}
+
 TEST(Session, keeps_each_variable_once_for_all_its_programs) {
   Graph graph = built("batch_norm");
   Session session(graph, Mirrored{.devices = parse_devices("cpu:0,sim:0"), .towers = 2});
@@ -203,7 +218,7 @@ TEST(Session, a_plan_is_made_without_the_memory_that_it_needs) {
   const PlacedGraph& plan = session.plan(std::int64_t{1} << 38);
   EXPECT_EQ(plan.batch, std::int64_t{1} << 38);
   EXPECT_THAT(message_of([&] { session.last_program(); }), testing::HasSubstr("no program"));
-  EXPECT_THAT(message_of([&] { session.prepare({std::int64_t{1} << 38}); }), testing::AllOf(testing::HasSubstr("this host has"), testing::HasSubstr("smaller batch")));
+  EXPECT_THAT(message_of([&] { session.prepare({std::int64_t{1} << 38}); }), testing::AllOf(testing::HasSubstr("this host has"), testing::HasSubstr("what would fit is named")));
 }
 
 TEST(Session, draws_initial_values_where_a_run_needs_them_and_not_to_plan) {
@@ -243,7 +258,7 @@ TEST(Session, cpu_and_sim_devices_share_the_memory_of_their_host) {
   with_memory(graph, "sim:0-1", needed).plan(64);
   Session less = with_memory(graph, "sim:0-1", needed - 64);
   EXPECT_THAT(message_of([&] { less.plan(64); }), testing::AllOf(testing::HasSubstr(std::to_string(needed)), testing::HasSubstr(std::to_string(needed - 64)), testing::HasSubstr("of sim:1"),
-                                                               testing::HasSubstr("take a smaller batch, more towers one after the other (--towers), or other devices")));
+                                                               testing::HasSubstr("most is held on sim:"), testing::HasSubstr("--batch 32")));
   less.plan(32);
   SessionOptions small;
   small.cluster = local_cluster(parse_devices("sim:0-1"), 2);

@@ -186,7 +186,7 @@ std::vector<Damage> moves_and_state() {
          p.nodes.push_back(c);
          reindex(p);
        }, "two copies"},
-      {"needless copy", "towers", at(op(kCopy), [](PlanNode& n) { n.holders = DeviceList{2}, n.by_group.assign(2, n.by_group[0]); }), "needless copy"},
+      {"needless copy", "towers", at(op(kCopy), [](PlanNode& n) { n.holders = DeviceList{2}, n.by_group.resize(std::max<std::size_t>(n.by_group.size(), 3), n.by_group[0]); for (Variant& v : n.by_group) v = *std::find_if(n.by_group.begin(), n.by_group.end(), [](const Variant& x) { return !x.kernel.empty(); }); }), "needless copy"},
       {"no link", "towers", [](PlacedGraph& p) { p.cluster.unlinked = {{"sim:0", "host"}}; }, "no link"},
       {"read in another memory space", "layers", [](PlacedGraph& p) {
          PlanNode& n = first(p, [&](const PlanNode& x) { return x.op == "relu"; });
@@ -257,7 +257,7 @@ std::vector<Damage> schedule() {
 std::vector<Damage> memory() {
   return {
       {"memory", "towers", [](PlacedGraph& p) { for (ClusterDevice& d : p.cluster.devices) d.memory = 1000; }, "memory"},
-      {"frames too small", "towers", [](PlacedGraph& p) { for (FrameSize& f : p.frames) f.transient /= 256, f.transient *= 64, f.kept /= 256, f.kept *= 64; }, "outside|overlap|alignment"},
+      {"frames too small", "towers", [](PlacedGraph& p) { for (FrameSize& f : p.frames) f.transient /= 256, f.transient *= 64, f.kept /= 256, f.kept *= 64; }, "memory|outside|overlap|alignment"},
       {"frames lost", "towers", [](PlacedGraph& p) { p.frames.pop_back(); }, "memory"},
       {"negative frame", "towers", [](PlacedGraph& p) { p.frames[0].kept = -64; }, "memory"},
       {"group without one of its devices", "towers", [](PlacedGraph& p) { p.groups[0].devices.erase(p.groups[0].devices.begin()); }, "unbound"},
@@ -271,7 +271,7 @@ std::vector<Damage> memory() {
          auto k = all(p, [](const PlanNode& n) { return n.scope == Scope::tower && lies_in(n, Slot::kKept); });
          for (PlanNode* n : k) n->by_class[0].outputs[0].offset = k[0]->by_class[0].outputs[0].offset;
        }, "overlap|missing wait|outside"},
-      {"transient value over another", "towers", [](PlacedGraph& p) { for (PlanNode& n : p.nodes) for (Variant& v : n.by_class) for (Slot& s : v.outputs) if (s.region == Slot::kTransient) s.offset = 0; },
+      {"transient value over another", "gpipe", [](PlacedGraph& p) { for (PlanNode& n : p.nodes) for (Variant& v : n.by_class) for (Slot& s : v.outputs) if (s.region == Slot::kTransient) s.offset = 0; },
        "overlap|missing wait"},
       {"scratch over a live value", "towers", [](PlacedGraph& p) {
          PlanNode& n = first(p, [&](const PlanNode& x) { return in_frame(x) && x.op != kCopy; });
@@ -289,7 +289,7 @@ std::vector<Damage> memory() {
       {"offset that overflows", "towers", [](PlacedGraph& p) { state_slot(p, 0, 2).offset = std::int64_t{0x7fffffffffffffc0}; }, "outside"},
       {"offset not aligned", "towers", [](PlacedGraph& p) { state_slot(p, 0, 2).offset = 4; }, "alignment"},
       {"offset lost", "towers", [](PlacedGraph& p) { first(p, in_frame).by_class[0].outputs.clear(); }, "unbound"},
-      {"towers' partials on each other", "pieces", [](PlacedGraph& p) {
+      {"towers' partials on each other", "many pieces", [](PlacedGraph& p) {
          for (PlanNode& n : p.nodes)
            if (n.scope == Scope::tower)
              for (Variant& v : n.by_group)
@@ -355,6 +355,7 @@ std::vector<Damage> records() {
       {"a class for other kinds", "towers", [](PlacedGraph& p) { p.classes[0].kinds = {"gpu"}; }, "no device"},
       {"a pattern of other spaces", "layers", [](PlacedGraph& p) { for (LocalPlace& l : p.classes[0].pattern) l.space = 0; }, "no device"},
       {"a class with smaller frames", "towers", [](PlacedGraph& p) { for (FrameSize& f : p.classes[0].frame) f.kept = f.transient = 0; }, "outside: '"},
+      {"a tail that no class has", "gpipe", [](PlacedGraph& p) { p.frames[0].tail += 64; }, "memory"},
       {"a class with larger frames", "towers", [](PlacedGraph& p) { p.classes[0].frame[0].kept += 64000; }, "memory"},
       {"a class without frames", "towers", [](PlacedGraph& p) { p.classes[0].frame.clear(); }, "memory"},
       {"a copy by a kernel of another name", "towers", at(op(kCopy), [](PlanNode& n) { for (Variant& v : n.by_group) if (!v.kernel.empty()) v.kernel = "nonsense"; }), "no kernel"},
@@ -374,7 +375,7 @@ const std::map<std::string, PlacedGraph>& plans_to_damage() {
   static const std::map<std::string, PlacedGraph> plans = [] {
     std::map<std::string, PlacedGraph> out;
     for (const char* name : {"towers", "mirrored", "layers", "gpipe"}) out.emplace(name, placed(training_graph(net("decay")), named(name, 4, 2), 7));
-    out.emplace("pieces", placed(training_graph(net("decay")), named("mirrored", 4, 2), 8));
+    for (auto [name, T] : {std::pair("pieces", 4), std::pair("many pieces", 8)}) out.emplace(name, placed(training_graph(net("decay")), named("mirrored", T, 2), 8));
     out.emplace("batch norm", placed(training_graph(net("batch_norm")), named("mirrored", 4, 2), 8));
     out.emplace("exchange", placed(exchange(), named("towers", 4, 2), 7));
     out.emplace("tied", placed(training_graph(net("tied")), named("towers", 4, 2), 7));

@@ -1,0 +1,248 @@
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include <belfry/graph/plan/memory_parts_internal.h>
+#include <belfry/graph/plan/offsets.h>
+
+namespace belfry {
+
+namespace {
+
+/// Above so many pairs of buffers they are not looked at pair by pair: the region lies behind the frames.
+constexpr std::size_t kMostPairs = std::size_t{1} << 24;
+
+bool is_before(const RegionItem& a, const RegionItem& b) {
+  if (b.written < 0 || a.last_read >= b.written) return false;
+  for (std::size_t k = 0; k < a.read_by.size(); ++k)
+    if (a.read_by[k] > b.after[k]) return false;
+  return true;
+}
+
+bool meet(const RegionItem& a, const RegionItem& b) { return !is_before(a, b) && !is_before(b, a); }
+
+/// A frame's block is done with before an item is written, or comes when the item is gone. `k`: its class among those of the device.
+bool meet(const Region& region, const RegionItem& a, std::size_t k, const FrameBlock& b) {
+  if (a.written < 0) return true;
+  const bool read = b.joined < 0 ? b.known <= a.after[k] : b.own <= a.after[k] && region.joined_read[static_cast<std::size_t>(b.joined)] < a.written;
+  return !read && b.start < a.gone;
+}
+
+struct Taken {
+  std::int64_t from = 0, past = 0;
+  bool operator<(const Taken& o) const { return from < o.from; }
+};
+
+std::int64_t first_gap(std::vector<Taken>& taken, std::int64_t size) {
+  std::sort(taken.begin(), taken.end());
+  std::int64_t at = 0;
+  for (const Taken& t : taken) {
+    if (t.from - at >= size) break;
+    at = std::max(at, t.past);
+  }
+  return at;
+}
+
+class Placer {
+ public:
+  Placer(PlacedGraph& plan, MemoryParts& parts) : plan_(plan), parts_(parts) {}
+
+  void run() {
+    for (std::size_t g = 0; g < plan_.groups.size(); ++g) plan_.groups[g].region = around_frames(parts_.regions[g]);
+    std::set<std::size_t> done;
+    for (std::size_t g = 0; g < plan_.groups.size(); ++g) {
+      if (done.contains(g)) continue;
+      std::vector<std::size_t> together = beside(g);
+      done.insert(together.begin(), together.end());
+      if (std::all_of(together.begin(), together.end(), [&](std::size_t o) { return has_one_slot(parts_.regions[o].device); })) place_jointly(together);
+    }
+  }
+
+ private:
+  const std::vector<FrameKey>& frames_on(std::size_t g) const { return parts_.frames_on[static_cast<std::size_t>(parts_.regions[g].device)]; }
+
+  bool has_one_slot(int device) const {
+    int slots = 0;
+    for (const PlanStream& s : plan_.streams)
+      if (s.device == device && s.name != "main") slots += s.slots;
+    return slots == 1;
+  }
+
+  /// Groups whose devices run towers of the same classes.
+  std::vector<std::size_t> beside(std::size_t g) const {
+    std::vector<std::size_t> out = {g};
+    std::set<FrameKey> keys(frames_on(g).begin(), frames_on(g).end());
+    for (bool grew = true; grew;) {
+      grew = false;
+      for (std::size_t o = 0; o < plan_.groups.size(); ++o) {
+        if (std::find(out.begin(), out.end(), o) != out.end() || std::none_of(frames_on(o).begin(), frames_on(o).end(), [&](const FrameKey& k) { return keys.contains(k); })) continue;
+        out.push_back(o);
+        keys.insert(frames_on(o).begin(), frames_on(o).end());
+        grew = true;
+      }
+    }
+    return out;
+  }
+
+  /// First fit, the largest first, with the frames where they are. Gives the end of the last.
+  std::int64_t around_frames(Region& region) const {
+    struct Obstacle {
+      Taken taken;
+      std::size_t k;
+      const FrameBlock* block;
+    };
+    std::vector<Obstacle> fixed;
+    const FrameSize& frame = plan_.frames[static_cast<std::size_t>(region.device)];
+    const auto& keys = parts_.frames_on[static_cast<std::size_t>(region.device)];
+    std::vector<std::int64_t> kept, transient;  // where frames and their transient parts begin
+    std::int64_t past = 0;
+    for (bool is_kept : {true, false})
+      for (const PlanStream& s : plan_.streams) {
+        if (s.device != region.device || s.name == "main") continue;
+        for (int slot = 0; is_kept && slot < s.slots; ++slot) kept.push_back(past + slot * frame.kept);
+        if (!is_kept) transient.push_back(past);
+        past += is_kept ? s.slots * frame.kept + frame.tail : frame.transient;
+      }
+    for (std::size_t k = 0; k < keys.size(); ++k)
+      for (const FrameBlock& b : parts_.layouts.at(keys[k]))
+        for (std::int64_t base : b.slot.region == Slot::kKept ? kept : transient) fixed.push_back({{base + b.slot.offset, base + b.slot.offset + b.size}, k, &b});
+    std::vector<RegionItem>& items = region.items;
+    if (items.size() * (fixed.size() + items.size()) > kMostPairs) return behind_frames(items, past);
+    std::vector<std::size_t> order(items.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return items[a].size > items[b].size; });
+    std::int64_t end = 0;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      RegionItem& item = items[order[i]];
+      std::vector<Taken> taken;
+      for (const Obstacle& o : fixed)
+        if (meet(region, item, o.k, *o.block)) taken.push_back(o.taken);
+      for (std::size_t j = 0; j < i; ++j)
+        if (const RegionItem& other = items[order[j]]; meet(item, other)) taken.push_back({other.offset, other.offset + other.size});
+      item.offset = first_gap(taken, item.size);
+      end = std::max(end, item.offset + item.size);
+    }
+    return end;
+  }
+
+  static std::int64_t behind_frames(std::vector<RegionItem>& items, std::int64_t frames) {
+    std::vector<Block> blocks;
+    for (const RegionItem& item : items) {
+      const bool main_alone = item.written >= 0 && item.last_read < kForever && std::all_of(item.read_by.begin(), item.read_by.end(), [](std::int64_t p) { return p < 0; });
+      blocks.push_back({item.size, main_alone ? item.written : -1, main_alone ? item.last_read : kForever});
+    }
+    const Packing packed = pack(blocks);
+    for (std::size_t a = 0; a < items.size(); ++a) items[a].offset = frames + packed.offsets[a];
+    return items.empty() ? 0 : frames + packed.peak;
+  }
+
+  /// A frame's block of all devices that run the class, or an item of one group.
+  struct Piece {
+    std::size_t group = 0;
+    RegionItem* item = nullptr;
+    FrameKey key;
+    FrameBlock* block = nullptr;
+    std::int64_t size = 0, start = 0, end = 0;  ///< positions, about
+    std::int64_t offset = 0;
+  };
+
+  bool meet_pieces(const Piece& a, const Piece& b) const {
+    if (a.block && b.block) return a.key == b.key && a.block->start <= b.block->until && b.block->start <= a.block->until;
+    if (a.item && b.item) return a.group == b.group && meet(*a.item, *b.item);
+    if (a.block) return meet_pieces(b, a);
+    const auto& keys = frames_on(a.group);
+    const auto k = std::find(keys.begin(), keys.end(), b.key);
+    return k != keys.end() && meet(parts_.regions[a.group], *a.item, static_cast<std::size_t>(k - keys.begin()), *b.block);
+  }
+
+  std::vector<Piece> pieces_of(const std::vector<std::size_t>& groups) {
+    std::vector<Piece> out;
+    std::set<FrameKey> keys;
+    for (std::size_t g : groups) {
+      for (RegionItem& item : parts_.regions[g].items) {
+        const std::int64_t after = item.after.empty() ? -1 : *std::min_element(item.after.begin(), item.after.end());
+        out.push_back({g, &item, {}, nullptr, item.size, after + 1, item.written < 0 ? kForever : item.gone, 0});
+      }
+      keys.insert(frames_on(g).begin(), frames_on(g).end());
+    }
+    for (const FrameKey& key : keys)
+      for (FrameBlock& b : parts_.layouts.at(key)) out.push_back({0, nullptr, key, &b, b.size, b.start, b.until, 0});
+    return out;
+  }
+
+  /// Bytes of all devices of these groups, given where a region and the frames of classes end.
+  std::int64_t bytes_of(const std::vector<std::size_t>& groups, const std::vector<Piece>& pieces) const {
+    std::map<std::size_t, std::int64_t> regions;
+    std::map<FrameKey, std::int64_t> frames;
+    for (const Piece& p : pieces) {
+      std::int64_t& end = p.item ? regions[p.group] : frames[p.key];
+      end = std::max(end, p.offset + p.size);
+    }
+    std::int64_t out = 0;
+    for (std::size_t g : groups) {
+      std::int64_t end = regions[g];
+      for (const FrameKey& k : frames_on(g)) end = std::max(end, frames[k]);
+      out += end * static_cast<std::int64_t>(plan_.groups[g].devices.size());
+    }
+    return out;
+  }
+
+  /// First fit of frames and regions as one, in several orders; the smallest is kept if it is smaller than what there is.
+  void place_jointly(const std::vector<std::size_t>& groups) {
+    std::vector<Piece> pieces = pieces_of(groups), best;
+    for (Piece& p : pieces) p.offset = p.item ? p.item->offset : p.block->slot.offset;
+    std::int64_t had = bytes_of(groups, pieces);
+    std::function<bool(const Piece&)> is_late;
+    std::size_t left = kMostPairs / 2;  // large plans get fewer orders, or none
+    auto by = [&](auto key) {
+      if (pieces.size() * pieces.size() / 2 > left) return;
+      left -= pieces.size() * pieces.size() / 2;
+      std::stable_sort(pieces.begin(), pieces.end(), [&](const Piece& a, const Piece& b) { return std::pair(is_late(a), key(a)) < std::pair(is_late(b), key(b)); });
+      std::vector<Taken> taken;
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
+        taken.clear();
+        for (std::size_t j = 0; j < i; ++j)
+          if (meet_pieces(pieces[i], pieces[j])) taken.push_back({pieces[j].offset, pieces[j].offset + pieces[j].size});
+        pieces[i].offset = first_gap(taken, pieces[i].size);
+      }
+      if (std::int64_t all = bytes_of(groups, pieces); all < had) had = all, best = pieces;
+    };
+    auto length = [](const Piece& p) { return static_cast<double>(std::min<std::int64_t>(p.end, 1 << 20) - p.start + 1); };
+    // All groups alike, then each before the others: what suits one may be in the way of another.
+    for (std::size_t first = 0; first <= std::min<std::size_t>(groups.size(), 4); ++first) {
+      if (groups.size() == 1 && first) break;
+      is_late = [&groups, first](const Piece& p) { return first && p.item && p.group != groups[first - 1]; };
+      by([](const Piece& p) { return std::pair(-static_cast<double>(p.size), 0.0); });
+      by([&](const Piece& p) { return std::pair(-static_cast<double>(p.size) * length(p), 0.0); });
+      by([](const Piece& p) { return std::pair(static_cast<double>(p.start), -static_cast<double>(p.size)); });
+      by([&](const Piece& p) { return std::pair(-length(p), -static_cast<double>(p.size)); });
+    }
+    if (best.empty()) return;
+    std::map<FrameKey, std::int64_t> frames;
+    for (std::size_t g : groups) plan_.groups[g].region = 0;
+    for (const Piece& p : best) {
+      if (p.item) {
+        p.item->offset = p.offset;
+        plan_.groups[p.group].region = std::max(plan_.groups[p.group].region, p.offset + p.size);
+      } else {
+        p.block->slot = {Slot::kKept, p.offset, 0};
+        frames[p.key] = std::max(frames[p.key], p.offset + p.size);
+      }
+    }
+    for (const auto& [key, bytes] : frames) plan_.classes[static_cast<std::size_t>(key.first)].frame[static_cast<std::size_t>(key.second)] = {bytes, 0, 0};
+  }
+
+  PlacedGraph& plan_;
+  MemoryParts& parts_;
+};
+
+}  // namespace
+
+void place_regions(PlacedGraph& plan, MemoryParts& parts) {
+  Placer(plan, parts).run();
+  set_frames(plan, parts);
+}
+
+}  // namespace belfry
