@@ -1,0 +1,123 @@
+#include <belfry/placer/cut/cut.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/error.h>
+#include <belfry/placer/cut/search_internal.h>
+
+namespace belfry {
+
+namespace {
+
+using namespace cutting;
+
+constexpr int kMostItems = 4096;              // that are searched one by one
+constexpr int kIntervals = 512;               // of the first split
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// In the order of how far an item is from the first ones: another way to put them in a row.
+Items by_depth(const Items& items) {
+  std::vector<int> depth(at(items.count)), order(at(items.count)), same(at(items.count)), rank(at(items.count));
+  for (int i = 0; i < items.count; ++i)
+    for (int j : items.next[at(i)]) depth[at(j)] = std::max(depth[at(j)], depth[at(i)] + 1);
+  std::iota(order.begin(), order.end(), 0);
+  std::iota(same.begin(), same.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return depth[at(a)] < depth[at(b)]; });
+  for (int k = 0; k < items.count; ++k) rank[at(order[at(k)])] = k;
+  return merged(items, same, rank);
+}
+
+/// A split of some items, as one of items that were merged from the same nodes.
+std::optional<Split> carried(const Items& from, const std::optional<Split>& split, const Items& to) {
+  if (!split) return {};
+  std::map<int, int> item;  // of the first node of each
+  for (int i = 0; i < from.count; ++i)
+    for (int n : from.nodes[at(i)]) item[n] = i;
+  Split out{split->value, {}, {}};
+  for (int i = 0; i < to.count; ++i) {
+    const int j = item.at(to.nodes[at(i)].front());
+    out.device.push_back(split->device[at(j)]);
+    out.part.push_back(split->part[at(j)]);
+  }
+  return out;
+}
+
+/// The best split into intervals of some order.
+std::optional<Split> first_split(const Items& items, const std::vector<CutKind>& kinds) {
+  std::optional<Split> best;
+  for (const Items& order : {items, by_depth(items)}) {
+    std::vector<int> groups;
+    const Items few = coarsened(order, std::max(kIntervals, 4 * std::accumulate(kinds.begin(), kinds.end(), 0, [](int n, const CutKind& k) { return n + k.count; })), groups);
+    std::optional<Split> found = by_intervals(few, kinds);
+    if (found && (!best || found->value < best->value)) best = carried(few, found, items);
+  }
+  return best;
+}
+
+/// Searches where only the items near the cuts of a split are free: the others are one item per part.
+std::optional<Split> refined(const Items& items, const std::vector<CutKind>& kinds, std::optional<Split> split, int free, std::int64_t steps) {
+  std::vector<int> order(at(items.count)), rank(at(items.count)), group(at(items.count));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return split->part[at(a)] < split->part[at(b)]; });
+  auto part = [&](int k) { return split->part[at(order[at(k)])]; };
+  int groups = 0;
+  for (int first = 0, past = 0; first < items.count; first = past) {
+    while (past < items.count && part(past) == part(first)) ++past;
+    auto inner = [&](int k) { return k >= first && (first == 0 || k - first >= free) && (past == items.count || past - k > free); };
+    for (int k = first; k < past; ++k) group[at(order[at(k)])] = inner(k) && inner(k - 1) ? groups - 1 : groups++;
+  }
+  std::vector<int> same(at(groups));
+  std::iota(same.begin(), same.end(), 0);
+  const Items few = merged(items, group, same);
+  std::int64_t left = steps;
+  Answer found = least_load(few, kinds, carried(items, split, few), left);
+  return found.best && found.best->value < split->value ? carried(few, found.best, items) : split;
+}
+
+Answer search(const CutProblem& p, std::int64_t steps) {
+  Items items = items_of(p);
+  if (p.objective == CutObjective::latency) return least_latency(p, items, first_split(items, p.kinds), steps);
+  items = contracted(std::move(items), p.kinds);
+  std::optional<Split> known = first_split(items, p.kinds);
+  for (int free : {4, 12})
+    if (known && items.count <= kMostItems) known = refined(items, p.kinds, known, free, steps / 16);
+  Answer out = least_load(items, p.kinds, known, steps);
+  if (out.best) {
+    Split by_node{out.best->value, std::vector<int>(p.nodes.size()), {}};
+    for (int i = 0; i < items.count; ++i)
+      for (int n : items.nodes[at(i)]) by_node.device[at(n)] = out.best->device[at(i)];
+    out.best = by_node;
+  }
+  return out;
+}
+
+void check(const CutProblem& p) {
+  for (const CutNode& n : p.nodes) {
+    if (n.seconds.size() != p.kinds.size()) throw UserError(fmt::format("'{}' has seconds for {} kinds of devices, but there are {}", n.name, n.seconds.size(), p.kinds.size()));
+    if (std::none_of(n.seconds.begin(), n.seconds.end(), [](double s) { return std::isfinite(s); })) throw UserError(fmt::format("'{}' cannot be on any kind of device", n.name));
+    if (n.bytes < 0 || n.transfer < 0 || std::any_of(n.seconds.begin(), n.seconds.end(), [](double s) { return !(s >= 0); })) throw UserError(fmt::format("'{}' has a negative cost", n.name));
+  }
+  for (auto [a, b] : p.edges)
+    if (a < 0 || b < 0 || at(a) >= p.nodes.size() || at(b) >= p.nodes.size()) throw UserError("an edge leads to a node that is not there");
+}
+
+}  // namespace
+
+Cut cut(const CutProblem& p, const CutOptions& options) {
+  check(p);
+  if (p.nodes.empty()) return {};
+  Answer found = search(p, options.steps);
+  if (!found.best) throw UserError("no split fits: not all nodes have a device whose memory and kind suit them; more devices, or more memory each");
+  Cut out{found.best->device, 0, 0};
+  if (auto wrong = objections_to(p, out.device); !wrong.empty()) throw InternalError(fmt::format("a cut is not legal: {}", wrong.front()));
+  out.value = value_of(p, out.device);
+  out.bound = std::min(out.value, found.bound);
+  return out;
+}
+
+}  // namespace belfry
