@@ -1,6 +1,7 @@
 #include <belfry/placer/cut/search_internal.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -175,7 +176,6 @@ class LoadSearch {
 }  // namespace
 
 Answer least_load(const Items& items, const std::vector<CutKind>& kinds, const std::optional<Split>& known, std::int64_t& steps) {
-  constexpr int kCaps = 8;
   constexpr double kMostLayers = 100'000;
   Bounds bounds(items, kinds);
   Answer out{known, bounds.least()};
@@ -184,8 +184,9 @@ Answer least_load(const Items& items, const std::vector<CutKind>& kinds, const s
   if (layers > kMostLayers) return out;
   LoadSearch search(items, kinds, bounds, steps);
   const double first = out.bound, last = known ? known->value * kLess : kInfinity;
-  for (int i = 1; first <= last; ++i) {
-    const double cap = known ? first + (last - first) * i / kCaps : i == 1 ? first * 1.001 : i < 40 ? first + first * 0.01 * std::pow(2.0, i - 2) : kInfinity;
+  for (int i = 0; first <= last; ++i) {
+    // Towards the known split in few steps, since each search begins anew; or ever further, if there is none.
+    const double cap = known ? first + (last - first) * std::array{0.125, 0.5, 1.0}[at(i)] : i < 40 ? first * (1 + 0.001 * std::pow(2.0, i)) : kInfinity;
     bool finished = true;
     std::optional<Split> found = search(cap, finished);
     if (found) out.best = found;
