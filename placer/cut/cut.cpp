@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/error.h>
+#include <belfry/placer/cut/bounds_internal.h>
 #include <belfry/placer/cut/search_internal.h>
 
 namespace belfry {
@@ -79,21 +80,44 @@ std::optional<Split> refined(const Items& items, const std::vector<CutKind>& kin
   return found.best && found.best->value < split->value ? carried(few, found.best, items) : split;
 }
 
-Answer search(const CutProblem& p, std::int64_t steps) {
-  Items items = items_of(p);
-  if (p.objective == CutObjective::latency) return least_latency(p, items, first_split(items, p.kinds), steps);
-  items = contracted(std::move(items), p.kinds);
-  std::optional<Split> known = first_split(items, p.kinds);
-  for (int free : {4, 12})
-    if (known && items.count <= kMostItems) known = refined(items, p.kinds, known, free, steps / 16);
-  Answer out = least_load(items, p.kinds, known, steps);
-  if (out.best) {
-    Split by_node{out.best->value, std::vector<int>(p.nodes.size()), {}};
-    for (int i = 0; i < items.count; ++i)
-      for (int n : items.nodes[at(i)]) by_node.device[at(n)] = out.best->device[at(i)];
-    out.best = by_node;
-  }
+std::vector<int> by_node(const CutProblem& p, const Items& items, const Split& split) {
+  std::vector<int> out(p.nodes.size());
+  for (int i = 0; i < items.count; ++i)
+    for (int n : items.nodes[at(i)]) out[at(n)] = split.device[at(i)];
   return out;
+}
+
+/// The better of two by the problem's objective.
+void consider(const CutProblem& p, const Items& items, std::optional<Split> split, std::optional<Split>& best) {
+  if (!split) return;
+  const std::vector<int> device = by_node(p, items, *split);
+  if (!objections_to(p, device).empty()) return;
+  split->value = value_of(p, device);
+  if (!best || split->value < best->value) best = split;
+}
+
+/// Exactly over few intervals, then over the items.
+Answer quickest(const CutProblem& p, const Items& items, std::int64_t steps) {
+  constexpr int kFew = 16;
+  std::optional<Split> known;
+  consider(p, items, first_split(items, p.kinds), known);
+  for (std::size_t k = 0, device = 0; k < p.kinds.size(); device += at(p.kinds[k++].count))  // all on one device
+    if (p.kinds[k].count) consider(p, items, Split{0, std::vector<int>(at(items.count), static_cast<int>(device)), std::vector<int>(at(items.count))}, known);
+  std::vector<int> groups;
+  const Items few = coarsened(items, kFew, groups);
+  std::int64_t some = steps / 8;
+  consider(p, items, carried(few, least_latency(p, few, {}, some).best, items), known);
+  if (items.count > kMostItems) return {known, 0, false};
+  return least_latency(p, items, known, steps);
+}
+
+/// Of few devices with least work first: intervals, then around their cuts, then all.
+Answer least_loaded(const CutProblem& p, const Items& items, std::int64_t steps) {
+  std::optional<Split> known = first_split(items, p.kinds);
+  if (items.count > kMostItems) return {known, Bounds(items, p.kinds).least(), false};
+  for (int free : {4, 12})
+    if (known) known = refined(items, p.kinds, known, free, steps / 16);
+  return least_load(items, p.kinds, known, steps);
 }
 
 void check(const CutProblem& p) {
@@ -111,9 +135,12 @@ void check(const CutProblem& p) {
 Cut cut(const CutProblem& p, const CutOptions& options) {
   check(p);
   if (p.nodes.empty()) return {};
-  Answer found = search(p, options.steps);
-  if (!found.best) throw UserError("no split fits: not all nodes have a device whose memory and kind suit them; more devices, or more memory each");
-  Cut out{found.best->device, 0, 0};
+  const bool by_latency = p.objective == CutObjective::latency;
+  const Items items = by_latency ? items_of(p) : contracted(items_of(p), p.kinds);
+  const Answer found = by_latency ? quickest(p, items, options.steps) : least_loaded(p, items, options.steps);
+  if (!found.best)
+    throw UserError(fmt::format("{}: not all nodes find a device whose memory and kind suit them; take more devices, or ones with more memory", found.finished ? "no split fits" : "no split was found that fits"));
+  Cut out{by_node(p, items, *found.best), 0, 0};
   if (auto wrong = objections_to(p, out.device); !wrong.empty()) throw InternalError(fmt::format("a cut is not legal: {}", wrong.front()));
   out.value = value_of(p, out.device);
   out.bound = std::min(out.value, found.bound);

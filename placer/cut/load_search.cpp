@@ -181,7 +181,8 @@ Answer least_load(const Items& items, const std::vector<CutKind>& kinds, const s
   Answer out{known, bounds.least()};
   double layers = 1;
   for (const CutKind& k : kinds) layers *= k.count + 1;
-  if (layers > kMostLayers) return out;
+  out.finished = layers <= kMostLayers;
+  if (!out.finished) return out;
   LoadSearch search(items, kinds, bounds, steps);
   const double first = out.bound, last = known ? known->value * kLess : kInfinity;
   for (int i = 0; first <= last; ++i) {
@@ -190,6 +191,7 @@ Answer least_load(const Items& items, const std::vector<CutKind>& kinds, const s
     bool finished = true;
     std::optional<Split> found = search(cap, finished);
     if (found) out.best = found;
+    out.finished = finished;
     if (!finished) return out;
     out.bound = found ? found->value : std::min(cap, last);
     if (found || cap >= last) break;

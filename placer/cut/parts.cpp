@@ -1,6 +1,7 @@
 #include <belfry/placer/cut/parts_internal.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace belfry::cutting {
 
@@ -89,7 +90,7 @@ bool Parts::step(std::size_t first, std::size_t past) {
   bool finished = true;
   for (std::size_t k = first; finished && k < past; ++k) {
     const int item = open_[k];
-    if (part.bytes + items_.bytes[at(item)] <= kinds_[kind_].memory * (1 + 1e-9) && items_.seconds[kind_][at(item)] <= limits_.cap) {
+    if (const double s = items_.seconds[kind_][at(item)]; std::isfinite(s) && s <= limits_.cap && part.bytes + items_.bytes[at(item)] <= kinds_[kind_].memory * (1 + 1e-9)) {
       add(item);
       if (sure_ <= limits_.cap) {
         const std::size_t list = open_.size();

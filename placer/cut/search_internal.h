@@ -19,6 +19,7 @@ struct Split {
 struct Answer {
   std::optional<Split> best;
   double bound = 0;             ///< no split is better
+  bool finished = true;         ///< false: steps ran out
 };
 
 /// The split of the smallest load; `known` is one to beat. Rising caps: what a cap rules out is a bound.

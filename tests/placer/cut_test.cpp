@@ -1,0 +1,110 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include <belfry/placer/cut/cut.h>
+
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+struct Drawn {
+  std::mt19937_64 random;
+  int below(int n) { return static_cast<int>(random() % static_cast<std::uint64_t>(n)); }
+  bool one_in(int n) { return below(n) == 0; }
+};
+
+/// A few layers, with their gradients if `training`, on devices of two kinds.
+CutProblem drawn_problem(std::uint64_t seed, bool training, CutObjective objective) {
+  Drawn d{std::mt19937_64(seed)};
+  CutProblem p;
+  p.objective = objective;
+  p.kinds = {{"fast", 1 + d.below(2), d.one_in(2) ? 60.0 + d.below(60) : kInfinity, true}, {"slow", 1, d.one_in(3) ? 60.0 + d.below(60) : kInfinity, d.one_in(2)}};
+  const int layers = training ? 4 : 7;
+  auto add = [&](int i, bool backward) {
+    const double s = d.one_in(4) ? 0 : 1 + d.below(9);
+    CutNode n{(backward ? "g" : "n") + std::to_string(i), {d.one_in(8) ? kInfinity : s, s * (1 + d.below(3))}, static_cast<double>(d.below(25)), d.one_in(3) ? 0.0 : 0.5 * d.below(8), training ? i : -1, backward};
+    if (!training && d.one_in(4)) n.together = d.below(2);
+    p.nodes.push_back(n);
+  };
+  for (int i = 0; i < layers; ++i) add(i, false);
+  for (int i = 0; training && i < layers; ++i) add(i, true);
+  for (int i = 0; i < layers; ++i)
+    for (int j = i + 1; j < layers; ++j) {
+      if (!d.one_in(2)) continue;
+      p.edges.emplace_back(i, j);
+      if (training) p.edges.emplace_back(layers + j, layers + i);
+    }
+  for (int i = 0; training && i < layers; ++i)
+    if (d.one_in(2)) p.edges.emplace_back(i, layers + d.below(layers));
+  return p;
+}
+
+/// The best of all legal splits; infinite if there is none.
+double best_of_all(const CutProblem& p) {
+  double best = kInfinity;
+  std::vector<int> device(p.nodes.size());
+  for (bool more = true; more;) {
+    if (objections_to(p, device).empty()) best = std::min(best, value_of(p, device));
+    more = false;
+    for (std::size_t i = 0; i < device.size() && !more; ++i) {
+      more = ++device[i] < p.devices();
+      if (!more) device[i] = 0;
+    }
+  }
+  return best;
+}
+
+/// A search that is broken off has a split and a bound that hold all the same, or says that it found none.
+void expect_sound(const CutProblem& p, double best) {
+  try {
+    Cut early = cut(p, {.steps = 40});
+    EXPECT_EQ(objections_to(p, early.device), std::vector<std::string>());
+    EXPECT_GE(early.value, best - 1e-7);
+    EXPECT_LE(early.bound, best + 1e-7);
+  } catch (const UserError& e) {
+    EXPECT_THAT(e.what(), testing::StartsWith("no split was found that fits"));
+  }
+}
+
+/// How many had a split.
+int expect_best(bool training, CutObjective objective, int problems) {
+  int fit = 0;
+  for (int seed = 0; seed < problems; ++seed) {
+    SCOPED_TRACE(seed);
+    CutProblem p = drawn_problem(static_cast<std::uint64_t>(seed), training, objective);
+    const double best = best_of_all(p);
+    if (!std::isfinite(best)) {
+      EXPECT_THROW(cut(p), UserError);
+      continue;
+    }
+    ++fit;
+    Cut found = cut(p);
+    EXPECT_EQ(objections_to(p, found.device), std::vector<std::string>());
+    EXPECT_NEAR(found.value, best, 1e-7);
+    EXPECT_TRUE(found.optimal()) << found.value << " over " << found.bound;
+    EXPECT_LE(found.bound, best + 1e-7);
+    EXPECT_EQ(cut(p).device, found.device);
+    expect_sound(p, best);
+  }
+  return fit;
+}
+
+TEST(Cut, by_load_is_the_best_of_all_splits) {
+  EXPECT_GT(expect_best(false, CutObjective::max_load, 150), 100);
+  EXPECT_GT(expect_best(true, CutObjective::max_load, 60), 40);
+}
+
+TEST(Cut, by_latency_is_the_best_of_all_splits) {
+  EXPECT_GT(expect_best(false, CutObjective::latency, 150), 100);
+  EXPECT_GT(expect_best(true, CutObjective::latency, 60), 40);
+}
+
+}  // namespace
+}  // namespace belfry::test
