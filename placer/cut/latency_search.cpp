@@ -142,12 +142,14 @@ class LatencySearch {
 
   /// Whether the devices that are left have memory for what is left.
   bool room(const State& s) const {
-    double memory = 0, bytes = 0;
+    double memory = 0, bytes = 0, all = 0;
     for (std::size_t k = 0; k < kinds_.size(); ++k)
       if (kinds_[k].count > s.used[k]) memory += kinds_[k].memory * (kinds_[k].count - s.used[k]);
-    for (int i = 0; i < items_.count; ++i)
+    for (int i = 0; i < items_.count; ++i) {
+      all += items_.bytes[at(i)];
       if (!has(s.prefix, i)) bytes += items_.bytes[at(i)];
-    return bytes <= memory * (1 + 1e-9);
+    }
+    return bytes <= memory + 1e-9 * all;
   }
 
   /// When the new part runs, and what crosses the cut behind it.

@@ -120,11 +120,11 @@ class LoadSearch {
     }
     auto visit = [&](const Part& p) {
       if (p.load > cap_) return;
-      if (bounds_.all() - p.work + bounds_.ahead(paid, p.crossing, others) > room * cap_ * (1 + 1e-9)) return;
-      if (all_bytes_ - from.bytes - p.bytes > memory * (1 + 1e-9)) return;
+      if (bounds_.all() - p.work + bounds_.ahead(paid, p.crossing, others) > room * cap_ + 1e-9 * bounds_.all()) return;
+      if (all_bytes_ - from.bytes - p.bytes > memory + 1e-9 * all_bytes_) return;
       reach(next, {std::max(from.value, p.load), from.bytes + p.bytes, p.crossing, static_cast<int>(i), static_cast<int>(k), p.hash}, *p.prefix);
     };
-    const double least = (bounds_.all() + bounds_.ahead(paid, 0, others) - room * cap_) * (1 - 1e-9) - 1e-9 * bounds_.all();
+    const double least = (bounds_.all() + bounds_.ahead(paid, 0, others) - room * cap_) - 1e-9 * bounds_.all();
     return parts_.walk(prefix, k, {cap_, least}, steps_, visit);
   }
 
