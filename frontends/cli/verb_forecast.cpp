@@ -55,6 +55,7 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
   const CostTable costs = o.calibration.empty() ? CostTable{} : read_costs(read_file(o.calibration), o.calibration);
   o.placement.forecast = true;
+  o.placement.costs = std::make_shared<const CostTable>(costs);
   Session session = make_session(source, o.placement, library);
   const PlacedGraph& plan = session.plan(batch, Mode::step, o.fetches);
   const Forecast f = forecast(plan, costs);

@@ -170,6 +170,9 @@ PlacedGraph PlanMaker::placed(const PlanKey& key, std::size_t must_decide) {
     return place(graph, p, cluster_, o);
   }
   o.rules = options_.rules;
+  o.costs = options_.costs;
+  o.soft = options_.soft_placement;
+  if (!must_decide) o.warn = options_.notice;  // once, for the plan that is made
   if (options_.fuse) o.groups = library_->groups;
   return place(graph, strategy_, cluster_, key.batch, o);
 }

@@ -112,18 +112,17 @@ class Intervals {
 
   Split split() const {
     Split out{0, std::vector<int>(at(items_.count)), std::vector<int>(at(items_.count))};
+    std::vector<std::pair<From, int>> parts;  // and their ends, the last first
+    for (int end = items_.count, layer = last_; end > 0; end = parts.back().first.start, layer = parts.back().first.layer) parts.emplace_back(from_[state(layer, end)], end);
+    std::reverse(parts.begin(), parts.end());
     std::vector<int> used(kinds_.size());
-    int part = 0;
-    for (int end = items_.count, layer = last_; end > 0; --part) {
-      const From& f = from_[state(layer, end)];
+    for (std::size_t part = 0; part < parts.size(); ++part) {
+      const auto& [f, end] = parts[part];
       int device = used[at(f.kind)]++;
       for (int k = 0; k < f.kind; ++k) device += kinds_[at(k)].count;
-      for (int i = f.start; i < end; ++i) out.device[at(i)] = device, out.part[at(i)] = part;
+      for (int i = f.start; i < end; ++i) out.device[at(i)] = device, out.part[at(i)] = static_cast<int>(part);
       out.value = std::max(out.value, rows_[at(f.start)].load[at(f.kind)][at(end - f.start - 1)]);
-      end = f.start;
-      layer = f.layer;
     }
-    for (int& p : out.part) p -= part + 1;  // counted down from the last
     return out;
   }
 

@@ -159,8 +159,8 @@ std::vector<Layout> layouts(int towers) {
       {"a GPU beside the CPU", "gpu:0,cpu:0", to_strategy(Towers{.devices = d("gpu:0,cpu:0"), .variables = cpu(0), .towers = towers, .threads = 1})},
       {"mirrored", "gpu:0-1", to_strategy(Mirrored{.devices = d("gpu:0-1"), .towers = towers, .threads = 1})},
       {"mirrored over logical devices", "gpu:0/0,gpu:0/1", to_strategy(Mirrored{.devices = d("gpu:0/0,gpu:0/1"), .towers = towers, .threads = 1})},
-      {"layers", "gpu:0-1", to_strategy(Layers{.devices = d("gpu:0-1"), .towers = towers, .threads = 1})},
-      {"pipeline", "gpu:0-1", to_strategy(Layers{.devices = d("gpu:0-1"), .towers = towers, .order = PhaseOrder::one_f_one_b, .threads = 1})},
+      {"layers", "gpu:0-1", to_strategy(Layers{.devices = d("gpu:0-1"), .towers = towers, .threads = 1, .cut = LayerCut::variables})},
+      {"pipeline", "gpu:0-1", to_strategy(Layers{.devices = d("gpu:0-1"), .towers = towers, .order = PhaseOrder::one_f_one_b, .threads = 1, .cut = LayerCut::variables})},
   };
 }
 

@@ -33,7 +33,7 @@ std::vector<Layout> layouts(const Pair& p) {
   out.push_back({"mirrored", to_strategy(Mirrored{.devices = d, .towers = p.towers, .threads = 1})});
   if (d.size() > 1)
     for (PhaseOrder order : {PhaseOrder::by_tower, PhaseOrder::gpipe, PhaseOrder::one_f_one_b})
-      out.push_back({"layers, " + to_string(order), to_strategy(Layers{.devices = d, .towers = p.towers, .order = order, .threads = 1})});
+      out.push_back({"layers, " + to_string(order), to_strategy(Layers{.devices = d, .towers = p.towers, .order = order, .threads = 1, .cut = LayerCut::variables})});
   return out;
 }
 
