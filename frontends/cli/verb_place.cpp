@@ -41,7 +41,8 @@ void put(const PlaceArguments& o, const std::string& text) {
 
 /// A plan's nodes in that format: what is no CPU is an accelerator; where there are CPUs alone, they are.
 std::string partitioning_of(const PlacedGraph& plan, const CostTable& costs) {
-  StageOptions stages{.rounds = plan.present()};
+  StageOptions stages;
+  stages.rounds = plan.present();
   for (const ClusterDevice& d : plan.cluster.devices) stages.devices.push_back(d.id);
   auto cpus = std::stable_partition(stages.devices.begin(), stages.devices.end(), [](const DeviceId& d) { return d.kind != "cpu"; });
   const bool accelerated = cpus != stages.devices.begin();
@@ -81,6 +82,9 @@ void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library)
   if (is_partitioning(o.source)) return solve(o);
   if (!o.problem.empty() && o.problem != kOwn && o.problem != kPartitioning) throw WrongUse(fmt::format("--problem={}: the formats are {} and {}", o.problem, kOwn, kPartitioning));
   o.placement.forecast = !o.problem.empty();
+  const std::string& strategy = o.placement.strategy;
+  if (!o.calibration.empty() && o.problem.empty() && (strategy.empty() || strategy == "single" || strategy == "towers" || strategy == "mirrored"))
+    throw WrongUse("--calibration does nothing here: it is of --problem, and of strategies that cut by cost (layers, pipeline)");
   if (!o.calibration.empty()) o.placement.costs = std::make_shared<const CostTable>(read_costs(read_file(o.calibration), o.calibration));
   Source source = load_source(o.source, *library);
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;

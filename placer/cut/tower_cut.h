@@ -9,7 +9,7 @@
 namespace belfry {
 
 struct StageOptions {
-  std::vector<DeviceId> devices;        ///< one per part; those that are alike are a kind
+  std::vector<DeviceId> devices = {};   ///< one per part; those that are alike are a kind
   int rounds = 1;                       ///< towers that a step brings to each
   int in_flight = 1;                    ///< towers of which a device holds values for their gradients at once
   CutObjective objective = CutObjective::max_load;
