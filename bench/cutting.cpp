@@ -43,7 +43,8 @@ int measure(const fs::path& file, CutObjective objective) {
   const double all = seconds_since(start);
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  fmt::print("{:34} {:5} nodes  {} {:.7f}  bound {:.7f}{}  {:.3f} s, of it reading {:.3f}, {} MiB\n", file.stem().string(), p.nodes.size(), to_string(objective), c.value, c.bound, c.optimal() ? " (optimal)" : "", all, read, usage.ru_maxrss / 1024);
+  fmt::print("{:34} {:5} nodes  {} {:.7f}  bound {:.7f}{}  {:.3f} s, of it reading {:.3f}, {} MiB\n", file.stem().string(), p.nodes.size(), to_string(objective), c.value, c.bound,
+             c.optimal() ? " (optimal)" : "", all, read, usage.ru_maxrss / 1024);
   return objective == CutObjective::max_load ? check(file, p, c) : 0;
 }
 

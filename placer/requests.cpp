@@ -54,12 +54,14 @@ Requests requests_of(const TowerGraph& tg, const Cluster& cluster, const PlaceOp
     const PlanNode* n = known == nodes.end() ? nullptr : known->second;
     const bool there = cluster.find(device) >= 0;
     if (there && !options.soft) return false;
-    std::string why = !there ? "is not among the devices" : full.contains(device) ? "has not the memory for it" : n && !has_kernel(tg, *n, device, options) ? "has no kernel for it" : "";
-    const bool decided = !n || std::any_of(options.rules.begin(), options.rules.end(), [&](const PlacementRule& before) { return covers(before, r.match, n->scope == Scope::tower, tg.towers); });
+    const bool lacks = n && there && !has_kernel(tg, *n, device, options);
+    const std::string why = !there ? "is not among the devices" : full.contains(device) ? "has not the memory for it" : lacks ? "has no kernel for it" : "";
+    auto before = [&](const PlacementRule& rule) { return covers(rule, r.match, n->scope == Scope::tower, tg.towers); };
+    const bool decided = !n || std::any_of(options.rules.begin(), options.rules.end(), before);
     if (why.empty() || decided) return false;
     if (!options.soft)
-      throw UserError(fmt::format("[{}] '{}' is requested on {}, which is not among the devices of this plan: {}; name it with --devices, or give --soft-placement: then the strategy places what cannot have its request", node.op->name,
-                                  r.match, to_string(device), list_of(cluster)));
+      throw UserError(fmt::format("[{}] '{}' is requested on {}, which is not among the devices of this plan: {}; name it with --devices, or give --soft-placement: then the strategy places "
+                                  "what cannot have its request", node.op->name, r.match, to_string(device), list_of(cluster)));
     out.unmet.emplace(r.match, fmt::format("requested on {}, which {}", to_string(device), why));
     return dropped[id] = true;
   });
@@ -97,8 +99,8 @@ void check_devices(const TowerGraph& tg, const std::vector<PlacementRule>& rules
         const bool in_tower = n.scope == Scope::tower;
         if (n.op == kInput || n.op == kFetch || n.inserted || (tower != -2 && !in_tower) || tower >= tg.present() || !glob_matches(rest, n.name)) continue;
         if (std::any_of(rules.begin(), rules.begin() + static_cast<std::ptrdiff_t>(i), [&](const PlacementRule& before) { return covers(before, n.name, in_tower, tg.towers); })) continue;
-        throw UserError(fmt::format("[{}] '{}' goes to {} by the rule \"{}\" ({}), which is not among the devices of this plan: {}; name it with --devices, or change the rule", n.op, n.name, to_string(device), rules[i].match,
-                                    rules[i].reason, list_of(cluster)));
+        throw UserError(fmt::format("[{}] '{}' goes to {} by the rule \"{}\" ({}), which is not among the devices of this plan: {}; name it with --devices, or change the rule", n.op, n.name,
+                                    to_string(device), rules[i].match, rules[i].reason, list_of(cluster)));
       }
     }
 }

@@ -28,7 +28,7 @@ double amount(const JsonDocument& d, const JsonValue& v) {
   return out;
 }
 
-CutNode read_node(const JsonDocument& d, const JsonValue& v) {
+CutNode cut_node_of(const JsonDocument& d, const JsonValue& v) {
   JsonObject o(d, v);
   CutNode n;
   n.id = d.integer(o.at("id"));
@@ -63,7 +63,7 @@ CutProblem read_cut_problem(const std::string& text, const std::string& file) {
                {"cpu", cpus ? static_cast<int>(d.integer(*cpus, 0, 1 << 20)) : 0, kInfinity, false}};
   std::map<std::int64_t, int> number;
   for (const JsonValue& v : d.array(root.at("nodes"))) {
-    out.nodes.push_back(read_node(d, v));
+    out.nodes.push_back(cut_node_of(d, v));
     if (!number.try_emplace(out.nodes.back().id, static_cast<int>(number.size())).second) d.fail(v, fmt::format("the id {} stands there twice", out.nodes.back().id));
   }
   for (const JsonValue& v : d.array(root.at("edges"))) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/boykov_kolmogorov_max_flow.hpp>
@@ -12,10 +11,7 @@ namespace belfry::cutting {
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int kMostForFlow = 4096;            // items; beyond, cuts are taken to cost nothing
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// The smallest cut between what must be before and what must be behind, of hyperedges that cost something where they are cut.
 class ClosureCut {
@@ -37,7 +33,8 @@ class ClosureCut {
 
  private:
   using Traits = boost::adjacency_list_traits<boost::vecS, boost::vecS, boost::bidirectionalS>;
-  using Vertex = boost::property<boost::vertex_color_t, boost::default_color_type, boost::property<boost::vertex_distance_t, long, boost::property<boost::vertex_predecessor_t, Traits::edge_descriptor>>>;
+  using Back = boost::property<boost::vertex_predecessor_t, Traits::edge_descriptor>;
+  using Vertex = boost::property<boost::vertex_color_t, boost::default_color_type, boost::property<boost::vertex_distance_t, long, Back>>;
   using Edge = boost::property<boost::edge_capacity_t, std::int64_t, boost::property<boost::edge_residual_capacity_t, std::int64_t, boost::property<boost::edge_reverse_t, Traits::edge_descriptor>>>;
   boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Vertex, Edge> graph_;
   std::size_t source_, sink_;

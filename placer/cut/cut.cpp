@@ -19,7 +19,6 @@ using namespace cutting;
 constexpr int kMostItems = 4096;              // that are searched one by one
 constexpr int kIntervals = 512;               // of the first split
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// In the order of how far an item is from the first ones: another way to put them in a row.
 Items by_depth(const Items& items) {
@@ -139,7 +138,8 @@ Cut cut(const CutProblem& p, const CutOptions& options) {
   const Items items = by_latency ? items_of(p) : contracted(items_of(p), p.kinds);
   const Answer found = by_latency ? quickest(p, items, options.steps) : least_loaded(p, items, options.steps);
   if (!found.best)
-    throw UserError(fmt::format("{}: not all nodes find a device whose memory and kind suit them; take more devices, or ones with more memory", found.finished ? "no split fits" : "no split was found that fits"));
+    throw UserError(fmt::format("{}: not all nodes find a device whose memory and kind suit them; take more devices, or ones with more memory",
+                                found.finished ? "no split fits" : "no split was found that fits"));
   Cut out{by_node(p, items, *found.best), 0, 0};
   if (auto wrong = objections_to(p, out.device); !wrong.empty()) throw InternalError(fmt::format("a cut is not legal: {}", wrong.front()));
   out.value = value_of(p, out.device);

@@ -15,7 +15,7 @@ namespace belfry {
 
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
+using cutting::at;
 
 /// The devices besides its own that read each node's output.
 std::vector<std::set<int>> readers_elsewhere(const CutProblem& p, const std::vector<int>& device) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include <belfry/placer/cut/bounds_internal.h>
@@ -10,10 +9,6 @@
 namespace belfry::cutting {
 
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Loads of intervals that begin at one item, by where they end, as long as some kind's may be within the limit.
 struct Row {

@@ -14,8 +14,6 @@ namespace belfry::cutting {
 
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 /// Class per node; nodes of no class are each their own.
 std::vector<int> classes_of(const CutProblem& p) {
   std::map<int, int> known;

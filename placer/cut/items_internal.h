@@ -1,12 +1,18 @@
 // The items of a cutting problem: what must be together is one item, values that move alike are one value.
 #pragma once
 
+#include <cstddef>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include <belfry/graph/plan/cut_problem.h>
 
 namespace belfry::cutting {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr double kLess = 1 - 1e-9;     ///< a better split is better by more than this
+inline std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Moves from its owner to those that read it.
 struct ItemValue {

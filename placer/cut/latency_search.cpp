@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <map>
 #include <queue>
 #include <tuple>
@@ -12,11 +11,6 @@
 namespace belfry::cutting {
 
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kLess = 1 - 1e-9;            // a better split is better by more than this
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// An item's forward or backward part.
 struct Pass {

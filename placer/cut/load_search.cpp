@@ -3,18 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include <belfry/placer/cut/parts_internal.h>
 
 namespace belfry::cutting {
 
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kLess = 1 - 1e-9;            // a better split is better by more than this
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// A prefix that so many devices of each kind can have.
 struct Reached {

@@ -7,8 +7,6 @@ namespace belfry::cutting {
 
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 /// splitmix64: equal on every machine.
 std::uint64_t mixed(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15u;

@@ -7,12 +7,13 @@
 
 #include <belfry/graph/plan/links.h>
 #include <belfry/graph/structural.h>
+#include <belfry/placer/cut/items_internal.h>
 
 namespace belfry {
 
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
+using cutting::at;
 
 /// The node that a user's node follows in the end.
 NodeId head_of(const Graph& g, NodeId id) {

@@ -82,15 +82,16 @@ std::vector<StrategyDef> standard_strategies() {
                  }});
   out.push_back({"layers", "the net cut over the devices", {towers, objective, combine, threads}, [](const Devices& devices, const Given& given) {
                    StrategyOptions o("layers", given);
-                   Layers s{devices, o.integer("towers", 1), 1, PhaseOrder::by_tower, o.combine(), o.integer("threads", 0), parse_layer_cut(o.text("objective", "max-load"))};
+                   Layers s{devices, o.integer("towers", 1), 1, PhaseOrder::by_tower, o.combine(), o.integer("threads", 0)};
+                   s.cut = parse_layer_cut(o.text("objective", "max-load"));
                    o.finish();
                    return to_strategy(s);
                  }});
   out.push_back({"pipeline", "the net cut over the devices, micro-batches in turn", {towers, {"replicas", "pipelines side by side"}, {"order", "gpipe or 1f1b"}, objective, combine, threads},
                  [](const Devices& devices, const Given& given) {
                    StrategyOptions o("pipeline", given);
-                   Layers s{devices, o.integer("towers", static_cast<int>(devices.size())), o.integer("replicas", 1), parse_phase_order(o.text("order", "1f1b")), o.combine(), o.integer("threads", 0),
-                            parse_layer_cut(o.text("objective", "max-load"))};
+                   Layers s{devices, o.integer("towers", static_cast<int>(devices.size())), o.integer("replicas", 1), parse_phase_order(o.text("order", "1f1b")), o.combine(), o.integer("threads", 0)};
+                   s.cut = parse_layer_cut(o.text("objective", "max-load"));
                    o.finish();
                    return to_strategy(s);
                  }});

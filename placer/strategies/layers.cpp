@@ -57,8 +57,8 @@ Cut cut_over(const Graph& g, const TowerCut& t, std::int64_t steps) {
     const auto largest = std::max_element(t.problem.nodes.begin(), t.problem.nodes.end(), [](const CutNode& a, const CutNode& b) { return a.bytes < b.bytes; });
     double all = 0;
     for (const CutNode& n : t.problem.nodes) all += n.bytes;
-    throw UserError(fmt::format("the layers of '{}' cannot be cut over {} device{}: {}; variables and kept values are {:.0f} bytes, the largest '{}' with {:.0f}; give more devices, or more towers of fewer rows each (--towers)", g.name,
-                                t.devices.size(), t.devices.size() == 1 ? "" : "s", e.what(), all, largest->name, largest->bytes));
+    throw UserError(fmt::format("the layers of '{}' cannot be cut over {} device{}: {}; variables and kept values are {:.0f} bytes, the largest '{}' with {:.0f}; give more devices, or more towers of "
+                                "fewer rows each (--towers)", g.name, t.devices.size(), t.devices.size() == 1 ? "" : "s", e.what(), all, largest->name, largest->bytes));
   }
 }
 
@@ -67,10 +67,11 @@ std::vector<std::string> reasons_of(const TowerGraph& tg, const TowerCut& t, con
   const std::vector<double> loads = loads_of(t.problem, c.device);
   const auto used = std::count_if(loads.begin(), loads.end(), [](double s) { return s > 0; });
   const std::string bound = c.optimal() ? "which no cut beats" : fmt::format("and no cut has less than {}", text_of(c.bound));
+  const std::string idle = used < std::ssize(loads) ? fmt::format(", one of {} used of {}", used, loads.size()) : "", by_variables = text_of(value_by_variables(tg, t));
   std::vector<std::string> out;
   for (std::size_t d = 0; d < loads.size(); ++d)
-    out.push_back(fmt::format("cut by {}: {} a step on {}{}; {} of {}, {}; by variables {}", to_string(t.problem.objective), text_of(loads[d]), to_string(t.devices[d]),
-                              used < std::ssize(loads) ? fmt::format(", one of {} used of {}", used, loads.size()) : "", to_string(t.problem.objective), text_of(c.value), bound, text_of(value_by_variables(tg, t))));
+    out.push_back(fmt::format("cut by {0}: {1} a step on {2}{3}; {0} of {4}, {5}; by variables {6}", to_string(t.problem.objective), text_of(loads[d]), to_string(t.devices[d]), idle, text_of(c.value),
+                              bound, by_variables));
   return out;
 }
 

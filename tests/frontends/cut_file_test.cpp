@@ -57,7 +57,8 @@ TEST(CutFile, that_is_wrong_is_refused_where_it_is) {
 TEST(CutFile, published_graphs_are_cut_as_well_as_is_known) {
   const std::filesystem::path folder = std::filesystem::path(BELFRY_SHARED) / "data/dnn-partitioning";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not there";
-  const std::vector<std::pair<const char*, double>> optimum = {{"layers_bert24_training", 41.7458125}, {"layers_gnmt_training", 107.0044141}, {"layers_resnet50_training", 78.6318125}, {"layers_inceptionv3_training", 122.7616163}};
+  const std::vector<std::pair<const char*, double>> optimum = {
+      {"layers_bert24_training", 41.7458125}, {"layers_gnmt_training", 107.0044141}, {"layers_resnet50_training", 78.6318125}, {"layers_inceptionv3_training", 122.7616163}};
   for (const auto& [name, best] : optimum) {
     const std::string file = (folder / (std::string(name) + ".json")).string();
     CutProblem p = read_cut_problem(read_file(file), file);

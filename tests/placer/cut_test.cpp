@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <random>
 
 #include <belfry/placer/cut/cut.h>
+#include <belfry/placer/cut/search_internal.h>
 
 #include "says.h"
 
@@ -29,7 +31,9 @@ CutProblem drawn_problem(std::uint64_t seed, bool training, CutObjective objecti
   const int layers = training ? 4 : 7;
   auto add = [&](int i, bool backward) {
     const double s = d.one_in(4) ? 0 : 1 + d.below(9);
-    CutNode n{(backward ? "g" : "n") + std::to_string(i), {d.one_in(8) ? kInfinity : s, s * (1 + d.below(3))}, static_cast<double>(d.below(25)), d.one_in(3) ? 0.0 : 0.5 * d.below(8), training ? i : -1, backward};
+    CutNode n{(backward ? "g" : "n") + std::to_string(i), {d.one_in(8) ? kInfinity : s, s * (1 + d.below(3))}, 0, 0, training ? i : -1, backward};
+    n.bytes = d.below(25);
+    n.transfer = d.one_in(3) ? 0.0 : 0.5 * d.below(8);
     if (!training && d.one_in(4)) n.together = d.below(2);
     p.nodes.push_back(n);
   };
@@ -43,6 +47,19 @@ CutProblem drawn_problem(std::uint64_t seed, bool training, CutObjective objecti
     }
   for (int i = 0; training && i < layers; ++i)
     if (d.one_in(2)) p.edges.emplace_back(i, layers + d.below(layers));
+  return p;
+}
+
+/// Layers that take about as long, on three devices alike: here the cheapest cuts bound the load.
+CutProblem even_problem(std::uint64_t seed) {
+  Drawn d{std::mt19937_64(seed)};
+  CutProblem p;
+  p.kinds = {{"fast", 3, kInfinity, true}};
+  for (int i = 0; i < 8; ++i) {
+    p.nodes.push_back({"n" + std::to_string(i), {8.0 + d.below(5)}, 0, 0.5 * (1 + d.below(6))});
+    if (i) p.edges.emplace_back(i - 1, i);
+    if (i > 1 && d.one_in(4)) p.edges.emplace_back(i - 2, i);
+  }
   return p;
 }
 
@@ -74,11 +91,11 @@ void expect_sound(const CutProblem& p, double best) {
 }
 
 /// How many had a split.
-int expect_best(bool training, CutObjective objective, int problems) {
+int expect_best(const std::function<CutProblem(std::uint64_t)>& draw, int problems) {
   int fit = 0;
   for (int seed = 0; seed < problems; ++seed) {
     SCOPED_TRACE(seed);
-    CutProblem p = drawn_problem(static_cast<std::uint64_t>(seed), training, objective);
+    const CutProblem p = draw(static_cast<std::uint64_t>(seed));
     const double best = best_of_all(p);
     if (!std::isfinite(best)) {
       EXPECT_THROW(cut(p), UserError);
@@ -97,13 +114,28 @@ int expect_best(bool training, CutObjective objective, int problems) {
 }
 
 TEST(Cut, by_load_is_the_best_of_all_splits) {
-  EXPECT_GT(expect_best(false, CutObjective::max_load, 150), 100);
-  EXPECT_GT(expect_best(true, CutObjective::max_load, 60), 40);
+  EXPECT_GT(expect_best([](std::uint64_t seed) { return drawn_problem(seed, false, CutObjective::max_load); }, 150), 100);
+  EXPECT_GT(expect_best([](std::uint64_t seed) { return drawn_problem(seed, true, CutObjective::max_load); }, 60), 40);
+  EXPECT_EQ(expect_best(even_problem, 20), 20);
+}
+
+/// Caps just above the best: bounds that are too high would lose it.
+TEST(Cut, by_load_finds_what_is_hardly_better_than_what_is_known) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    const CutProblem p = even_problem(seed);
+    std::int64_t steps = 1'000'000;
+    const double best = best_of_all(p);
+    const cutting::Answer found = cutting::least_load(cutting::contracted(cutting::items_of(p), p.kinds), p.kinds, cutting::Split{best * (1 + 1e-6), {}, {}}, steps);
+    EXPECT_FALSE(found.best->device.empty());
+    EXPECT_NEAR(found.best->value, best, 1e-8);
+    EXPECT_LE(found.bound, best + 1e-8);
+  }
 }
 
 TEST(Cut, by_latency_is_the_best_of_all_splits) {
-  EXPECT_GT(expect_best(false, CutObjective::latency, 150), 100);
-  EXPECT_GT(expect_best(true, CutObjective::latency, 60), 40);
+  EXPECT_GT(expect_best([](std::uint64_t seed) { return drawn_problem(seed, false, CutObjective::latency); }, 150), 100);
+  EXPECT_GT(expect_best([](std::uint64_t seed) { return drawn_problem(seed, true, CutObjective::latency); }, 60), 40);
 }
 
 }  // namespace

@@ -76,7 +76,8 @@ TEST(LayersByCost, are_the_best_cut_and_say_so) {
   const Cut best = cut(t.problem);
   EXPECT_NEAR(value_of(t.problem, device), best.value, 1e-9 * best.value);
   EXPECT_TRUE(best.optimal());
-  EXPECT_THAT(reason(plan, "matmul"), testing::AllOf(testing::StartsWith("cut by max-load: "), testing::HasSubstr(" a step on sim:0; max-load of "), testing::HasSubstr(", which no cut beats; by variables ")));
+  EXPECT_THAT(reason(plan, "matmul"), testing::AllOf(testing::StartsWith("cut by max-load: "), testing::HasSubstr(" a step on sim:0; max-load of "),
+                                                        testing::HasSubstr(", which no cut beats; by variables ")));
 }
 
 TEST(LayersByCost, go_by_what_was_measured) {
