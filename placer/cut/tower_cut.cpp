@@ -88,6 +88,7 @@ class Maker {
     for (std::size_t i = 0; i < tg_.nodes.size(); ++i)
       if (number_[i] >= 0) connect(static_cast<int>(i));
     keep_variables();
+    leave_room();
     return std::move(out_);
   }
 
@@ -155,10 +156,24 @@ class Maker {
       if (m < 0) continue;
       const PlanNode& maker = tg_.nodes[at(out_.nodes[at(m)])];
       out_.problem.edges.emplace_back(m, number_[at(i)]);
-      // Forward values stay for the gradients that read them.
+      // Forward values stay for the gradients that read them, gradients until the update.
       CutNode& made = out_.problem.nodes[at(m)];
       if (maker.scope == Scope::tower && maker.role == Role::forward && n.role == Role::backward) made.bytes = options_.in_flight * bytes_of(maker);
+      if (maker.role == Role::backward && n.role == Role::update) made.bytes = bytes_of(maker);
     }
+  }
+
+  /// Devices need room for what a launch reads and writes besides.
+  void leave_room() {
+    double most = 0;
+    for (int i : out_.nodes) {
+      const PlanNode& n = tg_.nodes[at(i)];
+      if (n.scope != Scope::tower) continue;
+      double bytes = bytes_of(n);
+      for (ValueIndex v : values_read(n)) bytes += tg_.maker(v).scope == Scope::tower ? static_cast<double>(local_type(tg_.value(v), tg_.share(0)).bytes()) : 0;
+      most = std::max(most, bytes);
+    }
+    for (CutKind& k : out_.problem.kinds) k.memory = std::max(k.memory - most, 0.0);
   }
 
   /// A variable, and all that follows it, goes with the first layer that reads it, or else with the one whose values update it.

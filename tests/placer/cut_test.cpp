@@ -58,7 +58,7 @@ CutProblem even_problem(std::uint64_t seed) {
   for (int i = 0; i < 8; ++i) {
     p.nodes.push_back({"n" + std::to_string(i), {8.0 + d.below(5)}, 0, 0.5 * (1 + d.below(6))});
     if (i) p.edges.emplace_back(i - 1, i);
-    if (i > 1 && d.one_in(4)) p.edges.emplace_back(i - 2, i);
+    if (i > 4 && d.one_in(2)) p.edges.emplace_back(i - 5, i);
   }
   return p;
 }

@@ -82,40 +82,38 @@ TEST(LayersByCost, are_the_best_cut_and_say_so) {
 
 TEST(LayersByCost, go_by_what_was_measured) {
   Cutting c{.cluster = sim_cluster(2), .layers = {.devices = sims(2), .threads = 1}};
-  // The last layer's kernels were slow, whatever its flops are.
+  // One layer's kernel was slow, whatever its flops are: now all but it and what comes before is cheap.
   PlacedGraph plan = c.plan();
   c.costs.memmove = 1e15;
   for (const PlanNode& n : plan.nodes)
     if (n.def && n.scope == Scope::tower) {
-      const bool slow = n.name == "matmul_4" || n.name == "tanh_4";
+      const bool slow = n.name == "matmul_1";
       Variant kernel;
       kernel.kernel = "reference";
       c.costs.kernels[cost_key(plan, n, kernel, plan.share(0))] = {{cost_rows(plan, n, plan.share(0)), slow ? 1.0 : 1e-3, {1e3, 1e3}}};
     }
   auto where = places(c.plan());
-  EXPECT_NE(where["matmul_3"], where["matmul_4"]);
-  EXPECT_EQ(where["matmul"], where["matmul_3"]);
+  EXPECT_EQ(where["matmul"], where["matmul_1"]);
+  EXPECT_NE(where["matmul_1"], where["matmul_2"]);
 }
 
 TEST(LayersByCost, fit_the_memory_of_each_device_or_say_what_is_too_large) {
   Cutting c{.cluster = counting(2), .layers = {.devices = sims(2), .threads = 1}};
-  // w0 and w1 are 128 KiB each, and as much of momentum: with activations not both on one device.
-  c.cluster.devices[1].memory = 400 << 10;
+  // w1 is 128 KiB, with its momentum and gradient thrice that: with the narrow layers more than there is.
+  c.cluster.devices[1].memory = 500 << 10;
   PlacedGraph plan = c.plan();
-  std::vector<DeviceBytes> bytes = device_bytes(plan);
-  EXPECT_LE(bytes[1].state, 400 << 10);
-  EXPECT_GT(bytes[1].state, 0);
+  EXPECT_EQ(places(plan)["w1"], "sim:0");
+  EXPECT_EQ(places(plan)["w4"], "sim:1");
+  EXPECT_LE(device_bytes(plan)[1].total(), 500 << 10);
   for (ClusterDevice& d : c.cluster.devices) d.memory = 200 << 10;
   EXPECT_TRUE(says([&] { c.plan(); }, {"the layers of 'uneven' cannot be cut over 2 devices", "the largest 'w", "with 131072", "more devices", "--towers"}));
 }
 
-TEST(LayersByCost, leave_devices_idle_where_moving_costs_more_and_say_it) {
+TEST(LayersByCost, keep_together_what_takes_longer_to_move_than_to_compute) {
   Cutting c{.cluster = counting(2), .layers = {.devices = sims(2), .threads = 1}};
   for (const DeviceId& d : sims(2)) c.cluster.links.push_back({{d}, "switch", 10, 0});
-  PlacedGraph plan = c.plan();
-  auto where = places(plan);
+  auto where = places(c.plan());
   EXPECT_EQ(where["matmul"], where["matmul_4"]);
-  EXPECT_THAT(reason(plan, "matmul"), testing::HasSubstr("one of 1 used of 2"));
 }
 
 TEST(LayersByCost, are_what_the_options_name) {

@@ -41,7 +41,9 @@ Placed placed(const std::string& device, bool soft, const Cluster& cluster, Plac
   options.soft = soft;
   options.warn = [&](const std::string& text) { out.warnings.push_back(text); };
   out.plan = place(asking(device), to_strategy(Single{.device = sims(1)[0], .threads = 1}), cluster, 4, options);
-  EXPECT_EQ(verify(out.plan), std::vector<std::string>());
+  if (over_memory(out.plan).empty()) {
+    EXPECT_EQ(verify(out.plan), std::vector<std::string>());
+  }
   return out;
 }
 
