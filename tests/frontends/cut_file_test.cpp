@@ -30,7 +30,7 @@ TEST(CutFile, is_read_solved_and_written) {
   // Both together are over memory, and the last one needs the CPU: b pays for what it reads and for what the CPU reads.
   EXPECT_TRUE(c.optimal());
   EXPECT_NEAR(c.value, 4.75, 1e-12);
-  EXPECT_EQ(write_cut(p, c.device), "{\"accelerators\": [\n  [7],\n  [9]\n ],\n \"cpu\": [8]}\n");
+  EXPECT_EQ(write_cut(p, c.device), "{\n  \"accelerators\": [\n    [7],\n    [9]\n  ],\n  \"cpu\": [8]\n}\n");
   CutProblem again = read_cut_problem(write_cut_problem(p), "again.json");
   ASSERT_EQ(again.nodes.size(), p.nodes.size());
   for (std::size_t i = 0; i < p.nodes.size(); ++i) {
