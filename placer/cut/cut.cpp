@@ -10,15 +10,12 @@
 #include <belfry/placer/cut/bounds_internal.h>
 #include <belfry/placer/cut/search_internal.h>
 
-namespace belfry {
+namespace belfry::cutting {
 
 namespace {
 
-using namespace cutting;
-
 constexpr int kMostItems = 4096;              // that are searched one by one
 constexpr int kIntervals = 512;               // of the first split
-
 
 /// In the order of how far an item is from the first ones: another way to put them in a row.
 Items by_depth(const Items& items) {
@@ -131,7 +128,12 @@ void check(const CutProblem& p) {
 
 }  // namespace
 
+}  // namespace belfry::cutting
+
+namespace belfry {
+
 Cut cut(const CutProblem& p, const CutOptions& options) {
+  using namespace cutting;
   check(p);
   if (p.nodes.empty()) return {};
   const bool by_latency = p.objective == CutObjective::latency;
