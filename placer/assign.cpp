@@ -132,7 +132,7 @@ class Assigner {
                                           : fmt::format("is decided by a rule before it ({})", n.reason);
       throw UserError(fmt::format("the rule \"{}\" decides nothing: '{}' {}", match, n.name, why));
     }
-    throw UserError(fmt::format("the rule \"{}\" matches no node{}", match, did_you_mean(rest, names)));
+    throw UserError(fmt::format("the rule \"{}\" matches no node{}; name one of '{}', or take the rule out: it may be of another graph", match, did_you_mean(rest, names), plan_.graph->name));
   }
 
   std::pair<int, std::string> vector_of(const PlanNode& n, const Hits& hits) {

@@ -13,7 +13,7 @@ namespace belfry {
 
 namespace {
 
-Candidate looked_at(const std::shared_ptr<const Graph>& graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options, const CostTable& costs) {
+Candidate looked_at(const std::shared_ptr<const Graph>& graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
   Candidate out{strategy, 0, 0, {}, {}};
   try {
     const PlacedGraph plan = place(graph, strategy, cluster, batch, options);
@@ -21,7 +21,7 @@ Candidate looked_at(const std::shared_ptr<const Graph>& graph, const Strategy& s
     for (std::size_t d = 0; d < bytes.size(); ++d)
       if (bytes[d].total() > out.peak) out.peak = bytes[d].total(), out.fullest = to_string(plan.cluster.devices[d].id);
     if (std::vector<std::string> over = over_memory(plan); !over.empty()) out.refused = over.front();
-    else out.seconds = forecast(plan, costs).seconds;
+    else out.seconds = forecast(plan, options.costs ? *options.costs : CostTable{}).seconds;
   } catch (const UserError& e) {
     out.refused = e.what();
   }
@@ -30,12 +30,12 @@ Candidate looked_at(const std::shared_ptr<const Graph>& graph, const Strategy& s
 
 }  // namespace
 
-std::vector<Candidate> choose(std::shared_ptr<const Graph> graph, const std::vector<Strategy>& candidates, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options, const CostTable& costs) {
+std::vector<Candidate> choose(std::shared_ptr<const Graph> graph, const std::vector<Strategy>& candidates, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
   std::vector<Candidate> out;
   for (const Strategy& s : candidates) {
-    out.push_back(looked_at(graph, s, cluster, batch, options, costs));
+    out.push_back(looked_at(graph, s, cluster, batch, options));
     if (!out.back().peak || out.back().refused.empty() || options.recompute.stretches) continue;
-    for (int stretches : {4, 16}) out.push_back(looked_at(graph, recomputing(s, stretches), cluster, batch, options, costs));  // it does not fit as it is
+    for (int stretches : {4, 16}) out.push_back(looked_at(graph, recomputing(s, stretches), cluster, batch, options));  // it does not fit as it is
   }
   std::stable_sort(out.begin(), out.end(), [](const Candidate& a, const Candidate& b) { return std::pair(!a.refused.empty(), a.seconds) < std::pair(!b.refused.empty(), b.seconds); });
   if (out.empty() || !out.front().refused.empty()) throw UserError("no strategy can be taken:\n" + describe(out));

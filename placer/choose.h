@@ -21,7 +21,7 @@ struct Candidate {
 
 /// Places and forecasts every candidate, fastest first; equally fast ones in the order given, refused ones last.
 /// UserError where none can be taken, with the reason of each.
-std::vector<Candidate> choose(std::shared_ptr<const Graph> graph, const std::vector<Strategy>& candidates, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options = {}, const CostTable& costs = {});
+std::vector<Candidate> choose(std::shared_ptr<const Graph> graph, const std::vector<Strategy>& candidates, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options = {});
 
 /// A table: strategy, step time, peak, or why it was refused.
 std::string describe(const std::vector<Candidate>& candidates);

@@ -16,6 +16,7 @@
 #include <belfry/placer/choose.h>
 #include <belfry/placer/lower.h>
 #include <belfry/placer/recompute.h>
+#include <belfry/placer/requests.h>
 
 namespace belfry {
 
@@ -143,6 +144,7 @@ TowerGraph expand_for(std::shared_ptr<const Graph> graph, const Division& d, std
 }
 
 PlacedGraph place(TowerGraph towers, const Placement& placement, const Cluster& cluster, const PlaceOptions& options) {
+  check_devices(towers, placement.rules, cluster);
   std::set<std::string> on_host;
   PlacedGraph plan;
   recompute(towers, placement.recompute);
@@ -170,10 +172,18 @@ PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, 
   TowerGraph towers = expand_for(graph, d, batch, options);
   Placement p{d.towers, batch, d.combine, d.threads, options.rules, d.order, options.recompute.nodes, strategy.name};
   if (int stretches = options.recompute.stretches ? options.recompute.stretches : d.recompute; stretches && p.recompute.empty()) p.recompute = nodes_to_recompute(towers, stretches);
-  std::vector<PlacementRule> requests = rules_of_requests(*graph), rules = strategy.assign(towers, cluster);
-  p.rules.insert(p.rules.end(), requests.begin(), requests.end());
-  p.rules.insert(p.rules.end(), rules.begin(), rules.end());
-  return place(std::move(towers), p, cluster, options);
+  const Rules rules = strategy.assign(towers, cluster, options.costs ? *options.costs : CostTable{});
+  std::set<DeviceId> full;
+  for (;;) {
+    const Requests requests = requests_of(towers, cluster, options, full);
+    p.rules = options.rules;
+    p.rules.insert(p.rules.end(), requests.rules.begin(), requests.rules.end());
+    p.rules.insert(p.rules.end(), rules.begin(), rules.end());
+    PlacedGraph plan = place(options.soft ? towers : std::move(towers), p, cluster, options);
+    if (options.soft && add_full(plan, requests, full)) continue;
+    note_unmet(plan, requests, options);
+    return plan;
+  }
 }
 
 namespace {

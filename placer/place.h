@@ -2,7 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <string>
+#include <vector>
 
+#include <belfry/graph/plan/cost.h>
 #include <belfry/graph/plan/placed_graph.h>
 #include <belfry/placer/expand.h>
 #include <belfry/placer/strategy.h>
@@ -41,6 +45,9 @@ struct PlaceOptions {
   std::string isa = {}, libraries = {};  ///< records of this machine, for the plan
   Recompute recompute = {};
   std::size_t must_decide = 0;  ///< so many of the placement's first rules must each decide something
+  std::shared_ptr<const CostTable> costs = {};  ///< what was measured on this machine, for strategies that go by cost
+  bool soft = false;                                ///< requests that cannot be met are left to the strategy, with a reason
+  std::function<void(const std::string&)> warn = {};  ///< told of them
 };
 
 /// expand → assign → lower → schedule → memory, by the placement's rules alone: what a plan or a placement file says is what happens.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <belfry/graph/plan/cluster.h>
+#include <belfry/graph/plan/cost.h>
 #include <belfry/graph/plan/placement.h>
 #include <belfry/graph/plan/tower_graph.h>
 
@@ -21,12 +22,12 @@ struct Division {
 };
 using Rules = std::vector<PlacementRule>;
 
-/// Any struct with `divide` and `assign` is one; see placer/strategies/.
+/// Any struct with `divide` and `assign` is one; see placer/strategies/. Its assign may take what was measured here as well.
 struct Strategy {
   std::string name;
   std::vector<DeviceId> devices;  ///< what it was given: the cluster is made of these
   std::function<Division(const Graph&, const Cluster&)> divide;
-  std::function<Rules(const TowerGraph&, const Cluster&)> assign;
+  std::function<Rules(const TowerGraph&, const Cluster&, const CostTable&)> assign;
   std::string options = {};                ///< as the command line takes them, for tables
   std::vector<Strategy> candidates = {};   ///< of a strategy that is a choice among others (see choose.h); it has no divide and no assign
 };
@@ -48,7 +49,10 @@ struct StrategyDef {
 template <class S>
 Strategy strategy(std::string name, std::vector<DeviceId> devices, S s) {
   return {std::move(name), std::move(devices), [s](const Graph& g, const Cluster& c) { return s.divide(g, c); },
-          [s](const TowerGraph& g, const Cluster& c) { return s.assign(g, c); }};
+          [s](const TowerGraph& g, const Cluster& c, const CostTable& costs) {
+            if constexpr (requires { s.assign(g, c, costs); }) return s.assign(g, c, costs);
+            else return s.assign(g, c);
+          }};
 }
 
 /// Typed reading of -O options: every one that is there must be asked for.

@@ -99,6 +99,7 @@ void PlacementArguments::add_to(CLI::App& app) {
   app.add_option("--calibration", calibration, "what was measured on this machine, for forecasts and for --strategy auto: belfry bench --calibrate writes it")->check(CLI::ExistingFile);
   app.add_option("--recompute", recompute, "keep of the forward pass what so many stretches leave to each other, and compute the rest again in backward")->check(CLI::Range(2, 10000));
   app.add_flag("--no-cuda-graph", no_cuda_graph, "launch each kernel by itself, on GPUs");
+  app.add_flag("--soft-placement", soft, "device requests of the graph that cannot be met are warnings, not errors");
   app.add_option("--seed", seed, "of initial values and random draws")->check(whole(0, UINT64_MAX));
 }
 
@@ -148,7 +149,7 @@ Session session_of_placement(const Source& source, const PlacementArguments& a, 
   Division division{a.towers ? a.towers : file.towers.value_or(1), file.combine.value_or(Combine::global_mean), a.threads ? a.threads : file.threads.value_or(0), file.order.value_or(PhaseOrder::by_tower)};
   options.rules.insert(options.rules.end(), file.rules.begin(), file.rules.end());  // before what the graph requests
   if (!a.recompute) options.recompute.nodes = file.recompute;
-  return Session(*source.graph, Strategy{"placement", named, [=](const Graph&, const Cluster&) { return division; }, [](const TowerGraph&, const Cluster&) { return Rules{}; }}, options);
+  return Session(*source.graph, Strategy{"placement", named, [=](const Graph&, const Cluster&) { return division; }, [](const TowerGraph&, const Cluster&, const CostTable&) { return Rules{}; }}, options);
 }
 
 }  // namespace
@@ -161,12 +162,13 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
   if (a.memory_fraction) options.memory_fraction = *a.memory_fraction;
   options.forecast = a.forecast;
   options.recompute.stretches = a.recompute;
-  if (!a.calibration.empty()) options.costs = read_costs(read_file(a.calibration), a.calibration);
+  if (!a.calibration.empty()) options.costs = std::make_shared<const CostTable>(read_costs(read_file(a.calibration), a.calibration));
+  options.soft_placement = a.soft;
   options.notice = [](const std::string& text) { say(text + "\n"); };
   for (const std::string& m : a.moves) options.rules.push_back(parse_move(m));
   if (source.plan) {
     refuse_idle({{"--strategy", !a.strategy.empty()}, {"--devices", !a.devices.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},
-                 {"--placement", !a.placement_file.empty()}, {"--cluster", !a.cluster_file.empty()}, {"--memory-fraction", a.memory_fraction.has_value()}, {"--recompute", a.recompute != 0}},
+                 {"--placement", !a.placement_file.empty()}, {"--cluster", !a.cluster_file.empty()}, {"--memory-fraction", a.memory_fraction.has_value()}, {"--recompute", a.recompute != 0}, {"--soft-placement", a.soft}},
                 "a plan has its strategy, towers, threads and devices; --move changes where its nodes are, and place of its graph makes another plan");
     return anew ? Session::placed_anew(source.plan, options) : Session::from_plan(source.plan, options);
   }
@@ -174,7 +176,8 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
   if (!a.placement_file.empty()) return session_of_placement(source, a, std::move(options));
   std::vector<DeviceId> devices = parse_devices(a.devices.empty() ? "cpu:0" : a.devices);
   std::string name = !a.strategy.empty() ? a.strategy : devices.size() > 1 ? "towers" : "single";
-  if (!options.forecast && name != "auto") refuse_idle({{"--calibration", !a.calibration.empty()}}, "it is of forecasts, of --problem and of --strategy auto");
+  if (!options.forecast && (name == "single" || name == "towers" || name == "mirrored" || name == "sharded"))
+    refuse_idle({{"--calibration", !a.calibration.empty()}}, "it is of forecasts, of --problem, and of strategies that go by cost (auto, layers, pipeline, hybrid)");
   return Session(*source.graph, library->strategy(name).make(devices, strategy_options(a)), options);
 }
 

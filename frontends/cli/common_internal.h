@@ -35,13 +35,13 @@ struct Source {
 };
 Source load_source(const std::string& what, const Library& library);
 
-/// --strategy, --devices, --towers, -O, --threads-per-tower, --placement, --move, --seed, --cluster, --memory-fraction, --recompute, --no-cuda-graph.
+/// --strategy, --devices, --towers, -O, --threads-per-tower, --placement, --move, --seed, --cluster, --memory-fraction, --recompute, --no-cuda-graph, --soft-placement.
 struct PlacementArguments {
   std::string strategy, devices, placement_file, cluster_file, calibration;  ///< devices: cpu:0 if empty
   int towers = 0, threads = 0, recompute = 0;
   std::uint64_t seed = 0;
   std::optional<double> memory_fraction;
-  bool no_cuda_graph = false;
+  bool no_cuda_graph = false, soft = false;
   std::vector<std::string> options, moves;
   bool forecast = false;                        ///< the session is for forecasts alone: GPUs and other machines are fine
   void add_to(CLI::App& app);

@@ -1,5 +1,7 @@
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <filesystem>
 #include <iostream>
 
 #include <fmt/format.h>
@@ -9,44 +11,102 @@
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/cost_file.h>
+#include <belfry/frontends/json/cut_file.h>
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/json/problem_file.h>
+#include <belfry/frontends/json/strict_json.h>
+#include <belfry/placer/cut/cut.h>
+#include <belfry/placer/cut/tower_cut.h>
 
 namespace belfry {
 
+namespace {
+
+struct PlaceArguments {
+  std::string source, out, problem;
+  std::int64_t batch = 0;
+  std::vector<std::string> fetches;
+  PlacementArguments placement;
+};
+
+constexpr const char *kOwn = "belfry", *kPartitioning = "dnn-partitioning";
+
+void put(const PlaceArguments& o, const std::string& text) {
+  if (o.out.empty()) std::cout << text;
+  else {
+    write_file(o.out, text);
+    say(fmt::format("wrote {}\n", o.out));
+  }
+}
+
+/// A plan's nodes in that format: what is no CPU is an accelerator; where there are CPUs alone, they are.
+std::string partitioning_of(const PlacedGraph& plan, const CostTable& costs) {
+  StageOptions stages;
+  stages.rounds = plan.present();
+  for (const ClusterDevice& d : plan.cluster.devices) stages.devices.push_back(d.id);
+  auto cpus = std::stable_partition(stages.devices.begin(), stages.devices.end(), [](const DeviceId& d) { return d.kind != "cpu"; });
+  const bool accelerated = cpus != stages.devices.begin();
+  CutProblem p = cut_problem_of(plan, plan.cluster, costs, stages).problem;
+  if (accelerated && p.kinds.size() == 2 && cpus != stages.devices.end()) p.kinds[1].pays = false;
+  if (!accelerated && p.kinds.size() == 1) {
+    p.kinds.push_back({"cpu", 0, p.kinds[0].memory, false});
+    for (CutNode& n : p.nodes) n.seconds.push_back(n.seconds[0]);
+  }
+  return write_cut_problem(p);
+}
+
+/// Whether the file is a cutting problem by itself.
+bool is_partitioning(const std::string& file) {
+  if (!std::filesystem::is_regular_file(file) || !file.ends_with(".json")) return false;
+  return JsonDocument(read_file(file), file).root().find("maxFPGAs") != nullptr;
+}
+
+/// Answers a cutting problem: its best split, and on standard error what is known of it.
+void solve(const PlaceArguments& o) {
+  CutProblem p = read_cut_problem(read_file(o.source), o.source);
+  const PlacementArguments& a = o.placement;
+  if (!o.problem.empty() || !a.strategy.empty() || !a.devices.empty() || !a.moves.empty() || !a.placement_file.empty() || !a.cluster_file.empty())
+    throw WrongUse(fmt::format("{} is a cutting problem, which says its devices itself: it takes -o and -O objective=max-load or latency alone", o.source));
+  for (const std::string& option : a.options) {
+    if (!option.starts_with("objective=")) throw WrongUse(fmt::format("-O {}: a cutting problem has one option, objective", option));
+    p.objective = parse_cut_objective(option.substr(option.find('=') + 1));
+  }
+  const Cut c = cut(p);
+  say(fmt::format("{} {:.10g}, {}\n", to_string(p.objective), c.value, c.optimal() ? "which no split beats" : fmt::format("and no split has less than {:.10g}", c.bound)));
+  const std::vector<double> loads = loads_of(p, c.device);
+  for (std::size_t d = 0; d < loads.size(); ++d) say(fmt::format("  {} {}: {:.6g}\n", p.kinds[static_cast<std::size_t>(p.kind_of(static_cast<int>(d)))].name, d, loads[d]));
+  put(o, write_cut(p, c.device));
+}
+
+void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library) {
+  if (is_partitioning(o.source)) return solve(o);
+  if (!o.problem.empty() && o.problem != kOwn && o.problem != kPartitioning) throw WrongUse(fmt::format("--problem={}: the formats are {} and {}", o.problem, kOwn, kPartitioning));
+  o.placement.forecast = !o.problem.empty();
+  Source source = load_source(o.source, *library);
+  const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
+  if (!source.state.empty()) say(fmt::format("the state that {} names is not in the plan; give it to run: --state {}\n", o.source, source.state));
+  Session session = make_session(source, o.placement, library, true);
+  const PlacedGraph& plan = session.plan(batch, Mode::step, o.fetches);
+  say(describe(plan, {.memory = true, .nodes = false}));
+  const std::string& calibration = o.placement.calibration;
+  const CostTable costs = calibration.empty() ? CostTable{} : read_costs(read_file(calibration), calibration);
+  put(o, o.problem.empty() ? write_plan(plan) : o.problem == kOwn ? write_problem(plan, costs) : partitioning_of(plan, costs));
+}
+
+}  // namespace
+
 void add_place_verb(CLI::App& app, const LibrarySource& library) {
-  struct PlaceArguments {
-    std::string source, out;
-    std::int64_t batch = 0;
-    bool problem = false;
-    std::vector<std::string> fetches;
-    PlacementArguments placement;
-  };
   auto o = std::make_shared<PlaceArguments>();
-  CLI::App* verb = app.add_subcommand("place", "Make a plan of a graph, or derive a plan anew from its decisions");
+  CLI::App* verb = app.add_subcommand("place", "Make a plan of a graph, derive a plan anew from its decisions, or answer a cutting problem");
   verb->footer("Example: belfry place mnist_cnn -o two.json --devices cpu:0,cpu:1 --batch 32 -O variables=cpu:0");
-  verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
+  verb->add_option("source", o->source, "a net, a graph file, a plan file, or a problem of dnn-partitioning")->required();
   verb->add_option("-o,--out", o->out, "the plan's file; standard output without it");
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
   verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',');
-  verb->add_flag("--problem", o->problem, "write no plan, but what a placer of your own must know: nodes with their seconds and bytes, edges, devices; it answers with --placement");
+  verb->add_flag("--problem{belfry}", o->problem,
+                 "write no plan, but what a placer of your own must know: nodes with their seconds and bytes, edges, devices; it answers with --placement. --problem=dnn-partitioning writes that format, which place answers too");
   o->placement.add_to(*verb);
-  verb->callback([o, source_of = library] {
-    std::shared_ptr<const Library> library = source_of();
-    o->placement.forecast = o->problem;
-    Source source = load_source(o->source, *library);
-    const std::int64_t said = batch_of(o->batch, source, o->placement), batch = said ? said : 32;
-    if (!source.state.empty()) say(fmt::format("the state that {} names is not in the plan; give it to run: --state {}\n", o->source, source.state));
-    Session session = make_session(source, o->placement, library, true);
-    const PlacedGraph& plan = session.plan(batch, Mode::step, o->fetches);
-    say(describe(plan, {.memory = true, .nodes = false}));
-    const std::string text = o->problem ? write_problem(plan, o->placement.calibration.empty() ? CostTable{} : read_costs(read_file(o->placement.calibration), o->placement.calibration)) : write_plan(plan);
-    if (o->out.empty()) std::cout << text;
-    else {
-      write_file(o->out, text);
-      say(fmt::format("wrote {}\n", o->out));
-    }
-  });
+  verb->callback([o, source_of = library] { run_place(*o, source_of()); });
 }
 
 }  // namespace belfry

@@ -190,6 +190,9 @@ PlacedGraph PlanMaker::placed(const PlanKey& key, const Strategy& strategy, std:
   }
   o.rules = options_.rules;
   if (key.mode != Mode::infer) o.recompute = options_.recompute;
+  o.costs = options_.costs;
+  o.soft = options_.soft_placement;
+  if (!must_decide) o.warn = options_.notice;  // once, for the plan that is made
   if (options_.fuse) o.groups = library_->groups;
   return place(graph, strategy, cluster_, key.batch, o);
 }
@@ -208,8 +211,10 @@ void PlanMaker::choose_strategy(std::int64_t batch) {
   o.kernels = options_.forecast ? or_roofline(library_->kernels) : chooser(library_->kernels);
   o.rules = options_.rules;
   o.recompute = options_.recompute;
+  o.costs = options_.costs;
+  o.soft = options_.soft_placement;
   if (options_.fuse) o.groups = library_->groups;
-  std::vector<Candidate> found = choose(training_, strategy_.candidates, cluster_, batch, o, options_.costs);
+  std::vector<Candidate> found = choose(training_, strategy_.candidates, cluster_, batch, o);
   strategy_ = found.front().strategy;
   if (options_.notice) options_.notice("chosen by forecast: " + strategy_.name + (strategy_.options.empty() ? "" : " " + strategy_.options) + "\n" + describe(found));
 }

@@ -27,11 +27,12 @@ struct SessionOptions {
   bool cuda_graphs = true;                     ///< from the second step on a GPU's work is put on its stream as a whole
   double memory_fraction = 0.95;               ///< of a GPU's memory that plans may take
   std::optional<Cluster> cluster = {};         ///< in place of the local one
+  std::shared_ptr<const CostTable> costs = {}; ///< what was measured here, for strategies that go by cost
+  bool soft_placement = false;                 ///< requests that cannot be met are warnings, told to `notice`, and reasons in the plan
   std::vector<PlacementRule> rules = {};       ///< before all others; UserError for one that decides nothing
   /// Plans are made to be forecast: kinds of devices without kernels here get the name "roofline", nothing is verified, and
   /// what does not fit is not refused. Such a session runs nothing.
   bool forecast = false;
-  CostTable costs = {};                        ///< what was measured here, for strategies that choose by forecast
   std::function<void(const std::string&)> notice = {};  ///< told where another plan is made than the one that was given
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/graph.h>
+#include <belfry/graph/plan/cut_problem.h>
 #include <belfry/placer/strategies/strategies.h>
 
 namespace belfry {
@@ -32,6 +33,16 @@ void StrategyOptions::finish() const {
       throw UserError(fmt::format("strategy {} has no option '{}'{}", strategy_, name, did_you_mean(name, asked_)));
 }
 
+namespace {
+
+LayerCut parse_layer_cut(const std::string& text) {
+  if (text == "variables") return LayerCut::variables;
+  if (text != "max-load" && text != "latency") throw UserError(fmt::format("objective {}: a cut makes max-load or latency small, or deals variables", text));
+  return parse_cut_objective(text) == CutObjective::latency ? LayerCut::latency : LayerCut::max_load;
+}
+
+}  // namespace
+
 Strategy to_strategy(const Single& s) { return strategy("single", {s.device}, s); }
 
 Strategy to_strategy(const Towers& s) {
@@ -47,7 +58,8 @@ Strategy to_strategy(const Layers& s) { return strategy(s.towers > 1 ? "pipeline
 std::vector<StrategyDef> standard_strategies() {
   using Devices = std::vector<DeviceId>;
   using Given = std::map<std::string, std::string>;
-  const StrategyField towers{"towers", "how many towers; by default one per device"}, combine{"combine", "global_mean, tower_mean or tower_sum"}, threads{"threads", "threads of a tower; by default cores / towers"};
+  const StrategyField towers{"towers", "how many towers; by default one per device"}, combine{"combine", "global_mean, tower_mean or tower_sum"}, threads{"threads", "threads of a tower; by default cores / towers"},
+      objective{"objective", "what a cut makes small: max-load (the busiest device; by default), latency (of one batch), or variables: as many to each"};
   std::vector<StrategyDef> out;
   out.push_back({"auto", "the strategy, and as many of the devices, that are forecast to be fastest", {towers, combine, threads}, [](const Devices& devices, const Given& given) {
                    StrategyOptions o("auto", given);
@@ -81,26 +93,25 @@ std::vector<StrategyDef> standard_strategies() {
                    o.finish();
                    return to_strategy(s);
                  }});
-  out.push_back({"layers", "the net cut over the devices", {towers, combine, threads}, [](const Devices& devices, const Given& given) {
+  out.push_back({"layers", "the net cut over the devices", {towers, objective, combine, threads}, [](const Devices& devices, const Given& given) {
                    StrategyOptions o("layers", given);
                    Layers s{devices, o.integer("towers", 1), 1, PhaseOrder::by_tower, 1, o.combine(), o.integer("threads", 0)};
+                   s.cut = parse_layer_cut(o.text("objective", "max-load"));
                    o.finish();
                    return to_strategy(s);
                  }});
-  out.push_back({"pipeline", "the net cut over the devices, micro-batches in turn", {towers, {"replicas", "pipelines side by side"}, {"order", "gpipe, 1f1b or interleaved"}, {"chunks", "stages of each device, where phases are interleaved"}, combine, threads},
-                 [](const Devices& devices, const Given& given) {
-                   StrategyOptions o("pipeline", given);
-                   Layers s{devices, o.integer("towers", static_cast<int>(devices.size())), o.integer("replicas", 1), parse_phase_order(o.text("order", "1f1b")), o.integer("chunks", 1), o.combine(), o.integer("threads", 0)};
-                   o.finish();
-                   return to_strategy(s);
-                 }});
-  out.push_back({"hybrid", "pipelines side by side, each over its share of the devices", {towers, {"replicas", "of the pipeline; by default 2"}, {"order", "gpipe, 1f1b or interleaved"}, {"chunks", "stages of each device, where phases are interleaved"}, combine, threads},
-                 [](const Devices& devices, const Given& given) {
-                   StrategyOptions o("hybrid", given);
-                   Layers s{devices, o.integer("towers", static_cast<int>(devices.size())), o.integer("replicas", 2), parse_phase_order(o.text("order", "1f1b")), o.integer("chunks", 1), o.combine(), o.integer("threads", 0)};
-                   o.finish();
-                   return strategy("hybrid", s.devices, s);
-                 }});
+  const StrategyField order{"order", "gpipe, 1f1b or interleaved"}, chunks{"chunks", "stages of each device, where phases are interleaved"};
+  auto pipeline = [](const char* name, int replicas, const Devices& devices, const Given& given) {
+    StrategyOptions o(name, given);
+    Layers s{devices, o.integer("towers", static_cast<int>(devices.size())), o.integer("replicas", replicas), parse_phase_order(o.text("order", "1f1b")), o.integer("chunks", 1), o.combine(), o.integer("threads", 0)};
+    s.cut = parse_layer_cut(o.text("objective", "max-load"));
+    o.finish();
+    return strategy(name, s.devices, s);
+  };
+  out.push_back({"pipeline", "the net cut over the devices, micro-batches in turn", {towers, {"replicas", "pipelines side by side"}, order, chunks, objective, combine, threads},
+                 [pipeline](const Devices& devices, const Given& given) { return pipeline("pipeline", 1, devices, given); }});
+  out.push_back({"hybrid", "pipelines side by side, each over its share of the devices", {towers, {"replicas", "of the pipeline; by default 2"}, order, chunks, objective, combine, threads},
+                 [pipeline](const Devices& devices, const Given& given) { return pipeline("hybrid", 2, devices, given); }});
   return out;
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/structural.h>
+#include <belfry/placer/cut/cut.h>
+#include <belfry/placer/cut/tower_cut.h>
 #include <belfry/placer/strategies/strategies.h>
 
 namespace belfry {
@@ -10,7 +12,7 @@ namespace belfry {
 namespace {
 
 /// Variables in order of first use are cut into equal counts; a node follows its variable or furthest forward input.
-std::vector<int> stages_of(const Graph& g, int count) {
+std::vector<int> stages_by_variables(const Graph& g, int count) {
   std::vector<NodeId> trained;
   for (NodeId id : g.variables())
     if (g.node(id).of < 0) trained.push_back(id);
@@ -31,6 +33,48 @@ std::vector<int> stages_of(const Graph& g, int count) {
   return stage;
 }
 
+std::string text_of(double seconds) { return seconds < 1e-3 ? fmt::format("{:.4g} us", seconds * 1e6) : fmt::format("{:.4g} ms", seconds * 1e3); }
+
+/// Towers of which a device holds values for their gradients at once.
+int in_flight(PhaseOrder order, int rounds, int stages) { return order == PhaseOrder::gpipe ? rounds : order == PhaseOrder::one_f_one_b ? std::min(rounds, stages) : 1; }
+
+/// What dealing variables would have made of the same costs.
+double value_by_variables(const TowerGraph& tg, const TowerCut& t) {
+  const std::vector<int> stage = stages_by_variables(*tg.graph, t.problem.devices());
+  std::vector<int> device;
+  for (int i : t.nodes) {
+    const NodeId user = tg.nodes[static_cast<std::size_t>(i)].user;
+    device.push_back(user < 0 ? 0 : stage[static_cast<std::size_t>(user)]);
+  }
+  return value_of(t.problem, device);
+}
+
+/// UserError that says which node is the largest where memory is short.
+Cut cut_over(const Graph& g, const TowerCut& t, std::int64_t steps) {
+  try {
+    return belfry::cut(t.problem, {steps});
+  } catch (const UserError& e) {
+    const auto largest = std::max_element(t.problem.nodes.begin(), t.problem.nodes.end(), [](const CutNode& a, const CutNode& b) { return a.bytes < b.bytes; });
+    double all = 0;
+    for (const CutNode& n : t.problem.nodes) all += n.bytes;
+    throw UserError(fmt::format("the layers of '{}' cannot be cut over {} device{}: {}; variables and kept values are {:.0f} bytes, the largest '{}' with {:.0f}; give more devices, or more towers of "
+                                "fewer rows each (--towers)", g.name, t.devices.size(), t.devices.size() == 1 ? "" : "s", e.what(), all, largest->name, largest->bytes));
+  }
+}
+
+/// A device's rules say its load, what the cut's objective came to, and what no cut can beat.
+std::vector<std::string> reasons_of(const TowerGraph& tg, const TowerCut& t, const Cut& c) {
+  const std::vector<double> loads = loads_of(t.problem, c.device);
+  const auto used = std::count_if(loads.begin(), loads.end(), [](double s) { return s > 0; });
+  const std::string bound = c.optimal() ? "which no cut beats" : fmt::format("and no cut has less than {}", text_of(c.bound));
+  const std::string idle = used < std::ssize(loads) ? fmt::format(", one of {} used of {}", used, loads.size()) : "", by_variables = text_of(value_by_variables(tg, t));
+  std::vector<std::string> out;
+  for (std::size_t d = 0; d < loads.size(); ++d)
+    out.push_back(fmt::format("cut by {0}: {1} a step on {2}{3}; {0} of {4}, {5}; by variables {6}", to_string(t.problem.objective), text_of(loads[d]), to_string(t.devices[d]), idle, text_of(c.value),
+                              bound, by_variables));
+  return out;
+}
+
 }  // namespace
 
 Division Layers::divide(const Graph&, const Cluster&) const {
@@ -39,23 +83,41 @@ Division Layers::divide(const Graph&, const Cluster&) const {
   return {towers, combine, threads, order};
 }
 
-Rules Layers::assign(const TowerGraph& tg, const Cluster&) const {
+Rules Layers::assign(const TowerGraph& tg, const Cluster& cluster, const CostTable& costs) const {
+  constexpr std::int64_t kSteps = 2'000'000;  // about half a second
   const Graph& g = *tg.graph;
-  auto count = devices.size() / static_cast<std::size_t>(replicas);
+  const auto count = devices.size() / static_cast<std::size_t>(replicas);
   auto at = [&](std::size_t s) {
     std::vector<DeviceId> out;
     for (std::size_t r = 0; r < static_cast<std::size_t>(replicas); ++r) out.push_back(devices[r * count + s]);
     return out;
   };
-  bool requested = std::any_of(g.nodes().begin(), g.nodes().end(), [](const Node& n) { return n.device.has_value(); });
-  if (requested) return {{"**", at(0), "no device was requested: the first stage"}};
+  if (std::any_of(g.nodes().begin(), g.nodes().end(), [](const Node& n) { return n.device.has_value(); })) return {{"**", at(0), "no device was requested: the first stage"}};
   Rules out;
-  std::vector<int> stage = stages_of(g, static_cast<int>(count) * chunks);
-  for (NodeId id = 0; id < g.size(); ++id) {
-    auto s = static_cast<std::size_t>(stage[static_cast<std::size_t>(id)]);
-    out.push_back({g.node(id).name, at(s % count), fmt::format("stage {}", s)});
+  if (cut == LayerCut::variables || chunks > 1) {
+    std::vector<int> stage = stages_by_variables(g, static_cast<int>(count) * chunks);
+    for (NodeId id = 0; id < g.size(); ++id) {
+      auto s = static_cast<std::size_t>(stage[static_cast<std::size_t>(id)]);
+      out.push_back({g.node(id).name, at(s % count), fmt::format("stage {}", s)});
+    }
+    out.push_back({"**", at(count - 1), "last stage"});
+    return out;
   }
-  out.push_back({"**", at(count - 1), "last stage"});
+  const int rounds = (tg.present() + replicas - 1) / replicas;
+  const std::vector<DeviceId> stages(devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(count));
+  const TowerCut t = cut_problem_of(tg, cluster, costs, {stages, rounds, in_flight(order, rounds, static_cast<int>(count)), cut == LayerCut::latency ? CutObjective::latency : CutObjective::max_load});
+  if (t.nodes.empty()) return {{"**", at(0), "nothing to cut"}};
+  const Cut c = cut_over(g, t, kSteps);
+  const std::vector<std::string> reasons = reasons_of(tg, t, c);
+  std::vector<std::vector<DeviceId>> lists;
+  for (const DeviceId& d : t.devices) lists.push_back(at(static_cast<std::size_t>(std::find(stages.begin(), stages.end(), d) - stages.begin())));
+  int last = 0;
+  for (std::size_t i = 0; i < t.nodes.size(); ++i) {
+    const auto d = static_cast<std::size_t>(c.device[i]);
+    out.push_back({t.problem.nodes[i].name, lists[d], reasons[d]});
+    if (!t.problem.nodes[i].backward) last = c.device[i];
+  }
+  out.push_back({"**", lists[static_cast<std::size_t>(last)], "with the last layer: it belongs to none"});
   return out;
 }
 

@@ -1,6 +1,8 @@
 // The strategies that come with Belfry.
 #pragma once
 
+#include <cstdint>
+
 #include <belfry/placer/strategy.h>
 
 namespace belfry {
@@ -49,7 +51,11 @@ struct Sharded {
   Rules assign(const TowerGraph&, const Cluster&) const;
 };
 
-/// The net cut over devices: by the user's device scopes where there are any, else by variables in order of first use.
+/// What a cut over devices makes small: the busiest one's seconds, those of one batch, or nothing: then variables are dealt in
+/// order of first use, as many to each.
+enum class LayerCut : std::uint8_t { max_load, latency, variables };
+
+/// The net cut over devices: by the user's device scopes where there are any, else by cost within the memory of each.
 /// Micro-batches are towers, replica-major; with more than one, `order` makes it a pipeline.
 struct Layers {
   std::vector<DeviceId> devices;
@@ -59,8 +65,10 @@ struct Layers {
   int chunks = 1;  ///< stages of each device, dealt in turn: for PhaseOrder::interleaved, whose bubble is smaller by as much
   Combine combine = Combine::global_mean;
   int threads = 0;
+  LayerCut cut = LayerCut::max_load;
   Division divide(const Graph&, const Cluster&) const;
-  Rules assign(const TowerGraph&, const Cluster&) const;
+  /// UserError where no cut fits the devices' memory.
+  Rules assign(const TowerGraph&, const Cluster&, const CostTable& costs = {}) const;
 };
 
 /// Whichever of the strategies, over all devices or the first half, quarter, … of them, has the shortest step by forecast.

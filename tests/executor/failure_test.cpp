@@ -255,7 +255,7 @@ TEST(Failure, ends_every_one_of_four_threads_whichever_stage_throws) {
   auto graph = std::make_shared<const Graph>(training_graph(net("attention")));
   Cluster cluster = sim_cluster(4);
   cluster.cores = 4;
-  auto plan = std::make_shared<const PlacedGraph>(place(graph, to_strategy(Layers{.devices = sims(4), .towers = 4, .order = PhaseOrder::gpipe, .threads = 1}), cluster, 8));
+  auto plan = std::make_shared<const PlacedGraph>(place(graph, to_strategy(Layers{.devices = sims(4), .towers = 4, .order = PhaseOrder::gpipe, .threads = 1, .cut = LayerCut::variables}), cluster, 8));
   Program program(plan, reference_kernels());
   Runner runner(program);
   EXPECT_GT(program.threads().size(), 2u);

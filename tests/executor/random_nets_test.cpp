@@ -123,7 +123,7 @@ Found towers_beside_the_whole(const NetRecipe& recipe) {
   for (int T : {2, 3}) {
     const std::pair<const char*, Strategy> layouts[] = {{"towers", to_strategy(Towers{.devices = two, .variables = cpu(0), .towers = T, .threads = 1})},
                                                         {"sharded", to_strategy(Sharded{.devices = two, .towers = T, .threads = 1})},
-                                                        {"layers", to_strategy(Layers{.devices = two, .towers = T, .order = PhaseOrder::gpipe, .threads = 1})}};
+                                                        {"layers", to_strategy(Layers{.devices = two, .towers = T, .order = PhaseOrder::gpipe, .threads = 1, .cut = LayerCut::variables})}};
     std::optional<Result> first;
     for (const auto& [name, strategy] : layouts) {
       if (T == 3 && first) break;

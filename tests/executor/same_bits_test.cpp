@@ -34,7 +34,7 @@ std::vector<Layout> layouts(const Pair& p) {
   if (d.size() > 1) out.push_back({"sharded", to_strategy(Sharded{.devices = d, .towers = p.towers, .threads = 1})});
   if (d.size() > 1)
     for (PhaseOrder order : {PhaseOrder::by_tower, PhaseOrder::gpipe, PhaseOrder::one_f_one_b})
-      out.push_back({"layers, " + to_string(order), to_strategy(Layers{.devices = d, .towers = p.towers, .order = order, .threads = 1})});
+      out.push_back({"layers, " + to_string(order), to_strategy(Layers{.devices = d, .towers = p.towers, .order = order, .threads = 1, .cut = LayerCut::variables})});
   return out;
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 PlacedGraph sample_plan() {
   auto graph = std::make_shared<const Graph>(training_graph(net("decay")));
-  return place(graph, to_strategy(Layers{.devices = sims(2), .towers = 4, .order = PhaseOrder::gpipe, .threads = 1}), sim_cluster(2), 7, {.fetches = fetches_of(*graph)});
+  return place(graph, to_strategy(Layers{.devices = sims(2), .towers = 4, .order = PhaseOrder::gpipe, .threads = 1, .cut = LayerCut::variables}), sim_cluster(2), 7, {.fetches = fetches_of(*graph)});
 }
 
 /// What became of a text: refused by the reader, objected to by the verifier, or run.

@@ -31,7 +31,7 @@ void refused(const std::string& match, const std::vector<std::string>& words, co
 }
 
 TEST(Rules, that_decide_nothing_are_refused_and_say_why) {
-  refused("nonsense", {"the rule \"nonsense\" matches no node"});
+  refused("nonsense", {"the rule \"nonsense\" matches no node", "name one of 'small', or take the rule out: it may be of another graph"});
   refused("matmull", {"matches no node; did you mean matmul"});
   refused("tower_1/matmull", {"matches no node; did you mean matmul"});
   refused("x", {"the rule \"x\" decides nothing: 'x' is an input: feeds live on the host"});

@@ -45,7 +45,7 @@ TEST(Strategies, towers_give_the_same_bits_wherever_their_variables_are) {
   for (const char* name : {"decay", "batch_norm", "tied"}) {
     Graph plain = training_graph(net(name), f32);
     auto graph = std::make_shared<const Graph>(plain);
-    auto trained = [&](const Towers& t) {
+    auto trained = [&](const auto& t) {
       auto plan = std::make_shared<const PlacedGraph>(place(graph, to_strategy(t), sim_cluster(3), 7, {.fetches = fetches_of(*graph)}));
       EXPECT_EQ(verify(*plan), std::vector<std::string>());
       Program program(plan, reference_kernels());
@@ -58,8 +58,12 @@ TEST(Strategies, towers_give_the_same_bits_wherever_their_variables_are) {
       for (NodeId id : graph->variables()) out.emplace(graph->node(id).name, program.state(graph->node(id).name));
       return out;
     };
-    Tensors want = trained({.devices = sims(3), .towers = 3, .threads = 1}), got = trained({.devices = sims(3), .spread = true, .towers = 3, .threads = 1});
-    for (const auto& [variable, value] : want) EXPECT_TRUE(got.at(variable) == value) << name << ": " << variable;
+    Tensors want = trained(Towers{.devices = sims(3), .towers = 3, .threads = 1}), got = trained(Towers{.devices = sims(3), .spread = true, .towers = 3, .threads = 1});
+    Tensors cut = trained(Layers{.devices = sims(3), .towers = 3, .order = PhaseOrder::one_f_one_b, .threads = 1});
+    for (const auto& [variable, value] : want) {
+      EXPECT_TRUE(got.at(variable) == value) << name << ": " << variable;
+      EXPECT_TRUE(cut.at(variable) == value) << name << ", cut by cost: " << variable;
+    }
   }
 }
 

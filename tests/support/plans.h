@@ -47,9 +47,9 @@ inline std::vector<NamedStrategy> strategies(int T, int n) {
   out.push_back({"towers, variables on the last", to_strategy(Towers{.devices = devices, .variables = devices.back(), .towers = T, .threads = 1})});
   out.push_back({"mirrored", to_strategy(Mirrored{.devices = devices, .towers = T, .threads = 1})});
   if (n > 1) out.push_back({"sharded", to_strategy(Sharded{.devices = devices, .towers = T, .threads = 1})});
-  out.push_back({"layers", to_strategy(Layers{.devices = devices, .towers = T, .order = PhaseOrder::by_tower, .threads = 1})});
-  out.push_back({"gpipe", to_strategy(Layers{.devices = devices, .towers = T, .order = PhaseOrder::gpipe, .threads = 1})});
-  out.push_back({"1f1b", to_strategy(Layers{.devices = devices, .towers = T, .order = PhaseOrder::one_f_one_b, .threads = 1})});
+  out.push_back({"layers", to_strategy(Layers{.devices = devices, .towers = T, .order = PhaseOrder::by_tower, .threads = 1, .cut = LayerCut::variables})});
+  out.push_back({"gpipe", to_strategy(Layers{.devices = devices, .towers = T, .order = PhaseOrder::gpipe, .threads = 1, .cut = LayerCut::variables})});
+  out.push_back({"1f1b", to_strategy(Layers{.devices = devices, .towers = T, .order = PhaseOrder::one_f_one_b, .threads = 1, .cut = LayerCut::variables})});
   return out;
 }
 

@@ -129,7 +129,19 @@ with tempfile.TemporaryDirectory() as folder:
     refused(1, ["trace.json:", "the trace is of another plan"], "forecast", "mlp", "--trace", "trace.json")
     refused(2, ["--launches adds to what --json writes"], "forecast", "mlp", "--launches")
     refused(2, ["--calibrate and -o belong together"], "bench", "mlp", "--calibrate")
-    refused(2, ["--calibration does nothing here"], "place", "mlp", "--calibration", "costs.json")
+    refused(2, ["--calibration does nothing here", "auto, layers, pipeline"], "place", "mlp", "--calibration", "costs.json")
+    done = here("place", "mlp", "--strategy", "layers", "--devices", "cpu:0,cpu:1", "--calibration", "costs.json")
+    expect(done.returncode == 0 and "cut by max-load" in done.stdout, f"layers by measured cost: {done.stderr}")
+    # The same problem in the format of dnn-partitioning, and its answer.
+    done = here("place", "mlp", "--problem=dnn-partitioning", "--devices", "sim:0-1", "--strategy", "layers", "-o", "partitioning.json")
+    expect(done.returncode == 0, f"place --problem=dnn-partitioning: {done}")
+    done = here("place", "partitioning.json", "-o", "split.json")
+    split = json.loads(pathlib.Path(folder, "split.json").read_text(encoding="utf-8"))
+    nodes = json.loads(pathlib.Path(folder, "partitioning.json").read_text(encoding="utf-8"))["nodes"]
+    placed = [i for part in split["accelerators"] + [split["cpu"]] for i in part]
+    expect(done.returncode == 0 and "max-load" in done.stderr and sorted(placed) == sorted(n["id"] for n in nodes), f"the answer to a cutting problem: {done}")
+    refused(2, ["is a cutting problem", "objective"], "place", "partitioning.json", "--devices", "cpu:0")
+    refused(2, ["--problem=onnx", "belfry and dnn-partitioning"], "place", "mlp", "--problem=onnx")
     done = here("place", "mlp", "--problem", "--devices", "cpu:0,cpu:1", "--strategy", "layers", "-o", "problem.json")
     expect(done.returncode == 0, f"place --problem: {done}")
     answer = subprocess.run([sys.executable, root / "examples" / "placer" / "by_time.py", "problem.json"], cwd=folder, text=True, capture_output=True, stdin=subprocess.DEVNULL)

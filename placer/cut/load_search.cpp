@@ -1,0 +1,197 @@
+#include <belfry/placer/cut/search_internal.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <belfry/placer/cut/parts_internal.h>
+
+namespace belfry::cutting {
+
+namespace {
+
+/// A prefix that so many devices of each kind can have.
+struct Reached {
+  double value = 0;             ///< the busiest of them
+  double bytes = 0, crossing = 0;
+  int from = -1;                ///< which one of all
+  int kind = -1;                ///< of the last device
+  std::uint64_t hash = 0;
+};
+
+/// Prefixes reached, in the order in which they were found, with their words; looked up by hash.
+class Layer {
+ public:
+  explicit Layer(std::size_t words = 0) : words_(words), slots_(16, -1) {}
+  std::size_t size() const { return all.size(); }
+  const std::uint64_t* prefix(std::size_t i) const { return &sets_[i * words_]; }
+  /// Its number, or -1.
+  int find(const std::uint64_t* prefix, std::uint64_t hash) const { return slots_[slot(prefix, hash)]; }
+  int add(const std::uint64_t* prefix, const Reached& r) {
+    if ((all.size() + 1) * 2 > slots_.size()) grow();
+    slots_[slot(prefix, r.hash)] = static_cast<int>(all.size());
+    all.push_back(r);
+    sets_.insert(sets_.end(), prefix, prefix + words_);
+    return static_cast<int>(all.size()) - 1;
+  }
+  std::vector<Reached> all;
+
+ private:
+  std::size_t slot(const std::uint64_t* prefix, std::uint64_t hash) const {
+    std::size_t s = hash & (slots_.size() - 1);
+    while (slots_[s] >= 0 && !(all[at(slots_[s])].hash == hash && std::equal(prefix, prefix + words_, this->prefix(at(slots_[s]))))) s = (s + 1) & (slots_.size() - 1);
+    return s;
+  }
+  void grow() {
+    slots_.assign(slots_.size() * 2, -1);
+    for (std::size_t i = 0; i < all.size(); ++i) slots_[slot(prefix(i), all[i].hash)] = static_cast<int>(i);
+  }
+
+  std::size_t words_;
+  std::vector<std::uint64_t> sets_;
+  std::vector<int> slots_;
+};
+
+/// One dynamic programme over prefixes for splits of at most one load.
+class LoadSearch {
+ public:
+  LoadSearch(const Items& items, const std::vector<CutKind>& kinds, Bounds& bounds, std::int64_t& steps) : items_(items), kinds_(kinds), bounds_(bounds), parts_(items, kinds, bounds), steps_(steps) {
+    int counts = 1;
+    for (const CutKind& k : kinds) {
+      stride_.push_back(counts);
+      counts *= k.count + 1;
+    }
+    layers_.assign(at(counts), Layer(parts_.words()));
+    for (double b : items.bytes) all_bytes_ += b;
+  }
+
+  /// The best split of load `cap` or less, if there is one. `finished` is false where steps ran out.
+  std::optional<Split> operator()(double cap, bool& finished) {
+    cap_ = cap;
+    finished = true;
+    best_.reset();
+    bounds_.set_cap(cap);
+    if (!bounds_.possible()) return {};
+    for (Layer& l : layers_) l = Layer(parts_.words());
+    full_ = parts_.full();
+    const Words none(parts_.words());
+    layers_[0].add(none.data(), {});
+    for (std::size_t t = 0; finished && t < layers_.size(); ++t)
+      for (std::size_t i = 0; finished && i < layers_[t].size(); ++i) finished = expand(t, i);
+    return best_;
+  }
+
+ private:
+  int used(std::size_t layer, std::size_t kind) const { return static_cast<int>(layer) / stride_[kind] % (kinds_[kind].count + 1); }
+
+  bool expand(std::size_t t, std::size_t i) {
+    const Reached from = layers_[t].all[i];
+    if (from.value > cap_) return true;
+    const std::uint64_t* set = layers_[t].prefix(i);
+    const Words prefix(set, set + parts_.words());
+    for (std::size_t k = 0; k < kinds_.size(); ++k) {  // as well with one device less
+      if (used(t, k) == 0) continue;
+      const Layer& less = layers_[t - at(stride_[k])];
+      if (int other = less.find(prefix.data(), from.hash); other >= 0 && less.all[at(other)].value <= from.value) return true;
+    }
+    for (std::size_t k = 0; k < kinds_.size(); ++k)
+      if (used(t, k) < kinds_[k].count && !follow(t, i, k, from, prefix)) return false;
+    return true;
+  }
+
+  /// What can be on a device of kind k behind the prefix.
+  bool follow(std::size_t t, std::size_t i, std::size_t k, const Reached& from, const Words& prefix) {
+    const std::size_t next = t + at(stride_[k]);
+    double room = 0, memory = 0;
+    int paid = 0;
+    bool others = false;
+    for (std::size_t j = 0; j < kinds_.size(); ++j) {
+      const int u = used(next, j), left = kinds_[j].count - u;
+      room += bounds_.weight(j) * left;
+      if (left) memory += kinds_[j].memory * left;
+      if (kinds_[j].pays) paid += u;
+      else others |= left > 0;
+    }
+    auto visit = [&](const Part& p) {
+      if (p.load > cap_) return;
+      if (bounds_.all() - p.work + bounds_.ahead(paid, p.crossing, others) > room * cap_ + 1e-9 * bounds_.all()) return;
+      if (all_bytes_ - from.bytes - p.bytes > memory + 1e-9 * all_bytes_) return;
+      reach(next, {std::max(from.value, p.load), from.bytes + p.bytes, p.crossing, static_cast<int>(i), static_cast<int>(k), p.hash}, *p.prefix);
+    };
+    const double least = (bounds_.all() + bounds_.ahead(paid, 0, others) - room * cap_) - 1e-9 * bounds_.all();
+    return parts_.walk(prefix, k, {cap_, least}, steps_, visit);
+  }
+
+  void reach(std::size_t layer, const Reached& r, const Words& prefix) {
+    Layer& l = layers_[layer];
+    const int known = l.find(prefix.data(), r.hash);
+    if (known >= 0 && l.all[at(known)].value <= r.value) return;
+    if (known >= 0) l.all[at(known)] = r;
+    else l.add(prefix.data(), r);
+    if (prefix != full_) return;
+    best_ = split(layer, known >= 0 ? known : static_cast<int>(l.size()) - 1);
+    cap_ = std::min(cap_, r.value * kLess);
+  }
+
+  /// Devices by following the prefixes back.
+  Split split(std::size_t layer, int i) const {
+    Split out{layers_[layer].all[at(i)].value, std::vector<int>(at(items_.count), -1), std::vector<int>(at(items_.count), -1)};
+    int part = 0;
+    for (std::size_t k = 0; k < kinds_.size(); ++k) part += used(layer, k);
+    while (layers_[layer].all[at(i)].kind >= 0) {
+      const Reached& r = layers_[layer].all[at(i)];
+      const auto k = at(r.kind);
+      int device = used(layer, k) - 1;
+      for (std::size_t j = 0; j < k; ++j) device += kinds_[j].count;
+      const std::size_t before = layer - at(stride_[k]);
+      --part;
+      for (int item = 0; item < items_.count; ++item) {
+        const std::size_t w = at(item) / 64;
+        if ((layers_[layer].prefix(at(i))[w] & ~layers_[before].prefix(at(r.from))[w]) >> (item % 64) & 1) out.device[at(item)] = device, out.part[at(item)] = part;
+      }
+      i = r.from;
+      layer = before;
+    }
+    return out;
+  }
+
+  const Items& items_;
+  const std::vector<CutKind>& kinds_;
+  Bounds& bounds_;
+  Parts parts_;
+  std::int64_t& steps_;
+  std::vector<int> stride_;                   // of a kind's number in that of a layer
+  std::vector<Layer> layers_;
+  std::optional<Split> best_;
+  Words full_;
+  double cap_ = 0, all_bytes_ = 0;
+};
+
+}  // namespace
+
+Answer least_load(const Items& items, const std::vector<CutKind>& kinds, const std::optional<Split>& known, std::int64_t& steps) {
+  constexpr double kMostLayers = 100'000;
+  Bounds bounds(items, kinds);
+  Answer out{known, bounds.least()};
+  double layers = 1;
+  for (const CutKind& k : kinds) layers *= k.count + 1;
+  out.finished = layers <= kMostLayers;
+  if (!out.finished) return out;
+  LoadSearch search(items, kinds, bounds, steps);
+  const double first = out.bound, last = known ? known->value * kLess : kInfinity;
+  for (int i = 0; first <= last; ++i) {
+    // Towards the known split in few steps, since each search begins anew; or ever further, if there is none.
+    const double cap = known ? first + (last - first) * std::array{0.125, 0.5, 1.0}[at(i)] : i < 40 ? first * (1 + 0.001 * std::pow(2.0, i)) : kInfinity;
+    bool finished = true;
+    std::optional<Split> found = search(cap, finished);
+    if (found) out.best = found;
+    out.finished = finished;
+    if (!finished) return out;
+    out.bound = found ? found->value : std::min(cap, last);
+    if (found || cap >= last) break;
+  }
+  if (out.best) out.bound = std::min(out.bound, out.best->value);
+  return out;
+}
+
+}  // namespace belfry::cutting

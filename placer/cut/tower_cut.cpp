@@ -1,0 +1,212 @@
+#include <belfry/placer/cut/tower_cut.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include <belfry/graph/plan/links.h>
+#include <belfry/graph/structural.h>
+#include <belfry/placer/cut/items_internal.h>
+
+namespace belfry {
+
+namespace {
+
+using cutting::at;
+
+/// The node that a user's node follows in the end.
+NodeId head_of(const Graph& g, NodeId id) {
+  while (id >= 0 && g.node(id).of >= 0 && g.node(id).of != id) id = g.node(id).of;
+  return id;
+}
+
+/// Costs of launches before kernels are chosen: those of the kernel that the table knows for the op.
+class Launches {
+ public:
+  Launches(const TowerGraph& tg, const Cluster& cluster, const CostTable& table) : plan_(unplaced(tg, cluster)), model_(plan_, table), variants_(tg.nodes.size()) {
+    std::map<std::string_view, std::string_view> kernel;
+    for (const auto& [key, measured] : table.kernels) {
+      const std::string_view text = key;
+      const std::size_t op = text.find(' ') + 1;
+      kernel.try_emplace(text.substr(op, text.find_first_of(" {", op) - op), text.substr(0, op - 1));
+    }
+    for (std::size_t i = 0; i < tg.nodes.size(); ++i)
+      if (auto known = kernel.find(tg.nodes[i].op); known != kernel.end()) variants_[i].kernel = known->second;
+  }
+
+  double seconds(int node, const DeviceId& device) {
+    const PlanNode& n = plan_.nodes[at(node)];
+    if (n.scope == Scope::state) return 0;
+    return model_(node, variants_[at(node)], n.scope == Scope::tower ? 0 : -1, plan_.cluster.at(device), is_join(n) ? plan_.present() : 0).seconds;
+  }
+
+ private:
+  static PlacedGraph unplaced(const TowerGraph& tg, const Cluster& cluster) {
+    PlacedGraph out;
+    static_cast<TowerGraph&>(out) = tg;
+    out.cluster = cluster;
+    return out;
+  }
+
+  PlacedGraph plan_;
+  CostModel model_;
+  std::vector<Variant> variants_;
+};
+
+/// The slowest way between neighbours.
+struct Transfer {
+  double latency = 0, per_byte = 0;
+  Transfer(const Cluster& cluster, const std::vector<DeviceId>& devices, int threads) {
+    Links links(cluster);
+    for (std::size_t i = 0; i + 1 < devices.size(); ++i) {
+      const int from = cluster.at(devices[i]), to = cluster.at(devices[i + 1]);
+      if (cluster.space(from) == cluster.space(to)) continue;
+      if (links.empty()) {
+        for (int d : {from, to}) per_byte = std::max(per_byte, 1 / rate_of(cluster.devices[at(d)], threads).bandwidth);
+        continue;
+      }
+      const std::vector<int> route = links.route(from, to);
+      latency = std::max(latency, links.latency(route));
+      for (int w : route) per_byte = std::max(per_byte, 1 / links.ways()[at(w)].bandwidth);
+    }
+  }
+};
+
+class Maker {
+ public:
+  Maker(const TowerGraph& tg, const Cluster& cluster, const CostTable& costs, const StageOptions& options)
+      : tg_(tg), options_(options), launches_(tg, cluster, costs), transfer_(cluster, options.devices, tg.threads), number_(tg.nodes.size(), -1) {
+    set_kinds(cluster);
+  }
+
+  TowerCut make() {
+    for (const PlanNode& n : tg_.nodes)
+      if (n.role == Role::forward)
+        for (const Member& m : n.members) fused_[m.node] = n.user;
+    for (std::size_t i = 0; i < tg_.nodes.size(); ++i) add(static_cast<int>(i));
+    for (std::size_t i = 0; i < tg_.nodes.size(); ++i)
+      if (number_[i] >= 0) connect(static_cast<int>(i));
+    keep_variables();
+    leave_room();
+    return std::move(out_);
+  }
+
+ private:
+  void set_kinds(const Cluster& cluster) {
+    auto alike = [](const ClusterDevice& a, const ClusterDevice& b) {
+      return a.id.kind == b.id.kind && a.memory == b.memory && a.flops == b.flops && a.bandwidth == b.bandwidth && a.launch == b.launch && a.efficiency == b.efficiency;
+    };
+    std::vector<std::vector<DeviceId>> members;
+    std::vector<const ClusterDevice*> first;
+    for (const DeviceId& id : options_.devices) {
+      const ClusterDevice& d = cluster.devices[at(cluster.at(id))];
+      std::size_t k = 0;
+      while (k < first.size() && !alike(*first[k], d)) ++k;
+      if (k == first.size()) first.push_back(&d), members.emplace_back();
+      members[k].push_back(id);
+    }
+    out_.problem.objective = options_.objective;
+    for (std::size_t k = 0; k < first.size(); ++k) {
+      out_.problem.kinds.push_back({first[k]->id.kind, static_cast<int>(members[k].size()), static_cast<double>(first[k]->memory), true});
+      out_.devices.insert(out_.devices.end(), members[k].begin(), members[k].end());
+      kinds_.push_back(members[k].front());
+    }
+  }
+
+  /// Feeds and results are on the host, splits and shared sources where they are read; what many updates share has no layer.
+  bool belongs(const PlanNode& n) const {
+    if (n.op == kInput || n.op == kFetch || n.op == kSplit || (n.def && n.def->source && n.scope == Scope::shared)) return false;
+    return n.role != Role::update || n.scope == Scope::state || (n.user >= 0 && tg_.graph->node(n.user).of >= 0);
+  }
+
+  double bytes_of(const PlanNode& n) const {
+    double out = 0;
+    for (ValueIndex v : n.outputs)
+      if (tg_.value(v).read) out += static_cast<double>(local_type(tg_.value(v), tg_.share(n.scope == Scope::tower ? 0 : -1)).bytes());
+    return out;
+  }
+
+  void add(int i) {
+    const PlanNode& n = tg_.nodes[at(i)];
+    if (!belongs(n)) return;
+    const double rounds = n.scope == Scope::tower ? options_.rounds : 1, bytes = bytes_of(n);
+    CutNode c;
+    c.name = n.name;
+    for (const DeviceId& d : kinds_) c.seconds.push_back(rounds * launches_.seconds(i, d));
+    c.bytes = n.scope == Scope::state ? bytes : 0;
+    c.transfer = bytes > 0 ? rounds * (transfer_.latency + bytes * transfer_.per_byte) : 0;
+    c.backward = n.role != Role::forward;
+    if (const NodeId head = head_of(*tg_.graph, n.user); head >= 0) c.together = static_cast<int>(fused_.contains(head) ? fused_.at(head) : head);
+    if (n.inserted && !n.inputs.empty() && n.inputs[0] >= 0)  // goes with its source
+      if (int source = number_[at(tg_.value(n.inputs[0]).maker)]; source >= 0) c.together = out_.problem.nodes[at(source)].together;
+    number_[at(i)] = static_cast<int>(out_.nodes.size());
+    out_.nodes.push_back(i);
+    out_.problem.nodes.push_back(std::move(c));
+  }
+
+  void connect(int i) {
+    const PlanNode& n = tg_.nodes[at(i)];
+    std::set<int> makers;
+    for (ValueIndex v : values_read(n)) {
+      while (tg_.maker(v).op == kSplit) v = tg_.maker(v).inputs[0];
+      makers.insert(number_[at(tg_.value(v).maker)]);
+    }
+    for (int m : makers) {
+      if (m < 0) continue;
+      const PlanNode& maker = tg_.nodes[at(out_.nodes[at(m)])];
+      out_.problem.edges.emplace_back(m, number_[at(i)]);
+      // Forward values stay for the gradients that read them, gradients until the update.
+      CutNode& made = out_.problem.nodes[at(m)];
+      if (maker.scope == Scope::tower && maker.role == Role::forward && n.role == Role::backward) made.bytes = options_.in_flight * bytes_of(maker);
+      if (maker.role == Role::backward && n.role == Role::update) made.bytes = bytes_of(maker);
+    }
+  }
+
+  /// Devices need room for what a launch reads and writes besides.
+  void leave_room() {
+    double most = 0;
+    for (int i : out_.nodes) {
+      const PlanNode& n = tg_.nodes[at(i)];
+      if (n.scope != Scope::tower) continue;
+      double bytes = bytes_of(n);
+      for (ValueIndex v : values_read(n)) bytes += tg_.maker(v).scope == Scope::tower ? static_cast<double>(local_type(tg_.value(v), tg_.share(0)).bytes()) : 0;
+      most = std::max(most, bytes);
+    }
+    for (CutKind& k : out_.problem.kinds) k.memory = std::max(k.memory - most, 0.0);
+  }
+
+  /// A variable, and all that follows it, goes with the first layer that reads it, or else with the one whose values update it.
+  void keep_variables() {
+    std::map<int, int> with;                  // class of the variable → of the layer
+    std::set<int> layers;
+    auto node = [&](int i) -> const PlanNode& { return tg_.nodes[at(out_.nodes[at(i)])]; };
+    auto together = [&](int i) { return out_.problem.nodes[at(i)].together; };
+    for (int i = 0; i < static_cast<int>(out_.nodes.size()); ++i)
+      if (node(i).scope != Scope::state && node(i).role == Role::forward) layers.insert(together(i));
+    for (Scope scope : {Scope::tower, Scope::shared})
+      for (auto [m, reader] : out_.problem.edges)
+        if (node(m).scope == Scope::state && node(reader).scope == scope && node(reader).role == Role::forward) with.try_emplace(together(m), together(reader));
+    for (auto [m, reader] : out_.problem.edges) {
+      const int from = with.contains(together(m)) ? with.at(together(m)) : together(m);
+      if (node(reader).role == Role::update && !layers.contains(together(reader)) && layers.contains(from)) with.try_emplace(together(reader), from);
+    }
+    for (CutNode& n : out_.problem.nodes)
+      if (auto reader = with.find(n.together); reader != with.end()) n.together = reader->second;
+  }
+
+  const TowerGraph& tg_;
+  const StageOptions& options_;
+  Launches launches_;
+  Transfer transfer_;
+  std::vector<DeviceId> kinds_;               // one device of each
+  std::vector<int> number_;                   // per node of the tower graph, that in the problem
+  std::map<NodeId, NodeId> fused_;            // a forward node inside a fused one → the node that this stands for
+  TowerCut out_;
+};
+
+}  // namespace
+
+TowerCut cut_problem_of(const TowerGraph& graph, const Cluster& cluster, const CostTable& costs, const StageOptions& options) { return Maker(graph, cluster, costs, options).make(); }
+
+}  // namespace belfry

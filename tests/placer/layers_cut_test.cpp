@@ -1,0 +1,133 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include <belfry/graph/structural.h>
+#include <belfry/placer/cut/cut.h>
+#include <belfry/placer/cut/tower_cut.h>
+
+#include "plans.h"
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+/// One wide layer and four narrow ones, with momentum.
+std::shared_ptr<const Graph> uneven() {
+  Builder b("uneven");
+  Value h = b.input("x", f32, {kBatch, 64});
+  const std::vector<std::int64_t> widths = {64, 512, 64, 64, 64, 64};
+  for (std::size_t k = 0; k + 1 < widths.size(); ++k) h = tanh(matmul(h, b.variable("w" + std::to_string(k), {widths[k], widths[k + 1]}, {.init = "normal"})));
+  b.minimize(mean(square(h)), Momentum{.learning_rate = 0.1});
+  return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+}
+
+/// Devices on which flops are all that costs, and links that cost next to nothing.
+Cluster counting(int devices) {
+  Cluster c = sim_cluster(devices);
+  for (ClusterDevice& d : c.devices) d.flops = 1e9, d.bandwidth = 1e15;
+  return c;
+}
+
+struct Cutting {
+  std::shared_ptr<const Graph> graph = uneven();
+  Cluster cluster;
+  Layers layers;
+  CostTable costs = {};
+  TowerGraph towers() const { return expand(graph, {.towers = layers.towers, .batch = 32}); }
+  PlacedGraph plan() const {
+    PlacedGraph out = place(graph, to_strategy(layers), cluster, 32, {.costs = std::make_shared<const CostTable>(costs)});
+    EXPECT_EQ(verify(out), std::vector<std::string>());
+    return out;
+  }
+};
+
+std::map<std::string, std::string> places(const PlacedGraph& plan) {
+  std::map<std::string, std::string> out;
+  for (const PlanNode& n : plan.nodes) out[n.name] = to_string(plan.cluster.devices[static_cast<std::size_t>(all_devices(plan, n).front())].id);
+  return out;
+}
+
+std::string reason(const PlacedGraph& plan, const std::string& node) {
+  for (const PlanNode& n : plan.nodes)
+    if (n.name == node) return n.reason;
+  return "";
+}
+
+TEST(LayersByCost, share_the_time_and_keep_variables_with_their_layer) {
+  Cutting c{.cluster = counting(2), .layers = {.devices = sims(2), .threads = 1}};
+  auto where = places(c.plan());
+  // w0 and w1 have as many multiplications each, the other three together half of that.
+  EXPECT_EQ(where["w0"], "sim:0");
+  EXPECT_EQ(where["matmul"], "sim:0");
+  for (const char* name : {"w1", "w2", "w3", "w4", "matmul_1", "matmul_4"}) EXPECT_EQ(where[name], "sim:1") << name;
+  for (const PlanNode& n : c.plan().nodes)
+    for (auto [u, variable] : n.donates) EXPECT_EQ(where[n.name], where[c.plan().maker(variable).name]) << n.name;
+}
+
+TEST(LayersByCost, are_the_best_cut_and_say_so) {
+  Cutting c{.cluster = counting(3), .layers = {.devices = sims(3), .towers = 2, .order = PhaseOrder::one_f_one_b, .threads = 1}};
+  PlacedGraph plan = c.plan();
+  TowerCut t = cut_problem_of(c.towers(), c.cluster, {}, {.devices = sims(3), .rounds = 2, .in_flight = 2});
+  auto where = places(plan);
+  std::vector<int> device;
+  for (const CutNode& n : t.problem.nodes) device.push_back(parse_device(where.at(n.name)).index);
+  const Cut best = cut(t.problem);
+  EXPECT_NEAR(value_of(t.problem, device), best.value, 1e-9 * best.value);
+  EXPECT_TRUE(best.optimal());
+  EXPECT_THAT(reason(plan, "matmul"), testing::AllOf(testing::StartsWith("cut by max-load: "), testing::HasSubstr(" a step on sim:0; max-load of "),
+                                                        testing::HasSubstr(", which no cut beats; by variables ")));
+}
+
+TEST(LayersByCost, go_by_what_was_measured) {
+  Cutting c{.cluster = sim_cluster(2), .layers = {.devices = sims(2), .threads = 1}};
+  // One layer's kernel was slow, whatever its flops are: now all but it and what comes before is cheap.
+  PlacedGraph plan = c.plan();
+  c.costs.memmove = 1e15;
+  for (const PlanNode& n : plan.nodes)
+    if (n.def && n.scope == Scope::tower) {
+      const bool slow = n.name == "matmul_1";
+      Variant kernel;
+      kernel.kernel = "reference";
+      c.costs.kernels[cost_key(plan, n, kernel, plan.share(0))] = {{cost_rows(plan, n, plan.share(0)), slow ? 1.0 : 1e-3, {1e3, 1e3}}};
+    }
+  auto where = places(c.plan());
+  EXPECT_EQ(where["matmul"], where["matmul_1"]);
+  EXPECT_NE(where["matmul_1"], where["matmul_2"]);
+}
+
+TEST(LayersByCost, fit_the_memory_of_each_device_or_say_what_is_too_large) {
+  Cutting c{.cluster = counting(2), .layers = {.devices = sims(2), .threads = 1}};
+  // w1 is 128 KiB, with its momentum and gradient thrice that: with the narrow layers more than there is.
+  c.cluster.devices[1].memory = 500 << 10;
+  PlacedGraph plan = c.plan();
+  EXPECT_EQ(places(plan)["w1"], "sim:0");
+  EXPECT_EQ(places(plan)["w4"], "sim:1");
+  EXPECT_LE(device_bytes(plan)[1].total(), 500 << 10);
+  for (ClusterDevice& d : c.cluster.devices) d.memory = 200 << 10;
+  EXPECT_TRUE(says([&] { c.plan(); }, {"the layers of 'uneven' cannot be cut over 2 devices", "the largest 'w", "with 131072", "more devices", "--towers"}));
+}
+
+TEST(LayersByCost, keep_together_what_takes_longer_to_move_than_to_compute) {
+  Cutting c{.cluster = counting(2), .layers = {.devices = sims(2), .threads = 1}};
+  for (const DeviceId& d : sims(2)) c.cluster.links.push_back({{d}, "switch", 10, 0});
+  auto where = places(c.plan());
+  EXPECT_EQ(where["matmul"], where["matmul_4"]);
+}
+
+TEST(LayersByCost, are_what_the_options_name) {
+  auto made = [](const std::map<std::string, std::string>& options) {
+    for (const StrategyDef& d : standard_strategies())
+      if (d.name == "layers") return d.make(sims(2), options);
+    throw InternalError("no layers");
+  };
+  auto graph = uneven();
+  auto reasons = [&](const std::string& objective) { return reason(place(graph, made({{"objective", objective}, {"threads", "1"}}), counting(2), 32), "matmul"); };
+  EXPECT_THAT(reasons("latency"), testing::StartsWith("cut by latency: "));
+  EXPECT_THAT(reasons("variables"), testing::StartsWith("stage 0"));
+  EXPECT_TRUE(says([&] { made({{"objective", "speed"}}); }, {"objective speed", "max-load or latency", "variables"}));
+}
+
+}  // namespace
+}  // namespace belfry::test

@@ -1,0 +1,93 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <belfry/graph/plan/over_memory.h>
+
+#include "plans.h"
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+/// The matmul of two asks for a device; its gradients follow it.
+std::shared_ptr<const Graph> asking(const std::string& device) {
+  Builder b("asking");
+  Value h = relu(matmul(b.input("x", f32, {kBatch, 8}), b.variable("w", {8, 32}, {.init = "normal"})));
+  {
+    auto on = b.device(device);
+    h = matmul(h, b.variable("v", {32, 4}, {.init = "normal"}));
+  }
+  b.minimize(reduce_mean(square(h)), Momentum{.learning_rate = 0.1});
+  return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+}
+
+struct Placed {
+  PlacedGraph plan;
+  std::vector<std::string> warnings;
+  std::string where(const std::string& node) const {
+    for (const PlanNode& n : plan.nodes)
+      if (n.name == node) return to_string(plan.cluster.devices[static_cast<std::size_t>(all_devices(plan, n).front())].id);
+    return "nowhere";
+  }
+  std::string reason(const std::string& node) const {
+    for (const PlanNode& n : plan.nodes)
+      if (n.name == node) return n.reason;
+    return "";
+  }
+};
+
+Placed placed(const std::string& device, bool soft, const Cluster& cluster, PlaceOptions options = {}) {
+  Placed out;
+  options.soft = soft;
+  options.warn = [&](const std::string& text) { out.warnings.push_back(text); };
+  out.plan = place(asking(device), to_strategy(Single{.device = sims(1)[0], .threads = 1}), cluster, 4, options);
+  if (over_memory(out.plan).empty()) {
+    EXPECT_EQ(verify(out.plan), std::vector<std::string>());
+  }
+  return out;
+}
+
+TEST(Requests, of_a_device_that_is_not_there_name_the_node_and_two_ways_out) {
+  EXPECT_TRUE(says([] { placed("sim:7", false, sim_cluster(2)); }, {"' is requested on sim:7, which is not among the devices of this plan: sim:0-1,cpu:0", "--devices", "--soft-placement"}));
+  // One that a rule before it overrules is none.
+  EXPECT_NO_THROW(placed("sim:7", false, sim_cluster(2), {.rules = {{"**", {cpu(0)}, "by hand"}}}));
+}
+
+TEST(Requests, that_are_soft_give_way_with_a_warning_and_a_reason) {
+  EXPECT_EQ(placed("sim:1", true, sim_cluster(2)).where("matmul_1"), "sim:1");
+  Placed p = placed("sim:7", true, sim_cluster(2));
+  EXPECT_EQ(p.where("matmul_1"), "sim:0");
+  EXPECT_EQ(p.reason("matmul_1"), "requested on sim:7, which is not among the devices; single");
+  ASSERT_EQ(p.warnings.size(), 1u);
+  EXPECT_THAT(p.warnings[0], testing::HasSubstr("requested on sim:7, which is not among the devices: placed by the strategy instead"));
+}
+
+TEST(Requests, that_are_soft_give_way_to_a_kernel_that_lacks) {
+  Cluster cluster = sim_cluster(1);
+  cluster.devices.push_back({parse_device("gpu:0"), "gpu:0"});
+  PlaceOptions options;
+  options.kernels = [](const KernelQuery& q) { return KernelChoice{q.device_kind == "gpu" && q.node.op == "matmul" ? "reference" : "kernel", 0, true}; };
+  EXPECT_TRUE(says([&] { placed("gpu:0", false, cluster, options); }, {"'matmul_1' is requested on gpu:0, but GPUs have no kernel for it", "request cpu:0"}));
+  Placed p = placed("gpu:0", true, cluster, options);
+  EXPECT_EQ(p.where("matmul_1"), "sim:0");
+  EXPECT_EQ(p.where("v"), "gpu:0");  // which needs none
+  EXPECT_EQ(p.reason("matmul_1"), "requested on gpu:0, which has no kernel for it; single");
+}
+
+TEST(Requests, that_are_soft_give_way_where_memory_does_not_do) {
+  Cluster cluster = sim_cluster(2);
+  cluster.devices[1].memory = 600;  // v has 512 bytes, and as many of momentum
+  EXPECT_FALSE(over_memory(placed("sim:1", false, cluster).plan).empty());
+  Placed p = placed("sim:1", true, cluster);
+  EXPECT_TRUE(over_memory(p.plan).empty());
+  EXPECT_EQ(p.where("v"), "sim:0");
+  EXPECT_EQ(p.reason("v"), "requested on sim:1, which has not the memory for it; single");
+}
+
+TEST(Requests, rules_for_a_device_that_is_not_there_name_node_and_rule) {
+  EXPECT_TRUE(says([] { placed("sim:1", false, sim_cluster(2), {.rules = {{"matmul*", {parse_device("sim:9")}, "moved by hand"}}}); },
+                   {"[matmul] 'matmul' goes to sim:9 by the rule \"matmul*\" (moved by hand), which is not among the devices", "--devices", "change the rule"}));
+}
+
+}  // namespace
+}  // namespace belfry::test
