@@ -13,10 +13,10 @@ namespace {
 
 class Differentiator {
  public:
-  Differentiator(Graph& graph, const std::vector<ValueId>& losses, const std::vector<ValueId>& wanted) : graph_(graph), forward_(graph.size()) {
+  Differentiator(Graph& graph, const std::vector<ValueId>& losses, const std::vector<ValueId>& wanted, const std::vector<Value>& begin) : graph_(graph), forward_(graph.size()) {
     mark_dependent(wanted);
     mark_reaching(losses);
-    for (ValueId loss : losses) parts_[loss].push_back(one(loss));
+    for (std::size_t i = 0; i < losses.size(); ++i) parts_[losses[i]].push_back(begin.empty() ? one(losses[i]) : begin[i]);
   }
 
   void run() {
@@ -111,9 +111,9 @@ class Differentiator {
 
 }  // namespace
 
-std::vector<Value> gradients(Graph& graph, const std::vector<ValueId>& losses, const std::vector<ValueId>& wanted) {
+std::vector<Value> gradients(Graph& graph, const std::vector<ValueId>& losses, const std::vector<ValueId>& wanted, const std::vector<Value>& begin) {
   Cursor before = graph.cursor;
-  Differentiator d(graph, losses, wanted);
+  Differentiator d(graph, losses, wanted, begin);
   d.run();
   std::vector<Value> out;
   for (ValueId v : wanted) {

@@ -86,6 +86,7 @@ Source load_source(const std::string& what, const Library& library) {
 }
 
 void PlacementArguments::add_to(CLI::App& app) {
+  app.add_option("--precision", precision, "f32, bf16 or f16: what products and what follows them are computed on; by default as the graph says")->check(CLI::IsMember({"f32", "bf16", "f16"}));
   app.add_option("--strategy", strategy, "single, towers, mirrored, layers or pipeline; by default towers on several devices")->type_name("NAME");
   app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0")->type_name("LIST");
   app.add_option("--towers", towers, "shares of the batch; by default one per device")->check(whole(1, kMostTowers));
@@ -134,7 +135,7 @@ void refuse_idle(const std::vector<std::pair<const char*, bool>>& options, const
 PlacementFile placement_of(const PlacementArguments& a) { return read_placement(read_file(a.placement_file), a.placement_file); }
 
 /// What the command line gives goes before what the file says.
-Session session_of_placement(const Source& source, const PlacementArguments& a, SessionOptions options) {
+Session session_of_placement(Graph graph, const PlacementArguments& a, SessionOptions options) {
   refuse_idle({{"--strategy", !a.strategy.empty()}, {"--devices", !a.devices.empty()}, {"-O", !a.options.empty()}},
               fmt::format("{} says which nodes go to which devices; change its rules, or leave --placement out", a.placement_file));
   PlacementFile file = placement_of(a);
@@ -144,7 +145,7 @@ Session session_of_placement(const Source& source, const PlacementArguments& a, 
       if (std::find(named.begin(), named.end(), d) == named.end()) named.push_back(d);
   Division division{a.towers ? a.towers : file.towers.value_or(1), file.combine.value_or(Combine::global_mean), a.threads ? a.threads : file.threads.value_or(0), file.order.value_or(PhaseOrder::by_tower)};
   options.rules.insert(options.rules.end(), file.rules.begin(), file.rules.end());  // before what the graph requests
-  return Session(*source.graph, Strategy{"placement", named, [=](const Graph&, const Cluster&) { return division; }, [](const TowerGraph&, const Cluster&) { return Rules{}; }}, options);
+  return Session(std::move(graph), Strategy{"placement", named, [=](const Graph&, const Cluster&) { return division; }, [](const TowerGraph&, const Cluster&) { return Rules{}; }}, options);
 }
 
 }  // namespace
@@ -159,16 +160,18 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
   options.notice = [](const std::string& text) { say(text + "\n"); };
   for (const std::string& m : a.moves) options.rules.push_back(parse_move(m));
   if (source.plan) {
-    refuse_idle({{"--strategy", !a.strategy.empty()}, {"--devices", !a.devices.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},
+    refuse_idle({{"--precision", !a.precision.empty()}, {"--strategy", !a.strategy.empty()}, {"--devices", !a.devices.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},
                  {"--placement", !a.placement_file.empty()}, {"--cluster", !a.cluster_file.empty()}, {"--memory-fraction", a.memory_fraction.has_value()}},
-                "a plan has its strategy, towers, threads and devices; --move changes where its nodes are, and place of its graph makes another plan");
+                "a plan has its precision, strategy, towers, threads and devices; --move changes where its nodes are, and place of its graph makes another plan");
     return anew ? Session::placed_anew(source.plan, options) : Session::from_plan(source.plan, options);
   }
   if (!a.cluster_file.empty()) options.cluster = read_cluster(read_file(a.cluster_file), a.cluster_file);
-  if (!a.placement_file.empty()) return session_of_placement(source, a, std::move(options));
+  Graph graph = *source.graph;
+  if (!a.precision.empty()) graph.precision = parse_dtype(a.precision);
+  if (!a.placement_file.empty()) return session_of_placement(std::move(graph), a, std::move(options));
   std::vector<DeviceId> devices = parse_devices(a.devices.empty() ? "cpu:0" : a.devices);
   std::string name = !a.strategy.empty() ? a.strategy : devices.size() > 1 ? "towers" : "single";
-  return Session(*source.graph, library->strategy(name).make(devices, strategy_options(a)), options);
+  return Session(std::move(graph), library->strategy(name).make(devices, strategy_options(a)), options);
 }
 
 std::int64_t batch_of(std::int64_t given, const Source& source, const PlacementArguments& a) {

@@ -35,9 +35,10 @@ struct Source {
 };
 Source load_source(const std::string& what, const Library& library);
 
-/// --strategy, --devices, --towers, -O, --threads-per-tower, --placement, --move, --seed, --cluster, --memory-fraction, --no-cuda-graph.
+/// --precision, --strategy, --devices, --towers, -O, --threads-per-tower, --placement, --move, --seed, --cluster, --memory-fraction, --no-cuda-graph.
 struct PlacementArguments {
   std::string strategy, devices, placement_file, cluster_file;  ///< devices: cpu:0 if empty
+  std::string precision;                        ///< empty: the graph's own
   int towers = 0, threads = 0;
   std::uint64_t seed = 0;
   std::optional<double> memory_fraction;

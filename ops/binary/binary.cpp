@@ -53,7 +53,8 @@ OpDef def(const char* name, const char* scalar, ReferenceRule reference, SplitRu
           .in_place = {{0, 0}, {0, 1}},
           .commutative = commutative,
           .zero_preserving = zero_preserving,
-          .exact = !transcendental};
+          .exact = !transcendental,
+          .precision = transcendental ? Precision::full : Precision::follow};
 }
 
 std::vector<Value> gradient_of_choice(Value dy, Value a, Value b, bool greater) {
@@ -124,7 +125,7 @@ Value sum_to(Value dy, const Shape& shape) {
   Integers axes;
   for (std::size_t i = 0; i < dy.shape().size(); ++i)
     if (i < lead || shape[i - lead] != dy.shape()[i]) axes.push_back(static_cast<std::int64_t>(i));
-  Value summed = reduce_sum(dy, {.axes = axes, .keep = true}, {});
+  Value summed = cast(reduce_sum(dy, {.axes = axes, .keep = true}, {}), dy.dtype(), {});
   return summed.shape() == shape ? summed : reshape(summed, shape, {});
 }
 

@@ -123,20 +123,21 @@ Letters letters_of(const std::string& equation, int rank_a, int rank_b) {
 
 OpDef matmul_def() {
   return {.name = "matmul",
-          .attributes = {{"equation", ""}},
+          .attributes = {{"equation", ""}, wide_result()},
           .inputs = {"a", "b"},
           .infer = infer,
           .reference = reference,
           .gradient = [](GradientContext& g) {
             Letters l = letters_of(g.attributes.text("equation"), g.input(0).rank(), g.input(1).rank());
-            Value dy = g.output_gradient();
+            Value dy = cast(g.output_gradient(), g.input(0).dtype());
             return std::vector<Value>{contract(l.y + "," + l.b + "->" + l.a, dy, g.input(1)), contract(l.a + "," + l.y + "->" + l.b, g.input(0), dy)};
           },
           .split = [](const SplitContext& c) {
             Letters l = letters_of(c);
             return split_contraction(c, l.a, l.b, l.y);
           },
-          .flops = flops};
+          .flops = flops,
+          .precision = Precision::low};
 }
 
 namespace {

@@ -10,6 +10,7 @@
 #include <belfry/graph/contexts.h>
 #include <belfry/graph/evaluate.h>
 #include <belfry/graph/gradients.h>
+#include <belfry/graph/halves.h>
 #include <belfry/ops/all_ops.h>
 #include <belfry/ops/build.h>
 
@@ -100,6 +101,19 @@ std::vector<bool> followed_outputs(const std::shared_ptr<const OpSet>& ops, cons
 
 }  // namespace
 
+OpCase in_halves(const OpDef& def, const OpCase& c, DType half) {
+  OpCase out = c;
+  auto narrow = [&](TensorType& t, bool wide) {
+    if (t.dtype == f32 && !wide) t.dtype = half;
+  };
+  for (std::size_t i = 0; i < out.inputs.size(); ++i) narrow(out.inputs[i].type, !may_be_half(def, i));
+  for (std::size_t k = 0; k < out.outputs.size(); ++k) narrow(out.outputs[k], def.outputs[k].wide);
+  // Two results that differ before they are rounded may come out one place apart: what epsilon is of a half.
+  out.tolerance = std::max(c.tolerance, half == bf16 ? 0x1p-7 : 0x1p-10);
+  out.name += std::string(" in ") + std::string(name_of(half));
+  return out;
+}
+
 OpCase in_f64(const OpDef& def, const OpCase& c) {
   if (c.keep_dtypes) return c;
   OpCase out = c;
@@ -118,7 +132,7 @@ HostTensor draw(const CaseInput& input, std::int64_t batch, bool dyadic, std::mt
   auto one = [&]() -> double {
     if (input.below != Dim(0)) return static_cast<double>(rng() % static_cast<std::uint64_t>(input.below.at(batch)));
     if (input.type.dtype == boolean) return static_cast<double>(rng() % 2);
-    if (!is_float(input.type.dtype)) return std::round(real(rng));
+    if (!is_float(input.type.dtype) && !is_half(input.type.dtype)) return std::round(real(rng));
     if (!dyadic) return real(rng);
     if (input.power_of_two) return std::ldexp(1.0, static_cast<int>(rng() % 3) - 1);
     return std::ceil(input.low * 4 + static_cast<double>(rng() % static_cast<std::uint64_t>((input.high - input.low) * 4))) / 4;
@@ -142,7 +156,8 @@ std::vector<HostTensor> run_op(const OpDef& def, const OpCase& c, const std::vec
 }
 
 double distance(const HostTensor& a, const HostTensor& b) {
-  if (a.shape() != b.shape() || is_float(a.dtype()) != is_float(b.dtype())) return std::numeric_limits<double>::infinity();
+  auto real = [](const HostTensor& t) { return is_float(t.dtype()) || is_half(t.dtype()); };
+  if (a.shape() != b.shape() || real(a) != real(b)) return std::numeric_limits<double>::infinity();
   HostTensor x = converted(a, f64), y = converted(b, f64);
   double worst = 0;
   for (std::size_t i = 0; i < x.data<double>().size(); ++i) {
@@ -332,7 +347,7 @@ int compare_kernels(const KernelTable& kernels, const OpDef& def, const OpCase& 
         auto got = launch(kernels, k.name, r, s.scratch_bytes, c, inputs, alias);
         for (std::size_t o = 0; o < got.size(); ++o) {
           if (!r.wanted[o] || (wanted[o].bytes().empty() && !got[o].bytes().empty())) continue;
-          if (def.exact || !is_float(got[o].dtype())) EXPECT_EQ(got[o], wanted[o]) << "output " << o << ", aliased " << alias.first << " on " << alias.second;
+          if (def.exact || !(is_float(got[o].dtype()) || is_half(got[o].dtype()))) EXPECT_EQ(got[o], wanted[o]) << "output " << o << ", aliased " << alias.first << " on " << alias.second;
           else EXPECT_LE(distance(got[o], wanted[o]), c.tolerance) << "output " << o << ", aliased " << alias.first << " on " << alias.second;
         }
         ++runs;
@@ -343,6 +358,31 @@ int compare_kernels(const KernelTable& kernels, const OpDef& def, const OpCase& 
 }
 
 }  // namespace
+
+int check_halves(const KernelTable& kernels, const OpDef& def, const std::vector<OpCase>& cases) {
+  int runs = 0, left = 3;
+  if (def.stores || def.precision == Precision::full) return 0;
+  auto ops = ops_with(def);
+  for (const OpCase& given : cases) {
+    const bool real = std::any_of(given.inputs.begin(), given.inputs.end(), [](const CaseInput& i) { return i.given && i.type.dtype == f32; });
+    if (!given.no_reference.empty() || given.keep_dtypes || !real || left == 0) continue;
+    --left;
+    for (DType half : {bf16, f16}) {
+      const OpCase c = in_halves(def, given, half);
+      SCOPED_TRACE(def.name + ": " + c.name);
+      Graph g(ops);
+      EXPECT_EQ(g.node(add_op(g, *ops->find(def.name), c).id.node).types, c.outputs);
+      std::vector<HostTensor> inputs = draw_all(c, 3, false, 29), wide;
+      for (const HostTensor& x : inputs) wide.push_back(is_half(x.dtype()) ? converted(x, f32) : x);
+      // What halves mean: the op of f32 on what they hold, rounded once.
+      std::vector<HostTensor> wanted = run_op(def, given, wide, 3);
+      for (std::size_t k = 0; k < wanted.size(); ++k) wanted[k] = converted(wanted[k], c.outputs[k].dtype);
+      EXPECT_EQ(run_op(def, c, inputs, 3), wanted);
+      runs += compare_kernels(kernels, def, c, inputs, wanted, 3);
+    }
+  }
+  return runs;
+}
 
 int check_kernels(const KernelTable& kernels, const OpDef& def, const std::vector<OpCase>& cases) {
   int runs = 0;
