@@ -155,13 +155,7 @@ Value Graph::add(const OpDef& op, const std::vector<Value>& inputs, const Attrib
   for (std::size_t i = 0; i < n.inputs.size(); ++i)
     if (!n.inputs[i].valid() && !op.inputs[std::min(i, op.inputs.size() - 1)].optional)
       context.fail(fmt::format("needs its input '{}'", op.inputs[std::min(i, op.inputs.size() - 1)].name));
-  const DType half = op.stores ? f32 : half_of(context);
-  n.types = op.infer(context);
-  if (!op.stores && !op.inputs.empty()) {
-    for (const TensorType& t : n.types)
-      if (is_half(t.dtype)) context.fail(fmt::format("computes in f32 and f64, and would give {}, which is for storage: cast its result", to_string(t)));
-    give_halves(op, n.attributes, half, n.types);
-  }
+  n.types = inferred_types(context);
   for (const TensorType& t : n.types)
     for (const Dim& d : t.shape)
       if (d.factor < 0) context.fail(fmt::format("would make {}, which has a negative size", to_string(t)));

@@ -20,10 +20,7 @@ HostTensor copy_of(const LocalType& type, const std::byte* data) {
 
 DType widened(DType dtype) { return is_half(dtype) ? f32 : dtype; }
 
-}  // namespace
-
-bool may_be_half(const OpDef& op, std::size_t i) { return op.takes_halves() && !input_def(op, i).wide; }
-
+/// The one half that the inputs are of, f32 if there is none.
 DType half_of(const InferContext& c) {
   std::optional<DType> first;
   for (int i = 0; i < c.count(); ++i) {
@@ -40,10 +37,32 @@ DType half_of(const InferContext& c) {
   return first && is_half(*first) ? *first : f32;
 }
 
-void give_halves(const OpDef& op, const Attributes& attributes, DType half, std::vector<TensorType>& outputs) {
-  if (!is_half(half) || (attributes.find("wide") && attributes.flag("wide"))) return;
-  for (std::size_t k = 0; k < outputs.size(); ++k)
-    if (outputs[k].dtype == f32 && !op.outputs[k].wide) outputs[k].dtype = half;
+}  // namespace
+
+bool may_be_half(const OpDef& op, std::size_t i) { return op.takes_halves() && !input_def(op, i).wide; }
+
+std::vector<TensorType> inferred_types(InferContext& c) {
+  const OpDef& op = c.op;
+  const DType half = op.stores ? f32 : half_of(c);
+  std::vector<TensorType> out = op.infer(c);
+  if (op.stores || op.inputs.empty()) return out;
+  for (const TensorType& t : out)
+    if (is_half(t.dtype)) c.fail(fmt::format("computes in f32 and f64, and would give {}, which is for storage: cast its result", to_string(t)));
+  if (!is_half(half) || (c.attributes.find("wide") && c.attributes.flag("wide"))) return out;
+  for (std::size_t k = 0; k < out.size(); ++k)
+    if (out[k].dtype == f32 && !op.outputs[k].wide) out[k].dtype = half;
+  return out;
+}
+
+Split split_of(const OpDef& op, const SplitContext& c) {
+  Split s = op.split(c);
+  bool rounded = false;
+  for (std::size_t k = 0; k < s.gives.size() && k < c.outputs.size(); ++k) rounded |= is_half(c.outputs[k].dtype) && s.gives[k] == partial(Reduction::sum);
+  if (!rounded) return s;
+  SplitContext whole = c;
+  for (SplitState& state : whole.states)
+    if (!state.is_per_tower()) state = kReplicated;
+  return op.split(whole);
 }
 
 ReferenceRule taking_halves(ReferenceRule reference) {

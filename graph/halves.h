@@ -7,10 +7,10 @@ namespace belfry {
 
 /// Where input `i` may be a half: not where it stays f32. Of an input that repeats, the last definition counts.
 bool may_be_half(const OpDef& op, std::size_t i);
-/// The one half that the inputs are of, f32 if there is none. Fails where the op takes none, or where they differ.
-DType half_of(const InferContext& context);
-/// Types inferred as of f32 become those of halves, but for wide outputs.
-void give_halves(const OpDef& op, const Attributes& attributes, DType half, std::vector<TensorType>& outputs);
+/// What the op infers, and of halves what it would of f32, rounded but for wide outputs. Fails where it takes no halves, or where inputs differ.
+std::vector<TensorType> inferred_types(InferContext& context);
+/// The op's split; where it would give parts of a sum of halves, its inputs are read whole.
+Split split_of(const OpDef& op, const SplitContext& context);
 /// Of halves it computes as of f32, and rounds each output once.
 ReferenceRule taking_halves(ReferenceRule reference);
 

@@ -17,13 +17,14 @@ struct Matrix {
   std::int64_t row_step = 1, column_step = 1, batch_step = 0;
 };
 
-/// y(batch, m, n) = Σ_k a(batch, m, k)·b(batch, k, n), f32 multiplied as f32; with `accumulate` added to what y holds.
+/// y(batch, m, n) = Σ_k a(batch, m, k)·b(batch, k, n), f32 multiplied as f32, halves summed in f32; with `accumulate` added to what y holds.
 struct Product {
-  DType dtype = f32;
+  DType dtype = f32;           ///< of a and b
   std::int64_t batch = 1, m = 1, n = 1, k = 1;
   Matrix a, b, y;
   bool accumulate = false;
   std::int64_t alignment = 4;  ///< in bytes, of all three addresses
+  DType result = dtype;        ///< of y: f32 where a and b are halves, or theirs
 };
 
 /// The same product as cuBLAS counts, column by column: y = first·second, or with the operands left as they are where y itself lies column by column.
@@ -54,8 +55,8 @@ inline constexpr std::int64_t kScratchBytes = std::int64_t{32} << 20;
 
 /// Belong to the thread that made them, whose context is current. DeviceError where cuBLASLt cannot be used or has nothing for it.
 std::unique_ptr<Multiplication> multiplication(CudaToolkit& toolkit, const Product& product);
-/// Of a matrix of f32 (rows, columns), row by row, to (columns, rows).
-std::unique_ptr<Transposition> transposition(CudaToolkit& toolkit, std::int64_t rows, std::int64_t columns);
+/// Of a matrix (rows, columns) of f32 or halves, row by row, to (columns, rows).
+std::unique_ptr<Transposition> transposition(CudaToolkit& toolkit, std::int64_t rows, std::int64_t columns, DType dtype = f32);
 
 /// Whether Belfry was built with cuBLASLt's header; without it the two above throw.
 bool built();

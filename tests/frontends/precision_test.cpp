@@ -23,7 +23,7 @@ Graph small_net(DType precision, const MinimizeOptions& options = {}) {
   Value image = b.input("image", f32, {kBatch, 8, 8, 3}), label = b.input("label", i32, {kBatch});
   Value x = nn::conv2d(image, {.filters = 8, .kernel = 3, .activation = Activation::relu, .name = "first"});
   x = relu(nn::batch_norm(nn::conv2d(x, {.filters = 8, .kernel = 3, .name = "second"}), {.name = "norm"}));
-  Value logits = nn::dense(flatten(max_pool2d(x, {.window = {2, 2}})), {.units = 5, .name = "logits"});
+  Value logits = identity(nn::dense(flatten(max_pool2d(x, {.window = {2, 2}})), {.units = 5, .name = "head"}), "logits");
   Value loss = identity(mean(sparse_softmax_cross_entropy(logits, label)), "loss");
   b.metric("accuracy", mean(equal(argmax(logits), label)));
   b.output(logits);
@@ -57,12 +57,10 @@ TEST(MixedPrecision, lowers_products_and_what_follows_and_leaves_the_rest) {
     for (NodeId r : g.readers(variable)) casts += g.node(r).op->name == "cast" && is_half(g.node(r).types[0].dtype);
     EXPECT_LE(casts, 1) << g.node(variable).name;
     const Node& n = g.node(update.node);
-    for (ValueId v : n.inputs)
-      if (v.valid()) EXPECT_FALSE(is_half(g.type(v).dtype)) << n.name;
+    for (ValueId v : n.inputs) EXPECT_FALSE(v.valid() && is_half(g.type(v).dtype)) << n.name;
   }
   // Gradients of variables come out as they are summed: none was rounded on its way.
-  for (const Node& n : g.nodes())
-    if (n.op->name == "cast" && n.types[0].dtype == f32) EXPECT_NE(g.node(n.inputs[0].node).op->precision, Precision::low) << n.name;
+  for (const Node& n : g.nodes()) EXPECT_FALSE(n.op->name == "cast" && n.types[0].dtype == f32 && g.node(n.inputs[0].node).op->precision == Precision::low) << n.name;
   EXPECT_EQ(dtype_of_value(g, "loss"), f32);
   EXPECT_EQ(dtype_of_value(g, "logits"), f32);
   std::map<std::string, DType> of_op;
@@ -111,11 +109,11 @@ TEST(MixedPrecision, the_same_towers_give_the_same_bits_on_any_devices) {
   EXPECT_FALSE(trained(full, 3) == want);
 }
 
-TEST(MixedPrecision, losses_are_those_of_f32_within_the_formats_places) {
+TEST(MixedPrecision, losses_stay_near_those_of_f32) {
   auto losses = [](DType precision) {
-    Session session(small_net(precision));
+    Session session(small_net(precision), Single{.threads = 1});
     std::vector<float> out;
-    for (int k = 0; k < 30; ++k) out.push_back(session.step(pictures(32, static_cast<std::uint64_t>(k)))["loss"].item<float>());
+    for (int k = 0; k < 16; ++k) out.push_back(session.step(pictures(16, static_cast<std::uint64_t>(k)))["loss"].item<float>());
     return out;
   };
   const std::vector<float> full = losses(f32), brain = losses(bf16), half = losses(f16);
@@ -151,6 +149,18 @@ TEST(MixedPrecision, stands_in_graph_files_and_plans) {
   EXPECT_EQ(from_file.predict(pictures(3, 9), {"logits"})["logits"], session.predict(pictures(3, 9), {"logits"})["logits"]);
 }
 
+TEST(MixedPrecision, a_sum_over_towers_is_never_one_of_halves) {
+  Builder b("by_hand");
+  Value x = cast(b.input("x", f32, {kBatch, 4}), bf16), y = cast(b.input("y", f32, {kBatch, 3}), bf16);
+  b.output(identity(contract("bi,bo->io", x, y), "sum"));
+  const Graph graph = std::move(b).build();
+  const auto feeds = feeds_for(graph, 5);
+  Session one(graph, Towers{.devices = parse_devices("cpu:0"), .towers = 1}), three(graph, Towers{.devices = parse_devices("cpu:0"), .towers = 3});
+  const HostTensor sum = one.run(feeds)["sum"];
+  EXPECT_EQ(sum.dtype(), bf16);
+  EXPECT_EQ(three.run(feeds)["sum"], sum);
+}
+
 TEST(MixedPrecision, is_one_of_three) {
   Builder b("wrong");
   EXPECT_TRUE(says([&] { b.precision(f64); }, {"f32, bf16 or f16, not f64"}));
@@ -159,14 +169,14 @@ TEST(MixedPrecision, is_one_of_three) {
 // ---------------------------------------------------------------- the scale of the loss
 
 TEST(LossScale, a_power_of_two_changes_no_bit_of_f32) {
-  Session plain(small_net(f32)), scaled(small_net(f32, {.loss_scale = 1024}));
+  Session plain(small_net(f32), Single{.threads = 1}), scaled(small_net(f32, {.loss_scale = 1024}), Single{.threads = 1});
   EXPECT_EQ(trained(scaled, 3), trained(plain, 3));
   EXPECT_EQ(scaled.step(pictures(7, 5))["loss"], plain.step(pictures(7, 5))["loss"]);
 }
 
 TEST(LossScale, skips_steps_of_infinite_gradients_and_recovers) {
   constexpr float kTooLarge = 0x1p30f;
-  Session session(small_net(f16, {.loss_scale = kTooLarge, .loss_scale_steps = 3})), plain(small_net(f16, {.loss_scale = 1}));
+  Session session(small_net(f16, {.loss_scale = kTooLarge, .loss_scale_steps = 3}), Single{.threads = 1}), plain(small_net(f16, {.loss_scale = 1}), Single{.threads = 1});
   auto scale = [&] { return session.variable("loss_scale").item<float>(); };
   auto good = [&] { return session.variable("loss_scale/good_steps").item<std::int64_t>(); };
   auto steps = [&] { return session.variable("step").item<std::int64_t>(); };
@@ -174,8 +184,7 @@ TEST(LossScale, skips_steps_of_infinite_gradients_and_recovers) {
   EXPECT_EQ(session.step(pictures(7, 0))["loss"], plain.step(pictures(7, 0))["loss"]) << "what is fetched is not scaled";
   EXPECT_EQ(scale(), kTooLarge / 2);
   State after = session.state();
-  for (const auto& [name, value] : before)
-    if (!name.starts_with("loss_scale")) EXPECT_EQ(after.at(name), value) << name;
+  for (const auto& [name, value] : before) EXPECT_TRUE(name.starts_with("loss_scale") || after.at(name) == value) << name;
   int tries = 1;
   for (; tries < 30 && steps() == 0; ++tries) session.step(pictures(7, 0));
   ASSERT_EQ(steps(), 1);
@@ -192,11 +201,11 @@ TEST(LossScale, skips_steps_of_infinite_gradients_and_recovers) {
 }
 
 TEST(LossScale, comes_with_f16_and_stands_in_checkpoints) {
-  Session session(small_net(f16));
+  Session session(small_net(f16), Single{.threads = 1});
   EXPECT_EQ(session.variable("loss_scale").item<float>(), 32768);
   trained(session, 2);
   Checkpoint kept = Checkpoint::of(session);
-  Session other(small_net(f16));
+  Session other(small_net(f16), Single{.threads = 1});
   kept.restore(other);
   EXPECT_EQ(other.variable("loss_scale/good_steps").item<std::int64_t>(), 2);
   EXPECT_EQ(trained(other, 2), trained(session, 2));

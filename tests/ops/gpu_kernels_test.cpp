@@ -131,6 +131,7 @@ struct AllKernels {
         await(table, *def, c, 3, true, awaited);
         if (optional) await(table, *def, c, 3, false, awaited);
         if (&c == &cases[0]) await(table, *def, in_f64(*def, c), 3, true, awaited), await(table, *def, c, 1, true, awaited);
+        if (&c == &cases[0] && !def->stores && def->precision != Precision::full) await(table, *def, in_halves(*def, c, def->commutative ? f16 : bf16), 3, true, awaited);
         met[def->name] += static_cast<int>(awaited.size() - before);
       }
     }
