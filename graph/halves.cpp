@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/structural.h>
+
 namespace belfry {
 
 namespace {
@@ -53,6 +55,14 @@ std::vector<TensorType> inferred_types(InferContext& c) {
     if (out[k].dtype == f32 && !op.outputs[k].wide) out[k].dtype = half;
   return out;
 }
+
+std::vector<Value> widened(const OpDef& op, std::vector<Value> values) {
+  for (Value& v : values)
+    if (v && is_half(v.dtype()) && !op.stores) v = in_dtype(v, f32);
+  return values;
+}
+
+Value in_dtype(Value v, DType dtype) { return v.dtype() == dtype ? v : v.graph->add(kCast, {v}, {{"dtype", dtype}}); }
 
 Split split_of(const OpDef& op, const SplitContext& c) {
   Split s = op.split(c);

@@ -11,6 +11,10 @@ bool may_be_half(const OpDef& op, std::size_t i);
 std::vector<TensorType> inferred_types(InferContext& context);
 /// The op's split; where it would give parts of a sum of halves, its inputs are read whole.
 Split split_of(const OpDef& op, const SplitContext& context);
+/// What an op builds (a gradient, another form) it builds in f32: its values widened, unless it only stores.
+std::vector<Value> widened(const OpDef& op, std::vector<Value> values);
+/// The value, cast where its dtype is another.
+Value in_dtype(Value value, DType dtype);
 /// Of halves it computes as of f32, and rounds each output once.
 ReferenceRule taking_halves(ReferenceRule reference);
 

@@ -125,7 +125,7 @@ Value sum_to(Value dy, const Shape& shape) {
   Integers axes;
   for (std::size_t i = 0; i < dy.shape().size(); ++i)
     if (i < lead || shape[i - lead] != dy.shape()[i]) axes.push_back(static_cast<std::int64_t>(i));
-  Value summed = cast(reduce_sum(dy, {.axes = axes, .keep = true}, {}), dy.dtype(), {});
+  Value summed = reduce_sum(dy, {.axes = axes, .keep = true}, {});
   return summed.shape() == shape ? summed : reshape(summed, shape, {});
 }
 

@@ -129,7 +129,7 @@ OpDef matmul_def() {
           .reference = reference,
           .gradient = [](GradientContext& g) {
             Letters l = letters_of(g.attributes.text("equation"), g.input(0).rank(), g.input(1).rank());
-            Value dy = cast(g.output_gradient(), g.input(0).dtype());
+            Value dy = g.output_gradient();
             return std::vector<Value>{contract(l.y + "," + l.b + "->" + l.a, dy, g.input(1)), contract(l.a + "," + l.y + "->" + l.b, g.input(0), dy)};
           },
           .split = [](const SplitContext& c) {

@@ -39,7 +39,7 @@ class Decisions {
     auto me = static_cast<std::size_t>(id);
     parameter_[me] = n.op->name == kVariable || n.op->name == kConstant ||
                      (n.op->stores && !n.inputs.empty() && std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return v.valid() && parameter_[static_cast<std::size_t>(v.node)]; }));
-    if (!n.op->takes_halves() || n.op->name == "cast") return;
+    if (!n.op->takes_halves() || n.op->name == kCast) return;
     bool any = false, half = false, computed = false;
     for (std::size_t i = 0; i < n.inputs.size(); ++i) {
       if (!can_lower(n, i)) continue;
@@ -65,7 +65,7 @@ class Decisions {
     for (NodeId r : g_.readers(id)) {
       const Node& n = g_.node(r);
       for (std::size_t i = 0; i < n.inputs.size(); ++i)
-        if (n.inputs[i].node == id && can_lower(n, i) && n.op->name != "cast") return false;
+        if (n.inputs[i].node == id && can_lower(n, i) && n.op->name != kCast) return false;
     }
     return true;
   }
@@ -93,7 +93,7 @@ class Casts {
     Cursor before = g.cursor;
     g.cursor = {"", {}, from.op->name == kVariable ? v.id.node : -1, before.role, from.source, before.avoid};
     Value out = from.op->name == kConstant ? g.add(kConstant, {}, {{"value", converted(from.attributes.tensor("value"), dtype)}}, g.free_name(name))
-                                           : g.add("cast", {v}, {{"dtype", dtype}}, g.free_name(name));
+                                           : g.add(kCast, {v}, {{"dtype", dtype}}, g.free_name(name));
     g.cursor = before;
     at->second = out.id;
     return out;
@@ -125,7 +125,7 @@ Graph mixed_precision(const Graph& graph) {
     const bool asked = lowers && !decided.wide[static_cast<std::size_t>(id)] && decided.is_root({id, 0}) && n.types[0].dtype == f32 && !n.op->outputs[0].wide;
     Value made = to.add(*n.op, inputs, attributes, asked ? to.free_name(n.name + "/" + std::string(name_of(half))) : n.name);
     if (asked) {
-      Value f = to.add("cast", {made}, {{"dtype", f32}}, n.name);
+      Value f = to.add(kCast, {made}, {{"dtype", f32}}, n.name);
       cast_to.know(made, f);
       roots_as_f32[made.id] = f.id;
     }

@@ -161,6 +161,26 @@ TEST(MixedPrecision, a_sum_over_towers_is_never_one_of_halves) {
   EXPECT_EQ(three.run(feeds)["sum"], sum);
 }
 
+/// What a user casts by hand is differentiated in f32, and rounded where it meets what was cast.
+TEST(MixedPrecision, has_gradients_where_casts_were_put_by_hand) {
+  auto net = [](DType by_hand) {
+    Builder b("by_hand");
+    Value x = b.input("x", f32, {kBatch, 4}), w = b.variable("w", {4, 6}, {.init = "glorot_uniform"}), bias = b.variable("bias", {6}, {.init = "uniform", .init_value = 0.5});
+    Value h = tanh(matmul(cast(x, by_hand), cast(w, by_hand)) + cast(bias, by_hand));
+    Value top = reduce_max(h, {.axes = {1}});  // f32: it is not rounded again
+    b.minimize(mean(square(cast(top, f32)) + reduce_mean(cast(h * h, f32), {.axes = {1}})), Sgd{});
+    return std::move(b).build();
+  };
+  const auto feeds = feeds_for(net(f32), 6);
+  auto gradient = [&](DType by_hand) { return Session(net(by_hand), Single{.threads = 1}).run(feeds, {"gradient/w", "gradient/bias"}); };
+  Results wanted = gradient(f32), got = gradient(f16);
+  for (const char* name : {"gradient/w", "gradient/bias"}) {
+    ASSERT_EQ(got[name].type(), wanted[name].type());
+    EXPECT_FALSE(got[name] == wanted[name]);
+    for (std::size_t i = 0; i < wanted[name].data<float>().size(); ++i) EXPECT_NEAR(got[name].data<float>()[i], wanted[name].data<float>()[i], 0.01) << name;
+  }
+}
+
 TEST(MixedPrecision, is_one_of_three) {
   Builder b("wrong");
   EXPECT_TRUE(says([&] { b.precision(f64); }, {"f32, bf16 or f16, not f64"}));
