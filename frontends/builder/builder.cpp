@@ -22,7 +22,8 @@ Value named_state(Graph& g, const std::string& name, const VariableOptions& opti
 Attributes spoken(const Optimizer& o, const MinimizeOptions& m) {
   Attributes all = o.options, out;
   const Attributes common = {{"clip_norm", m.clip_norm}, {"clip_each_norm", m.clip_each_norm}, {"clip_value", m.clip_value}, {"no_decay", m.no_decay},
-                             {"average_decay", m.average_decay}, {"average_by_step", m.average_by_step}, {"skip_nonfinite", m.skip_nonfinite}, {"loss_scale", m.loss_scale}, {"loss_scale_steps", m.loss_scale_steps}};
+                             {"average_decay", m.average_decay}, {"average_by_step", m.average_by_step}, {"skip_nonfinite", m.skip_nonfinite},
+                             {"loss_scale", m.loss_scale}, {"loss_scale_steps", m.loss_scale_steps}};
   for (const auto& [name, value] : common.entries()) all.set(name, value);
   if (!o.learning_rate.value) out.set("learning_rate", o.learning_rate.number);
   for (const AttributeDef& def : optimizer_options(o.kind))

@@ -160,7 +160,8 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
   options.notice = [](const std::string& text) { say(text + "\n"); };
   for (const std::string& m : a.moves) options.rules.push_back(parse_move(m));
   if (source.plan) {
-    refuse_idle({{"--precision", !a.precision.empty()}, {"--strategy", !a.strategy.empty()}, {"--devices", !a.devices.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},
+    refuse_idle({{"--precision", !a.precision.empty()},
+                 {"--strategy", !a.strategy.empty()}, {"--devices", !a.devices.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},
                  {"--placement", !a.placement_file.empty()}, {"--cluster", !a.cluster_file.empty()}, {"--memory-fraction", a.memory_fraction.has_value()}},
                 "a plan has its precision, strategy, towers, threads and devices; --move changes where its nodes are, and place of its graph makes another plan");
     return anew ? Session::placed_anew(source.plan, options) : Session::from_plan(source.plan, options);

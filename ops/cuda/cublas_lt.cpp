@@ -201,7 +201,9 @@ class TranspositionImpl : public Transposition {
 bool built() { return true; }
 
 std::unique_ptr<Multiplication> multiplication(CudaToolkit& toolkit, const Product& product) { return std::make_unique<MultiplicationImpl>(handle_of(toolkit), product); }
-std::unique_ptr<Transposition> transposition(CudaToolkit& toolkit, std::int64_t rows, std::int64_t columns, DType dtype) { return std::make_unique<TranspositionImpl>(handle_of(toolkit), rows, columns, dtype); }
+std::unique_ptr<Transposition> transposition(CudaToolkit& toolkit, std::int64_t rows, std::int64_t columns, DType dtype) {
+  return std::make_unique<TranspositionImpl>(handle_of(toolkit), rows, columns, dtype);
+}
 
 }  // namespace belfry::cublas_lt
 #endif

@@ -182,7 +182,7 @@ std::shared_ptr<const Plan> found(const TargetImpl& target, const Graph& graph, 
     return true;
   });
   if (!out)
-    throw DeviceError(fmt::format("cuDNN has no engine for it: of {} that it names {} are not deterministic, {} round what they multiply or sum, {} turn out not to take it{}", asked, random, rounding, refused,
+    throw DeviceError(fmt::format("cuDNN has no engine for it: of {} that it names {} are not deterministic, {} round, {} turn out not to take it{}", asked, random, rounding, refused,
                                   least < 0 ? "" : fmt::format(", and the others want {} bytes of scratch or more where {} are granted", least, wanted.scratch_bytes)));
   return out;
 }

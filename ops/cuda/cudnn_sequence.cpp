@@ -21,7 +21,8 @@ struct Bound : Prepared {
         runs.push_back(find(target, r->graph, {sequence.engine_bytes}));
         steps.push_back(bound(*r));
       } else if (const auto* t = std::get_if<Transpose>(&step)) {
-        steps.push_back([t = *t, by = std::shared_ptr(cublas_lt::transposition(*toolkit, t->rows, t->columns, t->dtype))](const Arguments& a) { by->run(address(t.from, a), address(t.to, a), a.stream); });
+        steps.push_back([t = *t,
+                         by = std::shared_ptr(cublas_lt::transposition(*toolkit, t->rows, t->columns, t->dtype))](const Arguments& a) { by->run(address(t.from, a), address(t.to, a), a.stream); });
       } else if (const auto* m = std::get_if<Multiply>(&step)) {
         steps.push_back([m = *m, own = own_bytes, by = std::shared_ptr(cublas_lt::multiplication(*toolkit, m->product))](const Arguments& a) {
           by->run(address(m.a, a), address(m.b, a), address(m.y, a), a.scratch + own, a.stream);

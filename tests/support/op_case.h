@@ -85,6 +85,7 @@ int check_given(const KernelTable& kernels, const OpDef& def, const OpCase& c, c
 OpCase in_f64(const OpDef& def, const OpCase& c);
 OpCase in_halves(const OpDef& def, const OpCase& c, DType half);
 HostTensor draw(const CaseInput& input, std::int64_t batch, bool dyadic, std::mt19937_64& rng);
+std::vector<HostTensor> draw_all(const OpCase& c, std::int64_t batch, bool dyadic, std::uint64_t seed);
 /// Null for inputs left out.
 std::vector<const HostTensor*> pointers(const OpCase& c, const std::vector<HostTensor>& tensors);
 std::vector<HostTensor> run_op(const OpDef& def, const OpCase& c, const std::vector<HostTensor>& inputs, std::int64_t batch);
