@@ -100,6 +100,11 @@ void PlacementArguments::add_to(CLI::App& app) {
   app.add_option("--seed", seed, "of initial values and random draws")->check(whole(0, UINT64_MAX));
 }
 
+Graph with_precision(Graph graph, const std::string& precision) {
+  if (!precision.empty()) graph.precision = parse_dtype(precision);
+  return graph;
+}
+
 PlacementRule parse_move(const std::string& text) {
   auto equal = text.rfind('=');
   if (equal == text.npos || equal == 0) throw UserError(fmt::format("--move '{}' is not of the form 'tower_1/logits/**=cpu:0'", text));
@@ -167,8 +172,7 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
     return anew ? Session::placed_anew(source.plan, options) : Session::from_plan(source.plan, options);
   }
   if (!a.cluster_file.empty()) options.cluster = read_cluster(read_file(a.cluster_file), a.cluster_file);
-  Graph graph = *source.graph;
-  if (!a.precision.empty()) graph.precision = parse_dtype(a.precision);
+  Graph graph = with_precision(*source.graph, a.precision);
   if (!a.placement_file.empty()) return session_of_placement(std::move(graph), a, std::move(options));
   std::vector<DeviceId> devices = parse_devices(a.devices.empty() ? "cpu:0" : a.devices);
   std::string name = !a.strategy.empty() ? a.strategy : devices.size() > 1 ? "towers" : "single";

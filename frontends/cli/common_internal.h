@@ -61,6 +61,9 @@ void say_initial(const Session& session, const Source& source, const std::string
 /// arithmetic hash is not the one that the file records, and where it was made for another instruction set or other libraries.
 void refuse_broken(const Source& source, const std::string& file);
 
+/// The graph, of another precision than its own where that is not empty.
+Graph with_precision(Graph graph, const std::string& precision);
+
 /// 'tower_1/logits/**=cpu:0' as a rule.
 PlacementRule parse_move(const std::string& text);
 
