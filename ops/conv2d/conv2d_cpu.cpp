@@ -47,6 +47,7 @@ Kernel kernel(const char* name, const char* op, Conv (*describe)(const KernelReq
               for (const LocalType& t : *types)
                 if (t.elements() == 0) return refuse("there are no elements");
             if (bias_relu && r.inputs[2].shape != Extents{r.outputs[0].shape[3]}) return refuse("the bias is not per channel");
+            if (bias_relu && (r.inputs[2].dtype != r.inputs[1].dtype || r.outputs[0].dtype != r.inputs[0].dtype)) return refuse("its tensors are of two dtypes");
             const Conv c = describe(r);
             // oneDNN's time and memory grow with the way from tap to tap, most of it padding.
             for (std::size_t i : {0, 1})
