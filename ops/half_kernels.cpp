@@ -115,8 +115,7 @@ void add_with_halves(KernelTable& table, const std::vector<Kernel>& kernels, con
       native.supports = [supports = k.supports](const KernelRequest& r) { return computes_halves(r) ? refuse("it computes no halves itself") : supports(r); };
     table.add(std::move(native));
   }
-  for (const Kernel& k : kernels)
-    if (!k.halves) table.add(in_f32(k, cast));
+  for (const Kernel& k : kernels) table.add(in_f32(k, cast));  // one that takes halves may not take all of them
 }
 
 }  // namespace belfry
