@@ -1,5 +1,5 @@
 // The engine of cuDNN that every convolution, pool and normalisation of the nets gets on a described device, without a GPU: its bytes beside those that the
-// plan reserves, and those of cuDNN's own first choice. cudnn DEVICE.json FAKE_LIBCUDA [bf16|f16] [NET …]; the nets are those of `belfry nets`, at batch 32 and as two towers of 16.
+// plan reserves, and those of cuDNN's own first choice. cudnn DEVICE.json FAKE_LIBCUDA [NET …]; the nets are those of `belfry nets`, at batch 32 and as two towers of 16.
 #include <dlfcn.h>
 
 #include <fstream>
@@ -60,7 +60,7 @@ Kernel noting(const SequenceKernel& k, std::map<std::string, Found>& found, std:
   return {k.name, k.op, supports, nullptr, k.members};
 }
 
-std::map<std::string, Found> sequences_of(const std::string& net, DType precision, std::map<std::string, int>& refused) {
+std::map<std::string, Found> sequences_of(const std::string& net, std::map<std::string, int>& refused) {
   std::map<std::string, Found> found;
   KernelTable table;
   for (auto room : {avg_pool2d_sequences, batch_norm_sequences, conv2d_sequences, max_pool2d_sequences})
@@ -70,9 +70,7 @@ std::map<std::string, Found> sequences_of(const std::string& net, DType precisio
                ++refused[g.refusal.empty() ? fmt::format("matmul: in {} launches", g.parts.size()) : "matmul: refused, " + g.refusal];
                return Support{g.refusal.empty(), g.refusal, 0, false};
              }, {}});
-  belfry::Graph built = net_named(net).build(standard_library()->ops, {});
-  built.precision = precision;
-  auto graph = std::make_shared<const belfry::Graph>(run_passes(training_passes(), built));
+  auto graph = std::make_shared<const belfry::Graph>(run_passes(training_passes(), net_named(net).build(standard_library()->ops, {})));
   auto choose = chooser({{"cpu", table}});
   for (const Strategy& s : {to_strategy(Single{.device = sims(1)[0], .threads = 1}), to_strategy(Towers{.devices = sims(2), .variables = cpu(0), .towers = 2, .threads = 1})})
     place(graph, s, sim_cluster(2), 32, {.kernels = choose, .groups = find_groups});
@@ -85,9 +83,9 @@ struct Tally {
   int shapes = 0, none = 0, other = 0;
 };
 
-void survey(const std::string& net, DType precision, const std::shared_ptr<Target>& target) {
+void survey(const std::string& net, const std::shared_ptr<Target>& target) {
   std::map<std::string, int> refused;
-  std::map<std::string, Found> found = sequences_of(net, precision, refused);
+  std::map<std::string, Found> found = sequences_of(net, refused);
   std::map<std::string, Tally> tallies;
   for (auto at = found.rbegin(); at != found.rend(); ++at) {  // convolutions first: batch norm is compiled, a second for each form
     auto& [key, f] = *at;
@@ -131,8 +129,6 @@ int main(int argc, char** argv) {
   CudaToolkit toolkit;
   auto target = described_target(toolkit, json.str());
   std::vector<std::string> nets(argv + 3, argv + argc);
-  DType precision = f32;
-  if (!nets.empty() && (nets[0] == "bf16" || nets[0] == "f16")) precision = parse_dtype(nets[0]), nets.erase(nets.begin());
   if (nets.empty()) nets = {"mnist_cnn", "cifar10", "mobilenet_v2", "resnet50", "inception_resnet_v2", "vgg16", "alexnet"};
-  for (const std::string& net : nets) survey(net, precision, target);
+  for (const std::string& net : nets) survey(net, target);
 }

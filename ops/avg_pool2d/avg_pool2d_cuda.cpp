@@ -16,7 +16,7 @@ Sequence pool(const KernelRequest& r, Kind kind) {
   Sequence out;
   out.engine_bytes = kPoolBytes;
   Run run;
-  std::size_t from = run.add(picture(r.inputs[0].shape, r.inputs[0].dtype), {Place::input, 0}), to = run.add(picture(r.outputs[0].shape, r.outputs[0].dtype), {Place::output, 0});
+  std::size_t from = run.add(picture(r.inputs[0].shape), {Place::input, 0}), to = run.add(picture(r.outputs[0].shape), {Place::output, 0});
   run.graph.operations = {{kind, {from, to}, {{s.window_h, s.window_w}, {s.stride_h, s.stride_w}, {s.h.before, s.w.before}, {s.h.after, s.w.after}, {}}}};
   out.steps = {std::move(run)};
   return out;

@@ -13,7 +13,7 @@ struct Norm {
   }
 
   /// Rows, channels, and all between them as one axis.
-  Tensor data() const { return picture({r.inputs[0].shape[0], count / r.inputs[0].shape[0], 1, channels}, r.inputs[0].dtype); }
+  Tensor data() const { return picture({r.inputs[0].shape[0], count / r.inputs[0].shape[0], 1, channels}); }
   Tensor channel() const { return per_channel(channels); }
   Place in(std::size_t i) const { return {Place::input, static_cast<std::int64_t>(i)}; }
   /// What nobody reads goes to scratch: cuDNN writes it anyhow.

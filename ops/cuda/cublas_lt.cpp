@@ -172,8 +172,8 @@ class MultiplicationImpl : public Multiplication {
 /// Seen column by column, rows of a matrix that lie one behind the other are its columns.
 class TranspositionImpl : public Transposition {
  public:
-  TranspositionImpl(std::shared_ptr<Handle> h, std::int64_t rows, std::int64_t columns, DType dtype)
-      : handle_(std::move(h)), from_(layout(handle_->api, type_of(dtype), columns, rows, columns)), to_(layout(handle_->api, type_of(dtype), rows, columns, rows)),
+  TranspositionImpl(std::shared_ptr<Handle> h, std::int64_t rows, std::int64_t columns)
+      : handle_(std::move(h)), from_(layout(handle_->api, CUDA_R_32F, columns, rows, columns)), to_(layout(handle_->api, CUDA_R_32F, rows, columns, rows)),
         transform_(nullptr, handle_->api.cublasLtMatrixTransformDescDestroy) {
     const Api& api = handle_->api;
     cublasLtMatrixTransformDesc_t raw = nullptr;
@@ -201,9 +201,7 @@ class TranspositionImpl : public Transposition {
 bool built() { return true; }
 
 std::unique_ptr<Multiplication> multiplication(CudaToolkit& toolkit, const Product& product) { return std::make_unique<MultiplicationImpl>(handle_of(toolkit), product); }
-std::unique_ptr<Transposition> transposition(CudaToolkit& toolkit, std::int64_t rows, std::int64_t columns, DType dtype) {
-  return std::make_unique<TranspositionImpl>(handle_of(toolkit), rows, columns, dtype);
-}
+std::unique_ptr<Transposition> transposition(CudaToolkit& toolkit, std::int64_t rows, std::int64_t columns) { return std::make_unique<TranspositionImpl>(handle_of(toolkit), rows, columns); }
 
 }  // namespace belfry::cublas_lt
 #endif

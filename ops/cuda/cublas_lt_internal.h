@@ -55,8 +55,8 @@ inline constexpr std::int64_t kScratchBytes = std::int64_t{32} << 20;
 
 /// Belong to the thread that made them, whose context is current. DeviceError where cuBLASLt cannot be used or has nothing for it.
 std::unique_ptr<Multiplication> multiplication(CudaToolkit& toolkit, const Product& product);
-/// Of a matrix (rows, columns) of f32 or halves, row by row, to (columns, rows).
-std::unique_ptr<Transposition> transposition(CudaToolkit& toolkit, std::int64_t rows, std::int64_t columns, DType dtype = f32);
+/// Of a matrix of f32 (rows, columns), row by row, to (columns, rows).
+std::unique_ptr<Transposition> transposition(CudaToolkit& toolkit, std::int64_t rows, std::int64_t columns);
 
 /// Whether Belfry was built with cuBLASLt's header; without it the two above throw.
 bool built();

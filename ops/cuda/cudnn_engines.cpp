@@ -135,7 +135,7 @@ std::optional<Descriptor> plan_of(const TargetImpl& target, const Descriptor& co
   return plan;
 }
 
-/// Whether it multiplies many by many.
+/// Whether it multiplies many by many: only there do tensor cores round what they are given.
 bool contracts(const Graph& graph) {
   auto is_convolution = [](const Operation& o) { return o.kind == Kind::conv || o.kind == Kind::conv_input_gradient || o.kind == Kind::conv_filter_gradient; };
   return std::any_of(graph.operations.begin(), graph.operations.end(), is_convolution);
@@ -163,15 +163,14 @@ std::shared_ptr<const Plan> found(const TargetImpl& target, const Graph& graph, 
   std::string why;
   std::optional<Descriptor> operations = operation_graph(target, graph, why);
   if (!operations) throw DeviceError(why);
-  // Tensor cores round f32 that they multiply; halves they take as they are.
-  const bool halves = is_half(graph.tensors[graph.operations[0].tensors[0]].dtype), exact = contracts(graph) && (halves || !wanted.tf32);
+  const bool exact = contracts(graph) && !wanted.tf32;
   std::shared_ptr<const Plan> out;
   int asked = 0, random = 0, rounding = 0, refused = 0;
   std::int64_t least = -1;
   for_each(target, *operations, [&](const Descriptor& configuration, EngineFacts facts) {
     ++asked;
     if (!facts.deterministic && !wanted.nondeterministic) return ++random, false;
-    if (exact && ((facts.tensor_cores && !halves) || facts.rounds_inputs)) return ++rounding, false;
+    if (exact && (facts.tensor_cores || facts.rounds_inputs)) return ++rounding, false;
     std::optional<Descriptor> plan = plan_of(target, configuration, facts);
     if (!plan) return ++refused, false;
     if (facts.scratch_bytes > wanted.scratch_bytes) {
@@ -182,7 +181,7 @@ std::shared_ptr<const Plan> found(const TargetImpl& target, const Graph& graph, 
     return true;
   });
   if (!out)
-    throw DeviceError(fmt::format("cuDNN has no engine for it: of {} that it names {} are not deterministic, {} round, {} turn out not to take it{}", asked, random, rounding, refused,
+    throw DeviceError(fmt::format("cuDNN has no engine for it: of {} that it names {} are not deterministic, {} round f32, {} turn out not to take it{}", asked, random, rounding, refused,
                                   least < 0 ? "" : fmt::format(", and the others want {} bytes of scratch or more where {} are granted", least, wanted.scratch_bytes)));
   return out;
 }

@@ -60,7 +60,7 @@ class Target {
 std::shared_ptr<Target> current_target(CudaToolkit& toolkit);
 std::shared_ptr<Target> described_target(CudaToolkit& toolkit, const std::string& json);
 
-/// What is asked of an engine. Without `tf32`, f32 is multiplied as f32; sums of halves are taken in f32.
+/// What is asked of an engine. Without `tf32`, f32 is multiplied as f32.
 struct Wanted {
   std::int64_t scratch_bytes = 0;
   bool nondeterministic = false, tf32 = false;

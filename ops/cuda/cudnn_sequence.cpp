@@ -21,8 +21,7 @@ struct Bound : Prepared {
         runs.push_back(find(target, r->graph, {sequence.engine_bytes}));
         steps.push_back(bound(*r));
       } else if (const auto* t = std::get_if<Transpose>(&step)) {
-        steps.push_back([t = *t,
-                         by = std::shared_ptr(cublas_lt::transposition(*toolkit, t->rows, t->columns, t->dtype))](const Arguments& a) { by->run(address(t.from, a), address(t.to, a), a.stream); });
+        steps.push_back([t = *t, by = std::shared_ptr(cublas_lt::transposition(*toolkit, t->rows, t->columns))](const Arguments& a) { by->run(address(t.from, a), address(t.to, a), a.stream); });
       } else if (const auto* m = std::get_if<Multiply>(&step)) {
         steps.push_back([m = *m, own = own_bytes, by = std::shared_ptr(cublas_lt::multiplication(*toolkit, m->product))](const Arguments& a) {
           by->run(address(m.a, a), address(m.b, a), address(m.y, a), a.scratch + own, a.stream);
@@ -72,7 +71,7 @@ std::string objection(const KernelRequest& r) {
   if (!built()) return "Belfry was built without cuDNN's headers";
   for (const auto* types : {&r.inputs, &r.outputs})
     for (const LocalType& t : *types) {
-      if (is_float(t.dtype) && t.dtype != f32) return fmt::format("it takes f32 and halves alone, and one of its tensors is {}", name_of(t.dtype));
+      if (is_float(t.dtype) && t.dtype != f32) return fmt::format("it takes f32 alone, and one of its tensors is {}", name_of(t.dtype));
       if (t.elements() >= std::int64_t{1} << 31) return "a tensor has more elements than cuDNN counts";
     }
   if (r.inputs[0].elements() == 0 || r.outputs[0].elements() == 0) return "there are no elements";
@@ -98,8 +97,7 @@ std::vector<Kernel> kernels_of(const std::vector<SequenceKernel>& sequences, con
                      return Support{true, {}, made.scratch_bytes(), false};
                    },
                    .prepare = [sequence = p.sequence, toolkit](const KernelRequest& r) -> std::unique_ptr<Prepared> { return std::make_unique<Bound>(sequence(r), toolkit); },
-                   .members = p.members,
-                   .halves = true});
+                   .members = p.members});
   return out;
 }
 

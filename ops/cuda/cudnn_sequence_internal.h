@@ -27,11 +27,10 @@ struct Run {
     return graph.add(std::move(tensor));
   }
 };
-/// A matrix (rows, columns) to (columns, rows).
+/// A matrix of f32 (rows, columns) to (columns, rows).
 struct Transpose {
   std::int64_t rows = 0, columns = 0;
   Place from, to;
-  DType dtype = f32;
 };
 /// A product by cuBLASLt.
 struct Multiply {
@@ -65,12 +64,10 @@ inline Sequence none(std::string why) {
 }
 
 /// (n, h, w, c) in memory.
-inline Tensor picture(const Extents& nhwc, DType dtype = f32) { return {dtype, {nhwc[0], nhwc[3], nhwc[1], nhwc[2]}, {nhwc[1] * nhwc[2] * nhwc[3], 1, nhwc[2] * nhwc[3], nhwc[3]}}; }
-inline Tensor per_channel(std::int64_t c, DType dtype = f32) { return {dtype, {1, c, 1, 1}, {c, 1, c, c}}; }
-/// Inside a graph nothing is rounded to halves.
+inline Tensor picture(const Extents& nhwc) { return {f32, {nhwc[0], nhwc[3], nhwc[1], nhwc[2]}, {nhwc[1] * nhwc[2] * nhwc[3], 1, nhwc[2] * nhwc[3], nhwc[3]}}; }
+inline Tensor per_channel(std::int64_t c) { return {f32, {1, c, 1, 1}, {c, 1, c, c}}; }
 inline Tensor unstored(Tensor t) {
   t.inner = true;
-  t.dtype = f32;
   return t;
 }
 inline Tensor scalar(float v) { return {f32, {1, 1, 1, 1}, {1, 1, 1, 1}, false, v}; }
@@ -89,7 +86,7 @@ std::vector<Kernel> kernels_of(const std::vector<SequenceKernel>& sequences, con
 /// The engines of a sequence's runs, in order. DeviceError where cuDNN has none within its bytes.
 std::vector<std::unique_ptr<Engine>> engines_of(const Sequence& sequence, const std::shared_ptr<Target>& target);
 
-/// Why cuDNN's kernels do not take a request at all; empty if nothing is in the way: f32 or halves, some elements, and no more than cuDNN counts.
+/// Why cuDNN's kernels do not take a request at all; empty if nothing is in the way: f32, some elements, and no more than cuDNN counts.
 std::string objection(const KernelRequest& request);
 
 std::vector<SequenceKernel> avg_pool2d_sequences();

@@ -3,12 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
-#include <set>
 #include <sstream>
 
 #include <belfry/executor/device/cuda/toolkit_internal.h>
-#include <belfry/graph/halves.h>
-#include <belfry/ops/all_ops.h>
 #include <belfry/ops/fusions.h>
 #include <belfry/ops/cuda/gemm_internal.h>
 
@@ -85,8 +82,8 @@ void expect_as_reference(const Sequence& s, const KernelRequest& r, std::vector<
   }
 }
 
-/// All its engines fit in what the plan reserves, repeat their bits, and multiply f32 as f32 (a tensor core would round it), or sum halves in f32.
-void expect_engines(const Sequence& s, const std::string& what, bool halves = false) {
+/// All its engines fit in what the plan reserves, repeat their bits, and multiply f32 as f32 (a tensor core would round it).
+void expect_engines(const Sequence& s, const std::string& what) {
   std::string why;
   auto target = described(why);
   if (!target) GTEST_SKIP() << why;
@@ -97,7 +94,7 @@ void expect_engines(const Sequence& s, const std::string& what, bool halves = fa
   for (const auto& e : engines) {
     EXPECT_LE(e->facts().scratch_bytes, s.engine_bytes) << what << ": " << e->facts().name;
     EXPECT_TRUE(e->facts().deterministic) << what << ": " << e->facts().name;
-    EXPECT_FALSE(e->facts().rounds_inputs || (e->facts().tensor_cores && !halves && what.find("conv") != std::string::npos)) << what << ": " << e->facts().name;
+    EXPECT_FALSE(e->facts().rounds_inputs || (e->facts().tensor_cores && what.find("conv") != std::string::npos)) << what << ": " << e->facts().name;
   }
 }
 
@@ -163,34 +160,6 @@ TEST(Cudnn, HasEnginesWithinTheReserve) {
   }
 }
 
-/// The same steps on the same places; gradients of filters stay f32, as the pass has them.
-TEST(Cudnn, TakesHalvesAsTheyAre) {
-  const OpSet ops = standard_ops();
-  std::set<std::string> seen;
-  for (const Named& c : cases()) {
-    if (c.one.op.find("pool") != std::string::npos && !seen.insert(c.one.op).second) continue;
-    if (c.what == "batch_norm of rows") continue;
-    Asked full(c.one);
-    KernelCase half = c.one;
-    for (std::size_t i = 0; i < half.inputs.size(); ++i)
-      if (may_be_half(ops.at(half.op), i)) half.inputs[i].dtype = bf16;
-    if (half.op == "conv2d_filter_gradient") half.attributes.set("wide", true);
-    Asked a(half);
-    if (half.op == "max_pool2d") a.request.wanted[1] = full.request.wanted[1] = false;
-    EXPECT_EQ(objection(a.request), "") << c.what;
-    const Sequence of_f32 = sequence_of(full.request), s = sequence_of(a.request);
-    EXPECT_EQ(s.refusal, of_f32.refusal) << c.what;
-    EXPECT_EQ(s.scratch_bytes(), of_f32.scratch_bytes()) << c.what;
-    ASSERT_EQ(s.steps.size(), of_f32.steps.size()) << c.what;
-    for (const auto& step : s.steps)
-      if (const cudnn::Run* r = std::get_if<cudnn::Run>(&step))
-        for (std::size_t t = 0; t < r->places.size(); ++t)
-          if (const Place& p = r->places[t]; p.where == Place::input || p.where == Place::output)
-            EXPECT_EQ(r->graph.tensors[t].dtype, (p.where == Place::input ? a.request.inputs : a.request.outputs)[static_cast<std::size_t>(p.at)].dtype) << c.what;
-    expect_engines(s, c.what + " in bf16", true);
-  }
-}
-
 TEST(Cudnn, ComputesWhatIsLeftOutOfBatchNorm) {
   const TensorType channel = real({8});
   Asked forward({"cudnn", "batch_norm", {real({kBatch, 4, 3, 8}), channel, channel, channel, channel}, {{"epsilon", 1e-3}, {"sync", false}}});
@@ -247,7 +216,7 @@ std::string refusal(const KernelRequest& r) {
 TEST(Cudnn, RefusesWithTheReason) {
   if (!built()) GTEST_SKIP() << "Belfry was built without cuDNN's headers";
   Attributes plain = windows({1, 1}, "valid");
-  EXPECT_EQ(refusal(Asked({"", "conv2d", {{f64, {kBatch, 4, 4, 2}}, {f64, {3, 3, 2, 2}}}, plain}).request), "it takes f32 and halves alone, and one of its tensors is f64");
+  EXPECT_EQ(refusal(Asked({"", "conv2d", {{f64, {kBatch, 4, 4, 2}}, {f64, {3, 3, 2, 2}}}, plain}).request), "it takes f32 alone, and one of its tensors is f64");
   Asked empty({"", "conv2d", {real({kBatch, 4, 4, 2}), real({3, 3, 2, 2})}, plain});
   empty.request.inputs[0].shape[0] = empty.request.outputs[0].shape[0] = 0;
   EXPECT_EQ(refusal(empty.request), "there are no elements");
