@@ -73,6 +73,7 @@ struct Kernel {
   std::function<std::unique_ptr<Prepared>(const KernelRequest&)> prepare;
   /// Of a fused kind: the ops that it computes as one, each reading the one before. It refuses other members.
   std::vector<std::string> members = {};
+  bool halves = false;                         ///< of an op that computes: takes f16 and bf16 as they are
 };
 
 /// What a plan gives a launch.

@@ -12,12 +12,12 @@ namespace belfry {
 /// Inference of one node: types of inputs, attributes, and errors that name op, node and values.
 class InferContext {
  public:
-  InferContext(const Graph& graph, const OpDef& op, std::string name, const Attributes& attributes, const std::vector<ValueId>& inputs)
-      : graph(graph), op(op), name(std::move(name)), attributes(attributes), inputs(inputs) {}
+  InferContext(const Graph& graph, const OpDef& op, std::string name, const Attributes& attributes, const std::vector<ValueId>& inputs);
 
   int count() const { return static_cast<int>(inputs.size()); }
   bool has(int i) const { return i < count() && inputs[static_cast<std::size_t>(i)].valid(); }
-  const TensorType& type(int i) const { return graph.type(inputs[static_cast<std::size_t>(i)]); }
+  /// Halves that the op computes with count as f32.
+  const TensorType& type(int i) const { return types_[static_cast<std::size_t>(i)]; }
   const Shape& shape(int i) const { return type(i).shape; }
   DType dtype(int i) const { return type(i).dtype; }
   int rank(int i) const { return static_cast<int>(shape(i).size()); }
@@ -40,6 +40,9 @@ class InferContext {
   std::string name;
   const Attributes& attributes;
   const std::vector<ValueId>& inputs;
+
+ private:
+  std::vector<TensorType> types_;
 };
 
 /// -1 counts from the end; out of range is given back as it is.

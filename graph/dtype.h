@@ -10,7 +10,7 @@
 
 namespace belfry {
 
-/// f16 and bf16 are for storage: ops that move elements take them, all others ask for a cast.
+/// f16 and bf16 are what ops of mixed precision read and give; arithmetic is in f32 and f64.
 enum class DType : std::uint8_t { f32, f64, i32, i64, u8, boolean, f16, bf16 };
 
 inline constexpr DType f32 = DType::f32;
@@ -32,7 +32,7 @@ std::size_t size_of(DType dtype);
 /// Whether a dtype has a number: floats have all, rounded; integers the whole ones of their range.
 bool is_value_of(DType dtype, double value);
 
-/// What ops compute in; f16 and bf16 are not.
+/// What ops compute in; f16 and bf16 are not: they are read as f32, and results are rounded to them.
 constexpr bool is_float(DType dtype) { return dtype == f32 || dtype == f64; }
 constexpr bool is_half(DType dtype) { return dtype == f16 || dtype == bf16; }
 

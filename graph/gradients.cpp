@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/contexts.h>
+#include <belfry/graph/halves.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -13,10 +14,10 @@ namespace {
 
 class Differentiator {
  public:
-  Differentiator(Graph& graph, const std::vector<ValueId>& losses, const std::vector<ValueId>& wanted) : graph_(graph), forward_(graph.size()) {
+  Differentiator(Graph& graph, const std::vector<ValueId>& losses, const std::vector<ValueId>& wanted, const std::vector<Value>& begin) : graph_(graph), forward_(graph.size()) {
     mark_dependent(wanted);
     mark_reaching(losses);
-    for (ValueId loss : losses) parts_[loss].push_back(one(loss));
+    for (std::size_t i = 0; i < losses.size(); ++i) parts_[losses[i]].push_back(begin.empty() ? one(losses[i]) : begin[i]);
   }
 
   void run() {
@@ -87,7 +88,7 @@ class Differentiator {
       outputs.push_back(graph_.value({id, k}));
       dys.push_back(total({id, k}));
     }
-    GradientContext context(graph_, node.attributes, inputs, outputs, dys);
+    GradientContext context(graph_, node.attributes, widened(*node.op, inputs), widened(*node.op, outputs), widened(*node.op, dys));
     // Rules build from the gradient of output 0; without it they have nothing to start from.
     std::vector<Value> dxs = dys[0] ? node.op->gradient.build(context) : std::vector<Value>(node.inputs.size());
     for (int k = 0; k < static_cast<int>(node.types.size()); ++k)
@@ -97,6 +98,7 @@ class Differentiator {
     for (std::size_t i = 0; i < dxs.size(); ++i) {
       ValueId x = node.inputs[i];
       if (!x.valid() || !dependent_[static_cast<std::size_t>(x.node)] || !dxs[i]) continue;
+      if (!node.op->stores && is_half(graph_.type(x).dtype)) dxs[i] = in_dtype(dxs[i], graph_.type(x).dtype);
       if (dxs[i].type() != graph_.type(x))
         throw InternalError(fmt::format("the gradient of {} for input {} is {}, not {}", node.op->name, i, to_string(dxs[i].type()), to_string(graph_.type(x))));
       parts_[x].push_back(dxs[i]);
@@ -111,9 +113,9 @@ class Differentiator {
 
 }  // namespace
 
-std::vector<Value> gradients(Graph& graph, const std::vector<ValueId>& losses, const std::vector<ValueId>& wanted) {
+std::vector<Value> gradients(Graph& graph, const std::vector<ValueId>& losses, const std::vector<ValueId>& wanted, const std::vector<Value>& begin) {
   Cursor before = graph.cursor;
-  Differentiator d(graph, losses, wanted);
+  Differentiator d(graph, losses, wanted, begin);
   d.run();
   std::vector<Value> out;
   for (ValueId v : wanted) {

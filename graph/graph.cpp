@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/contexts.h>
+#include <belfry/graph/halves.h>
 
 namespace belfry {
 
@@ -72,6 +73,7 @@ Role parse_role(std::string_view text) {
 
 void OpSet::add(OpDef def) {
   if (find(def.name)) throw UserError(fmt::format("an op '{}' is there already", def.name));
+  if (!def.stores && def.precision != Precision::full) def.reference = taking_halves(std::move(def.reference));
   defs_.push_back(std::make_unique<OpDef>(std::move(def)));
 }
 
@@ -153,13 +155,7 @@ Value Graph::add(const OpDef& op, const std::vector<Value>& inputs, const Attrib
   for (std::size_t i = 0; i < n.inputs.size(); ++i)
     if (!n.inputs[i].valid() && !op.inputs[std::min(i, op.inputs.size() - 1)].optional)
       context.fail(fmt::format("needs its input '{}'", op.inputs[std::min(i, op.inputs.size() - 1)].name));
-  if (!op.stores)
-    for (int i = 0; i < context.count(); ++i)
-      if (context.has(i) && is_half(context.dtype(i))) context.fail(fmt::format("computes in f32 and f64, and input {} is {}, which is for storage: cast it first", i, belfry::name_of(context.dtype(i))));
-  n.types = op.infer(context);
-  if (!op.stores && !op.inputs.empty())
-    for (const TensorType& t : n.types)
-      if (is_half(t.dtype)) context.fail(fmt::format("computes in f32 and f64, and would give {}, which is for storage: cast its result", to_string(t)));
+  n.types = inferred_types(context);
   for (const TensorType& t : n.types)
     for (const Dim& d : t.shape)
       if (d.factor < 0) context.fail(fmt::format("would make {}, which has a negative size", to_string(t)));
@@ -222,6 +218,15 @@ std::string Value::name() const { return graph->name_of(id); }
 
 // ---------------------------------------------------------------- inference
 
+InferContext::InferContext(const Graph& graph, const OpDef& op, std::string name, const Attributes& attributes, const std::vector<ValueId>& inputs)
+    : graph(graph), op(op), name(std::move(name)), attributes(attributes), inputs(inputs) {
+  for (ValueId v : inputs) {
+    types_.push_back(v.valid() ? graph.type(v) : TensorType{});
+    bool counts = op.takes_halves() || (!op.inputs.empty() && op.inputs[std::min(types_.size(), op.inputs.size()) - 1].shape_only);
+    if (!op.stores && counts && is_half(types_.back().dtype)) types_.back().dtype = f32;
+  }
+}
+
 std::vector<int> axes_from_front(const Integers& axes, int rank) {
   std::vector<int> out;
   for (std::int64_t a : axes) out.push_back(from_front(a, rank));
@@ -281,7 +286,7 @@ void InferContext::fail(const std::string& message) const {
     // An op without inputs may have been given one.
     const std::string input = op.inputs.empty() ? "?" : op.inputs[std::min(static_cast<std::size_t>(i), op.inputs.size() - 1)].name;
     std::string line = graph.node(v.node).source.text();
-    out += fmt::format(", input '{}' {} from '{}'{}", input, to_string(type(i)), graph.name_of(v), line.empty() ? "" : " (" + line + ")");
+    out += fmt::format(", input '{}' {} from '{}'{}", input, to_string(graph.type(v)), graph.name_of(v), line.empty() ? "" : " (" + line + ")");
   }
   throw UserError(out);
 }

@@ -1,6 +1,7 @@
 // What an op means: a plain struct of names and functions, one per op room.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -20,17 +21,30 @@ struct InputDef {
   bool optional = false;    ///< may be left out
   bool variadic = false;    ///< one or more; only the last input
   bool shape_only = false;  ///< its elements are not read: it demands nothing
+  bool wide = false;        ///< of an op that takes halves: this one stays f32
 };
 inline InputDef optional_input(const char* name) { InputDef d(name); d.optional = true; return d; }
 inline InputDef variadic_input(const char* name) { InputDef d(name); d.variadic = true; return d; }
 inline InputDef shape_only(const char* name) { InputDef d(name); d.shape_only = true; return d; }
+inline InputDef wide_input(InputDef d) { d.wide = true; return d; }
 
 struct OutputDef {
   OutputDef(const char* name) : name(name) {}
   std::string name;
   bool optional = false;  ///< computed only where it is read
+  bool wide = false;      ///< of halves it is f32
 };
 inline OutputDef optional_output(const char* name) { OutputDef d(name); d.optional = true; return d; }
+inline OutputDef wide_output(OutputDef d) { d.wide = true; return d; }
+
+/// What mixed precision makes of an op's f32. What reads f16 or bf16 computes as if they were f32, and rounds each result once.
+enum class Precision : std::uint8_t {
+  full,    ///< f32 always: sums, powers and exponentials, losses, statistics, updates
+  follow,  ///< halves where an input is one
+  low,     ///< halves wherever they are asked for: products, which sum in f32. Its attribute `wide` keeps the result f32
+};
+/// Of every low op.
+inline AttributeDef wide_result() { return {"wide", false}; }
 
 struct OpDef {
   std::string name;
@@ -64,9 +78,11 @@ struct OpDef {
   bool joins_towers = false;  ///< of a per-tower input it is the mean over the towers: lowered to an aggregate
   bool sum_of_inputs = false; ///< y is the sum of its inputs: expand may cut it where only some are partial
   bool by_element = false;   ///< an output's element is computed from those of the inputs at its place and from inputs of one element
-  bool stores = false;       ///< moves elements and never computes with them: takes f16 and bf16 too
+  bool stores = false;       ///< moves elements and never computes with them: takes f16 and bf16 as they are
   bool exact = false;        ///< + − × ÷ √ fma per element: every kernel gives the same bits
+  Precision precision = Precision::full;
 
+  bool takes_halves() const { return stores || precision != Precision::full; }
   bool elementwise() const { return !scalar.empty(); }
   /// May it be computed on a range of the elements, where its inputs have as many as its outputs, or one?
   bool on_ranges() const { return by_element || elementwise() || sum_of_inputs; }
@@ -76,7 +92,7 @@ struct OpDef {
 /// The ops of a library, by name. Built once, then immutable.
 class OpSet {
  public:
-  /// UserError if the name is taken.
+  /// UserError if the name is taken. The reference of an op with a precision is made to take halves.
   void add(OpDef def);
   const OpDef* find(std::string_view name) const;
   /// UserError with the nearest names if there is none.

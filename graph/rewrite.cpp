@@ -51,6 +51,7 @@ Graph only(const Graph& graph, const std::vector<ValueId>& of) {
 Graph rewrite(const Graph& graph, const RewriteRule& rule, const std::vector<NodeId>& nodes) {
   Graph out(graph.shared_ops(), graph.name);
   out.row_symbol = graph.row_symbol;
+  out.precision = graph.precision;
   std::vector<std::vector<ValueId>> moved(static_cast<std::size_t>(graph.size()));
   auto to_new = [&](ValueId v) -> ValueId {
     if (!v.valid() || moved[static_cast<std::size_t>(v.node)].empty()) return {};

@@ -32,6 +32,7 @@ std::string to_text(const Graph& graph, NodeId id) {
 
 std::string to_text(const Graph& graph) {
   std::string out = fmt::format("graph {}\n", graph.name);
+  if (graph.precision != f32) out += fmt::format("precision {}\n", name_of(graph.precision));
   for (NodeId id = 0; id < graph.size(); ++id) out += to_text(graph, id) + "\n";
   if (!graph.outputs.empty()) out += fmt::format("outputs {}\n", names(graph, graph.outputs));
   for (const auto& [name, v] : graph.metrics) out += fmt::format("metric {} = {}\n", name, graph.name_of(v));

@@ -1,24 +1,30 @@
 #include <belfry/ops/cuda_kernels.h>
 
 #include <belfry/ops/cuda/code_internal.h>
+#include <belfry/ops/half_kernels_internal.h>
 
 namespace belfry {
 
 KernelTable generated_kernels(const GpuCodeRef& code) {
-  KernelTable table;
+  std::vector<Kernel> all;
   for (auto* room : {add_n_cuda, argmax_cuda, binary_cuda, broadcast_like_cuda, cast_cuda, compare_cuda, concat_cuda, cumsum_cuda, gather_cuda, identity_cuda, join_cuda,
                      layer_norm_cuda, local_response_norm_cuda, max_pool2d_generated_cuda, one_hot_cuda, optimizer_cuda, pad_cuda, random_cuda, reduce_cuda, resize_cuda, row_count_cuda,
                      scaled_dot_product_attention_cuda, scatter_add_cuda, slice_cuda, softmax_cuda, softmax_cross_entropy_cuda, take_along_axis_cuda, top_k_cuda, transpose_cuda, unary_cuda})
-    for (Kernel& k : room(code)) table.add(std::move(k));
+    for (Kernel& k : room(code)) all.push_back(std::move(k));
+  KernelTable table;
+  add_with_halves(table, all, cast_cuda(code)[0]);
   return table;
 }
 
 /// Those of libraries first: a generated kernel of the same op stands in where they refuse.
 KernelTable cuda_kernels(const std::shared_ptr<CudaToolkit>& toolkit) {
-  KernelTable table;
+  const GpuCodeRef code = driver_code(toolkit);
+  std::vector<Kernel> libraries;
   for (auto* room : {avg_pool2d_cuda, batch_norm_cuda, conv2d_cuda, matmul_cuda, max_pool2d_cuda})
-    for (Kernel& k : room(toolkit)) table.add(std::move(k));
-  const KernelTable generated = generated_kernels(driver_code(toolkit));
+    for (Kernel& k : room(toolkit)) libraries.push_back(std::move(k));
+  KernelTable table;
+  add_with_halves(table, libraries, cast_cuda(code)[0]);
+  const KernelTable generated = generated_kernels(code);
   for (const Kernel& k : generated.all()) table.add(k);
   return table;
 }

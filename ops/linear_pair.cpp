@@ -14,7 +14,8 @@ std::vector<OpDef> linear_pair(const LinearPair& p) {
                  .reference = p.forward,
                  .gradient = [gradient](GradientContext& g) { return std::vector<Value>{emit(gradient, {g.output_gradient(), g.input(0)}, g.attributes, {})}; },
                  .split = row_by_row(0, 0),
-                 .flops = [flops = p.flops](auto, auto out, const Attributes& a) { return flops(out[0], a); }});
+                 .flops = [flops = p.flops](auto, auto out, const Attributes& a) { return flops(out[0], a); },
+                 .precision = Precision::follow});
   out.push_back({.name = gradient,
                  .attributes = p.attributes,
                  .inputs = {"dy", shape_only("x")},
@@ -27,7 +28,8 @@ std::vector<OpDef> linear_pair(const LinearPair& p) {
                  .reference = p.backward,
                  .gradient = [name = p.name](GradientContext& g) { return std::vector<Value>{emit(name, {g.output_gradient()}, g.attributes, {}), {}}; },
                  .split = row_by_row(0, 0),
-                 .flops = [flops = p.flops](auto in, auto, const Attributes& a) { return flops(in[0], a); }});
+                 .flops = [flops = p.flops](auto in, auto, const Attributes& a) { return flops(in[0], a); },
+                 .precision = Precision::follow});
   return out;
 }
 

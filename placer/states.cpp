@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/contexts.h>
+#include <belfry/graph/halves.h>
 #include <belfry/graph/split_rules.h>
 
 namespace belfry {
@@ -30,7 +31,7 @@ NodeStates forward(const Graph& g, std::int64_t batch, const std::vector<NodeId>
   for (NodeId id : nodes) {
     const Node& n = g.node(id);
     SplitContext c = context(g, n, batch, a);
-    Split s = n.op->split(c);
+    Split s = split_of(*n.op, c);
     if (s.reads.size() != n.inputs.size() || s.gives.size() != n.types.size())
       throw InternalError(fmt::format("the split rule of {} speaks of {} inputs and {} outputs", n.op->name, s.reads.size(), s.gives.size()));
     for (std::size_t i = 0; i < n.inputs.size(); ++i)

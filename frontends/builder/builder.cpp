@@ -22,7 +22,8 @@ Value named_state(Graph& g, const std::string& name, const VariableOptions& opti
 Attributes spoken(const Optimizer& o, const MinimizeOptions& m) {
   Attributes all = o.options, out;
   const Attributes common = {{"clip_norm", m.clip_norm}, {"clip_each_norm", m.clip_each_norm}, {"clip_value", m.clip_value}, {"no_decay", m.no_decay},
-                             {"average_decay", m.average_decay}, {"average_by_step", m.average_by_step}, {"skip_nonfinite", m.skip_nonfinite}};
+                             {"average_decay", m.average_decay}, {"average_by_step", m.average_by_step}, {"skip_nonfinite", m.skip_nonfinite},
+                             {"loss_scale", m.loss_scale}, {"loss_scale_steps", m.loss_scale_steps}};
   for (const auto& [name, value] : common.entries()) all.set(name, value);
   if (!o.learning_rate.value) out.set("learning_rate", o.learning_rate.number);
   for (const AttributeDef& def : optimizer_options(o.kind))
@@ -100,6 +101,11 @@ void Builder::metric(const std::string& name, Value numerator, Value denominator
   metric(name + "/weight", denominator);
 }
 void Builder::output(Value value) { graph_->outputs.push_back(value.id); }
+
+void Builder::precision(DType dtype) {
+  if (!is_half(dtype) && dtype != f32) throw UserError(fmt::format("a graph's precision is f32, bf16 or f16, not {}", name_of(dtype)));
+  graph_->precision = dtype;
+}
 
 void Builder::gate(Value condition) {
   if (condition.type() != TensorType{boolean, {}}) throw UserError(fmt::format("a gate is a bool scalar, but '{}' is {}; use all_of or all_finite", condition.name(), to_string(condition.type())));

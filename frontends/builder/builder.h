@@ -38,6 +38,8 @@ struct MinimizeOptions {
   double average_decay = 0;       ///< not 0: a moving average of each variable that is trained, called w/ExponentialMovingAverage
   bool average_by_step = false;   ///< its decay is at most (1 + s)/(10 + s) at step s = 1, 2, …: TensorFlow's num_updates
   bool skip_nonfinite = false;    ///< a step with a gradient that is infinite or NaN changes no state
+  double loss_scale = 0;          ///< gradients are taken of so many times the loss, and divided by it: what is small in f16 is kept. 0: 2^15 and 2000 steps with f16, else 1
+  int loss_scale_steps = 0;       ///< the scale doubles after so many steps with finite gradients, and halves at any other; 0: it is constant
 };
 
 /// Puts the cursor of a graph back when it goes.
@@ -86,6 +88,8 @@ class Builder {
   /// denominator is the metric "name/weight".
   void metric(const std::string& name, Value numerator, Value denominator);
   void output(Value value);
+  /// bf16 or f16: products and what follows them are computed on halves (the pass mixed_precision); variables and updates stay f32. UserError for other dtypes but f32.
+  void precision(DType dtype);
   /// A bool scalar: where it is false, the step keeps all state, its counter included. Several gates must all be open.
   void gate(Value condition);
   /// The variable's value after the step. UserError for another type, or a second update.

@@ -87,6 +87,7 @@ Source load_source(const std::string& what, const Library& library) {
 }
 
 void PlacementArguments::add_to(CLI::App& app) {
+  app.add_option("--precision", precision, "f32, bf16 or f16: what products and what follows them are computed on; by default as the graph says")->check(CLI::IsMember({"f32", "bf16", "f16"}));
   app.add_option("--strategy", strategy, "single, towers, mirrored, layers or pipeline; by default towers on several devices")->type_name("NAME");
   app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0")->type_name("LIST");
   app.add_option("--towers", towers, "shares of the batch; by default one per device")->check(whole(1, kMostTowers));
@@ -101,6 +102,11 @@ void PlacementArguments::add_to(CLI::App& app) {
   app.add_flag("--no-cuda-graph", no_cuda_graph, "launch each kernel by itself, on GPUs");
   app.add_flag("--soft-placement", soft, "device requests of the graph that cannot be met are warnings, not errors");
   app.add_option("--seed", seed, "of initial values and random draws")->check(whole(0, UINT64_MAX));
+}
+
+Graph with_precision(Graph graph, const std::string& precision) {
+  if (!precision.empty()) graph.precision = parse_dtype(precision);
+  return graph;
 }
 
 PlacementRule parse_move(const std::string& text) {
@@ -138,7 +144,7 @@ void refuse_idle(const std::vector<std::pair<const char*, bool>>& options, const
 PlacementFile placement_of(const PlacementArguments& a) { return read_placement(read_file(a.placement_file), a.placement_file); }
 
 /// What the command line gives goes before what the file says.
-Session session_of_placement(const Source& source, const PlacementArguments& a, SessionOptions options) {
+Session session_of_placement(Graph graph, const PlacementArguments& a, SessionOptions options) {
   refuse_idle({{"--strategy", !a.strategy.empty()}, {"--devices", !a.devices.empty()}, {"-O", !a.options.empty()}},
               fmt::format("{} says which nodes go to which devices; change its rules, or leave --placement out", a.placement_file));
   PlacementFile file = placement_of(a);
@@ -149,7 +155,7 @@ Session session_of_placement(const Source& source, const PlacementArguments& a, 
   Division division{a.towers ? a.towers : file.towers.value_or(1), file.combine.value_or(Combine::global_mean), a.threads ? a.threads : file.threads.value_or(0), file.order.value_or(PhaseOrder::by_tower)};
   options.rules.insert(options.rules.end(), file.rules.begin(), file.rules.end());  // before what the graph requests
   if (!a.recompute) options.recompute.nodes = file.recompute;
-  return Session(*source.graph, Strategy{"placement", named, [=](const Graph&, const Cluster&) { return division; }, [](const TowerGraph&, const Cluster&, const CostTable&) { return Rules{}; }}, options);
+  return Session(std::move(graph), Strategy{"placement", named, [=](const Graph&, const Cluster&) { return division; }, [](const TowerGraph&, const Cluster&, const CostTable&) { return Rules{}; }}, options);
 }
 
 }  // namespace
@@ -167,18 +173,19 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
   options.notice = [](const std::string& text) { say(text + "\n"); };
   for (const std::string& m : a.moves) options.rules.push_back(parse_move(m));
   if (source.plan) {
-    refuse_idle({{"--strategy", !a.strategy.empty()}, {"--devices", !a.devices.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},
+    refuse_idle({{"--precision", !a.precision.empty()}, {"--strategy", !a.strategy.empty()}, {"--devices", !a.devices.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},
                  {"--placement", !a.placement_file.empty()}, {"--cluster", !a.cluster_file.empty()}, {"--memory-fraction", a.memory_fraction.has_value()}, {"--recompute", a.recompute != 0}, {"--soft-placement", a.soft}},
-                "a plan has its strategy, towers, threads and devices; --move changes where its nodes are, and place of its graph makes another plan");
+                "a plan has its precision, strategy, towers, threads and devices; --move changes where its nodes are, and place of its graph makes another plan");
     return anew ? Session::placed_anew(source.plan, options) : Session::from_plan(source.plan, options);
   }
   if (!a.cluster_file.empty()) options.cluster = read_cluster(read_file(a.cluster_file), a.cluster_file);
-  if (!a.placement_file.empty()) return session_of_placement(source, a, std::move(options));
+  Graph graph = with_precision(*source.graph, a.precision);
+  if (!a.placement_file.empty()) return session_of_placement(std::move(graph), a, std::move(options));
   std::vector<DeviceId> devices = parse_devices(a.devices.empty() ? "cpu:0" : a.devices);
   std::string name = !a.strategy.empty() ? a.strategy : devices.size() > 1 ? "towers" : "single";
   if (!options.forecast && (name == "single" || name == "towers" || name == "mirrored" || name == "sharded"))
     refuse_idle({{"--calibration", !a.calibration.empty()}}, "it is of forecasts, of --problem, and of strategies that go by cost (auto, layers, pipeline, hybrid)");
-  return Session(*source.graph, library->strategy(name).make(devices, strategy_options(a)), options);
+  return Session(std::move(graph), library->strategy(name).make(devices, strategy_options(a)), options);
 }
 
 std::int64_t batch_of(std::int64_t given, const Source& source, const PlacementArguments& a) {

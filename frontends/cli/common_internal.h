@@ -35,9 +35,10 @@ struct Source {
 };
 Source load_source(const std::string& what, const Library& library);
 
-/// --strategy, --devices, --towers, -O, --threads-per-tower, --placement, --move, --seed, --cluster, --memory-fraction, --recompute, --no-cuda-graph, --soft-placement.
+/// --precision, --strategy, --devices, --towers, -O, --threads-per-tower, --placement, --move, --seed, --cluster, --memory-fraction, --recompute, --no-cuda-graph, --soft-placement.
 struct PlacementArguments {
   std::string strategy, devices, placement_file, cluster_file, calibration;  ///< devices: cpu:0 if empty
+  std::string precision;                        ///< empty: the graph's own
   int towers = 0, threads = 0, recompute = 0;
   std::uint64_t seed = 0;
   std::optional<double> memory_fraction;
@@ -59,6 +60,9 @@ void say_initial(const Session& session, const Source& source, const std::string
 /// UserError with what is wrong with a plan that does not hold, and the command that derives it anew. Says so where its
 /// arithmetic hash is not the one that the file records, and where it was made for another instruction set or other libraries.
 void refuse_broken(const Source& source, const std::string& file);
+
+/// The graph, of another precision than its own where that is not empty.
+Graph with_precision(Graph graph, const std::string& precision);
 
 /// 'tower_1/logits/**=cpu:0' as a rule.
 PlacementRule parse_move(const std::string& text);

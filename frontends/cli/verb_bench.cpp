@@ -21,6 +21,7 @@ struct BenchArguments {
   std::vector<std::string> nets;
   std::vector<std::int64_t> batches = {32};
   std::vector<int> towers;
+  std::vector<std::string> precisions = {""};  ///< empty: the graph's own
   std::int64_t rounds = 20;
   bool calibrate = false;
   std::string out;
@@ -39,15 +40,18 @@ std::list<Case> cases_of(const BenchArguments& o, const std::shared_ptr<const Li
   for (const std::string& net : o.nets) {
     Source source = load_source(net, *library);
     if (source.plan) throw WrongUse(fmt::format("{} is a plan: bench places nets and graphs itself", net));
-    for (std::int64_t batch : o.batches)
-      for (int towers : o.towers) {
-        std::vector<DeviceId> devices;
-        for (int d = 0; d < std::min(towers, cores); ++d) devices.push_back(cpu(d));
-        Strategy s = towers == 1 ? to_strategy(Single{}) : to_strategy(Towers{.devices = devices, .towers = towers});
-        Session session(*source.graph, s, {.library = library});
-        auto feeds = synthetic_feeds(session.graph(), batch);
-        out.push_back({fmt::format("{} batch {}, {} tower{}", net, batch, towers, towers == 1 ? "" : "s"), std::move(session), std::move(feeds)});
-      }
+    for (const std::string& precision : o.precisions)
+      for (std::int64_t batch : o.batches)
+        for (int towers : o.towers) {
+          std::vector<DeviceId> devices;
+          for (int d = 0; d < std::min(towers, cores); ++d) devices.push_back(cpu(d));
+          Strategy s = towers == 1 ? to_strategy(Single{}) : to_strategy(Towers{.devices = devices, .towers = towers});
+          Graph graph = with_precision(*source.graph, precision);
+          const std::string halves = graph.precision == f32 ? "" : fmt::format(" in {}", name_of(graph.precision));
+          Session session(std::move(graph), s, {.library = library});
+          auto feeds = synthetic_feeds(session.graph(), batch);
+          out.push_back({fmt::format("{}{} batch {}, {} tower{}", net, halves, batch, towers, towers == 1 ? "" : "s"), std::move(session), std::move(feeds)});
+        }
   }
   return out;
 }
@@ -89,6 +93,7 @@ void add_bench_verb(CLI::App& app, const LibrarySource& library) {
   verb->footer("Example: belfry bench mnist_cnn cifar10 --batch 16,64 --calibrate -o here.json");
   verb->add_option("nets", o->nets, "nets or graph files")->required();
   verb->add_option("--batch", o->batches, "global rows of a step; several give forecasts something to lie between")->delimiter(',')->check(count());
+  verb->add_option("--precision", o->precisions, "f32, bf16 or f16, or several of them; by default as the graph says")->delimiter(',')->check(CLI::IsMember({"f32", "bf16", "f16"}));
   verb->add_option("--towers", o->towers, "by default 1,2 where there are two cores")->delimiter(',')->check(whole(1, 4096));
   verb->add_option("--rounds", o->rounds, "steps of each, all in turn; the table keeps what a quarter of them is below")->check(whole(1, 1 << 20));
   verb->add_flag("--calibrate", o->calibrate, "trace a second step in each round, and write what every launch takes");

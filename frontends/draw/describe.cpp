@@ -184,6 +184,7 @@ std::string describe(const PlacedGraph& plan, const DescribeOptions& options) {
   for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) all.push_back(static_cast<int>(d));
   std::string out = fmt::format("{}: strategy {}, {} tower{}, {}, combine {}, {} thread{} a tower, devices {}\n", plan.graph->name, plan.placement.strategy, plan.towers, plan.towers == 1 ? "" : "s",
                                 describe_batch(plan), to_string(plan.combine), plan.threads, plan.threads == 1 ? "" : "s", device_list(plan, all));
+  if (plan.graph->precision != f32) out += fmt::format("products and what follows them in {}\n", name_of(plan.graph->precision));
   if (plan.combine == Combine::tower_sum) out += fmt::format("effective learning rate x {}\n", plan.towers);
   out += fmt::format("arithmetic hash {}\n", plan.arithmetic_hash);
   out += describe_streams(plan);

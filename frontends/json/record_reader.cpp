@@ -24,6 +24,10 @@ void RecordReader::read_head(JsonObject& root) {
     if (rows.factor != 1 || !rows.symbolic()) d_.fail(*v, "\"rows\" names one symbol, such as \"batch\"");
     rows_ = rows.symbol;
   }
+  if (const JsonValue* v = root.find("precision")) {
+    precision_ = placed(d_, *v, [&] { return parse_dtype(d_.text(*v)); });
+    if (!is_half(precision_) && precision_ != f32) d_.fail(*v, fmt::format("\"precision\" is f32, bf16 or f16, not {}", name_of(precision_)));
+  }
   if (const JsonValue* v = root.find("functions")) d_.fail(*v, "\"functions\" is reserved: write its nodes out");
   const JsonValue* opset = root.find("opset");
   if (!opset) return;
@@ -177,6 +181,7 @@ Graph RecordReader::build(std::vector<NodeRecord> records) const {
       d_.fail(*records[i].at, fmt::format("the name '{}' is taken at line {}", records[i].name, records[at->second].at->line));
   Graph graph(ops_, name_);
   graph.row_symbol = rows_;
+  graph.precision = precision_;
   for (std::size_t i : sorted(records, by_name)) add(graph, records[i]);
   graph.cursor = {};
   for (const NodeRecord& r : records) {

@@ -79,6 +79,7 @@ std::vector<std::string> RecordWriter::head() const {
   for (const auto& [name, version] : versions) opset.add(name, std::to_string(version));
   std::vector<std::string> out = {entry("belfry", "1"), entry("name", json_text(graph_.name))};
   if (graph_.row_symbol != "batch") out.push_back(entry("rows", json_text(graph_.row_symbol)));
+  if (graph_.precision != f32) out.push_back(entry("precision", json_text(name_of(graph_.precision))));
   out.push_back(entry("opset", opset.text()));
   return out;
 }

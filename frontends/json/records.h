@@ -32,7 +32,7 @@ class RecordWriter {
   void add_attributes(LineWriter& line, const OpDef* op, const Attributes& attributes) const;
   std::string node_line(NodeId id) const;
   std::string input_names(const Node& node) const;
-  /// "belfry", "name", "rows" and "opset".
+  /// "belfry", "name", "rows", "precision" and "opset".
   std::vector<std::string> head() const;
   /// "outputs", "metrics", "losses", "updates", "aliases", "train".
   std::vector<std::string> tail() const;
@@ -50,7 +50,7 @@ class RecordReader {
  public:
   RecordReader(const JsonDocument& document, std::shared_ptr<const OpSet> ops, const TensorStore& tensors) : d_(document), ops_(std::move(ops)), tensors_(tensors) {}
 
-  /// Takes "belfry", "name", "rows" and "opset", and refuses what a reader of this version cannot know.
+  /// Takes "belfry", "name", "rows", "precision" and "opset", and refuses what a reader of this version cannot know.
   void read_head(JsonObject& root);
   /// Each takes the keys that it knows; the caller may take more, and calls done.
   NodeRecord read_source(JsonObject& line, const char* op) const;
@@ -77,6 +77,7 @@ class RecordReader {
   std::shared_ptr<const OpSet> ops_;
   const TensorStore& tensors_;
   std::string name_ = "graph", rows_ = "batch";
+  DType precision_ = f32;
 };
 
 }  // namespace belfry

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/contexts.h>
+#include <belfry/graph/halves.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -36,7 +37,7 @@ void verify(const Graph& graph, Stage stage) {
       if (v.valid() && (v.node >= id || v.output >= static_cast<int>(graph.node(v.node).types.size()))) broken(fmt::format("'{}' reads what is not there before it", n.name));
     if (n.of >= graph.size()) broken(fmt::format("'{}' follows a node that is not there", n.name));
     InferContext context(graph, *n.op, n.name, n.attributes, n.inputs);
-    if (n.op->infer(context) != n.types) broken(fmt::format("'{}' has other types than its op infers", n.name));
+    if (inferred_types(context) != n.types) broken(fmt::format("'{}' has other types than its op infers", n.name));
   }
   for (auto [variable, v] : graph.updates) {
     if (graph.node(variable).op->name != kVariable) broken(fmt::format("'{}' is updated but no variable", graph.node(variable).name));

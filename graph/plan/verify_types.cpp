@@ -2,6 +2,7 @@
 #include <map>
 
 #include <belfry/graph/contexts.h>
+#include <belfry/graph/halves.h>
 #include <belfry/graph/plan/verify_parts_internal.h>
 #include <belfry/graph/structural.h>
 
@@ -56,12 +57,12 @@ class TypeChecker : public Objections {
     try {
       for (ValueIndex v : n.inputs) inputs.push_back(v < 0 ? ValueId{} : example(type(v)));
       InferContext context(types_, *n.def, n.name, n.attributes, inputs);
-      if (n.def->infer(context) != split.outputs) return object("type: '{}' makes other types than {} infers", n.name, n.op);
+      if (inferred_types(context) != split.outputs) return object("type: '{}' makes other types than {} infers", n.name, n.op);
     } catch (const std::exception& e) {
       return object("type: {}", e.what());
     }
     if (n.scope == Scope::state || n.op == kInput) return;
-    Split s = n.def->split(split);
+    Split s = split_of(*n.def, split);
     bool whole = true;
     for (std::size_t i = 0; i < n.inputs.size(); ++i) {
       if (n.def->inputs[std::min(i, n.def->inputs.size() - 1)].shape_only) continue;
@@ -97,7 +98,7 @@ class TypeChecker : public Objections {
         split.inputs.push_back(v.valid() ? g.type(v) : TensorType{});
         split.states.push_back(made != inner.end() ? made->second : outside[i] >= 0 ? state(outside[i]) : kReplicated);
       }
-      Split s = u.op->split(split);
+      Split s = split_of(*u.op, split);
       whole = true;  // as the last member is
       for (std::size_t i = 0; i < u.inputs.size(); ++i) {
         if (u.op->inputs[std::min(i, u.op->inputs.size() - 1)].shape_only) continue;

@@ -30,7 +30,8 @@ OpDef add_n_def() {
           .in_place = {{0, 0}},
           .zero_preserving = true,
           .sum_of_inputs = true,
-          .exact = true};
+          .exact = true,
+          .precision = Precision::follow};
 }
 
 Value add_n(const std::vector<Value>& xs, SourceLine at, const std::string& name) { return emit("add_n", xs, {}, at, name); }

@@ -127,8 +127,8 @@ std::vector<OpDef> batch_norm_defs() {
   std::vector<OpDef> out;
   out.push_back({.name = "batch_norm",
                  .attributes = attributes,
-                 .inputs = {"x", optional_input("gamma"), optional_input("beta"), shape_only("running_mean"), shape_only("running_variance")},
-                 .outputs = {"y", "mean", "variance", optional_output("sample_variance")},
+                 .inputs = {"x", wide_input(optional_input("gamma")), wide_input(optional_input("beta")), wide_input(shape_only("running_mean")), wide_input(shape_only("running_variance"))},
+                 .outputs = {"y", wide_output("mean"), wide_output("variance"), wide_output(optional_output("sample_variance"))},
                  .infer = infer_forward,
                  .reference = forward_reference,
                  .gradient = [](GradientContext& g) {
@@ -142,11 +142,12 @@ std::vector<OpDef> batch_norm_defs() {
                  .inference = [](GradientContext& g) {
                    Value y = batch_norm_inference(g.input(0), g.input(1), g.input(2), g.input(3), g.input(4), g.attributes.real("epsilon"));
                    return std::vector<Value>{y, g.input(3), g.input(4), g.input(4)};
-                 }});
+                 },
+                 .precision = Precision::follow});
   out.push_back({.name = "batch_norm_gradient",
                  .attributes = attributes,
-                 .inputs = {"x", optional_input("gamma"), "mean", "variance", "dy"},
-                 .outputs = {"dx", "dgamma", "dbeta"},
+                 .inputs = {"x", wide_input(optional_input("gamma")), wide_input("mean"), wide_input("variance"), "dy"},
+                 .outputs = {"dx", wide_output("dgamma"), wide_output("dbeta")},
                  .infer = [](InferContext& c) {
                    c.need_float(0);
                    if (c.rank(0) < 2) c.fail("x needs a batch and a channel axis");
@@ -160,7 +161,8 @@ std::vector<OpDef> batch_norm_defs() {
                  .gradient = no_gradient("second derivatives of batch norm are in no net here"),
                  .split = split_gradient,
                  .flops = flops,
-                 .write_out = write_out_gradient});
+                 .write_out = write_out_gradient,
+                 .precision = Precision::follow});
   return out;
 }
 

@@ -53,7 +53,8 @@ OpDef def(const char* name, const char* scalar, ReferenceRule reference, SplitRu
           .in_place = {{0, 0}, {0, 1}},
           .commutative = commutative,
           .zero_preserving = zero_preserving,
-          .exact = !transcendental};
+          .exact = !transcendental,
+          .precision = transcendental ? Precision::full : Precision::follow};
 }
 
 std::vector<Value> gradient_of_choice(Value dy, Value a, Value b, bool greater) {

@@ -50,7 +50,8 @@ OpDef broadcast_like_def() {
           .gradient = [](GradientContext& g) { return std::vector<Value>{sum_to(g.output_gradient(), g.input(0).shape()), {}}; },
           .split = split_broadcast_like(),
           .zero_preserving = true,
-          .exact = true};
+          .exact = true,
+          .precision = Precision::follow};
 }
 
 Value broadcast_like(Value x, Value like, SourceLine at) { return x.shape() == like.shape() ? x : emit("broadcast_like", {x, like}, {}, at); }
@@ -69,7 +70,8 @@ OpDef broadcast_to_def() {
           .gradient = [](GradientContext& g) { return std::vector<Value>{sum_to(g.output_gradient(), g.input(0).shape())}; },
           .split = split_broadcast_to,
           .zero_preserving = true,
-          .exact = true};
+          .exact = true,
+          .precision = Precision::follow};
 }
 
 Value broadcast_to(Value x, Shape shape, SourceLine at) { return x.shape() == shape ? x : emit("broadcast_to", {x}, {{"shape", std::move(shape)}}, at); }

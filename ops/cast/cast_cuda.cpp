@@ -15,7 +15,7 @@ std::vector<Kernel> cast_cuda(const GpuCodeRef& code) {
            },
            .prepare = [code](const KernelRequest& r) {
              DType to = r.outputs[0].dtype;
-             return elementwise({{stretched(r.inputs[0], r.outputs[0].shape)}, {{to, fmt::format("convert<{}>(x)", type_text(to)), {{"x", 0}}}}, r.outputs[0].shape}).prepare(*code);
+             return elementwise({{stretched(r.inputs[0], r.outputs[0].shape)}, {{to, "convert<T>(x)", {{"x", 0}}}}, r.outputs[0].shape}).prepare(*code);
            }}};
 }
 

@@ -100,7 +100,8 @@ OpDef where_def() {
           .split = split_elementwise(),
           .scalar = "condition ? a : b",
           .in_place = {{0, 1}, {0, 2}},
-          .exact = true};
+          .exact = true,
+          .precision = Precision::follow};
 }
 
 Value equal(Value a, Value b, SourceLine at) { return emit("equal", {a, b}, {}, at); }

@@ -132,7 +132,7 @@ Value conv2d_of(const Attributes& a, Value x, Value filter) { return emit("conv2
 
 std::vector<OpDef> conv2d_defs() {
   std::vector<AttributeDef> attributes = {{"strides", Integers{1, 1}}, AttributeDef("padding", "valid").one_of({"same", "valid"}), {"dilations", Integers{1, 1}},
-                                          AttributeDef("groups", 1).between(1, static_cast<double>(kLargestSize))};
+                                          AttributeDef("groups", 1).between(1, static_cast<double>(kLargestSize)), wide_result()};
   std::vector<OpDef> out;
   out.push_back({.name = "conv2d",
                  .attributes = attributes,
@@ -148,7 +148,8 @@ std::vector<OpDef> conv2d_defs() {
                    return std::vector<Value>{input_gradient_of(g.attributes, dy, filter, x), filter_gradient_of(g.attributes, x, dy, filter)};
                  },
                  .split = row_by_row(0, 0),
-                 .flops = [](auto in, auto out, const Attributes&) { return products(out[0], in[1]); }});
+                 .flops = [](auto in, auto out, const Attributes&) { return products(out[0], in[1]); },
+                 .precision = Precision::low});
   out.push_back({.name = "conv2d_input_gradient",
                  .attributes = attributes,
                  .inputs = {"dy", "filter", shape_only("x")},
@@ -163,7 +164,8 @@ std::vector<OpDef> conv2d_defs() {
                    return std::vector<Value>{conv2d_of(g.attributes, ddx, filter), filter_gradient_of(g.attributes, ddx, dy, filter), {}};
                  },
                  .split = row_by_row(0, 0),
-                 .flops = [](auto in, auto, const Attributes&) { return products(in[0], in[1]); }});
+                 .flops = [](auto in, auto, const Attributes&) { return products(in[0], in[1]); },
+                 .precision = Precision::low});
   out.push_back({.name = "conv2d_filter_gradient",
                  .attributes = attributes,
                  .inputs = {"x", "dy", shape_only("filter")},
@@ -178,7 +180,8 @@ std::vector<OpDef> conv2d_defs() {
                    return std::vector<Value>{input_gradient_of(g.attributes, dy, ddf, x), conv2d_of(g.attributes, x, ddf), {}};
                  },
                  .split = split_filter_gradient,
-                 .flops = [](auto in, auto out, const Attributes&) { return products(in[1], out[0]); }});
+                 .flops = [](auto in, auto out, const Attributes&) { return products(in[1], out[0]); },
+                 .precision = Precision::low});
   out.push_back({.name = "conv2d_transpose",
                  .attributes = attributes,
                  .inputs = {"x", "filter"},
@@ -189,7 +192,8 @@ std::vector<OpDef> conv2d_defs() {
                    return std::vector<Value>{conv2d_of(g.attributes, dy, filter), filter_gradient_of(g.attributes, dy, x, filter)};
                  },
                  .split = row_by_row(0, 0),
-                 .flops = [](auto in, auto, const Attributes&) { return products(in[0], in[1]); }});
+                 .flops = [](auto in, auto, const Attributes&) { return products(in[0], in[1]); },
+                 .precision = Precision::low});
   return out;
 }
 

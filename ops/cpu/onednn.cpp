@@ -11,6 +11,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include <belfry/graph/error.h>
+#include <belfry/ops/cpu/kernel_support_internal.h>
 
 namespace belfry::onednn {
 
@@ -115,12 +116,14 @@ dnnl::primitive_attr attributes() {
   return attr;
 }
 
+memory::data_type type_of(DType dtype) { return dtype == bf16 ? memory::data_type::bf16 : memory::data_type::f32; }
+
 /// oneDNN speaks of (n, c, h, w) and (o, i, h, w), whatever the order in memory.
-memory::desc pixels(const Extents& e) { return {{e[0], e[3], e[1], e[2]}, memory::data_type::f32, Tag::nhwc}; }
+memory::desc pixels(const Extents& e, DType dtype) { return {{e[0], e[3], e[1], e[2]}, type_of(dtype), Tag::nhwc}; }
 /// With groups the outputs are (group, output of the group), also in memory.
-memory::desc filter(const Extents& e, std::int64_t groups, bool any) {
-  if (groups == 1) return {{e[3], e[2], e[0], e[1]}, memory::data_type::f32, any ? Tag::any : Tag::hwio};
-  return {{groups, e[3] / groups, e[2], e[0], e[1]}, memory::data_type::f32, any ? Tag::any : Tag::hwigo};
+memory::desc filter(const Extents& e, std::int64_t groups, DType dtype, bool any) {
+  if (groups == 1) return {{e[3], e[2], e[0], e[1]}, type_of(dtype), any ? Tag::any : Tag::hwio};
+  return {{groups, e[3] / groups, e[2], e[0], e[1]}, type_of(dtype), any ? Tag::any : Tag::hwigo};
 }
 
 /// A repack through the scratch where the primitive wants the filter in an order of its own.
@@ -134,7 +137,8 @@ using FilterGradient = dnnl::convolution_backward_weights;
 
 struct ConvDescs {
   explicit ConvDescs(const Conv& c)
-      : x(pixels(c.x)), y(pixels(c.y)), hwio(filter(c.filter, c.groups, false)), any(filter(c.filter, c.groups, true)), bias({c.filter[3]}, memory::data_type::f32, Tag::x),
+      : x(pixels(c.x, c.of_x)), y(pixels(c.y, c.of_y)), hwio(filter(c.filter, c.groups, c.of_filter, false)), any(filter(c.filter, c.groups, c.of_filter, true)),
+        bias({c.filter[3]}, type_of(c.of_filter), Tag::x),
         strides(c.strides), before(c.before), after(c.after), skipped{c.dilations[0] - 1, c.dilations[1] - 1} {}
   /// Forward and its gradients share this hint.
   Forward::primitive_desc forward(bool with_bias) const {
@@ -174,7 +178,7 @@ void build(Stages& out, const Conv& c, const ConvDescs& d) {
 }
 
 void build(Stages& out, const Product& p) {
-  auto desc = [&](std::int64_t rows, std::int64_t columns, const Extents& strides) {
+  auto desc = [&](std::int64_t rows, std::int64_t columns, const Extents& strides, DType dtype) {
     memory::dims dims, steps;
     for (std::size_t i = 0; i < p.batch.size(); ++i) {
       dims.push_back(strides[i] > 0 ? p.batch[i] : 1);
@@ -182,9 +186,9 @@ void build(Stages& out, const Product& p) {
     }
     dims.insert(dims.end(), {rows, columns});
     steps.insert(steps.end(), strides.end() - 2, strides.end());
-    return memory::desc(dims, memory::data_type::f32, steps);
+    return memory::desc(dims, type_of(dtype), steps);
   };
-  memory::desc a = desc(p.m, p.k, p.a), b = desc(p.k, p.n, p.b), y = desc(p.m, p.n, p.y);
+  memory::desc a = desc(p.m, p.k, p.a, p.dtype), b = desc(p.k, p.n, p.b, p.dtype), y = desc(p.m, p.n, p.y, p.result);
   dnnl::primitive_attr attr = attributes();
   if (p.accumulate) {
     dnnl::post_ops ops;
@@ -213,6 +217,11 @@ std::unique_ptr<Primitive> made(int threads, Build build) {
 
 }  // namespace
 
+bool has_bf16() {
+  static const dnnl::cpu_isa kIsa = dnnl::get_effective_cpu_isa();
+  return kIsa == dnnl::cpu_isa::avx512_core_bf16 || kIsa == dnnl::cpu_isa::avx512_core_amx;
+}
+
 std::unique_ptr<Primitive> make(const Conv& c, int threads) {
   return made(threads, [&](Stages& out) { build(out, c, ConvDescs(c)); });
 }
@@ -224,3 +233,12 @@ std::unique_ptr<Primitive> make(const Product& p, int threads) {
 }
 
 }  // namespace belfry::onednn
+
+namespace belfry {
+
+Support onednn_takes(const KernelRequest& r) {
+  if (r.inputs[0].dtype != bf16) return takes(r, {f32});
+  return onednn::has_bf16() ? accept() : refuse("the processor multiplies no bf16, and f32 is faster");
+}
+
+}  // namespace belfry

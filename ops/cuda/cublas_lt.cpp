@@ -108,28 +108,29 @@ Layout layout(const Api& api, cudaDataType_t type, std::int64_t rows, std::int64
   return out;
 }
 
+cudaDataType_t type_of(DType dtype) { return dtype == f64 ? CUDA_R_64F : dtype == f16 ? CUDA_R_16F : dtype == bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+
 class MultiplicationImpl : public Multiplication {
  public:
   MultiplicationImpl(std::shared_ptr<Handle> h, const Product& p)
-      : handle_(std::move(h)), api_(handle_->api), type_(p.dtype == f64 ? CUDA_R_64F : CUDA_R_32F), one_(1), beta_(p.accumulate ? 1 : 0), one_f32_(1), beta_f32_(p.accumulate ? 1 : 0) {
+      : handle_(std::move(h)), api_(handle_->api), wide_(p.dtype == f64), one_(1), beta_(p.accumulate ? 1 : 0), one_f32_(1), beta_f32_(p.accumulate ? 1 : 0) {
     const ColumnMajor c = column_major(p);
     cublasLtMatmulDesc_t raw = nullptr;
-    check(api_, api_.cublasLtMatmulDescCreate(&raw, p.dtype == f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, type_), "cublasLtMatmulDescCreate");
+    check(api_, api_.cublasLtMatmulDescCreate(&raw, wide_ ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, wide_ ? CUDA_R_64F : CUDA_R_32F), "cublasLtMatmulDescCreate");
     product_.reset(raw);
     for (auto [attribute, transposed] : {std::pair(CUBLASLT_MATMUL_DESC_TRANSA, c.first.transposed), std::pair(CUBLASLT_MATMUL_DESC_TRANSB, c.second.transposed)}) {
       cublasOperation_t operation = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
       check(api_, api_.cublasLtMatmulDescSetAttribute(raw, attribute, &operation, sizeof operation), "cublasLtMatmulDescSetAttribute");
     }
     swapped_ = c.swapped;
-    first_ = stored(c.first, p.batch);
-    second_ = stored(c.second, p.batch);
-    y_ = stored(c.y, p.batch);
+    first_ = stored(c.first, p.dtype, p.batch);
+    second_ = stored(c.second, p.dtype, p.batch);
+    y_ = stored(c.y, p.result, p.batch);
     choose(p.alignment);
   }
 
   void run(const void* a, const void* b, void* y, void* scratch, void* stream) override {
-    const bool wide = type_ == CUDA_R_64F;
-    const void *one = wide ? static_cast<const void*>(&one_) : &one_f32_, *beta = wide ? static_cast<const void*>(&beta_) : &beta_f32_;
+    const void *one = wide_ ? static_cast<const void*>(&one_) : &one_f32_, *beta = wide_ ? static_cast<const void*>(&beta_) : &beta_f32_;
     if (!swapped_) std::swap(a, b);
     const auto on = static_cast<cudaStream_t>(stream);
     const cublasStatus_t status =
@@ -138,7 +139,7 @@ class MultiplicationImpl : public Multiplication {
   }
 
  private:
-  Layout stored(const ColumnMajor::Matrix& m, std::int64_t batch) const { return layout(api_, type_, m.rows, m.columns, m.step, batch, m.batch_step); }
+  Layout stored(const ColumnMajor::Matrix& m, DType dtype, std::int64_t batch) const { return layout(api_, type_of(dtype), m.rows, m.columns, m.step, batch, m.batch_step); }
 
   /// Sums that are split over blocks are joined in scratch, in their order, never by atomic additions to y.
   void choose(std::int64_t alignment) {
@@ -159,7 +160,7 @@ class MultiplicationImpl : public Multiplication {
 
   std::shared_ptr<Handle> handle_;
   const Api& api_;
-  cudaDataType_t type_;
+  bool wide_;
   double one_, beta_;
   float one_f32_, beta_f32_;
   Held<cublasLtMatmulDescOpaque_t> product_{nullptr, api_.cublasLtMatmulDescDestroy};

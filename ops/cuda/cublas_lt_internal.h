@@ -17,13 +17,14 @@ struct Matrix {
   std::int64_t row_step = 1, column_step = 1, batch_step = 0;
 };
 
-/// y(batch, m, n) = Σ_k a(batch, m, k)·b(batch, k, n), f32 multiplied as f32; with `accumulate` added to what y holds.
+/// y(batch, m, n) = Σ_k a(batch, m, k)·b(batch, k, n), f32 multiplied as f32, halves summed in f32; with `accumulate` added to what y holds.
 struct Product {
-  DType dtype = f32;
+  DType dtype = f32;           ///< of a and b
   std::int64_t batch = 1, m = 1, n = 1, k = 1;
   Matrix a, b, y;
   bool accumulate = false;
   std::int64_t alignment = 4;  ///< in bytes, of all three addresses
+  DType result = dtype;        ///< of y: f32 where a and b are halves, or theirs
 };
 
 /// The same product as cuBLAS counts, column by column: y = first·second, or with the operands left as they are where y itself lies column by column.

@@ -34,15 +34,22 @@ Axes merged(const ScalarTree& t, const std::vector<Lying>& operands) {
   return out;
 }
 
-/// The device function of one element: every step in a scope of its own, where its operands have their names.
+/// What a step computes in.
+std::string computed_text(DType dtype) { return type_text(is_half(dtype) ? f32 : dtype); }
+
+/// The device function of one element: every step in a scope of its own, where its operands have their names. Halves are read as f32, and each step's result is rounded.
 std::string apply_text(const ScalarTree& t, Generated& g) {
   std::string parameters, body;
-  for (std::size_t i = 0; i < t.inputs.size(); ++i) parameters += fmt::format("{} v{}, ", type_text(t.inputs[i].dtype), i);
-  auto type_of = [&](std::size_t v) { return type_text(v < t.inputs.size() ? t.inputs[v].dtype : t.steps[v - t.inputs.size()].type); };
+  for (std::size_t i = 0; i < t.inputs.size(); ++i) {
+    bool half = is_half(t.inputs[i].dtype);
+    parameters += fmt::format("{} {}{}, ", type_text(t.inputs[i].dtype), half ? "h" : "v", i);
+    if (half) body += fmt::format("  const float v{0} = convert<float>(h{0});\n", i);
+  }
+  auto type_of = [&](std::size_t v) { return computed_text(v < t.inputs.size() ? t.inputs[v].dtype : t.steps[v - t.inputs.size()].type); };
   for (std::size_t s = 0; s < t.steps.size(); ++s) {
     const ScalarStep& step = t.steps[s];
     std::size_t me = t.inputs.size() + s;
-    body += fmt::format("  {} v{};\n  {{ typedef {} T;", type_text(step.type), me, step.type == boolean ? type_of(step.operands.at(0).second) : type_text(step.type));
+    body += fmt::format("  {} v{};\n  {{ typedef {} T;", computed_text(step.type), me, step.type == boolean ? type_of(step.operands.at(0).second) : computed_text(step.type));
     for (auto& [name, v] : step.operands) body += fmt::format(" const {} {} = v{};", type_of(v), name, v);
     for (auto& [name, value] : step.constants) {
       std::string field = fmt::format("c{}_{}", s, name);
@@ -50,9 +57,10 @@ std::string apply_text(const ScalarTree& t, Generated& g) {
       body += fmt::format(" const T {} = (T)args.{};", name, field);
     }
     body += fmt::format("\n    v{} = {}; }}\n", me, step.text);
+    if (is_half(step.type) && s + 1 < t.steps.size()) body += fmt::format("  v{0} = convert<float>(convert<{1}>(v{0}));\n", me, type_text(step.type));
   }
-  std::size_t last = t.inputs.size() + t.steps.size() - 1;
-  return fmt::format("inline {} apply({}const Args& args) {{\n{}  return v{};\n}}\n", type_text(t.steps.back().type), parameters, body, last);
+  const std::string last = fmt::format("v{}", t.inputs.size() + t.steps.size() - 1), type = type_text(t.steps.back().type);
+  return fmt::format("inline {} apply({}const Args& args) {{\n{}  return {};\n}}\n", type, parameters, body, is_half(t.steps.back().type) ? fmt::format("convert<{}>({})", type, last) : last);
 }
 
 /// An operand is read (or the output written) `width` at a time where it lies dense along the last axis.
@@ -112,7 +120,8 @@ Lying stretched(const LocalType& operand, const Extents& to) {
 
 Generated elementwise(const ScalarTree& given) {
   ScalarTree t = given;
-  if (t.steps.empty()) t.steps.push_back({t.inputs.at(0).dtype, "x", {{"x", 0}}});
+  const bool copies = t.steps.empty();
+  if (copies) t.steps.push_back({t.inputs.at(0).dtype, "x", {{"x", 0}}});
   if (t.output.strides.empty()) t.output = stretched({t.steps.back().type, t.shape}, t.shape);
   t.output.dtype = t.steps.back().type;
   std::vector<Lying> operands = t.inputs;
@@ -143,7 +152,8 @@ Generated elementwise(const ScalarTree& given) {
     for (std::size_t d = 0; d < axes.sizes.size(); ++d)
       if (axes.strides[k][d] != 0 && axes.strides[k][d] != 1) g.number(fmt::format("s{}_{}", k, d), axes.strides[k][d]);
   }
-  g.body(apply_text(t, g));
+  const std::string type = type_text(t.steps.back().type);
+  g.body(copies ? fmt::format("inline {0} apply({0} x, const Args&) {{ return x; }}\n", type) : apply_text(t, g));
   if (width == 1) return g.body(entry_text("narrow", axes, operands, 1)).launch("narrow", grid_for(n));
   g.body(entry_text("wide", axes, operands, width) + entry_text("narrow", axes, operands, 1));
   return g.launch("wide", grid_for(std::max(n / width, std::min<std::int64_t>(n, width))), packed, "narrow", grid_for(n));
@@ -170,7 +180,8 @@ Support takes_on_gpu(const KernelRequest& r, const std::vector<DType>& dtypes, s
 
 Kernel elementwise_kernel(const GpuCodeRef& code, const std::string& op, std::vector<DType> dtypes, std::size_t i) {
   return {.name = "nvrtc_elementwise", .op = op, .supports = [=](const KernelRequest& r) { return takes_on_gpu(r, dtypes, i); },
-          .prepare = [code](const KernelRequest& r) { return elementwise(tree_of(r)).prepare(*code); }};
+          .prepare = [code](const KernelRequest& r) { return elementwise(tree_of(r)).prepare(*code); },
+          .halves = std::find(dtypes.begin(), dtypes.end(), f16) != dtypes.end()};
 }
 
 }  // namespace belfry

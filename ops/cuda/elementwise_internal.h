@@ -19,7 +19,7 @@ struct Lying {
 /// Stretched to the shape: stride 0 where it has size 1 or no axis.
 Lying stretched(const LocalType& operand, const Extents& to);
 
-/// T in the text is `type`, or that of the first operand where `type` is bool.
+/// T in the text is `type` (f32 for halves), or that of the first operand where `type` is bool.
 struct ScalarStep {
   DType type = f32;
   std::string text;                                       ///< C++: "a + b"

@@ -154,8 +154,8 @@ double flops(std::span<const LocalType> in, std::span<const LocalType>, const At
 OpDef forward_def(const char* name, std::vector<AttributeDef> attributes, std::string gradient) {
   return {.name = name,
           .attributes = std::move(attributes),
-          .inputs = {"x", optional_input("gamma"), optional_input("beta")},
-          .outputs = {"y", optional_output("mean"), optional_output("inverse_deviation")},
+          .inputs = {"x", wide_input(optional_input("gamma")), wide_input(optional_input("beta"))},
+          .outputs = {"y", wide_output(optional_output("mean")), wide_output(optional_output("inverse_deviation"))},
           .infer = infer_forward,
           .reference = forward_reference,
           .gradient = [gradient](GradientContext& g) {
@@ -167,20 +167,22 @@ OpDef forward_def(const char* name, std::vector<AttributeDef> attributes, std::s
           },
           .split = split_forward,
           .flops = flops,
-          .in_place = {{0, 0}}};
+          .in_place = {{0, 0}},
+          .precision = Precision::follow};
 }
 
 OpDef gradient_def(const char* name, std::vector<AttributeDef> attributes) {
   return {.name = name,
           .attributes = std::move(attributes),
-          .inputs = {"x", "mean", "inverse_deviation", "dy", optional_input("gamma")},
-          .outputs = {"dx", optional_output("dgamma"), optional_output("dbeta")},
+          .inputs = {"x", wide_input("mean"), wide_input("inverse_deviation"), "dy", wide_input(optional_input("gamma"))},
+          .outputs = {"dx", wide_output(optional_output("dgamma")), wide_output(optional_output("dbeta"))},
           .infer = infer_gradient,
           .reference = gradient_reference,
           .gradient = no_gradient("second derivatives of norms are in no net here"),
           .split = split_gradient,
           .flops = flops,
-          .in_place = {{0, 3}}};
+          .in_place = {{0, 3}},
+          .precision = Precision::follow};
 }
 
 }  // namespace

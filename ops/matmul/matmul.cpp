@@ -123,7 +123,7 @@ Letters letters_of(const std::string& equation, int rank_a, int rank_b) {
 
 OpDef matmul_def() {
   return {.name = "matmul",
-          .attributes = {{"equation", ""}},
+          .attributes = {{"equation", ""}, wide_result()},
           .inputs = {"a", "b"},
           .infer = infer,
           .reference = reference,
@@ -136,7 +136,8 @@ OpDef matmul_def() {
             Letters l = letters_of(c);
             return split_contraction(c, l.a, l.b, l.y);
           },
-          .flops = flops};
+          .flops = flops,
+          .precision = Precision::low};
 }
 
 namespace {

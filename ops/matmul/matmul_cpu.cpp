@@ -40,6 +40,8 @@ Plan plan_of(const KernelRequest& r) {
     for (Axis* x : {&m, &n, &k}) std::swap(x->a, x->b);
     for (Axis& x : roles.batch) std::swap(x.a, x.b);
   }
+  p.dtype = r.inputs[0].dtype;
+  p.result = r.outputs[0].dtype;
   p.m = m.size;
   p.n = n.size;
   for (const Axis& x : roles.batch) p.batch.push_back(x.size), p.a.push_back(x.a), p.b.push_back(x.b), p.y.push_back(x.y);
@@ -63,12 +65,13 @@ bool next(Extents& index, const Extents& sizes) {
 }
 
 Support supports(const KernelRequest& r) {
-  if (r.inputs[0].dtype != f32) return takes(r, {f32});
+  if (Support s = onednn_takes(r); !s.ok) return s;
   if (r.inputs[0].elements() == 0 || r.inputs[1].elements() == 0 || r.outputs[0].elements() == 0) return refuse("there are no elements");
   Plan plan = plan_of(r);
   auto first = made(plan, r.threads, false);
   if (!first) return refuse("oneDNN has no fast form of it");
   std::int64_t scratch = first->scratch_bytes();
+  if (!plan.loops.empty() && is_half(plan.product.result)) return refuse("summed axes lie apart, and sums are not taken in halves");
   if (!plan.loops.empty()) {
     auto further = made(plan, r.threads, true);
     if (!further) return refuse("summed axes lie apart, and oneDNN has no fast form that adds");
@@ -88,17 +91,19 @@ std::vector<Kernel> matmul_cpu() {
              for (const Axis& x : plan.loops) sizes.push_back(x.size);
              std::shared_ptr<onednn::Primitive> first = made(plan, r.threads, false), further = plan.loops.empty() ? nullptr : made(plan, r.threads, true);
              return prepared([=, index = Extents(sizes.size(), 0)](const Arguments& x) mutable {
+               const auto bytes = static_cast<std::int64_t>(size_of(plan.product.dtype));
                bool begun = false;
                do {
                  std::int64_t at_a = 0, at_b = 0;
                  for (std::size_t i = 0; i < index.size(); ++i) at_a += index[i] * plan.loops[i].a, at_b += index[i] * plan.loops[i].b;
-                 const std::byte *a = x.inputs[0] + 4 * at_a, *b = x.inputs[1] + 4 * at_b;
+                 const std::byte *a = x.inputs[0] + bytes * at_a, *b = x.inputs[1] + bytes * at_b;
                  const std::byte* at[] = {plan.swapped ? b : a, plan.swapped ? a : b, x.outputs[0]};
                  (begun ? further : first)->run(at, x.scratch);
                  begun = true;
                } while (next(index, sizes));
              });
-           }}};
+           },
+           .halves = true}};
 }
 
 }  // namespace belfry

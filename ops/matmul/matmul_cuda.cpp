@@ -66,10 +66,11 @@ Gemm gemm_of(const KernelRequest& r) {
   out.parts = {{}};
   spread(out.parts, roles.batch, false);
   spread(out.parts, summed, true);
-  std::int64_t bytes = static_cast<std::int64_t>(size_of(r.inputs[0].dtype)), ways = 64;
-  for (const Gemm::Part& p : out.parts) ways |= (p.a | p.b | p.y) * bytes;
-  for (const auto* x : {&out.product.a, &out.product.b, &out.product.y})
-    if (batch.size > 1) ways |= x->batch_step * bytes;
+  out.product.result = r.outputs[0].dtype;
+  if (is_half(out.product.result) && summed.size() > 0) return refused("its summed axes lie apart, and sums are not taken in halves");
+  std::int64_t bytes = static_cast<std::int64_t>(size_of(r.inputs[0].dtype)), of_y = static_cast<std::int64_t>(size_of(out.product.result)), ways = 64;
+  for (const Gemm::Part& p : out.parts) ways |= ((p.a | p.b) * bytes) | p.y * of_y;
+  if (batch.size > 1) ways |= ((out.product.a.batch_step | out.product.b.batch_step) * bytes) | out.product.y.batch_step * of_y;
   out.product.alignment = std::int64_t{1} << std::countr_zero(static_cast<std::uint64_t>(ways));
   return out;
 }
@@ -77,7 +78,7 @@ Gemm gemm_of(const KernelRequest& r) {
 std::vector<Kernel> matmul_cuda(const std::shared_ptr<CudaToolkit>& toolkit) {
   auto supports = [](const KernelRequest& r) {
     if (!cublas_lt::built()) return refuse("Belfry was built without cuBLASLt's header");
-    if (!is_float(r.inputs[0].dtype)) return refuse(fmt::format("input 0 is {}", name_of(r.inputs[0].dtype)));
+    if (!is_float(r.inputs[0].dtype) && !is_half(r.inputs[0].dtype)) return refuse(fmt::format("input 0 is {}", name_of(r.inputs[0].dtype)));
     if (r.inputs[0].elements() == 0 || r.inputs[1].elements() == 0 || r.outputs[0].elements() == 0) return refuse("there are no elements");
     Gemm gemm = gemm_of(r);
     return gemm.refusal.empty() ? Support{true, {}, cublas_lt::kScratchBytes, false} : refuse(gemm.refusal);
@@ -89,13 +90,13 @@ std::vector<Kernel> matmul_cuda(const std::shared_ptr<CudaToolkit>& toolkit) {
       gemm.product.accumulate = true;
       adding = cublas_lt::multiplication(*toolkit, gemm.product);
     }
-    auto bytes = static_cast<std::int64_t>(size_of(r.inputs[0].dtype));
+    auto bytes = static_cast<std::int64_t>(size_of(r.inputs[0].dtype)), of_y = static_cast<std::int64_t>(size_of(r.outputs[0].dtype));
     return prepared([=, parts = std::move(gemm.parts)](const Arguments& x) {
       for (const Gemm::Part& p : parts)
-        (p.add ? adding : first)->run(x.inputs[0] + p.a * bytes, x.inputs[1] + p.b * bytes, x.outputs[0] + p.y * bytes, x.scratch, x.stream);
+        (p.add ? adding : first)->run(x.inputs[0] + p.a * bytes, x.inputs[1] + p.b * bytes, x.outputs[0] + p.y * of_y, x.scratch, x.stream);
     });
   };
-  return {{.name = "cublas_lt_matmul", .op = "matmul", .supports = supports, .prepare = prepare}};
+  return {{.name = "cublas_lt_matmul", .op = "matmul", .supports = supports, .prepare = prepare, .halves = true}};
 }
 
 }  // namespace belfry

@@ -69,7 +69,8 @@ std::vector<OpDef> max_pool2d_defs() {
                    return std::vector<Value>{emit("max_pool2d_gradient", {g.output_gradient(), g.output(1), g.input(0)}, g.attributes, {})};
                  },
                  .split = row_by_row(0, 0),
-                 .flops = [](auto, auto out, const Attributes& a) { return pool_flops(out[0], a); }});
+                 .flops = [](auto, auto out, const Attributes& a) { return pool_flops(out[0], a); },
+                 .precision = Precision::follow});
   out.push_back({.name = "max_pool2d_gradient",
                  .attributes = pool_attributes(),
                  .inputs = {"dy", "index", shape_only("x")},
@@ -83,7 +84,8 @@ std::vector<OpDef> max_pool2d_defs() {
                  .reference = gradient,
                  .gradient = no_gradient("second derivatives of pooling are in no net here"),
                  .split = split_gradient,
-                 .flops = [](auto in, auto, const Attributes& a) { return pool_flops(in[0], a); }});
+                 .flops = [](auto in, auto, const Attributes& a) { return pool_flops(in[0], a); },
+                 .precision = Precision::follow});
   return out;
 }
 

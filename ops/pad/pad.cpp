@@ -92,7 +92,8 @@ std::vector<OpDef> pad_defs() {
                  .reference = forward,
                  .gradient = [](GradientContext& g) { return std::vector<Value>{emit("pad_gradient", {g.output_gradient(), g.input(0)}, g.attributes, {})}; },
                  .split = row_by_row(),
-                 .exact = true});
+                 .exact = true,
+                 .precision = Precision::follow});
   out.push_back({.name = "pad_gradient",
                  .attributes = attributes,
                  .inputs = {"dy", shape_only("x")},
@@ -110,7 +111,8 @@ std::vector<OpDef> pad_defs() {
                    return std::vector<Value>{emit("pad", {g.output_gradient()}, zeros, {}), {}};
                  },
                  .split = row_by_row(),
-                 .flops = [](auto in, auto, const Attributes&) { return static_cast<double>(in[0].elements()); }});
+                 .flops = [](auto in, auto, const Attributes&) { return static_cast<double>(in[0].elements()); },
+                 .precision = Precision::follow});
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <belfry/graph/glob.h>
 #include <belfry/graph/gradients.h>
 #include <belfry/ops/build.h>
+#include <belfry/ops/passes/loss_scale.h>
 #include <belfry/ops/passes/optimizer_kinds.h>
 #include <belfry/ops/passes/passes.h>
 
@@ -24,14 +25,16 @@ class Trainer {
       if (g_.node(id).attributes.flag("trainable")) wanted.push_back({id, 0});
     g_.losses = spec_.losses;
     g_.train.reset();
-    std::vector<Value> found = gradients(g_, g_.losses, wanted), some;
+    LossScale scale(g_, options_);
+    std::vector<Value> found = gradients(g_, g_.losses, wanted, scale ? scale.begin(g_.losses) : std::vector<Value>{}), some;
     for (std::size_t i = 0; i < wanted.size(); ++i)
       if (found[i]) {
         variables.push_back(wanted[i].node);
         some.push_back(found[i]);
       }
     if (some.empty()) throw UserError(fmt::format("no trainable variable of the graph '{}' reaches its loss", g_.name));
-    if (options_.flag("skip_nonfinite")) gate(some);
+    Value finite = scale || options_.flag("skip_nonfinite") ? gate(some) : Value{};
+    if (scale) scale.divide(some);
     clip(some);
     if (real("weight_decay") > 0) choose_decayed(variables);
     for (std::size_t i = 0; i < variables.size(); ++i) {
@@ -39,6 +42,7 @@ class Trainer {
       if (real("average_decay") > 0) average(variables[i]);
     }
     count_steps();
+    if (scale) scale.update(g_.gate, finite);
   }
 
  private:
@@ -54,14 +58,15 @@ class Trainer {
     g_.cursor = {};
   }
 
-  /// A gradient that is not finite closes the updates of this step, beside the gate that is there.
-  void gate(const std::vector<Value>& gradients) {
+  /// A gradient that is not finite closes the updates of this step, beside the gate that is there. Gives whether all are finite.
+  Value gate(const std::vector<Value>& gradients) {
     g_.cursor = {"gate", {}, -1, Role::update, {}};
     std::vector<Value> conditions;
-    if (g_.gate.valid()) conditions.push_back(g_.value(g_.gate));
     for (Value v : gradients) conditions.push_back(all_finite(v));
-    g_.gate = all_of(conditions).id;
+    Value finite = all_of(conditions);
+    g_.gate = g_.gate.valid() ? all_of({g_.value(g_.gate), finite}).id : finite.id;
     g_.cursor = {};
+    return finite;
   }
 
   /// All but those that `no_decay` names; a pattern that names none is a mistake.

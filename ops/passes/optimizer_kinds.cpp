@@ -25,7 +25,8 @@ Schema with_common(double rate, Schema own, double weight_decay = 0) {
   Schema out = {no_less_than_0("learning_rate", rate)};
   out.insert(out.end(), own.begin(), own.end());
   const Schema common = {no_less_than_0("weight_decay", weight_decay), {"no_decay", ""},        no_less_than_0("clip_norm"), no_less_than_0("clip_each_norm"),
-                         no_less_than_0("clip_value"),                 share("average_decay", 0), {"average_by_step", false},  {"skip_nonfinite", false}};
+                         no_less_than_0("clip_value"),                 share("average_decay", 0), {"average_by_step", false},  {"skip_nonfinite", false},
+                         no_less_than_0("loss_scale"),                 AttributeDef("loss_scale_steps", 0).between(0, 1e9)};
   out.insert(out.end(), common.begin(), common.end());
   return out;
 }
@@ -96,6 +97,8 @@ Attributes training_options(const TrainSpec& spec) {
   if (clips > 1) throw UserError(fmt::format("optimizer '{}': gradients are clipped by one of clip_norm, clip_each_norm and clip_value", spec.optimizer));
   if (out.real("average_decay") == 0 && out.flag("average_by_step")) throw UserError(fmt::format("optimizer '{}': average_by_step says nothing without an average_decay", spec.optimizer));
   if (out.real("weight_decay") == 0 && !out.text("no_decay").empty()) throw UserError(fmt::format("optimizer '{}': no_decay says nothing without a weight_decay", spec.optimizer));
+  if (out.real("loss_scale") == 0 && out.integer("loss_scale_steps") > 0)
+    throw UserError(fmt::format("optimizer '{}': loss_scale_steps says nothing without a loss_scale to begin with", spec.optimizer));
   const bool scheduled = !spec.schedule.entries().empty();
   if (scheduled) check_schedule(spec.schedule);
   if (spec.optimizer != "ftrl") return out;

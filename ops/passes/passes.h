@@ -17,6 +17,10 @@ Graph gate_updates(const Graph& graph, ValueId gate);
 /// of a split, each in zeros of its own, and added: the parts side by side.
 Graph canonicalise(const Graph& graph);
 
+/// Where the graph's precision is bf16 or f16: products read and give halves, what follows them takes the dtype of what it reads, and all else, variables and
+/// their gradients too, stays f32. One cast per value, with its readers' names unchanged; outputs, metrics and losses keep their types. Again, it changes nothing.
+Graph mixed_precision(const Graph& graph);
+
 /// The passes of a training graph, in order.
 std::vector<Pass> training_passes();
 /// The passes of a graph without updates.

@@ -16,6 +16,7 @@ std::vector<Pass> inference_passes() {
       {"canonicalise", canonicalise, Stage::built},
       {"merge_common_subexpressions", merge_common_subexpressions, Stage::built},
       {"drop_dead_code", drop_dead_code, Stage::built},
+      {"mixed_precision", mixed_precision, Stage::built},
       {"order_nodes", order_nodes, Stage::built},
   };
 }
@@ -29,7 +30,8 @@ std::vector<Pass> training_passes() {
       {"fold_constants", fold_constants, Stage::simplified},    // before canonicalise, which looks for constants
       {"canonicalise", canonicalise, Stage::simplified},
       {"merge_common_subexpressions", merge_common_subexpressions, Stage::simplified},
-      {"drop_dead_code", drop_dead_code, Stage::simplified},    // behind all others: they leave nodes behind
+      {"drop_dead_code", drop_dead_code, Stage::simplified},    // behind the others: they leave nodes behind
+      {"mixed_precision", mixed_precision, Stage::simplified},  // after gradients, so that those of variables are f32, and without dead readers
       {"order_nodes", order_nodes, Stage::simplified},
   };
 }

@@ -112,7 +112,8 @@ std::vector<OpDef> random_defs() {
                  .inference = [](GradientContext& g) { return std::vector<Value>{g.input(0)}; },
                  .in_place = {{0, 0}},
                  .random = true,
-                 .zero_preserving = true});
+                 .zero_preserving = true,
+                 .precision = Precision::follow});
   return out;
 }
 

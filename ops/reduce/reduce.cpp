@@ -205,12 +205,14 @@ OpDef def(const char* name, ReferenceRule reference, SplitRule split, GradientRu
   return {.name = name,
           .attributes = {{"axes", Integers{}}, {"keep", false}},
           .inputs = {"x"},
+          .outputs = {wide_output("y")},  // what is summed is not rounded again
           .infer = std::move(infer_rule),
           .reference = std::move(reference),
           .gradient = std::move(gradient),
           .split = std::move(split),
           .flops = [](auto in, auto, const Attributes&) { return static_cast<double>(in[0].elements()); },
-          .zero_preserving = zero_preserving};
+          .zero_preserving = zero_preserving,
+          .precision = Precision::follow};
 }
 
 }  // namespace

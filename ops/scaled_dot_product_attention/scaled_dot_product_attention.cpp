@@ -176,12 +176,12 @@ double flops(std::span<const LocalType> in, std::span<const LocalType>, const At
 }  // namespace
 
 std::vector<OpDef> scaled_dot_product_attention_defs() {
-  std::vector<AttributeDef> attributes = {{"causal", false}, AttributeDef("scale", 0.0).between(0, 1e6)};
+  std::vector<AttributeDef> attributes = {{"causal", false}, AttributeDef("scale", 0.0).between(0, 1e6), wide_result()};
   std::vector<OpDef> out;
   out.push_back({.name = "scaled_dot_product_attention",
                  .attributes = attributes,
-                 .inputs = {"q", "k", "v", optional_input("mask")},
-                 .outputs = {"y", optional_output("log_sum")},
+                 .inputs = {"q", "k", "v", wide_input(optional_input("mask"))},
+                 .outputs = {"y", wide_output(optional_output("log_sum"))},
                  .infer = [](InferContext& c) { return types_of(c, 3); },
                  .reference = forward_reference,
                  .gradient = [](GradientContext& g) {
@@ -192,16 +192,18 @@ std::vector<OpDef> scaled_dot_product_attention_defs() {
                    return out;
                  },
                  .split = [](const SplitContext& c) { return split(c, 3); },
-                 .flops = flops});
+                 .flops = flops,
+                 .precision = Precision::low});
   out.push_back({.name = "scaled_dot_product_attention_gradient",
                  .attributes = attributes,
-                 .inputs = {"q", "k", "v", "y", "log_sum", "dy", optional_input("mask")},
-                 .outputs = {"dq", "dk", "dv", optional_output("dscores")},
+                 .inputs = {"q", "k", "v", "y", wide_input("log_sum"), "dy", wide_input(optional_input("mask"))},
+                 .outputs = {"dq", "dk", "dv", wide_output(optional_output("dscores"))},
                  .infer = infer_gradient,
                  .reference = gradient_reference,
                  .gradient = no_gradient("second derivatives of attention are in no net here"),
                  .split = [](const SplitContext& c) { return split(c, 6); },
-                 .flops = [](auto in, auto out, const Attributes& a) { return 2.5 * flops(in, out, a); }});
+                 .flops = [](auto in, auto out, const Attributes& a) { return 2.5 * flops(in, out, a); },
+                 .precision = Precision::low});
   return out;
 }
 

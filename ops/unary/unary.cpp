@@ -36,6 +36,12 @@ void gradient_reference(const Call& c) {
   });
 }
 
+/// Slopes, bends and bounded curves: none makes of halves what a half does not hold. Powers, exponentials and roots stay f32, as other frameworks have it.
+bool follows(std::string_view name) {
+  constexpr std::string_view kFollow = " neg abs sign tanh sigmoid silu gelu gelu_tanh relu relu6 leaky_relu elu clip ";
+  return kFollow.find(" " + std::string(name) + " ") != kFollow.npos;
+}
+
 struct Formula {
   const char* name;
   const char* scalar;
@@ -67,7 +73,8 @@ OpDef def(Formula f) {
           .scalar = f.scalar,
           .in_place = {{0, 0}},
           .zero_preserving = f.zero_preserving,
-          .exact = f.exact};
+          .exact = f.exact,
+          .precision = follows(f.name) ? Precision::follow : Precision::full};
 }
 
 /// dx of an op with a kink, from dy and the op's input or output: one pass, and the choice at the kink in one place.
@@ -92,7 +99,8 @@ OpDef gradient_def(const char* name, const char* scalar, const char* second, Ref
           .scalar = scalar,
           .in_place = {{0, 0}, {0, 1}},
           .zero_preserving = true,
-          .exact = true};
+          .exact = true,
+          .precision = Precision::follow};
 }
 
 /// −x of a partial sum is a partial sum.

@@ -97,11 +97,17 @@ class GpuPlans : public FakeGpus {
   std::shared_ptr<CudaToolkit> toolkit_ = std::make_shared<CudaToolkit>();
 };
 
+Graph trained_in(const std::string& name, DType precision) {
+  Graph graph = built(name);
+  graph.precision = precision;
+  return run_passes(training_passes(), graph);
+}
+
 /// The kernels that GPUs run, compiled for the host, and what they lack on the host: the whole way but the device.
 TEST_F(GpuPlans, train_with_generated_kernels) {
   environment.set("FAKE_CUDA_GPUS", "2");
   environment.set("FAKE_CUDA_WORKS", "1");
-  for (const char* name : {"decay", "dropout"}) {
+  for (auto [name, precision] : {std::pair{"decay", f32}, {"dropout", f32}, {"decay", bf16}}) {
     start(11);
     auto host = std::make_shared<HostGpu>();
     KernelTables all = kernels();
@@ -111,7 +117,7 @@ TEST_F(GpuPlans, train_with_generated_kernels) {
       k.prepare = [this, given](const KernelRequest& r) { return on_stream(given, r, given.prepare(r)); };
       all["gpu"].add(std::move(k));
     }
-    auto graph = std::make_shared<const Graph>(training_graph(net(name), f32));
+    auto graph = std::make_shared<const Graph>(trained_in(name, precision));
     auto plan = placed(graph, to_strategy(Mirrored{.devices = parse_devices("gpu:0-1"), .towers = 4, .threads = 1}), "gpu:0-1", 7, all);
     int on_gpu = 0;
     for (const PlanNode& n : plan->nodes)
@@ -119,7 +125,7 @@ TEST_F(GpuPlans, train_with_generated_kernels) {
     EXPECT_GT(on_gpu, 10) << name;
     auto one = placed(graph, to_strategy(Single{.device = cpu(0), .towers = 4, .threads = 1}), "cpu:0", 7, all);
     const Tensors want = train(graph, one, all), got = train(graph, plan, all, [&] { host->build(); });
-    for (const auto& [value, tensor] : want) EXPECT_LE(distance(got.at(value), tensor), 2e-5) << name << ": '" << value << "'";
+    for (const auto& [value, tensor] : want) EXPECT_LE(distance(got.at(value), tensor), precision == f32 ? 2e-5 : 0x1p-8) << name << ": '" << value << "'";
   }
 }
 
@@ -154,8 +160,10 @@ TEST_F(GpuPlans, give_the_cpus_bits_with_every_strategy) {
   environment.set("FAKE_CUDA_GPUS", "2");
   environment.set("FAKE_CUDA_WORKS", "1");
   int seed = 0;
-  for (const std::string& name : names_of_nets()) {
-    auto graph = std::make_shared<const Graph>(without_requests(training_graph(net(name), f32)));
+  std::vector<std::pair<std::string, DType>> all_nets = {{"attention", bf16}, {"batch_norm", f16}, {"embedding", bf16}};
+  for (const std::string& name : names_of_nets()) all_nets.emplace_back(name, f32);
+  for (const auto& [name, precision] : all_nets) {
+    auto graph = std::make_shared<const Graph>(without_requests(trained_in(name, precision)));
     // An op is left out here and there: it runs on the host then.
     const KernelTables all = tables(), some = tables({"matmul", "relu", "softmax_cross_entropy"});
     auto single = placed(graph, to_strategy(Single{.device = cpu(0), .towers = 4, .threads = 1}), "cpu:0", 7, all);

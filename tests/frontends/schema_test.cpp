@@ -43,6 +43,10 @@ TEST(Schema, what_is_written_validates_and_what_is_misspelt_does_not) {
   auto put = [&](const std::string& kind, const std::string& text) { write_file(folder / (kind + std::to_string(count++) + ".json"), text); };
   auto broken = [](std::string text, const std::string& from, const std::string& to) { return text.replace(text.find(from), from.size(), to); };
   for (std::uint64_t seed = 0; seed < 40; ++seed) put("graph", write_graph(random_graph(seed)));
+  Graph halves = built("decay");
+  halves.precision = bf16;
+  put("graph", write_graph(halves));
+  put("bad", broken(write_graph(halves), "\"bf16\"", "\"f64\""));
   for (const Net& n : nets()) {
     auto graph = std::make_shared<const Graph>(training_graph(n));
     put("graph", write_graph(*graph));

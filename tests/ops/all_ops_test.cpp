@@ -33,6 +33,10 @@ const OpSet& ops() {
   return set;
 }
 
+bool has_kernel(const KernelTable& kernels, const std::string& op) {
+  return std::any_of(kernels.all().begin(), kernels.all().end(), [&](const Kernel& k) { return k.op == op; });
+}
+
 class EveryOp : public testing::TestWithParam<std::string> {
  protected:
   const OpDef& def() const { return ops().at(GetParam()); }
@@ -49,8 +53,14 @@ TEST_P(EveryOp, gives_the_whole_through_expand) { check_expanded(def(), cases())
 TEST_P(EveryOp, every_kernel_agrees_with_its_reference) {
   static const KernelTable kernels = cpu_kernels();
   int runs = check_kernels(kernels, def(), cases());
-  bool any = std::any_of(kernels.all().begin(), kernels.all().end(), [&](const Kernel& k) { return k.op == GetParam(); });
-  EXPECT_EQ(runs > 0, any) << "no kernel of the op accepts a case";
+  EXPECT_EQ(runs > 0, has_kernel(kernels, GetParam())) << "no kernel of the op accepts a case";
+}
+
+TEST_P(EveryOp, computes_halves_as_f32_and_rounds_once) {
+  static const KernelTable kernels = cpu_kernels();
+  int runs = check_halves(kernels, def(), cases());
+  bool computes = !def().stores && def().precision != Precision::full && !GetParam().starts_with("reduce_a");  // bools
+  EXPECT_EQ(runs > 0, computes && has_kernel(kernels, GetParam()));
 }
 
 std::vector<std::string> names() {

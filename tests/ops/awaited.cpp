@@ -131,6 +131,7 @@ void await_all(const KernelTable& table, const OpDef& def, std::vector<Awaited>&
     await(table, def, c, 3, true, out);
     if (optional) await(table, def, c, 3, false, out);
     if (&c == &cases[0]) await(table, def, in_f64(def, c), 3, true, out), await(table, def, c, 1, true, out);
+    if (&c == &cases[0] && !def.stores && def.precision != Precision::full) await(table, def, in_halves(def, c, def.commutative ? f16 : bf16), 3, true, out);
   }
 }
 

@@ -45,13 +45,6 @@ Value add_op(Graph& g, const OpDef& def, const OpCase& c) {
   return g.add(def, inputs, c.attributes, "under_test");
 }
 
-std::vector<HostTensor> draw_all(const OpCase& c, std::int64_t batch, bool dyadic, std::uint64_t seed) {
-  std::mt19937_64 rng(seed);
-  std::vector<HostTensor> out;
-  for (const CaseInput& i : c.inputs) out.push_back(draw(i, batch, dyadic, rng));
-  return out;
-}
-
 /// Σ y·w in double, over the outputs that have weights.
 double weighted(const std::vector<HostTensor>& y, const std::vector<HostTensor>& w) {
   double out = 0;
@@ -100,6 +93,13 @@ std::vector<bool> followed_outputs(const std::shared_ptr<const OpSet>& ops, cons
 
 }  // namespace
 
+std::vector<HostTensor> draw_all(const OpCase& c, std::int64_t batch, bool dyadic, std::uint64_t seed) {
+  std::mt19937_64 rng(seed);
+  std::vector<HostTensor> out;
+  for (const CaseInput& i : c.inputs) out.push_back(draw(i, batch, dyadic, rng));
+  return out;
+}
+
 OpCase in_f64(const OpDef& def, const OpCase& c) {
   if (c.keep_dtypes) return c;
   OpCase out = c;
@@ -118,7 +118,7 @@ HostTensor draw(const CaseInput& input, std::int64_t batch, bool dyadic, std::mt
   auto one = [&]() -> double {
     if (input.below != Dim(0)) return static_cast<double>(rng() % static_cast<std::uint64_t>(input.below.at(batch)));
     if (input.type.dtype == boolean) return static_cast<double>(rng() % 2);
-    if (!is_float(input.type.dtype)) return std::round(real(rng));
+    if (!is_float(input.type.dtype) && !is_half(input.type.dtype)) return std::round(real(rng));
     if (!dyadic) return real(rng);
     if (input.power_of_two) return std::ldexp(1.0, static_cast<int>(rng() % 3) - 1);
     return std::ceil(input.low * 4 + static_cast<double>(rng() % static_cast<std::uint64_t>((input.high - input.low) * 4))) / 4;
@@ -142,7 +142,8 @@ std::vector<HostTensor> run_op(const OpDef& def, const OpCase& c, const std::vec
 }
 
 double distance(const HostTensor& a, const HostTensor& b) {
-  if (a.shape() != b.shape() || is_float(a.dtype()) != is_float(b.dtype())) return std::numeric_limits<double>::infinity();
+  auto real = [](const HostTensor& t) { return is_float(t.dtype()) || is_half(t.dtype()); };
+  if (a.shape() != b.shape() || real(a) != real(b)) return std::numeric_limits<double>::infinity();
   HostTensor x = converted(a, f64), y = converted(b, f64);
   double worst = 0;
   for (std::size_t i = 0; i < x.data<double>().size(); ++i) {
@@ -271,108 +272,6 @@ void check_in_place(const OpDef& def, const std::vector<OpCase>& cases) {
       for (std::size_t j = 0; j < out.size(); ++j) EXPECT_EQ(out[j], apart[j]) << "output " << k << " on the bytes of input " << i;
     }
   }
-}
-
-namespace {
-
-/// One kernel on one request; output `k` on the bytes of input `i` where they are given.
-std::vector<HostTensor> launch(const KernelTable& table, const std::string& name, const KernelRequest& request, std::int64_t scratch_bytes, const OpCase& c,
-                               std::vector<HostTensor> inputs, std::pair<int, int> alias = {-1, -1}) {
-  HostTensor scratch(u8, {scratch_bytes});
-  std::vector<HostTensor> out;
-  for (const LocalType& t : request.outputs) out.emplace_back(t.dtype, t.shape);
-  // Memory of a plan is reused: what lies in outputs and scratch before a launch is anything.
-  std::fill_n(scratch.raw(), scratch.bytes().size(), std::byte{0xA5});
-  for (HostTensor& t : out) std::fill_n(t.raw(), t.bytes().size(), std::byte{0xA5});
-  Arguments a;
-  for (std::size_t i = 0; i < inputs.size(); ++i) a.inputs.push_back(c.inputs[i].given ? inputs[i].raw() : nullptr);
-  for (std::size_t o = 0; o < out.size(); ++o) a.outputs.push_back(request.wanted[o] ? out[o].raw() : nullptr);
-  a.scratch = scratch.raw();
-  auto [k, i] = alias;
-  if (k >= 0) a.outputs[static_cast<std::size_t>(k)] = inputs[static_cast<std::size_t>(i)].raw();
-  table.prepare(name, request, {scratch_bytes, k >= 0})->launch(a);
-  if (k >= 0) out[static_cast<std::size_t>(k)] = inputs[static_cast<std::size_t>(i)];
-  return out;
-}
-
-}  // namespace
-
-namespace {
-
-/// Every kernel that accepts the case, against what is wanted; an empty tensor is any.
-int compare_kernels(const KernelTable& kernels, const OpDef& def, const OpCase& c, const std::vector<HostTensor>& inputs, const std::vector<HostTensor>& wanted, std::int64_t batch) {
-  int runs = 0;
-  Attributes attributes = checked(def.attributes, c.attributes, def.name);
-  bool optional = std::any_of(def.outputs.begin(), def.outputs.end(), [](const OutputDef& o) { return o.optional; });
-  for (auto [threads, all_read] : {std::pair{1, true}, {2, true}, {optional ? 2 : 0, false}}) {
-    if (threads == 0) continue;
-    KernelRequest r;
-    r.op = def.name;
-    r.def = &def;
-    r.attributes = &attributes;
-    r.output_types = c.outputs;
-    for (const OutputDef& o : def.outputs) r.wanted.push_back(all_read || !o.optional);
-    r.threads = threads;
-    r.share = Share{0, batch, batch, 1, Combine::global_mean};
-    for (std::size_t i = 0; i < inputs.size(); ++i) r.inputs.push_back(c.inputs[i].given ? inputs[i].type() : LocalType{f32, {0}});
-    for (const TensorType& t : c.outputs) r.outputs.push_back({t.dtype, extents_of(t.shape, batch)});
-    for (const Kernel& k : kernels.all()) {
-      if (k.op != def.name) continue;
-      Support s = k.supports(r);
-      if (!s.ok) {
-        EXPECT_FALSE(s.reason.empty()) << k.name << " refuses without a reason";
-        continue;
-      }
-      SCOPED_TRACE(def.name + ": " + c.name + ", kernel " + k.name + ", " + std::to_string(threads) + " threads, batch " + std::to_string(batch));
-      std::vector<std::pair<int, int>> aliases = {{-1, -1}};
-      if (s.in_place)
-        for (auto [o, i] : def.in_place)
-          if (inputs[static_cast<std::size_t>(i)].type() == r.outputs[static_cast<std::size_t>(o)]) aliases.emplace_back(o, i);
-      for (auto alias : aliases) {
-        auto got = launch(kernels, k.name, r, s.scratch_bytes, c, inputs, alias);
-        for (std::size_t o = 0; o < got.size(); ++o) {
-          if (!r.wanted[o] || (wanted[o].bytes().empty() && !got[o].bytes().empty())) continue;
-          if (def.exact || !is_float(got[o].dtype())) EXPECT_EQ(got[o], wanted[o]) << "output " << o << ", aliased " << alias.first << " on " << alias.second;
-          else EXPECT_LE(distance(got[o], wanted[o]), c.tolerance) << "output " << o << ", aliased " << alias.first << " on " << alias.second;
-        }
-        ++runs;
-      }
-    }
-  }
-  return runs;
-}
-
-}  // namespace
-
-int check_kernels(const KernelTable& kernels, const OpDef& def, const std::vector<OpCase>& cases) {
-  int runs = 0;
-  for (const OpCase& given : cases) {
-    if (!given.no_reference.empty()) continue;
-    for (const OpCase& c : {given, in_f64(def, given)}) {
-      for (std::int64_t batch : {1, 3, 8}) {
-        std::vector<HostTensor> inputs = draw_all(c, batch, false, 23);
-        runs += compare_kernels(kernels, def, c, inputs, run_op(def, c, inputs, batch), batch);
-      }
-    }
-  }
-  return runs;
-}
-
-int check_given(const KernelTable& kernels, const OpDef& def, const OpCase& given, const std::vector<HostTensor>& inputs, const std::vector<HostTensor>& wanted) {
-  int runs = 0;
-  for (const OpCase& c : {given, in_f64(def, given)}) {
-    SCOPED_TRACE(def.name + ": " + c.name);
-    std::vector<HostTensor> in, out;
-    for (std::size_t i = 0; i < inputs.size(); ++i) in.push_back(converted(inputs[i], c.inputs[i].type.dtype));
-    for (std::size_t k = 0; k < wanted.size(); ++k) out.push_back(converted(wanted[k], c.outputs[k].dtype));
-    auto got = run_op(def, c, in, 1);
-    for (std::size_t k = 0; k < got.size(); ++k) {
-      if (wanted[k].bytes().empty()) continue;
-      EXPECT_LE(distance(got[k], out[k]), c.tolerance) << "output " << k << " of the reference";
-    }
-    runs += compare_kernels(kernels, def, c, in, out, 1);
-  }
-  return runs;
 }
 
 void check_op(const OpDef& def, const std::vector<OpCase>& cases) {

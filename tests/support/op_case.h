@@ -75,13 +75,17 @@ void check_expanded(const OpDef& def, const std::vector<OpCase>& cases);
 /// reference; bit for bit where the op is exact.
 /// Gives the number of kernel runs compared.
 int check_kernels(const KernelTable& kernels, const OpDef& def, const std::vector<OpCase>& cases);
+/// The same on halves, for an op that computes with them: a case's types, the reference, and every kernel, in bf16 and f16.
+int check_halves(const KernelTable& kernels, const OpDef& def, const std::vector<OpCase>& cases);
 /// The reference and every kernel that accepts the case, on these inputs of f32 and in f64, give `wanted`: for values that are not drawn, such as infinities. An empty tensor
 /// in `wanted` is any.
 int check_given(const KernelTable& kernels, const OpDef& def, const OpCase& c, const std::vector<HostTensor>& inputs, const std::vector<HostTensor>& wanted);
 
 /// What the parts of the harness share.
 OpCase in_f64(const OpDef& def, const OpCase& c);
+OpCase in_halves(const OpDef& def, const OpCase& c, DType half);
 HostTensor draw(const CaseInput& input, std::int64_t batch, bool dyadic, std::mt19937_64& rng);
+std::vector<HostTensor> draw_all(const OpCase& c, std::int64_t batch, bool dyadic, std::uint64_t seed);
 /// Null for inputs left out.
 std::vector<const HostTensor*> pointers(const OpCase& c, const std::vector<HostTensor>& tensors);
 std::vector<HostTensor> run_op(const OpDef& def, const OpCase& c, const std::vector<HostTensor>& inputs, std::int64_t batch);

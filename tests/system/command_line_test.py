@@ -117,6 +117,16 @@ with tempfile.TemporaryDirectory() as folder:
     refused(2, ["'alpha' stands there twice"], "convert", "mobilenet_v2:alpha=1,alpha=0.5")
     refused(1, ["100000 blocks", "from 0 to 1000"], "convert", "transformer:blocks=100000")
 
+    # Mixed precision, by an option before what the file says; a plan has its own.
+    done = here("place", "mlp", "--precision", "bf16", "-o", "half.json")
+    expect(done.returncode == 0, f"place --precision: {done}")
+    text_of_halves = pathlib.Path(folder, "half.json").read_text(encoding="utf-8")
+    expect('"precision": "bf16"' in text_of_halves and '"op": "cast"' in text_of_halves and '"dtype": "bf16"' in text_of_halves, "half.json holds no halves")
+    refused(2, ["--precision does nothing here", "a plan has its precision"], "place", "half.json", "--precision", "f32")
+    refused(2, ["--precision"], "place", "mlp", "--precision", "f8")
+    done = here("bench", "mlp", "--batch", "4", "--towers", "1", "--rounds", "1", "--precision", "f32,f16")
+    expect(done.returncode == 0 and "mlp batch 4" in done.stdout and "mlp in f16 batch 4" in done.stdout, f"bench --precision: {done}")
+
     # Forecasts: calibrated here, on a machine that is not here, beside a trace; a problem for a placer of one's own, and its answer.
     root = pathlib.Path(__file__).resolve().parents[2]
     done = here("bench", "mlp", "--batch", "4,16", "--towers", "1,2", "--rounds", "3", "--calibrate", "-o", "costs.json")
