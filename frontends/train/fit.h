@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <belfry/frontends/data/batches.h>
+#include <belfry/frontends/session/loops.h>
 #include <belfry/frontends/session/session.h>
 #include <belfry/frontends/state/checkpoint.h>
 #include <belfry/frontends/train/averages.h>
@@ -26,10 +27,11 @@ struct Progress {
   Metrics metrics;                          ///< of the epoch so far
   Metrics last;                             ///< of the last batch alone
   std::optional<double> learning_rate = {}; ///< of the last batch; none where nobody asked for it, or a given plan does not fetch it
+  std::optional<LoopCounts> loops = {};     ///< of this training so far, where it is by loops; `last` then has the "staleness" of the update
 };
 
 struct FitOptions {
-  std::int64_t batch = 32;                  ///< global: the towers share it
+  std::int64_t batch = 32;                  ///< global: the towers share it; where workers train by loops, each takes a batch of its share
   int epochs = 1;                           ///< from here on; one that was begun is the first of them
   bool resumed = false;                     ///< `epochs` is of the whole run: those before the checkpoint count
   std::int64_t steps = 0;                   ///< not 0: so many from here on, across as many epochs as they take
@@ -49,6 +51,7 @@ struct FitOptions {
 struct EpochResult {
   Metrics metrics;
   double seconds = 0;
+  std::optional<LoopCounts> loops = {};     ///< of all epochs until then
 };
 using History = std::vector<EpochResult>;
 
