@@ -38,6 +38,11 @@ void add_place_verb(CLI::App& app, const LibrarySource& library) {
     const std::int64_t said = batch_of(o->batch, source, o->placement), batch = said ? said : 32;
     if (!source.state.empty()) say(fmt::format("the state that {} names is not in the plan; give it to run: --state {}\n", o->source, source.state));
     Session session = make_session(source, o->placement, library, true);
+    if (session.strategy().loops) {
+      if (o->out.empty() || o->problem) throw WrongUse("what is trained by loops has two plans, a worker's and the servers': -o PLAN.json writes PLAN.worker.json and PLAN.server.json");
+      say_loops(session, batch, o->fetches.empty() ? session.default_fetches(Mode::step) : o->fetches, o->out);
+      return;
+    }
     const PlacedGraph& plan = session.plan(batch, Mode::step, o->fetches);
     say(describe(plan, {.memory = true, .nodes = false}));
     const std::string text = o->problem ? write_problem(plan, o->placement.calibration.empty() ? CostTable{} : read_costs(read_file(o->placement.calibration), o->placement.calibration)) : write_plan(plan);

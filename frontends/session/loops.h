@@ -50,6 +50,7 @@ class TrainingLoops {
   void run(const VersionedStore::Source& source, std::int64_t steps, const std::function<void(const std::vector<Applied>&)>& applied);
 
   const LoopCounts& counts() const { return counts_; }
+  /// Of the first worker: the others differ in its device alone.
   const PlacedGraph& worker_plan(std::int64_t rows);
   const PlacedGraph& server_plan();
   /// Workers, rule and bound, and what is not promised.

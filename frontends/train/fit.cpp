@@ -110,14 +110,6 @@ void check_finite(const Results& results, const std::vector<std::string>& losses
       throw UserError(fmt::format("the loss '{}' is {} after batch {} of epoch {}; lower the learning rate, or look at the input", name, x, p.batch, p.epoch + 1));
 }
 
-/// Rows that are handed out at a time: a step's, or those of one of the workers that train by loops.
-std::int64_t rows_handed_out(const Session& session, const FitOptions& options) {
-  if (!session.strategy().loops) return options.batch;
-  const auto workers = static_cast<std::int64_t>(session.strategy().loops->workers.size());
-  if (options.batch % workers) throw UserError(fmt::format("a batch of {} rows is not one of {} workers with equally many; take a multiple", options.batch, workers));
-  return options.batch / workers;
-}
-
 /// What a step gave: of loops one or several mini-batches.
 struct Part {
   const Results* results;
@@ -127,7 +119,7 @@ struct Part {
 class Fitter {
  public:
   Fitter(Session& session, const DataSet& data, const FitOptions& options)
-      : session_(session), options_(options), batches_(data, rows_handed_out(session, options), options.shuffle, options.full_batches), fetches_(fit_fetches(session, options)), names_(reported(session.graph())),
+      : session_(session), options_(options), batches_(data, rows_handed_out(session, options.batch), options.shuffle, options.full_batches), fetches_(fit_fetches(session, options)), names_(reported(session.graph())),
         losses_(losses_of(session.graph())), before_(steps_before(session)), log_(options.log, before_ > 0) {
     const Graph& g = session.graph();
     if (losses_.empty()) throw UserError(fmt::format("the graph '{}' has no loss to train on", g.name));
@@ -140,8 +132,8 @@ class Fitter {
     std::erase_if(names_, [&](const std::string& name) { return !fetched(name); });
     with_rate_ = fetched(kRate) && has_rate(session);
     const std::optional<Loops>& loops = session.strategy().loops;
-    step_rows_ = loops && !loops->backup ? rows_handed_out(session, options) : options.batch;
-    if (loops) loops_ = std::make_unique<TrainingLoops>(session, LoopOptions{rows_handed_out(session, options), fetches_});
+    step_rows_ = loops && !loops->backup ? rows_handed_out(session, options.batch) : options.batch;
+    if (loops) loops_ = std::make_unique<TrainingLoops>(session, LoopOptions{rows_handed_out(session, options.batch), fetches_});
     epochs_ = options.steps ? epoch_after(data.rows()) : options.epochs + (options.resumed ? 0 : batches_.position().epoch);
   }
 
@@ -292,6 +284,13 @@ std::vector<std::string> fit_fetches(const Session& session, const FitOptions& o
   std::erase_if(out, [&](const std::string& name) { return !in(losses, name) && !in(fetched, name); });
   if ((options.learning_rate || !options.log.empty()) && has_rate(session) && (session.graph().train || in(fetched, kRate))) out.push_back(kRate);
   return out;
+}
+
+std::int64_t rows_handed_out(const Session& session, std::int64_t batch) {
+  if (!session.strategy().loops) return batch;
+  const auto workers = static_cast<std::int64_t>(session.strategy().loops->workers.size());
+  if (batch % workers) throw UserError(fmt::format("a batch of {} rows is not one of {} workers with equally many; take a multiple", batch, workers));
+  return batch / workers;
 }
 
 History fit(Session& session, const DataSet& data, const FitOptions& options) { return Fitter(session, data, options).run(); }

@@ -57,6 +57,8 @@ using History = std::vector<EpochResult>;
 
 /// What `fit` fetches of a step: losses, metrics and, where something reads it, "learning_rate"; of a plan that was given only those of the last two that it fetches.
 std::vector<std::string> fit_fetches(const Session& session, const FitOptions& options = {});
+/// Rows that are handed out at a time: those of a step, or of one of the workers that train by loops. UserError where they cannot share a batch evenly.
+std::int64_t rows_handed_out(const Session& session, std::int64_t batch);
 /// Trains from the session's data position on. UserError for columns that do not fit the inputs, and where the loss is no number.
 History fit(Session& session, const DataSet& data, const FitOptions& options = {});
 /// Losses and metrics of the graph for inference, as means over all batches. Under an AveragesInPlace with the moving averages of the variables.
