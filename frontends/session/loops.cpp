@@ -125,8 +125,9 @@ std::string TrainingLoops::promise() const {
 
 std::shared_ptr<const NamedTensors> TrainingLoops::snapshot() {
   auto out = std::make_shared<NamedTensors>();
-  for (NodeId id : cut_.worker.variables()) {
-    const std::string& name = cut_.worker.node(id).name;
+  const Graph& g = workers_[0]->training_graph();
+  for (NodeId id : g.variables()) {
+    const std::string& name = g.node(id).name;
     Session& holder = cut_.server.find_node(name) >= 0 ? *server_ : session_;  // what no update needs stays where it was
     out->insert_or_assign(name, holder.variable(name));
   }
@@ -140,8 +141,8 @@ void TrainingLoops::work(int worker, VersionedStore& store) {
       if (options_.before) options_.before(worker, pulled->version);
       mine.load_state(*pulled->state);
       if (const auto extra = static_cast<std::uint64_t>(pulled->draw - pulled->version))
-        for (NodeId id : cut_.worker.variables())
-          if (const Node& n = cut_.worker.node(id); is_seed(n))
+        for (NodeId id : mine.training_graph().variables())
+          if (const Node& n = mine.training_graph().node(id); is_seed(n))
             mine.load_state({{n.name, HostTensor::scalar(static_cast<std::int64_t>(static_cast<std::uint64_t>(pulled->state->at(n.name).item<std::int64_t>()) + extra * kSeedStride))}});
       Results r = mine.run(pulled->batch, fetches_);
       store.push({worker, pulled->version, pulled->draw, rows_of(cut_.worker, pulled->batch), r.all()});

@@ -5,8 +5,6 @@
 
 namespace belfry {
 
-using Lock = std::unique_lock<std::mutex>;
-
 VersionedStore::VersionedStore(const VersionRules& rules, std::shared_ptr<const NamedTensors> first, Source source)
     : rules_(rules), source_(std::move(source)), state_(std::move(first)), pulled_(static_cast<std::size_t>(rules.workers), -1) {}
 
@@ -22,7 +20,7 @@ bool VersionedStore::lets_in(int worker) const {
 }
 
 std::optional<Pulled> VersionedStore::pull(int worker) {
-  Lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   may_pull_.wait(lock, [&] { return over() || lets_in(worker); });
   if (over()) return {};
   std::optional<NamedTensors> batch = source_();
@@ -38,7 +36,7 @@ std::optional<Pulled> VersionedStore::pull(int worker) {
 }
 
 void VersionedStore::push(Pushed pushed) {
-  Lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   arrived_.push_back(std::move(pushed));
   may_take_.notify_all();
 }
@@ -84,7 +82,7 @@ bool VersionedStore::choose(std::vector<std::size_t>& chosen) {
 }
 
 std::vector<Pushed> VersionedStore::take() {
-  Lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   std::vector<std::size_t> chosen;
   may_take_.wait(lock, [&] { return error_ || choose(chosen) || (over() && flight_.empty()); });
   std::vector<Pushed> out;
@@ -98,7 +96,7 @@ std::vector<Pushed> VersionedStore::take() {
 }
 
 void VersionedStore::commit(std::shared_ptr<const NamedTensors> next) {
-  Lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   std::erase_if(flight_, [&](const Flight& f) { return std::find(taken_.begin(), taken_.end(), f.draw) != taken_.end(); });
   state_ = std::move(next);
   ++version_;
@@ -106,24 +104,24 @@ void VersionedStore::commit(std::shared_ptr<const NamedTensors> next) {
 }
 
 void VersionedStore::fail(std::exception_ptr error) {
-  Lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (!error_) error_ = std::move(error);
   may_pull_.notify_all();
   may_take_.notify_all();
 }
 
 std::exception_ptr VersionedStore::error() const {
-  Lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   return error_;
 }
 
 std::int64_t VersionedStore::version() const {
-  Lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   return version_;
 }
 
 std::int64_t VersionedStore::dropped() const {
-  Lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   return dropped_;
 }
 

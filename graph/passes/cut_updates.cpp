@@ -31,7 +31,7 @@ Marks told_by_feeds(const Graph& g) {
   for (NodeId id = 0; id < g.size(); ++id) {
     const Node& n = g.node(id);
     const bool row_source = n.op->source && n.op->name != kConstant;
-    out[static_cast<std::size_t>(id)] = n.op->name == kInput || row_source || any_input(n, out);
+    out[static_cast<std::size_t>(id)] = n.op->name == kInput || row_source || has_rows(g, n) || any_input(n, out);
   }
   return out;
 }
@@ -58,6 +58,11 @@ CutGraphs cut_updates(const Graph& g) {
   };
   Marks wanted(static_cast<std::size_t>(g.size()));
   std::map<ValueId, std::string> pushed;
+  auto free = [&](ValueId v) {
+    std::string name = g.free_name("pushed/" + g.node(v.node).name + (v.output ? fmt::format("_{}", v.output) : ""));
+    while (g.metrics.contains(name) || std::any_of(pushed.begin(), pushed.end(), [&](const auto& p) { return p.second == name; })) name = g.free_name(name + "_");
+    return name;
+  };
   std::vector<ValueId> todo;
   for (const auto& [variable, v] : g.updates) {
     wanted[static_cast<std::size_t>(variable)] = true;
@@ -68,7 +73,7 @@ CutGraphs cut_updates(const Graph& g) {
     todo.pop_back();
     if (!v.valid()) continue;
     if (!serves(v.node)) {
-      if (!pushed.contains(v)) pushed[v] = g.free_name("pushed/" + g.node(v.node).name + (v.output ? fmt::format("_{}", v.output) : ""));
+      if (!pushed.contains(v)) pushed[v] = free(v);
     } else if (!wanted[static_cast<std::size_t>(v.node)]) {
       for (ValueId input : g.node(v.node).inputs) todo.push_back(input);
     }

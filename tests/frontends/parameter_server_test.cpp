@@ -11,6 +11,7 @@
 
 #include <belfry/belfry.h>
 #include <belfry/frontends/json/plan_file.h>
+#include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/verify.h>
 
 #include "nets.h"
@@ -20,9 +21,7 @@
 namespace belfry::test {
 namespace {
 
-using testing::Contains;
 using testing::ElementsAre;
-using testing::Not;
 
 constexpr std::int64_t kMany = std::numeric_limits<std::int64_t>::max();
 
@@ -149,15 +148,17 @@ TEST(ParameterServer, one_worker_without_staleness_gives_the_bits_of_steps) {
 }
 
 TEST(ParameterServer, a_gradient_is_never_staler_than_the_bound) {
-  // The first worker keeps what it pulled at version 0 until the second has pulled version 4.
+  // The first worker keeps what it pulled at version 0, and the others go on until one has pulled version 4.
   const Graph graph = line();
   const DataSet data = on_a_line(40);
-  Session session(graph, ParameterServer{.devices = parse_devices("cpu:0,cpu:1,cpu:1"), .staleness = 4, .threads = 1});
+  Session session(graph, ParameterServer{.devices = parse_devices("cpu:0"), .staleness = 4, .towers = 3, .threads = 1});
   const float before = session.run(data.columns, {"loss"}).item<float>("loss");
-  Gate fourth;
+  Gate pulled, fourth;
   std::atomic<bool> first = true;
   TrainingLoops loops(session, {.rows = 4, .fetches = {"loss", "learning_rate"}, .before = [&](int worker, std::int64_t version) {
                                   if (version == 4) fourth.open();
+                                  if (worker == 0) pulled.open();
+                                  pulled.pass();
                                   if (worker == 0 && first.exchange(false)) fourth.pass();
                                 }});
   std::int64_t steps = 0;
@@ -293,8 +294,11 @@ TEST(ParameterServer, refuses_what_loops_cannot_do) {
   EXPECT_TRUE(says([&] { fit(session, data, {.batch = 5}); }, {"5 rows", "2 workers"}));
   Session ordinary(line());
   EXPECT_TRUE(says([&] { TrainingLoops(ordinary, {}); }, {"'single' has no loops"}));
+  TrainingLoops roomy(session, {.rows = 6, .fetches = {"loss"}});
+  std::int64_t bytes = 64;
+  for (const DeviceBytes& b : device_bytes(roomy.worker_plan(6))) bytes += b.total();
   SessionOptions small;
-  small.cluster = local_cluster(devices, 2, 9000);  // each plan fits, all together do not
+  small.cluster = local_cluster(devices, 2, bytes);  // each plan fits, all together do not
   Session tight(line(), ParameterServer{.devices = devices, .staleness = 2, .threads = 1}, small);
   EXPECT_TRUE(says([&] { fit(tight, data, {.batch = 12}); }, {"the loops do not fit", "host"}));
 }
