@@ -53,8 +53,8 @@ CutGraphs cut_updates(const Graph& g) {
   auto serves = [&](NodeId id) {
     const Node& n = g.node(id);
     if (!fed[static_cast<std::size_t>(id)]) return true;
-    if (n.op->name == kInput || has_rows(g, n)) return false;
-    return n.role == Role::update || (n.role == Role::forward && !trains[static_cast<std::size_t>(id)] && !n.op->joins_towers);
+    if (n.op->name == kInput || has_rows(g, n) || n.op->joins_towers) return false;
+    return n.role == Role::update || (n.role == Role::forward && !trains[static_cast<std::size_t>(id)]);
   };
   Marks wanted(static_cast<std::size_t>(g.size()));
   std::map<ValueId, std::string> pushed;
