@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,16 @@ struct Division {
 };
 using Rules = std::vector<PlacementRule>;
 
+/// Training as loops in place of steps: each worker computes gradients of mini-batches of its own, servers apply them. What is
+/// joined with what, and computed from which version, is decided by who is ready: no two runs need have the same bits.
+struct Loops {
+  std::vector<DeviceId> workers, servers;  ///< a worker per entry
+  int staleness = 0;  ///< updates that may come between the version a gradient is computed from and the one it is applied to
+  int backup = 0;     ///< not 0: an update joins the first (workers - backup) gradients of its version, later ones are dropped
+  Combine combine = Combine::global_mean;
+  int threads = 0;    ///< of a worker
+};
+
 /// Any struct with `divide` and `assign` is one; see placer/strategies/. Its assign may take what was measured here as well.
 struct Strategy {
   std::string name;
@@ -30,6 +41,7 @@ struct Strategy {
   std::function<Rules(const TowerGraph&, const Cluster&, const CostTable&)> assign;
   std::string options = {};                ///< as the command line takes them, for tables
   std::vector<Strategy> candidates = {};   ///< of a strategy that is a choice among others (see choose.h); it has no divide and no assign
+  std::optional<Loops> loops = {};         ///< of one that trains by loops: divide and assign serve all that is no step
 };
 
 /// One option of a strategy: -O name=value.

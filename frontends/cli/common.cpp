@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <belfry/executor/device/cpu/host_facts.h>
+#include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/cost_file.h>
 #include <belfry/frontends/json/graph_file.h>
@@ -20,6 +21,7 @@
 #include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/frontends/state/npy.h>
 #include <belfry/frontends/state/safetensors.h>
+#include <belfry/frontends/train/fit.h>
 #include <belfry/graph/plan/verify.h>
 #include <belfry/ops/passes/passes.h>
 
@@ -88,7 +90,7 @@ Source load_source(const std::string& what, const Library& library) {
 
 void PlacementArguments::add_to(CLI::App& app) {
   app.add_option("--precision", precision, "f32, bf16 or f16: what products and what follows them are computed on; by default as the graph says")->check(CLI::IsMember({"f32", "bf16", "f16"}));
-  app.add_option("--strategy", strategy, "single, towers, mirrored, layers or pipeline; by default towers on several devices")->type_name("NAME");
+  app.add_option("--strategy", strategy, "single, towers, mirrored, sharded, parameter_server, layers, pipeline, hybrid or auto; by default towers on several devices")->type_name("NAME");
   app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0")->type_name("LIST");
   app.add_option("--towers", towers, "shares of the batch; by default one per device")->check(whole(1, kMostTowers));
   app.add_option("--threads-per-tower", threads, "by default cores / towers")->check(whole(1, kMostThreads));
@@ -226,6 +228,21 @@ void refuse_broken(const Source& source, const std::string& file) {
   };
   say_other(source.plan->isa, isa_text(host), "instruction set");
   say_other(source.plan->libraries, libraries_text(host), "libraries");
+}
+
+void say_loops(Session& session, std::int64_t batch, const std::vector<std::string>& fetches, const std::string& file) {
+  const std::int64_t rows = rows_handed_out(session, batch);
+  TrainingLoops loops(session, {.rows = rows, .fetches = fetches});
+  say(fmt::format("{}\nglobal batch {}: a worker takes {} rows at a time\n", loops.promise(), batch, rows));
+  auto one = [&](const char* who, const PlacedGraph& plan) {
+    say(fmt::format("plan of {}:\n{}", who, describe(plan, {.memory = true, .nodes = false})));
+    if (file.empty()) return;
+    const std::string path = std::filesystem::path(file).replace_extension(std::string(".") + who + ".json").string();
+    write_file(path, write_plan(plan));
+    say(fmt::format("wrote {}\n", path));
+  };
+  one("worker", loops.worker_plan(rows));
+  one("server", loops.server_plan());
 }
 
 std::map<std::string, HostTensor> load_tensors(const std::string& path) {

@@ -63,6 +63,9 @@ void refuse_broken(const Source& source, const std::string& file);
 
 /// The graph, of another precision than its own where that is not empty.
 Graph with_precision(Graph graph, const std::string& precision);
+/// Of a strategy that trains by loops: what it promises, and the plans of a worker and of the servers, written where `file` is not
+/// empty: beside it, "plan.json" as plan.worker.json and plan.server.json.
+void say_loops(Session& session, std::int64_t batch, const std::vector<std::string>& fetches, const std::string& file);
 
 /// 'tower_1/logits/**=cpu:0' as a rule.
 PlacementRule parse_move(const std::string& text);

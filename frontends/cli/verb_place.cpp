@@ -86,6 +86,10 @@ void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library)
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
   if (!source.state.empty()) say(fmt::format("the state that {} names is not in the plan; give it to run: --state {}\n", o.source, source.state));
   Session session = make_session(source, o.placement, library, true);
+  if (session.strategy().loops) {
+    if (o.out.empty() || !o.problem.empty()) throw WrongUse("what is trained by loops has two plans, a worker's and the servers': -o PLAN.json writes PLAN.worker.json and PLAN.server.json");
+    return say_loops(session, batch, o.fetches.empty() ? session.default_fetches(Mode::step) : o.fetches, o.out);
+  }
   const PlacedGraph& plan = session.plan(batch, Mode::step, o.fetches);
   say(describe(plan, {.memory = true, .nodes = false}));
   const std::string& calibration = o.placement.calibration;

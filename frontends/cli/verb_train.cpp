@@ -94,9 +94,13 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   FitOptions fit_options;
   fit_options.log = o.log;
   const std::vector<std::string> fetches = fit_fetches(session, fit_options);
-  say(describe(session.plan(batch, Mode::step, fetches), {.memory = true, .nodes = false}));
-  session.prepare({batch}, Mode::step, fetches);
-  say_memory(session);
+  const bool loops = session.strategy().loops.has_value();
+  if (loops) say_loops(session, batch, fetches, o.out.empty() ? "" : (std::filesystem::path(o.out) / "plan.json").string());
+  else {
+    say(describe(session.plan(batch, Mode::step, fetches), {.memory = true, .nodes = false}));
+    session.prepare({batch}, Mode::step, fetches);
+    say_memory(session);
+  }
   ProgressLine line;
   fit_options.batch = batch;
   fit_options.epochs = o.epochs;
@@ -111,7 +115,8 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   fit_options.checkpoints = o.checkpoints;
   fit_options.on_batch = [&](const Progress& p) { line.batch(p); };
   fit_options.on_epoch = [&](const Progress& p) { line.epoch(p); };
-  fit(session, data.train, fit_options);
+  const History history = fit(session, data.train, fit_options);
+  if (loops && !history.empty() && history.back().loops) say(history.back().loops->text() + "\n");
   std::optional<AveragesInPlace> averages;
   if (o.averages) averages.emplace(session);
   Metrics result = evaluate(session, data.test);
@@ -121,6 +126,11 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   if (o.out.empty()) return;
   std::filesystem::path dir = o.out;
   State trained = session.state();
+  if (loops) {
+    write_safetensors(dir / "state.safetensors", trained);
+    say(fmt::format("wrote {0}/state.safetensors; there is no trace, since no step is like another\n", o.out));
+    return;
+  }
   write_file((dir / "plan.json").string(), write_plan(session.plan(batch, Mode::step, fetches)));
   write_safetensors(dir / "state.safetensors", trained);
   // The trace is of a step as training runs it: the first ones wake the threads, and what they change is put back.

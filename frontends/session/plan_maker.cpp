@@ -124,6 +124,8 @@ PlanMaker::PlanMaker(std::shared_ptr<const PlacedGraph> plan, bool as_given, Ses
 }
 
 std::shared_ptr<const PlacedGraph> PlanMaker::make(const PlanKey& key) {
+  if (strategy_.loops && key.mode == Mode::step)
+    throw UserError(fmt::format("[{}] with staleness or backup workers there is no plan of a step: fit and belfry train run loops of a worker's plan and the servers', which belfry place writes; leave both options out for the synchronous plan", strategy_.name));
   if (!strategy_.candidates.empty()) choose_strategy(key.batch);
   check_rules(key);
   if (runs_given(key)) return decided_;

@@ -32,6 +32,7 @@ class PlanMaker {
 
   const Graph& source() const { return source_; }
   const Graph& training() const { return *training_; }
+  const Strategy& strategy() const { return strategy_; }
   const SessionOptions& options() const { return options_; }
   const Library& library() const { return *library_; }
 

@@ -275,6 +275,8 @@ HostTensor Session::variable(const std::string& name) {
   return impl_->value(name);
 }
 
+const Strategy& Session::strategy() const { return impl_->maker.strategy(); }
+const SessionOptions& Session::options() const { return impl_->maker.options(); }
 const Graph& Session::graph() const { return impl_->maker.source(); }
 const Graph& Session::training_graph() const { return impl_->maker.training(); }
 std::vector<std::string> Session::default_fetches(Mode mode) const { return impl_->maker.default_fetches(mode); }

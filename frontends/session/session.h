@@ -91,6 +91,8 @@ class Session {
 
   HostTensor variable(const std::string& name);
 
+  const Strategy& strategy() const;            ///< of a given plan none has a name
+  const SessionOptions& options() const;
   const Graph& graph() const;                  ///< as it was given
   const Graph& training_graph() const;         ///< after the passes
   /// What the last call of `step` left behind.

@@ -4,7 +4,10 @@
 #include <chrono>
 #include <cmath>
 #include <iterator>
+#include <limits>
+#include <memory>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -107,10 +110,16 @@ void check_finite(const Results& results, const std::vector<std::string>& losses
       throw UserError(fmt::format("the loss '{}' is {} after batch {} of epoch {}; lower the learning rate, or look at the input", name, x, p.batch, p.epoch + 1));
 }
 
+/// What a step gave: of loops one or several mini-batches.
+struct Part {
+  const Results* results;
+  std::int64_t rows;
+};
+
 class Fitter {
  public:
   Fitter(Session& session, const DataSet& data, const FitOptions& options)
-      : session_(session), options_(options), batches_(data, options.batch, options.shuffle, options.full_batches), fetches_(fit_fetches(session, options)), names_(reported(session.graph())),
+      : session_(session), options_(options), batches_(data, rows_handed_out(session, options.batch), options.shuffle, options.full_batches), fetches_(fit_fetches(session, options)), names_(reported(session.graph())),
         losses_(losses_of(session.graph())), before_(steps_before(session)), log_(options.log, before_ > 0) {
     const Graph& g = session.graph();
     if (losses_.empty()) throw UserError(fmt::format("the graph '{}' has no loss to train on", g.name));
@@ -122,6 +131,9 @@ class Fitter {
     auto fetched = [&](const std::string& name) { return std::find(fetches_.begin(), fetches_.end(), name) != fetches_.end(); };
     std::erase_if(names_, [&](const std::string& name) { return !fetched(name); });
     with_rate_ = fetched(kRate) && has_rate(session);
+    const std::optional<Loops>& loops = session.strategy().loops;
+    step_rows_ = loops && !loops->backup ? rows_handed_out(session, options.batch) : options.batch;
+    if (loops) loops_ = std::make_unique<TrainingLoops>(session, LoopOptions{rows_handed_out(session, options.batch), fetches_});
     epochs_ = options.steps ? epoch_after(data.rows()) : options.epochs + (options.resumed ? 0 : batches_.position().epoch);
   }
 
@@ -135,42 +147,35 @@ class Fitter {
   bool enough() const { return options_.steps && steps_ >= options_.steps; }
   /// The epoch in which the last of `steps` is, and one. The first epoch has the batches that its rows left over still make.
   std::int64_t epoch_after(std::int64_t rows) const {
-    if (options_.full_batches) return batches_.position().epoch + 1 + static_cast<std::int64_t>((batches_.position().position + static_cast<__int128>(options_.steps - 1) * options_.batch) / rows);
-    const std::int64_t left = (rows - batches_.position().position + options_.batch - 1) / options_.batch, each = batches_.batches_per_epoch();
+    if (options_.full_batches) return batches_.position().epoch + 1 + static_cast<std::int64_t>((batches_.position().position + static_cast<__int128>(options_.steps - 1) * step_rows_) / rows);
+    const std::int64_t left = (rows - batches_.position().position + step_rows_ - 1) / step_rows_, each = (rows + step_rows_ - 1) / step_rows_;
     return batches_.position().epoch + 1 + (options_.steps > left ? (options_.steps - left - 1) / each + 1 : 0);
   }
 
-  EpochResult epoch() {
-    std::int64_t epoch = batches_.position().epoch;
-    RunningMeans means;
-    Progress p{epoch, epochs_, 0, batches_.batches_per_epoch(), 0, before_ + steps_, 0, 0, {}, {}};
-    auto start = Clock::now();
+  /// An epoch under way.
+  struct Epoch {
+    Progress p;
+    RunningMeans means = {};
+    Clock::time_point start = Clock::now();
     std::int64_t timed = 0;
+  };
+
+  EpochResult epoch() {
+    const std::int64_t epoch = batches_.position().epoch;
+    Epoch e{{epoch, epochs_, 0, batches_.batches_per_epoch(), 0, before_ + steps_, 0, 0, {}, {}}};
     while (batches_.position().epoch == epoch && !enough()) {
-      const auto& columns = batches_.next();
-      std::int64_t rows = columns.begin()->second.shape()[0];
-      Results r = step(columns);
-      means.add(r, names_, rows);
-      ++p.batch;
-      p.step = before_ + ++steps_;
-      if (read_)
-        for (const std::string& n : names_) p.last[n] = as_double(r[n]);
-      if (with_rate_) p.learning_rate = as_double(r[kRate]);
-      log_.step(p, rows);
-      check_finite(r, losses_, p);
-      if (steps_ == 1) start = Clock::now();  // the first step builds the program
-      else timed += rows;
-      p.rows = means.rows();
-      p.seconds = since(start);
-      p.rows_per_second = timed ? static_cast<double>(timed) / std::max(p.seconds, 1e-9) : 0;
-      if (options_.on_batch) {
-        p.metrics = means.means();
-        options_.on_batch(p);
+      if (loops_) run_loops(e);
+      else {
+        const auto& columns = batches_.next();
+        const std::int64_t rows = columns.begin()->second.shape()[0];
+        const Results r = step(columns);
+        finished(e, {{&r, rows}});
       }
       if (options_.checkpoint_every && steps_ % options_.checkpoint_every == 0) save();
     }
-    p.metrics = means.means();
-    EpochResult result{p.metrics, p.seconds};
+    Progress& p = e.p;
+    p.metrics = e.means.means();
+    EpochResult result{p.metrics, p.seconds, p.loops};
     if (options_.validation) {
       std::optional<AveragesInPlace> averages;
       if (options_.averages) averages.emplace(session_);
@@ -181,6 +186,61 @@ class Fitter {
     if (options_.on_epoch) options_.on_epoch(p);
     if (!options_.checkpoint_every) save();
     return result;
+  }
+
+  /// A step is done: what it gave is counted and told.
+  void finished(Epoch& e, const std::vector<Part>& parts) {
+    Progress& p = e.p;
+    RunningMeans here;
+    for (const Part& part : parts) {
+      e.means.add(*part.results, names_, part.rows);
+      here.add(*part.results, names_, part.rows);
+    }
+    p.batch += static_cast<std::int64_t>(parts.size());
+    p.step = before_ + ++steps_;
+    if (read_ && parts.size() == 1)
+      for (const std::string& n : names_) p.last[n] = as_double((*parts[0].results)[n]);
+    else if (read_) p.last = here.means();
+    if (with_rate_) p.learning_rate = as_double((*parts[0].results)[kRate]);
+    if (p.loops) p.last["staleness"] = staleness_;
+    log_.step(p, here.rows());
+    for (const Part& part : parts) check_finite(*part.results, losses_, p);
+    if (steps_ == 1) e.start = Clock::now();  // the first step builds the program
+    else e.timed += here.rows();
+    p.rows = e.means.rows();
+    p.seconds = since(e.start);
+    p.rows_per_second = e.timed ? static_cast<double>(e.timed) / std::max(p.seconds, 1e-9) : 0;
+    if (!options_.on_batch) return;
+    p.metrics = e.means.means();
+    options_.on_batch(p);
+  }
+
+  /// To the end of the epoch, the next checkpoint or the last step: there all that was handed out is applied.
+  void run_loops(Epoch& e) {
+    const std::int64_t epoch = e.p.epoch;
+    std::int64_t steps = options_.steps ? options_.steps - steps_ : std::numeric_limits<std::int64_t>::max();
+    if (options_.checkpoint_every) steps = std::min(steps, options_.checkpoint_every - steps_ % options_.checkpoint_every);
+    auto source = [&]() -> std::optional<NamedTensors> { return batches_.position().epoch == epoch ? std::optional(batches_.next()) : std::nullopt; };
+    auto applied = [&](const std::vector<Applied>& gradients) {
+      std::vector<Part> parts;
+      double sum = 0;
+      for (const Applied& g : gradients) {
+        parts.push_back({&g.results, g.rows});
+        sum += static_cast<double>(g.staleness);
+      }
+      e.p.loops = loops_->counts();
+      staleness_ = sum / static_cast<double>(gradients.size());
+      finished(e, parts);
+    };
+    auto stands = [&] { session_.data_progress = {batches_.position().epoch, batches_.position().position}; };
+    try {
+      loops_->run(source, steps, applied);
+      stands();
+      e.p.loops = loops_->counts();
+    } catch (...) {
+      stands();
+      throw;
+    }
   }
 
   /// A step that fails when all updates are done is a finished one.
@@ -209,6 +269,9 @@ class Fitter {
   std::vector<std::string> fetches_, names_, losses_;  ///< names_: what is reported of them
   bool with_rate_ = false, read_ = false;              ///< read_: somebody looks at Progress::last
   std::int64_t epochs_ = 0, before_, steps_ = 0;       ///< before_: steps of the session before this training
+  std::int64_t step_rows_ = 0;
+  std::unique_ptr<TrainingLoops> loops_;               ///< of a strategy that has some
+  double staleness_ = 0;                               ///< of their last update
   TrainingLog log_;
 };
 
@@ -221,6 +284,13 @@ std::vector<std::string> fit_fetches(const Session& session, const FitOptions& o
   std::erase_if(out, [&](const std::string& name) { return !in(losses, name) && !in(fetched, name); });
   if ((options.learning_rate || !options.log.empty()) && has_rate(session) && (session.graph().train || in(fetched, kRate))) out.push_back(kRate);
   return out;
+}
+
+std::int64_t rows_handed_out(const Session& session, std::int64_t batch) {
+  if (!session.strategy().loops) return batch;
+  const auto workers = static_cast<std::int64_t>(session.strategy().loops->workers.size());
+  if (batch % workers) throw UserError(fmt::format("a batch of {} rows is not one of {} workers with equally many; take a multiple", batch, workers));
+  return batch / workers;
 }
 
 History fit(Session& session, const DataSet& data, const FitOptions& options) { return Fitter(session, data, options).run(); }

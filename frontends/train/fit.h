@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <belfry/frontends/data/batches.h>
+#include <belfry/frontends/session/loops.h>
 #include <belfry/frontends/session/session.h>
 #include <belfry/frontends/state/checkpoint.h>
 #include <belfry/frontends/train/averages.h>
@@ -26,10 +27,11 @@ struct Progress {
   Metrics metrics;                          ///< of the epoch so far
   Metrics last;                             ///< of the last batch alone
   std::optional<double> learning_rate = {}; ///< of the last batch; none where nobody asked for it, or a given plan does not fetch it
+  std::optional<LoopCounts> loops = {};     ///< of this training so far, where it is by loops; `last` then has the "staleness" of the update
 };
 
 struct FitOptions {
-  std::int64_t batch = 32;                  ///< global: the towers share it
+  std::int64_t batch = 32;                  ///< global: the towers share it; where workers train by loops, each takes a batch of its share
   int epochs = 1;                           ///< from here on; one that was begun is the first of them
   bool resumed = false;                     ///< `epochs` is of the whole run: those before the checkpoint count
   std::int64_t steps = 0;                   ///< not 0: so many from here on, across as many epochs as they take
@@ -49,11 +51,14 @@ struct FitOptions {
 struct EpochResult {
   Metrics metrics;
   double seconds = 0;
+  std::optional<LoopCounts> loops = {};     ///< of all epochs until then
 };
 using History = std::vector<EpochResult>;
 
 /// What `fit` fetches of a step: losses, metrics and, where something reads it, "learning_rate"; of a plan that was given only those of the last two that it fetches.
 std::vector<std::string> fit_fetches(const Session& session, const FitOptions& options = {});
+/// Rows that are handed out at a time: those of a step, or of one of the workers that train by loops. UserError where they cannot share a batch evenly.
+std::int64_t rows_handed_out(const Session& session, std::int64_t batch);
 /// Trains from the session's data position on. UserError for columns that do not fit the inputs, and where the loss is no number.
 History fit(Session& session, const DataSet& data, const FitOptions& options = {});
 /// Losses and metrics of the graph for inference, as means over all batches. Under an AveragesInPlace with the moving averages of the variables.

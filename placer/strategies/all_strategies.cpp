@@ -93,6 +93,16 @@ std::vector<StrategyDef> standard_strategies() {
                    o.finish();
                    return to_strategy(s);
                  }});
+  out.push_back({"parameter_server", "a worker per device, variables spread over server devices; synchronous, or loops with staleness or backup workers",
+                 {{"servers", "devices of the variables, by default cpu:0"}, {"staleness", "asynchronous: updates that may come between a gradient's version and its own"},
+                  {"backup", "synchronous, but so many workers are not waited for"}, towers, combine, threads},
+                 [](const Devices& devices, const Given& given) {
+                   StrategyOptions o("parameter_server", given);
+                   ParameterServer s{devices, parse_devices(o.text("servers", "cpu:0")), {}, o.integer("backup", 0), o.integer("towers", 0), o.combine(), o.integer("threads", 0)};
+                   if (given.contains("staleness")) s.staleness = o.integer("staleness", 0);
+                   o.finish();
+                   return to_strategy(s);
+                 }});
   out.push_back({"layers", "the net cut over the devices", {towers, objective, combine, threads}, [](const Devices& devices, const Given& given) {
                    StrategyOptions o("layers", given);
                    Layers s{devices, o.integer("towers", 1), 1, PhaseOrder::by_tower, 1, o.combine(), o.integer("threads", 0)};

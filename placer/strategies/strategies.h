@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include <belfry/placer/strategy.h>
 
@@ -51,6 +53,20 @@ struct Sharded {
   Rules assign(const TowerGraph&, const Cluster&) const;
 };
 
+/// Workers, each with a tower, and variables spread over server devices by their bytes. Synchronous by default: a plan as any
+/// other. With `staleness` or `backup` it is trained by loops (see Loops); not both.
+struct ParameterServer {
+  std::vector<DeviceId> devices;            ///< of the workers
+  std::vector<DeviceId> servers = {cpu(0)};
+  std::optional<int> staleness = {};        ///< asynchronous, 0: one gradient after the other
+  int backup = 0;                           ///< synchronous, but so many workers are not waited for
+  int towers = 0;                           ///< or workers; 0: one per device
+  Combine combine = Combine::global_mean;
+  int threads = 0;
+  Division divide(const Graph&, const Cluster&) const;
+  Rules assign(const TowerGraph&, const Cluster&) const;
+};
+
 /// What a cut over devices makes small: the busiest one's seconds, those of one batch, or nothing: then variables are dealt in
 /// order of first use, as many to each.
 enum class LayerCut : std::uint8_t { max_load, latency, variables };
@@ -83,12 +99,14 @@ struct Auto {
 /// The same with forward values computed again in backward; so many stretches of the forward pass leave theirs.
 Strategy recomputing(Strategy strategy, int stretches);
 
-/// As the command line knows them: auto, single, towers, mirrored, sharded, layers, pipeline.
+/// As the command line knows them: auto, single, towers, mirrored, sharded, parameter_server, layers, pipeline, hybrid.
 std::vector<StrategyDef> standard_strategies();
 Strategy to_strategy(const Single& s);
 Strategy to_strategy(const Towers& s);
 Strategy to_strategy(const Mirrored& s);
 Strategy to_strategy(const Sharded& s);
+/// UserError for staleness together with backup workers, and for more backup workers than can be spared.
+Strategy to_strategy(const ParameterServer& s);
 Strategy to_strategy(const Layers& s);
 Strategy to_strategy(const Auto& s);
 

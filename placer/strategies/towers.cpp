@@ -3,6 +3,7 @@
 #include <numeric>
 #include <set>
 
+#include <belfry/placer/strategies/spread_internal.h>
 #include <belfry/placer/strategies/strategies.h>
 
 namespace belfry {
@@ -51,6 +52,14 @@ std::map<int, std::size_t> led_to(const TowerGraph& tg, const std::map<std::stri
 
 }  // namespace
 
+Rules spread_over(const std::vector<DeviceId>& devices, const TowerGraph& tg, Rules out) {
+  std::map<std::string, std::size_t> device = spread_by_bytes(*tg.graph, devices.size());
+  for (const auto& [name, d] : device) out.push_back({name, {devices[d]}, "variables are spread by their bytes"});
+  for (auto [i, d] : led_to(tg, device)) out.push_back({tg.nodes[static_cast<std::size_t>(i)].name, {devices[d]}, "it updates a variable there"});
+  out.push_back({"**", {devices[0]}, "shared by variables of several devices"});
+  return out;
+}
+
 Division Towers::divide(const Graph&, const Cluster&) const {
   return {towers ? towers : static_cast<int>(devices.size()), combine, threads, PhaseOrder::by_tower};
 }
@@ -61,11 +70,7 @@ Rules Towers::assign(const TowerGraph& tg, const Cluster&) const {
     out.push_back({"**", {variables}, "shared variables live on " + to_string(variables)});
     return out;
   }
-  std::map<std::string, std::size_t> device = spread_by_bytes(*tg.graph, devices.size());
-  for (const auto& [name, d] : device) out.push_back({name, {devices[d]}, "variables are spread by their bytes"});
-  for (auto [i, d] : led_to(tg, device)) out.push_back({tg.nodes[static_cast<std::size_t>(i)].name, {devices[d]}, "it updates a variable there"});
-  out.push_back({"**", {devices[0]}, "shared by variables of several devices"});
-  return out;
+  return spread_over(devices, tg, std::move(out));
 }
 
 }  // namespace belfry

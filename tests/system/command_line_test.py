@@ -262,6 +262,16 @@ with tempfile.TemporaryDirectory() as folder:
     expect(done.returncode == 0 and [line.get("step") for line in lines] == [1, 2, 3, 4, None, 5, 6, None], f"six steps of 16 rows of 64: {done.stderr} {lines}")
     expect(all(abs(line["learning_rate"] - 0.01) < 1e-8 and line["rows"] == 16 for line in lines if "step" in line), f"a learning rate that is a number: {lines}")
     refused(2, ["excludes --steps"], "train", "mlp", "--data", "digits", "--steps", "6", "--epochs", "1")
+
+    # Loops: what they promise and what they did is said; both plans are files.
+    loops = ["--strategy", "parameter_server", "--devices", "cpu:0,cpu:1", "-O", "staleness=2", "--batch", "16"]
+    done = here("train", "mlp", "--data", "digits", "--epochs", "2", "--log", "loops.jsonl", *loops)
+    expect(done.returncode == 0 and "not reproducible" in done.stderr and "16 updates; staleness" in done.stderr, f"training by loops: {done}")
+    lines = [json.loads(line) for line in pathlib.Path(folder, "loops.jsonl").read_text(encoding="utf-8").splitlines()]
+    expect(all(0 <= line["staleness"] <= 2 and line["rows"] == 8 for line in lines if "step" in line), f"staleness of each step: {lines}")
+    done = here("place", "mlp", "-o", "loops.json", *loops)
+    expect(done.returncode == 0 and all(here("show", f"loops.{who}.json").returncode == 0 for who in ("worker", "server")), f"plans of loops: {done}")
+    refused(1, ["parameter_server", "no plan of a step"], "forecast", "mlp", *loops)
     values = {split: here("evaluate", "mlp", "--data", "digits", "--split", split) for split in ("train", "test", "all")}
     expect(all(f"of {rows} rows" in values[split].stderr for split, rows in (("train", 64), ("test", 32), ("all", 96))), f"rows of a split: {values}")
     unset = "the variables have their initial values: no --state was given"
