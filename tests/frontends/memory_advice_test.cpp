@@ -65,8 +65,8 @@ TEST(MemoryAdvice, each_that_is_given_fits_when_it_is_followed) {
       {"single", "sim:0", {{"threads", "1"}}, 64},
       {"towers", "sim:0-1", {{"threads", "1"}, {"variables", "sim:0"}}, 256},
       {"mirrored", "sim:0-1", {{"threads", "1"}}, 64},
-      {"pipeline", "sim:0-1", {{"threads", "1"}, {"order", "gpipe"}, {"towers", "8"}}, 256},
-      {"layers", "sim:0-1", {{"threads", "1"}}, 512},
+      {"pipeline", "sim:0-1", {{"threads", "1"}, {"order", "gpipe"}, {"towers", "8"}, {"objective", "variables"}}, 256},
+      {"layers", "sim:0-1", {{"threads", "1"}, {"objective", "variables"}}, 512},
   };
   std::set<std::string> kinds;
   for (const Told& t : asked) {

@@ -298,7 +298,7 @@ TEST(ParameterServer, refuses_what_loops_cannot_do) {
   std::int64_t bytes = 64;
   for (const DeviceBytes& b : device_bytes(roomy.worker_plan(6))) bytes += b.total();
   SessionOptions small;
-  small.cluster = local_cluster(devices, 2, bytes);  // each plan fits, all together do not
+  small.cluster = local_cluster(devices, 2, bytes * 5 / 4);  // each plan fits, all together do not
   Session tight(line(), ParameterServer{.devices = devices, .staleness = 2, .threads = 1}, small);
   EXPECT_TRUE(says([&] { fit(tight, data, {.batch = 12}); }, {"the loops do not fit", "host"}));
 }
