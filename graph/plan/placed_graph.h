@@ -1,11 +1,13 @@
 // The plan: the tower graph with devices, moves, phases, streams, waits and byte offsets. Each tower node stands once.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include <belfry/graph/plan/cluster.h>
 #include <belfry/graph/plan/placement.h>
+#include <belfry/graph/plan/readers.h>
 #include <belfry/graph/plan/tower_graph.h>
 
 namespace belfry {
@@ -73,8 +75,8 @@ struct PlacedGraph : TowerGraph {
 /// Sets every value's maker from the nodes' outputs: after nodes were added or removed.
 void reindex(PlacedGraph& plan);
 
-/// Per value, the nodes that read its elements, once each, in list order.
-std::vector<std::vector<int>> readers_of(const PlacedGraph& plan);
+/// A number per device, equal for those of one memory space.
+std::vector<int> space_numbers(const Cluster& cluster);
 
 /// All devices on which a node runs, ascending for tower nodes.
 DeviceList all_devices(const PlacedGraph& plan, const PlanNode& node);
@@ -92,7 +94,7 @@ class Instances {
     int node = -1, device = -1;
   };
   const PlacedGraph& plan() const { return plan_; }
-  const std::vector<int>& copies(ValueIndex v) const { return copies_[static_cast<std::size_t>(v)]; }
+  std::span<const int> copies(ValueIndex v) const { return copies_[static_cast<std::size_t>(v)]; }
   /// The device itself if it holds the node, else the first holder of its space, else -1.
   int near(const std::vector<int>& holders, int device) const;
   /// The instance of a shared value that serves a device: its own, else one of its space, else a copy. UserError if none does.
@@ -104,7 +106,8 @@ class Instances {
 
  private:
   const PlacedGraph& plan_;
-  std::vector<std::vector<int>> copies_;
+  NumberLists copies_;
+  std::vector<int> space_;  // per device
 };
 
 /// The largest subtrees of the tower tree whose towers lie on one device.

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include <belfry/graph/plan/placed_graph.h>
+#include <belfry/graph/plan/readers.h>
 
 namespace belfry {
 
@@ -15,11 +16,11 @@ TowerClass class_of_tower(const PlacedGraph& plan, int tower);
 /// Towers with equal shares, kinds and patterns.
 void set_classes(PlacedGraph& plan);
 /// Phases of an epoch: one ends where a tower changes device, and between forward and backward.
-void set_phases(PlacedGraph& plan);
+void set_phases(PlacedGraph& plan, const Instances& instances, const NumberLists& readers);
 /// Per device: main (shared nodes, joins, copies of shared values) and a stream per concurrent tower.
-void set_streams(PlacedGraph& plan);
+void set_streams(PlacedGraph& plan, const NumberLists& readers);
 /// Folded waits; those that an earlier wait of the same stream covers are left out.
-void set_waits(PlacedGraph& plan);
+void set_waits(PlacedGraph& plan, const Instances& instances);
 
 /// The order of phases on every stream is this one key. Along a tower phases grow and inside an epoch towers are
 /// independent, so each key is a total order of all devices' phases: no stream order can deadlock, whatever the graph.

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/plan/readers.h>
+
 namespace belfry {
 
 namespace {
@@ -33,6 +35,13 @@ Share TowerGraph::share(int t) const {
   if (t < 0) return {0, batch, batch, present(), combine};
   Range r = share_of(batch, towers, t);
   return {r.first, r.count(), batch, present(), combine};
+}
+
+std::int64_t local_bytes(const PlanValue& value, const Share& share) {
+  auto out = static_cast<std::int64_t>(size_of(value.type.dtype));
+  for (std::size_t i = 0; i < value.type.shape.size(); ++i)
+    if (__builtin_mul_overflow(out, value.type.shape[i].at(value.state == rows(static_cast<int>(i)) ? share.rows : share.batch), &out)) return local_type(value, share).bytes();  // says what does not fit
+  return out;
 }
 
 LocalType local_type(const PlanValue& value, const Share& share) {
