@@ -96,11 +96,11 @@ void Placer::place_nodes(std::size_t must_decide, const std::set<std::string>& o
   insert_pre_aggregates(plan_);
   insert_copies(plan_);
   const Instances instances(plan_);
-  readers_ = readers_of(plan_);
+  const NumberLists readers = readers_of(plan_);
   set_order(plan_);  // anew: moves stand in it too
   set_classes(plan_);
-  set_phases(plan_, instances, readers_);
-  set_streams(plan_, readers_);
+  set_phases(plan_, instances, readers);
+  set_streams(plan_, readers);
   set_waits(plan_, instances);
   set_groups(plan_);
   choose_kernels(instances);

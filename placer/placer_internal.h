@@ -1,7 +1,7 @@
 // One tower graph on one cluster, placed as often as wanted: what no placement changes is made once.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,12 +16,12 @@ namespace belfry {
 class Placer {
  public:
   Placer(TowerGraph towers, const Cluster& cluster, const PlaceOptions& options);
+  Placer(const Placer&) = delete;  // forecasts look at its plan
 
   /// All of a plan but its hash and records; it stands until the next call. The placement must be of the graph's towers, batch,
   /// combine and threads.
   PlacedGraph& place(Placement placement, std::size_t must_decide);
-  /// Who reads what in the plan.
-  const NumberLists& readers() const { return readers_; }
+  const PlacedGraph& plan() const { return plan_; }
 
  private:
   struct Known {
@@ -46,8 +46,6 @@ class Placer {
   NumberLists read_by_;
   std::vector<std::string> kinds_;                  // per device, whose kernels it runs
   std::vector<std::vector<Known>> kernels_;         // per first output
-
-  NumberLists readers_;
 };
 
 /// As `place` with the placement's arithmetic, by way of a strategy's answer.

@@ -168,10 +168,19 @@ CostModel::CostModel(const PlacedGraph& plan, const CostTable& table) : plan_(pl
 }
 
 Cost CostModel::operator()(int node, const Variant& variant, int tower, int device, int parts) {
-  auto [at, fresh] = known_.try_emplace({&variant, speed_[static_cast<std::size_t>(device)]});
-  if (fresh) at->second = cost(plan_.nodes[static_cast<std::size_t>(node)], variant, plan_.share(tower), plan_.cluster.devices[static_cast<std::size_t>(device)], parts);
-  return at->second;
+  const PlanNode& n = plan_.nodes[static_cast<std::size_t>(node)];
+  const char what = n.op == kCopy ? 'c' : n.op == kStore ? 's' : n.op == kPreAggregate ? 'p' : 'm';
+  const auto value = static_cast<std::size_t>(what == 'm' ? n.outputs.at(0) : n.inputs.at(0));
+  const int speed = speed_[static_cast<std::size_t>(device)];
+  const Share share = plan_.share(tower);
+  if (value >= known_.size()) known_.resize(plan_.values.size());
+  std::vector<Known>& all = known_[value];
+  for (const Known& k : all)
+    if (k.what == what && k.speed == speed && k.parts == parts && k.rows == share.rows && k.kernel == variant.kernel) return k.cost;
+  return all.emplace_back(Known{what, speed, parts, share.rows, variant.kernel, cost(n, variant, share, plan_.cluster.devices[static_cast<std::size_t>(device)], parts)}).cost;
 }
+
+void CostModel::keep(std::size_t values) { known_.resize(std::min(values, known_.size())); }
 
 Cost CostModel::cost(const PlanNode& n, const Variant& variant, const Share& share, const ClusterDevice& device, int parts) const {
   const Work work = work_of(plan_, n, share, parts);

@@ -13,14 +13,15 @@ namespace {
 
 bool joins_by(const PlanNode& n, std::initializer_list<const char*> ways) {
   const AttributeValue* how = n.attributes.find("how");
-  return how && std::any_of(ways.begin(), ways.end(), [&](const char* w) { return *how == AttributeValue(w); });
+  const std::string* text = how ? std::get_if<std::string>(how) : nullptr;
+  return text && std::any_of(ways.begin(), ways.end(), [&](const char* w) { return *text == w; });
 }
 
 }  // namespace
 
 bool Transfers::collective(int step) {
   const PlanNode& n = node(step);
-  if (n.op != kAggregate || n.holders.size() < 2 || links_.empty()) return false;
+  if (links_.empty() || n.holders.size() < 2 || n.op != kAggregate) return false;
   auto [at, fresh] = collectives_.try_emplace(steps_.steps[static_cast<std::size_t>(step)].node);
   if (fresh) {
     std::vector<int> from = steps_.sources(n);
@@ -51,7 +52,7 @@ std::map<int, double> Transfers::sources(int step) {
   const ForecastStep& s = steps_.steps[static_cast<std::size_t>(step)];
   const PlanNode& n = node(step);
   std::map<int, double> out;
-  if (links_.empty() || (n.op != kCopy && n.op != kSplit && !is_join(n))) return out;
+  if (n.op != kCopy && n.op != kSplit && !is_join(n)) return out;
   const PlanNode& m = plan_.maker(n.inputs[0]);
   const PlanValue& read = plan_.value(n.inputs[0]);
   auto take = [&](int from, const LocalType& type) {
@@ -72,18 +73,19 @@ std::map<int, double> Transfers::sources(int step) {
 
 std::vector<Flow> Transfers::flows(int step) {
   std::vector<Flow> out;
+  if (links_.empty()) return out;
   for (const auto& [from, bytes] : sources(step))
     if (bytes > 0) out.push_back({links_.route(from, steps_.steps[static_cast<std::size_t>(step)].device), bytes, 0, step});
   return out;
 }
 
-double Transfers::latency(int step) {
+double Transfers::latency(const std::vector<Flow>& flows) const {
   double out = -1;
-  for (const Flow& f : flows(step)) out = std::max(out, links_.latency(f.route));
+  for (const Flow& f : flows) out = std::max(out, links_.latency(f.route));
   return out;
 }
 
-bool Transfers::arrives_in_place(int step) { return !joins_by(node(step), {"sum", "max", "mean"}) && latency(step) >= 0; }
+bool Transfers::arrives_in_place(int step) const { return !joins_by(node(step), {"sum", "max", "mean"}); }
 
 int Transfers::parts(int step) {
   const PlanNode& n = node(step);
