@@ -106,9 +106,8 @@ void scores(int layers, int towers, bool cuts, int count) {
   Scorer scorer(graph, cluster);
   double again = 0;
   scorer(all[0]);
-  std::vector<Placement> twice = all;
   const double begun = cpu_seconds();
-  for (Placement& p : twice) again += scorer(std::move(p)).step_seconds;
+  for (const Placement& p : all) again += scorer(p).step_seconds;
   const double scored = cpu_seconds() - begun;
   fmt::print("scorer: {:.0f} a second, {:.3f} ms {:.17g}\n", count / scored, 1e3 * scored / count, again);
   fmt::print("{} towers, {}: {} nodes, {} in the plan, {:.0f} placements a second (forecast {:.3f} ms of {:.3f} ms) {:.17g}\n", towers, cuts ? "cuts" : "random", graph->size(), nodes / all.size(), count / seconds, 1e3 * spent / count, 1e3 * seconds / count, sum);

@@ -20,8 +20,8 @@ TowerGraph expand_for(std::shared_ptr<const Graph> graph, const Division& d, std
 
 namespace {
 
-PlacedGraph placed(TowerGraph towers, Placement placement, const Cluster& cluster, const PlaceOptions& options) {
-  PlacedGraph plan = std::move(Placer(std::move(towers), cluster, options).place(std::move(placement), options.must_decide));
+PlacedGraph placed(TowerGraph towers, const Placement& placement, const Cluster& cluster, const PlaceOptions& options) {
+  PlacedGraph plan = std::move(Placer(std::move(towers), cluster, options).place(placement, options.must_decide));
   plan.arithmetic_hash = arithmetic_hash(plan);
   plan.isa = options.isa;
   plan.libraries = options.libraries;
@@ -42,7 +42,7 @@ PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, 
   std::vector<PlacementRule> requests = rules_of_requests(*graph), rules = strategy.assign(towers, cluster);
   p.rules.insert(p.rules.end(), requests.begin(), requests.end());
   p.rules.insert(p.rules.end(), rules.begin(), rules.end());
-  return placed(std::move(towers), std::move(p), cluster, options);
+  return placed(std::move(towers), p, cluster, options);
 }
 
 namespace {

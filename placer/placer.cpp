@@ -71,8 +71,8 @@ void Placer::reset() {
   plan_.vectors.clear();
 }
 
-PlacedGraph& Placer::place(Placement placement, std::size_t must_decide) {
-  plan_.placement = std::move(placement);
+PlacedGraph& Placer::place(const Placement& placement, std::size_t must_decide) {
+  plan_.placement = placement;
   std::set<std::string> on_host;
   for (bool again = true; again;) {
     reset();

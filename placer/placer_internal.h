@@ -20,7 +20,7 @@ class Placer {
 
   /// All of a plan but its hash and records; it stands until the next call. The placement must be of the graph's towers, batch,
   /// combine and threads.
-  PlacedGraph& place(Placement placement, std::size_t must_decide);
+  PlacedGraph& place(const Placement& placement, std::size_t must_decide);
   const PlacedGraph& plan() const { return plan_; }
 
  private:

@@ -34,7 +34,7 @@ Scorer::Scorer(Scorer&&) noexcept = default;
 
 const Cluster& Scorer::cluster() const { return parts_->cluster; }
 
-Score Scorer::operator()(Placement p, std::size_t must_decide) {
+Score Scorer::operator()(const Placement& p, std::size_t must_decide) {
   const std::tuple key(p.towers, p.batch, p.combine, p.threads);
   auto base = parts_->bases.find(key);
   if (base == parts_->bases.end()) {
@@ -42,7 +42,7 @@ Score Scorer::operator()(Placement p, std::size_t must_decide) {
     base = parts_->bases.try_emplace(key, std::move(towers), *parts_).first;
   }
   Parts::Base& b = base->second;
-  const PlacedGraph& plan = b.placer.place(std::move(p), must_decide);
+  const PlacedGraph& plan = b.placer.place(p, must_decide);
   Score out{b.forecaster.seconds(b.values), {}, over_memory(plan)};
   for (const DeviceBytes& bytes : device_bytes(plan)) out.peak.push_back(bytes.total());
   return out;

@@ -28,7 +28,7 @@ class Scorer {
 
   /// Of place(graph, placement, cluster, options) and its forecast; the UserErrors of both. The first `must_decide` rules
   /// must each decide something. The tower graph is kept by towers, batch, combine and threads.
-  Score operator()(Placement placement, std::size_t must_decide = 0);
+  Score operator()(const Placement& placement, std::size_t must_decide = 0);
   const Cluster& cluster() const;
 
  private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <belfry/executor/device/cpu/host_facts.h>
+#include <belfry/frontends/session/placement_scorer.h>
 #include <belfry/frontends/session/session.h>
 
 namespace belfry {
@@ -29,6 +30,8 @@ class PlanMaker {
   /// Placed and verified, nothing allocated. UserError where it does not fit the memory of its devices, and for a rule of the
   /// options that decides nothing.
   std::shared_ptr<const PlacedGraph> make(const PlanKey& key);
+  /// Of other placements of what `make` places.
+  PlacementScorer scorer(const PlanKey& key, CostTable costs);
 
   const Graph& source() const { return source_; }
   const Graph& training() const { return *training_; }
@@ -38,6 +41,8 @@ class PlanMaker {
  private:
   std::shared_ptr<const Graph> graph_for(Mode mode, const std::vector<std::string>& fetches);
   PlacedGraph placed(const PlanKey& key, std::size_t must_decide);
+  PlaceOptions place_options(const Graph& graph, const PlanKey& key) const;
+  std::shared_ptr<const Graph> bound_graph(const PlanKey& key);
   ValueId fetched(const Graph& graph, Mode mode, const std::string& name) const;
   void check_rules(const PlanKey& key);
   bool given_steps() const;
