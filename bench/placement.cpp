@@ -1,5 +1,5 @@
-// Time and memory of placing dense layers with momentum, from 1,000 to 100,000 nodes, and how many placements of a graph of 500
-// nodes are scored a second: placement [--scores]
+// What placing costs: time and kept bytes of dense layers with momentum from 1,000 to 100,000 nodes, a child process per case, and
+// how many placements of 500 nodes are scored a second. placement [--most NODES] [--svg FILE] | --scores [COUNT]
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,7 +15,6 @@
 #include <belfry/frontends/builder/builder.h>
 #include <belfry/graph/plan/forecast.h>
 #include <belfry/ops/passes/passes.h>
-#include <belfry/placer/place.h>
 #include <belfry/placer/scorer.h>
 #include <belfry/placer/strategies/strategies.h>
 
@@ -53,21 +52,84 @@ double cpu_seconds() {
   return static_cast<double>(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + static_cast<double>(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
-void measure(int layers, const std::string& kind, int n) {
+struct Row {
+  std::string strategy;
+  int devices = 0, nodes = 0;
+  double place = 0, forecast = 0;
+  std::int64_t kib = 0;
+};
+
+Strategy strategy_of(const std::string& name, int n) {
+  if (name == "towers") return to_strategy(Towers{.devices = sims(n), .towers = n, .threads = 1});
+  if (name == "mirrored") return to_strategy(Mirrored{.devices = sims(n), .towers = n, .threads = 1});
+  return to_strategy(Layers{.devices = sims(n), .threads = 1});
+}
+
+Row measured(const std::string& strategy, int n, int layers) {
   auto graph = std::make_shared<const Graph>(deep(layers));
-  Strategy s = kind == "towers" ? to_strategy(Towers{.devices = sims(n), .towers = n, .threads = 1}) : kind == "layers" ? to_strategy(Layers{.devices = sims(n), .threads = 1}) : to_strategy(Mirrored{.devices = sims(n), .towers = n, .threads = 1});
-  Cluster cluster = local_cluster(sims(n), 2);
-  std::int64_t before = resident_kib();
+  const Cluster cluster = local_cluster(sims(n), 2);
+  Row out{strategy, n, static_cast<int>(graph->size())};
+  const std::int64_t before = resident_kib();
   double start = cpu_seconds();
-  PlacedGraph plan = place(graph, s, cluster, 2048);
-  double spent = cpu_seconds() - start;
-  std::int64_t kept = resident_kib() - before;
+  const PlacedGraph plan = place(graph, strategy_of(strategy, n), cluster, 2048);
+  out.place = cpu_seconds() - start;
+  out.kib = resident_kib() - before;
+  if (n > 64) return out;
   start = cpu_seconds();
-  Forecast f = forecast(plan);
-  double walked = cpu_seconds() - start;
-  fmt::print("{:9} {:5} devices: {} nodes, {} in the plan, {} classes, {} groups, {} vectors, place {:.3f} s, plan {} KiB, forecast {:.3f} s of {} launches: {:.17g}\n", kind, n, graph->size(), plan.nodes.size(), plan.classes.size(), plan.groups.size(), plan.vectors.size(),
-             spent, kept, walked, f.launches.size(), f.seconds);
+  forecast(plan);
+  out.forecast = cpu_seconds() - start;
+  return out;
+}
+
+/// In a process of its own, so that the bytes kept are its own.
+Row alone(const std::string& strategy, int n, int layers) {
+  int ends[2];
+  if (pipe(ends)) std::exit(1);
+  if (pid_t child = fork(); child == 0) {
+    const Row r = measured(strategy, n, layers);
+    const std::string text = fmt::format("{} {} {} {}", r.nodes, r.place, r.forecast, r.kib);
+    _exit(write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string text(256, '\0');
+  const ssize_t got = read(ends[0], text.data(), text.size() - 1);
+  close(ends[0]);
+  wait(nullptr);
+  Row out{strategy, n};
+  long long kib = 0;
+  if (got <= 0 || std::sscanf(text.c_str(), "%d %lf %lf %lld", &out.nodes, &out.place, &out.forecast, &kib) != 4) std::exit(1);
+  out.kib = kib;
+  fmt::print("{:9} {:7} {:8} {:9.3f} {:11.3f} {:10}\n", out.strategy, out.devices, out.nodes, out.place, out.forecast, out.kib);
   std::fflush(stdout);
+  return out;
+}
+
+/// Seconds over nodes, both axes linear: a straight line is what grows linearly.
+void write_svg(const std::string& file, const std::vector<Row>& rows) {
+  double most = 0, nodes = 0;
+  for (const Row& r : rows) most = std::max({most, r.place, r.forecast}), nodes = std::max(nodes, static_cast<double>(r.nodes));
+  auto x = [&](double n) { return 60 + 520 * n / nodes; };
+  auto y = [&](double s) { return 300 - 260 * s / most; };
+  std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"640\" height=\"350\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"640\" height=\"350\" fill=\"white\"/>\n<path d=\"M60 40V300H580\" fill=\"none\" stroke=\"black\"/>\n";
+  for (int k = 1; k <= 5; ++k) {
+    out += fmt::format("<text x=\"{:.0f}\" y=\"318\" text-anchor=\"middle\">{:.0f}</text>\n", x(nodes * k / 5), nodes * k / 5);
+    out += fmt::format("<text x=\"54\" y=\"{:.0f}\" text-anchor=\"end\">{:.2f}</text>\n", y(most * k / 5) + 4, most * k / 5);
+  }
+  out += "<text x=\"320\" y=\"340\" text-anchor=\"middle\">nodes of the graph, on 8 devices</text>\n<text x=\"60\" y=\"28\">seconds</text>\n";
+  const char* colours[] = {"#1f77b4", "#d62728", "#2ca02c"};
+  int k = 0;
+  for (const char* strategy : {"towers", "mirrored", "layers"}) {
+    std::string placed, walked;
+    for (const Row& r : rows)
+      if (r.strategy == strategy && r.devices == 8) {
+        placed += fmt::format("{}{:.1f} {:.1f}", placed.empty() ? "M" : "L", x(r.nodes), y(r.place));
+        walked += fmt::format("{}{:.1f} {:.1f}", walked.empty() ? "M" : "L", x(r.nodes), y(r.forecast));
+      }
+    out += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\"/>\n<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-dasharray=\"4\"/>\n", placed, colours[k], walked, colours[k]);
+    out += fmt::format("<text x=\"80\" y=\"{}\" fill=\"{}\">{}: place, forecast dashed</text>\n", 56 + 16 * k, colours[k], strategy);
+    ++k;
+  }
+  std::ofstream(file) << out << "</svg>\n";
 }
 
 /// Cuts at random places, or devices at random.
@@ -87,53 +149,52 @@ std::vector<PlacementRule> random_rules(const Graph& g, const std::vector<Device
   return out;
 }
 
-void scores(int layers, int towers, bool cuts, int count) {
-  auto graph = std::make_shared<const Graph>(deep(layers));
-  Cluster cluster = local_cluster(sims(4), 4);
+/// Placements a second, and whether the first few have the figures of their finished plans.
+void scores(int towers, bool cuts, int count) {
+  auto graph = std::make_shared<const Graph>(deep(35));
+  const Cluster cluster = local_cluster(sims(4), 4);
   std::mt19937_64 rng(1);
   std::vector<Placement> all;
-  for (int i = 0; i < count; ++i) all.push_back({towers, 64, Combine::global_mean, 1, random_rules(*graph, cluster.devices.size() ? sims(4) : sims(4), rng, cuts)});
-  double start = cpu_seconds(), sum = 0, spent = 0;
-  std::size_t nodes = 0;
-  for (const Placement& p : all) {
-    PlacedGraph plan = place(graph, p, cluster);
-    nodes += plan.nodes.size();
-    double a = cpu_seconds();
-    sum += forecast(plan).seconds;
-    spent += cpu_seconds() - a;
-  }
-  double seconds = cpu_seconds() - start;
+  for (int i = 0; i < count; ++i) all.push_back({towers, 64, Combine::global_mean, 1, random_rules(*graph, sims(4), rng, cuts)});
   Scorer scorer(graph, cluster);
-  double again = 0;
-  scorer(all[0]);
-  const double begun = cpu_seconds();
-  for (const Placement& p : all) again += scorer(p).step_seconds;
-  const double scored = cpu_seconds() - begun;
-  fmt::print("scorer: {:.0f} a second, {:.3f} ms {:.17g}\n", count / scored, 1e3 * scored / count, again);
-  fmt::print("{} towers, {}: {} nodes, {} in the plan, {:.0f} placements a second (forecast {:.3f} ms of {:.3f} ms) {:.17g}\n", towers, cuts ? "cuts" : "random", graph->size(), nodes / all.size(), count / seconds, 1e3 * spent / count, 1e3 * seconds / count, sum);
+  std::size_t nodes = 0;
+  for (int i = 0; i < std::min(count, 3); ++i) {
+    const PlacedGraph plan = place(graph, all[static_cast<std::size_t>(i)], cluster);
+    nodes += plan.nodes.size();
+    if (scorer(all[static_cast<std::size_t>(i)]).step_seconds != forecast(plan).seconds) fmt::print("another figure than the finished plan's\n");
+  }
+  std::vector<double> rates;  // of five shares of them
+  for (std::size_t share = 0; share < 5; ++share) {
+    const double start = cpu_seconds();
+    for (std::size_t i = share; i < all.size(); i += 5) scorer(all[i]);
+    rates.push_back(static_cast<double>((all.size() - share + 4) / 5) / (cpu_seconds() - start));
+  }
+  std::sort(rates.begin(), rates.end());
+  fmt::print("{} nodes, {} tower{}, {:30} {:4} in the plan: {:5.0f} placements a second of CPU time ({:.0f} to {:.0f})\n", graph->size(), towers, towers == 1 ? " " : "s", cuts ? "cut at three random places:" : "each node on a random device:",
+             nodes / 3, rates[2], rates[0], rates[4]);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc > 1 && !std::strcmp(argv[1], "--scores")) {
-    const int count = argc > 2 ? std::atoi(argv[2]) : 200;
+    const int count = argc > 2 ? std::max(5, std::atoi(argv[2])) : 1000;
     for (int towers : {1, 4})
-      for (bool cuts : {true, false}) scores(31, towers, cuts, count);
+      for (bool cuts : {true, false}) scores(towers, cuts, count);
     return 0;
   }
-  for (int layers : {60, 600, 6000})
-    for (const char* kind : {"towers", "mirrored", "layers"})
-      for (int n : {8, 1024}) {
-        if (n == 1024 && layers != 600) continue;
-        if (argc > 1 && layers > std::atoi(argv[1])) continue;
-        pid_t child = fork();
-        if (child == 0) {
-          measure(layers, kind, n);
-          _exit(0);
-        }
-        int status = 0;
-        waitpid(child, &status, 0);
-        if (status) return 1;
-      }
+  int most = 100000;
+  std::string svg;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (!std::strcmp(argv[i], "--most")) most = std::atoi(argv[i + 1]);
+    if (!std::strcmp(argv[i], "--svg")) svg = argv[i + 1];
+  }
+  fmt::print("strategy  devices    nodes   place s  forecast s   kept KiB\n");
+  std::vector<Row> rows;
+  for (int layers : {71, 214, 714, 2142, 7142})  // 14 nodes each
+    for (const char* strategy : {"towers", "mirrored", "layers"})
+      if (14 * layers <= most) rows.push_back(alone(strategy, 8, layers));
+  for (const char* strategy : {"towers", "mirrored", "layers"})
+    if (most >= 10000) rows.push_back(alone(strategy, 1024, 714));
+  if (!svg.empty()) write_svg(svg, rows);
 }

@@ -31,10 +31,7 @@ PlanNode inserted_node(const PlanNode& cause, std::string name, const char* op, 
 
 /// A new value of the same type as another.
 ValueIndex value_like(PlacedGraph& plan, ValueIndex v, const std::string& name, SplitState state) {
-  PlanValue copy = plan.value(v);
-  copy.name = name;
-  copy.state = state;
-  copy.read = true;
+  PlanValue copy{name, plan.value(v).type, state, plan.value(v).maker, plan.value(v).output, true};
   plan.values.push_back(std::move(copy));
   return static_cast<ValueIndex>(plan.values.size()) - 1;
 }

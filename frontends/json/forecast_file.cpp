@@ -100,6 +100,8 @@ std::vector<double> read_trace(const std::string& text, const std::string& file,
     if (slice.name != name) d.fail(*slice.at, fmt::format("is '{}' where the plan runs '{}': the trace is of another plan", slice.name, name));
     out.push_back(slice.seconds);
   }
+  for (std::size_t s = 0; s < streams.size(); ++s)
+    if (at[s] < streams[s].size()) d.fail(*streams[s][at[s]].at, fmt::format("is '{}' behind the last launch of the plan's stream {}: the trace is of another plan", streams[s][at[s]].name, s));
   out.push_back(end - begin);
   return out;
 }

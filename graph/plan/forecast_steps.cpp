@@ -29,29 +29,30 @@ void ForecastSteps::queue() {
   for (std::size_t g = 0; g < plan.groups.size(); ++g)
     for (int d : plan.groups[g].devices) group_of_[static_cast<std::size_t>(d)] = static_cast<int>(g);
   const auto by_order = [&](int a, int b) { return plan.nodes[static_cast<std::size_t>(a)].order < plan.nodes[static_cast<std::size_t>(b)].order; };
-  std::vector<int> in_order, places;
+  std::vector<int> of_towers, of_devices;
   int place = 0;
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const PlanNode& n = plan.nodes[i];
     first_where_.push_back(place);
     place += n.scope == Scope::state ? 0 : n.scope == Scope::tower ? plan.towers : n.holders.size() == 1 ? 1 : static_cast<int>(plan.cluster.devices.size());
-    in_order.push_back(static_cast<int>(i));
+    if (n.scope != Scope::state) (n.scope == Scope::tower ? of_towers : of_devices).push_back(static_cast<int>(i));
   }
   first_where_.push_back(place);
   where_.assign(static_cast<std::size_t>(place), -1);
-  std::sort(in_order.begin(), in_order.end(), by_order);
+  for (auto* nodes : {&of_towers, &of_devices})
+    if (!std::is_sorted(nodes->begin(), nodes->end(), by_order)) std::sort(nodes->begin(), nodes->end(), by_order);
   const NumberLists main(plan.cluster.devices.size(), [&](auto add) {
-    for (int i : in_order)
-      if (const PlanNode& n = plan.nodes[static_cast<std::size_t>(i)]; n.scope != Scope::tower && n.scope != Scope::state)
-        for (int d : n.holders) add(static_cast<std::size_t>(d), i);
+    for (int i : of_devices)
+      for (int d : plan.nodes[static_cast<std::size_t>(i)].holders) add(static_cast<std::size_t>(d), i);
   });
   // Per class the nodes of its towers by epoch, phase and order.
   using Key = std::pair<int, int>;
   std::vector<std::vector<std::pair<Key, int>>> own(plan.classes.size());
-  for (int i : in_order)
-    if (const PlanNode& n = plan.nodes[static_cast<std::size_t>(i)]; n.scope == Scope::tower)
-      for (std::size_t c = 0; c < std::min(own.size(), n.phases.size()); ++c)
-        if (n.phases[c] >= 0) own[c].emplace_back(Key{n.epoch, n.phases[c]}, i);
+  for (int i : of_towers) {
+    const PlanNode& n = plan.nodes[static_cast<std::size_t>(i)];
+    for (std::size_t c = 0; c < std::min(own.size(), n.phases.size()); ++c)
+      if (n.phases[c] >= 0) own[c].emplace_back(Key{n.epoch, n.phases[c]}, i);
+  }
   for (auto& nodes : own) std::stable_sort(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   auto add = [&](int i, int tower, int device, std::size_t stream) {
     const PlanNode& n = plan.nodes[static_cast<std::size_t>(i)];
@@ -81,7 +82,7 @@ void ForecastSteps::queue() {
 }
 
 int ForecastSteps::near(const std::vector<int>& holders, int device) {
-  if (holders.size() < 2) return !holders.empty() && (holders[0] == device || plan.cluster.space(holders[0]) == plan.cluster.space(device)) ? holders[0] : -1;
+  if (holders.size() < 2) return !holders.empty() && instances_.same_space(holders[0], device) ? holders[0] : -1;
   auto [at, fresh] = near_.try_emplace(&holders);
   if (fresh) {
     std::unordered_map<std::string, int> of_space;

@@ -94,6 +94,7 @@ class Instances {
     int node = -1, device = -1;
   };
   const PlacedGraph& plan() const { return plan_; }
+  bool same_space(int a, int b) const { return space_[static_cast<std::size_t>(a)] == space_[static_cast<std::size_t>(b)]; }
   std::span<const int> copies(ValueIndex v) const { return copies_[static_cast<std::size_t>(v)]; }
   /// The device itself if it holds the node, else the first holder of its space, else -1.
   int near(const std::vector<int>& holders, int device) const;

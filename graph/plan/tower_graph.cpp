@@ -46,6 +46,7 @@ std::int64_t local_bytes(const PlanValue& value, const Share& share) {
 
 LocalType local_type(const PlanValue& value, const Share& share) {
   LocalType out{value.type.dtype, {}};
+  out.shape.reserve(value.type.shape.size());
   for (std::size_t i = 0; i < value.type.shape.size(); ++i)
     out.shape.push_back(value.type.shape[i].at(value.state == rows(static_cast<int>(i)) ? share.rows : share.batch));
   return out;
@@ -53,8 +54,8 @@ LocalType local_type(const PlanValue& value, const Share& share) {
 
 std::vector<ValueIndex> values_read(const PlanNode& n) {
   std::vector<ValueIndex> out;
-  for (std::size_t i = 0; i < n.inputs.size(); ++i)
-    if (n.inputs[i] >= 0 && !(n.def && n.def->inputs[std::min(i, n.def->inputs.size() - 1)].shape_only)) out.push_back(n.inputs[i]);
+  out.reserve(n.inputs.size());
+  for_values_read(n, [&](ValueIndex v) { out.push_back(v); });
   return out;
 }
 

@@ -14,13 +14,11 @@ namespace {
 /// Folded vector clocks: per kind of producer the furthest node that an earlier node of the same stream waited for.
 class Waiter {
  public:
-  Waiter(PlacedGraph& plan, const Instances& instances) : plan_(plan), instances_(instances), place_(plan.nodes.size(), -1), made_(plan.values.size(), -1), seen_(plan.values.size(), -1) {}
+  Waiter(PlacedGraph& plan, const Instances& instances) : plan_(plan), instances_(instances), made_(plan.values.size(), -1), seen_(plan.values.size(), -1) {}
 
   void run() {
-    std::vector<int> order(plan_.nodes.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::sort(order.begin(), order.end(), [&](int a, int b) { return before(a, b); });
-    for (int i : order) {
+    number_places();
+    for (int i : in_time()) {
       PlanNode& n = node(i);
       n.waits.clear();
       for_values_read(n, [&](ValueIndex v) {
@@ -38,12 +36,33 @@ class Waiter {
   static std::size_t length(const PlanNode& n) { return n.phases.size() + 2; }
   static int part(const PlanNode& n, std::size_t k) { return k == 0 ? n.epoch : k <= n.phases.size() ? n.phases[k - 1] : n.order; }
 
-  bool before(int a, int b) const {
+  /// Nodes by their marks.
+  std::vector<int> in_time() const {
+    struct Start {
+      int a, b, c, node;
+    };
+    std::vector<Start> all;
+    all.reserve(plan_.nodes.size());
+    for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
+      const PlanNode& n = plan_.nodes[i];
+      all.push_back({part(n, 0), part(n, 1), n.phases.empty() ? -2 : part(n, 2), static_cast<int>(i)});
+    }
+    std::sort(all.begin(), all.end(), [&](const Start& x, const Start& y) {
+      if (x.a != y.a) return x.a < y.a;
+      if (x.b != y.b) return x.b < y.b;
+      return x.c != y.c ? x.c < y.c : further(x.node, y.node);
+    });
+    std::vector<int> out;
+    out.reserve(all.size());
+    for (const Start& s : all) out.push_back(s.node);
+    return out;
+  }
+  /// Where the first three parts are equal.
+  bool further(int a, int b) const {
     const PlanNode &x = node(a), &y = node(b);
-    const std::size_t both = std::min(length(x), length(y));
-    for (std::size_t k = 0; k < both; ++k)
+    for (std::size_t k = 3; k < std::min(length(x), length(y)); ++k)
       if (int p = part(x, k), q = part(y, k); p != q) return p < q;
-    return length(x) != length(y) ? length(x) < length(y) : a < b;
+    return a < b;
   }
   static bool covered_by(const PlanNode& a, const PlanNode& b) {
     if (length(a) != length(b)) return false;
@@ -52,29 +71,34 @@ class Waiter {
     return true;
   }
 
-  /// What distinguishes producers whose waits cover each other: nodes of one number lie alike.
-  int place(int i) {
-    int& at = place_[static_cast<std::size_t>(i)];
-    if (at >= 0) return at;
-    const PlanNode& n = node(i);
-    if (n.scope == Scope::tower) return at = number({-3, n.vector});
-    auto [known, fresh] = lists_.try_emplace(n.holders);
-    if (fresh) {
-      std::vector<int> key = {-2};
-      key.insert(key.end(), n.holders.begin(), n.holders.end());
-      known->second = number(std::move(key));
+  /// What distinguishes producers whose waits cover each other: nodes of one number lie alike. Vectors first, then lists of holders.
+  void number_places() {
+    place_.reserve(plan_.nodes.size());
+    std::map<DeviceList, int> lists;
+    const DeviceList* last = nullptr;  // neighbours often lie alike
+    for (const PlanNode& n : plan_.nodes) {
+      if (n.scope == Scope::tower) {
+        place_.push_back(n.vector);
+        continue;
+      }
+      if (!last || !(*last == n.holders)) {
+        last = &n.holders;
+        last_place_ = lists.try_emplace(n.holders, static_cast<int>(plan_.vectors.size() + lists.size())).first->second;
+      }
+      place_.push_back(last_place_);
     }
-    return at = known->second;
   }
-  /// The same of all instances of a value.
+  int place(int i) const { return place_[static_cast<std::size_t>(i)]; }
+  /// The same of all instances of a value: negative where it has copies.
   int made(ValueIndex v) {
+    auto copies = instances_.copies(v);
+    if (copies.empty()) return place(plan_.value(v).maker);
     int& at = made_[static_cast<std::size_t>(v)];
-    if (at >= 0) return at;
-    std::vector<int> key = {-4, place(plan_.value(v).maker)};
-    for (int c : instances_.copies(v)) key.push_back(place(c));
-    return at = number(std::move(key));
+    if (at != -1) return at;
+    std::vector<int> key = {place(plan_.value(v).maker)};
+    for (int c : copies) key.push_back(place(c));
+    return at = numbers_.try_emplace(std::move(key), -2 - static_cast<int>(numbers_.size())).first->second;
   }
-  int number(std::vector<int> key) { return numbers_.try_emplace(std::move(key), static_cast<int>(numbers_.size())).first->second; }
 
   /// Of the nodes that waited, who and for which value. `furthest`: per part of a producer's mark the most of all, so that
   /// what no single one can cover is known without a look at each.
@@ -136,8 +160,8 @@ class Waiter {
 
   PlacedGraph& plan_;
   const Instances& instances_;
-  std::vector<int> place_, made_, seen_;  // seen: per value, the last node that was asked
-  std::map<DeviceList, int> lists_;
+  std::vector<int> place_, made_, seen_;  // per node; per value; per value, the last node that was asked
+  int last_place_ = -1;
   std::map<std::vector<int>, int> numbers_;
   std::map<std::tuple<int, int, int>, Waited> waited_;
   std::map<std::pair<int, int>, bool> includes_;
