@@ -85,7 +85,7 @@ class Assigner {
       }
       whole_[i] = *rest == "**";
       const Hit hit{static_cast<int>(i), tower};
-      if (rest->find_first_of("*?") != rest->npos) {
+      if (std::any_of(rest->begin(), rest->end(), [](char c) { return c == '*' || c == '?'; })) {
         globs_.emplace_back(hit, *rest);
         continue;
       }
@@ -97,9 +97,9 @@ class Assigner {
   }
 
   void place(PlanNode& n, Hits hits) {
-    if (n.op == kInput || n.op == kFetch) {
+    if (is_op(n, kInput) || is_op(n, kFetch)) {
       n.holders = host_;
-      n.reason = n.op == kInput ? "feeds live on the host" : "results live on the host";
+      n.reason = is_op(n, kInput) ? "feeds live on the host" : "results live on the host";
     } else if (n.scope == Scope::tower) {
       set_vector(n, hits);
     } else {
@@ -148,8 +148,8 @@ class Assigner {
       if (tower == -2 || n.scope == Scope::tower) names.push_back(n.name);
       if (!glob_matches(rest, n.name)) continue;
       if (tower != -2 && n.scope != Scope::tower) throw UserError(fmt::format("the rule \"{}\" speaks of towers, but '{}' runs outside them: write \"{}\"", match, n.name, rest));
-      std::string why = n.op == kInput    ? "is an input: feeds live on the host; move what reads it"
-                        : n.op == kFetch  ? "is a result: results live on the host"
+      std::string why = is_op(n, kInput)    ? "is an input: feeds live on the host; move what reads it"
+                        : is_op(n, kFetch)  ? "is a result: results live on the host"
                         : held_by_readers(n) ? "is a source, which is computed where it is read; move what reads it"
                                           : fmt::format("is decided by a rule before it ({})", n.reason);
       throw UserError(fmt::format("the rule \"{}\" decides nothing: '{}' {}", match, n.name, why));

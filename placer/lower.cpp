@@ -109,7 +109,7 @@ void donate(PlacedGraph& plan, const NumberLists& readers) {
     int made_by = plan.value(u).maker;
     PlanNode& m = plan.nodes[static_cast<std::size_t>(made_by)];
     bool taken = std::any_of(m.donates.begin(), m.donates.end(), [u = u](auto p) { return p.first == u; });
-    bool mine = m.scope == Scope::shared && m.op != kCopy && m.op != kInput && !(m.def && m.def->source) && m.holders == w.holders && !taken;
+    bool mine = m.scope == Scope::shared && !is_op(m, kCopy) && !is_op(m, kInput) && !(m.def && m.def->source) && m.holders == w.holders && !taken;
     bool early = std::all_of(readers[static_cast<std::size_t>(variable)].begin(), readers[static_cast<std::size_t>(variable)].end(),
                              [&](int r) { return r == made_by || precedes(plan.nodes[static_cast<std::size_t>(r)], m); });
     if (mine && early && writes_beside(m, u, variable)) {
@@ -206,7 +206,7 @@ class CopyInserter {
  public:
   explicit CopyInserter(PlacedGraph& plan) : plan_(plan), space_(space_numbers(plan.cluster)), read_(plan.values.size()) {
     for (const PlanNode& n : plan.nodes) {
-      if (is_join(n) || n.op == kSplit || n.op == kPreAggregate) continue;
+      if (is_join(n) || is_op(n, kSplit) || is_op(n, kPreAggregate)) continue;
       for_values_read(n, [&](ValueIndex v) {
         // Most values are read where they are made.
         const PlanNode& m = plan.maker(v);
@@ -224,6 +224,8 @@ class CopyInserter {
   }
 
   void run() {
+    out_.reserve(elsewhere_.size());
+    plan_.values.reserve(plan_.values.size() + elsewhere_.size());
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
       const PlanNode& m = plan_.nodes[i];
       node_ = static_cast<int>(i);
@@ -247,10 +249,13 @@ class CopyInserter {
 
   PlanNode& add(const PlanNode& cause, ValueIndex v) {
     int k = copies_++;
-    std::string name = plain(plan_.value(v).name) + ".copy" + (k ? std::to_string(k) : "");
-    PlanNode c = inserted_node(cause, name, kCopy, v, cause.scope == Scope::tower ? Scope::tower : Scope::shared, "read in another memory space");
-    c.outputs = {value_like(plan_, v, name, plan_.value(v).state)};
-    return out_.emplace_back(node_, std::move(c)).second;
+    std::string name = plain(plan_.value(v).name);
+    name += ".copy";
+    if (k) name += std::to_string(k);
+    const ValueIndex copy = value_like(plan_, v, name, plan_.value(v).state);
+    out_.emplace_back(node_, inserted_node(cause, std::move(name), kCopy, v, cause.scope == Scope::tower ? Scope::tower : Scope::shared, "read in another memory space"));
+    out_.back().second.outputs = {copy};
+    return out_.back().second;
   }
 
   void copy_shared(const PlanNode& m, ValueIndex v, const Elsewhere& e) {

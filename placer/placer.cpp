@@ -124,9 +124,9 @@ void Placer::put_on_host(const std::set<std::string>& names) {
 }
 
 void Placer::choose(const PlanNode& n, const Share& share, const std::string& kind, Variant& variant) {
-  if (n.scope == Scope::state || n.op == kInput) {
+  if (n.scope == Scope::state || is_op(n, kInput)) {
     variant.kernel = n.scope == Scope::state ? "" : "feed";
-  } else if (!n.def && n.op != kFused) {
+  } else if (!n.def && !is_op(n, kFused)) {
     variant.kernel = n.op;  // structural nodes have one kernel, of their own name
   } else if (!options_.kernels) {
     variant.kernel = kReference;

@@ -38,6 +38,9 @@ std::pair<int, bool> ForecastSteps::gate(const GateKey& key) {
 
 void ForecastSteps::make_gates() {
   alone_.assign(steps.size(), -1);
+  opening_.reserve(steps.size());
+  waiting_.reserve(2 * steps.size());
+  producers.reserve(steps.size());
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
     for (const Wait& w : plan.nodes[i].waits)
       if (w.relation == Wait::kReaders) gate_readers(static_cast<int>(i), w.value);
@@ -87,7 +90,7 @@ void ForecastSteps::gate_waits(int s, const Wait& w) {
   };
   switch (w.relation) {
     case Wait::kOwn: {
-      auto from = n.op == kCopy ? Instances::At{maker, plan.device_of(m, step.tower)} : instances_.own(w.value, step.tower, step.device);
+      auto from = is_op(n, kCopy) ? Instances::At{maker, plan.device_of(m, step.tower)} : instances_.own(w.value, step.tower, step.device);
       int p = at(from.node, step.tower, from.device);
       if (steps[static_cast<std::size_t>(p)].stream != step.stream) wait_at(s, alone(p));
       return;

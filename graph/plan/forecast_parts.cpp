@@ -21,7 +21,7 @@ bool joins_by(const PlanNode& n, std::initializer_list<const char*> ways) {
 
 bool Transfers::collective(int step) {
   const PlanNode& n = node(step);
-  if (links_.empty() || n.holders.size() < 2 || n.op != kAggregate) return false;
+  if (links_.empty() || n.holders.size() < 2 || !is_op(n, kAggregate)) return false;
   auto [at, fresh] = collectives_.try_emplace(steps_.steps[static_cast<std::size_t>(step)].node);
   if (fresh) {
     std::vector<int> from = steps_.sources(n);
@@ -52,7 +52,7 @@ std::map<int, double> Transfers::sources(int step) {
   const ForecastStep& s = steps_.steps[static_cast<std::size_t>(step)];
   const PlanNode& n = node(step);
   std::map<int, double> out;
-  if (n.op != kCopy && n.op != kSplit && !is_join(n)) return out;
+  if (!is_op(n, kCopy) && !is_op(n, kSplit) && !is_join(n)) return out;
   const PlanNode& m = plan_.maker(n.inputs[0]);
   const PlanValue& read = plan_.value(n.inputs[0]);
   auto take = [&](int from, const LocalType& type) {
@@ -89,12 +89,12 @@ bool Transfers::arrives_in_place(int step) const { return !joins_by(node(step), 
 
 int Transfers::parts(int step) {
   const PlanNode& n = node(step);
-  if (n.op != kPreAggregate && !is_join(n)) return 0;
+  if (!is_op(n, kPreAggregate) && !is_join(n)) return 0;
   const ForecastStep& s = steps_.steps[static_cast<std::size_t>(step)];
-  auto [at, fresh] = parts_.try_emplace({s.node, n.op == kPreAggregate ? s.device : -1});
+  auto [at, fresh] = parts_.try_emplace({s.node, is_op(n, kPreAggregate) ? s.device : -1});
   if (!fresh) return at->second;
   std::vector<int> from = steps_.sources(n);
-  return at->second = static_cast<int>(n.op == kPreAggregate ? std::count(from.begin(), from.end(), s.device) : static_cast<std::ptrdiff_t>(from.size()));
+  return at->second = static_cast<int>(is_op(n, kPreAggregate) ? std::count(from.begin(), from.end(), s.device) : static_cast<std::ptrdiff_t>(from.size()));
 }
 
 void add_uses(const PlacedGraph& plan, const ForecastSteps& steps, Forecast& out) {
@@ -151,7 +151,7 @@ class Lives {
       const ForecastLaunch& l = f.launches[s];
       if (!chosen_.contains(l.device)) continue;
       const PlanNode& n = plan.nodes[static_cast<std::size_t>(l.node)];
-      if (n.op == kInput) continue;  // read where the caller's memory lies
+      if (is_op(n, kInput)) continue;  // read where the caller's memory lies
       for (ValueIndex v : n.outputs) {
         if (!plan.value(v).read || donated.contains(v)) continue;
         auto at = last.find({static_cast<int>(s), v});

@@ -38,6 +38,7 @@ void ForecastSteps::queue() {
     if (n.scope != Scope::state) (n.scope == Scope::tower ? of_towers : of_devices).push_back(static_cast<int>(i));
   }
   first_where_.push_back(place);
+  steps.reserve(static_cast<std::size_t>(place));
   where_.assign(static_cast<std::size_t>(place), -1);
   for (auto* nodes : {&of_towers, &of_devices})
     if (!std::is_sorted(nodes->begin(), nodes->end(), by_order)) std::sort(nodes->begin(), nodes->end(), by_order);
@@ -106,7 +107,7 @@ Instances::At ForecastSteps::shared(ValueIndex v, int device) {
 
 int ForecastSteps::moved_from(const PlanNode& move, ValueIndex v, int device) {
   const std::vector<int>& holders = plan.maker(v).holders;
-  int beside = move.op == kCopy ? -1 : near(holders, device);
+  int beside = is_op(move, kCopy) ? -1 : near(holders, device);
   return beside >= 0 ? beside : holders.front();
 }
 
@@ -146,9 +147,9 @@ std::pair<int, ValueIndex> ForecastSteps::read(int s, const PlanNode& n, ValueIn
   const ForecastStep& step = steps[static_cast<std::size_t>(s)];
   const PlanNode& m = plan.maker(v);
   const int maker = plan.value(v).maker;
-  if ((is_join(n) || n.op == kPreAggregate) && (m.scope == Scope::tower || m.scope == Scope::device)) return {-1, v};
+  if ((is_join(n) || is_op(n, kPreAggregate)) && (m.scope == Scope::tower || m.scope == Scope::device)) return {-1, v};
   if (m.scope == Scope::tower) {
-    auto from = n.op == kCopy ? Instances::At{maker, plan.device_of(m, step.tower)} : instances_.own(v, step.tower, step.device);
+    auto from = is_op(n, kCopy) ? Instances::At{maker, plan.device_of(m, step.tower)} : instances_.own(v, step.tower, step.device);
     return {at(from.node, step.tower, from.device), from.node == maker ? v : plan.nodes[static_cast<std::size_t>(from.node)].outputs[0]};
   }
   auto from = moves_values(n) ? Instances::At{maker, moved_from(n, v, step.device)} : shared(v, step.device);

@@ -45,13 +45,13 @@ DeviceList all_devices(const PlacedGraph& plan, const PlanNode& node) {
   return std::vector<int>(out.begin(), out.end());
 }
 
-bool moves_values(const PlanNode& n) { return n.op == kCopy || n.op == kSplit || n.op == kPreAggregate || is_join(n); }
+bool moves_values(const PlanNode& n) { return is_op(n, kCopy) || is_op(n, kSplit) || is_op(n, kPreAggregate) || is_join(n); }
 
 Instances::Instances(const PlacedGraph& plan)
     : plan_(plan), copies_(plan.values.size(),
                            [&](auto add) {
                              for (std::size_t i = 0; i < plan.nodes.size(); ++i)
-                               if (plan.nodes[i].op == kCopy) add(static_cast<std::size_t>(plan.nodes[i].inputs[0]), static_cast<int>(i));
+                               if (is_op(plan.nodes[i], kCopy)) add(static_cast<std::size_t>(plan.nodes[i].inputs[0]), static_cast<int>(i));
                            }),
       space_(space_numbers(plan.cluster)) {}
 

@@ -82,7 +82,7 @@ std::vector<int> space_numbers(const Cluster& cluster);
 DeviceList all_devices(const PlacedGraph& plan, const PlanNode& node);
 
 /// A node that joins what towers have: it moves values itself.
-inline bool is_join(const PlanNode& n) { return n.op == "aggregate" || n.op == "fetch"; }
+inline bool is_join(const PlanNode& n) { return is_op(n, "aggregate") || is_op(n, "fetch"); }
 /// A node that reads where its input is made, in another memory space too; all others read what serves their device.
 bool moves_values(const PlanNode& n);
 

@@ -4,11 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include <belfry/graph/plan/tower_graph.h>
 
 namespace belfry {
+
+/// A comparison that looks at the length first: it is made for every node, many times.
+inline bool is_op(const PlanNode& n, std::string_view op) { return n.op == op; }
 
 /// Calls with the inputs whose elements a node reads: what `values_read` lists.
 template <class F>

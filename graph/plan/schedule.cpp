@@ -48,10 +48,10 @@ void set_order(PlacedGraph& plan) {
   for (auto [variable, u] : plan.updates) {
     auto maker = static_cast<std::size_t>(plan.value(u).maker);
     const PlanNode& n = plan.nodes[maker];
-    if (n.scope == Scope::shared && n.op != kInput && n.epoch < last && !reaches[maker]) late[maker] = true;
+    if (n.scope == Scope::shared && !is_op(n, kInput) && n.epoch < last && !reaches[maker]) late[maker] = true;
   }
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
-    if (plan.nodes[i].op == kStore && !plan.nodes[i].donates.empty()) late[i] = true;
+    if (is_op(plan.nodes[i], kStore) && !plan.nodes[i].donates.empty()) late[i] = true;
   set_epochs(plan, late, last, ready);
   std::vector<std::size_t> shared;
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
@@ -129,11 +129,11 @@ class PhaseSetter {
     const PlanNode& n = plan_.nodes[i];
     int d = device(n), phase = 0;
     if (d < 0) return;
-    bool light = n.op != kCopy;
+    bool light = !is_op(n, kCopy);
     for_values_read(n, [&](ValueIndex v) {
       if (plan_.maker(v).scope != Scope::tower) return;
       int m = plan_.value(v).maker, e = device(plan_.maker(v));
-      if (n.op != kCopy) {
+      if (!is_op(n, kCopy)) {
         auto at = instances_.own(v, tower_, d);
         m = at.node, e = at.device;
       }

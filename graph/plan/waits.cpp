@@ -138,9 +138,9 @@ class Waiter {
     const bool copied = !instances_.copies(v).empty();
     if (n.scope == Scope::tower && m.scope == Scope::tower) {
       if (m.vector != n.vector || copied) add(i, Wait::kOwn, v, -1);
-    } else if (m.scope == Scope::tower) add(i, n.op == kPreAggregate ? Wait::kLocal : Wait::kTowers, v, -1);
+    } else if (m.scope == Scope::tower) add(i, is_op(n, kPreAggregate) ? Wait::kLocal : Wait::kTowers, v, -1);
     else if (m.scope == Scope::device) add(i, Wait::kEvery, v, -1);
-    else if (m.scope == Scope::state && (!copied || n.op == kCopy || n.op == kSplit)) return;
+    else if (m.scope == Scope::state && (!copied || is_op(n, kCopy) || is_op(n, kSplit))) return;
     else if (n.scope == Scope::tower || !includes(plan_.value(v).maker, i)) add(i, Wait::kShared, v, static_cast<int>(m.scope));
   }
 
