@@ -25,7 +25,8 @@ using Hits = std::span<const Hit>;
 class Assigner {
  public:
   Assigner(PlacedGraph& plan, const NodeNames& names, const NumberLists& readers)
-      : plan_(plan), rules_(plan.placement.rules), whole_(rules_.size()), decided_(rules_.size()), devices_(rules_.size()), vector_of_rule_(rules_.size(), -1), vector_of_device_(plan.cluster.devices.size(), -1),
+      : plan_(plan), rules_(plan.placement.rules), whole_(rules_.size()), decided_(rules_.size()), devices_(rules_.size()), vector_of_rule_(rules_.size(), -1),
+        vector_of_device_(plan.cluster.devices.size(), -1),
         alone_(plan.cluster.devices.size()), readers_(readers), host_({plan.cluster.host()}) {
     find_exact(names);
   }

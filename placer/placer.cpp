@@ -31,7 +31,8 @@ void add_lacking(const PlacedGraph& plan, std::set<std::string>& out) {
     const DeviceId& id = plan.cluster.devices[static_cast<std::size_t>(device)].id;
     if (id.kind != "gpu" || v.kernel != kReference) return;
     if (plan.graph->node(n.user).device == id)
-      throw UserError(fmt::format("[{}] '{}' is requested on {}, but GPUs have no kernel for it; request cpu:0 for it, or nothing: then it runs on the host, with the copies that this takes", n.op, n.name, to_string(id)));
+      throw UserError(fmt::format("[{}] '{}' is requested on {}, but GPUs have no kernel for it; request cpu:0 for it, or nothing: then it runs on the host, with the copies that this takes", n.op,
+                                  n.name, to_string(id)));
     out.insert(n.name);
   };
   for (const PlanNode& n : plan.nodes) {
@@ -47,7 +48,8 @@ void add_lacking(const PlacedGraph& plan, std::set<std::string>& out) {
 
 }  // namespace
 
-Placer::Placer(TowerGraph towers, const Cluster& cluster, const PlaceOptions& options) : options_(options), gpus_(has_gpus(cluster)), values_(towers.values.size()), names_(towers), read_by_(readers_of(towers)), kernels_(values_) {
+Placer::Placer(TowerGraph towers, const Cluster& cluster, const PlaceOptions& options) 
+    : options_(options), gpus_(has_gpus(cluster)), values_(towers.values.size()), names_(towers), read_by_(readers_of(towers)), kernels_(values_) {
   static_cast<TowerGraph&>(plan_) = std::move(towers);
   plan_.cluster = cluster;
   for (const PlanNode& n : plan_.nodes) inputs_.push_back(is_join(n) ? n.inputs : std::vector<ValueIndex>());

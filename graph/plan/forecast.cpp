@@ -16,7 +16,8 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 class Walk {
  public:
-  Walk(const PlacedGraph& plan, const CostTable& table, Links& links, CostModel& costs) : plan_(plan), table_(table), steps_(plan), links_(links), transfers_(steps_, links_), costs_(costs), load_(links_.ways().size()) {}
+  Walk(const PlacedGraph& plan, const CostTable& table, Links& links, CostModel& costs) 
+      : plan_(plan), table_(table), steps_(plan), links_(links), transfers_(steps_, links_), costs_(costs), load_(links_.ways().size()) {}
 
   /// Seconds of the step.
   double run() {

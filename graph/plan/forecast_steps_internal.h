@@ -59,7 +59,11 @@ class ForecastSteps {
     bool operator==(const GateKey&) const = default;
   };
   struct GateHash {
-    std::size_t operator()(const GateKey& k) const { return ((static_cast<std::size_t>(k.kind) * 0x9E3779B9u + static_cast<std::size_t>(k.a)) * 0x9E3779B97F4A7C15u + static_cast<std::size_t>(k.b)) * 0x9E3779B97F4A7C15u + static_cast<std::size_t>(k.device); }
+    std::size_t operator()(const GateKey& k) const {
+      std::size_t out = static_cast<std::size_t>(k.kind);
+      for (int part : {k.a, k.b, k.device}) out = out * 0x9E3779B97F4A7C15u + static_cast<std::size_t>(part);
+      return out;
+    }
   };
 
   void queue();

@@ -40,7 +40,8 @@ Share TowerGraph::share(int t) const {
 std::int64_t local_bytes(const PlanValue& value, const Share& share) {
   auto out = static_cast<std::int64_t>(size_of(value.type.dtype));
   for (std::size_t i = 0; i < value.type.shape.size(); ++i)
-    if (__builtin_mul_overflow(out, value.type.shape[i].at(value.state == rows(static_cast<int>(i)) ? share.rows : share.batch), &out)) return local_type(value, share).bytes();  // says what does not fit
+    if (__builtin_mul_overflow(out, value.type.shape[i].at(value.state == rows(static_cast<int>(i)) ? share.rows : share.batch), &out))
+      return local_type(value, share).bytes();  // says what does not fit
   return out;
 }
 

@@ -1,10 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <random>
 
 #include <belfry/graph/plan/forecast.h>
 #include <belfry/graph/plan/over_memory.h>
+#include <belfry/placer/assign.h>
 #include <belfry/placer/scorer.h>
 
 #include "plans.h"
@@ -105,6 +107,32 @@ TEST(Scorer, a_rule_that_decides_nothing_is_refused_where_it_must) {
   EXPECT_GT(scorer(p).step_seconds, 0);
   EXPECT_THAT(told([&] { return scorer(p, 1); }).error, testing::HasSubstr("the rule \"nobody\" matches no node"));
   EXPECT_EQ(scorer(p).step_seconds, forecast(graph, sim_cluster(1), p).step_seconds);
+}
+
+/// y = x w, its user asking for gpu:0 or not; GPUs have no kernel for the product.
+std::string placed_on_gpu(bool asks) {
+  Builder b("asked");
+  Value x = b.input("x", f32, {kBatch, 3});
+  {
+    auto on = asks ? std::optional(b.device("gpu:0")) : std::nullopt;
+    x = x * b.variable("w", {3}, {.init = "normal"});
+  }
+  b.metric("y", reduce_sum(x));
+  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  std::mt19937_64 rng(0);
+  Placement p{1, 4, Combine::global_mean, 1, rules_of_requests(*graph)};
+  p.rules.push_back({"**", {{0, "gpu", 0, -1}}, "requested"});
+  return told([&] {
+           const PlacedGraph plan = place(graph, p, machine(rng, true), {.fetches = fetches_of(*graph), .kernels = some_kernel});
+           for (const PlanNode& n : plan.nodes)
+             EXPECT_TRUE(n.op != "mul" || n.reason == "GPUs have no kernel for it") << n.reason;
+           return Score{};
+         }).error;
+}
+
+TEST(Requests, are_what_the_graph_asks_and_not_what_a_reason_says) {
+  EXPECT_THAT(placed_on_gpu(true), testing::HasSubstr("is requested on gpu:0, but GPUs have no kernel for it"));
+  EXPECT_EQ(placed_on_gpu(false), "");
 }
 
 }  // namespace
