@@ -180,7 +180,7 @@ Cost CostModel::operator()(int node, const Variant& variant, int tower, int devi
   return all.emplace_back(Known{what, speed, parts, rows, variant.kernel, cost(n, variant, plan_.share(tower), plan_.cluster.devices[static_cast<std::size_t>(device)], parts)}).cost;
 }
 
-void CostModel::keep(std::size_t) {}
+void CostModel::keep(std::size_t values) { known_.resize(std::min(values, known_.size())); }
 
 Cost CostModel::cost(const PlanNode& n, const Variant& variant, const Share& share, const ClusterDevice& device, int parts) const {
   const Work work = work_of(plan_, n, share, parts);
