@@ -101,7 +101,8 @@ std::vector<double> read_trace(const std::string& text, const std::string& file,
     out.push_back(slice.seconds);
   }
   for (std::size_t s = 0; s < streams.size(); ++s)
-    if (at[s] < streams[s].size()) d.fail(*streams[s][at[s]].at, fmt::format("is '{}' behind the last launch of the plan's stream {}: the trace is of another plan", streams[s][at[s]].name, s));
+    if (at[s] < streams[s].size())
+      d.fail(*streams[s][at[s]].at, fmt::format("is '{}' behind the last launch of the plan's stream {}: the trace is of another plan", streams[s][at[s]].name, s));
   out.push_back(end - begin);
   return out;
 }
