@@ -1,20 +1,32 @@
-// Time and memory of placing 120 dense layers with momentum on n sim devices, a child process per case: placement [LAYERS]
+// What placing costs: CPU time (the middle of three) and kept bytes of dense layers with momentum from 1,000 to 100,000 nodes, a
+// child process per case, and how many placements of 500 nodes are scored a second. placement [--most NODES] [--svg FILE] | --scores [COUNT]
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
+#include <random>
 
 #include <fmt/format.h>
 
-#include "plans.h"
+#include <belfry/frontends/builder/builder.h>
+#include <belfry/graph/plan/forecast.h>
+#include <belfry/ops/passes/passes.h>
+#include <belfry/placer/scorer.h>
+#include <belfry/placer/strategies/strategies.h>
 
 using namespace belfry;
-using namespace belfry::test;
 
 namespace {
+
+std::vector<DeviceId> sims(int n) {
+  std::vector<DeviceId> out;
+  for (int i = 0; i < n; ++i) out.push_back({0, "sim", i, -1});
+  return out;
+}
 
 Graph deep(int layers) {
   Builder b("deep");
@@ -34,37 +46,162 @@ std::int64_t resident_kib() {
   return resident * sysconf(_SC_PAGESIZE) / 1024;
 }
 
-double seconds_since(std::chrono::steady_clock::time_point start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
+double cpu_seconds() {
+  rusage u{};
+  getrusage(RUSAGE_SELF, &u);
+  return static_cast<double>(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + static_cast<double>(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
 
-void measure(int layers, const std::string& kind, int n) {
+struct Row {
+  std::string strategy;
+  int devices = 0, nodes = 0;
+  double place = 0, forecast = 0;
+  std::int64_t kib = 0;
+};
+
+Strategy strategy_of(const std::string& name, int n) {
+  if (name == "towers") return to_strategy(Towers{.devices = sims(n), .towers = n, .threads = 1});
+  if (name == "mirrored") return to_strategy(Mirrored{.devices = sims(n), .towers = n, .threads = 1});
+  return to_strategy(Layers{.devices = sims(n), .threads = 1});
+}
+
+Row measured(const std::string& strategy, int n, int layers) {
   auto graph = std::make_shared<const Graph>(deep(layers));
-  Strategy s = kind == "towers" ? to_strategy(Towers{.devices = sims(n), .towers = n, .threads = 1}) : to_strategy(Mirrored{.devices = sims(n), .towers = n, .threads = 1});
-  Cluster cluster = sim_cluster(n);
-  std::int64_t before = resident_kib();
-  auto start = std::chrono::steady_clock::now();
-  PlacedGraph plan = place(graph, s, cluster, 2048);
-  double spent = seconds_since(start);
-  std::int64_t kept = resident_kib() - before;
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  fmt::print("{:9} {:5} devices: {} nodes, {} classes, {} groups, {} vectors, place {:.3f} s, plan {} KiB, peak over graph {} KiB\n", kind, n, plan.nodes.size(), plan.classes.size(), plan.groups.size(), plan.vectors.size(),
-             spent, kept, usage.ru_maxrss - before);
+  const Cluster cluster = local_cluster(sims(n), 2);
+  Row out{strategy, n, static_cast<int>(graph->size())};
+  std::vector<double> placed, walked;
+  for (int round = 0; round < 3; ++round) {
+    const std::int64_t before = resident_kib();
+    double start = cpu_seconds();
+    const PlacedGraph plan = place(graph, strategy_of(strategy, n), cluster, 2048);
+    placed.push_back(cpu_seconds() - start);
+    if (round == 0) out.kib = resident_kib() - before;
+    start = cpu_seconds();
+    if (n <= 64) forecast(plan);  // of a thousand towers: millions of launches
+    walked.push_back(cpu_seconds() - start);
+  }
+  std::sort(placed.begin(), placed.end());
+  std::sort(walked.begin(), walked.end());
+  out.place = placed[1];
+  out.forecast = n <= 64 ? walked[1] : 0;
+  return out;
+}
+
+/// In a process of its own, so that the bytes kept are its own.
+Row alone(const std::string& strategy, int n, int layers) {
+  int ends[2];
+  if (pipe(ends)) std::exit(1);
+  if (pid_t child = fork(); child == 0) {
+    const Row r = measured(strategy, n, layers);
+    const std::string text = fmt::format("{} {} {} {}", r.nodes, r.place, r.forecast, r.kib);
+    _exit(write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string text(256, '\0');
+  const ssize_t got = read(ends[0], text.data(), text.size() - 1);
+  close(ends[0]);
+  wait(nullptr);
+  Row out{strategy, n};
+  long long kib = 0;
+  if (got <= 0 || std::sscanf(text.c_str(), "%d %lf %lf %lld", &out.nodes, &out.place, &out.forecast, &kib) != 4) std::exit(1);
+  out.kib = kib;
+  fmt::print("{:9} {:7} {:8} {:9.3f} {:11.3f} {:10}\n", out.strategy, out.devices, out.nodes, out.place, out.forecast, out.kib);
   std::fflush(stdout);
+  return out;
+}
+
+/// Seconds over nodes, both axes linear: a straight line is what grows linearly.
+void write_svg(const std::string& file, const std::vector<Row>& rows) {
+  double most = 0, nodes = 0;
+  for (const Row& r : rows) most = std::max({most, r.place, r.forecast}), nodes = std::max(nodes, static_cast<double>(r.nodes));
+  auto x = [&](double n) { return 60 + 520 * n / nodes; };
+  auto y = [&](double s) { return 300 - 260 * s / most; };
+  std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"640\" height=\"350\" font-family=\"sans-serif\" font-size=\"12\">\n";
+  out += "<rect width=\"640\" height=\"350\" fill=\"white\"/>\n<path d=\"M60 40V300H580\" fill=\"none\" stroke=\"black\"/>\n";
+  for (int k = 1; k <= 5; ++k) {
+    out += fmt::format("<text x=\"{:.0f}\" y=\"318\" text-anchor=\"middle\">{:.0f}</text>\n", x(nodes * k / 5), nodes * k / 5);
+    out += fmt::format("<text x=\"54\" y=\"{:.0f}\" text-anchor=\"end\">{:.2f}</text>\n", y(most * k / 5) + 4, most * k / 5);
+  }
+  out += "<text x=\"320\" y=\"340\" text-anchor=\"middle\">nodes of the graph, on 8 devices</text>\n<text x=\"60\" y=\"28\">seconds</text>\n";
+  const char* colours[] = {"#1f77b4", "#d62728", "#2ca02c"};
+  int k = 0;
+  for (const char* strategy : {"towers", "mirrored", "layers"}) {
+    std::string placed, walked;
+    for (const Row& r : rows)
+      if (r.strategy == strategy && r.devices == 8) {
+        placed += fmt::format("{}{:.1f} {:.1f}", placed.empty() ? "M" : "L", x(r.nodes), y(r.place));
+        walked += fmt::format("{}{:.1f} {:.1f}", walked.empty() ? "M" : "L", x(r.nodes), y(r.forecast));
+      }
+    out += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\"/>\n<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-dasharray=\"4\"/>\n", placed, colours[k], walked, colours[k]);
+    out += fmt::format("<text x=\"80\" y=\"{}\" fill=\"{}\">{}: place, forecast dashed</text>\n", 56 + 16 * k, colours[k], strategy);
+    ++k;
+  }
+  std::ofstream(file) << out << "</svg>\n";
+}
+
+/// Cuts at random places, or devices at random.
+std::vector<PlacementRule> random_rules(const Graph& g, const std::vector<DeviceId>& devices, std::mt19937_64& rng, bool cuts) {
+  std::vector<PlacementRule> out;
+  std::vector<int> bounds;
+  for (std::size_t i = 1; i < devices.size(); ++i) bounds.push_back(static_cast<int>(rng() % static_cast<std::size_t>(g.size())));
+  std::sort(bounds.begin(), bounds.end());
+  std::vector<std::size_t> at(static_cast<std::size_t>(g.size()));
+  for (NodeId id = 0; id < g.size(); ++id) {
+    std::size_t d = cuts ? static_cast<std::size_t>(std::upper_bound(bounds.begin(), bounds.end(), id) - bounds.begin()) : rng() % devices.size();
+    if (g.node(id).of >= 0 && g.node(id).of < id) d = at[static_cast<std::size_t>(g.node(id).of)];
+    at[static_cast<std::size_t>(id)] = d;
+    out.push_back({g.node(id).name, {devices[d]}, "drawn"});
+  }
+  out.push_back({"**", {devices[0]}, "the rest"});
+  return out;
+}
+
+/// Placements a second, and whether the first few have the figures of their finished plans.
+void scores(int towers, bool cuts, int count) {
+  auto graph = std::make_shared<const Graph>(deep(35));
+  const Cluster cluster = local_cluster(sims(4), 4);
+  std::mt19937_64 rng(1);
+  std::vector<Placement> all;
+  for (int i = 0; i < count; ++i) all.push_back({towers, 64, Combine::global_mean, 1, random_rules(*graph, sims(4), rng, cuts)});
+  Scorer scorer(graph, cluster);
+  std::size_t nodes = 0;
+  for (int i = 0; i < std::min(count, 3); ++i) {
+    const PlacedGraph plan = place(graph, all[static_cast<std::size_t>(i)], cluster);
+    nodes += plan.nodes.size();
+    if (scorer(all[static_cast<std::size_t>(i)]).step_seconds != forecast(plan).seconds) fmt::print("another figure than the finished plan's\n");
+  }
+  std::vector<double> rates;  // of five shares of them
+  for (std::size_t share = 0; share < 5; ++share) {
+    const double start = cpu_seconds();
+    for (std::size_t i = share; i < all.size(); i += 5) scorer(all[i]);
+    rates.push_back(static_cast<double>((all.size() - share + 4) / 5) / (cpu_seconds() - start));
+  }
+  std::sort(rates.begin(), rates.end());
+  fmt::print("{} nodes, {} tower{}, {:30} {:4} in the plan: {:5.0f} placements a second of CPU time ({:.0f} to {:.0f})\n", graph->size(), towers, towers == 1 ? " " : "s",
+             cuts ? "cut at three random places:" : "each node on a random device:", nodes / 3, rates[2], rates[0], rates[4]);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  int layers = argc > 1 ? std::atoi(argv[1]) : 120;
-  for (const char* kind : {"towers", "mirrored"})
-    for (int n : {2, 64, 1024}) {
-      pid_t child = fork();
-      if (child == 0) {
-        measure(layers, kind, n);
-        _exit(0);
-      }
-      int status = 0;
-      waitpid(child, &status, 0);
-      if (status) return 1;
-    }
+  if (argc > 1 && !std::strcmp(argv[1], "--scores")) {
+    const int count = argc > 2 ? std::max(5, std::atoi(argv[2])) : 1000;
+    for (int towers : {1, 4})
+      for (bool cuts : {true, false}) scores(towers, cuts, count);
+    return 0;
+  }
+  int most = 100000;
+  std::string svg;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (!std::strcmp(argv[i], "--most")) most = std::atoi(argv[i + 1]);
+    if (!std::strcmp(argv[i], "--svg")) svg = argv[i + 1];
+  }
+  fmt::print("strategy  devices    nodes   place s  forecast s   kept KiB\n");
+  std::vector<Row> rows;
+  for (int layers : {71, 214, 714, 2142, 7142})  // 14 nodes each
+    for (const char* strategy : {"towers", "mirrored", "layers"})
+      if (14 * layers <= most) rows.push_back(alone(strategy, 8, layers));
+  for (const char* strategy : {"towers", "mirrored", "layers"})
+    if (most >= 10000) rows.push_back(alone(strategy, 1024, 714));
+  if (!svg.empty()) write_svg(svg, rows);
 }

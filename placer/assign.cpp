@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <tuple>
-#include <unordered_map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -20,54 +21,46 @@ struct Hit {
   int rule = 0, tower = -2;
   auto operator<=>(const Hit&) const = default;
 };
-using Hits = std::vector<Hit>;
-
-/// Exact names by hash, globs in order.
-class RuleFinder {
- public:
-  explicit RuleFinder(const std::vector<PlacementRule>& rules) {
-    for (std::size_t i = 0; i < rules.size(); ++i) {
-      auto [tower, rest] = split_match(rules[i].match);
-      Hit hit{static_cast<int>(i), tower};
-      if (rest.find_first_of("*?") == rest.npos) exact_[rest].push_back(hit);
-      else globs_.push_back({hit, rest});
-    }
-  }
-  Hits find(const std::string& name) const {
-    Hits out;
-    if (auto at = exact_.find(name); at != exact_.end()) out = at->second;
-    for (const auto& [hit, pattern] : globs_)
-      if (glob_matches(pattern, name)) out.push_back(hit);
-    std::sort(out.begin(), out.end());
-    return out;
-  }
-
- private:
-  std::unordered_map<std::string, Hits> exact_;
-  std::vector<std::pair<Hit, std::string>> globs_;
-};
+using Hits = std::span<const Hit>;
 
 class Assigner {
  public:
-  explicit Assigner(PlacedGraph& plan) : plan_(plan), rules_(plan.placement.rules), finder_(rules_), decided_(rules_.size()), devices_(rules_.size()), readers_(readers_of(plan)) {
-    for (const PlacementRule& r : rules_) {
-      if (r.devices.empty()) throw UserError(fmt::format("the rule '{}' names no device", r.match));
-      if (int tower = split_match(r.match).first; tower >= plan.placement.towers)
-        throw UserError(fmt::format("the rule '{}' speaks of tower {}, but there are {}", r.match, tower, plan.placement.towers));
-    }
+  Assigner(PlacedGraph& plan, const NodeNames& names, const NumberLists& readers)
+      : plan_(plan), rules_(plan.placement.rules), whole_(rules_.size()), decided_(rules_.size()), devices_(rules_.size()), vector_of_rule_(rules_.size(), -1),
+        vector_of_device_(plan.cluster.devices.size(), -1),
+        alone_(plan.cluster.devices.size()), readers_(readers), host_({plan.cluster.host()}) {
+    find_exact(names);
   }
 
   void run() {
-    std::map<ValueIndex, Hits> follow;
-    std::map<NodeId, Hits> first;  // of nodes that are computed again
-    for (PlanNode& n : plan_.nodes) {
-      Hits hits = n.again ? first.at(n.user) : finder_.find(n.name);
-      if (!n.inserted) first[n.user] = hits;
-      // A node that expand put in goes with its source unless a rule speaks of it by name.
-      bool by_name = std::any_of(hits.begin(), hits.end(), [&](Hit h) { return split_match(rules_[static_cast<std::size_t>(h.rule)].match).second != "**"; });
-      bool towers_apart = std::any_of(hits.begin(), hits.end(), [](Hit h) { return h.tower == -1; });
-      if (n.inserted && !n.again && !by_name && !towers_apart && !n.inputs.empty() && follow.contains(n.inputs[0])) hits = follow[n.inputs[0]];
-      for (ValueIndex v : n.outputs) follow[v] = hits;
+    std::vector<Hits> follow(plan_.values.size());
+    std::vector<Hit> mine;
+    all_.reserve(plan_.nodes.size() + rules_.size());
+    std::vector<std::size_t> first;
+    for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
+      first.push_back(all_.size());
+      mine.clear();
+      for (int k = exact_[i]; k >= 0; k = next_exact_[static_cast<std::size_t>(k)]) mine.push_back(exact_hits_[static_cast<std::size_t>(k)]);
+      for (const auto& [hit, pattern] : globs_)
+        if (pattern == "**" || glob_matches(pattern, plan_.nodes[i].name)) mine.push_back(hit);
+      std::sort(mine.begin(), mine.end());
+      all_.insert(all_.end(), mine.begin(), mine.end());
+    }
+    first.push_back(all_.size());
+    const bool any_again = std::any_of(plan_.nodes.begin(), plan_.nodes.end(), [](const PlanNode& n) { return n.again; });
+    std::map<NodeId, Hits> once;  // of the nodes that may be computed again
+    for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
+      PlanNode& n = plan_.nodes[i];
+      Hits hits(all_.data() + first[i], all_.data() + first[i + 1]);
+      // A node that is computed again goes with the first, one that expand put in goes with its source unless a rule speaks of it by name.
+      if (n.again) hits = once.at(n.user);
+      else if (n.inserted && !n.inputs.empty() && n.inputs[0] >= 0) {
+        bool by_name = std::any_of(hits.begin(), hits.end(), [&](Hit h) { return !whole_[static_cast<std::size_t>(h.rule)]; });
+        bool towers_apart = std::any_of(hits.begin(), hits.end(), [](Hit h) { return h.tower == -1; });
+        if (!by_name && !towers_apart && plan_.value(n.inputs[0]).maker < static_cast<int>(i)) hits = follow[static_cast<std::size_t>(n.inputs[0])];
+      }
+      if (any_again && !n.inserted) once[n.user] = hits;
+      for (ValueIndex v : n.outputs) follow[static_cast<std::size_t>(v)] = hits;
       place(n, hits);
     }
   }
@@ -80,12 +73,41 @@ class Assigner {
   }
 
  private:
-  void place(PlanNode& n, const Hits& hits) {
-    if (n.op == kInput || n.op == kFetch) {
-      n.holders = {plan_.cluster.host()};
-      n.reason = n.op == kInput ? "feeds live on the host" : "results live on the host";
+  /// Exact names by hash, a list per node; globs in order.
+  void find_exact(const NodeNames& names) {
+    exact_.assign(plan_.nodes.size(), -1);
+    exact_hits_.reserve(rules_.size());
+    next_exact_.reserve(rules_.size());
+    std::string inner;
+    for (std::size_t i = 0; i < rules_.size(); ++i) {
+      const PlacementRule& r = rules_[i];
+      if (r.devices.empty()) throw UserError(fmt::format("the rule '{}' names no device", r.match));
+      int tower = -2;
+      const std::string* rest = &r.match;
+      if (r.match.starts_with("tower_")) {
+        std::tie(tower, inner) = split_match(r.match);
+        rest = &inner;
+        if (tower >= plan_.placement.towers) throw UserError(fmt::format("the rule '{}' speaks of tower {}, but there are {}", r.match, tower, plan_.placement.towers));
+      }
+      whole_[i] = *rest == "**";
+      const Hit hit{static_cast<int>(i), tower};
+      if (std::any_of(rest->begin(), rest->end(), [](char c) { return c == '*' || c == '?'; })) {
+        globs_.emplace_back(hit, *rest);
+        continue;
+      }
+      for (int node = names.find(*rest); node >= 0; node = names.next(node)) {
+        next_exact_.push_back(std::exchange(exact_[static_cast<std::size_t>(node)], static_cast<int>(exact_hits_.size())));
+        exact_hits_.push_back(hit);
+      }
+    }
+  }
+
+  void place(PlanNode& n, Hits hits) {
+    if (is_op(n, kInput) || is_op(n, kFetch)) {
+      n.holders = host_;
+      n.reason = is_op(n, kInput) ? "feeds live on the host" : "results live on the host";
     } else if (n.scope == Scope::tower) {
-      std::tie(n.vector, n.reason) = vector_of(n, hits);
+      set_vector(n, hits);
     } else {
       auto hit = std::find_if(hits.begin(), hits.end(), [](Hit h) { return h.tower == -2; });
       if (hit == hits.end()) refuse(n);
@@ -101,10 +123,19 @@ class Assigner {
   const DeviceList& decide(int i, bool counts) {
     auto at = static_cast<std::size_t>(i);
     if (counts) decided_[at] = true;
+    const std::vector<DeviceId>& named = rules_[at].devices;
+    if (named.size() == 1) return alone_[one(named[0])];
     if (!devices_[at].empty()) return devices_[at];
     std::vector<int> devices;
-    for (const DeviceId& id : rules_[at].devices) devices.push_back(plan_.cluster.at(id));
+    for (const DeviceId& id : named) devices.push_back(plan_.cluster.at(id));
     return devices_[at] = std::move(devices);
+  }
+
+  /// A device, with the list of it alone. Neighbouring rules often name the same.
+  std::size_t one(const DeviceId& id) {
+    if (last_ >= alone_.size() || !(plan_.cluster.devices[last_].id == id)) last_ = static_cast<std::size_t>(plan_.cluster.at(id));
+    if (alone_[last_].empty()) alone_[last_] = {static_cast<int>(last_)};
+    return last_;
   }
 
   [[noreturn]] void refuse(const PlanNode& n) const {
@@ -126,8 +157,8 @@ class Assigner {
       if (tower == -2 || n.scope == Scope::tower) names.push_back(n.name);
       if (!glob_matches(rest, n.name)) continue;
       if (tower != -2 && n.scope != Scope::tower) throw UserError(fmt::format("the rule \"{}\" speaks of towers, but '{}' runs outside them: write \"{}\"", match, n.name, rest));
-      std::string why = n.op == kInput    ? "is an input: feeds live on the host; move what reads it"
-                        : n.op == kFetch  ? "is a result: results live on the host"
+      std::string why = is_op(n, kInput)    ? "is an input: feeds live on the host; move what reads it"
+                        : is_op(n, kFetch)  ? "is a result: results live on the host"
                         : held_by_readers(n) ? "is a source, which is computed where it is read; move what reads it"
                                           : fmt::format("is decided by a rule before it ({})", n.reason);
       throw UserError(fmt::format("the rule \"{}\" decides nothing: '{}' {}", match, n.name, why));
@@ -135,22 +166,37 @@ class Assigner {
     throw UserError(fmt::format("the rule \"{}\" matches no node{}; name one of '{}', or take the rule out: it may be of another graph", match, did_you_mean(rest, names), plan_.graph->name));
   }
 
-  std::pair<int, std::string> vector_of(const PlanNode& n, const Hits& hits) {
+  void set_vector(PlanNode& n, Hits hits) {
     if (std::none_of(hits.begin(), hits.end(), [](Hit h) { return h.tower < 0; })) refuse(n);
-    auto [known, fresh] = known_.try_emplace(hits);
-    if (!fresh) return known->second;
-    int towers = plan_.placement.towers;
-    std::vector<int> out(static_cast<std::size_t>(towers), -1);
+    if (hits.front().tower < 0) {  // it decides for all towers
+      n.vector = dealt(hits.front().rule);
+      n.reason = rule(hits.front().rule).reason;
+      return;
+    }
+    auto [known, fresh] = known_.try_emplace(std::vector<Hit>(hits.begin(), hits.end()));
+    if (fresh) known->second = vector_of(hits);
+    std::tie(n.vector, n.reason) = known->second;
+  }
+
+  std::pair<int, std::string> vector_of(Hits hits) {
+    std::vector<int> out(static_cast<std::size_t>(plan_.placement.towers), -1);
     std::vector<std::pair<int, int>> decided;  // runs of towers by rule: its number, the run's first tower
     for (int t = 0; t < plan_.present(); ++t) {
       auto hit = std::find_if(hits.begin(), hits.end(), [&](Hit h) { return h.tower < 0 || h.tower == t; });
       if (decided.empty() || rule(decided.back().first).reason != rule(hit->rule).reason) decided.emplace_back(hit->rule, t);
       out[static_cast<std::size_t>(t)] = dealt(decide(hit->rule, true), t);
     }
-    auto at = std::find(plan_.vectors.begin(), plan_.vectors.end(), out);
-    known->second = {static_cast<int>(at - plan_.vectors.begin()), reason_of(decided)};
-    if (at == plan_.vectors.end()) plan_.vectors.push_back(std::move(out));
-    return known->second;
+    return {vector_number(plan_, std::move(out)), reason_of(decided)};
+  }
+
+  /// The vector of what one rule decides.
+  int dealt(int i) {
+    const std::vector<int>& devices = decide(i, true);
+    int& known = devices.size() == 1 ? vector_of_device_[static_cast<std::size_t>(devices[0])] : vector_of_rule_[static_cast<std::size_t>(i)];
+    if (known >= 0) return known;
+    std::vector<int> out(static_cast<std::size_t>(plan_.placement.towers), -1);
+    for (int t = 0; t < plan_.present(); ++t) out[static_cast<std::size_t>(t)] = dealt(devices, t);
+    return known = vector_number(plan_, std::move(out));
   }
 
   const PlacementRule& rule(int i) const { return rules_[static_cast<std::size_t>(i)]; }
@@ -176,19 +222,47 @@ class Assigner {
 
   PlacedGraph& plan_;
   const std::vector<PlacementRule>& rules_;
-  RuleFinder finder_;
-  std::map<Hits, std::pair<int, std::string>> known_;
-  std::vector<bool> decided_;              // per rule
-  std::vector<DeviceList> devices_;        // per rule, found when it first decides
-  std::vector<std::vector<int>> readers_;  // per value
+  std::vector<bool> whole_;                         // per rule, whether it speaks of everything
+  std::vector<std::pair<Hit, std::string>> globs_;
+  std::vector<int> exact_, next_exact_;             // per node its last exact hit, per hit the one before
+  std::vector<Hit> exact_hits_, all_;
+  std::map<std::vector<Hit>, std::pair<int, std::string>> known_;
+  std::vector<bool> decided_;                       // per rule
+  std::vector<DeviceList> devices_;                 // per rule, found when it first decides
+  std::vector<int> vector_of_rule_, vector_of_device_;  // of nodes that one rule decides, or one device has
+  std::vector<DeviceList> alone_;                   // per device
+  std::size_t last_ = 0;
+  const NumberLists& readers_;
+  DeviceList host_;
 };
 
 }  // namespace
 
-void assign(PlacedGraph& plan, std::size_t must_decide) {
-  Assigner assigner(plan);
+NodeNames::NodeNames(const TowerGraph& graph) : next_(graph.nodes.size(), -1) {
+  known_.reserve(graph.nodes.size());
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const int node = static_cast<int>(i);
+    auto [at, fresh] = known_.try_emplace(graph.nodes[i].name, node, node);
+    if (!fresh) next_[static_cast<std::size_t>(std::exchange(at->second.second, node))] = node;
+  }
+}
+
+int NodeNames::find(const std::string& name) const {
+  auto at = known_.find(name);
+  return at == known_.end() ? -1 : at->second.first;
+}
+
+void assign(PlacedGraph& plan, const NodeNames& names, const NumberLists& readers, std::size_t must_decide) {
+  Assigner assigner(plan, names, readers);
   assigner.run();
   assigner.check(must_decide);
+}
+
+int vector_number(PlacedGraph& plan, std::vector<int> devices) {
+  auto at = std::find(plan.vectors.begin(), plan.vectors.end(), devices);
+  auto out = static_cast<int>(at - plan.vectors.begin());
+  if (at == plan.vectors.end()) plan.vectors.push_back(std::move(devices));
+  return out;
 }
 
 std::vector<PlacementRule> rules_of_requests(const Graph& graph) {

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/structural.h>
+#include <belfry/placer/assign.h>
 
 namespace belfry {
 
@@ -28,10 +31,7 @@ PlanNode inserted_node(const PlanNode& cause, std::string name, const char* op, 
 
 /// A new value of the same type as another.
 ValueIndex value_like(PlacedGraph& plan, ValueIndex v, const std::string& name, SplitState state) {
-  PlanValue copy = plan.value(v);
-  copy.name = name;
-  copy.state = state;
-  copy.read = true;
+  PlanValue copy{name, plan.value(v).type, state, plan.value(v).maker, plan.value(v).output, true};
   plan.values.push_back(std::move(copy));
   return static_cast<ValueIndex>(plan.values.size()) - 1;
 }
@@ -43,18 +43,37 @@ std::string plain(std::string name) {
 
 }  // namespace
 
-void hold_sources(PlacedGraph& plan, const std::set<std::string>& on_host) {
-  std::vector<std::vector<int>> readers = readers_of(plan);
+void insert_behind(PlacedGraph& plan, std::vector<std::pair<int, PlanNode>> nodes) {
+  if (!nodes.empty()) {
+    std::vector<PlanNode> all;
+    all.reserve(plan.nodes.size() + nodes.size());
+    auto next = nodes.begin();
+    for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
+      all.push_back(std::move(plan.nodes[i]));
+      for (; next != nodes.end() && next->first == static_cast<int>(i); ++next) all.push_back(std::move(next->second));
+    }
+    plan.nodes = std::move(all);
+  }
+  reindex(plan);
+}
+
+void hold_sources(PlacedGraph& plan, const NumberLists& readers, const std::set<std::string>& on_host) {
   std::set<DeviceList> alike;
   for (std::size_t i = plan.nodes.size(); i-- > 0;) {
     PlanNode& n = plan.nodes[i];
     if (n.scope != Scope::shared || !n.def || !n.def->source || on_host.contains(n.name)) continue;
-    std::set<int> devices;
+    std::vector<int> devices;
     for (ValueIndex v : n.outputs)
-      for (int r : readers[static_cast<std::size_t>(v)])
-        for (int d : all_devices(plan, plan.nodes[static_cast<std::size_t>(r)])) devices.insert(d);
+      for (int r : readers[static_cast<std::size_t>(v)]) {
+        const PlanNode& reader = plan.nodes[static_cast<std::size_t>(r)];
+        const std::vector<int>& at = reader.scope == Scope::tower ? plan.devices(reader) : reader.holders.get();
+        devices.insert(devices.end(), at.begin(), at.end());
+      }
+    std::sort(devices.begin(), devices.end());
+    devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+    if (!devices.empty() && devices.front() < 0) devices.erase(devices.begin());
     if (devices.empty()) continue;
-    n.holders = *alike.insert(std::vector<int>(devices.begin(), devices.end())).first;
+    n.holders = *alike.insert(std::move(devices)).first;
     n.reason = "a source is computed where it is read";
   }
 }
@@ -82,16 +101,15 @@ bool writes_beside(const PlanNode& n, ValueIndex u, ValueIndex variable) {
 
 }  // namespace
 
-void donate(PlacedGraph& plan) {
-  std::vector<std::vector<int>> readers = readers_of(plan);
-  std::vector<PlanNode> seconds, stores;
-  std::map<int, std::vector<std::size_t>> second_of;  // state node → its second buffers
+void donate(PlacedGraph& plan, const NumberLists& readers) {
+  std::vector<PlanNode> stores;
+  std::vector<std::pair<int, PlanNode>> seconds;  // behind the state nodes whose second buffers they are
   for (auto [variable, u] : plan.updates) {
     const PlanNode& w = plan.maker(variable);
     int made_by = plan.value(u).maker;
     PlanNode& m = plan.nodes[static_cast<std::size_t>(made_by)];
     bool taken = std::any_of(m.donates.begin(), m.donates.end(), [u = u](auto p) { return p.first == u; });
-    bool mine = m.scope == Scope::shared && m.op != kCopy && m.op != kInput && !(m.def && m.def->source) && m.holders == w.holders && m.ranged == w.ranged && !taken;
+    bool mine = m.scope == Scope::shared && !is_op(m, kCopy) && !is_op(m, kInput) && !(m.def && m.def->source) && m.holders == w.holders && m.ranged == w.ranged && !taken;
     bool early = std::all_of(readers[static_cast<std::size_t>(variable)].begin(), readers[static_cast<std::size_t>(variable)].end(),
                              [&](int r) { return r == made_by || precedes(plan.nodes[static_cast<std::size_t>(r)], m); });
     if (mine && early && writes_beside(m, u, variable)) {
@@ -107,8 +125,7 @@ void donate(PlacedGraph& plan) {
       second.holders = m.holders;
       second.ranged = m.ranged;
       second.role = Role::update;
-      second_of[made_by].push_back(seconds.size());
-      seconds.push_back(std::move(second));
+      seconds.emplace_back(made_by, std::move(second));
     }
     std::string name = w.name + ".store";
     bool gathers = m.ranged && !w.ranged;
@@ -122,15 +139,9 @@ void donate(PlacedGraph& plan) {
     store.donates = {{out, variable}};
     stores.push_back(std::move(store));
   }
-  std::vector<PlanNode> nodes;
-  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
-    nodes.push_back(std::move(plan.nodes[i]));
-    if (auto at = second_of.find(static_cast<int>(i)); at != second_of.end())
-      for (std::size_t s : at->second) nodes.push_back(std::move(seconds[s]));
-  }
-  for (PlanNode& s : stores) nodes.push_back(std::move(s));
-  plan.nodes = std::move(nodes);
-  reindex(plan);
+  std::stable_sort(seconds.begin(), seconds.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (PlanNode& s : stores) seconds.emplace_back(static_cast<int>(plan.nodes.size()) - 1, std::move(s));
+  insert_behind(plan, std::move(seconds));
 }
 
 // ---------------------------------------------------------------- ranges
@@ -176,49 +187,43 @@ void insert_gathers(PlacedGraph& plan) {
 // ---------------------------------------------------------------- moves
 
 void insert_pre_aggregates(PlacedGraph& plan) {
-  std::vector<PlanNode> before = plan.nodes;  // makers are looked up in it
-  plan.nodes.clear();
-  std::map<int, DeviceList> holders_of;  // owners → the devices that have towers
-  for (PlanNode n : before) {
-    if (is_join(n) && !plan.value(n.inputs[0]).state.is_replicated()) {
-      const PlanNode& maker = before[static_cast<std::size_t>(plan.value(n.inputs[0]).maker)];
-      n.owners = maker.vector;
-      std::map<int, int> towers_on;
+  std::map<int, std::map<int, int>> counts;  // owners → device → its towers
+  std::map<int, DeviceList> holders_of;      // owners → the devices that have towers
+  std::vector<std::pair<int, PlanNode>> out;
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
+    PlanNode& n = plan.nodes[i];
+    if (!is_join(n) || plan.value(n.inputs[0]).state.is_replicated()) continue;
+    const PlanNode& maker = plan.maker(n.inputs[0]);
+    n.owners = maker.vector;
+    auto [known, fresh] = counts.try_emplace(n.owners);
+    std::map<int, int>& towers_on = known->second;
+    if (fresh)
       for (int d : plan.vectors[static_cast<std::size_t>(n.owners)])
         if (d >= 0) ++towers_on[d];
-      bool several = std::any_of(towers_on.begin(), towers_on.end(), [](auto c) { return c.second > 1; });
-      bool at_home = towers_on.size() == 1 && n.holders == DeviceList{towers_on.begin()->first};
-      const std::string how = n.attributes.text("how");
-      if ((how == "sum" || how == "max" || how == "mean") && several && !at_home) {
-        Reduction reduction = how == "max" ? Reduction::max : Reduction::sum;
-        PlanNode pre = inserted_node(n, n.name + ".pre", kPreAggregate, n.inputs[0], Scope::device, "each device joins its own towers first");
-        pre.attributes = {{"how", how == "max" ? "max" : "sum"}};
-        pre.owners = n.owners;
-        pre.role = maker.role;
-        pre.outputs = {value_like(plan, n.inputs[0], pre.name, partial(reduction))};
-        auto [known, fresh] = holders_of.try_emplace(n.owners);
-        if (fresh) {
-          std::vector<int> devices;
-          for (auto [d, count] : towers_on) devices.push_back(d);
-          known->second = std::move(devices);
-        }
-        pre.holders = known->second;
-        n.inputs = pre.outputs;
-        plan.nodes.push_back(std::move(pre));
-      }
+    bool several = std::any_of(towers_on.begin(), towers_on.end(), [](auto c) { return c.second > 1; });
+    bool at_home = towers_on.size() == 1 && n.holders == DeviceList{towers_on.begin()->first};
+    const std::string& how = n.attributes.text("how");
+    if ((how != "sum" && how != "max" && how != "mean") || !several || at_home) continue;
+    Reduction reduction = how == "max" ? Reduction::max : Reduction::sum;
+    PlanNode pre = inserted_node(n, n.name + ".pre", kPreAggregate, n.inputs[0], Scope::device, "each device joins its own towers first");
+    pre.attributes = {{"how", how == "max" ? "max" : "sum"}};
+    pre.owners = n.owners;
+    pre.role = maker.role;
+    pre.outputs = {value_like(plan, n.inputs[0], pre.name, partial(reduction))};
+    DeviceList& holders = holders_of[n.owners];
+    if (holders.empty()) {
+      std::vector<int> devices;
+      for (auto [d, count] : towers_on) devices.push_back(d);
+      holders = std::move(devices);
     }
-    plan.nodes.push_back(std::move(n));
+    pre.holders = holders;
+    n.inputs = pre.outputs;
+    out.emplace_back(static_cast<int>(i) - 1, std::move(pre));
   }
-  reindex(plan);
+  insert_behind(plan, std::move(out));
 }
 
 namespace {
-
-/// Who reads a value without moving it itself: vectors of tower nodes, holders of others.
-struct Readers {
-  std::set<int> vectors;
-  std::set<DeviceList> holders;
-};
 
 void check_link(const PlacedGraph& plan, const PlanNode& cause, int from, int to) {
   if (!plan.cluster.linked(plan.cluster.space(from), plan.cluster.space(to)))
@@ -234,60 +239,83 @@ void check_links(const PlacedGraph& plan) {
     for (const Move& m : moves_of(instances, n)) check_link(plan, plan.maker(n.inputs[0]), m.from, m.to);
 }
 
+/// Who reads a value without moving it itself: vectors of tower nodes, holders of others; each once, in order.
+struct Elsewhere {
+  std::vector<int> vectors;
+  std::vector<DeviceList> holders;
+  auto operator<=>(const Elsewhere&) const = default;
+};
+
 class CopyInserter {
  public:
-  explicit CopyInserter(PlacedGraph& plan) : plan_(plan), wanted_(plan.values.size()) {
+  explicit CopyInserter(PlacedGraph& plan) : plan_(plan), space_(space_numbers(plan.cluster)), read_(plan.values.size()) {
     for (const PlanNode& n : plan.nodes) {
       if (moves_values(n)) continue;
-      for (ValueIndex v : values_read(n)) {
-        if (n.scope == Scope::tower) wanted_[static_cast<std::size_t>(v)].vectors.insert(n.vector);
-        else wanted_[static_cast<std::size_t>(v)].holders.insert(n.holders);
-      }
+      for_values_read(n, [&](ValueIndex v) {
+        // Most values are read where they are made.
+        const PlanNode& m = plan.maker(v);
+        if (m.scope == Scope::tower ? n.scope != Scope::tower || n.vector == m.vector : n.scope != Scope::tower && n.holders == m.holders) return;
+        int& at = read_[static_cast<std::size_t>(v)];
+        if (!at) {
+          elsewhere_.emplace_back();
+          at = static_cast<int>(elsewhere_.size());
+        }
+        Elsewhere& e = elsewhere_[static_cast<std::size_t>(at) - 1];
+        if (n.scope == Scope::tower) insert(e.vectors, n.vector);
+        else insert(e.holders, n.holders);
+      });
     }
   }
 
   void run() {
-    std::vector<PlanNode> before = std::move(plan_.nodes);
-    for (PlanNode& m : before) {
-      std::vector<ValueIndex> outputs = m.outputs;
-      PlanNode cause = m;
-      out_.push_back(std::move(m));
-      for (ValueIndex v : outputs) {
-        if (cause.scope == Scope::tower) copy_in_towers(cause, v);
-        else if (cause.scope != Scope::device) copy_shared(cause, v);
+    out_.reserve(elsewhere_.size());
+    plan_.values.reserve(plan_.values.size() + elsewhere_.size());
+    for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
+      const PlanNode& m = plan_.nodes[i];
+      node_ = static_cast<int>(i);
+      for (ValueIndex v : m.outputs) {
+        if (!read_[static_cast<std::size_t>(v)]) continue;
+        copies_ = 0;
+        const Elsewhere& e = elsewhere_[static_cast<std::size_t>(read_[static_cast<std::size_t>(v)]) - 1];
+        if (m.scope == Scope::tower) copy_in_towers(m, v, e);
+        else if (m.scope != Scope::device) copy_shared(m, v, e);
       }
     }
-    plan_.nodes = std::move(out_);
-    reindex(plan_);
+    insert_behind(plan_, std::move(out_));
   }
 
  private:
-  const std::string& space(int d) const { return plan_.cluster.space(d); }
+  template <class T>
+  static void insert(std::vector<T>& list, const T& item) {
+    if (auto at = std::lower_bound(list.begin(), list.end(), item); at == list.end() || item < *at) list.insert(at, item);
+  }
+  int space(int d) const { return space_[static_cast<std::size_t>(d)]; }
 
   PlanNode& add(const PlanNode& cause, ValueIndex v) {
-    int k = copies_[v]++;
-    std::string name = plain(plan_.value(v).name) + ".copy" + (k ? std::to_string(k) : "");
-    PlanNode c = inserted_node(cause, name, kCopy, v, cause.scope == Scope::tower ? Scope::tower : Scope::shared, "read in another memory space");
-    c.outputs = {value_like(plan_, v, name, plan_.value(v).state)};
-    out_.push_back(std::move(c));
-    return out_.back();
+    int k = copies_++;
+    std::string name = plain(plan_.value(v).name);
+    name += ".copy";
+    if (k) name += std::to_string(k);
+    const ValueIndex copy = value_like(plan_, v, name, plan_.value(v).state);
+    out_.emplace_back(node_, inserted_node(cause, std::move(name), kCopy, v, cause.scope == Scope::tower ? Scope::tower : Scope::shared, "read in another memory space"));
+    out_.back().second.outputs = {copy};
+    return out_.back().second;
   }
 
-  void copy_shared(const PlanNode& m, ValueIndex v) {
+  void copy_shared(const PlanNode& m, ValueIndex v, const Elsewhere& e) {
     // Most values have the same holders and readers as one before them: what they need is found once.
-    const Readers& r = wanted_[static_cast<std::size_t>(v)];
-    auto [known, fresh] = destinations_.try_emplace({m.holders, r.vectors, r.holders});
-    if (fresh) known->second = destinations_of(m, r);
+    auto known = destinations_.find(std::tie(m.holders, e));
+    if (known == destinations_.end()) known = destinations_.emplace(std::tuple(m.holders, e), destinations_of(m, e)).first;
     if (!known->second.empty()) add(m, v).holders = known->second;
   }
 
-  DeviceList destinations_of(const PlanNode& m, const Readers& r) const {
+  DeviceList destinations_of(const PlanNode& m, const Elsewhere& e) const {
     std::set<int> devices;
-    for (int x : r.vectors)
+    for (int x : e.vectors)
       for (int d : plan_.vectors[static_cast<std::size_t>(x)])
         if (d >= 0) devices.insert(d);
-    for (const auto& h : r.holders) devices.insert(h.begin(), h.end());
-    std::set<std::string> have;
+    for (const auto& h : e.holders) devices.insert(h.begin(), h.end());
+    std::set<int> have;
     for (int h : m.holders) have.insert(space(h));
     std::vector<int> destinations;
     for (int d : devices)
@@ -298,18 +326,26 @@ class CopyInserter {
     return destinations;
   }
 
-  void copy_in_towers(const PlanNode& m, ValueIndex v) {
+  /// A copy has one destination per tower: first the spaces whose names come first.
+  void copy_in_towers(const PlanNode& m, ValueIndex v, const Elsewhere& e) {
+    auto [known, fresh] = tower_copies_.try_emplace({m.vector, e.vectors});
+    if (fresh) known->second = vectors_of(m, e);
+    for (int x : known->second) add(m, v).vector = x;
+  }
+
+  std::vector<int> vectors_of(const PlanNode& m, const Elsewhere& e) {
     const std::vector<int> at = plan_.vectors[static_cast<std::size_t>(m.vector)];
-    std::vector<std::map<std::string, int>> left(at.size());  // per tower: space → the first device there that reads
+    std::vector<std::map<std::string_view, int>> left(at.size());  // per tower: space → the first device there that reads
     bool any = false;
-    for (int x : wanted_[static_cast<std::size_t>(v)].vectors) {
+    for (int x : e.vectors) {
       const std::vector<int>& to = plan_.vectors[static_cast<std::size_t>(x)];
       for (std::size_t t = 0; t < at.size(); ++t)
         if (at[t] >= 0 && space(at[t]) != space(to[t])) {
           check_link(plan_, m, at[t], to[t]);
-          any |= left[t].try_emplace(space(to[t]), to[t]).second;
+          any |= left[t].try_emplace(plan_.cluster.space(to[t]), to[t]).second;
         }
     }
+    std::vector<int> out;
     while (any) {
       std::vector<int> vector(at.size(), -1);
       any = false;
@@ -319,18 +355,19 @@ class CopyInserter {
         left[t].erase(left[t].begin());
         any |= !left[t].empty();
       }
-      auto known = std::find(plan_.vectors.begin(), plan_.vectors.end(), vector);
-      int index = static_cast<int>(known - plan_.vectors.begin());
-      if (known == plan_.vectors.end()) plan_.vectors.push_back(vector);
-      add(m, v).vector = index;
+      out.push_back(vector_number(plan_, std::move(vector)));
     }
+    return out;
   }
 
   PlacedGraph& plan_;
-  std::vector<Readers> wanted_;
-  std::vector<PlanNode> out_;
-  std::map<ValueIndex, int> copies_;
-  std::map<std::tuple<DeviceList, std::set<int>, std::set<DeviceList>>, DeviceList> destinations_;
+  std::vector<int> space_;  // per device
+  std::vector<int> read_;   // per value, one more than its place in `elsewhere_`
+  std::vector<Elsewhere> elsewhere_;
+  std::vector<std::pair<int, PlanNode>> out_;
+  int node_ = 0, copies_ = 0;  // at hand; copies of the value at hand
+  std::map<std::tuple<DeviceList, Elsewhere>, DeviceList, std::less<>> destinations_;
+  std::map<std::pair<int, std::vector<int>>, std::vector<int>> tower_copies_;
 };
 
 }  // namespace

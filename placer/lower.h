@@ -3,16 +3,19 @@
 
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <belfry/graph/plan/placed_graph.h>
+#include <belfry/graph/plan/readers.h>
 
 namespace belfry {
 
 /// A source that reads nothing is computed wherever it is read: a constant is never copied. Those in `on_host` stay there.
-void hold_sources(PlacedGraph& plan, const std::set<std::string>& on_host = {});
+void hold_sources(PlacedGraph& plan, const NumberLists& readers, const std::set<std::string>& on_host = {});
 /// A variable's bytes go to the node that makes its new value if every reader of the old one comes before that node in the
 /// plan's order; else the new value has a buffer of its own and a store at the end of the step.
-void donate(PlacedGraph& plan);
+void donate(PlacedGraph& plan, const NumberLists& readers);
 /// Where a value in ranges is read whole, a node that gathers it on each of its devices; fetches carry the ranges themselves.
 void insert_gathers(PlacedGraph& plan);
 /// Each device joins its complete subtrees before anything is sent; not where all is on one device, or one tower each.
@@ -20,5 +23,8 @@ void insert_pre_aggregates(PlacedGraph& plan);
 /// One copy per value and destination space. Joins and splits move values themselves; towers copy inside the tower.
 /// UserError where no link joins the spaces that a value is to cross.
 void insert_copies(PlacedGraph& plan);
+
+/// Nodes with the number of the node that each comes behind, in that order; sets every value's maker.
+void insert_behind(PlacedGraph& plan, std::vector<std::pair<int, PlanNode>> nodes);
 
 }  // namespace belfry

@@ -1,141 +1,19 @@
 #include <belfry/placer/place.h>
 
 #include <algorithm>
-#include <optional>
 #include <set>
 
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include <belfry/graph/plan/memory.h>
-#include <belfry/graph/plan/moves.h>
-#include <belfry/graph/plan/ranges.h>
-#include <belfry/graph/plan/schedule.h>
 #include <belfry/graph/structural.h>
 #include <belfry/placer/assign.h>
 #include <belfry/placer/choose.h>
-#include <belfry/placer/lower.h>
+#include <belfry/placer/placer_internal.h>
 #include <belfry/placer/recompute.h>
 #include <belfry/placer/requests.h>
 
 namespace belfry {
-
-namespace {
-
-constexpr const char* kReference = "reference";
-
-/// Of ranges, those of the first holder, which has the longest.
-std::vector<LocalType> local_types(const PlacedGraph& plan, const PlanNode& n, const std::vector<ValueIndex>& values, const Share& share) {
-  std::vector<LocalType> out;
-  for (ValueIndex v : values) out.push_back(v < 0 ? LocalType{} : n.ranged ? type_on(plan, n, v, n.holders.get().front()) : local_type(plan.value(v), share));
-  return out;
-}
-
-bool has_gpus(const Cluster& cluster) {
-  return std::any_of(cluster.devices.begin(), cluster.devices.end(), [](const ClusterDevice& d) { return d.id.kind == "gpu"; });
-}
-
-void choose(const PlacedGraph& plan, const PlanNode& n, const KernelChooser& chooser, const Share& share, const std::string& kind, Variant& variant) {
-  if (n.scope == Scope::state || n.op == kInput) variant.kernel = n.scope == Scope::state ? "" : "feed";
-  else if (!n.def && n.op != kFused) variant.kernel = n.op;  // structural nodes have one kernel, of their own name
-  else {
-    KernelChoice choice = chooser ? chooser({plan, n, local_types(plan, n, n.inputs, share), local_types(plan, n, n.outputs, share), kind, plan.threads}) : KernelChoice{kReference, 0, true};
-    variant.kernel = choice.name;
-    variant.scratch_bytes = choice.scratch_bytes;
-    variant.in_place = choice.in_place;
-  }
-}
-
-void choose_kernels(PlacedGraph& plan, const KernelChooser& chooser) {
-  std::optional<Instances> instances;
-  if (has_gpus(plan.cluster)) instances.emplace(plan);
-  std::vector<std::size_t> group_of(plan.cluster.devices.size());
-  for (std::size_t g = 0; g < plan.groups.size(); ++g)
-    for (int d : plan.groups[g].devices) group_of[static_cast<std::size_t>(d)] = g;
-  for (PlanNode& n : plan.nodes) {
-    if (n.scope == Scope::tower) {
-      for (std::size_t c = 0; c < plan.classes.size(); ++c) {
-        if (n.phases[c] < 0) continue;
-        int tower = plan.classes[c].towers[0];
-        choose(plan, n, chooser, plan.share(tower), plan.cluster.devices[static_cast<std::size_t>(plan.device_of(n, tower))].kernels(), n.by_class[c]);
-      }
-    } else {
-      for (std::size_t g = 0; g < plan.groups.size(); ++g)
-        if (!n.by_group[g].outputs.empty()) choose(plan, n, chooser, plan.share(-1), plan.cluster.devices[static_cast<std::size_t>(plan.groups[g].devices[0])].kernels(), n.by_group[g]);
-    }
-    if (!instances || !is_join(n)) continue;
-    const std::vector<std::int64_t> landed = landed_bytes(*instances, n);
-    for (std::size_t h = 0; h < landed.size(); ++h) {
-      std::int64_t& scratch = n.by_group[group_of[static_cast<std::size_t>(n.holders.get()[h])]].scratch_bytes;
-      scratch = std::max(scratch, landed[h]);
-    }
-  }
-}
-
-/// Nodes that are on a GPU and have no kernel there. UserError for one that its user requested there.
-void add_lacking(const PlacedGraph& plan, std::set<std::string>& out) {
-  auto look = [&](const PlanNode& n, const Variant& v, int device) {
-    const DeviceId& id = plan.cluster.devices[static_cast<std::size_t>(device)].id;
-    if (id.kind != "gpu" || v.kernel != kReference) return;
-    if (n.reason == "requested")
-      throw UserError(fmt::format("[{}] '{}' is requested on {}, but GPUs have no kernel for it; request cpu:0 for it, or nothing: then it runs on the host, with the copies that this takes", n.op, n.name, to_string(id)));
-    out.insert(n.name);
-  };
-  for (const PlanNode& n : plan.nodes) {
-    if (n.scope == Scope::tower) {
-      for (std::size_t c = 0; c < plan.classes.size(); ++c)
-        if (n.phases[c] >= 0) look(n, n.by_class[c], plan.device_of(n, plan.classes[c].towers[0]));
-    } else {
-      for (std::size_t g = 0; g < plan.groups.size(); ++g)
-        if (!n.by_group[g].outputs.empty()) look(n, n.by_group[g], plan.groups[g].devices[0]);
-    }
-  }
-}
-
-/// Puts nodes on the host, whatever the rules say.
-void put_on_host(PlacedGraph& plan, const std::set<std::string>& names) {
-  const int host = plan.cluster.host();
-  for (PlanNode& n : plan.nodes) {
-    if (!names.contains(n.name)) continue;
-    n.reason = "GPUs have no kernel for it";
-    if (n.scope != Scope::tower) {
-      n.holders = {host};
-      continue;
-    }
-    std::vector<int> devices = plan.devices(n);
-    for (int& d : devices)
-      if (d >= 0 && plan.cluster.devices[static_cast<std::size_t>(d)].id.kind == "gpu") d = host;
-    auto at = std::find(plan.vectors.begin(), plan.vectors.end(), devices);
-    n.vector = static_cast<int>(at - plan.vectors.begin());
-    if (at == plan.vectors.end()) plan.vectors.push_back(std::move(devices));
-  }
-}
-
-/// All but memory; `on_host`: nodes that GPUs cannot compute.
-PlacedGraph place_nodes(TowerGraph towers, const Placement& placement, const Cluster& cluster, const PlaceOptions& options, const std::set<std::string>& on_host) {
-  PlacedGraph plan;
-  static_cast<TowerGraph&>(plan) = std::move(towers);
-  plan.placement = placement;
-  plan.cluster = cluster;
-  assign(plan, options.must_decide);
-  put_on_host(plan, on_host);
-  set_order(plan);
-  donate(plan);
-  hold_sources(plan, on_host);
-  insert_gathers(plan);
-  insert_pre_aggregates(plan);
-  insert_copies(plan);
-  set_order(plan);  // anew: moves stand in it too
-  set_classes(plan);
-  set_phases(plan);
-  set_streams(plan);
-  set_waits(plan);
-  set_groups(plan);
-  choose_kernels(plan, options.kernels);
-  return plan;
-}
-
-}  // namespace
 
 TowerGraph expand_for(std::shared_ptr<const Graph> graph, const Division& d, std::int64_t batch, const PlaceOptions& options) {
   ExpandOptions e{d.towers, batch, d.combine, d.threads, options.updates, options.fetches, {}, {}};
@@ -143,26 +21,22 @@ TowerGraph expand_for(std::shared_ptr<const Graph> graph, const Division& d, std
   return expand(std::move(graph), e);
 }
 
-PlacedGraph place(TowerGraph towers, const Placement& placement, const Cluster& cluster, const PlaceOptions& options) {
+namespace {
+
+PlacedGraph placed(TowerGraph towers, const Placement& placement, const Cluster& cluster, const PlaceOptions& options) {
   check_devices(towers, placement.rules, cluster);
-  std::set<std::string> on_host;
-  PlacedGraph plan;
   recompute(towers, placement.recompute);
-  for (bool gpus = has_gpus(cluster), again = true; again;) {
-    plan = place_nodes(gpus ? towers : std::move(towers), placement, cluster, options, on_host);
-    std::size_t before = on_host.size();
-    if (gpus && options.kernels) add_lacking(plan, on_host);
-    again = on_host.size() != before;
-  }
-  plan_memory(plan);
+  PlacedGraph plan = std::move(Placer(std::move(towers), cluster, options).place(placement, options.must_decide));
   plan.arithmetic_hash = arithmetic_hash(plan);
   plan.isa = options.isa;
   plan.libraries = options.libraries;
   return plan;
 }
 
+}  // namespace
+
 PlacedGraph place(std::shared_ptr<const Graph> graph, const Placement& p, const Cluster& cluster, const PlaceOptions& options) {
-  return place(expand_for(std::move(graph), {p.towers, p.combine, p.threads, p.order}, p.batch, options), p, cluster, options);
+  return placed(expand_for(std::move(graph), {p.towers, p.combine, p.threads, p.order}, p.batch, options), p, cluster, options);
 }
 
 PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
@@ -179,7 +53,7 @@ PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, 
     p.rules = options.rules;
     p.rules.insert(p.rules.end(), requests.rules.begin(), requests.rules.end());
     p.rules.insert(p.rules.end(), rules.begin(), rules.end());
-    PlacedGraph plan = place(options.soft ? towers : std::move(towers), p, cluster, options);
+    PlacedGraph plan = placed(options.soft ? towers : std::move(towers), p, cluster, options);
     if (options.soft && add_full(plan, requests, full)) continue;
     note_unmet(plan, requests, options);
     return plan;

@@ -21,7 +21,7 @@ namespace {
 struct ForecastArguments {
   std::string source, trace;
   std::int64_t batch = 0, measure = 0;
-  bool json = false, launches = false;
+  bool json = false, jsonl = false, launches = false;
   std::vector<std::string> fetches;
   PlacementArguments placement;
 };
@@ -48,15 +48,25 @@ void measure(ForecastArguments& o, const Source& source, const std::shared_ptr<c
   std::cout << fmt::format("of {} steps a quarter took less than that, half less than {}, nine tenths less than {}\n", o.measure, human_seconds(spread.median), human_seconds(spread.high));
 }
 
+/// A placement a line, in order.
+void score_lines(Session& session, std::int64_t batch, const ForecastArguments& o, CostTable costs) {
+  PlacementScorer scorer = session.scorer(batch, std::move(costs), o.fetches);
+  std::string line;
+  for (std::int64_t number = 1; std::getline(std::cin, line); ++number) std::cout << scorer.line(line, number) << std::endl;  // a search waits for each
+}
+
 void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& library) {
   if (o.launches && !o.json) throw WrongUse("--launches adds to what --json writes: give --json too");
   if (o.json && (o.measure || !o.trace.empty())) throw WrongUse("--json writes the forecast alone, without what was measured: leave --measure and --trace out");
+  if (o.jsonl && (o.json || o.measure || !o.trace.empty() || !o.placement.placement_file.empty()))
+    throw WrongUse("--jsonl scores the placements on standard input alone: leave --json, --measure, --trace and --placement out");
   Source source = load_source(o.source, *library);
   take_gpus(o.placement);
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
   const CostTable costs = o.placement.calibration.empty() ? CostTable{} : read_costs(read_file(o.placement.calibration), o.placement.calibration);
   o.placement.forecast = true;
   Session session = make_session(source, o.placement, library);
+  if (o.jsonl) return score_lines(session, batch, o, costs);
   const PlacedGraph& plan = session.plan(batch, Mode::step, o.fetches);
   const Forecast f = forecast(plan, costs);
   if (o.json) {
@@ -86,6 +96,9 @@ void add_forecast_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--trace", o->trace, "a trace that belfry run wrote: measured beside forecast, node by node")->check(CLI::ExistingFile);
   verb->add_option("--measure", o->measure, "run so many steps here on made-up feeds: measured beside forecast")->type_name("STEPS")->check(whole(1, 1 << 20));
   verb->add_flag("--json", o->json, "for machines");
+  verb->add_flag("--jsonl", o->jsonl,
+                 "score placements, for searches: on standard input a line each, a placement file or a list of the devices' numbers in the order of place --problem; "
+                 "on standard output step_seconds and peak, or error");
   verb->add_flag("--launches", o->launches, "with --json: begin and end of every launch");
   o->placement.add_to(*verb);
   verb->callback([o, library] { run_forecast(*o, library()); });

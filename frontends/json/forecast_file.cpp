@@ -99,6 +99,9 @@ std::vector<std::pair<double, double>> read_trace_times(const std::string& text,
     if (slice.name != name) d.fail(*slice.at, fmt::format("is '{}' where the plan runs '{}': the trace is of another plan", slice.name, name));
     out.emplace_back(slice.begin - begin, slice.seconds);
   }
+  for (std::size_t s = 0; s < streams.size(); ++s)
+    if (at[s] < streams[s].size())
+      d.fail(*streams[s][at[s]].at, fmt::format("is '{}' behind the last launch of the plan's stream {}: the trace is of another plan", streams[s][at[s]].name, s));
   return out;
 }
 

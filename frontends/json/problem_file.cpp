@@ -64,6 +64,13 @@ void makers_of(const PlacedGraph& plan, ValueIndex v, std::set<int>& out) {
 
 }  // namespace
 
+std::vector<std::string> problem_nodes(const PlacedGraph& plan) {
+  std::vector<std::string> out;
+  for (const PlanNode& n : plan.nodes)
+    if (is_free(n)) out.push_back(rule_name(n));
+  return out;
+}
+
 std::string write_problem(const PlacedGraph& plan, const CostTable& costs) {
   CostModel model(plan, costs);
   std::vector<std::string> nodes, edges, devices;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/json/plan_file.h>
+#include <belfry/frontends/json/problem_file.h>
 #include <belfry/frontends/session/kernel_chooser.h>
 #include <belfry/frontends/session/gpus.h>
 #include <belfry/frontends/session/memory_advice.h>
@@ -13,6 +14,7 @@
 #include <belfry/graph/plan/verify.h>
 #include <belfry/graph/structural.h>
 #include <belfry/ops/passes/passes.h>
+#include <belfry/placer/assign.h>
 #include <belfry/placer/choose.h>
 
 namespace belfry {
@@ -172,18 +174,29 @@ std::shared_ptr<const Graph> PlanMaker::graph_for(Mode mode, const std::vector<s
   return g;
 }
 
-PlacedGraph PlanMaker::placed(const PlanKey& key, const Strategy& strategy, std::size_t must_decide) {
+std::shared_ptr<const Graph> PlanMaker::bound_graph(const PlanKey& key) {
   std::shared_ptr<const Graph> graph = graph_for(key.mode, key.fetches);
-  if (!key.symbols.empty()) graph = std::make_shared<const Graph>(bind_symbols(*graph, key.symbols));
+  return key.symbols.empty() ? graph : std::make_shared<const Graph>(bind_symbols(*graph, key.symbols));
+}
+
+PlaceOptions PlanMaker::place_options(const Graph& graph, const PlanKey& key) const {
   PlaceOptions o;
-  for (const std::string& f : key.fetches) o.fetches.emplace_back(f, fetched(*graph, key.mode, f));
+  for (const std::string& f : key.fetches) o.fetches.emplace_back(f, fetched(graph, key.mode, f));
   o.updates = key.mode == Mode::step;
   o.kernels = options_.forecast ? or_roofline(library_->kernels) : as_given_ ? keeping(decided_, library_->kernels) : chooser(library_->kernels);
-  o.must_decide = must_decide;
   o.isa = isa_text(host_);
   o.libraries = libraries_text(host_);
+  if (decided_) o.groups = [plan = decided_](const Graph& g) { return groups_of(*plan, g); };
+  else if (options_.fuse) o.groups = library_->groups;
+  o.costs = options_.costs;
+  return o;
+}
+
+PlacedGraph PlanMaker::placed(const PlanKey& key, const Strategy& strategy, std::size_t must_decide) {
+  const std::shared_ptr<const Graph> graph = bound_graph(key);
+  PlaceOptions o = place_options(*graph, key);
+  o.must_decide = must_decide;
   if (decided_) {
-    o.groups = [this](const Graph& g) { return groups_of(*decided_, g); };
     Placement p = placement_of(*decided_);
     p.rules.insert(p.rules.begin(), options_.rules.begin(), options_.rules.end());
     p.batch = key.batch;
@@ -192,11 +205,19 @@ PlacedGraph PlanMaker::placed(const PlanKey& key, const Strategy& strategy, std:
   }
   o.rules = options_.rules;
   if (key.mode != Mode::infer) o.recompute = options_.recompute;
-  o.costs = options_.costs;
   o.soft = options_.soft_placement;
   if (!must_decide) o.warn = options_.notice;  // once, for the plan that is made
-  if (options_.fuse) o.groups = library_->groups;
   return place(graph, strategy, cluster_, key.batch, o);
+}
+
+PlacementScorer PlanMaker::scorer(const PlanKey& key, CostTable costs) {
+  const std::shared_ptr<const PlacedGraph> plan = make(key);
+  const std::shared_ptr<const Graph> graph = bound_graph(key);
+  Placement fixed = plan->placement;
+  std::vector<PlacementRule> last = decided_ ? placement_of(*decided_).rules : rules_of_requests(*graph);
+  if (!decided_) fixed.threads = strategy_.divide(*graph, cluster_).threads;
+  fixed.rules = options_.rules;
+  return {Scorer(graph, cluster_, std::move(costs), place_options(*graph, key)), std::move(fixed), std::move(last), problem_nodes(*plan)};
 }
 
 ValueId PlanMaker::fetched(const Graph& graph, Mode mode, const std::string& name) const {

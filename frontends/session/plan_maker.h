@@ -2,6 +2,7 @@
 #pragma once
 
 #include <belfry/executor/device/cpu/host_facts.h>
+#include <belfry/frontends/session/placement_scorer.h>
 #include <belfry/frontends/session/session.h>
 
 namespace belfry {
@@ -29,6 +30,8 @@ class PlanMaker {
   /// Placed and verified, nothing allocated. UserError where it does not fit the memory of its devices, and for a rule of the
   /// options that decides nothing.
   std::shared_ptr<const PlacedGraph> make(const PlanKey& key);
+  /// Of other placements of what `make` places.
+  PlacementScorer scorer(const PlanKey& key, CostTable costs);
 
   const Graph& source() const { return source_; }
   const Graph& training() const { return *training_; }
@@ -41,6 +44,8 @@ class PlanMaker {
   PlacedGraph placed(const PlanKey& key, const Strategy& strategy, std::size_t must_decide);
   /// UserError with what is over, the tensors at the peak, and what was tried and fits.
   [[noreturn]] void refuse(const PlanKey& key, const PlacedGraph& plan, const std::vector<std::string>& over);
+  PlaceOptions place_options(const Graph& graph, const PlanKey& key) const;
+  std::shared_ptr<const Graph> bound_graph(const PlanKey& key);
   ValueId fetched(const Graph& graph, Mode mode, const std::string& name) const;
   void check_rules(const PlanKey& key);
   void choose_strategy(std::int64_t batch);

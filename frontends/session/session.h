@@ -11,6 +11,7 @@
 
 #include <belfry/executor/run.h>
 #include <belfry/frontends/session/library.h>
+#include <belfry/frontends/session/placement_scorer.h>
 #include <belfry/frontends/session/results.h>
 #include <belfry/graph/plan/cost.h>
 #include <belfry/placer/place.h>
@@ -73,6 +74,8 @@ class Session {
   /// The plan that a step of this batch size runs: made and verified, nothing allocated. UserError where it does not fit the
   /// memory of its devices.
   const PlacedGraph& plan(std::int64_t batch, Mode mode = Mode::step, const std::vector<std::string>& fetches = {});
+  /// Scores other placements of that step, beside its own on the same devices.
+  PlacementScorer scorer(std::int64_t batch, CostTable costs, const std::vector<std::string>& fetches = {});
 
   /// All variables, with their current values.
   State state();

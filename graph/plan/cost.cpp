@@ -110,7 +110,7 @@ std::string cost_key(const PlacedGraph& plan, const PlanNode& n, const Variant& 
   for (ValueIndex v : n.inputs) out += v < 0 ? " -" : (std::count(read.begin(), read.end(), v) ? " " : " shape of ") + text_of(plan.value(v), share);
   out += " ->";
   for (ValueIndex v : n.outputs) out += plan.value(v).read ? " " + text_of(plan.value(v), share) : " -";
-  if (is_join(n) || n.op == kPreAggregate) out += fmt::format(" of {}", plan.present());
+  if (is_join(n) || is_op(n, kPreAggregate)) out += fmt::format(" of {}", plan.present());
   if (n.ranged) out += fmt::format(" over {} devices", n.holders.size());
   return out + fmt::format(" threads {}", plan.threads);
 }
@@ -124,7 +124,7 @@ std::int64_t cost_rows(const PlacedGraph& plan, const PlanNode& n, const Share& 
 }
 
 Work work_of(const PlacedGraph& plan, const PlanNode& n, const Share& share, int parts) {
-  if (n.op == kInput) return {};
+  if (is_op(n, kInput)) return {};
   std::vector<LocalType> inputs, outputs;
   auto local = [&](ValueIndex v) { return n.ranged ? type_on(plan, n, v, n.holders.get().front()) : local_type(plan.value(v), share); };
   for (ValueIndex v : n.inputs) inputs.push_back(v < 0 ? LocalType{f32, {0}} : local(v));
@@ -135,7 +135,7 @@ Work work_of(const PlacedGraph& plan, const PlanNode& n, const Share& share, int
     if (std::count(needed.begin(), needed.end(), n.inputs[i])) read += static_cast<double>(inputs[i].bytes());
   for (std::size_t k = 0; k < outputs.size(); ++k)
     if (plan.value(n.outputs[k]).read) written += static_cast<double>(outputs[k].bytes());
-  if (n.op == kFused) return {flops_inside(plan, n, share), read + written};
+  if (is_op(n, kFused)) return {flops_inside(plan, n, share), read + written};
   if (n.def) return {flops_of(*n.def, inputs, outputs, n.attributes), (n.def->stores ? std::min(read, written) : read) + written};
   // Joins and moves. Rows side by side and stacks are written once, whatever the parts; sums read every part whole.
   const AttributeValue* how = n.attributes.find("how");
@@ -171,10 +171,19 @@ CostModel::CostModel(const PlacedGraph& plan, const CostTable& table) : plan_(pl
 }
 
 Cost CostModel::operator()(int node, const Variant& variant, int tower, int device, int parts) {
-  auto [at, fresh] = known_.try_emplace({&variant, speed_[static_cast<std::size_t>(device)]});
-  if (fresh) at->second = cost(plan_.nodes[static_cast<std::size_t>(node)], variant, plan_.share(tower), plan_.cluster.devices[static_cast<std::size_t>(device)], parts);
-  return at->second;
+  const PlanNode& n = plan_.nodes[static_cast<std::size_t>(node)];
+  const char what = is_op(n, kCopy) ? 'c' : is_op(n, kStore) ? 's' : is_op(n, kPreAggregate) ? 'p' : 'm';
+  const auto value = static_cast<std::size_t>(what == 'm' ? n.outputs.at(0) : n.inputs.at(0));
+  const int speed = speed_[static_cast<std::size_t>(device)];
+  const std::int64_t rows = tower < 0 ? plan_.batch : share_of(plan_.batch, plan_.towers, tower).count();
+  if (value >= known_.size()) known_.resize(plan_.values.size());
+  std::vector<Known>& all = known_[value];
+  for (const Known& k : all)
+    if (k.what == what && k.speed == speed && k.parts == parts && k.rows == rows && k.kernel == variant.kernel) return k.cost;
+  return all.emplace_back(Known{what, speed, parts, rows, variant.kernel, cost(n, variant, plan_.share(tower), plan_.cluster.devices[static_cast<std::size_t>(device)], parts)}).cost;
 }
+
+void CostModel::keep(std::size_t values) { known_.resize(std::min(values, known_.size())); }
 
 Cost CostModel::cost(const PlanNode& n, const Variant& variant, const Share& share, const ClusterDevice& device, int parts) const {
   const Work work = work_of(plan_, n, share, parts);
@@ -191,7 +200,7 @@ Cost CostModel::cost(const PlanNode& n, const Variant& variant, const Share& sha
     const Measurement& first = at->second.front();
     return {at_rows(at->second, rows, first.seconds * roofline(unsaid, work) / roofline(unsaid, first.work)), 0, CostSource::between};
   }
-  if (!n.def && n.op != kFused && table_.memmove > 0) return {(work.bytes / 2) / table_.memmove, 0, CostSource::scaled};
+  if (!n.def && !is_op(n, kFused) && table_.memmove > 0) return {(work.bytes / 2) / table_.memmove, 0, CostSource::scaled};
   if (auto at = above_roofline_.find(family_of(key)); at != above_roofline_.end()) return {at->second * roofline(unsaid, work), 0, CostSource::scaled};
   return out;
 }

@@ -65,22 +65,31 @@ struct DeviceRate {
 };
 DeviceRate rate_of(const ClusterDevice& device, int threads);
 
-/// Costs of the launches of one plan; equal launches are looked up once.
+/// Costs of the launches of a plan; equal launches are looked up once.
 class CostModel {
  public:
   /// Both must live as long as the model.
   CostModel(const PlacedGraph& plan, const CostTable& table);
   /// The node's own work, what moves over links aside. `tower` is -1 outside the towers; `parts` are those of a join.
   Cost operator()(int node, const Variant& variant, int tower, int device, int parts);
+  /// The plan was placed anew: what is known of its first values, and of moves of them, stays.
+  void keep(std::size_t values);
 
  private:
+  struct Known {
+    char what;                                                 ///< how the node comes by the value under which it stands
+    int speed, parts;
+    std::int64_t rows;
+    std::string kernel;
+    Cost cost;
+  };
   Cost cost(const PlanNode& node, const Variant& variant, const Share& share, const ClusterDevice& device, int parts) const;
 
   const PlacedGraph& plan_;
   const CostTable& table_;
   std::map<std::string, double> above_roofline_;               // per kernel and threads, the median
   std::vector<int> speed_;                                     // per device: the first one that is as fast
-  std::map<std::pair<const Variant*, int>, Cost> known_;
+  std::vector<std::vector<Known>> known_;                      // per value that the node makes, or that a move takes
 };
 
 }  // namespace belfry

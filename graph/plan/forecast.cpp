@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <queue>
-#include <set>
 
 #include <belfry/graph/plan/forecast_parts_internal.h>
 #include <belfry/graph/plan/moves.h>
@@ -17,9 +16,11 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 class Walk {
  public:
-  Walk(const PlacedGraph& plan, const CostTable& table) : plan_(plan), table_(table), steps_(plan), links_(plan.cluster), transfers_(steps_, links_), costs_(plan, table), load_(links_.ways().size()) {}
+  Walk(const PlacedGraph& plan, const CostTable& table, Links& links, CostModel& costs) 
+      : plan_(plan), table_(table), steps_(plan), links_(links), transfers_(steps_, links_), costs_(costs), load_(links_.ways().size()) {}
 
-  Forecast run() {
+  /// Seconds of the step.
+  double run() {
     prepare();
     while (!events_.empty() || !flows_.empty()) {
       const double now = std::min(events_.empty() ? kNever : events_.top().time, flows_end_);
@@ -31,7 +32,23 @@ class Walk {
       }
       if (flows_changed_) settle_flows();
     }
-    return report();
+    if (ended_ != steps_.steps.size()) throw InternalError("a forecast came to its end before all launches had ended");
+    return finished_ + table_.step;
+  }
+
+  /// Of the step that was run.
+  Forecast report() {
+    out_.seconds = finished_ + table_.step;
+    for (int s = last_; s >= 0; s = state(s).cause) out_.path.push_back(s);
+    std::reverse(out_.path.begin(), out_.path.end());
+    add_uses(plan_, steps_, out_);
+    add_memory(plan_, steps_, out_);
+    for (std::size_t w = 0; w < load_.size(); ++w)
+      if (load_[w] > 0) out_.links.push_back({links_.ways()[w].from, links_.ways()[w].to, load_[w], load_[w] / links_.ways()[w].bandwidth});
+    if (links_.empty() && plan_.cluster.devices.size() <= 256)
+      for (const LinkLoad& l : link_bytes(plan_)) out_.links.push_back({l.from, l.to, static_cast<double>(l.bytes), 0});
+    std::stable_sort(out_.links.begin(), out_.links.end(), [](const LinkForecast& a, const LinkForecast& b) { return a.busy != b.busy ? a.busy > b.busy : a.bytes > b.bytes; });
+    return std::move(out_);
   }
 
  private:
@@ -51,7 +68,7 @@ class Walk {
   void at(double time, Kind kind, int step) { events_.push({time, count_++, kind, step}); }
   State& state(int s) { return states_[static_cast<std::size_t>(s)]; }
   ForecastLaunch& launch(int s) { return out_.launches[static_cast<std::size_t>(s)]; }
-  bool on_gpu(int s) const { return plan_.cluster.devices[static_cast<std::size_t>(steps_.steps[static_cast<std::size_t>(s)].device)].id.kind == "gpu"; }
+  bool on_gpu(int s) const { return gpu_[static_cast<std::size_t>(steps_.steps[static_cast<std::size_t>(s)].device)]; }
 
   void prepare() {
     states_.resize(steps_.steps.size());
@@ -59,6 +76,9 @@ class Walk {
     next_.assign(steps_.steps.size(), -1);
     gpu_free_.assign(plan_.cluster.devices.size(), true);
     queued_.resize(plan_.cluster.devices.size());
+    for (const ClusterDevice& d : plan_.cluster.devices) gpu_.push_back(d.id.kind == "gpu");
+    if (!links_.empty()) coming_.resize(steps_.steps.size());
+    out_.launches.reserve(steps_.steps.size());
     for (const ForecastStep& s : steps_.steps) out_.launches.push_back({s.node, s.tower, s.device, s.stream});
     for (std::size_t s = 0; s < steps_.steps.size(); ++s) state(static_cast<int>(s)).pending = static_cast<int>(steps_.waits[s].size()) + 1;
     for (const auto& lane : steps_.lanes)
@@ -78,7 +98,7 @@ class Walk {
     switch (e.kind) {
       case kStart: return start(e.step, now);
       case kFlow:
-        for (Flow& f : transfers_.flows(e.step)) {
+        for (Flow& f : coming_[static_cast<std::size_t>(e.step)]) {
           for (int w : f.route) load_[static_cast<std::size_t>(w)] += f.bytes;
           flows_.push_back(std::move(f));
           ++state(e.step).open_flows;
@@ -107,8 +127,10 @@ class Walk {
       }
       return;
     }
-    if (double latency = transfers_.latency(s); latency >= 0) at(now + latency, kFlow, s);
-    else moved(s, now);
+    if (links_.empty()) return moved(s, now);
+    std::vector<Flow>& coming = coming_[static_cast<std::size_t>(s)] = transfers_.flows(s);
+    if (coming.empty()) moved(s, now);
+    else at(now + transfers_.latency(coming), kFlow, s);
   }
 
   /// Its bytes are here: what is left is the device's own work.
@@ -125,13 +147,15 @@ class Walk {
     const ForecastStep& step = steps_.steps[static_cast<std::size_t>(s)];
     const Cost c = costs_(step.node, *step.variant, step.tower, step.device, transfers_.parts(s));
     launch(s).fixed = c.fixed;
-    const double seconds = transfers_.arrives_in_place(s) ? c.fixed : c.seconds;
+    const bool came = !links_.empty() && !coming_[static_cast<std::size_t>(s)].empty();
+    const double seconds = came && transfers_.arrives_in_place(s) ? c.fixed : c.seconds;
     out_.by_source[static_cast<std::size_t>(c.source)] += seconds;
     return seconds + (on_gpu(s) ? 0 : table_.dispatch);
   }
 
   void end(int s, double now) {
     launch(s).end = now;
+    ++ended_;
     finished_ = last_ < 0 || now >= finished_ ? (last_ = s, now) : finished_;
     const int lane = steps_.lane_of_stream[static_cast<std::size_t>(launch(s).stream)];
     if (int n = next_[static_cast<std::size_t>(s)]; n >= 0) release(n, s, now);
@@ -177,44 +201,53 @@ class Walk {
     flows_changed_ = false;
   }
 
-  Forecast report() {
-    out_.seconds = finished_ + table_.step;
-    for (int s = last_; s >= 0; s = state(s).cause) out_.path.push_back(s);
-    std::reverse(out_.path.begin(), out_.path.end());
-    add_uses(plan_, steps_, out_);
-    add_memory(plan_, steps_, out_);
-    for (std::size_t w = 0; w < load_.size(); ++w)
-      if (load_[w] > 0) out_.links.push_back({links_.ways()[w].from, links_.ways()[w].to, load_[w], load_[w] / links_.ways()[w].bandwidth});
-    if (links_.empty() && plan_.cluster.devices.size() <= 256)
-      for (const LinkLoad& l : link_bytes(plan_)) out_.links.push_back({l.from, l.to, static_cast<double>(l.bytes), 0});
-    std::stable_sort(out_.links.begin(), out_.links.end(), [](const LinkForecast& a, const LinkForecast& b) { return a.busy != b.busy ? a.busy > b.busy : a.bytes > b.bytes; });
-    return std::move(out_);
-  }
-
   const PlacedGraph& plan_;
   const CostTable& table_;
   ForecastSteps steps_;
-  Links links_;
+  Links& links_;
   Transfers transfers_;
-  CostModel costs_;
+  CostModel& costs_;
   Forecast out_;
   std::vector<State> states_;
   std::vector<int> left_, next_;                // per gate, per step in its lane
   std::priority_queue<Event> events_;
   std::int64_t count_ = 0;
+  std::vector<std::vector<Flow>> coming_;       // per step, where there are links: what it waits for
   std::vector<Flow> flows_;
   double flows_at_ = 0, flows_end_ = kNever;
   bool flows_changed_ = false;
   std::vector<double> load_;
   std::map<int, std::vector<int>> arrived_;     // per node that is a collective
+  std::vector<char> gpu_;                       // per device
   std::vector<char> gpu_free_;                  // a GPU computes one kernel at a time, whatever its streams
   std::vector<std::queue<int>> queued_;
   double finished_ = 0;
   int last_ = -1;
+  std::size_t ended_ = 0;
 };
 
 }  // namespace
 
-Forecast forecast(const PlacedGraph& plan, const CostTable& costs) { return Walk(plan, costs).run(); }
+struct Forecaster::Parts {
+  Links links;
+  CostModel model;
+};
+
+Forecaster::Forecaster(const PlacedGraph& plan, const CostTable& costs) : plan_(plan), costs_(costs), parts_(std::make_unique<Parts>(Parts{Links(plan.cluster), CostModel(plan, costs)})) {}
+
+Forecaster::~Forecaster() = default;
+
+double Forecaster::seconds(std::size_t kept_values) {
+  parts_->model.keep(kept_values);
+  return Walk(plan_, costs_, parts_->links, parts_->model).run();
+}
+
+Forecast Forecaster::whole() {
+  Walk walk(plan_, costs_, parts_->links, parts_->model);
+  walk.run();
+  return walk.report();
+}
+
+Forecast forecast(const PlacedGraph& plan, const CostTable& costs) { return Forecaster(plan, costs).whole(); }
 
 }  // namespace belfry

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,6 +55,23 @@ struct Forecast {
 /// Equal plans, clusters and tables give equal forecasts. UserError where no link leads where bytes must go, or streams wait
 /// for each other.
 Forecast forecast(const PlacedGraph& plan, const CostTable& costs = {});
+
+/// Forecasts of one plan that is placed again and again: routes over links and costs of launches are found once.
+class Forecaster {
+ public:
+  /// Both must live as long.
+  Forecaster(const PlacedGraph& plan, const CostTable& costs);
+  ~Forecaster();
+  /// Seconds of the step alone, of the plan as it now is: its first values are still those that it had.
+  double seconds(std::size_t kept_values);
+  Forecast whole();
+
+ private:
+  struct Parts;
+  const PlacedGraph& plan_;
+  const CostTable& costs_;
+  std::unique_ptr<Parts> parts_;
+};
 
 /// What the critical path is made of, by node: launches of one node, its towers together, the most seconds first.
 struct PathShare {

@@ -8,56 +8,59 @@
 
 namespace belfry {
 
-namespace {
-
-enum GateKind { kTowersGate, kLocalGate, kEveryGate, kReadersGate, kFrameGate };
-
-}  // namespace
-
 void ForecastSteps::add_producer(int gate, int step) {
   ++producers[static_cast<std::size_t>(gate)];
-  opens[static_cast<std::size_t>(step)].push_back(gate);
+  opening_.emplace_back(step, gate);
 }
 
 void ForecastSteps::wait_at(int step, int gate) {
-  if (!producers[static_cast<std::size_t>(gate)]) return;
-  waits[static_cast<std::size_t>(step)].push_back(gate);
-  waiters[static_cast<std::size_t>(gate)].push_back(step);
+  if (producers[static_cast<std::size_t>(gate)]) waiting_.emplace_back(step, gate);
+}
+
+int ForecastSteps::new_gate() {
+  producers.push_back(0);
+  return static_cast<int>(producers.size()) - 1;
 }
 
 int ForecastSteps::alone(int step) {
-  int& gate = alone_[static_cast<std::size_t>(step)];
-  if (gate < 0) {
-    gate = static_cast<int>(producers.size());
-    producers.push_back(0);
-    waiters.emplace_back();
-    add_producer(gate, step);
+  int& known = alone_[static_cast<std::size_t>(step)];
+  if (known < 0) {
+    known = new_gate();
+    add_producer(known, step);
   }
-  return gate;
+  return known;
 }
 
-int ForecastSteps::gate(std::tuple<int, int, int, int> key, const std::function<void(int)>& fill) {
+std::pair<int, bool> ForecastSteps::gate(const GateKey& key) {
   auto [at, fresh] = gates_.try_emplace(key, static_cast<int>(producers.size()));
-  const int out = at->second;
-  if (fresh) {
-    producers.push_back(0);
-    waiters.emplace_back();
-    fill(out);
-  }
-  return out;
+  if (fresh) new_gate();
+  return {at->second, fresh};
 }
 
 void ForecastSteps::make_gates() {
-  opens.resize(steps.size());
-  waits.resize(steps.size());
   alone_.assign(steps.size(), -1);
+  opening_.reserve(steps.size());
+  waiting_.reserve(2 * steps.size());
+  producers.reserve(steps.size());
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
     for (const Wait& w : plan.nodes[i].waits)
       if (w.relation == Wait::kReaders) gate_readers(static_cast<int>(i), w.value);
   for (std::size_t s = 0; s < steps.size(); ++s)
     for (const Wait& w : plan.nodes[static_cast<std::size_t>(steps[s].node)].waits) gate_waits(static_cast<int>(s), w);
-  if (after_.empty()) return;
-  // A tower leaves its slot when the last of those on other devices that read its frame has ended.
+  if (!after_.empty()) gate_frames();
+  opens = {steps.size(), [&](auto add) {
+             for (auto [step, gate] : opening_) add(static_cast<std::size_t>(step), gate);
+           }};
+  waits = {steps.size(), [&](auto add) {
+             for (auto [step, gate] : waiting_) add(static_cast<std::size_t>(step), gate);
+           }};
+  waiters = {producers.size(), [&](auto add) {
+               for (auto [step, gate] : waiting_) add(static_cast<std::size_t>(gate), step);
+             }};
+}
+
+/// A tower leaves its slot when the last of those on other devices that read its frame has ended.
+void ForecastSteps::gate_frames() {
   for (std::size_t s = 0; s < steps.size(); ++s) {
     if (steps[s].tower < 0) continue;
     each_read(static_cast<int>(s), [&](int from, ValueIndex) {
@@ -65,11 +68,14 @@ void ForecastSteps::make_gates() {
         foreign_[{steps[s].tower, steps[static_cast<std::size_t>(from)].device}].push_back(static_cast<int>(s));
     });
   }
-  for (auto [at, tower] : after_)
-    if (auto f = foreign_.find({tower, at.second}); f != foreign_.end())
-      wait_at(at.first, gate({kFrameGate, tower, at.second, 0}, [&](int g) {
-                for (int s : f->second) add_producer(g, s);
-              }));
+  for (auto [at, tower] : after_) {
+    auto f = foreign_.find({tower, at.second});
+    if (f == foreign_.end()) continue;
+    auto [g, fresh] = gate({kFrameGate, tower, at.second, 0});
+    for (int s : f->second)
+      if (fresh) add_producer(g, s);
+    wait_at(at.first, g);
+  }
 }
 
 void ForecastSteps::gate_waits(int s, const Wait& w) {
@@ -77,25 +83,27 @@ void ForecastSteps::gate_waits(int s, const Wait& w) {
   const PlanNode& n = plan.nodes[static_cast<std::size_t>(step.node)];
   const PlanNode& m = plan.maker(w.value);
   const int maker = plan.value(w.value).maker;
-  auto towers = [&](int device) {
-    return [&, device](int g) {
-      for (int t = 0; t < plan.present(); ++t)
-        if (int e = plan.device_of(m, t); e >= 0 && (device < 0 || e == device)) add_producer(g, at(maker, t, e));
-    };
+  auto towers = [&](GateKind kind, int device) {
+    auto [g, fresh] = gate({kind, w.value, device, 0});
+    for (int t = 0; fresh && t < plan.present(); ++t)
+      if (int e = plan.device_of(m, t); e >= 0 && (device < 0 || e == device)) add_producer(g, at(maker, t, e));
+    wait_at(s, g);
   };
   switch (w.relation) {
     case Wait::kOwn: {
-      auto from = n.op == kCopy ? Instances::At{maker, plan.device_of(m, step.tower)} : instances_.own(w.value, step.tower, step.device);
+      auto from = is_op(n, kCopy) ? Instances::At{maker, plan.device_of(m, step.tower)} : instances_.own(w.value, step.tower, step.device);
       int p = at(from.node, step.tower, from.device);
       if (steps[static_cast<std::size_t>(p)].stream != step.stream) wait_at(s, alone(p));
       return;
     }
-    case Wait::kTowers: return wait_at(s, gate({kTowersGate, w.value, -1, 0}, towers(-1)));
-    case Wait::kLocal: return wait_at(s, gate({kLocalGate, w.value, step.device, 0}, towers(step.device)));
-    case Wait::kEvery:
-      return wait_at(s, gate({kEveryGate, w.value, -1, 0}, [&](int g) {
-                       for (int e : m.holders) add_producer(g, at(maker, -1, e));
-                     }));
+    case Wait::kTowers: return towers(kTowersGate, -1);
+    case Wait::kLocal: return towers(kLocalGate, step.device);
+    case Wait::kEvery: {
+      auto [g, fresh] = gate({kEveryGate, w.value, -1, 0});
+      if (fresh)
+        for (int e : m.holders) add_producer(g, at(maker, -1, e));
+      return wait_at(s, g);
+    }
     case Wait::kShared: {
       auto from = moves_values(n) ? Instances::At{maker, moved_from(n, w.value, step.device)} : shared(w.value, step.device);
       if (plan.nodes[static_cast<std::size_t>(from.node)].scope == Scope::state) return;
@@ -104,7 +112,7 @@ void ForecastSteps::gate_waits(int s, const Wait& w) {
       return;
     }
     case Wait::kReaders:
-      if (auto at = gates_.find({kReadersGate, step.node, w.value, step.device}); at != gates_.end()) wait_at(s, at->second);
+      if (auto at = gates_.find(GateKey{kReadersGate, step.node, w.value, step.device}); at != gates_.end()) wait_at(s, at->second);
   }
 }
 
@@ -116,11 +124,11 @@ void ForecastSteps::gate_readers(int node, ValueIndex v) {
     const PlanNode& reader = plan.nodes[static_cast<std::size_t>(r)];
     auto consider = [&](int t, int e) {
       if (joins_ranges(plan, reader)) {
-        for (int from : plan.maker(v).holders) add_producer(gate({kReadersGate, node, v, from}, [](int) {}), at(r, t, e));
+        for (int from : plan.maker(v).holders) add_producer(gate({kReadersGate, node, v, from}).first, at(r, t, e));
         return;
       }
       auto from = moves_values(reader) ? Instances::At{maker, moved_from(reader, v, e)} : shared(v, e);
-      if (from.node == maker) add_producer(gate({kReadersGate, node, v, from.device}, [](int) {}), at(r, t, e));
+      if (from.node == maker) add_producer(gate({kReadersGate, node, v, from.device}).first, at(r, t, e));
     };
     if (reader.scope == Scope::tower) {
       for (int t = 0; t < plan.present(); ++t)

@@ -14,14 +14,15 @@ namespace {
 
 bool joins_by(const PlanNode& n, std::initializer_list<const char*> ways) {
   const AttributeValue* how = n.attributes.find("how");
-  return how && std::any_of(ways.begin(), ways.end(), [&](const char* w) { return *how == AttributeValue(w); });
+  const std::string* text = how ? std::get_if<std::string>(how) : nullptr;
+  return text && std::any_of(ways.begin(), ways.end(), [&](const char* w) { return *text == w; });
 }
 
 }  // namespace
 
 bool Transfers::collective(int step) {
   const PlanNode& n = node(step);
-  if ((n.op != kAggregate && n.op != kAllGather) || n.holders.size() < 2 || links_.empty()) return false;
+  if (links_.empty() || n.holders.size() < 2 || (!is_op(n, kAggregate) && !is_op(n, kAllGather))) return false;
   auto [at, fresh] = collectives_.try_emplace(steps_.steps[static_cast<std::size_t>(step)].node);
   if (fresh) {
     std::vector<int> from = steps_.sources(n);
@@ -53,7 +54,7 @@ std::map<int, double> Transfers::sources(int step) {
   const ForecastStep& s = steps_.steps[static_cast<std::size_t>(step)];
   const PlanNode& n = node(step);
   std::map<int, double> out;
-  if (links_.empty() || (n.op != kCopy && n.op != kSplit && !is_join(n))) return out;
+  if (!is_op(n, kCopy) && !is_op(n, kSplit) && !is_join(n)) return out;
   const PlanNode& m = plan_.maker(n.inputs[0]);
   const PlanValue& read = plan_.value(n.inputs[0]);
   auto take = [&](int from, const LocalType& type) {
@@ -76,27 +77,28 @@ std::map<int, double> Transfers::sources(int step) {
 
 std::vector<Flow> Transfers::flows(int step) {
   std::vector<Flow> out;
+  if (links_.empty()) return out;
   for (const auto& [from, bytes] : sources(step))
     if (bytes > 0) out.push_back({links_.route(from, steps_.steps[static_cast<std::size_t>(step)].device), bytes, 0, step});
   return out;
 }
 
-double Transfers::latency(int step) {
+double Transfers::latency(const std::vector<Flow>& flows) const {
   double out = -1;
-  for (const Flow& f : flows(step)) out = std::max(out, links_.latency(f.route));
+  for (const Flow& f : flows) out = std::max(out, links_.latency(f.route));
   return out;
 }
 
-bool Transfers::arrives_in_place(int step) { return !joins_by(node(step), {"sum", "max", "mean"}) && latency(step) >= 0; }
+bool Transfers::arrives_in_place(int step) const { return !joins_by(node(step), {"sum", "max", "mean"}); }
 
 int Transfers::parts(int step) {
   const PlanNode& n = node(step);
-  if (n.op != kPreAggregate && !is_join(n)) return 0;
+  if (!is_op(n, kPreAggregate) && !is_join(n)) return 0;
   const ForecastStep& s = steps_.steps[static_cast<std::size_t>(step)];
-  auto [at, fresh] = parts_.try_emplace({s.node, n.op == kPreAggregate ? s.device : -1});
+  auto [at, fresh] = parts_.try_emplace({s.node, is_op(n, kPreAggregate) ? s.device : -1});
   if (!fresh) return at->second;
   std::vector<int> from = steps_.sources(n);
-  return at->second = static_cast<int>(n.op == kPreAggregate ? std::count(from.begin(), from.end(), s.device) : static_cast<std::ptrdiff_t>(from.size()));
+  return at->second = static_cast<int>(is_op(n, kPreAggregate) ? std::count(from.begin(), from.end(), s.device) : static_cast<std::ptrdiff_t>(from.size()));
 }
 
 void add_uses(const PlacedGraph& plan, const ForecastSteps& steps, Forecast& out) {
@@ -153,7 +155,7 @@ class Lives {
       const ForecastLaunch& l = f.launches[s];
       if (!chosen_.contains(l.device)) continue;
       const PlanNode& n = plan.nodes[static_cast<std::size_t>(l.node)];
-      if (n.op == kInput) continue;  // read where the caller's memory lies
+      if (is_op(n, kInput)) continue;  // read where the caller's memory lies
       for (ValueIndex v : n.outputs) {
         if (!plan.value(v).read || donated.contains(v)) continue;
         auto at = last.find({static_cast<int>(s), v});

@@ -22,10 +22,10 @@ class Transfers {
   double collective_seconds(int step, std::vector<double>& load);
   /// What comes over links; from each space once.
   std::vector<Flow> flows(int step);
-  /// Until the first byte is there; negative where nothing comes over a link.
-  double latency(int step);
-  /// Whether nothing is left to do when the bytes are there.
-  bool arrives_in_place(int step);
+  /// Until the first byte of some flows is there; negative where there are none.
+  double latency(const std::vector<Flow>& flows) const;
+  /// Whether nothing is left to do when bytes that come over links are there.
+  bool arrives_in_place(int step) const;
   int parts(int step);
 
  private:

@@ -23,31 +23,45 @@ ForecastSteps::ForecastSteps(const PlacedGraph& plan) : plan(plan), instances_(p
 
 /// The queues of BoundPlan: main by order, tower streams by their entries' phases.
 void ForecastSteps::queue() {
-  std::vector<int> class_of(static_cast<std::size_t>(plan.towers), -1), group_of(plan.cluster.devices.size(), -1);
+  class_of_.assign(static_cast<std::size_t>(plan.towers), -1);
+  group_of_.assign(plan.cluster.devices.size(), -1);
   for (std::size_t c = 0; c < plan.classes.size(); ++c)
-    for (int t : plan.classes[c].towers) class_of[static_cast<std::size_t>(t)] = static_cast<int>(c);
+    for (int t : plan.classes[c].towers) class_of_[static_cast<std::size_t>(t)] = static_cast<int>(c);
   for (std::size_t g = 0; g < plan.groups.size(); ++g)
-    for (int d : plan.groups[g].devices) group_of[static_cast<std::size_t>(d)] = static_cast<int>(g);
-  std::map<std::tuple<int, int, int>, std::vector<int>> own;  // class, epoch, phase → nodes
-  std::vector<std::vector<int>> main(plan.cluster.devices.size());
+    for (int d : plan.groups[g].devices) group_of_[static_cast<std::size_t>(d)] = static_cast<int>(g);
+  const auto by_order = [&](int a, int b) { return plan.nodes[static_cast<std::size_t>(a)].order < plan.nodes[static_cast<std::size_t>(b)].order; };
+  std::vector<int> of_towers, of_devices;
+  int place = 0;
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const PlanNode& n = plan.nodes[i];
-    const bool towers = n.scope == Scope::tower;
-    where_.emplace_back(n.scope == Scope::state ? 0 : towers ? static_cast<std::size_t>(plan.towers) : plan.cluster.devices.size(), -1);
-    for (std::size_t c = 0; towers && c < plan.classes.size(); ++c)
-      if (c < n.phases.size() && n.phases[c] >= 0) own[{static_cast<int>(c), n.epoch, n.phases[c]}].push_back(static_cast<int>(i));
-    if (!towers && n.scope != Scope::state)
-      for (int d : n.holders) main[static_cast<std::size_t>(d)].push_back(static_cast<int>(i));
+    first_where_.push_back(place);
+    place += n.scope == Scope::state ? 0 : n.scope == Scope::tower ? plan.towers : n.holders.size() == 1 ? 1 : static_cast<int>(plan.cluster.devices.size());
+    if (n.scope != Scope::state) (n.scope == Scope::tower ? of_towers : of_devices).push_back(static_cast<int>(i));
   }
-  auto by_order = [&](int a, int b) { return plan.nodes[static_cast<std::size_t>(a)].order < plan.nodes[static_cast<std::size_t>(b)].order; };
-  for (auto& [key, nodes] : own) std::sort(nodes.begin(), nodes.end(), by_order);
-  for (auto& nodes : main) std::sort(nodes.begin(), nodes.end(), by_order);
+  first_where_.push_back(place);
+  steps.reserve(static_cast<std::size_t>(place));
+  where_.assign(static_cast<std::size_t>(place), -1);
+  for (auto* nodes : {&of_towers, &of_devices})
+    if (!std::is_sorted(nodes->begin(), nodes->end(), by_order)) std::sort(nodes->begin(), nodes->end(), by_order);
+  const NumberLists main(plan.cluster.devices.size(), [&](auto add) {
+    for (int i : of_devices)
+      for (int d : plan.nodes[static_cast<std::size_t>(i)].holders) add(static_cast<std::size_t>(d), i);
+  });
+  // Per class the nodes of its towers by epoch, phase and order.
+  using Key = std::pair<int, int>;
+  std::vector<std::vector<std::pair<Key, int>>> own(plan.classes.size());
+  for (int i : of_towers) {
+    const PlanNode& n = plan.nodes[static_cast<std::size_t>(i)];
+    for (std::size_t c = 0; c < std::min(own.size(), n.phases.size()); ++c)
+      if (n.phases[c] >= 0) own[c].emplace_back(Key{n.epoch, n.phases[c]}, i);
+  }
+  for (auto& nodes : own) std::stable_sort(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   auto add = [&](int i, int tower, int device, std::size_t stream) {
     const PlanNode& n = plan.nodes[static_cast<std::size_t>(i)];
     const auto& variants = tower >= 0 ? n.by_class : n.by_group;
-    const int which = tower >= 0 ? class_of[static_cast<std::size_t>(tower)] : group_of[static_cast<std::size_t>(device)];
+    const int which = tower >= 0 ? class_of_[static_cast<std::size_t>(tower)] : group_of_[static_cast<std::size_t>(device)];
     if (which < 0 || which >= static_cast<int>(variants.size())) unbound_step(fmt::format("'{}' has no kernel for its device", n.name));
-    where_[static_cast<std::size_t>(i)][static_cast<std::size_t>(tower >= 0 ? tower : device)] = static_cast<int>(steps.size());
+    where(i, tower, device) = static_cast<int>(steps.size());
     steps.push_back({i, tower, device, static_cast<int>(stream), &variants[static_cast<std::size_t>(which)]});
   };
   for (std::size_t s = 0; s < plan.streams.size(); ++s) {
@@ -57,8 +71,12 @@ void ForecastSteps::queue() {
       for (int i : main[static_cast<std::size_t>(stream.device)]) add(i, -1, stream.device, s);
     for (const StreamEntry& e : stream.entries) {
       const std::size_t before = steps.size();
-      for (int i : own[{class_of[static_cast<std::size_t>(e.tower)], e.epoch, e.phase}])
-        if (plan.device_of(plan.nodes[static_cast<std::size_t>(i)], e.tower) == stream.device) add(i, e.tower, stream.device, s);
+      const int c = class_of_[static_cast<std::size_t>(e.tower)];
+      if (c < 0) continue;
+      const auto& nodes = own[static_cast<std::size_t>(c)];
+      const Key key{e.epoch, e.phase};
+      for (auto n = std::lower_bound(nodes.begin(), nodes.end(), key, [](const auto& a, const Key& k) { return a.first < k; }); n != nodes.end() && n->first == key; ++n)
+        if (plan.device_of(plan.nodes[static_cast<std::size_t>(n->second)], e.tower) == stream.device) add(n->second, e.tower, stream.device, s);
       if (e.after >= 0 && steps.size() > before) after_[{static_cast<int>(before), stream.device}] = e.after;
     }
   }
@@ -66,7 +84,7 @@ void ForecastSteps::queue() {
 }
 
 int ForecastSteps::near(const std::vector<int>& holders, int device) {
-  if (holders.size() < 2) return !holders.empty() && (holders[0] == device || plan.cluster.space(holders[0]) == plan.cluster.space(device)) ? holders[0] : -1;
+  if (holders.size() < 2) return !holders.empty() && instances_.same_space(holders[0], device) ? holders[0] : -1;
   auto [at, fresh] = near_.try_emplace(&holders);
   if (fresh) {
     std::unordered_map<std::string, int> of_space;
@@ -90,7 +108,7 @@ Instances::At ForecastSteps::shared(ValueIndex v, int device) {
 
 int ForecastSteps::moved_from(const PlanNode& move, ValueIndex v, int device) {
   const std::vector<int>& holders = plan.maker(v).holders;
-  int beside = move.op == kCopy ? -1 : near(holders, device);
+  int beside = is_op(move, kCopy) ? -1 : near(holders, device);
   return beside >= 0 ? beside : holders.front();
 }
 
@@ -114,29 +132,34 @@ std::vector<int> ForecastSteps::sources(const PlanNode& join) const {
   return out;
 }
 
-int ForecastSteps::at(int node, int tower, int device) const {
-  const auto& where = where_[static_cast<std::size_t>(node)];
-  const auto k = static_cast<std::size_t>(plan.nodes[static_cast<std::size_t>(node)].scope == Scope::tower ? tower : device);
-  if (k >= where.size() || where[k] < 0) unbound_step(fmt::format("'{}' of tower {} is in no stream", plan.nodes[static_cast<std::size_t>(node)].name, tower));
-  return where[k];
+int& ForecastSteps::where(int node, int tower, int device) {
+  const PlanNode& n = plan.nodes[static_cast<std::size_t>(node)];
+  const int first = first_where_[static_cast<std::size_t>(node)], past = first_where_[static_cast<std::size_t>(node) + 1];
+  const int k = n.scope == Scope::tower ? tower : past - first == 1 && n.holders.front() == device ? 0 : device;
+  if (k < 0 || k >= past - first) unbound_step(fmt::format("'{}' of tower {} is in no stream", n.name, tower));
+  return where_[static_cast<std::size_t>(first + k)];
 }
 
-void ForecastSteps::each_read(int s, const std::function<void(int, ValueIndex)>& f) {
+int ForecastSteps::at(int node, int tower, int device) {
+  const int out = where(node, tower, device);
+  if (out < 0) unbound_step(fmt::format("'{}' of tower {} is in no stream", plan.nodes[static_cast<std::size_t>(node)].name, tower));
+  return out;
+}
+
+std::pair<int, ValueIndex> ForecastSteps::read(int s, const PlanNode& n, ValueIndex v) {
   const ForecastStep& step = steps[static_cast<std::size_t>(s)];
-  const PlanNode& n = plan.nodes[static_cast<std::size_t>(step.node)];
-  for (ValueIndex v : values_read(n)) {
-    const PlanNode& m = plan.maker(v);
-    if (((is_join(n) || n.op == kPreAggregate) && (m.scope == Scope::tower || m.scope == Scope::device)) || (m.scope == Scope::shared && joins_ranges(plan, n))) {
-      f(-1, v);
-    } else if (m.scope == Scope::tower) {
-      auto from = n.op == kCopy ? Instances::At{plan.value(v).maker, plan.device_of(m, step.tower)} : instances_.own(v, step.tower, step.device);
-      f(at(from.node, step.tower, from.device), from.node == plan.value(v).maker ? v : plan.nodes[static_cast<std::size_t>(from.node)].outputs[0]);
-    } else {
-      auto from = moves_values(n) ? Instances::At{plan.value(v).maker, moved_from(n, v, step.device)} : shared(v, step.device);
-      const PlanNode& maker = plan.nodes[static_cast<std::size_t>(from.node)];
-      if (maker.scope != Scope::state) f(at(from.node, -1, from.device), from.node == plan.value(v).maker ? v : maker.outputs[0]);
-    }
+  const PlanNode& m = plan.maker(v);
+  const int maker = plan.value(v).maker;
+  if ((is_join(n) || is_op(n, kPreAggregate)) && (m.scope == Scope::tower || m.scope == Scope::device)) return {-1, v};
+  if (m.scope == Scope::shared && joins_ranges(plan, n)) return {-1, v};
+  if (m.scope == Scope::tower) {
+    auto from = is_op(n, kCopy) ? Instances::At{maker, plan.device_of(m, step.tower)} : instances_.own(v, step.tower, step.device);
+    return {at(from.node, step.tower, from.device), from.node == maker ? v : plan.nodes[static_cast<std::size_t>(from.node)].outputs[0]};
   }
+  auto from = moves_values(n) ? Instances::At{maker, moved_from(n, v, step.device)} : shared(v, step.device);
+  const PlanNode& source = plan.nodes[static_cast<std::size_t>(from.node)];
+  if (source.scope == Scope::state) return {-1, -1};
+  return {at(from.node, -1, from.device), from.node == maker ? v : source.outputs[0]};
 }
 
 }  // namespace belfry

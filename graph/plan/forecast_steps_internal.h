@@ -2,15 +2,15 @@
 // plans for a thousand devices are walked in seconds.
 #pragma once
 
-#include <functional>
-#include <memory>
+#include <cstdint>
 #include <map>
-#include <tuple>
+#include <memory>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <belfry/graph/plan/placed_graph.h>
+#include <belfry/graph/plan/readers.h>
 
 namespace belfry {
 
@@ -29,8 +29,8 @@ class ForecastSteps {
   std::vector<ForecastStep> steps;              ///< stream by stream, in order
   std::vector<int> first;                       ///< per stream; one more at the end
   std::vector<int> producers;                   ///< per gate, how many
-  std::vector<std::vector<int>> opens, waits;   ///< per step, gates
-  std::vector<std::vector<int>> waiters;        ///< per gate, steps
+  NumberLists opens, waits;                     ///< per step, gates
+  NumberLists waiters;                          ///< per gate, steps
 
   /// A lane runs its steps in one order: a host's thread, or a stream of a GPU or another host.
   std::vector<int> lane_of_stream;
@@ -43,27 +43,53 @@ class ForecastSteps {
   std::vector<int> sources(const PlanNode& join) const;
   const std::vector<Piece>& pieces_of(int owners) const;
   /// Calls with every step whose value a step reads and the output; joins are called once with the value instead, a step of -1.
-  void each_read(int step, const std::function<void(int step, ValueIndex value)>& f);
+  template <class F>
+  void each_read(int step, F f) {
+    const PlanNode& n = plan.nodes[static_cast<std::size_t>(steps[static_cast<std::size_t>(step)].node)];
+    for_values_read(n, [&](ValueIndex v) {
+      if (auto [from, value] = read(step, n, v); value >= 0) f(from, value);
+    });
+  }
 
  private:
+  enum GateKind : std::uint8_t { kTowersGate, kLocalGate, kEveryGate, kReadersGate, kFrameGate };
+  struct GateKey {
+    GateKind kind;
+    int a, b, device;
+    bool operator==(const GateKey&) const = default;
+  };
+  struct GateHash {
+    std::size_t operator()(const GateKey& k) const {
+      std::size_t out = static_cast<std::size_t>(k.kind);
+      for (int part : {k.a, k.b, k.device}) out = out * 0x9E3779B97F4A7C15u + static_cast<std::size_t>(part);
+      return out;
+    }
+  };
+
   void queue();
   void make_gates();
   void gate_waits(int step, const Wait& w);
+  void gate_frames();
   void gate_readers(int node, ValueIndex variable);
   void make_lanes();
+  std::pair<int, ValueIndex> read(int step, const PlanNode& node, ValueIndex v);
   int near(const std::vector<int>& holders, int device);
   Instances::At shared(ValueIndex v, int device);
-  int at(int node, int tower, int device) const;
+  int& where(int node, int tower, int device);
+  int at(int node, int tower, int device);
   int alone(int step);
-  int gate(std::tuple<int, int, int, int> key, const std::function<void(int gate)>& fill);
+  int new_gate();
+  std::pair<int, bool> gate(const GateKey& key);  // and whether it is a new one
   void wait_at(int step, int gate);
   void add_producer(int gate, int step);
 
   Instances instances_;
-  std::vector<std::vector<int>> readers_;
-  std::vector<std::vector<int>> where_;         // per node: per tower, or per device
+  NumberLists readers_;
+  std::vector<int> class_of_, group_of_;        // per tower, per device
+  std::vector<int> first_where_, where_;        // per node, its first place in the other: a step per tower, or per device; one where it has one holder
   std::vector<int> alone_;                      // per step, the gate that it alone opens
-  std::map<std::tuple<int, int, int, int>, int> gates_;
+  std::unordered_map<GateKey, int, GateHash> gates_;
+  std::vector<std::pair<int, int>> opening_, waiting_;        // step and gate
   std::unordered_map<const std::vector<int>*, std::vector<int>> near_;
   std::map<std::pair<int, int>, std::vector<int>> foreign_;   // (tower, device) → steps elsewhere that read its frame
   std::map<std::pair<int, int>, int> after_;                  // (step, device) → tower that leaves the slot

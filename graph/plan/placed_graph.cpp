@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 #include <set>
+#include <unordered_map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -19,11 +21,20 @@ void reindex(PlacedGraph& plan) {
     }
 }
 
-std::vector<std::vector<int>> readers_of(const PlacedGraph& plan) {
-  std::vector<std::vector<int>> out(plan.values.size());
-  for (std::size_t i = 0; i < plan.nodes.size(); ++i)
-    for (ValueIndex v : values_read(plan.nodes[i]))
-      if (auto& r = out[static_cast<std::size_t>(v)]; r.empty() || r.back() != static_cast<int>(i)) r.push_back(static_cast<int>(i));
+NumberLists readers_of(const TowerGraph& plan) {
+  return {plan.values.size(), [&](auto add) {
+            std::vector<int> last(plan.values.size(), -1);
+            for (std::size_t i = 0; i < plan.nodes.size(); ++i)
+              for_values_read(plan.nodes[i], [&](ValueIndex v) {
+                if (std::exchange(last[static_cast<std::size_t>(v)], static_cast<int>(i)) != static_cast<int>(i)) add(static_cast<std::size_t>(v), static_cast<int>(i));
+              });
+          }};
+}
+
+std::vector<int> space_numbers(const Cluster& cluster) {
+  std::unordered_map<std::string_view, int> known;
+  std::vector<int> out;
+  for (const ClusterDevice& d : cluster.devices) out.push_back(known.try_emplace(d.space, static_cast<int>(known.size())).first->second);
   return out;
 }
 
@@ -34,18 +45,23 @@ DeviceList all_devices(const PlacedGraph& plan, const PlanNode& node) {
   return std::vector<int>(out.begin(), out.end());
 }
 
-bool moves_values(const PlanNode& n) { return n.op == kCopy || n.op == kSplit || n.op == kPreAggregate || is_join(n); }
+bool moves_values(const PlanNode& n) { return is_op(n, kCopy) || is_op(n, kSplit) || is_op(n, kPreAggregate) || is_join(n); }
 
-Instances::Instances(const PlacedGraph& plan) : plan_(plan), copies_(plan.values.size()) {
-  for (std::size_t i = 0; i < plan.nodes.size(); ++i)
-    if (plan.nodes[i].op == kCopy) copies_[static_cast<std::size_t>(plan.nodes[i].inputs[0])].push_back(static_cast<int>(i));
-}
+Instances::Instances(const PlacedGraph& plan)
+    : plan_(plan), copies_(plan.values.size(),
+                           [&](auto add) {
+                             for (std::size_t i = 0; i < plan.nodes.size(); ++i)
+                               if (is_op(plan.nodes[i], kCopy)) add(static_cast<std::size_t>(plan.nodes[i].inputs[0]), static_cast<int>(i));
+                           }),
+      space_(space_numbers(plan.cluster)) {}
 
 int Instances::near(const std::vector<int>& holders, int device) const {
-  if (std::find(holders.begin(), holders.end(), device) != holders.end()) return device;
-  for (int h : holders)
-    if (plan_.cluster.space(h) == plan_.cluster.space(device)) return h;
-  return -1;
+  int beside = -1;
+  for (int h : holders) {
+    if (h == device) return device;
+    if (beside < 0 && space_[static_cast<std::size_t>(h)] == space_[static_cast<std::size_t>(device)]) beside = h;
+  }
+  return beside;
 }
 
 Instances::At Instances::shared(ValueIndex v, int device) const {
@@ -66,7 +82,7 @@ Instances::At Instances::own(ValueIndex v, int tower, int device) const {
   auto here = [&](int node) -> int {
     const PlanNode& n = plan_.nodes[static_cast<std::size_t>(node)];
     int d = n.scope == Scope::tower ? plan_.device_of(n, tower) : -1;
-    return d >= 0 && plan_.cluster.space(d) == plan_.cluster.space(device) ? d : -1;
+    return d >= 0 && space_[static_cast<std::size_t>(d)] == space_[static_cast<std::size_t>(device)] ? d : -1;
   };
   if (int d = here(plan_.value(v).maker); d >= 0) return {plan_.value(v).maker, d};
   for (int c : copies(v))

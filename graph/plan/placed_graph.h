@@ -1,11 +1,13 @@
 // The plan: the tower graph with devices, moves, phases, streams, waits and byte offsets. Each tower node stands once.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include <belfry/graph/plan/cluster.h>
 #include <belfry/graph/plan/placement.h>
+#include <belfry/graph/plan/readers.h>
 #include <belfry/graph/plan/tower_graph.h>
 
 namespace belfry {
@@ -74,14 +76,14 @@ struct PlacedGraph : TowerGraph {
 /// Sets every value's maker from the nodes' outputs: after nodes were added or removed.
 void reindex(PlacedGraph& plan);
 
-/// Per value, the nodes that read its elements, once each, in list order.
-std::vector<std::vector<int>> readers_of(const PlacedGraph& plan);
+/// A number per device, equal for those of one memory space.
+std::vector<int> space_numbers(const Cluster& cluster);
 
 /// All devices on which a node runs, ascending for tower nodes.
 DeviceList all_devices(const PlacedGraph& plan, const PlanNode& node);
 
 /// A node that joins what towers have, or devices in ranges: it moves values itself.
-inline bool is_join(const PlanNode& n) { return n.op == "aggregate" || n.op == "fetch" || n.op == "all_gather"; }
+inline bool is_join(const PlanNode& n) { return is_op(n, "aggregate") || is_op(n, "fetch") || is_op(n, "all_gather"); }
 /// A node that reads where its input is made, in another memory space too; all others read what serves their device.
 bool moves_values(const PlanNode& n);
 
@@ -93,7 +95,8 @@ class Instances {
     int node = -1, device = -1;
   };
   const PlacedGraph& plan() const { return plan_; }
-  const std::vector<int>& copies(ValueIndex v) const { return copies_[static_cast<std::size_t>(v)]; }
+  bool same_space(int a, int b) const { return space_[static_cast<std::size_t>(a)] == space_[static_cast<std::size_t>(b)]; }
+  std::span<const int> copies(ValueIndex v) const { return copies_[static_cast<std::size_t>(v)]; }
   /// The device itself if it holds the node, else the first holder of its space, else -1.
   int near(const std::vector<int>& holders, int device) const;
   /// The instance of a shared value that serves a device: its own, else one of its space, else a copy. UserError if none does.
@@ -105,7 +108,8 @@ class Instances {
 
  private:
   const PlacedGraph& plan_;
-  std::vector<std::vector<int>> copies_;
+  NumberLists copies_;
+  std::vector<int> space_;  // per device
 };
 
 /// The largest subtrees of the tower tree whose towers lie on one device.

@@ -1,8 +1,6 @@
 #include <belfry/graph/plan/schedule.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
 
 #include <belfry/graph/structural.h>
 
@@ -16,7 +14,7 @@ std::vector<bool> reaching_towers(const PlacedGraph& plan) {
   for (std::size_t i = plan.nodes.size(); i-- > 0;) {
     const PlanNode& n = plan.nodes[i];
     if (n.scope == Scope::tower || out[i])
-      for (ValueIndex v : values_read(n)) out[static_cast<std::size_t>(plan.value(v).maker)] = true;
+      for_values_read(n, [&](ValueIndex v) { out[static_cast<std::size_t>(plan.value(v).maker)] = true; });
   }
   return out;
 }
@@ -28,11 +26,11 @@ void set_epochs(PlacedGraph& plan, const std::vector<bool>& late, int last, std:
     PlanNode& n = plan.nodes[i];
     n.epoch = n.scope == Scope::tower ? 0 : -1;
     ready[i] = -1;
-    for (ValueIndex v : values_read(n)) {
+    for_values_read(n, [&](ValueIndex v) {
       const PlanNode& m = plan.maker(v);
       n.epoch = std::max(n.epoch, m.epoch + (n.scope == Scope::tower && m.scope != Scope::tower ? 1 : 0));
       ready[i] = std::max(ready[i], ready[static_cast<std::size_t>(plan.value(v).maker)]);
-    }
+    });
     if (n.scope == Scope::tower) ready[i] = static_cast<int>(i);
     if (late[i]) n.epoch = std::max(n.epoch, last), ready[i] = behind;
   }
@@ -50,10 +48,10 @@ void set_order(PlacedGraph& plan) {
   for (auto [variable, u] : plan.updates) {
     auto maker = static_cast<std::size_t>(plan.value(u).maker);
     const PlanNode& n = plan.nodes[maker];
-    if (n.scope == Scope::shared && n.op != kInput && n.epoch < last && !reaches[maker]) late[maker] = true;
+    if (n.scope == Scope::shared && !is_op(n, kInput) && n.epoch < last && !reaches[maker]) late[maker] = true;
   }
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
-    if ((plan.nodes[i].op == kStore || plan.nodes[i].op == kAllGather) && !plan.nodes[i].donates.empty()) late[i] = true;
+    if ((is_op(plan.nodes[i], kStore) || is_op(plan.nodes[i], kAllGather)) && !plan.nodes[i].donates.empty()) late[i] = true;
   set_epochs(plan, late, last, ready);
   std::vector<std::size_t> shared;
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
@@ -70,35 +68,36 @@ void set_order(PlacedGraph& plan) {
 
 namespace {
 
-/// A tower's devices numbered by first appearance, per vector.
-std::vector<LocalPlace> pattern_of(const PlacedGraph& plan, int tower) {
-  std::map<int, int> devices;
-  std::map<std::string, int> spaces;
-  std::vector<LocalPlace> out;
+/// `spaces`: a number per device; equal for those of one space.
+TowerClass class_of(const PlacedGraph& plan, int tower, const std::vector<int>& spaces) {
+  TowerClass c;
+  c.share = plan.share(tower).rows;
+  std::vector<int> device_number(spaces.size(), -1), space_number(spaces.size(), -1);
+  int devices = 0, known_spaces = 0;
   for (const auto& v : plan.vectors) {
-    int d = v[static_cast<std::size_t>(tower)];
-    if (d < 0) out.push_back({});
-    else out.push_back({devices.try_emplace(d, static_cast<int>(devices.size())).first->second, spaces.try_emplace(plan.cluster.space(d), static_cast<int>(spaces.size())).first->second});
+    const int d = v[static_cast<std::size_t>(tower)];
+    LocalPlace& at = c.pattern.emplace_back();
+    if (d < 0) continue;
+    int &device = device_number[static_cast<std::size_t>(d)], &space = space_number[static_cast<std::size_t>(spaces[static_cast<std::size_t>(d)])];
+    if (device < 0) {
+      device = devices++;
+      c.kinds.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id.kind);
+    }
+    if (space < 0) space = known_spaces++;
+    at = {device, space};
   }
-  return out;
+  return c;
 }
 
 }  // namespace
 
-TowerClass class_of_tower(const PlacedGraph& plan, int tower) {
-  TowerClass c;
-  c.share = plan.share(tower).rows;
-  std::set<int> seen;
-  for (const auto& v : plan.vectors)
-    if (int d = v[static_cast<std::size_t>(tower)]; d >= 0 && seen.insert(d).second) c.kinds.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id.kind);
-  c.pattern = pattern_of(plan, tower);
-  return c;
-}
+TowerClass class_of_tower(const PlacedGraph& plan, int tower) { return class_of(plan, tower, space_numbers(plan.cluster)); }
 
 void set_classes(PlacedGraph& plan) {
   plan.classes.clear();
+  const std::vector<int> spaces = space_numbers(plan.cluster);
   for (int t = 0; t < plan.present(); ++t) {
-    TowerClass c = class_of_tower(plan, t);
+    TowerClass c = class_of(plan, t, spaces);
     auto known = std::find_if(plan.classes.begin(), plan.classes.end(), [&](const TowerClass& k) { return k.share == c.share && k.kinds == c.kinds && k.pattern == c.pattern; });
     if (known == plan.classes.end()) known = plan.classes.insert(known, std::move(c));
     known->towers.push_back(t);
@@ -112,7 +111,7 @@ namespace {
 /// Phases of all tower nodes for one class.
 class PhaseSetter {
  public:
-  PhaseSetter(PlacedGraph& plan, const Instances& instances, const std::vector<std::vector<int>>& readers, int tower)
+  PhaseSetter(PlacedGraph& plan, const Instances& instances, const NumberLists& readers, int tower)
       : plan_(plan), instances_(instances), readers_(readers), tower_(tower), phase_(plan.nodes.size(), -1), light_(plan.nodes.size(), false) {}
 
   std::vector<int> run() {
@@ -130,11 +129,11 @@ class PhaseSetter {
     const PlanNode& n = plan_.nodes[i];
     int d = device(n), phase = 0;
     if (d < 0) return;
-    bool light = n.op != kCopy;
-    for (ValueIndex v : values_read(n)) {
-      if (plan_.maker(v).scope != Scope::tower) continue;
+    bool light = !is_op(n, kCopy);
+    for_values_read(n, [&](ValueIndex v) {
+      if (plan_.maker(v).scope != Scope::tower) return;
       int m = plan_.value(v).maker, e = device(plan_.maker(v));
-      if (n.op != kCopy) {
+      if (!is_op(n, kCopy)) {
         auto at = instances_.own(v, tower_, d);
         m = at.node, e = at.device;
       }
@@ -142,7 +141,7 @@ class PhaseSetter {
       bool turn = n.role == Role::backward && maker.role == Role::forward;
       if (maker.epoch == n.epoch) phase = std::max(phase, phase_[static_cast<std::size_t>(m)] + (e != d || turn ? 1 : 0));
       light = light && light_[static_cast<std::size_t>(m)] && e == d;
-    }
+    });
     phase_[i] = phase;
     light_[i] = light;
   }
@@ -164,7 +163,7 @@ class PhaseSetter {
 
   PlacedGraph& plan_;
   const Instances& instances_;
-  const std::vector<std::vector<int>>& readers_;
+  const NumberLists& readers_;
   int tower_;
   std::vector<int> phase_;
   std::vector<bool> light_;
@@ -172,9 +171,7 @@ class PhaseSetter {
 
 }  // namespace
 
-void set_phases(PlacedGraph& plan) {
-  Instances instances(plan);
-  auto readers = readers_of(plan);
+void set_phases(PlacedGraph& plan, const Instances& instances, const NumberLists& readers) {
   std::vector<std::vector<int>> by_class;
   for (const TowerClass& c : plan.classes) by_class.push_back(PhaseSetter(plan, instances, readers, c.towers[0]).run());
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {

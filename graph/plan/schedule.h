@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include <belfry/graph/plan/placed_graph.h>
+#include <belfry/graph/plan/readers.h>
 
 namespace belfry {
 
@@ -15,12 +16,12 @@ TowerClass class_of_tower(const PlacedGraph& plan, int tower);
 /// Towers with equal shares, kinds and patterns.
 void set_classes(PlacedGraph& plan);
 /// Phases of an epoch: one ends where a tower changes device, and between forward and backward.
-void set_phases(PlacedGraph& plan);
+void set_phases(PlacedGraph& plan, const Instances& instances, const NumberLists& readers);
 /// Per device: main (shared nodes, joins, copies of shared values) and a stream per concurrent tower.
 /// Streams are ordered by one key, the same on all devices. Along a tower it grows from phase to phase and inside an epoch
 /// towers are independent: it is a total order of all devices' phases, and no stream order can deadlock, whatever the graph.
-void set_streams(PlacedGraph& plan);
+void set_streams(PlacedGraph& plan, const NumberLists& readers);
 /// Folded waits; those that an earlier wait of the same stream covers are left out.
-void set_waits(PlacedGraph& plan);
+void set_waits(PlacedGraph& plan, const Instances& instances);
 
 }  // namespace belfry

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include <belfry/graph/plan/schedule.h>
 #include <belfry/graph/structural.h>
@@ -44,35 +43,59 @@ class PhaseKeys {
   int devices_ = 1, half_ = 1;  ///< half: phases of the forward pass
 };
 
-using Phase = std::pair<int, int>;                              // epoch, phase
-using PhaseTable = std::map<std::pair<int, int>, std::set<Phase>>;  // class, local device → phases
+using Phase = std::pair<int, int>;  // epoch, phase
+
+/// Per class and device of its towers, phases in order.
+class PhaseTable {
+ public:
+  explicit PhaseTable(const PlacedGraph& plan) : phases_(plan.classes.size()) {
+    for (std::size_t c = 0; c < phases_.size(); ++c) phases_[c].resize(plan.classes[c].kinds.size());
+  }
+  void add(std::size_t c, int local, Phase phase) {
+    auto& list = phases_[c][static_cast<std::size_t>(local)];
+    if (list.empty() || list.back() != phase) list.push_back(phase);
+  }
+  void sort() {
+    for (auto& of_class : phases_)
+      for (auto& list : of_class) {
+        std::sort(list.begin(), list.end());
+        list.erase(std::unique(list.begin(), list.end()), list.end());
+      }
+  }
+  const std::vector<Phase>& at(int c, int local) const { return phases_[static_cast<std::size_t>(c)][static_cast<std::size_t>(local)]; }
+
+ private:
+  std::vector<std::vector<std::vector<Phase>>> phases_;
+};
 
 PhaseTable phases_by_device(const PlacedGraph& plan) {
-  PhaseTable out;
+  PhaseTable out(plan);
   for (const PlanNode& n : plan.nodes)
     if (n.scope == Scope::tower)
       for (std::size_t c = 0; c < plan.classes.size(); ++c)
-        if (n.phases[c] >= 0) out[{static_cast<int>(c), plan.classes[c].pattern[static_cast<std::size_t>(n.vector)].device}].insert({n.epoch, n.phases[c]});
+        if (n.phases[c] >= 0) out.add(c, plan.classes[c].pattern[static_cast<std::size_t>(n.vector)].device, {n.epoch, n.phases[c]});
+  out.sort();
   return out;
 }
 
 /// Phases on other devices that read a tower's frame on a device.
-PhaseTable foreign_phases(const PlacedGraph& plan) {
-  PhaseTable out;
-  auto readers = readers_of(plan);
+PhaseTable foreign_phases(const PlacedGraph& plan, const NumberLists& readers) {
+  PhaseTable out(plan);
+  if (plan.vectors.size() < 2) return out;
   for (const PlanNode& n : plan.nodes) {
     if (n.scope != Scope::tower) continue;
-    bool copy = n.op == kCopy;  // inputs name values, never copies: a copy is read by readers of what it copies
+    bool copy = is_op(n, kCopy);  // inputs name values, never copies: a copy is read by readers of what it copies
     for (ValueIndex v : copy ? n.inputs : n.outputs)
       for (int i : readers[static_cast<std::size_t>(v)]) {
         const PlanNode& r = plan.nodes[static_cast<std::size_t>(i)];
-        if (r.scope != Scope::tower || (copy && r.op == kCopy)) continue;
+        if (r.scope != Scope::tower || r.vector == n.vector || (copy && is_op(r, kCopy))) continue;
         for (std::size_t c = 0; c < plan.classes.size(); ++c) {
           LocalPlace a = plan.classes[c].pattern[static_cast<std::size_t>(n.vector)], b = plan.classes[c].pattern[static_cast<std::size_t>(r.vector)];
-          if (a.device >= 0 && b.device >= 0 && a.device != b.device && (r.op == kCopy || a.space == b.space)) out[{static_cast<int>(c), a.device}].insert({r.epoch, r.phases[c]});
+          if (a.device >= 0 && b.device >= 0 && a.device != b.device && (is_op(r, kCopy) || a.space == b.space)) out.add(c, a.device, {r.epoch, r.phases[c]});
         }
       }
   }
+  out.sort();
   return out;
 }
 
@@ -130,14 +153,14 @@ void set_threads(PlacedGraph& plan) {
 
 }  // namespace
 
-void set_streams(PlacedGraph& plan) {
-  PhaseTable phases = phases_by_device(plan), foreign = foreign_phases(plan);
+void set_streams(PlacedGraph& plan, const NumberLists& readers) {
+  const PhaseTable phases = phases_by_device(plan), foreign = foreign_phases(plan, readers);
   std::map<int, std::map<int, TowerOnDevice>> where;  // device → tower
   for (std::size_t c = 0; c < plan.classes.size(); ++c)
     for (int t : plan.classes[c].towers)
       for (std::size_t x = 0; x < plan.vectors.size(); ++x) {
         int local = plan.classes[c].pattern[x].device;
-        if (local >= 0 && phases.contains({static_cast<int>(c), local})) where[plan.vectors[x][static_cast<std::size_t>(t)]][t] = {t, static_cast<int>(c), local};
+        if (local >= 0 && !phases.at(static_cast<int>(c), local).empty()) where[plan.vectors[x][static_cast<std::size_t>(t)]][t] = {t, static_cast<int>(c), local};
       }
   const PhaseKeys key_of(plan);
   plan.streams.clear();
@@ -152,12 +175,11 @@ void set_streams(PlacedGraph& plan) {
       for (std::size_t i = s; i < mine.size(); i += count) {
         const TowerOnDevice& x = mine[i];
         Key last{-1, 0, 0};
-        for (auto [e, h] : phases[{x.cls, x.local}]) {
+        for (auto [e, h] : phases.at(x.cls, x.local)) {
           stream.entries.push_back({x.tower, e, h, 0, -1});
           last = std::max(last, key_of(e, h, x.tower));
         }
-        if (auto f = foreign.find({x.cls, x.local}); f != foreign.end())
-          for (auto [e, h] : f->second) last = std::max(last, key_of(e, h, x.tower));
+        for (auto [e, h] : foreign.at(x.cls, x.local)) last = std::max(last, key_of(e, h, x.tower));
         release[x.tower] = last;
       }
       std::sort(stream.entries.begin(), stream.entries.end(), [&](const StreamEntry& a, const StreamEntry& b) {

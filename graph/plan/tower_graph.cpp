@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/plan/readers.h>
+
 namespace belfry {
 
 namespace {
@@ -35,8 +37,17 @@ Share TowerGraph::share(int t) const {
   return {r.first, r.count(), batch, present(), combine};
 }
 
+std::int64_t local_bytes(const PlanValue& value, const Share& share) {
+  auto out = static_cast<std::int64_t>(size_of(value.type.dtype));
+  for (std::size_t i = 0; i < value.type.shape.size(); ++i)
+    if (__builtin_mul_overflow(out, value.type.shape[i].at(value.state == rows(static_cast<int>(i)) ? share.rows : share.batch), &out))
+      return local_type(value, share).bytes();  // says what does not fit
+  return out;
+}
+
 LocalType local_type(const PlanValue& value, const Share& share) {
   LocalType out{value.type.dtype, {}};
+  out.shape.reserve(value.type.shape.size());
   for (std::size_t i = 0; i < value.type.shape.size(); ++i)
     out.shape.push_back(value.type.shape[i].at(value.state == rows(static_cast<int>(i)) ? share.rows : share.batch));
   return out;
@@ -44,8 +55,8 @@ LocalType local_type(const PlanValue& value, const Share& share) {
 
 std::vector<ValueIndex> values_read(const PlanNode& n) {
   std::vector<ValueIndex> out;
-  for (std::size_t i = 0; i < n.inputs.size(); ++i)
-    if (n.inputs[i] >= 0 && !(n.def && n.def->inputs[std::min(i, n.def->inputs.size() - 1)].shape_only)) out.push_back(n.inputs[i]);
+  out.reserve(n.inputs.size());
+  for_values_read(n, [&](ValueIndex v) { out.push_back(v); });
   return out;
 }
 

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <map>
-#include <set>
+#include <numeric>
+#include <tuple>
+#include <utility>
 
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/plan/schedule.h>
@@ -13,91 +15,161 @@ namespace {
 /// Folded vector clocks: per kind of producer the furthest node that an earlier node of the same stream waited for.
 class Waiter {
  public:
-  explicit Waiter(PlacedGraph& plan) : plan_(plan), instances_(plan) {}
+  Waiter(PlacedGraph& plan, const Instances& instances) : plan_(plan), instances_(instances), made_(plan.values.size(), -1), seen_(plan.values.size(), -1) {}
 
   void run() {
-    std::vector<std::size_t> order(plan_.nodes.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return mark(plan_.nodes[a]) < mark(plan_.nodes[b]); });
-    for (std::size_t i : order) {
-      PlanNode& n = plan_.nodes[i];
+    number_places();
+    for (int i : in_time()) {
+      PlanNode& n = node(i);
       n.waits.clear();
-      std::set<ValueIndex> seen;
-      for (ValueIndex v : values_read(n))
-        if (seen.insert(v).second) wait_for(n, v);
+      for_values_read(n, [&](ValueIndex v) {
+        if (std::exchange(seen_[static_cast<std::size_t>(v)], i) != i) wait_for(i, v);
+      });
       for (auto [u, variable] : n.donates) n.waits.push_back({Wait::kReaders, variable});
     }
   }
 
  private:
-  using Mark = std::vector<int>;
-  static Mark mark(const PlanNode& n) {
-    Mark out = {n.epoch};
-    out.insert(out.end(), n.phases.begin(), n.phases.end());
-    out.push_back(n.order);
+  PlanNode& node(int i) { return plan_.nodes[static_cast<std::size_t>(i)]; }
+  const PlanNode& node(int i) const { return plan_.nodes[static_cast<std::size_t>(i)]; }
+
+  // A node's mark: its epoch, its phase per class, its order.
+  static std::size_t length(const PlanNode& n) { return n.phases.size() + 2; }
+  static int part(const PlanNode& n, std::size_t k) { return k == 0 ? n.epoch : k <= n.phases.size() ? n.phases[k - 1] : n.order; }
+
+  /// Nodes by their marks.
+  std::vector<int> in_time() const {
+    struct Start {
+      int a, b, c, node;
+    };
+    std::vector<Start> all;
+    all.reserve(plan_.nodes.size());
+    for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
+      const PlanNode& n = plan_.nodes[i];
+      all.push_back({part(n, 0), part(n, 1), n.phases.empty() ? -2 : part(n, 2), static_cast<int>(i)});
+    }
+    std::sort(all.begin(), all.end(), [&](const Start& x, const Start& y) {
+      if (x.a != y.a) return x.a < y.a;
+      if (x.b != y.b) return x.b < y.b;
+      return x.c != y.c ? x.c < y.c : further(x.node, y.node);
+    });
+    std::vector<int> out;
+    out.reserve(all.size());
+    for (const Start& s : all) out.push_back(s.node);
     return out;
   }
-  static bool covered_by(const Mark& a, const Mark& b) {
-    if (a.size() != b.size()) return false;
-    for (std::size_t i = 0; i < a.size(); ++i)
-      if (a[i] > b[i]) return false;
+  /// Where the first three parts are equal.
+  bool further(int a, int b) const {
+    const PlanNode &x = node(a), &y = node(b);
+    for (std::size_t k = 3; k < std::min(length(x), length(y)); ++k)
+      if (int p = part(x, k), q = part(y, k); p != q) return p < q;
+    return a < b;
+  }
+  static bool covered_by(const PlanNode& a, const PlanNode& b) {
+    if (length(a) != length(b)) return false;
+    for (std::size_t k = 0; k < length(a); ++k)
+      if (part(a, k) > part(b, k)) return false;
     return true;
   }
 
-  /// What distinguishes producers whose waits cover each other.
-  std::vector<int> place(const PlanNode& n) const {
-    std::vector<int> out = {n.scope == Scope::tower ? n.vector : -2};
-    out.insert(out.end(), n.holders.begin(), n.holders.end());
-    return out;
+  /// What distinguishes producers whose waits cover each other: nodes of one number lie alike. Vectors first, then lists of holders.
+  void number_places() {
+    place_.reserve(plan_.nodes.size());
+    std::map<DeviceList, int> lists;
+    const DeviceList* last = nullptr;  // neighbours often lie alike
+    for (const PlanNode& n : plan_.nodes) {
+      if (n.scope == Scope::tower) {
+        place_.push_back(n.vector);
+        continue;
+      }
+      if (!last || !(*last == n.holders)) {
+        last = &n.holders;
+        last_place_ = lists.try_emplace(n.holders, static_cast<int>(plan_.vectors.size() + lists.size())).first->second;
+      }
+      place_.push_back(last_place_);
+    }
+  }
+  int place(int i) const { return place_[static_cast<std::size_t>(i)]; }
+  /// The same of all instances of a value: negative where it has copies.
+  int made(ValueIndex v) {
+    auto copies = instances_.copies(v);
+    if (copies.empty()) return place(plan_.value(v).maker);
+    int& at = made_[static_cast<std::size_t>(v)];
+    if (at != -1) return at;
+    std::vector<int> key = {place(plan_.value(v).maker)};
+    for (int c : copies) key.push_back(place(c));
+    return at = numbers_.try_emplace(std::move(key), -2 - static_cast<int>(numbers_.size())).first->second;
   }
 
-  void add(PlanNode& n, Wait::Relation relation, ValueIndex v, std::vector<std::vector<int>> kind) {
-    kind.push_back(place(n));
-    kind.push_back({static_cast<int>(relation)});
-    Mark at = mark(n), of = mark(plan_.maker(v));
-    // Which instance is meant depends on the device: all of them must be covered.
-    if (!moves_values(n))
-      for (int c : instances_.copies(v)) {
-        Mark copy = mark(plan_.nodes[static_cast<std::size_t>(c)]);
-        of.insert(of.end(), copy.begin(), copy.end());
-      }
-    auto& waited = seen_[kind];
-    for (const auto& [earlier, producer] : waited)
-      if (covered_by(earlier, at) && covered_by(of, producer)) return;
-    waited.emplace_back(at, of);
+  /// Of the nodes that waited, who and for which value. `furthest`: per part of a producer's mark the most of all, so that
+  /// what no single one can cover is known without a look at each.
+  struct Waited {
+    std::vector<std::pair<int, ValueIndex>> nodes;
+    std::vector<int> furthest;
+  };
+
+  /// Which instance is meant depends on the device: all of them must be covered.
+  bool covers(ValueIndex later, ValueIndex v, bool moves) const {
+    if (!covered_by(plan_.maker(v), plan_.maker(later))) return false;
+    if (moves) return true;
+    auto a = instances_.copies(v), b = instances_.copies(later);  // as many: they are of one kind
+    for (std::size_t i = 0; i < a.size(); ++i)
+      if (!covered_by(node(a[i]), node(b[i]))) return false;
+    return true;
+  }
+
+  void add(int i, Wait::Relation relation, ValueIndex v, int scope) {
+    PlanNode& n = node(i);
+    const bool moves = moves_values(n);
+    const PlanNode& m = plan_.maker(v);
+    const auto key = std::tuple(made(v), place(i), (static_cast<int>(relation) * 8 + scope + 1) * 2 + moves);
+    Waited& waited = waited_[key];
+    bool reached = waited.furthest.size() == length(m);
+    for (std::size_t k = 0; reached && k < length(m); ++k) reached = part(m, k) <= waited.furthest[k];
+    for (std::size_t w = waited.nodes.size(); reached && w-- > 0;)
+      if (auto [earlier, producer] = waited.nodes[w]; covered_by(node(earlier), n) && covers(producer, v, moves)) return;
+    waited.nodes.emplace_back(i, v);
+    if (waited.furthest.size() < length(m)) waited.furthest.resize(length(m), -2);
+    for (std::size_t k = 0; k < length(m); ++k) waited.furthest[k] = std::max(waited.furthest[k], part(m, k));
     n.waits.push_back({relation, v});
   }
 
-  void wait_for(PlanNode& n, ValueIndex v) {
-    const PlanNode& m = plan_.maker(v);
-    const std::vector<int>& copies = instances_.copies(v);
-    std::vector<std::vector<int>> kind = {place(m), {moves_values(n)}};
-    for (int c : copies) kind.push_back(place(plan_.nodes[static_cast<std::size_t>(c)]));
+  void wait_for(int i, ValueIndex v) {
+    const PlanNode &n = node(i), &m = plan_.maker(v);
+    const bool copied = !instances_.copies(v).empty();
     if (n.scope == Scope::tower && m.scope == Scope::tower) {
-      if (m.vector != n.vector || !copies.empty()) add(n, Wait::kOwn, v, kind);
-    } else if (m.scope == Scope::tower) add(n, n.op == kPreAggregate ? Wait::kLocal : Wait::kTowers, v, kind);
-    else if (m.scope == Scope::device || (m.scope == Scope::shared && joins_ranges(plan_, n))) add(n, Wait::kEvery, v, kind);
-    else if (m.scope == Scope::state && (copies.empty() || n.op == kCopy || n.op == kSplit)) return;
-    else if (n.scope == Scope::tower || !std::includes(sorted(m.holders).begin(), sorted(m.holders).end(), sorted(n.holders).begin(), sorted(n.holders).end())) {
-      kind.push_back({static_cast<int>(m.scope)});
-      add(n, Wait::kShared, v, kind);
-    }
+      if (m.vector != n.vector || copied) add(i, Wait::kOwn, v, -1);
+    } else if (m.scope == Scope::tower) add(i, is_op(n, kPreAggregate) ? Wait::kLocal : Wait::kTowers, v, -1);
+    else if (m.scope == Scope::device || (m.scope == Scope::shared && joins_ranges(plan_, n))) add(i, Wait::kEvery, v, -1);
+    else if (m.scope == Scope::state && (!copied || is_op(n, kCopy) || is_op(n, kSplit))) return;
+    else if (n.scope == Scope::tower || !includes(plan_.value(v).maker, i)) add(i, Wait::kShared, v, static_cast<int>(m.scope));
   }
 
-  const std::vector<int>& sorted(const std::vector<int>& v) {
-    auto [at, fresh] = sorted_.try_emplace(v, v);
-    if (fresh) std::sort(at->second.begin(), at->second.end());
-    return at->second;
+  /// Whether all holders of node b are among those of node a.
+  bool includes(int a, int b) {
+    const int p = place(a), q = place(b);
+    if (p == q) return true;
+    auto [known, fresh] = includes_.try_emplace({p, q});
+    if (fresh) {
+      std::vector<int> all = node(a).holders, some = node(b).holders;
+      std::sort(all.begin(), all.end());
+      std::sort(some.begin(), some.end());
+      known->second = std::includes(all.begin(), all.end(), some.begin(), some.end());
+    }
+    return known->second;
   }
 
   PlacedGraph& plan_;
-  Instances instances_;
-  std::map<std::vector<std::vector<int>>, std::vector<std::pair<Mark, Mark>>> seen_;
-  std::map<std::vector<int>, std::vector<int>> sorted_;
+  const Instances& instances_;
+  std::vector<int> place_, made_, seen_;  // per node; per value; per value, the last node that was asked
+  int last_place_ = -1;
+  std::map<std::vector<int>, int> numbers_;
+  std::map<std::tuple<int, int, int>, Waited> waited_;
+  std::map<std::pair<int, int>, bool> includes_;
 };
 
 }  // namespace
 
-void set_waits(PlacedGraph& plan) { Waiter(plan).run(); }
+void set_waits(PlacedGraph& plan, const Instances& instances) { Waiter(plan, instances).run(); }
 
 }  // namespace belfry

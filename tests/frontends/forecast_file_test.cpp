@@ -90,6 +90,9 @@ TEST(Forecast, of_a_run_stands_beside_its_trace_and_another_plans_trace_is_refus
   EXPECT_EQ(f.by_source[static_cast<std::size_t>(CostSource::scaled)], 0);
   const std::string trace = chrome_trace(two.last_program().bound(), two.trace());
   EXPECT_EQ(read_trace(trace, "t.json", plan, f).size(), f.launches.size() + 1);
+  std::string longer = trace;
+  longer.insert(longer.find(",\n{\"ph\": \"X\""), ",\n{\"ph\": \"X\", \"pid\": 0, \"tid\": 0, \"ts\": 1e12, \"dur\": 1, \"name\": \"more\"}");
+  EXPECT_TRUE(says([&] { read_trace(longer, "t.json", plan, f); }, {"t.json:", "behind the last launch", "the trace is of another plan"}));
   Session one = session_of(to_strategy(Single{.threads = 1}));
   const PlacedGraph& other = one.plan(6);
   EXPECT_TRUE(says([&] { read_trace(trace, "t.json", other, forecast(other)); }, {"t.json:", "the trace is of another plan"}));

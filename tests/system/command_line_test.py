@@ -159,6 +159,23 @@ with tempfile.TemporaryDirectory() as folder:
     done = here("place", "mlp", "--placement", "cut.json")
     expect(done.returncode == 0 and done.stdout.count('"assigned": {"0": "cpu:1"}') > 3 and done.stdout.count('"assigned": {"0": "cpu:0"}') > 3, f"a placer's answer: {answer.stderr} {done.stderr} {done.stdout[-500:]}")
 
+    # Scores: of lists and placement files, in order, with the figures of the finished plan; a search that is driven by them.
+    where = ["--devices", "cpu:0,cpu:1", "--strategy", "layers", "--batch", "32"]
+    nodes = len(json.loads(pathlib.Path(folder, "problem.json").read_text(encoding="utf-8"))["nodes"])
+    cut = json.loads(answer.stdout)
+    lines = [json.dumps([0] * nodes), json.dumps(cut), "[0, 2]", json.dumps({**cut, "placement": [{"match": "zz", "device": "cpu:0"}, *cut["placement"]]}), json.dumps([1] * nodes), ""]
+    done = subprocess.run([program, "forecast", "mlp", "--jsonl", *where], cwd=folder, text=True, capture_output=True, input="\n".join(lines) + "\n")
+    scores = [json.loads(line) for line in done.stdout.splitlines()]
+    expect(done.returncode == 0 and [list(s) for s in scores] == [["step_seconds", "peak"]] * 2 + [["error"]] * 2 + [["step_seconds", "peak"], ["error"]], f"forecast --jsonl: {done}")
+    expect("placement 3:1: has 2 numbers" in scores[2].get("error", "") and 'the rule "zz" matches no node' in scores[3].get("error", ""), f"errors of scores: {scores}")
+    done = here("forecast", "mlp", "--placement", "cut.json", "--json")
+    figures = json.loads(done.stdout)
+    expect(scores[1] == {"step_seconds": figures["seconds"], "peak": {d["device"]: d["bytes"] for d in figures["devices"]}}, f"a score and its plan's forecast: {scores[1]} {figures}")
+    refused(2, ["--jsonl scores the placements on standard input alone"], "forecast", "mlp", "--jsonl", "--json")
+    done = subprocess.run([sys.executable, root / "examples" / "placer" / "search.py", "problem.json", "30", program, "forecast", "mlp", "--jsonl", *where], cwd=folder, text=True, capture_output=True)
+    found = json.loads(done.stdout)
+    expect(float(found["placement"][0]["reason"].split()[3]) <= scores[0]["step_seconds"] and len(found["placement"]) == nodes + 1, f"a search: {done}")
+
     plan.write_text(text, encoding="utf-8")
     for option in (["--devices", "cpu:0"], ["--strategy", "single"], ["--towers", "2"], ["--threads-per-tower", "1"], ["-O", "towers=1"], ["--placement", "rules.json"], ["--cluster", "cluster.json"]):
         for verb in (["place"], ["run", "--feed", "x.safetensors"]):

@@ -1,0 +1,24 @@
+"""A search: runs of nodes are moved to a device drawn at random, and stay where that makes the step shorter.
+
+belfry place NET --problem --devices cpu:0,cpu:1 --strategy layers -o problem.json
+python3 search.py problem.json 2000 belfry forecast NET --jsonl --devices cpu:0,cpu:1 --strategy layers > found.json"""
+
+import json
+import random
+import subprocess
+import sys
+
+problem = json.load(open(sys.argv[1], encoding="utf-8"))
+devices = list(next(n["seconds"] for n in problem["nodes"] if "seconds" in n))
+scorer = subprocess.Popen(sys.argv[3:], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+best, least = [devices.index(n.get("pin", devices[0])) for n in problem["nodes"]], None
+for _ in range(int(sys.argv[2])):
+    first, moved = random.randrange(len(best)), random.randrange(len(devices))
+    past = first + random.randint(1, 20)
+    drawn = best if least is None else [moved if first <= k < past and "pin" not in n else best[k] for k, n in enumerate(problem["nodes"])]
+    print(json.dumps(drawn), file=scorer.stdin, flush=True)
+    score = json.loads(scorer.stdout.readline()).get("step_seconds", float("inf"))
+    if least is None or score < least:
+        best, least = drawn, score
+rules = [{"match": n["name"], "device": devices[d], "reason": f"a search says {least} s"} for n, d in zip(problem["nodes"], best)] + [{"match": "**", "device": devices[0], "reason": "the rest"}]
+json.dump({"belfry": 1, "towers": problem["towers"], "batch": problem["batch"], "threads": problem["threads"], "placement": rules}, sys.stdout, indent=1)

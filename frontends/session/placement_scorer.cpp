@@ -1,0 +1,65 @@
+#include <belfry/frontends/session/placement_scorer.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <belfry/frontends/json/placement_file.h>
+#include <belfry/frontends/json/strict_json.h>
+
+namespace belfry {
+
+PlacementScorer::PlacementScorer(Scorer scorer, Placement fixed, std::vector<PlacementRule> last, const std::vector<std::string>& nodes)
+    : scorer_(std::move(scorer)), fixed_(std::move(fixed)), last_(std::move(last)), listed_(fixed_) {
+  const std::vector<ClusterDevice>& devices = scorer_.cluster().devices;
+  for (const ClusterDevice& d : devices) devices_.push_back(json_text(to_string(d.id)));
+  for (const std::string& name : nodes) listed_.rules.push_back({name, {devices.at(0).id}, "listed"});
+  listed_.rules.insert(listed_.rules.end(), last_.begin(), last_.end());
+  listed_.rules.push_back({"**", {devices.at(0).id}, "the rest"});
+  if (!listed_.threads) listed_.threads = default_threads(listed_.towers);
+  nodes_ = nodes.size();
+}
+
+int PlacementScorer::default_threads(int towers) const { return std::max(1, scorer_.cluster().cores / towers); }
+
+Score PlacementScorer::score_list(const JsonDocument& d) {
+  const std::vector<JsonValue>& list = d.root().items;
+  const std::vector<ClusterDevice>& devices = scorer_.cluster().devices;
+  if (list.size() != nodes_) d.fail(d.root(), fmt::format("has {} numbers, but the problem has {} nodes", list.size(), nodes_));
+  const std::size_t before = fixed_.rules.size();
+  for (std::size_t k = 0; k < nodes_; ++k)
+    listed_.rules[before + k].devices[0] = devices[static_cast<std::size_t>(d.integer(list[k], 0, static_cast<std::int64_t>(devices.size()) - 1))].id;
+  return scorer_(listed_, before);
+}
+
+Score PlacementScorer::score(std::string_view text, const std::string& where) {
+  const std::size_t begin = text.find_first_not_of(" \t\r");
+  if (begin != text.npos && text[begin] == '[') return score_list(JsonDocument(text, where));
+  PlacementFile file = read_placement(std::string(text), where);
+  Placement p = fixed_;
+  p.towers = file.towers.value_or(p.towers);
+  p.batch = file.batch.value_or(p.batch);
+  p.combine = file.combine.value_or(p.combine);
+  p.order = file.order.value_or(p.order);
+  p.threads = file.threads.value_or(p.threads);
+  if (!p.threads) p.threads = default_threads(p.towers);
+  std::move(file.rules.begin(), file.rules.end(), std::back_inserter(p.rules));
+  const std::size_t must_decide = p.rules.size();
+  p.rules.insert(p.rules.end(), last_.begin(), last_.end());
+  return scorer_(p, must_decide);
+}
+
+std::string PlacementScorer::line(std::string_view text, std::int64_t number) {
+  try {
+    const Score s = score(text, fmt::format("placement {}", number));
+    if (!s.over.empty()) throw UserError(fmt::format("the plan does not fit: {}", fmt::join(s.over, "; ")));
+    std::string out = "{\"step_seconds\": " + json_real(s.step_seconds) + ", \"peak\": {";
+    for (std::size_t d = 0; d < devices_.size(); ++d) out += fmt::format("{}{}: {}", d ? ", " : "", devices_[d], s.peak[d]);
+    return out + "}}";
+  } catch (const UserError& e) {
+    return "{\"error\": " + json_text(e.what()) + "}";
+  }
+}
+
+}  // namespace belfry

@@ -1,0 +1,38 @@
+// Scores placements of what a session would place, a line of JSON each: what `belfry forecast --jsonl` does.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <belfry/frontends/json/strict_json.h>
+#include <belfry/placer/scorer.h>
+
+namespace belfry {
+
+class PlacementScorer {
+ public:
+  /// `fixed`: towers, batch, combine, threads (0: by the cluster's cores) and order of what says nothing of them, and rules that
+  /// go before all others; `last`: rules behind all others; `nodes`: the rules that a list of numbers stands for.
+  PlacementScorer(Scorer scorer, Placement fixed, std::vector<PlacementRule> last, const std::vector<std::string>& nodes);
+
+  /// Of a placement file on one line, or a list with the number of a device for each node, both in the order of the problem
+  /// file: {"step_seconds": …, "peak": {"cpu:0": bytes, …}} or {"error": …}. `number` of the line, for errors.
+  std::string line(std::string_view text, std::int64_t number);
+
+ private:
+  Score score(std::string_view text, const std::string& where);
+  Score score_list(const JsonDocument& list);
+  int default_threads(int towers) const;
+
+  Scorer scorer_;
+  Placement fixed_;
+  std::vector<PlacementRule> last_;
+  Placement listed_;                  // of the last list: its rules stand between the fixed ones and the last
+  std::size_t nodes_ = 0;
+  std::vector<std::string> devices_;  // of the cluster, as JSON
+};
+
+}  // namespace belfry

@@ -1,0 +1,180 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/moves.h>
+#include <belfry/graph/plan/ranges.h>
+#include <belfry/graph/plan/schedule.h>
+#include <belfry/graph/structural.h>
+#include <belfry/placer/lower.h>
+#include <belfry/placer/placer_internal.h>
+
+namespace belfry {
+
+namespace {
+
+constexpr const char* kReference = "reference";
+
+/// Of ranges, those of the first holder, which has the longest.
+std::vector<LocalType> local_types(const PlacedGraph& plan, const PlanNode& n, const std::vector<ValueIndex>& values, const Share& share) {
+  std::vector<LocalType> out;
+  for (ValueIndex v : values) out.push_back(v < 0 ? LocalType{} : n.ranged ? type_on(plan, n, v, n.holders.front()) : local_type(plan.value(v), share));
+  return out;
+}
+
+bool has_gpus(const Cluster& cluster) {
+  return std::any_of(cluster.devices.begin(), cluster.devices.end(), [](const ClusterDevice& d) { return d.id.kind == "gpu"; });
+}
+
+/// Nodes that are on a GPU and have no kernel there. UserError for one that its user requested there.
+void add_lacking(const PlacedGraph& plan, std::set<std::string>& out) {
+  auto look = [&](const PlanNode& n, const Variant& v, int device) {
+    const DeviceId& id = plan.cluster.devices[static_cast<std::size_t>(device)].id;
+    if (id.kind != "gpu" || v.kernel != kReference) return;
+    if (plan.graph->node(n.user).device == id)
+      throw UserError(fmt::format("[{}] '{}' is requested on {}, but GPUs have no kernel for it; request cpu:0 for it, or nothing: then it runs on the host, with the copies that this takes", n.op,
+                                  n.name, to_string(id)));
+    out.insert(n.name);
+  };
+  for (const PlanNode& n : plan.nodes) {
+    if (n.scope == Scope::tower) {
+      for (std::size_t c = 0; c < plan.classes.size(); ++c)
+        if (n.phases[c] >= 0) look(n, n.by_class[c], plan.device_of(n, plan.classes[c].towers[0]));
+    } else {
+      for (std::size_t g = 0; g < plan.groups.size(); ++g)
+        if (!n.by_group[g].outputs.empty()) look(n, n.by_group[g], plan.groups[g].devices[0]);
+    }
+  }
+}
+
+}  // namespace
+
+Placer::Placer(TowerGraph towers, const Cluster& cluster, const PlaceOptions& options) 
+    : options_(options), gpus_(has_gpus(cluster)), values_(towers.values.size()), names_(towers), read_by_(readers_of(towers)), kernels_(values_) {
+  static_cast<TowerGraph&>(plan_) = std::move(towers);
+  plan_.cluster = cluster;
+  for (const PlanNode& n : plan_.nodes) {
+    inputs_.push_back(n.inputs);
+    if (is_op(n, kFetch)) hows_.push_back(n.attributes);
+  }
+  for (const ClusterDevice& d : cluster.devices) kinds_.push_back(d.kernels());
+}
+
+/// The tower graph again: without what lowering put in.
+void Placer::reset() {
+  auto past = std::remove_if(plan_.nodes.begin(), plan_.nodes.end(), [&](const PlanNode& n) { return static_cast<std::size_t>(n.outputs[0]) >= values_; });
+  plan_.nodes.erase(past, plan_.nodes.end());
+  plan_.values.resize(values_);
+  std::size_t fetches = 0;
+  for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
+    PlanNode& n = plan_.nodes[i];
+    n.inputs = inputs_[i];
+    if (is_op(n, kFetch)) n.attributes = hows_[fetches++];
+    n.ranged = false;
+    n.vector = n.owners = -1;
+    n.holders = {};
+    n.donates.clear();
+    n.phases.clear();
+  }
+  reindex(plan_);
+  plan_.vectors.clear();
+}
+
+PlacedGraph& Placer::place(const Placement& placement, std::size_t must_decide) {
+  plan_.placement = placement;
+  std::set<std::string> on_host;
+  for (bool again = true; again;) {
+    reset();
+    place_nodes(must_decide, on_host);
+    const std::size_t before = on_host.size();
+    if (gpus_ && options_.kernels) add_lacking(plan_, on_host);
+    again = on_host.size() != before;
+  }
+  plan_memory(plan_);
+  return plan_;
+}
+
+/// All but memory; `on_host`: nodes that GPUs cannot compute.
+void Placer::place_nodes(std::size_t must_decide, const std::set<std::string>& on_host) {
+  assign(plan_, names_, read_by_, must_decide);
+  if (!on_host.empty()) put_on_host(on_host);
+  set_order(plan_);
+  const std::size_t before = plan_.nodes.size();
+  donate(plan_, read_by_);
+  hold_sources(plan_, plan_.nodes.size() == before ? read_by_ : readers_of(plan_), on_host);
+  insert_gathers(plan_);
+  insert_pre_aggregates(plan_);
+  insert_copies(plan_);
+  const Instances instances(plan_);
+  const NumberLists readers = readers_of(plan_);
+  set_order(plan_);  // anew: moves stand in it too
+  set_classes(plan_);
+  set_phases(plan_, instances, readers);
+  set_streams(plan_, readers);
+  set_waits(plan_, instances);
+  set_groups(plan_);
+  choose_kernels(instances);
+}
+
+/// Puts nodes on the host, whatever the rules say.
+void Placer::put_on_host(const std::set<std::string>& names) {
+  const int host = plan_.cluster.host();
+  for (PlanNode& n : plan_.nodes) {
+    if (!names.contains(n.name)) continue;
+    n.reason = "GPUs have no kernel for it";
+    if (n.scope != Scope::tower) {
+      n.holders = {host};
+      continue;
+    }
+    std::vector<int> devices = plan_.devices(n);
+    for (int& d : devices)
+      if (d >= 0 && plan_.cluster.devices[static_cast<std::size_t>(d)].id.kind == "gpu") d = host;
+    n.vector = vector_number(plan_, std::move(devices));
+  }
+}
+
+void Placer::choose(const PlanNode& n, const Share& share, const std::string& kind, Variant& variant) {
+  if (n.scope == Scope::state || is_op(n, kInput)) {
+    variant.kernel = n.scope == Scope::state ? "" : "feed";
+  } else if (!n.def && !is_op(n, kFused)) {
+    variant.kernel = n.op;  // structural nodes have one kernel, of their own name
+  } else if (!options_.kernels) {
+    variant.kernel = kReference;
+  } else {
+    const std::size_t ranges = n.ranged ? n.holders.size() : 0;
+    std::vector<Known>& all = kernels_[static_cast<std::size_t>(n.outputs[0])];
+    auto known = std::find_if(all.begin(), all.end(), [&](const Known& k) { return k.rows == share.rows && k.ranges == ranges && k.kind == kind; });
+    if (known == all.end())
+      known = all.insert(known, {share.rows, ranges, kind, options_.kernels({plan_, n, local_types(plan_, n, n.inputs, share), local_types(plan_, n, n.outputs, share), kind, plan_.threads})});
+    variant.kernel = known->choice.name;
+    variant.scratch_bytes = known->choice.scratch_bytes;
+    variant.in_place = known->choice.in_place;
+  }
+}
+
+void Placer::choose_kernels(const Instances& instances) {
+  std::vector<std::size_t> group_of(gpus_ ? plan_.cluster.devices.size() : 0);
+  for (std::size_t g = 0; gpus_ && g < plan_.groups.size(); ++g)
+    for (int d : plan_.groups[g].devices) group_of[static_cast<std::size_t>(d)] = g;
+  std::vector<Share> shares;
+  for (const TowerClass& c : plan_.classes) shares.push_back(plan_.share(c.towers[0]));
+  const Share whole = plan_.share(-1);
+  for (PlanNode& n : plan_.nodes) {
+    if (n.scope == Scope::tower) {
+      for (std::size_t c = 0; c < plan_.classes.size(); ++c)
+        if (n.phases[c] >= 0) choose(n, shares[c], kinds_[static_cast<std::size_t>(plan_.device_of(n, plan_.classes[c].towers[0]))], n.by_class[c]);
+    } else {
+      for (std::size_t g = 0; g < plan_.groups.size(); ++g)
+        if (!n.by_group[g].outputs.empty()) choose(n, whole, kinds_[static_cast<std::size_t>(plan_.groups[g].devices[0])], n.by_group[g]);
+    }
+    if (!gpus_ || !is_join(n)) continue;
+    const std::vector<std::int64_t> landed = landed_bytes(instances, n);
+    for (std::size_t h = 0; h < landed.size(); ++h) {
+      std::int64_t& scratch = n.by_group[group_of[static_cast<std::size_t>(n.holders.get()[h])]].scratch_bytes;
+      scratch = std::max(scratch, landed[h]);
+    }
+  }
+}
+
+}  // namespace belfry

@@ -1,0 +1,56 @@
+// One tower graph on one cluster, placed as often as wanted: what no placement changes is made once.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <belfry/graph/plan/placed_graph.h>
+#include <belfry/graph/plan/readers.h>
+#include <belfry/placer/assign.h>
+#include <belfry/placer/place.h>
+
+namespace belfry {
+
+class Placer {
+ public:
+  Placer(TowerGraph towers, const Cluster& cluster, const PlaceOptions& options);
+  Placer(const Placer&) = delete;  // forecasts look at its plan
+
+  /// All of a plan but its hash and records; it stands until the next call. The placement must be of the graph's towers, batch,
+  /// combine and threads.
+  PlacedGraph& place(const Placement& placement, std::size_t must_decide);
+  const PlacedGraph& plan() const { return plan_; }
+
+ private:
+  struct Known {
+    std::int64_t rows;
+    std::size_t ranges;  // 0: whole
+    std::string kind;
+    KernelChoice choice;
+  };
+
+  void reset();
+  void place_nodes(std::size_t must_decide, const std::set<std::string>& on_host);
+  void put_on_host(const std::set<std::string>& names);
+  void choose(const PlanNode& node, const Share& share, const std::string& kind, Variant& variant);
+  void choose_kernels(const Instances& instances);
+
+  PlaceOptions options_;
+  bool gpus_;                                       // whether the cluster has any
+  PlacedGraph plan_;
+  // Of the tower graph as it was given.
+  std::size_t values_;
+  std::vector<std::vector<ValueIndex>> inputs_;     // per node: lowering changes them
+  std::vector<Attributes> hows_;                    // per fetch, likewise
+  NodeNames names_;
+  NumberLists read_by_;
+  std::vector<std::string> kinds_;                  // per device, whose kernels it runs
+  std::vector<std::vector<Known>> kernels_;         // per first output
+};
+
+/// As `place` with the placement's arithmetic, by way of a strategy's answer.
+TowerGraph expand_for(std::shared_ptr<const Graph> graph, const Division& division, std::int64_t batch, const PlaceOptions& options);
+
+}  // namespace belfry
