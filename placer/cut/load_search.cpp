@@ -1,7 +1,6 @@
 #include <belfry/placer/cut/search_internal.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include <belfry/placer/cut/parts_internal.h>
@@ -181,7 +180,8 @@ Answer least_load(const Items& items, const std::vector<CutKind>& kinds, const s
   const double first = out.bound, last = known ? known->value * kLess : kInfinity;
   for (int i = 0; first <= last; ++i) {
     // Towards the known split in few steps, since each search begins anew; or ever further, if there is none.
-    const double cap = known ? first + (last - first) * std::array{0.125, 0.5, 1.0}[at(i)] : i < 40 ? first * (1 + 0.001 * std::pow(2.0, i)) : kInfinity;
+    // The last of the few is the known one itself: first + (last - first) may be less.
+    const double cap = known ? i < 2 ? first + (last - first) * (i ? 0.5 : 0.125) : last : i < 40 ? first * (1 + 0.001 * std::pow(2.0, i)) : kInfinity;
     bool finished = true;
     std::optional<Split> found = search(cap, finished);
     if (found) out.best = found;
