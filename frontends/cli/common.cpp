@@ -190,6 +190,11 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
   return Session(std::move(graph), library->strategy(name).make(devices, strategy_options(a)), options);
 }
 
+const CostTable& costs_of(const Session& session) {
+  static const CostTable none;
+  return session.options().costs ? *session.options().costs : none;
+}
+
 std::int64_t batch_of(std::int64_t given, const Source& source, const PlacementArguments& a) {
   if (given) return given;
   if (source.plan) return source.plan->batch;

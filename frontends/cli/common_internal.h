@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <belfry/frontends/session/session.h>
+#include <belfry/graph/plan/cost.h>
 
 namespace CLI {
 class App;
@@ -51,6 +52,9 @@ struct PlacementArguments {
 /// A session of the source as the arguments say: a plan runs as it stands unless moves change its decisions, or all that
 /// follows from them is derived `anew`. Where another plan runs than the file's, it says so.
 Session make_session(const Source& source, const PlacementArguments& arguments, std::shared_ptr<const Library> library, bool anew = false);
+
+/// What --calibration gave; empty without it.
+const CostTable& costs_of(const Session& session);
 /// Rows of a step: those given, else the plan's, else the placement file's; 0 if none says.
 std::int64_t batch_of(std::int64_t given, const Source& source, const PlacementArguments& arguments);
 /// The variables that the graph's file names, then those of `file`, if it is not empty. UserError where one cannot be read.

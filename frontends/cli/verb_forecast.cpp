@@ -8,7 +8,6 @@
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/draw/describe_forecast.h>
 #include <belfry/frontends/files/files.h>
-#include <belfry/frontends/json/cost_file.h>
 #include <belfry/frontends/json/forecast_file.h>
 #include <belfry/frontends/json/placement_file.h>
 #include <belfry/frontends/session/calibration.h>
@@ -63,9 +62,9 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
   Source source = load_source(o.source, *library);
   take_gpus(o.placement);
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
-  const CostTable costs = o.placement.calibration.empty() ? CostTable{} : read_costs(read_file(o.placement.calibration), o.placement.calibration);
   o.placement.forecast = true;
   Session session = make_session(source, o.placement, library);
+  const CostTable& costs = costs_of(session);
   if (o.jsonl) return score_lines(session, batch, o, costs);
   const PlacedGraph& plan = session.plan(batch, Mode::step, o.fetches);
   const Forecast f = forecast(plan, costs);

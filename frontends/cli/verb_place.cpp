@@ -10,7 +10,6 @@
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/files/files.h>
-#include <belfry/frontends/json/cost_file.h>
 #include <belfry/frontends/json/cut_file.h>
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/json/problem_file.h>
@@ -58,7 +57,8 @@ std::string partitioning_of(const PlacedGraph& plan, const CostTable& costs) {
 /// Whether the file is a cutting problem by itself.
 bool is_partitioning(const std::string& file) {
   if (!std::filesystem::is_regular_file(file) || !file.ends_with(".json")) return false;
-  return JsonDocument(read_file(file), file).root().find("maxFPGAs") != nullptr;
+  const std::string text = read_file(file);
+  return text.find("\"maxFPGAs\"") != text.npos && JsonDocument(text, file).root().find("maxFPGAs");
 }
 
 /// Answers a cutting problem: its best split, and on standard error what is known of it.
@@ -92,8 +92,7 @@ void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library)
   }
   const PlacedGraph& plan = session.plan(batch, Mode::step, o.fetches);
   say(describe(plan, {.memory = true, .nodes = false}));
-  const std::string& calibration = o.placement.calibration;
-  const CostTable costs = calibration.empty() ? CostTable{} : read_costs(read_file(calibration), calibration);
+  const CostTable& costs = costs_of(session);
   put(o, o.problem.empty() ? write_plan(plan) : o.problem == kOwn ? write_problem(plan, costs) : partitioning_of(plan, costs));
 }
 
