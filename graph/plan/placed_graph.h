@@ -113,9 +113,7 @@ class Instances {
 };
 
 /// The largest subtrees of the tower tree whose towers lie on one device.
-struct Piece {
-  int low = 0, high = 0, device = -1;
-};
+struct Piece { int low = 0, high = 0, device = -1; };
 std::vector<Piece> pieces(const std::vector<int>& owners, int towers);
 
 }  // namespace belfry
