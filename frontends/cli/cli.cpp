@@ -67,12 +67,14 @@ int cli_main(int argc, char** argv, std::shared_ptr<const Library> own) {
   add_run_verb(app, library);
   add_train_verb(app, library);
   add_evaluate_verb(app, library);
+  add_predict_verb(app, library);
   add_forecast_verb(app, library);
   add_bench_verb(app, library);
   add_compare_verb(app, library);
   add_diff_verb(app, library);
   add_convert_verb(app, library);
   add_data_verb(app, library);
+  add_completion_verb(app);
   if (argc < 2) {
     fmt::print(stderr, "{}", app.help());
     return 2;

@@ -6,13 +6,16 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/ops_text_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/draw/describe.h>
+#include <belfry/frontends/draw/dot.h>
 #include <belfry/frontends/draw/picture.h>
 #include <belfry/frontends/draw/timeline.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/cost_file.h>
 #include <belfry/frontends/json/forecast_file.h>
+#include <belfry/frontends/session/gpus.h>
 #include <belfry/graph/text.h>
 
 namespace belfry {
@@ -20,16 +23,17 @@ namespace belfry {
 namespace {
 
 struct ShowArguments {
-  std::string source, svg, html, beside, calibration, trace;
+  std::string source, svg, html, dot, beside, calibration, trace, op;
   bool memory = false, timeline = false;
-  bool draws() const { return !svg.empty() || !html.empty(); }
+  bool draws() const { return !svg.empty() || !html.empty() || !dot.empty(); }
+  bool pictures() const { return !svg.empty() || !html.empty(); }
 };
 
 void refuse_idle(const ShowArguments& o) {
-  if (!o.beside.empty() && !o.draws()) throw WrongUse("--beside outlines what moved in --svg or --html: give one of them too");
-  if (!o.calibration.empty() && !o.draws() && !o.timeline) throw WrongUse("--calibration is of the times in --svg, --html and --timeline: give one of them too");
+  if (!o.beside.empty() && !o.pictures()) throw WrongUse("--beside outlines what moved in --svg or --html: give one of them too");
+  if (!o.calibration.empty() && !o.pictures() && !o.timeline) throw WrongUse("--calibration is of the times in --svg, --html and --timeline: give one of them too");
   if (!o.trace.empty() && !o.timeline) throw WrongUse("--trace gives --timeline its times: give that too");
-  if (o.memory && (o.draws() || o.timeline)) throw WrongUse("--memory adds to the text of a plan, which --svg, --html and --timeline leave out");
+  if (o.memory && (o.draws() || o.timeline)) throw WrongUse("--memory adds to the text of a plan, which --svg, --html, --dot and --timeline leave out");
 }
 
 void write(const std::string& file, const std::string& text) {
@@ -41,6 +45,7 @@ void draw_graph(const ShowArguments& o, const Graph& graph) {
   if (o.timeline || !o.beside.empty()) throw UserError(fmt::format("{} is no plan, and only plans have a timeline and places to compare; make one with belfry place", o.source));
   if (!o.svg.empty()) write(o.svg, draw_svg(graph));
   if (!o.html.empty()) write(o.html, draw_html(graph));
+  if (!o.dot.empty()) write(o.dot, draw_dot(graph));
 }
 
 void draw_plan(const ShowArguments& o, const PlacedGraph& plan, const Library& library) {
@@ -49,6 +54,8 @@ void draw_plan(const ShowArguments& o, const PlacedGraph& plan, const Library& l
     before = load_source(o.beside, library);
     if (!before.plan) throw UserError(fmt::format("{} is no plan; make one with belfry place", o.beside));
   }
+  if (!o.dot.empty()) write(o.dot, draw_dot(plan));
+  if (!o.pictures() && !o.timeline) return;
   std::optional<Forecast> f;
   try {
     f = forecast(plan, o.calibration.empty() ? CostTable{} : read_costs(read_file(o.calibration), o.calibration));
@@ -64,22 +71,38 @@ void draw_plan(const ShowArguments& o, const PlacedGraph& plan, const Library& l
   std::cout << describe_timeline(plan, *f);
 }
 
+/// With the kernels of GPUs, which need no driver to be listed.
+void show_ops(const ShowArguments& o, std::shared_ptr<const Library> library) {
+  if (o.draws() || o.timeline || o.memory) throw WrongUse("--ops lists what graphs are made of: give it alone");
+  if (!o.source.empty()) throw WrongUse(fmt::format("--ops lists what graphs are made of and looks at none: leave {} out", o.source));
+  try {
+    library = with_gpu_kernels(std::move(library), {DeviceId{0, "gpu", 0, -1}});
+  } catch (const UserError& e) {
+    say(fmt::format("without the kernels of GPUs: {}\n", e.what()));
+  }
+  std::cout << (o.op.empty() ? ops_text(*library->ops, library->kernels) : op_text(library->ops->at(o.op), library->kernels));
+}
+
 }  // namespace
 
 void add_show_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<ShowArguments>();
   CLI::App* verb = app.add_subcommand("show", "A graph or plan as text, as a picture, as a page, as a timeline");
-  verb->footer("Example: belfry show two.json --memory\nExample: belfry show two.json --html two.html --beside one.json");
-  verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
+  verb->footer("Example: belfry show two.json --memory\nExample: belfry show two.json --html two.html --beside one.json\nExample: belfry show --ops conv2d");
+  verb->add_option("source", o->source, "a net, a graph file or a plan file");
+  CLI::Option* ops = verb->add_option("--ops", o->op, "what graphs are made of: all ops, or one with its attributes, gradient and kernels")->expected(0, 1)->type_name("[NAME]");
   verb->add_flag("--memory", o->memory, "bytes per device and their waste");
   verb->add_option("--svg", o->svg, "write a picture: what sits where, what crosses, how full, how long")->type_name("FILE");
   verb->add_option("--html", o->html, "write a page with the picture, facts on hover, search, layers that open")->type_name("FILE");
+  verb->add_option("--dot", o->dot, "write it in Graphviz's language: dot -Tpdf FILE")->type_name("FILE");
   verb->add_option("--beside", o->beside, "outline what sits elsewhere than in this plan")->type_name("PLAN")->check(CLI::ExistingFile);
   verb->add_flag("--timeline", o->timeline, "the forecast step, a line per stream");
   verb->add_option("--trace", o->trace, "of --timeline: the step that belfry run --trace wrote, in place of the forecast")->check(CLI::ExistingFile);
   verb->add_option("--calibration", o->calibration, "what was measured on this machine: belfry bench --calibrate writes it")->check(CLI::ExistingFile);
-  verb->callback([o, source_of = library] {
+  verb->callback([o, ops, source_of = library] {
     refuse_idle(*o);
+    if (ops->count()) return show_ops(*o, source_of());
+    if (o->source.empty()) throw WrongUse("show wants a net, a graph file or a plan file; or --ops");
     std::shared_ptr<const Library> library = source_of();
     Source source = load_source(o->source, *library);
     if (!o->draws() && !o->timeline) std::cout << (source.plan ? describe(*source.plan, {.memory = o->memory}) : to_text(*source.graph));

@@ -22,12 +22,14 @@ void add_show_verb(CLI::App& app, const LibrarySource& library);
 void add_run_verb(CLI::App& app, const LibrarySource& library);
 void add_train_verb(CLI::App& app, const LibrarySource& library);
 void add_evaluate_verb(CLI::App& app, const LibrarySource& library);
+void add_predict_verb(CLI::App& app, const LibrarySource& library);
 void add_compare_verb(CLI::App& app, const LibrarySource& library);
 void add_diff_verb(CLI::App& app, const LibrarySource& library);
 void add_convert_verb(CLI::App& app, const LibrarySource& library);
 void add_forecast_verb(CLI::App& app, const LibrarySource& library);
 void add_bench_verb(CLI::App& app, const LibrarySource& library);
 void add_data_verb(CLI::App& app, const LibrarySource& library);
+void add_completion_verb(CLI::App& app);
 
 /// Lines of `--version`: what was built, by what, with what.
 std::string version_text();

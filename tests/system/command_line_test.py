@@ -322,5 +322,35 @@ with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([program, *arguments], cwd=folder, text=True, stdout=full, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
         expect(done.returncode == 1 and "standard output could not be written" in done.stderr, f"{arguments} into a full disk: {done}")
 
+# What graphs are made of; the same graph for Graphviz; completion; predictions in parts and at once.
+done = belfry("show", "--ops")
+expect(done.returncode == 0 and "conv2d(x, filter) -> y" in done.stdout and done.stdout.rstrip().splitlines()[-1].split()[1] == "ops;", f"show --ops: {done.stdout[-300:]}")
+done = belfry("show", "--ops", "conv2d")
+expect(all(text in done.stdout for text in ("onednn_conv2d", "padding", "by default \"valid\"", "gradient")), f"show --ops conv2d: {done}")
+expect("did you mean relu" in belfry("show", "--ops", "relv").stderr, "a misspelt op gets no suggestion")
+for wrong in (["show"], ["show", "mnist_cnn", "--ops", "relu"], ["show", "--ops", "--memory"], ["completion", "tcsh"]):
+    expect(belfry(*wrong).returncode == 2, f"{wrong} is no wrong use")
+script = "COMP_WORDS=(belfry place x --dev); COMP_CWORD=3; _belfry; echo ${COMPREPLY[@]}; COMP_WORDS=(belfry comp); COMP_CWORD=1; _belfry; echo ${COMPREPLY[@]}"
+done = subprocess.run(["bash", "-c", belfry("completion", "bash").stdout + script], capture_output=True, text=True)
+expect(done.stdout.split() == ["--devices", "compare", "completion"] and not done.stderr, f"completion: {done}")
+with tempfile.TemporaryDirectory() as folder:
+    def there(*arguments):
+        return subprocess.run([program, *arguments], cwd=folder, text=True, capture_output=True, stdin=subprocess.DEVNULL)
+
+    done = there("show", "mnist_cnn", "--dot", "graph.dot")
+    expect(done.returncode == 0, f"show --dot: {done}")
+    dot = pathlib.Path(folder, "graph.dot").read_text(encoding="utf-8")
+    expect(dot.startswith('digraph "mnist_cnn"') and "n0 -> " in dot, f"show --dot: {dot[:200]}")
+    rows = struct.pack("<3920f", *[(i * 37 % 101) / 101 for i in range(3920)])
+    header = json.dumps({"image": {"dtype": "F32", "shape": [5, 28, 28, 1], "data_offsets": [0, len(rows)]}}).encode()
+    pathlib.Path(folder, "x.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + rows)
+    at_once = there("predict", "mnist_cnn", "--feed", "x.safetensors", "--out", "one.safetensors", "--top", "2")
+    in_parts = there("predict", "mnist_cnn", "--feed", "x.safetensors", "--out", "two.safetensors", "--batch", "2")
+    expect(at_once.returncode == 0 and at_once.stdout.count("class") == 10 and in_parts.returncode == 0, f"predict: {at_once} {in_parts}")
+    one, two = (struct.unpack("<50f", pathlib.Path(folder, f + ".safetensors").read_bytes()[-200:]) for f in ("one", "two"))
+    expect(max(abs(a - b) for a, b in zip(one, two)) < 1e-5 and len(set(one)) > 40, f"predict in parts: {one} {two}")
+    done = there("predict", "mnist_cnn", "--feed", "x.safetensors", "--batch", "2", "--fetch", "dense/bias")
+    expect(done.returncode == 2 and "no row for each row" in done.stderr, f"predict of what has no rows: {done}")
+
 print("\n".join(objections))
 sys.exit(1 if objections else 0)
