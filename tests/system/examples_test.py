@@ -1,0 +1,37 @@
+"""Every short example runs and prints what stands beside it, numbers with a point to 5 %. Arguments: their folder, belfry, the programs."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+folder, belfry = pathlib.Path(sys.argv[1]), str(pathlib.Path(sys.argv[2]).resolve())
+programs = {pathlib.Path(p).name: [str(pathlib.Path(p).resolve())] for p in sys.argv[3:]}
+for script in folder.glob("0*.py"):
+    programs[script.stem] = [sys.executable, str(script), belfry, "."]
+NUMBER = re.compile(r"-?\d+\.\d+")
+objections = []
+
+
+def same(line, wanted):
+    if NUMBER.sub("#", line) != NUMBER.sub("#", wanted):
+        return False
+    return all(abs(float(a) - float(b)) <= 0.05 * max(abs(float(b)), 0.1) for a, b in zip(NUMBER.findall(line), NUMBER.findall(wanted)))
+
+
+for name, command in sorted(programs.items()):
+    with tempfile.TemporaryDirectory() as work:
+        done = subprocess.run(command, cwd=work, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    wanted = (folder / f"{name}.txt").read_text(encoding="utf-8").splitlines() if (folder / f"{name}.txt").exists() else []
+    lines = done.stdout.splitlines()
+    if done.returncode or len(lines) != len(wanted) or not all(map(same, lines, wanted)):
+        objections.append(f"{name}: exit {done.returncode}, printed\n{done.stdout}{done.stderr[-500:]}not\n" + "\n".join(wanted))
+    source = folder / (name + (".py" if (folder / f"{name}.py").exists() else ".cpp"))
+    if len(source.read_text(encoding="utf-8").splitlines()) > 60:
+        objections.append(f"{name}: more than 60 lines")
+if len(programs) < 8:
+    objections.append(f"only {len(programs)} examples")
+
+print("\n".join(objections))
+sys.exit(1 if objections else 0)
