@@ -16,6 +16,9 @@ def objections():
                 yield f"{guide}: shows {path}, which does not exist"
             elif source_tree.text(path) != block:
                 yield f"{guide}: the block is not what stands in {path}"
+        for path, block in re.findall(r"`([\w./]+)\.cpp`:\n\n```cpp\n(?:(?!^```).)*?^```\n\nIt prints\n\n```\n(.*?)^```", text, re.M | re.S):
+            if source_tree.text(path + ".txt") != block:
+                yield f"{guide}: the block is not what {path} prints"
         if guide == "docs/add_an_op.md" and len(shown) != 2:
             yield f"{guide}: shows {len(shown)} files, not 2"
         prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)

@@ -1,0 +1,39 @@
+// A strategy mirrors the variables over devices; a loop of one's own over global batches; losses scaled by the global batch and summed.
+#include <cstdio>
+
+#include <belfry/belfry.h>
+#include <belfry/frontends/nn/nets/nets.h>
+using namespace belfry;
+
+constexpr std::int64_t kGlobalBatch = 64;
+
+Graph model() {
+  Builder b("mnist_mobilenet");
+  Value image = b.input("image", f32, {kBatch, 28, 28, 1}), label = b.input("label", i32, {kBatch});
+  Value grey = pad(image * 255.0, {.before = {0, 2, 2, 0}, .after = {0, 2, 2, 0}});  // 32 x 32 is the least that MobileNetV2 takes
+  Value x = nn::mobilenet_v2(concat({grey, grey, grey}, 3), {.alpha = 0.35, .include_top = false});
+  x = nn::dense(global_avg_pool2d(x), {.units = 512});
+  Value p = nn::dense(x, {.units = 10, .activation = Activation::softmax});
+  Value per_example = categorical_cross_entropy(p, one_hot(label, 10));
+  // Each replica adds up its own examples over the global batch; the replicas' sums are added.
+  Value loss = identity(reduce_sum(per_example) * (1.0 / kGlobalBatch), "train_loss");
+  b.metric("train_accuracy", mean(equal(argmax(p), label)));
+  b.minimize(loss, Adam{.learning_rate = 0.001});
+  return std::move(b).build();
+}
+
+int main() {
+  draw_digits("digits", 1280, 64, 1);
+  DataSet train = mnist("digits").train;
+  Session session(model(), Mirrored{.devices = parse_devices("sim:0,sim:2,sim:3,sim:5"), .combine = Combine::tower_sum});
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    double loss = 0, accuracy = 0, steps = 0;
+    Batches batches(train, kGlobalBatch, {}, true);
+    for (; steps < static_cast<double>(batches.batches_per_epoch()); ++steps) {
+      Results r = session.step(batches.next(), {"train_loss", "train_accuracy"});  // 16 rows a replica
+      loss += static_cast<double>(r.item<float>("train_loss"));
+      accuracy += static_cast<double>(r.item<float>("train_accuracy"));
+    }
+    std::printf("Epoch %2d/%2d  loss %.1f  accuracy %.1f\n", epoch + 1, 2, loss / steps, accuracy / steps);
+  }
+}
