@@ -1,0 +1,80 @@
+#include <belfry/frontends/draw/describe_slow.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <belfry/frontends/draw/describe.h>
+#include <belfry/graph/plan/moves.h>
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+namespace {
+
+constexpr std::size_t kNamed = 5;  // names in a line
+
+std::string some(const std::vector<std::string>& names) {
+  const std::size_t shown = std::min(kNamed, names.size());
+  std::string out = fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  return names.size() > shown ? out + fmt::format(" and {} more", names.size() - shown) : out;
+}
+
+/// Nodes by op, those with the most operations first: a scalar's reference costs nothing that one would notice.
+std::string references(const PlacedGraph& plan) {
+  std::map<std::string, std::vector<std::string>> by_op;
+  for (const PlanNode& n : plan.nodes) {
+    auto is_reference = [](const Variant& v) { return v.kernel == "reference"; };
+    if (!std::any_of(n.by_class.begin(), n.by_class.end(), is_reference) && !std::any_of(n.by_group.begin(), n.by_group.end(), is_reference)) continue;
+    std::int64_t elements = 0;
+    for (ValueIndex v : n.outputs) elements = std::max(elements, local_type(plan.value(v), plan.share(n.scope == Scope::tower ? 0 : -1)).elements());
+    if (elements >= 1024) by_op[n.op].push_back(n.name);
+  }
+  std::string out;
+  for (const auto& [op, names] : by_op) out += fmt::format("{} has no kernel for these values and runs as its reference, on one thread: {}\n", op, some(names));
+  return out;
+}
+
+std::string left_to_host(const PlacedGraph& plan) {
+  std::vector<std::string> names;
+  for (const PlanNode& n : plan.nodes)
+    if (n.reason == "GPUs have no kernel for it") names.push_back(n.name);
+  return names.empty() ? "" : fmt::format("GPUs have no kernel for {}: the host computes it, with the copies that this takes\n", some(names));
+}
+
+/// Rows are joined for results anyway; here it is because an op reads them all.
+std::string whole_rows(const PlacedGraph& plan) {
+  std::vector<std::string> names;
+  std::int64_t bytes = 0;
+  for (const PlanNode& n : plan.nodes) {
+    if (n.op != kAggregate || n.attributes.text("how") != "concat_rows") continue;
+    names.push_back(n.user < 0 ? n.name : plan.graph->node(n.user).name);
+    bytes += local_type(plan.value(n.outputs[0]), plan.share(-1)).bytes();
+  }
+  return names.empty() ? "" : fmt::format("rows of all towers are joined, {} a step, for ops that read them whole: {}\n", human_bytes(bytes), some(names));
+}
+
+std::string crossing(const PlacedGraph& plan) {
+  std::string out;
+  for (const LinkLoad& l : link_bytes(plan)) out += fmt::format("{}{} from {} to {}", out.empty() ? "" : ", ", human_bytes(l.bytes), l.from, l.to);
+  return out.empty() ? "" : fmt::format("between memory spaces in each step: {}\n", out);
+}
+
+std::string untrained(const PlacedGraph& plan) {
+  if (plan.updates.empty()) return "";
+  std::set<std::string> updated;
+  for (auto [variable, value] : plan.updates) updated.insert(plan.value(variable).name);
+  std::vector<std::string> names;
+  for (const PlanNode& n : plan.nodes)
+    if (n.op == kVariable && plan.graph->node(n.user).of < 0 && n.attributes.flag("trainable") && !updated.contains(n.name)) names.push_back(n.name);
+  return names.empty() ? "" : fmt::format("no loss depends on these variables, which stay as they are: {}\n", some(names));
+}
+
+}  // namespace
+
+std::string describe_slow(const PlacedGraph& plan) { return references(plan) + left_to_host(plan) + whole_rows(plan) + crossing(plan) + untrained(plan); }
+
+}  // namespace belfry

@@ -1,0 +1,14 @@
+// What of a plan is slower than it need be, and on purpose: said once, before it is looked for.
+#pragma once
+
+#include <string>
+
+#include <belfry/graph/plan/placed_graph.h>
+
+namespace belfry {
+
+/// A line for each that is there: nodes that run as their reference, values that GPUs leave to the host, rows that towers join
+/// because an op reads all of them, bytes between memory spaces, variables that nothing trains. Empty: there is nothing to say.
+std::string describe_slow(const PlacedGraph& plan);
+
+}  // namespace belfry

@@ -1,0 +1,65 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <belfry/frontends/builder/builder.h>
+#include <belfry/frontends/draw/describe_slow.h>
+#include <belfry/frontends/nn/layers.h>
+#include <belfry/frontends/session/session.h>
+#include <belfry/placer/strategies/strategies.h>
+
+namespace belfry::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// A running sum down the rows needs all of them; "lost" is read by no loss.
+Graph slow_net(bool slow) {
+  Builder b("slow");
+  Value x = b.input("x", f32, {kBatch, 64});
+  Value y = nn::dense(x, {.units = 64, .name = "layer"});
+  if (slow) {
+    y = y + cumsum(y, {.axis = 0});
+    b.metric("lost", mean(nn::dense(x, {.units = 3, .name = "lost"})));
+  }
+  b.minimize(mean(square(y)), Sgd{.learning_rate = 0.1});
+  return std::move(b).build();
+}
+
+std::string said_of(bool slow, const Strategy& s, std::shared_ptr<const Library> library = standard_library()) {
+  SessionOptions o;
+  o.cores = 2;
+  o.library = std::move(library);
+  return describe_slow(Session(slow_net(slow), s, o).plan(32));
+}
+
+const Strategy two_cpus = to_strategy(Towers{.devices = parse_devices("cpu:0,cpu:1")});
+
+TEST(DescribeSlow, has_nothing_to_say_of_a_plan_that_is_as_it_should_be) { EXPECT_EQ(said_of(false, two_cpus), ""); }
+
+TEST(DescribeSlow, names_joined_rows_and_untrained_variables) {
+  const std::string text = said_of(true, two_cpus);
+  EXPECT_THAT(text, HasSubstr("rows of all towers are joined, "));
+  EXPECT_THAT(text, HasSubstr("for ops that read them whole: cumsum"));
+  EXPECT_THAT(text, HasSubstr("no loss depends on these variables, which stay as they are: lost/kernel, lost/bias"));
+  EXPECT_THAT(text, Not(HasSubstr("reference")));
+  EXPECT_THAT(text, Not(HasSubstr("memory spaces")));
+}
+
+TEST(DescribeSlow, counts_what_crosses) { EXPECT_THAT(said_of(false, to_strategy(Mirrored{.devices = parse_devices("sim:0,sim:1")})), HasSubstr("between memory spaces in each step: ")); }
+
+TEST(DescribeSlow, names_nodes_without_a_kernel) {
+  auto bare = std::make_shared<Library>(*standard_library());
+  for (auto& [kind, table] : bare->kernels) {
+    KernelTable rest;
+    for (const Kernel& k : table.all())
+      if (k.op != "matmul") rest.add(k);
+    table = rest;
+  }
+  const std::string text = said_of(false, two_cpus, bare);
+  EXPECT_THAT(text, HasSubstr("matmul has no kernel for these values and runs as its reference, on one thread: layer/"));
+  EXPECT_THAT(text, Not(HasSubstr("sgd")));
+}
+
+}  // namespace
+}  // namespace belfry::test
