@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <functional>
-#include <map>
+#include <limits>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include <belfry/graph/plan/memory_parts_internal.h>
 #include <belfry/graph/plan/offsets.h>
@@ -14,43 +14,71 @@ namespace {
 /// Above so many pairs of buffers they are not looked at pair by pair: the region lies behind the frames.
 constexpr std::size_t kMostPairs = std::size_t{1} << 24;
 
-bool is_before(const RegionItem& a, const RegionItem& b) {
-  if (b.written < 0 || a.last_read >= b.written) return false;
-  for (std::size_t k = 0; k < a.read_by.size(); ++k)
-    if (a.read_by[k] > b.after[k]) return false;
-  return true;
+constexpr std::int64_t kLow = std::numeric_limits<std::int64_t>::min(), kHigh = std::numeric_limits<std::int64_t>::max();
+
+/// When bytes are in use, as the towers of one class see it. What is not said keeps nothing from being before or behind.
+struct Times {
+  std::int64_t last = kLow, read = kLow, gone = kLow;           ///< the end: the main stream's and the towers' last reader, from when on the tower may write over it
+  std::int64_t written = kHigh, after = kHigh, start = kHigh;   ///< the begin: the main stream's step, what the towers have passed by then, their position
+};
+
+bool is_before(const Times& x, const Times& y) { return (x.last < y.written) & (x.read <= y.after) & (x.gone <= y.start); }
+
+Times times_of(const RegionItem& item, std::size_t k) {
+  Times out;
+  out.last = item.last_read, out.gone = item.written < 0 ? kHigh : item.gone;
+  out.written = item.written < 0 ? kLow : item.written;
+  if (k < item.read_by.size()) out.read = item.read_by[k], out.after = item.after[k];
+  return out;
 }
 
-bool meet(const RegionItem& a, const RegionItem& b) { return !is_before(a, b) && !is_before(b, a); }
-
-/// A frame's block is done with before an item is written, or comes when the item is gone. `k`: its class among those of the device.
-bool meet(const Region& region, const RegionItem& a, std::size_t k, const FrameBlock& b) {
-  if (a.written < 0) return true;
-  const bool read = b.joined < 0 ? b.known <= a.after[k] : b.own <= a.after[k] && region.joined_read[static_cast<std::size_t>(b.joined)] < a.written;
-  return !read && b.start < a.gone;
+Times times_of(const FrameBlock& b, const Region& region) {
+  Times out;
+  if (b.joined >= 0) out.last = region.joined_read[static_cast<std::size_t>(b.joined)];
+  out.read = b.joined < 0 ? b.known : b.own;
+  out.gone = b.until + 1, out.start = b.start;
+  return out;
 }
 
+/// Items and frames' blocks of one group, a row each.
+struct Rows {
+  std::size_t classes = 1;
+  std::vector<Times> times;  ///< row by row, per class
+  bool meet(std::size_t i, std::size_t j) const {
+    bool before = true, behind = true;
+    for (std::size_t k = 0; k < classes; ++k) {
+      const Times &x = times[i * classes + k], &y = times[j * classes + k];
+      before &= is_before(x, y), behind &= is_before(y, x);
+    }
+    return !before && !behind;
+  }
+};
+
+/// Bytes that have a place, in a list by their begin.
 struct Taken {
   std::int64_t from = 0, past = 0;
+  std::size_t row = 0;
   bool operator<(const Taken& o) const { return from < o.from; }
 };
 
-std::int64_t first_gap(std::vector<Taken>& taken, std::int64_t size) {
-  std::sort(taken.begin(), taken.end());
+template <class Meets>
+std::int64_t first_gap(const std::vector<Taken>& taken, std::int64_t size, Meets meets) {
   std::int64_t at = 0;
   for (const Taken& t : taken) {
     if (t.from - at >= size) break;
-    at = std::max(at, t.past);
+    if (t.past > at && meets(t.row)) at = t.past;
   }
   return at;
 }
+
+void take(std::vector<Taken>& taken, const Taken& t) { taken.insert(std::upper_bound(taken.begin(), taken.end(), t), t); }
 
 class Placer {
  public:
   Placer(PlacedGraph& plan, MemoryParts& parts) : plan_(plan), parts_(parts) {}
 
   void run() {
-    for (std::size_t g = 0; g < plan_.groups.size(); ++g) plan_.groups[g].region = around_frames(parts_.regions[g]);
+    for (std::size_t g = 0; g < plan_.groups.size(); ++g) plan_.groups[g].region = around_frames(g);
     std::set<std::size_t> done;
     for (std::size_t g = 0; g < plan_.groups.size(); ++g) {
       if (done.contains(g)) continue;
@@ -86,16 +114,25 @@ class Placer {
     return out;
   }
 
+  /// The items first, then the blocks of the device's frames.
+  Rows rows_of(std::size_t g) const {
+    const Region& region = parts_.regions[g];
+    const std::vector<FrameKey>& keys = frames_on(g);
+    Rows out;
+    out.classes = std::max<std::size_t>(1, keys.size());
+    for (const RegionItem& item : region.items)
+      for (std::size_t k = 0; k < out.classes; ++k) out.times.push_back(times_of(item, k));
+    for (std::size_t own = 0; own < keys.size(); ++own)
+      for (const FrameBlock& b : parts_.layouts.at(keys[own]))
+        for (std::size_t k = 0; k < out.classes; ++k) out.times.push_back(k == own ? times_of(b, region) : Times{});
+    return out;
+  }
+
   /// First fit, the largest first, with the frames where they are. Gives the end of the last.
-  std::int64_t around_frames(Region& region) const {
-    struct Obstacle {
-      Taken taken;
-      std::size_t k;
-      const FrameBlock* block;
-    };
-    std::vector<Obstacle> fixed;
+  std::int64_t around_frames(std::size_t g) const {
+    Region& region = parts_.regions[g];
+    std::vector<Taken> taken;
     const FrameSize& frame = plan_.frames[static_cast<std::size_t>(region.device)];
-    const auto& keys = parts_.frames_on[static_cast<std::size_t>(region.device)];
     std::vector<std::int64_t> kept, transient;  // where frames and their transient parts begin
     std::int64_t past = 0;
     for (bool is_kept : {true, false})
@@ -105,23 +142,24 @@ class Placer {
         if (!is_kept) transient.push_back(past);
         past += is_kept ? s.slots * frame.kept + frame.tail : frame.transient;
       }
-    for (std::size_t k = 0; k < keys.size(); ++k)
-      for (const FrameBlock& b : parts_.layouts.at(keys[k]))
-        for (std::int64_t base : b.slot.region == Slot::kKept ? kept : transient) fixed.push_back({{base + b.slot.offset, base + b.slot.offset + b.size}, k, &b});
     std::vector<RegionItem>& items = region.items;
-    if (items.size() * (fixed.size() + items.size()) > kMostPairs) return behind_frames(items, past);
+    std::size_t row = items.size();
+    for (const FrameKey& key : frames_on(g))
+      for (const FrameBlock& b : parts_.layouts.at(key)) {
+        for (std::int64_t base : b.slot.region == Slot::kKept ? kept : transient) taken.push_back({base + b.slot.offset, base + b.slot.offset + b.size, row});
+        ++row;
+      }
+    if (items.size() * (taken.size() + items.size()) > kMostPairs) return behind_frames(items, past);
+    const Rows rows = rows_of(g);
+    std::sort(taken.begin(), taken.end());
     std::vector<std::size_t> order(items.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return items[a].size > items[b].size; });
     std::int64_t end = 0;
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      RegionItem& item = items[order[i]];
-      std::vector<Taken> taken;
-      for (const Obstacle& o : fixed)
-        if (meet(region, item, o.k, *o.block)) taken.push_back(o.taken);
-      for (std::size_t j = 0; j < i; ++j)
-        if (const RegionItem& other = items[order[j]]; meet(item, other)) taken.push_back({other.offset, other.offset + other.size});
-      item.offset = first_gap(taken, item.size);
+    for (std::size_t i : order) {
+      RegionItem& item = items[i];
+      item.offset = first_gap(taken, item.size, [&](std::size_t other) { return rows.meet(i, other); });
+      take(taken, {item.offset, item.offset + item.size, i});
       end = std::max(end, item.offset + item.size);
     }
     return end;
@@ -138,100 +176,152 @@ class Placer {
     return items.empty() ? 0 : frames + packed.peak;
   }
 
-  /// A frame's block of all devices that run the class, or an item of one group.
+  /// Frames' blocks, each of all devices that run its class, and items of groups: placed as one.
   struct Piece {
-    std::size_t group = 0;
     RegionItem* item = nullptr;
-    FrameKey key;
     FrameBlock* block = nullptr;
+    std::size_t owner = 0;                      ///< of an item its group, of a block its frame: places in lists
     std::int64_t size = 0, start = 0, end = 0;  ///< positions, about
-    std::int64_t offset = 0;
+    double length() const { return static_cast<double>(std::min<std::int64_t>(end, 1 << 20) - start + 1); }
+  };
+  struct Jointly {
+    std::vector<std::size_t> groups;
+    std::vector<FrameKey> keys;
+    std::vector<Piece> pieces;
+    std::vector<char> meets;                    ///< per pair of pieces
+    bool meet(std::size_t i, std::size_t j) const { return meets[i * pieces.size() + j]; }
   };
 
-  bool meet_pieces(const Piece& a, const Piece& b) const {
-    if (a.block && b.block) return a.key == b.key && a.block->start <= b.block->until && b.block->start <= a.block->until;
-    if (a.item && b.item) return a.group == b.group && meet(*a.item, *b.item);
-    if (a.block) return meet_pieces(b, a);
-    const auto& keys = frames_on(a.group);
-    const auto k = std::find(keys.begin(), keys.end(), b.key);
-    return k != keys.end() && meet(parts_.regions[a.group], *a.item, static_cast<std::size_t>(k - keys.begin()), *b.block);
-  }
-
-  std::vector<Piece> pieces_of(const std::vector<std::size_t>& groups) {
-    std::vector<Piece> out;
-    std::set<FrameKey> keys;
-    for (std::size_t g : groups) {
-      for (RegionItem& item : parts_.regions[g].items) {
+  Jointly jointly(const std::vector<std::size_t>& groups) {
+    Jointly out{groups, {}, {}, {}};
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      for (RegionItem& item : parts_.regions[groups[g]].items) {
         const std::int64_t after = item.after.empty() ? -1 : *std::min_element(item.after.begin(), item.after.end());
-        out.push_back({g, &item, {}, nullptr, item.size, after + 1, item.written < 0 ? kForever : item.gone, 0});
+        out.pieces.push_back({&item, nullptr, g, item.size, after + 1, item.written < 0 ? kForever : item.gone});
       }
-      keys.insert(frames_on(g).begin(), frames_on(g).end());
+      out.keys.insert(out.keys.end(), frames_on(groups[g]).begin(), frames_on(groups[g]).end());
     }
-    for (const FrameKey& key : keys)
-      for (FrameBlock& b : parts_.layouts.at(key)) out.push_back({0, nullptr, key, &b, b.size, b.start, b.until, 0});
+    std::sort(out.keys.begin(), out.keys.end());
+    out.keys.erase(std::unique(out.keys.begin(), out.keys.end()), out.keys.end());
+    for (std::size_t k = 0; k < out.keys.size(); ++k)
+      for (FrameBlock& b : parts_.layouts.at(out.keys[k])) out.pieces.push_back({nullptr, &b, k, b.size, b.start, b.until});
     return out;
   }
 
-  /// Bytes of all devices of these groups, given where a region and the frames of classes end.
-  std::int64_t bytes_of(const std::vector<std::size_t>& groups, const std::vector<Piece>& pieces) const {
-    std::map<std::size_t, std::int64_t> regions;
-    std::map<FrameKey, std::int64_t> frames;
-    for (const Piece& p : pieces) {
-      std::int64_t& end = p.item ? regions[p.group] : frames[p.key];
-      end = std::max(end, p.offset + p.size);
+  void set_meets(Jointly& j) const {
+    const std::size_t n = j.pieces.size();
+    j.meets.assign(n * n, false);
+    auto set = [&](std::size_t a, std::size_t b, bool meet) { j.meets[a * n + b] = j.meets[b * n + a] = meet; };
+    std::vector<std::size_t> first(j.keys.size() + 1);  // per key, its first block
+    std::size_t items = 0;
+    for (const std::size_t g : j.groups) items += parts_.regions[g].items.size();
+    first[0] = items;
+    for (std::size_t k = 0; k < j.keys.size(); ++k) {
+      first[k + 1] = first[k] + parts_.layouts.at(j.keys[k]).size();
+      for (std::size_t a = first[k]; a < first[k + 1]; ++a)
+        for (std::size_t b = first[k]; b < a; ++b) set(a, b, j.pieces[a].block->start <= j.pieces[b].block->until && j.pieces[b].block->start <= j.pieces[a].block->until);
+    }
+    std::size_t from = 0;
+    for (const std::size_t g : j.groups) {
+      const Rows rows = rows_of(g);
+      const std::size_t mine = parts_.regions[g].items.size();
+      for (std::size_t a = 0; a < mine; ++a)
+        for (std::size_t b = 0; b < a; ++b) set(from + a, from + b, rows.meet(a, b));
+      std::size_t row = mine;
+      for (const FrameKey& key : frames_on(g)) {
+        const auto k = static_cast<std::size_t>(std::lower_bound(j.keys.begin(), j.keys.end(), key) - j.keys.begin());
+        for (std::size_t b = first[k]; b < first[k + 1]; ++b, ++row)
+          for (std::size_t a = 0; a < mine; ++a) set(from + a, b, rows.meet(a, row));
+      }
+      from += mine;
+    }
+  }
+
+  /// Bytes of all devices of the groups, given where a region and the frames of classes end.
+  std::int64_t bytes_of(const Jointly& j, const std::vector<std::int64_t>& offsets) const {
+    std::vector<std::int64_t> regions(j.groups.size()), frames(j.keys.size());
+    for (std::size_t i = 0; i < j.pieces.size(); ++i) {
+      const Piece& p = j.pieces[i];
+      std::int64_t& end = (p.item ? regions : frames)[p.owner];
+      end = std::max(end, offsets[i] + p.size);
     }
     std::int64_t out = 0;
-    for (std::size_t g : groups) {
+    for (std::size_t g = 0; g < j.groups.size(); ++g) {
       std::int64_t end = regions[g];
-      for (const FrameKey& k : frames_on(g)) end = std::max(end, frames[k]);
-      out += end * static_cast<std::int64_t>(plan_.groups[g].devices.size());
+      for (const FrameKey& k : frames_on(j.groups[g])) end = std::max(end, frames[static_cast<std::size_t>(std::lower_bound(j.keys.begin(), j.keys.end(), k) - j.keys.begin())]);
+      out += end * static_cast<std::int64_t>(plan_.groups[j.groups[g]].devices.size());
     }
     return out;
+  }
+
+  /// First fit in an order; false where the end would not lie below `limit`.
+  static bool fit(const Jointly& j, const std::vector<std::size_t>& order, std::int64_t limit, std::vector<Taken>& taken, std::vector<std::int64_t>& offsets) {
+    taken.clear();
+    for (std::size_t i : order) {
+      const std::int64_t size = j.pieces[i].size;
+      offsets[i] = first_gap(taken, size, [&](std::size_t other) { return j.meet(i, other); });
+      if (offsets[i] + size >= limit) return false;
+      take(taken, {offsets[i], offsets[i] + size, i});
+    }
+    return true;
   }
 
   /// First fit of frames and regions as one, in several orders; the smallest is kept if it is smaller than what there is.
   void place_jointly(const std::vector<std::size_t>& groups) {
-    std::vector<Piece> pieces = pieces_of(groups), best;
-    for (Piece& p : pieces) p.offset = p.item ? p.item->offset : p.block->slot.offset;
-    std::int64_t had = bytes_of(groups, pieces);
-    std::function<bool(const Piece&)> is_late;
+    Jointly j = jointly(groups);
+    const std::vector<Piece>& pieces = j.pieces;
+    const std::size_t pairs = pieces.size() * pieces.size() / 2;
     std::size_t left = kMostPairs / 2;  // large plans get fewer orders, or none
+    if (pairs > left) return;
+    set_meets(j);
+    std::vector<std::int64_t> offsets, best;
+    for (const Piece& p : pieces) offsets.push_back(p.item ? p.item->offset : p.block->slot.offset);
+    std::int64_t had = bytes_of(j, offsets);
+    std::vector<std::size_t> order(pieces.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::vector<std::tuple<bool, double, double>> keys(pieces.size());
+    std::vector<Taken> taken;
+    std::size_t first = 0;
     auto by = [&](auto key) {
-      if (pieces.size() * pieces.size() / 2 > left) return;
-      left -= pieces.size() * pieces.size() / 2;
-      std::stable_sort(pieces.begin(), pieces.end(), [&](const Piece& a, const Piece& b) { return std::pair(is_late(a), key(a)) < std::pair(is_late(b), key(b)); });
-      std::vector<Taken> taken;
+      if (pairs > left) return;
+      left -= pairs;
       for (std::size_t i = 0; i < pieces.size(); ++i) {
-        taken.clear();
-        for (std::size_t j = 0; j < i; ++j)
-          if (meet_pieces(pieces[i], pieces[j])) taken.push_back({pieces[j].offset, pieces[j].offset + pieces[j].size});
-        pieces[i].offset = first_gap(taken, pieces[i].size);
+        const Piece& p = pieces[i];
+        const auto [a, b] = key(p);
+        keys[i] = {first && p.item && p.owner != first - 1, a, b};
       }
-      if (std::int64_t all = bytes_of(groups, pieces); all < had) had = all, best = pieces;
+      std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return keys[a] < keys[b]; });
+      const std::int64_t limit = groups.size() == 1 ? had / static_cast<std::int64_t>(plan_.groups[groups[0]].devices.size()) : kHigh;
+      if (!fit(j, order, limit, taken, offsets)) return;
+      if (std::int64_t all = bytes_of(j, offsets); all < had) had = all, best = offsets;
     };
-    auto length = [](const Piece& p) { return static_cast<double>(std::min<std::int64_t>(p.end, 1 << 20) - p.start + 1); };
     // All groups alike, then each before the others: what suits one may be in the way of another.
-    for (std::size_t first = 0; first <= std::min<std::size_t>(groups.size(), 4); ++first) {
+    for (; first <= std::min<std::size_t>(groups.size(), 4); ++first) {
       if (groups.size() == 1 && first) break;
-      is_late = [&groups, first](const Piece& p) { return first && p.item && p.group != groups[first - 1]; };
       by([](const Piece& p) { return std::pair(-static_cast<double>(p.size), 0.0); });
-      by([&](const Piece& p) { return std::pair(-static_cast<double>(p.size) * length(p), 0.0); });
+      by([](const Piece& p) { return std::pair(-static_cast<double>(p.size) * p.length(), 0.0); });
       by([](const Piece& p) { return std::pair(static_cast<double>(p.start), -static_cast<double>(p.size)); });
-      by([&](const Piece& p) { return std::pair(-length(p), -static_cast<double>(p.size)); });
+      by([](const Piece& p) { return std::pair(-p.length(), -static_cast<double>(p.size)); });
     }
-    if (best.empty()) return;
-    std::map<FrameKey, std::int64_t> frames;
-    for (std::size_t g : groups) plan_.groups[g].region = 0;
-    for (const Piece& p : best) {
+    if (!best.empty()) keep(j, best);
+  }
+
+  void keep(const Jointly& j, const std::vector<std::int64_t>& offsets) {
+    std::vector<std::int64_t> frames(j.keys.size());
+    for (std::size_t g : j.groups) plan_.groups[g].region = 0;
+    for (std::size_t i = 0; i < j.pieces.size(); ++i) {
+      const Piece& p = j.pieces[i];
       if (p.item) {
-        p.item->offset = p.offset;
-        plan_.groups[p.group].region = std::max(plan_.groups[p.group].region, p.offset + p.size);
+        std::int64_t& region = plan_.groups[j.groups[p.owner]].region;
+        p.item->offset = offsets[i];
+        region = std::max(region, offsets[i] + p.size);
       } else {
-        p.block->slot = {Slot::kKept, p.offset, 0};
-        frames[p.key] = std::max(frames[p.key], p.offset + p.size);
+        p.block->slot = {Slot::kKept, offsets[i], 0};
+        frames[p.owner] = std::max(frames[p.owner], offsets[i] + p.size);
       }
     }
-    for (const auto& [key, bytes] : frames) plan_.classes[static_cast<std::size_t>(key.first)].frame[static_cast<std::size_t>(key.second)] = {bytes, 0, 0};
+    for (std::size_t k = 0; k < frames.size(); ++k)
+      if (!parts_.layouts.at(j.keys[k]).empty()) plan_.classes[static_cast<std::size_t>(j.keys[k].first)].frame[static_cast<std::size_t>(j.keys[k].second)] = {frames[k], 0, 0};
   }
 
   PlacedGraph& plan_;
