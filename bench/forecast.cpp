@@ -1,6 +1,5 @@
 // Predicted against measured step times, interleaved in one process: whole nets with one and two towers, at batches that were
-// calibrated and at one that never was. On a machine with other work the columns of means tell the model's error from the
-// noise: those of one tower add up whatever else runs. forecast [ROUNDS]
+// calibrated and at one that never was. Both sides are of the quieter half of the steps. forecast [ROUNDS]
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -54,31 +53,24 @@ int main(int argc, char** argv) {
   Calibration calibration;
   for (int round = -2; round < rounds; ++round)
     for (Case& c : cases) {
+      timed_step(c.session, c.feeds);  // the other cases have taken the caches
       const double seconds = timed_step(c.session, c.feeds);
       if (round >= 0) c.seconds.push_back(seconds);
       if (!c.calibrated) continue;
-      c.session.set_trace(true);
-      timed_step(c.session, c.feeds);
-      c.session.set_trace(false);
-      if (round < 0) continue;
-      const BoundPlan& bound = c.session.last_program().bound();
-      calibration.add_step(bound, seconds);
-      calibration.add_trace(bound, c.session.trace());
+      const double traced = traced_step(c.session, c.feeds);
+      if (round >= 0) calibration.add_trace(c.session.last_program().bound(), c.session.trace(), traced);
     }
-  const CostTable table = calibration.table("here"), means = calibration.table("here", Keep::mean);
-  std::vector<double> seen, unseen, seen_means, unseen_means;
-  std::printf("%-14s %6s %5s %10s | ms: %9s %9s %9s %9s | %9s %7s | %9s %9s %7s\n", "net", "towers", "batch", "", "tenth", "quarter", "median", "9 tenths", "forecast", "error", "mean", "forecast", "error");
+  const CostTable table = calibration.table("here");
+  std::vector<double> seen, unseen;
+  std::printf("%-14s %6s %5s %10s | ms: %9s %9s %9s %9s | %9s %7s\n", "net", "towers", "batch", "", "tenth", "quiet", "median", "9 tenths", "forecast", "error");
   for (Case& c : cases) {
     const MeasuredSeconds m = spread_of(c.seconds);
-    const PlacedGraph& plan = c.session.plan(c.batch);
-    const double predicted = forecast(plan, table).seconds, error = predicted / m.quarter - 1;
-    const double predicted_mean = forecast(plan, means).seconds, error_of_means = predicted_mean / m.mean - 1;
+    const double predicted = forecast(c.session.plan(c.batch), table).seconds, error = predicted / m.quiet - 1;
     (c.calibrated ? seen : unseen).push_back(std::abs(error));
-    (c.calibrated ? seen_means : unseen_means).push_back(std::abs(error_of_means));
-    std::printf("%-14s %6d %5ld %10s | %3s %9.3f %9.3f %9.3f %9.3f | %9.3f %+6.1f%% | %9.3f %9.3f %+6.1f%%\n", c.net.c_str(), c.towers, static_cast<long>(c.batch), c.calibrated ? "calibrated" : "unseen", "", m.low * 1e3,
-                m.quarter * 1e3, m.median * 1e3, m.high * 1e3, predicted * 1e3, 100 * error, m.mean * 1e3, predicted_mean * 1e3, 100 * error_of_means);
+    std::printf("%-14s %6d %5ld %10s | %3s %9.3f %9.3f %9.3f %9.3f | %9.3f %+6.1f%%\n", c.net.c_str(), c.towers, static_cast<long>(c.batch), c.calibrated ? "calibrated" : "unseen", "",
+                m.low * 1e3, m.quiet * 1e3, m.median * 1e3, m.high * 1e3, predicted * 1e3, 100 * error);
   }
-  std::printf("median error of quarters: %.1f %% at calibrated batches, %.1f %% at others; of means %.1f %% and %.1f %%; a launch to the next %.0f ns, thread to thread %.0f ns, beside a step's launches %.1f us\n", 100 * median_of(seen), 100 * median_of(unseen),
-              100 * median_of(seen_means), 100 * median_of(unseen_means),
-              table.dispatch * 1e9, table.handoff * 1e9, table.step * 1e6);
+  std::printf("median error: %.1f %% at calibrated batches, %.1f %% at others; a launch to the next %.0f ns, thread to thread %.0f ns, to one that sleeps %.0f ns, beside a step's launches %.1f us\n",
+              100 * median_of(seen), 100 * median_of(unseen),
+              table.dispatch * 1e9, table.handoff * 1e9, table.wake * 1e9, table.step * 1e6);
 }

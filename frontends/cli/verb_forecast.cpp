@@ -43,8 +43,8 @@ void measure(ForecastArguments& o, const Source& source, const std::shared_ptr<c
   for (int warm = 0; warm < 3; ++warm) timed_step(session, feeds, o.fetches);
   for (std::int64_t k = 0; k < o.measure; ++k) seconds.push_back(timed_step(session, feeds, o.fetches));
   const MeasuredSeconds spread = spread_of(seconds);
-  std::cout << describe_beside(plan, f, {spread.quarter, {}});
-  std::cout << fmt::format("of {} steps a quarter took less than that, half less than {}, nine tenths less than {}\n", o.measure, human_seconds(spread.median), human_seconds(spread.high));
+  std::cout << describe_beside(plan, f, {spread.quiet, {}});
+  std::cout << fmt::format("of {} steps that is the mean of the quieter half; half took less than {}, nine tenths less than {}\n", o.measure, human_seconds(spread.median), human_seconds(spread.high));
 }
 
 /// A placement a line, in order.

@@ -10,8 +10,8 @@ namespace belfry {
 
 namespace {
 
-constexpr std::array<const char*, 4> kCosts = {"flops", "bandwidth", "launch", "efficiency"};
-std::array<double, 4> costs_of(const ClusterDevice& d) { return {d.flops, d.bandwidth, d.launch, d.efficiency}; }
+constexpr std::array<const char*, 5> kCosts = {"flops", "bandwidth", "launch", "efficiency", "overlap"};
+std::array<double, 5> costs_of(const ClusterDevice& d) { return {d.flops, d.bandwidth, d.launch, d.efficiency, d.overlap}; }
 
 double cost_of(const JsonDocument& d, const JsonValue& v, double most) {
   double out = d.real(v);
@@ -117,6 +117,7 @@ Cluster take_cluster(JsonObject& o) {
         if (*field != 0 && *field < 1) d.fail(*v, "is no rate: a second, at least 1, or 0 where nothing is known");
       }
     if (const JsonValue* v = line.find("launch")) device.launch = cost_of(d, *v, 1);
+    if (const JsonValue* v = line.find("overlap")) device.overlap = cost_of(d, *v, 1);
     if (const JsonValue* v = line.find("efficiency")) {
       device.efficiency = cost_of(d, *v, 1);
       if (device.efficiency < 1e-6) d.fail(*v, "is the share of flops and bandwidth that kernels reach, above 0");

@@ -30,6 +30,7 @@ CostTable read_costs(const std::string& text, const std::string& file) {
   out.machine = d.text(root.at("machine"));
   out.dispatch = no_less_than_0(d, root.at("dispatch"), 1);
   out.handoff = no_less_than_0(d, root.at("handoff"), 1);
+  out.wake = no_less_than_0(d, root.at("wake"), 1);
   out.step = no_less_than_0(d, root.at("step"), 1);
   out.memmove = no_less_than_0(d, root.at("memmove"), 1e18);
   for (const JsonValue& v : d.array(root.at("kernels"))) {
@@ -58,8 +59,8 @@ std::string write_costs(const CostTable& table) {
     line.add("measured", json_list(items));
     lines.push_back(line.text());
   }
-  return json_file({"\"belfry\": 1", "\"machine\": " + json_text(table.machine), "\"dispatch\": " + json_real(table.dispatch), "\"handoff\": " + json_real(table.handoff), "\"step\": " + json_real(table.step),
-                    "\"memmove\": " + json_real(table.memmove), "\"kernels\": " + json_lines(lines)});
+  return json_file({"\"belfry\": 1", "\"machine\": " + json_text(table.machine), "\"dispatch\": " + json_real(table.dispatch), "\"handoff\": " + json_real(table.handoff),
+                    "\"wake\": " + json_real(table.wake), "\"step\": " + json_real(table.step), "\"memmove\": " + json_real(table.memmove), "\"kernels\": " + json_lines(lines)});
 }
 
 }  // namespace belfry

@@ -7,7 +7,7 @@
 
 namespace belfry {
 
-/// {"belfry": 1, "machine", "dispatch", "handoff", "step", "memmove", "kernels": [{"key": "…", "measured": [[rows, seconds, flops,
+/// {"belfry": 1, "machine", "dispatch", "handoff", "wake", "step", "memmove", "kernels": [{"key": "…", "measured": [[rows, seconds, flops,
 /// bytes], …]}]}; a line per kernel. UserErrors "file:line: /pointer: …".
 CostTable read_costs(const std::string& text, const std::string& file);
 std::string write_costs(const CostTable& table);

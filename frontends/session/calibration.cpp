@@ -14,7 +14,14 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 std::string id_of(const PlacedGraph& plan) { return plan.arithmetic_hash + "/" + plan.placement.strategy + "/" + std::to_string(plan.streams.size()); }
 
-double seconds_of(const TraceEntry& e) { return static_cast<double>(e.end_ns - e.begin_ns) / 1e9; }
+double seconds_between(std::int64_t begin_ns, std::int64_t end_ns) { return static_cast<double>(end_ns - begin_ns) / 1e9; }
+
+struct Mean {
+  double sum = 0;
+  std::size_t count = 0;
+  void add(double x) { sum += x, ++count; }
+  double value() const { return count ? sum / static_cast<double>(count) : 0; }
+};
 
 int parts_of(const Step& step) { return step.reads.empty() ? 0 : static_cast<int>(step.reads[0].size()); }
 
@@ -35,56 +42,69 @@ std::map<std::string, HostTensor> synthetic_feeds(const Graph& graph, std::int64
   return out;
 }
 
-void Calibration::add_trace(const BoundPlan& bound, const std::vector<TraceEntry>& trace) {
+int Calibration::kernel(const BoundPlan& bound, const Step& step) {
   const PlacedGraph& plan = bound.plan;
-  PlanTimes& times = plans_[id_of(plan)];
-  times.launches = trace.size();
+  const PlanNode& n = plan.nodes[static_cast<std::size_t>(step.node)];
+  const Share share = plan.share(step.tower);
+  auto [at, fresh] = numbers_.try_emplace({cost_key(plan, n, *step.variant, share), cost_rows(plan, n, share)}, static_cast<int>(kernels_.size()));
+  if (fresh) kernels_.push_back({at->first.first, at->first.second, work_of(plan, n, share, parts_of(step))});
+  return at->second;
+}
+
+void Calibration::add_trace(const BoundPlan& bound, const std::vector<TraceEntry>& trace, double seconds) {
+  if (trace.empty()) return;
+  const PlacedGraph& plan = bound.plan;
   std::vector<std::vector<std::int64_t>> end(bound.streams.size());  // of every step
   for (std::size_t s = 0; s < end.size(); ++s) end[s].resize(bound.streams[s].size());
   for (const TraceEntry& e : trace) end[static_cast<std::size_t>(e.stream)][static_cast<std::size_t>(e.index)] = e.end_ns;
   std::map<int, const TraceEntry*> before;  // per thread
-  double sum = 0;
+  TracedStep out;
+  std::int64_t last_end = 0;
   for (const TraceEntry& e : trace) {
     const Step& step = bound.streams[static_cast<std::size_t>(e.stream)][static_cast<std::size_t>(e.index)];
-    const PlanNode& n = plan.nodes[static_cast<std::size_t>(step.node)];
-    const Share share = plan.share(step.tower);
-    sum += seconds_of(e);
-    Samples& samples = kernels_[cost_key(plan, n, *step.variant, share)][cost_rows(plan, n, share)];
-    if (samples.seconds.empty()) samples.work = work_of(plan, n, share, parts_of(step));
-    samples.seconds.push_back(seconds_of(e));
+    out.launches.emplace_back(kernel(bound, step), seconds_between(e.begin_ns, e.end_ns));
+    last_end = std::max(last_end, e.end_ns);
     const int thread = plan.streams[static_cast<std::size_t>(e.stream)].thread;
     std::int64_t waited = 0;
     for (const StepWait& w : step.waits)
       if (plan.streams[static_cast<std::size_t>(w.stream)].thread != thread) waited = std::max(waited, end[static_cast<std::size_t>(w.stream)][static_cast<std::size_t>(w.count) - 1]);
     if (const TraceEntry* last = before[thread]) {
-      if (waited <= last->end_ns) gaps_.push_back(static_cast<double>(e.begin_ns - last->end_ns) / 1e9);
-      else if (waited <= e.begin_ns) handoffs_.push_back(static_cast<double>(e.begin_ns - waited) / 1e9);
+      if (waited <= last->end_ns) out.gaps.push_back(seconds_between(last->end_ns, e.begin_ns));
+      else if (waited <= e.begin_ns) (seconds_between(last->end_ns, waited) > kSpinSeconds ? out.wakes : out.handoffs).push_back(seconds_between(waited, e.begin_ns));
     }
     before[thread] = &e;
   }
-  times.one_thread = before.size() == 1;
-  times.sums.push_back(sum);
+  out.seconds = seconds;
+  out.beside = seconds - seconds_between(trace.front().begin_ns, last_end);
+  steps_[id_of(plan)].push_back(std::move(out));
 }
 
-void Calibration::add_step(const BoundPlan& bound, double seconds) { plans_[id_of(bound.plan)].steps.push_back(seconds); }
-
-CostTable Calibration::table(std::string machine, Keep keep) const {
-  auto kept = [keep](const std::vector<double>& seconds) {
-    const MeasuredSeconds s = spread_of(seconds);
-    return keep == Keep::mean ? s.mean : s.quarter;
-  };
+CostTable Calibration::table(std::string machine) const {
   CostTable out;
   out.machine = std::move(machine);
   out.memmove = memmove_bandwidth();
-  out.dispatch = kept(gaps_);
-  out.handoff = kept(handoffs_);
+  std::vector<Mean> seconds(kernels_.size());
   std::vector<double> beside;
-  for (const auto& [id, times] : plans_)
-    if (times.one_thread && !times.steps.empty() && !times.sums.empty())
-      beside.push_back(kept(times.steps) - kept(times.sums) - static_cast<double>(times.launches) * out.dispatch);
-  out.step = std::max(0.0, spread_of(beside).quarter);
-  for (const auto& [key, by_rows] : kernels_)
-    for (const auto& [rows, samples] : by_rows) out.kernels[key].push_back({rows, kept(samples.seconds), samples.work});
+  Mean gaps, handoffs, wakes;
+  for (const auto& [id, steps] : steps_) {
+    std::vector<const TracedStep*> order;
+    for (const TracedStep& s : steps) order.push_back(&s);
+    std::stable_sort(order.begin(), order.end(), [](const TracedStep* a, const TracedStep* b) { return a->seconds < b->seconds; });
+    order.resize((order.size() + 1) / 2);
+    for (const TracedStep* s : order) {
+      for (auto [k, t] : s->launches) seconds[static_cast<std::size_t>(k)].add(t);
+      for (double g : s->gaps) gaps.add(g);
+      for (double h : s->handoffs) handoffs.add(h);
+      for (double w : s->wakes) wakes.add(w);
+      beside.push_back(s->beside);
+    }
+  }
+  out.dispatch = gaps.value();
+  out.handoff = handoffs.value();
+  out.wake = wakes.count ? wakes.value() : out.handoff;
+  out.step = std::max(0.0, spread_of(beside).median);
+  for (const auto& [key, k] : numbers_)
+    if (const Mean& m = seconds[static_cast<std::size_t>(k)]; m.count) out.kernels[key.first].push_back({key.second, m.value(), kernels_[static_cast<std::size_t>(k)].work});
   return out;
 }
 
@@ -92,7 +112,8 @@ MeasuredSeconds spread_of(std::vector<double> seconds) {
   if (seconds.empty()) return {};
   std::sort(seconds.begin(), seconds.end());
   auto at = [&](double share) { return seconds[static_cast<std::size_t>(share * static_cast<double>(seconds.size() - 1))]; };
-  return {at(0.5), at(0.25), at(0.1), at(0.9), std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size())};
+  const auto half = static_cast<std::ptrdiff_t>((seconds.size() + 1) / 2);
+  return {at(0.5), std::accumulate(seconds.begin(), seconds.begin() + half, 0.0) / static_cast<double>(half), at(0.1), at(0.9)};
 }
 
 double timed_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches) {
@@ -100,6 +121,13 @@ double timed_step(Session& session, const std::map<std::string, HostTensor>& fee
   auto start = Clock::now();
   session.step(batch, fetches);
   return seconds_since(start);
+}
+
+double traced_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches) {
+  session.set_trace(true);
+  const double out = timed_step(session, feeds, fetches);
+  session.set_trace(false);
+  return out;
 }
 
 double memmove_bandwidth() {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <belfry/executor/run.h>
@@ -12,14 +13,11 @@
 
 namespace belfry {
 
-/// The median of some rounds; a quarter of them is below `quarter`, a tenth below `low`, a tenth above `high`. On a machine
-/// with other work the quarter is nearer to what a launch costs; on a quiet one all are near each other.
+/// Of some rounds: the median, the mean of the quieter half, a tenth is below `low`, a tenth above `high`. On a machine with other
+/// work the quieter half is nearer to what a step costs; on a quiet one all are near each other.
 struct MeasuredSeconds {
-  double median = 0, quarter = 0, low = 0, high = 0, mean = 0;
+  double median = 0, quiet = 0, low = 0, high = 0;
 };
-/// What a table keeps of many rounds. Means of launches add up to the mean of steps whatever else the machine does, which
-/// tells an error of the model from its noise; quarters are nearer to what a quiet machine needs.
-enum class Keep { quarter, mean };
 
 /// Feeds for a step of so many rows that any net can eat: floats from 0 to 1, zeros of all other types.
 std::map<std::string, HostTensor> synthetic_feeds(const Graph& graph, std::int64_t batch);
@@ -28,31 +26,35 @@ std::map<std::string, HostTensor> synthetic_feeds(const Graph& graph, std::int64
 /// the neighbours that it has there.
 class Calibration {
  public:
-  /// A traced step of a plan.
-  void add_trace(const BoundPlan& bound, const std::vector<TraceEntry>& trace);
-  /// A step of the same plan that was run without a trace, in seconds: what it took beside its launches.
-  void add_step(const BoundPlan& bound, double seconds);
-  /// Of all that was added; `machine` in words.
-  CostTable table(std::string machine, Keep keep = Keep::quarter) const;
+  /// A traced step of a plan, and what it took as a whole.
+  void add_trace(const BoundPlan& bound, const std::vector<TraceEntry>& trace, double seconds);
+  /// Of the quieter half of each plan's steps, means over their launches: so that the launches of a step add up to what those
+  /// steps took, which quartiles of single launches do not. `machine` in words.
+  CostTable table(std::string machine) const;
 
  private:
-  struct Samples {
+  struct Kernel {
+    std::string key;
+    std::int64_t rows = 0;
     Work work;
-    std::vector<double> seconds;
   };
-  struct PlanTimes {
-    bool one_thread = true;
-    std::size_t launches = 0;
-    std::vector<double> steps, sums;                         ///< of untraced steps whole; of traced ones their launches
+  struct TracedStep {
+    double seconds = 0, beside = 0;                          ///< as a whole, and beside its launches
+    std::vector<std::pair<int, double>> launches;            ///< kernel and seconds
+    std::vector<double> gaps, handoffs, wakes;
   };
-  std::map<std::string, std::map<std::int64_t, Samples>> kernels_;
-  std::map<std::string, PlanTimes> plans_;
-  std::vector<double> gaps_, handoffs_;
+  int kernel(const BoundPlan& bound, const Step& step);
+
+  std::vector<Kernel> kernels_;
+  std::map<std::pair<std::string, std::int64_t>, int> numbers_;   // of kernels, by key and rows
+  std::map<std::string, std::vector<TracedStep>> steps_;          // by plan
 };
 
 MeasuredSeconds spread_of(std::vector<double> seconds);
 /// One step, timed.
 double timed_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches = {});
+/// The same; its trace is the session's then.
+double traced_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches = {});
 
 /// Bytes a second that one thread of this host moves from memory to memory, the best of a few rounds.
 double memmove_bandwidth();

@@ -26,11 +26,15 @@ struct Measurement {
   bool operator==(const Measurement&) const = default;
 };
 
+/// A host's thread that waits spins for so long, then it sleeps.
+inline constexpr double kSpinSeconds = 50e-6;
+
 /// What was measured on one machine.
 struct CostTable {
   std::string machine;                                         ///< in words
   double dispatch = 0;                                         ///< seconds from one launch of a thread to its next
   double handoff = 0;                                          ///< from the end of a launch to one on another thread that waits for it
+  double wake = 0;                                             ///< the same where that thread has waited for more than kSpinSeconds: it sleeps
   double step = 0;                                             ///< of a whole step beside its launches
   double memmove = 0;                                          ///< bytes a second that one thread moves
   std::map<std::string, std::vector<Measurement>> kernels;     ///< by cost_key; ascending rows

@@ -62,7 +62,7 @@ class Walk {
   };
   struct State {
     int pending = 0, cause = -1, open_flows = 0;
-    double ready = 0;
+    double ready = 0, idle = kNever;  // since when its lane waits for nothing but it
   };
 
   void at(double time, Kind kind, int step) { events_.push({time, count_++, kind, step}); }
@@ -76,6 +76,7 @@ class Walk {
     next_.assign(steps_.steps.size(), -1);
     gpu_free_.assign(plan_.cluster.devices.size(), true);
     queued_.resize(plan_.cluster.devices.size());
+    taken_until_.resize(plan_.cluster.devices.size());
     for (const ClusterDevice& d : plan_.cluster.devices) gpu_.push_back(d.id.kind == "gpu");
     if (!links_.empty()) coming_.resize(steps_.steps.size());
     out_.launches.reserve(steps_.steps.size());
@@ -84,7 +85,7 @@ class Walk {
     for (const auto& lane : steps_.lanes)
       for (std::size_t k = 0; k + 1 < lane.size(); ++k) next_[static_cast<std::size_t>(lane[k])] = lane[k + 1];
     for (const auto& lane : steps_.lanes)
-      if (!lane.empty()) release(lane[0], -1, 0);
+      if (!lane.empty()) next_in_lane(lane[0], -1, 0);
   }
 
   /// One thing less that the step waits for; what is last is its cause.
@@ -92,6 +93,11 @@ class Walk {
     State& w = state(s);
     if (time >= w.ready) w.ready = time, w.cause = by;
     if (--w.pending == 0) at(w.ready, kStart, s);
+  }
+
+  void next_in_lane(int s, int by, double time) {
+    state(s).idle = time;
+    release(s, by, time);
   }
 
   void handle(const Event& e, double now) {
@@ -123,6 +129,8 @@ class Walk {
         launch(other).moving = seconds;
         launch(other).fixed = rate_of(plan_.cluster.devices[static_cast<std::size_t>(launch(other).device)], plan_.threads).launch;
         launch(other).begin = now;
+        auto d = static_cast<std::size_t>(launch(other).device);
+        taken_until_[d] = std::max(taken_until_[d], now) + (1 - plan_.cluster.devices[d].overlap) * seconds;
         at(now + seconds, kEnd, other);
       }
       return;
@@ -136,21 +144,22 @@ class Walk {
   /// Its bytes are here: what is left is the device's own work.
   void moved(int s, double now) {
     launch(s).moving = now - launch(s).begin;
-    if (!on_gpu(s)) return at(now + work(s), kEnd, s);
+    if (!on_gpu(s)) return at(now + work(s, now), kEnd, s);
     auto d = static_cast<std::size_t>(launch(s).device);
     if (!gpu_free_[d]) return queued_[d].push(s);
     gpu_free_[d] = false;
-    at(now + work(s), kEnd, s);
+    at(now + work(s, now), kEnd, s);
   }
 
-  double work(int s) {
+  double work(int s, double now) {
     const ForecastStep& step = steps_.steps[static_cast<std::size_t>(s)];
     const Cost c = costs_(step.node, *step.variant, step.tower, step.device, transfers_.parts(s));
     launch(s).fixed = c.fixed;
     const bool came = !links_.empty() && !coming_[static_cast<std::size_t>(s)].empty();
     const double seconds = came && transfers_.arrives_in_place(s) ? c.fixed : c.seconds;
     out_.by_source[static_cast<std::size_t>(c.source)] += seconds;
-    return seconds + (on_gpu(s) ? 0 : table_.dispatch);
+    if (!on_gpu(s)) return seconds + table_.dispatch;
+    return seconds + std::max(0.0, taken_until_[static_cast<std::size_t>(step.device)] - now);
   }
 
   void end(int s, double now) {
@@ -158,12 +167,12 @@ class Walk {
     ++ended_;
     finished_ = last_ < 0 || now >= finished_ ? (last_ = s, now) : finished_;
     const int lane = steps_.lane_of_stream[static_cast<std::size_t>(launch(s).stream)];
-    if (int n = next_[static_cast<std::size_t>(s)]; n >= 0) release(n, s, now);
+    if (int n = next_[static_cast<std::size_t>(s)]; n >= 0) next_in_lane(n, s, now);
     for (int g : steps_.opens[static_cast<std::size_t>(s)])
       if (--left_[static_cast<std::size_t>(g)] == 0)
         for (int w : steps_.waiters[static_cast<std::size_t>(g)]) {
           const bool same = steps_.lane_of_stream[static_cast<std::size_t>(launch(w).stream)] == lane;
-          release(w, s, now + (same ? 0 : table_.handoff));
+          release(w, s, now + (same ? 0 : now - state(w).idle > kSpinSeconds ? table_.wake : table_.handoff));
         }
     if (!on_gpu(s) || transfers_.collective(s)) return;
     auto d = static_cast<std::size_t>(launch(s).device);
@@ -175,7 +184,7 @@ class Walk {
     queued_[d].pop();
     launch(n).begin = now - launch(n).moving;  // it begins when the GPU is free
     state(n).cause = s;
-    at(now + work(n), kEnd, n);
+    at(now + work(n, now), kEnd, n);
   }
 
   void advance_flows(double now) {
@@ -221,6 +230,7 @@ class Walk {
   std::vector<char> gpu_;                       // per device
   std::vector<char> gpu_free_;                  // a GPU computes one kernel at a time, whatever its streams
   std::vector<std::queue<int>> queued_;
+  std::vector<double> taken_until_;             // per GPU: collectives have it
   double finished_ = 0;
   int last_ = -1;
   std::size_t ended_ = 0;

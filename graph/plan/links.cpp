@@ -36,6 +36,8 @@ Links::Links(const Cluster& cluster) : cluster_(cluster) {
       ways_[ways_.size() - 2].from = ways_.back().to = space;
       ways_[ways_.size() - 2].to = ways_.back().from = to;
     }
+  for (std::size_t d = 0; d < cluster.devices.size(); ++d)
+    if (auto at = places_.find(cluster.space(static_cast<int>(d))); at != places_.end() && cluster.devices[d].id.kind == "gpu") ends_.insert(at->second);
 }
 
 int Links::place(const std::string& name) {
@@ -63,6 +65,7 @@ const std::vector<int>& Links::reached_from(int from) {
   hops[static_cast<std::size_t>(from)] = 0;
   width[static_cast<std::size_t>(from)] = std::numeric_limits<double>::infinity();
   for (; !next.empty(); next.pop()) {
+    if (next.front() != from && ends_.contains(next.front())) continue;
     auto p = static_cast<std::size_t>(next.front());
     for (int w : out_[p]) {
       auto q = static_cast<std::size_t>(head_[static_cast<std::size_t>(w)]);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,7 +25,8 @@ class Links {
 
   bool empty() const { return ways_.empty(); }
   const std::vector<Way>& ways() const { return ways_; }
-  /// Numbers of the ways from one device's space to another's: the fewest, and of those the widest. Empty within a space.
+  /// Numbers of the ways from one device's space to another's: the fewest, and of those the widest. Empty within a space. Never
+  /// through another GPU's memory, since a GPU passes nothing on.
   /// UserError naming both where there is no route.
   std::vector<int> route(int from, int to);
   double latency(const std::vector<int>& route) const;
@@ -43,6 +45,7 @@ class Links {
   std::vector<std::vector<int>> out_;                                   // per place, its ways
   std::vector<int> head_;                                               // per way, the place it leads to
   std::map<std::string, int> places_;
+  std::set<int> ends_;                                                  // places that are the memory of a GPU
   std::map<int, std::vector<int>> reached_;                             // per place, by which way each other one is reached
   struct Crossings {
     std::map<int, double> pairs;                                        // per way, what crosses it

@@ -23,7 +23,7 @@ Session session_of(const Strategy& s, SessionOptions options = {}) {
 }
 
 TEST(CostFile, reads_back_what_it_wrote_and_refuses_what_makes_no_sense) {
-  CostTable table{"here", 1e-7, 2e-6, 3e-5, 1e10, {{"a {x 1} f32(1*n) threads 1", {{4, 1e-3, {10, 20}}, {8, 2e-3, {20, 40}}}}, {"b", {{0, 1e-9, {}}}}}};
+  CostTable table{"here", 1e-7, 2e-6, 9e-6, 3e-5, 1e10, {{"a {x 1} f32(1*n) threads 1", {{4, 1e-3, {10, 20}}, {8, 2e-3, {20, 40}}}}, {"b", {{0, 1e-9, {}}}}}};
   const std::string text = write_costs(table);
   EXPECT_EQ(read_costs(text, "t.json"), table);
   auto of = [&](const std::string& from, const std::string& to) {
@@ -41,7 +41,7 @@ TEST(ClusterFile, has_what_forecasts_need_and_old_files_stay_as_they_are) {
   Cluster c = local_cluster({cpu(0), cpu(1)}, 2);
   EXPECT_EQ(write_cluster(c).find("flops"), std::string::npos);
   EXPECT_EQ(write_cluster(c).find("links"), std::string::npos);
-  c.devices[1].flops = 1e12, c.devices[1].bandwidth = 2.5e11, c.devices[1].launch = 1e-6, c.devices[1].efficiency = 0.5;
+  c.devices[1].flops = 1e12, c.devices[1].bandwidth = 2.5e11, c.devices[1].launch = 1e-6, c.devices[1].efficiency = 0.5, c.devices[1].overlap = 0.25;
   c.links = {{{cpu(0)}, "switch", 1e9, 0}, {{cpu(1)}, "/host:*/bus", 2e9, 1e-6}};
   EXPECT_EQ(read_cluster(write_cluster(c), "c.json"), c);
   Cluster hosts = read_cluster(R"({"belfry": 1, "devices": [{"devices": "gpu:0-1", "hosts": 3}, {"devices": "cpu:0"}]})", "c.json");
@@ -77,11 +77,10 @@ TEST(ClusterFile, those_that_come_with_belfry_forecast_a_net_on_the_gpus_of_two_
 TEST(Forecast, of_a_run_stands_beside_its_trace_and_another_plans_trace_is_refused) {
   Session two = session_of(to_strategy(Towers{.devices = {cpu(0), cpu(1)}, .threads = 1}));
   const auto feeds = synthetic_feeds(two.graph(), 6);
-  two.set_trace(true);
   Calibration calibration;
   for (int round = 0; round < 3; ++round) {
-    two.step(feeds);
-    calibration.add_trace(two.last_program().bound(), two.trace());
+    const double seconds = traced_step(two, feeds);
+    calibration.add_trace(two.last_program().bound(), two.trace(), seconds);
   }
   const PlacedGraph& plan = two.last_program().plan();
   const CostTable table = calibration.table("here");

@@ -36,6 +36,8 @@ TEST(Nets, have_the_parameters_that_are_published) {
   EXPECT_EQ(parameters(net_named("inception_resnet_v2").build(ops(), {{"image", 139}})), 55873736);
   EXPECT_EQ(parameters(forward(299, [](Value x) { return nn::inception_resnet_v2(x, {.include_top = false}); })), 54336736);
   EXPECT_EQ(parameters(net_named("resnet50").build(ops())), 25636712);
+  EXPECT_EQ(parameters(net_named("inception_v3").build(ops())), 23851784);
+  EXPECT_EQ(parameters(net_named("resnet101").build(ops())), 44707176);
   EXPECT_EQ(parameters(net_named("vgg16").build(ops())), 138357544);
   EXPECT_EQ(parameters(net_named("alexnet").build(ops())), 60965224);
 }
@@ -63,6 +65,7 @@ TEST(Nets, give_feature_maps_of_the_published_sizes) {
   EXPECT_EQ(last(97, [](Value x) { return nn::mobilenet_v2(x, {.alpha = 1.4, .include_top = false}); }), (Extents{2, 4, 4, 1792}));
   EXPECT_EQ(last(299, [](Value x) { return nn::inception_resnet_v2(x, {.include_top = false}); }), (Extents{2, 8, 8, 1536}));
   EXPECT_EQ(last(224, [](Value x) { return nn::resnet50(x, {.include_top = false}); }), (Extents{2, 7, 7, 2048}));
+  EXPECT_EQ(last(299, [](Value x) { return nn::inception_v3(x, {.include_top = false}); }), (Extents{2, 8, 8, 2048}));
   EXPECT_EQ(last(224, [](Value x) { return nn::vgg16(x, {.include_top = false}); }), (Extents{2, 7, 7, 512}));
   EXPECT_EQ(last(227, [](Value x) { return nn::alexnet(x, {.include_top = false}); }), (Extents{2, 6, 6, 256}));
 }

@@ -97,7 +97,7 @@ TEST(Scorer, its_figures_and_errors_are_those_of_the_finished_plan) {
     if (seed == 16) cluster = sim_cluster(3);
     const PlaceOptions options{.fetches = fetches_of(*graph), .kernels = seed % 4 < 2 ? some_kernel : KernelChooser()};
     CostTable costs;
-    costs.dispatch = 1e-7, costs.handoff = 3e-6;
+    costs.dispatch = 1e-7, costs.handoff = 3e-6, costs.wake = 2e-5;
     if (seed % 4 < 2) costs.kernels["of_matmulcpu x threads 1"] = {{1, 1e-6, {10, 20}}};
     Scorer scorer(graph, cluster, costs, options);
     for (int k = 0; k < 8; ++k) {

@@ -35,8 +35,11 @@ struct NetOptions {
 };
 /// Szegedy et al. 2016: at least 75 x 75, 299 x 299 as trained.
 Value inception_resnet_v2(Value image, const NetOptions& options = {}, SourceLine at = SourceLine::here());
+/// Szegedy et al. 2015 (arXiv:1512.00567): at least 75 x 75, 299 x 299 as trained.
+Value inception_v3(Value image, const NetOptions& options = {}, SourceLine at = SourceLine::here());
 /// He et al. 2015, with biases and the stride in the first convolution of a block: at least 32 x 32.
 Value resnet50(Value image, const NetOptions& options = {}, SourceLine at = SourceLine::here());
+Value resnet101(Value image, const NetOptions& options = {}, SourceLine at = SourceLine::here());
 /// Simonyan & Zisserman 2014: with the top 224 x 224.
 Value vgg16(Value image, const NetOptions& options = {}, SourceLine at = SourceLine::here());
 /// Krizhevsky et al. 2012 on one device: two groups in the second, fourth and fifth convolution; with the top 227 x 227.

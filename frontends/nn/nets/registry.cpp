@@ -138,7 +138,9 @@ const std::vector<NetDef>& standard_nets() {
       {"cifar10", "TensorFlow's CIFAR-10 tutorial, 24 x 24: LRN, weight decay, averages; SGD in stairs: 1,068,298 parameters", {{"decay_steps", 136718}, {"rate", 0.1}}, cifar10},
       {"mobilenet_v2", "MobileNetV2 with the width alpha; Adam: 3,538,984 parameters", with(picture_settings(224, 1e-3), "alpha", 1), mobilenet_v2},
       {"inception_resnet_v2", "InceptionResNetV2; Adam: 55,873,736 parameters", picture_settings(299, 1e-3), pictures<nn::inception_resnet_v2>("inception_resnet_v2")},
+      {"inception_v3", "InceptionV3; Adam: 23,851,784 parameters", picture_settings(299, 1e-3), pictures<nn::inception_v3>("inception_v3")},
       {"resnet50", "ResNet-50; Adam: 25,636,712 parameters", picture_settings(224, 1e-3), pictures<nn::resnet50>("resnet50")},
+      {"resnet101", "ResNet-101; Adam: 44,707,176 parameters", picture_settings(224, 1e-3), pictures<nn::resnet101>("resnet101")},
       {"vgg16", "VGG-16; Adam: 138,357,544 parameters", picture_settings(224, 1e-4), pictures<nn::vgg16>("vgg16")},
       {"alexnet", "AlexNet in two groups; Adam: 60,965,224 parameters", picture_settings(227, 1e-4), pictures<nn::alexnet>("alexnet")},
       {"transformer", "a causal language model over bytes; AdamW", {{"vocabulary", 256}, {"length", 64}, {"width", 128}, {"heads", 4}, {"blocks", 2}, {"dropout", 0}, {"rate", 1e-3}}, transformer}};

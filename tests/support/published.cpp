@@ -1,0 +1,134 @@
+#include "published.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/placement_file.h>
+#include <belfry/frontends/nn/nets/nets.h>
+#include <belfry/graph/plan/forecast.h>
+
+namespace belfry::test {
+
+namespace {
+
+/// Document E's: the whole of MobileNetV2 is trained, below a head of its own.
+Value cats_and_dogs(Value image) {
+  Value x = global_avg_pool2d(nn::mobilenet_v2(image, {.include_top = false}));
+  x = nn::dropout(nn::dense(x, {.units = 512, .activation = Activation::relu}), {.rate = 0.5});
+  return nn::dense(x, {.units = 2});
+}
+
+Graph graph_of(const std::string& net, std::int64_t image, const std::shared_ptr<const OpSet>& ops) {
+  Builder b(net, ops);
+  Value pictures = random_uniform(b.seed(), b.step(), {kBatch, image, image, 3}), label = b.input("label", i32, {kBatch});
+  Value logits = net == "alexnet" ? nn::alexnet(pictures) : net == "inception_v3" ? nn::inception_v3(pictures) : net == "resnet50" ? nn::resnet50(pictures)
+               : net == "resnet101" ? nn::resnet101(pictures) : net == "vgg16" ? nn::vgg16(pictures) : cats_and_dogs(pictures);
+  Value loss = mean(sparse_softmax_cross_entropy(logits, label));
+  if (net == "mobilenet_v2") b.minimize(loss, Adam{});
+  else b.minimize(loss, Sgd{.learning_rate = 0.01});
+  return std::move(b).build();
+}
+
+std::vector<DeviceId> gpus_of(const Cluster& cluster, int most) {
+  std::vector<DeviceId> out;
+  for (const ClusterDevice& d : cluster.devices)
+    if (d.id.kind == "gpu" && static_cast<int>(out.size()) < most) out.push_back(d.id);
+  return out;
+}
+
+Strategy strategy_of(const std::vector<DeviceId>& devices, bool mirrored) {
+  if (!mirrored) return to_strategy(Towers{.devices = devices});
+  return devices.size() == 1 ? to_strategy(Single{.device = devices[0]}) : to_strategy(Mirrored{.devices = devices});
+}
+
+/// Where a growing function of x reaches `wanted`, between the ends.
+double solve(double low, double high, double wanted, const std::function<double(double)>& f) {
+  for (int k = 0; k < 24; ++k) {
+    const double middle = std::sqrt(low * high);
+    (f(middle) < wanted ? low : high) = middle;
+  }
+  return std::sqrt(low * high);
+}
+
+Cluster slowed(Cluster c, const Reached& reached) {
+  for (ClusterDevice& d : c.devices)
+    if (d.id.kind == "gpu") d.efficiency = reached.kernels, d.overlap = reached.overlap;
+  for (ClusterLink& l : c.links) l.bandwidth *= reached.links;
+  return c;
+}
+
+}  // namespace
+
+const std::vector<Published>& published() {
+  // TensorFlow's benchmarks of May 2017, synthetic data, and the runs behind document E by their steps.
+  static const std::vector<Published> all = {
+      {"DGX-1, P100", "p100x8.json", "resnet50", 224, false, {{1, 64, 219}, {2, 64, 422}, {4, 64, 852}, {8, 64, 1734}}},
+      {"DGX-1, P100", "p100x8.json", "inception_v3", 299, false, {{1, 64, 142}, {2, 64, 284}, {4, 64, 569}, {8, 64, 1131}}},
+      {"DGX-1, P100", "p100x8.json", "vgg16", 224, true, {{1, 64, 154}, {2, 64, 295}, {4, 64, 584}, {8, 64, 1081}}},
+      {"DGX-1, P100", "p100x8.json", "alexnet", 227, true, {{1, 512, 2987}, {2, 512, 5658}, {4, 512, 10509}, {8, 512, 17822}}},
+      {"8 x K80", "k80x8.json", "resnet50", 224, false, {{1, 64, 51.9}, {2, 64, 99.0}, {4, 64, 195}, {8, 64, 387}}},
+      {"4 x K80, document E", "k80x4.json", "mobilenet_v2", 224, true, {{1, 32, 32 / 0.3575}, {4, 16, 64 / 0.340}, {4, 32, 128 / 0.575}}}};
+  return all;
+}
+
+PublishedForecast::PublishedForecast(const Published& what, const std::string& clusters) : what_(what), cluster_(read_cluster(read_file(clusters + "/" + what.cluster), what.cluster)) {}
+
+Cluster PublishedForecast::cluster(const Reached& reached) const { return slowed(cluster_, reached); }
+
+double PublishedForecast::images(const Figure& at, const Reached& reached) {
+  auto same = [&](const auto& p) { return p.first.gpus == at.gpus && p.first.rows == at.rows; };
+  auto known = std::find_if(plans_.begin(), plans_.end(), same);
+  if (known == plans_.end()) {
+    Session session(graph_of(what_.net, what_.image, library_->ops), strategy_of(gpus_of(cluster_, at.gpus), what_.mirrored), {.library = library_, .cluster = cluster_, .forecast = true});
+    plans_.emplace_back(at, session.plan(at.gpus * at.rows));
+    known = plans_.end() - 1;
+  }
+  known->second.cluster = cluster(reached);
+  return static_cast<double>(at.gpus * at.rows) / forecast(known->second).seconds;
+}
+
+Reached PublishedForecast::calibrate() {
+  const Figure& one = what_.figures.at(0);
+  const Figure& two = what_.figures.at(1);
+  Reached out;
+  for (int round = 0; round < 3; ++round) {
+    out.kernels = solve(0.01, 10, one.images, [&](double x) { return images(one, {x, out.links, out.overlap}); });
+    if (two.gpus != 2 || two.rows != one.rows) break;
+    double& second = what_.mirrored ? out.overlap : out.links;
+    auto at_second = [&](double x) {
+      second = x;
+      return images(two, out);
+    };
+    second = at_second(1) <= two.images ? 1 : solve(0.01, 1, two.images, at_second);
+  }
+  return out;
+}
+
+std::string PublishedForecast::chosen(const Figure& at, const Reached& reached) {
+  Session session(graph_of(what_.net, what_.image, library_->ops), to_strategy(Auto{.devices = gpus_of(cluster_, at.gpus)}), {.library = library_, .cluster = cluster(reached), .forecast = true});
+  session.plan(at.gpus * at.rows);
+  const Strategy& s = session.strategy();
+  return s.options.empty() ? s.name : s.name + " " + s.options;
+}
+
+double scaling(const std::string& net, std::int64_t rows, const Cluster& given, bool whole_hosts) {
+  Cluster cluster = given;
+  if (whole_hosts) {
+    const auto of_host = std::count_if(given.devices.begin(), given.devices.end(), [](const ClusterDevice& d) { return d.id.kind == "gpu" && d.id.host == 0; });
+    std::erase_if(cluster.devices, [](const ClusterDevice& d) { return d.id.kind == "gpu" && d.id.index > 0; });
+    for (ClusterLink& l : cluster.links) std::erase_if(l.devices, [](const DeviceId& id) { return id.kind == "gpu" && id.index > 0; });
+    for (ClusterDevice& d : cluster.devices)
+      if (d.id.kind == "gpu") d.flops *= static_cast<double>(of_host), d.bandwidth *= static_cast<double>(of_host), d.memory *= of_host;
+    rows *= of_host;
+  }
+  const auto library = standard_library();
+  auto seconds = [&](int most) {
+    const std::vector<DeviceId> gpus = gpus_of(cluster, most);
+    Session session(graph_of(net, 224, library->ops), strategy_of(gpus, true), {.library = library, .cluster = cluster, .forecast = true});
+    return forecast(session.plan(rows * static_cast<std::int64_t>(gpus.size()))).seconds;
+  };
+  return seconds(1) / seconds(1 << 20);
+}
+
+}  // namespace belfry::test
