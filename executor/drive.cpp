@@ -18,6 +18,22 @@ auto& of(V& v, int i) {
 
 constexpr int kMostLanes = 16;  // more would not run at once
 
+/// Names what is put on queues meanwhile.
+class Named {
+ public:
+  Named(Queue* queue, const char* name) : queue_(queue) {
+    if (queue) queue->begin_range(name);
+  }
+  ~Named() {
+    if (queue_) queue_->end_range();
+  }
+  Named(const Named&) = delete;
+  Named& operator=(const Named&) = delete;
+
+ private:
+  Queue* queue_;
+};
+
 }  // namespace
 
 /// A segment ends where a task waits for the host or another thread's queue, and behind what such a queue waits for.
@@ -29,16 +45,20 @@ void Runner::find_segments(int thread) {
   bool ended = true;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const Task& t = tasks[i];
-    bool recorded = t.drive && !t.drive->feeds && t.kernel->capturable();
+    bool recorded = t.drive && t.kernel->capturable();
     bool waits = t.wait_count || (t.drive && std::any_of(t.drive->waits.begin(), t.drive->waits.end(), [](const QueueWait& w) { return w.task < 0; }));
     bool elsewhere = !out.empty() && t.drive && out.back().captured && device_of(t) != device_of(tasks[out.back().first]);
     if (ended || waits || !recorded || !out.back().captured || elsewhere) out.push_back({i, i, recorded});
     Segment& s = out.back();
     s.past = i + 1;
     if (t.drive && !s.origin) s.origin = t.drive->queue;
+    s.feeds = s.feeds || (t.drive && t.drive->feeds);
     ended = t.drive && t.drive->mark_for_others;
   }
-  for (Segment& s : out) s.captured = s.captured && s.past - s.first > 1;  // one alone is launched as fast
+  for (Segment& s : out) {
+    s.captured = s.captured && s.past - s.first > 1;  // one alone is launched as fast
+    if (s.captured) s.name = std::string(tasks[s.first].drive->name) + " … " + tasks[s.past - 1].drive->name;
+  }
 }
 
 /// False if the run was aborted.
@@ -60,6 +80,7 @@ void Runner::put(int thread, const Task& task) {
   const Step& step = of(of(program_.bound().streams, task.stream), task.index);
   Queue* queue = task.drive ? task.drive->queue : nullptr;
   const bool watched = options_->before || options_->after;
+  const Named named(queue, task.drive ? task.drive->name : "");
   if (options_->delays) std::this_thread::sleep_for(std::chrono::microseconds(std::mt19937_64(options_->delays * 1000003 + static_cast<std::uint64_t>(task.stream) * 8191 + static_cast<std::uint64_t>(task.index))() % 200));
   if (watched && queue) queue->finish();
   if (options_->before) options_->before(step);
@@ -119,32 +140,48 @@ void Runner::record(int thread, Segment& s) {
   for (const std::vector<int>& waits : lanes.waits)
     for (int w : waits)
       if (of(mark, w) < 0) of(mark, w) = of(marks, of(lanes.lane, w))++;
-  s.lanes.clear();
-  for (int m : marks) s.lanes.push_back(program_.make_lane(tasks[0].stream, m));
+  std::vector<bool> urgent(static_cast<std::size_t>(lanes.count), true);  // all of it is: what lies between holds up nothing else
+  for (std::size_t i = 0; i < items.size(); ++i)
+    if (program_.plan().streams[static_cast<std::size_t>(tasks[items[i].task].stream)].name != "main") urgent[static_cast<std::size_t>(lanes.lane[i])] = false;
+  const std::vector<Queue*> on = lanes_for(thread, urgent, tasks[0].stream);
   s.origin->begin_capture();
-  for (auto& lane : s.lanes) lane->join(*s.origin);
+  for (Queue* lane : on) lane->join(*s.origin);
   for (std::size_t i = 0; i < items.size(); ++i) {
-    Queue& lane = *of(s.lanes, lanes.lane[i]);
-    for (int w : lanes.waits[i]) lane.wait(*of(s.lanes, of(lanes.lane, w)), of(mark, w));
+    Queue& lane = *of(on, lanes.lane[i]);
+    for (int w : lanes.waits[i]) lane.wait(*of(on, of(lanes.lane, w)), of(mark, w));
     Task task = tasks[items[i].task];
     Arguments arguments = *task.arguments;
     arguments.queue = &lane;
     arguments.stream = lane.stream();
     task.arguments = &arguments;
     lane.enter();
+    const Named named(&lane, task.drive->name);
     if (items[i].tells) lane.signal(of(events_, task.stream), task.index + 1);
     else task.kernel->launch(arguments);
     if (mark[i] >= 0) lane.mark(mark[i]);
   }
-  for (auto& lane : s.lanes) s.origin->join(*lane);
-  s.graph = s.origin->end_capture();
+  for (Queue* lane : on) s.origin->join(*lane);
+  s.graphs[s.feeds ? staged_in_ : 0] = s.origin->end_capture();
+}
+
+/// What is recorded needs its streams no longer: all segments are recorded on the same ones.
+std::vector<Queue*> Runner::lanes_for(int thread, const std::vector<bool>& urgent, int stream) {
+  std::vector<Queue*> out;
+  std::size_t used[2] = {};
+  for (bool u : urgent) {
+    auto& pool = of(lanes_[u], thread);
+    if (used[u] == pool.size()) pool.push_back(program_.make_lane(stream, u ? Urgency::joins : Urgency::computes));
+    out.push_back(pool[used[u]++].get());
+  }
+  return out;
 }
 
 /// Everything that the thread has put on its queues comes before, and everything that follows behind.
 void Runner::run_captured(int thread, Segment& s) {
   for (Queue* q : program_.queues(thread))
     if (q != s.origin) s.origin->join(*q);
-  if (!s.graph) {
+  std::unique_ptr<Captured>& graph = s.graphs[s.feeds ? staged_in_ : 0];
+  if (!graph) {
     try {
       record(thread, s);
     } catch (...) {
@@ -157,7 +194,10 @@ void Runner::run_captured(int thread, Segment& s) {
   }
   for (std::size_t i = s.first; i < s.past; ++i)
     if (int update = program_.tasks(thread)[i].update; update >= 0) of(updates_, update) = kBegun;
-  s.origin->launch(*s.graph);
+  {
+    const Named named(s.origin, s.name.c_str());
+    s.origin->launch(*graph);
+  }
   for (Queue* q : program_.queues(thread))
     if (q != s.origin) q->join(*s.origin);
   const Task& last = program_.tasks(thread)[s.past - 1];
@@ -200,9 +240,45 @@ void Runner::run_driving(int thread, const Task*& at) {
   drain(thread, at);
 }
 
+/// Behind all that the thread has put on its queues.
+void Runner::fetch_faults(int thread) {
+  FaultWords& f = *program_.faults(thread);
+  Queue& last = *program_.queues(thread)[0];
+  for (Queue* q : program_.queues(thread))
+    if (q != &last) last.join(*q);
+  last.copy(f.seen->at(0), f.words->at(0), f.seen->bytes());
+  last.finish();
+}
+
+/// The first in the order of the thread is the step's error; all are forgotten.
+void Runner::look_for_faults(int thread) {
+  FaultWords& f = *program_.faults(thread);
+  auto* word = reinterpret_cast<std::uint64_t*>(f.seen->at(0));
+  auto* found = std::find_if(word, word + f.of.size(), [](std::uint64_t w) { return w != kNoFault; });
+  if (found == word + f.of.size()) return;
+  const auto& [task, finds] = f.of[static_cast<std::size_t>(found - word)];
+  try {
+    throw UserError(finds->fault(*found));
+  } catch (const UserError&) {
+    faulty_ = true;
+    fail(task->stream, task->index);
+  }
+  std::fill_n(word, f.of.size(), kNoFault);
+  Queue& queue = *program_.queues(thread)[0];
+  queue.copy(f.words->at(0), f.seen->at(0), f.seen->bytes());
+  queue.finish();
+}
+
 /// Waits for the thread's queues, also after an error: nothing of a step runs on when it has returned.
 void Runner::drain(int thread, const Task* past) {
   const Task* tasks = program_.tasks(thread).data();
+  if (program_.faults(thread)) {
+    try {
+      fetch_faults(thread);
+      look_for_faults(thread);
+    } catch (const DeviceError&) {  // a queue's, which says so below
+    }
+  }
   for (Queue* q : program_.queues(thread)) {
     try {
       q->finish();

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <belfry/executor/device/arena.h>
 #include <belfry/executor/device/device.h>
+#include <belfry/executor/device/faults.h>
 #include <belfry/executor/kernel.h>
 #include <belfry/graph/plan/bound_plan.h>
 
@@ -36,7 +40,8 @@ struct Drive {
   std::vector<QueueWait> waits;
   int mark = -1;                         ///< set behind it; -1: nobody waits for it on a device
   bool mark_for_others = false;          ///< queues of other threads among them
-  bool feeds = false;                    ///< it reads a feed: at another address each time
+  bool feeds = false;                    ///< it reads a feed, in one staging buffer or the other
+  const char* name = "";                 ///< of its node, with the tower: "tower_1/conv"
 };
 
 /// A launch as its host thread meets it: all that the way from one kernel to the next touches, side by side.
@@ -55,7 +60,14 @@ struct Task {
 struct FeedBinding {
   std::string name;
   LocalType type;
-  std::vector<const std::byte**> addresses;
+  std::vector<const std::byte**> addresses;  ///< of launches that read it where the caller has it
+  std::vector<const std::byte**> staged;     ///< of those on queues of devices: they read a copy
+  std::int64_t at = 0;                       ///< of the copy in a staging buffer
+};
+/// Words in a device's memory that its kernels lower where they find fault with their input; all of one host thread.
+struct FaultWords {
+  std::optional<Arena> words, seen;      ///< the device's, and a copy in the host's pinned memory
+  std::vector<std::pair<const Task*, FindsFaults*>> of;
 };
 struct ResultBinding {
   std::string name;

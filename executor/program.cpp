@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -33,6 +34,7 @@ Program::Program(std::shared_ptr<const PlacedGraph> plan, const KernelTables& ke
       bind_arguments(l);
     }
   }
+  faults_.resize(threads_.size());
   make_queues();
   bind_feeds_and_results();
   bind_tasks();
@@ -45,6 +47,13 @@ Device* Program::device_of(int device) const {
   if (id.kind == "gpu") throw UserError(fmt::format("unbound: the plan names {}, which is not open", to_string(id)));
   return nullptr;
 }
+
+namespace {
+
+/// What others wait for goes first: joins, updates and copies before the towers' own work.
+Urgency urgency_of(const PlanStream& stream) { return stream.name == "main" ? Urgency::joins : Urgency::computes; }
+
+}  // namespace
 
 /// A queue per stream of a device that works by itself, with a mark behind every step that another such stream waits for.
 void Program::make_queues() {
@@ -59,13 +68,13 @@ void Program::make_queues() {
   for (std::size_t s = 0; s < marks.size(); ++s) {
     std::sort(marks[s].begin(), marks[s].end());
     marks[s].erase(std::unique(marks[s].begin(), marks[s].end()), marks[s].end());
-    queues_.push_back(device[s] ? device[s]->queue(static_cast<int>(marks[s].size())) : nullptr);
+    queues_.push_back(device[s] ? device[s]->queue(static_cast<int>(marks[s].size()), urgency_of(plan_->streams[s])) : nullptr);
     if (device[s]) continue;
     for (const Step& step : bound_.streams[s])
       for (const auto& parts : step.reads)
         for (const Part& p : parts)
           if (Device* from = p.buffer.space < 0 ? nullptr : device_of_space_[static_cast<std::size_t>(p.buffer.space)])
-            if (auto [at, fresh] = carriers_.try_emplace({step.stream, p.buffer.space}); fresh) at->second = from->queue(0);
+            if (auto [at, fresh] = carriers_.try_emplace({step.stream, p.buffer.space}); fresh) at->second = from->queue(0, Urgency::moves);
   }
   auto mark_of = [&](int stream, int count) {
     const auto& m = of(marks, stream);
@@ -102,16 +111,18 @@ void Program::make_queues() {
       l.arguments.stream = d.queue->stream();
       l.arguments.queue = d.queue;
       d.feeds = !l.feed_inputs.empty();
+      const std::string& node = plan_->nodes[static_cast<std::size_t>(l.step->node)].name;
+      d.name = names_.emplace_back(l.step->tower < 0 ? node : fmt::format("tower_{}/{}", l.step->tower, node)).c_str();
       for (const StepWait& w : l.step->waits)
         if (queue(w.stream) && w.stream != s) d.waits.push_back({queue(w.stream), mark_of(w.stream, w.count), w.stream, w.count, thread_of(w.stream) != static_cast<int>(t) ? -1 : task_of.at({w.stream, w.count - 1})});
     }
   }
 }
 
-std::unique_ptr<Queue> Program::make_lane(int stream, int marks) const {
+std::unique_ptr<Queue> Program::make_lane(int stream, Urgency urgency) const {
   Device* device = device_of(plan_->streams[static_cast<std::size_t>(stream)].device);
   device->enter();
-  return device->queue(marks);
+  return device->queue(0, urgency);
 }
 
 void Program::bind_tasks() {
@@ -153,8 +164,8 @@ void Program::bind_feeds_and_results() {
         const BufferRef& b = l.step->reads[i][0].buffer;
         const std::string& name = plan_->value(b.tag.value).name;
         auto [at, fresh] = feed_of.try_emplace(name, feeds_.size());
-        if (fresh) feeds_.push_back({name, b.type, {}});
-        feeds_[at->second].addresses.push_back(&l.arguments.inputs[i]);
+        if (fresh) feeds_.push_back({name, b.type, {}, {}});
+        (queue(static_cast<int>(s)) ? feeds_[at->second].staged : feeds_[at->second].addresses).push_back(&l.arguments.inputs[i]);
       }
       if (!n.donates.empty()) {
         l.update = static_cast<int>(updates_.size());
@@ -164,6 +175,17 @@ void Program::bind_feeds_and_results() {
       if (n.op == kFetch) made.try_emplace(n.outputs[0], l.step->writes[0][0].buffer);
     }
   for (const auto& [name, v] : plan_->fetches) results_.push_back({name, made.at(v)});
+  std::int64_t bytes = 0;
+  for (FeedBinding& f : feeds_)
+    if (!f.staged.empty()) f.at = std::exchange(bytes, bytes + aligned_bytes(f.type.bytes()));
+  if (bytes)
+    for (int k = 0; k < 2; ++k) staging_.push_back(any_gpu()->allocate_host(bytes));
+}
+
+/// Whose driver pins memory of the host; null where all is the host's.
+Device* Program::any_gpu() const {
+  auto at = std::find_if(device_of_space_.begin(), device_of_space_.end(), [](Device* d) { return d != nullptr; });
+  return at == device_of_space_.end() ? nullptr : *at;
 }
 
 /// The plan counts a device's state first; it lies in the store, and the rest of the space without it in one arena.
@@ -178,14 +200,14 @@ void Program::allocate() {
     state_before_[s][bound_.device_start[d]] = planned[s];
   }
   device_of_space_.resize(bound_.spaces.size());
-  Device* any = nullptr;
   for (std::size_t d = 0; d < plan_->cluster.devices.size(); ++d) {
     auto s = static_cast<std::size_t>(std::find(bound_.spaces.begin(), bound_.spaces.end(), plan_->cluster.space(static_cast<int>(d))) - bound_.spaces.begin());
     if (!bound_.arena_bytes[s] || plan_->cluster.devices[d].id.kind != "gpu") continue;
-    any = device_of_space_[s] = device_of(static_cast<int>(d));
+    device_of_space_[s] = device_of(static_cast<int>(d));
     auto shared = std::count_if(plan_->cluster.devices.begin(), plan_->cluster.devices.end(), [&](const ClusterDevice& o) { return o.space == bound_.spaces[s]; });
     if (shared > 1) throw UserError(fmt::format("unbound: the memory space '{}' of a GPU is another device's too; give each its own", bound_.spaces[s]));
   }
+  Device* any = any_gpu();
   for (std::size_t s = 0; s < bound_.spaces.size(); ++s) {
     std::int64_t bytes = bound_.arena_bytes[s] - planned[s];
     if (Device* own = device_of_space_[s]) arenas_.push_back(own->allocate(bytes, bound_.spaces[s]));
@@ -298,6 +320,21 @@ bool writes_in_place(const Arguments& a) {
 
 }  // namespace
 
+/// A word per launch that finds faults, so that each has its own node and its own first position.
+void Program::bind_faults(int thread) {
+  FaultWords& f = faults_[static_cast<std::size_t>(thread)];
+  for (const Task& task : tasks_[static_cast<std::size_t>(thread)])
+    if (auto* finds = task.drive ? dynamic_cast<FindsFaults*>(task.kernel) : nullptr) f.of.emplace_back(&task, finds);
+  if (f.of.empty()) return;
+  const auto bytes = static_cast<std::int64_t>(f.of.size() * sizeof(std::uint64_t));
+  Device* device = device_of(plan_->streams[static_cast<std::size_t>(f.of[0].first->stream)].device);
+  f.words.emplace(device->allocate(bytes, "the faults that kernels find"));
+  f.seen.emplace(device->allocate_host(bytes));
+  std::memset(f.seen->at(0), 0xFF, static_cast<std::size_t>(bytes));
+  device->copy(f.words->at(0), f.seen->at(0), bytes);
+  for (std::size_t i = 0; i < f.of.size(); ++i) f.of[i].second->watch(reinterpret_cast<std::uint64_t*>(f.words->at(0)) + i);
+}
+
 void Program::prepare_thread(int thread) {
   for (auto& stream : launches_)
     for (Launch& l : stream) {
@@ -313,6 +350,7 @@ void Program::prepare_thread(int thread) {
       else l.kernel = table->second.prepare(l.step->variant->kernel, request(*l.step), {l.step->variant->scratch_bytes, writes_in_place(l.arguments)});
     }
   for (Task& task : tasks_[static_cast<std::size_t>(thread)]) task.kernel = launches_[static_cast<std::size_t>(task.stream)][static_cast<std::size_t>(task.index)].kernel.get();
+  bind_faults(thread);
 }
 
 void Program::set_state(const std::string& variable, const HostTensor& value) {

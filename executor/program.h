@@ -1,6 +1,7 @@
 // A plan bound to memory and kernels: built once, immutable; running it is the business of Run.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -39,7 +40,11 @@ class Program {
   /// The streams that a thread has of devices that work by themselves; none for most.
   const std::vector<Queue*>& queues(int thread) const { return queues_of_thread_[static_cast<std::size_t>(thread)]; }
   /// One more on the device of a stream that has one.
-  std::unique_ptr<Queue> make_lane(int stream, int marks) const;
+  std::unique_ptr<Queue> make_lane(int stream, Urgency urgency) const;
+  /// One of two pinned buffers for copies of the feeds that devices read; null where none does.
+  std::byte* staging(int which) { return staging_.empty() ? nullptr : staging_[static_cast<std::size_t>(which)].at(0); }
+  /// Null where no kernel of the thread's finds faults.
+  FaultWords* faults(int thread) { return faults_[static_cast<std::size_t>(thread)].of.empty() ? nullptr : &faults_[static_cast<std::size_t>(thread)]; }
   /// Of a stream; null where the host computes.
   Queue* queue(int stream) const { return queues_[static_cast<std::size_t>(stream)].get(); }
   const std::vector<Task>& tasks(int thread) const { return tasks_[static_cast<std::size_t>(thread)]; }
@@ -71,12 +76,14 @@ class Program {
 
  private:
   Device* device_of(int device) const;
+  Device* any_gpu() const;
   Carriers carriers(const Step& step) const;
   void allocate();
   void make_queues();
   void bind_arguments(Launch& launch);
   void bind_tasks();
   void bind_feeds_and_results();
+  void bind_faults(int thread);
 
   std::shared_ptr<const PlacedGraph> plan_;
   const KernelTables& kernels_;
@@ -92,6 +99,9 @@ class Program {
   std::map<std::pair<int, int>, std::unique_ptr<Queue>> carriers_;  // of host streams: (stream, space that they read)
   std::vector<std::vector<Queue*>> queues_of_thread_;
   std::vector<std::vector<Drive>> drives_;             // per thread, what its tasks point into
+  std::deque<std::string> names_;                      // what drives point into
+  std::vector<FaultWords> faults_;                     // per thread
+  std::vector<Arena> staging_;                         // two, or none
   std::vector<std::vector<Launch>> launches_;
   std::vector<std::vector<std::pair<int, int>>> threads_;
   std::vector<std::vector<Task>> tasks_;               // per thread

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstring>
 #include <random>
 #include <set>
 
@@ -38,6 +39,7 @@ std::string to_string(StateAfter state) {
 Runner::Runner(Program& program) : program_(program), events_(program.bound().streams.size()), queued_(program.bound().streams.size()), updates_(program.updates().size()) {
   trace_of_thread_.resize(program.threads().size());
   segments_.resize(program.threads().size());
+  for (auto& lanes : lanes_) lanes.resize(program.threads().size());
   for (std::size_t t = 0; t < program.threads().size(); ++t) threads_.emplace_back([this, t] { work(static_cast<int>(t)); });
   // Kernels are prepared on the threads that launch them.
   while (done_.load() < static_cast<std::int64_t>(threads_.size())) std::this_thread::yield();
@@ -149,18 +151,44 @@ void Runner::fail(int stream, int index) {
 void Runner::start(const Feeds& feeds, const RunOptions& options) {
   options_ = &options;
   error_ = nullptr;
-  failed_ = false;
+  failed_ = faulty_ = false;
   failed_node_.clear();
   for (Event& e : events_) e.reset();
   for (Event& e : queued_) e.reset();
   std::fill(updates_.begin(), updates_.end(), kNotBegun);
   for (auto& t : trace_of_thread_) t.clear();
+  if (!options.staged) ahead_.clear();
+  if (!ahead_.empty()) staged_in_ = 1 - staged_in_;
   for (const FeedBinding& f : program_.feeds()) {
     auto at = feeds.find(f.name);
     if (at == feeds.end()) throw UserError(fmt::format("there is no feed for the input '{}'", f.name));
     if (!(at->second->type() == f.type)) throw UserError(fmt::format("the feed '{}' is {}, but the plan wants {}", f.name, to_string(at->second->type()), to_string(f.type)));
     for (const std::byte** address : f.addresses) *address = at->second->raw();
+    if (auto known = ahead_.find(f.name); known == ahead_.end() || known->second != at->second->raw()) stage(f, *at->second, staged_in_);
+    for (const std::byte** address : f.staged) *address = program_.staging(staged_in_) + f.at;
   }
+  ahead_.clear();
+}
+
+/// Into the buffer that this run does not read.
+void Runner::stage_ahead(const std::function<Feeds()>& next) {
+  Feeds feeds;
+  try {
+    feeds = next();
+  } catch (...) {  // whoever wants them will hear of it
+    return;
+  }
+  for (const FeedBinding& f : program_.feeds()) {
+    auto at = feeds.find(f.name);
+    if (f.staged.empty() || at == feeds.end() || !(at->second->type() == f.type)) continue;
+    stage(f, *at->second, 1 - staged_in_);
+    ahead_[f.name] = at->second->raw();
+  }
+}
+
+/// The last run that read this buffer has ended.
+void Runner::stage(const FeedBinding& feed, const HostTensor& value, int which) {
+  if (!feed.staged.empty()) std::memcpy(program_.staging(which) + feed.at, value.raw(), static_cast<std::size_t>(feed.type.bytes()));
 }
 
 void Runner::judge_state(Outcome& out) const {
@@ -171,7 +199,8 @@ void Runner::judge_state(Outcome& out) const {
     if (updates_[u] != kNotBegun)
       for (ValueIndex v : program_.updates()[u].variables) begun.insert(program_.plan().value(v).name);
   }
-  out.state = done == updates_.size() ? StateAfter::complete : begun.empty() ? StateAfter::untouched : StateAfter::torn;
+  // Faults are found behind the updates that they have spoilt.
+  out.state = done == updates_.size() && !faulty_ ? StateAfter::complete : begun.empty() ? StateAfter::untouched : StateAfter::torn;
   if (out.state == StateAfter::torn) out.torn.assign(begun.begin(), begun.end());
 }
 
@@ -194,6 +223,7 @@ Outcome Runner::run(const Feeds& feeds, const RunOptions& options) {
   done_ = 0;
   generation_.fetch_add(1);
   generation_.notify_all();
+  if (options.next && program_.staging(0)) stage_ahead(options.next);
   auto want = static_cast<std::int64_t>(threads_.size());
   auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(20);
   while (done_.load(std::memory_order_acquire) < want && std::chrono::steady_clock::now() < end) __builtin_ia32_pause();
@@ -230,6 +260,11 @@ Outcome Runner::run_interleaved(const Feeds& feeds, const std::function<int(cons
     }
     if (options.trace) trace_of_thread_[0].push_back({s, static_cast<int>(k), begin, now_ns()});
     ++k;
+  }
+  for (std::size_t t = 0; t < threads_.size(); ++t) {
+    if (!program_.faults(static_cast<int>(t))) continue;
+    fetch_faults(static_cast<int>(t));
+    look_for_faults(static_cast<int>(t));
   }
   if (!error_)
     for (std::size_t s = 0; s < streams.size(); ++s)

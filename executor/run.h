@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -35,6 +37,9 @@ struct Outcome {
 struct RunOptions {
   bool trace = false;
   bool graphs = true;                ///< on GPUs, what can be is recorded at the second step and put on its stream as a whole from then on
+  /// The feeds of the run after this one, asked for while GPUs are busy with this one: what they read of them is copied meanwhile.
+  std::function<Feeds()> next = {};
+  bool staged = false;               ///< the feeds are those that `next` gave to the run before, as they were
   std::uint64_t delays = 0;          ///< a seed: every step begins a little late, by a random time
   /// For tests: called before a step's kernel; what it throws is the step's failure.
   std::function<void(const Step&)> before = {};
@@ -65,10 +70,10 @@ class Runner {
   /// Tasks that are put on queues as a whole once they were recorded; one that cannot be recorded stands alone.
   struct Segment {
     std::size_t first = 0, past = 0;                // of the thread's tasks
-    bool captured = false;
+    bool captured = false, feeds = false;
     Queue* origin = nullptr;                        // of its first task
-    std::vector<std::unique_ptr<Queue>> lanes = {}; // what runs side by side in it, as it was recorded
-    std::unique_ptr<Captured> graph = {};
+    std::string name = {};
+    std::unique_ptr<Captured> graphs[2] = {};       // by the staging buffer that it reads, where it reads feeds
   };
   void find_segments(int thread);
   void run_driving(int thread, const Task*& at);
@@ -79,6 +84,11 @@ class Runner {
   bool wait_for_others(int thread, const Task& task);
   bool is_captured(int thread, int task) const;
   void drain(int thread, const Task* past);
+  std::vector<Queue*> lanes_for(int thread, const std::vector<bool>& urgent, int stream);
+  void fetch_faults(int thread);
+  void look_for_faults(int thread);
+  void stage_ahead(const std::function<Feeds()>& next);
+  void stage(const FeedBinding& feed, const HostTensor& value, int which);
   void launch(const Task& task);
   void fail(int stream, int index);
   void start(const Feeds& feeds, const RunOptions& options);
@@ -98,6 +108,10 @@ class Runner {
   enum Progress : char { kNotBegun, kBegun, kDone };
   std::vector<Progress> updates_;                   // of the program's updates
   std::vector<std::vector<Segment>> segments_;      // per thread that has queues
+  std::vector<std::vector<std::unique_ptr<Queue>>> lanes_[2];  // per thread, what segments are recorded on: plain ones, urgent ones
+  int staged_in_ = 0;                               // the staging buffer of this run
+  std::map<std::string, const std::byte*> ahead_;   // feeds whose copies lie in the other one
+  bool faulty_ = false;                             // a kernel of a device found fault with its input
   bool warm_ = false;                               // a step has run: what is loaded late was loaded
   std::vector<TraceEntry> trace_;
   std::vector<std::vector<TraceEntry>> trace_of_thread_;

@@ -31,7 +31,9 @@ void add_kernels(KernelTable& out) {
 
 std::shared_ptr<Device> open(const DeviceId& device) { return open_cuda_device(toolkit(), device); }
 
-constexpr CudaBackend kTable{kCudaBackendTable, sizeof(CudaFacts), BELFRY_VERSION, probe, add_kernels, open};
+std::unique_ptr<GpuMeter> meter(const std::vector<int>& gpus) { return nvml_meter(toolkit(), gpus); }
+
+constexpr CudaBackend kTable{kCudaBackendTable, sizeof(CudaFacts), BELFRY_VERSION, probe, add_kernels, open, meter};
 
 }  // namespace
 }  // namespace belfry

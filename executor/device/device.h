@@ -20,6 +20,9 @@ class Captured {
   virtual ~Captured() = default;
 };
 
+/// What a queue's work is put before, where the device can choose: what all wait for, then what moves, then the rest.
+enum class Urgency { computes, moves, joins };
+
 /// A stream of a device that works by itself: what is put on it runs in order, later. One thread at a time puts work on it.
 class Queue {
  public:
@@ -28,7 +31,7 @@ class Queue {
   virtual void* stream() const = 0;
   /// Bytes from anywhere to anywhere: this device, another one, the host. Pageable memory of the host has been read when it returns.
   virtual void copy(std::byte* to, const std::byte* from, std::int64_t bytes) = 0;
-  /// Sets mark k of the queue behind what was put on it so far.
+  /// Sets mark k of the queue behind what was put on it so far. A queue has as many as are set.
   virtual void mark(int k) = 0;
   /// What follows waits for mark k of another queue of the same backend, as it was set last.
   virtual void wait(const Queue& other, int k) = 0;
@@ -44,6 +47,9 @@ class Queue {
   /// steady clock, to which the first one ties the device's.
   virtual void stamp() = 0;
   virtual std::vector<std::int64_t> stamps() = 0;
+  /// What the calling thread puts on queues between the two has that name, for tools that watch (NVTX).
+  virtual void begin_range(const char* name) = 0;
+  virtual void end_range() = 0;
   /// The calling thread works for its device from now on.
   virtual void enter() = 0;
   /// DeviceError if anything that was put on it has failed by now.
@@ -61,8 +67,8 @@ class Device {
   virtual Arena allocate(std::int64_t bytes, const std::string& space) = 0;
   /// Memory of the host that the device copies from and to without detours.
   virtual Arena allocate_host(std::int64_t bytes) = 0;
-  /// A stream with so many marks.
-  virtual std::unique_ptr<Queue> queue(int marks) = 0;
+  /// A stream; `marks`: how many it will have, as far as is known.
+  virtual std::unique_ptr<Queue> queue(int marks, Urgency urgency = Urgency::computes) = 0;
   /// The same as a queue's copy, done when it returns.
   virtual void copy(std::byte* to, const std::byte* from, std::int64_t bytes) = 0;
 };

@@ -45,7 +45,7 @@ void run(const RunArguments& o, const std::shared_ptr<const Library>& library) {
   for (const auto& [name, value] : last.all()) print(name, value);
   if (!o.out.empty()) write_safetensors(o.out, last.all());
   if (!o.save_state.empty()) write_safetensors(o.save_state, session.state());
-  if (!o.trace.empty()) write_file(o.trace, chrome_trace(session.last_program().bound(), session.trace()));
+  if (!o.trace.empty()) write_file(o.trace, chrome_trace(session.last_program().bound(), session.trace(), session.gpu_readings()));
 }
 
 }  // namespace

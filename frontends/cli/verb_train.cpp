@@ -137,7 +137,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   session.set_trace(true);
   const DataSet rows = data.train.slice(0, std::min(batch, data.train.rows()));
   for (int k = 0; k < 10; ++k) session.step(rows.columns, fetches);
-  write_file((dir / "trace.json").string(), chrome_trace(session.last_program().bound(), session.trace()));
+  write_file((dir / "trace.json").string(), chrome_trace(session.last_program().bound(), session.trace(), session.gpu_readings()));
   session.load_state(trained);
   say(fmt::format("wrote {0}/plan.json, {0}/state.safetensors, {0}/trace.json\n", o.out));
 }

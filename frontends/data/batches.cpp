@@ -34,7 +34,7 @@ Batches::Batches(const DataSet& data, std::int64_t batch, std::optional<std::uin
 }
 
 std::map<std::string, HostTensor>& Batches::tensors_of(std::int64_t rows) {
-  auto& out = rows == batch_ ? full_ : last_;
+  auto& out = (rows == batch_ ? full_ : last_)[into_];
   for (const auto& [name, pair] : columns_) {
     HostTensor& tensor = out[name];
     Extents shape = pair.column->shape();
@@ -56,6 +56,21 @@ std::int64_t Batches::next_row() {
 }
 
 const std::map<std::string, HostTensor>& Batches::next() {
+  if (!ahead_) return make();
+  position_ = behind_;
+  return *std::exchange(ahead_, nullptr);
+}
+
+const std::map<std::string, HostTensor>& Batches::ahead() {
+  if (ahead_) return *ahead_;
+  const DataPosition from = position_;
+  into_ = 1 - into_;
+  ahead_ = &make();
+  behind_ = std::exchange(position_, from);
+  return *ahead_;
+}
+
+const std::map<std::string, HostTensor>& Batches::make() {
   const std::int64_t count = full_batches_ ? batch_ : std::min(batch_, rows_ - position_.position);
   auto& out = tensors_of(count);
   for (std::int64_t i = 0; i < count; ++i) {
@@ -72,6 +87,7 @@ void Batches::seek(const DataPosition& position) {
   if (position.epoch < 0 || position.position < 0 || position.position >= rows_)
     throw UserError(fmt::format("[data] epoch {}, position {} is no place in a data set of {} rows; was it saved with other data?", position.epoch, position.position, rows_));
   position_ = position;
+  ahead_ = nullptr;
 }
 
 }  // namespace belfry

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -77,6 +78,15 @@ Devices open_gpus(const PlacedGraph& plan, const Library& library, const Devices
     device = backend.table->open(id);
   }
   return out;
+}
+
+std::unique_ptr<GpuMeter> open_meter(const Devices& open, const Library& library) {
+  std::set<int> gpus;  // logical devices share one
+  for (const auto& [name, device] : open) gpus.insert(parse_device(name).index);
+  const std::vector<int> all(gpus.begin(), gpus.end());
+  if (library.gpu_meter) return library.gpu_meter(all);
+  OpenedCudaBackend backend = library.open_gpu ? OpenedCudaBackend{} : open_cuda_backend();
+  return backend.table ? backend.table->meter(all) : nullptr;
 }
 
 }  // namespace belfry

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <belfry/executor/device/cuda/gpu_facts.h>
+#include <belfry/executor/device/cuda/gpu_meter.h>
 #include <belfry/executor/device/device.h>
 #include <belfry/frontends/session/library.h>
 #include <belfry/graph/device_id.h>
@@ -27,5 +28,8 @@ std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices, dou
 
 /// The GPUs on which the plan has streams, but for those that are open. UserError that says why one cannot be used and what stands in for it.
 Devices open_gpus(const PlacedGraph& plan, const Library& library, const Devices& open = {});
+
+/// Of the GPUs that are open; null where the library opens its own and has no meter. DeviceError that says what is missing.
+std::unique_ptr<GpuMeter> open_meter(const Devices& open, const Library& library);
 
 }  // namespace belfry

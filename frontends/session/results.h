@@ -1,9 +1,12 @@
 // What a step gives back: named tensors that own their memory.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <initializer_list>
 #include <map>
 #include <string>
+#include <utility>
 
 #include <belfry/graph/graph.h>
 #include <belfry/graph/host_tensor.h>
@@ -31,15 +34,22 @@ class Results {
 class Batch {
  public:
   Batch() = default;
-  Batch(std::initializer_list<std::pair<std::string, const HostTensor&>> feeds) {
+  Batch(std::initializer_list<std::pair<std::string, const HostTensor&>> feeds) : number_(fresh()) {
     for (const auto& [name, tensor] : feeds) feeds_[name] = &tensor;
   }
-  Batch(const std::map<std::string, HostTensor>& tensors) {
+  Batch(const std::map<std::string, HostTensor>& tensors) : number_(fresh()) {
     for (const auto& [name, tensor] : tensors) feeds_[name] = &tensor;
   }
   const std::map<std::string, const HostTensor*>& all() const { return feeds_; }
+  /// The same of copies, of no other batch; 0 of one without feeds.
+  std::uint64_t number() const { return number_; }
 
  private:
+  static std::uint64_t fresh() {
+    static std::atomic<std::uint64_t> last{0};
+    return ++last;
+  }
+  std::uint64_t number_ = 0;
   std::map<std::string, const HostTensor*> feeds_;
 };
 

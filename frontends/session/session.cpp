@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <belfry/executor/device/cpu/host_facts.h>
+#include <belfry/frontends/session/gpu_watch.h>
 #include <belfry/frontends/session/gpus.h>
 #include <belfry/frontends/session/plan_maker.h>
 #include <belfry/graph/plan/memory.h>
@@ -72,6 +73,10 @@ struct Session::Impl {
   Built* ran = nullptr;                         ///< the program that ran last
   StateAfter after = StateAfter::untouched;     ///< the last step
   std::vector<std::string> torn;
+  const Runner* told_to = nullptr;              ///< who has a copy of feeds to come
+  std::uint64_t told = 0;                       ///< the number of their batch
+  std::unique_ptr<GpuWatch> watch;              ///< while tracing on GPUs
+  bool unwatched = false;                       ///< it was said why there is none
   bool tracing = false;
   std::vector<TraceEntry> trace;
 
@@ -170,7 +175,18 @@ struct Session::Impl {
     b.version = version;
   }
 
-  Results execute(Mode mode, const Batch& feeds, const std::vector<std::string>& wanted) {
+  void watch_gpus() {
+    if (!tracing || gpus.empty() || watch || unwatched) return;
+    try {
+      if (auto meter = open_meter(gpus, maker.library())) watch = std::make_unique<GpuWatch>(std::move(meter));
+      unwatched = !watch;
+    } catch (const DeviceError& e) {
+      unwatched = true;
+      if (maker.options().notice) maker.options().notice(fmt::format("the trace has no utilisation of GPUs: {}", e.what()));
+    }
+  }
+
+  Results execute(Mode mode, const Batch& feeds, const std::vector<std::string>& wanted, const std::function<Batch()>& next = {}) {
     const std::vector<std::string> fetches = wanted.empty() ? maker.default_fetches(mode) : wanted;
     if (!lost.empty()) throw DeviceError(fmt::format("this session has lost its GPU: {}; make a new one, from a checkpoint", lost));
     if (mode == Mode::step) after = StateAfter::untouched;
@@ -180,7 +196,18 @@ struct Session::Impl {
     make_ready(b);
     ran = &b;
     bring_state(b);
-    Outcome outcome = b.runner->run(feeds.all(), {.trace = tracing, .graphs = maker.options().cuda_graphs});
+    watch_gpus();
+    RunOptions options{.trace = tracing, .graphs = maker.options().cuda_graphs};
+    options.staged = told_to == b.runner.get() && told == feeds.number();
+    told_to = nullptr;
+    if (next)
+      options.next = [&] {
+        const Batch later = next();
+        told_to = b.runner.get();
+        told = later.number();
+        return later.all();
+      };
+    Outcome outcome = b.runner->run(feeds.all(), options);
     if (tracing) trace = b.runner->trace();
     if (mode == Mode::step && (!outcome.error || outcome.state != StateAfter::untouched)) {
       b.version = ++version;
@@ -220,7 +247,7 @@ Session Session::from_plan(std::shared_ptr<const PlacedGraph> plan, SessionOptio
 
 Session Session::placed_anew(std::shared_ptr<const PlacedGraph> plan, SessionOptions options) { return Session(std::make_unique<Impl>(PlanMaker(std::move(plan), false, std::move(options)))); }
 
-Results Session::step(const Batch& feeds, const std::vector<std::string>& fetches) { return impl_->execute(Mode::step, feeds, fetches); }
+Results Session::step(const Batch& feeds, const std::vector<std::string>& fetches, const std::function<Batch()>& next) { return impl_->execute(Mode::step, feeds, fetches, next); }
 Results Session::run(const Batch& feeds, const std::vector<std::string>& fetches) { return impl_->execute(Mode::run, feeds, fetches); }
 Results Session::predict(const Batch& feeds, const std::vector<std::string>& fetches) { return impl_->execute(Mode::infer, feeds, fetches); }
 
@@ -284,7 +311,11 @@ const SessionOptions& Session::options() const { return impl_->maker.options(); 
 const Graph& Session::graph() const { return impl_->maker.source(); }
 const Graph& Session::training_graph() const { return impl_->maker.training(); }
 std::vector<std::string> Session::default_fetches(Mode mode) const { return impl_->maker.default_fetches(mode); }
-void Session::set_trace(bool on) { impl_->tracing = on; }
+void Session::set_trace(bool on) {
+  impl_->tracing = on;
+  if (!on) impl_->watch.reset();
+}
+std::vector<GpuReading> Session::gpu_readings() { return impl_->watch ? impl_->watch->readings() : std::vector<GpuReading>{}; }
 const std::vector<TraceEntry>& Session::trace() const { return impl_->trace; }
 StateAfter Session::state_after() const { return impl_->after; }
 

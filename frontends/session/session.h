@@ -61,9 +61,10 @@ class Session {
   Session& operator=(Session&&) noexcept;
   ~Session();
 
-  /// One step of training: fetches hold the values before the update. UserError for feeds that do not fit; after a failed
-  /// step whose updates had begun every further step is refused until load_state or reset.
-  Results step(const Batch& feeds, const std::vector<std::string>& fetches = {});
+  /// One step of training: fetches hold the values before the update. UserError for feeds that do not fit; after a failed step whose updates had
+  /// begun every further step is refused until load_state or reset. `next`: the feeds of the step after this one, asked for while GPUs are busy; what
+  /// they read of them is copied meanwhile, for the step that is given this very Batch, with tensors that have not changed.
+  Results step(const Batch& feeds, const std::vector<std::string>& fetches = {}, const std::function<Batch()>& next = {});
   /// The same graph without updates: state never changes.
   Results run(const Batch& feeds, const std::vector<std::string>& fetches = {});
   /// The graph for inference: no dropout, running statistics; only the inputs that the fetches need.
@@ -79,8 +80,7 @@ class Session {
 
   /// All variables, with their current values.
   State state();
-  /// Replaces the named variables, and moving averages of them that are not named; UserError for unknown names or other types. Ends a torn state if all
-  /// variables are given.
+  /// Replaces the named variables, and moving averages of them that are not named; UserError for unknown names or types. All variables end a torn state.
   void load_state(const State& state);
   /// Initial values anew, from the seed.
   void reset();
@@ -102,9 +102,9 @@ class Session {
   StateAfter state_after() const;
   /// Names fetched by default: those of the plan that was given, else the graph's outputs, losses and metrics.
   std::vector<std::string> default_fetches(Mode mode) const;
-  /// Trace of the last step, where `trace` is set.
   void set_trace(bool on);
-  const std::vector<TraceEntry>& trace() const;
+  const std::vector<TraceEntry>& trace() const;  ///< of the last step, where it was set on
+  std::vector<GpuReading> gpu_readings();        ///< since then, about fifty a second of each GPU
   /// The program that ran last, else one that is built; UserError if there is none.
   const Program& last_program() const;
 

@@ -247,7 +247,8 @@ class Fitter {
   Results step(const std::map<std::string, HostTensor>& columns) {
     auto finished = [&] { session_.data_progress = {batches_.position().epoch, batches_.position().position}; };
     try {
-      Results r = session_.step(columns, fetches_);
+      const Batch known = std::exchange(ahead_, {});
+      Results r = session_.step(known.number() ? known : Batch(columns), fetches_, [this] { return ahead_ = Batch(batches_.ahead()); });
       finished();
       return r;
     } catch (...) {
@@ -266,6 +267,7 @@ class Fitter {
   Session& session_;
   const FitOptions& options_;
   Batches batches_;
+  Batch ahead_;                                        ///< the next one, where it was made already
   std::vector<std::string> fetches_, names_, losses_;  ///< names_: what is reported of them
   bool with_rate_ = false, read_ = false;              ///< read_: somebody looks at Progress::last
   std::int64_t epochs_ = 0, before_, steps_ = 0;       ///< before_: steps of the session before this training

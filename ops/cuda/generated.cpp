@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
+
+#include <belfry/executor/device/faults.h>
 
 namespace belfry {
 namespace {
@@ -72,6 +75,14 @@ struct Add { template <class T> T operator()(T a, T b) const { return a + b; } }
 struct Greater { template <class T> T operator()(T a, T b) const { return a >= b || a != a ? a : b; } };
 )";
 
+/// The first position that is wrong wins, whichever thread comes first; an index beyond 32 bits stands as the nearest that fits.
+const char* const kFault = R"(
+void fault(i64 word, i64 position, i64 index) {
+  const i64 p = position < 0xFFFFFFFELL ? position : 0xFFFFFFFELL, low = index < -0x80000000LL ? -0x80000000LL : index, k = low > 0x7FFFFFFFLL ? 0x7FFFFFFFLL : low;
+  if (word) atomicMin((u64*)word, (u64)p << 32 | (u64)(u32)(int)k);
+}
+)";
+
 class GeneratedPrepared : public Prepared {
  public:
   struct Step {
@@ -99,6 +110,22 @@ class GeneratedPrepared : public Prepared {
   bool unless_same = false;
   std::vector<std::uint64_t> words;
   std::vector<Step> steps;
+};
+
+class WatchedPrepared : public GeneratedPrepared, public FindsFaults {
+ public:
+  void watch(std::uint64_t* word) override { words[fault_word] = reinterpret_cast<std::uint64_t>(word); }
+  std::string fault(std::uint64_t word) const override {
+    const auto index = static_cast<std::int32_t>(word & 0xFFFFFFFFu);
+    using Limits = std::numeric_limits<std::int32_t>;
+    std::string text = std::to_string(index);
+    if (index == Limits::max()) text += " or more";
+    if (index == Limits::min()) text += " or less";
+    return says(static_cast<std::int64_t>(word >> 32), text);
+  }
+
+  std::size_t fault_word = 0;
+  std::function<std::string(std::int64_t, const std::string&)> says;
 };
 
 }  // namespace
@@ -133,6 +160,12 @@ Generated& Generated::real(const std::string& name, double value) {
   return *this;
 }
 
+Generated& Generated::faults(std::function<std::string(std::int64_t, const std::string&)> says) {
+  says_ = std::move(says);
+  fault_ = values_.size();
+  return head(kFault).number("fault", 0);
+}
+
 Grid Generated::lines(std::int64_t outer, std::int64_t n, std::int64_t inner) {
   int width = inner > 1 ? 1 : n <= 1024 ? 32 : 256;
   head("#define WIDTH " + std::to_string(width)).head(kAcross).number("lines", outer * inner).number("n", n).number("inner", inner);
@@ -149,7 +182,15 @@ std::string Generated::source() const {
 }
 
 std::unique_ptr<Prepared> Generated::prepare(GpuCode& code) const {
-  auto out = std::make_unique<GeneratedPrepared>();
+  std::unique_ptr<GeneratedPrepared> out;
+  if (says_) {
+    auto watched = std::make_unique<WatchedPrepared>();
+    watched->fault_word = std::max<std::size_t>(inputs_, 1) + outputs_ + 1 + fault_;
+    watched->says = says_;
+    out = std::move(watched);
+  } else {
+    out = std::make_unique<GeneratedPrepared>();
+  }
   out->inputs = inputs_;
   out->outputs = outputs_;
   out->unless_same = unless_same_;

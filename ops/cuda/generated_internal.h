@@ -1,6 +1,7 @@
 // A kernel's text with named arguments, and the launches that a node makes of it.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +42,9 @@ class Generated {
   /// No launch where output 0 lies on input 0.
   Generated& unless_same() { unless_same_ = true; return *this; }
 
+  /// The text may call fault(a.fault, position, index) for an index that is none. `says`: what the error is, of position and index.
+  Generated& faults(std::function<std::string(std::int64_t position, const std::string& index)> says);
+
   std::string source() const;
   std::unique_ptr<Prepared> prepare(GpuCode& code) const;
 
@@ -55,6 +59,8 @@ class Generated {
   std::vector<std::uint64_t> values_;
   std::vector<Step> steps_;
   bool unless_same_ = false;
+  std::function<std::string(std::int64_t, const std::string&)> says_ = {};
+  std::size_t fault_ = 0;  // of the values
 };
 
 /// One after the other.

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 #include <nvrtc.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
@@ -13,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <sstream>
 
 #include <belfry/executor/device/cuda/toolkit_internal.h>
@@ -42,6 +44,35 @@ template <class F>
 void find(void* library, const char* name, F& out) {
   out = reinterpret_cast<F>(dlsym(library, name));
   if (!out) throw DeviceError(fmt::format("NVRTC lacks the function {}; CUDA 13 has it", name));
+}
+
+/// What the linker wrote into the library that holds the address, in hexadecimal: no two releases have the same. Empty if there is none.
+std::string build_of(const void* address) {
+  struct Search {
+    std::uintptr_t address;
+    std::string build;
+  } search{reinterpret_cast<std::uintptr_t>(address), {}};
+  auto look = [](dl_phdr_info* info, std::size_t, void* data) {
+    auto& s = *static_cast<Search*>(data);
+    auto headers = std::span(info->dlpi_phdr, info->dlpi_phnum);
+    auto holds = [&](const ElfW(Phdr)& h) { return h.p_type == PT_LOAD && s.address - info->dlpi_addr - h.p_vaddr < h.p_memsz; };
+    if (std::none_of(headers.begin(), headers.end(), holds)) return 0;
+    for (const ElfW(Phdr)& h : headers) {
+      if (h.p_type != PT_NOTE) continue;
+      const auto* at = reinterpret_cast<const unsigned char*>(info->dlpi_addr + h.p_vaddr);
+      for (const unsigned char* end = at + h.p_memsz; at + sizeof(ElfW(Nhdr)) <= end;) {
+        ElfW(Nhdr) note;
+        std::memcpy(&note, at, sizeof note);
+        const unsigned char* text = at + sizeof note + (note.n_namesz + 3u) / 4 * 4;
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(at + sizeof note, "GNU", 4) == 0)
+          for (unsigned i = 0; i < note.n_descsz; ++i) s.build += fmt::format("{:02x}", static_cast<unsigned>(text[i]));
+        at = text + (note.n_descsz + 3u) / 4 * 4;
+      }
+    }
+    return 1;
+  };
+  dl_iterate_phdr(look, &search);
+  return search.build;
 }
 
 /// The largest number before each "WORDS" in ptxas's lines, or their sum.
@@ -94,7 +125,7 @@ const Nvrtc::Functions& Nvrtc::functions() {
   find(library, "nvrtcGetErrorString", f->error);
   int major = 0, minor = 0;
   f->version(&major, &minor);
-  version_ = fmt::format("{}.{}", major, minor);
+  version_ = fmt::format("{}.{} {}", major, minor, build_of(reinterpret_cast<const void*>(f->version)));  // it does not tell its patch release
   functions_ = std::move(f);
   return *functions_;
 }

@@ -32,6 +32,8 @@ class Nvrtc {
 
   /// Products and sums are rounded apart, so that a formula gives the CPU's bits. DeviceError with NVRTC's log. Any thread may ask.
   std::shared_ptr<const Compiled> compile(const std::string& source, const std::string& arch);
+  /// "13.0" and the build, which tells patch releases apart: part of what a kept text is known by.
+  const std::string& version() { return functions(), version_; }
   /// Texts that were compiled, not read from a cache.
   int compiled() const { return compiled_; }
 

@@ -1,6 +1,8 @@
 // Adding to the rows of a table by indices, without atomics: what the gradient of gather and scatter_add share.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <belfry/ops/cuda/generated_internal.h>
 
 namespace belfry {
@@ -9,23 +11,33 @@ struct Table {
   std::int64_t outer = 1, rows = 1, inner = 1;
 };
 
+/// What an index says that is no row, as the CPU's kernels do.
+inline auto outside_table(std::string op, std::int64_t rows) {
+  return [op = std::move(op), rows](std::int64_t position, const std::string& index) { return fmt::format("[{}] index {} at position {} is outside the table of {} rows", op, index, position, rows); };
+}
+
 /// Scratch: for each row the first of its indices, for each index the next of its row.
 inline std::int64_t listed_bytes(std::int64_t rows, std::int64_t indices) { return (rows + indices) * 4; }
 
 /// Output 0 (outer, rows, inner) = input `start` (zeros: −1) + the updates (outer, indices, inner), those of a row in the order of the
-/// indices. One that is no row is left out: a device cannot stop the step.
-inline Generated add_to_rows(const KernelRequest& r, std::size_t indices, std::size_t updates, int start, Table t) {
+/// indices. One that is no row is left out, and a fault of `op`.
+inline Generated add_to_rows(const std::string& op, const KernelRequest& r, std::size_t indices, std::size_t updates, int start, Table t) {
   std::int64_t n = r.inputs[indices].elements(), elements = t.outer * t.rows * t.inner;
   Generated g(r);
   g.type("K", r.inputs[indices].dtype).type("T", r.outputs[0].dtype).number("n", n).number("rows", t.rows).number("inner", t.inner).number("elements", elements);
   g.head("#define INDICES a.in[" + std::to_string(indices) + "]\n#define UPDATES a.in[" + std::to_string(updates) + "]");
   g.head(start < 0 ? "#define START(u) T(0)" : "#define START(u) ((const T*)a.in[" + std::to_string(start) + "])[u]");
-  g.body(R"(
+  g.faults(outside_table(op, t.rows)).body(R"(
 /// A thread per row walks over all indices, so its list has their order.
 KERNEL void list(const Args a) {
   int* first = (int*)a.scratch;
   int* next = first + a.rows;
-  for (i64 row = (i64)blockIdx.x * blockDim.x + threadIdx.x; row < a.rows; row += (i64)gridDim.x * blockDim.x) {
+  const i64 me = (i64)blockIdx.x * blockDim.x + threadIdx.x, all = (i64)gridDim.x * blockDim.x;
+  for (i64 i = me; i < a.n; i += all) {
+    const i64 k = (i64)((const K*)INDICES)[i];
+    if (k < 0 || k >= a.rows) fault(a.fault, i, k);
+  }
+  for (i64 row = me; row < a.rows; row += all) {
     int* to = first + row;
 #pragma unroll 4
     for (i64 i = 0; i < a.n; ++i)

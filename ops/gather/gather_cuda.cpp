@@ -7,7 +7,7 @@
 namespace belfry {
 namespace {
 
-/// An index that is no row gives zeros: a device cannot stop the step.
+/// An index that is no row gives zeros, and a fault that the host sees when the step is over.
 Kernel gather(const GpuCodeRef& code) {
   return {.name = "nvrtc_gather", .op = "gather", .supports = [](const KernelRequest& r) { return takes_on_gpu(r, {i32, i64, u8}, 1); }, .prepare = [code](const KernelRequest& r) {
             AlongAxis table(r.inputs[0].shape, from_front(r.attributes->integer("axis"), static_cast<int>(r.inputs[0].shape.size())));
@@ -16,11 +16,13 @@ Kernel gather(const GpuCodeRef& code) {
             while (bytes % word != 0) word /= 2;
             Generated g(r);
             g.type("K", r.inputs[1].dtype).type("Wide", word_text(word)).type("Narrow", word_text(size));
-            g.number("n", n).number("rows", table.n).number("bytes", bytes).number("lines", table.outer * n).body(R"(
+            g.number("n", n).number("rows", table.n).number("bytes", bytes).number("lines", table.outer * n);
+            g.faults(outside_table("gather", table.n)).body(R"(
 template <class W> void move(const Args& a) {
   const i64 width = a.bytes / sizeof(W);
   for (i64 u = (i64)blockIdx.x * blockDim.x + threadIdx.x; u < a.lines * width; u += (i64)gridDim.x * blockDim.x) {
     const i64 line = u / width, k = (i64)((const K*)a.in[1])[line % a.n];
+    if (k < 0 || k >= a.rows) fault(a.fault, line % a.n, k);
     ((W*)a.out[0])[u] = k >= 0 && k < a.rows ? ((const W*)a.in[0])[(line / a.n * a.rows + k) * width + u % width] : W{};
   }
 }
@@ -41,7 +43,7 @@ Kernel gradient(const GpuCodeRef& code) {
           },
           .prepare = [code](const KernelRequest& r) {
             AlongAxis table(r.outputs[0].shape, static_cast<int>(r.attributes->integer("axis")));
-            return add_to_rows(r, 0, 1, -1, {table.outer, table.n, table.inner}).prepare(*code);
+            return add_to_rows("gather", r, 0, 1, -1, {table.outer, table.n, table.inner}).prepare(*code);
           }};
 }
 

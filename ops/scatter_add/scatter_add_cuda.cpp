@@ -14,7 +14,7 @@ std::vector<Kernel> scatter_add_cuda(const GpuCodeRef& code) {
              return s;
            },
            .prepare = [code](const KernelRequest& r) {
-             return add_to_rows(r, 1, 2, 0, {1, r.inputs[0].shape[0], product(r.inputs[0].shape, 1, r.inputs[0].shape.size())}).prepare(*code);
+             return add_to_rows("scatter_add", r, 1, 2, 0, {1, r.inputs[0].shape[0], product(r.inputs[0].shape, 1, r.inputs[0].shape.size())}).prepare(*code);
            }}};
 }
 

@@ -64,6 +64,8 @@ TEST_F(GeneratedCode, is_compiled_once_and_kept) {
   EXPECT_EQ(read->registers, made->registers);
 }
 
+TEST_F(GeneratedCode, is_known_by_the_build_of_nvrtc) { EXPECT_THAT(Nvrtc(toolkit).version(), testing::ContainsRegex("^13\\.[0-9]+ [0-9a-f]{32}")); }
+
 TEST_F(GeneratedCode, is_made_anew_where_the_kept_file_is_damaged) {
   auto made = Nvrtc(toolkit).compile(kTwice, "sm_90");
   ASSERT_EQ(files().size(), 1u);

@@ -3,105 +3,16 @@
 
 #include <functional>
 #include <set>
+#include <tuple>
 
 #include <belfry/belfry.h>
-#include <belfry/executor/device/cuda/cuda_device_internal.h>
-#include <belfry/executor/joins.h>
-#include <belfry/frontends/session/kernel_chooser.h>
-#include <belfry/graph/structural.h>
-#include <belfry/ops/all_ops.h>
-#include <belfry/ops/cuda_kernels.h>
-#include <belfry/ops/fusions.h>
 
-#include "fake_gpus.h"
-#include "host_gpu.h"
-#include "on_stream.h"
+#include "gpu_plans.h"
 #include "op_case.h"
-#include "plans.h"
-#include "ran_as_planned.h"
 #include "says.h"
 
 namespace belfry::test {
 namespace {
-
-class GpuPlans : public FakeGpus {
- protected:
-  /// The CPU's kernels as those of GPUs, all but the ops that are left out.
-  KernelTables tables(const std::set<std::string>& without = {}) {
-    KernelTables out;
-    KernelTable &gpu = out["gpu"], &cpu = out["cpu"];
-    auto add = [&](Kernel k, std::function<std::unique_ptr<Prepared>(const KernelRequest&)> host) {
-      k.prepare = [this, k, host](const KernelRequest& r) { return on_stream(k, r, host(r)); };
-      if (!without.contains(k.op)) gpu.add(std::move(k));
-    };
-    const KernelTables plain = kernels();
-    for (const Kernel& k : plain.at("cpu").all()) {
-      add(k, k.prepare);
-      Kernel own = k;
-      own.prepare = [k, host = function<fake_cuda::Host>("fake_cuda_host")](const KernelRequest& r) { return std::make_unique<OnHost>(host, Touches(k, r), k.prepare(r)); };
-      cpu.add(std::move(own));
-    }
-    auto references = std::make_shared<const KernelTable>();
-    const OpSet ops = standard_ops();
-    for (const auto& op : ops.all())
-      add({"on_host_" + op->name, op->name, [](const KernelRequest&) { return Support{.in_place = false}; }, {}}, [references](const KernelRequest& r) { return references->prepare(kReferenceKernel, r); });
-    add({kAggregate, kAggregate, [](const KernelRequest&) { return Support{}; }, {}},
-        [](const KernelRequest& r) { return prepared([join = Join(*r.join, r.outputs[0])](const Arguments& a) mutable { join(a.inputs, a.outputs[0]); }); });
-    return out;
-  }
-
-  std::unique_ptr<Prepared> on_stream(const Kernel& kernel, const KernelRequest& r, std::unique_ptr<Prepared> host) {
-    return std::make_unique<OnStream>(toolkit_->driver(), function<fake_cuda::Declare>("fake_cuda_declare"), Touches(kernel, r), std::move(host));
-  }
-
-  std::shared_ptr<const PlacedGraph> placed(const std::shared_ptr<const Graph>& graph, const Strategy& strategy, const std::string& devices, std::int64_t batch, const KernelTables& kernels) {
-    std::vector<DeviceId> all = parse_devices(devices);
-    for (NodeId id = 0; id < graph->size(); ++id)
-      if (auto asked = graph->node(id).device; asked && !std::count(all.begin(), all.end(), *asked)) all.push_back(*asked);
-    if (!std::count(all.begin(), all.end(), cpu(0))) all.push_back(cpu(0));
-    auto plan = std::make_shared<const PlacedGraph>(place(graph, strategy, local_cluster(all, 2), batch, {.fetches = fetches_of(*graph), .kernels = chooser(kernels), .groups = find_groups}));
-    auto objections = verify(*plan);
-    EXPECT_TRUE(objections.empty()) << objections[0];
-    return plan;
-  }
-
-  Devices open(const PlacedGraph& plan) {
-    Devices out;
-    for (const PlanStream& s : plan.streams)
-      if (const DeviceId& id = plan.cluster.devices[static_cast<std::size_t>(s.device)].id; id.kind == "gpu") out.try_emplace(to_string(id), open_cuda_device(toolkit_, id));
-    return out;
-  }
-
-  /// Variables and fetched values after some steps.
-  Tensors train(const std::shared_ptr<const Graph>& graph, const std::shared_ptr<const PlacedGraph>& plan, const KernelTables& kernels, const std::function<void()>& prepared = {}) {
-    constexpr int kSteps = 4;  // the second records, the third launches what it recorded, the last is traced
-    Program program(plan, kernels, {}, open(*plan));
-    Runner runner(program);
-    if (prepared) prepared();
-    for (const auto& [name, value] : state_for(*graph)) program.set_state(name, value);
-    Tensors out;
-    for (int k = 0; k < kSteps; ++k) {
-      Tensors feeds = feeds_for(*graph, plan->batch, static_cast<std::uint64_t>(k));
-      Outcome o = runner.run(views(feeds), {.trace = k == kSteps - 1});
-      if (o.error) std::rethrow_exception(o.error);
-      out = std::move(o.fetched);
-    }
-    EXPECT_TRUE(ran_as_planned(*plan, program, runner.trace()));
-    for (NodeId id : graph->variables()) {
-      out.insert_or_assign(graph->node(id).name, program.state(graph->node(id).name));
-      EXPECT_TRUE(program.holders_agree(graph->node(id).name));
-    }
-    return out;
-  }
-
-  std::shared_ptr<CudaToolkit> toolkit_ = std::make_shared<CudaToolkit>();
-};
-
-Graph trained_in(const std::string& name, DType precision) {
-  Graph graph = built(name);
-  graph.precision = precision;
-  return run_passes(training_passes(), graph);
-}
 
 /// The kernels that GPUs run, compiled for the host, and what they lack on the host: the whole way but the device.
 TEST_F(GpuPlans, train_with_generated_kernels) {
@@ -110,13 +21,7 @@ TEST_F(GpuPlans, train_with_generated_kernels) {
   for (auto [name, precision] : {std::pair{"decay", f32}, {"dropout", f32}, {"decay", bf16}}) {
     start(11);
     auto host = std::make_shared<HostGpu>();
-    KernelTables all = kernels();
-    KernelTable generated = generated_kernels(host);
-    for (const Kernel& given : generated.all()) {
-      Kernel k = given;
-      k.prepare = [this, given](const KernelRequest& r) { return on_stream(given, r, given.prepare(r)); };
-      all["gpu"].add(std::move(k));
-    }
+    const KernelTables all = generated_tables(host);
     auto graph = std::make_shared<const Graph>(trained_in(name, precision));
     auto plan = placed(graph, to_strategy(Mirrored{.devices = parse_devices("gpu:0-1"), .towers = 4, .threads = 1}), "gpu:0-1", 7, all);
     int on_gpu = 0;
@@ -151,11 +56,6 @@ std::vector<Layout> layouts(int towers) {
   };
 }
 
-Graph without_requests(Graph graph) {
-  for (NodeId id = 0; id < graph.size(); ++id) graph.edit(id).device.reset();
-  return graph;
-}
-
 TEST_F(GpuPlans, give_the_cpus_bits_with_every_strategy) {
   environment.set("FAKE_CUDA_GPUS", "2");
   environment.set("FAKE_CUDA_WORKS", "1");
@@ -171,6 +71,7 @@ TEST_F(GpuPlans, give_the_cpus_bits_with_every_strategy) {
     for (const Layout& l : layouts(4)) {
       start(++seed);
       const KernelTables& kernels = seed % 3 ? all : some;
+      staged_ahead = seed % 2;
       auto plan = placed(graph, l.strategy, l.devices, 7, kernels);
       const Tensors got = train(graph, plan, kernels);
       for (const auto& [value, tensor] : want) ASSERT_TRUE(got.at(value) == tensor) << name << ", " << l.name << ", seed " << seed << ": '" << value << "' differs from the CPU's";
@@ -202,21 +103,6 @@ TEST_F(GpuPlans, that_were_edited_into_what_no_gpu_can_do_are_refused) {
     for (PlanStream& s : p.streams) s.thread = 0;
   }, {"unbound: the host thread 0 launches on two GPUs"});
 }
-
-/// What a session's users see.
-class GpuSessions : public GpuPlans {
- protected:
-  GpuSessions() {
-    environment.set("FAKE_CUDA_GPUS", "2");
-    environment.set("FAKE_CUDA_WORKS", "1");
-  }
-  SessionOptions options() {
-    auto library = std::make_shared<Library>(*standard_library());
-    library->kernels = tables();
-    library->open_gpu = [toolkit = toolkit_](const DeviceId& id) { return open_cuda_device(toolkit, id); };
-    return {.library = library};
-  }
-};
 
 TEST_F(GpuSessions, give_take_and_evaluate_state_as_on_the_cpu) {
   start(5);

@@ -25,6 +25,11 @@ static inline float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
 static inline void __syncthreads() { belfry_thread.wait((int)blockDim.x); }
 static inline void __syncwarp() { belfry_thread.wait(32); }
+static inline unsigned long long atomicMin(unsigned long long* p, unsigned long long v) {
+  unsigned long long was = *p;
+  if (v < was) *p = v;
+  return was;
+}
 template <class T> T host_exchange(T v, unsigned from) {
   memcpy(belfry_thread.values[threadIdx.x], &v, sizeof v);
   belfry_thread.wait(32);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <belfry/executor/device/cuda/toolkit_internal.h>
+#include <belfry/executor/device/faults.h>
 #include <belfry/executor/kernel.h>
 #include <belfry/executor/program.h>
 #include <belfry/graph/op_def.h>
@@ -50,10 +51,15 @@ class OnStream : public Prepared {
   void launch(const Arguments& a) override {
     calls_.push_back({kernel_.get(), a});  // kept: a recorded one runs again
     CUhostFn run = [](void* p) { static_cast<Call*>(p)->kernel->launch(static_cast<Call*>(p)->arguments); };
-    const auto touched = touches_.at(a);
+    auto touched = touches_.at(a);
+    if (also.at) touched.push_back(also);
     declare_(touches_.name(), touched.data(), touched.size());
     check_driver(driver_, driver_.cuLaunchHostFunc(static_cast<CUstream>(a.stream), run, &calls_.back()), "cuLaunchHostFunc");
   }
+
+ protected:
+  Prepared& inner() const { return *kernel_; }
+  fake_cuda::Touched also{};
 
  private:
   const CudaDriver& driver_;
@@ -65,6 +71,20 @@ class OnStream : public Prepared {
     Arguments arguments;
   };
   std::deque<Call> calls_;
+};
+
+/// One that finds faults: its word is touched besides.
+class WatchedOnStream : public OnStream, public FindsFaults {
+ public:
+  using OnStream::OnStream;
+  void watch(std::uint64_t* word) override {
+    also = {word, sizeof *word, true};
+    finds().watch(word);
+  }
+  std::string fault(std::uint64_t word) const override { return finds().fault(word); }
+
+ private:
+  FindsFaults& finds() const { return dynamic_cast<FindsFaults&>(inner()); }
 };
 
 /// A kernel of the host's own nodes, which says what it touches.

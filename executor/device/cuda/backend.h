@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <belfry/executor/device/cuda/gpu_facts.h>
+#include <belfry/executor/device/cuda/gpu_meter.h>
 #include <belfry/executor/device/device.h>
 #include <belfry/graph/device_id.h>
 
@@ -21,8 +23,9 @@ struct CudaBackend {
   void (*probe)(CudaFacts& out) noexcept;      ///< fills all but `backend`
   void (*add_kernels)(KernelTable& out);       ///< needs no driver
   std::shared_ptr<Device> (*open)(const DeviceId& device);  ///< DeviceError
+  std::unique_ptr<GpuMeter> (*meter)(const std::vector<int>& gpus);  ///< DeviceError that says what is missing and what to do
 };
-inline constexpr std::uint32_t kCudaBackendTable = 2;
+inline constexpr std::uint32_t kCudaBackendTable = 3;
 
 /// The one symbol of the library.
 using CudaBackendEntry = const CudaBackend* (*)();

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include <fmt/format.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include <belfry/graph/error.h>
 
@@ -66,9 +67,12 @@ class CudaGraph : public Captured {
 
 class CudaQueue : public Queue {
  public:
-  CudaQueue(std::shared_ptr<Context> context, int marks) : context_(std::move(context)), d_(context_->driver()) {
+  CudaQueue(std::shared_ptr<Context> context, int marks, Urgency urgency) : context_(std::move(context)), d_(context_->driver()) {
     context_->enter();
-    context_->check(d_.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, 0), "cuStreamCreateWithPriority");
+    int least = 0, greatest = 0;  // the most urgent is the smallest
+    context_->check(d_.cuCtxGetStreamPriorityRange(&least, &greatest), "cuCtxGetStreamPriorityRange");
+    const int priority = std::max(greatest, least - static_cast<int>(urgency));
+    context_->check(d_.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, priority), "cuStreamCreateWithPriority");
     for (int k = 0; k < marks; ++k) marks_.push_back(event(CU_EVENT_DISABLE_TIMING));
     joined_ = event(CU_EVENT_DISABLE_TIMING);
   }
@@ -90,6 +94,7 @@ class CudaQueue : public Queue {
   }
   void mark(int k) override {
     context_->enter();
+    while (marks_.size() <= static_cast<std::size_t>(k)) marks_.push_back(event(CU_EVENT_DISABLE_TIMING));
     context_->check(d_.cuEventRecord(marks_.at(static_cast<std::size_t>(k)), stream_), "cuEventRecord");
   }
   void wait(const Queue& other, int k) override {
@@ -143,6 +148,8 @@ class CudaQueue : public Queue {
     stamped_ = 0;
     return out;
   }
+  void begin_range(const char* name) override { nvtxRangePushA(name); }
+  void end_range() override { nvtxRangePop(); }
   void enter() override { context_->enter(); }
   void check() override {
     context_->enter();
@@ -177,7 +184,7 @@ class CudaQueue : public Queue {
 
 class CudaDevice : public Device {
  public:
-  CudaDevice(std::shared_ptr<Context> context) : context_(std::move(context)), now_(context_, 0) {}
+  CudaDevice(std::shared_ptr<Context> context) : context_(std::move(context)), now_(context_, 0, Urgency::moves) {}
   void enter() override { context_->enter(); }
   Arena allocate(std::int64_t bytes, const std::string& space) override {
     context_->enter();
@@ -204,7 +211,7 @@ class CudaDevice : public Device {
               if (context->enter_if_alive()) context->driver().cuMemFreeHost(q);
             }};
   }
-  std::unique_ptr<Queue> queue(int marks) override { return std::make_unique<CudaQueue>(context_, marks); }
+  std::unique_ptr<Queue> queue(int marks, Urgency urgency) override { return std::make_unique<CudaQueue>(context_, marks, urgency); }
   void copy(std::byte* to, const std::byte* from, std::int64_t bytes) override {
     now_.copy(to, from, bytes);
     now_.finish();

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <belfry/executor/device/cuda/driver_internal.h>
 #include <belfry/executor/device/cuda/gpu_facts.h>
+#include <belfry/executor/device/cuda/gpu_meter.h>
 #include <belfry/executor/device/cuda/libraries_internal.h>
+#include <belfry/executor/device/cuda/toolkit_internal.h>
 
 namespace belfry {
 
@@ -31,6 +35,8 @@ class Nvml {
   std::string driver_release() const;
   /// Bytes; -1 if it cannot say.
   std::int64_t free_bytes(const std::string& pci) const;
+  /// All that a meter reads but the GPU's number; what it cannot say is left as it is.
+  GpuReading read(const std::string& pci) const;
   bool nvlink(const std::string& pci_a, const std::string& pci_b) const;
   bool works() const { return works_; }
 
@@ -39,5 +45,8 @@ class Nvml {
   void* library_ = nullptr;
   bool works_ = false;
 };
+
+/// By NVML. DeviceError where it is not there, with what to do about it.
+std::unique_ptr<GpuMeter> nvml_meter(std::shared_ptr<CudaToolkit> toolkit, const std::vector<int>& gpus);
 
 }  // namespace belfry

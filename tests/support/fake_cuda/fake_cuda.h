@@ -39,6 +39,9 @@ using Host = void(const char* name, const Touched* ranges, std::size_t count);
 /// Exported as fake_cuda_races: a line per race since the last reset.
 using Races = const char*();
 
+/// Exported as fake_cuda_ranges: a line per NVTX range since the last call, indented by those around it.
+using Ranges = const char*();
+
 /// Exported as fake_cuda_used: bytes of a device's memory that are allocated.
 using Used = std::size_t(int device);
 

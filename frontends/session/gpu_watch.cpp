@@ -1,0 +1,40 @@
+#include <belfry/frontends/session/gpu_watch.h>
+
+#include <chrono>
+#include <cstddef>
+#include <utility>
+
+namespace belfry {
+
+namespace {
+
+constexpr std::chrono::milliseconds kApart{20};  // the driver's own periods are longer
+constexpr std::size_t kMost = 1 << 20;
+
+}  // namespace
+
+GpuWatch::GpuWatch(std::unique_ptr<GpuMeter> meter) : meter_(std::move(meter)) {
+  thread_ = std::thread([this] {
+    std::unique_lock lock(mutex_);
+    do {
+      if (readings_.size() < kMost) meter_->read(readings_);
+    } while (!ends_.wait_for(lock, kApart, [this] { return ended_; }));
+  });
+}
+
+GpuWatch::~GpuWatch() {
+  {
+    std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  ends_.notify_one();
+  thread_.join();
+}
+
+std::vector<GpuReading> GpuWatch::readings() {
+  std::lock_guard lock(mutex_);
+  meter_->read(readings_);
+  return readings_;
+}
+
+}  // namespace belfry

@@ -1,0 +1,177 @@
+// Streams of GPUs on the fake driver: staging of feeds, waits, host threads, what kernels find wrong, comparisons.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <tuple>
+
+#include <belfry/belfry.h>
+#include <belfry/executor/device/cuda/gpus_internal.h>
+#include <belfry/frontends/session/compare.h>
+#include <belfry/frontends/session/trace.h>
+#include <belfry/graph/plan/verify.h>
+
+#include "files.h"
+#include "gpu_plans.h"
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+/// Copied into the other buffer while a step reads the first: the caller's memory is not looked at again.
+TEST_F(GpuPlans, stage_the_next_feeds_while_a_step_runs) {
+  const KernelTables all = tables();
+  auto graph = std::make_shared<const Graph>(without_requests(trained_in("conv", f32)));
+  const Tensors want = train(graph, placed(graph, to_strategy(Single{.device = cpu(0), .towers = 2, .threads = 1}), "cpu:0", 7, all), all);
+  staged_ahead = lost_feeds = true;
+  for (int seed = 0; seed < 8; ++seed) {
+    start(seed);
+    EXPECT_EQ(train(graph, placed(graph, to_strategy(Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}), "gpu:0", 7, all), all), want) << "seed " << seed;
+  }
+}
+
+/// The verifier accepts a plan without a wait only where others stand for it; the driver sees a race where it does not.
+TEST_F(GpuPlans, need_the_waits_that_the_verifier_asks_for) {
+  environment.set("FAKE_CUDA_GPUS", "2");
+  environment.set("FAKE_CUDA_WORKS", "1");
+  const KernelTables all = tables();
+  auto graph = std::make_shared<const Graph>(without_requests(trained_in("decay", f32)));
+  start(21);
+  auto plan = placed(graph, to_strategy(Mirrored{.devices = parse_devices("gpu:0-1"), .towers = 2, .threads = 1}), "gpu:0-1", 7, all);
+  const Tensors want = train(graph, plan, all);
+  int covered = 0, races_seen = 0;
+  for (std::size_t i = 0; i < plan->nodes.size(); ++i)
+    for (std::size_t w = 0; w < plan->nodes[i].waits.size(); ++w) {
+      auto edited = std::make_shared<PlacedGraph>(*plan);
+      auto& waits = edited->nodes[i].waits;
+      waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(w));
+      const bool accepted = verify(*edited).empty();
+      start(30 + static_cast<int>(w));
+      may_race = !accepted;
+      const Tensors got = train(graph, edited, all);
+      if (accepted) {
+        EXPECT_EQ(got, want) << plan->nodes[i].name;
+      }
+      covered += accepted;
+      races_seen += !accepted && !races().empty();
+      reset();
+      may_race = false;
+    }
+  EXPECT_GT(covered, 0);
+  EXPECT_GT(races_seen, 0);
+}
+
+TEST_F(GpuPlans, run_the_streams_of_one_gpu_from_two_host_threads) {
+  const KernelTables all = tables();
+  auto graph = std::make_shared<const Graph>(without_requests(trained_in("batch_norm", f32)));
+  auto plan = std::make_shared<PlacedGraph>(*placed(graph, to_strategy(Single{.device = parse_device("gpu:0"), .towers = 3, .threads = 1}), "gpu:0", 7, all));
+  environment.set("FAKE_CUDA_WORKS", "1");
+  start(22);
+  const Tensors want = train(graph, plan, all);
+  int past = 0;
+  for (const PlanStream& s : plan->streams) past = std::max(past, s.thread + 1);
+  for (PlanStream& s : plan->streams)
+    if (plan->cluster.devices[static_cast<std::size_t>(s.device)].id.kind == "gpu" && s.name == "main") s.thread = past;
+  for (int seed = 0; seed < 4; ++seed) {
+    start(seed);
+    staged_ahead = seed % 2;
+    EXPECT_EQ(train(graph, plan, all), want) << "seed " << seed;
+  }
+}
+
+TEST_F(GpuSessions, compare_node_by_node_with_the_cpu) {
+  start(14);
+  Graph graph = without_requests(built("batch_norm"));
+  Session cpus(graph, Single{.device = cpu(0), .towers = 2, .threads = 1}), gpus(graph, Mirrored{.devices = parse_devices("gpu:0-1"), .towers = 2, .threads = 1}, options());
+  std::vector<Tensors> data;
+  for (std::uint64_t k = 0; k < 2; ++k) data.push_back(feeds_for(graph, 8, k));
+  auto compared = [&](const State& second) {
+    auto plan = [](Session& s) { return std::make_shared<const PlacedGraph>(s.plan(8)); };
+    return compare(plan(cpus), plan(gpus), *gpus.options().library, {data.begin(), data.end()}, cpus.state(), second);
+  };
+  const Comparison same = compared({});
+  EXPECT_FALSE(same.difference.has_value());
+  EXPECT_EQ(same.first_hash, same.second_hash);
+  EXPECT_GT(same.values, 100);
+  State other = cpus.state();
+  other.begin()->second.data<float>()[0] += 1;
+  EXPECT_TRUE(compared(other).difference.has_value());
+}
+
+/// A device goes on with zeros; the host sees it when the step is over, and the variables are spoilt then.
+TEST_F(GpuSessions, stop_at_an_index_that_is_none_with_the_cpus_words) {
+  start(15);
+  SessionOptions generated = options();
+  auto library = std::make_shared<Library>(*generated.library);
+  library->kernels = generated_tables(std::make_shared<HostGpu>());
+  generated.library = library;
+  Graph graph = without_requests(built("embedding"));
+  Session cpus(graph, Single{.device = cpu(0), .towers = 2, .threads = 1}), gpus(graph, Mirrored{.devices = parse_devices("gpu:0-1"), .towers = 2, .threads = 1}, generated);
+  const Tensors good = feeds_for(graph, 8);
+  for (int k = 0; k < 3; ++k) gpus.step(good);
+  for (auto [input, row, bad] : {std::tuple{"ids", 23, 1000}, {"ids", 4, -1}, {"label", 6, 5}}) {
+    Tensors feeds = good;
+    feeds.at(input).data<std::int32_t>()[static_cast<std::size_t>(row)] = bad;
+    const std::string all = message_of([&] { cpus.step(feeds); }), words = all.substr(0, all.find("; while running"));
+    const State before = gpus.state();
+    EXPECT_TRUE(says([&] { gpus.run(feeds); }, {words, row > 5 ? "on gpu:1" : "on gpu:0"})) << all;
+    EXPECT_EQ(gpus.state(), before);
+    EXPECT_TRUE(says([&] { gpus.step(feeds); }, {words, "while running '"}));
+    EXPECT_EQ(gpus.state_after(), StateAfter::torn);
+    EXPECT_TRUE(says([&] { gpus.step(good); }, {"a failed step left these variables partly updated"}));
+    gpus.load_state(before);
+    gpus.step(good);
+  }
+}
+
+/// NVTX looks for a tool once, when it is first called.
+const bool kWatched = setenv("NVTX_INJECTION64_PATH", BELFRY_FAKE_CUDA, 1) == 0;
+
+TEST_F(GpuSessions, name_what_they_put_on_streams) {
+  ASSERT_TRUE(kWatched);
+  start(16);
+  Graph graph = without_requests(built("decay"));
+  Session session(graph, Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}, options());
+  auto ranges = [&] {
+    session.step(feeds_for(graph, 8));
+    return std::string(function<fake_cuda::Ranges>("fake_cuda_ranges")());
+  };
+  ranges();
+  EXPECT_THAT(ranges(), testing::HasSubstr("tower_1/relu\n")) << "recorded by name";
+  const std::string launched = ranges();
+  EXPECT_THAT(launched, testing::HasSubstr(" … "));
+  EXPECT_THAT(launched, testing::Not(testing::HasSubstr("tower_1/relu\n")));
+  EXPECT_THAT(launched, testing::Not(testing::HasSubstr("did not begin")));
+  EXPECT_THAT(launched, testing::Not(testing::ContainsRegex("\n "))) << "a range was not ended";
+}
+
+TEST_F(GpuSessions, trace_how_busy_the_gpus_are) {
+  Folder folder;
+  std::filesystem::copy_file(BELFRY_FAKE_CUDA, folder / "libnvidia-ml.so.1");
+  environment.set("BELFRY_CUDA_PATH", folder.path().string());
+  start(17);
+  Graph graph = without_requests(built("decay"));
+  std::vector<std::string> said;
+  auto traced = [&] {
+    SessionOptions some = options();
+    auto library = std::make_shared<Library>(*some.library);
+    library->gpu_meter = [](const std::vector<int>& gpus) { return nvml_meter(std::make_shared<CudaToolkit>(), gpus); };
+    some.library = library;
+    some.notice = [&](const std::string& text) { said.push_back(text); };
+    Session session(graph, Mirrored{.devices = parse_devices("gpu:0/0,gpu:0/1,gpu:1"), .threads = 1}, some);
+    session.set_trace(true);
+    for (int k = 0; k < 2; ++k) session.step(feeds_for(graph, 8));
+    return chrome_trace(session.last_program().bound(), session.trace(), session.gpu_readings());
+  };
+  const std::string text = traced();
+  EXPECT_THAT(said, testing::IsEmpty());
+  for (const char* counter : {"\"name\": \"gpu:0 busy\", \"args\": {\"percent\": 10}", "\"name\": \"gpu:1 busy\", \"args\": {\"percent\": 20}", "\"gpu:1 memory used\", \"args\": {\"bytes\": 268435456}", "{\"watts\": 123.5}"})
+    EXPECT_THAT(text, testing::HasSubstr(counter));
+  environment.set("FAKE_NVML_INIT", "9");
+  EXPECT_THAT(traced(), testing::Not(testing::HasSubstr("busy")));
+  EXPECT_THAT(said, testing::ElementsAre(testing::HasSubstr("the trace has no utilisation of GPUs: NVML does not start")));
+}
+
+}  // namespace
+}  // namespace belfry::test

@@ -1,0 +1,53 @@
+// Plans and sessions for GPUs on the fake driver, whose kernels are the CPU's or generated ones that were compiled for the host.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+
+#include <belfry/executor/device/cuda/cuda_device_internal.h>
+#include <belfry/frontends/session/session.h>
+
+#include "fake_gpus.h"
+#include "host_gpu.h"
+#include "plans.h"
+
+namespace belfry::test {
+
+/// A net of the tests with gradients and updates.
+Graph trained_in(const std::string& name, DType precision);
+Graph without_requests(Graph graph);
+
+class GpuPlans : public FakeGpus {
+ protected:
+  /// The CPU's kernels as those of GPUs, all but the ops that are left out.
+  KernelTables tables(const std::set<std::string>& without = {});
+  /// Generated kernels, compiled for the host, as those of GPUs.
+  KernelTables generated_tables(const std::shared_ptr<HostGpu>& host);
+  std::unique_ptr<Prepared> on_stream(const Kernel& kernel, const KernelRequest& r, std::unique_ptr<Prepared> host);
+  /// Verified.
+  std::shared_ptr<const PlacedGraph> placed(const std::shared_ptr<const Graph>& graph, const Strategy& strategy, const std::string& devices, std::int64_t batch, const KernelTables& kernels);
+  Devices open(const PlacedGraph& plan);
+  /// Variables and fetched values after some steps, the last of which is traced and held to the plan.
+  Tensors train(const std::shared_ptr<const Graph>& graph, const std::shared_ptr<const PlacedGraph>& plan, const KernelTables& kernels, const std::function<void()>& prepared = {});
+
+  bool staged_ahead = false;  ///< each step is told the next one's feeds
+  bool lost_feeds = false;    ///< which are overwritten as soon as it has ended
+  std::shared_ptr<CudaToolkit> toolkit_ = std::make_shared<CudaToolkit>();
+};
+
+/// What a session's users see, with two GPUs that work by themselves.
+class GpuSessions : public GpuPlans {
+ protected:
+  GpuSessions() {
+    environment.set("FAKE_CUDA_GPUS", "2");
+    environment.set("FAKE_CUDA_WORKS", "1");
+  }
+  SessionOptions options();
+};
+
+}  // namespace belfry::test
