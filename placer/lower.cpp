@@ -227,8 +227,9 @@ namespace {
 
 void check_link(const PlacedGraph& plan, const PlanNode& cause, int from, int to) {
   if (!plan.cluster.linked(plan.cluster.space(from), plan.cluster.space(to)))
-    throw UserError(fmt::format("'{}' is needed on {} but lies on {}, and no link joins the spaces {} and {}", cause.name, to_string(plan.cluster.devices[static_cast<std::size_t>(to)].id),
-                                to_string(plan.cluster.devices[static_cast<std::size_t>(from)].id), plan.cluster.space(to), plan.cluster.space(from)));
+    throw UserError(fmt::format("'{}' is needed on {} but lies on {}, and no link joins the spaces {} and {}; move it, or what reads it, so that both are in one space (--move), or give devices that are linked (--devices)",
+                                cause.name, to_string(plan.cluster.devices[static_cast<std::size_t>(to)].id), to_string(plan.cluster.devices[static_cast<std::size_t>(from)].id), plan.cluster.space(to),
+                                plan.cluster.space(from)));
 }
 
 /// Joins and splits read other spaces without a copy: they need links too.

@@ -43,10 +43,10 @@ class NodeChecker : public Objections {
         if (!is_made(u) || !is_made(variable)) object("dangling: '{}' donates what is not there", n.name);
     }
     for (const auto& [name, v] : plan_.fetches)
-      if (!is_made(v)) object("dangling: fetch '{}'", name);
+      if (!is_made(v)) object("dangling: fetch '{}' brings value {}, which nothing makes", name, v);
       else if (plan_.maker(v).op != kFetch) object("dangling: fetch '{}' is made by '{}', which brings nothing to the host", name, plan_.maker(v).name);
     for (auto [variable, u] : plan_.updates)
-      if (!is_made(variable) || !is_made(u)) object("dangling: an update of what is not there");
+      if (!is_made(variable) || !is_made(u)) object("dangling: the update of value {} by value {}, which are not both there", variable, u);
   }
 
   /// Only an optional output that nobody reads is not computed.
@@ -71,9 +71,9 @@ class NodeChecker : public Objections {
   void check_each() {
     std::set<std::pair<bool, int>> orders;
     for (const PlanNode& n : plan_.nodes) {
-      if (n.order < 0 || !orders.insert({n.scope == Scope::tower, n.order}).second) object("no order of its own: '{}'", n.name);
-      if (n.reason.empty()) object("no reason: '{}'", n.name);
-      if (n.user < 0 || n.user >= plan_.graph->size()) object("no cause: '{}'", n.name);
+      if (n.order < 0 || !orders.insert({n.scope == Scope::tower, n.order}).second) object("no order of its own: '{}' has {}", n.name, n.order);
+      if (n.reason.empty()) object("no reason: '{}' does not say why it is where it is", n.name);
+      if (n.user < 0 || n.user >= plan_.graph->size()) object("no cause: '{}' names node {} of the graph, which has {}", n.name, n.user, plan_.graph->size());
       for (const Member& m : n.members)
         if (m.node < 0 || m.node >= plan_.graph->size()) object("dangling: '{}' has a member that is not there", n.name);
       if ((n.scope == Scope::state) != (n.op == kVariable)) object("state: '{}' is of the op {} and of the scope {}", n.name, n.op, to_string(n.scope));
@@ -126,18 +126,18 @@ class NodeChecker : public Objections {
   }
 
   void check_tower_node(const PlanNode& n) {
-    if (n.vector < 0 || n.vector >= static_cast<int>(plan_.vectors.size())) return object("no device: '{}'", n.name);
+    if (n.vector < 0 || n.vector >= static_cast<int>(plan_.vectors.size())) return object("no device: '{}' names vector {} of {}", n.name, n.vector, plan_.vectors.size());
     if (n.ranged) return object("ranges: '{}' runs in the towers", n.name);
     if (n.phases.size() != plan_.classes.size()) return object("phase: '{}' has {} phases for {} classes", n.name, n.phases.size(), plan_.classes.size());
     for (std::size_t c = 0; c < plan_.classes.size(); ++c) {
       bool here = plan_.classes[c].pattern[static_cast<std::size_t>(n.vector)].device >= 0;
       if (here != (n.phases[c] >= 0)) return object("phase: '{}' {} phase where the tower runs it{}", n.name, here ? "has no" : "has a", here ? "" : " not");
-      if (n.phases[c] >= 0 && (c >= n.by_class.size() || n.by_class[c].kernel.empty())) object("no kernel: '{}'", n.name);
+      if (n.phases[c] >= 0 && (c >= n.by_class.size() || n.by_class[c].kernel.empty())) object("no kernel: '{}' has none for towers of {} rows", n.name, plan_.classes[c].share);
     }
   }
 
   void check_shared_node(const PlanNode& n) {
-    if (n.holders.empty()) return object("no device: '{}'", n.name);
+    if (n.holders.empty()) return object("no device: '{}' is on none", n.name);
     std::set<int> seen;
     for (int d : n.holders)
       if (!is_device(d) || !seen.insert(d).second) return object("no device: '{}' is on device {}, which is not there or named twice", n.name, d);
@@ -146,7 +146,7 @@ class NodeChecker : public Objections {
     if (n.scope == Scope::state) return;
     for (std::size_t g = 0; g < plan_.groups.size(); ++g)
       if (std::any_of(plan_.groups[g].devices.begin(), plan_.groups[g].devices.end(), [&](int d) { return seen.contains(d); }) && (g >= n.by_group.size() || n.by_group[g].kernel.empty()))
-        return object("no kernel: '{}'", n.name);
+        return object("no kernel: '{}' has none on {}", n.name, name_of(plan_.groups[g].devices.front()));
   }
 
   /// State lies in the state, inputs in the feed, and nothing else does.

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <map>
 
 #include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/over_memory.h>
 #include <belfry/graph/plan/verify_parts_internal.h>
 #include <belfry/graph/plan/watcher.h>
@@ -18,6 +20,7 @@ class RunChecker : public Objections {
     BoundPlan bound(plan_);
     check_bytes(bound);
     check_joins(bound);
+    check_landed(bound);
     check_spaces(bound);
     if (found_.empty()) check_order(bound);
   }
@@ -83,6 +86,23 @@ class RunChecker : public Objections {
       }
   }
 
+  /// On GPUs the parts of a sum that lie elsewhere are first brought into its scratch.
+  void check_landed(const BoundPlan& bound) {
+    const Instances instances(plan_);
+    std::map<std::pair<int, int>, std::int64_t> due;  // node, device
+    for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
+      const PlanNode& n = plan_.nodes[i];
+      if (!is_join(n) || std::none_of(n.holders.begin(), n.holders.end(), [&](int d) { return plan_.cluster.devices[static_cast<std::size_t>(d)].id.kind == "gpu"; })) continue;
+      const std::vector<std::int64_t> landed = landed_bytes(instances, n);
+      for (std::size_t h = 0; h < landed.size(); ++h) due[{static_cast<int>(i), n.holders.get()[h]}] = landed[h];
+    }
+    if (due.empty()) return;
+    for (const auto& stream : bound.streams)
+      for (const Step& s : stream)
+        if (auto at = due.find({s.node, s.device}); at != due.end() && s.scratch.bytes < at->second)
+          object("outside: '{}' brings {} bytes of parts to {}, but has {} bytes of scratch for them", node(s.node).name, at->second, name_of(s.device), s.scratch.bytes);
+  }
+
   /// What moves values reads other memory spaces over links; all else reads its own.
   void check_spaces(const BoundPlan& bound) {
     const std::string& feeds = plan_.cluster.space(plan_.cluster.host());
@@ -105,7 +125,7 @@ class RunChecker : public Objections {
   void check_order(const BoundPlan& bound) {
     std::vector<std::string> stuck;
     auto order = legal_order(bound, &stuck);
-    if (!stuck.empty()) return object("stuck: {} wait for each other", fmt::join(stuck, ", "));
+    if (!stuck.empty()) return object("stuck: '{}' wait for each other", fmt::join(stuck, "', '"));
     Watcher watcher(bound);
     for (auto [s, k] : order) watcher.begin(bound.streams[static_cast<std::size_t>(s)][static_cast<std::size_t>(k)]);
     found_.insert(found_.end(), watcher.found().begin(), watcher.found().end());

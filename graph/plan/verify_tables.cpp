@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <limits>
+#include <set>
 
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/schedule.h>
@@ -27,6 +29,10 @@ class TableChecker : public Objections {
     if (plan_.towers < 1 || plan_.batch < 1) return object("phase: {} towers share {} rows", plan_.towers, plan_.batch);
     if (std::none_of(plan_.cluster.devices.begin(), plan_.cluster.devices.end(), [](const ClusterDevice& d) { return d.id.kind == "cpu" && d.id.host == 0; }))
       return object("no device: feeds and results live on a cpu of the first host, and there is none");
+    if (plan_.threads < 1 || plan_.threads > kMostThreads) object("thread: a tower has {} threads; 1 to {} can be", plan_.threads, kMostThreads);
+    std::set<DeviceId> ids;
+    for (const ClusterDevice& d : plan_.cluster.devices)
+      if (!ids.insert(d.id).second) object("no device: {} is twice among the devices", to_string(d.id));
     for (const auto& v : plan_.vectors) {
       if (static_cast<int>(v.size()) != plan_.towers) object("no device: a vector speaks of {} of {} towers", v.size(), plan_.towers);
       for (int d : v)
@@ -85,9 +91,10 @@ class TableChecker : public Objections {
     };
     for (const PlanStream& s : plan_.streams) {
       if (!is_device(s.device)) return object("stream of another device: '{}'", s.name);
+      if (s.name == "main") continue;  // it runs no towers: they alone have frames
       const FrameSize& f = plan_.frames[static_cast<std::size_t>(s.device)];
       add(s.device, s.slots, f.kept);
-      add(s.device, s.slots ? 1 : 0, f.tail);
+      add(s.device, 1, f.tail);
       add(s.device, 1, f.transient);
     }
     for (const DeviceGroup& g : plan_.groups)
@@ -97,7 +104,7 @@ class TableChecker : public Objections {
       }
     for (std::size_t d = 0; d < total.size(); ++d)
       if (total[d] > plan_.cluster.devices[d].memory)
-        object("memory: {} needs more than its {} bytes", to_string(plan_.cluster.devices[d].id), plan_.cluster.devices[d].memory);
+        object("memory: {} needs {} bytes, but has {}", to_string(plan_.cluster.devices[d].id), static_cast<std::int64_t>(std::min<__int128>(total[d], std::numeric_limits<std::int64_t>::max())), plan_.cluster.devices[d].memory);
   }
 };
 

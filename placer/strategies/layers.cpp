@@ -78,8 +78,8 @@ std::vector<std::string> reasons_of(const TowerGraph& tg, const TowerCut& t, con
 }  // namespace
 
 Division Layers::divide(const Graph&, const Cluster&) const {
-  if (replicas < 1 || devices.size() % static_cast<std::size_t>(replicas)) throw UserError(fmt::format("{} devices cannot be shared by {} replicas", devices.size(), replicas));
-  if (chunks < 1 || (chunks > 1 && order != PhaseOrder::interleaved)) throw UserError(fmt::format("{} chunks a device need order=interleaved", chunks));
+  if (replicas < 1 || devices.size() % static_cast<std::size_t>(replicas)) throw UserError(fmt::format("[layers] {} device{} cannot be shared by {} replicas; give a multiple of {} devices (--devices), or another number of replicas (-O replicas=1)", devices.size(), devices.size() == 1 ? "" : "s", replicas, std::max(2, replicas)));
+  if (chunks < 1 || (chunks > 1 && order != PhaseOrder::interleaved)) throw UserError(fmt::format("[layers] {} chunks a device are of interleaved phases, not of {}; give -O order=interleaved, or leave chunks out", chunks, to_string(order)));
   return {towers, combine, threads, order};
 }
 

@@ -1,6 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <iostream>
+#include <set>
+
 #include <belfry/graph/plan/forecast.h>
 #include <belfry/graph/plan/over_memory.h>
 #include <belfry/placer/choose.h>
@@ -43,31 +47,73 @@ std::vector<DeviceId> gpus_up_to(int n) {
   return out;
 }
 
-/// The shortest step of all strategies by their names and options, over all, half and a quarter of the devices.
-double shortest_step(const std::shared_ptr<const Graph>& graph, const Cluster& cluster, int gpus, std::int64_t batch) {
-  double best = 1e300;
+/// What `auto` may leave to objectives and numbers of devices that it does not look at.
+constexpr double kMostMissed = 1.06;
+
+using Options = std::map<std::string, std::string>;
+
+/// BELFRY_EXHAUSTIVE: objectives of cuts and any number of devices too, of which `auto` takes the usual ones.
+bool exhaustive() { return std::getenv("BELFRY_EXHAUSTIVE"); }
+
+/// Every value of an option that is worth a look, over n devices. An option that is not known here fails the test.
+std::vector<std::string> values_of(const std::string& option, int n) {
+  auto count = [](int k) { return std::to_string(k); };
+  if (option == "towers") return {"", count(2 * n), count(4 * n)};
+  if (option == "variables") return {"cpu:0", "gpu:0", "spread"};
+  if (option == "servers") return {"cpu:0", n > 1 ? "gpu:0-" + count(n - 1) : "gpu:0"};
+  if (option == "order") return {"gpipe", "1f1b", "interleaved"};
+  if (option == "objective") return exhaustive() ? std::vector<std::string>{"max-load", "latency", "variables"} : std::vector<std::string>{""};
+  if (option == "chunks") return {"", "2"};
+  if (option == "replicas") return {"", "1", "2"};
+  // Of the loss, of the host, and of loops, which have no step.
+  if (option == "combine" || option == "threads" || option == "staleness" || option == "backup") return {""};
+  ADD_FAILURE() << "the option '" << option << "' is left out";
+  return {""};
+}
+
+/// All options of a strategy with each other.
+std::vector<Options> options_of(const StrategyDef& def, int n) {
+  std::vector<Options> out = {{}};
+  for (const StrategyField& f : def.fields) {
+    std::vector<Options> more;
+    for (const Options& o : out)
+      for (const std::string& value : values_of(f.name, n)) {
+        more.push_back(o);
+        if (!value.empty()) more.back()[f.name] = value;
+      }
+    out = std::move(more);
+  }
+  return out;
+}
+
+struct Shortest {
+  double seconds = 1e300;
+  std::string what;
+  int looked_at = 0, refused = 0;
+};
+
+/// The shortest step of all strategies with all their options, over all of the devices, half of them, a quarter, …
+Shortest shortest_step(const std::shared_ptr<const Graph>& graph, const Cluster& cluster, int gpus, std::int64_t batch) {
+  Shortest out;
   for (const StrategyDef& def : standard_strategies()) {
     if (def.name == "auto") continue;
-    for (int n = gpus; n >= 1; n /= 2) {
-      std::vector<std::map<std::string, std::string>> options = {{}};
-      if (def.name == "towers") options = {{{"variables", "cpu:0"}}, {{"variables", "gpu:0"}}, {{"variables", "spread"}}};
-      if (def.name == "pipeline" || def.name == "hybrid") {
-        options.clear();
-        for (const char* order : {"gpipe", "1f1b", "interleaved"})
-          for (int replicas : {1, 2})
-            for (int m : {1, 2, 4}) {
-              if (n % replicas || n / replicas < 2 || (def.name == "hybrid") != (replicas > 1)) continue;
-              options.push_back({{"order", order}, {"replicas", std::to_string(replicas)}, {"towers", std::to_string(m * n)}});
-              if (order == std::string("interleaved")) options.back()["chunks"] = "2";
-            }
+    for (int n = gpus; n >= 1; n = exhaustive() ? n - 1 : n / 2)
+      for (const Options& o : options_of(def, n)) {
+        ++out.looked_at;
+        try {
+          PlacedGraph plan = place(graph, def.make(gpus_up_to(n), o), cluster, batch);
+          if (!over_memory(plan).empty()) continue;
+          const double seconds = forecast(plan).seconds;
+          if (seconds >= out.seconds) continue;
+          out.seconds = seconds;
+          out.what = def.name + " on " + std::to_string(n);
+          for (const auto& [name, value] : o) out.what += " " + name + "=" + value;
+        } catch (const UserError&) {
+          ++out.refused;  // a pipeline's stages that the devices do not give
+        }
       }
-      for (const auto& given : options) {
-        PlacedGraph plan = place(graph, def.make(gpus_up_to(n), given), cluster, batch);
-        if (over_memory(plan).empty()) best = std::min(best, forecast(plan).seconds);
-      }
-    }
   }
-  return best;
+  return out;
 }
 
 TEST(Choose, takes_the_shortest_step_of_all_strategies) {
@@ -78,7 +124,10 @@ TEST(Choose, takes_the_shortest_step_of_all_strategies) {
     for (const Cluster& cluster : clusters) {
       std::vector<Candidate> found = choose(graph, Auto{.devices = gpus_up_to(4)}.candidates(), cluster, batch);
       EXPECT_TRUE(found.front().refused.empty());
-      EXPECT_DOUBLE_EQ(found.front().seconds, shortest_step(graph, cluster, 4, batch)) << describe(found);
+      const Shortest best = shortest_step(graph, cluster, 4, batch);
+      std::cout << count << " layers of " << width << ", " << batch << " rows: " << found.front().seconds << " s by " << found.front().strategy.name << " " << found.front().strategy.options << "; of " << best.looked_at << " ("
+                << best.refused << " refused) the shortest is " << best.seconds << " by " << best.what << "\n";
+      EXPECT_LE(found.front().seconds, best.seconds * (exhaustive() ? kMostMissed : 1 + 1e-12)) << describe(found);
       EXPECT_DOUBLE_EQ(forecast(place(graph, to_strategy(Auto{.devices = gpus_up_to(4)}), cluster, batch)).seconds, found.front().seconds);
       taken.insert(found.front().strategy.name + " " + found.front().strategy.options);
     }

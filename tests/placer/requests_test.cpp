@@ -67,7 +67,7 @@ TEST(Requests, that_are_soft_give_way_to_a_kernel_that_lacks) {
   cluster.devices.push_back({parse_device("gpu:0"), "gpu:0"});
   PlaceOptions options;
   options.kernels = [](const KernelQuery& q) { return KernelChoice{q.device_kind == "gpu" && q.node.op == "matmul" ? "reference" : "kernel", 0, true}; };
-  EXPECT_TRUE(says([&] { placed("gpu:0", false, cluster, options); }, {"'matmul_1' is requested on gpu:0, but GPUs have no kernel for it", "request cpu:0"}));
+  EXPECT_TRUE(says([&] { placed("gpu:0", false, cluster, options); }, {"'matmul_1' is requested on gpu:0, but GPUs have no kernel for it", "request cpu:0", "or nothing: then it runs on the host"}));
   Placed p = placed("gpu:0", true, cluster, options);
   EXPECT_EQ(p.where("matmul_1"), "sim:0");
   EXPECT_EQ(p.where("v"), "gpu:0");  // which needs none
@@ -87,6 +87,32 @@ TEST(Requests, that_are_soft_give_way_where_memory_does_not_do) {
 TEST(Requests, rules_for_a_device_that_is_not_there_name_node_and_rule) {
   EXPECT_TRUE(says([] { placed("sim:1", false, sim_cluster(2), {.rules = {{"matmul*", {parse_device("sim:9")}, "moved by hand"}}}); },
                    {"[matmul] 'matmul' goes to sim:9 by the rule \"matmul*\" (moved by hand), which is not among the devices", "--devices", "change the rule"}));
+}
+
+/// Of a graph of two layers, by a strategy.
+void placed_by(const Strategy& strategy, Cluster cluster, std::vector<PlacementRule> rules = {}) {
+  const std::size_t must = rules.size();
+  Builder b("two");
+  Value h = relu(matmul(b.input("x", f32, {kBatch, 8}), b.variable("w", {8, 32}, {.init = "normal"})));
+  b.minimize(reduce_mean(square(matmul(h, b.variable("v", {32, 4}, {.init = "normal"})))), Momentum{.learning_rate = 0.1});
+  place(std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build())), strategy, cluster, 4, {.rules = std::move(rules), .must_decide = must});
+}
+
+TEST(Requests, that_a_strategy_cannot_meet_say_why_and_two_ways_out) {
+  const std::vector<DeviceId> three = sims(3), two = sims(2);
+  EXPECT_TRUE(says([&] { placed_by(to_strategy(Layers{.devices = three, .towers = 4, .replicas = 2}), sim_cluster(3)); }, {"3 devices cannot be shared by 2 replicas", "--devices", "-O replicas=1"}));
+  EXPECT_TRUE(says([&] { placed_by(to_strategy(Layers{.devices = two, .order = PhaseOrder::gpipe, .chunks = 2}), sim_cluster(2)); }, {"2 chunks", "not of gpipe", "-O order=interleaved", "leave chunks out"}));
+  Cluster small = sim_cluster(2);
+  small.devices[0].memory = small.devices[1].memory = 256;
+  EXPECT_TRUE(says([&] { placed_by(to_strategy(Layers{.devices = two}), small); }, {"the layers of 'two' cannot be cut over 2 devices", "the largest '", "give more devices", "--towers"}));
+  Cluster apart = sim_cluster(2);
+  apart.unlinked = {{"sim:0", "sim:1"}};
+  EXPECT_TRUE(says([&] { placed_by(to_strategy(Mirrored{.devices = two}), apart); }, {"' is needed on sim:0 but lies on sim:1, and no link joins the spaces", "--move", "--devices"}));
+}
+
+TEST(Requests, of_a_placement_for_another_graph_name_the_rule_and_two_ways_out) {
+  EXPECT_TRUE(says([] { placed_by(to_strategy(Single{.device = sims(1)[0]}), sim_cluster(1), {{"conv1/kernel", sims(1), "by hand"}}); },
+                   {"the rule \"conv1/kernel\" matches no node", "name one of 'two'", "or take the rule out: it may be of another graph"}));
 }
 
 }  // namespace

@@ -20,5 +20,7 @@ struct Damage {
 /// Sound plans of several shapes, by name.
 const std::map<std::string, PlacedGraph>& plans_to_damage();
 const std::vector<Damage>& damages();
+/// Those of ranges, of what is computed again, of chunks, gates, servers and GPUs: a part of damages().
+std::vector<Damage> damages_of_some_plans();
 
 }  // namespace belfry::test

@@ -63,6 +63,11 @@ with tempfile.TemporaryDirectory() as folder:
     expect(done.returncode == 0, f"an edited plan derived anew: {done.stderr}")
     done = subprocess.run([program, "diff", "two.json", "moved.json"], cwd=folder, text=True, capture_output=True, stdin=subprocess.DEVNULL)
     expect("decision" not in done.stdout, f"the edited and the moved plan differ: {done.stdout}")
+    # A hash is a record: another one is said, and the plan runs.
+    edited = re.sub(r'("arithmetic_hash": ")[0-9a-f]{4}', r'\1zzzz', plan.read_text(encoding="utf-8"), count=1)
+    pathlib.Path(folder, "hash.json").write_text(edited, encoding="utf-8")
+    done = subprocess.run([program, "run", "hash.json"], cwd=folder, text=True, capture_output=True, stdin=subprocess.DEVNULL)
+    expect("zzzz" in edited and "hash.json: its arithmetic hash is " in done.stderr and "but the file says zzzz" in done.stderr and "does not hold" not in done.stderr, f"an edited hash: {done.stderr}")
 
     # A plan given is what runs, and where it is not that is said.
     def here(*arguments, **options):
@@ -288,6 +293,9 @@ with tempfile.TemporaryDirectory() as folder:
     expect(all(0 <= line["staleness"] <= 2 and line["rows"] == 8 for line in lines if "step" in line), f"staleness of each step: {lines}")
     done = here("place", "mlp", "-o", "loops.json", *loops)
     expect(done.returncode == 0 and all(here("show", f"loops.{who}.json").returncode == 0 for who in ("worker", "server")), f"plans of loops: {done}")
+    expect("asynchronous, staleness at most 2; not reproducible" in done.stderr, f"place says what loops do not promise: {done.stderr}")
+    done = here("place", "mlp", "-o", "backup.json", *loops[:4], "-O", "backup=1", "--batch", "16")
+    expect(done.returncode == 0 and "the first 1 gradients" in done.stderr and "not reproducible" in done.stderr, f"place says what backup workers do not promise: {done.stderr}")
     refused(1, ["parameter_server", "no plan of a step"], "forecast", "mlp", *loops)
     values = {split: here("evaluate", "mlp", "--data", "digits", "--split", split) for split in ("train", "test", "all")}
     expect(all(f"of {rows} rows" in values[split].stderr for split, rows in (("train", 64), ("test", 32), ("all", 96))), f"rows of a split: {values}")

@@ -1,0 +1,128 @@
+// Random plans: the verifier finds nothing, their files say all of them, they come to an end, and those that run have the interpreter's bits.
+// BELFRY_RANDOM_PLANS and BELFRY_SEED set how many and from which seed.
+#include <gtest/gtest.h>
+
+#include <rapidcheck.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include <belfry/frontends/json/plan_file.h>
+#include <belfry/graph/plan/over_memory.h>
+
+#include "plans.h"
+#include "random_plan.h"
+#include "rendezvous.h"
+
+namespace belfry::test {
+namespace {
+
+/// What fails ends the property; rapidcheck then looks for a smaller draw that fails as well.
+void demand(bool holds, const std::string& what) {
+  if (!holds) throw std::runtime_error(what);
+}
+
+/// Nothing but that it does not fit, and that only where it does not.
+void demand_sound(const PlacedGraph& plan) {
+  const std::vector<std::string> found = verify(plan);
+  const bool over = !over_memory(plan).empty();
+  demand(over == !found.empty(), found.empty() ? "the verifier does not see that it does not fit" : "the verifier says " + found[0]);
+  for (const std::string& f : found) demand(f.starts_with("memory: "), "the verifier says " + f);
+}
+
+/// Written, read, written again; derived anew from its decisions alone.
+void demand_whole_file(const RandomPlan& r) {
+  const std::string text = write_plan(r.plan);
+  const PlacedGraph again = read_plan(text, "plan.json", r.graph->shared_ops());
+  demand(write_plan(again) == text, "read back, it is written as another text");
+  demand(again.arithmetic_hash == r.plan.arithmetic_hash && arithmetic_hash(again) == r.plan.arithmetic_hash, "read back, it has another arithmetic hash");
+  demand_sound(again);
+  const PlanRequest request = request_of(again);
+  std::vector<FusionGroup> groups;
+  for (const auto& [kind, members] : request.groups) groups.push_back({kind, members});
+  PlaceOptions o{.fetches = request.fetches, .updates = request.updates, .kernels = r.options.kernels, .groups = [&](const Graph&) { return groups; }};
+  demand(write_plan(place(again.graph, placement_of(again), again.cluster, o)) == text, "placed anew from its decisions, it is written as another text");
+}
+
+/// The interpreter's bits, under the eyes of a watcher in a random order, and by threads.
+void demand_bits(const RandomPlan& r, std::uint64_t order) {
+  Program program(std::make_shared<const PlacedGraph>(r.plan), reference_kernels());
+  for (int t = 0; t < static_cast<int>(program.threads().size()); ++t) program.prepare_thread(t);
+  const Tensors start = state_for(*r.graph), feeds = feeds_for(*r.graph, r.plan.batch);
+  TowerGraph tg = expand(r.graph, {.towers = r.plan.towers, .batch = r.plan.batch, .combine = r.plan.combine, .threads = 1, .updates = r.options.updates, .fetches = r.options.fetches,
+                                   .groups = r.options.groups ? r.options.groups(*r.graph) : std::vector<FusionGroup>{}});
+  const Result want = run_towers(tg, feeds, start);
+  Runner runner(program);
+  for (bool interleaved : {true, false}) {
+    std::set<std::string> held;
+    for (const StateBuffer& s : program.bound().state) held.insert(r.plan.nodes[static_cast<std::size_t>(s.node)].name);
+    for (const std::string& name : held) program.set_state(name, start.at(name));
+    Watcher watcher(program.bound());
+    Outcome got = interleaved ? runner.run_interleaved(views(feeds), at_random(order), &watcher) : runner.run(views(feeds));
+    if (got.error) std::rethrow_exception(got.error);
+    demand(watcher.found().empty(), watcher.found().empty() ? "" : "the watcher sees " + watcher.found()[0]);
+    for (const auto& [name, value] : want.fetched) demand(got.fetched.at(name) == value, "other bits in the fetch " + name);
+    for (const auto& [name, value] : want.state)
+      if (held.contains(name)) demand(program.state(name) == value && program.holders_agree(name), "other bits in the variable " + name);
+  }
+}
+
+struct Counts {
+  int plans = 0, ran = 0, refused = 0, over = 0, shared_channels = 0;
+  std::map<std::string, int> strategies, refusals;
+};
+
+void property(Counts& counts, int every) {
+  const bool run = counts.plans % every == every - 1;
+  std::string drawn;
+  RandomPlan r;
+  try {
+    r = random_plan([&](const char* what, int n) { return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange(0, n)).as(what); }, run);
+  } catch (const UserError& e) {
+    ++counts.refused;
+    ++counts.refusals[std::string(e.what()).substr(0, 60)];
+    RC_DISCARD(e.what());
+  }
+  RC_TAG(r.what);
+  try {
+    demand_sound(r.plan);
+    demand_whole_file(r);
+    const BoundPlan bound(r.plan);
+    for (const std::string& s : Rendezvous(bound).stuck()) demand(false, "with channels that hold one signal it is stuck at " + s);
+    counts.shared_channels += !Rendezvous(bound, true).stuck().empty();
+    const bool over = !over_memory(r.plan).empty();
+    if (run && !over) demand_bits(r, static_cast<std::uint64_t>(counts.plans));
+    ++counts.plans, counts.ran += run && !over, counts.over += over;
+    ++counts.strategies[r.plan.placement.strategy];
+  } catch (const std::exception& e) {
+    throw std::runtime_error(r.what + ": " + e.what());
+  }
+}
+
+std::uint64_t setting(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+TEST(RandomPlans, are_sound_are_their_files_and_end_with_channels_of_one) {
+  constexpr int kEvery = 20;  // is run
+  rc::detail::TestParams params;
+  params.maxSuccess = static_cast<int>(setting("BELFRY_RANDOM_PLANS", 400));
+  params.seed = setting("BELFRY_SEED", 1);
+  params.maxDiscardRatio = 2;
+  Counts counts;
+  const auto result = rc::detail::checkTestable([&] { property(counts, kEvery); }, rc::detail::TestMetadata{"random_plans", "random plans"}, params);
+  std::ostringstream said;
+  rc::detail::printResultMessage(result, said);
+  EXPECT_TRUE(result.is<rc::detail::SuccessResult>()) << said.str();
+  std::cout << fmt::format("{} plans from seed {}, {} of them ran, {} do not fit; {} draws were refused; {} would need more than one channel of one between two streams\n", counts.plans, params.seed, counts.ran, counts.over, counts.refused,
+                           counts.shared_channels);
+  for (const auto& [name, n] : counts.strategies) std::cout << fmt::format("  {:5} {}\n", n, name);
+  for (const auto& [why, n] : counts.refusals) std::cout << fmt::format("  {:5} refused: {}\n", n, why);
+}
+
+}  // namespace
+}  // namespace belfry::test
