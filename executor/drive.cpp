@@ -282,6 +282,7 @@ void Runner::drain(int thread, const Task* past) {
   for (Queue* q : program_.queues(thread)) {
     try {
       q->finish();
+      for (const auto& c : program_.communicators()) c->check();
       std::vector<std::int64_t> stamps = options_->trace ? q->stamps() : std::vector<std::int64_t>{};
       std::size_t next = 1;  // behind the one of the beginning
       for (const Task* t = tasks; t != past; ++t) {

@@ -36,6 +36,7 @@ Program::Program(std::shared_ptr<const PlacedGraph> plan, const KernelTables& ke
   }
   faults_.resize(threads_.size());
   make_queues();
+  find_collectives();
   bind_feeds_and_results();
   bind_tasks();
 }
@@ -117,6 +118,21 @@ void Program::make_queues() {
         if (queue(w.stream) && w.stream != s) d.waits.push_back({queue(w.stream), mark_of(w.stream, w.count), w.stream, w.count, thread_of(w.stream) != static_cast<int>(t) ? -1 : task_of.at({w.stream, w.count - 1})});
     }
   }
+}
+
+void Program::find_collectives() {
+  const bool any = std::any_of(bound_.streams.begin(), bound_.streams.end(), [](const auto& stream) { return std::any_of(stream.begin(), stream.end(), Collectors::is_one); });
+  if (!any) return;
+  collectors_ = std::make_unique<Collectors>(bound_, [&](const std::vector<int>& devices) {
+    std::vector<std::pair<std::string, Device*>> ranks;
+    for (int d : devices) ranks.emplace_back(to_string(plan_->cluster.devices[static_cast<std::size_t>(d)].id), device_of(d));
+    return ranks.at(0).second->communicator(ranks);
+  });
+}
+
+const std::vector<std::shared_ptr<Communicator>>& Program::communicators() const {
+  static const std::vector<std::shared_ptr<Communicator>> none;
+  return collectors_ ? collectors_->all() : none;
 }
 
 std::unique_ptr<Queue> Program::make_lane(int stream, Urgency urgency) const {
@@ -295,7 +311,16 @@ void Program::bind_arguments(Launch& l) {
   if (step.scratch.bytes) l.arguments.scratch = address(step.scratch);
 }
 
-/// Who brings the parts of a step's first input here.
+/// Can a device's kernels read the part where it lies? The plan counts on it where its cluster says so, and it must be so here.
+bool Program::reads(int device, const Part& p) const {
+  const Device* there = p.buffer.space < 0 ? nullptr : device_of_space_[static_cast<std::size_t>(p.buffer.space)];
+  if (!there) return false;
+  const std::vector<DeviceId> planned = plan_->cluster.read_by(device);
+  const DeviceId from = plan_->cluster.devices[static_cast<std::size_t>(p.buffer.tag.device)].id.whole();
+  return std::find(planned.begin(), planned.end(), from) != planned.end() && device_of(device)->reads(*there);
+}
+
+/// Who brings the parts of a step's first input here. What a sum reads where it lies nobody brings.
 Carriers Program::carriers(const Step& step) const {
   const PlanNode& n = plan_->nodes[static_cast<std::size_t>(step.node)];
   Carriers out{queue(step.stream) != nullptr, {}};
@@ -305,7 +330,7 @@ Carriers Program::carriers(const Step& step) const {
     Queue*& carrier = out.of_part.emplace_back(nullptr);
     bool feed = p.buffer.space == kFeedSpace;
     if (!moves_values(n) || (!feed && bound_.spaces[static_cast<std::size_t>(p.buffer.space)] == here)) continue;
-    if (out.own) carrier = queue(step.stream);
+    if (out.own) carrier = reads(step.device, p) ? nullptr : queue(step.stream);
     else if (auto at = carriers_.find({step.stream, p.buffer.space}); at != carriers_.end()) carrier = at->second.get();
   }
   return out;
@@ -343,7 +368,8 @@ void Program::prepare_thread(int thread) {
       const std::string kind = plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].kernels();
       auto table = kernels_.find(kind);
       if (Device* device = queue(l.step->stream) ? device_of(l.step->device) : nullptr) device->enter();
-      if (!n.def && n.op != kFused) l.kernel = structural_kernel(bound_, *l.step, carriers(*l.step), table == kernels_.end() ? nullptr : &table->second);
+      if (collectors_ && Collectors::is_one(*l.step)) l.kernel = collectors_->kernel(*l.step, [&](const BufferRef& b) { return address(b); }, table->second);
+      else if (!n.def && n.op != kFused) l.kernel = structural_kernel(bound_, *l.step, carriers(*l.step), table == kernels_.end() ? nullptr : &table->second);
       else if (n.op == kInput) l.kernel = prepared([](const Arguments&) {});
       else if (table == kernels_.end()) throw UserError(fmt::format("there are no kernels for devices of kind '{}'", kind));
       else if (queue(l.step->stream) && l.step->variant->kernel == kReferenceKernel) throw UserError(fmt::format("unbound: '{}' is computed by a reference, which runs on a host, but stands on {}; derive the plan anew with belfry place", n.name, to_string(plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].id)));

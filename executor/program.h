@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <belfry/executor/collectives.h>
 #include <belfry/executor/device/arena.h>
 #include <belfry/executor/device/device.h>
 #include <belfry/executor/launch.h>
@@ -51,6 +52,8 @@ class Program {
   const std::vector<FeedBinding>& feeds() const { return feeds_; }
   const std::vector<ResultBinding>& results() const { return results_; }
   const std::vector<UpdateBinding>& updates() const { return updates_; }
+  /// Of what a library sums over GPUs; none for most plans.
+  const std::vector<std::shared_ptr<Communicator>>& communicators() const;
 
   /// Bytes in a memory space, those of the variables among them: as many as the plan says.
   std::int64_t allocated(int space) const { return arenas_[static_cast<std::size_t>(space)].bytes() + state_bytes_[static_cast<std::size_t>(space)]; }
@@ -78,8 +81,10 @@ class Program {
   Device* device_of(int device) const;
   Device* any_gpu() const;
   Carriers carriers(const Step& step) const;
+  bool reads(int device, const Part& part) const;
   void allocate();
   void make_queues();
+  void find_collectives();
   void bind_arguments(Launch& launch);
   void bind_tasks();
   void bind_feeds_and_results();
@@ -96,6 +101,7 @@ class Program {
   mutable std::vector<Arena> arenas_;                                     // per space, all but the state
   std::vector<Device*> device_of_space_;               // null: the host's memory
   std::vector<std::unique_ptr<Queue>> queues_;         // per stream
+  std::unique_ptr<Collectors> collectors_;             // null: the plan has no collectives of a library
   std::map<std::pair<int, int>, std::unique_ptr<Queue>> carriers_;  // of host streams: (stream, space that they read)
   std::vector<std::vector<Queue*>> queues_of_thread_;
   std::vector<std::vector<Drive>> drives_;             // per thread, what its tasks point into

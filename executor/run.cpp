@@ -144,6 +144,7 @@ void Runner::fail(int stream, int index) {
     }
   }
   failed_ = true;
+  for (const auto& c : program_.communicators()) c->cancel();
   for (Event& e : events_) e.abort();
   for (Event& e : queued_) e.abort();
 }
@@ -155,6 +156,7 @@ void Runner::start(const Feeds& feeds, const RunOptions& options) {
   failed_node_.clear();
   for (Event& e : events_) e.reset();
   for (Event& e : queued_) e.reset();
+  for (const auto& c : program_.communicators()) c->renew();
   std::fill(updates_.begin(), updates_.end(), kNotBegun);
   for (auto& t : trace_of_thread_) t.clear();
   if (!options.staged) ahead_.clear();
@@ -233,6 +235,7 @@ Outcome Runner::run(const Feeds& feeds, const RunOptions& options) {
 }
 
 Outcome Runner::run_interleaved(const Feeds& feeds, const std::function<int(const std::vector<int>&)>& choose, Watcher* watcher, const RunOptions& options) {
+  if (!program_.communicators().empty()) throw UserError("a plan whose sums are a library's (collectives fastest) needs a thread for each GPU, and cannot be run one step after the other; place it with collectives=tree");
   start(feeds, options);
   const auto& streams = program_.bound().streams;
   std::vector<std::size_t> at(streams.size());

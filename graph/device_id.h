@@ -13,6 +13,7 @@ struct DeviceId {
   std::string kind = "cpu";
   int index = 0;
   int slice = -1;  ///< -1: the whole device
+  DeviceId whole() const { return {host, kind, index, -1}; }
   auto operator<=>(const DeviceId&) const = default;
 };
 

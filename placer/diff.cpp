@@ -34,6 +34,7 @@ class Differ {
     decided("batch", a_.batch, b_.batch);
     decided("combine", to_string(a_.combine), to_string(b_.combine));
     decided("threads", a_.threads, b_.threads);
+    decided("collectives", to_string(a_.placement.collectives), to_string(b_.placement.collectives));
     decided("order of phases", to_string(a_.placement.order), to_string(b_.placement.order));
     compare_clusters();
     for (const PlacedGraph* plan : {&a_, &b_})
@@ -72,6 +73,7 @@ class Differ {
       else if (!pair.first) out_.decisions.push_back(fmt::format("device {} is new", to_string(id)));
       else if (!(*pair.first == *pair.second)) out_.decisions.push_back(fmt::format("device {} has another space, memory or number of streams", to_string(id)));
     }
+    if (a_.cluster.peers != b_.cluster.peers) out_.decisions.push_back("other GPUs read each other's memory");
     if (a_.cluster.unlinked != b_.cluster.unlinked) out_.decisions.push_back("other memory spaces are linked");
     decided("cores", a_.cluster.cores, b_.cluster.cores);
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/plan/collectives.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/ranges.h>
@@ -138,7 +139,7 @@ void Placer::choose(const PlanNode& n, const Share& share, const std::string& ki
   if (n.scope == Scope::state || is_op(n, kInput)) {
     variant.kernel = n.scope == Scope::state ? "" : "feed";
   } else if (!n.def && !is_op(n, kFused)) {
-    variant.kernel = n.op;  // structural nodes have one kernel, of their own name
+    variant.kernel = kernel_of_moves(plan_, n);  // structural nodes have one, mostly of their own name
   } else if (!options_.kernels) {
     variant.kernel = kReference;
   } else {
@@ -168,7 +169,7 @@ void Placer::choose_kernels(const Instances& instances) {
       for (std::size_t g = 0; g < plan_.groups.size(); ++g)
         if (!n.by_group[g].outputs.empty()) choose(n, whole, kinds_[static_cast<std::size_t>(plan_.groups[g].devices[0])], n.by_group[g]);
     }
-    if (!gpus_ || !is_join(n)) continue;
+    if (!gpus_ || !is_join(n) || kernel_of_moves(plan_, n) != n.op) continue;
     const std::vector<std::int64_t> landed = landed_bytes(instances, n);
     for (std::size_t h = 0; h < landed.size(); ++h) {
       std::int64_t& scratch = n.by_group[group_of[static_cast<std::size_t>(n.holders.get()[h])]].scratch_bytes;

@@ -20,6 +20,7 @@ struct Division {
   int threads = 0;  ///< of a tower; 0: the first host's cores / towers, at least 1
   PhaseOrder order = PhaseOrder::by_tower;
   int recompute = 0;  ///< stretches of the forward pass, as PlaceOptions::recompute, which goes before it
+  Collectives collectives = Collectives::tree;
 };
 using Rules = std::vector<PlacementRule>;
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <belfry/executor/device/arena.h>
@@ -58,6 +59,8 @@ class Queue {
   virtual void finish() = 0;
 };
 
+class Communicator;
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -71,6 +74,10 @@ class Device {
   virtual std::unique_ptr<Queue> queue(int marks, Urgency urgency = Urgency::computes) = 0;
   /// The same as a queue's copy, done when it returns.
   virtual void copy(std::byte* to, const std::byte* from, std::int64_t bytes) = 0;
+  /// Kernels on this device read the other's memory where it lies. Both are of one backend.
+  virtual bool reads(const Device& other) const { return this == &other; }
+  /// A library's collectives over devices of this backend, by name, which are its ranks in their order. DeviceError where there are none.
+  virtual std::shared_ptr<Communicator> communicator(const std::vector<std::pair<std::string, Device*>>&) { throw DeviceError("its backend has no library of collectives"); }
 };
 
 /// By name: "gpu:0".

@@ -154,7 +154,7 @@ Session session_of_placement(Graph graph, const PlacementArguments& a, SessionOp
   for (const PlacementRule& r : file.rules)
     for (const DeviceId& d : r.devices)
       if (std::find(named.begin(), named.end(), d) == named.end()) named.push_back(d);
-  Division division{a.towers ? a.towers : file.towers.value_or(1), file.combine.value_or(Combine::global_mean), a.threads ? a.threads : file.threads.value_or(0), file.order.value_or(PhaseOrder::by_tower)};
+  Division division{a.towers ? a.towers : file.towers.value_or(1), file.combine.value_or(Combine::global_mean), a.threads ? a.threads : file.threads.value_or(0), file.order.value_or(PhaseOrder::by_tower), 0, file.collectives.value_or(Collectives::tree)};
   options.rules.insert(options.rules.end(), file.rules.begin(), file.rules.end());  // before what the graph requests
   if (!a.recompute) options.recompute.nodes = file.recompute;
   return Session(std::move(graph), Strategy{"placement", named, [=](const Graph&, const Cluster&) { return division; }, [](const TowerGraph&, const Cluster&, const CostTable&) { return Rules{}; }}, options);

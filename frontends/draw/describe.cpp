@@ -186,6 +186,7 @@ std::string describe(const PlacedGraph& plan, const DescribeOptions& options) {
                                 describe_batch(plan), to_string(plan.combine), plan.threads, plan.threads == 1 ? "" : "s", device_list(plan, all));
   if (plan.graph->precision != f32) out += fmt::format("products and what follows them in {}\n", name_of(plan.graph->precision));
   if (plan.combine == Combine::tower_sum) out += fmt::format("effective learning rate x {}\n", plan.towers);
+  if (plan.placement.collectives == Collectives::fastest) out += "collectives fastest: what NCCL sums over GPUs has an order of its own, and promises no bits\n";
   out += fmt::format("arithmetic hash {}\n", plan.arithmetic_hash);
   out += describe_streams(plan);
   out += describe_links(plan);

@@ -56,7 +56,9 @@ std::vector<std::string> cluster_entries(const Cluster& cluster) {
   std::vector<std::string> out = {fmt::format("\"cores\": {}", cluster.cores)}, lines, pairs;
   for (const auto& [a, b] : cluster.unlinked) pairs.push_back(json_list({json_text(a), json_text(b)}));
   if (!pairs.empty()) out.push_back("\"unlinked\": " + json_list(pairs));
-  std::vector<std::string> memory;
+  std::vector<std::string> memory, peers;
+  for (const auto& group : cluster.peers) peers.push_back(json_text(to_string(group)));
+  if (!peers.empty()) out.push_back("\"peers\": " + json_list(peers));
   for (std::int64_t bytes : cluster.host_memory) memory.push_back(std::to_string(bytes));
   if (!memory.empty()) out.push_back("\"host_memory\": " + json_list(memory));
   for (std::size_t i = 0; i < cluster.devices.size();) {
@@ -97,6 +99,11 @@ Cluster take_cluster(JsonObject& o) {
     for (const JsonValue& e : d.array(*v)) {
       if (d.array(e).size() != 2) d.fail(e, "is a pair of memory spaces");
       out.unlinked.emplace_back(d.text(e.items[0]), d.text(e.items[1]));
+    }
+  if (const JsonValue* v = o.find("peers"))
+    for (const JsonValue& e : d.array(*v)) {
+      const auto& group = out.peers.emplace_back(placed(d, e, [&] { return parse_devices(d.text(e)); }));
+      if (std::any_of(group.begin(), group.end(), [](const DeviceId& id) { return id.kind != "gpu" || id.slice >= 0; })) d.fail(e, "is no group of whole GPUs that read each other's memory");
     }
   if (const JsonValue* v = o.find("host_memory"))
     for (const JsonValue& e : d.array(*v)) out.host_memory.push_back(d.integer(e, 0, kMostBytes));

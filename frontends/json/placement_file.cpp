@@ -47,6 +47,7 @@ PlacementFile read_placement(const std::string& text, const std::string& file) {
   if (const JsonValue* v = root.find("combine")) out.combine = placed(d, *v, [&] { return parse_combine(d.text(*v)); });
   if (const JsonValue* v = root.find("threads")) out.threads = static_cast<int>(d.integer(*v, 1, kMostThreads));
   if (const JsonValue* v = root.find("order")) out.order = placed(d, *v, [&] { return parse_phase_order(d.text(*v)); });
+  if (const JsonValue* v = root.find("collectives")) out.collectives = placed(d, *v, [&] { return parse_collectives(d.text(*v)); });
   if (const JsonValue* v = root.find("recompute"))
     for (const JsonValue& name : d.array(*v)) out.recompute.push_back(d.text(name));
   for (const JsonValue& v : d.array(root.at("placement"))) out.rules.push_back(rule_of(d, v));
@@ -71,6 +72,7 @@ std::string write_placement(const Placement& p) {
   }
   std::vector<std::string> entries = {"\"belfry\": 1", fmt::format("\"towers\": {}", p.towers), fmt::format("\"batch\": {}", p.batch), "\"combine\": " + json_text(to_string(p.combine)),
                                       fmt::format("\"threads\": {}", p.threads), "\"order\": " + json_text(to_string(p.order))};
+  if (p.collectives != Collectives::tree) entries.push_back("\"collectives\": " + json_text(to_string(p.collectives)));
   std::vector<std::string> again;
   for (const std::string& name : p.recompute) again.push_back(json_text(name));
   if (!again.empty()) entries.push_back("\"recompute\": " + json_list(again));

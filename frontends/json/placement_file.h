@@ -15,6 +15,7 @@ struct PlacementFile {
   std::optional<std::int64_t> batch;
   std::optional<Combine> combine;
   std::optional<PhaseOrder> order;
+  std::optional<Collectives> collectives;
   std::vector<std::string> recompute;
   std::vector<PlacementRule> rules;
 };

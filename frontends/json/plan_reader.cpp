@@ -48,6 +48,7 @@ class PlanReader {
     plan_.placement = placement_of(plan_);
     plan_.placement.order = order_;
     plan_.placement.strategy = strategy_;
+    plan_.placement.collectives = collectives_;
     return std::move(plan_);
   }
 
@@ -67,6 +68,7 @@ class PlanReader {
     order_ = placed(d_, order, [&] { return parse_phase_order(d_.text(order)); });
     plan_.placement.order = order_;
     plan_.placement.strategy = strategy_;
+    if (const JsonValue* v = head.find("collectives")) collectives_ = placed(d_, *v, [&] { return parse_collectives(d_.text(*v)); });
     if (const JsonValue* v = head.find("isa")) plan_.isa = d_.text(*v);
     if (const JsonValue* v = head.find("libraries")) plan_.libraries = d_.text(*v);
     plan_.arithmetic_hash = d_.text(head.at("arithmetic_hash"));
@@ -343,6 +345,7 @@ class PlanReader {
   std::set<DeviceList> alike_;  ///< equal lists are kept once
   std::string strategy_;
   PhaseOrder order_ = PhaseOrder::by_tower;
+  Collectives collectives_ = Collectives::tree;
 };
 
 }  // namespace

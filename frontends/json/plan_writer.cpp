@@ -66,6 +66,7 @@ class PlanWriter {
     add("combine", json_text(to_string(plan_.combine)));
     add("threads", number(plan_.threads));
     add("order", json_text(to_string(p.order)));
+    if (p.collectives != Collectives::tree) add("collectives", json_text(to_string(p.collectives)));
     if (!plan_.isa.empty()) add("isa", json_text(plan_.isa));
     if (!plan_.libraries.empty()) add("libraries", json_text(plan_.libraries));
     add("arithmetic_hash", json_text(plan_.arithmetic_hash));

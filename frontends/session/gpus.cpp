@@ -60,6 +60,21 @@ std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices, dou
   return out;
 }
 
+std::vector<std::vector<DeviceId>> gpu_peers(const std::vector<DeviceId>& devices) {
+  std::set<int> gpus;
+  for (const DeviceId& d : devices)
+    if (d.kind == "gpu") gpus.insert(d.index);
+  std::vector<std::vector<DeviceId>> out;
+  if (gpus.size() < 2) return out;
+  for (const GpuLink& l : cuda_facts().links)
+    if (l.peer && gpus.contains(l.from) && gpus.contains(l.to)) out.push_back({{0, "gpu", l.from, -1}, {0, "gpu", l.to, -1}});
+  if (out.size() == gpus.size() * (gpus.size() - 1) / 2) {  // all of them: one group
+    out.assign(1, {});
+    for (int g : gpus) out[0].push_back({0, "gpu", g, -1});
+  }
+  return out;
+}
+
 Devices open_gpus(const PlacedGraph& plan, const Library& library, const Devices& open) {
   Devices out;
   std::optional<CudaFacts> facts;  // asking takes a look at driver and libraries: once, and not where nothing is to be opened

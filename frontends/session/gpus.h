@@ -23,6 +23,9 @@ std::string no_gpu_text(const DeviceId& device, const CudaFacts& facts, int core
 /// is no backend; a driver is not needed.
 std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const std::vector<DeviceId>& devices);
 
+/// Pairs of the GPUs here, whole ones, that read each other's memory.
+std::vector<std::vector<DeviceId>> gpu_peers(const std::vector<DeviceId>& devices);
+
 /// A fraction of the memory of the GPUs here, in bytes by index, as far as they can be asked: never what is free at the moment, so that plans stay the same.
 std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices, double fraction);
 

@@ -36,6 +36,17 @@ bool Cluster::linked(const std::string& a, const std::string& b) const {
   return a == b || std::none_of(unlinked.begin(), unlinked.end(), [&](const auto& p) { return (p.first == a && p.second == b) || (p.first == b && p.second == a); });
 }
 
+std::vector<DeviceId> Cluster::read_by(int d) const {
+  const DeviceId& id = devices[static_cast<std::size_t>(d)].id;
+  if (id.kind != "gpu") return {};
+  std::vector<DeviceId> out = {id.whole()};
+  for (const auto& group : peers)
+    if (std::find(group.begin(), group.end(), out[0]) != group.end())
+      for (const DeviceId& other : group)
+        if (std::find(out.begin(), out.end(), other) == out.end()) out.push_back(other);
+  return out;
+}
+
 Cluster local_cluster(const std::vector<DeviceId>& devices, int cores, std::int64_t memory, const std::map<int, std::int64_t>& gpus) {
   Cluster out;
   if (memory) out.host_memory = {memory};

@@ -61,6 +61,7 @@ struct ClusterLink {
 struct Cluster {
   std::vector<ClusterDevice> devices;
   std::vector<std::pair<std::string, std::string>> unlinked;  ///< pairs of spaces that no link joins
+  std::vector<std::vector<DeviceId>> peers;                   ///< groups of whole GPUs of which each reads the others' memory; logical devices of one GPU always do
   int cores = 1;                                              ///< of the first host
   std::vector<std::int64_t> host_memory;                      ///< per host, bytes that its cpu and sim devices share; hosts without an entry: no limit
   std::vector<ClusterLink> links;                             ///< for forecasts; none: what moves costs what memory does
@@ -72,6 +73,8 @@ struct Cluster {
   /// Where feeds and results live: the first cpu device of the first host.
   int host() const;
   bool linked(const std::string& a, const std::string& b) const;
+  /// Whole GPUs whose memory kernels on this one read where it lies, itself the first. None for a device of another kind.
+  std::vector<DeviceId> read_by(int d) const;
   bool operator==(const Cluster&) const = default;
 };
 

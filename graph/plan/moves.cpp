@@ -48,13 +48,13 @@ std::vector<std::int64_t> landed_bytes(const Instances& instances, const PlanNod
   if ((how != "sum" && how != "max" && how != "mean") || (m.scope != Scope::tower && m.scope != Scope::device)) return {};
   // What lies where, once for all holders.
   const PlanValue& read = plan.value(n.inputs[0]);
-  std::map<std::string, std::int64_t> in_space;
+  std::map<DeviceId, std::int64_t> on_gpu;
   std::int64_t all = 0, of_hosts = 0;
   auto add = [&](int device, std::int64_t bytes) {
     bytes = n.ranged ? 1 : aligned_bytes(bytes);  // ranges of one holder are equally long: parts are counted
     all += bytes;
-    in_space[plan.cluster.space(device)] += bytes;
-    if (plan.cluster.devices[static_cast<std::size_t>(device)].id.kind != "gpu") of_hosts += bytes;
+    const DeviceId& id = plan.cluster.devices[static_cast<std::size_t>(device)].id;
+    (id.kind == "gpu" ? on_gpu[id.whole()] : of_hosts) += bytes;
   };
   if (m.scope == Scope::tower) {
     for (int t = 0; t < plan.present(); ++t)
@@ -64,8 +64,11 @@ std::vector<std::int64_t> landed_bytes(const Instances& instances, const PlanNod
   }
   std::vector<std::int64_t> out;
   for (int d : n.holders) {
-    bool gpu = plan.cluster.devices[static_cast<std::size_t>(d)].id.kind == "gpu";
-    out.push_back((all - (gpu ? in_space[plan.cluster.space(d)] : of_hosts)) * (n.ranged ? aligned_bytes(type_on(plan, n, n.inputs[0], d).bytes()) : 1));
+    const std::vector<DeviceId> read = plan.cluster.read_by(d);
+    std::int64_t lies = read.empty() ? of_hosts : 0;
+    for (const DeviceId& gpu : read)
+      if (auto at = on_gpu.find(gpu); at != on_gpu.end()) lies += at->second;
+    out.push_back((all - lies) * (n.ranged ? aligned_bytes(type_on(plan, n, n.inputs[0], d).bytes()) : 1));
   }
   return out;
 }

@@ -17,6 +17,14 @@ PhaseOrder parse_phase_order(std::string_view text) {
   throw UserError(fmt::format("the order of phases is '{}'; it can be by_tower, gpipe, 1f1b or interleaved", text));
 }
 
+std::string to_string(Collectives collectives) { return collectives == Collectives::tree ? "tree" : "fastest"; }
+
+Collectives parse_collectives(std::string_view text) {
+  for (Collectives c : {Collectives::tree, Collectives::fastest})
+    if (to_string(c) == text) return c;
+  throw UserError(fmt::format("collectives are '{}'; they can be tree (our own, with the same bits on any devices) or fastest (a library's)", text));
+}
+
 std::pair<int, std::string> split_match(const std::string& match) {
   if (!match.starts_with("tower_")) return {-2, match};
   auto slash = match.find('/');

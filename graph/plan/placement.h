@@ -30,6 +30,11 @@ enum class PhaseOrder : std::uint8_t { by_tower, gpipe, one_f_one_b, interleaved
 std::string to_string(PhaseOrder order);
 PhaseOrder parse_phase_order(std::string_view text);
 
+/// Who makes sums over towers on several GPUs: our own kernels along the tree, or a library in an order of its own, which promises no bits.
+enum class Collectives : std::uint8_t { tree, fastest };
+std::string to_string(Collectives collectives);
+Collectives parse_collectives(std::string_view text);
+
 struct Placement {
   int towers = 1;
   std::int64_t batch = 1;
@@ -39,6 +44,7 @@ struct Placement {
   PhaseOrder order = PhaseOrder::by_tower;
   std::vector<std::string> recompute = {};  ///< nodes whose values backward computes again
   std::string strategy = "single"; ///< what made it
+  Collectives collectives = Collectives::tree;
   bool operator==(const Placement&) const = default;
 };
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include <belfry/graph/plan/collectives.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/verify_parts_internal.h>
 #include <belfry/graph/structural.h>
@@ -44,10 +45,10 @@ class DerivedChecker : public Objections {
     if (n.role != role) object("phase: '{}' is said to be {}, but is {}", n.name, to_string(n.role), to_string(role));
   }
 
-  /// What moves values has one kernel, of its own name.
+  /// What moves values has one kernel, of its own name, or the library's that the placement asks for.
   void check_kernels(const PlanNode& n) {
     if (n.scope == Scope::state || (n.op != kInput && (n.def || n.op == kFused))) return;
-    const std::string name = n.op == kInput ? "feed" : n.op;
+    const std::string name = n.op == kInput ? "feed" : kernel_of_moves(plan_, n);
     for (std::size_t c = 0; c < n.by_class.size(); ++c)
       if (c < n.phases.size() && n.phases[c] >= 0 && n.by_class[c].kernel != name) object("no kernel: '{}' names '{}', but {} has none of that name", n.name, n.by_class[c].kernel, n.op);
     if (n.scope == Scope::tower) return;

@@ -59,7 +59,8 @@ std::vector<StrategyDef> standard_strategies() {
   using Devices = std::vector<DeviceId>;
   using Given = std::map<std::string, std::string>;
   const StrategyField towers{"towers", "how many towers; by default one per device"}, combine{"combine", "global_mean, tower_mean or tower_sum"}, threads{"threads", "threads of a tower; by default cores / towers"},
-      objective{"objective", "what a cut makes small: max-load (the busiest device; by default), latency (of one batch), or variables: as many to each"};
+      objective{"objective", "what a cut makes small: max-load (the busiest device; by default), latency (of one batch), or variables: as many to each"},
+      collectives{"collectives", "who sums over GPUs: tree (the same bits on any devices; by default) or fastest (NCCL, which promises no bits)"};
   std::vector<StrategyDef> out;
   out.push_back({"auto", "the strategy, and as many of the devices, that are forecast to be fastest", {towers, combine, threads}, [](const Devices& devices, const Given& given) {
                    StrategyOptions o("auto", given);
@@ -81,15 +82,15 @@ std::vector<StrategyDef> standard_strategies() {
                    o.finish();
                    return to_strategy(s);
                  }});
-  out.push_back({"mirrored", "a tower and a copy of every variable per device", {towers, combine, threads}, [](const Devices& devices, const Given& given) {
+  out.push_back({"mirrored", "a tower and a copy of every variable per device", {towers, combine, threads, collectives}, [](const Devices& devices, const Given& given) {
                    StrategyOptions o("mirrored", given);
-                   Mirrored s{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0)};
+                   Mirrored s{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0), parse_collectives(o.text("collectives", "tree"))};
                    o.finish();
                    return to_strategy(s);
                  }});
-  out.push_back({"sharded", "a tower per device; the optimiser's state, the sums of gradients and the updates in ranges over the devices", {towers, combine, threads}, [](const Devices& devices, const Given& given) {
+  out.push_back({"sharded", "a tower per device; the optimiser's state, the sums of gradients and the updates in ranges over the devices", {towers, combine, threads, collectives}, [](const Devices& devices, const Given& given) {
                    StrategyOptions o("sharded", given);
-                   Sharded s{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0)};
+                   Sharded s{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0), parse_collectives(o.text("collectives", "tree"))};
                    o.finish();
                    return to_strategy(s);
                  }});

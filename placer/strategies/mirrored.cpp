@@ -5,7 +5,7 @@
 namespace belfry {
 
 Division Mirrored::divide(const Graph&, const Cluster&) const {
-  return {towers ? towers : static_cast<int>(devices.size()), combine, threads, PhaseOrder::by_tower};
+  return {towers ? towers : static_cast<int>(devices.size()), combine, threads, PhaseOrder::by_tower, 0, collectives};
 }
 
 Rules Mirrored::assign(const TowerGraph& tg, const Cluster&) const {

@@ -8,7 +8,7 @@
 namespace belfry {
 
 Division Sharded::divide(const Graph&, const Cluster&) const {
-  return {towers ? towers : static_cast<int>(devices.size()), combine, threads, PhaseOrder::by_tower};
+  return {towers ? towers : static_cast<int>(devices.size()), combine, threads, PhaseOrder::by_tower, 0, collectives};
 }
 
 Rules Sharded::assign(const TowerGraph& tg, const Cluster&) const {

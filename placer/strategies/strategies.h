@@ -38,6 +38,7 @@ struct Mirrored {
   int towers = 0;
   Combine combine = Combine::global_mean;
   int threads = 0;
+  Collectives collectives = Collectives::tree;
   Division divide(const Graph&, const Cluster&) const;
   Rules assign(const TowerGraph&, const Cluster&) const;
 };
@@ -49,6 +50,7 @@ struct Sharded {
   int towers = 0;
   Combine combine = Combine::global_mean;
   int threads = 0;
+  Collectives collectives = Collectives::tree;
   Division divide(const Graph&, const Cluster&) const;
   Rules assign(const TowerGraph&, const Cluster&) const;
 };

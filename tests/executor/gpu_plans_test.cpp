@@ -6,7 +6,12 @@
 #include <tuple>
 
 #include <belfry/belfry.h>
+#include <belfry/frontends/json/plan_file.h>
+#include <belfry/graph/plan/collectives.h>
+#include <belfry/graph/structural.h>
+#include <belfry/ops/all_ops.h>
 
+#include "files.h"
 #include "gpu_plans.h"
 #include "op_case.h"
 #include "says.h"
@@ -72,6 +77,7 @@ TEST_F(GpuPlans, give_the_cpus_bits_with_every_strategy) {
       start(++seed);
       const KernelTables& kernels = seed % 3 ? all : some;
       staged_ahead = seed % 2;
+      peers = seed % 2;
       auto plan = placed(graph, l.strategy, l.devices, 7, kernels);
       const Tensors got = train(graph, plan, kernels);
       for (const auto& [value, tensor] : want) ASSERT_TRUE(got.at(value) == tensor) << name << ", " << l.name << ", seed " << seed << ": '" << value << "' differs from the CPU's";
@@ -102,6 +108,79 @@ TEST_F(GpuPlans, that_were_edited_into_what_no_gpu_can_do_are_refused) {
   refused([](PlacedGraph& p) {
     for (PlanStream& s : p.streams) s.thread = 0;
   }, {"unbound: the host thread 0 launches on two GPUs"});
+}
+
+std::int64_t scratch_of_sums(const PlacedGraph& plan) {
+  std::int64_t out = 0;
+  for (const PlanNode& n : plan.nodes)
+    if (n.op == kAggregate)
+      for (const Variant& v : n.by_group) out += v.scratch_bytes;
+  return out;
+}
+
+/// Sums read the parts of peers and of other logical devices where they lie; others land theirs, and the plan has room for that.
+TEST_F(GpuPlans, land_only_what_a_sum_cannot_read) {
+  environment.set("FAKE_CUDA_GPUS", "2");
+  environment.set("FAKE_CUDA_WORKS", "1");
+  environment.set("FAKE_CUDA_PEER", "0");
+  start(13);
+  const KernelTables all = tables();
+  auto graph = std::make_shared<const Graph>(without_requests(training_graph(net("decay"), f32)));
+  auto mirrored = [&](const char* devices) { return placed(graph, to_strategy(Mirrored{.devices = parse_devices(devices), .towers = 4, .threads = 1}), devices, 8, all); };
+  const Tensors want = train(graph, placed(graph, to_strategy(Single{.device = cpu(0), .towers = 4, .threads = 1}), "cpu:0", 8, all), all);
+  auto apart = mirrored("gpu:0-1"), sliced = mirrored("gpu:0/0,gpu:0/1"), both = mirrored("gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1");
+  EXPECT_EQ(scratch_of_sums(*sliced), 0);
+  EXPECT_GT(scratch_of_sums(*apart), 0);
+  EXPECT_GT(scratch_of_sums(*both), 0);
+  for (const auto& plan : {apart, sliced, both}) EXPECT_EQ(train(graph, plan, all), want);
+  peers = true;
+  auto read = mirrored("gpu:0-1");
+  EXPECT_EQ(scratch_of_sums(*read), 0);
+  EXPECT_EQ(scratch_of_sums(*mirrored("gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1")), 0);
+  EXPECT_TRUE(says([&] { train(graph, read, all); }, {"unbound: ", "must land", "derive the plan anew"}));
+  environment.set("FAKE_CUDA_PEER", "1");
+  start(14);
+  EXPECT_EQ(train(graph, read, all), want);
+}
+
+/// A library's sums: near the CPU's, in an order of their own, and said in the plan.
+TEST_F(GpuPlans, sum_by_nccl_where_the_placement_asks_for_it) {
+  Folder folder;
+  std::filesystem::create_symlink(BELFRY_FAKE_CUDA, folder / "libnccl.so.2");
+  environment.set("BELFRY_CUDA_PATH", folder.path().string());
+  environment.set("FAKE_CUDA_GPUS", "3");
+  environment.set("FAKE_CUDA_WORKS", "1");
+  const KernelTables all = tables();
+  auto graph = std::make_shared<const Graph>(without_requests(training_graph(net("decay"), f32)));
+  auto nccl = [](const PlacedGraph& plan, const char* op) {
+    return std::count_if(plan.nodes.begin(), plan.nodes.end(), [&](const PlanNode& n) { return n.op == op && std::any_of(n.by_group.begin(), n.by_group.end(), [](const Variant& v) { return v.kernel == kNccl; }); });
+  };
+  const std::vector<DeviceId> three = parse_devices("gpu:0-2");
+  int seed = 20;
+  for (int towers : {3, 6}) {
+    start(++seed);
+    auto single = placed(graph, to_strategy(Single{.device = cpu(0), .towers = towers, .threads = 1}), "cpu:0", 13, all);
+    const Tensors want = train(graph, single, all);
+    for (const Strategy& s : {to_strategy(Mirrored{.devices = three, .towers = towers, .threads = 1, .collectives = Collectives::fastest}), to_strategy(Sharded{.devices = three, .towers = towers, .threads = 1, .collectives = Collectives::fastest})}) {
+      start(++seed);
+      auto plan = placed(graph, s, "gpu:0-2", 13, all);
+      EXPECT_GT(nccl(*plan, kAggregate), 0) << s.name;
+      EXPECT_EQ(nccl(*plan, kAllGather) > 0, s.name == "sharded");
+      EXPECT_NE(plan->arithmetic_hash, single->arithmetic_hash);
+      EXPECT_EQ(write_plan(read_plan(write_plan(*plan), "plan", std::make_shared<const OpSet>(standard_ops()))), write_plan(*plan));
+      const Tensors got = train(graph, plan, all);
+      for (const auto& [value, tensor] : want) EXPECT_LE(distance(got.at(value), tensor), 2e-6) << s.name << ": '" << value << "'";
+    }
+  }
+  auto own = placed(graph, to_strategy(Mirrored{.devices = parse_devices("gpu:0/0,gpu:0/1,gpu:1"), .towers = 3, .threads = 1, .collectives = Collectives::fastest}), "gpu:0/0,gpu:0/1,gpu:1", 13, all);
+  EXPECT_EQ(nccl(*own, kAggregate), 0) << "two ranks on one GPU";
+  for (const char* at : {"9", "30", "61"}) {
+    environment.set("FAKE_CUDA_FAIL", std::string("cuLaunchHostFunc:") + at + ":700");
+    start(++seed);
+    auto plan = placed(graph, to_strategy(Mirrored{.devices = three, .threads = 1, .collectives = Collectives::fastest}), "gpu:0-2", 12, all);
+    EXPECT_TRUE(says<DeviceError>([&] { train(graph, plan, all); }, {"(700)"})) << at;
+  }
+  environment.unset("FAKE_CUDA_FAIL");
 }
 
 TEST_F(GpuSessions, give_take_and_evaluate_state_as_on_the_cpu) {

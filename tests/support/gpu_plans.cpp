@@ -64,7 +64,9 @@ std::shared_ptr<const PlacedGraph> GpuPlans::placed(const std::shared_ptr<const 
   for (NodeId id = 0; id < graph->size(); ++id)
     if (auto asked = graph->node(id).device; asked && !std::count(all.begin(), all.end(), *asked)) all.push_back(*asked);
   if (!std::count(all.begin(), all.end(), cpu(0))) all.push_back(cpu(0));
-  auto plan = std::make_shared<const PlacedGraph>(place(graph, strategy, local_cluster(all, 2), batch, {.fetches = fetches_of(*graph), .kernels = chooser(kernels), .groups = find_groups}));
+  Cluster cluster = local_cluster(all, 2);
+  if (peers) cluster.peers = {parse_devices("gpu:0-1")};
+  auto plan = std::make_shared<const PlacedGraph>(place(graph, strategy, cluster, batch, {.fetches = fetches_of(*graph), .kernels = chooser(kernels), .groups = find_groups}));
   auto objections = verify(*plan);
   EXPECT_TRUE(objections.empty()) << objections[0];
   return plan;

@@ -37,6 +37,7 @@ class GpuPlans : public FakeGpus {
 
   bool staged_ahead = false;  ///< each step is told the next one's feeds
   bool lost_feeds = false;    ///< which are overwritten as soon as it has ended
+  bool peers = false;         ///< plans count on it that GPUs read each other's memory
   std::shared_ptr<CudaToolkit> toolkit_ = std::make_shared<CudaToolkit>();
 };
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nvtx3/nvToolsExt.h>
 
+#include <belfry/executor/device/cuda/nccl_internal.h>
 #include <belfry/graph/error.h>
 
 namespace belfry {
@@ -34,6 +35,7 @@ class Context {
   /// For what frees: a lost device has nothing left to free.
   bool enter_if_alive() const noexcept { return d_.cuCtxSetCurrent(context_) == CUDA_SUCCESS; }
   const CudaDriver& driver() const { return d_; }
+  const std::shared_ptr<CudaToolkit>& toolkit() const { return toolkit_; }
   CUcontext handle() const { return context_; }
   CUdevice device() const { return device_; }
 
@@ -215,6 +217,18 @@ class CudaDevice : public Device {
   void copy(std::byte* to, const std::byte* from, std::int64_t bytes) override {
     now_.copy(to, from, bytes);
     now_.finish();
+  }
+  std::shared_ptr<Communicator> communicator(const std::vector<std::pair<std::string, Device*>>& ranks) override {
+    std::vector<NcclRank> all;
+    for (const auto& [name, device] : ranks) all.push_back({device, name});
+    return open_nccl(context_->toolkit(), std::move(all));
+  }
+  /// Contexts reach each other from the first where the hardware lets them (context_of).
+  bool reads(const Device& other) const override {
+    const Context& there = *static_cast<const CudaDevice&>(other).context_;
+    int can = &there == context_.get();
+    if (!can) context_->check(context_->driver().cuDeviceCanAccessPeer(&can, context_->device(), there.device()), "cuDeviceCanAccessPeer");
+    return can;
   }
 
  private:

@@ -7,7 +7,7 @@
 // call of that name since cuInit fails. A code that breaks a context comes to light when the work runs, and stays.
 // Steps are held to what orders them: two that touch the same bytes of a block, one of them writing, and that no stream, event, graph,
 // value or wait of the host puts in order, are a race, whatever order they ran in. Copies and fills say what they touch, kernels of the host
-// by fake_cuda_declare, the host by fake_cuda_host. What the host was told by one function of the host, all its threads know.
+// by fake_cuda_declare, the host by fake_cuda_host. A kernel that reaches for memory of a GPU that is no peer gives CUDA_ERROR_ILLEGAL_ADDRESS. What the host was told by one function of the host, all its threads know.
 // Capture records a graph, and fails on a side stream that is not joined, a wait that leaves the graph, or a call that waits.
 // What it cannot do gives CUDA_ERROR_NOT_SUPPORTED: the default stream, waits for values and graphs within a capture, occupancy.
 #pragma once

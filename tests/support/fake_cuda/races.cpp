@@ -144,11 +144,11 @@ using namespace fake_cuda;
 
 extern "C" {
 
-void fake_cuda_declare(const char* name, const Touched* ranges, std::size_t count) { declared = {name, {ranges, ranges + count}}; }
+void fake_cuda_declare(const char* name, const Touched* ranges, std::size_t count) { declared = {name, {ranges, ranges + count}, true}; }
 
 void fake_cuda_host(const char* name, const Touched* ranges, std::size_t count) {
   std::lock_guard lock(state().mutex);
-  begin_step(known().host, 0, {name, {ranges, ranges + count}});
+  begin_step(known().host, 0, {name, {ranges, ranges + count}, false});
 }
 
 const char* fake_cuda_races() {

@@ -21,6 +21,7 @@ int strand_of(int launched, int captured);
 struct Access {
   std::string name = {};
   std::vector<Touched> ranges = {};
+  bool kernel = false;  ///< it reaches what its GPU and its peers hold; a copy goes anywhere
 };
 /// What the next step that this thread queues was said to touch.
 Access take_declared();

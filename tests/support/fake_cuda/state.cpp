@@ -65,6 +65,13 @@ CUstream_st* pick() {
   return t.last = able[t.random() % able.size()];
 }
 
+bool reaches(const CUctx_st& context, const Access& access) {
+  return !access.kernel || std::all_of(access.ranges.begin(), access.ranges.end(), [&](const Touched& t) {
+    const Block* block = block_of(reinterpret_cast<std::uintptr_t>(t.at));
+    return !block || !block->context || block->context == &context || context.peers.contains(block->context);
+  });
+}
+
 bool run_one(Call& call) {
   CUstream_st* stream = pick();
   if (!stream) return false;
@@ -75,6 +82,7 @@ bool run_one(Call& call) {
   Clock& clock = op.clock ? *op.clock : stream->clock;
   begin_step(clock, op.clock ? op.strand : stream->strand, op.access);
   stream->busy = true;
+  if (!reaches(*stream->context, op.access)) op = {{}, [] { return CUDA_ERROR_ILLEGAL_ADDRESS; }};
   if (op.tells_host) host_saw(clock);  // its other threads may go on before the function has returned
   if (op.calls_out) {
     call.lock.unlock();
