@@ -1,7 +1,9 @@
 #include <belfry/ops/cuda_kernels.h>
 
 #include <belfry/ops/cuda/code_internal.h>
+#include <belfry/ops/fusions.h>
 #include <belfry/ops/half_kernels_internal.h>
+#include <belfry/ops/members_in_turn_internal.h>
 
 namespace belfry {
 
@@ -26,6 +28,11 @@ KernelTable cuda_kernels(const std::shared_ptr<CudaToolkit>& toolkit) {
   add_with_halves(table, libraries, cast_cuda(code)[0]);
   const KernelTable generated = generated_kernels(code);
   for (const Kernel& k : generated.all()) table.add(k);
+  // Products whose form or dtype has no epilogue.
+  auto members = std::make_shared<const KernelTable>(table);
+  table.add(in_turn(kMatmulBiasRelu, {"matmul", "add", "relu"}, members, false));
+  table.add(in_turn(kMatmulBiasGeluTanh, {"matmul", "add", "gelu_tanh"}, members, false));
+  table.add(in_turn(kMatmulBias, {"matmul", "add"}, members, false));
   return table;
 }
 
