@@ -21,8 +21,8 @@ KernelTable generated_kernels(const GpuCodeRef& code) {
 /// Those of libraries first: a generated kernel of the same op stands in where they refuse.
 KernelTable cuda_kernels(const std::shared_ptr<CudaToolkit>& toolkit) {
   const GpuCodeRef code = driver_code(toolkit);
-  std::vector<Kernel> libraries;
-  for (auto* room : {avg_pool2d_cuda, batch_norm_cuda, conv2d_cuda, matmul_cuda, max_pool2d_cuda})
+  std::vector<Kernel> libraries = conv2d_cuda(toolkit, code);
+  for (auto* room : {avg_pool2d_cuda, batch_norm_cuda, matmul_cuda, max_pool2d_cuda})
     for (Kernel& k : room(toolkit)) libraries.push_back(std::move(k));
   KernelTable table;
   add_with_halves(table, libraries, cast_cuda(code)[0]);
