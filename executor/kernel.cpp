@@ -108,8 +108,12 @@ KernelTable::Choice KernelTable::choose(const KernelRequest& request, std::vecto
 }
 
 const Kernel& KernelTable::named(const std::string& name, const std::string& op) const {
+  const std::string_view kernel = std::string_view(name).substr(0, name.find('@'));
   for (const Kernel& k : kernels_)
-    if (k.op == op && k.name == name) return k;
+    if (k.op == op && k.name == kernel) {
+      if (kernel != name && !k.engines) throw UserError(fmt::format("[{}] the plan names '{}', but that kernel has no engines to choose among; derive the plan anew with belfry place", op, name));
+      return k;
+    }
   throw UserError(fmt::format("[{}] the plan names the kernel '{}', which is not here; derive the plan anew with belfry place", op, name));
 }
 
@@ -123,7 +127,16 @@ std::unique_ptr<Prepared> KernelTable::prepare(const std::string& name, const Ke
   if (!s.ok) throw refused("refuses: " + s.reason);
   if (s.scratch_bytes > granted.scratch_bytes) throw refused(fmt::format("needs {} bytes of scratch, but has {}", s.scratch_bytes, granted.scratch_bytes));
   if (granted.in_place && !s.in_place) throw refused("cannot write over its inputs, as the plan has it");
-  return k.prepare(request);
+  if (k.name == name) return k.prepare(request);
+  KernelRequest with_engine = request;
+  with_engine.engine = name.substr(k.name.size() + 1);
+  return k.prepare(with_engine);
+}
+
+std::vector<std::string> KernelTable::engines(const std::string& name, const KernelRequest& request) const {
+  if (name == kReferenceKernel) return {};
+  const Kernel& k = named(name, request.op);
+  return k.engines ? k.engines(request) : std::vector<std::string>{};
 }
 
 }  // namespace belfry

@@ -25,6 +25,7 @@ struct KernelRequest {
   int threads = 1;
   Share share;
   const JoinRequest* join = nullptr;           ///< of an aggregate: its inputs are the parts, of one type
+  std::string engine = {};                     ///< that the plan names; empty: the kernel takes the first that fits
 };
 
 struct Support {
@@ -74,6 +75,9 @@ struct Kernel {
   /// Of a fused kind: the ops that it computes as one, each reading the one before. It refuses other members.
   std::vector<std::string> members = {};
   bool halves = false;                         ///< of an op that computes: takes f16 and bf16 as they are
+  /// Engines of a library, any of which computes the request within the kernel's scratch, on the device of this thread, best first. A plan
+  /// names one behind the kernel: "cudnn_conv2d@eng34{k2=4}". Empty: the kernel has none.
+  std::function<std::vector<std::string>(const KernelRequest&)> engines = {};
 };
 
 /// What a plan gives a launch.
@@ -96,6 +100,8 @@ class KernelTable {
   /// UserError where no kernel of that name is there for the op, or it refuses, or wants more than it is granted.
   std::unique_ptr<Prepared> prepare(const std::string& name, const KernelRequest& request, const Granted& granted = {}) const;
   const std::vector<Kernel>& all() const { return kernels_; }
+  /// Of the kernel of that name; none where it has none.
+  std::vector<std::string> engines(const std::string& name, const KernelRequest& request) const;
 
  private:
   const Kernel& named(const std::string& name, const std::string& op) const;

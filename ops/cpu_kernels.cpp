@@ -1,6 +1,8 @@
 #include <belfry/ops/cpu_kernels.h>
 
+#include <belfry/ops/fusions.h>
 #include <belfry/ops/half_kernels_internal.h>
+#include <belfry/ops/members_in_turn_internal.h>
 
 namespace belfry {
 
@@ -13,6 +15,11 @@ KernelTable cpu_kernels() {
     for (Kernel& k : room()) all.push_back(std::move(k));
   KernelTable table;
   add_with_halves(table, all, cast_cpu()[0]);
+  // What follows a product here is exact, or far less work: a kernel of its own would save a pass over what is in the cache.
+  auto members = std::make_shared<const KernelTable>(table);
+  table.add(in_turn(kMatmulBiasRelu, {"matmul", "add", "relu"}, members, true));
+  table.add(in_turn(kMatmulBiasGeluTanh, {"matmul", "add", "gelu_tanh"}, members, true));
+  table.add(in_turn(kMatmulBias, {"matmul", "add"}, members, true));
   return table;
 }
 

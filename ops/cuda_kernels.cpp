@@ -1,7 +1,9 @@
 #include <belfry/ops/cuda_kernels.h>
 
 #include <belfry/ops/cuda/code_internal.h>
+#include <belfry/ops/fusions.h>
 #include <belfry/ops/half_kernels_internal.h>
+#include <belfry/ops/members_in_turn_internal.h>
 
 namespace belfry {
 
@@ -19,13 +21,18 @@ KernelTable generated_kernels(const GpuCodeRef& code) {
 /// Those of libraries first: a generated kernel of the same op stands in where they refuse.
 KernelTable cuda_kernels(const std::shared_ptr<CudaToolkit>& toolkit) {
   const GpuCodeRef code = driver_code(toolkit);
-  std::vector<Kernel> libraries;
-  for (auto* room : {avg_pool2d_cuda, batch_norm_cuda, conv2d_cuda, matmul_cuda, max_pool2d_cuda})
+  std::vector<Kernel> libraries = conv2d_cuda(toolkit, code);
+  for (auto* room : {avg_pool2d_cuda, batch_norm_cuda, matmul_cuda, max_pool2d_cuda})
     for (Kernel& k : room(toolkit)) libraries.push_back(std::move(k));
   KernelTable table;
   add_with_halves(table, libraries, cast_cuda(code)[0]);
   const KernelTable generated = generated_kernels(code);
   for (const Kernel& k : generated.all()) table.add(k);
+  // Products whose form or dtype has no epilogue.
+  auto members = std::make_shared<const KernelTable>(table);
+  table.add(in_turn(kMatmulBiasRelu, {"matmul", "add", "relu"}, members, false));
+  table.add(in_turn(kMatmulBiasGeluTanh, {"matmul", "add", "gelu_tanh"}, members, false));
+  table.add(in_turn(kMatmulBias, {"matmul", "add"}, members, false));
   return table;
 }
 

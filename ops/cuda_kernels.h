@@ -52,7 +52,7 @@ std::vector<Kernel> unary_cuda(const std::shared_ptr<GpuCode>& code);
 // Each room's own, in its *_cuda.cpp.
 std::vector<Kernel> avg_pool2d_cuda(const std::shared_ptr<CudaToolkit>& toolkit);
 std::vector<Kernel> batch_norm_cuda(const std::shared_ptr<CudaToolkit>& toolkit);
-std::vector<Kernel> conv2d_cuda(const std::shared_ptr<CudaToolkit>& toolkit);
+std::vector<Kernel> conv2d_cuda(const std::shared_ptr<CudaToolkit>& toolkit, const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> matmul_cuda(const std::shared_ptr<CudaToolkit>& toolkit);
 std::vector<Kernel> max_pool2d_cuda(const std::shared_ptr<CudaToolkit>& toolkit);
 

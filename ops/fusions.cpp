@@ -1,7 +1,7 @@
 #include <belfry/ops/fusions.h>
 
 #include <optional>
-#include <set>
+#include <utility>
 
 namespace belfry {
 
@@ -13,15 +13,15 @@ std::optional<NodeId> maker(const Graph& g, ValueId v, std::string_view op) {
   return v.node;
 }
 
-std::optional<FusionGroup> conv2d_bias_relu(const Graph& g, NodeId last) {
-  if (g.node(last).op->name != "relu") return {};
-  auto sum = maker(g, g.node(last).inputs[0], "add");
+/// What `op` makes plus a bias per element of its last axis, on either side: the two nodes.
+std::optional<std::pair<NodeId, NodeId>> biased(const Graph& g, ValueId v, std::string_view op) {
+  auto sum = maker(g, v, "add");
   if (!sum) return {};
   for (std::size_t side : {0u, 1u}) {
-    auto conv = maker(g, g.node(*sum).inputs[side], "conv2d");
-    if (!conv) continue;
-    const TensorType &y = g.node(*conv).types[0], &bias = g.type(g.node(*sum).inputs[1 - side]);
-    if (g.node(*sum).types[0] == y && bias.shape == Shape{y.shape[3]}) return FusionGroup{kConv2dBiasRelu, {*conv, *sum, last}};
+    auto made = maker(g, g.node(*sum).inputs[side], op);
+    if (!made) continue;
+    const TensorType &y = g.node(*made).types[0], &bias = g.type(g.node(*sum).inputs[1 - side]);
+    if (g.node(*sum).types[0] == y && !y.shape.empty() && !y.shape.back().symbolic() && bias.shape == Shape{y.shape.back()}) return std::pair(*made, *sum);
   }
   return {};
 }
@@ -29,17 +29,16 @@ std::optional<FusionGroup> conv2d_bias_relu(const Graph& g, NodeId last) {
 }  // namespace
 
 std::vector<FusionGroup> find_groups(const Graph& g) {
+  constexpr std::pair<const char*, std::pair<const char*, const char*>> kActivated[] = {
+      {kConv2dBiasRelu, {"conv2d", "relu"}}, {kMatmulBiasRelu, {"matmul", "relu"}}, {kMatmulBiasGeluTanh, {"matmul", "gelu_tanh"}}};
   std::vector<FusionGroup> out;
-  std::set<NodeId> taken;
-  for (NodeId id = 0; id < g.size(); ++id) {
-    auto group = conv2d_bias_relu(g, id);
-    if (!group) continue;
-    bool free = true;
-    for (NodeId m : group->members) free = free && !taken.contains(m);
-    if (!free) continue;
-    taken.insert(group->members.begin(), group->members.end());
-    out.push_back(std::move(*group));
-  }
+  for (NodeId id = 0; id < g.size(); ++id)
+    for (const auto& [kind, ops] : kActivated)
+      if (g.node(id).op->name == ops.second)
+        if (auto sum = biased(g, g.node(id).inputs[0], ops.first)) out.push_back({kind, {sum->first, sum->second, id}});
+  for (NodeId id = 0; id < g.size(); ++id)
+    if (g.node(id).op->name == "add")
+      if (auto sum = biased(g, {id, 0}, "matmul")) out.push_back({kMatmulBias, {sum->first, sum->second}});
   return out;
 }
 

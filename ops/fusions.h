@@ -9,7 +9,12 @@ namespace belfry {
 /// relu(conv2d(x, filter) + bias) with a bias per channel. Inputs x, filter, bias.
 inline constexpr const char* kConv2dBiasRelu = "conv2d_bias_relu";
 
-/// In the order of their last members; no node is in two groups.
+/// matmul(a, b) + bias with a bias per element of the last axis, and what may follow. Inputs a, b, bias.
+inline constexpr const char* kMatmulBias = "matmul_bias";
+inline constexpr const char* kMatmulBiasRelu = "matmul_bias_relu";
+inline constexpr const char* kMatmulBiasGeluTanh = "matmul_bias_gelu_tanh";
+
+/// Best first: of groups that share a node, expand takes the first that fits there.
 std::vector<FusionGroup> find_groups(const Graph& graph);
 
 }  // namespace belfry

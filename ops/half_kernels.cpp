@@ -102,6 +102,7 @@ Kernel in_f32(const Kernel& kernel, const Kernel& cast) {
     s.scratch_bytes += Places(r).bytes;
     return s;
   };
+  if (kernel.engines) out.engines = [kernel](const KernelRequest& r) { return kernel.engines(widened(r)); };
   out.prepare = [kernel, cast](const KernelRequest& r) { return std::make_unique<InF32>(r, kernel.prepare(widened(r)), cast); };
   return out;
 }

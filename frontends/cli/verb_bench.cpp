@@ -12,6 +12,7 @@
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/cost_file.h>
 #include <belfry/frontends/session/calibration.h>
+#include <belfry/frontends/session/engines.h>
 
 namespace belfry {
 
@@ -24,7 +25,7 @@ struct BenchArguments {
   std::vector<std::string> precisions = {""};  ///< empty: the graph's own
   std::int64_t rounds = 20;
   bool calibrate = false;
-  std::string out;
+  std::string out, devices;
 };
 
 /// A net with a batch and towers, ready to step.
@@ -35,7 +36,16 @@ struct Case {
   std::vector<double> seconds = {};
 };
 
-std::list<Case> cases_of(const BenchArguments& o, const std::shared_ptr<const Library>& library, int cores) {
+/// Towers over the devices that are named, or over the cores.
+Strategy strategy_of(const BenchArguments& o, int towers, int cores) {
+  std::vector<DeviceId> devices = o.devices.empty() ? std::vector<DeviceId>{} : parse_devices(o.devices);
+  if (devices.size() == 1) return to_strategy(Single{.device = devices[0], .towers = towers});
+  if (!devices.empty()) return to_strategy(Mirrored{.devices = devices, .towers = towers});
+  for (int d = 0; d < std::min(towers, cores); ++d) devices.push_back(cpu(d));
+  return towers == 1 ? to_strategy(Single{}) : to_strategy(Towers{.devices = devices, .towers = towers});
+}
+
+std::list<Case> cases_of(const BenchArguments& o, const std::shared_ptr<const Library>& library, int cores, std::shared_ptr<const CostTable> costs = {}) {
   std::list<Case> out;
   for (const std::string& net : o.nets) {
     Source source = load_source(net, *library);
@@ -43,12 +53,9 @@ std::list<Case> cases_of(const BenchArguments& o, const std::shared_ptr<const Li
     for (const std::string& precision : o.precisions)
       for (std::int64_t batch : o.batches)
         for (int towers : o.towers) {
-          std::vector<DeviceId> devices;
-          for (int d = 0; d < std::min(towers, cores); ++d) devices.push_back(cpu(d));
-          Strategy s = towers == 1 ? to_strategy(Single{}) : to_strategy(Towers{.devices = devices, .towers = towers});
           Graph graph = with_precision(*source.graph, precision);
           const std::string halves = graph.precision == f32 ? "" : fmt::format(" in {}", name_of(graph.precision));
-          Session session(std::move(graph), s, {.library = library});
+          Session session(std::move(graph), strategy_of(o, towers, cores), {.library = library, .costs = costs});
           auto feeds = synthetic_feeds(session.graph(), batch);
           out.push_back({fmt::format("{}{} batch {}, {} tower{}", net, halves, batch, towers, towers == 1 ? "" : "s"), std::move(session), std::move(feeds)});
         }
@@ -59,8 +66,17 @@ std::list<Case> cases_of(const BenchArguments& o, const std::shared_ptr<const Li
 void run_bench(BenchArguments& o, const std::shared_ptr<const Library>& library) {
   if (o.calibrate != !o.out.empty()) throw WrongUse("--calibrate and -o belong together: the table that is measured goes to a file");
   const HostFacts host = host_facts();
+  if (o.towers.empty() && !o.devices.empty()) o.towers = {static_cast<int>(parse_devices(o.devices).size())};
   if (o.towers.empty()) o.towers = host.cores > 1 ? std::vector<int>{1, 2} : std::vector<int>{1};
   std::list<Case> cases = cases_of(o, library, host.cores);
+  const auto engines = std::make_shared<CostTable>();
+  if (o.calibrate && !o.devices.empty()) {
+    for (Case& c : cases) {
+      timed_step(c.session, c.feeds);
+      engines->engines.merge(time_engines(c.session.last_program()));
+    }
+    if (!engines->engines.empty()) cases = cases_of(o, library, host.cores, engines);  // what is measured runs on the engines that the table names
+  }
   Calibration calibration;
   // Rounds over all cases in turn, so that what slows the machine for a while slows them alike.
   for (std::int64_t round = -2; round < o.rounds; ++round)
@@ -77,7 +93,8 @@ void run_bench(BenchArguments& o, const std::shared_ptr<const Library>& library)
     std::cout << fmt::format("{:<48} {:>9} a step (the quieter half {}, a tenth above {})\n", c.name, human_seconds(s.median), human_seconds(s.quiet), human_seconds(s.high));
   }
   if (!o.calibrate) return;
-  const CostTable table = calibration.table(fmt::format("{}, {} cores, {}, {}", host.processor, host.cores, isa_text(host), libraries_text(host)));
+  CostTable table = calibration.table(fmt::format("{}, {} cores, {}, {}", host.processor, host.cores, isa_text(host), libraries_text(host)));
+  table.engines = engines->engines;
   write_file(o.out, write_costs(table));
   say(fmt::format("wrote {}: {} kernels, {} between two launches, {} from thread to thread, {:.1f} GB/s moved by one thread\n", o.out, table.kernels.size(), human_seconds(table.dispatch), human_seconds(table.handoff), table.memmove / 1e9));
 }
@@ -92,6 +109,7 @@ void add_bench_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--batch", o->batches, "global rows of a step; several give forecasts something to lie between")->delimiter(',')->check(count());
   verb->add_option("--precision", o->precisions, "f32, bf16 or f16, or several of them; by default as the graph says")->delimiter(',')->check(CLI::IsMember({"f32", "bf16", "f16"}));
   verb->add_option("--towers", o->towers, "by default 1,2 where there are two cores")->delimiter(',')->check(whole(1, 4096));
+  verb->add_option("--devices", o->devices, "gpu:0, or several; by default cores of the host. With --calibrate, engines of libraries are timed there too");
   verb->add_option("--rounds", o->rounds, "steps of each, all in turn; the table keeps the quieter half of them")->check(whole(1, 1 << 20));
   verb->add_flag("--calibrate", o->calibrate, "trace a second step in each round, and write what every launch takes");
   verb->add_option("-o,--out", o->out, "the table's file");

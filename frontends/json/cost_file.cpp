@@ -45,6 +45,13 @@ CostTable read_costs(const std::string& text, const std::string& file) {
     if (at->second.empty()) d.fail(line.at("measured"), "holds nothing");
     line.done();
   }
+  if (const JsonValue* engines = root.find("engines"))
+    for (const JsonValue& v : d.array(*engines)) {
+      JsonObject line(d, v);
+      const JsonValue& key = line.at("key");
+      if (!out.engines.try_emplace(d.text(key), d.text(line.at("engine"))).second) d.fail(key, "stands there twice");
+      line.done();
+    }
   root.done();
   return out;
 }
@@ -59,8 +66,17 @@ std::string write_costs(const CostTable& table) {
     line.add("measured", json_list(items));
     lines.push_back(line.text());
   }
-  return json_file({"\"belfry\": 1", "\"machine\": " + json_text(table.machine), "\"dispatch\": " + json_real(table.dispatch), "\"handoff\": " + json_real(table.handoff),
-                    "\"wake\": " + json_real(table.wake), "\"step\": " + json_real(table.step), "\"memmove\": " + json_real(table.memmove), "\"kernels\": " + json_lines(lines)});
+  std::vector<std::string> engines;
+  for (const auto& [key, engine] : table.engines) {
+    LineWriter line;
+    line.add("key", json_text(key));
+    line.add("engine", json_text(engine));
+    engines.push_back(line.text());
+  }
+  std::vector<std::string> entries = {"\"belfry\": 1", "\"machine\": " + json_text(table.machine), "\"dispatch\": " + json_real(table.dispatch), "\"handoff\": " + json_real(table.handoff), "\"wake\": " + json_real(table.wake), "\"step\": " + json_real(table.step),
+                    "\"memmove\": " + json_real(table.memmove), "\"kernels\": " + json_lines(lines)};
+  if (!engines.empty()) entries.push_back("\"engines\": " + json_lines(engines));
+  return json_file(entries);
 }
 
 }  // namespace belfry

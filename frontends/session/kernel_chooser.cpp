@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/frontends/session/engines.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
@@ -100,17 +101,20 @@ std::vector<std::vector<std::ptrdiff_t>> shape_of(const Graph& g, const std::vec
 
 }  // namespace
 
-KernelChooser chooser(const KernelTables& tables) {
-  return [tables](const KernelQuery& q) -> KernelChoice {
+KernelChooser chooser(const KernelTables& tables, const std::map<std::string, std::string>& engines) {
+  return [tables, engines](const KernelQuery& q) -> KernelChoice {
     auto table = tables.find(q.device_kind);
     if (table == tables.end()) throw UserError(fmt::format("[{}] '{}' is placed on a device of kind '{}', for which there are no kernels; move it with --move", q.node.op, q.node.name, q.device_kind));
-    KernelTable::Choice choice = table->second.choose(request_of(q));
+    const KernelRequest request = request_of(q);
+    KernelTable::Choice choice = table->second.choose(request);
+    if (!engines.empty())
+      if (auto at = engines.find(engine_key(choice.name, request)); at != engines.end()) choice.name += "@" + at->second;
     return {choice.name, choice.support.scratch_bytes, choice.support.in_place};
   };
 }
 
-KernelChooser or_roofline(const KernelTables& tables) {
-  return [known = chooser(tables), tables](const KernelQuery& q) -> KernelChoice { return tables.contains(q.device_kind) ? known(q) : KernelChoice{"roofline", 0, true}; };
+KernelChooser or_roofline(const KernelTables& tables, const std::map<std::string, std::string>& engines) {
+  return [known = chooser(tables, engines), tables](const KernelQuery& q) -> KernelChoice { return tables.contains(q.device_kind) ? known(q) : KernelChoice{"roofline", 0, true}; };
 }
 
 KernelChooser keeping(std::shared_ptr<const PlacedGraph> plan, const KernelTables& tables) {

@@ -1,17 +1,22 @@
 // The bridge between the placer, which asks for kernels, and the tables of those that exist.
 #pragma once
 
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include <belfry/executor/program.h>
 #include <belfry/placer/place.h>
 
 namespace belfry {
 
 /// Names, for every query, the kernel that the table of its device kind chooses. Copies the tables. UserError for a kind
-/// without a table.
-KernelChooser chooser(const KernelTables& tables);
+/// without a table. `engines`: which engine of a kernel to name, by engine_key.
+KernelChooser chooser(const KernelTables& tables, const std::map<std::string, std::string>& engines = {});
 
 /// The same, but for kinds without a table the kernel is "roofline", which exists nowhere: for plans that are only forecast.
-KernelChooser or_roofline(const KernelTables& tables);
+KernelChooser or_roofline(const KernelTables& tables, const std::map<std::string, std::string>& engines = {});
 
 /// Names the kernels that a plan has for nodes of the same name, op, local types and kind of device; the tables choose for all
 /// others. UserError where a kernel of the plan is not here, or refuses what it runs in the plan.

@@ -180,11 +180,13 @@ std::shared_ptr<const Graph> PlanMaker::bound_graph(const PlanKey& key) {
   return key.symbols.empty() ? graph : std::make_shared<const Graph>(bind_symbols(*graph, key.symbols));
 }
 
+std::map<std::string, std::string> PlanMaker::engines() const { return options_.costs ? options_.costs->engines : std::map<std::string, std::string>{}; }
+
 PlaceOptions PlanMaker::place_options(const Graph& graph, const PlanKey& key) const {
   PlaceOptions o;
   for (const std::string& f : key.fetches) o.fetches.emplace_back(f, fetched(graph, key.mode, f));
   o.updates = key.mode == Mode::step;
-  o.kernels = options_.forecast ? or_roofline(library_->kernels) : as_given_ ? keeping(decided_, library_->kernels) : chooser(library_->kernels);
+  o.kernels = options_.forecast ? or_roofline(library_->kernels, engines()) : as_given_ ? keeping(decided_, library_->kernels) : chooser(library_->kernels, engines());
   o.isa = isa_text(host_);
   o.libraries = libraries_text(host_);
   if (decided_) o.groups = [plan = decided_](const Graph& g) { return groups_of(*plan, g); };
@@ -232,7 +234,7 @@ ValueId PlanMaker::fetched(const Graph& graph, Mode mode, const std::string& nam
 void PlanMaker::choose_strategy(std::int64_t batch) {
   PlaceOptions o;
   for (const std::string& f : default_fetches(Mode::step)) o.fetches.emplace_back(f, fetched(*training_, Mode::step, f));
-  o.kernels = options_.forecast ? or_roofline(library_->kernels) : chooser(library_->kernels);
+  o.kernels = options_.forecast ? or_roofline(library_->kernels, engines()) : chooser(library_->kernels, engines());
   o.rules = options_.rules;
   o.recompute = options_.recompute;
   o.costs = options_.costs;

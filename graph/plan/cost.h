@@ -38,6 +38,7 @@ struct CostTable {
   double step = 0;                                             ///< of a whole step beside its launches
   double memmove = 0;                                          ///< bytes a second that one thread moves
   std::map<std::string, std::vector<Measurement>> kernels;     ///< by cost_key; ascending rows
+  std::map<std::string, std::string> engines;                  ///< which engine of a kernel is the fastest, by engine_key (frontends/session/engines.h)
   bool empty() const { return kernels.empty(); }
   bool operator==(const CostTable&) const = default;
 };

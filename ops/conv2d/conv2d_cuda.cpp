@@ -13,7 +13,7 @@ using namespace cudnn;
 /// without a word and may misread: so they are transposed on the way.
 struct Problem {
   Problem(const Attributes& a, const LocalType& x, const LocalType& filter, const LocalType& y)
-      : x(x.shape), filter(filter.shape), y(y.shape), groups(a.integer("groups")) {
+      : x(x.shape), filter(filter.shape), y(y.shape), x_type(x.dtype), filter_type(filter.dtype), y_type(y.dtype), groups(a.integer("groups")) {
     Sliding s(x.shape, filter.shape[0], filter.shape[1], a.integers("strides"), a.text("padding") == "same", a.integers("dilations"));
     window = {{}, {s.stride_h, s.stride_w}, {s.h.before, s.w.before}, {s.h.after, s.w.after}, {s.dilation_h, s.dilation_w}};
   }
@@ -23,9 +23,12 @@ struct Problem {
   /// One tap on every pixel is a product of matrices as they lie, which cuBLAS multiplies without reordering a thing.
   bool is_product() const { return filter[0] * filter[1] == 1 && groups == 1 && window.strides == Extents{1, 1}; }
   bool in_order() const { return taps() == 1 || filter[3] == 1; }
-  Tensor ordered_filter() const { return {f32, {filter[3], filter[2], filter[0], filter[1]}, {taps(), 1, filter[1] * filter[2], filter[2]}}; }
+  Tensor picture_x() const { return picture(x, x_type); }
+  Tensor picture_y() const { return picture(y, y_type); }
+  Tensor ordered_filter() const { return {filter_type, {filter[3], filter[2], filter[0], filter[1]}, {taps(), 1, filter[1] * filter[2], filter[2]}}; }
 
   Extents x, filter, y;
+  DType x_type, filter_type, y_type;
   std::int64_t groups;
   Window window;
 };
@@ -38,9 +41,9 @@ Sequence product(const Problem& p, Kind kind, Place x, Place filter, Place y) {
   const cublas_lt::Matrix of_x{in, 1}, of_y{out, 1}, of_filter{out, 1};
   Sequence s;
   s.engine_bytes = cublas_lt::kScratchBytes;
-  if (kind == Kind::conv) s.steps = {Multiply{{f32, 1, pixels, out, in, of_x, of_filter, of_y, false, 64}, x, filter, y}};
-  else if (kind == Kind::conv_input_gradient) s.steps = {Multiply{{f32, 1, pixels, in, out, of_y, {1, out}, of_x, false, 64}, y, filter, x}};
-  else s.steps = {Multiply{{f32, 1, in, out, pixels, {1, in}, of_y, of_filter, false, 64}, x, y, filter}};
+  if (kind == Kind::conv) s.steps = {Multiply{{p.x_type, 1, pixels, out, in, of_x, of_filter, of_y, false, 64, p.y_type}, x, filter, y}};
+  else if (kind == Kind::conv_input_gradient) s.steps = {Multiply{{p.y_type, 1, pixels, in, out, of_y, {1, out}, of_x, false, 64, p.x_type}, y, filter, x}};
+  else s.steps = {Multiply{{p.x_type, 1, in, out, pixels, {1, in}, of_y, of_filter, false, 64, p.filter_type}, x, y, filter}};
   return s;
 }
 
@@ -51,12 +54,12 @@ Sequence convolution(const Problem& p, Kind kind, Place x, Place filter, Place y
   out.engine_bytes = reserve(p);
   Run run;
   Place ordered = p.in_order() ? filter : out.temporary(p.elements());
-  std::size_t of_x = run.add(picture(p.x), x), of_filter = run.add(p.ordered_filter(), ordered), of_y = run.add(picture(p.y), y);
+  std::size_t of_x = run.add(p.picture_x(), x), of_filter = run.add(p.ordered_filter(), ordered), of_y = run.add(p.picture_y(), y);
   run.graph.operations = {{kind, {of_x, of_filter, of_y}, p.window}};
   bool made = kind == Kind::conv_filter_gradient;
-  if (!made && !p.in_order()) out.steps.push_back(Transpose{p.taps(), p.filter[3], filter, ordered});
+  if (!made && !p.in_order()) out.steps.push_back(Transpose{p.taps(), p.filter[3], filter, ordered, p.filter_type});
   out.steps.push_back(std::move(run));
-  if (made && !p.in_order()) out.steps.push_back(Transpose{p.filter[3], p.taps(), ordered, filter});
+  if (made && !p.in_order()) out.steps.push_back(Transpose{p.filter[3], p.taps(), ordered, filter, p.filter_type});
   return out;
 }
 
@@ -75,10 +78,10 @@ Sequence bias_relu(const KernelRequest& r) {
   out.engine_bytes = reserve(p);
   Run run;
   Place ordered = p.in_order() ? in(1) : out.temporary(p.elements());
-  std::size_t x = run.add(picture(p.x), in(0)), filter = run.add(p.ordered_filter(), ordered), product = run.add(unstored(picture(p.y)));
-  std::size_t bias = run.add(per_channel(p.y[3]), in(2)), sum = run.add(unstored(picture(p.y))), y = run.add(picture(p.y), to());
+  std::size_t x = run.add(p.picture_x(), in(0)), filter = run.add(p.ordered_filter(), ordered), product = run.add(unstored(picture(p.y)));
+  std::size_t bias = run.add(per_channel(p.y[3], r.inputs[2].dtype), in(2)), sum = run.add(unstored(picture(p.y))), y = run.add(p.picture_y(), to());
   run.graph.operations = {{Kind::conv, {x, filter, product}, p.window}, {Kind::add, {product, bias, sum}}, {Kind::relu, {sum, y}}};
-  if (!p.in_order()) out.steps.push_back(Transpose{p.taps(), p.filter[3], in(1), ordered});
+  if (!p.in_order()) out.steps.push_back(Transpose{p.taps(), p.filter[3], in(1), ordered, p.filter_type});
   out.steps.push_back(std::move(run));
   return out;
 }
@@ -86,13 +89,13 @@ Sequence bias_relu(const KernelRequest& r) {
 }  // namespace
 
 std::vector<SequenceKernel> cudnn::conv2d_sequences() {
-  return {{"cudnn_conv2d", "conv2d", forward},
-          {"cudnn_conv2d", "conv2d_input_gradient", input_gradient},
-          {"cudnn_conv2d", "conv2d_filter_gradient", filter_gradient},
-          {"cudnn_conv2d", "conv2d_transpose", input_gradient},
-          {"cudnn_conv2d_bias_relu", kConv2dBiasRelu, bias_relu, {"conv2d", "add", "relu"}}};
+  return {{"cudnn_conv2d", "conv2d", forward, {}, true},
+          {"cudnn_conv2d", "conv2d_input_gradient", input_gradient, {}, true},
+          {"cudnn_conv2d", "conv2d_filter_gradient", filter_gradient, {}, true},
+          {"cudnn_conv2d", "conv2d_transpose", input_gradient, {}, true},
+          {"cudnn_conv2d_bias_relu", kConv2dBiasRelu, bias_relu, {"conv2d", "add", "relu"}, true}};
 }
 
-std::vector<Kernel> conv2d_cuda(const std::shared_ptr<CudaToolkit>& toolkit) { return kernels_of(conv2d_sequences(), toolkit); }
+std::vector<Kernel> conv2d_cuda(const std::shared_ptr<CudaToolkit>& toolkit, const GpuCodeRef& code) { return kernels_of(conv2d_sequences(), toolkit, code); }
 
 }  // namespace belfry

@@ -122,6 +122,7 @@ class MultiplicationImpl : public Multiplication {
       cublasOperation_t operation = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
       check(api_, api_.cublasLtMatmulDescSetAttribute(raw, attribute, &operation, sizeof operation), "cublasLtMatmulDescSetAttribute");
     }
+    finish_by(p);
     swapped_ = c.swapped;
     first_ = stored(c.first, p.dtype, p.batch);
     second_ = stored(c.second, p.dtype, p.batch);
@@ -129,7 +130,8 @@ class MultiplicationImpl : public Multiplication {
     choose(p.alignment);
   }
 
-  void run(const void* a, const void* b, void* y, void* scratch, void* stream) override {
+  void run(const void* a, const void* b, void* y, void* scratch, void* stream, const void* bias) override {
+    if (bias) check(api_, api_.cublasLtMatmulDescSetAttribute(product_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), "cublasLtMatmulDescSetAttribute");
     const void *one = wide_ ? static_cast<const void*>(&one_) : &one_f32_, *beta = wide_ ? static_cast<const void*>(&beta_) : &beta_f32_;
     if (!swapped_) std::swap(a, b);
     const auto on = static_cast<cudaStream_t>(stream);
@@ -140,6 +142,15 @@ class MultiplicationImpl : public Multiplication {
 
  private:
   Layout stored(const ColumnMajor::Matrix& m, DType dtype, std::int64_t batch) const { return layout(api_, type_of(dtype), m.rows, m.columns, m.step, batch, m.batch_step); }
+
+  /// A bias goes along the rows of what cuBLAS makes, which are our columns.
+  void finish_by(const Product& p) {
+    if (p.epilogue == Epilogue::none) return;
+    const cublasLtEpilogue_t epilogue = p.epilogue == Epilogue::bias ? CUBLASLT_EPILOGUE_BIAS : p.epilogue == Epilogue::bias_relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_GELU_BIAS;
+    const cudaDataType_t type = type_of(p.result);
+    check(api_, api_.cublasLtMatmulDescSetAttribute(product_.get(), CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), "cublasLtMatmulDescSetAttribute");
+    check(api_, api_.cublasLtMatmulDescSetAttribute(product_.get(), CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type), "cublasLtMatmulDescSetAttribute");
+  }
 
   /// Sums that are split over blocks are joined in scratch, in their order, never by atomic additions to y.
   void choose(std::int64_t alignment) {

@@ -17,6 +17,9 @@ struct Matrix {
   std::int64_t row_step = 1, column_step = 1, batch_step = 0;
 };
 
+/// What is done to a sum before it is stored: a bias per column n is added, then what the name says.
+enum class Epilogue : std::uint8_t { none, bias, bias_relu, bias_gelu_tanh };
+
 /// y(batch, m, n) = Σ_k a(batch, m, k)·b(batch, k, n), f32 multiplied as f32, halves summed in f32; with `accumulate` added to what y holds.
 struct Product {
   DType dtype = f32;           ///< of a and b
@@ -24,7 +27,8 @@ struct Product {
   Matrix a, b, y;
   bool accumulate = false;
   std::int64_t alignment = 4;  ///< in bytes, of all three addresses
-  DType result = dtype;        ///< of y: f32 where a and b are halves, or theirs
+  DType result = dtype;        ///< of y and the bias: f32 where a and b are halves, or theirs
+  Epilogue epilogue = Epilogue::none;
 };
 
 /// The same product as cuBLAS counts, column by column: y = first·second, or with the operands left as they are where y itself lies column by column.
@@ -41,7 +45,7 @@ ColumnMajor column_major(const Product& product);
 class Multiplication {
  public:
   virtual ~Multiplication() = default;
-  virtual void run(const void* a, const void* b, void* y, void* scratch, void* stream) = 0;
+  virtual void run(const void* a, const void* b, void* y, void* scratch, void* stream, const void* bias = nullptr) = 0;
 };
 
 class Transposition {

@@ -135,10 +135,13 @@ std::optional<Descriptor> plan_of(const TargetImpl& target, const Descriptor& co
   return plan;
 }
 
-/// Whether it multiplies many by many: only there do tensor cores round what they are given.
-bool contracts(const Graph& graph) {
-  auto multiplies = [](const Operation& o) { return o.kind == Kind::conv || o.kind == Kind::conv_input_gradient || o.kind == Kind::conv_filter_gradient || o.kind == Kind::attention; };
-  return std::any_of(graph.operations.begin(), graph.operations.end(), multiplies);
+bool multiplies(const Operation& o) { return o.kind == Kind::conv || o.kind == Kind::conv_input_gradient || o.kind == Kind::conv_filter_gradient || o.kind == Kind::attention; }
+
+/// Whether it multiplies many by many: only there do tensor cores round what they are given, and halves they multiply as they are.
+bool contracts(const Graph& graph) { return std::any_of(graph.operations.begin(), graph.operations.end(), multiplies); }
+bool contracts_f32(const Graph& graph) {
+  auto of_f32 = [&](const Operation& o) { return multiplies(o) && std::none_of(o.tensors.begin(), o.tensors.end(), [&](std::size_t t) { return is_half(graph.tensors[t].dtype); }); };
+  return std::any_of(graph.operations.begin(), graph.operations.end(), of_f32);
 }
 
 /// Calls f(configuration, facts) for what the heuristic knows, best first, until it gives true.
@@ -150,7 +153,7 @@ void for_each(const TargetImpl& target, const Descriptor& graph, F f) {
 }
 
 std::string key_of(const Graph& graph, const Wanted& wanted) {
-  std::string out = fmt::format("{} {} {}", wanted.scratch_bytes, wanted.nondeterministic, wanted.tf32);
+  std::string out = fmt::format("{} {} {} {}", wanted.scratch_bytes, wanted.nondeterministic, wanted.tf32, wanted.engine);
   for (const Tensor& t : graph.tensors) out += fmt::format(";{} {} {} {} {}", static_cast<int>(t.dtype), fmt::join(t.dims, ","), fmt::join(t.strides, ","), t.inner, t.value.has_value());
   for (const Operation& o : graph.operations) {
     out += fmt::format(";{} {}", static_cast<int>(o.kind), fmt::join(o.tensors, ","));
@@ -159,30 +162,40 @@ std::string key_of(const Graph& graph, const Wanted& wanted) {
   return out;
 }
 
-std::shared_ptr<const Plan> found(const TargetImpl& target, const Graph& graph, const Wanted& wanted) {
+/// Calls f(plan) for what fits, best first, until it gives true; else what the others lack.
+template <class F>
+std::string each_fitting(const TargetImpl& target, const Graph& graph, const Wanted& wanted, F f) {
   std::string why;
   std::optional<Descriptor> operations = operation_graph(target, graph, why);
   if (!operations) throw DeviceError(why);
-  const bool exact = contracts(graph) && !wanted.tf32;
-  std::shared_ptr<const Plan> out;
+  const bool exact = contracts(graph) && !wanted.tf32, without_cores = exact && contracts_f32(graph);
   int asked = 0, random = 0, rounding = 0, refused = 0;
   std::int64_t least = -1;
   for_each(target, *operations, [&](const Descriptor& configuration, EngineFacts facts) {
+    if (!wanted.engine.empty() && facts.name != wanted.engine) return false;
     ++asked;
     if (!facts.deterministic && !wanted.nondeterministic) return ++random, false;
-    if (exact && (facts.tensor_cores || facts.rounds_inputs)) return ++rounding, false;
+    if ((without_cores && facts.tensor_cores) || (exact && facts.rounds_inputs)) return ++rounding, false;
     std::optional<Descriptor> plan = plan_of(target, configuration, facts);
     if (!plan) return ++refused, false;
     if (facts.scratch_bytes > wanted.scratch_bytes) {
       least = least < 0 ? facts.scratch_bytes : std::min(least, facts.scratch_bytes);
       return false;
     }
-    out = std::make_shared<const Plan>(Plan{std::move(*plan), std::move(facts)});
+    return f(Plan{std::move(*plan), std::move(facts)});
+  });
+  if (!wanted.engine.empty() && !asked) return fmt::format("cuDNN does not name the engine {} for it here; derive the plan anew with belfry place", wanted.engine);
+  return fmt::format("cuDNN has no engine for it: of {} that it names {} are not deterministic, {} round what they are given, {} turn out not to take it{}", asked, random, rounding, refused,
+                     least < 0 ? "" : fmt::format(", and the others want {} bytes of scratch or more where {} are granted", least, wanted.scratch_bytes));
+}
+
+std::shared_ptr<const Plan> found(const TargetImpl& target, const Graph& graph, const Wanted& wanted) {
+  std::shared_ptr<const Plan> out;
+  const std::string why = each_fitting(target, graph, wanted, [&](Plan plan) {
+    out = std::make_shared<const Plan>(std::move(plan));
     return true;
   });
-  if (!out)
-    throw DeviceError(fmt::format("cuDNN has no engine for it: of {} that it names {} are not deterministic, {} round f32, {} turn out not to take it{}", asked, random, rounding, refused,
-                                  least < 0 ? "" : fmt::format(", and the others want {} bytes of scratch or more where {} are granted", least, wanted.scratch_bytes)));
+  if (!out) throw DeviceError(why);
   return out;
 }
 
@@ -193,6 +206,15 @@ std::unique_ptr<Engine> find(const std::shared_ptr<Target>& t, const Graph& grap
   std::shared_ptr<const Plan>& plan = target->plans[key_of(graph, wanted)];
   if (!plan) plan = found(*target, graph, wanted);
   return std::make_unique<EngineImpl>(target, plan, graph);
+}
+
+std::vector<EngineFacts> fitting(const std::shared_ptr<Target>& t, const Graph& graph, const Wanted& wanted, std::size_t most) {
+  std::vector<EngineFacts> out;
+  each_fitting(*std::static_pointer_cast<TargetImpl>(t), graph, wanted, [&](Plan plan) {
+    out.push_back(std::move(plan.facts));
+    return out.size() == most;
+  });
+  return out;
 }
 
 std::vector<EngineFacts> all(const std::shared_ptr<Target>& t, const Graph& graph) {

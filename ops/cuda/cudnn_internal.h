@@ -64,6 +64,7 @@ std::shared_ptr<Target> described_target(CudaToolkit& toolkit, const std::string
 struct Wanted {
   std::int64_t scratch_bytes = 0;
   bool nondeterministic = false, tf32 = false;
+  std::string engine = {};           ///< this one alone, by its name
 };
 
 struct EngineFacts {
@@ -81,8 +82,10 @@ class Engine {
   virtual void run(std::span<const void* const> at, void* scratch, void* stream) = 0;
 };
 
-/// The first that fits, in the order of cuDNN's own forecast. DeviceError that tells what the others lack where none does.
+/// The first that fits, in the order of cuDNN's own forecast, or the one that is wanted. DeviceError that tells what the others lack where none does.
 std::unique_ptr<Engine> find(const std::shared_ptr<Target>& target, const Graph& graph, const Wanted& wanted);
+/// The first ones that fit, at most so many, in the same order.
+std::vector<EngineFacts> fitting(const std::shared_ptr<Target>& target, const Graph& graph, const Wanted& wanted, std::size_t most);
 /// All that can be made, in the same order.
 std::vector<EngineFacts> all(const std::shared_ptr<Target>& target, const Graph& graph);
 

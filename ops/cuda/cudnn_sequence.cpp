@@ -6,6 +6,7 @@
 
 #include <belfry/executor/device/cuda/toolkit_internal.h>
 #include <belfry/ops/cuda/cublas_lt_internal.h>
+#include <belfry/ops/cuda/elementwise_internal.h>
 
 namespace belfry::cudnn {
 
@@ -13,14 +14,16 @@ namespace {
 
 /// A sequence on the device of the thread that made it.
 struct Bound : Prepared {
-  Bound(const Sequence& sequence, const std::shared_ptr<CudaToolkit>& toolkit) : own_bytes(sequence.own_bytes), toolkit(toolkit), driver(toolkit->driver()) {
+  Bound(const Sequence& sequence, const std::shared_ptr<CudaToolkit>& toolkit, const GpuCodeRef& code, const std::string& engine) : own_bytes(sequence.own_bytes), toolkit(toolkit), driver(toolkit->driver()) {
     std::shared_ptr<Target> target;  // only where cuDNN is needed
     for (const auto& step : sequence.steps) {
       if (const auto* r = std::get_if<Run>(&step)) {
         if (!target) target = current_target(*toolkit);
-        runs.push_back(find(target, r->graph, {sequence.engine_bytes}));
+        runs.push_back(find(target, r->graph, {sequence.engine_bytes, false, false, engine}));
         steps.push_back(bound(*r));
-      } else if (const auto* t = std::get_if<Transpose>(&step)) {
+      } else if (const auto* t = std::get_if<Transpose>(&step); t && is_half(t->dtype)) {
+        steps.push_back(moved(*t, code));
+      } else if (t) {
         steps.push_back([t = *t, by = std::shared_ptr(cublas_lt::transposition(*toolkit, t->rows, t->columns))](const Arguments& a) { by->run(address(t.from, a), address(t.to, a), a.stream); });
       } else if (const auto* m = std::get_if<Multiply>(&step)) {
         steps.push_back([m = *m, own = own_bytes, by = std::shared_ptr(cublas_lt::multiplication(*toolkit, m->product))](const Arguments& a) {
@@ -37,6 +40,16 @@ struct Bound : Prepared {
 
   void launch(const Arguments& a) override {
     for (const auto& step : steps) step(a);
+  }
+
+  static std::function<void(const Arguments&)> moved(const Transpose& t, const GpuCodeRef& code) {
+    const ScalarTree tree{{{t.dtype, {1, t.columns}}}, {}, {t.columns, t.rows}};
+    return [t, by = std::shared_ptr(elementwise(tree).prepare(*code)), one = Arguments{{nullptr}, {nullptr}}](const Arguments& a) mutable {
+      one.inputs[0] = address(t.from, a);
+      one.outputs[0] = address(t.to, a);
+      one.stream = a.stream;
+      by->launch(one);
+    };
   }
 
   /// The newest of `runs` at the addresses of a launch.
@@ -71,7 +84,7 @@ std::string objection(const KernelRequest& r) {
   if (!built()) return "Belfry was built without cuDNN's headers";
   for (const auto* types : {&r.inputs, &r.outputs})
     for (const LocalType& t : *types) {
-      if (is_float(t.dtype) && t.dtype != f32) return fmt::format("it takes f32 alone, and one of its tensors is {}", name_of(t.dtype));
+      if (is_float(t.dtype) && t.dtype != f32 && !is_half(t.dtype)) return fmt::format("it takes f32 and halves alone, and one of its tensors is {}", name_of(t.dtype));
       if (t.elements() >= std::int64_t{1} << 31) return "a tensor has more elements than cuDNN counts";
     }
   if (r.inputs[0].elements() == 0 || r.outputs[0].elements() == 0) return "there are no elements";
@@ -85,7 +98,29 @@ std::vector<std::unique_ptr<Engine>> engines_of(const Sequence& sequence, const 
   return out;
 }
 
-std::vector<Kernel> kernels_of(const std::vector<SequenceKernel>& sequences, const std::shared_ptr<CudaToolkit>& toolkit) {
+namespace {
+
+/// Sequences with one run of cuDNN have engines to choose among; more are chosen one by one, by cuDNN's forecast.
+const Run* only_run(const Sequence& s) {
+  const Run* out = nullptr;
+  for (const auto& step : s.steps)
+    if (const auto* r = std::get_if<Run>(&step)) {
+      if (out) return nullptr;
+      out = r;
+    }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> engine_names(const Sequence& sequence, const std::shared_ptr<Target>& target) {
+  std::vector<std::string> out;
+  if (const Run* run = only_run(sequence))
+    for (const EngineFacts& e : fitting(target, run->graph, {sequence.engine_bytes}, kMostTimedEngines)) out.push_back(e.name);
+  return out;
+}
+
+std::vector<Kernel> kernels_of(const std::vector<SequenceKernel>& sequences, const std::shared_ptr<CudaToolkit>& toolkit, const GpuCodeRef& code) {
   std::vector<Kernel> out;
   for (const SequenceKernel& p : sequences)
     out.push_back({.name = p.name,
@@ -96,8 +131,17 @@ std::vector<Kernel> kernels_of(const std::vector<SequenceKernel>& sequences, con
                      if (!made.refusal.empty()) return refuse(made.refusal);
                      return Support{true, {}, made.scratch_bytes(), false};
                    },
-                   .prepare = [sequence = p.sequence, toolkit](const KernelRequest& r) -> std::unique_ptr<Prepared> { return std::make_unique<Bound>(sequence(r), toolkit); },
-                   .members = p.members});
+                   .prepare = [sequence = p.sequence, toolkit, code](const KernelRequest& r) -> std::unique_ptr<Prepared> {
+                     Sequence made = sequence(r);
+                     if (!r.engine.empty() && !only_run(made)) throw UserError(fmt::format("[{}] the plan names the engine {}, but here cuDNN has none to choose among; derive the plan anew with belfry place", r.op, r.engine));
+                     return std::make_unique<Bound>(made, toolkit, code, r.engine);
+                   },
+                   .members = p.members,
+                   .halves = p.halves,
+                   .engines = [sequence = p.sequence, toolkit](const KernelRequest& r) {
+                     const Sequence made = sequence(r);
+                     return only_run(made) ? engine_names(made, current_target(*toolkit)) : std::vector<std::string>{};
+                   }});
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <belfry/executor/kernel.h>
+#include <belfry/ops/cuda/code_internal.h>
 #include <belfry/ops/cuda/cublas_lt_internal.h>
 #include <belfry/ops/cuda/cudnn_internal.h>
 
@@ -27,10 +28,11 @@ struct Run {
     return graph.add(std::move(tensor));
   }
 };
-/// A matrix of f32 (rows, columns) to (columns, rows).
+/// A matrix (rows, columns) to (columns, rows); f32 by cuBLASLt, halves by a generated kernel that moves their bits.
 struct Transpose {
   std::int64_t rows = 0, columns = 0;
   Place from, to;
+  DType dtype = f32;
 };
 /// A product by cuBLASLt.
 struct Multiply {
@@ -64,10 +66,12 @@ inline Sequence none(std::string why) {
 }
 
 /// (n, h, w, c) in memory.
-inline Tensor picture(const Extents& nhwc) { return {f32, {nhwc[0], nhwc[3], nhwc[1], nhwc[2]}, {nhwc[1] * nhwc[2] * nhwc[3], 1, nhwc[2] * nhwc[3], nhwc[3]}}; }
-inline Tensor per_channel(std::int64_t c) { return {f32, {1, c, 1, 1}, {c, 1, c, c}}; }
+inline Tensor picture(const Extents& nhwc, DType dtype = f32) { return {dtype, {nhwc[0], nhwc[3], nhwc[1], nhwc[2]}, {nhwc[1] * nhwc[2] * nhwc[3], 1, nhwc[2] * nhwc[3], nhwc[3]}}; }
+inline Tensor per_channel(std::int64_t c, DType dtype = f32) { return {dtype, {1, c, 1, 1}, {c, 1, c, c}}; }
+/// Between operations there is nothing to round: f32.
 inline Tensor unstored(Tensor t) {
   t.inner = true;
+  t.dtype = f32;
   return t;
 }
 inline Tensor scalar(float v) { return {f32, {1, 1, 1, 1}, {1, 1, 1, 1}, false, v}; }
@@ -80,13 +84,19 @@ struct SequenceKernel {
   std::string name, op;
   std::function<Sequence(const KernelRequest&)> sequence;
   std::vector<std::string> members = {};
+  bool halves = false;             ///< takes f16 and bf16, multiplied into sums of f32
 };
-std::vector<Kernel> kernels_of(const std::vector<SequenceKernel>& sequences, const std::shared_ptr<CudaToolkit>& toolkit);
+/// `code` for sequences of halves.
+std::vector<Kernel> kernels_of(const std::vector<SequenceKernel>& sequences, const std::shared_ptr<CudaToolkit>& toolkit, const GpuCodeRef& code = {});
 
 /// The engines of a sequence's runs, in order. DeviceError where cuDNN has none within its bytes.
 std::vector<std::unique_ptr<Engine>> engines_of(const Sequence& sequence, const std::shared_ptr<Target>& target);
 
-/// Why cuDNN's kernels do not take a request at all; empty if nothing is in the way: f32, some elements, and no more than cuDNN counts.
+/// The first engines that fit a sequence of one run: what is worth timing. None for other sequences.
+inline constexpr std::size_t kMostTimedEngines = 5;
+std::vector<std::string> engine_names(const Sequence& sequence, const std::shared_ptr<Target>& target);
+
+/// Why cuDNN's kernels do not take a request at all; empty if nothing is in the way: f32 or halves, some elements, and no more than cuDNN counts.
 std::string objection(const KernelRequest& request);
 
 std::vector<SequenceKernel> avg_pool2d_sequences();

@@ -23,5 +23,7 @@ struct Gemm {
 /// Batch axes beyond the longest, and summed axes that lie apart, are parts; more than that is refused.
 inline constexpr std::size_t kMostParts = 64;
 Gemm gemm_of(const KernelRequest& request);
+/// Of a group of a product, a bias and what follows: one launch, or refused.
+Gemm biased_gemm_of(const KernelRequest& request, cublas_lt::Epilogue epilogue);
 
 }  // namespace belfry

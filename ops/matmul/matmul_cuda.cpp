@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <belfry/ops/cuda_kernels.h>
+#include <belfry/ops/fusions.h>
 #include <belfry/ops/cuda/gemm_internal.h>
 #include <belfry/ops/matmul/matmul.h>
 #include <belfry/ops/matmul/roles_internal.h>
@@ -75,6 +76,52 @@ Gemm gemm_of(const KernelRequest& r) {
   return out;
 }
 
+namespace {
+
+using cublas_lt::Epilogue;
+
+/// The product of a group, whose first member it is.
+KernelRequest product_of(const KernelRequest& r) {
+  KernelRequest out = r;
+  out.attributes = &r.members[0]->attributes;
+  return out;
+}
+
+}  // namespace
+
+Gemm biased_gemm_of(const KernelRequest& r, Epilogue epilogue) {
+  Gemm out = gemm_of(product_of(r));
+  if (!out.refusal.empty()) return out;
+  const LocalType &bias = r.inputs[2], &y = r.outputs[0];
+  if (y.dtype == f64) return refused("cuBLASLt has no epilogues in f64");
+  if (bias.dtype != y.dtype) return refused("its bias is of another dtype than its result");
+  if (out.parts.size() > 1) return refused("it is more than one product");
+  const bool along = bias.shape == Extents{y.shape.back()} && out.product.n == y.shape.back() && out.product.y.column_step == 1;
+  if (!along || cublas_lt::column_major(out.product).swapped) return refused("its bias does not lie along the columns of one product");
+  out.product.epilogue = epilogue;
+  return out;
+}
+
+namespace {
+
+/// cuBLASLt's gelu is the one by tanh. What it keeps for the gradients of its epilogues (a mask of bits) is no value of ours.
+Kernel fused_kernel(const std::shared_ptr<CudaToolkit>& toolkit, const char* kind, std::vector<std::string> members, Epilogue epilogue) {
+  auto supports = [=](const KernelRequest& r) {
+    if (!cublas_lt::built()) return refuse("Belfry was built without cuBLASLt's header");
+    if (!is_float(r.inputs[0].dtype) && !is_half(r.inputs[0].dtype)) return refuse(fmt::format("input 0 is {}", name_of(r.inputs[0].dtype)));
+    if (r.inputs[0].elements() == 0 || r.inputs[1].elements() == 0 || r.outputs[0].elements() == 0) return refuse("there are no elements");
+    Gemm gemm = biased_gemm_of(r, epilogue);
+    return gemm.refusal.empty() ? Support{true, {}, cublas_lt::kScratchBytes, false} : refuse(gemm.refusal);
+  };
+  auto prepare = [=](const KernelRequest& r) {
+    std::shared_ptr<cublas_lt::Multiplication> product = cublas_lt::multiplication(*toolkit, biased_gemm_of(r, epilogue).product);
+    return prepared([product](const Arguments& x) { product->run(x.inputs[0], x.inputs[1], x.outputs[0], x.scratch, x.stream, x.inputs[2]); });
+  };
+  return {.name = std::string("cublas_lt_") + kind, .op = kind, .supports = supports, .prepare = prepare, .members = std::move(members), .halves = true};
+}
+
+}  // namespace
+
 std::vector<Kernel> matmul_cuda(const std::shared_ptr<CudaToolkit>& toolkit) {
   auto supports = [](const KernelRequest& r) {
     if (!cublas_lt::built()) return refuse("Belfry was built without cuBLASLt's header");
@@ -96,7 +143,10 @@ std::vector<Kernel> matmul_cuda(const std::shared_ptr<CudaToolkit>& toolkit) {
         (p.add ? adding : first)->run(x.inputs[0] + p.a * bytes, x.inputs[1] + p.b * bytes, x.outputs[0] + p.y * of_y, x.scratch, x.stream);
     });
   };
-  return {{.name = "cublas_lt_matmul", .op = "matmul", .supports = supports, .prepare = prepare, .halves = true}};
+  return {{.name = "cublas_lt_matmul", .op = "matmul", .supports = supports, .prepare = prepare, .halves = true},
+          fused_kernel(toolkit, kMatmulBias, {"matmul", "add"}, Epilogue::bias),
+          fused_kernel(toolkit, kMatmulBiasRelu, {"matmul", "add", "relu"}, Epilogue::bias_relu),
+          fused_kernel(toolkit, kMatmulBiasGeluTanh, {"matmul", "add", "gelu_tanh"}, Epilogue::bias_gelu_tanh)};
 }
 
 }  // namespace belfry

@@ -1,7 +1,9 @@
 // Kernels of cuDNN and cuBLASLt without a GPU: what they are told is computed on the host beside the references, and cuDNN makes a plan of it for a described device.
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <cstring>
 #include <fstream>
 #include <sstream>
 
@@ -22,15 +24,19 @@ CudaToolkit& toolkit() {
   return t;
 }
 
-/// An H100 as a file describes it; null where cuDNN is not at hand, with the reason.
-std::shared_ptr<Target> described(std::string& why) {
+/// An H100 as a file describes it, or what an A100 has instead; null where cuDNN is not at hand, with the reason.
+std::shared_ptr<Target> described(std::string& why, bool a100 = false) {
   if (!built()) return why = "Belfry was built without cuDNN's headers", nullptr;
   // Engines that are compiled at run time load their code while they are planned.
   if (!dlopen(BELFRY_FAKE_LIBCUDA, RTLD_NOW | RTLD_GLOBAL)) return why = dlerror(), nullptr;
   std::ostringstream json;
   json << std::ifstream(BELFRY_SOURCE "/tests/data/cudnn_sm_90.json").rdbuf();
+  std::string text = json.str();
+  for (auto [is, becomes] : {std::pair{"\"deviceVer\": 900", "\"deviceVer\": 800"}, {"\"multiProcessorCount\": 132", "\"multiProcessorCount\": 108"}, {"232448", "166912"}, {"52428800", "41943040"},
+                             {"NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"}})
+    if (a100) text.replace(text.find(is), std::strlen(is), becomes);
   try {
-    return described_target(toolkit(), json.str());
+    return described_target(toolkit(), text);
   } catch (const DeviceError& e) {
     why = e.what();
   }
@@ -222,7 +228,7 @@ TEST(Cudnn, RefusesWithTheReason) {
   pooled.request.wanted[1] = false;
   EXPECT_EQ(refusal(pooled.request), "cuDNN's pools take no dilations");
   EXPECT_EQ(refusal(Asked({"", "avg_pool2d", {real({kBatch, 5, 5, 2})}, apart}).request), "cuDNN's pools take no dilations");
-  EXPECT_EQ(refusal(Asked({"", "conv2d", {{f64, {kBatch, 4, 4, 2}}, {f64, {3, 3, 2, 2}}}, plain}).request), "it takes f32 alone, and one of its tensors is f64");
+  EXPECT_EQ(refusal(Asked({"", "conv2d", {{f64, {kBatch, 4, 4, 2}}, {f64, {3, 3, 2, 2}}}, plain}).request), "it takes f32 and halves alone, and one of its tensors is f64");
   Asked empty({"", "conv2d", {real({kBatch, 4, 4, 2}), real({3, 3, 2, 2})}, plain});
   empty.request.inputs[0].shape[0] = empty.request.outputs[0].shape[0] = 0;
   EXPECT_EQ(refusal(empty.request), "there are no elements");
@@ -244,6 +250,58 @@ TEST(Cudnn, TakesAnotherEngineWhereTheFirstDoesNotFit) {
   EngineFacts tight = engines_of(s, target).at(0)->facts();
   EXPECT_LT(tight.scratch_bytes, roomy.scratch_bytes);
   EXPECT_NE(tight.name, roomy.name);
+}
+
+/// Halves as they are, into sums of f32: for every form that is not refused there is an engine that repeats its bits, on both architectures.
+TEST(Cudnn, TakesHalvesAsTheyAre) {
+  std::string why;
+  std::vector<std::shared_ptr<Target>> targets = {described(why), described(why, true)};
+  if (!targets[0]) GTEST_SKIP() << why;
+  int taken = 0;
+  for (const ConvCase& c : kConvs)
+    for (DType t : {bf16, f16})
+      for (bool wide : {false, true}) {
+        auto add = [&](const char* op, std::vector<Shape> shapes) {
+          Attributes attributes = c.attributes;
+          attributes.set("wide", wide);
+          KernelCase one{"cudnn", op, {}, attributes};
+          for (Shape& s : shapes) one.inputs.push_back({t, std::move(s)});
+          Asked asked(one);
+          const Sequence s = sequence_of(asked.request);
+          const std::string what = fmt::format("{} of {}, {}{}", op, name_of(t), c.what, wide ? ", wide" : "");
+          if (!s.refusal.empty()) return;
+          ++taken;
+          for (const auto& target : targets) try {
+              for (const auto& e : engines_of(s, target)) {
+                EXPECT_TRUE(e->facts().deterministic && !e->facts().rounds_inputs) << what << ": " << e->facts().name;
+                EXPECT_LE(e->facts().scratch_bytes, s.engine_bytes) << what;
+              }
+            } catch (const DeviceError& e) {
+              ADD_FAILURE() << what << (target == targets[0] ? ", sm_90: " : ", sm_80: ") << e.what();
+            }
+        };
+        add("conv2d", {c.x, c.filter});
+        add("conv2d_input_gradient", {c.y, c.filter, c.x});
+        add("conv2d_filter_gradient", {c.x, c.y, c.filter});
+      }
+  EXPECT_GT(taken, 40);
+}
+
+/// What a plan may name: each is found again by its name, and none that cuDNN does not name.
+TEST(Cudnn, FindsTheEngineThatAPlanNames) {
+  std::string why;
+  auto target = described(why);
+  if (!target) GTEST_SKIP() << why;
+  Sequence s = sequence_of(Asked({"", "conv2d", {real({32, 28, 28, 32}), real({3, 3, 32, 64})}, windows({1, 1}, "same")}).request);
+  const std::vector<std::string> names = engine_names(s, target);
+  ASSERT_GT(names.size(), 1u);
+  EXPECT_EQ(names[0], engines_of(s, target).at(0)->facts().name);
+  const auto run = std::find_if(s.steps.begin(), s.steps.end(), [](const auto& step) { return std::holds_alternative<cudnn::Run>(step); });
+  const cudnn::Graph& graph = std::get<cudnn::Run>(*run).graph;
+  for (const std::string& name : names) EXPECT_EQ(find(target, graph, {.scratch_bytes = s.engine_bytes, .engine = name})->facts().name, name);
+  EXPECT_THAT([&] { find(target, graph, {.scratch_bytes = s.engine_bytes, .engine = "eng999{}"}); },
+              testing::Throws<DeviceError>(testing::Property(&DeviceError::what, testing::HasSubstr("does not name the engine eng999{} for it here; derive the plan anew"))));
+  EXPECT_THAT([&] { find(target, graph, {.scratch_bytes = -1, .engine = names[1]}); }, testing::Throws<DeviceError>(testing::Property(&DeviceError::what, testing::HasSubstr("of 1 that it names"))));
 }
 
 /// Why attention has a kernel of its own: f32 that was not to be rounded finds no engine.
@@ -309,6 +367,52 @@ TEST(CublasLt, MultipliesContractions) {
     }
     EXPECT_LT(distance(y, by_reference(a.request, a.inputs)[0]), 1e-5) << c.equation;
   }
+}
+
+/// What follows a(…, k)·b(k, n) + bias, as it is asked for.
+struct BiasedProduct {
+  explicit BiasedProduct(Value (*then)(Value), DType t = f32, const char* equation = "", Shape a = {kBatch, 2, 4}, Shape b = {4, 3}, std::int64_t columns = 3) : builder("product") {
+    Value x = builder.input("a", t, a), w = builder.input("b", t, b), bias = builder.input("bias", t, {columns});
+    Value y = *equation ? contract(equation, x, w) : matmul(x, w);
+    then(bias + y);
+    FusionGroup group = find_groups(builder.graph()).at(0);
+    request.op = group.kind;
+    request.attributes = &attributes;
+    for (Value v : {x, w, bias}) request.inputs.push_back({t, extents_of(v.shape(), kRows)});
+    for (std::size_t i = 0; i < 3; ++i) inputs.push_back(drawn(request.inputs[i], 4, false, i));
+    request.outputs = {{t, extents_of(y.shape(), kRows)}};
+    describe_members(builder.graph(), group.members, request);
+  }
+  HostTensor by(const char* kernel) {
+    HostTensor y(f32, request.outputs[0].shape);
+    KernelTable().prepare(kernel, request)->launch({{inputs[0].raw(), inputs[1].raw(), inputs[2].raw()}, {y.raw()}});
+    return y;
+  }
+  Builder builder;
+  Attributes attributes;
+  KernelRequest request;
+  std::vector<HostTensor> inputs;
+};
+
+Value as_it_is(Value y) { return y; }
+Value cut(Value y) { return relu(y); }
+Value smooth(Value y) { return gelu(y, true); }
+
+TEST(CublasLt, EndsAProductByItsBiasAndWhatFollows) {
+  using cublas_lt::Epilogue;
+  for (auto [then, kind, epilogue] : {std::tuple{&as_it_is, kMatmulBias, Epilogue::bias}, {&cut, kMatmulBiasRelu, Epilogue::bias_relu}, {&smooth, kMatmulBiasGeluTanh, Epilogue::bias_gelu_tanh}}) {
+    for (const auto& [equation, a, b] : {std::tuple{"", Shape{kBatch, 2, 4}, Shape{4, 3}}, {"bk,nk->bn", {kBatch, 4}, {3, 4}}, {"", {2, kBatch, 4}, {2, 4, 3}}}) {
+      BiasedProduct g(then, f32, equation, a, b);
+      ASSERT_EQ(g.request.op, kind);
+      Gemm gemm = biased_gemm_of(g.request, epilogue);
+      ASSERT_EQ(gemm.refusal, "");
+      HostTensor y(f32, g.request.outputs[0].shape);
+      multiply_on_host(gemm.product, g.inputs[0].data<float>().data(), g.inputs[1].data<float>().data(), y.data<float>().data(), g.inputs[2].data<float>().data());
+      EXPECT_LT(distance(y, g.by(kReferenceKernel)), 1e-5) << kind;
+    }
+  }
+  EXPECT_EQ(biased_gemm_of(BiasedProduct(cut, f32, "mk,kn->nm", {5, 4}, {4, 3}, 5).request, Epilogue::bias_relu).refusal, "its bias does not lie along the columns of one product");
+  EXPECT_EQ(biased_gemm_of(BiasedProduct(cut, f64).request, Epilogue::bias_relu).refusal, "cuBLASLt has no epilogues in f64");
 }
 
 TEST(CublasLt, RefusesAxesThatLieApart) {

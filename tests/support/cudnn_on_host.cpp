@@ -163,7 +163,7 @@ void run(const Run& r, const Arguments& a) {
 
 }  // namespace
 
-void multiply_on_host(const cublas_lt::Product& p, const float* a, const float* b, float* y) {
+void multiply_on_host(const cublas_lt::Product& p, const float* a, const float* b, float* y, const float* bias) {
   const cublas_lt::ColumnMajor c = cublas_lt::column_major(p);
   const float *first = c.swapped ? a : b, *second = c.swapped ? b : a;
   for (const auto* m : {&c.first, &c.second, &c.y})
@@ -175,6 +175,9 @@ void multiply_on_host(const cublas_lt::Product& p, const float* a, const float* 
       for (std::int64_t i = 0; i < c.y.rows; ++i) {
         double sum = p.accumulate ? y[at(c.y, batch, i, j)] : 0;
         for (std::int64_t k = 0; k < inner; ++k) sum += static_cast<double>(first[at(c.first, batch, i, k)]) * static_cast<double>(second[at(c.second, batch, k, j)]);
+        if (p.epilogue != cublas_lt::Epilogue::none) sum += static_cast<double>(bias[i]);
+        if (p.epilogue == cublas_lt::Epilogue::bias_relu) sum = sum < 0 ? 0 : sum;
+        if (p.epilogue == cublas_lt::Epilogue::bias_gelu_tanh) sum *= 0.5 * (1 + std::tanh(0.79788456080286535588 * (sum + 0.044715 * sum * sum * sum)));
         y[at(c.y, batch, i, j)] = static_cast<float>(sum);
       }
 }

@@ -9,7 +9,7 @@ namespace belfry::test {
 /// Products are read as cuBLAS would read their layouts. f32.
 void run_on_host(const cudnn::Sequence& sequence, const Arguments& arguments);
 
-/// y = first·second, column by column, added to what y holds with `accumulate`.
-void multiply_on_host(const cublas_lt::Product& product, const float* a, const float* b, float* y);
+/// y = first·second, column by column, added to what y holds with `accumulate`; an epilogue's bias goes along the rows of what cuBLAS makes.
+void multiply_on_host(const cublas_lt::Product& product, const float* a, const float* b, float* y, const float* bias = nullptr);
 
 }  // namespace belfry::test

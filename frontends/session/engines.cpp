@@ -1,0 +1,96 @@
+#include <belfry/frontends/session/engines.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/error.h>
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+namespace {
+
+std::string text_of(const Attributes& attributes) {
+  std::string out;
+  for (const auto& [name, value] : attributes.entries()) out += fmt::format(" {}={}", name, to_string(value));
+  return out;
+}
+
+}  // namespace
+
+std::string engine_key(const std::string& kernel, const KernelRequest& r) {
+  std::string out = fmt::format("{} {}", kernel, r.op);
+  if (r.members.empty()) out += text_of(*r.attributes);
+  for (const Node* m : r.members) out += fmt::format(" [{}{}]", m->op->name, text_of(m->attributes));
+  for (const auto* types : {&r.inputs, &r.outputs}) {
+    out += ";";
+    for (const LocalType& t : *types) out += " " + to_string(t);
+  }
+  for (std::size_t k = 0; k < r.wanted.size(); ++k)
+    if (!r.wanted[k]) out += fmt::format(" -{}", k);
+  return out;
+}
+
+std::string fastest_engine(const KernelTable& table, const std::string& kernel, const KernelRequest& request, const TimeLaunch& seconds, int rounds) {
+  struct Candidate {
+    std::string engine;
+    std::unique_ptr<Prepared> prepared;
+    std::vector<double> times = {};
+  };
+  std::vector<Candidate> all;
+  const std::int64_t scratch = table.support(kernel, request).scratch_bytes;
+  for (std::string& engine : table.engines(kernel, request)) {
+    try {
+      all.push_back({engine, table.prepare(kernel + "@" + engine, request, {scratch, false})});
+    } catch (const DeviceError&) {  // it turns out not to take the request
+    }
+  }
+  if (all.size() < 2) return {};
+  for (int round = -1; round < rounds; ++round)
+    for (Candidate& c : all)
+      if (const double s = seconds(*c.prepared); round >= 0) c.times.push_back(s);
+  auto median = [](Candidate& c) {
+    std::nth_element(c.times.begin(), c.times.begin() + static_cast<std::ptrdiff_t>(c.times.size() / 2), c.times.end());
+    return c.times[c.times.size() / 2];
+  };
+  const Candidate* best = nullptr;
+  double least = 0;
+  for (Candidate& c : all)
+    if (const double m = median(c); !best || m < least) best = &c, least = m;
+  return best->engine;
+}
+
+std::map<std::string, std::string> time_engines(const Program& program) {
+  std::map<std::string, std::string> out;
+  const PlacedGraph& plan = program.plan();
+  for (std::size_t s = 0; s < program.launches().size(); ++s) {
+    Queue* queue = program.queue(static_cast<int>(s));
+    if (!queue) continue;
+    queue->enter();
+    const KernelTable& table = program.kernels().at(plan.cluster.devices[static_cast<std::size_t>(plan.streams[s].device)].kernels());
+    for (const Launch& l : program.launches()[s]) {
+      const PlanNode& n = plan.nodes[static_cast<std::size_t>(l.step->node)];
+      if ((!n.def && n.op != kFused) || !l.feed_inputs.empty()) continue;  // moves have no engines, and feeds no address between steps
+      const std::string kernel = l.step->variant->kernel.substr(0, l.step->variant->kernel.find('@'));
+      const KernelRequest r = program.request(*l.step);
+      const std::string key = engine_key(kernel, r);
+      if (out.contains(key)) continue;
+      out[key] = fastest_engine(table, kernel, r, [&](Prepared& p) {
+        queue->stamp();
+        p.launch(l.arguments);
+        queue->stamp();
+        queue->finish();
+        const auto stamps = queue->stamps();
+        return static_cast<double>(stamps[1] - stamps[0]) / 1e9;
+      });
+    }
+  }
+  std::erase_if(out, [](const auto& entry) { return entry.second.empty(); });
+  return out;
+}
+
+}  // namespace belfry
