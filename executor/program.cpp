@@ -194,7 +194,7 @@ void Program::bind_feeds_and_results() {
   std::int64_t bytes = 0;
   for (FeedBinding& f : feeds_)
     if (!f.staged.empty()) f.at = std::exchange(bytes, bytes + aligned_bytes(f.type.bytes()));
-  if (bytes)
+  if (std::any_of(feeds_.begin(), feeds_.end(), [](const FeedBinding& f) { return !f.staged.empty(); }))
     for (int k = 0; k < 2; ++k) staging_.push_back(any_gpu()->allocate_host(bytes));
 }
 

@@ -88,7 +88,7 @@ Source load_source(const std::string& what, const Library& library) {
   return {plan->graph, plan};
 }
 
-void PlacementArguments::add_to(CLI::App& app) {
+void PlacementArguments::add_to(CLI::App& app, bool runs) {
   app.add_option("--precision", precision, "f32, bf16 or f16: what products and what follows them are computed on; by default as the graph says")->check(CLI::IsMember({"f32", "bf16", "f16"}));
   app.add_option("--strategy", strategy, "single, towers, mirrored, sharded, parameter_server, layers, pipeline, hybrid or auto; by default towers on several devices")->type_name("NAME");
   app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0")->type_name("LIST");
@@ -101,7 +101,7 @@ void PlacementArguments::add_to(CLI::App& app) {
   app.add_option("--memory-fraction", memory_fraction, "of a GPU's memory that plans may take; by default 0.95")->check(CLI::Range(0.01, 1.0));
   app.add_option("--calibration", calibration, "what was measured on this machine, for forecasts and for --strategy auto: belfry bench --calibrate writes it")->check(CLI::ExistingFile);
   app.add_option("--recompute", recompute, "keep of the forward pass what so many stretches leave to each other, and compute the rest again in backward")->check(CLI::Range(2, 10000));
-  app.add_flag("--no-cuda-graph", no_cuda_graph, "launch each kernel by itself, on GPUs");
+  if (runs) app.add_flag("--no-cuda-graph", no_cuda_graph, "launch each kernel by itself, on GPUs");
   app.add_flag("--soft-placement", soft, "device requests of the graph that cannot be met are warnings, not errors");
   app.add_option("--seed", seed, "of initial values and random draws")->check(whole(0, UINT64_MAX));
 }
@@ -160,9 +160,23 @@ Session session_of_placement(Graph graph, const PlacementArguments& a, SessionOp
   return Session(std::move(graph), Strategy{"placement", named, [=](const Graph&, const Cluster&) { return division; }, [](const TowerGraph&, const Cluster&, const CostTable&) { return Rules{}; }}, options);
 }
 
+/// Whether anything could run on a GPU.
+bool names_gpu(const Source& source, const PlacementArguments& a) {
+  auto is_gpu = [](const DeviceId& d) { return d.kind == "gpu"; };
+  auto any = [&](const std::vector<DeviceId>& devices) { return std::any_of(devices.begin(), devices.end(), is_gpu); };
+  if (std::any_of(a.moves.begin(), a.moves.end(), [&](const std::string& m) { return any(parse_move(m).devices); })) return true;
+  if (source.plan) return std::any_of(source.plan->cluster.devices.begin(), source.plan->cluster.devices.end(), [&](const ClusterDevice& d) { return is_gpu(d.id); });
+  for (NodeId id = 0; id < source.graph->size(); ++id)
+    if (auto asked = source.graph->node(id).device; asked && is_gpu(*asked)) return true;
+  if (a.placement_file.empty()) return any(parse_devices(a.devices.empty() ? "cpu:0" : a.devices));
+  const PlacementFile file = placement_of(a);
+  return std::any_of(file.rules.begin(), file.rules.end(), [&](const PlacementRule& r) { return any(r.devices); });
+}
+
 }  // namespace
 
 Session make_session(const Source& source, const PlacementArguments& a, std::shared_ptr<const Library> library, bool anew) {
+  if (a.no_cuda_graph && !names_gpu(source, a)) refuse_idle({{"--no-cuda-graph", true}}, "no device is a GPU");
   SessionOptions options;
   options.seed = a.seed;
   options.library = library;

@@ -46,7 +46,7 @@ struct PlacementArguments {
   bool no_cuda_graph = false, soft = false;
   std::vector<std::string> options, moves;
   bool forecast = false;                        ///< the session is for forecasts alone: GPUs and other machines are fine
-  void add_to(CLI::App& app);
+  void add_to(CLI::App& app, bool runs = true); ///< runs: a verb that does, so that what is of runs alone is offered
 };
 
 /// A session of the source as the arguments say: a plan runs as it stands unless moves change its decisions, or all that

@@ -59,6 +59,7 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
   if (o.json && (o.measure || !o.trace.empty())) throw WrongUse("--json writes the forecast alone, without what was measured: leave --measure and --trace out");
   if (o.jsonl && (o.json || o.measure || !o.trace.empty() || !o.placement.placement_file.empty()))
     throw WrongUse("--jsonl scores the placements on standard input alone: leave --json, --measure, --trace and --placement out");
+  if (o.placement.no_cuda_graph && !o.measure) throw WrongUse("--no-cuda-graph is of runs: give --measure too");
   Source source = load_source(o.source, *library);
   take_gpus(o.placement);
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;

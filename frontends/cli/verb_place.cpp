@@ -108,7 +108,7 @@ void add_place_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',');
   verb->add_flag("--problem{belfry}", o->problem,
                  "write no plan, but what a placer of your own must know: nodes with their seconds and bytes, edges, devices; it answers with --placement. --problem=dnn-partitioning writes that format, which place answers too");
-  o->placement.add_to(*verb);
+  o->placement.add_to(*verb, false);
   verb->callback([o, source_of = library] { run_place(*o, source_of()); });
 }
 

@@ -63,7 +63,7 @@ void add_run_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',');
   verb->add_option("--out", o->out, "the fetched values of the last step, as safetensors");
   verb->add_option("--save-state", o->save_state, "all variables afterwards, as safetensors");
-  verb->add_option("--trace", o->trace, "a Chrome trace of the last step");
+  verb->add_option("--trace", o->trace, "a Chrome trace of the last step, with the use of GPUs over all of them");
   o->placement.add_to(*verb);
   verb->callback([o, library] { run(*o, library()); });
 }

@@ -76,7 +76,7 @@ TEST_F(GpuPlans, give_the_cpus_bits_with_every_strategy) {
     for (const Layout& l : layouts(4)) {
       start(++seed);
       const KernelTables& kernels = seed % 3 ? all : some;
-      staged_ahead = seed % 2;
+      told = {seed % 2 == 1, false, true};
       peers = seed % 2;
       auto plan = placed(graph, l.strategy, l.devices, 7, kernels);
       const Tensors got = train(graph, plan, kernels);

@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <string>
 #include <tuple>
 
 #include <belfry/belfry.h>
@@ -23,8 +25,10 @@ namespace {
 TEST_F(GpuPlans, stage_the_next_feeds_while_a_step_runs) {
   const KernelTables all = tables();
   auto graph = std::make_shared<const Graph>(without_requests(trained_in("conv", f32)));
+  steps = 7;
   const Tensors want = train(graph, placed(graph, to_strategy(Single{.device = cpu(0), .towers = 2, .threads = 1}), "cpu:0", 7, all), all);
-  staged_ahead = lost_feeds = true;
+  told.assign(steps, true);
+  lost_feeds = true;
   for (int seed = 0; seed < 8; ++seed) {
     start(seed);
     EXPECT_EQ(train(graph, placed(graph, to_strategy(Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}), "gpu:0", 7, all), all), want) << "seed " << seed;
@@ -62,6 +66,20 @@ TEST_F(GpuPlans, need_the_waits_that_the_verifier_asks_for) {
   EXPECT_GT(races_seen, 0);
 }
 
+TEST_F(GpuPlans, put_joins_before_towers_where_the_device_can_choose) {
+  const KernelTables all = tables();
+  auto graph = std::make_shared<const Graph>(without_requests(trained_in("decay", f32)));
+  start(23);
+  auto plan = placed(graph, to_strategy(Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}), "gpu:0", 7, all);
+  Program program(plan, all, {}, open(*plan));
+  std::map<std::string, int> priority;
+  for (std::size_t s = 0; s < plan->streams.size(); ++s)
+    if (Queue* q = program.queue(static_cast<int>(s))) {
+      EXPECT_EQ(function<CUresult(CUstream, int*)>("cuStreamGetPriority")(static_cast<CUstream>(q->stream()), &priority[plan->streams[s].name]), CUDA_SUCCESS);
+    }
+  EXPECT_LT(priority.at("main"), priority.at("tower0"));  // the most urgent is the smallest
+}
+
 TEST_F(GpuPlans, run_the_streams_of_one_gpu_from_two_host_threads) {
   const KernelTables all = tables();
   auto graph = std::make_shared<const Graph>(without_requests(trained_in("batch_norm", f32)));
@@ -75,7 +93,7 @@ TEST_F(GpuPlans, run_the_streams_of_one_gpu_from_two_host_threads) {
     if (plan->cluster.devices[static_cast<std::size_t>(s.device)].id.kind == "gpu" && s.name == "main") s.thread = past;
   for (int seed = 0; seed < 4; ++seed) {
     start(seed);
-    staged_ahead = seed % 2;
+    told = {seed % 2 == 1, false, true};
     EXPECT_EQ(train(graph, plan, all), want) << "seed " << seed;
   }
 }

@@ -80,7 +80,6 @@ Devices GpuPlans::open(const PlacedGraph& plan) {
 }
 
 Tensors GpuPlans::train(const std::shared_ptr<const Graph>& graph, const std::shared_ptr<const PlacedGraph>& plan, const KernelTables& kernels, const std::function<void()>& prepared) {
-  constexpr int kSteps = 5;  // the second records (and the third, where it reads the other staging buffer), then what was recorded is launched, the last is traced
   Program program(plan, kernels, {}, open(*plan));
   Runner runner(program);
   if (prepared) prepared();
@@ -88,14 +87,15 @@ Tensors GpuPlans::train(const std::shared_ptr<const Graph>& graph, const std::sh
   Tensors out;
   std::vector<Tensors> data;
   std::vector<Feeds> feeds;
-  for (int k = 0; k < kSteps; ++k) data.push_back(feeds_for(*graph, plan->batch, static_cast<std::uint64_t>(k)));
+  for (std::size_t k = 0; k < steps; ++k) data.push_back(feeds_for(*graph, plan->batch, k));
   for (const Tensors& d : data) feeds.push_back(views(d));
-  for (std::size_t k = 0; k < kSteps; ++k) {
-    const bool last = k + 1 == kSteps;
-    RunOptions options{.trace = last, .staged = staged_ahead && k > 0};
-    if (staged_ahead && !last) options.next = [&, k] { return feeds[k + 1]; };
+  for (std::size_t k = 0; k < steps; ++k) {
+    const bool last = k + 1 == steps;
+    const bool ahead = k < told.size() && told[k] && !last;
+    RunOptions options{.trace = last, .staged = true};  // where it was told
+    if (ahead) options.next = [&, k] { return feeds[k + 1]; };
     Outcome o = runner.run(feeds[k], options);
-    if (lost_feeds && !last)  // what was staged is not read again
+    if (lost_feeds && ahead)  // what was staged is not read again
       for (auto& [name, t] : data[k + 1]) std::memset(t.raw(), 0x7F, t.bytes().size());
     if (o.error) std::rethrow_exception(o.error);
     out = std::move(o.fetched);

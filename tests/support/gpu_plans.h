@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <belfry/executor/device/cuda/cuda_device_internal.h>
 #include <belfry/frontends/session/session.h>
@@ -35,8 +36,9 @@ class GpuPlans : public FakeGpus {
   /// Variables and fetched values after some steps, the last of which is traced and held to the plan.
   Tensors train(const std::shared_ptr<const Graph>& graph, const std::shared_ptr<const PlacedGraph>& plan, const KernelTables& kernels, const std::function<void()>& prepared = {});
 
-  bool staged_ahead = false;  ///< each step is told the next one's feeds
-  bool lost_feeds = false;    ///< which are overwritten as soon as it has ended
+  std::size_t steps = 4;      ///< the second records, the third launches what it recorded, the last is traced
+  std::vector<bool> told;     ///< steps that are told the next one's feeds, and so change the staging buffer
+  bool lost_feeds = false;    ///< which are overwritten as soon as the step has ended
   bool peers = false;         ///< plans count on it that GPUs read each other's memory
   std::shared_ptr<CudaToolkit> toolkit_ = std::make_shared<CudaToolkit>();
 };

@@ -39,7 +39,7 @@ struct CUstream_st {
   CUctx_st* context = nullptr;
   std::deque<FakeOp> ops;
   bool busy = false;
-  int strand = 0;
+  int strand = 0, priority = 0;
   fake_cuda::Clock clock;            ///< what happens before its next step
   CUgraph capture = nullptr;         ///< what is queued goes there, behind the nodes of `tail`
   std::set<std::size_t> tail;

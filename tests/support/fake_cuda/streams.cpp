@@ -49,7 +49,7 @@ CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 /// Priorities change nothing: every order that they allow is allowed without.
-CUresult cuStreamCreateWithPriority(CUstream* out, unsigned flags, int) {
+CUresult cuStreamCreateWithPriority(CUstream* out, unsigned flags, int priority) {
   Call call("cuStreamCreateWithPriority");
   if (call.error) return call.error;
   // The other kind of stream waits for the default stream, which is not here.
@@ -58,6 +58,15 @@ CUresult cuStreamCreateWithPriority(CUstream* out, unsigned flags, int) {
   *out = &state().streams.back();
   (*out)->context = call.context;
   (*out)->strand = new_strand();
+  (*out)->priority = priority;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetPriority(CUstream stream, int* priority) {
+  Call call("cuStreamGetPriority");
+  if (call.error) return call.error;
+  if (!is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  *priority = stream->priority;
   return CUDA_SUCCESS;
 }
 
