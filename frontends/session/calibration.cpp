@@ -84,25 +84,28 @@ CostTable Calibration::table(std::string machine) const {
   out.machine = std::move(machine);
   out.memmove = memmove_bandwidth();
   std::vector<Mean> seconds(kernels_.size());
-  std::vector<double> beside;
+  std::vector<double> beside;  // per plan
   Mean gaps, handoffs, wakes;
   for (const auto& [id, steps] : steps_) {
     std::vector<const TracedStep*> order;
     for (const TracedStep& s : steps) order.push_back(&s);
     std::stable_sort(order.begin(), order.end(), [](const TracedStep* a, const TracedStep* b) { return a->seconds < b->seconds; });
     order.resize((order.size() + 1) / 2);
+    std::vector<double> here;
     for (const TracedStep* s : order) {
       for (auto [k, t] : s->launches) seconds[static_cast<std::size_t>(k)].add(t);
       for (double g : s->gaps) gaps.add(g);
       for (double h : s->handoffs) handoffs.add(h);
       for (double w : s->wakes) wakes.add(w);
-      beside.push_back(s->beside);
+      here.push_back(s->beside);
     }
+    beside.push_back(spread_of(here).median);
   }
   out.dispatch = gaps.value();
   out.handoff = handoffs.value();
   out.wake = wakes.count ? wakes.value() : out.handoff;
-  out.step = std::max(0.0, spread_of(beside).median);
+  // Putting a trace together is a part of it, the less the fewer launches there are.
+  if (!beside.empty()) out.step = std::max(0.0, *std::min_element(beside.begin(), beside.end()));
   for (const auto& [key, k] : numbers_)
     if (const Mean& m = seconds[static_cast<std::size_t>(k)]; m.count) out.kernels[key.first].push_back({key.second, m.value(), kernels_[static_cast<std::size_t>(k)].work});
   return out;

@@ -219,6 +219,45 @@ TEST(Links, take_the_fewest_and_of_those_the_widest) {
   EXPECT_TRUE(links.route(1, 1).empty());
 }
 
+TEST(Links, lead_through_hosts_and_switches_but_through_no_gpu) {
+  Cluster c = gpus(3);  // a chain of GPUs, and the host
+  c.links = {{{c.devices[0].id}, "gpu:1", 1e9, 0}, {{c.devices[1].id}, "gpu:2", 1e9, 0}, {first_gpus(3), "host", 1e5, 0}};
+  Links links(c);
+  EXPECT_EQ(links.route(0, 1).size(), 1u);
+  const std::vector<int> r = links.route(0, 2);
+  ASSERT_EQ(r.size(), 2u);
+  EXPECT_EQ(links.ways()[static_cast<std::size_t>(r[0])].to, "host");
+}
+
+TEST(Forecast, a_collective_takes_the_gpu_for_what_it_does_not_overlap) {
+  Builder b("two");
+  Value y = matmul(relu(matmul(b.input("x", f32, {kBatch, 64}), b.variable("w", {64, 64}, {.init = "normal"}))), b.variable("v", {64, 64}, {.init = "normal"}));
+  b.minimize(reduce_sum(y * y), Sgd{.learning_rate = 0.1f});
+  auto two = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  auto seconds = [](const std::shared_ptr<const Graph>& graph, double overlap) {
+    Cluster c = gpus(2);
+    for (ClusterDevice& d : c.devices) d.overlap = overlap;
+    return forecast(place(graph, to_strategy(Mirrored{.devices = first_gpus(2), .towers = 2, .threads = 1}), c, 256)).seconds;
+  };
+  EXPECT_GT(seconds(two, 0.5), 1.01 * seconds(two, 1)) << "the gradient of w is computed while that of v is on its way";
+  EXPECT_GT(seconds(two, 0), 1.01 * seconds(two, 0.5));
+  EXPECT_EQ(seconds(line(256), 0), seconds(line(256), 1)) << "nothing to compute beside it";
+}
+
+TEST(Forecast, a_thread_that_has_waited_long_must_be_woken) {
+  auto woken = [](double flops) {
+    Cluster c = local_cluster({cpu(0), cpu(1)}, 2);
+    for (ClusterDevice& d : c.devices) d.flops = d.bandwidth = flops;
+    c.devices[1].flops = c.devices[1].bandwidth = flops / 10;
+    PlacedGraph plan = place(line(), to_strategy(Towers{.devices = {cpu(0), cpu(1)}, .variables = cpu(0), .towers = 2, .threads = 1}), c, 8);
+    CostTable asleep;
+    asleep.wake = 1;
+    return forecast(plan, asleep).seconds - forecast(plan).seconds;
+  };
+  EXPECT_GT(woken(1e5), 0.5);
+  EXPECT_EQ(woken(1e12), 0) << "nobody waits for as long as threads spin";
+}
+
 /// Equal layers, cut into equal stages: what a pipeline of p stages and m micro-batches leaves idle of p devices' time.
 double bubble(int stages, int micro_batches, PhaseOrder order, int chunks) {
   Builder b("layers");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/placement_file.h>
@@ -91,7 +92,7 @@ double PublishedForecast::images(const Figure& at, const Reached& reached) {
 Reached PublishedForecast::calibrate() {
   const Figure& one = what_.figures.at(0);
   const Figure& two = what_.figures.at(1);
-  Reached out;
+  Reached out{.overlap = cluster_.devices[static_cast<std::size_t>(cluster_.at(gpus_of(cluster_, 1).at(0)))].overlap};
   for (int round = 0; round < 3; ++round) {
     out.kernels = solve(0.01, 10, one.images, [&](double x) { return images(one, {x, out.links, out.overlap}); });
     if (two.gpus != 2 || two.rows != one.rows) break;
@@ -105,28 +106,35 @@ Reached PublishedForecast::calibrate() {
   return out;
 }
 
-std::string PublishedForecast::chosen(const Figure& at, const Reached& reached) {
+std::pair<std::string, double> PublishedForecast::chosen(const Figure& at, const Reached& reached) {
   Session session(graph_of(what_.net, what_.image, library_->ops), to_strategy(Auto{.devices = gpus_of(cluster_, at.gpus)}), {.library = library_, .cluster = cluster(reached), .forecast = true});
-  session.plan(at.gpus * at.rows);
+  const double seconds = forecast(session.plan(at.gpus * at.rows)).seconds;
   const Strategy& s = session.strategy();
-  return s.options.empty() ? s.name : s.name + " " + s.options;
+  return {s.options.empty() ? s.name : s.name + " " + s.options, static_cast<double>(at.gpus * at.rows) / seconds};
 }
 
-double scaling(const std::string& net, std::int64_t rows, const Cluster& given, bool whole_hosts) {
-  Cluster cluster = given;
-  if (whole_hosts) {
-    const auto of_host = std::count_if(given.devices.begin(), given.devices.end(), [](const ClusterDevice& d) { return d.id.kind == "gpu" && d.id.host == 0; });
-    std::erase_if(cluster.devices, [](const ClusterDevice& d) { return d.id.kind == "gpu" && d.id.index > 0; });
-    for (ClusterLink& l : cluster.links) std::erase_if(l.devices, [](const DeviceId& id) { return id.kind == "gpu" && id.index > 0; });
-    for (ClusterDevice& d : cluster.devices)
-      if (d.id.kind == "gpu") d.flops *= static_cast<double>(of_host), d.bandwidth *= static_cast<double>(of_host), d.memory *= of_host;
-    rows *= of_host;
+const std::vector<Scaled>& horovod() {
+  static const std::vector<Scaled> all = {{"resnet101", 0.90}, {"vgg16", 0.68}};
+  return all;
+}
+
+double scaling(const Scaled& what, const std::string& clusters, const Reached& vgg16, bool whole_hosts) {
+  Cluster cluster = read_cluster(read_file(clusters + "/pascal128x4.json"), "pascal128x4.json");
+  const auto on_host = whole_hosts ? std::count_if(cluster.devices.begin(), cluster.devices.end(), [](const ClusterDevice& d) { return d.id.kind == "gpu" && d.id.host == 0; }) : 1;
+  auto stays = [&](const DeviceId& id) { return !whole_hosts || id.kind != "gpu" || id.index == 0; };
+  std::erase_if(cluster.devices, [&](const ClusterDevice& d) { return !stays(d.id); });
+  for (ClusterLink& l : cluster.links) std::erase_if(l.devices, [&](const DeviceId& id) { return !stays(id); });
+  for (ClusterDevice& d : cluster.devices) {
+    if (d.id.kind != "gpu") continue;
+    d.flops *= static_cast<double>(on_host), d.bandwidth *= static_cast<double>(on_host), d.memory *= on_host;
+    if (what.net == "vgg16") d.efficiency = vgg16.kernels;
+    d.overlap = vgg16.overlap;
   }
   const auto library = standard_library();
   auto seconds = [&](int most) {
     const std::vector<DeviceId> gpus = gpus_of(cluster, most);
-    Session session(graph_of(net, 224, library->ops), strategy_of(gpus, true), {.library = library, .cluster = cluster, .forecast = true});
-    return forecast(session.plan(rows * static_cast<std::int64_t>(gpus.size()))).seconds;
+    Session session(graph_of(what.net, 224, library->ops), strategy_of(gpus, true), {.library = library, .cluster = cluster, .forecast = true});
+    return forecast(session.plan(64 * on_host * static_cast<std::int64_t>(gpus.size()))).seconds;
   };
   return seconds(1) / seconds(1 << 20);
 }

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <belfry/belfry.h>
@@ -44,8 +44,8 @@ class PublishedForecast {
   Reached calibrate();
   /// Images a second.
   double images(const Figure& at, const Reached& reached);
-  /// What `auto` takes, with its options.
-  std::string chosen(const Figure& at, const Reached& reached);
+  /// What `auto` takes, with its options, and the images a second of that.
+  std::pair<std::string, double> chosen(const Figure& at, const Reached& reached);
 
  private:
   Cluster cluster(const Reached& reached) const;
@@ -56,8 +56,16 @@ class PublishedForecast {
   std::vector<std::pair<Figure, PlacedGraph>> plans_;
 };
 
-/// The step of one GPU beside that of all GPUs of the cluster file, both with so many rows a GPU, all variables mirrored.
-/// `whole_hosts`: the GPUs of a host as one with their rates added up, so that a collective crosses a host's port once.
-double scaling(const std::string& net, std::int64_t rows, const Cluster& cluster, bool whole_hosts);
+/// Horovod's scaling on 128 hosts of four Pascal GPUs: the step of one GPU beside that of 512.
+struct Scaled {
+  std::string net;
+  double share = 0;
+};
+const std::vector<Scaled>& horovod();
+
+/// Its forecast, 64 rows a GPU, all variables mirrored. `vgg16` are that net's scalars on the DGX-1, whose GPUs are of the same
+/// kind: the overlap is taken for all nets. `whole_hosts`: the GPUs of a host as one with their rates added up, so that a collective
+/// crosses a host's port once.
+double scaling(const Scaled& what, const std::string& clusters, const Reached& vgg16, bool whole_hosts);
 
 }  // namespace belfry::test
