@@ -50,7 +50,8 @@ double shortest_step(const std::shared_ptr<const Graph>& graph, const Cluster& c
     if (def.name == "auto") continue;
     for (int n = gpus; n >= 1; n /= 2) {
       std::vector<std::map<std::string, std::string>> options = {{}};
-      if (def.name == "towers") options = {{{"variables", "cpu:0"}}, {{"variables", "gpu:0"}}, {{"variables", "spread"}}};
+      if (def.name == "towers") options = {{{"variables", "cpu:0"}}, {{"variables", "gpu:0"}}, {{"variables", "spread"}}, {{"variables", "chosen"}}};
+      if (def.name == "mirrored" && n > 1) options = {{}, {{"reduction", "reduce-to-one"}}, {{"buckets", "none"}}};
       if (def.name == "pipeline" || def.name == "hybrid") {
         options.clear();
         for (const char* order : {"gpipe", "1f1b", "interleaved"})
