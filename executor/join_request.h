@@ -20,6 +20,8 @@ struct JoinRequest {
   std::string how;
   int axis = 0, towers = 1, present = 1;
   std::vector<JoinPart> parts;
+  /// Numbers of the parts in the order of a ring, each added to the sum of those before it; empty: along the tree.
+  std::vector<int> ring = {};
   /// Of what is computed, filled in where a kernel is asked for: a program for a stack, n ≥ 0 pushes part n, -1 joins the top two.
   std::vector<int> tree = {};
 };

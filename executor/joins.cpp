@@ -56,7 +56,11 @@ struct Runs {
 
 std::vector<int> join_tree(const JoinRequest& request) {
   std::vector<int> out;
-  plan_tree(request.parts, 0, request.towers, request.present, out);
+  for (int part : request.ring) {
+    out.push_back(part);
+    if (out.size() > 1) out.push_back(-1);
+  }
+  if (out.empty()) plan_tree(request.parts, 0, request.towers, request.present, out);
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <span>
 
 #include <fmt/format.h>
@@ -130,6 +131,17 @@ std::vector<Sum> sums_of(const PlanNode& n, const Step& step, JoinRequest reques
   return out;
 }
 
+/// Parts from the holder behind this one round to its own, those of one device in their order.
+std::vector<int> ring_order(const PlanNode& n, const Step& step) {
+  const std::vector<int>& holders = n.holders;
+  auto place = [&](int device) { return static_cast<std::size_t>(std::find(holders.begin(), holders.end(), device) - holders.begin()); };
+  std::vector<int> out(step.reads[0].size());
+  std::iota(out.begin(), out.end(), 0);
+  auto way = [&](int part) { return (place(step.reads[0][static_cast<std::size_t>(part)].buffer.tag.device) + holders.size() - place(step.device) - 1) % holders.size(); };
+  std::stable_sort(out.begin(), out.end(), [&](int a, int b) { return way(a) < way(b); });
+  return out;
+}
+
 std::unique_ptr<Prepared> summing(const PlanNode& n, const Step& step, const JoinRequest& request, const Carriers& carriers, const KernelTable* kernels) {
   if (carriers.own && !kernels) throw UserError(fmt::format("unbound: '{}' sums on a device for whose kind there are no kernels", n.name));
   auto inner = prepared([sums = sums_of(n, step, request, carriers.own ? kernels : nullptr)](const Arguments& a) mutable {
@@ -179,6 +191,7 @@ std::unique_ptr<Prepared> structural_kernel(const BoundPlan& bound, const Step& 
   }
   JoinRequest request{n.attributes.text("how"), n.attributes.find("axis") ? static_cast<int>(n.attributes.integer("axis")) : 0, plan.towers, plan.present(), {}};
   for (const Part& p : step.reads[0]) request.parts.push_back({p.low, p.high, p.buffer.type});
+  if (n.sum == SumWay::ring) request.ring = ring_order(n, step);
   if (computes(request)) return summing(n, step, request, carriers, kernels);
   return carrying(carriers, [request, type](const CarryBytes& carry) { carry_join(request, type, carry); });
 }

@@ -114,6 +114,10 @@ class Assigner {
       n.holders = decide(hit->rule, !held_by_readers(n));
       n.reason = rule(hit->rule).reason;
       n.ranged = rule(hit->rule).ranges;
+      n.sum = rule(hit->rule).sum;
+      n.bucket = rule(hit->rule).bucket;
+      if ((n.bucket || n.sum != SumWay::direct) && n.op != kAggregate)
+        throw UserError(fmt::format("the rule \"{}\" says how '{}' is added, but it is a {}, no aggregate; name the aggregates alone", rule(hit->rule).match, n.name, n.op));
       if (std::string why = n.ranged ? objection_to_ranges(plan_, n, n.holders.get().size()) : ""; !why.empty())
         throw UserError(fmt::format("the rule \"{}\" puts '{}' in ranges, but it {}; name what can be, or leave out \"ranges\"", rule(hit->rule).match, n.name, why));
     }

@@ -1,6 +1,7 @@
 #include <belfry/placer/choose.h>
 
 #include <algorithm>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -13,10 +14,12 @@ namespace belfry {
 
 namespace {
 
+/// With its plan.
 Candidate looked_at(const std::shared_ptr<const Graph>& graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
-  Candidate out{strategy, 0, 0, {}, {}};
+  Candidate out{strategy, 0, 0, {}, {}, {}};
   try {
-    const PlacedGraph plan = place(graph, strategy, cluster, batch, options);
+    out.plan = std::make_shared<PlacedGraph>(place(graph, strategy, cluster, batch, options));
+    const PlacedGraph& plan = *out.plan;
     const std::vector<DeviceBytes> bytes = device_bytes(plan);
     for (std::size_t d = 0; d < bytes.size(); ++d)
       if (bytes[d].total() > out.peak) out.peak = bytes[d].total(), out.fullest = to_string(plan.cluster.devices[d].id);
@@ -32,10 +35,17 @@ Candidate looked_at(const std::shared_ptr<const Graph>& graph, const Strategy& s
 
 std::vector<Candidate> choose(std::shared_ptr<const Graph> graph, const std::vector<Strategy>& candidates, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
   std::vector<Candidate> out;
+  double best = std::numeric_limits<double>::infinity();
+  auto look_at = [&](const Strategy& s) {
+    Candidate& c = out.emplace_back(looked_at(graph, s, cluster, batch, options));
+    if (!c.refused.empty() || c.seconds >= best) return c.plan.reset();
+    best = c.seconds;
+    for (std::size_t i = 0; i + 1 < out.size(); ++i) out[i].plan.reset();
+  };
   for (const Strategy& s : candidates) {
-    out.push_back(looked_at(graph, s, cluster, batch, options));
+    look_at(s);
     if (!out.back().peak || out.back().refused.empty() || options.recompute.stretches) continue;
-    for (int stretches : {4, 16}) out.push_back(looked_at(graph, recomputing(s, stretches), cluster, batch, options));  // it does not fit as it is
+    for (int stretches : {4, 16}) look_at(recomputing(s, stretches));  // it does not fit as it is
   }
   std::stable_sort(out.begin(), out.end(), [](const Candidate& a, const Candidate& b) { return std::pair(!a.refused.empty(), a.seconds) < std::pair(!b.refused.empty(), b.seconds); });
   if (out.empty() || !out.front().refused.empty()) throw UserError("no strategy can be taken:\n" + describe(out));

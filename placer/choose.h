@@ -17,6 +17,7 @@ struct Candidate {
   std::int64_t peak = 0;       ///< bytes of the device that takes the most
   std::string fullest;         ///< that device
   std::string refused;         ///< why it cannot be taken; empty: it can
+  std::shared_ptr<PlacedGraph> plan = {};  ///< of the first one
 };
 
 /// Places and forecasts every candidate, fastest first; equally fast ones in the order given, refused ones last.

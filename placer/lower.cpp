@@ -11,10 +11,9 @@
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/structural.h>
 #include <belfry/placer/assign.h>
+#include <belfry/placer/lower_internal.h>
 
 namespace belfry {
-
-namespace {
 
 PlanNode inserted_node(const PlanNode& cause, std::string name, const char* op, ValueIndex input, Scope scope, std::string reason) {
   PlanNode n;
@@ -29,12 +28,13 @@ PlanNode inserted_node(const PlanNode& cause, std::string name, const char* op, 
   return n;
 }
 
-/// A new value of the same type as another.
 ValueIndex value_like(PlacedGraph& plan, ValueIndex v, const std::string& name, SplitState state) {
   PlanValue copy{name, plan.value(v).type, state, plan.value(v).maker, plan.value(v).output, true};
   plan.values.push_back(std::move(copy));
   return static_cast<ValueIndex>(plan.values.size()) - 1;
 }
+
+namespace {
 
 std::string plain(std::string name) {
   std::replace(name.begin(), name.end(), ':', '.');
@@ -176,6 +176,7 @@ void insert_gathers(PlacedGraph& plan) {
       PlanNode gather = inserted_node(n, plain(plan.value(v).name) + ".whole", kAllGather, v, Scope::shared, "its devices have a range each");
       gather.attributes = {{"how", "ranges"}};
       gather.holders = n.holders;
+      gather.bucket = n.bucket;
       gather.outputs = {value_like(plan, v, gather.name, plan.value(v).state)};
       whole[v] = gather.outputs[0];
       plan.nodes.push_back(std::move(gather));
@@ -185,43 +186,6 @@ void insert_gathers(PlacedGraph& plan) {
 }
 
 // ---------------------------------------------------------------- moves
-
-void insert_pre_aggregates(PlacedGraph& plan) {
-  std::map<int, std::map<int, int>> counts;  // owners → device → its towers
-  std::map<int, DeviceList> holders_of;      // owners → the devices that have towers
-  std::vector<std::pair<int, PlanNode>> out;
-  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
-    PlanNode& n = plan.nodes[i];
-    if (!is_join(n) || plan.value(n.inputs[0]).state.is_replicated()) continue;
-    const PlanNode& maker = plan.maker(n.inputs[0]);
-    n.owners = maker.vector;
-    auto [known, fresh] = counts.try_emplace(n.owners);
-    std::map<int, int>& towers_on = known->second;
-    if (fresh)
-      for (int d : plan.vectors[static_cast<std::size_t>(n.owners)])
-        if (d >= 0) ++towers_on[d];
-    bool several = std::any_of(towers_on.begin(), towers_on.end(), [](auto c) { return c.second > 1; });
-    bool at_home = towers_on.size() == 1 && n.holders == DeviceList{towers_on.begin()->first};
-    const std::string& how = n.attributes.text("how");
-    if ((how != "sum" && how != "max" && how != "mean") || !several || at_home) continue;
-    Reduction reduction = how == "max" ? Reduction::max : Reduction::sum;
-    PlanNode pre = inserted_node(n, n.name + ".pre", kPreAggregate, n.inputs[0], Scope::device, "each device joins its own towers first");
-    pre.attributes = {{"how", how == "max" ? "max" : "sum"}};
-    pre.owners = n.owners;
-    pre.role = maker.role;
-    pre.outputs = {value_like(plan, n.inputs[0], pre.name, partial(reduction))};
-    DeviceList& holders = holders_of[n.owners];
-    if (holders.empty()) {
-      std::vector<int> devices;
-      for (auto [d, count] : towers_on) devices.push_back(d);
-      holders = std::move(devices);
-    }
-    pre.holders = holders;
-    n.inputs = pre.outputs;
-    out.emplace_back(static_cast<int>(i) - 1, std::move(pre));
-  }
-  insert_behind(plan, std::move(out));
-}
 
 namespace {
 

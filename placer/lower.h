@@ -20,6 +20,8 @@ void donate(PlacedGraph& plan, const NumberLists& readers);
 void insert_gathers(PlacedGraph& plan);
 /// Each device joins its complete subtrees before anything is sent; not where all is on one device, or one tower each.
 void insert_pre_aggregates(PlacedGraph& plan);
+/// Before sums by groups, those of each link group on one device of it.
+void insert_group_sums(PlacedGraph& plan);
 /// One copy per value and destination space. Joins and splits move values themselves; towers copy inside the tower.
 /// UserError where no link joins the spaces that a value is to cross.
 void insert_copies(PlacedGraph& plan);

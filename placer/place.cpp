@@ -40,7 +40,7 @@ PlacedGraph place(std::shared_ptr<const Graph> graph, const Placement& p, const 
 }
 
 PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
-  if (!strategy.candidates.empty()) return place(graph, choose(graph, strategy.candidates, cluster, batch, options).front().strategy, cluster, batch, options);
+  if (!strategy.candidates.empty()) return std::move(*choose(graph, strategy.candidates, cluster, batch, options).front().plan);
   Division d = strategy.divide(*graph, cluster);
   if (d.threads == 0) d.threads = std::max(1, cluster.cores / d.towers);
   TowerGraph towers = expand_for(graph, d, batch, options);
@@ -86,6 +86,13 @@ std::string kernels_of(const PlacedGraph& plan, const PlanNode& n) {
   return fmt::format("{}", fmt::join(out, " "));
 }
 
+/// Who is how far behind whom: it decides the order of a ring's sums.
+std::string ring_of(const PlacedGraph& plan, const PlanNode& n) {
+  std::string out = fmt::format("ring of {}:", n.holders.size());
+  for (int d : plan.vectors[static_cast<std::size_t>(n.owners)]) out += fmt::format(" {}", std::find(n.holders.begin(), n.holders.end(), d) - n.holders.begin());
+  return out;
+}
+
 }  // namespace
 
 std::string arithmetic_hash(const PlacedGraph& plan) {
@@ -104,6 +111,7 @@ std::string arithmetic_hash(const PlacedGraph& plan) {
       const Node& member = plan.graph->node(m.node);
       text += fmt::format("[{} {} {}]", member.name, member.op->name, text_of(member.attributes));
     }
+    if (n.sum == SumWay::ring) text += ring_of(plan, n);
     for (ValueIndex v : n.outputs) text += to_string(plan.value(v).type) + to_string(plan.value(v).state);
     text += " " + kernels_of(plan, n) + "\n";
   }

@@ -73,6 +73,8 @@ void Placer::reset() {
     n.inputs = inputs_[i];
     if (is_op(n, kFetch)) n.attributes = hows_[fetches++];
     n.ranged = false;
+    n.sum = SumWay::direct;
+    n.bucket = 0;
     n.vector = n.owners = -1;
     n.holders = {};
     n.donates.clear();
@@ -106,6 +108,7 @@ void Placer::place_nodes(std::size_t must_decide, const std::set<std::string>& o
   hold_sources(plan_, plan_.nodes.size() == before ? read_by_ : readers_of(plan_), on_host);
   insert_gathers(plan_);
   insert_pre_aggregates(plan_);
+  insert_group_sums(plan_);
   insert_copies(plan_);
   const Instances instances(plan_);
   const NumberLists readers = readers_of(plan_);
@@ -169,7 +172,7 @@ void Placer::choose_kernels(const Instances& instances) {
       for (std::size_t g = 0; g < plan_.groups.size(); ++g)
         if (!n.by_group[g].outputs.empty()) choose(n, whole, kinds_[static_cast<std::size_t>(plan_.groups[g].devices[0])], n.by_group[g]);
     }
-    if (!gpus_ || !is_join(n) || kernel_of_moves(plan_, n) != n.op) continue;
+    if (!gpus_ || (!is_join(n) && !is_op(n, kPreAggregate)) || kernel_of_moves(plan_, n) != n.op) continue;
     const std::vector<std::int64_t> landed = landed_bytes(instances, n);
     for (std::size_t h = 0; h < landed.size(); ++h) {
       std::int64_t& scratch = n.by_group[group_of[static_cast<std::size_t>(n.holders.get()[h])]].scratch_bytes;

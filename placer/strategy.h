@@ -14,6 +14,11 @@
 
 namespace belfry {
 
+/// How gradients are added where several devices have parts. Tree: each device that holds the sum adds all parts. Hierarchical:
+/// one device of each link group (`link_groups`) adds its group's first, and holds the sum for it. To one: one device adds, the
+/// others copy. These have the same bits. Ring: ranges go round the devices; the order of sums, and so the bits, are others.
+enum class Reduce : std::uint8_t { tree, hierarchical, to_one, ring };
+
 struct Division {
   int towers = 1;
   Combine combine = Combine::global_mean;

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <iostream>
 
 #include <fmt/format.h>
@@ -45,6 +46,9 @@ void run(const CompareArguments& o, const Library& library) {
   if (!o.state_b.empty()) second = initial_state(*b.graph, o.seed, o.state_b);
   Comparison c = compare(a.plan, b.plan, library, feeds, state, second);
   std::cout << fmt::format("arithmetic hash {}\n", c.same_arithmetic() ? "equal: " + c.first_arithmetic : c.first_arithmetic + " and " + c.second_arithmetic);
+  for (const auto& [source, name] : {std::pair{&a, &o.a}, {&b, &o.b}})
+    if (std::any_of(source->plan->nodes.begin(), source->plan->nodes.end(), [](const PlanNode& n) { return n.sum == SumWay::ring; }))
+      std::cout << fmt::format("{} adds round a ring: it promises its bits to plans with its arithmetic hash alone\n", *name);
   if (!c.difference) {
     std::cout << fmt::format("same bits: {} values of {} steps, {} bytes; variables {} = {}\n", c.values, c.steps, c.bytes, c.first_hash, c.second_hash);
     return;

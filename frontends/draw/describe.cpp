@@ -106,6 +106,8 @@ std::string line_of(const Instances& instances, const std::vector<std::string>& 
   std::string where = n.scope == Scope::tower ? towers_on(plan, n) : device_list(plan, n.holders);
   std::string what = n.op;
   if (n.ranged) where += " in ranges";
+  if (n.sum != SumWay::direct) where += n.sum == SumWay::ring ? " round a ring" : " by link groups";
+  if (n.bucket) where += fmt::format(", bucket {}", n.bucket);
   if (n.op == kAggregate || n.op == kAllGather || n.op == kPreAggregate || n.op == kFetch) what += " " + n.attributes.text("how");
   if (n.op == kFused) what += " " + n.attributes.text("kind");
   std::string out = fmt::format("  {} = {}({})  {} {}\n      {}{}; {}", n.name, what, inputs, to_string(plan.value(n.outputs[0]).type),
@@ -179,6 +181,25 @@ std::string describe_memory(const PlacedGraph& plan) {
   return out;
 }
 
+namespace {
+
+/// How sums over towers are added, where it is not by each holder at once.
+std::string describe_sums(const PlacedGraph& plan) {
+  std::map<SumWay, int> ways;
+  std::string buckets;
+  for (const PlanNode& n : plan.nodes) {
+    if (n.op == kAggregate) ++ways[n.sum];
+    if (n.bucket && buckets.empty()) buckets = n.reason.substr(n.reason.find(": ", n.reason.rfind("; ")) + 2);
+  }
+  std::string out;
+  if (int k = ways[SumWay::groups]) out += fmt::format("{} sum{} by link groups, along the tree: the bits are those of every reduction but ring\n", k, k == 1 ? "" : "s");
+  if (int k = ways[SumWay::ring]) out += fmt::format("{} sum{} round a ring, in another order than the tree's: equal bits are promised to plans with this arithmetic hash alone\n", k, k == 1 ? "" : "s");
+  if (!buckets.empty()) out += buckets + "\n";
+  return out;
+}
+
+}  // namespace
+
 std::string describe(const PlacedGraph& plan, const DescribeOptions& options) {
   std::vector<int> all;
   for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) all.push_back(static_cast<int>(d));
@@ -190,6 +211,7 @@ std::string describe(const PlacedGraph& plan, const DescribeOptions& options) {
   out += fmt::format("arithmetic hash {}\n", plan.arithmetic_hash);
   out += describe_streams(plan);
   out += describe_links(plan);
+  out += describe_sums(plan);
   if (options.nodes) out += describe_nodes(plan);
   if (options.memory) out += describe_memory(plan);
   return out;

@@ -1,5 +1,6 @@
 #include <belfry/frontends/draw/reads_internal.h>
 
+#include <belfry/graph/plan/moves.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry::picture {
@@ -15,9 +16,10 @@ void read_moved(const Instances& instances, const PlanNode& n, int tower, int de
   if (m.scope == Scope::tower) {
     if (n.scope == Scope::tower) return out.push_back({maker, tower, plan.device_of(m, tower), bytes(n.outputs[0], tower)});
     for (int t = 0; t < plan.present(); ++t)
-      if (int from = plan.device_of(m, t); from >= 0 && (n.op != kPreAggregate || from == device)) out.push_back({maker, t, from, bytes(v, t)});
+      if (int from = plan.device_of(m, t); from >= 0 && takes_part(plan, n, t, device)) out.push_back({maker, t, from, bytes(v, t)});
   } else if (m.scope == Scope::device) {
-    for (const Piece& p : pieces(plan.vectors[static_cast<std::size_t>(m.owners)], plan.towers)) out.push_back({maker, -1, p.device, bytes(v, -1)});
+    for (const Piece& p : pieces(plan.vectors[static_cast<std::size_t>(m.owners)], plan.towers))
+      if (takes_part(plan, n, p.low, device)) out.push_back({maker, -1, p.device, bytes(v, -1)});
   } else {
     out.push_back({maker, -1, instances.moved_from(n, v, device), bytes(n.scope == Scope::tower ? n.outputs[0] : v, tower)});
   }

@@ -30,6 +30,8 @@ PlacementRule rule_of(const JsonDocument& d, const JsonValue& v) {
   PlacementRule out{d.text(o.at("match")), devices_of(d, o.at("device")), "the placement file says so"};
   if (const JsonValue* reason = o.find("reason")) out.reason = d.text(*reason);
   if (const JsonValue* ranges = o.find("ranges")) out.ranges = d.flag(*ranges);
+  if (const JsonValue* sum = o.find("sum")) out.sum = placed(d, *sum, [&] { return parse_sum_way(d.text(*sum)); });
+  if (const JsonValue* bucket = o.find("bucket")) out.bucket = static_cast<int>(d.integer(*bucket, 1, kMostTowers));
   if (out.match.empty()) d.fail(o.at("match"), "matches nothing; write \"**\" for everything");
   o.done();
   return out;
@@ -67,6 +69,8 @@ std::string write_placement(const Placement& p) {
     line.add("match", json_text(r.match));
     line.add("device", distinct ? json_text(to_string(r.devices)) : json_list(devices));
     if (r.ranges) line.add("ranges", "true");
+    if (r.sum != SumWay::direct) line.add("sum", json_text(to_string(r.sum)));
+    if (r.bucket) line.add("bucket", fmt::format("{}", r.bucket));
     line.add("reason", json_text(r.reason));
     lines.push_back(line.text());
   }

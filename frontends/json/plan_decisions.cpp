@@ -26,8 +26,8 @@ std::vector<int> dealt_devices(const std::vector<int>& vector) {
   return deals(runs) ? runs : whole;
 }
 
-/// Devices, reason, in ranges.
-using Decision = std::tuple<std::vector<int>, std::string, bool>;
+/// Devices, reason, in ranges, way of a sum, bucket.
+using Decision = std::tuple<std::vector<int>, std::string, bool, SumWay, int>;
 
 const Decision* most_frequent(const std::map<Decision, int>& counts) {
   const Decision* out = nullptr;
@@ -51,12 +51,12 @@ Placement placement_of(const PlacedGraph& plan) {
   for (const PlanNode& n : plan.nodes)
     if (n.again) out.recompute.push_back(plan.graph->node(n.user).name);
   auto readers = readers_of(plan);
-  auto decision = [&](const PlanNode& n) { return Decision{n.scope == Scope::tower ? dealt_devices(plan.devices(n)) : n.holders.get(), n.reason, n.ranged}; };
+  auto decision = [&](const PlanNode& n) { return Decision{n.scope == Scope::tower ? dealt_devices(plan.devices(n)) : n.holders.get(), n.reason, n.ranged, n.sum, n.bucket}; };
   std::map<Decision, int> in_towers, outside;
   for (const PlanNode& n : plan.nodes)
     if (!is_derived(plan, n, readers)) ++(n.scope == Scope::tower ? in_towers : outside)[decision(n)];
   auto rule = [&](std::string match, const Decision& d) {
-    PlacementRule r{std::move(match), {}, std::get<1>(d), std::get<2>(d)};
+    PlacementRule r{std::move(match), {}, std::get<1>(d), std::get<2>(d), std::get<3>(d), std::get<4>(d)};
     for (int i : std::get<0>(d))
       if (i >= 0) r.devices.push_back(plan.cluster.devices[static_cast<std::size_t>(i)].id);
     out.rules.push_back(std::move(r));
@@ -68,7 +68,7 @@ Placement placement_of(const PlacedGraph& plan) {
     if (Decision d = decision(n); d != *(tower ? tower_rest : rest)) rule(tower ? "tower_*/" + n.name : n.name, d);
   }
   if (tower_rest) rule("tower_*/**", *tower_rest);
-  rule("**", rest ? *rest : tower_rest ? *tower_rest : Decision{{plan.cluster.host()}, "nothing else is placed", false});
+  rule("**", rest ? *rest : tower_rest ? *tower_rest : Decision{{plan.cluster.host()}, "nothing else is placed", false, SumWay::direct, 0});
   return out;
 }
 

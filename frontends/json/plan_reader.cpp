@@ -237,6 +237,8 @@ class PlanReader {
     if (n.scope == Scope::tower) n.vector = vector_index(assigned);
     else n.holders = *alike_.insert(devices_of(d_, assigned, plan_.cluster)).first;
     if (const JsonValue* v = line.find("ranges")) n.ranged = d_.flag(*v);
+    if (const JsonValue* v = line.find("sum")) n.sum = placed(d_, *v, [&] { return parse_sum_way(d_.text(*v)); });
+    if (const JsonValue* v = line.find("bucket")) n.bucket = number(*v, 1, kMostTowers);
     n.reason = d_.text(line.at("reason"));
     n.epoch = number(line.at("epoch"), -1);
     n.order = number(line.at("order"), 0, kMostNodes);

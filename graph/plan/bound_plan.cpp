@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
@@ -254,10 +255,11 @@ class Binder {
     bool joins = is_join(n) || n.op == kPreAggregate;
     std::vector<Part> out;
     if (joins && m.scope == Scope::device) {
-      for (const Piece& p : pieces_.at(m.owners)) out.push_back({p.low, p.high, buffer(maker, k, p.low, p.device)});
+      for (const Piece& p : pieces_.at(m.owners))
+        if (takes_part(plan_, n, p.low, device)) out.push_back({p.low, p.high, buffer(maker, k, p.low, p.device)});
     } else if (joins && m.scope == Scope::tower) {
       for (int t = 0; t < plan_.present(); ++t)
-        if (int e = plan_.device_of(m, t); e >= 0 && (n.op != kPreAggregate || e == device)) out.push_back({t, t + 1, buffer(maker, k, t, e)});
+        if (int e = plan_.device_of(m, t); e >= 0 && takes_part(plan_, n, t, device)) out.push_back({t, t + 1, buffer(maker, k, t, e)});
     } else if (m.scope == Scope::tower) {
       auto at = n.op == kCopy ? Instances::At{maker, plan_.device_of(m, tower)} : instances_.own(v, tower, device);
       if (at.device < 0) unbound(fmt::format("'{}' reads '{}', which tower {} lacks", n.name, plan_.value(v).name, tower));

@@ -38,7 +38,7 @@ bool are_gpus_of_their_own(const PlacedGraph& plan, const DeviceList& holders) {
 
 std::string kernel_of_moves(const PlacedGraph& plan, const PlanNode& n) {
   const bool sums = n.op == kAggregate && n.attributes.text("how") == "sum", gathers = n.op == kAllGather && joins_ranges(plan, n);
-  if (plan.placement.collectives != Collectives::fastest || (!sums && !gathers) || !are_gpus_of_their_own(plan, n.holders)) return n.op;
+  if (plan.placement.collectives != Collectives::fastest || n.sum != SumWay::direct || (!sums && !gathers) || !are_gpus_of_their_own(plan, n.holders)) return n.op;
   if (gathers) return plan.maker(n.inputs[0]).holders == n.holders ? kNccl : n.op;
   const std::map<int, int> parts = parts_of(plan, n);
   const bool all = parts.size() == n.holders.size() && std::all_of(n.holders.begin(), n.holders.end(), [&](int d) { return parts.contains(d); });

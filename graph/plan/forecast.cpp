@@ -138,7 +138,7 @@ class Walk {
     if (links_.empty()) return moved(s, now);
     std::vector<Flow>& coming = coming_[static_cast<std::size_t>(s)] = transfers_.flows(s);
     if (coming.empty()) moved(s, now);
-    else at(now + transfers_.latency(coming), kFlow, s);
+    else at(now + transfers_.latency(s, coming), kFlow, s);
   }
 
   /// Its bytes are here: what is left is the device's own work.

@@ -5,6 +5,7 @@
 
 #include <belfry/graph/plan/forecast_parts_internal.h>
 #include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
@@ -25,7 +26,7 @@ bool Transfers::collective(int step) {
   if (links_.empty() || n.holders.size() < 2 || (!is_op(n, kAggregate) && !is_op(n, kAllGather))) return false;
   auto [at, fresh] = collectives_.try_emplace(steps_.steps[static_cast<std::size_t>(step)].node);
   if (fresh) {
-    std::vector<int> from = steps_.sources(n);
+    std::vector<int> from = steps_.sources(n, steps_.steps[static_cast<std::size_t>(step)].device);
     std::set<int> members(from.begin(), from.end());
     at->second = members == std::set<int>(n.holders.begin(), n.holders.end()) &&
                  std::all_of(members.begin(), members.end(), [&](int d) { return plan_.cluster.devices[static_cast<std::size_t>(d)].id.kind == "gpu"; });
@@ -33,28 +34,34 @@ bool Transfers::collective(int step) {
   return at->second;
 }
 
+bool Transfers::follows(int step) const {
+  if (step == 0 || !node(step).bucket) return false;
+  const PlanNode &n = node(step), &before = node(step - 1);
+  return steps_.steps[static_cast<std::size_t>(step - 1)].stream == steps_.steps[static_cast<std::size_t>(step)].stream && before.bucket == n.bucket && before.op == n.op;
+}
+
 double Transfers::collective_seconds(int step, std::vector<double>& load) {
   const PlanNode& n = node(step);
   const std::vector<int>& members = n.holders;
   std::map<int, int> count;
   std::vector<int> pieces;
-  for (int d : steps_.sources(n)) ++count[d];
+  for (int d : steps_.sources(n, members.front())) ++count[d];
   for (int d : members) pieces.push_back(count[d]);
   const double bytes = static_cast<double>(local_type(plan_.value(n.outputs[0]), plan_.share(-1)).bytes()), share = bytes / static_cast<double>(members.size());
   const DeviceRate rate = rate_of(plan_.cluster.devices[static_cast<std::size_t>(members.front())], plan_.threads);
   if (joins_by(n, {"same"})) return rate.launch;
-  if (!joins_by(n, {"sum", "max", "mean"})) return rate.launch + links_.exchange(members, {}, share, load) + bytes / rate.bandwidth;
+  if (!joins_by(n, {"sum", "max", "mean"})) return rate.launch + links_.exchange(members, {}, share, load, follows(step)) + bytes / rate.bandwidth;
   double all = 0;
   for (int p : pieces) all += p;
   const double summed = n.ranged ? share : bytes;  // in ranges it is a reduce-scatter, else every device lands every part
-  return rate.launch + links_.exchange(members, pieces, summed, load) + summed * (all + 1) / rate.bandwidth;
+  return rate.launch + links_.exchange(members, pieces, summed, load, follows(step)) + summed * (all + 1) / rate.bandwidth;
 }
 
 std::map<int, double> Transfers::sources(int step) {
   const ForecastStep& s = steps_.steps[static_cast<std::size_t>(step)];
   const PlanNode& n = node(step);
   std::map<int, double> out;
-  if (!is_op(n, kCopy) && !is_op(n, kSplit) && !is_join(n)) return out;
+  if (!is_op(n, kCopy) && !is_op(n, kSplit) && !is_op(n, kPreAggregate) && !is_join(n)) return out;
   const PlanNode& m = plan_.maker(n.inputs[0]);
   const PlanValue& read = plan_.value(n.inputs[0]);
   auto take = [&](int from, const LocalType& type) {
@@ -64,9 +71,10 @@ std::map<int, double> Transfers::sources(int step) {
     take(m.scope == Scope::tower ? plan_.device_of(m, s.tower) : steps_.moved_from(n, n.inputs[0], s.device), local_type(plan_.value(n.outputs[0]), plan_.share(s.tower)));
   } else if (m.scope == Scope::tower) {
     for (int t = 0; t < plan_.present(); ++t)
-      if (int from = plan_.device_of(m, t); from >= 0) take(from, n.ranged ? type_on(plan_, n, n.inputs[0], s.device) : local_type(read, plan_.share(t)));
+      if (int from = plan_.device_of(m, t); from >= 0 && takes_part(plan_, n, t, s.device)) take(from, n.ranged ? type_on(plan_, n, n.inputs[0], s.device) : local_type(read, plan_.share(t)));
   } else if (m.scope == Scope::device) {
-    for (const Piece& p : steps_.pieces_of(m.owners)) take(p.device, type_on(plan_, n, n.inputs[0], s.device));
+    for (const Piece& p : steps_.pieces_of(m.owners))
+      if (takes_part(plan_, n, p.low, s.device)) take(p.device, type_on(plan_, n, n.inputs[0], s.device));
   } else if (joins_ranges(plan_, n)) {
     for (int from : m.holders) take(from, type_on(plan_, m, n.inputs[0], from));
   } else {
@@ -83,8 +91,9 @@ std::vector<Flow> Transfers::flows(int step) {
   return out;
 }
 
-double Transfers::latency(const std::vector<Flow>& flows) const {
+double Transfers::latency(int step, const std::vector<Flow>& flows) const {
   double out = -1;
+  if (!flows.empty() && follows(step)) return 0;
   for (const Flow& f : flows) out = std::max(out, links_.latency(f.route));
   return out;
 }
@@ -97,8 +106,7 @@ int Transfers::parts(int step) {
   const ForecastStep& s = steps_.steps[static_cast<std::size_t>(step)];
   auto [at, fresh] = parts_.try_emplace({s.node, is_op(n, kPreAggregate) ? s.device : -1});
   if (!fresh) return at->second;
-  std::vector<int> from = steps_.sources(n);
-  return at->second = static_cast<int>(is_op(n, kPreAggregate) ? std::count(from.begin(), from.end(), s.device) : static_cast<std::ptrdiff_t>(from.size()));
+  return at->second = static_cast<int>(steps_.sources(n, s.device).size());
 }
 
 void add_uses(const PlacedGraph& plan, const ForecastSteps& steps, Forecast& out) {

@@ -22,13 +22,16 @@ class Transfers {
   double collective_seconds(int step, std::vector<double>& load);
   /// What comes over links; from each space once.
   std::vector<Flow> flows(int step);
-  /// Until the first byte of some flows is there; negative where there are none.
-  double latency(const std::vector<Flow>& flows) const;
+  /// Until the first byte of some flows is there; negative where there are none. Those of a bucket come behind one another, so
+  /// that the first pays for all.
+  double latency(int step, const std::vector<Flow>& flows) const;
   /// Whether nothing is left to do when bytes that come over links are there.
   bool arrives_in_place(int step) const;
   int parts(int step);
 
  private:
+  /// Whether the step before it on its stream is the same of the same bucket.
+  bool follows(int step) const;
   const PlanNode& node(int step) const { return plan_.nodes[static_cast<std::size_t>(steps_.steps[static_cast<std::size_t>(step)].node)]; }
   /// Bytes by the device that has them.
   std::map<int, double> sources(int step);

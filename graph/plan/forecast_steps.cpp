@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/plan/forecast_steps_internal.h>
+#include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
@@ -109,7 +110,8 @@ Instances::At ForecastSteps::shared(ValueIndex v, int device) {
 int ForecastSteps::moved_from(const PlanNode& move, ValueIndex v, int device) {
   const std::vector<int>& holders = plan.maker(v).holders;
   int beside = is_op(move, kCopy) ? -1 : near(holders, device);
-  return beside >= 0 ? beside : holders.front();
+  if (beside >= 0 || holders.size() < 2) return beside >= 0 ? beside : holders.front();
+  return instances_.moved_from(move, v, device);
 }
 
 const std::vector<Piece>& ForecastSteps::pieces_of(int owners) const {
@@ -118,14 +120,15 @@ const std::vector<Piece>& ForecastSteps::pieces_of(int owners) const {
   return at->second;
 }
 
-std::vector<int> ForecastSteps::sources(const PlanNode& join) const {
+std::vector<int> ForecastSteps::sources(const PlanNode& join, int device) const {
   const PlanNode& m = plan.maker(join.inputs[0]);
   std::vector<int> out;
   if (m.scope == Scope::device) {
-    for (const Piece& p : pieces_of(m.owners)) out.push_back(p.device);
+    for (const Piece& p : pieces_of(m.owners))
+      if (takes_part(plan, join, p.low, device)) out.push_back(p.device);
   } else if (m.scope == Scope::tower) {
     for (int t = 0; t < plan.present(); ++t)
-      if (int d = plan.device_of(m, t); d >= 0) out.push_back(d);
+      if (int d = plan.device_of(m, t); d >= 0 && takes_part(plan, join, t, device)) out.push_back(d);
   } else if (joins_ranges(plan, join)) {
     out = m.holders;
   }

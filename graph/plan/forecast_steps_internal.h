@@ -39,8 +39,8 @@ class ForecastSteps {
   const Instances& instances() const { return instances_; }
   /// As Instances::moved_from, at once whatever the number of holders.
   int moved_from(const PlanNode& move, ValueIndex v, int device);
-  /// Towers or pieces of what a join reads: their devices.
-  std::vector<int> sources(const PlanNode& join) const;
+  /// Towers or pieces of what a join, or a device's sum, reads: their devices.
+  std::vector<int> sources(const PlanNode& join, int device) const;
   const std::vector<Piece>& pieces_of(int owners) const;
   /// Calls with every step whose value a step reads and the output; joins are called once with the value instead, a step of -1.
   template <class F>

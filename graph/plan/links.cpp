@@ -102,7 +102,7 @@ double Links::latency(const std::vector<int>& route) const {
   return out;
 }
 
-double Links::exchange(const std::vector<int>& members, const std::vector<int>& pieces, double bytes, std::vector<double>& load) {
+double Links::exchange(const std::vector<int>& members, const std::vector<int>& pieces, double bytes, std::vector<double>& load, bool behind) {
   auto [at, fresh] = crossings_.try_emplace({members, pieces});
   Crossings& c = at->second;
   if (fresh) {
@@ -122,7 +122,19 @@ double Links::exchange(const std::vector<int>& members, const std::vector<int>& 
     load[static_cast<std::size_t>(w)] += pairs * bytes;
     seconds = std::max(seconds, pairs * bytes / ways_[static_cast<std::size_t>(w)].bandwidth);
   }
-  return c.latency + seconds;
+  return (behind ? 0 : c.latency) + seconds;
+}
+
+std::vector<int> link_groups(const Cluster& cluster) {
+  std::vector<std::pair<double, std::string>> widest(cluster.devices.size());
+  for (const ClusterLink& l : cluster.links)
+    for (const DeviceId& id : l.devices)
+      if (const int d = cluster.find(id); d >= 0)
+        if (auto& at = widest[static_cast<std::size_t>(d)]; l.bandwidth > at.first) at = {l.bandwidth, name_at(l.to, id)};
+  std::map<std::pair<int, std::string>, int> known;
+  std::vector<int> out;
+  for (std::size_t d = 0; d < widest.size(); ++d) out.push_back(known.try_emplace({cluster.devices[d].id.host, widest[d].second}, static_cast<int>(known.size())).first->second);
+  return out;
 }
 
 void share_max_min(std::vector<Flow>& flows, const std::vector<Way>& ways) {

@@ -32,8 +32,8 @@ class Links {
   double latency(const std::vector<int>& route) const;
 
   /// Seconds in which every one of `members` gets `bytes` from every other, all at once; `pieces` of them each (1 where left
-  /// out). Adds what each way carries to `load`. Equal sets of members are counted once.
-  double exchange(const std::vector<int>& members, const std::vector<int>& pieces, double bytes, std::vector<double>& load);
+  /// out). Adds what each way carries to `load`. Equal sets of members are counted once. `behind`: another went just before.
+  double exchange(const std::vector<int>& members, const std::vector<int>& pieces, double bytes, std::vector<double>& load, bool behind = false);
 
  private:
   int place(const std::string& name);
@@ -53,6 +53,9 @@ class Links {
   };
   std::map<std::pair<std::vector<int>, std::vector<int>>, Crossings> crossings_;
 };
+
+/// A number per device, equal for those of a host whose widest links lead to the same place; where nothing is said of links, of a host.
+std::vector<int> link_groups(const Cluster& cluster);
 
 /// Bytes on their way.
 struct Flow {

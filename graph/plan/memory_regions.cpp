@@ -187,8 +187,8 @@ class RegionPlanner {
   Reads reads(const PlanNode& n, const PlanNode& reader) const {
     const std::vector<int>& by = reader.holders;
     if (n.op == kCopy && moves_values(reader)) return Reads::elsewhere;  // what moves a value reads where it was made
-    if (reader.op == kCopy) return n.scope == Scope::shared && n.holders.front() != device_ ? Reads::elsewhere : Reads::anywhere;
-    if (reader.op == kPreAggregate && n.scope == Scope::tower) return Reads::here;  // each device reads its own parts
+    if (reader.op == kCopy) return Reads::anywhere;  // of several holders each may be the nearest to one
+    if (reader.op == kPreAggregate && n.scope == Scope::tower && reader.owners == n.vector) return Reads::here;  // each device reads its own parts
     if (by.size() == 1 && by.front() == device_) return Reads::here;
     if (n.scope != Scope::shared || moves_values(reader)) return Reads::anywhere;
     if (reader.holders == n.holders) return Reads::here;

@@ -5,18 +5,31 @@
 #include <tuple>
 #include <unordered_map>
 
+#include <belfry/graph/plan/links.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
 
+std::vector<int> group_leaders(const Cluster& cluster, const std::vector<int>& owners, const std::vector<int>& holders) {
+  const std::vector<int> group = link_groups(cluster);
+  std::map<int, int> leader;  // of a group
+  for (const auto* list : {&holders, &owners})
+    for (int d : *list)
+      if (d >= 0) leader.try_emplace(group[static_cast<std::size_t>(d)], d);
+  std::vector<int> out;
+  for (int d : owners) out.push_back(d < 0 ? d : leader.at(group[static_cast<std::size_t>(d)]));
+  return out;
+}
+
 std::vector<Move> moves_of(const Instances& instances, const PlanNode& n) {
   const PlacedGraph& plan = instances.plan();
-  if (n.op != kCopy && n.op != kSplit && !is_join(n)) return {};
+  if (n.op != kCopy && n.op != kSplit && n.op != kPreAggregate && !is_join(n)) return {};
   const PlanNode& m = plan.maker(n.inputs[0]);
   const PlanValue& read = plan.value(n.inputs[0]);
   std::vector<Move> out;
+  if (n.op == kPreAggregate && m.scope == Scope::tower && n.owners == m.vector) return out;  // its own towers
   if (n.scope == Scope::tower) {
     for (int t = 0; t < plan.present(); ++t)
       if (int to = plan.device_of(n, t); to >= 0)
@@ -28,9 +41,10 @@ std::vector<Move> moves_of(const Instances& instances, const PlanNode& n) {
   for (int to : n.holders) {
     if (m.scope == Scope::tower) {
       for (int t = 0; t < plan.present(); ++t)
-        if (int from = plan.device_of(m, t); from >= 0) out.push_back({from, to, n.ranged ? type_on(plan, n, n.inputs[0], to).bytes() : local_type(read, plan.share(t)).bytes()});
+        if (int from = plan.device_of(m, t); from >= 0 && takes_part(plan, n, t, to)) out.push_back({from, to, n.ranged ? type_on(plan, n, n.inputs[0], to).bytes() : local_type(read, plan.share(t)).bytes()});
     } else if (m.scope == Scope::device) {
-      for (const Piece& p : joined) out.push_back({p.device, to, type_on(plan, n, n.inputs[0], to).bytes()});
+      for (const Piece& p : joined)
+        if (takes_part(plan, n, p.low, to)) out.push_back({p.device, to, type_on(plan, n, n.inputs[0], to).bytes()});
     } else if (joins_ranges(plan, n)) {
       for (int from : m.holders) out.push_back({from, to, type_on(plan, m, n.inputs[0], from).bytes()});
     } else {
@@ -42,12 +56,24 @@ std::vector<Move> moves_of(const Instances& instances, const PlanNode& n) {
 
 std::vector<std::int64_t> landed_bytes(const Instances& instances, const PlanNode& n) {
   const PlacedGraph& plan = instances.plan();
-  if (!is_join(n)) return {};
+  if (!is_join(n) && n.op != kPreAggregate) return {};
   const std::string how = n.attributes.text("how");
   const PlanNode& m = plan.maker(n.inputs[0]);
   if ((how != "sum" && how != "max" && how != "mean") || (m.scope != Scope::tower && m.scope != Scope::device)) return {};
   // What lies where, once for all holders.
   const PlanValue& read = plan.value(n.inputs[0]);
+  if (n.op == kPreAggregate) {
+    std::map<int, std::int64_t> landed;
+    for (const Move& move : moves_of(instances, n)) {
+      auto id = [&](int d) { return plan.cluster.devices[static_cast<std::size_t>(d)].id; };
+      const std::vector<DeviceId> read = plan.cluster.read_by(move.to);
+      const bool lies = std::find(read.begin(), read.end(), id(move.from).whole()) != read.end();
+      if (!instances.same_space(move.from, move.to) && !lies && (id(move.from).kind == "gpu" || id(move.to).kind == "gpu")) landed[move.to] += aligned_bytes(move.bytes);
+    }
+    std::vector<std::int64_t> out;
+    for (int d : n.holders) out.push_back(landed[d]);
+    return out;
+  }
   std::map<DeviceId, std::int64_t> on_gpu;
   std::int64_t all = 0, of_hosts = 0;
   auto add = [&](int device, std::int64_t bytes) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <belfry/graph/plan/placed_graph.h>
+#include <belfry/graph/structural.h>
 
 namespace belfry {
 
@@ -15,11 +16,20 @@ struct Move {
   std::int64_t bytes = 0;
 };
 
-/// Moves of a copy, split, aggregate or fetch over all towers and holders; empty for all other nodes, which read their own
+/// Whether a node that joins on a device takes the part of a tower there: a pre_aggregate those of its owners, others all.
+inline bool takes_part(const PlacedGraph& plan, const PlanNode& n, int tower, int device) {
+  return !is_op(n, kPreAggregate) || plan.vectors[static_cast<std::size_t>(n.owners)][static_cast<std::size_t>(tower)] == device;
+}
+
+/// Per tower the device that adds its part with those of its link group: the first of `holders` in the group of its owner, else
+/// the first owner there.
+std::vector<int> group_leaders(const Cluster& cluster, const std::vector<int>& owners, const std::vector<int>& holders);
+
+/// Moves of a copy, split, join, or sum of several devices before it, over all towers and holders; empty for all other nodes, which read their own
 /// memory space alone.
 std::vector<Move> moves_of(const Instances& instances, const PlanNode& node);
 
-/// Per holder of a sum over towers, the bytes of parts that it must carry into its scratch before it adds them; empty for other nodes.
+/// Per holder of a sum over towers, or over those of some devices, the bytes of parts that it must carry into its scratch before it adds them; empty for other nodes.
 std::vector<std::int64_t> landed_bytes(const Instances& instances, const PlanNode& node);
 
 struct LinkLoad {

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/plan/links.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -75,7 +76,11 @@ Instances::At Instances::shared(ValueIndex v, int device) const {
 int Instances::moved_from(const PlanNode& move, ValueIndex v, int device) const {
   const std::vector<int>& holders = plan_.maker(v).holders;
   int beside = move.op == kCopy ? -1 : near(holders, device);
-  return beside >= 0 ? beside : holders.front();
+  if (beside >= 0 || holders.size() < 2) return beside >= 0 ? beside : holders.front();
+  if (group_.empty()) group_ = link_groups(plan_.cluster);
+  auto group = [&](int d) { return group_[static_cast<std::size_t>(d)]; };
+  auto at = std::find_if(holders.begin(), holders.end(), [&](int h) { return group(h) == group(device); });
+  return at == holders.end() ? holders.front() : *at;
 }
 
 Instances::At Instances::own(ValueIndex v, int tower, int device) const {

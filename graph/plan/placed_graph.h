@@ -91,9 +91,7 @@ bool moves_values(const PlanNode& n);
 class Instances {
  public:
   explicit Instances(const PlacedGraph& plan);
-  struct At {
-    int node = -1, device = -1;
-  };
+  struct At { int node = -1, device = -1; };
   const PlacedGraph& plan() const { return plan_; }
   bool same_space(int a, int b) const { return space_[static_cast<std::size_t>(a)] == space_[static_cast<std::size_t>(b)]; }
   std::span<const int> copies(ValueIndex v) const { return copies_[static_cast<std::size_t>(v)]; }
@@ -101,7 +99,7 @@ class Instances {
   int near(const std::vector<int>& holders, int device) const;
   /// The instance of a shared value that serves a device: its own, else one of its space, else a copy. UserError if none does.
   At shared(ValueIndex v, int device) const;
-  /// The holder of a shared value that a node which moves it reads: for a copy the first, else the one near the device, or the first.
+  /// The holder of a shared value that a node which moves it reads: one near the device, else the first of its link group, else the first.
   int moved_from(const PlanNode& move, ValueIndex v, int device) const;
   /// The tower's own instance: the maker's, or a copy in the space of the device.
   At own(ValueIndex v, int tower, int device) const;
@@ -109,7 +107,8 @@ class Instances {
  private:
   const PlacedGraph& plan_;
   NumberLists copies_;
-  std::vector<int> space_;  // per device
+  std::vector<int> space_;          // per device
+  mutable std::vector<int> group_;  // likewise, found when it is first asked for
 };
 
 /// The largest subtrees of the tower tree whose towers lie on one device.

@@ -25,6 +25,17 @@ Collectives parse_collectives(std::string_view text) {
   throw UserError(fmt::format("collectives are '{}'; they can be tree (our own, with the same bits on any devices) or fastest (a library's)", text));
 }
 
+std::string to_string(SumWay way) {
+  constexpr const char* kNames[] = {"direct", "groups", "ring"};
+  return kNames[static_cast<int>(way)];
+}
+
+SumWay parse_sum_way(std::string_view text) {
+  for (SumWay w : {SumWay::direct, SumWay::groups, SumWay::ring})
+    if (to_string(w) == text) return w;
+  throw UserError(fmt::format("the way of a sum is '{}'; it can be direct, groups or ring", text));
+}
+
 std::pair<int, std::string> split_match(const std::string& match) {
   if (!match.starts_with("tower_")) return {-2, match};
   auto slash = match.find('/');

@@ -15,6 +15,12 @@ namespace belfry {
 /// Limits of a plan, made or read: sums and products of its offsets stay inside 63 bits.
 inline constexpr std::int64_t kMostTowers = 65536, kMostThreads = 4096, kMostValueBytes = std::int64_t{1} << 44;
 
+/// How a sum over towers is carried out. Direct: whoever holds it adds all parts. Groups: the holder that is nearest to some
+/// devices adds theirs first. Both are the tree. Ring: in ranges that go round the holders, each adding its parts: another order.
+enum class SumWay : std::uint8_t { direct, groups, ring };
+std::string to_string(SumWay way);
+SumWay parse_sum_way(std::string_view text);
+
 /// `match` is a glob over node names: ** any text, * any text without '/', ? one character. "tower_3/x" means tower 3's x,
 /// "tower_*/x" every tower's, "x" shared nodes, variables and every tower. The first rule that matches wins.
 struct PlacementRule {
@@ -22,6 +28,8 @@ struct PlacementRule {
   std::vector<DeviceId> devices;  ///< a tower node: its towers are dealt in contiguous shares; any other node: all hold it
   std::string reason;
   bool ranges = false;  ///< not a tower node: each of its devices holds and computes a share of the elements
+  SumWay sum = SumWay::direct;  ///< of aggregates alone, as the next
+  int bucket = 0;       ///< sums of one bucket are joined one behind the other, when the last has its parts
   bool operator==(const PlacementRule&) const = default;
 };
 

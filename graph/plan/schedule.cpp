@@ -1,6 +1,7 @@
 #include <belfry/graph/plan/schedule.h>
 
 #include <algorithm>
+#include <map>
 
 #include <belfry/graph/structural.h>
 
@@ -19,8 +20,11 @@ std::vector<bool> reaching_towers(const PlacedGraph& plan) {
   return out;
 }
 
-/// Epochs and readiness in list order; `late` nodes are put into the epoch `last`, behind all others.
-void set_epochs(PlacedGraph& plan, const std::vector<bool>& late, int last, std::vector<int>& ready) {
+using Buckets = std::map<int, int>;  // when the last of each is ready
+
+/// Epochs and readiness in list order; `late` nodes are put into the epoch `last`, behind all others, and the sums of a bucket are
+/// ready when the last is.
+void set_epochs(PlacedGraph& plan, const std::vector<bool>& late, int last, const Buckets& buckets, std::vector<int>& ready) {
   int behind = static_cast<int>(plan.nodes.size());
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     PlanNode& n = plan.nodes[i];
@@ -33,6 +37,7 @@ void set_epochs(PlacedGraph& plan, const std::vector<bool>& late, int last, std:
     });
     if (n.scope == Scope::tower) ready[i] = static_cast<int>(i);
     if (late[i]) n.epoch = std::max(n.epoch, last), ready[i] = behind;
+    if (auto b = n.bucket && n.op == kAggregate ? buckets.find(n.bucket) : buckets.end(); b != buckets.end()) ready[i] = std::max(ready[i], b->second);
   }
 }
 
@@ -41,7 +46,7 @@ void set_epochs(PlacedGraph& plan, const std::vector<bool>& late, int last, std:
 void set_order(PlacedGraph& plan) {
   std::vector<int> ready(plan.nodes.size());
   std::vector<bool> late(plan.nodes.size()), reaches = reaching_towers(plan);
-  set_epochs(plan, late, 0, ready);
+  set_epochs(plan, late, 0, {}, ready);
   int last = -1;
   for (const PlanNode& n : plan.nodes) last = std::max(last, n.epoch);
   // An update that could run before the towers waits for them: a step that fails on bad input then leaves the state untouched.
@@ -52,14 +57,30 @@ void set_order(PlacedGraph& plan) {
   }
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
     if ((is_op(plan.nodes[i], kStore) || is_op(plan.nodes[i], kAllGather)) && !plan.nodes[i].donates.empty()) late[i] = true;
-  set_epochs(plan, late, last, ready);
+  set_epochs(plan, late, last, {}, ready);
+  Buckets buckets;
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i)
+    if (const PlanNode& n = plan.nodes[i]; n.bucket && n.op == kAggregate) {
+      int& last_ready = buckets.try_emplace(n.bucket, ready[i]).first->second;
+      last_ready = std::max(last_ready, ready[i]);
+    }
+  const std::vector<int> alone = buckets.empty() ? std::vector<int>() : ready;
+  if (!buckets.empty()) set_epochs(plan, late, last, buckets, ready);
+  // What a bucket's sums read comes before them, what gathers them behind them, then all else that is ready then. The sum whose parts
+  // come last is first, and so is the gather of the sum that was last: then the others find all there.
+  auto place = [&](std::size_t i) {
+    const PlanNode& n = plan.nodes[i];
+    const int at = static_cast<int>(i);
+    if (buckets.empty() || n.op == kPreAggregate || !n.bucket) return std::tuple(buckets.empty() || n.op == kPreAggregate ? 0 : 3, 0, 0, at);
+    return n.op == kAggregate ? std::tuple(1, n.bucket, -alone[i], at) : std::tuple(2, n.bucket, alone[i], -at);
+  };
   std::vector<std::size_t> shared;
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     plan.nodes[i].order = static_cast<int>(i);
     if (plan.nodes[i].scope != Scope::tower) shared.push_back(i);
   }
   std::sort(shared.begin(), shared.end(), [&](std::size_t a, std::size_t b) {
-    return std::tuple(plan.nodes[a].epoch, ready[a], a) < std::tuple(plan.nodes[b].epoch, ready[b], b);
+    return std::tuple(plan.nodes[a].epoch, ready[a], place(a)) < std::tuple(plan.nodes[b].epoch, ready[b], place(b));
   });
   for (std::size_t k = 0; k < shared.size(); ++k) plan.nodes[shared[k]].order = static_cast<int>(k);
 }
@@ -68,14 +89,22 @@ void set_order(PlacedGraph& plan) {
 
 namespace {
 
+/// Per vector, whether tower nodes lie so: those that say who adds for whom alone tell no classes apart.
+std::vector<char> vectors_of_nodes(const PlacedGraph& plan) {
+  std::vector<char> out(plan.vectors.size());
+  for (const PlanNode& n : plan.nodes)
+    if (n.scope == Scope::tower && n.vector >= 0 && n.vector < static_cast<int>(out.size())) out[static_cast<std::size_t>(n.vector)] = 1;
+  return out;
+}
+
 /// `spaces`: a number per device; equal for those of one space.
-TowerClass class_of(const PlacedGraph& plan, int tower, const std::vector<int>& spaces) {
+TowerClass class_of(const PlacedGraph& plan, int tower, const std::vector<int>& spaces, const std::vector<char>& of_nodes) {
   TowerClass c;
   c.share = plan.share(tower).rows;
   std::vector<int> device_number(spaces.size(), -1), space_number(spaces.size(), -1);
   int devices = 0, known_spaces = 0;
-  for (const auto& v : plan.vectors) {
-    const int d = v[static_cast<std::size_t>(tower)];
+  for (std::size_t x = 0; x < plan.vectors.size(); ++x) {
+    const int d = of_nodes[x] ? plan.vectors[x][static_cast<std::size_t>(tower)] : -1;
     LocalPlace& at = c.pattern.emplace_back();
     if (d < 0) continue;
     int &device = device_number[static_cast<std::size_t>(d)], &space = space_number[static_cast<std::size_t>(spaces[static_cast<std::size_t>(d)])];
@@ -91,13 +120,14 @@ TowerClass class_of(const PlacedGraph& plan, int tower, const std::vector<int>& 
 
 }  // namespace
 
-TowerClass class_of_tower(const PlacedGraph& plan, int tower) { return class_of(plan, tower, space_numbers(plan.cluster)); }
+TowerClass class_of_tower(const PlacedGraph& plan, int tower) { return class_of(plan, tower, space_numbers(plan.cluster), vectors_of_nodes(plan)); }
 
 void set_classes(PlacedGraph& plan) {
   plan.classes.clear();
   const std::vector<int> spaces = space_numbers(plan.cluster);
+  const std::vector<char> of_nodes = vectors_of_nodes(plan);
   for (int t = 0; t < plan.present(); ++t) {
-    TowerClass c = class_of(plan, t, spaces);
+    TowerClass c = class_of(plan, t, spaces, of_nodes);
     auto known = std::find_if(plan.classes.begin(), plan.classes.end(), [&](const TowerClass& k) { return k.share == c.share && k.kinds == c.kinds && k.pattern == c.pattern; });
     if (known == plan.classes.end()) known = plan.classes.insert(known, std::move(c));
     known->towers.push_back(t);

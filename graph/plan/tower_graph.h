@@ -8,6 +8,7 @@
 
 #include <belfry/graph/graph.h>
 #include <belfry/graph/plan/cluster.h>
+#include <belfry/graph/plan/placement.h>
 
 namespace belfry {
 
@@ -23,8 +24,7 @@ struct PlanValue {
   std::string name;
   TensorType type;
   SplitState state;
-  int maker = -1;           ///< node
-  int output = 0;           ///< of the maker
+  int maker = -1, output = 0;  ///< node, and which of its outputs
   bool read = true;         ///< false: an optional output that nobody reads
 };
 
@@ -65,7 +65,6 @@ struct Variant {
 };
 
 struct PlanNode {
-  // What expand says.
   std::string name;
   std::string op;
   const OpDef* def = nullptr;          ///< null for structural ops
@@ -88,7 +87,8 @@ struct PlanNode {
   int order = 0;
   std::vector<Wait> waits;
   std::vector<std::pair<ValueIndex, ValueIndex>> donates;  ///< output → variable whose bytes it takes
-  int owners = -1;                     ///< of joins: the vector of devices that hold the parts
+  int owners = -1, bucket = 0;         ///< of joins: the vector of devices that hold the parts; those of one bucket, but 0, go one behind the other
+  SumWay sum = SumWay::direct;         ///< of an aggregate
   std::vector<Variant> by_class, by_group;
 };
 

@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <map>
 
 #include <belfry/graph/plan/collectives.h>
 #include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/verify_parts_internal.h>
 #include <belfry/graph/structural.h>
 
@@ -24,6 +26,7 @@ class DerivedChecker : public Objections {
       if (n.scope == Scope::tower) check_frame(n);
     }
     check_frames();
+    check_buckets();
   }
 
  private:
@@ -61,8 +64,38 @@ class DerivedChecker : public Objections {
     if (!is_join(n) && n.op != kPreAggregate) return;
     const PlanNode& m = plan_.maker(n.inputs[0]);
     int want = m.scope == Scope::tower ? m.vector : m.scope == Scope::device ? m.owners : -1;
-    bool alike = (n.owners < 0) == (want < 0) && (want < 0 || plan_.vectors[static_cast<std::size_t>(n.owners)] == plan_.vectors[static_cast<std::size_t>(want)]);
+    auto owners = [&](int vector) { return vector < 0 ? std::vector<int>() : plan_.vectors[static_cast<std::size_t>(vector)]; };
+    bool alike = owners(n.owners) == owners(want);
+    if (!alike && want >= 0 && n.op == kPreAggregate)  // what a sum by groups has before it
+      for (const PlanNode& r : plan_.nodes)
+        alike |= r.sum == SumWay::groups && r.inputs == n.outputs && owners(n.owners) == group_leaders(plan_.cluster, owners(want), r.holders);
     if (!alike) object("no device: '{}' joins what '{}' has, but names other owners", n.name, m.name);
+  }
+
+  /// Sums of a bucket are alike, and nothing comes between them on their devices.
+  void check_buckets() {
+    std::map<std::pair<int, std::string>, std::vector<const PlanNode*>> buckets;
+    std::vector<const PlanNode*> all;
+    for (const PlanNode& n : plan_.nodes) {
+      if (n.scope != Scope::tower && n.scope != Scope::state) all.push_back(&n);
+      if (!n.bucket && n.sum == SumWay::direct) continue;
+      if (n.op != kAggregate && (n.op != kAllGather || n.sum != SumWay::direct || plan_.maker(n.inputs[0]).bucket != n.bucket)) object("bucket: '{}' is no sum, but is said to be added with others, or in a way", n.name);
+      if (n.sum == SumWay::ring && !n.ranged) object("ranges: '{}' is added round a ring, but not in ranges", n.name);
+      if (n.bucket) buckets[{n.bucket, n.op}].push_back(&n);
+    }
+    if (buckets.empty()) return;
+    auto before = [](const PlanNode* a, const PlanNode* b) { return a->order < b->order; };
+    std::sort(all.begin(), all.end(), before);
+    for (auto& [key, nodes] : buckets) {
+      std::sort(nodes.begin(), nodes.end(), before);
+      const PlanNode& first = *nodes.front();
+      for (const PlanNode* n : nodes)
+        if (n->holders != first.holders || n->ranged != first.ranged || n->sum != first.sum || n->epoch != first.epoch) object("bucket: '{}' and '{}' are in bucket {}, but are not added alike", first.name, n->name, key.first);
+      for (auto at = std::lower_bound(all.begin(), all.end(), &first, before); at != all.end() && (*at)->order < nodes.back()->order; ++at) {
+        const bool here = std::any_of((*at)->holders.begin(), (*at)->holders.end(), [&](int d) { return std::count(first.holders.begin(), first.holders.end(), d) > 0; });
+        if (here && ((*at)->bucket != key.first || (*at)->op != key.second)) object("bucket: '{}' comes between the sums of bucket {}", (*at)->name, key.first);
+      }
+    }
   }
 
   /// A tower's buffers lie inside the frame of its class.

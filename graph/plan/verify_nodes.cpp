@@ -112,7 +112,7 @@ class NodeChecker : public Objections {
     auto has_axis = [&](int axis) { return axis >= 0 && axis < static_cast<int>(to.type.shape.size()); };
     if (n.op == kSplit && (n.scope != Scope::tower || reads == Scope::tower || !to.state.is_rows() || !has_axis(to.state.axis))) return object("dangling: '{}' splits what is no whole value", n.name);
     if ((n.op == kPreAggregate) != (n.scope == Scope::device)) return object("no device: '{}' stands once per device, but is no join of a device's towers", n.name);
-    if (n.op == kPreAggregate && (n.owners < 0 || n.owners >= static_cast<int>(plan_.vectors.size()) || reads != Scope::tower)) return object("no device: '{}' joins towers, but has no owners", n.name);
+    if (n.op == kPreAggregate && (n.owners < 0 || n.owners >= static_cast<int>(plan_.vectors.size()) || (reads != Scope::tower && reads != Scope::device))) return object("no device: '{}' joins towers, but has no owners", n.name);
     if (is_join(n) && (n.scope == Scope::tower || n.owners >= static_cast<int>(plan_.vectors.size()))) return object("no device: '{}' joins what towers have, but is a tower's", n.name);
     if (!is_join(n) && n.op != kPreAggregate) {
       if (from.type != to.type) object("dangling: '{}' moves {} into {}", n.name, to_string(from.type), to_string(to.type));
@@ -168,10 +168,10 @@ class NodeChecker : public Objections {
       for (ValueIndex v : n.inputs)
         if (v >= 0 && plan_.maker(v).ranged && !joins_ranges(plan_, n) && !(n.ranged && n.holders == plan_.maker(v).holders))
           object("ranges: '{}' reads '{}', of which each device has a range, and neither gathers it nor has the same ranges", n.name, plan_.value(v).name);
-      if (is_join(n)) continue;
+      if (is_join(n) || n.op == kPreAggregate) continue;
       for (ValueIndex v : n.inputs)
         if (v >= 0 && plan_.maker(v).scope == Scope::device) object("no device: '{}' reads '{}', of which each device has its own", n.name, plan_.value(v).name);
-      if (n.scope == Scope::tower || n.op == kPreAggregate) continue;
+      if (n.scope == Scope::tower) continue;
       for (ValueIndex v : values_read(n))
         if (plan_.maker(v).scope == Scope::tower) object("no device: '{}' is outside the towers, but reads '{}' of every tower", n.name, plan_.value(v).name);
     }

@@ -109,7 +109,7 @@ class RunChecker : public Objections {
     for (const auto& stream : bound.streams)
       for (const Step& s : stream) {
         const PlanNode& n = node(s.node);
-        bool moves = n.op == kCopy || n.op == kSplit || is_join(n);
+        bool moves = moves_values(n);
         const std::string& here = plan_.cluster.space(s.device);
         for (const auto& parts : s.reads)
           for (const Part& p : parts) {

@@ -128,7 +128,9 @@ class TypeChecker : public Objections {
   /// Behind a pre_aggregate the same is asked of what that reads: the devices' sums of values per tower become a mean.
   void check_join(const PlanNode& n) {
     const PlanNode& before = plan_.maker(n.inputs[0]);
-    const SplitState& from = state(before.op == kPreAggregate ? before.inputs[0] : n.inputs[0]);
+    ValueIndex parts = n.inputs[0];  // of a group's sum those of its devices' sums
+    while (plan_.maker(parts).op == kPreAggregate) parts = plan_.maker(parts).inputs[0];
+    const SplitState& from = state(parts);
     const std::string& how = n.attributes.text("how");
     bool apart = how == "stack" || how == "concat_rows" || how == "same";
     if (before.ranged || n.op == kAllGather || how == "ranges") {
@@ -137,7 +139,7 @@ class TypeChecker : public Objections {
       return;
     }
     bool on_devices = n.op == kPreAggregate || before.op == kPreAggregate;
-    bool fits = how == way(n, from) && !(on_devices && apart) && !(n.op == kPreAggregate && before.op == kPreAggregate);
+    bool fits = how == way(n, from) && !(on_devices && apart);
     if (how == "concat_rows") fits = fits && n.attributes.integer("axis") == from.axis;
     TensorType made = type(n.inputs[0]);
     if (how == "stack") made.shape.insert(made.shape.begin(), Dim(plan_.present()));

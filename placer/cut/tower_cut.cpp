@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <string_view>
 
 #include <belfry/graph/plan/links.h>
 #include <belfry/graph/structural.h>
 #include <belfry/placer/cut/items_internal.h>
+#include <belfry/placer/cut/launches.h>
 
 namespace belfry {
 
@@ -20,39 +20,6 @@ NodeId head_of(const Graph& g, NodeId id) {
   while (id >= 0 && g.node(id).of >= 0 && g.node(id).of != id) id = g.node(id).of;
   return id;
 }
-
-/// Costs of launches before kernels are chosen: those of the kernel that the table knows for the op.
-class Launches {
- public:
-  Launches(const TowerGraph& tg, const Cluster& cluster, const CostTable& table) : plan_(unplaced(tg, cluster)), model_(plan_, table), variants_(tg.nodes.size()) {
-    std::map<std::string_view, std::string_view> kernel;
-    for (const auto& [key, measured] : table.kernels) {
-      const std::string_view text = key;
-      const std::size_t op = text.find(' ') + 1;
-      kernel.try_emplace(text.substr(op, text.find_first_of(" {", op) - op), text.substr(0, op - 1));
-    }
-    for (std::size_t i = 0; i < tg.nodes.size(); ++i)
-      if (auto known = kernel.find(tg.nodes[i].op); known != kernel.end()) variants_[i].kernel = known->second;
-  }
-
-  double seconds(int node, const DeviceId& device) {
-    const PlanNode& n = plan_.nodes[at(node)];
-    if (n.scope == Scope::state) return 0;
-    return model_(node, variants_[at(node)], n.scope == Scope::tower ? 0 : -1, plan_.cluster.at(device), is_join(n) ? plan_.present() : 0).seconds;
-  }
-
- private:
-  static PlacedGraph unplaced(const TowerGraph& tg, const Cluster& cluster) {
-    PlacedGraph out;
-    static_cast<TowerGraph&>(out) = tg;
-    out.cluster = cluster;
-    return out;
-  }
-
-  PlacedGraph plan_;
-  CostModel model_;
-  std::vector<Variant> variants_;
-};
 
 /// The slowest way between neighbours.
 struct Transfer {

@@ -41,6 +41,23 @@ LayerCut parse_layer_cut(const std::string& text) {
   return parse_cut_objective(text) == CutObjective::latency ? LayerCut::latency : LayerCut::max_load;
 }
 
+Reduce parse_reduce(const std::string& text) {
+  const std::pair<const char*, Reduce> kWays[] = {{"tree", Reduce::tree}, {"hierarchical", Reduce::hierarchical}, {"reduce-to-one", Reduce::to_one}, {"ring", Reduce::ring}};
+  for (const auto& [name, way] : kWays)
+    if (text == name) return way;
+  throw UserError(fmt::format("reduction {}: gradients are added by tree, hierarchical, reduce-to-one or ring", text));
+}
+
+/// Bytes, "auto" for what the forecast says, "none" for 0.
+std::optional<std::int64_t> parse_bucket(const std::string& text) {
+  if (text == "auto") return {};
+  if (text == "none") return 0;
+  std::int64_t out = 0;
+  auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (status != std::errc{} || end != text.data() + text.size() || out < 1) throw UserError(fmt::format("buckets {}: a number of bytes, auto or none", text));
+  return out;
+}
+
 }  // namespace
 
 Strategy to_strategy(const Single& s) { return strategy("single", {s.device}, s); }
@@ -74,23 +91,31 @@ std::vector<StrategyDef> standard_strategies() {
                    o.finish();
                    return to_strategy(s);
                  }});
-  out.push_back({"towers", "a tower per device, shared variables on one device", {{"variables", "the device of the variables, by default cpu:0; or spread: over the towers' devices by bytes"}, towers, combine, threads},
+  out.push_back({"towers", "a tower per device, shared variables on one device", {{"variables", "the device of the variables, by default cpu:0; spread: over the towers' devices by bytes; chosen: each where it is forecast to cost the least"},
+                  {"reduction", "tree (by default), or hierarchical: each link group adds its own first; the same bits"}, towers, combine, threads},
                  [](const Devices& devices, const Given& given) {
                    StrategyOptions o("towers", given);
                    const std::string variables = o.text("variables", "cpu:0");
-                   Towers s{devices, variables == "spread" ? cpu(0) : parse_device(variables), variables == "spread", o.integer("towers", 0), o.combine(), o.integer("threads", 0)};
+                   const bool over_all = variables == "spread" || variables == "chosen";
+                   Towers s{devices, over_all ? cpu(0) : parse_device(variables), variables == "spread", o.integer("towers", 0), o.combine(), o.integer("threads", 0), variables == "chosen"};
+                   s.reduction = parse_reduce(o.text("reduction", "tree"));
                    o.finish();
                    return to_strategy(s);
                  }});
-  out.push_back({"mirrored", "a tower and a copy of every variable per device", {towers, combine, threads, collectives}, [](const Devices& devices, const Given& given) {
+  out.push_back({"mirrored", "a tower and a copy of every variable per device",
+                 {{"reduction", "how gradients are added: tree (by default), hierarchical or reduce-to-one, which have the same bits; ring, which has others"},
+                  {"buckets", "bytes of gradients that are added together; auto: what is forecast to end first (by default); none"}, towers, combine, threads, collectives},
+                  [](const Devices& devices, const Given& given) {
                    StrategyOptions o("mirrored", given);
-                   Mirrored s{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0), parse_collectives(o.text("collectives", "tree"))};
+                   Mirrored s{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0), parse_reduce(o.text("reduction", "tree")), parse_bucket(o.text("buckets", "auto")), parse_collectives(o.text("collectives", "tree"))};
                    o.finish();
                    return to_strategy(s);
                  }});
-  out.push_back({"sharded", "a tower per device; the optimiser's state, the sums of gradients and the updates in ranges over the devices", {towers, combine, threads, collectives}, [](const Devices& devices, const Given& given) {
+  out.push_back({"sharded", "a tower per device; the optimiser's state, the sums of gradients and the updates in ranges over the devices",
+                 {{"reduction", "tree (by default) or hierarchical, which have the same bits; ring, which has others"}, towers, combine, threads, collectives},
+                  [](const Devices& devices, const Given& given) {
                    StrategyOptions o("sharded", given);
-                   Sharded s{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0), parse_collectives(o.text("collectives", "tree"))};
+                   Sharded s{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0), parse_reduce(o.text("reduction", "tree")), parse_collectives(o.text("collectives", "tree"))};
                    o.finish();
                    return to_strategy(s);
                  }});

@@ -4,6 +4,7 @@
 
 #include <belfry/graph/structural.h>
 #include <belfry/placer/cut/cut.h>
+#include <belfry/placer/cut/launches.h>
 #include <belfry/placer/cut/tower_cut.h>
 #include <belfry/placer/strategies/strategies.h>
 
@@ -11,13 +12,8 @@ namespace belfry {
 
 namespace {
 
-/// Variables in order of first use are cut into equal counts; a node follows its variable or furthest forward input.
-std::vector<int> stages_by_variables(const Graph& g, int count) {
-  std::vector<NodeId> trained;
-  for (NodeId id : g.variables())
-    if (g.node(id).of < 0) trained.push_back(id);
-  std::vector<int> stage(static_cast<std::size_t>(g.size()), -1);
-  for (std::size_t i = 0; i < trained.size(); ++i) stage[static_cast<std::size_t>(trained[i])] = static_cast<int>(i * static_cast<std::size_t>(count) / trained.size());
+/// A node follows its variable, whose stage is given, or its furthest forward input.
+std::vector<int> stages_from(const Graph& g, std::vector<int> stage) {
   for (NodeId id = 0; id < g.size(); ++id) {
     const Node& n = g.node(id);
     int& mine = stage[static_cast<std::size_t>(id)];
@@ -31,6 +27,42 @@ std::vector<int> stages_by_variables(const Graph& g, int count) {
     mine = std::max(mine, 0);
   }
   return stage;
+}
+
+std::vector<NodeId> trained_variables(const Graph& g) {
+  std::vector<NodeId> out;
+  for (NodeId id : g.variables())
+    if (g.node(id).of < 0) out.push_back(id);
+  return out;
+}
+
+/// Variables in order of first use are cut into equal counts.
+std::vector<int> stages_by_variables(const Graph& g, int count) {
+  const std::vector<NodeId> trained = trained_variables(g);
+  std::vector<int> stage(static_cast<std::size_t>(g.size()), -1);
+  for (std::size_t i = 0; i < trained.size(); ++i) stage[static_cast<std::size_t>(trained[i])] = static_cast<int>(i * static_cast<std::size_t>(count) / trained.size());
+  return stages_from(g, std::move(stage));
+}
+
+/// A variable's stage is where its first reader lies when the seconds of the forward pass are cut into equal parts.
+std::vector<int> stages_by_seconds(const TowerGraph& tg, const Cluster& cluster, const CostTable& costs, const DeviceId& device, int count) {
+  const Graph& g = *tg.graph;
+  Launches launches(tg, cluster, costs);
+  std::vector<double> before(static_cast<std::size_t>(g.size()), -1);
+  double now = 0;
+  for (std::size_t i = 0; i < tg.nodes.size(); ++i) {
+    const PlanNode& n = tg.nodes[i];
+    if (n.scope != Scope::tower || n.role != Role::forward) continue;
+    for (ValueIndex v : values_read(n))
+      if (const PlanNode& m = tg.maker(v); m.scope == Scope::state && before[static_cast<std::size_t>(m.user)] < 0) before[static_cast<std::size_t>(m.user)] = now;
+    now += launches.seconds(static_cast<int>(i), device);
+  }
+  std::vector<int> stage(static_cast<std::size_t>(g.size()), -1);
+  for (NodeId id : trained_variables(g)) {
+    const double share = now > 0 ? std::max(0.0, before[static_cast<std::size_t>(id)]) / now : 0;
+    stage[static_cast<std::size_t>(id)] = std::min(count - 1, static_cast<int>(share * count + 1e-9));  // a cut on the edge of a layer belongs to the next
+  }
+  return stages_from(g, std::move(stage));
 }
 
 std::string text_of(double seconds) { return seconds < 1e-3 ? fmt::format("{:.4g} us", seconds * 1e6) : fmt::format("{:.4g} ms", seconds * 1e3); }
@@ -95,10 +127,11 @@ Rules Layers::assign(const TowerGraph& tg, const Cluster& cluster, const CostTab
   if (std::any_of(g.nodes().begin(), g.nodes().end(), [](const Node& n) { return n.device.has_value(); })) return {{"**", at(0), "no device was requested: the first stage"}};
   Rules out;
   if (cut == LayerCut::variables || chunks > 1) {
-    std::vector<int> stage = stages_by_variables(g, static_cast<int>(count) * chunks);
+    const int parts = static_cast<int>(count) * chunks;
+    const std::vector<int> stage = cut == LayerCut::variables ? stages_by_variables(g, parts) : stages_by_seconds(tg, cluster, costs, devices.front(), parts);
     for (NodeId id = 0; id < g.size(); ++id) {
       auto s = static_cast<std::size_t>(stage[static_cast<std::size_t>(id)]);
-      out.push_back({g.node(id).name, at(s % count), fmt::format("stage {}", s)});
+      out.push_back({g.node(id).name, at(s % count), fmt::format("stage {} by {}", s, cut == LayerCut::variables ? "variables" : "seconds of the forward pass")});
     }
     out.push_back({"**", at(count - 1), "last stage"});
     return out;

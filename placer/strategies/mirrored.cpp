@@ -1,18 +1,110 @@
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include <belfry/graph/plan/links.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
+#include <belfry/placer/strategies/buckets_internal.h>
+#include <belfry/placer/strategies/spread_internal.h>
 #include <belfry/placer/strategies/strategies.h>
 
 namespace belfry {
 
-Division Mirrored::divide(const Graph&, const Cluster&) const {
-  return {towers ? towers : static_cast<int>(devices.size()), combine, threads, PhaseOrder::by_tower, 0, collectives};
+namespace {
+
+/// What sums cost on the links, for the size of buckets. The plan's forecast walks the moves themselves.
+class SumCosts {
+ public:
+  SumCosts(const Cluster& cluster, const CostTable& costs, const std::vector<DeviceId>& devices, const std::vector<DeviceId>& adders, int threads)
+      : cluster_(cluster), links_(cluster), all_(numbers(devices)), adders_(numbers(adders)), rate_(rate_of(cluster.devices[static_cast<std::size_t>(all_.front())], threads)), handoff_(costs.handoff) {}
+
+  SumCost of(Reduce way, bool ranged) {
+    const double n = static_cast<double>(all_.size());
+    if (links_.empty()) return {handoff_, (n + 1) / rate_.bandwidth / (ranged ? n : 1)};
+    SumCost out = exchange(ranged);
+    if (way == Reduce::hierarchical || way == Reduce::to_one) {
+      const SumCost in = to_adders();  // and the way back
+      out.fixed += 2 * in.fixed, out.per_byte += 2 * in.per_byte;
+    }
+    out.fixed += rate_.launch;
+    return out;
+  }
+
+ private:
+  std::vector<int> numbers(const std::vector<DeviceId>& devices) const {
+    std::vector<int> out;
+    for (const DeviceId& d : devices) out.push_back(cluster_.at(d));
+    return out;
+  }
+  /// Among those that hold the sum; in ranges a reduce-scatter, then a gather.
+  SumCost exchange(bool ranged) {
+    if (adders_.size() < 2) return {};
+    std::vector<double> load(links_.ways().size());
+    const double bytes = 1e9, share = ranged ? bytes / static_cast<double>(adders_.size()) : bytes, times = ranged ? 2 : 1;
+    const double fixed = links_.exchange(adders_, {}, 0, load);
+    return {times * fixed, times * (links_.exchange(adders_, {}, share, load) - fixed) / bytes};
+  }
+  /// From every other device to the adder of its group.
+  SumCost to_adders() {
+    const std::vector<int> group = link_groups(cluster_);
+    std::map<int, double> crossings;
+    SumCost out;
+    for (int d : all_) {
+      auto near = std::find_if(adders_.begin(), adders_.end(), [&](int a) { return group[static_cast<std::size_t>(a)] == group[static_cast<std::size_t>(d)]; });
+      const std::vector<int> route = links_.route(d, near == adders_.end() ? adders_.front() : *near);
+      out.fixed = std::max(out.fixed, links_.latency(route));
+      for (int w : route) out.per_byte = std::max(out.per_byte, ++crossings[w] / links_.ways()[static_cast<std::size_t>(w)].bandwidth);
+    }
+    return out;
+  }
+
+  const Cluster& cluster_;
+  Links links_;
+  std::vector<int> all_, adders_;
+  DeviceRate rate_;
+  double handoff_;
+};
+
+std::string reason_of(Reduce way, bool ranged, const std::vector<DeviceId>& adders) {
+  switch (way) {
+    case Reduce::tree: break;
+    case Reduce::to_one: return "one device adds, the others copy";
+    case Reduce::hierarchical: return fmt::format("one device of each of {} link groups adds its group's parts, then {}, along the tree", adders.size(), ranged ? "its range of all" : "all groups'");
+    case Reduce::ring: return ranged ? "each device adds its range in the order of the ring: the bits are not those of the tree" : "too short for a ring: each device adds along the tree";
+  }
+  return ranged ? "each device adds its range" : "mirrored on every device";
 }
 
-Rules Mirrored::assign(const TowerGraph& tg, const Cluster&) const {
+}  // namespace
+
+Division Mirrored::divide(const Graph&, const Cluster&) const { return one_per_device(devices, towers, combine, threads, reduction, collectives); }
+
+Rules Mirrored::assign(const TowerGraph& tg, const Cluster& cluster, const CostTable& costs) const {
+  std::vector<DeviceId> adders = devices;
+  if (reduction == Reduce::to_one) adders = {devices.front()};
+  if (reduction == Reduce::hierarchical) adders = leaders_of(cluster, devices);
+  const std::size_t least = reduction == Reduce::ring ? 2 : 3;  // two exchange as much without ranges
+  auto in_ranges = [&](const PlanNode& n) { return adders.size() >= least && objection_to_ranges(tg, n, adders.size()).empty(); };
+  Buckets buckets{std::vector<int>(tg.nodes.size()), ""};
+  if (devices.size() > 1) {
+    const std::vector<int> sums = sums_of_gradients(tg);
+    std::vector<bool> ranged;
+    for (int i : sums) ranged.push_back(in_ranges(tg.nodes[static_cast<std::size_t>(i)]));
+    SumCosts cost(cluster, costs, devices, adders, tg.threads);
+    buckets = bucketed(tg, cluster, costs, devices, sums, ranged, bucket, cost.of(reduction, false), cost.of(reduction, true));
+  }
   Rules out = {{"tower_*/**", devices, "a tower per device"}};
-  if (devices.size() > 2)  // two exchange as much either way
-    for (const PlanNode& n : tg.nodes)
-      if (n.op == kAggregate && objection_to_ranges(tg, n, devices.size()).empty()) out.push_back({n.name, devices, "each device adds its range", true});
+  for (std::size_t i = 0; i < tg.nodes.size(); ++i) {
+    const PlanNode& n = tg.nodes[i];
+    if (!adds_towers(n)) continue;
+    const bool ranged = in_ranges(n);
+    if (!ranged && !buckets.of[i] && reduction == Reduce::tree) continue;
+    const SumWay way = reduction == Reduce::hierarchical ? SumWay::groups : reduction == Reduce::ring && ranged ? SumWay::ring : SumWay::direct;
+    const std::string gathered = buckets.of[i] ? fmt::format("; bucket {}: {}", buckets.of[i], buckets.reason) : "";
+    out.push_back({n.name, adders, reason_of(reduction, ranged, adders) + gathered, ranged, way, buckets.of[i]});
+  }
   out.push_back({"**", devices, "mirrored on every device"});
   return out;
 }

@@ -8,7 +8,7 @@
 namespace belfry {
 
 Division ParameterServer::divide(const Graph&, const Cluster&) const {
-  return {towers ? towers : static_cast<int>(devices.size()), combine, threads, PhaseOrder::by_tower};
+  return one_per_device(devices, towers, combine, threads);
 }
 
 Rules ParameterServer::assign(const TowerGraph& tg, const Cluster&) const { return spread_over(servers, tg, {{"tower_*/**", devices, "a worker per device"}}); }

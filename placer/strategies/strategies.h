@@ -19,7 +19,7 @@ struct Single {
   Rules assign(const TowerGraph&, const Cluster&) const;
 };
 
-/// A tower per device (or more), with shared variables on one device, or spread over the towers' devices by their bytes.
+/// A tower per device (or more), with shared variables on one device, or over several: by their bytes, or each where it costs least.
 struct Towers {
   std::vector<DeviceId> devices;
   DeviceId variables = cpu(0);
@@ -27,20 +27,25 @@ struct Towers {
   int towers = 0;  ///< 0: one per device
   Combine combine = Combine::global_mean;
   int threads = 0;
+  bool chosen = false;  ///< in place of `variables`: by cost, over `devices` and `variables`
+  Reduce reduction = Reduce::tree;  ///< or hierarchical
   Division divide(const Graph&, const Cluster&) const;
-  Rules assign(const TowerGraph&, const Cluster&) const;
+  Rules assign(const TowerGraph&, const Cluster&, const CostTable& costs = {}) const;
 };
 
 /// A tower per device (or more), with a copy of every variable on each device. Over more than two devices a large gradient
-/// is added in ranges, one per device, and gathered: so much crosses as a ring would carry.
+/// is added in ranges, one per device, and gathered: so much crosses as a ring would carry. Gradients are added in buckets, in
+/// the order in which backward makes them.
 struct Mirrored {
   std::vector<DeviceId> devices;
   int towers = 0;
   Combine combine = Combine::global_mean;
   int threads = 0;
+  Reduce reduction = Reduce::tree;
+  std::optional<std::int64_t> bucket = {};  ///< bytes of gradients; 0: each by itself; none: what is forecast to end first
   Collectives collectives = Collectives::tree;
   Division divide(const Graph&, const Cluster&) const;
-  Rules assign(const TowerGraph&, const Cluster&) const;
+  Rules assign(const TowerGraph&, const Cluster&, const CostTable& costs = {}) const;
 };
 
 /// As Mirrored, but each device has a range of the optimiser's state, adds that range of the gradients and updates that
@@ -50,6 +55,7 @@ struct Sharded {
   int towers = 0;
   Combine combine = Combine::global_mean;
   int threads = 0;
+  Reduce reduction = Reduce::tree;  ///< not to one
   Collectives collectives = Collectives::tree;
   Division divide(const Graph&, const Cluster&) const;
   Rules assign(const TowerGraph&, const Cluster&) const;

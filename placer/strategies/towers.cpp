@@ -1,8 +1,12 @@
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 
+#include <fmt/format.h>
+
+#include <belfry/graph/plan/links.h>
+#include <belfry/graph/plan/readers.h>
+#include <belfry/graph/structural.h>
 #include <belfry/placer/strategies/spread_internal.h>
 #include <belfry/placer/strategies/strategies.h>
 
@@ -12,27 +16,9 @@ namespace {
 
 std::int64_t bytes_of(const Node& n) { return LocalType{n.types[0].dtype, extents_of(n.types[0].shape, 1)}.bytes(); }
 
-/// Per variable the number of its device: the largest first, with the slots that follow it, to where least is.
-std::map<std::string, std::size_t> spread_by_bytes(const Graph& g, std::size_t devices) {
-  std::map<NodeId, std::int64_t> bytes;  // of a variable that follows no other, with those that follow it
-  auto head = [&](NodeId id) {
-    while (g.node(id).of >= 0 && g.node(g.node(id).of).op->name == g.node(id).op->name) id = g.node(id).of;
-    return id;
-  };
-  for (NodeId id : g.variables()) bytes[head(id)] += bytes_of(g.node(id));
-  std::vector<NodeId> order;
-  for (const auto& [id, b] : bytes) order.push_back(id);
-  std::sort(order.begin(), order.end(), [&](NodeId a, NodeId b) { return std::pair(-bytes[a], g.node(a).name) < std::pair(-bytes[b], g.node(b).name); });
-  std::vector<std::int64_t> load(devices);
-  std::map<NodeId, std::size_t> device;
-  for (NodeId id : order) {
-    auto least = static_cast<std::size_t>(std::min_element(load.begin(), load.end()) - load.begin());
-    device[id] = least;
-    load[least] += bytes[id];
-  }
-  std::map<std::string, std::size_t> out;
-  for (NodeId id : g.variables()) out[g.node(id).name] = device.at(head(id));
-  return out;
+NodeId head_of(const Graph& g, NodeId id) {
+  while (g.node(id).of >= 0 && g.node(g.node(id).of).op->name == g.node(id).op->name) id = g.node(id).of;
+  return id;
 }
 
 /// Shared nodes that lead to updates of one device's variables alone, by number: there their result is wanted.
@@ -52,25 +38,87 @@ std::map<int, std::size_t> led_to(const TowerGraph& tg, const std::map<std::stri
 
 }  // namespace
 
-Rules spread_over(const std::vector<DeviceId>& devices, const TowerGraph& tg, Rules out) {
-  std::map<std::string, std::size_t> device = spread_by_bytes(*tg.graph, devices.size());
-  for (const auto& [name, d] : device) out.push_back({name, {devices[d]}, "variables are spread by their bytes"});
-  for (auto [i, d] : led_to(tg, device)) out.push_back({tg.nodes[static_cast<std::size_t>(i)].name, {devices[d]}, "it updates a variable there"});
+Division one_per_device(const std::vector<DeviceId>& devices, int towers, Combine combine, int threads, Reduce reduction, Collectives collectives) {
+  if (collectives == Collectives::fastest && reduction != Reduce::tree) throw UserError("collectives=fastest leaves the order of sums to a library: leave reduction out");
+  return {towers ? towers : static_cast<int>(devices.size()), combine, threads, PhaseOrder::by_tower, 0, collectives};
+}
+
+bool adds_towers(const PlanNode& n) {
+  if (!is_op(n, kAggregate)) return false;
+  const std::string& how = n.attributes.text("how");
+  return how == "sum" || how == "max" || how == "mean";
+}
+
+std::vector<DeviceId> leaders_of(const Cluster& cluster, const std::vector<DeviceId>& devices) {
+  const std::vector<int> group = link_groups(cluster);
+  std::set<int> known;
+  std::vector<DeviceId> out;
+  for (const DeviceId& d : devices)
+    if (known.insert(group[static_cast<std::size_t>(cluster.at(d))]).second) out.push_back(d);
+  if (out.size() < 2 || out.size() == devices.size())
+    throw UserError(fmt::format("reduction=hierarchical: the links say of {} that they are {}; it needs several groups of several devices, so take tree, or name other devices", to_string(devices),
+                                out.size() < 2 ? "one group" : "groups of one device each"));
+  return out;
+}
+
+std::vector<VariableHead> variable_heads(const Graph& g) {
+  std::map<NodeId, std::int64_t> bytes;
+  for (NodeId id : g.variables()) bytes[head_of(g, id)] += bytes_of(g.node(id));
+  std::vector<VariableHead> out;
+  for (const auto& [id, b] : bytes) out.push_back({id, b});
+  std::sort(out.begin(), out.end(), [&](const VariableHead& a, const VariableHead& b) { return std::pair(-a.bytes, g.node(a.node).name) < std::pair(-b.bytes, g.node(b.node).name); });
+  return out;
+}
+
+Rules put_variables(const TowerGraph& tg, const std::vector<DeviceId>& devices, const std::vector<VariableHead>& heads, const std::vector<std::size_t>& device, const std::vector<std::string>& reasons, Rules out) {
+  const Graph& g = *tg.graph;
+  std::map<NodeId, std::size_t> at;  // per head its place in the lists
+  for (std::size_t k = 0; k < heads.size(); ++k) at[heads[k].node] = k;
+  std::map<std::string, std::size_t> of_name;
+  std::map<std::string, std::string> reason;
+  for (NodeId id : g.variables()) {
+    const std::size_t k = at.at(head_of(g, id));
+    of_name[g.node(id).name] = device[k];
+    reason[g.node(id).name] = reasons[k];
+  }
+  for (const auto& [name, d] : of_name) out.push_back({name, {devices[d]}, reason[name]});
+  for (auto [i, d] : led_to(tg, of_name)) out.push_back({tg.nodes[static_cast<std::size_t>(i)].name, {devices[d]}, "it updates a variable there"});
   out.push_back({"**", {devices[0]}, "shared by variables of several devices"});
   return out;
 }
 
-Division Towers::divide(const Graph&, const Cluster&) const {
-  return {towers ? towers : static_cast<int>(devices.size()), combine, threads, PhaseOrder::by_tower};
+Rules spread_over(const std::vector<DeviceId>& devices, const TowerGraph& tg, Rules out) {
+  const std::vector<VariableHead> heads = variable_heads(*tg.graph);
+  std::vector<std::int64_t> load(devices.size());
+  std::vector<std::size_t> device;
+  for (const VariableHead& h : heads) {
+    const auto least = static_cast<std::size_t>(std::min_element(load.begin(), load.end()) - load.begin());
+    device.push_back(least);
+    load[least] += h.bytes;
+  }
+  return put_variables(tg, devices, heads, device, std::vector<std::string>(heads.size(), "variables are spread by their bytes"), std::move(out));
 }
 
-Rules Towers::assign(const TowerGraph& tg, const Cluster&) const {
+Division Towers::divide(const Graph&, const Cluster&) const { return one_per_device(devices, towers, combine, threads); }
+
+Rules Towers::assign(const TowerGraph& tg, const Cluster& cluster, const CostTable& costs) const {
   Rules out = {{"tower_*/**", devices, "a tower per device"}};
-  if (!spread) {
-    out.push_back({"**", {variables}, "shared variables live on " + to_string(variables)});
-    return out;
-  }
-  return spread_over(devices, tg, std::move(out));
+  std::vector<DeviceId> all = devices;
+  if (std::find(all.begin(), all.end(), variables) == all.end()) all.push_back(variables);
+  if (chosen) out = chosen_over(all, devices, tg, cluster, costs, std::move(out));
+  else if (spread) out = spread_over(devices, tg, std::move(out));
+  else out.push_back({"**", {variables}, "shared variables live on " + to_string(variables)});
+  if (reduction == Reduce::tree) return out;
+  if (reduction != Reduce::hierarchical) throw UserError("[towers] each sum is on one device: its reduction can be tree or hierarchical");
+  leaders_of(cluster, devices);  // there must be some
+  Rules groups;
+  for (const PlanNode& n : tg.nodes)
+    if (adds_towers(n)) {
+      auto rule = std::find_if(out.begin(), out.end(), [&](const PlacementRule& r) { return r.match == n.name || r.match == "**"; });
+      groups.push_back({n.name, rule->devices, rule->reason + "; each link group adds its own first, along the tree", false, SumWay::groups});
+    }
+  groups.insert(groups.end(), out.begin(), out.end());
+  return groups;
 }
 
 }  // namespace belfry

@@ -59,14 +59,16 @@ bool exhaustive() { return std::getenv("BELFRY_EXHAUSTIVE"); }
 std::vector<std::string> values_of(const std::string& option, int n) {
   auto count = [](int k) { return std::to_string(k); };
   if (option == "towers") return {"", count(2 * n), count(4 * n)};
-  if (option == "variables") return {"cpu:0", "gpu:0", "spread"};
+  if (option == "variables") return {"cpu:0", "gpu:0", "spread", "chosen"};
+  if (option == "reduction") return exhaustive() ? std::vector<std::string>{"", "hierarchical", "reduce-to-one", "ring"} : std::vector<std::string>{"", "reduce-to-one"};
+  if (option == "buckets") return {"", "none"};
   if (option == "servers") return {"cpu:0", n > 1 ? "gpu:0-" + count(n - 1) : "gpu:0"};
   if (option == "order") return {"gpipe", "1f1b", "interleaved"};
   if (option == "objective") return exhaustive() ? std::vector<std::string>{"max-load", "latency", "variables"} : std::vector<std::string>{""};
   if (option == "chunks") return {"", "2"};
   if (option == "replicas") return {"", "1", "2"};
-  // Of the loss, of the host, and of loops, which have no step.
-  if (option == "combine" || option == "threads" || option == "staleness" || option == "backup") return {""};
+  // Of the loss, of the host, of a library that no forecast knows, and of loops, which have no step.
+  if (option == "collectives" || option == "combine" || option == "threads" || option == "staleness" || option == "backup") return {""};
   ADD_FAILURE() << "the option '" << option << "' is left out";
   return {""};
 }

@@ -1,0 +1,36 @@
+#include <belfry/placer/cut/launches.h>
+
+#include <map>
+#include <string_view>
+
+namespace belfry {
+
+namespace {
+
+PlacedGraph unplaced(const TowerGraph& graph, const Cluster& cluster) {
+  PlacedGraph out;
+  static_cast<TowerGraph&>(out) = graph;
+  out.cluster = cluster;
+  return out;
+}
+
+}  // namespace
+
+Launches::Launches(const TowerGraph& graph, const Cluster& cluster, const CostTable& table) : plan_(unplaced(graph, cluster)), model_(plan_, table), variants_(graph.nodes.size()) {
+  std::map<std::string_view, std::string_view> kernel;
+  for (const auto& [key, measured] : table.kernels) {
+    const std::string_view text = key;
+    const std::size_t op = text.find(' ') + 1;
+    kernel.try_emplace(text.substr(op, text.find_first_of(" {", op) - op), text.substr(0, op - 1));
+  }
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i)
+    if (auto known = kernel.find(graph.nodes[i].op); known != kernel.end()) variants_[i].kernel = known->second;
+}
+
+double Launches::seconds(int node, const DeviceId& device) {
+  const PlanNode& n = plan_.nodes[static_cast<std::size_t>(node)];
+  if (n.scope == Scope::state) return 0;
+  return model_(node, variants_[static_cast<std::size_t>(node)], n.scope == Scope::tower ? 0 : -1, plan_.cluster.at(device), is_join(n) ? plan_.present() : 0).seconds;
+}
+
+}  // namespace belfry

@@ -1,0 +1,25 @@
+// Costs of launches before kernels are chosen: what strategies go by.
+#pragma once
+
+#include <vector>
+
+#include <belfry/graph/plan/cost.h>
+#include <belfry/graph/plan/placed_graph.h>
+
+namespace belfry {
+
+/// Seconds as forecasts take them, of the kernel that the table knows for the op.
+class Launches {
+ public:
+  /// The table must live as long.
+  Launches(const TowerGraph& graph, const Cluster& cluster, const CostTable& table);
+  /// One launch of a node: of the first tower, or outside the towers; state has none.
+  double seconds(int node, const DeviceId& device);
+
+ private:
+  PlacedGraph plan_;
+  CostModel model_;
+  std::vector<Variant> variants_;
+};
+
+}  // namespace belfry

@@ -1,0 +1,32 @@
+// Gradients gathered into buckets, whose size is what the forecast of one pass backward asks for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <belfry/graph/plan/cost.h>
+#include <belfry/placer/strategy.h>
+
+namespace belfry {
+
+/// What one sum over the devices takes: fixed seconds, and more for every byte. A ranged one is two collectives.
+struct SumCost {
+  double fixed = 0, per_byte = 0;
+};
+
+struct Buckets {
+  std::vector<int> of;   ///< per node of the tower graph; 0: it goes by itself
+  std::string reason;    ///< the size, its cost and those of other sizes; empty where there is nothing to gather
+};
+
+/// Sums of gradients in the order in which backward makes them, those of `ranged` apart from the others. `sums` are the nodes.
+/// `bytes`: at least so many a bucket; 0: no buckets; none: the size with which the last sum is forecast to end first.
+Buckets bucketed(const TowerGraph& graph, const Cluster& cluster, const CostTable& costs, const std::vector<DeviceId>& devices, const std::vector<int>& sums, const std::vector<bool>& ranged,
+                 std::optional<std::int64_t> bytes, SumCost whole, SumCost in_ranges);
+
+/// Sums of the towers' gradients which no tower reads: those that may be gathered.
+std::vector<int> sums_of_gradients(const TowerGraph& graph);
+
+}  // namespace belfry

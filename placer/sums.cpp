@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <belfry/graph/plan/moves.h>
+#include <belfry/graph/structural.h>
+#include <belfry/placer/assign.h>
+#include <belfry/placer/lower.h>
+#include <belfry/placer/lower_internal.h>
+
+namespace belfry {
+
+namespace {
+
+/// A sum of some towers' parts before the join that reads it.
+PlanNode sum_before(PlacedGraph& plan, const PlanNode& join, const char* suffix, const char* reason) {
+  const bool max = join.attributes.text("how") == "max";
+  PlanNode out = inserted_node(join, join.name + suffix, kPreAggregate, join.inputs[0], Scope::device, reason);
+  out.attributes = {{"how", max ? "max" : "sum"}};
+  out.role = plan.maker(join.inputs[0]).role;
+  out.outputs = {value_like(plan, join.inputs[0], out.name, partial(max ? Reduction::max : Reduction::sum))};
+  return out;
+}
+
+bool adds(const PlanNode& n) {
+  const std::string& how = n.attributes.text("how");
+  return how == "sum" || how == "max" || how == "mean";
+}
+
+DeviceList devices_in(const std::vector<int>& vector) {
+  std::set<int> out(vector.begin(), vector.end());
+  out.erase(-1);
+  return std::vector<int>(out.begin(), out.end());
+}
+
+}  // namespace
+
+void insert_pre_aggregates(PlacedGraph& plan) {
+  std::map<int, std::map<int, int>> counts;  // owners → device → its towers
+  std::map<int, DeviceList> holders_of;      // owners → the devices that have towers
+  std::vector<std::pair<int, PlanNode>> out;
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
+    PlanNode& n = plan.nodes[i];
+    if (!is_join(n) || plan.value(n.inputs[0]).state.is_replicated()) continue;
+    n.owners = plan.maker(n.inputs[0]).vector;
+    auto [known, fresh] = counts.try_emplace(n.owners);
+    std::map<int, int>& towers_on = known->second;
+    const std::vector<int>& owners = plan.vectors[static_cast<std::size_t>(n.owners)];
+    if (fresh)
+      for (int d : owners)
+        if (d >= 0) ++towers_on[d];
+    bool several = std::any_of(towers_on.begin(), towers_on.end(), [](auto c) { return c.second > 1; });
+    bool at_home = towers_on.size() == 1 && n.holders == DeviceList{towers_on.begin()->first};
+    if (!adds(n) || !several || at_home) continue;
+    PlanNode pre = sum_before(plan, n, ".pre", "each device joins its own towers first");
+    pre.owners = n.owners;
+    DeviceList& holders = holders_of[n.owners];
+    if (holders.empty()) holders = devices_in(owners);
+    pre.holders = holders;
+    n.inputs = pre.outputs;
+    out.emplace_back(static_cast<int>(i) - 1, std::move(pre));
+  }
+  insert_behind(plan, std::move(out));
+}
+
+void insert_group_sums(PlacedGraph& plan) {
+  std::map<std::pair<int, DeviceList>, int> leaders;  // by owners and holders
+  std::vector<std::pair<int, PlanNode>> out;
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
+    PlanNode& n = plan.nodes[i];
+    if (n.sum != SumWay::groups || n.owners < 0) continue;
+    auto [known, fresh] = leaders.try_emplace({n.owners, n.holders}, -1);
+    if (fresh) known->second = vector_number(plan, group_leaders(plan.cluster, plan.vectors[static_cast<std::size_t>(n.owners)], n.holders));
+    if (known->second == n.owners || !adds(n)) continue;
+    PlanNode group = sum_before(plan, n, ".group", "one device of each link group joins its group's parts first");
+    group.owners = n.owners = known->second;
+    group.holders = devices_in(plan.vectors[static_cast<std::size_t>(n.owners)]);
+    n.inputs = group.outputs;
+    out.emplace_back(static_cast<int>(i) - 1, std::move(group));
+  }
+  insert_behind(plan, std::move(out));
+}
+
+}  // namespace belfry

@@ -1,0 +1,232 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <belfry/frontends/json/plan_file.h>
+#include <belfry/graph/plan/forecast.h>
+#include <belfry/graph/plan/links.h>
+#include <belfry/graph/plan/moves.h>
+#include <belfry/graph/structural.h>
+
+#include "plans.h"
+#include "ran_as_planned.h"
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+/// Layers of two sizes with biases, the gradients held to one norm.
+std::shared_ptr<const Graph> some_layers(int count, std::int64_t width) {
+  Builder b("some_layers");
+  Value h = b.input("x", f32, {kBatch, width});
+  for (int k = 0; k < count; ++k)
+    h = tanh(matmul(h, b.variable("w" + std::to_string(k), {width, width}, {.init = "normal"})) + b.variable("b" + std::to_string(k), {width}));
+  b.minimize(mean(square(h)), Momentum{.learning_rate = 0.1}, {.clip_norm = 0.5});
+  return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+}
+
+/// Devices of one kind on switches, so many on each; the host joins them.
+Cluster grouped(const std::string& kind, int groups, int each, double inside, double between, double latency = 1e-5) {
+  Cluster c;
+  c.cores = 2;
+  for (int g = 0; g < groups; ++g) {
+    ClusterLink link{{}, "switch" + std::to_string(g), inside, latency};
+    for (int i = 0; i < each; ++i) {
+      DeviceId id{0, kind, g * each + i, -1};
+      ClusterDevice d{id, to_string(id)};
+      if (kind == "gpu") d.flops = 1e13, d.bandwidth = 1e12, d.launch = 5e-6;
+      c.devices.push_back(d);
+      link.devices.push_back(id);
+    }
+    c.links.push_back(link);
+    c.links.push_back({{cpu(0)}, link.to, between, latency});
+  }
+  c.devices.push_back({cpu(0), "host"});
+  if (kind == "gpu") c.devices.back().flops = c.devices.back().bandwidth = 1e11;
+  return c;
+}
+
+std::vector<DeviceId> all_of(const Cluster& c) {
+  std::vector<DeviceId> out;
+  for (const ClusterDevice& d : c.devices)
+    if (d.id.kind != "cpu") out.push_back(d.id);
+  return out;
+}
+
+std::shared_ptr<const PlacedGraph> placed(const std::shared_ptr<const Graph>& graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch = 9) {
+  return std::make_shared<const PlacedGraph>(place(graph, strategy, cluster, batch, {.fetches = fetches_of(*graph)}));
+}
+
+Tensors trained(const std::shared_ptr<const PlacedGraph>& plan, int steps) {
+  Program program(plan, reference_kernels());
+  Runner runner(program);
+  for (const auto& [name, value] : state_for(*plan->graph)) program.set_state(name, value);
+  for (int k = 0; k < steps; ++k) {
+    Tensors feeds = feeds_for(*plan->graph, plan->batch, static_cast<std::uint64_t>(k));
+    if (Outcome o = runner.run(views(feeds), {.trace = k == steps - 1}); o.error) std::rethrow_exception(o.error);
+  }
+  EXPECT_TRUE(ran_as_planned(*plan, program, runner.trace()));
+  Tensors out;
+  for (NodeId id : plan->graph->variables()) {
+    const std::string& name = plan->graph->node(id).name;
+    out.emplace(name, program.state(name));
+    EXPECT_TRUE(program.holders_agree(name)) << name;
+  }
+  return out;
+}
+
+std::string devices_of(const PlacedGraph& plan, const PlanNode& n) {
+  std::vector<DeviceId> out;
+  for (int d : n.holders) out.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id);
+  return to_string(out);
+}
+
+int count_of(const PlacedGraph& plan, const std::function<bool(const PlanNode&)>& f) { return static_cast<int>(std::count_if(plan.nodes.begin(), plan.nodes.end(), f)); }
+
+TEST(Reductions, along_the_tree_have_the_same_bits_whoever_adds) {
+  auto graph = some_layers(2, 16);
+  for (int T : {4, 6}) {  // of six, a group's three towers are no subtree
+    const Cluster cluster = grouped("sim", 2, T == 4 ? 2 : 3, 1e10, 1e9), fewer = grouped("sim", 2, 2, 1e10, 1e9);
+    const auto devices = all_of(cluster);
+    auto one = placed(graph, to_strategy(Single{.device = devices[0], .towers = T, .threads = 1}), cluster);
+    const Tensors want = trained(one, 3);
+    const Mirrored m{.devices = devices, .towers = T, .threads = 1};
+    auto with = [](auto s, auto change) { return change(s), to_strategy(s); };
+    std::vector<NamedStrategy> all = {{"to one", with(m, [](Mirrored& s) { s.reduction = Reduce::to_one; })},
+                                      {"hierarchical", with(m, [](Mirrored& s) { s.reduction = Reduce::hierarchical, s.bucket = 0; })},
+                                      {"hierarchical in buckets", with(m, [](Mirrored& s) { s.reduction = Reduce::hierarchical, s.bucket = 200; })},
+                                      {"one bucket", with(m, [](Mirrored& s) { s.bucket = 1 << 20; })},
+                                      {"buckets", with(m, [](Mirrored& s) { s.bucket = 200; })},
+                                      {"sharded", to_strategy(Sharded{.devices = devices, .towers = T, .threads = 1, .reduction = Reduce::hierarchical})},
+                                      {"towers", to_strategy(Towers{.devices = devices, .towers = T, .threads = 1, .reduction = Reduce::hierarchical})},
+                                      {"chosen", to_strategy(Towers{.devices = devices, .towers = T, .threads = 1, .chosen = true})}};
+    if (T == 6) all.push_back({"several towers a device", to_strategy(Mirrored{.devices = all_of(fewer), .towers = T, .threads = 1, .reduction = Reduce::hierarchical})});
+    for (const auto& [name, strategy] : all) {
+      auto plan = placed(graph, strategy, name[0] == 's' && name[1] == 'e' ? fewer : cluster);
+      ASSERT_EQ(verify(*plan), std::vector<std::string>()) << name;
+      EXPECT_EQ(plan->arithmetic_hash, one->arithmetic_hash) << name;
+      for (const auto& [variable, value] : trained(plan, 3)) EXPECT_TRUE(want.at(variable) == value) << name << ": " << variable;
+      PlacedGraph again = place(graph, placement_of(*plan), plan->cluster, {.fetches = fetches_of(*graph)});
+      EXPECT_EQ(write_plan(again), write_plan(*plan)) << name;
+    }
+  }
+}
+
+TEST(Reductions, round_a_ring_say_that_their_bits_are_others) {
+  auto graph = some_layers(2, 24);
+  const Cluster cluster = sim_cluster(4);
+  auto tree = placed(graph, to_strategy(Mirrored{.devices = sims(4), .threads = 1}), cluster), ring = placed(graph, to_strategy(Mirrored{.devices = sims(4), .threads = 1, .reduction = Reduce::ring}), cluster);
+  EXPECT_EQ(verify(*ring), std::vector<std::string>());
+  EXPECT_NE(tree->arithmetic_hash, ring->arithmetic_hash);
+  const Tensors a = trained(tree, 2), b = trained(ring, 2), again = trained(ring, 2);
+  double apart = 0;
+  int differ = 0;
+  for (const auto& [name, value] : a) {
+    EXPECT_TRUE(b.at(name) == again.at(name)) << name;
+    differ += !(b.at(name) == value);
+    for (std::int64_t i = 0; value.dtype() == f32 && i < value.elements(); ++i)
+      apart = std::max(apart, std::abs(static_cast<double>(value.data<float>()[static_cast<std::size_t>(i)]) - b.at(name).data<float>()[static_cast<std::size_t>(i)]));
+  }
+  EXPECT_GT(differ, 0) << "four numbers are added in another order";
+  EXPECT_LT(apart, 1e-6);
+  PlacedGraph read = place(graph, placement_of(*ring), cluster, {.fetches = fetches_of(*graph)});
+  EXPECT_EQ(write_plan(read), write_plan(*ring));
+  PlacedGraph damaged = *ring;
+  std::find_if(damaged.nodes.begin(), damaged.nodes.end(), [](const PlanNode& n) { return n.op == kAggregate && !n.ranged; })->sum = SumWay::ring;
+  EXPECT_THAT(verify(damaged), testing::Contains(testing::HasSubstr("round a ring, but not in ranges")));
+}
+
+TEST(Reductions, by_groups_go_by_way_of_one_device_of_each) {
+  auto graph = some_layers(2, 16);
+  const Cluster cluster = grouped("sim", 2, 2, 1e10, 1e9);
+  EXPECT_THAT(link_groups(cluster), testing::ElementsAre(0, 0, 1, 1, testing::_));
+  auto plan = placed(graph, to_strategy(Mirrored{.devices = sims(4), .threads = 1, .reduction = Reduce::hierarchical}), cluster);
+  int groups = 0, copies = 0;
+  for (const PlanNode& n : plan->nodes) {
+    if (n.sum == SumWay::groups || n.op == kPreAggregate) {
+      EXPECT_EQ(devices_of(*plan, n), "sim:0,2") << n.name;
+      groups += n.op == kPreAggregate;
+    }
+    if (n.op != kCopy || plan->maker(n.inputs[0]).holders.size() < 2) continue;
+    ++copies;
+    const Instances instances(*plan);
+    for (const Move& m : moves_of(instances, n)) EXPECT_EQ(m.from / 2, m.to / 2) << "a sum is copied inside its group";
+  }
+  EXPECT_GT(groups, 3);
+  EXPECT_GT(copies, 3);
+  EXPECT_THAT(message_of([&] { placed(graph, to_strategy(Mirrored{.devices = sims(2), .reduction = Reduce::hierarchical}), cluster); }), testing::HasSubstr("one group"));
+  EXPECT_THAT(message_of([&] { placed(graph, to_strategy(Sharded{.devices = sims(2), .reduction = Reduce::to_one}), cluster); }), testing::HasSubstr("[sharded]"));
+  EXPECT_THAT(message_of([&] { place(graph, Placement{.rules = {{"w0", {sims(1)}, "", false, SumWay::ring}, {"**", {sims(1)}, ""}}}, cluster); }), testing::HasSubstr("no aggregate"));
+}
+
+TEST(Reductions, are_forecast_by_their_moves) {
+  auto graph = some_layers(6, 512);
+  auto seconds = [&](const Cluster& cluster, Reduce way) { return forecast(*placed(graph, to_strategy(Mirrored{.devices = all_of(cluster), .threads = 1, .reduction = way}), cluster, 64)).seconds; };
+  // One fast switch: each to each is the least. Slow ways between groups: one device of each. Few bytes and a long latency: once is better than twice.
+  const Cluster one = grouped("gpu", 1, 8, 1e10, 1e9), apart = grouped("gpu", 2, 4, 1e11, 1e9), far = grouped("gpu", 1, 4, 1e12, 1e12, 1e-3);
+  EXPECT_LT(seconds(one, Reduce::tree), 0.6 * seconds(one, Reduce::to_one));
+  EXPECT_LT(seconds(apart, Reduce::hierarchical), 0.6 * seconds(apart, Reduce::tree));
+  EXPECT_LT(seconds(apart, Reduce::hierarchical), seconds(apart, Reduce::to_one));
+  EXPECT_LT(seconds(far, Reduce::tree), 1.01 * seconds(far, Reduce::to_one));
+}
+
+TEST(Buckets, are_as_large_as_the_forecast_asks_for) {
+  auto graph = some_layers(12, 128);
+  auto plan_of = [&](const Cluster& cluster, std::optional<std::int64_t> bytes) { return placed(graph, to_strategy(Mirrored{.devices = all_of(cluster), .threads = 1, .bucket = bytes}), cluster, 64); };
+  auto bucketed = [](const PlacedGraph& plan) {
+    std::set<int> out;
+    for (const PlanNode& n : plan.nodes) out.insert(n.bucket);
+    return static_cast<int>(out.size()) - 1;
+  };
+  const Cluster late = grouped("gpu", 1, 4, 1e10, 1e9, 1e-4), prompt = grouped("gpu", 1, 4, 1e9, 1e9, 1e-9);
+  auto chosen = plan_of(late, {}), none = plan_of(late, 0);
+  EXPECT_EQ(verify(*chosen), std::vector<std::string>());
+  EXPECT_GE(bucketed(*chosen), 1);
+  EXPECT_EQ(bucketed(*none), 0);
+  EXPECT_LT(forecast(*chosen).seconds, 0.7 * forecast(*none).seconds) << "a latency each";
+  EXPECT_LE(forecast(*chosen).seconds, 1.02 * std::min(forecast(*plan_of(late, 1 << 30)).seconds, forecast(*plan_of(late, 1 << 16)).seconds));
+  auto first = std::find_if(chosen->nodes.begin(), chosen->nodes.end(), [](const PlanNode& n) { return n.bucket > 0; });
+  EXPECT_THAT(first->reason, testing::AllOf(testing::HasSubstr("bucket "), testing::HasSubstr("all added"), testing::HasSubstr("none ")));
+  EXPECT_LE(forecast(*plan_of(prompt, {})).seconds, 1.001 * forecast(*plan_of(prompt, 0)).seconds);
+}
+
+TEST(Buckets, that_are_damaged_are_found) {
+  const Cluster cluster = sim_cluster(2);
+  auto plan = placed(some_layers(3, 16), to_strategy(Mirrored{.devices = sims(2), .threads = 1, .bucket = 400}), cluster);
+  ASSERT_EQ(verify(*plan), std::vector<std::string>());
+  auto found = [&](const std::function<void(std::vector<PlanNode*>, PlacedGraph&)>& damage) {
+    PlacedGraph damaged = *plan;
+    std::vector<PlanNode*> members;
+    for (PlanNode& n : damaged.nodes)
+      if (n.bucket) members.push_back(&n);
+    std::sort(members.begin(), members.end(), [](PlanNode* a, PlanNode* b) { return a->order < b->order; });
+    damage(members, damaged);
+    return verify(damaged);
+  };
+  using testing::Contains, testing::HasSubstr;
+  ASSERT_GE(count_of(*plan, [](const PlanNode& n) { return n.bucket > 0; }), 4);
+  // One of another bucket, one that comes too late, one that is added elsewhere, one that is no sum.
+  EXPECT_THAT(found([](auto m, auto&) { m.front()->bucket = m.back()->bucket; }), Contains(HasSubstr("bucket: ")));
+  EXPECT_THAT(found([](auto m, auto&) { m[1]->bucket = 0; m[0]->bucket = m[2]->bucket = m[1]->order + 7; }), Contains(HasSubstr("bucket: ")));
+  EXPECT_THAT(found([](auto m, auto&) { m[0]->sum = SumWay::groups; }), Contains(HasSubstr("bucket: ")));
+  EXPECT_THAT(found([](auto m, auto& p) { std::find_if(p.nodes.begin(), p.nodes.end(), [](const PlanNode& n) { return n.scope == Scope::tower; })->bucket = m[0]->bucket; }), Contains(HasSubstr("bucket: ")));
+}
+
+TEST(Chosen, variables_lie_where_the_busiest_way_is_busy_the_least) {
+  auto graph = some_layers(4, 64);
+  // A host behind slow ways: variables go to the GPUs, dealt over them.
+  const Cluster slow = grouped("gpu", 1, 2, 1e10, 1e8);
+  auto plan = placed(graph, to_strategy(Towers{.devices = all_of(slow), .threads = 1, .chosen = true}), slow, 16);
+  EXPECT_EQ(verify(*plan), std::vector<std::string>());
+  std::map<std::string, int> held;
+  for (const PlanNode& n : plan->nodes)
+    if (n.scope == Scope::state && n.name[0] == 'w') {
+      ++held[devices_of(*plan, n)];
+      EXPECT_THAT(n.reason, testing::AllOf(testing::HasSubstr("chosen by cost"), testing::HasSubstr("on cpu:0")));
+    }
+  EXPECT_EQ(held, (std::map<std::string, int>{{"gpu:0", 2}, {"gpu:1", 2}}));
+  auto seconds = [&](const Towers& t) { return forecast(*placed(graph, to_strategy(t), slow, 16)).seconds; };
+  EXPECT_LT(forecast(*plan).seconds, seconds(Towers{.devices = all_of(slow), .threads = 1}));
+}
+
+}  // namespace
+}  // namespace belfry::test
