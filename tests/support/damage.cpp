@@ -186,7 +186,7 @@ std::vector<Damage> moves_and_state() {
          p.nodes.push_back(c);
          reindex(p);
        }, "two copies"},
-      {"needless copy", "towers", at(op(kCopy), [](PlanNode& n) { n.holders = DeviceList{2}, n.by_group.resize(std::max<std::size_t>(n.by_group.size(), 3), n.by_group[0]); for (Variant& v : n.by_group) v = *std::find_if(n.by_group.begin(), n.by_group.end(), [](const Variant& x) { return !x.kernel.empty(); }); }), "needless copy"},
+      {"needless copy", "towers", at(op(kCopy), [](PlanNode& n) { n.holders = DeviceList{2}, n.by_group.resize(std::max<std::size_t>(n.by_group.size(), 3), n.by_group[0]); for (Variant& v : n.by_group.whole()) v = *std::find_if(n.by_group.begin(), n.by_group.end(), [](const Variant& x) { return !x.kernel.empty(); }); }), "needless copy"},
       {"no link", "towers", [](PlacedGraph& p) { p.cluster.unlinked = {{"sim:0", "host"}}; }, "no link"},
       {"read in another memory space", "layers", [](PlacedGraph& p) {
          PlanNode& n = first(p, [&](const PlanNode& x) { return x.op == "relu"; });
