@@ -1,13 +1,16 @@
-// What placing costs: CPU time (the middle of three) and kept bytes of dense layers with momentum from 1,000 to 100,000 nodes, a
-// child process per case, and how many placements of 500 nodes are scored a second. placement [--most NODES] [--svg FILE] | --scores [COUNT]
+// What placing costs: CPU time (the median of five, of three above 50,000 nodes) and kept bytes of dense layers with momentum from 1,000 to
+// 100,000 nodes, a child process per case; a drawing of such tables with the exponents of their growth; how many placements of 500 nodes are
+// scored a second. placement [--most NODES] [--strategy NAME]… | --svg FILE < TABLES | --scores [COUNT]
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 #include <random>
 
 #include <fmt/format.h>
@@ -59,10 +62,17 @@ struct Row {
   std::int64_t kib = 0;
 };
 
+const std::vector<std::string> kStrategies = {"towers", "mirrored", "sharded", "layers", "pipeline", "hybrid"};
+
+/// A tower per device; layers with one, pipelines with eight micro-batches, as hybrid in rows of eight devices or less.
 Strategy strategy_of(const std::string& name, int n) {
   if (name == "towers") return to_strategy(Towers{.devices = sims(n), .towers = n, .threads = 1});
   if (name == "mirrored") return to_strategy(Mirrored{.devices = sims(n), .towers = n, .threads = 1});
-  return to_strategy(Layers{.devices = sims(n), .threads = 1});
+  if (name == "sharded") return to_strategy(Sharded{.devices = sims(n), .towers = n, .threads = 1});
+  if (name == "layers") return to_strategy(Layers{.devices = sims(n), .threads = 1});
+  if (name == "pipeline") return to_strategy(Layers{.devices = sims(n), .towers = 8, .order = PhaseOrder::one_f_one_b, .threads = 1});
+  const int replicas = n > 8 ? n / 8 : 2;
+  return to_strategy(Layers{.devices = sims(n), .towers = 2 * replicas, .replicas = replicas, .order = PhaseOrder::one_f_one_b, .threads = 1});
 }
 
 Row measured(const std::string& strategy, int n, int layers) {
@@ -70,7 +80,8 @@ Row measured(const std::string& strategy, int n, int layers) {
   const Cluster cluster = local_cluster(sims(n), 2);
   Row out{strategy, n, static_cast<int>(graph->size())};
   std::vector<double> placed, walked;
-  for (int round = 0; round < 3; ++round) {
+  const int rounds = graph->size() > 50000 ? 3 : 5;
+  for (int round = 0; round < rounds; ++round) {
     const std::int64_t before = resident_kib();
     double start = cpu_seconds();
     const PlacedGraph plan = place(graph, strategy_of(strategy, n), cluster, 2048);
@@ -82,13 +93,13 @@ Row measured(const std::string& strategy, int n, int layers) {
   }
   std::sort(placed.begin(), placed.end());
   std::sort(walked.begin(), walked.end());
-  out.place = placed[1];
-  out.forecast = n <= 64 ? walked[1] : 0;
+  out.place = placed[placed.size() / 2];
+  out.forecast = n <= 64 ? walked[walked.size() / 2] : 0;
   return out;
 }
 
 /// In a process of its own, so that the bytes kept are its own.
-Row alone(const std::string& strategy, int n, int layers) {
+void alone(const std::string& strategy, int n, int layers) {
   int ends[2];
   if (pipe(ends)) std::exit(1);
   if (pid_t child = fork(); child == 0) {
@@ -105,8 +116,38 @@ Row alone(const std::string& strategy, int n, int layers) {
   long long kib = 0;
   if (got <= 0 || std::sscanf(text.c_str(), "%d %lf %lf %lld", &out.nodes, &out.place, &out.forecast, &kib) != 4) std::exit(1);
   out.kib = kib;
-  fmt::print("{:9} {:7} {:8} {:9.3f} {:11.3f} {:10}\n", out.strategy, out.devices, out.nodes, out.place, out.forecast, out.kib);
+  fmt::print("{:9} {:7} {:8} {:9.4f} {:11.4f} {:10}\n", out.strategy, out.devices, out.nodes, out.place, out.forecast, out.kib);
   std::fflush(stdout);
+}
+
+/// Of one strategy on eight devices.
+std::vector<Row> of(const std::vector<Row>& rows, const std::string& strategy) {
+  std::vector<Row> out;
+  for (const Row& r : rows)
+    if (r.strategy == strategy && r.devices == 8) out.push_back(r);
+  return out;
+}
+
+/// Of the straight line through the logarithms, by least squares: 1 is what grows linearly.
+double exponent(const std::vector<Row>& rows, double Row::*seconds) {
+  double n = 0, x = 0, y = 0, xx = 0, xy = 0;
+  for (const Row& r : rows) {
+    const double a = std::log(r.nodes), b = std::log(std::max(r.*seconds, 1e-6));
+    n += 1, x += a, y += b, xx += a * a, xy += a * b;
+  }
+  return (n * xy - x * y) / (n * xx - x * x);
+}
+
+/// Lines of tables as they were printed.
+std::vector<Row> read_rows() {
+  std::vector<Row> out;
+  for (std::string line; std::getline(std::cin, line);) {
+    char name[32];
+    Row r;
+    if (std::sscanf(line.c_str(), "%31s %d %d %lf %lf", name, &r.devices, &r.nodes, &r.place, &r.forecast) != 5) continue;
+    r.strategy = name;
+    out.push_back(r);
+  }
   return out;
 }
 
@@ -123,18 +164,15 @@ void write_svg(const std::string& file, const std::vector<Row>& rows) {
     out += fmt::format("<text x=\"54\" y=\"{:.0f}\" text-anchor=\"end\">{:.2f}</text>\n", y(most * k / 5) + 4, most * k / 5);
   }
   out += "<text x=\"320\" y=\"340\" text-anchor=\"middle\">nodes of the graph, on 8 devices</text>\n<text x=\"60\" y=\"28\">seconds</text>\n";
-  const char* colours[] = {"#1f77b4", "#d62728", "#2ca02c"};
-  int k = 0;
-  for (const char* strategy : {"towers", "mirrored", "layers"}) {
+  const char* colours[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#8c564b", "#ff7f0e"};
+  for (std::size_t k = 0; k < kStrategies.size(); ++k) {
     std::string placed, walked;
-    for (const Row& r : rows)
-      if (r.strategy == strategy && r.devices == 8) {
-        placed += fmt::format("{}{:.1f} {:.1f}", placed.empty() ? "M" : "L", x(r.nodes), y(r.place));
-        walked += fmt::format("{}{:.1f} {:.1f}", walked.empty() ? "M" : "L", x(r.nodes), y(r.forecast));
-      }
+    for (const Row& r : of(rows, kStrategies[k])) {
+      placed += fmt::format("{}{:.1f} {:.1f}", placed.empty() ? "M" : "L", x(r.nodes), y(r.place));
+      walked += fmt::format("{}{:.1f} {:.1f}", walked.empty() ? "M" : "L", x(r.nodes), y(r.forecast));
+    }
     out += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\"/>\n<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-dasharray=\"4\"/>\n", placed, colours[k], walked, colours[k]);
-    out += fmt::format("<text x=\"80\" y=\"{}\" fill=\"{}\">{}: place, forecast dashed</text>\n", 56 + 16 * k, colours[k], strategy);
-    ++k;
+    out += fmt::format("<text x=\"80\" y=\"{}\" fill=\"{}\">{}: place, forecast dashed</text>\n", 56 + 16 * k, colours[k], kStrategies[k]);
   }
   std::ofstream(file) << out << "</svg>\n";
 }
@@ -190,18 +228,25 @@ int main(int argc, char** argv) {
       for (bool cuts : {true, false}) scores(towers, cuts, count);
     return 0;
   }
+  if (argc > 2 && !std::strcmp(argv[1], "--svg")) {
+    const std::vector<Row> rows = read_rows();
+    write_svg(argv[2], rows);
+    for (const std::string& strategy : kStrategies)
+      if (const std::vector<Row> mine = of(rows, strategy); mine.size() > 1)
+        fmt::print("{:9} seconds grow as nodes to the power {:.2f}, those of its forecast {:.2f}\n", strategy, exponent(mine, &Row::place), exponent(mine, &Row::forecast));
+    return 0;
+  }
   int most = 100000;
-  std::string svg;
+  std::vector<std::string> strategies;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (!std::strcmp(argv[i], "--most")) most = std::atoi(argv[i + 1]);
-    if (!std::strcmp(argv[i], "--svg")) svg = argv[i + 1];
+    if (!std::strcmp(argv[i], "--strategy")) strategies.push_back(argv[i + 1]);
   }
+  if (strategies.empty()) strategies = kStrategies;
   fmt::print("strategy  devices    nodes   place s  forecast s   kept KiB\n");
-  std::vector<Row> rows;
-  for (int layers : {71, 214, 714, 2142, 7142})  // 14 nodes each
-    for (const char* strategy : {"towers", "mirrored", "layers"})
-      if (14 * layers <= most) rows.push_back(alone(strategy, 8, layers));
-  for (const char* strategy : {"towers", "mirrored", "layers"})
-    if (most >= 10000) rows.push_back(alone(strategy, 1024, 714));
-  if (!svg.empty()) write_svg(svg, rows);
+  for (const std::string& strategy : strategies) {
+    for (int layers : {71, 214, 714, 2142, 7142})  // 14 nodes each
+      if (14 * layers <= most) alone(strategy, 8, layers);
+    if (most >= 10000) alone(strategy, 1024, 714);
+  }
 }

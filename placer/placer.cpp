@@ -89,17 +89,13 @@ PlacedGraph& Placer::place(const Placement& placement, std::size_t must_decide) 
   std::set<std::string> on_host;
   for (bool again = true; again;) {
     reset();
-    place_nodes(must_decide, on_host);
-    const std::size_t before = on_host.size();
-    if (gpus_ && options_.kernels) add_lacking(plan_, on_host);
-    again = on_host.size() != before;
+    again = place_nodes(must_decide, on_host);
   }
-  plan_memory(plan_);
   return plan_;
 }
 
-/// All but memory; `on_host`: nodes that GPUs cannot compute.
-void Placer::place_nodes(std::size_t must_decide, const std::set<std::string>& on_host) {
+/// `on_host`: nodes that GPUs cannot compute; true where it grew: all begins anew.
+bool Placer::place_nodes(std::size_t must_decide, std::set<std::string>& on_host) {
   assign(plan_, names_, read_by_, must_decide);
   if (!on_host.empty()) put_on_host(on_host);
   set_order(plan_);
@@ -117,8 +113,13 @@ void Placer::place_nodes(std::size_t must_decide, const std::set<std::string>& o
   set_phases(plan_, instances, readers);
   set_streams(plan_, readers);
   set_waits(plan_, instances);
-  set_groups(plan_);
+  const std::shared_ptr<MemoryParts> memory = set_groups(plan_, instances, readers);
   choose_kernels(instances);
+  const std::size_t known = on_host.size();
+  if (gpus_ && options_.kernels) add_lacking(plan_, on_host);
+  if (on_host.size() != known) return true;
+  plan_memory(plan_, *memory);
+  return false;
 }
 
 /// Puts nodes on the host, whatever the rules say.
@@ -169,8 +170,9 @@ void Placer::choose_kernels(const Instances& instances) {
       for (std::size_t c = 0; c < plan_.classes.size(); ++c)
         if (n.phases[c] >= 0) choose(n, shares[c], kinds_[static_cast<std::size_t>(plan_.device_of(n, plan_.classes[c].towers[0]))], n.by_class[c]);
     } else {
-      for (std::size_t g = 0; g < plan_.groups.size(); ++g)
-        if (!n.by_group[g].outputs.empty()) choose(n, whole, kinds_[static_cast<std::size_t>(plan_.groups[g].devices[0])], n.by_group[g]);
+      n.by_group.each([&](std::size_t g, Variant& v) {
+        if (!v.outputs.empty()) choose(n, whole, kinds_[static_cast<std::size_t>(plan_.groups[g].devices[0])], v);
+      });
     }
     if (!gpus_ || (!is_join(n) && !is_op(n, kPreAggregate)) || kernel_of_moves(plan_, n) != n.op) continue;
     const std::vector<std::int64_t> landed = landed_bytes(instances, n);

@@ -32,7 +32,7 @@ class Placer {
   };
 
   void reset();
-  void place_nodes(std::size_t must_decide, const std::set<std::string>& on_host);
+  bool place_nodes(std::size_t must_decide, std::set<std::string>& on_host);
   void put_on_host(const std::set<std::string>& names);
   void choose(const PlanNode& node, const Share& share, const std::string& kind, Variant& variant);
   void choose_kernels(const Instances& instances);

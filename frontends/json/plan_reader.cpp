@@ -246,24 +246,25 @@ class PlanReader {
     if (phases)
       for (const JsonValue& p : d_.array(*phases)) n.phases.push_back(number(p, -1));
     if (const JsonValue* v = line.find("owners")) n.owners = vector_index(*v);
-    n.by_class.resize(n.scope == Scope::tower ? plan_.classes.size() : 0);
-    n.by_group.resize(plan_.groups.size());
+    n.by_class.reset(n.scope == Scope::tower ? plan_.classes.size() : 0);
+    n.by_group.reset(plan_.groups.size());
     read_variants(line.find("by_class"), n, n.by_class);
     read_variants(line.find("by_group"), n, n.by_group);
     for (const char* later : {"outputs", "waits", "donates"}) line.find(later);
   }
 
-  void read_variants(const JsonValue* list, const PlanNode& n, std::vector<Variant>& out) const {
+  void read_variants(const JsonValue* list, const PlanNode& n, Variants& out) const {
     if (!list) return;
     if (d_.array(*list).size() != out.size()) d_.fail(*list, fmt::format("'{}' has {} variants, not {}", n.name, out.size(), list->items.size()));
     for (std::size_t i = 0; i < out.size(); ++i) {
       if (list->items[i].kind == JsonValue::kNull) continue;
       JsonObject o(d_, list->items[i]);
-      if (const JsonValue* v = o.find("kernel")) out[i].kernel = d_.text(*v);
-      if (const JsonValue* v = o.find("scratch_bytes")) out[i].scratch_bytes = bytes(*v);
-      if (const JsonValue* v = o.find("scratch")) out[i].scratch = slot(*v);
+      Variant& variant = out[i];
+      if (const JsonValue* v = o.find("kernel")) variant.kernel = d_.text(*v);
+      if (const JsonValue* v = o.find("scratch_bytes")) variant.scratch_bytes = bytes(*v);
+      if (const JsonValue* v = o.find("scratch")) variant.scratch = slot(*v);
       if (const JsonValue* v = o.find("outputs"))
-        for (const JsonValue& s : d_.array(*v)) out[i].outputs.push_back(slot(s));
+        for (const JsonValue& s : d_.array(*v)) variant.outputs.push_back(slot(s));
       o.done();
     }
   }

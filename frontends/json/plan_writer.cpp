@@ -167,10 +167,11 @@ class PlanWriter {
   }
 
   /// Empty where no variant says anything.
-  static std::vector<std::string> variant_texts(const std::vector<Variant>& variants) {
+  static std::vector<std::string> variant_texts(const Variants& variants) {
     std::vector<std::string> out;
     bool any = false;
-    for (const Variant& v : variants) {
+    for (std::size_t i = 0; i < variants.size(); ++i) {
+      const Variant& v = variants[i];
       LineWriter line;
       if (!v.kernel.empty()) line.add("kernel", json_text(v.kernel));
       if (v.scratch_bytes) line.add("scratch_bytes", number(v.scratch_bytes));

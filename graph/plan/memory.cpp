@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <tuple>
+#include <utility>
 
 #include <belfry/graph/plan/memory_parts_internal.h>
 #include <belfry/graph/structural.h>
@@ -16,7 +18,7 @@ std::vector<bool> joined_values(const PlacedGraph& plan) {
   std::vector<bool> out(plan.values.size());
   for (const PlanNode& n : plan.nodes)
     if (n.scope != Scope::tower)
-      for (ValueIndex v : values_read(n)) out[static_cast<std::size_t>(v)] = true;
+      for_values_read(n, [&](ValueIndex v) { out[static_cast<std::size_t>(v)] = true; });
   return out;
 }
 
@@ -41,30 +43,55 @@ std::map<int, int> spread(const PlacedGraph& plan, const PlanNode& n, const std:
 }  // namespace
 
 RegionCounts::RegionCounts(const PlacedGraph& plan, const std::vector<bool>& joined, const std::vector<std::vector<bool>>& last) : of_node_(plan.nodes.size(), -1) {
-  std::map<std::tuple<Scope, int, DeviceList, int>, int> known;
+  std::vector<int> of_vector(plan.vectors.size(), -1), of_owners(plan.vectors.size(), -1);
+  std::map<DeviceList, int> of_holders;
+  const DeviceList* holders = nullptr;  // neighbours often lie alike
+  int mine = -1;
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const PlanNode& n = plan.nodes[i];
     if (!in_region(n, joined)) continue;
-    auto [at, fresh] = known.try_emplace({n.scope, n.scope == Scope::tower ? n.vector : -1, n.holders, n.scope == Scope::device ? n.owners : -1}, static_cast<int>(columns_.size()));
-    if (fresh) columns_.push_back(spread(plan, n, last));
-    of_node_[i] = at->second;
+    if (n.scope != Scope::tower && n.scope != Scope::device && !(holders && *holders == n.holders)) {
+      holders = &n.holders;
+      mine = of_holders.try_emplace(n.holders, -1).first->second;
+    }
+    int& known = n.scope == Scope::tower ? of_vector[static_cast<std::size_t>(n.vector)] : n.scope == Scope::device ? of_owners[static_cast<std::size_t>(n.owners)] : mine;
+    if (known < 0) {
+      known = static_cast<int>(columns_.size());
+      const std::map<int, int> column = spread(plan, n, last);
+      columns_.emplace_back(column.begin(), column.end());
+      if (&known == &mine) of_holders[n.holders] = known;
+    }
+    of_node_[i] = known;
   }
+}
+
+int RegionCounts::at(const Column& column, int device) {
+  const auto found = std::lower_bound(column.begin(), column.end(), std::pair(device, 0));
+  return found != column.end() && found->first == device ? found->second : 0;
 }
 
 std::vector<int> RegionCounts::row(int device) const {
   std::vector<int> out;
-  for (const auto& c : columns_) {
-    auto at = c.find(device);
-    out.push_back(at == c.end() ? 0 : at->second);
-  }
+  out.reserve(columns_.size());
+  for (const Column& c : columns_) out.push_back(at(c, device));
   return out;
 }
 
-int RegionCounts::count(std::size_t node, int device) const {
-  if (of_node_[node] < 0) return 0;
-  const auto& c = columns_[static_cast<std::size_t>(of_node_[node])];
-  auto at = c.find(device);
-  return at == c.end() ? 0 : at->second;
+int RegionCounts::count(std::size_t node, int device) const { return of_node_[node] < 0 ? 0 : at(columns_[static_cast<std::size_t>(of_node_[node])], device); }
+
+NumberLists RegionCounts::by_group(const PlacedGraph& plan) const {
+  std::vector<int> first_of(plan.cluster.devices.size(), -1);  // per device, the group whose first it is
+  for (std::size_t g = 0; g < plan.groups.size(); ++g) first_of[static_cast<std::size_t>(plan.groups[g].devices[0])] = static_cast<int>(g);
+  const NumberLists groups(columns_.size(), [&](auto add) {
+    for (std::size_t c = 0; c < columns_.size(); ++c)
+      for (auto [device, count] : columns_[c])
+        if (const int g = first_of[static_cast<std::size_t>(device)]; g >= 0 && count) add(c, g);
+  });
+  return {plan.groups.size(), [&](auto add) {
+            for (std::size_t i = 0; i < of_node_.size(); ++i)
+              if (of_node_[i] >= 0)
+                for (int g : groups[static_cast<std::size_t>(of_node_[i])]) add(static_cast<std::size_t>(g), static_cast<int>(i));
+          }};
 }
 
 std::vector<int> slot_ranks(const PlanStream& stream) {
@@ -89,8 +116,8 @@ std::vector<std::vector<bool>> last_in_slots(const PlacedGraph& plan) {
   return out;
 }
 
-MemoryParts::MemoryParts(const PlacedGraph& p)
-    : plan(p), instances(p), readers(readers_of(p)), joined(joined_values(p)), last(last_in_slots(p)), frames_on(p.cluster.devices.size()), towers_on(p.cluster.devices.size()) {
+MemoryParts::MemoryParts(const PlacedGraph& p, const Instances& i, const NumberLists& r)
+    : plan(p), instances(i), readers(r), joined(joined_values(p)), last(last_in_slots(p)), frames_on(p.cluster.devices.size()), towers_on(p.cluster.devices.size()), counts(p, joined, last) {
   std::vector<bool> used(plan.vectors.size());
   for (const PlanNode& n : plan.nodes)
     if (n.scope == Scope::tower) used[static_cast<std::size_t>(n.vector)] = true;
@@ -108,9 +135,9 @@ MemoryParts::MemoryParts(const PlacedGraph& p)
     }
 }
 
-void set_groups(PlacedGraph& plan) {
-  const MemoryParts parts(plan);
-  const RegionCounts counts(plan, parts.joined, parts.last);
+std::shared_ptr<MemoryParts> set_groups(PlacedGraph& plan, const Instances& instances, const NumberLists& readers) {
+  auto out = std::make_shared<MemoryParts>(plan, instances, readers);
+  const MemoryParts& parts = *out;
   std::vector<std::vector<int>> frames(plan.cluster.devices.size());  // what shapes a device's frames: towers, slots, classes
   for (const PlanStream& s : plan.streams)
     if (s.name != "main") frames[static_cast<std::size_t>(s.device)].push_back(s.slots);
@@ -121,19 +148,23 @@ void set_groups(PlacedGraph& plan) {
   std::map<std::tuple<std::vector<int>, std::vector<int>, std::string>, std::size_t> known;
   plan.groups.clear();
   for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) {
-    auto [at, fresh] = known.try_emplace({counts.row(static_cast<int>(d)), frames[d], plan.cluster.devices[d].kernels()}, plan.groups.size());
+    auto [at, fresh] = known.try_emplace({std::move(frames[d]), parts.counts.row(static_cast<int>(d)), plan.cluster.devices[d].kernels()}, plan.groups.size());
     if (fresh) plan.groups.emplace_back();
     plan.groups[at->second].devices.push_back(static_cast<int>(d));
   }
-  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
-    PlanNode& n = plan.nodes[i];
-    n.by_class.assign(n.scope == Scope::tower ? plan.classes.size() : 0, Variant{});
-    n.by_group.assign(plan.groups.size(), Variant{});
-    for (std::size_t g = 0; g < plan.groups.size(); ++g)
-      if (counts.count(i, plan.groups[g].devices[0])) n.by_group[g].outputs.assign(n.outputs.size(), Slot{});
+  for (PlanNode& n : plan.nodes) {
+    n.by_class.reset(n.scope == Scope::tower ? plan.classes.size() : 0);
+    n.by_group.reset(plan.groups.size());
     for (std::size_t c = 0; c < n.by_class.size(); ++c)
       if (n.phases[c] >= 0) n.by_class[c].outputs.assign(n.outputs.size(), Slot{});
   }
+  out->nodes_of_group = parts.counts.by_group(plan);
+  for (std::size_t g = 0; g < plan.groups.size(); ++g)
+    for (int i : parts.nodes_of_group[g]) {
+      PlanNode& n = plan.nodes[static_cast<std::size_t>(i)];
+      n.by_group[g].outputs.assign(n.outputs.size(), Slot{});
+    }
+  return out;
 }
 
 /// A device's frame is the largest of the classes that use it.
@@ -148,8 +179,7 @@ void set_frames(PlacedGraph& plan, const MemoryParts& parts) {
     }
 }
 
-void plan_memory(PlacedGraph& plan) {
-  MemoryParts parts(plan);
+void plan_memory(PlacedGraph& plan, MemoryParts& parts) {
   plan_frames(plan, parts);
   set_frames(plan, parts);
   plan_regions(plan, parts);
@@ -163,6 +193,16 @@ void plan_memory(PlacedGraph& plan) {
     Variant& variant = plan.nodes[o.node].by_class[static_cast<std::size_t>(o.key.first)];
     (o.output < 0 ? variant.scratch : variant.outputs[static_cast<std::size_t>(o.output)]) = parts.layouts.at(o.key)[o.block].slot;
   }
+}
+
+void JoinedReads::set(std::vector<std::pair<std::size_t, std::int64_t>> reads) {
+  reads_ = std::move(reads);
+  std::sort(reads_.begin(), reads_.end());
+}
+
+std::int64_t JoinedReads::operator[](std::size_t value) const {
+  const auto at = std::lower_bound(reads_.begin(), reads_.end(), std::pair(value, std::int64_t{-1}));
+  return at != reads_.end() && at->first == value ? at->second : -1;
 }
 
 std::vector<DeviceBytes> device_bytes(const PlacedGraph& plan) {

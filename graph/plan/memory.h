@@ -2,22 +2,26 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <belfry/graph/plan/placed_graph.h>
+#include <belfry/graph/plan/readers.h>
 
 namespace belfry {
 
 inline constexpr std::int64_t kAlignment = 64;
 inline std::int64_t aligned_bytes(std::int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
 
+struct MemoryParts;
+
 /// Sets offsets of all outputs and scratch, frames of classes, regions of groups. Bytes are reused only where every reader of the old
 /// value is on the writer's own stream, or happens before by a wait that stands anyway. Variants have their kernels and scratch sizes.
-void plan_memory(PlacedGraph& plan);
+void plan_memory(PlacedGraph& plan, MemoryParts& parts);
 
 /// Groups of devices that hold the same values and frames; a variant per group for every node outside the towers, one per class for
-/// tower nodes. Called before kernels are chosen.
-void set_groups(PlacedGraph& plan);
+/// tower nodes. Called before kernels are chosen; gives what memory is planned with, which refers to all that it is given.
+std::shared_ptr<MemoryParts> set_groups(PlacedGraph& plan, const Instances& instances, const NumberLists& readers);
 
 /// Per device and tower: the tower is the last in its frame slot there, so what it makes for a join behind the towers stays in its
 /// frame; other towers have buffers of their own for that, in the region.

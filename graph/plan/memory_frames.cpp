@@ -46,18 +46,19 @@ class FramePlanner {
     plan_.classes[c_].frame.assign(own_.size(), FrameSize{});
     for (std::size_t l = 0; l < own_.size(); ++l)
       if (!own_[l].empty()) lay_out(l);
+    for (std::size_t l = 0; l < own_.size(); ++l) parts_.nodes[{static_cast<int>(c_), static_cast<int>(l)}] = std::move(own_[l]);
   }
 
  private:
   PlanNode& node(int i) const { return plan_.nodes[static_cast<std::size_t>(i)]; }
   int local(int i) const { return parts_.local(static_cast<int>(c_), node(i).vector); }
   std::pair<int, int> phase(int i) const { return {node(i).epoch, node(i).phases[c_]}; }
-  std::int64_t bytes(ValueIndex v) const { return local_type(plan_.value(v), share_).bytes(); }
+  std::int64_t bytes(ValueIndex v) const { return local_bytes(plan_.value(v), share_); }
 
   /// The node of the tower whose buffer a reader of the tower reads as v.
   int source(int reader, ValueIndex v) const {
     const PlanNode& r = node(reader);
-    return r.op == kCopy ? plan_.value(v).maker : parts_.instances.own(v, tower_, plan_.device_of(r, tower_)).node;
+    return is_op(r, kCopy) ? plan_.value(v).maker : parts_.instances.own(v, tower_, plan_.device_of(r, tower_)).node;
   }
 
   /// Per node and local device: how far the tower has come there when the node runs.
@@ -69,11 +70,13 @@ class FramePlanner {
     for (int i : order_) {
       auto l = static_cast<std::size_t>(local(i));
       std::vector<int>& mine = now[l];
-      for (ValueIndex v : values_read(node(i))) {
-        if (plan_.maker(v).scope != Scope::tower) continue;
+      for_values_read(node(i), [&](ValueIndex v) {
+        if (plan_.maker(v).scope != Scope::tower) return;
         const int from = source(i, v);
-        for (std::size_t k = 0; local(from) != static_cast<int>(l) && k < n; ++k) mine[k] = std::max(mine[k], clocks_[static_cast<std::size_t>(from) * n + k]);
-      }
+        if (local(from) == static_cast<int>(l)) return;
+        const int* clock = &clocks_[static_cast<std::size_t>(from) * n];
+        for (std::size_t k = 0; k < n; ++k) mine[k] = std::max(mine[k], clock[k]);
+      });
       mine[l] = position_[static_cast<std::size_t>(i)];
       std::copy(mine.begin(), mine.end(), clocks_.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(i) * n));
     }
@@ -121,7 +124,7 @@ class FramePlanner {
         const bool joined = parts_.joined[static_cast<std::size_t>(v)];
         if ((joined && !last) || !plan_.value(v).read) continue;
         Life life{{aligned_bytes(bytes(v)), at, at}, at, one_slot, phase(i), -1, at};
-        read_until(l, i, n.op == kCopy ? n.inputs[0] : v, life);
+        read_until(l, i, is_op(n, kCopy) ? n.inputs[0] : v, life);
         life.own = life.known;
         if (joined) life.block.end = life.known = kForever, life.kept = true, life.joined = v;
         // Where slots are used again, what is joined lies elsewhere for some towers, and its input with it for none.

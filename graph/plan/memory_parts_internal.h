@@ -1,6 +1,7 @@
 // What frames and regions share while memory is planned: who reads what, which towers leave their slot to nobody, layouts of frames.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/placed_graph.h>
+#include <belfry/graph/plan/readers.h>
 
 namespace belfry {
 
@@ -44,35 +46,25 @@ struct RegionItem {
   std::int64_t offset = 0;
 };
 
+/// Numbers of some values: a region knows a few of thousands.
+class JoinedReads {
+ public:
+  void set(std::vector<std::pair<std::size_t, std::int64_t>> reads);
+  std::int64_t operator[](std::size_t value) const;
+
+ private:
+  std::vector<std::pair<std::size_t, std::int64_t>> reads_;  // by value
+};
+
 /// What lies outside the frames of a group's devices.
 struct Region {
   int device = 0;                        ///< the first of the group
   std::vector<RegionItem> items;
-  std::vector<std::int64_t> joined_read; ///< per value that lies in a frame: order of the last step of this main stream that reads it, if none elsewhere does, else kForever
+  JoinedReads joined_read;               ///< order of the last step of this main stream that reads a value of a frame here, if none elsewhere does, else kForever
 };
 
 /// A class on one of its local devices.
 using FrameKey = std::pair<int, int>;
-
-struct MemoryParts {
-  explicit MemoryParts(const PlacedGraph& plan);
-
-  const PlacedGraph& plan;
-  Instances instances;
-  std::vector<std::vector<int>> readers;                ///< per value
-  std::vector<bool> joined;                             ///< per value: something outside the towers reads it
-  std::vector<std::vector<bool>> last;                  ///< per device and tower: the tower leaves its slot to nobody
-  std::vector<std::vector<FrameKey>> frames_on;         ///< per device
-  std::vector<int> towers_on;                           ///< per device
-  std::vector<std::vector<int>> position;               ///< per class and node: in the order of the tower's nodes on its device
-  std::map<FrameKey, std::vector<FrameBlock>> layouts;  ///< set by plan_frames
-  std::vector<FrameOwner> owners;                       ///< of the layouts' blocks
-  std::vector<Region> regions;                          ///< per group
-
-  /// The device number of a vector's nodes inside a class; -1: the class does not run them.
-  int local(int cls, int vector) const { return plan.classes[static_cast<std::size_t>(cls)].pattern[static_cast<std::size_t>(vector)].device; }
-};
-
 
 /// How many buffers of a node's values lie in a device's region. Equal spreads share one column, so that the cost does not grow with
 /// nodes times devices.
@@ -81,10 +73,36 @@ class RegionCounts {
   RegionCounts(const PlacedGraph& plan, const std::vector<bool>& joined, const std::vector<std::vector<bool>>& last);
   std::vector<int> row(int device) const;
   int count(std::size_t node, int device) const;
+  /// Nodes by the groups in whose region they have buffers.
+  NumberLists by_group(const PlacedGraph& plan) const;
 
  private:
+  using Column = std::vector<std::pair<int, int>>;  // devices, ascending, and how many
+  static int at(const Column& column, int device);
   std::vector<int> of_node_;
-  std::vector<std::map<int, int>> columns_;
+  std::vector<Column> columns_;
+};
+
+struct MemoryParts {
+  MemoryParts(const PlacedGraph& plan, const Instances& instances, const NumberLists& readers);
+
+  const PlacedGraph& plan;
+  const Instances& instances;
+  const NumberLists& readers;                           ///< per value
+  std::vector<bool> joined;                             ///< per value: something outside the towers reads it
+  std::vector<std::vector<bool>> last;                  ///< per device and tower: the tower leaves its slot to nobody
+  std::vector<std::vector<FrameKey>> frames_on;         ///< per device
+  std::vector<int> towers_on;                           ///< per device
+  RegionCounts counts;
+  NumberLists nodes_of_group;                           ///< those with buffers in the group's region
+  std::vector<std::vector<int>> position;               ///< per class and node: in the order of the tower's nodes on its device
+  std::map<FrameKey, std::vector<FrameBlock>> layouts;  ///< set by plan_frames
+  std::map<FrameKey, std::vector<int>> nodes;           ///< likewise: a class's nodes on a device, in order
+  std::vector<FrameOwner> owners;                       ///< of the layouts' blocks
+  std::vector<Region> regions;                          ///< per group
+
+  /// The device number of a vector's nodes inside a class; -1: the class does not run them.
+  int local(int cls, int vector) const { return plan.classes[static_cast<std::size_t>(cls)].pattern[static_cast<std::size_t>(vector)].device; }
 };
 
 /// Offsets inside the frames of all classes.

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <set>
 #include <tuple>
@@ -73,9 +74,43 @@ std::int64_t first_gap(const std::vector<Taken>& taken, std::int64_t size, Meets
 
 void take(std::vector<Taken>& taken, const Taken& t) { taken.insert(std::upper_bound(taken.begin(), taken.end(), t), t); }
 
+/// Looks for bytes that fill all below an end without a gap and of which each meets each: then nothing can end lower.
+class Stack {
+ public:
+  Stack(const Rows& rows, const std::vector<std::pair<std::int64_t, std::int64_t>>& bytes) : rows_(rows) {
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      if (bytes[i].second) by_end_.push_back({bytes[i].first + bytes[i].second, bytes[i].second, i});
+    std::sort(by_end_.begin(), by_end_.end(), [](const Held& a, const Held& b) { return a.end < b.end; });
+  }
+  /// In few steps, or not at all.
+  bool reaches(std::int64_t end) {
+    if (end == 0) return true;
+    for (auto h = std::lower_bound(by_end_.begin(), by_end_.end(), end, [](const Held& a, std::int64_t e) { return a.end < e; }); h != by_end_.end() && h->end == end && steps_-- > 0; ++h) {
+      if (!std::all_of(above_.begin(), above_.end(), [&](std::size_t other) { return rows_.meet(h->row, other); })) continue;
+      above_.push_back(h->row);
+      if (reaches(end - h->size)) return true;
+      above_.pop_back();
+    }
+    return false;
+  }
+
+ private:
+  struct Held {
+    std::int64_t end, size;
+    std::size_t row;
+  };
+  const Rows& rows_;
+  std::vector<Held> by_end_;
+  std::vector<std::size_t> above_;
+  int steps_ = 1000;
+};
+
 class Placer {
  public:
-  Placer(PlacedGraph& plan, MemoryParts& parts) : plan_(plan), parts_(parts) {}
+  Placer(PlacedGraph& plan, MemoryParts& parts) : plan_(plan), parts_(parts) {
+    for (std::size_t g = 0; g < plan.groups.size(); ++g)
+      for (const FrameKey& key : frames_on(g)) groups_of_[key].push_back(g);
+  }
 
   void run() {
     for (std::size_t g = 0; g < plan_.groups.size(); ++g) plan_.groups[g].region = around_frames(g);
@@ -84,7 +119,8 @@ class Placer {
       if (done.contains(g)) continue;
       std::vector<std::size_t> together = beside(g);
       done.insert(together.begin(), together.end());
-      if (std::all_of(together.begin(), together.end(), [&](std::size_t o) { return has_one_slot(parts_.regions[o].device); })) place_jointly(together);
+      const bool joint = std::all_of(together.begin(), together.end(), [&](std::size_t o) { return has_one_slot(parts_.regions[o].device); });
+      if (joint && (together.size() > 1 || !cannot_be_less(g))) place_jointly(together);
     }
   }
 
@@ -101,16 +137,13 @@ class Placer {
   /// Groups whose devices run towers of the same classes.
   std::vector<std::size_t> beside(std::size_t g) const {
     std::vector<std::size_t> out = {g};
-    std::set<FrameKey> keys(frames_on(g).begin(), frames_on(g).end());
-    for (bool grew = true; grew;) {
-      grew = false;
-      for (std::size_t o = 0; o < plan_.groups.size(); ++o) {
-        if (std::find(out.begin(), out.end(), o) != out.end() || std::none_of(frames_on(o).begin(), frames_on(o).end(), [&](const FrameKey& k) { return keys.contains(k); })) continue;
-        out.push_back(o);
-        keys.insert(frames_on(o).begin(), frames_on(o).end());
-        grew = true;
-      }
-    }
+    std::set<std::size_t> known = {g};
+    std::set<FrameKey> keys;
+    for (std::size_t k = 0; k < out.size(); ++k)
+      for (const FrameKey& key : frames_on(out[k]))
+        if (keys.insert(key).second)
+          for (std::size_t o : groups_of_.at(key))
+            if (known.insert(o).second) out.push_back(o);
     return out;
   }
 
@@ -126,6 +159,17 @@ class Placer {
       for (const FrameBlock& b : parts_.layouts.at(keys[own]))
         for (std::size_t k = 0; k < out.classes; ++k) out.times.push_back(k == own ? times_of(b, region) : Times{});
     return out;
+  }
+
+  /// Whether the group's bytes as they lie are as few as can be.
+  bool cannot_be_less(std::size_t g) const {
+    std::vector<std::pair<std::int64_t, std::int64_t>> bytes;  // begin and size, in the order of the rows
+    for (const RegionItem& item : parts_.regions[g].items) bytes.emplace_back(item.offset, item.size);
+    for (const FrameKey& key : frames_on(g))
+      for (const FrameBlock& b : parts_.layouts.at(key)) bytes.emplace_back(b.slot.offset, b.size);
+    std::int64_t end = 0;
+    for (auto [at, size] : bytes) end = std::max(end, at + size);
+    return Stack(rows_of(g), bytes).reaches(end);
   }
 
   /// First fit, the largest first, with the frames where they are. Gives the end of the last.
@@ -326,6 +370,7 @@ class Placer {
 
   PlacedGraph& plan_;
   MemoryParts& parts_;
+  std::map<FrameKey, std::vector<std::size_t>> groups_of_;
 };
 
 }  // namespace

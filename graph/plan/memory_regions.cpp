@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <functional>
 #include <map>
-#include <set>
+#include <queue>
+#include <span>
 #include <tuple>
 
 #include <belfry/graph/plan/memory_parts_internal.h>
@@ -12,12 +14,42 @@ namespace belfry {
 namespace {
 
 constexpr std::int64_t kNever = -1;
+/// Towers, up to which it is quicker to look than to remember.
+constexpr std::size_t kFew = 8;
+
+/// Per node outside the towers, what all towers of each class here have passed when it runs: it reads, through whatever, what they
+/// have made. Of many groups each looks at the nodes that it reaches alone.
+class Passed {
+ public:
+  explicit Passed(std::size_t nodes) : row_(nodes, -1) {}
+  void reset(std::size_t classes) {
+    for (int i : reached_) row_[static_cast<std::size_t>(i)] = -1;
+    reached_.clear();
+    marks_.clear();
+    classes_ = classes;
+  }
+  bool has(int node) const { return row_[static_cast<std::size_t>(node)] >= 0; }
+  std::int64_t* marks(int node) {
+    int& row = row_[static_cast<std::size_t>(node)];
+    if (row < 0) {
+      row = static_cast<int>(reached_.size());
+      reached_.push_back(node);
+      marks_.resize(marks_.size() + classes_, kNever);
+    }
+    return marks_.data() + static_cast<std::size_t>(row) * classes_;
+  }
+
+ private:
+  std::size_t classes_ = 0;
+  std::vector<int> row_, reached_;
+  std::vector<std::int64_t> marks_;
+};
 
 /// The region of one group of devices, by its first one.
 class RegionPlanner {
  public:
-  RegionPlanner(PlacedGraph& plan, const MemoryParts& parts, const RegionCounts& counts, const std::set<ValueIndex>& fetched, std::size_t group)
-      : plan_(plan), parts_(parts), counts_(counts), fetched_(fetched), g_(group), device_(plan.groups[group].devices[0]), here_(parts.frames_on[static_cast<std::size_t>(device_)]) {
+  RegionPlanner(PlacedGraph& plan, const MemoryParts& parts, const std::vector<bool>& fetched, Passed& passed, std::size_t group)
+      : plan_(plan), parts_(parts), fetched_(fetched), passed_(passed), g_(group), device_(plan.groups[group].devices[0]), here_(parts.frames_on[static_cast<std::size_t>(device_)]) {
     for (const TowerClass& c : plan.classes)
       if (c.share > largest_.rows) largest_ = plan.share(c.towers[0]);
   }
@@ -31,7 +63,6 @@ class RegionPlanner {
   Region take() { return {device_, std::move(items_), std::move(joined_read_)}; }
 
  private:
-  bool runs_here(const PlanNode& n) const { return std::find(n.holders.begin(), n.holders.end(), device_) != n.holders.end(); }
   bool is_alone() const { return here_.size() == 1 && parts_.towers_on[static_cast<std::size_t>(device_)] == 1; }
 
   /// The position of a tower node in class k of those here; kNever: it does not run on this device.
@@ -40,73 +71,90 @@ class RegionPlanner {
     return parts_.local(c, n.vector) == local ? parts_.position[static_cast<std::size_t>(c)][i] : kNever;
   }
 
-  /// Per node, what all towers here have passed when it runs: it reads, through whatever, what they have made.
+  std::span<const int> frame(std::size_t k) const {
+    const auto at = parts_.nodes.find(here_[k]);
+    return at == parts_.nodes.end() ? std::span<const int>() : at->second;
+  }
+
   void know_towers() {
-    passed_.assign(plan_.nodes.size() * here_.size(), kNever);
-    std::vector<std::pair<int, std::size_t>> mine;  // order, node
-    for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
-      const PlanNode& n = plan_.nodes[i];
-      if (n.scope == Scope::tower || n.scope == Scope::state) continue;
-      for (ValueIndex v : values_read(n)) {
-        const PlanNode& m = plan_.maker(v);
-        const auto from = static_cast<std::size_t>(plan_.value(v).maker);
-        for (std::size_t k = 0; k < here_.size(); ++k) {
-          std::int64_t& mark = passed_[i * here_.size() + k];
-          mark = std::max(mark, m.scope == Scope::tower ? position(k, m, from) : passed_[from * here_.size() + k]);
+    const std::size_t classes = here_.size();
+    passed_.reset(classes);
+    std::vector<std::int64_t> marks(classes);
+    std::priority_queue<int, std::vector<int>, std::greater<>> next;  // in list order: makers come before their readers
+    auto pass = [&](const PlanNode& n) {
+      for (ValueIndex v : n.outputs)
+        for (int r : parts_.readers[static_cast<std::size_t>(v)]) {
+          const Scope scope = plan_.nodes[static_cast<std::size_t>(r)].scope;
+          if (scope == Scope::tower || scope == Scope::state) continue;
+          if (!passed_.has(r)) next.push(r);
+          std::int64_t* mark = passed_.marks(r);
+          for (std::size_t k = 0; k < classes; ++k) mark[k] = std::max(mark[k], marks[k]);
         }
+    };
+    for (std::size_t k = 0; k < classes; ++k) {
+      std::fill(marks.begin(), marks.end(), kNever);
+      const std::span<const int> nodes = frame(k);
+      for (std::size_t at = 0; at < nodes.size(); ++at) {
+        marks[k] = static_cast<std::int64_t>(at);
+        pass(plan_.nodes[static_cast<std::size_t>(nodes[at])]);
       }
-      if (runs_here(n)) mine.emplace_back(n.order, i);
     }
-    std::sort(mine.begin(), mine.end());  // the main stream of this device
-    after_.assign(passed_.size(), kNever);
-    std::vector<std::int64_t> now(here_.size(), kNever);
-    for (auto [order, i] : mine)
-      for (std::size_t k = 0; k < here_.size(); ++k) after_[i * here_.size() + k] = now[k] = std::max(now[k], passed_[i * here_.size() + k]);
+    for (; !next.empty(); next.pop()) {
+      const std::int64_t* mark = passed_.marks(next.top());
+      std::copy(mark, mark + classes, marks.begin());
+      pass(plan_.nodes[static_cast<std::size_t>(next.top())]);
+    }
+    // What this device's main stream has passed before is passed too.
+    std::vector<std::pair<int, int>> mine;  // order, node
+    for (int i : parts_.nodes_of_group[g_])
+      if (const PlanNode& n = plan_.nodes[static_cast<std::size_t>(i)]; n.scope != Scope::tower && n.scope != Scope::state) mine.emplace_back(n.order, i);
+    std::sort(mine.begin(), mine.end());
+    std::fill(marks.begin(), marks.end(), kNever);
+    for (auto [order, i] : mine) {
+      std::int64_t* mark = passed_.marks(i);
+      for (std::size_t k = 0; k < classes; ++k) mark[k] = marks[k] = std::max(marks[k], mark[k]);
+    }
   }
 
   /// Where a single tower runs here: per position, how far the main stream has come.
   void know_main() {
     if (!is_alone()) return;
-    for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
-      const PlanNode& n = plan_.nodes[i];
-      if (n.scope != Scope::tower) continue;
-      const std::int64_t at = position(0, n, i);
-      if (at < 0) continue;
-      if (main_at_.size() <= static_cast<std::size_t>(at)) main_at_.resize(static_cast<std::size_t>(at) + 1, kNever);
-      for (ValueIndex v : values_read(n)) {
-        if (plan_.maker(v).scope == Scope::tower || plan_.maker(v).scope == Scope::state) continue;
+    const std::span<const int> nodes = frame(0);
+    main_at_.assign(nodes.size(), kNever);
+    for (std::size_t at = 0; at < nodes.size(); ++at) {
+      const PlanNode& n = plan_.nodes[static_cast<std::size_t>(nodes[at])];
+      for_values_read(n, [&](ValueIndex v) {
+        if (plan_.maker(v).scope == Scope::tower || plan_.maker(v).scope == Scope::state) return;
         const int maker = plan_.value(v).maker;
         const auto from = moves_values(n) ? Instances::At{maker, parts_.instances.moved_from(n, v, device_)} : parts_.instances.shared(v, device_);
-        if (from.device == device_) {
-          std::int64_t& mark = main_at_[static_cast<std::size_t>(at)];
-          mark = std::max<std::int64_t>(mark, plan_.nodes[static_cast<std::size_t>(from.node)].order);
-        }
-      }
+        if (from.device == device_) main_at_[at] = std::max<std::int64_t>(main_at_[at], plan_.nodes[static_cast<std::size_t>(from.node)].order);
+      });
     }
     for (std::size_t p = 1; p < main_at_.size(); ++p) main_at_[p] = std::max(main_at_[p], main_at_[p - 1]);
   }
 
   void collect() {
     std::int64_t state = 0;
-    for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
+    for (int node : parts_.nodes_of_group[g_]) {
+      const auto i = static_cast<std::size_t>(node);
       PlanNode& n = plan_.nodes[i];
-      const int count = counts_.count(i, device_);
-      if (!count) continue;
+      const int count = parts_.counts.count(i, device_);
+      Variant& variant = n.by_group[g_];
       for (std::size_t k = 0; k < n.outputs.size(); ++k) {
         const ValueIndex v = n.outputs[k];
         if ((n.scope == Scope::tower && !parts_.joined[static_cast<std::size_t>(v)]) || !plan_.value(v).read) continue;
         if (std::any_of(n.donates.begin(), n.donates.end(), [&](auto p) { return p.first == v; })) continue;
-        const std::int64_t size = aligned_bytes((n.ranged ? type_on(plan_, n, v, n.holders.front()) : local_type(plan_.value(v), n.scope == Scope::tower ? largest_ : plan_.share(-1))).bytes());
-        if (n.op == kInput) {
-          n.by_group[g_].outputs[k] = {Slot::kFeed, 0, size};
+        const std::int64_t size = aligned_bytes(n.ranged ? type_on(plan_, n, v, n.holders.front()).bytes() : local_bytes(plan_.value(v), n.scope == Scope::tower ? largest_ : whole_));
+        if (is_op(n, kInput)) {
+          variant.outputs[k] = {Slot::kFeed, 0, size};
         } else if (n.scope == Scope::state) {
-          n.by_group[g_].outputs[k] = {Slot::kState, state, size};
+          variant.outputs[k] = {Slot::kState, state, size};
           state += size;
         } else {
-          items_.push_back(item(i, k, size, count, n.op == kCopy ? n.inputs[0] : v));
+          items_.push_back(item(i, k, size, count, is_op(n, kCopy) ? n.inputs[0] : v));
         }
       }
-      if (std::int64_t wanted = aligned_bytes(n.by_group[g_].scratch_bytes); n.scope != Scope::tower && wanted) {
+      if (std::int64_t wanted = aligned_bytes(variant.scratch_bytes); n.scope != Scope::tower && wanted) {
         RegionItem s = item(i, 0, wanted, 1, -1);
         s.scratch = true;
         items_.push_back(std::move(s));
@@ -124,7 +172,7 @@ class RegionPlanner {
     out.last_read = out.written;
     out.read_by.assign(here_.size(), kNever);
     out.after.assign(here_.size(), kNever);
-    for (std::size_t k = 0; k < here_.size() && n.scope != Scope::tower; ++k) out.after[k] = after_[i * here_.size() + k];
+    if (n.scope != Scope::tower) std::copy_n(passed_.marks(static_cast<int>(i)), here_.size(), out.after.begin());
     if (read >= 0) add_readers(n, static_cast<int>(i), read, out);
     if (is_alone() && out.last_read < kForever && n.scope != Scope::tower) {
       // Known as read: by the tower's own readers when they are done, by others once it has waited for the main stream that far.
@@ -137,10 +185,10 @@ class RegionPlanner {
   }
 
   void add_readers(const PlanNode& n, int i, ValueIndex value, RegionItem& out) {
-    if (n.scope != Scope::tower && fetched_.contains(value)) out.last_read = kForever;
+    if (n.scope != Scope::tower && fetched_[static_cast<std::size_t>(value)]) out.last_read = kForever;
     for (int r : parts_.readers[static_cast<std::size_t>(value)]) {
       const PlanNode& reader = plan_.nodes[static_cast<std::size_t>(r)];
-      if (r == i || (n.op == kCopy && reader.op == kCopy)) continue;
+      if (r == i || (is_op(n, kCopy) && is_op(reader, kCopy))) continue;
       if (reader.scope == Scope::tower) {
         add_tower_reader(n, reader, r, out);
         continue;
@@ -151,23 +199,33 @@ class RegionPlanner {
     }
   }
 
-  /// When this device's joins have read what lies in frames.
+  /// When this device's joins have read what lies in its frames.
   void set_joined() {
-    joined_read_.assign(plan_.values.size(), kNever);
-    for (std::size_t v = 0; v < plan_.values.size(); ++v) {
-      const PlanNode& n = plan_.maker(static_cast<ValueIndex>(v));
-      if (!parts_.joined[v] || n.scope != Scope::tower) continue;
-      for (int r : parts_.readers[v]) {
-        const PlanNode& reader = plan_.nodes[static_cast<std::size_t>(r)];
-        if (reader.scope == Scope::tower) continue;
-        joined_read_[v] = reads(n, reader) == Reads::here ? std::max<std::int64_t>(joined_read_[v], reader.order) : kForever;
-        if (joined_read_[v] == kForever) break;
+    std::vector<std::pair<std::size_t, std::int64_t>> out;
+    for (std::size_t k = 0; k < here_.size(); ++k)
+      for (int i : frame(k)) {
+        const PlanNode& n = plan_.nodes[static_cast<std::size_t>(i)];
+        for (ValueIndex v : n.outputs) {
+          if (!parts_.joined[static_cast<std::size_t>(v)]) continue;
+          std::int64_t last = kNever;
+          for (int r : parts_.readers[static_cast<std::size_t>(v)]) {
+            const PlanNode& reader = plan_.nodes[static_cast<std::size_t>(r)];
+            if (reader.scope != Scope::tower) last = reads(n, reader) == Reads::here ? std::max<std::int64_t>(last, reader.order) : kForever;
+            if (last == kForever) break;
+          }
+          out.emplace_back(static_cast<std::size_t>(v), last);
+        }
       }
-    }
+    joined_read_.set(std::move(out));
   }
 
   void add_tower_reader(const PlanNode& n, const PlanNode& reader, int r, RegionItem& out) {
     for (std::size_t k = 0; k < here_.size(); ++k) out.read_by[k] = std::max(out.read_by[k], position(k, reader, static_cast<std::size_t>(r)));
+    if (out.last_read == kForever) return;
+    if (plan_.devices(reader).size() <= kFew) {
+      if (may_read_elsewhere(n, reader)) out.last_read = kForever;
+      return;
+    }
     auto [known, fresh] = read_elsewhere_.try_emplace({reader.vector, moves_values(reader), n.holders}, false);
     if (fresh) known->second = may_read_elsewhere(n, reader);
     if (known->second) out.last_read = kForever;
@@ -186,9 +244,9 @@ class RegionPlanner {
   enum class Reads { here, elsewhere, anywhere };
   Reads reads(const PlanNode& n, const PlanNode& reader) const {
     const std::vector<int>& by = reader.holders;
-    if (n.op == kCopy && moves_values(reader)) return Reads::elsewhere;  // what moves a value reads where it was made
-    if (reader.op == kCopy) return Reads::anywhere;  // of several holders each may be the nearest to one
-    if (reader.op == kPreAggregate && n.scope == Scope::tower && reader.owners == n.vector) return Reads::here;  // each device reads its own parts
+    if (is_op(n, kCopy) && moves_values(reader)) return Reads::elsewhere;  // what moves a value reads where it was made
+    if (is_op(reader, kCopy)) return n.scope == Scope::shared && n.holders.front() != device_ ? Reads::elsewhere : Reads::anywhere;
+    if (is_op(reader, kPreAggregate) && n.scope == Scope::tower && reader.owners == n.vector) return Reads::here;  // each device reads its own parts
     if (by.size() == 1 && by.front() == device_) return Reads::here;
     if (n.scope != Scope::shared || moves_values(reader)) return Reads::anywhere;
     if (reader.holders == n.holders) return Reads::here;
@@ -197,27 +255,26 @@ class RegionPlanner {
 
   PlacedGraph& plan_;
   const MemoryParts& parts_;
-  const RegionCounts& counts_;
-  const std::set<ValueIndex>& fetched_;
+  const std::vector<bool>& fetched_;  ///< per value
+  Passed& passed_;                    ///< then what they have passed when a node of this device's main stream runs
   std::size_t g_;
   int device_;
   const std::vector<FrameKey>& here_;
-  Share largest_;
-  std::vector<std::int64_t> passed_, after_;  ///< per node outside the towers and class here
+  Share largest_, whole_ = plan_.share(-1);
   std::vector<std::int64_t> main_at_;
   std::map<std::tuple<int, bool, DeviceList>, bool> read_elsewhere_;  ///< by the readers' vector, whether they move values, and the holders
   std::vector<RegionItem> items_;
-  std::vector<std::int64_t> joined_read_;
+  JoinedReads joined_read_;
 };
 
 }  // namespace
 
 void plan_regions(PlacedGraph& plan, MemoryParts& parts) {
-  const RegionCounts counts(plan, parts.joined, parts.last);
-  std::set<ValueIndex> fetched;
-  for (const auto& [name, v] : plan.fetches) fetched.insert(v);
+  std::vector<bool> fetched(plan.values.size());
+  for (const auto& [name, v] : plan.fetches) fetched[static_cast<std::size_t>(v)] = true;
+  Passed passed(plan.nodes.size());
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {
-    RegionPlanner planner(plan, parts, counts, fetched, g);
+    RegionPlanner planner(plan, parts, fetched, passed, g);
     planner.run();
     parts.regions.push_back(planner.take());
   }

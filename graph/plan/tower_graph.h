@@ -9,6 +9,7 @@
 #include <belfry/graph/graph.h>
 #include <belfry/graph/plan/cluster.h>
 #include <belfry/graph/plan/placement.h>
+#include <belfry/graph/plan/variants.h>
 
 namespace belfry {
 
@@ -43,27 +44,6 @@ struct Wait {
 std::string to_string(Wait::Relation relation);
 Wait::Relation parse_relation(std::string_view text);
 
-/// Where an output lies. The region is the device's own (region, state), a tower's frame (kept, transient), the user's
-/// feed, or nowhere.
-struct Slot {
-  enum Region : std::uint8_t { kNone, kState, kRegion, kKept, kTransient, kFeed };
-  Region region = kNone;
-  std::int64_t offset = 0;
-  std::int64_t stride = 0;  ///< from one tower's or piece's buffer to the next one's
-  bool operator==(const Slot&) const = default;
-};
-std::string to_string(Slot::Region region);
-Slot::Region parse_region(std::string_view text);
-
-/// What differs between classes of towers, or between groups of devices.
-struct Variant {
-  std::string kernel;
-  std::int64_t scratch_bytes = 0;
-  Slot scratch;
-  std::vector<Slot> outputs;
-  bool in_place = true;     ///< the kernel allows what the op allows; known while planning only
-};
-
 struct PlanNode {
   std::string name;
   std::string op;
@@ -89,7 +69,7 @@ struct PlanNode {
   std::vector<std::pair<ValueIndex, ValueIndex>> donates;  ///< output → variable whose bytes it takes
   int owners = -1, bucket = 0;         ///< of joins: the vector of devices that hold the parts; those of one bucket, but 0, go one behind the other
   SumWay sum = SumWay::direct;         ///< of an aggregate
-  std::vector<Variant> by_class, by_group;
+  Variants by_class, by_group;
 };
 
 /// The inputs whose elements a node reads: not those left out, nor those that it reads for their shape alone.

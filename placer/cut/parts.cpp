@@ -1,6 +1,7 @@
 #include <belfry/placer/cut/parts_internal.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace belfry::cutting {
@@ -29,13 +30,6 @@ Parts::Parts(const Items& items, const std::vector<CutKind>& kinds, const Bounds
   if (!bounds.below().empty()) below_ = bounds.below();
 }
 
-std::uint64_t Parts::hash_of(const Words& prefix) const {
-  std::uint64_t out = 0;
-  for (int i = 0; i < items_.count; ++i)
-    if (has(prefix, i)) out ^= key_[at(i)];
-  return out;
-}
-
 Words Parts::full() const {
   Words out(words());
   for (int i = 0; i < items_.count; ++i) out[at(i) / 64] |= std::uint64_t{1} << (i % 64);
@@ -43,23 +37,29 @@ Words Parts::full() const {
 }
 
 void Parts::start(const Words& prefix) {
+  if (now_.empty()) {
+    now_.resize(words());
+    inside_.resize(items_.values.size());
+    prefixed_.resize(items_.values.size());
+    for (const auto& before : items_.before) missing_.push_back(static_cast<int>(before.size()));
+  }
+  // A walk ends where it began, and of one prefix and the next most items are the same.
+  for (std::size_t w = 0; w < prefix.size(); ++w)
+    for (std::uint64_t changed = now_[w] ^ prefix[w]; changed; changed &= changed - 1) {
+      const int i = static_cast<int>(w) * 64 + std::countr_zero(changed), more = has(prefix, i) ? 1 : -1;
+      for (int v : items_.touches[at(i)]) prefixed_[at(v)] += more;
+      for (int j : items_.next[at(i)]) missing_[at(j)] -= more;
+      hash_ ^= key_[at(i)];
+    }
   now_ = prefix;
   part_ = {};
   part_.prefix = &now_;
-  part_.hash = hash_of(prefix);
+  part_.hash = hash_;
   sure_ = before_ = 0;
-  inside_.assign(items_.values.size(), 0);
-  prefixed_.assign(items_.values.size(), 0);
-  missing_.assign(at(items_.count), 0);
   open_.clear();
   for (int i = 0; i < items_.count; ++i) {
-    if (has(prefix, i)) {
-      before_ += bounds_.work(i);
-      for (int v : items_.touches[at(i)]) ++prefixed_[at(v)];
-      continue;
-    }
-    for (int j : items_.before[at(i)]) missing_[at(i)] += !has(prefix, j);
-    if (missing_[at(i)] == 0) open_.push_back(i);
+    if (has(prefix, i)) before_ += bounds_.work(i);
+    else if (missing_[at(i)] == 0) open_.push_back(i);
   }
   outside_ = prefixed_;
   for (std::size_t v = 0; v < items_.values.size(); ++v)

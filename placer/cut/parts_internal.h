@@ -31,7 +31,6 @@ class Parts {
   bool walk(const Words& prefix, std::size_t kind, const Limits& limits, std::int64_t& steps, const std::function<void(const Part&)>& visit);
 
   std::size_t words() const { return (static_cast<std::size_t>(items_.count) + 63) / 64; }
-  std::uint64_t hash_of(const Words& prefix) const;
   /// The prefix that is everything.
   Words full() const;
 
@@ -55,6 +54,7 @@ class Parts {
   std::int64_t* steps_ = nullptr;
   const std::function<void(const Part&)>* visit_ = nullptr;
   Words now_;
+  std::uint64_t hash_ = 0;                    ///< of the prefix alone
   Part part_;
   double sure_ = 0;                           ///< load that no further item takes away
   double before_ = 0;                         ///< work of the prefix alone

@@ -213,9 +213,9 @@ class Scrambler {
     const std::int64_t values[] = {-1, 0, 1, 2, -2, 1 << 20, static_cast<std::int64_t>(x) + 1, static_cast<std::int64_t>(x) - 1, static_cast<std::int64_t>(rng_() % 100), 64 * static_cast<std::int64_t>(rng_() % 64)};
     x = static_cast<T>(values[rng_() % std::size(values)]);
   }
-  bool slot(std::vector<Variant>& variants) {
+  bool slot(Variants& variants) {
     if (variants.empty()) return false;
-    Variant& v = pick(variants);
+    Variant& v = variants[rng_() % variants.size()];
     if (rng_() % 8 == 0) return change(v.scratch_bytes), true;
     if (v.outputs.empty()) return false;
     Slot& s = pick(v.outputs);

@@ -73,7 +73,8 @@ std::vector<Damage> moves_and_state() {
          auto some = std::find_if(n.by_group.begin(), n.by_group.end(), [](const Variant& x) { return !x.kernel.empty(); });
          if (some == n.by_group.end()) throw InternalError("a copy of a tower's value");
          const Variant like = *some;
-         n.holders = DeviceList{2}, n.by_group.assign(std::max<std::size_t>(n.by_group.size(), 3), like);
+         n.holders = DeviceList{2}, n.by_group.resize(std::max<std::size_t>(n.by_group.size(), 3), like);
+         for (Variant& v : n.by_group.whole()) v = like;
        }), "needless copy"},
       {"no link", "towers", [](PlacedGraph& p) { p.cluster.unlinked = {{"sim:0", "host"}}; }, "no link"},
       {"read in another memory space", "layers", [](PlacedGraph& p) {
