@@ -158,7 +158,7 @@ std::vector<Damage> memory() {
       {"two variables at one offset", "towers", [](PlacedGraph& p) { state_slot(p, 1, 2).offset = state_slot(p, 0, 2).offset; }, "overlap|missing wait"},
       {"two kept values at one offset", "towers", [](PlacedGraph& p) {
          auto k = all(p, [](const PlanNode& n) { return n.scope == Scope::tower && lies_in(n, Slot::kKept); });
-         for (PlanNode* n : k) n->by_class.at(0).outputs.at(0).offset = k.at(0)->by_class.at(0).outputs.at(0).offset;
+         for (PlanNode* n : k) n->by_class[0].outputs.at(0).offset = k.at(0)->by_class.at(0).outputs.at(0).offset;
        }, "overlap|missing wait|outside"},
       {"transient value over another", "gpipe", [](PlacedGraph& p) { for (PlanNode& n : p.nodes) for (Variant& v : n.by_class) for (Slot& s : v.outputs) if (s.region == Slot::kTransient) s.offset = 0; },
        "overlap|missing wait"},
