@@ -66,6 +66,7 @@ std::vector<Damage> moves_and_state() {
          PlanNode c = first(p, op(kCopy));
          p.values.push_back(p.value(c.outputs.at(0)));
          c.name += "2", c.order = 9999, c.outputs = {static_cast<int>(p.values.size()) - 1};
+         p.values.back().name += "2";
          p.nodes.push_back(c);
          reindex(p);
        }, "two copies"},
