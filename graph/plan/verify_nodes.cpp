@@ -2,6 +2,8 @@
 #include <array>
 #include <cmath>
 #include <set>
+#include <string_view>
+#include <unordered_set>
 
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/plan/verify_parts_internal.h>
@@ -16,6 +18,7 @@ class NodeChecker : public Objections {
   using Objections::Objections;
 
   void run() {
+    check_names();
     check_values();
     if (found_.empty()) check_unread();
     if (found_.empty()) check_each();
@@ -24,6 +27,17 @@ class NodeChecker : public Objections {
 
  private:
   bool is_value(ValueIndex v) const { return v >= 0 && v < static_cast<int>(plan_.values.size()); }
+
+  /// A file speaks of nodes, values and results by name.
+  void check_names() {
+    std::unordered_set<std::string_view> nodes, values, results;
+    for (const PlanNode& n : plan_.nodes)
+      if (!nodes.insert(n.name).second) object("made twice: two nodes are called '{}'", n.name);
+    for (const PlanValue& v : plan_.values)
+      if (v.maker >= 0 && !values.insert(v.name).second) object("made twice: two values are called '{}'", v.name);
+    for (const auto& [name, v] : plan_.fetches)
+      if (!results.insert(name).second) object("made twice: two results are called '{}'", name);
+  }
 
   /// Inputs that are made; every value made once; fetches and updates that are there.
   void check_values() {

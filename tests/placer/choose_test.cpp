@@ -52,39 +52,42 @@ constexpr double kMostMissed = 1.06;
 
 using Options = std::map<std::string, std::string>;
 
-/// BELFRY_EXHAUSTIVE: objectives of cuts and any number of devices too, of which `auto` takes the usual ones.
+/// BELFRY_EXHAUSTIVE: every option with every other, and any number of devices; else those that `auto` says it looks at.
 bool exhaustive() { return std::getenv("BELFRY_EXHAUSTIVE"); }
 
 /// Every value of an option that is worth a look, over n devices. An option that is not known here fails the test.
-std::vector<std::string> values_of(const std::string& option, int n) {
+std::vector<std::string> values_of(const std::string& option, bool pipelined, int n) {
   auto count = [](int k) { return std::to_string(k); };
-  if (option == "towers") return {"", count(2 * n), count(4 * n)};
+  auto any = [](std::vector<std::string> values) { return exhaustive() ? values : std::vector<std::string>{""}; };
+  if (option == "towers") return pipelined ? std::vector<std::string>{"", count(2 * n), count(4 * n)} : any({"", count(2 * n), count(4 * n)});
   if (option == "variables") return {"cpu:0", "gpu:0", "spread", "chosen"};
   if (option == "reduction") return exhaustive() ? std::vector<std::string>{"", "hierarchical", "reduce-to-one", "ring"} : std::vector<std::string>{"", "reduce-to-one"};
   if (option == "buckets") return {"", "none"};
   if (option == "servers") return {"cpu:0", n > 1 ? "gpu:0-" + count(n - 1) : "gpu:0"};
   if (option == "order") return {"gpipe", "1f1b", "interleaved"};
-  if (option == "objective") return exhaustive() ? std::vector<std::string>{"max-load", "latency", "variables"} : std::vector<std::string>{""};
+  if (option == "objective") return any({"max-load", "latency", "variables"});
   if (option == "chunks") return {"", "2"};
-  if (option == "replicas") return {"", "1", "2"};
+  if (option == "replicas") return any({"", "1", "2"});
   // Of the loss, of the host, of a library that no forecast knows, and of loops, which have no step.
   if (option == "collectives" || option == "combine" || option == "threads" || option == "staleness" || option == "backup") return {""};
   ADD_FAILURE() << "the option '" << option << "' is left out";
   return {""};
 }
 
-/// All options of a strategy with each other.
+/// All options of a strategy with each other; where not all are wanted, two chunks where phases are interleaved, else one.
 std::vector<Options> options_of(const StrategyDef& def, int n) {
   std::vector<Options> out = {{}};
+  const bool pipelined = std::any_of(def.fields.begin(), def.fields.end(), [](const StrategyField& f) { return f.name == "order"; });
   for (const StrategyField& f : def.fields) {
     std::vector<Options> more;
     for (const Options& o : out)
-      for (const std::string& value : values_of(f.name, n)) {
+      for (const std::string& value : values_of(f.name, pipelined, n)) {
         more.push_back(o);
         if (!value.empty()) more.back()[f.name] = value;
       }
     out = std::move(more);
   }
+  if (pipelined && !exhaustive()) std::erase_if(out, [](const Options& o) { return (o.at("order") == "interleaved") != o.contains("chunks"); });
   return out;
 }
 

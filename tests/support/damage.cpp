@@ -10,7 +10,7 @@ namespace {
 
 std::vector<Damage> nodes_and_values() {
   return {
-      {"no kernel", "towers", at(op("relu"), [](PlanNode& n) { n.by_class.at(0).kernel.clear(); }), "no kernel"},
+      {"no kernel", "towers", at(op("relu"), [](PlanNode& n) { n.by_class[0].kernel.clear(); }), "no kernel"},
       {"no kernel of an update", "towers", at(op("momentum"), [](PlanNode& n) { for (Variant& v : n.by_group) v.kernel.clear(); }), "no kernel"},
       {"variants lost", "towers", at(op("relu"), [](PlanNode& n) { n.by_class.clear(); }), "no kernel"},
       {"an op that is not known", "towers", at(op("relu"), [](PlanNode& n) { n.def = nullptr, n.op = "relo"; }), "no kernel"},
@@ -66,6 +66,7 @@ std::vector<Damage> moves_and_state() {
          PlanNode c = first(p, op(kCopy));
          p.values.push_back(p.value(c.outputs.at(0)));
          c.name += "2", c.order = 9999, c.outputs = {static_cast<int>(p.values.size()) - 1};
+         p.values.back().name += "2";
          p.nodes.push_back(c);
          reindex(p);
        }, "two copies"},
@@ -158,7 +159,7 @@ std::vector<Damage> memory() {
       {"two variables at one offset", "towers", [](PlacedGraph& p) { state_slot(p, 1, 2).offset = state_slot(p, 0, 2).offset; }, "overlap|missing wait"},
       {"two kept values at one offset", "towers", [](PlacedGraph& p) {
          auto k = all(p, [](const PlanNode& n) { return n.scope == Scope::tower && lies_in(n, Slot::kKept); });
-         for (PlanNode* n : k) n->by_class[0].outputs.at(0).offset = k.at(0)->by_class.at(0).outputs.at(0).offset;
+         for (PlanNode* n : k) n->by_class[0].outputs.at(0).offset = k.at(0)->by_class[0].outputs.at(0).offset;
        }, "overlap|missing wait|outside"},
       {"transient value over another", "gpipe", [](PlacedGraph& p) { for (PlanNode& n : p.nodes) for (Variant& v : n.by_class) for (Slot& s : v.outputs) if (s.region == Slot::kTransient) s.offset = 0; },
        "overlap|missing wait"},
@@ -168,16 +169,16 @@ std::vector<Damage> memory() {
        }, "overlap|missing wait"},
       {"output over an input", "towers", [](PlacedGraph& p) {
          PlanNode& n = first(p, [&](const PlanNode& x) { return x.op == "matmul" && in_frame(x) && x.inputs.at(0) >= 0 && in_frame(p.maker(x.inputs.at(0))); });
-         for (std::size_t c = 0; c < n.by_class.size(); ++c) n.by_class.at(c).outputs.at(0) = p.maker(n.inputs.at(0)).by_class.at(c).outputs.at(0);
+         for (std::size_t c = 0; c < n.by_class.size(); ++c) n.by_class[c].outputs.at(0) = p.maker(n.inputs.at(0)).by_class[c].outputs.at(0);
        }, "overlap"},
-      {"scratch without a place", "towers", at(op("relu"), [](PlanNode& n) { n.by_class.at(0).scratch_bytes = 64; }), "unbound"},
-      {"negative scratch", "towers", at(op("relu"), [](PlanNode& n) { n.by_class.at(0).scratch_bytes = -64; }), "outside"},
-      {"scratch past the arena", "towers", at(op("relu"), [](PlanNode& n) { n.by_class.at(0).scratch_bytes = 1 << 20, n.by_class.at(0).scratch = {Slot::kTransient, 0, 0}; }), "outside|overlap|missing wait"},
+      {"scratch without a place", "towers", at(op("relu"), [](PlanNode& n) { n.by_class[0].scratch_bytes = 64; }), "unbound"},
+      {"negative scratch", "towers", at(op("relu"), [](PlanNode& n) { n.by_class[0].scratch_bytes = -64; }), "outside"},
+      {"scratch past the arena", "towers", at(op("relu"), [](PlanNode& n) { n.by_class[0].scratch_bytes = 1 << 20, n.by_class[0].scratch = {Slot::kTransient, 0, 0}; }), "outside|overlap|missing wait"},
       {"offset outside", "towers", [](PlacedGraph& p) { state_slot(p, 0, 2).offset = 1 << 30; }, "outside"},
       {"negative offset", "towers", [](PlacedGraph& p) { state_slot(p, 0, 2).offset = -64; }, "outside"},
       {"offset that overflows", "towers", [](PlacedGraph& p) { state_slot(p, 0, 2).offset = std::int64_t{0x7fffffffffffffc0}; }, "outside"},
       {"offset not aligned", "towers", [](PlacedGraph& p) { state_slot(p, 0, 2).offset = 4; }, "alignment"},
-      {"offset lost", "towers", [](PlacedGraph& p) { first(p, in_frame).by_class.at(0).outputs.clear(); }, "unbound"},
+      {"offset lost", "towers", [](PlacedGraph& p) { first(p, in_frame).by_class[0].outputs.clear(); }, "unbound"},
       {"towers' partials on each other", "many pieces", [](PlacedGraph& p) {
          for (PlanNode& n : p.nodes)
            if (n.scope == Scope::tower)
@@ -186,7 +187,7 @@ std::vector<Damage> memory() {
        }, "overlap|missing wait"},
       {"a variable outside the state", "towers", [](PlacedGraph& p) { state_slot(p, 0, 2).region = Slot::kRegion; }, "state"},
       {"a value in the state", "towers", [](PlacedGraph& p) { for (Variant& v : first(p, op(kAggregate)).by_group) for (Slot& s : v.outputs) s.region = Slot::kState; }, "state"},
-      {"a value in the user's feed", "towers", at(op("relu"), [](PlanNode& n) { n.by_class.at(0).outputs.at(0).region = Slot::kFeed; }), "outside"},
+      {"a value in the user's feed", "towers", at(op("relu"), [](PlanNode& n) { n.by_class[0].outputs.at(0).region = Slot::kFeed; }), "outside"},
       {"an input without a feed", "towers", at(op(kInput), [](PlanNode& n) { for (Variant& v : n.by_group) for (Slot& s : v.outputs) s = {Slot::kRegion, 0, 0}; }), "outside"},
   };
 }
@@ -203,7 +204,7 @@ std::vector<Damage> meaning() {
          PlanNode& f = first(p, op(kFetch));
          PlanNode& later = first(p, [&](const PlanNode& n) { return n.op == kAggregate && n.holders == f.holders && n.order > f.order; });
          for (std::size_t g = 0; g < p.groups.size(); ++g)
-           if (!f.by_group.at(g).outputs.empty()) f.by_group.at(g).outputs.at(0) = later.by_group.at(g).outputs.at(0);
+           if (!f.by_group[g].outputs.empty()) f.by_group[g].outputs.at(0) = later.by_group[g].outputs.at(0);
        }, "overlap: the result"},
       {"a mean where the towers' gradients are added", "pieces", [=](PlacedGraph& p) { behind_pre(p, "sum").attributes.set("how", "mean"); }, "split"},
       {"a sum where the towers' statistics are averaged", "batch norm", [=](PlacedGraph& p) { behind_pre(p, "mean").attributes.set("how", "sum"); }, "split"},
@@ -248,7 +249,7 @@ std::vector<Damage> records() {
       {"a class with larger frames", "towers", [](PlacedGraph& p) { p.classes.at(0).frame.at(0).kept += 64000; }, "memory"},
       {"a class without frames", "towers", [](PlacedGraph& p) { p.classes.at(0).frame.clear(); }, "memory"},
       {"a copy by a kernel of another name", "towers", at(op(kCopy), [](PlanNode& n) { for (Variant& v : n.by_group) if (!v.kernel.empty()) v.kernel = "nonsense"; }), "no kernel"},
-      {"a split by a kernel of another name", "towers", at(op(kSplit), [](PlanNode& n) { n.by_class.at(0).kernel = "nonsense"; }), "no kernel"},
+      {"a split by a kernel of another name", "towers", at(op(kSplit), [](PlanNode& n) { n.by_class[0].kernel = "nonsense"; }), "no kernel"},
       {"a shared node of another epoch", "towers", at(op(kAggregate), [](PlanNode& n) { ++n.epoch; }), "phase"},
       {"an update of an epoch that no tower reaches", "towers", at(op("momentum"), [](PlanNode& n) { n.epoch += 7; }), "phase"},
       {"an input inside its feed", "towers", at(op(kInput), [](PlanNode& n) { n.by_group.back().outputs.at(0).offset = 64; }), "outside"},

@@ -84,10 +84,11 @@ std::vector<Damage> computed_again() {
            p.values.push_back(p.value(v));
            v = static_cast<int>(p.values.size()) - 1;
          }
-         n.order = 9999;
+         n.order = 9999, n.name += "2";
+         for (ValueIndex v : n.outputs) p.values.at(static_cast<std::size_t>(v)).name += "2";
          p.nodes.push_back(n);
          reindex(p);
-       }, "made twice: '"},
+       }, "dangling: '"},
       {"again of what is no tower's forward", "recomputed", [](PlacedGraph& p) {
          PlanNode& n = first(p, [](const PlanNode& x) { return x.scope == Scope::tower && x.def && !x.inserted && x.role == Role::backward; });
          n.again = n.inserted = true, n.name += ".again";
@@ -230,6 +231,22 @@ std::vector<Damage> servers_and_gpus() {
          if (p.graph == other.graph) throw InternalError("it is that graph");
          p.graph = other.graph;
        }, "dangling: '|no cause: '|made twice: '|type: "},
+      {"two inserted nodes of one name", "towers", [](PlacedGraph& p) {
+         auto moves = all(p, [](const PlanNode& n) { return n.inserted && !n.def && n.op != kFused; });
+         moves.at(1)->name = moves.at(0)->name;
+       }, "made twice: two nodes"},
+      {"two values of one name", "towers", [](PlacedGraph& p) { p.values.at(1).name = p.values.at(0).name; }, "made twice: two values"},
+      {"a result of a name that is taken", "towers", [](PlacedGraph& p) { p.fetches.at(1).first = p.fetches.at(0).first; }, "made twice: two results"},
+      {"a tower's node of a later epoch", "towers", at(op("relu"), [](PlanNode& n) { ++n.epoch; }), "phase"},
+      {"towers' parts closer than they are long", "many pieces", [](PlacedGraph& p) {
+         bool changed = false;
+         for (PlanNode& n : p.nodes)
+           if (n.scope == Scope::tower)
+             for (Variant& v : n.by_group)
+               for (Slot& s : v.outputs)
+                 if (s.stride > 64) s.stride /= 2, s.stride -= s.stride % 64, changed = true;
+         if (!changed) throw InternalError("the plan has no parts side by side");
+       }, "overlap|missing wait"},
       {"towers beyond counting", "towers", [](PlacedGraph& p) { p.towers = 1 << 30; }, "no device: |phase: "},
   };
 }

@@ -86,7 +86,7 @@ class Drawer {
   void draw_options() {
     PlaceOptions& o = out_.options;
     const auto fetches = fetches_of(*out_.graph);
-    switch (pick("fetches", 4)) {
+    switch (fetches.empty() ? 0 : pick("fetches", 4)) {
       case 0: break;
       case 1: o.fetches = fetches; break;
       case 2: o.fetches.assign(fetches.begin(), fetches.begin() + 1); break;
