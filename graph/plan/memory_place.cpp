@@ -23,9 +23,11 @@ bool is_before(const RegionItem& a, const RegionItem& b) {
 
 bool meet(const RegionItem& a, const RegionItem& b) { return !is_before(a, b) && !is_before(b, a); }
 
-/// A frame's block is done with before an item is written, or comes when the item is gone. `k`: its class among those of the device.
-bool meet(const Region& region, const RegionItem& a, std::size_t k, const FrameBlock& b) {
+/// A frame's block is done with before an item is written, or comes when the item is gone. `k`: its class among those of the device;
+/// `over`: what joins write over it.
+bool meet(const Region& region, const RegionItem& a, std::size_t k, const FrameBlock& b, const RegionItem* over) {
   if (a.written < 0) return true;
+  if (over && !is_before(*over, a)) return b.start < a.gone;
   const bool read = b.joined < 0 ? b.known <= a.after[k] : b.own <= a.after[k] && region.joined_read[static_cast<std::size_t>(b.joined)] < a.written;
   return !read && b.start < a.gone;
 }
@@ -58,6 +60,8 @@ class Placer {
       done.insert(together.begin(), together.end());
       if (std::all_of(together.begin(), together.end(), [&](std::size_t o) { return has_one_slot(parts_.regions[o].device); })) place_jointly(together);
     }
+    set_frames(plan_, parts_);
+    for (Region& region : parts_.regions) lay_over(region);
   }
 
  private:
@@ -86,39 +90,60 @@ class Placer {
     return out;
   }
 
+  /// Where frames begin on a device.
+  struct Frames {
+    struct One {
+      std::pair<int, int> which;  ///< stream and place of the slot; a transient part's slot is -1
+      std::int64_t base = 0;
+    };
+    std::vector<One> kept, transient;
+    std::int64_t past = 0;
+  };
+  Frames frames_of(int device) const {
+    Frames out;
+    const FrameSize& frame = plan_.frames[static_cast<std::size_t>(device)];
+    for (bool is_kept : {true, false}) {
+      int number = 0;
+      for (const PlanStream& s : plan_.streams) {
+        if (s.device != device || s.name == "main") continue;
+        for (int slot = 0; is_kept && slot < s.slots; ++slot) out.kept.push_back({{number, slot}, out.past + slot * frame.kept});
+        if (!is_kept) out.transient.push_back({{number, -1}, out.past});
+        out.past += is_kept ? s.slots * frame.kept + frame.tail : frame.transient;
+        ++number;
+      }
+    }
+    return out;
+  }
+
   /// First fit, the largest first, with the frames where they are. Gives the end of the last.
   std::int64_t around_frames(Region& region) const {
     struct Obstacle {
       Taken taken;
       std::size_t k;
       const FrameBlock* block;
+      const RegionItem* over;
     };
     std::vector<Obstacle> fixed;
-    const FrameSize& frame = plan_.frames[static_cast<std::size_t>(region.device)];
     const auto& keys = parts_.frames_on[static_cast<std::size_t>(region.device)];
-    std::vector<std::int64_t> kept, transient;  // where frames and their transient parts begin
-    std::int64_t past = 0;
-    for (bool is_kept : {true, false})
-      for (const PlanStream& s : plan_.streams) {
-        if (s.device != region.device || s.name == "main") continue;
-        for (int slot = 0; is_kept && slot < s.slots; ++slot) kept.push_back(past + slot * frame.kept);
-        if (!is_kept) transient.push_back(past);
-        past += is_kept ? s.slots * frame.kept + frame.tail : frame.transient;
-      }
-    for (std::size_t k = 0; k < keys.size(); ++k)
-      for (const FrameBlock& b : parts_.layouts.at(keys[k]))
-        for (std::int64_t base : b.slot.region == Slot::kKept ? kept : transient) fixed.push_back({{base + b.slot.offset, base + b.slot.offset + b.size}, k, &b});
+    const Frames frames = frames_of(region.device);
+    for (std::size_t k = 0; k < keys.size(); ++k) {
+      const std::vector<FrameBlock>& blocks = parts_.layouts.at(keys[k]);
+      for (std::size_t b = 0; b < blocks.size(); ++b)
+        for (const Frames::One& f : blocks[b].slot.region == Slot::kKept ? frames.kept : frames.transient)
+          fixed.push_back({{f.base + blocks[b].slot.offset, f.base + blocks[b].slot.offset + blocks[b].size}, k, &blocks[b], region.over(k, b, f.which)});
+    }
     std::vector<RegionItem>& items = region.items;
-    if (items.size() * (fixed.size() + items.size()) > kMostPairs) return behind_frames(items, past);
-    std::vector<std::size_t> order(items.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
+    if (items.size() * (fixed.size() + items.size()) > kMostPairs) return behind_frames(items, frames.past);
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < items.size(); ++i)
+      if (!items[i].over) order.push_back(i);
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return items[a].size > items[b].size; });
     std::int64_t end = 0;
     for (std::size_t i = 0; i < order.size(); ++i) {
       RegionItem& item = items[order[i]];
       std::vector<Taken> taken;
       for (const Obstacle& o : fixed)
-        if (meet(region, item, o.k, *o.block)) taken.push_back(o.taken);
+        if (meet(region, item, o.k, *o.block, o.over)) taken.push_back(o.taken);
       for (std::size_t j = 0; j < i; ++j)
         if (const RegionItem& other = items[order[j]]; meet(item, other)) taken.push_back({other.offset, other.offset + other.size});
       item.offset = first_gap(taken, item.size);
@@ -129,13 +154,37 @@ class Placer {
 
   static std::int64_t behind_frames(std::vector<RegionItem>& items, std::int64_t frames) {
     std::vector<Block> blocks;
-    for (const RegionItem& item : items) {
+    std::vector<std::size_t> which;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const RegionItem& item = items[i];
+      if (item.over) continue;
+      which.push_back(i);
       const bool main_alone = item.written >= 0 && item.last_read < kForever && std::all_of(item.read_by.begin(), item.read_by.end(), [](std::int64_t p) { return p < 0; });
       blocks.push_back({item.size, main_alone ? item.written : -1, main_alone ? item.last_read : kForever});
     }
     const Packing packed = pack(blocks);
-    for (std::size_t a = 0; a < items.size(); ++a) items[a].offset = frames + packed.offsets[a];
-    return items.empty() ? 0 : frames + packed.peak;
+    for (std::size_t a = 0; a < which.size(); ++a) items[which[a]].offset = frames + packed.offsets[a];
+    return which.empty() ? 0 : frames + packed.peak;
+  }
+
+  /// What is written over something lies where that does.
+  void lay_over(Region& region) const {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < region.items.size(); ++i)
+      if (region.items[i].over) order.push_back(i);
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return region.items[a].written < region.items[b].written; });
+    const Frames frames = frames_of(region.device);
+    const auto& keys = parts_.frames_on[static_cast<std::size_t>(region.device)];
+    for (std::size_t i : order) {
+      RegionItem& item = region.items[i];
+      if (item.over.item >= 0) {
+        item.offset = region.items[static_cast<std::size_t>(item.over.item)].offset;
+        continue;
+      }
+      const auto k = static_cast<std::size_t>(item.over.k);
+      const auto base = std::find_if(frames.kept.begin(), frames.kept.end(), [&](const Frames::One& f) { return f.which == region.host[k]; });
+      item.offset = base->base + parts_.layouts.at(keys[k])[item.over.block].slot.offset;
+    }
   }
 
   /// A frame's block of all devices that run the class, or an item of one group.
@@ -154,7 +203,10 @@ class Placer {
     if (a.block) return meet_pieces(b, a);
     const auto& keys = frames_on(a.group);
     const auto k = std::find(keys.begin(), keys.end(), b.key);
-    return k != keys.end() && meet(parts_.regions[a.group], *a.item, static_cast<std::size_t>(k - keys.begin()), *b.block);
+    if (k == keys.end()) return false;
+    const Region& region = parts_.regions[a.group];
+    const auto number = static_cast<std::size_t>(k - keys.begin());
+    return meet(region, *a.item, number, *b.block, region.over(number, static_cast<std::size_t>(b.block - parts_.layouts.at(b.key).data()), {0, 0}));
   }
 
   std::vector<Piece> pieces_of(const std::vector<std::size_t>& groups) {
@@ -162,6 +214,7 @@ class Placer {
     std::set<FrameKey> keys;
     for (std::size_t g : groups) {
       for (RegionItem& item : parts_.regions[g].items) {
+        if (item.over) continue;
         const std::int64_t after = item.after.empty() ? -1 : *std::min_element(item.after.begin(), item.after.end());
         out.push_back({g, &item, {}, nullptr, item.size, after + 1, item.written < 0 ? kForever : item.gone, 0});
       }
@@ -242,7 +295,6 @@ class Placer {
 
 void place_regions(PlacedGraph& plan, MemoryParts& parts) {
   Placer(plan, parts).run();
-  set_frames(plan, parts);
 }
 
 }  // namespace belfry

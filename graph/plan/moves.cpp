@@ -40,6 +40,12 @@ std::vector<Move> moves_of(const Instances& instances, const PlanNode& n) {
   return out;
 }
 
+bool adds_parts(const PlanNode& n) {
+  if (!is_op(n, kAggregate) && !is_op(n, kPreAggregate)) return false;
+  const std::string& how = n.attributes.text("how");
+  return how == "sum" || how == "max" || how == "mean";
+}
+
 std::vector<std::int64_t> landed_bytes(const Instances& instances, const PlanNode& n) {
   const PlacedGraph& plan = instances.plan();
   if (!is_join(n)) return {};
