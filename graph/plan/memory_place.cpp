@@ -14,6 +14,12 @@ namespace {
 /// Above so many pairs of buffers they are not looked at pair by pair: the region lies behind the frames.
 constexpr std::size_t kMostPairs = std::size_t{1} << 24;
 
+/// Meetings of pieces that are looked at to place frames and regions as one.
+constexpr std::size_t kMostMeetings = std::size_t{1} << 23;
+
+/// Orders that come of changing the best one, at the most.
+constexpr int kMostTries = 64;
+
 bool is_before(const RegionItem& a, const RegionItem& b) {
   if (b.written < 0 || a.last_read >= b.written) return false;
   for (std::size_t k = 0; k < a.read_by.size(); ++k)
@@ -30,21 +36,6 @@ bool meet(const Region& region, const RegionItem& a, std::size_t k, const FrameB
   if (over && !is_before(*over, a)) return b.start < a.gone;
   const bool read = b.joined < 0 ? b.known <= a.after[k] : b.own <= a.after[k] && region.joined_read[static_cast<std::size_t>(b.joined)] < a.written;
   return !read && b.start < a.gone;
-}
-
-struct Taken {
-  std::int64_t from = 0, past = 0;
-  bool operator<(const Taken& o) const { return from < o.from; }
-};
-
-std::int64_t first_gap(std::vector<Taken>& taken, std::int64_t size) {
-  std::sort(taken.begin(), taken.end());
-  std::int64_t at = 0;
-  for (const Taken& t : taken) {
-    if (t.from - at >= size) break;
-    at = std::max(at, t.past);
-  }
-  return at;
 }
 
 class Placer {
@@ -242,25 +233,43 @@ class Placer {
     return out;
   }
 
-  /// First fit of frames and regions as one, in several orders; the smallest is kept if it is smaller than what there is.
+  /// Frames and regions as one: first fit in several orders, then in orders changed step by step; the smallest is kept if it is smaller
+  /// than what there is.
   void place_jointly(const std::vector<std::size_t>& groups) {
     std::vector<Piece> pieces = pieces_of(groups), best;
+    const std::size_t n = pieces.size();
+    if (n * n / 2 > kMostPairs / 2) return;
     for (Piece& p : pieces) p.offset = p.item ? p.item->offset : p.block->slot.offset;
     std::int64_t had = bytes_of(groups, pieces);
-    std::function<bool(const Piece&)> is_late;
-    std::size_t left = kMostPairs / 2;  // large plans get fewer orders, or none
-    auto by = [&](auto key) {
-      if (pieces.size() * pieces.size() / 2 > left) return;
-      left -= pieces.size() * pieces.size() / 2;
-      std::stable_sort(pieces.begin(), pieces.end(), [&](const Piece& a, const Piece& b) { return std::pair(is_late(a), key(a)) < std::pair(is_late(b), key(b)); });
-      std::vector<Taken> taken;
-      for (std::size_t i = 0; i < pieces.size(); ++i) {
+    std::vector<std::vector<int>> near(n);  // pieces that may not share bytes
+    std::size_t meetings = n;
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t j = 0; j < i; ++j)
+        if (meet_pieces(pieces[i], pieces[j])) near[i].push_back(static_cast<int>(j)), near[j].push_back(static_cast<int>(i)), meetings += 2;
+    std::vector<std::size_t> order(n), best_order;
+    std::vector<Taken> taken;
+    std::vector<bool> placed;
+    auto fit = [&] {
+      placed.assign(n, false);
+      for (std::size_t i : order) {
         taken.clear();
-        for (std::size_t j = 0; j < i; ++j)
-          if (meet_pieces(pieces[i], pieces[j])) taken.push_back({pieces[j].offset, pieces[j].offset + pieces[j].size});
+        for (int j : near[i])
+          if (const Piece& p = pieces[static_cast<std::size_t>(j)]; placed[static_cast<std::size_t>(j)]) taken.push_back({p.offset, p.offset + p.size});
         pieces[i].offset = first_gap(taken, pieces[i].size);
+        placed[i] = true;
       }
-      if (std::int64_t all = bytes_of(groups, pieces); all < had) had = all, best = pieces;
+      const std::int64_t all = bytes_of(groups, pieces);
+      if (all < had || best_order.empty()) best_order = order;
+      if (all < had) had = all, best = pieces;
+    };
+    std::function<bool(const Piece&)> is_late;
+    std::size_t left = kMostMeetings;  // large plans get fewer orders, or none
+    auto by = [&](auto key) {
+      if (meetings > left) return;
+      left -= meetings;
+      std::iota(order.begin(), order.end(), std::size_t{0});
+      std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return std::pair(is_late(pieces[a]), key(pieces[a])) < std::pair(is_late(pieces[b]), key(pieces[b])); });
+      fit();
     };
     auto length = [](const Piece& p) { return static_cast<double>(std::min<std::int64_t>(p.end, 1 << 20) - p.start + 1); };
     // All groups alike, then each before the others: what suits one may be in the way of another.
@@ -272,7 +281,34 @@ class Placer {
       by([](const Piece& p) { return std::pair(static_cast<double>(p.start), -static_cast<double>(p.size)); });
       by([&](const Piece& p) { return std::pair(-length(p), -static_cast<double>(p.size)); });
     }
-    if (best.empty()) return;
+    const std::int64_t least = least_bytes(groups);
+    int tries = kMostTries;
+    for (order = best_order; !order.empty() && had > least + least / 200 && meetings <= left && tries-- > 0; left -= meetings) {
+      // What ends last comes earlier.
+      auto last = std::max_element(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return pieces[a].offset + pieces[a].size < pieces[b].offset + pieces[b].size; });
+      if (last == order.begin()) break;
+      std::rotate(order.begin() + (last - order.begin()) / 2, last, last + 1);
+      fit();
+    }
+    if (!best.empty()) keep(groups, best);
+  }
+
+  /// What is live in the frames alone at once.
+  std::int64_t least_bytes(const std::vector<std::size_t>& groups) const {
+    std::int64_t out = 0;
+    for (std::size_t g : groups) {
+      std::int64_t most = 0;
+      for (const FrameKey& key : frames_on(g)) {
+        std::vector<Block> blocks;
+        for (const FrameBlock& b : parts_.layouts.at(key)) blocks.push_back({b.size, b.start, b.until});
+        most = std::max(most, live_maximum(blocks));
+      }
+      out += most * static_cast<std::int64_t>(plan_.groups[g].devices.size());
+    }
+    return out;
+  }
+
+  void keep(const std::vector<std::size_t>& groups, const std::vector<Piece>& best) {
     std::map<FrameKey, std::int64_t> frames;
     for (std::size_t g : groups) plan_.groups[g].region = 0;
     for (const Piece& p : best) {

@@ -54,13 +54,17 @@ std::vector<std::int64_t> landed_bytes(const Instances& instances, const PlanNod
   if ((how != "sum" && how != "max" && how != "mean") || (m.scope != Scope::tower && m.scope != Scope::device)) return {};
   // What lies where, once for all holders.
   const PlanValue& read = plan.value(n.inputs[0]);
-  std::map<std::string, std::int64_t> in_space;
-  std::int64_t all = 0, of_hosts = 0;
+  struct Held {
+    std::int64_t parts = 0, bytes = 0;
+    void add(std::int64_t more) { ++parts, bytes += more; }
+  };
+  std::map<std::string, Held> in_space;
+  Held all, of_hosts;
   auto add = [&](int device, std::int64_t bytes) {
-    bytes = n.ranged ? 1 : aligned_bytes(bytes);  // ranges of one holder are equally long: parts are counted
-    all += bytes;
-    in_space[plan.cluster.space(device)] += bytes;
-    if (plan.cluster.devices[static_cast<std::size_t>(device)].id.kind != "gpu") of_hosts += bytes;
+    bytes = aligned_bytes(bytes);
+    all.add(bytes);
+    in_space[plan.cluster.space(device)].add(bytes);
+    if (plan.cluster.devices[static_cast<std::size_t>(device)].id.kind != "gpu") of_hosts.add(bytes);
   };
   if (m.scope == Scope::tower) {
     for (int t = 0; t < plan.present(); ++t)
@@ -70,8 +74,10 @@ std::vector<std::int64_t> landed_bytes(const Instances& instances, const PlanNod
   }
   std::vector<std::int64_t> out;
   for (int d : n.holders) {
-    bool gpu = plan.cluster.devices[static_cast<std::size_t>(d)].id.kind == "gpu";
-    out.push_back((all - (gpu ? in_space[plan.cluster.space(d)] : of_hosts)) * (n.ranged ? aligned_bytes(type_on(plan, n, n.inputs[0], d).bytes()) : 1));
+    const bool gpu = plan.cluster.devices[static_cast<std::size_t>(d)].id.kind == "gpu";
+    const Held home = gpu ? in_space[plan.cluster.space(d)] : of_hosts;
+    // Of each part a holder in ranges lands its range alone.
+    out.push_back(n.ranged ? (all.parts - home.parts) * aligned_bytes(type_on(plan, n, n.inputs[0], d).bytes()) : all.bytes - home.bytes);
   }
   return out;
 }
