@@ -95,7 +95,8 @@ struct Sum {
   Arguments arguments = {};
 };
 
-std::unique_ptr<Prepared> sum_kernel(JoinRequest request, const LocalType& type, const KernelTable* kernels) {
+std::unique_ptr<Prepared> sum_kernel(JoinRequest request, const Step& step, const BufferRef& to, const KernelTable* kernels) {
+  const LocalType& type = to.type;
   if (!kernels) return prepared([join = Join(std::move(request), type)](const Arguments& a) mutable { join(a.inputs, a.outputs[0]); });
   request.tree = join_tree(request);
   KernelRequest r;
@@ -106,14 +107,15 @@ std::unique_ptr<Prepared> sum_kernel(JoinRequest request, const LocalType& type,
   r.outputs = {type};
   r.wanted = {true};
   r.join = &request;
-  return kernels->prepare(kAggregate, r);
+  const bool in_place = std::any_of(step.reads[0].begin(), step.reads[0].end(), [&](const Part& p) { return p.buffer.space == to.space && p.buffer.at == to.at; });
+  return kernels->prepare(kAggregate, r, {0, in_place});
 }
 
 /// The sums of a join, or of a pre-aggregate's pieces: each piece is a whole subtree, so that joined by itself it has the tree's shape.
 std::vector<Sum> sums_of(const PlanNode& n, const Step& step, JoinRequest request, const KernelTable* kernels) {
   std::vector<Sum> out;
   if (n.op != kPreAggregate) {
-    out.push_back({0, request.parts.size(), 0, sum_kernel(request, step.writes[0][0].buffer.type, kernels)});
+    out.push_back({0, request.parts.size(), 0, sum_kernel(request, step, step.writes[0][0].buffer, kernels)});
     return out;
   }
   for (std::size_t w = 0; w < step.writes[0].size(); ++w) {
@@ -126,7 +128,7 @@ std::vector<Sum> sums_of(const PlanNode& n, const Step& step, JoinRequest reques
       else if (p.low < piece.high) mine.parts.push_back({p.low - piece.low, p.high - piece.low, p.type});
     }
     std::size_t count = mine.parts.size();
-    out.push_back({first, count, w, sum_kernel(mine, piece.buffer.type, kernels)});
+    out.push_back({first, count, w, sum_kernel(mine, step, piece.buffer, kernels)});
   }
   return out;
 }

@@ -38,7 +38,7 @@ std::vector<std::pair<int, int>> legal_order(const BoundPlan& bound, std::vector
 namespace {
 
 /// Orders that are looked at, and steps of all of them together, at the most.
-constexpr std::size_t kMostParts = 64, kMostSteps = 200'000;
+constexpr std::size_t kMostParts = 64, kMostSteps = 400'000;
 
 using Order = std::vector<std::pair<int, int>>;
 
@@ -63,13 +63,14 @@ Order side_by_side(const BoundPlan& bound, bool eager) {
 }
 
 /// The streams of towers before the main ones, those of one device no further than `part` of `parts` of their way; then the main ones as
-/// far as they go, then the rest.
-Order towers_first(const BoundPlan& bound, int device, std::size_t part, std::size_t parts) {
+/// far as they go, then the rest. `up`: the first stream goes first, else the last.
+Order towers_first(const BoundPlan& bound, bool up, int device, std::size_t part, std::size_t parts) {
   Order out;
   std::vector<std::size_t> at(bound.streams.size());
   auto run = [&](bool main, std::size_t limit, bool one) {  // gives whether a step ran
     bool moved = false;
-    for (std::size_t s = bound.streams.size(); s-- > 0 && !(one && moved);) {
+    for (std::size_t k = bound.streams.size(); k-- > 0 && !(one && moved);) {
+      const std::size_t s = up ? bound.streams.size() - 1 - k : k;
       const auto& steps = bound.streams[s];
       auto ready = [&](const Step& step) {
         return std::all_of(step.waits.begin(), step.waits.end(), [&](const StepWait& w) { return static_cast<int>(at[static_cast<std::size_t>(w.stream)]) >= w.count; });
@@ -157,10 +158,12 @@ std::vector<std::int64_t> live_maxima(const BoundPlan& bound) {
   std::vector<int> devices;  // that run towers
   for (const PlanStream& s : bound.plan.streams)
     if (s.name != "main" && (devices.empty() || devices.back() != s.device)) devices.push_back(s.device);
-  look_at(towers_first(bound, -1, 1, 1));
-  const std::size_t parts = std::min(kMostSteps / (steps * std::max<std::size_t>(devices.size(), 1)), kMostParts);
-  for (int d : devices)
-    for (std::size_t part = 1; part <= parts; ++part) look_at(towers_first(bound, d, part, parts));
+  const std::size_t parts = std::min(kMostSteps / (2 * steps * std::max<std::size_t>(devices.size(), 1)), kMostParts);
+  for (bool up : {false, true}) {
+    look_at(towers_first(bound, up, -1, 1, 1));
+    for (int d : devices)
+      for (std::size_t part = 1; part <= parts; ++part) look_at(towers_first(bound, up, d, part, parts));
+  }
   return out;
 }
 

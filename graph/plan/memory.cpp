@@ -183,6 +183,7 @@ void plan_memory(PlacedGraph& plan, MemoryParts& parts) {
   plan_frames(plan, parts);
   set_frames(plan, parts);
   plan_regions(plan, parts);
+  set_over(plan, parts);
   place_regions(plan, parts);
   for (std::size_t g = 0; g < plan.groups.size(); ++g)
     for (const RegionItem& item : parts.regions[g].items) {

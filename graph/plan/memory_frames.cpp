@@ -17,6 +17,7 @@ struct Life {
   std::int64_t known = 0;  ///< FrameBlock::known
   bool kept = false;
   std::pair<int, int> phase;
+  int run = 0;             ///< FramePlanner::run_of
   ValueIndex joined = -1;  ///< as FrameBlock's
   std::int64_t own = 0;
 };
@@ -53,6 +54,7 @@ class FramePlanner {
   PlanNode& node(int i) const { return plan_.nodes[static_cast<std::size_t>(i)]; }
   int local(int i) const { return parts_.local(static_cast<int>(c_), node(i).vector); }
   std::pair<int, int> phase(int i) const { return {node(i).epoch, node(i).phases[c_]}; }
+  int run(int i) const { return run_of_.empty() ? 0 : run_of_[static_cast<std::size_t>(i)]; }
   std::int64_t bytes(ValueIndex v) const { return local_bytes(plan_.value(v), share_); }
 
   /// The node of the tower whose buffer a reader of the tower reads as v.
@@ -80,6 +82,24 @@ class FramePlanner {
       mine[l] = position_[static_cast<std::size_t>(i)];
       std::copy(mine.begin(), mine.end(), clocks_.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(i) * n));
     }
+  }
+
+  /// Per node of a device, a number that grows where another tower may run between it and the node before.
+  void set_runs(std::size_t l) {
+    std::vector<std::pair<int, int>> cuts;  // phases before which another tower runs
+    const auto x = static_cast<std::size_t>(node(own_[l][0]).vector);
+    std::vector<bool> mine(static_cast<std::size_t>(plan_.towers));
+    for (int t : plan_.classes[c_].towers) mine[static_cast<std::size_t>(t)] = true;
+    for (const PlanStream& s : plan_.streams) {
+      if (s.name == "main") continue;
+      for (std::size_t e = 0; e < s.entries.size(); ++e)
+        if (const StreamEntry& at = s.entries[e]; mine[static_cast<std::size_t>(at.tower)] && plan_.vectors[x][static_cast<std::size_t>(at.tower)] == s.device && (e == 0 || s.entries[e - 1].tower != at.tower))
+          cuts.emplace_back(at.epoch, at.phase);
+    }
+    std::sort(cuts.begin(), cuts.end());
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+    run_of_.resize(plan_.nodes.size());
+    for (int i : own_[l]) run_of_[static_cast<std::size_t>(i)] = static_cast<int>(std::upper_bound(cuts.begin(), cuts.end(), phase(i)) - cuts.begin());
   }
 
   /// The first position on a device at which another device has passed `reader`; kForever: none.
@@ -115,6 +135,7 @@ class FramePlanner {
     bool last = false, all_last = false;
     const std::int64_t slots = look_at_streams(l, last, all_last);
     const bool one_slot = slots == 1;
+    if (!one_slot) set_runs(l);
     std::vector<Life> lives;
     for (int i : own_[l]) {
       const PlanNode& n = node(i);
@@ -123,7 +144,7 @@ class FramePlanner {
         ValueIndex v = n.outputs[k];
         const bool joined = parts_.joined[static_cast<std::size_t>(v)];
         if ((joined && !last) || !plan_.value(v).read) continue;
-        Life life{{aligned_bytes(bytes(v)), at, at}, at, one_slot, phase(i), -1, at};
+        Life life{{aligned_bytes(bytes(v)), at, at}, at, one_slot, phase(i), run(i), -1, at};
         read_until(l, i, is_op(n, kCopy) ? n.inputs[0] : v, life);
         life.own = life.known;
         if (joined) life.block.end = life.known = kForever, life.kept = true, life.joined = v;
@@ -133,28 +154,29 @@ class FramePlanner {
         if (reused) {
           Life& old = lives[*reused];
           old.block.end = life.block.end, old.known = life.known, old.joined = life.joined, old.own = life.own;
-          old.kept = old.kept || life.kept || life.phase != old.phase;
+          old.kept = old.kept || life.kept || life.run != old.run;
         } else {
           lives.push_back(life);
         }
       }
       if (std::int64_t wanted = n.by_class[c_].scratch_bytes) {
         scratch_[static_cast<std::size_t>(i)] = static_cast<int>(lives.size());
-        lives.push_back({{aligned_bytes(wanted), at, at}, at, one_slot, phase(i), -1, at});
+        lives.push_back({{aligned_bytes(wanted), at, at}, at, one_slot, phase(i), run(i), -1, at});
       }
     }
     fit(l, lives, slots, all_last);
   }
 
-  void fit(std::size_t l, const std::vector<Life>& lives, std::int64_t slots, bool all_last) {
+  void fit(std::size_t l, std::vector<Life>& lives, std::int64_t slots, bool all_last) {
     const FrameKey key{static_cast<int>(c_), static_cast<int>(l)};
     std::vector<FrameBlock>& layout = parts_.layouts[key];
     layout.resize(lives.size());
     for (std::size_t b = 0; b < lives.size(); ++b) layout[b] = {{}, lives[b].block.size, lives[b].block.start, lives[b].known, lives[b].block.end, lives[b].joined, lives[b].own};
     FrameSize& frame = plan_.classes[c_].frame[l];
-    frame.transient = put(lives, layout, Slot::kTransient, 0, [](const Life& x) { return !x.kept; });
     frame.kept = put(lives, layout, Slot::kKept, 0, [](const Life& x) { return x.kept; });
-    if (slots > 1) overlap(lives, layout, slots, phase(own_[l].back()), all_last, frame);
+    const std::int64_t floor = slots > 1 ? overlap(lives, layout, slots, phase(own_[l].back()), all_last, frame) : 0;
+    fill(lives, layout, floor, frame.kept + frame.tail);
+    frame.transient = put(lives, layout, Slot::kTransient, 0, [](const Life& x) { return !x.kept; });
     for (int i : own_[l]) {
       const PlanNode& n = node(i);
       for (std::size_t k = 0; k < n.outputs.size(); ++k)
@@ -175,9 +197,29 @@ class FramePlanner {
     return packed.peak;
   }
 
+  /// What need not be kept lies in the tower's own kept part where there is room at the time, the largest first.
+  static void fill(std::vector<Life>& lives, std::vector<FrameBlock>& layout, std::int64_t floor, std::int64_t room) {
+    std::vector<std::size_t> kept, order;
+    for (std::size_t b = 0; b < lives.size(); ++b) (lives[b].kept ? kept : order).push_back(b);
+    if (lives.size() * order.size() > kMostClocks) return;
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return lives[a].block.size > lives[b].block.size; });
+    std::vector<Taken> taken;
+    for (std::size_t b : order) {
+      taken.assign(1, {0, floor});
+      for (std::size_t other : kept)
+        if (const Block &x = lives[b].block, &y = lives[other].block; x.start <= y.end && y.start <= x.end) taken.push_back({layout[other].slot.offset, layout[other].slot.offset + y.size});
+      const std::int64_t at = first_gap(taken, lives[b].block.size);
+      if (at + lives[b].block.size > room) continue;
+      layout[b].slot = {Slot::kKept, at, 0};
+      lives[b].kept = true;
+      kept.push_back(b);
+    }
+  }
+
   /// What towers make for others in their last phase lies over what the tower before them is done with by then, if that is smaller.
   /// Towers that leave their slot to another keep what is joined elsewhere, but not what other devices read.
-  static void overlap(const std::vector<Life>& lives, std::vector<FrameBlock>& layout, std::int64_t slots, std::pair<int, int> last, bool all_last, FrameSize& frame) {
+  /// Gives the bytes at the beginning that the tower before it may be using.
+  static std::int64_t overlap(const std::vector<Life>& lives, std::vector<FrameBlock>& layout, std::int64_t slots, std::pair<int, int> last, bool all_last, FrameSize& frame) {
     auto is_late = [&](const Life& x) { return x.kept && (x.joined >= 0 || (all_last && x.known == kForever)) && x.phase == last; };
     auto stays = [&](const Life& x) { return x.kept && !is_late(x) && x.known == kForever; };
     std::vector<FrameBlock> other = layout;
@@ -185,9 +227,10 @@ class FramePlanner {
     const std::int64_t staying = put(lives, other, Slot::kKept, late, stays);
     const std::int64_t rest = staying + put(lives, other, Slot::kKept, late + staying, [&](const Life& x) { return x.kept && !is_late(x) && !stays(x); });
     const std::int64_t apart = std::max(rest, late + staying);
-    if ((slots - 1) * apart + late + rest >= slots * frame.kept) return;
+    if ((slots - 1) * apart + late + rest >= slots * frame.kept) return 0;
     layout = std::move(other);
     frame.kept = apart, frame.tail = late + rest - apart;
+    return late + staying;
   }
 
   /// Extends a life to the last reader here, and to where the tower knows that other devices have read it.
@@ -198,11 +241,11 @@ class FramePlanner {
       if (local(r) == static_cast<int>(l)) {
         const std::int64_t at = position_[static_cast<std::size_t>(r)];
         life.block.end = std::max(life.block.end, at), life.known = std::max(life.known, at);
-        life.kept = life.kept || phase(r) != life.phase;
+        life.kept = life.kept || run(r) != life.run;
       } else {
         const std::int64_t at = knows(l, r);
         life.block.end = std::max(life.block.end, at == kForever ? at : at - 1), life.known = std::max(life.known, at);
-        life.kept = true;
+        life.kept = life.kept || at == kForever || run(own_[l][static_cast<std::size_t>(at)]) != life.run;
       }
     }
   }
@@ -239,6 +282,7 @@ class FramePlanner {
   std::vector<std::vector<int>> own_;   ///< per local device, in order
   std::vector<int>& position_;
   std::vector<int> clocks_;
+  std::vector<int> run_of_;             ///< set_runs
   std::vector<int> root_, scratch_;     ///< per value and node: its life
 };
 

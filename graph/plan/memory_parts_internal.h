@@ -33,6 +33,13 @@ struct FrameOwner {
   std::size_t block = 0;
 };
 
+/// What is written over: a part in a frame (`k`: its class among those of the device), or an item of the same region.
+struct Over {
+  int item = -1, k = -1;
+  std::size_t block = 0;
+  explicit operator bool() const { return item >= 0 || k >= 0; }
+};
+
 /// A buffer outside the frames: of the main stream's step `written`, or a part that towers make for a join (`written` < 0).
 struct RegionItem {
   std::size_t node = 0, output = 0;
@@ -43,6 +50,7 @@ struct RegionItem {
   std::vector<std::int64_t> read_by;   ///< per class here, the last position at which a tower reads it
   std::vector<std::int64_t> after;     ///< per class here, what all towers have passed when it is written
   std::int64_t gone = kForever;        ///< the position from which on the only tower here may write over it
+  Over over;                           ///< what it lies over; its life is then part of what lies there first
   std::int64_t offset = 0;
 };
 
@@ -61,6 +69,15 @@ struct Region {
   int device = 0;                        ///< the first of the group
   std::vector<RegionItem> items;
   JoinedReads joined_read;               ///< order of the last step of this main stream that reads a value of a frame here, if none elsewhere does, else kForever
+  std::vector<std::pair<int, int>> host;           ///< per class here, the stream (of those with towers) and the place of the slot in whose frame joins may write; -1: none
+  std::vector<std::map<std::size_t, int>> taken;   ///< per class here, block → the item that is written over it first
+
+  /// What joins write over a block of the frame that begins at this place of a stream; null: nothing does.
+  const RegionItem* over(std::size_t k, std::size_t block, std::pair<int, int> frame) const {
+    if (k >= host.size() || host[k] != frame) return nullptr;
+    auto at = taken[k].find(block);
+    return at == taken[k].end() ? nullptr : &items[static_cast<std::size_t>(at->second)];
+  }
 };
 
 /// A class on one of its local devices.
@@ -109,6 +126,8 @@ struct MemoryParts {
 void plan_frames(PlacedGraph& plan, MemoryParts& parts);
 /// What lies outside the towers and when it is live; the state's offsets.
 void plan_regions(PlacedGraph& plan, MemoryParts& parts);
+/// Joins that lie over one of their parts, other ops outside the towers over an input, where nobody reads that any more.
+void set_over(const PlacedGraph& plan, MemoryParts& parts);
 /// A device's frame is the largest of the classes that use it.
 void set_frames(PlacedGraph& plan, const MemoryParts& parts);
 /// Offsets of regions in the gaps of the frames and behind them. Where all frames have one slot, both are packed as one.

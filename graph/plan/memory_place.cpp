@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
 #include <tuple>
 
+#include <belfry/graph/plan/memory_meets_internal.h>
 #include <belfry/graph/plan/memory_parts_internal.h>
 #include <belfry/graph/plan/offsets.h>
 
@@ -15,95 +15,8 @@ namespace {
 /// Above so many pairs of buffers they are not looked at pair by pair: the region lies behind the frames.
 constexpr std::size_t kMostPairs = std::size_t{1} << 24;
 
-constexpr std::int64_t kLow = std::numeric_limits<std::int64_t>::min(), kHigh = std::numeric_limits<std::int64_t>::max();
-
-/// When bytes are in use, as the towers of one class see it. What is not said keeps nothing from being before or behind.
-struct Times {
-  std::int64_t last = kLow, read = kLow, gone = kLow;           ///< the end: the main stream's and the towers' last reader, from when on the tower may write over it
-  std::int64_t written = kHigh, after = kHigh, start = kHigh;   ///< the begin: the main stream's step, what the towers have passed by then, their position
-};
-
-bool is_before(const Times& x, const Times& y) { return (x.last < y.written) & (x.read <= y.after) & (x.gone <= y.start); }
-
-Times times_of(const RegionItem& item, std::size_t k) {
-  Times out;
-  out.last = item.last_read, out.gone = item.written < 0 ? kHigh : item.gone;
-  out.written = item.written < 0 ? kLow : item.written;
-  if (k < item.read_by.size()) out.read = item.read_by[k], out.after = item.after[k];
-  return out;
-}
-
-Times times_of(const FrameBlock& b, const Region& region) {
-  Times out;
-  if (b.joined >= 0) out.last = region.joined_read[static_cast<std::size_t>(b.joined)];
-  out.read = b.joined < 0 ? b.known : b.own;
-  out.gone = b.until + 1, out.start = b.start;
-  return out;
-}
-
-/// Items and frames' blocks of one group, a row each.
-struct Rows {
-  std::size_t classes = 1;
-  std::vector<Times> times;  ///< row by row, per class
-  bool meet(std::size_t i, std::size_t j) const {
-    bool before = true, behind = true;
-    for (std::size_t k = 0; k < classes; ++k) {
-      const Times &x = times[i * classes + k], &y = times[j * classes + k];
-      before &= is_before(x, y), behind &= is_before(y, x);
-    }
-    return !before && !behind;
-  }
-};
-
-/// Bytes that have a place, in a list by their begin.
-struct Taken {
-  std::int64_t from = 0, past = 0;
-  std::size_t row = 0;
-  bool operator<(const Taken& o) const { return from < o.from; }
-};
-
-template <class Meets>
-std::int64_t first_gap(const std::vector<Taken>& taken, std::int64_t size, Meets meets) {
-  std::int64_t at = 0;
-  for (const Taken& t : taken) {
-    if (t.from - at >= size) break;
-    if (t.past > at && meets(t.row)) at = t.past;
-  }
-  return at;
-}
-
-void take(std::vector<Taken>& taken, const Taken& t) { taken.insert(std::upper_bound(taken.begin(), taken.end(), t), t); }
-
-/// Looks for bytes that fill all below an end without a gap and of which each meets each: then nothing can end lower.
-class Stack {
- public:
-  Stack(const Rows& rows, const std::vector<std::pair<std::int64_t, std::int64_t>>& bytes) : rows_(rows) {
-    for (std::size_t i = 0; i < bytes.size(); ++i)
-      if (bytes[i].second) by_end_.push_back({bytes[i].first + bytes[i].second, bytes[i].second, i});
-    std::sort(by_end_.begin(), by_end_.end(), [](const Held& a, const Held& b) { return a.end < b.end; });
-  }
-  /// In few steps, or not at all.
-  bool reaches(std::int64_t end) {
-    if (end == 0) return true;
-    for (auto h = std::lower_bound(by_end_.begin(), by_end_.end(), end, [](const Held& a, std::int64_t e) { return a.end < e; }); h != by_end_.end() && h->end == end && steps_-- > 0; ++h) {
-      if (!std::all_of(above_.begin(), above_.end(), [&](std::size_t other) { return rows_.meet(h->row, other); })) continue;
-      above_.push_back(h->row);
-      if (reaches(end - h->size)) return true;
-      above_.pop_back();
-    }
-    return false;
-  }
-
- private:
-  struct Held {
-    std::int64_t end, size;
-    std::size_t row;
-  };
-  const Rows& rows_;
-  std::vector<Held> by_end_;
-  std::vector<std::size_t> above_;
-  int steps_ = 1000;
-};
+/// Orders that come of changing the best one, at the most.
+constexpr int kMostTries = 64;
 
 class Placer {
  public:
@@ -122,6 +35,8 @@ class Placer {
       const bool joint = std::all_of(together.begin(), together.end(), [&](std::size_t o) { return has_one_slot(parts_.regions[o].device); });
       if (joint && (together.size() > 1 || !cannot_be_less(g))) place_jointly(together);
     }
+    set_frames(plan_, parts_);
+    for (std::size_t g = 0; g < plan_.groups.size(); ++g) lay_over(g);
   }
 
  private:
@@ -147,77 +62,138 @@ class Placer {
     return out;
   }
 
-  /// The items first, then the blocks of the device's frames.
+  /// Items with bytes of their own: what is written over something lies where that does.
+  static std::vector<std::size_t> own_items(const Region& region) {
+    std::vector<std::size_t> out;
+    for (std::size_t i = 0; i < region.items.size(); ++i)
+      if (!region.items[i].over) out.push_back(i);
+    return out;
+  }
+
+  /// The items first, then the blocks of the device's frames, then those that joins write over once more.
   Rows rows_of(std::size_t g) const {
     const Region& region = parts_.regions[g];
     const std::vector<FrameKey>& keys = frames_on(g);
     Rows out;
     out.classes = std::max<std::size_t>(1, keys.size());
-    for (const RegionItem& item : region.items)
-      for (std::size_t k = 0; k < out.classes; ++k) out.times.push_back(times_of(item, k));
-    for (std::size_t own = 0; own < keys.size(); ++own)
+    for (std::size_t i : own_items(region))
+      for (std::size_t k = 0; k < out.classes; ++k) out.times.push_back(times_of(region.items[i], k));
+    for (std::size_t own = 0; own < keys.size(); ++own) {
+      out.first.push_back(out.times.size() / out.classes);
       for (const FrameBlock& b : parts_.layouts.at(keys[own]))
         for (std::size_t k = 0; k < out.classes; ++k) out.times.push_back(k == own ? times_of(b, region) : Times{});
+    }
+    for (std::size_t own = 0; own < region.taken.size(); ++own)
+      for (auto [b, item] : region.taken[own]) {
+        out.covered_blocks[{own, b}] = out.times.size() / out.classes;
+        for (std::size_t k = 0; k < out.classes; ++k) {
+          const Times plain = out.times[out.block(own, b, false) * out.classes + k];
+          out.times.push_back(covered(plain, region.items[static_cast<std::size_t>(item)], k));
+        }
+      }
     return out;
   }
 
-  /// Whether the group's bytes as they lie are as few as can be.
+  /// Whether the bytes of a group with one slot are as few as can be, as they lie.
   bool cannot_be_less(std::size_t g) const {
-    std::vector<std::pair<std::int64_t, std::int64_t>> bytes;  // begin and size, in the order of the rows
-    for (const RegionItem& item : parts_.regions[g].items) bytes.emplace_back(item.offset, item.size);
-    for (const FrameKey& key : frames_on(g))
-      for (const FrameBlock& b : parts_.layouts.at(key)) bytes.emplace_back(b.slot.offset, b.size);
+    const Region& region = parts_.regions[g];
+    const Rows rows = rows_of(g);
+    std::vector<Lying> bytes;
+    for (std::size_t i : own_items(region)) bytes.push_back({region.items[i].offset, region.items[i].offset + region.items[i].size, bytes.size()});
+    for (std::size_t k = 0; k < frames_on(g).size(); ++k) {
+      const std::vector<FrameBlock>& blocks = parts_.layouts.at(frames_on(g)[k]);
+      for (std::size_t b = 0; b < blocks.size(); ++b) bytes.push_back({blocks[b].slot.offset, blocks[b].slot.offset + blocks[b].size, rows.block(k, b, region.over(k, b, {0, 0}))});
+    }
     std::int64_t end = 0;
-    for (auto [at, size] : bytes) end = std::max(end, at + size);
-    return Stack(rows_of(g), bytes).reaches(end);
+    for (const Lying& b : bytes) end = std::max(end, b.past);
+    return Stack(rows, bytes).reaches(end);
+  }
+
+  /// Where frames begin on a device.
+  struct Frames {
+    struct One {
+      std::pair<int, int> which;  ///< stream and place of the slot; a transient part's slot is -1
+      std::int64_t base = 0;
+    };
+    std::vector<One> kept, transient;
+    std::int64_t past = 0;
+  };
+  Frames frames_of(int device) const {
+    Frames out;
+    const FrameSize& frame = plan_.frames[static_cast<std::size_t>(device)];
+    for (bool is_kept : {true, false}) {
+      int number = 0;
+      for (const PlanStream& s : plan_.streams) {
+        if (s.device != device || s.name == "main") continue;
+        for (int slot = 0; is_kept && slot < s.slots; ++slot) out.kept.push_back({{number, slot}, out.past + slot * frame.kept});
+        if (!is_kept) out.transient.push_back({{number, -1}, out.past});
+        out.past += is_kept ? s.slots * frame.kept + frame.tail : frame.transient;
+        ++number;
+      }
+    }
+    return out;
   }
 
   /// First fit, the largest first, with the frames where they are. Gives the end of the last.
   std::int64_t around_frames(std::size_t g) const {
     Region& region = parts_.regions[g];
-    std::vector<Taken> taken;
-    const FrameSize& frame = plan_.frames[static_cast<std::size_t>(region.device)];
-    std::vector<std::int64_t> kept, transient;  // where frames and their transient parts begin
-    std::int64_t past = 0;
-    for (bool is_kept : {true, false})
-      for (const PlanStream& s : plan_.streams) {
-        if (s.device != region.device || s.name == "main") continue;
-        for (int slot = 0; is_kept && slot < s.slots; ++slot) kept.push_back(past + slot * frame.kept);
-        if (!is_kept) transient.push_back(past);
-        past += is_kept ? s.slots * frame.kept + frame.tail : frame.transient;
-      }
-    std::vector<RegionItem>& items = region.items;
-    std::size_t row = items.size();
-    for (const FrameKey& key : frames_on(g))
-      for (const FrameBlock& b : parts_.layouts.at(key)) {
-        for (std::int64_t base : b.slot.region == Slot::kKept ? kept : transient) taken.push_back({base + b.slot.offset, base + b.slot.offset + b.size, row});
-        ++row;
-      }
-    if (items.size() * (taken.size() + items.size()) > kMostPairs) return behind_frames(items, past);
+    const std::vector<FrameKey>& keys = frames_on(g);
+    const Frames frames = frames_of(region.device);
     const Rows rows = rows_of(g);
+    std::vector<Lying> taken;
+    for (std::size_t k = 0; k < keys.size(); ++k) {
+      const std::vector<FrameBlock>& blocks = parts_.layouts.at(keys[k]);
+      for (std::size_t b = 0; b < blocks.size(); ++b)
+        for (const Frames::One& f : blocks[b].slot.region == Slot::kKept ? frames.kept : frames.transient)
+          taken.push_back({f.base + blocks[b].slot.offset, f.base + blocks[b].slot.offset + blocks[b].size, rows.block(k, b, region.over(k, b, f.which))});
+    }
+    const std::vector<std::size_t> own = own_items(region);
+    if (own.size() * (taken.size() + own.size()) > kMostPairs) return behind_frames(region.items, own, frames.past);
     std::sort(taken.begin(), taken.end());
-    std::vector<std::size_t> order(items.size());
+    std::vector<std::size_t> order(own.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return items[a].size > items[b].size; });
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return region.items[own[a]].size > region.items[own[b]].size; });
     std::int64_t end = 0;
-    for (std::size_t i : order) {
-      RegionItem& item = items[i];
-      item.offset = first_gap(taken, item.size, [&](std::size_t other) { return rows.meet(i, other); });
-      take(taken, {item.offset, item.offset + item.size, i});
+    for (std::size_t row : order) {
+      RegionItem& item = region.items[own[row]];
+      item.offset = first_gap(taken, item.size, [&](std::size_t other) { return rows.meet(row, other); });
+      take(taken, {item.offset, item.offset + item.size, row});
       end = std::max(end, item.offset + item.size);
     }
     return end;
   }
 
-  static std::int64_t behind_frames(std::vector<RegionItem>& items, std::int64_t frames) {
+  static std::int64_t behind_frames(std::vector<RegionItem>& items, const std::vector<std::size_t>& own, std::int64_t frames) {
     std::vector<Block> blocks;
-    for (const RegionItem& item : items) {
+    for (std::size_t i : own) {
+      const RegionItem& item = items[i];
       const bool main_alone = item.written >= 0 && item.last_read < kForever && std::all_of(item.read_by.begin(), item.read_by.end(), [](std::int64_t p) { return p < 0; });
       blocks.push_back({item.size, main_alone ? item.written : -1, main_alone ? item.last_read : kForever});
     }
     const Packing packed = pack(blocks);
-    for (std::size_t a = 0; a < items.size(); ++a) items[a].offset = frames + packed.offsets[a];
-    return items.empty() ? 0 : frames + packed.peak;
+    for (std::size_t a = 0; a < own.size(); ++a) items[own[a]].offset = frames + packed.offsets[a];
+    return own.empty() ? 0 : frames + packed.peak;
+  }
+
+  /// What is written over something lies where that does.
+  void lay_over(std::size_t g) const {
+    Region& region = parts_.regions[g];
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < region.items.size(); ++i)
+      if (region.items[i].over) order.push_back(i);
+    if (order.empty()) return;
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return region.items[a].written < region.items[b].written; });
+    const Frames frames = frames_of(region.device);
+    for (std::size_t i : order) {
+      RegionItem& item = region.items[i];
+      if (item.over.item >= 0) {
+        item.offset = region.items[static_cast<std::size_t>(item.over.item)].offset;
+        continue;
+      }
+      const auto k = static_cast<std::size_t>(item.over.k);
+      const auto base = std::find_if(frames.kept.begin(), frames.kept.end(), [&](const Frames::One& f) { return f.which == region.host[k]; });
+      item.offset = base->base + parts_.layouts.at(frames_on(g)[k])[item.over.block].slot.offset;
+    }
   }
 
   /// Frames' blocks, each of all devices that run its class, and items of groups: placed as one.
@@ -239,7 +215,9 @@ class Placer {
   Jointly jointly(const std::vector<std::size_t>& groups) {
     Jointly out{groups, {}, {}, {}};
     for (std::size_t g = 0; g < groups.size(); ++g) {
-      for (RegionItem& item : parts_.regions[groups[g]].items) {
+      Region& region = parts_.regions[groups[g]];
+      for (std::size_t i : own_items(region)) {
+        RegionItem& item = region.items[i];
         const std::int64_t after = item.after.empty() ? -1 : *std::min_element(item.after.begin(), item.after.end());
         out.pieces.push_back({&item, nullptr, g, item.size, after + 1, item.written < 0 ? kForever : item.gone});
       }
@@ -258,7 +236,7 @@ class Placer {
     auto set = [&](std::size_t a, std::size_t b, bool meet) { j.meets[a * n + b] = j.meets[b * n + a] = meet; };
     std::vector<std::size_t> first(j.keys.size() + 1);  // per key, its first block
     std::size_t items = 0;
-    for (const std::size_t g : j.groups) items += parts_.regions[g].items.size();
+    while (items < n && j.pieces[items].item) ++items;
     first[0] = items;
     for (std::size_t k = 0; k < j.keys.size(); ++k) {
       first[k + 1] = first[k] + parts_.layouts.at(j.keys[k]).size();
@@ -267,15 +245,17 @@ class Placer {
     }
     std::size_t from = 0;
     for (const std::size_t g : j.groups) {
+      const Region& region = parts_.regions[g];
       const Rows rows = rows_of(g);
-      const std::size_t mine = parts_.regions[g].items.size();
+      const std::size_t mine = own_items(region).size();
       for (std::size_t a = 0; a < mine; ++a)
         for (std::size_t b = 0; b < a; ++b) set(from + a, from + b, rows.meet(a, b));
-      std::size_t row = mine;
-      for (const FrameKey& key : frames_on(g)) {
-        const auto k = static_cast<std::size_t>(std::lower_bound(j.keys.begin(), j.keys.end(), key) - j.keys.begin());
-        for (std::size_t b = first[k]; b < first[k + 1]; ++b, ++row)
+      for (std::size_t own = 0; own < frames_on(g).size(); ++own) {
+        const auto k = static_cast<std::size_t>(std::lower_bound(j.keys.begin(), j.keys.end(), frames_on(g)[own]) - j.keys.begin());
+        for (std::size_t b = first[k]; b < first[k + 1]; ++b) {
+          const std::size_t row = rows.block(own, b - first[k], region.over(own, b - first[k], {0, 0}));
           for (std::size_t a = 0; a < mine; ++a) set(from + a, b, rows.meet(a, row));
+        }
       }
       from += mine;
     }
@@ -298,19 +278,36 @@ class Placer {
     return out;
   }
 
-  /// First fit in an order; false where the end would not lie below `limit`.
-  static bool fit(const Jointly& j, const std::vector<std::size_t>& order, std::int64_t limit, std::vector<Taken>& taken, std::vector<std::int64_t>& offsets) {
+  /// First fit in an order. Gives the place in the order of the first piece that would not end below `limit`, else the order's size.
+  static std::size_t fit(const Jointly& j, const std::vector<std::size_t>& order, std::int64_t limit, std::vector<Lying>& taken, std::vector<std::int64_t>& offsets) {
     taken.clear();
-    for (std::size_t i : order) {
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      const std::size_t i = order[k];
       const std::int64_t size = j.pieces[i].size;
       offsets[i] = first_gap(taken, size, [&](std::size_t other) { return j.meet(i, other); });
-      if (offsets[i] + size >= limit) return false;
+      if (offsets[i] + size >= limit) return k;
       take(taken, {offsets[i], offsets[i] + size, i});
     }
-    return true;
+    return order.size();
   }
 
-  /// First fit of frames and regions as one, in several orders; the smallest is kept if it is smaller than what there is.
+  /// What is live in the frames alone at once.
+  std::int64_t least_bytes(const Jointly& j) const {
+    std::int64_t out = 0;
+    for (std::size_t g : j.groups) {
+      std::int64_t most = 0;
+      for (const FrameKey& key : frames_on(g)) {
+        std::vector<Block> blocks;
+        for (const FrameBlock& b : parts_.layouts.at(key)) blocks.push_back({b.size, b.start, b.until});
+        most = std::max(most, live_maximum(blocks));
+      }
+      out += most * static_cast<std::int64_t>(plan_.groups[g].devices.size());
+    }
+    return out;
+  }
+
+  /// First fit of frames and regions as one, in several orders, then in orders changed step by step; the smallest is kept if it is
+  /// smaller than what there is.
   void place_jointly(const std::vector<std::size_t>& groups) {
     Jointly j = jointly(groups);
     const std::vector<Piece>& pieces = j.pieces;
@@ -321,23 +318,29 @@ class Placer {
     std::vector<std::int64_t> offsets, best;
     for (const Piece& p : pieces) offsets.push_back(p.item ? p.item->offset : p.block->slot.offset);
     std::int64_t had = bytes_of(j, offsets);
-    std::vector<std::size_t> order(pieces.size());
+    std::vector<std::size_t> order(pieces.size()), best_order;
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::vector<std::tuple<bool, double, double>> keys(pieces.size());
-    std::vector<Taken> taken;
+    std::vector<Lying> taken;
     std::size_t first = 0;
+    auto try_order = [&] {
+      left -= pairs;
+      if (best_order.empty()) best_order = order;
+      const std::int64_t limit = groups.size() == 1 ? had / static_cast<std::int64_t>(plan_.groups[groups[0]].devices.size()) : kHigh;
+      if (std::size_t k = fit(j, order, limit, taken, offsets); k < order.size()) return k;
+      if (std::int64_t all = bytes_of(j, offsets); all < had) had = all, best = offsets, best_order = order;
+      auto end = [&](std::size_t i) { return offsets[i] + pieces[i].size; };
+      return static_cast<std::size_t>(std::max_element(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return end(a) < end(b); }) - order.begin());
+    };
     auto by = [&](auto key) {
       if (pairs > left) return;
-      left -= pairs;
       for (std::size_t i = 0; i < pieces.size(); ++i) {
         const Piece& p = pieces[i];
         const auto [a, b] = key(p);
         keys[i] = {first && p.item && p.owner != first - 1, a, b};
       }
       std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return keys[a] < keys[b]; });
-      const std::int64_t limit = groups.size() == 1 ? had / static_cast<std::int64_t>(plan_.groups[groups[0]].devices.size()) : kHigh;
-      if (!fit(j, order, limit, taken, offsets)) return;
-      if (std::int64_t all = bytes_of(j, offsets); all < had) had = all, best = offsets;
+      try_order();
     };
     // All groups alike, then each before the others: what suits one may be in the way of another.
     for (; first <= std::min<std::size_t>(groups.size(), 4); ++first) {
@@ -346,6 +349,14 @@ class Placer {
       by([](const Piece& p) { return std::pair(-static_cast<double>(p.size) * p.length(), 0.0); });
       by([](const Piece& p) { return std::pair(static_cast<double>(p.start), -static_cast<double>(p.size)); });
       by([](const Piece& p) { return std::pair(-p.length(), -static_cast<double>(p.size)); });
+    }
+    const std::int64_t least = least_bytes(j);
+    order = best_order;
+    for (int tries = kMostTries; tries-- > 0 && had > least + least / 200 && pairs <= left;) {
+      const std::size_t last = try_order();  // what ends last comes earlier
+      if (last == 0) break;
+      const auto at = order.begin() + static_cast<std::ptrdiff_t>(last);
+      std::rotate(order.begin() + static_cast<std::ptrdiff_t>(last / 2), at, at + 1);
     }
     if (!best.empty()) keep(j, best);
   }
@@ -377,7 +388,6 @@ class Placer {
 
 void place_regions(PlacedGraph& plan, MemoryParts& parts) {
   Placer(plan, parts).run();
-  set_frames(plan, parts);
 }
 
 }  // namespace belfry

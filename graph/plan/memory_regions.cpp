@@ -60,7 +60,7 @@ class RegionPlanner {
     collect();
     set_joined();
   }
-  Region take() { return {device_, std::move(items_), std::move(joined_read_)}; }
+  Region take() { return {device_, std::move(items_), std::move(joined_read_), {}, {}}; }
 
  private:
   bool is_alone() const { return here_.size() == 1 && parts_.towers_on[static_cast<std::size_t>(device_)] == 1; }

@@ -54,6 +54,12 @@ std::vector<Move> moves_of(const Instances& instances, const PlanNode& n) {
   return out;
 }
 
+bool adds_parts(const PlanNode& n) {
+  if (!is_op(n, kAggregate) && !is_op(n, kPreAggregate)) return false;
+  const std::string& how = n.attributes.text("how");
+  return how == "sum" || how == "max" || how == "mean";
+}
+
 std::vector<std::int64_t> landed_bytes(const Instances& instances, const PlanNode& n) {
   const PlacedGraph& plan = instances.plan();
   if (!is_join(n) && n.op != kPreAggregate) return {};
@@ -74,13 +80,17 @@ std::vector<std::int64_t> landed_bytes(const Instances& instances, const PlanNod
     for (int d : n.holders) out.push_back(landed[d]);
     return out;
   }
-  std::map<DeviceId, std::int64_t> on_gpu;
-  std::int64_t all = 0, of_hosts = 0;
+  struct Held {
+    std::int64_t parts = 0, bytes = 0;
+    void add(const Held& more) { parts += more.parts, bytes += more.bytes; }
+  };
+  std::map<DeviceId, Held> on_gpu;
+  Held all, of_hosts;
   auto add = [&](int device, std::int64_t bytes) {
-    bytes = n.ranged ? 1 : aligned_bytes(bytes);  // ranges of one holder are equally long: parts are counted
-    all += bytes;
+    const Held one{1, aligned_bytes(bytes)};
+    all.add(one);
     const DeviceId& id = plan.cluster.devices[static_cast<std::size_t>(device)].id;
-    (id.kind == "gpu" ? on_gpu[id.whole()] : of_hosts) += bytes;
+    (id.kind == "gpu" ? on_gpu[id.whole()] : of_hosts).add(one);
   };
   if (m.scope == Scope::tower) {
     for (int t = 0; t < plan.present(); ++t)
@@ -91,10 +101,11 @@ std::vector<std::int64_t> landed_bytes(const Instances& instances, const PlanNod
   std::vector<std::int64_t> out;
   for (int d : n.holders) {
     const std::vector<DeviceId> read = plan.cluster.read_by(d);
-    std::int64_t lies = read.empty() ? of_hosts : 0;
+    Held lies = read.empty() ? of_hosts : Held{};
     for (const DeviceId& gpu : read)
-      if (auto at = on_gpu.find(gpu); at != on_gpu.end()) lies += at->second;
-    out.push_back((all - lies) * (n.ranged ? aligned_bytes(type_on(plan, n, n.inputs[0], d).bytes()) : 1));
+      if (auto at = on_gpu.find(gpu); at != on_gpu.end()) lies.add(at->second);
+    // Of each part a holder in ranges lands its range alone.
+    out.push_back(n.ranged ? (all.parts - lies.parts) * aligned_bytes(type_on(plan, n, n.inputs[0], d).bytes()) : all.bytes - lies.bytes);
   }
   return out;
 }

@@ -29,6 +29,9 @@ std::vector<int> group_leaders(const Cluster& cluster, const std::vector<int>& o
 /// memory space alone.
 std::vector<Move> moves_of(const Instances& instances, const PlanNode& node);
 
+/// A sum, maximum or mean of towers: element by element, so that its result may lie over one of the parts that it adds.
+bool adds_parts(const PlanNode& node);
+
 /// Per holder of a sum over towers, or over those of some devices, the bytes of parts that it must carry into its scratch before it adds them; empty for other nodes.
 std::vector<std::int64_t> landed_bytes(const Instances& instances, const PlanNode& node);
 

@@ -37,6 +37,16 @@ Packing first_fit(const std::vector<Block>& blocks, const std::vector<std::size_
 
 }  // namespace
 
+std::int64_t first_gap(std::vector<Taken>& taken, std::int64_t size) {
+  std::sort(taken.begin(), taken.end());
+  std::int64_t at = 0;
+  for (const Taken& t : taken) {
+    if (t.from - at >= size) break;
+    at = std::max(at, t.past);
+  }
+  return at;
+}
+
 std::int64_t live_maximum(const std::vector<Block>& blocks) {
   std::vector<std::pair<std::int64_t, std::int64_t>> change;  // what ends at a moment goes before what starts there
   change.reserve(2 * blocks.size());

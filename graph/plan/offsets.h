@@ -16,6 +16,14 @@ struct Packing {
   std::int64_t bound = 0;  ///< the most that are live at once: no arena can be smaller
 };
 
+/// Bytes that are not free.
+struct Taken {
+  std::int64_t from = 0, past = 0;
+  bool operator<(const Taken& o) const { return from < o.from; }
+};
+/// The lowest place for so many bytes; sorts what is taken.
+std::int64_t first_gap(std::vector<Taken>& taken, std::int64_t size);
+
 /// Steps of a search for a smaller arena than the greedy ones: placings tried, never seconds.
 inline constexpr std::int64_t kSearchSteps = 20'000;
 /// More blocks than this are not searched for.

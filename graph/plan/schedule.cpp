@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include <belfry/graph/structural.h>
 
@@ -142,13 +143,14 @@ namespace {
 class PhaseSetter {
  public:
   PhaseSetter(PlacedGraph& plan, const Instances& instances, const NumberLists& readers, int tower)
-      : plan_(plan), instances_(instances), readers_(readers), tower_(tower), phase_(plan.nodes.size(), -1), light_(plan.nodes.size(), false) {}
+      : plan_(plan), instances_(instances), readers_(readers), tower_(tower), phase_(plan.nodes.size(), -1), light_(plan.nodes.size(), false), early_(plan.nodes.size(), -1) {}
 
   std::vector<int> run() {
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i)
       if (plan_.nodes[i].scope == Scope::tower) forward(i);
     for (std::size_t i = plan_.nodes.size(); i-- > 0;)
       if (plan_.nodes[i].scope == Scope::tower && light_[i]) delay(i);
+    if (plan_.placement.order != PhaseOrder::by_tower) delay_early();
     return phase_;
   }
 
@@ -159,7 +161,7 @@ class PhaseSetter {
     const PlanNode& n = plan_.nodes[i];
     int d = device(n), phase = 0;
     if (d < 0) return;
-    bool light = !is_op(n, kCopy);
+    bool light = !is_op(n, kCopy), early = light && n.role == Role::backward;
     for_values_read(n, [&](ValueIndex v) {
       if (plan_.maker(v).scope != Scope::tower) return;
       int m = plan_.value(v).maker, e = device(plan_.maker(v));
@@ -171,9 +173,11 @@ class PhaseSetter {
       bool turn = n.role == Role::backward && maker.role == Role::forward;
       if (maker.epoch == n.epoch) phase = std::max(phase, phase_[static_cast<std::size_t>(m)] + (e != d || turn ? 1 : 0));
       light = light && light_[static_cast<std::size_t>(m)] && e == d;
+      early = early && e == d && maker.epoch == n.epoch && (maker.role == Role::forward || early_[static_cast<std::size_t>(m)] >= 0);
     });
     phase_[i] = phase;
     light_[i] = light;
+    if (early && !light) early_[i] = static_cast<int>(i);
   }
 
   /// What depends on sources alone waits for its first reader.
@@ -191,12 +195,72 @@ class PhaseSetter {
     if (earliest >= 0) phase_[i] = std::max(phase_[i], earliest);
   }
 
+  int part(int i) {
+    while (early_[static_cast<std::size_t>(i)] != i) i = early_[static_cast<std::size_t>(i)] = early_[static_cast<std::size_t>(early_[static_cast<std::size_t>(i)])];
+    return i;
+  }
+
+  /// What backward computes of forward values alone waits, part by part, for its first reader, unless that keeps more bytes of every tower
+  /// in flight.
+  void delay_early() {
+    const auto makers = [&](std::size_t i, auto f) { for_values_read(plan_.nodes[i], [&](ValueIndex v) { f(v, plan_.value(v).maker); }); };
+    for (std::size_t i = 0; i < early_.size(); ++i)
+      if (early_[i] >= 0)
+        makers(i, [&](ValueIndex, int m) {
+          if (early_[static_cast<std::size_t>(m)] >= 0) early_[static_cast<std::size_t>(part(m))] = part(static_cast<int>(i));
+        });
+    std::map<int, std::vector<std::size_t>> parts;
+    for (std::size_t i = 0; i < early_.size(); ++i)
+      if (early_[i] >= 0) parts[part(static_cast<int>(i))].push_back(i);
+    for (const auto& [root, nodes] : parts) {
+      std::set<ValueIndex> read, made;
+      for (std::size_t i : nodes) {
+        makers(i, [&, root = root](ValueIndex v, int m) {
+          if (plan_.nodes[static_cast<std::size_t>(m)].scope == Scope::tower && (early_[static_cast<std::size_t>(m)] < 0 || part(m) != root)) read.insert(v);
+        });
+        for (ValueIndex v : plan_.nodes[i].outputs)
+          if (plan_.value(v).read) made.insert(v);
+      }
+      int first = -1;
+      std::int64_t out = 0, in = 0;
+      bool can = true;
+      for (ValueIndex v : made) {
+        bool leaves = false;
+        for (int r : readers_[static_cast<std::size_t>(v)]) {
+          const PlanNode& reader = plan_.nodes[static_cast<std::size_t>(r)];
+          if (early_[static_cast<std::size_t>(r)] >= 0 && part(r) == root) continue;
+          can = can && reader.scope == Scope::tower && reader.epoch == plan_.nodes[nodes[0]].epoch && device(reader) == device(plan_.nodes[nodes[0]]);
+          first = first < 0 ? phase_[static_cast<std::size_t>(r)] : std::min(first, phase_[static_cast<std::size_t>(r)]);
+          leaves = true;
+        }
+        if (leaves) out += bytes(v);
+      }
+      if (!can || first < 0) continue;
+      for (ValueIndex v : read)
+        if (!is_read_at(v, first, device(plan_.nodes[nodes[0]]))) in += bytes(v);
+      for (std::size_t i : nodes)
+        if (in <= out) phase_[i] = std::max(phase_[i], first);
+    }
+  }
+
+  std::int64_t bytes(ValueIndex v) const { return local_bytes(plan_.value(v), plan_.share(tower_)); }
+
+  /// Whether something outside the early parts reads a value on a device at a phase or later, or when it likes.
+  bool is_read_at(ValueIndex v, int phase, int d) const {
+    const auto& by = readers_[static_cast<std::size_t>(v)];
+    return std::any_of(by.begin(), by.end(), [&](int r) {
+      const PlanNode& reader = plan_.nodes[static_cast<std::size_t>(r)];
+      return reader.scope != Scope::tower || (early_[static_cast<std::size_t>(r)] < 0 && device(reader) == d && phase_[static_cast<std::size_t>(r)] >= phase);
+    });
+  }
+
   PlacedGraph& plan_;
   const Instances& instances_;
   const NumberLists& readers_;
   int tower_;
   std::vector<int> phase_;
   std::vector<bool> light_;
+  std::vector<int> early_;  ///< backward nodes that read forward values alone: another node of their part, in the end its root; else -1
 };
 
 }  // namespace

@@ -45,12 +45,16 @@ class RunChecker : public Objections {
     for (const StateBuffer& s : bound.state) check(s.buffer, s.device, node(s.node).name);
   }
 
-  /// Inside a step: outputs and scratch apart, and written over an input only where the op allows it, byte for byte.
+  /// Inside a step: outputs and scratch apart, and written over an input only where the op allows it, byte for byte; sums over one of
+  /// their own parts, which no other sum of the step reads.
   void check_beside(const Step& s) {
     const PlanNode& n = node(s.node);
     auto meet = [](const BufferRef& a, const BufferRef& b) { return a.space >= 0 && a.space == b.space && a.at < b.at + b.bytes && b.at < a.at + a.bytes; };
-    auto allowed = [&](std::size_t k, std::size_t i, const BufferRef& to, const BufferRef& from) {
-      return to.at == from.at && to.bytes == from.bytes && n.def && std::find(n.def->in_place.begin(), n.def->in_place.end(), std::pair(static_cast<int>(k), static_cast<int>(i))) != n.def->in_place.end();
+    const bool adds = adds_parts(n);
+    auto allowed = [&](std::size_t k, std::size_t i, const Part& whole, const Part& part) {
+      if (whole.buffer.at != part.buffer.at || whole.buffer.bytes != part.buffer.bytes) return false;
+      if (adds) return n.op != kPreAggregate || (part.low >= whole.low && part.high <= whole.high);
+      return n.def && std::find(n.def->in_place.begin(), n.def->in_place.end(), std::pair(static_cast<int>(k), static_cast<int>(i))) != n.def->in_place.end();
     };
     std::vector<const BufferRef*> written;
     if (s.scratch.bytes) written.push_back(&s.scratch);
@@ -61,7 +65,7 @@ class RunChecker : public Objections {
         written.push_back(&to.buffer);
         for (std::size_t i = 0; i < s.reads.size(); ++i)
           for (const Part& from : s.reads[i])
-            if (meet(to.buffer, from.buffer) && !allowed(k, i, to.buffer, from.buffer)) object("overlap: '{}' writes '{}' over its input '{}'", n.name, plan_.value(to.buffer.tag.value).name, plan_.value(from.buffer.tag.value).name);
+            if (meet(to.buffer, from.buffer) && !allowed(k, i, to, from)) object("overlap: '{}' writes '{}' over its input '{}'", n.name, plan_.value(to.buffer.tag.value).name, plan_.value(from.buffer.tag.value).name);
       }
     if (s.scratch.bytes)
       for (const auto& parts : s.reads)

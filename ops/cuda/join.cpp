@@ -38,7 +38,7 @@ std::vector<Kernel> join_cuda(const GpuCodeRef& code) {
   return {{.name = kAggregate, .op = kAggregate,
            .supports = [](const KernelRequest& r) {
              if (!r.join || r.join->tree.empty()) return refuse("only sums, maxima and means of towers are computed");
-             return r.outputs[0].dtype == boolean && r.join->how != "max" ? refuse("booleans have no " + r.join->how) : Support{.in_place = false};
+             return r.outputs[0].dtype == boolean && r.join->how != "max" ? refuse("booleans have no " + r.join->how) : Support{};
            },
            .prepare = [code](const KernelRequest& r) { return join_source(r.join->tree, r.join->how, r.join->present, r.outputs[0]).prepare(*code); }}};
 }

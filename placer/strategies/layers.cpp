@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <limits>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -81,30 +83,41 @@ double value_by_variables(const TowerGraph& tg, const TowerCut& t) {
   return value_of(t.problem, device);
 }
 
-/// UserError that says which node is the largest where memory is short.
-Cut cut_over(const Graph& g, const TowerCut& t, std::int64_t steps) {
+/// Where no cut fits by what a cut knows of memory, one that ignores it: the plan's own bytes then decide, and say what is too large.
+Cut cut_over(const Graph& g, TowerCut& t, std::int64_t steps, bool& fits) {
+  fits = true;
   try {
     return belfry::cut(t.problem, {steps});
   } catch (const UserError& e) {
-    const auto largest = std::max_element(t.problem.nodes.begin(), t.problem.nodes.end(), [](const CutNode& a, const CutNode& b) { return a.bytes < b.bytes; });
-    double all = 0;
-    for (const CutNode& n : t.problem.nodes) all += n.bytes;
-    throw UserError(fmt::format("the layers of '{}' cannot be cut over {} device{}: {}; variables and kept values are {:.0f} bytes, the largest '{}' with {:.0f}; give more devices, or more towers of "
-                                "fewer rows each (--towers)", g.name, t.devices.size(), t.devices.size() == 1 ? "" : "s", e.what(), all, largest->name, largest->bytes));
+    fits = false;
+    for (CutKind& k : t.problem.kinds) k.memory = std::numeric_limits<double>::infinity();
+    try {
+      return belfry::cut(t.problem, {steps});
+    } catch (const UserError&) {
+      throw UserError(fmt::format("the layers of '{}' cannot be cut over {} device{}: {}", g.name, t.devices.size(), t.devices.size() == 1 ? "" : "s", e.what()));
+    }
   }
 }
 
 /// A device's rules say its load, what the cut's objective came to, and what no cut can beat.
-std::vector<std::string> reasons_of(const TowerGraph& tg, const TowerCut& t, const Cut& c) {
+std::vector<std::string> reasons_of(const TowerGraph& tg, const TowerCut& t, const Cut& c, bool fits) {
   const std::vector<double> loads = loads_of(t.problem, c.device);
   const auto used = std::count_if(loads.begin(), loads.end(), [](double s) { return s > 0; });
   const std::string bound = c.optimal() ? "which no cut beats" : fmt::format("and no cut has less than {}", text_of(c.bound));
   const std::string idle = used < std::ssize(loads) ? fmt::format(", one of {} used of {}", used, loads.size()) : "", by_variables = text_of(value_by_variables(tg, t));
   std::vector<std::string> out;
   for (std::size_t d = 0; d < loads.size(); ++d)
-    out.push_back(fmt::format("cut by {0}: {1} a step on {2}{3}; {0} of {4}, {5}; by variables {6}", to_string(t.problem.objective), text_of(loads[d]), to_string(t.devices[d]), idle, text_of(c.value),
-                              bound, by_variables));
+    out.push_back(fmt::format("cut by {0}: {1} a step on {2}{3}; {0} of {4}, {5}; by variables {6}{7}", to_string(t.problem.objective), text_of(loads[d]), to_string(t.devices[d]), idle, text_of(c.value),
+                              bound, by_variables, fits ? "" : "; memory left out, as no cut fits it"));
   return out;
+}
+
+/// Rows of a feed are split where they are first read.
+void split_with_readers(const TowerGraph& tg, const TowerCut& t, const Cut& c, const std::vector<std::vector<DeviceId>>& lists, Rules& out) {
+  std::set<ValueIndex> known;
+  for (std::size_t i = 0; i < t.nodes.size(); ++i)
+    for (ValueIndex v : values_read(tg.nodes[static_cast<std::size_t>(t.nodes[i])]))
+      if (const PlanNode& m = tg.maker(v); m.op == kSplit && known.insert(v).second) out.push_back({m.name, lists[static_cast<std::size_t>(c.device[i])], "with its first reader"});
 }
 
 }  // namespace
@@ -138,10 +151,11 @@ Rules Layers::assign(const TowerGraph& tg, const Cluster& cluster, const CostTab
   }
   const int rounds = (tg.present() + replicas - 1) / replicas;
   const std::vector<DeviceId> stages(devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(count));
-  const TowerCut t = cut_problem_of(tg, cluster, costs, {stages, rounds, in_flight(order, rounds, static_cast<int>(count)), cut == LayerCut::latency ? CutObjective::latency : CutObjective::max_load});
+  TowerCut t = cut_problem_of(tg, cluster, costs, {stages, rounds, in_flight(order, rounds, static_cast<int>(count)), cut == LayerCut::latency ? CutObjective::latency : CutObjective::max_load});
   if (t.nodes.empty()) return {{"**", at(0), "nothing to cut"}};
-  const Cut c = cut_over(g, t, kSteps);
-  const std::vector<std::string> reasons = reasons_of(tg, t, c);
+  bool fits = true;
+  const Cut c = cut_over(g, t, kSteps, fits);
+  const std::vector<std::string> reasons = reasons_of(tg, t, c, fits);
   std::vector<std::vector<DeviceId>> lists;
   for (const DeviceId& d : t.devices) lists.push_back(at(static_cast<std::size_t>(std::find(stages.begin(), stages.end(), d) - stages.begin())));
   int last = 0;
@@ -150,6 +164,7 @@ Rules Layers::assign(const TowerGraph& tg, const Cluster& cluster, const CostTab
     out.push_back({t.problem.nodes[i].name, lists[d], reasons[d]});
     if (!t.problem.nodes[i].backward) last = c.device[i];
   }
+  split_with_readers(tg, t, c, lists, out);
   out.push_back({"**", lists[static_cast<std::size_t>(last)], "with the last layer: it belongs to none"});
   return out;
 }

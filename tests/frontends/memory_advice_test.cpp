@@ -65,10 +65,10 @@ TEST(MemoryAdvice, each_that_is_given_fits_when_it_is_followed) {
       {"single", "sim:0", {{"threads", "1"}}, 64},
       {"towers", "sim:0-1", {{"threads", "1"}, {"variables", "sim:0"}}, 256},
       {"mirrored", "sim:0-1", {{"threads", "1"}}, 64},
-      {"pipeline", "sim:0-1", {{"threads", "1"}, {"order", "gpipe"}, {"towers", "8"}, {"objective", "variables"}}, 256},
-      {"layers", "sim:0-1", {{"threads", "1"}, {"objective", "variables"}}, 512},
+      {"pipeline", "sim:0-1", {{"threads", "1"}, {"order", "gpipe"}, {"towers", "8"}}, 256},
+      {"layers", "sim:0-1", {{"threads", "1"}}, 512},
   };
-  std::set<std::string> kinds;
+  std::set<std::string> kinds, refused;
   for (const Told& t : asked) {
     const std::int64_t needed = most_bytes(t, std::int64_t{1} << 40);
     for (double part : {0.95, 0.7, 0.45}) {
@@ -79,6 +79,8 @@ TEST(MemoryAdvice, each_that_is_given_fits_when_it_is_followed) {
       } catch (const UserError& e) {
         message = e.what();
       }
+      if (message.empty() && (t.strategy == "layers" || t.strategy == "pipeline")) continue;  // cut elsewhere, it fits
+      refused.insert(t.strategy);
       ASSERT_NE(message.find("but has " + std::to_string(limit)), message.npos) << t.strategy << ": " << message;
       EXPECT_NE(message.find("most is held on sim:"), message.npos) << message;
       const std::string opening = "each of these fits: ";
@@ -95,6 +97,7 @@ TEST(MemoryAdvice, each_that_is_given_fits_when_it_is_followed) {
       }
     }
   }
+  EXPECT_EQ(refused.size(), asked.size());
   EXPECT_EQ(kinds, (std::set<std::string>{"--batch", "--strategy", "--towers", "-O"}));
 }
 

@@ -288,17 +288,20 @@ TEST(ParameterServer, refuses_what_loops_cannot_do) {
   const auto devices = parse_devices("cpu:0,cpu:1");
   EXPECT_TRUE(says([&] { to_strategy(ParameterServer{.devices = devices, .staleness = 2, .backup = 1}); }, {"one of the two"}));
   EXPECT_TRUE(says([&] { to_strategy(ParameterServer{.devices = devices, .backup = 2}); }, {"2 of 2 workers"}));
-  Session session(line(), ParameterServer{.devices = devices, .staleness = 2});
+  Session session(line(), ParameterServer{.devices = devices, .staleness = 2, .threads = 1});
   EXPECT_TRUE(says([&] { session.step(data.columns); }, {"parameter_server", "fit and belfry train run loops"}));
   session.run(data.columns);  // is no step
   EXPECT_TRUE(says([&] { fit(session, data, {.batch = 5}); }, {"5 rows", "2 workers"}));
   Session ordinary(line());
   EXPECT_TRUE(says([&] { TrainingLoops(ordinary, {}); }, {"'single' has no loops"}));
   TrainingLoops roomy(session, {.rows = 6, .fetches = {"loss"}});
-  std::int64_t bytes = 64;
-  for (const DeviceBytes& b : device_bytes(roomy.worker_plan(6))) bytes += b.total();
+  const auto bytes = [](const PlacedGraph& plan) {
+    std::int64_t out = 0;
+    for (const DeviceBytes& b : device_bytes(plan)) out += b.total();
+    return out;
+  };
   SessionOptions small;
-  small.cluster = local_cluster(devices, 2, bytes * 5 / 4);  // each plan fits, all together do not
+  small.cluster = local_cluster(devices, 2, std::max(bytes(roomy.worker_plan(6)), bytes(roomy.server_plan())));  // each plan fits, all together do not
   Session tight(line(), ParameterServer{.devices = devices, .staleness = 2, .threads = 1}, small);
   EXPECT_TRUE(says([&] { fit(tight, data, {.batch = 12}); }, {"the loops do not fit", "host"}));
 }

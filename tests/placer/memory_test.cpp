@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <belfry/graph/plan/bound_plan.h>
 #include <belfry/graph/plan/memory.h>
+#include <belfry/graph/structural.h>
 
 #include "plans.h"
 
@@ -59,6 +61,89 @@ TEST(PlannedMemory, of_a_pipeline_grows_by_less_than_values_and_gradients_per_mi
   // Of 64 rows: the input, two layers' values and one that is sent are kept. Beside each other they and two gradients would be six.
   constexpr std::int64_t kValue = 64 * 64 * 4;
   EXPECT_LE(bytes(9) - bytes(8), 4 * kValue + 1024);
+}
+
+/// A sum over towers on a device: its step, and where bytes of its region begin.
+struct Sum {
+  PlanNode* node = nullptr;
+  std::size_t group = 0;
+  std::int64_t start = 0;
+  Step step;
+  bool over_part() const {
+    return std::any_of(step.reads[0].begin(), step.reads[0].end(), [&](const Part& p) { return p.buffer.space == step.writes[0][0].buffer.space && p.buffer.at == step.writes[0][0].buffer.at; });
+  }
+  Slot& slot() const { return node->by_group[group].outputs[0]; }
+};
+
+/// The largest sum of a kind on sim:0.
+Sum largest_sum(PlacedGraph& plan, const std::string& op) {
+  const BoundPlan bound(plan);
+  Sum out;
+  for (const auto& stream : bound.streams)
+    for (const Step& s : stream) {
+      PlanNode& n = plan.nodes[static_cast<std::size_t>(s.node)];
+      if (n.op != op || s.device != 0 || n.attributes.text("how") != "sum" || (out.node && s.writes[0][0].buffer.bytes <= out.step.writes[0][0].buffer.bytes)) continue;
+      out.node = &n, out.step = s;
+    }
+  for (std::size_t g = 0; g < plan.groups.size(); ++g)
+    if (plan.groups[g].devices[0] == 0) out.group = g;
+  out.start = bound.device_start[0] + plan.groups[out.group].state;
+  return out;
+}
+
+PlacedGraph summing(const Strategy& s, const Cluster& cluster, std::int64_t batch) {
+  auto graph = std::make_shared<const Graph>(training_graph(net("decay")));
+  PlacedGraph plan = place(graph, s, cluster, batch, {.fetches = fetches_of(*graph)});
+  EXPECT_EQ(verify(plan), std::vector<std::string>());
+  return plan;
+}
+
+bool objects(const PlacedGraph& plan, const std::string& opening) {
+  const std::vector<std::string> found = verify(plan);
+  return std::any_of(found.begin(), found.end(), [&](const std::string& f) { return f.starts_with(opening); });
+}
+
+TEST(PlannedMemory, of_a_sum_is_that_of_one_of_its_parts_where_nobody_else_reads_it) {
+  const Strategy beside = to_strategy(Single{.device = sims(1)[0], .towers = 2, .threads = 1});
+  PlacedGraph plan = summing(beside, sim_cluster(1, true, 2), 8);
+  Sum sum = largest_sum(plan, kAggregate);
+  EXPECT_TRUE(sum.over_part());
+  sum.slot().offset += kAlignment;
+  EXPECT_TRUE(objects(plan, "overlap: '" + sum.node->name + "' writes")) << "not byte for byte";
+  // What both devices read, neither writes over.
+  plan = summing(to_strategy(Mirrored{.devices = sims(2), .towers = 2, .threads = 1}), sim_cluster(2), 8);
+  sum = largest_sum(plan, kAggregate);
+  EXPECT_FALSE(sum.over_part());
+  sum.slot() = {Slot::kRegion, sum.step.reads[0][0].buffer.at - sum.start, 0};
+  EXPECT_TRUE(objects(plan, "missing wait")) << "another device may still read it";
+}
+
+TEST(PlannedMemory, of_a_devices_sum_is_that_of_a_part_of_the_same_piece) {
+  const auto mirrored = [](int T) { return to_strategy(Mirrored{.devices = sims(2), .towers = T, .threads = 1}); };
+  PlacedGraph plan = summing(mirrored(4), sim_cluster(2), 8);
+  EXPECT_TRUE(largest_sum(plan, kPreAggregate).over_part());
+  // Of towers 0 to 2 there are two pieces: the first over tower 2, the second over tower 0.
+  plan = summing(mirrored(6), sim_cluster(2), 12);
+  Sum sum = largest_sum(plan, kPreAggregate);
+  const auto& parts = sum.step.reads[0];
+  ASSERT_EQ(parts.size(), 3u);
+  ASSERT_EQ(sum.step.writes[0].size(), 2u);
+  sum.slot() = {Slot::kRegion, parts[2].buffer.at - sum.start, parts[0].buffer.at - parts[2].buffer.at};
+  EXPECT_TRUE(objects(plan, "overlap: '" + sum.node->name + "' writes"));
+}
+
+/// Clipping scales each sum of gradients once more: in its own bytes.
+TEST(PlannedMemory, of_an_op_outside_the_towers_is_that_of_the_input_that_it_reads_last) {
+  PlacedGraph plan = summing(to_strategy(Single{.device = sims(1)[0], .towers = 2, .threads = 1}), sim_cluster(1), 8);
+  int over = 0;
+  for (const auto& stream : BoundPlan(plan).streams)
+    for (const Step& s : stream) {
+      const PlanNode& n = plan.nodes[static_cast<std::size_t>(s.node)];
+      if (n.scope != Scope::shared || !n.def || n.def->in_place.empty() || !n.donates.empty() || s.writes[0].empty()) continue;
+      for (const auto& parts : s.reads)
+        for (const Part& p : parts) over += p.buffer.space == s.writes[0][0].buffer.space && p.buffer.at == s.writes[0][0].buffer.at;
+    }
+  EXPECT_GT(over, 0);
 }
 
 }  // namespace

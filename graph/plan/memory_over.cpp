@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <map>
+
+#include <belfry/graph/plan/memory_parts_internal.h>
+#include <belfry/graph/plan/moves.h>
+#include <belfry/graph/plan/ranges.h>
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+namespace {
+
+/// Joins and other steps of one group's main streams that write over what they read last.
+class Writer {
+ public:
+  Writer(const PlacedGraph& plan, const MemoryParts& parts, std::size_t group) : plan_(plan), parts_(parts), g_(group), region_(parts.regions[group]), here_(parts.frames_on[static_cast<std::size_t>(region_.device)]) {}
+
+  Region run() {
+    region_.taken.resize(here_.size());
+    set_hosts();
+    set_blocks();
+    std::vector<int> order;
+    for (int i = 0; i < static_cast<int>(region_.items.size()); ++i) {
+      const RegionItem& x = item(i);
+      if (x.scratch) continue;
+      item_of_[{x.node, x.output}] = i;
+      if (x.written >= 0 && x.size == x.each) order.push_back(i);
+    }
+    taken_.resize(region_.items.size());
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return item(a).written < item(b).written; });
+    for (int i : order)
+      if (Over over = over_of(item(i)))
+        take(i, over);
+    return std::move(region_);
+  }
+
+ private:
+  RegionItem& item(int i) { return region_.items[static_cast<std::size_t>(i)]; }
+
+  /// Per class, where the frame of a tower that leaves its slot to nobody lies; -1 where the group's devices differ in that.
+  void set_hosts() {
+    const std::vector<int>& devices = plan_.groups[g_].devices;
+    for (std::size_t g = 0; g < devices.size(); ++g) {
+      std::vector<std::pair<int, int>> hosts(here_.size(), {-1, -1});
+      int number = 0;
+      for (const PlanStream& s : plan_.streams) {
+        if (s.device != devices[g] || s.name == "main") continue;
+        const std::vector<int> ranks = slot_ranks(s);
+        std::map<int, int> last;  // slot → tower
+        for (const StreamEntry& e : s.entries) last[e.slot] = e.tower;
+        for (auto [slot, tower] : last)
+          for (std::size_t k = 0; k < here_.size(); ++k) {
+            const std::vector<int>& towers = plan_.classes[static_cast<std::size_t>(here_[k].first)].towers;
+            if (hosts[k].first < 0 && std::find(towers.begin(), towers.end(), tower) != towers.end()) hosts[k] = {number, ranks[static_cast<std::size_t>(slot)]};
+          }
+        ++number;
+      }
+      if (g == 0) region_.host = hosts;
+      for (std::size_t k = 0; k < here_.size(); ++k)
+        if (region_.host[k] != hosts[k]) region_.host[k] = {-1, -1};
+    }
+  }
+
+  /// Where each value that is joined lies in the frames here.
+  void set_blocks() {
+    for (std::size_t k = 0; k < here_.size(); ++k) {
+      const std::vector<FrameBlock>& blocks = parts_.layouts.at(here_[k]);
+      for (std::size_t b = 0; b < blocks.size(); ++b)
+        if (blocks[b].joined >= 0 && region_.host[k].first >= 0) block_of_[blocks[b].joined].push_back({-1, static_cast<int>(k), b});
+    }
+  }
+
+  Over over_of(const RegionItem& x) const {
+    const PlanNode& n = plan_.nodes[x.node];
+    if (adds_parts(n)) return n.ranged ? Over{} : over_input(x, n, n.inputs[0]);
+    if (!n.def || !n.by_group[g_].in_place) return {};
+    for (auto [k, i] : n.def->in_place) {
+      if (k != static_cast<int>(x.output) || i >= static_cast<int>(n.inputs.size())) continue;
+      const ValueIndex v = n.inputs[static_cast<std::size_t>(i)];
+      if (v < 0 || plan_.maker(v).scope != Scope::shared || std::count(n.inputs.begin(), n.inputs.end(), v) > 1) continue;
+      if (Over over = over_input(x, n, v)) return over;
+    }
+    return {};
+  }
+
+  /// The buffer of an input that this step is the last to read, if it has as many bytes.
+  Over over_input(const RegionItem& x, const PlanNode& n, ValueIndex v) const {
+    const PlanNode& m = plan_.maker(v);
+    if (m.scope == Scope::tower) return over_block(x, n, v);
+    auto at = item_of_.find({static_cast<std::size_t>(plan_.value(v).maker), static_cast<std::size_t>(plan_.value(v).output)});
+    if (at == item_of_.end() || taken_[static_cast<std::size_t>(at->second)]) return {};
+    const RegionItem& y = region_.items[static_cast<std::size_t>(at->second)];
+    if (y.size != x.size || y.written < 0 || y.written >= x.written || y.last_read != x.written || m.ranged != n.ranged) return {};
+    if (m.scope != Scope::device && m.holders != n.holders) return {};
+    if (bytes(m, v) != bytes(n, n.outputs[x.output])) return {};
+    for (std::size_t k = 0; k < here_.size(); ++k)
+      if (y.read_by[k] > x.after[k]) return {};
+    return {at->second, -1, 0};
+  }
+
+  Over over_block(const RegionItem& x, const PlanNode& n, ValueIndex v) const {
+    auto known = block_of_.find(v);
+    if (known == block_of_.end() || region_.joined_read[static_cast<std::size_t>(v)] != x.written) return {};
+    for (const Over& over : known->second) {
+      const auto k = static_cast<std::size_t>(over.k);
+      const FrameBlock& b = parts_.layouts.at(here_[k])[over.block];
+      const Share share = plan_.share(plan_.classes[static_cast<std::size_t>(here_[k].first)].towers[0]);
+      if (b.own <= x.after[k] && b.size == x.size && local_bytes(plan_.value(v), share) == bytes(n, n.outputs[x.output])) return over;
+    }
+    return {};
+  }
+
+  std::int64_t bytes(const PlanNode& n, ValueIndex v) const { return n.ranged ? type_on(plan_, n, v, region_.device).bytes() : local_bytes(plan_.value(v), plan_.share(-1)); }
+
+  /// What lies there first lives as long as what is written over it.
+  void take(int i, const Over& over) {
+    item(i).over = over;
+    if (over.item < 0) {
+      region_.taken[static_cast<std::size_t>(over.k)][over.block] = i;
+      return;
+    }
+    taken_[static_cast<std::size_t>(over.item)] = true;
+    int root = i;
+    while (item(root).over.item >= 0) root = item(root).over.item;
+    RegionItem& first = item(root);
+    first.last_read = std::max(first.last_read, item(i).last_read);
+    first.gone = std::max(first.gone, item(i).gone);
+    for (std::size_t k = 0; k < here_.size(); ++k) first.read_by[k] = std::max(first.read_by[k], item(i).read_by[k]);
+  }
+
+  const PlacedGraph& plan_;
+  const MemoryParts& parts_;
+  std::size_t g_;
+  Region region_;
+  const std::vector<FrameKey>& here_;
+  std::map<std::pair<std::size_t, std::size_t>, int> item_of_;
+  std::map<ValueIndex, std::vector<Over>> block_of_;
+  std::vector<bool> taken_;
+};
+
+}  // namespace
+
+void set_over(const PlacedGraph& plan, MemoryParts& parts) {
+  for (std::size_t g = 0; g < plan.groups.size(); ++g) parts.regions[g] = Writer(plan, parts, g).run();
+}
+
+}  // namespace belfry
