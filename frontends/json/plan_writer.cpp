@@ -131,7 +131,7 @@ class PlanWriter {
     add_schedule(line, n);
     if (std::vector<std::string> variants = variant_texts(n.by_class); !variants.empty()) line.add("by_class", json_list(variants));
     if (std::vector<std::string> variants = variant_texts(n.by_group); !variants.empty()) line.add("by_group", json_list(variants));
-    add_members(line, n);
+    if (!n.again) add_members(line, n);  // else it has those of the node that it computes again
     return line.text();
   }
 
