@@ -54,11 +54,15 @@ int main(int argc, char** argv) {
   for (int round = -2; round < rounds; ++round)
     for (Case& c : cases) {
       timed_step(c.session, c.feeds);  // the other cases have taken the caches
+      auto trace = [&] {
+        const double seconds = traced_step(c.session, c.feeds);
+        if (round >= 0) calibration.add_trace(c.session.last_program().bound(), c.session.trace(), seconds);
+      };
+      const bool first = round % 2;  // now one of the two is first, now the other
+      if (c.calibrated && first) trace();
       const double seconds = timed_step(c.session, c.feeds);
       if (round >= 0) c.seconds.push_back(seconds);
-      if (!c.calibrated) continue;
-      const double traced = traced_step(c.session, c.feeds);
-      if (round >= 0) calibration.add_trace(c.session.last_program().bound(), c.session.trace(), traced);
+      if (c.calibrated && !first) trace();
     }
   const CostTable table = calibration.table("here");
   std::vector<double> seen, unseen;

@@ -82,11 +82,15 @@ void run_bench(BenchArguments& o, const std::shared_ptr<const Library>& library)
   for (std::int64_t round = -2; round < o.rounds; ++round)
     for (Case& c : cases) {
       timed_step(c.session, c.feeds);  // the other cases have taken the caches
+      auto trace = [&] {
+        const double seconds = traced_step(c.session, c.feeds);
+        if (round >= 0) calibration.add_trace(c.session.last_program().bound(), c.session.trace(), seconds);
+      };
+      const bool first = round % 2;  // now one of the two is first, now the other
+      if (o.calibrate && first) trace();
       const double seconds = timed_step(c.session, c.feeds);
       if (round >= 0) c.seconds.push_back(seconds);
-      if (!o.calibrate) continue;
-      const double traced = traced_step(c.session, c.feeds);
-      if (round >= 0) calibration.add_trace(c.session.last_program().bound(), c.session.trace(), traced);
+      if (o.calibrate && !first) trace();
     }
   for (const Case& c : cases) {
     const MeasuredSeconds s = spread_of(c.seconds);
