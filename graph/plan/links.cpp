@@ -127,6 +127,8 @@ double Links::exchange(const std::vector<int>& members, const std::vector<int>& 
 
 std::vector<int> link_groups(const Cluster& cluster) {
   std::vector<std::pair<double, std::string>> widest(cluster.devices.size());
+  for (std::size_t d = 0; d < widest.size(); ++d)
+    if (const DeviceId& id = cluster.devices[d].id; id.slice >= 0) widest[d].second = fmt::format("{}:{}", id.kind, id.index);
   for (const ClusterLink& l : cluster.links)
     for (const DeviceId& id : l.devices)
       if (const int d = cluster.find(id); d >= 0)

@@ -54,7 +54,8 @@ class Links {
   std::map<std::pair<std::vector<int>, std::vector<int>>, Crossings> crossings_;
 };
 
-/// A number per device, equal for those of a host whose widest links lead to the same place; where nothing is said of links, of a host.
+/// A number per device, equal for those of a host whose widest links lead to the same place; where nothing is said of their links,
+/// for logical devices of one GPU, and for all others of a host.
 std::vector<int> link_groups(const Cluster& cluster);
 
 /// Bytes on their way.

@@ -39,10 +39,10 @@ std::vector<Strategy> Auto::candidates() const {
     if (n == 1) with_devices(named(to_strategy(Single{d[0], std::max(1, towers), combine, threads}), "single", listed({{"towers", T}})));
     if (n == 1 && d[0].kind != "gpu") continue;
     with_devices(named(to_strategy(Towers{d, cpu(0), false, towers, combine, threads}), "towers", listed({{"towers", T}})));
+    with_devices(named(to_strategy(Towers{.devices = d, .towers = towers, .combine = combine, .threads = threads, .chosen = true}), "towers", listed({{"variables", "chosen"}, {"towers", T}})));
     if (n == 1) continue;
     with_devices(named(to_strategy(Towers{d, d[0], false, towers, combine, threads}), "towers", listed({{"variables", to_string(d[0])}, {"towers", T}})));
     with_devices(named(to_strategy(Towers{d, cpu(0), true, towers, combine, threads}), "towers", listed({{"variables", "spread"}, {"towers", T}})));
-    with_devices(named(to_strategy(Towers{.devices = d, .towers = towers, .combine = combine, .threads = threads, .chosen = true}), "towers", listed({{"variables", "chosen"}, {"towers", T}})));
     with_devices(named(to_strategy(Mirrored{d, towers, combine, threads}), "mirrored", listed({{"towers", T}})));
     with_devices(named(to_strategy(Mirrored{d, towers, combine, threads, Reduce::hierarchical}), "mirrored", listed({{"reduction", "hierarchical"}, {"towers", T}})));
     with_devices(named(to_strategy(Sharded{d, towers, combine, threads}), "sharded", listed({{"towers", T}})));

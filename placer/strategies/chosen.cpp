@@ -14,10 +14,24 @@ namespace {
 
 constexpr std::size_t kMostDevices = 256;  // ways between all pairs are looked at
 
-/// What a byte of a variable costs where it lies on one device: seconds of each way that its parts and copies take.
+/// Seconds by way.
+using Load = std::map<int, double>;
+
+/// What a byte of a variable costs where it lies on one device: what its copies take when a step begins, and the parts of its
+/// gradient at the end. The two never meet.
 struct Home {
-  std::map<int, double> ways;
+  Load copies, parts;
 };
+
+/// Of the ways that something more takes, the one that is then busy the longest.
+double busiest(const Load& load, const Load& more, double bytes) {
+  double out = 0;
+  for (const auto& [way, per_byte] : more) {
+    auto known = load.find(way);
+    out = std::max(out, (known == load.end() ? 0 : known->second) + bytes * per_byte);
+  }
+  return out;
+}
 
 class Chooser {
  public:
@@ -30,33 +44,32 @@ class Chooser {
         const int here = cluster.at(d), there = cluster.at(t);
         if (cluster.space(here) == cluster.space(there)) continue;
         if (links.empty()) {  // what moves costs what memory does
-          home.ways[-1 - here] += 2 / rate_of(cluster.devices[static_cast<std::size_t>(here)], tg.threads).bandwidth;
+          for (Load* load : {&home.copies, &home.parts}) (*load)[here] += 1 / rate_of(cluster.devices[static_cast<std::size_t>(here)], tg.threads).bandwidth;
           continue;
         }
-        for (const auto& route : {links.route(there, here), links.route(here, there)})
-          for (int w : route) home.ways[w] += 1 / links.ways()[static_cast<std::size_t>(w)].bandwidth;
+        for (int w : links.route(here, there)) home.copies[w] += 1 / links.ways()[static_cast<std::size_t>(w)].bandwidth;
+        for (int w : links.route(there, here)) home.parts[w] += 1 / links.ways()[static_cast<std::size_t>(w)].bandwidth;
       }
     }
   }
 
-  /// The device on which the variable adds the least to the busiest, with what it would be on each.
+  /// The device with which the busiest ways and device of all are busy the least, then its own; with what that would be on each.
   std::pair<std::size_t, std::vector<double>> choose(const Graph& g, NodeId head) {
     const double bytes = static_cast<double>(LocalType{g.node(head).types[0].dtype, extents_of(g.node(head).types[0].shape, 1)}.bytes());
     std::vector<double> after;
-    std::vector<std::pair<double, double>> keys;  // the busiest of what it uses, then what it takes in all
+    std::vector<std::pair<double, double>> keys;
     for (std::size_t d = 0; d < devices_.size(); ++d) {
-      double most = busy_[d] + update(head, devices_[d]), all = update(head, devices_[d]);
-      for (const auto& [w, per_byte] : homes_[d].ways) {
-        auto known = way_busy_.find(w);
-        most = std::max(most, (known == way_busy_.end() ? 0 : known->second) + bytes * per_byte);
-        all += bytes * per_byte;
-      }
-      after.push_back(most);
-      keys.emplace_back(most, all);
+      const double copies = busiest(copies_, homes_[d].copies, bytes), parts = busiest(parts_, homes_[d].parts, bytes), own = busy_[d] + update(head, devices_[d]);
+      after.push_back(std::max(most_copies_, copies) + std::max(most_parts_, parts) + std::max(most_busy_, own));
+      keys.emplace_back(after.back(), copies + parts + own);
     }
     const auto best = static_cast<std::size_t>(std::min_element(keys.begin(), keys.end()) - keys.begin());
-    busy_[best] += update(head, devices_[best]);
-    for (const auto& [w, per_byte] : homes_[best].ways) way_busy_[w] += bytes * per_byte;
+    const Home& h = homes_[best];
+    most_busy_ = std::max(most_busy_, busy_[best] += update(head, devices_[best]));
+    most_copies_ = std::max(most_copies_, busiest(copies_, h.copies, bytes));
+    most_parts_ = std::max(most_parts_, busiest(parts_, h.parts, bytes));
+    for (const auto& [w, per_byte] : h.copies) copies_[w] += bytes * per_byte;
+    for (const auto& [w, per_byte] : h.parts) parts_[w] += bytes * per_byte;
     return {best, after};
   }
 
@@ -76,7 +89,8 @@ class Chooser {
   Launches launches_;
   std::vector<Home> homes_;
   std::vector<double> busy_;
-  std::map<int, double> way_busy_;
+  Load copies_, parts_;
+  double most_copies_ = 0, most_parts_ = 0, most_busy_ = 0;
   std::map<NodeId, std::vector<int>> updates_;
 };
 
@@ -98,7 +112,7 @@ Rules chosen_over(const std::vector<DeviceId>& devices, const std::vector<Device
     for (std::size_t k = 0; k < std::min<std::size_t>(order.size(), 4); ++k) losers += fmt::format("{} {:.4g} ms on {}", losers.empty() ? ";" : ",", 1e3 * after[order[k]], to_string(devices[order[k]]));
     if (order.size() > 4) losers += fmt::format(", no less on {} more", order.size() - 4);
     device.push_back(best);
-    reasons.push_back(fmt::format("chosen by cost: here the busiest way or device is busy for {:.4g} ms{}", 1e3 * after[best], losers));
+    reasons.push_back(fmt::format("chosen by cost: here the busiest ways and device take {:.4g} ms{}", 1e3 * after[best], losers));
   }
   return put_variables(tg, devices, heads, device, reasons, std::move(before));
 }

@@ -56,6 +56,7 @@ std::vector<Layout> layouts(int towers) {
       {"mirrored over logical devices", "gpu:0/0,gpu:0/1", to_strategy(Mirrored{.devices = d("gpu:0/0,gpu:0/1"), .towers = towers, .threads = 1})},
       {"sharded", "gpu:0-1", to_strategy(Sharded{.devices = d("gpu:0-1"), .towers = towers, .threads = 1})},
       {"mirrored over four", "gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1", to_strategy(Mirrored{.devices = d("gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1"), .towers = towers, .threads = 1})},
+      {"by groups and in buckets", "gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1", to_strategy(Mirrored{.devices = d("gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1"), .towers = towers, .threads = 1, .reduction = Reduce::hierarchical, .bucket = 512})},
       {"layers", "gpu:0-1", to_strategy(Layers{.devices = d("gpu:0-1"), .towers = towers, .threads = 1, .cut = LayerCut::variables})},
       {"pipeline", "gpu:0-1", to_strategy(Layers{.devices = d("gpu:0-1"), .towers = towers, .order = PhaseOrder::one_f_one_b, .threads = 1, .cut = LayerCut::variables})},
   };

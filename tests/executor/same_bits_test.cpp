@@ -105,10 +105,10 @@ TEST(SameBits, hold_with_two_threads_a_tower) {
   // Wide enough that the kernels divide their work.
   Builder b("wide");
   Value x = b.input("x", f32, {kBatch, 24, 24, 3});
-  Value h = relu(conv2d(x, b.variable("c", {5, 5, 3, 32}, {.init = "normal"}), {.padding = "same"}) + b.variable("d", {32}));
+  Value h = relu(conv2d(x, b.variable("c", {5, 5, 3, 32}, {.init = "glorot_uniform"}), {.padding = "same"}) + b.variable("d", {32}));
   h = batch_norm(h, b.variable("scale", {32}, {.init = "ones"}), b.variable("offset", {32}), b.variable("mean", {32}, {.trainable = false}),
                  b.variable("variance", {32}, {.init = "ones", .trainable = false}));
-  h = matmul(reshape(max_pool2d(h), {kBatch, 12 * 12 * 32}), b.variable("w", {12 * 12 * 32, 64}, {.init = "normal"}));
+  h = matmul(reshape(max_pool2d(h), {kBatch, 12 * 12 * 32}), b.variable("w", {12 * 12 * 32, 64}, {.init = "glorot_uniform"}));
   b.minimize(mean(square(h)), Momentum{.learning_rate = 1e-4});
   auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
   auto with = [&](const char* devices, int threads) {

@@ -19,8 +19,8 @@ namespace {
 std::shared_ptr<const Graph> wide(bool clipped) {
   Builder b("wide");
   Value x = b.input("x", f32, {kBatch, 24});
-  Value h = tanh(matmul(x, b.variable("w0", {24, 60}, {.init = "normal"})) + b.variable("offset", {60}));
-  h = matmul(h, b.variable("w1", {60, 7}, {.init = "normal"}));
+  Value h = tanh(matmul(x, b.variable("w0", {24, 60}, {.init = "glorot_uniform"})) + b.variable("offset", {60}));
+  h = matmul(h, b.variable("w1", {60, 7}, {.init = "glorot_uniform"}));
   b.minimize(mean(square(h)), Adam{.learning_rate = 0.01}, {.clip_norm = clipped ? 0.5 : 0.0, .average_decay = clipped ? 0.9 : 0.0});
   return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
 }
