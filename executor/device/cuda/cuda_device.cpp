@@ -1,6 +1,7 @@
 #include <belfry/executor/device/cuda/cuda_device_internal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -34,6 +35,12 @@ class Context {
   void enter() const { check(d_.cuCtxSetCurrent(context_), "cuCtxSetCurrent"); }
   /// For what frees: a lost device has nothing left to free.
   bool enter_if_alive() const noexcept { return d_.cuCtxSetCurrent(context_) == CUDA_SUCCESS; }
+  /// What waits for a GPU's work when one has failed may wait for ever, so only the first one does.
+  bool lost() const { return lost_; }
+  void check_work(CUresult code, const char* call) {
+    if (code != CUDA_SUCCESS) lost_ = true;
+    check(code, call);
+  }
   const CudaDriver& driver() const { return d_; }
   const std::shared_ptr<CudaToolkit>& toolkit() const { return toolkit_; }
   CUcontext handle() const { return context_; }
@@ -45,6 +52,7 @@ class Context {
   std::string name_;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
+  std::atomic<bool> lost_{false};
 };
 
 class CudaGraph : public Captured {
@@ -79,7 +87,7 @@ class CudaQueue : public Queue {
     joined_ = event(CU_EVENT_DISABLE_TIMING);
   }
   ~CudaQueue() override {
-    if (!context_->enter_if_alive()) return;
+    if (context_->lost() || !context_->enter_if_alive()) return;
     d_.cuStreamSynchronize(stream_);
     for (auto* events : {&marks_, &stamps_})
       for (CUevent e : *events) d_.cuEventDestroy(e);
@@ -155,11 +163,11 @@ class CudaQueue : public Queue {
   void enter() override { context_->enter(); }
   void check() override {
     context_->enter();
-    if (CUresult code = d_.cuStreamQuery(stream_); code != CUDA_ERROR_NOT_READY) context_->check(code, "cuStreamQuery");
+    if (CUresult code = d_.cuStreamQuery(stream_); code != CUDA_ERROR_NOT_READY) context_->check_work(code, "cuStreamQuery");
   }
   void finish() override {
     context_->enter();
-    context_->check(d_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+    context_->check_work(context_->lost() ? d_.cuStreamQuery(stream_) : d_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
   }
 
  private:
