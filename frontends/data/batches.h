@@ -27,6 +27,8 @@ class Batches {
 
   /// The next rows of every column: `batch` of them; unless full, the last batch of an epoch is what is left. Valid until the next call, which writes into the same tensors.
   const std::map<std::string, HostTensor>& next();
+  /// The same into tensors of the caller, which are made anew where their types are others.
+  void next_into(std::map<std::string, HostTensor>& out);
   std::int64_t batches_per_epoch() const { return (rows_ + batch_ - 1) / batch_; }
 
   /// After the last batch of epoch e this is {e + 1, 0}, or further on where that batch is full.
@@ -39,7 +41,7 @@ class Batches {
     const HostTensor* column;
     std::size_t row_bytes;
   };
-  std::map<std::string, HostTensor>& tensors_of(std::int64_t rows);
+  std::int64_t next_count() const;
   std::int64_t next_row();
 
   std::int64_t rows_, batch_;

@@ -98,7 +98,10 @@ std::string read_file(const std::filesystem::path& path, std::size_t limit) {
 
 void make_folder(const std::filesystem::path& path) {
   std::error_code status;
-  if (std::filesystem::is_directory(path, status)) return;
+  if (std::filesystem::is_directory(path, status)) {
+    if (::access(path.c_str(), W_OK | X_OK) != 0) fail(path, "write in this folder", errno);
+    return;
+  }
   if (!std::filesystem::create_directories(path, status) && status) throw UserError(fmt::format("{}: the folder cannot be made: {}", path.string(), status.message()));
 }
 
