@@ -250,6 +250,7 @@ void say_loops(Session& session, std::int64_t batch, const std::vector<std::stri
 
 std::map<std::string, HostTensor> load_tensors(const std::string& path) {
   if (path.ends_with(".npz")) return read_npz(path);
+  if (path.ends_with(".npy")) return {{std::filesystem::path(path).stem().string(), read_npy(path)}};
   return read_safetensors(path);
 }
 

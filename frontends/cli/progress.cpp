@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -66,6 +67,9 @@ std::string metrics_text(const Metrics& metrics) {
   for (const auto& [name, value] : metrics) out += fmt::format("  {} {:.4f}", name, value);
   return out;
 }
+
+ProgressLine::ProgressLine(std::string unit, std::optional<double> one_device)
+    : unit_(std::move(unit)), one_device_(one_device), shown_(writes_over() ? Clock::time_point{} : Clock::now()) {}
 
 ProgressLine::~ProgressLine() { show_line(""); }
 

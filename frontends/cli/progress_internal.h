@@ -12,7 +12,7 @@ namespace belfry {
 class ProgressLine {
  public:
   /// `unit`: what a row is, as "img". `one_device`: rows a second of one device, where that is known.
-  ProgressLine(std::string unit, std::optional<double> one_device) : unit_(std::move(unit)), one_device_(one_device) {}
+  ProgressLine(std::string unit, std::optional<double> one_device);
   ~ProgressLine();
   void batch(const Progress& p);
   void epoch(const Progress& p);
@@ -23,7 +23,7 @@ class ProgressLine {
 
   std::string unit_;
   std::optional<double> one_device_;
-  Clock::time_point shown_ = Clock::now();
+  Clock::time_point shown_;
 };
 
 /// Whether standard error is a terminal whose line may be written over: neither NO_COLOR nor TERM=dumb says otherwise.

@@ -32,20 +32,20 @@ bool is_metric(const std::string& key) {
   return !key.starts_with("rows_per_second") && std::find(others.begin(), others.end(), key) == others.end();
 }
 
-Json parsed(const std::string& text, const std::string& file) {
+Json object_of(const std::string& text, const std::string& file) {
   Json out = Json::parse(text, nullptr, false);
   if (!out.is_object()) throw UserError(fmt::format("{}: holds no JSON object", file));
   return out;
 }
 
 RunRecord read_run(const fs::path& folder) {
-  RunRecord out{folder.string(), parsed(read_file(folder / "run.json"), (folder / "run.json").string()), {}, {}};
+  RunRecord out{folder.string(), object_of(read_file(folder / "run.json"), (folder / "run.json").string()), {}, {}};
   const fs::path log = folder / "log.jsonl";
   if (!fs::exists(log)) return out;
   std::istringstream lines(read_file(log));
   for (std::string line; std::getline(lines, line);) {
     if (lines.eof()) break;  // it is being written
-    Json one = parsed(line, log.string());
+    Json one = object_of(line, log.string());
     (one.contains("step") ? out.steps : out.epochs).push_back(std::move(one));
   }
   return out;
@@ -106,7 +106,8 @@ std::vector<std::string> differing(const std::vector<RunRecord>& runs) {
 
 Row row_of(const RunRecord& run, const std::vector<std::string>& settings) {
   Row out = {{"run", run.folder}};
-  for (const std::string& key : settings) out.emplace_back(key, run.config.contains(key) ? text_of(run.config[key]) : "-");
+  constexpr std::size_t kHash = 8;  // enough of one to tell runs apart
+  for (const std::string& key : settings) out.emplace_back(key, !run.config.contains(key) ? "-" : key == "arithmetic_hash" ? text_of(run.config[key]).substr(0, kHash) : text_of(run.config[key]));
   double seconds = 0, rate = 0, cpu = 0, memory = 0;
   for (const auto* lines : {&run.steps, &run.epochs})
     for (const Json& l : *lines) seconds = std::max(seconds, number(l, "seconds")), memory = std::max(memory, number(l, "memory_bytes"));

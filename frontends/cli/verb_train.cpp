@@ -160,7 +160,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
     session.prepare({batch}, Mode::step, fetches);
     say_memory(session);
   }
-  if (!o.out.empty()) write_run(session, o, fit_options, fetches);
+  if (!o.out.empty()) remove_unfinished(o.out), write_run(session, o, fit_options, fetches);
   ProgressLine line(data.train.columns.contains("image") ? "img" : "rows", writes_over() ? one_device_rate(session, data.train, batch, fetches) : std::nullopt);
   fit_options.on_batch = [&](const Progress& p) { line.batch(p); };
   fit_options.on_epoch = [&](const Progress& p) { line.epoch(p); };

@@ -98,6 +98,7 @@ std::optional<std::filesystem::path> resume_latest(Session& session, const DataS
 RunCheckpoints::RunCheckpoints(Session& session, const DataSet& data, const FitOptions& options) : session_(session), options_(options) {
   if (options.checkpoints.empty()) return;
   make_folder(options.checkpoints);
+  remove_unfinished(options.checkpoints);
   if (const std::int64_t latest = latest_checkpoint_step(options.checkpoints), here = steps_of(session); latest > here)
     throw UserError(fmt::format("{}: has a checkpoint of step {}, and this training goes on from step {}; resume from that one, or choose another folder", options.checkpoints, latest, here));
   settings_ = settings_of(session, data, options);

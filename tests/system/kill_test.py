@@ -27,7 +27,7 @@ def command(folder, place):
 def curves(folder):
     """The log without what is of this machine's clock."""
     lines = [json.loads(line) for line in pathlib.Path(folder, "log.jsonl").read_text(encoding="utf-8").splitlines()]
-    machine = ("seconds", "cpu", "memory")
+    machine = ("second", "cpu", "memory")
     return [{key: value for key, value in line.items() if not any(word in key for word in machine)} for line in lines]
 
 
@@ -64,7 +64,7 @@ with tempfile.TemporaryDirectory() as here:
         finished(folder, chance.choice(PLACES))
         got = [pathlib.Path(here, folder, f.relative_to(f"{here}/whole")) for f in files]
         differing = [f.name for f, bytes_ in zip(got, expected) if not f.is_file() or f.read_bytes() != bytes_]
-        left = [f.name for f in pathlib.Path(here, folder).rglob("*") if f.is_file() and f.parent.name == "checkpoints" and f not in got]
+        left = [f.name for f in pathlib.Path(here, folder).rglob("*") if ".partial-" in f.name or f.parent.name == "checkpoints" and f not in got]
         if differing or left or curves(f"{here}/{folder}") != logged:
             sys.exit(f"seed {seed}, run {chain} after {done} kills: other bytes in {differing}, left over {left}, the curves are {'the same' if curves(f'{here}/{folder}') == logged else 'others'}")
     print(f"{done} kills over {chain} runs of {length:.1f} s: {resumed} of them on a run that had gone on, {unfinished} left an unfinished file; all ended with the same bytes and the same curves")

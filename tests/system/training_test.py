@@ -59,8 +59,8 @@ with tempfile.TemporaryDirectory() as name:
     expect(written == ["log.jsonl", "plan.json", "run.json", "state.safetensors", "tensorboard", "trace.json"], f"a run folder has {written}")
     done = belfry("runs", "one", "two")
     lines = done.stdout.splitlines()
-    expect(done.returncode == 0 and len(lines) == 4 and "net mnist_cnn, data digits, batch 16, epochs 2" in lines[0] and lines[1].split()[:4] == ["run", "seed", "devices", "towers"], f"runs: {done}")
-    expect(lines[2].split()[:4] == ["one", "3", "cpu:0", "1"] and lines[3].split()[:4] == ["two", "0", "cpu:0,cpu:1", "2"] and lines[1].endswith("curve of val_loss") and "█" in lines[2], f"runs: {done.stdout}")
+    expect(done.returncode == 0 and len(lines) == 4 and "net mnist_cnn, data digits, batch 16, epochs 2" in lines[0] and lines[1].split()[:5] == ["run", "seed", "strategy", "devices", "towers"], f"runs: {done}")
+    expect(lines[2].split()[:5] == ["one", "3", "single", "cpu:0", "1"] and lines[3].split()[:5] == ["two", "0", "towers", "cpu:0,cpu:1", "2"] and lines[1].endswith("curve of val_loss") and "█" in lines[2], f"runs: {done.stdout}")
     facts = json.loads(belfry("runs", "--json", ".").stdout)
     expect([f["config"]["seed"] for f in facts] == [3, 0] and all(len(f["epochs"]) == 2 and len(f["steps"]) == 64 for f in facts), "runs --json")
     log = [json.loads(line) for line in (folder / "two/log.jsonl").read_text(encoding="utf-8").splitlines()]
