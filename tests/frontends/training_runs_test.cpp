@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <thread>
 #include <utility>
 
 #include <belfry/belfry.h>
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/train/early_stop_internal.h>
 #include <belfry/frontends/train/input_internal.h>
 
 #include "says.h"
@@ -147,6 +149,25 @@ TEST(TrainingRuns, an_early_stop_leaves_the_best_epoch_behind_whenever_it_was_st
   }
   Session none(line(), Single{});
   EXPECT_TRUE(says<UserError>([&] { fit(none, data, {.patience = 1, .monitor = "val_loss"}); }, {"no epoch has the metric 'val_loss'; there are loss, accuracy"}));
+}
+
+TEST(TrainingRuns, what_is_as_good_as_the_best_is_not_better) {
+  const Graph graph = line();
+  EarlyStop high(graph, {.patience = 2, .monitor = "accuracy"}), low(graph, {.patience = 2});
+  const std::vector<Metrics> epochs = {{{"accuracy", 0.5}, {"loss", 2}}, {{"accuracy", 0.75}, {"loss", 1}}, {{"accuracy", 0.75}, {"loss", 1}}, {{"accuracy", 0.7}, {"loss", NAN}}};
+  for (std::size_t k = 0; k < epochs.size(); ++k) {
+    EXPECT_FALSE(high.over() || low.over());
+    EXPECT_EQ(high.best(static_cast<std::int64_t>(k), epochs[k]), k < 2) << k;
+    EXPECT_EQ(low.best(static_cast<std::int64_t>(k), epochs[k]), k < 2) << k;
+  }
+  EXPECT_TRUE(high.over() && low.over());
+  // A start that goes on knows how long it has waited.
+  TextMap notes;
+  high.note(notes);
+  EarlyStop again(graph, {.patience = 2, .monitor = "max:accuracy"});
+  again.take(notes);
+  EXPECT_TRUE(again.over());
+  EXPECT_EQ(again.text(), "accuracy was not better for 2 epochs; the variables are those of epoch 2, with 0.75");
 }
 
 /// A source that is slow, and a reader that is not: the thread makes the same batches, and an error of it is the reader's.
