@@ -13,6 +13,7 @@
 #include <belfry/frontends/train/early_stop_internal.h>
 #include <belfry/frontends/train/input_internal.h>
 
+#include "files.h"
 #include "says.h"
 
 namespace belfry::test {
@@ -41,17 +42,6 @@ DataSet points(std::int64_t count) {
   return out;
 }
 
-struct Folder {
-  std::filesystem::path path = std::filesystem::path(testing::TempDir()) / ("belfry_training_runs_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
-  Folder() { std::filesystem::remove_all(path); }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::vector<std::string> names() const {
-    std::vector<std::string> out;
-    for (const auto& e : std::filesystem::directory_iterator(path)) out.push_back(e.path().filename().string());
-    return out;
-  }
-};
-
 struct Stop {};
 
 TEST(TrainingRuns, one_that_was_stopped_within_an_epoch_goes_on_to_the_same_curves_and_bits) {
@@ -64,7 +54,7 @@ TEST(TrainingRuns, one_that_was_stopped_within_an_epoch_goes_on_to_the_same_curv
   EXPECT_EQ(steps_of(whole), 21);
   const std::vector<Metrics> expected = std::exchange(curves, {});
 
-  options.checkpoints = folder.path.string();
+  options.checkpoints = folder.path().string();
   options.checkpoint_every = 4;
   options.keep = 2;
   for (int stop : {2, 9, 4, 100}) {  // before the first checkpoint, behind one within the second epoch, …
@@ -96,11 +86,11 @@ TEST(TrainingRuns, one_that_was_stopped_within_an_epoch_goes_on_to_the_same_curv
 TEST(TrainingRuns, a_folder_of_another_run_is_neither_gone_on_from_nor_written_over) {
   Folder folder;
   const DataSet data = points(16);
-  FitOptions options{.batch = 8, .epochs = 1, .checkpoints = folder.path.string()};
+  FitOptions options{.batch = 8, .epochs = 1, .checkpoints = folder.path().string()};
   Session session(line(), Single{});
   fit(session, data, options);
   Session other(line(), Single{}, {.seed = 1});
-  FitOptions wider{.batch = 16, .shuffle = 3, .checkpoints = folder.path.string()};
+  FitOptions wider{.batch = 16, .shuffle = 3, .checkpoints = folder.path().string()};
   EXPECT_TRUE(says<UserError>([&] { resume_latest(other, data, wider); }, {"batch: 8 there, 16 here; order: as it is there, shuffled by 3 here; seed: 0 there, 1 here"}));
   EXPECT_TRUE(says<UserError>([&] { fit(other, data, wider); }, {"has a checkpoint of step 2, and this training goes on from step 0"}));
   // Another rate is another plan: the run goes on, and is told.
@@ -118,7 +108,7 @@ TEST(TrainingRuns, an_early_stop_leaves_the_best_epoch_behind_whenever_it_was_st
     for (float& y : d.columns.at("y").data<float>()) y = 0;  // the nearer the line, the further from these, after a while
     return d;
   }();
-  FitOptions options{.batch = 5, .epochs = 60, .validation = &far, .checkpoints = folder.path.string(), .patience = 3};
+  FitOptions options{.batch = 5, .epochs = 60, .validation = &far, .checkpoints = folder.path().string(), .patience = 3};
   std::map<std::int64_t, double> losses;
   std::string told;
   options.on_epoch = [&](const Progress& p) { losses[p.epoch] = p.metrics.at("val_loss"); };
@@ -132,7 +122,7 @@ TEST(TrainingRuns, an_early_stop_leaves_the_best_epoch_behind_whenever_it_was_st
   EXPECT_THAT(told, testing::HasSubstr("val_loss was not better for 3 epochs; the variables are those of epoch " + std::to_string(best->first + 1)));
   const State kept = session.state();
 
-  std::filesystem::remove_all(folder.path);
+  std::filesystem::remove_all(folder.path());
   for (int start = 0; start < 2; ++start) {
     Session again(line(), Single{});
     FitOptions part = options;
