@@ -49,7 +49,7 @@ def train_belfry(o, folder):
     """The checkpoint after the first steps, and the losses of those that follow."""
     common = [o.belfry, "train", o.net, "--data", o.data, "--devices", "cpu:0,cpu:1", "--batch", o.batch, "--shuffle", "--seed", o.seed]
     checkpoint, log = o.checkpoint or folder / f"step-{o.after:08}.safetensors", folder / "log.jsonl"
-    first, then = common + ["--steps", o.after, "--checkpoints", folder], common + ["--steps", o.steps, "--resume", checkpoint, "--log", log]
+    first, then = common + ["--steps", o.after, "--checkpoints", folder], common + ["--steps", o.after + o.steps, "--resume", checkpoint, "--log", log]
     for command in (then,) if o.checkpoint else (first, then):
         beside.say("  " + " ".join(map(str, command)))
         done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

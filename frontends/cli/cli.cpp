@@ -68,6 +68,7 @@ int cli_main(int argc, char** argv, std::shared_ptr<const Library> own) {
   add_train_verb(app, library);
   add_evaluate_verb(app, library);
   add_predict_verb(app, library);
+  add_runs_verb(app);
   add_forecast_verb(app, library);
   add_bench_verb(app, library);
   add_compare_verb(app, library);

@@ -27,8 +27,6 @@
 
 namespace belfry {
 
-void say(const std::string& text) { std::cerr << text << std::flush; }
-
 CLI::Validator whole(std::uint64_t low, std::uint64_t high) {
   auto check = [=](std::string& text) {
     std::uint64_t n = 0;
@@ -266,7 +264,13 @@ void say_loops(Session& session, std::int64_t batch, const std::vector<std::stri
 
 std::map<std::string, HostTensor> load_tensors(const std::string& path) {
   if (path.ends_with(".npz")) return read_npz(path);
+  if (path.ends_with(".npy")) return {{std::filesystem::path(path).stem().string(), read_npy(path)}};
   return read_safetensors(path);
+}
+
+void save_tensors(const std::string& path, const std::map<std::string, HostTensor>& tensors) {
+  if (path.ends_with(".npz")) write_npz(path, tensors);
+  else write_safetensors(path, tensors);
 }
 
 namespace {

@@ -74,8 +74,10 @@ void say_loops(Session& session, std::int64_t batch, const std::vector<std::stri
 /// 'tower_1/logits/**=cpu:0' as a rule.
 PlacementRule parse_move(const std::string& text);
 
-/// Tensors of a safetensors, npz or npy file.
+/// Tensors of a safetensors or npz file; that of an npy file has the file's name.
 std::map<std::string, HostTensor> load_tensors(const std::string& path);
+/// As npz where the file's name ends so, else as safetensors.
+void save_tensors(const std::string& path, const std::map<std::string, HostTensor>& tensors);
 /// Feeds of N steps: rows k*B … (k+1)*B of every feed with a row axis; the others are the same in each step.
 class StepFeeds {
  public:

@@ -43,8 +43,8 @@ void run(const RunArguments& o, const std::shared_ptr<const Library>& library) {
     for (std::int64_t k = 0; k < o.steps; ++k) last = o.no_update ? session.run(steps(k), o.fetches) : session.step(steps(k), o.fetches);
   }
   for (const auto& [name, value] : last.all()) print(name, value);
-  if (!o.out.empty()) write_safetensors(o.out, last.all());
-  if (!o.save_state.empty()) write_safetensors(o.save_state, session.state());
+  if (!o.out.empty()) save_tensors(o.out, last.all());
+  if (!o.save_state.empty()) save_tensors(o.save_state, session.state());
   if (!o.trace.empty()) write_file(o.trace, chrome_trace(session.last_program().bound(), session.trace(), session.gpu_readings()));
 }
 
@@ -55,13 +55,13 @@ void add_run_verb(CLI::App& app, const LibrarySource& library) {
   CLI::App* verb = app.add_subcommand("run", "Run a graph or plan on a file of feeds");
   verb->footer("Example: belfry run two.json --feed batch.safetensors --fetch loss");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
-  verb->add_option("--feed", o->feed, "a tensor per input: safetensors or npz")->check(CLI::ExistingFile);
+  verb->add_option("--feed", o->feed, "a tensor per input: safetensors or npz, or npy for one that has the file's name")->check(CLI::ExistingFile);
   verb->add_option("--state", o->state, "variables by name; what is missing is initialised from --seed")->check(CLI::ExistingFile);
   verb->add_option("--steps", o->steps, "steps of training on rows k*B … (k+1)*B of the feeds; without it the graph is run once and nothing changes")->check(count());
   verb->add_option("--batch", o->batch, "rows of a step; by default the placement file's, else the feeds' rows / steps")->check(count());
   verb->add_flag("--no-update", o->no_update, "run the steps without updates");
   verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',');
-  verb->add_option("--out", o->out, "the fetched values of the last step, as safetensors");
+  verb->add_option("--out", o->out, "the fetched values of the last step: a file of safetensors, or *.npz");
   verb->add_option("--save-state", o->save_state, "all variables afterwards, as safetensors");
   verb->add_option("--trace", o->trace, "a Chrome trace of the last step, with the use of GPUs over all of them");
   o->placement.add_to(*verb);

@@ -1,13 +1,13 @@
 #include <CLI/CLI.hpp>
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <iostream>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/progress_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/data/data_folder.h>
 #include <belfry/frontends/draw/describe.h>
@@ -24,31 +24,11 @@ constexpr const char* kAntialias = "make photos smaller by the mean of all pixel
 
 struct TrainArguments {
   std::string source, data, out, checkpoints, resume, state, log, split = "test";
-  std::int64_t batch = 0, steps = 0;
-  int epochs = 5;
+  std::string monitor, tensorboard;
+  std::int64_t batch = 0, steps = 0, checkpoint_every = 0;
+  int epochs = 5, keep = 3, patience = 0;
   bool shuffle = false, full_batches = false, averages = false, antialias = false;
   PlacementArguments placement;
-};
-
-std::string metrics_text(const Metrics& metrics) {
-  std::string out;
-  for (const auto& [name, value] : metrics) out += fmt::format("  {} {:.4f}", name, value);
-  return out;
-}
-
-/// One line that is written over on a terminal; a line per epoch elsewhere.
-class ProgressLine {
- public:
-  void batch(const Progress& p) {
-    if (!terminal_ || (p.batch % 10 && p.batch != p.batches)) return;
-    say(fmt::format("\r\x1b[KEpoch {:2}/{:2}  {:4}/{:4}  {:.0f} img/s{}", p.epoch + 1, p.epochs, p.batch, p.batches, p.rows_per_second, metrics_text(p.metrics)));
-  }
-  void epoch(const Progress& p) {
-    say(fmt::format("{}Epoch {:2}/{:2}  {:.1f} s  {:.0f} img/s{}\n", terminal_ ? "\r\x1b[K" : "", p.epoch + 1, p.epochs, p.seconds, p.rows_per_second, metrics_text(p.metrics)));
-  }
-
- private:
-  bool terminal_ = isatty(2) && !std::getenv("NO_COLOR");
 };
 
 void say_memory(Session& session) {
@@ -82,64 +62,117 @@ void evaluate_split(Session& session, const TrainArguments& o) {
   say(fmt::format("of {} rows\n", rows));
 }
 
-void train(const TrainArguments& o, const std::shared_ptr<const Library>& library) {
-  Source source = load_source(o.source, *library);
-  refuse_broken(source, o.source);
-  if (!o.out.empty()) make_folder(o.out);  // before the work whose result goes there
-  const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
-  Session session = make_session(source, o.placement, library);
-  load_states(session, source, o.state);
-  if (!o.resume.empty()) Checkpoint::load(o.resume).restore(session);
-  const Splits data = splits_for(session, o);
-  FitOptions fit_options;
-  fit_options.log = o.log;
-  const std::vector<std::string> fetches = fit_fetches(session, fit_options);
-  const bool loops = session.strategy().loops.has_value();
-  if (loops) say_loops(session, batch, fetches, o.out.empty() ? "" : (std::filesystem::path(o.out) / "plan.json").string());
-  else {
-    say(describe(session.plan(batch, Mode::step, fetches), {.memory = true, .nodes = false}));
-    session.prepare({batch}, Mode::step, fetches);
-    say_memory(session);
+FitOptions fit_options_of(const TrainArguments& o, std::int64_t batch, const Splits& data) {
+  FitOptions out;
+  out.batch = batch;
+  out.epochs = o.epochs;
+  out.steps = o.steps;
+  if (o.shuffle) out.shuffle = o.placement.seed;
+  out.full_batches = o.full_batches;
+  out.validation = &data.test;
+  out.averages = o.averages;
+  out.checkpoints = o.checkpoints;
+  out.checkpoint_every = o.checkpoint_every;
+  out.keep = o.keep;
+  out.patience = o.patience;
+  out.monitor = o.monitor;
+  out.log = o.log.empty() && !o.out.empty() ? (std::filesystem::path(o.out) / "log.jsonl").string() : o.log;
+  out.tensorboard = o.tensorboard.empty() && !o.out.empty() ? (std::filesystem::path(o.out) / "tensorboard").string() : o.tensorboard;
+  out.notice = [](const std::string& text) { say(text + "\n"); };
+  return out;
+}
+
+/// From a checkpoint that was named, else from the latest of the folder.
+void go_on(Session& session, const DataSet& data, const TrainArguments& o, FitOptions& options) {
+  std::string from = o.resume;
+  if (!from.empty()) {
+    const Checkpoint checkpoint = Checkpoint::load(from);
+    for (const std::string& d : differences(checkpoint, session, data, options)) say(fmt::format("{}: another run than this one: {}\n", from, d));
+    resume(session, checkpoint, options);
+  } else if (!o.checkpoints.empty()) {
+    if (const auto latest = resume_latest(session, data, options)) from = latest->string();
   }
-  ProgressLine line;
-  fit_options.batch = batch;
-  fit_options.epochs = o.epochs;
-  fit_options.resumed = !o.resume.empty();
-  if (fit_options.resumed && !o.steps && session.data_progress.epoch >= o.epochs)
-    say(fmt::format("{}: the run has {} epochs already, and --epochs {} asks for no more\n", o.resume, session.data_progress.epoch, o.epochs));
-  fit_options.steps = o.steps;
-  if (o.shuffle) fit_options.shuffle = o.placement.seed;
-  fit_options.full_batches = o.full_batches;
-  fit_options.validation = &data.test;
-  fit_options.averages = o.averages;
-  fit_options.checkpoints = o.checkpoints;
-  fit_options.on_batch = [&](const Progress& p) { line.batch(p); };
-  fit_options.on_epoch = [&](const Progress& p) { line.epoch(p); };
-  const History history = fit(session, data.train, fit_options);
-  if (loops && !history.empty() && history.back().loops) say(history.back().loops->text() + "\n");
-  std::optional<AveragesInPlace> averages;
-  if (o.averages) averages.emplace(session);
-  Metrics result = evaluate(session, data.test);
-  averages.reset();
-  if (result.contains("accuracy")) std::cout << fmt::format("test accuracy {:.2f} %\n", 100 * result["accuracy"]);
-  else std::cout << metrics_text(result) << "\n";
-  if (o.out.empty()) return;
-  std::filesystem::path dir = o.out;
+  if (from.empty()) return;
+  const std::int64_t step = steps_of(session);
+  say(fmt::format("going on from {}: step {}, epoch {}, row {}\n", from, step, session.data_progress.epoch + 1, session.data_progress.position));
+  if (o.steps ? step >= o.steps : session.data_progress.epoch >= o.epochs)
+    say(fmt::format("{}: the run has {} {} already, and {} asks for no more\n", from, o.steps ? step : session.data_progress.epoch, o.steps ? "steps" : "epochs",
+                    o.steps ? fmt::format("--steps {}", o.steps) : fmt::format("--epochs {}", o.epochs)));
+}
+
+/// What the run was told, for `belfry runs`.
+void write_run(Session& session, const TrainArguments& o, const FitOptions& options, const std::vector<std::string>& fetches) {
+  nlohmann::ordered_json run = {{"net", o.source}, {"data", o.data}, {"batch", options.batch}};
+  if (o.steps) run["steps"] = o.steps;
+  else run["epochs"] = o.epochs;
+  run["seed"] = o.placement.seed;
+  run["shuffle"] = o.shuffle;
+  run["full_batches"] = o.full_batches;
+  if (o.patience) run["patience"] = o.patience;
+  run["precision"] = name_of(session.graph().precision);
+  run["strategy"] = session.strategy().name;
+  run["devices"] = o.placement.devices.empty() ? "cpu:0" : o.placement.devices;
+  if (!session.strategy().loops) {
+    const PlacedGraph& plan = session.plan(options.batch, Mode::step, fetches);
+    run["towers"] = plan.towers;
+    run["threads"] = plan.threads;
+    run["arithmetic_hash"] = plan.arithmetic_hash;
+  }
+  if (!o.placement.options.empty()) run["options"] = fmt::format("{}", fmt::join(o.placement.options, " "));
+  write_file((std::filesystem::path(o.out) / "run.json").string(), run.dump(1) + "\n");
+}
+
+/// Plan, variables and the trace of a step, in the folder.
+void write_results(Session& session, const DataSet& data, const std::string& out, std::int64_t batch, const std::vector<std::string>& fetches) {
+  const std::filesystem::path dir = out;
   State trained = session.state();
-  if (loops) {
+  if (session.strategy().loops) {
     write_safetensors(dir / "state.safetensors", trained);
-    say(fmt::format("wrote {0}/state.safetensors; there is no trace, since no step is like another\n", o.out));
+    say(fmt::format("wrote {0}/state.safetensors; there is no trace, since no step is like another\n", out));
     return;
   }
   write_file((dir / "plan.json").string(), write_plan(session.plan(batch, Mode::step, fetches)));
   write_safetensors(dir / "state.safetensors", trained);
   // The trace is of a step as training runs it: the first ones wake the threads, and what they change is put back.
   session.set_trace(true);
-  const DataSet rows = data.train.slice(0, std::min(batch, data.train.rows()));
+  const DataSet rows = data.slice(0, std::min(batch, data.rows()));
   for (int k = 0; k < 10; ++k) session.step(rows.columns, fetches);
   write_file((dir / "trace.json").string(), chrome_trace(session.last_program().bound(), session.trace(), session.gpu_readings()));
   session.load_state(trained);
-  say(fmt::format("wrote {0}/plan.json, {0}/state.safetensors, {0}/trace.json\n", o.out));
+  say(fmt::format("wrote {0}/plan.json, {0}/state.safetensors, {0}/trace.json\n", out));
+}
+
+void train(const TrainArguments& o, const std::shared_ptr<const Library>& library) {
+  Source source = load_source(o.source, *library);
+  refuse_broken(source, o.source);
+  for (const std::string& folder : {o.out, o.checkpoints})
+    if (!folder.empty()) make_folder(folder);  // before the work whose result goes there
+  const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
+  Session session = make_session(source, o.placement, library);
+  load_states(session, source, o.state);
+  const Splits data = splits_for(session, o);
+  FitOptions fit_options = fit_options_of(o, batch, data);
+  go_on(session, data.train, o, fit_options);
+  const std::vector<std::string> fetches = fit_fetches(session, fit_options);
+  if (session.strategy().loops) say_loops(session, batch, fetches, o.out.empty() ? "" : (std::filesystem::path(o.out) / "plan.json").string());
+  else {
+    say(describe(session.plan(batch, Mode::step, fetches), {.memory = true, .nodes = false}));
+    session.prepare({batch}, Mode::step, fetches);
+    say_memory(session);
+  }
+  if (!o.out.empty()) remove_unfinished(o.out), write_run(session, o, fit_options, fetches);
+  ProgressLine line(data.train.columns.contains("image") ? "img" : "rows", writes_over() ? one_device_rate(session, data.train, batch, fetches) : std::nullopt);
+  fit_options.on_batch = [&](const Progress& p) { line.batch(p); };
+  fit_options.on_epoch = [&](const Progress& p) { line.epoch(p); };
+  const History history = fit(session, data.train, fit_options);
+  if (!history.empty() && history.back().loops) say(history.back().loops->text() + "\n");
+  std::optional<AveragesInPlace> averages;
+  if (o.averages) averages.emplace(session);
+  Metrics result = evaluate(session, data.test);
+  averages.reset();
+  if (result.contains("accuracy")) std::cout << fmt::format("test accuracy {:.2f} %\n", 100 * result["accuracy"]);
+  else std::cout << metrics_text(result) << "\n";
+  if (!o.out.empty()) write_results(session, data.train, o.out, batch, fetches);
 }
 
 }  // namespace
@@ -151,17 +184,22 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
   verb->add_option("--data", o->data, "a folder: MNIST's IDX files, CIFAR-10's binary batches, photos in train/CLASS and val/CLASS, or *.txt")->required()->check(CLI::ExistingDirectory);
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
-  CLI::Option* epochs = verb->add_option("--epochs", o->epochs, "passes over the data, those before --resume among them; by default 5")->check(whole(1, 1 << 30));
-  verb->add_option("--steps", o->steps, "so many steps, in place of epochs")->check(count())->excludes(epochs);
+  CLI::Option* epochs = verb->add_option("--epochs", o->epochs, "passes over the data, those before a checkpoint among them; by default 5")->check(whole(1, 1 << 30));
+  verb->add_option("--steps", o->steps, "so many steps in place of epochs, those before a checkpoint among them")->check(count())->excludes(epochs);
   verb->add_flag("--antialias", o->antialias, kAntialias);
   verb->add_flag("--shuffle", o->shuffle, "another order of the rows in each epoch, keyed by --seed");
   verb->add_flag("--full-batches", o->full_batches, "no short batch at the end of an epoch: it runs on into the next");
   verb->add_flag("--averages", o->averages, "evaluate with the moving averages of the variables");
   verb->add_option("--state", o->state, "initial variables by name")->check(CLI::ExistingFile);
-  verb->add_option("--checkpoints", o->checkpoints, "a folder for a checkpoint after each epoch; the last three are kept");
-  verb->add_option("--resume", o->resume, "a checkpoint to go on from")->check(CLI::ExistingFile);
-  verb->add_option("--log", o->log, "a file of a line of JSON for each step and each epoch: losses, metrics, learning rate; --resume goes on in it");
-  verb->add_option("--out", o->out, "a folder for plan.json, state.safetensors and trace.json");
+  CLI::Option* folder = verb->add_option("--checkpoints", o->checkpoints, "a folder for a checkpoint after each epoch; the same command goes on from the latest, bit for bit");
+  verb->add_option("--checkpoint-every", o->checkpoint_every, "a checkpoint after so many steps and at the end, in place of each epoch's")->check(count())->needs(folder);
+  verb->add_option("--keep", o->keep, "so many checkpoints are kept; by default 3")->check(whole(1, 1 << 30))->needs(folder);
+  verb->add_option("--resume", o->resume, "a checkpoint to go on from, in place of the folder's latest")->check(CLI::ExistingFile);
+  CLI::Option* patience = verb->add_option("--patience", o->patience, "ends where so many epochs were no better, with the best one's variables")->check(whole(1, 1 << 30));
+  verb->add_option("--monitor", o->monitor, "the metric for --patience, as val_accuracy or min:val_error; by default the loss on held-out rows")->needs(patience);
+  verb->add_option("--log", o->log, "a file of a line of JSON for each step and each epoch: losses, metrics, learning rate; a run that goes on does so in it");
+  verb->add_option("--tensorboard", o->tensorboard, "a folder for TensorBoard's event files; by default a part of --out");
+  verb->add_option("--out", o->out, "a folder for the run: run.json, plan.json, log.jsonl, tensorboard/, state.safetensors and trace.json; see belfry runs");
   o->placement.add_to(*verb);
   verb->callback([o, library] { train(*o, library()); });
 }

@@ -21,6 +21,7 @@ void add_place_verb(CLI::App& app, const LibrarySource& library);
 void add_show_verb(CLI::App& app, const LibrarySource& library);
 void add_run_verb(CLI::App& app, const LibrarySource& library);
 void add_train_verb(CLI::App& app, const LibrarySource& library);
+void add_runs_verb(CLI::App& app);
 void add_evaluate_verb(CLI::App& app, const LibrarySource& library);
 void add_predict_verb(CLI::App& app, const LibrarySource& library);
 void add_compare_verb(CLI::App& app, const LibrarySource& library);

@@ -33,16 +33,7 @@ Batches::Batches(const DataSet& data, std::int64_t batch, std::optional<std::uin
   for (const auto& [name, tensor] : data.columns) columns_[name] = {&tensor, tensor.bytes().size() / static_cast<std::size_t>(rows_)};
 }
 
-std::map<std::string, HostTensor>& Batches::tensors_of(std::int64_t rows) {
-  auto& out = (rows == batch_ ? full_ : last_)[into_];
-  for (const auto& [name, pair] : columns_) {
-    HostTensor& tensor = out[name];
-    Extents shape = pair.column->shape();
-    shape[0] = rows;
-    if (tensor.dtype() != pair.column->dtype() || tensor.shape() != shape) tensor = HostTensor(pair.column->dtype(), shape);
-  }
-  return out;
-}
+std::int64_t Batches::next_count() const { return full_batches_ ? batch_ : std::min(batch_, rows_ - position_.position); }
 
 /// The row at the position, which moves on by one.
 std::int64_t Batches::next_row() {
@@ -56,23 +47,19 @@ std::int64_t Batches::next_row() {
 }
 
 const std::map<std::string, HostTensor>& Batches::next() {
-  if (!ahead_) return make();
-  position_ = behind_;
-  return *std::exchange(ahead_, nullptr);
+  auto& out = next_count() == batch_ ? full_ : last_;
+  next_into(out);
+  return out;
 }
 
-const std::map<std::string, HostTensor>& Batches::ahead() {
-  if (ahead_) return *ahead_;
-  const DataPosition from = position_;
-  into_ = 1 - into_;
-  ahead_ = &make();
-  behind_ = std::exchange(position_, from);
-  return *ahead_;
-}
-
-const std::map<std::string, HostTensor>& Batches::make() {
-  const std::int64_t count = full_batches_ ? batch_ : std::min(batch_, rows_ - position_.position);
-  auto& out = tensors_of(count);
+void Batches::next_into(std::map<std::string, HostTensor>& out) {
+  const std::int64_t count = next_count();
+  for (const auto& [name, pair] : columns_) {
+    HostTensor& tensor = out[name];
+    Extents shape = pair.column->shape();
+    shape[0] = count;
+    if (tensor.dtype() != pair.column->dtype() || tensor.shape() != shape) tensor = HostTensor(pair.column->dtype(), shape);
+  }
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = next_row();
     for (auto& [name, tensor] : out) {
@@ -80,14 +67,12 @@ const std::map<std::string, HostTensor>& Batches::make() {
       if (from.row_bytes > 0) std::memcpy(tensor.raw() + static_cast<std::size_t>(i) * from.row_bytes, from.column->raw() + static_cast<std::size_t>(row) * from.row_bytes, from.row_bytes);
     }
   }
-  return out;
 }
 
 void Batches::seek(const DataPosition& position) {
   if (position.epoch < 0 || position.position < 0 || position.position >= rows_)
     throw UserError(fmt::format("[data] epoch {}, position {} is no place in a data set of {} rows; was it saved with other data?", position.epoch, position.position, rows_));
   position_ = position;
-  ahead_ = nullptr;
 }
 
 }  // namespace belfry

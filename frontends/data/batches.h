@@ -27,8 +27,8 @@ class Batches {
 
   /// The next rows of every column: `batch` of them; unless full, the last batch of an epoch is what is left. Valid until the next call, which writes into the same tensors.
   const std::map<std::string, HostTensor>& next();
-  /// What `next` gives next, made ahead in tensors of its own; the position stays. Both are valid until the second call of `next` from now.
-  const std::map<std::string, HostTensor>& ahead();
+  /// The same into tensors of the caller, which are made anew where their types are others.
+  void next_into(std::map<std::string, HostTensor>& out);
   std::int64_t batches_per_epoch() const { return (rows_ + batch_ - 1) / batch_; }
 
   /// After the last batch of epoch e this is {e + 1, 0}, or further on where that batch is full.
@@ -41,9 +41,8 @@ class Batches {
     const HostTensor* column;
     std::size_t row_bytes;
   };
-  std::map<std::string, HostTensor>& tensors_of(std::int64_t rows);
+  std::int64_t next_count() const;
   std::int64_t next_row();
-  const std::map<std::string, HostTensor>& make();
 
   std::int64_t rows_, batch_;
   std::optional<std::uint64_t> seed_;
@@ -52,10 +51,7 @@ class Batches {
   std::vector<std::int64_t> order_;  ///< of epoch order_epoch_; empty without a seed
   std::int64_t order_epoch_ = -1;
   std::map<std::string, Pair> columns_;
-  std::map<std::string, HostTensor> full_[2], last_[2];  ///< reused: batches of `batch` rows, and of the rest; two of each for those made ahead
-  int into_ = 0;
-  const std::map<std::string, HostTensor>* ahead_ = nullptr;
-  DataPosition behind_;              ///< what was made ahead
+  std::map<std::string, HostTensor> full_, last_;  ///< reused: batches of `batch` rows, and of the rest
 };
 
 }  // namespace belfry

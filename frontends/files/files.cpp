@@ -1,12 +1,14 @@
 #include <belfry/frontends/files/files.h>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -98,8 +100,22 @@ std::string read_file(const std::filesystem::path& path, std::size_t limit) {
 
 void make_folder(const std::filesystem::path& path) {
   std::error_code status;
-  if (std::filesystem::is_directory(path, status)) return;
+  if (std::filesystem::is_directory(path, status)) {
+    if (::access(path.c_str(), W_OK | X_OK) != 0) fail(path, "write in this folder", errno);
+    return;
+  }
   if (!std::filesystem::create_directories(path, status) && status) throw UserError(fmt::format("{}: the folder cannot be made: {}", path.string(), status.message()));
+}
+
+void remove_unfinished(const std::filesystem::path& folder) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    const std::size_t at = name.rfind(kPartialSuffix);
+    if (at == std::string::npos) continue;
+    const long process = std::strtol(name.c_str() + at + std::strlen(kPartialSuffix), nullptr, 10);
+    if (process > 0 && ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH) ::unlink(it->path().c_str());
+  }
 }
 
 void write_file(const std::filesystem::path& path, std::string_view text) { write_file(path, {std::as_bytes(std::span(text))}); }

@@ -28,8 +28,11 @@ class MappedFile {
 /// UserError for a file that is absent, unreadable, no regular file, or longer than `limit` bytes.
 std::string read_file(const std::filesystem::path& path, std::size_t limit = std::size_t{1} << 28);
 
-/// With its parents, unless it is there. UserError with path and reason.
+/// With its parents, unless it is there. UserError with path and reason, also where nothing can be written in it.
 void make_folder(const std::filesystem::path& path);
+
+/// Removes the unfinished files of processes that are no more from the folder itself.
+void remove_unfinished(const std::filesystem::path& folder);
 
 /// What stands between a file's name and a number in the name of its unfinished neighbour.
 inline constexpr const char* kPartialSuffix = ".partial-";

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kVersionKey = "belfry.checkpoint";
 constexpr const char* kVersion = "1";
-constexpr std::string_view kPrefix = "step-", kEnding = ".safetensors";
+constexpr std::string_view kPrefix = "step-", kEnding = ".safetensors", kRun = "run/";
 
 template <class T>
 bool parse_number(std::string_view text, T& out) {
@@ -58,9 +58,10 @@ std::vector<Found> checkpoints_in(const std::filesystem::path& dir) {
 void write_checkpoint(const std::filesystem::path& path, const CheckpointData& data) {
   if (data.step < 0 || data.epoch < 0 || data.position < 0)
     throw UserError(fmt::format("{}: a checkpoint of step {}, epoch {}, position {}: none may be negative", path.string(), data.step, data.epoch, data.position));
-  write_safetensors(path, data.state,
-                    {{kVersionKey, kVersion}, {"step", std::to_string(data.step)}, {"epoch", std::to_string(data.epoch)},
-                     {"position", std::to_string(data.position)}, {"seed", std::to_string(data.seed)}, {"note", data.note}});
+  TextMap metadata = {{kVersionKey, kVersion}, {"step", std::to_string(data.step)}, {"epoch", std::to_string(data.epoch)},
+                      {"position", std::to_string(data.position)}, {"seed", std::to_string(data.seed)}, {"note", data.note}};
+  for (const auto& [key, value] : data.run) metadata[std::string(kRun) + key] = value;
+  write_safetensors(path, data.state, metadata);
 }
 
 CheckpointData read_checkpoint(const std::filesystem::path& path) {
@@ -75,6 +76,8 @@ CheckpointData read_checkpoint(const std::filesystem::path& path) {
   out.position = number<std::int64_t>(path, metadata, "position");
   out.seed = number<std::uint64_t>(path, metadata, "seed");
   out.note = metadata["note"];
+  for (const auto& [key, value] : metadata)
+    if (key.starts_with(kRun)) out.run[key.substr(kRun.size())] = value;
   return out;
 }
 
@@ -87,13 +90,18 @@ std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::pa
   return out;
 }
 
+std::int64_t latest_checkpoint_step(const std::filesystem::path& dir) {
+  std::int64_t out = -1;
+  for (const Found& f : checkpoints_in(dir))
+    if (f.whole) out = f.step;
+  return out;
+}
+
 void keep_last(const std::filesystem::path& dir, int k) {
   if (k < 1) throw UserError(fmt::format("keep_last: {} checkpoints cannot be kept; 1 is the least", k));
   std::vector<Found> found = checkpoints_in(dir);
-  std::int64_t newest = -1;
+  const std::int64_t newest = latest_checkpoint_step(dir);
   auto whole = std::count_if(found.begin(), found.end(), [](const Found& f) { return f.whole; });
-  for (const Found& f : found)
-    if (f.whole) newest = f.step;
   for (const Found& f : found) {
     bool remove = f.whole ? whole > k : f.step <= newest;
     if (f.whole && remove) --whole;

@@ -17,6 +17,7 @@ struct CheckpointData {
   std::int64_t position = 0;
   std::uint64_t seed = 0;
   std::string note;
+  TextMap run = {};           ///< what the training notes of itself, by its own names: settings, and where its epoch and its early stop stand
 };
 
 /// Written whole or not at all. UserError for negative counts and what write_safetensors refuses.
@@ -28,6 +29,8 @@ CheckpointData read_checkpoint(const std::filesystem::path& path);
 std::filesystem::path checkpoint_path(const std::filesystem::path& dir, std::int64_t step);
 /// The checkpoint of the highest step, by name; unfinished files do not count. Nothing where there is none or no folder.
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& dir);
+/// The step of that checkpoint; -1 where there is none.
+std::int64_t latest_checkpoint_step(const std::filesystem::path& dir);
 /// Removes all but the `k` checkpoints of the highest steps, and unfinished files of steps up to the highest. UserError for k < 1.
 void keep_last(const std::filesystem::path& dir, int k);
 

@@ -1,7 +1,10 @@
 // Training over a data set: epochs of global batches, metrics, validation, checkpoints.
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,8 +12,8 @@
 #include <belfry/frontends/data/batches.h>
 #include <belfry/frontends/session/loops.h>
 #include <belfry/frontends/session/session.h>
-#include <belfry/frontends/state/checkpoint.h>
 #include <belfry/frontends/train/averages.h>
+#include <belfry/frontends/train/checkpoints.h>
 
 namespace belfry {
 
@@ -24,6 +27,8 @@ struct Progress {
   std::int64_t step = 0;                    ///< of the session: steps before this training count
   double seconds = 0;                       ///< since the epoch began, the first step apart
   double rows_per_second = 0;
+  double waited = 0;                        ///< seconds of this epoch in which steps waited for their batch
+  int ahead = 0;                            ///< batches that a thread makes ahead; 0: each is made when it is asked for, since that costs next to nothing
   Metrics metrics;                          ///< of the epoch so far
   Metrics last;                             ///< of the last batch alone
   std::optional<double> learning_rate = {}; ///< of the last batch; none where nobody asked for it, or a given plan does not fetch it
@@ -33,7 +38,8 @@ struct Progress {
 struct FitOptions {
   std::int64_t batch = 32;                  ///< global: the towers share it; where workers train by loops, each takes a batch of its share
   int epochs = 1;                           ///< from here on; one that was begun is the first of them
-  bool resumed = false;                     ///< `epochs` is of the whole run: those before the checkpoint count
+  bool resumed = false;                     ///< `epochs` and `steps` are of the whole run: those before the checkpoint count
+  TextMap notes = {};                       ///< what `resume` found in the checkpoint: sums of its epoch, its best so far
   std::int64_t steps = 0;                   ///< not 0: so many from here on, across as many epochs as they take
   std::optional<std::uint64_t> shuffle = {};  ///< a seed; none: rows in file order
   bool full_batches = false;                ///< no short batch at the end of an epoch: it runs on into the next
@@ -41,11 +47,15 @@ struct FitOptions {
   bool averages = false;                    ///< validation with the moving averages of the variables
   std::function<void(const Progress&)> on_batch = {};
   std::function<void(const Progress&)> on_epoch = {};
+  std::function<void(const std::string&)> notice = {};  ///< told in a line what training finds or decides by itself
   std::string checkpoints = {};             ///< a folder, made if it is not there; empty: none
-  std::int64_t checkpoint_every = 0;        ///< steps; 0: at the end of each epoch
+  std::int64_t checkpoint_every = 0;        ///< steps, and at the end; 0: at the end of each epoch
   int keep = 3;
+  int patience = 0;                         ///< not 0: training ends where `monitor` was not better for so many epochs; then the session has the best ones' variables
+  std::string monitor = {};                 ///< an epoch's metric, "max:" or "min:" before it where that is not known; empty: the first loss, of validation if there is one
   bool learning_rate = false;               ///< Progress has it: each step fetches it, as it does for a log
   std::string log = {};                     ///< a file of a line of JSON for each step and each epoch; a session that has taken steps before goes on in it
+  std::string tensorboard = {};             ///< a folder for event files: train/ has a point for each step, validation/ for each epoch
 };
 
 struct EpochResult {
@@ -59,29 +69,18 @@ using History = std::vector<EpochResult>;
 std::vector<std::string> fit_fetches(const Session& session, const FitOptions& options = {});
 /// Rows that are handed out at a time: those of a step, or of one of the workers that train by loops. UserError where they cannot share a batch evenly.
 std::int64_t rows_handed_out(const Session& session, std::int64_t batch);
+/// Puts the session and the options where a checkpoint of the same training stands: `fit` goes on bit for bit. Tells the notice where this plan computes otherwise.
+void resume(Session& session, const Checkpoint& checkpoint, FitOptions& options);
+/// From the latest of `options.checkpoints`, whose file it gives; nothing where there is none. So a training that was killed goes on when it is
+/// started again. UserError where it is of another run.
+std::optional<std::filesystem::path> resume_latest(Session& session, const DataSet& data, FitOptions& options);
+/// What a checkpoint's run has otherwise than this one: "batch: 32 there, 64 here". Devices are no part of a run.
+std::vector<std::string> differences(const Checkpoint& checkpoint, const Session& session, const DataSet& data, const FitOptions& options);
 /// Trains from the session's data position on. UserError for columns that do not fit the inputs, and where the loss is no number.
 History fit(Session& session, const DataSet& data, const FitOptions& options = {});
 /// Losses and metrics of the graph for inference, as means over all batches. Under an AveragesInPlace with the moving averages of the variables.
 Metrics evaluate(Session& session, const DataSet& data, std::int64_t batch = 256);
 /// The same over several sets together.
 Metrics evaluate(Session& session, const std::vector<const DataSet*>& parts, std::int64_t batch = 256);
-
-/// Everything that a run needs to go on bit for bit, on other devices too.
-class Checkpoint {
- public:
-  /// State, step and seed of the session, data position of the last finished step.
-  static Checkpoint of(Session& session);
-  static Checkpoint load(const std::string& path);
-  void save(const std::string& path) const;
-  /// Puts the session where it was.
-  void restore(Session& session) const;
-  const CheckpointData& data() const { return data_; }
-  Checkpoint(Checkpoint&&) = default;
-  Checkpoint& operator=(Checkpoint&&) = default;
-
- private:
-  explicit Checkpoint(CheckpointData data) : data_(std::move(data)) {}
-  CheckpointData data_;
-};
 
 }  // namespace belfry

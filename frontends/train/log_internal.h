@@ -1,29 +1,43 @@
-// What training reports, as lines of JSON in a file that can be read while it grows.
+// What training reports: lines of JSON in a file that can be read while it grows, and charts for TensorBoard.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <fstream>
+#include <map>
+#include <memory>
 #include <string>
 
 #include <belfry/frontends/train/fit.h>
+#include <belfry/frontends/train/tensorboard_internal.h>
+#include <belfry/frontends/train/usage_internal.h>
 
 namespace belfry {
 
 class TrainingLog {
  public:
-  /// Nothing is written where `path` is empty. With `go_on` lines are put behind those that are there. UserError where the file cannot be opened.
-  TrainingLog(const std::string& path, bool go_on);
-  /// {"step", "epoch", "rows", "seconds" since the log was opened, "learning_rate", losses and metrics of the batch}; epochs count from 1.
+  /// Nothing is written where the options name no file. Of what is there the lines up to step `before` stay: what was done behind the
+  /// checkpoint that the training goes on from is done anew. `device_shares`: the share of each device in a step's rows. UserError where a file cannot be opened.
+  TrainingLog(const FitOptions& options, std::int64_t before, std::map<std::string, double> device_shares);
+  /// {"step", "epoch", "rows", "seconds" of training, those of earlier starts with them, "step_seconds" since the step before, "learning_rate",
+  /// losses and metrics of the batch}; epochs count from 1. Once a second "cpu", in cores, and "memory_bytes" of this process.
   void step(const Progress& p, std::int64_t rows);
-  /// {"epoch", "steps", "seconds", losses and metrics of the epoch, and of validation}.
+  /// {"epoch", "steps", "seconds", "epoch_seconds" and "input_seconds" of it that steps waited for batches, "rows_per_second", also by
+  /// device, "cpu", "memory_bytes", losses and metrics of the epoch, and of validation}.
   void epoch(const Progress& p);
 
  private:
-  void write(std::string line, const Metrics& metrics);
+  double seconds() const;
+  void write(std::string line, const Metrics& machine, const Metrics& metrics);
 
   std::string path_;
   std::ofstream file_;
+  std::unique_ptr<TensorBoardLog> charts_;
+  std::map<std::string, double> device_shares_;
+  double earlier_ = 0;     ///< seconds of the starts before this one
+  double last_step_ = 0;   ///< seconds at which the step before ended
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  Usage sampled_, epoch_began_;
 };
 
 }  // namespace belfry

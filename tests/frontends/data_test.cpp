@@ -75,28 +75,6 @@ TEST(batches, the_last_one_is_shorter_and_tensors_are_reused) {
   EXPECT_EQ(batches.next().at("x").raw(), at);
 }
 
-TEST(batches, made_ahead_are_the_next_and_the_position_stays) {
-  DataSet data = counted(7);
-  Batches batches(data, 3, 5), plain(data, 3, 5);
-  for (int k = 0; k < 8; ++k) {
-    const DataPosition before = batches.position();
-    const auto& now = batches.next();
-    const std::vector<std::int64_t> mine = ids(now);
-    EXPECT_EQ(mine, ids(plain.next()));
-    if (k % 3 == 2) continue;
-    const DataPosition at = batches.position();
-    EXPECT_NE(at, before);
-    const std::vector<std::int64_t> later = ids(batches.ahead());
-    EXPECT_EQ(&batches.ahead(), &batches.ahead());
-    EXPECT_EQ(batches.position(), at);
-    EXPECT_EQ(ids(now), mine) << "was written over";
-    if (k == 4) {
-      batches.seek(at);
-      EXPECT_EQ(ids(batches.ahead()), later);
-    }
-  }
-}
-
 TEST(batches, full_ones_run_on_into_the_next_epoch) {
   DataSet data = counted(7);
   Batches batches(data, 5, {}, true);

@@ -317,7 +317,11 @@ with tempfile.TemporaryDirectory() as folder:
     expect(all(unset not in done.stderr for done in values.values()), f"evaluation of a state: {values}")
     train, test, both = (float(re.search(r"loss ([\d.]+)", values[split].stdout).group(1)) for split in ("train", "test", "all"))
     expect(abs(both - (64 * train + 32 * test) / 96) < 2e-6, f"the loss of both splits with averages: {train} {test} {both}")
-    expect("fetch/learning_rate" not in pathlib.Path(folder, "averaged/plan.json").read_text(encoding="utf-8"), "a learning rate that nothing reads is fetched")
+    # A step fetches the learning rate where a log reads it, as that of the folder does.
+    expect("fetch/learning_rate" in pathlib.Path(folder, "averaged/plan.json").read_text(encoding="utf-8"), "the learning rate is not fetched for the log of --out")
+    lines = [json.loads(line) for line in pathlib.Path(folder, "averaged/log.jsonl").read_text(encoding="utf-8").splitlines()]
+    rates = [line["learning_rate"] for line in lines if "rows" in line]
+    expect(len(rates) == 8 and rates[0] > 0.19 and rates == sorted(rates, reverse=True), f"a schedule's rates in the log: {rates}")
     refused(1, ["keeps no moving averages", "average_decay"], "evaluate", "mlp", "--data", "digits", "--averages")
     done = here("train", "mlp", "--data", "digits", "--epochs", "1", "--averages")
     expect(done.returncode == 1 and "keeps no moving averages" in done.stderr and "Epoch" not in done.stderr, f"averages that are not kept, said before the training: {done}")

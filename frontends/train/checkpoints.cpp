@@ -1,0 +1,126 @@
+#include <belfry/frontends/train/checkpoints.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <belfry/frontends/files/files.h>
+#include <belfry/frontends/train/fit.h>
+#include <belfry/frontends/train/run_checkpoints_internal.h>
+#include <belfry/graph/structural.h>
+
+namespace belfry {
+
+std::int64_t steps_of(Session& session) {
+  const Graph& g = session.training_graph();
+  const NodeId id = g.find_node("step");
+  if (id < 0 || g.node(id).op->name != kVariable || g.node(id).types[0].dtype != i64) return session.data_progress.steps;
+  return session.variable("step").item<std::int64_t>();
+}
+
+Checkpoint Checkpoint::of(Session& session, TextMap run) {
+  CheckpointData data;
+  data.state = session.state();
+  data.step = steps_of(session);
+  data.epoch = session.data_progress.epoch;
+  data.position = session.data_progress.position;
+  data.seed = session.seed();
+  data.note = session.graph().name;
+  data.run = std::move(run);
+  return Checkpoint(std::move(data));
+}
+
+Checkpoint Checkpoint::load(const std::string& path) { return Checkpoint(read_checkpoint(path)); }
+void Checkpoint::save(const std::string& path) const { write_checkpoint(path, data_); }
+
+void Checkpoint::restore(Session& session) const {
+  State have = session.state();
+  for (const auto& [name, value] : have)
+    if (!data_.state.contains(name)) throw UserError(fmt::format("the checkpoint of '{}' lacks the variable '{}' of the graph '{}'", data_.note, name, session.graph().name));
+  session.load_state(data_.state);
+  session.data_progress = {data_.epoch, data_.position, data_.step};
+}
+
+std::filesystem::path best_checkpoint(const std::filesystem::path& dir) { return dir / "best.safetensors"; }
+
+// ---------------------------------------------------------------- of a run
+
+namespace {
+
+constexpr const char* kArithmetic = "arithmetic";
+
+/// What two starts of one run have in common: devices are no part of it.
+TextMap settings_of(const Session& session, const DataSet& data, const FitOptions& options) {
+  std::string columns = fmt::format("{} rows of", data.rows());
+  for (const auto& [name, t] : data.columns) columns += fmt::format(" {} {}", name, to_string(t.type()));
+  return {{"batch", std::to_string(options.batch)},
+          {"data", columns},
+          {"net", session.graph().name},
+          {"order", options.shuffle ? fmt::format("shuffled by {}", *options.shuffle) : "as it is"},
+          {"short batches", options.full_batches ? "run on" : "stay"}};
+}
+
+/// The hash of all that the plan of a full batch computes; empty for a session that trains by loops.
+std::string arithmetic_of(Session& session, const FitOptions& options) {
+  return session.strategy().loops ? "" : session.plan(options.batch, Mode::step, fit_fetches(session, options)).arithmetic_hash;
+}
+
+}  // namespace
+
+std::vector<std::string> differences(const Checkpoint& checkpoint, const Session& session, const DataSet& data, const FitOptions& options) {
+  std::vector<std::string> out;
+  for (const auto& [key, here] : settings_of(session, data, options))
+    if (const auto there = checkpoint.data().run.find(key); there != checkpoint.data().run.end() && there->second != here) out.push_back(fmt::format("{}: {} there, {} here", key, there->second, here));
+  if (checkpoint.data().seed != session.seed()) out.push_back(fmt::format("seed: {} there, {} here", checkpoint.data().seed, session.seed()));
+  return out;
+}
+
+void resume(Session& session, const Checkpoint& checkpoint, FitOptions& options) {
+  checkpoint.restore(session);
+  options.resumed = true;
+  options.notes = checkpoint.data().run;
+  const auto there = options.notes.find(kArithmetic);
+  if (!options.notice || there == options.notes.end() || there->second.empty()) return;
+  if (const std::string here = arithmetic_of(session, options); !here.empty() && here != there->second)
+    options.notice("this plan computes otherwise than the one that wrote the checkpoint (other towers, threads, kernels or attributes): bits may differ from a run that was never interrupted");
+}
+
+std::optional<std::filesystem::path> resume_latest(Session& session, const DataSet& data, FitOptions& options) {
+  options.resumed = true;
+  const std::optional<std::filesystem::path> file = latest_checkpoint(options.checkpoints);
+  if (!file) return {};
+  const Checkpoint checkpoint = Checkpoint::load(file->string());
+  if (const auto other = differences(checkpoint, session, data, options); !other.empty())
+    throw UserError(fmt::format("{}: is of another run ({}); choose another folder for the checkpoints of this one", file->string(), fmt::join(other, "; ")));
+  resume(session, checkpoint, options);
+  return file;
+}
+
+RunCheckpoints::RunCheckpoints(Session& session, const DataSet& data, const FitOptions& options) : session_(session), options_(options) {
+  if (options.checkpoints.empty()) return;
+  make_folder(options.checkpoints);
+  remove_unfinished(options.checkpoints);
+  if (const std::int64_t latest = latest_checkpoint_step(options.checkpoints), here = steps_of(session); latest > here)
+    throw UserError(fmt::format("{}: has a checkpoint of step {}, and this training goes on from step {}; resume from that one, or choose another folder", options.checkpoints, latest, here));
+  settings_ = settings_of(session, data, options);
+  if (const std::string hash = arithmetic_of(session, options); !hash.empty()) settings_[kArithmetic] = hash;
+}
+
+void RunCheckpoints::save(const TextMap& notes) {
+  if (options_.checkpoints.empty()) return;
+  TextMap run = settings_;
+  run.insert(notes.begin(), notes.end());
+  Checkpoint c = Checkpoint::of(session_, std::move(run));
+  try {
+    c.save(checkpoint_path(options_.checkpoints, c.data().step).string());
+    keep_last(options_.checkpoints, options_.keep);
+  } catch (const UserError& e) {
+    const auto last = latest_checkpoint(options_.checkpoints);
+    throw UserError(fmt::format("{}; {}", e.what(), last ? "the last good checkpoint is " + last->string() : "there is no checkpoint yet"));
+  }
+}
+
+void RunCheckpoints::save_best() {
+  if (!options_.checkpoints.empty()) Checkpoint::of(session_, settings_).save(best_checkpoint(options_.checkpoints).string());
+}
+
+}  // namespace belfry

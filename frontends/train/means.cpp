@@ -1,0 +1,104 @@
+#include <belfry/frontends/train/means_internal.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include <belfry/frontends/data/batches.h>
+
+namespace belfry {
+namespace {
+
+constexpr std::string_view kWeight = "/weight", kSum = "sum ", kRows = "rows";
+
+}  // namespace
+
+double as_double(const HostTensor& t) {
+  return visit_dtype(t.dtype(), [&]<class T>() { return static_cast<double>(t.data<T>()[0]); });
+}
+
+void RunningMeans::add(const Results& results, const std::vector<std::string>& names, std::int64_t rows) {
+  for (const std::string& n : names) {
+    const auto at = results.all().find(n + std::string(kWeight));
+    const double weight = at == results.all().end() ? static_cast<double>(rows) : as_double(at->second);
+    if (weight == 0) continue;  // nothing of it is in this batch
+    sums_[n].sum += as_double(results[n]) * weight;
+    sums_[n].weight += weight;
+  }
+  rows_ += rows;
+}
+
+Metrics RunningMeans::means() const {
+  Metrics out;
+  for (const auto& [name, s] : sums_) out[name] = s.sum / s.weight;
+  return out;
+}
+
+void RunningMeans::note(TextMap& notes) const {
+  for (const auto& [name, s] : sums_) notes[std::string(kSum) + name] = fmt::format("{:a} {:a}", s.sum, s.weight);
+  notes[std::string(kRows)] = std::to_string(rows_);
+}
+
+void RunningMeans::take(const TextMap& notes) {
+  for (const auto& [key, value] : notes) {
+    if (key == kRows) rows_ = std::strtoll(value.c_str(), nullptr, 10);
+    if (!key.starts_with(kSum)) continue;
+    char* end = nullptr;
+    Sum& s = sums_[key.substr(kSum.size())];
+    s.sum = std::strtod(value.c_str(), &end);
+    s.weight = std::strtod(end, nullptr);
+  }
+}
+
+std::vector<std::string> losses_of(const Graph& g) {
+  std::vector<std::string> out;
+  for (ValueId v : g.train ? g.train->losses : g.losses) out.push_back(g.name_of(v));
+  return out;
+}
+
+std::vector<std::string> reported(const Graph& g) {
+  std::vector<std::string> out = losses_of(g), all = out;
+  for (const auto& [name, v] : g.metrics)
+    if (g.type(v).shape.empty()) all.push_back(name);
+  auto weighs = [&](const std::string& name) { return name.ends_with(kWeight) && std::find(all.begin(), all.end(), name.substr(0, name.size() - kWeight.size())) != all.end(); };
+  std::copy_if(all.begin() + static_cast<std::ptrdiff_t>(out.size()), all.end(), std::back_inserter(out), [&](const std::string& name) { return !weighs(name); });
+  return out;
+}
+
+std::vector<std::string> with_weights(const Graph& g, std::vector<std::string> names) {
+  for (std::size_t i = 0, n = names.size(); i < n; ++i)
+    if (auto at = g.metrics.find(names[i] + std::string(kWeight)); at != g.metrics.end() && g.type(at->second).shape.empty()) names.push_back(at->first);
+  return names;
+}
+
+void check_columns(const Graph& g, const DataSet& data) {
+  for (NodeId id : g.inputs()) {
+    const std::string& name = g.node(id).name;
+    if (data.columns.contains(name)) continue;
+    std::vector<std::string> names;
+    for (const auto& [column, t] : data.columns) names.push_back(column);
+    throw UserError(fmt::format("the data have no column for the input '{}'; their columns are {}", name, fmt::join(names, ", ")));
+  }
+}
+
+Metrics evaluate(Session& session, const DataSet& data, std::int64_t batch) { return evaluate(session, std::vector<const DataSet*>{&data}, batch); }
+
+Metrics evaluate(Session& session, const std::vector<const DataSet*>& parts, std::int64_t batch) {
+  std::vector<std::string> names = reported(session.graph()), fetches = with_weights(session.graph(), names);
+  if (names.empty()) throw UserError(fmt::format("the graph '{}' has neither loss nor metric to evaluate", session.graph().name));
+  RunningMeans means;
+  for (const DataSet* data : parts) {
+    check_columns(session.graph(), *data);
+    Batches batches(*data, batch);
+    while (batches.position().epoch == 0) {
+      const auto& columns = batches.next();
+      means.add(session.predict(columns, fetches), names, columns.begin()->second.shape()[0]);
+    }
+  }
+  return means.means();
+}
+
+}  // namespace belfry

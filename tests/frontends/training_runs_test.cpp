@@ -1,0 +1,196 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include <belfry/belfry.h>
+#include <belfry/frontends/files/files.h>
+#include <belfry/frontends/train/early_stop_internal.h>
+#include <belfry/frontends/train/input_internal.h>
+
+#include "files.h"
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+/// A line through points of two columns; plain descent, which counts no steps in a variable.
+Graph line(double rate = 0.05) {
+  Builder b("line");
+  Value x = b.input("x", f32, {kBatch}), y = b.input("y", f32, {kBatch});
+  Value error = x * b.variable("slope", {}) + b.variable("offset", {}) - y;
+  b.metric("accuracy", mean(less(abs(error), abs(x))));
+  b.minimize(identity(mean(error * error), "loss"), Sgd{.learning_rate = static_cast<float>(rate)});
+  return std::move(b).build();
+}
+
+DataSet points(std::int64_t count) {
+  DataSet out;
+  HostTensor x(f32, {count}), y(f32, {count});
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float at = static_cast<float>(i % 7) / 7;
+    x.data<float>()[static_cast<std::size_t>(i)] = at;
+    y.data<float>()[static_cast<std::size_t>(i)] = 2 * at - 1 + 0.01f * static_cast<float>(i % 3);
+  }
+  out.columns.emplace("x", std::move(x));
+  out.columns.emplace("y", std::move(y));
+  return out;
+}
+
+struct Stop {};
+
+TEST(TrainingRuns, one_that_was_stopped_within_an_epoch_goes_on_to_the_same_curves_and_bits) {
+  Folder folder;
+  const DataSet data = points(50);
+  std::vector<Metrics> curves;
+  FitOptions options{.batch = 8, .epochs = 3, .shuffle = 4, .validation = &data, .on_epoch = [&](const Progress& p) { curves.push_back(p.metrics); }};
+  Session whole(line(), Single{});
+  fit(whole, data, options);
+  EXPECT_EQ(steps_of(whole), 21);
+  const std::vector<Metrics> expected = std::exchange(curves, {});
+
+  options.checkpoints = folder.path().string();
+  options.checkpoint_every = 4;
+  options.keep = 2;
+  for (int stop : {2, 9, 4, 100}) {  // before the first checkpoint, behind one within the second epoch, …
+    Session session(line(), Single{});
+    FitOptions part = options;
+    resume_latest(session, data, part);
+    if (stop == 100) {
+      EXPECT_EQ(steps_of(session), 12);
+    }
+    part.on_batch = [&](const Progress& p) {
+      if (stop-- == 0) throw Stop{};
+      EXPECT_EQ(p.batch, (p.step - 1) % 7 + 1);
+    };
+    if (stop != 100) {
+      EXPECT_THROW(fit(session, data, part), Stop);
+      continue;
+    }
+    fit(session, data, part);
+    EXPECT_EQ(session.state(), whole.state());
+  }
+  EXPECT_EQ(curves, expected);
+  EXPECT_THAT(folder.names(), testing::UnorderedElementsAre("step-00000020.safetensors", "step-00000021.safetensors"));
+  Session again(line(), Single{});
+  FitOptions part = options;
+  ASSERT_TRUE(resume_latest(again, data, part));
+  EXPECT_TRUE(fit(again, data, part).empty());
+}
+
+TEST(TrainingRuns, a_folder_of_another_run_is_neither_gone_on_from_nor_written_over) {
+  Folder folder;
+  const DataSet data = points(16);
+  FitOptions options{.batch = 8, .epochs = 1, .checkpoints = folder.path().string()};
+  Session session(line(), Single{});
+  fit(session, data, options);
+  Session other(line(), Single{}, {.seed = 1});
+  FitOptions wider{.batch = 16, .shuffle = 3, .checkpoints = folder.path().string()};
+  EXPECT_TRUE(says<UserError>([&] { resume_latest(other, data, wider); }, {"batch: 8 there, 16 here; order: as it is there, shuffled by 3 here; seed: 0 there, 1 here"}));
+  EXPECT_TRUE(says<UserError>([&] { fit(other, data, wider); }, {"has a checkpoint of step 2, and this training goes on from step 0"}));
+  // Another rate is another plan: the run goes on, and is told.
+  Session slower(line(0.01), Single{});
+  std::string told;
+  options.notice = [&](const std::string& text) { told += text; };
+  ASSERT_TRUE(resume_latest(slower, data, options));
+  EXPECT_THAT(told, testing::HasSubstr("computes otherwise"));
+}
+
+TEST(TrainingRuns, an_early_stop_leaves_the_best_epoch_behind_whenever_it_was_started_again) {
+  Folder folder;
+  const DataSet data = points(20), far = [] {
+    DataSet d = points(20);
+    for (float& y : d.columns.at("y").data<float>()) y = 0;  // the nearer the line, the further from these, after a while
+    return d;
+  }();
+  FitOptions options{.batch = 5, .epochs = 60, .validation = &far, .checkpoints = folder.path().string(), .patience = 3};
+  std::map<std::int64_t, double> losses;
+  std::string told;
+  options.on_epoch = [&](const Progress& p) { losses[p.epoch] = p.metrics.at("val_loss"); };
+  options.notice = [&](const std::string& text) { told = text; };
+  Session session(line(), Single{});
+  fit(session, data, options);
+  const auto best = std::min_element(losses.begin(), losses.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  ASSERT_LT(losses.size(), 60u);
+  EXPECT_EQ(losses.rbegin()->first, best->first + 3);
+  EXPECT_EQ(evaluate(session, far).at("loss"), best->second);
+  EXPECT_THAT(told, testing::HasSubstr("val_loss was not better for 3 epochs; the variables are those of epoch " + std::to_string(best->first + 1)));
+  const State kept = session.state();
+
+  std::filesystem::remove_all(folder.path());
+  for (int start = 0; start < 2; ++start) {
+    Session again(line(), Single{});
+    FitOptions part = options;
+    resume_latest(again, data, part);
+    part.on_epoch = [&](const Progress& p) {
+      if (start == 0 && p.epoch == best->first + 2) throw Stop{};
+    };
+    if (start == 0) {
+      EXPECT_THROW(fit(again, data, part), Stop);
+      continue;
+    }
+    fit(again, data, part);
+    EXPECT_EQ(again.state(), kept);
+  }
+  Session none(line(), Single{});
+  EXPECT_TRUE(says<UserError>([&] { fit(none, data, {.patience = 1, .monitor = "val_loss"}); }, {"no epoch has the metric 'val_loss'; there are loss, accuracy"}));
+}
+
+TEST(TrainingRuns, what_is_as_good_as_the_best_is_not_better) {
+  const Graph graph = line();
+  EarlyStop high(graph, {.patience = 2, .monitor = "accuracy"}), low(graph, {.patience = 2});
+  const std::vector<Metrics> epochs = {{{"accuracy", 0.5}, {"loss", 2}}, {{"accuracy", 0.75}, {"loss", 1}}, {{"accuracy", 0.75}, {"loss", 1}}, {{"accuracy", 0.7}, {"loss", NAN}}};
+  for (std::size_t k = 0; k < epochs.size(); ++k) {
+    EXPECT_FALSE(high.over() || low.over());
+    EXPECT_EQ(high.best(static_cast<std::int64_t>(k), epochs[k]), k < 2) << k;
+    EXPECT_EQ(low.best(static_cast<std::int64_t>(k), epochs[k]), k < 2) << k;
+  }
+  EXPECT_TRUE(high.over() && low.over());
+  // A start that goes on knows how long it has waited.
+  TextMap notes;
+  high.note(notes);
+  EarlyStop again(graph, {.patience = 2, .monitor = "max:accuracy"});
+  again.take(notes);
+  EXPECT_TRUE(again.over());
+  EXPECT_EQ(again.text(), "accuracy was not better for 2 epochs; the variables are those of epoch 2, with 0.75");
+}
+
+/// A source that is slow, and a reader that is not: the thread makes the same batches, and an error of it is the reader's.
+TEST(TrainingRuns, batches_that_are_made_ahead_are_those_that_are_asked_for) {
+  std::int64_t made = 0;
+  Input input({0, 0}, [&](Input::Columns& out) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (made == 100) throw UserError("the file is gone");
+    out.insert_or_assign("n", HostTensor::scalar(made));
+    return DataPosition{0, ++made};
+  });
+  for (std::int64_t k = 0; k < 100; ++k) {
+    const Input::Columns& now = input.next();
+    EXPECT_EQ(now.at("n").item<std::int64_t>(), k);
+    EXPECT_EQ(input.position().position, k + 1);
+    if (k % 3 == 0 || k == 98) continue;
+    const Input::Columns& ahead = input.ahead();
+    EXPECT_EQ(ahead.at("n").item<std::int64_t>(), k + 1);
+    EXPECT_EQ(&input.ahead(), &ahead);
+    EXPECT_EQ(input.position().position, k + 1);
+    EXPECT_EQ(now.at("n").item<std::int64_t>(), k) << "was written over";
+    EXPECT_EQ(&input.next(), &now) << "the tensors of a batch change places, not their addresses";
+    EXPECT_EQ(input.position().position, ++k + 1);
+  }
+  EXPECT_GE(input.depth(), 2);
+  EXPECT_TRUE(says<UserError>([&] { input.next(); }, {"the file is gone"}));
+  Input quick({0, 0}, [](Input::Columns&) { return DataPosition{}; });
+  for (int k = 0; k < 20; ++k) {
+    quick.next();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(quick.depth(), 0);
+}
+
+}  // namespace
+}  // namespace belfry::test

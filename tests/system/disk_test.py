@@ -1,0 +1,99 @@
+"""Checkpoints that cannot be written: training ends with what is wrong and the last good checkpoint, and goes on from it to the same
+bits. Arguments: belfry. What needs root (a small disk, a read-only mount) is left out without it, and said."""
+
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+import tempfile
+
+program = str(pathlib.Path(sys.argv[1]).resolve())
+objections, left_out = [], []
+
+
+def expect(condition, text):
+    if not condition:
+        objections.append(text)
+
+
+def mounted(folder, *arguments):
+    """Whether this process may mount; what it mounts goes with `umount`."""
+    done = subprocess.run(["mount", *arguments, str(folder)], capture_output=True, text=True)
+    if done.returncode != 0:
+        left_out.append(f"mount {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.returncode == 0
+
+
+with tempfile.TemporaryDirectory() as name:
+    here = pathlib.Path(name)
+    here.chmod(0o755)
+
+    def train(folder, **options):
+        command = [program, "train", "mnist_cnn", "--data", "digits", "--batch", "16", "--epochs", "4", "--checkpoints", str(folder), "--log", f"{folder}.jsonl"]
+        return subprocess.run(command, cwd=here, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
+
+    def goes_on(folder, words, done):
+        """It failed with these words and named its newest checkpoint, which is whole; with room again it ends as the run that never failed did."""
+        found = sorted(p for p in folder.iterdir() if p.name.startswith("step-"))
+        last = f"the last good checkpoint is {found[-1]}" if found else "there is no checkpoint yet"
+        expect(done.returncode == 1 and all(w in done.stderr for w in [*words, last]) and "bug in Belfry" not in done.stderr, f"{folder.name}: {done.returncode} {done.stderr[-600:]}, where {words} and '{last}' were expected")
+        expect(not any(".partial-" in p.name for p in found), f"{folder.name}: unfinished files are left: {found}")
+        return found
+
+    def same_end(folder, **options):
+        done = train(folder, **options)
+        files = sorted(folder.glob("step-*"))
+        expect(done.returncode == 0 and files and files[-1].read_bytes() == whole, f"{folder.name}: does not go on to the same end: {done.stderr[-600:]}")
+        return done
+
+    subprocess.run([program, "data", "digits", "--out", "digits", "--train", "64", "--test", "32"], cwd=here, check=True, capture_output=True)
+    done = train(here / "whole")
+    expect(done.returncode == 0, f"an ordinary run: {done.stderr[-600:]}")
+    *_, last = sorted((here / "whole").iterdir())
+    whole = last.read_bytes()
+
+    # A limit on the size of a file, from the second start on: any user can set one.
+    folder = here / "limited"
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) // 2, resource.RLIM_INFINITY))
+    done = train(folder, preexec_fn=limit, restore_signals=False)
+    expect(not goes_on(folder, ["step-00000004.safetensors: cannot write: File too large; make room"], done), "a checkpoint under the limit")
+    same_end(folder)
+
+    # A disk with room for two checkpoints of the three that are kept.
+    folder = here / "full"
+    folder.mkdir()
+    if mounted(folder, "-t", "tmpfs", "-o", f"size={len(whole) * 5 // 2}", "none"):
+        try:
+            done = train(folder)
+            found = goes_on(folder, ["step-00000012.safetensors: cannot write: No space left on device; make room, or choose another place"], done)
+            expect([p.name for p in found] == ["step-00000004.safetensors", "step-00000008.safetensors"], f"on the full disk: {found}")
+            subprocess.run(["mount", "-o", f"remount,size={len(whole) * 5}", str(folder)], check=True)
+            expect("going on from" in same_end(folder).stderr, "with more room it begins anew")
+        finally:
+            subprocess.run(["umount", str(folder)], check=True)
+
+    # A folder that cannot be written in is refused before any step.
+    folder = here / "read_only"
+    folder.mkdir()
+    if mounted(folder, "-t", "tmpfs", "-o", "ro,size=1m", "none"):
+        try:
+            done = train(folder)
+            expect(done.returncode == 1 and "cannot write in this folder: Read-only file system; choose a place where you have the rights" in done.stderr and "Epoch" not in done.stderr, f"a read-only folder: {done.stderr[-600:]}")
+        finally:
+            subprocess.run(["umount", str(folder)], check=True)
+    folder = here / "anothers"
+    folder.mkdir(mode=0o755)
+    options = {"user": 65534, "env": {**os.environ, "HOME": "/"}} if os.geteuid() == 0 else {}
+    if not options:
+        folder.chmod(0o555)
+    try:
+        done = train(folder, **options)
+    except PermissionError as error:
+        done = None
+        left_out.append(f"another user's folder: that user cannot run the program: {error}")
+    expect(done is None or done.returncode == 1 and "cannot write in this folder: Permission denied; choose a place where you have the rights" in done.stderr and "Epoch" not in done.stderr, f"a folder of another user: {done.stderr[-600:]}")
+
+if objections:
+    sys.exit("\n".join(objections))
+print("training says what it cannot write, and goes on from the last good checkpoint" + "".join(f"\nleft out: {text}" for text in left_out))
