@@ -238,12 +238,12 @@ class Scrambler {
   }
   std::string table() {
     switch (rng_() % 8) {
-      case 0: return change(pick(pick(p_.vectors))), "a vector";
+      case 0: return p_.vectors.empty() ? "" : (change(pick(pick(p_.vectors))), "a vector");
       case 1: return change(pick(p_.groups).region), "a region";
       case 2: return change(pick(p_.groups).state), "a state";
       case 3: return change(pick(pick(p_.groups).devices)), "a group";
       case 4: return change(pick(p_.frames).kept), "a frame";
-      case 5: return change(pick(pick(p_.classes).towers)), "a class";
+      case 5: return p_.classes.empty() ? "" : (change(pick(pick(p_.classes).towers)), "a class");
       case 6: return p_.fetches.empty() ? "" : (change(pick(p_.fetches).second), "a fetch");
       default: return p_.updates.empty() ? "" : (change(pick(p_.updates).second), "an update");
     }
