@@ -238,7 +238,7 @@ class Placer {
   void place_jointly(const std::vector<std::size_t>& groups) {
     std::vector<Piece> pieces = pieces_of(groups), best;
     const std::size_t n = pieces.size();
-    if (n * n / 2 > kMostPairs / 2) return;
+    if (n * n > kMostMeetings) return;
     for (Piece& p : pieces) p.offset = p.item ? p.item->offset : p.block->slot.offset;
     std::int64_t had = bytes_of(groups, pieces);
     std::vector<std::vector<int>> near(n);  // pieces that may not share bytes
