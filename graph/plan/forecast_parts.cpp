@@ -144,12 +144,14 @@ class Lives {
   Lives(const PlacedGraph& plan, ForecastSteps& steps, const Forecast& f) : plan_(plan), f_(f) {
     for (const DeviceGroup& g : plan.groups)
       if (!g.devices.empty()) chosen_.insert(g.devices.front());
+    set_frames();
     std::vector<double> joined(plan.values.size(), -1);
     std::map<std::pair<int, ValueIndex>, double> last;
     for (std::size_t s = 0; s < steps.steps.size(); ++s) {
       const double end = f.launches[s].end;
       steps.each_read(static_cast<int>(s), [&](int from, ValueIndex v) {
         if (from < 0) joined[static_cast<std::size_t>(v)] = std::max(joined[static_cast<std::size_t>(v)], end);
+        if (from < 0 && adds_parts(plan.nodes[static_cast<std::size_t>(f.launches[s].node)])) sums_[{f.launches[s].device, v}] = static_cast<int>(s);
         else if (chosen_.contains(f.launches[static_cast<std::size_t>(from)].device)) {
           double& at = last[{from, v}];
           at = std::max(at, written_over(steps, from, v, static_cast<int>(s)) ? f.launches[s].begin : end);
@@ -168,6 +170,7 @@ class Lives {
         if (!plan.value(v).read || donated.contains(v)) continue;
         auto at = last.find({static_cast<int>(s), v});
         double end = std::max({l.end, joined[static_cast<std::size_t>(v)], at == last.end() ? 0.0 : at->second});
+        if (auto sum = sums_.find({l.device, v}); sum != sums_.end() && is_under(steps, static_cast<int>(s), v, sum->second)) end = f.launches[static_cast<std::size_t>(sum->second)].begin;
         of_device_[l.device].push_back({static_cast<int>(s), v, l.begin, end, (n.ranged ? type_on(plan, n, v, l.device) : local_type(plan.value(v), plan.share(l.tower))).bytes()});
       }
     }
@@ -214,6 +217,31 @@ class Lives {
     const Slot& at = maker.variant->outputs[k];
     return at.region != Slot::kNone && std::count(reader.variant->outputs.begin(), reader.variant->outputs.end(), at) > 0;
   }
+  /// Where the frames begin of towers that leave their slot to nobody.
+  void set_frames() {
+    const std::vector<std::vector<bool>> last = last_in_slots(plan_);
+    std::map<int, std::int64_t> past;
+    for (const PlanStream& s : plan_.streams) {
+      if (s.name == "main" || !chosen_.contains(s.device)) continue;
+      const std::vector<int> ranks = slot_ranks(s);
+      const FrameSize& frame = plan_.frames[static_cast<std::size_t>(s.device)];
+      for (const StreamEntry& e : s.entries)
+        if (last[static_cast<std::size_t>(s.device)][static_cast<std::size_t>(e.tower)]) frames_[{s.device, e.tower}] = past[s.device] + ranks[static_cast<std::size_t>(e.slot)] * frame.kept;
+      past[s.device] += s.slots * frame.kept + frame.tail;
+    }
+  }
+
+  /// Whether a sum is written over this part of it.
+  bool is_under(const ForecastSteps& steps, int part, ValueIndex v, int sum) const {
+    const ForecastStep &maker = steps.steps[static_cast<std::size_t>(part)], &join = steps.steps[static_cast<std::size_t>(sum)];
+    const auto k = static_cast<std::size_t>(plan_.value(v).output);
+    if (maker.variant->outputs.size() <= k || join.variant->outputs.empty()) return false;
+    const Slot &from = maker.variant->outputs[k], &to = join.variant->outputs[0];
+    if (from.region == Slot::kRegion && maker.tower < 0) return to == from;
+    const auto frame = frames_.find({maker.device, maker.tower});
+    return from.region == Slot::kKept && frame != frames_.end() && to.region == Slot::kRegion && to.offset == frame->second + from.offset;
+  }
+
   std::string name(const Life& l) const {
     const int tower = f_.launches[static_cast<std::size_t>(l.step)].tower;
     return tower < 0 ? plan_.value(l.value).name : fmt::format("tower_{}/{}", tower, plan_.value(l.value).name);
@@ -222,6 +250,8 @@ class Lives {
   const PlacedGraph& plan_;
   const Forecast& f_;
   std::set<int> chosen_;
+  std::map<std::pair<int, int>, std::int64_t> frames_;   ///< by device and tower
+  std::map<std::pair<int, ValueIndex>, int> sums_;       ///< by device and what is added: the step
   std::map<int, std::vector<Life>> of_device_;
 };
 

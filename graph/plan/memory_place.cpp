@@ -313,7 +313,7 @@ class Placer {
     const std::vector<Piece>& pieces = j.pieces;
     const std::size_t pairs = pieces.size() * pieces.size() / 2;
     std::size_t left = kMostPairs / 2;  // large plans get fewer orders, or none
-    if (pairs > left) return;
+    if (pairs > left / 2) return;
     set_meets(j);
     std::vector<std::int64_t> offsets, best;
     for (const Piece& p : pieces) offsets.push_back(p.item ? p.item->offset : p.block->slot.offset);

@@ -301,7 +301,7 @@ TEST(ParameterServer, refuses_what_loops_cannot_do) {
     return out;
   };
   SessionOptions small;
-  small.cluster = local_cluster(devices, 2, std::max(bytes(roomy.worker_plan(6)), bytes(roomy.server_plan())));  // each plan fits, all together do not
+  small.cluster = local_cluster(devices, 2, std::max(bytes(roomy.worker_plan(6)), bytes(roomy.server_plan())) * 9 / 8);  // each plan fits, and what fit fetches besides; all together do not
   Session tight(line(), ParameterServer{.devices = devices, .staleness = 2, .threads = 1}, small);
   EXPECT_TRUE(says([&] { fit(tight, data, {.batch = 12}); }, {"the loops do not fit", "host"}));
 }

@@ -52,7 +52,7 @@ std::vector<DeviceId> all_of(const Cluster& c) {
   return out;
 }
 
-std::shared_ptr<const PlacedGraph> placed(const std::shared_ptr<const Graph>& graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch = 9) {
+std::shared_ptr<const PlacedGraph> reduced(const std::shared_ptr<const Graph>& graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch = 9) {
   return std::make_shared<const PlacedGraph>(place(graph, strategy, cluster, batch, {.fetches = fetches_of(*graph)}));
 }
 
@@ -61,7 +61,7 @@ std::shared_ptr<const PlacedGraph> unfetched(const std::shared_ptr<const Graph>&
   return std::make_shared<const PlacedGraph>(place(graph, strategy, cluster, batch));
 }
 
-Tensors trained(const std::shared_ptr<const PlacedGraph>& plan, int steps) {
+Tensors trained_by(const std::shared_ptr<const PlacedGraph>& plan, int steps) {
   Program program(plan, reference_kernels());
   Runner runner(program);
   for (const auto& [name, value] : state_for(*plan->graph)) program.set_state(name, value);
@@ -92,8 +92,8 @@ TEST(Reductions, along_the_tree_have_the_same_bits_whoever_adds) {
   for (int T : {4, 6}) {  // of six, a group's three towers are no subtree
     const Cluster cluster = grouped("sim", 2, T == 4 ? 2 : 3, 1e10, 1e9), fewer = grouped("sim", 2, 2, 1e10, 1e9);
     const auto devices = all_of(cluster);
-    auto one = placed(graph, to_strategy(Single{.device = devices[0], .towers = T, .threads = 1}), cluster);
-    const Tensors want = trained(one, 3);
+    auto one = reduced(graph, to_strategy(Single{.device = devices[0], .towers = T, .threads = 1}), cluster);
+    const Tensors want = trained_by(one, 3);
     const Mirrored m{.devices = devices, .towers = T, .threads = 1};
     auto with = [](auto s, auto change) { return change(s), to_strategy(s); };
     std::vector<NamedStrategy> all = {{"to one", with(m, [](Mirrored& s) { s.reduction = Reduce::to_one; })},
@@ -106,10 +106,10 @@ TEST(Reductions, along_the_tree_have_the_same_bits_whoever_adds) {
                                       {"chosen", to_strategy(Towers{.devices = devices, .towers = T, .threads = 1, .chosen = true})}};
     if (T == 6) all.push_back({"several towers a device", to_strategy(Mirrored{.devices = all_of(fewer), .towers = T, .threads = 1, .reduction = Reduce::hierarchical})});
     for (const auto& [name, strategy] : all) {
-      auto plan = placed(graph, strategy, name[0] == 's' && name[1] == 'e' ? fewer : cluster);
+      auto plan = reduced(graph, strategy, name[0] == 's' && name[1] == 'e' ? fewer : cluster);
       ASSERT_EQ(verify(*plan), std::vector<std::string>()) << name;
       EXPECT_EQ(plan->arithmetic_hash, one->arithmetic_hash) << name;
-      for (const auto& [variable, value] : trained(plan, 3)) EXPECT_TRUE(want.at(variable) == value) << name << ": " << variable;
+      for (const auto& [variable, value] : trained_by(plan, 3)) EXPECT_TRUE(want.at(variable) == value) << name << ": " << variable;
       PlacedGraph again = place(graph, placement_of(*plan), plan->cluster, {.fetches = fetches_of(*graph)});
       EXPECT_EQ(write_plan(again), write_plan(*plan)) << name;
     }
@@ -119,10 +119,10 @@ TEST(Reductions, along_the_tree_have_the_same_bits_whoever_adds) {
 TEST(Reductions, round_a_ring_say_that_their_bits_are_others) {
   auto graph = some_layers(2, 24);
   const Cluster cluster = sim_cluster(4);
-  auto tree = placed(graph, to_strategy(Mirrored{.devices = sims(4), .threads = 1}), cluster), ring = placed(graph, to_strategy(Mirrored{.devices = sims(4), .threads = 1, .reduction = Reduce::ring}), cluster);
+  auto tree = reduced(graph, to_strategy(Mirrored{.devices = sims(4), .threads = 1}), cluster), ring = reduced(graph, to_strategy(Mirrored{.devices = sims(4), .threads = 1, .reduction = Reduce::ring}), cluster);
   EXPECT_EQ(verify(*ring), std::vector<std::string>());
   EXPECT_NE(tree->arithmetic_hash, ring->arithmetic_hash);
-  const Tensors a = trained(tree, 2), b = trained(ring, 2), again = trained(ring, 2);
+  const Tensors a = trained_by(tree, 2), b = trained_by(ring, 2), again = trained_by(ring, 2);
   double apart = 0;
   int differ = 0;
   for (const auto& [name, value] : a) {
@@ -144,7 +144,7 @@ TEST(Reductions, by_groups_go_by_way_of_one_device_of_each) {
   auto graph = some_layers(2, 16);
   const Cluster cluster = grouped("sim", 2, 2, 1e10, 1e9);
   EXPECT_THAT(link_groups(cluster), testing::ElementsAre(0, 0, 1, 1, testing::_));
-  auto plan = placed(graph, to_strategy(Mirrored{.devices = sims(4), .threads = 1, .reduction = Reduce::hierarchical}), cluster);
+  auto plan = reduced(graph, to_strategy(Mirrored{.devices = sims(4), .threads = 1, .reduction = Reduce::hierarchical}), cluster);
   int groups = 0, copies = 0;
   for (const PlanNode& n : plan->nodes) {
     if (n.sum == SumWay::groups || n.op == kPreAggregate) {
@@ -158,8 +158,8 @@ TEST(Reductions, by_groups_go_by_way_of_one_device_of_each) {
   }
   EXPECT_GT(groups, 3);
   EXPECT_GT(copies, 3);
-  EXPECT_THAT(message_of([&] { placed(graph, to_strategy(Mirrored{.devices = sims(2), .reduction = Reduce::hierarchical}), cluster); }), testing::HasSubstr("one group"));
-  EXPECT_THAT(message_of([&] { placed(graph, to_strategy(Sharded{.devices = sims(2), .reduction = Reduce::to_one}), cluster); }), testing::HasSubstr("[sharded]"));
+  EXPECT_THAT(message_of([&] { reduced(graph, to_strategy(Mirrored{.devices = sims(2), .reduction = Reduce::hierarchical}), cluster); }), testing::HasSubstr("one group"));
+  EXPECT_THAT(message_of([&] { reduced(graph, to_strategy(Sharded{.devices = sims(2), .reduction = Reduce::to_one}), cluster); }), testing::HasSubstr("[sharded]"));
   EXPECT_THAT(message_of([&] { place(graph, Placement{.rules = {{"w0", {sims(1)}, "", false, SumWay::ring}, {"**", {sims(1)}, ""}}}, cluster); }), testing::HasSubstr("no aggregate"));
 }
 
@@ -196,7 +196,7 @@ TEST(Buckets, are_as_large_as_the_forecast_asks_for) {
 
 TEST(Buckets, that_are_damaged_are_found) {
   const Cluster cluster = sim_cluster(2);
-  auto plan = placed(some_layers(3, 16), to_strategy(Mirrored{.devices = sims(2), .threads = 1, .bucket = 400}), cluster);
+  auto plan = reduced(some_layers(3, 16), to_strategy(Mirrored{.devices = sims(2), .threads = 1, .bucket = 400}), cluster);
   ASSERT_EQ(verify(*plan), std::vector<std::string>());
   auto found = [&](const std::function<void(std::vector<PlanNode*>, PlacedGraph&)>& damage) {
     PlacedGraph damaged = *plan;
