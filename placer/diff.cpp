@@ -89,8 +89,14 @@ class Differ {
       if (is_derived(y)) follows("{}", line);
       else out_.decisions.push_back(std::move(line));
     }
+    if (!is_derived(y) && way_of(x) != way_of(y)) out_.decisions.push_back(fmt::format("'{}': {} → {}", y.name, way_of(x), way_of(y)));
     if (x.op != y.op) follows("'{}' is a {}, not a {}", y.name, y.op, x.op);
     if (auto p = kernels(x), q = kernels(y); p != q) follows("'{}': kernel {} → {}", y.name, fmt::join(p, ", "), fmt::join(q, ", "));
+  }
+
+  /// What else is decided of a node: "whole, direct", "in ranges, groups, bucket 2".
+  static std::string way_of(const PlanNode& n) {
+    return fmt::format("{}{}{}", n.ranged ? "in ranges" : "whole", n.op == kAggregate ? ", " + to_string(n.sum) : "", n.bucket ? fmt::format(", bucket {}", n.bucket) : "");
   }
 
   /// "tower 1-3: sim:0 → sim:1"; towers that went the same way together.

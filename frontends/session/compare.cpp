@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include <fmt/format.h>
 #include <xxhash.h>
 
 #include <belfry/frontends/session/gpus.h>
+#include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/plan/verify.h>
 #include <belfry/graph/structural.h>
 
@@ -72,12 +74,26 @@ class Side {
       if (s.writes[k].empty() || s.writes[k][0].buffer.space == kFeedSpace) continue;
       const BufferRef& b = s.writes[k][0].buffer;
       const std::string& value = plan_->value(n.outputs[k]).name;
+      HostTensor tensor = n.ranged ? whole_of(n, n.outputs[k], s.device, program_.read(b)) : program_.read(b);
+      if (!tensor.elements()) continue;  // other ranges of it are still to come
       out.at[{value, s.tower}].push_back(out.entries.size());
-      out.entries.push_back({n.name, value, s.tower, to_string(plan_->cluster.devices[static_cast<std::size_t>(s.device)].id), program_.read(b)});
+      out.entries.push_back({n.name, value, s.tower, to_string(plan_->cluster.devices[static_cast<std::size_t>(s.device)].id), std::move(tensor)});
     }
   }
 
+  /// A value of which each device makes a range, when the last of them is there; before that nothing.
+  HostTensor whole_of(const PlanNode& n, ValueIndex v, int device, const HostTensor& range) {
+    const LocalType type = local_type(plan_->value(v), plan_->share(-1));
+    auto& [whole, holders] = ranges_.try_emplace(v, HostTensor(type.dtype, type.shape), 0).first->second;
+    std::memcpy(whole.raw() + range_on(*plan_, n, v, device).first * static_cast<std::int64_t>(size_of(type.dtype)), range.raw(), range.bytes().size());
+    if (++holders < static_cast<int>(n.holders.size())) return HostTensor(type.dtype, {0});
+    HostTensor out = std::move(whole);
+    ranges_.erase(v);
+    return out;
+  }
+
   std::shared_ptr<const PlacedGraph> plan_;
+  std::map<ValueIndex, std::pair<HostTensor, int>> ranges_;
   Program program_;
   Runner runner_;
 };

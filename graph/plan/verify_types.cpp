@@ -129,7 +129,7 @@ class TypeChecker : public Objections {
   void check_join(const PlanNode& n) {
     const PlanNode& before = plan_.maker(n.inputs[0]);
     ValueIndex parts = n.inputs[0];  // of a group's sum those of its devices' sums
-    while (plan_.maker(parts).op == kPreAggregate) parts = plan_.maker(parts).inputs[0];
+    for (int k = 0; k < 2 && plan_.maker(parts).op == kPreAggregate; ++k) parts = plan_.maker(parts).inputs[0];
     const SplitState& from = state(parts);
     const std::string& how = n.attributes.text("how");
     bool apart = how == "stack" || how == "concat_rows" || how == "same";

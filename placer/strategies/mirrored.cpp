@@ -20,7 +20,17 @@ class SumCosts {
   SumCosts(const Cluster& cluster, const CostTable& costs, const std::vector<DeviceId>& devices, const std::vector<DeviceId>& adders, int threads)
       : cluster_(cluster), links_(cluster), all_(numbers(devices)), adders_(numbers(adders)), rate_(rate_of(cluster.devices[static_cast<std::size_t>(all_.front())], threads)), handoff_(costs.handoff) {}
 
+  /// Nothing where no link leads from one to another: a plan can be made, though not forecast.
   SumCost of(Reduce way, bool ranged) {
+    try {
+      return cost(way, ranged);
+    } catch (const UserError&) {
+      return {};
+    }
+  }
+
+ private:
+  SumCost cost(Reduce way, bool ranged) {
     const double n = static_cast<double>(all_.size());
     if (links_.empty()) return {handoff_, (n + 1) / rate_.bandwidth / (ranged ? n : 1)};
     SumCost out = exchange(ranged);
@@ -31,8 +41,6 @@ class SumCosts {
     out.fixed += rate_.launch;
     return out;
   }
-
- private:
   std::vector<int> numbers(const std::vector<DeviceId>& devices) const {
     std::vector<int> out;
     for (const DeviceId& d : devices) out.push_back(cluster_.at(d));

@@ -100,6 +100,24 @@ TEST(Compare, sees_a_holder_that_is_not_the_first) {
   EXPECT_EQ(r.difference->second_device, "cpu:0");
 }
 
+TEST(Compare, puts_ranges_together_and_names_what_a_ring_adds) {
+  Builder b("wide");
+  Value x = b.input("x", f32, {kBatch, 24});
+  b.minimize(mean(square(tanh(matmul(x, b.variable("w", {24, 60}, {.init = "glorot_uniform"}))))), Momentum{.learning_rate = 0.1});
+  Graph graph = std::move(b).build();
+  std::vector<std::map<std::string, HostTensor>> data = {feeds_for(graph, 10)};
+  auto of = [&](Reduce way) { return Mirrored{.devices = parse_devices("sim:0-3"), .threads = 1, .reduction = way}; };
+  Session one(graph, Single{.device = cpu(0), .towers = 4, .threads = 1}), tree(graph, of(Reduce::tree)), ring(graph, of(Reduce::ring));
+  auto plan = [](Session& s) { return std::make_shared<const PlacedGraph>(s.plan(10)); };
+  const std::vector<Batch> feeds(data.begin(), data.end());
+  Comparison same = compare(plan(one), plan(tree), *standard_library(), feeds, one.state()), other = compare(plan(tree), plan(ring), *standard_library(), feeds, one.state());
+  EXPECT_FALSE(same.difference.has_value());
+  EXPECT_TRUE(same.same_arithmetic());
+  EXPECT_FALSE(other.same_arithmetic());
+  ASSERT_TRUE(other.difference.has_value());
+  EXPECT_THAT(other.difference->node, testing::EndsWith(".aggregate"));
+}
+
 TEST(Compare, ulps_are_counted_through_zero) {
   EXPECT_EQ(ulp_distance(1.0f, 1.0f), 0u);
   EXPECT_EQ(ulp_distance(1.0f, std::nextafter(1.0f, 2.0f)), 1u);
