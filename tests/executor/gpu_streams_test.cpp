@@ -200,7 +200,8 @@ TEST_F(GpuSessions, trace_how_busy_the_gpus_are) {
   };
   const std::string text = traced();
   EXPECT_THAT(said, testing::IsEmpty());
-  for (const char* counter : {"\"name\": \"gpu:0 busy\", \"args\": {\"percent\": 10}", "\"name\": \"gpu:1 busy\", \"args\": {\"percent\": 20}", "\"gpu:1 memory used\", \"args\": {\"bytes\": 268435456}", "{\"watts\": 123.5}"})
+  for (const char* counter : {"\"name\": \"gpu:0 busy\", \"args\": {\"percent\": 10}",
+                              "\"name\": \"gpu:1 busy\", \"args\": {\"percent\": 20}", "\"gpu:1 memory used\", \"args\": {\"bytes\": 268435456}", "{\"watts\": 123.5}"})
     EXPECT_THAT(text, testing::HasSubstr(counter));
   environment.set("FAKE_NVML_INIT", "9");
   EXPECT_THAT(traced(), testing::Not(testing::HasSubstr("busy")));
