@@ -152,7 +152,8 @@ void Runner::fail(int stream, int index) {
 void Runner::start(const Feeds& feeds, const RunOptions& options) {
   options_ = &options;
   error_ = nullptr;
-  failed_ = faulty_ = false;
+  failed_ = false;
+  faulty_ = false;
   failed_node_.clear();
   for (Event& e : events_) e.reset();
   for (Event& e : queued_) e.reset();

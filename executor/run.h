@@ -111,7 +111,7 @@ class Runner {
   std::vector<std::vector<std::unique_ptr<Queue>>> lanes_[2];  // per thread, what segments are recorded on: plain ones, urgent ones
   int staged_in_ = 0;                               // the staging buffer of this run
   std::map<std::string, const std::byte*> ahead_;   // feeds whose copies lie in the other one
-  bool faulty_ = false;                             // a kernel of a device found fault with its input
+  std::atomic<bool> faulty_{false};                 // a kernel of a device found fault with its input
   bool warm_ = false;                               // a step has run: what is loaded late was loaded
   std::vector<TraceEntry> trace_;
   std::vector<std::vector<TraceEntry>> trace_of_thread_;

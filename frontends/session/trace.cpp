@@ -24,7 +24,9 @@ std::string chrome_trace(const BoundPlan& bound, const std::vector<TraceEntry>& 
   }
   for (const GpuReading& r : readings) {
     auto counter = [&](const char* what, const char* unit, double value) {
-      if (value >= 0) out += fmt::format(",\n{{\"ph\": \"C\", \"pid\": 0, \"ts\": {:.3f}, \"name\": \"gpu:{} {}\", \"args\": {{\"{}\": {}}}}}", static_cast<double>(r.at_ns - start) / 1e3, r.gpu, what, unit, value);
+      if (value < 0) return;  // it cannot say
+      out += fmt::format(",\n{{\"ph\": \"C\", \"pid\": 0, \"ts\": {:.3f}, \"name\": \"gpu:{} {}\", \"args\": {{\"{}\": {}}}}}",
+                         static_cast<double>(r.at_ns - start) / 1e3, r.gpu, what, unit, value);
     };
     counter("busy", "percent", r.busy);
     counter("memory busy", "percent", r.memory_busy);

@@ -19,7 +19,8 @@ Kernel take(const GpuCodeRef& code) {
             int axis = from_front(r.attributes->integer("axis"), static_cast<int>(r.inputs[0].shape.size()));
             AlongAxis from(r.inputs[0].shape, axis), taken(r.inputs[1].shape, axis);
             Generated g(r);
-            g.type("K", r.inputs[1].dtype).type("T", r.inputs[0].dtype).number("count", r.inputs[1].elements()).number("n", from.n).number("taken", taken.n).number("inner", from.inner).faults(outside_axis(from.n)).body(R"(
+            g.type("K", r.inputs[1].dtype).type("T", r.inputs[0].dtype).number("count", r.inputs[1].elements()).number("n", from.n).number("taken", taken.n);
+            g.number("inner", from.inner).faults(outside_axis(from.n)).body(R"(
 KERNEL void take(const Args a) {
   for (i64 u = (i64)blockIdx.x * blockDim.x + threadIdx.x; u < a.count; u += (i64)gridDim.x * blockDim.x) {
     const i64 k = (i64)((const K*)a.in[1])[u];
@@ -40,7 +41,8 @@ Kernel gradient(const GpuCodeRef& code) {
             int axis = from_front(r.attributes->integer("axis"), static_cast<int>(r.outputs[0].shape.size()));
             AlongAxis to(r.outputs[0].shape, axis), taken(r.inputs[0].shape, axis);
             Generated g(r);
-            g.type("K", r.inputs[0].dtype).type("T", r.outputs[0].dtype).number("lines", to.outer * to.inner).number("n", to.n).number("taken", taken.n).number("inner", to.inner).faults(outside_axis(to.n)).body(R"(
+            g.type("K", r.inputs[0].dtype).type("T", r.outputs[0].dtype).number("lines", to.outer * to.inner).number("n", to.n).number("taken", taken.n);
+            g.number("inner", to.inner).faults(outside_axis(to.n)).body(R"(
 KERNEL void give(const Args a) {
   for (i64 line = (i64)blockIdx.x * blockDim.x + threadIdx.x; line < a.lines; line += (i64)gridDim.x * blockDim.x) {
     const i64 o = line / a.inner, i = line % a.inner;

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include <belfry/belfry.h>
 #include <belfry/executor/device/cuda/gpus_internal.h>
@@ -98,6 +99,21 @@ TEST_F(GpuPlans, run_the_streams_of_one_gpu_from_two_host_threads) {
   }
 }
 
+/// Batches of two sizes, epoch after epoch in another order: made and copied ahead or not, they are the same.
+TEST_F(GpuSessions, fit_on_batches_that_are_made_while_a_step_runs) {
+  start(18);
+  Graph graph = without_requests(built("batch_norm"));
+  const DataSet data{feeds_for(graph, 22)};
+  auto trained = [&](Session session) {
+    session.load_state(state_for(session.training_graph()));
+    const History history = fit(session, data, {.batch = 8, .epochs = 3, .shuffle = 5});
+    return std::pair(session.state(), history.back().metrics);
+  };
+  const auto want = trained(Session(graph, Single{.device = cpu(0), .towers = 2, .threads = 1}));
+  for (const char* devices : {"gpu:0", "gpu:0-1"})
+    EXPECT_EQ(trained(Session(graph, Mirrored{.devices = parse_devices(devices), .towers = 2, .threads = 1}, options())), want) << devices;
+}
+
 TEST_F(GpuSessions, compare_node_by_node_with_the_cpu) {
   start(14);
   Graph graph = without_requests(built("batch_norm"));
@@ -184,7 +200,8 @@ TEST_F(GpuSessions, trace_how_busy_the_gpus_are) {
   };
   const std::string text = traced();
   EXPECT_THAT(said, testing::IsEmpty());
-  for (const char* counter : {"\"name\": \"gpu:0 busy\", \"args\": {\"percent\": 10}", "\"name\": \"gpu:1 busy\", \"args\": {\"percent\": 20}", "\"gpu:1 memory used\", \"args\": {\"bytes\": 268435456}", "{\"watts\": 123.5}"})
+  for (const char* counter : {"\"name\": \"gpu:0 busy\", \"args\": {\"percent\": 10}",
+                              "\"name\": \"gpu:1 busy\", \"args\": {\"percent\": 20}", "\"gpu:1 memory used\", \"args\": {\"bytes\": 268435456}", "{\"watts\": 123.5}"})
     EXPECT_THAT(text, testing::HasSubstr(counter));
   environment.set("FAKE_NVML_INIT", "9");
   EXPECT_THAT(traced(), testing::Not(testing::HasSubstr("busy")));

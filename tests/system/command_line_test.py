@@ -182,6 +182,9 @@ with tempfile.TemporaryDirectory() as folder:
     expect(float(found["placement"][0]["reason"].split()[3]) <= scores[0]["step_seconds"] and len(found["placement"]) == nodes + 1, f"a search: {done}")
 
     plan.write_text(text, encoding="utf-8")
+    refused(2, ["--no-cuda-graph does nothing here", "no device is a GPU"], "run", "small.json", "--no-cuda-graph")
+    refused(2, ["--no-cuda-graph is of runs", "--measure"], "forecast", "small.json", "--no-cuda-graph")
+    refused(2, ["--no-cuda-graph"], "place", "small.json", "--no-cuda-graph")
     for option in (["--devices", "cpu:0"], ["--strategy", "single"], ["--towers", "2"], ["--threads-per-tower", "1"], ["-O", "towers=1"], ["--placement", "rules.json"], ["--cluster", "cluster.json"]):
         for verb in (["place"], ["run", "--feed", "x.safetensors"]):
             refused(2, [option[0] + " does nothing here", "--move"], *verb, "small_plan.json", *option)

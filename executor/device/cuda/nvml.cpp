@@ -62,7 +62,8 @@ GpuReading Nvml::read(const std::string& pci) const {
   NvmlUse use{};
   NvmlMemory memory{};
   unsigned milliwatts = 0;
-  if (auto get = function<int(void*, NvmlUse*)>(library_, "nvmlDeviceGetUtilizationRates"); get && get(d, &use) == 0) out.busy = static_cast<int>(use.gpu), out.memory_busy = static_cast<int>(use.memory);
+  if (auto get = function<int(void*, NvmlUse*)>(library_, "nvmlDeviceGetUtilizationRates"); get && get(d, &use) == 0)
+    out.busy = static_cast<int>(use.gpu), out.memory_busy = static_cast<int>(use.memory);
   if (auto get = function<int(void*, NvmlMemory*)>(library_, "nvmlDeviceGetMemoryInfo"); get && get(d, &memory) == 0) out.used_bytes = static_cast<std::int64_t>(memory.used);
   if (auto get = function<int(void*, unsigned*)>(library_, "nvmlDeviceGetPowerUsage"); get && get(d, &milliwatts) == 0) out.watts = milliwatts / 1e3;
   out.at_ns = now_ns();
