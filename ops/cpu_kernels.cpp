@@ -2,7 +2,7 @@
 
 #include <belfry/ops/fusions.h>
 #include <belfry/ops/half_kernels_internal.h>
-#include <belfry/ops/members_in_turn_internal.h>
+#include <belfry/ops/member_kernels_internal.h>
 
 namespace belfry {
 

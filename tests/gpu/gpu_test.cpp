@@ -2,11 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <random>
 
 #include <belfry/belfry.h>
 #include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/frontends/session/calibration.h>
 #include <belfry/ops/all_ops.h>
+#include <belfry/ops/fusions.h>
 
 #include "awaited.h"
 #include "golden.h"
@@ -50,6 +54,46 @@ TEST_F(GpuKernels, agree_with_the_references_of_their_ops) {
   }
   EXPECT_GT(runs, often(500, 10));
   RecordProperty("runs", runs);
+}
+
+/// A product or convolution with its bias and activation: as its members one by one, and what is no number stays none.
+TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
+  auto device = machine().open(parse_device("gpu:0"));
+  auto queue = device->queue(0);
+  device->enter();
+  const KernelTable& table = machine().library->kernels.at("gpu");
+  auto dense = [](Builder& b, DType t) { return matmul(b.input("x", t, {kBatch, 40}), b.input("w", t, {40, 24})) + b.input("b", t, {24}); };
+  const std::vector<std::function<Value(Builder&, DType)>> groups = {
+      dense, [&](Builder& b, DType t) { return relu(dense(b, t)); }, [&](Builder& b, DType t) { return gelu(dense(b, t), true); },
+      [](Builder& b, DType t) { return relu(conv2d(b.input("x", t, {kBatch, 6, 6, 8}), b.input("w", t, {3, 3, 8, 16}), {.padding = "same"}) + b.input("b", t, {16})); }};
+  std::mt19937_64 rng(4);
+  for (const auto& group : groups)
+    for (DType t : {f32, bf16, f16}) {
+      Builder b("group");
+      const Value y = group(b, t);
+      const FusionGroup found = find_groups(b.graph()).at(0);
+      Awaited w;
+      w.what = found.kind + " of " + std::string(name_of(t));
+      w.attributes = std::make_shared<Attributes>();
+      w.request.op = found.kind;
+      w.request.attributes = w.attributes.get();
+      for (NodeId id : b.graph().inputs()) w.request.inputs.push_back({t, extents_of(b.graph().node(id).types[0].shape, 6)}), w.inputs.push_back(draw({b.graph().node(id).types[0]}, 6, false, rng));
+      w.request.outputs = {{t, extents_of(y.shape(), 6)}};
+      w.request.output_types = {y.type()};
+      w.request.wanted = {true};
+      w.given = {true, true, true};
+      describe_members(b.graph(), found.members, w.request);
+      w.wanted = {HostTensor(t, w.request.outputs[0].shape)};
+      KernelTable().prepare(kReferenceKernel, w.request)->launch({{w.inputs[0].raw(), w.inputs[1].raw(), w.inputs[2].raw()}, {w.wanted[0].raw()}});
+      const auto choice = table.choose(w.request);
+      ASSERT_NE(choice.name, kReferenceKernel) << w.what;
+      w.scratch = choice.support.scratch_bytes;
+      w.kernel = table.prepare(choice.name, w.request, {w.scratch, false});
+      EXPECT_LE(distance(run(w, {device.get(), queue.get()})[0], w.wanted[0]), t == f32 ? 1e-5 : t == bf16 ? 0x1p-6 : 0x1p-9) << w.what << " by " << choice.name;
+      if (t != f32) continue;
+      w.inputs[0].data<float>()[0] = NAN;
+      EXPECT_TRUE(std::isnan(run(w, {device.get(), queue.get()})[0].data<float>()[0])) << w.what << " by " << choice.name << " hides a NaN";
+    }
 }
 
 struct Layout {

@@ -8,6 +8,8 @@
 #include <belfry/executor/device/cuda/cuda_device_internal.h>
 #include <belfry/graph/error.h>
 #include <belfry/ops/cuda_kernels.h>
+#include <belfry/ops/fusions.h>
+#include <belfry/ops/member_kernels_internal.h>
 
 #include "host_gpu.h"
 #include "on_stream.h"
@@ -31,6 +33,10 @@ KernelTable host_kernels(const std::shared_ptr<CudaToolkit>& toolkit, const OpSe
   auto references = std::make_shared<const KernelTable>();
   for (const auto& op : ops.all())
     add({"on_host_" + op->name, op->name, [](const KernelRequest&) { return Support{.in_place = false}; }, {}}, [references](const KernelRequest& r) { return references->prepare(kReferenceKernel, r); });
+  auto members = std::make_shared<const KernelTable>(out);
+  for (const auto& [kind, ops_of] : std::initializer_list<std::pair<const char*, std::vector<std::string>>>{
+           {kMatmulBiasRelu, {"matmul", "add", "relu"}}, {kMatmulBiasGeluTanh, {"matmul", "add", "gelu_tanh"}}, {kMatmulBias, {"matmul", "add"}}, {kConv2dBiasRelu, {"conv2d", "add", "relu"}}})
+    out.add(in_turn(kind, ops_of, members, false));
   return out;
 }
 

@@ -69,16 +69,6 @@ std::vector<HostTensor> on_host(const Sequence& s, const KernelRequest& r, std::
   return outputs;
 }
 
-std::vector<HostTensor> by_reference(const KernelRequest& r, std::vector<HostTensor>& inputs) {
-  std::vector<HostTensor> outputs;
-  for (const LocalType& t : r.outputs) outputs.emplace_back(t.dtype, t.shape);
-  Arguments a;
-  for (const HostTensor& x : inputs) a.inputs.push_back(x.raw());
-  for (std::size_t i = 0; i < outputs.size(); ++i) a.outputs.push_back(outputs[i].raw());
-  KernelTable().prepare(kReferenceKernel, r)->launch(a);
-  return outputs;
-}
-
 void expect_as_reference(const Sequence& s, const KernelRequest& r, std::vector<HostTensor>& inputs, const std::string& what) {
   ASSERT_EQ(s.refusal, "") << what;
   std::vector<HostTensor> got = on_host(s, r, inputs), wanted = by_reference(r, inputs);
@@ -272,6 +262,7 @@ TEST(Cudnn, TakesHalvesAsTheyAre) {
           if (!s.refusal.empty()) return;
           ++taken;
           for (const auto& target : targets) try {
+              if (t == f16 && target != targets[0]) continue;
               for (const auto& e : engines_of(s, target)) {
                 EXPECT_TRUE(e->facts().deterministic && !e->facts().rounds_inputs) << what << ": " << e->facts().name;
                 EXPECT_LE(e->facts().scratch_bytes, s.engine_bytes) << what;
@@ -284,7 +275,7 @@ TEST(Cudnn, TakesHalvesAsTheyAre) {
         add("conv2d_input_gradient", {c.y, c.filter, c.x});
         add("conv2d_filter_gradient", {c.x, c.y, c.filter});
       }
-  EXPECT_GT(taken, 40);
+  EXPECT_EQ(taken, 6 * 3 * 2 + 6 * 2 + 2 * 2) << "of six forms all but gradients in f32, which only the form that is a product has";
 }
 
 /// What a plan may name: each is found again by its name, and none that cuDNN does not name.
@@ -328,97 +319,6 @@ TEST(Cudnn, SaysWhatItDoesNotTake) {
   for (auto& step : s.steps)
     if (auto* r = std::get_if<cudnn::Run>(&step)) r->graph.tensors[2].dims[2] = 9;
   EXPECT_THAT([&] { engines_of(s, target); }, testing::Throws<DeviceError>(testing::Property(&DeviceError::what, testing::HasSubstr("cuDNN: cudnnBackend"))));
-}
-
-TEST(CublasLt, MultipliesContractions) {
-  struct Case {
-    const char* equation;
-    Shape a, b;
-    std::size_t parts;
-    std::int64_t batch;
-  };
-  const Case cases[] = {{"", {kBatch, 4}, {4, 3}, 1, 1},
-                        {"", {kBatch, 2, 4}, {4, 3}, 1, 1},
-                        {"", {kBatch, 2, 4}, {kBatch, 4, 3}, 1, 5},
-                        {"bk,bn->kn", {kBatch, 4}, {kBatch, 3}, 1, 1},
-                        {"mk,nk->mn", {kBatch, 4}, {3, 4}, 1, 1},
-                        {"mk,kn->nm", {kBatch, 4}, {4, 3}, 1, 1},
-                        {"bsk,bsn->kn", {kBatch, 2, 4}, {kBatch, 2, 3}, 1, 1},
-                        {"bqhd,bkhd->bhqk", {kBatch, 6, 2, 4}, {kBatch, 7, 2, 4}, 2, 5},
-                        {"bhqk,bkhd->bqhd", {kBatch, 2, 6, 7}, {kBatch, 7, 2, 4}, 2, 5},
-                        {"asb,sdb->ad", {3, 2, 4}, {2, 5, 4}, 2, 1},
-                        {"k,kn->n", {4}, {4, 3}, 1, 1},
-                        {"mk,k->m", {3, 4}, {4}, 1, 1},
-                        {"k,k->", {4}, {4}, 1, 1},
-                        {"m,n->mn", {3}, {4}, 1, 1},
-                        {"bm,bm->bm", {kBatch, 4}, {kBatch, 4}, 1, 20},
-                        {"nk,k->n", {1, 4}, {4}, 1, 1},
-                        {"mk,kn->nm", {1, 4}, {4, 3}, 1, 1}};
-  for (const Case& c : cases) {
-    Asked a({"", "matmul", {real(c.a), real(c.b)}, {{"equation", c.equation}}});
-    Gemm g = gemm_of(a.request);
-    ASSERT_EQ(g.refusal, "") << c.equation;
-    EXPECT_EQ(g.parts.size(), c.parts) << c.equation;
-    EXPECT_EQ(g.product.batch, c.batch) << c.equation;
-    HostTensor y(f32, a.request.outputs[0].shape);
-    for (const Gemm::Part& p : g.parts) {
-      g.product.accumulate = p.add;
-      multiply_on_host(g.product, a.inputs[0].data<float>().data() + p.a, a.inputs[1].data<float>().data() + p.b, y.data<float>().data() + p.y);
-    }
-    EXPECT_LT(distance(y, by_reference(a.request, a.inputs)[0]), 1e-5) << c.equation;
-  }
-}
-
-/// What follows a(…, k)·b(k, n) + bias, as it is asked for.
-struct BiasedProduct {
-  explicit BiasedProduct(Value (*then)(Value), DType t = f32, const char* equation = "", Shape a = {kBatch, 2, 4}, Shape b = {4, 3}, std::int64_t columns = 3) : builder("product") {
-    Value x = builder.input("a", t, a), w = builder.input("b", t, b), bias = builder.input("bias", t, {columns});
-    Value y = *equation ? contract(equation, x, w) : matmul(x, w);
-    then(bias + y);
-    FusionGroup group = find_groups(builder.graph()).at(0);
-    request.op = group.kind;
-    request.attributes = &attributes;
-    for (Value v : {x, w, bias}) request.inputs.push_back({t, extents_of(v.shape(), kRows)});
-    for (std::size_t i = 0; i < 3; ++i) inputs.push_back(drawn(request.inputs[i], 4, false, i));
-    request.outputs = {{t, extents_of(y.shape(), kRows)}};
-    describe_members(builder.graph(), group.members, request);
-  }
-  HostTensor by(const char* kernel) {
-    HostTensor y(f32, request.outputs[0].shape);
-    KernelTable().prepare(kernel, request)->launch({{inputs[0].raw(), inputs[1].raw(), inputs[2].raw()}, {y.raw()}});
-    return y;
-  }
-  Builder builder;
-  Attributes attributes;
-  KernelRequest request;
-  std::vector<HostTensor> inputs;
-};
-
-Value as_it_is(Value y) { return y; }
-Value cut(Value y) { return relu(y); }
-Value smooth(Value y) { return gelu(y, true); }
-
-TEST(CublasLt, EndsAProductByItsBiasAndWhatFollows) {
-  using cublas_lt::Epilogue;
-  for (auto [then, kind, epilogue] : {std::tuple{&as_it_is, kMatmulBias, Epilogue::bias}, {&cut, kMatmulBiasRelu, Epilogue::bias_relu}, {&smooth, kMatmulBiasGeluTanh, Epilogue::bias_gelu_tanh}}) {
-    for (const auto& [equation, a, b] : {std::tuple{"", Shape{kBatch, 2, 4}, Shape{4, 3}}, {"bk,nk->bn", {kBatch, 4}, {3, 4}}, {"", {2, kBatch, 4}, {2, 4, 3}}}) {
-      BiasedProduct g(then, f32, equation, a, b);
-      ASSERT_EQ(g.request.op, kind);
-      Gemm gemm = biased_gemm_of(g.request, epilogue);
-      ASSERT_EQ(gemm.refusal, "");
-      HostTensor y(f32, g.request.outputs[0].shape);
-      multiply_on_host(gemm.product, g.inputs[0].data<float>().data(), g.inputs[1].data<float>().data(), y.data<float>().data(), g.inputs[2].data<float>().data());
-      EXPECT_LT(distance(y, g.by(kReferenceKernel)), 1e-5) << kind;
-    }
-  }
-  EXPECT_EQ(biased_gemm_of(BiasedProduct(cut, f32, "mk,kn->nm", {5, 4}, {4, 3}, 5).request, Epilogue::bias_relu).refusal, "its bias does not lie along the columns of one product");
-  EXPECT_EQ(biased_gemm_of(BiasedProduct(cut, f64).request, Epilogue::bias_relu).refusal, "cuBLASLt has no epilogues in f64");
-}
-
-TEST(CublasLt, RefusesAxesThatLieApart) {
-  EXPECT_EQ(gemm_of(Asked({"", "matmul", {real({3, 4, 2}), real({4, 5, 2})}, {{"equation", "mkb,knb->mnb"}}}).request).refusal,
-            "a matrix has neither its rows nor its columns side by side; transpose an operand");
-  EXPECT_EQ(gemm_of(Asked({"", "matmul", {real({99, 2, 98, 4}), real({98, 3, 99, 4})}, {{"equation", "aibk,bjak->aibj"}}}).request).refusal, "its axes lie apart in 98 products; transpose an operand");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include <belfry/ops/members_in_turn_internal.h>
+#include <belfry/ops/member_kernels_internal.h>
 
 #include <algorithm>
 #include <optional>
