@@ -173,16 +173,30 @@ class FramePlanner {
     layout.resize(lives.size());
     for (std::size_t b = 0; b < lives.size(); ++b) layout[b] = {{}, lives[b].block.size, lives[b].block.start, lives[b].known, lives[b].block.end, lives[b].joined, lives[b].own};
     FrameSize& frame = plan_.classes[c_].frame[l];
-    frame.kept = put(lives, layout, Slot::kKept, 0, [](const Life& x) { return x.kept; });
-    const std::int64_t floor = slots > 1 ? overlap(lives, layout, slots, phase(own_[l].back()), all_last, frame) : 0;
-    fill(lives, layout, floor, frame.kept + frame.tail);
-    frame.transient = put(lives, layout, Slot::kTransient, 0, [](const Life& x) { return !x.kept; });
+    const std::pair<int, int> last = phase(own_[l].back());
+    std::vector<Life> all = lives;  // with few slots it can be less to keep everything than to have a transient part besides
+    for (Life& x : all) x.kept = true;
+    frame = arrange(lives, layout, slots, last, all_last);
+    if (slots > 1 && frame.transient) {
+      std::vector<FrameBlock> other = layout;
+      const FrameSize whole = arrange(all, other, slots, last, all_last);
+      if (slots * whole.kept + whole.tail < slots * frame.kept + frame.tail + frame.transient) frame = whole, layout = std::move(other);
+    }
     for (int i : own_[l]) {
       const PlanNode& n = node(i);
       for (std::size_t k = 0; k < n.outputs.size(); ++k)
         if (int b = root_[static_cast<std::size_t>(n.outputs[k])]; b >= 0) parts_.owners.push_back({static_cast<std::size_t>(i), static_cast<int>(k), key, static_cast<std::size_t>(b)});
       if (int b = scratch_[static_cast<std::size_t>(i)]; b >= 0) parts_.owners.push_back({static_cast<std::size_t>(i), -1, key, static_cast<std::size_t>(b)});
     }
+  }
+
+  static FrameSize arrange(std::vector<Life>& lives, std::vector<FrameBlock>& layout, std::int64_t slots, std::pair<int, int> last, bool all_last) {
+    FrameSize out;
+    out.kept = put(lives, layout, Slot::kKept, 0, [](const Life& x) { return x.kept; });
+    const std::int64_t floor = slots > 1 ? overlap(lives, layout, slots, last, all_last, out) : 0;
+    fill(lives, layout, floor, out.kept + out.tail);
+    out.transient = put(lives, layout, Slot::kTransient, 0, [](const Life& x) { return !x.kept; });
+    return out;
   }
 
   /// Packs the lives that are wanted from `base` on; gives the bytes that they take.
