@@ -45,14 +45,14 @@ struct Engines {
   }
 };
 
-std::shared_ptr<const Graph> net() {
+std::shared_ptr<const Graph> matmul_net() {
   Builder b("net");
   b.metric("y", reduce_sum(tanh(b.input("x", f32, {kBatch, 3}))));
   return std::make_shared<const Graph>(std::move(b).build());
 }
 
 PlacedGraph placed(const KernelTables& tables, const std::map<std::string, std::string>& engines) {
-  auto graph = net();
+  auto graph = matmul_net();
   return place(graph, to_strategy(Single{.threads = 1}), sim_cluster(1), 4, {.fetches = fetches_of(*graph), .kernels = chooser(tables, engines)});
 }
 
@@ -91,7 +91,7 @@ TEST(Engines, the_fastest_is_timed_kept_and_named_in_the_plan) {
   EXPECT_NE(chosen->arithmetic_hash, plan->arithmetic_hash);
   Program with_engine(chosen, tables);
   Runner runner(with_engine);
-  Tensors feeds = feeds_for(*net(), 4);
+  Tensors feeds = feeds_for(*matmul_net(), 4);
   Outcome o = runner.run(views(feeds));
   EXPECT_FALSE(o.error);
   EXPECT_EQ(e.last, "b");
