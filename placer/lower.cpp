@@ -15,8 +15,9 @@
 
 namespace belfry {
 
-PlanNode inserted_node(const PlanNode& cause, std::string name, const char* op, ValueIndex input, Scope scope, std::string reason) {
-  PlanNode n;
+namespace {
+
+void describe(PlanNode& n, const PlanNode& cause, std::string name, const char* op, ValueIndex input, Scope scope, std::string reason) {
   n.name = std::move(name);
   n.op = op;
   n.inputs = {input};
@@ -25,6 +26,13 @@ PlanNode inserted_node(const PlanNode& cause, std::string name, const char* op, 
   n.inserted = true;
   n.role = cause.role;
   n.reason = std::move(reason);
+}
+
+}  // namespace
+
+PlanNode inserted_node(const PlanNode& cause, std::string name, const char* op, ValueIndex input, Scope scope, std::string reason) {
+  PlanNode n;
+  describe(n, cause, std::move(name), op, input, scope, std::move(reason));
   return n;
 }
 
@@ -262,9 +270,10 @@ class CopyInserter {
     name += ".copy";
     if (k) name += std::to_string(k);
     const ValueIndex copy = value_like(plan_, v, name, plan_.value(v).state);
-    out_.emplace_back(node_, inserted_node(cause, std::move(name), kCopy, v, cause.scope == Scope::tower ? Scope::tower : Scope::shared, "read in another memory space"));
-    out_.back().second.outputs = {copy};
-    return out_.back().second;
+    PlanNode& n = out_.emplace_back(std::piecewise_construct, std::forward_as_tuple(node_), std::forward_as_tuple()).second;
+    describe(n, cause, std::move(name), kCopy, v, cause.scope == Scope::tower ? Scope::tower : Scope::shared, "read in another memory space");
+    n.outputs = {copy};
+    return n;
   }
 
   void copy_shared(const PlanNode& m, ValueIndex v, const Elsewhere& e) {

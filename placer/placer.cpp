@@ -106,15 +106,15 @@ bool Placer::place_nodes(std::size_t must_decide, std::set<std::string>& on_host
   insert_pre_aggregates(plan_);
   insert_group_sums(plan_);
   insert_copies(plan_);
-  const Instances instances(plan_);
-  const NumberLists readers = readers_of(plan_);
+  instances_.emplace(plan_);
+  readers_ = readers_of(plan_);
   set_order(plan_);  // anew: moves stand in it too
   set_classes(plan_);
-  set_phases(plan_, instances, readers);
-  set_streams(plan_, readers);
-  set_waits(plan_, instances);
-  const std::shared_ptr<MemoryParts> memory = set_groups(plan_, instances, readers);
-  choose_kernels(instances);
+  set_phases(plan_, *instances_, readers_);
+  set_streams(plan_, readers_);
+  set_waits(plan_, *instances_);
+  const std::shared_ptr<MemoryParts> memory = set_groups(plan_, *instances_, readers_);
+  choose_kernels();
   const std::size_t known = on_host.size();
   if (gpus_ && options_.kernels) add_lacking(plan_, on_host);
   if (on_host.size() != known) return true;
@@ -158,7 +158,7 @@ void Placer::choose(const PlanNode& n, const Share& share, const std::string& ki
   }
 }
 
-void Placer::choose_kernels(const Instances& instances) {
+void Placer::choose_kernels() {
   std::vector<std::size_t> group_of(gpus_ ? plan_.cluster.devices.size() : 0);
   for (std::size_t g = 0; gpus_ && g < plan_.groups.size(); ++g)
     for (int d : plan_.groups[g].devices) group_of[static_cast<std::size_t>(d)] = g;
@@ -175,7 +175,7 @@ void Placer::choose_kernels(const Instances& instances) {
       });
     }
     if (!gpus_ || (!is_join(n) && !is_op(n, kPreAggregate)) || kernel_of_moves(plan_, n) != n.op) continue;
-    const std::vector<std::int64_t> landed = landed_bytes(instances, n);
+    const std::vector<std::int64_t> landed = landed_bytes(*instances_, n);
     for (std::size_t h = 0; h < landed.size(); ++h) {
       std::int64_t& scratch = n.by_group[group_of[static_cast<std::size_t>(n.holders.get()[h])]].scratch_bytes;
       scratch = std::max(scratch, landed[h]);

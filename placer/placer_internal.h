@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ class Placer {
   /// combine and threads.
   PlacedGraph& place(const Placement& placement, std::size_t must_decide);
   const PlacedGraph& plan() const { return plan_; }
+  /// Of the plan, as long as it stands.
+  const Instances& instances() const { return *instances_; }
+  const NumberLists& readers() const { return readers_; }
 
  private:
   struct Known {
@@ -35,11 +39,13 @@ class Placer {
   bool place_nodes(std::size_t must_decide, std::set<std::string>& on_host);
   void put_on_host(const std::set<std::string>& names);
   void choose(const PlanNode& node, const Share& share, const std::string& kind, Variant& variant);
-  void choose_kernels(const Instances& instances);
+  void choose_kernels();
 
   PlaceOptions options_;
   bool gpus_;                                       // whether the cluster has any
   PlacedGraph plan_;
+  std::optional<Instances> instances_;
+  NumberLists readers_;
   // Of the tower graph as it was given.
   std::size_t values_;
   std::vector<std::vector<ValueIndex>> inputs_;     // per node: lowering changes them

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <queue>
+#include <utility>
 
 #include <belfry/graph/plan/forecast_parts_internal.h>
 #include <belfry/graph/plan/moves.h>
@@ -16,8 +17,8 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 class Walk {
  public:
-  Walk(const PlacedGraph& plan, const CostTable& table, Links& links, CostModel& costs) 
-      : plan_(plan), table_(table), steps_(plan), links_(links), transfers_(steps_, links_), costs_(costs), load_(links_.ways().size()) {}
+  Walk(const PlacedGraph& plan, const CostTable& table, ForecastSteps steps, Links& links, CostModel& costs) 
+      : plan_(plan), table_(table), steps_(std::move(steps)), links_(links), transfers_(steps_, links_), costs_(costs), load_(links_.ways().size()) {}
 
   /// Seconds of the step.
   double run() {
@@ -247,13 +248,13 @@ Forecaster::Forecaster(const PlacedGraph& plan, const CostTable& costs) : plan_(
 
 Forecaster::~Forecaster() = default;
 
-double Forecaster::seconds(std::size_t kept_values) {
+double Forecaster::seconds(std::size_t kept_values, const Instances& instances, const NumberLists& readers) {
   parts_->model.keep(kept_values);
-  return Walk(plan_, costs_, parts_->links, parts_->model).run();
+  return Walk(plan_, costs_, ForecastSteps(plan_, instances, readers), parts_->links, parts_->model).run();
 }
 
 Forecast Forecaster::whole() {
-  Walk walk(plan_, costs_, parts_->links, parts_->model);
+  Walk walk(plan_, costs_, ForecastSteps(plan_), parts_->links, parts_->model);
   walk.run();
   return walk.report();
 }

@@ -62,8 +62,8 @@ class Forecaster {
   /// Both must live as long.
   Forecaster(const PlacedGraph& plan, const CostTable& costs);
   ~Forecaster();
-  /// Seconds of the step alone, of the plan as it now is: its first values are still those that it had.
-  double seconds(std::size_t kept_values);
+  /// Seconds of the step alone, of the plan as it now is, with these of it: its first values are still those that it had.
+  double seconds(std::size_t kept_values, const Instances& instances, const NumberLists& readers);
   Forecast whole();
 
  private:

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,7 +17,9 @@ namespace {
 
 }  // namespace
 
-ForecastSteps::ForecastSteps(const PlacedGraph& plan) : plan(plan), instances_(plan), readers_(readers_of(plan)) {
+ForecastSteps::ForecastSteps(const PlacedGraph& plan) : ForecastSteps(plan, Instances(plan), readers_of(plan)) {}
+
+ForecastSteps::ForecastSteps(const PlacedGraph& plan, Instances instances, NumberLists readers) : plan(plan), instances_(std::move(instances)), readers_(std::move(readers)) {
   queue();
   make_gates();
   make_lanes();

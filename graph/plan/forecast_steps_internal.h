@@ -24,6 +24,7 @@ class ForecastSteps {
  public:
   /// UserError ("unbound: …") as BoundPlan.
   explicit ForecastSteps(const PlacedGraph& plan);
+  ForecastSteps(const PlacedGraph& plan, Instances instances, NumberLists readers);
 
   const PlacedGraph& plan;
   std::vector<ForecastStep> steps;              ///< stream by stream, in order

@@ -53,8 +53,7 @@ struct PlanStream {
   int device = 0;
   std::string name;      ///< "main", or "tower<k>"
   std::vector<StreamEntry> entries;
-  int slots = 0;
-  int thread = 0;        ///< of the host; streams of one thread run in one topological order
+  int slots = 0, thread = 0;  ///< thread: of the host; streams of one run in one topological order
   bool operator==(const PlanStream&) const = default;
 };
 

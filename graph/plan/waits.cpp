@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
-#include <tuple>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/plan/schedule.h>
@@ -15,7 +17,17 @@ namespace {
 /// Folded vector clocks: per kind of producer the furthest node that an earlier node of the same stream waited for.
 class Waiter {
  public:
-  Waiter(PlacedGraph& plan, const Instances& instances) : plan_(plan), instances_(instances), made_(plan.values.size(), -1), seen_(plan.values.size(), -1) {}
+  Waiter(PlacedGraph& plan, const Instances& instances)
+      : plan_(plan), instances_(instances), stride_(plan.classes.size() + 2), marks_(plan.nodes.size() * stride_), made_(plan.values.size(), -1), seen_(plan.values.size(), -1) {
+    for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
+      const PlanNode& n = plan.nodes[i];
+      int* mark = &marks_[i * stride_];
+      *mark++ = n.epoch;
+      mark = std::copy(n.phases.begin(), n.phases.end(), mark);
+      *mark = n.order;
+      length_.push_back(n.phases.size() + 2);
+    }
+  }
 
   void run() {
     number_places();
@@ -34,8 +46,8 @@ class Waiter {
   const PlanNode& node(int i) const { return plan_.nodes[static_cast<std::size_t>(i)]; }
 
   // A node's mark: its epoch, its phase per class, its order.
-  static std::size_t length(const PlanNode& n) { return n.phases.size() + 2; }
-  static int part(const PlanNode& n, std::size_t k) { return k == 0 ? n.epoch : k <= n.phases.size() ? n.phases[k - 1] : n.order; }
+  std::size_t length(int i) const { return length_[static_cast<std::size_t>(i)]; }
+  int part(int i, std::size_t k) const { return marks_[static_cast<std::size_t>(i) * stride_ + k]; }
 
   /// Nodes by their marks.
   std::vector<int> in_time() const {
@@ -44,10 +56,7 @@ class Waiter {
     };
     std::vector<Start> all;
     all.reserve(plan_.nodes.size());
-    for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
-      const PlanNode& n = plan_.nodes[i];
-      all.push_back({part(n, 0), part(n, 1), n.phases.empty() ? -2 : part(n, 2), static_cast<int>(i)});
-    }
+    for (int i = 0; i < static_cast<int>(plan_.nodes.size()); ++i) all.push_back({part(i, 0), part(i, 1), length(i) == 2 ? -2 : part(i, 2), i});
     std::sort(all.begin(), all.end(), [&](const Start& x, const Start& y) {
       if (x.a != y.a) return x.a < y.a;
       if (x.b != y.b) return x.b < y.b;
@@ -60,12 +69,11 @@ class Waiter {
   }
   /// Where the first three parts are equal.
   bool further(int a, int b) const {
-    const PlanNode &x = node(a), &y = node(b);
-    for (std::size_t k = 3; k < std::min(length(x), length(y)); ++k)
-      if (int p = part(x, k), q = part(y, k); p != q) return p < q;
+    for (std::size_t k = 3; k < std::min(length(a), length(b)); ++k)
+      if (int p = part(a, k), q = part(b, k); p != q) return p < q;
     return a < b;
   }
-  static bool covered_by(const PlanNode& a, const PlanNode& b) {
+  bool covered_by(int a, int b) const {
     if (length(a) != length(b)) return false;
     for (std::size_t k = 0; k < length(a); ++k)
       if (part(a, k) > part(b, k)) return false;
@@ -108,26 +116,33 @@ class Waiter {
     std::vector<int> furthest;
   };
 
+  struct KeyHash {
+    std::size_t operator()(const std::array<int, 3>& key) const {
+      std::size_t out = 0;
+      for (int part : key) out = (out + static_cast<std::size_t>(part)) * 0x9E3779B97F4A7C15u;
+      return out ^ out >> 32;
+    }
+  };
+
   /// Which instance is meant depends on the device: all of them must be covered.
   bool covers(ValueIndex later, ValueIndex v, bool moves) const {
-    if (!covered_by(plan_.maker(v), plan_.maker(later))) return false;
+    if (!covered_by(plan_.value(v).maker, plan_.value(later).maker)) return false;
     if (moves) return true;
     auto a = instances_.copies(v), b = instances_.copies(later);  // as many: they are of one kind
     for (std::size_t i = 0; i < a.size(); ++i)
-      if (!covered_by(node(a[i]), node(b[i]))) return false;
+      if (!covered_by(a[i], b[i])) return false;
     return true;
   }
 
   void add(int i, Wait::Relation relation, ValueIndex v, int scope) {
     PlanNode& n = node(i);
     const bool moves = moves_values(n);
-    const PlanNode& m = plan_.maker(v);
-    const auto key = std::tuple(made(v), place(i), (static_cast<int>(relation) * 8 + scope + 1) * 2 + moves);
-    Waited& waited = waited_[key];
+    const int m = plan_.value(v).maker;
+    Waited& waited = waited_[{made(v), place(i), (static_cast<int>(relation) * 8 + scope + 1) * 2 + moves}];
     bool reached = waited.furthest.size() == length(m);
     for (std::size_t k = 0; reached && k < length(m); ++k) reached = part(m, k) <= waited.furthest[k];
     for (std::size_t w = waited.nodes.size(); reached && w-- > 0;)
-      if (auto [earlier, producer] = waited.nodes[w]; covered_by(node(earlier), n) && covers(producer, v, moves)) return;
+      if (auto [earlier, producer] = waited.nodes[w]; covered_by(earlier, i) && covers(producer, v, moves)) return;
     waited.nodes.emplace_back(i, v);
     if (waited.furthest.size() < length(m)) waited.furthest.resize(length(m), -2);
     for (std::size_t k = 0; k < length(m); ++k) waited.furthest[k] = std::max(waited.furthest[k], part(m, k));
@@ -161,10 +176,13 @@ class Waiter {
 
   PlacedGraph& plan_;
   const Instances& instances_;
+  std::size_t stride_;
+  std::vector<int> marks_;          // per node
+  std::vector<std::size_t> length_;
   std::vector<int> place_, made_, seen_;  // per node; per value; per value, the last node that was asked
   int last_place_ = -1;
   std::map<std::vector<int>, int> numbers_;
-  std::map<std::tuple<int, int, int>, Waited> waited_;
+  std::unordered_map<std::array<int, 3>, Waited, KeyHash> waited_;
   std::map<std::pair<int, int>, bool> includes_;
 };
 
