@@ -81,9 +81,10 @@ bool add_full(const PlacedGraph& plan, const Requests& requests, std::set<Device
 
 void note_unmet(PlacedGraph& plan, const Requests& requests, const PlaceOptions& options) {
   if (requests.unmet.empty()) return;
-  // An input lives on the host whatever was requested.
-  for (PlanNode& n : plan.nodes)
-    if (auto why = requests.unmet.find(n.name); why != requests.unmet.end() && !n.inserted && n.op != kInput) n.reason = why->second + "; " + n.reason;
+  for (PlanNode& n : plan.nodes) {
+    if ((n.inserted && !n.again) || n.op == kInput) continue;  // an input lives on the host whatever was requested
+    if (auto why = requests.unmet.find(plan.graph->node(n.user).name); why != requests.unmet.end()) n.reason = why->second + "; " + n.reason;
+  }
   if (!options.warn) return;
   std::map<std::string, std::vector<std::string>> by_reason;
   for (const auto& [name, why] : requests.unmet) by_reason[why].push_back(name);

@@ -131,7 +131,7 @@ TEST_P(WaitsOf, are_named_when_lost_or_are_redundant) {
   EXPECT_GT(needed, 0);
   std::cout << GetParam() << ": " << needed << " waits whose loss the verifier names, " << redundant << " redundant\n";
 }
-INSTANTIATE_TEST_SUITE_P(Plans, WaitsOf, testing::Values("towers", "mirrored", "layers", "gpipe", "forward only", "late reader", "sharded", "recomputed", "interleaved", "hybrid", "server", "sharded over four"),
+INSTANTIATE_TEST_SUITE_P(Plans, WaitsOf, testing::Values("towers", "mirrored", "layers", "gpipe", "forward only", "late reader", "sharded", "recomputed", "interleaved", "hybrid", "sharded over four"),
                          [](const auto& info) { return test_name(info.param); });
 
 // ---------------------------------------------------------------- every damage to every plan
