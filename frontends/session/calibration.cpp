@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstring>
 #include <numeric>
-#include <set>
 
 namespace belfry {
 
@@ -23,25 +22,6 @@ struct Mean {
   void add(double x) { sum += x, ++count; }
   double value() const { return count ? sum / static_cast<double>(count) : 0; }
 };
-
-using Launches = std::vector<std::pair<int, double>>;  // kernel and seconds
-
-/// Threads side by side are never equally fast, and a step waits for the slowest: a kernel that it runs is measured on it alone.
-void keep_slowest(const std::map<int, Launches>& by_thread, Launches& out) {
-  const Launches* slowest = nullptr;
-  double most = -1;
-  for (const auto& [thread, launches] : by_thread) {
-    double sum = 0;
-    for (auto [k, seconds] : launches) sum += seconds;
-    if (sum > most) most = sum, slowest = &launches;
-  }
-  std::set<int> measured;
-  if (slowest)
-    for (auto [k, seconds] : *slowest) measured.insert(k), out.emplace_back(k, seconds);
-  for (const auto& [thread, launches] : by_thread)
-    for (auto [k, seconds] : launches)
-      if (!measured.contains(k)) out.emplace_back(k, seconds);
-}
 
 int parts_of(const Step& step) { return step.reads.empty() ? 0 : static_cast<int>(step.reads[0].size()); }
 
@@ -78,15 +58,13 @@ void Calibration::add_trace(const BoundPlan& bound, const std::vector<TraceEntry
   for (std::size_t s = 0; s < end.size(); ++s) end[s].resize(bound.streams[s].size());
   for (const TraceEntry& e : trace) end[static_cast<std::size_t>(e.stream)][static_cast<std::size_t>(e.index)] = e.end_ns;
   std::map<int, const TraceEntry*> before;  // per thread
-  std::map<int, Launches> of_towers;        // per thread
   TracedStep out;
   std::int64_t last_end = 0;
   for (const TraceEntry& e : trace) {
     const Step& step = bound.streams[static_cast<std::size_t>(e.stream)][static_cast<std::size_t>(e.index)];
-    const int thread = plan.streams[static_cast<std::size_t>(e.stream)].thread;
-    auto& launches = step.tower < 0 ? out.launches : of_towers[thread];
-    launches.emplace_back(kernel(bound, step), seconds_between(e.begin_ns, e.end_ns));
+    out.launches.emplace_back(kernel(bound, step), seconds_between(e.begin_ns, e.end_ns));
     last_end = std::max(last_end, e.end_ns);
+    const int thread = plan.streams[static_cast<std::size_t>(e.stream)].thread;
     std::int64_t waited = 0;
     for (const StepWait& w : step.waits)
       if (plan.streams[static_cast<std::size_t>(w.stream)].thread != thread) waited = std::max(waited, end[static_cast<std::size_t>(w.stream)][static_cast<std::size_t>(w.count) - 1]);
@@ -96,7 +74,6 @@ void Calibration::add_trace(const BoundPlan& bound, const std::vector<TraceEntry
     }
     before[thread] = &e;
   }
-  keep_slowest(of_towers, out.launches);
   out.seconds = seconds;
   out.beside = seconds - seconds_between(trace.front().begin_ns, last_end);
   steps_[id_of(plan)].push_back(std::move(out));
