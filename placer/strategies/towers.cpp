@@ -16,7 +16,7 @@ namespace {
 
 std::int64_t bytes_of(const Node& n) { return LocalType{n.types[0].dtype, extents_of(n.types[0].shape, 1)}.bytes(); }
 
-NodeId head_of(const Graph& g, NodeId id) {
+NodeId head_variable(const Graph& g, NodeId id) {
   while (g.node(id).of >= 0 && g.node(g.node(id).of).op->name == g.node(id).op->name) id = g.node(id).of;
   return id;
 }
@@ -63,7 +63,7 @@ std::vector<DeviceId> leaders_of(const Cluster& cluster, const std::vector<Devic
 
 std::vector<VariableHead> variable_heads(const Graph& g) {
   std::map<NodeId, std::int64_t> bytes;
-  for (NodeId id : g.variables()) bytes[head_of(g, id)] += bytes_of(g.node(id));
+  for (NodeId id : g.variables()) bytes[head_variable(g, id)] += bytes_of(g.node(id));
   std::vector<VariableHead> out;
   for (const auto& [id, b] : bytes) out.push_back({id, b});
   std::sort(out.begin(), out.end(), [&](const VariableHead& a, const VariableHead& b) { return std::pair(-a.bytes, g.node(a.node).name) < std::pair(-b.bytes, g.node(b.node).name); });
@@ -77,7 +77,7 @@ Rules put_variables(const TowerGraph& tg, const std::vector<DeviceId>& devices, 
   std::map<std::string, std::size_t> of_name;
   std::map<std::string, std::string> reason;
   for (NodeId id : g.variables()) {
-    const std::size_t k = at.at(head_of(g, id));
+    const std::size_t k = at.at(head_variable(g, id));
     of_name[g.node(id).name] = device[k];
     reason[g.node(id).name] = reasons[k];
   }
