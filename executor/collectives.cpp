@@ -14,7 +14,7 @@ namespace belfry {
 
 namespace {
 
-using Kind = Collective::Kind;
+using What = Collective::What;
 
 /// A group of one rank. Never recorded: several ranks of one process that record can wait for each other for ever.
 class Communicated : public Prepared {
@@ -108,13 +108,13 @@ std::unique_ptr<Prepared> Collectors::kernel(const Step& step, const std::functi
     for (std::size_t h = 0; h < ranks.size(); ++h) {
       const BufferRef& part = step.reads[0][h].buffer;
       const bool mine = static_cast<int>(h) == rank;
-      if (part.bytes) group.push_back({Kind::broadcast, part.type.dtype, part.type.elements(), static_cast<int>(h), mine ? address(part) : nullptr, out + at});
+      if (part.bytes) group.push_back({What::broadcast, part.type.dtype, part.type.elements(), static_cast<int>(h), mine ? address(part) : nullptr, out + at});
       at += part.bytes;
     }
   } else if (n.ranged) {
     for (std::size_t h = 0; h < ranks.size(); ++h)
       for (const Part& p : steps_.at(step.node).at(ranks[h])->reads[0])
-        if (p.buffer.space == here && p.buffer.bytes) group.push_back({Kind::reduce, p.buffer.type.dtype, p.buffer.type.elements(), static_cast<int>(h), address(p.buffer), static_cast<int>(h) == rank ? out : nullptr});
+        if (p.buffer.space == here && p.buffer.bytes) group.push_back({What::reduce, p.buffer.type.dtype, p.buffer.type.elements(), static_cast<int>(h), address(p.buffer), static_cast<int>(h) == rank ? out : nullptr});
   } else {
     std::vector<LocalType> parts;
     for (const Part& p : step.reads[0])
@@ -125,7 +125,7 @@ std::unique_ptr<Prepared> Collectors::kernel(const Step& step, const std::functi
       summed.outputs = {out};
       from = out;
     }
-    group.push_back({Kind::all_reduce, result.type.dtype, result.type.elements(), 0, from, out});
+    group.push_back({What::all_reduce, result.type.dtype, result.type.elements(), 0, from, out});
   }
   return std::make_unique<Communicated>(of_node_.at(step.node), rank, std::move(group), std::move(sum), std::move(summed));
 }

@@ -11,10 +11,10 @@
 
 namespace belfry {
 
-/// What one rank gives to a collective and gets from it. All ranks name the same kind, dtype, count and root.
+/// What one rank gives to a collective and gets from it. All ranks name the same call, dtype, count and root.
 struct Collective {
-  enum class Kind : std::uint8_t { all_reduce, reduce, broadcast };
-  Kind kind = Kind::all_reduce;       ///< sums over ranks, in an order of the library's own: they promise no bits
+  enum class What : std::uint8_t { all_reduce, reduce, broadcast };
+  What what = What::all_reduce;       ///< sums over ranks, in an order of the library's own: they promise no bits
   DType dtype = f32;
   std::int64_t count = 0;             ///< elements
   int root = 0;                       ///< who gets a reduce, and gives a broadcast

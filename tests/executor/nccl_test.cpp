@@ -16,7 +16,7 @@
 namespace belfry::test {
 namespace {
 
-using Kind = Collective::Kind;
+using What = Collective::What;
 constexpr std::int64_t kCount = 5;
 
 class Nccl : public FakeGpus {
@@ -54,9 +54,9 @@ class Nccl : public FakeGpus {
     communicator = open_nccl(toolkit_, named, patience);
   }
   /// Of a rank's first five numbers into its last five.
-  Collective call(int rank, Kind kind, std::int64_t count = kCount, DType dtype = i32, int root = 0) {
+  Collective call(int rank, What what, std::int64_t count = kCount, DType dtype = i32, int root = 0) {
     std::byte* data = all[static_cast<std::size_t>(rank)].arena->at(0);
-    return {kind, dtype, count, root, data, data + 4 * kCount};
+    return {what, dtype, count, root, data, data + 4 * kCount};
   }
   /// Each rank on a thread of its own; what it complains of.
   std::vector<std::string> run(const std::vector<std::vector<std::vector<Collective>>>& groups_of_ranks) {
@@ -89,7 +89,7 @@ class Nccl : public FakeGpus {
 TEST_F(Nccl, sums_and_carries_between_ranks) {
   for (int turn = 0; turn < 5; ++turn) {
     open(3);
-    auto groups = [&](int r) -> std::vector<std::vector<Collective>> { return {{call(r, Kind::all_reduce)}, {call(r, Kind::reduce, 2, i32, 1), call(r, Kind::broadcast, 1, i32, 2)}}; };
+    auto groups = [&](int r) -> std::vector<std::vector<Collective>> { return {{call(r, What::all_reduce)}, {call(r, What::reduce, 2, i32, 1), call(r, What::broadcast, 1, i32, 2)}}; };
     EXPECT_EQ(run({groups(0), groups(1), groups(2)}), std::vector<std::string>(3));
     for (int r = 0; r < 3; ++r)
       for (std::int32_t i = 0; i < kCount; ++i) EXPECT_EQ(all[static_cast<std::size_t>(r)].data()[kCount + i], i == 0 ? 200 : 300 + 3 * i) << r << " " << i;
@@ -98,9 +98,9 @@ TEST_F(Nccl, sums_and_carries_between_ranks) {
 
 TEST_F(Nccl, ranks_that_differ_are_named_before_anything_is_launched) {
   const std::vector<std::tuple<std::vector<std::vector<Collective>>, std::vector<std::vector<Collective>>, const char*>> cases = {
-      {{{{Kind::all_reduce, i32, 5}}}, {{{Kind::all_reduce, i32, 4}}}, "ranks differ: gpu:0 asks for all_reduce of 5 i32, gpu:1 for all_reduce of 4 i32"},
-      {{{{Kind::all_reduce, i32, 5}}}, {{{Kind::all_reduce, f32, 5}}}, "gpu:1 for all_reduce of 5 f32"},
-      {{{{Kind::reduce, i32, 5, 0}}, {{Kind::reduce, i32, 5, 1}}}, {{{Kind::reduce, i32, 5, 1}}, {{Kind::reduce, i32, 5, 0}}}, "gpu:0 asks for reduce of 5 i32 (rank 0), gpu:1 for reduce of 5 i32 (rank 1)"}};
+      {{{{What::all_reduce, i32, 5}}}, {{{What::all_reduce, i32, 4}}}, "ranks differ: gpu:0 asks for all_reduce of 5 i32, gpu:1 for all_reduce of 4 i32"},
+      {{{{What::all_reduce, i32, 5}}}, {{{What::all_reduce, f32, 5}}}, "gpu:1 for all_reduce of 5 f32"},
+      {{{{What::reduce, i32, 5, 0}}, {{What::reduce, i32, 5, 1}}}, {{{What::reduce, i32, 5, 1}}, {{What::reduce, i32, 5, 0}}}, "gpu:0 asks for reduce of 5 i32 (rank 0), gpu:1 for reduce of 5 i32 (rank 1)"}};
   for (const auto& [a, b, words] : cases) {
     open(2);
     for (const std::string& told : run({a, b})) EXPECT_NE(told.find(words), told.npos) << told;
@@ -110,14 +110,14 @@ TEST_F(Nccl, ranks_that_differ_are_named_before_anything_is_launched) {
 
 TEST_F(Nccl, a_rank_that_stays_away_is_named_when_time_is_up) {
   open(3);
-  const auto told = run({{{call(0, Kind::all_reduce)}}, {}, {{call(2, Kind::all_reduce)}}});
+  const auto told = run({{{call(0, What::all_reduce)}}, {}, {{call(2, What::all_reduce)}}});
   for (int r : {0, 2}) EXPECT_NE(told[static_cast<std::size_t>(r)].find("gpu:1 did not come to all_reduce of 5 i32 within 300 ms"), std::string::npos) << told[static_cast<std::size_t>(r)];
 }
 
 TEST_F(Nccl, what_never_ends_on_a_gpu_is_aborted) {
   environment.set("FAKE_NCCL_STALL", "1");
   open(2);
-  const auto told = run({{{call(0, Kind::all_reduce)}}, {{call(1, Kind::all_reduce)}}});
+  const auto told = run({{{call(0, What::all_reduce)}}, {{call(1, What::all_reduce)}}});
   for (const std::string& t : told) EXPECT_NE(t.find("has not ended all_reduce of 5 i32 after 300 ms; its communicator was aborted"), t.npos) << t;
 }
 
@@ -125,7 +125,7 @@ TEST_F(Nccl, an_error_of_one_rank_ends_all) {
   for (const char* failure : {"ncclAllReduce:2:5", "ncclGroupEnd:3:3", "ncclCommGetAsyncError:12:6"}) {
     environment.set("FAKE_CUDA_FAIL", failure);
     open(2, std::chrono::milliseconds(1000));
-    auto groups = [&](int r) -> std::vector<std::vector<Collective>> { return {{call(r, Kind::all_reduce)}, {call(r, Kind::broadcast)}, {call(r, Kind::all_reduce)}}; };
+    auto groups = [&](int r) -> std::vector<std::vector<Collective>> { return {{call(r, What::all_reduce)}, {call(r, What::broadcast)}, {call(r, What::all_reduce)}}; };
     const auto told = run({groups(0), groups(1)});
     EXPECT_TRUE(!told[0].empty() && !told[1].empty()) << failure;
     EXPECT_NE((told[0] + told[1]).find(failure[4] == 'A' ? "invalid usage' (5)" : failure[4] == 'G' ? "internal error' (3)" : "a network error' (6)"), std::string::npos) << told[0] << told[1];
@@ -139,11 +139,11 @@ TEST_F(Nccl, whoever_waits_is_told_of_a_failure_elsewhere_and_goes_on_later) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     communicator->cancel();
   });
-  const auto told = run({{{call(0, Kind::all_reduce)}}});
+  const auto told = run({{{call(0, What::all_reduce)}}});
   elsewhere.join();
   EXPECT_NE(told[0].find("gpu:0: another step failed before all ranks came to all_reduce"), std::string::npos) << told[0];
   communicator->renew();
-  EXPECT_EQ(run({{{call(0, Kind::all_reduce)}}, {{call(1, Kind::all_reduce)}}}), std::vector<std::string>(2));
+  EXPECT_EQ(run({{{call(0, What::all_reduce)}}, {{call(1, What::all_reduce)}}}), std::vector<std::string>(2));
 }
 
 TEST_F(Nccl, says_why_it_does_not_start) {

@@ -68,12 +68,12 @@ ncclDataType_t type_of(DType dtype) {
 std::string to_text(std::span<const Collective> group) {
   std::string out;
   constexpr const char* kNames[] = {"all_reduce", "reduce", "broadcast"};
-  for (const Collective& c : group) out += fmt::format("{}{} of {} {}{}", out.empty() ? "" : ", ", kNames[static_cast<int>(c.kind)], c.count, name_of(c.dtype), c.kind == Collective::Kind::all_reduce ? "" : fmt::format(" (rank {})", c.root));
+  for (const Collective& c : group) out += fmt::format("{}{} of {} {}{}", out.empty() ? "" : ", ", kNames[static_cast<int>(c.what)], c.count, name_of(c.dtype), c.what == Collective::What::all_reduce ? "" : fmt::format(" (rank {})", c.root));
   return out.empty() ? "nothing" : out;
 }
 
 bool alike(std::span<const Collective> a, std::span<const Collective> b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Collective& x, const Collective& y) { return x.kind == y.kind && x.dtype == y.dtype && x.count == y.count && x.root == y.root; });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Collective& x, const Collective& y) { return x.what == y.what && x.dtype == y.dtype && x.count == y.count && x.root == y.root; });
 }
 
 /// What ends the communicator for all.
@@ -219,10 +219,10 @@ class Nccl : public Communicator {
       const auto count = static_cast<std::size_t>(c.count);
       const ncclDataType_t type = type_of(c.dtype);
       ncclResult_t code = ncclSuccess;
-      switch (c.kind) {
-        case Collective::Kind::all_reduce: code = api_.all_reduce(c.from, c.to, count, type, ncclSum, mine.handle, stream); break;
-        case Collective::Kind::reduce: code = api_.reduce(c.from, c.to, count, type, ncclSum, c.root, mine.handle, stream); break;
-        case Collective::Kind::broadcast: code = api_.broadcast(c.from, c.to, count, type, c.root, mine.handle, stream); break;
+      switch (c.what) {
+        case Collective::What::all_reduce: code = api_.all_reduce(c.from, c.to, count, type, ncclSum, mine.handle, stream); break;
+        case Collective::What::reduce: code = api_.reduce(c.from, c.to, count, type, ncclSum, c.root, mine.handle, stream); break;
+        case Collective::What::broadcast: code = api_.broadcast(c.from, c.to, count, type, c.root, mine.handle, stream); break;
       }
       if (code != ncclSuccess && code != ncclInProgress) worst = code;
     }
