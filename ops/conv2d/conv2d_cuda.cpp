@@ -50,8 +50,9 @@ Sequence product(const Problem& p, Kind kind, Place x, Place filter, Place y) {
 /// x, filter and y at their places; the result's is where the operation writes.
 Sequence convolution(const Problem& p, Kind kind, Place x, Place filter, Place y) {
   if (p.is_product() && cublas_lt::built()) return product(p, kind, x, filter, y);
-  const DType made_of = kind == Kind::conv_input_gradient ? p.y_type : p.x_type, makes = kind == Kind::conv_input_gradient ? p.x_type : p.filter_type;
-  if (kind != Kind::conv && is_half(made_of) && !is_half(makes)) return none("cuDNN has no engine that makes a gradient in f32 of halves");
+  // Of halves, cuDNN has engines with results in f32 for plain convolutions alone.
+  const DType made_of = kind == Kind::conv_input_gradient ? p.y_type : p.x_type, makes = kind == Kind::conv ? p.y_type : kind == Kind::conv_input_gradient ? p.x_type : p.filter_type;
+  if (is_half(made_of) && !is_half(makes) && (kind != Kind::conv || p.groups > 1)) return none("cuDNN has no engine that makes f32 of halves here");
   Sequence out;
   out.engine_bytes = reserve(p);
   Run run;

@@ -275,7 +275,7 @@ TEST(Cudnn, TakesHalvesAsTheyAre) {
         add("conv2d_input_gradient", {c.y, c.filter, c.x});
         add("conv2d_filter_gradient", {c.x, c.y, c.filter});
       }
-  EXPECT_EQ(taken, 6 * 3 * 2 + 6 * 2 + 2 * 2) << "of six forms all but gradients in f32, which only the form that is a product has";
+  EXPECT_EQ(taken, 6 * 3 * 2 + 4 * 2 + 2 * 2) << "in f32 only the four forms without groups, and gradients of the one that is a product";
 }
 
 /// What a plan may name: each is found again by its name, and none that cuDNN does not name.
