@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -118,6 +119,10 @@ class Assigner {
       n.bucket = rule(hit->rule).bucket;
       if ((n.bucket || n.sum != SumWay::direct) && n.op != kAggregate)
         throw UserError(fmt::format("the rule \"{}\" says how '{}' is added, but it is a {}, no aggregate; name the aggregates alone", rule(hit->rule).match, n.name, n.op));
+      if (n.sum == SumWay::ring && !n.ranged)
+        throw UserError(fmt::format("the rule \"{}\" adds '{}' round a ring, which goes over ranges: write \"ranges\": true beside it, or leave out \"sum\"", rule(hit->rule).match, n.name));
+      if (std::set<int> once(n.holders.begin(), n.holders.end()); once.size() != n.holders.size())
+        throw UserError(fmt::format("the rule \"{}\" puts '{}' on one device twice; name each once", rule(hit->rule).match, n.name));
       if (std::string why = n.ranged ? objection_to_ranges(plan_, n, n.holders.get().size()) : ""; !why.empty())
         throw UserError(fmt::format("the rule \"{}\" puts '{}' in ranges, but it {}; name what can be, or leave out \"ranges\"", rule(hit->rule).match, n.name, why));
     }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <belfry/graph/plan/collectives.h>
 #include <belfry/graph/structural.h>
 #include <belfry/placer/assign.h>
 #include <belfry/placer/choose.h>
@@ -86,7 +87,7 @@ std::string kernels_of(const PlacedGraph& plan, const PlanNode& n) {
   return fmt::format("{}", fmt::join(out, " "));
 }
 
-/// Who is how far behind whom: it decides the order of a ring's sums.
+/// Who is how far behind whom: it decides the order of a ring's sums, and a library's.
 std::string ring_of(const PlacedGraph& plan, const PlanNode& n) {
   std::string out = fmt::format("ring of {}:", n.holders.size());
   for (int d : plan.vectors[static_cast<std::size_t>(n.owners)]) out += fmt::format(" {}", std::find(n.holders.begin(), n.holders.end(), d) - n.holders.begin());
@@ -111,7 +112,8 @@ std::string arithmetic_hash(const PlacedGraph& plan) {
       const Node& member = plan.graph->node(m.node);
       text += fmt::format("[{} {} {}]", member.name, member.op->name, text_of(member.attributes));
     }
-    if (n.sum == SumWay::ring) text += ring_of(plan, n);
+    const bool by_library = std::any_of(n.by_group.begin(), n.by_group.end(), [](const Variant& v) { return v.kernel == kNccl; });
+    if (n.sum == SumWay::ring || (by_library && n.owners >= 0)) text += ring_of(plan, n);
     for (ValueIndex v : n.outputs) text += to_string(plan.value(v).type) + to_string(plan.value(v).state);
     text += " " + kernels_of(plan, n) + "\n";
   }

@@ -42,6 +42,7 @@ Score PlacementScorer::score(std::string_view text, const std::string& where) {
   p.batch = file.batch.value_or(p.batch);
   p.combine = file.combine.value_or(p.combine);
   p.order = file.order.value_or(p.order);
+  if (!file.recompute.empty()) p.recompute = file.recompute;
   p.collectives = file.collectives.value_or(p.collectives);
   p.threads = file.threads.value_or(p.threads);
   if (!p.threads) p.threads = default_threads(p.towers);

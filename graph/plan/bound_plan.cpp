@@ -198,7 +198,7 @@ class Binder {
 
   int rank(const PlanNode& n, int part, int device) const {
     if (n.scope == Scope::tower) return rank_[static_cast<std::size_t>(n.vector)][static_cast<std::size_t>(part)];
-    if (n.scope != Scope::device) return 0;
+    if (n.scope != Scope::device || part < 0) return 0;  // scratch is one for all pieces
     int out = 0;
     for (const Piece& p : pieces_.at(n.owners)) {
       if (p.device == device && p.low == part) return out;

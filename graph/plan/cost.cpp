@@ -176,11 +176,12 @@ Cost CostModel::operator()(int node, const Variant& variant, int tower, int devi
   const auto value = static_cast<std::size_t>(what == 'm' ? n.outputs.at(0) : n.inputs.at(0));
   const int speed = speed_[static_cast<std::size_t>(device)];
   const std::int64_t rows = tower < 0 ? plan_.batch : share_of(plan_.batch, plan_.towers, tower).count();
+  const std::size_t ranges = n.ranged ? n.holders.size() : 0;
   if (value >= known_.size()) known_.resize(plan_.values.size());
   std::vector<Known>& all = known_[value];
   for (const Known& k : all)
-    if (k.what == what && k.speed == speed && k.parts == parts && k.rows == rows && k.kernel == variant.kernel) return k.cost;
-  return all.emplace_back(Known{what, speed, parts, rows, variant.kernel, cost(n, variant, plan_.share(tower), plan_.cluster.devices[static_cast<std::size_t>(device)], parts)}).cost;
+    if (k.what == what && k.speed == speed && k.parts == parts && k.rows == rows && k.ranges == ranges && k.kernel == variant.kernel) return k.cost;
+  return all.emplace_back(Known{what, speed, parts, rows, ranges, variant.kernel, cost(n, variant, plan_.share(tower), plan_.cluster.devices[static_cast<std::size_t>(device)], parts)}).cost;
 }
 
 void CostModel::keep(std::size_t values) { known_.resize(std::min(values, known_.size())); }

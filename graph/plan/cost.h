@@ -85,6 +85,7 @@ class CostModel {
     char what;                                                 ///< how the node comes by the value under which it stands
     int speed, parts;
     std::int64_t rows;
+    std::size_t ranges;                                        ///< 0: whole
     std::string kernel;
     Cost cost;
   };

@@ -150,9 +150,10 @@ class Lives {
     for (std::size_t s = 0; s < steps.steps.size(); ++s) {
       const double end = f.launches[s].end;
       steps.each_read(static_cast<int>(s), [&](int from, ValueIndex v) {
-        if (from < 0) joined[static_cast<std::size_t>(v)] = std::max(joined[static_cast<std::size_t>(v)], end);
-        if (from < 0 && adds_parts(plan.nodes[static_cast<std::size_t>(f.launches[s].node)])) sums_[{f.launches[s].device, v}] = static_cast<int>(s);
-        else if (chosen_.contains(f.launches[static_cast<std::size_t>(from)].device)) {
+        if (from < 0) {
+          joined[static_cast<std::size_t>(v)] = std::max(joined[static_cast<std::size_t>(v)], end);
+          if (adds_parts(plan.nodes[static_cast<std::size_t>(f.launches[s].node)])) sums_[{f.launches[s].device, v}] = static_cast<int>(s);
+        } else if (chosen_.contains(f.launches[static_cast<std::size_t>(from)].device)) {
           double& at = last[{from, v}];
           at = std::max(at, written_over(steps, from, v, static_cast<int>(s)) ? f.launches[s].begin : end);
         }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 
+#include <belfry/graph/plan/collectives.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/over_memory.h>
@@ -90,13 +91,13 @@ class RunChecker : public Objections {
       }
   }
 
-  /// On GPUs the parts of a sum that lie elsewhere are first brought into its scratch.
+  /// Parts of a sum that lie on GPUs elsewhere, or elsewhere of a GPU, are first brought into its scratch, unless a library sums.
   void check_landed(const BoundPlan& bound) {
     const Instances instances(plan_);
     std::map<std::pair<int, int>, std::int64_t> due;  // node, device
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
       const PlanNode& n = plan_.nodes[i];
-      if (!is_join(n) || std::none_of(n.holders.begin(), n.holders.end(), [&](int d) { return plan_.cluster.devices[static_cast<std::size_t>(d)].id.kind == "gpu"; })) continue;
+      if ((!is_join(n) && n.op != kPreAggregate) || kernel_of_moves(plan_, n) != n.op) continue;
       const std::vector<std::int64_t> landed = landed_bytes(instances, n);
       for (std::size_t h = 0; h < landed.size(); ++h) due[{static_cast<int>(i), n.holders.get()[h]}] = landed[h];
     }
