@@ -101,7 +101,8 @@ TEST(Scorer, its_figures_and_errors_are_those_of_the_finished_plan) {
     if (seed % 4 < 2) costs.kernels["of_matmulcpu x threads 1"] = {{1, 1e-6, {10, 20}}};
     Scorer scorer(graph, cluster, costs, options);
     for (int k = 0; k < 12; ++k) {
-      const Placement p = drawn(*graph, cluster, rng);
+      Placement p = drawn(*graph, cluster, rng);
+      if (seed == 16) p.towers = p.threads = 1;  // all of one tower graph, so that what is kept of one placement is there for the next
       const Told want = told([&] { return finished(graph, cluster, p, costs, options); }), got = told([&] { return scorer(p); });
       const std::string where = "seed " + std::to_string(seed) + ", placement " + std::to_string(k);
       ASSERT_EQ(got.error, want.error) << where;
