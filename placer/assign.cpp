@@ -27,7 +27,7 @@ using Hits = std::span<const Hit>;
 class Assigner {
  public:
   Assigner(PlacedGraph& plan, const NodeNames& names, const NumberLists& readers)
-      : plan_(plan), rules_(plan.placement.rules), whole_(rules_.size()), decided_(rules_.size()), devices_(rules_.size()), vector_of_rule_(rules_.size(), -1),
+      : plan_(plan), rules_(plan.placement.rules), whole_(rules_.size()), decided_(rules_.size()), listed_(rules_.size()),
         vector_of_device_(plan.cluster.devices.size(), -1),
         alone_(plan.cluster.devices.size()), readers_(readers), host_({plan.cluster.host()}) {
     find_exact(names);
@@ -134,10 +134,15 @@ class Assigner {
     if (counts) decided_[at] = true;
     const std::vector<DeviceId>& named = rules_[at].devices;
     if (named.size() == 1) return alone_[one(named[0])];
-    if (!devices_[at].empty()) return devices_[at];
-    std::vector<int> devices;
-    for (const DeviceId& id : named) devices.push_back(plan_.cluster.at(id));
-    return devices_[at] = std::move(devices);
+    if (!listed_[at]) {
+      auto [known, fresh] = lists_.try_emplace(named);
+      std::vector<int> devices;
+      for (const DeviceId& id : named)
+        if (fresh) devices.push_back(plan_.cluster.at(id));
+      if (fresh) known->second.devices = std::move(devices);
+      listed_[at] = &known->second;
+    }
+    return listed_[at]->devices;
   }
 
   /// A device, with the list of it alone. Neighbouring rules often name the same.
@@ -201,7 +206,7 @@ class Assigner {
   /// The vector of what one rule decides.
   int dealt(int i) {
     const std::vector<int>& devices = decide(i, true);
-    int& known = devices.size() == 1 ? vector_of_device_[static_cast<std::size_t>(devices[0])] : vector_of_rule_[static_cast<std::size_t>(i)];
+    int& known = devices.size() == 1 ? vector_of_device_[static_cast<std::size_t>(devices[0])] : listed_[static_cast<std::size_t>(i)]->vector;
     if (known >= 0) return known;
     std::vector<int> out(static_cast<std::size_t>(plan_.placement.towers), -1);
     for (int t = 0; t < plan_.present(); ++t) out[static_cast<std::size_t>(t)] = dealt(devices, t);
@@ -237,8 +242,13 @@ class Assigner {
   std::vector<Hit> exact_hits_, all_;
   std::map<std::vector<Hit>, std::pair<int, std::string>> known_;
   std::vector<bool> decided_;                       // per rule
-  std::vector<DeviceList> devices_;                 // per rule, found when it first decides
-  std::vector<int> vector_of_rule_, vector_of_device_;  // of nodes that one rule decides, or one device has
+  struct Listed {
+    DeviceList devices;
+    int vector = -1;                                // of nodes that one rule decides
+  };
+  std::map<std::vector<DeviceId>, Listed> lists_;   // many rules name the same devices
+  std::vector<Listed*> listed_;                     // per rule, found when it first decides
+  std::vector<int> vector_of_device_;               // the same where a rule names one device
   std::vector<DeviceList> alone_;                   // per device
   std::size_t last_ = 0;
   const NumberLists& readers_;

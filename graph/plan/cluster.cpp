@@ -14,6 +14,8 @@ const std::vector<int>& DeviceList::get() const {
 }
 
 int Cluster::find(const DeviceId& id) const {
+  // Most clusters have one kind of device from 0 on.
+  if (const auto guess = static_cast<std::size_t>(id.index); guess < devices.size() && devices[guess].id == id) return id.index;
   for (std::size_t i = 0; i < devices.size(); ++i)
     if (devices[i].id == id) return static_cast<int>(i);
   return -1;

@@ -18,6 +18,17 @@ std::uint64_t mixed(std::uint64_t x) {
 
 bool has(const Words& set, int item) { return set[at(item) / 64] >> (item % 64) & 1; }
 
+void set(Words& set, int item, bool has) {
+  const std::uint64_t bit = std::uint64_t{1} << (item % 64);
+  set[at(item) / 64] = has ? set[at(item) / 64] | bit : set[at(item) / 64] & ~bit;
+}
+
+/// Numbers of a set's word, ascending.
+template <class F>
+void for_each(std::size_t word, std::uint64_t bits, F f) {
+  for (; bits; bits &= bits - 1) f(static_cast<int>(word) * 64 + std::countr_zero(bits));
+}
+
 }  // namespace
 
 Parts::Parts(const Items& items, const std::vector<CutKind>& kinds, const Bounds& bounds) : items_(items), kinds_(kinds), bounds_(bounds), below_(at(items.count)), key_(at(items.count)) {
@@ -41,29 +52,34 @@ void Parts::start(const Words& prefix) {
     now_.resize(words());
     inside_.resize(items_.values.size());
     prefixed_.resize(items_.values.size());
+    outside_.resize(items_.values.size());
+    ready_.resize(words());
+    crossing_.resize((items_.values.size() + 63) / 64);
     for (const auto& before : items_.before) missing_.push_back(static_cast<int>(before.size()));
+    for (int i = 0; i < items_.count; ++i) set(ready_, i, missing_[at(i)] == 0);
   }
   // A walk ends where it began, and of one prefix and the next most items are the same.
   for (std::size_t w = 0; w < prefix.size(); ++w)
-    for (std::uint64_t changed = now_[w] ^ prefix[w]; changed; changed &= changed - 1) {
-      const int i = static_cast<int>(w) * 64 + std::countr_zero(changed), more = has(prefix, i) ? 1 : -1;
-      for (int v : items_.touches[at(i)]) prefixed_[at(v)] += more;
-      for (int j : items_.next[at(i)]) missing_[at(j)] -= more;
+    for_each(w, now_[w] ^ prefix[w], [&](int i) {
+      const int more = has(prefix, i) ? 1 : -1;
+      for (int v : items_.touches[at(i)]) {
+        prefixed_[at(v)] += more, outside_[at(v)] += more;
+        set(crossing_, v, prefixed_[at(v)] > 0 && prefixed_[at(v)] <= static_cast<int>(items_.values[at(v)].readers.size()));
+      }
+      for (int j : items_.next[at(i)]) set(ready_, j, (missing_[at(j)] -= more) == 0);
       hash_ ^= key_[at(i)];
-    }
+    });
   now_ = prefix;
   part_ = {};
   part_.prefix = &now_;
   part_.hash = hash_;
   sure_ = before_ = 0;
   open_.clear();
-  for (int i = 0; i < items_.count; ++i) {
-    if (has(prefix, i)) before_ += bounds_.work(i);
-    else if (missing_[at(i)] == 0) open_.push_back(i);
+  for (std::size_t w = 0; w < prefix.size(); ++w) {
+    for_each(w, prefix[w], [&](int i) { before_ += bounds_.work(i); });
+    for_each(w, ready_[w] & ~prefix[w], [&](int i) { open_.push_back(i); });
   }
-  outside_ = prefixed_;
-  for (std::size_t v = 0; v < items_.values.size(); ++v)
-    if (prefixed_[v] > 0 && prefixed_[v] <= static_cast<int>(items_.values[v].readers.size())) part_.crossing += items_.values[v].seconds;
+  for (std::size_t w = 0; w < crossing_.size(); ++w) for_each(w, crossing_[w], [&](int v) { part_.crossing += items_.values[at(v)].seconds; });
   part_.work = before_;
 }
 

@@ -55,6 +55,7 @@ class Parts {
   const std::function<void(const Part&)>* visit_ = nullptr;
   Words now_;
   std::uint64_t hash_ = 0;                    ///< of the prefix alone
+  Words ready_, crossing_;                    ///< of the prefix: items that nothing must come before any more; values that leave it
   Part part_;
   double sure_ = 0;                           ///< load that no further item takes away
   double before_ = 0;                         ///< work of the prefix alone
