@@ -120,7 +120,8 @@ std::vector<Damage> chunks_and_stages() {
   return {
       {"chunks exchanged", "interleaved", [](PlacedGraph& p) { auto& e = stream(p, 0, "tower0").entries; std::swap(e.front(), e.back()); }, "stuck: |missing wait: |overlap: "},
       {"a chunk in another phase", "interleaved", [](PlacedGraph& p) {
-         PlanNode& n = first(p, [](const PlanNode& x) { return x.scope == Scope::tower && !x.phases.empty() && x.phases.at(0) > 1; });
+         auto late = [](const PlanNode& x, int phase) { return x.scope == Scope::tower && !x.phases.empty() && x.phases.at(0) > phase; };
+         PlanNode& n = first(p, [&](const PlanNode& x) { return late(x, 1) && !values_read(x).empty() && late(p.maker(values_read(x)[0]), 0) && p.maker(values_read(x)[0]).vector == x.vector; });  // a copy would wait
          n.phases.at(0) = 0;
        }, "overlap: |missing wait: |stuck: |phase |stream of another device: "},
       {"a chunk on the other device", "interleaved", [](PlacedGraph& p) {
