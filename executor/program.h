@@ -54,7 +54,6 @@ class Program {
   const std::vector<UpdateBinding>& updates() const { return updates_; }
   /// Of what a library sums over GPUs; none for most plans.
   const std::vector<std::shared_ptr<Communicator>>& communicators() const;
-
   /// Bytes in a memory space, those of the variables among them: as many as the plan says.
   std::int64_t allocated(int space) const { return arenas_[static_cast<std::size_t>(space)].bytes() + state_bytes_[static_cast<std::size_t>(space)]; }
   /// Of a device with memory of its own the host cannot read there.
@@ -70,10 +69,8 @@ class Program {
   HostTensor state(const std::string& variable) const;
   /// True if all who hold the whole of it have the same bits.
   bool holders_agree(const std::string& variable) const;
-
   /// Prepares the kernels of a thread's launches; called on that thread.
   void prepare_thread(int thread);
-
   /// What a step's kernel is asked to be.
   KernelRequest request(const Step& step) const;
 

@@ -8,12 +8,11 @@
 #include <vector>
 
 #include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/memory_region_internal.h>
 #include <belfry/graph/plan/placed_graph.h>
 #include <belfry/graph/plan/readers.h>
 
 namespace belfry {
-
-inline constexpr std::int64_t kForever = std::int64_t{1} << 40;
 
 /// Bytes of a frame and when they are in use: positions in the order of the tower's nodes on the device. Who knows that the tower
 /// has passed `known` knows that nobody reads them any more.
@@ -31,53 +30,6 @@ struct FrameOwner {
   int output = 0;
   std::pair<int, int> key;
   std::size_t block = 0;
-};
-
-/// What is written over: a part in a frame (`k`: its class among those of the device), or an item of the same region.
-struct Over {
-  int item = -1, k = -1;
-  std::size_t block = 0;
-  explicit operator bool() const { return item >= 0 || k >= 0; }
-};
-
-/// A buffer outside the frames: of the main stream's step `written`, or a part that towers make for a join (`written` < 0).
-struct RegionItem {
-  std::size_t node = 0, output = 0;
-  bool scratch = false;
-  std::int64_t each = 0, size = 0;     ///< bytes of one buffer and of all that lie side by side
-  std::int64_t written = -1;           ///< order of the step of the main stream
-  std::int64_t last_read = -1;         ///< order of the last step of the main stream that reads it; kForever: others may read it at any time
-  std::vector<std::int64_t> read_by;   ///< per class here, the last position at which a tower reads it
-  std::vector<std::int64_t> after;     ///< per class here, what all towers have passed when it is written
-  std::int64_t gone = kForever;        ///< the position from which on the only tower here may write over it
-  Over over;                           ///< what it lies over; its life is then part of what lies there first
-  std::int64_t offset = 0;
-};
-
-/// Numbers of some values: a region knows a few of thousands.
-class JoinedReads {
- public:
-  void set(std::vector<std::pair<std::size_t, std::int64_t>> reads);
-  std::int64_t operator[](std::size_t value) const;
-
- private:
-  std::vector<std::pair<std::size_t, std::int64_t>> reads_;  // by value
-};
-
-/// What lies outside the frames of a group's devices.
-struct Region {
-  int device = 0;                        ///< the first of the group
-  std::vector<RegionItem> items;
-  JoinedReads joined_read;               ///< order of the last step of this main stream that reads a value of a frame here, if none elsewhere does, else kForever
-  std::vector<std::pair<int, int>> host;           ///< per class here, the stream (of those with towers) and the place of the slot in whose frame joins may write; -1: none
-  std::vector<std::map<std::size_t, int>> taken;   ///< per class here, block → the item that is written over it first
-
-  /// What joins write over a block of the frame that begins at this place of a stream; null: nothing does.
-  const RegionItem* over(std::size_t k, std::size_t block, std::pair<int, int> frame) const {
-    if (k >= host.size() || host[k] != frame) return nullptr;
-    auto at = taken[k].find(block);
-    return at == taken[k].end() ? nullptr : &items[static_cast<std::size_t>(at->second)];
-  }
 };
 
 /// A class on one of its local devices.

@@ -117,5 +117,4 @@ Strategy to_strategy(const Sharded& s);
 Strategy to_strategy(const ParameterServer& s);
 Strategy to_strategy(const Layers& s);
 Strategy to_strategy(const Auto& s);
-
 }  // namespace belfry
