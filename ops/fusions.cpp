@@ -42,4 +42,10 @@ std::vector<FusionGroup> find_groups(const Graph& g) {
   return out;
 }
 
+std::vector<FusionGroup> find_cpu_groups(const Graph& g) {
+  std::vector<FusionGroup> out = find_groups(g);
+  std::erase_if(out, [](const FusionGroup& group) { return group.kind != kConv2dBiasRelu; });
+  return out;
+}
+
 }  // namespace belfry

@@ -16,5 +16,7 @@ inline constexpr const char* kMatmulBiasGeluTanh = "matmul_bias_gelu_tanh";
 
 /// Best first: of groups that share a node, expand takes the first that fits there.
 std::vector<FusionGroup> find_groups(const Graph& graph);
+/// Those that a CPU has kernels for: of products only GPUs have.
+std::vector<FusionGroup> find_cpu_groups(const Graph& graph);
 
 }  // namespace belfry

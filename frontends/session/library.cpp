@@ -23,7 +23,8 @@ std::shared_ptr<const Library> standard_library() {
   library->ops = std::make_shared<const OpSet>(standard_ops());
   library->kernels["cpu"] = cpu_kernels();
   library->strategies = standard_strategies();
-  library->groups = find_groups;
+  library->groups = find_cpu_groups;
+  library->gpu_groups = find_groups;
   return library;
 }
 

@@ -21,7 +21,8 @@ struct Library {
   std::function<std::shared_ptr<Device>(const DeviceId&)> open_gpu;
   std::function<std::unique_ptr<GpuMeter>(const std::vector<int>& gpus)> gpu_meter;  ///< likewise
   std::vector<StrategyDef> strategies;
-  std::function<std::vector<FusionGroup>(const Graph&)> groups;  ///< what becomes one kernel
+  std::function<std::vector<FusionGroup>(const Graph&)> groups;      ///< what becomes one kernel
+  std::function<std::vector<FusionGroup>(const Graph&)> gpu_groups;  ///< the same where there are GPUs; empty: as `groups`
 
   /// UserError with the known names.
   const StrategyDef& strategy(const std::string& name) const;

@@ -182,6 +182,11 @@ std::shared_ptr<const Graph> PlanMaker::bound_graph(const PlanKey& key) {
 
 std::map<std::string, std::string> PlanMaker::engines() const { return options_.costs ? options_.costs->engines : std::map<std::string, std::string>{}; }
 
+const std::function<std::vector<FusionGroup>(const Graph&)>& PlanMaker::groups() const {
+  const bool gpus = std::any_of(cluster_.devices.begin(), cluster_.devices.end(), [](const ClusterDevice& d) { return d.id.kind == "gpu"; });
+  return gpus && library_->gpu_groups ? library_->gpu_groups : library_->groups;
+}
+
 PlaceOptions PlanMaker::place_options(const Graph& graph, const PlanKey& key) const {
   PlaceOptions o;
   for (const std::string& f : key.fetches) o.fetches.emplace_back(f, fetched(graph, key.mode, f));
@@ -190,7 +195,7 @@ PlaceOptions PlanMaker::place_options(const Graph& graph, const PlanKey& key) co
   o.isa = isa_text(host_);
   o.libraries = libraries_text(host_);
   if (decided_) o.groups = [plan = decided_](const Graph& g) { return groups_of(*plan, g); };
-  else if (options_.fuse) o.groups = library_->groups;
+  else if (options_.fuse) o.groups = groups();
   o.costs = options_.costs;
   return o;
 }
@@ -239,7 +244,7 @@ void PlanMaker::choose_strategy(std::int64_t batch) {
   o.recompute = options_.recompute;
   o.costs = options_.costs;
   o.soft = options_.soft_placement;
-  if (options_.fuse) o.groups = library_->groups;
+  if (options_.fuse) o.groups = groups();
   std::vector<Candidate> found = choose(training_, strategy_.candidates, cluster_, batch, o);
   strategy_ = found.front().strategy;
   if (options_.notice) options_.notice("chosen by forecast: " + strategy_.name + (strategy_.options.empty() ? "" : " " + strategy_.options) + "\n" + describe(found));

@@ -45,6 +45,7 @@ class PlanMaker {
   /// UserError with what is over, the tensors at the peak, and what was tried and fits.
   [[noreturn]] void refuse(const PlanKey& key, const PlacedGraph& plan, const std::vector<std::string>& over);
   std::map<std::string, std::string> engines() const;
+  const std::function<std::vector<FusionGroup>(const Graph&)>& groups() const;
   PlaceOptions place_options(const Graph& graph, const PlanKey& key) const;
   std::shared_ptr<const Graph> bound_graph(const PlanKey& key);
   ValueId fetched(const Graph& graph, Mode mode, const std::string& name) const;

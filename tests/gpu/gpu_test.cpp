@@ -62,10 +62,16 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
   auto queue = device->queue(0);
   device->enter();
   const KernelTable& table = machine().library->kernels.at("gpu");
-  auto dense = [](Builder& b, DType t) { return matmul(b.input("x", t, {kBatch, 40}), b.input("w", t, {40, 24})) + b.input("b", t, {24}); };
+  auto dense = [](Builder& b, DType t) {
+    const Value x = b.input("x", t, {kBatch, 40}), w = b.input("w", t, {40, 24}), bias = b.input("b", t, {24});
+    return matmul(x, w) + bias;
+  };
   const std::vector<std::function<Value(Builder&, DType)>> groups = {
       dense, [&](Builder& b, DType t) { return relu(dense(b, t)); }, [&](Builder& b, DType t) { return gelu(dense(b, t), true); },
-      [](Builder& b, DType t) { return relu(conv2d(b.input("x", t, {kBatch, 6, 6, 8}), b.input("w", t, {3, 3, 8, 16}), {.padding = "same"}) + b.input("b", t, {16})); }};
+      [](Builder& b, DType t) {
+        const Value x = b.input("x", t, {kBatch, 6, 6, 8}), w = b.input("w", t, {3, 3, 8, 16}), bias = b.input("b", t, {16});
+        return relu(conv2d(x, w, {.padding = "same"}) + bias);
+      }};
   std::mt19937_64 rng(4);
   for (const auto& group : groups)
     for (DType t : {f32, bf16, f16}) {
