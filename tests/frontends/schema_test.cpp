@@ -63,7 +63,7 @@ TEST(Schema, what_is_written_validates_and_what_is_misspelt_does_not) {
     put("bad", broken(write_placement(placement_of(plan)), "\"match\"", "\"mtach\""));
   }
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(BELFRY_SOURCE) / "clusters")) put("cluster", read_file(entry.path()));
-  const std::string costs = write_costs({"here", 1e-7, 1e-6, 5e-6, 1e-5, 1e10, {{"a", {{4, 1e-3, {10, 20}}}}}});
+  const std::string costs = write_costs({"here", 1e-7, 1e-6, 5e-6, 1e-5, 1e10, {{"a", {{4, 1e-3, {10, 20}}}}}, {}});
   put("costs", costs);
   put("bad", broken(costs, "\"measured\"", "\"maesured\""));
   write_file(folder / "validate.py", kValidate);
