@@ -7,6 +7,7 @@
 
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
+#include <belfry/frontends/session/calibration.h>
 #include <belfry/frontends/session/compare.h>
 #include <belfry/ops/random/random.h>
 #include <belfry/placer/diff.h>
@@ -37,7 +38,7 @@ void run(const CompareArguments& o, const Library& library) {
   for (const auto& [source, name] : {std::pair{&a, &o.a}, {&b, &o.b}})
     if (!source->plan) throw UserError(fmt::format("{} is no plan; make one with belfry place", *name));
     else refuse_broken(*source, *name);
-  const std::map<std::string, HostTensor> all = load_tensors(o.feed);
+  const std::map<std::string, HostTensor> all = o.feed.empty() ? synthetic_feeds(*a.graph, a.plan->batch * o.steps) : load_tensors(o.feed);
   StepFeeds steps(*a.graph, all, o.steps, a.plan->batch);
   std::vector<std::map<std::string, HostTensor>> data;
   for (std::int64_t k = 0; k < o.steps; ++k) data.push_back(steps(k));
@@ -64,10 +65,10 @@ void run(const CompareArguments& o, const Library& library) {
 void add_compare_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<CompareArguments>();
   CLI::App* verb = app.add_subcommand("compare", "Run two plans on the same feeds: the same bits, or the first node that differs");
-  verb->footer("Example: belfry compare one.json two.json --feed batch.safetensors --steps 3");
+  verb->footer("Example: belfry compare one.json two.json --steps 3");
   verb->add_option("a", o->a, "a plan file")->required();
   verb->add_option("b", o->b, "a plan file")->required();
-  verb->add_option("--feed", o->feed, "a tensor per input")->required()->check(CLI::ExistingFile);
+  verb->add_option("--feed", o->feed, "a tensor per input; without it floats are drawn in [0, 1), and all else is 0")->check(CLI::ExistingFile);
   verb->add_option("--state", o->state, "variables of both")->check(CLI::ExistingFile);
   verb->add_option("--state-b", o->state_b, "variables of the second alone")->check(CLI::ExistingFile);
   verb->add_option("--steps", o->steps, "steps of training")->check(whole(1, 1 << 20));
