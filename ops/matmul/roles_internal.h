@@ -32,7 +32,7 @@ struct Roles {
 
 inline Roles roles_of(const Letters& l, const Extents& sa, const Extents& sb, const Extents& sy) {
   Roles out;
-  auto take = [&](std::vector<Axis>& role, char c, std::int64_t size) {
+  auto put = [&](std::vector<Axis>& role, char c, std::int64_t size) {
     if (size == 1) return;
     Axis x{size, stride(l.a, sa, c), stride(l.b, sb, c), stride(l.y, sy, c)};
     bool together = !role.empty() && role.back().a == x.a * size && role.back().b == x.b * size && role.back().y == x.y * size;
@@ -40,9 +40,9 @@ inline Roles roles_of(const Letters& l, const Extents& sa, const Extents& sb, co
     role.push_back(x);
   };
   auto in = [](const std::string& letters, char c) { return letters.find(c) != letters.npos; };
-  for (std::size_t i = 0; i < l.y.size(); ++i) take(in(l.a, l.y[i]) && in(l.b, l.y[i]) ? out.batch : in(l.a, l.y[i]) ? out.m : out.n, l.y[i], sy[i]);
+  for (std::size_t i = 0; i < l.y.size(); ++i) put(in(l.a, l.y[i]) && in(l.b, l.y[i]) ? out.batch : in(l.a, l.y[i]) ? out.m : out.n, l.y[i], sy[i]);
   for (std::size_t i = 0; i < l.a.size(); ++i)
-    if (!in(l.y, l.a[i])) take(out.k, l.a[i], sa[i]);
+    if (!in(l.y, l.a[i])) put(out.k, l.a[i], sa[i]);
   return out;
 }
 
