@@ -5,6 +5,7 @@
 #include <belfry/graph/plan/forecast.h>
 #include <belfry/graph/plan/links.h>
 #include <belfry/graph/plan/moves.h>
+#include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
 #include "plans.h"
@@ -214,6 +215,35 @@ TEST(Buckets, that_are_damaged_are_found) {
   EXPECT_THAT(found([](auto m, auto&) { m[1]->bucket = 0; m[0]->bucket = m[2]->bucket = m[1]->order + 7; }), Contains(HasSubstr("bucket: ")));
   EXPECT_THAT(found([](auto m, auto&) { m[0]->sum = SumWay::groups; }), Contains(HasSubstr("bucket: ")));
   EXPECT_THAT(found([](auto m, auto& p) { std::find_if(p.nodes.begin(), p.nodes.end(), [](const PlanNode& n) { return n.scope == Scope::tower; })->bucket = m[0]->bucket; }), Contains(HasSubstr("bucket: ")));
+}
+
+TEST(Buckets, of_sums_that_are_unlike_are_refused_with_the_rules_that_made_them) {
+  const std::vector<DeviceId> two = sims(2), one = sims(1), turned = {two[1], two[0]};
+  auto sums_of = [](const std::shared_ptr<const Graph>& graph) {
+    std::vector<std::string> out;
+    for (const PlanNode& n : expand(graph, {.towers = 2, .batch = 8}).nodes)
+      if (n.op == kAggregate && n.attributes.text("how") == "sum") out.push_back(n.name);
+    return out;
+  };
+  auto of = [&](const std::shared_ptr<const Graph>& graph, PlacementRule a, PlacementRule b) {
+    a.bucket = b.bucket = 3;
+    return message_of([&] { place(graph, Placement{2, 8, Combine::global_mean, 1, {a, b, {"**", two, ""}}}, sim_cluster(2)); });
+  };
+  auto graph = some_layers(2, 16);
+  std::vector<std::string> wide;
+  const TowerGraph tg = expand(graph, {.towers = 2, .batch = 8});
+  for (const PlanNode& n : tg.nodes)
+    if (n.op == kAggregate && objection_to_ranges(tg, n, 2).empty()) wide.push_back(n.name);
+  ASSERT_GE(wide.size(), 2u);
+  const PlacementRule first{wide[0], two, ""};
+  EXPECT_EQ(of(graph, first, {wide[1], two, ""}), "(no error)");
+  EXPECT_EQ(of(graph, first, {wide[1], one, ""}), "'" + wide[0] + "' and '" + wide[1] + "' are in bucket 3 by the rules \"" + wide[0] + "\" and \"" + wide[1] + "\", but one is on sim:0-1, the other on sim:0; give them buckets of their own, or make the rules alike");
+  EXPECT_THAT(of(graph, first, {wide[1], turned, ""}), testing::HasSubstr("the other on sim:1,sim:0"));
+  EXPECT_THAT(of(graph, first, {wide[1], two, "", true}), testing::HasSubstr("one is in ranges, the other whole"));
+  EXPECT_THAT(of(graph, first, {wide[1], two, "", false, SumWay::groups}), testing::HasSubstr("one is added by way of direct, the other of groups"));
+  auto normed = std::make_shared<const Graph>(training_graph(net("batch_norm_sync")));
+  const std::vector<std::string> sums = sums_of(normed);
+  EXPECT_THAT(of(normed, {sums.front(), two, ""}, {sums.back(), two, ""}), testing::HasSubstr("towers read what lies between them"));
 }
 
 TEST(Chosen, variables_lie_where_the_busiest_way_is_busy_the_least) {
