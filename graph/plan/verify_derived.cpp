@@ -146,7 +146,7 @@ class DerivedChecker : public Objections {
         if (n.scope == Scope::state && g < n.by_group.size())
           for (std::size_t k = 0; k < std::min(n.by_group[g].outputs.size(), n.outputs.size()); ++k)
             if (const Slot& s = n.by_group[g].outputs[k]; s.region == Slot::kState) end = std::max(end, s.offset + aligned_bytes(type_on(plan_, n, n.outputs[k], n.holders.front()).bytes()));
-      if (end != plan_.groups[g].state) object("memory: the variables of {} take {} bytes, but its state has {}", name_of(plan_.groups[g].devices.front()), end, plan_.groups[g].state);
+      if (end != plan_.groups[g].state && !plan_.groups[g].devices.empty()) object("memory: the variables of {} take {} bytes, but its state has {}", name_of(plan_.groups[g].devices.front()), end, plan_.groups[g].state);
     }
   }
 

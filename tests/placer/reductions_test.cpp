@@ -141,6 +141,28 @@ TEST(Reductions, round_a_ring_say_that_their_bits_are_others) {
   EXPECT_THAT(verify(damaged), testing::Contains(testing::HasSubstr("round a ring, but not in ranges")));
 }
 
+TEST(Reductions, by_a_library_are_said_in_the_plan_and_have_a_hash_of_their_own) {
+  auto graph = some_layers(2, 16);
+  const Cluster cluster = grouped("gpu", 1, 4, 1e10, 1e9);
+  for (const char* name : {"mirrored", "sharded"}) {
+    const auto defs = standard_strategies();
+    auto placed_with = [&](const std::string& collectives) {
+      auto def = std::find_if(defs.begin(), defs.end(), [&](const StrategyDef& d) { return d.name == name; });
+      return place(graph, def->make(all_of(cluster), {{"collectives", collectives}}), cluster, 8, {.fetches = fetches_of(*graph)});
+    };
+    const PlacedGraph tree = placed_with("tree"), fastest = placed_with("fastest");
+    EXPECT_EQ(verify(fastest), std::vector<std::string>()) << name;
+    EXPECT_NE(fastest.arithmetic_hash, tree.arithmetic_hash) << name;
+    auto by_library = [](const PlanNode& n) { return std::any_of(n.by_group.begin(), n.by_group.end(), [](const Variant& v) { return v.kernel == "nccl"; }); };
+    EXPECT_GT(count_of(fastest, by_library), 3) << name;
+    EXPECT_EQ(count_of(tree, by_library), 0) << name;
+    EXPECT_EQ(write_plan(place(graph, placement_of(fastest), cluster, {.fetches = fetches_of(*graph)})), write_plan(fastest)) << name;
+    PlacedGraph damaged = fastest;
+    damaged.placement.collectives = Collectives::tree;
+    EXPECT_THAT(verify(damaged), testing::Contains(testing::HasSubstr("names 'nccl'"))) << name;
+  }
+}
+
 TEST(Reductions, by_groups_go_by_way_of_one_device_of_each) {
   auto graph = some_layers(2, 16);
   const Cluster cluster = grouped("sim", 2, 2, 1e10, 1e9);
