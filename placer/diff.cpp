@@ -30,6 +30,7 @@ class Differ {
   }
 
   PlanDiff run() {
+    if (made_by(a_) != made_by(b_)) follows("made by {} → {}", made_by(a_), made_by(b_));
     decided("towers", a_.towers, b_.towers);
     decided("batch", a_.batch, b_.batch);
     decided("combine", to_string(a_.combine), to_string(b_.combine));
@@ -61,6 +62,8 @@ class Differ {
   }
   template <class... A>
   void follows(fmt::format_string<A...> text, A&&... arguments) { out_.follows.push_back(fmt::format(text, std::forward<A>(arguments)...)); }
+
+  static std::string made_by(const PlacedGraph& plan) { return plan.placement.strategy + (plan.placement.options.empty() ? "" : " " + plan.placement.options); }
 
   static std::string where(const PlacedGraph& plan, const PlanNode& n) { return devices(plan, all_devices(plan, n)); }
 

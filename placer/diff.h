@@ -9,7 +9,7 @@
 namespace belfry {
 
 /// One line each: "decision: …" (towers, batch, combine, threads, order, cluster, where a node is assigned), then
-/// "follows: …" (nodes put in or taken out, sources and moves that went along, kernels; waits, order, offsets and bytes
+/// "follows: …" (what strategy made it, nodes put in or taken out, sources and moves that went along, kernels; waits, order, offsets and bytes
 /// summed up). Empty for plans that do the same.
 struct PlanDiff {
   std::vector<std::string> decisions, follows;

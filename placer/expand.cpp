@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include <fmt/format.h>
 
 #include <belfry/graph/plan/placement.h>
+#include <belfry/graph/plan/readers.h>
 #include <belfry/graph/rewrite.h>
 #include <belfry/graph/structural.h>
 #include <belfry/placer/states.h>
@@ -47,7 +49,7 @@ class Expander {
     emit_fetches();
     if (options_.updates)
       for (const auto& [variable, v] : g_.updates) out_.updates.emplace_back(at({variable, 0}), read(v, kReplicated, v.node));
-    mark_unread();
+    mark_unread(out_);
     return std::move(out_);
   }
 
@@ -276,31 +278,20 @@ class Expander {
       bool apart = name.ends_with(kTowersSuffix);
       ValueIndex source = apart ? raw_[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)] : whole >= 0 ? whole : at(v);
       const PlanValue from = out_.values[static_cast<std::size_t>(source)];
+      if (const std::optional<ValueId> known = named_result(g_, name); known && *known != v)
+        throw UserError(fmt::format("'{}' is to bring '{}', but in the graph it is the name of '{}'; give the result another name, or fetch that", name, g_.name_of(v), g_.name_of(*known)));
       if (apart && !from.state.is_per_tower() && !from.state.is_partial())
         throw UserError(fmt::format("'{}' asks for what each tower has of '{}', which is {}; fetch it without {}", name, from.name, to_string(from.state), kTowersSuffix));
       bool stacked = apart || from.state.is_per_tower();
       TensorType type = from.type;
       if (stacked) type.shape.insert(type.shape.begin(), Dim(out_.present()));
-      std::string node_name = "fetch/" + name;
-      std::replace_if(node_name.begin(), node_name.end(), [](char c) { return c == ':' || c == '@' || c == ' '; }, '.');
+      const std::string node_name = fetch_node(name);
       ValueIndex out = add_value(node_name, type, kReplicated, 0);
       PlanNode& p = add_node(node_name, kFetch, {source}, Scope::shared, v.node, true);
       p.attributes = stacked ? Attributes{{"how", "stack"}} : join_attributes(from.state);
       p.outputs = {out};
       out_.fetches.emplace_back(name, out);
     }
-  }
-
-  void mark_unread() {
-    std::vector<bool> read(out_.values.size());
-    for (const PlanNode& n : out_.nodes)
-      for (ValueIndex v : n.inputs)
-        if (v >= 0) read[static_cast<std::size_t>(v)] = true;
-    for (auto [variable, v] : out_.updates) read[static_cast<std::size_t>(v)] = true;
-    for (const PlanNode& n : out_.nodes)
-      if (n.def)
-        for (std::size_t k = 0; k < n.outputs.size(); ++k)
-          if (auto i = static_cast<std::size_t>(n.outputs[k]); n.def->outputs[std::min(k, n.def->outputs.size() - 1)].optional) out_.values[i].read = read[i];
   }
 
   std::shared_ptr<const Graph> shared_;

@@ -6,9 +6,6 @@
 
 namespace belfry {
 
-/// A fetch of this suffix gives what each tower has, stacked in tower order.
-inline constexpr const char* kTowersSuffix = "@towers";
-
 struct ExpandOptions {
   int towers = 1;
   std::int64_t batch = 1;

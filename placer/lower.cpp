@@ -197,19 +197,19 @@ void insert_gathers(PlacedGraph& plan) {
 
 namespace {
 
-void check_link(const PlacedGraph& plan, const PlanNode& cause, int from, int to) {
-  if (!plan.cluster.linked(plan.cluster.space(from), plan.cluster.space(to)))
-    throw UserError(fmt::format("'{}' is needed on {} but lies on {}, and no link joins the spaces {} and {}; move it, or what reads it, so that both are in one space (--move), or give devices that are linked (--devices)",
+void check_link(const PlacedGraph& plan, Apart& apart, const PlanNode& cause, int from, int to) {
+  if (apart(from, to))
+    throw UserError(fmt::format("'{}' is needed on {} but lies on {}, and no link joins the spaces {} and {}; move it, or what reads it, so that both are in one space (--move), or give devices that are linked (--devices), or a cluster file whose links join them",
                                 cause.name, to_string(plan.cluster.devices[static_cast<std::size_t>(to)].id), to_string(plan.cluster.devices[static_cast<std::size_t>(from)].id), plan.cluster.space(to),
                                 plan.cluster.space(from)));
 }
 
 /// Joins and splits read other spaces without a copy: they need links too.
-void check_links(const PlacedGraph& plan) {
-  if (plan.cluster.unlinked.empty()) return;
+void check_links(const PlacedGraph& plan, Apart& apart) {
+  if (!apart.any()) return;
   Instances instances(plan);
   for (const PlanNode& n : plan.nodes)
-    for (const Move& m : moves_of(instances, n)) check_link(plan, plan.maker(n.inputs[0]), m.from, m.to);
+    for (const Move& m : moves_of(instances, n)) check_link(plan, apart, plan.maker(n.inputs[0]), m.from, m.to);
 }
 
 /// Who reads a value without moving it itself: vectors of tower nodes, holders of others; each once, in order.
@@ -221,7 +221,7 @@ struct Elsewhere {
 
 class CopyInserter {
  public:
-  explicit CopyInserter(PlacedGraph& plan) : plan_(plan), space_(space_numbers(plan.cluster)), read_(plan.values.size()) {
+  CopyInserter(PlacedGraph& plan, Apart& apart) : plan_(plan), apart_(apart), space_(space_numbers(plan.cluster)), read_(plan.values.size()) {
     for (const PlanNode& n : plan.nodes) {
       if (moves_values(n)) continue;
       for_values_read(n, [&](ValueIndex v) {
@@ -283,7 +283,7 @@ class CopyInserter {
     if (!known->second.empty()) add(m, v).holders = known->second;
   }
 
-  DeviceList destinations_of(const PlanNode& m, const Elsewhere& e) const {
+  DeviceList destinations_of(const PlanNode& m, const Elsewhere& e) {
     std::set<int> devices;
     for (int x : e.vectors)
       for (int d : plan_.vectors[static_cast<std::size_t>(x)])
@@ -294,7 +294,7 @@ class CopyInserter {
     std::vector<int> destinations;
     for (int d : devices)
       if (have.insert(space(d)).second) {
-        check_link(plan_, m, m.holders.front(), d);
+        check_link(plan_, apart_, m, m.holders.front(), d);
         destinations.push_back(d);
       }
     return destinations;
@@ -315,7 +315,7 @@ class CopyInserter {
       const std::vector<int>& to = plan_.vectors[static_cast<std::size_t>(x)];
       for (std::size_t t = 0; t < at.size(); ++t)
         if (at[t] >= 0 && space(at[t]) != space(to[t])) {
-          check_link(plan_, m, at[t], to[t]);
+          check_link(plan_, apart_, m, at[t], to[t]);
           any |= left[t].try_emplace(plan_.cluster.space(to[t]), to[t]).second;
         }
     }
@@ -335,6 +335,7 @@ class CopyInserter {
   }
 
   PlacedGraph& plan_;
+  Apart& apart_;
   std::vector<int> space_;  // per device
   std::vector<int> read_;   // per value, one more than its place in `elsewhere_`
   std::vector<Elsewhere> elsewhere_;
@@ -346,9 +347,9 @@ class CopyInserter {
 
 }  // namespace
 
-void insert_copies(PlacedGraph& plan) {
-  CopyInserter(plan).run();
-  check_links(plan);
+void insert_copies(PlacedGraph& plan, Apart& apart) {
+  CopyInserter(plan, apart).run();
+  check_links(plan, apart);
 }
 
 }  // namespace belfry

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <belfry/graph/plan/links.h>
 #include <belfry/graph/plan/placed_graph.h>
 #include <belfry/graph/plan/readers.h>
 
@@ -22,9 +23,11 @@ void insert_gathers(PlacedGraph& plan);
 void insert_pre_aggregates(PlacedGraph& plan);
 /// Before sums by groups, those of each link group on one device of it.
 void insert_group_sums(PlacedGraph& plan);
+/// UserError for sums of one bucket that are not added alike: on other devices, in ranges beside whole, in other ways or epochs.
+void check_buckets(const PlacedGraph& plan);
 /// One copy per value and destination space. Joins and splits move values themselves; towers copy inside the tower.
-/// UserError where no link joins the spaces that a value is to cross.
-void insert_copies(PlacedGraph& plan);
+/// UserError where a value is to go between devices that are apart.
+void insert_copies(PlacedGraph& plan, Apart& apart);
 
 /// Nodes with the number of the node that each comes behind, in that order; sets every value's maker.
 void insert_behind(PlacedGraph& plan, std::vector<std::pair<int, PlanNode>> nodes);

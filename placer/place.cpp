@@ -45,7 +45,7 @@ PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, 
   Division d = strategy.divide(*graph, cluster);
   if (d.threads == 0) d.threads = std::max(1, cluster.cores / d.towers);
   TowerGraph towers = expand_for(graph, d, batch, options);
-  Placement p{d.towers, batch, d.combine, d.threads, options.rules, d.order, options.recompute.nodes, strategy.name, d.collectives};
+  Placement p{d.towers, batch, d.combine, d.threads, options.rules, d.order, options.recompute.nodes, strategy.name, d.collectives, strategy.options};
   if (int stretches = options.recompute.stretches ? options.recompute.stretches : d.recompute; stretches && p.recompute.empty()) p.recompute = nodes_to_recompute(towers, stretches);
   const Rules rules = strategy.assign(towers, cluster, options.costs ? *options.costs : CostTable{});
   std::set<DeviceId> full;

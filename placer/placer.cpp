@@ -55,6 +55,7 @@ Placer::Placer(TowerGraph towers, const Cluster& cluster, const PlaceOptions& op
     : options_(options), gpus_(has_gpus(cluster)), values_(towers.values.size()), names_(towers), read_by_(readers_of(towers)), kernels_(values_) {
   static_cast<TowerGraph&>(plan_) = std::move(towers);
   plan_.cluster = cluster;
+  apart_.emplace(plan_.cluster);
   for (const PlanNode& n : plan_.nodes) {
     inputs_.push_back(n.inputs);
     if (is_op(n, kFetch)) hows_.push_back(n.attributes);
@@ -105,10 +106,11 @@ bool Placer::place_nodes(std::size_t must_decide, std::set<std::string>& on_host
   insert_gathers(plan_);
   insert_pre_aggregates(plan_);
   insert_group_sums(plan_);
-  insert_copies(plan_);
+  insert_copies(plan_, *apart_);
   instances_.emplace(plan_);
   readers_ = readers_of(plan_);
   set_order(plan_);  // anew: moves stand in it too
+  check_buckets(plan_);
   set_classes(plan_);
   set_phases(plan_, *instances_, readers_);
   set_streams(plan_, readers_);

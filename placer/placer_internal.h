@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <belfry/graph/plan/links.h>
 #include <belfry/graph/plan/placed_graph.h>
 #include <belfry/graph/plan/readers.h>
 #include <belfry/placer/assign.h>
@@ -44,6 +45,7 @@ class Placer {
   PlaceOptions options_;
   bool gpus_;                                       // whether the cluster has any
   PlacedGraph plan_;
+  std::optional<Apart> apart_;                      // of its cluster
   std::optional<Instances> instances_;
   NumberLists readers_;
   // Of the tower graph as it was given.

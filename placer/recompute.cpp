@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/plan/readers.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -44,7 +45,8 @@ class Recomputer {
       if (n.scope == Scope::tower && n.role == Role::backward) read_again(mine);
       g_.nodes.push_back(std::move(mine));
     }
-    reindex_values();
+    reindex(g_);
+    mark_unread(g_);
   }
 
  private:
@@ -73,22 +75,6 @@ class Recomputer {
     }
     g_.nodes.push_back(std::move(n));
     return again_[static_cast<std::size_t>(v)];
-  }
-
-  /// Makers anew, and which optional outputs are read now.
-  void reindex_values() {
-    std::vector<bool> read(g_.values.size());
-    for (const PlanNode& n : g_.nodes)
-      for (ValueIndex v : n.inputs)
-        if (v >= 0) read[static_cast<std::size_t>(v)] = true;
-    for (auto [variable, v] : g_.updates) read[static_cast<std::size_t>(v)] = true;
-    for (std::size_t i = 0; i < g_.nodes.size(); ++i)
-      for (std::size_t k = 0; k < g_.nodes[i].outputs.size(); ++k) {
-        const PlanNode& n = g_.nodes[i];
-        auto v = static_cast<std::size_t>(n.outputs[k]);
-        g_.values[v].maker = static_cast<int>(i);
-        if (n.def && n.def->outputs[std::min(k, n.def->outputs.size() - 1)].optional) g_.values[v].read = read[v];
-      }
   }
 
   TowerGraph& g_;

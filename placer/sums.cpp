@@ -3,6 +3,9 @@
 #include <set>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include <belfry/graph/glob.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/structural.h>
 #include <belfry/placer/assign.h>
@@ -35,6 +38,32 @@ DeviceList devices_in(const std::vector<int>& vector) {
 }
 
 }  // namespace
+
+void check_buckets(const PlacedGraph& plan) {
+  std::map<int, const PlanNode*> first;
+  auto rule_of = [&](const PlanNode& n) {
+    for (const PlacementRule& r : plan.placement.rules)
+      if (glob_matches(r.match, n.name)) return r.match;
+    return n.name;
+  };
+  auto list = [&](const PlanNode& n) {
+    std::vector<DeviceId> ids;
+    for (int d : n.holders) ids.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id);
+    return to_string(ids);
+  };
+  for (const PlanNode& n : plan.nodes) {
+    if (!n.bucket || !is_op(n, kAggregate)) continue;
+    const PlanNode& other = *first.try_emplace(n.bucket, &n).first->second;
+    const std::string why = n.holders != other.holders ? fmt::format("one is on {}, the other on {}", list(other), list(n))
+                            : n.ranged != other.ranged ? "one is in ranges, the other whole"
+                            : n.sum != other.sum       ? fmt::format("one is added by way of {}, the other of {}", to_string(other.sum), to_string(n.sum))
+                            : n.epoch != other.epoch   ? "towers read what lies between them"
+                                                       : "";
+    if (!why.empty())
+      throw UserError(fmt::format("'{}' and '{}' are in bucket {} by the rules \"{}\" and \"{}\", but {}; give them buckets of their own, or make the rules alike", other.name, n.name, n.bucket,
+                                  rule_of(other), rule_of(n), why));
+  }
+}
 
 void insert_pre_aggregates(PlacedGraph& plan) {
   std::map<int, std::map<int, int>> counts;  // owners → device → its towers

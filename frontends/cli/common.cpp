@@ -199,7 +199,10 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
   std::string name = !a.strategy.empty() ? a.strategy : devices.size() > 1 ? "towers" : "single";
   if (!options.forecast && (name == "single" || name == "towers" || name == "mirrored" || name == "sharded"))
     refuse_idle({{"--calibration", !a.calibration.empty()}}, "it is of forecasts, of --problem, and of strategies that go by cost (auto, layers, pipeline, hybrid)");
-  return Session(std::move(graph), library->strategy(name).make(devices, strategy_options(a)), options);
+  const std::map<std::string, std::string> given = strategy_options(a);
+  Strategy strategy = library->strategy(name).make(devices, given);
+  for (const auto& [key, value] : given) strategy.options += fmt::format("{}-O {}={}", strategy.options.empty() ? "" : " ", key, value);
+  return Session(std::move(graph), std::move(strategy), options);
 }
 
 const CostTable& costs_of(const Session& session) {

@@ -47,7 +47,7 @@ bool is_derived(const PlacedGraph& plan, const PlanNode& n, const std::vector<st
 }  // namespace
 
 Placement placement_of(const PlacedGraph& plan) {
-  Placement out{plan.towers, plan.batch, plan.combine, plan.threads, {}, plan.placement.order, {}, plan.placement.strategy, plan.placement.collectives};
+  Placement out{plan.towers, plan.batch, plan.combine, plan.threads, {}, plan.placement.order, {}, plan.placement.strategy, plan.placement.collectives, plan.placement.options};
   for (const PlanNode& n : plan.nodes)
     if (n.again) out.recompute.push_back(plan.graph->node(n.user).name);
   auto readers = readers_of(plan);

@@ -7,6 +7,7 @@
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/json/plan_folds.h>
 #include <belfry/frontends/json/plan_graph.h>
+#include <belfry/graph/plan/verify.h>
 
 namespace belfry {
 
@@ -45,10 +46,9 @@ class PlanReader {
     plan_.graph = std::make_shared<const Graph>(graph_of_lines(d_, records_, plan_, lines_, root));
     root.done();
     for (std::size_t i = 0; i < lines_.size(); ++i) match_user(d_, plan_, lines_[i], plan_.nodes[i]);
+    for (std::size_t i = 0; i < results_.size(); ++i)
+      if (const std::string why = objection_to_result(plan_, plan_.fetches[i].first, plan_.fetches[i].second); !why.empty()) d_.fail(*results_[i], why);
     plan_.placement = placement_of(plan_);
-    plan_.placement.order = order_;
-    plan_.placement.strategy = strategy_;
-    plan_.placement.collectives = collectives_;
     return std::move(plan_);
   }
 
@@ -59,16 +59,15 @@ class PlanReader {
   // ---------------------------------------------------------------- the plan's own object
 
   void read_decisions(JsonObject& head) {
-    strategy_ = d_.text(head.at("strategy"));
+    plan_.placement.strategy = d_.text(head.at("strategy"));
+    if (const JsonValue* v = head.find("options")) plan_.placement.options = d_.text(*v);
     plan_.towers = number(head.at("towers"), 1);
     plan_.batch = d_.integer(head.at("batch"), 1, kMostBytes);
     const JsonValue &combine = head.at("combine"), &order = head.at("order");
     plan_.combine = placed(d_, combine, [&] { return parse_combine(d_.text(combine)); });
     plan_.threads = number(head.at("threads"), 1, kMostThreads);
-    order_ = placed(d_, order, [&] { return parse_phase_order(d_.text(order)); });
-    plan_.placement.order = order_;
-    plan_.placement.strategy = strategy_;
-    if (const JsonValue* v = head.find("collectives")) collectives_ = placed(d_, *v, [&] { return parse_collectives(d_.text(*v)); });
+    plan_.placement.order = placed(d_, order, [&] { return parse_phase_order(d_.text(order)); });
+    if (const JsonValue* v = head.find("collectives")) plan_.placement.collectives = placed(d_, *v, [&] { return parse_collectives(d_.text(*v)); });
     if (const JsonValue* v = head.find("isa")) plan_.isa = d_.text(*v);
     if (const JsonValue* v = head.find("libraries")) plan_.libraries = d_.text(*v);
     plan_.arithmetic_hash = d_.text(head.at("arithmetic_hash"));
@@ -100,6 +99,7 @@ class PlanReader {
       ValueIndex f = value(v);
       if (plan_.maker(f).op != kFetch) d_.fail(v, fmt::format("'{}' is no fetch", v.text));
       plan_.fetches.emplace_back(key, f);
+      results_.push_back(&v);
     });
     object("applies", [&](const std::string& key, const JsonValue& v) {
       auto variable = values_.find(key);
@@ -344,11 +344,9 @@ class PlanReader {
   RecordReader records_;
   PlacedGraph plan_;
   std::vector<PlanLine> lines_;
+  std::vector<const JsonValue*> results_;
   std::unordered_map<std::string, ValueIndex> values_;
   std::set<DeviceList> alike_;  ///< equal lists are kept once
-  std::string strategy_;
-  PhaseOrder order_ = PhaseOrder::by_tower;
-  Collectives collectives_ = Collectives::tree;
 };
 
 }  // namespace

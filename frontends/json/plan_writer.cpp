@@ -61,6 +61,7 @@ class PlanWriter {
     };
     const Placement& p = plan_.placement;
     add("strategy", json_text(p.strategy));
+    if (!p.options.empty()) add("options", json_text(p.options));
     add("towers", number(plan_.towers));
     add("batch", number(plan_.batch));
     add("combine", json_text(to_string(plan_.combine)));

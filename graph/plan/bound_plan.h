@@ -52,7 +52,7 @@ struct StateBuffer {
   std::int64_t bytes = 0;  ///< planned: all holders have room for the longest range
 };
 
-/// UserError ("unbound: …") where a node has no device, offset, stream or instance to read.
+/// UserError ("unbound: …") where a node has no device, offset, stream or instance to read, or an offset that is beyond counting.
 class BoundPlan {
  public:
   explicit BoundPlan(const PlacedGraph& plan);

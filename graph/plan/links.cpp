@@ -96,6 +96,18 @@ std::vector<int> Links::route(int from, int to) {
   return out;
 }
 
+bool Links::leads(int from, int to) {
+  if (cluster_.space(from) == cluster_.space(to)) return true;
+  const auto start = place(cluster_.space(from)), end = place(cluster_.space(to));
+  const std::vector<int>& via = reached_from(start);
+  return static_cast<std::size_t>(end) < via.size() && via[static_cast<std::size_t>(end)] >= 0;
+}
+
+Apart::Apart(const Cluster& cluster) : cluster_(cluster), links_(cluster), any_(!cluster.unlinked.empty()) {
+  // What the host reaches, it also joins: ways lead both ways, and through a host.
+  for (int d = 0; !any_ && !links_.empty() && d < static_cast<int>(cluster.devices.size()); ++d) any_ = !links_.leads(cluster.host(), d);
+}
+
 double Links::latency(const std::vector<int>& route) const {
   double out = 0;
   for (int w : route) out += ways_[static_cast<std::size_t>(w)].latency;

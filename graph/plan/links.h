@@ -29,6 +29,8 @@ class Links {
   /// through another GPU's memory, since a GPU passes nothing on.
   /// UserError naming both where there is no route.
   std::vector<int> route(int from, int to);
+  /// Whether there is one.
+  bool leads(int from, int to);
   double latency(const std::vector<int>& route) const;
 
   /// Seconds in which every one of `members` gets `bytes` from every other, all at once; `pieces` of them each (1 where left
@@ -52,6 +54,20 @@ class Links {
     double latency = 0;
   };
   std::map<std::pair<std::vector<int>, std::vector<int>>, Crossings> crossings_;
+};
+
+/// Between which devices nothing can go: their spaces are said to have no link, or have no route where the cluster gives links.
+class Apart {
+ public:
+  explicit Apart(const Cluster& cluster);
+  bool operator()(int a, int b) { return any_ && (!cluster_.linked(cluster_.space(a), cluster_.space(b)) || (!links_.empty() && !links_.leads(a, b))); }
+  /// Whether there are such devices.
+  bool any() const { return any_; }
+
+ private:
+  const Cluster& cluster_;
+  Links links_;
+  bool any_;
 };
 
 /// A number per device, equal for those of a host whose widest links lead to the same place; where nothing is said of their links,

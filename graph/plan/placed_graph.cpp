@@ -13,25 +13,6 @@
 
 namespace belfry {
 
-void reindex(PlacedGraph& plan) {
-  for (std::size_t i = 0; i < plan.nodes.size(); ++i)
-    for (std::size_t k = 0; k < plan.nodes[i].outputs.size(); ++k) {
-      PlanValue& v = plan.values[static_cast<std::size_t>(plan.nodes[i].outputs[k])];
-      v.maker = static_cast<int>(i);
-      v.output = static_cast<int>(k);
-    }
-}
-
-NumberLists readers_of(const TowerGraph& plan) {
-  return {plan.values.size(), [&](auto add) {
-            std::vector<int> last(plan.values.size(), -1);
-            for (std::size_t i = 0; i < plan.nodes.size(); ++i)
-              for_values_read(plan.nodes[i], [&](ValueIndex v) {
-                if (std::exchange(last[static_cast<std::size_t>(v)], static_cast<int>(i)) != static_cast<int>(i)) add(static_cast<std::size_t>(v), static_cast<int>(i));
-              });
-          }};
-}
-
 std::vector<int> space_numbers(const Cluster& cluster) {
   std::unordered_map<std::string_view, int> known;
   std::vector<int> out;

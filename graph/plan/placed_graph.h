@@ -72,9 +72,6 @@ struct PlacedGraph : TowerGraph {
   int device_of(const PlanNode& n, int tower) const { return devices(n)[static_cast<std::size_t>(tower)]; }
 };
 
-/// Sets every value's maker from the nodes' outputs: after nodes were added or removed.
-void reindex(PlacedGraph& plan);
-
 /// A number per device, equal for those of one memory space.
 std::vector<int> space_numbers(const Cluster& cluster);
 

@@ -53,6 +53,7 @@ struct Placement {
   std::vector<std::string> recompute = {};  ///< nodes whose values backward computes again
   std::string strategy = "single"; ///< what made it
   Collectives collectives = Collectives::tree;
+  std::string options = {};        ///< of the strategy, as the command line takes them: a record
   bool operator==(const Placement&) const = default;
 };
 

@@ -50,6 +50,11 @@ class NumberLists {
 /// Per value, the nodes that read its elements, once each, in list order.
 NumberLists readers_of(const TowerGraph& plan);
 
+/// Sets every value's maker from the nodes' outputs: after nodes were added or removed.
+void reindex(TowerGraph& graph);
+/// Says of every optional output whether something reads it.
+void mark_unread(TowerGraph& graph);
+
 /// As local_type(value, share).bytes(), without the type.
 std::int64_t local_bytes(const PlanValue& value, const Share& share);
 

@@ -21,6 +21,8 @@ void set_phases(PlacedGraph& plan, const Instances& instances, const NumberLists
 /// Streams are ordered by one key, the same on all devices. Along a tower it grows from phase to phase and inside an epoch
 /// towers are independent: it is a total order of all devices' phases, and no stream order can deadlock, whatever the graph.
 void set_streams(PlacedGraph& plan, const NumberLists& readers);
+/// The first stream whose towers do not run by that key, as the plan's order of phases has it; null: there is none.
+const PlanStream* stream_out_of_order(const PlacedGraph& plan);
 /// Folded waits; those that an earlier wait of the same stream covers are left out.
 void set_waits(PlacedGraph& plan, const Instances& instances);
 

@@ -8,7 +8,7 @@ namespace belfry {
 
 namespace {
 
-using Key = std::tuple<int, int, int>;
+using Key = std::tuple<int, std::int64_t, int>;
 
 /// The one key by which all streams of towers are ordered: from phase to phase of a tower it grows.
 class PhaseKeys {
@@ -24,10 +24,10 @@ class PhaseKeys {
   Key operator()(int epoch, int phase, int tower) const {
     switch (order_) {
       case PhaseOrder::gpipe: return {epoch, phase, tower};
-      case PhaseOrder::one_f_one_b: return {epoch, 2 * tower + phase, -phase};
+      case PhaseOrder::one_f_one_b: return {epoch, std::int64_t{2} * tower + phase, -phase};
       case PhaseOrder::interleaved: {
         // Towers in groups of as many as there are devices; a group's next chunk follows on its last (Narayanan et al. 2021).
-        const int chunks = (half_ + devices_ - 1) / devices_, group = 2 * (tower / devices_ * chunks * devices_ + tower % devices_);
+        const std::int64_t chunks = (half_ + devices_ - 1) / devices_, group = 2 * (tower / devices_ * chunks * devices_ + tower % devices_);
         return {epoch, group + (phase < half_ ? slot(phase) : slot(half_ - 1) + 1 + slot(phase - half_)), -phase};
       }
       case PhaseOrder::by_tower: break;
@@ -37,7 +37,7 @@ class PhaseKeys {
 
  private:
   /// When a phase would run of a tower that is alone.
-  int slot(int phase) const { return 2 * (phase / devices_ * devices_ + phase % devices_); }
+  std::int64_t slot(int phase) const { return std::int64_t{2} * phase; }
 
   PhaseOrder order_;
   int devices_ = 1, half_ = 1;  ///< half: phases of the forward pass
@@ -152,6 +152,14 @@ void set_threads(PlacedGraph& plan) {
 }
 
 }  // namespace
+
+const PlanStream* stream_out_of_order(const PlacedGraph& plan) {
+  const PhaseKeys key_of(plan);
+  auto before = [&](const StreamEntry& a, const StreamEntry& b) { return key_of(a.epoch, a.phase, a.tower) < key_of(b.epoch, b.phase, b.tower); };
+  for (const PlanStream& s : plan.streams)
+    if (!std::is_sorted(s.entries.begin(), s.entries.end(), before)) return &s;
+  return nullptr;
+}
 
 void set_streams(PlacedGraph& plan, const NumberLists& readers) {
   const PhaseTable phases = phases_by_device(plan), foreign = foreign_phases(plan, readers);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -51,6 +52,48 @@ LocalType local_type(const PlanValue& value, const Share& share) {
   for (std::size_t i = 0; i < value.type.shape.size(); ++i)
     out.shape.push_back(value.type.shape[i].at(value.state == rows(static_cast<int>(i)) ? share.rows : share.batch));
   return out;
+}
+
+NumberLists readers_of(const TowerGraph& plan) {
+  return {plan.values.size(), [&](auto add) {
+            std::vector<int> last(plan.values.size(), -1);
+            for (std::size_t i = 0; i < plan.nodes.size(); ++i)
+              for_values_read(plan.nodes[i], [&](ValueIndex v) {
+                if (std::exchange(last[static_cast<std::size_t>(v)], static_cast<int>(i)) != static_cast<int>(i)) add(static_cast<std::size_t>(v), static_cast<int>(i));
+              });
+          }};
+}
+
+void reindex(TowerGraph& graph) {
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i)
+    for (std::size_t k = 0; k < graph.nodes[i].outputs.size(); ++k) {
+      PlanValue& v = graph.values[static_cast<std::size_t>(graph.nodes[i].outputs[k])];
+      v.maker = static_cast<int>(i);
+      v.output = static_cast<int>(k);
+    }
+}
+
+void mark_unread(TowerGraph& graph) {
+  std::vector<bool> read(graph.values.size());
+  for (const PlanNode& n : graph.nodes)
+    for (ValueIndex v : n.inputs)
+      if (v >= 0) read[static_cast<std::size_t>(v)] = true;
+  for (auto [variable, v] : graph.updates) read[static_cast<std::size_t>(v)] = true;
+  for (const PlanNode& n : graph.nodes)
+    if (n.def)
+      for (std::size_t k = 0; k < n.outputs.size(); ++k)
+        if (auto v = static_cast<std::size_t>(n.outputs[k]); n.def->outputs[std::min(k, n.def->outputs.size() - 1)].optional) graph.values[v].read = read[v];
+}
+
+std::string fetch_node(std::string result) {
+  std::replace_if(result.begin(), result.end(), [](char c) { return c == ':' || c == '@' || c == ' '; }, '.');
+  return "fetch/" + result;
+}
+
+std::optional<ValueId> named_result(const Graph& graph, std::string name) {
+  if (name.ends_with(kTowersSuffix)) name.resize(name.size() - std::string_view(kTowersSuffix).size());
+  auto metric = graph.metrics.find(name);
+  return metric == graph.metrics.end() ? graph.find(name) : metric->second;
 }
 
 std::vector<ValueIndex> values_read(const PlanNode& n) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -93,6 +94,13 @@ struct TowerGraph {
   const PlanNode& maker(ValueIndex v) const { return nodes[static_cast<std::size_t>(values[static_cast<std::size_t>(v)].maker)]; }
   const PlanValue& value(ValueIndex v) const { return values[static_cast<std::size_t>(v)]; }
 };
+
+/// Behind the name of a result: what each tower has of it, stacked in tower order.
+inline constexpr const char* kTowersSuffix = "@towers";
+/// The name of the node that brings a result to the host.
+std::string fetch_node(std::string result);
+/// What a graph means by a result's name: a metric, else a value, an alias among them; none where the name is the caller's own.
+std::optional<ValueId> named_result(const Graph& graph, std::string name);
 
 /// The local type of a value on a share: the row axis of its state takes the share, every other row symbol the batch.
 LocalType local_type(const PlanValue& value, const Share& share);

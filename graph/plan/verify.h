@@ -13,4 +13,8 @@ namespace belfry {
 /// "thread", "memory", "alignment", "outside", "stuck", "missing wait", "overlap". Empty: the plan runs.
 std::vector<std::string> verify(const PlacedGraph& plan);
 
+/// What is wrong with a result that a fetch brings: another node brings what the name says, or the graph means another value by it.
+/// Empty: nothing.
+std::string objection_to_result(const PlacedGraph& plan, const std::string& name, ValueIndex fetched);
+
 }  // namespace belfry

@@ -4,6 +4,8 @@
 #include <belfry/graph/plan/collectives.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
+#include <belfry/graph/plan/ranges.h>
+#include <belfry/graph/plan/schedule.h>
 #include <belfry/graph/plan/verify_parts_internal.h>
 #include <belfry/graph/structural.h>
 
@@ -26,7 +28,9 @@ class DerivedChecker : public Objections {
       if (n.scope == Scope::tower) check_frame(n);
     }
     check_frames();
+    check_state();
     check_buckets();
+    if (const PlanStream* s = stream_out_of_order(plan_)) object("phase: stream '{}' of {} does not run its towers in the order {}", s->name, name_of(s->device), to_string(plan_.placement.order));
   }
 
  private:
@@ -132,6 +136,18 @@ class DerivedChecker : public Objections {
         }
     for (std::size_t d = 0; d < largest.size(); ++d)
       if (largest[d] != plan_.frames[d]) object("memory: the frame of {} is not the largest of its classes", name_of(static_cast<int>(d)));
+  }
+
+  /// A group's state is what the variables of its devices take, up to the last of them.
+  void check_state() {
+    for (std::size_t g = 0; g < plan_.groups.size(); ++g) {
+      std::int64_t end = 0;
+      for (const PlanNode& n : plan_.nodes)
+        if (n.scope == Scope::state && g < n.by_group.size())
+          for (std::size_t k = 0; k < std::min(n.by_group[g].outputs.size(), n.outputs.size()); ++k)
+            if (const Slot& s = n.by_group[g].outputs[k]; s.region == Slot::kState) end = std::max(end, s.offset + aligned_bytes(type_on(plan_, n, n.outputs[k], n.holders.front()).bytes()));
+      if (end != plan_.groups[g].state && !plan_.groups[g].devices.empty()) object("memory: the variables of {} take {} bytes, but its state has {}", name_of(plan_.groups[g].devices.front()), end, plan_.groups[g].state);
+    }
   }
 
   int last_epoch_ = -1;  // of the towers

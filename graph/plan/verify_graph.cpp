@@ -2,12 +2,24 @@
 #include <map>
 #include <optional>
 
+#include <belfry/graph/plan/verify.h>
 #include <belfry/graph/plan/verify_parts_internal.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
 
 namespace {
+
+/// The graph's value that a plan's value stands for: what is inserted between them moves it, and changes nothing.
+std::optional<ValueId> value_of_user(const PlacedGraph& plan, ValueIndex v) {
+  for (std::size_t steps = 0; v >= 0 && steps <= plan.nodes.size(); ++steps) {
+    const PlanNode& m = plan.maker(v);
+    if (!m.inserted || m.again) return ValueId{m.user, plan.value(v).output};
+    if (m.def) break;
+    v = m.inputs[0];
+  }
+  return {};
+}
 
 class GraphChecker : public Objections {
  public:
@@ -17,21 +29,14 @@ class GraphChecker : public Objections {
     for (const PlanNode& n : plan_.nodes)
       if (n.inserted && !n.again) check_inserted(n);
       else check_own(n);
+    for (const auto& [name, v] : plan_.fetches)
+      if (const std::string why = objection_to_result(plan_, name, v); !why.empty()) object("dangling: {}", why);
     if (!plan_.updates.empty()) check_updates();
     check_donated();
   }
 
  private:
-  /// The graph's value that a plan's value stands for: what is inserted between them moves it, and changes nothing.
-  std::optional<ValueId> user_value(ValueIndex v) const {
-    for (std::size_t steps = 0; v >= 0 && steps <= plan_.nodes.size(); ++steps) {
-      const PlanNode& m = plan_.maker(v);
-      if (!m.inserted || m.again) return ValueId{m.user, plan_.value(v).output};
-      if (m.def) break;
-      v = m.inputs[0];
-    }
-    return {};
-  }
+  std::optional<ValueId> user_value(ValueIndex v) const { return value_of_user(plan_, v); }
   std::string named(ValueId v) const { return v.valid() ? "'" + g_.name_of(v) + "'" : "nothing"; }
 
   void expect_value(const PlanNode& n, ValueIndex v, ValueId want) {
@@ -135,6 +140,14 @@ class GraphChecker : public Objections {
 };
 
 }  // namespace
+
+std::string objection_to_result(const PlacedGraph& plan, const std::string& name, ValueIndex fetched) {
+  const PlanNode& n = plan.maker(fetched);
+  if (n.name != fetch_node(name)) return fmt::format("the result '{}' is what '{}' brings, not '{}'", name, n.name, fetch_node(name));
+  const std::optional<ValueId> have = value_of_user(plan, n.inputs[0]), want = named_result(*plan.graph, name);
+  if (want && have != want) return fmt::format("the result '{}' is '{}', but in the graph it is '{}'", name, plan.value(n.inputs[0]).name, plan.graph->name_of(*want));
+  return "";
+}
 
 std::vector<std::string> check_graph(const PlacedGraph& plan) {
   GraphChecker checker(plan);

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <set>
 #include <string_view>
 #include <unordered_set>
@@ -172,7 +171,7 @@ class NodeChecker : public Objections {
       if ((s.region == Slot::kState) != (n.scope == Scope::state)) object("state: '{}' lies in the {}", n.name, to_string(s.region));
       if ((s.region == Slot::kFeed) != (n.op == kInput)) object("outside: '{}' lies in the {}", n.name, to_string(s.region));
       if (s.region == Slot::kFeed && s.offset) object("outside: '{}' lies at byte {} of its feed", n.name, s.offset);
-      if (std::max(std::abs(s.offset), std::abs(s.stride)) > kMostBytes) object("outside: '{}' lies at byte {}", n.name, s.offset);
+      if (std::max(s.offset, s.stride) > kMostBytes || std::min(s.offset, s.stride) < -kMostBytes) object("outside: '{}' lies at byte {}", n.name, s.offset);
     }
   }
 

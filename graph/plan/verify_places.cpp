@@ -2,6 +2,7 @@
 #include <map>
 #include <set>
 
+#include <belfry/graph/plan/links.h>
 #include <belfry/graph/plan/verify_parts_internal.h>
 #include <belfry/graph/structural.h>
 
@@ -24,6 +25,7 @@ class PlaceChecker : public Objections {
   void check_copies() {
     std::set<std::tuple<ValueIndex, int, std::string>> destinations;
     auto space = [&](int d) { return plan_.cluster.space(d); };
+    Apart apart(plan_.cluster);
     for (const PlanNode& n : plan_.nodes) {
       if (n.op != kCopy) continue;
       const PlanNode& m = plan_.maker(n.inputs[0]);
@@ -31,7 +33,7 @@ class PlaceChecker : public Objections {
         if (from < 0 || to < 0) return;
         if (!destinations.insert({n.inputs[0], tower, space(to)}).second) object("two copies: '{}' to {}", plan_.value(n.inputs[0]).name, space(to));
         if (held) object("needless copy: '{}' inside {}", n.name, space(to));
-        if (!plan_.cluster.linked(space(from), space(to))) object("no link: '{}' from {} to {}", n.name, space(from), space(to));
+        if (apart(from, to)) object("no link: '{}' from {} to {}", n.name, space(from), space(to));
       };
       if (n.scope == Scope::tower && m.scope == Scope::tower) {
         for (int t = 0; t < plan_.present(); ++t) {

@@ -2,6 +2,7 @@
 #include <map>
 
 #include <belfry/graph/plan/collectives.h>
+#include <belfry/graph/plan/links.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/over_memory.h>
@@ -110,6 +111,7 @@ class RunChecker : public Objections {
 
   /// What moves values reads other memory spaces over links; all else reads its own.
   void check_spaces(const BoundPlan& bound) {
+    Apart apart(plan_.cluster);
     const std::string& feeds = plan_.cluster.space(plan_.cluster.host());
     for (const auto& stream : bound.streams)
       for (const Step& s : stream) {
@@ -121,7 +123,7 @@ class RunChecker : public Objections {
             const std::string& there = p.buffer.space == kFeedSpace ? feeds : bound.spaces[static_cast<std::size_t>(p.buffer.space)];
             if (there == here) continue;
             if (!moves) object("no device: '{}' reads '{}' in the memory space {} without a copy", n.name, plan_.value(p.buffer.tag.value).name, there);
-            else if (!plan_.cluster.linked(there, here)) object("no link: '{}' reads '{}' from {} to {}", n.name, plan_.value(p.buffer.tag.value).name, there, here);
+            else if (apart(p.buffer.tag.device, s.device)) object("no link: '{}' reads '{}' from {} to {}", n.name, plan_.value(p.buffer.tag.value).name, there, here);
           }
       }
   }

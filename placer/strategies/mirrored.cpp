@@ -20,7 +20,7 @@ class SumCosts {
   SumCosts(const Cluster& cluster, const CostTable& costs, const std::vector<DeviceId>& devices, const std::vector<DeviceId>& adders, int threads)
       : cluster_(cluster), links_(cluster), all_(numbers(devices)), adders_(numbers(adders)), rate_(rate_of(cluster.devices[static_cast<std::size_t>(all_.front())], threads)), handoff_(costs.handoff) {}
 
-  /// Nothing where no link leads from one to another: a plan can be made, though not forecast.
+  /// Nothing where no link leads from one to another: the plan is refused by name, if it sums over them at all.
   SumCost of(Reduce way, bool ranged) {
     try {
       return cost(way, ranged);

@@ -3,9 +3,11 @@
 #include <array>
 #include <random>
 
+#include <belfry/executor/collectives.h>
 #include <belfry/executor/device/arena.h>
 #include <belfry/executor/joins.h>
 
+#include "plans.h"
 #include "says.h"
 
 namespace belfry::test {
@@ -47,6 +49,29 @@ TEST(Join, adds_along_the_tree_whatever_parts_were_added_before) {
 
 TEST(Arena, that_finds_no_room_names_its_space_and_bytes) {
   EXPECT_TRUE(says<DeviceError>([] { Arena(std::int64_t{1} << 60, "sim:3"); }, {"1152921504606846976 bytes", "'sim:3'", "smaller batch"}));
+}
+
+/// What a library must be told in one order by all, each from a thread of its own.
+TEST(Collectors, refuse_other_orders_and_threads_that_serve_two_gpus) {
+  const std::vector<DeviceId> gpus = parse_devices("gpu:0-1");
+  auto graph = std::make_shared<const Graph>(training_graph(net("tied")));
+  PlacedGraph plan = place(graph, to_strategy(Mirrored{.devices = gpus, .threads = 1, .collectives = Collectives::fastest}), local_cluster({gpus[0], gpus[1], cpu(0)}, 2), 8);
+  auto open = [](const std::vector<int>& devices) {
+    EXPECT_EQ(devices, (std::vector<int>{0, 1}));
+    return std::shared_ptr<Communicator>();
+  };
+  BoundPlan bound(plan);
+  EXPECT_EQ(Collectors(bound, open).all().size(), 1u);
+  std::vector<Step*> mine;
+  for (auto& stream : bound.streams)
+    for (Step& s : stream)
+      if (s.device == 1 && Collectors::is_one(s)) mine.push_back(&s);
+  ASSERT_GE(mine.size(), 2u);
+  std::swap(mine.front()->node, mine.back()->node);
+  EXPECT_TRUE(says([&] { Collectors c(bound, open); }, {"unbound: gpu:0 and gpu:1 come to their collectives in different orders"}));
+  std::swap(mine.front()->node, mine.back()->node);
+  for (PlanStream& s : plan.streams) s.thread = 0;
+  EXPECT_TRUE(says([&] { Collectors c(bound, open); }, {"unbound: gpu:1 does not launch its collectives on a host thread of its own"}));
 }
 
 }  // namespace

@@ -74,6 +74,47 @@ TEST(ClusterFile, those_that_come_with_belfry_forecast_a_net_on_the_gpus_of_two_
   EXPECT_EQ(files, 7);
 }
 
+TEST(Scores, of_placements_that_compute_again_are_those_of_their_plans) {
+  auto of = [](int stretches) {
+    SessionOptions options;
+    options.recompute.stretches = stretches;
+    return session_of(to_strategy(Single{.device = cpu(0), .threads = 1}), options);
+  };
+  Session kept = of(0), again = of(2);
+  PlacementScorer scorer = kept.scorer(256, {});
+  std::string names;
+  for (const std::string& name : again.plan(256).placement.recompute) names += (names.empty() ? "" : ", ") + json_text(name);
+  ASSERT_FALSE(names.empty());
+  auto line = [&](const std::string& more) { return scorer.line(R"({"belfry": 1, "threads": 1, )" + more + R"("placement": [{"match": "**", "device": "cpu:0"}]})", 1); };
+  auto want = [](const PlacedGraph& plan) { return "{\"step_seconds\": " + json_real(forecast(plan).seconds) + ", \"peak\": {\"cpu:0\": " + std::to_string(device_bytes(plan)[0].total()) + "}}"; };
+  EXPECT_NE(want(kept.plan(256)), want(again.plan(256)));
+  for (int turn = 0; turn < 2; ++turn) {
+    EXPECT_EQ(line(""), want(kept.plan(256)));
+    EXPECT_EQ(line("\"recompute\": [" + names + "], "), want(again.plan(256)));
+  }
+}
+
+TEST(ClusterFile, has_forecasts_of_every_strategy_where_gpus_do_not_read_each_other) {
+  for (const char* name : {"k80x8.json", "p100x8.json", "pascal128x4.json"}) {
+    SessionOptions options{.cluster = read_cluster(read_file(std::filesystem::path(BELFRY_SOURCE) / "clusters" / name), name), .forecast = true};
+    std::vector<DeviceId> gpus;
+    for (const ClusterDevice& d : options.cluster->devices)
+      if (d.id.kind == "gpu" && d.id.host < 2) gpus.push_back(d.id);
+    for (const StrategyDef& def : standard_strategies())
+      for (const char* reduction : {"", "hierarchical"}) {
+        const bool can = std::any_of(def.fields.begin(), def.fields.end(), [](const StrategyField& f) { return f.name == "reduction"; });
+        if (*reduction && !can) continue;
+        Session session = session_of(def.make(gpus, *reduction ? std::map<std::string, std::string>{{"reduction", reduction}} : std::map<std::string, std::string>()), options);
+        const PlacedGraph& plan = session.plan(512);
+        EXPECT_EQ(verify(plan), std::vector<std::string>()) << name << ", " << def.name << " " << reduction;
+        EXPECT_GT(forecast(plan).seconds, 0) << name << ", " << def.name << " " << reduction;
+        if (*reduction && def.name == "mirrored") {
+          EXPECT_TRUE(std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.sum == SumWay::groups; })) << name;
+        }
+      }
+  }
+}
+
 TEST(Forecast, of_a_run_stands_beside_its_trace_and_another_plans_trace_is_refused) {
   Session two = session_of(to_strategy(Towers{.devices = {cpu(0), cpu(1)}, .threads = 1}));
   const auto feeds = synthetic_feeds(two.graph(), 6);

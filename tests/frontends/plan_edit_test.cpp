@@ -133,6 +133,16 @@ TEST(PlanEdit, members_and_applied_updates_that_are_not_what_runs_are_objected_t
   EXPECT_EQ(found[0], "state: 'v' is not updated, but in the graph it is");
 }
 
+TEST(PlanEdit, a_result_keeps_to_what_its_name_means) {
+  PlacedGraph plan = placed_over(graph_of("decay"), 2);
+  ASSERT_GE(plan.fetches.size(), 2u);
+  const std::string text = write_plan(plan), line = "\"fetches\": {";
+  const std::string a = plan.fetches[0].first, b = plan.fetches[1].first;
+  auto pair = [](const std::string& name, const std::string& of) { return "\"" + name + "\": \"" + fetch_node(of) + "\""; };
+  ASSERT_NE(text.find(line + pair(a, a)), text.npos) << text.substr(text.find(line), 200);
+  EXPECT_TRUE(says([&] { read_back(swapped(swapped(text, pair(b, b), pair(b, a)), pair(a, a), pair(a, b)), plan); }, {"plan.json:", "/plan/fetches/" + a + ": the result '" + a + "' is what 'fetch/" + b + "' brings, not 'fetch/" + a + "'"}));
+}
+
 TEST(Diff, names_every_kind_of_decision) {
   auto graph = graph_of("decay");
   PlacedGraph a = placed_over(graph, 2), b = placed_over(graph, 3);
@@ -141,6 +151,11 @@ TEST(Diff, names_every_kind_of_decision) {
   EXPECT_NE(text.find("decision: batch 6 → 9\n"), text.npos);
   EXPECT_NE(text.find("decision: device sim:2 is new\n"), text.npos);
   EXPECT_NE(text.find("follows: the arithmetic differs"), text.npos);
+  PlacedGraph other = a;
+  other.placement.options = "-O reduction=hierarchical";
+  const PlacedGraph read = read_back(write_plan(other), other);
+  EXPECT_EQ(placement_of(read).options, other.placement.options);
+  EXPECT_EQ(to_string(diff_plans(a, read)), "follows: made by towers → towers -O reduction=hierarchical\n");
 }
 
 // ---------------------------------------------------------------- placement and cluster files

@@ -151,10 +151,17 @@ TEST(Forecast, names_what_keeps_more_devices_from_helping) {
   EXPECT_THAT(why(fast, 1000, to_strategy(Mirrored{.devices = first_gpus(2), .towers = 2, .threads = 1})), testing::HasSubstr("launching of kernels, whose shares of 500 rows are too small"));
 }
 
-TEST(Forecast, what_no_link_leads_to_is_refused_by_name) {
-  Cluster cluster = gpus(2);
-  cluster.links = {{{cluster.devices[0].id}, "host", 1e5, 0}};
-  PlacedGraph plan = place(line(), to_strategy(Mirrored{.devices = first_gpus(2), .towers = 2, .threads = 1}), cluster, 8);
+TEST(Links, that_do_not_lead_to_a_device_keep_plans_and_forecasts_from_it) {
+  const Cluster whole = gpus(2);
+  Cluster cluster = whole;
+  cluster.links = {{{whole.devices[0].id}, "host", 1e5, 0}};
+  const Strategy two = to_strategy(Mirrored{.devices = first_gpus(2), .towers = 2, .threads = 1});
+  for (const PlacementRule& rule : {PlacementRule{"tower_1/**", {first_gpus(2)[1]}, "moved"}, PlacementRule{"w", first_gpus(2), "moved"}})
+    EXPECT_TRUE(says([&] { place(line(), to_strategy(Towers{.devices = first_gpus(1), .towers = 2, .threads = 1}), cluster, 8, {.rules = {rule}}); }, {"and no link joins the spaces gpu:1 and host", "--move", "--devices", "links join them"}));
+  EXPECT_TRUE(says([&] { place(line(), two, cluster, 8); }, {"no link joins the spaces"}));
+  EXPECT_NO_THROW(place(line(), to_strategy(Mirrored{.devices = first_gpus(1), .towers = 2, .threads = 1}), cluster, 8)) << "nothing goes to the other one";
+  PlacedGraph plan = place(line(), two, whole, 8);
+  plan.cluster = cluster;
   EXPECT_TRUE(says([&] { forecast(plan); }, {"no link of the cluster leads from ", "gpu:1", "\"links\""}));
 }
 

@@ -5,6 +5,7 @@
 #include <belfry/graph/plan/forecast.h>
 #include <belfry/graph/plan/links.h>
 #include <belfry/graph/plan/moves.h>
+#include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
 #include "plans.h"
@@ -140,6 +141,28 @@ TEST(Reductions, round_a_ring_say_that_their_bits_are_others) {
   EXPECT_THAT(verify(damaged), testing::Contains(testing::HasSubstr("round a ring, but not in ranges")));
 }
 
+TEST(Reductions, by_a_library_are_said_in_the_plan_and_have_a_hash_of_their_own) {
+  auto graph = some_layers(2, 16);
+  const Cluster cluster = grouped("gpu", 1, 4, 1e10, 1e9);
+  for (const char* name : {"mirrored", "sharded"}) {
+    const auto defs = standard_strategies();
+    auto placed_with = [&](const std::string& collectives) {
+      auto def = std::find_if(defs.begin(), defs.end(), [&](const StrategyDef& d) { return d.name == name; });
+      return place(graph, def->make(all_of(cluster), {{"collectives", collectives}}), cluster, 8, {.fetches = fetches_of(*graph)});
+    };
+    const PlacedGraph tree = placed_with("tree"), fastest = placed_with("fastest");
+    EXPECT_EQ(verify(fastest), std::vector<std::string>()) << name;
+    EXPECT_NE(fastest.arithmetic_hash, tree.arithmetic_hash) << name;
+    auto by_library = [](const PlanNode& n) { return std::any_of(n.by_group.begin(), n.by_group.end(), [](const Variant& v) { return v.kernel == "nccl"; }); };
+    EXPECT_GT(count_of(fastest, by_library), 3) << name;
+    EXPECT_EQ(count_of(tree, by_library), 0) << name;
+    EXPECT_EQ(write_plan(place(graph, placement_of(fastest), cluster, {.fetches = fetches_of(*graph)})), write_plan(fastest)) << name;
+    PlacedGraph damaged = fastest;
+    damaged.placement.collectives = Collectives::tree;
+    EXPECT_THAT(verify(damaged), testing::Contains(testing::HasSubstr("names 'nccl'"))) << name;
+  }
+}
+
 TEST(Reductions, by_groups_go_by_way_of_one_device_of_each) {
   auto graph = some_layers(2, 16);
   const Cluster cluster = grouped("sim", 2, 2, 1e10, 1e9);
@@ -214,6 +237,35 @@ TEST(Buckets, that_are_damaged_are_found) {
   EXPECT_THAT(found([](auto m, auto&) { m[1]->bucket = 0; m[0]->bucket = m[2]->bucket = m[1]->order + 7; }), Contains(HasSubstr("bucket: ")));
   EXPECT_THAT(found([](auto m, auto&) { m[0]->sum = SumWay::groups; }), Contains(HasSubstr("bucket: ")));
   EXPECT_THAT(found([](auto m, auto& p) { std::find_if(p.nodes.begin(), p.nodes.end(), [](const PlanNode& n) { return n.scope == Scope::tower; })->bucket = m[0]->bucket; }), Contains(HasSubstr("bucket: ")));
+}
+
+TEST(Buckets, of_sums_that_are_unlike_are_refused_with_the_rules_that_made_them) {
+  const std::vector<DeviceId> two = sims(2), one = sims(1), turned = {two[1], two[0]};
+  auto sums_of = [](const std::shared_ptr<const Graph>& graph) {
+    std::vector<std::string> out;
+    for (const PlanNode& n : expand(graph, {.towers = 2, .batch = 8}).nodes)
+      if (n.op == kAggregate && n.attributes.text("how") == "sum") out.push_back(n.name);
+    return out;
+  };
+  auto of = [&](const std::shared_ptr<const Graph>& graph, PlacementRule a, PlacementRule b) {
+    a.bucket = b.bucket = 3;
+    return message_of([&] { place(graph, Placement{2, 8, Combine::global_mean, 1, {a, b, {"**", two, ""}}}, sim_cluster(2)); });
+  };
+  auto graph = some_layers(2, 16);
+  std::vector<std::string> wide;
+  const TowerGraph tg = expand(graph, {.towers = 2, .batch = 8});
+  for (const PlanNode& n : tg.nodes)
+    if (n.op == kAggregate && objection_to_ranges(tg, n, 2).empty()) wide.push_back(n.name);
+  ASSERT_GE(wide.size(), 2u);
+  const PlacementRule first{wide[0], two, ""};
+  EXPECT_EQ(of(graph, first, {wide[1], two, ""}), "(no error)");
+  EXPECT_EQ(of(graph, first, {wide[1], one, ""}), "'" + wide[0] + "' and '" + wide[1] + "' are in bucket 3 by the rules \"" + wide[0] + "\" and \"" + wide[1] + "\", but one is on sim:0-1, the other on sim:0; give them buckets of their own, or make the rules alike");
+  EXPECT_THAT(of(graph, first, {wide[1], turned, ""}), testing::HasSubstr("the other on sim:1,sim:0"));
+  EXPECT_THAT(of(graph, first, {wide[1], two, "", true}), testing::HasSubstr("one is in ranges, the other whole"));
+  EXPECT_THAT(of(graph, first, {wide[1], two, "", false, SumWay::groups}), testing::HasSubstr("one is added by way of direct, the other of groups"));
+  auto normed = std::make_shared<const Graph>(training_graph(net("batch_norm_sync")));
+  const std::vector<std::string> sums = sums_of(normed);
+  EXPECT_THAT(of(normed, {sums.front(), two, ""}, {sums.back(), two, ""}), testing::HasSubstr("towers read what lies between them"));
 }
 
 TEST(Chosen, variables_lie_where_the_busiest_way_is_busy_the_least) {

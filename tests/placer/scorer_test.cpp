@@ -4,6 +4,7 @@
 #include <optional>
 #include <random>
 
+#include <belfry/frontends/json/plan_file.h>
 #include <belfry/graph/plan/forecast.h>
 #include <belfry/graph/plan/over_memory.h>
 #include <belfry/placer/assign.h>
@@ -116,6 +117,27 @@ TEST(Scorer, its_figures_and_errors_are_those_of_the_finished_plan) {
   EXPECT_GT(scored, 20);
   EXPECT_GT(over, 10);
   EXPECT_GT(refused, 10);
+}
+
+TEST(Scorer, sums_in_ranges_and_whole_ones_in_turn_cost_what_they_do_alone) {
+  Builder b("wide");
+  Value h = matmul(b.input("x", f32, {kBatch, 64}), b.variable("w", {64, 64}, {.init = "normal"}));
+  b.minimize(reduce_sum(square(h)), Sgd{.learning_rate = 0.1f});
+  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  const Cluster cluster = sim_cluster(2);
+  std::vector<Placement> both;
+  CostTable costs;
+  for (const Strategy& s : {to_strategy(Mirrored{.devices = sims(2), .threads = 1}), to_strategy(Sharded{.devices = sims(2), .threads = 1})}) {
+    const PlacedGraph plan = place(graph, s, cluster, 4);
+    both.push_back(placement_of(plan));
+    for (const PlanNode& n : plan.nodes)  // a sum in ranges is said to have been measured as slower
+      if (n.op == kAggregate) costs.kernels[cost_key(plan, n, n.by_group[0], plan.share(-1))] = {{cost_rows(plan, n, plan.share(-1)), n.ranged ? 3e-3 : 1e-3, {10, 20}}};
+  }
+  std::vector<double> alone;
+  for (const Placement& p : both) alone.push_back(forecast(place(graph, p, cluster), costs).seconds);
+  ASSERT_GT(alone[1], alone[0] + 1e-3);
+  Scorer scorer(graph, cluster, costs);
+  for (int turn = 0; turn < 4; ++turn) EXPECT_EQ(scorer(both[static_cast<std::size_t>(turn % 2)]).step_seconds, alone[static_cast<std::size_t>(turn % 2)]) << "turn " << turn;
 }
 
 TEST(Scorer, a_rule_that_decides_nothing_is_refused_where_it_must) {

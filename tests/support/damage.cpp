@@ -238,9 +238,32 @@ std::vector<Damage> meaning() {
   };
 }
 
+/// The plan's first result under a name that means another value to its graph.
+void rename_result(PlacedGraph& p, const std::function<void(Graph&, const std::string&, ValueId)>& name_another) {
+  auto& [name, v] = p.fetches.at(0);
+  Graph graph = *p.graph;
+  name = "result";
+  PlanNode& n = p.nodes[static_cast<std::size_t>(p.value(v).maker)];
+  p.values[static_cast<std::size_t>(v)].name = n.name = fetch_node(name);
+  name_another(graph, name, {first(p, op("relu")).user, 0});
+  p.graph = std::make_shared<const Graph>(std::move(graph));
+}
+
 /// Fields that nothing reads while the plan runs, and that say what is not so.
 std::vector<Damage> records() {
   return {
+      {"a result that another fetch brings", "towers", [](PlacedGraph& p) { std::swap(p.fetches.at(0).second, p.fetches.at(1).second); }, "dangling: the result"},
+      {"a result of a name that is a metric's", "towers", [](PlacedGraph& p) { rename_result(p, [](Graph& g, const std::string& name, ValueId other) { g.metrics[name] = other; }); }, "dangling: the result"},
+      {"an alias of another value", "towers", [](PlacedGraph& p) { rename_result(p, [](Graph& g, const std::string& name, ValueId other) { g.metrics.erase(name), g.aliases[name] = other; }); }, "dangling: the result"},
+      {"phases said to be in another order", "gpipe", [](PlacedGraph& p) { p.placement.order = PhaseOrder::by_tower; }, "phase: stream"},
+      {"phases said to be interleaved", "interleaved", [](PlacedGraph& p) { p.placement.order = PhaseOrder::one_f_one_b; }, "phase: stream"},
+      {"a group with more state than its variables", "towers", [](PlacedGraph& p) { for (DeviceGroup& g : p.groups) g.state += 64; }, "memory: the variables"},
+      {"a group with state where no variable is", "towers", [](PlacedGraph& p) {
+         auto empty = std::find_if(p.groups.begin(), p.groups.end(), [](const DeviceGroup& g) { return g.state == 0; });
+         if (empty == p.groups.end()) throw InternalError("each of its groups has variables");
+         empty->state = 128;
+       }, "memory: the variables"},
+      {"links that lead from one device alone", "mirrored", [](PlacedGraph& p) { p.cluster.links = {{{p.cluster.devices.at(0).id}, "host", 1e9, 0}}; }, "no link: '"},
       {"a class of another share", "towers", [](PlacedGraph& p) { ++p.classes.at(0).share; }, "phase"},
       {"a class for other kinds", "towers", [](PlacedGraph& p) { p.classes.at(0).kinds = {"gpu"}; }, "no device"},
       {"a pattern of other spaces", "layers", [](PlacedGraph& p) { for (LocalPlace& l : p.classes.at(0).pattern) l.space = 0; }, "no device"},

@@ -148,6 +148,9 @@ with tempfile.TemporaryDirectory() as folder:
     refused(2, ["--calibration does nothing here", "auto, layers, pipeline"], "place", "mlp", "--calibration", "costs.json")
     done = here("place", "mlp", "--strategy", "layers", "--devices", "cpu:0,cpu:1", "--calibration", "costs.json")
     expect(done.returncode == 0 and "cut by max-load" in done.stdout, f"layers by measured cost: {done.stderr}")
+    done = here("place", "mlp", "--devices", "cpu:0,cpu:1", "--towers", "2", "-O", "variables=spread", "-o", "spread.json")
+    made = json.loads(pathlib.Path(folder, "spread.json").read_text(encoding="utf-8"))["plan"]
+    expect((made["strategy"], made["options"]) == ("towers", "-O towers=2 -O variables=spread"), f"a plan says what made it: {made['strategy']} {made.get('options')}")
     # The same problem in the format of dnn-partitioning, and its answer.
     done = here("place", "mlp", "--problem=dnn-partitioning", "--devices", "sim:0-1", "--strategy", "layers", "-o", "partitioning.json")
     expect(done.returncode == 0, f"place --problem=dnn-partitioning: {done}")
