@@ -37,7 +37,10 @@ void run(const CompareArguments& o, const Library& library) {
   for (const auto& [source, name] : {std::pair{&a, &o.a}, {&b, &o.b}})
     if (!source->plan) throw UserError(fmt::format("{} is no plan; make one with belfry place", *name));
     else refuse_broken(*source, *name);
+  if (const std::string unlike = unlike_graphs(*a.graph, *b.graph); !unlike.empty())
+    throw UserError(fmt::format("{} and {} are plans of unlike graphs: {}; place both of one graph, or see how they differ with belfry diff", o.a, o.b, unlike));
   const std::map<std::string, HostTensor> all = load_tensors(o.feed);
+  say_unread(*a.graph, all, o.feed);
   StepFeeds steps(*a.graph, all, o.steps, a.plan->batch);
   std::vector<std::map<std::string, HostTensor>> data;
   for (std::int64_t k = 0; k < o.steps; ++k) data.push_back(steps(k));
@@ -84,7 +87,9 @@ void add_diff_verb(CLI::App& app, const LibrarySource& library) {
   verb->callback([o, library] {
     std::shared_ptr<const Library> all = library();
     Source a = load_source(o->a, *all), b = load_source(o->b, *all);
-    if (!a.plan || !b.plan) throw UserError("diff reads two plans; make them with belfry place");
+    for (const auto& [source, name] : {std::pair{&a, &o->a}, {&b, &o->b}})
+      if (!source->plan) throw UserError(fmt::format("{} is no plan, and diff reads two; make one with belfry place", *name));
+    say_unlike(*a.plan, o->a, *b.plan, o->b);
     std::cout << to_string(diff_plans(*a.plan, *b.plan));
   });
 }

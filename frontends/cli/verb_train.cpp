@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <iostream>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -27,7 +28,7 @@ struct TrainArguments {
   std::string monitor, tensorboard;
   std::int64_t batch = 0, steps = 0, checkpoint_every = 0;
   int epochs = 5, keep = 3, patience = 0;
-  bool shuffle = false, full_batches = false, averages = false, antialias = false;
+  bool shuffle = false, full_batches = false, averages = false, antialias = false, quiet = false;
   PlacementArguments placement;
 };
 
@@ -143,6 +144,7 @@ void write_results(Session& session, const DataSet& data, const std::string& out
 }
 
 void train(const TrainArguments& o, const std::shared_ptr<const Library>& library) {
+  be_quiet(o.quiet);
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source);
   for (const std::string& folder : {o.out, o.checkpoints})
@@ -162,7 +164,11 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   }
   if (!o.out.empty()) remove_unfinished(o.out), write_run(session, o, fit_options, fetches);
   ProgressLine line(data.train.columns.contains("image") ? "img" : "rows", writes_over() ? one_device_rate(session, data.train, batch, fetches) : std::nullopt);
-  fit_options.on_batch = [&](const Progress& p) { line.batch(p); };
+  bool first = !session.strategy().loops;
+  fit_options.on_batch = [&](const Progress& p) {
+    if (std::exchange(first, false)) say_slow(session.plan(batch, Mode::step, fetches));
+    line.batch(p);
+  };
   fit_options.on_epoch = [&](const Progress& p) { line.epoch(p); };
   const History history = fit(session, data.train, fit_options);
   if (!history.empty() && history.back().loops) say(history.back().loops->text() + "\n");
@@ -200,6 +206,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--log", o->log, "a file of a line of JSON for each step and each epoch: losses, metrics, learning rate; a run that goes on does so in it");
   verb->add_option("--tensorboard", o->tensorboard, "a folder for TensorBoard's event files; by default a part of --out");
   verb->add_option("--out", o->out, "a folder for the run: run.json, plan.json, log.jsonl, tensorboard/, state.safetensors and trace.json; see belfry runs");
+  verb->add_flag("--quiet", o->quiet, "the result and errors alone: no words of the plan, of what is slow on purpose, or of progress");
   o->placement.add_to(*verb);
   verb->callback([o, library] { train(*o, library()); });
 }

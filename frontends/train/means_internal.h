@@ -34,7 +34,6 @@ class RunningMeans {
 
 /// The element of a scalar of any dtype.
 double as_double(const HostTensor& scalar);
-std::vector<std::string> losses_of(const Graph& g);
 /// Scalars that training reports: losses, then metrics.
 std::vector<std::string> reported(const Graph& g);
 /// These, and what weighs them.

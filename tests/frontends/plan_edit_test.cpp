@@ -86,7 +86,7 @@ TEST(PlanEdit, the_text_over_1024_devices_is_hardly_longer_than_over_two) {
 
 TEST(PlanEdit, fused_nodes_keep_their_members_and_the_graphs_order) {
   Builder b("fused");
-  Value x = b.input("x", f32, {kBatch, 3}), w = b.variable("w", {3, 2}, {.init = "normal"});
+  Value x = b.input("x", f32, {kBatch, 3}), w = b.variable("w", {3, 2}, {.init = "normal", .init_value = 0.3});
   Value y = matmul(x, w);
   Value aside = reduce_sum(square(x));
   Value z = relu(y);
@@ -111,7 +111,7 @@ TEST(PlanEdit, fused_nodes_keep_their_members_and_the_graphs_order) {
 
 TEST(PlanEdit, members_and_applied_updates_that_are_not_what_runs_are_objected_to) {
   Builder b("fused");
-  Value x = b.input("x", f32, {kBatch, 3}), v = b.variable("v", {3, 2}, {.init = "normal"}), w = b.variable("w", {3, 2}, {.init = "normal"});
+  Value x = b.input("x", f32, {kBatch, 3}), v = b.variable("v", {3, 2}, {.init = "normal", .init_value = 0.3}), w = b.variable("w", {3, 2}, {.init = "normal", .init_value = 0.3});
   Value y = matmul(x, w);
   Value z = relu(y);
   b.update(v, v * 0.5);
