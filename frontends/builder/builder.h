@@ -77,7 +77,7 @@ class Builder {
   /// New names begin with `name/` while the guard lives.
   [[nodiscard]] CursorGuard scope(const std::string& name);
 
-  /// Losses are scalars; those of several calls are added, with one optimiser and the same options. One alone that has no name of its own is called "loss". UserError for options that contradict each other.
+  /// Losses are scalars; those of several calls are added, with one optimiser and the same options. UserError for options that contradict each other.
   void minimize(Value loss, const Optimizer& optimizer, const MinimizeOptions& options = {});
   /// factor·Σ w²/2 over the trainable variables whose names match (patterns as in placement files, between commas): a term of the loss. UserError
   /// for a pattern that names none.

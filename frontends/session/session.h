@@ -114,8 +114,6 @@ class Session {
   std::unique_ptr<Impl> impl_;
 };
 
-/// What losses are fetched and reported by: their names, or "loss" where the builder calls the only one so and no metric is.
-std::vector<std::string> loss_names(const Graph& graph);
 /// The rows of a batch of feeds: UserError where inputs disagree, are missing or are of other types.
 std::int64_t rows_of(const Graph& graph, const Batch& feeds);
 

@@ -81,7 +81,6 @@ struct Cluster {
 /// The named devices, in order: cpu devices share the space "host", sim devices and GPUs have each their own. A cpu:0 is added
 /// behind them where none is named, since feeds and results live on a host. `memory`: of this host; 0: no limit. `gpus`: bytes of
 /// each GPU by its index, of which its logical devices have equal shares; no limit for one that is not there.
-/// UserError for a cpu device behind both the cores and the number of those named.
 Cluster local_cluster(const std::vector<DeviceId>& devices, int cores, std::int64_t memory = 0, const std::map<int, std::int64_t>& gpus = {});
 
 }  // namespace belfry

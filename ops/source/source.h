@@ -8,7 +8,7 @@ namespace belfry {
 /// A feed of the given dtype and shape; its first symbolic axis are the rows of the batch.
 OpDef input_def();
 /// State that lives from step to step. `init` names how it begins (zeros, ones, constant, uniform, normal,
-/// truncated_normal, glorot_uniform, he_normal, seed) and `init_value` its constant, limit or deviation, of which the last two are not 0. he_normal is a whole normal
+/// truncated_normal, glorot_uniform, he_normal, seed) and `init_value` its constant, limit or deviation. he_normal is a whole normal
 /// distribution, as He et al. 2015 have it; Keras truncates its own.
 OpDef variable_def();
 /// A tensor that stands in the graph; a scalar takes the dtype of what it meets.

@@ -143,6 +143,20 @@ TEST(Diff, names_every_kind_of_decision) {
   EXPECT_NE(text.find("follows: the arithmetic differs"), text.npos);
 }
 
+TEST(Diff, says_how_unlike_graphs_differ) {
+  auto built = [](std::int64_t width, bool second) {
+    Builder b("g");
+    Value y = matmul(b.input("x", f32, {kBatch, 3}), b.variable("w", {3, width}));
+    if (second) y = y + b.variable("offset", {width});
+    b.output(y);
+    return std::move(b).build();
+  };
+  EXPECT_EQ(unlike_graphs(built(2, false), built(2, false)), "");
+  EXPECT_EQ(unlike_graphs(built(2, false), built(2, true)), "the variable 'offset' is in the second alone");
+  EXPECT_EQ(unlike_graphs(built(2, true), built(4, false)), "the variable 'offset' is in the first alone, and 1 more");
+  EXPECT_EQ(unlike_graphs(built(2, false), built(4, false)), "the variable 'w' is f32(3, 2) in the first and f32(3, 4) in the second");
+}
+
 // ---------------------------------------------------------------- placement and cluster files
 
 TEST(PlacementFile, of_a_plan_reads_back_and_derives_it_anew) {

@@ -107,6 +107,12 @@ TEST(Requests, that_a_strategy_cannot_meet_say_why_and_two_ways_out) {
   EXPECT_TRUE(says([&] { placed_by(to_strategy(Mirrored{.devices = two}), apart); }, {"' is needed on sim:0 but lies on sim:1, and no link joins the spaces", "--move", "--devices"}));
 }
 
+TEST(Clusters, of_a_host_have_cpus_from_0_on) {
+  EXPECT_TRUE(says([] { local_cluster({cpu(0), cpu(7)}, 2); }, {"device cpu:7 is not here: 2 cores and 2 CPU devices are named", "from cpu:0 on", "sim:0"}));
+  EXPECT_EQ(local_cluster(parse_devices("cpu:0-7"), 2).devices.size(), 8u);
+  EXPECT_EQ(local_cluster({cpu(1)}, 2).devices.size(), 1u);
+}
+
 TEST(Requests, of_a_placement_for_another_graph_name_the_rule_and_two_ways_out) {
   EXPECT_TRUE(says([] { placed_by(to_strategy(Single{.device = sims(1)[0]}), sim_cluster(1), {{"conv1/kernel", sims(1), "by hand"}}); },
                    {"the rule \"conv1/kernel\" matches no node", "name one of 'two'", "or take the rule out: it may be of another graph"}));
