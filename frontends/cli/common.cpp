@@ -100,7 +100,8 @@ Source load_source(const std::string& what, const std::optional<std::string>& fi
 void PlacementArguments::add_to(CLI::App& app, bool runs) {
   app.add_option("--precision", precision, "f32, bf16 or f16: what products and what follows them are computed on; by default as the graph says")->check(CLI::IsMember({"f32", "bf16", "f16"}));
   app.add_option("--strategy", strategy, "single, towers, mirrored, sharded, parameter_server, layers, pipeline, hybrid or auto; by default towers on several devices")->type_name("NAME");
-  app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0")->type_name("LIST")->check(CLI::Validator([](std::string& text) { return text.empty() ? "names no device; write cpu:0, or leave it out" : std::string(); }, ""));
+  app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0")->type_name("LIST")
+      ->check(CLI::Validator([](std::string& text) { return text.empty() ? "names no device; write cpu:0, or leave it out" : std::string(); }, ""));
   app.add_option("--towers", towers, "shares of the batch; by default one per device")->check(whole(1, kMostTowers));
   app.add_option("--threads-per-tower", threads, "by default cores / towers")->check(whole(1, kMostThreads));
   app.add_option("-O", options, "an option of the strategy: -O variables=cpu:0")->type_name("KEY=VALUE");
@@ -173,7 +174,8 @@ void refuse_absent(const std::vector<DeviceId>& devices, const SessionOptions& o
   std::vector<DeviceId> known;
   for (const ClusterDevice& d : options.cluster->devices) known.push_back(d.id);
   for (const DeviceId& d : devices)
-    if (options.cluster->find(d) < 0) throw UserError(fmt::format("{}: the cluster has no device {}; it has {}: name some of these, or leave --cluster out", a.cluster_file, to_string(d), to_string(known)));
+    if (options.cluster->find(d) < 0)
+      throw UserError(fmt::format("{}: the cluster has no device {}; it has {}: name some of these, or leave --cluster out", a.cluster_file, to_string(d), to_string(known)));
 }
 
 /// What the command line gives goes before what the file says.

@@ -14,6 +14,7 @@
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/plan_file.h>
+#include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/session/trace.h>
 #include <belfry/frontends/train/fit.h>
 
@@ -28,7 +29,7 @@ struct TrainArguments {
   std::string monitor, tensorboard;
   std::int64_t batch = 0, steps = 0, checkpoint_every = 0;
   int epochs = 5, keep = 3, patience = 0;
-  bool shuffle = false, full_batches = false, averages = false, antialias = false, quiet = false;
+  bool shuffle = false, full_batches = false, averages = false, antialias = false, quiet = false, json = false;
   PlacementArguments placement;
 };
 
@@ -57,9 +58,16 @@ void evaluate_split(Session& session, const TrainArguments& o) {
   if (o.split != "train") parts.push_back(&data.test);
   std::optional<AveragesInPlace> averages;
   if (o.averages) averages.emplace(session);
-  for (const auto& [name, mean] : evaluate(session, parts, o.batch)) std::cout << fmt::format("{} {:.6f}\n", name, mean);
   std::int64_t rows = 0;
   for (const DataSet* part : parts) rows += part->rows();
+  const Metrics means = evaluate(session, parts, o.batch);
+  if (o.json) {
+    std::vector<std::string> entries;
+    for (const auto& [name, mean] : means) entries.push_back(json_text(name) + ": " + json_real(mean));
+    std::cout << fmt::format("{{\"rows\": {}, \"means\": {{{}}}}}\n", rows, fmt::join(entries, ", "));
+    return;
+  }
+  for (const auto& [name, mean] : means) std::cout << fmt::format("{} {:.6f}\n", name, mean);
   say(fmt::format("of {} rows\n", rows));
 }
 
@@ -223,6 +231,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_flag("--averages", o->averages, "with the moving averages of the variables in their place");
   verb->add_option("--split", o->split, "train, test or all; by default test, the rows held out")->check(CLI::IsMember({"train", "test", "all"}));
   verb->add_flag("--antialias", o->antialias, kAntialias);
+  verb->add_flag("--json", o->json, "for machines");
   o->placement.add_to(*verb);
   verb->callback([o, library] {
     std::shared_ptr<const Library> all = library();

@@ -28,7 +28,8 @@ std::int64_t rows_of(const Graph& graph, const Batch& feeds) {
     if (feed == feeds.all().end()) {
       std::vector<std::string> given;
       for (const auto& [name, tensor] : feeds.all()) given.push_back(name);
-      throw UserError(fmt::format("there is no feed for the input '{}' {}; {}", n.name, to_string(n.types[0]), given.empty() ? "nothing is fed: each input wants a tensor of its name" : fmt::format("there are feeds for {}", fmt::join(given, ", "))));
+      throw UserError(fmt::format("there is no feed for the input '{}' {}; {}", n.name, to_string(n.types[0]),
+                                  given.empty() ? "nothing is fed: each input wants a tensor of its name" : fmt::format("there are feeds for {}", fmt::join(given, ", "))));
     }
     const LocalType& given = feed->second->type();
     const TensorType& want = n.types[0];

@@ -1,6 +1,7 @@
 """What --help says holds: its examples run, completion offers its options, the guides and the README name no others, and NO_COLOR is heeded.
 Arguments: the program, the source tree."""
 
+import json
 import os
 import pathlib
 import pty
@@ -90,6 +91,14 @@ with tempfile.TemporaryDirectory() as name:
         for example in known[verb][1]:
             done = belfry(*shlex.split(example.split(" > ")[0])[1:], *shorter.get(verb, []), cwd=folder)
             expect(done.returncode == 0, f"{example}: {done.returncode} {done.stderr[-400:]}")
+        if "--json" in known[verb][0]:
+            words = shlex.split(known[verb][1][0])[1:]
+            done = belfry(*words, *["--json"] * ("--json" not in words), *shorter.get(verb, []), cwd=folder)
+            try:
+                read = [json.loads(text) for text in (done.stdout.splitlines() if verb == "bench" else [done.stdout])]
+            except ValueError as error:
+                read = error
+            expect(done.returncode == 0 and read and isinstance(read, list), f"{verb} --json: {read} {done.stdout[:200]} {done.stderr[-200:]}")
 
     # On a terminal the line of progress is written over, unless NO_COLOR is set; --quiet says nothing.
     for more, quiet, escapes in (({}, False, True), ({"NO_COLOR": "1"}, False, False), ({}, True, False)):
