@@ -36,7 +36,7 @@ Graph deep(int layers) {
   Value h = b.input("x", f32, {kBatch, 8});
   for (int i = 0; i < layers; ++i) {
     auto scope = b.scope("l" + std::to_string(i));
-    h = relu(matmul(h, b.variable("w", {8, 8}, {.init = "normal"})) + b.variable("b", {8}));
+    h = relu(matmul(h, b.variable("w", {8, 8}, {.init = "normal", .init_value = 0.3})) + b.variable("b", {8}));
   }
   b.minimize(reduce_mean(square(h)), Momentum{.learning_rate = 0.1});
   return run_passes(training_passes(), std::move(b).build());

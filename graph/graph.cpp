@@ -87,7 +87,7 @@ const OpDef& OpSet::at(std::string_view name) const {
   if (const OpDef* d = find(name)) return *d;
   std::vector<std::string> names;
   for (const auto& d : defs_) names.push_back(d->name);
-  throw UserError(fmt::format("there is no op '{}'{}", name, did_you_mean(name, names)));
+  throw UserError(fmt::format("there is no op '{}'{}; belfry show --ops lists those that there are", name, did_you_mean(name, names)));
 }
 
 // ---------------------------------------------------------------- graph

@@ -15,6 +15,8 @@ struct PlanDiff {
   std::vector<std::string> decisions, follows;
   bool empty() const { return decisions.empty() && follows.empty(); }
 };
+/// How the inputs or variables of two graphs differ, "the input 'x' is … and …" and how many more do; empty where they do not.
+std::string unlike_graphs(const Graph& a, const Graph& b);
 PlanDiff diff_plans(const PlacedGraph& a, const PlacedGraph& b);
 std::string to_string(const PlanDiff& diff);
 

@@ -36,7 +36,8 @@ class Recomputer {
     std::vector<std::string> known;
     for (const PlanNode& n : before_)
       if (is_forward(n)) known.push_back(n.name);
-    throw UserError(fmt::format("'{}' is to be computed again, but the towers have no such node in their forward pass{}", *wanted.begin(), did_you_mean(*wanted.begin(), known)));
+    throw UserError(fmt::format("'{}' is to be computed again, but the towers have no such node in their forward pass{}; name one that is there, or take it out of \"recompute\"",
+                                *wanted.begin(), did_you_mean(*wanted.begin(), known)));
   }
 
   void run() {

@@ -60,8 +60,8 @@ Requests requests_of(const TowerGraph& tg, const Cluster& cluster, const PlaceOp
     const bool decided = !n || std::any_of(options.rules.begin(), options.rules.end(), before);
     if (why.empty() || decided) return false;
     if (!options.soft)
-      throw UserError(fmt::format("[{}] '{}' is requested on {}, which is not among the devices of this plan: {}; name it with --devices, or give --soft-placement: then the strategy places "
-                                  "what cannot have its request", node.op->name, r.match, to_string(device), list_of(cluster)));
+      throw UserError(fmt::format("[{}] '{}' is requested on {}, which is not among the devices of this plan: {}; request one of these, name it with --devices, or give --soft-placement: then the "
+                                  "strategy places what cannot have its request", node.op->name, r.match, to_string(device), list_of(cluster)));
     out.unmet.emplace(r.match, fmt::format("requested on {}, which {}", to_string(device), why));
     return dropped[id] = true;
   });

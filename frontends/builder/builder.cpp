@@ -31,6 +31,12 @@ Attributes spoken(const Optimizer& o, const MinimizeOptions& m) {
   return out;
 }
 
+/// Whether nobody gave it its name: that of its op, or with a number.
+bool is_unnamed(const Node& n) {
+  const std::string name = n.name.substr(n.name.rfind('/') + 1), &op = n.op->name;
+  return name == op || (name.starts_with(op + "_") && name.find_first_not_of("0123456789", op.size() + 1) == name.npos);
+}
+
 }  // namespace
 
 Value step_of(Graph& graph) { return named_state(graph, "step", {.dtype = i64, .trainable = false}, {}); }
@@ -70,6 +76,9 @@ void Builder::minimize(Value loss, const Optimizer& o, const MinimizeOptions& m)
     if (first.optimizer != next.optimizer || first.options != next.options || first.learning_rate != next.learning_rate)
       throw UserError("all losses are minimised by one optimizer with the same options");
     next.losses.insert(next.losses.begin(), first.losses.begin(), first.losses.end());
+    if (auto alias = graph_->aliases.find("loss"); alias != graph_->aliases.end() && alias->second == first.losses[0]) graph_->aliases.erase(alias);
+  } else if (is_unnamed(graph_->node(loss.id.node)) && graph_->find_node("loss") < 0) {
+    graph_->aliases["loss"] = loss.id;
   }
   graph_->train = std::move(next);
 }

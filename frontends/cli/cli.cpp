@@ -33,11 +33,13 @@ namespace {
 int after_output(int code) {
   std::cout.flush();
   if (std::cout && std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
+  be_quiet(false);
   say("belfry: the standard output could not be written; its disk may be full\n");
   return code ? code : 1;
 }
 
 int parsed(CLI::App& app, int argc, char** argv) {
+  be_quiet(false);
   try {
     app.parse(argc, argv);
     return 0;
@@ -46,9 +48,11 @@ int parsed(CLI::App& app, int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   } catch (const WrongUse& e) {
+    be_quiet(false);
     say(fmt::format("belfry: {}\n", e.what()));
     return 2;
   } catch (const std::exception& e) {
+    be_quiet(false);
     say(fmt::format("belfry: {}\n", e.what()));
     return 1;
   }

@@ -7,11 +7,13 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <set>
 
 #include <fmt/format.h>
 
 #include <belfry/executor/device/cpu/host_facts.h>
 #include <belfry/frontends/draw/describe.h>
+#include <belfry/frontends/draw/describe_slow.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/cost_file.h>
 #include <belfry/frontends/json/graph_file.h>
@@ -24,6 +26,7 @@
 #include <belfry/frontends/train/fit.h>
 #include <belfry/graph/plan/verify.h>
 #include <belfry/ops/passes/passes.h>
+#include <belfry/placer/diff.h>
 
 namespace belfry {
 
@@ -68,15 +71,23 @@ Settings settings_of(const std::string& what) {
 
 }  // namespace
 
-Source load_source(const std::string& what, const Library& library) {
+std::optional<std::string> source_text(const std::string& what) {
   const std::string name = what.substr(0, what.find(':'));
   for (const NetDef& n : standard_nets())
-    if (n.name == name) return {std::make_shared<const Graph>(n.build(library.ops, settings_of(what))), nullptr};
+    if (n.name == name) return {};
   if (name.find('.') == name.npos && name.find('/') == name.npos) net_named(name);  // neither a net nor a file: says which nets there are
-  std::string text = read_file(what);
+  return read_file(what);
+}
+
+Source load_source(const std::string& what, const Library& library) { return load_source(what, source_text(what), library); }
+
+Source load_source(const std::string& what, const std::optional<std::string>& file, const Library& library) {
+  if (!file) return {std::make_shared<const Graph>(net_named(what.substr(0, what.find(':'))).build(library.ops, settings_of(what))), nullptr};
+  const std::string& text = *file;
   if (!JsonDocument(text, what).root().find("plan")) {
     Source out;
     auto graph = std::make_shared<Graph>(read_graph(text, what, library.ops, {}, &out.state));
+    if (!graph->size()) throw UserError(fmt::format("{}: the graph is empty: it has no \"inputs\", no \"variables\" and no \"nodes\"; belfry convert mnist_cnn shows one that has", what));
     check_optimizer(*graph, what);
     out.graph = std::move(graph);
     if (!out.state.empty()) out.state = (std::filesystem::path(what).parent_path() / out.state).string();
@@ -89,7 +100,8 @@ Source load_source(const std::string& what, const Library& library) {
 void PlacementArguments::add_to(CLI::App& app, bool runs) {
   app.add_option("--precision", precision, "f32, bf16 or f16: what products and what follows them are computed on; by default as the graph says")->check(CLI::IsMember({"f32", "bf16", "f16"}));
   app.add_option("--strategy", strategy, "single, towers, mirrored, sharded, parameter_server, layers, pipeline, hybrid or auto; by default towers on several devices")->type_name("NAME");
-  app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0")->type_name("LIST");
+  app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0")->type_name("LIST")
+      ->check(CLI::Validator([](std::string& text) { return text.empty() ? "names no device; write cpu:0, or leave it out" : std::string(); }, ""));
   app.add_option("--towers", towers, "shares of the batch; by default one per device")->check(whole(1, kMostTowers));
   app.add_option("--threads-per-tower", threads, "by default cores / towers")->check(whole(1, kMostThreads));
   app.add_option("-O", options, "an option of the strategy: -O variables=cpu:0")->type_name("KEY=VALUE");
@@ -102,6 +114,16 @@ void PlacementArguments::add_to(CLI::App& app, bool runs) {
   if (runs) app.add_flag("--no-cuda-graph", no_cuda_graph, "launch each kernel by itself, on GPUs");
   app.add_flag("--soft-placement", soft, "device requests of the graph that cannot be met are warnings, not errors");
   app.add_option("--seed", seed, "of initial values and random draws")->check(whole(0, UINT64_MAX));
+}
+
+void say_unlike(const PlacedGraph& a, const std::string& file_a, const PlacedGraph& b, const std::string& file_b) {
+  const std::string unlike = unlike_graphs(*a.graph, *b.graph);
+  if (unlike.empty()) return;
+  std::set<std::string> names;
+  for (const PlanNode& n : a.nodes) names.insert(n.name);
+  if (std::none_of(b.nodes.begin(), b.nodes.end(), [&](const PlanNode& n) { return names.contains(n.name); }))
+    throw UserError(fmt::format("{} and {} are plans of graphs that have no node in common: {}; take two plans of one graph, or look at each with belfry show", file_a, file_b, unlike));
+  say(fmt::format("{} and {} are plans of unlike graphs: {}; nodes of one name alone stand beside each other\n", file_a, file_b, unlike));
 }
 
 Graph with_precision(Graph graph, const std::string& precision) {
@@ -122,10 +144,13 @@ std::map<std::string, std::string> strategy_options(const PlacementArguments& a)
   for (const std::string& o : a.options) {
     auto equal = o.find('=');
     if (equal == o.npos) throw UserError(fmt::format("-O '{}' is not of the form key=value", o));
-    out[o.substr(0, equal)] = o.substr(equal + 1);
+    if (!out.emplace(o.substr(0, equal), o.substr(equal + 1)).second) throw WrongUse(fmt::format("-O {0}: the option {1} is given twice; leave one out", o, o.substr(0, equal)));
   }
-  if (a.towers) out["towers"] = std::to_string(a.towers);
-  if (a.threads) out["threads"] = std::to_string(a.threads);
+  auto own = [&](const char* option, const char* key, int value) {
+    if (value && !out.emplace(key, std::to_string(value)).second) throw WrongUse(fmt::format("{} {} and -O {}={} say one thing twice; leave one out", option, value, key, out[key]));
+  };
+  own("--towers", "towers", a.towers);
+  own("--threads-per-tower", "threads", a.threads);
   return out;
 }
 
@@ -143,15 +168,31 @@ void refuse_idle(const std::vector<std::pair<const char*, bool>>& options, const
 
 PlacementFile placement_of(const PlacementArguments& a) { return read_placement(read_file(a.placement_file), a.placement_file); }
 
+/// Devices that a cluster's file lacks: naming them again would not help.
+void refuse_absent(const std::vector<DeviceId>& devices, const SessionOptions& options, const PlacementArguments& a) {
+  if (!options.cluster) return;
+  std::vector<DeviceId> known;
+  for (const ClusterDevice& d : options.cluster->devices) known.push_back(d.id);
+  for (const DeviceId& d : devices)
+    if (options.cluster->find(d) < 0)
+      throw UserError(fmt::format("{}: the cluster has no device {}; it has {}: name some of these, or leave --cluster out", a.cluster_file, to_string(d), to_string(known)));
+}
+
 /// What the command line gives goes before what the file says.
 Session session_of_placement(Graph graph, const PlacementArguments& a, SessionOptions options) {
-  refuse_idle({{"--strategy", !a.strategy.empty()}, {"--devices", !a.devices.empty()}, {"-O", !a.options.empty()}},
+  refuse_idle({{"--strategy", !a.strategy.empty()}, {"-O", !a.options.empty()}},
               fmt::format("{} says which nodes go to which devices; change its rules, or leave --placement out", a.placement_file));
   PlacementFile file = placement_of(a);
+  // In the order of --devices, else in one that no order of rules changes: a host's CPUs are the last, as where none is named.
   std::vector<DeviceId> named;
-  for (const PlacementRule& r : file.rules)
-    for (const DeviceId& d : r.devices)
-      if (std::find(named.begin(), named.end(), d) == named.end()) named.push_back(d);
+  if (!a.devices.empty()) named = parse_devices(a.devices);
+  else {
+    std::set<std::pair<bool, DeviceId>> all;
+    for (const PlacementRule& r : file.rules)
+      for (const DeviceId& d : r.devices) all.emplace(d.kind == "cpu", d);
+    for (const auto& [is_cpu, d] : all) named.push_back(d);
+  }
+  refuse_absent(named, options, a);
   Division division{a.towers ? a.towers : file.towers.value_or(1), file.combine.value_or(Combine::global_mean), a.threads ? a.threads : file.threads.value_or(0), file.order.value_or(PhaseOrder::by_tower), 0, file.collectives.value_or(Collectives::tree)};
   options.rules.insert(options.rules.end(), file.rules.begin(), file.rules.end());  // before what the graph requests
   if (!a.recompute) options.recompute.nodes = file.recompute;
@@ -202,6 +243,7 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
   const std::map<std::string, std::string> given = strategy_options(a);
   Strategy strategy = library->strategy(name).make(devices, given);
   for (const auto& [key, value] : given) strategy.options += fmt::format("{}-O {}={}", strategy.options.empty() ? "" : " ", key, value);
+  refuse_absent(strategy.devices, options, a);
   return Session(std::move(graph), std::move(strategy), options);
 }
 
@@ -221,7 +263,8 @@ void load_states(Session& session, const Source& source, const std::string& file
     try {
       session.load_state(load_tensors(path));
     } catch (const UserError& e) {
-      throw UserError(fmt::format("{} '{}': {}", who, path, e.what()));
+      const std::string_view what = e.what();
+      throw UserError(what.starts_with(path) ? fmt::format("{} {}", who, what) : fmt::format("{} '{}': {}", who, path, what));
     }
   };
   if (!source.state.empty()) load(source.state, "the state that the graph's file names,");
@@ -274,6 +317,34 @@ std::map<std::string, HostTensor> load_tensors(const std::string& path) {
 void save_tensors(const std::string& path, const std::map<std::string, HostTensor>& tensors) {
   if (path.ends_with(".npz")) write_npz(path, tensors);
   else write_safetensors(path, tensors);
+}
+
+void say_slow(const PlacedGraph& plan) {
+  const std::string lines = describe_slow(plan);
+  if (lines.empty()) return;
+  std::string out = "slow on purpose:\n";
+  for (std::size_t at = 0, end; at < lines.size(); at = end + 1) {
+    end = lines.find('\n', at);
+    out += "  " + lines.substr(at, end - at) + "\n";
+  }
+  say(out);
+}
+
+void refuse_unwritable(const std::vector<std::string>& files) {
+  namespace fs = std::filesystem;
+  for (const std::string& file : files) {
+    const fs::path folder = fs::path(file).parent_path();
+    if (fs::is_directory(file)) throw UserError(fmt::format("{}: is a folder; name a file", file));
+    if (!folder.empty() && !fs::is_directory(folder)) throw UserError(fmt::format("{}: cannot be written: there is no folder '{}'; make it first, or name another file", file, folder.string()));
+  }
+}
+
+void say_unread(const Graph& graph, const std::map<std::string, HostTensor>& feeds, const std::string& file) {
+  std::vector<std::string> inputs, unread;
+  for (NodeId id : graph.inputs()) inputs.push_back(graph.node(id).name);
+  for (const auto& [name, value] : feeds)
+    if (std::find(inputs.begin(), inputs.end(), name) == inputs.end()) unread.push_back(name);
+  if (!unread.empty()) say(fmt::format("{}: the graph has no input '{}', and reads it not; its inputs are {}\n", file, fmt::join(unread, "', '"), fmt::join(inputs, ", ")));
 }
 
 namespace {

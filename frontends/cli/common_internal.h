@@ -35,6 +35,9 @@ struct Source {
   std::string state = {};                       ///< a file of variables' values that a graph file names; empty if none
 };
 Source load_source(const std::string& what, const Library& library);
+/// The text of the file, read once; none for a net's name.
+std::optional<std::string> source_text(const std::string& what);
+Source load_source(const std::string& what, const std::optional<std::string>& text, const Library& library);
 
 /// --precision, --strategy, --devices, --towers, -O, --threads-per-tower, --placement, --move, --seed, --cluster, --memory-fraction, --recompute, --no-cuda-graph, --soft-placement.
 struct PlacementArguments {
@@ -65,6 +68,9 @@ void say_initial(const Session& session, const Source& source, const std::string
 /// arithmetic hash is not the one that the file records, and where it was made for another instruction set or other libraries.
 void refuse_broken(const Source& source, const std::string& file);
 
+/// Says so where two plans are of unlike graphs, in which nodes of one name are all there is to hold beside each other. UserError where no node has a twin.
+void say_unlike(const PlacedGraph& a, const std::string& file_a, const PlacedGraph& b, const std::string& file_b);
+
 /// The graph, of another precision than its own where that is not empty.
 Graph with_precision(Graph graph, const std::string& precision);
 /// Of a strategy that trains by loops: what it promises, and the plans of a worker and of the servers, written where `file` is not
@@ -78,6 +84,10 @@ PlacementRule parse_move(const std::string& text);
 std::map<std::string, HostTensor> load_tensors(const std::string& path);
 /// As npz where the file's name ends so, else as safetensors.
 void save_tensors(const std::string& path, const std::map<std::string, HostTensor>& tensors);
+/// UserError for files that cannot be written where they are to be: said before the work whose result they are. Empty names pass.
+void refuse_unwritable(const std::vector<std::string>& files);
+/// Says which tensors of a file of feeds no input of the graph has the name of.
+void say_unread(const Graph& graph, const std::map<std::string, HostTensor>& feeds, const std::string& file);
 /// Feeds of N steps: rows k*B … (k+1)*B of every feed with a row axis; the others are the same in each step.
 class StepFeeds {
  public:
@@ -93,5 +103,9 @@ class StepFeeds {
 
 /// Words for a person on standard error; data go to standard output.
 void say(const std::string& text);
+/// From now on nothing is said, until errors are.
+void be_quiet(bool quiet);
+/// What of a plan is slow on purpose, where there is something.
+void say_slow(const PlacedGraph& plan);
 
 }  // namespace belfry

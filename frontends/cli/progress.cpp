@@ -25,6 +25,10 @@ std::mutex& writer() {
   static std::mutex mutex;
   return mutex;
 }
+bool& quiet() {
+  static bool is = false;
+  return is;
+}
 std::string& line_below() {
   static std::string line;
   return line;
@@ -44,15 +48,21 @@ std::string fitting(const std::string& line) {
 
 }  // namespace
 
+void be_quiet(bool is) {
+  std::lock_guard lock(writer());
+  quiet() = is;
+}
+
 void say(const std::string& text) {
   std::lock_guard lock(writer());
+  if (quiet()) return;
   const std::string& below = line_below();
   write_words(below.empty() ? text : kClear + text + (text.ends_with('\n') ? "" : "\n") + below);
 }
 
 void show_line(const std::string& line) {
   std::lock_guard lock(writer());
-  if (line.empty() && line_below().empty()) return;
+  if (quiet() || (line.empty() && line_below().empty())) return;
   line_below() = fitting(line);
   write_words(kClear + line_below());
 }

@@ -11,6 +11,7 @@
 #include <belfry/frontends/draw/describe_forecast.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/cost_file.h>
+#include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/session/calibration.h>
 #include <belfry/frontends/session/engines.h>
 
@@ -24,7 +25,7 @@ struct BenchArguments {
   std::vector<int> towers;
   std::vector<std::string> precisions = {""};  ///< empty: the graph's own
   std::int64_t rounds = 20;
-  bool calibrate = false;
+  bool calibrate = false, json = false;
   std::string out, devices;
 };
 
@@ -65,6 +66,7 @@ std::list<Case> cases_of(const BenchArguments& o, const std::shared_ptr<const Li
 
 void run_bench(BenchArguments& o, const std::shared_ptr<const Library>& library) {
   if (o.calibrate != !o.out.empty()) throw WrongUse("--calibrate and -o belong together: the table that is measured goes to a file");
+  refuse_unwritable({o.out});
   const HostFacts host = host_facts();
   if (o.towers.empty() && !o.devices.empty()) o.towers = {static_cast<int>(parse_devices(o.devices).size())};
   if (o.towers.empty()) o.towers = host.cores > 1 ? std::vector<int>{1, 2} : std::vector<int>{1};
@@ -94,7 +96,9 @@ void run_bench(BenchArguments& o, const std::shared_ptr<const Library>& library)
     }
   for (const Case& c : cases) {
     const MeasuredSeconds s = spread_of(c.seconds);
-    std::cout << fmt::format("{:<48} {:>9} a step (the quieter half {}, a tenth above {})\n", c.name, human_seconds(s.median), human_seconds(s.quiet), human_seconds(s.high));
+    if (o.json) std::cout << fmt::format("{{\"case\": {}, \"seconds\": {}, \"quieter_half\": {}, \"a_tenth_above\": {}}}\n",
+                                         json_text(c.name), json_real(s.median), json_real(s.quiet), json_real(s.high));
+    else std::cout << fmt::format("{:<48} {:>9} a step (the quieter half {}, a tenth above {})\n", c.name, human_seconds(s.median), human_seconds(s.quiet), human_seconds(s.high));
   }
   if (!o.calibrate) return;
   CostTable table = calibration.table(fmt::format("{}, {} cores, {}, {}", host.processor, host.cores, isa_text(host), libraries_text(host)));
@@ -116,6 +120,7 @@ void add_bench_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--devices", o->devices, "gpu:0, or several; by default cores of the host. With --calibrate, engines of libraries are timed there too");
   verb->add_option("--rounds", o->rounds, "steps of each, all in turn; the table keeps the quieter half of them")->check(whole(1, 1 << 20));
   verb->add_flag("--calibrate", o->calibrate, "trace a second step in each round, and write what every launch takes");
+  verb->add_flag("--json", o->json, "a line for each, for machines");
   verb->add_option("-o,--out", o->out, "the table's file");
   verb->callback([o, library] { run_bench(*o, library()); });
 }

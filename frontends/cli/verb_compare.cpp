@@ -8,6 +8,7 @@
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/session/calibration.h>
+#include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/session/compare.h>
 #include <belfry/ops/random/random.h>
 #include <belfry/placer/diff.h>
@@ -20,7 +21,23 @@ struct CompareArguments {
   std::string a, b, feed, state, state_b;
   std::int64_t steps = 1;
   std::uint64_t seed = 0;
+  bool json = false;
 };
+
+std::string json_texts(const std::vector<std::string>& texts) {
+  std::vector<std::string> out;
+  for (const std::string& t : texts) out.push_back(json_text(t));
+  return fmt::format("[{}]", fmt::join(out, ", "));
+}
+
+std::string json_of(const Comparison& c) {
+  std::string out = fmt::format("{{\"same_bits\": {}, \"steps\": {}, \"values\": {}, \"bytes\": {}, \"arithmetic_hash\": {}, \"variables\": {}", !c.difference, c.steps, c.values, c.bytes,
+                                json_texts({c.first_arithmetic, c.second_arithmetic}), json_texts({c.first_hash, c.second_hash}));
+  if (const auto& d = c.difference)
+    out += fmt::format(", \"difference\": {{\"step\": {}, \"node\": {}, \"tower\": {}, \"value\": {}, \"devices\": {}, \"elements\": {}, \"first_element\": {}, \"a\": {}, \"b\": {}, \"ulps\": {}}}",
+                       d->step, json_text(d->node), d->tower, json_text(d->value), json_texts({d->first_device, d->second_device}), d->elements, d->first_element, json_real(d->a), json_real(d->b), d->ulps);
+  return out + "}\n";
+}
 
 State initial_state(const Graph& graph, std::uint64_t seed, const std::string& file) {
   State out;
@@ -38,7 +55,10 @@ void run(const CompareArguments& o, const Library& library) {
   for (const auto& [source, name] : {std::pair{&a, &o.a}, {&b, &o.b}})
     if (!source->plan) throw UserError(fmt::format("{} is no plan; make one with belfry place", *name));
     else refuse_broken(*source, *name);
+  if (const std::string unlike = unlike_graphs(*a.graph, *b.graph); !unlike.empty())
+    throw UserError(fmt::format("{} and {} are plans of unlike graphs: {}; place both of one graph, or see how they differ with belfry diff", o.a, o.b, unlike));
   const std::map<std::string, HostTensor> all = o.feed.empty() ? synthetic_feeds(*a.graph, a.plan->batch * o.steps) : load_tensors(o.feed);
+  say_unread(*a.graph, all, o.feed);
   StepFeeds steps(*a.graph, all, o.steps, a.plan->batch);
   std::vector<std::map<std::string, HostTensor>> data;
   for (std::int64_t k = 0; k < o.steps; ++k) data.push_back(steps(k));
@@ -46,6 +66,11 @@ void run(const CompareArguments& o, const Library& library) {
   State state = initial_state(*a.graph, o.seed, o.state), second;
   if (!o.state_b.empty()) second = initial_state(*b.graph, o.seed, o.state_b);
   Comparison c = compare(a.plan, b.plan, library, feeds, state, second);
+  if (o.json) {
+    std::cout << json_of(c);
+    if (c.difference) throw CLI::RuntimeError(1);
+    return;
+  }
   std::cout << fmt::format("arithmetic hash {}\n", c.same_arithmetic() ? "equal: " + c.first_arithmetic : c.first_arithmetic + " and " + c.second_arithmetic);
   for (const auto& [source, name] : {std::pair{&a, &o.a}, {&b, &o.b}})
     if (std::any_of(source->plan->nodes.begin(), source->plan->nodes.end(), [](const PlanNode& n) { return n.sum == SumWay::ring; }))
@@ -73,6 +98,7 @@ void add_compare_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--state-b", o->state_b, "variables of the second alone")->check(CLI::ExistingFile);
   verb->add_option("--steps", o->steps, "steps of training")->check(whole(1, 1 << 20));
   verb->add_option("--seed", o->seed, "of initial values")->check(whole(0, UINT64_MAX));
+  verb->add_flag("--json", o->json, "for machines");
   verb->callback([o, library] { run(*o, *library()); });
 }
 
@@ -82,11 +108,15 @@ void add_diff_verb(CLI::App& app, const LibrarySource& library) {
   verb->footer("Example: belfry diff one.json two.json");
   verb->add_option("a", o->a, "a plan file")->required();
   verb->add_option("b", o->b, "a plan file")->required();
+  verb->add_flag("--json", o->json, "for machines");
   verb->callback([o, library] {
     std::shared_ptr<const Library> all = library();
     Source a = load_source(o->a, *all), b = load_source(o->b, *all);
-    if (!a.plan || !b.plan) throw UserError("diff reads two plans; make them with belfry place");
-    std::cout << to_string(diff_plans(*a.plan, *b.plan));
+    for (const auto& [source, name] : {std::pair{&a, &o->a}, {&b, &o->b}})
+      if (!source->plan) throw UserError(fmt::format("{} is no plan, and diff reads two; make one with belfry place", *name));
+    say_unlike(*a.plan, o->a, *b.plan, o->b);
+    const PlanDiff diff = diff_plans(*a.plan, *b.plan);
+    std::cout << (o->json ? fmt::format("{{\"decisions\": {}, \"follows\": {}}}\n", json_texts(diff.decisions), json_texts(diff.follows)) : to_string(diff));
   });
 }
 

@@ -45,7 +45,10 @@ void add_data_verb(CLI::App& app, const LibrarySource&) {
   auto o = std::make_shared<ConvertArguments>();
   CLI::App* data = app.add_subcommand("data", "Data sets");
   data->footer("Example: belfry data digits --out digits");
-  data->require_subcommand(1);
+  data->require_subcommand(0, 1);
+  data->callback([data] {
+    if (data->get_subcommands().empty()) throw WrongUse("data wants the name of a set: digits");
+  });
   CLI::App* verb = data->add_subcommand("digits", "Draw handwriting-like digits as the four IDX files of MNIST");
   verb->footer("Example: belfry data digits --out digits");
   verb->add_option("--out", o->out, "a folder")->required();

@@ -1,8 +1,8 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -55,15 +55,11 @@ std::string partitioning_of(const PlacedGraph& plan, const CostTable& costs) {
 }
 
 /// Whether the file is a cutting problem by itself.
-bool is_partitioning(const std::string& file) {
-  if (!std::filesystem::is_regular_file(file) || !file.ends_with(".json")) return false;
-  const std::string text = read_file(file);
-  return text.find("\"maxFPGAs\"") != text.npos && JsonDocument(text, file).root().find("maxFPGAs");
-}
+bool is_partitioning(const std::string& text, const std::string& file) { return text.find("\"maxFPGAs\"") != text.npos && JsonDocument(text, file).root().find("maxFPGAs"); }
 
 /// Answers a cutting problem: its best split, and on standard error what is known of it.
-void solve(const PlaceArguments& o) {
-  CutProblem p = read_cut_problem(read_file(o.source), o.source);
+void solve(const PlaceArguments& o, const std::string& text) {
+  CutProblem p = read_cut_problem(text, o.source);
   const PlacementArguments& a = o.placement;
   if (!o.problem.empty() || !a.strategy.empty() || !a.devices.empty() || !a.moves.empty() || !a.placement_file.empty() || !a.cluster_file.empty())
     throw WrongUse(fmt::format("{} is a cutting problem, which says its devices itself: it takes -o and -O objective=max-load or latency alone", o.source));
@@ -79,10 +75,12 @@ void solve(const PlaceArguments& o) {
 }
 
 void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library) {
-  if (is_partitioning(o.source)) return solve(o);
+  const std::optional<std::string> text = source_text(o.source);
+  if (!o.out.empty()) refuse_unwritable({o.out});
+  if (text && is_partitioning(*text, o.source)) return solve(o, *text);
   if (!o.problem.empty() && o.problem != kOwn && o.problem != kPartitioning) throw WrongUse(fmt::format("--problem={}: the formats are {} and {}", o.problem, kOwn, kPartitioning));
   o.placement.forecast = !o.problem.empty();
-  Source source = load_source(o.source, *library);
+  Source source = load_source(o.source, text, *library);
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
   if (!source.state.empty()) say(fmt::format("the state that {} names is not in the plan; give it to run: --state {}\n", o.source, source.state));
   Session session = make_session(source, o.placement, library, true);

@@ -1,12 +1,12 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <iostream>
 #include <numeric>
 
 #include <fmt/format.h>
 
+#include <belfry/executor/joins.h>
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/data/data_set.h>
@@ -44,17 +44,19 @@ Feeds split_feeds(const Graph& g, std::map<std::string, HostTensor> feeds) {
 
 /// Parts below one another along axis 0.
 HostTensor stacked(const std::vector<HostTensor>& parts) {
-  std::vector<std::int64_t> shape = parts[0].shape();
-  std::int64_t rows = 0;
-  for (const HostTensor& p : parts) rows += p.shape()[0];
-  shape[0] = rows;
-  HostTensor out(parts[0].dtype(), shape);
-  std::byte* at = out.raw();
-  for (const HostTensor& p : parts) {
-    const auto bytes = static_cast<std::size_t>(p.type().bytes());
-    if (bytes) std::memcpy(at, p.raw(), bytes);
-    at += bytes;
+  const int count = static_cast<int>(parts.size());
+  JoinRequest request{.how = "concat_rows", .axis = 0, .towers = count, .present = count, .parts = {}};
+  std::vector<const std::byte*> data;
+  Extents shape = parts[0].shape();
+  shape[0] = 0;
+  for (int k = 0; k < count; ++k) {
+    const HostTensor& p = parts[static_cast<std::size_t>(k)];
+    request.parts.push_back({k, k + 1, p.type()});
+    data.push_back(p.raw());
+    shape[0] += p.shape()[0];
   }
+  HostTensor out(parts[0].dtype(), shape);
+  Join(std::move(request), out.type())(data, out.raw());
   return out;
 }
 
@@ -79,12 +81,15 @@ std::string top_text(const std::string& name, const HostTensor& t, int top) {
 }
 
 void predict(const PredictArguments& o, const std::shared_ptr<const Library>& library) {
+  refuse_unwritable({o.out});
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source);
   Session session = make_session(source, o.placement, library);
   load_states(session, source, o.state);
   say_initial(session, source, o.state);
-  const Feeds feeds = split_feeds(session.graph(), load_tensors(o.feed));
+  std::map<std::string, HostTensor> given = load_tensors(o.feed);
+  say_unread(session.graph(), given, o.feed);
+  const Feeds feeds = split_feeds(session.graph(), std::move(given));
   const std::int64_t rows = feeds.rows.rows(), batch = o.batch && rows ? std::min(o.batch, rows) : std::max<std::int64_t>(rows, 1);
   std::map<std::string, std::vector<HostTensor>> parts;
   for (std::int64_t first = 0; first == 0 || first < rows; first += batch) {

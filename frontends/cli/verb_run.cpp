@@ -17,7 +17,7 @@ namespace {
 struct RunArguments {
   std::string source, feed, state, out, save_state, trace;
   std::int64_t steps = 0, batch = 0;
-  bool no_update = false;
+  bool no_update = false, quiet = false;
   std::vector<std::string> fetches;
   PlacementArguments placement;
 };
@@ -26,21 +26,28 @@ void print(const std::string& name, const HostTensor& t) { std::cout << name << 
 
 void run(const RunArguments& o, const std::shared_ptr<const Library>& library) {
   if (!o.steps && (o.batch || o.no_update)) throw WrongUse("--batch and --no-update are of steps: give --steps too; without it the graph is run once, on all rows, without updates");
+  be_quiet(o.quiet);
+  refuse_unwritable({o.out, o.save_state, o.trace});
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source);
   Session session = make_session(source, o.placement, library);
   load_states(session, source, o.state);
   std::map<std::string, HostTensor> feeds = o.feed.empty() ? std::map<std::string, HostTensor>{} : load_tensors(o.feed);
+  say_unread(session.graph(), feeds, o.feed);
   session.set_trace(!o.trace.empty());
   Results last;
   if (o.steps == 0) {
     say_initial(session, source, o.state);
     last = session.run(feeds, o.fetches);
+    say_slow(session.last_program().plan());
   } else {
     std::optional<std::int64_t> batch;
     if (std::int64_t said = source.plan ? o.batch : batch_of(o.batch, source, o.placement)) batch = said;
     StepFeeds steps(session.graph(), feeds, o.steps, batch);
-    for (std::int64_t k = 0; k < o.steps; ++k) last = o.no_update ? session.run(steps(k), o.fetches) : session.step(steps(k), o.fetches);
+    for (std::int64_t k = 0; k < o.steps; ++k) {
+      last = o.no_update ? session.run(steps(k), o.fetches) : session.step(steps(k), o.fetches);
+      if (!k) say_slow(session.last_program().plan());
+    }
   }
   for (const auto& [name, value] : last.all()) print(name, value);
   if (!o.out.empty()) save_tensors(o.out, last.all());
@@ -60,6 +67,7 @@ void add_run_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--steps", o->steps, "steps of training on rows k*B … (k+1)*B of the feeds; without it the graph is run once and nothing changes")->check(count());
   verb->add_option("--batch", o->batch, "rows of a step; by default the placement file's, else the feeds' rows / steps")->check(count());
   verb->add_flag("--no-update", o->no_update, "run the steps without updates");
+  verb->add_flag("--quiet", o->quiet, "results and errors alone: no words of the plan, nor of what is slow on purpose");
   verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',');
   verb->add_option("--out", o->out, "the fetched values of the last step: a file of safetensors, or *.npz");
   verb->add_option("--save-state", o->save_state, "all variables afterwards, as safetensors");

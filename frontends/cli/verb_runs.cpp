@@ -43,9 +43,10 @@ RunRecord read_run(const fs::path& folder) {
   const fs::path log = folder / "log.jsonl";
   if (!fs::exists(log)) return out;
   std::istringstream lines(read_file(log));
-  for (std::string line; std::getline(lines, line);) {
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
     if (lines.eof()) break;  // it is being written
-    Json one = object_of(line, log.string());
+    Json one = object_of(line, fmt::format("{}:{}", log.string(), number));
     (one.contains("step") ? out.steps : out.epochs).push_back(std::move(one));
   }
   return out;

@@ -53,9 +53,11 @@ void draw_plan(const ShowArguments& o, const PlacedGraph& plan, const Library& l
   if (!o.beside.empty()) {
     before = load_source(o.beside, library);
     if (!before.plan) throw UserError(fmt::format("{} is no plan; make one with belfry place", o.beside));
+    say_unlike(*before.plan, o.beside, plan, o.source);
   }
   if (!o.dot.empty()) write(o.dot, draw_dot(plan));
   if (!o.pictures() && !o.timeline) return;
+  refuse_unwritable({o.svg, o.html});
   std::optional<Forecast> f;
   try {
     f = forecast(plan, o.calibration.empty() ? CostTable{} : read_costs(read_file(o.calibration), o.calibration));
@@ -76,7 +78,7 @@ void show_ops(const ShowArguments& o, std::shared_ptr<const Library> library) {
   if (o.draws() || o.timeline || o.memory) throw WrongUse("--ops lists what graphs are made of: give it alone");
   if (!o.source.empty()) throw WrongUse(fmt::format("--ops lists what graphs are made of and looks at none: leave {} out", o.source));
   try {
-    library = with_gpu_kernels(std::move(library), {DeviceId{0, "gpu", 0, -1}});
+    library = with_gpu_kernels(library, {DeviceId{0, "gpu", 0, -1}});
   } catch (const UserError& e) {
     say(fmt::format("without the kernels of GPUs: {}\n", e.what()));
   }

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <iostream>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/plan_file.h>
+#include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/session/trace.h>
 #include <belfry/frontends/train/fit.h>
 
@@ -27,7 +29,7 @@ struct TrainArguments {
   std::string monitor, tensorboard;
   std::int64_t batch = 0, steps = 0, checkpoint_every = 0;
   int epochs = 5, keep = 3, patience = 0;
-  bool shuffle = false, full_batches = false, averages = false, antialias = false;
+  bool shuffle = false, full_batches = false, averages = false, antialias = false, quiet = false, json = false;
   PlacementArguments placement;
 };
 
@@ -56,9 +58,16 @@ void evaluate_split(Session& session, const TrainArguments& o) {
   if (o.split != "train") parts.push_back(&data.test);
   std::optional<AveragesInPlace> averages;
   if (o.averages) averages.emplace(session);
-  for (const auto& [name, mean] : evaluate(session, parts, o.batch)) std::cout << fmt::format("{} {:.6f}\n", name, mean);
   std::int64_t rows = 0;
   for (const DataSet* part : parts) rows += part->rows();
+  const Metrics means = evaluate(session, parts, o.batch);
+  if (o.json) {
+    std::vector<std::string> entries;
+    for (const auto& [name, mean] : means) entries.push_back(json_text(name) + ": " + json_real(mean));
+    std::cout << fmt::format("{{\"rows\": {}, \"means\": {{{}}}}}\n", rows, fmt::join(entries, ", "));
+    return;
+  }
+  for (const auto& [name, mean] : means) std::cout << fmt::format("{} {:.6f}\n", name, mean);
   say(fmt::format("of {} rows\n", rows));
 }
 
@@ -143,6 +152,7 @@ void write_results(Session& session, const DataSet& data, const std::string& out
 }
 
 void train(const TrainArguments& o, const std::shared_ptr<const Library>& library) {
+  be_quiet(o.quiet);
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source);
   for (const std::string& folder : {o.out, o.checkpoints})
@@ -162,7 +172,11 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   }
   if (!o.out.empty()) remove_unfinished(o.out), write_run(session, o, fit_options, fetches);
   ProgressLine line(data.train.columns.contains("image") ? "img" : "rows", writes_over() ? one_device_rate(session, data.train, batch, fetches) : std::nullopt);
-  fit_options.on_batch = [&](const Progress& p) { line.batch(p); };
+  bool first = !session.strategy().loops;
+  fit_options.on_batch = [&](const Progress& p) {
+    if (std::exchange(first, false)) say_slow(session.plan(batch, Mode::step, fetches));
+    line.batch(p);
+  };
   fit_options.on_epoch = [&](const Progress& p) { line.epoch(p); };
   const History history = fit(session, data.train, fit_options);
   if (!history.empty() && history.back().loops) say(history.back().loops->text() + "\n");
@@ -200,6 +214,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--log", o->log, "a file of a line of JSON for each step and each epoch: losses, metrics, learning rate; a run that goes on does so in it");
   verb->add_option("--tensorboard", o->tensorboard, "a folder for TensorBoard's event files; by default a part of --out");
   verb->add_option("--out", o->out, "a folder for the run: run.json, plan.json, log.jsonl, tensorboard/, state.safetensors and trace.json; see belfry runs");
+  verb->add_flag("--quiet", o->quiet, "the result and errors alone: no words of the plan, of what is slow on purpose, or of progress");
   o->placement.add_to(*verb);
   verb->callback([o, library] { train(*o, library()); });
 }
@@ -216,6 +231,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_flag("--averages", o->averages, "with the moving averages of the variables in their place");
   verb->add_option("--split", o->split, "train, test or all; by default test, the rows held out")->check(CLI::IsMember({"train", "test", "all"}));
   verb->add_flag("--antialias", o->antialias, kAntialias);
+  verb->add_flag("--json", o->json, "for machines");
   o->placement.add_to(*verb);
   verb->callback([o, library] {
     std::shared_ptr<const Library> all = library();

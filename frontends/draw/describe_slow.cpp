@@ -38,11 +38,24 @@ std::string references(const PlacedGraph& plan) {
   return out;
 }
 
+/// Nodes of towers on the host that read what a GPU of the same tower made, or that one there reads.
 std::string left_to_host(const PlacedGraph& plan) {
-  std::vector<std::string> names;
+  auto kind_of = [&](const PlanNode& n, int tower) -> std::string_view {
+    const int d = n.scope == Scope::tower ? plan.device_of(n, tower) : -1;
+    return d < 0 ? std::string_view{} : std::string_view(plan.cluster.devices[static_cast<std::size_t>(d)].id.kind);
+  };
+  auto computes = [](const PlanNode& n) { return (n.def && !n.def->source) || n.op == kFused; };
+  if (std::none_of(plan.cluster.devices.begin(), plan.cluster.devices.end(), [](const ClusterDevice& d) { return d.id.kind == "gpu"; })) return "";
+  std::set<std::string> left;
   for (const PlanNode& n : plan.nodes)
-    if (n.reason == "GPUs have no kernel for it") names.push_back(n.name);
-  return names.empty() ? "" : fmt::format("GPUs have no kernel for {}: the host computes it, with the copies that this takes\n", some(names));
+    for (ValueIndex v : values_read(n)) {
+      const PlanNode& maker = plan.maker(v);
+      for (int t = 0; t < plan.present(); ++t) {
+        if (kind_of(maker, t) == "gpu" && kind_of(n, t) == "cpu" && computes(n)) left.insert(n.name);
+        if (kind_of(maker, t) == "cpu" && kind_of(n, t) == "gpu" && computes(maker)) left.insert(maker.name);
+      }
+    }
+  return left.empty() ? "" : fmt::format("the host computes what GPUs read or have made, with the copies that this takes: {}\n", some({left.begin(), left.end()}));
 }
 
 /// Rows are joined for results anyway; here it is because an op reads them all.

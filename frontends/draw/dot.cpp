@@ -1,7 +1,6 @@
 #include <belfry/frontends/draw/dot.h>
 
 #include <map>
-#include <set>
 #include <vector>
 
 #include <fmt/format.h>

@@ -15,7 +15,7 @@ std::array<double, 5> costs_of(const ClusterDevice& d) { return {d.flops, d.band
 
 double cost_of(const JsonDocument& d, const JsonValue& v, double most) {
   double out = d.real(v);
-  if (!(out >= 0 && out <= most)) d.fail(v, fmt::format("is no number from 0 to {}", most));
+  if (!(out >= 0 && out <= most)) d.fail(v, fmt::format("is {}; it must be a number from 0 to {}", out, most));
   return out;
 }
 

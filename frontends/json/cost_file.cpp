@@ -10,7 +10,7 @@ namespace {
 
 double no_less_than_0(const JsonDocument& d, const JsonValue& v, double most) {
   double out = d.real(v);
-  if (!(out >= 0 && out <= most)) d.fail(v, fmt::format("is no number from 0 to {}", most));
+  if (!(out >= 0 && out <= most)) d.fail(v, fmt::format("is {}; it must be a number from 0 to {}", out, most));
   return out;
 }
 

@@ -37,6 +37,7 @@ auto placed(const JsonDocument& d, const JsonValue& v, F&& f) {
   try {
     return f();
   } catch (const UserError& e) {
+    if (std::string_view(e.what()).starts_with(d.file() + ":")) throw;  // it has its place
     d.fail(v, e.what());
   }
 }

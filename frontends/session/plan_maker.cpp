@@ -25,7 +25,12 @@ std::int64_t rows_of(const Graph& graph, const Batch& feeds) {
   for (NodeId id : graph.inputs()) {
     const Node& n = graph.node(id);
     auto feed = feeds.all().find(n.name);
-    if (feed == feeds.all().end()) throw UserError(fmt::format("there is no feed for the input '{}' {}", n.name, to_string(n.types[0])));
+    if (feed == feeds.all().end()) {
+      std::vector<std::string> given;
+      for (const auto& [name, tensor] : feeds.all()) given.push_back(name);
+      throw UserError(fmt::format("there is no feed for the input '{}' {}; {}", n.name, to_string(n.types[0]),
+                                  given.empty() ? "nothing is fed: each input wants a tensor of its name" : fmt::format("there are feeds for {}", fmt::join(given, ", "))));
+    }
     const LocalType& given = feed->second->type();
     const TensorType& want = n.types[0];
     auto refuse = [&] { throw UserError(fmt::format("the feed '{}' is {}, but the input is {}", n.name, to_string(given), to_string(want))); };
@@ -45,6 +50,15 @@ std::int64_t rows_of(const Graph& graph, const Batch& feeds) {
   }
   if (rows == 0) throw UserError("the feeds have no rows: a batch has at least one");
   return std::max<std::int64_t>(rows, 1);
+}
+
+std::vector<std::string> loss_names(const Graph& graph) {
+  const std::vector<ValueId>& losses = graph.train ? graph.train->losses : graph.losses;
+  const auto alias = graph.aliases.find("loss");
+  if (losses.size() == 1 && alias != graph.aliases.end() && alias->second == losses[0] && graph.find_node("loss") < 0 && !graph.metrics.contains("loss")) return {"loss"};
+  std::vector<std::string> out;
+  for (ValueId v : losses) out.push_back(graph.name_of(v));
+  return out;
 }
 
 namespace {
@@ -70,7 +84,7 @@ ValueId fetched_value(const Graph& g, std::string name) {
   std::vector<std::string> known;
   for (const auto& [metric, v] : g.metrics) known.push_back(metric);
   for (const Node& n : g.nodes()) known.push_back(n.name);
-  throw UserError(fmt::format("there is no value '{}' to fetch in the graph '{}'{}", name, g.name, did_you_mean(name, known)));
+  throw UserError(fmt::format("there is no value '{}' to fetch in the graph '{}'{}; belfry show lists them", name, g.name, did_you_mean(name, known)));
 }
 
 /// Whether the feeds say how many rows a batch has.
@@ -316,10 +330,8 @@ std::vector<std::string> PlanMaker::default_fetches(Mode mode) const {
     if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
   };
   for (ValueId v : source_.outputs) add(source_.name_of(v));
-  if (mode != Mode::infer) {
-    const std::vector<ValueId>& losses = source_.train ? source_.train->losses : source_.losses;
-    for (ValueId v : losses) add(source_.name_of(v));
-  }
+  if (mode != Mode::infer)
+    for (const std::string& loss : loss_names(source_)) add(loss);
   if (mode != Mode::infer || source_.outputs.empty())
     for (const auto& [name, v] : source_.metrics) add(name);
   return out;

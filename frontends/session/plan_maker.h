@@ -68,4 +68,7 @@ class PlanMaker {
   bool rules_checked_ = false;
 };
 
+/// What losses are fetched and reported by: their names, or "loss" where the builder calls the only one so and no metric is.
+std::vector<std::string> loss_names(const Graph& graph);
+
 }  // namespace belfry

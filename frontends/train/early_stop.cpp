@@ -18,7 +18,7 @@ constexpr const char* kStop = "early stop";
 EarlyStop::EarlyStop(const Graph& graph, const FitOptions& options) : metric_(options.monitor), patience_(options.patience) {
   if (!patience_) return;
   if (patience_ < 0) throw UserError(fmt::format("a patience of {} epochs; 1 is the least", patience_));
-  const std::vector<std::string> losses = losses_of(graph);
+  const std::vector<std::string> losses = loss_names(graph);
   std::vector<std::string> names = reported(graph);
   if (options.validation)
     for (std::size_t i = 0, n = names.size(); i < n; ++i) names.push_back("val_" + names[i]);

@@ -52,7 +52,7 @@ class Fitter {
  public:
   Fitter(Session& session, const DataSet& data, const FitOptions& options)
       : session_(session), options_(options), batches_(data, rows_handed_out(session, options.batch), options.shuffle, options.full_batches), stop_(session.graph(), options),
-        fetches_(fit_fetches(session, options)), names_(reported(session.graph())), losses_(losses_of(session.graph())), before_(steps_of(session)) {
+        fetches_(fit_fetches(session, options)), names_(reported(session.graph())), losses_(loss_names(session.graph())), before_(steps_of(session)) {
     const Graph& g = session.graph();
     if (losses_.empty()) throw UserError(fmt::format("the graph '{}' has no loss to train on", g.name));
     check_columns(g, data);
@@ -276,7 +276,7 @@ class Fitter {
 }  // namespace
 
 std::vector<std::string> fit_fetches(const Session& session, const FitOptions& options) {
-  const std::vector<std::string> losses = losses_of(session.graph()), fetched = session.default_fetches(Mode::step);
+  const std::vector<std::string> losses = loss_names(session.graph()), fetched = session.default_fetches(Mode::step);
   std::vector<std::string> out = with_weights(session.graph(), reported(session.graph()));
   auto in = [](const std::vector<std::string>& names, const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
   std::erase_if(out, [&](const std::string& name) { return !in(losses, name) && !in(fetched, name); });

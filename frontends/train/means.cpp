@@ -53,14 +53,8 @@ void RunningMeans::take(const TextMap& notes) {
   }
 }
 
-std::vector<std::string> losses_of(const Graph& g) {
-  std::vector<std::string> out;
-  for (ValueId v : g.train ? g.train->losses : g.losses) out.push_back(g.name_of(v));
-  return out;
-}
-
 std::vector<std::string> reported(const Graph& g) {
-  std::vector<std::string> out = losses_of(g), all = out;
+  std::vector<std::string> out = loss_names(g), all = out;
   for (const auto& [name, v] : g.metrics)
     if (g.type(v).shape.empty()) all.push_back(name);
   auto weighs = [&](const std::string& name) { return name.ends_with(kWeight) && std::find(all.begin(), all.end(), name.substr(0, name.size() - kWeight.size())) != all.end(); };

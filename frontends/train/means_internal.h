@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <belfry/frontends/data/data_set.h>
+#include <belfry/frontends/session/plan_maker.h>
 #include <belfry/frontends/session/results.h>
 #include <belfry/frontends/state/safetensors.h>
 #include <belfry/frontends/train/fit.h>
@@ -34,7 +35,6 @@ class RunningMeans {
 
 /// The element of a scalar of any dtype.
 double as_double(const HostTensor& scalar);
-std::vector<std::string> losses_of(const Graph& g);
 /// Scalars that training reports: losses, then metrics.
 std::vector<std::string> reported(const Graph& g);
 /// These, and what weighs them.

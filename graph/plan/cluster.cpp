@@ -54,9 +54,13 @@ Cluster local_cluster(const std::vector<DeviceId>& devices, int cores, std::int6
   if (memory) out.host_memory = {memory};
   out.cores = cores;
   bool host = false;
+  const auto cpus = std::count_if(devices.begin(), devices.end(), [](const DeviceId& d) { return d.kind == "cpu"; });
   for (const DeviceId& id : devices) {
     if (id.host != 0) throw UserError(fmt::format("device {}: several hosts need a cluster file", to_string(id)));
     host = host || id.kind == "cpu";
+    if (id.kind == "cpu" && id.index >= std::max<std::int64_t>(cores, cpus))
+      throw UserError(fmt::format("device {} is not here: {} core{} and {} CPU device{} named; number them from cpu:0 on, or take sim:0, sim:1, …, which need no cores",
+                                  to_string(id), cores, cores == 1 ? "" : "s", cpus, cpus == 1 ? " is" : "s are"));
     ClusterDevice& d = out.devices.emplace_back(ClusterDevice{id, id.kind == "cpu" ? "host" : to_string(id)});
     auto slices = std::count_if(devices.begin(), devices.end(), [&](const DeviceId& o) { return o.kind == "gpu" && o.index == id.index; });
     if (id.kind != "gpu") d.memory = std::max(d.memory, memory);

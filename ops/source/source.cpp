@@ -43,6 +43,10 @@ OpDef variable_def() {
             for (const Dim& d : c.attributes.shape("shape"))
               if (d.symbolic()) c.fail("a variable has a fixed shape, not " + to_string(std::span(c.attributes.shape("shape"))));
             if (c.attributes.text("init") == "seed" && (c.attributes.dtype("dtype") != i64 || !c.attributes.shape("shape").empty())) c.fail("a seed is one i64, without a shape");
+            const std::string& init = c.attributes.text("init");
+            if (c.attributes.real("init_value") == 0 && (init == "uniform" || init == "normal" || init == "truncated_normal"))
+              c.fail(fmt::format("init '{}' without its {} draws zeros alone; give init_value (in a file \"init\": {{\"kind\": \"{}\", \"value\": 0.05}}), or init zeros",
+                                 init, init == "uniform" ? "limit" : "deviation", init));
             return declared_type(c);
           },
           .reference = bound_by_the_executor,

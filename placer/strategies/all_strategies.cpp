@@ -30,7 +30,7 @@ Combine StrategyOptions::combine() { return parse_combine(text("combine", "globa
 void StrategyOptions::finish() const {
   for (const auto& [name, value] : given_)
     if (std::find(asked_.begin(), asked_.end(), name) == asked_.end())
-      throw UserError(fmt::format("strategy {} has no option '{}'{}", strategy_, name, did_you_mean(name, asked_)));
+      throw UserError(fmt::format("strategy {} has no option '{}'; it has {}{}", strategy_, name, fmt::join(asked_, ", "), did_you_mean(name, asked_)));
 }
 
 namespace {

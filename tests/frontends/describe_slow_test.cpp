@@ -48,6 +48,22 @@ TEST(DescribeSlow, names_joined_rows_and_untrained_variables) {
 
 TEST(DescribeSlow, counts_what_crosses) { EXPECT_THAT(said_of(false, to_strategy(Mirrored{.devices = parse_devices("sim:0,sim:1")})), HasSubstr("between memory spaces in each step: ")); }
 
+/// GPUs have no kernel for exp; the reason of the plan's nodes is not asked.
+TEST(DescribeSlow, names_what_the_host_computes_for_gpus) {
+  Builder b("left");
+  b.metric("y", tanh(exp(tanh(b.input("x", f32, {kBatch, 64})))));
+  auto graph = std::make_shared<const Graph>(std::move(b).build());
+  const DeviceId gpu{0, "gpu", 0, -1};
+  auto said = [&](const char* lacks) {
+    auto kernel = [=](const KernelQuery& q) { return KernelChoice{q.device_kind == "gpu" && q.node.op == lacks ? "reference" : "simd", 0, true}; };
+    PlacedGraph plan = place(graph, to_strategy(Single{.device = gpu}), local_cluster({gpu, cpu(0)}, 2), 32, {.fetches = {{"y", graph->metrics.at("y")}}, .kernels = kernel});
+    for (PlanNode& n : plan.nodes) n.reason = "";
+    return describe_slow(plan);
+  };
+  EXPECT_THAT(said("exp"), HasSubstr("the host computes what GPUs read or have made, with the copies that this takes: exp\n"));
+  EXPECT_THAT(said("none"), Not(HasSubstr("the host computes")));
+}
+
 TEST(DescribeSlow, names_nodes_without_a_kernel) {
   auto bare = std::make_shared<Library>(*standard_library());
   for (auto& [kind, table] : bare->kernels) {

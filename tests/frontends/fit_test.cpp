@@ -164,6 +164,31 @@ TEST(Fit, metrics_of_a_numerator_and_a_denominator_are_exact_over_uneven_batches
   EXPECT_EQ(fit(session, data, {.batch = 4})[0].metrics.at("mean"), 26.0 / 11);
 }
 
+/// By the name of its op it would be "add".
+TEST(Fit, reports_the_only_loss_as_loss_where_it_has_no_name_of_its_own) {
+  auto names = [](int losses, const std::string& name, bool metric) {
+    Builder b("named");
+    Value x = b.input("x", f32, {kBatch}), v = b.variable("v", {});
+    for (int k = 0; k < losses; ++k) {
+      Value loss = mean(x * v) + 1.0;
+      if (!name.empty()) loss = identity(loss, name);
+      b.minimize(loss, Sgd{});
+    }
+    if (metric) b.metric("loss", mean(x));
+    DataSet data;
+    data.columns.emplace("x", HostTensor::of<float>({2}, {1, 3}));
+    Session session(std::move(b).build());
+    std::vector<std::string> out;
+    for (const auto& [key, value] : fit(session, data, {.batch = 2, .validation = &data})[0].metrics) out.push_back(key);
+    for (const auto& [key, value] : evaluate(session, data)) EXPECT_EQ(value, metric && key == "loss" ? 2 : session.run(Batch(data.columns), {key}).item<float>(key)) << key;
+    return out;
+  };
+  EXPECT_THAT(names(1, "", false), testing::ElementsAre("loss", "val_loss"));
+  EXPECT_THAT(names(1, "cost", false), testing::ElementsAre("cost", "val_cost"));
+  EXPECT_THAT(names(2, "", false), testing::ElementsAre("add", "add_1", "val_add", "val_add_1"));
+  EXPECT_THAT(names(1, "", true), testing::ElementsAre("add", "loss", "val_add", "val_loss"));
+}
+
 /// A plan that fetches nothing for it, unless a log or the caller reads it.
 TEST(Fit, fetches_the_learning_rate_only_where_something_reads_it) {
   Session session(dropout());

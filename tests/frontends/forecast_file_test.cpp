@@ -33,7 +33,7 @@ TEST(CostFile, reads_back_what_it_wrote_and_refuses_what_makes_no_sense) {
   };
   EXPECT_THAT(of("\"dispatch\"", "\"despatch\""), testing::HasSubstr("dispatch"));
   EXPECT_THAT(of("[8, ", "[4, "), testing::HasSubstr("/kernels/0/measured/1: its rows are not more than those before it"));
-  EXPECT_THAT(of("[4, 0.001,", "[4, -0.001,"), testing::HasSubstr("is no number from 0"));
+  EXPECT_THAT(of("[4, 0.001,", "[4, -0.001,"), testing::HasSubstr("is -0.001; it must be a number from 0"));
   EXPECT_THAT(of("\"key\": \"b\"", "\"key\": \"a {x 1} f32(1*n) threads 1\""), testing::HasSubstr("stands there twice"));
 }
 

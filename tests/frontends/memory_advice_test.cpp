@@ -23,7 +23,7 @@ Graph wide() {
   Value h = b.input("x", f32, {kBatch, 32});
   for (const char* name : {"a", "b", "c", "d"}) {
     auto scope = b.scope(name);
-    h = relu(matmul(h, b.variable("w", {32, 32}, {.init = "normal"})));
+    h = relu(matmul(h, b.variable("w", {32, 32}, {.init = "normal", .init_value = 0.3})));
   }
   b.minimize(reduce_mean(square(h)), Momentum{.learning_rate = 0.1});
   return std::move(b).build();

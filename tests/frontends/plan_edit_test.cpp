@@ -86,7 +86,7 @@ TEST(PlanEdit, the_text_over_1024_devices_is_hardly_longer_than_over_two) {
 
 TEST(PlanEdit, fused_nodes_keep_their_members_and_the_graphs_order) {
   Builder b("fused");
-  Value x = b.input("x", f32, {kBatch, 3}), w = b.variable("w", {3, 2}, {.init = "normal"});
+  Value x = b.input("x", f32, {kBatch, 3}), w = b.variable("w", {3, 2}, {.init = "normal", .init_value = 0.3});
   Value y = matmul(x, w);
   Value aside = reduce_sum(square(x));
   Value z = relu(y);
@@ -111,7 +111,7 @@ TEST(PlanEdit, fused_nodes_keep_their_members_and_the_graphs_order) {
 
 TEST(PlanEdit, members_and_applied_updates_that_are_not_what_runs_are_objected_to) {
   Builder b("fused");
-  Value x = b.input("x", f32, {kBatch, 3}), v = b.variable("v", {3, 2}, {.init = "normal"}), w = b.variable("w", {3, 2}, {.init = "normal"});
+  Value x = b.input("x", f32, {kBatch, 3}), v = b.variable("v", {3, 2}, {.init = "normal", .init_value = 0.3}), w = b.variable("w", {3, 2}, {.init = "normal", .init_value = 0.3});
   Value y = matmul(x, w);
   Value z = relu(y);
   b.update(v, v * 0.5);
@@ -156,6 +156,20 @@ TEST(Diff, names_every_kind_of_decision) {
   const PlacedGraph read = read_back(write_plan(other), other);
   EXPECT_EQ(placement_of(read).options, other.placement.options);
   EXPECT_EQ(to_string(diff_plans(a, read)), "follows: made by towers → towers -O reduction=hierarchical\n");
+}
+
+TEST(Diff, says_how_unlike_graphs_differ) {
+  auto built = [](std::int64_t width, bool second) {
+    Builder b("g");
+    Value y = matmul(b.input("x", f32, {kBatch, 3}), b.variable("w", {3, width}));
+    if (second) y = y + b.variable("offset", {width});
+    b.output(y);
+    return std::move(b).build();
+  };
+  EXPECT_EQ(unlike_graphs(built(2, false), built(2, false)), "");
+  EXPECT_EQ(unlike_graphs(built(2, false), built(2, true)), "the variable 'offset' is in the second alone");
+  EXPECT_EQ(unlike_graphs(built(2, true), built(4, false)), "the variable 'offset' is in the first alone, and 1 more");
+  EXPECT_EQ(unlike_graphs(built(2, false), built(4, false)), "the variable 'w' is f32(3, 2) in the first and f32(3, 4) in the second");
 }
 
 // ---------------------------------------------------------------- placement and cluster files

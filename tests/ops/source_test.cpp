@@ -18,6 +18,7 @@ OpTables source_cases() {
            {{.name = "matrix", .attributes = {{"dtype", f32}, {"shape", Shape{2, 3}}}, .outputs = {{f32, {2, 3}}},
              .refused = {{{}, {"fixed shape, not (batch)"}, {{"shape", Shape{kBatch}}}}, {{}, {"a seed is one i64"}, {{"init", "seed"}}},
                          {{}, {"a seed is one i64"}, {{"init", "seed"}, {"dtype", i64}, {"shape", Shape{0}}}},
+                         {{}, {"init 'normal' without its deviation draws zeros alone", "init_value"}, {{"init", "normal"}}}, {{}, {"without its limit"}, {{"init", "uniform"}}},
                          {{}, {"\"random\"", "truncated_normal"}, {{"init", "random"}}}}, .no_reference = bound}}},
           {"constant",
            {{.name = "matrix", .attributes = {{"value", t}}, .outputs = {{f32, {2, 2}}}, .refused = {{{}, {"attribute 'value' is a tensor"}, {{"value", 1.0}}}}, .keep_dtypes = true},

@@ -36,7 +36,7 @@ Cluster machine_of(int n, double flops, double link, std::int64_t memory = std::
 std::shared_ptr<const Graph> layered(int count, std::int64_t width) {
   Builder b("layered");
   Value h = b.input("x", f32, {kBatch, width});
-  for (int k = 0; k < count; ++k) h = relu(matmul(h, b.variable("w" + std::to_string(k), {width, width}, {.init = "normal"})));
+  for (int k = 0; k < count; ++k) h = relu(matmul(h, b.variable("w" + std::to_string(k), {width, width}, {.init = "normal", .init_value = 0.3})));
   b.minimize(reduce_sum(square(h)), Momentum{.learning_rate = 0.1});
   return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
 }

@@ -70,7 +70,7 @@ Cluster gpus(int n) {
 /// y = x w with x (batch, 3), w (3, width); trained: by default a gradient of six floats to join.
 std::shared_ptr<const Graph> line(std::int64_t width = 2) {
   Builder b("line");
-  Value y = matmul(b.input("x", f32, {kBatch, 3}), b.variable("w", {3, width}, {.init = "normal"}));
+  Value y = matmul(b.input("x", f32, {kBatch, 3}), b.variable("w", {3, width}, {.init = "normal", .init_value = 0.3}));
   b.minimize(reduce_sum(y * y), Sgd{.learning_rate = 0.1f});
   return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
 }
@@ -238,7 +238,7 @@ TEST(Links, lead_through_hosts_and_switches_but_through_no_gpu) {
 
 TEST(Forecast, a_collective_takes_the_gpu_for_what_it_does_not_overlap) {
   Builder b("two");
-  Value y = matmul(relu(matmul(b.input("x", f32, {kBatch, 64}), b.variable("w", {64, 64}, {.init = "normal"}))), b.variable("v", {64, 64}, {.init = "normal"}));
+  Value y = matmul(relu(matmul(b.input("x", f32, {kBatch, 64}), b.variable("w", {64, 64}, {.init = "normal", .init_value = 0.3}))), b.variable("v", {64, 64}, {.init = "normal", .init_value = 0.3}));
   b.minimize(reduce_sum(y * y), Sgd{.learning_rate = 0.1f});
   auto two = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
   auto seconds = [](const std::shared_ptr<const Graph>& graph, double overlap) {
@@ -273,7 +273,7 @@ double bubble(int stages, int micro_batches, PhaseOrder order, int chunks) {
   const int layers = stages * chunks * 2;
   for (int k = 0; k < layers; ++k) {
     auto on = b.device("sim:" + std::to_string(k / 2 % stages));
-    h = matmul(h, b.variable("w" + std::to_string(k), {512, 512}, {.init = "normal", .trainable = false}));  // one product each way
+    h = matmul(h, b.variable("w" + std::to_string(k), {512, 512}, {.init = "normal", .init_value = 0.3, .trainable = false}));  // one product each way
   }
   {
     auto on = b.device("sim:" + std::to_string(stages - 1));

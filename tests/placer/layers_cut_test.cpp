@@ -19,7 +19,7 @@ std::shared_ptr<const Graph> uneven() {
   Builder b("uneven");
   Value h = b.input("x", f32, {kBatch, 64});
   const std::vector<std::int64_t> widths = {64, 512, 64, 64, 64, 64};
-  for (std::size_t k = 0; k + 1 < widths.size(); ++k) h = tanh(matmul(h, b.variable("w" + std::to_string(k), {widths[k], widths[k + 1]}, {.init = "normal"})));
+  for (std::size_t k = 0; k + 1 < widths.size(); ++k) h = tanh(matmul(h, b.variable("w" + std::to_string(k), {widths[k], widths[k + 1]}, {.init = "normal", .init_value = 0.3})));
   b.minimize(mean(square(h)), Momentum{.learning_rate = 0.1});
   return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
 }

@@ -48,7 +48,7 @@ TEST(PlannedMemory, holds_what_is_live_and_little_more) {
 TEST(PlannedMemory, of_a_pipeline_grows_by_less_than_values_and_gradients_per_micro_batch) {
   Builder b("wide");
   Value h = b.input("x", f32, {kBatch, 64});
-  for (const char* name : {"a", "b", "c", "d"}) h = relu(matmul(h, b.variable(name, {64, 64}, {.init = "normal"})));
+  for (const char* name : {"a", "b", "c", "d"}) h = relu(matmul(h, b.variable(name, {64, 64}, {.init = "normal", .init_value = 0.3})));
   b.minimize(reduce_mean(square(h)), Momentum{.learning_rate = 0.1});
   auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
   auto bytes = [&](int towers) {

@@ -12,10 +12,10 @@ namespace {
 /// The matmul of two asks for a device; its gradients follow it.
 std::shared_ptr<const Graph> asking(const std::string& device) {
   Builder b("asking");
-  Value h = relu(matmul(b.input("x", f32, {kBatch, 8}), b.variable("w", {8, 32}, {.init = "normal"})));
+  Value h = relu(matmul(b.input("x", f32, {kBatch, 8}), b.variable("w", {8, 32}, {.init = "normal", .init_value = 0.3})));
   {
     auto on = b.device(device);
-    h = matmul(h, b.variable("v", {32, 4}, {.init = "normal"}));
+    h = matmul(h, b.variable("v", {32, 4}, {.init = "normal", .init_value = 0.3}));
   }
   b.minimize(reduce_mean(square(h)), Momentum{.learning_rate = 0.1});
   return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
@@ -93,8 +93,8 @@ TEST(Requests, rules_for_a_device_that_is_not_there_name_node_and_rule) {
 void placed_by(const Strategy& strategy, Cluster cluster, std::vector<PlacementRule> rules = {}) {
   const std::size_t must = rules.size();
   Builder b("two");
-  Value h = relu(matmul(b.input("x", f32, {kBatch, 8}), b.variable("w", {8, 32}, {.init = "normal"})));
-  b.minimize(reduce_mean(square(matmul(h, b.variable("v", {32, 4}, {.init = "normal"})))), Momentum{.learning_rate = 0.1});
+  Value h = relu(matmul(b.input("x", f32, {kBatch, 8}), b.variable("w", {8, 32}, {.init = "normal", .init_value = 0.3})));
+  b.minimize(reduce_mean(square(matmul(h, b.variable("v", {32, 4}, {.init = "normal", .init_value = 0.3})))), Momentum{.learning_rate = 0.1});
   place(std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build())), strategy, cluster, 4, {.rules = std::move(rules), .must_decide = must});
 }
 
@@ -105,6 +105,12 @@ TEST(Requests, that_a_strategy_cannot_meet_say_why_and_two_ways_out) {
   Cluster apart = sim_cluster(2);
   apart.unlinked = {{"sim:0", "sim:1"}};
   EXPECT_TRUE(says([&] { placed_by(to_strategy(Mirrored{.devices = two}), apart); }, {"' is needed on sim:0 but lies on sim:1, and no link joins the spaces", "--move", "--devices"}));
+}
+
+TEST(Clusters, of_a_host_have_cpus_from_0_on) {
+  EXPECT_TRUE(says([] { local_cluster({cpu(0), cpu(7)}, 2); }, {"device cpu:7 is not here: 2 cores and 2 CPU devices are named", "from cpu:0 on", "sim:0"}));
+  EXPECT_EQ(local_cluster(parse_devices("cpu:0-7"), 2).devices.size(), 8u);
+  EXPECT_EQ(local_cluster({cpu(1)}, 2).devices.size(), 1u);
 }
 
 TEST(Requests, of_a_placement_for_another_graph_name_the_rule_and_two_ways_out) {

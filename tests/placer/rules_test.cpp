@@ -9,7 +9,7 @@ namespace {
 
 std::shared_ptr<const Graph> small() {
   Builder b("small");
-  Value x = b.input("x", f32, {kBatch, 3}), w = b.variable("w", {3, 2}, {.init = "normal"});
+  Value x = b.input("x", f32, {kBatch, 3}), w = b.variable("w", {3, 2}, {.init = "normal", .init_value = 0.3});
   Value y = relu(matmul(x, w) * 3.0);
   b.metric("y", y);
   b.metric("sum", reduce_sum(y));

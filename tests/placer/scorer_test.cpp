@@ -79,7 +79,7 @@ KernelChoice some_kernel(const KernelQuery& q) {
 Graph shifted() {
   Builder b("shifted");
   Value x = b.input("x", f32, {kBatch, 4});
-  auto made = [&](const char* name, std::int64_t n) { return b.variable(name, {n}, {.init = "normal"}); };
+  auto made = [&](const char* name, std::int64_t n) { return b.variable(name, {n}, {.init = "normal", .init_value = 0.3}); };
   Value p = made("p", 4), q = made("q", 4), r = made("r", 4), small = made("small", 4), large = made("large", 1 << 16), s = made("s", 4), l = made("l", 1 << 16);
   b.update(p, p * 2.0f);
   b.update(q, q + p);
@@ -155,7 +155,7 @@ std::string placed_on_gpu(bool asks) {
   Value x = b.input("x", f32, {kBatch, 3});
   {
     auto on = asks ? std::optional(b.device("gpu:0")) : std::nullopt;
-    x = x * b.variable("w", {3}, {.init = "normal"});
+    x = x * b.variable("w", {3}, {.init = "normal", .init_value = 0.3});
   }
   b.metric("y", reduce_sum(x));
   auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));

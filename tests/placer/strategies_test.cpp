@@ -13,7 +13,7 @@ std::shared_ptr<const Graph> three_layers() {
   Builder b("three_layers");
   Value h = b.input("x", f32, {kBatch, 8});
   const std::int64_t widths[] = {8, 64, 32, 4};
-  for (std::size_t k = 0; k < 3; ++k) h = tanh(matmul(h, b.variable("w" + std::to_string(k), {widths[k], widths[k + 1]}, {.init = "normal"})));
+  for (std::size_t k = 0; k < 3; ++k) h = tanh(matmul(h, b.variable("w" + std::to_string(k), {widths[k], widths[k + 1]}, {.init = "normal", .init_value = 0.3})));
   b.minimize(mean(square(h)), Momentum{.learning_rate = 0.1});
   return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
 }

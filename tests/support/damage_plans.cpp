@@ -82,8 +82,8 @@ Graph deep() {
 /// Variables long enough for ranges, and one that is not; two slots each, and a norm over all gradients.
 Graph wide() {
   Builder b("wide");
-  Value h = tanh(matmul(b.input("x", f64, {kBatch, 24}), b.variable("w0", {24, 60}, {.dtype = f64, .init = "normal"})) + b.variable("offset", {60}, {.dtype = f64}));
-  h = matmul(h, b.variable("w1", {60, 24}, {.dtype = f64, .init = "normal"}));
+  Value h = tanh(matmul(b.input("x", f64, {kBatch, 24}), b.variable("w0", {24, 60}, {.dtype = f64, .init = "normal", .init_value = 0.3})) + b.variable("offset", {60}, {.dtype = f64}));
+  h = matmul(h, b.variable("w1", {60, 24}, {.dtype = f64, .init = "normal", .init_value = 0.3}));
   b.minimize(mean(square(h)), Adam{.learning_rate = 0.01}, {.clip_norm = 0.5});
   return run_passes(training_passes(), std::move(b).build());
 }

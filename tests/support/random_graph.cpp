@@ -52,7 +52,8 @@ class Maker {
   Value source() {
     DType t = one_in(2) ? f32 : f64;
     if (one_in(2)) return b_.input(fresh("x"), t, {rows(), pick(1, 5), pick(1, 4)});
-    return b_.variable(fresh("w"), {pick(1, 5), pick(1, 4)}, {.dtype = t, .init = one_in(2) ? "normal" : "zeros", .init_value = one_in(2) ? 0 : pick(1, 99) / 7.0, .trainable = !one_in(3)});
+    const bool drawn = one_in(2);
+    return b_.variable(fresh("w"), {pick(1, 5), pick(1, 4)}, {.dtype = t, .init = drawn ? "normal" : "zeros", .init_value = drawn || one_in(2) ? pick(1, 99) / 7.0 : 0, .trainable = !one_in(3)});
   }
 
   Value tensor() {

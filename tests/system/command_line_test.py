@@ -192,7 +192,7 @@ with tempfile.TemporaryDirectory() as folder:
     for option in (["--devices", "cpu:0"], ["--strategy", "single"], ["--towers", "2"], ["--threads-per-tower", "1"], ["-O", "towers=1"], ["--placement", "rules.json"], ["--cluster", "cluster.json"]):
         for verb in (["place"], ["run", "--feed", "x.safetensors"]):
             refused(2, [option[0] + " does nothing here", "--move"], *verb, "small_plan.json", *option)
-    for option in (["--devices", "cpu:1"], ["--strategy", "single"], ["-O", "towers=1"]):
+    for option in (["--strategy", "single"], ["-O", "towers=1"]):
         refused(2, [option[0] + " does nothing here", "rules.json"], "place", "small.json", "--placement", "rules.json", *option)
     # A placement file's batch and towers are those by default; what the command line says goes first.
     rules = {"belfry": 1, "towers": 2, "batch": 6, "placement": [{"match": "**", "device": "cpu:0"}]}

@@ -1,0 +1,151 @@
+"""Wrong input, of every verb and file format: an exit code, and one clear message with the place, the value and a way out; nothing is silent, nothing crashes.
+Arguments: the program, the source tree."""
+
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+program, root = str(pathlib.Path(sys.argv[1]).resolve()), pathlib.Path(sys.argv[2]).resolve()
+objections, tried = [], 0
+cluster = str(root / "clusters" / "p100x8.json")
+
+
+def write_tensors(path, **tensors):
+    """name = (dtype, shape, bytes)"""
+    header, data = {}, b""
+    for key, (dtype, shape, content) in tensors.items():
+        header[key] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    head = json.dumps(header).encode()
+    path.write_bytes(len(head).to_bytes(8, "little") + head + data)
+
+
+with tempfile.TemporaryDirectory() as name:
+    folder = pathlib.Path(name)
+
+    def here(*arguments, **options):
+        return subprocess.run([program, *arguments], cwd=folder, text=True, capture_output=True, **({"stdin": subprocess.DEVNULL} | options))
+
+    def check(code, words, *arguments, **options):
+        """Words without a code are said beside the work, which is done."""
+        global tried
+        tried += 1
+        done = here(*arguments, **options)
+        last = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ""
+        clear = all(w in done.stderr for w in words) and "bug in Belfry" not in done.stderr and (code == 0 or len(last) > 20)
+        if done.returncode != code or not clear:
+            objections.append(f"{' '.join(arguments)}: should end with {code} and say {words}: {done.returncode} {done.stderr[-400:]}")
+        return done
+
+    pixels, label = struct.pack("<6272f", *[0.5] * 6272), struct.pack("<8i", *range(8))
+    image = ("F32", [8, 28, 28, 1], pixels)
+    write_tensors(folder / "feed.safetensors", image=image, label=("I32", [8], label))
+    write_tensors(folder / "more.safetensors", image=image, label=("I32", [8], label), labels=("I32", [8], label))
+    write_tensors(folder / "less.safetensors", label=("I32", [8], label))
+    (folder / "cut.safetensors").write_bytes((folder / "feed.safetensors").read_bytes()[:300])
+    (folder / "folder").mkdir()
+    for arguments in (["convert", "mlp", "-o", "mlp.json"], ["place", "mlp", "-o", "mlp_plan.json", "--batch", "8"], ["place", "mnist_cnn", "-o", "cnn_plan.json", "--batch", "8"]):
+        here(*arguments)
+
+    def edited(path, source, *changes):
+        """A JSON file with other values at some places; None takes the key out."""
+        whole = json.loads((folder / source).read_text(encoding="utf-8"))
+        for place, value in changes:
+            at = whole
+            for key in place[:-1]:
+                at = at[key]
+            if value is None:
+                del at[place[-1]]
+            else:
+                at[place[-1]] = value
+        (folder / path).write_text(json.dumps(whole, indent=1), encoding="utf-8")
+
+    # Devices: those of a cluster are its file's, and CPUs count from 0.
+    for verb in ("place", "forecast"):
+        for devices in ("gpu:9", "gpu:0,gpu:9"):
+            check(1, [f"{cluster}: the cluster has no device gpu:9; it has gpu:0-7,cpu:0", "name some of these", "leave --cluster out"], verb, "mlp", "--cluster", cluster, "--devices", devices)
+    check(1, ["has no device gpu:8; it has gpu:0-7"], "forecast", "mlp", "--cluster", cluster, "--devices", "gpu:0-1", "-O", "variables=gpu:8")
+    check(1, ["device cpu:9999 is not here", "number them from cpu:0 on", "sim:0"], "place", "mlp", "--devices", "cpu:9999")
+    check(1, ["device cpu:9999 is not here"], "place", "mlp", "--devices", "cpu:0-1", "-O", "variables=cpu:9999")
+    check(2, ["--devices", "names no device"], "place", "mlp", "--devices", "")
+    edited("asks.json", "mlp.json", (["nodes", 0, "device"], "cpu:1"))
+    check(1, ["[reshape] 'reshape' is requested on cpu:1, which is not among the devices of this plan: cpu:0", "request one of these", "--devices", "--soft-placement"], "place", "asks.json")
+
+    # Options of strategies: which there are, and none twice.
+    check(1, ["strategy towers has no option 'varables'; it has variables, reduction, towers, combine, threads; did you mean variables?"], "place", "mlp", "--strategy", "towers", "-O", "varables=cpu:0")
+    check(1, ["strategy single has no option 'zz'; it has towers, combine, threads"], "place", "mlp", "-O", "zz=1")
+    check(2, ["the option combine is given twice"], "place", "mlp", "-O", "combine=tower_sum", "-O", "combine=tower_mean")
+    check(2, ["--towers 4 and -O towers=2 say one thing twice"], "place", "mlp", "--towers", "4", "-O", "towers=2")
+
+    # A file is another one's kind, empty, cut short, or holds what cannot be.
+    (folder / "bare.json").write_text('{"belfry": 1}', encoding="utf-8")
+    check(1, ["bare.json: the graph is empty", "belfry convert"], "place", "bare.json")
+    (folder / "short.json").write_text((folder / "mlp.json").read_text(encoding="utf-8")[:300], encoding="utf-8")
+    check(1, ["short.json:", "syntax error"], "show", "short.json")
+    edited("op.json", "mlp.json", (["nodes", 0, "op"], "rehsape"))
+    check(1, ["op.json:", "/nodes/0/op: there is no op 'rehsape'; did you mean reshape?", "belfry show --ops"], "place", "op.json")
+    edited("zero.json", "mlp.json", (["variables", 0, "init"], {"kind": "normal"}))
+    check(1, ["zero.json:", "/variables/0", "init 'normal' without its deviation draws zeros alone", "or init zeros"], "place", "zero.json")
+    for place in ("combine", "order"):
+        edited("plan.json", "mlp_plan.json", (["plan", place], -1))
+        if check(1, [f"/plan/{place}: must be a text, not the integer -1"], "run", "plan.json").stderr.count("plan.json:") != 1:
+            objections.append(f"/plan/{place}: the message names its place twice")
+    (folder / "rules.json").write_text('{"belfry": 1, "recompute": ["zz"], "placement": [{"match": "**", "device": "cpu:0"}]}', encoding="utf-8")
+    check(1, ["'zz' is to be computed again", "name one that is there", '"recompute"'], "place", "mlp", "--placement", "rules.json")
+    machine = json.loads(pathlib.Path(cluster).read_text(encoding="utf-8"))
+    machine["devices"][0]["efficiency"] = 1.5
+    (folder / "machine.json").write_text(json.dumps(machine), encoding="utf-8")
+    check(1, ["/devices/0/efficiency: is 1.5; it must be a number from 0 to 1"], "forecast", "mlp", "--cluster", "machine.json")
+    if check(1, ["--state", "cut.safetensors", "do not lie in"], "run", "mnist_cnn", "--feed", "feed.safetensors", "--state", "cut.safetensors").stderr.count("cut.safetensors") != 1:
+        objections.append("--state: the message names its file twice")
+
+    # Plans of unlike graphs.
+    unlike = ["are plans of unlike graphs: the variable 'conv2d/", "is in the first alone", "more"]
+    check(1, [*unlike, "place both of one graph", "belfry diff"], "compare", "cnn_plan.json", "mlp_plan.json", "--feed", "feed.safetensors")
+    check(0, [*unlike, "nodes of one name alone"], "diff", "cnn_plan.json", "mlp_plan.json")
+    check(0, unlike, "show", "mlp_plan.json", "--beside", "cnn_plan.json", "--svg", "beside.svg")
+    if here("diff", "mlp_plan.json", "mlp_plan.json").stderr:
+        objections.append("diff of a plan with itself speaks of its graph")
+    small = {"belfry": 1, "name": "small", "inputs": [{"name": "x", "dtype": "f32", "shape": [2]}], "nodes": [{"name": "y", "op": "tanh", "inputs": ["x"]}], "outputs": ["y"]}
+    (folder / "small.json").write_text(json.dumps(small), encoding="utf-8")
+    here("place", "small.json", "-o", "small_plan.json")
+    check(1, ["no node in common", "two plans of one graph", "belfry show"], "diff", "small_plan.json", "mlp_plan.json")
+    check(1, ["mlp.json is no plan, and diff reads two", "belfry place"], "diff", "mlp_plan.json", "mlp.json")
+
+    # Feeds and fetches.
+    check(0, ["more.safetensors: the graph has no input 'labels'", "its inputs are image, label"], "run", "mnist_cnn", "--feed", "more.safetensors")
+    check(1, ["no feed for the input 'image' f32(batch, 28, 28, 1); there are feeds for label"], "run", "mnist_cnn", "--feed", "less.safetensors")
+    check(1, ["no feed for the input 'image'", "nothing is fed"], "run", "mnist_cnn")
+    check(1, ["no value 'zz' to fetch", "belfry show lists them"], "run", "mnist_cnn", "--feed", "feed.safetensors", "--fetch", "zz")
+
+    # Where the result cannot be written is said before the work.
+    for option in ("--out", "--save-state", "--trace"):
+        for path, words in (("folder", "is a folder; name a file"), ("none/file", "there is no folder 'none'; make it first")):
+            if check(1, [path, words], "run", "mnist_cnn", "--feed", "feed.safetensors", option, path).stdout:
+                objections.append(f"{option} {path} is refused when all is done")
+    check(1, ["is a folder"], "place", "mlp", "-o", "folder")
+    check(1, ["there is no folder 'none'"], "bench", "mlp", "--calibrate", "-o", "none/here.json")
+    check(2, ["data wants the name of a set: digits"], "data")
+
+    # What graphs are made of is listed on machines without GPUs too.
+    check(1, ["there is no op 'zz'", "belfry show --ops"], "show", "--ops", "zz")
+    check(0, [], "show", "--ops", "conv2d")
+
+    # The same placement has the same figures as a line of --jsonl and as a plan's file, in whatever order its rules name the devices.
+    placement = {"belfry": 1, "towers": 2, "batch": 8, "threads": 1, "placement": [{"match": "tower_0/dense_1/**", "device": "sim:1"}, {"match": "tower_0/**", "device": "sim:2"}, {"match": "**", "device": "sim:0"}]}
+    (folder / "three.json").write_text(json.dumps(placement), encoding="utf-8")
+    devices = ["--devices", "sim:2,sim:0,sim:1"]
+    line = json.loads(here("forecast", "mlp", "--jsonl", "--batch", "8", *devices, "--strategy", "layers", stdin=None, input=json.dumps(placement) + "\n").stdout)
+    figures = json.loads(here("forecast", "mlp", "--placement", "three.json", "--json", *devices).stdout)
+    if line != {"step_seconds": figures["seconds"], "peak": {d["device"]: d["bytes"] for d in figures["devices"]}} or list(line["peak"])[:3] != ["sim:2", "sim:0", "sim:1"]:
+        objections.append(f"a placement's score is not its plan's: {line} {figures['seconds']} {figures['devices']}")
+    sorted_devices = json.loads(here("forecast", "mlp", "--placement", "three.json", "--json").stdout)["devices"]
+    if [d["device"] for d in sorted_devices] != ["sim:0", "sim:1", "sim:2", "cpu:0"]:
+        objections.append(f"the devices of a placement's rules: {sorted_devices}")
+    check(1, ["goes to sim:1 by the rule", "not among the devices of this plan: sim:2,sim:0"], "place", "mlp", "--placement", "three.json", "--devices", "sim:2,sim:0")
+
+print("\n".join(objections) if objections else f"{tried} wrong inputs are told")
+sys.exit(1 if objections else 0)

@@ -1,0 +1,117 @@
+"""What --help says holds: its examples run, completion offers its options, the guides and the README name no others, and NO_COLOR is heeded.
+Arguments: the program, the source tree."""
+
+import json
+import os
+import pathlib
+import pty
+import re
+import shlex
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+program, root = str(pathlib.Path(sys.argv[1]).resolve()), pathlib.Path(sys.argv[2]).resolve()
+objections = []
+
+
+def belfry(*arguments, **options):
+    return subprocess.run([program, *arguments], text=True, capture_output=True, stdin=subprocess.DEVNULL, **options)
+
+
+def expect(condition, text):
+    if not condition:
+        objections.append(text)
+
+
+def help_of(*verb):
+    """Options and examples."""
+    text = belfry(*verb, "--help").stdout
+    names = re.findall(r"^  (-[^\s\[{]+)", text, re.M)
+    return {name for both in names for name in both.split(",")}, re.findall(r"^Example: (belfry .*)$", text, re.M)
+
+
+verbs = [line.split()[0] for line in belfry("--help").stdout.split("Subcommands:")[1].splitlines() if re.match(r"  \w", line)]
+known = {verb: help_of(verb) for verb in verbs}
+known["data"] = (known["data"][0] | help_of("data", "digits")[0], known["data"][1])
+expect(len(verbs) == 15 and all("--help" in options and examples for options, examples in known.values()), f"--help: {known}")
+
+# Completion: what bash and fish offer for a verb is what its --help lists.
+bash, fish = belfry("completion", "bash").stdout, belfry("completion", "fish").stdout
+expect(belfry("completion", "zsh").stdout.endswith(bash) and bash, "completion of zsh is not that of bash")
+for verb in verbs:
+    offered = {word for words in re.findall(rf"^      {verb}\) words='(.*)' ;;$", bash, re.M) for word in words.split() if word.startswith("-")}
+    lines = re.findall(rf"^complete -c belfry -n '__fish_seen_subcommand_from {verb}'(.*) -d ", fish, re.M)
+    fishy = {("-" if kind == "s" else "--") + name for line in lines for kind, name in re.findall(r" -([sl]) ([\w-]+)", line)}
+    wanted = help_of(verb)[0]
+    expect(offered == wanted == fishy, f"{verb}: --help lists {sorted(wanted)}, bash offers {sorted(offered)}, fish {sorted(fishy)}")
+
+# The guides: a line of a command has options of its verb, and an option alone is one of some verb.
+OPTION = r"(?<![\w-])--?[A-Za-z][\w-]*"
+others = "".join(p.read_text(encoding="utf-8") for part in ("tools", "bench", "examples", "ops/cuda") for p in (root / part).rglob("*") if p.is_file() and p.suffix in ("", ".py", ".sh", ".cpp"))
+everywhere = {option for options, _ in known.values() for option in options} | {"--version"}
+commands = 0
+for guide in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+    text = guide.read_text(encoding="utf-8")
+    spans = [span for span in re.findall(r"`([^`\n]+)`", text)] + [line for line in re.findall(r"^(?:    )?(.*)$", text, re.M) if line.startswith("belfry ")]
+    for span in spans:
+        command = re.match(r"(?:\S*/)?belfry (\w+)(.*)", span)
+        if command and command[1] in known:
+            commands += 1
+            for option in re.findall(OPTION, re.split(r"   |#| \| ", command[2])[0]):
+                expect(option in known[command[1]][0], f"{guide.name}: `{span}`: {command[1]} has no {option}")
+        elif re.fullmatch(r"--[a-z][\w-]*(?:[ =].*)?", span):
+            option = re.match(OPTION, span)[0]
+            expect(option in everywhere or f'"{option}' in others or f"{option})" in others or f"'{option}" in others, f"{guide.name}: neither a verb nor a tool has {option}")
+expect(commands > 40, f"only {commands} commands were found in the guides")
+
+with tempfile.TemporaryDirectory() as name:
+    folder = pathlib.Path(name)
+    rows = 96
+    pixels, labels = struct.pack(f"<{rows * 784}f", *[(i * 37 % 101) / 101 for i in range(rows * 784)]), struct.pack(f"<{rows}i", *[i % 10 for i in range(rows)])
+    header = ('{"image": {"dtype": "F32", "shape": [%d, 28, 28, 1], "data_offsets": [0, %d]}, "label": {"dtype": "I32", "shape": [%d], "data_offsets": [%d, %d]}}'
+              % (rows, len(pixels), rows, len(pixels), len(pixels) + len(labels))).encode()
+    (folder / "batch.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + pixels + labels)
+    shape = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, 28, 28, 1), }}".encode().ljust(117) + b"\n"
+    with zipfile.ZipFile(folder / "images.npz", "w") as images:
+        images.writestr("image.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(shape)) + shape + pixels)
+    (folder / "clusters").symlink_to(root / "clusters")
+    for arguments in (["data", "digits", "--out", "mnist", "--train", "64", "--test", "32"], ["place", "mnist_cnn", "-o", "one.json", "--towers", "2", "--batch", "32"]):
+        done = belfry(*arguments, cwd=folder)
+        expect(done.returncode == 0, f"{arguments}: {done.stderr[-400:]}")
+    # Every example runs as it stands, but for how much is drawn and how often is timed.
+    shorter = {"data": ["--train", "64", "--test", "32"], "bench": ["--rounds", "1"]}
+    for verb in verbs:
+        if verb == "runs":
+            for copy in ("run1", "run2"):
+                shutil.copytree(folder / "run", folder / copy)
+        for example in known[verb][1]:
+            done = belfry(*shlex.split(example.split(" > ")[0])[1:], *shorter.get(verb, []), cwd=folder)
+            expect(done.returncode == 0, f"{example}: {done.returncode} {done.stderr[-400:]}")
+        if "--json" in known[verb][0]:
+            words = shlex.split(known[verb][1][0])[1:]
+            done = belfry(*words, *["--json"] * ("--json" not in words), *shorter.get(verb, []), cwd=folder)
+            try:
+                read = [json.loads(text) for text in (done.stdout.splitlines() if verb == "bench" else [done.stdout])]
+            except ValueError as error:
+                read = error
+            expect(done.returncode == 0 and read and isinstance(read, list), f"{verb} --json: {read} {done.stdout[:200]} {done.stderr[-200:]}")
+
+    # On a terminal the line of progress is written over, unless NO_COLOR is set; --quiet says nothing.
+    for more, quiet, escapes in (({}, False, True), ({"NO_COLOR": "1"}, False, False), ({}, True, False)):
+        here, there = pty.openpty()
+        environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm"} | more
+        done = subprocess.run([program, "train", "mlp", "--data", "mnist", "--steps", "2"] + ["--quiet"] * quiet, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=there)
+        os.write(there, b"END")
+        said = b""
+        while not said.endswith(b"END"):
+            said += os.read(here, 65536)
+        os.close(here), os.close(there)
+        expect(done.returncode == 0 and b"accuracy" in done.stdout, f"training on a terminal: {done}")
+        expect((b"\x1b" in said) == escapes and (said == b"END") == quiet, f"on a terminal with {more} and --quiet {quiet}: {said[-300:]}")
+
+print("\n".join(objections))
+sys.exit(1 if objections else 0)
