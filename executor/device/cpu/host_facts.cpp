@@ -63,7 +63,11 @@ HostFacts host_facts() {
   out.memory_bytes = kibibytes(line_of("/proc/meminfo", "MemTotal"));
   out.available_bytes = kibibytes(line_of("/proc/meminfo", "MemAvailable"));
   out.isa = isa_name(dnnl::get_effective_cpu_isa());
+#ifdef __clang__
+  out.own_isa = "default";  // its kernels have no clones
+#else
   out.own_isa = __builtin_cpu_supports("avx512f") ? "avx512f" : __builtin_cpu_supports("avx2") ? "avx2" : "default";
+#endif
   const dnnl::version_t* v = dnnl::version();
   out.libraries.push_back({"oneDNN", fmt::format("{}.{}.{}", v->major, v->minor, v->patch)});
   out.libraries.push_back({"OpenMP", openmp_version()});
