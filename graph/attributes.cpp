@@ -1,6 +1,7 @@
 #include <belfry/graph/attributes.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -46,10 +47,11 @@ bool AttributeValue::operator==(const AttributeValue& other) const {
   const auto* b = std::get_if<TensorRef>(&other);
   if (a && b) return **a == **b;
   // Bitwise for floats, so that nan equals itself and -0 differs from 0.
+  auto same = [](double p, double q) { return std::bit_cast<std::uint64_t>(p) == std::bit_cast<std::uint64_t>(q); };
   if (const auto* x = std::get_if<double>(this))
-    if (const auto* y = std::get_if<double>(&other)) return std::memcmp(x, y, sizeof *x) == 0;
+    if (const auto* y = std::get_if<double>(&other)) return same(*x, *y);
   if (const auto* x = std::get_if<Reals>(this))
-    if (const auto* y = std::get_if<Reals>(&other)) return x->size() == y->size() && std::equal(x->begin(), x->end(), y->begin(), [](double p, double q) { return std::memcmp(&p, &q, sizeof p) == 0; });
+    if (const auto* y = std::get_if<Reals>(&other)) return x->size() == y->size() && std::equal(x->begin(), x->end(), y->begin(), same);
   return static_cast<const AttributeVariant&>(*this) == static_cast<const AttributeVariant&>(other);
 }
 

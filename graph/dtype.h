@@ -54,7 +54,7 @@ constexpr DType dtype_of() {
 /// InternalError: an op let a dtype through that its code does not know.
 [[noreturn]] void wrong_dtype(DType dtype, const char* wanted);
 
-/// Calls f.template operator()<T>() with the C++ type of `dtype`, which must be one to compute with: not f16 or bf16.
+/// Calls `f.template operator()<T>()` with the C++ type of `dtype`, which must be one to compute with: not f16 or bf16.
 template <class F>
 decltype(auto) visit_dtype(DType dtype, F&& f) {
   switch (dtype) {

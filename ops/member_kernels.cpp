@@ -84,7 +84,7 @@ class InTurn : public Prepared {
 
 }  // namespace
 
-Kernel in_turn(std::string kind, std::vector<std::string> members, std::shared_ptr<const KernelTable> table, bool references) {
+Kernel in_turn(std::string kind, std::vector<std::string> members, const std::shared_ptr<const KernelTable>& table, bool references) {
   return {.name = "members_in_turn", .op = std::move(kind), .supports = [table, references](const KernelRequest& r) { return supports(r, *table, references); },
           .prepare = [table](const KernelRequest& r) { return std::make_unique<InTurn>(r, *table); }, .members = std::move(members), .halves = true};
 }

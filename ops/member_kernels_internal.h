@@ -11,6 +11,6 @@ namespace belfry {
 
 /// The first member writes the output, the others work on it in place; each by the best kernel that `table` has for it. `references`:
 /// a member without one is computed by its reference, as on the host; else the whole is refused.
-Kernel in_turn(std::string kind, std::vector<std::string> members, std::shared_ptr<const KernelTable> table, bool references);
+Kernel in_turn(std::string kind, std::vector<std::string> members, const std::shared_ptr<const KernelTable>& table, bool references);
 
 }  // namespace belfry

@@ -5,7 +5,6 @@
 #include <iostream>
 
 #include <CLI/CLI.hpp>
-#include <dnnl_version.h>
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
@@ -13,19 +12,7 @@
 #include <belfry/frontends/session/library.h>
 #include <belfry/graph/graph.h>
 
-#include "build_facts.h"
-
 namespace belfry {
-
-std::string cuda_version() { return BELFRY_CUDA; }
-
-std::string version_text() {
-  std::string out = fmt::format("belfry {}\ncompiler   {}\nbuild      {}\n", BELFRY_VERSION, BELFRY_COMPILER, BELFRY_BUILD_TYPE);
-  if (std::string_view(BELFRY_SANITIZERS) != "none") out += fmt::format("sanitizers {}\n", BELFRY_SANITIZERS);
-  out += fmt::format("oneDNN     {}.{}.{}\nfmt        {}\n", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH, BELFRY_FMT);
-  out += fmt::format("CUDA       {}", cuda_version().empty() ? "not in this build" : cuda_version());
-  return out;
-}
 
 namespace {
 

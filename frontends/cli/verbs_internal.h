@@ -34,7 +34,5 @@ void add_completion_verb(CLI::App& app);
 
 /// Lines of `--version`: what was built, by what, with what.
 std::string version_text();
-/// Is a CUDA toolkit part of this build? Its version, else empty.
-std::string cuda_version();
 
 }  // namespace belfry

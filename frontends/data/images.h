@@ -29,7 +29,7 @@ struct ImageFolder {
   std::vector<std::string> files;    ///< relative paths, sorted, in the order of the rows
 };
 
-/// Reads ROOT/<class>/<name>.jpg or .jpeg. UserError where there is no class, a class has no photo, or a photo cannot be read.
+/// Reads `ROOT/CLASS/NAME.jpg` or .jpeg. UserError where there is no class, a class has no photo, or a photo cannot be read.
 ImageFolder image_folder(const std::filesystem::path& root, const ImageFolderOptions& options = {});
 
 }  // namespace belfry

@@ -13,15 +13,15 @@ BELFRY_CLONES void run(const void* left, std::int64_t step_a, const void* right,
   auto a = static_cast<const T*>(left), b = static_cast<const T*>(right);
   auto y = static_cast<T*>(out);
   if (step_a == 1 && step_b == 1) {
-#pragma GCC ivdep
+    BELFRY_IVDEP
     for (std::int64_t i = 0; i < n; ++i) y[i] = Op{}(a[i], b[i]);
   } else if (step_a == 1 && step_b == 0) {
     const T still = *b;
-#pragma GCC ivdep
+    BELFRY_IVDEP
     for (std::int64_t i = 0; i < n; ++i) y[i] = Op{}(a[i], still);
   } else if (step_a == 0 && step_b == 1) {
     const T still = *a;
-#pragma GCC ivdep
+    BELFRY_IVDEP
     for (std::int64_t i = 0; i < n; ++i) y[i] = Op{}(still, b[i]);
   } else {
     for (std::int64_t i = 0; i < n; ++i) y[i] = Op{}(a[i * step_a], b[i * step_b]);

@@ -64,7 +64,7 @@ template <class T>
 BELFRY_CLONES void choose(const bool* c, std::int64_t step_c, const T* a, std::int64_t step_a, const T* b, std::int64_t step_b, T* y, std::int64_t n) {
   if (step_c == 1 && step_a == 1 && step_b == 0) {
     const T still = *b;
-#pragma GCC ivdep
+    BELFRY_IVDEP
     for (std::int64_t i = 0; i < n; ++i) {
       T v = a[i];
       y[i] = c[i] ? v : still;

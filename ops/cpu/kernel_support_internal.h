@@ -6,11 +6,17 @@
 #include <belfry/executor/kernel.h>
 #include <belfry/ops/cpu/parallel_internal.h>
 
-/// One copy of a loop per instruction set, chosen when the program is loaded; all give the same bits. The sanitizers watch one.
-#ifdef __SANITIZE_ADDRESS__
+/// One copy of a loop per instruction set, chosen when the program is loaded; all give the same bits. The sanitizers watch one; clang makes none of templates.
+#if defined(__SANITIZE_ADDRESS__) || defined(__clang__)
 #define BELFRY_CLONES
 #else
 #define BELFRY_CLONES [[gnu::target_clones("avx512f", "avx2", "default")]]
+#endif
+/// Before a loop whose steps do not meet in memory; clang checks at run time.
+#ifdef __clang__
+#define BELFRY_IVDEP
+#else
+#define BELFRY_IVDEP _Pragma("GCC ivdep")
 #endif
 
 namespace belfry {

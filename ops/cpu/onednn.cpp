@@ -131,6 +131,25 @@ void repack(Stages& out, const memory::desc& from, int from_slot, const memory::
   out.add<dnnl::reorder>(dnnl::reorder::primitive_desc(engine(), from, engine(), to, attributes()), {{DNNL_ARG_FROM, from_slot}, {DNNL_ARG_TO, to_slot}});
 }
 
+// oneDNN 2 describes an operation before its primitive, oneDNN 3 the primitive alone.
+template <class Work, class... Facts>
+typename Work::primitive_desc described(const dnnl::primitive_attr& attr, const Facts&... facts) {
+#if DNNL_VERSION_MAJOR < 3
+  return {typename Work::desc(facts...), attr, engine()};
+#else
+  return {engine(), facts..., attr};
+#endif
+}
+/// Of a gradient: `hint` is what goes forward.
+template <class Work, class Hint, class... Facts>
+typename Work::primitive_desc described_back(const Hint& hint, const Facts&... facts) {
+#if DNNL_VERSION_MAJOR < 3
+  return {typename Work::desc(facts...), attributes(), engine(), hint};
+#else
+  return {engine(), facts..., hint, attributes()};
+#endif
+}
+
 using Forward = dnnl::convolution_forward;
 using InputGradient = dnnl::convolution_backward_data;
 using FilterGradient = dnnl::convolution_backward_weights;
@@ -144,8 +163,8 @@ struct ConvDescs {
   Forward::primitive_desc forward(bool with_bias) const {
     auto kind = dnnl::prop_kind::forward_training;
     auto direct = dnnl::algorithm::convolution_direct;
-    auto desc = with_bias ? Forward::desc(kind, direct, x, any, bias, y, strides, skipped, before, after) : Forward::desc(kind, direct, x, any, y, strides, skipped, before, after);
-    return {desc, attributes(), engine()};
+    return with_bias ? described<Forward>(attributes(), kind, direct, x, any, bias, y, strides, skipped, before, after)
+                     : described<Forward>(attributes(), kind, direct, x, any, y, strides, skipped, before, after);
   }
   memory::desc x, y, hwio, any, bias;
   memory::dims strides, before, after, skipped;  ///< skipped: elements between taps
@@ -161,13 +180,13 @@ void build(Stages& out, const Conv& c, const ConvDescs& d) {
     if (c.bias) out.add<Forward>(pd, {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, inner}, {DNNL_ARG_BIAS, out.buffer(2, d.bias)}, {DNNL_ARG_DST, y}});
     else out.add<Forward>(pd, {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, inner}, {DNNL_ARG_DST, y}});
   } else if (c.kind == Conv::input_gradient) {
-    InputGradient::primitive_desc pd({direct, d.x, d.any, d.y, d.strides, d.skipped, d.before, d.after}, attributes(), engine(), d.forward(false));
+    auto pd = described_back<InputGradient>(d.forward(false), direct, d.x, d.any, d.y, d.strides, d.skipped, d.before, d.after);
     out.name(pd.impl_info_str());
     int dy = out.buffer(0, d.y), w = out.buffer(1, d.hwio), dx = out.buffer(2, d.x), inner = w;
     if (pd.weights_desc() != d.hwio) repack(out, d.hwio, w, pd.weights_desc(), inner = out.scratch(pd.weights_desc()));
     out.add<InputGradient>(pd, {{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_WEIGHTS, inner}, {DNNL_ARG_DIFF_SRC, dx}});
   } else {
-    FilterGradient::primitive_desc pd({direct, d.x, d.any, d.y, d.strides, d.skipped, d.before, d.after}, attributes(), engine(), d.forward(false));
+    auto pd = described_back<FilterGradient>(d.forward(false), direct, d.x, d.any, d.y, d.strides, d.skipped, d.before, d.after);
     out.name(pd.impl_info_str());
     int x = out.buffer(0, d.x), dy = out.buffer(1, d.y), dw = out.buffer(2, d.hwio), inner = dw;
     bool back = pd.diff_weights_desc() != d.hwio;
@@ -195,7 +214,7 @@ void build(Stages& out, const Product& p) {
     ops.append_sum();
     attr.set_post_ops(ops);
   }
-  dnnl::matmul::primitive_desc pd(dnnl::matmul::desc(a, b, y), attr, engine());
+  auto pd = described<dnnl::matmul>(attr, a, b, y);
   out.name(pd.impl_info_str());
   out.add<dnnl::matmul>(pd, {{DNNL_ARG_SRC, out.buffer(0, a)}, {DNNL_ARG_WEIGHTS, out.buffer(1, b)}, {DNNL_ARG_DST, out.buffer(2, y)}});
 }
@@ -218,8 +237,9 @@ std::unique_ptr<Primitive> made(int threads, Build build) {
 }  // namespace
 
 bool has_bf16() {
-  static const dnnl::cpu_isa kIsa = dnnl::get_effective_cpu_isa();
-  return kIsa == dnnl::cpu_isa::avx512_core_bf16 || kIsa == dnnl::cpu_isa::avx512_core_amx;
+  // A set has the bits of those that it includes.
+  static const int kIsa = static_cast<int>(dnnl::get_effective_cpu_isa()), kWanted = static_cast<int>(dnnl::cpu_isa::avx512_core_bf16);
+  return (kIsa & kWanted) == kWanted;
 }
 
 std::unique_ptr<Primitive> make(const Conv& c, int threads) {

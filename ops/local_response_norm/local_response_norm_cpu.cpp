@@ -26,7 +26,7 @@ template <class T>
 inline void bases(const T* x, T* s, std::int64_t channels, const Formula<T>& f) {
   std::fill_n(s, channels, T{0});
   for_each_neighbour(channels, f.radius, [&](std::int64_t first, std::int64_t past, std::int64_t k) {
-#pragma GCC ivdep
+    BELFRY_IVDEP
     for (std::int64_t c = first; c < past; ++c) s[c] += x[c + k] * x[c + k];
   });
   for (std::int64_t c = 0; c < channels; ++c) s[c] = f.bias + f.alpha * s[c];
@@ -71,7 +71,7 @@ BELFRY_CLONES void differentiate(const T* x, const T* dy, T* dx, T* t, std::int6
       dx[c] = mine;
     }
     for_each_neighbour(channels, f.radius, [&](std::int64_t first, std::int64_t past, std::int64_t k) {
-#pragma GCC ivdep
+      BELFRY_IVDEP
       for (std::int64_t c = first; c < past; ++c) dx[c] -= x[c] * t[c + k];
     });
   }

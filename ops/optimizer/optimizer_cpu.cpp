@@ -22,7 +22,7 @@ BELFRY_CLONES void run(const void* formula, const Arguments& a, std::int64_t beg
   for (std::size_t k = 0; k < kScalars; ++k) scalars[k] = *a.in<T>(kSlots + 2 + k);
   const bool decays = a.inputs.size() > kDecay && a.inputs[kDecay];
   const T decay = decays ? *a.in<T>(kDecay) : T{0};
-#pragma GCC ivdep
+  BELFRY_IVDEP
   for (std::int64_t i = begin; i < end; ++i) {
     T before = w[i], gradient = g[i], s[kSlots + 1];
     for (std::size_t k = 0; k < kSlots; ++k) s[k] = slots[k][i];

@@ -10,13 +10,13 @@ using namespace unary_formulas;
 
 template <class T, class Op>
 BELFRY_CLONES void run(Op op, const T* x, T* y, std::int64_t n) {
-#pragma GCC ivdep
+  BELFRY_IVDEP
   for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(op(x[i]));
 }
 
 template <class T, class Op>
 BELFRY_CLONES void run_gradient(Op op, const T* dy, const T* v, T* dx, std::int64_t n) {
-#pragma GCC ivdep
+  BELFRY_IVDEP
   for (std::int64_t i = 0; i < n; ++i) {
     T d = dy[i];
     dx[i] = op(d, v[i]);

@@ -23,6 +23,11 @@ std::string isa_name(dnnl::cpu_isa isa) {
     case dnnl::cpu_isa::avx512_core_vnni: return "avx512_core_vnni";
     case dnnl::cpu_isa::avx512_core_bf16: return "avx512_core_bf16";
     case dnnl::cpu_isa::avx512_core_amx: return "avx512_core_amx";
+#if DNNL_VERSION_MAJOR >= 3
+    case dnnl::cpu_isa::avx2_vnni_2: return "avx2_vnni_2";
+    case dnnl::cpu_isa::avx512_core_fp16: return "avx512_core_fp16";
+    case dnnl::cpu_isa::avx512_core_amx_fp16: return "avx512_core_amx_fp16";
+#endif
     default: return fmt::format("isa {}", static_cast<int>(isa));
   }
 }
@@ -58,7 +63,11 @@ HostFacts host_facts() {
   out.memory_bytes = kibibytes(line_of("/proc/meminfo", "MemTotal"));
   out.available_bytes = kibibytes(line_of("/proc/meminfo", "MemAvailable"));
   out.isa = isa_name(dnnl::get_effective_cpu_isa());
+#ifdef __clang__
+  out.own_isa = "default";  // its kernels have no clones
+#else
   out.own_isa = __builtin_cpu_supports("avx512f") ? "avx512f" : __builtin_cpu_supports("avx2") ? "avx2" : "default";
+#endif
   const dnnl::version_t* v = dnnl::version();
   out.libraries.push_back({"oneDNN", fmt::format("{}.{}.{}", v->major, v->minor, v->patch)});
   out.libraries.push_back({"OpenMP", openmp_version()});

@@ -1,7 +1,8 @@
-"""The README's program builds against an installed tree and runs: by pkg-config, by Meson and by CMake.
+"""The README's program builds against an installed tree and runs, by the commands and files of docs/install.md: by pkg-config, by
+CMake and by Meson; a project can also have Belfry as a subproject.
 
-Arguments: build folder, prefix, libdir, compiler with its arguments. The tree is installed to a temporary folder and found
-there, so a wrong path in the package files shows."""
+Arguments: build folder, prefix, libdir, compiler with its arguments. The tree is installed to a temporary folder, far from its prefix,
+and nothing names it to the loader: a wrong path in the package files, or in the program, shows."""
 
 import os
 import pathlib
@@ -11,14 +12,12 @@ import subprocess
 import sys
 import tempfile
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[2]
-SOURCES = HERE
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
-def run(command, **more):
+def run(command, fails=False, **more):
     done = subprocess.run([str(c) for c in command], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, **more)
-    if done.returncode:
+    if bool(done.returncode) != fails:
         sys.exit(f"$ {' '.join(map(str, command))}\n{done.stdout}\nexit {done.returncode}")
     return done.stdout
 
@@ -32,6 +31,12 @@ def readme_program():
     if len(lines) > 30:
         sys.exit(f"the README's program has {len(lines)} lines that are not blank, more than 30")
     return programs[0]
+
+
+def guide_files():
+    """Files that docs/install.md shows, by name."""
+    text = (ROOT / "docs/install.md").read_text(encoding="utf-8")
+    return dict(re.findall(r"^`(CMakeLists\.txt|meson\.build)`:\n\n```\w+\n(.*?)^```", text, re.M | re.S))
 
 
 STRATEGIES = ['Single{}', 'Towers{.devices = parse_devices("cpu:0,cpu:1")}', 'Towers{.devices = parse_devices("sim:0-7")}']
@@ -52,6 +57,46 @@ def shorter(program):
     return program.replace("8000, 1000", "800, 200").replace(".epochs = 3", ".epochs = 1")
 
 
+def check_installed(tree, lib, env, folder):
+    """What users look for lies where they look."""
+    belfry = tree / "bin" / "belfry"
+    version = re.match(r"belfry (\d+\.\d+)\.\d+\n", run([belfry, "--version"], env=env))
+    if not version:
+        sys.exit("the installed program's --version opens with no version")
+    series = version.group(1)
+    listed = run(["readelf", "-d", lib / "libbelfry.so"])
+    if f"[libbelfry.so.{series}]" not in listed:
+        sys.exit(f"the library's soname is not libbelfry.so.{series}:\n{listed}")
+    data = pathlib.Path(run(["pkg-config", "--variable=datadir", "belfry"], env=env).strip())
+    run([belfry, "forecast", "mlp", "--cluster", data / "clusters" / "a100x8.json", "--batch", "512"], env=env)
+    share = data.parent
+    for file, words in {data / "belfry.schema.json": "$schema", share / "bash-completion/completions/belfry": "--devices", share / "zsh/site-functions/_belfry": "#compdef belfry",
+                        share / "fish/vendor_completions.d/belfry.fish": "complete -c belfry", share / "man/man1/belfry.1": "belfry forecast resnet50"}.items():
+        if words not in file.read_text(encoding="utf-8"):
+            sys.exit(f"{file.relative_to(tree)} lacks {words!r}")
+    run(["bash", "-n", share / "bash-completion/completions/belfry"])
+    # Another series of versions is refused, whatever the case of the name.
+    refused = folder / "refused"
+    refused.mkdir()
+    (refused / "CMakeLists.txt").write_text(f"cmake_minimum_required(VERSION 3.20)\nproject(p NONE)\nfind_package(Belfry {series} REQUIRED)\nfind_package(belfry 99.0 REQUIRED)\n", encoding="utf-8")
+    said = run(["cmake", "-S", refused, "-B", refused / "build", "-GNinja", f"-DCMAKE_PREFIX_PATH={tree}"], fails=True, env=env)
+    if 'requested version "99.0"' not in said:
+        sys.exit(f"a Belfry 99.0 is refused with other words:\n{said}")
+
+
+def check_subproject(source, folder, env):
+    """The project of the guide, where nothing is installed: its program compiles, and would be linked with the subproject's library."""
+    parent = folder / "parent"
+    shutil.copytree(source, parent)
+    (parent / "subprojects").mkdir()
+    (parent / "subprojects" / "belfry").symlink_to(ROOT)
+    run(["meson", "setup", folder / "by_subproject", parent, "--force-fallback-for=belfry", "-Dbelfry:cuda=disabled"], env=env)
+    run(["ninja", "-C", folder / "by_subproject", "program.p/program.cpp.o"], env=env)
+    wanted = run(["ninja", "-C", folder / "by_subproject", "-t", "query", "program"], env=env)
+    if "subprojects/belfry/libbelfry.so" not in wanted:
+        sys.exit(f"the program is not linked with the subproject's library:\n{wanted}")
+
+
 def main():
     build, prefix, libdir, compiler = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
     with tempfile.TemporaryDirectory() as folder:
@@ -59,16 +104,23 @@ def main():
         run(["meson", "install", "-C", build, "--no-rebuild", "--destdir", folder / "tree"])
         tree = folder / "tree" / prefix.lstrip("/")
         lib = tree / libdir
-        env = os.environ | {"PKG_CONFIG_PATH": str(lib / "pkgconfig"), "LD_LIBRARY_PATH": str(lib), "CXX": " ".join(compiler)}
-        env.pop("CPATH", None)
+        bare = os.environ | {"CXX": " ".join(compiler)}
+        for name in ("CPATH", "LD_LIBRARY_PATH", "PKG_CONFIG_PATH"):
+            bare.pop(name, None)
+        env = bare | {"PKG_CONFIG_PATH": str(lib / "pkgconfig")}
+        check_installed(tree, lib, env, folder)
+
         source = folder / "source"
-        shutil.copytree(SOURCES, source, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+        source.mkdir()
+        for name, text in guide_files().items():
+            (source / name).write_text(text, encoding="utf-8")
         program = readme_program()
         (source / "program.cpp").write_text(program, encoding="utf-8")
 
         flags = run(["pkg-config", "--cflags", "--libs", "belfry"], env=env).split()
         if not any(str(tree) in f for f in flags):
             sys.exit(f"pkg-config names another tree: {flags}")
+        flags.append("-Wl,-rpath," + run(["pkg-config", "--variable=libdir", "belfry"], env=env).strip())
         outputs = {}
         for i, (strategy, text) in enumerate(variants(program)):
             (folder / f"variant_{i}.cpp").write_text(shorter(text), encoding="utf-8")
@@ -82,10 +134,7 @@ def main():
         run(["meson", "setup", folder / "by_meson", source], env=env)
         run(["ninja", "-C", folder / "by_meson"], env=env)
         outputs["by Meson"] = run([folder / "by_meson" / "program"], env=env, cwd=folder)
-
-        version = run([tree / "bin" / "belfry", "--version"], env=env)
-        if not re.match(r"belfry \d", version):
-            sys.exit(f"the installed program says {version!r}")
+        check_subproject(source, folder, bare)
     for name, text in outputs.items():
         print(f"{name}:\n{text}")
         if not text.strip():
