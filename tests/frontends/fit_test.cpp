@@ -80,7 +80,7 @@ TEST(Fit, epochs_and_steps_count_from_where_the_session_stands) {
   EXPECT_EQ(steps({.batch = 4}), 2);  // what is left of the epoch that was begun
   // 12 rows from the start of an epoch: the last batch runs on into the next.
   seen.clear();
-  EXPECT_EQ(steps({.batch = 4, .steps = 3, .full_batches = true, .on_epoch = [&](const Progress& p) { seen.push_back(p.rows), seen.push_back(p.epochs); }}), 3);
+  EXPECT_EQ(steps({.batch = 4, .steps = 3, .last_batch = LastBatch::runs_on, .on_epoch = [&](const Progress& p) { seen.push_back(p.rows), seen.push_back(p.epochs); }}), 3);
   EXPECT_THAT(seen, testing::ElementsAre(12, 7));
   EXPECT_EQ(session.data_progress, (Session::DataProgress{7, 2, 18}));
 }
