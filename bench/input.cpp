@@ -16,7 +16,7 @@ using namespace belfry;
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::int64_t kBatch = 128, kRows = 10000;
+constexpr std::int64_t kBatchRows = 128, kRows = 10000;
 constexpr int kWarm = 12;  // steps after which an input that takes time has its thread
 
 std::shared_ptr<HostTensor> noise(Extents shape) {
@@ -40,7 +40,7 @@ struct Watch {
     if (++steps == kWarm) start = Clock::now();
     end = Clock::now();
   }
-  double rate() const { return static_cast<double>((steps - kWarm) * kBatch) / std::chrono::duration<double>(end - start).count(); }
+  double rate() const { return static_cast<double>((steps - kWarm) * kBatchRows) / std::chrono::duration<double>(end - start).count(); }
 };
 
 double resident_rate(Session& session, const NamedTensors& batch, int steps, const std::vector<std::string>& fetches) {
@@ -54,7 +54,7 @@ double resident_rate(Session& session, const NamedTensors& batch, int steps, con
 
 double fit_rate(Session& session, const DataSet& data, int steps) {
   Watch watch;
-  fit(session, data, {.batch = kBatch, .steps = steps, .shuffle = 1, .last_batch = LastBatch::runs_on, .on_batch = [&](const Progress&) { watch.step(); }});
+  fit(session, data, {.batch = kBatchRows, .steps = steps, .shuffle = 1, .last_batch = LastBatch::runs_on, .on_batch = [&](const Progress&) { watch.step(); }});
   return watch.rate();
 }
 
@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
   auto library = standard_library();
   Session session(net_named("cifar10").build(library->ops), Towers{.devices = parse_devices("cpu:0,cpu:1"), .variables = cpu(0)}, {.library = library});
   const std::vector<std::string> fetches = fit_fetches(session);
-  Batches batches(stored, kBatch);
+  Batches batches(stored, kBatchRows);
   const NamedTensors batch = batches.next();
   std::vector<double> resident, from_memory, with_distortions, memory_ratio, ratio;
   resident_rate(session, batch, steps, fetches);
@@ -97,7 +97,7 @@ int main(int argc, char** argv) {
     ratio.push_back(with_distortions.back() / beside);
     memory_ratio.push_back(from_memory.back() / beside);
   }
-  fmt::print("cifar10, batch {}, towers on cpu:0 and cpu:1; each ratio is to the resident rounds before and after\n", kBatch);
+  fmt::print("cifar10, batch {}, towers on cpu:0 and cpu:1; each ratio is to the resident rounds before and after\n", kBatchRows);
   report("resident batch", resident, "img/s");
   report("stored images, shuffled", from_memory, "img/s");
   report("with distortions", with_distortions, "img/s");
