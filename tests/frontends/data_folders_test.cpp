@@ -131,7 +131,8 @@ TEST(Cifar10, is_distorted_in_windows_and_keeps_its_test_images) {
   EXPECT_EQ(Batches(still.train, 4).next().at("image"), plain.train.columns.at("image"));
   const HostTensor bytes = cifar10_bytes(folder.path()).train.columns.at("image");
   EXPECT_EQ(bytes.data<std::uint8_t>()[2 * 3072 + 3 * 33 + 1], (1024 + 33) * 5 % 251) << "green of the third image, row 1, column 1";
-  for (float x : Batches(distorted.train, 4).next().at("image").data<float>()) ASSERT_LT(std::abs(x), 6);
+  Batches batches(distorted.train, 4);
+  for (float x : batches.next().at("image").data<float>()) ASSERT_LT(std::abs(x), 6);
   EXPECT_NE(message_of([&] { cifar10(folder.path(), {.size = 30, .distortions = cifar10_distortions()}); }).find("images of 30 x 30 with crop=8 are not in 32 x 32"), std::string::npos);
 }
 
