@@ -128,7 +128,7 @@ class Fitter {
     Progress& p = e.p;
     p.metrics = e.means.means();
     EpochResult result{p.metrics, p.seconds, p.loops};
-    if (const double part = p.waited / std::max(p.seconds, 1e-9); options_.notice && p.seconds > 1 && part > 0.1)
+    if (const double part = p.waited / std::max(p.seconds, 1e-9); options_.notice && p.seconds > 1 && part > 0.05)
       options_.notice(fmt::format("the input limits: {:.0f} % of epoch {} waited for batches, with {} made ahead", 100 * part, epoch + 1, p.ahead));
     if (options_.validation) {
       std::optional<AveragesInPlace> averages;
