@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include <belfry/belfry.h>
-#include <belfry/frontends/data/images.h>
+#include <belfry/frontends/data/image_folder.h>
 #include <belfry/frontends/nn/nets/nets.h>
 
 using namespace belfry;
@@ -80,7 +80,7 @@ void finetune(const Choices& c) {
       rate = p.learning_rate.value_or(0);
     };
     // Every batch is a full one, as those of tf.data's shuffle().repeat().batch(): an epoch is so many steps.
-    const FitOptions options{.batch = batch, .steps = steps, .shuffle = static_cast<std::uint64_t>(c.seed), .full_batches = true, .on_batch = add, .learning_rate = true};
+    const FitOptions options{.batch = batch, .steps = steps, .shuffle = static_cast<std::uint64_t>(c.seed), .last_batch = LastBatch::runs_on, .on_batch = add, .learning_rate = true};
     for (const EpochResult& part : fit(session, train.data, options)) seconds += part.seconds;
     const Metrics held_out = evaluate(session, val.data);
     std::printf("epoch %2ld/%ld  %5.1f s  rate %.2e  loss %.4f  accuracy %.4f  validation: loss %.4f  accuracy %.4f\n", static_cast<long>(epoch), static_cast<long>(c.epochs), seconds, rate,

@@ -37,7 +37,7 @@ DataSet made_up(std::int64_t rows) {
 int main(int argc, char** argv) {
   DataSet data = argc < 2 ? made_up(1280) : cifar10(argv[1]).train;
   Session session(train_graph(data.rows()), Towers{.devices = parse_devices("cpu:0,cpu:1"), .variables = cpu(0), .combine = Combine::tower_mean});
-  fit(session, data, {.batch = kGpus * kBatchOfTower, .steps = 60, .shuffle = 1, .full_batches = true, .checkpoints = "checkpoints", .checkpoint_every = 30});
+  fit(session, data, {.batch = kGpus * kBatchOfTower, .steps = 60, .shuffle = 1, .last_batch = LastBatch::runs_on, .checkpoints = "checkpoints", .checkpoint_every = 30});
   AveragesInPlace averages(session);  // the evaluation program restores the shadow variables
   std::printf("cross entropy with averages %.1f\n", evaluate(session, data).at("cross_entropy"));
   const auto kept = std::filesystem::directory_iterator("checkpoints");

@@ -28,7 +28,7 @@ int main() {
   Session session(model(), Mirrored{.devices = parse_devices("sim:0,sim:2,sim:3,sim:5"), .combine = Combine::tower_sum});
   for (int epoch = 0; epoch < 2; ++epoch) {
     double loss = 0, accuracy = 0, steps = 0;
-    Batches batches(train, kGlobalBatch, {}, true);
+    Batches batches(train, kGlobalBatch, {}, LastBatch::runs_on);
     for (; steps < static_cast<double>(batches.batches_per_epoch()); ++steps) {
       Results r = session.step(batches.next(), {"train_loss", "train_accuracy"});  // 16 rows a replica
       loss += static_cast<double>(r.item<float>("train_loss"));

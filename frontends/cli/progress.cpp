@@ -120,14 +120,15 @@ std::optional<double> one_device_rate(Session& session, const DataSet& data, std
     SessionOptions options = session.options();
     options.rules = {};
     Session alone(session.graph(), Single{first.id, 1, plan.placement.combine, plan.threads}, options);
-    const DataSet rows = data.slice(0, std::min(batch, data.rows()));
+    Batches batches(data, std::min(batch, data.rows()));
+    const NamedTensors rows = batches.next();
     auto begin = std::chrono::steady_clock::now();
     constexpr int kWarm = 2, kTimed = 3;
     for (int k = 0; k < kWarm + kTimed; ++k) {
       if (k == kWarm) begin = std::chrono::steady_clock::now();
-      alone.step(rows.columns, fetches);
+      alone.step(rows, fetches);
     }
-    return static_cast<double>(kTimed * rows.rows()) / std::max(1e-9, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    return static_cast<double>(kTimed * std::min(batch, data.rows())) / std::max(1e-9, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   } catch (const std::exception&) {
     return {};  // a figure less, for which training does not fail
   }

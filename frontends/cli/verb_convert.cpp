@@ -7,7 +7,6 @@
 
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
-#include <belfry/frontends/data/digits.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/graph_file.h>
 #include <belfry/ops/passes/passes.h>
@@ -33,31 +32,6 @@ void add_convert_verb(CLI::App& app, const LibrarySource& library) {
     std::string text = write_graph(graph, {}, state);
     if (o->out.empty()) std::cout << text;
     else write_file(o->out, text);
-  });
-}
-
-void add_data_verb(CLI::App& app, const LibrarySource&) {
-  struct ConvertArguments {
-    std::string out;
-    std::int64_t train = 12000, test = 2000;
-    std::uint64_t seed = 1;
-  };
-  auto o = std::make_shared<ConvertArguments>();
-  CLI::App* data = app.add_subcommand("data", "Data sets");
-  data->footer("Example: belfry data digits --out digits");
-  data->require_subcommand(0, 1);
-  data->callback([data] {
-    if (data->get_subcommands().empty()) throw WrongUse("data wants the name of a set: digits");
-  });
-  CLI::App* verb = data->add_subcommand("digits", "Draw handwriting-like digits as the four IDX files of MNIST");
-  verb->footer("Example: belfry data digits --out digits");
-  verb->add_option("--out", o->out, "a folder")->required();
-  verb->add_option("--train", o->train, "training images")->check(whole(1, 1 << 30));
-  verb->add_option("--test", o->test, "test images")->check(whole(1, 1 << 30));
-  verb->add_option("--seed", o->seed, "of the drawing")->check(whole(0, UINT64_MAX));
-  verb->callback([o] {
-    draw_digits(o->out, o->train, o->test, o->seed);
-    say(fmt::format("drew {} training and {} test digits into {}\n", o->train, o->test, o->out));
   });
 }
 

@@ -1,5 +1,9 @@
 #include <CLI/CLI.hpp>
 
+#include <cinttypes>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <utility>
@@ -22,14 +26,12 @@ namespace belfry {
 
 namespace {
 
-constexpr const char* kAntialias = "make photos smaller by the mean of all pixels, as Pillow does; by default as tf.image.resize";
-
 struct TrainArguments {
   std::string source, data, out, checkpoints, resume, state, log, split = "test";
-  std::string monitor, tensorboard;
+  std::string monitor, tensorboard, distort, rescale, shard;
   std::int64_t batch = 0, steps = 0, checkpoint_every = 0;
   int epochs = 5, keep = 3, patience = 0;
-  bool shuffle = false, full_batches = false, averages = false, antialias = false, quiet = false, json = false;
+  bool shuffle = false, full_batches = false, drop_last = false, averages = false, antialias = false, quiet = false, json = false;
   PlacementArguments placement;
 };
 
@@ -39,14 +41,49 @@ void say_memory(Session& session) {
     say(fmt::format("memory of {}: planned {} bytes, allocated {} bytes\n", program.bound().spaces[s], program.bound().arena_bytes[s], program.allocated(static_cast<int>(s))));
 }
 
+/// "1/127.5,-1": scale and offset of pixels; or "standardise".
+Rescale rescale_of(const std::string& text) {
+  if (text == "standardise") return {.standardised = true};
+  double divisor = 1, offset = 0;
+  const char* begin = text.c_str();
+  char* end = nullptr;
+  const double scale = std::strtod(begin, &end);
+  bool read = end != begin;
+  for (auto [mark, number] : {std::pair{'/', &divisor}, {',', &offset}}) {
+    if (*end != mark) continue;
+    begin = end + 1;
+    *number = std::strtod(begin, &end);
+    read = read && end != begin;
+  }
+  read = read && *end == '\0';
+  if (!read || !std::isfinite(scale / divisor) || !std::isfinite(offset)) throw WrongUse(fmt::format("--rescale '{}': a scale and perhaps an offset are expected, as in 1/127.5,-1, or standardise", text));
+  return {scale / divisor, offset};
+}
+
+Shard shard_of(const std::string& text) {
+  Shard out;
+  int used = 0;
+  if (std::sscanf(text.c_str(), "%" SCNd64 "/%" SCNd64 "%n", &out.index, &out.count, &used) != 2 || text.c_str()[used] != '\0' || out.index < 0 || out.index >= out.count)
+    throw WrongUse(fmt::format("--shard '{}': I/N is expected, with I from 0 to N - 1", text));
+  return out;
+}
+
 /// Photos take the size that the graph asks for, windows of text its length.
 Splits splits_for(const Session& session, const TrainArguments& o) {
   DataWanted wanted{.antialias = o.antialias};
-  for (NodeId id : session.graph().inputs()) {
-    const Shape& shape = session.graph().node(id).types[0].shape;
-    if (session.graph().node(id).name == "image" && shape.size() == 4) wanted.height = shape[1].factor, wanted.width = shape[2].factor;
-    if (session.graph().node(id).name == "tokens" && shape.size() == 2) wanted.length = shape[1].factor;
+  const Graph& g = session.graph();
+  for (NodeId id : g.inputs()) {
+    const std::string& name = g.node(id).name;
+    const TensorType& type = g.node(id).types[0];
+    if (name == "image" && type.shape.size() == 4) wanted.height = type.shape[1].factor, wanted.width = type.shape[2].factor, wanted.channels = type.shape[3].factor;
+    if (name == "tokens" && type.shape.size() == 2) wanted.length = type.shape[1].factor;
+    if (type.shape.empty() || type.shape[0].symbol != g.row_symbol) continue;
+    LocalType& row = wanted.inputs[name] = {type.dtype, {}};
+    for (std::size_t axis = 1; axis < type.shape.size(); ++axis) row.shape.push_back(type.shape[axis].factor);
   }
+  if (!o.rescale.empty()) wanted.rescale = rescale_of(o.rescale);
+  if (!o.distort.empty()) wanted.distortions = parse_distortions(o.distort, o.placement.seed);
+  if (!o.shard.empty()) wanted.shard = shard_of(o.shard);
   return data_folder(o.data, wanted);
 }
 
@@ -77,7 +114,8 @@ FitOptions fit_options_of(const TrainArguments& o, std::int64_t batch, const Spl
   out.epochs = o.epochs;
   out.steps = o.steps;
   if (o.shuffle) out.shuffle = o.placement.seed;
-  out.full_batches = o.full_batches;
+  if (o.full_batches) out.last_batch = LastBatch::runs_on;
+  if (o.drop_last) out.last_batch = LastBatch::dropped;
   out.validation = &data.test;
   out.averages = o.averages;
   out.checkpoints = o.checkpoints;
@@ -117,6 +155,10 @@ void write_run(Session& session, const TrainArguments& o, const FitOptions& opti
   run["seed"] = o.placement.seed;
   run["shuffle"] = o.shuffle;
   run["full_batches"] = o.full_batches;
+  if (o.drop_last) run["drop_last"] = true;
+  if (!o.distort.empty()) run["distort"] = o.distort;
+  if (!o.rescale.empty()) run["rescale"] = o.rescale;
+  if (!o.shard.empty()) run["shard"] = o.shard;
   if (o.patience) run["patience"] = o.patience;
   run["precision"] = name_of(session.graph().precision);
   run["strategy"] = session.strategy().name;
@@ -144,8 +186,9 @@ void write_results(Session& session, const DataSet& data, const std::string& out
   write_safetensors(dir / "state.safetensors", trained);
   // The trace is of a step as training runs it: the first ones wake the threads, and what they change is put back.
   session.set_trace(true);
-  const DataSet rows = data.slice(0, std::min(batch, data.rows()));
-  for (int k = 0; k < 10; ++k) session.step(rows.columns, fetches);
+  Batches batches(data, std::min(batch, data.rows()));
+  const NamedTensors rows = batches.next();
+  for (int k = 0; k < 10; ++k) session.step(rows, fetches);
   write_file((dir / "trace.json").string(), chrome_trace(session.last_program().bound(), session.trace(), session.gpu_readings()));
   session.load_state(trained);
   say(fmt::format("wrote {0}/plan.json, {0}/state.safetensors, {0}/trace.json\n", out));
@@ -171,7 +214,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
     say_memory(session);
   }
   if (!o.out.empty()) remove_unfinished(o.out), write_run(session, o, fit_options, fetches);
-  ProgressLine line(data.train.columns.contains("image") ? "img" : "rows", writes_over() ? one_device_rate(session, data.train, batch, fetches) : std::nullopt);
+  ProgressLine line(data.train.types().contains("image") ? "img" : "rows", writes_over() ? one_device_rate(session, data.train, batch, fetches) : std::nullopt);
   bool first = !session.strategy().loops;
   fit_options.on_batch = [&](const Progress& p) {
     if (std::exchange(first, false)) say_slow(session.plan(batch, Mode::step, fetches));
@@ -191,18 +234,30 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
 
 }  // namespace
 
+namespace {
+
+void add_data_options(CLI::App& verb, TrainArguments& o) {
+  verb.add_option("--data", o.data, "a folder of MNIST, CIFAR-10, photos in class folders, .npz, .npy, .csv or *.txt, or a .npz; see belfry data inspect")->required()->check(CLI::ExistingPath);
+  verb.add_flag("--antialias", o.antialias, "make photos smaller by the mean of all pixels, as Pillow does; by default as tf.image.resize");
+  verb.add_option("--rescale", o.rescale, "pixels of photos and arrays of images: SCALE[,OFFSET] as in 1/255, or standardise; by default photos 1/127.5,-1");
+}
+
+}  // namespace
+
 void add_train_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<TrainArguments>();
   CLI::App* verb = app.add_subcommand("train", "Train a net, graph or plan on images and their labels, or on text");
   verb->footer("Example: belfry train mnist_cnn --data mnist --devices cpu:0,cpu:1 -O variables=cpu:0 --batch 32 --epochs 5 --out run");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
-  verb->add_option("--data", o->data, "a folder: MNIST's IDX files, CIFAR-10's binary batches, photos in train/CLASS and val/CLASS, or *.txt")->required()->check(CLI::ExistingDirectory);
+  add_data_options(*verb, *o);
+  verb->add_option("--distort", o->distort, "pictures to train on change in each epoch: shear=DEGREES,zoom=PART,crop=PIXELS,flip=1,brightness=BYTES,contrast=PART; keyed by --seed, epoch and row");
+  verb->add_option("--shard", o->shard, "I/N: of the rows to train on every N-th, from I on");
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
   CLI::Option* epochs = verb->add_option("--epochs", o->epochs, "passes over the data, those before a checkpoint among them; by default 5")->check(whole(1, 1 << 30));
   verb->add_option("--steps", o->steps, "so many steps in place of epochs, those before a checkpoint among them")->check(count())->excludes(epochs);
-  verb->add_flag("--antialias", o->antialias, kAntialias);
   verb->add_flag("--shuffle", o->shuffle, "another order of the rows in each epoch, keyed by --seed");
-  verb->add_flag("--full-batches", o->full_batches, "no short batch at the end of an epoch: it runs on into the next");
+  CLI::Option* full = verb->add_flag("--full-batches", o->full_batches, "no short batch at the end of an epoch: it runs on into the next");
+  verb->add_flag("--drop-last", o->drop_last, "no short batch at the end of an epoch: its rows are left out")->excludes(full);
   verb->add_flag("--averages", o->averages, "evaluate with the moving averages of the variables");
   verb->add_option("--state", o->state, "initial variables by name")->check(CLI::ExistingFile);
   CLI::Option* folder = verb->add_option("--checkpoints", o->checkpoints, "a folder for a checkpoint after each epoch; the same command goes on from the latest, bit for bit");
@@ -225,12 +280,11 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
   CLI::App* verb = app.add_subcommand("evaluate", "Losses and metrics on held-out data, with the graph for inference");
   verb->footer("Example: belfry evaluate mnist_cnn --data mnist --state run/state.safetensors");
   verb->add_option("source", o->source, "a net or a graph file")->required();
-  verb->add_option("--data", o->data, "a folder: MNIST's IDX files, CIFAR-10's binary batches, photos in train/CLASS and val/CLASS, or *.txt")->required()->check(CLI::ExistingDirectory);
+  add_data_options(*verb, *o);
   verb->add_option("--state", o->state, "variables by name")->check(CLI::ExistingFile);
   verb->add_option("--batch", o->batch, "rows at a time")->check(count());
   verb->add_flag("--averages", o->averages, "with the moving averages of the variables in their place");
   verb->add_option("--split", o->split, "train, test or all; by default test, the rows held out")->check(CLI::IsMember({"train", "test", "all"}));
-  verb->add_flag("--antialias", o->antialias, kAntialias);
   verb->add_flag("--json", o->json, "for machines");
   o->placement.add_to(*verb);
   verb->callback([o, library] {

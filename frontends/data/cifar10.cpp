@@ -1,8 +1,8 @@
 #include <belfry/frontends/data/cifar10.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -13,47 +13,46 @@ namespace belfry {
 
 namespace {
 
-constexpr std::size_t kSide = 32, kCrop = 24, kBegin = (kSide - kCrop) / 2, kPlane = kSide * kSide, kRecord = 1 + 3 * kPlane, kPixels = kCrop * kCrop * 3;
+constexpr std::size_t kSide = 32, kPlane = kSide * kSide, kRecord = 1 + 3 * kPlane;
 
-void crop_and_standardise(const std::uint8_t* planes, float* out) {
-  double sum = 0, squares = 0;
-  std::array<double, kPixels> x;
-  for (std::size_t i = 0; i < kPixels; ++i) {
-    std::size_t row = i / (kCrop * 3), column = i / 3 % kCrop, colour = i % 3;
-    x[i] = planes[colour * kPlane + (kBegin + row) * kSide + kBegin + column];
-    sum += x[i];
-  }
-  const double mean = sum / kPixels;
-  for (double v : x) squares += (v - mean) * (v - mean);
-  const double deviation = std::max(std::sqrt(squares / kPixels), 1 / std::sqrt(static_cast<double>(kPixels)));
-  for (std::size_t i = 0; i < kPixels; ++i) out[i] = static_cast<float>((x[i] - mean) / deviation);
-}
-
-DataSet read(const std::vector<std::filesystem::path>& files) {
-  std::vector<float> images;
-  std::vector<std::int32_t> labels;
+DataSet read_records(const std::vector<std::filesystem::path>& files) {
+  std::size_t count = 0;
+  std::vector<std::unique_ptr<MappedFile>> mapped;
   for (const auto& path : files) {
-    MappedFile file(path);
-    auto bytes = reinterpret_cast<const std::uint8_t*>(file.bytes().data());
-    const std::size_t size = file.bytes().size();
+    mapped.push_back(std::make_unique<MappedFile>(path));
+    const std::size_t size = mapped.back()->bytes().size();
     if (size == 0 || size % kRecord) throw UserError(fmt::format("{}: {} bytes are no whole number of records of {}", path.string(), size, kRecord));
-    for (std::size_t at = 0; at < size; at += kRecord) {
-      if (bytes[at] > 9) throw UserError(fmt::format("{}, byte {}: {} is no label of 0 to 9", path.string(), at, bytes[at]));
-      labels.push_back(bytes[at]);
-      images.resize(images.size() + kPixels);
-      crop_and_standardise(bytes + at + 1, images.data() + images.size() - kPixels);
+    count += size / kRecord;
+  }
+  const auto n = static_cast<std::int64_t>(count);
+  HostTensor images(u8, {n, kSide, kSide, 3}), labels(i32, {n});
+  std::uint8_t* pixel = images.data<std::uint8_t>().data();
+  std::int32_t* label = labels.data<std::int32_t>().data();
+  for (std::size_t f = 0; f < files.size(); ++f) {
+    auto bytes = reinterpret_cast<const std::uint8_t*>(mapped[f]->bytes().data());
+    for (std::size_t at = 0; at < mapped[f]->bytes().size(); at += kRecord) {
+      if (bytes[at] > 9) throw UserError(fmt::format("{}, byte {}: {} is no label of 0 to 9", files[f].string(), at, bytes[at]));
+      *label++ = bytes[at];
+      for (std::size_t i = 0; i < kPlane; ++i)
+        for (std::size_t colour = 0; colour < 3; ++colour) *pixel++ = bytes[at + 1 + colour * kPlane + i];
     }
   }
   DataSet out;
-  const auto n = static_cast<std::int64_t>(labels.size());
-  out.columns.emplace("image", HostTensor::of<float>({n, kCrop, kCrop, 3}, images));
-  out.columns.emplace("label", HostTensor::of<std::int32_t>({n}, labels));
+  out.columns.emplace("image", std::move(images));
+  out.columns.emplace("label", std::move(labels));
+  return out;
+}
+
+HostTensor standardised_middles(const HostTensor& bytes, std::int64_t size) {
+  HostTensor out = converted(middles(bytes, size, size), f32);
+  const auto elements = static_cast<std::size_t>(size * size * 3);
+  for (std::int64_t i = 0; i < bytes.shape()[0]; ++i) standardise(out.data<float>().subspan(static_cast<std::size_t>(i) * elements, elements));
   return out;
 }
 
 }  // namespace
 
-Splits cifar10(const std::filesystem::path& dir) {
+Splits cifar10_bytes(const std::filesystem::path& dir) {
   std::vector<std::filesystem::path> train, test;
   std::error_code error;
   for (const auto& e : std::filesystem::directory_iterator(dir, error)) {
@@ -66,7 +65,24 @@ Splits cifar10(const std::filesystem::path& dir) {
   if (train.empty()) throw UserError(fmt::format("{}: no data_batch_*.bin; CIFAR-10 in its binary form is data_batch_1.bin to data_batch_5.bin and test_batch.bin", dir.string()));
   std::sort(train.begin(), train.end());
   std::sort(test.begin(), test.end());
-  return {.train = read(train), .test = read(test)};
+  return {.train = read_records(train), .test = read_records(test)};
+}
+
+Splits cifar10(const std::filesystem::path& dir, const Cifar10Options& o) {
+  const std::int64_t side = kSide, crop = o.distortions ? o.distortions->crop : 0;
+  if (o.size < 1 || o.size > side - crop) throw UserError(fmt::format("{}: images of {} x {} with crop={} are not in 32 x 32", dir.string(), o.size, o.size, crop));
+  Splits out = cifar10_bytes(dir);
+  for (DataSet* part : {&out.train, &out.test}) {
+    HostTensor& image = part->columns.at("image");
+    if (!o.distortions || part == &out.test) {
+      image = standardised_middles(image, o.size);
+      continue;
+    }
+    auto bytes = std::make_shared<const HostTensor>(middles(image, o.size + crop, o.size + crop));
+    part->columns.erase("image");
+    part->made["image"] = distorted_column(std::move(bytes), *o.distortions, {.standardised = true});
+  }
+  return out;
 }
 
 }  // namespace belfry

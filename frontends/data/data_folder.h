@@ -1,21 +1,42 @@
-// What `belfry train --data DIR` finds in a folder.
+// What `belfry train --data PATH` finds in a folder or file.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string>
 
+#include <belfry/frontends/data/arrays.h>
 #include <belfry/frontends/data/data_set.h>
+#include <belfry/frontends/data/distort.h>
+#include <belfry/frontends/data/image_folder.h>
 
 namespace belfry {
 
-/// What a graph's inputs ask of the data.
+/// What a graph's inputs ask of the data, and a user.
 struct DataWanted {
-  std::int64_t height = 0, width = 0;  ///< of photos; 0: 224
-  std::int64_t length = 0;             ///< of windows of text; 0: no text
-  bool antialias = false;              ///< how photos are made smaller: see resize_bilinear
+  std::int64_t height = 0, width = 0;      ///< of photos; 0: 224. CIFAR-10's images are as high and wide; 0: 24
+  std::int64_t channels = 0;               ///< of photos; 1: grey, else 3
+  std::int64_t length = 0;                 ///< of windows of text; 0: no text
+  bool antialias = false;                  ///< how photos are made smaller: see resize_bilinear
+  std::optional<Rescale> rescale = {};     ///< of the pixels of photos, else to [-1, 1], and of "image" in arrays, else as they are
+  std::optional<Distortions> distortions = {};  ///< of rows to train on that are pictures of bytes
+  Shard shard = {};                        ///< of the rows to train on; those held out are whole
+  InputRows inputs = {};                   ///< columns of arrays and tables are brought to these
 };
 
-/// MNIST's four IDX files, CIFAR-10's binary batches, photos in class folders under train/ and val/ or test/, scaled to [-1, 1], or *.txt. Columns "image"
-/// and "label", or "tokens" and "targets". UserError where the folder holds none of these, or no held-out rows.
-Splits data_folder(const std::filesystem::path& dir, const DataWanted& wanted = {});
+enum class DataKind { mnist, cifar10, photos, array_folders, array_files, packed_arrays, tables, text };
+const char* name_of(DataKind kind);
+
+/// By the names of what lies there. UserError saying what is read where it is none of it.
+DataKind data_kind(const std::filesystem::path& path);
+
+/// The part of a folder that is held out, beside train, train.npz or train.csv: the one named val or else test, with the same ending.
+std::filesystem::path held_out(const std::filesystem::path& dir, const std::string& ending = "");
+
+/// MNIST's four IDX files, CIFAR-10's binary batches, photos in class folders under train/ and val/ or test/, arrays (train.npz and test.npz, a .npz
+/// of x_train, y_train, x_test, y_test, or .npy under train/ and test/), tables (train.csv and test.csv), or *.txt. Columns "image" and "label",
+/// "tokens" and "targets", or the arrays' and tables' own. UserError where there are none of these, or no held-out rows.
+Splits data_folder(const std::filesystem::path& path, const DataWanted& wanted = {});
 
 }  // namespace belfry

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csetjmp>
+#include <cstring>
 #include <memory>
+#include <vector>
 
 #include <fmt/format.h>
+#include <png.h>
 #include <turbojpeg.h>
-
-#include <belfry/frontends/files/files.h>
 
 namespace belfry {
 
@@ -53,17 +55,44 @@ std::vector<float> resampled(std::span<const float> x, std::size_t outer, std::i
   return out;
 }
 
-std::vector<std::filesystem::path> sorted(const std::filesystem::path& dir, bool folders) {
-  std::vector<std::filesystem::path> out;
-  std::error_code error;
-  for (const auto& e : std::filesystem::directory_iterator(dir, error)) {
-    std::string suffix = e.path().extension().string();
-    std::transform(suffix.begin(), suffix.end(), suffix.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    if (folders ? e.is_directory() : suffix == ".jpg" || suffix == ".jpeg") out.push_back(e.path());
-  }
-  if (error) throw UserError(fmt::format("{}: cannot be listed: {}", dir.string(), error.message()));
-  std::sort(out.begin(), out.end());
-  return out;
+/// The part of a PNG that is read next.
+struct PngSource {
+  std::span<const std::byte> left;
+  std::string error;
+};
+
+void read_png(png_structp png, png_bytep out, std::size_t n) {
+  auto& source = *static_cast<PngSource*>(png_get_io_ptr(png));
+  if (n > source.left.size()) png_error(png, "it is cut short");
+  std::memcpy(out, source.left.data(), n);
+  source.left = source.left.subspan(n);
+}
+[[noreturn]] void fail_png(png_structp png, png_const_charp text) {
+  static_cast<PngSource*>(png_get_error_ptr(png))->error = text;
+  png_longjmp(png, 1);
+}
+void no_warning(png_structp, png_const_charp) {}
+
+/// libpng leaves by longjmp: what is destroyed by C++ lives in the caller.
+bool decode_rows(png_structp png, png_infop info, HostTensor& out, std::vector<png_bytep>& rows) {
+  if (setjmp(png_jmpbuf(png))) return false;
+  png_set_user_limits(png, 1 << 20, 1 << 20);
+  png_read_info(png, info);
+  const std::int64_t width = png_get_image_width(png, info), height = png_get_image_height(png, info);
+  if (width * height > kMostPixels) png_error(png, "it has more than 2^26 pixels");
+  png_set_expand(png);
+  png_set_strip_16(png);
+  png_set_strip_alpha(png);
+  png_set_gray_to_rgb(png);
+  png_set_interlace_handling(png);
+  png_read_update_info(png, info);
+  if (png_get_rowbytes(png, info) != static_cast<std::size_t>(3 * width)) png_error(png, "its rows are no pixels of three bytes");
+  out = HostTensor(u8, {height, width, 3});
+  rows.resize(static_cast<std::size_t>(height));
+  for (std::int64_t y = 0; y < height; ++y) rows[static_cast<std::size_t>(y)] = reinterpret_cast<png_bytep>(out.raw()) + 3 * width * y;
+  png_read_image(png, rows.data());
+  png_read_end(png, nullptr);
+  return true;
 }
 
 }  // namespace
@@ -81,6 +110,42 @@ HostTensor decode_jpeg(std::span<const std::byte> file, const std::string& name)
   return out;
 }
 
+HostTensor decode_png(std::span<const std::byte> file, const std::string& name) {
+  PngSource source{file, {}};
+  HostTensor out;
+  std::vector<png_bytep> rows;
+  png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &source, fail_png, no_warning);
+  png_infop info = png ? png_create_info_struct(png) : nullptr;
+  if (!info) throw InternalError("libpng does not start");
+  png_set_read_fn(png, &source, read_png);
+  bool whole = false;
+  try {
+    whole = decode_rows(png, info, out, rows);
+  } catch (...) {  // no memory
+    png_destroy_read_struct(&png, &info, nullptr);
+    throw;
+  }
+  png_destroy_read_struct(&png, &info, nullptr);
+  if (!whole) throw UserError(fmt::format("{}: cannot be read as a PNG photo: {}", name, source.error));
+  return out;
+}
+
+HostTensor decode_photo(std::span<const std::byte> file, const std::string& name) {
+  constexpr unsigned char kPng[] = {0x89, 'P', 'N', 'G'};
+  return file.size() >= sizeof kPng && std::memcmp(file.data(), kPng, sizeof kPng) == 0 ? decode_png(file, name) : decode_jpeg(file, name);
+}
+
+HostTensor grey(const HostTensor& photo) {
+  if (photo.dtype() != u8 || photo.shape().size() != 3 || photo.shape()[2] != 3) throw UserError(fmt::format("a photo is u8 (height, width, 3), not {}", to_string(photo.type())));
+  HostTensor out(u8, {photo.shape()[0], photo.shape()[1], 1});
+  const std::uint8_t* p = photo.data<std::uint8_t>().data();
+  for (std::uint8_t& g : out.data<std::uint8_t>()) {
+    g = static_cast<std::uint8_t>((19595u * p[0] + 38470u * p[1] + 7471u * p[2] + (1u << 15)) >> 16);
+    p += 3;
+  }
+  return out;
+}
+
 HostTensor resize_bilinear(const HostTensor& x, std::int64_t height, std::int64_t width, bool antialias) {
   if (x.dtype() != f32 || x.shape().size() != 3 || x.elements() == 0 || height < 1 || width < 1)
     throw UserError(fmt::format("an image is f32 (height, width, channels), not {}, and is resized to at least 1 x 1, not {} x {}", to_string(x.type()), height, width));
@@ -88,33 +153,6 @@ HostTensor resize_bilinear(const HostTensor& x, std::int64_t height, std::int64_
   std::vector<float> wide = resampled(x.data<float>(), static_cast<std::size_t>(from_height), from_width, static_cast<std::size_t>(channels), width, antialias);
   std::vector<float> both = resampled(wide, 1, from_height, static_cast<std::size_t>(width * channels), height, antialias);
   return HostTensor::of<float>({height, width, channels}, both);
-}
-
-ImageFolder image_folder(const std::filesystem::path& root, const ImageFolderOptions& o) {
-  ImageFolder out;
-  std::vector<std::filesystem::path> photos;
-  std::vector<std::int32_t> labels;
-  for (const std::filesystem::path& folder : sorted(root, true)) {
-    const std::vector<std::filesystem::path> mine = sorted(folder, false);
-    if (mine.empty()) throw UserError(fmt::format("{}: no .jpg in this class", folder.string()));
-    labels.insert(labels.end(), mine.size(), static_cast<std::int32_t>(out.classes.size()));
-    photos.insert(photos.end(), mine.begin(), mine.end());
-    out.classes.push_back(folder.filename().string());
-  }
-  if (photos.empty()) throw UserError(fmt::format("{}: no folder of photos; one for each class is expected", root.string()));
-  const auto count = static_cast<std::int64_t>(photos.size());
-  HostTensor images(f32, {count, o.height, o.width, 3});
-  const auto size = static_cast<std::size_t>(o.height * o.width * 3);
-  for (std::size_t i = 0; i < photos.size(); ++i) {
-    MappedFile file(photos[i]);
-    HostTensor resized = resize_bilinear(converted(decode_jpeg(file.bytes(), photos[i].string()), f32), o.height, o.width, o.antialias);
-    std::transform(resized.data<float>().begin(), resized.data<float>().end(), images.data<float>().begin() + static_cast<std::ptrdiff_t>(i * size),
-                   [&](float v) { return static_cast<float>(static_cast<double>(v) * o.scale + o.offset); });
-    out.files.push_back(std::filesystem::relative(photos[i], root).string());
-  }
-  out.data.columns.emplace("image", std::move(images));
-  out.data.columns.emplace("label", HostTensor::of<std::int32_t>({count}, labels));
-  return out;
 }
 
 }  // namespace belfry

@@ -17,10 +17,7 @@ HostTensor images(const std::filesystem::path& path) {
   HostTensor bytes = read_idx(path);
   if (bytes.dtype() != u8 || bytes.shape().size() != 3 || bytes.shape()[1] != 28 || bytes.shape()[2] != 28)
     throw UserError(fmt::format("{}: {} is not u8(n, 28, 28) of images", path.string(), to_string(bytes.type())));
-  HostTensor out(f32, {bytes.shape()[0], 28, 28, 1});
-  auto from = bytes.data<std::uint8_t>();
-  std::transform(from.begin(), from.end(), out.data<float>().begin(), [](std::uint8_t b) { return static_cast<float>(b) / 255.0f; });
-  return out;
+  return HostTensor::of<std::uint8_t>({bytes.shape()[0], 28, 28, 1}, bytes.data<std::uint8_t>());
 }
 
 HostTensor labels(const std::filesystem::path& path) {
@@ -43,7 +40,7 @@ DataSet part(const std::filesystem::path& image_path, const std::filesystem::pat
 
 }  // namespace
 
-Splits mnist(const std::filesystem::path& dir) {
+Splits mnist_bytes(const std::filesystem::path& dir) {
   std::vector<std::filesystem::path> paths;
   std::vector<std::string> missing;
   for (const char* name : kFiles) {
@@ -55,6 +52,16 @@ Splits mnist(const std::filesystem::path& dir) {
   }
   if (!missing.empty()) throw UserError(fmt::format("{}: no {}, with or without .gz; MNIST is four files in one folder", dir.string(), fmt::join(missing, ", ")));
   return {.train = part(paths[0], paths[1]), .test = part(paths[2], paths[3])};
+}
+
+Splits mnist(const std::filesystem::path& dir) {
+  Splits out = mnist_bytes(dir);
+  for (DataSet* part : {&out.train, &out.test}) {
+    HostTensor& image = part->columns.at("image");
+    image = converted(image, f32);
+    for (float& x : image.data<float>()) x /= 255.0f;
+  }
+  return out;
 }
 
 }  // namespace belfry

@@ -51,12 +51,13 @@ constexpr const char* kArithmetic = "arithmetic";
 /// What two starts of one run have in common: devices are no part of it.
 TextMap settings_of(const Session& session, const DataSet& data, const FitOptions& options) {
   std::string columns = fmt::format("{} rows of", data.rows());
-  for (const auto& [name, t] : data.columns) columns += fmt::format(" {} {}", name, to_string(t.type()));
+  for (const auto& [name, type] : data.types()) columns += fmt::format(" {} {}", name, to_string(type));
+  for (const auto& [name, made] : data.made) columns += fmt::format(", {}: {}", name, made.how);
   return {{"batch", std::to_string(options.batch)},
           {"data", columns},
           {"net", session.graph().name},
           {"order", options.shuffle ? fmt::format("shuffled by {}", *options.shuffle) : "as it is"},
-          {"short batches", options.full_batches ? "run on" : "stay"}};
+          {"short batches", options.last_batch == LastBatch::runs_on ? "run on" : options.last_batch == LastBatch::dropped ? "are dropped" : "stay"}};
 }
 
 /// The hash of all that the plan of a full batch computes; empty for a session that trains by loops.

@@ -51,7 +51,7 @@ struct Part {
 class Fitter {
  public:
   Fitter(Session& session, const DataSet& data, const FitOptions& options)
-      : session_(session), options_(options), batches_(data, rows_handed_out(session, options.batch), options.shuffle, options.full_batches), stop_(session.graph(), options),
+      : session_(session), options_(options), batches_(data, rows_handed_out(session, options.batch), options.shuffle, options.last_batch), stop_(session.graph(), options),
         fetches_(fit_fetches(session, options)), names_(reported(session.graph())), losses_(loss_names(session.graph())), before_(steps_of(session)) {
     const Graph& g = session.graph();
     if (losses_.empty()) throw UserError(fmt::format("the graph '{}' has no loss to train on", g.name));
@@ -93,8 +93,10 @@ class Fitter {
   std::int64_t epoch_after(std::int64_t rows) const {
     const DataPosition& at = input_->position();
     if (steps_wanted_ == 0) return at.epoch;
-    if (options_.full_batches) return at.epoch + 1 + static_cast<std::int64_t>((at.position + static_cast<__int128>(steps_wanted_ - 1) * step_rows_) / rows);
-    const std::int64_t left = (rows - at.position + step_rows_ - 1) / step_rows_, each = (rows + step_rows_ - 1) / step_rows_;
+    if (options_.last_batch == LastBatch::runs_on) return at.epoch + 1 + static_cast<std::int64_t>((at.position + static_cast<__int128>(steps_wanted_ - 1) * step_rows_) / rows);
+    // Of loops a step is several batches; there what is dropped is less than one of them.
+    const bool drops = options_.last_batch == LastBatch::dropped;
+    const std::int64_t more = drops ? 0 : step_rows_ - 1, left = (rows - at.position + more) / step_rows_, each = std::max<std::int64_t>(1, (rows + more) / step_rows_);
     return at.epoch + 1 + (steps_wanted_ > left ? (steps_wanted_ - left - 1) / each + 1 : 0);
   }
 
@@ -126,7 +128,7 @@ class Fitter {
     Progress& p = e.p;
     p.metrics = e.means.means();
     EpochResult result{p.metrics, p.seconds, p.loops};
-    if (const double part = p.waited / std::max(p.seconds, 1e-9); options_.notice && p.seconds > 1 && part > 0.1)
+    if (const double part = p.waited / std::max(p.seconds, 1e-9); options_.notice && p.seconds > 1 && part > 0.05)
       options_.notice(fmt::format("the input limits: {:.0f} % of epoch {} waited for batches, with {} made ahead", 100 * part, epoch + 1, p.ahead));
     if (options_.validation) {
       std::optional<AveragesInPlace> averages;

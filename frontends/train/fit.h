@@ -42,7 +42,7 @@ struct FitOptions {
   TextMap notes = {};                       ///< what `resume` found in the checkpoint: sums of its epoch, its best so far
   std::int64_t steps = 0;                   ///< not 0: so many from here on, across as many epochs as they take
   std::optional<std::uint64_t> shuffle = {};  ///< a seed; none: rows in file order
-  bool full_batches = false;                ///< no short batch at the end of an epoch: it runs on into the next
+  LastBatch last_batch = LastBatch::shorter;  ///< what becomes of the rows that an epoch's whole batches leave over
   const DataSet* validation = nullptr;      ///< evaluated after each epoch, as val_<name>
   bool averages = false;                    ///< validation with the moving averages of the variables
   std::function<void(const Progress&)> on_batch = {};

@@ -71,9 +71,9 @@ std::vector<std::string> with_weights(const Graph& g, std::vector<std::string> n
 void check_columns(const Graph& g, const DataSet& data) {
   for (NodeId id : g.inputs()) {
     const std::string& name = g.node(id).name;
-    if (data.columns.contains(name)) continue;
+    if (data.columns.contains(name) || data.made.contains(name)) continue;
     std::vector<std::string> names;
-    for (const auto& [column, t] : data.columns) names.push_back(column);
+    for (const auto& [column, t] : data.types()) names.push_back(column);
     throw UserError(fmt::format("the data have no column for the input '{}'; their columns are {}", name, fmt::join(names, ", ")));
   }
 }

@@ -77,11 +77,11 @@ TEST(batches, the_last_one_is_shorter_and_tensors_are_reused) {
 
 TEST(batches, full_ones_run_on_into_the_next_epoch) {
   DataSet data = counted(7);
-  Batches batches(data, 5, {}, true);
+  Batches batches(data, 5, {}, LastBatch::runs_on);
   EXPECT_EQ(ids(batches.next()), (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
   EXPECT_EQ(ids(batches.next()), (std::vector<std::int64_t>{5, 6, 0, 1, 2}));
   EXPECT_EQ(batches.position(), (DataPosition{1, 3}));
-  Batches shuffled(data, 5, 3, true), large(data, 14, 3, true);
+  Batches shuffled(data, 5, 3, LastBatch::runs_on), large(data, 14, 3, LastBatch::runs_on);
   std::vector<std::int64_t> want = shuffled_rows(7, 3, 0), next = shuffled_rows(7, 3, 1), got;
   want.insert(want.end(), next.begin(), next.end());
   EXPECT_EQ(ids(large.next()), want);
@@ -89,6 +89,43 @@ TEST(batches, full_ones_run_on_into_the_next_epoch) {
   for (int i = 0; i < 2; ++i)
     for (std::int64_t id : ids(shuffled.next())) got.push_back(id);
   EXPECT_EQ(got, std::vector<std::int64_t>(want.begin(), want.begin() + 10));
+}
+
+TEST(batches, rows_that_make_no_whole_one_are_dropped) {
+  DataSet data = counted(7);
+  Batches batches(data, 3, {}, LastBatch::dropped);
+  EXPECT_EQ(batches.batches_per_epoch(), 2);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    EXPECT_EQ(ids(batches.next()), (std::vector<std::int64_t>{0, 1, 2}));
+    EXPECT_EQ(ids(batches.next()), (std::vector<std::int64_t>{3, 4, 5}));
+    EXPECT_EQ(batches.position(), (DataPosition{epoch + 1, 0}));
+  }
+  EXPECT_EQ(message_of([&] { Batches(data, 8, {}, LastBatch::dropped); }), "[data] 7 rows make no whole batch of 8, and shorter ones are dropped");
+}
+
+TEST(batches, made_columns_know_epoch_and_global_row_in_slices_and_shards) {
+  DataSet data = counted(11);
+  data.made["key"] = {{i64, {2}}, "the key", [](const RowKey& key, std::span<std::byte> out) {
+                        const std::int64_t words[] = {key.epoch, key.row};
+                        std::memcpy(out.data(), words, sizeof words);
+                      }};
+  EXPECT_EQ(data.types().at("key"), (LocalType{i64, {11, 2}}));
+  for (const DataSet& part : {data, data.slice(3, 6), data.shard(1, 3), data.shard(2, 3).shard(0, 2), data.slice(2, 9).shard(1, 4)}) {
+    Batches batches(part, 2, 9);
+    for (int b = 0; b < 12; ++b) {
+      const std::int64_t epoch = batches.position().epoch;
+      const auto& batch = batches.next();
+      for (std::size_t i = 0; i < batch.at("id").data<std::int64_t>().size(); ++i) {
+        EXPECT_EQ(batch.at("key").data<std::int64_t>()[2 * i], epoch);
+        EXPECT_EQ(batch.at("key").data<std::int64_t>()[2 * i + 1], batch.at("id").data<std::int64_t>()[i]);
+      }
+    }
+  }
+  EXPECT_EQ(data.shard(1, 3).columns.at("id"), HostTensor::of<std::int64_t>({4}, {1, 4, 7, 10}));
+  EXPECT_EQ(message_of([&] { data.shard(3, 3); }), "[data] shard 3 of 3: shards are counted from 0");
+  EXPECT_EQ(message_of([&] { data.shard(11, 12); }), "[data] shard 11 of 12 has none of the 11 rows");
+  data.made["id"] = data.made["key"];
+  EXPECT_EQ(message_of([&] { data.rows(); }), "[data] column 'id' is stored and made");
 }
 
 TEST(batches, an_epoch_gives_every_row_once_and_each_has_its_own_order) {
@@ -109,11 +146,11 @@ TEST(batches, an_epoch_gives_every_row_once_and_each_has_its_own_order) {
 
 TEST(batches, taken_up_at_any_step_they_go_on_as_if_never_stopped) {
   DataSet data = counted(23);
-  using Choice = std::pair<std::optional<std::uint64_t>, bool>;
-  for (const auto& [seed, full] : {Choice{{}, false}, Choice{42, false}, Choice{42, true}}) {
-    Batches whole(data, 5, seed, full);
+  using Choice = std::pair<std::optional<std::uint64_t>, LastBatch>;
+  for (const auto& [seed, last] : {Choice{{}, LastBatch::shorter}, Choice{42, LastBatch::shorter}, Choice{42, LastBatch::runs_on}, Choice{42, LastBatch::dropped}}) {
+    Batches whole(data, 5, seed, last);
     for (int step = 0; step < 12; ++step) {
-      Batches resumed(data, 5, seed, full);
+      Batches resumed(data, 5, seed, last);
       resumed.seek(whole.position());
       std::vector<std::int64_t> expected = ids(whole.next());
       EXPECT_EQ(ids(resumed.next()), expected);

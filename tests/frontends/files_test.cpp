@@ -1,10 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <span>
+#include <string>
 
 #include <unistd.h>
 
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/files/sha256.h>
 
 #include "says.h"
 
@@ -48,6 +51,17 @@ TEST_F(Files, a_folder_without_rights_is_refused) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
   std::filesystem::permissions(folder_, std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
   EXPECT_NE(message_of([&] { write_file(folder_ / "x", "x"); }).find("choose a place where you have the rights"), std::string::npos);
+}
+
+TEST(Sha256, is_that_of_the_standard) {
+  auto of = [](const std::string& text) { return sha256(std::as_bytes(std::span(text))); };
+  EXPECT_EQ(of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(of(std::string(1000000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  // Where the length does not fit behind the text any more.
+  EXPECT_EQ(of(std::string(55, 'a')), "9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318");
+  EXPECT_EQ(of(std::string(56, 'a')), "b35439a4ac6f0948b6d6f9e3c6af0f5f590ce20f1bde7090ef7970686ec6738a");
+  EXPECT_EQ(of(std::string(64, 'a')), "ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb");
 }
 
 TEST_F(Files, a_full_disk_is_told) {

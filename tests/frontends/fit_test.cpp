@@ -1,9 +1,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <sstream>
+#include <thread>
 
 #include <belfry/belfry.h>
 #include <belfry/frontends/files/files.h>
@@ -11,6 +17,7 @@
 #include <belfry/frontends/nn/nets/nets.h>
 
 #include "nets.h"
+#include "says.h"
 
 namespace belfry::test {
 namespace {
@@ -28,6 +35,44 @@ Graph dropout() {
   Builder b("dropout");
   net("dropout").build(b, f32);
   return std::move(b).build();
+}
+
+/// The first column of floats made row by row from what it was, after `before` was called with the row.
+void make_floats(DataSet& data, const std::function<void(std::int64_t)>& before) {
+  const auto column = std::find_if(data.columns.begin(), data.columns.end(), [](const auto& c) { return c.second.dtype() == f32; });
+  auto stored = std::make_shared<const HostTensor>(column->second);
+  const LocalType row{f32, {stored->shape().begin() + 1, stored->shape().end()}};
+  data.made[column->first] = {row, "as stored", [stored, before](const RowKey& key, std::span<std::byte> out) {
+                                before(key.row);
+                                std::memcpy(out.data(), stored->raw() + out.size() * static_cast<std::size_t>(key.row), out.size());
+                              }};
+  data.columns.erase(column);
+}
+
+TEST(Fit, made_columns_give_the_stored_ones_bits_and_a_row_that_fails_ends_training_with_its_words) {
+  const DataSet data = rows(20);
+  const FitOptions options{.batch = 2, .epochs = 2, .shuffle = 3};
+  Session stored(dropout(), Single{}), made(dropout(), Single{}), failing(dropout(), Single{});
+  fit(stored, data, options);
+  DataSet other = data;
+  make_floats(other, [](std::int64_t) {});
+  fit(made, other, options);
+  EXPECT_EQ(made.state(), stored.state());
+  EXPECT_EQ(evaluate(made, other), evaluate(stored, data));
+  other = data;
+  make_floats(other, [](std::int64_t row) {
+    if (row == 7) throw UserError("row 7 is damaged");
+  });
+  EXPECT_EQ(message_of([&] { fit(failing, other, options); }), "row 7 is damaged");
+}
+
+TEST(Fit, says_so_where_the_input_limits) {
+  DataSet data = rows(26);
+  make_floats(data, [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); });
+  std::string said;
+  Session session(dropout(), Single{});
+  fit(session, data, {.batch = 2, .notice = [&](const std::string& text) { said += text; }});
+  EXPECT_NE(said.find("the input limits: "), std::string::npos) << said;
 }
 
 TEST(Fit, resumed_from_a_checkpoint_on_other_devices_gives_the_same_bits) {
@@ -80,7 +125,7 @@ TEST(Fit, epochs_and_steps_count_from_where_the_session_stands) {
   EXPECT_EQ(steps({.batch = 4}), 2);  // what is left of the epoch that was begun
   // 12 rows from the start of an epoch: the last batch runs on into the next.
   seen.clear();
-  EXPECT_EQ(steps({.batch = 4, .steps = 3, .full_batches = true, .on_epoch = [&](const Progress& p) { seen.push_back(p.rows), seen.push_back(p.epochs); }}), 3);
+  EXPECT_EQ(steps({.batch = 4, .steps = 3, .last_batch = LastBatch::runs_on, .on_epoch = [&](const Progress& p) { seen.push_back(p.rows), seen.push_back(p.epochs); }}), 3);
   EXPECT_THAT(seen, testing::ElementsAre(12, 7));
   EXPECT_EQ(session.data_progress, (Session::DataProgress{7, 2, 18}));
 }

@@ -7,6 +7,7 @@
 #include <turbojpeg.h>
 
 #include <belfry/frontends/data/data_folder.h>
+#include <belfry/frontends/data/image_folder.h>
 #include <belfry/frontends/data/images.h>
 #include <belfry/frontends/data/text.h>
 #include <belfry/frontends/files/files.h>
@@ -93,7 +94,7 @@ TEST(ImageFolder, has_a_class_for_each_folder) {
   write_file(folder.path / "val/dog/z.jpg", "no photo");
   EXPECT_NE(message_of([&] { data_folder(folder.path, size); }).find("z.jpg: cannot be read"), std::string::npos);
   fs::create_directories(folder.path / "train/fish");
-  EXPECT_NE(message_of([&] { image_folder(folder.path / "train"); }).find("fish: no .jpg in this class"), std::string::npos);
+  EXPECT_NE(message_of([&] { image_folder(folder.path / "train"); }).find("fish: no .jpg or .png in this class"), std::string::npos);
   EXPECT_NE(message_of([&] { image_folder(folder.path / "train/fish"); }).find("no folder of photos"), std::string::npos);
   EXPECT_NE(message_of([&] { image_folder(folder.path / "none"); }).find("cannot be listed"), std::string::npos);
 }

@@ -24,7 +24,8 @@ TABLE = [
     (r"placer/.*",                                          [GRAPH, PLAN, r"placer/.*"]),
     (r"executor/device/.*",                                 [LEAF, DEVICE]),
     (r"executor/.*",                                        [GRAPH, PLAN, r"executor/.*"]),
-    (r"frontends/(json|state|data|draw|onnx)/.*",           [GRAPH, PLAN, r"frontends/files/.*", OWN]),
+    (r"frontends/data/.*",                                  [GRAPH, PLAN, r"frontends/(files|state)/.*", OWN]),  # arrays are data too
+    (r"frontends/(json|state|draw|onnx)/.*",                [GRAPH, PLAN, r"frontends/files/.*", OWN]),
     (r"frontends/files/.*",                                 [LEAF, OWN]),
     (r"frontends/builder/.*",                               [GRAPH, OPS, OWN]),
     (r"frontends/nn/.*",                                    [GRAPH, OPS, r"frontends/builder/.*", OWN]),

@@ -6,7 +6,7 @@
 #include <iostream>
 
 #include <belfry/belfry.h>
-#include <belfry/frontends/data/images.h>
+#include <belfry/frontends/data/image_folder.h>
 
 namespace belfry::test {
 namespace {

@@ -1,0 +1,155 @@
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/verbs_internal.h>
+#include <belfry/frontends/data/digits.h>
+#include <belfry/frontends/data/fetch.h>
+#include <belfry/frontends/data/inspect.h>
+#include <belfry/frontends/files/files.h>
+
+namespace belfry {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// A list of data sets of one's own, in place of those that are known.
+std::vector<PublishedSet> read_list(const std::string& file) {
+  std::vector<PublishedSet> out;
+  try {
+    const Json list = Json::parse(read_file(file));
+    for (const auto& [name, set] : list.items()) {
+      PublishedSet& one = out.emplace_back(PublishedSet{name, set.value("about", ""), {}});
+      for (const Json& f : set.at("files")) {
+        one.files.push_back({f.at("name").get<std::string>(), f.at("bytes").get<std::int64_t>(), f.at("sha256").get<std::string>(), f.at("urls").get<std::vector<std::string>>(), f.value("unpack", false)});
+        const std::string& place = one.files.back().name;
+        if (place.empty() || place[0] == '.' || place.find('/') != place.npos) throw UserError(fmt::format("{}: '{}' is no name of a file", file, place));
+      }
+    }
+  } catch (const Json::exception& e) {
+    throw UserError(fmt::format("{}: no list of data sets: {}", file, e.what()));
+  }
+  return out;
+}
+
+void fetch(const std::string& name, const std::string& out, const std::string& list) {
+  const std::vector<PublishedSet> sets = list.empty() ? published_sets() : read_list(list);
+  std::vector<std::string> names;
+  for (const PublishedSet& s : sets) {
+    if (s.name == name) {
+      const std::string dir = out.empty() ? name : out;
+      fetch_data(s, dir, [](const std::string& text) { say(text + "\n"); });
+      say(fmt::format("{} is in {}; belfry data inspect {} shows it\n", name, dir, dir));
+      return;
+    }
+    names.push_back(s.name);
+  }
+  throw UserError(fmt::format("there is no data set '{}'{}; there are {}", name, did_you_mean(name, names), fmt::join(names, ", ")));
+}
+
+Json json_of(const ColumnFacts& c) {
+  Json out = {{"dtype", std::string(name_of(c.type.dtype))}, {"shape", c.type.shape}};
+  if (c.least_height) out["least_size"] = {c.least_height, c.least_width};
+  if (!c.mean.empty()) out["mean"] = c.mean, out["deviation"] = c.deviation;
+  Json classes = Json::object();
+  for (const auto& [value, rows] : c.classes) classes[std::to_string(value)] = rows;
+  if (!c.classes.empty()) out["classes"] = classes;
+  if (!c.first.empty()) out["first"] = c.first;
+  return out;
+}
+
+Json json_of(const DataFacts& facts) {
+  Json out = {{"kind", name_of(facts.kind)}};
+  if (!facts.classes.empty()) out["classes"] = facts.classes;
+  for (const SplitFacts& s : facts.splits) {
+    Json& split = out["splits"][s.name] = {{"rows", s.rows}};
+    for (const auto& [name, c] : s.columns) split["columns"][name] = json_of(c);
+  }
+  return out;
+}
+
+std::string text_of(const std::string& name, const ColumnFacts& c, const std::vector<std::string>& names) {
+  std::string out = fmt::format("  {}  {}", name, to_string(c.type));
+  if (c.least_height) out += fmt::format(", the least {} x {}", c.least_height, c.least_width);
+  if (!c.mean.empty()) out += fmt::format("  mean {:.4f}, deviation {:.4f}{}", fmt::join(c.mean, " "), fmt::join(c.deviation, " "), c.type.dtype == u8 ? " of bytes / 255" : "");
+  if (!c.classes.empty()) {
+    out += fmt::format("  {} classes", c.classes.size());
+    constexpr std::size_t kShown = 20;
+    if (c.classes.size() <= kShown)
+      for (const char* before = ": "; const auto& [value, rows] : c.classes) {
+        const bool named = name == "label" && value >= 0 && value < static_cast<std::int64_t>(names.size());
+        out += fmt::format("{}{} {}", before, named ? fmt::format("{} ({})", value, names[static_cast<std::size_t>(value)]) : std::to_string(value), rows);
+        before = ", ";
+      }
+  }
+  if (!c.first.empty()) out += fmt::format("; first {}", fmt::join(c.first, " "));
+  return out + "\n";
+}
+
+void inspect(const std::string& path, bool json) {
+  const DataFacts facts = inspect_data(path);
+  if (json) {
+    std::cout << json_of(facts).dump(1) << "\n";
+    return;
+  }
+  std::cout << name_of(facts.kind) << "\n";
+  for (const SplitFacts& s : facts.splits) {
+    std::cout << fmt::format("{}  {} {}\n", s.name, s.rows, facts.kind == DataKind::text ? "bytes" : "rows");
+    for (const auto& [name, c] : s.columns) std::cout << text_of(name, c, facts.classes);
+  }
+}
+
+void add_digits_verb(CLI::App& data) {
+  struct DigitsArguments {
+    std::string out;
+    std::int64_t train = 12000, test = 2000;
+    std::uint64_t seed = 1;
+  };
+  auto o = std::make_shared<DigitsArguments>();
+  CLI::App* verb = data.add_subcommand("digits", "Draw handwriting-like digits as the four IDX files of MNIST");
+  verb->footer("Example: belfry data digits --out digits");
+  verb->add_option("--out", o->out, "a folder")->required();
+  verb->add_option("--train", o->train, "training images")->check(whole(1, 1 << 30));
+  verb->add_option("--test", o->test, "test images")->check(whole(1, 1 << 30));
+  verb->add_option("--seed", o->seed, "of the drawing")->check(whole(0, UINT64_MAX));
+  verb->callback([o] {
+    draw_digits(o->out, o->train, o->test, o->seed);
+    say(fmt::format("drew {} training and {} test digits into {}\n", o->train, o->test, o->out));
+  });
+}
+
+}  // namespace
+
+void add_data_verb(CLI::App& app, const LibrarySource&) {
+  CLI::App* data = app.add_subcommand("data", "Data sets: fetched, inspected, drawn");
+  data->footer("Example: belfry data digits --out digits");
+  data->require_subcommand(1);
+
+  std::string known;
+  for (const PublishedSet& s : published_sets()) known += fmt::format("\n  {:14} {}", s.name, s.about);
+  struct DataArguments {
+    std::string name, out, list, path;
+    bool json = false;
+  };
+  auto o = std::make_shared<DataArguments>();
+  CLI::App* fetch_verb = data->add_subcommand("fetch", "Fetch a published data set; its checksums are checked");
+  fetch_verb->footer("Data sets:" + known + "\nExample: belfry data fetch mnist --out mnist");
+  fetch_verb->add_option("name", o->name, "of a data set")->required();
+  fetch_verb->add_option("--out", o->out, "a folder; by default the data set's name");
+  fetch_verb->add_option("--list", o->list, "a JSON file of data sets of your own: {\"NAME\": {\"files\": [{\"name\", \"bytes\", \"sha256\", \"urls\": [...], \"unpack\": false}]}}")->check(CLI::ExistingFile);
+  fetch_verb->callback([o] { fetch(o->name, o->out, o->list); });
+
+  CLI::App* inspect_verb = data->add_subcommand("inspect", "What lies in a folder or file: kind, rows, types, classes, mean and deviation");
+  inspect_verb->footer("Example: belfry data inspect digits");
+  inspect_verb->add_option("path", o->path, "what belfry train --data takes")->required()->check(CLI::ExistingPath);
+  inspect_verb->add_flag("--json", o->json, "for machines");
+  inspect_verb->callback([o] { inspect(o->path, o->json); });
+  add_digits_verb(*data);
+}
+
+}  // namespace belfry

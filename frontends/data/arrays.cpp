@@ -1,0 +1,172 @@
+#include <belfry/frontends/data/arrays.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <belfry/frontends/files/files.h>
+#include <belfry/frontends/state/npy.h>
+
+namespace belfry {
+namespace {
+
+void check_rows(const DataSet& data, const std::filesystem::path& path) {
+  try {
+    if (data.rows() > 0) return;
+  } catch (const UserError& e) {
+    throw UserError(fmt::format("{}: {}", path.string(), e.what()));
+  }
+  throw UserError(fmt::format("{}: holds no rows", path.string()));
+}
+
+/// UserError where a value is none of the integers of T.
+template <class T>
+void check_integers(const HostTensor& x, const std::string& name) {
+  visit_dtype(x.dtype(), [&]<class From>() {
+    for (const From& v : x.data<From>())
+      if (const auto d = static_cast<double>(v); !(d >= static_cast<double>(std::numeric_limits<T>::min()) && d <= static_cast<double>(std::numeric_limits<T>::max()) && d == std::floor(d)))
+        throw UserError(fmt::format("[data] column '{}' holds {}, which is no {}", name, d, name_of(dtype_of<T>())));
+  });
+}
+
+HostTensor brought_to(const HostTensor& x, DType dtype, const std::string& name) {
+  if (x.dtype() == dtype) return x;
+  if (dtype == i32) check_integers<std::int32_t>(x, name);
+  else if (dtype == i64 && is_float(x.dtype())) check_integers<std::int32_t>(x, name);
+  else if (dtype == u8) check_integers<std::uint8_t>(x, name);
+  else if (!is_float(dtype) && dtype != i64) throw UserError(fmt::format("[data] column '{}' is {}, and its input takes {}", name, name_of(x.dtype()), name_of(dtype)));
+  return converted(x, dtype);
+}
+
+Extents without_ones(Extents shape) {
+  std::erase(shape, 1);
+  return shape;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t\r"), last = text.find_last_not_of(" \t\r");
+  if (first == text.npos) return {};
+  text = text.substr(first, last - first + 1);
+  return text.size() >= 2 && text.front() == '"' && text.back() == '"' ? text.substr(1, text.size() - 2) : text;
+}
+
+std::vector<std::string_view> cells_of(std::string_view line) {
+  std::vector<std::string_view> out;
+  for (std::size_t at = 0; at <= line.size();) {
+    const std::size_t comma = std::min(line.find(',', at), line.size());
+    out.push_back(trimmed(line.substr(at, comma - at)));
+    at = comma + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+DataSet read_arrays(const std::filesystem::path& path) {
+  DataSet out;
+  if (std::filesystem::is_directory(path)) {
+    for (const auto& e : std::filesystem::directory_iterator(path))
+      if (e.path().extension() == ".npy") out.columns.emplace(e.path().stem().string(), read_npy(e.path()));
+  } else {
+    out.columns = read_npz(path);
+  }
+  check_rows(out, path);
+  return out;
+}
+
+Splits read_packed_arrays(const std::filesystem::path& path) {
+  Splits out;
+  for (auto& [name, tensor] : read_npz(path)) {
+    const std::size_t at = name.rfind('_');
+    const std::string split = at == name.npos ? "" : name.substr(at + 1);
+    if (split != "train" && split != "test" && split != "val")
+      throw UserError(fmt::format("{}: '{}' is neither NAME_train nor NAME_test; name them so, or give a folder with train.npz and test.npz", path.string(), name));
+    (split == "train" ? out.train : out.test).columns.emplace(name.substr(0, at), tensor);
+  }
+  check_rows(out.train, path);
+  check_rows(out.test, path);
+  return out;
+}
+
+Table read_table(const std::filesystem::path& path) {
+  const std::string text = read_file(path, std::size_t{1} << 32);
+  Table out;
+  std::vector<double> values;
+  std::int64_t number = 0, rows = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = std::string_view(text).substr(at, end - at);
+    at = end + 1;
+    ++number;
+    if (trimmed(line).empty()) continue;
+    const std::vector<std::string_view> cells = cells_of(line);
+    if (out.names.empty()) {
+      for (std::string_view c : cells) {
+        if (c.empty() || std::find(out.names.begin(), out.names.end(), c) != out.names.end()) throw UserError(fmt::format("{}, line {}: '{}' is no name of a column, or stands there twice", path.string(), number, c));
+        out.names.emplace_back(c);
+      }
+      continue;
+    }
+    if (cells.size() != out.names.size()) throw UserError(fmt::format("{}, line {}: {} values for {} columns", path.string(), number, cells.size(), out.names.size()));
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      double x = 0;
+      if (const auto [stop, error] = std::from_chars(cells[i].data(), cells[i].data() + cells[i].size(), x); error != std::errc() || stop != cells[i].data() + cells[i].size())
+        throw UserError(fmt::format("{}, line {}, column '{}': '{}' is no number", path.string(), number, out.names[i], cells[i].substr(0, 40)));
+      values.push_back(x);
+    }
+    ++rows;
+  }
+  if (rows == 0) throw UserError(fmt::format("{}: a line of names and lines of numbers are expected", path.string()));
+  out.values = HostTensor::of<double>({rows, static_cast<std::int64_t>(out.names.size())}, values);
+  return out;
+}
+
+DataSet columns_of(const Table& table, const InputRows& inputs) {
+  const std::int64_t rows = table.values.shape()[0];
+  const std::size_t width = table.names.size();
+  std::map<std::string, std::vector<std::size_t>> wanted;
+  std::vector<std::size_t> others;
+  for (std::size_t i = 0; i < width; ++i) {
+    if (inputs.empty() || inputs.contains(table.names[i])) wanted[table.names[i]] = {i};
+    else others.push_back(i);
+  }
+  for (const auto& [name, row] : inputs)
+    if (!wanted.contains(name) && row.elements() == static_cast<std::int64_t>(others.size())) wanted[name] = std::exchange(others, {});
+  DataSet out;
+  for (const auto& [name, places] : wanted) {
+    HostTensor column(f64, places.size() == 1 ? Extents{rows} : Extents{rows, static_cast<std::int64_t>(places.size())});
+    for (std::size_t r = 0, k = 0; r < static_cast<std::size_t>(rows); ++r)
+      for (std::size_t p : places) column.data<double>()[k++] = table.values.data<double>()[r * width + p];
+    out.columns.emplace(name, std::move(column));
+  }
+  if (out.columns.empty()) throw UserError(fmt::format("[data] the table's columns {} fit none of the graph's inputs", fmt::join(table.names, ", ")));
+  return out;
+}
+
+void fit_columns(DataSet& data, const InputRows& inputs) {
+  for (const auto& [from, to] : {std::pair{"x", "image"}, {"y", "label"}})
+    if (inputs.contains(to) && !inputs.contains(from) && !data.columns.contains(to))
+      if (auto node = data.columns.extract(from)) {
+        node.key() = to;
+        data.columns.insert(std::move(node));
+      }
+  for (auto& [name, column] : data.columns) {
+    const auto input = inputs.find(name);
+    if (input == inputs.end()) continue;
+    column = brought_to(column, input->second.dtype, name);
+    const Extents row(column.shape().begin() + 1, column.shape().end());
+    if (row == input->second.shape || without_ones(row) != without_ones(input->second.shape)) continue;  // where it does not fit, the step says so
+    Extents shape = input->second.shape;
+    shape.insert(shape.begin(), column.shape()[0]);
+    HostTensor same(column.dtype(), shape);
+    if (!column.bytes().empty()) std::memcpy(same.raw(), column.raw(), column.bytes().size());
+    column = std::move(same);
+  }
+}
+
+}  // namespace belfry

@@ -1,0 +1,36 @@
+// Data sets in arrays and tables of numbers: .npz, .npy and .csv.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <belfry/frontends/data/data_set.h>
+#include <belfry/frontends/data/distort.h>
+
+namespace belfry {
+
+/// Types of a row of a graph's inputs, by name.
+using InputRows = std::map<std::string, LocalType>;
+
+/// A .npz (each member a column) or a folder of .npy (each file one). UserError where rows disagree or there is none.
+DataSet read_arrays(const std::filesystem::path& path);
+/// A single .npz with NAME_train and NAME_test (or NAME_val) for each column, as Keras packs its sets.
+Splits read_packed_arrays(const std::filesystem::path& path);
+
+struct Table {
+  std::vector<std::string> names;
+  HostTensor values;  ///< f64 (rows, names)
+};
+/// A .csv: a line of names, then lines of as many numbers, with commas between them. UserError with the line for anything else.
+Table read_table(const std::filesystem::path& path);
+/// A column for each name; but where an input of n values is no name of the table, the n names that are no inputs make it, in the table's order.
+DataSet columns_of(const Table& table, const InputRows& inputs = {});
+
+/// Brings columns to what a graph's inputs take: another dtype where each value is one of it (f64 is rounded to f32); axes of 1 come and go. Where
+/// the graph has no input x, the columns x and y are "image" and "label". UserError where a value does not fit.
+void fit_columns(DataSet& data, const InputRows& inputs);
+
+}  // namespace belfry

@@ -1,0 +1,123 @@
+#include <belfry/frontends/data/image_folder.h>
+
+#include <algorithm>
+#include <cctype>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <belfry/frontends/data/images.h>
+#include <belfry/frontends/files/files.h>
+
+namespace belfry {
+namespace {
+
+std::vector<std::filesystem::path> sorted_entries(const std::filesystem::path& dir, bool folders) {
+  std::vector<std::filesystem::path> out;
+  std::error_code error;
+  for (const auto& e : std::filesystem::directory_iterator(dir, error)) {
+    std::string suffix = e.path().extension().string();
+    std::transform(suffix.begin(), suffix.end(), suffix.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (folders ? e.is_directory() : suffix == ".jpg" || suffix == ".jpeg" || suffix == ".png") out.push_back(e.path());
+  }
+  if (error) throw UserError(fmt::format("{}: cannot be listed: {}", dir.string(), error.message()));
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+/// Photos of one size: kept, or read from their files when they are asked for.
+class Photos {
+ public:
+  Photos(const std::filesystem::path& root, const std::vector<std::string>& files, PictureSize size, bool antialias, std::int64_t most_bytes) : size_(size), antialias_(antialias) {
+    for (const std::string& f : files) files_.push_back(root / f);
+    if (static_cast<std::int64_t>(files.size() * size.elements() * sizeof(float)) > most_bytes) return;
+    kept_.resize(files.size() * size.elements());
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      const HostTensor photo = read(i);
+      std::copy_n(photo.data<float>().data(), size.elements(), kept_.data() + i * size.elements());
+    }
+  }
+
+  const PictureSize& size() const { return size_; }
+  bool kept() const { return !kept_.empty(); }
+  /// `use` sees the pixels of photo i, as f32 of 0 to 255.
+  template <class Use>
+  void with(std::int64_t i, const Use& use) const {
+    const auto at = static_cast<std::size_t>(i);
+    if (kept()) return use(std::span(kept_).subspan(at * size_.elements(), size_.elements()));
+    const HostTensor photo = read(at);
+    use(photo.data<float>());
+  }
+
+ private:
+  HostTensor read(std::size_t i) const {
+    const MappedFile file(files_[i]);
+    const HostTensor photo = decode_photo(file.bytes(), files_[i].string());
+    return resize_bilinear(converted(size_.channels == 1 ? grey(photo) : photo, f32), size_.height, size_.width, antialias_);
+  }
+
+  std::vector<std::filesystem::path> files_;
+  PictureSize size_;
+  bool antialias_;
+  std::vector<float> kept_;
+};
+
+std::string words_of(const ImageFolderOptions& o) {
+  const std::string pixels = to_string(o.rescale) + (o.antialias ? ", antialias" : "");
+  return o.distortions ? fmt::format("{}, {}", pixels, to_string(*o.distortions)) : pixels;
+}
+
+}  // namespace
+
+ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& shard) {
+  ImageFolder out;
+  std::vector<std::int32_t> labels;
+  for (const std::filesystem::path& folder : sorted_entries(root, true)) {
+    const std::vector<std::filesystem::path> mine = sorted_entries(folder, false);
+    if (mine.empty()) throw UserError(fmt::format("{}: no .jpg or .png in this class", folder.string()));
+    labels.insert(labels.end(), mine.size(), static_cast<std::int32_t>(out.classes.size()));
+    for (const auto& photo : mine) out.files.push_back(std::filesystem::relative(photo, root).string());
+    out.classes.push_back(folder.filename().string());
+  }
+  if (labels.empty()) throw UserError(fmt::format("{}: no folder of photos; one for each class is expected", root.string()));
+  out.data.columns.emplace("label", HostTensor::of<std::int32_t>({static_cast<std::int64_t>(labels.size())}, labels));
+  out.data = out.data.shard(shard.index, shard.count);
+  std::vector<std::string> mine;
+  for (std::size_t i = static_cast<std::size_t>(shard.index); i < out.files.size(); i += static_cast<std::size_t>(shard.count)) mine.push_back(out.files[i]);
+  out.files = std::move(mine);
+  return out;
+}
+
+ImageFolder image_folder(const std::filesystem::path& root, const ImageFolderOptions& o) {
+  if (o.height < 1 || o.width < 1 || (o.channels != 1 && o.channels != 3)) throw UserError(fmt::format("{}: photos are made into {} x {} x {}; they have 1 or 3 channels", root.string(), o.height, o.width, o.channels));
+  ImageFolder out = list_image_folder(root, o.shard);
+  const auto count = static_cast<std::int64_t>(out.files.size());
+  const std::int64_t crop = o.distortions ? o.distortions->crop : 0;
+  const PictureSize small{o.height, o.width, o.channels};
+  const bool stored = !o.distortions && count * static_cast<std::int64_t>(small.elements() * sizeof(float)) <= o.most_bytes;
+  auto photos = std::make_shared<const Photos>(root, out.files, PictureSize{o.height + crop, o.width + crop, o.channels}, o.antialias, stored ? 0 : o.most_bytes);
+  if (stored) {
+    HostTensor images(f32, {count, o.height, o.width, o.channels});
+    for (std::int64_t i = 0; i < count; ++i)
+      photos->with(i, [&](std::span<const float> photo) {
+        const std::span<float> row = images.data<float>().subspan(static_cast<std::size_t>(i) * small.elements(), small.elements());
+        std::copy(photo.begin(), photo.end(), row.begin());
+        rescale(row, o.rescale);
+      });
+    out.data.columns.emplace("image", std::move(images));
+    return out;
+  }
+  auto make = [photos, o, small](const RowKey& key, std::span<std::byte> bytes) {
+    const std::span<float> row(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
+    photos->with((key.row - o.shard.index) / o.shard.count, [&](std::span<const float> photo) {
+      if (o.distortions) change(photo, photos->size(), changes_of(*o.distortions, key), small, row);
+      else std::copy(photo.begin(), photo.end(), row.begin());
+    });
+    rescale(row, o.rescale);
+  };
+  out.data.made["image"] = {{f32, {o.height, o.width, o.channels}}, words_of(o), std::move(make)};
+  return out;
+}
+
+}  // namespace belfry

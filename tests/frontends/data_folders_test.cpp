@@ -1,0 +1,211 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include <png.h>
+
+#include <belfry/frontends/data/batches.h>
+#include <belfry/frontends/data/cifar10.h>
+#include <belfry/frontends/data/data_folder.h>
+#include <belfry/frontends/data/digits.h>
+#include <belfry/frontends/data/images.h>
+#include <belfry/frontends/data/mnist.h>
+#include <belfry/frontends/files/files.h>
+#include <belfry/frontends/state/npy.h>
+
+#include "files.h"
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A PNG of one of libpng's formats; for PNG_FORMAT_RGB_COLORMAP `pixels` are places in the map.
+std::string png_of(int width, int height, std::uint32_t format, const void* pixels, const void* map = nullptr, unsigned entries = 0) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(width);
+  image.height = static_cast<png_uint_32>(height);
+  image.format = format;
+  image.colormap_entries = entries;
+  png_alloc_size_t size = 0;
+  EXPECT_TRUE(png_image_write_to_memory(&image, nullptr, &size, 0, pixels, 0, map)) << image.message;
+  std::string out(size, '\0');
+  EXPECT_TRUE(png_image_write_to_memory(&image, out.data(), &size, 0, pixels, 0, map)) << image.message;
+  out.resize(size);
+  return out;
+}
+HostTensor decoded(const std::string& file) { return decode_photo(std::as_bytes(std::span(file)), "f.png"); }
+
+/// A folder of photos of 6 x 5, class by class, in which each pixel says its photo.
+void write_photos(const fs::path& root, int photos) {
+  for (int i = 0; i < photos; ++i) {
+    std::vector<std::uint8_t> pixels(6 * 5 * 3);
+    for (std::size_t k = 0; k < pixels.size(); ++k) pixels[k] = static_cast<std::uint8_t>(10 * i + 3 * static_cast<int>(k % 3) + static_cast<int>(k / 18));
+    const fs::path dir = root / (i % 2 ? "dog" : "cat");
+    fs::create_directories(dir);
+    write_file(dir / (std::to_string(i) + ".png"), png_of(6, 5, PNG_FORMAT_RGB, pixels.data()));
+  }
+}
+
+TEST(Png, of_every_kind_becomes_bytes_of_three_colours) {
+  const std::uint8_t rgb[] = {1, 2, 3, 250, 251, 252, 0, 128, 64, 9, 8, 7}, grey_bytes[] = {0, 100, 200, 255}, places[] = {0, 1, 1, 0};
+  EXPECT_EQ(decoded(png_of(2, 2, PNG_FORMAT_RGB, rgb)), HostTensor::of<std::uint8_t>({2, 2, 3}, rgb));
+  EXPECT_EQ(decoded(png_of(2, 2, PNG_FORMAT_GRAY, grey_bytes)), HostTensor::of<std::uint8_t>({2, 2, 3}, {0, 0, 0, 100, 100, 100, 200, 200, 200, 255, 255, 255}));
+  const std::uint8_t clear[] = {1, 2, 3, 0, 4, 5, 6, 255};
+  EXPECT_EQ(decoded(png_of(2, 1, PNG_FORMAT_RGBA, clear)), HostTensor::of<std::uint8_t>({1, 2, 3}, {1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(decoded(png_of(2, 2, PNG_FORMAT_RGB_COLORMAP, places, rgb, 2)), HostTensor::of<std::uint8_t>({2, 2, 3}, {1, 2, 3, 250, 251, 252, 250, 251, 252, 1, 2, 3}));
+  // Pillow: Image.fromarray([[[200, 30, 7], [1, 2, 3]], [[255, 255, 255], [0, 128, 64]]]).convert("L")
+  EXPECT_EQ(grey(HostTensor::of<std::uint8_t>({2, 2, 3}, {200, 30, 7, 1, 2, 3, 255, 255, 255, 0, 128, 64})), HostTensor::of<std::uint8_t>({2, 2, 1}, {78, 2, 255, 82}));
+}
+
+TEST(Png, that_is_damaged_is_refused_by_name) {
+  std::vector<std::uint8_t> pixels(3 * 40 * 30, 77);
+  const std::string good = png_of(40, 30, PNG_FORMAT_RGB, pixels.data());
+  for (std::size_t size = 4; size < good.size(); ++size) EXPECT_NE(message_of([&] { decoded(good.substr(0, size)); }).find("f.png: cannot be read as a PNG photo"), std::string::npos) << size;
+  for (std::size_t at = 4; at < good.size() - 12; ++at) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 0x55);
+    try {
+      decoded(bad);  // what is not critical may be anything
+    } catch (const UserError&) {
+    }
+  }
+  std::string huge = good;
+  huge.replace(16, 4, std::string("\0\x10\0\0", 4));
+  EXPECT_NE(message_of([&] { decoded(huge); }).find("f.png: cannot be read"), std::string::npos);
+}
+
+TEST(ImageFolders, are_distorted_alike_whether_photos_are_kept_or_read_anew) {
+  Folder folder;
+  write_photos(folder / "train", 7);
+  write_photos(folder / "val", 2);
+  const Distortions d{.shear = 10, .zoom = 0.2, .crop = 2, .flip = true, .seed = 4};
+  ImageFolderOptions options{.height = 4, .width = 3, .rescale = {1.0 / 255, 0}, .distortions = d};
+  const ImageFolder kept = image_folder(folder / "train", options);
+  options.most_bytes = 0;
+  const ImageFolder anew = image_folder(folder / "train", options);
+  options.shard = {1, 2};
+  const ImageFolder second = image_folder(folder / "train", options);
+  EXPECT_EQ(kept.data.types().at("image"), (LocalType{f32, {7, 4, 3, 3}}));
+  EXPECT_EQ(second.files, (std::vector<std::string>{"cat/2.png", "cat/6.png", "dog/3.png"}));
+  EXPECT_EQ(second.data.columns.at("label"), HostTensor::of<std::int32_t>({3}, {0, 0, 1}));
+  Batches a(kept.data, 7), b(anew.data, 7), c(second.data, 3);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    const HostTensor all = a.next().at("image"), same = b.next().at("image"), some = c.next().at("image");
+    EXPECT_EQ(all, same);
+    for (std::size_t k = 0; k < 3; ++k) EXPECT_EQ(std::memcmp(all.data<float>().data() + (2 * k + 1) * 36, some.data<float>().data() + k * 36, 36 * 4), 0) << k;
+    for (float x : all.data<float>()) ASSERT_TRUE(x >= 0 && x <= 75 / 255.0f);
+  }
+  // Without distortions photos that are not kept are what they are else.
+  options = {.height = 4, .width = 3, .channels = 1};
+  const HostTensor stored = image_folder(folder / "train", options).data.columns.at("image");
+  options.most_bytes = 10;
+  const DataSet made = image_folder(folder / "train", options).data;
+  EXPECT_EQ(Batches(made, 7).next().at("image"), stored);
+  EXPECT_EQ(stored.shape(), (Extents{7, 4, 3, 1}));
+  const Splits both = data_folder(folder.path(), {.height = 4, .width = 3, .distortions = d, .shard = {0, 7}});
+  EXPECT_EQ(both.train.rows(), 1);
+  EXPECT_EQ(both.test.columns.at("image").shape(), (Extents{2, 4, 3, 3}));
+}
+
+TEST(Cifar10, is_distorted_in_windows_and_keeps_its_test_images) {
+  Folder folder;
+  std::string record(3073, '\0'), file;
+  for (int i = 0; i < 4; ++i) {
+    record[0] = static_cast<char>(i);
+    for (int k = 0; k < 3072; ++k) record[static_cast<std::size_t>(1 + k)] = static_cast<char>((k * (i + 3)) % 251);
+    file += record;
+  }
+  write_file(folder / "data_batch_1.bin", file);
+  write_file(folder / "test_batch.bin", file);
+  const Splits plain = cifar10(folder.path()), distorted = cifar10(folder.path(), {.distortions = cifar10_distortions(3)});
+  EXPECT_EQ(plain.test.columns, distorted.test.columns);
+  EXPECT_EQ(plain.train.columns, plain.test.columns);
+  EXPECT_EQ(distorted.train.types(), plain.train.types());
+  // A window without any change but its place is the middle of the record.
+  const Splits still = cifar10(folder.path(), {.distortions = Distortions{}});
+  EXPECT_EQ(Batches(still.train, 4).next().at("image"), plain.train.columns.at("image"));
+  const HostTensor bytes = cifar10_bytes(folder.path()).train.columns.at("image");
+  EXPECT_EQ(bytes.data<std::uint8_t>()[2 * 3072 + 3 * 33 + 1], (1024 + 33) * 5 % 251) << "green of the third image, row 1, column 1";
+  Batches batches(distorted.train, 4);
+  for (float x : batches.next().at("image").data<float>()) ASSERT_LT(std::abs(x), 6);
+  EXPECT_NE(message_of([&] { cifar10(folder.path(), {.size = 30, .distortions = cifar10_distortions()}); }).find("images of 30 x 30 with crop=8 are not in 32 x 32"), std::string::npos);
+}
+
+TEST(Mnist, is_distorted_too) {
+  Folder folder;
+  draw_digits(folder.path(), 20, 10, 1);
+  const Splits plain = data_folder(folder.path()), still = data_folder(folder.path(), {.distortions = Distortions{}});
+  const HostTensor same = Batches(still.train, 20).next().at("image");
+  for (std::size_t i = 0; i < same.data<float>().size(); ++i) ASSERT_NEAR(same.data<float>()[i], plain.train.columns.at("image").data<float>()[i], 1e-7);
+  EXPECT_NE(message_of([&] { data_folder(folder.path(), {.rescale = Rescale{}}); }).find("MNIST is scaled as it always is"), std::string::npos);
+}
+
+const InputRows kInputs = {{"image", {f32, {2, 2, 1}}}, {"label", {i32, {}}}};
+
+TEST(Arrays, of_every_packing_give_the_same_columns) {
+  Folder folder;
+  const HostTensor image = HostTensor::of<std::uint8_t>({3, 2, 2}, {0, 51, 102, 153, 204, 255, 1, 2, 3, 4, 5, 6}), label = HostTensor::of<std::int64_t>({3}, {2, 0, 1});
+  write_npz(folder / "packed.npz", {{"x_train", image}, {"y_train", label}, {"x_test", image}, {"y_test", label}});
+  for (const char* part : {"train", "test"}) {
+    fs::create_directories(folder / "npz");
+    write_npz(folder / "npz" / (part + std::string(".npz")), {{"image", image}, {"label", label}});
+    fs::create_directories(folder / "npy" / part);
+    write_npy(folder / "npy" / part / "image.npy", image);
+    write_npy(folder / "npy" / part / "label.npy", label);
+  }
+  for (const char* name : {"packed.npz", "npz", "npy"}) {
+    const Splits data = data_folder(folder / name, {.inputs = kInputs});
+    EXPECT_EQ(data.train.columns, data.test.columns);
+    EXPECT_EQ(data.train.columns.at("image"), HostTensor::of<float>({3, 2, 2, 1}, {0, 51, 102, 153, 204, 255, 1, 2, 3, 4, 5, 6})) << name;
+    EXPECT_EQ(data.train.columns.at("label"), HostTensor::of<std::int32_t>({3}, {2, 0, 1})) << name;
+  }
+  const Splits scaled = data_folder(folder / "npz", {.rescale = Rescale{1.0 / 255, 0}, .shard = {1, 2}, .inputs = kInputs});
+  EXPECT_EQ(scaled.train.columns.at("image"), HostTensor::of<float>({1, 2, 2, 1}, {0.8f, 1, 1 / 255.0f, 2 / 255.0f}));
+  EXPECT_EQ(scaled.test.rows(), 3);
+  const Splits distorted = data_folder(folder / "npz", {.distortions = Distortions{.flip = true}, .inputs = kInputs});
+  EXPECT_EQ(distorted.train.types().at("image"), (LocalType{f32, {3, 2, 2, 1}}));
+  EXPECT_EQ(distorted.test.columns.at("image").dtype(), f32);
+}
+
+TEST(Arrays, that_do_not_fit_are_refused) {
+  Folder folder;
+  const HostTensor rows = HostTensor::of<float>({2, 1}, {1, 2.5f});
+  write_npz(folder / "a.npz", {{"x", rows}});
+  EXPECT_NE(message_of([&] { data_folder(folder / "a.npz"); }).find("'x' is neither NAME_train nor NAME_test"), std::string::npos);
+  write_npz(folder / "a.npz", {{"x_train", rows}, {"x_test", HostTensor::of<float>({0}, {})}});
+  EXPECT_NE(message_of([&] { data_folder(folder / "a.npz"); }).find("a.npz: holds no rows"), std::string::npos);
+  write_npz(folder / "train.npz", {{"label", rows}, {"x", HostTensor(f32, {3})}});
+  EXPECT_NE(message_of([&] { data_folder(folder.path()); }).find("train.npz: [data] column 'x' has 3 rows, but 'label' has 2"), std::string::npos);
+  write_npz(folder / "train.npz", {{"label", rows}});
+  EXPECT_NE(message_of([&] { data_folder(folder.path()); }).find("there is neither val.npz nor test.npz beside train.npz"), std::string::npos);
+  write_npz(folder / "test.npz", {{"label", rows}});
+  EXPECT_NE(message_of([&] { data_folder(folder.path(), {.inputs = kInputs}); }).find("column 'label' holds 2.5, which is no i32"), std::string::npos);
+  EXPECT_NE(message_of([&] { data_folder(folder.path(), {.distortions = Distortions{}, .inputs = kInputs}); }).find("there is no column 'image' of u8"), std::string::npos);
+  fs::create_directories(folder / "none");
+  EXPECT_NE(message_of([&] { data_folder(folder / "none"); }).find("none: no data that are known. Read are MNIST's"), std::string::npos);
+}
+
+TEST(Tables, give_columns_by_name_and_features_from_those_left) {
+  Folder folder;
+  write_text(folder / "train.csv", "width, height,\"label\",age\r\n1,2.5,0,3\n\n-4,5e-1,1,6\n");
+  write_text(folder / "test.csv", "width,height,label,age\n7,8,1,9\n");
+  const Splits data = data_folder(folder.path(), {.inputs = {{"features", {f32, {3}}}, {"label", {i32, {}}}}});
+  EXPECT_EQ(data.train.columns.at("features"), HostTensor::of<float>({2, 3}, {1, 2.5f, 3, -4, 0.5f, 6})) << "in the table's order";
+  EXPECT_EQ(data.train.columns.at("label"), HostTensor::of<std::int32_t>({2}, {0, 1}));
+  EXPECT_EQ(data.test.columns.at("features"), HostTensor::of<float>({1, 3}, {7, 8, 9}));
+  EXPECT_EQ(data_folder(folder.path()).train.columns.at("age"), HostTensor::of<double>({2}, {3, 6}));
+  EXPECT_EQ(data_folder(folder.path(), {.inputs = {{"age", {f32, {1}}}}}).train.columns.at("age"), HostTensor::of<float>({2, 1}, {3, 6}));
+  for (const auto& [text, wanted] : {std::pair{"", "a line of names and lines of numbers"}, {"a,b\n", "lines of numbers"}, {"a,a\n1,2\n", "line 1: 'a' is no name of a column, or stands there twice"}, {"a,b\n1\n", "line 2: 1 values for 2 columns"},
+                                     {"a,b\n1,2\n3,x\n", "line 3, column 'b': 'x' is no number"}, {"a,b\n1,\n", "line 2, column 'b': '' is no number"}}) {
+    write_text(folder / "train.csv", text);
+    EXPECT_NE(message_of([&] { data_folder(folder.path()); }).find(wanted), std::string::npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace belfry::test

@@ -1,0 +1,149 @@
+"""Data from outside: fetched from a server of its own, inspected, and trained on from folders of pictures and from arrays. Argument: the program."""
+
+import hashlib
+import http.server
+import io
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import zlib
+
+program = str(pathlib.Path(sys.argv[1]).resolve())
+objections = []
+
+
+def expect(condition, text):
+    if not condition:
+        objections.append(text)
+
+
+def belfry(folder, *arguments):
+    environment = dict(os.environ, no_proxy="127.0.0.1", NO_PROXY="127.0.0.1")
+    return subprocess.run([program, *arguments], cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment)
+
+
+def png(width, height, value):
+    """Grey, a byte per pixel."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + bytes(value(x, y) for x in range(width)) for y in range(height))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    files, asked = {}, []
+
+    def do_GET(self):
+        self.asked.append(self.path)
+        data = self.files.get(self.path)
+        self.send_response(200 if data is not None else 404)
+        self.send_header("Content-Length", str(len(data or b"")))
+        self.end_headers()
+        self.wfile.write(data or b"")
+
+    def log_message(self, *words):
+        pass
+
+
+def check_fetch(folder):
+    if not shutil.which("curl"):
+        print("without curl nothing is fetched")
+        return
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        member = tarfile.TarInfo("inner/data_batch_1.bin")
+        member.size = 3073
+        tar.addfile(member, io.BytesIO(bytes(3073)))
+    plain = bytes(range(256)) * 1000
+    server = http.server.HTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    root = f"http://127.0.0.1:{server.server_port}"
+    Server.files = {"/plain.bin": plain, "/packed.tar.gz": packed.getvalue(), "/other.bin": plain[:-1] + b"?"}
+
+    def entry(name, data, urls, **more):
+        return {"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "urls": urls, **more}
+
+    sets = {"small": {"files": [entry("plain.bin", plain, [root + "/nothing.bin", root + "/plain.bin"]), entry("packed.tar.gz", packed.getvalue(), [root + "/packed.tar.gz"], unpack=True)]},
+            "wrong": {"files": [entry("other.bin", plain, [root + "/other.bin"])]}, "gone": {"files": [entry("plain.bin", plain, ["http://127.0.0.1:1/plain.bin"])]}}
+    (folder / "list.json").write_text(json.dumps(sets))
+    done = belfry(folder, "data", "fetch", "small", "--list", "list.json")
+    expect(done.returncode == 0 and sorted(os.listdir(folder / "small")) == ["data_batch_1.bin", "packed.tar.gz", "plain.bin"], f"fetch small: {done.stderr}")
+    expect((folder / "small" / "plain.bin").read_bytes() == plain and Server.asked == ["/nothing.bin", "/plain.bin", "/packed.tar.gz"], f"fetch small asked {Server.asked}")
+    done = belfry(folder, "data", "fetch", "small", "--list", "list.json")
+    expect(done.returncode == 0 and "plain.bin is there already" in done.stderr and len(Server.asked) == 3, f"fetch small again: {done.stderr}, {Server.asked}")
+    done = belfry(folder, "data", "fetch", "wrong", "--list", "list.json")
+    expect(done.returncode == 1 and "/other.bin: sha256 " in done.stderr and os.listdir(folder / "wrong") == [], f"a wrong checksum: {done.stderr}")
+    done = belfry(folder, "data", "fetch", "gone", "--list", "list.json", "--out", "away")
+    expect(done.returncode == 1 and "plain.bin cannot be had" in done.stderr and "127.0.0.1" in done.stderr and "a network here" in done.stderr and "by hand" in done.stderr, f"no network: {done.stderr}")
+    done = belfry(folder, "data", "fetch", "mnits")
+    expect(done.returncode == 1 and "did you mean mnist" in done.stderr and "cifar10" in done.stderr, f"an unknown name: {done.stderr}")
+    (folder / "bad.json").write_text('{"small": {"files": [{"name": "../x", "bytes": 1, "sha256": "", "urls": []}]}}')
+    done = belfry(folder, "data", "fetch", "small", "--list", "bad.json")
+    expect(done.returncode == 1 and "'../x' is no name of a file" in done.stderr, f"a name that leads away: {done.stderr}")
+    server.shutdown()
+
+
+def check_photos(folder):
+    photos = folder / "photos"
+    for part, count in (("train", 20), ("val", 6)):
+        for k in range(count):
+            for name, low in (("dark", 20), ("light", 150)):
+                path = photos / part / name / f"{k:02}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(png(30 + k % 3, 29, lambda x, y: low + (x * 3 + y * (k + 1)) % 80))
+    done = belfry(folder, "data", "inspect", "photos", "--json")
+    facts = json.loads(done.stdout or "{}")
+    expect(facts.get("kind") == "photos" and facts["classes"] == ["dark", "light"], f"inspect: {done}")
+    train = facts["splits"]["train"]["columns"]
+    expect(train["image"]["shape"] == [40, 29, 32, 3] and train["image"]["least_size"] == [29, 30] and train["label"]["classes"] == {"0": 20, "1": 20}, f"inspect: {train}")
+    expect(0.2 < train["image"]["mean"][0] < 0.8, f"inspect: {train}")
+    done = belfry(folder, "data", "inspect", "photos")
+    expect(done.returncode == 0 and "0 (dark) 20, 1 (light) 20" in done.stdout, f"inspect: {done.stdout}")
+
+    arguments = ["train", "mnist_cnn", "--data", "photos", "--rescale", "1/255", "--distort", "shear=5,zoom=0.1,crop=2,flip=1,brightness=5,contrast=0.1", "--shuffle", "--batch", "8", "--epochs", "4", "--towers", "2"]
+    states = []
+    for devices in ("cpu:0", "cpu:0,cpu:1"):
+        done = belfry(folder, *arguments, "--devices", devices, "--out", "run", "--checkpoints", "ck" + devices)
+        expect(done.returncode == 0 and "test accuracy 100.00 %" in done.stdout, f"training on photos: {done.stdout} {done.stderr[-400:]}")
+        states.append((folder / "run" / "state.safetensors").read_bytes())
+    expect(states[0] == states[1], "distorted photos: two towers on one device and on two end with other bits")
+    again = [a.replace("crop=2", "crop=3") for a in arguments]
+    done = belfry(folder, *again, "--devices", "cpu:0", "--checkpoints", "ckcpu:0")
+    expect(done.returncode == 1 and "is of another run" in done.stderr and "crop=3" in done.stderr, f"other distortions of one run: {done.stderr}")
+    for words, wanted in ((["--distort", "blur=1"], "there is no distortion 'blur'"), (["--rescale", "1/"], "a scale and perhaps an offset"), (["--shard", "2/2"], "I/N is expected"), (["--drop-last", "--full-batches"], "excludes")):
+        done = belfry(folder, "train", "mnist_cnn", "--data", "photos", *words)
+        expect(done.returncode and wanted in done.stderr, f"{words}: {done.stderr}")
+    victim = photos / "train" / "dark" / "03.png"
+    victim.write_bytes(victim.read_bytes()[:60])
+    done = belfry(folder, "data", "inspect", "photos")
+    expect(done.returncode == 1 and "03.png: cannot be read as a PNG photo" in done.stderr, f"a damaged photo: {done}")
+
+
+def check_arrays(folder):
+    try:
+        import numpy
+    except ImportError:
+        print("without numpy, arrays are left to frontends_test")
+        return
+    label = numpy.arange(40) % 2
+    image = (label[:, None, None] * 150 + numpy.arange(28 * 28).reshape(28, 28) % 60).astype(numpy.uint8)
+    numpy.savez_compressed(folder / "packed.npz", x_train=image, y_train=label, x_test=image, y_test=label)
+    done = belfry(folder, "data", "inspect", "packed.npz")
+    expect(done.returncode == 0 and "x  u8(40, 28, 28)" in done.stdout and "2 classes: 0 20, 1 20" in done.stdout, f"inspect: {done}")
+    done = belfry(folder, "train", "mnist_cnn", "--data", "packed.npz", "--rescale", "1/255", "--distort", "zoom=0.1", "--batch", "8", "--epochs", "4")
+    expect(done.returncode == 0 and "test accuracy 100.00 %" in done.stdout, f"training on arrays: {done.stdout} {done.stderr[-400:]}")
+
+
+with tempfile.TemporaryDirectory() as place:
+    for check in (check_fetch, check_photos, check_arrays):
+        check(pathlib.Path(place))
+
+print("\n".join(objections))
+sys.exit(1 if objections else 0)
