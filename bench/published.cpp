@@ -1,5 +1,7 @@
 // Forecasts beside what others published of machines with several GPUs: images a second, scalars that were calibrated on one and
-// two GPUs; with --auto what `auto` takes, and how much faster its forecast is than that of what they took. published [--auto]
+// two GPUs; with --auto what `auto` takes, how much faster its forecast is than that of what they took, and the critical paths of
+// both. published [--auto]
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 
@@ -23,8 +25,10 @@ void print(const Published& p, bool with_auto) {
     const bool calibrated = at.rows == p.figures[0].rows && at.gpus <= 2;
     fmt::print("  {} GPUs, {:3} rows each: published {:8.1f} img/s, forecast {:8.1f}, {:+6.1f} %{}", at.gpus, at.rows, at.images, images, 100 * (images / at.images - 1), calibrated ? "  calibrated" : "");
     if (with_auto && at.gpus > 2) {
-      const auto [name, chosen] = f.chosen(at, reached);
-      fmt::print("  auto: {} ({:+.1f} %)", name, 100 * (chosen / images - 1));
+      const auto begin = std::chrono::steady_clock::now();
+      const PublishedForecast::Chosen c = f.chosen(at, reached);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      fmt::print("\n    auto, in {:.1f} s: {} ({:+.1f} %)\n    path: {}; of auto's {}", took.count(), c.name, 100 * (c.images / images - 1), f.path(at, reached), c.path);
     }
     fmt::print("\n");
     std::fflush(stdout);

@@ -1,6 +1,7 @@
 // Choosing among strategies by forecast: what `auto` does.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,13 +18,20 @@ struct Candidate {
   std::int64_t peak = 0;       ///< bytes of the device that takes the most
   std::string fullest;         ///< that device
   std::string refused;         ///< why it cannot be taken; empty: it can
+  std::int64_t lacking = 0;    ///< bytes that the device lacks which lacks the most
   std::shared_ptr<PlacedGraph> plan = {};  ///< of the first one
 };
 
-/// Places and forecasts every candidate, fastest first; equally fast ones in the order given, refused ones last.
-/// UserError where none can be taken, with the reason of each.
-std::vector<Candidate> choose(std::shared_ptr<const Graph> graph, const std::vector<Strategy>& candidates, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options = {});
+/// Scores the candidates of a choice, and then, again and again, what its `near` says of those that are good so far: the best of each
+/// strategy that is not far behind the best of all. Fastest first; equally fast ones in the order in which they were looked at,
+/// refused ones last. Where all are refused, the first is the one that lacks the least memory, if there is such a one; it alone has its plan.
+std::vector<Candidate> look_at(const std::shared_ptr<const Graph>& graph, const Strategy& choice, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options = {});
 
+/// The same; UserError where none can be taken, with the reason of each.
+std::vector<Candidate> choose(const std::shared_ptr<const Graph>& graph, const Strategy& choice, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options = {});
+
+/// Its name, and its options as the command line takes them.
+std::string describe(const Strategy& strategy);
 /// A table: strategy, step time, peak, or why it was refused.
 std::string describe(const std::vector<Candidate>& candidates);
 

@@ -40,20 +40,34 @@ PlacedGraph place(std::shared_ptr<const Graph> graph, const Placement& p, const 
   return placed(expand_for(std::move(graph), {p.towers, p.combine, p.threads, p.order}, p.batch, options), p, cluster, options);
 }
 
-PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
-  if (!strategy.candidates.empty()) return std::move(*choose(graph, strategy.candidates, cluster, batch, options).front().plan);
-  Division d = strategy.divide(*graph, cluster);
+Division division_of(const Graph& graph, const Strategy& strategy, const Cluster& cluster) {
+  Division d = strategy.divide(graph, cluster);
   if (d.threads == 0) d.threads = std::max(1, cluster.cores / d.towers);
-  TowerGraph towers = expand_for(graph, d, batch, options);
-  Placement p{d.towers, batch, d.combine, d.threads, options.rules, d.order, options.recompute.nodes, strategy.name, d.collectives, strategy.options};
+  return d;
+}
+
+std::pair<Placement, Rules> decided_by(const Strategy& strategy, const Division& d, const TowerGraph& towers, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
+  Placement p{d.towers, batch, d.combine, d.threads, {}, d.order, options.recompute.nodes, strategy.name, d.collectives, strategy.options};
   if (int stretches = options.recompute.stretches ? options.recompute.stretches : d.recompute; stretches && p.recompute.empty()) p.recompute = nodes_to_recompute(towers, stretches);
-  const Rules rules = strategy.assign(towers, cluster, options.costs ? *options.costs : CostTable{});
+  return {std::move(p), strategy.assign(towers, cluster, options.costs ? *options.costs : CostTable{})};
+}
+
+Rules all_rules(const PlaceOptions& options, const Rules& requests, const Rules& strategy) {
+  Rules out = options.rules;
+  out.insert(out.end(), requests.begin(), requests.end());
+  out.insert(out.end(), strategy.begin(), strategy.end());
+  return out;
+}
+
+PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
+  if (!strategy.candidates.empty()) return std::move(*choose(graph, strategy, cluster, batch, options).front().plan);
+  const Division d = division_of(*graph, strategy, cluster);
+  TowerGraph towers = expand_for(graph, d, batch, options);
+  auto [p, rules] = decided_by(strategy, d, towers, cluster, batch, options);
   std::set<DeviceId> full;
   for (;;) {
     const Requests requests = requests_of(towers, cluster, options, full);
-    p.rules = options.rules;
-    p.rules.insert(p.rules.end(), requests.rules.begin(), requests.rules.end());
-    p.rules.insert(p.rules.end(), rules.begin(), rules.end());
+    p.rules = all_rules(options, requests.rules, rules);
     PlacedGraph plan = placed(options.soft ? towers : std::move(towers), p, cluster, options);
     if (options.soft && add_full(plan, requests, full)) continue;
     note_unmet(plan, requests, options);

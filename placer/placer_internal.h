@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <belfry/graph/plan/links.h>
@@ -60,5 +61,12 @@ class Placer {
 
 /// As `place` with the placement's arithmetic, by way of a strategy's answer.
 TowerGraph expand_for(std::shared_ptr<const Graph> graph, const Division& division, std::int64_t batch, const PlaceOptions& options);
+
+/// What a strategy divides, its threads named.
+Division division_of(const Graph& graph, const Strategy& strategy, const Cluster& cluster);
+/// What it decides for its tower graph, but for the rules; its own are to go behind those of the options and of requests.
+std::pair<Placement, Rules> decided_by(const Strategy& strategy, const Division& division, const TowerGraph& towers, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options);
+/// The rules in their order.
+Rules all_rules(const PlaceOptions& options, const Rules& requests, const Rules& strategy);
 
 }  // namespace belfry

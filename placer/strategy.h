@@ -39,6 +39,14 @@ struct Loops {
   int threads = 0;    ///< of a worker
 };
 
+/// What a strategy was made from by name: the devices, -O options, and --recompute.
+struct Given {
+  std::vector<DeviceId> devices;
+  std::map<std::string, std::string> options;
+  int recompute = 0;
+  bool operator==(const Given&) const = default;
+};
+
 /// Any struct with `divide` and `assign` is one; see placer/strategies/. Its assign may take what was measured here as well.
 struct Strategy {
   std::string name;
@@ -47,7 +55,9 @@ struct Strategy {
   std::function<Rules(const TowerGraph&, const Cluster&, const CostTable&)> assign;
   std::string options = {};                ///< as the command line takes them, for tables
   std::vector<Strategy> candidates = {};   ///< of a strategy that is a choice among others (see choose.h); it has no divide and no assign
+  std::function<std::vector<Strategy>(const Strategy&)> near = {};  ///< likewise: what else is looked at where one of them is good
   std::optional<Loops> loops = {};         ///< of one that trains by loops: divide and assign serve all that is no step
+  std::optional<Given> given = {};         ///< none: it was made otherwise
 };
 
 /// One option of a strategy: -O name=value.

@@ -198,6 +198,13 @@ std::string describe_sums(const PlacedGraph& plan) {
   return out;
 }
 
+/// Devices that a cut has left out: its reasons end with why.
+std::string describe_idle(const PlacedGraph& plan) {
+  for (const PlanNode& n : plan.nodes)
+    if (const std::size_t since = n.reason.find(" devices, since "); since != n.reason.npos && n.reason.rfind("; ", since) != n.reason.npos) return n.reason.substr(n.reason.rfind("; ", since) + 2) + "\n";
+  return "";
+}
+
 }  // namespace
 
 std::string describe(const PlacedGraph& plan, const DescribeOptions& options) {
@@ -209,6 +216,7 @@ std::string describe(const PlacedGraph& plan, const DescribeOptions& options) {
   if (plan.combine == Combine::tower_sum) out += fmt::format("effective learning rate x {}\n", plan.towers);
   if (plan.placement.collectives == Collectives::fastest) out += "collectives fastest: what NCCL sums over GPUs has an order of its own, and promises no bits\n";
   out += fmt::format("arithmetic hash {}\n", plan.arithmetic_hash);
+  out += describe_idle(plan);
   out += describe_streams(plan);
   out += describe_links(plan);
   out += describe_sums(plan);

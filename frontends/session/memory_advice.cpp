@@ -1,6 +1,8 @@
 #include <belfry/frontends/session/memory_advice.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -12,69 +14,80 @@ namespace belfry {
 namespace {
 
 /// Nodes that are placed in search of advice, at the most, but some tries in any case.
-constexpr std::size_t kMostNodes = 200'000, kLeastTries = 6, kMostTries = 40;
+constexpr std::size_t kMostNodes = 200'000, kLeastTries = 12, kMostTries = 80;
+constexpr int kMostTowers = 1024;
+constexpr std::size_t kEnough = 2;  // combinations that are named
+
+using Options = std::map<std::string, std::string>;
+
+/// What a command line says of a placement.
+struct Setup {
+  std::string strategy;
+  std::vector<DeviceId> devices;
+  Options options;
+  int recompute = 0;
+  std::int64_t batch = 1;
+};
+
+std::string option_text(const std::string& name, const std::string& value) {
+  return name == "towers" || name == "threads" ? fmt::format("--{} {}", name == "threads" ? "threads-per-tower" : name, value) : fmt::format("-O {}={}", name, value);
+}
+
+/// What is to be put beside `from`, or in the place of what it has, and what is to go.
+std::string changes(const Setup& from, const Setup& to) {
+  std::vector<std::string> with, without;
+  if (to.strategy != from.strategy) with.push_back("--strategy " + to.strategy);
+  if (to.devices != from.devices) with.push_back("--devices " + to_string(to.devices));
+  for (const auto& [name, value] : to.options)
+    if (auto had = from.options.find(name); had == from.options.end() || had->second != value) with.push_back(option_text(name, value));
+  if (to.recompute != from.recompute) with.push_back(fmt::format("--recompute {}", to.recompute));
+  if (to.batch != from.batch) with.push_back(fmt::format("--batch {}", to.batch));
+  for (const auto& [name, value] : from.options)
+    if (!to.options.contains(name)) without.push_back(option_text(name, value));
+  return fmt::format("{}{}{}", fmt::join(with, " "), without.empty() ? "" : ", without ", fmt::join(without, " "));
+}
 
 class Adviser {
  public:
-  Adviser(const PlacedGraph& refused, const Strategy& strategy, const std::vector<StrategyDef>& known, const TryPlan& attempt)
-      : refused_(refused), strategy_(strategy), known_(known), attempt_(attempt), left_(std::clamp(kMostNodes / std::max<std::size_t>(refused.nodes.size(), 1), kLeastTries, kMostTries)) {
-    std::vector<bool> runs(refused.cluster.devices.size());
-    for (const PlanNode& n : refused.nodes)
-      if (n.scope == Scope::tower)
-        for (int d : refused.devices(n))
-          if (d >= 0) runs[static_cast<std::size_t>(d)] = true;
-    for (std::size_t d = 0; d < runs.size(); ++d)
-      if (runs[d]) devices_.push_back(refused.cluster.devices[d].id);
+  Adviser(const RefusedPlan& refused, const std::vector<StrategyDef>& known, const TryPlan& attempt)
+      : refused_(refused), plan_(refused.plan), own_(refused.made_by), known_(known), attempt_(attempt), left_(std::clamp(kMostNodes / std::max<std::size_t>(plan_.nodes.size(), 1), kLeastTries, kMostTries)) {
+    base_ = setup_of(own_);
+    if (own_.given && own_.given->recompute) base_.recompute = own_.given->recompute;
+    asked_ = chose() ? setup_of(refused.asked) : base_;
   }
 
   std::vector<std::string> run() {
-    if (strategy_.divide) {
-      if (refused_.placement.order == PhaseOrder::gpipe) try_one("-O order=1f1b", with_order());
-      try_towers();
-      try_variables();
-      try_strategies(devices_, "");
-      try_devices();
+    if (own_.divide) {
+      if (plan_.placement.order == PhaseOrder::gpipe) try_one(with(base_, "order", "1f1b"));
+      more_towers();
+      other_variables();
+      for (const Setup& s : alternatives(base_.devices)) try_one(s);
+      more_devices();
+      recomputed(base_);
+      if (out_.empty()) combined();
     }
-    for (std::int64_t batch = refused_.batch / 2; batch >= 1; batch /= 2)
-      if (try_one(fmt::format("--batch {}", batch), strategy_, batch)) break;
+    smaller_batch();
     return out_;
   }
 
  private:
-  bool try_one(const std::string& text, const Strategy& strategy, std::int64_t batch = 0) {
-    if (left_ == 0) return false;
-    --left_;
-    std::optional<PlacedGraph> plan = attempt_(strategy, batch ? batch : refused_.batch);
-    if (!plan) return false;
-    std::vector<DeviceBytes> bytes = device_bytes(*plan);
-    auto most = std::max_element(bytes.begin(), bytes.end(), [](const DeviceBytes& a, const DeviceBytes& b) { return a.total() < b.total(); });
-    out_.push_back(fmt::format("{} (at most {} bytes, on {})", text, most->total(), to_string(plan->cluster.devices[static_cast<std::size_t>(most - bytes.begin())].id)));
-    return true;
-  }
-
-  Strategy with_towers(const Strategy& base, int towers) const {
-    Strategy out = base;
-    out.divide = [base, own = strategy_, towers](const Graph& g, const Cluster& c) {
-      Division d = base.divide(g, c), mine = own.divide(g, c);
-      d.towers = towers, d.combine = mine.combine, d.threads = mine.threads;
-      return d;
-    };
+  Setup setup_of(const Strategy& s) const {
+    Setup out{s.name, {}, {}, refused_.recompute, plan_.batch};
+    if (s.given) return {s.name, s.given->devices, s.given->options, refused_.recompute, plan_.batch};
+    for (std::size_t d = 0; d < plan_.cluster.devices.size(); ++d)
+      if (runs_towers(static_cast<int>(d))) out.devices.push_back(plan_.cluster.devices[d].id);
+    if (!s.divide) return out;
+    const Division d = s.divide(*plan_.graph, plan_.cluster);
+    if (d.combine != Combine{}) out.options["combine"] = to_string(d.combine);
+    if (d.threads) out.options["threads"] = std::to_string(d.threads);
     return out;
   }
-  Strategy with_order() const {
-    Strategy out = strategy_;
-    out.divide = [own = strategy_](const Graph& g, const Cluster& c) {
-      Division d = own.divide(g, c);
-      d.order = PhaseOrder::one_f_one_b;
-      return d;
-    };
-    return out;
-  }
-
-  /// One after the other on the same devices.
-  void try_towers() {
-    for (int towers = refused_.towers; towers <= refused_.batch / 2 && towers <= 1024;)
-      if (towers *= 2; try_one(fmt::format("--towers {}", towers), with_towers(strategy_, towers))) return;
+  bool runs_towers(int device) const {
+    return std::any_of(plan_.nodes.begin(), plan_.nodes.end(), [&](const PlanNode& n) {
+      if (n.scope != Scope::tower) return false;
+      const std::vector<int>& on = plan_.devices(n);
+      return std::find(on.begin(), on.end(), device) != on.end();
+    });
   }
 
   const StrategyDef* known(const std::string& name) const {
@@ -82,59 +95,173 @@ class Adviser {
     return at == known_.end() ? nullptr : &*at;
   }
 
-  void try_variables() {
-    const StrategyDef* towers = known("towers");
-    if (refused_.placement.strategy != "towers" || !towers) return;
-    std::vector<std::string> where;
-    if (devices_.size() > 1) where.push_back("spread");
-    for (const ClusterDevice& d : refused_.cluster.devices) where.push_back(to_string(d.id));
-    where.resize(std::min<std::size_t>(where.size(), 5));
-    for (const std::string& w : where)
-      if (try_one("-O variables=" + w, with_towers(towers->make(devices_, {{"variables", w}}), refused_.towers))) return;
+  /// One that was not made by name can have other towers, and another order of phases.
+  std::optional<Strategy> strategy_of(const Setup& s) const {
+    if (chose() && s.strategy == refused_.asked.name) return refused_.asked;
+    if (own_.divide && (own_.given || s.strategy != base_.strategy || s.options.contains("variables"))) {
+      const StrategyDef* def = known(s.strategy);
+      return def ? std::optional(def->make(s.devices, s.options)) : std::nullopt;
+    }
+    if (s.devices != base_.devices) return {};
+    Strategy out = own_;
+    if (!own_.divide || s.options == base_.options) return out;
+    out.divide = [own = own_, options = s.options](const Graph& g, const Cluster& c) {
+      Division d = own.divide(g, c);
+      if (auto towers = options.find("towers"); towers != options.end()) d.towers = std::stoi(towers->second);
+      if (options.contains("order")) d.order = PhaseOrder::one_f_one_b;
+      return d;
+    };
+    return out;
   }
 
-  /// Cut over the devices in place of whole on each.
-  bool try_strategies(const std::vector<DeviceId>& devices, const std::string& text) {
-    if (devices.size() < 2) return false;
-    bool found = false;
-    for (const char* name : {"layers", "pipeline"}) {
-      const StrategyDef* s = known(name);
-      if (!s || refused_.placement.strategy == name || refused_.placement.strategy == "placement") continue;
-      const int towers = s->name == "layers" ? 1 : static_cast<int>(std::min<std::int64_t>(refused_.batch, 2 * static_cast<std::int64_t>(devices.size())));
-      found = try_one(fmt::format("--strategy {} --towers {}{}", name, towers, text), with_towers(s->make(devices, {}), towers)) || found;
+  bool chose() const { return &refused_.asked != &own_; }
+
+  std::optional<PlacedGraph> plan_for(const Setup& s) {
+    --left_;
+    try {
+      if (const std::optional<Strategy> strategy = strategy_of(s)) return attempt_(*strategy, s.batch, s.recompute);
+    } catch (const UserError&) {  // options that this strategy does not take
     }
+    return {};
+  }
+
+  bool try_one(const Setup& s) {
+    const std::string text = changes(asked_, s);
+    if (left_ == 0 || text.empty() || !tried_.insert(text).second) return false;
+    const std::optional<PlacedGraph> plan = plan_for(s);
+    if (!plan) return false;
+    std::vector<DeviceBytes> bytes = device_bytes(*plan);
+    auto most = std::max_element(bytes.begin(), bytes.end(), [](const DeviceBytes& a, const DeviceBytes& b) { return a.total() < b.total(); });
+    out_.push_back(fmt::format("{} (at most {} bytes, on {})", text, most->total(), to_string(plan->cluster.devices[static_cast<std::size_t>(most - bytes.begin())].id)));
+    return true;
+  }
+
+  static Setup with(Setup s, const std::string& option, const std::string& value) {
+    s.options[option] = value;
+    return s;
+  }
+  static Setup with_recompute(Setup s, int stretches) {
+    s.recompute = std::max(s.recompute, stretches);
+    return s;
+  }
+  int towers_of(const Setup& s) const {
+    auto at = s.options.find("towers");
+    return at != s.options.end() ? std::stoi(at->second) : plan_.towers;
+  }
+  /// One after the other on the same devices.
+  Setup times_towers(const Setup& s, int times) const { return with(s, "towers", std::to_string(std::min<std::int64_t>({towers_of(s) * std::int64_t{times}, plan_.batch, kMostTowers}))); }
+
+  bool more_towers() {
+    for (int times = 2; plan_.towers * times <= std::min<std::int64_t>(plan_.batch, kMostTowers); times *= 2)
+      if (try_one(times_towers(base_, times))) return true;
+    return false;
+  }
+
+  bool other_variables() {
+    if (base_.strategy != "towers" || !known("towers")) return false;
+    std::vector<std::string> where = {"cpu:0"};
+    if (base_.devices.size() > 1) where.insert(where.begin(), "spread");
+    for (const ClusterDevice& d : plan_.cluster.devices)
+      if (where.size() < 6 && d.id != cpu(0)) where.push_back(to_string(d.id));
+    return std::any_of(where.begin(), where.end(), [&](const std::string& w) { return try_one(with(base_, "variables", w)); });
+  }
+
+  /// By other strategies, with what was given that they take too.
+  std::vector<Setup> alternatives(const std::vector<DeviceId>& devices) const {
+    std::vector<Setup> out;
+    if (devices.size() < 2 || base_.strategy == "placement") return out;  // a placement file stands for all of its options
+    for (const char* name : {"sharded", "towers", "layers", "pipeline"}) {
+      const StrategyDef* def = known(name);
+      if (!def || base_.strategy == name) continue;
+      const auto n = static_cast<std::int64_t>(devices.size());
+      const std::int64_t towers = std::string(name) == "layers" ? 1 : std::string(name) == "pipeline" ? 2 * n : std::max<std::int64_t>(n, plan_.towers);
+      Setup s{name, devices, {{"towers", std::to_string(std::min(towers, std::max<std::int64_t>(plan_.batch, 1)))}}, base_.recompute, base_.batch};
+      for (const char* kept : {"combine", "threads"})
+        if (auto at = base_.options.find(kept); at != base_.options.end()) s.options.insert(*at);
+      out.push_back(std::move(s));
+    }
+    return out;
+  }
+
+  /// With the cluster's other devices of the same kinds, if it has any.
+  std::vector<DeviceId> all_devices() const {
+    std::vector<DeviceId> all = base_.devices;
+    for (const ClusterDevice& d : plan_.cluster.devices)
+      if (std::find(all.begin(), all.end(), d.id) == all.end() && std::any_of(base_.devices.begin(), base_.devices.end(), [&](const DeviceId& mine) { return mine.kind == d.id.kind; })) all.push_back(d.id);
+    return all;
+  }
+  std::vector<Setup> over_all_devices() const {
+    const std::vector<DeviceId> all = all_devices();
+    if (all.size() == base_.devices.size()) return {};
+    std::vector<Setup> out = alternatives(all);
+    if (base_.strategy == "single" || !known(base_.strategy)) return out;
+    Setup own = base_;
+    own.devices = all;
+    own.options["towers"] = std::to_string(std::max<std::int64_t>(plan_.towers, std::min<std::int64_t>(plan_.batch, std::ssize(all))));
+    out.insert(out.begin(), std::move(own));
+    return out;
+  }
+  bool more_devices() {
+    bool found = false;
+    for (const Setup& s : over_all_devices()) found = try_one(s) || found;
     return found;
   }
 
-  /// The cluster's other devices of the same kinds.
-  void try_devices() {
-    std::vector<DeviceId> all = devices_;
-    std::string names;
-    for (const ClusterDevice& d : refused_.cluster.devices)
-      if (std::find(all.begin(), all.end(), d.id) == all.end() && std::any_of(devices_.begin(), devices_.end(), [&](const DeviceId& mine) { return mine.kind == d.id.kind; })) all.push_back(d.id);
-    if (all.size() == devices_.size()) return;
-    for (const DeviceId& d : all) names += (names.empty() ? "" : ",") + to_string(d);
-    const std::string text = " --devices " + names;
-    const StrategyDef* same = known(refused_.placement.strategy == "single" ? "towers" : refused_.placement.strategy);
-    const int towers = std::max(refused_.towers, static_cast<int>(std::min<std::int64_t>(refused_.batch, static_cast<std::int64_t>(all.size()))));
-    if (same && try_one(fmt::format("--strategy {} --towers {}{}", same->name, towers, text), with_towers(same->make(all, {}), towers))) return;
-    try_strategies(all, text);
+  bool recomputed(const Setup& s) {
+    for (int stretches : {4, 16, 64})
+      if (stretches > s.recompute && try_one(with_recompute(s, stretches))) return true;
+    return false;
   }
 
-  const PlacedGraph& refused_;
-  const Strategy& strategy_;
+  /// Its own way, then others, over these devices, then over all.
+  std::vector<Setup> ways() const {
+    std::vector<Setup> out = {base_};
+    for (const std::vector<Setup>& more : {alternatives(base_.devices), over_all_devices()}) out.insert(out.end(), more.begin(), more.end());
+    return out;
+  }
+
+  void combined() {
+    for (const Setup& way : ways())
+      for (auto [stretches, times] : {std::pair(0, 4), std::pair(16, 1), std::pair(16, 4), std::pair(16, 32)}) {
+        if (out_.size() == kEnough) return;
+        if (try_one(with_recompute(times_towers(way, times), stretches))) break;
+      }
+  }
+
+  /// Where a choice was asked for, with what it lacked the least: if that fits, it has something that does.
+  void smaller_batch() {
+    auto halved = [&](Setup s, int by) {
+      for (s.batch /= by; s.batch >= 1; s.batch /= by) {
+        if (!chose()) {
+          if (try_one(s)) return true;
+          continue;
+        }
+        if (left_ == 0 || !plan_for(s)) continue;
+        Setup asked = asked_;
+        asked.batch = s.batch;
+        return try_one(asked);
+      }
+      return false;
+    };
+    if (halved(base_, 2) || !out_.empty() || !own_.divide) return;
+    for (const Setup& way : ways())
+      if (halved(with_recompute(way, 16), 4)) return;
+  }
+
+  const RefusedPlan& refused_;
+  const PlacedGraph& plan_;
+  const Strategy& own_;
   const std::vector<StrategyDef>& known_;
   const TryPlan& attempt_;
   std::size_t left_;
-  std::vector<DeviceId> devices_;  ///< that run towers
+  Setup base_, asked_;  ///< what made the plan, and what was asked for
+  std::set<std::string> tried_;
   std::vector<std::string> out_;
 };
 
 }  // namespace
 
-std::vector<std::string> memory_advice(const PlacedGraph& refused, const Strategy& strategy, const std::vector<StrategyDef>& known, const TryPlan& attempt) {
-  return Adviser(refused, strategy, known, attempt).run();
-}
+std::vector<std::string> memory_advice(const RefusedPlan& refused, const std::vector<StrategyDef>& known, const TryPlan& attempt) { return Adviser(refused, known, attempt).run(); }
 
 std::string tensors_at_peak(const PlacedGraph& refused) {
   const Forecast f = forecast(refused);

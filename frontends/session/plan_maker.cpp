@@ -143,32 +143,33 @@ PlanMaker::PlanMaker(std::shared_ptr<const PlacedGraph> plan, bool as_given, Ses
 std::shared_ptr<const PlacedGraph> PlanMaker::make(const PlanKey& key) {
   if (strategy_.loops && key.mode == Mode::step)
     throw UserError(fmt::format("[{}] with staleness or backup workers there is no plan of a step: fit and belfry train run loops of a worker's plan and the servers', which belfry place writes; leave both options out for the synchronous plan", strategy_.name));
-  if (!strategy_.candidates.empty()) choose_strategy(key.batch);
+  std::shared_ptr<PlacedGraph> plan;
+  if (!strategy_.candidates.empty()) plan = choose_strategy(key);
   check_rules(key);
   if (runs_given(key)) return decided_;
-  auto plan = std::make_shared<PlacedGraph>(placed(key, strategy_, 0));
+  if (!plan) plan = std::make_shared<PlacedGraph>(placed(key, strategy_, 0));
   if (as_given_) keep_threads(*plan, *decided_);
   if (options_.forecast) return plan;
-  if (auto over = over_memory(*plan); !over.empty()) refuse(key, *plan, over);
+  if (auto over = over_memory(*plan); !over.empty()) refuse(key, *plan, strategy_, fmt::format("the plan does not fit: {}", fmt::join(over, "; ")));
   if (auto found = verify(*plan); !found.empty()) throw InternalError(fmt::format("a plan made here does not hold: {}", fmt::join(found, "; ")));
   if (as_given_ && options_.notice) options_.notice(fmt::format("not the plan that was given runs, but one derived from its decisions: {}", fmt::join(departures(key), ", ")));
   return plan;
 }
 
-void PlanMaker::refuse(const PlanKey& key, const PlacedGraph& plan, const std::vector<std::string>& over) {
-  auto attempt = [&](const Strategy& strategy, std::int64_t batch) -> std::optional<PlacedGraph> {
+void PlanMaker::refuse(const PlanKey& key, const PlacedGraph& plan, const Strategy& made_by, const std::string& what) {
+  auto attempt = [&](const Strategy& strategy, std::int64_t batch, int stretches) -> std::optional<PlacedGraph> {
     PlanKey other = key;
     other.batch = batch;
     try {
-      PlacedGraph out = placed(other, strategy, 0);
+      PlacedGraph out = placed(other, strategy, key.mode == Mode::step ? options_.rules.size() : 0, stretches);
       if (over_memory(out).empty()) return out;
     } catch (const UserError&) {  // the change does not suit the graph
     }
     return {};
   };
-  const std::vector<std::string> advice = memory_advice(plan, strategy_, library_->strategies, attempt);
-  throw UserError(fmt::format("the plan does not fit: {}; most is held {}; {}", fmt::join(over, "; "), tensors_at_peak(plan),
-                              advice.empty() ? "no other batch, towers, strategy or device of its cluster that was tried fits" : fmt::format("each of these fits: {}", fmt::join(advice, "; "))));
+  const std::vector<std::string> advice = memory_advice({plan, strategy_, made_by, options_.recompute.stretches}, library_->strategies, attempt);
+  throw UserError(fmt::format("{}; most is held {}; {}", what, tensors_at_peak(plan),
+                              advice.empty() ? "no other batch, towers, strategy or device of its cluster that was tried fits, nor does computing values again" : fmt::format("each of these fits: {}", fmt::join(advice, "; "))));
 }
 
 std::shared_ptr<const Graph> PlanMaker::graph_for(Mode mode, const std::vector<std::string>& fetches) {
@@ -214,21 +215,30 @@ PlaceOptions PlanMaker::place_options(const Graph& graph, const PlanKey& key) co
   return o;
 }
 
-PlacedGraph PlanMaker::placed(const PlanKey& key, const Strategy& strategy, std::size_t must_decide) {
+PlaceOptions PlanMaker::strategy_options(const Graph& graph, const PlanKey& key) const {
+  PlaceOptions o = place_options(graph, key);
+  o.rules = options_.rules;
+  if (key.mode != Mode::infer) o.recompute = options_.recompute;
+  o.soft = options_.soft_placement;
+  o.warn = options_.notice;
+  return o;
+}
+
+PlacedGraph PlanMaker::placed(const PlanKey& key, const Strategy& strategy, std::size_t must_decide, std::optional<int> stretches) {
   const std::shared_ptr<const Graph> graph = bound_graph(key);
-  PlaceOptions o = place_options(*graph, key);
-  o.must_decide = must_decide;
   if (decided_) {
+    PlaceOptions o = place_options(*graph, key);
+    o.must_decide = must_decide;
     Placement p = placement_of(*decided_);
     p.rules.insert(p.rules.begin(), options_.rules.begin(), options_.rules.end());
     p.batch = key.batch;
     if (key.mode == Mode::infer) p.recompute.clear();
     return place(graph, p, cluster_, o);
   }
-  o.rules = options_.rules;
-  if (key.mode != Mode::infer) o.recompute = options_.recompute;
-  o.soft = options_.soft_placement;
-  if (!must_decide) o.warn = options_.notice;  // once, for the plan that is made
+  PlaceOptions o = strategy_options(*graph, key);
+  o.must_decide = must_decide;
+  if (stretches && *stretches && key.mode != Mode::infer) o.recompute = {*stretches, {}};
+  if (must_decide || stretches) o.warn = {};  // once, for the plan that is made
   return place(graph, strategy, cluster_, key.batch, o);
 }
 
@@ -249,19 +259,20 @@ ValueId PlanMaker::fetched(const Graph& graph, Mode mode, const std::string& nam
   return fetched_value(graph, name);
 }
 
-/// By its step of this batch; the choice stands for all other plans.
-void PlanMaker::choose_strategy(std::int64_t batch) {
-  PlaceOptions o;
-  for (const std::string& f : default_fetches(Mode::step)) o.fetches.emplace_back(f, fetched(*training_, Mode::step, f));
-  o.kernels = options_.forecast ? or_roofline(library_->kernels, engines()) : chooser(library_->kernels, engines());
-  o.rules = options_.rules;
-  o.recompute = options_.recompute;
-  o.costs = options_.costs;
-  o.soft = options_.soft_placement;
-  if (options_.fuse) o.groups = groups();
-  std::vector<Candidate> found = choose(training_, strategy_.candidates, cluster_, batch, o);
-  strategy_ = found.front().strategy;
-  if (options_.notice) options_.notice("chosen by forecast: " + strategy_.name + (strategy_.options.empty() ? "" : " " + strategy_.options) + "\n" + describe(found));
+/// By its step of this batch.
+std::shared_ptr<PlacedGraph> PlanMaker::choose_strategy(const PlanKey& key) {
+  const PlanKey step{Mode::step, key.batch, key.symbols, default_fetches(Mode::step)};
+  const std::shared_ptr<const Graph> graph = bound_graph(step);
+  std::vector<Candidate> found = look_at(graph, strategy_, cluster_, key.batch, strategy_options(*graph, step));
+  const Candidate& first = found.front();
+  if (!first.refused.empty()) {
+    const std::string none = "no strategy can be taken:\n" + describe(found);
+    if (!first.plan) throw UserError(none);
+    refuse(step, *first.plan, first.strategy, fmt::format("{}{} lacks the least: {}", none, describe(first.strategy), first.refused));
+  }
+  strategy_ = first.strategy;
+  if (options_.notice) options_.notice("chosen by forecast: " + describe(strategy_) + "\n" + describe(found));
+  return key == step ? first.plan : nullptr;
 }
 
 /// Each rule of the options must decide something in a step, whatever runs first.

@@ -41,16 +41,20 @@ class PlanMaker {
 
  private:
   std::shared_ptr<const Graph> graph_for(Mode mode, const std::vector<std::string>& fetches);
-  PlacedGraph placed(const PlanKey& key, const Strategy& strategy, std::size_t must_decide);
-  /// UserError with what is over, the tensors at the peak, and what was tried and fits.
-  [[noreturn]] void refuse(const PlanKey& key, const PlacedGraph& plan, const std::vector<std::string>& over);
+  /// `stretches` of the forward pass to compute again; none: as the options say.
+  PlacedGraph placed(const PlanKey& key, const Strategy& strategy, std::size_t must_decide, std::optional<int> stretches = {});
+  /// UserError: `what`, the tensors at the peak, and what was tried and fits. `made_by`: the strategy that made the plan.
+  [[noreturn]] void refuse(const PlanKey& key, const PlacedGraph& plan, const Strategy& made_by, const std::string& what);
   std::map<std::string, std::string> engines() const;
   const std::function<std::vector<FusionGroup>(const Graph&)>& groups() const;
   PlaceOptions place_options(const Graph& graph, const PlanKey& key) const;
+  /// The same with what the options say to a strategy.
+  PlaceOptions strategy_options(const Graph& graph, const PlanKey& key) const;
   std::shared_ptr<const Graph> bound_graph(const PlanKey& key);
   ValueId fetched(const Graph& graph, Mode mode, const std::string& name) const;
   void check_rules(const PlanKey& key);
-  void choose_strategy(std::int64_t batch);
+  /// The choice stands for all other plans; gives the plan of the key, if that is what was forecast.
+  std::shared_ptr<PlacedGraph> choose_strategy(const PlanKey& key);
   bool given_steps() const;
   bool runs_given(const PlanKey& key) const;
   std::vector<std::string> departures(const PlanKey& key) const;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -99,16 +100,38 @@ Cut cut_over(const Graph& g, TowerCut& t, std::int64_t steps, bool& fits) {
   }
 }
 
-/// A device's rules say its load, what the cut's objective came to, and what no cut can beat.
+/// What the busiest device does that others cannot take from it: the largest nodes that must be together, and moves.
+std::string busiest_of(const TowerCut& t, const Cut& c, const std::vector<double>& loads) {
+  const auto busiest = static_cast<int>(std::max_element(loads.begin(), loads.end()) - loads.begin());
+  std::map<int, std::pair<double, const CutNode*>> together;
+  double work = 0;
+  for (std::size_t i = 0; i < c.device.size(); ++i) {
+    if (c.device[i] != busiest) continue;
+    const CutNode& n = t.problem.nodes[i];
+    auto& [seconds, first] = together[n.together >= 0 ? n.together : -1 - static_cast<int>(i)];
+    const double mine = n.seconds.at(static_cast<std::size_t>(t.problem.kind_of(busiest)));
+    seconds += mine, work += mine;
+    if (!first) first = &n;
+  }
+  if (together.empty()) return "";
+  const auto& [seconds, first] = std::max_element(together.begin(), together.end(), [](const auto& a, const auto& b) { return a.second.first < b.second.first; })->second;
+  return fmt::format(": {} is busy for {}, of which {} go to '{}' and what must be with it, {} to moves", to_string(t.devices[static_cast<std::size_t>(busiest)]), text_of(loads[static_cast<std::size_t>(busiest)]),
+                     text_of(seconds), first->name, text_of(std::max(0.0, loads[static_cast<std::size_t>(busiest)] - work)));
+}
+
+/// A device's rules say its load, what the cut's objective came to, what no cut can beat, and why devices are left out.
 std::vector<std::string> reasons_of(const TowerGraph& tg, const TowerCut& t, const Cut& c, bool fits) {
   const std::vector<double> loads = loads_of(t.problem, c.device);
   const auto used = std::count_if(loads.begin(), loads.end(), [](double s) { return s > 0; });
-  const std::string bound = c.optimal() ? "which no cut beats" : fmt::format("and no cut has less than {}", text_of(c.bound));
-  const std::string idle = used < std::ssize(loads) ? fmt::format(", one of {} used of {}", used, loads.size()) : "", by_variables = text_of(value_by_variables(tg, t));
+  const std::string bound = c.optimal() ? "which no cut beats" : fmt::format("and no cut has less than {}", text_of(c.bound)), objective = to_string(t.problem.objective), by_variables = text_of(value_by_variables(tg, t));
+  std::string idle;
+  if (used < std::ssize(loads))
+    idle = fmt::format("; {} of {} devices, since {} over more has a smaller {}{}", used, loads.size(), c.optimal() ? "no cut" : "no cut that was found", objective,
+                       t.problem.objective == CutObjective::latency ? ": a batch goes through one after the other, and more moves lengthen its way" : busiest_of(t, c, loads));
   std::vector<std::string> out;
   for (std::size_t d = 0; d < loads.size(); ++d)
-    out.push_back(fmt::format("cut by {0}: {1} a step on {2}{3}; {0} of {4}, {5}; by variables {6}{7}", to_string(t.problem.objective), text_of(loads[d]), to_string(t.devices[d]), idle, text_of(c.value),
-                              bound, by_variables, fits ? "" : "; memory left out, as no cut fits it"));
+    out.push_back(fmt::format("cut by {0}: {1} a step on {2}; {0} of {3}, {4}; by variables {5}{6}{7}", objective, text_of(loads[d]), to_string(t.devices[d]), text_of(c.value), bound, by_variables,
+                              fits ? "" : "; memory left out, as no cut fits it", idle));
   return out;
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <belfry/frontends/builder/builder.h>
+#include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/draw/describe_slow.h>
 #include <belfry/frontends/nn/layers.h>
 #include <belfry/frontends/session/session.h>
@@ -75,6 +76,15 @@ TEST(DescribeSlow, names_nodes_without_a_kernel) {
   const std::string text = said_of(false, two_cpus, bare);
   EXPECT_THAT(text, HasSubstr("matmul has no kernel for these values and runs as its reference, on one thread: layer/"));
   EXPECT_THAT(text, Not(HasSubstr("sgd")));
+}
+
+TEST(Describe, says_why_a_cut_leaves_devices_out) {
+  const auto said = [](const std::string& devices) {
+    Session session(slow_net(false), to_strategy(Layers{.devices = parse_devices(devices)}));
+    return describe(session.plan(32), {.nodes = false});
+  };
+  EXPECT_THAT(said("sim:0-30"), testing::AllOf(HasSubstr(" of 31 devices, since no cut over more has a smaller max-load: sim:"), HasSubstr(" and what must be with it, ")));
+  EXPECT_THAT(said("sim:0"), Not(HasSubstr("devices, since")));
 }
 
 }  // namespace

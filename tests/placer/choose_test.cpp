@@ -127,7 +127,7 @@ TEST(Choose, takes_the_shortest_step_of_all_strategies) {
   for (auto [count, width, batch] : {std::tuple(4, 64, 4096), std::tuple(8, 1024, 64), std::tuple(2, 2048, 256), std::tuple(6, 256, 16)}) {
     auto graph = layered(count, width);
     for (const Cluster& cluster : clusters) {
-      std::vector<Candidate> found = choose(graph, Auto{.devices = gpus_up_to(4)}.candidates(), cluster, batch);
+      std::vector<Candidate> found = choose(graph, to_strategy(Auto{.devices = gpus_up_to(4)}), cluster, batch);
       EXPECT_TRUE(found.front().refused.empty());
       const Shortest best = shortest_step(graph, cluster, 4, batch);
       std::cout << count << " layers of " << width << ", " << batch << " rows: " << found.front().seconds << " s by " << found.front().strategy.name << " " << found.front().strategy.options << "; of " << best.looked_at << " ("
@@ -144,13 +144,14 @@ TEST(Choose, says_why_what_does_not_fit_was_refused_and_computes_again_where_tha
   auto graph = layered(12, 64);
   const std::int64_t batch = 4096;
   Strategy single = to_strategy(Single{.device = gpus_up_to(1)[0]});
-  const std::int64_t whole = choose(graph, {single}, machine_of(1, 1e12, 1e10), batch).front().peak;
-  std::vector<Candidate> found = choose(graph, {single}, machine_of(1, 1e12, 1e10, whole * 7 / 10), batch);
+  const Strategy only{.name = "auto", .candidates = {single}};
+  const std::int64_t whole = choose(graph, only, machine_of(1, 1e12, 1e10), batch).front().peak;
+  std::vector<Candidate> found = choose(graph, only, machine_of(1, 1e12, 1e10, whole * 7 / 10), batch);
   EXPECT_EQ(found.front().strategy.options, "--recompute 4");
   EXPECT_LT(found.front().peak, whole * 7 / 10);
   EXPECT_THAT(found.back().refused, testing::HasSubstr("gpu:0 needs"));
   EXPECT_THAT(describe(found), testing::AllOf(testing::HasSubstr("--recompute 4"), testing::HasSubstr("refused: gpu:0 needs")));
-  EXPECT_THAT(message_of([&] { choose(graph, {single}, machine_of(1, 1e12, 1e10, whole / 50), batch); }), testing::AllOf(testing::HasSubstr("no strategy can be taken"), testing::HasSubstr("--recompute 16")));
+  EXPECT_THAT(message_of([&] { choose(graph, only, machine_of(1, 1e12, 1e10, whole / 50), batch); }), testing::AllOf(testing::HasSubstr("no strategy can be taken"), testing::HasSubstr("--recompute 16")));
 }
 
 }  // namespace

@@ -4,10 +4,13 @@
 #include <cmath>
 #include <functional>
 
+#include <fmt/format.h>
+
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/placement_file.h>
 #include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/graph/plan/forecast.h>
+#include <belfry/placer/choose.h>
 
 namespace belfry::test {
 
@@ -59,6 +62,13 @@ Cluster slowed(Cluster c, const Reached& reached) {
   return c;
 }
 
+/// Of kernels by what they are launched on, and moves.
+std::string path_text(const PlacedGraph& plan, const Forecast& f) {
+  double gpus = 0, host = 0, moves = 0;
+  for (const PathShare& s : path_shares(plan, f)) (s.device.starts_with("gpu") ? gpus : host) += s.seconds - s.moving, moves += s.moving;
+  return fmt::format("{:.1f} ms = {:.1f} on GPUs + {:.1f} on the host + {:.1f} moves", 1e3 * f.seconds, 1e3 * gpus, 1e3 * host, 1e3 * moves);
+}
+
 }  // namespace
 
 const std::vector<Published>& published() {
@@ -77,7 +87,7 @@ PublishedForecast::PublishedForecast(const Published& what, const std::string& c
 
 Cluster PublishedForecast::cluster(const Reached& reached) const { return slowed(cluster_, reached); }
 
-double PublishedForecast::images(const Figure& at, const Reached& reached) {
+const PlacedGraph& PublishedForecast::plan(const Figure& at, const Reached& reached) {
   auto same = [&](const auto& p) { return p.first.gpus == at.gpus && p.first.rows == at.rows; };
   auto known = std::find_if(plans_.begin(), plans_.end(), same);
   if (known == plans_.end()) {
@@ -86,7 +96,14 @@ double PublishedForecast::images(const Figure& at, const Reached& reached) {
     known = plans_.end() - 1;
   }
   known->second.cluster = cluster(reached);
-  return static_cast<double>(at.gpus * at.rows) / forecast(known->second).seconds;
+  return known->second;
+}
+
+double PublishedForecast::images(const Figure& at, const Reached& reached) { return static_cast<double>(at.gpus * at.rows) / forecast(plan(at, reached)).seconds; }
+
+std::string PublishedForecast::path(const Figure& at, const Reached& reached) {
+  const PlacedGraph& p = plan(at, reached);
+  return path_text(p, forecast(p));
 }
 
 Reached PublishedForecast::calibrate() {
@@ -106,11 +123,11 @@ Reached PublishedForecast::calibrate() {
   return out;
 }
 
-std::pair<std::string, double> PublishedForecast::chosen(const Figure& at, const Reached& reached) {
+PublishedForecast::Chosen PublishedForecast::chosen(const Figure& at, const Reached& reached) {
   Session session(graph_of(what_.net, what_.image, library_->ops), to_strategy(Auto{.devices = gpus_of(cluster_, at.gpus)}), {.library = library_, .cluster = cluster(reached), .forecast = true});
-  const double seconds = forecast(session.plan(at.gpus * at.rows)).seconds;
-  const Strategy& s = session.strategy();
-  return {s.options.empty() ? s.name : s.name + " " + s.options, static_cast<double>(at.gpus * at.rows) / seconds};
+  const PlacedGraph& plan = session.plan(at.gpus * at.rows);
+  const Forecast f = forecast(plan);
+  return {describe(session.strategy()), static_cast<double>(at.gpus * at.rows) / f.seconds, path_text(plan, f)};
 }
 
 const std::vector<Scaled>& horovod() {

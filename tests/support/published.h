@@ -44,11 +44,19 @@ class PublishedForecast {
   Reached calibrate();
   /// Images a second.
   double images(const Figure& at, const Reached& reached);
-  /// What `auto` takes, with its options, and the images a second of that.
-  std::pair<std::string, double> chosen(const Figure& at, const Reached& reached);
+  /// What the step's critical path is made of.
+  std::string path(const Figure& at, const Reached& reached);
+  /// What `auto` takes, with its options, the images a second of that, and its path.
+  struct Chosen {
+    std::string name;
+    double images = 0;
+    std::string path;
+  };
+  Chosen chosen(const Figure& at, const Reached& reached);
 
  private:
   Cluster cluster(const Reached& reached) const;
+  const PlacedGraph& plan(const Figure& at, const Reached& reached);
 
   const Published& what_;
   Cluster cluster_;
