@@ -149,6 +149,13 @@ TEST(MemoryAdvice, each_that_is_given_fits_when_it_is_followed) {
   EXPECT_THAT(seen.kinds, testing::IsSupersetOf({"--batch", "--devices", "--recompute", "--strategy", "--towers", "-O", "without"}));
 }
 
+TEST(MemoryAdvice, is_given_for_a_struct_too) {
+  SessionOptions options;
+  options.cluster = limited(64 << 10);
+  Session session(wide(), Mirrored{.devices = parse_devices("sim:0-1"), .threads = 1}, options);
+  EXPECT_THAT(message_of([&] { session.plan(256); }), testing::AllOf(testing::HasSubstr("each of these fits: --towers "), testing::HasSubstr("--strategy "), testing::HasSubstr("--batch "), testing::Not(testing::HasSubstr("without"))));
+}
+
 TEST(MemoryAdvice, says_so_where_nothing_fits) {
   for (const char* strategy : {"single", "auto"}) {
     const std::string said = message_of([&] { most_bytes(wide(), {strategy, "sim:0", {}, 8}, 64); });
