@@ -1,6 +1,7 @@
 #include <belfry/graph/split_rules.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace belfry {
 
@@ -82,7 +83,7 @@ SplitRule held_whole() {
 }
 
 SplitRule split_elementwise(std::optional<Reduction> joint, std::vector<int> each) {
-  return [=](const SplitContext& c) { return elementwise(c, joint, each, false); };
+  return [joint, each = std::move(each)](const SplitContext& c) { return elementwise(c, joint, each, false); };
 }
 
 SplitRule split_sum() {
@@ -194,7 +195,7 @@ SplitRule split_broadcast_like() {
 }
 
 SplitRule rows_unless_along(std::string attribute, bool removes) {
-  return [=](const SplitContext& c) -> Split {
+  return [attribute = std::move(attribute), removes](const SplitContext& c) -> Split {
     SplitState s = c.states[0].is_partial() ? kReplicated : c.states[0];
     int rank = static_cast<int>(c.inputs[0].shape.size());
     int axis = from_front(c.attributes.integer(attribute), rank);

@@ -78,7 +78,7 @@ def check_installed(tree, lib, env, folder):
     # Another series of versions is refused, whatever the case of the name.
     refused = folder / "refused"
     refused.mkdir()
-    (refused / "CMakeLists.txt").write_text(f"cmake_minimum_required(VERSION 3.20)\nproject(p NONE)\nfind_package(Belfry {series} REQUIRED)\nfind_package(belfry 99.0 REQUIRED)\n", encoding="utf-8")
+    (refused / "CMakeLists.txt").write_text(f"cmake_minimum_required(VERSION 3.20)\nproject(p CXX)\nfind_package(Belfry {series} REQUIRED)\nfind_package(belfry 99.0 REQUIRED)\n", encoding="utf-8")
     said = run(["cmake", "-S", refused, "-B", refused / "build", "-GNinja", f"-DCMAKE_PREFIX_PATH={tree}"], fails=True, env=env)
     if 'requested version "99.0"' not in said:
         sys.exit(f"a Belfry 99.0 is refused with other words:\n{said}")
