@@ -75,8 +75,7 @@ struct ParameterServer {
   Rules assign(const TowerGraph&, const Cluster&) const;
 };
 
-/// What a cut over devices makes small: the busiest one's seconds, those of one batch, or nothing: then variables are dealt in
-/// order of first use, as many to each.
+/// What a cut over devices makes small: the busiest one's seconds, one batch's, or nothing: variables are dealt by first use, as many to each.
 enum class LayerCut : std::uint8_t { max_load, latency, variables };
 
 /// The net cut over devices: by the user's device scopes where there are any, else by cost within the memory of each.
@@ -91,8 +90,7 @@ struct Layers {
   int threads = 0;
   LayerCut cut = LayerCut::max_load;
   Division divide(const Graph&, const Cluster&) const;
-  /// UserError where no cut fits the devices' memory.
-  Rules assign(const TowerGraph&, const Cluster&, const CostTable& costs = {}) const;
+  Rules assign(const TowerGraph&, const Cluster&, const CostTable& costs = {}) const;  ///< UserError where no cut fits the devices' memory
 };
 
 /// Whichever of the strategies has the shortest step by forecast: over all devices, those of one kind, the first half, quarter, … of

@@ -121,7 +121,7 @@ TEST(Scorer, its_figures_and_errors_are_those_of_the_finished_plan) {
 
 TEST(Scorer, sums_in_ranges_and_whole_ones_in_turn_cost_what_they_do_alone) {
   Builder b("wide");
-  Value h = matmul(b.input("x", f32, {kBatch, 64}), b.variable("w", {64, 64}, {.init = "normal"}));
+  Value h = matmul(b.input("x", f32, {kBatch, 64}), b.variable("w", {64, 64}, {.init = "normal", .init_value = 0.1}));
   b.minimize(reduce_sum(square(h)), Sgd{.learning_rate = 0.1f});
   auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
   const Cluster cluster = sim_cluster(2);
