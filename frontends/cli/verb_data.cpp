@@ -128,7 +128,10 @@ void add_digits_verb(CLI::App& data) {
 void add_data_verb(CLI::App& app, const LibrarySource&) {
   CLI::App* data = app.add_subcommand("data", "Data sets: fetched, inspected, drawn");
   data->footer("Example: belfry data digits --out digits");
-  data->require_subcommand(1);
+  data->require_subcommand(0, 1);
+  data->callback([data] {
+    if (data->get_subcommands().empty()) throw WrongUse("data wants one of fetch, inspect and digits");
+  });
 
   std::string known;
   for (const PublishedSet& s : published_sets()) known += fmt::format("\n  {:14} {}", s.name, s.about);

@@ -23,7 +23,7 @@ Session session_of(const Strategy& s, SessionOptions options = {}) {
 }
 
 TEST(CostFile, reads_back_what_it_wrote_and_refuses_what_makes_no_sense) {
-  CostTable table{"here", 1e-7, 2e-6, 9e-6, 3e-5, 1e10, {{"a {x 1} f32(1*n) threads 1", {{4, 1e-3, {10, 20}}, {8, 2e-3, {20, 40}}}}, {"b", {{0, 1e-9, {}}}}}};
+  CostTable table{"here", 1e-7, 2e-6, 9e-6, 3e-5, 1e10, {{"a {x 1} f32(1*n) threads 1", {{4, 1e-3, {10, 20}}, {8, 2e-3, {20, 40}}}}, {"b", {{0, 1e-9, {}}}}}, {}};
   const std::string text = write_costs(table);
   EXPECT_EQ(read_costs(text, "t.json"), table);
   auto of = [&](const std::string& from, const std::string& to) {

@@ -36,7 +36,7 @@ def help_of(*verb):
 
 verbs = [line.split()[0] for line in belfry("--help").stdout.split("Subcommands:")[1].splitlines() if re.match(r"  \w", line)]
 known = {verb: help_of(verb) for verb in verbs}
-known["data"] = (known["data"][0] | help_of("data", "digits")[0], known["data"][1])
+known["data"] = (set().union(known["data"][0], *(help_of("data", part)[0] for part in ("digits", "fetch", "inspect"))), known["data"][1])
 expect(len(verbs) == 15 and all("--help" in options and examples for options, examples in known.values()), f"--help: {known}")
 
 # Completion: what bash and fish offer for a verb is what its --help lists.
@@ -52,7 +52,7 @@ for verb in verbs:
 # The guides: a line of a command has options of its verb, and an option alone is one of some verb.
 OPTION = r"(?<![\w-])--?[A-Za-z][\w-]*"
 others = "".join(p.read_text(encoding="utf-8") for part in ("tools", "bench", "examples", "ops/cuda") for p in (root / part).rglob("*") if p.is_file() and p.suffix in ("", ".py", ".sh", ".cpp"))
-everywhere = {option for options, _ in known.values() for option in options} | {"--version"}
+everywhere = {option for options, _ in known.values() for option in options} | {"--version", "--prefix"}  # the last is of meson
 commands = 0
 for guide in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
     text = guide.read_text(encoding="utf-8")
@@ -91,7 +91,7 @@ with tempfile.TemporaryDirectory() as name:
         for example in known[verb][1]:
             done = belfry(*shlex.split(example.split(" > ")[0])[1:], *shorter.get(verb, []), cwd=folder)
             expect(done.returncode == 0, f"{example}: {done.returncode} {done.stderr[-400:]}")
-        if "--json" in known[verb][0]:
+        if "--json" in help_of(verb)[0]:
             words = shlex.split(known[verb][1][0])[1:]
             done = belfry(*words, *["--json"] * ("--json" not in words), *shorter.get(verb, []), cwd=folder)
             try:
