@@ -114,7 +114,7 @@ TEST(LayersByCost, fit_the_memory_of_each_device_or_say_that_no_cut_does) {
 
 TEST(LayersByCost, keep_together_what_takes_longer_to_move_than_to_compute) {
   Cutting c{.cluster = counting(2), .layers = {.devices = sims(2), .threads = 1}};
-  for (const DeviceId& d : sims(2)) c.cluster.links.push_back({{d}, "switch", 10, 0});
+  for (const DeviceId& d : {sims(2)[0], sims(2)[1], cpu(0)}) c.cluster.links.push_back({{d}, "switch", 10, 0});
   auto where = places(c.plan());
   EXPECT_EQ(where["matmul"], where["matmul_4"]);
 }
