@@ -115,6 +115,7 @@ TEST(LayersByCost, fit_the_memory_of_each_device_or_say_that_no_cut_does) {
 TEST(LayersByCost, keep_together_what_takes_longer_to_move_than_to_compute) {
   Cutting c{.cluster = counting(4), .layers = {.devices = sims(4), .threads = 1}};
   for (const DeviceId& d : sims(4)) c.cluster.links.push_back({{d}, "switch", 10, 0});
+  c.cluster.links.push_back({{cpu(0)}, "switch", 10, 0});
   const PlacedGraph plan = c.plan();
   auto where = places(plan);
   EXPECT_EQ(where["matmul"], where["matmul_4"]);

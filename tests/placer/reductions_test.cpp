@@ -259,6 +259,7 @@ TEST(Buckets, of_sums_that_are_unlike_are_refused_with_the_rules_that_made_them)
   ASSERT_GE(wide.size(), 2u);
   const PlacementRule first{wide[0], two, ""};
   EXPECT_EQ(of(graph, first, {wide[1], two, ""}), "(no error)");
+  EXPECT_THAT(of(graph, first, {wide[1], two, "", false, SumWay::ring}), testing::HasSubstr("adds '" + wide[1] + "' round a ring, which goes over ranges: write \"ranges\": true"));
   EXPECT_EQ(of(graph, first, {wide[1], one, ""}), "'" + wide[0] + "' and '" + wide[1] + "' are in bucket 3 by the rules \"" + wide[0] + "\" and \"" + wide[1] + "\", but one is on sim:0-1, the other on sim:0; give them buckets of their own, or make the rules alike");
   EXPECT_THAT(of(graph, first, {wide[1], turned, ""}), testing::HasSubstr("the other on sim:1,sim:0"));
   EXPECT_THAT(of(graph, first, {wide[1], two, "", true}), testing::HasSubstr("one is in ranges, the other whole"));

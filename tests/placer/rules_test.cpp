@@ -55,16 +55,8 @@ TEST(Rules, of_towers_without_rows_and_for_the_rest_may_decide_nothing) {
   EXPECT_NO_THROW(ruled({{"tower_1/matmul", {cpu(0)}, "by hand"}, {"tower_*/**", {cpu(0)}, "towers"}, {"**", {cpu(0)}, "rest"}, {"tower_0/**", {cpu(0)}, "first"}}, 1));
 }
 
-TEST(Rules, of_a_ring_ask_for_ranges_and_no_rule_names_a_device_twice) {
-  auto graph = small();
-  auto placed_by = [&](PlacementRule rule) {
-    place(graph, Placement{2, 4, Combine::global_mean, 1, {std::move(rule), {"**", sims(2), ""}}}, sim_cluster(2), {.fetches = {{"sum", graph->metrics.at("sum")}}});
-  };
-  std::string sum;
-  for (const PlanNode& n : expand(graph, {.towers = 2, .batch = 4, .fetches = {{"sum", graph->metrics.at("sum")}}}).nodes)
-    if (n.op == kAggregate) sum = n.name;
-  EXPECT_TRUE(says([&] { placed_by({sum, sims(2), "", false, SumWay::ring}); }, {"adds '" + sum + "' round a ring, which goes over ranges", "\"ranges\": true"}));
-  EXPECT_TRUE(says([&] { placed_by({"w", {sims(1)[0], sims(1)[0]}, ""}); }, {"the rule \"w\" puts 'w' on one device twice; name each once"}));
+TEST(Rules, name_no_device_twice) {
+  EXPECT_TRUE(says([&] { ruled({{"w", {cpu(0), cpu(0)}, "by hand"}}); }, {"the rule \"w\" puts 'w' on one device twice; name each once"}));
 }
 
 TEST(Rules, of_one_tower_keep_their_reason) {

@@ -241,11 +241,13 @@ std::vector<Damage> meaning() {
 /// The plan's first result under a name that means another value to its graph.
 void rename_result(PlacedGraph& p, const std::function<void(Graph&, const std::string&, ValueId)>& name_another) {
   auto& [name, v] = p.fetches.at(0);
+  const NodeId other = p.maker(p.fetches.at(1).second).user;  // whose cause is what it brings
+  if (other == p.maker(v).user) throw InternalError("two results of one value");
   Graph graph = *p.graph;
   name = "result";
   PlanNode& n = p.nodes[static_cast<std::size_t>(p.value(v).maker)];
   p.values[static_cast<std::size_t>(v)].name = n.name = fetch_node(name);
-  name_another(graph, name, {first(p, op("relu")).user, 0});
+  name_another(graph, name, {other, 0});
   p.graph = std::make_shared<const Graph>(std::move(graph));
 }
 
