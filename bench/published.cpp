@@ -28,7 +28,8 @@ void print(const Published& p, bool with_auto) {
       const auto begin = std::chrono::steady_clock::now();
       const PublishedForecast::Chosen c = f.chosen(at, reached);
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-      fmt::print("\n    auto, in {:.1f} s: {} ({:+.1f} %)\n    path: {}; of auto's {}", took.count(), c.name, 100 * (c.images / images - 1), f.path(at, reached), c.path);
+      fmt::print("\n    auto, in {:.1f} s: {} ({:+.1f} %)\n    path: {}; of auto's {}", took.count(), c.name, 100 * (c.images / images - 1),
+                 f.path(at, reached), c.path);
     }
     fmt::print("\n");
     std::fflush(stdout);

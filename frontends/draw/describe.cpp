@@ -200,8 +200,10 @@ std::string describe_sums(const PlacedGraph& plan) {
 
 /// Devices that a cut has left out: its reasons end with why.
 std::string describe_idle(const PlacedGraph& plan) {
-  for (const PlanNode& n : plan.nodes)
-    if (const std::size_t since = n.reason.find(" devices, since "); since != n.reason.npos && n.reason.rfind("; ", since) != n.reason.npos) return n.reason.substr(n.reason.rfind("; ", since) + 2) + "\n";
+  for (const PlanNode& n : plan.nodes) {
+    const std::size_t since = n.reason.find(" devices, since "), begin = since == n.reason.npos ? since : n.reason.rfind("; ", since);
+    if (begin != n.reason.npos) return n.reason.substr(begin + 2) + "\n";
+  }
   return "";
 }
 

@@ -50,7 +50,8 @@ std::string changes(const Setup& from, const Setup& to) {
 class Adviser {
  public:
   Adviser(const RefusedPlan& refused, const std::vector<StrategyDef>& known, const TryPlan& attempt)
-      : refused_(refused), plan_(refused.plan), own_(refused.made_by), known_(known), attempt_(attempt), left_(std::clamp(kMostNodes / std::max<std::size_t>(plan_.nodes.size(), 1), kLeastTries, kMostTries)) {
+      : refused_(refused), plan_(refused.plan), own_(refused.made_by), known_(known), attempt_(attempt),
+        left_(std::clamp(kMostNodes / std::max<std::size_t>(plan_.nodes.size(), 1), kLeastTries, kMostTries)) {
     base_ = setup_of(own_);
     if (own_.given && own_.given->recompute) base_.recompute = own_.given->recompute;
     asked_ = chose() ? setup_of(refused.asked) : base_;
@@ -187,7 +188,8 @@ class Adviser {
   std::vector<DeviceId> all_devices() const {
     std::vector<DeviceId> all = base_.devices;
     for (const ClusterDevice& d : plan_.cluster.devices)
-      if (std::find(all.begin(), all.end(), d.id) == all.end() && std::any_of(base_.devices.begin(), base_.devices.end(), [&](const DeviceId& mine) { return mine.kind == d.id.kind; })) all.push_back(d.id);
+      if (std::find(all.begin(), all.end(), d.id) == all.end() &&
+          std::any_of(base_.devices.begin(), base_.devices.end(), [&](const DeviceId& mine) { return mine.kind == d.id.kind; })) all.push_back(d.id);
     return all;
   }
   std::vector<Setup> over_all_devices() const {

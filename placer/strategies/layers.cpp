@@ -115,7 +115,8 @@ std::string busiest_of(const TowerCut& t, const Cut& c, const std::vector<double
   }
   if (together.empty()) return "";
   const auto& [seconds, first] = std::max_element(together.begin(), together.end(), [](const auto& a, const auto& b) { return a.second.first < b.second.first; })->second;
-  return fmt::format(": {} is busy for {}, of which {} go to '{}' and what must be with it, {} to moves", to_string(t.devices[static_cast<std::size_t>(busiest)]), text_of(loads[static_cast<std::size_t>(busiest)]),
+  return fmt::format(": {} is busy for {}, of which {} go to '{}' and what must be with it, {} to moves",
+                     to_string(t.devices[static_cast<std::size_t>(busiest)]), text_of(loads[static_cast<std::size_t>(busiest)]),
                      text_of(seconds), first->name, text_of(std::max(0.0, loads[static_cast<std::size_t>(busiest)] - work)));
 }
 
@@ -123,7 +124,8 @@ std::string busiest_of(const TowerCut& t, const Cut& c, const std::vector<double
 std::vector<std::string> reasons_of(const TowerGraph& tg, const TowerCut& t, const Cut& c, bool fits) {
   const std::vector<double> loads = loads_of(t.problem, c.device);
   const auto used = std::count_if(loads.begin(), loads.end(), [](double s) { return s > 0; });
-  const std::string bound = c.optimal() ? "which no cut beats" : fmt::format("and no cut has less than {}", text_of(c.bound)), objective = to_string(t.problem.objective), by_variables = text_of(value_by_variables(tg, t));
+  const std::string bound = c.optimal() ? "which no cut beats" : fmt::format("and no cut has less than {}", text_of(c.bound));
+  const std::string objective = to_string(t.problem.objective), by_variables = text_of(value_by_variables(tg, t));
   std::string idle;
   if (used < std::ssize(loads))
     idle = fmt::format("; {} of {} devices, since {} over more has a smaller {}{}", used, loads.size(), c.optimal() ? "no cut" : "no cut that was found", objective,

@@ -93,15 +93,13 @@ struct Layers {
   Rules assign(const TowerGraph&, const Cluster&, const CostTable& costs = {}) const;  ///< UserError where no cut fits the devices' memory
 };
 
-/// Whichever of the strategies has the shortest step by forecast: over all devices, those of one kind, the first half, quarter, … of
-/// them; and around those that are good, what differs in one option or by a device.
+/// The strategy with the shortest step by forecast: over all devices, those of a kind, half, a quarter, …; then what is near the best.
 struct Auto {
   std::vector<DeviceId> devices;
   int towers = 0;  ///< 0: as many as each strategy takes by default
   Combine combine = Combine::global_mean;
   int threads = 0;
-  std::vector<Strategy> candidates() const;
-  std::vector<Strategy> near(const Strategy& candidate) const;
+  std::vector<Strategy> candidates() const, near(const Strategy& candidate) const;
 };
 
 /// The same with forward values computed again in backward; so many stretches of the forward pass leave theirs.

@@ -88,6 +88,13 @@ std::vector<Options> options_of(const StrategyDef& def, int n) {
   return out;
 }
 
+Strategy choice_of(std::vector<Strategy> candidates) {
+  Strategy out = to_strategy(Auto{.devices = gpus_up_to(1)});
+  out.candidates = std::move(candidates);
+  out.near = {};
+  return out;
+}
+
 struct Shortest {
   double seconds = 1e300;
   std::string what;
@@ -116,7 +123,7 @@ Shortest shortest_step(const std::shared_ptr<const Graph>& graph, const Cluster&
   std::vector<Strategy> all = all_strategies(gpus);
   out.looked_at = static_cast<int>(all.size());
   if (exhaustive()) {
-    const std::vector<Candidate> found = choose(graph, {.name = "all", .candidates = std::move(all)}, cluster, batch);
+    const std::vector<Candidate> found = choose(graph, choice_of(std::move(all)), cluster, batch);
     out.seconds = forecast(*found.front().plan).seconds;
     out.what = describe(found.front().strategy);
     out.refused = static_cast<int>(std::count_if(found.begin(), found.end(), [](const Candidate& c) { return !c.refused.empty(); }));
@@ -159,7 +166,7 @@ TEST(Choose, says_why_what_does_not_fit_was_refused_and_computes_again_where_tha
   auto graph = layered(12, 64);
   const std::int64_t batch = 4096;
   Strategy single = to_strategy(Single{.device = gpus_up_to(1)[0]});
-  const Strategy only{.name = "auto", .candidates = {single}};
+  const Strategy only = choice_of({single});
   const std::int64_t whole = choose(graph, only, machine_of(1, 1e12, 1e10), batch).front().peak;
   std::vector<Candidate> found = choose(graph, only, machine_of(1, 1e12, 1e10, whole * 7 / 10), batch);
   EXPECT_EQ(found.front().strategy.options, "--recompute 4");
