@@ -165,22 +165,23 @@ class Differ {
 
 }  // namespace
 
-std::string unlike_graphs(const Graph& a, const Graph& b) {
-  std::vector<std::string> found;
+UnlikeGraphs unlike_graphs(const Graph& a, const Graph& b) {
+  std::vector<std::string> types, alone;
   auto look = [&](const char* what, const std::vector<NodeId>& of_a, const std::vector<NodeId>& of_b) {
     std::map<std::string, std::pair<const Node*, const Node*>> both;
     for (NodeId id : of_a) both[a.node(id).name].first = &a.node(id);
     for (NodeId id : of_b) both[b.node(id).name].second = &b.node(id);
     for (const auto& [name, nodes] : both) {
       const auto [x, y] = nodes;
-      if (x && y && !(x->types[0] == y->types[0])) found.push_back(fmt::format("the {} '{}' is {} in the first and {} in the second", what, name, to_string(x->types[0]), to_string(y->types[0])));
-      if (!x || !y) found.push_back(fmt::format("the {} '{}' is in the {} alone", what, name, x ? "first" : "second"));
+      if (!x || !y) alone.push_back(fmt::format("the {} '{}' is in the {} alone", what, name, x ? "first" : "second"));
+      else if (!(x->types[0] == y->types[0])) types.push_back(fmt::format("the {} '{}' is {} in the first and {} in the second", what, name, to_string(x->types[0]), to_string(y->types[0])));
     }
   };
   look("input", a.inputs(), b.inputs());
   look("variable", a.variables(), b.variables());
-  if (found.empty()) return "";
-  return found.size() == 1 ? found[0] : fmt::format("{}, and {} more", found[0], found.size() - 1);
+  const std::size_t found = types.size() + alone.size();
+  if (!found) return {};
+  return {(types.empty() ? alone : types)[0] + (found > 1 ? fmt::format(", and {} more", found - 1) : ""), !types.empty()};
 }
 
 PlanDiff diff_plans(const PlacedGraph& a, const PlacedGraph& b) { return Differ(a, b).run(); }

@@ -15,8 +15,12 @@ struct PlanDiff {
   std::vector<std::string> decisions, follows;
   bool empty() const { return decisions.empty() && follows.empty(); }
 };
-/// How the inputs or variables of two graphs differ, "the input 'x' is … and …" and how many more do; empty where they do not.
-std::string unlike_graphs(const Graph& a, const Graph& b);
+/// How the inputs and variables of two graphs differ, "the input 'x' is … and …" and how many more do; empty where they do not.
+struct UnlikeGraphs {
+  std::string how;
+  bool types = false;  ///< one of them has another type: no values of one graph serve the other
+};
+UnlikeGraphs unlike_graphs(const Graph& a, const Graph& b);
 PlanDiff diff_plans(const PlacedGraph& a, const PlacedGraph& b);
 std::string to_string(const PlanDiff& diff);
 

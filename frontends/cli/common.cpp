@@ -117,7 +117,7 @@ void PlacementArguments::add_to(CLI::App& app, bool runs) {
 }
 
 void say_unlike(const PlacedGraph& a, const std::string& file_a, const PlacedGraph& b, const std::string& file_b) {
-  const std::string unlike = unlike_graphs(*a.graph, *b.graph);
+  const std::string unlike = unlike_graphs(*a.graph, *b.graph).how;
   if (unlike.empty()) return;
   std::set<std::string> names;
   for (const PlanNode& n : a.nodes) names.insert(n.name);

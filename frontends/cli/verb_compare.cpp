@@ -55,8 +55,9 @@ void run(const CompareArguments& o, const Library& library) {
   for (const auto& [source, name] : {std::pair{&a, &o.a}, {&b, &o.b}})
     if (!source->plan) throw UserError(fmt::format("{} is no plan; make one with belfry place", *name));
     else refuse_broken(*source, *name);
-  if (const std::string unlike = unlike_graphs(*a.graph, *b.graph); !unlike.empty())
-    throw UserError(fmt::format("{} and {} are plans of unlike graphs: {}; place both of one graph, or see how they differ with belfry diff", o.a, o.b, unlike));
+  if (const UnlikeGraphs unlike = unlike_graphs(*a.graph, *b.graph); unlike.types)
+    throw UserError(fmt::format("{} and {} are plans of unlike graphs: {}; place both of one graph, or see how they differ with belfry diff", o.a, o.b, unlike.how));
+  say_unlike(*a.plan, o.a, *b.plan, o.b);
   const std::map<std::string, HostTensor> all = o.feed.empty() ? synthetic_feeds(*a.graph, a.plan->batch * o.steps) : load_tensors(o.feed);
   say_unread(*a.graph, all, o.feed);
   StepFeeds steps(*a.graph, all, o.steps, a.plan->batch);

@@ -166,10 +166,12 @@ TEST(Diff, says_how_unlike_graphs_differ) {
     b.output(y);
     return std::move(b).build();
   };
-  EXPECT_EQ(unlike_graphs(built(2, false), built(2, false)), "");
-  EXPECT_EQ(unlike_graphs(built(2, false), built(2, true)), "the variable 'offset' is in the second alone");
-  EXPECT_EQ(unlike_graphs(built(2, true), built(4, false)), "the variable 'offset' is in the first alone, and 1 more");
-  EXPECT_EQ(unlike_graphs(built(2, false), built(4, false)), "the variable 'w' is f32(3, 2) in the first and f32(3, 4) in the second");
+  EXPECT_EQ(unlike_graphs(built(2, false), built(2, false)).how, "");
+  EXPECT_EQ(unlike_graphs(built(2, false), built(2, true)).how, "the variable 'offset' is in the second alone");
+  EXPECT_FALSE(unlike_graphs(built(2, false), built(2, true)).types);
+  const UnlikeGraphs both = unlike_graphs(built(2, true), built(4, false));
+  EXPECT_EQ(both.how, "the variable 'w' is f32(3, 2) in the first and f32(3, 4) in the second, and 1 more");
+  EXPECT_TRUE(both.types);
 }
 
 // ---------------------------------------------------------------- placement and cluster files

@@ -103,7 +103,7 @@ with tempfile.TemporaryDirectory() as name:
         objections.append("--state: the message names its file twice")
 
     # Plans of unlike graphs.
-    unlike = ["are plans of unlike graphs: the variable '", "is in the first alone", "more"]
+    unlike = ["are plans of unlike graphs: the variable 'dense/bias' is f32(10) in the first and f32(512) in the second", "more"]
     check(1, [*unlike, "place both of one graph", "belfry diff"], "compare", "cnn_plan.json", "mlp_plan.json", "--feed", "feed.safetensors")
     check(0, [*unlike, "nodes of one name alone"], "diff", "cnn_plan.json", "mlp_plan.json")
     check(0, unlike, "show", "mlp_plan.json", "--beside", "cnn_plan.json", "--svg", "beside.svg")
