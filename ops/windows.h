@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include <belfry/graph/contexts.h>
 
@@ -55,7 +56,7 @@ inline Shape windows_over(InferContext& c, const Shape& x, std::int64_t window_h
   window_w = spread(window_w, dilations[1]);
   if (s.h.count < 1 || s.w.count < 1)
     c.fail("a window of " + std::to_string(window_h) + " x " + std::to_string(window_w) + " does not fit without padding; use padding \"same\"");
-  return {x[0], s.h.count, s.w.count, channels};
+  return {x[0], s.h.count, s.w.count, std::move(channels)};
 }
 
 }  // namespace belfry

@@ -28,7 +28,7 @@ bool is_structural(const std::string& op) {
 class PlanReader {
  public:
   PlanReader(const JsonDocument& document, std::shared_ptr<const OpSet> ops, const TensorStore& tensors)
-      : d_(document), ops_(std::move(ops)), tensors_(tensors), records_(document, ops_, tensors) {}
+      : d_(document), ops_(std::move(ops)), records_(document, ops_, tensors) {}
 
   PlacedGraph run() {
     JsonObject root(d_, d_.root());
@@ -340,7 +340,6 @@ class PlanReader {
 
   const JsonDocument& d_;
   std::shared_ptr<const OpSet> ops_;
-  const TensorStore& tensors_;
   RecordReader records_;
   PlacedGraph plan_;
   std::vector<PlanLine> lines_;
