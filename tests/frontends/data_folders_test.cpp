@@ -185,6 +185,7 @@ TEST(Arrays, that_do_not_fit_are_refused) {
   EXPECT_NE(message_of([&] { data_folder(folder.path()); }).find("there is neither val.npz nor test.npz beside train.npz"), std::string::npos);
   write_npz(folder / "test.npz", {{"label", rows}});
   EXPECT_NE(message_of([&] { data_folder(folder.path(), {.inputs = kInputs}); }).find("column 'label' holds 2.5, which is no i32"), std::string::npos);
+  for (const char* part : {"train.npz", "test.npz"}) write_npz(folder / part, {{"label", HostTensor::of<float>({2, 1}, {1, 2})}});
   EXPECT_NE(message_of([&] { data_folder(folder.path(), {.distortions = Distortions{}, .inputs = kInputs}); }).find("there is no column 'image' of u8"), std::string::npos);
   fs::create_directories(folder / "none");
   EXPECT_NE(message_of([&] { data_folder(folder / "none"); }).find("none: no data that are known. Read are MNIST's"), std::string::npos);

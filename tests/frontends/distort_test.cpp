@@ -124,8 +124,8 @@ TEST(Distort, rows_are_the_same_in_any_batch_order_and_shard) {
 TEST(Distort, texts_are_read_and_refused) {
   EXPECT_EQ(parse_distortions("crop=8,flip=1,brightness=63,contrast=0.8", 5), cifar10_distortions(5));
   EXPECT_EQ(to_string(cifar10_distortions(5)), "shear=0,zoom=0,crop=8,flip=1,brightness=63,contrast=0.8, seed 5");
-  for (const auto& [text, wanted] : {std::pair{"flop=1", "there is no distortion 'flop'"}, {"crop=1.5", "'crop=1.5': a whole number of 0 to 4096"}, {"zoom=-1", "'zoom=-1': a number of 0 to 1"}, {"zoom", "'zoom': a number"}, {"", "there is no distortion ''"},
-                                     {"zoom=nan", "a number of 0 to 1"}, {"flip=1,flip=0", "'flip=0' stands there twice"}, {"flip=1,", "there is no distortion ''"}})
+  for (const auto& [text, wanted] : {std::pair{"flop=1", "there is no distortion 'flop'"}, {"crop=1.5", "'crop=1.5': crop is a whole number of 0 to 4096"}, {"zoom=-1", "'zoom=-1': zoom is a number of 0 to 1"}, {"zoom", "'zoom': zoom is a number"}, {"", "there is no distortion ''"},
+                                     {"zoom=nan", "a number of 0 to 1"}, {"flip=1,flip=0", "'flip' stands there twice"}, {"flip=1,", "there is no distortion ''"}})
     EXPECT_NE(message_of([&, t = text] { parse_distortions(t); }).find(wanted), std::string::npos) << text << ": " << message_of([&, t = text] { parse_distortions(t); });
 }
 
