@@ -223,6 +223,9 @@ TEST(Links, take_the_fewest_and_of_those_the_widest) {
   ASSERT_EQ(r.size(), 2u);
   EXPECT_EQ(links.ways()[static_cast<std::size_t>(r[0])].to, "switch") << "not over the host, which is as near and slower";
   EXPECT_EQ(links.route(0, 2).size(), 1u);
+  std::reverse(c.links.begin(), c.links.end());
+  Links turned(c);
+  EXPECT_EQ(turned.ways()[static_cast<std::size_t>(turned.route(0, 1)[0])].to, "switch") << "whichever stands first";
   EXPECT_TRUE(links.route(1, 1).empty());
 }
 
