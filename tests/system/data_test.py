@@ -107,7 +107,7 @@ def check_photos(folder):
     done = belfry(folder, "data", "inspect", "photos")
     expect(done.returncode == 0 and "0 (dark) 20, 1 (light) 20" in done.stdout, f"inspect: {done.stdout}")
 
-    arguments = ["train", "mnist_cnn", "--data", "photos", "--rescale", "1/255", "--distort", "shear=5,zoom=0.1,crop=2,flip=1,brightness=5,contrast=0.1", "--shuffle", "--batch", "8", "--epochs", "12", "--towers", "2"]
+    arguments = ["train", "mnist_cnn", "--data", "photos", "--rescale", "1/255", "--distort", "shear=5,zoom=0.1,crop=2,flip=1,brightness=5,contrast=0.1", "--shuffle", "--batch", "8", "--epochs", "20", "--towers", "2"]
     states = []
     for devices in ("cpu:0", "cpu:0,cpu:1"):
         done = belfry(folder, *arguments, "--devices", devices, "--out", "run", "--checkpoints", "ck" + devices)
