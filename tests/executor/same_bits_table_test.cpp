@@ -50,7 +50,10 @@ Cluster table_cluster(const Graph& graph, const std::vector<DeviceId>& given, co
     if (n.device) need(*n.device);
   Cluster out = local_cluster(all, 2);
   for (ClusterDevice& d : out.devices) d.flops = 1e9, d.bandwidth = 1e9, d.launch = 1e-7;
-  if (slow_links) out.links = {{all, "switch", 1e5, 1e-4}};
+  if (std::vector<DeviceId> linked = all; slow_links) {
+    if (!std::count(all.begin(), all.end(), cpu(0))) linked.push_back(cpu(0));  // where feeds lie
+    out.links = {{linked, "switch", 1e5, 1e-4}};
+  }
   return out;
 }
 

@@ -151,7 +151,7 @@ TEST(MemoryAdvice, each_that_is_given_fits_when_it_is_followed) {
 
 TEST(MemoryAdvice, is_given_for_a_struct_too) {
   SessionOptions options;
-  options.cluster = limited(64 << 10);
+  options.cluster = limited(128 << 10);
   Session session(wide(), Mirrored{.devices = parse_devices("sim:0-1"), .threads = 1}, options);
   EXPECT_THAT(message_of([&] { session.plan(256); }),
               testing::AllOf(testing::HasSubstr("each of these fits: --towers "), testing::HasSubstr("--strategy "), testing::HasSubstr("--batch "), testing::Not(testing::HasSubstr("without"))));

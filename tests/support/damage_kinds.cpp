@@ -11,7 +11,6 @@ Test ranged(const char* name) {
 bool is_again(const PlanNode& n) { return n.again; }
 bool is_update(const PlanNode& n) { return n.def && !n.donates.empty(); }
 
-PlanNode& maker(PlacedGraph& p, ValueIndex v) { return p.nodes.at(static_cast<std::size_t>(p.value(v).maker)); }
 
 /// The first forward node of a tower that is computed again, and the second one.
 std::pair<PlanNode*, PlanNode*> pair_of_again(PlacedGraph& p) {

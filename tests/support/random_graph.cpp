@@ -52,8 +52,8 @@ class Maker {
   Value source() {
     DType t = one_in(2) ? f32 : f64;
     if (one_in(2)) return b_.input(fresh("x"), t, {rows(), pick(1, 5), pick(1, 4)});
-    const bool drawn = one_in(2);
-    return b_.variable(fresh("w"), {pick(1, 5), pick(1, 4)}, {.dtype = t, .init = drawn ? "normal" : "zeros", .init_value = drawn || one_in(2) ? pick(1, 99) / 7.0 : 0, .trainable = !one_in(3)});
+    const bool drawn = one_in(2), zero = one_in(2);
+    return b_.variable(fresh("w"), {pick(1, 5), pick(1, 4)}, {.dtype = t, .init = drawn ? "normal" : "zeros", .init_value = !zero ? pick(1, 99) / 7.0 : drawn ? 0.5 : 0, .trainable = !one_in(3)});
   }
 
   Value tensor() {
