@@ -137,7 +137,7 @@ std::vector<Candidate> look_at(const std::shared_ptr<const Graph>& graph, const 
   }
   std::vector<Candidate> out = std::move(look.found);
   std::stable_sort(out.begin(), out.end(), before);
-  if (!out.empty() && out.front().peak) out.front().plan = std::make_shared<PlacedGraph>(place(graph, out.front().strategy, cluster, batch, options));
+  if (!out.empty() && (out.front().refused.empty() || out.front().peak)) out.front().plan = std::make_shared<PlacedGraph>(place(graph, out.front().strategy, cluster, batch, options));
   return out;
 }
 

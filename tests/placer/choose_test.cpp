@@ -162,6 +162,15 @@ TEST(Choose, takes_the_shortest_step_of_all_strategies) {
   EXPECT_GE(taken.size(), 3u) << "the cases are to be unlike each other";
 }
 
+TEST(Choose, makes_the_plan_of_a_graph_that_takes_no_memory) {
+  Builder b("nothing");
+  b.output(b.input("x", f32, {0, 3}));
+  auto graph = std::make_shared<const Graph>(std::move(b).build());
+  const Candidate found = choose(graph, to_strategy(Auto{.devices = gpus_up_to(2)}), machine_of(2, 1e12, 1e10), 1).front();
+  EXPECT_EQ(found.peak, 0);
+  ASSERT_TRUE(found.plan);
+}
+
 TEST(Choose, says_why_what_does_not_fit_was_refused_and_computes_again_where_that_helps) {
   auto graph = layered(12, 64);
   const std::int64_t batch = 4096;
