@@ -88,7 +88,7 @@ TEST(GraphFile, the_short_form_trains_like_the_graph_it_was_written_from) {
   }
 }
 
-constexpr const char* kSmall = R"({
+constexpr const char* kSmallGraph = R"({
   "belfry": 1,
   "name": "small",
   "opset": {"constant": 1, "matmul": 1, "relu": 1},
@@ -109,13 +109,13 @@ constexpr const char* kSmall = R"({
 
 TEST(GraphFile, the_canonical_text_is_this) {
   // Only "opset" counts inputs and variables too.
-  Graph g = read_graph(kSmall, "small.json", ops());
-  EXPECT_EQ(write_graph(g), swapped(swapped(kSmall, "\"constant\": 1, ", "\"constant\": 1, \"input\": 1, "), "\"relu\": 1", "\"relu\": 1, \"variable\": 1"));
+  Graph g = read_graph(kSmallGraph, "small.json", ops());
+  EXPECT_EQ(write_graph(g), swapped(swapped(kSmallGraph, "\"constant\": 1, ", "\"constant\": 1, \"input\": 1, "), "\"relu\": 1", "\"relu\": 1, \"variable\": 1"));
   EXPECT_EQ(g.node(g.find_node("z")).of, g.find_node("y"));
 }
 
 TEST(GraphFile, nodes_may_stand_in_any_order_and_carry_notes) {
-  std::string text = swapped(kSmall, R"({"name": "y", "op": "matmul", "inputs": ["x", "w"], "device": "gpu:0"},)", "");
+  std::string text = swapped(kSmallGraph, R"({"name": "y", "op": "matmul", "inputs": ["x", "w"], "device": "gpu:0"},)", "");
   text = swapped(text, R"(-0.0]}}})", R"(-0.0]}}}, {"name": "y", "op": "matmul", "inputs": ["x", "w"], "device": "gpu:0", "note": "moved"})");
   Graph g = read_graph(text, "small.json", ops());
   EXPECT_LT(g.find_node("y"), g.find_node("z"));
@@ -155,7 +155,7 @@ std::string refusal(const std::string& text) {
 }
 
 TEST(GraphFile, what_is_wrong_is_told_with_its_place) {
-  EXPECT_EQ(refusal(kSmall), "");
+  EXPECT_EQ(refusal(kSmallGraph), "");
   struct Case {
     const char *from, *to, *wanted;
   };
@@ -192,7 +192,7 @@ TEST(GraphFile, what_is_wrong_is_told_with_its_place) {
            {R"("outputs": ["z"])", R"("train": {"loss": [], "optimizer": {}})", "training needs a loss"},
            {R"("outputs": ["z"])", R"("plan": {})", "the file is a plan"},
        })
-    EXPECT_NE(refusal(swapped(kSmall, c.from, c.to)).find(c.wanted), std::string::npos) << c.to << "\n" << refusal(swapped(kSmall, c.from, c.to));
+    EXPECT_NE(refusal(swapped(kSmallGraph, c.from, c.to)).find(c.wanted), std::string::npos) << c.to << "\n" << refusal(swapped(kSmallGraph, c.from, c.to));
 }
 
 }  // namespace
