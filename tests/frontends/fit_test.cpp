@@ -224,7 +224,8 @@ TEST(Fit, reports_the_only_loss_as_loss_where_it_has_no_name_of_its_own) {
     data.columns.emplace("x", HostTensor::of<float>({2}, {1, 3}));
     Session session(std::move(b).build());
     std::vector<std::string> out;
-    for (const auto& [key, value] : fit(session, data, {.batch = 2, .validation = &data})[0].metrics) out.push_back(key);
+    const History history = fit(session, data, {.batch = 2, .validation = &data});
+    for (const auto& [key, value] : history[0].metrics) out.push_back(key);
     for (const auto& [key, value] : evaluate(session, data)) EXPECT_EQ(value, metric && key == "loss" ? 2 : session.run(Batch(data.columns), {key}).item<float>(key)) << key;
     return out;
   };

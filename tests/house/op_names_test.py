@@ -12,6 +12,7 @@ ALLOWED = [
     ("graph/split_state.cpp", "tower_mean", "a way of combining, named as -O combine= has it"),
     ("placer/expand.cpp", "gather", "what an inserted aggregate is called after"),
     ("frontends/nn/*", "add batch_norm concat constant conv2d dropout group_norm layer_norm matmul relu", "layers name the nodes that they add: Graph::add takes op and name; a kind of initial value"),
+    ("placer/diff.cpp", "input variable", "words of a message"),
     ("frontends/builder/builder.cpp", "sgd momentum adam", "kinds of optimisers in the short form"),
     ("frontends/builder/optimizers.cpp", "sgd momentum adam amsgrad adamax rmsprop adagrad adadelta ftrl lion lamb", "kinds of optimisers in the short form, and an option called momentum"),
     ("frontends/onnx/*", "*", "the map from ONNX's names"),
