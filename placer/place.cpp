@@ -41,7 +41,10 @@ PlacedGraph place(std::shared_ptr<const Graph> graph, const Placement& p, const 
 }
 
 Division division_of(const Graph& graph, const Strategy& strategy, const Cluster& cluster) {
+  if (!strategy.divide || !strategy.assign) throw UserError("a strategy without divide and assign: write Towers{.devices = parse_devices(\"cpu:0,cpu:1\")}, or take one of the library's by name");
   Division d = strategy.divide(graph, cluster);
+  if (d.towers < 1) throw UserError(fmt::format("strategy {} makes {} towers: give it devices, .devices = parse_devices(\"cpu:0,cpu:1\"), or .towers", strategy.name, d.towers));
+  if (d.threads < 0) throw UserError(fmt::format("strategy {} has {} threads a tower: there is at least one, or 0 for as many as cores give", strategy.name, d.threads));
   if (d.threads == 0) d.threads = std::max(1, cluster.cores / d.towers);
   return d;
 }

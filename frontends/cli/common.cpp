@@ -100,7 +100,7 @@ Source load_source(const std::string& what, const std::optional<std::string>& fi
 void PlacementArguments::add_to(CLI::App& app, bool runs) {
   app.add_option("--precision", precision, "f32, bf16 or f16: what products and what follows them are computed on; by default as the graph says")->check(CLI::IsMember({"f32", "bf16", "f16"}));
   app.add_option("--strategy", strategy, "single, towers, mirrored, sharded, parameter_server, layers, pipeline, hybrid or auto; by default towers on several devices")->type_name("NAME");
-  app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0")->type_name("LIST")
+  app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0, or the GPUs of --cluster")->type_name("LIST")
       ->check(CLI::Validator([](std::string& text) { return text.empty() ? "names no device; write cpu:0, or leave it out" : std::string(); }, ""));
   app.add_option("--towers", towers, "shares of the batch; by default one per device")->check(whole(1, kMostTowers));
   app.add_option("--threads-per-tower", threads, "by default cores / towers")->check(whole(1, kMostThreads));
@@ -212,6 +212,15 @@ bool names_gpu(const Source& source, const PlacementArguments& a) {
   return std::any_of(file.rules.begin(), file.rules.end(), [&](const PlacementRule& r) { return any(r.devices); });
 }
 
+/// Without --devices a cluster's GPUs, if it has any.
+std::vector<DeviceId> devices_of(const PlacementArguments& a, const std::optional<Cluster>& cluster) {
+  if (!a.devices.empty()) return parse_devices(a.devices);
+  std::vector<DeviceId> gpus;
+  for (const ClusterDevice& d : cluster ? cluster->devices : std::vector<ClusterDevice>{})
+    if (d.id.kind == "gpu") gpus.push_back(d.id);
+  return gpus.empty() ? std::vector{cpu(0)} : gpus;
+}
+
 }  // namespace
 
 Session make_session(const Source& source, const PlacementArguments& a, std::shared_ptr<const Library> library, bool anew) {
@@ -236,7 +245,7 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
   if (!a.cluster_file.empty()) options.cluster = read_cluster(read_file(a.cluster_file), a.cluster_file);
   Graph graph = with_precision(*source.graph, a.precision);
   if (!a.placement_file.empty()) return session_of_placement(std::move(graph), a, std::move(options));
-  std::vector<DeviceId> devices = parse_devices(a.devices.empty() ? "cpu:0" : a.devices);
+  const std::vector<DeviceId> devices = devices_of(a, options.cluster);
   std::string name = !a.strategy.empty() ? a.strategy : devices.size() > 1 ? "towers" : "single";
   if (!options.forecast && (name == "single" || name == "towers" || name == "mirrored" || name == "sharded"))
     refuse_idle({{"--calibration", !a.calibration.empty()}}, "it is of forecasts, of --problem, and of strategies that go by cost (auto, layers, pipeline, hybrid)");
@@ -261,10 +270,14 @@ std::int64_t batch_of(std::int64_t given, const Source& source, const PlacementA
 void load_states(Session& session, const Source& source, const std::string& file) {
   auto load = [&](const std::string& path, const std::string& who) {
     try {
-      session.load_state(load_tensors(path));
+      const State state = load_tensors(path);
+      session.load_state(state);
+      std::vector<std::string> left;
+      for (NodeId id : session.graph().variables())
+        if (const Node& n = session.graph().node(id); n.attributes.flag("trainable") && !state.contains(n.name)) left.push_back(n.name);
+      if (!left.empty()) say(fmt::format("{} '{}' lacks {} of the variables that are trained, which keep the values that they had: {}{}\n", who, path, left.size(), left[0], left.size() > 1 ? ", …" : ""));
     } catch (const UserError& e) {
-      const std::string_view what = e.what();
-      throw UserError(what.starts_with(path) ? fmt::format("{} {}", who, what) : fmt::format("{} '{}': {}", who, path, what));
+      throw UserError(std::string_view(e.what()).starts_with(path) ? fmt::format("{} {}", who, e.what()) : fmt::format("{} '{}': {}", who, path, e.what()));
     }
   };
   if (!source.state.empty()) load(source.state, "the state that the graph's file names,");
@@ -315,8 +328,7 @@ std::map<std::string, HostTensor> load_tensors(const std::string& path) {
 }
 
 void save_tensors(const std::string& path, const std::map<std::string, HostTensor>& tensors) {
-  if (path.ends_with(".npz")) write_npz(path, tensors);
-  else write_safetensors(path, tensors);
+  path.ends_with(".npz") ? write_npz(path, tensors) : write_safetensors(path, tensors);
 }
 
 void say_slow(const PlacedGraph& plan) {

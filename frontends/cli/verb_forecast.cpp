@@ -25,15 +25,6 @@ struct ForecastArguments {
   PlacementArguments placement;
 };
 
-/// Without --devices a cluster's GPUs, if it has any.
-void take_gpus(PlacementArguments& a) {
-  if (a.cluster_file.empty() || !a.devices.empty() || !a.placement_file.empty()) return;
-  std::vector<DeviceId> gpus;
-  for (const ClusterDevice& d : read_cluster(read_file(a.cluster_file), a.cluster_file).devices)
-    if (d.id.kind == "gpu") gpus.push_back(d.id);
-  if (!gpus.empty()) a.devices = to_string(gpus);
-}
-
 void measure(ForecastArguments& o, const Source& source, const std::shared_ptr<const Library>& library, std::int64_t batch, const PlacedGraph& plan, const Forecast& f) {
   o.placement.forecast = false;
   o.placement.calibration.clear();  // what runs needs none
@@ -61,7 +52,6 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
     throw WrongUse("--jsonl scores the placements on standard input alone: leave --json, --measure, --trace and --placement out");
   if (o.placement.no_cuda_graph && !o.measure) throw WrongUse("--no-cuda-graph is of runs: give --measure too");
   Source source = load_source(o.source, *library);
-  take_gpus(o.placement);
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
   o.placement.forecast = true;
   Session session = make_session(source, o.placement, library);

@@ -108,7 +108,7 @@ void predict(const PredictArguments& o, const std::shared_ptr<const Library>& li
     if (o.top && value.shape().size() == 2) std::cout << top_text(name, value, o.top);
     else std::cout << name << " = " << to_string(AttributeValue(value)) << "\n";
   }
-  if (!o.out.empty()) write_safetensors(o.out, all);
+  if (!o.out.empty()) save_tensors(o.out, all);
 }
 
 }  // namespace
@@ -118,7 +118,7 @@ void add_predict_verb(CLI::App& app, const LibrarySource& library) {
   CLI::App* verb = app.add_subcommand("predict", "Outputs of the graph for inference: no labels, no dropout, running statistics");
   verb->footer("Example: belfry predict mnist_cnn --feed images.npz --state run/state.safetensors --top 3");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
-  verb->add_option("--feed", o->feed, "a tensor per input that the outputs need: safetensors or npz")->required()->check(CLI::ExistingFile);
+  verb->add_option("--feed", o->feed, "a tensor per input that the outputs need: safetensors or npz, or npy for one that has the file's name")->required()->check(CLI::ExistingFile);
   verb->add_option("--state", o->state, "variables by name")->check(CLI::ExistingFile);
   verb->add_option("--batch", o->batch, "rows at a time; by default all that are fed")->check(count());
   verb->add_option("--fetch", o->fetches, "values to fetch; by default the outputs")->delimiter(',');

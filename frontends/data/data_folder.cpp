@@ -25,13 +25,13 @@ Splits photos(const fs::path& dir, const DataWanted& wanted) {
   ImageFolderOptions options{.channels = wanted.channels == 1 ? 1 : 3, .antialias = wanted.antialias};
   if (wanted.rescale) options.rescale = *wanted.rescale;
   if (wanted.height && wanted.width) options.height = wanted.height, options.width = wanted.width;
-  const fs::path other = held_out(dir);
-  ImageFolder test = image_folder(other, options);
+  // A class may have none that are held out.
+  ImageFolderOptions held = options;
+  held.classes = list_image_folder(dir / "train").classes;
+  ImageFolder test = image_folder(held_out(dir), held);
   options.distortions = wanted.distortions;
   options.shard = wanted.shard;
   ImageFolder train = image_folder(dir / "train", options);
-  if (train.classes != test.classes)
-    throw UserError(fmt::format("{}: train has the classes {}, {} has {}", dir.string(), fmt::join(train.classes, ", "), other.filename().string(), fmt::join(test.classes, ", ")));
   return {std::move(train.data), std::move(test.data)};
 }
 

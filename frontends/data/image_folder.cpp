@@ -70,15 +70,19 @@ std::string words_of(const ImageFolderOptions& o) {
 
 }  // namespace
 
-ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& shard) {
+ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& shard, const std::vector<std::string>& classes) {
   ImageFolder out;
+  out.classes = classes;
   std::vector<std::int32_t> labels;
   for (const std::filesystem::path& folder : sorted_entries(root, true)) {
     const std::vector<std::filesystem::path> mine = sorted_entries(folder, false);
-    if (mine.empty()) throw UserError(fmt::format("{}: no .jpg or .png in this class", folder.string()));
-    labels.insert(labels.end(), mine.size(), static_cast<std::int32_t>(out.classes.size()));
+    const std::string name = folder.filename().string();
+    if (classes.empty() && mine.empty()) throw UserError(fmt::format("{}: no .jpg or .png in this class", folder.string()));
+    if (classes.empty()) out.classes.push_back(name);
+    const auto at = std::find(out.classes.begin(), out.classes.end(), name);
+    if (at == out.classes.end()) throw UserError(fmt::format("{}: '{}' is no class that is trained on; those are {}", folder.string(), name, fmt::join(classes, ", ")));
+    labels.insert(labels.end(), mine.size(), static_cast<std::int32_t>(at - out.classes.begin()));
     for (const auto& photo : mine) out.files.push_back(std::filesystem::relative(photo, root).string());
-    out.classes.push_back(folder.filename().string());
   }
   if (labels.empty()) throw UserError(fmt::format("{}: no folder of photos; one for each class is expected", root.string()));
   out.data.columns.emplace("label", HostTensor::of<std::int32_t>({static_cast<std::int64_t>(labels.size())}, labels));
@@ -91,7 +95,7 @@ ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& sh
 
 ImageFolder image_folder(const std::filesystem::path& root, const ImageFolderOptions& o) {
   if (o.height < 1 || o.width < 1 || (o.channels != 1 && o.channels != 3)) throw UserError(fmt::format("{}: photos are made into {} x {} x {}; they have 1 or 3 channels", root.string(), o.height, o.width, o.channels));
-  ImageFolder out = list_image_folder(root, o.shard);
+  ImageFolder out = list_image_folder(root, o.shard, o.classes);
   const auto count = static_cast<std::int64_t>(out.files.size());
   const std::int64_t crop = o.distortions ? o.distortions->crop : 0;
   const PictureSize small{o.height, o.width, o.channels};

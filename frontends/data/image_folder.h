@@ -24,6 +24,7 @@ struct ImageFolderOptions {
   bool antialias = false;
   std::optional<Distortions> distortions = {};  ///< of each epoch anew. Photos are made `crop` larger than asked for, along each axis
   Shard shard = {};
+  std::vector<std::string> classes = {};    ///< of the labels; empty: the folders, each of which has a photo
   std::int64_t most_bytes = std::int64_t{1} << 31;  ///< of resized photos that are kept; more than that are read from their files each time
 };
 
@@ -33,8 +34,9 @@ struct ImageFolder {
   std::vector<std::string> files;    ///< relative paths, sorted, in the order of the rows
 };
 
-/// The classes and files of ROOT/<class>/<name>.jpg, .jpeg or .png, and their labels: nothing is read yet. UserError where there is no class, or a class has no photo.
-ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& shard = {});
+/// The classes and files of `ROOT/CLASS/NAME.jpg`, .jpeg or .png, and their labels: nothing is read yet. UserError where there is no class, a class has no photo, or is none of
+/// `classes`; where these are given, some may have no photo.
+ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& shard = {}, const std::vector<std::string>& classes = {});
 /// The same, read. UserError also where a photo cannot be.
 ImageFolder image_folder(const std::filesystem::path& root, const ImageFolderOptions& options = {});
 

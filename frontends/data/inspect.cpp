@@ -70,8 +70,8 @@ SplitFacts facts_of(const std::string& name, const DataSet& data) {
 }
 
 SplitFacts facts_of_photos(const std::string& name, const std::filesystem::path& root, std::vector<std::string>& classes) {
-  const ImageFolder folder = list_image_folder(root);
-  if (classes.empty()) classes = folder.classes;
+  const ImageFolder folder = list_image_folder(root, {}, classes);
+  classes = folder.classes;
   SplitFacts out = facts_of(name, folder.data);
   ColumnFacts image;
   Spread spread(3);

@@ -116,7 +116,8 @@ MeasuredSeconds spread_of(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
   auto at = [&](double share) { return seconds[static_cast<std::size_t>(share * static_cast<double>(seconds.size() - 1))]; };
   const auto half = static_cast<std::ptrdiff_t>((seconds.size() + 1) / 2);
-  return {at(0.5), std::accumulate(seconds.begin(), seconds.begin() + half, 0.0) / static_cast<double>(half), at(0.1), at(0.9)};
+  const double median = (seconds[(seconds.size() - 1) / 2] + seconds[seconds.size() / 2]) / 2;
+  return {median, std::accumulate(seconds.begin(), seconds.begin() + half, 0.0) / static_cast<double>(half), at(0.1), at(0.9)};
 }
 
 double timed_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches) {

@@ -18,13 +18,17 @@ class Results {
   Results() = default;
   explicit Results(std::map<std::string, HostTensor> tensors) : tensors_(std::move(tensors)) {}
   /// UserError with the fetched names if there is none.
-  const HostTensor& operator[](const std::string& name) const;
+  const HostTensor& operator[](const std::string& name) const&;
+  HostTensor operator[](const std::string& name) && { return std::as_const(*this)[name]; }  ///< of a result that goes: a tensor that stays
   /// The only element; UserError for another dtype or more elements.
   template <class T>
   T item(const std::string& name) const { return (*this)[name].item<T>(); }
   template <class T>
-  std::span<const T> data(const std::string& name) const { return (*this)[name].data<T>(); }
-  const std::map<std::string, HostTensor>& all() const { return tensors_; }
+  std::span<const T> data(const std::string& name) const& { return (*this)[name].template data<T>(); }
+  template <class T>
+  std::span<const T> data(const std::string& name) && = delete;  // it would view what is gone: keep the results
+  const std::map<std::string, HostTensor>& all() const& { return tensors_; }
+  std::map<std::string, HostTensor> all() && { return std::move(tensors_); }
 
  private:
   std::map<std::string, HostTensor> tensors_;

@@ -1,6 +1,8 @@
 #include <belfry/frontends/session/session.h>
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -14,7 +16,7 @@
 
 namespace belfry {
 
-const HostTensor& Results::operator[](const std::string& name) const {
+const HostTensor& Results::operator[](const std::string& name) const& {
   if (auto at = tensors_.find(name); at != tensors_.end()) return at->second;
   std::vector<std::string> names;
   for (const auto& [n, t] : tensors_) names.push_back(n);
@@ -52,6 +54,24 @@ void check_room_here(const PlacedGraph& plan) {
 
 }  // namespace
 
+/// One thread at a time, which may come again while it is inside.
+class OneCaller {
+ public:
+  explicit OneCaller(std::atomic<std::thread::id>& inside) : inside_(&inside) {
+    std::thread::id other;
+    if (inside.compare_exchange_strong(other, std::this_thread::get_id())) return;
+    inside_ = nullptr;
+    if (other != std::this_thread::get_id()) throw UserError("this session is at work in another thread: give each thread a session of its own, or hold a lock around its calls");
+  }
+  OneCaller(const OneCaller&) = delete;
+  ~OneCaller() {
+    if (inside_) inside_->store({});
+  }
+
+ private:
+  std::atomic<std::thread::id>* inside_;
+};
+
 struct Session::Impl {
   struct Built {
     PlanKey key;
@@ -78,6 +98,7 @@ struct Session::Impl {
   std::unique_ptr<GpuWatch> watch;              ///< while tracing on GPUs
   bool unwatched = false;                       ///< it was said why there is none
   bool tracing = false;
+  std::atomic<std::thread::id> inside = {};     ///< the thread whose call is under way
   std::vector<TraceEntry> trace;
 
   explicit Impl(PlanMaker m) : maker(std::move(m)) { reset(); }
@@ -187,6 +208,7 @@ struct Session::Impl {
   }
 
   Results execute(Mode mode, const Batch& feeds, const std::vector<std::string>& wanted, const std::function<Batch()>& next = {}) {
+    const OneCaller caller(inside);
     const std::vector<std::string> fetches = wanted.empty() ? maker.default_fetches(mode) : wanted;
     if (!lost.empty()) throw DeviceError(fmt::format("this session has lost its GPU: {}; make a new one, from a checkpoint", lost));
     if (mode == Mode::step) after = StateAfter::untouched;
@@ -252,10 +274,12 @@ Results Session::run(const Batch& feeds, const std::vector<std::string>& fetches
 Results Session::predict(const Batch& feeds, const std::vector<std::string>& fetches) { return impl_->execute(Mode::infer, feeds, fetches); }
 
 void Session::prepare(const std::vector<std::int64_t>& batches, Mode mode, const std::vector<std::string>& fetches) {
+  const OneCaller caller(impl_->inside);
   for (std::int64_t b : batches) impl_->make_ready(impl_->built(impl_->maker.key_of(mode, b, fetches)));
 }
 
 const PlacedGraph& Session::plan(std::int64_t batch, Mode mode, const std::vector<std::string>& fetches) {
+  const OneCaller caller(impl_->inside);
   return *impl_->built(impl_->maker.key_of(mode, batch, fetches)).plan;
 }
 
@@ -264,6 +288,7 @@ PlacementScorer Session::scorer(std::int64_t batch, CostTable costs, const std::
 }
 
 State Session::state() {
+  const OneCaller caller(impl_->inside);
   impl_->settle();
   State out;
   for (const auto& [name, version] : impl_->newest) out.insert_or_assign(name, impl_->value(name));
@@ -271,6 +296,7 @@ State Session::state() {
 }
 
 void Session::load_state(const State& state) {
+  const OneCaller caller(impl_->inside);
   impl_->settle();
   for (const auto& [name, value] : state) {
     if (!impl_->newest.contains(name)) {
@@ -294,6 +320,7 @@ void Session::load_state(const State& state) {
 }
 
 void Session::reset() {
+  const OneCaller caller(impl_->inside);
   impl_->reset();
   data_progress = {};
 }
@@ -301,6 +328,7 @@ void Session::reset() {
 std::uint64_t Session::seed() const { return impl_->maker.options().seed; }
 
 HostTensor Session::variable(const std::string& name) {
+  const OneCaller caller(impl_->inside);
   if (!impl_->newest.contains(name)) throw UserError(fmt::format("the graph has no variable '{}'", name));
   impl_->settle();
   return impl_->value(name);

@@ -43,10 +43,10 @@ enum class Mode { step, run, infer };
 /// Weights, slots, step counter and seed by variable name: everything that lives from step to step.
 using State = std::map<std::string, HostTensor>;
 
+/// One thread at a time: UserError for a call while another thread's is under way.
 class Session {
  public:
-  /// On the first device alone.
-  explicit Session(Graph graph, SessionOptions options = {});
+  explicit Session(Graph graph, SessionOptions options = {});  ///< on the first device alone
   Session(Graph graph, Strategy strategy, SessionOptions options = {});
   template <class S>
     requires requires(const S& s) { to_strategy(s); }

@@ -56,7 +56,7 @@ TextMap settings_of(const Session& session, const DataSet& data, const FitOption
   return {{"batch", std::to_string(options.batch)},
           {"data", columns},
           {"net", session.graph().name},
-          {"order", options.shuffle ? fmt::format("shuffled by {}", *options.shuffle) : "as it is"},
+          {"order", options.shuffle ? fmt::format("shuffled by {}", *options.shuffle) : "that of the data"},
           {"short batches", options.last_batch == LastBatch::runs_on ? "run on" : options.last_batch == LastBatch::dropped ? "are dropped" : "stay"}};
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -56,6 +57,12 @@ std::string why_not_more(const PlacedGraph& plan, const Forecast& f) {
     else shared[l.device].first.add(own, n.name, shared[l.device].second);
   }
   if (plan.present() == plan.batch && plan.batch > 0) return fmt::format("more devices will not help, because the batch of {} has no more rows to share: take a larger one", plan.batch);
+  std::set<int> computing;
+  for (const ForecastLaunch& l : f.launches)
+    if (node_of(plan, l).scope == Scope::tower) computing.insert(l.device);
+  const auto on_host = [&](int d) { return plan.cluster.devices[static_cast<std::size_t>(d)].id.kind != "gpu"; };
+  if (std::all_of(computing.begin(), computing.end(), on_host) && static_cast<int>(computing.size()) >= plan.cluster.cores && computing.size() > 1)
+    return fmt::format("more devices will not help, because {} of them share the {} cores of this machine: a cluster file with other \"cores\" describes another one (--cluster)", computing.size(), plan.cluster.cores);
   if (halved >= f.seconds / 10) return "";
   const PathPart* most = &moving;
   int at = -1;

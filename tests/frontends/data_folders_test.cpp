@@ -79,6 +79,18 @@ TEST(Png, that_is_damaged_is_refused_by_name) {
   EXPECT_NE(message_of([&] { decoded(huge); }).find("f.png: cannot be read"), std::string::npos);
 }
 
+TEST(ImageFolders, that_are_held_out_have_the_labels_of_those_to_train_on) {
+  Folder folder;
+  write_photos(folder / "train", 4);
+  write_photos(folder / "val", 4);
+  fs::remove_all(folder / "val" / "cat");
+  const ImageFolder held = list_image_folder(folder / "val", {}, list_image_folder(folder / "train").classes);
+  EXPECT_EQ(held.classes, (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(held.data.columns.at("label"), HostTensor::of<std::int32_t>({2}, {1, 1}));
+  fs::rename(folder / "val" / "dog", folder / "val" / "wolf");
+  EXPECT_NE(message_of([&] { list_image_folder(folder / "val", {}, {"cat", "dog"}); }).find("'wolf' is no class that is trained on; those are cat, dog"), std::string::npos);
+}
+
 TEST(ImageFolders, are_distorted_alike_whether_photos_are_kept_or_read_anew) {
   Folder folder;
   write_photos(folder / "train", 7);

@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
+#include <thread>
+
 #include <belfry/belfry.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/ops/random/random.h>
@@ -46,6 +49,38 @@ TEST(Session, run_and_predict_change_no_state) {
   Results trained = session.run(feeds, {"loss", "normalised"}), inferred = session.predict(feeds, {"normalised"});
   EXPECT_EQ(session.state(), before);
   EXPECT_FALSE(trained["normalised"] == inferred["normalised"]);
+}
+
+TEST(Session, refuses_a_second_thread_while_one_is_inside) {
+  Graph graph = built("batch_norm");
+  Session session(graph, Single{});
+  const auto feeds = feeds_for(graph, 6);
+  session.run(feeds);
+  std::atomic<int> refused{0};
+  auto call = [&] {
+    for (int k = 0; k < 100000 && !refused; ++k) try {
+        session.run(feeds);
+      } catch (const UserError& e) {
+        EXPECT_THAT(e.what(), testing::HasSubstr("at work in another thread"));
+        ++refused;
+      }
+  };
+  std::thread other(call);
+  call();
+  other.join();
+  EXPECT_GT(refused, 0);
+  EXPECT_NO_THROW(session.run(feeds));
+}
+
+TEST(Session, refuses_strategies_without_devices_or_functions) {
+  Graph graph = built("batch_norm");
+  auto message = [&](Session session) { return message_of([&] { session.plan(4); }); };
+  EXPECT_THAT(message(Session(graph, Towers{})), testing::HasSubstr("makes 0 towers: give it devices"));
+  EXPECT_THAT(message(Session(graph, Mirrored{})), testing::HasSubstr("makes 0 towers: give it devices"));
+  EXPECT_THAT(message(Session(graph, Single{.threads = -3})), testing::HasSubstr("has -3 threads a tower"));
+  Strategy nothing;
+  nothing.devices = parse_devices("cpu:0");
+  EXPECT_THAT(message(Session(graph, nothing)), testing::HasSubstr("a strategy without divide and assign: write Towers{"));
 }
 
 TEST(Session, an_uneven_batch_and_another_batch_share_one_state) {

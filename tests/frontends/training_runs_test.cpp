@@ -91,7 +91,7 @@ TEST(TrainingRuns, a_folder_of_another_run_is_neither_gone_on_from_nor_written_o
   fit(session, data, options);
   Session other(line(), Single{}, {.seed = 1});
   FitOptions wider{.batch = 16, .shuffle = 3, .checkpoints = folder.path().string()};
-  EXPECT_TRUE(says<UserError>([&] { resume_latest(other, data, wider); }, {"batch: 8 there, 16 here; order: as it is there, shuffled by 3 here; seed: 0 there, 1 here"}));
+  EXPECT_TRUE(says<UserError>([&] { resume_latest(other, data, wider); }, {"batch: 8 there, 16 here; order: that of the data there, shuffled by 3 here; seed: 0 there, 1 here"}));
   EXPECT_TRUE(says<UserError>([&] { fit(other, data, wider); }, {"has a checkpoint of step 2, and this training goes on from step 0"}));
   // Another rate is another plan: the run goes on, and is told.
   Session slower(line(0.01), Single{});
