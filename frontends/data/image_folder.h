@@ -33,7 +33,7 @@ struct ImageFolder {
   std::vector<std::string> files;    ///< relative paths, sorted, in the order of the rows
 };
 
-/// The classes and files of ROOT/<class>/<name>.jpg, .jpeg or .png, and their labels: nothing is read yet. UserError where there is no class, or a class has no photo.
+/// The classes and files of `ROOT/CLASS/NAME.jpg`, .jpeg or .png, and their labels: nothing is read yet. UserError where there is no class, or a class has no photo.
 ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& shard = {});
 /// The same, read. UserError also where a photo cannot be.
 ImageFolder image_folder(const std::filesystem::path& root, const ImageFolderOptions& options = {});
