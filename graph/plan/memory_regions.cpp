@@ -191,8 +191,19 @@ class RegionPlanner {
       }
       const Reads how = reads(n, reader);
       if (how == Reads::here) out.last_read = std::max<std::int64_t>(out.last_read, reader.order);
-      if (how == Reads::anywhere) out.last_read = kForever;
+      if (how == Reads::anywhere) out.last_read = std::max(out.last_read, all_done(reader));
     }
+  }
+
+  /// The last step here that may run while some instance of a join still reads: what gathers its ranges waits for all of them.
+  /// kForever: nothing here waits for all.
+  std::int64_t all_done(const PlanNode& join) const {
+    std::int64_t out = kForever;
+    if (join.ranged)
+      for (int r : parts_.readers[static_cast<std::size_t>(join.outputs[0])])
+        if (const PlanNode& n = plan_.nodes[static_cast<std::size_t>(r)]; is_op(n, kAllGather) && std::find(n.holders.begin(), n.holders.end(), device_) != n.holders.end())
+          out = std::min<std::int64_t>(out, n.order - 1);
+    return out;
   }
 
   /// When this device's joins have read what lies in its frames.
@@ -206,7 +217,7 @@ class RegionPlanner {
           std::int64_t last = kNever;
           for (int r : parts_.readers[static_cast<std::size_t>(v)]) {
             const PlanNode& reader = plan_.nodes[static_cast<std::size_t>(r)];
-            if (reader.scope != Scope::tower) last = reads(n, reader) == Reads::here ? std::max<std::int64_t>(last, reader.order) : kForever;
+            if (reader.scope != Scope::tower) last = std::max(last, reads(n, reader) == Reads::here ? reader.order : all_done(reader));
             if (last == kForever) break;
           }
           out.emplace_back(static_cast<std::size_t>(v), last);
