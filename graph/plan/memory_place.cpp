@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include <belfry/graph/plan/memory_before_internal.h>
 #include <belfry/graph/plan/memory_meets_internal.h>
 #include <belfry/graph/plan/memory_parts_internal.h>
 #include <belfry/graph/plan/offsets.h>
@@ -110,7 +111,7 @@ class Placer {
   }
 
   /// First fit, the largest first, with the frames where they are. Gives the end of the last.
-  std::int64_t around_frames(std::size_t g) const {
+  std::int64_t around_frames(std::size_t g) {
     Region& region = parts_.regions[g];
     const std::vector<FrameKey>& keys = frames_on(g);
     const DeviceFrames frames = device_frames(plan_, region.device);
@@ -123,18 +124,30 @@ class Placer {
           if (f.classes.contains(keys[k].first)) taken.push_back({f.base + blocks[b].slot.offset, f.base + blocks[b].slot.offset + blocks[b].size, rows.block(k, b, region.over(k, b, f.which))});
     }
     const std::vector<std::size_t> own = own_items(region);
-    if (own.size() * (taken.size() + own.size()) > kMostPairs) return behind_frames(region.items, own, frames.past);
+    const std::size_t pairs = own.size() * (taken.size() + own.size());
+    if (pairs > kMostPairs) return behind_frames(region.items, own, frames.past);
+    const bool many = pairs * plan_.groups.size() > 4 * kMostPairs;
+    const std::vector<Lying> of_frames = many ? taken : std::vector<Lying>();
+    const std::vector<char> lies = many ? before_.reuse(keys, region, own, rows, taken) : std::vector<char>(own.size());
+    std::int64_t end = 0;
+    auto lie = [&](std::size_t row) {
+      const RegionItem& item = region.items[own[row]];
+      end = std::max(end, item.offset + item.size);
+      return Lying{item.offset, item.offset + item.size, row};
+    };
+    for (std::size_t row = 0; row < own.size(); ++row)
+      if (lies[row]) taken.push_back(lie(row));
     std::sort(taken.begin(), taken.end());
     std::vector<std::size_t> order(own.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return region.items[own[a]].size > region.items[own[b]].size; });
-    std::int64_t end = 0;
     for (std::size_t row : order) {
+      if (lies[row]) continue;
       RegionItem& item = region.items[own[row]];
       item.offset = first_gap(taken, item.size, [&](std::size_t other) { return rows.meet(row, other); });
-      take(taken, {item.offset, item.offset + item.size, row});
-      end = std::max(end, item.offset + item.size);
+      take(taken, lie(row));
     }
+    if (many) before_.keep(keys, region, own, rows, of_frames);
     return end;
   }
 
@@ -358,6 +371,7 @@ class Placer {
 
   PlacedGraph& plan_;
   MemoryParts& parts_;
+  RegionBefore before_;
   std::map<FrameKey, std::vector<std::size_t>> groups_of_;
 };
 
