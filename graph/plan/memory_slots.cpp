@@ -15,6 +15,8 @@ namespace {
 
 /// Comparisons of two blocks for all tries together, and towers times spans that are compared, at the most.
 constexpr std::size_t kMostPairs = std::size_t{1} << 24;
+/// What SlotPacker tries.
+constexpr std::size_t kStrides = 5, kOrders = 3;
 constexpr int kReleased = std::numeric_limits<int>::max();
 
 using Phase = std::pair<int, int>;  // epoch, phase
@@ -27,7 +29,7 @@ struct Sort {
   std::vector<std::pair<int, int>> spans;  ///< first and last phase; kReleased: until the next tower of the slot knows that all is read
   std::vector<int> span_of;                ///< per block
   std::vector<char> strided;               ///< per span, whether towers in different slots need it at once
-  std::int64_t low = 0, high = 0;          ///< what kept parts may be apart
+  std::vector<std::int64_t> strides = {};  ///< what kept parts may be apart: what is tried
 };
 
 /// A stream whose slots these classes share; what devices have in common is looked at once.
@@ -63,8 +65,7 @@ class SlotPacker {
     for (const Sort& s : sorts_) now.push_back(frame(s.key));
     least_ = bytes_of(now);
     const std::size_t tries = kMostPairs / (blocks * blocks * 8);
-    const std::vector<double> parts = {1.0, 0.0, 0.5, 0.25, 0.75};
-    for (std::size_t k = 0; k < std::min(tries, 2 * parts.size()); ++k) place(parts[k / 2], k % 2);
+    for (std::size_t k = 0; k < std::min(tries, kStrides * kOrders); ++k) place(k / kOrders, k % kOrders);
     if (best_.empty()) return;
     for (std::size_t s = 0; s < sorts_.size(); ++s) {
       std::vector<FrameBlock>& layout = parts_.layouts.at(sorts_[s].key);
@@ -83,7 +84,7 @@ class SlotPacker {
   const std::vector<FrameBlock>& blocks(std::size_t s) const { return parts_.layouts.at(sorts_[s].key); }
 
   void add_sort(const FrameKey& key) {
-    Sort s{key, {}, spans_, {}, {}, {}, 0, 0};
+    Sort s{key, {}, spans_, {}, {}, {}};
     std::vector<int> phase_at;  // per position
     for (int i : parts_.nodes.at(key)) {
       const PlanNode& n = plan_.nodes[static_cast<std::size_t>(i)];
@@ -162,15 +163,25 @@ class SlotPacker {
               if (x.sort == y.sort && a == b) sorts_[static_cast<std::size_t>(x.sort)].strided[static_cast<std::size_t>(a)] = true;
             }
         }
-    for (std::size_t s = 0; s < sorts_.size(); ++s) {
-      std::vector<Block> all;
-      for (std::size_t b = 0; b < blocks(s).size(); ++b) {
-        const FrameBlock& x = blocks(s)[b];
-        all.push_back({x.size, x.start, x.until});
-        if (sorts_[s].strided[static_cast<std::size_t>(sorts_[s].span_of[b])]) sorts_[s].low = std::max(sorts_[s].low, x.size);  // its copies may not touch
-      }
-      sorts_[s].high = std::max(sorts_[s].low, live_maximum(all));
+    for (std::size_t s = 0; s < sorts_.size(); ++s) set_strides(s);
+  }
+
+  bool strided(std::size_t s, std::size_t b) const { return sorts_[s].strided[static_cast<std::size_t>(sorts_[s].span_of[b])]; }
+  bool stays(std::size_t s, std::size_t b) const { return sorts_[s].spans[static_cast<std::size_t>(sorts_[s].span_of[b])].second == kReleased; }
+
+  /// From as far as a tower needs by itself to as near as can be: copies of one block do not touch.
+  void set_strides(std::size_t s) {
+    std::vector<Block> all, staying, kept;
+    std::int64_t least = 0;
+    for (std::size_t b = 0; b < blocks(s).size(); ++b) {
+      const FrameBlock& x = blocks(s)[b];
+      all.push_back({x.size, x.start, x.until});
+      if (!strided(s, b)) continue;
+      least = std::max(least, x.size);
+      (stays(s, b) ? staying : kept).push_back(all.back());
     }
+    const std::int64_t most = std::max(least, live_maximum(all)), either = std::max({least, live_maximum(staying), live_maximum(kept)});
+    sorts_[s].strides = {most, either, least, (least + most) / 2, (either + most) / 2};
   }
 
   /// Where the kept parts of a line begin.
@@ -228,20 +239,22 @@ class SlotPacker {
     return lists;
   }
 
-  /// First fit of all blocks with kept parts so far apart: 0 as near as can be, 1 as far as a tower needs by itself.
-  void place(double part, bool strided_first) {
+  /// First fit of all blocks: the largest first, or what lives longer than a phase before, or before that what stays: it lies over what
+  /// the towers before are done with.
+  void place(std::size_t stride, std::size_t first) {
     std::vector<std::int64_t> strides;
-    for (const Sort& s : sorts_) strides.push_back(aligned_bytes(s.low + static_cast<std::int64_t>(part * static_cast<double>(s.high - s.low))));
+    for (const Sort& s : sorts_) strides.push_back(aligned_bytes(s.strides[stride]));
     begins_.clear();
     for (const Line& line : lines_) begins_.push_back(bases(line, strides));
     shifts_.assign(4 * spans_ * spans_, std::nullopt);
     to_last_ = to_last();
-    std::vector<std::pair<std::size_t, std::size_t>> order;  // sort, block
+    using At = std::pair<std::size_t, std::size_t>;  // sort, block
+    std::vector<At> order;
     for (std::size_t s = 0; s < sorts_.size(); ++s)
       for (std::size_t b = 0; b < blocks(s).size(); ++b) order.emplace_back(s, b);
-    auto strided = [&](std::pair<std::size_t, std::size_t> x) { return sorts_[x.first].strided[static_cast<std::size_t>(sorts_[x.first].span_of[x.second])]; };
-    auto size = [&](std::pair<std::size_t, std::size_t> x) { return blocks(x.first)[x.second].size; };
-    std::stable_sort(order.begin(), order.end(), [&](auto x, auto y) { return std::pair(strided_first && !strided(x), -size(x)) < std::pair(strided_first && !strided(y), -size(y)); });
+    auto size = [&](At x) { return blocks(x.first)[x.second].size; };
+    auto key = [&](At x) { return std::tuple(first > 1 && !stays(x.first, x.second), first > 0 && !strided(x.first, x.second), -size(x)); };
+    std::stable_sort(order.begin(), order.end(), [&](At x, At y) { return key(x) < key(y); });
     std::vector<std::vector<Place>> places;
     for (std::size_t s = 0; s < sorts_.size(); ++s) places.emplace_back(blocks(s).size());
     std::vector<FrameSize> frames(sorts_.size());
@@ -250,7 +263,7 @@ class SlotPacker {
       const auto [s, b] = order[k];
       Place& at = places[s][b];
       at = {kEach, lowest(order, k, places, kEach)};
-      if (!strided(order[k]) && blocks(s)[b].joined < 0)  // joins may be written over what they read, slot by slot
+      if (!strided(s, b) && blocks(s)[b].joined < 0)  // joins may be written over what they read, slot by slot
         if (const std::int64_t once = lowest(order, k, places, kOnce); once <= at.at) at = {kOnce, once};
       const std::int64_t past = at.at + size(order[k]);
       if (at.way == kOnce) frames[s].transient = std::max(frames[s].transient, past);
