@@ -16,7 +16,7 @@ namespace {
 /// Comparisons of two blocks for all tries together, and towers times spans that are compared, at the most.
 constexpr std::size_t kMostPairs = std::size_t{1} << 24;
 /// What SlotPacker tries.
-constexpr std::size_t kStrides = 5, kOrders = 3;
+constexpr std::size_t kStrides = 7, kOrders = 3;
 constexpr int kReleased = std::numeric_limits<int>::max();
 
 using Phase = std::pair<int, int>;  // epoch, phase
@@ -64,8 +64,16 @@ class SlotPacker {
     std::vector<FrameSize> now;
     for (const Sort& s : sorts_) now.push_back(frame(s.key));
     least_ = bytes_of(now);
-    const std::size_t tries = kMostPairs / (blocks * blocks * 8);
-    for (std::size_t k = 0; k < std::min(tries, kStrides * kOrders); ++k) place(k / kOrders, k % kOrders);
+    tries_ = kMostPairs / (blocks * blocks * 8);
+    for (std::size_t stride = 0; stride < kStrides; ++stride)
+      for (std::size_t first = 0; first < kOrders; ++first) place(std::vector<std::size_t>(sorts_.size(), stride), first);
+    for (std::size_t s = 0; s < sorts_.size() && !best_.empty(); ++s)  // then one sort after the other
+      for (std::size_t stride = 0; stride < kStrides; ++stride)
+        for (std::size_t first = 0; first < kOrders; ++first) {
+          std::vector<std::size_t> other = best_strides_;
+          other[s] = stride;
+          place(other, first);
+        }
     if (best_.empty()) return;
     for (std::size_t s = 0; s < sorts_.size(); ++s) {
       std::vector<FrameBlock>& layout = parts_.layouts.at(sorts_[s].key);
@@ -181,7 +189,9 @@ class SlotPacker {
       (stays(s, b) ? staying : kept).push_back(all.back());
     }
     const std::int64_t most = std::max(least, live_maximum(all)), either = std::max({least, live_maximum(staying), live_maximum(kept)});
-    sorts_[s].strides = {most, either, least, (least + most) / 2, (either + most) / 2};
+    sorts_[s].strides = {most, either, least};
+    for (std::int64_t part : {1, 2, 3}) sorts_[s].strides.push_back(least + (most - least) * part / 4);
+    sorts_[s].strides.push_back((least + either) / 2);
   }
 
   /// Where the kept parts of a line begin.
@@ -241,9 +251,11 @@ class SlotPacker {
 
   /// First fit of all blocks: the largest first, or what lives longer than a phase before, or before that what stays: it lies over what
   /// the towers before are done with.
-  void place(std::size_t stride, std::size_t first) {
+  void place(const std::vector<std::size_t>& chosen, std::size_t first) {
+    if (tries_ == 0) return;
+    --tries_;
     std::vector<std::int64_t> strides;
-    for (const Sort& s : sorts_) strides.push_back(aligned_bytes(s.strides[stride]));
+    for (std::size_t s = 0; s < sorts_.size(); ++s) strides.push_back(aligned_bytes(sorts_[s].strides[chosen[s]]));
     begins_.clear();
     for (const Line& line : lines_) begins_.push_back(bases(line, strides));
     shifts_.assign(4 * spans_ * spans_, std::nullopt);
@@ -271,7 +283,7 @@ class SlotPacker {
     }
     const std::int64_t bytes = bytes_of(frames);
     if (bytes >= least_) return;
-    least_ = bytes, best_ = std::move(places), best_frames_ = std::move(frames);
+    least_ = bytes, best_ = std::move(places), best_frames_ = std::move(frames), best_strides_ = chosen;
   }
 
   std::int64_t lowest(const std::vector<std::pair<std::size_t, std::size_t>>& order, std::size_t k, const std::vector<std::vector<Place>>& places, Way way) {
@@ -308,6 +320,8 @@ class SlotPacker {
   std::int64_t least_ = 0;
   std::vector<std::vector<Place>> best_;
   std::vector<FrameSize> best_frames_;
+  std::vector<std::size_t> best_strides_;
+  std::size_t tries_ = 0;  ///< that are left
 };
 
 /// Transient parts behind all that any class keeps on any of its devices.
