@@ -14,7 +14,7 @@ namespace belfry {
 namespace {
 
 /// Comparisons of two blocks for all tries together, and towers times spans that are compared, at the most.
-constexpr std::size_t kMostPairs = std::size_t{1} << 24;
+constexpr std::size_t kMostCompared = std::size_t{1} << 24;
 /// What SlotPacker tries.
 constexpr std::size_t kStrides = 7, kOrders = 3;
 constexpr int kReleased = std::numeric_limits<int>::max();
@@ -59,12 +59,12 @@ class SlotPacker {
     std::size_t compared = 0, blocks = 0;
     for (const Line& l : lines_) compared += l.towers.size() * l.towers.size();
     for (const Sort& s : sorts_) blocks += s.span_of.size();
-    if (compared * spans_ * spans_ > kMostPairs || blocks == 0) return;
+    if (compared * spans_ * spans_ > kMostCompared || blocks == 0) return;
     find_meets();
     std::vector<FrameSize> now;
     for (const Sort& s : sorts_) now.push_back(frame(s.key));
     least_ = bytes_of(now);
-    tries_ = kMostPairs / (blocks * blocks * 8);
+    tries_ = kMostCompared / (blocks * blocks * 8);
     for (std::size_t stride = 0; stride < kStrides; ++stride)
       for (std::size_t first = 0; first < kOrders; ++first) place(std::vector<std::size_t>(sorts_.size(), stride), first);
     for (std::size_t s = 0; s < sorts_.size() && !best_.empty(); ++s)  // then one sort after the other
