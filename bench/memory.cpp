@@ -20,6 +20,7 @@ struct Case {
   Strategy strategy;
   Cluster cluster;
   double goal = 0;  ///< of planned / live
+  std::int64_t batch = 16;
 };
 
 std::vector<Case> cases() {
@@ -36,6 +37,10 @@ std::vector<Case> cases() {
   out.push_back({"gpipe 4 x 8", to_strategy(Layers{.devices = four, .towers = 8, .order = PhaseOrder::gpipe, .threads = 1}), sim_cluster(4), 1.25});
   out.push_back({"1f1b 2 x 4", to_strategy(Layers{.devices = two, .towers = 4, .order = PhaseOrder::one_f_one_b, .threads = 1}), sim_cluster(2), 1.25});
   out.push_back({"1f1b 4 x 8", to_strategy(Layers{.devices = four, .towers = 8, .order = PhaseOrder::one_f_one_b, .threads = 1}), sim_cluster(4), 1.25});
+  for (auto [name, order] : {std::pair{"gpipe 3 x 31 of 32 rows", PhaseOrder::gpipe}, {"1f1b 3 x 31 of 32 rows", PhaseOrder::one_f_one_b}})
+    out.push_back({name, to_strategy(Layers{.devices = sims(3), .towers = 31, .order = order, .threads = 1}), sim_cluster(3), 1.25, 32});
+  out.push_back({"1f1b 3 x 31 of 45 rows", to_strategy(Layers{.devices = sims(3), .towers = 31, .order = PhaseOrder::one_f_one_b, .threads = 1}), sim_cluster(3), 1.25, 45});
+  out.push_back({"mirrored on four", to_strategy(Mirrored{.devices = four, .towers = 4, .threads = 1}), sim_cluster(4), 1.02});
   out.push_back({"four in turn", to_strategy(Single{.device = one[0], .towers = 4, .threads = 1}), sim_cluster(1)});
   return out;
 }
@@ -54,7 +59,7 @@ int main(int argc, char** argv) {
     for (const Case& c : cases()) {
       auto start = std::chrono::steady_clock::now();
       Session session(graph, c.strategy, {.library = library, .cluster = c.cluster});
-      const PlacedGraph& plan = session.plan(16);
+      const PlacedGraph& plan = session.plan(c.batch);
       const double ms = 1e3 * std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       std::vector<std::int64_t> lives = live_maxima(BoundPlan(plan));
       std::vector<DeviceBytes> all = device_bytes(plan);

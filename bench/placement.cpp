@@ -64,9 +64,10 @@ struct Row {
 
 const std::vector<std::string> kStrategies = {"towers", "mirrored", "sharded", "layers", "pipeline", "hybrid"};
 
-/// A tower per device; layers with one, pipelines with eight micro-batches, as hybrid in rows of eight devices or less.
+/// A tower per device, with `spread` their variables over them all; layers with one, pipelines with eight micro-batches, as hybrid in rows of eight devices or less.
 Strategy strategy_of(const std::string& name, int n) {
   if (name == "towers") return to_strategy(Towers{.devices = sims(n), .towers = n, .threads = 1});
+  if (name == "spread") return to_strategy(Towers{.devices = sims(n), .spread = true, .towers = n, .threads = 1});
   if (name == "mirrored") return to_strategy(Mirrored{.devices = sims(n), .towers = n, .threads = 1});
   if (name == "sharded") return to_strategy(Sharded{.devices = sims(n), .towers = n, .threads = 1});
   if (name == "layers") return to_strategy(Layers{.devices = sims(n), .threads = 1});

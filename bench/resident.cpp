@@ -10,6 +10,7 @@
 
 #include <belfry/belfry.h>
 #include <belfry/frontends/nn/nets/nets.h>
+#include <belfry/graph/plan/bound_plan.h>
 #include <belfry/graph/plan/memory.h>
 
 using namespace belfry;
@@ -52,6 +53,8 @@ void measure(const std::string& net, const Settings& settings, const std::string
     Session session(graph, strategy, {.library = library});
     const PlacedGraph& plan = session.plan(batch);
     for (const DeviceBytes& b : device_bytes(plan)) planned += b.total(), state += b.state;
+    std::size_t launches = 0;  // each is prepared, and keeps what its library wants
+    for (const auto& stream : BoundPlan(plan).streams) launches += stream.size();
     const double before = resident_mib();
     session.prepare({batch});
     const double bound = resident_mib() - before;
@@ -60,8 +63,8 @@ void measure(const std::string& net, const Settings& settings, const std::string
       if (k == 0) first = resident_mib() - before;
     }
     const double after = resident_mib() - before, mib = static_cast<double>(planned) / (1 << 20);
-    fmt::print("{:14} {:22} batch {:4}: planned {:8.2f} MiB (state {:.2f}), grown by {:8.2f} when bound, {:8.2f} after a step, {:8.2f} after four: {:.3f}x, {:+.2f} MiB\n", net, how, batch, mib,
-               static_cast<double>(state) / (1 << 20), bound, first, after, after / mib, after - mib);
+    fmt::print("{:14} {:22} batch {:4}: planned {:8.2f} MiB (state {:.2f}), grown by {:8.2f} when bound, {:8.2f} after a step, {:8.2f} after four: {:.3f}x, {:+.2f} MiB, {:.1f} KiB for each of {} launches\n", net, how, batch, mib,
+               static_cast<double>(state) / (1 << 20), bound, first, after, after / mib, after - mib, 1024 * (after - mib) / static_cast<double>(launches), launches);
     std::fflush(stdout);
     _exit(0);
   }

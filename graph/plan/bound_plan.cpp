@@ -8,6 +8,7 @@
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/ranges.h>
+#include <belfry/graph/plan/stream_frames.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -70,8 +71,8 @@ class Binder {
     return names_.try_emplace(d, to_string(plan_.cluster.devices[static_cast<std::size_t>(d)].id)).first->second;
   }
 
-  /// Arena of a space: its devices in order; of a device: state, then kept frames by slot and transient parts by stream, in whose gaps
-  /// and behind which the region lies.
+  /// Arena of a space: its devices in order; of a device: state, then the frames stream by stream, in whose gaps and behind which
+  /// the region lies.
   void place_devices() {
     std::vector<DeviceBytes> bytes = device_bytes(plan_);
     std::vector<std::vector<std::size_t>> tower_streams(plan_.cluster.devices.size());
@@ -89,15 +90,12 @@ class Binder {
       space_of_.push_back(static_cast<int>(s));
       if (!group_of_.contains(static_cast<int>(d)) || d >= plan_.frames.size()) unbound(fmt::format("{} is in no group", to_string(plan_.cluster.devices[d].id)));
       const DeviceGroup& group = plan_.groups[static_cast<std::size_t>(group_of_[static_cast<int>(d)])];
-      const FrameSize& frame = plan_.frames[d];
       std::int64_t start = out_.arena_bytes[s], frames = start + group.state;
-      std::int64_t slots = 0, streams = 0, before = 0;
-      for (std::size_t i : tower_streams[d]) slots += plan_.streams[i].slots;
       for (std::size_t i : tower_streams[d]) {
-        const std::int64_t kept_end = frames + slots * frame.kept + static_cast<std::int64_t>(tower_streams[d].size()) * frame.tail;
-        frame_start_[{static_cast<int>(d), static_cast<int>(i)}] = {frames + before * frame.kept + streams * frame.tail, kept_end + streams * frame.transient};
-        before += plan_.streams[i].slots;
-        ++streams;
+        StreamFrames mine = stream_frames(plan_, plan_.streams[i]);
+        const std::int64_t past = frames + mine.past;
+        frames_of_.try_emplace(static_cast<int>(i), frames, std::move(mine));
+        frames = past;
       }
       out_.device_start.push_back(start);
       out_.device_bytes.push_back(bytes[d].total());
@@ -221,8 +219,10 @@ class Binder {
       case Slot::kTransient: {
         auto at = slot_of_.find({part, device});
         if (at == slot_of_.end()) unbound(fmt::format("tower {} has no slot on {}", part, device_name(device)));
-        auto [kept, transient] = frame_start_.at({device, at->second.first});
-        return s.region == Slot::kKept ? kept + at->second.second * plan_.frames[static_cast<std::size_t>(device)].kept + s.offset : transient + s.offset;
+        const auto& [begin, frames] = frames_of_.at(at->second.first);
+        const auto rank = static_cast<std::size_t>(at->second.second);
+        if (rank >= frames.kept.size()) unbound(fmt::format("tower {} has slot {} of {} on {}", part, at->second.second, frames.kept.size(), device_name(device)));
+        return begin + (s.region == Slot::kKept ? frames.kept[rank] : frames.transient()) + s.offset;
       }
       case Slot::kFeed: return 0;
       case Slot::kNone: break;
@@ -386,7 +386,7 @@ class Binder {
   std::vector<std::vector<bool>> last_;                    // last_in_slots
   std::vector<std::vector<int>> rank_;                     // per vector and tower: its number among those of its device that are not the last in their slots
   std::vector<int> space_of_;
-  std::map<std::pair<int, int>, std::pair<std::int64_t, std::int64_t>> frame_start_;  // device, stream → kept, transient
+  std::map<int, std::pair<std::int64_t, StreamFrames>> frames_of_;                    // stream → where its frames begin, and they
   std::map<std::pair<int, int>, std::pair<int, int>> slot_of_;                        // tower, device → stream, place of its slot
   std::map<Producer, std::pair<int, int>> where_;                                     // → stream, sequence
   std::map<std::pair<int, int>, std::set<Producer>> foreign_;

@@ -7,6 +7,7 @@
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/ranges.h>
+#include <belfry/graph/plan/stream_frames.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -225,10 +226,10 @@ class Lives {
     for (const PlanStream& s : plan_.streams) {
       if (s.name == "main" || !chosen_.contains(s.device)) continue;
       const std::vector<int> ranks = slot_ranks(s);
-      const FrameSize& frame = plan_.frames[static_cast<std::size_t>(s.device)];
+      const StreamFrames frames = stream_frames(plan_, s);
       for (const StreamEntry& e : s.entries)
-        if (last[static_cast<std::size_t>(s.device)][static_cast<std::size_t>(e.tower)]) frames_[{s.device, e.tower}] = past[s.device] + ranks[static_cast<std::size_t>(e.slot)] * frame.kept;
-      past[s.device] += s.slots * frame.kept + frame.tail;
+        if (last[static_cast<std::size_t>(s.device)][static_cast<std::size_t>(e.tower)]) frames_[{s.device, e.tower}] = past[s.device] + frames.kept[static_cast<std::size_t>(ranks[static_cast<std::size_t>(e.slot)])];
+      past[s.device] += frames.past;
     }
   }
 

@@ -31,9 +31,8 @@ std::vector<PathShare> path_shares(const PlacedGraph& plan, const Forecast& f) {
   for (int k : f.path) {
     const ForecastLaunch& l = f.launches[static_cast<std::size_t>(k)];
     PathShare& s = shares[{l.node, l.device}];
-    s.node = node_of(plan, l).name, s.device = name_of(plan, l.device);
+    if (!s.launches++) s.node = node_of(plan, l).name, s.device = name_of(plan, l.device);
     s.seconds += l.end - l.begin, s.moving += l.moving;
-    ++s.launches;
   }
   std::vector<PathShare> out;
   for (auto& [key, s] : shares) out.push_back(std::move(s));

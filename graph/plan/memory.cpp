@@ -1,12 +1,14 @@
 #include <belfry/graph/plan/memory.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <tuple>
 #include <utility>
 
 #include <belfry/graph/plan/memory_parts_internal.h>
+#include <belfry/graph/plan/stream_frames.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -105,6 +107,84 @@ std::vector<int> slot_ranks(const PlanStream& stream) {
   return out;
 }
 
+namespace {
+
+std::int64_t sum(std::int64_t a, std::int64_t b) {
+  std::int64_t out = 0;
+  return __builtin_add_overflow(a, b, &out) ? std::numeric_limits<std::int64_t>::max() : out;
+}
+
+/// The frame that a class has on a device; null: it runs nothing there.
+const FrameSize* frame_on(const PlacedGraph& plan, const TowerClass& cls, std::size_t tower, int device) {
+  for (std::size_t x = 0; x < std::min(plan.vectors.size(), cls.pattern.size()); ++x)
+    if (tower < plan.vectors[x].size() && plan.vectors[x][tower] == device)
+      if (const auto local = static_cast<std::size_t>(cls.pattern[x].device); local < cls.frame.size()) return &cls.frame[local];
+  return nullptr;
+}
+
+}  // namespace
+
+StreamFrames stream_frames(const PlacedGraph& plan, const PlanStream& stream) {
+  StreamFrames out;
+  const auto d = static_cast<std::size_t>(stream.device);
+  const int count = std::min(stream.slots, plan.towers);
+  if (stream.name == "main" || count <= 0 || d >= plan.frames.size()) return out;
+  struct Size {
+    std::int64_t stride = 0, past = 0;
+  };
+  std::vector<Size> slots(static_cast<std::size_t>(count));  // by rank
+  std::int64_t transient = 0, at = 0;
+  auto use = [&](Size& slot, const FrameSize& f) {
+    slot = {std::max(slot.stride, f.kept), std::max(slot.past, sum(f.kept, f.tail))};
+    transient = std::max(transient, f.transient);
+  };
+  if (plan.classes.size() == 1) {
+    for (Size& slot : slots) use(slot, plan.frames[d]);
+  } else {
+    const std::vector<int> ranks = slot_ranks(stream);
+    std::vector<const TowerClass*> fresh(static_cast<std::size_t>(std::max(0, plan.towers)));  // those not looked at
+    for (const TowerClass& c : plan.classes)
+      for (int t : c.towers)
+        if (static_cast<std::size_t>(t) < fresh.size()) fresh[static_cast<std::size_t>(t)] = &c;
+    for (const StreamEntry& e : stream.entries) {
+      const auto t = static_cast<std::size_t>(e.tower), slot = static_cast<std::size_t>(e.slot);
+      const std::size_t rank = slot < ranks.size() ? static_cast<std::size_t>(ranks[slot]) : slots.size();
+      if (t >= fresh.size() || rank >= slots.size()) continue;
+      if (const TowerClass* cls = std::exchange(fresh[t], nullptr))
+        if (const FrameSize* f = frame_on(plan, *cls, t, stream.device)) use(slots[rank], *f);
+    }
+  }
+  for (const Size& slot : slots) {
+    out.kept.push_back(at);
+    out.kept_past = std::max(out.kept_past, sum(at, slot.past));
+    at = sum(at, slot.stride);
+  }
+  out.past = std::max(out.kept_past, sum(out.transient(), transient));
+  return out;
+}
+
+DeviceFrames device_frames(const PlacedGraph& plan, int device) {
+  DeviceFrames out;
+  std::vector<int> class_of(static_cast<std::size_t>(plan.towers), -1);
+  for (std::size_t c = 0; c < plan.classes.size(); ++c)
+    for (int t : plan.classes[c].towers) class_of[static_cast<std::size_t>(t)] = static_cast<int>(c);
+  int number = 0;
+  for (const PlanStream& s : plan.streams) {
+    if (s.device != device || s.name == "main") continue;
+    const StreamFrames frames = stream_frames(plan, s);
+    const std::size_t first = out.kept.size();
+    for (std::size_t rank = 0; rank < frames.kept.size(); ++rank) out.kept.push_back({{number, static_cast<int>(rank)}, out.past + frames.kept[rank], {}});
+    if (!frames.kept.empty()) out.transient.push_back({{number, -1}, out.past + frames.transient(), {}});
+    const std::vector<int> ranks = slot_ranks(s);
+    for (const StreamEntry& e : s.entries)
+      for (DeviceFrames::One* one : {&out.kept[first + static_cast<std::size_t>(ranks[static_cast<std::size_t>(e.slot)])], &out.transient.back()})
+        one->classes.insert(class_of[static_cast<std::size_t>(e.tower)]);
+    out.past += frames.past;
+    ++number;
+  }
+  return out;
+}
+
 std::vector<std::vector<bool>> last_in_slots(const PlacedGraph& plan) {
   std::vector<std::vector<bool>> out(plan.cluster.devices.size(), std::vector<bool>(static_cast<std::size_t>(plan.towers)));
   for (const PlanStream& s : plan.streams) {
@@ -181,6 +261,7 @@ void set_frames(PlacedGraph& plan, const MemoryParts& parts) {
 
 void plan_memory(PlacedGraph& plan, MemoryParts& parts) {
   plan_frames(plan, parts);
+  pack_slots(plan, parts);
   set_frames(plan, parts);
   plan_regions(plan, parts);
   set_over(plan, parts);
@@ -210,9 +291,10 @@ std::vector<DeviceBytes> device_bytes(const PlacedGraph& plan) {
   std::vector<DeviceBytes> out(plan.cluster.devices.size());
   for (const PlanStream& s : plan.streams) {
     auto d = static_cast<std::size_t>(s.device);
-    if (s.name == "main" || d >= std::min(out.size(), plan.frames.size())) continue;
-    out[d].kept += s.slots * plan.frames[d].kept + plan.frames[d].tail;
-    out[d].transient += plan.frames[d].transient;
+    if (d >= out.size()) continue;
+    const StreamFrames frames = stream_frames(plan, s);
+    out[d].kept += frames.kept_past;
+    out[d].transient += frames.past - frames.kept_past;
   }
   for (const DeviceGroup& g : plan.groups)
     for (int device : g.devices)

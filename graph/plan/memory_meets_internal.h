@@ -19,6 +19,7 @@ inline constexpr std::int64_t kLow = std::numeric_limits<std::int64_t>::min(), k
 struct Times {
   std::int64_t last = kLow, read = kLow, gone = kLow;           ///< the end: the main stream's and the towers' last reader, from when on the tower may write over it
   std::int64_t written = kHigh, after = kHigh, start = kHigh;   ///< the begin: the main stream's step, what the towers have passed by then, their position
+  bool operator==(const Times&) const = default;
 };
 
 inline bool is_before(const Times& x, const Times& y) { return (x.last < y.written) & (x.read <= y.after) & (x.gone <= y.start); }

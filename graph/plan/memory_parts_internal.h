@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -74,8 +75,22 @@ struct MemoryParts {
   int local(int cls, int vector) const { return plan.classes[static_cast<std::size_t>(cls)].pattern[static_cast<std::size_t>(vector)].device; }
 };
 
+/// Where frames begin on a device, behind its state.
+struct DeviceFrames {
+  struct One {
+    std::pair<int, int> which;  ///< stream and place of the slot; a transient part's slot is -1
+    std::int64_t base = 0;
+    std::set<int> classes;      ///< of the towers that use it
+  };
+  std::vector<One> kept, transient;
+  std::int64_t past = 0;
+};
+DeviceFrames device_frames(const PlacedGraph& plan, int device);
+
 /// Offsets inside the frames of all classes.
 void plan_frames(PlacedGraph& plan, MemoryParts& parts);
+/// Frames of streams with several slots placed slot by slot as one, where that is less; else transient parts behind all kept ones.
+void pack_slots(PlacedGraph& plan, MemoryParts& parts);
 /// What lies outside the towers and when it is live; the state's offsets.
 void plan_regions(PlacedGraph& plan, MemoryParts& parts);
 /// Joins that lie over one of their parts, other ops outside the towers over an input, where nobody reads that any more.

@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include <belfry/graph/plan/memory_before_internal.h>
 #include <belfry/graph/plan/memory_meets_internal.h>
 #include <belfry/graph/plan/memory_parts_internal.h>
 #include <belfry/graph/plan/offsets.h>
@@ -109,57 +110,44 @@ class Placer {
     return Stack(rows, bytes).reaches(end);
   }
 
-  /// Where frames begin on a device.
-  struct Frames {
-    struct One {
-      std::pair<int, int> which;  ///< stream and place of the slot; a transient part's slot is -1
-      std::int64_t base = 0;
-    };
-    std::vector<One> kept, transient;
-    std::int64_t past = 0;
-  };
-  Frames frames_of(int device) const {
-    Frames out;
-    const FrameSize& frame = plan_.frames[static_cast<std::size_t>(device)];
-    for (bool is_kept : {true, false}) {
-      int number = 0;
-      for (const PlanStream& s : plan_.streams) {
-        if (s.device != device || s.name == "main") continue;
-        for (int slot = 0; is_kept && slot < s.slots; ++slot) out.kept.push_back({{number, slot}, out.past + slot * frame.kept});
-        if (!is_kept) out.transient.push_back({{number, -1}, out.past});
-        out.past += is_kept ? s.slots * frame.kept + frame.tail : frame.transient;
-        ++number;
-      }
-    }
-    return out;
-  }
-
   /// First fit, the largest first, with the frames where they are. Gives the end of the last.
-  std::int64_t around_frames(std::size_t g) const {
+  std::int64_t around_frames(std::size_t g) {
     Region& region = parts_.regions[g];
     const std::vector<FrameKey>& keys = frames_on(g);
-    const Frames frames = frames_of(region.device);
+    const DeviceFrames frames = device_frames(plan_, region.device);
     const Rows rows = rows_of(g);
     std::vector<Lying> taken;
     for (std::size_t k = 0; k < keys.size(); ++k) {
       const std::vector<FrameBlock>& blocks = parts_.layouts.at(keys[k]);
       for (std::size_t b = 0; b < blocks.size(); ++b)
-        for (const Frames::One& f : blocks[b].slot.region == Slot::kKept ? frames.kept : frames.transient)
-          taken.push_back({f.base + blocks[b].slot.offset, f.base + blocks[b].slot.offset + blocks[b].size, rows.block(k, b, region.over(k, b, f.which))});
+        for (const DeviceFrames::One& f : blocks[b].slot.region == Slot::kKept ? frames.kept : frames.transient)
+          if (f.classes.contains(keys[k].first)) taken.push_back({f.base + blocks[b].slot.offset, f.base + blocks[b].slot.offset + blocks[b].size, rows.block(k, b, region.over(k, b, f.which))});
     }
     const std::vector<std::size_t> own = own_items(region);
-    if (own.size() * (taken.size() + own.size()) > kMostPairs) return behind_frames(region.items, own, frames.past);
+    const std::size_t pairs = own.size() * (taken.size() + own.size());
+    if (pairs > kMostPairs) return behind_frames(region.items, own, frames.past);
+    const bool many = pairs * plan_.groups.size() > 4 * kMostPairs;
+    const std::vector<Lying> of_frames = many ? taken : std::vector<Lying>();
+    const std::vector<char> lies = many ? before_.reuse(keys, region, own, rows, taken) : std::vector<char>(own.size());
+    std::int64_t end = 0;
+    auto lie = [&](std::size_t row) {
+      const RegionItem& item = region.items[own[row]];
+      end = std::max(end, item.offset + item.size);
+      return Lying{item.offset, item.offset + item.size, row};
+    };
+    for (std::size_t row = 0; row < own.size(); ++row)
+      if (lies[row]) taken.push_back(lie(row));
     std::sort(taken.begin(), taken.end());
     std::vector<std::size_t> order(own.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return region.items[own[a]].size > region.items[own[b]].size; });
-    std::int64_t end = 0;
     for (std::size_t row : order) {
+      if (lies[row]) continue;
       RegionItem& item = region.items[own[row]];
       item.offset = first_gap(taken, item.size, [&](std::size_t other) { return rows.meet(row, other); });
-      take(taken, {item.offset, item.offset + item.size, row});
-      end = std::max(end, item.offset + item.size);
+      take(taken, lie(row));
     }
+    if (many) before_.keep(keys, region, own, rows, of_frames);
     return end;
   }
 
@@ -183,7 +171,7 @@ class Placer {
       if (region.items[i].over) order.push_back(i);
     if (order.empty()) return;
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return region.items[a].written < region.items[b].written; });
-    const Frames frames = frames_of(region.device);
+    const DeviceFrames frames = device_frames(plan_, region.device);
     for (std::size_t i : order) {
       RegionItem& item = region.items[i];
       if (item.over.item >= 0) {
@@ -191,7 +179,7 @@ class Placer {
         continue;
       }
       const auto k = static_cast<std::size_t>(item.over.k);
-      const auto base = std::find_if(frames.kept.begin(), frames.kept.end(), [&](const Frames::One& f) { return f.which == region.host[k]; });
+      const auto base = std::find_if(frames.kept.begin(), frames.kept.end(), [&](const DeviceFrames::One& f) { return f.which == region.host[k]; });
       item.offset = base->base + parts_.layouts.at(frames_on(g)[k])[item.over.block].slot.offset;
     }
   }
@@ -309,10 +297,13 @@ class Placer {
   /// First fit of frames and regions as one, in several orders, then in orders changed step by step; the smallest is kept if it is
   /// smaller than what there is.
   void place_jointly(const std::vector<std::size_t>& groups) {
+    std::size_t items = 0;
+    for (std::size_t g : groups) items += parts_.regions[g].items.size();
+    std::size_t left = kMostPairs / 2;  // large plans get fewer orders, or none
+    if (items * items / 8 > left) return;
     Jointly j = jointly(groups);
     const std::vector<Piece>& pieces = j.pieces;
     const std::size_t pairs = pieces.size() * pieces.size() / 2;
-    std::size_t left = kMostPairs / 2;  // large plans get fewer orders, or none
     if (pairs > left / 2) return;
     set_meets(j);
     std::vector<std::int64_t> offsets, best;
@@ -335,9 +326,8 @@ class Placer {
     auto by = [&](auto key) {
       if (pairs > left) return;
       for (std::size_t i = 0; i < pieces.size(); ++i) {
-        const Piece& p = pieces[i];
-        const auto [a, b] = key(p);
-        keys[i] = {first && p.item && p.owner != first - 1, a, b};
+        const auto [a, b] = key(pieces[i]);
+        keys[i] = {first && pieces[i].item && pieces[i].owner != first - 1, a, b};
       }
       std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return keys[a] < keys[b]; });
       try_order();
@@ -381,6 +371,7 @@ class Placer {
 
   PlacedGraph& plan_;
   MemoryParts& parts_;
+  RegionBefore before_;
   std::map<FrameKey, std::vector<std::size_t>> groups_of_;
 };
 

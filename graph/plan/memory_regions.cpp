@@ -3,7 +3,6 @@
 #include <map>
 #include <queue>
 #include <span>
-#include <tuple>
 
 #include <belfry/graph/plan/memory_parts_internal.h>
 #include <belfry/graph/plan/ranges.h>
@@ -14,9 +13,6 @@ namespace belfry {
 namespace {
 
 constexpr std::int64_t kNever = -1;
-/// Towers, up to which it is quicker to look than to remember.
-constexpr std::size_t kFew = 8;
-
 /// Per node outside the towers, what all towers of each class here have passed when it runs: it reads, through whatever, what they
 /// have made. Of many groups each looks at the nodes that it reaches alone.
 class Passed {
@@ -48,8 +44,8 @@ class Passed {
 /// The region of one group of devices, by its first one.
 class RegionPlanner {
  public:
-  RegionPlanner(PlacedGraph& plan, const MemoryParts& parts, const std::vector<bool>& fetched, Passed& passed, std::size_t group)
-      : plan_(plan), parts_(parts), fetched_(fetched), passed_(passed), g_(group), device_(plan.groups[group].devices[0]), here_(parts.frames_on[static_cast<std::size_t>(device_)]) {
+  RegionPlanner(PlacedGraph& plan, const MemoryParts& parts, const std::vector<bool>& fetched, const std::vector<int>& spaces, Passed& passed, std::size_t group)
+      : plan_(plan), parts_(parts), fetched_(fetched), spaces_(spaces), passed_(passed), g_(group), device_(plan.groups[group].devices[0]), here_(parts.frames_on[static_cast<std::size_t>(device_)]) {
     for (const TowerClass& c : plan.classes)
       if (c.share > largest_.rows) largest_ = plan.share(c.towers[0]);
   }
@@ -195,8 +191,19 @@ class RegionPlanner {
       }
       const Reads how = reads(n, reader);
       if (how == Reads::here) out.last_read = std::max<std::int64_t>(out.last_read, reader.order);
-      if (how == Reads::anywhere) out.last_read = kForever;
+      if (how == Reads::anywhere) out.last_read = std::max(out.last_read, all_done(reader));
     }
+  }
+
+  /// The last step here that may run while some instance of a join still reads: what gathers its ranges waits for all of them.
+  /// kForever: nothing here waits for all.
+  std::int64_t all_done(const PlanNode& join) const {
+    std::int64_t out = kForever;
+    if (join.ranged)
+      for (int r : parts_.readers[static_cast<std::size_t>(join.outputs[0])])
+        if (const PlanNode& n = plan_.nodes[static_cast<std::size_t>(r)]; is_op(n, kAllGather) && std::find(n.holders.begin(), n.holders.end(), device_) != n.holders.end())
+          out = std::min<std::int64_t>(out, n.order - 1);
+    return out;
   }
 
   /// When this device's joins have read what lies in its frames.
@@ -210,7 +217,7 @@ class RegionPlanner {
           std::int64_t last = kNever;
           for (int r : parts_.readers[static_cast<std::size_t>(v)]) {
             const PlanNode& reader = plan_.nodes[static_cast<std::size_t>(r)];
-            if (reader.scope != Scope::tower) last = reads(n, reader) == Reads::here ? std::max<std::int64_t>(last, reader.order) : kForever;
+            if (reader.scope != Scope::tower) last = std::max(last, reads(n, reader) == Reads::here ? reader.order : all_done(reader));
             if (last == kForever) break;
           }
           out.emplace_back(static_cast<std::size_t>(v), last);
@@ -221,23 +228,38 @@ class RegionPlanner {
 
   void add_tower_reader(const PlanNode& n, const PlanNode& reader, int r, RegionItem& out) {
     for (std::size_t k = 0; k < here_.size(); ++k) out.read_by[k] = std::max(out.read_by[k], position(k, reader, static_cast<std::size_t>(r)));
-    if (out.last_read == kForever) return;
-    if (plan_.devices(reader).size() <= kFew) {
-      if (may_read_elsewhere(n, reader)) out.last_read = kForever;
-      return;
-    }
-    auto [known, fresh] = read_elsewhere_.try_emplace({reader.vector, moves_values(reader), n.holders}, false);
-    if (fresh) known->second = may_read_elsewhere(n, reader);
-    if (known->second) out.last_read = kForever;
+    if (out.last_read < kForever && may_read_elsewhere(n, reader)) out.last_read = kForever;
   }
 
   /// Whether towers on another device of this memory space may read what lies here.
-  bool may_read_elsewhere(const PlanNode& n, const PlanNode& reader) const {
-    const std::vector<int>& devices = plan_.devices(reader);
-    return std::any_of(devices.begin(), devices.end(), [&](int d) {
-      if (d < 0 || d == device_) return false;
-      return moves_values(reader) || (plan_.cluster.space(d) == plan_.cluster.space(device_) && std::find(n.holders.begin(), n.holders.end(), d) == n.holders.end());
-    });
+  bool may_read_elsewhere(const PlanNode& n, const PlanNode& reader) {
+    const Others& others = others_of(reader.vector);
+    if (moves_values(reader) || others.near.empty()) return moves_values(reader) && others.any;
+    if (const std::vector<int>* list = &n.holders.get(); list != held_by_) {
+      held_by_ = list;
+      held_.assign(spaces_.size(), false);
+      for (int d : *list) held_[static_cast<std::size_t>(d)] = true;
+    }
+    return std::any_of(others.near.begin(), others.near.end(), [&](int d) { return !held_[static_cast<std::size_t>(d)]; });
+  }
+
+  /// Devices but this one that run a vector's nodes: whether there are any, and those of this memory space.
+  struct Others {
+    bool any = false;
+    std::vector<int> near;
+  };
+  const Others& others_of(int vector) {
+    auto [known, fresh] = others_.try_emplace(vector);
+    if (!fresh) return known->second;
+    for (int d : plan_.vectors[static_cast<std::size_t>(vector)]) {
+      if (d < 0 || d == device_) continue;
+      known->second.any = true;
+      if (spaces_[static_cast<std::size_t>(d)] == spaces_[static_cast<std::size_t>(device_)]) known->second.near.push_back(d);
+    }
+    std::vector<int>& near = known->second.near;
+    std::sort(near.begin(), near.end());
+    near.erase(std::unique(near.begin(), near.end()), near.end());
+    return known->second;
   }
 
   /// From where a node outside the towers reads what lies here: this device's main stream alone, another instance, or any device.
@@ -256,13 +278,16 @@ class RegionPlanner {
   PlacedGraph& plan_;
   const MemoryParts& parts_;
   const std::vector<bool>& fetched_;  ///< per value
+  const std::vector<int>& spaces_;    ///< per device, the number of its memory space
   Passed& passed_;                    ///< then what they have passed when a node of this device's main stream runs
   std::size_t g_;
   int device_;
   const std::vector<FrameKey>& here_;
   Share largest_, whole_ = plan_.share(-1);
   std::vector<std::int64_t> main_at_;
-  std::map<std::tuple<int, bool, DeviceList>, bool> read_elsewhere_;  ///< by the readers' vector, whether they move values, and the holders
+  std::map<int, Others> others_;                ///< by vector
+  const std::vector<int>* held_by_ = nullptr;   ///< of whom `held_` tells the devices
+  std::vector<bool> held_;
   std::vector<RegionItem> items_;
   JoinedReads joined_read_;
 };
@@ -272,9 +297,10 @@ class RegionPlanner {
 void plan_regions(PlacedGraph& plan, MemoryParts& parts) {
   std::vector<bool> fetched(plan.values.size());
   for (const auto& [name, v] : plan.fetches) fetched[static_cast<std::size_t>(v)] = true;
+  const std::vector<int> spaces = space_numbers(plan.cluster);
   Passed passed(plan.nodes.size());
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {
-    RegionPlanner planner(plan, parts, fetched, passed, g);
+    RegionPlanner planner(plan, parts, fetched, spaces, passed, g);
     planner.run();
     parts.regions.push_back(planner.take());
   }

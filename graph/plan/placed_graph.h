@@ -19,8 +19,8 @@ struct LocalPlace {
 };
 
 /// Bytes of a tower's values on one device: those that live across phases or are read elsewhere, one part per tower in
-/// flight; the rest, one part per stream. Kept parts begin `kept` bytes apart and may be `tail` bytes longer: what a stream's last
-/// towers leave for joins lies over what the towers before them are done with.
+/// flight; the rest, one part per stream, which begins where the last kept part does. Kept parts begin `kept` bytes apart and may be
+/// `tail` bytes longer: what is in use in one then is not in the next.
 struct FrameSize {
   std::int64_t kept = 0, transient = 0, tail = 0;
   bool operator==(const FrameSize&) const = default;

@@ -4,6 +4,7 @@
 
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/schedule.h>
+#include <belfry/graph/plan/stream_frames.h>
 #include <belfry/graph/plan/verify_parts_internal.h>
 
 namespace belfry {
@@ -92,10 +93,7 @@ class TableChecker : public Objections {
     for (const PlanStream& s : plan_.streams) {
       if (!is_device(s.device)) return object("stream of another device: '{}'", s.name);
       if (s.name == "main") continue;  // it runs no towers: they alone have frames
-      const FrameSize& f = plan_.frames[static_cast<std::size_t>(s.device)];
-      add(s.device, s.slots, f.kept);
-      add(s.device, 1, f.tail);
-      add(s.device, 1, f.transient);
+      add(s.device, 1, stream_frames(plan_, s).past);
     }
     for (const DeviceGroup& g : plan_.groups)
       for (int d : g.devices) {

@@ -55,11 +55,15 @@ void Parts::start(const Words& prefix) {
     outside_.resize(items_.values.size());
     ready_.resize(words());
     crossing_.resize((items_.values.size() + 63) / 64);
+    work_.resize(words());
     for (const auto& before : items_.before) missing_.push_back(static_cast<int>(before.size()));
     for (int i = 0; i < items_.count; ++i) set(ready_, i, missing_[at(i)] == 0);
   }
   // A walk ends where it began, and of one prefix and the next most items are the same.
-  for (std::size_t w = 0; w < prefix.size(); ++w)
+  for (std::size_t w = 0; w < prefix.size(); ++w) {
+    if (now_[w] == prefix[w]) continue;
+    work_[w] = 0;
+    for_each(w, prefix[w], [&](int i) { work_[w] += bounds_.work(i); });
     for_each(w, now_[w] ^ prefix[w], [&](int i) {
       const int more = has(prefix, i) ? 1 : -1;
       for (int v : items_.touches[at(i)]) {
@@ -69,6 +73,7 @@ void Parts::start(const Words& prefix) {
       for (int j : items_.next[at(i)]) set(ready_, j, (missing_[at(j)] -= more) == 0);
       hash_ ^= key_[at(i)];
     });
+  }
   now_ = prefix;
   part_ = {};
   part_.prefix = &now_;
@@ -76,7 +81,7 @@ void Parts::start(const Words& prefix) {
   sure_ = before_ = 0;
   open_.clear();
   for (std::size_t w = 0; w < prefix.size(); ++w) {
-    for_each(w, prefix[w], [&](int i) { before_ += bounds_.work(i); });
+    before_ += work_[w];
     for_each(w, ready_[w] & ~prefix[w], [&](int i) { open_.push_back(i); });
   }
   for (std::size_t w = 0; w < crossing_.size(); ++w) for_each(w, crossing_[w], [&](int v) { part_.crossing += items_.values[at(v)].seconds; });

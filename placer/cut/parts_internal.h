@@ -59,6 +59,7 @@ class Parts {
   Part part_;
   double sure_ = 0;                           ///< load that no further item takes away
   double before_ = 0;                         ///< work of the prefix alone
+  std::vector<double> work_;                  ///< per word of the prefix
   std::vector<int> inside_, prefixed_, outside_;  ///< per value, members in the part, in the prefix with the part, surely outside the part
   std::vector<int> missing_;                  ///< per item, how many must come before it
   std::vector<int> open_;                     ///< a stack of lists of items that could be next

@@ -63,6 +63,19 @@ TEST(PlannedMemory, of_a_pipeline_grows_by_less_than_values_and_gradients_per_mi
   EXPECT_LE(bytes(9) - bytes(8), 4 * kValue + 1024);
 }
 
+/// Nine rows of eight micro-batches: one has two. Its frame is as large as it needs, and no other one is.
+TEST(PlannedMemory, of_unequal_shares_is_what_each_of_them_needs) {
+  auto graph = std::make_shared<const Graph>(training_graph(net("decay")));
+  for (PhaseOrder order : {PhaseOrder::gpipe, PhaseOrder::one_f_one_b}) {
+    const Strategy pipeline = to_strategy(Layers{.devices = sims(2), .towers = 8, .order = order, .threads = 1, .cut = LayerCut::variables});
+    const PlacedGraph plan = place(graph, pipeline, sim_cluster(2), 9, {.fetches = fetches_of(*graph)});
+    EXPECT_EQ(plan.classes.size(), 2u);
+    EXPECT_EQ(verify(plan), std::vector<std::string>());
+    const Totals t = totals(plan, to_string(order));
+    EXPECT_LE(t.planned, 1.25 * t.live) << to_string(order);
+  }
+}
+
 /// A sum over towers on a device: its step, and where bytes of its region begin.
 struct Sum {
   PlanNode* node = nullptr;

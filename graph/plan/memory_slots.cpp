@@ -1,0 +1,371 @@
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include <belfry/graph/plan/memory_parts_internal.h>
+#include <belfry/graph/plan/offsets.h>
+
+namespace belfry {
+
+namespace {
+
+/// Comparisons of two blocks for all tries together, and towers times spans that are compared, at the most.
+constexpr std::size_t kMostCompared = std::size_t{1} << 24;
+/// What SlotPacker tries.
+constexpr std::size_t kStrides = 7, kOrders = 3;
+constexpr int kReleased = std::numeric_limits<int>::max();
+
+using Phase = std::pair<int, int>;  // epoch, phase
+
+/// A class on a local device: what its towers' frames hold, and from which of its phases to which.
+struct Sort {
+  FrameKey key;
+  std::vector<Phase> phases;
+  std::size_t first = 0;                   ///< number of its first span among those of all sorts
+  std::vector<std::pair<int, int>> spans;  ///< first and last phase; kReleased: until the next tower of the slot knows that all is read
+  std::vector<int> span_of;                ///< per block
+  std::vector<char> strided;               ///< per span, whether towers in different slots need it at once
+  std::vector<std::int64_t> strides = {};  ///< what kept parts may be apart: what is tried
+};
+
+/// A stream whose slots these classes share; what devices have in common is looked at once.
+struct Line {
+  struct Tower {
+    int sort = 0, rank = 0;
+    std::vector<int> at;   ///< per phase the entry; -1: none
+    int released = kReleased - 1;
+  };
+  std::vector<Tower> towers;
+  std::vector<std::set<int>> sorts;  ///< per rank
+  std::int64_t streams = 1;
+  std::vector<std::vector<int>> text;
+};
+
+/// Where a block may lie: a copy per slot, or one place for all behind the begin of the last.
+enum Way { kEach, kOnce };
+
+class SlotPacker {
+ public:
+  SlotPacker(PlacedGraph& plan, MemoryParts& parts, const std::vector<FrameKey>& keys, const std::vector<std::size_t>& streams) : plan_(plan), parts_(parts) {
+    for (const FrameKey& key : keys) add_sort(key);
+    for (std::size_t s : streams) add_line(plan.streams[s]);
+  }
+
+  void run() {
+    std::size_t compared = 0, blocks = 0;
+    for (const Line& l : lines_) compared += l.towers.size() * l.towers.size();
+    for (const Sort& s : sorts_) blocks += s.span_of.size();
+    if (compared * spans_ * spans_ > kMostCompared || blocks == 0) return;
+    find_meets();
+    std::vector<FrameSize> now;
+    for (const Sort& s : sorts_) now.push_back(frame(s.key));
+    least_ = bytes_of(now);
+    tries_ = kMostCompared / (blocks * blocks * 8);
+    for (std::size_t stride = 0; stride < kStrides; ++stride)
+      for (std::size_t first = 0; first < kOrders; ++first) place(std::vector<std::size_t>(sorts_.size(), stride), first);
+    for (std::size_t s = 0; s < sorts_.size() && !best_.empty(); ++s)  // then one sort after the other
+      for (std::size_t stride = 0; stride < kStrides; ++stride)
+        for (std::size_t first = 0; first < kOrders; ++first) {
+          std::vector<std::size_t> other = best_strides_;
+          other[s] = stride;
+          place(other, first);
+        }
+    if (best_.empty()) return;
+    for (std::size_t s = 0; s < sorts_.size(); ++s) {
+      std::vector<FrameBlock>& layout = parts_.layouts.at(sorts_[s].key);
+      for (std::size_t b = 0; b < layout.size(); ++b) layout[b].slot = {best_[s][b].way == kEach ? Slot::kKept : Slot::kTransient, best_[s][b].at, 0};
+      frame(sorts_[s].key) = best_frames_[s];
+    }
+  }
+
+ private:
+  struct Place {
+    Way way = kEach;
+    std::int64_t at = -1;
+  };
+
+  FrameSize& frame(const FrameKey& key) { return plan_.classes[static_cast<std::size_t>(key.first)].frame[static_cast<std::size_t>(key.second)]; }
+  const std::vector<FrameBlock>& blocks(std::size_t s) const { return parts_.layouts.at(sorts_[s].key); }
+
+  void add_sort(const FrameKey& key) {
+    Sort s{key, {}, spans_, {}, {}, {}};
+    std::vector<int> phase_at;  // per position
+    for (int i : parts_.nodes.at(key)) {
+      const PlanNode& n = plan_.nodes[static_cast<std::size_t>(i)];
+      const Phase phase{n.epoch, n.phases[static_cast<std::size_t>(key.first)]};
+      if (s.phases.empty() || s.phases.back() != phase) s.phases.push_back(phase);
+      phase_at.push_back(static_cast<int>(s.phases.size()) - 1);
+    }
+    std::map<std::pair<int, int>, int> known;
+    for (const FrameBlock& b : parts_.layouts.at(key)) {
+      const std::pair span{phase_at[static_cast<std::size_t>(b.start)], b.known < static_cast<std::int64_t>(phase_at.size()) ? phase_at[static_cast<std::size_t>(b.known)] : kReleased};
+      auto [at, fresh] = known.try_emplace(span, static_cast<int>(s.spans.size()));
+      if (fresh) s.spans.push_back(span);
+      s.span_of.push_back(at->second);
+    }
+    s.strided.assign(s.spans.size(), false);
+    spans_ += s.spans.size();
+    sorts_.push_back(std::move(s));
+  }
+
+  void add_line(const PlanStream& stream) {
+    Line line;
+    const std::vector<int> ranks = slot_ranks(stream);
+    std::map<int, std::size_t> number;  // of towers
+    line.sorts.resize(ranks.size());
+    for (std::size_t e = 0; e < stream.entries.size(); ++e) {
+      const StreamEntry& entry = stream.entries[e];
+      auto [at, fresh] = number.try_emplace(entry.tower, line.towers.size());
+      const int rank = ranks[static_cast<std::size_t>(entry.slot)];
+      if (fresh) {
+        const int sort = sort_of(entry.tower, stream.device);
+        line.towers.push_back({sort, rank, std::vector<int>(sorts_[static_cast<std::size_t>(sort)].phases.size(), -1)});
+        line.sorts[static_cast<std::size_t>(rank)].insert(sort);
+      }
+      Line::Tower& tower = line.towers[at->second];
+      const std::vector<Phase>& phases = sorts_[static_cast<std::size_t>(tower.sort)].phases;
+      const auto phase = std::lower_bound(phases.begin(), phases.end(), Phase(entry.epoch, entry.phase)) - phases.begin();
+      if (phase < std::ssize(phases)) tower.at[static_cast<std::size_t>(phase)] = static_cast<int>(e);
+      if (entry.after >= 0) line.towers[number.at(entry.after)].released = static_cast<int>(e) - 1;
+      line.text.push_back({static_cast<int>(at->second), tower.sort, rank, entry.epoch, entry.phase, entry.after < 0 ? -1 : static_cast<int>(number.at(entry.after))});
+    }
+    auto known = std::find_if(lines_.begin(), lines_.end(), [&](const Line& l) { return l.text == line.text; });
+    if (known == lines_.end()) lines_.push_back(std::move(line));
+    else ++known->streams;
+  }
+
+  int sort_of(int tower, int device) const {
+    for (std::size_t s = 0; s < sorts_.size(); ++s) {
+      const auto [cls, local] = sorts_[s].key;
+      const TowerClass& c = plan_.classes[static_cast<std::size_t>(cls)];
+      if (!std::binary_search(c.towers.begin(), c.towers.end(), tower)) continue;
+      for (std::size_t x = 0; x < plan_.vectors.size(); ++x)
+        if (c.pattern[x].device == local && plan_.vectors[x][static_cast<std::size_t>(tower)] == device) return static_cast<int>(s);
+    }
+    throw InternalError("a tower of a shared stream has no frame");
+  }
+
+  /// The entries of a tower's span; the first is past the last where it never runs.
+  std::pair<int, int> entries(const Line::Tower& t, int span) const {
+    const auto [first, last] = sorts_[static_cast<std::size_t>(t.sort)].spans[static_cast<std::size_t>(span)];
+    return {t.at[static_cast<std::size_t>(first)], last == kReleased ? t.released : t.at[static_cast<std::size_t>(last)]};
+  }
+
+  /// Spans of towers in different slots that are in use at once.
+  void find_meets() {
+    meets_.resize(spans_ * spans_);
+    for (std::size_t l = 0; l < lines_.size(); ++l)
+      for (const Line::Tower& x : lines_[l].towers)
+        for (const Line::Tower& y : lines_[l].towers) {
+          if (x.rank == y.rank) continue;
+          for (int a = 0; a < std::ssize(sorts_[static_cast<std::size_t>(x.sort)].spans); ++a)
+            for (int b = 0; b < std::ssize(sorts_[static_cast<std::size_t>(y.sort)].spans); ++b) {
+              const auto [from, to] = entries(x, a);
+              const auto [begin, end] = entries(y, b);
+              if (from > end || begin > to) continue;
+              meets_[number(x.sort, a) * spans_ + number(y.sort, b)].insert({static_cast<int>(l), x.rank, y.rank});
+              if (x.sort == y.sort && a == b) sorts_[static_cast<std::size_t>(x.sort)].strided[static_cast<std::size_t>(a)] = true;
+            }
+        }
+    for (std::size_t s = 0; s < sorts_.size(); ++s) set_strides(s);
+  }
+
+  bool strided(std::size_t s, std::size_t b) const { return sorts_[s].strided[static_cast<std::size_t>(sorts_[s].span_of[b])]; }
+  bool stays(std::size_t s, std::size_t b) const { return sorts_[s].spans[static_cast<std::size_t>(sorts_[s].span_of[b])].second == kReleased; }
+
+  /// From as far as a tower needs by itself to as near as can be: copies of one block do not touch.
+  void set_strides(std::size_t s) {
+    std::vector<Block> all, staying, kept;
+    std::int64_t least = 0;
+    for (std::size_t b = 0; b < blocks(s).size(); ++b) {
+      const FrameBlock& x = blocks(s)[b];
+      all.push_back({x.size, x.start, x.until});
+      if (!strided(s, b)) continue;
+      least = std::max(least, x.size);
+      (stays(s, b) ? staying : kept).push_back(all.back());
+    }
+    const std::int64_t most = std::max(least, live_maximum(all)), either = std::max({least, live_maximum(staying), live_maximum(kept)});
+    sorts_[s].strides = {most, either, least};
+    for (std::int64_t part : {1, 2, 3}) sorts_[s].strides.push_back(least + (most - least) * part / 4);
+    sorts_[s].strides.push_back((least + either) / 2);
+  }
+
+  /// Where the kept parts of a line begin.
+  std::vector<std::int64_t> bases(const Line& line, const std::vector<std::int64_t>& strides) const {
+    std::vector<std::int64_t> out;
+    std::int64_t at = 0;
+    for (const std::set<int>& here : line.sorts) {
+      out.push_back(at);
+      std::int64_t most = 0;
+      for (int s : here) most = std::max(most, strides[static_cast<std::size_t>(s)]);
+      at += most;
+    }
+    return out;
+  }
+
+  /// As stream_frames does it.
+  std::int64_t bytes_of(const std::vector<FrameSize>& frames) const {
+    std::vector<std::int64_t> strides;
+    for (const FrameSize& f : frames) strides.push_back(f.kept);
+    std::int64_t out = 0;
+    for (const Line& line : lines_) {
+      const std::vector<std::int64_t> begin = bases(line, strides);
+      std::int64_t past = 0;
+      for (std::size_t rank = 0; rank < begin.size(); ++rank)
+        for (int s : line.sorts[rank])
+          if (const FrameSize& f = frames[static_cast<std::size_t>(s)]; true) past = std::max({past, begin[rank] + f.kept + f.tail, f.transient ? begin.back() + f.transient : 0});
+      out += past * line.streams;
+    }
+    return out;
+  }
+
+  std::size_t number(int sort, int span) const { return sorts_[static_cast<std::size_t>(sort)].first + static_cast<std::size_t>(span); }
+  using Shifts = std::vector<std::int64_t>;
+
+  /// By how much bytes of span y must be moved to be where they are in the way of those of x: in use at once, in different slots.
+  const Shifts& shifts(std::size_t x, Way way, std::size_t y, Way other) {
+    std::optional<Shifts>& known = shifts_[((x * spans_ + y) * 2 + way) * 2 + other];
+    if (known) return *known;
+    std::set<std::int64_t> out;
+    for (const auto& [l, r, q] : meets_[x * spans_ + y]) {
+      const std::vector<std::int64_t>& begin = begins_[static_cast<std::size_t>(l)];
+      out.insert((other == kEach ? begin[static_cast<std::size_t>(q)] : begin.back()) - (way == kEach ? begin[static_cast<std::size_t>(r)] : begin.back()));
+    }
+    return known.emplace(out.begin(), out.end());
+  }
+
+  /// From the begin of a sort's slots to that of the last.
+  std::vector<Shifts> to_last() const {
+    std::vector<std::set<std::int64_t>> out(sorts_.size());
+    for (std::size_t l = 0; l < lines_.size(); ++l)
+      for (std::size_t r = 0; r < begins_[l].size(); ++r)
+        for (int s : lines_[l].sorts[r]) out[static_cast<std::size_t>(s)].insert(begins_[l].back() - begins_[l][r]);
+    std::vector<Shifts> lists;
+    for (const auto& set : out) lists.emplace_back(set.begin(), set.end());
+    return lists;
+  }
+
+  /// First fit of all blocks: the largest first, or what lives longer than a phase before, or before that what stays: it lies over what
+  /// the towers before are done with.
+  void place(const std::vector<std::size_t>& chosen, std::size_t first) {
+    if (tries_ == 0) return;
+    --tries_;
+    std::vector<std::int64_t> strides;
+    for (std::size_t s = 0; s < sorts_.size(); ++s) strides.push_back(aligned_bytes(sorts_[s].strides[chosen[s]]));
+    begins_.clear();
+    for (const Line& line : lines_) begins_.push_back(bases(line, strides));
+    shifts_.assign(4 * spans_ * spans_, std::nullopt);
+    to_last_ = to_last();
+    using At = std::pair<std::size_t, std::size_t>;  // sort, block
+    std::vector<At> order;
+    for (std::size_t s = 0; s < sorts_.size(); ++s)
+      for (std::size_t b = 0; b < blocks(s).size(); ++b) order.emplace_back(s, b);
+    auto size = [&](At x) { return blocks(x.first)[x.second].size; };
+    auto key = [&](At x) { return std::tuple(first > 1 && !stays(x.first, x.second), first > 0 && !strided(x.first, x.second), -size(x)); };
+    std::stable_sort(order.begin(), order.end(), [&](At x, At y) { return key(x) < key(y); });
+    std::vector<std::vector<Place>> places;
+    for (std::size_t s = 0; s < sorts_.size(); ++s) places.emplace_back(blocks(s).size());
+    std::vector<FrameSize> frames(sorts_.size());
+    for (std::size_t s = 0; s < sorts_.size(); ++s) frames[s].kept = strides[s];
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      const auto [s, b] = order[k];
+      Place& at = places[s][b];
+      at = {kEach, lowest(order, k, places, kEach)};
+      if (!strided(s, b) && blocks(s)[b].joined < 0)  // joins may be written over what they read, slot by slot
+        if (const std::int64_t once = lowest(order, k, places, kOnce); once <= at.at) at = {kOnce, once};
+      const std::int64_t past = at.at + size(order[k]);
+      if (at.way == kOnce) frames[s].transient = std::max(frames[s].transient, past);
+      else frames[s].tail = std::max(frames[s].tail, past - strides[s]);
+    }
+    const std::int64_t bytes = bytes_of(frames);
+    if (bytes >= least_) return;
+    least_ = bytes, best_ = std::move(places), best_frames_ = std::move(frames), best_strides_ = chosen;
+  }
+
+  std::int64_t lowest(const std::vector<std::pair<std::size_t, std::size_t>>& order, std::size_t k, const std::vector<std::vector<Place>>& places, Way way) {
+    const auto [s, b] = order[k];
+    const FrameBlock& x = blocks(s)[b];
+    const std::size_t span = number(static_cast<int>(s), sorts_[s].span_of[b]);
+    taken_.clear();
+    for (std::size_t j = 0; j < k; ++j) {
+      const auto [t, c] = order[j];
+      const FrameBlock& y = blocks(t)[c];
+      const Place& at = places[t][c];
+      auto take = [&](std::int64_t shift) {
+        if (at.at + shift + y.size > 0) taken_.push_back({at.at + shift, at.at + shift + y.size});
+      };
+      for (std::int64_t shift : shifts(span, way, number(static_cast<int>(t), sorts_[t].span_of[c]), at.way)) take(shift);
+      if (s != t || x.start > y.until || y.start > x.until) continue;
+      if (way == at.way) take(0);
+      else
+        for (std::int64_t shift : to_last_[s]) take(way == kEach ? shift : -shift);
+    }
+    return first_gap(taken_, x.size);
+  }
+
+  PlacedGraph& plan_;
+  MemoryParts& parts_;
+  std::vector<Sort> sorts_;
+  std::vector<Line> lines_;
+  std::size_t spans_ = 0;
+  std::vector<std::set<std::tuple<int, int, int>>> meets_;  ///< per pair of spans: line and both ranks
+  std::vector<std::vector<std::int64_t>> begins_;           ///< per line
+  std::vector<std::optional<Shifts>> shifts_;               ///< per pair of spans and ways
+  std::vector<Shifts> to_last_;                             ///< per sort
+  std::vector<Taken> taken_;
+  std::int64_t least_ = 0;
+  std::vector<std::vector<Place>> best_;
+  std::vector<FrameSize> best_frames_;
+  std::vector<std::size_t> best_strides_;
+  std::size_t tries_ = 0;  ///< that are left
+};
+
+/// Transient parts behind all that any class keeps on any of its devices.
+void put_behind(PlacedGraph& plan, MemoryParts& parts) {
+  std::map<FrameKey, std::int64_t> behind;
+  auto frame = [&](const FrameKey& key) -> FrameSize& { return plan.classes[static_cast<std::size_t>(key.first)].frame[static_cast<std::size_t>(key.second)]; };
+  for (const std::vector<FrameKey>& keys : parts.frames_on) {
+    std::int64_t past = 0;
+    for (const FrameKey& key : keys) past = std::max(past, frame(key).kept + frame(key).tail);
+    for (const FrameKey& key : keys) behind[key] = std::max(behind[key], past);
+  }
+  for (auto& [key, layout] : parts.layouts) {
+    if (!frame(key).transient) continue;
+    frame(key).transient += behind[key];
+    for (FrameBlock& b : layout)
+      if (b.slot.region == Slot::kTransient) b.slot.offset += behind[key];
+  }
+}
+
+}  // namespace
+
+void pack_slots(PlacedGraph& plan, MemoryParts& parts) {
+  put_behind(plan, parts);
+  // Classes that share streams, and with whom these do.
+  std::map<FrameKey, std::set<std::size_t>> streams_of;
+  std::vector<std::vector<FrameKey>> keys_of(plan.streams.size());
+  for (std::size_t s = 0; s < plan.streams.size(); ++s) {
+    if (plan.streams[s].name == "main" || plan.streams[s].slots < 1) continue;
+    keys_of[s] = parts.frames_on[static_cast<std::size_t>(plan.streams[s].device)];
+    for (const FrameKey& key : keys_of[s]) streams_of[key].insert(s);
+  }
+  std::set<FrameKey> done;
+  for (const auto& [start, of_start] : streams_of) {
+    std::vector<FrameKey> keys = {start};
+    std::set<std::size_t> streams;
+    if (!done.insert(start).second) continue;
+    for (std::size_t k = 0; k < keys.size(); ++k)
+      for (std::size_t s : streams_of.at(keys[k]))
+        if (streams.insert(s).second)
+          for (const FrameKey& other : keys_of[s])
+            if (done.insert(other).second) keys.push_back(other);
+    const bool in_turn = std::any_of(streams.begin(), streams.end(), [&](std::size_t s) { return plan.streams[s].slots > 1; });
+    if (keys.size() > 1 && in_turn) SlotPacker(plan, parts, keys, {streams.begin(), streams.end()}).run();
+  }
+}
+
+}  // namespace belfry
