@@ -58,7 +58,7 @@ DECLARED = {
     "typeinfo": "type_info",
     "unordered_map": "unordered_map",
     "unordered_set": "unordered_set",
-    "utility": "declval exchange forward move pair swap",
+    "utility": "as_const declval exchange forward move pair swap",
     "variant": "get_if holds_alternative monostate variant visit",
     "vector": "vector",
 }
