@@ -52,18 +52,7 @@ int main(int argc, char** argv) {
     }
   Calibration calibration;
   for (int round = -2; round < rounds; ++round)
-    for (Case& c : cases) {
-      timed_step(c.session, c.feeds);  // the other cases have taken the caches
-      auto trace = [&] {
-        const double seconds = traced_step(c.session, c.feeds);
-        if (round >= 0) calibration.add_trace(c.session.last_program().bound(), c.session.trace(), seconds);
-      };
-      const bool first = round % 2;  // now one of the two is first, now the other
-      if (c.calibrated && first) trace();
-      const double seconds = timed_step(c.session, c.feeds);
-      if (round >= 0) c.seconds.push_back(seconds);
-      if (c.calibrated && !first) trace();
-    }
+    for (Case& c : cases) measure_round(c.session, c.feeds, round, c.seconds, c.calibrated ? &calibration : nullptr);
   const CostTable table = calibration.table("here");
   std::vector<double> seen, unseen;
   std::printf("%-14s %6s %5s %10s | ms: %9s %9s %9s %9s | %9s %7s\n", "net", "towers", "batch", "", "tenth", "quiet", "median", "9 tenths", "forecast", "error");

@@ -199,19 +199,6 @@ Session session_of_placement(Graph graph, const PlacementArguments& a, SessionOp
   return Session(std::move(graph), Strategy{"placement", named, [=](const Graph&, const Cluster&) { return division; }, [](const TowerGraph&, const Cluster&, const CostTable&) { return Rules{}; }}, options);
 }
 
-/// Whether anything could run on a GPU.
-bool names_gpu(const Source& source, const PlacementArguments& a) {
-  auto is_gpu = [](const DeviceId& d) { return d.kind == "gpu"; };
-  auto any = [&](const std::vector<DeviceId>& devices) { return std::any_of(devices.begin(), devices.end(), is_gpu); };
-  if (std::any_of(a.moves.begin(), a.moves.end(), [&](const std::string& m) { return any(parse_move(m).devices); })) return true;
-  if (source.plan) return std::any_of(source.plan->cluster.devices.begin(), source.plan->cluster.devices.end(), [&](const ClusterDevice& d) { return is_gpu(d.id); });
-  for (NodeId id = 0; id < source.graph->size(); ++id)
-    if (auto asked = source.graph->node(id).device; asked && is_gpu(*asked)) return true;
-  if (a.placement_file.empty()) return any(parse_devices(a.devices.empty() ? "cpu:0" : a.devices));
-  const PlacementFile file = placement_of(a);
-  return std::any_of(file.rules.begin(), file.rules.end(), [&](const PlacementRule& r) { return any(r.devices); });
-}
-
 /// Without --devices a cluster's GPUs, if it has any.
 std::vector<DeviceId> devices_of(const PlacementArguments& a, const std::optional<Cluster>& cluster) {
   if (!a.devices.empty()) return parse_devices(a.devices);
@@ -221,11 +208,25 @@ std::vector<DeviceId> devices_of(const PlacementArguments& a, const std::optiona
   return gpus.empty() ? std::vector{cpu(0)} : gpus;
 }
 
+/// Whether anything could run on a GPU.
+bool names_gpu(const Source& source, const PlacementArguments& a, const std::optional<Cluster>& cluster) {
+  auto is_gpu = [](const DeviceId& d) { return d.kind == "gpu"; };
+  auto any = [&](const std::vector<DeviceId>& devices) { return std::any_of(devices.begin(), devices.end(), is_gpu); };
+  if (std::any_of(a.moves.begin(), a.moves.end(), [&](const std::string& m) { return any(parse_move(m).devices); })) return true;
+  if (source.plan) return std::any_of(source.plan->cluster.devices.begin(), source.plan->cluster.devices.end(), [&](const ClusterDevice& d) { return is_gpu(d.id); });
+  for (NodeId id = 0; id < source.graph->size(); ++id)
+    if (auto asked = source.graph->node(id).device; asked && is_gpu(*asked)) return true;
+  if (a.placement_file.empty()) return any(devices_of(a, cluster));
+  const PlacementFile file = placement_of(a);
+  return std::any_of(file.rules.begin(), file.rules.end(), [&](const PlacementRule& r) { return any(r.devices); });
+}
+
 }  // namespace
 
 Session make_session(const Source& source, const PlacementArguments& a, std::shared_ptr<const Library> library, bool anew) {
-  if (a.no_cuda_graph && !names_gpu(source, a)) refuse_idle({{"--no-cuda-graph", true}}, "no device is a GPU");
   SessionOptions options;
+  if (!a.cluster_file.empty()) options.cluster = read_cluster(read_file(a.cluster_file), a.cluster_file);
+  if (a.no_cuda_graph && !names_gpu(source, a, options.cluster)) refuse_idle({{"--no-cuda-graph", true}}, "no device is a GPU");
   options.seed = a.seed;
   options.library = library;
   options.cuda_graphs = !a.no_cuda_graph;
@@ -242,7 +243,6 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
                 "a plan has its precision, strategy, towers, threads and devices; --move changes where its nodes are, and place of its graph makes another plan");
     return anew ? Session::placed_anew(source.plan, options) : Session::from_plan(source.plan, options);
   }
-  if (!a.cluster_file.empty()) options.cluster = read_cluster(read_file(a.cluster_file), a.cluster_file);
   Graph graph = with_precision(*source.graph, a.precision);
   if (!a.placement_file.empty()) return session_of_placement(std::move(graph), a, std::move(options));
   const std::vector<DeviceId> devices = devices_of(a, options.cluster);

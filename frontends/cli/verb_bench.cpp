@@ -82,18 +82,7 @@ void run_bench(BenchArguments& o, const std::shared_ptr<const Library>& library)
   Calibration calibration;
   // Rounds over all cases in turn, so that what slows the machine for a while slows them alike.
   for (std::int64_t round = -2; round < o.rounds; ++round)
-    for (Case& c : cases) {
-      timed_step(c.session, c.feeds);  // the other cases have taken the caches
-      auto trace = [&] {
-        const double seconds = traced_step(c.session, c.feeds);
-        if (round >= 0) calibration.add_trace(c.session.last_program().bound(), c.session.trace(), seconds);
-      };
-      const bool first = round % 2;  // now one of the two is first, now the other
-      if (o.calibrate && first) trace();
-      const double seconds = timed_step(c.session, c.feeds);
-      if (round >= 0) c.seconds.push_back(seconds);
-      if (o.calibrate && !first) trace();
-    }
+    for (Case& c : cases) measure_round(c.session, c.feeds, round, c.seconds, o.calibrate ? &calibration : nullptr);
   for (const Case& c : cases) {
     const MeasuredSeconds s = spread_of(c.seconds);
     if (o.json) std::cout << fmt::format("{{\"case\": {}, \"seconds\": {}, \"quieter_half\": {}, \"a_tenth_above\": {}}}\n",

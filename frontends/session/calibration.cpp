@@ -134,6 +134,19 @@ double traced_step(Session& session, const std::map<std::string, HostTensor>& fe
   return out;
 }
 
+void measure_round(Session& session, const std::map<std::string, HostTensor>& feeds, std::int64_t round, std::vector<double>& seconds, Calibration* calibration) {
+  timed_step(session, feeds);  // other sessions have taken the caches
+  auto trace = [&] {
+    const double took = traced_step(session, feeds);
+    if (round >= 0) calibration->add_trace(session.last_program().bound(), session.trace(), took);
+  };
+  const bool first = round % 2;
+  if (calibration && first) trace();
+  const double took = timed_step(session, feeds);
+  if (round >= 0) seconds.push_back(took);
+  if (calibration && !first) trace();
+}
+
 double memmove_bandwidth() {
   std::vector<char> from(std::size_t{1} << 26, 1), to(from.size());
   double best = 0;

@@ -55,6 +55,8 @@ MeasuredSeconds spread_of(std::vector<double> seconds);
 double timed_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches = {});
 /// The same; its trace is the session's then.
 double traced_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches = {});
+/// A step whose time is kept, and with a calibration a traced one: now one of the two is first, now the other. Rounds below 0 keep nothing.
+void measure_round(Session& session, const std::map<std::string, HostTensor>& feeds, std::int64_t round, std::vector<double>& seconds, Calibration* calibration);
 
 /// Bytes a second that one thread of this host moves from memory to memory, the best of a few rounds.
 double memmove_bandwidth();

@@ -73,37 +73,18 @@ TEST(Ranges, sharded_keeps_a_share_of_the_slots_and_moves_what_a_ring_would) {
   EXPECT_EQ(landed, 3 * (w0 + w1));
 }
 
-/// All variables after some steps.
-Tensors trained(const std::shared_ptr<const PlacedGraph>& plan, int steps) {
-  Program program(plan, kernels());
-  Runner runner(program);
-  for (const auto& [name, value] : state_for(*plan->graph)) program.set_state(name, value);
-  for (int k = 0; k < steps; ++k) {
-    Tensors feeds = feeds_for(*plan->graph, plan->batch, static_cast<std::uint64_t>(k));
-    if (Outcome o = runner.run(views(feeds), {.trace = k == steps - 1}); o.error) std::rethrow_exception(o.error);
-  }
-  EXPECT_TRUE(ran_as_planned(*plan, program, runner.trace()));
-  Tensors out;
-  for (NodeId id : plan->graph->variables()) {
-    const std::string& name = plan->graph->node(id).name;
-    out.emplace(name, program.state(name));
-    EXPECT_TRUE(program.holders_agree(name)) << name;
-  }
-  return out;
-}
-
 TEST(Ranges, change_no_bits) {
   const std::int64_t batch = 7;
   for (bool clipped : {false, true}) {
     auto graph = wide(clipped);
-    Tensors want = trained(placed(graph, to_strategy(Single{.device = {0, "sim", 0, -1}, .towers = 4, .threads = 1}), sim_cluster(1), batch), 6);
+    Tensors want = trained(placed(graph, to_strategy(Single{.device = {0, "sim", 0, -1}, .towers = 4, .threads = 1}), sim_cluster(1), batch), 6, kernels());
     for (int devices : {2, 3, 4})
       for (bool apart : {true, false})
         for (const auto& [name, strategy] : std::vector<NamedStrategy>{{"sharded", to_strategy(Sharded{.devices = sims(devices), .towers = 4, .threads = 1})},
                                                                       {"mirrored", to_strategy(Mirrored{.devices = sims(devices), .towers = 4, .threads = 1})}}) {
           auto plan = placed(graph, strategy, sim_cluster(devices, apart), batch);
           ASSERT_EQ(verify(*plan), std::vector<std::string>()) << name << " on " << devices;
-          for (const auto& [variable, value] : trained(plan, 6)) EXPECT_TRUE(want.at(variable) == value) << name << " on " << devices << ": " << variable;
+          for (const auto& [variable, value] : trained(plan, 6, kernels())) EXPECT_TRUE(want.at(variable) == value) << name << " on " << devices << ": " << variable;
         }
   }
 }

@@ -62,24 +62,6 @@ std::shared_ptr<const PlacedGraph> unfetched(const std::shared_ptr<const Graph>&
   return std::make_shared<const PlacedGraph>(place(graph, strategy, cluster, batch));
 }
 
-Tensors trained_by(const std::shared_ptr<const PlacedGraph>& plan, int steps) {
-  Program program(plan, reference_kernels());
-  Runner runner(program);
-  for (const auto& [name, value] : state_for(*plan->graph)) program.set_state(name, value);
-  for (int k = 0; k < steps; ++k) {
-    Tensors feeds = feeds_for(*plan->graph, plan->batch, static_cast<std::uint64_t>(k));
-    if (Outcome o = runner.run(views(feeds), {.trace = k == steps - 1}); o.error) std::rethrow_exception(o.error);
-  }
-  EXPECT_TRUE(ran_as_planned(*plan, program, runner.trace()));
-  Tensors out;
-  for (NodeId id : plan->graph->variables()) {
-    const std::string& name = plan->graph->node(id).name;
-    out.emplace(name, program.state(name));
-    EXPECT_TRUE(program.holders_agree(name)) << name;
-  }
-  return out;
-}
-
 std::string devices_of(const PlacedGraph& plan, const PlanNode& n) {
   std::vector<DeviceId> out;
   for (int d : n.holders) out.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id);
@@ -94,7 +76,7 @@ TEST(Reductions, along_the_tree_have_the_same_bits_whoever_adds) {
     const Cluster cluster = grouped("sim", 2, T == 4 ? 2 : 3, 1e10, 1e9), fewer = grouped("sim", 2, 2, 1e10, 1e9);
     const auto devices = all_of(cluster);
     auto one = reduced(graph, to_strategy(Single{.device = devices[0], .towers = T, .threads = 1}), cluster);
-    const Tensors want = trained_by(one, 3);
+    const Tensors want = trained(one, 3, reference_kernels());
     const Mirrored m{.devices = devices, .towers = T, .threads = 1};
     auto with = [](auto s, auto change) { return change(s), to_strategy(s); };
     std::vector<NamedStrategy> all = {{"to one", with(m, [](Mirrored& s) { s.reduction = Reduce::to_one; })},
@@ -110,7 +92,7 @@ TEST(Reductions, along_the_tree_have_the_same_bits_whoever_adds) {
       auto plan = reduced(graph, strategy, name[0] == 's' && name[1] == 'e' ? fewer : cluster);
       ASSERT_EQ(verify(*plan), std::vector<std::string>()) << name;
       EXPECT_EQ(plan->arithmetic_hash, one->arithmetic_hash) << name;
-      for (const auto& [variable, value] : trained_by(plan, 3)) EXPECT_TRUE(want.at(variable) == value) << name << ": " << variable;
+      for (const auto& [variable, value] : trained(plan, 3, reference_kernels())) EXPECT_TRUE(want.at(variable) == value) << name << ": " << variable;
       PlacedGraph again = place(graph, placement_of(*plan), plan->cluster, {.fetches = fetches_of(*graph)});
       EXPECT_EQ(write_plan(again), write_plan(*plan)) << name;
     }
@@ -123,7 +105,7 @@ TEST(Reductions, round_a_ring_say_that_their_bits_are_others) {
   auto tree = reduced(graph, to_strategy(Mirrored{.devices = sims(4), .threads = 1}), cluster), ring = reduced(graph, to_strategy(Mirrored{.devices = sims(4), .threads = 1, .reduction = Reduce::ring}), cluster);
   EXPECT_EQ(verify(*ring), std::vector<std::string>());
   EXPECT_NE(tree->arithmetic_hash, ring->arithmetic_hash);
-  const Tensors a = trained_by(tree, 2), b = trained_by(ring, 2), again = trained_by(ring, 2);
+  const Tensors a = trained(tree, 2, reference_kernels()), b = trained(ring, 2, reference_kernels()), again = trained(ring, 2, reference_kernels());
   double apart = 0;
   int differ = 0;
   for (const auto& [name, value] : a) {

@@ -6,6 +6,8 @@
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/structural.h>
 
+#include "plans.h"
+
 namespace belfry::test {
 
 namespace {
@@ -99,6 +101,24 @@ testing::AssertionResult ran_as_planned(const PlacedGraph& plan, const Program& 
     if (memory[program.bound().spaces[s]] != program.allocated(static_cast<int>(s)))
       return testing::AssertionFailure() << program.bound().spaces[s] << " has " << program.allocated(static_cast<int>(s)) << " bytes, planned are " << memory[program.bound().spaces[s]];
   return testing::AssertionSuccess();
+}
+
+Tensors trained(const std::shared_ptr<const PlacedGraph>& plan, int steps, const KernelTables& kernels) {
+  Program program(plan, kernels);
+  Runner runner(program);
+  for (const auto& [name, value] : state_for(*plan->graph)) program.set_state(name, value);
+  for (int k = 0; k < steps; ++k) {
+    Tensors feeds = feeds_for(*plan->graph, plan->batch, static_cast<std::uint64_t>(k));
+    if (Outcome o = runner.run(views(feeds), {.trace = k == steps - 1}); o.error) std::rethrow_exception(o.error);
+  }
+  EXPECT_TRUE(ran_as_planned(*plan, program, runner.trace()));
+  Tensors out;
+  for (NodeId id : plan->graph->variables()) {
+    const std::string& name = plan->graph->node(id).name;
+    out.emplace(name, program.state(name));
+    EXPECT_TRUE(program.holders_agree(name)) << name;
+  }
+  return out;
 }
 
 }  // namespace belfry::test
