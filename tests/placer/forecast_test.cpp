@@ -11,7 +11,7 @@
 namespace belfry::test {
 namespace {
 
-std::shared_ptr<const Graph> trained(const std::string& name) { return std::make_shared<const Graph>(training_graph(net(name))); }
+std::shared_ptr<const Graph> training_net(const std::string& name) { return std::make_shared<const Graph>(training_graph(net(name))); }
 
 /// A launch begins when the one before it on its thread and all that BoundPlan makes it wait for have ended, neither sooner nor later.
 void expect_begins_as_bound(const PlacedGraph& plan, const std::string& where) {
@@ -41,7 +41,7 @@ void expect_begins_as_bound(const PlacedGraph& plan, const std::string& where) {
 
 TEST(Forecast, launches_begin_when_their_thread_and_the_plans_waits_allow) {
   for (const std::string& name : names_of_nets()) {
-    auto graph = trained(name);
+    auto graph = training_net(name);
     for (const NamedStrategy& s : strategies(5, 2)) {
       Cluster cluster = sim_cluster(2, true, 2);
       cluster.cores = 3;
@@ -166,7 +166,7 @@ TEST(Links, that_do_not_lead_to_a_device_keep_plans_and_forecasts_from_it) {
 }
 
 TEST(Forecast, live_bytes_are_no_more_than_those_planned) {
-  auto graph = trained("decay");
+  auto graph = training_net("decay");
   for (const NamedStrategy& s : strategies(3, 2)) {
     PlacedGraph plan = place(graph, s.strategy, sim_cluster(2), 7, {.fetches = fetches_of(*graph)});
     const Forecast f = forecast(plan);
