@@ -65,29 +65,29 @@ struct Rows {
 };
 
 /// Bytes that have a place, in a list by their begin.
-struct Lying {
+struct TakenBytes {
   std::int64_t from = 0, past = 0;
   std::size_t row = 0;
-  bool operator<(const Lying& o) const { return from < o.from; }
+  bool operator<(const TakenBytes& o) const { return from < o.from; }
 };
 
 template <class Meets>
-std::int64_t first_gap(const std::vector<Lying>& taken, std::int64_t size, Meets meets) {
+std::int64_t first_gap(const std::vector<TakenBytes>& taken, std::int64_t size, Meets meets) {
   std::int64_t at = 0;
-  for (const Lying& t : taken) {
+  for (const TakenBytes& t : taken) {
     if (t.from - at >= size) break;
     if (t.past > at && meets(t.row)) at = t.past;
   }
   return at;
 }
 
-inline void take(std::vector<Lying>& taken, const Lying& t) { taken.insert(std::upper_bound(taken.begin(), taken.end(), t), t); }
+inline void take(std::vector<TakenBytes>& taken, const TakenBytes& t) { taken.insert(std::upper_bound(taken.begin(), taken.end(), t), t); }
 
 /// Looks for bytes that fill all below an end without a gap and of which each meets each: then nothing can end lower.
 class Stack {
  public:
-  Stack(const Rows& rows, const std::vector<Lying>& bytes) : rows_(rows) {
-    for (const Lying& b : bytes)
+  Stack(const Rows& rows, const std::vector<TakenBytes>& bytes) : rows_(rows) {
+    for (const TakenBytes& b : bytes)
       if (b.past > b.from) by_end_.push_back({b.past, b.past - b.from, b.row});
     std::sort(by_end_.begin(), by_end_.end(), [](const Held& a, const Held& b) { return a.end < b.end; });
   }

@@ -99,14 +99,14 @@ class Placer {
   bool cannot_be_less(std::size_t g) const {
     const Region& region = parts_.regions[g];
     const Rows rows = rows_of(g);
-    std::vector<Lying> bytes;
+    std::vector<TakenBytes> bytes;
     for (std::size_t i : own_items(region)) bytes.push_back({region.items[i].offset, region.items[i].offset + region.items[i].size, bytes.size()});
     for (std::size_t k = 0; k < frames_on(g).size(); ++k) {
       const std::vector<FrameBlock>& blocks = parts_.layouts.at(frames_on(g)[k]);
       for (std::size_t b = 0; b < blocks.size(); ++b) bytes.push_back({blocks[b].slot.offset, blocks[b].slot.offset + blocks[b].size, rows.block(k, b, region.over(k, b, {0, 0}))});
     }
     std::int64_t end = 0;
-    for (const Lying& b : bytes) end = std::max(end, b.past);
+    for (const TakenBytes& b : bytes) end = std::max(end, b.past);
     return Stack(rows, bytes).reaches(end);
   }
 
@@ -116,7 +116,7 @@ class Placer {
     const std::vector<FrameKey>& keys = frames_on(g);
     const DeviceFrames frames = device_frames(plan_, region.device);
     const Rows rows = rows_of(g);
-    std::vector<Lying> taken;
+    std::vector<TakenBytes> taken;
     for (std::size_t k = 0; k < keys.size(); ++k) {
       const std::vector<FrameBlock>& blocks = parts_.layouts.at(keys[k]);
       for (std::size_t b = 0; b < blocks.size(); ++b)
@@ -127,13 +127,13 @@ class Placer {
     const std::size_t pairs = own.size() * (taken.size() + own.size());
     if (pairs > kMostPairs) return behind_frames(region.items, own, frames.past);
     const bool many = pairs * plan_.groups.size() > 4 * kMostPairs;
-    const std::vector<Lying> of_frames = many ? taken : std::vector<Lying>();
+    const std::vector<TakenBytes> of_frames = many ? taken : std::vector<TakenBytes>();
     const std::vector<char> lies = many ? before_.reuse(keys, region, own, rows, taken) : std::vector<char>(own.size());
     std::int64_t end = 0;
     auto lie = [&](std::size_t row) {
       const RegionItem& item = region.items[own[row]];
       end = std::max(end, item.offset + item.size);
-      return Lying{item.offset, item.offset + item.size, row};
+      return TakenBytes{item.offset, item.offset + item.size, row};
     };
     for (std::size_t row = 0; row < own.size(); ++row)
       if (lies[row]) taken.push_back(lie(row));
@@ -267,7 +267,7 @@ class Placer {
   }
 
   /// First fit in an order. Gives the place in the order of the first piece that would not end below `limit`, else the order's size.
-  static std::size_t fit(const Jointly& j, const std::vector<std::size_t>& order, std::int64_t limit, std::vector<Lying>& taken, std::vector<std::int64_t>& offsets) {
+  static std::size_t fit(const Jointly& j, const std::vector<std::size_t>& order, std::int64_t limit, std::vector<TakenBytes>& taken, std::vector<std::int64_t>& offsets) {
     taken.clear();
     for (std::size_t k = 0; k < order.size(); ++k) {
       const std::size_t i = order[k];
@@ -312,7 +312,7 @@ class Placer {
     std::vector<std::size_t> order(pieces.size()), best_order;
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::vector<std::tuple<bool, double, double>> keys(pieces.size());
-    std::vector<Lying> taken;
+    std::vector<TakenBytes> taken;
     std::size_t first = 0;
     auto try_order = [&] {
       left -= pairs;

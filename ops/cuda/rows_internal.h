@@ -7,7 +7,7 @@
 
 namespace belfry {
 
-struct Table {
+struct TableRows {
   std::int64_t outer = 1, rows = 1, inner = 1;
 };
 
@@ -21,7 +21,7 @@ inline std::int64_t listed_bytes(std::int64_t rows, std::int64_t indices) { retu
 
 /// Output 0 (outer, rows, inner) = input `start` (zeros: −1) + the updates (outer, indices, inner), those of a row in the order of the
 /// indices. One that is no row is left out, and a fault of `op`.
-inline Generated add_to_rows(const std::string& op, const KernelRequest& r, std::size_t indices, std::size_t updates, int start, Table t) {
+inline Generated add_to_rows(const std::string& op, const KernelRequest& r, std::size_t indices, std::size_t updates, int start, TableRows t) {
   std::int64_t n = r.inputs[indices].elements(), elements = t.outer * t.rows * t.inner;
   Generated g(r);
   g.type("K", r.inputs[indices].dtype).type("T", r.outputs[0].dtype).number("n", n).number("rows", t.rows).number("inner", t.inner).number("elements", elements);
