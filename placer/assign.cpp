@@ -121,7 +121,7 @@ class Assigner {
         throw UserError(fmt::format("the rule \"{}\" says how '{}' is added, but it is a {}, no aggregate; name the aggregates alone", rule(hit->rule).match, n.name, n.op));
       if (n.sum == SumWay::ring && !n.ranged)
         throw UserError(fmt::format("the rule \"{}\" adds '{}' round a ring, which goes over ranges: write \"ranges\": true beside it, or leave out \"sum\"", rule(hit->rule).match, n.name));
-      if (std::set<int> once(n.holders.begin(), n.holders.end()); once.size() != n.holders.size())
+      if (n.holders.size() > 1 && std::set<int>(n.holders.begin(), n.holders.end()).size() != n.holders.size())
         throw UserError(fmt::format("the rule \"{}\" puts '{}' on one device twice; name each once", rule(hit->rule).match, n.name));
       if (std::string why = n.ranged ? objection_to_ranges(plan_, n, n.holders.get().size()) : ""; !why.empty())
         throw UserError(fmt::format("the rule \"{}\" puts '{}' in ranges, but it {}; name what can be, or leave out \"ranges\"", rule(hit->rule).match, n.name, why));

@@ -23,9 +23,10 @@ class Writer {
     for (int i = 0; i < static_cast<int>(region_.items.size()); ++i) {
       const RegionItem& x = item(i);
       if (x.scratch) continue;
-      item_of_[{x.node, x.output}] = i;
+      item_of_.emplace_back(std::pair(x.node, x.output), i);
       if (x.written >= 0 && x.size == x.each) order.push_back(i);
     }
+    std::sort(item_of_.begin(), item_of_.end());
     taken_.resize(region_.items.size());
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return item(a).written < item(b).written; });
     for (int i : order)
@@ -66,8 +67,9 @@ class Writer {
     for (std::size_t k = 0; k < here_.size(); ++k) {
       const std::vector<FrameBlock>& blocks = parts_.layouts.at(here_[k]);
       for (std::size_t b = 0; b < blocks.size(); ++b)
-        if (blocks[b].joined >= 0 && region_.host[k].first >= 0) block_of_[blocks[b].joined].push_back({-1, static_cast<int>(k), b});
+        if (blocks[b].joined >= 0 && region_.host[k].first >= 0) block_of_.emplace_back(blocks[b].joined, Over{-1, static_cast<int>(k), b});
     }
+    std::stable_sort(block_of_.begin(), block_of_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   }
 
   Over over_of(const RegionItem& x) const {
@@ -87,8 +89,9 @@ class Writer {
   Over over_input(const RegionItem& x, const PlanNode& n, ValueIndex v) const {
     const PlanNode& m = plan_.maker(v);
     if (m.scope == Scope::tower) return over_block(x, n, v);
-    auto at = item_of_.find({static_cast<std::size_t>(plan_.value(v).maker), static_cast<std::size_t>(plan_.value(v).output)});
-    if (at == item_of_.end() || taken_[static_cast<std::size_t>(at->second)]) return {};
+    const std::pair made(static_cast<std::size_t>(plan_.value(v).maker), static_cast<std::size_t>(plan_.value(v).output));
+    const auto at = std::lower_bound(item_of_.begin(), item_of_.end(), std::pair(made, 0));
+    if (at == item_of_.end() || at->first != made || taken_[static_cast<std::size_t>(at->second)]) return {};
     const RegionItem& y = region_.items[static_cast<std::size_t>(at->second)];
     if (y.size != x.size || y.written < 0 || y.written >= x.written || y.last_read != x.written || m.ranged != n.ranged) return {};
     if (m.scope != Scope::device && m.holders != n.holders) return {};
@@ -99,9 +102,10 @@ class Writer {
   }
 
   Over over_block(const RegionItem& x, const PlanNode& n, ValueIndex v) const {
-    auto known = block_of_.find(v);
-    if (known == block_of_.end() || region_.joined_read[static_cast<std::size_t>(v)] != x.written) return {};
-    for (const Over& over : known->second) {
+    auto at = std::lower_bound(block_of_.begin(), block_of_.end(), v, [](const auto& a, ValueIndex b) { return a.first < b; });
+    if (at == block_of_.end() || at->first != v || region_.joined_read[static_cast<std::size_t>(v)] != x.written) return {};
+    for (; at != block_of_.end() && at->first == v; ++at) {
+      const Over& over = at->second;
       const auto k = static_cast<std::size_t>(over.k);
       const FrameBlock& b = parts_.layouts.at(here_[k])[over.block];
       const Share share = plan_.share(plan_.classes[static_cast<std::size_t>(here_[k].first)].towers[0]);
@@ -133,8 +137,8 @@ class Writer {
   std::size_t g_;
   Region region_;
   const std::vector<FrameKey>& here_;
-  std::map<std::pair<std::size_t, std::size_t>, int> item_of_;
-  std::map<ValueIndex, std::vector<Over>> block_of_;
+  std::vector<std::pair<std::pair<std::size_t, std::size_t>, int>> item_of_;  ///< by node and output
+  std::vector<std::pair<ValueIndex, Over>> block_of_;                         ///< by value
   std::vector<bool> taken_;
 };
 

@@ -77,6 +77,9 @@ class Placer {
     const std::vector<FrameKey>& keys = frames_on(g);
     Rows out;
     out.classes = std::max<std::size_t>(1, keys.size());
+    std::size_t rows = region.items.size();
+    for (const FrameKey& key : keys) rows += parts_.layouts.at(key).size();
+    out.times.reserve(rows * out.classes);
     for (std::size_t i : own_items(region))
       for (std::size_t k = 0; k < out.classes; ++k) out.times.push_back(times_of(region.items[i], k));
     for (std::size_t own = 0; own < keys.size(); ++own) {

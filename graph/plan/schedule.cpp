@@ -1,6 +1,7 @@
 #include <belfry/graph/plan/schedule.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
@@ -69,21 +70,22 @@ void set_order(PlacedGraph& plan) {
   if (!buckets.empty()) set_epochs(plan, late, last, buckets, ready);
   // What a bucket's sums read comes before them, what gathers them behind them, then all else that is ready then. The sum whose parts
   // come last is first, and so is the gather of the sum that was last: then the others find all there.
-  auto place = [&](std::size_t i) {
+  using Place = std::array<int, 7>;  // epoch, when ready, the four of `place`, the node
+  auto place = [&](std::size_t i) -> Place {
     const PlanNode& n = plan.nodes[i];
     const int at = static_cast<int>(i);
-    if (buckets.empty() || n.op == kPreAggregate || !n.bucket) return std::tuple(buckets.empty() || n.op == kPreAggregate ? 0 : 3, 0, 0, at);
-    return n.op == kAggregate ? std::tuple(1, n.bucket, -alone[i], at) : std::tuple(2, n.bucket, alone[i], -at);
+    if (buckets.empty() || n.op == kPreAggregate || !n.bucket) return {n.epoch, ready[i], buckets.empty() || n.op == kPreAggregate ? 0 : 3, 0, 0, at, at};
+    if (n.op == kAggregate) return {n.epoch, ready[i], 1, n.bucket, -alone[i], at, at};
+    return {n.epoch, ready[i], 2, n.bucket, alone[i], -at, at};
   };
-  std::vector<std::size_t> shared;
+  std::vector<Place> shared;
+  shared.reserve(plan.nodes.size());
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     plan.nodes[i].order = static_cast<int>(i);
-    if (plan.nodes[i].scope != Scope::tower) shared.push_back(i);
+    if (plan.nodes[i].scope != Scope::tower) shared.push_back(place(i));
   }
-  std::sort(shared.begin(), shared.end(), [&](std::size_t a, std::size_t b) {
-    return std::tuple(plan.nodes[a].epoch, ready[a], place(a)) < std::tuple(plan.nodes[b].epoch, ready[b], place(b));
-  });
-  for (std::size_t k = 0; k < shared.size(); ++k) plan.nodes[shared[k]].order = static_cast<int>(k);
+  std::sort(shared.begin(), shared.end());
+  for (std::size_t k = 0; k < shared.size(); ++k) plan.nodes[static_cast<std::size_t>(shared[k].back())].order = static_cast<int>(k);
 }
 
 // ---------------------------------------------------------------- classes

@@ -8,7 +8,7 @@ namespace belfry {
 void Variants::reset(std::size_t size) {
   size_ = size;
   places_.clear();
-  held_.clear();
+  used_ = 0;
 }
 
 void Variants::resize(std::size_t size, const Variant& more) {
@@ -22,21 +22,31 @@ void Variants::resize(std::size_t size, const Variant& more) {
 }
 
 std::size_t Variants::find(std::size_t i) const {
-  if (held_.size() == size_) return i;
+  if (used_ == size_) return i;
   const auto at = std::lower_bound(places_.begin(), places_.end(), static_cast<int>(i));
-  return at != places_.end() && *at == static_cast<int>(i) ? static_cast<std::size_t>(at - places_.begin()) : held_.size();
+  return at != places_.end() && *at == static_cast<int>(i) ? static_cast<std::size_t>(at - places_.begin()) : used_;
 }
 
 Variant& Variants::insert(std::size_t i) {
   const auto place = std::lower_bound(places_.begin(), places_.end(), static_cast<int>(i));
-  const auto at = held_.emplace(held_.begin() + (place - places_.begin()));
-  if (held_.size() == size_) places_.clear();
+  const auto k = static_cast<std::size_t>(place - places_.begin());
+  if (used_ == held_.size()) held_.emplace_back();
+  Variant& fresh = held_[used_];
+  fresh.kernel.clear();
+  fresh.scratch_bytes = 0;
+  fresh.scratch = {};
+  fresh.outputs.clear();
+  fresh.in_place = true;
+  const auto begin = held_.begin();
+  std::rotate(begin + static_cast<std::ptrdiff_t>(k), begin + static_cast<std::ptrdiff_t>(used_), begin + static_cast<std::ptrdiff_t>(used_) + 1);
+  if (++used_ == size_) places_.clear();
   else places_.insert(place, static_cast<int>(i));
-  return *at;
+  return held_[k];
 }
 
 std::vector<Variant>& Variants::whole() {
   for (std::size_t i = 0; i < size_; ++i) (*this)[i];
+  held_.resize(used_);
   return held_;
 }
 

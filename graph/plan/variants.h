@@ -35,23 +35,23 @@ struct Variant {
 class Variants {
  public:
   Variants() = default;
-  Variants(std::initializer_list<Variant> all) : size_(all.size()), held_(all) {}
+  Variants(std::initializer_list<Variant> all) : size_(all.size()), used_(all.size()), held_(all) {}
 
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  /// So many that say nothing.
+  /// So many that say nothing. What was held stays in memory for those that come.
   void reset(std::size_t size);
   void resize(std::size_t size, const Variant& more = {});
   void clear() { reset(0); }
 
   const Variant& operator[](std::size_t i) const {
     const std::size_t at = find(i);
-    return at < held_.size() ? held_[at] : nothing();
+    return at < used_ ? held_[at] : nothing();
   }
   /// Takes a place for it if it has none.
   Variant& operator[](std::size_t i) {
     const std::size_t at = find(i);
-    return at < held_.size() ? held_[at] : insert(i);
+    return at < used_ ? held_[at] : insert(i);
   }
   const Variant& front() const { return (*this)[0]; }
   const Variant& back() const { return (*this)[size_ - 1]; }
@@ -59,13 +59,13 @@ class Variants {
 
   /// Those that may say something.
   auto begin() const { return held_.begin(); }
-  auto end() const { return held_.end(); }
+  auto end() const { return held_.begin() + static_cast<std::ptrdiff_t>(used_); }
   auto begin() { return held_.begin(); }
-  auto end() { return held_.end(); }
+  auto end() { return held_.begin() + static_cast<std::ptrdiff_t>(used_); }
   /// Calls with the number of each that may say something, and with it.
   template <class F>
   void each(F f) {
-    for (std::size_t k = 0; k < held_.size(); ++k) f(held_.size() == size_ ? k : static_cast<std::size_t>(places_[k]), held_[k]);
+    for (std::size_t k = 0; k < used_; ++k) f(used_ == size_ ? k : static_cast<std::size_t>(places_[k]), held_[k]);
   }
   /// All of them, each with a place.
   std::vector<Variant>& whole();
@@ -75,9 +75,9 @@ class Variants {
   std::size_t find(std::size_t i) const;
   Variant& insert(std::size_t i);
 
-  std::size_t size_ = 0;
+  std::size_t size_ = 0, used_ = 0;
   std::vector<int> places_;     ///< of those that are held, ascending; none where all are
-  std::vector<Variant> held_;
+  std::vector<Variant> held_;   ///< the first `used_`; those behind them are spare
 };
 
 }  // namespace belfry

@@ -109,11 +109,17 @@ class Waiter {
     return at = numbers_.try_emplace(std::move(key), -2 - static_cast<int>(numbers_.size())).first->second;
   }
 
-  /// Of the nodes that waited, who and for which value. `furthest`: per part of a producer's mark the most of all, so that
-  /// what no single one can cover is known without a look at each.
+  /// Of the nodes that waited, who and for which value, the last first. `furthest`: per part of a producer's mark the most of
+  /// all, so that what no single one can cover is known without a look at each.
   struct Waited {
-    std::vector<std::pair<int, ValueIndex>> nodes;
-    std::vector<int> furthest;
+    int last = -1;              ///< of the list in `waiting_`
+    std::size_t furthest = 0;   ///< the begin of `length` numbers in `furthest_`
+    std::size_t length = 0;
+  };
+  struct Waiting {
+    int node;
+    ValueIndex value;
+    int before;
   };
 
   struct KeyHash {
@@ -139,13 +145,14 @@ class Waiter {
     const bool moves = moves_values(n);
     const int m = plan_.value(v).maker;
     Waited& waited = waited_[{made(v), place(i), (static_cast<int>(relation) * 8 + scope + 1) * 2 + moves}];
-    bool reached = waited.furthest.size() == length(m);
-    for (std::size_t k = 0; reached && k < length(m); ++k) reached = part(m, k) <= waited.furthest[k];
-    for (std::size_t w = waited.nodes.size(); reached && w-- > 0;)
-      if (auto [earlier, producer] = waited.nodes[w]; covered_by(earlier, i) && covers(producer, v, moves)) return;
-    waited.nodes.emplace_back(i, v);
-    if (waited.furthest.size() < length(m)) waited.furthest.resize(length(m), -2);
-    for (std::size_t k = 0; k < length(m); ++k) waited.furthest[k] = std::max(waited.furthest[k], part(m, k));
+    bool reached = waited.length == length(m);
+    for (std::size_t k = 0; reached && k < length(m); ++k) reached = part(m, k) <= furthest_[waited.furthest + k];
+    for (int w = reached ? waited.last : -1; w >= 0; w = waiting_[static_cast<std::size_t>(w)].before)
+      if (const Waiting& earlier = waiting_[static_cast<std::size_t>(w)]; covered_by(earlier.node, i) && covers(earlier.value, v, moves)) return;
+    waiting_.push_back({i, v, std::exchange(waited.last, static_cast<int>(waiting_.size()))});
+    if (!waited.length) waited.furthest = furthest_.size(), furthest_.resize(furthest_.size() + stride_, -2);
+    waited.length = std::max(waited.length, length(m));
+    for (std::size_t k = 0; k < length(m); ++k) furthest_[waited.furthest + k] = std::max(furthest_[waited.furthest + k], part(m, k));
     n.waits.push_back({relation, v});
   }
 
@@ -183,6 +190,8 @@ class Waiter {
   int last_place_ = -1;
   std::map<std::vector<int>, int> numbers_;
   std::unordered_map<std::array<int, 3>, Waited, KeyHash> waited_;
+  std::vector<Waiting> waiting_;
+  std::vector<int> furthest_;
   std::map<std::pair<int, int>, bool> includes_;
 };
 
