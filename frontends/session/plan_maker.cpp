@@ -323,6 +323,7 @@ std::vector<std::string> PlanMaker::departures(const PlanKey& key) const {
 }
 
 PlanKey PlanMaker::key_of(Mode mode, std::int64_t batch, const std::vector<std::string>& fetches) const {
+  if (mode == Mode::run && training_->updates.empty()) mode = Mode::step;  // the same program
   PlanKey key{mode, batch, {}, fetches.empty() ? default_fetches(mode) : once(fetches)};
   if (runs_given(key)) key.fetches = fetches_of(*decided_);
   return key;

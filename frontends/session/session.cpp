@@ -31,15 +31,6 @@ namespace {
 constexpr std::size_t kFewPrograms = 8, kMostPrograms = 64;
 constexpr std::int64_t kPartOfMemory = 16;  // of this host's: more than a few may take that much
 
-/// Statistics of batch norm are updated without a loss too, and a graph without anything to train may count.
-bool trains_something(const Graph& g) {
-  const std::vector<NodeId> variables = g.variables();
-  auto trainable = [&](NodeId id) { return g.node(id).attributes.flag("trainable"); };
-  auto updated = [&](NodeId id) { return g.updates.contains(id); };
-  if (std::none_of(variables.begin(), variables.end(), trainable)) return !g.updates.empty();
-  return std::any_of(variables.begin(), variables.end(), [&](NodeId id) { return trainable(id) && updated(id); });
-}
-
 [[noreturn]] void rethrow(const Outcome& outcome) {
   std::string where = fmt::format("; while running '{}' on {}", outcome.failed_node, outcome.failed_device);
   try {
@@ -91,7 +82,7 @@ struct Session::Impl {
   std::uint64_t told = 0;                       ///< the number of their batch
   std::unique_ptr<GpuWatch> watch;              ///< while tracing on GPUs
   bool unwatched = false;                       ///< it was said why there is none
-  const bool trains = trains_something(maker.training());
+  const bool has_training = trains(maker.training());
   bool tracing = false;
   bool dropped = false;                         ///< a program made room for another
   std::atomic<std::thread::id> inside = {};     ///< the thread whose call is under way
@@ -237,7 +228,7 @@ struct Session::Impl {
     const std::vector<std::string> fetches = wanted.empty() ? maker.default_fetches(mode) : wanted;
     if (!lost.empty()) throw DeviceError(fmt::format("this session has lost its GPU: {}; make a new one, from a checkpoint", lost));
     if (mode == Mode::step) after = StateAfter::untouched;
-    if (mode == Mode::step && !trains)
+    if (mode == Mode::step && !has_training)
       throw UserError(fmt::format("a step of the graph '{}' would train nothing: no loss is minimised (Builder::minimize, \"train\" in a file), and no trainable variable has "
                                   "an update; run() gives its values, evaluate() their means", maker.training().name));
     if (mode == Mode::step && !torn.empty())

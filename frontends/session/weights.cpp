@@ -44,6 +44,13 @@ LocalType type_of(const Graph& graph, const std::string& variable) {
 
 }  // namespace
 
+bool trains(const Graph& graph) {
+  const std::vector<NodeId> variables = graph.variables();
+  auto trainable = [&](NodeId id) { return graph.node(id).attributes.flag("trainable"); };
+  if (std::none_of(variables.begin(), variables.end(), trainable)) return !graph.updates.empty();
+  return std::any_of(variables.begin(), variables.end(), [&](NodeId id) { return trainable(id) && graph.updates.contains(id); });
+}
+
 std::vector<std::string> weight_names(const Graph& graph) {
   std::vector<std::string> out;
   for (NodeId id : graph.variables())

@@ -23,6 +23,9 @@ struct LoadedWeights {
   std::vector<std::string> unknown;  ///< arrays that are no weight of this graph
 };
 
+/// Whether a step changes what is to be trained. Statistics of batch norm are updated without a loss too; a graph that has nothing to train may count.
+bool trains(const Graph& graph);
+
 /// Trained and kept variables alike, batch norm's moving averages among them; no slots, moving averages of variables, step, seed or loss scale.
 std::vector<std::string> weight_names(const Graph& graph);
 
