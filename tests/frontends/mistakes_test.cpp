@@ -26,7 +26,7 @@ TEST(Mistakes, an_empty_value_is_named_where_it_is_given) {
       {"[dropout] its input", [] { nn::dropout({}); }},
       {"[embedding] its input", [] { nn::embedding({}, {.rows = 3, .size = 2}); }},
       {"[layer_norm] its input", [] { nn::layer_norm({}); }},
-      {"empty Value", [&] { nn::multi_head_attention(l.x, {}, {}, {.heads = 1, .key_size = 1}); }},
+      {"[multi_head_attention] its input", [&] { nn::multi_head_attention({}, l.x, {}, {.heads = 1, .key_size = 1}); }},
       {"[relu] all inputs are empty Values", [] { relu({}); }},
       {"[mean_squared_error] its input", [] { mean_squared_error({}, {}); }},
       {"[concat] all inputs are empty Values", [] { concat({}, 0); }},
