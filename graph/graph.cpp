@@ -129,6 +129,7 @@ static void check_count(const OpDef& op, std::size_t given, const InferContext& 
 }
 
 Value Graph::add(std::string_view op, const std::vector<Value>& inputs, const Attributes& attributes, const std::string& wish) {
+  if (!ops_) throw UserError(fmt::format("[{}] this graph was built or moved: nothing can be added to it, and its Values stand for nothing any more", op));
   return add(ops_->at(op), inputs, attributes, wish);
 }
 
@@ -147,7 +148,7 @@ Value Graph::add(const OpDef& op, const std::vector<Value>& inputs, const Attrib
   }
   n.attributes = checked(op.attributes, attributes, where + ":");
   for (const Value& v : inputs) {
-    if (v && v.graph != this) throw UserError(where + ": an input belongs to another graph");
+    if (v && (v.graph != this || v.id.node >= size())) throw UserError(where + ": an input belongs to another graph");
     n.inputs.push_back(v ? v.id : ValueId{});
   }
   InferContext context(*this, op, n.name, n.attributes, n.inputs);
@@ -213,8 +214,15 @@ std::vector<NodeId> Graph::of_op(std::string_view op) const {
   return out;
 }
 
-const TensorType& Value::type() const { return graph->type(id); }
-std::string Value::name() const { return graph->name_of(id); }
+/// The graph of a Value that a user may have got wrong.
+static const Graph& checked_graph(const Value& v) {
+  if (!v) throw UserError("an empty Value has no type and no name: give one that an input, a layer or an op made");
+  if (v.id.node < 0 || v.id.node >= v.graph->size()) throw UserError("this Value's graph was built or moved: make Sessions of the graph that build() gave, and new Values by a new Builder");
+  return *v.graph;
+}
+
+const TensorType& Value::type() const { return checked_graph(*this).type(id); }
+std::string Value::name() const { return checked_graph(*this).name_of(id); }
 
 // ---------------------------------------------------------------- inference
 

@@ -71,7 +71,7 @@ void finetune(const Choices& c) {
   for (int i = 0; i < c.towers; ++i) devices.push_back(cpu(i));
   const std::int64_t steps = (train.data.rows() + batch - 1) / batch;  // of an epoch
   Session session(net(c, steps), Towers{.devices = devices}, {.seed = static_cast<std::uint64_t>(c.seed)});
-  session.load_state(read_safetensors(c.weights));  // the extractor, by name; the head keeps its initial values
+  session.load_weights(c.weights, {.strict = false});  // the extractor, by name; a head that is not among them keeps its initial values
   for (std::int64_t epoch = 1; epoch <= c.epochs; ++epoch) {
     Metrics mean;
     double rate = 0, seconds = 0;
@@ -89,9 +89,7 @@ void finetune(const Choices& c) {
   }
   const double accuracy = evaluate(session, val.data).at("accuracy");
   std::printf("validation accuracy %.2f %% of %ld photos\n", 100 * accuracy, static_cast<long>(val.data.rows()));
-  State weights = session.state();  // without what belongs to this training: slots and the step
-  std::erase_if(weights, [&](const auto& variable) { return session.graph().find_node(variable.first) < 0 || !is_float(variable.second.dtype()); });
-  if (!c.save.empty()) write_safetensors(c.save, weights);
+  if (!c.save.empty()) write_safetensors(c.save, session.weights());
 }
 
 }  // namespace

@@ -47,49 +47,53 @@ Builder::Builder(std::string name, std::shared_ptr<const OpSet> ops) {
   graph_ = std::make_unique<Graph>(std::move(ops), std::move(name));
 }
 
-Value Builder::input(const std::string& name, DType dtype, Shape shape, SourceLine at) { return belfry::input(*graph_, name, dtype, std::move(shape), at); }
+Value Builder::input(const std::string& name, DType dtype, Shape shape, SourceLine at) { return belfry::input(graph(), name, dtype, std::move(shape), at); }
 Value Builder::variable(const std::string& name, Shape shape, const VariableOptions& options, SourceLine at) {
-  return belfry::variable(*graph_, name, std::move(shape), options, at);
+  return belfry::variable(graph(), name, std::move(shape), options, at);
 }
-Value Builder::step(SourceLine) { return step_of(*graph_); }
-Value Builder::seed(SourceLine) { return seed_of(*graph_); }
+Value Builder::step(SourceLine) { return step_of(graph()); }
+Value Builder::seed(SourceLine) { return seed_of(graph()); }
 
 CursorGuard Builder::device(const std::string& id) {
-  CursorGuard guard(*graph_, graph_->cursor);
-  graph_->cursor.device = parse_device(id);
+  Graph& g = graph();
+  CursorGuard guard(g, g.cursor);
+  g.cursor.device = parse_device(id);
   return guard;
 }
 
 CursorGuard Builder::scope(const std::string& name) {
-  CursorGuard guard(*graph_, graph_->cursor);
-  graph_->cursor.scope = graph_->cursor.scope.empty() ? name : graph_->cursor.scope + "/" + name;
+  Graph& g = graph();
+  CursorGuard guard(g, g.cursor);
+  g.cursor.scope = g.cursor.scope.empty() ? name : g.cursor.scope + "/" + name;
   return guard;
 }
 
 void Builder::minimize(Value loss, const Optimizer& o, const MinimizeOptions& m) {
-  if (!loss || !is_float(loss.dtype()) || !loss.shape().empty())
-    throw UserError(loss ? fmt::format("a loss is a float scalar, but '{}' is {}; take its mean", loss.name(), to_string(loss.type())) : "a loss is an empty Value");
+  Graph& g = graph_with("minimize", {loss});
+  if (o.learning_rate.value) graph_with("learning_rate", {o.learning_rate.value});
+  if (!is_float(loss.dtype()) || !loss.shape().empty()) throw UserError(fmt::format("a loss is a float scalar, but '{}' is {}; take its mean", loss.name(), to_string(loss.type())));
   TrainSpec next{{loss.id}, o.kind, spoken(o, m), o.learning_rate.value.id};
   training_options(next);
-  if (graph_->train) {
-    const TrainSpec& first = *graph_->train;
+  if (g.train) {
+    const TrainSpec& first = *g.train;
     if (first.optimizer != next.optimizer || first.options != next.options || first.learning_rate != next.learning_rate)
       throw UserError("all losses are minimised by one optimizer with the same options");
     next.losses.insert(next.losses.begin(), first.losses.begin(), first.losses.end());
-    if (auto alias = graph_->aliases.find("loss"); alias != graph_->aliases.end() && alias->second == first.losses[0]) graph_->aliases.erase(alias);
-  } else if (is_unnamed(graph_->node(loss.id.node)) && graph_->find_node("loss") < 0) {
-    graph_->aliases["loss"] = loss.id;
+    if (auto alias = g.aliases.find("loss"); alias != g.aliases.end() && alias->second == first.losses[0]) g.aliases.erase(alias);
+  } else if (is_unnamed(g.node(loss.id.node)) && g.find_node("loss") < 0) {
+    g.aliases["loss"] = loss.id;
   }
-  graph_->train = std::move(next);
+  g.train = std::move(next);
 }
 
 Value Builder::l2_penalty(const std::string& variables, double factor, SourceLine at) {
-  SourceGuard line(*graph_, at);
+  Graph& g = graph();
+  SourceGuard line(g, at);
   std::vector<NodeId> named;
   for (const std::string& pattern : globs_of(variables)) {
     bool any = false;
-    for (NodeId id : graph_->variables()) {
-      if (!graph_->node(id).attributes.flag("trainable") || !glob_matches(pattern, graph_->node(id).name)) continue;
+    for (NodeId id : g.variables()) {
+      if (!g.node(id).attributes.flag("trainable") || !glob_matches(pattern, g.node(id).name)) continue;
       any = true;
       if (std::find(named.begin(), named.end(), id) == named.end()) named.push_back(id);
     }
@@ -97,37 +101,65 @@ Value Builder::l2_penalty(const std::string& variables, double factor, SourceLin
   }
   if (named.empty()) throw UserError("l2_penalty names no variables");
   std::vector<Value> terms;
-  for (NodeId id : named) terms.push_back(l2_loss(graph_->value({id, 0})) * factor);
+  for (NodeId id : named) terms.push_back(l2_loss(g.value({id, 0})) * factor);
   return terms.size() == 1 ? terms[0] : add_n(terms);
 }
 
-void Builder::metric(const std::string& name, Value value) { graph_->metrics[name] = value.id; }
+void Builder::metric(const std::string& name, Value value) { graph_with("metric", {value}).metrics[name] = value.id; }
 
 void Builder::metric(const std::string& name, Value numerator, Value denominator) {
+  graph_with("metric", {numerator, denominator});
   for (const Value& v : {numerator, denominator})
     if (!v.shape().empty() || !is_float(v.dtype())) throw UserError(fmt::format("the metric '{}' is one scalar by another, both f32 or f64, but '{}' is {}", name, v.name(), to_string(v.type())));
   metric(name, numerator / where(equal(denominator, constant_like(denominator, 0)), constant_like(denominator, 1), denominator));
   metric(name + "/weight", denominator);
 }
-void Builder::output(Value value) { graph_->outputs.push_back(value.id); }
+
+void Builder::output(Value value) { graph_with("output", {value}).outputs.push_back(value.id); }
+
+void Builder::output(const std::string& name, Value value) {
+  Graph& g = graph_with("output", {value});
+  if (value.name() == name) return output(value);
+  if (g.metrics.contains(name)) throw UserError(fmt::format("[output] '{}' is a metric's name already", name));
+  CursorGuard guard(g, g.cursor);
+  g.cursor.scope = {};
+  output(identity(value, name, {}));
+}
 
 void Builder::precision(DType dtype) {
   if (!is_half(dtype) && dtype != f32) throw UserError(fmt::format("a graph's precision is f32, bf16 or f16, not {}", name_of(dtype)));
-  graph_->precision = dtype;
+  graph().precision = dtype;
 }
 
 void Builder::gate(Value condition) {
+  Graph& g = graph_with("gate", {condition});
   if (condition.type() != TensorType{boolean, {}}) throw UserError(fmt::format("a gate is a bool scalar, but '{}' is {}; use all_of or all_finite", condition.name(), to_string(condition.type())));
-  graph_->gate = graph_->gate.valid() ? all_of({graph_->value(graph_->gate), condition}).id : condition.id;
+  g.gate = g.gate.valid() ? all_of({g.value(g.gate), condition}).id : condition.id;
 }
 
 void Builder::update(Value variable, Value value) {
-  const Node& n = graph_->node(variable.id.node);
+  Graph& g = graph_with("update", {variable, value});
+  const Node& n = g.node(variable.id.node);
   if (n.op->name != kVariable) throw UserError(fmt::format("'{}' is no variable: it cannot be updated", variable.name()));
   if (variable.type() != value.type()) throw UserError(fmt::format("the update of '{}' is {}, not {}", n.name, to_string(value.type()), to_string(variable.type())));
-  if (!graph_->updates.emplace(variable.id.node, value.id).second) throw UserError(fmt::format("'{}' has an update already", n.name));
+  if (!g.updates.emplace(variable.id.node, value.id).second) throw UserError(fmt::format("'{}' has an update already", n.name));
 }
 
-Graph Builder::build() && { return std::move(*graph_); }
+Graph Builder::build() && { return std::move(graph()); }
+
+Graph& Builder::graph() {
+  if (!graph_) throw UserError("this Builder was moved from: the one that it went to has its graph");
+  if (!graph_->shared_ops()) throw UserError("this Builder is spent: build() gave its graph away; begin another graph with another Builder");
+  return *graph_;
+}
+
+Graph& Builder::graph_with(const char* function, std::initializer_list<Value> values) {
+  Graph& g = graph();
+  for (const Value& v : values) {
+    if (!v) throw UserError(fmt::format("[{}] was given an empty Value", function));
+    if (v.graph != &g) throw UserError(fmt::format("[{}] the value '{}' is of the graph '{}', not of this Builder's '{}'", function, v.name(), v.graph->name, g.name));
+  }
+  return g;
+}
 
 }  // namespace belfry

@@ -1,6 +1,7 @@
 // The C++ way to a graph: inputs, variables, scopes, losses, metrics and updates around the free functions of Values.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <string>
 
@@ -88,6 +89,8 @@ class Builder {
   /// denominator is the metric "name/weight".
   void metric(const std::string& name, Value numerator, Value denominator);
   void output(Value value);
+  /// The same by this name: of the value itself where it has it, else of an identity of it.
+  void output(const std::string& name, Value value);
   /// bf16 or f16: products and what follows them are computed on halves (the pass mixed_precision); variables and updates stay f32. UserError for other dtypes but f32.
   void precision(DType dtype);
   /// A bool scalar: where it is false, the step keeps all state, its counter included. Several gates must all be open.
@@ -95,11 +98,14 @@ class Builder {
   /// The variable's value after the step. UserError for another type, or a second update.
   void update(Value variable, Value value);
 
-  Graph& graph() { return *graph_; }
-  /// The finished graph; the builder is spent.
+  /// UserError for a builder that is spent: `build` was called, or it was moved from.
+  Graph& graph();
+  /// The finished graph; the builder is spent, and its Values with it.
   Graph build() &&;
 
  private:
+  /// The graph, of which each of these is a Value: UserError for others, and for empty ones.
+  Graph& graph_with(const char* function, std::initializer_list<Value> values);
   std::unique_ptr<Graph> graph_;
 };
 

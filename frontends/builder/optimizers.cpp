@@ -2,6 +2,10 @@
 
 namespace belfry {
 
+Rate::Rate(Value value) : value(value) {
+  if (!value) throw UserError("a learning rate is an empty Value");
+}
+
 Optimizer::Optimizer(const Sgd& o) : kind("sgd"), learning_rate(o.learning_rate), options{{"weight_decay", o.weight_decay}} {}
 Optimizer::Optimizer(const Momentum& o) : kind("momentum"), learning_rate(o.learning_rate), options{{"momentum", o.momentum}, {"nesterov", o.nesterov}, {"weight_decay", o.weight_decay}} {}
 Optimizer::Optimizer(const Adam& o)

@@ -1,3 +1,18 @@
+#include <unistd.h>
+
+#include <cstdlib>
+
 #include <belfry/frontends/cli/cli.h>
 
-int main(int argc, char** argv) { return belfry::cli_main(argc, argv); }
+/// How long threads of OpenMP spin while they wait is read before main begins: on a busy machine as long as GNU's runtime does by default is many times the
+/// work itself. So the program begins once more, unless its user has said how long.
+static void spin_less(char** argv) {
+  if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY")) return;
+  setenv("GOMP_SPINCOUNT", "10000", 1);
+  execv("/proc/self/exe", argv);  // comes back only where that fails
+}
+
+int main(int argc, char** argv) {
+  spin_less(argv);
+  return belfry::cli_main(argc, argv);
+}

@@ -44,8 +44,10 @@ void run(const RunArguments& o, const std::shared_ptr<const Library>& library) {
     std::optional<std::int64_t> batch;
     if (std::int64_t said = source.plan ? o.batch : batch_of(o.batch, source, o.placement)) batch = said;
     StepFeeds steps(session.graph(), feeds, o.steps, batch);
+    const bool updates = !o.no_update && trains(session.training_graph());
+    if (!updates && !o.no_update) say("nothing is trained: the graph minimises no loss, and its steps run without updates\n");
     for (std::int64_t k = 0; k < o.steps; ++k) {
-      last = o.no_update ? session.run(steps(k), o.fetches) : session.step(steps(k), o.fetches);
+      last = !updates ? session.run(steps(k), o.fetches) : session.step(steps(k), o.fetches);
       if (!k) say_slow(session.last_program().plan());
     }
   }

@@ -26,8 +26,8 @@ Value multi_head_attention(Value query, Value value, Value mask, const MultiHead
   need_size("multi_head_attention", "heads", o.heads);
   need_size("multi_head_attention", "key_size", o.key_size);
   for (Value x : {query, value})
-    if (x.rank() != 3) throw UserError(fmt::format("[multi_head_attention] '{}' is {}; queries and values need the axes batch, place and feature", x.name(), to_string(x.type())));
-  Graph& g = *query.graph;
+    if (graph_of(x, "multi_head_attention", at); x.rank() != 3) throw UserError(fmt::format("[multi_head_attention] '{}' is {}; queries and values need the axes batch, place and feature", x.name(), to_string(x.type())));
+  Graph& g = graph_of(query, "multi_head_attention", at);
   SourceGuard line(g, at);
   CursorGuard guard = enter(g, g.free_scope(o.name));
   std::int64_t value_size = o.value_size ? o.value_size : o.key_size, out = o.output_size ? o.output_size : fixed_size("multi_head_attention", query, 2);

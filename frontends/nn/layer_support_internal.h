@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/nn/layers.h>
+#include <belfry/ops/graph_of.h>
 
 namespace belfry::nn {
 

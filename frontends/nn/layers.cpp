@@ -30,7 +30,7 @@ Value with_bias(Value y, Value bias) { return bias ? y.graph->add("add", {y, bia
 
 Value Dense::operator()(Value x, SourceLine at) {
   need_size("dense", "units", options_.units);
-  Graph& g = *x.graph;
+  Graph& g = graph_of(x, "dense", at);
   SourceGuard line(g, at);
   if (scope_.empty()) scope_ = g.free_scope(options_.name);
   CursorGuard guard = enter(g, scope_);
@@ -47,7 +47,7 @@ Value Dense::operator()(Value x, SourceLine at) {
 Value Conv2d::operator()(Value x, SourceLine at) {
   need_size("conv2d", "filters", options_.filters);
   need_size("conv2d", "kernel", std::min(options_.kernel.height, options_.kernel.width));
-  Graph& g = *x.graph;
+  Graph& g = graph_of(x, "conv2d", at);
   SourceGuard line(g, at);
   if (scope_.empty()) scope_ = g.free_scope(options_.name);
   CursorGuard guard = enter(g, scope_);
@@ -70,7 +70,7 @@ Value conv2d(Value x, const Conv2dOptions& options, SourceLine at) { return Conv
 Value depthwise_conv2d(Value x, const DepthwiseConv2dOptions& o, SourceLine at) {
   need_size("depthwise_conv2d", "kernel", std::min(o.kernel.height, o.kernel.width));
   need_size("depthwise_conv2d", "multiplier", o.multiplier);
-  Graph& g = *x.graph;
+  Graph& g = graph_of(x, "depthwise_conv2d", at);
   SourceGuard line(g, at);
   CursorGuard guard = enter(g, g.free_scope(o.name));
   std::int64_t in = fixed_size("depthwise_conv2d", x, 3);
@@ -80,7 +80,7 @@ Value depthwise_conv2d(Value x, const DepthwiseConv2dOptions& o, SourceLine at) 
 }
 
 Value batch_norm(Value x, const BatchNormOptions& o, SourceLine at) {
-  Graph& g = *x.graph;
+  Graph& g = graph_of(x, "batch_norm", at);
   SourceGuard line(g, at);
   CursorGuard guard = enter(g, g.free_scope(o.name));
   Dim channels = fixed_size("batch_norm", x, x.rank() - 1);
@@ -100,7 +100,7 @@ Value batch_norm(Value x, const BatchNormOptions& o, SourceLine at) {
 }
 
 Value dropout(Value x, const DropoutOptions& o, SourceLine at) {
-  Graph& g = *x.graph;
+  Graph& g = graph_of(x, "dropout", at);
   SourceGuard line(g, at);
   std::string scope = g.free_scope(o.name);
   Value seed = seed_of(g), step = step_of(g);
@@ -111,7 +111,7 @@ Value dropout(Value x, const DropoutOptions& o, SourceLine at) {
 Value embedding(Value ids, const EmbeddingOptions& o, SourceLine at) {
   need_size("embedding", "rows", o.rows);
   need_size("embedding", "size", o.size);
-  Graph& g = *ids.graph;
+  Graph& g = graph_of(ids, "embedding", at);
   SourceGuard line(g, at);
   CursorGuard guard = enter(g, g.free_scope(o.name));
   Value table = variable(g, "table", {o.rows, o.size}, {.init = o.init, .init_value = o.init_value});

@@ -19,7 +19,7 @@ Shape axes_from(const char* layer, Value x, int axis) {
 }  // namespace
 
 Value layer_norm(Value x, const LayerNormOptions& o, SourceLine at) {
-  Graph& g = *x.graph;
+  Graph& g = graph_of(x, "layer_norm", at);
   SourceGuard line(g, at);
   CursorGuard guard = enter(g, g.free_scope(o.name));
   Shape shape = axes_from("layer_norm", x, o.axis);
@@ -28,14 +28,14 @@ Value layer_norm(Value x, const LayerNormOptions& o, SourceLine at) {
 }
 
 Value rms_norm(Value x, const RmsNormOptions& o, SourceLine at) {
-  Graph& g = *x.graph;
+  Graph& g = graph_of(x, "rms_norm", at);
   SourceGuard line(g, at);
   CursorGuard guard = enter(g, g.free_scope(o.name));
   return belfry::rms_norm(x, parameter(g, "gamma", axes_from("rms_norm", x, o.axis), x.dtype(), "ones", o.trainable), {.axis = o.axis, .epsilon = o.epsilon});
 }
 
 Value group_norm(Value x, const GroupNormOptions& o, SourceLine at) {
-  Graph& g = *x.graph;
+  Graph& g = graph_of(x, "group_norm", at);
   SourceGuard line(g, at);
   CursorGuard guard = enter(g, g.free_scope(o.name));
   Shape shape = axes_from("group_norm", x, -1);

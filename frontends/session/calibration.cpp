@@ -123,7 +123,8 @@ MeasuredSeconds spread_of(std::vector<double> seconds) {
 double timed_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches) {
   const Batch batch(feeds);
   auto start = Clock::now();
-  session.step(batch, fetches);
+  if (trains(session.training_graph())) session.step(batch, fetches);
+  else session.run(batch, fetches);
   return seconds_since(start);
 }
 

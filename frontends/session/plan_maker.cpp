@@ -87,6 +87,16 @@ ValueId fetched_value(const Graph& g, std::string name) {
   throw UserError(fmt::format("there is no value '{}' to fetch in the graph '{}'{}; belfry show lists them", name, g.name, did_you_mean(name, known)));
 }
 
+void check_written_out(const Graph& g, const Batch& feeds) {
+  std::vector<std::string> inputs;
+  for (NodeId id : g.inputs()) inputs.push_back(g.node(id).name);
+  for (const auto& [name, tensor] : feeds.all()) {
+    if (std::find(inputs.begin(), inputs.end(), name) != inputs.end()) continue;
+    const std::string near = did_you_mean(name, inputs);
+    throw UserError(fmt::format("the graph '{}' has no input '{}'{}", g.name, name, near.empty() ? fmt::format("; its inputs are: {}", fmt::join(inputs, ", ")) : near));
+  }
+}
+
 /// Whether the feeds say how many rows a batch has.
 bool has_rows(const Graph& graph) {
   for (NodeId id : graph.inputs())
@@ -313,6 +323,7 @@ std::vector<std::string> PlanMaker::departures(const PlanKey& key) const {
 }
 
 PlanKey PlanMaker::key_of(Mode mode, std::int64_t batch, const std::vector<std::string>& fetches) const {
+  if (mode == Mode::run && training_->updates.empty()) mode = Mode::step;  // the same program
   PlanKey key{mode, batch, {}, fetches.empty() ? default_fetches(mode) : once(fetches)};
   if (runs_given(key)) key.fetches = fetches_of(*decided_);
   return key;
@@ -321,6 +332,7 @@ PlanKey PlanMaker::key_of(Mode mode, std::int64_t batch, const std::vector<std::
 PlanKey PlanMaker::key_of(Mode mode, const Batch& feeds, const std::vector<std::string>& fetches) {
   const std::vector<std::string> wanted = fetches.empty() ? default_fetches(mode) : once(fetches);
   std::shared_ptr<const Graph> graph = graph_for(mode, wanted);
+  if (feeds.written_out()) check_written_out(source_, feeds);
   std::int64_t rows = rows_of(*graph, feeds);
   PlanKey key = key_of(mode, decided_ && !has_rows(*graph) ? decided_->batch : rows, wanted);
   for (NodeId id : graph->inputs()) {

@@ -1,4 +1,4 @@
-// What a step gives back: named tensors that own their memory.
+// What a step is given and gives back: feeds as views of tensors, results that own their memory.
 #pragma once
 
 #include <atomic>
@@ -12,6 +12,9 @@
 #include <belfry/graph/host_tensor.h>
 
 namespace belfry {
+
+/// What a program is built for.
+enum class Mode { step, run, infer };
 
 class Results {
  public:
@@ -34,17 +37,19 @@ class Results {
   std::map<std::string, HostTensor> tensors_;
 };
 
-/// Feeds by the name of their input: views that must live until the step returns.
+/// Feeds by the name of their input: views that must live until the step returns. Those that are written out one by one must each be an input's;
+/// a map, such as rows of a data set, may have columns that the graph has no input for.
 class Batch {
  public:
   Batch() = default;
-  Batch(std::initializer_list<std::pair<std::string, const HostTensor&>> feeds) : number_(fresh()) {
+  Batch(std::initializer_list<std::pair<std::string, const HostTensor&>> feeds) : number_(fresh()), written_out_(true) {
     for (const auto& [name, tensor] : feeds) feeds_[name] = &tensor;
   }
   Batch(const std::map<std::string, HostTensor>& tensors) : number_(fresh()) {
     for (const auto& [name, tensor] : tensors) feeds_[name] = &tensor;
   }
   const std::map<std::string, const HostTensor*>& all() const { return feeds_; }
+  bool written_out() const { return written_out_; }
   /// The same of copies, of no other batch; 0 of one without feeds.
   std::uint64_t number() const { return number_; }
 
@@ -54,6 +59,7 @@ class Batch {
     return ++last;
   }
   std::uint64_t number_ = 0;
+  bool written_out_ = false;
   std::map<std::string, const HostTensor*> feeds_;
 };
 

@@ -9,6 +9,7 @@
 #include <belfry/executor/device/cpu/host_facts.h>
 #include <belfry/frontends/session/gpu_watch.h>
 #include <belfry/frontends/session/gpus.h>
+#include <belfry/frontends/session/one_caller_internal.h>
 #include <belfry/frontends/session/plan_maker.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/ops/optimizer/optimizer.h>
@@ -27,7 +28,8 @@ const HostTensor& Results::operator[](const std::string& name) const& {
 
 namespace {
 
-constexpr std::size_t kMostPrograms = 8;
+constexpr std::size_t kFewPrograms = 8, kMostPrograms = 64;
+constexpr std::int64_t kPartOfMemory = 16;  // of this host's: more than a few may take that much
 
 [[noreturn]] void rethrow(const Outcome& outcome) {
   std::string where = fmt::format("; while running '{}' on {}", outcome.failed_node, outcome.failed_device);
@@ -54,24 +56,6 @@ void check_room_here(const PlacedGraph& plan) {
 
 }  // namespace
 
-/// One thread at a time, which may come again while it is inside.
-class OneCaller {
- public:
-  explicit OneCaller(std::atomic<std::thread::id>& inside) : inside_(&inside) {
-    std::thread::id other;
-    if (inside.compare_exchange_strong(other, std::this_thread::get_id())) return;
-    inside_ = nullptr;
-    if (other != std::this_thread::get_id()) throw UserError("this session is at work in another thread: give each thread a session of its own, or hold a lock around its calls");
-  }
-  OneCaller(const OneCaller&) = delete;
-  ~OneCaller() {
-    if (inside_) inside_->store({});
-  }
-
- private:
-  std::atomic<std::thread::id>* inside_;
-};
-
 struct Session::Impl {
   struct Built {
     PlanKey key;
@@ -79,6 +63,7 @@ struct Session::Impl {
     std::unique_ptr<Program> program;  ///< null until it is run
     std::unique_ptr<Runner> runner;
     std::int64_t version = -1;  ///< of the state that it holds
+    std::int64_t bytes = 0;     ///< that it takes, and shares of the state
   };
 
   PlanMaker maker;
@@ -97,7 +82,9 @@ struct Session::Impl {
   std::uint64_t told = 0;                       ///< the number of their batch
   std::unique_ptr<GpuWatch> watch;              ///< while tracing on GPUs
   bool unwatched = false;                       ///< it was said why there is none
+  const bool has_training = trains(maker.training());
   bool tracing = false;
+  bool dropped = false;                         ///< a program made room for another
   std::atomic<std::thread::id> inside = {};     ///< the thread whose call is under way
   std::vector<TraceEntry> trace;
 
@@ -119,19 +106,28 @@ struct Session::Impl {
       return programs.front();
     }
     settle();
-    if (programs.size() >= kMostPrograms) {
-      if (ran == &programs.back()) ran = nullptr;
-      programs.pop_back();
-    }
+    make_room();
     programs.emplace_front();
     try {
       programs.front().plan = maker.make(key);
       programs.front().key = key;
+      for (const DeviceBytes& d : device_bytes(*programs.front().plan)) programs.front().bytes += d.total();
     } catch (...) {
       programs.pop_front();
       throw;
     }
     return programs.front();
+  }
+
+  /// For one more program. Who takes turns among more of them than are kept pays for a plan at each call: that is told once.
+  void make_room() {
+    std::int64_t bytes = 0;
+    for (const Built& b : programs) bytes += b.bytes;
+    if (programs.size() < kFewPrograms || (programs.size() < kMostPrograms && bytes < host_facts().memory_bytes / kPartOfMemory)) return;
+    if (!std::exchange(dropped, true) && maker.options().notice)
+      maker.options().notice(fmt::format("{} programs are kept, one for each batch size, mode and set of fetches: those used longest ago go, and their plans are made anew for each call that asks for them", programs.size()));
+    if (ran == &programs.back()) ran = nullptr;
+    programs.pop_back();
   }
 
   /// Allocates and binds what has only been planned.
@@ -157,6 +153,26 @@ struct Session::Impl {
       held(*stepped, s).version = version;
     }
     stepped = nullptr;
+  }
+
+  /// New values for variables. Gives who keeps its own.
+  std::vector<std::string> put(const State& values) {
+    settle();
+    ++version;
+    auto one = [&](const std::string& name, const HostTensor& value) {
+      store.insert_or_assign(name, value);
+      newest[name] = version;
+    };
+    for (const auto& [name, value] : values) {
+      one(name, value);
+      // A moving average that is not given begins anew with its variable.
+      if (const std::string average = average_of(name); newest.contains(average) && !values.contains(average)) one(average, value);
+    }
+    std::erase_if(torn, [&](const std::string& name) { return values.contains(name); });
+    std::vector<std::string> kept;
+    for (const auto& [name, v] : newest)
+      if (v != version) kept.push_back(name);
+    return kept;
   }
 
   const Node& variable(const std::string& name) const { return maker.training().node(maker.training().find_node(name)); }
@@ -212,6 +228,9 @@ struct Session::Impl {
     const std::vector<std::string> fetches = wanted.empty() ? maker.default_fetches(mode) : wanted;
     if (!lost.empty()) throw DeviceError(fmt::format("this session has lost its GPU: {}; make a new one, from a checkpoint", lost));
     if (mode == Mode::step) after = StateAfter::untouched;
+    if (mode == Mode::step && !has_training)
+      throw UserError(fmt::format("a step of the graph '{}' would train nothing: no loss is minimised (Builder::minimize, \"train\" in a file), and no trainable variable has "
+                                  "an update; run() gives its values, evaluate() their means", maker.training().name));
     if (mode == Mode::step && !torn.empty())
       throw UserError(fmt::format("a failed step left these variables partly updated: {}; load a state or reset", fmt::join(torn, ", ")));
     Built& b = built(maker.key_of(mode, feeds, fetches));
@@ -269,87 +288,100 @@ Session Session::from_plan(std::shared_ptr<const PlacedGraph> plan, SessionOptio
 
 Session Session::placed_anew(std::shared_ptr<const PlacedGraph> plan, SessionOptions options) { return Session(std::make_unique<Impl>(PlanMaker(std::move(plan), false, std::move(options)))); }
 
-Results Session::step(const Batch& feeds, const std::vector<std::string>& fetches, const std::function<Batch()>& next) { return impl_->execute(Mode::step, feeds, fetches, next); }
-Results Session::run(const Batch& feeds, const std::vector<std::string>& fetches) { return impl_->execute(Mode::run, feeds, fetches); }
-Results Session::predict(const Batch& feeds, const std::vector<std::string>& fetches) { return impl_->execute(Mode::infer, feeds, fetches); }
+Results Session::step(const Batch& feeds, const std::vector<std::string>& fetches, const std::function<Batch()>& next) { return alive(impl_).execute(Mode::step, feeds, fetches, next); }
+Results Session::run(const Batch& feeds, const std::vector<std::string>& fetches) { return alive(impl_).execute(Mode::run, feeds, fetches); }
+Results Session::predict(const Batch& feeds, const std::vector<std::string>& fetches) { return alive(impl_).execute(Mode::infer, feeds, fetches); }
 
 void Session::prepare(const std::vector<std::int64_t>& batches, Mode mode, const std::vector<std::string>& fetches) {
-  const OneCaller caller(impl_->inside);
-  for (std::int64_t b : batches) impl_->make_ready(impl_->built(impl_->maker.key_of(mode, b, fetches)));
+  Impl& impl = alive(impl_);
+  const OneCaller caller(impl.inside);
+  for (std::int64_t b : batches) impl.make_ready(impl.built(impl.maker.key_of(mode, b, fetches)));
 }
 
 const PlacedGraph& Session::plan(std::int64_t batch, Mode mode, const std::vector<std::string>& fetches) {
-  const OneCaller caller(impl_->inside);
-  return *impl_->built(impl_->maker.key_of(mode, batch, fetches)).plan;
+  Impl& impl = alive(impl_);
+  const OneCaller caller(impl.inside);
+  return *impl.built(impl.maker.key_of(mode, batch, fetches)).plan;
 }
 
 PlacementScorer Session::scorer(std::int64_t batch, CostTable costs, const std::vector<std::string>& fetches) {
-  return impl_->maker.scorer(impl_->maker.key_of(Mode::step, batch, fetches), std::move(costs));
+  PlanMaker& maker = alive(impl_).maker;
+  return maker.scorer(maker.key_of(Mode::step, batch, fetches), std::move(costs));
 }
 
 State Session::state() {
-  const OneCaller caller(impl_->inside);
-  impl_->settle();
+  Impl& impl = alive(impl_);
+  const OneCaller caller(impl.inside);
+  impl.settle();
   State out;
-  for (const auto& [name, version] : impl_->newest) out.insert_or_assign(name, impl_->value(name));
+  for (const auto& [name, version] : impl.newest) out.insert_or_assign(name, impl.value(name));
   return out;
 }
 
-void Session::load_state(const State& state) {
-  const OneCaller caller(impl_->inside);
-  impl_->settle();
-  for (const auto& [name, value] : state) {
-    if (!impl_->newest.contains(name)) {
-      std::vector<std::string> names;
-      for (const auto& [n, version] : impl_->newest) names.push_back(n);
-      throw UserError(fmt::format("the graph has no variable '{}'{}", name, did_you_mean(name, names)));
-    }
-    if (LocalType type = impl_->type_of(name); !(type == value.type())) throw UserError(fmt::format("variable '{}' is {}, not {}", name, to_string(type), to_string(value.type())));
+std::vector<std::string> Session::load_state(const State& state) {
+  Impl& impl = alive(impl_);
+  const OneCaller caller(impl.inside);
+  check_state(impl.maker.training(), state);
+  return impl.put(state);
+}
+
+State Session::weights() {
+  State out;
+  for (const std::string& name : weight_names(training_graph())) out.insert_or_assign(name, variable(name));
+  return out;
+}
+
+LoadedWeights Session::load_weights(const State& weights, const LoadWeights& how) {
+  Impl& impl = alive(impl_);
+  const OneCaller caller(impl.inside);
+  LoadedWeights passed_over;
+  impl.put(fitting_weights(impl.maker.training(), weights, how, &passed_over));
+  return passed_over;
+}
+
+LoadedWeights Session::load_weights(const std::string& file, const LoadWeights& how) {
+  const State weights = read_weights(file);
+  try {
+    return load_weights(weights, how);
+  } catch (const UserError& e) {
+    throw UserError(fmt::format("{}: {}", file, e.what()));
   }
-  ++impl_->version;
-  auto put = [&](const std::string& name, const HostTensor& value) {
-    impl_->store.insert_or_assign(name, value);
-    impl_->newest[name] = impl_->version;
-  };
-  for (const auto& [name, value] : state) {
-    put(name, value);
-    // A moving average that is not given begins anew with its variable.
-    if (const std::string average = average_of(name); impl_->newest.contains(average) && !state.contains(average)) put(average, value);
-  }
-  std::erase_if(impl_->torn, [&](const std::string& name) { return state.contains(name); });
 }
 
 void Session::reset() {
-  const OneCaller caller(impl_->inside);
-  impl_->reset();
+  Impl& impl = alive(impl_);
+  const OneCaller caller(impl.inside);
+  impl.reset();
   data_progress = {};
 }
 
-std::uint64_t Session::seed() const { return impl_->maker.options().seed; }
+std::uint64_t Session::seed() const { return alive(impl_).maker.options().seed; }
 
 HostTensor Session::variable(const std::string& name) {
-  const OneCaller caller(impl_->inside);
-  if (!impl_->newest.contains(name)) throw UserError(fmt::format("the graph has no variable '{}'", name));
-  impl_->settle();
-  return impl_->value(name);
+  Impl& impl = alive(impl_);
+  const OneCaller caller(impl.inside);
+  if (!impl.newest.contains(name)) throw UserError(fmt::format("the graph has no variable '{}'", name));
+  impl.settle();
+  return impl.value(name);
 }
 
-const Strategy& Session::strategy() const { return impl_->maker.strategy(); }
-const SessionOptions& Session::options() const { return impl_->maker.options(); }
-const Graph& Session::graph() const { return impl_->maker.source(); }
-const Graph& Session::training_graph() const { return impl_->maker.training(); }
-std::vector<std::string> Session::default_fetches(Mode mode) const { return impl_->maker.default_fetches(mode); }
+const Strategy& Session::strategy() const { return alive(impl_).maker.strategy(); }
+const SessionOptions& Session::options() const { return alive(impl_).maker.options(); }
+const Graph& Session::graph() const { return alive(impl_).maker.source(); }
+const Graph& Session::training_graph() const { return alive(impl_).maker.training(); }
+std::vector<std::string> Session::default_fetches(Mode mode) const { return alive(impl_).maker.default_fetches(mode); }
 void Session::set_trace(bool on) {
-  impl_->tracing = on;
+  alive(impl_).tracing = on;
   if (!on) impl_->watch.reset();
 }
-std::vector<GpuReading> Session::gpu_readings() { return impl_->watch ? impl_->watch->readings() : std::vector<GpuReading>{}; }
-const std::vector<TraceEntry>& Session::trace() const { return impl_->trace; }
-StateAfter Session::state_after() const { return impl_->after; }
+std::vector<GpuReading> Session::gpu_readings() { return alive(impl_).watch ? impl_->watch->readings() : std::vector<GpuReading>{}; }
+const std::vector<TraceEntry>& Session::trace() const { return alive(impl_).trace; }
+StateAfter Session::state_after() const { return alive(impl_).after; }
 
 const Program& Session::last_program() const {
-  if (impl_->ran) return *impl_->ran->program;
-  for (const Impl::Built& b : impl_->programs)
+  const Impl& impl = alive(impl_);
+  if (impl.ran) return *impl.ran->program;
+  for (const Impl::Built& b : impl.programs)
     if (b.program) return *b.program;
   throw UserError("nothing has run yet: there is no program");
 }

@@ -13,6 +13,7 @@
 #include <belfry/frontends/session/library.h>
 #include <belfry/frontends/session/placement_scorer.h>
 #include <belfry/frontends/session/results.h>
+#include <belfry/frontends/session/weights.h>
 #include <belfry/graph/plan/cost.h>
 #include <belfry/placer/place.h>
 #include <belfry/placer/strategies/strategies.h>
@@ -37,12 +38,6 @@ struct SessionOptions {
   std::function<void(const std::string&)> notice = {};  ///< told where another plan is made than the one that was given
 };
 
-/// What a program is built for.
-enum class Mode { step, run, infer };
-
-/// Weights, slots, step counter and seed by variable name: everything that lives from step to step.
-using State = std::map<std::string, HostTensor>;
-
 /// One thread at a time: UserError for a call while another thread's is under way.
 class Session {
  public:
@@ -61,7 +56,7 @@ class Session {
   Session& operator=(Session&&) noexcept;
   ~Session();
 
-  /// One step of training: fetches hold the values before the update. UserError for feeds that do not fit; after a failed step whose updates had
+  /// One step of training: fetches hold the values before the update. UserError for feeds that do not fit and graphs that train nothing; after a failed step whose updates had
   /// begun every further step is refused until load_state or reset. `next`: the feeds of the step after this one, asked for while GPUs are busy; what
   /// they read of them is copied meanwhile, for the step that is given this very Batch, with tensors that have not changed.
   Results step(const Batch& feeds, const std::vector<std::string>& fetches = {}, const std::function<Batch()>& next = {});
@@ -80,8 +75,13 @@ class Session {
 
   /// All variables, with their current values.
   State state();
-  /// Replaces the named variables, and moving averages of them that are not named; UserError for unknown names or types. All variables end a torn state.
-  void load_state(const State& state);
+  /// Replaces the named variables, and moving averages of them that are not named; UserError for unknown names or types. All variables end a torn state. Gives who keeps its value.
+  std::vector<std::string> load_state(const State& state);
+  State weights();  ///< the model alone: what `weight_names` says, without what belongs to its training
+  /// Puts weights in their place, from arrays, a safetensors file or a .npz: `fitting_weights` says which, and what is refused. A whole state or a checkpoint
+  /// will do, of which only the weights are taken: slots, step and seed stay as they are.
+  LoadedWeights load_weights(const State& weights, const LoadWeights& how = {});
+  LoadedWeights load_weights(const std::string& file, const LoadWeights& how = {});
   /// Initial values anew, from the seed.
   void reset();
   std::uint64_t seed() const;

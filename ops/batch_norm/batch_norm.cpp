@@ -5,6 +5,7 @@
 
 #include <belfry/graph/split_rules.h>
 #include <belfry/ops/build.h>
+#include <belfry/ops/graph_of.h>
 #include <belfry/ops/norms.h>
 
 namespace belfry {
@@ -171,7 +172,7 @@ Value batch_norm(Value x, Value gamma, Value beta, Value running_mean, Value run
 }
 
 Value batch_norm_inference(Value x, Value gamma, Value beta, Value mean, Value variance, double epsilon, SourceLine at) {
-  SourceGuard guard(*x.graph, at);
+  SourceGuard guard(graph_of(x, "batch_norm_inference", at), at);
   Value deviation = sqrt(variance + epsilon), scale = gamma ? gamma / deviation : 1 / deviation;
   return x * scale + (beta ? beta - mean * scale : -(mean * scale));
 }

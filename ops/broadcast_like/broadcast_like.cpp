@@ -6,6 +6,7 @@
 
 #include <belfry/graph/split_rules.h>
 #include <belfry/ops/build.h>
+#include <belfry/ops/graph_of.h>
 #include <belfry/ops/loops.h>
 
 namespace belfry {
@@ -77,7 +78,7 @@ OpDef broadcast_to_def() {
 Value broadcast_to(Value x, Shape shape, SourceLine at) { return x.shape() == shape ? x : emit("broadcast_to", {x}, {{"shape", std::move(shape)}}, at); }
 
 Value tile(Value x, Integers multiples, SourceLine at) {
-  SourceGuard guard(*x.graph, at);
+  SourceGuard guard(graph_of(x, "tile", at), at);
   const Shape from = x.shape();
   auto refuse = [&](const std::string& why) { throw UserError(fmt::format("[tile] {}; x is '{}' of shape {}", why, x.name(), to_string(std::span(from)))); };
   if (multiples.size() != from.size()) refuse(fmt::format("{} multiples for {} axes", multiples.size(), from.size()));

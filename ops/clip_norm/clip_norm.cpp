@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <belfry/ops/build.h>
+#include <belfry/ops/graph_of.h>
 
 namespace belfry {
 
@@ -26,7 +27,7 @@ Value clip_by_value(Value x, double min, double max, SourceLine at) { return cli
 
 Value global_norm(const std::vector<Value>& values, SourceLine at) {
   if (values.empty()) throw UserError("[global_norm] there are no values");
-  SourceGuard guard(*values[0].graph, at);
+  SourceGuard guard(graph_of(values[0], "global_norm", at), at);
   std::vector<Value> squares;
   for (Value v : values) {
     if (v.dtype() != values[0].dtype())
@@ -37,23 +38,23 @@ Value global_norm(const std::vector<Value>& values, SourceLine at) {
 }
 
 Value clip_by_norm(Value x, double limit, SourceLine at) {
-  SourceGuard guard(*x.graph, at);
+  SourceGuard guard(graph_of(x, "clip_by_norm", at), at);
   return x * factor("clip_by_norm", root(reduce_sum(square(x))), limit);
 }
 
 Value clip_by_norm_along(Value x, double limit, Integers axes, SourceLine at) {
-  SourceGuard guard(*x.graph, at);
+  SourceGuard guard(graph_of(x, "clip_by_norm_along", at), at);
   return x * factor("clip_by_norm_along", root(reduce_sum(square(x), {.axes = std::move(axes), .keep = true})), limit);
 }
 
 Value clip_by_average_norm(Value x, double limit, SourceLine at) {
-  SourceGuard guard(*x.graph, at);
+  SourceGuard guard(graph_of(x, "clip_by_average_norm", at), at);
   return x * factor("clip_by_average_norm", root(reduce_sum(square(x))) / row_count(*x.graph, x.shape(), x.dtype()), limit);
 }
 
 std::vector<Value> clip_by_global_norm(const std::vector<Value>& values, double limit, SourceLine at) {
   Value norm = global_norm(values, at);
-  SourceGuard guard(*norm.graph, at);
+  SourceGuard guard(graph_of(norm, "clip_by_global_norm", at), at);
   // norm − norm is 0, or NaN where the norm is not finite.
   Value by = factor("clip_by_global_norm", norm, limit) + (norm - norm);
   std::vector<Value> out;

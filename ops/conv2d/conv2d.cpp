@@ -2,6 +2,7 @@
 
 #include <belfry/graph/split_rules.h>
 #include <belfry/ops/build.h>
+#include <belfry/ops/graph_of.h>
 #include <belfry/ops/windows.h>
 
 namespace belfry {
@@ -202,7 +203,7 @@ Value conv2d(Value x, Value filter, const Conv2dOptions& o, SourceLine at) {
 }
 
 Value depthwise_conv2d(Value x, Value filter, const DepthwiseConv2dOptions& o, SourceLine at) {
-  SourceGuard guard(*x.graph, at);
+  SourceGuard guard(graph_of(x, "depthwise_conv2d", at), at);
   const Shape &channels = x.shape(), &f = filter.shape();
   bool fits = channels.size() == 4 && f.size() == 4 && !f[2].symbolic() && f[2] == channels[3] && !f[3].symbolic() && f[2].factor >= 1;
   if (!fits || f[2].factor > kLargestSize || f[3].factor > kLargestSize)

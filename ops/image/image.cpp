@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <belfry/ops/build.h>
+#include <belfry/ops/graph_of.h>
 
 namespace belfry {
 
@@ -22,7 +23,7 @@ Extents picture(const char* what, const Value& x, SourceLine at) {
 }  // namespace
 
 Value space_to_depth(Value x, std::int64_t block, SourceLine at) {
-  SourceGuard guard(*x.graph, at);
+  SourceGuard guard(graph_of(x, "space_to_depth", at), at);
   Extents e = picture("space_to_depth", x, at);
   if (block < 1 || e[0] % block || e[1] % block) fail("space_to_depth", "height and width must divide by the block of " + std::to_string(block), x, at);
   Dim n = x.shape()[0];
@@ -31,7 +32,7 @@ Value space_to_depth(Value x, std::int64_t block, SourceLine at) {
 }
 
 Value depth_to_space(Value x, std::int64_t block, SourceLine at) {
-  SourceGuard guard(*x.graph, at);
+  SourceGuard guard(graph_of(x, "depth_to_space", at), at);
   Extents e = picture("depth_to_space", x, at);
   if (block < 1 || e[2] % block || e[2] / block % block) fail("depth_to_space", "the channels must divide by the square of the block of " + std::to_string(block), x, at);
   Dim n = x.shape()[0];
@@ -41,19 +42,19 @@ Value depth_to_space(Value x, std::int64_t block, SourceLine at) {
 }
 
 Value adjust_brightness(Value x, double delta, SourceLine at) {
-  SourceGuard guard(*x.graph, at);
+  SourceGuard guard(graph_of(x, "adjust_brightness", at), at);
   return x + delta;
 }
 
 Value adjust_contrast(Value x, double factor, SourceLine at) {
-  SourceGuard guard(*x.graph, at);
+  SourceGuard guard(graph_of(x, "adjust_contrast", at), at);
   picture("adjust_contrast", x, at);
   Value mean = reduce_mean(x, {{1, 2}, true});
   return (x - mean) * factor + mean;
 }
 
 Value per_image_standardization(Value x, SourceLine at) {
-  SourceGuard guard(*x.graph, at);
+  SourceGuard guard(graph_of(x, "per_image_standardization", at), at);
   Extents e = picture("per_image_standardization", x, at);
   double n = static_cast<double>(e[0]) * static_cast<double>(e[1]) * static_cast<double>(e[2]);
   Moments m = moments(x, {{1, 2, 3}, true});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <belfry/ops/build.h>
+#include <belfry/ops/graph_of.h>
 
 namespace belfry {
 
@@ -38,7 +39,7 @@ Value margin(const char* loss, Value prediction, Value label) {
 }  // namespace
 
 Value binary_cross_entropy(Value prediction, Value label, const CrossEntropyOptions& o, SourceLine at) {
-  SourceGuard guard(*prediction.graph, at);
+  SourceGuard guard(graph_of(prediction, "binary_cross_entropy", at), at);
   label = smoothed("binary_cross_entropy", matched("binary_cross_entropy", prediction, label), o.label_smoothing, 0.5);
   if (o.from_logits) return per_example(sigmoid_cross_entropy(prediction, label));
   Value p = clip(prediction, kEpsilon, 1 - kEpsilon);
@@ -47,7 +48,7 @@ Value binary_cross_entropy(Value prediction, Value label, const CrossEntropyOpti
 
 Value categorical_cross_entropy(Value prediction, Value label, const CrossEntropyOptions& o, SourceLine at) {
   const char* name = "categorical_cross_entropy";
-  SourceGuard guard(*prediction.graph, at);
+  SourceGuard guard(graph_of(prediction, "categorical_cross_entropy", at), at);
   label = matched(name, prediction, label);
   if (label.rank() < 1 || label.shape().back().symbolic()) throw UserError(fmt::format("[{}] the last axis of {} must have a fixed size: the classes", name, to_string(label.type())));
   label = smoothed(name, label, o.label_smoothing, 1 / static_cast<double>(label.shape().back().factor));
@@ -57,17 +58,17 @@ Value categorical_cross_entropy(Value prediction, Value label, const CrossEntrop
 }
 
 Value mean_squared_error(Value prediction, Value label, SourceLine at) {
-  SourceGuard guard(*prediction.graph, at);
+  SourceGuard guard(graph_of(prediction, "mean_squared_error", at), at);
   return per_example(squared_difference(prediction, matched("mean_squared_error", prediction, label)));
 }
 
 Value mean_absolute_error(Value prediction, Value label, SourceLine at) {
-  SourceGuard guard(*prediction.graph, at);
+  SourceGuard guard(graph_of(prediction, "mean_absolute_error", at), at);
   return per_example(abs(prediction - matched("mean_absolute_error", prediction, label)));
 }
 
 Value huber(Value prediction, Value label, double delta, SourceLine at) {
-  SourceGuard guard(*prediction.graph, at);
+  SourceGuard guard(graph_of(prediction, "huber", at), at);
   if (!(delta > 0)) throw UserError(fmt::format("[huber] delta is {}; it must be positive", delta));
   // With c = e held in [−delta, delta] both branches are c·(e − c/2).
   Value e = prediction - matched("huber", prediction, label), c = clip(e, -delta, delta);
@@ -75,23 +76,23 @@ Value huber(Value prediction, Value label, double delta, SourceLine at) {
 }
 
 Value kl_divergence(Value prediction, Value label, SourceLine at) {
-  SourceGuard guard(*prediction.graph, at);
+  SourceGuard guard(graph_of(prediction, "kl_divergence", at), at);
   Value t = clip(matched("kl_divergence", prediction, label), kEpsilon, 1), p = clip(prediction, kEpsilon, 1);
   return sum_of_classes("kl_divergence", t * log(t / p));
 }
 
 Value hinge(Value prediction, Value label, SourceLine at) {
-  SourceGuard guard(*prediction.graph, at);
+  SourceGuard guard(graph_of(prediction, "hinge", at), at);
   return per_example(margin("hinge", prediction, label));
 }
 
 Value squared_hinge(Value prediction, Value label, SourceLine at) {
-  SourceGuard guard(*prediction.graph, at);
+  SourceGuard guard(graph_of(prediction, "squared_hinge", at), at);
   return per_example(square(margin("squared_hinge", prediction, label)));
 }
 
 Value weighted_mean(Value loss, Value weight, SourceLine at) {
-  SourceGuard guard(*loss.graph, at);
+  SourceGuard guard(graph_of(loss, "weighted_mean", at), at);
   weight = matched("weighted_mean", loss, weight);
   Value total = reduce_sum(weight);
   return reduce_sum(loss * weight) / where(equal(total, constant_like(total, 0)), constant_like(total, 1), total);

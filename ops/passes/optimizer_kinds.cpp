@@ -1,5 +1,6 @@
 #include <belfry/ops/passes/optimizer_kinds.h>
 
+#include <algorithm>
 #include <map>
 
 #include <fmt/format.h>
@@ -86,6 +87,10 @@ const OptimizerKind& optimizer_kind(const std::string& kind) {
   std::vector<std::string> names;
   for (const auto& [name, row] : kinds()) names.push_back(name);
   throw UserError(fmt::format("there is no optimizer '{}'; there are {}{}", kind, fmt::join(names, ", "), did_you_mean(kind, names)));
+}
+
+bool is_slot_prefix(const std::string& prefix) {
+  return std::any_of(kinds().begin(), kinds().end(), [&](const auto& row) { return row.second.prefix == prefix; });
 }
 
 const std::vector<AttributeDef>& optimizer_options(const std::string& kind) { return optimizer_kind(kind).options; }

@@ -33,5 +33,7 @@ struct OptimizerKind {
 
 /// UserError with the known kinds.
 const OptimizerKind& optimizer_kind(const std::string& kind);
+/// Whether slots of some kind are called "prefix_…/variable".
+bool is_slot_prefix(const std::string& prefix);
 
 }  // namespace belfry

@@ -5,6 +5,7 @@
 
 #include <belfry/graph/split_rules.h>
 #include <belfry/ops/build.h>
+#include <belfry/ops/graph_of.h>
 #include <belfry/ops/loops.h>
 #include <belfry/ops/random/philox.h>
 
@@ -124,7 +125,7 @@ static std::int64_t own_stream(const Graph& graph, const char* op, const std::st
 }
 
 static Value draw(const char* op, const char* low, const char* high, Value seed, Value step, Shape shape, const RandomOptions& o, SourceLine at) {
-  Attributes attributes = {{"shape", std::move(shape)}, {"dtype", o.dtype}, {"stream", own_stream(*seed.graph, op, o.name)}, {low, o.low}, {high, o.high}};
+  Attributes attributes = {{"shape", std::move(shape)}, {"dtype", o.dtype}, {"stream", own_stream(graph_of(seed, op, at), op, o.name)}, {low, o.low}, {high, o.high}};
   return emit(op, {seed, step}, attributes, at, o.name);
 }
 
@@ -132,7 +133,7 @@ Value random_uniform(Value seed, Value step, Shape shape, const RandomOptions& o
 Value random_normal(Value seed, Value step, Shape shape, const RandomOptions& o, SourceLine at) { return draw("random_normal", "mean", "deviation", seed, step, std::move(shape), o, at); }
 
 Value dropout(Value x, Value seed, Value step, double rate, const std::string& name, SourceLine at) {
-  return emit("dropout", {x, seed, step}, {{"rate", rate}, {"stream", own_stream(*x.graph, "dropout", name)}}, at, name);
+  return emit("dropout", {x, seed, step}, {{"rate", rate}, {"stream", own_stream(graph_of(x, "dropout", at), "dropout", name)}}, at, name);
 }
 
 HostTensor initial_value(const Node& variable, std::uint64_t seed) {

@@ -7,6 +7,7 @@
 #include <belfry/graph/split_rules.h>
 #include <belfry/ops/build.h>
 #include <belfry/ops/extremes.h>
+#include <belfry/ops/graph_of.h>
 #include <belfry/ops/loops.h>
 
 namespace belfry {
@@ -258,7 +259,7 @@ Value reduce_all(Value x, const ReduceOptions& o, SourceLine at) { return emit("
 Value reduce_logsumexp(Value x, const ReduceOptions& o, SourceLine at) { return emit("reduce_logsumexp", {x}, {{"axes", o.axes}, {"keep", o.keep}}, at); }
 
 Moments moments(Value x, const ReduceOptions& o, SourceLine at) {
-  SourceGuard guard(*x.graph, at);
+  SourceGuard guard(graph_of(x, "moments", at), at);
   Value mean = reduce_mean(x, {o.axes, true});
   Value variance = reduce_mean(squared_difference(x, mean), o);
   return {o.keep ? mean : reshape(mean, variance.shape()), variance};
@@ -267,13 +268,13 @@ Moments moments(Value x, const ReduceOptions& o, SourceLine at) {
 Value reduce_variance(Value x, const ReduceOptions& o, SourceLine at) { return moments(x, o, at).variance; }
 
 Value l2_normalize(Value x, Integers axes, double epsilon, SourceLine at) {
-  SourceGuard guard(*x.graph, at);
+  SourceGuard guard(graph_of(x, "l2_normalize", at), at);
   Value squares = reduce_sum(square(x), {std::move(axes), true});
   return x * rsqrt(maximum(squares, constant_like(squares, epsilon)));
 }
 
 Value l2_loss(Value x, SourceLine at) {
-  SourceGuard guard(*x.graph, at);
+  SourceGuard guard(graph_of(x, "l2_loss", at), at);
   return reduce_sum(square(x)) * 0.5;
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <belfry/ops/build.h>
+#include <belfry/ops/graph_of.h>
 
 namespace belfry {
 
@@ -17,7 +18,7 @@ constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
 /// A schedule under construction: nodes go into a scope of their own, counted steps are f64, which holds them exactly.
 class Making {
  public:
-  Making(Value step, const char* kind, const WarmUp& warm_up, SourceLine at) : graph_(*step.graph), line_(graph_, at), before_(graph_.cursor), kind_(kind), warm_up_(warm_up) {
+  Making(Value step, const char* kind, const WarmUp& warm_up, SourceLine at) : graph_(graph_of(step, kind, at)), line_(graph_, at), before_(graph_.cursor), kind_(kind), warm_up_(warm_up) {
     if (step.type() != TensorType{i64, {}}) throw UserError(fmt::format("[{}] the step is a scalar of i64, but '{}' is {}", kind, step.name(), to_string(step.type())));
     if (warm_up.steps) need_steps("warm-up's steps", warm_up.steps);
     need_rates({warm_up.from});

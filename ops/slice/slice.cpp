@@ -7,6 +7,7 @@
 
 #include <belfry/graph/split_rules.h>
 #include <belfry/ops/build.h>
+#include <belfry/ops/graph_of.h>
 #include <belfry/ops/loops.h>
 #include <belfry/ops/slice/box_internal.h>
 
@@ -263,7 +264,7 @@ Value reverse(Value x, Integers axes, SourceLine at) {
 }
 
 std::vector<Value> split_even(Value x, int count, int axis, SourceLine at) {
-  SourceGuard guard(*x.graph, at);
+  SourceGuard guard(graph_of(x, "split_even", at), at);
   std::size_t a = axis_of("split_even", x, axis);
   Dim part = x.shape()[a];
   if (count < 1 || part.factor % count != 0)
@@ -273,7 +274,7 @@ std::vector<Value> split_even(Value x, int count, int axis, SourceLine at) {
 }
 
 std::vector<Value> split_sizes(Value x, const Shape& sizes, int axis, SourceLine at) {
-  SourceGuard guard(*x.graph, at);
+  SourceGuard guard(graph_of(x, "split_sizes", at), at);
   std::size_t a = axis_of("split_sizes", x, axis);
   const Dim wide = x.shape()[a];
   std::int64_t left = wide.factor;
@@ -287,7 +288,7 @@ std::vector<Value> split_sizes(Value x, const Shape& sizes, int axis, SourceLine
 }
 
 std::vector<Value> unstack(Value x, int axis, SourceLine at) {
-  SourceGuard guard(*x.graph, at);
+  SourceGuard guard(graph_of(x, "unstack", at), at);
   std::size_t a = axis_of("unstack", x, axis);
   const Dim wide = x.shape()[a];
   if (wide.symbolic()) throw UserError(fmt::format("[unstack] axis {} of '{}' is {}: how many values it makes is not known here", a, x.name(), to_string(wide)));

@@ -4,6 +4,7 @@
 
 #include <belfry/graph/split_rules.h>
 #include <belfry/ops/build.h>
+#include <belfry/ops/graph_of.h>
 #include <belfry/ops/unary/formulas.h>
 
 namespace belfry {
@@ -201,12 +202,12 @@ Value clip(Value x, double min, double max, SourceLine at) { return emit("clip",
 Value relu_gradient(Value dy, Value y, SourceLine at) { return emit("relu_gradient", {dy, y}, {}, at); }
 
 Value selu(Value x, SourceLine at) {
-  SourceGuard guard(*x.graph, at);
+  SourceGuard guard(graph_of(x, "selu", at), at);
   return elu(x, 1.6732632423543772848) * 1.0507009873554804934;
 }
 
 Value hard_swish(Value x, SourceLine at) {
-  SourceGuard guard(*x.graph, at);
+  SourceGuard guard(graph_of(x, "hard_swish", at), at);
   return x * (relu6(x + 3) / 6);
 }
 

@@ -1,6 +1,7 @@
 """The command line from outside: help, version, devices, wrong use. Argument: the program."""
 
 import json
+import os
 import pathlib
 import re
 import resource
@@ -28,6 +29,12 @@ expect(done.returncode == 0 and "devices" in done.stdout and "Example" in done.s
 done = belfry("--version")
 facts = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
 expect(done.returncode == 0 and facts.keys() >= {"belfry", "compiler", "build", "oneDNN", "fmt", "CUDA"}, f"--version: {done}")
+# Threads of GNU's OpenMP that wait spin for as long as it reads at the start: less than its default, and what the user says stands.
+for said, spins in (({}, "10000"), ({"GOMP_SPINCOUNT": "77"}, "77")):
+    environment = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, env={**environment, **said, "OMP_DISPLAY_ENV": "verbose"})
+    found = re.findall(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr)
+    expect(not found or found[-1] == spins, f"{said}: OpenMP spins {found}")
 done = belfry("devices")
 expect(done.returncode == 0 and done.stdout.startswith("cpu:0") and "oneDNN" in done.stdout, f"devices: {done}")
 done = belfry("devices", "--json")

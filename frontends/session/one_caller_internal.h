@@ -1,0 +1,36 @@
+// Who may call a session: one thread at a time, and nobody once it was moved from.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include <belfry/graph/error.h>
+
+namespace belfry {
+
+template <class Impl>
+Impl& alive(const std::unique_ptr<Impl>& impl) {
+  if (!impl) throw UserError("this Session was moved from: the one that it went to has its state and plans");
+  return *impl;
+}
+
+/// One thread at a time, which may come again while it is inside.
+class OneCaller {
+ public:
+  explicit OneCaller(std::atomic<std::thread::id>& inside) : inside_(&inside) {
+    std::thread::id other;
+    if (inside.compare_exchange_strong(other, std::this_thread::get_id())) return;
+    inside_ = nullptr;
+    if (other != std::this_thread::get_id()) throw UserError("this session is at work in another thread: give each thread a session of its own, or hold a lock around its calls");
+  }
+  OneCaller(const OneCaller&) = delete;
+  ~OneCaller() {
+    if (inside_) inside_->store({});
+  }
+
+ private:
+  std::atomic<std::thread::id>* inside_;
+};
+
+}  // namespace belfry

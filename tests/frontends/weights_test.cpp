@@ -1,0 +1,97 @@
+// A model's weights apart from its training: which they are, what loads into another net, and what is said where it does not.
+#include <gtest/gtest.h>
+
+#include <belfry/belfry.h>
+#include <belfry/frontends/json/plan_file.h>
+#include <belfry/frontends/state/npy.h>
+
+#include "files.h"
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+/// A net with batch norm, dropout and a head; its optimizer has slots, averages and a loss scale.
+Graph normed(const Optimizer& optimizer, std::int64_t classes = 3, const MinimizeOptions& options = {}) {
+  Builder b("normed");
+  Value x = b.input("x", f32, {kBatch, 4});
+  Value y = nn::dropout(nn::batch_norm(nn::dense(x, {.units = 5, .name = "body"}), {.name = "norm"}), {.rate = 0.5});
+  y = nn::dense(y, {.units = classes, .bias = false, .name = "head"});
+  b.output("scores", y);
+  b.minimize(mean(square(y)), optimizer, options);
+  return std::move(b).build();
+}
+
+HostTensor rows() { return HostTensor::of<float>({2, 4}, {1, 2, 3, 4, -1, 0, 1, 2}); }
+
+const Strings kWeights = {"body/bias", "body/kernel", "head/kernel", "norm/beta", "norm/gamma", "norm/moving_mean", "norm/moving_variance"};
+
+Strings names_of(const State& state) {
+  Strings out;
+  for (const auto& [name, value] : state) out.push_back(name);
+  return out;
+}
+
+State trained_state(Session& session) {
+  session.step({{"x", rows()}});
+  return session.state();
+}
+
+TEST(Weights, are_what_the_model_has_without_what_its_training_has) {
+  const MinimizeOptions all = {.average_decay = 0.9, .loss_scale = 8, .loss_scale_steps = 4};
+  Session session(normed(AdamW{}, 3, all));
+  trained_state(session);
+  EXPECT_EQ(session.state().size(), 7u + 2 * 5 + 5 + 4);  // weights, slots and averages of what is trained, step, seed and the loss scale's two
+  EXPECT_EQ(names_of(session.weights()), kWeights);
+  // The same of a plan that was read from a file.
+  Session given = Session::from_plan(std::make_shared<const PlacedGraph>(read_plan(write_plan(session.plan(2)), "plan.json", standard_library()->ops)));
+  EXPECT_EQ(names_of(given.weights()), kWeights);
+}
+
+TEST(Weights, of_a_whole_state_or_a_file_load_into_a_net_with_another_optimizer) {
+  const MinimizeOptions averaged = {.average_decay = 0.9, .loss_scale = 8, .loss_scale_steps = 4};
+  Session from(normed(Adam{.learning_rate = 0.1}, 3, averaged)), to(normed(Momentum{}), {.seed = 9});
+  const State state = trained_state(from), before = to.state();
+  EXPECT_TRUE(says([&] { to.load_state(state); }, {"no variable 'adam_m/body/bias'", "no variable 'loss_scale'"}));
+  const Folder folder;
+  write_safetensors(folder / "state.safetensors", state);
+  write_npz(folder / "weights.npz", from.weights());
+  for (const char* file : {"state.safetensors", "weights.npz"}) {
+    to.load_state(before);
+    const LoadedWeights passed_over = to.load_weights((folder / file).string());
+    EXPECT_TRUE(passed_over.missing.empty() && passed_over.unknown.empty()) << file;
+    EXPECT_EQ(to.weights(), from.weights()) << file;
+    EXPECT_EQ(to.variable("momentum_m/body/bias"), before.at("momentum_m/body/bias")) << file;
+    EXPECT_EQ(to.predict({{"x", rows()}})["scores"], from.predict({{"x", rows()}})["scores"]) << file;
+  }
+}
+
+TEST(Weights, that_do_not_fit_are_named_all_at_once) {
+  Session session(normed(Sgd{}));
+  State given = session.weights();
+  given.erase("norm/beta");
+  given.erase("norm/gamma");
+  given.emplace("norm/gama", HostTensor(f32, {5}));
+  given.emplace("tail/kernel", HostTensor(f32, {5}));
+  EXPECT_TRUE(says([&] { session.load_weights(given); }, {"graph 'normed'", "missing: norm/beta, norm/gamma", "unknown: norm/gama; did you mean norm/gamma", "tail/kernel", "{.strict = false}"}));
+  const LoadedWeights passed_over = session.load_weights(given, {.strict = false});
+  EXPECT_EQ(passed_over.missing, (Strings{"norm/beta", "norm/gamma"}));
+  EXPECT_EQ(passed_over.unknown, (Strings{"norm/gama", "tail/kernel"}));
+  // A head of other classes is no matter of names.
+  const State other = Session(normed(Sgd{}, 7)).weights(), before = session.state();
+  EXPECT_TRUE(says([&] { session.load_weights(other, {.strict = false}); }, {"of another type: head/kernel is f32(5, 3), not f32(5, 7)"}));
+  EXPECT_TRUE(says([&] { session.load_weights({{"step", HostTensor::scalar<std::int64_t>(3)}}, {.strict = false}); }, {"none of the 1 arrays is one of its 7 weights"}));
+  EXPECT_EQ(session.state(), before);
+}
+
+TEST(Weights, that_are_not_among_those_of_a_state_are_given_back_by_name) {
+  Session session(normed(Sgd{}));
+  EXPECT_EQ(session.load_state(session.state()), Strings{});
+  EXPECT_EQ(session.load_state({{"norm/beta", HostTensor(f32, {5})}}).size(), 8u);
+  EXPECT_TRUE(says([&] { session.load_state({{"norm/bta", HostTensor(f32, {5})}, {"norm/beta", HostTensor(f32, {6})}}); }, {"'norm/bta'; did you mean norm/beta", "'norm/beta' is f32(5), not f32(6)"}));
+}
+
+}  // namespace
+}  // namespace belfry::test
