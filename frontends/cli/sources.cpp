@@ -14,6 +14,7 @@
 #include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/frontends/train/run_folder.h>
 #include <belfry/graph/plan/verify.h>
+#include <belfry/ops/optimizer/optimizer.h>
 #include <belfry/ops/passes/passes.h>
 
 namespace belfry {
@@ -83,10 +84,23 @@ Source load_source(const std::string& given, const std::optional<std::string>& f
   return {plan->graph, plan};
 }
 
+namespace {
+
+/// Whether the name is of what an optimizer keeps beside the variables of a graph that has none: slots, averages, counters.
+bool is_of_optimizer(const Graph& g, const std::string& name) {
+  if (name == "step" || name == "loss_scale" || name.starts_with("loss_scale/")) return true;
+  const std::vector<NodeId> variables = g.variables();
+  return std::any_of(variables.begin(), variables.end(), [&](NodeId id) { return name == average_of(g.node(id).name) || name.ends_with("/" + g.node(id).name); });
+}
+
+}  // namespace
+
 void load_states(Session& session, const Source& source, const std::string& file) {
   auto load = [&](const std::string& path, const std::string& who) {
     try {
-      const State state = load_tensors(path);
+      State state = load_tensors(path);
+      if (const Graph& g = session.graph(); source.plan && g.updates.empty())  // a plan that serves
+        std::erase_if(state, [&](const auto& one) { return g.find_node(one.first) < 0 && is_of_optimizer(g, one.first); });
       session.load_state(state);
       std::vector<std::string> left;
       for (NodeId id : session.graph().variables())
