@@ -118,7 +118,7 @@ class Answers {
     std::int64_t row = 0;
     for (const auto& best : best_of(t, top)) {
       out += fmt::format("{} {}:", name, rows_.name(row++));
-      for (std::size_t k = 0; k < best.size(); ++k) out += fmt::format("{} {} {:.6g}", k ? "," : "", named(t) ? classes_[best[k].first] : fmt::format("class {}", best[k].first), best[k].second);
+      for (std::size_t k = 0; k < best.size(); ++k) out += fmt::format("{} {} {:.6g}", k ? "," : "", class_name(t, best[k].first).empty() ? fmt::format("class {}", best[k].first) : class_name(t, best[k].first), best[k].second);
       out += "\n";
     }
     return out;
@@ -131,7 +131,12 @@ class Answers {
   }
 
  private:
-  bool named(const HostTensor& t) const { return t.shape().size() == 2 && static_cast<std::size_t>(t.shape()[1]) == classes_.size(); }
+  /// An output of the graph may have more columns than there are classes; what is fetched besides is of classes only where they are as many.
+  bool named(const HostTensor& t) const {
+    const std::size_t columns = t.shape().size() == 2 ? static_cast<std::size_t>(t.shape()[1]) : 0;
+    return !classes_.empty() && (columns == classes_.size() || (columns > classes_.size() && o_.fetches.empty()));
+  }
+  std::string class_name(const HostTensor& t, std::size_t k) const { return named(t) && k < classes_.size() ? classes_[k] : ""; }
   /// 0: no scores of classes, or nobody asked for them.
   std::size_t top_of(const HostTensor& t) const { return t.shape().size() != 2 ? 0 : o_.top ? static_cast<std::size_t>(o_.top) : named(t) ? 3 : 0; }
   std::string json_of(const HostTensor& t) const {
@@ -139,7 +144,7 @@ class Answers {
     if (const std::size_t top = top_of(t)) {
       for (const auto& best : best_of(t, top)) {
         std::vector<std::string> entries;
-        for (const auto& [k, score] : best) entries.push_back(fmt::format("{{\"class\": {}, {}\"score\": {}}}", k, named(t) ? fmt::format("\"name\": {}, ", json_text(classes_[k])) : "", json_real(score)));
+        for (const auto& [k, score] : best) entries.push_back(fmt::format("{{\"class\": {}, {}\"score\": {}}}", k, class_name(t, k).empty() ? "" : fmt::format("\"name\": {}, ", json_text(class_name(t, k))), json_real(score)));
         lines.push_back(fmt::format("[{}]", fmt::join(entries, ", ")));
       }
       return fmt::format("[{}]", fmt::join(lines, ",\n"));

@@ -94,9 +94,10 @@ TEST(ImageFolders, that_are_held_out_have_the_labels_of_those_to_train_on) {
 TEST(ImageFolders, hold_out_photos_by_their_names_whatever_else_lies_there) {
   Folder folder;
   auto part = [&](bool taken) { return list_image_folder(folder.path(), {}, {"cat", "dog"}, {.fraction = 0.25, .taken = taken}).files; };
-  for (const char* name : {"cat", "dog"}) fs::create_directories(folder / name);
-  for (const char* name : {"cat", "dog"})
+  for (const char* name : {"cat", "dog"}) {
+    fs::create_directories(folder / name);
     for (int k = 0; k < 100; ++k) write_file(folder / name / (std::to_string(k) + ".jpg"), "not read");
+  }
   const std::vector<std::string> held = part(true), others = part(false);
   EXPECT_EQ(held.size() + others.size(), 200u);
   EXPECT_NEAR(static_cast<double>(held.size()), 50, 20);
