@@ -9,7 +9,7 @@ import sys
 import tempfile
 import zlib
 
-program, root = str(pathlib.Path(sys.argv[1]).resolve()), pathlib.Path(sys.argv[2])
+program, root = str(pathlib.Path(sys.argv[1]).resolve()), pathlib.Path(sys.argv[2]).resolve()
 objections = []
 
 
@@ -37,8 +37,8 @@ def check_photos(folder, belfry):
             path.write_bytes(png(30, 29 + k % 3, lambda x, y: low + (x * 3 + y * (k + 1)) % 80))
     done = belfry("train", "mnist_cnn", "--data", "photos")
     expect(done.returncode == 1 and "with a part to hold out" in done.stderr, f"class folders alone: {done}")
-    train = ["train", "mnist_cnn", "--data", "photos", "--hold-out", "0.3", "--rescale", "1/255", "--batch", "8", "--out", "seen"]
-    done = belfry(*train, "--epochs", "8")
+    train = ["train", "mnist_cnn", "--data", "photos", "--hold-out", "0.3", "--rescale", "1/255", "--shuffle", "--batch", "8", "--out", "seen"]
+    done = belfry(*train, "--epochs", "12")
     expect(done.returncode == 0 and "test accuracy 100.00 %" in done.stdout, f"training on photos: {done}")
     record = json.loads((folder / "seen/run.json").read_text(encoding="utf-8"))
     expect(record["classes"] == ["dark", "light"] and record["state"] == "state.safetensors" and abs(record["pixels"]["scale"] * 255 - 1) < 1e-12, f"run.json: {record}")
