@@ -14,6 +14,9 @@
 
 namespace belfry {
 
+/// Whether its first axis is that of the batch.
+bool rows_first(const Graph& g, const TensorType& t);
+
 class PredictRows {
  public:
   /// `inputs`: those that are read. Arrays are brought to what these take, bytes in the place of pictures by `pixels`; an array alone goes into an input alone,

@@ -10,16 +10,16 @@
 
 namespace belfry {
 
+bool rows_first(const Graph& g, const TensorType& t) { return !t.shape.empty() && t.shape[0].symbol == g.row_symbol; }
+
 namespace {
 
 const TensorType& type_of(const Graph& g, const std::string& input) { return g.node(g.find_node(input)).types[0]; }
 
-bool has_rows(const Graph& g, const TensorType& t) { return !t.shape.empty() && t.shape[0].symbol == g.row_symbol; }
-
 /// Rows of this size are pictures.
 std::optional<PictureSize> picture_size(const Graph& g, const std::string& input) {
   const TensorType& t = type_of(g, input);
-  if (t.dtype != f32 || t.shape.size() != 4 || !has_rows(g, t)) return {};
+  if (t.dtype != f32 || t.shape.size() != 4 || !rows_first(g, t)) return {};
   for (int axis = 1; axis < 4; ++axis)
     if (t.shape[static_cast<std::size_t>(axis)].symbolic()) return {};
   const PictureSize size{t.shape[1].factor, t.shape[2].factor, t.shape[3].factor};
@@ -76,7 +76,7 @@ void PredictRows::take_tensors(const Graph& g, const std::vector<std::string>& i
   say_unread(g, given, files[0]);
   for (auto& [name, tensor] : given) {
     const NodeId id = g.find_node(name);
-    if (id < 0 || !has_rows(g, g.node(id).types[0])) {
+    if (id < 0 || !rows_first(g, g.node(id).types[0])) {
       whole_.insert_or_assign(name, std::move(tensor));
       continue;
     }

@@ -32,6 +32,14 @@ void note_end(const fs::path& out) {
 
 }  // namespace
 
+void take_from_run(TrainArguments& o) {
+  const Json run = Json::parse(read_file(fs::path(o.source) / "run.json"), nullptr, false);
+  if (!run.is_object()) throw UserError(fmt::format("{}/run.json: holds no JSON object", o.source));
+  if (o.rescale.empty() && run.contains("rescale")) o.rescale = run["rescale"].get<std::string>();
+  if (o.hold_out <= 0 && run.contains("hold_out")) o.hold_out = run["hold_out"].get<double>();
+  o.antialias = o.antialias || run.contains("antialias");
+}
+
 void refuse_run_there(const TrainArguments& o) {
   if (o.overwrite && o.out.empty()) throw WrongUse("--overwrite is of --out: give that too");
   if (o.out.empty() || o.overwrite || !is_run_folder(o.out)) return;
@@ -53,6 +61,7 @@ void write_run(Session& session, const TrainArguments& o, const DataSet& train, 
   if (o.drop_last) run["drop_last"] = true;
   if (!o.distort.empty()) run["distort"] = o.distort;
   if (!o.rescale.empty()) run["rescale"] = o.rescale;
+  if (o.antialias) run["antialias"] = true;
   if (!o.shard.empty()) run["shard"] = o.shard;
   if (o.hold_out > 0) run["hold_out"] = o.hold_out;
   if (o.patience) run["patience"] = o.patience;

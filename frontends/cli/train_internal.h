@@ -31,6 +31,8 @@ bool holds_bytes(const DataSet& data);
 /// The data themselves. Says so where pictures go in as bytes are.
 Splits splits_for(const Session& session, const TrainArguments& o);
 
+/// What is not said of pixels and of the part that is held out, as the run that is the source was told.
+void take_from_run(TrainArguments& o);
 /// UserError where --out is the folder of a run that this one neither goes on with nor replaces.
 void refuse_run_there(const TrainArguments& o);
 /// In place of what --overwrite replaces: what the run was told, for `belfry runs`, its graph, and what a later `predict` must know of classes and pixels.

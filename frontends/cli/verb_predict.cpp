@@ -72,8 +72,6 @@ std::vector<std::string> inputs_of(const Graph& g, const std::vector<std::string
   return out;
 }
 
-bool has_rows(const Graph& g, const TensorType& t) { return !t.shape.empty() && t.shape[0].symbol == g.row_symbol; }
-
 /// Parts below one another along axis 0.
 HostTensor stacked(const std::vector<HostTensor>& parts) {
   const int count = static_cast<int>(parts.size());
@@ -176,7 +174,7 @@ void predict(const PredictArguments& o, const std::shared_ptr<const Library>& li
   }
   std::map<std::string, HostTensor> all;
   for (auto& [name, values] : parts) {
-    if (values.size() > 1 && !has_rows(session.graph(), session.graph().type(session.graph().at(name))))
+    if (values.size() > 1 && !rows_first(session.graph(), session.graph().type(session.graph().at(name))))
       throw WrongUse(fmt::format("'{}' has no row for each row that is fed: predict all rows at once, without --batch, or --fetch what has", name));
     all.insert_or_assign(name, values.size() > 1 ? stacked(values) : std::move(values[0]));
   }

@@ -15,6 +15,7 @@
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/train/fit.h>
+#include <belfry/frontends/train/run_folder.h>
 #include <belfry/graph/plan/memory.h>
 
 namespace belfry {
@@ -200,6 +201,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
     std::shared_ptr<const Library> all = library();
     Source source = load_source(o->source, *all);
     refuse_broken(source, o->source);
+    if (!source.state.empty() && is_run_folder(o->source)) take_from_run(*o);
     Session session = make_session(source, o->placement, all);
     load_states(session, source, o->state);
     say_initial(session, source, o->state);

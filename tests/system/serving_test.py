@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zipfile
 import zlib
 
 program, root = str(pathlib.Path(sys.argv[1]).resolve()), pathlib.Path(sys.argv[2]).resolve()
@@ -42,7 +43,7 @@ def check_photos(folder, belfry):
     expect(done.returncode == 0 and "test accuracy 100.00 %" in done.stdout, f"training on photos: {done}")
     record = json.loads((folder / "seen/run.json").read_text(encoding="utf-8"))
     expect(record["classes"] == ["dark", "light"] and record["state"] == "state.safetensors" and abs(record["pixels"]["scale"] * 255 - 1) < 1e-12, f"run.json: {record}")
-    rows = [int(re.search(r"of (\d+) rows", belfry("evaluate", "seen", "--data", "photos", "--hold-out", "0.3", "--rescale", "1/255", "--split", s).stderr)[1]) for s in ("train", "test")]
+    rows = [int(re.search(r"of (\d+) rows", belfry("evaluate", "seen", "--data", "photos", "--split", s).stderr)[1]) for s in ("train", "test")]
     expect(sum(rows) == 40 and 4 <= rows[1] <= 20, f"a part that is held out: {rows}")
     done = belfry("predict", "seen", "--feed", "photos/dark", "photos/light/03.png", "--top", "1", "--batch", "6")
     lines = done.stdout.splitlines()
@@ -121,7 +122,16 @@ def check_digits(folder, belfry):
     column = lines[0].index("steps")
     expect([row[column] for row in lines[1:]] == ["32", "40"] and "--steps" in lines[0], f"runs: {lines}")
 
-    # Arrays of bytes are told of; an evaluation's trace says what to do.
+    # An evaluation's trace says what to do.
+    with zipfile.ZipFile(folder / "feeds.npz", "w") as feeds:
+        feeds.writestr("image.npy", (folder / "floats.npy").read_bytes())
+        feeds.writestr("label.npy", npy("<i4", (64,), struct.pack("<64i", *labels)))
+    done = belfry("run", "train.json", "--feed", "feeds.npz", "--trace", "evaluation.json")
+    expect(done.returncode == 0 and "--steps 1 traces the step" in done.stderr, f"an evaluation's trace: {done}")
+    done = belfry("show", "train.json", "--timeline", "--trace", "evaluation.json")
+    expect(done.returncode == 1 and "run --steps 1 --trace" in done.stderr, f"a timeline of an evaluation: {done}")
+
+    # Arrays of bytes are told of.
     (folder / "grey").mkdir()
     for split, n in (("train", 32), ("val", 16)):
         (folder / "grey" / split).mkdir()
