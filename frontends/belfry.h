@@ -10,3 +10,4 @@
 #include <belfry/frontends/session/session.h>
 #include <belfry/frontends/state/safetensors.h>
 #include <belfry/frontends/train/fit.h>
+#include <belfry/frontends/train/run_folder.h>

@@ -11,21 +11,15 @@
 
 #include <fmt/format.h>
 
-#include <belfry/executor/device/cpu/host_facts.h>
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/draw/describe_slow.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/cost_file.h>
-#include <belfry/frontends/json/graph_file.h>
 #include <belfry/frontends/json/placement_file.h>
 #include <belfry/frontends/json/plan_file.h>
-#include <belfry/frontends/json/strict_json.h>
-#include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/frontends/state/npy.h>
 #include <belfry/frontends/state/safetensors.h>
 #include <belfry/frontends/train/fit.h>
-#include <belfry/graph/plan/verify.h>
-#include <belfry/ops/passes/passes.h>
 #include <belfry/placer/diff.h>
 
 namespace belfry {
@@ -42,61 +36,6 @@ CLI::Validator whole(std::uint64_t low, std::uint64_t high) {
 
 CLI::Validator count() { return whole(1, std::uint64_t{1} << 62); }
 
-namespace {
-
-/// The reader of files knows no optimizers: what it cannot say is said here.
-void check_optimizer(const Graph& graph, const std::string& file) {
-  if (!graph.train) return;
-  try {
-    training_options(*graph.train);
-  } catch (const UserError& e) {
-    throw UserError(fmt::format("{}: /train/optimizer: {}", file, e.what()));
-  }
-}
-
-/// What stands behind the name in "mobilenet_v2:alpha=0.35,image=96".
-Settings settings_of(const std::string& what) {
-  Settings out;
-  for (std::size_t at = what.find(':'); at != what.npos; at = what.find(',', at + 1)) {
-    const std::string item = what.substr(at + 1, what.find(',', at + 1) - at - 1);
-    const std::size_t is = item.find('=');
-    double value = 0;
-    const char *first = item.data() + is + 1, *last = item.data() + item.size();
-    if (is == 0 || is == item.npos || first == last) throw WrongUse(fmt::format("'{}': a net's settings are NAME=NUMBER with commas between them, not '{}'", what, item));
-    if (auto [end, error] = std::from_chars(first, last, value); end != last || error != std::errc()) throw WrongUse(fmt::format("'{}': '{}' has no number that a double can be", what, item));
-    if (!out.try_emplace(item.substr(0, is), value).second) throw WrongUse(fmt::format("'{}': '{}' stands there twice", what, item.substr(0, is)));
-  }
-  return out;
-}
-
-}  // namespace
-
-std::optional<std::string> source_text(const std::string& what) {
-  const std::string name = what.substr(0, what.find(':'));
-  for (const NetDef& n : standard_nets())
-    if (n.name == name) return {};
-  if (name.find('.') == name.npos && name.find('/') == name.npos) net_named(name);  // neither a net nor a file: says which nets there are
-  return read_file(what);
-}
-
-Source load_source(const std::string& what, const Library& library) { return load_source(what, source_text(what), library); }
-
-Source load_source(const std::string& what, const std::optional<std::string>& file, const Library& library) {
-  if (!file) return {std::make_shared<const Graph>(net_named(what.substr(0, what.find(':'))).build(library.ops, settings_of(what))), nullptr};
-  const std::string& text = *file;
-  if (!JsonDocument(text, what).root().find("plan")) {
-    Source out;
-    auto graph = std::make_shared<Graph>(read_graph(text, what, library.ops, {}, &out.state));
-    if (!graph->size()) throw UserError(fmt::format("{}: the graph is empty: it has no \"inputs\", no \"variables\" and no \"nodes\"; belfry convert mnist_cnn shows one that has", what));
-    check_optimizer(*graph, what);
-    out.graph = std::move(graph);
-    if (!out.state.empty()) out.state = (std::filesystem::path(what).parent_path() / out.state).string();
-    return out;
-  }
-  auto plan = std::make_shared<const PlacedGraph>(read_plan(text, what, library.ops));
-  return {plan->graph, plan};
-}
-
 void PlacementArguments::add_to(CLI::App& app, bool runs) {
   app.add_option("--precision", precision, "f32, bf16 or f16: what products and what follows them are computed on; by default as the graph says")->check(CLI::IsMember({"f32", "bf16", "f16"}));
   app.add_option("--strategy", strategy, "single, towers, mirrored, sharded, parameter_server, layers, pipeline, hybrid or auto; by default towers on several devices")->type_name("NAME");
@@ -107,7 +46,7 @@ void PlacementArguments::add_to(CLI::App& app, bool runs) {
   app.add_option("-O", options, "an option of the strategy: -O variables=cpu:0")->type_name("KEY=VALUE");
   app.add_option("--move", moves, "devices of nodes by name: 'tower_1/logits/**=cpu:0'")->type_name("GLOB=DEVICE");
   app.add_option("--placement", placement_file, "a placement file: towers and rules")->check(CLI::ExistingFile);
-  app.add_option("--cluster", cluster_file, "devices, memory spaces and links from a file")->check(CLI::ExistingFile);
+  app.add_option("--cluster", cluster_file, fmt::format("devices, memory spaces and links from a file, or of one that is known: {}", fmt::join(cluster_names(), ", ")))->check(is_cluster());
   app.add_option("--memory-fraction", memory_fraction, "of a GPU's memory that plans may take; by default 0.95")->check(CLI::Range(0.01, 1.0));
   app.add_option("--calibration", calibration, "what was measured on this machine, for forecasts and for --strategy auto: belfry bench --calibrate writes it")->check(CLI::ExistingFile);
   app.add_option("--recompute", recompute, "keep of the forward pass what so many stretches leave to each other, and compute the rest again in backward")->check(CLI::Range(2, 10000));
@@ -225,7 +164,7 @@ bool names_gpu(const Source& source, const PlacementArguments& a, const std::opt
 
 Session make_session(const Source& source, const PlacementArguments& a, std::shared_ptr<const Library> library, bool anew) {
   SessionOptions options;
-  if (!a.cluster_file.empty()) options.cluster = read_cluster(read_file(a.cluster_file), a.cluster_file);
+  if (!a.cluster_file.empty()) options.cluster = read_cluster(cluster_text(a.cluster_file), a.cluster_file);
   if (a.no_cuda_graph && !names_gpu(source, a, options.cluster)) refuse_idle({{"--no-cuda-graph", true}}, "no device is a GPU");
   options.seed = a.seed;
   options.library = library;
@@ -267,45 +206,6 @@ std::int64_t batch_of(std::int64_t given, const Source& source, const PlacementA
   return a.placement_file.empty() ? 0 : placement_of(a).batch.value_or(0);
 }
 
-void load_states(Session& session, const Source& source, const std::string& file) {
-  auto load = [&](const std::string& path, const std::string& who) {
-    try {
-      const State state = load_tensors(path);
-      session.load_state(state);
-      std::vector<std::string> left;
-      for (NodeId id : session.graph().variables())
-        if (const Node& n = session.graph().node(id); n.attributes.flag("trainable") && !state.contains(n.name)) left.push_back(n.name);
-      if (!left.empty()) say(fmt::format("{} '{}' lacks {} of the variables that are trained, which keep the values that they had: {}{}\n", who, path, left.size(), left[0], left.size() > 1 ? ", …" : ""));
-    } catch (const UserError& e) {
-      throw UserError(std::string_view(e.what()).starts_with(path) ? fmt::format("{} {}", who, e.what()) : fmt::format("{} '{}': {}", who, path, e.what()));
-    }
-  };
-  if (!source.state.empty()) load(source.state, "the state that the graph's file names,");
-  if (!file.empty()) load(file, "--state");
-}
-
-void say_initial(const Session& session, const Source& source, const std::string& file) {
-  if (!file.empty() || !source.state.empty()) return;
-  const Graph& g = session.graph();
-  const std::vector<NodeId> variables = g.variables();  // of them step and seed are whole numbers
-  if (std::any_of(variables.begin(), variables.end(), [&](NodeId id) { return is_float(g.node(id).types[0].dtype); }))
-    say("the variables have their initial values: no --state was given\n");
-}
-
-void refuse_broken(const Source& source, const std::string& file) {
-  if (!source.plan) return;
-  std::vector<std::string> found = verify(*source.plan);
-  if (!found.empty()) throw UserError(fmt::format("{} does not hold: {}\nderive what follows from its decisions:  belfry place {} -o {}", file, fmt::join(found, "\n  "), file, file));
-  if (std::string hash = arithmetic_hash(*source.plan); hash != source.plan->arithmetic_hash)
-    say(fmt::format("{}: its arithmetic hash is {}, but the file says {}: it was edited, or made by another version\n", file, hash, source.plan->arithmetic_hash));
-  const HostFacts host = host_facts();
-  auto say_other = [&](const std::string& there, const std::string& here, const char* what) {
-    if (!there.empty() && there != here) say(fmt::format("{}: {} '{}' where it was made, '{}' here: bits may differ\n", file, what, there, here));
-  };
-  say_other(source.plan->isa, isa_text(host), "instruction set");
-  say_other(source.plan->libraries, libraries_text(host), "libraries");
-}
-
 void say_loops(Session& session, std::int64_t batch, const std::vector<std::string>& fetches, const std::string& file) {
   const std::int64_t rows = rows_handed_out(session, batch);
   TrainingLoops loops(session, {.rows = rows, .fetches = fetches});
@@ -331,14 +231,18 @@ void save_tensors(const std::string& path, const std::map<std::string, HostTenso
   path.ends_with(".npz") ? write_npz(path, tensors) : write_safetensors(path, tensors);
 }
 
-void say_slow(const PlacedGraph& plan) {
+void say_slow(const PlacedGraph& plan, bool all) {
   const std::string lines = describe_slow(plan);
   if (lines.empty()) return;
+  constexpr std::int64_t kShown = 3;
+  const std::int64_t more = all ? 0 : std::count(lines.begin(), lines.end(), '\n') - kShown;
   std::string out = "slow on purpose:\n";
-  for (std::size_t at = 0, end; at < lines.size(); at = end + 1) {
+  std::int64_t shown = 0;
+  for (std::size_t at = 0, end; at < lines.size() && (all || shown < kShown); at = end + 1, ++shown) {
     end = lines.find('\n', at);
     out += "  " + lines.substr(at, end - at) + "\n";
   }
+  if (more > 0) out += fmt::format("  and {} more: --verbose\n", more);
   say(out);
 }
 

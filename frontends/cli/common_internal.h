@@ -28,7 +28,7 @@ CLI::Validator whole(std::uint64_t low, std::uint64_t high);
 /// A batch, a count of steps or of rows: 1 to 2^62.
 CLI::Validator count();
 
-/// A net by name, with settings as in mobilenet_v2:alpha=0.35,image=96; a graph file; or a plan file.
+/// A net by name, with settings as in mobilenet_v2:alpha=0.35,image=96; a graph file; a plan file; or the folder of a run, which is its graph and state.
 struct Source {
   std::shared_ptr<const Graph> graph;           ///< of a plan: after the passes
   std::shared_ptr<const PlacedGraph> plan;      ///< null unless it was a plan
@@ -38,6 +38,12 @@ Source load_source(const std::string& what, const Library& library);
 /// The text of the file, read once; none for a net's name.
 std::optional<std::string> source_text(const std::string& what);
 Source load_source(const std::string& what, const std::optional<std::string>& text, const Library& library);
+
+/// Clusters that come with the program, sorted.
+std::vector<std::string> cluster_names();
+/// Of a file, else of one that comes with the program.
+std::string cluster_text(const std::string& name);
+CLI::Validator is_cluster();
 
 /// --precision, --strategy, --devices, --towers, -O, --threads-per-tower, --placement, --move, --seed, --cluster, --memory-fraction, --recompute, --no-cuda-graph, --soft-placement.
 struct PlacementArguments {
@@ -105,7 +111,7 @@ class StepFeeds {
 void say(const std::string& text);
 /// From now on nothing is said, until errors are.
 void be_quiet(bool quiet);
-/// What of a plan is slow on purpose, where there is something.
-void say_slow(const PlacedGraph& plan);
+/// What of a plan is slow on purpose, where there is something: three lines, or all.
+void say_slow(const PlacedGraph& plan, bool all = true);
 
 }  // namespace belfry

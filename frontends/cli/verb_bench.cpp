@@ -25,7 +25,8 @@ struct BenchArguments {
   std::vector<int> towers;
   std::vector<std::string> precisions = {""};  ///< empty: the graph's own
   std::int64_t rounds = 20;
-  bool calibrate = false, json = false;
+  bool calibrate = false, json = false, inference = false;
+  Mode mode() const { return inference ? Mode::infer : Mode::step; }
   std::string out, devices;
 };
 
@@ -74,7 +75,7 @@ void run_bench(BenchArguments& o, const std::shared_ptr<const Library>& library)
   const auto engines = std::make_shared<CostTable>();
   if (o.calibrate && !o.devices.empty()) {
     for (Case& c : cases) {
-      timed_step(c.session, c.feeds);
+      timed_step(c.session, c.feeds, {}, o.mode());
       engines->engines.merge(time_engines(c.session.last_program()));
     }
     if (!engines->engines.empty()) cases = cases_of(o, library, host.cores, engines);  // what is measured runs on the engines that the table names
@@ -82,12 +83,12 @@ void run_bench(BenchArguments& o, const std::shared_ptr<const Library>& library)
   Calibration calibration;
   // Rounds over all cases in turn, so that what slows the machine for a while slows them alike.
   for (std::int64_t round = -2; round < o.rounds; ++round)
-    for (Case& c : cases) measure_round(c.session, c.feeds, round, c.seconds, o.calibrate ? &calibration : nullptr);
+    for (Case& c : cases) measure_round(c.session, c.feeds, round, c.seconds, o.calibrate ? &calibration : nullptr, o.mode());
   for (const Case& c : cases) {
     const MeasuredSeconds s = spread_of(c.seconds);
     if (o.json) std::cout << fmt::format("{{\"case\": {}, \"seconds\": {}, \"quieter_half\": {}, \"a_tenth_above\": {}}}\n",
                                          json_text(c.name), json_real(s.median), json_real(s.quiet), json_real(s.high));
-    else std::cout << fmt::format("{:<48} {:>9} a step (the quieter half {}, a tenth above {})\n", c.name, human_seconds(s.median), human_seconds(s.quiet), human_seconds(s.high));
+    else std::cout << fmt::format("{:<48} {:>9} a {} (the quieter half {}, a tenth above {})\n", c.name, human_seconds(s.median), o.inference ? "batch served" : "step", human_seconds(s.quiet), human_seconds(s.high));
   }
   if (!o.calibrate) return;
   CostTable table = calibration.table(fmt::format("{}, {} cores, {}, {}", host.processor, host.cores, isa_text(host), libraries_text(host)));
@@ -102,13 +103,14 @@ void add_bench_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<BenchArguments>();
   CLI::App* verb = app.add_subcommand("bench", "Step times of nets here; with --calibrate what every kernel of them costs, for forecasts");
   verb->footer("Example: belfry bench mnist_cnn cifar10 --batch 16,64 --calibrate -o here.json");
-  verb->add_option("nets", o->nets, "nets or graph files")->required();
+  verb->add_option("nets", o->nets, "nets, graph files or run folders")->required();
   verb->add_option("--batch", o->batches, "global rows of a step; several give forecasts something to lie between")->delimiter(',')->check(count());
   verb->add_option("--precision", o->precisions, "f32, bf16 or f16, or several of them; by default as the graph says")->delimiter(',')->check(CLI::IsMember({"f32", "bf16", "f16"}));
   verb->add_option("--towers", o->towers, "by default 1,2 where there are two cores")->delimiter(',')->check(whole(1, 4096));
   verb->add_option("--devices", o->devices, "gpu:0, or several; by default cores of the host. With --calibrate, engines of libraries are timed there too");
   verb->add_option("--rounds", o->rounds, "steps of each, all in turn; the table keeps the quieter half of them")->check(whole(1, 1 << 20));
   verb->add_flag("--calibrate", o->calibrate, "trace a second step in each round, and write what every launch takes");
+  verb->add_flag("--inference", o->inference, "batches that are served, in place of steps of training");
   verb->add_flag("--json", o->json, "a line for each, for machines");
   verb->add_option("-o,--out", o->out, "the table's file");
   verb->callback([o, library] { run_bench(*o, library()); });

@@ -20,7 +20,8 @@ namespace {
 struct ForecastArguments {
   std::string source, trace;
   std::int64_t batch = 0, measure = 0;
-  bool json = false, jsonl = false, launches = false;
+  bool json = false, jsonl = false, launches = false, inference = false;
+  Mode mode() const { return inference ? Mode::infer : Mode::step; }
   std::vector<std::string> fetches;
   PlacementArguments placement;
 };
@@ -31,8 +32,8 @@ void measure(ForecastArguments& o, const Source& source, const std::shared_ptr<c
   Session session = make_session(source, o.placement, library, false);
   const auto feeds = synthetic_feeds(session.graph(), batch);
   std::vector<double> seconds;
-  for (int warm = 0; warm < 3; ++warm) timed_step(session, feeds, o.fetches);
-  for (std::int64_t k = 0; k < o.measure; ++k) seconds.push_back(timed_step(session, feeds, o.fetches));
+  for (int warm = 0; warm < 3; ++warm) timed_step(session, feeds, o.fetches, o.mode());
+  for (std::int64_t k = 0; k < o.measure; ++k) seconds.push_back(timed_step(session, feeds, o.fetches, o.mode()));
   const MeasuredSeconds spread = spread_of(seconds);
   std::cout << describe_beside(plan, f, {spread.quiet, {}});
   std::cout << fmt::format("of {} steps that is the mean of the quieter half; half took less than {}, nine tenths less than {}\n", o.measure, human_seconds(spread.median), human_seconds(spread.high));
@@ -50,6 +51,7 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
   if (o.json && (o.measure || !o.trace.empty())) throw WrongUse("--json writes the forecast alone, without what was measured: leave --measure and --trace out");
   if (o.jsonl && (o.json || o.measure || !o.trace.empty() || !o.placement.placement_file.empty()))
     throw WrongUse("--jsonl scores the placements on standard input alone: leave --json, --measure, --trace and --placement out");
+  if (o.jsonl && o.inference) throw WrongUse("--jsonl scores steps of training: leave --inference out");
   if (o.placement.no_cuda_graph && !o.measure) throw WrongUse("--no-cuda-graph is of runs: give --measure too");
   Source source = load_source(o.source, *library);
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
@@ -57,7 +59,7 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
   Session session = make_session(source, o.placement, library);
   const CostTable& costs = costs_of(session);
   if (o.jsonl) return score_lines(session, batch, o, costs);
-  const PlacedGraph& plan = session.plan(batch, Mode::step, o.fetches);
+  const PlacedGraph& plan = session.plan(batch, o.mode(), o.fetches);
   const Forecast f = forecast(plan, costs);
   if (o.json) {
     std::cout << write_forecast(plan, f, o.launches);
@@ -79,10 +81,11 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
 void add_forecast_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<ForecastArguments>();
   CLI::App* verb = app.add_subcommand("forecast", "How long a step will take, and why: before it runs, also on machines that are not here");
-  verb->footer("Example: belfry forecast resnet50 --cluster clusters/p100x8.json --batch 512 --strategy mirrored");
-  verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
+  verb->footer("Example: belfry forecast resnet50 --cluster clusters/p100x8.json --batch 512 --strategy mirrored\nExample: belfry forecast resnet50 --cluster h100x8 --devices gpu:0 --batch 8 --inference");
+  verb->add_option("source", o->source, "a net, a graph file, a plan file or a run's folder")->required();
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
-  verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',');
+  verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics, for inference the outputs")->delimiter(',');
+  verb->add_flag("--inference", o->inference, "of a batch that is served, not of a step of training: no labels, no dropout, running statistics");
   verb->add_option("--trace", o->trace, "a trace that belfry run wrote: measured beside forecast, node by node")->check(CLI::ExistingFile);
   verb->add_option("--measure", o->measure, "run so many steps here on made-up feeds: measured beside forecast")->type_name("STEPS")->check(whole(1, 1 << 20));
   verb->add_flag("--json", o->json, "for machines");

@@ -24,6 +24,7 @@ namespace {
 struct PlaceArguments {
   std::string source, out, problem;
   std::int64_t batch = 0;
+  bool inference = false;
   std::vector<std::string> fetches;
   PlacementArguments placement;
 };
@@ -79,16 +80,17 @@ void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library)
   if (!o.out.empty()) refuse_unwritable({o.out});
   if (text && is_partitioning(*text, o.source)) return solve(o, *text);
   if (!o.problem.empty() && o.problem != kOwn && o.problem != kPartitioning) throw WrongUse(fmt::format("--problem={}: the formats are {} and {}", o.problem, kOwn, kPartitioning));
+  if (o.inference && !o.problem.empty()) throw WrongUse("--problem is of steps of training: leave --inference out");
   o.placement.forecast = !o.problem.empty();
   Source source = load_source(o.source, text, *library);
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
   if (!source.state.empty()) say(fmt::format("the state that {} names is not in the plan; give it to run: --state {}\n", o.source, source.state));
   Session session = make_session(source, o.placement, library, true);
-  if (session.strategy().loops) {
+  if (session.strategy().loops && !o.inference) {
     if (o.out.empty() || !o.problem.empty()) throw WrongUse("what is trained by loops has two plans, a worker's and the servers': -o PLAN.json writes PLAN.worker.json and PLAN.server.json");
     return say_loops(session, batch, o.fetches.empty() ? session.default_fetches(Mode::step) : o.fetches, o.out);
   }
-  const PlacedGraph& plan = session.plan(batch, Mode::step, o.fetches);
+  const PlacedGraph& plan = session.plan(batch, o.inference ? Mode::infer : Mode::step, o.fetches);
   say(describe(plan, {.memory = true, .nodes = false}));
   const CostTable& costs = costs_of(session);
   put(o, o.problem.empty() ? write_plan(plan) : o.problem == kOwn ? write_problem(plan, costs) : partitioning_of(plan, costs));
@@ -99,11 +101,12 @@ void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library)
 void add_place_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<PlaceArguments>();
   CLI::App* verb = app.add_subcommand("place", "Make a plan of a graph, derive a plan anew from its decisions, or answer a cutting problem");
-  verb->footer("Example: belfry place mnist_cnn -o two.json --devices cpu:0,cpu:1 --batch 32 -O variables=cpu:0");
-  verb->add_option("source", o->source, "a net, a graph file, a plan file, or a problem of dnn-partitioning")->required();
+  verb->footer("Example: belfry place mnist_cnn -o two.json --devices cpu:0,cpu:1 --batch 32 -O variables=cpu:0\nExample: belfry place mnist_cnn -o serve.json --inference --batch 8");
+  verb->add_option("source", o->source, "a net, a graph file, a plan file, a run's folder, or a problem of dnn-partitioning")->required();
   verb->add_option("-o,--out", o->out, "the plan's file; standard output without it");
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
-  verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',');
+  verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics, for inference the outputs")->delimiter(',');
+  verb->add_flag("--inference", o->inference, "the plan that serves: no labels, no dropout, running statistics, no optimizer; belfry predict runs it as it stands");
   verb->add_flag("--problem{belfry}", o->problem,
                  "write no plan, but what a placer of your own must know: nodes with their seconds and bytes, edges, devices; it answers with --placement. --problem=dnn-partitioning writes that format, which place answers too");
   o->placement.add_to(*verb, false);

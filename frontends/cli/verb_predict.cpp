@@ -2,43 +2,73 @@
 
 #include <algorithm>
 #include <iostream>
-#include <numeric>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include <belfry/executor/joins.h>
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/predict_internal.h>
+#include <belfry/frontends/cli/train_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
-#include <belfry/frontends/data/data_set.h>
-#include <belfry/frontends/state/safetensors.h>
+#include <belfry/frontends/json/strict_json.h>
+#include <belfry/frontends/train/run_folder.h>
 #include <belfry/graph/attributes.h>
+#include <belfry/graph/rewrite.h>
 
 namespace belfry {
 
 namespace {
 
 struct PredictArguments {
-  std::string source, feed, state, out;
+  std::string source, state, rescale, out;
+  std::vector<std::string> files;
   std::int64_t batch = 0;
   int top = 0;
+  bool json = false;
   std::vector<std::string> fetches;
   PlacementArguments placement;
 };
 
-bool has_rows(const Graph& g, const TensorType& t) { return !t.shape.empty() && t.shape[0].symbol == g.row_symbol; }
-
-/// Feeds with rows first, and those that are the same for all of them.
-struct Feeds {
-  DataSet rows;
-  std::map<std::string, HostTensor> whole;
+/// A session with its weights, and what is known of what it reads and says.
+struct Served {
+  Session session;
+  std::vector<std::string> classes = {};
+  std::optional<Pixels> pixels = {};
 };
 
-Feeds split_feeds(const Graph& g, std::map<std::string, HostTensor> feeds) {
-  Feeds out;
-  for (auto& [name, tensor] : feeds) {
-    const NodeId id = g.find_node(name);
-    (id >= 0 && has_rows(g, g.node(id).types[0]) ? out.rows.columns : out.whole).insert_or_assign(name, std::move(tensor));
-  }
+Served served_run(const PredictArguments& o, const std::shared_ptr<const Library>& library) {
+  RunFolder run = read_run_folder(o.source, *library, o.state);
+  Served out{make_session({std::make_shared<const Graph>(std::move(run.graph)), nullptr}, o.placement, library), std::move(run.classes), run.pixels};
+  out.session.load_state(run.weights);
+  say(fmt::format("weights of {}\n", run.state.string()));
+  return out;
+}
+
+Served served(const PredictArguments& o, const std::shared_ptr<const Library>& library) {
+  const std::optional<std::string> text = source_text(o.source);
+  if (text && is_run_folder(o.source)) return served_run(o, library);
+  Source source = load_source(o.source, text, *library);
+  refuse_broken(source, o.source);
+  Served out{make_session(source, o.placement, library)};
+  load_states(out.session, source, o.state);
+  say_initial(out.session, source, o.state);
+  return out;
+}
+
+/// What the fetches are computed from; all inputs where a name is none of the graph's values.
+std::vector<std::string> inputs_of(const Graph& g, const std::vector<std::string>& fetches) {
+  std::vector<ValueId> wanted;
+  std::vector<std::string> out;
+  bool known = true;
+  for (const std::string& f : fetches)
+    if (const auto metric = g.metrics.find(f); metric != g.metrics.end()) wanted.push_back(metric->second);
+    else if (const auto value = g.find(f)) wanted.push_back(*value);
+    else known = false;
+  const std::vector<bool> read = ancestors(g, wanted);
+  for (NodeId id : g.inputs())
+    if (!known || read[static_cast<std::size_t>(id)]) out.push_back(g.node(id).name);
   return out;
 }
 
@@ -60,54 +90,98 @@ HostTensor stacked(const std::vector<HostTensor>& parts) {
   return out;
 }
 
-/// The greatest values of each row, greatest first: of scores of classes.
-std::string top_text(const std::string& name, const HostTensor& t, int top) {
-  const auto classes = static_cast<std::size_t>(t.shape()[1]);
-  const std::size_t shown = std::min(static_cast<std::size_t>(top), classes);
-  std::string out;
+/// The greatest values of each row with their places, greatest first.
+std::vector<std::vector<std::pair<std::size_t, double>>> best_of(const HostTensor& t, std::size_t top) {
+  const auto columns = static_cast<std::size_t>(t.shape()[1]);
+  std::vector<std::vector<std::pair<std::size_t, double>>> out(static_cast<std::size_t>(t.shape()[0]));
   visit_dtype(t.dtype(), [&]<class T>() {
     const std::span<const T> data = t.data<T>();
-    std::vector<std::size_t> order(classes);
-    for (std::size_t row = 0; row < static_cast<std::size_t>(t.shape()[0]); ++row) {
-      std::iota(order.begin(), order.end(), std::size_t{0});
-      auto greater = [&](std::size_t a, std::size_t b) { return static_cast<double>(data[row * classes + a]) > static_cast<double>(data[row * classes + b]); };
-      std::stable_sort(order.begin(), order.end(), greater);
-      out += fmt::format("{} row {}:", name, row);
-      for (std::size_t k = 0; k < shown; ++k) out += fmt::format("{} class {} {:.6g}", k ? "," : "", order[k], static_cast<double>(data[row * classes + order[k]]));
-      out += "\n";
+    for (std::size_t row = 0; row < out.size(); ++row) {
+      for (std::size_t k = 0; k < columns; ++k) out[row].emplace_back(k, static_cast<double>(data[row * columns + k]));
+      std::stable_sort(out[row].begin(), out[row].end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+      out[row].resize(std::min(top, columns));
     }
   });
   return out;
 }
 
+/// Writes what came out: scores of classes, else all values.
+class Answers {
+ public:
+  Answers(const PredictArguments& o, const std::vector<std::string>& classes, const PredictRows& rows) : o_(o), classes_(classes), rows_(rows) {}
+  std::string text(const std::string& name, const HostTensor& t) const {
+    const std::size_t top = top_of(t);
+    if (!top) return fmt::format("{} = {}\n", name, to_string(AttributeValue(t)));
+    std::string out;
+    std::int64_t row = 0;
+    for (const auto& best : best_of(t, top)) {
+      out += fmt::format("{} {}:", name, rows_.name(row++));
+      for (std::size_t k = 0; k < best.size(); ++k) out += fmt::format("{} {} {:.6g}", k ? "," : "", class_name(t, best[k].first).empty() ? fmt::format("class {}", best[k].first) : class_name(t, best[k].first), best[k].second);
+      out += "\n";
+    }
+    return out;
+  }
+  std::string json(const std::map<std::string, HostTensor>& all) const {
+    std::vector<std::string> from, outputs;
+    for (std::int64_t row = 0; rows_.photos() && row < rows_.count(); ++row) from.push_back(json_text(rows_.name(row)));
+    for (const auto& [name, t] : all) outputs.push_back(fmt::format("{}: {}", json_text(name), json_of(t)));
+    return fmt::format("{{\"rows\": {}, {}\"outputs\": {{\n{}}}}}\n", rows_.count(), from.empty() ? "" : fmt::format("\"files\": [{}], ", fmt::join(from, ", ")), fmt::join(outputs, ",\n"));
+  }
+
+ private:
+  /// An output of the graph may have more columns than there are classes; what is fetched besides is of classes only where they are as many.
+  bool named(const HostTensor& t) const {
+    const std::size_t columns = t.shape().size() == 2 ? static_cast<std::size_t>(t.shape()[1]) : 0;
+    return !classes_.empty() && (columns == classes_.size() || (columns > classes_.size() && o_.fetches.empty()));
+  }
+  std::string class_name(const HostTensor& t, std::size_t k) const { return named(t) && k < classes_.size() ? classes_[k] : ""; }
+  /// 0: no scores of classes, or nobody asked for them.
+  std::size_t top_of(const HostTensor& t) const { return t.shape().size() != 2 ? 0 : o_.top ? static_cast<std::size_t>(o_.top) : named(t) ? 3 : 0; }
+  std::string json_of(const HostTensor& t) const {
+    std::vector<std::string> lines;
+    if (const std::size_t top = top_of(t)) {
+      for (const auto& best : best_of(t, top)) {
+        std::vector<std::string> entries;
+        for (const auto& [k, score] : best) entries.push_back(fmt::format("{{\"class\": {}, {}\"score\": {}}}", k, class_name(t, k).empty() ? "" : fmt::format("\"name\": {}, ", json_text(class_name(t, k))), json_real(score)));
+        lines.push_back(fmt::format("[{}]", fmt::join(entries, ", ")));
+      }
+      return fmt::format("[{}]", fmt::join(lines, ",\n"));
+    }
+    visit_dtype(t.dtype(), [&]<class T>() {
+      for (const T& v : t.data<T>()) lines.push_back(json_real(static_cast<double>(v)));
+    });
+    return fmt::format("{{\"shape\": [{}], \"values\": [{}]}}", fmt::join(t.shape(), ", "), fmt::join(lines, ", "));
+  }
+
+  const PredictArguments& o_;
+  const std::vector<std::string>& classes_;
+  const PredictRows& rows_;
+};
+
 void predict(const PredictArguments& o, const std::shared_ptr<const Library>& library) {
+  constexpr std::int64_t kPhotos = 32;  // at a time, that a folder of them need not lie in memory
   refuse_unwritable({o.out});
-  Source source = load_source(o.source, *library);
-  refuse_broken(source, o.source);
-  Session session = make_session(source, o.placement, library);
-  load_states(session, source, o.state);
-  say_initial(session, source, o.state);
-  std::map<std::string, HostTensor> given = load_tensors(o.feed);
-  say_unread(session.graph(), given, o.feed);
-  const Feeds feeds = split_feeds(session.graph(), std::move(given));
-  const std::int64_t rows = feeds.rows.rows(), batch = o.batch && rows ? std::min(o.batch, rows) : std::max<std::int64_t>(rows, 1);
+  Served net = served(o, library);
+  Session& session = net.session;
+  if (!o.rescale.empty()) net.pixels = Pixels{rescale_of(o.rescale), net.pixels && net.pixels->antialias, net.pixels ? net.pixels->resized : 0};
+  const PredictRows fed(session.graph(), inputs_of(session.graph(), o.fetches.empty() ? session.default_fetches(Mode::infer) : o.fetches), o.files, net.pixels);
+  const std::int64_t rows = fed.count(), most = o.batch ? o.batch : fed.photos() ? kPhotos : rows, batch = std::max<std::int64_t>(std::min(most, rows), 1);
   std::map<std::string, std::vector<HostTensor>> parts;
   for (std::int64_t first = 0; first == 0 || first < rows; first += batch) {
-    std::map<std::string, HostTensor> fed = feeds.whole;
-    fed.merge(feeds.rows.slice(first, std::min(batch, rows - first)).columns);
-    const Results results = session.predict(fed, o.fetches);
+    const std::map<std::string, HostTensor> feeds = fed.feeds(first, std::min(batch, rows - first));
+    const Results results = session.predict(feeds, o.fetches);
     for (const auto& [name, value] : results.all()) parts[name].push_back(value);
   }
   std::map<std::string, HostTensor> all;
   for (auto& [name, values] : parts) {
-    if (values.size() > 1 && !has_rows(session.graph(), session.graph().type(session.graph().at(name))))
+    if (values.size() > 1 && !rows_first(session.graph(), session.graph().type(session.graph().at(name))))
       throw WrongUse(fmt::format("'{}' has no row for each row that is fed: predict all rows at once, without --batch, or --fetch what has", name));
     all.insert_or_assign(name, values.size() > 1 ? stacked(values) : std::move(values[0]));
   }
-  for (const auto& [name, value] : all) {
-    if (o.top && value.shape().size() == 2) std::cout << top_text(name, value, o.top);
-    else std::cout << name << " = " << to_string(AttributeValue(value)) << "\n";
-  }
+  const Answers answers(o, net.classes, fed);
+  if (o.json) std::cout << answers.json(all);
+  else
+    for (const auto& [name, value] : all) std::cout << answers.text(name, value);
   if (!o.out.empty()) save_tensors(o.out, all);
 }
 
@@ -116,14 +190,16 @@ void predict(const PredictArguments& o, const std::shared_ptr<const Library>& li
 void add_predict_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<PredictArguments>();
   CLI::App* verb = app.add_subcommand("predict", "Outputs of the graph for inference: no labels, no dropout, running statistics");
-  verb->footer("Example: belfry predict mnist_cnn --feed images.npz --state run/state.safetensors --top 3");
-  verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
-  verb->add_option("--feed", o->feed, "a tensor per input that the outputs need: safetensors or npz, or npy for one that has the file's name")->required()->check(CLI::ExistingFile);
-  verb->add_option("--state", o->state, "variables by name")->check(CLI::ExistingFile);
-  verb->add_option("--batch", o->batch, "rows at a time; by default all that are fed")->check(count());
+  verb->footer("Example: belfry predict run --feed images.npz --top 3\nExample: belfry predict mnist_cnn --feed images.npz --state run/state.safetensors --top 3");
+  verb->add_option("source", o->source, "what belfry train --out wrote: graph, weights, names of classes and scaling of pixels; or a net, a graph file, a plan file")->required();
+  verb->add_option("--feed", o->files, "pictures (JPEG, PNG, folders of them), or a tensor per input that the outputs need: safetensors, npz or npy; an array alone may have any name")->required()->check(CLI::ExistingPath);
+  verb->add_option("--state", o->state, "variables by name, in place of the run's")->check(CLI::ExistingFile);
+  verb->add_option("--rescale", o->rescale, "of pictures, and of bytes that an input of pictures is fed: SCALE[,OFFSET] as in 1/255, or standardise; by default the run's, else photos 1/127.5,-1");
+  verb->add_option("--batch", o->batch, "rows at a time; by default all that are fed, of pictures 32")->check(count());
   verb->add_option("--fetch", o->fetches, "values to fetch; by default the outputs")->delimiter(',');
-  verb->add_option("--top", o->top, "of outputs with a score per class: the K best of each row")->type_name("K")->check(whole(1, 1000));
-  verb->add_option("--out", o->out, "the values, as safetensors");
+  verb->add_option("--top", o->top, "of outputs with a score per class: the K best of each row; by default 3 where the run knows the classes' names")->type_name("K")->check(whole(1, 1000));
+  verb->add_flag("--json", o->json, "for machines");
+  verb->add_option("--out", o->out, "the values, as safetensors or *.npz");
   o->placement.add_to(*verb);
   verb->callback([o, library] { predict(*o, library()); });
 }

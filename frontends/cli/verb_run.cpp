@@ -39,6 +39,7 @@ void run(const RunArguments& o, const std::shared_ptr<const Library>& library) {
   if (o.steps == 0) {
     say_initial(session, source, o.state);
     last = session.run(feeds, o.fetches);
+    if (!o.trace.empty() && !session.training_graph().updates.empty()) say("the trace is of an evaluation, without updates; --steps 1 traces the step that show --timeline and forecast stand beside\n");
     say_slow(session.last_program().plan());
   } else {
     std::optional<std::int64_t> batch;

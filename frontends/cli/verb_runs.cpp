@@ -96,26 +96,29 @@ std::string curve(const std::vector<Json>& epochs, const std::string& metric) {
 
 using Row = std::vector<std::pair<std::string, std::string>>;  ///< column and cell
 
+/// What a run was told; the rest is for those who serve it.
+bool is_setting(const std::string& key) { return key != "classes" && key != "pixels" && key != "state" && key != "checkpoints"; }
+
 /// The settings that are not the same in all runs.
 std::vector<std::string> differing(const std::vector<RunRecord>& runs) {
   std::vector<std::string> out;
   for (const RunRecord& r : runs)
     for (const auto& [key, value] : r.config.items())
-      if (std::find(out.begin(), out.end(), key) == out.end() && std::any_of(runs.begin(), runs.end(), [&](const RunRecord& o) { return !o.config.contains(key) || o.config[key] != value; })) out.push_back(key);
+      if (is_setting(key) && std::find(out.begin(), out.end(), key) == out.end() && std::any_of(runs.begin(), runs.end(), [&](const RunRecord& o) { return !o.config.contains(key) || o.config[key] != value; })) out.push_back(key);
   return out;
 }
 
 Row row_of(const RunRecord& run, const std::vector<std::string>& settings) {
   Row out = {{"run", run.folder}};
   constexpr std::size_t kHash = 8;  // enough of one to tell runs apart
-  for (const std::string& key : settings) out.emplace_back(key, !run.config.contains(key) ? "-" : key == "arithmetic_hash" ? text_of(run.config[key]).substr(0, kHash) : text_of(run.config[key]));
+  for (const std::string& key : settings) out.emplace_back(key == "steps" || key == "epochs" ? "--" + key : key, !run.config.contains(key) ? "-" : key == "arithmetic_hash" ? text_of(run.config[key]).substr(0, kHash) : text_of(run.config[key]));
   double seconds = 0, rate = 0, cpu = 0, memory = 0;
   for (const auto* lines : {&run.steps, &run.epochs})
     for (const Json& l : *lines) seconds = std::max(seconds, number(l, "seconds")), memory = std::max(memory, number(l, "memory_bytes"));
   for (const Json& e : run.epochs) rate += number(e, "rows_per_second"), cpu += number(e, "cpu");
   const double count = std::max<double>(1, static_cast<double>(run.epochs.size()));
   out.emplace_back("epochs", std::to_string(run.epochs.size()));
-  out.emplace_back("steps", std::to_string(run.steps.empty() ? 0 : static_cast<std::int64_t>(number(run.steps.back(), "step"))));
+  out.emplace_back("steps", std::to_string(run.steps.empty() ? 0 : static_cast<std::int64_t>(number(run.steps.back(), "step"))));  // that were done, beside what --steps asked for
   out.emplace_back("time", fmt::format("{:.1f} s", seconds));
   out.emplace_back("rows/s", fmt::format("{:.0f}", rate / count));
   out.emplace_back("cores", fmt::format("{:.2f}", cpu / count));
@@ -172,7 +175,7 @@ void compare_runs(const std::vector<std::string>& folders, bool json) {
   const std::vector<std::string> settings = differing(runs);
   std::string same;
   for (const auto& [key, value] : runs[0].config.items())
-    if (std::find(settings.begin(), settings.end(), key) == settings.end()) same += fmt::format("{}{} {}", same.empty() ? "" : ", ", key, text_of(value));
+    if (is_setting(key) && std::find(settings.begin(), settings.end(), key) == settings.end()) same += fmt::format("{}{} {}", same.empty() ? "" : ", ", key, text_of(value));
   if (!same.empty()) std::cout << (runs.size() == 1 ? "" : "the same in all: ") << same << "\n";
   std::vector<Row> rows;
   for (const RunRecord& r : runs) rows.push_back(row_of(r, settings));

@@ -16,6 +16,7 @@
 #include <belfry/frontends/json/cost_file.h>
 #include <belfry/frontends/json/forecast_file.h>
 #include <belfry/frontends/session/gpus.h>
+#include <belfry/graph/passes/pass.h>
 #include <belfry/graph/text.h>
 
 namespace belfry {
@@ -24,7 +25,7 @@ namespace {
 
 struct ShowArguments {
   std::string source, svg, html, dot, beside, calibration, trace, op;
-  bool memory = false, timeline = false;
+  bool memory = false, timeline = false, inference = false;
   bool draws() const { return !svg.empty() || !html.empty() || !dot.empty(); }
   bool pictures() const { return !svg.empty() || !html.empty(); }
 };
@@ -39,6 +40,13 @@ void refuse_idle(const ShowArguments& o) {
 void write(const std::string& file, const std::string& text) {
   write_file(file, text);
   say(fmt::format("wrote {}, {}\n", file, human_bytes(static_cast<std::int64_t>(text.size()))));
+}
+
+/// As a session makes it for its outputs, or where it has none for its metrics.
+Graph serving_graph(const Graph& graph) {
+  std::vector<std::string> outputs;
+  for (ValueId v : graph.outputs) outputs.push_back(graph.name_of(v));
+  return for_inference(graph, outputs);
 }
 
 void draw_graph(const ShowArguments& o, const Graph& graph) {
@@ -75,7 +83,7 @@ void draw_plan(const ShowArguments& o, const PlacedGraph& plan, const Library& l
 
 /// With the kernels of GPUs, which need no driver to be listed.
 void show_ops(const ShowArguments& o, std::shared_ptr<const Library> library) {
-  if (o.draws() || o.timeline || o.memory) throw WrongUse("--ops lists what graphs are made of: give it alone");
+  if (o.draws() || o.timeline || o.memory || o.inference) throw WrongUse("--ops lists what graphs are made of: give it alone");
   if (!o.source.empty()) throw WrongUse(fmt::format("--ops lists what graphs are made of and looks at none: leave {} out", o.source));
   try {
     library = with_gpu_kernels(library, {DeviceId{0, "gpu", 0, -1}});
@@ -91,9 +99,10 @@ void add_show_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<ShowArguments>();
   CLI::App* verb = app.add_subcommand("show", "A graph or plan as text, as a picture, as a page, as a timeline");
   verb->footer("Example: belfry show two.json --memory\nExample: belfry show two.json --html two.html --beside one.json\nExample: belfry show --ops conv2d");
-  verb->add_option("source", o->source, "a net, a graph file or a plan file");
+  verb->add_option("source", o->source, "a net, a graph file, a plan file or a run's folder");
   CLI::Option* ops = verb->add_option("--ops", o->op, "what graphs are made of: all ops, or one with its attributes, gradient and kernels")->expected(0, 1)->type_name("[NAME]");
   verb->add_flag("--memory", o->memory, "bytes per device and their waste");
+  verb->add_flag("--inference", o->inference, "a graph as it serves: no labels, no dropout, running statistics");
   verb->add_option("--svg", o->svg, "write a picture: what sits where, what crosses, how full, how long")->type_name("FILE");
   verb->add_option("--html", o->html, "write a page with the picture, facts on hover, search, layers that open")->type_name("FILE");
   verb->add_option("--dot", o->dot, "write it in Graphviz's language: dot -Tpdf FILE")->type_name("FILE");
@@ -107,6 +116,8 @@ void add_show_verb(CLI::App& app, const LibrarySource& library) {
     if (o->source.empty()) throw WrongUse("show wants a net, a graph file or a plan file; or --ops");
     std::shared_ptr<const Library> library = source_of();
     Source source = load_source(o->source, *library);
+    if (o->inference && source.plan) throw WrongUse(fmt::format("{} is a plan, and shows what it is made for: belfry place {} --inference -o PLAN2 makes the one that serves", o->source, o->source));
+    if (o->inference) source.graph = std::make_shared<const Graph>(serving_graph(*source.graph));
     if (!o->draws() && !o->timeline) std::cout << (source.plan ? describe(*source.plan, {.memory = o->memory}) : to_text(*source.graph));
     else if (source.plan) draw_plan(*o, *source.plan, *library);
     else draw_graph(*o, *source.graph);

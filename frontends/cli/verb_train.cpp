@@ -1,39 +1,26 @@
 #include <CLI/CLI.hpp>
 
-#include <cinttypes>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/progress_internal.h>
+#include <belfry/frontends/cli/train_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
-#include <belfry/frontends/data/data_folder.h>
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/files/files.h>
-#include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/json/strict_json.h>
-#include <belfry/frontends/session/trace.h>
 #include <belfry/frontends/train/fit.h>
+#include <belfry/frontends/train/run_folder.h>
+#include <belfry/graph/plan/memory.h>
 
 namespace belfry {
 
 namespace {
-
-struct TrainArguments {
-  std::string source, data, out, checkpoints, resume, state, log, split = "test";
-  std::string monitor, tensorboard, distort, rescale, shard;
-  std::int64_t batch = 0, steps = 0, checkpoint_every = 0;
-  int epochs = 5, keep = 3, patience = 0;
-  bool shuffle = false, full_batches = false, drop_last = false, averages = false, antialias = false, quiet = false, json = false;
-  PlacementArguments placement;
-};
 
 void say_memory(Session& session) {
   const Program& program = session.last_program();
@@ -41,50 +28,15 @@ void say_memory(Session& session) {
     say(fmt::format("memory of {}: planned {} bytes, allocated {} bytes\n", program.bound().spaces[s], program.bound().arena_bytes[s], program.allocated(static_cast<int>(s))));
 }
 
-/// "1/127.5,-1": scale and offset of pixels; or "standardise".
-Rescale rescale_of(const std::string& text) {
-  if (text == "standardise") return {.standardised = true};
-  double divisor = 1, offset = 0;
-  const char* begin = text.c_str();
-  char* end = nullptr;
-  const double scale = std::strtod(begin, &end);
-  bool read = end != begin;
-  for (auto [mark, number] : {std::pair{'/', &divisor}, {',', &offset}}) {
-    if (*end != mark) continue;
-    begin = end + 1;
-    *number = std::strtod(begin, &end);
-    read = read && end != begin;
-  }
-  read = read && *end == '\0';
-  if (!read || !std::isfinite(scale / divisor) || !std::isfinite(offset)) throw WrongUse(fmt::format("--rescale '{}': a scale and perhaps an offset are expected, as in 1/127.5,-1, or standardise", text));
-  return {scale / divisor, offset};
-}
-
-Shard shard_of(const std::string& text) {
-  Shard out;
-  int used = 0;
-  if (std::sscanf(text.c_str(), "%" SCNd64 "/%" SCNd64 "%n", &out.index, &out.count, &used) != 2 || text.c_str()[used] != '\0' || out.index < 0 || out.index >= out.count)
-    throw WrongUse(fmt::format("--shard '{}': I/N is expected, with I from 0 to N - 1", text));
-  return out;
-}
-
-/// Photos take the size that the graph asks for, windows of text its length.
-Splits splits_for(const Session& session, const TrainArguments& o) {
-  DataWanted wanted{.antialias = o.antialias};
-  const Graph& g = session.graph();
-  for (NodeId id : g.inputs()) {
-    const std::string& name = g.node(id).name;
-    const TensorType& type = g.node(id).types[0];
-    if (name == "image" && type.shape.size() == 4) wanted.height = type.shape[1].factor, wanted.width = type.shape[2].factor, wanted.channels = type.shape[3].factor;
-    if (name == "tokens" && type.shape.size() == 2) wanted.length = type.shape[1].factor;
-    if (type.shape.empty() || type.shape[0].symbol != g.row_symbol) continue;
-    LocalType& row = wanted.inputs[name] = {type.dtype, {}};
-    for (std::size_t axis = 1; axis < type.shape.size(); ++axis) row.shape.push_back(type.shape[axis].factor);
-  }
-  if (!o.rescale.empty()) wanted.rescale = rescale_of(o.rescale);
-  if (!o.distort.empty()) wanted.distortions = parse_distortions(o.distort, o.placement.seed);
-  if (!o.shard.empty()) wanted.shard = shard_of(o.shard);
-  return data_folder(o.data, wanted);
+/// What is trained where, in how much memory: two lines of all that describe says.
+std::string in_short(const PlacedGraph& plan) {
+  constexpr std::size_t kShown = 4;
+  const std::string all = describe(plan, {.nodes = false});
+  const std::vector<DeviceBytes> bytes = device_bytes(plan);
+  std::string memory;
+  for (std::size_t d = 0; d < std::min(kShown, bytes.size()); ++d) memory += fmt::format("{}{} {}", d ? ", " : "", to_string(plan.cluster.devices[d].id), human_bytes(bytes[d].total()));
+  if (bytes.size() > kShown) memory += fmt::format(" and {} more", bytes.size() - kShown);
+  return fmt::format("{}memory planned: {}; --verbose says more of the plan\n", all.substr(0, all.find('\n') + 1), memory);
 }
 
 /// Means over one split, or over both together.
@@ -147,57 +99,11 @@ void go_on(Session& session, const DataSet& data, const TrainArguments& o, FitOp
                     o.steps ? fmt::format("--steps {}", o.steps) : fmt::format("--epochs {}", o.epochs)));
 }
 
-/// What the run was told, for `belfry runs`.
-void write_run(Session& session, const TrainArguments& o, const FitOptions& options, const std::vector<std::string>& fetches) {
-  nlohmann::ordered_json run = {{"net", o.source}, {"data", o.data}, {"batch", options.batch}};
-  if (o.steps) run["steps"] = o.steps;
-  else run["epochs"] = o.epochs;
-  run["seed"] = o.placement.seed;
-  run["shuffle"] = o.shuffle;
-  run["full_batches"] = o.full_batches;
-  if (o.drop_last) run["drop_last"] = true;
-  if (!o.distort.empty()) run["distort"] = o.distort;
-  if (!o.rescale.empty()) run["rescale"] = o.rescale;
-  if (!o.shard.empty()) run["shard"] = o.shard;
-  if (o.patience) run["patience"] = o.patience;
-  run["precision"] = name_of(session.graph().precision);
-  run["strategy"] = session.strategy().name;
-  run["devices"] = o.placement.devices.empty() ? "cpu:0" : o.placement.devices;
-  if (!session.strategy().loops) {
-    const PlacedGraph& plan = session.plan(options.batch, Mode::step, fetches);
-    run["towers"] = plan.towers;
-    run["threads"] = plan.threads;
-    run["arithmetic_hash"] = plan.arithmetic_hash;
-  }
-  if (!o.placement.options.empty()) run["options"] = fmt::format("{}", fmt::join(o.placement.options, " "));
-  write_file((std::filesystem::path(o.out) / "run.json").string(), run.dump(1) + "\n");
-}
-
-/// Plan, variables and the trace of a step, in the folder.
-void write_results(Session& session, const DataSet& data, const std::string& out, std::int64_t batch, const std::vector<std::string>& fetches) {
-  const std::filesystem::path dir = out;
-  State trained = session.state();
-  if (session.strategy().loops) {
-    write_safetensors(dir / "state.safetensors", trained);
-    say(fmt::format("wrote {0}/state.safetensors; there is no trace, since no step is like another\n", out));
-    return;
-  }
-  write_file((dir / "plan.json").string(), write_plan(session.plan(batch, Mode::step, fetches)));
-  write_safetensors(dir / "state.safetensors", trained);
-  // The trace is of a step as training runs it: the first ones wake the threads, and what they change is put back.
-  session.set_trace(true);
-  Batches batches(data, std::min(batch, data.rows()));
-  const NamedTensors rows = batches.next();
-  for (int k = 0; k < 10; ++k) session.step(rows, fetches);
-  write_file((dir / "trace.json").string(), chrome_trace(session.last_program().bound(), session.trace(), session.gpu_readings()));
-  session.load_state(trained);
-  say(fmt::format("wrote {0}/plan.json, {0}/state.safetensors, {0}/trace.json\n", out));
-}
-
 void train(const TrainArguments& o, const std::shared_ptr<const Library>& library) {
   be_quiet(o.quiet);
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source);
+  refuse_run_there(o);
   for (const std::string& folder : {o.out, o.checkpoints})
     if (!folder.empty()) make_folder(folder);  // before the work whose result goes there
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
@@ -209,15 +115,16 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   const std::vector<std::string> fetches = fit_fetches(session, fit_options);
   if (session.strategy().loops) say_loops(session, batch, fetches, o.out.empty() ? "" : (std::filesystem::path(o.out) / "plan.json").string());
   else {
-    say(describe(session.plan(batch, Mode::step, fetches), {.memory = true, .nodes = false}));
+    const PlacedGraph& plan = session.plan(batch, Mode::step, fetches);
+    say(o.verbose ? describe(plan, {.memory = true, .nodes = false}) : in_short(plan));
     session.prepare({batch}, Mode::step, fetches);
-    say_memory(session);
+    if (o.verbose) say_memory(session);
   }
-  if (!o.out.empty()) remove_unfinished(o.out), write_run(session, o, fit_options, fetches);
+  if (!o.out.empty()) remove_unfinished(o.out), write_run(session, o, data.train, fit_options, fetches);
   ProgressLine line(data.train.types().contains("image") ? "img" : "rows", writes_over() ? one_device_rate(session, data.train, batch, fetches) : std::nullopt);
   bool first = !session.strategy().loops;
   fit_options.on_batch = [&](const Progress& p) {
-    if (std::exchange(first, false)) say_slow(session.plan(batch, Mode::step, fetches));
+    if (std::exchange(first, false)) say_slow(session.plan(batch, Mode::step, fetches), o.verbose);
     line.batch(p);
   };
   fit_options.on_epoch = [&](const Progress& p) { line.epoch(p); };
@@ -238,6 +145,7 @@ namespace {
 
 void add_data_options(CLI::App& verb, TrainArguments& o) {
   verb.add_option("--data", o.data, "a folder of MNIST, CIFAR-10, photos in class folders, .npz, .npy, .csv or *.txt, or a .npz; see belfry data inspect")->required()->check(CLI::ExistingPath);
+  verb.add_option("--hold-out", o.hold_out, "of photos in class folders without train/ and val/: the part to test on, by a hash of their names")->type_name("FRACTION")->check(CLI::Range(0.001, 0.999));
   verb.add_flag("--antialias", o.antialias, "make photos smaller by the mean of all pixels, as Pillow does; by default as tf.image.resize");
   verb.add_option("--rescale", o.rescale, "pixels of photos and arrays of images: SCALE[,OFFSET] as in 1/255, or standardise; by default photos 1/127.5,-1");
 }
@@ -248,7 +156,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<TrainArguments>();
   CLI::App* verb = app.add_subcommand("train", "Train a net, graph or plan on images and their labels, or on text");
   verb->footer("Example: belfry train mnist_cnn --data mnist --devices cpu:0,cpu:1 -O variables=cpu:0 --batch 32 --epochs 5 --out run");
-  verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
+  verb->add_option("source", o->source, "a net, a graph file, a plan file or a run's folder")->required();
   add_data_options(*verb, *o);
   verb->add_option("--distort", o->distort, "pictures to train on change in each epoch: shear=DEGREES,zoom=PART,crop=PIXELS,flip=1,brightness=BYTES,contrast=PART; keyed by --seed, epoch and row");
   verb->add_option("--shard", o->shard, "I/N: of the rows to train on every N-th, from I on");
@@ -268,8 +176,10 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--monitor", o->monitor, "the metric for --patience, as val_accuracy or min:val_error; by default the loss on held-out rows")->needs(patience);
   verb->add_option("--log", o->log, "a file of a line of JSON for each step and each epoch: losses, metrics, learning rate; a run that goes on does so in it");
   verb->add_option("--tensorboard", o->tensorboard, "a folder for TensorBoard's event files; by default a part of --out");
-  verb->add_option("--out", o->out, "a folder for the run: run.json, plan.json, log.jsonl, tensorboard/, state.safetensors and trace.json; see belfry runs");
-  verb->add_flag("--quiet", o->quiet, "the result and errors alone: no words of the plan, of what is slow on purpose, or of progress");
+  verb->add_option("--out", o->out, "a folder for the run: run.json, graph.json, plan.json, log.jsonl, tensorboard/, state.safetensors and trace.json; see belfry runs and belfry predict");
+  verb->add_flag("--overwrite", o->overwrite, "of --out: replaces the run that is there");
+  CLI::Option* verbose = verb->add_flag("--verbose", o->verbose, "all of the plan's streams, links and memory, and of what is slow on purpose");
+  verb->add_flag("--quiet", o->quiet, "the result and errors alone: no words of the plan, of what is slow on purpose, or of progress")->excludes(verbose);
   o->placement.add_to(*verb);
   verb->callback([o, library] { train(*o, library()); });
 }
@@ -279,7 +189,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
   o->batch = 256;
   CLI::App* verb = app.add_subcommand("evaluate", "Losses and metrics on held-out data, with the graph for inference");
   verb->footer("Example: belfry evaluate mnist_cnn --data mnist --state run/state.safetensors");
-  verb->add_option("source", o->source, "a net or a graph file")->required();
+  verb->add_option("source", o->source, "a net, a graph file or a run's folder")->required();
   add_data_options(*verb, *o);
   verb->add_option("--state", o->state, "variables by name")->check(CLI::ExistingFile);
   verb->add_option("--batch", o->batch, "rows at a time")->check(count());
@@ -291,6 +201,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
     std::shared_ptr<const Library> all = library();
     Source source = load_source(o->source, *all);
     refuse_broken(source, o->source);
+    if (!source.state.empty() && is_run_folder(o->source)) take_from_run(*o);
     Session session = make_session(source, o->placement, all);
     load_states(session, source, o->state);
     say_initial(session, source, o->state);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include <belfry/frontends/data/cifar10.h>
 #include <belfry/frontends/data/mnist.h>
 #include <belfry/frontends/data/text.h>
+#include <belfry/frontends/files/files.h>
 
 namespace belfry {
 namespace {
@@ -21,17 +23,33 @@ bool holds(const fs::path& dir, const std::string& ending) {
   return std::any_of(fs::begin(all), fs::end(all), [&](const auto& e) { return e.path().filename().string().ends_with(ending); });
 }
 
+/// Class folders to train on: those in train/, or with a part to hold out perhaps the folder's own.
+fs::path photos_to_train_on(const fs::path& dir, const DataWanted& wanted) {
+  std::error_code error;
+  const bool has_train = fs::is_directory(dir / "train", error);
+  if (wanted.hold_out > 0)
+    for (const char* other : {"val", "test"})
+      if (has_train && fs::exists(dir / other, error)) throw UserError(fmt::format("{}: {}/ is there to test on: holding out a part of train/ too does nothing", dir.string(), other));
+  return wanted.hold_out > 0 && !has_train ? dir : dir / "train";
+}
+
 Splits photos(const fs::path& dir, const DataWanted& wanted) {
   ImageFolderOptions options{.channels = wanted.channels == 1 ? 1 : 3, .antialias = wanted.antialias};
   if (wanted.rescale) options.rescale = *wanted.rescale;
   if (wanted.height && wanted.width) options.height = wanted.height, options.width = wanted.width;
   // A class may have none that are held out.
   ImageFolderOptions held = options;
-  held.classes = list_image_folder(dir / "train").classes;
-  ImageFolder test = image_folder(held_out(dir), held);
+  const fs::path from = photos_to_train_on(dir, wanted);
+  held.classes = list_image_folder(from).classes;
+  if (wanted.hold_out > 0) {
+    options.classes = held.classes;
+    options.hold_out = {wanted.hold_out, false};
+    held.hold_out = {wanted.hold_out, true};
+  }
+  ImageFolder test = image_folder(wanted.hold_out > 0 ? from : held_out(dir), held);
   options.distortions = wanted.distortions;
   options.shard = wanted.shard;
-  ImageFolder train = image_folder(dir / "train", options);
+  ImageFolder train = image_folder(from, options);
   return {std::move(train.data), std::move(test.data)};
 }
 
@@ -108,7 +126,7 @@ DataKind data_kind(const fs::path& path) {
   if (holds(path, ".bin")) return DataKind::cifar10;
   if (holds(path, "-ubyte") || holds(path, "-ubyte.gz")) return DataKind::mnist;
   if (holds(path, ".txt")) return DataKind::text;
-  throw UserError(fmt::format("{}: no data that are known. Read are MNIST's four IDX files, CIFAR-10's data_batch_*.bin, photos in train/CLASS and val/CLASS, train.npz and test.npz, .npy in train/ and test/, "
+  throw UserError(fmt::format("{}: no data that are known. Read are MNIST's four IDX files, CIFAR-10's data_batch_*.bin, photos in train/CLASS and val/CLASS (or CLASS alone, with a part to hold out), train.npz and test.npz, .npy in train/ and test/, "
                               "train.csv and test.csv, *.txt, and a .npz of x_train, y_train, x_test, y_test", path.string()));
 }
 
@@ -117,17 +135,57 @@ fs::path held_out(const fs::path& dir, const std::string& ending) {
   const fs::path val = dir / ("val" + ending), test = dir / ("test" + ending);
   if (fs::exists(val, error)) return val;
   if (fs::exists(test, error)) return test;
-  throw UserError(fmt::format("{}: there is neither val{} nor test{} beside train{}: rows to test on", dir.string(), ending, ending, ending));
+  throw UserError(fmt::format("{}: there is neither val{} nor test{} beside train{}: rows to test on{}", dir.string(), ending, ending, ending, ending.empty() ? "; of photos a part can be held out" : ""));
 }
 
+namespace {
+
+DataKind kind_of(const fs::path& path, const DataWanted& wanted) {
+  std::error_code error;
+  if (wanted.length) return DataKind::text;
+  if (wanted.hold_out <= 0 || !fs::is_directory(path, error)) return data_kind(path);
+  auto has_pictures = [](const fs::directory_entry& e) {
+    std::error_code unread;
+    fs::directory_iterator all(e.path(), unread);
+    return e.is_directory(unread) && std::any_of(fs::begin(all), fs::end(all), [](const auto& f) { return is_picture(f.path()); });
+  };
+  fs::directory_iterator all(path, error);
+  return std::any_of(fs::begin(all), fs::end(all), has_pictures) ? DataKind::photos : data_kind(path);
+}
+
+}  // namespace
+
 Splits data_folder(const fs::path& path, const DataWanted& wanted) {
-  const DataKind kind = wanted.length ? DataKind::text : data_kind(path);
+  const DataKind kind = kind_of(path, wanted);
+  if (wanted.hold_out > 0 && kind != DataKind::photos) throw UserError(fmt::format("[data] {} has rows to test on, or none: a part is held out of photos alone", name_of(kind)));
   if (kind == DataKind::text && !wanted.length) throw UserError(fmt::format("{}: text is for a graph with an input 'tokens'", path.string()));
   if (kind == DataKind::text && wanted.distortions) throw UserError("[data] distortions are of pictures, not of text");
   if (wanted.rescale && (kind == DataKind::mnist || kind == DataKind::cifar10 || kind == DataKind::text)) throw UserError(fmt::format("[data] {} is scaled as it always is: rescaling does nothing here", name_of(kind)));
   Splits out = whole(path, kind, wanted);
   if (out.test.rows() == 0) throw UserError(fmt::format("{}: no test_batch*.bin to test on", path.string()));
   if (kind != DataKind::photos && wanted.shard.count != 1) out.train = out.train.shard(wanted.shard.index, wanted.shard.count);
+  return out;
+}
+
+std::optional<Pixels> pixels_of(const fs::path& path, const DataWanted& wanted) {
+  switch (kind_of(path, wanted)) {
+    case DataKind::mnist: return Pixels{.rescale = {1.0 / 255, 0}};
+    case DataKind::cifar10: return Pixels{.rescale = {.standardised = true}, .resized = 32};
+    case DataKind::photos: return Pixels{wanted.rescale.value_or(Rescale{}), wanted.antialias};
+    default: return wanted.rescale ? std::optional(Pixels{.rescale = *wanted.rescale}) : std::nullopt;
+  }
+}
+
+std::vector<std::string> class_names(const fs::path& path, const DataWanted& wanted) {
+  const DataKind kind = kind_of(path, wanted);
+  if (kind == DataKind::photos) return list_image_folder(photos_to_train_on(path, wanted)).classes;
+  std::vector<std::string> out;
+  std::error_code error;
+  if (const fs::path names = path / "batches.meta.txt"; kind == DataKind::cifar10 && fs::exists(names, error)) {
+    std::istringstream lines(read_file(names, 1 << 16));
+    for (std::string line; std::getline(lines, line);)
+      if (!line.empty()) out.push_back(line);
+  }
   return out;
 }
 

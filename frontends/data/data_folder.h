@@ -5,11 +5,13 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <belfry/frontends/data/arrays.h>
 #include <belfry/frontends/data/data_set.h>
 #include <belfry/frontends/data/distort.h>
 #include <belfry/frontends/data/image_folder.h>
+#include <belfry/frontends/data/pictures.h>
 
 namespace belfry {
 
@@ -22,6 +24,7 @@ struct DataWanted {
   std::optional<Rescale> rescale = {};     ///< of the pixels of photos, else to [-1, 1], and of "image" in arrays, else as they are
   std::optional<Distortions> distortions = {};  ///< of rows to train on that are pictures of bytes
   Shard shard = {};                        ///< of the rows to train on; those held out are whole
+  double hold_out = 0;                     ///< the part of photos that is held out, of class folders without val/ and test/; 0: there are such
   InputRows inputs = {};                   ///< columns of arrays and tables are brought to these
 };
 
@@ -38,5 +41,10 @@ std::filesystem::path held_out(const std::filesystem::path& dir, const std::stri
 /// of x_train, y_train, x_test, y_test, or .npy under train/ and test/), tables (train.csv and test.csv), or *.txt. Columns "image" and "label",
 /// "tokens" and "targets", or the arrays' and tables' own. UserError where there are none of these, or no held-out rows.
 Splits data_folder(const std::filesystem::path& path, const DataWanted& wanted = {});
+
+/// What becomes of the pixels of such data, so that pictures which come later are treated alike; nothing of arrays that nobody rescales.
+std::optional<Pixels> pixels_of(const std::filesystem::path& path, const DataWanted& wanted);
+/// What the numbers of "label" stand for: the class folders of photos, the lines of CIFAR-10's batches.meta.txt; else nothing.
+std::vector<std::string> class_names(const std::filesystem::path& path, const DataWanted& wanted);
 
 }  // namespace belfry

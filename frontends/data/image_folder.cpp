@@ -1,14 +1,13 @@
 #include <belfry/frontends/data/image_folder.h>
 
 #include <algorithm>
-#include <cctype>
 #include <memory>
 #include <utility>
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
-#include <belfry/frontends/data/images.h>
-#include <belfry/frontends/files/files.h>
+#include <belfry/frontends/data/pictures.h>
 
 namespace belfry {
 namespace {
@@ -17,14 +16,14 @@ std::vector<std::filesystem::path> sorted_entries(const std::filesystem::path& d
   std::vector<std::filesystem::path> out;
   std::error_code error;
   for (const auto& e : std::filesystem::directory_iterator(dir, error)) {
-    std::string suffix = e.path().extension().string();
-    std::transform(suffix.begin(), suffix.end(), suffix.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    if (folders ? e.is_directory() : suffix == ".jpg" || suffix == ".jpeg" || suffix == ".png") out.push_back(e.path());
+    if (folders ? e.is_directory() : is_picture(e.path())) out.push_back(e.path());
   }
   if (error) throw UserError(fmt::format("{}: cannot be listed: {}", dir.string(), error.message()));
   std::sort(out.begin(), out.end());
   return out;
 }
+
+bool is_held_out(const std::string& name, double fraction) { return static_cast<double>(XXH3_64bits(name.data(), name.size())) * 0x1p-64 < fraction; }
 
 /// Photos of one size: kept, or read from their files when they are asked for.
 class Photos {
@@ -51,11 +50,7 @@ class Photos {
   }
 
  private:
-  HostTensor read(std::size_t i) const {
-    const MappedFile file(files_[i]);
-    const HostTensor photo = decode_photo(file.bytes(), files_[i].string());
-    return resize_bilinear(converted(size_.channels == 1 ? grey(photo) : photo, f32), size_.height, size_.width, antialias_);
-  }
+  HostTensor read(std::size_t i) const { return read_photo(files_[i], size_, antialias_); }
 
   std::vector<std::filesystem::path> files_;
   PictureSize size_;
@@ -70,7 +65,7 @@ std::string words_of(const ImageFolderOptions& o) {
 
 }  // namespace
 
-ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& shard, const std::vector<std::string>& classes) {
+ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& shard, const std::vector<std::string>& classes, const HeldOut& hold_out) {
   ImageFolder out;
   out.classes = classes;
   std::vector<std::int32_t> labels;
@@ -81,9 +76,13 @@ ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& sh
     if (classes.empty()) out.classes.push_back(name);
     const auto at = std::find(out.classes.begin(), out.classes.end(), name);
     if (at == out.classes.end()) throw UserError(fmt::format("{}: '{}' is no class that is trained on; those are {}", folder.string(), name, fmt::join(classes, ", ")));
-    labels.insert(labels.end(), mine.size(), static_cast<std::int32_t>(at - out.classes.begin()));
-    for (const auto& photo : mine) out.files.push_back(std::filesystem::relative(photo, root).string());
+    for (const auto& photo : mine) {
+      if (hold_out.fraction > 0 && is_held_out(name + "/" + photo.filename().string(), hold_out.fraction) != hold_out.taken) continue;
+      labels.push_back(static_cast<std::int32_t>(at - out.classes.begin()));
+      out.files.push_back(std::filesystem::relative(photo, root).string());
+    }
   }
+  if (labels.empty() && hold_out.fraction > 0) throw UserError(fmt::format("{}: of so few photos {} {}; take another fraction", root.string(), hold_out.fraction, hold_out.taken ? "holds none out" : "leaves none to train on"));
   if (labels.empty()) throw UserError(fmt::format("{}: no folder of photos; one for each class is expected", root.string()));
   out.data.columns.emplace("label", HostTensor::of<std::int32_t>({static_cast<std::int64_t>(labels.size())}, labels));
   out.data = out.data.shard(shard.index, shard.count);
@@ -95,7 +94,7 @@ ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& sh
 
 ImageFolder image_folder(const std::filesystem::path& root, const ImageFolderOptions& o) {
   if (o.height < 1 || o.width < 1 || (o.channels != 1 && o.channels != 3)) throw UserError(fmt::format("{}: photos are made into {} x {} x {}; they have 1 or 3 channels", root.string(), o.height, o.width, o.channels));
-  ImageFolder out = list_image_folder(root, o.shard, o.classes);
+  ImageFolder out = list_image_folder(root, o.shard, o.classes, o.hold_out);
   const auto count = static_cast<std::int64_t>(out.files.size());
   const std::int64_t crop = o.distortions ? o.distortions->crop : 0;
   const PictureSize small{o.height, o.width, o.channels};

@@ -17,6 +17,12 @@ struct Shard {
   std::int64_t index = 0, count = 1;
 };
 
+/// Of photos that lie in one folder those that are held out, or the others: by a hash of "CLASS/NAME", so that each stays where it is when others come.
+struct HeldOut {
+  double fraction = 0;  ///< 0: all photos
+  bool taken = false;   ///< the part that is held out
+};
+
 struct ImageFolderOptions {
   std::int64_t height = 224, width = 224;
   std::int64_t channels = 3;                ///< or 1: grey
@@ -24,6 +30,7 @@ struct ImageFolderOptions {
   bool antialias = false;
   std::optional<Distortions> distortions = {};  ///< of each epoch anew. Photos are made `crop` larger than asked for, along each axis
   Shard shard = {};
+  HeldOut hold_out = {};
   std::vector<std::string> classes = {};    ///< of the labels; empty: the folders, each of which has a photo
   std::int64_t most_bytes = std::int64_t{1} << 31;  ///< of resized photos that are kept; more than that are read from their files each time
 };
@@ -36,7 +43,7 @@ struct ImageFolder {
 
 /// The classes and files of `ROOT/CLASS/NAME.jpg`, .jpeg or .png, and their labels: nothing is read yet. UserError where there is no class, a class has no photo, or is none of
 /// `classes`; where these are given, some may have no photo.
-ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& shard = {}, const std::vector<std::string>& classes = {});
+ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& shard = {}, const std::vector<std::string>& classes = {}, const HeldOut& hold_out = {});
 /// The same, read. UserError also where a photo cannot be.
 ImageFolder image_folder(const std::filesystem::path& root, const ImageFolderOptions& options = {});
 

@@ -94,9 +94,9 @@ std::vector<std::pair<double, double>> read_trace_times(const std::string& text,
   for (const ForecastLaunch& l : f.launches) {
     auto s = static_cast<std::size_t>(l.stream);
     const std::string name = launch_name(plan, l);
-    if (at[s] >= streams[s].size()) d.fail(*events, fmt::format("lacks '{}': the trace is of another plan", name));
+    if (at[s] >= streams[s].size()) d.fail(*events, fmt::format("lacks '{}': the trace is of another plan, or of an evaluation: run --steps 1 --trace writes that of a step", name));
     const Slice& slice = streams[s][at[s]++];
-    if (slice.name != name) d.fail(*slice.at, fmt::format("is '{}' where the plan runs '{}': the trace is of another plan", slice.name, name));
+    if (slice.name != name) d.fail(*slice.at, fmt::format("is '{}' where the plan runs '{}': the trace is of another plan, or of an evaluation: run --steps 1 --trace writes that of a step", slice.name, name));
     out.emplace_back(slice.begin - begin, slice.seconds);
   }
   for (std::size_t s = 0; s < streams.size(); ++s)

@@ -120,30 +120,30 @@ MeasuredSeconds spread_of(std::vector<double> seconds) {
   return {median, std::accumulate(seconds.begin(), seconds.begin() + half, 0.0) / static_cast<double>(half), at(0.1), at(0.9)};
 }
 
-double timed_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches) {
+double timed_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches, Mode mode) {
   const Batch batch(feeds);
   auto start = Clock::now();
-  if (trains(session.training_graph())) session.step(batch, fetches);
-  else session.run(batch, fetches);
+  if (mode == Mode::step && !trains(session.training_graph())) mode = Mode::run;
+  mode == Mode::step ? session.step(batch, fetches) : mode == Mode::run ? session.run(batch, fetches) : session.predict(batch, fetches);
   return seconds_since(start);
 }
 
-double traced_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches) {
+double traced_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches, Mode mode) {
   session.set_trace(true);
-  const double out = timed_step(session, feeds, fetches);
+  const double out = timed_step(session, feeds, fetches, mode);
   session.set_trace(false);
   return out;
 }
 
-void measure_round(Session& session, const std::map<std::string, HostTensor>& feeds, std::int64_t round, std::vector<double>& seconds, Calibration* calibration) {
-  timed_step(session, feeds);  // other sessions have taken the caches
+void measure_round(Session& session, const std::map<std::string, HostTensor>& feeds, std::int64_t round, std::vector<double>& seconds, Calibration* calibration, Mode mode) {
+  timed_step(session, feeds, {}, mode);  // other sessions have taken the caches
   auto trace = [&] {
-    const double took = traced_step(session, feeds);
+    const double took = traced_step(session, feeds, {}, mode);
     if (round >= 0) calibration->add_trace(session.last_program().bound(), session.trace(), took);
   };
   const bool first = round % 2;
   if (calibration && first) trace();
-  const double took = timed_step(session, feeds);
+  const double took = timed_step(session, feeds, {}, mode);
   if (round >= 0) seconds.push_back(took);
   if (calibration && !first) trace();
 }

@@ -51,12 +51,12 @@ class Calibration {
 };
 
 MeasuredSeconds spread_of(std::vector<double> seconds);
-/// One step, timed.
-double timed_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches = {});
+/// One step, timed; or as the mode says `run` or `predict`.
+double timed_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches = {}, Mode mode = Mode::step);
 /// The same; its trace is the session's then.
-double traced_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches = {});
+double traced_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches = {}, Mode mode = Mode::step);
 /// A step whose time is kept, and with a calibration a traced one: now one of the two is first, now the other. Rounds below 0 keep nothing.
-void measure_round(Session& session, const std::map<std::string, HostTensor>& feeds, std::int64_t round, std::vector<double>& seconds, Calibration* calibration);
+void measure_round(Session& session, const std::map<std::string, HostTensor>& feeds, std::int64_t round, std::vector<double>& seconds, Calibration* calibration, Mode mode = Mode::step);
 
 /// Bytes a second that one thread of this host moves from memory to memory, the best of a few rounds.
 double memmove_bandwidth();

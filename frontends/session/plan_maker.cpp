@@ -302,9 +302,16 @@ void PlanMaker::check_rules(const PlanKey& key) {
 /// Whether updates are in the given plan, or the graph has none.
 bool PlanMaker::given_steps() const { return !decided_->updates.empty() || decided_->graph->updates.empty(); }
 
+/// Whether it was made for inference: nothing in it becomes anything else there.
+bool PlanMaker::given_serves() const {
+  const Graph& g = *decided_->graph;
+  const std::vector<Node>& nodes = g.nodes();
+  return decided_->updates.empty() && g.updates.empty() && g.losses.empty() && std::none_of(nodes.begin(), nodes.end(), [](const Node& n) { return static_cast<bool>(n.op->inference); });
+}
+
 bool PlanMaker::runs_given(const PlanKey& key) const {
   if (!as_given_ || key.batch != decided_->batch || !key.symbols.empty()) return false;
-  if (key.mode == Mode::infer || (key.mode == Mode::step ? !given_steps() : !decided_->updates.empty())) return false;
+  if (!(key.mode == Mode::infer ? given_serves() : key.mode == Mode::step ? given_steps() : decided_->updates.empty())) return false;
   std::vector<std::string> has = fetches_of(*decided_);
   return std::all_of(key.fetches.begin(), key.fetches.end(), [&](const std::string& f) { return std::find(has.begin(), has.end(), f) != has.end(); });
 }

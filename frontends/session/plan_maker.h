@@ -56,6 +56,7 @@ class PlanMaker {
   /// The choice stands for all other plans; gives the plan of the key, if that is what was forecast.
   std::shared_ptr<PlacedGraph> choose_strategy(const PlanKey& key);
   bool given_steps() const;
+  bool given_serves() const;
   bool runs_given(const PlanKey& key) const;
   std::vector<std::string> departures(const PlanKey& key) const;
 

@@ -46,8 +46,8 @@ class Session {
   template <class S>
     requires requires(const S& s) { to_strategy(s); }
   Session(Graph graph, const S& s, SessionOptions options = {}) : Session(std::move(graph), to_strategy(s), std::move(options)) {}
-  /// Runs exactly this plan: a step at its batch that fetches what the plan does, or less. For other fetches, for `run` and
-  /// `predict` and for other batches a plan is derived from its decisions (devices, groups, threads, and its kernels where
+  /// Runs exactly this plan: a step at its batch (`predict`, where it was made for inference) that fetches what the plan does, or less. For other
+  /// fetches, calls and batches a plan is derived from its decisions (devices, groups, threads, and its kernels where
   /// local types are the same), and `notice` told. With rules it is `placed_anew`. UserError for a plan that does not hold.
   static Session from_plan(std::shared_ptr<const PlacedGraph> plan, SessionOptions options = {});
   /// The rules of the options, then the plan's decisions and its groups; all else is derived anew, kernels too.

@@ -91,6 +91,23 @@ TEST(ImageFolders, that_are_held_out_have_the_labels_of_those_to_train_on) {
   EXPECT_NE(message_of([&] { list_image_folder(folder / "val", {}, {"cat", "dog"}); }).find("'wolf' is no class that is trained on; those are cat, dog"), std::string::npos);
 }
 
+TEST(ImageFolders, hold_out_photos_by_their_names_whatever_else_lies_there) {
+  Folder folder;
+  auto part = [&](bool taken) { return list_image_folder(folder.path(), {}, {"cat", "dog"}, {.fraction = 0.25, .taken = taken}).files; };
+  for (const char* name : {"cat", "dog"}) {
+    fs::create_directories(folder / name);
+    for (int k = 0; k < 100; ++k) write_file(folder / name / (std::to_string(k) + ".jpg"), "not read");
+  }
+  const std::vector<std::string> held = part(true), others = part(false);
+  EXPECT_EQ(held.size() + others.size(), 200u);
+  EXPECT_NEAR(static_cast<double>(held.size()), 50, 20);
+  for (const std::string& f : held) EXPECT_EQ(std::count(others.begin(), others.end(), f), 0) << f;
+  write_file(folder / "cat/added.jpg", "not read");
+  std::vector<std::string> now = part(true);
+  std::erase(now, "cat/added.jpg");
+  EXPECT_EQ(now, held);
+}
+
 TEST(ImageFolders, are_distorted_alike_whether_photos_are_kept_or_read_anew) {
   Folder folder;
   write_photos(folder / "train", 7);

@@ -39,7 +39,7 @@ TABLE = [
 FOREIGN = {
     "graph/boost_graph.h": r"boost/.*",  # the adaptor, which graph.h does not include
 }
-GENERATED = {"build_commit.h", "build_facts.h", "page_files.h"}
+GENERATED = {"build_commit.h", "cluster_files.h", "build_facts.h", "page_files.h"}
 
 
 def row_of(path):

@@ -110,9 +110,9 @@ def check_photos(folder):
     arguments = ["train", "mnist_cnn", "--data", "photos", "--rescale", "1/255", "--distort", "shear=5,zoom=0.1,crop=2,flip=1,brightness=5,contrast=0.1", "--shuffle", "--batch", "8", "--epochs", "20", "--towers", "2"]
     states = []
     for devices in ("cpu:0", "cpu:0,cpu:1"):
-        done = belfry(folder, *arguments, "--devices", devices, "--out", "run", "--checkpoints", "ck" + devices)
+        done = belfry(folder, *arguments, "--devices", devices, "--out", "run" + devices, "--checkpoints", "ck" + devices)
         expect(done.returncode == 0 and "test accuracy 100.00 %" in done.stdout, f"training on photos: {done.stdout} {done.stderr[-400:]}")
-        states.append((folder / "run" / "state.safetensors").read_bytes())
+        states.append((folder / ("run" + devices) / "state.safetensors").read_bytes())
     expect(states[0] == states[1], "distorted photos: two towers on one device and on two end with other bits")
     again = [a.replace("crop=2", "crop=3") for a in arguments]
     done = belfry(folder, *again, "--devices", "cpu:0", "--checkpoints", "ckcpu:0")

@@ -1,26 +1,43 @@
-"""Named JSON blocks and sh blocks of the guides: every line runs, in their order. Arguments: the program, the guides."""
+"""Named JSON blocks and sh blocks of the guides: every line runs, in their order, beside a folder of pictures. Arguments: the program, an example's, the guides."""
 
 import pathlib
 import re
 import shlex
+import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
-program, guides = str(pathlib.Path(sys.argv[1]).resolve()), [pathlib.Path(g) for g in sys.argv[2:]]
+programs = {"belfry": str(pathlib.Path(sys.argv[1]).resolve()), "build/examples/serve": str(pathlib.Path(sys.argv[2]).resolve())}
+guides = [pathlib.Path(g) for g in sys.argv[3:]]
+
+
+def draw_pictures(folder):
+    """Two classes of eight pictures: pictures/dark/0.png and so on."""
+    for name, low in (("dark", 20), ("light", 150)):
+        (folder / "pictures" / name).mkdir(parents=True)
+        for k in range(8):
+            rows = b"".join(b"\0" + bytes(low + (x * 3 + y * k) % 80 for x in range(30)) for y in range(30))
+            parts = [(b"IHDR", struct.pack(">IIBBBBB", 30, 30, 8, 0, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
+            data = b"".join(struct.pack(">I", len(d)) + kind + d + struct.pack(">I", zlib.crc32(kind + d)) for kind, d in parts)
+            (folder / "pictures" / name / f"{k}.png").write_bytes(b"\x89PNG\r\n\x1a\n" + data)
+
+
 objections, lines = [], 0
 for guide in guides:
     with tempfile.TemporaryDirectory() as folder:
+        draw_pictures(pathlib.Path(folder))
         for name, text, commands in re.findall(r"`([\w.]+\.json)`:\n\n```json\n(.*?)^```|^```sh\n(.*?)^```", guide.read_text(encoding="utf-8"), re.M | re.S):
             if name:
                 pathlib.Path(folder, name).write_text(text, encoding="utf-8")
             for line in commands.splitlines():
                 words = shlex.split(line)
-                done = subprocess.run([program] + words[1:], cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+                done = subprocess.run([programs.get(words[0], programs["belfry"])] + words[1:], cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
                 lines += 1
-                if words[0] != "belfry" or done.returncode:
+                if words[0] not in programs or done.returncode:
                     objections.append(f"{guide.name}: {line}: {done.stderr[-400:]}")
-if lines < 9:
+if lines < 25:
     objections.append(f"only {lines} lines were found")
 
 print("\n".join(objections))

@@ -56,7 +56,7 @@ with tempfile.TemporaryDirectory() as name:
     done = belfry(*train, "--out", "one", "--seed", "3")
     expect(done.returncode == 0, f"a run folder: {done.stderr[-600:]}")
     written = sorted(p.name for p in (folder / "one").iterdir())
-    expect(written == ["log.jsonl", "plan.json", "run.json", "state.safetensors", "tensorboard", "trace.json"], f"a run folder has {written}")
+    expect(written == ["graph.json", "log.jsonl", "plan.json", "run.json", "state.safetensors", "tensorboard", "trace.json"], f"a run folder has {written}")
     done = belfry("runs", "one", "two")
     lines = done.stdout.splitlines()
     expect(done.returncode == 0 and len(lines) == 4 and "net mnist_cnn, data digits, batch 16, epochs 2" in lines[0] and lines[1].split()[:5] == ["run", "seed", "strategy", "devices", "towers"], f"runs: {done}")

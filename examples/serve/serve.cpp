@@ -1,0 +1,37 @@
+// Answers of a trained net: the folder of a run, pictures, the best class of each.
+#include <algorithm>
+#include <cstdio>
+#include <span>
+#include <string>
+
+#include <belfry/belfry.h>
+using namespace belfry;
+
+int main(int argc, char** argv) {
+  if (argc < 3) return std::puts("serve RUN PICTURES: the best class of each picture in a file or folder"), 2;
+  const RunFolder run = read_run_folder(argv[1]);  // graph, weights, names of classes, what becomes of pixels
+  const Shape image = run.graph.type(run.graph.at("image")).shape;
+  const PictureSize size{image[1].factor, image[2].factor, image[3].factor};
+
+  Session session(run.graph, Single{.threads = 2});
+  session.load_state(run.weights);
+  constexpr std::size_t kBatch = 8;
+  session.prepare({kBatch, 1}, Mode::infer);  // plans, kernels and memory of these batches, before the first question
+
+  const auto files = picture_files({argv[2]});
+  const std::string scores = session.default_fetches(Mode::infer).at(0);
+  auto best = [&](std::span<const std::filesystem::path> some) {
+    const Results answer = session.predict({{"image", read_pictures(some, size, run.pixels.value())}});
+    const auto values = answer.data<float>(scores);
+    const std::size_t classes = values.size() / some.size();
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const auto row = values.subspan(i * classes, classes);
+      const auto k = static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin());
+      std::printf("%s: %s\n", some[i].filename().c_str(), k < run.classes.size() ? run.classes[k].c_str() : std::to_string(k).c_str());
+    }
+  };
+  // Whole batches, then the rest one by one: each other size would be a program more.
+  std::size_t first = 0;
+  for (; first + kBatch <= files.size(); first += kBatch) best(std::span(files).subspan(first, kBatch));
+  for (; first < files.size(); ++first) best(std::span(files).subspan(first, 1));
+}

@@ -1,0 +1,49 @@
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <regex>
+
+#include <fmt/format.h>
+
+#include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/files/files.h>
+
+#include "cluster_files.h"
+
+namespace belfry {
+
+std::vector<std::string> cluster_names() {
+  std::vector<std::string> out;
+  for (const auto& [name, text] : kClusters) out.emplace_back(name);
+  return out;
+}
+
+namespace {
+
+/// Null where none that comes with the program has the name. "8xh100" is h100x8.
+const std::string_view* shipped(const std::string& name) {
+  const std::string other = std::regex_replace(name, std::regex("([0-9]+)x([a-z][a-z0-9]*)"), "$2x$1");
+  for (const auto& [known, text] : kClusters)
+    if (known == name || known == other) return &text;
+  return nullptr;
+}
+
+bool is_file(const std::string& name) {
+  std::error_code error;
+  return std::filesystem::exists(name, error) && !std::filesystem::is_directory(name, error);
+}
+
+}  // namespace
+
+std::string cluster_text(const std::string& name) { return is_file(name) || !shipped(name) ? read_file(name) : std::string(*shipped(name)); }
+
+CLI::Validator is_cluster() {
+  auto check = [](std::string& text) {
+    if (is_file(text) || shipped(text)) return std::string();
+    return fmt::format("neither a file nor one of the clusters {}{}", fmt::join(cluster_names(), ", "), did_you_mean(text, cluster_names()));
+  };
+  return CLI::Validator(check, "");
+}
+
+}  // namespace belfry

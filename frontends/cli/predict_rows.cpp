@@ -1,0 +1,99 @@
+#include <belfry/frontends/cli/predict_internal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/data/arrays.h>
+
+namespace belfry {
+
+bool rows_first(const Graph& g, const TensorType& t) { return !t.shape.empty() && t.shape[0].symbol == g.row_symbol; }
+
+namespace {
+
+const TensorType& type_of(const Graph& g, const std::string& input) { return g.node(g.find_node(input)).types[0]; }
+
+/// Rows of this size are pictures.
+std::optional<PictureSize> picture_size(const Graph& g, const std::string& input) {
+  const TensorType& t = type_of(g, input);
+  if (t.dtype != f32 || t.shape.size() != 4 || !rows_first(g, t)) return {};
+  for (int axis = 1; axis < 4; ++axis)
+    if (t.shape[static_cast<std::size_t>(axis)].symbolic()) return {};
+  const PictureSize size{t.shape[1].factor, t.shape[2].factor, t.shape[3].factor};
+  if (size.channels != 1 && size.channels != 3) return {};
+  return size;
+}
+
+/// The tensor as a column of rows that the input takes, where it is near enough.
+HostTensor fitted(const Graph& g, const std::string& input, HostTensor tensor) {
+  const TensorType& type = type_of(g, input);
+  LocalType row{type.dtype, {}};
+  for (std::size_t axis = 1; axis < type.shape.size(); ++axis) {
+    if (type.shape[axis].symbolic()) return tensor;  // of any length
+    row.shape.push_back(type.shape[axis].factor);
+  }
+  if (tensor.shape().empty() || (!is_float(type.dtype) && type.dtype != i32 && type.dtype != i64 && type.dtype != u8)) return tensor;
+  DataSet one;
+  one.columns.emplace(input, std::move(tensor));
+  fit_columns(one, {{input, row}});
+  return std::move(one.columns.at(input));
+}
+
+}  // namespace
+
+PredictRows::PredictRows(const Graph& g, const std::vector<std::string>& inputs, const std::vector<std::string>& files, const std::optional<Pixels>& pixels) {
+  auto is_photo = [](const std::string& f) { return std::filesystem::is_directory(f) || is_picture(f); };
+  const auto photos = std::count_if(files.begin(), files.end(), is_photo);
+  if (photos && photos != static_cast<std::ptrdiff_t>(files.size())) throw WrongUse("--feed has both pictures and files of tensors: give the one or the other");
+  if (!photos) {
+    take_tensors(g, inputs, files, pixels);
+    return;
+  }
+  std::vector<std::string> able;
+  for (const std::string& name : inputs)
+    if (const auto size = picture_size(g, name)) able.push_back(name), size_ = *size;
+  if (able.size() != 1 || inputs.size() != 1)
+    throw UserError(fmt::format("pictures are for a net that reads one input, f32 (rows, height, width, 1 or 3); this one reads {}: feed tensors by their names", fmt::join(inputs, ", ")));
+  input_ = able[0];
+  if (!pixels) say("pictures go in as x / 127.5 - 1; --rescale says otherwise\n");
+  pixels_ = pixels.value_or(Pixels{});
+  photos_ = picture_files({files.begin(), files.end()});
+}
+
+void PredictRows::take_tensors(const Graph& g, const std::vector<std::string>& inputs, const std::vector<std::string>& files, const std::optional<Pixels>& pixels) {
+  std::map<std::string, HostTensor> given;
+  for (const std::string& file : files)
+    for (auto& [name, tensor] : load_tensors(file))
+      if (!given.emplace(name, std::move(tensor)).second) throw UserError(fmt::format("{}: '{}' is fed already, by a file before it", file, name));
+  if (given.size() == 1 && inputs.size() == 1 && g.find_node(given.begin()->first) < 0) {
+    auto only = given.extract(given.begin());
+    only.key() = inputs[0];
+    given.insert(std::move(only));
+  }
+  say_unread(g, given, files[0]);
+  for (auto& [name, tensor] : given) {
+    const NodeId id = g.find_node(name);
+    if (id < 0 || !rows_first(g, g.node(id).types[0])) {
+      whole_.insert_or_assign(name, std::move(tensor));
+      continue;
+    }
+    const auto size = picture_size(g, name);
+    if (size && tensor.dtype() == u8 && !pixels) say(fmt::format("the bytes of '{}' go in as they are, 0 to 255; --rescale says otherwise\n", name));
+    const bool bytes = size && tensor.dtype() == u8 && tensor.shape().size() >= 3;
+    rows_.columns.insert_or_assign(name, bytes ? pictures_of(tensor, *size, pixels.value_or(Pixels{.rescale = {1, 0}})) : fitted(g, name, std::move(tensor)));
+  }
+}
+
+std::map<std::string, HostTensor> PredictRows::feeds(std::int64_t first, std::int64_t count) const {
+  std::map<std::string, HostTensor> out = whole_;
+  if (photos_.empty()) out.merge(rows_.slice(first, count).columns);
+  else out.emplace(input_, read_pictures(std::span(photos_).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)), size_, pixels_));
+  return out;
+}
+
+std::string PredictRows::name(std::int64_t row) const { return photos_.empty() ? fmt::format("row {}", row) : photos_[static_cast<std::size_t>(row)].string(); }
+
+}  // namespace belfry

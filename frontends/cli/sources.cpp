@@ -1,0 +1,139 @@
+#include <belfry/frontends/cli/common_internal.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include <belfry/executor/device/cpu/host_facts.h>
+#include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/graph_file.h>
+#include <belfry/frontends/json/plan_file.h>
+#include <belfry/frontends/json/strict_json.h>
+#include <belfry/frontends/nn/nets/nets.h>
+#include <belfry/frontends/train/run_folder.h>
+#include <belfry/graph/plan/verify.h>
+#include <belfry/ops/optimizer/optimizer.h>
+#include <belfry/ops/passes/passes.h>
+
+namespace belfry {
+
+namespace {
+
+/// The reader of files knows no optimizers: what it cannot say is said here.
+void check_optimizer(const Graph& graph, const std::string& file) {
+  if (!graph.train) return;
+  try {
+    training_options(*graph.train);
+  } catch (const UserError& e) {
+    throw UserError(fmt::format("{}: /train/optimizer: {}", file, e.what()));
+  }
+}
+
+/// What stands behind the name in "mobilenet_v2:alpha=0.35,image=96".
+Settings settings_of(const std::string& what) {
+  Settings out;
+  for (std::size_t at = what.find(':'); at != what.npos; at = what.find(',', at + 1)) {
+    const std::string item = what.substr(at + 1, what.find(',', at + 1) - at - 1);
+    const std::size_t is = item.find('=');
+    double value = 0;
+    const char *first = item.data() + is + 1, *last = item.data() + item.size();
+    if (is == 0 || is == item.npos || first == last) throw WrongUse(fmt::format("'{}': a net's settings are NAME=NUMBER with commas between them, not '{}'", what, item));
+    if (auto [end, error] = std::from_chars(first, last, value); end != last || error != std::errc()) throw WrongUse(fmt::format("'{}': '{}' has no number that a double can be", what, item));
+    if (!out.try_emplace(item.substr(0, is), value).second) throw WrongUse(fmt::format("'{}': '{}' stands there twice", what, item.substr(0, is)));
+  }
+  return out;
+}
+
+/// Of a run's folder.
+std::string graph_file(const std::string& folder) { return (std::filesystem::path(folder) / "graph.json").string(); }
+
+}  // namespace
+
+std::optional<std::string> source_text(const std::string& what) {
+  const std::string name = what.substr(0, what.find(':'));
+  for (const NetDef& n : standard_nets())
+    if (n.name == name) return {};
+  if (std::error_code error; std::filesystem::is_directory(what, error)) {
+    if (!is_run_folder(what)) throw UserError(fmt::format("{}: is a folder, and no run's: it has no run.json; name a net, a graph file, a plan file or what belfry train --out wrote", what));
+    return read_file(graph_file(what));
+  }
+  if (name.find('.') == name.npos && name.find('/') == name.npos) net_named(name);  // neither a net nor a file: says which nets there are
+  return read_file(what);
+}
+
+Source load_source(const std::string& what, const Library& library) { return load_source(what, source_text(what), library); }
+
+Source load_source(const std::string& given, const std::optional<std::string>& file, const Library& library) {
+  const bool run = file && is_run_folder(given);
+  const std::string what = run ? graph_file(given) : given;
+  if (!file) return {std::make_shared<const Graph>(net_named(what.substr(0, what.find(':'))).build(library.ops, settings_of(what))), nullptr};
+  const std::string& text = *file;
+  if (!JsonDocument(text, what).root().find("plan")) {
+    Source out;
+    auto graph = std::make_shared<Graph>(read_graph(text, what, library.ops, {}, &out.state));
+    if (!graph->size()) throw UserError(fmt::format("{}: the graph is empty: it has no \"inputs\", no \"variables\" and no \"nodes\"; belfry convert mnist_cnn shows one that has", what));
+    check_optimizer(*graph, what);
+    out.graph = std::move(graph);
+    if (!out.state.empty()) out.state = (std::filesystem::path(what).parent_path() / out.state).string();
+    if (run) out.state = run_state(given).string();
+    return out;
+  }
+  auto plan = std::make_shared<const PlacedGraph>(read_plan(text, what, library.ops));
+  return {plan->graph, plan};
+}
+
+namespace {
+
+/// Whether the name is of what an optimizer keeps beside the variables of a graph that has none: slots, averages, counters.
+bool is_of_optimizer(const Graph& g, const std::string& name) {
+  if (name == "step" || name == "loss_scale" || name.starts_with("loss_scale/")) return true;
+  const std::vector<NodeId> variables = g.variables();
+  return std::any_of(variables.begin(), variables.end(), [&](NodeId id) { return name == average_of(g.node(id).name) || name.ends_with("/" + g.node(id).name); });
+}
+
+}  // namespace
+
+void load_states(Session& session, const Source& source, const std::string& file) {
+  auto load = [&](const std::string& path, const std::string& who) {
+    try {
+      State state = load_tensors(path);
+      if (const Graph& g = session.graph(); source.plan && g.updates.empty())  // a plan that serves
+        std::erase_if(state, [&](const auto& one) { return g.find_node(one.first) < 0 && is_of_optimizer(g, one.first); });
+      session.load_state(state);
+      std::vector<std::string> left;
+      for (NodeId id : session.graph().variables())
+        if (const Node& n = session.graph().node(id); n.attributes.flag("trainable") && !state.contains(n.name)) left.push_back(n.name);
+      if (!left.empty()) say(fmt::format("{} '{}' lacks {} of the variables that are trained, which keep the values that they had: {}{}\n", who, path, left.size(), left[0], left.size() > 1 ? ", …" : ""));
+    } catch (const UserError& e) {
+      throw UserError(std::string_view(e.what()).starts_with(path) ? fmt::format("{} {}", who, e.what()) : fmt::format("{} '{}': {}", who, path, e.what()));
+    }
+  };
+  if (!source.state.empty()) load(source.state, "the state that the graph's file names,");
+  if (!file.empty()) load(file, "--state");
+}
+
+void say_initial(const Session& session, const Source& source, const std::string& file) {
+  if (!file.empty() || !source.state.empty()) return;
+  const Graph& g = session.graph();
+  const std::vector<NodeId> variables = g.variables();  // of them step and seed are whole numbers
+  if (std::any_of(variables.begin(), variables.end(), [&](NodeId id) { return is_float(g.node(id).types[0].dtype); }))
+    say("the variables have their initial values: no --state was given\n");
+}
+
+void refuse_broken(const Source& source, const std::string& file) {
+  if (!source.plan) return;
+  std::vector<std::string> found = verify(*source.plan);
+  if (!found.empty()) throw UserError(fmt::format("{} does not hold: {}\nderive what follows from its decisions:  belfry place {} -o {}", file, fmt::join(found, "\n  "), file, file));
+  if (std::string hash = arithmetic_hash(*source.plan); hash != source.plan->arithmetic_hash)
+    say(fmt::format("{}: its arithmetic hash is {}, but the file says {}: it was edited, or made by another version\n", file, hash, source.plan->arithmetic_hash));
+  const HostFacts host = host_facts();
+  auto say_other = [&](const std::string& there, const std::string& here, const char* what) {
+    if (!there.empty() && there != here) say(fmt::format("{}: {} '{}' where it was made, '{}' here: bits may differ\n", file, what, there, here));
+  };
+  say_other(source.plan->isa, isa_text(host), "instruction set");
+  say_other(source.plan->libraries, libraries_text(host), "libraries");
+}
+
+}  // namespace belfry

@@ -1,0 +1,43 @@
+// What the verbs train and evaluate share: arguments, data, and the folder of a run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/data/data_folder.h>
+#include <belfry/frontends/data/distort.h>
+#include <belfry/frontends/train/fit.h>
+
+namespace belfry {
+
+struct TrainArguments {
+  std::string source, data, out, checkpoints, resume, state, log, split = "test";
+  std::string monitor, tensorboard, distort, rescale, shard;
+  std::int64_t batch = 0, steps = 0, checkpoint_every = 0;
+  double hold_out = 0;
+  int epochs = 5, keep = 3, patience = 0;
+  bool shuffle = false, full_batches = false, drop_last = false, averages = false, antialias = false, quiet = false, verbose = false, overwrite = false, json = false;
+  PlacementArguments placement;
+};
+
+/// "1/127.5,-1": scale and offset of pixels; or "standardise".
+Rescale rescale_of(const std::string& text);
+/// What the graph's inputs and the arguments ask of the data: photos of the size that it takes, windows of text of its length.
+DataWanted data_wanted(const Session& session, const TrainArguments& o);
+/// Whether there are pictures in which all values are bytes of files, 0 to 255.
+bool holds_bytes(const DataSet& data);
+/// The data themselves. Says so where pictures go in as bytes are.
+Splits splits_for(const Session& session, const TrainArguments& o);
+
+/// What is not said of pixels and of the part that is held out, as the run that is the source was told.
+void take_from_run(TrainArguments& o);
+/// UserError where --out is the folder of a run that this one neither goes on with nor replaces.
+void refuse_run_there(const TrainArguments& o);
+/// In place of what --overwrite replaces: what the run was told, for `belfry runs`, its graph, and what a later `predict` must know of classes and pixels.
+void write_run(Session& session, const TrainArguments& o, const DataSet& train, const FitOptions& options, const std::vector<std::string>& fetches);
+/// Plan, variables and the trace of a step, in the folder, which says then that the run has ended.
+void write_results(Session& session, const DataSet& data, const std::string& out, std::int64_t batch, const std::vector<std::string>& fetches);
+
+}  // namespace belfry

@@ -1,0 +1,166 @@
+"""From a training's folder to answers: pictures and arrays through predict, plans for inference, and what train says and refuses. Arguments: belfry, the source tree."""
+
+import json
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import zipfile
+import zlib
+
+program, root = str(pathlib.Path(sys.argv[1]).resolve()), pathlib.Path(sys.argv[2]).resolve()
+objections = []
+
+
+def expect(condition, text):
+    if not condition:
+        objections.append(text)
+
+
+def png(width, height, value):
+    rows = b"".join(b"\0" + bytes(value(x, y) for x in range(width)) for y in range(height))
+    parts = [(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(struct.pack(">I", len(d)) + kind + d + struct.pack(">I", zlib.crc32(kind + d)) for kind, d in parts)
+
+
+def npy(descr, shape, data):
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
+
+
+def check_photos(folder, belfry):
+    for k in range(20):
+        for name, low in (("dark", 20), ("light", 150)):
+            path = folder / "photos" / name / f"{k:02}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(png(30, 29 + k % 3, lambda x, y: low + (x * 3 + y * (k + 1)) % 80))
+    done = belfry("train", "mnist_cnn", "--data", "photos")
+    expect(done.returncode == 1 and "with a part to hold out" in done.stderr, f"class folders alone: {done}")
+    train = ["train", "mnist_cnn", "--data", "photos", "--hold-out", "0.3", "--rescale", "1/255", "--shuffle", "--batch", "8", "--out", "seen"]
+    done = belfry(*train, "--epochs", "12")
+    expect(done.returncode == 0 and "test accuracy 100.00 %" in done.stdout, f"training on photos: {done}")
+    record = json.loads((folder / "seen/run.json").read_text(encoding="utf-8"))
+    expect(record["classes"] == ["dark", "light"] and record["state"] == "state.safetensors" and abs(record["pixels"]["scale"] * 255 - 1) < 1e-12, f"run.json: {record}")
+    rows = [int(re.search(r"of (\d+) rows", belfry("evaluate", "seen", "--data", "photos", "--split", s).stderr)[1]) for s in ("train", "test")]
+    expect(sum(rows) == 40 and 4 <= rows[1] <= 20, f"a part that is held out: {rows}")
+    done = belfry("predict", "seen", "--feed", "photos/dark", "photos/light/03.png", "--top", "1", "--batch", "6")
+    lines = done.stdout.splitlines()
+    expect(done.returncode == 0 and len(lines) == 21 and all(": dark " in line for line in lines[:20]) and "photos/light/03.png: light " in lines[20], f"predict of pictures: {done}")
+    done = belfry("predict", "seen", "--feed", "photos/light", "--json")
+    read = json.loads(done.stdout or "{}")
+    (scores,) = read.get("outputs", {"": []}).values()
+    expect(read["rows"] == 20 and read["files"][3] == "photos/light/03.png" and all(row[0]["name"] == "light" and len(row) == 3 for row in scores), f"predict --json: {done}")
+    refused = belfry("predict", "seen", "--feed", "photos", "seen/state.safetensors")
+    expect(refused.returncode == 2 and "both pictures and files of tensors" in refused.stderr, f"pictures beside tensors: {refused}")
+
+    # A run that is there is neither lost nor mixed.
+    done = belfry(*train)
+    expect(done.returncode == 1 and all(w in done.stderr for w in ("there is a run already", "--resume", "--overwrite", "another folder")), f"a run that is there: {done}")
+    done = belfry(*train, "--steps", "3", "--overwrite")
+    expect(done.returncode == 0 and json.loads((folder / "seen/run.json").read_text(encoding="utf-8"))["steps"] == 3, f"--overwrite: {done}")
+
+
+def check_digits(folder, belfry):
+    belfry("data", "digits", "--out", "digits", "--train", "256", "--test", "64")
+    train = ["train", "mnist_cnn", "--data", "digits", "--batch", "16", "--epochs", "2", "--checkpoints", "run/ck", "--out", "run"]
+    done = belfry(*train, "--devices", "cpu:0,cpu:1")
+    said = done.stderr.splitlines()
+    preface = next((k for k, line in enumerate(said) if line.startswith("Epoch")), 99)
+    expect(done.returncode == 0 and preface <= 8 and said[0].startswith("mnist_cnn: strategy towers") and said[1].startswith("memory planned: cpu:0 "), f"what train begins with: {said[:12]}")
+    accuracy = float(re.search(r"test accuracy ([\d.]+) %", done.stdout)[1]) / 100
+    done = belfry("train", "mlp", "--data", "digits", "--steps", "1", "--verbose")
+    expect(done.returncode == 0 and "arithmetic hash" in done.stderr and "allocated" in done.stderr, f"train --verbose: {done.stderr}")
+
+    # Bytes of any name are what the run's pixels make of them; floats go in as they are.
+    pixels = (folder / "digits/t10k-images-idx3-ubyte").read_bytes()[16:]
+    labels = (folder / "digits/t10k-labels-idx1-ubyte").read_bytes()[8:]
+    (folder / "bytes.npy").write_bytes(npy("|u1", (64, 28, 28), pixels))
+    (folder / "floats.npy").write_bytes(npy("<f4", (64, 28, 28, 1), struct.pack(f"<{len(pixels)}f", *[struct.unpack("<f", struct.pack("<f", p / 255))[0] for p in pixels])))
+    outs = []
+    for kind in ("bytes", "floats"):
+        done = belfry("predict", "run", "--feed", f"{kind}.npy", "--out", f"{kind}.safetensors", "--top", "1")
+        expect(done.returncode == 0 and "weights of run/state.safetensors" in done.stderr and "as they are" not in done.stderr, f"predict of {kind}: {done}")
+        outs.append((folder / f"{kind}.safetensors").read_bytes())
+        right = sum(int(re.search(r"class (\d)", line)[1]) == label for line, label in zip(done.stdout.splitlines(), labels))
+        expect(abs(right / 64 - accuracy) < 1e-4, f"{kind}: {right} of 64 are right, and {accuracy} of the evaluation")
+    expect(outs[0] == outs[1], "bytes and floats give other scores")
+    done = belfry("predict", "mnist_cnn", "--feed", "bytes.npy", "--top", "1")
+    expect(done.returncode == 0 and "0 to 255; --rescale says otherwise" in done.stderr, f"bytes into a net that no run describes: {done}")
+
+    # A training that has not ended is served from its newest checkpoint, whose slots stay behind.
+    record = json.loads((folder / "run/run.json").read_text(encoding="utf-8"))
+    record.pop("state")
+    (folder / "run/run.json").write_text(json.dumps(record), encoding="utf-8")
+    done = belfry("predict", "run", "--feed", "bytes.npy", "--out", "last.safetensors")
+    expect(done.returncode == 0 and "weights of run/ck/step-00000032.safetensors" in done.stderr and (folder / "last.safetensors").read_bytes() == outs[0], f"a run that has not ended: {done.stderr}")
+
+    # A plan that serves: smaller, without labels, and run as it stands.
+    for name, more in (("train.json", []), ("serve.json", ["--inference"])):
+        expect(belfry("place", "run", "--batch", "64", "-o", name, *more).returncode == 0, f"place {name}")
+    plans = [json.loads((folder / name).read_text(encoding="utf-8")) for name in ("train.json", "serve.json")]
+    expect([len(p["inputs"]) for p in plans] == [2, 1] and not any("adam" in v["name"] for v in plans[1]["variables"]), "a plan for inference has labels or slots")
+    seconds = []
+    for more in ([], ["--inference"]):
+        facts = json.loads(belfry("forecast", "run", "--batch", "64", "--json", *more).stdout)
+        seconds.append(facts["seconds"])
+    expect(0 < seconds[1] < 0.7 * seconds[0], f"forecasts of a step and of a batch served: {seconds}")
+    done = belfry("predict", "serve.json", "--feed", "floats.npy", "--state", "run/state.safetensors", "--out", "planned.safetensors")
+    expect(done.returncode == 0 and "not the plan that was given" not in done.stderr and (folder / "planned.safetensors").read_bytes() == outs[0], f"a plan that serves: {done}")
+    done = belfry("show", "run", "--inference")
+    expect(done.returncode == 0 and "label" not in done.stdout and "image" in done.stdout, f"show --inference: {done.stdout[:300]}")
+    done = belfry("bench", "run", "--inference", "--batch", "4", "--towers", "1", "--rounds", "2")
+    expect(done.returncode == 0 and "a batch served (" in done.stdout, f"bench --inference: {done}")
+    for verb, words in ((["show", "serve.json", "--inference"], "is a plan"), (["forecast", "run", "--inference", "--jsonl"], "--jsonl scores steps"), (["place", "run", "--inference", "--problem"], "--problem is of steps")):
+        done = belfry(*verb)
+        expect(done.returncode == 2 and words in done.stderr, f"{verb}: {done}")
+
+    # Runs: the steps that were done beside those that were asked for.
+    expect(belfry("train", "mlp", "--data", "digits", "--steps", "40", "--batch", "16", "--out", "asked").returncode == 0, "a run of 40 steps")
+    lines = [re.split(r"  +", line) for line in belfry("runs", "run", "asked").stdout.splitlines()[1:]]
+    column = lines[0].index("steps")
+    expect([row[column] for row in lines[1:]] == ["32", "40"] and "--steps" in lines[0], f"runs: {lines}")
+
+    # An evaluation's trace says what to do.
+    with zipfile.ZipFile(folder / "feeds.npz", "w") as feeds:
+        feeds.writestr("image.npy", (folder / "floats.npy").read_bytes())
+        feeds.writestr("label.npy", npy("<i4", (64,), struct.pack("<64i", *labels)))
+    done = belfry("run", "train.json", "--feed", "feeds.npz", "--trace", "evaluation.json")
+    expect(done.returncode == 0 and "--steps 1 traces the step" in done.stderr, f"an evaluation's trace: {done}")
+    done = belfry("show", "train.json", "--timeline", "--trace", "evaluation.json")
+    expect(done.returncode == 1 and "run --steps 1 --trace" in done.stderr, f"a timeline of an evaluation: {done}")
+
+    # Arrays of bytes are told of.
+    (folder / "grey").mkdir()
+    for split, n in (("train", 32), ("val", 16)):
+        (folder / "grey" / split).mkdir()
+        (folder / f"grey/{split}/image.npy").write_bytes(npy("|u1", (n, 28, 28), pixels[:n * 784]))
+        (folder / f"grey/{split}/label.npy").write_bytes(npy("|u1", (n,), labels[:n]))
+    done = belfry("train", "mlp", "--data", "grey", "--steps", "1")
+    expect(done.returncode == 0 and "0 to 255" in done.stderr and "--rescale 1/255" in done.stderr, f"pictures of bytes: {done.stderr}")
+    expect("0 to 255" not in belfry("train", "mlp", "--data", "grey", "--steps", "1", "--rescale", "1/255").stderr, "rescaled pictures are told of")
+
+
+def check_clusters(belfry):
+    names = sorted(p.stem for p in (root / "clusters").glob("*.json"))
+    text = re.sub(r"\s+", " ", belfry("forecast", "--help").stdout)
+    expect(len(names) > 7 and all(name in text for name in names), f"forecast --help does not list {names}")
+    one, two, three = (belfry("forecast", "mlp", "--batch", "64", "--strategy", "mirrored", "--json", "--cluster", c).stdout for c in ("h100x8", "8xh100", str(root / "clusters/h100x8.json")))
+    expect(one and one == two == three, "a cluster by its name is not that of its file")
+    done = belfry("forecast", "mlp", "--cluster", "h100x9")
+    expect(done.returncode == 2 and "did you mean h100x8" in done.stderr, f"a cluster that nobody knows: {done}")
+
+
+with tempfile.TemporaryDirectory() as name:
+    here = pathlib.Path(name)
+
+    def run_here(*arguments):
+        return subprocess.run([program, *arguments], cwd=here, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+    check_photos(here, run_here)
+    check_digits(here, run_here)
+    check_clusters(run_here)
+
+print("\n".join(objections))
+sys.exit(1 if objections else 0)
