@@ -283,8 +283,8 @@ const PlacedGraph& Session::plan(std::int64_t batch, Mode mode, const std::vecto
   return *impl_->built(impl_->maker.key_of(mode, batch, fetches)).plan;
 }
 
-PlacementScorer Session::scorer(std::int64_t batch, CostTable costs, const std::vector<std::string>& fetches) {
-  return impl_->maker.scorer(impl_->maker.key_of(Mode::step, batch, fetches), std::move(costs));
+PlacementScorer Session::scorer(std::int64_t batch, CostTable costs, const std::vector<std::string>& fetches, const SaidOfPlacements& said) {
+  return impl_->maker.scorer(impl_->maker.key_of(Mode::step, batch, fetches), std::move(costs), said);
 }
 
 State Session::state() {

@@ -78,7 +78,11 @@ class Walk {
     gpu_free_.assign(plan_.cluster.devices.size(), true);
     queued_.resize(plan_.cluster.devices.size());
     taken_until_.resize(plan_.cluster.devices.size());
-    for (const ClusterDevice& d : plan_.cluster.devices) gpu_.push_back(d.id.kind == "gpu");
+    memory_.resize(plan_.cluster.devices.size());
+    for (const ClusterDevice& d : plan_.cluster.devices) {
+      gpu_.push_back(d.id.kind == "gpu");
+      bandwidth_.push_back(rate_of(d, plan_.threads).bandwidth);
+    }
     if (!links_.empty()) coming_.resize(steps_.steps.size());
     out_.launches.reserve(steps_.steps.size());
     for (const ForecastStep& s : steps_.steps) out_.launches.push_back({s.node, s.tower, s.device, s.stream});
@@ -105,8 +109,11 @@ class Walk {
     switch (e.kind) {
       case kStart: return start(e.step, now);
       case kFlow:
+        if (on_gpu(e.step)) take(launch(e.step).device, now, transfers_.reading(e.step, coming_[static_cast<std::size_t>(e.step)]));
         for (Flow& f : coming_[static_cast<std::size_t>(e.step)]) {
           for (int w : f.route) load_[static_cast<std::size_t>(w)] += f.bytes;
+          use_memory(f.from, f.bytes, now);
+          use_memory(launch(e.step).device, f.bytes, now);
           flows_.push_back(std::move(f));
           ++state(e.step).open_flows;
         }
@@ -124,14 +131,14 @@ class Walk {
       std::vector<int>& here = arrived_[launch(s).node];
       here.push_back(s);
       if (here.size() < plan_.nodes[static_cast<std::size_t>(launch(s).node)].holders.size()) return;
-      const double seconds = transfers_.collective_seconds(s, load_);
+      const auto [seconds, bytes] = transfers_.collective_cost(s, load_);
       for (int other : here) {
         if (other != s) state(other).cause = s;
         launch(other).moving = seconds;
         launch(other).fixed = rate_of(plan_.cluster.devices[static_cast<std::size_t>(launch(other).device)], plan_.threads).launch;
         launch(other).begin = now;
-        auto d = static_cast<std::size_t>(launch(other).device);
-        taken_until_[d] = std::max(taken_until_[d], now) + (1 - plan_.cluster.devices[d].overlap) * seconds;
+        take(launch(other).device, now, seconds);
+        use_memory(launch(other).device, bytes, now);
         at(now + seconds, kEnd, other);
       }
       return;
@@ -142,12 +149,31 @@ class Walk {
     else at(now + transfers_.latency(s, coming), kFlow, s);
   }
 
+  /// A kernel that waits for links has the GPU, for all but its overlap.
+  void take(int device, double now, double seconds) {
+    const auto d = static_cast<std::size_t>(device);
+    taken_until_[d] = std::max(taken_until_[d], now) + (1 - plan_.cluster.devices[d].overlap) * seconds;
+  }
+
+  /// What moves is read from a GPU's memory, or written there: kernels beside it have that much less of it, unless nothing runs.
+  void use_memory(int device, double bytes, double now) {
+    const auto d = static_cast<std::size_t>(device);
+    if (!gpu_[d]) return;
+    rest(d, now);
+    memory_[d].owed += bytes / bandwidth_[d];
+  }
+  void rest(std::size_t d, double now) {
+    if (gpu_free_[d]) memory_[d].owed = std::max(0.0, memory_[d].owed - (now - memory_[d].since));
+    memory_[d].since = now;
+  }
+
   /// Its bytes are here: what is left is the device's own work.
   void moved(int s, double now) {
     launch(s).moving = now - launch(s).begin;
     if (!on_gpu(s)) return at(now + work(s, now), kEnd, s);
     auto d = static_cast<std::size_t>(launch(s).device);
     if (!gpu_free_[d]) return queued_[d].push(s);
+    rest(d, now);
     gpu_free_[d] = false;
     at(now + work(s, now), kEnd, s);
   }
@@ -160,7 +186,9 @@ class Walk {
     const double seconds = came && transfers_.arrives_in_place(s) ? c.fixed : c.seconds;
     out_.by_source[static_cast<std::size_t>(c.source)] += seconds;
     if (!on_gpu(s)) return seconds + table_.dispatch;
-    return seconds + std::max(0.0, taken_until_[static_cast<std::size_t>(step.device)] - now);
+    const auto d = static_cast<std::size_t>(step.device);
+    const double owed = std::exchange(memory_[d].owed, 0.0), spare = std::max(0.0, seconds - c.memory);  // while it computes its memory has time
+    return seconds + std::max(0.0, owed - spare) + std::max(0.0, taken_until_[d] - now);
   }
 
   void end(int s, double now) {
@@ -179,6 +207,7 @@ class Walk {
     auto d = static_cast<std::size_t>(launch(s).device);
     if (queued_[d].empty()) {
       gpu_free_[d] = true;
+      memory_[d].since = now;
       return;
     }
     const int n = queued_[d].front();
@@ -231,7 +260,12 @@ class Walk {
   std::vector<char> gpu_;                       // per device
   std::vector<char> gpu_free_;                  // a GPU computes one kernel at a time, whatever its streams
   std::vector<std::queue<int>> queued_;
-  std::vector<double> taken_until_;             // per GPU: collectives have it
+  std::vector<double> taken_until_;             // per GPU: collectives have it, or a sum that reads others
+  struct Memory {
+    double owed = 0, since = 0;                 // seconds that moves have of its memory, while it is free less and less
+  };
+  std::vector<Memory> memory_;                  // per GPU
+  std::vector<double> bandwidth_;
   double finished_ = 0;
   int last_ = -1;
   std::size_t ended_ = 0;

@@ -79,6 +79,7 @@ struct Flow {
   std::vector<int> route;    ///< ways
   double bytes = 0, rate = 0;
   int step = -1;             ///< whose
+  int from = -1;             ///< the device that has them
 };
 
 /// Sets the rates of flows that are under way at once: the way that gives each of its flows the least is filled first, and
