@@ -18,7 +18,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 class Walk {
  public:
   Walk(const PlacedGraph& plan, const CostTable& table, ForecastSteps steps, Links& links, CostModel& costs) 
-      : plan_(plan), table_(table), steps_(std::move(steps)), links_(links), transfers_(steps_, links_), costs_(costs), load_(links_.ways().size()) {}
+      : plan_(plan), table_(table), steps_(std::move(steps)), links_(links), transfers_(steps_, links_), costs_(costs), max_min_(links_.ways()), load_(links_.ways().size()) {}
 
   /// Seconds of the step.
   double run() {
@@ -131,13 +131,13 @@ class Walk {
       std::vector<int>& here = arrived_[launch(s).node];
       here.push_back(s);
       if (here.size() < plan_.nodes[static_cast<std::size_t>(launch(s).node)].holders.size()) return;
-      const auto [seconds, bytes] = transfers_.collective_cost(s, load_);
+      const auto [seconds, kernel, bytes] = transfers_.collective_cost(s, load_);
       for (int other : here) {
         if (other != s) state(other).cause = s;
         launch(other).moving = seconds;
         launch(other).fixed = rate_of(plan_.cluster.devices[static_cast<std::size_t>(launch(other).device)], plan_.threads).launch;
         launch(other).begin = now;
-        take(launch(other).device, now, seconds);
+        take(launch(other).device, now, kernel);
         use_memory(launch(other).device, bytes, now);
         at(now + seconds, kEnd, other);
       }
@@ -234,7 +234,7 @@ class Walk {
   }
 
   void settle_flows() {
-    share_max_min(flows_, links_.ways());
+    max_min_.share(flows_);
     flows_end_ = kNever;
     for (const Flow& f : flows_) flows_end_ = std::min(flows_end_, flows_at_ + f.bytes / f.rate);
     flows_changed_ = false;
@@ -246,6 +246,7 @@ class Walk {
   Links& links_;
   Transfers transfers_;
   CostModel& costs_;
+  MaxMin max_min_;
   Forecast out_;
   std::vector<State> states_;
   std::vector<int> left_, next_;                // per gate, per step in its lane

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/plan/collectives.h>
 #include <belfry/graph/plan/forecast_parts_internal.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
@@ -50,12 +51,16 @@ Transfers::Collective Transfers::collective_cost(int step, std::vector<double>& 
   for (int d : members) pieces.push_back(count[d]);
   const double bytes = static_cast<double>(local_type(plan_.value(n.outputs[0]), plan_.share(-1)).bytes()), share = bytes / static_cast<double>(members.size());
   const DeviceRate rate = rate_of(plan_.cluster.devices[static_cast<std::size_t>(members.front())], plan_.threads);
-  if (joins_by(n, {"same"})) return {rate.launch, 0};
-  if (!joins_by(n, {"sum", "max", "mean"})) return {rate.launch + links_.exchange(members, {}, share, load, follows(step)) + bytes / rate.bandwidth, 2 * (bytes - share)};
+  if (joins_by(n, {"same"})) return {rate.launch, 0, 0};
+  if (!joins_by(n, {"sum", "max", "mean"})) {
+    const double seconds = rate.launch + links_.exchange(members, {}, share, load, follows(step)) + bytes / rate.bandwidth;
+    return {seconds, steps_.steps[static_cast<std::size_t>(step)].variant->kernel == kNccl ? seconds : 0, 2 * (bytes - share)};
+  }
   double all = 0;
   for (int p : pieces) all += p;
   const double summed = n.ranged ? share : bytes;  // in ranges it is a reduce-scatter, else every device lands every part
-  return {rate.launch + links_.exchange(members, pieces, summed, load, follows(step)) + summed * (all + 1) / rate.bandwidth, summed * (2 * (all - pieces.front()) + all + 1)};
+  const double seconds = rate.launch + links_.exchange(members, pieces, summed, load, follows(step)) + summed * (all + 1) / rate.bandwidth;
+  return {seconds, seconds, summed * (2 * (all - pieces.front()) + all + 1)};
 }
 
 double Transfers::reading(int step, const std::vector<Flow>& flows) const {

@@ -19,7 +19,9 @@ class Transfers {
   /// One node on several GPUs that hold its parts: they run it together.
   bool collective(int step);
   struct Collective {
-    double seconds = 0, bytes = 0;               // what each member's memory reads and writes
+    double seconds = 0;
+    double kernel = 0;                           // of them those of a kernel that waits for links: a sum's, or a library's; gathers are copies
+    double bytes = 0;                            // that each member's memory reads and writes
   };
   /// Reduce-scatter along the tree, then all-gather; rows side by side and stacks are one all-gather.
   Collective collective_cost(int step, std::vector<double>& load);

@@ -210,7 +210,7 @@ TEST(Costs, are_those_measured_and_lie_on_the_line_between_rows_that_were) {
 TEST(Links, are_shared_by_max_min) {
   std::vector<Way> ways = {{"a", "b", 10, 0}, {"b", "c", 4, 0}};
   std::vector<Flow> flows = {{{0}, 1, 0, 0}, {{0, 1}, 1, 0, 1}, {{1}, 1, 0, 2}};
-  share_max_min(flows, ways);
+  MaxMin(ways).share(flows);
   EXPECT_EQ(flows[0].rate, 8);
   EXPECT_EQ(flows[1].rate, 2);
   EXPECT_EQ(flows[2].rate, 2);

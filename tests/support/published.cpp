@@ -45,7 +45,7 @@ std::vector<DeviceId> gpus_of(const Cluster& cluster, int most) {
 
 Strategy strategy_of(const std::vector<DeviceId>& devices, bool mirrored) {
   if (!mirrored) return to_strategy(Towers{.devices = devices});
-  return devices.size() == 1 ? to_strategy(Single{.device = devices[0]}) : to_strategy(Mirrored{.devices = devices});
+  return devices.size() == 1 ? to_strategy(Single{.device = devices[0]}) : to_strategy(Mirrored{.devices = devices, .collectives = Collectives::fastest});
 }
 
 /// Where a growing function of x reaches `wanted`, between the ends.
