@@ -79,6 +79,7 @@ class Walk {
     queued_.resize(plan_.cluster.devices.size());
     taken_until_.resize(plan_.cluster.devices.size());
     memory_.resize(plan_.cluster.devices.size());
+    halted_.resize(plan_.cluster.devices.size());
     for (const ClusterDevice& d : plan_.cluster.devices) {
       gpu_.push_back(d.id.kind == "gpu");
       bandwidth_.push_back(rate_of(d, plan_.threads).bandwidth);
@@ -152,7 +153,9 @@ class Walk {
   /// A kernel that waits for links has the GPU, for all but its overlap.
   void take(int device, double now, double seconds) {
     const auto d = static_cast<std::size_t>(device);
-    taken_until_[d] = std::max(taken_until_[d], now) + (1 - plan_.cluster.devices[d].overlap) * seconds;
+    const double taken = (1 - plan_.cluster.devices[d].overlap) * seconds;
+    taken_until_[d] = std::max(taken_until_[d], now) + taken;
+    if (!gpu_free_[d]) halted_[d] += taken;
   }
 
   /// What moves is read from a GPU's memory, or written there: kernels beside it have that much less of it, unless nothing runs.
@@ -192,6 +195,8 @@ class Walk {
   }
 
   void end(int s, double now) {
+    if (on_gpu(s) && !transfers_.collective(s))
+      if (const double halted = std::exchange(halted_[static_cast<std::size_t>(launch(s).device)], 0.0); halted > 0) return at(now + halted, kEnd, s);
     launch(s).end = now;
     ++ended_;
     finished_ = last_ < 0 || now >= finished_ ? (last_ = s, now) : finished_;
@@ -262,6 +267,7 @@ class Walk {
   std::vector<char> gpu_free_;                  // a GPU computes one kernel at a time, whatever its streams
   std::vector<std::queue<int>> queued_;
   std::vector<double> taken_until_;             // per GPU: collectives have it, or a sum that reads others
+  std::vector<double> halted_;                  // of it what the kernel that was under way has still to wait
   struct Memory {
     double owed = 0, since = 0;                 // seconds that moves have of its memory, while it is free less and less
   };
