@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include <belfry/belfry.h>
+#include <belfry/frontends/cli/cli.h>
 #include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/frontends/session/compare.h>
 using namespace belfry;
@@ -9,8 +10,9 @@ using namespace belfry;
 /// Towers, with kernels of matrices on the first device and small variables on the second.
 struct SmallApart {
   std::vector<DeviceId> devices;
+  int towers = 0;
 
-  Division divide(const Graph&, const Cluster&) const { return {.towers = static_cast<int>(devices.size())}; }
+  Division divide(const Graph&, const Cluster&) const { return {.towers = towers ? towers : static_cast<int>(devices.size())}; }
 
   Rules assign(const TowerGraph& graph, const Cluster&) const {
     Rules rules = {{"tower_*/**", devices, "a tower per device"}};
@@ -23,7 +25,22 @@ struct SmallApart {
   }
 };
 
-int main() {
+/// Its name and options for the command line.
+StrategyDef small_apart() {
+  return {"small_apart", "towers, with small variables on the last device", {{"towers", "how many; by default one per device"}}, [](const std::vector<DeviceId>& devices, const std::map<std::string, std::string>& given) {
+            StrategyOptions options("small_apart", given);
+            SmallApart s{devices, options.integer("towers", 0)};
+            options.finish();
+            return strategy("small_apart", devices, s);
+          }};
+}
+
+int main(int argc, char** argv) {
+  if (argc > 1) {  // with a verb this program is belfry and one strategy more
+    auto library = std::make_shared<Library>(*standard_library());
+    library->strategies.push_back(small_apart());
+    return cli_main(argc, argv, library);
+  }
   draw_digits("digits", 2000, 500, 1);
   Splits data = mnist("digits");
   auto trained = [&](Strategy strategy) {

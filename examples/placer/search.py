@@ -21,4 +21,4 @@ for _ in range(int(sys.argv[2])):
     if least is None or score < least:
         best, least = drawn, score
 rules = [{"match": n["name"], "device": devices[d], "reason": f"a search says {least} s"} for n, d in zip(problem["nodes"], best)] + [{"match": "**", "device": devices[0], "reason": "the rest"}]
-json.dump({"belfry": 1, "towers": problem["towers"], "batch": problem["batch"], "threads": problem["threads"], "placement": rules}, sys.stdout, indent=1)
+json.dump({"belfry": 1, **{key: problem[key] for key in ("towers", "batch", "combine", "threads", "order")}, "placement": rules}, sys.stdout, indent=1)

@@ -17,6 +17,7 @@
 #include <belfry/frontends/json/cost_file.h>
 #include <belfry/frontends/json/placement_file.h>
 #include <belfry/frontends/json/plan_file.h>
+#include <belfry/frontends/session/gpus.h>
 #include <belfry/frontends/state/npy.h>
 #include <belfry/frontends/state/safetensors.h>
 #include <belfry/frontends/train/fit.h>
@@ -45,7 +46,7 @@ void PlacementArguments::add_to(CLI::App& app, bool runs) {
   app.add_option("--threads-per-tower", threads, "by default cores / towers")->check(whole(1, kMostThreads));
   app.add_option("-O", options, "an option of the strategy: -O variables=cpu:0")->type_name("KEY=VALUE");
   app.add_option("--move", moves, "devices of nodes by name: 'tower_1/logits/**=cpu:0'")->type_name("GLOB=DEVICE");
-  app.add_option("--placement", placement_file, "a placement file: towers and rules")->check(CLI::ExistingFile);
+  app.add_option("--placement", placement_file, "a placement file: rules, towers, threads and batch; --towers, --threads-per-tower and --batch go before it, and without any it has one tower")->check(CLI::ExistingFile);
   app.add_option("--cluster", cluster_file, fmt::format("devices, memory spaces and links from a file, or of one that is known: {}", fmt::join(cluster_names(), ", ")))->check(is_cluster());
   app.add_option("--memory-fraction", memory_fraction, "of a GPU's memory that plans may take; by default 0.95")->check(CLI::Range(0.01, 1.0));
   app.add_option("--calibration", calibration, "what was measured on this machine, for forecasts and for --strategy auto: belfry bench --calibrate writes it")->check(CLI::ExistingFile);
@@ -92,10 +93,6 @@ std::map<std::string, std::string> strategy_options(const PlacementArguments& a)
   own("--threads-per-tower", "threads", a.threads);
   return out;
 }
-
-}  // namespace
-
-namespace {
 
 /// Options that would do nothing, by name.
 void refuse_idle(const std::vector<std::pair<const char*, bool>>& options, const std::string& why) {
@@ -167,7 +164,7 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
   if (!a.cluster_file.empty()) options.cluster = read_cluster(cluster_text(a.cluster_file), a.cluster_file);
   if (a.no_cuda_graph && !names_gpu(source, a, options.cluster)) refuse_idle({{"--no-cuda-graph", true}}, "no device is a GPU");
   options.seed = a.seed;
-  options.library = library;
+  options.library = a.forecast && names_gpu(source, a, options.cluster) ? with_known_gpu_kernels(library) : library;  // as place has them
   options.cuda_graphs = !a.no_cuda_graph;
   if (a.memory_fraction) options.memory_fraction = *a.memory_fraction;
   options.forecast = a.forecast;

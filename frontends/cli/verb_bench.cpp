@@ -4,6 +4,7 @@
 #include <list>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <belfry/executor/device/cpu/host_facts.h>
 #include <belfry/frontends/cli/common_internal.h>
@@ -84,12 +85,17 @@ void run_bench(BenchArguments& o, const std::shared_ptr<const Library>& library)
   // Rounds over all cases in turn, so that what slows the machine for a while slows them alike.
   for (std::int64_t round = -2; round < o.rounds; ++round)
     for (Case& c : cases) measure_round(c.session, c.feeds, round, c.seconds, o.calibrate ? &calibration : nullptr, o.mode());
+  std::vector<std::string> unquiet;
   for (const Case& c : cases) {
     const MeasuredSeconds s = spread_of(c.seconds);
+    if (disturbed(s)) unquiet.push_back(c.name);
     if (o.json) std::cout << fmt::format("{{\"case\": {}, \"seconds\": {}, \"quieter_half\": {}, \"a_tenth_above\": {}}}\n",
                                          json_text(c.name), json_real(s.median), json_real(s.quiet), json_real(s.high));
     else std::cout << fmt::format("{:<48} {:>9} a {} (the quieter half {}, a tenth above {})\n", c.name, human_seconds(s.median), o.inference ? "batch served" : "step", human_seconds(s.quiet), human_seconds(s.high));
   }
+  if (!unquiet.empty())
+    say(fmt::format("the machine was busy meanwhile, or too few --rounds were made: of {} of {} cases a tenth of the steps took half as long again as the quieter half, or more ({}); what was measured may be too long\n",
+                    unquiet.size(), cases.size(), fmt::join(unquiet, "; ")));
   if (!o.calibrate) return;
   CostTable table = calibration.table(fmt::format("{}, {} cores, {}, {}", host.processor, host.cores, isa_text(host), libraries_text(host)));
   table.engines = engines->engines;

@@ -30,8 +30,8 @@ std::string json_texts(const std::vector<std::string>& texts) {
   return fmt::format("[{}]", fmt::join(out, ", "));
 }
 
-std::string json_of(const Comparison& c) {
-  std::string out = fmt::format("{{\"same_bits\": {}, \"steps\": {}, \"values\": {}, \"bytes\": {}, \"arithmetic_hash\": {}, \"variables\": {}", !c.difference, c.steps, c.values, c.bytes,
+std::string json_of(const Comparison& c, int towers_a, int towers_b) {
+  std::string out = fmt::format("{{\"same_bits\": {}, \"steps\": {}, \"values\": {}, \"bytes\": {}, \"towers\": [{}, {}], \"arithmetic_hash\": {}, \"variables\": {}", !c.difference, c.steps, c.values, c.bytes, towers_a, towers_b,
                                 json_texts({c.first_arithmetic, c.second_arithmetic}), json_texts({c.first_hash, c.second_hash}));
   if (const auto& d = c.difference)
     out += fmt::format(", \"difference\": {{\"step\": {}, \"node\": {}, \"tower\": {}, \"value\": {}, \"devices\": {}, \"elements\": {}, \"first_element\": {}, \"a\": {}, \"b\": {}, \"ulps\": {}}}",
@@ -58,6 +58,8 @@ void run(const CompareArguments& o, const Library& library) {
   if (const UnlikeGraphs unlike = unlike_graphs(*a.graph, *b.graph); unlike.types)
     throw UserError(fmt::format("{} and {} are plans of unlike graphs: {}; place both of one graph, or see how they differ with belfry diff", o.a, o.b, unlike.how));
   say_unlike(*a.plan, o.a, *b.plan, o.b);
+  if (a.plan->towers != b.plan->towers)
+    say(fmt::format("{} has {} tower{}, {} has {}: another arithmetic, in which towers have other rows and sums another order\n", o.a, a.plan->towers, a.plan->towers == 1 ? "" : "s", o.b, b.plan->towers));
   const std::map<std::string, HostTensor> all = o.feed.empty() ? synthetic_feeds(*a.graph, a.plan->batch * o.steps) : load_tensors(o.feed);
   say_unread(*a.graph, all, o.feed);
   StepFeeds steps(*a.graph, all, o.steps, a.plan->batch);
@@ -68,7 +70,7 @@ void run(const CompareArguments& o, const Library& library) {
   if (!o.state_b.empty()) second = initial_state(*b.graph, o.seed, o.state_b);
   Comparison c = compare(a.plan, b.plan, library, feeds, state, second);
   if (o.json) {
-    std::cout << json_of(c);
+    std::cout << json_of(c, a.plan->towers, b.plan->towers);
     if (c.difference) throw CLI::RuntimeError(1);
     return;
   }

@@ -41,7 +41,7 @@ void measure(ForecastArguments& o, const Source& source, const std::shared_ptr<c
 
 /// A placement a line, in order.
 void score_lines(Session& session, std::int64_t batch, const ForecastArguments& o, CostTable costs) {
-  PlacementScorer scorer = session.scorer(batch, std::move(costs), o.fetches);
+  PlacementScorer scorer = session.scorer(batch, std::move(costs), o.fetches, {o.placement.towers, o.placement.threads, o.batch});
   std::string line;
   for (std::int64_t number = 1; std::getline(std::cin, line); ++number) std::cout << scorer.line(line, number) << std::endl;  // a search waits for each
 }
@@ -61,18 +61,22 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
   if (o.jsonl) return score_lines(session, batch, o, costs);
   const PlacedGraph& plan = session.plan(batch, o.mode(), o.fetches);
   const Forecast f = forecast(plan, costs);
+  const std::vector<std::string> does_not_fit = over_memory(plan);
   if (o.json) {
     std::cout << write_forecast(plan, f, o.launches);
+    for (const std::string& over : does_not_fit) say(fmt::format("does not fit: {}\n", over));
+    if (!does_not_fit.empty()) throw CLI::RuntimeError(1);
     return;
   }
   std::cout << describe(plan, f);
-  for (const std::string& over : over_memory(plan)) std::cout << "does not fit: " << over << "\n";
+  for (const std::string& over : does_not_fit) std::cout << "does not fit: " << over << "\n";
   if (!o.trace.empty()) {
     std::vector<double> measured = read_trace(read_file(o.trace), o.trace, plan, f);
     const double whole = measured.back();
     measured.pop_back();
     std::cout << describe_beside(plan, f, {whole, measured});
   }
+  if (!does_not_fit.empty()) throw CLI::RuntimeError(1);
   if (o.measure) measure(o, source, library, batch, plan, f);
 }
 
@@ -80,7 +84,7 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
 
 void add_forecast_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<ForecastArguments>();
-  CLI::App* verb = app.add_subcommand("forecast", "How long a step will take, and why: before it runs, also on machines that are not here");
+  CLI::App* verb = app.add_subcommand("forecast", "How long a step will take, and why: before it runs, also on machines that are not here. Exit 1 where it does not fit");
   verb->footer("Example: belfry forecast resnet50 --cluster clusters/p100x8.json --batch 512 --strategy mirrored\nExample: belfry forecast resnet50 --cluster h100x8 --devices gpu:0 --batch 8 --inference");
   verb->add_option("source", o->source, "a net, a graph file, a plan file or a run's folder")->required();
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
@@ -90,7 +94,7 @@ void add_forecast_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--measure", o->measure, "run so many steps here on made-up feeds: measured beside forecast")->type_name("STEPS")->check(whole(1, 1 << 20));
   verb->add_flag("--json", o->json, "for machines");
   verb->add_flag("--jsonl", o->jsonl,
-                 "score placements, for searches: on standard input a line each, a placement file or a list of the devices' numbers in the order of place --problem; "
+                 "score placements, for searches: on standard input a line each, a placement file (as --placement takes it) or a list of the devices' numbers in the order of place --problem, with the strategy's towers; "
                  "on standard output step_seconds and peak, or error");
   verb->add_flag("--launches", o->launches, "with --json: begin and end of every launch");
   o->placement.add_to(*verb);

@@ -85,7 +85,8 @@ std::string write_problem(const PlacedGraph& plan, const CostTable& costs) {
       edges.push_back(json_list({json_text(rule_name(maker)), json_text(rule_name(n)), std::to_string(bytes_of(plan, maker))}));
     }
   }
-  std::vector<std::string> entries = {"\"belfry\": 1", fmt::format("\"towers\": {}", plan.towers), fmt::format("\"batch\": {}", plan.batch), fmt::format("\"threads\": {}", plan.threads), "\"nodes\": " + json_lines(nodes),
+  std::vector<std::string> entries = {"\"belfry\": 1", fmt::format("\"towers\": {}", plan.towers), fmt::format("\"batch\": {}", plan.batch), "\"combine\": " + json_text(to_string(plan.combine)), fmt::format("\"threads\": {}", plan.threads),
+                                      "\"order\": " + json_text(to_string(plan.placement.order)), "\"nodes\": " + json_lines(nodes),
                                       "\"edges\": " + json_lines(edges)};
   for (std::string& e : cluster_entries(plan.cluster)) entries.push_back(std::move(e));
   return json_file(entries);

@@ -8,7 +8,7 @@
 
 namespace belfry {
 
-/// {"belfry": 1, "towers", "batch", "threads", "nodes": [{"name", "of", "pin", "assigned", "seconds", "bytes", "scratch"}],
+/// {"belfry": 1, "towers", "batch", "combine", "threads", "order", "nodes": [{"name", "of", "pin", "assigned", "seconds", "bytes", "scratch"}],
 /// "edges": [["a", "b", bytes]], "devices": [{"device", "space", "memory"}], "links": […]}. Nodes are those that a rule can
 /// place: a tower's once, under "tower_*/name", with the figures of the largest share; "seconds" and the bytes of its outputs
 /// are of one launch, per device of the cluster. "pin" is the device that the graph asks for. An edge of a variable is read.

@@ -120,6 +120,8 @@ MeasuredSeconds spread_of(std::vector<double> seconds) {
   return {median, std::accumulate(seconds.begin(), seconds.begin() + half, 0.0) / static_cast<double>(half), at(0.1), at(0.9)};
 }
 
+bool disturbed(const MeasuredSeconds& steps) { return steps.high >= 1.5 * steps.quiet; }
+
 double timed_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches, Mode mode) {
   const Batch batch(feeds);
   auto start = Clock::now();

@@ -51,6 +51,8 @@ class Calibration {
 };
 
 MeasuredSeconds spread_of(std::vector<double> seconds);
+/// Whether other work was in the way: a tenth of the steps took half as long again as the quieter half, or more.
+bool disturbed(const MeasuredSeconds& steps);
 /// One step, timed; or as the mode says `run` or `predict`.
 double timed_step(Session& session, const std::map<std::string, HostTensor>& feeds, const std::vector<std::string>& fetches = {}, Mode mode = Mode::step);
 /// The same; its trace is the session's then.

@@ -34,6 +34,12 @@ std::string no_gpu_text(const DeviceId& device, const CudaFacts& facts, int core
 
 namespace {
 
+std::shared_ptr<const Library> with_kernels_of(const CudaBackend& backend, const Library& library) {
+  auto out = std::make_shared<Library>(library);
+  backend.add_kernels(out->kernels["gpu"]);
+  return out;
+}
+
 bool any_gpu(const std::vector<DeviceId>& devices) {
   return std::any_of(devices.begin(), devices.end(), [](const DeviceId& d) { return d.kind == "gpu"; });
 }
@@ -48,9 +54,13 @@ std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> l
     facts.missing.push_back(backend.missing);
     throw UserError(no_gpu_text(*std::find_if(devices.begin(), devices.end(), [](const DeviceId& d) { return d.kind == "gpu"; }), facts, host_facts().cores));
   }
-  auto out = std::make_shared<Library>(*library);
-  backend.table->add_kernels(out->kernels["gpu"]);
-  return out;
+  return with_kernels_of(*backend.table, *library);
+}
+
+std::shared_ptr<const Library> with_known_gpu_kernels(std::shared_ptr<const Library> library) {
+  if (library->kernels.contains("gpu")) return library;
+  const OpenedCudaBackend backend = open_cuda_backend();
+  return backend.table ? with_kernels_of(*backend.table, *library) : library;
 }
 
 std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices, double fraction) {

@@ -23,6 +23,9 @@ std::string no_gpu_text(const DeviceId& device, const CudaFacts& facts, int core
 /// is no backend; a driver is not needed.
 std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const std::vector<DeviceId>& devices);
 
+/// The same where there is a backend, else the library as it is: for forecasts, which need no kernels.
+std::shared_ptr<const Library> with_known_gpu_kernels(std::shared_ptr<const Library> library);
+
 /// Pairs of the GPUs here, whole ones, that read each other's memory.
 std::vector<std::vector<DeviceId>> gpu_peers(const std::vector<DeviceId>& devices);
 

@@ -10,8 +10,8 @@
 
 namespace belfry {
 
-PlacementScorer::PlacementScorer(Scorer scorer, Placement fixed, std::vector<PlacementRule> last, const std::vector<std::string>& nodes)
-    : scorer_(std::move(scorer)), fixed_(std::move(fixed)), last_(std::move(last)), listed_(fixed_) {
+PlacementScorer::PlacementScorer(Scorer scorer, Placement fixed, std::vector<PlacementRule> last, const std::vector<std::string>& nodes, const SaidOfPlacements& said)
+    : scorer_(std::move(scorer)), fixed_(std::move(fixed)), said_(said), last_(std::move(last)), listed_(fixed_) {
   const std::vector<ClusterDevice>& devices = scorer_.cluster().devices;
   for (const ClusterDevice& d : devices) devices_.push_back(json_text(to_string(d.id)));
   for (const std::string& name : nodes) listed_.rules.push_back({name, {devices.at(0).id}, "listed"});
@@ -38,13 +38,13 @@ Score PlacementScorer::score(std::string_view text, const std::string& where) {
   if (begin != text.npos && text[begin] == '[') return score_list(JsonDocument(text, where));
   PlacementFile file = read_placement(std::string(text), where);
   Placement p = fixed_;
-  p.towers = file.towers.value_or(p.towers);
-  p.batch = file.batch.value_or(p.batch);
-  p.combine = file.combine.value_or(p.combine);
-  p.order = file.order.value_or(p.order);
+  p.towers = said_.towers ? said_.towers : file.towers.value_or(1);
+  p.batch = said_.batch ? said_.batch : file.batch.value_or(p.batch);
+  p.combine = file.combine.value_or(Combine::global_mean);
+  p.order = file.order.value_or(PhaseOrder::by_tower);
   if (!file.recompute.empty()) p.recompute = file.recompute;
-  p.collectives = file.collectives.value_or(p.collectives);
-  p.threads = file.threads.value_or(p.threads);
+  p.collectives = file.collectives.value_or(Collectives::tree);
+  p.threads = said_.threads ? said_.threads : file.threads.value_or(0);
   if (!p.threads) p.threads = default_threads(p.towers);
   std::move(file.rules.begin(), file.rules.end(), std::back_inserter(p.rules));
   const std::size_t must_decide = p.rules.size();

@@ -12,11 +12,18 @@
 
 namespace belfry {
 
+/// What goes before what a placement file says of it; 0: nothing does.
+struct SaidOfPlacements {
+  int towers = 0, threads = 0;
+  std::int64_t batch = 0;
+};
+
 class PlacementScorer {
  public:
-  /// `fixed`: towers, batch, combine, threads (0: by the cluster's cores) and order of what says nothing of them, and rules that
-  /// go before all others; `last`: rules behind all others; `nodes`: the rules that a list of numbers stands for.
-  PlacementScorer(Scorer scorer, Placement fixed, std::vector<PlacementRule> last, const std::vector<std::string>& nodes);
+  /// `fixed`: towers, batch, combine, threads (0: by the cluster's cores) and order of lists of numbers, and rules that go before
+  /// all others; `last`: rules behind all others; `nodes`: the rules that a list stands for. A placement file has one tower, the
+  /// global mean and no order of phases where neither it nor `said` has others, as for `belfry place --placement`.
+  PlacementScorer(Scorer scorer, Placement fixed, std::vector<PlacementRule> last, const std::vector<std::string>& nodes, const SaidOfPlacements& said = {});
 
   /// Of a placement file on one line, or a list with the number of a device for each node, both in the order of the problem
   /// file: {"step_seconds": …, "peak": {"cpu:0": bytes, …}} or {"error": …}. `number` of the line, for errors.
@@ -29,6 +36,7 @@ class PlacementScorer {
 
   Scorer scorer_;
   Placement fixed_;
+  SaidOfPlacements said_;
   std::vector<PlacementRule> last_;
   Placement listed_;                  // of the last list: its rules stand between the fixed ones and the last
   std::size_t nodes_ = 0;

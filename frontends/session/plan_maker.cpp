@@ -252,14 +252,14 @@ PlacedGraph PlanMaker::placed(const PlanKey& key, const Strategy& strategy, std:
   return place(graph, strategy, cluster_, key.batch, o);
 }
 
-PlacementScorer PlanMaker::scorer(const PlanKey& key, CostTable costs) {
+PlacementScorer PlanMaker::scorer(const PlanKey& key, CostTable costs, const SaidOfPlacements& said) {
   const std::shared_ptr<const PlacedGraph> plan = make(key);
   const std::shared_ptr<const Graph> graph = bound_graph(key);
   Placement fixed = plan->placement;
   std::vector<PlacementRule> last = decided_ ? placement_of(*decided_).rules : rules_of_requests(*graph);
   if (!decided_) fixed.threads = strategy_.divide(*graph, cluster_).threads;
   fixed.rules = options_.rules;
-  return {Scorer(graph, cluster_, std::move(costs), place_options(*graph, key)), std::move(fixed), std::move(last), problem_nodes(*plan)};
+  return {Scorer(graph, cluster_, std::move(costs), place_options(*graph, key)), std::move(fixed), std::move(last), problem_nodes(*plan), said};
 }
 
 ValueId PlanMaker::fetched(const Graph& graph, Mode mode, const std::string& name) const {

@@ -31,7 +31,7 @@ class PlanMaker {
   /// options that decides nothing.
   std::shared_ptr<const PlacedGraph> make(const PlanKey& key);
   /// Of other placements of what `make` places.
-  PlacementScorer scorer(const PlanKey& key, CostTable costs);
+  PlacementScorer scorer(const PlanKey& key, CostTable costs, const SaidOfPlacements& said);
 
   const Graph& source() const { return source_; }
   const Graph& training() const { return *training_; }

@@ -304,9 +304,9 @@ const PlacedGraph& Session::plan(std::int64_t batch, Mode mode, const std::vecto
   return *impl.built(impl.maker.key_of(mode, batch, fetches)).plan;
 }
 
-PlacementScorer Session::scorer(std::int64_t batch, CostTable costs, const std::vector<std::string>& fetches) {
+PlacementScorer Session::scorer(std::int64_t batch, CostTable costs, const std::vector<std::string>& fetches, const SaidOfPlacements& said) {
   PlanMaker& maker = alive(impl_).maker;
-  return maker.scorer(maker.key_of(Mode::step, batch, fetches), std::move(costs));
+  return maker.scorer(maker.key_of(Mode::step, batch, fetches), std::move(costs), said);
 }
 
 State Session::state() {

@@ -71,7 +71,7 @@ class Session {
   /// memory of its devices.
   const PlacedGraph& plan(std::int64_t batch, Mode mode = Mode::step, const std::vector<std::string>& fetches = {});
   /// Scores other placements of that step, beside its own on the same devices.
-  PlacementScorer scorer(std::int64_t batch, CostTable costs, const std::vector<std::string>& fetches = {});
+  PlacementScorer scorer(std::int64_t batch, CostTable costs, const std::vector<std::string>& fetches = {}, const SaidOfPlacements& said = {});
 
   /// All variables, with their current values.
   State state();

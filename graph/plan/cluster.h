@@ -22,7 +22,7 @@ struct ClusterDevice {
   double flops = 0, bandwidth = 0;          ///< f32 operations and bytes of its memory a second, at most
   double launch = 0;                        ///< seconds that a kernel costs beside its work
   double efficiency = 1;                    ///< the share of both that kernels reach
-  double overlap = 1;                       ///< of a collective's time, the share in which a GPU's kernels go on beside it
+  double overlap = 1;                       ///< of the time in which a sum's kernel, or a library's collective, waits for links: the share in which a GPU's other kernels go on
   /// Whose kernels it runs: sim devices run the CPU's.
   std::string kernels() const { return id.kind == "sim" ? "cpu" : id.kind; }
   bool operator==(const ClusterDevice&) const = default;

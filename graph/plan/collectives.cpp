@@ -29,7 +29,7 @@ bool are_gpus_of_their_own(const PlacedGraph& plan, const DeviceList& holders) {
   std::set<DeviceId> gpus;
   for (int d : holders) {
     const DeviceId& id = plan.cluster.devices[static_cast<std::size_t>(d)].id;
-    if (id.kind == "gpu" && id.host == 0) gpus.insert(id.whole());
+    if (id.kind == "gpu") gpus.insert(id.whole());
   }
   return gpus.size() == holders.size() && gpus.size() > 1;
 }

@@ -9,8 +9,8 @@ namespace belfry {
 
 inline constexpr const char* kNccl = "nccl";
 
-/// The kernel of a node that moves values: its op, or kNccl for sums over towers and gathers of ranges on at least two whole GPUs of
-/// one host, each holding parts (in ranges: one) and the result, if the placement asks for Collectives::fastest.
+/// The kernel of a node that moves values: its op, or kNccl for sums over towers and gathers of ranges on at least two whole GPUs,
+/// each holding parts (in ranges: one) and the result, if the placement asks for Collectives::fastest.
 std::string kernel_of_moves(const PlacedGraph& plan, const PlanNode& node);
 
 }  // namespace belfry

@@ -190,7 +190,7 @@ Cost CostModel::cost(const PlanNode& n, const Variant& variant, const Share& sha
   const Work work = work_of(plan_, n, share, parts);
   if (work.flops == 0 && work.bytes == 0) return {0, 0, CostSource::measured};
   const DeviceRate rate = rate_of(device, plan_.threads);
-  Cost out{roofline(rate, work), rate.launch, rate.guessed ? CostSource::guessed : CostSource::roofline};
+  Cost out{roofline(rate, work), rate.launch, rate.guessed ? CostSource::guessed : CostSource::roofline, work.bytes / rate.bandwidth};
   if (device.kernels() != "cpu" || !rate.guessed || table_.empty()) return out;
   const std::string key = cost_key(plan_, n, variant, share);
   const DeviceRate unsaid = rate_of({cpu(0), "host"}, plan_.threads);

@@ -61,6 +61,7 @@ struct Cost {
   double seconds = 0;
   double fixed = 0;              ///< of them those that fewer rows do not save: the launch
   CostSource source = CostSource::roofline;
+  double memory = 0;             ///< of a GPU's kernel, those that its memory needs
 };
 
 /// A device as forecasts take it: what the cluster does not say is a guess by its kind and threads.

@@ -18,7 +18,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 class Walk {
  public:
   Walk(const PlacedGraph& plan, const CostTable& table, ForecastSteps steps, Links& links, CostModel& costs) 
-      : plan_(plan), table_(table), steps_(std::move(steps)), links_(links), transfers_(steps_, links_), costs_(costs), load_(links_.ways().size()) {}
+      : plan_(plan), table_(table), steps_(std::move(steps)), links_(links), transfers_(steps_, links_), costs_(costs), max_min_(links_.ways()), load_(links_.ways().size()) {}
 
   /// Seconds of the step.
   double run() {
@@ -78,7 +78,12 @@ class Walk {
     gpu_free_.assign(plan_.cluster.devices.size(), true);
     queued_.resize(plan_.cluster.devices.size());
     taken_until_.resize(plan_.cluster.devices.size());
-    for (const ClusterDevice& d : plan_.cluster.devices) gpu_.push_back(d.id.kind == "gpu");
+    memory_.resize(plan_.cluster.devices.size());
+    halted_.resize(plan_.cluster.devices.size());
+    for (const ClusterDevice& d : plan_.cluster.devices) {
+      gpu_.push_back(d.id.kind == "gpu");
+      bandwidth_.push_back(rate_of(d, plan_.threads).bandwidth);
+    }
     if (!links_.empty()) coming_.resize(steps_.steps.size());
     out_.launches.reserve(steps_.steps.size());
     for (const ForecastStep& s : steps_.steps) out_.launches.push_back({s.node, s.tower, s.device, s.stream});
@@ -105,8 +110,11 @@ class Walk {
     switch (e.kind) {
       case kStart: return start(e.step, now);
       case kFlow:
+        if (on_gpu(e.step)) take(launch(e.step).device, now, transfers_.reading(e.step, coming_[static_cast<std::size_t>(e.step)]));
         for (Flow& f : coming_[static_cast<std::size_t>(e.step)]) {
           for (int w : f.route) load_[static_cast<std::size_t>(w)] += f.bytes;
+          use_memory(f.from, f.bytes, now);
+          use_memory(launch(e.step).device, f.bytes, now);
           flows_.push_back(std::move(f));
           ++state(e.step).open_flows;
         }
@@ -124,14 +132,14 @@ class Walk {
       std::vector<int>& here = arrived_[launch(s).node];
       here.push_back(s);
       if (here.size() < plan_.nodes[static_cast<std::size_t>(launch(s).node)].holders.size()) return;
-      const double seconds = transfers_.collective_seconds(s, load_);
+      const auto [seconds, kernel, bytes] = transfers_.collective_cost(s, load_);
       for (int other : here) {
         if (other != s) state(other).cause = s;
         launch(other).moving = seconds;
         launch(other).fixed = rate_of(plan_.cluster.devices[static_cast<std::size_t>(launch(other).device)], plan_.threads).launch;
         launch(other).begin = now;
-        auto d = static_cast<std::size_t>(launch(other).device);
-        taken_until_[d] = std::max(taken_until_[d], now) + (1 - plan_.cluster.devices[d].overlap) * seconds;
+        take(launch(other).device, now, kernel);
+        use_memory(launch(other).device, bytes, now);
         at(now + seconds, kEnd, other);
       }
       return;
@@ -142,12 +150,33 @@ class Walk {
     else at(now + transfers_.latency(s, coming), kFlow, s);
   }
 
+  /// A kernel that waits for links has the GPU, for all but its overlap.
+  void take(int device, double now, double seconds) {
+    const auto d = static_cast<std::size_t>(device);
+    const double taken = (1 - plan_.cluster.devices[d].overlap) * seconds;
+    taken_until_[d] = std::max(taken_until_[d], now) + taken;
+    if (!gpu_free_[d]) halted_[d] += taken;
+  }
+
+  /// What moves is read from a GPU's memory, or written there: kernels beside it have that much less of it, unless nothing runs.
+  void use_memory(int device, double bytes, double now) {
+    const auto d = static_cast<std::size_t>(device);
+    if (!gpu_[d]) return;
+    rest(d, now);
+    memory_[d].owed += bytes / bandwidth_[d];
+  }
+  void rest(std::size_t d, double now) {
+    if (gpu_free_[d]) memory_[d].owed = std::max(0.0, memory_[d].owed - (now - memory_[d].since));
+    memory_[d].since = now;
+  }
+
   /// Its bytes are here: what is left is the device's own work.
   void moved(int s, double now) {
     launch(s).moving = now - launch(s).begin;
     if (!on_gpu(s)) return at(now + work(s, now), kEnd, s);
     auto d = static_cast<std::size_t>(launch(s).device);
     if (!gpu_free_[d]) return queued_[d].push(s);
+    rest(d, now);
     gpu_free_[d] = false;
     at(now + work(s, now), kEnd, s);
   }
@@ -160,10 +189,14 @@ class Walk {
     const double seconds = came && transfers_.arrives_in_place(s) ? c.fixed : c.seconds;
     out_.by_source[static_cast<std::size_t>(c.source)] += seconds;
     if (!on_gpu(s)) return seconds + table_.dispatch;
-    return seconds + std::max(0.0, taken_until_[static_cast<std::size_t>(step.device)] - now);
+    const auto d = static_cast<std::size_t>(step.device);
+    const double owed = std::exchange(memory_[d].owed, 0.0), spare = std::max(0.0, seconds - c.memory);  // while it computes its memory has time
+    return seconds + std::max(0.0, owed - spare) + std::max(0.0, taken_until_[d] - now);
   }
 
   void end(int s, double now) {
+    if (on_gpu(s) && !transfers_.collective(s))
+      if (const double halted = std::exchange(halted_[static_cast<std::size_t>(launch(s).device)], 0.0); halted > 0) return at(now + halted, kEnd, s);
     launch(s).end = now;
     ++ended_;
     finished_ = last_ < 0 || now >= finished_ ? (last_ = s, now) : finished_;
@@ -179,6 +212,7 @@ class Walk {
     auto d = static_cast<std::size_t>(launch(s).device);
     if (queued_[d].empty()) {
       gpu_free_[d] = true;
+      memory_[d].since = now;
       return;
     }
     const int n = queued_[d].front();
@@ -205,7 +239,7 @@ class Walk {
   }
 
   void settle_flows() {
-    share_max_min(flows_, links_.ways());
+    max_min_.share(flows_);
     flows_end_ = kNever;
     for (const Flow& f : flows_) flows_end_ = std::min(flows_end_, flows_at_ + f.bytes / f.rate);
     flows_changed_ = false;
@@ -217,6 +251,7 @@ class Walk {
   Links& links_;
   Transfers transfers_;
   CostModel& costs_;
+  MaxMin max_min_;
   Forecast out_;
   std::vector<State> states_;
   std::vector<int> left_, next_;                // per gate, per step in its lane
@@ -231,7 +266,13 @@ class Walk {
   std::vector<char> gpu_;                       // per device
   std::vector<char> gpu_free_;                  // a GPU computes one kernel at a time, whatever its streams
   std::vector<std::queue<int>> queued_;
-  std::vector<double> taken_until_;             // per GPU: collectives have it
+  std::vector<double> taken_until_;             // per GPU: collectives have it, or a sum that reads others
+  std::vector<double> halted_;                  // of it what the kernel that was under way has still to wait
+  struct Memory {
+    double owed = 0, since = 0;                 // seconds that moves have of its memory, while it is free less and less
+  };
+  std::vector<Memory> memory_;                  // per GPU
+  std::vector<double> bandwidth_;
   double finished_ = 0;
   int last_ = -1;
   std::size_t ended_ = 0;

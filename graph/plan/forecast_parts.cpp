@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/plan/collectives.h>
 #include <belfry/graph/plan/forecast_parts_internal.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
@@ -41,7 +42,7 @@ bool Transfers::follows(int step) const {
   return steps_.steps[static_cast<std::size_t>(step - 1)].stream == steps_.steps[static_cast<std::size_t>(step)].stream && before.bucket == n.bucket && before.op == n.op;
 }
 
-double Transfers::collective_seconds(int step, std::vector<double>& load) {
+Transfers::Collective Transfers::collective_cost(int step, std::vector<double>& load) {
   const PlanNode& n = node(step);
   const std::vector<int>& members = n.holders;
   std::map<int, int> count;
@@ -50,12 +51,26 @@ double Transfers::collective_seconds(int step, std::vector<double>& load) {
   for (int d : members) pieces.push_back(count[d]);
   const double bytes = static_cast<double>(local_type(plan_.value(n.outputs[0]), plan_.share(-1)).bytes()), share = bytes / static_cast<double>(members.size());
   const DeviceRate rate = rate_of(plan_.cluster.devices[static_cast<std::size_t>(members.front())], plan_.threads);
-  if (joins_by(n, {"same"})) return rate.launch;
-  if (!joins_by(n, {"sum", "max", "mean"})) return rate.launch + links_.exchange(members, {}, share, load, follows(step)) + bytes / rate.bandwidth;
+  if (joins_by(n, {"same"})) return {rate.launch, 0, 0};
+  if (!joins_by(n, {"sum", "max", "mean"})) {
+    const double seconds = rate.launch + links_.exchange(members, {}, share, load, follows(step)) + bytes / rate.bandwidth;
+    return {seconds, steps_.steps[static_cast<std::size_t>(step)].variant->kernel == kNccl ? seconds : 0, 2 * (bytes - share)};
+  }
   double all = 0;
   for (int p : pieces) all += p;
   const double summed = n.ranged ? share : bytes;  // in ranges it is a reduce-scatter, else every device lands every part
-  return rate.launch + links_.exchange(members, pieces, summed, load, follows(step)) + summed * (all + 1) / rate.bandwidth;
+  const double seconds = rate.launch + links_.exchange(members, pieces, summed, load, follows(step)) + summed * (all + 1) / rate.bandwidth;
+  return {seconds, seconds, summed * (2 * (all - pieces.front()) + all + 1)};
+}
+
+double Transfers::reading(int step, const std::vector<Flow>& flows) const {
+  if (arrives_in_place(step)) return 0;
+  std::map<int, double> load;
+  double out = 0;
+  for (const Flow& f : flows)
+    if (plan_.cluster.devices[static_cast<std::size_t>(f.from)].id.kind == "gpu")
+      for (int w : f.route) out = std::max(out, (load[w] += f.bytes) / links_.ways()[static_cast<std::size_t>(w)].bandwidth);
+  return out;
 }
 
 std::map<int, double> Transfers::sources(int step) {
@@ -88,7 +103,7 @@ std::vector<Flow> Transfers::flows(int step) {
   std::vector<Flow> out;
   if (links_.empty()) return out;
   for (const auto& [from, bytes] : sources(step))
-    if (bytes > 0) out.push_back({links_.route(from, steps_.steps[static_cast<std::size_t>(step)].device), bytes, 0, step});
+    if (bytes > 0) out.push_back({links_.route(from, steps_.steps[static_cast<std::size_t>(step)].device), bytes, 0, step, from});
   return out;
 }
 

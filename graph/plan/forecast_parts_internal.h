@@ -18,8 +18,15 @@ class Transfers {
 
   /// One node on several GPUs that hold its parts: they run it together.
   bool collective(int step);
+  struct Collective {
+    double seconds = 0;
+    double kernel = 0;                           // of them those of a kernel that waits for links: a sum's, or a library's; gathers are copies
+    double bytes = 0;                            // that each member's memory reads and writes
+  };
   /// Reduce-scatter along the tree, then all-gather; rows side by side and stacks are one all-gather.
-  double collective_seconds(int step, std::vector<double>& load);
+  Collective collective_cost(int step, std::vector<double>& load);
+  /// For how long at least the kernel of a sum reads what other GPUs hold; 0 for what is no sum.
+  double reading(int step, const std::vector<Flow>& flows) const;
   /// What comes over links; from each space once.
   std::vector<Flow> flows(int step);
   /// Until the first byte of some flows is there; negative where there are none. Those of a bucket come behind one another, so

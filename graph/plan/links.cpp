@@ -151,38 +151,25 @@ std::vector<int> link_groups(const Cluster& cluster) {
   return out;
 }
 
-void share_max_min(std::vector<Flow>& flows, const std::vector<Way>& ways) {
-  struct Left {
-    double bandwidth = 0;
-    int flows = 0;
-  };
-  std::map<int, Left> left;
-  std::size_t open = flows.size();
+void MaxMin::share(std::vector<Flow>& flows) {
+  auto left = [&](int way) -> Left& { return left_[static_cast<std::size_t>(way)]; };
+  used_.clear(), open_.clear();
   for (Flow& f : flows) {
-    f.rate = -1;
-    for (int w : f.route) {
-      Left& l = left[w];
-      l.bandwidth = ways[static_cast<std::size_t>(w)].bandwidth;
-      ++l.flows;
-    }
+    open_.push_back(&f);
+    for (int w : f.route)
+      if (left(w).flows++ == 0) left(w).bandwidth = ways_[static_cast<std::size_t>(w)].bandwidth, used_.push_back(w);
   }
-  while (open) {
+  while (!open_.empty()) {
     double least = std::numeric_limits<double>::infinity();
-    for (const auto& [w, l] : left)
-      if (l.flows) least = std::min(least, l.bandwidth / l.flows);
-    std::set<int> full;  // ways that are as narrow as the narrowest are filled together
-    for (const auto& [w, l] : left)
-      if (l.flows && l.bandwidth / l.flows <= least * (1 + 1e-9)) full.insert(w);
-    for (Flow& f : flows) {
-      if (f.rate >= 0 || std::none_of(f.route.begin(), f.route.end(), [&](int w) { return full.contains(w); })) continue;
-      f.rate = least;
-      --open;
-      for (int w : f.route) {
-        Left& l = left[w];
-        l.bandwidth = std::max(0.0, l.bandwidth - least);
-        --l.flows;
-      }
-    }
+    for (int w : used_)
+      if (left(w).flows) least = std::min(least, left(w).bandwidth / left(w).flows);
+    for (int w : used_) left(w).full = left(w).flows && left(w).bandwidth / left(w).flows <= least * (1 + 1e-9);  // those that are as narrow are filled together
+    std::erase_if(open_, [&](Flow* f) {
+      if (std::none_of(f->route.begin(), f->route.end(), [&](int w) { return left(w).full; })) return false;
+      f->rate = least;
+      for (int w : f->route) left(w).bandwidth = std::max(0.0, left(w).bandwidth - least), --left(w).flows;
+      return true;
+    });
   }
 }
 

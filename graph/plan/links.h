@@ -79,10 +79,27 @@ struct Flow {
   std::vector<int> route;    ///< ways
   double bytes = 0, rate = 0;
   int step = -1;             ///< whose
+  int from = -1;             ///< the device that has them
 };
 
 /// Sets the rates of flows that are under way at once: the way that gives each of its flows the least is filled first, and
 /// what its flows leave elsewhere is shared by the others.
-void share_max_min(std::vector<Flow>& flows, const std::vector<Way>& ways);
+class MaxMin {
+ public:
+  /// They must live as long.
+  explicit MaxMin(const std::vector<Way>& ways) : ways_(ways), left_(ways.size()) {}
+  void share(std::vector<Flow>& flows);
+
+ private:
+  struct Left {
+    double bandwidth = 0;
+    int flows = 0;
+    bool full = false;
+  };
+  const std::vector<Way>& ways_;
+  std::vector<Left> left_;       // per way; without flows between two calls
+  std::vector<int> used_;        // ways that have flows
+  std::vector<Flow*> open_;
+};
 
 }  // namespace belfry

@@ -210,7 +210,7 @@ TEST(Costs, are_those_measured_and_lie_on_the_line_between_rows_that_were) {
 TEST(Links, are_shared_by_max_min) {
   std::vector<Way> ways = {{"a", "b", 10, 0}, {"b", "c", 4, 0}};
   std::vector<Flow> flows = {{{0}, 1, 0, 0}, {{0, 1}, 1, 0, 1}, {{1}, 1, 0, 2}};
-  share_max_min(flows, ways);
+  MaxMin(ways).share(flows);
   EXPECT_EQ(flows[0].rate, 8);
   EXPECT_EQ(flows[1].rate, 2);
   EXPECT_EQ(flows[2].rate, 2);
@@ -239,20 +239,43 @@ TEST(Links, lead_through_hosts_and_switches_but_through_no_gpu) {
   EXPECT_EQ(links.ways()[static_cast<std::size_t>(r[0])].to, "host");
 }
 
-TEST(Forecast, a_collective_takes_the_gpu_for_what_it_does_not_overlap) {
+/// Two layers: the gradient of the first is computed while that of the second is on its way.
+std::shared_ptr<const Graph> two_layers() {
   Builder b("two");
   Value y = matmul(relu(matmul(b.input("x", f32, {kBatch, 64}), b.variable("w", {64, 64}, {.init = "normal", .init_value = 0.3}))), b.variable("v", {64, 64}, {.init = "normal", .init_value = 0.3}));
   b.minimize(reduce_sum(y * y), Sgd{.learning_rate = 0.1f});
-  auto two = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
-  auto seconds = [](const std::shared_ptr<const Graph>& graph, double overlap) {
+  return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+}
+
+TEST(Forecast, collectives_and_sums_of_what_others_hold_take_the_gpu_for_what_they_do_not_overlap) {
+  auto seconds = [](const std::shared_ptr<const Graph>& graph, double overlap, Reduce way) {
     Cluster c = gpus(2);
     for (ClusterDevice& d : c.devices) d.overlap = overlap;
     for (ClusterLink& l : c.links) l.bandwidth = 2e7, l.latency = 0;
-    return forecast(place(graph, to_strategy(Mirrored{.devices = first_gpus(2), .towers = 2, .threads = 1}), c, 256)).seconds;
+    return forecast(place(graph, to_strategy(Mirrored{.devices = first_gpus(2), .towers = 2, .threads = 1, .reduction = way}), c, 256)).seconds;
   };
-  EXPECT_GT(seconds(two, 0.5), 1.01 * seconds(two, 1)) << "the gradient of w is computed while that of v is on its way";
-  EXPECT_GT(seconds(two, 0), 1.01 * seconds(two, 0.5));
-  EXPECT_EQ(seconds(line(256), 0), seconds(line(256), 1)) << "nothing to compute beside it";
+  for (const Reduce way : {Reduce::tree, Reduce::to_one}) {
+    EXPECT_GT(seconds(two_layers(), 0.5, way), 1.01 * seconds(two_layers(), 1, way));
+    EXPECT_GT(seconds(two_layers(), 0, way), 1.01 * seconds(two_layers(), 0.5, way));
+    EXPECT_EQ(seconds(line(256), 0, way), seconds(line(256), 1, way)) << "nothing to compute beside it";
+  }
+}
+
+TEST(Forecast, moves_take_the_memory_from_kernels_that_are_short_of_it) {
+  auto waited = [](double flops, Reduce way) {
+    Cluster c = gpus(2);
+    for (ClusterDevice& d : c.devices) d.flops = flops;
+    for (ClusterLink& l : c.links) l.bandwidth = 5e8, l.latency = 0;  // half of the memory's
+    const Forecast f = forecast(place(two_layers(), to_strategy(Mirrored{.devices = first_gpus(2), .towers = 2, .threads = 1, .reduction = way}), c, 256));
+    double busy = 0, own = 0;
+    for (const DeviceForecast& d : f.devices) busy += d.busy;
+    for (double s : f.by_source) own += s;
+    return (busy - own) / own;
+  };
+  for (const Reduce way : {Reduce::tree, Reduce::to_one}) {
+    EXPECT_GT(waited(1e15, way), 0.02);
+    EXPECT_LT(waited(1e7, way), 1e-3) << "while it computes its memory has time";
+  }
 }
 
 TEST(Forecast, a_thread_that_has_waited_long_must_be_woken) {

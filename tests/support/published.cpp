@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -10,6 +11,7 @@
 #include <belfry/frontends/json/placement_file.h>
 #include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/graph/plan/forecast.h>
+#include <belfry/graph/plan/links.h>
 #include <belfry/placer/choose.h>
 
 namespace belfry::test {
@@ -43,7 +45,7 @@ std::vector<DeviceId> gpus_of(const Cluster& cluster, int most) {
 
 Strategy strategy_of(const std::vector<DeviceId>& devices, bool mirrored) {
   if (!mirrored) return to_strategy(Towers{.devices = devices});
-  return devices.size() == 1 ? to_strategy(Single{.device = devices[0]}) : to_strategy(Mirrored{.devices = devices});
+  return devices.size() == 1 ? to_strategy(Single{.device = devices[0]}) : to_strategy(Mirrored{.devices = devices, .collectives = Collectives::fastest});
 }
 
 /// Where a growing function of x reaches `wanted`, between the ends.
@@ -76,8 +78,8 @@ const std::vector<Published>& published() {
   static const std::vector<Published> all = {
       {"DGX-1, P100", "p100x8.json", "resnet50", 224, false, {{1, 64, 219}, {2, 64, 422}, {4, 64, 852}, {8, 64, 1734}}},
       {"DGX-1, P100", "p100x8.json", "inception_v3", 299, false, {{1, 64, 142}, {2, 64, 284}, {4, 64, 569}, {8, 64, 1131}}},
-      {"DGX-1, P100", "p100x8.json", "vgg16", 224, true, {{1, 64, 154}, {2, 64, 295}, {4, 64, 584}, {8, 64, 1081}}},
-      {"DGX-1, P100", "p100x8.json", "alexnet", 227, true, {{1, 512, 2987}, {2, 512, 5658}, {4, 512, 10509}, {8, 512, 17822}}},
+      {"DGX-1, P100", "p100x8.json", "vgg16", 224, true, {{1, 64, 154}, {2, 64, 295}, {4, 64, 584}, {8, 64, 1081}}, true},
+      {"DGX-1, P100", "p100x8.json", "alexnet", 227, true, {{1, 512, 2987}, {2, 512, 5658}, {4, 512, 10509}, {8, 512, 17822}}, true},
       {"8 x K80", "k80x8.json", "resnet50", 224, false, {{1, 64, 51.9}, {2, 64, 99.0}, {4, 64, 195}, {8, 64, 387}}},
       {"4 x K80, document E", "k80x4.json", "mobilenet_v2", 224, true, {{1, 32, 32 / 0.3575}, {4, 16, 64 / 0.340}, {4, 32, 128 / 0.575}}}};
   return all;
@@ -87,6 +89,23 @@ PublishedForecast::PublishedForecast(const Published& what, const std::string& c
 
 Cluster PublishedForecast::cluster(const Reached& reached) const { return slowed(cluster_, reached); }
 
+/// Each hop of a ring carries what each of its GPUs has to send to a switch, were there one: as wide as the narrowest hop.
+Cluster PublishedForecast::measured(int gpus, const Reached& reached) const {
+  Cluster out = cluster(reached);
+  if (!what_.one_ring || gpus < 2) return out;
+  const std::vector<DeviceId> ring = gpus_of(out, gpus);
+  Links links(out);
+  ClusterLink hop{ring, "ring", std::numeric_limits<double>::infinity(), 0};
+  for (std::size_t i = 0; i < ring.size(); ++i)
+    for (int w : links.route(out.at(ring[i]), out.at(ring[(i + 1) % ring.size()]))) {
+      const Way& way = links.ways()[static_cast<std::size_t>(w)];
+      hop.bandwidth = std::min(hop.bandwidth, way.bandwidth), hop.latency = std::max(hop.latency, way.latency);
+    }
+  std::erase_if(out.links, [](const ClusterLink& l) { return l.to.starts_with("gpu:"); });
+  out.links.insert(out.links.begin(), hop);
+  return out;
+}
+
 const PlacedGraph& PublishedForecast::plan(const Figure& at, const Reached& reached) {
   auto same = [&](const auto& p) { return p.first.gpus == at.gpus && p.first.rows == at.rows; };
   auto known = std::find_if(plans_.begin(), plans_.end(), same);
@@ -95,7 +114,7 @@ const PlacedGraph& PublishedForecast::plan(const Figure& at, const Reached& reac
     plans_.emplace_back(at, session.plan(at.gpus * at.rows));
     known = plans_.end() - 1;
   }
-  known->second.cluster = cluster(reached);
+  known->second.cluster = measured(at.gpus, reached);
   return known->second;
 }
 

@@ -25,6 +25,7 @@ struct Published {
   std::int64_t image = 224;
   bool mirrored = false;               ///< how it was measured: variables on every GPU, else on the CPU
   std::vector<Figure> figures;
+  bool one_ring = false;               ///< NCCL 1, which adds along one ring in the order of the GPUs' numbers, whatever joins them
 };
 const std::vector<Published>& published();
 
@@ -56,6 +57,8 @@ class PublishedForecast {
 
  private:
   Cluster cluster(const Reached& reached) const;
+  /// The same for what was measured: on so many GPUs.
+  Cluster measured(int gpus, const Reached& reached) const;
   const PlacedGraph& plan(const Figure& at, const Reached& reached);
 
   const Published& what_;

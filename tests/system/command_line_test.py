@@ -80,7 +80,7 @@ with tempfile.TemporaryDirectory() as folder:
 
     # A plan given is what runs, and where it is not that is said.
     def here(*arguments, **options):
-        return subprocess.run([program, *arguments], cwd=folder, text=True, capture_output=True, stdin=subprocess.DEVNULL, **options)
+        return subprocess.run([program, *arguments], cwd=folder, text=True, capture_output=True, **({"stdin": subprocess.DEVNULL} | options))
 
     small = {"belfry": 1, "name": "small", "inputs": [{"name": "x", "dtype": "f32", "shape": [2]}],
              "nodes": [{"name": "y", "op": "tanh", "inputs": ["x"], "device": "cpu:1"}, {"name": "z", "op": "exp", "inputs": ["y"]}], "outputs": ["z"]}
@@ -116,6 +116,9 @@ with tempfile.TemporaryDirectory() as folder:
     pathlib.Path(folder, "cluster.json").write_text(json.dumps(cluster), encoding="utf-8")
     done = here("place", "mnist_cnn", "--cluster", "cluster.json")
     expect(done.returncode == 1 and "the plan does not fit: host 0 has 1000 bytes" in done.stderr and "of cpu:0" in done.stderr, f"a plan over the memory: {done}")
+    for options in ([], ["--json"]):
+        done = here("forecast", "mnist_cnn", "--cluster", "cluster.json", *options)
+        expect(done.returncode == 1 and "does not fit: host 0 has 1000 bytes" in done.stdout + done.stderr and "cpu:0" in done.stdout, f"a forecast over the memory: {done}")
 
     # Options that would do nothing are wrong use.
     done = belfry("convert", "mobilenet_v2:alpha=0.35,image=96,classes=2")
@@ -208,6 +211,23 @@ with tempfile.TemporaryDirectory() as folder:
     for options, towers, batch in (([], 2, 6), (["--towers", "3"], 3, 6), (["--batch", "8"], 2, 8)):
         done = here("place", "digits.json", "--placement", "batch.json", *options)
         expect(done.returncode == 0 and f'"towers": {towers},' in done.stdout and f'"batch": {batch},' in done.stdout, f"a placement file's batch {options}: {done.stderr}")
+    # A placement has the same towers by every way, and so the same figures; a problem says all that an answer may leave out.
+    rules.pop("towers")
+    pathlib.Path(folder, "batch.json").write_text(json.dumps(rules), encoding="utf-8")
+    here("place", "digits.json", "--problem", "--devices", "cpu:0,cpu:1", "--strategy", "pipeline", "-O", "order=1f1b", "-O", "combine=tower_mean", "-O", "towers=4", "-o", "pipeline_problem.json")
+    problem = json.loads(pathlib.Path(folder, "pipeline_problem.json").read_text(encoding="utf-8"))
+    expect((problem["towers"], problem["combine"], problem["order"]) == (4, "tower_mean", "1f1b"), f"a pipeline's problem: {[problem[k] for k in ('towers', 'combine', 'order')]}")
+    scores = []
+    for options in ([], ["--towers", "3"], ["--threads-per-tower", "1", "--batch", "8"]):
+        scored = json.loads(here("forecast", "digits.json", "--jsonl", "--devices", "cpu:0", "--strategy", "towers", *options, stdin=None, input=json.dumps(rules) + "\n").stdout)
+        whole = json.loads(here("forecast", "digits.json", "--placement", "batch.json", "--devices", "cpu:0", "--json", *options).stdout)
+        expect(scored["step_seconds"] == whole["seconds"], f"a placement without towers {options}: {scored} {whole['seconds']}")
+        scores.append(scored["step_seconds"])
+    expect(len(set(scores)) == 3, f"the command line goes before a placement: {scores}")
+    for towers in (1, 2):
+        here("place", "digits.json", "--towers", str(towers), "-o", f"of_{towers}.json")
+    done = here("compare", "of_1.json", "of_2.json")
+    expect("of_1.json has 1 tower, of_2.json has 2: another arithmetic" in done.stderr, f"compare of unlike towers: {done}")
     # Numbers are whole, and inside what a plan can hold.
     for option, value in (("--batch", "0"), ("--batch", "-5"), ("--batch", "32x"), ("--batch", "9223372036854775808"), ("--batch", "0x10"), ("--seed", "-1"), ("--towers", "65537"), ("--threads-per-tower", "1000000")):
         refused(2, [option, f"'{value}' is no whole number from"], "place", "digits.json", f"{option}={value}")

@@ -30,6 +30,11 @@ for name, command in sorted(programs.items()):
     source, = [file for file in folder.rglob(f"{name}.*") if file.suffix != ".txt"]
     if len(source.read_text(encoding="utf-8").splitlines()) > 60:
         objections.append(f"{name}: more than 60 lines")
+# With words, one of them is the command line with a strategy of its own.
+if own := programs.get("06_own_strategy"):
+    done = subprocess.run([*own, "place", "mlp", "--strategy", "small_apart", "--devices", "cpu:0,cpu:1", "-O", "towers=4"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode or '"reason": "small variables stand apart"' not in done.stdout or '"towers": 4' not in done.stdout:
+        objections.append(f"06_own_strategy place: exit {done.returncode}, {done.stdout[-300:]}{done.stderr[-500:]}")
 if len(programs) < 12:
     objections.append(f"only {len(programs)} examples")
 
