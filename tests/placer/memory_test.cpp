@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <belfry/graph/plan/bound_plan.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/structural.h>
@@ -143,6 +145,26 @@ TEST(PlannedMemory, of_a_devices_sum_is_that_of_a_part_of_the_same_piece) {
   ASSERT_EQ(sum.step.writes[0].size(), 2u);
   sum.slot() = {Slot::kRegion, parts[2].buffer.at - sum.start, parts[0].buffer.at - parts[2].buffer.at};
   EXPECT_TRUE(objects(plan, "overlap: '" + sum.node->name + "' writes"));
+}
+
+/// Towers of one class that cross: what is the first device to some is the second to others, whose frames have none of those parts.
+TEST(PlannedMemory, of_a_devices_sum_lies_in_no_frame_of_a_tower_that_makes_no_part_there) {
+  Builder b("crossed");
+  Value h = tanh(matmul(b.input("x", f32, {kBatch, 8}), b.variable("first", {8, 8}, {.init = "normal", .init_value = 0.3})));
+  Value y = matmul(h, b.variable("second", {8, 8}, {.init = "normal", .init_value = 0.3}));
+  {
+    auto scope = b.scope("last");
+    y = tanh(y);
+  }
+  b.minimize(reduce_mean(square(y)), Momentum{.learning_rate = 0.1});
+  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  Placement p{.towers = 4, .batch = 8, .threads = 1};
+  for (int t = 0; t < 4; ++t)
+    for (const char* match : {"last/**", "**"}) p.rules.push_back({fmt::format("tower_{}/{}", t, match), {sims(2)[static_cast<std::size_t>((t < 2) == (match[0] == '*') ? 0 : 1)]}, "crossed"});
+  p.rules.push_back({"**", {sims(1)[0]}, "the rest"});
+  PlacedGraph plan = place(graph, p, sim_cluster(2));
+  ASSERT_EQ(plan.classes.size(), 1u);
+  EXPECT_EQ(verify(plan), std::vector<std::string>());
 }
 
 /// Clipping scales each sum of gradients once more: in its own bytes.
