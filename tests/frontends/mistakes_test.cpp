@@ -8,17 +8,17 @@
 namespace belfry::test {
 namespace {
 
-struct Line {
-  Line() : x(b.input("x", f32, {kBatch, 2})), y(nn::dense(x, {.units = 1, .name = "line"})) {}
+struct Unfinished {
+  Unfinished() : x(b.input("x", f32, {kBatch, 2})), y(nn::dense(x, {.units = 1, .name = "line"})) {}
   Graph built() { return std::move(b).build(); }
   Builder b = Builder("line");
   Value x, y;
 };
 
-HostTensor rows() { return HostTensor::of<float>({2, 2}, {1, 2, 3, 4}); }
+HostTensor pairs() { return HostTensor::of<float>({2, 2}, {1, 2, 3, 4}); }
 
 TEST(Mistakes, an_empty_value_is_named_where_it_is_given) {
-  Line l;
+  Unfinished l;
   const std::vector<std::pair<const char*, std::function<void()>>> calls = {
       {"[dense] its input is an empty Value at mistakes_test.cpp", [] { nn::dense({}, {.units = 3}); }},
       {"[conv2d] its input", [] { nn::conv2d({}, {.filters = 3, .kernel = 3}); }},
@@ -49,14 +49,14 @@ TEST(Mistakes, an_empty_value_is_named_where_it_is_given) {
 }
 
 TEST(Mistakes, a_value_of_another_graph_is_refused) {
-  Line l, other;
+  Unfinished l, other;
   EXPECT_TRUE(says([&] { l.b.minimize(mean(other.y), Sgd{}); }, {"[minimize] the value 'reduce_mean' is of the graph 'line', not of this Builder's"}));
   EXPECT_TRUE(says([&] { l.b.output("y", other.y); }, {"[output] the value"}));
   EXPECT_TRUE(says([&] { l.b.minimize(mean(l.y), Sgd{.learning_rate = constant_rate(other.b.step(), {})}); }, {"[learning_rate] the value"}));
 }
 
 TEST(Mistakes, a_spent_builder_and_its_values_say_so) {
-  Line l;
+  Unfinished l;
   {
     auto on = l.b.scope("still");
     l.built();
@@ -72,33 +72,33 @@ TEST(Mistakes, a_spent_builder_and_its_values_say_so) {
   EXPECT_TRUE(says([&] { relu(l.y); }, {"[relu] this graph was built or moved"}));
   EXPECT_TRUE(says([&] { nn::dense(l.y, {.units = 2}); }, {"built or moved"}));
   EXPECT_TRUE(says([&] { l.y.type(); }, {"this Value's graph was built or moved"}));
-  Line from;
+  Unfinished from;
   Builder to = std::move(from.b);
   EXPECT_TRUE(says([&] { from.b.graph(); }, {"this Builder was moved from"}));  // NOLINT: that is what is asked
   to.output(relu(from.y));
 }
 
 TEST(Mistakes, a_session_that_was_moved_says_so) {
-  Line l;
+  Unfinished l;
   l.b.output(l.y);
   Session from(l.built()), to = std::move(from);
   const char* moved = "this Session was moved from";
-  EXPECT_TRUE(says([&] { from.predict({{"x", rows()}}); }, {moved}));
+  EXPECT_TRUE(says([&] { from.predict({{"x", pairs()}}); }, {moved}));
   EXPECT_TRUE(says([&] { from.step({}); }, {moved}));
   EXPECT_TRUE(says([&] { from.state(); }, {moved}));
   EXPECT_TRUE(says([&] { from.weights(); }, {moved}));
   EXPECT_TRUE(says([&] { from.plan(2); }, {moved}));
   EXPECT_TRUE(says([&] { from.graph(); }, {moved}));
   EXPECT_TRUE(says([&] { from.set_trace(true); }, {moved}));
-  to.predict({{"x", rows()}});
+  to.predict({{"x", pairs()}});
 }
 
 TEST(Mistakes, a_step_that_would_train_nothing_is_refused) {
-  Line l;
+  Unfinished l;
   l.b.output("scores", nn::batch_norm(l.y));
   Session session(l.built());
-  EXPECT_TRUE(says([&] { session.step({{"x", rows()}}); }, {"a step of the graph 'line' would train nothing", "Builder::minimize", "run()"}));
-  session.run({{"x", rows()}});
+  EXPECT_TRUE(says([&] { session.step({{"x", pairs()}}); }, {"a step of the graph 'line' would train nothing", "Builder::minimize", "run()"}));
+  session.run({{"x", pairs()}});
   // What has nothing to train may count.
   Builder b("counts");
   Value n = b.variable("n", {}, {.trainable = false});
@@ -109,10 +109,10 @@ TEST(Mistakes, a_step_that_would_train_nothing_is_refused) {
 }
 
 TEST(Mistakes, a_feed_that_no_input_reads_is_named) {
-  Line l;
+  Unfinished l;
   l.b.output("scores", l.y);
   Session session(l.built());
-  const HostTensor x = rows(), weight(f32, {2});
+  const HostTensor x = pairs(), weight(f32, {2});
   EXPECT_TRUE(says([&] { session.run({{"x", x}, {"wx", weight}}); }, {"the graph 'line' has no input 'wx'; did you mean x?"}));
   EXPECT_TRUE(says([&] { session.predict({{"x", x}, {"sample_weight", weight}}); }, {"no input 'sample_weight'; its inputs are: x"}));
   // A data set may have columns for other graphs.
@@ -120,7 +120,7 @@ TEST(Mistakes, a_feed_that_no_input_reads_is_named) {
 }
 
 TEST(Builder, gives_outputs_names_to_fetch_them_by) {
-  Line l;
+  Unfinished l;
   {
     auto inside = l.b.scope("head");
     l.b.output("scores", l.y);
@@ -133,7 +133,7 @@ TEST(Builder, gives_outputs_names_to_fetch_them_by) {
   const Graph graph = l.built();
   EXPECT_EQ(graph.outputs.size(), 2u);
   Session session(graph);
-  const Results r = session.predict({{"x", rows()}}), stepped = session.step({{"x", rows()}});
+  const Results r = session.predict({{"x", pairs()}}), stepped = session.step({{"x", pairs()}});
   EXPECT_EQ(r.all().size(), 2u);
   EXPECT_EQ(r["scores"], r["line/bias_add"]);
   EXPECT_EQ(stepped["scores"], r["scores"]);
@@ -141,7 +141,7 @@ TEST(Builder, gives_outputs_names_to_fetch_them_by) {
 
 TEST(Session, keeps_many_small_programs_and_says_when_one_goes) {
   std::vector<std::string> notices;
-  Line l;
+  Unfinished l;
   l.b.output("scores", l.y);
   Session session(l.built(), {.notice = [&](const std::string& text) { notices.push_back(text); }});
   const PlacedGraph* first = &session.plan(1, Mode::infer);

@@ -11,8 +11,6 @@
 namespace belfry::test {
 namespace {
 
-using Strings = std::vector<std::string>;
-
 /// A net with batch norm, dropout and a head; its optimizer has slots, averages and a loss scale.
 Graph normed(const Optimizer& optimizer, std::int64_t classes = 3, const MinimizeOptions& options = {}) {
   Builder b("normed");
@@ -24,18 +22,18 @@ Graph normed(const Optimizer& optimizer, std::int64_t classes = 3, const Minimiz
   return std::move(b).build();
 }
 
-HostTensor rows() { return HostTensor::of<float>({2, 4}, {1, 2, 3, 4, -1, 0, 1, 2}); }
+HostTensor two_rows() { return HostTensor::of<float>({2, 4}, {1, 2, 3, 4, -1, 0, 1, 2}); }
 
-const Strings kWeights = {"body/bias", "body/kernel", "head/kernel", "norm/beta", "norm/gamma", "norm/moving_mean", "norm/moving_variance"};
+const std::vector<std::string> kWeights = {"body/bias", "body/kernel", "head/kernel", "norm/beta", "norm/gamma", "norm/moving_mean", "norm/moving_variance"};
 
-Strings names_of(const State& state) {
-  Strings out;
+std::vector<std::string> names_of(const State& state) {
+  std::vector<std::string> out;
   for (const auto& [name, value] : state) out.push_back(name);
   return out;
 }
 
 State trained_state(Session& session) {
-  session.step({{"x", rows()}});
+  session.step({{"x", two_rows()}});
   return session.state();
 }
 
@@ -64,7 +62,7 @@ TEST(Weights, of_a_whole_state_or_a_file_load_into_a_net_with_another_optimizer)
     EXPECT_TRUE(passed_over.missing.empty() && passed_over.unknown.empty()) << file;
     EXPECT_EQ(to.weights(), from.weights()) << file;
     EXPECT_EQ(to.variable("momentum_m/body/bias"), before.at("momentum_m/body/bias")) << file;
-    EXPECT_EQ(to.predict({{"x", rows()}})["scores"], from.predict({{"x", rows()}})["scores"]) << file;
+    EXPECT_EQ(to.predict({{"x", two_rows()}})["scores"], from.predict({{"x", two_rows()}})["scores"]) << file;
   }
 }
 
@@ -77,8 +75,8 @@ TEST(Weights, that_do_not_fit_are_named_all_at_once) {
   given.emplace("tail/kernel", HostTensor(f32, {5}));
   EXPECT_TRUE(says([&] { session.load_weights(given); }, {"graph 'normed'", "missing: norm/beta, norm/gamma", "unknown: norm/gama; did you mean norm/gamma", "tail/kernel", "{.strict = false}"}));
   const LoadedWeights passed_over = session.load_weights(given, {.strict = false});
-  EXPECT_EQ(passed_over.missing, (Strings{"norm/beta", "norm/gamma"}));
-  EXPECT_EQ(passed_over.unknown, (Strings{"norm/gama", "tail/kernel"}));
+  EXPECT_EQ(passed_over.missing, (std::vector<std::string>{"norm/beta", "norm/gamma"}));
+  EXPECT_EQ(passed_over.unknown, (std::vector<std::string>{"norm/gama", "tail/kernel"}));
   // A head of other classes is no matter of names.
   const State other = Session(normed(Sgd{}, 7)).weights(), before = session.state();
   EXPECT_TRUE(says([&] { session.load_weights(other, {.strict = false}); }, {"of another type: head/kernel is f32(5, 3), not f32(5, 7)"}));
@@ -88,7 +86,7 @@ TEST(Weights, that_do_not_fit_are_named_all_at_once) {
 
 TEST(Weights, that_are_not_among_those_of_a_state_are_given_back_by_name) {
   Session session(normed(Sgd{}));
-  EXPECT_EQ(session.load_state(session.state()), Strings{});
+  EXPECT_EQ(session.load_state(session.state()), std::vector<std::string>{});
   EXPECT_EQ(session.load_state({{"norm/beta", HostTensor(f32, {5})}}).size(), 8u);
   EXPECT_TRUE(says([&] { session.load_state({{"norm/bta", HostTensor(f32, {5})}, {"norm/beta", HostTensor(f32, {6})}}); }, {"'norm/bta'; did you mean norm/beta", "'norm/beta' is f32(5), not f32(6)"}));
 }
