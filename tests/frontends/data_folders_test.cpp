@@ -12,6 +12,7 @@
 #include <belfry/frontends/data/digits.h>
 #include <belfry/frontends/data/images.h>
 #include <belfry/frontends/data/mnist.h>
+#include <belfry/frontends/data/pictures.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/state/npy.h>
 
@@ -139,6 +140,8 @@ TEST(ImageFolders, are_distorted_alike_whether_photos_are_kept_or_read_anew) {
   const Splits both = data_folder(folder.path(), {.height = 4, .width = 3, .distortions = d, .shard = {0, 7}});
   EXPECT_EQ(both.train.rows(), 1);
   EXPECT_EQ(both.test.columns.at("image").shape(), (Extents{2, 4, 3, 3}));
+  const DataWanted wanted{.height = 4, .width = 3, .channels = 1};
+  EXPECT_EQ(read_pictures(picture_files({folder / "val"}), {4, 3, 1}, pixels_of(folder.path(), wanted).value()), data_folder(folder.path(), wanted).test.columns.at("image"));
 }
 
 TEST(Cifar10, is_distorted_in_windows_and_keeps_its_test_images) {
@@ -163,6 +166,12 @@ TEST(Cifar10, is_distorted_in_windows_and_keeps_its_test_images) {
   Batches batches(distorted.train, 4);
   for (float x : batches.next().at("image").data<float>()) ASSERT_LT(std::abs(x), 6);
   EXPECT_NE(message_of([&] { cifar10(folder.path(), {.size = 30, .distortions = cifar10_distortions()}); }).find("images of 30 x 30 with crop=8 are not in 32 x 32"), std::string::npos);
+  // What comes later is treated as what was held out: bits.
+  const Pixels pixels = pixels_of(folder.path(), {}).value();
+  EXPECT_EQ(pictures_of(bytes, {24, 24, 3}, pixels), plain.test.columns.at("image"));
+  EXPECT_NE(message_of([&] { pictures_of(bytes, {20, 24, 1}, pixels); }).find("do not fit: u8 (n, 32, 32, 1) is expected"), std::string::npos);
+  write_file(folder / "batches.meta.txt", "airplane\nautomobile\n\n");
+  EXPECT_EQ(class_names(folder.path(), {}), (std::vector<std::string>{"airplane", "automobile"}));
 }
 
 TEST(Mnist, is_distorted_too) {
@@ -171,6 +180,7 @@ TEST(Mnist, is_distorted_too) {
   const Splits plain = data_folder(folder.path()), still = data_folder(folder.path(), {.distortions = Distortions{}});
   const HostTensor same = Batches(still.train, 20).next().at("image");
   for (std::size_t i = 0; i < same.data<float>().size(); ++i) ASSERT_NEAR(same.data<float>()[i], plain.train.columns.at("image").data<float>()[i], 1e-7);
+  EXPECT_EQ(pictures_of(mnist_bytes(folder.path()).test.columns.at("image"), {28, 28, 1}, pixels_of(folder.path(), {}).value()), plain.test.columns.at("image"));
   EXPECT_NE(message_of([&] { data_folder(folder.path(), {.rescale = Rescale{}}); }).find("MNIST is scaled as it always is"), std::string::npos);
 }
 
