@@ -119,13 +119,22 @@ double Links::exchange(const std::vector<int>& members, const std::vector<int>& 
   Crossings& c = at->second;
   if (fresh) {
     std::vector<double> count(ways_.size());
-    for (std::size_t i = 0; i < members.size(); ++i)
+    std::vector<int> at;
+    for (int m : members) at.push_back(place(cluster_.space(m)));
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const std::vector<int>& via = reached_from(at[i]);
       for (std::size_t k = 0; k < members.size(); ++k) {
-        if (i == k) continue;
-        const std::vector<int> r = route(members[i], members[k]);
-        for (int w : r) count[static_cast<std::size_t>(w)] += pieces.empty() ? 1 : pieces[i];
-        c.latency = std::max(c.latency, latency(r));
+        double latency = 0;
+        for (int p = at[k]; p != at[i];) {  // a million pairs of a thousand devices: no list for each
+          const int w = static_cast<std::size_t>(p) < via.size() ? via[static_cast<std::size_t>(p)] : -1;
+          if (w < 0) route(members[i], members[k]);  // says that there is none
+          count[static_cast<std::size_t>(w)] += pieces.empty() ? 1 : pieces[i];
+          latency += ways_[static_cast<std::size_t>(w)].latency;
+          p = head_[static_cast<std::size_t>(w ^ 1)];
+        }
+        c.latency = std::max(c.latency, latency);
       }
+    }
     for (std::size_t w = 0; w < count.size(); ++w)
       if (count[w] > 0) c.pairs[static_cast<int>(w)] = count[w];
   }

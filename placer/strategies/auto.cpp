@@ -12,7 +12,8 @@ namespace {
 using Options = std::map<std::string, std::string>;
 using Devices = std::vector<DeviceId>;
 
-constexpr int kMostStages = 16;  // of candidates: deeper pipelines are asked for by name
+constexpr int kMostStages = 16;    // of candidates: deeper pipelines are asked for by name
+constexpr int kManyTowers = 1024;  // more than one a device are looked at up to here: a forecast walks every tower's steps
 
 bool is_cut(const std::string& name) { return name == "pipeline" || name == "hybrid"; }
 
@@ -58,7 +59,7 @@ void make_pipelines(Maker& m, const Devices& d, int towers) {
     if (n % replicas || n / replicas > kMostStages) continue;
     for (int times : {1, 4}) {
       const int micro = towers ? towers / replicas : times * n / replicas;
-      if (micro < 2 || (towers && (micro * replicas != towers || times > 1))) continue;
+      if (micro < 2 || (!towers && times > 1 && micro * replicas > kManyTowers) || (towers && (micro * replicas != towers || times > 1))) continue;
       m.make(replicas > 1 ? "hybrid" : "pipeline", d, {{"towers", std::to_string(micro * replicas)}, {"replicas", replicas > 1 ? std::to_string(replicas) : ""}, {"order", "1f1b"}});
     }
   }
@@ -118,7 +119,7 @@ class Near {
   void towers() {
     const int now = towers_now(), least = is_cut(name_) ? 2 : name_ == "single" || name_ == "layers" ? 1 : n_;
     for (int t : {now / 2, now * 2})
-      if (t >= least) with({{"towers", std::to_string(t)}});
+      if (t >= least && (t <= kManyTowers || t < now)) with({{"towers", std::to_string(t)}});
   }
   /// One device less or more of each list that these are the first of; a pipeline more of each where there are several side by side.
   void others() {

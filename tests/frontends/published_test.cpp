@@ -18,9 +18,11 @@ TEST(Published, machines_are_forecast_within_a_tenth_from_one_and_two_gpus) {
     const Reached reached = f.calibrate();
     if (p.net == "vgg16") vgg16 = reached;
     for (const Figure& at : p.figures) {
-      if (p.mirrored && at.gpus == 4) EXPECT_EQ(f.chosen(at, reached).name, "mirrored") << "what those who measured took for " << p.net;
-      if (p.net != "alexnet" || at.gpus < 8)
-        EXPECT_LT(std::abs(f.images(at, reached) / at.images - 1), 0.10) << p.machine << ", " << p.net << " on " << at.gpus << " GPUs: " << f.images(at, reached) << " images a second";
+      if (p.mirrored && at.gpus == 4) {
+        EXPECT_EQ(f.chosen(at, reached).name, "mirrored") << "what those who measured took for " << p.net;
+      }
+      if (p.net == "alexnet" && at.gpus == 8) continue;
+      EXPECT_LT(std::abs(f.images(at, reached) / at.images - 1), 0.10) << p.machine << ", " << p.net << " on " << at.gpus << " GPUs: " << f.images(at, reached) << " images a second";
     }
   }
   for (const Scaled& h : horovod()) EXPECT_LT(std::abs(scaling(h, kClusters, vgg16, true) / h.share - 1), 0.10) << h.net << " on 512 GPUs";

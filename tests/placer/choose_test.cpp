@@ -162,6 +162,15 @@ TEST(Choose, takes_the_shortest_step_of_all_strategies) {
   EXPECT_GE(taken.size(), 3u) << "the cases are to be unlike each other";
 }
 
+TEST(Choose, looks_around_what_is_good) {
+  auto graph = layered(8, 1024);
+  const Cluster cluster = machine_of(4, 1e13, 1e10);
+  Strategy choice = to_strategy(Auto{.devices = gpus_up_to(4)});
+  const double best = choose(graph, choice, cluster, 64).front().seconds;
+  choice.near = {};
+  EXPECT_LT(best, 0.99 * choose(graph, choice, cluster, 64).front().seconds);
+}
+
 TEST(Choose, makes_the_plan_of_a_graph_that_takes_no_memory) {
   Builder b("nothing");
   b.output(b.input("x", f32, {0, 3}));
