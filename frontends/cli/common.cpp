@@ -135,6 +135,14 @@ Session session_of_placement(Graph graph, const PlacementArguments& a, SessionOp
   return Session(std::move(graph), Strategy{"placement", named, [=](const Graph&, const Cluster&) { return division; }, [](const TowerGraph&, const Cluster&, const CostTable&) { return Rules{}; }}, options);
 }
 
+std::string first_lines(const std::string& text) {
+  constexpr std::ptrdiff_t kShown = 5;
+  const auto more = std::count(text.begin(), text.end(), '\n') + 1 - (text.ends_with('\n') ? 1 : 0) - kShown;
+  std::size_t end = 0;
+  for (std::ptrdiff_t k = 0; k < kShown && end != text.npos; ++k) end = text.find('\n', end + (k ? 1 : 0));
+  return more > 0 ? fmt::format("{}\nand {} more: --verbose", text.substr(0, end), more) : text;
+}
+
 /// Without --devices a cluster's GPUs, if it has any.
 std::vector<DeviceId> devices_of(const PlacementArguments& a, const std::optional<Cluster>& cluster) {
   if (!a.devices.empty()) return parse_devices(a.devices);
@@ -171,7 +179,7 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
   options.recompute.stretches = a.recompute;
   if (!a.calibration.empty()) options.costs = std::make_shared<const CostTable>(read_costs(read_file(a.calibration), a.calibration));
   options.soft_placement = a.soft;
-  options.notice = [](const std::string& text) { say(text + "\n"); };
+  options.notice = [brief = a.brief](const std::string& text) { say((brief ? first_lines(text) : text) + "\n"); };
   for (const std::string& m : a.moves) options.rules.push_back(parse_move(m));
   if (source.plan) {
     refuse_idle({{"--precision", !a.precision.empty()}, {"--strategy", !a.strategy.empty()}, {"--devices", !a.devices.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},

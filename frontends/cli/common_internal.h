@@ -54,6 +54,7 @@ struct PlacementArguments {
   std::optional<double> memory_fraction;
   bool no_cuda_graph = false, soft = false;
   std::vector<std::string> options, moves;
+  bool brief = false;                           ///< of what `auto` has looked at the best are said
   bool forecast = false;                        ///< the session is for forecasts alone: GPUs and other machines are fine
   void add_to(CLI::App& app, bool runs = true); ///< runs: a verb that does, so that what is of runs alone is offered
 };

@@ -181,7 +181,10 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   CLI::Option* verbose = verb->add_flag("--verbose", o->verbose, "all of the plan's streams, links and memory, and of what is slow on purpose");
   verb->add_flag("--quiet", o->quiet, "the result and errors alone: no words of the plan, of what is slow on purpose, or of progress")->excludes(verbose);
   o->placement.add_to(*verb);
-  verb->callback([o, library] { train(*o, library()); });
+  verb->callback([o, library] {
+    o->placement.brief = !o->verbose;
+    train(*o, library());
+  });
 }
 
 void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {

@@ -23,10 +23,23 @@ bool holds(const fs::path& dir, const std::string& ending) {
   return std::any_of(fs::begin(all), fs::end(all), [&](const auto& e) { return e.path().filename().string().ends_with(ending); });
 }
 
+/// Whether there are folders of pictures in it.
+bool holds_classes(const fs::path& dir) {
+  auto has_pictures = [](const fs::directory_entry& e) {
+    std::error_code unread;
+    fs::directory_iterator all(e.path(), unread);
+    return e.is_directory(unread) && std::any_of(fs::begin(all), fs::end(all), [](const auto& f) { return is_picture(f.path()); });
+  };
+  std::error_code error;
+  fs::directory_iterator all(dir, error);
+  return std::any_of(fs::begin(all), fs::end(all), has_pictures);
+}
+
 /// Class folders to train on: those in train/, or with a part to hold out perhaps the folder's own.
 fs::path photos_to_train_on(const fs::path& dir, const DataWanted& wanted) {
   std::error_code error;
   const bool has_train = fs::is_directory(dir / "train", error);
+  if (wanted.hold_out <= 0 && !has_train) throw UserError(fmt::format("{}: photos in class folders, none of which are to test on: hold a part out, as --hold-out 0.2 does, or put them into train/ and val/", dir.string()));
   if (wanted.hold_out > 0)
     for (const char* other : {"val", "test"})
       if (has_train && fs::exists(dir / other, error)) throw UserError(fmt::format("{}: {}/ is there to test on: holding out a part of train/ too does nothing", dir.string(), other));
@@ -125,6 +138,7 @@ DataKind data_kind(const fs::path& path) {
   if (fs::is_directory(path / "train", error)) return holds(path / "train", ".npy") ? DataKind::array_folders : DataKind::photos;
   if (holds(path, ".bin")) return DataKind::cifar10;
   if (holds(path, "-ubyte") || holds(path, "-ubyte.gz")) return DataKind::mnist;
+  if (holds_classes(path)) return DataKind::photos;
   if (holds(path, ".txt")) return DataKind::text;
   throw UserError(fmt::format("{}: no data that are known. Read are MNIST's four IDX files, CIFAR-10's data_batch_*.bin, photos in train/CLASS and val/CLASS (or CLASS alone, with a part to hold out), train.npz and test.npz, .npy in train/ and test/, "
                               "train.csv and test.csv, *.txt, and a .npz of x_train, y_train, x_test, y_test", path.string()));
@@ -140,18 +154,7 @@ fs::path held_out(const fs::path& dir, const std::string& ending) {
 
 namespace {
 
-DataKind kind_of(const fs::path& path, const DataWanted& wanted) {
-  std::error_code error;
-  if (wanted.length) return DataKind::text;
-  if (wanted.hold_out <= 0 || !fs::is_directory(path, error)) return data_kind(path);
-  auto has_pictures = [](const fs::directory_entry& e) {
-    std::error_code unread;
-    fs::directory_iterator all(e.path(), unread);
-    return e.is_directory(unread) && std::any_of(fs::begin(all), fs::end(all), [](const auto& f) { return is_picture(f.path()); });
-  };
-  fs::directory_iterator all(path, error);
-  return std::any_of(fs::begin(all), fs::end(all), has_pictures) ? DataKind::photos : data_kind(path);
-}
+DataKind kind_of(const fs::path& path, const DataWanted& wanted) { return wanted.length ? DataKind::text : data_kind(path); }
 
 }  // namespace
 

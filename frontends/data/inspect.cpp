@@ -114,6 +114,10 @@ DataFacts inspect_data(const std::filesystem::path& path) {
     case DataKind::tables: add({columns_of(read_table(path / "train.csv")), columns_of(read_table(held_out(path, ".csv")))}); break;
     case DataKind::text: out.splits = {facts_of_text(path)}; break;
     case DataKind::photos:
+      if (!std::filesystem::exists(path / "train")) {
+        out.splits = {facts_of_photos("all", path, out.classes)};
+        break;
+      }
       for (const std::filesystem::path& part : {path / "train", held_out(path)}) out.splits.push_back(facts_of_photos(part.filename().string(), part, out.classes));
       break;
   }

@@ -37,7 +37,8 @@ def check_photos(folder, belfry):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(png(30, 29 + k % 3, lambda x, y: low + (x * 3 + y * (k + 1)) % 80))
     done = belfry("train", "mnist_cnn", "--data", "photos")
-    expect(done.returncode == 1 and "with a part to hold out" in done.stderr, f"class folders alone: {done}")
+    expect(done.returncode == 1 and "--hold-out 0.2" in done.stderr, f"class folders alone: {done}")
+    expect("0 (dark) 20, 1 (light) 20" in belfry("data", "inspect", "photos").stdout, "inspect of class folders alone")
     train = ["train", "mnist_cnn", "--data", "photos", "--hold-out", "0.3", "--rescale", "1/255", "--shuffle", "--batch", "8", "--out", "seen"]
     done = belfry(*train, "--epochs", "12")
     expect(done.returncode == 0 and "test accuracy 100.00 %" in done.stdout, f"training on photos: {done}")
@@ -70,6 +71,8 @@ def check_digits(folder, belfry):
     preface = next((k for k, line in enumerate(said) if line.startswith("Epoch")), 99)
     expect(done.returncode == 0 and preface <= 8 and said[0].startswith("mnist_cnn: strategy towers") and said[1].startswith("memory planned: cpu:0 "), f"what train begins with: {said[:12]}")
     accuracy = float(re.search(r"test accuracy ([\d.]+) %", done.stdout)[1]) / 100
+    said = belfry("train", "mlp", "--data", "digits", "--steps", "1", "--strategy", "auto", "--devices", "cpu:0,cpu:1").stderr.splitlines()
+    expect(said[0].startswith("chosen by forecast: ") and re.fullmatch(r"and \d+ more: --verbose", said[5]) and said[6].startswith("mlp: strategy"), f"what train --strategy auto begins with: {said[:9]}")
     done = belfry("train", "mlp", "--data", "digits", "--steps", "1", "--verbose")
     expect(done.returncode == 0 and "arithmetic hash" in done.stderr and "allocated" in done.stderr, f"train --verbose: {done.stderr}")
 
