@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <optional>
@@ -16,7 +18,7 @@ namespace {
 /// Comparisons of two blocks for all tries together, and towers times spans that are compared, at the most.
 constexpr std::size_t kMostCompared = std::size_t{1} << 24;
 /// What SlotPacker tries.
-constexpr std::size_t kStrides = 7, kOrders = 3;
+constexpr std::size_t kStrides = 7, kOrders = 4;
 constexpr int kReleased = std::numeric_limits<int>::max();
 
 using Phase = std::pair<int, int>;  // epoch, phase
@@ -56,15 +58,33 @@ class SlotPacker {
   }
 
   void run() {
-    std::size_t compared = 0, blocks = 0;
+    std::size_t compared = 0, all = 0;
     for (const Line& l : lines_) compared += l.towers.size() * l.towers.size();
-    for (const Sort& s : sorts_) blocks += s.span_of.size();
-    if (compared * spans_ * spans_ > kMostCompared || blocks == 0) return;
+    for (const Sort& s : sorts_) all += s.span_of.size();
+    if (compared * spans_ * spans_ > kMostCompared || all == 0) return;
     find_meets();
+    if (getenv("DBG")) {
+      for (const Line& l : lines_) {
+        fprintf(stderr, "line x%ld:", (long)l.streams);
+        for (auto& r : l.sorts) { fprintf(stderr, " ["); for (int q : r) fprintf(stderr, "%d ", q); fprintf(stderr, "]"); }
+        fprintf(stderr, "\n");
+      }
+      for (std::size_t s = 0; s < sorts_.size(); ++s) {
+        fprintf(stderr, "sort %zu class %d local %d blocks %zu strides", s, sorts_[s].key.first, sorts_[s].key.second, sorts_[s].span_of.size());
+        for (auto x : sorts_[s].strides) fprintf(stderr, " %ld", (long)x);
+        fprintf(stderr, " frame %ld %ld %ld\n", (long)frame(sorts_[s].key).kept, (long)frame(sorts_[s].key).transient, (long)frame(sorts_[s].key).tail);
+        if (sorts_[s].span_of.size() < 40)
+        for (std::size_t b = 0; b < blocks(s).size(); ++b) {
+          auto& x = blocks(s)[b];
+          auto [f, t] = sorts_[s].spans[sorts_[s].span_of[b]];
+          fprintf(stderr, "   size %8ld pos %3ld..%3ld known %ld joined %d span %d..%d %s\n", (long)x.size, (long)x.start, (long)x.until, (long)x.known, x.joined, f, t == kReleased ? -1 : t, strided(s, b) ? "strided" : "");
+        }
+      }
+    }
     std::vector<FrameSize> now;
     for (const Sort& s : sorts_) now.push_back(frame(s.key));
     least_ = bytes_of(now);
-    tries_ = kMostCompared / (blocks * blocks * 8);
+    tries_ = kMostCompared / (all * all * 8);
     for (std::size_t stride = 0; stride < kStrides; ++stride)
       for (std::size_t first = 0; first < kOrders; ++first) place(std::vector<std::size_t>(sorts_.size(), stride), first);
     for (std::size_t s = 0; s < sorts_.size() && !best_.empty(); ++s)  // then one sort after the other
@@ -250,7 +270,7 @@ class SlotPacker {
   }
 
   /// First fit of all blocks: the largest first, or what lives longer than a phase before, or before that what stays: it lies over what
-  /// the towers before are done with.
+  /// the towers before are done with. At last so that what else lives longer lies behind what stays: then it leaves no gaps.
   void place(const std::vector<std::size_t>& chosen, std::size_t first) {
     if (tries_ == 0) return;
     --tries_;
@@ -271,26 +291,29 @@ class SlotPacker {
     for (std::size_t s = 0; s < sorts_.size(); ++s) places.emplace_back(blocks(s).size());
     std::vector<FrameSize> frames(sorts_.size());
     for (std::size_t s = 0; s < sorts_.size(); ++s) frames[s].kept = strides[s];
+    std::int64_t floor = 0;  // behind what stays
     for (std::size_t k = 0; k < order.size(); ++k) {
       const auto [s, b] = order[k];
       Place& at = places[s][b];
-      at = {kEach, lowest(order, k, places, kEach)};
+      at = {kEach, lowest(order, k, places, kEach, first == 3 && strided(s, b) && !stays(s, b) ? floor : 0)};
       if (!strided(s, b) && blocks(s)[b].joined < 0)  // joins may be written over what they read, slot by slot
-        if (const std::int64_t once = lowest(order, k, places, kOnce); once <= at.at) at = {kOnce, once};
+        if (const std::int64_t once = lowest(order, k, places, kOnce, 0); once <= at.at) at = {kOnce, once};
       const std::int64_t past = at.at + size(order[k]);
+      if (at.way == kEach && stays(s, b)) floor = std::max(floor, past);
       if (at.way == kOnce) frames[s].transient = std::max(frames[s].transient, past);
       else frames[s].tail = std::max(frames[s].tail, past - strides[s]);
     }
     const std::int64_t bytes = bytes_of(frames);
+    if (getenv("DBG")) { fprintf(stderr, "try order %zu strides", first); for (auto c : chosen) fprintf(stderr, " %zu", c); fprintf(stderr, ": %ld of %ld %s\n", (long)bytes, (long)least_, bytes < least_ ? "better" : ""); }
     if (bytes >= least_) return;
     least_ = bytes, best_ = std::move(places), best_frames_ = std::move(frames), best_strides_ = chosen;
   }
 
-  std::int64_t lowest(const std::vector<std::pair<std::size_t, std::size_t>>& order, std::size_t k, const std::vector<std::vector<Place>>& places, Way way) {
+  std::int64_t lowest(const std::vector<std::pair<std::size_t, std::size_t>>& order, std::size_t k, const std::vector<std::vector<Place>>& places, Way way, std::int64_t floor) {
     const auto [s, b] = order[k];
     const FrameBlock& x = blocks(s)[b];
     const std::size_t span = number(static_cast<int>(s), sorts_[s].span_of[b]);
-    taken_.clear();
+    taken_.assign(1, {0, floor});
     for (std::size_t j = 0; j < k; ++j) {
       const auto [t, c] = order[j];
       const FrameBlock& y = blocks(t)[c];
