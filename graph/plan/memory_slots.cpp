@@ -17,8 +17,8 @@ namespace {
 
 /// Comparisons of two blocks for all tries together, and towers times spans that are compared, at the most.
 constexpr std::size_t kMostCompared = std::size_t{1} << 24;
-/// What SlotPacker tries.
-constexpr std::size_t kStrides = 7, kOrders = 4;
+/// What SlotPacker tries: strides and orders, the most promising first, since large plans get few.
+constexpr std::pair<std::size_t, std::size_t> kTries[] = {{1, 3}, {0, 1}, {1, 1}, {1, 2}, {4, 1}, {3, 1}, {0, 2}, {4, 2}, {3, 2}, {5, 1}, {6, 1}, {0, 3}, {3, 3}, {4, 3}, {2, 1}, {2, 2}, {0, 0}, {1, 0}, {5, 2}, {6, 2}, {6, 3}};
 constexpr int kReleased = std::numeric_limits<int>::max();
 
 using Phase = std::pair<int, int>;  // epoch, phase
@@ -45,6 +45,8 @@ struct Line {
   std::vector<std::set<int>> sorts;  ///< per rank
   std::int64_t streams = 1;
   std::vector<std::vector<int>> text;
+  std::int64_t row = 0;              ///< bytes that a tower makes for joins
+  std::vector<std::int64_t> rows;    ///< per sort: how many towers, of those that leave their slot to others, make them before it is done
 };
 
 /// Where a block may lie: a copy per slot, or one place for all behind the begin of the last.
@@ -63,37 +65,17 @@ class SlotPacker {
     for (const Sort& s : sorts_) all += s.span_of.size();
     if (compared * spans_ * spans_ > kMostCompared || all == 0) return;
     find_meets();
-    if (getenv("DBG")) {
-      for (const Line& l : lines_) {
-        fprintf(stderr, "line x%ld:", (long)l.streams);
-        for (auto& r : l.sorts) { fprintf(stderr, " ["); for (int q : r) fprintf(stderr, "%d ", q); fprintf(stderr, "]"); }
-        fprintf(stderr, "\n");
-      }
-      for (std::size_t s = 0; s < sorts_.size(); ++s) {
-        fprintf(stderr, "sort %zu class %d local %d blocks %zu strides", s, sorts_[s].key.first, sorts_[s].key.second, sorts_[s].span_of.size());
-        for (auto x : sorts_[s].strides) fprintf(stderr, " %ld", (long)x);
-        fprintf(stderr, " frame %ld %ld %ld\n", (long)frame(sorts_[s].key).kept, (long)frame(sorts_[s].key).transient, (long)frame(sorts_[s].key).tail);
-        if (sorts_[s].span_of.size() < 40)
-        for (std::size_t b = 0; b < blocks(s).size(); ++b) {
-          auto& x = blocks(s)[b];
-          auto [f, t] = sorts_[s].spans[sorts_[s].span_of[b]];
-          fprintf(stderr, "   size %8ld pos %3ld..%3ld known %ld joined %d span %d..%d %s\n", (long)x.size, (long)x.start, (long)x.until, (long)x.known, x.joined, f, t == kReleased ? -1 : t, strided(s, b) ? "strided" : "");
-        }
-      }
-    }
     std::vector<FrameSize> now;
     for (const Sort& s : sorts_) now.push_back(frame(s.key));
     least_ = bytes_of(now);
     tries_ = kMostCompared / (all * all * 8);
-    for (std::size_t stride = 0; stride < kStrides; ++stride)
-      for (std::size_t first = 0; first < kOrders; ++first) place(std::vector<std::size_t>(sorts_.size(), stride), first);
+    for (const auto& [stride, first] : kTries) place(std::vector<std::size_t>(sorts_.size(), stride), first);
     for (std::size_t s = 0; s < sorts_.size() && !best_.empty(); ++s)  // then one sort after the other
-      for (std::size_t stride = 0; stride < kStrides; ++stride)
-        for (std::size_t first = 0; first < kOrders; ++first) {
-          std::vector<std::size_t> other = best_strides_;
-          other[s] = stride;
-          place(other, first);
-        }
+      for (const auto& [stride, first] : kTries) {
+        std::vector<std::size_t> other = best_strides_;
+        other[s] = stride;
+        place(other, first);
+      }
     if (best_.empty()) return;
     for (std::size_t s = 0; s < sorts_.size(); ++s) {
       std::vector<FrameBlock>& layout = parts_.layouts.at(sorts_[s].key);
@@ -192,9 +174,35 @@ class SlotPacker {
             }
         }
     for (std::size_t s = 0; s < sorts_.size(); ++s) set_strides(s);
+    for (Line& line : lines_) count_rows(line);
+  }
+
+  void count_rows(Line& line) const {
+    std::vector<std::size_t> made;  // per sort, the phase in which its towers make what is joined
+    for (std::size_t s = 0; s < sorts_.size(); ++s) {
+      std::int64_t row = 0;
+      made.push_back(sorts_[s].phases.size() - 1);
+      for (std::size_t b = 0; b < blocks(s).size(); ++b)
+        if (blocks(s)[b].joined >= 0) {
+          row += blocks(s)[b].size;
+          made.back() = std::min(made.back(), static_cast<std::size_t>(sorts_[s].spans[static_cast<std::size_t>(sorts_[s].span_of[b])].first));
+        }
+      if (std::any_of(line.towers.begin(), line.towers.end(), [&](const Line::Tower& t) { return t.sort == static_cast<int>(s); })) line.row = std::max(line.row, row);
+    }
+    line.rows.assign(sorts_.size(), 0);
+    for (std::size_t s = 0; s < sorts_.size(); ++s) {
+      int last = -1;  // entry
+      for (const Line::Tower& t : line.towers)
+        if (t.sort == static_cast<int>(s)) last = std::max(last, t.at.back());
+      for (const Line::Tower& t : line.towers) line.rows[s] += t.released < kReleased - 1 && t.at[made[static_cast<std::size_t>(t.sort)]] <= last;
+    }
   }
 
   bool strided(std::size_t s, std::size_t b) const { return sorts_[s].strided[static_cast<std::size_t>(sorts_[s].span_of[b])]; }
+  bool lasts(std::size_t s, std::size_t b) const {
+    const auto [first, last] = sorts_[s].spans[static_cast<std::size_t>(sorts_[s].span_of[b])];
+    return first != last;
+  }
   bool stays(std::size_t s, std::size_t b) const { return sorts_[s].spans[static_cast<std::size_t>(sorts_[s].span_of[b])].second == kReleased; }
 
   /// From as far as a tower needs by itself to as near as can be: copies of one block do not touch.
@@ -204,9 +212,9 @@ class SlotPacker {
     for (std::size_t b = 0; b < blocks(s).size(); ++b) {
       const FrameBlock& x = blocks(s)[b];
       all.push_back({x.size, x.start, x.until});
-      if (!strided(s, b)) continue;
-      least = std::max(least, x.size);
-      (stays(s, b) ? staying : kept).push_back(all.back());
+      if (strided(s, b)) least = std::max(least, x.size);
+      if (stays(s, b)) staying.push_back(all.back());
+      else if (lasts(s, b)) kept.push_back(all.back());
     }
     const std::int64_t most = std::max(least, live_maximum(all)), either = std::max({least, live_maximum(staying), live_maximum(kept)});
     sorts_[s].strides = {most, either, least};
@@ -227,7 +235,7 @@ class SlotPacker {
     return out;
   }
 
-  /// As stream_frames does it.
+  /// As stream_frames does it, and behind each class what towers make for joins before it is done.
   std::int64_t bytes_of(const std::vector<FrameSize>& frames) const {
     std::vector<std::int64_t> strides;
     for (const FrameSize& f : frames) strides.push_back(f.kept);
@@ -237,7 +245,7 @@ class SlotPacker {
       std::int64_t past = 0;
       for (std::size_t rank = 0; rank < begin.size(); ++rank)
         for (int s : line.sorts[rank])
-          if (const FrameSize& f = frames[static_cast<std::size_t>(s)]; true) past = std::max({past, begin[rank] + f.kept + f.tail, f.transient ? begin.back() + f.transient : 0});
+          if (const FrameSize& f = frames[static_cast<std::size_t>(s)]; true) past = std::max({past, begin[rank] + f.kept + f.tail + line.row * line.rows[static_cast<std::size_t>(s)], f.transient ? begin.back() + f.transient + line.row * line.rows[static_cast<std::size_t>(s)] : 0});
       out += past * line.streams;
     }
     return out;
@@ -295,11 +303,11 @@ class SlotPacker {
     for (std::size_t k = 0; k < order.size(); ++k) {
       const auto [s, b] = order[k];
       Place& at = places[s][b];
-      at = {kEach, lowest(order, k, places, kEach, first == 3 && strided(s, b) && !stays(s, b) ? floor : 0)};
+      at = {kEach, lowest(order, k, places, kEach, first == 3 && lasts(s, b) && !stays(s, b) ? floor : 0)};
       if (!strided(s, b) && blocks(s)[b].joined < 0)  // joins may be written over what they read, slot by slot
         if (const std::int64_t once = lowest(order, k, places, kOnce, 0); once <= at.at) at = {kOnce, once};
       const std::int64_t past = at.at + size(order[k]);
-      if (at.way == kEach && stays(s, b)) floor = std::max(floor, past);
+      if (strided(s, b) && stays(s, b)) floor = std::max(floor, past);
       if (at.way == kOnce) frames[s].transient = std::max(frames[s].transient, past);
       else frames[s].tail = std::max(frames[s].tail, past - strides[s]);
     }
