@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <limits>
 #include <map>
 #include <optional>
@@ -18,7 +16,8 @@ namespace {
 /// Comparisons of two blocks for all tries together, and towers times spans that are compared, at the most.
 constexpr std::size_t kMostCompared = std::size_t{1} << 24;
 /// What SlotPacker tries: strides and orders, the most promising first, since large plans get few.
-constexpr std::pair<std::size_t, std::size_t> kTries[] = {{1, 3}, {0, 1}, {1, 1}, {1, 2}, {4, 1}, {3, 1}, {0, 2}, {4, 2}, {3, 2}, {5, 1}, {6, 1}, {0, 3}, {3, 3}, {4, 3}, {2, 1}, {2, 2}, {0, 0}, {1, 0}, {5, 2}, {6, 2}, {6, 3}};
+constexpr std::pair<std::size_t, std::size_t> kTries[] = {{7, 3}, {0, 1}, {1, 1}, {1, 2}, {4, 1}, {3, 1}, {0, 2}, {4, 2}, {3, 2}, {5, 1}, {6, 1}, {0, 3}, {1, 3}, {3, 3}, {2, 1}, {2, 2}, {0, 0}, {1, 0}, {5, 2}, {6, 2}};
+constexpr int kRest = 3;  // SlotPacker::band_of
 constexpr int kReleased = std::numeric_limits<int>::max();
 
 using Phase = std::pair<int, int>;  // epoch, phase
@@ -177,6 +176,7 @@ class SlotPacker {
     for (Line& line : lines_) count_rows(line);
   }
 
+  /// See Line::rows.
   void count_rows(Line& line) const {
     std::vector<std::size_t> made;  // per sort, the phase in which its towers make what is joined
     for (std::size_t s = 0; s < sorts_.size(); ++s) {
@@ -208,10 +208,12 @@ class SlotPacker {
   /// From as far as a tower needs by itself to as near as can be: copies of one block do not touch.
   void set_strides(std::size_t s) {
     std::vector<Block> all, staying, kept;
+    std::vector<std::vector<Block>> bands(kRest + 1);
     std::int64_t least = 0;
     for (std::size_t b = 0; b < blocks(s).size(); ++b) {
       const FrameBlock& x = blocks(s)[b];
       all.push_back({x.size, x.start, x.until});
+      bands[static_cast<std::size_t>(band_of(s, b))].push_back(all.back());
       if (strided(s, b)) least = std::max(least, x.size);
       if (stays(s, b)) staying.push_back(all.back());
       else if (lasts(s, b)) kept.push_back(all.back());
@@ -220,6 +222,23 @@ class SlotPacker {
     sorts_[s].strides = {most, either, least};
     for (std::int64_t part : {1, 2, 3}) sorts_[s].strides.push_back(least + (most - least) * part / 4);
     sorts_[s].strides.push_back((least + either) / 2);
+    sorts_[s].strides.push_back(std::max(least, height(bands[1]) + std::max(height(bands[0]), height(bands[2]))));
+  }
+
+  /// Of first fit, the largest first.
+  static std::int64_t height(std::vector<Block> blocks) {
+    std::stable_sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) { return a.size > b.size; });
+    std::vector<std::int64_t> at;
+    std::vector<Taken> taken;
+    std::int64_t out = 0;
+    for (const Block& x : blocks) {
+      taken.clear();
+      for (std::size_t k = 0; k < at.size(); ++k)
+        if (x.start <= blocks[k].end && blocks[k].start <= x.end) taken.push_back({at[k], at[k] + blocks[k].size});
+      at.push_back(first_gap(taken, x.size));
+      out = std::max(out, at.back() + x.size);
+    }
+    return out;
   }
 
   /// Where the kept parts of a line begin.
@@ -277,8 +296,14 @@ class SlotPacker {
     return lists;
   }
 
-  /// First fit of all blocks: the largest first, or what lives longer than a phase before, or before that what stays: it lies over what
-  /// the towers before are done with. At last so that what else lives longer lies behind what stays: then it leaves no gaps.
+  /// What the last phase leaves to others lies over what the towers before are done with; behind it what they have made earlier, and
+  /// what else lives longer than a phase.
+  int band_of(std::size_t s, std::size_t b) const {
+    if (stays(s, b)) return sorts_[s].spans[static_cast<std::size_t>(sorts_[s].span_of[b])].first + 1 == std::ssize(sorts_[s].phases) ? 0 : 1;
+    return lasts(s, b) ? 2 : kRest;
+  }
+
+  /// First fit of all blocks: the largest first, or what lives longer than a phase before, or before that what stays, or band by band.
   void place(const std::vector<std::size_t>& chosen, std::size_t first) {
     if (tries_ == 0) return;
     --tries_;
@@ -293,26 +318,27 @@ class SlotPacker {
     for (std::size_t s = 0; s < sorts_.size(); ++s)
       for (std::size_t b = 0; b < blocks(s).size(); ++b) order.emplace_back(s, b);
     auto size = [&](At x) { return blocks(x.first)[x.second].size; };
-    auto key = [&](At x) { return std::tuple(first > 1 && !stays(x.first, x.second), first > 0 && !strided(x.first, x.second), -size(x)); };
+    auto band = [&](At x) { return first == 3 ? band_of(x.first, x.second) : first == 2 && !stays(x.first, x.second) ? 1 : 0; };
+    auto key = [&](At x) { return std::tuple(band(x), first > 0 && !strided(x.first, x.second), -size(x)); };
     std::stable_sort(order.begin(), order.end(), [&](At x, At y) { return key(x) < key(y); });
     std::vector<std::vector<Place>> places;
     for (std::size_t s = 0; s < sorts_.size(); ++s) places.emplace_back(blocks(s).size());
     std::vector<FrameSize> frames(sorts_.size());
     for (std::size_t s = 0; s < sorts_.size(); ++s) frames[s].kept = strides[s];
-    std::int64_t floor = 0;  // behind what stays
+    std::int64_t floor = 0, top = 0;  // behind the bands below
     for (std::size_t k = 0; k < order.size(); ++k) {
       const auto [s, b] = order[k];
       Place& at = places[s][b];
-      at = {kEach, lowest(order, k, places, kEach, first == 3 && lasts(s, b) && !stays(s, b) ? floor : 0)};
+      if (k && band(order[k]) != band(order[k - 1])) floor = top;
+      at = {kEach, lowest(order, k, places, kEach, first == 3 && band(order[k]) < kRest ? floor : 0)};
       if (!strided(s, b) && blocks(s)[b].joined < 0)  // joins may be written over what they read, slot by slot
         if (const std::int64_t once = lowest(order, k, places, kOnce, 0); once <= at.at) at = {kOnce, once};
       const std::int64_t past = at.at + size(order[k]);
-      if (strided(s, b) && stays(s, b)) floor = std::max(floor, past);
+      if (strided(s, b)) top = std::max(top, past);
       if (at.way == kOnce) frames[s].transient = std::max(frames[s].transient, past);
       else frames[s].tail = std::max(frames[s].tail, past - strides[s]);
     }
     const std::int64_t bytes = bytes_of(frames);
-    if (getenv("DBG")) { fprintf(stderr, "try order %zu strides", first); for (auto c : chosen) fprintf(stderr, " %zu", c); fprintf(stderr, ": %ld of %ld %s\n", (long)bytes, (long)least_, bytes < least_ ? "better" : ""); }
     if (bytes >= least_) return;
     least_ = bytes, best_ = std::move(places), best_frames_ = std::move(frames), best_strides_ = chosen;
   }
