@@ -16,7 +16,8 @@ namespace {
 /// Comparisons of two blocks for all tries together, and towers times spans that are compared, at the most.
 constexpr std::size_t kMostCompared = std::size_t{1} << 24;
 /// What SlotPacker tries: strides and orders, the most promising first, since large plans get few.
-constexpr std::pair<std::size_t, std::size_t> kTries[] = {{7, 3}, {0, 1}, {1, 1}, {1, 2}, {4, 1}, {3, 1}, {0, 2}, {4, 2}, {3, 2}, {5, 1}, {6, 1}, {0, 3}, {1, 3}, {3, 3}, {2, 1}, {2, 2}, {0, 0}, {1, 0}, {5, 2}, {6, 2}};
+constexpr std::pair<std::size_t, std::size_t> kTries[] = {{7, 3}, {0, 1}, {1, 1}, {1, 2}, {4, 1}, {3, 1}, {0, 2}, {4, 2}, {3, 2}, {5, 1}, {6, 1},
+                                                          {0, 3}, {1, 3}, {3, 3}, {2, 1}, {2, 2}, {0, 0}, {1, 0}, {5, 2}, {6, 2}};
 constexpr int kRest = 3;  // SlotPacker::band_of
 constexpr int kReleased = std::numeric_limits<int>::max();
 
@@ -178,36 +179,29 @@ class SlotPacker {
 
   /// See Line::rows.
   void count_rows(Line& line) const {
-    std::vector<std::size_t> made;  // per sort, the phase in which its towers make what is joined
+    std::vector<std::size_t> made;              // per sort, the phase in which its towers make what is joined
+    std::vector<std::int64_t> row(sorts_.size());
+    std::vector<int> done(sorts_.size(), -1);   // per sort, the last entry
     for (std::size_t s = 0; s < sorts_.size(); ++s) {
-      std::int64_t row = 0;
       made.push_back(sorts_[s].phases.size() - 1);
       for (std::size_t b = 0; b < blocks(s).size(); ++b)
-        if (blocks(s)[b].joined >= 0) {
-          row += blocks(s)[b].size;
-          made.back() = std::min(made.back(), static_cast<std::size_t>(sorts_[s].spans[static_cast<std::size_t>(sorts_[s].span_of[b])].first));
-        }
-      if (std::any_of(line.towers.begin(), line.towers.end(), [&](const Line::Tower& t) { return t.sort == static_cast<int>(s); })) line.row = std::max(line.row, row);
+        if (blocks(s)[b].joined >= 0) row[s] += blocks(s)[b].size, made[s] = std::min(made[s], static_cast<std::size_t>(sorts_[s].spans[static_cast<std::size_t>(sorts_[s].span_of[b])].first));
     }
     line.rows.assign(sorts_.size(), 0);
-    for (std::size_t s = 0; s < sorts_.size(); ++s) {
-      int last = -1;  // entry
-      for (const Line::Tower& t : line.towers)
-        if (t.sort == static_cast<int>(s)) last = std::max(last, t.at.back());
-      for (const Line::Tower& t : line.towers) line.rows[s] += t.released < kReleased - 1 && t.at[made[static_cast<std::size_t>(t.sort)]] <= last;
+    for (const Line::Tower& t : line.towers) {
+      const auto s = static_cast<std::size_t>(t.sort);
+      line.row = std::max(line.row, row[s]), done[s] = std::max(done[s], t.at.back());
     }
+    for (const Line::Tower& t : line.towers)
+      for (std::size_t s = 0; s < sorts_.size(); ++s) line.rows[s] += t.released < kReleased - 1 && t.at[made[static_cast<std::size_t>(t.sort)]] <= done[s];
   }
 
   bool strided(std::size_t s, std::size_t b) const { return sorts_[s].strided[static_cast<std::size_t>(sorts_[s].span_of[b])]; }
-  bool lasts(std::size_t s, std::size_t b) const {
-    const auto [first, last] = sorts_[s].spans[static_cast<std::size_t>(sorts_[s].span_of[b])];
-    return first != last;
-  }
   bool stays(std::size_t s, std::size_t b) const { return sorts_[s].spans[static_cast<std::size_t>(sorts_[s].span_of[b])].second == kReleased; }
 
   /// From as far as a tower needs by itself to as near as can be: copies of one block do not touch.
   void set_strides(std::size_t s) {
-    std::vector<Block> all, staying, kept;
+    std::vector<Block> all, staying;
     std::vector<std::vector<Block>> bands(kRest + 1);
     std::int64_t least = 0;
     for (std::size_t b = 0; b < blocks(s).size(); ++b) {
@@ -216,9 +210,8 @@ class SlotPacker {
       bands[static_cast<std::size_t>(band_of(s, b))].push_back(all.back());
       if (strided(s, b)) least = std::max(least, x.size);
       if (stays(s, b)) staying.push_back(all.back());
-      else if (lasts(s, b)) kept.push_back(all.back());
     }
-    const std::int64_t most = std::max(least, live_maximum(all)), either = std::max({least, live_maximum(staying), live_maximum(kept)});
+    const std::int64_t most = std::max(least, live_maximum(all)), either = std::max({least, live_maximum(staying), live_maximum(bands[2])});
     sorts_[s].strides = {most, either, least};
     for (std::int64_t part : {1, 2, 3}) sorts_[s].strides.push_back(least + (most - least) * part / 4);
     sorts_[s].strides.push_back((least + either) / 2);
@@ -226,20 +219,7 @@ class SlotPacker {
   }
 
   /// Of first fit, the largest first.
-  static std::int64_t height(std::vector<Block> blocks) {
-    std::stable_sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) { return a.size > b.size; });
-    std::vector<std::int64_t> at;
-    std::vector<Taken> taken;
-    std::int64_t out = 0;
-    for (const Block& x : blocks) {
-      taken.clear();
-      for (std::size_t k = 0; k < at.size(); ++k)
-        if (x.start <= blocks[k].end && blocks[k].start <= x.end) taken.push_back({at[k], at[k] + blocks[k].size});
-      at.push_back(first_gap(taken, x.size));
-      out = std::max(out, at.back() + x.size);
-    }
-    return out;
-  }
+  static std::int64_t height(const std::vector<Block>& blocks) { return pack(blocks, std::numeric_limits<std::int64_t>::max(), 0).peak; }
 
   /// Where the kept parts of a line begin.
   std::vector<std::int64_t> bases(const Line& line, const std::vector<std::int64_t>& strides) const {
@@ -264,7 +244,8 @@ class SlotPacker {
       std::int64_t past = 0;
       for (std::size_t rank = 0; rank < begin.size(); ++rank)
         for (int s : line.sorts[rank])
-          if (const FrameSize& f = frames[static_cast<std::size_t>(s)]; true) past = std::max({past, begin[rank] + f.kept + f.tail + line.row * line.rows[static_cast<std::size_t>(s)], f.transient ? begin.back() + f.transient + line.row * line.rows[static_cast<std::size_t>(s)] : 0});
+          if (const FrameSize& f = frames[static_cast<std::size_t>(s)]; true)
+            past = std::max(past, std::max(begin[rank] + f.kept + f.tail, f.transient ? begin.back() + f.transient : 0) + line.row * line.rows[static_cast<std::size_t>(s)]);
       out += past * line.streams;
     }
     return out;
@@ -299,8 +280,8 @@ class SlotPacker {
   /// What the last phase leaves to others lies over what the towers before are done with; behind it what they have made earlier, and
   /// what else lives longer than a phase.
   int band_of(std::size_t s, std::size_t b) const {
-    if (stays(s, b)) return sorts_[s].spans[static_cast<std::size_t>(sorts_[s].span_of[b])].first + 1 == std::ssize(sorts_[s].phases) ? 0 : 1;
-    return lasts(s, b) ? 2 : kRest;
+    const auto [first, last] = sorts_[s].spans[static_cast<std::size_t>(sorts_[s].span_of[b])];
+    return last == kReleased ? (first + 1 == std::ssize(sorts_[s].phases) ? 0 : 1) : first != last ? 2 : kRest;
   }
 
   /// First fit of all blocks: the largest first, or what lives longer than a phase before, or before that what stays, or band by band.
