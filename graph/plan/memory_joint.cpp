@@ -60,8 +60,6 @@ class JointPlacer {
       by([](const Piece& p) { return std::pair(-static_cast<double>(p.size) * p.length(), 0.0); });
       by([](const Piece& p) { return std::pair(static_cast<double>(p.start), -static_cast<double>(p.size)); });
       by([](const Piece& p) { return std::pair(-p.length(), -static_cast<double>(p.size)); });
-      by([](const Piece& p) { return std::pair(-static_cast<double>(p.beside), -static_cast<double>(p.size)); });
-      by([](const Piece& p) { return std::pair(-static_cast<double>(p.beside), -p.length()); });
     }
     const std::int64_t least = least_bytes(j);
     order = best_order;
@@ -83,8 +81,6 @@ class JointPlacer {
     FrameBlock* block = nullptr;
     std::size_t owner = 0;                      ///< of an item its group, of a block its frame: places in lists
     std::int64_t size = 0, start = 0, end = 0;  ///< positions, about
-    std::int64_t from = 0, past = 0;            ///< moments, about: positions, and behind them steps of the main stream
-    std::int64_t beside = 0;                    ///< the most bytes of its device that are in use at one of its moments
     double length() const { return static_cast<double>(std::min<std::int64_t>(end, 1 << 20) - start + 1); }
   };
   struct Jointly {
@@ -110,40 +106,7 @@ class JointPlacer {
     out.keys.erase(std::unique(out.keys.begin(), out.keys.end()), out.keys.end());
     for (std::size_t k = 0; k < out.keys.size(); ++k)
       for (FrameBlock& b : parts_.layouts.at(out.keys[k])) out.pieces.push_back({nullptr, &b, k, b.size, b.start, b.until});
-    for (std::size_t g = 0; g < groups.size(); ++g) set_beside(out, g);
     return out;
-  }
-
-  /// What is in use at once on the devices of a group.
-  void set_beside(Jointly& j, std::size_t g) const {
-    const Region& region = parts_.regions[j.groups[g]];
-    std::int64_t towers = 0, last = 0;
-    for (const FrameKey& key : frames_on(j.groups[g])) towers = std::max(towers, std::ssize(parts_.nodes.at(key)));
-    for (const RegionItem& item : region.items) last = std::max(last, item.last_read < kForever ? std::max(item.written, item.last_read) : item.written);
-    const std::int64_t end = towers + last + 1;
-    std::vector<std::size_t> mine;
-    std::vector<std::int64_t> bytes(static_cast<std::size_t>(end) + 2);
-    auto moment = [&](std::int64_t main) { return main < kForever ? towers + std::max<std::int64_t>(main, 0) : end; };
-    for (std::size_t i = 0; i < j.pieces.size(); ++i) {
-      Piece& p = j.pieces[i];
-      const std::vector<FrameKey>& here = frames_on(j.groups[g]);
-      if (p.item ? p.owner != g : std::find(here.begin(), here.end(), j.keys[p.owner]) == here.end()) continue;
-      mine.push_back(i);
-      if (p.item) {
-        p.from = p.start < towers ? p.start : moment(p.item->written);
-        p.past = p.item->last_read > p.item->written ? moment(p.item->last_read) : p.item->gone < towers ? p.item->gone - 1 : moment(p.item->written);
-        p.past = std::max(p.past, p.from);
-      } else {
-        p.from = p.start;
-        p.past = p.block->joined >= 0 ? moment(region.joined_read[static_cast<std::size_t>(p.block->joined)]) : std::min(p.end, end);
-      }
-      bytes[static_cast<std::size_t>(p.from)] += p.size, bytes[static_cast<std::size_t>(p.past) + 1] -= p.size;
-    }
-    std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
-    for (std::size_t i : mine) {
-      Piece& p = j.pieces[i];
-      p.beside = std::max(p.beside, *std::max_element(bytes.begin() + static_cast<std::ptrdiff_t>(p.from), bytes.begin() + static_cast<std::ptrdiff_t>(p.past) + 1));
-    }
   }
 
   void set_meets(Jointly& j) const {

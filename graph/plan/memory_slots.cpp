@@ -68,7 +68,9 @@ class SlotPacker {
     std::vector<FrameSize> now;
     for (const Sort& s : sorts_) now.push_back(frame(s.key));
     least_ = bytes_of(now);
-    tries_ = kMostCompared / (all * all * 8);
+    std::size_t slots = 1;
+    for (const Line& l : lines_) slots = std::max(slots, l.sorts.size());
+    tries_ = 4 * kMostCompared / (all * all * slots);
     for (const auto& [stride, first] : kTries) place(std::vector<std::size_t>(sorts_.size(), stride), first);
     for (std::size_t s = 0; s < sorts_.size() && !best_.empty(); ++s)  // then one sort after the other
       for (const auto& [stride, first] : kTries) {

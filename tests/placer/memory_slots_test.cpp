@@ -87,28 +87,25 @@ TEST(Slots, of_larger_towers_hold_what_later_ones_make_for_joins) {
 /// Each device adds a range of what both have; who gathers the ranges waits for both, and may write over the parts.
 TEST(PlannedMemory, of_parts_that_are_read_in_ranges_is_free_once_these_are_gathered) {
   auto graph = std::make_shared<const Graph>(training_graph(net("decay")));
-  for (int T : {2, 4}) {
-  const PlacedGraph plan = place(graph, to_strategy(Mirrored{.devices = sims(2), .towers = T, .threads = 1}), sim_cluster(2), 8, {.fetches = fetches_of(*graph)});
+  const Strategy ring = to_strategy(Mirrored{.devices = sims(2), .towers = 2, .threads = 1, .reduction = Reduce::ring});
+  const PlacedGraph plan = place(graph, ring, sim_cluster(2), 8, {.fetches = fetches_of(*graph)});
   EXPECT_EQ(verify(plan), std::vector<std::string>());
   const BoundPlan bound(plan);
-  int over = 0;
-  std::vector<BufferRef> parts;  // on sim:0, that a sum of a range on the other device reads
+  std::vector<BufferRef> parts, written;  // of sim:0: what a sum of a range on the other device reads, what its main stream writes
   for (const auto& stream : bound.streams)
-    for (const Step& s : stream)
+    for (const Step& s : stream) {
       if (plan.nodes[static_cast<std::size_t>(s.node)].ranged && s.device == 1)
         for (const auto& list : s.reads)
           for (const Part& p : list)
             if (p.buffer.tag.device == 0) parts.push_back(p.buffer);
-  ASSERT_FALSE(parts.empty());
-  for (const auto& stream : bound.streams)
-    for (const Step& s : stream)
       if (s.device == 0 && s.tower < 0)
         for (const auto& list : s.writes)
-          for (const Part& w : list)
-            over += std::any_of(parts.begin(), parts.end(), [&](const BufferRef& p) { return w.buffer.space == p.space && w.buffer.at < p.at + p.bytes && p.at < w.buffer.at + w.buffer.bytes; });
-  printf("T %d parts %zu over %d\n", T, parts.size(), over);
-  EXPECT_GT(over, 0);
-  }
+          for (const Part& p : list) written.push_back(p.buffer);
+    }
+  ASSERT_FALSE(parts.empty());
+  EXPECT_TRUE(std::any_of(written.begin(), written.end(), [&](const BufferRef& w) {
+    return std::any_of(parts.begin(), parts.end(), [&](const BufferRef& p) { return w.space == p.space && w.at < p.at + p.bytes && p.at < w.at + w.bytes; });
+  }));
 }
 
 }  // namespace
