@@ -1,4 +1,4 @@
-// Planned bytes of every device beside the live maximum, for every net and strategy; state apart. memory [PART OF A NET'S NAME]
+// Planned bytes of every device beside the live maximum, for every net and strategy; state apart. memory [PART OF A NET'S NAME [OF A STRATEGY'S]]
 #include <chrono>
 #include <cstring>
 
@@ -57,6 +57,7 @@ int main(int argc, char** argv) {
     if (argc > 1 && n.name.find(argv[1]) == std::string::npos) continue;
     const Graph graph = n.build(library->ops, {});
     for (const Case& c : cases()) {
+      if (argc > 2 && c.name.find(argv[2]) == std::string::npos) continue;
       auto start = std::chrono::steady_clock::now();
       Session session(graph, c.strategy, {.library = library, .cluster = c.cluster});
       const PlacedGraph& plan = session.plan(c.batch);

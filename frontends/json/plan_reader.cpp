@@ -275,7 +275,7 @@ class PlanReader {
     Slot out;
     out.region = placed(d_, v.items[0], [&] { return parse_region(d_.text(v.items[0])); });
     out.offset = bytes(v.items[1]);
-    if (v.items.size() == 3) out.stride = bytes(v.items[2]);
+    if (v.items.size() == 3) out.stride = d_.integer(v.items[2], -kMostBytes, kMostBytes);
     return out;
   }
 

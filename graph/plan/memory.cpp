@@ -259,8 +259,30 @@ void set_frames(PlacedGraph& plan, const MemoryParts& parts) {
     }
 }
 
+namespace {
+
+/// Transient parts behind all that any class keeps on any of its devices.
+void put_behind(PlacedGraph& plan, MemoryParts& parts) {
+  std::map<FrameKey, std::int64_t> behind;
+  auto frame = [&](const FrameKey& key) -> FrameSize& { return plan.classes[static_cast<std::size_t>(key.first)].frame[static_cast<std::size_t>(key.second)]; };
+  for (const std::vector<FrameKey>& keys : parts.frames_on) {
+    std::int64_t past = 0;
+    for (const FrameKey& key : keys) past = std::max(past, frame(key).kept + frame(key).tail);
+    for (const FrameKey& key : keys) behind[key] = std::max(behind[key], past);
+  }
+  for (auto& [key, layout] : parts.layouts) {
+    if (!frame(key).transient) continue;
+    frame(key).transient += behind[key];
+    for (FrameBlock& b : layout)
+      if (b.slot.region == Slot::kTransient) b.slot.offset += behind[key];
+  }
+}
+
+}  // namespace
+
 void plan_memory(PlacedGraph& plan, MemoryParts& parts) {
   plan_frames(plan, parts);
+  put_behind(plan, parts);
   pack_slots(plan, parts);
   set_frames(plan, parts);
   plan_regions(plan, parts);
@@ -269,7 +291,7 @@ void plan_memory(PlacedGraph& plan, MemoryParts& parts) {
   for (std::size_t g = 0; g < plan.groups.size(); ++g)
     for (const RegionItem& item : parts.regions[g].items) {
       Variant& variant = plan.nodes[item.node].by_group[g];
-      (item.scratch ? variant.scratch : variant.outputs[item.output]) = {Slot::kRegion, item.offset, item.each};
+      (item.scratch ? variant.scratch : variant.outputs[item.output]) = item.row ? Slot{Slot::kRegion, item.offset + item.size - item.row + item.in_row, -item.row} : Slot{Slot::kRegion, item.offset, item.each};
     }
   for (const FrameOwner& o : parts.owners) {
     Variant& variant = plan.nodes[o.node].by_class[static_cast<std::size_t>(o.key.first)];

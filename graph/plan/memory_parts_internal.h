@@ -89,7 +89,7 @@ DeviceFrames device_frames(const PlacedGraph& plan, int device);
 
 /// Offsets inside the frames of all classes.
 void plan_frames(PlacedGraph& plan, MemoryParts& parts);
-/// Frames of streams with several slots placed slot by slot as one, where that is less; else transient parts behind all kept ones.
+/// Frames of classes that share the slots of streams placed slot by slot as one, where that is less.
 void pack_slots(PlacedGraph& plan, MemoryParts& parts);
 /// What lies outside the towers and when it is live; the state's offsets.
 void plan_regions(PlacedGraph& plan, MemoryParts& parts);

@@ -30,6 +30,7 @@ struct RegionItem {
   std::int64_t gone = kForever;        ///< the position from which on the only tower here may write over it
   Over over;                           ///< what it lies over; its life is then part of what lies there first
   std::int64_t offset = 0;
+  std::int64_t row = 0, in_row = 0;    ///< of parts that lie tower by tower, the last lowest: bytes of a tower's, where among them; 0: side by side
 };
 
 /// Numbers of some values: a region knows a few of thousands.

@@ -15,8 +15,10 @@ namespace {
 
 /// Comparisons of two blocks for all tries together, and towers times spans that are compared, at the most.
 constexpr std::size_t kMostCompared = std::size_t{1} << 24;
-/// What SlotPacker tries.
-constexpr std::size_t kStrides = 7, kOrders = 3;
+/// What SlotPacker tries: strides and orders, the most promising first, since large plans get few.
+constexpr std::pair<std::size_t, std::size_t> kTries[] = {{7, 3}, {0, 1}, {1, 1}, {1, 2}, {4, 1}, {3, 1}, {0, 2}, {4, 2}, {3, 2}, {5, 1}, {6, 1},
+                                                          {0, 3}, {1, 3}, {3, 3}, {2, 1}, {2, 2}, {0, 0}, {1, 0}, {5, 2}, {6, 2}};
+constexpr int kRest = 3;  // SlotPacker::band_of
 constexpr int kReleased = std::numeric_limits<int>::max();
 
 using Phase = std::pair<int, int>;  // epoch, phase
@@ -43,6 +45,8 @@ struct Line {
   std::vector<std::set<int>> sorts;  ///< per rank
   std::int64_t streams = 1;
   std::vector<std::vector<int>> text;
+  std::int64_t row = 0;              ///< bytes that a tower makes for joins
+  std::vector<std::int64_t> rows;    ///< per sort: how many towers, of those that leave their slot to others, make them before it is done
 };
 
 /// Where a block may lie: a copy per slot, or one place for all behind the begin of the last.
@@ -56,24 +60,24 @@ class SlotPacker {
   }
 
   void run() {
-    std::size_t compared = 0, blocks = 0;
+    std::size_t compared = 0, all = 0;
     for (const Line& l : lines_) compared += l.towers.size() * l.towers.size();
-    for (const Sort& s : sorts_) blocks += s.span_of.size();
-    if (compared * spans_ * spans_ > kMostCompared || blocks == 0) return;
+    for (const Sort& s : sorts_) all += s.span_of.size();
+    if (compared * spans_ * spans_ > kMostCompared || all == 0) return;
     find_meets();
     std::vector<FrameSize> now;
     for (const Sort& s : sorts_) now.push_back(frame(s.key));
     least_ = bytes_of(now);
-    tries_ = kMostCompared / (blocks * blocks * 8);
-    for (std::size_t stride = 0; stride < kStrides; ++stride)
-      for (std::size_t first = 0; first < kOrders; ++first) place(std::vector<std::size_t>(sorts_.size(), stride), first);
+    std::size_t slots = 1;
+    for (const Line& l : lines_) slots = std::max(slots, l.sorts.size());
+    tries_ = 4 * kMostCompared / (all * all * slots);
+    for (const auto& [stride, first] : kTries) place(std::vector<std::size_t>(sorts_.size(), stride), first);
     for (std::size_t s = 0; s < sorts_.size() && !best_.empty(); ++s)  // then one sort after the other
-      for (std::size_t stride = 0; stride < kStrides; ++stride)
-        for (std::size_t first = 0; first < kOrders; ++first) {
-          std::vector<std::size_t> other = best_strides_;
-          other[s] = stride;
-          place(other, first);
-        }
+      for (const auto& [stride, first] : kTries) {
+        std::vector<std::size_t> other = best_strides_;
+        other[s] = stride;
+        place(other, first);
+      }
     if (best_.empty()) return;
     for (std::size_t s = 0; s < sorts_.size(); ++s) {
       std::vector<FrameBlock>& layout = parts_.layouts.at(sorts_[s].key);
@@ -172,6 +176,26 @@ class SlotPacker {
             }
         }
     for (std::size_t s = 0; s < sorts_.size(); ++s) set_strides(s);
+    for (Line& line : lines_) count_rows(line);
+  }
+
+  /// See Line::rows.
+  void count_rows(Line& line) const {
+    std::vector<std::size_t> made;              // per sort, the phase in which its towers make what is joined
+    std::vector<std::int64_t> row(sorts_.size());
+    std::vector<int> done(sorts_.size(), -1);   // per sort, the last entry
+    for (std::size_t s = 0; s < sorts_.size(); ++s) {
+      made.push_back(sorts_[s].phases.size() - 1);
+      for (std::size_t b = 0; b < blocks(s).size(); ++b)
+        if (blocks(s)[b].joined >= 0) row[s] += blocks(s)[b].size, made[s] = std::min(made[s], static_cast<std::size_t>(sorts_[s].spans[static_cast<std::size_t>(sorts_[s].span_of[b])].first));
+    }
+    line.rows.assign(sorts_.size(), 0);
+    for (const Line::Tower& t : line.towers) {
+      const auto s = static_cast<std::size_t>(t.sort);
+      line.row = std::max(line.row, row[s]), done[s] = std::max(done[s], t.at.back());
+    }
+    for (const Line::Tower& t : line.towers)
+      for (std::size_t s = 0; s < sorts_.size(); ++s) line.rows[s] += t.released < kReleased - 1 && t.at[made[static_cast<std::size_t>(t.sort)]] <= done[s];
   }
 
   bool strided(std::size_t s, std::size_t b) const { return sorts_[s].strided[static_cast<std::size_t>(sorts_[s].span_of[b])]; }
@@ -179,20 +203,25 @@ class SlotPacker {
 
   /// From as far as a tower needs by itself to as near as can be: copies of one block do not touch.
   void set_strides(std::size_t s) {
-    std::vector<Block> all, staying, kept;
+    std::vector<Block> all, staying;
+    std::vector<std::vector<Block>> bands(kRest + 1);
     std::int64_t least = 0;
     for (std::size_t b = 0; b < blocks(s).size(); ++b) {
       const FrameBlock& x = blocks(s)[b];
       all.push_back({x.size, x.start, x.until});
-      if (!strided(s, b)) continue;
-      least = std::max(least, x.size);
-      (stays(s, b) ? staying : kept).push_back(all.back());
+      bands[static_cast<std::size_t>(band_of(s, b))].push_back(all.back());
+      if (strided(s, b)) least = std::max(least, x.size);
+      if (stays(s, b)) staying.push_back(all.back());
     }
-    const std::int64_t most = std::max(least, live_maximum(all)), either = std::max({least, live_maximum(staying), live_maximum(kept)});
+    const std::int64_t most = std::max(least, live_maximum(all)), either = std::max({least, live_maximum(staying), live_maximum(bands[2])});
     sorts_[s].strides = {most, either, least};
     for (std::int64_t part : {1, 2, 3}) sorts_[s].strides.push_back(least + (most - least) * part / 4);
     sorts_[s].strides.push_back((least + either) / 2);
+    sorts_[s].strides.push_back(std::max(least, height(bands[1]) + std::max(height(bands[0]), height(bands[2]))));
   }
+
+  /// Of first fit, the largest first.
+  static std::int64_t height(const std::vector<Block>& blocks) { return pack(blocks, std::numeric_limits<std::int64_t>::max(), 0).peak; }
 
   /// Where the kept parts of a line begin.
   std::vector<std::int64_t> bases(const Line& line, const std::vector<std::int64_t>& strides) const {
@@ -207,7 +236,7 @@ class SlotPacker {
     return out;
   }
 
-  /// As stream_frames does it.
+  /// As stream_frames does it, and behind each class what towers make for joins before it is done.
   std::int64_t bytes_of(const std::vector<FrameSize>& frames) const {
     std::vector<std::int64_t> strides;
     for (const FrameSize& f : frames) strides.push_back(f.kept);
@@ -217,7 +246,8 @@ class SlotPacker {
       std::int64_t past = 0;
       for (std::size_t rank = 0; rank < begin.size(); ++rank)
         for (int s : line.sorts[rank])
-          if (const FrameSize& f = frames[static_cast<std::size_t>(s)]; true) past = std::max({past, begin[rank] + f.kept + f.tail, f.transient ? begin.back() + f.transient : 0});
+          if (const FrameSize& f = frames[static_cast<std::size_t>(s)]; true)
+            past = std::max(past, std::max(begin[rank] + f.kept + f.tail, f.transient ? begin.back() + f.transient : 0) + line.row * line.rows[static_cast<std::size_t>(s)]);
       out += past * line.streams;
     }
     return out;
@@ -249,8 +279,14 @@ class SlotPacker {
     return lists;
   }
 
-  /// First fit of all blocks: the largest first, or what lives longer than a phase before, or before that what stays: it lies over what
-  /// the towers before are done with.
+  /// What the last phase leaves to others lies over what the towers before are done with; behind it what they have made earlier, and
+  /// what else lives longer than a phase.
+  int band_of(std::size_t s, std::size_t b) const {
+    const auto [first, last] = sorts_[s].spans[static_cast<std::size_t>(sorts_[s].span_of[b])];
+    return last == kReleased ? (first + 1 == std::ssize(sorts_[s].phases) ? 0 : 1) : first != last ? 2 : kRest;
+  }
+
+  /// First fit of all blocks: the largest first, or what lives longer than a phase before, or before that what stays, or band by band.
   void place(const std::vector<std::size_t>& chosen, std::size_t first) {
     if (tries_ == 0) return;
     --tries_;
@@ -265,19 +301,23 @@ class SlotPacker {
     for (std::size_t s = 0; s < sorts_.size(); ++s)
       for (std::size_t b = 0; b < blocks(s).size(); ++b) order.emplace_back(s, b);
     auto size = [&](At x) { return blocks(x.first)[x.second].size; };
-    auto key = [&](At x) { return std::tuple(first > 1 && !stays(x.first, x.second), first > 0 && !strided(x.first, x.second), -size(x)); };
+    auto band = [&](At x) { return first == 3 ? band_of(x.first, x.second) : first == 2 && !stays(x.first, x.second) ? 1 : 0; };
+    auto key = [&](At x) { return std::tuple(band(x), first > 0 && !strided(x.first, x.second), -size(x)); };
     std::stable_sort(order.begin(), order.end(), [&](At x, At y) { return key(x) < key(y); });
     std::vector<std::vector<Place>> places;
     for (std::size_t s = 0; s < sorts_.size(); ++s) places.emplace_back(blocks(s).size());
     std::vector<FrameSize> frames(sorts_.size());
     for (std::size_t s = 0; s < sorts_.size(); ++s) frames[s].kept = strides[s];
+    std::int64_t floor = 0, top = 0;  // behind the bands below
     for (std::size_t k = 0; k < order.size(); ++k) {
       const auto [s, b] = order[k];
       Place& at = places[s][b];
-      at = {kEach, lowest(order, k, places, kEach)};
+      if (k && band(order[k]) != band(order[k - 1])) floor = top;
+      at = {kEach, lowest(order, k, places, kEach, first == 3 && band(order[k]) < kRest ? floor : 0)};
       if (!strided(s, b) && blocks(s)[b].joined < 0)  // joins may be written over what they read, slot by slot
-        if (const std::int64_t once = lowest(order, k, places, kOnce); once <= at.at) at = {kOnce, once};
+        if (const std::int64_t once = lowest(order, k, places, kOnce, 0); once <= at.at) at = {kOnce, once};
       const std::int64_t past = at.at + size(order[k]);
+      if (strided(s, b)) top = std::max(top, past);
       if (at.way == kOnce) frames[s].transient = std::max(frames[s].transient, past);
       else frames[s].tail = std::max(frames[s].tail, past - strides[s]);
     }
@@ -286,11 +326,11 @@ class SlotPacker {
     least_ = bytes, best_ = std::move(places), best_frames_ = std::move(frames), best_strides_ = chosen;
   }
 
-  std::int64_t lowest(const std::vector<std::pair<std::size_t, std::size_t>>& order, std::size_t k, const std::vector<std::vector<Place>>& places, Way way) {
+  std::int64_t lowest(const std::vector<std::pair<std::size_t, std::size_t>>& order, std::size_t k, const std::vector<std::vector<Place>>& places, Way way, std::int64_t floor) {
     const auto [s, b] = order[k];
     const FrameBlock& x = blocks(s)[b];
     const std::size_t span = number(static_cast<int>(s), sorts_[s].span_of[b]);
-    taken_.clear();
+    taken_.assign(1, {0, floor});
     for (std::size_t j = 0; j < k; ++j) {
       const auto [t, c] = order[j];
       const FrameBlock& y = blocks(t)[c];
@@ -324,27 +364,9 @@ class SlotPacker {
   std::size_t tries_ = 0;  ///< that are left
 };
 
-/// Transient parts behind all that any class keeps on any of its devices.
-void put_behind(PlacedGraph& plan, MemoryParts& parts) {
-  std::map<FrameKey, std::int64_t> behind;
-  auto frame = [&](const FrameKey& key) -> FrameSize& { return plan.classes[static_cast<std::size_t>(key.first)].frame[static_cast<std::size_t>(key.second)]; };
-  for (const std::vector<FrameKey>& keys : parts.frames_on) {
-    std::int64_t past = 0;
-    for (const FrameKey& key : keys) past = std::max(past, frame(key).kept + frame(key).tail);
-    for (const FrameKey& key : keys) behind[key] = std::max(behind[key], past);
-  }
-  for (auto& [key, layout] : parts.layouts) {
-    if (!frame(key).transient) continue;
-    frame(key).transient += behind[key];
-    for (FrameBlock& b : layout)
-      if (b.slot.region == Slot::kTransient) b.slot.offset += behind[key];
-  }
-}
-
 }  // namespace
 
 void pack_slots(PlacedGraph& plan, MemoryParts& parts) {
-  put_behind(plan, parts);
   // Classes that share streams, and with whom these do.
   std::map<FrameKey, std::set<std::size_t>> streams_of;
   std::vector<std::vector<FrameKey>> keys_of(plan.streams.size());

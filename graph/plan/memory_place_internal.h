@@ -1,0 +1,27 @@
+// Placing regions: what the places around frames and those of frames and regions as one have in common.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include <belfry/graph/plan/memory_meets_internal.h>
+#include <belfry/graph/plan/memory_parts_internal.h>
+#include <belfry/graph/plan/memory_region_internal.h>
+#include <belfry/graph/plan/placed_graph.h>
+
+namespace belfry {
+
+/// Above so many pairs of buffers they are not looked at pair by pair: the region lies behind the frames.
+inline constexpr std::size_t kMostPairs = std::size_t{1} << 24;
+
+/// Items with bytes of their own: what is written over something lies where that does.
+std::vector<std::size_t> own_items(const Region& region);
+
+/// The items first, then the blocks of the device's frames, then those that joins write over once more.
+Rows rows_of(const MemoryParts& parts, std::size_t group);
+
+/// First fit of frames and regions of these groups as one, in several orders, then in orders changed step by step; the smallest is kept
+/// if it is smaller than what there is. All their frames have one slot.
+void place_jointly(PlacedGraph& plan, MemoryParts& parts, const std::vector<std::size_t>& groups);
+
+}  // namespace belfry
