@@ -50,7 +50,7 @@ struct Line {
 };
 
 /// Where a block may lie: a copy per slot, or one place for all behind the begin of the last.
-enum Way { kEach, kOnce };
+enum Use { kEach, kOnce };
 
 class SlotPacker {
  public:
@@ -88,7 +88,7 @@ class SlotPacker {
 
  private:
   struct Place {
-    Way way = kEach;
+    Use way = kEach;
     std::int64_t at = -1;
   };
 
@@ -257,7 +257,7 @@ class SlotPacker {
   using Shifts = std::vector<std::int64_t>;
 
   /// By how much bytes of span y must be moved to be where they are in the way of those of x: in use at once, in different slots.
-  const Shifts& shifts(std::size_t x, Way way, std::size_t y, Way other) {
+  const Shifts& shifts(std::size_t x, Use way, std::size_t y, Use other) {
     std::optional<Shifts>& known = shifts_[((x * spans_ + y) * 2 + way) * 2 + other];
     if (known) return *known;
     std::set<std::int64_t> out;
@@ -326,7 +326,7 @@ class SlotPacker {
     least_ = bytes, best_ = std::move(places), best_frames_ = std::move(frames), best_strides_ = chosen;
   }
 
-  std::int64_t lowest(const std::vector<std::pair<std::size_t, std::size_t>>& order, std::size_t k, const std::vector<std::vector<Place>>& places, Way way, std::int64_t floor) {
+  std::int64_t lowest(const std::vector<std::pair<std::size_t, std::size_t>>& order, std::size_t k, const std::vector<std::vector<Place>>& places, Use way, std::int64_t floor) {
     const auto [s, b] = order[k];
     const FrameBlock& x = blocks(s)[b];
     const std::size_t span = number(static_cast<int>(s), sorts_[s].span_of[b]);
