@@ -1,3 +1,4 @@
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -8,6 +9,7 @@
 /// work itself. So the program begins once more, unless its user has said how long.
 static void spin_less(char** argv) {
   if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY")) return;
+  if (!getauxval(AT_BASE)) return;  // the loader was called by name, and is what /proc/self/exe names
   setenv("GOMP_SPINCOUNT", "10000", 1);
   execv("/proc/self/exe", argv);  // comes back only where that fails
 }
