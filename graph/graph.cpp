@@ -123,7 +123,8 @@ std::string Graph::free_scope(const std::string& wish) const {
 static void check_count(const OpDef& op, std::size_t given, const InferContext& context) {
   std::size_t least = 0;
   bool variadic = !op.inputs.empty() && op.inputs.back().variadic;
-  for (const InputDef& d : op.inputs) least += d.optional ? 0 : 1;
+  for (std::size_t i = 0; i < op.inputs.size(); ++i)
+    if (!op.inputs[i].optional) least = i + 1;  // optional ones before it have their places, if empty ones
   if (given < least || (!variadic && given > op.inputs.size()))
     context.fail(fmt::format("takes {}{} inputs, not {}", variadic ? "at least " : "", least, given));
 }

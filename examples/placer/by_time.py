@@ -18,4 +18,4 @@ for source, reader, _ in problem["edges"]:  # a variable lies where it is read f
         place[source] = place[reader]
 rules = [{"match": name, "device": device, "reason": "its share of the time"} for name, device in place.items()]
 rules += [{"match": "**", "device": devices[0], "reason": "the rest"}]
-json.dump({"belfry": 1, **{key: problem[key] for key in ("towers", "batch", "combine", "order")}, "placement": rules}, sys.stdout, indent=1)
+json.dump({"belfry": 1, **{key: problem[key] for key in ("towers", "threads", "batch", "combine", "order")}, "placement": rules}, sys.stdout, indent=1)

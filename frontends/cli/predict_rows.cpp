@@ -68,7 +68,9 @@ void PredictRows::take_tensors(const Graph& g, const std::vector<std::string>& i
   for (const std::string& file : files)
     for (auto& [name, tensor] : load_tensors(file))
       if (!given.emplace(name, std::move(tensor)).second) throw UserError(fmt::format("{}: '{}' is fed already, by a file before it", file, name));
-  if (given.size() == 1 && inputs.size() == 1 && g.find_node(given.begin()->first) < 0) {
+  const std::vector<NodeId> all = g.inputs();
+  const bool named = std::any_of(all.begin(), all.end(), [&](NodeId id) { return given.contains(g.node(id).name); });
+  if (given.size() == 1 && inputs.size() == 1 && !named) {
     auto only = given.extract(given.begin());
     only.key() = inputs[0];
     given.insert(std::move(only));

@@ -32,12 +32,23 @@ void note_end(const fs::path& out) {
 
 }  // namespace
 
-void take_from_run(TrainArguments& o) {
+void take_from_run(TrainArguments& o, bool to_evaluate) {
   const Json run = Json::parse(read_file(fs::path(o.source) / "run.json"), nullptr, false);
   if (!run.is_object()) throw UserError(fmt::format("{}/run.json: holds no JSON object", o.source));
-  if (o.rescale.empty() && run.contains("rescale")) o.rescale = run["rescale"].get<std::string>();
-  if (o.hold_out <= 0 && run.contains("hold_out")) o.hold_out = run["hold_out"].get<double>();
-  o.antialias = o.antialias || run.contains("antialias");
+  auto of = [&](const char* key, Json::value_t type) {
+    if (!run.contains(key)) return Json(type);
+    if (run[key].type() != type) throw UserError(fmt::format("{}/run.json: /{} is no {}", o.source, key, Json(type).type_name()));
+    return run[key];
+  };
+  for (const Json& name : of("classes", Json::value_t::array))
+    if (name.is_string()) o.classes.push_back(name.get<std::string>());
+  if (!to_evaluate) return;
+  std::error_code error;
+  const std::string data = of("data", Json::value_t::string).get<std::string>();
+  if (o.hold_out <= 0 && (data == o.data || fs::equivalent(data, o.data, error))) o.hold_out = of("hold_out", Json::value_t::number_float).get<double>();
+  if (o.rescale.empty()) o.rescale = of("rescale", Json::value_t::string).get<std::string>();
+  o.antialias = o.antialias || of("antialias", Json::value_t::boolean).get<bool>();
+  o.averages = o.averages || of("averages", Json::value_t::boolean).get<bool>();
 }
 
 void refuse_run_there(const TrainArguments& o) {

@@ -99,8 +99,11 @@ void load_states(Session& session, const Source& source, const std::string& file
   auto load = [&](const std::string& path, const std::string& who) {
     try {
       State state = load_tensors(path);
-      if (const Graph& g = session.graph(); source.plan && g.updates.empty())  // a plan that serves
+      if (const Graph& g = session.graph(); source.plan && g.updates.empty()) {  // a plan that serves
+        const bool averages = std::any_of(state.begin(), state.end(), [&](const auto& one) { return state.contains(average_of(one.first)); });
+        if (averages) say(fmt::format("{} '{}' has moving averages of the variables too: it is the variables that serve; belfry predict takes a run's folder, and then what the run evaluated\n", who, path));
         std::erase_if(state, [&](const auto& one) { return g.find_node(one.first) < 0 && is_of_optimizer(g, one.first); });
+      }
       session.load_state(state);
       std::vector<std::string> left;
       for (NodeId id : session.graph().variables())

@@ -67,6 +67,7 @@ DataWanted data_wanted(const Session& session, const TrainArguments& o) {
   if (!o.distort.empty()) wanted.distortions = parse_distortions(o.distort, o.placement.seed);
   if (!o.shard.empty()) wanted.shard = shard_of(o.shard);
   wanted.hold_out = o.hold_out;
+  wanted.classes = o.classes;
   return wanted;
 }
 

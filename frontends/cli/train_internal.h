@@ -16,6 +16,7 @@ struct TrainArguments {
   std::string source, data, out, checkpoints, resume, state, log, split = "test";
   std::string monitor, tensorboard, distort, rescale, shard;
   std::int64_t batch = 0, steps = 0, checkpoint_every = 0;
+  std::vector<std::string> classes;
   double hold_out = 0;
   int epochs = 5, keep = 3, patience = 0;
   bool shuffle = false, full_batches = false, drop_last = false, averages = false, antialias = false, quiet = false, verbose = false, overwrite = false, json = false;
@@ -31,8 +32,8 @@ bool holds_bytes(const DataSet& data);
 /// The data themselves. Says so where pictures go in as bytes are.
 Splits splits_for(const Session& session, const TrainArguments& o);
 
-/// What is not said of pixels and of the part that is held out, as the run that is the source was told.
-void take_from_run(TrainArguments& o);
+/// The classes of the run that is the source; to evaluate besides what is not said of pixels, averages, and on the run's own data of the part that is held out.
+void take_from_run(TrainArguments& o, bool to_evaluate);
 /// UserError where --out is the folder of a run that this one neither goes on with nor replaces.
 void refuse_run_there(const TrainArguments& o);
 /// In place of what --overwrite replaces: what the run was told, for `belfry runs`, its graph, and what a later `predict` must know of classes and pixels.

@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <optional>
 #include <utility>
@@ -98,7 +99,7 @@ std::vector<std::vector<std::pair<std::size_t, double>>> best_of(const HostTenso
     const std::span<const T> data = t.data<T>();
     for (std::size_t row = 0; row < out.size(); ++row) {
       for (std::size_t k = 0; k < columns; ++k) out[row].emplace_back(k, static_cast<double>(data[row * columns + k]));
-      std::stable_sort(out[row].begin(), out[row].end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+      std::stable_sort(out[row].begin(), out[row].end(), [](const auto& a, const auto& b) { return a.second > b.second || (std::isnan(b.second) && !std::isnan(a.second)); });
       out[row].resize(std::min(top, columns));
     }
   });
@@ -174,7 +175,8 @@ void predict(const PredictArguments& o, const std::shared_ptr<const Library>& li
   }
   std::map<std::string, HostTensor> all;
   for (auto& [name, values] : parts) {
-    if (values.size() > 1 && !rows_first(session.graph(), session.graph().type(session.graph().at(name))))
+    const auto value = session.graph().find(name);  // none: a metric
+    if (values.size() > 1 && (!value || !rows_first(session.graph(), session.graph().type(*value))))
       throw WrongUse(fmt::format("'{}' has no row for each row that is fed: predict all rows at once, without --batch, or --fetch what has", name));
     all.insert_or_assign(name, values.size() > 1 ? stacked(values) : std::move(values[0]));
   }

@@ -183,6 +183,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   o->placement.add_to(*verb);
   verb->callback([o, library] {
     o->placement.brief = !o->verbose;
+    if (is_run_folder(o->source)) take_from_run(*o, false);
     train(*o, library());
   });
 }
@@ -204,7 +205,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
     std::shared_ptr<const Library> all = library();
     Source source = load_source(o->source, *all);
     refuse_broken(source, o->source);
-    if (!source.state.empty() && is_run_folder(o->source)) take_from_run(*o);
+    if (!source.state.empty() && is_run_folder(o->source)) take_from_run(*o, true);
     Session session = make_session(source, o->placement, all);
     load_states(session, source, o->state);
     say_initial(session, source, o->state);

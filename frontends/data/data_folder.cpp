@@ -53,7 +53,8 @@ Splits photos(const fs::path& dir, const DataWanted& wanted) {
   // A class may have none that are held out.
   ImageFolderOptions held = options;
   const fs::path from = photos_to_train_on(dir, wanted);
-  held.classes = list_image_folder(from).classes;
+  held.classes = wanted.classes.empty() ? list_image_folder(from).classes : wanted.classes;
+  options.classes = wanted.classes;
   if (wanted.hold_out > 0) {
     options.classes = held.classes;
     options.hold_out = {wanted.hold_out, false};
@@ -181,7 +182,7 @@ std::optional<Pixels> pixels_of(const fs::path& path, const DataWanted& wanted) 
 
 std::vector<std::string> class_names(const fs::path& path, const DataWanted& wanted) {
   const DataKind kind = kind_of(path, wanted);
-  if (kind == DataKind::photos) return list_image_folder(photos_to_train_on(path, wanted)).classes;
+  if (kind == DataKind::photos) return wanted.classes.empty() ? list_image_folder(photos_to_train_on(path, wanted)).classes : wanted.classes;
   std::vector<std::string> out;
   std::error_code error;
   if (const fs::path names = path / "batches.meta.txt"; kind == DataKind::cifar10 && fs::exists(names, error)) {

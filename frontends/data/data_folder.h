@@ -25,6 +25,7 @@ struct DataWanted {
   std::optional<Distortions> distortions = {};  ///< of rows to train on that are pictures of bytes
   Shard shard = {};                        ///< of the rows to train on; those held out are whole
   double hold_out = 0;                     ///< the part of photos that is held out, of class folders without val/ and test/; 0: there are such
+  std::vector<std::string> classes = {};   ///< of photos, in the order of their labels: a net knows these. Empty: the folders', sorted
   InputRows inputs = {};                   ///< columns of arrays and tables are brought to these
 };
 

@@ -16,6 +16,7 @@ std::vector<std::filesystem::path> sorted_entries(const std::filesystem::path& d
   std::vector<std::filesystem::path> out;
   std::error_code error;
   for (const auto& e : std::filesystem::directory_iterator(dir, error)) {
+    if (e.path().filename().string().starts_with('.')) continue;
     if (folders ? e.is_directory() : is_picture(e.path())) out.push_back(e.path());
   }
   if (error) throw UserError(fmt::format("{}: cannot be listed: {}", dir.string(), error.message()));

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -219,8 +220,19 @@ std::shared_ptr<MemoryParts> set_groups(PlacedGraph& plan, const Instances& inst
   auto out = std::make_shared<MemoryParts>(plan, instances, readers);
   const MemoryParts& parts = *out;
   std::vector<std::vector<int>> frames(plan.cluster.devices.size());  // what shapes a device's frames: towers, slots, classes
-  for (const PlanStream& s : plan.streams)
-    if (s.name != "main") frames[static_cast<std::size_t>(s.device)].push_back(s.slots);
+  std::vector<int> class_of(static_cast<std::size_t>(plan.towers), -1);
+  for (std::size_t c = 0; c < plan.classes.size(); ++c)
+    for (int t : plan.classes[c].towers) class_of[static_cast<std::size_t>(t)] = static_cast<int>(c);
+  for (const PlanStream& s : plan.streams) {
+    if (s.name == "main") continue;
+    std::vector<int>& shape = frames[static_cast<std::size_t>(s.device)];
+    shape.push_back(s.slots);
+    if (plan.classes.size() < 2) continue;
+    const std::vector<int> ranks = slot_ranks(s);
+    std::set<std::pair<int, int>> used;  // a slot is as large as the classes that use it
+    for (const StreamEntry& e : s.entries) used.insert({ranks[static_cast<std::size_t>(e.slot)], class_of[static_cast<std::size_t>(e.tower)]});
+    for (auto [rank, cls] : used) shape.insert(shape.end(), {rank, cls});
+  }
   for (std::size_t d = 0; d < frames.size(); ++d) {
     frames[d].push_back(-parts.towers_on[d]);
     for (auto [c, local] : parts.frames_on[d]) frames[d].insert(frames[d].end(), {c, local});

@@ -267,7 +267,12 @@ class RegionPlanner {
   Reads reads(const PlanNode& n, const PlanNode& reader) const {
     const std::vector<int>& by = reader.holders;
     if (is_op(n, kCopy) && moves_values(reader)) return Reads::elsewhere;  // what moves a value reads where it was made
-    if (is_op(reader, kCopy)) return n.scope == Scope::shared && n.holders.front() != device_ ? Reads::elsewhere : Reads::anywhere;
+    if (is_op(reader, kCopy)) {
+      if (n.scope != Scope::shared) return Reads::anywhere;
+      if (n.holders.size() == 1) return n.holders.front() == device_ ? Reads::anywhere : Reads::elsewhere;
+      const bool from_here = std::any_of(by.begin(), by.end(), [&](int d) { return parts_.instances.moved_from(reader, reader.inputs[0], d) == device_; });
+      return from_here ? Reads::anywhere : Reads::elsewhere;
+    }
     if (is_op(reader, kPreAggregate) && n.scope == Scope::tower && reader.owners == n.vector) return Reads::here;  // each device reads its own parts
     if (by.size() == 1 && by.front() == device_) return Reads::here;
     if (n.scope != Scope::shared || moves_values(reader)) return Reads::anywhere;

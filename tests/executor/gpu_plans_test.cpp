@@ -176,6 +176,7 @@ TEST_F(GpuPlans, sum_by_nccl_where_the_placement_asks_for_it) {
   }
   auto own = placed(graph, to_strategy(Mirrored{.devices = parse_devices("gpu:0/0,gpu:0/1,gpu:1"), .towers = 3, .threads = 1, .collectives = Collectives::fastest}), "gpu:0/0,gpu:0/1,gpu:1", 13, all);
   EXPECT_EQ(nccl(*own, kAggregate), 0) << "two ranks on one GPU";
+  environment.set("FAKE_CUDA_PATIENCE", "500");
   for (const char* at : {"9", "30", "61"}) {
     environment.set("FAKE_CUDA_FAIL", std::string("cuLaunchHostFunc:") + at + ":700");
     start(++seed);
@@ -183,6 +184,7 @@ TEST_F(GpuPlans, sum_by_nccl_where_the_placement_asks_for_it) {
     EXPECT_TRUE(says<DeviceError>([&] { train(graph, plan, all); }, {"(700)"})) << at;
   }
   environment.unset("FAKE_CUDA_FAIL");
+  environment.unset("FAKE_CUDA_PATIENCE");
 }
 
 TEST_F(GpuSessions, give_take_and_evaluate_state_as_on_the_cpu) {
@@ -216,6 +218,7 @@ TEST_F(GpuSessions, say_which_gpu_failed_and_where_and_end_there) {
 }
 
 TEST_F(GpuSessions, end_where_the_host_waits_for_a_gpu_that_fails_while_the_gpu_waits_for_the_host) {
+  environment.set("FAKE_CUDA_PATIENCE", "500");  // one GPU's streams may wait for the other's for ever
   for (const char* at : {"3", "20", "45", "80", "130"}) {
     environment.set("FAKE_CUDA_FAIL", std::string("cuLaunchHostFunc:") + at + ":700");
     start(9);

@@ -167,6 +167,19 @@ TEST(PlannedMemory, of_a_devices_sum_lies_in_no_frame_of_a_tower_that_makes_no_p
   EXPECT_EQ(verify(plan), std::vector<std::string>());
 }
 
+/// A copy is read from the holder that its link reaches best, which need not be the first.
+TEST(PlannedMemory, of_what_a_copy_reads_lasts_where_it_is_read) {
+  Builder b("halved");
+  Value h = b.input("x", f32, {kBatch, 8});
+  for (const char* name : {"first", "second"}) h = tanh(matmul(h, b.variable(name, {8, 8}, {.init = "normal", .init_value = 0.3}) * 0.5));
+  b.minimize(reduce_mean(square(h)), Momentum{.learning_rate = 0.1}, {.clip_norm = 1});
+  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  const std::vector<DeviceId> devices = parse_devices("cpu:0,sim:0,gpu:0/0,gpu:0/1");
+  Placement p{.towers = 1, .batch = 2, .threads = 1};
+  p.rules = {{"tower_0/**", {devices[3]}, "a tower"}, {"**", {devices[1], devices[2]}, "twice"}};
+  EXPECT_EQ(verify(place(graph, p, local_cluster(devices, 2))), std::vector<std::string>());
+}
+
 /// Clipping scales each sum of gradients once more: in its own bytes.
 TEST(PlannedMemory, of_an_op_outside_the_towers_is_that_of_the_input_that_it_reads_last) {
   PlacedGraph plan = summing(to_strategy(Single{.device = sims(1)[0], .towers = 2, .threads = 1}), sim_cluster(1), 8);

@@ -171,6 +171,8 @@ class Drawer {
       const Node& n = out_.graph->node(pick("a node", out_.graph->size()));
       rules.push_back({one_in("of a tower", 3) ? fmt::format("tower_{}/{}", pick("tower", towers_), n.name) : n.name, several(), "by chance"});
     }
+    if (one_in("dealt", 2))
+      for (int t = 0; t < towers_; ++t) rules.push_back({fmt::format("tower_{}/**", t), {devices_[static_cast<std::size_t>(pick("its device", last))]}, "dealt"});
     rules.push_back({"tower_*/**", devices_, "a tower each"});
     rules.push_back({"**", several(), "by chance"});
     const Division division{towers_, combine_, 1, static_cast<PhaseOrder>(pick("order", 4))};

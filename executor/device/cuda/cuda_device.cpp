@@ -204,7 +204,7 @@ class CudaDevice : public Device {
     if (code == CUDA_ERROR_OUT_OF_MEMORY) throw DeviceError(no_room_text(bytes, space));
     context_->check(code, "cuMemAlloc");
     Arena out(reinterpret_cast<std::byte*>(p), bytes, [context = context_](std::byte* q) {
-      if (context->enter_if_alive()) context->driver().cuMemFree(address_of(q));
+      if (!context->lost() && context->enter_if_alive()) context->driver().cuMemFree(address_of(q));
     });
     if (bytes) context_->check(d.cuMemsetD8Async(p, kArenaFill, static_cast<std::size_t>(bytes), static_cast<CUstream>(now_.stream())), "cuMemsetD8Async");
     now_.finish();
@@ -218,7 +218,7 @@ class CudaDevice : public Device {
     context_->check(code, "cuMemHostAlloc");
     std::memset(p, kArenaFill, static_cast<std::size_t>(bytes));
     return {static_cast<std::byte*>(p), bytes, [context = context_](std::byte* q) {
-              if (context->enter_if_alive()) context->driver().cuMemFreeHost(q);
+              if (!context->lost() && context->enter_if_alive()) context->driver().cuMemFreeHost(q);
             }};
   }
   std::unique_ptr<Queue> queue(int marks, Urgency urgency) override { return std::make_unique<CudaQueue>(context_, marks, urgency); }
