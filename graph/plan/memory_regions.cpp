@@ -270,7 +270,8 @@ class RegionPlanner {
     if (is_op(reader, kCopy)) {
       if (n.scope != Scope::shared) return Reads::anywhere;
       if (n.holders.size() == 1) return n.holders.front() == device_ ? Reads::anywhere : Reads::elsewhere;
-      const bool from_here = std::any_of(by.begin(), by.end(), [&](int d) { return parts_.instances.moved_from(reader, reader.inputs[0], d) == device_; });
+      const std::vector<int>& alike = plan_.groups[g_].devices;  // what is planned for the first holds for all
+      const bool from_here = std::any_of(by.begin(), by.end(), [&](int d) { return std::find(alike.begin(), alike.end(), parts_.instances.moved_from(reader, reader.inputs[0], d)) != alike.end(); });
       return from_here ? Reads::anywhere : Reads::elsewhere;
     }
     if (is_op(reader, kPreAggregate) && n.scope == Scope::tower && reader.owners == n.vector) return Reads::here;  // each device reads its own parts

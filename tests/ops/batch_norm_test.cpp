@@ -29,6 +29,7 @@ OpTables batch_norm_cases() {
   a.cases[0].refused = {{{{f32, {3}}, c, c, c, c}, {"a batch and a channel axis"}},
                         {{{f32, {kBatch, 3}}, c, c, {f32, {4}}, c}, {"running statistics must be f32(3)"}},
                         {{{i32, {kBatch, 3}}, c, c, c, c}, {"must be f32 or f64"}},
+                        {{{f32, {kBatch, 3}}, c, c}, {"takes 5 inputs, not 3"}},
                         {{{f32, {kBatch, 3}}, c, c, c, c}, {"epsilon", "[0, 1]"}, {{"epsilon", -1.0}}}};
   b.cases[0].refused = {{{{f32, {kBatch, 3}}, c, c, c, {f32, {kBatch, 4}}}, {"dy must have the type of x"}},
                         {{{f32, {kBatch, 3}}, c, {f32, {4}}, c, {f32, {kBatch, 3}}}, {"gamma, mean and variance must be f32(3)"}},

@@ -56,6 +56,17 @@ def check_photos(folder, belfry):
     refused = belfry("predict", "seen", "--feed", "photos", "seen/state.safetensors")
     expect(refused.returncode == 2 and "both pictures and files of tensors" in refused.stderr, f"pictures beside tensors: {refused}")
 
+    # Other data are of the run's classes, whichever of them are there; hidden folders are none.
+    for part in ("train", "val"):
+        (folder / "exam" / part).mkdir(parents=True)
+        (folder / "exam" / part / "light").symlink_to(folder / "photos/light")
+        (folder / "exam" / part / ".cache").mkdir()
+    done = belfry("evaluate", "seen", "--data", "exam")
+    expect(done.returncode == 0 and "accuracy 1.000000" in done.stdout and "of 20 rows" in done.stderr, f"one class of the run: {done}")
+    (folder / "exam/val/grey").symlink_to(folder / "photos/dark")
+    done = belfry("evaluate", "seen", "--data", "exam")
+    expect(done.returncode == 1 and "'grey' is no class" in done.stderr and "dark, light" in done.stderr, f"a class that the run does not know: {done}")
+
     # A run that is there is neither lost nor mixed.
     done = belfry(*train)
     expect(done.returncode == 1 and all(w in done.stderr for w in ("there is a run already", "--resume", "--overwrite", "another folder")), f"a run that is there: {done}")
