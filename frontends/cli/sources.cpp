@@ -84,17 +84,6 @@ Source load_source(const std::string& given, const std::optional<std::string>& f
   return {plan->graph, plan};
 }
 
-namespace {
-
-/// Whether the name is of what an optimizer keeps beside the variables of a graph that has none: slots, averages, counters.
-bool is_of_optimizer(const Graph& g, const std::string& name) {
-  if (name == "step" || name == "loss_scale" || name.starts_with("loss_scale/")) return true;
-  const std::vector<NodeId> variables = g.variables();
-  return std::any_of(variables.begin(), variables.end(), [&](NodeId id) { return name == average_of(g.node(id).name) || name.ends_with("/" + g.node(id).name); });
-}
-
-}  // namespace
-
 void load_states(Session& session, const Source& source, const std::string& file) {
   auto load = [&](const std::string& path, const std::string& who) {
     try {
@@ -102,7 +91,8 @@ void load_states(Session& session, const Source& source, const std::string& file
       if (const Graph& g = session.graph(); source.plan && g.updates.empty()) {  // a plan that serves
         const bool averages = std::any_of(state.begin(), state.end(), [&](const auto& one) { return state.contains(average_of(one.first)); });
         if (averages) say(fmt::format("{} '{}' has moving averages of the variables too: it is the variables that serve; belfry predict takes a run's folder, and then what the run evaluated\n", who, path));
-        std::erase_if(state, [&](const auto& one) { return g.find_node(one.first) < 0 && is_of_optimizer(g, one.first); });
+        const std::vector<std::string> weights = weight_names(g);
+        std::erase_if(state, [&](const auto& one) { return g.find_node(one.first) < 0 && is_of_training(g, one.first, weights); });
       }
       session.load_state(state);
       std::vector<std::string> left;

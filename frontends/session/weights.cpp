@@ -21,7 +21,8 @@ bool is_weight(const Node& n) {
   return !counts && n.attributes.text("init") != "seed";
 }
 
-/// Whether a training keeps it beside the graph's weights: this graph's, or one by another optimizer.
+}  // namespace
+
 bool is_of_training(const Graph& graph, const std::string& name, const std::vector<std::string>& weights) {
   auto is_one = [&](const std::string& w) { return std::binary_search(weights.begin(), weights.end(), w); };
   if (NodeId id = graph.find_node(name); id >= 0 && graph.node(id).op->name == kVariable) return true;
@@ -30,6 +31,8 @@ bool is_of_training(const Graph& graph, const std::string& name, const std::vect
   const std::size_t slash = name.find('/'), slot = name.rfind('_', slash);
   return slash != name.npos && slot != name.npos && is_slot_prefix(name.substr(0, slot)) && is_one(name.substr(slash + 1));
 }
+
+namespace {
 
 std::string listed(const std::vector<std::string>& items, const char* between) {
   const std::size_t shown = std::min(items.size(), kMostListed);

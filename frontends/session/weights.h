@@ -29,6 +29,9 @@ bool trains(const Graph& graph);
 /// Trained and kept variables alike, batch norm's moving averages among them; no slots, moving averages of variables, step, seed or loss scale.
 std::vector<std::string> weight_names(const Graph& graph);
 
+/// Whether a training of the graph keeps a value of this name beside its `weights` (`weight_names`): by this optimizer or another.
+bool is_of_training(const Graph& graph, const std::string& name, const std::vector<std::string>& weights);
+
 /// The arrays of `given` that are weights of the graph. What a training keeps beside them, of any optimizer, is left out without a word. UserError, all
 /// names at once, for weights of another type and, if strict, for what is missing and what is unknown; also where no weight is among them.
 State fitting_weights(const Graph& graph, const State& given, const LoadWeights& how, LoadedWeights* passed_over = nullptr);

@@ -8,8 +8,6 @@
 #include <belfry/frontends/json/graph_file.h>
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/state/checkpoint.h>
-#include <belfry/frontends/state/npy.h>
-#include <belfry/frontends/state/safetensors.h>
 #include <belfry/frontends/train/checkpoints.h>
 #include <belfry/graph/rewrite.h>
 #include <belfry/ops/optimizer/optimizer.h>
@@ -87,7 +85,7 @@ RunFolder read_run_folder(const fs::path& folder, const Library& library, const 
   RunFolder out{.graph = without_training(read_graph(read_file(file), file, library.ops))};
   out.state = state.empty() ? state_of(record, folder) : state;
   const JsonValue* averages = run.find("averages");
-  out.weights = weights_of(out.graph, out.state.extension() == ".npz" ? read_npz(out.state) : read_safetensors(out.state), averages && record.flag(*averages));
+  out.weights = weights_of(out.graph, read_weights(out.state.string()), averages && record.flag(*averages));
   for (NodeId id : out.graph.variables())
     if (const Node& n = out.graph.node(id); n.attributes.flag("trainable") && !out.weights.contains(n.name)) throw UserError(fmt::format("{}: lacks the variable '{}' of {}", out.state.string(), n.name, file));
   if (const JsonValue* names = run.find("classes"))

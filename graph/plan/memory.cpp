@@ -216,6 +216,12 @@ MemoryParts::MemoryParts(const PlacedGraph& p, const Instances& i, const NumberL
     }
 }
 
+int MemoryParts::local_on(int cls, int tower, int device) const {
+  for (std::size_t x = 0; x < plan.vectors.size(); ++x)
+    if (const int number = local(cls, static_cast<int>(x)); number >= 0 && plan.vectors[x][static_cast<std::size_t>(tower)] == device) return number;
+  return -1;
+}
+
 std::shared_ptr<MemoryParts> set_groups(PlacedGraph& plan, const Instances& instances, const NumberLists& readers) {
   auto out = std::make_shared<MemoryParts>(plan, instances, readers);
   const MemoryParts& parts = *out;

@@ -38,13 +38,6 @@ class Writer {
  private:
   RegionItem& item(int i) { return region_.items[static_cast<std::size_t>(i)]; }
 
-  /// The number that a device has among those of a tower's class; -1: the tower runs nothing there.
-  int local_of(int cls, int tower, int device) const {
-    for (std::size_t x = 0; x < plan_.vectors.size(); ++x)
-      if (const int local = parts_.local(cls, static_cast<int>(x)); local >= 0 && plan_.vectors[x][static_cast<std::size_t>(tower)] == device) return local;
-    return -1;
-  }
-
   /// Per class, where the frame of a tower that leaves its slot to nobody lies; -1 where the group's devices differ in that.
   void set_hosts() {
     const std::vector<int>& devices = plan_.groups[g_].devices;
@@ -59,7 +52,7 @@ class Writer {
         for (auto [slot, tower] : last)
           for (std::size_t k = 0; k < here_.size(); ++k) {
             const std::vector<int>& towers = plan_.classes[static_cast<std::size_t>(here_[k].first)].towers;
-            if (hosts[k].first < 0 && std::find(towers.begin(), towers.end(), tower) != towers.end() && local_of(here_[k].first, tower, s.device) == here_[k].second)
+            if (hosts[k].first < 0 && std::find(towers.begin(), towers.end(), tower) != towers.end() && parts_.local_on(here_[k].first, tower, s.device) == here_[k].second)
               hosts[k] = {number, ranks[static_cast<std::size_t>(slot)]};
           }
         ++number;

@@ -73,6 +73,8 @@ struct MemoryParts {
 
   /// The device number of a vector's nodes inside a class; -1: the class does not run them.
   int local(int cls, int vector) const { return plan.classes[static_cast<std::size_t>(cls)].pattern[static_cast<std::size_t>(vector)].device; }
+  /// The number that a device has inside the class of a tower; -1: the tower runs nothing there.
+  int local_on(int cls, int tower, int device) const;
 };
 
 /// Where frames begin on a device, behind its state.

@@ -147,8 +147,7 @@ class SlotPacker {
       const auto [cls, local] = sorts_[s].key;
       const TowerClass& c = plan_.classes[static_cast<std::size_t>(cls)];
       if (!std::binary_search(c.towers.begin(), c.towers.end(), tower)) continue;
-      for (std::size_t x = 0; x < plan_.vectors.size(); ++x)
-        if (c.pattern[x].device == local && plan_.vectors[x][static_cast<std::size_t>(tower)] == device) return static_cast<int>(s);
+      if (parts_.local_on(cls, tower, device) == local) return static_cast<int>(s);
     }
     throw InternalError("a tower of a shared stream has no frame");
   }
