@@ -167,6 +167,21 @@ TEST(PlannedMemory, of_a_devices_sum_lies_in_no_frame_of_a_tower_that_makes_no_p
   EXPECT_EQ(verify(plan), std::vector<std::string>());
 }
 
+/// Nine rows among six towers: on one device the larger ones come earlier than on the other, so the same slots begin elsewhere.
+TEST(PlannedMemory, of_towers_dealt_in_turn_is_planned_device_by_device) {
+  Builder b("in_turn");
+  Value h = b.input("x", f32, {kBatch, 64});
+  for (const char* name : {"first", "second"}) h = tanh(matmul(h, b.variable(name, {64, 64}, {.init = "normal", .init_value = 0.3})));
+  b.minimize(reduce_mean(square(h)), Momentum{.learning_rate = 0.1});
+  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  const std::vector<DeviceId> devices = parse_devices("cpu:0,sim:0,sim:1");
+  Placement p{.towers = 6, .batch = 9, .threads = 1};
+  p.order = PhaseOrder::gpipe;
+  for (std::size_t t = 0; t < 6; ++t) p.rules.push_back({fmt::format("tower_{}/**", t), {devices[2 - t % 2]}, "in turn"});
+  p.rules.push_back({"**", {devices[0]}, "the rest"});
+  EXPECT_EQ(verify(place(graph, p, local_cluster(devices, 2))), std::vector<std::string>());
+}
+
 /// A copy is read from the holder that its link reaches best, which need not be the first.
 TEST(PlannedMemory, of_what_a_copy_reads_lasts_where_it_is_read) {
   Builder b("halved");
