@@ -171,7 +171,7 @@ TEST(PlannedMemory, of_a_devices_sum_lies_in_no_frame_of_a_tower_that_makes_no_p
 TEST(PlannedMemory, of_towers_dealt_in_turn_is_planned_device_by_device) {
   Builder b("in_turn");
   Value h = b.input("x", f32, {kBatch, 64});
-  for (const char* name : {"first", "second"}) h = tanh(matmul(h, b.variable(name, {64, 64}, {.init = "normal", .init_value = 0.3})));
+  for (const char* name : {"first", "second"}) h = tanh(h * b.variable(name, {64}, {.init = "normal", .init_value = 0.3}));
   b.minimize(reduce_mean(square(h)), Momentum{.learning_rate = 0.1});
   auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
   const std::vector<DeviceId> devices = parse_devices("cpu:0,sim:0,sim:1");
