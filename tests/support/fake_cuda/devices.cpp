@@ -71,6 +71,12 @@ std::size_t fake_cuda_used(int device) {
   return state().contexts.at(static_cast<std::size_t>(device)).used;
 }
 
+int fake_cuda_calls(const char* name) {
+  std::lock_guard lock(state().mutex);
+  const auto at = state().calls.find(name);
+  return at == state().calls.end() ? 0 : at->second;
+}
+
 CUresult cuInit(unsigned flags) {
   Call call("cuInit", Needs::nothing);
   if (call.error) return call.error;

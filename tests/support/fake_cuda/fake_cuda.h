@@ -45,4 +45,7 @@ using Ranges = const char*();
 /// Exported as fake_cuda_used: bytes of a device's memory that are allocated.
 using Used = std::size_t(int device);
 
+/// Exported as fake_cuda_calls: how often a function was called since the last reset.
+using Calls = int(const char* name);
+
 }  // namespace fake_cuda
