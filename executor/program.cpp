@@ -54,14 +54,21 @@ namespace {
 /// What others wait for goes first: joins, updates and copies before the towers' own work.
 Urgency urgency_of(const PlanStream& stream) { return stream.name == "main" ? Urgency::joins : Urgency::computes; }
 
+/// The mark behind a stream's step; -1: nobody waits for it.
+int mark_of(const std::vector<std::vector<int>>& marks, int stream, int count) {
+  const std::vector<int>& m = marks[static_cast<std::size_t>(stream)];
+  const auto at = std::lower_bound(m.begin(), m.end(), count);
+  return at != m.end() && *at == count ? static_cast<int>(at - m.begin()) : -1;
+}
+
 }  // namespace
 
 /// A queue per stream of a device that works by itself, with a mark behind every step that another such stream waits for.
 void Program::make_queues() {
-  std::vector<std::vector<int>> marks(plan_->streams.size());  // per stream: index of a step → its mark, ascending
   std::vector<Device*> device;
   for (std::size_t s = 0; s < plan_->streams.size(); ++s) device.push_back(bound_.streams[s].empty() ? nullptr : device_of(plan_->streams[s].device));
   auto of = [](auto& v, int i) -> auto& { return v[static_cast<std::size_t>(i)]; };
+  std::vector<std::vector<int>> marks(plan_->streams.size());  // per stream: the steps that have one, by their counts
   for (const auto& stream : bound_.streams)
     for (const Step& step : stream)
       for (const StepWait& w : step.waits)
@@ -73,31 +80,35 @@ void Program::make_queues() {
     if (device[s]) continue;
     for (const Step& step : bound_.streams[s])
       for (const auto& parts : step.reads)
-        for (const Part& p : parts)
+        for (const Part& p : parts)  // what brings a stream of the host the parts that devices hold
           if (Device* from = p.buffer.space < 0 ? nullptr : device_of_space_[static_cast<std::size_t>(p.buffer.space)])
             if (auto [at, fresh] = carriers_.try_emplace({step.stream, p.buffer.space}); fresh) at->second = from->queue(0, Urgency::moves);
   }
-  auto mark_of = [&](int stream, int count) {
-    const auto& m = of(marks, stream);
-    auto at = std::lower_bound(m.begin(), m.end(), count);
-    return at != m.end() && *at == count ? static_cast<int>(at - m.begin()) : -1;
-  };
-  auto thread_of = [&](int stream) { return of(plan_->streams, stream).thread; };
+  deal_queues();
+  make_drives(marks);
+}
+
+/// Each thread gets the queues of its streams, all of one GPU: libraries keep a handle per thread.
+void Program::deal_queues() {
+  queues_of_thread_.resize(threads_.size());
+  std::map<int, int> gpu_of_thread;
+  for (std::size_t s = 0; s < queues_.size(); ++s) {
+    if (!queues_[s]) continue;
+    const PlanStream& stream = plan_->streams[s];
+    const int gpu = plan_->cluster.devices[static_cast<std::size_t>(stream.device)].id.index;
+    if (gpu_of_thread.try_emplace(stream.thread, gpu).first->second != gpu) throw UserError(fmt::format("unbound: the host thread {} launches on two GPUs; give each its own", stream.thread));
+    queues_of_thread_[static_cast<std::size_t>(stream.thread)].push_back(queues_[s].get());
+  }
+}
+
+void Program::make_drives(const std::vector<std::vector<int>>& marks) {
+  auto thread_of = [&](int stream) { return plan_->streams[static_cast<std::size_t>(stream)].thread; };
   std::set<std::pair<int, int>> for_others;  // (stream, count)
   for (const auto& stream : bound_.streams)
     for (const Step& step : stream)
       for (const StepWait& w : step.waits)
         if (queue(w.stream) && queue(step.stream) && thread_of(w.stream) != thread_of(step.stream)) for_others.emplace(w.stream, w.count);
-  queues_of_thread_.resize(threads_.size());
   drives_.resize(threads_.size());
-  std::map<int, int> gpu_of_thread;  // libraries keep a handle per thread, for one GPU
-  for (std::size_t s = 0; s < queues_.size(); ++s) {
-    if (!queues_[s]) continue;
-    const PlanStream& stream = plan_->streams[s];
-    const int gpu = of(plan_->cluster.devices, stream.device).id.index;
-    if (gpu_of_thread.try_emplace(stream.thread, gpu).first->second != gpu) throw UserError(fmt::format("unbound: the host thread {} launches on two GPUs; give each its own", stream.thread));
-    of(queues_of_thread_, stream.thread).push_back(queues_[s].get());
-  }
   for (std::size_t t = 0; t < threads_.size(); ++t) {
     if (queues_of_thread_[t].empty()) continue;
     std::map<std::pair<int, int>, int> task_of;
@@ -106,16 +117,16 @@ void Program::make_queues() {
       Drive& d = drives_[t].emplace_back();
       d.queue = queue(s);
       if (!d.queue) continue;
-      d.mark = mark_of(s, k + 1);
+      d.mark = mark_of(marks, s, k + 1);
       d.mark_for_others = for_others.contains({s, k + 1});
-      Launch& l = of(launches_[static_cast<std::size_t>(s)], k);
+      Launch& l = launches_[static_cast<std::size_t>(s)][static_cast<std::size_t>(k)];
       l.arguments.stream = d.queue->stream();
       l.arguments.queue = d.queue;
       d.feeds = !l.feed_inputs.empty();
       const std::string& node = plan_->nodes[static_cast<std::size_t>(l.step->node)].name;
       d.name = names_.emplace_back(l.step->tower < 0 ? node : fmt::format("tower_{}/{}", l.step->tower, node)).c_str();
       for (const StepWait& w : l.step->waits)
-        if (queue(w.stream) && w.stream != s) d.waits.push_back({queue(w.stream), mark_of(w.stream, w.count), w.stream, w.count, thread_of(w.stream) != static_cast<int>(t) ? -1 : task_of.at({w.stream, w.count - 1})});
+        if (queue(w.stream) && w.stream != s) d.waits.push_back({queue(w.stream), mark_of(marks, w.stream, w.count), w.stream, w.count, thread_of(w.stream) != static_cast<int>(t) ? -1 : task_of.at({w.stream, w.count - 1})});
     }
   }
 }

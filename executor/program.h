@@ -22,10 +22,8 @@ using KernelTables = std::map<std::string, KernelTable>;
 
 class Program {
  public:
-  /// Allocates the arenas and prepares every kernel. UserError ("unbound: …", or a kernel that refuses) if the plan does
-  /// not fit this machine. The plan is expected to be verified.
-  /// Variables lie in `state`, which programs may share; without it in one of the program's own. `devices`: those with memory
-  /// and streams of their own, at least all of the plan's that are of kind gpu.
+  /// Allocates the arenas and prepares every kernel of a verified plan. UserError ("unbound: …", or a kernel's own) if it does not fit this machine.
+  /// Variables lie in `state`, which programs may share; without it in one of its own. `devices`: those that work by themselves, all of kind gpu among them.
   Program(std::shared_ptr<const PlacedGraph> plan, const KernelTables& kernels, std::shared_ptr<StateStore> state = {}, Devices devices = {});
 
   const PlacedGraph& plan() const { return *plan_; }
@@ -81,6 +79,8 @@ class Program {
   bool reads(int device, const Part& part) const;
   void allocate();
   void make_queues();
+  void deal_queues();
+  void make_drives(const std::vector<std::vector<int>>& marks);
   void find_collectives();
   void bind_arguments(Launch& launch);
   void bind_tasks();
