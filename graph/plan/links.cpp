@@ -146,17 +146,60 @@ double Links::exchange(const std::vector<int>& members, const std::vector<int>& 
   return (behind ? 0 : c.latency) + seconds;
 }
 
-std::vector<int> link_groups(const Cluster& cluster) {
-  std::vector<std::pair<double, std::string>> widest(cluster.devices.size());
-  for (std::size_t d = 0; d < widest.size(); ++d)
-    if (const DeviceId& id = cluster.devices[d].id; id.slice >= 0) widest[d].second = fmt::format("{}:{}", id.kind, id.index);
+namespace {
+
+/// Where a device's widest links lead: to a switch, or else to other devices' spaces.
+struct Widest {
+  double bandwidth = 0;
+  std::string hub;
+  std::set<std::string> spaces;
+};
+
+std::vector<Widest> widest_links(const Cluster& cluster) {
+  std::vector<Widest> out(cluster.devices.size());
+  std::map<std::string, std::vector<int>> of_space;
+  for (std::size_t d = 0; d < out.size(); ++d) of_space[cluster.space(static_cast<int>(d))].push_back(static_cast<int>(d));
+  auto add = [&](int d, const std::string& to, bool space, double bandwidth) {
+    Widest& at = out[static_cast<std::size_t>(d)];
+    if (bandwidth > at.bandwidth) at = {bandwidth, "", {}};
+    if (bandwidth < at.bandwidth) return;
+    if (space) at.spaces.insert(to);
+    else if (at.hub.empty()) at.hub = to;
+  };
   for (const ClusterLink& l : cluster.links)
-    for (const DeviceId& id : l.devices)
-      if (const int d = cluster.find(id); d >= 0)
-        if (auto& at = widest[static_cast<std::size_t>(d)]; l.bandwidth > at.first) at = {l.bandwidth, name_at(l.to, id)};
-  std::map<std::pair<int, std::string>, int> known;
+    for (const DeviceId& id : l.devices) {
+      const int d = cluster.find(id);
+      if (d < 0) continue;
+      const std::string to = name_at(l.to, id);
+      const auto there = of_space.find(to);
+      add(d, to, there != of_space.end(), l.bandwidth);
+      if (there != of_space.end())
+        for (int e : there->second) add(e, cluster.space(d), true, l.bandwidth);
+    }
+  return out;
+}
+
+}  // namespace
+
+std::vector<int> link_groups(const Cluster& cluster) {
+  const std::vector<Widest> widest = widest_links(cluster);
+  auto near = [&](int a, int b) { return widest[static_cast<std::size_t>(a)].spaces.contains(cluster.space(b)) && widest[static_cast<std::size_t>(b)].spaces.contains(cluster.space(a)); };
+  std::map<std::pair<int, std::string>, int> by_hub;  // (host, switch or whole device) → group
   std::vector<int> out;
-  for (std::size_t d = 0; d < widest.size(); ++d) out.push_back(known.try_emplace({cluster.devices[d].id.host, widest[d].second}, static_cast<int>(known.size())).first->second);
+  std::vector<std::vector<int>> members;
+  for (int d = 0; d < static_cast<int>(widest.size()); ++d) {
+    const Widest& at = widest[static_cast<std::size_t>(d)];
+    const DeviceId& id = cluster.devices[static_cast<std::size_t>(d)].id;
+    const auto fits = [&](const std::vector<int>& group) {
+      return std::all_of(group.begin(), group.end(), [&](int e) { return cluster.devices[static_cast<std::size_t>(e)].id.host == id.host && near(d, e); });
+    };
+    int g = static_cast<int>(members.size());
+    if (at.hub.empty() && !at.spaces.empty()) g = static_cast<int>(std::find_if(members.begin(), members.end(), fits) - members.begin());
+    else g = by_hub.try_emplace({id.host, !at.hub.empty() ? at.hub : id.slice >= 0 ? fmt::format("{}:{}", id.kind, id.index) : ""}, g).first->second;
+    if (g == static_cast<int>(members.size())) members.emplace_back();
+    members[static_cast<std::size_t>(g)].push_back(d);
+    out.push_back(g);
+  }
   return out;
 }
 

@@ -70,8 +70,8 @@ class Apart {
   bool any_;
 };
 
-/// A number per device, equal for those of a host whose widest links lead to the same place; where nothing is said of their links,
-/// for logical devices of one GPU, and for all others of a host.
+/// A number per device, equal for those of a host whose widest links lead to the same switch, or from each to each of them;
+/// where nothing is said of their links, for logical devices of one GPU, and for all others of a host.
 std::vector<int> link_groups(const Cluster& cluster);
 
 /// Bytes on their way.

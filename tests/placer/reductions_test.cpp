@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/graph/plan/forecast.h>
 #include <belfry/graph/plan/links.h>
@@ -143,6 +145,19 @@ TEST(Reductions, by_a_library_are_said_in_the_plan_and_have_a_hash_of_their_own)
     damaged.placement.collectives = Collectives::tree;
     EXPECT_THAT(verify(damaged), testing::Contains(testing::HasSubstr("names 'nccl'"))) << name;
   }
+}
+
+/// Eight GPUs in two halves: each has links to its own half and to one of the other, as wide.
+TEST(Reductions, groups_of_a_mesh_are_those_of_which_each_is_linked_to_each) {
+  Cluster c = local_cluster(parse_devices("gpu:0-7,cpu:0"), 1);
+  auto link = [&](int a, const std::string& to, double bandwidth) { c.links.push_back({{{0, "gpu", a, -1}}, to, bandwidth, 0}); };
+  for (int a = 0; a < 8; ++a)
+    for (int b = a + 1; b < 8; ++b)
+      if (a / 4 == b / 4 || b == a + 4) link(b, fmt::format("gpu:{}", a), 2e10);
+  for (int a = 0; a < 8; ++a) link(a, fmt::format("pcie{}", a / 2), 1e10);
+  EXPECT_THAT(link_groups(c), testing::ElementsAre(0, 0, 0, 0, 1, 1, 1, 1, 2));
+  for (ClusterLink& l : c.links) l.bandwidth = 1e10;
+  EXPECT_THAT(link_groups(c), testing::ElementsAre(0, 0, 1, 1, 2, 2, 3, 3, 4)) << "a switch that is as wide";
 }
 
 TEST(Reductions, by_groups_go_by_way_of_one_device_of_each) {
