@@ -72,90 +72,87 @@ Strategy to_strategy(const Mirrored& s) { return strategy("mirrored", s.devices,
 Strategy to_strategy(const Sharded& s) { return strategy("sharded", s.devices, s); }
 Strategy to_strategy(const Layers& s) { return strategy(s.towers > 1 ? "pipeline" : "layers", s.devices, s); }
 
+namespace {
+
+using Devices = std::vector<DeviceId>;
+
+Strategy make_auto(const Devices& devices, StrategyOptions& o) { return to_strategy(Auto{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0)}); }
+
+Strategy make_single(const Devices& devices, StrategyOptions& o) { return to_strategy(Single{devices.at(0), o.integer("towers", 1), o.combine(), o.integer("threads", 0)}); }
+
+Strategy make_towers(const Devices& devices, StrategyOptions& o) {
+  const std::string variables = o.text("variables", "cpu:0");
+  const bool over_all = variables == "spread" || variables == "chosen";
+  Towers s{devices, over_all ? cpu(0) : parse_device(variables), variables == "spread", o.integer("towers", 0), o.combine(), o.integer("threads", 0), variables == "chosen"};
+  s.reduction = parse_reduce(o.text("reduction", "tree"));
+  return to_strategy(s);
+}
+
+Strategy make_mirrored(const Devices& devices, StrategyOptions& o) {
+  return to_strategy(Mirrored{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0), parse_reduce(o.text("reduction", "tree")), parse_bucket(o.text("buckets", "auto")), parse_collectives(o.text("collectives", "tree"))});
+}
+
+Strategy make_sharded(const Devices& devices, StrategyOptions& o) {
+  return to_strategy(Sharded{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0), parse_reduce(o.text("reduction", "tree")), parse_collectives(o.text("collectives", "tree"))});
+}
+
+Strategy make_parameter_server(const Devices& devices, StrategyOptions& o) {
+  ParameterServer s{devices, parse_devices(o.text("servers", "cpu:0")), {}, o.integer("backup", 0), o.integer("towers", 0), o.combine(), o.integer("threads", 0)};
+  if (!o.text("staleness", "").empty()) s.staleness = o.integer("staleness", 0);
+  return to_strategy(s);
+}
+
+Strategy make_layers(const Devices& devices, StrategyOptions& o) {
+  Layers s{devices, o.integer("towers", 1), 1, PhaseOrder::by_tower, 1, o.combine(), o.integer("threads", 0)};
+  s.cut = parse_layer_cut(o.text("objective", "max-load"));
+  return to_strategy(s);
+}
+
+Strategy make_pipelines(const Devices& devices, StrategyOptions& o, int replicas) {
+  Layers s{devices, o.integer("towers", static_cast<int>(devices.size())), o.integer("replicas", replicas), parse_phase_order(o.text("order", "1f1b")), o.integer("chunks", 1), o.combine(), o.integer("threads", 0)};
+  s.cut = parse_layer_cut(o.text("objective", "max-load"));
+  return to_strategy(s);
+}
+
+/// `make` reads the options that it knows; others are refused.
+StrategyDef def(const std::string& name, std::string doc, std::vector<StrategyField> options, const std::function<Strategy(const Devices&, StrategyOptions&)>& make) {
+  return {name, std::move(doc), std::move(options), [name, make](const Devices& devices, const std::map<std::string, std::string>& given) {
+            StrategyOptions o(name, given);
+            Strategy s = make(devices, o);
+            o.finish();
+            s.name = name;
+            s.given = Given{devices, given};
+            return s;
+          }};
+}
+
+}  // namespace
+
 std::vector<StrategyDef> standard_strategies() {
-  using Devices = std::vector<DeviceId>;
-  using Options = std::map<std::string, std::string>;
   const StrategyField towers{"towers", "how many towers; by default one per device"}, combine{"combine", "global_mean, tower_mean or tower_sum"}, threads{"threads", "threads of a tower; by default cores / towers"},
       objective{"objective", "what a cut makes small: max-load (the busiest device; by default), latency (of one batch), or variables: as many to each"},
-      collectives{"collectives", "who sums over GPUs: tree (the same bits on any devices; by default) or fastest (NCCL, which promises no bits)"};
-  std::vector<StrategyDef> out;
-  out.push_back({"auto", "the strategy, and as many of the devices, that are forecast to be fastest", {towers, combine, threads}, [](const Devices& devices, const Options& given) {
-                   StrategyOptions o("auto", given);
-                   Auto s{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0)};
-                   o.finish();
-                   return to_strategy(s);
-                 }});
-  out.push_back({"single", "everything on the first device", {towers, combine, threads}, [](const Devices& devices, const Options& given) {
-                   StrategyOptions o("single", given);
-                   Single s{devices.at(0), o.integer("towers", 1), o.combine(), o.integer("threads", 0)};
-                   o.finish();
-                   return to_strategy(s);
-                 }});
-  out.push_back({"towers", "a tower per device, shared variables on one device", {{"variables", "the device of the variables, by default cpu:0; spread: over the towers' devices by bytes; chosen: each where it is forecast to cost the least"},
-                  {"reduction", "tree (by default), or hierarchical: each link group adds its own first; the same bits"}, towers, combine, threads},
-                 [](const Devices& devices, const Options& given) {
-                   StrategyOptions o("towers", given);
-                   const std::string variables = o.text("variables", "cpu:0");
-                   const bool over_all = variables == "spread" || variables == "chosen";
-                   Towers s{devices, over_all ? cpu(0) : parse_device(variables), variables == "spread", o.integer("towers", 0), o.combine(), o.integer("threads", 0), variables == "chosen"};
-                   s.reduction = parse_reduce(o.text("reduction", "tree"));
-                   o.finish();
-                   return to_strategy(s);
-                 }});
-  out.push_back({"mirrored", "a tower and a copy of every variable per device",
-                 {{"reduction", "how gradients are added: tree (by default), hierarchical or reduce-to-one, which have the same bits; ring, which has others"},
-                  {"buckets", "bytes of gradients that are added together; auto: what is forecast to end first (by default); none"}, towers, combine, threads, collectives},
-                  [](const Devices& devices, const Options& given) {
-                   StrategyOptions o("mirrored", given);
-                   Mirrored s{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0), parse_reduce(o.text("reduction", "tree")), parse_bucket(o.text("buckets", "auto")), parse_collectives(o.text("collectives", "tree"))};
-                   o.finish();
-                   return to_strategy(s);
-                 }});
-  out.push_back({"sharded", "a tower per device; the optimiser's state, the sums of gradients and the updates in ranges over the devices",
-                 {{"reduction", "tree (by default) or hierarchical, which have the same bits; ring, which has others"}, towers, combine, threads, collectives},
-                  [](const Devices& devices, const Options& given) {
-                   StrategyOptions o("sharded", given);
-                   Sharded s{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0), parse_reduce(o.text("reduction", "tree")), parse_collectives(o.text("collectives", "tree"))};
-                   o.finish();
-                   return to_strategy(s);
-                 }});
-  out.push_back({"parameter_server", "a worker per device, variables spread over server devices; synchronous, or loops with staleness or backup workers",
-                 {{"servers", "devices of the variables, by default cpu:0"}, {"staleness", "asynchronous: updates that may come between a gradient's version and its own"},
-                  {"backup", "synchronous, but so many workers are not waited for"}, towers, combine, threads},
-                 [](const Devices& devices, const Options& given) {
-                   StrategyOptions o("parameter_server", given);
-                   ParameterServer s{devices, parse_devices(o.text("servers", "cpu:0")), {}, o.integer("backup", 0), o.integer("towers", 0), o.combine(), o.integer("threads", 0)};
-                   if (given.contains("staleness")) s.staleness = o.integer("staleness", 0);
-                   o.finish();
-                   return to_strategy(s);
-                 }});
-  out.push_back({"layers", "the net cut over the devices", {towers, objective, combine, threads}, [](const Devices& devices, const Options& given) {
-                   StrategyOptions o("layers", given);
-                   Layers s{devices, o.integer("towers", 1), 1, PhaseOrder::by_tower, 1, o.combine(), o.integer("threads", 0)};
-                   s.cut = parse_layer_cut(o.text("objective", "max-load"));
-                   o.finish();
-                   return to_strategy(s);
-                 }});
-  const StrategyField order{"order", "gpipe, 1f1b or interleaved"}, chunks{"chunks", "stages of each device, where phases are interleaved"};
-  auto pipeline = [](const char* name, int replicas, const Devices& devices, const Options& given) {
-    StrategyOptions o(name, given);
-    Layers s{devices, o.integer("towers", static_cast<int>(devices.size())), o.integer("replicas", replicas), parse_phase_order(o.text("order", "1f1b")), o.integer("chunks", 1), o.combine(), o.integer("threads", 0)};
-    s.cut = parse_layer_cut(o.text("objective", "max-load"));
-    o.finish();
-    return strategy(name, s.devices, s);
+      collectives{"collectives", "who sums over GPUs: tree (the same bits on any devices; by default) or fastest (NCCL, which promises no bits)"}, order{"order", "gpipe, 1f1b or interleaved"},
+      chunks{"chunks", "stages of each device, where phases are interleaved"};
+  return {
+      def("auto", "the strategy, and as many of the devices, that are forecast to be fastest", {towers, combine, threads}, make_auto),
+      def("single", "everything on the first device", {towers, combine, threads}, make_single),
+      def("towers", "a tower per device, shared variables on one device",
+          {{"variables", "the device of the variables, by default cpu:0; spread: over the towers' devices by bytes; chosen: each where it is forecast to cost the least"},
+           {"reduction", "tree (by default), or hierarchical: each link group adds its own first; the same bits"}, towers, combine, threads}, make_towers),
+      def("mirrored", "a tower and a copy of every variable per device",
+          {{"reduction", "how gradients are added: tree (by default), hierarchical or reduce-to-one, which have the same bits; ring, which has others"},
+           {"buckets", "bytes of gradients that are added together; auto: what is forecast to end first (by default); none"}, towers, combine, threads, collectives}, make_mirrored),
+      def("sharded", "a tower per device; the optimiser's state, the sums of gradients and the updates in ranges over the devices",
+          {{"reduction", "tree (by default) or hierarchical, which have the same bits; ring, which has others"}, towers, combine, threads, collectives}, make_sharded),
+      def("parameter_server", "a worker per device, variables spread over server devices; synchronous, or loops with staleness or backup workers",
+          {{"servers", "devices of the variables, by default cpu:0"}, {"staleness", "asynchronous: updates that may come between a gradient's version and its own"},
+           {"backup", "synchronous, but so many workers are not waited for"}, towers, combine, threads}, make_parameter_server),
+      def("layers", "the net cut over the devices", {towers, objective, combine, threads}, make_layers),
+      def("pipeline", "the net cut over the devices, micro-batches in turn", {towers, {"replicas", "pipelines side by side"}, order, chunks, objective, combine, threads},
+          [](const Devices& devices, StrategyOptions& o) { return make_pipelines(devices, o, 1); }),
+      def("hybrid", "pipelines side by side, each over its share of the devices", {towers, {"replicas", "of the pipeline; by default 2"}, order, chunks, objective, combine, threads},
+          [](const Devices& devices, StrategyOptions& o) { return make_pipelines(devices, o, 2); }),
   };
-  out.push_back({"pipeline", "the net cut over the devices, micro-batches in turn", {towers, {"replicas", "pipelines side by side"}, order, chunks, objective, combine, threads},
-                 [pipeline](const Devices& devices, const Options& given) { return pipeline("pipeline", 1, devices, given); }});
-  out.push_back({"hybrid", "pipelines side by side, each over its share of the devices", {towers, {"replicas", "of the pipeline; by default 2"}, order, chunks, objective, combine, threads},
-                 [pipeline](const Devices& devices, const Options& given) { return pipeline("hybrid", 2, devices, given); }});
-  for (StrategyDef& def : out)
-    def.make = [make = def.make, name = def.name](const Devices& devices, const Options& options) {
-      Strategy s = make(devices, options);
-      s.name = name;
-      s.given = Given{devices, options};
-      return s;
-    };
-  return out;
 }
 
 }  // namespace belfry
