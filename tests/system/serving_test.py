@@ -126,7 +126,7 @@ def check_digits(folder, belfry):
         expect(done.returncode == 0 and done.stdout, f"{verb} of a run without weights: {done.stderr}")
     record["state"] = "state.safetensors"
     (folder / "run/run.json").write_text(json.dumps(record), encoding="utf-8")
-    done = belfry("place", "serve.json", "--move", "logits=cpu:1") if belfry("place", "run", "--inference", "-o", "serve.json").returncode == 0 else None
+    done = belfry("place", "serve.json", "--move", "**=cpu:1") if belfry("place", "run", "--inference", "-o", "serve.json").returncode == 0 else None
     expect(done and done.returncode == 1 and "a plan keeps those that it has" in done.stderr, f"a device that a plan has not: {done}")
 
     # A plan that serves: smaller, without labels, and run as it stands.
