@@ -1,6 +1,8 @@
 // What a program that is not right yet is told: empty Values, spent builders, sessions that were moved, steps that train nothing.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include <belfry/belfry.h>
 
 #include "says.h"
@@ -177,6 +179,8 @@ TEST(Feeds, whole_numbers_of_numpy_go_into_inputs_of_i32_where_they_fit) {
   EXPECT_EQ(one.all(), other.all());
   wide.data<std::int64_t>()[1] = std::int64_t{1} << 32;  // 0 in its low half
   EXPECT_TRUE(says([&] { session.run({{"image", image}, {"label", wide}}); }, {"'label' is i64 for an input of i32, which does not hold the 4294967296 in element 1"}));
+  wide.data<std::int64_t>()[0] = std::numeric_limits<std::int64_t>::min();
+  EXPECT_TRUE(says([&] { session.run({{"image", image}, {"label", wide}}); }, {"does not hold the -9223372036854775808 in element 0"}));
   EXPECT_TRUE(says([&] { session.run({{"image", image}, {"label", HostTensor(u8, {2})}}); }, {"'label' is u8(2), but the input is i32(batch); converted(tensor, i32)"}));
 }
 
