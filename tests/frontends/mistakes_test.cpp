@@ -54,7 +54,7 @@ TEST(Mistakes, a_value_of_another_graph_is_refused) {
   Unfinished l, other;
   EXPECT_TRUE(says([&] { l.b.minimize(mean(other.y), Sgd{}); }, {"[minimize] the value 'reduce_mean' is of the graph 'line', not of this Builder's"}));
   EXPECT_TRUE(says([&] { l.b.output("y", other.y); }, {"[output] the value"}));
-  EXPECT_TRUE(says([&] { l.x + other.y; }, {"[add]", "its input 'line/bias_add' is of the graph 'line', not of 'line'"}));
+  EXPECT_TRUE(says([&] { l.x + other.y; }, {"[add]", "its input 'line/bias_add' belongs to another graph, 'line'; this one is 'line'"}));
   EXPECT_TRUE(says([&] { l.b.minimize(mean(l.y), Sgd{.learning_rate = constant_rate(other.b.step(), {})}); }, {"[learning_rate] the value"}));
 }
 
