@@ -149,7 +149,7 @@ Value Graph::add(const OpDef& op, const std::vector<Value>& inputs, const Attrib
   }
   n.attributes = checked(op.attributes, attributes, where + ":");
   for (const Value& v : inputs) {
-    if (v && (v.graph != this || v.id.node >= size())) throw UserError(where + ": an input belongs to another graph");
+    if (v && (v.graph != this || v.id.node >= size())) throw UserError(fmt::format("{}: its input '{}' belongs to another graph, '{}'; this one is '{}'", where, v.name(), v.graph->name, name));
     n.inputs.push_back(v ? v.id : ValueId{});
   }
   InferContext context(*this, op, n.name, n.attributes, n.inputs);

@@ -54,8 +54,10 @@ inline Shape windows_over(InferContext& c, const Shape& x, std::int64_t window_h
   Sliding s({1, x[1].factor, x[2].factor, 1}, window_h, window_w, strides, c.attributes.text("padding") == "same", dilations);
   window_h = spread(window_h, dilations[0]);
   window_w = spread(window_w, dilations[1]);
-  if (s.h.count < 1 || s.w.count < 1)
-    c.fail("a window of " + std::to_string(window_h) + " x " + std::to_string(window_w) + " does not fit without padding; use padding \"same\"");
+  if (s.h.count < 1 || s.w.count < 1) {
+    const std::string first = x[1].factor <= 4 && x[3].factor > x[1].factor ? "; or is that height the channels? They come last: (rows, height, width, channels)" : "";
+    c.fail("a window of " + std::to_string(window_h) + " x " + std::to_string(window_w) + " does not fit without padding into height " + to_string(x[1]) + " and width " + to_string(x[2]) + "; use padding \"same\"" + first);
+  }
   return {x[0], s.h.count, s.w.count, std::move(channels)};
 }
 

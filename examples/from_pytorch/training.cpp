@@ -32,6 +32,7 @@ int main() {
     std::printf("epoch %d: loss %.2f, test accuracy %.2f\n", static_cast<int>(epoch), loss / static_cast<double>(steps), evaluate(session, data.test).at("accuracy"));
   }
   write_safetensors("net.safetensors", session.weights());
+  write_run_folder("run", session, {.pixels = Pixels{.rescale = {1.0 / 255, 0}}});  // for belfry predict run --feed PICTURES
 
   Session serving(net(1));  // on one device; the schedule and the optimizer are of no matter to it
   serving.load_weights("net.safetensors");

@@ -32,7 +32,8 @@ CLI::Validator count();
 struct Source {
   std::shared_ptr<const Graph> graph;           ///< of a plan: after the passes
   std::shared_ptr<const PlacedGraph> plan;      ///< null unless it was a plan
-  std::string state = {};                       ///< a file of variables' values that a graph file names; empty if none
+  std::string state = {};                       ///< a file of variables' values that a graph file names, or a run; empty if none
+  std::string run = {};                         ///< the folder of a run, where it is of one
 };
 Source load_source(const std::string& what, const Library& library);
 /// The text of the file, read once; none for a net's name.

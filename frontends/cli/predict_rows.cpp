@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/train_internal.h>
 #include <belfry/frontends/data/arrays.h>
 
 namespace belfry {
@@ -26,6 +27,8 @@ std::optional<PictureSize> picture_size(const Graph& g, const std::string& input
   if (size.channels != 1 && size.channels != 3) return {};
   return size;
 }
+
+bool goes_in_as_is(const Rescale& how) { return !how.standardised && how.scale == 1 && how.offset == 0; }
 
 /// The tensor as a column of rows that the input takes, where it is near enough.
 HostTensor fitted(const Graph& g, const std::string& input, HostTensor tensor) {
@@ -86,6 +89,8 @@ void PredictRows::take_tensors(const Graph& g, const std::vector<std::string>& i
     if (size && tensor.dtype() == u8 && !pixels) say(fmt::format("the bytes of '{}' go in as they are, 0 to 255; --rescale says otherwise\n", name));
     const bool bytes = size && tensor.dtype() == u8 && tensor.shape().size() >= 3;
     rows_.columns.insert_or_assign(name, bytes ? pictures_of(tensor, *size, pixels.value_or(Pixels{.rescale = {1, 0}})) : fitted(g, name, std::move(tensor)));
+    if (size && !bytes && pixels && !goes_in_as_is(pixels->rescale) && holds_bytes(rows_.columns.at(name)))
+      say(fmt::format("the numbers of '{}' are 0 to 255 and go in as they are, where the net knows {}: give them as bytes (u8), which are scaled so\n", name, to_string(pixels->rescale)));
   }
 }
 

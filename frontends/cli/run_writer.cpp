@@ -1,54 +1,37 @@
 #include <belfry/frontends/cli/train_internal.h>
 
 #include <filesystem>
-#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <belfry/frontends/files/files.h>
-#include <belfry/frontends/json/graph_file.h>
 #include <belfry/frontends/json/plan_file.h>
+#include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/session/trace.h>
 #include <belfry/frontends/state/checkpoint.h>
-#include <belfry/frontends/state/safetensors.h>
-#include <belfry/frontends/train/run_folder.h>
 
 namespace belfry {
 
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
-void put_record(const fs::path& out, const Json& run) { write_file(out / "run.json", run.dump(1) + "\n"); }
-
-/// Until then the newest checkpoint is what serves.
-void note_end(const fs::path& out) {
-  Json run = Json::parse(read_file(out / "run.json"));
-  run["state"] = "state.safetensors";
-  put_record(out, run);
-}
-
 }  // namespace
 
 void take_from_run(TrainArguments& o, bool to_evaluate) {
-  const Json run = Json::parse(read_file(fs::path(o.source) / "run.json"), nullptr, false);
-  if (!run.is_object()) throw UserError(fmt::format("{}/run.json: holds no JSON object", o.source));
-  auto of = [&](const char* key, Json::value_t type) {
-    if (!run.contains(key)) return Json(type);
-    if (run[key].type() != type) throw UserError(fmt::format("{}/run.json: /{} is no {}", o.source, key, Json(type).type_name()));
-    return run[key];
-  };
-  for (const Json& name : of("classes", Json::value_t::array))
-    if (name.is_string()) o.classes.push_back(name.get<std::string>());
+  RunFacts run = read_run_facts(o.source);
+  o.classes = std::move(run.classes);
   if (!to_evaluate) return;
   std::error_code error;
-  const std::string data = of("data", Json::value_t::string).get<std::string>();
-  if (o.hold_out <= 0 && (data == o.data || fs::equivalent(data, o.data, error))) o.hold_out = of("hold_out", Json::value_t::number_float).get<double>();
-  if (o.rescale.empty()) o.rescale = of("rescale", Json::value_t::string).get<std::string>();
-  o.antialias = o.antialias || of("antialias", Json::value_t::boolean).get<bool>();
-  o.averages = o.averages || of("averages", Json::value_t::boolean).get<bool>();
+  if (o.hold_out <= 0 && (run.data == o.data || fs::equivalent(run.data, o.data, error))) o.hold_out = run.hold_out;
+  if (o.rescale.empty()) o.rescale = run.rescale;
+  // A program that wrote its own run says what becomes of pixels, not of which data they were.
+  if (o.rescale.empty() && run.pixels && data_kind(o.data) == DataKind::photos) {
+    const Rescale& how = run.pixels->rescale;
+    o.rescale = how.standardised ? "standardise" : fmt::format("{},{}", how.scale, how.offset);
+  }
+  o.antialias = o.antialias || (run.pixels && run.pixels->antialias);
+  o.averages = o.averages || run.averages;
 }
 
 void refuse_run_there(const TrainArguments& o) {
@@ -60,57 +43,56 @@ void refuse_run_there(const TrainArguments& o) {
   throw UserError(fmt::format("{}: there is a run already: go on with it by --resume CHECKPOINT or its --checkpoints, name another folder, or replace it with --overwrite", o.out));
 }
 
-void write_run(Session& session, const TrainArguments& o, const DataSet& train, const FitOptions& options, const std::vector<std::string>& fetches) {
+RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& train, const FitOptions& options, const std::vector<std::string>& fetches) {
   if (o.overwrite)
     for (const char* part : {"run.json", "graph.json", "plan.json", "log.jsonl", "state.safetensors", "trace.json", "tensorboard"}) fs::remove_all(fs::path(o.out) / part);
-  Json run = {{"net", o.source}, {"data", o.data}, {"batch", options.batch}};
-  if (o.steps) run["steps"] = o.steps;
-  else run["epochs"] = o.epochs;
-  run["seed"] = o.placement.seed;
-  run["shuffle"] = o.shuffle;
-  run["full_batches"] = o.full_batches;
-  if (o.drop_last) run["drop_last"] = true;
-  if (!o.distort.empty()) run["distort"] = o.distort;
-  if (!o.rescale.empty()) run["rescale"] = o.rescale;
-  if (o.antialias) run["antialias"] = true;
-  if (!o.shard.empty()) run["shard"] = o.shard;
-  if (o.hold_out > 0) run["hold_out"] = o.hold_out;
-  if (o.patience) run["patience"] = o.patience;
-  run["precision"] = name_of(session.graph().precision);
-  run["strategy"] = session.strategy().name;
-  run["devices"] = o.placement.devices.empty() ? "cpu:0" : o.placement.devices;
+  RunFacts run{.averages = o.averages, .net = o.source, .data = o.data, .rescale = o.rescale, .hold_out = o.hold_out, .ended = false};
+  auto number = [&](const char* key, auto value) { run.settings.emplace_back(key, fmt::format("{}", value)); };
+  auto text = [&](const char* key, const std::string& value) {
+    if (!value.empty()) run.settings.emplace_back(key, json_text(value));
+  };
+  number("batch", options.batch);
+  if (o.steps) number("steps", o.steps);
+  else number("epochs", o.epochs);
+  number("seed", o.placement.seed);
+  number("shuffle", o.shuffle);
+  number("full_batches", o.full_batches);
+  if (o.drop_last) number("drop_last", true);
+  text("distort", o.distort);
+  if (o.antialias) number("antialias", true);
+  text("shard", o.shard);
+  if (o.patience) number("patience", o.patience);
+  text("precision", std::string(name_of(session.graph().precision)));
+  text("strategy", session.strategy().name);
+  text("devices", o.placement.devices.empty() ? "cpu:0" : o.placement.devices);
   if (!session.strategy().loops) {
     const PlacedGraph& plan = session.plan(options.batch, Mode::step, fetches);
-    run["towers"] = plan.towers;
-    run["threads"] = plan.threads;
-    run["arithmetic_hash"] = plan.arithmetic_hash;
+    number("towers", plan.towers);
+    number("threads", plan.threads);
+    text("arithmetic_hash", plan.arithmetic_hash);
   }
-  if (!o.placement.options.empty()) run["options"] = fmt::format("{}", fmt::join(o.placement.options, " "));
-  if (o.averages) run["averages"] = true;
-  if (!o.checkpoints.empty()) run["checkpoints"] = fs::proximate(fs::absolute(o.checkpoints), fs::absolute(o.out)).generic_string();
+  text("options", fmt::format("{}", fmt::join(o.placement.options, " ")));
+  if (!o.checkpoints.empty()) run.checkpoints = fs::proximate(fs::absolute(o.checkpoints), fs::absolute(o.out)).generic_string();
   const DataWanted wanted = data_wanted(session, o);
-  if (const auto names = class_names(o.data, wanted); !names.empty()) run["classes"] = names;
+  run.classes = class_names(o.data, wanted);
   // Arrays of which nobody says what their numbers are say nothing of pictures to come.
-  std::optional<Pixels> pixels = pixels_of(o.data, wanted);
-  if (!pixels && holds_bytes(train)) pixels = Pixels{.rescale = {1, 0}};
-  if (wanted.height && pixels) run["pixels"] = Json::parse(pixels_text(*pixels));
-  write_file(fs::path(o.out) / "graph.json", write_graph(session.graph()));
-  put_record(o.out, run);
+  if (wanted.height) run.pixels = pixels_of(o.data, wanted);
+  if (wanted.height && !run.pixels && holds_bytes(train)) run.pixels = Pixels{.rescale = {1, 0}};
+  write_run_folder(o.out, session, run);
+  return run;
 }
 
-void write_results(Session& session, const DataSet& data, const std::string& out, std::int64_t batch, const std::vector<std::string>& fetches) {
+void write_results(Session& session, const DataSet& data, const std::string& out, RunFacts run, std::int64_t batch, const std::vector<std::string>& fetches) {
   const fs::path dir = out;
-  State trained = session.state();
+  if (!session.strategy().loops) write_file((dir / "plan.json").string(), write_plan(session.plan(batch, Mode::step, fetches)));
+  run.ended = true;
+  write_run_folder(dir, session, run);
   if (session.strategy().loops) {
-    write_safetensors(dir / "state.safetensors", trained);
-    note_end(dir);
     say(fmt::format("wrote {0}/state.safetensors; there is no trace, since no step is like another\n", out));
     return;
   }
-  write_file((dir / "plan.json").string(), write_plan(session.plan(batch, Mode::step, fetches)));
-  write_safetensors(dir / "state.safetensors", trained);
-  note_end(dir);
   // The trace is of a step as training runs it: the first ones wake the threads, and what they change is put back.
+  const State trained = session.state();
   session.set_trace(true);
   Batches batches(data, std::min(batch, data.rows()));
   const NamedTensors rows = batches.next();

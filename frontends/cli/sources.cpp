@@ -77,7 +77,10 @@ Source load_source(const std::string& given, const std::optional<std::string>& f
     check_optimizer(*graph, what);
     out.graph = std::move(graph);
     if (!out.state.empty()) out.state = (std::filesystem::path(what).parent_path() / out.state).string();
-    if (run) out.state = run_state(given).string();
+    if (run) {
+      out.run = given;
+      out.state = find_run_state(given).value_or("").string();
+    }
     return out;
   }
   auto plan = std::make_shared<const PlacedGraph>(read_plan(text, what, library.ops));
@@ -103,6 +106,7 @@ void load_states(Session& session, const Source& source, const std::string& file
       throw UserError(std::string_view(e.what()).starts_with(path) ? fmt::format("{} {}", who, e.what()) : fmt::format("{} '{}': {}", who, path, e.what()));
     }
   };
+  if (!source.run.empty() && source.state.empty() && file.empty()) run_state(source.run);  // says why there are none
   if (!source.state.empty()) load(source.state, "the state that the graph's file names,");
   if (!file.empty()) load(file, "--state");
 }

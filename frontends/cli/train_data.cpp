@@ -42,13 +42,17 @@ Shard shard_of(const std::string& text) {
 
 }  // namespace
 
-bool holds_bytes(const DataSet& data) {
+bool holds_bytes(const HostTensor& pictures) {
   constexpr std::size_t kLooked = 1 << 20;
-  const auto image = data.columns.find("image");
-  if (image == data.columns.end() || image->second.dtype() != f32 || image->second.shape().size() != 4) return false;
-  const std::span<const float> some = image->second.data<float>().first(std::min(kLooked, image->second.data<float>().size()));
+  if (pictures.dtype() != f32 || pictures.shape().size() != 4) return false;
+  const std::span<const float> some = pictures.data<float>().first(std::min(kLooked, pictures.data<float>().size()));
   const bool whole = std::all_of(some.begin(), some.end(), [](float x) { return x >= 0 && x <= 255 && x == std::floor(x); });
   return whole && std::any_of(some.begin(), some.end(), [](float x) { return x > 15; });
+}
+
+bool holds_bytes(const DataSet& data) {
+  const auto image = data.columns.find("image");
+  return image != data.columns.end() && holds_bytes(image->second);
 }
 
 DataWanted data_wanted(const Session& session, const TrainArguments& o) {

@@ -9,6 +9,7 @@
 #include <belfry/frontends/data/data_folder.h>
 #include <belfry/frontends/data/distort.h>
 #include <belfry/frontends/train/fit.h>
+#include <belfry/frontends/train/run_folder.h>
 
 namespace belfry {
 
@@ -27,7 +28,9 @@ struct TrainArguments {
 Rescale rescale_of(const std::string& text);
 /// What the graph's inputs and the arguments ask of the data: photos of the size that it takes, windows of text of its length.
 DataWanted data_wanted(const Session& session, const TrainArguments& o);
-/// Whether there are pictures in which all values are bytes of files, 0 to 255.
+/// Whether these are pictures of f32 in which all values are bytes of files, 0 to 255.
+bool holds_bytes(const HostTensor& pictures);
+/// The same of its column "image".
 bool holds_bytes(const DataSet& data);
 /// The data themselves. Says so where pictures go in as bytes are.
 Splits splits_for(const Session& session, const TrainArguments& o);
@@ -37,8 +40,8 @@ void take_from_run(TrainArguments& o, bool to_evaluate);
 /// UserError where --out is the folder of a run that this one neither goes on with nor replaces.
 void refuse_run_there(const TrainArguments& o);
 /// In place of what --overwrite replaces: what the run was told, for `belfry runs`, its graph, and what a later `predict` must know of classes and pixels.
-void write_run(Session& session, const TrainArguments& o, const DataSet& train, const FitOptions& options, const std::vector<std::string>& fetches);
+RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& train, const FitOptions& options, const std::vector<std::string>& fetches);
 /// Plan, variables and the trace of a step, in the folder, which says then that the run has ended.
-void write_results(Session& session, const DataSet& data, const std::string& out, std::int64_t batch, const std::vector<std::string>& fetches);
+void write_results(Session& session, const DataSet& data, const std::string& out, RunFacts run, std::int64_t batch, const std::vector<std::string>& fetches);
 
 }  // namespace belfry

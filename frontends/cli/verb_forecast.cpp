@@ -41,7 +41,7 @@ void measure(ForecastArguments& o, const Source& source, const std::shared_ptr<c
 
 /// A placement a line, in order.
 void score_lines(Session& session, std::int64_t batch, const ForecastArguments& o, CostTable costs) {
-  PlacementScorer scorer = session.scorer(batch, std::move(costs), o.fetches, {o.placement.towers, o.placement.threads, o.batch});
+  PlacementScorer scorer = session.scorer(batch, std::move(costs), o.fetches, {o.placement.towers, o.placement.threads, o.batch}, o.mode());
   std::string line;
   for (std::int64_t number = 1; std::getline(std::cin, line); ++number) std::cout << scorer.line(line, number) << std::endl;  // a search waits for each
 }
@@ -51,7 +51,6 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
   if (o.json && (o.measure || !o.trace.empty())) throw WrongUse("--json writes the forecast alone, without what was measured: leave --measure and --trace out");
   if (o.jsonl && (o.json || o.measure || !o.trace.empty() || !o.placement.placement_file.empty()))
     throw WrongUse("--jsonl scores the placements on standard input alone: leave --json, --measure, --trace and --placement out");
-  if (o.jsonl && o.inference) throw WrongUse("--jsonl scores steps of training: leave --inference out");
   if (o.placement.no_cuda_graph && !o.measure) throw WrongUse("--no-cuda-graph is of runs: give --measure too");
   Source source = load_source(o.source, *library);
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;

@@ -80,7 +80,6 @@ void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library)
   if (!o.out.empty()) refuse_unwritable({o.out});
   if (text && is_partitioning(*text, o.source)) return solve(o, *text);
   if (!o.problem.empty() && o.problem != kOwn && o.problem != kPartitioning) throw WrongUse(fmt::format("--problem={}: the formats are {} and {}", o.problem, kOwn, kPartitioning));
-  if (o.inference && !o.problem.empty()) throw WrongUse("--problem is of steps of training: leave --inference out");
   o.placement.forecast = !o.problem.empty();
   Source source = load_source(o.source, text, *library);
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;

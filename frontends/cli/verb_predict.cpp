@@ -14,6 +14,7 @@
 #include <belfry/frontends/cli/train_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/json/strict_json.h>
+#include <belfry/frontends/session/plan_maker.h>
 #include <belfry/frontends/train/run_folder.h>
 #include <belfry/graph/attributes.h>
 #include <belfry/graph/rewrite.h>
@@ -58,18 +59,14 @@ Served served(const PredictArguments& o, const std::shared_ptr<const Library>& l
   return out;
 }
 
-/// What the fetches are computed from; all inputs where a name is none of the graph's values.
+/// What the fetches are computed from. UserError for a name that is none of the graph's values.
 std::vector<std::string> inputs_of(const Graph& g, const std::vector<std::string>& fetches) {
   std::vector<ValueId> wanted;
   std::vector<std::string> out;
-  bool known = true;
-  for (const std::string& f : fetches)
-    if (const auto metric = g.metrics.find(f); metric != g.metrics.end()) wanted.push_back(metric->second);
-    else if (const auto value = g.find(f)) wanted.push_back(*value);
-    else known = false;
+  for (const std::string& f : fetches) wanted.push_back(value_to_fetch(g, f));
   const std::vector<bool> read = ancestors(g, wanted);
   for (NodeId id : g.inputs())
-    if (!known || read[static_cast<std::size_t>(id)]) out.push_back(g.node(id).name);
+    if (read[static_cast<std::size_t>(id)]) out.push_back(g.node(id).name);
   return out;
 }
 

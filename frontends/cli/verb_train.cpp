@@ -120,7 +120,8 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
     session.prepare({batch}, Mode::step, fetches);
     if (o.verbose) say_memory(session);
   }
-  if (!o.out.empty()) remove_unfinished(o.out), write_run(session, o, data.train, fit_options, fetches);
+  RunFacts run;
+  if (!o.out.empty()) remove_unfinished(o.out), run = write_run(session, o, data.train, fit_options, fetches);
   ProgressLine line(data.train.types().contains("image") ? "img" : "rows", writes_over() ? one_device_rate(session, data.train, batch, fetches) : std::nullopt);
   bool first = !session.strategy().loops;
   fit_options.on_batch = [&](const Progress& p) {
@@ -136,7 +137,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   averages.reset();
   if (result.contains("accuracy")) std::cout << fmt::format("test accuracy {:.2f} %\n", 100 * result["accuracy"]);
   else std::cout << metrics_text(result) << "\n";
-  if (!o.out.empty()) write_results(session, data.train, o.out, batch, fetches);
+  if (!o.out.empty()) write_results(session, data.train, o.out, std::move(run), batch, fetches);
 }
 
 }  // namespace
@@ -205,7 +206,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
     std::shared_ptr<const Library> all = library();
     Source source = load_source(o->source, *all);
     refuse_broken(source, o->source);
-    if (!source.state.empty() && is_run_folder(o->source)) take_from_run(*o, true);
+    if (!source.run.empty()) take_from_run(*o, true);
     Session session = make_session(source, o->placement, all);
     load_states(session, source, o->state);
     say_initial(session, source, o->state);

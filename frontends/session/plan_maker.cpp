@@ -19,39 +19,6 @@
 
 namespace belfry {
 
-std::int64_t rows_of(const Graph& graph, const Batch& feeds) {
-  std::int64_t rows = -1;
-  std::string from;
-  for (NodeId id : graph.inputs()) {
-    const Node& n = graph.node(id);
-    auto feed = feeds.all().find(n.name);
-    if (feed == feeds.all().end()) {
-      std::vector<std::string> given;
-      for (const auto& [name, tensor] : feeds.all()) given.push_back(name);
-      throw UserError(fmt::format("there is no feed for the input '{}' {}; {}", n.name, to_string(n.types[0]),
-                                  given.empty() ? "nothing is fed: each input wants a tensor of its name" : fmt::format("there are feeds for {}", fmt::join(given, ", "))));
-    }
-    const LocalType& given = feed->second->type();
-    const TensorType& want = n.types[0];
-    auto refuse = [&] { throw UserError(fmt::format("the feed '{}' is {}, but the input is {}", n.name, to_string(given), to_string(want))); };
-    if (given.dtype != want.dtype || given.shape.size() != want.shape.size()) refuse();
-    for (std::size_t a = 0; a < want.shape.size(); ++a) {
-      const Dim& d = want.shape[a];
-      if (!d.symbolic()) {
-        if (d.factor != given.shape[a]) refuse();
-        continue;
-      }
-      if (d.symbol != graph.row_symbol) continue;
-      if (d.factor == 0 || given.shape[a] % d.factor) refuse();
-      std::int64_t here = given.shape[a] / d.factor;
-      if (rows < 0) rows = here, from = n.name;
-      if (here != rows) throw UserError(fmt::format("the feeds disagree about the batch: '{}' has {} rows, '{}' has {}", from, rows, n.name, here));
-    }
-  }
-  if (rows == 0) throw UserError("the feeds have no rows: a batch has at least one");
-  return std::max<std::int64_t>(rows, 1);
-}
-
 std::vector<std::string> loss_names(const Graph& graph) {
   const std::vector<ValueId>& losses = graph.train ? graph.train->losses : graph.losses;
   const auto alias = graph.aliases.find("loss");
@@ -76,25 +43,20 @@ std::optional<ValueId> gradient_of(const Graph& g, const std::string& name) {
   return {};
 }
 
-ValueId fetched_value(const Graph& g, std::string name) {
-  if (name.ends_with(kTowersSuffix)) name.resize(name.size() - std::string_view(kTowersSuffix).size());
-  if (auto metric = g.metrics.find(name); metric != g.metrics.end()) return metric->second;
-  if (auto v = g.find(name)) return *v;
-  if (auto v = gradient_of(g, name)) return *v;
-  std::vector<std::string> known;
-  for (const auto& [metric, v] : g.metrics) known.push_back(metric);
-  for (const Node& n : g.nodes()) known.push_back(n.name);
-  throw UserError(fmt::format("there is no value '{}' to fetch in the graph '{}'{}; belfry show lists them", name, g.name, did_you_mean(name, known)));
-}
-
-void check_written_out(const Graph& g, const Batch& feeds) {
-  std::vector<std::string> inputs;
-  for (NodeId id : g.inputs()) inputs.push_back(g.node(id).name);
-  for (const auto& [name, tensor] : feeds.all()) {
-    if (std::find(inputs.begin(), inputs.end(), name) != inputs.end()) continue;
-    const std::string near = did_you_mean(name, inputs);
-    throw UserError(fmt::format("the graph '{}' has no input '{}'{}", g.name, name, near.empty() ? fmt::format("; its inputs are: {}", fmt::join(inputs, ", ")) : near));
-  }
+/// The names nearest to one that is none, else those that are fetched most.
+std::string fetches_there(const Graph& g, const std::string& name) {
+  const std::vector<std::string> losses = loss_names(g);
+  std::vector<std::string> metrics, outputs, known = losses;
+  for (const auto& [metric, v] : g.metrics) metrics.push_back(metric);
+  for (ValueId v : g.outputs) outputs.push_back(g.name_of(v));
+  known.insert(known.end(), metrics.begin(), metrics.end());
+  for (const Node& n : g.nodes())
+    if (std::find(known.begin(), known.end(), n.name) == known.end()) known.push_back(n.name);
+  if (const std::string near = did_you_mean(name, known); !near.empty()) return near;
+  std::string out;
+  for (const auto& [what, names] : {std::pair("losses", &losses), {"metrics", &metrics}, {"outputs", &outputs}})
+    if (!names->empty()) out += fmt::format("{} {} {}", out.empty() ? "; it has the" : ", the", what, fmt::join(*names, ", "));
+  return out;
 }
 
 /// Whether the feeds say how many rows a batch has.
@@ -132,6 +94,14 @@ void keep_threads(PlacedGraph& plan, const PlacedGraph& from) {
 }
 
 }  // namespace
+
+ValueId value_to_fetch(const Graph& g, std::string name) {
+  if (name.ends_with(kTowersSuffix)) name.resize(name.size() - std::string_view(kTowersSuffix).size());
+  if (auto metric = g.metrics.find(name); metric != g.metrics.end()) return metric->second;
+  if (auto v = g.find(name)) return *v;
+  if (auto v = gradient_of(g, name)) return *v;
+  throw UserError(fmt::format("there is no value '{}' to fetch in the graph '{}'{}; belfry show lists all", name, g.name, fetches_there(g, name)));
+}
 
 PlanMaker::PlanMaker(Graph graph, Strategy strategy, SessionOptions options)
     : source_(std::move(graph)), strategy_(std::move(strategy)), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()) {
@@ -189,6 +159,7 @@ std::shared_ptr<const Graph> PlanMaker::graph_for(Mode mode, const std::vector<s
     // Fetch names are those of the user: a metric's name stands for its value.
     std::vector<std::string> values;
     for (const std::string& f : fetches) {
+      value_to_fetch(source_, f);
       auto metric = source_.metrics.find(f);
       values.push_back(metric == source_.metrics.end() ? f : source_.name_of(metric->second));
     }
@@ -266,7 +237,7 @@ ValueId PlanMaker::fetched(const Graph& graph, Mode mode, const std::string& nam
   if (decided_ && mode != Mode::infer)
     for (const auto& [known, v] : request_of(*decided_).fetches)
       if (known == name) return v;
-  return fetched_value(graph, name);
+  return value_to_fetch(graph, name);
 }
 
 /// By its step of this batch.

@@ -20,20 +20,22 @@ class Results {
  public:
   Results() = default;
   explicit Results(std::map<std::string, HostTensor> tensors) : tensors_(std::move(tensors)) {}
-  /// UserError with the fetched names if there is none.
+  /// UserError with the fetched names and the nearest if there is none.
   const HostTensor& operator[](const std::string& name) const&;
   HostTensor operator[](const std::string& name) && { return std::as_const(*this)[name]; }  ///< of a result that goes: a tensor that stays
   /// The only element; UserError for another dtype or more elements.
   template <class T>
-  T item(const std::string& name) const { return (*this)[name].item<T>(); }
+  T item(const std::string& name) const { return checked(name, dtype_of<T>(), true).template item<T>(); }
   template <class T>
-  std::span<const T> data(const std::string& name) const& { return (*this)[name].template data<T>(); }
+  std::span<const T> data(const std::string& name) const& { return checked(name, dtype_of<T>(), false).template data<T>(); }
   template <class T>
   std::span<const T> data(const std::string& name) && = delete;  // it would view what is gone: keep the results
   const std::map<std::string, HostTensor>& all() const& { return tensors_; }
   std::map<std::string, HostTensor> all() && { return std::move(tensors_); }
 
  private:
+  /// UserError that names the value where it is of another dtype, or is to be one element and is not.
+  const HostTensor& checked(const std::string& name, DType dtype, bool one) const;
   std::map<std::string, HostTensor> tensors_;
 };
 
@@ -50,6 +52,8 @@ class Batch {
   }
   const std::map<std::string, const HostTensor*>& all() const { return feeds_; }
   bool written_out() const { return written_out_; }
+  /// Another tensor for a feed that is there.
+  void replace(const std::string& name, const HostTensor& tensor) { feeds_[name] = &tensor; }
   /// The same of copies, of no other batch; 0 of one without feeds.
   std::uint64_t number() const { return number_; }
 

@@ -17,15 +17,6 @@
 
 namespace belfry {
 
-const HostTensor& Results::operator[](const std::string& name) const& {
-  if (auto at = tensors_.find(name); at != tensors_.end()) return at->second;
-  std::vector<std::string> names;
-  for (const auto& [n, t] : tensors_) names.push_back(n);
-  throw UserError(fmt::format("'{}' was not fetched; fetched were: {}", name, fmt::join(names, ", ")));
-}
-
-// ---------------------------------------------------------------- implementation
-
 namespace {
 
 constexpr std::size_t kFewPrograms = 8, kMostPrograms = 64;
@@ -223,7 +214,7 @@ struct Session::Impl {
     }
   }
 
-  Results execute(Mode mode, const Batch& feeds, const std::vector<std::string>& wanted, const std::function<Batch()>& next = {}) {
+  Results execute(Mode mode, const Batch& given, const std::vector<std::string>& wanted, const std::function<Batch()>& next = {}) {
     const OneCaller caller(inside);
     const std::vector<std::string> fetches = wanted.empty() ? maker.default_fetches(mode) : wanted;
     if (!lost.empty()) throw DeviceError(fmt::format("this session has lost its GPU: {}; make a new one, from a checkpoint", lost));
@@ -233,6 +224,9 @@ struct Session::Impl {
                                   "an update; run() gives its values, evaluate() their means", maker.training().name));
     if (mode == Mode::step && !torn.empty())
       throw UserError(fmt::format("a failed step left these variables partly updated: {}; load a state or reset", fmt::join(torn, ", ")));
+    std::map<std::string, HostTensor> narrow;
+    const std::optional<Batch> fitting = narrowed(maker.source(), given, narrow);
+    const Batch& feeds = fitting ? *fitting : given;
     Built& b = built(maker.key_of(mode, feeds, fetches));
     make_ready(b);
     ran = &b;
@@ -304,9 +298,9 @@ const PlacedGraph& Session::plan(std::int64_t batch, Mode mode, const std::vecto
   return *impl.built(impl.maker.key_of(mode, batch, fetches)).plan;
 }
 
-PlacementScorer Session::scorer(std::int64_t batch, CostTable costs, const std::vector<std::string>& fetches, const SaidOfPlacements& said) {
+PlacementScorer Session::scorer(std::int64_t batch, CostTable costs, const std::vector<std::string>& fetches, const SaidOfPlacements& said, Mode mode) {
   PlanMaker& maker = alive(impl_).maker;
-  return maker.scorer(maker.key_of(Mode::step, batch, fetches), std::move(costs), said);
+  return maker.scorer(maker.key_of(mode, batch, fetches), std::move(costs), said);
 }
 
 State Session::state() {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <belfry/executor/run.h>
+#include <belfry/frontends/session/feeds.h>
 #include <belfry/frontends/session/library.h>
 #include <belfry/frontends/session/placement_scorer.h>
 #include <belfry/frontends/session/results.h>
@@ -70,8 +71,8 @@ class Session {
   /// The plan that a step of this batch size runs: made and verified, nothing allocated. UserError where it does not fit the
   /// memory of its devices.
   const PlacedGraph& plan(std::int64_t batch, Mode mode = Mode::step, const std::vector<std::string>& fetches = {});
-  /// Scores other placements of that step, beside its own on the same devices.
-  PlacementScorer scorer(std::int64_t batch, CostTable costs, const std::vector<std::string>& fetches = {}, const SaidOfPlacements& said = {});
+  /// Scores other placements of that plan, beside its own on the same devices.
+  PlacementScorer scorer(std::int64_t batch, CostTable costs, const std::vector<std::string>& fetches = {}, const SaidOfPlacements& said = {}, Mode mode = Mode::step);
 
   /// All variables, with their current values.
   State state();
@@ -113,8 +114,5 @@ class Session {
   explicit Session(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
-
-/// The rows of a batch of feeds: UserError where inputs disagree, are missing or are of other types.
-std::int64_t rows_of(const Graph& graph, const Batch& feeds);
 
 }  // namespace belfry

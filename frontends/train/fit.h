@@ -18,7 +18,14 @@
 namespace belfry {
 
 /// Means by name, of losses and metrics: over rows, or by the metric "name/weight" where the graph has one, which is not given itself.
-using Metrics = std::map<std::string, double>;
+class Metrics : public std::map<std::string, double> {
+ public:
+  using std::map<std::string, double>::map;
+  /// UserError with the names that are there and the nearest.
+  double at(const std::string& name) const;
+  double& operator[](const std::string& name) & { return std::map<std::string, double>::operator[](name); }
+  double operator[](const std::string& name) && { return at(name); }  ///< a 0 that is made for an unknown name would pass for a result
+};
 
 struct Progress {
   std::int64_t epoch = 0, epochs = 0;       ///< of the session: counted from 0, and the one at which this training ends

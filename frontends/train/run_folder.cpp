@@ -8,6 +8,7 @@
 #include <belfry/frontends/json/graph_file.h>
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/state/checkpoint.h>
+#include <belfry/frontends/state/safetensors.h>
 #include <belfry/frontends/train/checkpoints.h>
 #include <belfry/graph/rewrite.h>
 #include <belfry/ops/optimizer/optimizer.h>
@@ -17,23 +18,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-JsonDocument record_of(const fs::path& folder) {
-  const fs::path file = folder / "run.json";
-  if (!is_run_folder(folder)) throw UserError(fmt::format("{}: no folder of a run: it has no run.json; belfry train --out makes one", folder.string()));
-  return JsonDocument(read_file(file), file.string());
+constexpr const char *kRecord = "run.json", *kGraph = "graph.json", *kState = "state.safetensors";
+
+/// Where this run's variables are; what lies there of an earlier one is none of them.
+std::optional<fs::path> state_of(const RunFacts& facts, const fs::path& folder) {
+  if (facts.ended) return folder / kState;
+  if (facts.checkpoints.empty()) return {};
+  const fs::path dir = (folder / facts.checkpoints).lexically_normal();
+  std::error_code error;
+  if (fs::exists(best_checkpoint(dir), error)) return best_checkpoint(dir);
+  return latest_checkpoint(dir);
 }
 
-fs::path state_of(const JsonDocument& record, const fs::path& folder) {
-  const JsonValue& run = record.object(record.root());
-  if (const JsonValue* ended = run.find("state")) return folder / record.text(*ended);
+fs::path need_state(const RunFacts& facts, const fs::path& folder) {
+  if (const auto file = state_of(facts, folder)) return *file;
   std::error_code error;
-  if (const JsonValue* checkpoints = run.find("checkpoints")) {
-    const fs::path dir = (folder / record.text(*checkpoints)).lexically_normal();
-    if (fs::exists(best_checkpoint(dir), error)) return best_checkpoint(dir);
-    if (const auto latest = latest_checkpoint(dir)) return *latest;
-  }
-  if (fs::exists(folder / "state.safetensors", error)) return folder / "state.safetensors";
-  throw UserError(fmt::format("{}: its training has not ended, and has no checkpoint: there are no weights yet", folder.string()));
+  const fs::path left = folder / kState;
+  throw UserError(fmt::format("{}: its training has not ended, and has no checkpoint: there are no weights yet{}", folder.string(),
+                              fs::exists(left, error) ? fmt::format("; {} is of a training before it: --state {} takes that", left.string(), left.string()) : ""));
 }
 
 Pixels pixels_of(const JsonDocument& d, const JsonValue& value) {
@@ -67,38 +69,86 @@ State weights_of(const Graph& graph, State all, bool averages) {
   return out;
 }
 
-}  // namespace
-
-bool is_run_folder(const fs::path& folder) {
-  std::error_code error;
-  return fs::is_regular_file(folder / "run.json", error);
-}
-
-fs::path run_state(const fs::path& folder) { return state_of(record_of(folder), folder); }
-
-RunFolder read_run_folder(const fs::path& folder, const Library& library, const fs::path& state) {
-  const JsonDocument record = record_of(folder);
-  const JsonValue& run = record.object(record.root());
-  const std::string file = (folder / "graph.json").string();
-  std::error_code error;
-  if (!fs::exists(file, error)) throw UserError(fmt::format("{}: has no graph.json; name the net or graph in its place, and --state {}", folder.string(), (folder / "state.safetensors").string()));
-  RunFolder out{.graph = without_training(read_graph(read_file(file), file, library.ops))};
-  out.state = state.empty() ? state_of(record, folder) : state;
-  const JsonValue* averages = run.find("averages");
-  out.weights = weights_of(out.graph, read_weights(out.state.string()), averages && record.flag(*averages));
-  for (NodeId id : out.graph.variables())
-    if (const Node& n = out.graph.node(id); n.attributes.flag("trainable") && !out.weights.contains(n.name)) throw UserError(fmt::format("{}: lacks the variable '{}' of {}", out.state.string(), n.name, file));
-  if (const JsonValue* names = run.find("classes"))
-    for (const JsonValue& name : record.array(*names)) out.classes.push_back(record.text(name));
-  if (const JsonValue* pixels = run.find("pixels")) out.pixels = pixels_of(record, *pixels);
-  return out;
-}
-
 std::string pixels_text(const Pixels& p) {
   std::string out = p.rescale.standardised ? "\"standardise\": true" : fmt::format("\"scale\": {}, \"offset\": {}", json_real(p.rescale.scale), json_real(p.rescale.offset));
   if (p.antialias) out += ", \"antialias\": true";
   if (p.resized) out += fmt::format(", \"resized\": {}", p.resized);
   return "{" + out + "}";
+}
+
+std::string record_text(const RunFacts& facts, const Graph& graph) {
+  std::vector<std::string> lines;
+  auto put = [&](const std::string& key, const std::string& json) { lines.push_back(fmt::format(" {}: {}", json_text(key), json)); };
+  put("net", json_text(facts.net.empty() ? graph.name : facts.net));
+  if (!facts.data.empty()) put("data", json_text(facts.data));
+  for (const auto& [key, json] : facts.settings) put(key, json);
+  if (!facts.rescale.empty()) put("rescale", json_text(facts.rescale));
+  if (facts.hold_out > 0) put("hold_out", json_real(facts.hold_out));
+  if (facts.averages) put("averages", "true");
+  if (!facts.checkpoints.empty()) put("checkpoints", json_text(facts.checkpoints));
+  std::vector<std::string> names;
+  for (const std::string& c : facts.classes) names.push_back(json_text(c));
+  if (!names.empty()) put("classes", fmt::format("[{}]", fmt::join(names, ", ")));
+  if (facts.pixels) put("pixels", pixels_text(*facts.pixels));
+  if (facts.ended) put("state", json_text(kState));
+  return fmt::format("{{\n{}\n}}\n", fmt::join(lines, ",\n"));
+}
+
+}  // namespace
+
+bool is_run_folder(const fs::path& folder) {
+  std::error_code error;
+  return fs::is_regular_file(folder / kRecord, error);
+}
+
+RunFacts read_run_facts(const fs::path& folder) {
+  if (!is_run_folder(folder)) throw UserError(fmt::format("{}: no folder of a run: it has no {}; belfry train --out makes one, and write_run_folder", folder.string(), kRecord));
+  const std::string file = (folder / kRecord).string();
+  const JsonDocument d(read_file(file), file);
+  const JsonValue& run = d.object(d.root());
+  RunFacts out{.ended = false};
+  auto text = [&](const char* key, std::string& field) {
+    if (const JsonValue* v = run.find(key)) field = d.text(*v);
+  };
+  text("net", out.net);
+  text("data", out.data);
+  text("rescale", out.rescale);
+  text("checkpoints", out.checkpoints);
+  if (const JsonValue* v = run.find("hold_out")) out.hold_out = d.real(*v);
+  if (const JsonValue* v = run.find("averages")) out.averages = d.flag(*v);
+  if (const JsonValue* v = run.find("classes"))
+    for (const JsonValue& name : d.array(*v)) out.classes.push_back(d.text(name));
+  if (const JsonValue* v = run.find("pixels")) out.pixels = pixels_of(d, *v);
+  if (const JsonValue* v = run.find("state")) {
+    out.ended = true;
+    if (d.text(*v) != kState) d.fail(*v, fmt::format("the variables of a run that has ended are in {}", kState));
+  }
+  return out;
+}
+
+void write_run_folder(const fs::path& folder, Session& session, const RunFacts& facts) {
+  make_folder(folder.string());
+  write_file((folder / kGraph).string(), write_graph(session.graph()));
+  if (facts.ended) write_safetensors((folder / kState).string(), session.state());
+  write_file((folder / kRecord).string(), record_text(facts, session.graph()));
+}
+
+std::optional<fs::path> find_run_state(const fs::path& folder) { return state_of(read_run_facts(folder), folder); }
+fs::path run_state(const fs::path& folder) { return need_state(read_run_facts(folder), folder); }
+
+RunFolder read_run_folder(const fs::path& folder, const Library& library, const fs::path& state) {
+  RunFacts facts = read_run_facts(folder);
+  const std::string file = (folder / kGraph).string();
+  std::error_code error;
+  if (!fs::exists(file, error)) throw UserError(fmt::format("{}: has no {}; name the net or graph in its place, and --state {}", folder.string(), kGraph, (folder / kState).string()));
+  RunFolder out{.graph = without_training(read_graph(read_file(file), file, library.ops))};
+  out.state = state.empty() ? need_state(facts, folder) : state;
+  out.weights = weights_of(out.graph, read_weights(out.state.string()), facts.averages);
+  for (NodeId id : out.graph.variables())
+    if (const Node& n = out.graph.node(id); n.attributes.flag("trainable") && !out.weights.contains(n.name)) throw UserError(fmt::format("{}: lacks the variable '{}' of {}", out.state.string(), n.name, file));
+  out.classes = std::move(facts.classes);
+  out.pixels = facts.pixels;
+  return out;
 }
 
 }  // namespace belfry

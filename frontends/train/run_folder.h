@@ -1,9 +1,10 @@
-// The folder that a training has written, read back to serve the net.
+// The folder that a training writes, read back to serve and to evaluate the net.
 #pragma once
 
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <belfry/frontends/data/pictures.h>
@@ -13,22 +14,41 @@
 
 namespace belfry {
 
-struct RunFolder {
-  Graph graph;                            ///< without the optimizer
-  State weights = {};                     ///< its variables; where the run evaluated with moving averages, these
-  std::vector<std::string> classes = {};  ///< what the numbers of the labels stand for; empty where nobody said
-  std::optional<Pixels> pixels = {};      ///< of a net that reads pictures
-  std::filesystem::path state = {};       ///< the file that the weights are of
+/// What run.json says. All of it may be left out: pictures are then fed as arrays, and classes have numbers.
+struct RunFacts {
+  std::vector<std::string> classes = {};  ///< what the numbers of the labels stand for
+  std::optional<Pixels> pixels = {};      ///< of a net that reads pictures: what became of them
+  bool averages = false;                  ///< the moving averages of the variables serve in their place
+  std::string net = {};                   ///< empty: the graph's name
+  std::string data = {};                  ///< that it was trained on
+  std::string rescale = {};               ///< of `data`, as the option of that name has it
+  double hold_out = 0;                    ///< the part of `data` that is held out
+  std::string checkpoints = {};           ///< their folder, as seen from this one: they serve while training goes on
+  bool ended = true;                      ///< the variables are in the folder too
+  std::vector<std::pair<std::string, std::string>> settings = {};  ///< further ones, each as JSON: `belfry runs` shows those that differ
 };
 
 /// Whether it is a folder with a run.json.
 bool is_run_folder(const std::filesystem::path& folder);
-/// Its variables' file: of a training that ended what it left, else its best or its latest checkpoint. UserError where there is none.
-std::filesystem::path run_state(const std::filesystem::path& folder);
-/// UserError for a folder that is none, that has no graph, or whose state is of another one. `state` in place of the folder's own.
-RunFolder read_run_folder(const std::filesystem::path& folder, const Library& library = *standard_library(), const std::filesystem::path& state = {});
+/// UserError for a folder that is none, and for a run.json that cannot be read. Settings are left where they are.
+RunFacts read_run_facts(const std::filesystem::path& folder);
+/// Graph, run.json and, where the training has ended, variables, in a folder that is made if it is not there: `belfry predict`, `evaluate`, `show` and the other
+/// verbs take it in a net's place.
+void write_run_folder(const std::filesystem::path& folder, Session& session, const RunFacts& facts = {});
 
-/// What run.json says of pixels, as text of a JSON object.
-std::string pixels_text(const Pixels& pixels);
+struct RunFolder {
+  Graph graph;                            ///< without the optimizer
+  State weights = {};                     ///< its variables; where the run evaluated with moving averages, these
+  std::vector<std::string> classes = {};
+  std::optional<Pixels> pixels = {};
+  std::filesystem::path state = {};       ///< the file that the weights are of
+};
+
+/// The file of a run's variables: of a training that ended what it left, else its best or its latest checkpoint; none where there is no such yet.
+std::optional<std::filesystem::path> find_run_state(const std::filesystem::path& folder);
+/// UserError where there is none.
+std::filesystem::path run_state(const std::filesystem::path& folder);
+/// UserError for a folder that is none, that has no graph or no weights, or whose state is of another one. `state` in place of the folder's own.
+RunFolder read_run_folder(const std::filesystem::path& folder, const Library& library = *standard_library(), const std::filesystem::path& state = {});
 
 }  // namespace belfry

@@ -25,7 +25,7 @@ int Cluster::at(const DeviceId& id) const {
   if (int d = find(id); d >= 0) return d;
   std::vector<DeviceId> known;
   for (const ClusterDevice& d : devices) known.push_back(d.id);
-  throw UserError(fmt::format("device {} is not among the devices of this plan: {}; name it with --devices", to_string(id), to_string(known)));
+  throw UserError(fmt::format("device {} is not among the devices of this plan: {}; name it with --devices where the graph is placed: a plan keeps those that it has", to_string(id), to_string(known)));
 }
 
 int Cluster::host() const {

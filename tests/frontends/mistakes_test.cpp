@@ -1,6 +1,8 @@
 // What a program that is not right yet is told: empty Values, spent builders, sessions that were moved, steps that train nothing.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include <belfry/belfry.h>
 
 #include "says.h"
@@ -52,6 +54,7 @@ TEST(Mistakes, a_value_of_another_graph_is_refused) {
   Unfinished l, other;
   EXPECT_TRUE(says([&] { l.b.minimize(mean(other.y), Sgd{}); }, {"[minimize] the value 'reduce_mean' is of the graph 'line', not of this Builder's"}));
   EXPECT_TRUE(says([&] { l.b.output("y", other.y); }, {"[output] the value"}));
+  EXPECT_TRUE(says([&] { l.x + other.y; }, {"[add]", "its input 'line/bias_add' belongs to another graph, 'line'; this one is 'line'"}));
   EXPECT_TRUE(says([&] { l.b.minimize(mean(l.y), Sgd{.learning_rate = constant_rate(other.b.step(), {})}); }, {"[learning_rate] the value"}));
 }
 
@@ -117,6 +120,68 @@ TEST(Mistakes, a_feed_that_no_input_reads_is_named) {
   EXPECT_TRUE(says([&] { session.predict({{"x", x}, {"sample_weight", weight}}); }, {"no input 'sample_weight'; its inputs are: x"}));
   // A data set may have columns for other graphs.
   session.run(std::map<std::string, HostTensor>{{"x", x}, {"weight", weight}});
+}
+
+/// Two classes of pictures, with a loss and a metric.
+Graph pictures() {
+  Builder b("pictures");
+  Value image = b.input("image", f32, {kBatch, 6, 5, 3}), label = b.input("label", i32, {kBatch});
+  Value logits = nn::dense(flatten(image), {.units = 2, .name = "head"});
+  b.output("logits", logits);
+  b.metric("accuracy", mean(equal(argmax(logits), label)));
+  b.minimize(mean(sparse_softmax_cross_entropy(logits, label)), Sgd{});
+  return std::move(b).build();
+}
+
+TEST(Mistakes, names_that_are_none_get_the_nearest_and_what_is_there) {
+  Session session(pictures());
+  const HostTensor image(f32, {4, 6, 5, 3}), label(i32, {4});
+  auto fetching = [&](const char* name) { return [&, name] { session.step({{"image", image}, {"label", label}}, {name}); }; };
+  EXPECT_TRUE(says(fetching("acuracy"), {"no value 'acuracy' to fetch in the graph 'pictures'; did you mean accuracy?"}));
+  EXPECT_TRUE(says(fetching("los"), {"did you mean loss"}));
+  EXPECT_TRUE(says(fetching("top_5_errors"), {"; it has the losses loss, the metrics accuracy, the outputs logits; "}));
+  EXPECT_TRUE(says([&] { session.predict({{"imag", image}}, {"logit"}); }, {"no value 'logit' to fetch", "logits"}));
+
+  const Results r = session.step({{"image", image}, {"label", label}}, {"loss", "logits"});
+  EXPECT_TRUE(says([&] { r.item<double>("loss"); }, {"'loss' is f32(), and was read as f64"}));
+  EXPECT_TRUE(says([&] { r.item<float>("logits"); }, {"'logits' is f32(4, 2): item() is of one element"}));
+  EXPECT_TRUE(says([&] { r.data<std::int32_t>("logits"); }, {"'logits' is f32(4, 2), and was read as i32"}));
+  EXPECT_TRUE(says([&] { r["lots"]; }, {"'lots' was not fetched; fetched were: logits, loss; did you mean loss"}));
+
+  DataSet data;
+  data.columns = {{"image", image}, {"label", label}};
+  EXPECT_TRUE(says([&] { evaluate(session, data).at("acuracy"); }, {"no 'acuracy' among what was evaluated: accuracy, loss; did you mean accuracy"}));
+  EXPECT_TRUE(says([&] { evaluate(session, data)["acuracy"]; }, {"no 'acuracy'"}));
+  EXPECT_EQ(evaluate(session, data)["accuracy"], 1);
+}
+
+TEST(Mistakes, pictures_with_channels_first_are_told_that_they_come_last) {
+  Session session(pictures());
+  const HostTensor first(f32, {4, 3, 6, 5}), other(f32, {4, 6, 4, 3}), label(i32, {4});
+  EXPECT_TRUE(says([&] { session.step({{"image", first}, {"label", label}}); }, {"f32(4, 3, 6, 5), but the input is f32(batch, 6, 5, 3); channels come last: (rows, height, width, channels)"}));
+  const std::string message = message_of([&] { session.step({{"image", other}, {"label", label}}); });
+  EXPECT_NE(message.find("f32(4, 6, 4, 3), but"), message.npos) << message;
+  EXPECT_EQ(message.find("channels"), message.npos) << message;
+  auto net = [](const Shape& image) {
+    Builder b("net");
+    nn::conv2d(b.input("image", f32, image), {.filters = 8, .kernel = 5});
+  };
+  EXPECT_TRUE(says([&] { net({kBatch, 3, 32, 32}); }, {"does not fit without padding into height 3 and width 32; use padding \"same\"; or is that height the channels? They come last"}));
+  EXPECT_EQ(message_of([&] { net({kBatch, 32, 4, 3}); }).find("channels?"), std::string::npos);
+}
+
+TEST(Feeds, whole_numbers_of_numpy_go_into_inputs_of_i32_where_they_fit) {
+  Session session(pictures());
+  HostTensor image(f32, {2, 6, 5, 3}), narrow = HostTensor::of<std::int32_t>({2}, {1, 0}), wide = HostTensor::of<std::int64_t>({2}, {1, 0});
+  for (float& x : image.data<float>()) x = static_cast<float>(&x - image.data<float>().data()) / 64;
+  const std::vector<std::string> all = {"loss", "accuracy"};
+  const Results one = session.run({{"image", image}, {"label", narrow}}, all), other = session.run({{"image", image}, {"label", wide}}, all);
+  EXPECT_EQ(one.all(), other.all());
+  wide.data<std::int64_t>()[1] = std::int64_t{1} << 32;  // 0 in its low half
+  EXPECT_TRUE(says([&] { session.run({{"image", image}, {"label", wide}}); }, {"'label' is i64 for an input of i32, which does not hold the 4294967296 in element 1"}));
+  wide.data<std::int64_t>()[0] = std::numeric_limits<std::int64_t>::min();
+  EXPECT_TRUE(says([&] { session.run({{"image", image}, {"label", wide}}); }, {"does not hold the -9223372036854775808 in element 0"}));
+  EXPECT_TRUE(says([&] { session.run({{"image", image}, {"label", HostTensor(u8, {2})}}); }, {"'label' is u8(2), but the input is i32(batch); converted(tensor, i32)"}));
 }
 
 TEST(Builder, gives_outputs_names_to_fetch_them_by) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include <belfry/belfry.h>
@@ -191,6 +192,40 @@ TEST(TrainingRuns, batches_that_are_made_ahead_are_those_that_are_asked_for) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_EQ(quick.depth(), 0);
+}
+
+TEST(RunFolder, gives_back_what_a_program_wrote_and_serves_it) {
+  Folder folder;
+  const std::filesystem::path run = folder.path() / "runs/a";
+  const DataSet data = points(20);
+  Session session(line());
+  fit(session, data, {.batch = 5});
+  const Pixels pixels{.rescale = {1.0 / 255, 0.5}, .antialias = true, .resized = 32};
+  write_run_folder(run, session, {.classes = {"low", "\"high\""}, .pixels = pixels, .data = "points", .rescale = "1/255", .hold_out = 0.25, .settings = {{"batch", "5"}}});
+  const RunFacts facts = read_run_facts(run);
+  EXPECT_TRUE(facts.ended && !facts.averages);
+  EXPECT_EQ(std::tuple(facts.net, facts.data, facts.rescale, facts.hold_out), std::tuple("line", "points", "1/255", 0.25));
+  const RunFolder read = read_run_folder(run);
+  EXPECT_EQ(read.classes, (std::vector<std::string>{"low", "\"high\""}));
+  EXPECT_EQ(std::tuple(read.pixels->rescale.scale, read.pixels->rescale.offset, read.pixels->antialias, read.pixels->resized), std::tuple(1.0 / 255, 0.5, true, 32));
+  EXPECT_EQ(read.weights, session.weights());
+  EXPECT_FALSE(read.graph.train);
+
+  // While another training goes on there, neither its weights nor those of the one before serve; then its checkpoint does.
+  write_run_folder(run, session, {.checkpoints = "../ck", .ended = false});
+  EXPECT_FALSE(find_run_state(run));
+  EXPECT_TRUE(says([&] { read_run_folder(run); }, {"its training has not ended", "state.safetensors is of a training before it"}));
+  EXPECT_EQ(read_run_folder(run, *standard_library(), run / "state.safetensors").weights, session.weights());
+  fit(session, data, {.batch = 5, .checkpoints = (folder.path() / "runs/ck").string()});
+  EXPECT_EQ(run_state(run).filename(), "step-00000008.safetensors");
+  EXPECT_EQ(read_run_folder(run).weights, session.weights());
+  EXPECT_TRUE(says([&] { read_run_facts(folder.path()); }, {"no folder of a run: it has no run.json"}));
+  const std::vector<std::pair<const char*, const char*>> broken = {{"[]", "must be an object"}, {R"({"classes": "low"})", "/classes"}, {R"({"classes": [3]})", "/classes/0"},
+                                                                   {R"({"hold_out": "a"})", "/hold_out"}, {R"({"pixels": {"size": 3}})", "size"}, {R"({"state": "/etc/x"})", "/state"}};
+  for (const auto& [text, words] : broken) {
+    write_file(run / "run.json", text);
+    EXPECT_TRUE(says([&] { read_run_facts(run); }, {"run.json", words})) << text;
+  }
 }
 
 }  // namespace

@@ -119,7 +119,7 @@ with tempfile.TemporaryDirectory() as name:
     check(0, ["more.safetensors: the graph has no input 'labels'", "its inputs are image, label"], "run", "mnist_cnn", "--feed", "more.safetensors")
     check(1, ["no feed for the input 'image' f32(batch, 28, 28, 1); there are feeds for label"], "run", "mnist_cnn", "--feed", "less.safetensors")
     check(1, ["no feed for the input 'image'", "nothing is fed"], "run", "mnist_cnn")
-    check(1, ["no value 'zz' to fetch", "belfry show lists them"], "run", "mnist_cnn", "--feed", "feed.safetensors", "--fetch", "zz")
+    check(1, ["no value 'zz' to fetch", "losses loss, the metrics accuracy", "belfry show lists all"], "run", "mnist_cnn", "--feed", "feed.safetensors", "--fetch", "zz")
 
     # Where the result cannot be written is said before the work.
     for option in ("--out", "--save-state", "--trace"):

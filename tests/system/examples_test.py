@@ -1,7 +1,9 @@
 """Every short example runs and prints what stands beside it, numbers with a point to a tenth. Arguments: their folder, belfry, the programs."""
 
+import json
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -20,9 +22,28 @@ def same(line, wanted):
     return all(abs(float(a) - float(b)) <= 0.1 * max(abs(float(b)), 0.1) for a, b in zip(NUMBER.findall(line), NUMBER.findall(wanted)))
 
 
+def check_run_folder(work, printed):
+    """What a program has written stands for its net on the command line."""
+    found = {}
+    for words in ("evaluate run --data digits --json", "predict run --feed digits.npy --top 1 --json", "show run", "runs run"):
+        (pathlib.Path(work) / "digits.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + b"{'descr': '|u1', 'fortran_order': False, 'shape': (500, 28, 28), }".ljust(117) + b"\n" + (pathlib.Path(work) / "digits/t10k-images-idx3-ubyte").read_bytes()[16:])
+        done = subprocess.run([belfry, *words.split()], cwd=work, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        found[words.split()[0]] = done.stdout
+        if done.returncode:
+            objections.append(f"{words}: {done.stderr[-500:]}")
+    accuracy = json.loads(found["evaluate"])["means"]["accuracy"]
+    labels = (pathlib.Path(work) / "digits/t10k-labels-idx1-ubyte").read_bytes()[8:]
+    scores, = json.loads(found["predict"])["outputs"].values()
+    right = sum(row[0]["class"] == label for row, label in zip(scores, labels))
+    if right != round(500 * accuracy) or f"test accuracy {accuracy:.2f}\nloaded" not in printed:
+        objections.append(f"a program's own run: {right} of 500 are right, {accuracy} is evaluated, and it printed\n{printed}")
+
+
 for name, command in sorted(programs.items()):
     with tempfile.TemporaryDirectory() as work:
         done = subprocess.run(command, cwd=work, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if name == "training":
+            check_run_folder(work, done.stdout)
     wanted = [line for file in folder.rglob(f"{name}.txt") for line in file.read_text(encoding="utf-8").splitlines()]
     lines = done.stdout.splitlines()
     if done.returncode or len(lines) != len(wanted) or not all(map(same, lines, wanted)):

@@ -100,6 +100,11 @@ def check_digits(folder, belfry):
         right = sum(int(re.search(r"class (\d)", line)[1]) == label for line, label in zip(done.stdout.splitlines(), labels))
         expect(abs(right / 64 - accuracy) < 1e-4, f"{kind}: {right} of 64 are right, and {accuracy} of the evaluation")
     expect(outs[0] == outs[1], "bytes and floats give other scores")
+    (folder / "wide.npy").write_bytes(npy("<f4", (64, 28, 28, 1), struct.pack(f"<{len(pixels)}f", *pixels)))
+    done = belfry("predict", "run", "--feed", "wide.npy", "--top", "1")
+    expect(done.returncode == 0 and "0 to 255 and go in as they are" in done.stderr, f"numbers of 0 to 255 into a net that knows 0 to 1: {done.stderr}")
+    done = belfry("predict", "run", "--feed", "photos", "--fetch", "acuracy")
+    expect(done.returncode == 1 and "no value 'acuracy' to fetch" in done.stderr and "did you mean accuracy" in done.stderr, f"a name to fetch that is none: {done}")
     done = belfry("predict", "mnist_cnn", "--feed", "bytes.npy", "--top", "1")
     expect(done.returncode == 0 and "0 to 255; --rescale says otherwise" in done.stderr, f"bytes into a net that no run describes: {done}")
 
@@ -109,6 +114,20 @@ def check_digits(folder, belfry):
     (folder / "run/run.json").write_text(json.dumps(record), encoding="utf-8")
     done = belfry("predict", "run", "--feed", "bytes.npy", "--out", "last.safetensors")
     expect(done.returncode == 0 and "weights of run/ck/step-00000032.safetensors" in done.stderr and (folder / "last.safetensors").read_bytes() == outs[0], f"a run that has not ended: {done.stderr}")
+
+    # What lies there of an earlier training is not this one's; what needs no weights does without.
+    record.pop("checkpoints")
+    (folder / "run/run.json").write_text(json.dumps(record), encoding="utf-8")
+    for verb in (["predict", "run", "--feed", "bytes.npy"], ["evaluate", "run", "--data", "digits"]):
+        done = belfry(*verb)
+        expect(done.returncode == 1 and "has not ended" in done.stderr and "--state run/state.safetensors takes that" in done.stderr, f"{verb} of a run without weights: {done}")
+    for verb in (["show", "run"], ["place", "run"], ["forecast", "run"], ["predict", "run", "--feed", "bytes.npy", "--state", "run/state.safetensors"]):
+        done = belfry(*verb)
+        expect(done.returncode == 0 and done.stdout, f"{verb} of a run without weights: {done.stderr}")
+    record["state"] = "state.safetensors"
+    (folder / "run/run.json").write_text(json.dumps(record), encoding="utf-8")
+    done = belfry("place", "serve.json", "--move", "**=cpu:1") if belfry("place", "run", "--inference", "-o", "serve.json").returncode == 0 else None
+    expect(done and done.returncode == 1 and "a plan keeps those that it has" in done.stderr, f"a device that a plan has not: {done}")
 
     # A plan that serves: smaller, without labels, and run as it stands.
     for name, more in (("train.json", []), ("serve.json", ["--inference"])):
@@ -126,9 +145,12 @@ def check_digits(folder, belfry):
     expect(done.returncode == 0 and "label" not in done.stdout and "image" in done.stdout, f"show --inference: {done.stdout[:300]}")
     done = belfry("bench", "run", "--inference", "--batch", "4", "--towers", "1", "--rounds", "2")
     expect(done.returncode == 0 and "a batch served (" in done.stdout, f"bench --inference: {done}")
-    for verb, words in ((["show", "serve.json", "--inference"], "is a plan"), (["forecast", "run", "--inference", "--jsonl"], "--jsonl scores steps"), (["place", "run", "--inference", "--problem"], "--problem is of steps")):
-        done = belfry(*verb)
-        expect(done.returncode == 2 and words in done.stderr, f"{verb}: {done}")
+    done = belfry("show", "serve.json", "--inference")
+    expect(done.returncode == 2 and "is a plan" in done.stderr, f"show --inference of a plan: {done}")
+    problem = [json.loads(line) for line in re.findall(r'^ *(\{"name": .*?\}),?$', belfry("place", "run", "--inference", "--batch", "64", "--problem").stdout, re.M) if "assigned" in line]
+    done = belfry("forecast", "run", "--inference", "--batch", "64", "--jsonl", text=f"{[0] * len(problem)}\n")
+    expect(len(problem) > 5 and not any("label" in n["name"] or "adam" in n["name"] for n in problem), f"a problem of what serves: {problem}")
+    expect(done.returncode == 0 and abs(json.loads(done.stdout).get("step_seconds", 0) / seconds[1] - 1) < 1e-9, f"a score of what serves: {done}, not {seconds[1]}")
 
     # Runs: the steps that were done beside those that were asked for.
     expect(belfry("train", "mlp", "--data", "digits", "--steps", "40", "--batch", "16", "--out", "asked").returncode == 0, "a run of 40 steps")
@@ -169,8 +191,8 @@ def check_clusters(belfry):
 with tempfile.TemporaryDirectory() as name:
     here = pathlib.Path(name)
 
-    def run_here(*arguments):
-        return subprocess.run([program, *arguments], cwd=here, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    def run_here(*arguments, text=""):
+        return subprocess.run([program, *arguments], cwd=here, capture_output=True, text=True, input=text)
 
     check_photos(here, run_here)
     check_digits(here, run_here)

@@ -1,0 +1,91 @@
+#include <belfry/frontends/session/feeds.h>
+
+#include <algorithm>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace belfry {
+
+namespace {
+
+bool narrows(DType given, DType want) { return given == i64 && want == i32; }
+
+/// Whether they are pictures as (rows, channels, height, width) for an input that has channels last.
+bool channels_first(const Extents& given, const Shape& want) {
+  return given.size() == 4 && want.size() == 4 && Dim(given[1]) == want[3] && Dim(given[2]) == want[1] && Dim(given[3]) == want[2];
+}
+
+[[noreturn]] void refuse(const std::string& input, const LocalType& given, const TensorType& want) {
+  std::string hint;
+  if (channels_first(given.shape, want.shape)) hint = "; channels come last: (rows, height, width, channels)";
+  if (given.dtype != want.dtype && !narrows(given.dtype, want.dtype)) hint += fmt::format("; converted(tensor, {0}), or numpy's astype, makes it {0}", name_of(want.dtype));
+  throw UserError(fmt::format("the feed '{}' is {}, but the input is {}{}", input, to_string(given), to_string(want), hint));
+}
+
+[[noreturn]] void refuse_missing(const Node& input, const Batch& feeds) {
+  std::vector<std::string> given;
+  for (const auto& [name, tensor] : feeds.all()) given.push_back(name);
+  throw UserError(fmt::format("there is no feed for the input '{}' {}; {}", input.name, to_string(input.types[0]),
+                              given.empty() ? "nothing is fed: each input wants a tensor of its name" : fmt::format("there are feeds for {}", fmt::join(given, ", "))));
+}
+
+}  // namespace
+
+std::int64_t rows_of(const Graph& graph, const Batch& feeds) {
+  std::int64_t rows = -1;
+  std::string from;
+  for (NodeId id : graph.inputs()) {
+    const Node& n = graph.node(id);
+    auto feed = feeds.all().find(n.name);
+    if (feed == feeds.all().end()) refuse_missing(n, feeds);
+    const LocalType& given = feed->second->type();
+    const TensorType& want = n.types[0];
+    if ((given.dtype != want.dtype && !narrows(given.dtype, want.dtype)) || given.shape.size() != want.shape.size()) refuse(n.name, given, want);
+    for (std::size_t a = 0; a < want.shape.size(); ++a) {
+      const Dim& d = want.shape[a];
+      if (!d.symbolic()) {
+        if (d.factor != given.shape[a]) refuse(n.name, given, want);
+        continue;
+      }
+      if (d.symbol != graph.row_symbol) continue;
+      if (d.factor == 0 || given.shape[a] % d.factor) refuse(n.name, given, want);
+      std::int64_t here = given.shape[a] / d.factor;
+      if (rows < 0) rows = here, from = n.name;
+      if (here != rows) throw UserError(fmt::format("the feeds disagree about the batch: '{}' has {} rows, '{}' has {}", from, rows, n.name, here));
+    }
+  }
+  if (rows == 0) throw UserError("the feeds have no rows: a batch has at least one");
+  return std::max<std::int64_t>(rows, 1);
+}
+
+std::optional<Batch> narrowed(const Graph& graph, const Batch& feeds, std::map<std::string, HostTensor>& room) {
+  std::optional<Batch> out;
+  for (const auto& [name, tensor] : feeds.all()) {
+    if (tensor->dtype() != i64) continue;
+    const NodeId id = graph.find_node(name);
+    if (id < 0 || graph.node(id).op->name != kInput || !narrows(i64, graph.node(id).types[0].dtype)) continue;
+    const std::span<const std::int64_t> values = tensor->data<std::int64_t>();
+    using Limits = std::numeric_limits<std::int32_t>;
+    const auto wrong = std::find_if(values.begin(), values.end(), [](std::int64_t v) { return v < Limits::min() || v > Limits::max(); });
+    if (wrong != values.end())
+      throw UserError(fmt::format("the feed '{}' is i64 for an input of i32, which does not hold the {} in element {}", name, *wrong, wrong - values.begin()));
+    if (!out) out = feeds;
+    out->replace(name, room.insert_or_assign(name, converted(*tensor, i32)).first->second);
+  }
+  return out;
+}
+
+void check_written_out(const Graph& g, const Batch& feeds) {
+  std::vector<std::string> inputs;
+  for (NodeId id : g.inputs()) inputs.push_back(g.node(id).name);
+  for (const auto& [name, tensor] : feeds.all()) {
+    if (std::find(inputs.begin(), inputs.end(), name) != inputs.end()) continue;
+    const std::string near = did_you_mean(name, inputs);
+    throw UserError(fmt::format("the graph '{}' has no input '{}'{}", g.name, name, near.empty() ? fmt::format("; its inputs are: {}", fmt::join(inputs, ", ")) : near));
+  }
+}
+
+}  // namespace belfry
