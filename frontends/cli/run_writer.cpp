@@ -1,5 +1,6 @@
 #include <belfry/frontends/cli/train_internal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 
@@ -12,6 +13,7 @@
 #include <belfry/frontends/session/trace.h>
 #include <belfry/frontends/state/checkpoint.h>
 #include <belfry/frontends/state/safetensors.h>
+#include <belfry/frontends/train/checkpoints.h>
 #include <belfry/frontends/train/run_folder.h>
 
 namespace belfry {
@@ -51,23 +53,68 @@ void take_from_run(TrainArguments& o, bool to_evaluate) {
   o.averages = o.averages || of("averages", Json::value_t::boolean).get<bool>();
 }
 
-void refuse_run_there(const TrainArguments& o) {
-  if (o.overwrite && o.out.empty()) throw WrongUse("--overwrite is of --out: give that too");
-  if (o.out.empty() || o.overwrite || !is_run_folder(o.out)) return;
+namespace {
+
+std::string text_in_run(const fs::path& folder, const char* key) {
+  const Json run = Json::parse(read_file(folder / "run.json"), nullptr, false);
+  return run.is_object() && run.contains(key) && run[key].is_string() ? run[key].get<std::string>() : "";
+}
+
+/// Whether the run that is in --out keeps its checkpoints in this folder.
+bool keeps_in(const TrainArguments& o, const fs::path& folder) {
+  std::error_code error;
+  const std::string kept = is_run_folder(o.out) ? text_in_run(o.out, "checkpoints") : "";
+  return !kept.empty() && fs::equivalent(fs::path(o.out) / kept, folder, error);
+}
+
+bool holds_checkpoints(const fs::path& folder) {
+  std::error_code error;
+  return latest_checkpoint(folder) || fs::exists(best_checkpoint(folder), error);
+}
+
+/// What a folder of data has in it would be data.
+void refuse_among_data(const TrainArguments& o, const char* option, const std::string& folder) {
+  std::error_code error;
+  if (folder.empty() || !fs::is_directory(o.data, error)) return;
+  const fs::path data = fs::canonical(o.data, error), out = fs::weakly_canonical(fs::absolute(folder), error);
+  if (std::mismatch(data.begin(), data.end(), out.begin(), out.end()).first == data.end()) throw UserError(fmt::format("{} {}: lies in the folder of the data, {}; name one beside it", option, folder, o.data));
+}
+
+}  // namespace
+
+bool goes_on_there(const TrainArguments& o) {
+  if (o.out.empty() || o.overwrite || !is_run_folder(o.out)) return false;
+  if (!o.resume.empty()) return keeps_in(o, fs::absolute(o.resume).parent_path());
   std::error_code error;
   const bool unfinished = !fs::exists(fs::path(o.out) / "state.safetensors", error);
-  if (!o.resume.empty() || (!o.checkpoints.empty() && (unfinished || latest_checkpoint(o.checkpoints)))) return;
+  return !o.checkpoints.empty() && keeps_in(o, o.checkpoints) && (unfinished || latest_checkpoint(o.checkpoints));
+}
+
+void refuse_run_there(const TrainArguments& o) {
+  if (o.overwrite && o.out.empty()) throw WrongUse("--overwrite is of --out: give that too");
+  refuse_among_data(o, "--out", o.out);
+  refuse_among_data(o, "--checkpoints", o.checkpoints);
+  if (o.overwrite && !o.checkpoints.empty() && holds_checkpoints(o.checkpoints)) {
+    if (!o.resume.empty()) throw UserError(fmt::format("{}: holds checkpoints already, and the run that begins anew from {} would leave its own among them: name another folder", o.checkpoints, o.resume));
+    if (!keeps_in(o, o.checkpoints)) throw UserError(fmt::format("{}: holds checkpoints of another run than the one in {}, and --overwrite replaces that one alone: name another folder for the checkpoints, or remove these", o.checkpoints, o.out));
+  }
+  if (o.out.empty() || o.overwrite || !is_run_folder(o.out) || goes_on_there(o)) return;
+  if (!o.resume.empty()) throw UserError(fmt::format("{}: there is a run already, and {} is none of its checkpoints: name another folder, or replace the run with --overwrite", o.out, o.resume));
   throw UserError(fmt::format("{}: there is a run already: go on with it by --resume CHECKPOINT or its --checkpoints, name another folder, or replace it with --overwrite", o.out));
 }
 
 void write_run(Session& session, const TrainArguments& o, const DataSet& train, const FitOptions& options, const std::vector<std::string>& fetches) {
+  if (o.overwrite && o.resume.empty() && !o.checkpoints.empty() && keeps_in(o, o.checkpoints)) {  // before run.json, which says whose they are
+    for (auto old = latest_checkpoint(o.checkpoints); old; old = latest_checkpoint(o.checkpoints)) fs::remove(*old);
+    fs::remove(best_checkpoint(o.checkpoints));
+  }
   if (o.overwrite)
     for (const char* part : {"run.json", "graph.json", "plan.json", "log.jsonl", "state.safetensors", "trace.json", "tensorboard"}) fs::remove_all(fs::path(o.out) / part);
   Json run = {{"net", o.source}, {"data", o.data}, {"batch", options.batch}};
   if (o.steps) run["steps"] = o.steps;
   else run["epochs"] = o.epochs;
   run["seed"] = o.placement.seed;
-  run["shuffle"] = o.shuffle;
+  run["shuffle"] = options.shuffle.has_value();
   run["full_batches"] = o.full_batches;
   if (o.drop_last) run["drop_last"] = true;
   if (!o.distort.empty()) run["distort"] = o.distort;
@@ -87,6 +134,7 @@ void write_run(Session& session, const TrainArguments& o, const DataSet& train, 
   }
   if (!o.placement.options.empty()) run["options"] = fmt::format("{}", fmt::join(o.placement.options, " "));
   if (o.averages) run["averages"] = true;
+  if (const std::string kept = goes_on_there(o) ? text_in_run(o.out, "checkpoints") : ""; o.checkpoints.empty() && !kept.empty()) run["checkpoints"] = kept;
   if (!o.checkpoints.empty()) run["checkpoints"] = fs::proximate(fs::absolute(o.checkpoints), fs::absolute(o.out)).generic_string();
   const DataWanted wanted = data_wanted(session, o);
   if (const auto names = class_names(o.data, wanted); !names.empty()) run["classes"] = names;
