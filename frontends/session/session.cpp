@@ -304,6 +304,12 @@ const PlacedGraph& Session::plan(std::int64_t batch, Mode mode, const std::vecto
   return *impl.built(impl.maker.key_of(mode, batch, fetches)).plan;
 }
 
+std::string Session::what_would_fit(std::int64_t batch, Mode mode, const std::vector<std::string>& fetches) {
+  const PlacedGraph& made = plan(batch, mode, fetches);
+  PlanMaker& maker = alive(impl_).maker;
+  return maker.what_would_fit(maker.key_of(mode, batch, fetches), made);
+}
+
 PlacementScorer Session::scorer(std::int64_t batch, CostTable costs, const std::vector<std::string>& fetches, const SaidOfPlacements& said) {
   PlanMaker& maker = alive(impl_).maker;
   return maker.scorer(maker.key_of(Mode::step, batch, fetches), std::move(costs), said);
