@@ -124,7 +124,7 @@ Splits splits_for(const Session& session, const TrainArguments& o) {
   const DataWanted wanted = data_wanted(session, o);
   Splits out = data_folder(o.data, wanted);
   for (const DataSet* part : {&out.train, &out.test}) refuse_labels(session.graph(), *part, o, wanted);
-  if (o.hold_out > 0) say(fmt::format("{} of {} rows are held out to test on\n", out.test.rows(), out.train.rows() + out.test.rows()));
+  if (o.hold_out > 0) say(fmt::format("{} rows of {} are held out to test on\n", out.test.rows(), out.train.rows() + out.test.rows()));
   else if (out.train.columns.empty() && out.train.made.empty()) say(fmt::format("{} comes in one part: all {} rows are evaluated\n", o.data, out.test.rows()));
   if (o.rescale.empty() && holds_bytes(out.train)) say("the pixels go in as they are, 0 to 255; most nets learn better from 0 to 1: --rescale 1/255\n");
   return out;

@@ -123,7 +123,7 @@ def check_photos(folder):
         expect(done.returncode and wanted in done.stderr, f"{words}: {done.stderr}")
     # Class folders alone: a part is held out by --hold-out, and evaluated are all of them; their order is shuffled unless somebody says otherwise.
     done = belfry(folder, "train", "mnist_cnn", "--data", "photos/train", "--hold-out", "0.3", "--epochs", "1", "--out", "held")
-    said = re.search(r"(\d+) of 40 rows are held out to test on", done.stderr)
+    said = re.search(r"(\d+) rows of 40 are held out to test on", done.stderr)
     expect(done.returncode == 0 and said and 4 <= int(said[1]) <= 20 and "photos come in another order in each epoch" in done.stderr, f"held out of class folders: {done.stderr[-600:]}")
     expect(json.loads((folder / "held/run.json").read_text())["shuffle"] is True, "photos are shuffled, and run.json does not say so")
     done = belfry(folder, "train", "mnist_cnn", "--data", "photos", "--steps", "1", "--no-shuffle")
@@ -166,7 +166,7 @@ def check_arrays(folder):
     held = []
     for data in ("one.npz", "one.csv"):
         done = belfry(folder, "train", "mnist_cnn", "--data", data, "--hold-out", "0.3", "--rescale", "1/255", "--batch", "8", "--epochs", "4", "--seed", "1")
-        held += re.findall(r"(\d+) of 40 rows are held out", done.stderr) + [done.stdout]
+        held += re.findall(r"(\d+) rows of 40 are held out", done.stderr) + [done.stdout]
         expect(done.returncode == 0 and "test accuracy 100.00 %" in done.stdout, f"{data}: {done}")
         done = belfry(folder, "train", "mnist_cnn", "--data", data)
         expect(done.returncode == 1 and "comes in one part" in done.stderr and "--hold-out" in done.stderr, f"{data} without a part held out: {done}")
