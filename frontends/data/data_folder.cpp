@@ -36,10 +36,11 @@ bool holds_classes(const fs::path& dir) {
   return std::any_of(fs::begin(all), fs::end(all), has_pictures);
 }
 
-/// Class folders to train on: those in train/, or with a part to hold out perhaps the folder's own.
+/// Class folders to train on: those in train/, or of what comes in one part perhaps the folder's own.
 fs::path photos_to_train_on(const fs::path& dir, const DataWanted& wanted) {
   std::error_code error;
   const bool has_train = fs::is_directory(dir / "train", error);
+  if (wanted.all_to_test && wanted.hold_out <= 0 && !has_train) return dir;
   if (wanted.hold_out <= 0 && !has_train) throw UserError(fmt::format("{}: photos in class folders, none of which are to test on: hold a part out, as --hold-out 0.2 does, or put them into train/ and val/", dir.string()));
   if (wanted.hold_out > 0)
     for (const char* other : {"val", "test"})
