@@ -11,6 +11,7 @@
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/session/library.h>
 #include <belfry/graph/graph.h>
+#include <belfry/placer/strategies/strategies.h>
 
 namespace belfry {
 
@@ -45,6 +46,19 @@ int parsed(CLI::App& app, int argc, char** argv) {
   }
 }
 
+/// Strategies of one's own stand in the help of each verb that takes one.
+void name_own_strategies(CLI::App& app, const Library& library) {
+  std::string own;
+  for (const StrategyDef& s : library.strategies) {
+    const std::vector<StrategyDef> standard = standard_strategies();
+    if (std::any_of(standard.begin(), standard.end(), [&](const StrategyDef& known) { return known.name == s.name; })) continue;
+    own += fmt::format("; {}: {}", s.name, s.help);
+    for (const StrategyField& f : s.fields) own += fmt::format(", -O {}={}", f.name, f.help);
+  }
+  for (CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; }))
+    if (CLI::Option* strategy = verb->get_option_no_throw("--strategy")) strategy->description(strategy->get_description() + own);
+}
+
 }  // namespace
 
 int cli_main(int argc, char** argv, std::shared_ptr<const Library> own) {
@@ -67,6 +81,7 @@ int cli_main(int argc, char** argv, std::shared_ptr<const Library> own) {
   add_convert_verb(app, library);
   add_data_verb(app, library);
   add_completion_verb(app);
+  if (own) name_own_strategies(app, *own);
   if (argc < 2) {
     fmt::print(stderr, "{}", app.help());
     return 2;

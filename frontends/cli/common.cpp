@@ -8,9 +8,11 @@
 #include <filesystem>
 #include <iostream>
 #include <set>
+#include <thread>
 
 #include <fmt/format.h>
 
+#include <belfry/frontends/cli/partitioning_internal.h>
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/draw/describe_slow.h>
 #include <belfry/frontends/files/files.h>
@@ -37,7 +39,8 @@ CLI::Validator whole(std::uint64_t low, std::uint64_t high) {
 
 CLI::Validator count() { return whole(1, std::uint64_t{1} << 62); }
 
-void PlacementArguments::add_to(CLI::App& app, bool runs) {
+void PlacementArguments::add_to(CLI::App& app, bool does_run) {
+  runs = does_run;
   app.add_option("--precision", precision, "f32, bf16 or f16: what products and what follows them are computed on; by default as the graph says")->check(CLI::IsMember({"f32", "bf16", "f16"}));
   app.add_option("--strategy", strategy, "single, towers, mirrored, sharded, parameter_server, layers, pipeline, hybrid or auto; by default towers on several devices")->type_name("NAME");
   app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0, or the GPUs of --cluster")->type_name("LIST")
@@ -46,7 +49,7 @@ void PlacementArguments::add_to(CLI::App& app, bool runs) {
   app.add_option("--threads-per-tower", threads, "by default cores / towers")->check(whole(1, kMostThreads));
   app.add_option("-O", options, "an option of the strategy: -O variables=cpu:0")->type_name("KEY=VALUE");
   app.add_option("--move", moves, "devices of nodes by name: 'tower_1/logits/**=cpu:0'")->type_name("GLOB=DEVICE");
-  app.add_option("--placement", placement_file, "a placement file: rules, towers, threads and batch; --towers, --threads-per-tower and --batch go before it, and without any it has one tower")->check(CLI::ExistingFile);
+  app.add_option("--placement", placement_file, "a placement file: rules, towers, threads and batch (place and forecast take an answer of dnn-partitioning too); --towers, --threads-per-tower and --batch go before it, and without any it has one tower")->check(CLI::ExistingFile);
   app.add_option("--cluster", cluster_file, fmt::format("devices, memory spaces and links from a file, or of one that is known: {}", fmt::join(cluster_names(), ", ")))->check(is_cluster());
   app.add_option("--memory-fraction", memory_fraction, "of a GPU's memory that plans may take; by default 0.95")->check(CLI::Range(0.01, 1.0));
   app.add_option("--calibration", calibration, "what was measured on this machine, for forecasts and for --strategy auto: belfry bench --calibrate writes it")->check(CLI::ExistingFile);
@@ -102,7 +105,17 @@ void refuse_idle(const std::vector<std::pair<const char*, bool>>& options, const
   if (!given.empty()) throw WrongUse(fmt::format("{} {} nothing here: {}", fmt::join(given, ", "), given.size() == 1 ? "does" : "do", why));
 }
 
-PlacementFile placement_of(const PlacementArguments& a) { return read_placement(read_file(a.placement_file), a.placement_file); }
+PlacementFile placement_of(const PlacementArguments& a) {
+  const std::string text = read_file(a.placement_file);
+  if (is_split(text, a.placement_file)) throw UserError(fmt::format("{}: is an answer in the format of dnn-partitioning, which place and forecast take: belfry place -o PLAN makes a plan of it that runs", a.placement_file));
+  return read_placement(text, a.placement_file);
+}
+
+/// What is made up for another machine runs here with its threads, on what is here.
+void say_elsewhere(const Cluster& cluster, const PlacementArguments& a) {
+  if (const int here = static_cast<int>(std::thread::hardware_concurrency()); cluster.cores != here)
+    say(fmt::format("--cluster {}: a machine of {} core{}, and this one has {}: threads go by that, and all runs here; what it would take there say belfry forecast and place\n", a.cluster_file, cluster.cores, cluster.cores == 1 ? "" : "s", here));
+}
 
 /// Devices that a cluster's file lacks: naming them again would not help.
 void refuse_absent(const std::vector<DeviceId>& devices, const SessionOptions& options, const PlacementArguments& a) {
@@ -170,6 +183,7 @@ bool names_gpu(const Source& source, const PlacementArguments& a, const std::opt
 Session make_session(const Source& source, const PlacementArguments& a, std::shared_ptr<const Library> library, bool anew) {
   SessionOptions options;
   if (!a.cluster_file.empty()) options.cluster = read_cluster(cluster_text(a.cluster_file), a.cluster_file);
+  if (options.cluster && a.runs && !a.forecast) say_elsewhere(*options.cluster, a);
   if (a.no_cuda_graph && !names_gpu(source, a, options.cluster)) refuse_idle({{"--no-cuda-graph", true}}, "no device is a GPU");
   options.seed = a.seed;
   options.library = a.forecast && names_gpu(source, a, options.cluster) ? with_known_gpu_kernels(library) : library;  // as place has them
@@ -181,6 +195,7 @@ Session make_session(const Source& source, const PlacementArguments& a, std::sha
   options.soft_placement = a.soft;
   options.notice = [brief = a.brief](const std::string& text) { say((brief ? first_lines(text) : text) + "\n"); };
   for (const std::string& m : a.moves) options.rules.push_back(parse_move(m));
+  options.rules.insert(options.rules.end(), a.rules.begin(), a.rules.end());
   if (source.plan) {
     refuse_idle({{"--precision", !a.precision.empty()}, {"--strategy", !a.strategy.empty()}, {"--devices", !a.devices.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},
                  {"--placement", !a.placement_file.empty()}, {"--cluster", !a.cluster_file.empty()}, {"--memory-fraction", a.memory_fraction.has_value()}, {"--recompute", a.recompute != 0}, {"--soft-placement", a.soft}},

@@ -55,9 +55,11 @@ struct PlacementArguments {
   std::optional<double> memory_fraction;
   bool no_cuda_graph = false, soft = false;
   std::vector<std::string> options, moves;
+  std::vector<PlacementRule> rules = {};        ///< before all others but moves: those of a split that was given in the place of a placement file
+  bool runs = true;                             ///< of a verb that does
   bool brief = false;                           ///< of what `auto` has looked at the best are said
   bool forecast = false;                        ///< the session is for forecasts alone: GPUs and other machines are fine
-  void add_to(CLI::App& app, bool runs = true); ///< runs: a verb that does, so that what is of runs alone is offered
+  void add_to(CLI::App& app, bool runs = true); ///< runs: so that what is of runs alone is offered
 };
 
 /// A session of the source as the arguments say: a plan runs as it stands unless moves change its decisions, or all that

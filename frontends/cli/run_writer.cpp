@@ -1,5 +1,6 @@
 #include <belfry/frontends/cli/train_internal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -10,13 +11,11 @@
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/session/trace.h>
 #include <belfry/frontends/state/checkpoint.h>
+#include <belfry/frontends/train/checkpoints.h>
 
 namespace belfry {
 
-namespace {
-
 namespace fs = std::filesystem;
-}  // namespace
 
 void take_from_run(TrainArguments& o, bool to_evaluate) {
   RunFacts run = read_run_facts(o.source);
@@ -34,16 +33,56 @@ void take_from_run(TrainArguments& o, bool to_evaluate) {
   o.averages = o.averages || run.averages;
 }
 
-void refuse_run_there(const TrainArguments& o) {
-  if (o.overwrite && o.out.empty()) throw WrongUse("--overwrite is of --out: give that too");
-  if (o.out.empty() || o.overwrite || !is_run_folder(o.out)) return;
+namespace {
+
+/// Whether the run that is in --out keeps its checkpoints in this folder.
+bool keeps_in(const TrainArguments& o, const fs::path& folder) {
+  std::error_code error;
+  const std::string kept = is_run_folder(o.out) ? read_run_facts(o.out).checkpoints : "";
+  return !kept.empty() && fs::equivalent(fs::path(o.out) / kept, folder, error);
+}
+
+bool holds_checkpoints(const fs::path& folder) {
+  std::error_code error;
+  return latest_checkpoint(folder) || fs::exists(best_checkpoint(folder), error);
+}
+
+/// What a folder of data has in it would be data.
+void refuse_among_data(const TrainArguments& o, const char* option, const std::string& folder) {
+  std::error_code error;
+  if (folder.empty() || !fs::is_directory(o.data, error)) return;
+  const fs::path data = fs::canonical(o.data, error), out = fs::weakly_canonical(fs::absolute(folder), error);
+  if (std::mismatch(data.begin(), data.end(), out.begin(), out.end()).first == data.end()) throw UserError(fmt::format("{} {}: lies in the folder of the data, {}; name one beside it", option, folder, o.data));
+}
+
+}  // namespace
+
+bool goes_on_there(const TrainArguments& o) {
+  if (o.out.empty() || o.overwrite || !is_run_folder(o.out)) return false;
+  if (!o.resume.empty()) return keeps_in(o, fs::absolute(o.resume).parent_path());
   std::error_code error;
   const bool unfinished = !fs::exists(fs::path(o.out) / "state.safetensors", error);
-  if (!o.resume.empty() || (!o.checkpoints.empty() && (unfinished || latest_checkpoint(o.checkpoints)))) return;
+  return !o.checkpoints.empty() && keeps_in(o, o.checkpoints) && (unfinished || latest_checkpoint(o.checkpoints));
+}
+
+void refuse_run_there(const TrainArguments& o) {
+  if (o.overwrite && o.out.empty()) throw WrongUse("--overwrite is of --out: give that too");
+  refuse_among_data(o, "--out", o.out);
+  refuse_among_data(o, "--checkpoints", o.checkpoints);
+  if (o.overwrite && !o.checkpoints.empty() && holds_checkpoints(o.checkpoints)) {
+    if (!o.resume.empty()) throw UserError(fmt::format("{}: holds checkpoints already, and the run that begins anew from {} would leave its own among them: name another folder", o.checkpoints, o.resume));
+    if (!keeps_in(o, o.checkpoints)) throw UserError(fmt::format("{}: holds checkpoints of another run than the one in {}, and --overwrite replaces that one alone: name another folder for the checkpoints, or remove these", o.checkpoints, o.out));
+  }
+  if (o.out.empty() || o.overwrite || !is_run_folder(o.out) || goes_on_there(o)) return;
+  if (!o.resume.empty()) throw UserError(fmt::format("{}: there is a run already, and {} is none of its checkpoints: name another folder, or replace the run with --overwrite", o.out, o.resume));
   throw UserError(fmt::format("{}: there is a run already: go on with it by --resume CHECKPOINT or its --checkpoints, name another folder, or replace it with --overwrite", o.out));
 }
 
 RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& train, const FitOptions& options, const std::vector<std::string>& fetches) {
+  if (o.overwrite && o.resume.empty() && !o.checkpoints.empty() && keeps_in(o, o.checkpoints)) {  // before run.json, which says whose they are
+    for (auto old = latest_checkpoint(o.checkpoints); old; old = latest_checkpoint(o.checkpoints)) fs::remove(*old);
+    fs::remove(best_checkpoint(o.checkpoints));
+  }
   if (o.overwrite)
     for (const char* part : {"run.json", "graph.json", "plan.json", "log.jsonl", "state.safetensors", "trace.json", "tensorboard"}) fs::remove_all(fs::path(o.out) / part);
   RunFacts run{.averages = o.averages, .net = o.source, .data = o.data, .rescale = o.rescale, .hold_out = o.hold_out, .ended = false};
@@ -55,7 +94,7 @@ RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& tra
   if (o.steps) number("steps", o.steps);
   else number("epochs", o.epochs);
   number("seed", o.placement.seed);
-  number("shuffle", o.shuffle);
+  number("shuffle", options.shuffle.has_value());
   number("full_batches", o.full_batches);
   if (o.drop_last) number("drop_last", true);
   text("distort", o.distort);
@@ -73,6 +112,7 @@ RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& tra
   }
   text("options", fmt::format("{}", fmt::join(o.placement.options, " ")));
   if (!o.checkpoints.empty()) run.checkpoints = fs::proximate(fs::absolute(o.checkpoints), fs::absolute(o.out)).generic_string();
+  else if (goes_on_there(o)) run.checkpoints = read_run_facts(o.out).checkpoints;
   const DataWanted wanted = data_wanted(session, o);
   run.classes = class_names(o.data, wanted);
   // Arrays of which nobody says what their numbers are say nothing of pictures to come.

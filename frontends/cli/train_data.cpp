@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -71,12 +72,64 @@ DataWanted data_wanted(const Session& session, const TrainArguments& o) {
   if (!o.distort.empty()) wanted.distortions = parse_distortions(o.distort, o.placement.seed);
   if (!o.shard.empty()) wanted.shard = shard_of(o.shard);
   wanted.hold_out = o.hold_out;
+  wanted.all_to_test = o.evaluates;
   wanted.classes = o.classes;
   return wanted;
 }
 
+namespace {
+
+/// How many classes a loss tells apart by the numbers of this input: the last axis of the logits beside it.
+std::optional<std::int64_t> classes_told_apart(const Graph& g, const std::string& input) {
+  for (NodeId id = 0; id < g.size(); ++id) {
+    const Node& n = g.node(id);
+    auto of = [&](const char* name) {
+      for (std::size_t k = 0; k < n.inputs.size() && k < n.op->inputs.size(); ++k)
+        if (n.op->inputs[k].name == name) return std::optional(n.inputs[k]);
+      return std::optional<ValueId>();
+    };
+    const auto logits = of("logits"), label = of("label");
+    if (!logits || !label || g.node(label->node).name != input || g.type(*label).shape.size() >= g.type(*logits).shape.size()) continue;
+    if (const Dim& last = g.type(*logits).shape.back(); !last.symbolic()) return last.factor;
+  }
+  return {};
+}
+
+/// Labels that no class of the net has would end the training at the first batch that has one.
+void refuse_labels(const Graph& g, const DataSet& data, const TrainArguments& o, const DataWanted& wanted) {
+  for (const auto& [name, column] : data.columns) {
+    const auto known = column.dtype() == i32 ? classes_told_apart(g, name) : std::nullopt;
+    if (!known || column.elements() == 0) continue;
+    const auto [least, most] = std::minmax_element(column.data<std::int32_t>().begin(), column.data<std::int32_t>().end());
+    if (*least >= 0 && *most < *known) continue;
+    const std::vector<std::string> names = class_names(o.data, wanted);
+    throw UserError(fmt::format("{}: {}, and the net tells {} apart: take one with as many outputs (of most nets classes=N says that, as in mobilenet_v2:classes={})", o.data,
+                                names.empty() ? fmt::format("the column '{}' has numbers from {} to {}", name, *least, *most) : fmt::format("there are {} class folders", names.size()), *known,
+                                std::max<std::int64_t>(*most + 1, static_cast<std::int64_t>(names.size()))));
+  }
+}
+
+}  // namespace
+
+bool shuffles(const TrainArguments& o, const DataSet& train) {
+  if (o.shuffle) return true;
+  if (!o.no_shuffle && !train.types().contains("tokens") && data_kind(o.data) == DataKind::photos) {
+    say("photos come in another order in each epoch, keyed by --seed; --no-shuffle takes them class by class\n");
+    return true;
+  }
+  const auto label = train.columns.find("label");
+  if (label == train.columns.end() || label->second.dtype() != i32 || label->second.shape().size() != 1) return false;
+  const std::span<const std::int32_t> labels = label->second.data<std::int32_t>();
+  if (!labels.empty() && labels.front() != labels.back() && std::is_sorted(labels.begin(), labels.end())) say("the rows come sorted by their labels, so that most batches are of one class; nets learn better with --shuffle\n");
+  return false;
+}
+
 Splits splits_for(const Session& session, const TrainArguments& o) {
-  Splits out = data_folder(o.data, data_wanted(session, o));
+  const DataWanted wanted = data_wanted(session, o);
+  Splits out = data_folder(o.data, wanted);
+  for (const DataSet* part : {&out.train, &out.test}) refuse_labels(session.graph(), *part, o, wanted);
+  if (o.hold_out > 0) say(fmt::format("{} rows of {} are held out to test on\n", out.test.rows(), out.train.rows() + out.test.rows()));
+  else if (out.train.columns.empty() && out.train.made.empty()) say(fmt::format("{} comes in one part: all {} rows are evaluated\n", o.data, out.test.rows()));
   if (o.rescale.empty() && holds_bytes(out.train)) say("the pixels go in as they are, 0 to 255; most nets learn better from 0 to 1: --rescale 1/255\n");
   return out;
 }

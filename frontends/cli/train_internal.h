@@ -20,7 +20,7 @@ struct TrainArguments {
   std::vector<std::string> classes;
   double hold_out = 0;
   int epochs = 5, keep = 3, patience = 0;
-  bool shuffle = false, full_batches = false, drop_last = false, averages = false, antialias = false, quiet = false, verbose = false, overwrite = false, json = false;
+  bool shuffle = false, no_shuffle = false, full_batches = false, drop_last = false, averages = false, antialias = false, quiet = false, verbose = false, overwrite = false, json = false, evaluates = false;
   PlacementArguments placement;
 };
 
@@ -32,14 +32,20 @@ DataWanted data_wanted(const Session& session, const TrainArguments& o);
 bool holds_bytes(const HostTensor& pictures);
 /// The same of its column "image".
 bool holds_bytes(const DataSet& data);
-/// The data themselves. Says so where pictures go in as bytes are.
+/// The data themselves. Says so where pictures go in as bytes are, and how many rows are held out. UserError for labels that the net has no class for.
 Splits splits_for(const Session& session, const TrainArguments& o);
+/// Whether rows to train on come in another order in each epoch: as was asked, and where nobody did photos do, which lie class by class. Says so
+/// there, and where rows that are sorted by their labels stay so.
+bool shuffles(const TrainArguments& o, const DataSet& train);
 
 /// The classes of the run that is the source; to evaluate besides what is not said of pixels, averages, and on the run's own data of the part that is held out.
 void take_from_run(TrainArguments& o, bool to_evaluate);
-/// UserError where --out is the folder of a run that this one neither goes on with nor replaces.
+/// UserError where --out is the folder of a run that this one neither goes on with nor replaces, or --overwrite would go on from another run's checkpoints;
+/// and where what is written would lie among the data.
 void refuse_run_there(const TrainArguments& o);
-/// In place of what --overwrite replaces: what the run was told, for `belfry runs`, its graph, and what a later `predict` must know of classes and pixels.
+/// Whether --out has the run that this one goes on with.
+bool goes_on_there(const TrainArguments& o);
+/// In place of what --overwrite replaces, the run's checkpoints too: what the run was told, for `belfry runs`, its graph, and what a later `predict` must know of classes and pixels.
 RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& train, const FitOptions& options, const std::vector<std::string>& fetches);
 /// Plan, variables and the trace of a step, in the folder, which says then that the run has ended.
 void write_results(Session& session, const DataSet& data, const std::string& out, RunFacts run, std::int64_t batch, const std::vector<std::string>& fetches);

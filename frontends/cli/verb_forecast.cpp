@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/partitioning_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/draw/describe_forecast.h>
 #include <belfry/frontends/files/files.h>
@@ -53,6 +54,7 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
     throw WrongUse("--jsonl scores the placements on standard input alone: leave --json, --measure, --trace and --placement out");
   if (o.placement.no_cuda_graph && !o.measure) throw WrongUse("--no-cuda-graph is of runs: give --measure too");
   Source source = load_source(o.source, *library);
+  take_split(source, o.placement, o.batch, o.fetches, library);
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
   o.placement.forecast = true;
   Session session = make_session(source, o.placement, library);
@@ -64,8 +66,9 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
   if (o.json) {
     std::cout << write_forecast(plan, f, o.launches);
     for (const std::string& over : does_not_fit) say(fmt::format("does not fit: {}\n", over));
-    if (!does_not_fit.empty()) throw CLI::RuntimeError(1);
-    return;
+    if (does_not_fit.empty()) return;
+    say(session.what_would_fit(batch, o.mode(), o.fetches) + "\n");
+    throw CLI::RuntimeError(1);
   }
   std::cout << describe(plan, f);
   for (const std::string& over : does_not_fit) std::cout << "does not fit: " << over << "\n";
@@ -75,7 +78,10 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
     measured.pop_back();
     std::cout << describe_beside(plan, f, {whole, measured});
   }
-  if (!does_not_fit.empty()) throw CLI::RuntimeError(1);
+  if (!does_not_fit.empty()) {
+    std::cout << session.what_would_fit(batch, o.mode(), o.fetches) << "\n";
+    throw CLI::RuntimeError(1);
+  }
   if (o.measure) measure(o, source, library, batch, plan, f);
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/partitioning_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/files/files.h>
@@ -15,7 +16,6 @@
 #include <belfry/frontends/json/problem_file.h>
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/placer/cut/cut.h>
-#include <belfry/placer/cut/tower_cut.h>
 
 namespace belfry {
 
@@ -39,22 +39,6 @@ void put(const PlaceArguments& o, const std::string& text) {
   }
 }
 
-/// A plan's nodes in that format: what is no CPU is an accelerator; where there are CPUs alone, they are.
-std::string partitioning_of(const PlacedGraph& plan, const CostTable& costs) {
-  StageOptions stages;
-  stages.rounds = plan.present();
-  for (const ClusterDevice& d : plan.cluster.devices) stages.devices.push_back(d.id);
-  auto cpus = std::stable_partition(stages.devices.begin(), stages.devices.end(), [](const DeviceId& d) { return d.kind != "cpu"; });
-  const bool accelerated = cpus != stages.devices.begin();
-  CutProblem p = cut_problem_of(plan, plan.cluster, costs, stages).problem;
-  if (accelerated && p.kinds.size() == 2 && cpus != stages.devices.end()) p.kinds[1].pays = false;
-  if (!accelerated && p.kinds.size() == 1) {
-    p.kinds.push_back({"cpu", 0, p.kinds[0].memory, false});
-    for (CutNode& n : p.nodes) n.seconds.push_back(n.seconds[0]);
-  }
-  return write_cut_problem(p);
-}
-
 /// Whether the file is a cutting problem by itself.
 bool is_partitioning(const std::string& text, const std::string& file) { return text.find("\"maxFPGAs\"") != text.npos && JsonDocument(text, file).root().find("maxFPGAs"); }
 
@@ -75,6 +59,27 @@ void solve(const PlaceArguments& o, const std::string& text) {
   put(o, write_cut(p, c.device));
 }
 
+/// A placement goes before what the graph asks for: what it puts elsewhere is said.
+void say_against_requests(const PlacedGraph& plan) {
+  constexpr std::size_t kShown = 4;
+  std::vector<std::string> moved;
+  for (const PlanNode& n : plan.nodes) {
+    if (n.inserted) continue;
+    std::vector<DeviceId> are;
+    for (int d : all_devices(plan, n)) are.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id);
+    auto look = [&](NodeId id) {
+      const Node& user = plan.graph->node(id);
+      if (user.device && are != std::vector{*user.device}) moved.push_back(fmt::format("'{}' is on {}, not on {}", user.name, to_string(are), to_string(*user.device)));
+    };
+    if (n.members.empty() && n.user >= 0) look(n.user);
+    for (const Member& m : n.members) look(m.node);
+  }
+  if (moved.empty()) return;
+  const std::size_t more = moved.size() - std::min(kShown, moved.size());
+  moved.resize(moved.size() - more);
+  say(fmt::format("the placement goes before what the graph asks for: {}{}\n", fmt::join(moved, ", "), more ? fmt::format(", and {} more", more) : ""));
+}
+
 void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library) {
   const std::optional<std::string> text = source_text(o.source);
   if (!o.out.empty()) refuse_unwritable({o.out});
@@ -82,6 +87,7 @@ void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library)
   if (!o.problem.empty() && o.problem != kOwn && o.problem != kPartitioning) throw WrongUse(fmt::format("--problem={}: the formats are {} and {}", o.problem, kOwn, kPartitioning));
   o.placement.forecast = !o.problem.empty();
   Source source = load_source(o.source, text, *library);
+  take_split(source, o.placement, o.batch, o.fetches, library);
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
   if (!source.state.empty()) say(fmt::format("the state that {} names is not in the plan; give it to run: --state {}\n", o.source, source.state));
   Session session = make_session(source, o.placement, library, true);
@@ -91,8 +97,9 @@ void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library)
   }
   const PlacedGraph& plan = session.plan(batch, o.inference ? Mode::infer : Mode::step, o.fetches);
   say(describe(plan, {.memory = true, .nodes = false}));
+  if (!o.placement.placement_file.empty() || !o.placement.rules.empty()) say_against_requests(plan);
   const CostTable& costs = costs_of(session);
-  put(o, o.problem.empty() ? write_plan(plan) : o.problem == kOwn ? write_problem(plan, costs) : partitioning_of(plan, costs));
+  put(o, o.problem.empty() ? write_plan(plan) : o.problem == kOwn ? write_problem(plan, costs) : write_cut_problem(partitioning_of(plan, costs).problem));
 }
 
 }  // namespace

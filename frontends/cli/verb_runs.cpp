@@ -117,7 +117,9 @@ Row row_of(const RunRecord& run, const std::vector<std::string>& settings) {
     for (const Json& l : *lines) seconds = std::max(seconds, number(l, "seconds")), memory = std::max(memory, number(l, "memory_bytes"));
   for (const Json& e : run.epochs) rate += number(e, "rows_per_second"), cpu += number(e, "cpu");
   const double count = std::max<double>(1, static_cast<double>(run.epochs.size()));
-  out.emplace_back("epochs", std::to_string(run.epochs.size()));
+  std::int64_t epochs = 0;  // of a run that goes on from another's checkpoint the log has the last ones alone
+  for (const Json& e : run.epochs) epochs = std::max(epochs, static_cast<std::int64_t>(number(e, "epoch")));
+  out.emplace_back("epochs", std::to_string(epochs));
   out.emplace_back("steps", std::to_string(run.steps.empty() ? 0 : static_cast<std::int64_t>(number(run.steps.back(), "step"))));  // that were done, beside what --steps asked for
   out.emplace_back("time", fmt::format("{:.1f} s", seconds));
   out.emplace_back("rows/s", fmt::format("{:.0f}", rate / count));

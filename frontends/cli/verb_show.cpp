@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 
+#include <filesystem>
 #include <iostream>
 #include <optional>
 
@@ -16,6 +17,7 @@
 #include <belfry/frontends/json/cost_file.h>
 #include <belfry/frontends/json/forecast_file.h>
 #include <belfry/frontends/session/gpus.h>
+#include <belfry/frontends/train/run_folder.h>
 #include <belfry/graph/passes/pass.h>
 #include <belfry/graph/text.h>
 
@@ -81,6 +83,18 @@ void draw_plan(const ShowArguments& o, const PlacedGraph& plan, const Library& l
   std::cout << describe_timeline(plan, *f);
 }
 
+/// A run's timeline is that of the step that it traced at its end.
+void take_from_run(ShowArguments& o) {
+  const std::filesystem::path run = o.source;
+  std::error_code error;
+  if (!std::filesystem::exists(run / "plan.json", error)) throw UserError(fmt::format("{}: has no plan.json, and only plans have a timeline: its training has not ended, or was by loops", o.source));
+  o.source = (run / "plan.json").string();
+  if (o.trace.empty() && std::filesystem::exists(run / "trace.json", error)) {
+    o.trace = (run / "trace.json").string();
+    say(fmt::format("measured: the step of {}; belfry show {} --timeline draws the forecast\n", o.trace, o.source));
+  }
+}
+
 /// With the kernels of GPUs, which need no driver to be listed.
 void show_ops(const ShowArguments& o, std::shared_ptr<const Library> library) {
   if (o.draws() || o.timeline || o.memory || o.inference) throw WrongUse("--ops lists what graphs are made of: give it alone");
@@ -99,7 +113,7 @@ void add_show_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<ShowArguments>();
   CLI::App* verb = app.add_subcommand("show", "A graph or plan as text, as a picture, as a page, as a timeline");
   verb->footer("Example: belfry show two.json --memory\nExample: belfry show two.json --html two.html --beside one.json\nExample: belfry show --ops conv2d");
-  verb->add_option("source", o->source, "a net, a graph file, a plan file or a run's folder");
+  verb->add_option("source", o->source, "a net, a graph file, a plan file or a run's folder; with --timeline the run's plan.json and trace.json");
   CLI::Option* ops = verb->add_option("--ops", o->op, "what graphs are made of: all ops, or one with its attributes, gradient and kernels")->expected(0, 1)->type_name("[NAME]");
   verb->add_flag("--memory", o->memory, "bytes per device and their waste");
   verb->add_flag("--inference", o->inference, "a graph as it serves: no labels, no dropout, running statistics");
@@ -114,6 +128,7 @@ void add_show_verb(CLI::App& app, const LibrarySource& library) {
     refuse_idle(*o);
     if (ops->count()) return show_ops(*o, source_of());
     if (o->source.empty()) throw WrongUse("show wants a net, a graph file or a plan file; or --ops");
+    if (o->timeline && is_run_folder(o->source)) take_from_run(*o);
     std::shared_ptr<const Library> library = source_of();
     Source source = load_source(o->source, *library);
     if (o->inference && source.plan) throw WrongUse(fmt::format("{} is a plan, and shows what it is made for: belfry place {} --inference -o PLAN2 makes the one that serves", o->source, o->source));

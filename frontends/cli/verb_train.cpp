@@ -65,7 +65,7 @@ FitOptions fit_options_of(const TrainArguments& o, std::int64_t batch, const Spl
   out.batch = batch;
   out.epochs = o.epochs;
   out.steps = o.steps;
-  if (o.shuffle) out.shuffle = o.placement.seed;
+  if (shuffles(o, data.train)) out.shuffle = o.placement.seed;
   if (o.full_batches) out.last_batch = LastBatch::runs_on;
   if (o.drop_last) out.last_batch = LastBatch::dropped;
   out.validation = &data.test;
@@ -86,9 +86,11 @@ void go_on(Session& session, const DataSet& data, const TrainArguments& o, FitOp
   std::string from = o.resume;
   if (!from.empty()) {
     const Checkpoint checkpoint = Checkpoint::load(from);
-    for (const std::string& d : differences(checkpoint, session, data, options)) say(fmt::format("{}: another run than this one: {}\n", from, d));
+    const std::vector<std::string> other = differences(checkpoint, session, data, options);
+    if (!other.empty() && goes_on_there(o)) throw UserError(fmt::format("{}: is of another run ({}) than this one, whose log {} would go on: name another folder for it", from, fmt::join(other, "; "), o.out));
+    for (const std::string& d : other) say(fmt::format("{}: another run than this one: {}\n", from, d));
     resume(session, checkpoint, options);
-  } else if (!o.checkpoints.empty()) {
+  } else if (!o.checkpoints.empty() && !o.overwrite) {
     if (const auto latest = resume_latest(session, data, options)) from = latest->string();
   }
   if (from.empty()) return;
@@ -145,8 +147,8 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
 namespace {
 
 void add_data_options(CLI::App& verb, TrainArguments& o) {
-  verb.add_option("--data", o.data, "a folder of MNIST, CIFAR-10, photos in class folders, .npz, .npy, .csv or *.txt, or a .npz; see belfry data inspect")->required()->check(CLI::ExistingPath);
-  verb.add_option("--hold-out", o.hold_out, "of photos in class folders without train/ and val/: the part to test on, by a hash of their names")->type_name("FRACTION")->check(CLI::Range(0.001, 0.999));
+  verb.add_option("--data", o.data, "a folder of MNIST, CIFAR-10, photos in class folders, .npz, .npy, .csv or *.txt, or a .npz or .csv; see belfry data inspect")->required()->check(CLI::ExistingPath);
+  verb.add_option("--hold-out", o.hold_out, "of photos, arrays and tables that come in one part: as much of it to test on, by a hash of names or row numbers")->type_name("FRACTION")->check(CLI::Range(0.001, 0.999));
   verb.add_flag("--antialias", o.antialias, "make photos smaller by the mean of all pixels, as Pillow does; by default as tf.image.resize");
   verb.add_option("--rescale", o.rescale, "pixels of photos and arrays of images: SCALE[,OFFSET] as in 1/255, or standardise; by default photos 1/127.5,-1");
 }
@@ -164,7 +166,8 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
   CLI::Option* epochs = verb->add_option("--epochs", o->epochs, "passes over the data, those before a checkpoint among them; by default 5")->check(whole(1, 1 << 30));
   verb->add_option("--steps", o->steps, "so many steps in place of epochs, those before a checkpoint among them")->check(count())->excludes(epochs);
-  verb->add_flag("--shuffle", o->shuffle, "another order of the rows in each epoch, keyed by --seed");
+  CLI::Option* shuffle = verb->add_flag("--shuffle", o->shuffle, "another order of the rows in each epoch, keyed by --seed; photos come so by themselves");
+  verb->add_flag("--no-shuffle", o->no_shuffle, "photos class by class, as they lie in their folders")->excludes(shuffle);
   CLI::Option* full = verb->add_flag("--full-batches", o->full_batches, "no short batch at the end of an epoch: it runs on into the next");
   verb->add_flag("--drop-last", o->drop_last, "no short batch at the end of an epoch: its rows are left out")->excludes(full);
   verb->add_flag("--averages", o->averages, "evaluate with the moving averages of the variables");
@@ -178,7 +181,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--log", o->log, "a file of a line of JSON for each step and each epoch: losses, metrics, learning rate; a run that goes on does so in it");
   verb->add_option("--tensorboard", o->tensorboard, "a folder for TensorBoard's event files; by default a part of --out");
   verb->add_option("--out", o->out, "a folder for the run: run.json, graph.json, plan.json, log.jsonl, tensorboard/, state.safetensors and trace.json; see belfry runs and belfry predict");
-  verb->add_flag("--overwrite", o->overwrite, "of --out: replaces the run that is there");
+  verb->add_flag("--overwrite", o->overwrite, "of --out: replaces the run that is there, and its checkpoints where --checkpoints names their folder");
   CLI::Option* verbose = verb->add_flag("--verbose", o->verbose, "all of the plan's streams, links and memory, and of what is slow on purpose");
   verb->add_flag("--quiet", o->quiet, "the result and errors alone: no words of the plan, of what is slow on purpose, or of progress")->excludes(verbose);
   o->placement.add_to(*verb);
@@ -192,6 +195,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
 void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<TrainArguments>();
   o->batch = 256;
+  o->evaluates = true;
   CLI::App* verb = app.add_subcommand("evaluate", "Losses and metrics on held-out data, with the graph for inference");
   verb->footer("Example: belfry evaluate mnist_cnn --data mnist --state run/state.safetensors");
   verb->add_option("source", o->source, "a net, a graph file or a run's folder")->required();

@@ -81,15 +81,20 @@ DataSet read_arrays(const std::filesystem::path& path) {
 
 Splits read_packed_arrays(const std::filesystem::path& path) {
   Splits out;
-  for (auto& [name, tensor] : read_npz(path)) {
+  auto split_of = [](const std::string& name) {
     const std::size_t at = name.rfind('_');
     const std::string split = at == name.npos ? "" : name.substr(at + 1);
-    if (split != "train" && split != "test" && split != "val")
-      throw UserError(fmt::format("{}: '{}' is neither NAME_train nor NAME_test; name them so, or give a folder with train.npz and test.npz", path.string(), name));
-    (split == "train" ? out.train : out.test).columns.emplace(name.substr(0, at), tensor);
+    return split == "train" || split == "test" || split == "val" ? split : "";
+  };
+  auto all = read_npz(path);
+  const bool named = std::any_of(all.begin(), all.end(), [&](const auto& one) { return !split_of(one.first).empty(); });
+  for (auto& [name, tensor] : all) {
+    const std::string split = split_of(name);
+    if (named && split.empty()) throw UserError(fmt::format("{}: '{}' is neither NAME_train nor NAME_test, as others in it are; name it so, or give a folder with train.npz and test.npz", path.string(), name));
+    (!named || split == "train" ? out.train : out.test).columns.emplace(named ? name.substr(0, name.size() - split.size() - 1) : name, std::move(tensor));
   }
   check_rows(out.train, path);
-  check_rows(out.test, path);
+  if (!out.test.columns.empty()) check_rows(out.test, path);
   return out;
 }
 
@@ -107,7 +112,7 @@ Table read_table(const std::filesystem::path& path) {
     const std::vector<std::string_view> cells = cells_of(line);
     if (out.names.empty()) {
       for (std::string_view c : cells) {
-        if (c.empty() || std::find(out.names.begin(), out.names.end(), c) != out.names.end()) throw UserError(fmt::format("{}, line {}: '{}' is no name of a column, or stands there twice", path.string(), number, c));
+        if (c.empty() || std::find(out.names.begin(), out.names.end(), c) != out.names.end()) throw UserError(fmt::format("{}, line {}: '{}' is no name of a column, or stands there twice; the first line names the columns", path.string(), number, c));
         out.names.emplace_back(c);
       }
       continue;
@@ -137,6 +142,10 @@ DataSet columns_of(const Table& table, const InputRows& inputs) {
   }
   for (const auto& [name, row] : inputs)
     if (!wanted.contains(name) && row.elements() == static_cast<std::int64_t>(others.size())) wanted[name] = std::exchange(others, {});
+  for (const auto& [name, row] : inputs)
+    if (!wanted.contains(name) && !others.empty())
+      throw UserError(fmt::format("[data] the input '{}' has {} values a row, {}, and the table has {} columns that no input is named after ({}{}): it needs one column '{}', or {} others", name, row.elements(),
+                                  to_string(row), others.size(), table.names[others[0]], others.size() > 1 ? " to " + table.names[others.back()] : "", name, row.elements()));
   DataSet out;
   for (const auto& [name, places] : wanted) {
     HostTensor column(f64, places.size() == 1 ? Extents{rows} : Extents{rows, static_cast<std::int64_t>(places.size())});
@@ -160,7 +169,8 @@ void fit_columns(DataSet& data, const InputRows& inputs) {
     if (input == inputs.end()) continue;
     column = brought_to(column, input->second.dtype, name);
     const Extents row(column.shape().begin() + 1, column.shape().end());
-    if (row == input->second.shape || without_ones(row) != without_ones(input->second.shape)) continue;  // where it does not fit, the step says so
+    const bool flat = row.size() == 1 && row[0] == input->second.elements();  // a pixel a column
+    if (row == input->second.shape || (!flat && without_ones(row) != without_ones(input->second.shape))) continue;  // where it does not fit, the step says so
     Extents shape = input->second.shape;
     shape.insert(shape.begin(), column.shape()[0]);
     HostTensor same(column.dtype(), shape);

@@ -17,7 +17,7 @@ using InputRows = std::map<std::string, LocalType>;
 
 /// A .npz (each member a column) or a folder of .npy (each file one). UserError where rows disagree or there is none.
 DataSet read_arrays(const std::filesystem::path& path);
-/// A single .npz with NAME_train and NAME_test (or NAME_val) for each column, as Keras packs its sets.
+/// A single .npz with NAME_train and NAME_test (or NAME_val) for each column, as Keras packs its sets; where no name ends so all of it is to train on.
 Splits read_packed_arrays(const std::filesystem::path& path);
 
 struct Table {
@@ -26,11 +26,13 @@ struct Table {
 };
 /// A .csv: a line of names, then lines of as many numbers, with commas between them. UserError with the line for anything else.
 Table read_table(const std::filesystem::path& path);
-/// A column for each name; but where an input of n values is no name of the table, the n names that are no inputs make it, in the table's order.
+/// A column for each name; but where an input of n values is no name of the table, the n names that are no inputs make it, in the table's order. UserError where they are
+/// more or fewer.
 DataSet columns_of(const Table& table, const InputRows& inputs = {});
 
-/// Brings columns to what a graph's inputs take: another dtype where each value is one of it (f64 is rounded to f32); axes of 1 come and go. Where
-/// the graph has no input x, the columns x and y are "image" and "label". UserError where a value does not fit.
+/// Brings columns to what a graph's inputs take: another dtype where each value is one of it (f64 is rounded to f32); axes of 1 come and go, and rows that
+/// are as many numbers become pictures, their channels last. Where the graph has no input x, the columns x and y are "image" and "label". UserError where
+/// a value does not fit.
 void fit_columns(DataSet& data, const InputRows& inputs);
 
 }  // namespace belfry

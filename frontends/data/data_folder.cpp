@@ -1,6 +1,7 @@
 #include <belfry/frontends/data/data_folder.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <sstream>
 #include <utility>
@@ -35,10 +36,11 @@ bool holds_classes(const fs::path& dir) {
   return std::any_of(fs::begin(all), fs::end(all), has_pictures);
 }
 
-/// Class folders to train on: those in train/, or with a part to hold out perhaps the folder's own.
+/// Class folders to train on: those in train/, or of what comes in one part perhaps the folder's own.
 fs::path photos_to_train_on(const fs::path& dir, const DataWanted& wanted) {
   std::error_code error;
   const bool has_train = fs::is_directory(dir / "train", error);
+  if (wanted.all_to_test && wanted.hold_out <= 0 && !has_train) return dir;
   if (wanted.hold_out <= 0 && !has_train) throw UserError(fmt::format("{}: photos in class folders, none of which are to test on: hold a part out, as --hold-out 0.2 does, or put them into train/ and val/", dir.string()));
   if (wanted.hold_out > 0)
     for (const char* other : {"val", "test"})
@@ -50,8 +52,12 @@ Splits photos(const fs::path& dir, const DataWanted& wanted) {
   ImageFolderOptions options{.channels = wanted.channels == 1 ? 1 : 3, .antialias = wanted.antialias};
   if (wanted.rescale) options.rescale = *wanted.rescale;
   if (wanted.height && wanted.width) options.height = wanted.height, options.width = wanted.width;
-  // A class may have none that are held out.
   ImageFolderOptions held = options;
+  if (std::error_code error; wanted.all_to_test && wanted.hold_out <= 0 && !fs::is_directory(dir / "train", error)) {
+    held.classes = wanted.classes;
+    return {{}, image_folder(dir, held).data};
+  }
+  // A class may have none that are held out.
   const fs::path from = photos_to_train_on(dir, wanted);
   held.classes = wanted.classes.empty() ? list_image_folder(from).classes : wanted.classes;
   options.classes = wanted.classes;
@@ -93,7 +99,7 @@ Splits fitted(Splits splits, const DataWanted& wanted) {
     bytes["image"].dtype = u8;
     fit_columns(splits.train, wanted.distortions ? bytes : inputs);
     if (wanted.distortions) distort_images(splits.train, *wanted.distortions, wanted.rescale.value_or(Rescale{1, 0}));
-    else rescale_images(splits.train, *wanted.rescale);
+    else if (!splits.train.columns.empty()) rescale_images(splits.train, *wanted.rescale);
     fit_columns(splits.test, inputs);
     if (wanted.rescale) rescale_images(splits.test, *wanted.rescale);
     return splits;
@@ -102,6 +108,35 @@ Splits fitted(Splits splits, const DataWanted& wanted) {
   fit_columns(splits.train, inputs);
   fit_columns(splits.test, inputs);
   return splits;
+}
+
+HostTensor rows_of(const HostTensor& x, const std::vector<std::int64_t>& rows) {
+  Extents shape = x.shape();
+  const std::size_t row = x.bytes().size() / static_cast<std::size_t>(shape[0]);
+  shape[0] = static_cast<std::int64_t>(rows.size());
+  HostTensor out(x.dtype(), shape);
+  for (std::size_t i = 0; row && i < rows.size(); ++i) std::memcpy(out.raw() + i * row, x.raw() + static_cast<std::size_t>(rows[i]) * row, row);
+  return out;
+}
+
+/// By a hash of the rows' numbers, so that each stays where it is when others come behind.
+Splits held_apart(const DataSet& all, double fraction, const fs::path& path) {
+  std::vector<std::int64_t> others, held;
+  for (std::int64_t r = 0; r < all.rows(); ++r) (is_held_out(std::to_string(r), fraction) ? held : others).push_back(r);
+  if (held.empty() || others.empty()) throw UserError(fmt::format("{}: of so few rows {} {}; take another fraction", path.string(), fraction, held.empty() ? "holds none out" : "leaves none to train on"));
+  Splits out;
+  for (const auto& [name, x] : all.columns) out.train.columns.emplace(name, rows_of(x, others)), out.test.columns.emplace(name, rows_of(x, held));
+  return out;
+}
+
+/// What has no rows to test on: those that are held out of it, or all.
+Splits parted(Splits parts, const fs::path& path, const DataWanted& wanted) {
+  const bool one = parts.test.columns.empty();
+  if (!one && wanted.hold_out > 0) throw UserError(fmt::format("{}: has rows to test on: holding out a part of the others too does nothing", path.string()));
+  if (!one) return parts;
+  if (wanted.hold_out > 0) return held_apart(parts.train, wanted.hold_out, path);
+  if (wanted.all_to_test) return {{}, std::move(parts.train)};
+  throw UserError(fmt::format("{}: comes in one part, with no rows to test on: hold some out, as --hold-out 0.2 does, or give them in a second part, as train and test", path.string()));
 }
 
 Splits whole(const fs::path& path, DataKind kind, const DataWanted& wanted) {
@@ -115,12 +150,9 @@ Splits whole(const fs::path& path, DataKind kind, const DataWanted& wanted) {
       return out;
     }
     case DataKind::cifar10: return cifar10(path, {.size = wanted.height ? wanted.height : 24, .distortions = wanted.distortions});
-    case DataKind::array_folders: return fitted({read_arrays(path / "train"), read_arrays(held_out(path))}, wanted);
-    case DataKind::array_files: return fitted({read_arrays(path / "train.npz"), read_arrays(held_out(path, ".npz"))}, wanted);
-    case DataKind::packed_arrays: return fitted(read_packed_arrays(path), wanted);
-    case DataKind::tables: return fitted({columns_of(read_table(path / "train.csv"), wanted.inputs), columns_of(read_table(held_out(path, ".csv")), wanted.inputs)}, wanted);
     case DataKind::text: return text_windows(path, wanted.length);
-    default: return photos(path, wanted);
+    case DataKind::photos: return photos(path, wanted);
+    default: return fitted(parted(read_parts(path, kind, wanted.inputs), path, wanted), wanted);
   }
 }
 
@@ -134,6 +166,7 @@ const char* name_of(DataKind kind) {
 DataKind data_kind(const fs::path& path) {
   std::error_code error;
   if (path.extension() == ".npz" && fs::is_regular_file(path, error)) return DataKind::packed_arrays;
+  if (path.extension() == ".csv" && fs::is_regular_file(path, error)) return DataKind::tables;
   if (fs::exists(path / "train.npz", error)) return DataKind::array_files;
   if (fs::exists(path / "train.csv", error)) return DataKind::tables;
   if (fs::is_directory(path / "train", error)) return holds(path / "train", ".npy") ? DataKind::array_folders : DataKind::photos;
@@ -142,15 +175,39 @@ DataKind data_kind(const fs::path& path) {
   if (holds_classes(path)) return DataKind::photos;
   if (holds(path, ".txt")) return DataKind::text;
   throw UserError(fmt::format("{}: no data that are known. Read are MNIST's four IDX files, CIFAR-10's data_batch_*.bin, photos in train/CLASS and val/CLASS (or CLASS alone, with a part to hold out), train.npz and test.npz, .npy in train/ and test/, "
-                              "train.csv and test.csv, *.txt, and a .npz of x_train, y_train, x_test, y_test", path.string()));
+                              "train.csv and test.csv, *.txt, a .npz of x_train, y_train, x_test, y_test, and a .npz or .csv alone, with a part to hold out", path.string()));
 }
 
-fs::path held_out(const fs::path& dir, const std::string& ending) {
+namespace {
+
+std::optional<fs::path> part_beside_train(const fs::path& dir, const std::string& ending) {
   std::error_code error;
-  const fs::path val = dir / ("val" + ending), test = dir / ("test" + ending);
-  if (fs::exists(val, error)) return val;
-  if (fs::exists(test, error)) return test;
-  throw UserError(fmt::format("{}: there is neither val{} nor test{} beside train{}: rows to test on{}", dir.string(), ending, ending, ending, ending.empty() ? "; of photos a part can be held out" : ""));
+  for (const char* name : {"val", "test"})
+    if (fs::exists(dir / (name + ending), error)) return dir / (name + ending);
+  return {};
+}
+
+}  // namespace
+
+Splits read_parts(const fs::path& path, DataKind kind, const InputRows& inputs) {
+  auto both = [&](const std::string& ending, const auto& read) {
+    std::error_code error;
+    if (fs::is_regular_file(path, error)) return Splits{read(path), {}};
+    const auto other = part_beside_train(path, ending);
+    return Splits{read(path / ("train" + ending)), other ? read(*other) : DataSet{}};
+  };
+  switch (kind) {
+    case DataKind::array_folders: return both("", read_arrays);
+    case DataKind::array_files: return both(".npz", read_arrays);
+    case DataKind::packed_arrays: return read_packed_arrays(path);
+    case DataKind::tables: return both(".csv", [&](const fs::path& file) { return columns_of(read_table(file), inputs); });
+    default: throw UserError(fmt::format("{}: {} are neither arrays nor tables", path.string(), name_of(kind)));
+  }
+}
+
+fs::path held_out(const fs::path& dir) {
+  if (const auto part = part_beside_train(dir, "")) return *part;
+  throw UserError(fmt::format("{}: there is neither val nor test beside train: rows to test on; a part can be held out, as --hold-out 0.2 does", dir.string()));
 }
 
 namespace {
@@ -161,7 +218,7 @@ DataKind kind_of(const fs::path& path, const DataWanted& wanted) { return wanted
 
 Splits data_folder(const fs::path& path, const DataWanted& wanted) {
   const DataKind kind = kind_of(path, wanted);
-  if (wanted.hold_out > 0 && kind != DataKind::photos) throw UserError(fmt::format("[data] {} has rows to test on, or none: a part is held out of photos alone", name_of(kind)));
+  if (wanted.hold_out > 0 && (kind == DataKind::mnist || kind == DataKind::cifar10 || kind == DataKind::text)) throw UserError(fmt::format("[data] {} has rows to test on: a part is held out of photos, arrays and tables", name_of(kind)));
   if (kind == DataKind::text && !wanted.length) throw UserError(fmt::format("{}: text is for a graph with an input 'tokens'", path.string()));
   if (kind == DataKind::text && wanted.distortions) throw UserError("[data] distortions are of pictures, not of text");
   if (wanted.rescale && (kind == DataKind::mnist || kind == DataKind::cifar10 || kind == DataKind::text)) throw UserError(fmt::format("[data] {} is scaled as it always is: rescaling does nothing here", name_of(kind)));

@@ -24,7 +24,8 @@ struct DataWanted {
   std::optional<Rescale> rescale = {};     ///< of the pixels of photos, else to [-1, 1], and of "image" in arrays, else as they are
   std::optional<Distortions> distortions = {};  ///< of rows to train on that are pictures of bytes
   Shard shard = {};                        ///< of the rows to train on; those held out are whole
-  double hold_out = 0;                     ///< the part of photos that is held out, of class folders without val/ and test/; 0: there are such
+  double hold_out = 0;                     ///< the part that is held out, of photos, arrays and tables that come in one part; 0: they have rows to test on
+  bool all_to_test = false;                ///< what comes in one part, of which nothing is held out, is to test on, and nothing to train on
   std::vector<std::string> classes = {};   ///< of photos, in the order of their labels: a net knows these. Empty: the folders', sorted
   InputRows inputs = {};                   ///< columns of arrays and tables are brought to these
 };
@@ -35,12 +36,16 @@ const char* name_of(DataKind kind);
 /// By the names of what lies there. UserError saying what is read where it is none of it.
 DataKind data_kind(const std::filesystem::path& path);
 
-/// The part of a folder that is held out, beside train, train.npz or train.csv: the one named val or else test, with the same ending.
-std::filesystem::path held_out(const std::filesystem::path& dir, const std::string& ending = "");
+/// Arrays and tables as they lie there; `test` has no columns where they come in one part. UserError for another kind.
+Splits read_parts(const std::filesystem::path& path, DataKind kind, const InputRows& inputs = {});
+
+/// The photos that are held out, beside train: the folder val or else test. UserError where there is neither.
+std::filesystem::path held_out(const std::filesystem::path& dir);
 
 /// MNIST's four IDX files, CIFAR-10's binary batches, photos in class folders under train/ and val/ or test/, arrays (train.npz and test.npz, a .npz
-/// of x_train, y_train, x_test, y_test, or .npy under train/ and test/), tables (train.csv and test.csv), or *.txt. Columns "image" and "label",
-/// "tokens" and "targets", or the arrays' and tables' own. UserError where there are none of these, or no held-out rows.
+/// of x_train, y_train, x_test, y_test, or .npy under train/ and test/), tables (train.csv and test.csv), or *.txt. Photos, arrays and tables may come
+/// in one part, of which some rows are held out by a hash of their names or numbers. Columns "image" and "label", "tokens" and "targets", or the arrays'
+/// and tables' own. UserError where there are none of these, or no held-out rows.
 Splits data_folder(const std::filesystem::path& path, const DataWanted& wanted = {});
 
 /// What becomes of the pixels of such data, so that pictures which come later are treated alike; nothing of arrays that nobody rescales.

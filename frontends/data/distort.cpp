@@ -77,9 +77,9 @@ Distortions parse_distortions(const std::string& text, std::uint64_t seed) {
     at = comma + 1;
     const char *first = item.data() + std::min(name.size() + 1, item.size()), *last = item.data() + item.size();
     double x = 0;
-    const auto [end, error] = std::from_chars(first, last, x);
+    const std::from_chars_result read = std::from_chars(first, last, x);
     auto take = [&](double most, bool whole) {
-      if (first == last || end != last || error != std::errc() || !(x >= 0 && x <= most) || (whole && x != std::floor(x)))
+      if (first == last || read.ptr != last || read.ec != std::errc() || !(x >= 0 && x <= most) || (whole && x != std::floor(x)))
         throw UserError(fmt::format("distortion '{}': {} is {} of 0 to {}", item, name, whole ? "a whole number" : "a number", most));
       return x;
     };

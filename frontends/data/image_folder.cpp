@@ -24,8 +24,6 @@ std::vector<std::filesystem::path> sorted_entries(const std::filesystem::path& d
   return out;
 }
 
-bool is_held_out(const std::string& name, double fraction) { return static_cast<double>(XXH3_64bits(name.data(), name.size())) * 0x1p-64 < fraction; }
-
 /// Photos of one size: kept, or read from their files when they are asked for.
 class Photos {
  public:
@@ -65,6 +63,8 @@ std::string words_of(const ImageFolderOptions& o) {
 }
 
 }  // namespace
+
+bool is_held_out(std::string_view name, double fraction) { return static_cast<double>(XXH3_64bits(name.data(), name.size())) * 0x1p-64 < fraction; }
 
 ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& shard, const std::vector<std::string>& classes, const HeldOut& hold_out) {
   ImageFolder out;

@@ -23,6 +23,9 @@ struct HeldOut {
   bool taken = false;   ///< the part that is held out
 };
 
+/// Whether what has this name falls to the part that is held out: a hash decides.
+bool is_held_out(std::string_view name, double fraction);
+
 struct ImageFolderOptions {
   std::int64_t height = 224, width = 224;
   std::int64_t channels = 3;                ///< or 1: grey

@@ -108,10 +108,6 @@ DataFacts inspect_data(const std::filesystem::path& path) {
   switch (out.kind) {
     case DataKind::mnist: add(mnist_bytes(path)); break;
     case DataKind::cifar10: add(cifar10_bytes(path)); break;
-    case DataKind::array_folders: add({read_arrays(path / "train"), read_arrays(held_out(path))}); break;
-    case DataKind::array_files: add({read_arrays(path / "train.npz"), read_arrays(held_out(path, ".npz"))}); break;
-    case DataKind::packed_arrays: add(read_packed_arrays(path)); break;
-    case DataKind::tables: add({columns_of(read_table(path / "train.csv")), columns_of(read_table(held_out(path, ".csv")))}); break;
     case DataKind::text: out.splits = {facts_of_text(path)}; break;
     case DataKind::photos:
       if (!std::filesystem::exists(path / "train")) {
@@ -120,6 +116,11 @@ DataFacts inspect_data(const std::filesystem::path& path) {
       }
       for (const std::filesystem::path& part : {path / "train", held_out(path)}) out.splits.push_back(facts_of_photos(part.filename().string(), part, out.classes));
       break;
+    default: {
+      const Splits parts = read_parts(path, out.kind);
+      if (parts.test.columns.empty()) out.splits = {facts_of("all", parts.train)};
+      else add(parts);
+    }
   }
   return out;
 }

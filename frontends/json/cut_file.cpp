@@ -121,4 +121,34 @@ std::string write_cut(const CutProblem& p, const std::vector<int>& device) {
   return json_file({"\"accelerators\": " + json_lines(lines), fmt::format("\"cpu\": [{}]", fmt::join(cpu, ", "))});
 }
 
+std::vector<int> read_cut(const std::string& text, const std::string& file, const CutProblem& p) {
+  need_format(p);
+  JsonDocument d(text, file);
+  JsonObject root(d, d.root());
+  const std::vector<std::int64_t> ids = ids_of(p);
+  std::map<std::int64_t, std::size_t> number;
+  for (std::size_t i = 0; i < ids.size(); ++i) number[ids[i]] = i;
+  std::vector<int> out(p.nodes.size(), -1);
+  auto take = [&](const JsonValue& list, int device) {
+    for (const JsonValue& v : d.array(list)) {
+      const auto known = number.find(d.integer(v));
+      if (known == number.end()) d.fail(v, fmt::format("is the id of no node; the problem has {} of them: it is that of these arguments, those with which it was written", ids.size()));
+      int& there = out[known->second];
+      if (there >= 0) d.fail(v, fmt::format("stands there twice: it is '{}'", p.nodes[known->second].name));
+      there = device;
+    }
+  };
+  const JsonValue& accelerators = root.at("accelerators");
+  const std::vector<JsonValue>& lists = d.array(accelerators);
+  if (lists.size() > static_cast<std::size_t>(p.kinds[kAccelerator].count)) d.fail(accelerators, fmt::format("has {} lists, but the problem has {} accelerators", lists.size(), p.kinds[kAccelerator].count));
+  for (std::size_t k = 0; k < lists.size(); ++k) take(lists[k], static_cast<int>(k));
+  if (const JsonValue* cpu = root.find("cpu")) {
+    if (!p.kinds[kCpu].count && !d.array(*cpu).empty()) d.fail(*cpu, "has nodes, but the problem has no CPU beside its accelerators");
+    take(*cpu, p.kinds[kAccelerator].count);
+  }
+  if (const auto missing = std::find(out.begin(), out.end(), -1); missing != out.end())
+    d.fail(d.root(), fmt::format("lacks the node {}, '{}'", ids[static_cast<std::size_t>(missing - out.begin())], p.nodes[static_cast<std::size_t>(missing - out.begin())].name));
+  return out;
+}
+
 }  // namespace belfry

@@ -15,5 +15,7 @@ CutProblem read_cut_problem(const std::string& text, const std::string& file);
 std::string write_cut_problem(const CutProblem& problem);
 /// {"accelerators": [[id, …], …], "cpu": [id, …]}: what check_split.py beside that data reads.
 std::string write_cut(const CutProblem& problem, const std::vector<int>& device);
+/// Such an answer: the device of each node, of several CPUs the first. UserError where a node is missing or stands there twice, and for what the problem has not.
+std::vector<int> read_cut(const std::string& text, const std::string& file, const CutProblem& problem);
 
 }  // namespace belfry

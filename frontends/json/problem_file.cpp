@@ -12,12 +12,12 @@
 
 namespace belfry {
 
+std::string rule_name(const PlanNode& n) { return n.scope == Scope::tower ? "tower_*/" + n.name : n.name; }
+
 namespace {
 
 /// What place() puts in itself, or computes where it is read, is none of a placer's business.
 bool is_free(const PlanNode& n) { return n.op != kInput && n.op != kFetch && n.op != kCopy && n.op != kSplit && n.op != kPreAggregate && n.op != kStore && n.op != kAllGather && !(n.def && n.def->source && n.scope != Scope::state); }
-
-std::string rule_name(const PlanNode& n) { return n.scope == Scope::tower ? "tower_*/" + n.name : n.name; }
 
 const Variant* variant_of(const PlanNode& n) {
   const auto& all = n.scope == Scope::tower ? n.by_class : n.by_group;

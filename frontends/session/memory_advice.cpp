@@ -8,6 +8,7 @@
 
 #include <belfry/graph/plan/forecast.h>
 #include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/over_memory.h>
 
 namespace belfry {
 
@@ -133,7 +134,7 @@ class Adviser {
     if (!plan) return false;
     std::vector<DeviceBytes> bytes = device_bytes(*plan);
     auto most = std::max_element(bytes.begin(), bytes.end(), [](const DeviceBytes& a, const DeviceBytes& b) { return a.total() < b.total(); });
-    out_.push_back(fmt::format("{} (at most {} bytes, on {})", text, most->total(), to_string(plan->cluster.devices[static_cast<std::size_t>(most - bytes.begin())].id)));
+    out_.push_back(fmt::format("{} (at most {} bytes{}, on {})", text, most->total(), in_gib(most->total()), to_string(plan->cluster.devices[static_cast<std::size_t>(most - bytes.begin())].id)));
     return true;
   }
 
@@ -273,7 +274,7 @@ std::string tensors_at_peak(const PlacedGraph& refused) {
     if (!d.peak.empty() && (!fullest || std::pair(room(d), -d.bytes) < std::pair(room(*fullest), -fullest->bytes))) fullest = &d;
   if (!fullest) return "";
   std::string out;
-  for (const auto& [name, bytes] : fullest->peak) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", name, bytes);
+  for (const auto& [name, bytes] : fullest->peak) out += fmt::format("{}{} {}{}", out.empty() ? "" : ", ", name, bytes, in_gib(bytes));
   return fmt::format("on {}: {}", to_string(refused.cluster.devices[static_cast<std::size_t>(fullest->device)].id), out);
 }
 

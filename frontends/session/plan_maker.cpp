@@ -130,13 +130,13 @@ std::shared_ptr<const PlacedGraph> PlanMaker::make(const PlanKey& key) {
   if (!plan) plan = std::make_shared<PlacedGraph>(placed(key, strategy_, 0));
   if (as_given_) keep_threads(*plan, *decided_);
   if (options_.forecast) return plan;
-  if (auto over = over_memory(*plan); !over.empty()) refuse(key, *plan, strategy_, fmt::format("the plan does not fit: {}", fmt::join(over, "; ")));
+  if (auto over = over_memory(*plan); !over.empty()) throw UserError(fmt::format("the plan does not fit: {}; {}", fmt::join(over, "; "), what_would_fit(key, *plan)));
   if (auto found = verify(*plan); !found.empty()) throw InternalError(fmt::format("a plan made here does not hold: {}", fmt::join(found, "; ")));
   if (as_given_ && options_.notice) options_.notice(fmt::format("not the plan that was given runs, but one derived from its decisions: {}", fmt::join(departures(key), ", ")));
   return plan;
 }
 
-void PlanMaker::refuse(const PlanKey& key, const PlacedGraph& plan, const Strategy& made_by, const std::string& what) {
+std::string PlanMaker::what_would_fit(const PlanKey& key, const PlacedGraph& plan, const Strategy& made_by) {
   auto attempt = [&](const Strategy& strategy, std::int64_t batch, int stretches) -> std::optional<PlacedGraph> {
     PlanKey other = key;
     other.batch = batch;
@@ -148,8 +148,8 @@ void PlanMaker::refuse(const PlanKey& key, const PlacedGraph& plan, const Strate
     return {};
   };
   const std::vector<std::string> advice = memory_advice({plan, strategy_, made_by, options_.recompute.stretches}, library_->strategies, attempt);
-  throw UserError(fmt::format("{}; most is held {}; {}", what, tensors_at_peak(plan),
-                              advice.empty() ? "no other batch, towers, strategy or device of its cluster that was tried fits, nor does computing values again" : fmt::format("each of these fits: {}", fmt::join(advice, "; "))));
+  return fmt::format("most is held {}; {}", tensors_at_peak(plan),
+                     advice.empty() ? "no other batch, towers, strategy or device of its cluster that was tried fits, nor does computing values again" : fmt::format("each of these fits: {}", fmt::join(advice, "; ")));
 }
 
 std::shared_ptr<const Graph> PlanMaker::graph_for(Mode mode, const std::vector<std::string>& fetches) {
@@ -249,7 +249,7 @@ std::shared_ptr<PlacedGraph> PlanMaker::choose_strategy(const PlanKey& key) {
   if (!first.refused.empty()) {
     const std::string none = "no strategy can be taken:\n" + describe(found);
     if (!first.plan) throw UserError(none);
-    refuse(step, *first.plan, first.strategy, fmt::format("{}{} lacks the least: {}", none, describe(first.strategy), first.refused));
+    throw UserError(fmt::format("{}{} lacks the least: {}; {}", none, describe(first.strategy), first.refused, what_would_fit(step, *first.plan, first.strategy)));
   }
   strategy_ = first.strategy;
   if (options_.notice) options_.notice("chosen by forecast: " + describe(strategy_) + "\n" + describe(found));

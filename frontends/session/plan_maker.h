@@ -30,6 +30,8 @@ class PlanMaker {
   /// Placed and verified, nothing allocated. UserError where it does not fit the memory of its devices, and for a rule of the
   /// options that decides nothing.
   std::shared_ptr<const PlacedGraph> make(const PlanKey& key);
+  /// Of a plan that `make` made and that does not fit: the tensors at its peak, and what was tried and fits.
+  std::string what_would_fit(const PlanKey& key, const PlacedGraph& plan) { return what_would_fit(key, plan, strategy_); }
   /// Of other placements of what `make` places.
   PlacementScorer scorer(const PlanKey& key, CostTable costs, const SaidOfPlacements& said);
 
@@ -43,8 +45,8 @@ class PlanMaker {
   std::shared_ptr<const Graph> graph_for(Mode mode, const std::vector<std::string>& fetches);
   /// `stretches` of the forward pass to compute again; none: as the options say.
   PlacedGraph placed(const PlanKey& key, const Strategy& strategy, std::size_t must_decide, std::optional<int> stretches = {});
-  /// UserError: `what`, the tensors at the peak, and what was tried and fits. `made_by`: the strategy that made the plan.
-  [[noreturn]] void refuse(const PlanKey& key, const PlacedGraph& plan, const Strategy& made_by, const std::string& what);
+  /// `made_by`: the strategy that made the plan.
+  std::string what_would_fit(const PlanKey& key, const PlacedGraph& plan, const Strategy& made_by);
   std::map<std::string, std::string> engines() const;
   const std::function<std::vector<FusionGroup>(const Graph&)>& groups() const;
   PlaceOptions place_options(const Graph& graph, const PlanKey& key) const;

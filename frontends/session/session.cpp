@@ -224,7 +224,7 @@ struct Session::Impl {
                                   "an update; run() gives its values, evaluate() their means", maker.training().name));
     if (mode == Mode::step && !torn.empty())
       throw UserError(fmt::format("a failed step left these variables partly updated: {}; load a state or reset", fmt::join(torn, ", ")));
-    std::map<std::string, HostTensor> narrow;
+    std::map<std::string, HostTensor> narrow, narrow_next;
     const std::optional<Batch> fitting = narrowed(maker.source(), given, narrow);
     const Batch& feeds = fitting ? *fitting : given;
     Built& b = built(maker.key_of(mode, feeds, fetches));
@@ -240,7 +240,8 @@ struct Session::Impl {
         const Batch later = next();
         told_to = b.runner.get();
         told = later.number();
-        return later.all();
+        const std::optional<Batch> fits = narrowed(maker.source(), later, narrow_next);
+        return (fits ? *fits : later).all();
       };
     Outcome outcome = b.runner->run(feeds.all(), options);
     if (tracing) trace = b.runner->trace();
@@ -296,6 +297,12 @@ const PlacedGraph& Session::plan(std::int64_t batch, Mode mode, const std::vecto
   Impl& impl = alive(impl_);
   const OneCaller caller(impl.inside);
   return *impl.built(impl.maker.key_of(mode, batch, fetches)).plan;
+}
+
+std::string Session::what_would_fit(std::int64_t batch, Mode mode, const std::vector<std::string>& fetches) {
+  const PlacedGraph& made = plan(batch, mode, fetches);
+  PlanMaker& maker = alive(impl_).maker;
+  return maker.what_would_fit(maker.key_of(mode, batch, fetches), made);
 }
 
 PlacementScorer Session::scorer(std::int64_t batch, CostTable costs, const std::vector<std::string>& fetches, const SaidOfPlacements& said, Mode mode) {

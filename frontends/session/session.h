@@ -47,9 +47,8 @@ class Session {
   template <class S>
     requires requires(const S& s) { to_strategy(s); }
   Session(Graph graph, const S& s, SessionOptions options = {}) : Session(std::move(graph), to_strategy(s), std::move(options)) {}
-  /// Runs exactly this plan: a step at its batch (`predict`, where it was made for inference) that fetches what the plan does, or less. For other
-  /// fetches, calls and batches a plan is derived from its decisions (devices, groups, threads, and its kernels where
-  /// local types are the same), and `notice` told. With rules it is `placed_anew`. UserError for a plan that does not hold.
+  /// Runs exactly this plan: a step at its batch (`predict`, where it was made for inference) that fetches what the plan does, or less. For other fetches, calls and batches a plan is derived
+  /// from its decisions (devices, groups, threads, and its kernels where local types are the same), and `notice` told. With rules it is `placed_anew`. UserError for a plan that does not hold.
   static Session from_plan(std::shared_ptr<const PlacedGraph> plan, SessionOptions options = {});
   /// The rules of the options, then the plan's decisions and its groups; all else is derived anew, kernels too.
   static Session placed_anew(std::shared_ptr<const PlacedGraph> plan, SessionOptions options = {});
@@ -68,9 +67,10 @@ class Session {
 
   /// Builds the programs of these batch sizes ahead.
   void prepare(const std::vector<std::int64_t>& batches, Mode mode = Mode::step, const std::vector<std::string>& fetches = {});
-  /// The plan that a step of this batch size runs: made and verified, nothing allocated. UserError where it does not fit the
-  /// memory of its devices.
+  /// The plan that a step of this batch size runs: made and verified, nothing allocated. UserError where it does not fit the memory of its devices.
   const PlacedGraph& plan(std::int64_t batch, Mode mode = Mode::step, const std::vector<std::string>& fetches = {});
+  /// Of such a plan that is over memory, as a forecast's may be: what is held at its peak, and what would fit.
+  std::string what_would_fit(std::int64_t batch, Mode mode = Mode::step, const std::vector<std::string>& fetches = {});
   /// Scores other placements of that plan, beside its own on the same devices.
   PlacementScorer scorer(std::int64_t batch, CostTable costs, const std::vector<std::string>& fetches = {}, const SaidOfPlacements& said = {}, Mode mode = Mode::step);
 

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
+#include <set>
 
 #include <png.h>
 
@@ -215,19 +217,49 @@ TEST(Arrays, that_do_not_fit_are_refused) {
   Folder folder;
   const HostTensor rows = HostTensor::of<float>({2, 1}, {1, 2.5f});
   write_npz(folder / "a.npz", {{"x", rows}});
+  EXPECT_NE(message_of([&] { data_folder(folder / "a.npz"); }).find("a.npz: comes in one part, with no rows to test on"), std::string::npos);
+  EXPECT_NE(message_of([&] { data_folder(folder / "a.npz", {.hold_out = 0.001}); }).find("of so few rows 0.001 holds none out"), std::string::npos);
+  write_npz(folder / "a.npz", {{"x", rows}, {"y_train", rows}});
   EXPECT_NE(message_of([&] { data_folder(folder / "a.npz"); }).find("'x' is neither NAME_train nor NAME_test"), std::string::npos);
   write_npz(folder / "a.npz", {{"x_train", rows}, {"x_test", HostTensor::of<float>({0}, {})}});
   EXPECT_NE(message_of([&] { data_folder(folder / "a.npz"); }).find("a.npz: holds no rows"), std::string::npos);
   write_npz(folder / "train.npz", {{"label", rows}, {"x", HostTensor(f32, {3})}});
   EXPECT_NE(message_of([&] { data_folder(folder.path()); }).find("train.npz: [data] column 'x' has 3 rows, but 'label' has 2"), std::string::npos);
   write_npz(folder / "train.npz", {{"label", rows}});
-  EXPECT_NE(message_of([&] { data_folder(folder.path()); }).find("there is neither val.npz nor test.npz beside train.npz"), std::string::npos);
+  EXPECT_NE(message_of([&] { data_folder(folder.path()); }).find("comes in one part, with no rows to test on: hold some out"), std::string::npos);
   write_npz(folder / "test.npz", {{"label", rows}});
   EXPECT_NE(message_of([&] { data_folder(folder.path(), {.inputs = kInputs}); }).find("column 'label' holds 2.5, which is no i32"), std::string::npos);
   for (const char* part : {"train.npz", "test.npz"}) write_npz(folder / part, {{"label", HostTensor::of<float>({2, 1}, {1, 2})}});
   EXPECT_NE(message_of([&] { data_folder(folder.path(), {.distortions = Distortions{}, .inputs = kInputs}); }).find("there is no column 'image' of u8"), std::string::npos);
   fs::create_directories(folder / "none");
   EXPECT_NE(message_of([&] { data_folder(folder / "none"); }).find("none: no data that are known. Read are MNIST's"), std::string::npos);
+}
+
+TEST(Arrays, in_one_part_have_rows_held_out_by_their_numbers) {
+  Folder folder;
+  auto held = [&](std::int64_t rows) {
+    HostTensor x(f32, {rows, 2});
+    std::iota(x.data<float>().begin(), x.data<float>().end(), 0.0f);
+    write_npz(folder / "a.npz", {{"x", x}});
+    const Splits data = data_folder(folder / "a.npz", {.hold_out = 0.25});
+    EXPECT_EQ(data.train.rows() + data.test.rows(), rows);
+    std::set<float> out;
+    for (float v : data.test.columns.at("x").data<float>()) out.insert(v);
+    for (float v : data.train.columns.at("x").data<float>()) EXPECT_FALSE(out.contains(v)) << v;
+    return out;
+  };
+  const std::set<float> few = held(200), more = held(300);
+  EXPECT_NEAR(static_cast<double>(few.size()), 2 * 50, 2 * 20);
+  EXPECT_TRUE(std::includes(more.begin(), more.end(), few.begin(), few.end()));
+  EXPECT_EQ(data_folder(folder / "a.npz", {.all_to_test = true}).test.rows(), 300);
+}
+
+TEST(Tables, with_a_pixel_a_column_give_pictures) {
+  Folder folder;
+  write_text(folder / "a.csv", "p0,p1,p2,p3,label\n1,2,3,4,0\n5,6,7,8,1\n");
+  EXPECT_EQ(data_folder(folder / "a.csv", {.all_to_test = true, .inputs = kInputs}).test.columns.at("image"), HostTensor::of<float>({2, 2, 2, 1}, {1, 2, 3, 4, 5, 6, 7, 8}));
+  write_text(folder / "a.csv", "p0,p1,p2,label\n1,2,3,0\n");
+  EXPECT_NE(message_of([&] { data_folder(folder / "a.csv", {.all_to_test = true, .inputs = kInputs}); }).find("has 4 values a row, f32(2, 2, 1), and the table has 3 columns that no input is named after (p0 to p2)"), std::string::npos);
 }
 
 TEST(Tables, give_columns_by_name_and_features_from_those_left) {

@@ -105,6 +105,7 @@ with tempfile.TemporaryDirectory() as folder:
     pathlib.Path(folder, "rules.json").write_text(json.dumps(rules), encoding="utf-8")
     done = here("place", "small.json", "--placement", "rules.json")
     expect(done.returncode == 0 and "cpu:1" not in done.stdout.split('"nodes"')[1].replace('"device": "cpu:1"', ""), f"a placement file loses to a request: {done}")
+    expect("goes before what the graph asks for: 'y' is on cpu:0, not on cpu:1" in done.stderr, f"a request that a placement goes before: {done.stderr}")
     done = here("run", "small.json", "--feed", "x.safetensors", "--devices", "cpu:0,cpu:1", "--strategy", "layers", "--move", "zz=cpu:0")
     expect(done.returncode == 1 and 'the rule "zz" matches no node; did you mean z' in done.stderr, f"a move of nothing: {done}")
     done = here("place", "small.json", "--devices", "cpu:0,cpu:1", "--strategy", "layers", "--move", "x=cpu:0")
@@ -170,6 +171,26 @@ with tempfile.TemporaryDirectory() as folder:
     nodes = json.loads(pathlib.Path(folder, "partitioning.json").read_text(encoding="utf-8"))["nodes"]
     placed = [i for part in split["accelerators"] + [split["cpu"]] for i in part]
     expect(done.returncode == 0 and "max-load" in done.stderr and sorted(placed) == sorted(n["id"] for n in nodes), f"the answer to a cutting problem: {done}")
+    # Taken as a placement, here with both parts in each other's place; and answers to something else.
+    named = {n["id"]: n["name"] for n in nodes}
+    turned = {"accelerators": split["accelerators"][::-1], "cpu": split["cpu"]}
+    asked = ["mlp", "--devices", "sim:0-1", "--strategy", "layers", "--placement", "turned.json"]
+    pathlib.Path(folder, "turned.json").write_text(json.dumps(turned), encoding="utf-8")
+    done = here("place", *asked)
+    placed = {n["name"]: n for part in ("variables", "nodes") for n in json.loads(done.stdout or "{}").get(part, [])}
+    there = [(named[i], placed[named[i]]["assigned"], k) for k, part in enumerate(turned["accelerators"]) for i in part if "number" in placed.get(named[i], {}).get("reason", "")]
+    expect(done.returncode == 0 and len(there) > 12 and {k for _, _, k in there} == {0, 1} and all(f"sim:{k}" in json.dumps(where) and f"sim:{1 - k}" not in json.dumps(where) for _, where, k in there),
+           f"an answer of dnn-partitioning as a placement: {done.stderr} {there}")
+    done = here("forecast", *asked, "--json")
+    expect(done.returncode == 0 and json.loads(done.stdout)["seconds"] > 0, f"its forecast: {done}")
+    refused(1, ["turned.json", "which place and forecast take"], "train", *asked, "--data", ".")
+    for wrong, wanted in (({**turned, "accelerators": turned["accelerators"] + [[]]}, "has 3 lists, but the problem has 2 accelerators"),
+                          ({"accelerators": [[0, 0]]}, "stands there twice"), ({"accelerators": [[0, 777]]}, "is the id of no node"), ({"accelerators": [[0]]}, "lacks the node 1")):
+        pathlib.Path(folder, "turned.json").write_text(json.dumps(wrong), encoding="utf-8")
+        refused(1, ["turned.json:1: ", wanted], "place", *asked)
+    refused(1, ["lacks the node"], "place", "mlp", "--devices", "cpu:0,cpu:1", "--placement", "turned.json")
+    pathlib.Path(folder, "turned.json").write_text(json.dumps({"accelerators": [[0]], "cpu": [1]}), encoding="utf-8")
+    refused(1, ["turned.json:1: /cpu", "no CPU beside its accelerators"], "place", "mlp", "--devices", "cpu:0,cpu:1", "--placement", "turned.json")
     refused(2, ["is a cutting problem", "objective"], "place", "partitioning.json", "--devices", "cpu:0")
     refused(2, ["--problem=onnx", "belfry and dnn-partitioning"], "place", "mlp", "--problem=onnx")
     done = here("place", "mlp", "--problem", "--devices", "cpu:0,cpu:1", "--strategy", "layers", "-o", "problem.json")

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -120,6 +121,27 @@ def check_photos(folder):
     for words, wanted in ((["--distort", "blur=1"], "there is no distortion 'blur'"), (["--rescale", "1/"], "a scale and perhaps an offset"), (["--shard", "2/2"], "I/N is expected"), (["--drop-last", "--full-batches"], "excludes")):
         done = belfry(folder, "train", "mnist_cnn", "--data", "photos", *words)
         expect(done.returncode and wanted in done.stderr, f"{words}: {done.stderr}")
+    # Class folders alone: a part is held out by --hold-out, and evaluated are all of them; their order is shuffled unless somebody says otherwise.
+    done = belfry(folder, "train", "mnist_cnn", "--data", "photos/train", "--hold-out", "0.3", "--epochs", "1", "--out", "held")
+    said = re.search(r"(\d+) rows of 40 are held out to test on", done.stderr)
+    expect(done.returncode == 0 and said and 4 <= int(said[1]) <= 20 and "photos come in another order in each epoch" in done.stderr, f"held out of class folders: {done.stderr[-600:]}")
+    expect(json.loads((folder / "held/run.json").read_text())["shuffle"] is True, "photos are shuffled, and run.json does not say so")
+    done = belfry(folder, "train", "mnist_cnn", "--data", "photos", "--steps", "1", "--no-shuffle")
+    expect(done.returncode == 0 and "sorted by their labels" in done.stderr, f"photos class by class: {done.stderr[-600:]}")
+    done = belfry(folder, "evaluate", "held", "--data", "photos/val")
+    expect(done.returncode == 0 and "all 12 rows are evaluated" in done.stderr and "of 12 rows" in done.stderr, f"class folders alone, evaluated: {done}")
+    done = belfry(folder, "evaluate", "held", "--data", "photos/train")
+    expect(done.returncode == 0 and said and f"of {said[1]} rows" in done.stderr, f"the part that a run held out: {done}")
+    for k in range(2, 12):
+        path = photos / "train" / f"class{k:02}" / "0.png"
+        path.parent.mkdir()
+        shutil.copy(photos / "train" / "dark" / "00.png", path)
+    done = belfry(folder, "train", "mnist_cnn", "--data", "photos", "--batch", "8", "--out", "many")
+    expect(done.returncode == 1 and "there are 12 class folders, and the net tells 10 apart" in done.stderr and "Epoch" not in done.stderr, f"more classes than outputs: {done}")
+    done = belfry(folder, "train", "mnist_cnn", "--data", "photos", "--out", "photos/run")
+    expect(done.returncode == 1 and "--out photos/run: lies in the folder of the data" in done.stderr, f"a run among the photos: {done}")
+    for k in range(2, 12):
+        shutil.rmtree(photos / "train" / f"class{k:02}")
     victim = photos / "train" / "dark" / "03.png"
     victim.write_bytes(victim.read_bytes()[:60])
     done = belfry(folder, "data", "inspect", "photos")
@@ -137,6 +159,22 @@ def check_arrays(folder):
     numpy.savez_compressed(folder / "packed.npz", x_train=image, y_train=label, x_test=image, y_test=label)
     done = belfry(folder, "data", "inspect", "packed.npz")
     expect(done.returncode == 0 and "x  u8(40, 28, 28)" in done.stdout and "2 classes: 0 20, 1 20" in done.stdout, f"inspect: {done}")
+    # One part, its pixels flat in an array or a column each: a part is held out, and rows become pictures.
+    numpy.savez(folder / "one.npz", x=image.reshape(40, 784), y=label)
+    names = ",".join(["label"] + [f"pixel{k}" for k in range(784)])
+    numpy.savetxt(folder / "one.csv", numpy.column_stack([label, image.reshape(40, 784)]), fmt="%d", delimiter=",", header=names, comments="")
+    held = []
+    for data in ("one.npz", "one.csv"):
+        done = belfry(folder, "train", "mnist_cnn", "--data", data, "--hold-out", "0.3", "--rescale", "1/255", "--batch", "8", "--epochs", "4", "--seed", "1")
+        held += re.findall(r"(\d+) rows of 40 are held out", done.stderr) + [done.stdout]
+        expect(done.returncode == 0 and "test accuracy 100.00 %" in done.stdout, f"{data}: {done}")
+        done = belfry(folder, "train", "mnist_cnn", "--data", data)
+        expect(done.returncode == 1 and "comes in one part" in done.stderr and "--hold-out" in done.stderr, f"{data} without a part held out: {done}")
+    expect(len(held) == 4 and held[:2] == held[2:], f"the same rows of an array and of a table: {held}")
+    done = belfry(folder, "train", "mobilenet_v2:image=32", "--data", "one.csv", "--hold-out", "0.3")
+    expect(done.returncode == 1 and "'image' has 3072 values a row" in done.stderr and "784 columns that no input is named after (pixel0 to pixel783)" in done.stderr, f"a table of other pictures: {done}")
+    done = belfry(folder, "train", "mnist_cnn", "--data", "packed.npz", "--hold-out", "0.3")
+    expect(done.returncode == 1 and "has rows to test on" in done.stderr, f"held out of what has two parts: {done}")
     done = belfry(folder, "train", "mnist_cnn", "--data", "packed.npz", "--rescale", "1/255", "--distort", "zoom=0.1", "--batch", "8", "--epochs", "4")
     expect(done.returncode == 0 and "test accuracy 100.00 %" in done.stdout, f"training on arrays: {done.stdout} {done.stderr[-400:]}")
 

@@ -2,7 +2,9 @@
 Arguments: the program, the source tree."""
 
 import json
+import os
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -101,6 +103,17 @@ with tempfile.TemporaryDirectory() as name:
     check(1, ["/devices/0/efficiency: is 1.5; it must be a number from 0 to 1"], "forecast", "mlp", "--cluster", "machine.json")
     if check(1, ["--state", "cut.safetensors", "do not lie in"], "run", "mnist_cnn", "--feed", "feed.safetensors", "--state", "cut.safetensors").stderr.count("cut.safetensors") != 1:
         objections.append("--state: the message names its file twice")
+
+    # What does not fit says what would, in GiB too; a run by another machine's file says whose threads these are.
+    tight = {"belfry": 1, "cores": 1, "host_memory": [1 << 42], "devices": [{"devices": "cpu:0", "memory": 1 << 30, "flops": 1e11, "bandwidth": 1e10, "launch": 1e-6, "efficiency": 0.5}]}
+    (folder / "tight.json").write_text(json.dumps(tight), encoding="utf-8")
+    for verb in ("forecast", "place"):
+        done = here(verb, "mlp", "--cluster", "tight.json", "--batch", "2097152")
+        told = done.stdout + done.stderr
+        if done.returncode != 1 or not re.search(r"cpu:0 needs \d+ bytes \(\d+\.\d\d GiB\), but has 1073741824 \(1\.00 GiB\)", told) or "most is held on cpu:0: " not in told or "each of these fits: " not in told or "--batch" not in told:
+            objections.append(f"{verb} of what does not fit: {told[-600:]}")
+    (folder / "other.json").write_text(json.dumps({**tight, "cores": (os.cpu_count() or 1) + 1}), encoding="utf-8")
+    check(0, ["--cluster other.json: a machine of", "belfry forecast and place"], "run", "mnist_cnn", "--feed", "feed.safetensors", "--cluster", "other.json", "--threads-per-tower", "1")
 
     # Plans of unlike graphs.
     unlike = ["are plans of unlike graphs: the variable 'dense/bias' is f32(10) in the first and f32(512) in the second", "more"]

@@ -56,6 +56,9 @@ if own := programs.get("06_own_strategy"):
     done = subprocess.run([*own, "place", "mlp", "--strategy", "small_apart", "--devices", "cpu:0,cpu:1", "-O", "towers=4"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode or '"reason": "small variables stand apart"' not in done.stdout or '"towers": 4' not in done.stdout:
         objections.append(f"06_own_strategy place: exit {done.returncode}, {done.stdout[-300:]}{done.stderr[-500:]}")
+    done = subprocess.run([*own, "place", "--help"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if "small_apart: towers, with small variables on the last device, -O towers=" not in " ".join(done.stdout.split()):
+        objections.append(f"06_own_strategy place --help names no strategy of its own: {done.stdout[-800:]}{done.stderr[-300:]}")
 if len(programs) < 12:
     objections.append(f"only {len(programs)} examples")
 

@@ -61,6 +61,8 @@ with tempfile.TemporaryDirectory() as name:
     lines = done.stdout.splitlines()
     expect(done.returncode == 0 and len(lines) == 4 and "net mnist_cnn, data digits, batch 16, epochs 2" in lines[0] and lines[1].split()[:5] == ["run", "seed", "strategy", "devices", "towers"], f"runs: {done}")
     expect(lines[2].split()[:5] == ["one", "3", "single", "cpu:0", "1"] and lines[3].split()[:5] == ["two", "0", "towers", "cpu:0,cpu:1", "2"] and lines[1].endswith("curve of val_loss") and "█" in lines[2], f"runs: {done.stdout}")
+    done = belfry("show", "one", "--timeline")
+    expect(done.returncode == 0 and "measured: the step of one/trace.json" in done.stderr and "cpu:0" in done.stdout, f"a run's timeline: {done}")
     facts = json.loads(belfry("runs", "--json", ".").stdout)
     expect([f["config"]["seed"] for f in facts] == [3, 0] and all(len(f["epochs"]) == 2 and len(f["steps"]) == 64 for f in facts), "runs --json")
     log = [json.loads(line) for line in (folder / "two/log.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -77,6 +79,32 @@ with tempfile.TemporaryDirectory() as name:
     expect(again.returncode == 0 and "Epoch" not in again.stderr and again.stdout == done.stdout, f"an early stop that is started again: {again}")
     done = belfry("train", "mnist_cnn", "--data", "digits", "--batch", "32", "--checkpoints", "early")
     expect(done.returncode == 1 and "is of another run (batch: 16 there, 32 here)" in done.stderr, f"checkpoints of another run: {done}")
+
+    # A folder has one run: what goes on in it is that run, and --overwrite begins anew, its checkpoints too.
+    def mlp(epochs, *more):
+        return belfry("train", "mlp", "--data", "digits", "--batch", "64", "--epochs", str(epochs), "--quiet", *more)
+
+    def steps(run):
+        return [json.loads(line)["step"] for line in (folder / run / "log.jsonl").read_text(encoding="utf-8").splitlines() if '"step"' in line]
+
+    own, others = "ck_a/step-00000008.safetensors", "ck_b/step-00000008.safetensors"
+    first = mlp(1, "--out", "a", "--checkpoints", "ck_a")
+    for done in (first, mlp(1, "--out", "b", "--checkpoints", "ck_b", "--seed", "5")):
+        expect(done.returncode == 0, f"a run with checkpoints: {done}")
+    for arguments, wanted in ((["--resume", others], "is none of its checkpoints"), (["--checkpoints", "ck_b"], "there is a run already"), (["--resume", own, "--seed", "9"], "is of another run (seed: 0 there, 9 here)"),
+                              (["--checkpoints", "ck_b", "--overwrite"], "holds checkpoints of another run than the one in a"), (["--checkpoints", "ck_a", "--overwrite", "--resume", others], "holds checkpoints already")):
+        done = mlp(2, "--out", "a", *arguments)
+        expect(done.returncode == 1 and wanted in done.stderr, f"two runs in one folder: {arguments}: {done}")
+        expect(steps("a") == list(range(1, 9)) and (folder / own).exists() and (folder / others).exists(), f"a run that was refused changed what is there: {arguments}")
+    done = mlp(2, "--out", "a", "--resume", own)
+    expect(done.returncode == 0 and steps("a") == list(range(1, 17)), f"a run that goes on in its folder: {done} {steps('a')}")
+    done = mlp(2, "--out", "a", "--checkpoints", "ck_a")  # whose checkpoints they are is known still
+    expect(done.returncode == 0 and sorted(p.name for p in (folder / "ck_a").iterdir()) == ["step-00000008.safetensors", "step-00000016.safetensors"], f"and once more: {done}")
+    done = mlp(1, "--out", "a", "--checkpoints", "ck_a", "--overwrite")
+    expect(done.returncode == 0 and done.stdout == first.stdout and steps("a") == list(range(1, 9)) and [p.name for p in (folder / "ck_a").iterdir()] == ["step-00000008.safetensors"], f"a run that begins anew: {done}")
+    done = mlp(3, "--out", "c", "--resume", own)
+    done = belfry("runs", "c")
+    expect(done.stdout.splitlines()[-1].split()[:3] == ["c", "3", "24"], f"epochs of a run that went on: {done}")
 
 if objections:
     sys.exit("\n".join(objections))
