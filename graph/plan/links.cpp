@@ -158,7 +158,8 @@ struct Widest {
 std::vector<Widest> widest_links(const Cluster& cluster) {
   std::vector<Widest> out(cluster.devices.size());
   std::map<std::string, std::vector<int>> of_space;
-  for (std::size_t d = 0; d < out.size(); ++d) of_space[cluster.space(static_cast<int>(d))].push_back(static_cast<int>(d));
+  for (std::size_t d = 0; d < out.size(); ++d)  // hosts pass on what comes, as switches do
+    if (cluster.devices[d].id.kind != "cpu") of_space[cluster.space(static_cast<int>(d))].push_back(static_cast<int>(d));
   auto add = [&](int d, const std::string& to, bool space, double bandwidth) {
     Widest& at = out[static_cast<std::size_t>(d)];
     if (bandwidth > at.bandwidth) at = {bandwidth, "", {}};
