@@ -143,6 +143,7 @@ TEST(Mistakes, names_that_are_none_get_the_nearest_and_what_is_there) {
   EXPECT_TRUE(says([&] { session.predict({{"imag", image}}, {"logit"}); }, {"no value 'logit' to fetch", "logits"}));
 
   const Results r = session.step({{"image", image}, {"label", label}}, {"loss", "logits"});
+  EXPECT_TRUE(says([&] { session.variable("head/kernels"); }, {"no variable 'head/kernels'; did you mean head/kernel?"}));
   EXPECT_TRUE(says([&] { r.item<double>("loss"); }, {"'loss' is f32(), and was read as f64"}));
   EXPECT_TRUE(says([&] { r.item<float>("logits"); }, {"'logits' is f32(4, 2): item() is of one element"}));
   EXPECT_TRUE(says([&] { r.data<std::int32_t>("logits"); }, {"'logits' is f32(4, 2), and was read as i32"}));
@@ -155,10 +156,13 @@ TEST(Mistakes, names_that_are_none_get_the_nearest_and_what_is_there) {
   EXPECT_EQ(evaluate(session, data)["accuracy"], 1);
 }
 
-TEST(Mistakes, pictures_with_channels_first_are_told_that_they_come_last) {
+TEST(Mistakes, feeds_of_another_layout_or_type_are_told_the_way_out) {
   Session session(pictures());
   const HostTensor first(f32, {4, 3, 6, 5}), other(f32, {4, 6, 4, 3}), label(i32, {4});
   EXPECT_TRUE(says([&] { session.step({{"image", first}, {"label", label}}); }, {"f32(4, 3, 6, 5), but the input is f32(batch, 6, 5, 3); channels come last: (rows, height, width, channels)"}));
+  const HostTensor column(i64, {4, 1}), float64(f64, {4, 6, 5, 3});
+  EXPECT_TRUE(says([&] { session.step({{"image", HostTensor(f32, {4, 6, 5, 3})}, {"label", column}}); }, {"'label' is i64(4, 1), but the input is i32(batch); axes of 1 are all that differs"}));
+  EXPECT_TRUE(says([&] { session.predict({{"image", float64}}); }, {"is f64(4, 6, 5, 3), but the input is f32(batch, 6, 5, 3); converted(tensor, f32)"}));
   const std::string message = message_of([&] { session.step({{"image", other}, {"label", label}}); });
   EXPECT_NE(message.find("f32(4, 6, 4, 3), but"), message.npos) << message;
   EXPECT_EQ(message.find("channels"), message.npos) << message;
