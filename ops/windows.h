@@ -56,7 +56,8 @@ inline Shape windows_over(InferContext& c, const Shape& x, std::int64_t window_h
   window_w = spread(window_w, dilations[1]);
   if (s.h.count < 1 || s.w.count < 1) {
     const std::string first = x[1].factor <= 4 && x[3].factor > x[1].factor ? "; or is that height the channels? They come last: (rows, height, width, channels)" : "";
-    c.fail("a window of " + std::to_string(window_h) + " x " + std::to_string(window_w) + " does not fit without padding into height " + to_string(x[1]) + " and width " + to_string(x[2]) + "; use padding \"same\"" + first);
+    c.fail("a window of " + std::to_string(window_h) + " x " + std::to_string(window_w) + " does not fit without padding into height " + to_string(x[1]) + " and width " + to_string(x[2]) +
+           "; use padding \"same\"" + first);
   }
   return {x[0], s.h.count, s.w.count, std::move(channels)};
 }

@@ -18,9 +18,20 @@ bool channels_first(const Extents& given, const Shape& want) {
   return given.size() == 4 && want.size() == 4 && Dim(given[1]) == want[3] && Dim(given[2]) == want[1] && Dim(given[3]) == want[2];
 }
 
+/// Whether one has axes of 1 that the other has not, behind their first, and all else is the same.
+bool same_but_ones(const Extents& given, const Shape& want) {
+  Shape a, b;
+  for (std::size_t i = 0; i < given.size(); ++i)
+    if (i == 0 || given[i] != 1) a.emplace_back(given[i]);
+  for (std::size_t i = 0; i < want.size(); ++i)
+    if (i == 0 || want[i] != Dim(1)) b.push_back(want[i]);
+  return given.size() != want.size() && std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Dim& n, const Dim& d) { return d.symbolic() || n == d; });
+}
+
 [[noreturn]] void refuse(const std::string& input, const LocalType& given, const TensorType& want) {
   std::string hint;
   if (channels_first(given.shape, want.shape)) hint = "; channels come last: (rows, height, width, channels)";
+  else if (same_but_ones(given.shape, want.shape)) hint = "; axes of 1 are all that differs: reshape it";
   if (given.dtype != want.dtype && !narrows(given.dtype, want.dtype)) hint += fmt::format("; converted(tensor, {0}), or numpy's astype, makes it {0}", name_of(want.dtype));
   throw UserError(fmt::format("the feed '{}' is {}, but the input is {}{}", input, to_string(given), to_string(want), hint));
 }

@@ -224,10 +224,11 @@ struct Session::Impl {
                                   "an update; run() gives its values, evaluate() their means", maker.training().name));
     if (mode == Mode::step && !torn.empty())
       throw UserError(fmt::format("a failed step left these variables partly updated: {}; load a state or reset", fmt::join(torn, ", ")));
+    const PlanKey key = maker.key_of(mode, given, fetches);
     std::map<std::string, HostTensor> narrow, narrow_next;
     const std::optional<Batch> fitting = narrowed(maker.source(), given, narrow);
     const Batch& feeds = fitting ? *fitting : given;
-    Built& b = built(maker.key_of(mode, feeds, fetches));
+    Built& b = built(key);
     make_ready(b);
     ran = &b;
     bring_state(b);
@@ -361,7 +362,11 @@ std::uint64_t Session::seed() const { return alive(impl_).maker.options().seed; 
 HostTensor Session::variable(const std::string& name) {
   Impl& impl = alive(impl_);
   const OneCaller caller(impl.inside);
-  if (!impl.newest.contains(name)) throw UserError(fmt::format("the graph has no variable '{}'", name));
+  if (!impl.newest.contains(name)) {
+    std::vector<std::string> names;
+    for (const auto& [known, version] : impl.newest) names.push_back(known);
+    throw UserError(fmt::format("the graph has no variable '{}'{}", name, did_you_mean(name, names)));
+  }
   impl.settle();
   return impl.value(name);
 }

@@ -20,7 +20,8 @@ double Metrics::at(const std::string& name) const {
   if (const auto found = find(name); found != end()) return found->second;
   std::vector<std::string> names;
   for (const auto& [known, mean] : *this) names.push_back(known);
-  throw UserError(names.empty() ? fmt::format("there is no '{}': nothing was evaluated", name) : fmt::format("there is no '{}' among what was evaluated: {}{}", name, fmt::join(names, ", "), did_you_mean(name, names)));
+  if (names.empty()) throw UserError(fmt::format("there is no '{}': nothing was evaluated", name));
+  throw UserError(fmt::format("there is no '{}' among what was evaluated: {}{}", name, fmt::join(names, ", "), did_you_mean(name, names)));
 }
 
 double as_double(const HostTensor& t) {

@@ -127,10 +127,12 @@ RunFacts read_run_facts(const fs::path& folder) {
 }
 
 void write_run_folder(const fs::path& folder, Session& session, const RunFacts& facts) {
+  const std::string record = record_text(facts, session.graph());
+  const JsonDocument readable(record, "run.json");  // UserError where a setting is no JSON, before anything is written
   make_folder(folder.string());
   write_file((folder / kGraph).string(), write_graph(session.graph()));
   if (facts.ended) write_safetensors((folder / kState).string(), session.state());
-  write_file((folder / kRecord).string(), record_text(facts, session.graph()));
+  write_file((folder / kRecord).string(), record);
 }
 
 std::optional<fs::path> find_run_state(const fs::path& folder) { return state_of(read_run_facts(folder), folder); }

@@ -123,7 +123,7 @@ TEST(Mistakes, a_feed_that_no_input_reads_is_named) {
 }
 
 /// Two classes of pictures, with a loss and a metric.
-Graph two_kinds() {
+Graph two_classes() {
   Builder b("pictures");
   Value image = b.input("image", f32, {kBatch, 6, 5, 3}), label = b.input("label", i32, {kBatch});
   Value logits = nn::dense(flatten(image), {.units = 2, .name = "head"});
@@ -134,7 +134,7 @@ Graph two_kinds() {
 }
 
 TEST(Mistakes, names_that_are_none_get_the_nearest_and_what_is_there) {
-  Session session(two_kinds());
+  Session session(two_classes());
   const HostTensor image(f32, {4, 6, 5, 3}), label(i32, {4});
   auto fetching = [&](const char* name) { return [&, name] { session.step({{"image", image}, {"label", label}}, {name}); }; };
   EXPECT_TRUE(says(fetching("acuracy"), {"no value 'acuracy' to fetch in the graph 'pictures'; did you mean accuracy?"}));
@@ -143,6 +143,7 @@ TEST(Mistakes, names_that_are_none_get_the_nearest_and_what_is_there) {
   EXPECT_TRUE(says([&] { session.predict({{"imag", image}}, {"logit"}); }, {"no value 'logit' to fetch", "logits"}));
 
   const Results r = session.step({{"image", image}, {"label", label}}, {"loss", "logits"});
+  EXPECT_TRUE(says([&] { session.variable("head/kernels"); }, {"no variable 'head/kernels'; did you mean head/kernel?"}));
   EXPECT_TRUE(says([&] { r.item<double>("loss"); }, {"'loss' is f32(), and was read as f64"}));
   EXPECT_TRUE(says([&] { r.item<float>("logits"); }, {"'logits' is f32(4, 2): item() is of one element"}));
   EXPECT_TRUE(says([&] { r.data<std::int32_t>("logits"); }, {"'logits' is f32(4, 2), and was read as i32"}));
@@ -155,10 +156,13 @@ TEST(Mistakes, names_that_are_none_get_the_nearest_and_what_is_there) {
   EXPECT_EQ(evaluate(session, data)["accuracy"], 1);
 }
 
-TEST(Mistakes, pictures_with_channels_first_are_told_that_they_come_last) {
-  Session session(two_kinds());
+TEST(Mistakes, feeds_of_another_layout_or_type_are_told_the_way_out) {
+  Session session(two_classes());
   const HostTensor first(f32, {4, 3, 6, 5}), other(f32, {4, 6, 4, 3}), label(i32, {4});
   EXPECT_TRUE(says([&] { session.step({{"image", first}, {"label", label}}); }, {"f32(4, 3, 6, 5), but the input is f32(batch, 6, 5, 3); channels come last: (rows, height, width, channels)"}));
+  const HostTensor column(i64, {4, 1}), float64(f64, {4, 6, 5, 3});
+  EXPECT_TRUE(says([&] { session.step({{"image", HostTensor(f32, {4, 6, 5, 3})}, {"label", column}}); }, {"'label' is i64(4, 1), but the input is i32(batch); axes of 1 are all that differs"}));
+  EXPECT_TRUE(says([&] { session.predict({{"image", float64}}); }, {"is f64(4, 6, 5, 3), but the input is f32(batch, 6, 5, 3); converted(tensor, f32)"}));
   const std::string message = message_of([&] { session.step({{"image", other}, {"label", label}}); });
   EXPECT_NE(message.find("f32(4, 6, 4, 3), but"), message.npos) << message;
   EXPECT_EQ(message.find("channels"), message.npos) << message;
@@ -171,7 +175,7 @@ TEST(Mistakes, pictures_with_channels_first_are_told_that_they_come_last) {
 }
 
 TEST(Feeds, whole_numbers_of_numpy_go_into_inputs_of_i32_where_they_fit) {
-  Session session(two_kinds());
+  Session session(two_classes());
   HostTensor image(f32, {2, 6, 5, 3}), narrow = HostTensor::of<std::int32_t>({2}, {1, 0}), wide = HostTensor::of<std::int64_t>({2}, {1, 0});
   for (float& x : image.data<float>()) x = static_cast<float>(&x - image.data<float>().data()) / 64;
   const std::vector<std::string> all = {"loss", "accuracy"};

@@ -211,6 +211,9 @@ TEST(RunFolder, gives_back_what_a_program_wrote_and_serves_it) {
   EXPECT_EQ(read.weights, session.weights());
   EXPECT_FALSE(read.graph.train);
 
+  EXPECT_TRUE(says([&] { write_run_folder(folder / "b", session, {.settings = {{"batch", "{"}}}); }, {"run.json:3: /batch"}));
+  EXPECT_FALSE(std::filesystem::exists(folder / "b"));
+
   // While another training goes on there, neither its weights nor those of the one before serve; then its checkpoint does.
   write_run_folder(run, session, {.checkpoints = "../ck", .ended = false});
   EXPECT_FALSE(find_run_state(run));
