@@ -95,17 +95,23 @@ std::optional<std::int64_t> classes_told_apart(const Graph& g, const std::string
   return {};
 }
 
+std::string way_out(std::int64_t classes) { return fmt::format("take one with as many outputs (of most nets classes=N says that, as in mobilenet_v2:classes={})", classes); }
+
+/// Before photos are read, which takes a while.
+void refuse_classes(const Graph& g, const TrainArguments& o, const DataWanted& wanted) {
+  const auto known = classes_told_apart(g, "label");
+  const auto there = static_cast<std::int64_t>(class_names(o.data, wanted).size());
+  if (known && there > *known) throw UserError(fmt::format("{}: there are {} classes, and the net tells {} apart: {}", o.data, there, *known, way_out(there)));
+}
+
 /// Labels that no class of the net has would end the training at the first batch that has one.
-void refuse_labels(const Graph& g, const DataSet& data, const TrainArguments& o, const DataWanted& wanted) {
+void refuse_labels(const Graph& g, const DataSet& data, const TrainArguments& o) {
   for (const auto& [name, column] : data.columns) {
     const auto known = column.dtype() == i32 ? classes_told_apart(g, name) : std::nullopt;
     if (!known || column.elements() == 0) continue;
     const auto [least, most] = std::minmax_element(column.data<std::int32_t>().begin(), column.data<std::int32_t>().end());
     if (*least >= 0 && *most < *known) continue;
-    const std::vector<std::string> names = class_names(o.data, wanted);
-    throw UserError(fmt::format("{}: {}, and the net tells {} apart: take one with as many outputs (of most nets classes=N says that, as in mobilenet_v2:classes={})", o.data,
-                                names.empty() ? fmt::format("the column '{}' has numbers from {} to {}", name, *least, *most) : fmt::format("there are {} class folders", names.size()), *known,
-                                std::max<std::int64_t>(*most + 1, static_cast<std::int64_t>(names.size()))));
+    throw UserError(fmt::format("{}: the column '{}' has numbers from {} to {}, and the net tells {} classes apart, from 0 on: {}", o.data, name, *least, *most, *known, way_out(std::int64_t{*most} + 1)));
   }
 }
 
@@ -126,8 +132,9 @@ bool shuffles(const TrainArguments& o, const DataSet& train) {
 
 Splits splits_for(const Session& session, const TrainArguments& o) {
   const DataWanted wanted = data_wanted(session, o);
+  refuse_classes(session.graph(), o, wanted);
   Splits out = data_folder(o.data, wanted);
-  for (const DataSet* part : {&out.train, &out.test}) refuse_labels(session.graph(), *part, o, wanted);
+  for (const DataSet* part : {&out.train, &out.test}) refuse_labels(session.graph(), *part, o);
   if (o.hold_out > 0) say(fmt::format("{} rows of {} are held out to test on\n", out.test.rows(), out.train.rows() + out.test.rows()));
   else if (out.train.columns.empty() && out.train.made.empty()) say(fmt::format("{} comes in one part: all {} rows are evaluated\n", o.data, out.test.rows()));
   if (o.rescale.empty() && holds_bytes(out.train)) say("the pixels go in as they are, 0 to 255; most nets learn better from 0 to 1: --rescale 1/255\n");

@@ -66,9 +66,8 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
   if (o.json) {
     std::cout << write_forecast(plan, f, o.launches);
     for (const std::string& over : does_not_fit) say(fmt::format("does not fit: {}\n", over));
-    if (does_not_fit.empty()) return;
-    say(session.what_would_fit(batch, o.mode(), o.fetches) + "\n");
-    throw CLI::RuntimeError(1);
+    if (!does_not_fit.empty()) throw CLI::RuntimeError(1);
+    return;
   }
   std::cout << describe(plan, f);
   for (const std::string& over : does_not_fit) std::cout << "does not fit: " << over << "\n";

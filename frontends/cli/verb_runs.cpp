@@ -103,8 +103,11 @@ bool is_setting(const std::string& key) { return key != "classes" && key != "pix
 std::vector<std::string> differing(const std::vector<RunRecord>& runs) {
   std::vector<std::string> out;
   for (const RunRecord& r : runs)
-    for (const auto& [key, value] : r.config.items())
-      if (is_setting(key) && std::find(out.begin(), out.end(), key) == out.end() && std::any_of(runs.begin(), runs.end(), [&](const RunRecord& o) { return !o.config.contains(key) || o.config[key] != value; })) out.push_back(key);
+    for (const auto& one : r.config.items()) {
+      const std::string& key = one.key();
+      auto differs = [&](const RunRecord& other) { return !other.config.contains(key) || other.config[key] != one.value(); };
+      if (is_setting(key) && std::find(out.begin(), out.end(), key) == out.end() && std::any_of(runs.begin(), runs.end(), differs)) out.push_back(key);
+    }
   return out;
 }
 

@@ -137,7 +137,7 @@ def check_photos(folder):
         path.parent.mkdir()
         shutil.copy(photos / "train" / "dark" / "00.png", path)
     done = belfry(folder, "train", "mnist_cnn", "--data", "photos", "--batch", "8", "--out", "many")
-    expect(done.returncode == 1 and "there are 12 class folders, and the net tells 10 apart" in done.stderr and "Epoch" not in done.stderr, f"more classes than outputs: {done}")
+    expect(done.returncode == 1 and "there are 12 classes, and the net tells 10 apart" in done.stderr and "Epoch" not in done.stderr, f"more classes than outputs: {done}")
     done = belfry(folder, "train", "mnist_cnn", "--data", "photos", "--out", "photos/run")
     expect(done.returncode == 1 and "--out photos/run: lies in the folder of the data" in done.stderr, f"a run among the photos: {done}")
     for k in range(2, 12):
@@ -163,6 +163,9 @@ def check_arrays(folder):
     numpy.savez(folder / "one.npz", x=image.reshape(40, 784), y=label)
     names = ",".join(["label"] + [f"pixel{k}" for k in range(784)])
     numpy.savetxt(folder / "one.csv", numpy.column_stack([label, image.reshape(40, 784)]), fmt="%d", delimiter=",", header=names, comments="")
+    numpy.savez(folder / "wrong.npz", x=image, y=label + 9)
+    done = belfry(folder, "train", "mnist_cnn", "--data", "wrong.npz", "--hold-out", "0.3")
+    expect(done.returncode == 1 and "'label' has numbers from 9 to 10, and the net tells 10 classes apart" in done.stderr and "Epoch" not in done.stderr, f"labels that no output is for: {done}")
     held = []
     for data in ("one.npz", "one.csv"):
         done = belfry(folder, "train", "mnist_cnn", "--data", data, "--hold-out", "0.3", "--rescale", "1/255", "--batch", "8", "--epochs", "4", "--seed", "1")
