@@ -18,6 +18,8 @@ constexpr std::size_t kMostCompared = std::size_t{1} << 24;
 /// What SlotPacker tries: strides and orders, the most promising first, since large plans get few.
 constexpr std::pair<std::size_t, std::size_t> kTries[] = {{7, 3}, {0, 1}, {1, 1}, {1, 2}, {4, 1}, {3, 1}, {0, 2}, {4, 2}, {3, 2}, {5, 1}, {6, 1},
                                                           {0, 3}, {1, 3}, {3, 3}, {2, 1}, {2, 2}, {0, 0}, {1, 0}, {5, 2}, {6, 2}};
+/// Orders that come of changing the best one, at the most.
+constexpr int kMostMoved = 64;
 constexpr int kRest = 3;  // SlotPacker::band_of
 constexpr int kReleased = std::numeric_limits<int>::max();
 
@@ -79,6 +81,7 @@ class SlotPacker {
         place(other, first);
       }
     if (best_.empty()) return;
+    move_last();
     for (std::size_t s = 0; s < sorts_.size(); ++s) {
       std::vector<FrameBlock>& layout = parts_.layouts.at(sorts_[s].key);
       for (std::size_t b = 0; b < layout.size(); ++b) layout[b].slot = {best_[s][b].way == kEach ? Slot::kKept : Slot::kTransient, best_[s][b].at, 0};
@@ -118,7 +121,7 @@ class SlotPacker {
 
   void add_line(const PlanStream& stream) {
     Line line;
-    const std::vector<int> ranks = slot_ranks(stream);
+    const std::vector<int> ranks = slot_ranks(plan_, stream);
     std::map<int, std::size_t> number;  // of towers
     line.sorts.resize(ranks.size());
     for (std::size_t e = 0; e < stream.entries.size(); ++e) {
@@ -285,47 +288,81 @@ class SlotPacker {
     return last == kReleased ? (first + 1 == std::ssize(sorts_[s].phases) ? 0 : 1) : first != last ? 2 : kRest;
   }
 
+  using At = std::pair<std::size_t, std::size_t>;  // sort, block
+  std::int64_t size(At x) const { return blocks(x.first)[x.second].size; }
+
+  void set_begins(const std::vector<std::size_t>& chosen) {
+    strides_.clear(), begins_.clear();
+    for (std::size_t s = 0; s < sorts_.size(); ++s) strides_.push_back(aligned_bytes(sorts_[s].strides[chosen[s]]));
+    for (const Line& line : lines_) begins_.push_back(bases(line, strides_));
+    shifts_.assign(4 * spans_ * spans_, std::nullopt);
+    to_last_ = to_last();
+  }
+
   /// First fit of all blocks: the largest first, or what lives longer than a phase before, or before that what stays, or band by band.
   void place(const std::vector<std::size_t>& chosen, std::size_t first) {
     if (tries_ == 0) return;
-    --tries_;
-    std::vector<std::int64_t> strides;
-    for (std::size_t s = 0; s < sorts_.size(); ++s) strides.push_back(aligned_bytes(sorts_[s].strides[chosen[s]]));
-    begins_.clear();
-    for (const Line& line : lines_) begins_.push_back(bases(line, strides));
-    shifts_.assign(4 * spans_ * spans_, std::nullopt);
-    to_last_ = to_last();
-    using At = std::pair<std::size_t, std::size_t>;  // sort, block
+    set_begins(chosen);
     std::vector<At> order;
     for (std::size_t s = 0; s < sorts_.size(); ++s)
       for (std::size_t b = 0; b < blocks(s).size(); ++b) order.emplace_back(s, b);
-    auto size = [&](At x) { return blocks(x.first)[x.second].size; };
     auto band = [&](At x) { return first == 3 ? band_of(x.first, x.second) : first == 2 && !stays(x.first, x.second) ? 1 : 0; };
     auto key = [&](At x) { return std::tuple(band(x), first > 0 && !strided(x.first, x.second), -size(x)); };
     std::stable_sort(order.begin(), order.end(), [&](At x, At y) { return key(x) < key(y); });
+    fit(chosen, order, first == 3);
+  }
+
+  /// From the best order on: what ends last comes earlier.
+  void move_last() {
+    const std::vector<std::size_t> chosen = best_strides_;
+    std::vector<At> order = best_order_;
+    set_begins(chosen);
+    for (int k = kMostMoved; k-- > 0 && tries_ > 0;) {
+      const std::size_t last = fit(chosen, order, false);
+      if (last == 0) break;
+      const auto at = order.begin() + static_cast<std::ptrdiff_t>(last);
+      std::rotate(order.begin() + static_cast<std::ptrdiff_t>(last / 2), at, at + 1);
+    }
+  }
+
+  /// Gives the place in the order of what ends last.
+  std::size_t fit(const std::vector<std::size_t>& chosen, const std::vector<At>& order, bool in_bands) {
+    --tries_;
     std::vector<std::vector<Place>> places;
     for (std::size_t s = 0; s < sorts_.size(); ++s) places.emplace_back(blocks(s).size());
     std::vector<FrameSize> frames(sorts_.size());
-    for (std::size_t s = 0; s < sorts_.size(); ++s) frames[s].kept = strides[s];
+    for (std::size_t s = 0; s < sorts_.size(); ++s) frames[s].kept = strides_[s];
     std::int64_t floor = 0, top = 0;  // behind the bands below
+    std::size_t last = 0;
+    std::int64_t end = 0;
     for (std::size_t k = 0; k < order.size(); ++k) {
       const auto [s, b] = order[k];
       Place& at = places[s][b];
-      if (k && band(order[k]) != band(order[k - 1])) floor = top;
-      at = {kEach, lowest(order, k, places, kEach, first == 3 && band(order[k]) < kRest ? floor : 0)};
+      const int band = in_bands ? band_of(s, b) : 0;
+      if (k && in_bands && band != band_of(order[k - 1].first, order[k - 1].second)) floor = top;
+      at = {kEach, lowest(order, k, places, kEach, in_bands && band < kRest ? floor : 0)};
       if (!strided(s, b) && blocks(s)[b].joined < 0)  // joins may be written over what they read, slot by slot
         if (const std::int64_t once = lowest(order, k, places, kOnce, 0); once <= at.at) at = {kOnce, once};
       const std::int64_t past = at.at + size(order[k]);
       if (strided(s, b)) top = std::max(top, past);
       if (at.way == kOnce) frames[s].transient = std::max(frames[s].transient, past);
-      else frames[s].tail = std::max(frames[s].tail, past - strides[s]);
+      else frames[s].tail = std::max(frames[s].tail, past - strides_[s]);
+      if (const std::int64_t mine = ends(s, at.way, past); mine > end) end = mine, last = k;
     }
-    const std::int64_t bytes = bytes_of(frames);
-    if (bytes >= least_) return;
-    least_ = bytes, best_ = std::move(places), best_frames_ = std::move(frames), best_strides_ = chosen;
+    if (const std::int64_t bytes = bytes_of(frames); bytes < least_) least_ = bytes, best_ = std::move(places), best_frames_ = std::move(frames), best_strides_ = chosen, best_order_ = order;
+    return last;
   }
 
-  std::int64_t lowest(const std::vector<std::pair<std::size_t, std::size_t>>& order, std::size_t k, const std::vector<std::vector<Place>>& places, Use way, std::int64_t floor) {
+  /// Where the last copy of a block of a sort ends, with what is made for joins behind it.
+  std::int64_t ends(std::size_t s, Use way, std::int64_t past) const {
+    std::int64_t out = 0;
+    for (std::size_t l = 0; l < lines_.size(); ++l)
+      for (std::size_t rank = 0; rank < begins_[l].size(); ++rank)
+        if (lines_[l].sorts[rank].contains(static_cast<int>(s))) out = std::max(out, (way == kOnce ? begins_[l].back() : begins_[l][rank]) + past + lines_[l].row * lines_[l].rows[s]);
+    return out;
+  }
+
+  std::int64_t lowest(const std::vector<At>& order, std::size_t k, const std::vector<std::vector<Place>>& places, Use way, std::int64_t floor) {
     const auto [s, b] = order[k];
     const FrameBlock& x = blocks(s)[b];
     const std::size_t span = number(static_cast<int>(s), sorts_[s].span_of[b]);
@@ -360,6 +397,8 @@ class SlotPacker {
   std::vector<std::vector<Place>> best_;
   std::vector<FrameSize> best_frames_;
   std::vector<std::size_t> best_strides_;
+  std::vector<At> best_order_;
+  std::vector<std::int64_t> strides_;                       ///< per sort
   std::size_t tries_ = 0;  ///< that are left
 };
 
