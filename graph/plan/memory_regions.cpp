@@ -53,6 +53,7 @@ class RegionPlanner {
   void run() {
     know_towers();
     know_main();
+    know_gathers();
     collect();
     set_joined();
   }
@@ -195,15 +196,22 @@ class RegionPlanner {
     }
   }
 
-  /// The last step here that may run while some instance of a join still reads: what gathers its ranges waits for all of them.
-  /// kForever: nothing here waits for all.
-  std::int64_t all_done(const PlanNode& join) const {
-    std::int64_t out = kForever;
-    if (join.ranged)
-      for (int r : parts_.readers[static_cast<std::size_t>(join.outputs[0])])
-        if (const PlanNode& n = plan_.nodes[static_cast<std::size_t>(r)]; is_op(n, kAllGather) && std::find(n.holders.begin(), n.holders.end(), device_) != n.holders.end())
-          out = std::min<std::int64_t>(out, n.order - 1);
-    return out;
+  /// What gathers ranges here waits for all who have one, and so for what these read before they made it.
+  void know_gathers() {
+    for (int i : parts_.nodes_of_group[g_]) {
+      const PlanNode& n = plan_.nodes[static_cast<std::size_t>(i)];
+      if (!is_op(n, kAllGather) || std::find(n.holders.begin(), n.holders.end(), device_) == n.holders.end()) continue;
+      if (const PlanNode& join = plan_.maker(n.inputs[0]); join.ranged) gathers_.emplace_back(&join, n.order);
+    }
+    std::sort(gathers_.begin(), gathers_.end(), [](const auto& a, const auto& b) { return std::pair(a.first->order, a.second) < std::pair(b.first->order, b.second); });
+  }
+
+  /// The last step here that may run while some instance of a reader still reads; kForever: nothing here waits for all.
+  std::int64_t all_done(const PlanNode& reader) const {
+    if (!reader.ranged && !is_op(reader, kAllGather)) return kForever;
+    auto at = std::lower_bound(gathers_.begin(), gathers_.end(), reader.order, [](const auto& g, int order) { return g.first->order < order; });
+    at = std::find_if(at, gathers_.end(), [&](const auto& g) { return g.first->holders == reader.holders; });
+    return at == gathers_.end() ? kForever : at->second - 1;
   }
 
   /// When this device's joins have read what lies in its frames.
@@ -291,6 +299,7 @@ class RegionPlanner {
   const std::vector<FrameKey>& here_;
   Share largest_, whole_ = plan_.share(-1);
   std::vector<std::int64_t> main_at_;
+  std::vector<std::pair<const PlanNode*, int>> gathers_;  ///< ranges of this join are gathered at this order
   std::map<int, Others> others_;                ///< by vector
   const std::vector<int>* held_by_ = nullptr;   ///< of whom `held_` tells the devices
   std::vector<bool> held_;
