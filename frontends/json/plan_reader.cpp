@@ -32,9 +32,9 @@ class PlanReader {
 
   PlacedGraph run() {
     JsonObject root(d_, d_.root());
-    records_.read_head(root);
     const JsonValue* plan = root.find("plan");
     if (!plan) d_.fail(d_.root(), "the file is a graph, not a plan: place it first");
+    records_.read_head(root, kPlanFormat);
     JsonObject head(d_, *plan);
     read_decisions(head);
     read_tables(head);

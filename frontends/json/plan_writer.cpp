@@ -19,7 +19,7 @@ class PlanWriter {
 
   std::string run() {
     check_names();
-    std::vector<std::string> inputs, variables, nodes, entries = records_.head();
+    std::vector<std::string> inputs, variables, nodes, entries = records_.head(kPlanFormat);
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
       const PlanNode& n = plan_.nodes[i];
       (n.op == kInput ? inputs : n.op == kVariable ? variables : nodes).push_back(node_line(n, static_cast<int>(i)));

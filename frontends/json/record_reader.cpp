@@ -15,9 +15,11 @@ std::string node_of(const std::string& value) { return value.substr(0, value.rfi
 
 }  // namespace
 
-void RecordReader::read_head(JsonObject& root) {
+void RecordReader::read_head(JsonObject& root, int format) {
   const JsonValue& version = root.at("belfry");
-  if (d_.integer(version, 1) > 1) d_.fail(version, fmt::format("the file is of format {}; this program reads format 1", version.integer));
+  if (d_.integer(version, 1) > format) d_.fail(version, fmt::format("the file is of format {}; this program reads format {}", version.integer, format));
+  if (version.integer < format)
+    d_.fail(version, fmt::format("a plan of format {}, whose byte offsets mean something else; its decisions hold: write {} here, and  belfry place {} -o {}  derives the rest anew", version.integer, format, d_.file(), d_.file()));
   if (const JsonValue* v = root.find("name")) name_ = d_.text(*v);
   if (const JsonValue* v = root.find("rows")) {
     Dim rows = placed(d_, *v, [&] { return parse_dim(d_.text(*v)); });

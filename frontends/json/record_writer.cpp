@@ -72,12 +72,12 @@ std::string RecordWriter::node_line(NodeId id) const {
   return line.text();
 }
 
-std::vector<std::string> RecordWriter::head() const {
+std::vector<std::string> RecordWriter::head(int format) const {
   std::map<std::string, int> versions;
   for (const Node& n : graph_.nodes()) versions[n.op->name] = n.op->version;
   LineWriter opset;
   for (const auto& [name, version] : versions) opset.add(name, std::to_string(version));
-  std::vector<std::string> out = {entry("belfry", "1"), entry("name", json_text(graph_.name))};
+  std::vector<std::string> out = {entry("belfry", std::to_string(format)), entry("name", json_text(graph_.name))};
   if (graph_.row_symbol != "batch") out.push_back(entry("rows", json_text(graph_.row_symbol)));
   if (graph_.precision != f32) out.push_back(entry("precision", json_text(name_of(graph_.precision))));
   out.push_back(entry("opset", opset.text()));

@@ -8,6 +8,9 @@
 
 namespace belfry {
 
+/// What "belfry" says in files: of graphs, and of plans, which change where their byte offsets mean something else.
+inline constexpr int kGraphFormat = 1, kPlanFormat = 2;
+
 struct NodeRecord {
   std::string name;
   const OpDef* op = nullptr;
@@ -33,7 +36,7 @@ class RecordWriter {
   std::string node_line(NodeId id) const;
   std::string input_names(const Node& node) const;
   /// "belfry", "name", "rows", "precision" and "opset".
-  std::vector<std::string> head() const;
+  std::vector<std::string> head(int format = kGraphFormat) const;
   /// "outputs", "metrics", "losses", "updates", "aliases", "train".
   std::vector<std::string> tail() const;
 
@@ -50,8 +53,8 @@ class RecordReader {
  public:
   RecordReader(const JsonDocument& document, std::shared_ptr<const OpSet> ops, const TensorStore& tensors) : d_(document), ops_(std::move(ops)), tensors_(tensors) {}
 
-  /// Takes "belfry", "name", "rows", "precision" and "opset", and refuses what a reader of this version cannot know.
-  void read_head(JsonObject& root);
+  /// Takes "belfry", "name", "rows", "precision" and "opset", and refuses what a reader of this format cannot know.
+  void read_head(JsonObject& root, int format = kGraphFormat);
   /// Each takes the keys that it knows; the caller may take more, and calls done.
   NodeRecord read_source(JsonObject& line, const char* op) const;
   NodeRecord read_node(JsonObject& line) const;

@@ -121,7 +121,7 @@ class Binder {
     for (auto& [key, nodes] : main) std::sort(nodes.begin(), nodes.end(), by_order);
     for (std::size_t s = 0; s < plan_.streams.size(); ++s) {
       const PlanStream& stream = plan_.streams[s];
-      const std::vector<int> ranks = slot_ranks(stream);
+      const std::vector<int> ranks = slot_ranks(plan_, stream);
       std::vector<Queued> queue;
       if (stream.name == "main") {
         for (int i : main[stream.device]) queue.push_back({i, -1, stream.device, -1});

@@ -240,7 +240,7 @@ class Lives {
     std::map<int, std::int64_t> past;
     for (const PlanStream& s : plan_.streams) {
       if (s.name == "main" || !chosen_.contains(s.device)) continue;
-      const std::vector<int> ranks = slot_ranks(s);
+      const std::vector<int> ranks = slot_ranks(plan_, s);
       const StreamFrames frames = stream_frames(plan_, s);
       for (const StreamEntry& e : s.entries)
         if (last[static_cast<std::size_t>(s.device)][static_cast<std::size_t>(e.tower)]) frames_[{s.device, e.tower}] = past[s.device] + frames.kept[static_cast<std::size_t>(ranks[static_cast<std::size_t>(e.slot)])];

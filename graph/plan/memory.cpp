@@ -97,10 +97,17 @@ NumberLists RegionCounts::by_group(const PlacedGraph& plan) const {
           }};
 }
 
-std::vector<int> slot_ranks(const PlanStream& stream) {
-  std::vector<int> left(static_cast<std::size_t>(std::max(0, stream.slots)), -1), out(left.size());
-  for (std::size_t e = 0; e < stream.entries.size(); ++e)
-    if (auto s = static_cast<std::size_t>(stream.entries[e].slot); s < left.size()) left[s] = static_cast<int>(e);
+std::vector<int> slot_ranks(const PlacedGraph& plan, const PlanStream& stream) {
+  using Rank = std::pair<std::int64_t, int>;
+  std::vector<Rank> left(static_cast<std::size_t>(std::max(0, stream.slots)), {0, -1});
+  std::vector<int> out(left.size());
+  for (std::size_t e = 0; e < stream.entries.size(); ++e) {
+    const StreamEntry& entry = stream.entries[e];
+    const auto s = static_cast<std::size_t>(entry.slot);
+    if (s >= left.size()) continue;
+    const bool known = plan.classes.size() > 1 && entry.tower >= 0 && entry.tower < plan.towers;
+    left[s] = {std::min(left[s].first, known ? -plan.share(entry.tower).rows : 0), static_cast<int>(e)};
+  }
   std::vector<std::size_t> order(left.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return left[a] < left[b]; });
@@ -142,7 +149,7 @@ StreamFrames stream_frames(const PlacedGraph& plan, const PlanStream& stream) {
   if (plan.classes.size() == 1) {
     for (Size& slot : slots) use(slot, plan.frames[d]);
   } else {
-    const std::vector<int> ranks = slot_ranks(stream);
+    const std::vector<int> ranks = slot_ranks(plan, stream);
     std::vector<const TowerClass*> fresh(static_cast<std::size_t>(std::max(0, plan.towers)));  // those not looked at
     for (const TowerClass& c : plan.classes)
       for (int t : c.towers)
@@ -176,7 +183,7 @@ DeviceFrames device_frames(const PlacedGraph& plan, int device) {
     const std::size_t first = out.kept.size();
     for (std::size_t rank = 0; rank < frames.kept.size(); ++rank) out.kept.push_back({{number, static_cast<int>(rank)}, out.past + frames.kept[rank], {}});
     if (!frames.kept.empty()) out.transient.push_back({{number, -1}, out.past + frames.transient(), {}});
-    const std::vector<int> ranks = slot_ranks(s);
+    const std::vector<int> ranks = slot_ranks(plan, s);
     for (const StreamEntry& e : s.entries)
       for (DeviceFrames::One* one : {&out.kept[first + static_cast<std::size_t>(ranks[static_cast<std::size_t>(e.slot)])], &out.transient.back()})
         one->classes.insert(class_of[static_cast<std::size_t>(e.tower)]);
@@ -234,7 +241,7 @@ std::shared_ptr<MemoryParts> set_groups(PlacedGraph& plan, const Instances& inst
     std::vector<int>& shape = frames[static_cast<std::size_t>(s.device)];
     shape.push_back(s.slots);
     if (plan.classes.size() < 2) continue;
-    const std::vector<int> ranks = slot_ranks(s);
+    const std::vector<int> ranks = slot_ranks(plan, s);
     std::set<std::pair<int, int>> used;  // a slot is as large as the classes that use it
     for (const StreamEntry& e : s.entries) used.insert({ranks[static_cast<std::size_t>(e.slot)], class_of[static_cast<std::size_t>(e.tower)]});
     for (auto [rank, cls] : used) shape.insert(shape.end(), {rank, cls});

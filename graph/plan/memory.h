@@ -27,8 +27,8 @@ std::shared_ptr<MemoryParts> set_groups(PlacedGraph& plan, const Instances& inst
 /// frame; other towers have buffers of their own for that, in the region.
 std::vector<std::vector<bool>> last_in_slots(const PlacedGraph& plan);
 
-/// Per slot of a stream, its place among the stream's frames: slots that are left later lie behind those that are left earlier.
-std::vector<int> slot_ranks(const PlanStream& stream);
+/// Per slot of a stream, its place among the stream's frames: slots of larger towers lie first, of those the ones that are left earlier.
+std::vector<int> slot_ranks(const PlacedGraph& plan, const PlanStream& stream);
 
 /// Bytes that a plan takes in a device's part of its space's arena: the region lies in the gaps of the frames, `region` is what it
 /// takes besides.

@@ -1,75 +1,48 @@
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <numeric>
+#include <random>
 #include <tuple>
 #include <utility>
 
 #include <belfry/graph/plan/memory_place_internal.h>
-#include <belfry/graph/plan/offsets.h>
 
 namespace belfry {
 
 namespace {
 
-/// Orders that come of changing the best one, at the most.
-constexpr int kMostTries = 64;
+/// Orders that come of changing the best one, at the most: what ends last comes earlier; two of the largest change places.
+constexpr int kMostTries = 64, kMostSwaps = 2000;
+constexpr std::size_t kMostSwapped = 200;
+/// Fewer bytes are not worth it.
+constexpr std::int64_t kLeastSwapped = 1 << 20;
+constexpr int kSorts = 4;
+/// Moments at which what is in use at once is looked at.
+constexpr std::size_t kMostMoments = 8;
 
 class JointPlacer {
  public:
-  JointPlacer(PlacedGraph& plan, MemoryParts& parts) : plan_(plan), parts_(parts) {}
+  JointPlacer(PlacedGraph& plan, MemoryParts& parts, std::size_t left) : plan_(plan), parts_(parts), left_(left) {}
 
-  void run(const std::vector<std::size_t>& groups) {
+  /// Gives how many pairs it may still have looked at.
+  std::size_t run(const std::vector<std::size_t>& groups) {
     std::size_t items = 0;
     for (std::size_t g : groups) items += parts_.regions[g].items.size();
-    std::size_t left = kMostPairs / 2;  // large plans get fewer orders, or none
-    if (items * items / 8 > left) return;
-    Jointly j = jointly(groups);
-    const std::vector<Piece>& pieces = j.pieces;
-    const std::size_t pairs = pieces.size() * pieces.size() / 2;
-    if (pairs > left / 2) return;
-    set_meets(j);
-    std::vector<std::int64_t> offsets, best;
-    for (const Piece& p : pieces) offsets.push_back(p.item ? p.item->offset : p.block->slot.offset);
-    std::int64_t had = bytes_of(j, offsets);
-    std::vector<std::size_t> order(pieces.size()), best_order;
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::vector<std::tuple<bool, double, double>> keys(pieces.size());
-    std::vector<TakenBytes> taken;
-    std::size_t first = 0;
-    auto try_order = [&] {
-      left -= pairs;
-      if (best_order.empty()) best_order = order;
-      const std::int64_t limit = groups.size() == 1 ? had / static_cast<std::int64_t>(plan_.groups[groups[0]].devices.size()) : kHigh;
-      if (std::size_t k = fit(j, order, limit, taken, offsets); k < order.size()) return k;
-      if (std::int64_t all = bytes_of(j, offsets); all < had) had = all, best = offsets, best_order = order;
-      auto end = [&](std::size_t i) { return offsets[i] + pieces[i].size; };
-      return static_cast<std::size_t>(std::max_element(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return end(a) < end(b); }) - order.begin());
-    };
-    auto by = [&](auto key) {
-      if (pairs > left) return;
-      for (std::size_t i = 0; i < pieces.size(); ++i) {
-        const auto [a, b] = key(pieces[i]);
-        keys[i] = {first && pieces[i].item && pieces[i].owner != first - 1, a, b};
-      }
-      std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return keys[a] < keys[b]; });
-      try_order();
-    };
-    // All groups alike, then each before the others: what suits one may be in the way of another.
-    for (; first <= std::min<std::size_t>(groups.size(), 4); ++first) {
-      if (groups.size() == 1 && first) break;
-      by([](const Piece& p) { return std::pair(-static_cast<double>(p.size), 0.0); });
-      by([](const Piece& p) { return std::pair(-static_cast<double>(p.size) * p.length(), 0.0); });
-      by([](const Piece& p) { return std::pair(static_cast<double>(p.start), -static_cast<double>(p.size)); });
-      by([](const Piece& p) { return std::pair(-p.length(), -static_cast<double>(p.size)); });
-    }
-    const std::int64_t least = least_bytes(j);
-    order = best_order;
-    for (int tries = kMostTries; tries-- > 0 && had > least + least / 200 && pairs <= left;) {
-      const std::size_t last = try_order();  // what ends last comes earlier
-      if (last == 0) break;
-      const auto at = order.begin() + static_cast<std::ptrdiff_t>(last);
-      std::rotate(order.begin() + static_cast<std::ptrdiff_t>(last / 2), at, at + 1);
-    }
-    if (!best.empty()) keep(j, best);
+    if (items * items / 8 > left_) return left_;
+    j_ = jointly(groups);
+    const std::vector<Piece>& pieces = j_.pieces;
+    pairs_ = pieces.size() * pieces.size() / 2;
+    if (pairs_ > left_ / 4) return left_;
+    set_meets();
+    for (const Piece& p : pieces) offsets_.push_back(p.item ? p.item->offset : p.block->slot.offset);
+    had_ = bytes_of(offsets_);
+    try_sorted();
+    least_ = least_bytes();
+    swap_largest();
+    move_last();
+    if (!best_.empty()) keep();
+    return left_;
   }
 
  private:
@@ -91,6 +64,100 @@ class JointPlacer {
     bool meet(std::size_t i, std::size_t j) const { return meets[i * pieces.size() + j]; }
   };
 
+  bool is_enough() const { return had_ <= least_ + least_ / 200; }
+
+  /// First fit in this order; gives the place in it of what ends last.
+  std::size_t try_order(const std::vector<std::size_t>& order) {
+    left_ -= pairs_;
+    if (best_order_.empty()) best_order_ = order;
+    const std::int64_t limit = j_.groups.size() == 1 ? had_ / static_cast<std::int64_t>(plan_.groups[j_.groups[0]].devices.size()) : kHigh;
+    if (const std::size_t k = fit(order, limit); k < order.size()) return k;
+    if (const std::int64_t all = bytes_of(offsets_); all < had_) had_ = all, best_ = offsets_, best_order_ = order;
+    return last_of(order);
+  }
+
+  std::size_t last_of(const std::vector<std::size_t>& order) const {
+    auto end = [&](std::size_t i) { return offsets_[i] + j_.pieces[i].size; };
+    return static_cast<std::size_t>(std::max_element(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return end(a) < end(b); }) - order.begin());
+  }
+
+  /// By size, bytes times time, begin or time; all groups alike, or the items of one (from 1 on) before those of others.
+  void sort(std::vector<std::size_t>& order, int key, std::size_t first) const {
+    std::vector<std::tuple<bool, double, double>> keys(j_.pieces.size());
+    for (std::size_t i : order) {
+      const Piece& p = j_.pieces[i];
+      const double size = -static_cast<double>(p.size), start = static_cast<double>(p.start);
+      const bool later = first && p.item && p.owner != first - 1;
+      keys[i] = key == 0 ? std::tuple(later, size, 0.0) : key == 1 ? std::tuple(later, size * p.length(), 0.0) : key == 2 ? std::tuple(later, start, size) : std::tuple(later, -p.length(), size);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return keys[a] < keys[b]; });
+  }
+
+  /// All groups alike, then each before the others: what suits one may be in the way of another.
+  void try_sorted() {
+    std::vector<std::size_t> order(j_.pieces.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    const std::size_t most = j_.groups.size() == 1 ? 0 : std::min<std::size_t>(j_.groups.size(), 4);
+    for (std::size_t first = 0; first <= most; ++first)
+      for (int key = 0; key < kSorts && pairs_ <= left_; ++key) {
+        sort(order, key, first);
+        try_order(order);
+      }
+  }
+
+  /// The largest alone, in the best order with two of them in each other's place where that is not more; then the rest by size.
+  void swap_largest() {
+    if (is_enough() || had_ < kLeastSwapped) return;
+    std::vector<std::size_t> by_size(j_.pieces.size()), large;
+    std::iota(by_size.begin(), by_size.end(), std::size_t{0});
+    std::stable_sort(by_size.begin(), by_size.end(), [&](std::size_t a, std::size_t b) { return j_.pieces[a].size > j_.pieces[b].size; });
+    const std::size_t count = std::min(by_size.size(), kMostSwapped), each = count * count / 2;
+    if (left_ < 2 * pairs_ || count < 2) return;
+    std::vector<bool> is_large(by_size.size());
+    for (std::size_t k = 0; k < count; ++k) is_large[by_size[k]] = true;
+    std::copy_if(best_order_.begin(), best_order_.end(), std::back_inserter(large), [&](std::size_t i) { return is_large[i]; });
+    auto bytes = [&] {
+      for (std::size_t i = 0; i < offsets_.size(); ++i)
+        if (!is_large[i]) offsets_[i] = -j_.pieces[i].size;
+      fit(large, kHigh);
+      return bytes_of(offsets_);
+    };
+    std::int64_t now = bytes();
+    for (int key = 0; key < kSorts; ++key) {
+      std::vector<std::size_t> other = large;
+      sort(other, key, 0);
+      std::swap(large, other);
+      if (const std::int64_t all = bytes(); all < now) now = all;
+      else std::swap(large, other);
+    }
+    std::minstd_rand random;  // the same everywhere
+    for (int swaps = kMostSwaps; swaps-- > 0 && left_ >= 2 * pairs_ + each; left_ -= each) {
+      std::size_t &a = large[random() % count], &b = large[random() % count];
+      std::swap(a, b);
+      if (const std::int64_t other = bytes(); other <= now) now = other;
+      else std::swap(a, b);
+    }
+    for (const bool frames_first : {false, true}) {
+      std::vector<std::size_t> order = large;
+      auto rest = [&](auto wanted) { std::copy_if(by_size.begin(), by_size.end(), std::back_inserter(order), [&](std::size_t i) { return !is_large[i] && wanted(j_.pieces[i]); }); };
+      if (frames_first) rest([](const Piece& p) { return p.block != nullptr; }), rest([](const Piece& p) { return p.item != nullptr; });
+      else rest([](const Piece&) { return true; });
+      try_order(order);
+      if (j_.groups.size() == 1) break;
+    }
+  }
+
+  /// What ends last comes earlier.
+  void move_last() {
+    std::vector<std::size_t> order = best_order_;
+    for (int tries = kMostTries; tries-- > 0 && !is_enough() && pairs_ <= left_;) {
+      const std::size_t last = try_order(order);
+      if (last == 0) break;
+      const auto at = order.begin() + static_cast<std::ptrdiff_t>(last);
+      std::rotate(order.begin() + static_cast<std::ptrdiff_t>(last / 2), at, at + 1);
+    }
+  }
+
   Jointly jointly(const std::vector<std::size_t>& groups) {
     Jointly out{groups, {}, {}, {}};
     for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -109,7 +176,8 @@ class JointPlacer {
     return out;
   }
 
-  void set_meets(Jointly& j) const {
+  void set_meets() {
+    Jointly& j = j_;
     const std::size_t n = j.pieces.size();
     j.meets.assign(n * n, false);
     auto set = [&](std::size_t a, std::size_t b, bool meet) { j.meets[a * n + b] = j.meets[b * n + a] = meet; };
@@ -141,7 +209,8 @@ class JointPlacer {
   }
 
   /// Bytes of all devices of the groups, given where a region and the frames of classes end.
-  std::int64_t bytes_of(const Jointly& j, const std::vector<std::int64_t>& offsets) const {
+  std::int64_t bytes_of(const std::vector<std::int64_t>& offsets) const {
+    const Jointly& j = j_;
     std::vector<std::int64_t> regions(j.groups.size()), frames(j.keys.size());
     for (std::size_t i = 0; i < j.pieces.size(); ++i) {
       const Piece& p = j.pieces[i];
@@ -158,34 +227,62 @@ class JointPlacer {
   }
 
   /// First fit in an order. Gives the place in the order of the first piece that would not end below `limit`, else the order's size.
-  static std::size_t fit(const Jointly& j, const std::vector<std::size_t>& order, std::int64_t limit, std::vector<TakenBytes>& taken, std::vector<std::int64_t>& offsets) {
-    taken.clear();
+  std::size_t fit(const std::vector<std::size_t>& order, std::int64_t limit) {
+    taken_.clear();
     for (std::size_t k = 0; k < order.size(); ++k) {
       const std::size_t i = order[k];
-      const std::int64_t size = j.pieces[i].size;
-      offsets[i] = first_gap(taken, size, [&](std::size_t other) { return j.meet(i, other); });
-      if (offsets[i] + size >= limit) return k;
-      take(taken, {offsets[i], offsets[i] + size, i});
+      const std::int64_t size = j_.pieces[i].size;
+      offsets_[i] = first_gap(taken_, size, [&](std::size_t other) { return j_.meet(i, other); });
+      if (offsets_[i] + size >= limit) return k;
+      take(taken_, {offsets_[i], offsets_[i] + size, i});
     }
     return order.size();
   }
 
-  /// What is live in the frames alone at once.
-  std::int64_t least_bytes(const Jointly& j) const {
+  /// Bytes of what is in use at once: no layout takes less.
+  std::int64_t least_bytes() const {
     std::int64_t out = 0;
-    for (std::size_t g : j.groups) {
+    for (std::size_t g = 0; g < j_.groups.size(); ++g) {
       std::int64_t most = 0;
-      for (const FrameKey& key : frames_on(g)) {
-        std::vector<Block> blocks;
-        for (const FrameBlock& b : parts_.layouts.at(key)) blocks.push_back({b.size, b.start, b.until});
-        most = std::max(most, live_maximum(blocks));
-      }
-      out += most * static_cast<std::int64_t>(plan_.groups[g].devices.size());
+      for (const FrameKey& key : frames_on(j_.groups[g])) most = std::max(most, in_use(g, static_cast<std::size_t>(std::lower_bound(j_.keys.begin(), j_.keys.end(), key) - j_.keys.begin())));
+      out += most * static_cast<std::int64_t>(plan_.groups[j_.groups[g]].devices.size());
     }
     return out;
   }
 
-  void keep(const Jointly& j, const std::vector<std::int64_t>& offsets) {
+  /// Of a group's items and one frame: at some of the fullest moments, the largest first, those of which each meets each.
+  std::int64_t in_use(std::size_t group, std::size_t key) const {
+    std::vector<std::size_t> mine;
+    std::map<std::int64_t, std::int64_t> change;
+    for (std::size_t i = 0; i < j_.pieces.size(); ++i) {
+      const Piece& p = j_.pieces[i];
+      if (p.owner != (p.item ? group : key)) continue;
+      mine.push_back(i);
+      change[p.start] += p.size, change[p.end + 1] -= p.size;
+    }
+    std::vector<std::pair<std::int64_t, std::int64_t>> moments;  // bytes, when
+    std::int64_t now = 0;
+    for (auto [at, by] : change) moments.emplace_back(-(now += by), at);
+    std::partial_sort(moments.begin(), moments.begin() + static_cast<std::ptrdiff_t>(std::min(moments.size(), kMostMoments)), moments.end());
+    moments.resize(std::min(moments.size(), kMostMoments));
+    std::stable_sort(mine.begin(), mine.end(), [&](std::size_t a, std::size_t b) { return j_.pieces[a].size > j_.pieces[b].size; });
+    std::int64_t out = 0;
+    for (auto [bytes, at] : moments) {
+      std::vector<std::size_t> taken;
+      std::int64_t sum = 0;
+      for (std::size_t i : mine) {
+        const Piece& p = j_.pieces[i];
+        if (p.start > at || p.end < at || !std::all_of(taken.begin(), taken.end(), [&](std::size_t other) { return j_.meet(i, other); })) continue;
+        taken.push_back(i), sum += p.size;
+      }
+      out = std::max(out, sum);
+    }
+    return out;
+  }
+
+  void keep() {
+    const Jointly& j = j_;
+    const std::vector<std::int64_t>& offsets = best_;
     std::vector<std::int64_t> frames(j.keys.size());
     for (std::size_t g : j.groups) plan_.groups[g].region = 0;
     for (std::size_t i = 0; i < j.pieces.size(); ++i) {
@@ -205,12 +302,18 @@ class JointPlacer {
 
   PlacedGraph& plan_;
   MemoryParts& parts_;
+  std::size_t left_, pairs_ = 0;  ///< pairs of pieces that may still be looked at, those of one order
+  Jointly j_;
+  std::int64_t had_ = 0, least_ = 0;
+  std::vector<std::int64_t> offsets_, best_;
+  std::vector<std::size_t> best_order_;
+  std::vector<TakenBytes> taken_;
 };
 
 }  // namespace
 
-void place_jointly(PlacedGraph& plan, MemoryParts& parts, const std::vector<std::size_t>& groups) {
-  JointPlacer(plan, parts).run(groups);
+std::size_t place_jointly(PlacedGraph& plan, MemoryParts& parts, const std::vector<std::size_t>& groups, std::size_t pairs) {
+  return JointPlacer(plan, parts, pairs).run(groups);
 }
 
 }  // namespace belfry

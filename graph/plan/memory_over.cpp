@@ -46,7 +46,7 @@ class Writer {
       int number = 0;
       for (const PlanStream& s : plan_.streams) {
         if (s.device != devices[g] || s.name == "main") continue;
-        const std::vector<int> ranks = slot_ranks(s);
+        const std::vector<int> ranks = slot_ranks(plan_, s);
         std::map<int, int> last;  // slot → tower
         for (const StreamEntry& e : s.entries) last[e.slot] = e.tower;
         for (auto [slot, tower] : last)

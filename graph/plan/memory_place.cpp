@@ -61,12 +61,13 @@ class Placer {
       try_rows(g);
     }
     std::set<std::size_t> done;
+    std::size_t left = 8 * kMostPairs;  // for all that is placed jointly
     for (std::size_t g = 0; g < plan_.groups.size(); ++g) {
       if (done.contains(g)) continue;
       std::vector<std::size_t> together = beside(g);
       done.insert(together.begin(), together.end());
       const bool joint = std::all_of(together.begin(), together.end(), [&](std::size_t o) { return has_one_slot(parts_.regions[o].device); });
-      if (joint && (together.size() > 1 || !cannot_be_less(g))) place_jointly(plan_, parts_, together);
+      if (joint && (together.size() > 1 || !cannot_be_less(g))) left = left - left / 2 + place_jointly(plan_, parts_, together, left / 2);
     }
     set_frames(plan_, parts_);
     for (std::size_t g = 0; g < plan_.groups.size(); ++g) lay_over(g);

@@ -21,7 +21,7 @@ std::vector<std::size_t> own_items(const Region& region);
 Rows rows_of(const MemoryParts& parts, std::size_t group);
 
 /// First fit of frames and regions of these groups as one, in several orders, then in orders changed step by step; the smallest is kept
-/// if it is smaller than what there is. All their frames have one slot.
-void place_jointly(PlacedGraph& plan, MemoryParts& parts, const std::vector<std::size_t>& groups);
+/// if it is smaller than what there is. All their frames have one slot. Looks at so many pairs of buffers, and gives how many are left.
+std::size_t place_jointly(PlacedGraph& plan, MemoryParts& parts, const std::vector<std::size_t>& groups, std::size_t pairs);
 
 }  // namespace belfry

@@ -12,7 +12,7 @@ namespace belfry {
 
 namespace {
 
-constexpr std::int64_t kNever = -1;
+constexpr std::int64_t kBeforeAll = -1;
 /// Per node outside the towers, what all towers of each class here have passed when it runs: it reads, through whatever, what they
 /// have made. Of many groups each looks at the nodes that it reaches alone.
 class Passed {
@@ -30,7 +30,7 @@ class Passed {
     if (row < 0) {
       row = static_cast<int>(reached_.size());
       reached_.push_back(node);
-      marks_.resize(marks_.size() + classes_, kNever);
+      marks_.resize(marks_.size() + classes_, kBeforeAll);
     }
     return marks_.data() + static_cast<std::size_t>(row) * classes_;
   }
@@ -53,6 +53,7 @@ class RegionPlanner {
   void run() {
     know_towers();
     know_main();
+    know_gathers();
     collect();
     set_joined();
   }
@@ -61,10 +62,10 @@ class RegionPlanner {
  private:
   bool is_alone() const { return here_.size() == 1 && parts_.towers_on[static_cast<std::size_t>(device_)] == 1; }
 
-  /// The position of a tower node in class k of those here; kNever: it does not run on this device.
+  /// The position of a tower node in class k of those here; kBeforeAll: it does not run on this device.
   std::int64_t position(std::size_t k, const PlanNode& n, std::size_t i) const {
     auto [c, local] = here_[k];
-    return parts_.local(c, n.vector) == local ? parts_.position[static_cast<std::size_t>(c)][i] : kNever;
+    return parts_.local(c, n.vector) == local ? parts_.position[static_cast<std::size_t>(c)][i] : kBeforeAll;
   }
 
   std::span<const int> frame(std::size_t k) const {
@@ -88,7 +89,7 @@ class RegionPlanner {
         }
     };
     for (std::size_t k = 0; k < classes; ++k) {
-      std::fill(marks.begin(), marks.end(), kNever);
+      std::fill(marks.begin(), marks.end(), kBeforeAll);
       const std::span<const int> nodes = frame(k);
       for (std::size_t at = 0; at < nodes.size(); ++at) {
         marks[k] = static_cast<std::int64_t>(at);
@@ -105,7 +106,7 @@ class RegionPlanner {
     for (int i : parts_.nodes_of_group[g_])
       if (const PlanNode& n = plan_.nodes[static_cast<std::size_t>(i)]; n.scope != Scope::tower && n.scope != Scope::state) mine.emplace_back(n.order, i);
     std::sort(mine.begin(), mine.end());
-    std::fill(marks.begin(), marks.end(), kNever);
+    std::fill(marks.begin(), marks.end(), kBeforeAll);
     for (auto [order, i] : mine) {
       std::int64_t* mark = passed_.marks(i);
       for (std::size_t k = 0; k < classes; ++k) mark[k] = marks[k] = std::max(marks[k], mark[k]);
@@ -116,7 +117,7 @@ class RegionPlanner {
   void know_main() {
     if (!is_alone()) return;
     const std::span<const int> nodes = frame(0);
-    main_at_.assign(nodes.size(), kNever);
+    main_at_.assign(nodes.size(), kBeforeAll);
     for (std::size_t at = 0; at < nodes.size(); ++at) {
       const PlanNode& n = plan_.nodes[static_cast<std::size_t>(nodes[at])];
       for_values_read(n, [&](ValueIndex v) {
@@ -164,16 +165,16 @@ class RegionPlanner {
     const PlanNode& n = plan_.nodes[i];
     RegionItem out;
     out.node = i, out.output = output, out.each = size, out.size = size * count;
-    out.written = n.scope == Scope::tower ? kNever : n.order;
+    out.written = n.scope == Scope::tower ? kBeforeAll : n.order;
     out.last_read = out.written;
-    out.read_by.assign(here_.size(), kNever);
-    out.after.assign(here_.size(), kNever);
+    out.read_by.assign(here_.size(), kBeforeAll);
+    out.after.assign(here_.size(), kBeforeAll);
     if (n.scope != Scope::tower) std::copy_n(passed_.marks(static_cast<int>(i)), here_.size(), out.after.begin());
     if (read >= 0) add_readers(n, static_cast<int>(i), read, out);
     if (is_alone() && out.last_read < kForever && n.scope != Scope::tower) {
       // Known as read: by the tower's own readers when they are done, by others once it has waited for the main stream that far.
       const std::int64_t tower = out.read_by[0];
-      std::int64_t main = kNever;
+      std::int64_t main = kBeforeAll;
       if (tower < 0 || out.last_read > out.written) main = std::partition_point(main_at_.begin(), main_at_.end(), [&](std::int64_t m) { return m < out.last_read; }) - main_at_.begin();
       if (main < static_cast<std::int64_t>(main_at_.size())) out.gone = std::max(tower + 1, main);
     }
@@ -195,15 +196,22 @@ class RegionPlanner {
     }
   }
 
-  /// The last step here that may run while some instance of a join still reads: what gathers its ranges waits for all of them.
-  /// kForever: nothing here waits for all.
-  std::int64_t all_done(const PlanNode& join) const {
-    std::int64_t out = kForever;
-    if (join.ranged)
-      for (int r : parts_.readers[static_cast<std::size_t>(join.outputs[0])])
-        if (const PlanNode& n = plan_.nodes[static_cast<std::size_t>(r)]; is_op(n, kAllGather) && std::find(n.holders.begin(), n.holders.end(), device_) != n.holders.end())
-          out = std::min<std::int64_t>(out, n.order - 1);
-    return out;
+  /// What gathers ranges here waits for all who have one, and so for what these read before they made it.
+  void know_gathers() {
+    for (int i : parts_.nodes_of_group[g_]) {
+      const PlanNode& n = plan_.nodes[static_cast<std::size_t>(i)];
+      if (!is_op(n, kAllGather) || std::find(n.holders.begin(), n.holders.end(), device_) == n.holders.end()) continue;
+      if (const PlanNode& join = plan_.maker(n.inputs[0]); join.ranged) gathers_.emplace_back(&join, n.order);
+    }
+    std::sort(gathers_.begin(), gathers_.end(), [](const auto& a, const auto& b) { return std::pair(a.first->order, a.second) < std::pair(b.first->order, b.second); });
+  }
+
+  /// The last step here that may run while some instance of a reader still reads; kForever: nothing here waits for all.
+  std::int64_t all_done(const PlanNode& reader) const {
+    if (!reader.ranged && !is_op(reader, kAllGather)) return kForever;
+    auto at = std::lower_bound(gathers_.begin(), gathers_.end(), reader.order, [](const auto& g, int order) { return g.first->order < order; });
+    at = std::find_if(at, gathers_.end(), [&](const auto& g) { return g.first->holders == reader.holders; });
+    return at == gathers_.end() ? kForever : at->second - 1;
   }
 
   /// When this device's joins have read what lies in its frames.
@@ -214,7 +222,7 @@ class RegionPlanner {
         const PlanNode& n = plan_.nodes[static_cast<std::size_t>(i)];
         for (ValueIndex v : n.outputs) {
           if (!parts_.joined[static_cast<std::size_t>(v)]) continue;
-          std::int64_t last = kNever;
+          std::int64_t last = kBeforeAll;
           for (int r : parts_.readers[static_cast<std::size_t>(v)]) {
             const PlanNode& reader = plan_.nodes[static_cast<std::size_t>(r)];
             if (reader.scope != Scope::tower) last = std::max(last, reads(n, reader) == Reads::here ? reader.order : all_done(reader));
@@ -291,6 +299,7 @@ class RegionPlanner {
   const std::vector<FrameKey>& here_;
   Share largest_, whole_ = plan_.share(-1);
   std::vector<std::int64_t> main_at_;
+  std::vector<std::pair<const PlanNode*, int>> gathers_;  ///< ranges of this join are gathered at this order
   std::map<int, Others> others_;                ///< by vector
   const std::vector<int>* held_by_ = nullptr;   ///< of whom `held_` tells the devices
   std::vector<bool> held_;

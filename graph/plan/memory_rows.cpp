@@ -62,7 +62,7 @@ TowerRows::TowerRows(const PlacedGraph& plan, const MemoryParts& parts, std::siz
 
 std::vector<TowerRows::Tower> TowerRows::towers_on(int device) const {
   const PlanStream& stream = *only_stream(plan_, device);
-  const std::vector<int> ranks = slot_ranks(stream);
+  const std::vector<int> ranks = slot_ranks(plan_, stream);
   std::map<int, Tower> towers;  // by number
   for (std::size_t e = 0; e < stream.entries.size(); ++e) {
     const StreamEntry& entry = stream.entries[e];

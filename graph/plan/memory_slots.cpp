@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <belfry/graph/plan/memory_parts_internal.h>
+#include <belfry/graph/plan/memory_turns_internal.h>
 #include <belfry/graph/plan/offsets.h>
 
 namespace belfry {
@@ -18,55 +19,29 @@ constexpr std::size_t kMostCompared = std::size_t{1} << 24;
 /// What SlotPacker tries: strides and orders, the most promising first, since large plans get few.
 constexpr std::pair<std::size_t, std::size_t> kTries[] = {{7, 3}, {0, 1}, {1, 1}, {1, 2}, {4, 1}, {3, 1}, {0, 2}, {4, 2}, {3, 2}, {5, 1}, {6, 1},
                                                           {0, 3}, {1, 3}, {3, 3}, {2, 1}, {2, 2}, {0, 0}, {1, 0}, {5, 2}, {6, 2}};
+/// Orders that come of changing the best one, at the most.
+constexpr int kMostMoved = 64;
 constexpr int kRest = 3;  // SlotPacker::band_of
-constexpr int kReleased = std::numeric_limits<int>::max();
-
-using Phase = std::pair<int, int>;  // epoch, phase
-
-/// A class on a local device: what its towers' frames hold, and from which of its phases to which.
-struct Sort {
-  FrameKey key;
-  std::vector<Phase> phases;
-  std::size_t first = 0;                   ///< number of its first span among those of all sorts
-  std::vector<std::pair<int, int>> spans;  ///< first and last phase; kReleased: until the next tower of the slot knows that all is read
-  std::vector<int> span_of;                ///< per block
-  std::vector<char> strided;               ///< per span, whether towers in different slots need it at once
-  std::vector<std::int64_t> strides = {};  ///< what kept parts may be apart: what is tried
-};
-
-/// A stream whose slots these classes share; what devices have in common is looked at once.
-struct Line {
-  struct Tower {
-    int sort = 0, rank = 0;
-    std::vector<int> at;   ///< per phase the entry; -1: none
-    int released = kReleased - 1;
-  };
-  std::vector<Tower> towers;
-  std::vector<std::set<int>> sorts;  ///< per rank
-  std::int64_t streams = 1;
-  std::vector<std::vector<int>> text;
-  std::int64_t row = 0;              ///< bytes that a tower makes for joins
-  std::vector<std::int64_t> rows;    ///< per sort: how many towers, of those that leave their slot to others, make them before it is done
-};
+constexpr int kReleased = SlotTurns::kReleased;
+using Line = SlotTurns::Line;
 
 /// Where a block may lie: a copy per slot, or one place for all behind the begin of the last.
 enum Use { kEach, kOnce };
 
 class SlotPacker {
  public:
-  SlotPacker(PlacedGraph& plan, MemoryParts& parts, const std::vector<FrameKey>& keys, const std::vector<std::size_t>& streams) : plan_(plan), parts_(parts) {
-    for (const FrameKey& key : keys) add_sort(key);
-    for (std::size_t s : streams) add_line(plan.streams[s]);
-  }
+  SlotPacker(PlacedGraph& plan, MemoryParts& parts, const std::vector<FrameKey>& keys, const std::vector<std::size_t>& streams)
+      : plan_(plan), parts_(parts), turns_(plan, parts, keys, streams), sorts_(turns_.sorts), lines_(turns_.lines), spans_(turns_.spans) {}
 
   void run() {
     std::size_t compared = 0, all = 0;
     for (const Line& l : lines_) compared += l.towers.size() * l.towers.size();
-    for (const Sort& s : sorts_) all += s.span_of.size();
+    for (const SlotTurns::Sort& s : sorts_) all += s.span_of.size();
     if (compared * spans_ * spans_ > kMostCompared || all == 0) return;
-    find_meets();
+    turns_.find_meets();
+    for (std::size_t s = 0; s < sorts_.size(); ++s) set_strides(s);
     std::vector<FrameSize> now;
-    for (const Sort& s : sorts_) now.push_back(frame(s.key));
+    for (const SlotTurns::Sort& s : sorts_) now.push_back(frame(s.key));
     least_ = bytes_of(now);
     std::size_t slots = 1;
     for (const Line& l : lines_) slots = std::max(slots, l.sorts.size());
@@ -79,6 +54,7 @@ class SlotPacker {
         place(other, first);
       }
     if (best_.empty()) return;
+    move_last();
     for (std::size_t s = 0; s < sorts_.size(); ++s) {
       std::vector<FrameBlock>& layout = parts_.layouts.at(sorts_[s].key);
       for (std::size_t b = 0; b < layout.size(); ++b) layout[b].slot = {best_[s][b].way == kEach ? Slot::kKept : Slot::kTransient, best_[s][b].at, 0};
@@ -93,109 +69,7 @@ class SlotPacker {
   };
 
   FrameSize& frame(const FrameKey& key) { return plan_.classes[static_cast<std::size_t>(key.first)].frame[static_cast<std::size_t>(key.second)]; }
-  const std::vector<FrameBlock>& blocks(std::size_t s) const { return parts_.layouts.at(sorts_[s].key); }
-
-  void add_sort(const FrameKey& key) {
-    Sort s{key, {}, spans_, {}, {}, {}};
-    std::vector<int> phase_at;  // per position
-    for (int i : parts_.nodes.at(key)) {
-      const PlanNode& n = plan_.nodes[static_cast<std::size_t>(i)];
-      const Phase phase{n.epoch, n.phases[static_cast<std::size_t>(key.first)]};
-      if (s.phases.empty() || s.phases.back() != phase) s.phases.push_back(phase);
-      phase_at.push_back(static_cast<int>(s.phases.size()) - 1);
-    }
-    std::map<std::pair<int, int>, int> known;
-    for (const FrameBlock& b : parts_.layouts.at(key)) {
-      const std::pair span{phase_at[static_cast<std::size_t>(b.start)], b.known < static_cast<std::int64_t>(phase_at.size()) ? phase_at[static_cast<std::size_t>(b.known)] : kReleased};
-      auto [at, fresh] = known.try_emplace(span, static_cast<int>(s.spans.size()));
-      if (fresh) s.spans.push_back(span);
-      s.span_of.push_back(at->second);
-    }
-    s.strided.assign(s.spans.size(), false);
-    spans_ += s.spans.size();
-    sorts_.push_back(std::move(s));
-  }
-
-  void add_line(const PlanStream& stream) {
-    Line line;
-    const std::vector<int> ranks = slot_ranks(stream);
-    std::map<int, std::size_t> number;  // of towers
-    line.sorts.resize(ranks.size());
-    for (std::size_t e = 0; e < stream.entries.size(); ++e) {
-      const StreamEntry& entry = stream.entries[e];
-      auto [at, fresh] = number.try_emplace(entry.tower, line.towers.size());
-      const int rank = ranks[static_cast<std::size_t>(entry.slot)];
-      if (fresh) {
-        const int sort = sort_of(entry.tower, stream.device);
-        line.towers.push_back({sort, rank, std::vector<int>(sorts_[static_cast<std::size_t>(sort)].phases.size(), -1)});
-        line.sorts[static_cast<std::size_t>(rank)].insert(sort);
-      }
-      Line::Tower& tower = line.towers[at->second];
-      const std::vector<Phase>& phases = sorts_[static_cast<std::size_t>(tower.sort)].phases;
-      const auto phase = std::lower_bound(phases.begin(), phases.end(), Phase(entry.epoch, entry.phase)) - phases.begin();
-      if (phase < std::ssize(phases)) tower.at[static_cast<std::size_t>(phase)] = static_cast<int>(e);
-      if (entry.after >= 0) line.towers[number.at(entry.after)].released = static_cast<int>(e) - 1;
-      line.text.push_back({static_cast<int>(at->second), tower.sort, rank, entry.epoch, entry.phase, entry.after < 0 ? -1 : static_cast<int>(number.at(entry.after))});
-    }
-    auto known = std::find_if(lines_.begin(), lines_.end(), [&](const Line& l) { return l.text == line.text; });
-    if (known == lines_.end()) lines_.push_back(std::move(line));
-    else ++known->streams;
-  }
-
-  int sort_of(int tower, int device) const {
-    for (std::size_t s = 0; s < sorts_.size(); ++s) {
-      const auto [cls, local] = sorts_[s].key;
-      const TowerClass& c = plan_.classes[static_cast<std::size_t>(cls)];
-      if (!std::binary_search(c.towers.begin(), c.towers.end(), tower)) continue;
-      if (parts_.local_on(cls, tower, device) == local) return static_cast<int>(s);
-    }
-    throw InternalError("a tower of a shared stream has no frame");
-  }
-
-  /// The entries of a tower's span; the first is past the last where it never runs.
-  std::pair<int, int> entries(const Line::Tower& t, int span) const {
-    const auto [first, last] = sorts_[static_cast<std::size_t>(t.sort)].spans[static_cast<std::size_t>(span)];
-    return {t.at[static_cast<std::size_t>(first)], last == kReleased ? t.released : t.at[static_cast<std::size_t>(last)]};
-  }
-
-  /// Spans of towers in different slots that are in use at once.
-  void find_meets() {
-    meets_.resize(spans_ * spans_);
-    for (std::size_t l = 0; l < lines_.size(); ++l)
-      for (const Line::Tower& x : lines_[l].towers)
-        for (const Line::Tower& y : lines_[l].towers) {
-          if (x.rank == y.rank) continue;
-          for (int a = 0; a < std::ssize(sorts_[static_cast<std::size_t>(x.sort)].spans); ++a)
-            for (int b = 0; b < std::ssize(sorts_[static_cast<std::size_t>(y.sort)].spans); ++b) {
-              const auto [from, to] = entries(x, a);
-              const auto [begin, end] = entries(y, b);
-              if (from > end || begin > to) continue;
-              meets_[number(x.sort, a) * spans_ + number(y.sort, b)].insert({static_cast<int>(l), x.rank, y.rank});
-              if (x.sort == y.sort && a == b) sorts_[static_cast<std::size_t>(x.sort)].strided[static_cast<std::size_t>(a)] = true;
-            }
-        }
-    for (std::size_t s = 0; s < sorts_.size(); ++s) set_strides(s);
-    for (Line& line : lines_) count_rows(line);
-  }
-
-  /// See Line::rows.
-  void count_rows(Line& line) const {
-    std::vector<std::size_t> made;              // per sort, the phase in which its towers make what is joined
-    std::vector<std::int64_t> row(sorts_.size());
-    std::vector<int> done(sorts_.size(), -1);   // per sort, the last entry
-    for (std::size_t s = 0; s < sorts_.size(); ++s) {
-      made.push_back(sorts_[s].phases.size() - 1);
-      for (std::size_t b = 0; b < blocks(s).size(); ++b)
-        if (blocks(s)[b].joined >= 0) row[s] += blocks(s)[b].size, made[s] = std::min(made[s], static_cast<std::size_t>(sorts_[s].spans[static_cast<std::size_t>(sorts_[s].span_of[b])].first));
-    }
-    line.rows.assign(sorts_.size(), 0);
-    for (const Line::Tower& t : line.towers) {
-      const auto s = static_cast<std::size_t>(t.sort);
-      line.row = std::max(line.row, row[s]), done[s] = std::max(done[s], t.at.back());
-    }
-    for (const Line::Tower& t : line.towers)
-      for (std::size_t s = 0; s < sorts_.size(); ++s) line.rows[s] += t.released < kReleased - 1 && t.at[made[static_cast<std::size_t>(t.sort)]] <= done[s];
-  }
+  const std::vector<FrameBlock>& blocks(std::size_t s) const { return turns_.blocks(s); }
 
   bool strided(std::size_t s, std::size_t b) const { return sorts_[s].strided[static_cast<std::size_t>(sorts_[s].span_of[b])]; }
   bool stays(std::size_t s, std::size_t b) const { return sorts_[s].spans[static_cast<std::size_t>(sorts_[s].span_of[b])].second == kReleased; }
@@ -213,10 +87,10 @@ class SlotPacker {
       if (stays(s, b)) staying.push_back(all.back());
     }
     const std::int64_t most = std::max(least, live_maximum(all)), either = std::max({least, live_maximum(staying), live_maximum(bands[2])});
-    sorts_[s].strides = {most, either, least};
-    for (std::int64_t part : {1, 2, 3}) sorts_[s].strides.push_back(least + (most - least) * part / 4);
-    sorts_[s].strides.push_back((least + either) / 2);
-    sorts_[s].strides.push_back(std::max(least, height(bands[1]) + std::max(height(bands[0]), height(bands[2]))));
+    options_.push_back({most, either, least});
+    for (std::int64_t part : {1, 2, 3}) options_[s].push_back(least + (most - least) * part / 4);
+    options_[s].push_back((least + either) / 2);
+    options_[s].push_back(std::max(least, height(bands[1]) + std::max(height(bands[0]), height(bands[2]))));
   }
 
   /// Of first fit, the largest first.
@@ -252,7 +126,6 @@ class SlotPacker {
     return out;
   }
 
-  std::size_t number(int sort, int span) const { return sorts_[static_cast<std::size_t>(sort)].first + static_cast<std::size_t>(span); }
   using Shifts = std::vector<std::int64_t>;
 
   /// By how much bytes of span y must be moved to be where they are in the way of those of x: in use at once, in different slots.
@@ -260,7 +133,7 @@ class SlotPacker {
     std::optional<Shifts>& known = shifts_[((x * spans_ + y) * 2 + way) * 2 + other];
     if (known) return *known;
     std::set<std::int64_t> out;
-    for (const auto& [l, r, q] : meets_[x * spans_ + y]) {
+    for (const auto& [l, r, q] : turns_.meets[x * spans_ + y]) {
       const std::vector<std::int64_t>& begin = begins_[static_cast<std::size_t>(l)];
       out.insert((other == kEach ? begin[static_cast<std::size_t>(q)] : begin.back()) - (way == kEach ? begin[static_cast<std::size_t>(r)] : begin.back()));
     }
@@ -285,50 +158,84 @@ class SlotPacker {
     return last == kReleased ? (first + 1 == std::ssize(sorts_[s].phases) ? 0 : 1) : first != last ? 2 : kRest;
   }
 
+  using At = std::pair<std::size_t, std::size_t>;  // sort, block
+  std::int64_t size(At x) const { return blocks(x.first)[x.second].size; }
+
+  void set_begins(const std::vector<std::size_t>& chosen) {
+    strides_.clear(), begins_.clear();
+    for (std::size_t s = 0; s < sorts_.size(); ++s) strides_.push_back(aligned_bytes(options_[s][chosen[s]]));
+    for (const Line& line : lines_) begins_.push_back(bases(line, strides_));
+    shifts_.assign(4 * spans_ * spans_, std::nullopt);
+    to_last_ = to_last();
+  }
+
   /// First fit of all blocks: the largest first, or what lives longer than a phase before, or before that what stays, or band by band.
   void place(const std::vector<std::size_t>& chosen, std::size_t first) {
     if (tries_ == 0) return;
-    --tries_;
-    std::vector<std::int64_t> strides;
-    for (std::size_t s = 0; s < sorts_.size(); ++s) strides.push_back(aligned_bytes(sorts_[s].strides[chosen[s]]));
-    begins_.clear();
-    for (const Line& line : lines_) begins_.push_back(bases(line, strides));
-    shifts_.assign(4 * spans_ * spans_, std::nullopt);
-    to_last_ = to_last();
-    using At = std::pair<std::size_t, std::size_t>;  // sort, block
+    set_begins(chosen);
     std::vector<At> order;
     for (std::size_t s = 0; s < sorts_.size(); ++s)
       for (std::size_t b = 0; b < blocks(s).size(); ++b) order.emplace_back(s, b);
-    auto size = [&](At x) { return blocks(x.first)[x.second].size; };
     auto band = [&](At x) { return first == 3 ? band_of(x.first, x.second) : first == 2 && !stays(x.first, x.second) ? 1 : 0; };
     auto key = [&](At x) { return std::tuple(band(x), first > 0 && !strided(x.first, x.second), -size(x)); };
     std::stable_sort(order.begin(), order.end(), [&](At x, At y) { return key(x) < key(y); });
+    fit(chosen, order, first == 3);
+  }
+
+  /// From the best order on: what ends last comes earlier.
+  void move_last() {
+    const std::vector<std::size_t> chosen = best_strides_;
+    std::vector<At> order = best_order_;
+    set_begins(chosen);
+    for (int k = kMostMoved; k-- > 0 && tries_ > 0;) {
+      const std::size_t last = fit(chosen, order, false);
+      if (last == 0) break;
+      const auto at = order.begin() + static_cast<std::ptrdiff_t>(last);
+      std::rotate(order.begin() + static_cast<std::ptrdiff_t>(last / 2), at, at + 1);
+    }
+  }
+
+  /// Gives the place in the order of what ends last.
+  std::size_t fit(const std::vector<std::size_t>& chosen, const std::vector<At>& order, bool in_bands) {
+    --tries_;
     std::vector<std::vector<Place>> places;
     for (std::size_t s = 0; s < sorts_.size(); ++s) places.emplace_back(blocks(s).size());
     std::vector<FrameSize> frames(sorts_.size());
-    for (std::size_t s = 0; s < sorts_.size(); ++s) frames[s].kept = strides[s];
+    for (std::size_t s = 0; s < sorts_.size(); ++s) frames[s].kept = strides_[s];
     std::int64_t floor = 0, top = 0;  // behind the bands below
+    std::size_t last = 0;
+    std::int64_t end = 0;
     for (std::size_t k = 0; k < order.size(); ++k) {
       const auto [s, b] = order[k];
       Place& at = places[s][b];
-      if (k && band(order[k]) != band(order[k - 1])) floor = top;
-      at = {kEach, lowest(order, k, places, kEach, first == 3 && band(order[k]) < kRest ? floor : 0)};
+      const int band = in_bands ? band_of(s, b) : 0;
+      if (k && in_bands && band != band_of(order[k - 1].first, order[k - 1].second)) floor = top;
+      at = {kEach, lowest(order, k, places, kEach, in_bands && band < kRest ? floor : 0)};
       if (!strided(s, b) && blocks(s)[b].joined < 0)  // joins may be written over what they read, slot by slot
         if (const std::int64_t once = lowest(order, k, places, kOnce, 0); once <= at.at) at = {kOnce, once};
       const std::int64_t past = at.at + size(order[k]);
       if (strided(s, b)) top = std::max(top, past);
       if (at.way == kOnce) frames[s].transient = std::max(frames[s].transient, past);
-      else frames[s].tail = std::max(frames[s].tail, past - strides[s]);
+      else frames[s].tail = std::max(frames[s].tail, past - strides_[s]);
+      if (const std::int64_t mine = ends(s, at.way, past); mine > end) end = mine, last = k;
     }
-    const std::int64_t bytes = bytes_of(frames);
-    if (bytes >= least_) return;
-    least_ = bytes, best_ = std::move(places), best_frames_ = std::move(frames), best_strides_ = chosen;
+    if (const std::int64_t bytes = bytes_of(frames); bytes < least_) least_ = bytes, best_ = std::move(places), best_frames_ = std::move(frames), best_strides_ = chosen, best_order_ = order;
+    return last;
   }
 
-  std::int64_t lowest(const std::vector<std::pair<std::size_t, std::size_t>>& order, std::size_t k, const std::vector<std::vector<Place>>& places, Use way, std::int64_t floor) {
+  /// Where the last copy of a block of a sort ends, with what is made for joins behind it.
+  std::int64_t ends(std::size_t s, Use way, std::int64_t past) const {
+    std::int64_t out = 0;
+    for (std::size_t l = 0; l < lines_.size(); ++l)
+      for (std::size_t rank = 0; rank < begins_[l].size(); ++rank)
+        if (lines_[l].sorts[rank].contains(static_cast<int>(s))) out = std::max(out, (way == kOnce ? begins_[l].back() : begins_[l][rank]) + past + lines_[l].row * lines_[l].rows[s]);
+    return out;
+  }
+
+  std::int64_t lowest(const std::vector<At>& order, std::size_t k, const std::vector<std::vector<Place>>& places, Use way, std::int64_t floor) {
     const auto [s, b] = order[k];
     const FrameBlock& x = blocks(s)[b];
-    const std::size_t span = number(static_cast<int>(s), sorts_[s].span_of[b]);
+    const std::size_t span = turns_.number(static_cast<int>(s), sorts_[s].span_of[b]);
     taken_.assign(1, {0, floor});
     for (std::size_t j = 0; j < k; ++j) {
       const auto [t, c] = order[j];
@@ -337,7 +244,7 @@ class SlotPacker {
       auto take = [&](std::int64_t shift) {
         if (at.at + shift + y.size > 0) taken_.push_back({at.at + shift, at.at + shift + y.size});
       };
-      for (std::int64_t shift : shifts(span, way, number(static_cast<int>(t), sorts_[t].span_of[c]), at.way)) take(shift);
+      for (std::int64_t shift : shifts(span, way, turns_.number(static_cast<int>(t), sorts_[t].span_of[c]), at.way)) take(shift);
       if (s != t || x.start > y.until || y.start > x.until) continue;
       if (way == at.way) take(0);
       else
@@ -348,10 +255,11 @@ class SlotPacker {
 
   PlacedGraph& plan_;
   MemoryParts& parts_;
-  std::vector<Sort> sorts_;
-  std::vector<Line> lines_;
-  std::size_t spans_ = 0;
-  std::vector<std::set<std::tuple<int, int, int>>> meets_;  ///< per pair of spans: line and both ranks
+  SlotTurns turns_;
+  const std::vector<SlotTurns::Sort>& sorts_;
+  const std::vector<Line>& lines_;
+  const std::size_t& spans_;
+  std::vector<std::vector<std::int64_t>> options_;          ///< per sort: how far kept parts may be apart
   std::vector<std::vector<std::int64_t>> begins_;           ///< per line
   std::vector<std::optional<Shifts>> shifts_;               ///< per pair of spans and ways
   std::vector<Shifts> to_last_;                             ///< per sort
@@ -360,6 +268,8 @@ class SlotPacker {
   std::vector<std::vector<Place>> best_;
   std::vector<FrameSize> best_frames_;
   std::vector<std::size_t> best_strides_;
+  std::vector<At> best_order_;
+  std::vector<std::int64_t> strides_;                       ///< per sort
   std::size_t tries_ = 0;  ///< that are left
 };
 

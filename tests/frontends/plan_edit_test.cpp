@@ -26,6 +26,19 @@ std::string line_of(const std::string& text, const std::string& name) {
   return at == text.npos ? "" : text.substr(at, text.find('\n', at) - at);
 }
 
+TEST(PlanText, of_another_format_is_refused_with_the_way_out) {
+  auto graph = std::make_shared<const Graph>(training_graph(nets()[0]));
+  const PlacedGraph plan = place(graph, to_strategy(Single{.threads = 1}), sim_cluster(1), 2);
+  for (auto [format, words] : {std::pair("1", "plan.json:2: /belfry: a plan of format 1, whose byte offsets mean something else; its decisions hold: write 2 here, and  belfry place plan.json -o plan.json"),
+                               {"3", "the file is of format 3; this program reads format 2"}}) {
+    std::string text = write_plan(plan);
+    const std::string head = R"("belfry": 2)";
+    ASSERT_NE(text.find(head), text.npos);
+    text.replace(text.find(head), head.size(), std::string(R"("belfry": )") + format);
+    EXPECT_NE(message_of([&] { read_back(text, plan); }).find(words), std::string::npos) << text.substr(0, 200);
+  }
+}
+
 TEST(PlanEdit, after_a_hand_edit_the_verifier_objects_and_placing_anew_verifies) {
   auto graph = graph_of("decay");
   PlacedGraph plan = placed_over(graph, 2);

@@ -1,0 +1,116 @@
+#include <belfry/graph/plan/memory_turns_internal.h>
+
+#include <algorithm>
+#include <map>
+
+#include <belfry/graph/error.h>
+
+namespace belfry {
+
+SlotTurns::SlotTurns(const PlacedGraph& plan, const MemoryParts& parts, const std::vector<FrameKey>& keys, const std::vector<std::size_t>& streams) : plan_(plan), parts_(parts) {
+  for (const FrameKey& key : keys) add_sort(key);
+  for (std::size_t s : streams) add_line(plan.streams[s]);
+}
+
+void SlotTurns::add_sort(const FrameKey& key) {
+  Sort s{key, {}, spans, {}, {}, {}};
+  std::vector<int> phase_at;  // per position
+  for (int i : parts_.nodes.at(key)) {
+    const PlanNode& n = plan_.nodes[static_cast<std::size_t>(i)];
+    const Phase phase{n.epoch, n.phases[static_cast<std::size_t>(key.first)]};
+    if (s.phases.empty() || s.phases.back() != phase) s.phases.push_back(phase);
+    phase_at.push_back(static_cast<int>(s.phases.size()) - 1);
+  }
+  std::map<std::pair<int, int>, int> known;
+  for (const FrameBlock& b : parts_.layouts.at(key)) {
+    const std::pair span{phase_at[static_cast<std::size_t>(b.start)], b.known < static_cast<std::int64_t>(phase_at.size()) ? phase_at[static_cast<std::size_t>(b.known)] : kReleased};
+    auto [at, fresh] = known.try_emplace(span, static_cast<int>(s.spans.size()));
+    if (fresh) s.spans.push_back(span);
+    s.span_of.push_back(at->second);
+  }
+  s.strided.assign(s.spans.size(), false);
+  spans += s.spans.size();
+  sorts.push_back(std::move(s));
+}
+
+void SlotTurns::add_line(const PlanStream& stream) {
+  Line line;
+  const std::vector<int> ranks = slot_ranks(plan_, stream);
+  std::map<int, std::size_t> number;  // of towers
+  line.sorts.resize(ranks.size());
+  for (std::size_t e = 0; e < stream.entries.size(); ++e) {
+    const StreamEntry& entry = stream.entries[e];
+    auto [at, fresh] = number.try_emplace(entry.tower, line.towers.size());
+    const int rank = ranks[static_cast<std::size_t>(entry.slot)];
+    if (fresh) {
+      const int sort = sort_of(entry.tower, stream.device);
+      line.towers.push_back({sort, rank, std::vector<int>(sorts[static_cast<std::size_t>(sort)].phases.size(), -1)});
+      line.sorts[static_cast<std::size_t>(rank)].insert(sort);
+    }
+    Line::Tower& tower = line.towers[at->second];
+    const std::vector<Phase>& phases = sorts[static_cast<std::size_t>(tower.sort)].phases;
+    const auto phase = std::lower_bound(phases.begin(), phases.end(), Phase(entry.epoch, entry.phase)) - phases.begin();
+    if (phase < std::ssize(phases)) tower.at[static_cast<std::size_t>(phase)] = static_cast<int>(e);
+    if (entry.after >= 0) line.towers[number.at(entry.after)].released = static_cast<int>(e) - 1;
+    line.text.push_back({static_cast<int>(at->second), tower.sort, rank, entry.epoch, entry.phase, entry.after < 0 ? -1 : static_cast<int>(number.at(entry.after))});
+  }
+  auto known = std::find_if(lines.begin(), lines.end(), [&](const Line& l) { return l.text == line.text; });
+  if (known == lines.end()) lines.push_back(std::move(line));
+  else ++known->streams;
+}
+
+int SlotTurns::sort_of(int tower, int device) const {
+  for (std::size_t s = 0; s < sorts.size(); ++s) {
+    const auto [cls, local] = sorts[s].key;
+    const TowerClass& c = plan_.classes[static_cast<std::size_t>(cls)];
+    if (!std::binary_search(c.towers.begin(), c.towers.end(), tower)) continue;
+    if (parts_.local_on(cls, tower, device) == local) return static_cast<int>(s);
+  }
+  throw InternalError("a tower of a shared stream has no frame");
+}
+
+/// The entries of a tower's span; the first is past the last where it never runs.
+std::pair<int, int> SlotTurns::entries(const Line::Tower& t, int span) const {
+  const auto [first, last] = sorts[static_cast<std::size_t>(t.sort)].spans[static_cast<std::size_t>(span)];
+  return {t.at[static_cast<std::size_t>(first)], last == kReleased ? t.released : t.at[static_cast<std::size_t>(last)]};
+}
+
+/// Spans of towers in different slots that are in use at once.
+void SlotTurns::find_meets() {
+  meets.resize(spans * spans);
+  for (std::size_t l = 0; l < lines.size(); ++l)
+    for (const Line::Tower& x : lines[l].towers)
+      for (const Line::Tower& y : lines[l].towers) {
+        if (x.rank == y.rank) continue;
+        for (int a = 0; a < std::ssize(sorts[static_cast<std::size_t>(x.sort)].spans); ++a)
+          for (int b = 0; b < std::ssize(sorts[static_cast<std::size_t>(y.sort)].spans); ++b) {
+            const auto [from, to] = entries(x, a);
+            const auto [begin, end] = entries(y, b);
+            if (from > end || begin > to) continue;
+            meets[number(x.sort, a) * spans + number(y.sort, b)].insert({static_cast<int>(l), x.rank, y.rank});
+            if (x.sort == y.sort && a == b) sorts[static_cast<std::size_t>(x.sort)].strided[static_cast<std::size_t>(a)] = true;
+          }
+      }
+  for (Line& line : lines) count_rows(line);
+}
+
+/// See Line::rows.
+void SlotTurns::count_rows(Line& line) const {
+  std::vector<std::size_t> made;              // per sort, the phase in which its towers make what is joined
+  std::vector<std::int64_t> row(sorts.size());
+  std::vector<int> done(sorts.size(), -1);   // per sort, the last entry
+  for (std::size_t s = 0; s < sorts.size(); ++s) {
+    made.push_back(sorts[s].phases.size() - 1);
+    for (std::size_t b = 0; b < blocks(s).size(); ++b)
+      if (blocks(s)[b].joined >= 0) row[s] += blocks(s)[b].size, made[s] = std::min(made[s], static_cast<std::size_t>(sorts[s].spans[static_cast<std::size_t>(sorts[s].span_of[b])].first));
+  }
+  line.rows.assign(sorts.size(), 0);
+  for (const Line::Tower& t : line.towers) {
+    const auto s = static_cast<std::size_t>(t.sort);
+    line.row = std::max(line.row, row[s]), done[s] = std::max(done[s], t.at.back());
+  }
+  for (const Line::Tower& t : line.towers)
+    for (std::size_t s = 0; s < sorts.size(); ++s) line.rows[s] += t.released < kReleased - 1 && t.at[made[static_cast<std::size_t>(t.sort)]] <= done[s];
+}
+
+}  // namespace belfry
