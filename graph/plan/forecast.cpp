@@ -67,13 +67,14 @@ class Walk {
   Walk(const PlacedGraph& plan, const CostTable& table, ForecastSteps steps, Links& links, CostModel& costs, bool records)
       : plan_(plan), table_(table), steps_(std::move(steps)), links_(links), transfers_(steps_, links_), costs_(costs), max_min_(links_.ways()), records_(records), load_(links_.ways().size()) {}
 
-  /// Seconds of the step.
-  double run() {
+  /// Seconds of the step; those until then, where something goes on beyond the limit.
+  double run(double limit = kNever) {
     prepare();
     std::vector<Event> run;
     while (!events_.empty() || !flows_.empty()) {
       const double now = std::min(events_.empty() ? kNever : events_.next(), flows_end_);
-      advance_flows(now);
+      if (now > limit) return now;
+      if (now >= flows_end_) advance_flows(now);
       while (!events_.empty() && events_.next() <= now) {
         events_.pop(run);
         for (const Event& e : run) handle(e, now);
@@ -151,6 +152,7 @@ class Walk {
     switch (e.kind) {
       case kStart: return start(e.step, now);
       case kFlow:
+        advance_flows(now);  // those that are under way go on more slowly from here
         if (on_gpu(e.step)) take(device(e.step), now, transfers_.reading(e.step, coming_[static_cast<std::size_t>(e.step)]));
         for (Flow& f : coming_[static_cast<std::size_t>(e.step)]) {
           for (int w : f.route) load_[static_cast<std::size_t>(w)] += f.bytes;
@@ -334,9 +336,9 @@ Forecaster::Forecaster(const PlacedGraph& plan, const CostTable& costs) : plan_(
 
 Forecaster::~Forecaster() = default;
 
-double Forecaster::seconds(std::size_t kept_values, const Instances& instances, const NumberLists& readers) {
+double Forecaster::seconds(std::size_t kept_values, const Instances& instances, const NumberLists& readers, double limit) {
   parts_->model.keep(kept_values);
-  return Walk(plan_, costs_, ForecastSteps(plan_, instances, readers), parts_->links, parts_->model, false).run();
+  return Walk(plan_, costs_, ForecastSteps(plan_, instances, readers), parts_->links, parts_->model, false).run(limit);
 }
 
 Forecast Forecaster::whole() {
