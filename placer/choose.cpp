@@ -23,6 +23,7 @@ namespace {
 
 constexpr std::size_t kKept = 4;  // tower graphs, each with what its placements share
 constexpr double kFar = 2;        // times the best step: nobody looks near a strategy that takes longer
+constexpr std::size_t kMany = 64;  // devices: of more, not all candidates are forecast to their end
 
 /// Operations of the towers' nodes in a step.
 double flops_of(const TowerGraph& towers) {
@@ -112,13 +113,14 @@ class Looker {
 
   /// What takes longer is neither the best of its strategy nor one to look near.
   double limit(const std::string& name) const {
+    if (cluster_.devices.size() <= kMany) return std::numeric_limits<double>::infinity();
     const auto mine = best_.find(name);
     return std::min(kFar * least_, mine == best_.end() ? std::numeric_limits<double>::infinity() : found[mine->second].seconds);
   }
 
-  /// As of its finished plan; without its bytes, a bound of its seconds that is above the limit. Requests that may be left unmet need that
-  /// plan itself.
-  Score score_of(const Strategy& s) {
+  /// As of its finished plan, or seconds above the limit that it takes at least, without bytes where it was not placed. Requests that may be
+  /// left unmet need that plan itself.
+  Score score_of(const Strategy& s, double limit) {
     if (options_.soft) {
       const PlacedGraph plan = place(graph_, s, cluster_, batch_, options_);
       Score out{forecast(plan, options_.costs ? *options_.costs : CostTable{}).seconds, {}, over_memory(plan)};
@@ -130,23 +132,25 @@ class Looker {
     auto [placement, rules] = decided_by(s, d, k.towers, cluster_, batch_, options_);
     placement.rules = all_rules(options_, requests_of(k.towers, cluster_, options_, {}).rules, rules);
     check_devices(k.towers, placement.rules, cluster_);
-    const double bound = k.flops / peak_of(placement.rules, cluster_, d.threads, options_.costs && !options_.costs->empty());
-    if (bound > limit(s.name)) return {bound, {}, {}};
-    return k.scorer(placement, options_.must_decide);
+    if (limit < std::numeric_limits<double>::infinity()) {
+      const double least = k.flops / peak_of(placement.rules, cluster_, d.threads, options_.costs && !options_.costs->empty());
+      if (least > limit) return {least, {}, {}};
+    }
+    return k.scorer(placement, options_.must_decide, limit);
   }
 
   Candidate looked_at(const Strategy& s) {
     Candidate out{s, 0, false, 0, {}, {}, 0, {}};
     try {
-      const Score score = score_of(s);
-      out.bound = score.peak.empty();
+      const double most = limit(s.name);
+      const Score score = score_of(s, most);
       out.lacking = std::numeric_limits<std::int64_t>::min();
       for (std::size_t d = 0; d < score.peak.size(); ++d) {
         if (score.peak[d] > out.peak) out.peak = score.peak[d], out.fullest = to_string(cluster_.devices[d].id);
         out.lacking = std::max(out.lacking, score.peak[d] - cluster_.devices[d].memory);
       }
       if (!score.over.empty()) out.refused = score.over.front();
-      else out.seconds = score.step_seconds;
+      else out.seconds = score.step_seconds, out.bound = score.step_seconds > most;
     } catch (const UserError& e) {
       out.refused = e.what();
     }
@@ -199,7 +203,7 @@ std::string describe(const std::vector<Candidate>& candidates) {
   for (const Candidate& c : candidates) width = std::max(width, describe(c.strategy).size());
   std::string out = fmt::format("{:{}}  {:>12}  {:>12}\n", "strategy", width, "step", "peak");
   for (const Candidate& c : candidates)
-    out += c.bound ? fmt::format("{:{}}  {:9.3f} ms or more, by its operations\n", describe(c.strategy), width, 1e3 * c.seconds)
+    out += c.bound ? fmt::format("{:{}}  {:9.3f} ms at least\n", describe(c.strategy), width, 1e3 * c.seconds)
            : c.refused.empty() ? fmt::format("{:{}}  {:9.3f} ms  {:8.1f} MiB on {}\n", describe(c.strategy), width, 1e3 * c.seconds, static_cast<double>(c.peak) / (1 << 20), c.fullest)
                                : fmt::format("{:{}}  refused: {}\n", describe(c.strategy), width, c.refused);
   return out;
