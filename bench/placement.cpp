@@ -1,6 +1,7 @@
 // What placing costs: CPU time (the median of five, of three above 50,000 nodes) and kept bytes of dense layers with momentum from 1,000 to
 // 100,000 nodes, a child process per case; a drawing of such tables with the exponents of their growth; how many placements of 500 nodes are
-// scored a second. placement [--most NODES] [--strategy NAME]… | --svg FILE < TABLES | --scores [COUNT]
+// scored a second; what `auto` takes for a net on a cluster, and how long it looks.
+// placement [--most NODES] [--strategy NAME]… | --svg FILE < TABLES | --scores [COUNT] | --auto NET CLUSTER_FILE ROWS
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,8 +17,14 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/builder/builder.h>
+#include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/placement_file.h>
+#include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/graph/plan/forecast.h>
+#include <belfry/ops/all_ops.h>
+#include <belfry/ops/fusions.h>
 #include <belfry/ops/passes/passes.h>
+#include <belfry/placer/choose.h>
 #include <belfry/placer/scorer.h>
 #include <belfry/placer/strategies/strategies.h>
 
@@ -220,9 +227,25 @@ void scores(int towers, bool cuts, int count) {
              cuts ? "cut at three random places:" : "each node on a random device:", nodes / 3, rates[2], rates[0], rates[4]);
 }
 
+/// Over all GPUs of a cluster, so many rows each step; every strategy that was scored or refused, the best first.
+void choose_for(const std::string& net, const std::string& file, std::int64_t rows) {
+  const Cluster cluster = read_cluster(read_file(file), file);
+  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), net_named(net).build(std::make_shared<const OpSet>(standard_ops()))));
+  std::vector<DeviceId> gpus;
+  for (const ClusterDevice& d : cluster.devices)
+    if (d.id.kind == "gpu") gpus.push_back(d.id);
+  const double start = cpu_seconds();
+  const std::vector<Candidate> found = choose(graph, to_strategy(Auto{.devices = gpus}), cluster, rows, {.groups = find_groups});
+  fmt::print("{} on {} GPUs, {} rows: {} strategies in {:.1f} s of CPU time\n{}", net, gpus.size(), rows, found.size(), cpu_seconds() - start, describe(found));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 4 && !std::strcmp(argv[1], "--auto")) {
+    choose_for(argv[2], argv[3], std::atoll(argv[4]));
+    return 0;
+  }
   if (argc > 1 && !std::strcmp(argv[1], "--scores")) {
     const int count = argc > 2 ? std::max(5, std::atoi(argv[2])) : 1000;
     for (int towers : {1, 4})

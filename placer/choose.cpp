@@ -23,6 +23,40 @@ namespace {
 
 constexpr std::size_t kKept = 4;  // tower graphs, each with what its placements share
 constexpr double kFar = 2;        // times the best step: nobody looks near a strategy that takes longer
+constexpr std::size_t kMany = 64;  // devices: of more, not all candidates are forecast to their end
+
+/// Operations of the towers' nodes in a step.
+double flops_of(const TowerGraph& towers) {
+  PlacedGraph plan;
+  static_cast<TowerGraph&>(plan) = towers;
+  std::map<std::int64_t, std::pair<Share, int>> shares;  // by rows: one of them, and how many
+  for (int t = 0; t < towers.present(); ++t) ++shares.try_emplace(towers.share(t).rows, towers.share(t), 0).first->second.second;
+  double out = 0;
+  for (const PlanNode& n : towers.nodes)
+    if (n.scope == Scope::tower)
+      for (const auto& [rows, share] : shares) out += share.second * work_of(plan, n, share.first, 0).flops;
+  return out;
+}
+
+/// What all devices of these rules, and the host, compute in a second at the most. Infinite where a measured time may go below what is said.
+double peak_of(const Rules& rules, const Cluster& cluster, int threads, bool measured) {
+  std::set<int> devices = {cluster.host()};
+  const std::vector<DeviceId>* last = nullptr;  // neighbours often name the same
+  for (const PlacementRule& r : rules) {
+    if (!last || r.devices != *last)
+      for (const DeviceId& id : r.devices)
+        if (const int d = cluster.find(id); d >= 0) devices.insert(d);
+    last = &r.devices;
+  }
+  double out = 0;
+  for (int d : devices) {
+    const ClusterDevice& device = cluster.devices[static_cast<std::size_t>(d)];
+    const DeviceRate rate = rate_of(device, threads);
+    if (measured && rate.guessed) return std::numeric_limits<double>::infinity();
+    out += rate.flops * (device.id.kind == "gpu" ? 1 : device.streams);  // a GPU computes one kernel at a time
+  }
+  return out;
+}
 
 class Looker {
  public:
@@ -36,23 +70,20 @@ class Looker {
   void at(const Strategy& s, bool again) {
     if (!known_.insert(describe(s)).second) return;
     found.push_back(looked_at(s));
+    if (const Candidate& c = found.back(); c.refused.empty() && !c.bound) {
+      auto [at, fresh] = best_.try_emplace(s.name, found.size() - 1);
+      if (c.seconds < found[at->second].seconds) at->second = found.size() - 1;
+      least_ = std::min(least_, c.seconds);
+    }
     if (!again || found.back().refused.empty() || !found.back().peak || options_.recompute.stretches) return;
     for (int stretches : {4, 16}) at(recomputing(s, stretches), false);
   }
 
   /// Of those that are worth a look around them and had none, the fastest.
   const Candidate* next() {
-    std::map<std::string, const Candidate*> best;
-    double least = std::numeric_limits<double>::infinity();
-    for (const Candidate& c : found) {
-      if (!c.refused.empty()) continue;
-      const Candidate*& mine = best[c.strategy.name];
-      if (!mine || c.seconds < mine->seconds) mine = &c;
-      least = std::min(least, c.seconds);
-    }
     const Candidate* out = nullptr;
-    for (const auto& [name, c] : best)
-      if (c->seconds <= kFar * least && !around_.contains(describe(c->strategy)) && (!out || c->seconds < out->seconds)) out = c;
+    for (const auto& [name, at] : best_)
+      if (const Candidate* c = &found[at]; c->seconds <= kFar * least_ && !around_.contains(describe(c->strategy)) && (!out || c->seconds < out->seconds)) out = c;
     if (out) around_.insert(describe(out->strategy));
     return out;
   }
@@ -61,6 +92,7 @@ class Looker {
   struct Kept {
     std::tuple<int, Combine, int> key;
     TowerGraph towers;
+    double flops;
     Scorer scorer;
   };
 
@@ -71,14 +103,24 @@ class Looker {
     if (at != kept_.end()) {
       kept_.splice(kept_.begin(), kept_, at);
     } else {
-      kept_.push_front({key, expand_for(graph_, d, batch_, options_), Scorer(graph_, cluster_, options_.costs ? *options_.costs : CostTable{}, options_)});
+      TowerGraph towers = expand_for(graph_, d, batch_, options_);
+      const double flops = flops_of(towers);
+      kept_.push_front({key, std::move(towers), flops, Scorer(graph_, cluster_, options_.costs ? *options_.costs : CostTable{}, options_)});
       if (kept_.size() > kKept) kept_.pop_back();
     }
     return kept_.front();
   }
 
-  /// As of its finished plan. Requests that may be left unmet need that plan itself.
-  Score score_of(const Strategy& s) {
+  /// What takes longer is neither the best of its strategy nor one to look near.
+  double limit(const std::string& name) const {
+    if (cluster_.devices.size() <= kMany) return std::numeric_limits<double>::infinity();
+    const auto mine = best_.find(name);
+    return std::min(kFar * least_, mine == best_.end() ? std::numeric_limits<double>::infinity() : found[mine->second].seconds);
+  }
+
+  /// As of its finished plan, or seconds above the limit that it takes at least, without bytes where it was not placed. Requests that may be
+  /// left unmet need that plan itself.
+  Score score_of(const Strategy& s, double limit) {
     if (options_.soft) {
       const PlacedGraph plan = place(graph_, s, cluster_, batch_, options_);
       Score out{forecast(plan, options_.costs ? *options_.costs : CostTable{}).seconds, {}, over_memory(plan)};
@@ -90,20 +132,25 @@ class Looker {
     auto [placement, rules] = decided_by(s, d, k.towers, cluster_, batch_, options_);
     placement.rules = all_rules(options_, requests_of(k.towers, cluster_, options_, {}).rules, rules);
     check_devices(k.towers, placement.rules, cluster_);
-    return k.scorer(placement, options_.must_decide);
+    if (limit < std::numeric_limits<double>::infinity()) {
+      const double least = k.flops / peak_of(placement.rules, cluster_, d.threads, options_.costs && !options_.costs->empty());
+      if (least > limit) return {least, {}, {}};
+    }
+    return k.scorer(placement, options_.must_decide, limit);
   }
 
   Candidate looked_at(const Strategy& s) {
-    Candidate out{s, 0, 0, {}, {}, 0, {}};
+    Candidate out{s, 0, false, 0, {}, {}, 0, {}};
     try {
-      const Score score = score_of(s);
+      const double most = limit(s.name);
+      const Score score = score_of(s, most);
       out.lacking = std::numeric_limits<std::int64_t>::min();
       for (std::size_t d = 0; d < score.peak.size(); ++d) {
         if (score.peak[d] > out.peak) out.peak = score.peak[d], out.fullest = to_string(cluster_.devices[d].id);
         out.lacking = std::max(out.lacking, score.peak[d] - cluster_.devices[d].memory);
       }
       if (!score.over.empty()) out.refused = score.over.front();
-      else out.seconds = score.step_seconds;
+      else out.seconds = score.step_seconds, out.bound = score.step_seconds > most;
     } catch (const UserError& e) {
       out.refused = e.what();
     }
@@ -116,6 +163,8 @@ class Looker {
   PlaceOptions options_;
   std::list<Kept> kept_;            // the latest first
   std::set<std::string> known_, around_;
+  std::map<std::string, std::size_t> best_;  // of each strategy, the number of the fastest found
+  double least_ = std::numeric_limits<double>::infinity();
 };
 
 /// What is taken, then by what lacks the least, then what cannot be placed at all.
@@ -154,8 +203,9 @@ std::string describe(const std::vector<Candidate>& candidates) {
   for (const Candidate& c : candidates) width = std::max(width, describe(c.strategy).size());
   std::string out = fmt::format("{:{}}  {:>12}  {:>12}\n", "strategy", width, "step", "peak");
   for (const Candidate& c : candidates)
-    out += c.refused.empty() ? fmt::format("{:{}}  {:9.3f} ms  {:8.1f} MiB on {}\n", describe(c.strategy), width, 1e3 * c.seconds, static_cast<double>(c.peak) / (1 << 20), c.fullest)
-                             : fmt::format("{:{}}  refused: {}\n", describe(c.strategy), width, c.refused);
+    out += c.bound ? fmt::format("{:{}}  {:9.3f} ms at least\n", describe(c.strategy), width, 1e3 * c.seconds)
+           : c.refused.empty() ? fmt::format("{:{}}  {:9.3f} ms  {:8.1f} MiB on {}\n", describe(c.strategy), width, 1e3 * c.seconds, static_cast<double>(c.peak) / (1 << 20), c.fullest)
+                               : fmt::format("{:{}}  refused: {}\n", describe(c.strategy), width, c.refused);
   return out;
 }
 

@@ -17,22 +17,34 @@ namespace belfry {
 
 namespace {
 
-void describe(PlanNode& n, const PlanNode& cause, std::string name, const char* op, ValueIndex input, Scope scope, std::string reason) {
-  n.name = std::move(name);
+void describe(PlanNode& n, const PlanNode& cause, const std::string& name, const char* op, ValueIndex input, Scope scope, std::string_view reason) {
+  n.name = name;
   n.op = op;
-  n.inputs = {input};
+  n.inputs.assign(1, input);
   n.scope = scope;
   n.user = cause.user;
   n.inserted = true;
   n.role = cause.role;
-  n.reason = std::move(reason);
+  n.reason = reason;
+}
+
+/// As new, with the memory that its texts and lists had.
+PlanNode emptied(PlanNode n) {
+  PlanNode out;
+  auto keep = [](auto& to, auto& from) {
+    from.clear();
+    to = std::move(from);
+  };
+  keep(out.name, n.name), keep(out.op, n.op), keep(out.inputs, n.inputs), keep(out.outputs, n.outputs), keep(out.reason, n.reason);
+  keep(out.phases, n.phases), keep(out.waits, n.waits), keep(out.donates, n.donates), keep(out.by_class, n.by_class), keep(out.by_group, n.by_group);
+  return out;
 }
 
 }  // namespace
 
-PlanNode inserted_node(const PlanNode& cause, std::string name, const char* op, ValueIndex input, Scope scope, std::string reason) {
+PlanNode inserted_node(const PlanNode& cause, const std::string& name, const char* op, ValueIndex input, Scope scope, std::string_view reason) {
   PlanNode n;
-  describe(n, cause, std::move(name), op, input, scope, std::move(reason));
+  describe(n, cause, name, op, input, scope, reason);
   return n;
 }
 
@@ -52,15 +64,12 @@ std::string plain(std::string name) {
 }  // namespace
 
 void insert_behind(PlacedGraph& plan, std::vector<std::pair<int, PlanNode>> nodes) {
-  if (!nodes.empty()) {
-    std::vector<PlanNode> all;
-    all.reserve(plan.nodes.size() + nodes.size());
-    auto next = nodes.begin();
-    for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
-      all.push_back(std::move(plan.nodes[i]));
-      for (; next != nodes.end() && next->first == static_cast<int>(i); ++next) all.push_back(std::move(next->second));
-    }
-    plan.nodes = std::move(all);
+  std::size_t i = plan.nodes.size(), to = i + nodes.size();
+  plan.nodes.reserve(to);
+  plan.nodes.resize(to);
+  for (auto next = nodes.rbegin(); next != nodes.rend(); ++next) {  // from behind, so that none is moved twice
+    while (static_cast<int>(i) > next->first + 1) plan.nodes[--to] = std::move(plan.nodes[--i]);
+    plan.nodes[--to] = std::move(next->second);
   }
   reindex(plan);
 }
@@ -221,7 +230,7 @@ struct Elsewhere {
 
 class CopyInserter {
  public:
-  CopyInserter(PlacedGraph& plan, Apart& apart) : plan_(plan), apart_(apart), space_(space_numbers(plan.cluster)), read_(plan.values.size()) {
+  CopyInserter(PlacedGraph& plan, Apart& apart, Spare& spare) : plan_(plan), apart_(apart), spare_(spare), space_(space_numbers(plan.cluster)), read_(plan.values.size()) {
     for (const PlanNode& n : plan.nodes) {
       if (moves_values(n)) continue;
       for_values_read(n, [&](ValueIndex v) {
@@ -269,11 +278,21 @@ class CopyInserter {
     std::string name = plain(plan_.value(v).name);
     name += ".copy";
     if (k) name += std::to_string(k);
-    const ValueIndex copy = value_like(plan_, v, name, plan_.value(v).state);
-    PlanNode& n = out_.emplace_back(std::piecewise_construct, std::forward_as_tuple(node_), std::forward_as_tuple()).second;
-    describe(n, cause, std::move(name), kCopy, v, cause.scope == Scope::tower ? Scope::tower : Scope::shared, "read in another memory space");
-    n.outputs = {copy};
+    const auto copy = static_cast<ValueIndex>(plan_.values.size());
+    PlanValue value = taken(spare_.values);
+    value.name = name, value.type = plan_.value(v).type, value.state = plan_.value(v).state, value.read = true;
+    plan_.values.push_back(std::move(value));
+    PlanNode& n = out_.emplace_back(node_, emptied(taken(spare_.nodes))).second;
+    describe(n, cause, name, kCopy, v, cause.scope == Scope::tower ? Scope::tower : Scope::shared, "read in another memory space");
+    n.outputs.assign(1, copy);
     return n;
+  }
+  template <class T>
+  static T taken(std::vector<T>& spare) {
+    if (spare.empty()) return {};
+    T out = std::move(spare.back());
+    spare.pop_back();
+    return out;
   }
 
   void copy_shared(const PlanNode& m, ValueIndex v, const Elsewhere& e) {
@@ -336,6 +355,7 @@ class CopyInserter {
 
   PlacedGraph& plan_;
   Apart& apart_;
+  Spare& spare_;
   std::vector<int> space_;  // per device
   std::vector<int> read_;   // per value, one more than its place in `elsewhere_`
   std::vector<Elsewhere> elsewhere_;
@@ -347,8 +367,8 @@ class CopyInserter {
 
 }  // namespace
 
-void insert_copies(PlacedGraph& plan, Apart& apart) {
-  CopyInserter(plan, apart).run();
+void insert_copies(PlacedGraph& plan, Apart& apart, Spare& spare) {
+  CopyInserter(plan, apart, spare).run();
   check_links(plan, apart);
 }
 

@@ -25,9 +25,14 @@ void insert_pre_aggregates(PlacedGraph& plan);
 void insert_group_sums(PlacedGraph& plan);
 /// UserError for sums of one bucket that are not added alike: on other devices, in ranges beside whole, in other ways or epochs.
 void check_buckets(const PlacedGraph& plan);
+/// What lowering put into a plan that is placed anew: the next nodes and values take the memory of their texts and lists.
+struct Spare {
+  std::vector<PlanNode> nodes;
+  std::vector<PlanValue> values;
+};
 /// One copy per value and destination space. Joins and splits move values themselves; towers copy inside the tower.
 /// UserError where a value is to go between devices that are apart.
-void insert_copies(PlacedGraph& plan, Apart& apart);
+void insert_copies(PlacedGraph& plan, Apart& apart, Spare& spare);
 
 /// Nodes with the number of the node that each comes behind, in that order; sets every value's maker.
 void insert_behind(PlacedGraph& plan, std::vector<std::pair<int, PlanNode>> nodes);

@@ -65,8 +65,13 @@ Placer::Placer(TowerGraph towers, const Cluster& cluster, const PlaceOptions& op
 
 /// The tower graph again: without what lowering put in.
 void Placer::reset() {
-  auto past = std::remove_if(plan_.nodes.begin(), plan_.nodes.end(), [&](const PlanNode& n) { return static_cast<std::size_t>(n.outputs[0]) >= values_; });
-  plan_.nodes.erase(past, plan_.nodes.end());
+  std::size_t kept = 0;
+  for (PlanNode& n : plan_.nodes) {
+    if (static_cast<std::size_t>(n.outputs[0]) >= values_) spare_.nodes.push_back(std::move(n));
+    else if (PlanNode& to = plan_.nodes[kept++]; &to != &n) to = std::move(n);
+  }
+  plan_.nodes.resize(kept);
+  for (std::size_t v = values_; v < plan_.values.size(); ++v) spare_.values.push_back(std::move(plan_.values[v]));
   plan_.values.resize(values_);
   std::size_t fetches = 0;
   for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
@@ -106,7 +111,7 @@ bool Placer::place_nodes(std::size_t must_decide, std::set<std::string>& on_host
   insert_gathers(plan_);
   insert_pre_aggregates(plan_);
   insert_group_sums(plan_);
-  insert_copies(plan_, *apart_);
+  insert_copies(plan_, *apart_, spare_);
   instances_.emplace(plan_);
   readers_ = readers_of(plan_);
   set_order(plan_);  // anew: moves stand in it too

@@ -12,6 +12,7 @@
 #include <belfry/graph/plan/placed_graph.h>
 #include <belfry/graph/plan/readers.h>
 #include <belfry/placer/assign.h>
+#include <belfry/placer/lower.h>
 #include <belfry/placer/place.h>
 
 namespace belfry {
@@ -49,6 +50,7 @@ class Placer {
   std::optional<Apart> apart_;                      // of its cluster
   std::optional<Instances> instances_;
   NumberLists readers_;
+  Spare spare_;
   // Of the tower graph as it was given.
   std::size_t values_;
   std::vector<std::vector<ValueIndex>> inputs_;     // per node: lowering changes them

@@ -35,7 +35,7 @@ Scorer::Scorer(Scorer&&) noexcept = default;
 
 const Cluster& Scorer::cluster() const { return parts_->cluster; }
 
-Score Scorer::operator()(const Placement& p, std::size_t must_decide) {
+Score Scorer::operator()(const Placement& p, std::size_t must_decide, double limit) {
   const std::tuple key(p.towers, p.batch, p.combine, p.threads, p.recompute);
   auto base = parts_->bases.find(key);
   if (base == parts_->bases.end()) {
@@ -45,7 +45,7 @@ Score Scorer::operator()(const Placement& p, std::size_t must_decide) {
   }
   Parts::Base& b = base->second;
   const PlacedGraph& plan = b.placer.place(p, must_decide);
-  Score out{b.forecaster.seconds(b.values, b.placer.instances(), b.placer.readers()), {}, over_memory(plan)};
+  Score out{b.forecaster.seconds(b.values, b.placer.instances(), b.placer.readers(), limit), {}, over_memory(plan)};
   for (const DeviceBytes& bytes : device_bytes(plan)) out.peak.push_back(bytes.total());
   return out;
 }

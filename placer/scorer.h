@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,8 +28,9 @@ class Scorer {
   Scorer(Scorer&&) noexcept;
 
   /// Of place(graph, placement, cluster, options) and its forecast; the UserErrors of both. The first `must_decide` rules
-  /// must each decide something. The tower graph is kept by towers, batch, combine and threads.
-  Score operator()(const Placement& placement, std::size_t must_decide = 0);
+  /// must each decide something. The tower graph is kept by towers, batch, combine and threads. Of a step that takes longer than
+  /// `limit` seconds, only that it takes more.
+  Score operator()(const Placement& placement, std::size_t must_decide = 0, double limit = std::numeric_limits<double>::infinity());
   const Cluster& cluster() const;
 
  private:

@@ -14,8 +14,10 @@ const std::vector<int>& DeviceList::get() const {
 }
 
 int Cluster::find(const DeviceId& id) const {
-  // Most clusters have one kind of device from 0 on.
-  if (const auto guess = static_cast<std::size_t>(id.index); guess < devices.size() && devices[guess].id == id) return id.index;
+  // Most clusters have one kind of device from 0 on, as many on each host.
+  std::size_t each = 0;
+  while (id.host > 0 && each < devices.size() && devices[each].id.host == 0 && devices[each].id.kind == id.kind) ++each;
+  if (const auto guess = static_cast<std::size_t>(id.host) * each + static_cast<std::size_t>(id.index); guess < devices.size() && devices[guess].id == id) return static_cast<int>(guess);
   for (std::size_t i = 0; i < devices.size(); ++i)
     if (devices[i].id == id) return static_cast<int>(i);
   return -1;

@@ -15,21 +15,69 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
+enum Kind { kStart, kFlow, kMoved, kEnd };
+struct Event {
+  Kind kind;
+  int step;
+};
+
+/// Events by time, those of one time in the order in which they were made. Many are made one behind the other for one time, since devices
+/// do alike: such a run has one place in the heap.
+class Events {
+ public:
+  bool empty() const { return heap_.empty(); }
+  double next() const { return heap_.top().time; }
+  void push(double time, Event e) {
+    if (open_ < 0 || time != open_time_) {
+      if (free_.empty()) free_.push_back(static_cast<int>(runs_.size())), runs_.emplace_back();
+      open_ = free_.back(), open_time_ = time;
+      free_.pop_back();
+      heap_.push({time, count_++, open_});
+    }
+    runs_[static_cast<std::size_t>(open_)].push_back(e);
+  }
+  /// The first run, in place of what `events` has.
+  void pop(std::vector<Event>& events) {
+    const int run = heap_.top().run;
+    heap_.pop();
+    if (run == open_) open_ = -1;
+    events.clear();
+    std::swap(events, runs_[static_cast<std::size_t>(run)]);
+    free_.push_back(run);
+  }
+
+ private:
+  struct Run {
+    double time;
+    std::int64_t number;
+    int run;
+    bool operator<(const Run& o) const { return time != o.time ? time > o.time : number > o.number; }
+  };
+  std::priority_queue<Run> heap_;
+  std::vector<std::vector<Event>> runs_;
+  std::vector<int> free_;       // of the runs
+  int open_ = -1;               // the run to which another event of its time is added
+  double open_time_ = 0;
+  std::int64_t count_ = 0;
+};
+
 class Walk {
  public:
-  Walk(const PlacedGraph& plan, const CostTable& table, ForecastSteps steps, Links& links, CostModel& costs) 
-      : plan_(plan), table_(table), steps_(std::move(steps)), links_(links), transfers_(steps_, links_), costs_(costs), max_min_(links_.ways()), load_(links_.ways().size()) {}
+  /// `records`: what `report` says, which a search does not ask for.
+  Walk(const PlacedGraph& plan, const CostTable& table, ForecastSteps steps, Links& links, CostModel& costs, bool records)
+      : plan_(plan), table_(table), steps_(std::move(steps)), links_(links), transfers_(steps_, links_), costs_(costs), max_min_(links_.ways()), records_(records), load_(links_.ways().size()) {}
 
-  /// Seconds of the step.
-  double run() {
+  /// Seconds of the step; those until then, where something goes on beyond the limit.
+  double run(double limit = kNever) {
     prepare();
+    std::vector<Event> run;
     while (!events_.empty() || !flows_.empty()) {
-      const double now = std::min(events_.empty() ? kNever : events_.top().time, flows_end_);
-      advance_flows(now);
-      while (!events_.empty() && events_.top().time <= now) {
-        Event e = events_.top();
-        events_.pop();
-        handle(e, now);
+      const double now = std::min(events_.empty() ? kNever : events_.next(), flows_end_);
+      if (now > limit) return now;
+      if (now >= flows_end_) advance_flows(now);
+      while (!events_.empty() && events_.next() <= now) {
+        events_.pop(run);
+        for (const Event& e : run) handle(e, now);
       }
       if (flows_changed_) settle_flows();
     }
@@ -53,28 +101,22 @@ class Walk {
   }
 
  private:
-  enum Kind { kStart, kFlow, kMoved, kEnd };
-  struct Event {
-    double time;
-    std::int64_t number;  // equal times go in the order in which they were made
-    Kind kind;
-    int step;
-    bool operator<(const Event& o) const { return time != o.time ? time > o.time : number > o.number; }
-  };
   struct State {
-    int pending = 0, cause = -1, open_flows = 0;
-    double ready = 0, idle = kNever;  // since when its lane waits for nothing but it
+    int pending = 0, cause = -1, open_flows = 0, next = -1;  // next: in its lane
+    double ready = 0, idle = kNever;                         // idle: since when its lane waits for nothing but it
+    bool came = false;                                       // something, over links
   };
 
-  void at(double time, Kind kind, int step) { events_.push({time, count_++, kind, step}); }
+  void at(double time, Kind kind, int step) { events_.push(time, {kind, step}); }
   State& state(int s) { return states_[static_cast<std::size_t>(s)]; }
   ForecastLaunch& launch(int s) { return out_.launches[static_cast<std::size_t>(s)]; }
-  bool on_gpu(int s) const { return gpu_[static_cast<std::size_t>(steps_.steps[static_cast<std::size_t>(s)].device)]; }
+  const ForecastStep& step(int s) const { return steps_.steps[static_cast<std::size_t>(s)]; }
+  int device(int s) const { return step(s).device; }
+  bool on_gpu(int s) const { return gpu_[static_cast<std::size_t>(device(s))]; }
 
   void prepare() {
     states_.resize(steps_.steps.size());
     left_ = steps_.producers;
-    next_.assign(steps_.steps.size(), -1);
     gpu_free_.assign(plan_.cluster.devices.size(), true);
     queued_.resize(plan_.cluster.devices.size());
     taken_until_.resize(plan_.cluster.devices.size());
@@ -85,11 +127,11 @@ class Walk {
       bandwidth_.push_back(rate_of(d, plan_.threads).bandwidth);
     }
     if (!links_.empty()) coming_.resize(steps_.steps.size());
-    out_.launches.reserve(steps_.steps.size());
-    for (const ForecastStep& s : steps_.steps) out_.launches.push_back({s.node, s.tower, s.device, s.stream});
+    if (records_) out_.launches.reserve(steps_.steps.size());
+    for (std::size_t s = 0; records_ && s < steps_.steps.size(); ++s) out_.launches.push_back({steps_.steps[s].node, steps_.steps[s].tower, steps_.steps[s].device, steps_.steps[s].stream});
     for (std::size_t s = 0; s < steps_.steps.size(); ++s) state(static_cast<int>(s)).pending = static_cast<int>(steps_.waits[s].size()) + 1;
     for (const auto& lane : steps_.lanes)
-      for (std::size_t k = 0; k + 1 < lane.size(); ++k) next_[static_cast<std::size_t>(lane[k])] = lane[k + 1];
+      for (std::size_t k = 0; k + 1 < lane.size(); ++k) state(lane[k]).next = lane[k + 1];
     for (const auto& lane : steps_.lanes)
       if (!lane.empty()) next_in_lane(lane[0], -1, 0);
   }
@@ -110,11 +152,12 @@ class Walk {
     switch (e.kind) {
       case kStart: return start(e.step, now);
       case kFlow:
-        if (on_gpu(e.step)) take(launch(e.step).device, now, transfers_.reading(e.step, coming_[static_cast<std::size_t>(e.step)]));
+        advance_flows(now);  // those that are under way go on more slowly from here
+        if (on_gpu(e.step)) take(device(e.step), now, transfers_.reading(e.step, coming_[static_cast<std::size_t>(e.step)]));
         for (Flow& f : coming_[static_cast<std::size_t>(e.step)]) {
           for (int w : f.route) load_[static_cast<std::size_t>(w)] += f.bytes;
           use_memory(f.from, f.bytes, now);
-          use_memory(launch(e.step).device, f.bytes, now);
+          use_memory(device(e.step), f.bytes, now);
           flows_.push_back(std::move(f));
           ++state(e.step).open_flows;
         }
@@ -126,28 +169,33 @@ class Walk {
   }
 
   void start(int s, double now) {
-    launch(s).begin = now;
+    if (records_) launch(s).begin = now;
+    if (!transfers_.moves(s)) return moved(s, now);
     if (transfers_.collective(s)) {
       // Everyone must have come; then all are under way for as long as the slowest way takes.
-      std::vector<int>& here = arrived_[launch(s).node];
+      std::vector<int>& here = arrived_[step(s).node];
       here.push_back(s);
-      if (here.size() < plan_.nodes[static_cast<std::size_t>(launch(s).node)].holders.size()) return;
+      if (here.size() < plan_.nodes[static_cast<std::size_t>(step(s).node)].holders.size()) return;
       const auto [seconds, kernel, bytes] = transfers_.collective_cost(s, load_);
       for (int other : here) {
         if (other != s) state(other).cause = s;
-        launch(other).moving = seconds;
-        launch(other).fixed = rate_of(plan_.cluster.devices[static_cast<std::size_t>(launch(other).device)], plan_.threads).launch;
-        launch(other).begin = now;
-        take(launch(other).device, now, kernel);
-        use_memory(launch(other).device, bytes, now);
+        if (records_) {
+          launch(other).moving = seconds;
+          launch(other).fixed = rate_of(plan_.cluster.devices[static_cast<std::size_t>(device(other))], plan_.threads).launch;
+          launch(other).begin = now;
+        }
+        take(device(other), now, kernel);
+        use_memory(device(other), bytes, now);
         at(now + seconds, kEnd, other);
       }
       return;
     }
     if (links_.empty()) return moved(s, now);
-    std::vector<Flow>& coming = coming_[static_cast<std::size_t>(s)] = transfers_.flows(s);
-    if (coming.empty()) moved(s, now);
-    else at(now + transfers_.latency(s, coming), kFlow, s);
+    std::vector<Flow> coming = transfers_.flows(s);
+    if (coming.empty()) return moved(s, now);
+    state(s).came = true;
+    at(now + transfers_.latency(s, coming), kFlow, s);
+    coming_[static_cast<std::size_t>(s)] = std::move(coming);
   }
 
   /// A kernel that waits for links has the GPU, for all but its overlap.
@@ -172,9 +220,9 @@ class Walk {
 
   /// Its bytes are here: what is left is the device's own work.
   void moved(int s, double now) {
-    launch(s).moving = now - launch(s).begin;
+    if (records_) launch(s).moving = now - launch(s).begin;
     if (!on_gpu(s)) return at(now + work(s, now), kEnd, s);
-    auto d = static_cast<std::size_t>(launch(s).device);
+    auto d = static_cast<std::size_t>(device(s));
     if (!gpu_free_[d]) return queued_[d].push(s);
     rest(d, now);
     gpu_free_[d] = false;
@@ -182,34 +230,33 @@ class Walk {
   }
 
   double work(int s, double now) {
-    const ForecastStep& step = steps_.steps[static_cast<std::size_t>(s)];
-    const Cost c = costs_(step.node, *step.variant, step.tower, step.device, transfers_.parts(s));
-    launch(s).fixed = c.fixed;
-    const bool came = !links_.empty() && !coming_[static_cast<std::size_t>(s)].empty();
-    const double seconds = came && transfers_.arrives_in_place(s) ? c.fixed : c.seconds;
+    const ForecastStep& at = step(s);
+    const Cost c = costs_(at.node, *at.variant, at.tower, at.device, transfers_.parts(s));
+    if (records_) launch(s).fixed = c.fixed;
+    const double seconds = state(s).came && transfers_.arrives_in_place(s) ? c.fixed : c.seconds;
     out_.by_source[static_cast<std::size_t>(c.source)] += seconds;
     if (!on_gpu(s)) return seconds + table_.dispatch;
-    const auto d = static_cast<std::size_t>(step.device);
+    const auto d = static_cast<std::size_t>(at.device);
     const double owed = std::exchange(memory_[d].owed, 0.0), spare = std::max(0.0, seconds - c.memory);  // while it computes its memory has time
     return seconds + std::max(0.0, owed - spare) + std::max(0.0, taken_until_[d] - now);
   }
 
   void end(int s, double now) {
     if (on_gpu(s) && !transfers_.collective(s))
-      if (const double halted = std::exchange(halted_[static_cast<std::size_t>(launch(s).device)], 0.0); halted > 0) return at(now + halted, kEnd, s);
-    launch(s).end = now;
+      if (const double halted = std::exchange(halted_[static_cast<std::size_t>(device(s))], 0.0); halted > 0) return at(now + halted, kEnd, s);
+    if (records_) launch(s).end = now;
     ++ended_;
     finished_ = last_ < 0 || now >= finished_ ? (last_ = s, now) : finished_;
-    const int lane = steps_.lane_of_stream[static_cast<std::size_t>(launch(s).stream)];
-    if (int n = next_[static_cast<std::size_t>(s)]; n >= 0) next_in_lane(n, s, now);
+    const int lane = steps_.lane_of_stream[static_cast<std::size_t>(step(s).stream)];
+    if (int n = state(s).next; n >= 0) next_in_lane(n, s, now);
     for (int g : steps_.opens[static_cast<std::size_t>(s)])
       if (--left_[static_cast<std::size_t>(g)] == 0)
         for (int w : steps_.waiters[static_cast<std::size_t>(g)]) {
-          const bool same = steps_.lane_of_stream[static_cast<std::size_t>(launch(w).stream)] == lane;
+          const bool same = steps_.lane_of_stream[static_cast<std::size_t>(step(w).stream)] == lane;
           release(w, s, now + (same ? 0 : now - state(w).idle > kSpinSeconds ? table_.wake : table_.handoff));
         }
     if (!on_gpu(s) || transfers_.collective(s)) return;
-    auto d = static_cast<std::size_t>(launch(s).device);
+    auto d = static_cast<std::size_t>(device(s));
     if (queued_[d].empty()) {
       gpu_free_[d] = true;
       memory_[d].since = now;
@@ -217,7 +264,7 @@ class Walk {
     }
     const int n = queued_[d].front();
     queued_[d].pop();
-    launch(n).begin = now - launch(n).moving;  // it begins when the GPU is free
+    if (records_) launch(n).begin = now - launch(n).moving;  // it begins when the GPU is free
     state(n).cause = s;
     at(now + work(n, now), kEnd, n);
   }
@@ -252,11 +299,11 @@ class Walk {
   Transfers transfers_;
   CostModel& costs_;
   MaxMin max_min_;
+  bool records_;
   Forecast out_;
   std::vector<State> states_;
-  std::vector<int> left_, next_;                // per gate, per step in its lane
-  std::priority_queue<Event> events_;
-  std::int64_t count_ = 0;
+  std::vector<int> left_;                       // per gate
+  Events events_;
   std::vector<std::vector<Flow>> coming_;       // per step, where there are links: what it waits for
   std::vector<Flow> flows_;
   double flows_at_ = 0, flows_end_ = kNever;
@@ -289,13 +336,13 @@ Forecaster::Forecaster(const PlacedGraph& plan, const CostTable& costs) : plan_(
 
 Forecaster::~Forecaster() = default;
 
-double Forecaster::seconds(std::size_t kept_values, const Instances& instances, const NumberLists& readers) {
+double Forecaster::seconds(std::size_t kept_values, const Instances& instances, const NumberLists& readers, double limit) {
   parts_->model.keep(kept_values);
-  return Walk(plan_, costs_, ForecastSteps(plan_, instances, readers), parts_->links, parts_->model).run();
+  return Walk(plan_, costs_, ForecastSteps(plan_, instances, readers), parts_->links, parts_->model, false).run(limit);
 }
 
 Forecast Forecaster::whole() {
-  Walk walk(plan_, costs_, ForecastSteps(plan_), parts_->links, parts_->model);
+  Walk walk(plan_, costs_, ForecastSteps(plan_), parts_->links, parts_->model, true);
   walk.run();
   return walk.report();
 }

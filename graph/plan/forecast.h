@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -62,8 +63,9 @@ class Forecaster {
   /// Both must live as long.
   Forecaster(const PlacedGraph& plan, const CostTable& costs);
   ~Forecaster();
-  /// Seconds of the step alone, of the plan as it now is, with these of it: its first values are still those that it had.
-  double seconds(std::size_t kept_values, const Instances& instances, const NumberLists& readers);
+  /// Seconds of the step alone, of the plan as it now is, with these of it: its first values are still those that it had. Where the step
+  /// takes longer than `limit`, seconds above it that it takes at least.
+  double seconds(std::size_t kept_values, const Instances& instances, const NumberLists& readers, double limit = std::numeric_limits<double>::infinity());
   Forecast whole();
 
  private:

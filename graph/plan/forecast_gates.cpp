@@ -61,8 +61,12 @@ void ForecastSteps::make_gates() {
 
 /// A tower leaves its slot when the last of those on other devices that read its frame has ended.
 void ForecastSteps::gate_frames() {
+  // What is no copy reads another device's frame only where they share a memory space.
+  const std::vector<int> spaces = space_numbers(plan.cluster);
+  std::vector<int> in_space(spaces.size());
+  for (int space : spaces) ++in_space[static_cast<std::size_t>(space)];
   for (std::size_t s = 0; s < steps.size(); ++s) {
-    if (steps[s].tower < 0) continue;
+    if (steps[s].tower < 0 || (in_space[static_cast<std::size_t>(spaces[static_cast<std::size_t>(steps[s].device)])] == 1 && !is_op(plan.nodes[static_cast<std::size_t>(steps[s].node)], kCopy))) continue;
     each_read(static_cast<int>(s), [&](int from, ValueIndex) {
       if (from >= 0 && steps[static_cast<std::size_t>(from)].tower >= 0 && steps[static_cast<std::size_t>(from)].device != steps[s].device)
         foreign_[{steps[s].tower, steps[static_cast<std::size_t>(from)].device}].push_back(static_cast<int>(s));

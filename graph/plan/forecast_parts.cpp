@@ -23,17 +23,24 @@ bool joins_by(const PlanNode& n, std::initializer_list<const char*> ways) {
 
 }  // namespace
 
+Transfers::Transfers(ForecastSteps& steps, Links& links) : steps_(steps), links_(links), plan_(steps.plan), collectives_(steps.plan.nodes.size(), kUnknown) {
+  for (const PlanNode& n : plan_.nodes) moves_.push_back(moves_values(n));
+}
+
 bool Transfers::collective(int step) {
+  if (links_.empty() || !moves(step)) return false;
   const PlanNode& n = node(step);
-  if (links_.empty() || n.holders.size() < 2 || (!is_op(n, kAggregate) && !is_op(n, kAllGather))) return false;
-  auto [at, fresh] = collectives_.try_emplace(steps_.steps[static_cast<std::size_t>(step)].node);
-  if (fresh) {
-    std::vector<int> from = steps_.sources(n, steps_.steps[static_cast<std::size_t>(step)].device);
-    std::set<int> members(from.begin(), from.end());
-    at->second = members == std::set<int>(n.holders.begin(), n.holders.end()) &&
-                 std::all_of(members.begin(), members.end(), [&](int d) { return plan_.cluster.devices[static_cast<std::size_t>(d)].id.kind == "gpu"; });
+  Known& known = collectives_[static_cast<std::size_t>(steps_.steps[static_cast<std::size_t>(step)].node)];
+  if (known != kUnknown) return known == kTogether;
+  known = kAlone;
+  if (n.holders.size() < 2 || (!is_op(n, kAggregate) && !is_op(n, kAllGather))) return false;
+  std::vector<int> from = steps_.sources(n, steps_.steps[static_cast<std::size_t>(step)].device), members = n.holders;
+  for (std::vector<int>* list : {&from, &members}) {
+    std::sort(list->begin(), list->end());
+    list->erase(std::unique(list->begin(), list->end()), list->end());
   }
-  return at->second;
+  if (from == members && std::all_of(members.begin(), members.end(), [&](int d) { return plan_.cluster.devices[static_cast<std::size_t>(d)].id.kind == "gpu"; })) known = kTogether;
+  return known == kTogether;
 }
 
 bool Transfers::follows(int step) const {
@@ -73,21 +80,21 @@ double Transfers::reading(int step, const std::vector<Flow>& flows) const {
   return out;
 }
 
-std::map<int, double> Transfers::sources(int step) {
+std::vector<std::pair<int, double>> Transfers::sources(int step) {
   const ForecastStep& s = steps_.steps[static_cast<std::size_t>(step)];
+  std::vector<std::pair<int, double>> out;
+  if (!moves(step)) return out;
   const PlanNode& n = node(step);
-  std::map<int, double> out;
-  if (!is_op(n, kCopy) && !is_op(n, kSplit) && !is_op(n, kPreAggregate) && !is_join(n)) return out;
   const PlanNode& m = plan_.maker(n.inputs[0]);
   const PlanValue& read = plan_.value(n.inputs[0]);
   auto take = [&](int from, const LocalType& type) {
-    if (plan_.cluster.space(from) != plan_.cluster.space(s.device)) out[from] += static_cast<double>(type.bytes());
+    if (!steps_.instances().same_space(from, s.device)) out.emplace_back(from, static_cast<double>(type.bytes()));
   };
   if (n.scope == Scope::tower) {
     take(m.scope == Scope::tower ? plan_.device_of(m, s.tower) : steps_.moved_from(n, n.inputs[0], s.device), local_type(plan_.value(n.outputs[0]), plan_.share(s.tower)));
   } else if (m.scope == Scope::tower) {
-    for (int t = 0; t < plan_.present(); ++t)
-      if (int from = plan_.device_of(m, t); from >= 0 && takes_part(plan_, n, t, s.device)) take(from, n.ranged ? type_on(plan_, n, n.inputs[0], s.device) : local_type(read, plan_.share(t)));
+    for (int t : steps_.towers_for(n, s.device))
+      if (int from = plan_.device_of(m, t); from >= 0) take(from, n.ranged ? type_on(plan_, n, n.inputs[0], s.device) : local_type(read, plan_.share(t)));
   } else if (m.scope == Scope::device) {
     for (const Piece& p : steps_.pieces_of(m.owners))
       if (takes_part(plan_, n, p.low, s.device)) take(p.device, type_on(plan_, n, n.inputs[0], s.device));
@@ -96,6 +103,13 @@ std::map<int, double> Transfers::sources(int step) {
   } else {
     take(steps_.moved_from(n, n.inputs[0], s.device), local_type(read, plan_.share(-1)));
   }
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::size_t kept = 0;
+  for (std::size_t i = 1; i < out.size(); ++i) {
+    if (out[i].first == out[kept].first) out[kept].second += out[i].second;
+    else out[++kept] = out[i];
+  }
+  if (!out.empty()) out.resize(kept + 1);
   return out;
 }
 
@@ -117,6 +131,7 @@ double Transfers::latency(int step, const std::vector<Flow>& flows) const {
 bool Transfers::arrives_in_place(int step) const { return !joins_by(node(step), {"sum", "max", "mean"}); }
 
 int Transfers::parts(int step) {
+  if (!moves(step)) return 0;
   const PlanNode& n = node(step);
   if (!is_op(n, kPreAggregate) && !is_join(n)) return 0;
   const ForecastStep& s = steps_.steps[static_cast<std::size_t>(step)];

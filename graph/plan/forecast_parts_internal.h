@@ -14,7 +14,10 @@ namespace belfry {
 /// The moves of steps, where the cluster says what its links are; else all costs are those of memory.
 class Transfers {
  public:
-  Transfers(ForecastSteps& steps, Links& links) : steps_(steps), links_(links), plan_(steps.plan) {}
+  Transfers(ForecastSteps& steps, Links& links);
+
+  /// Whether it takes anything to where it runs: of all others there is nothing to ask.
+  bool moves(int step) const { return moves_[static_cast<std::size_t>(steps_.steps[static_cast<std::size_t>(step)].node)]; }
 
   /// One node on several GPUs that hold its parts: they run it together.
   bool collective(int step);
@@ -40,13 +43,15 @@ class Transfers {
   /// Whether the step before it on its stream is the same of the same bucket.
   bool follows(int step) const;
   const PlanNode& node(int step) const { return plan_.nodes[static_cast<std::size_t>(steps_.steps[static_cast<std::size_t>(step)].node)]; }
-  /// Bytes by the device that has them.
-  std::map<int, double> sources(int step);
+  /// Devices, ascending, and the bytes that each has.
+  std::vector<std::pair<int, double>> sources(int step);
 
   ForecastSteps& steps_;
   Links& links_;
   const PlacedGraph& plan_;
-  std::map<int, bool> collectives_;              // by node
+  std::vector<char> moves_;                      // per node
+  enum Known : char { kUnknown, kAlone, kTogether };
+  std::vector<Known> collectives_;               // per node
   std::map<std::pair<int, int>, int> parts_;     // by node, and device where each has its own
 };
 

@@ -123,6 +123,13 @@ const std::vector<Piece>& ForecastSteps::pieces_of(int owners) const {
   return at->second;
 }
 
+std::span<const int> ForecastSteps::towers_for(const PlanNode& join, int device) const {
+  const int owners = is_op(join, kPreAggregate) ? join.owners : -1;
+  auto known = towers_for_.find(owners);
+  if (known == towers_for_.end()) known = towers_for_.emplace(owners, towers_taken(plan, join)).first;
+  return known->second[owners < 0 ? 0 : static_cast<std::size_t>(device)];
+}
+
 std::vector<int> ForecastSteps::sources(const PlanNode& join, int device) const {
   const PlanNode& m = plan.maker(join.inputs[0]);
   std::vector<int> out;
@@ -130,8 +137,8 @@ std::vector<int> ForecastSteps::sources(const PlanNode& join, int device) const 
     for (const Piece& p : pieces_of(m.owners))
       if (takes_part(plan, join, p.low, device)) out.push_back(p.device);
   } else if (m.scope == Scope::tower) {
-    for (int t = 0; t < plan.present(); ++t)
-      if (int d = plan.device_of(m, t); d >= 0 && takes_part(plan, join, t, device)) out.push_back(d);
+    for (int t : towers_for(join, device))
+      if (int d = plan.device_of(m, t); d >= 0) out.push_back(d);
   } else if (joins_ranges(plan, join)) {
     out = m.holders;
   }

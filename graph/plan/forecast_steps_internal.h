@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -43,6 +44,8 @@ class ForecastSteps {
   /// Towers or pieces of what a join, or a device's sum, reads: their devices.
   std::vector<int> sources(const PlanNode& join, int device) const;
   const std::vector<Piece>& pieces_of(int owners) const;
+  /// The towers whose parts a node takes on a device.
+  std::span<const int> towers_for(const PlanNode& join, int device) const;
   /// Calls with every step whose value a step reads and the output; joins are called once with the value instead, a step of -1.
   template <class F>
   void each_read(int step, F f) {
@@ -95,6 +98,7 @@ class ForecastSteps {
   std::map<std::pair<int, int>, std::vector<int>> foreign_;   // (tower, device) → steps elsewhere that read its frame
   std::map<std::pair<int, int>, int> after_;                  // (step, device) → tower that leaves the slot
   mutable std::map<int, std::vector<Piece>> pieces_;
+  mutable std::map<int, NumberLists> towers_for_;             // per owners and device; of -1 all
 };
 
 }  // namespace belfry

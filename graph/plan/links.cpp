@@ -36,8 +36,11 @@ Links::Links(const Cluster& cluster) : cluster_(cluster) {
       ways_[ways_.size() - 2].from = ways_.back().to = space;
       ways_[ways_.size() - 2].to = ways_.back().from = to;
     }
+  for (std::size_t d = 0; d < cluster.devices.size(); ++d) of_device_.push_back(place(cluster.space(static_cast<int>(d))));
+  ends_.resize(places_.size());
+  reached_.resize(places_.size());
   for (std::size_t d = 0; d < cluster.devices.size(); ++d)
-    if (auto at = places_.find(cluster.space(static_cast<int>(d))); at != places_.end() && cluster.devices[d].id.kind == "gpu") ends_.insert(at->second);
+    if (cluster.devices[d].id.kind == "gpu") ends_[static_cast<std::size_t>(of_device_[d])] = true;
 }
 
 int Links::place(const std::string& name) {
@@ -54,9 +57,8 @@ void Links::add(int from, int to, double bandwidth, double latency) {
 
 /// Breadth first, so a route has the fewest ways; among those of one length the widest bottleneck, then the first.
 const std::vector<int>& Links::reached_from(int from) {
-  auto [at, fresh] = reached_.try_emplace(from);
-  std::vector<int>& via = at->second;
-  if (!fresh) return via;
+  std::vector<int>& via = reached_[static_cast<std::size_t>(from)];
+  if (!via.empty()) return via;
   std::vector<int> hops(out_.size(), -1);
   std::vector<double> width(out_.size(), 0);
   via.assign(out_.size(), -1);
@@ -65,7 +67,7 @@ const std::vector<int>& Links::reached_from(int from) {
   hops[static_cast<std::size_t>(from)] = 0;
   width[static_cast<std::size_t>(from)] = std::numeric_limits<double>::infinity();
   for (; !next.empty(); next.pop()) {
-    if (next.front() != from && ends_.contains(next.front())) continue;
+    if (next.front() != from && ends_[static_cast<std::size_t>(next.front())]) continue;
     auto p = static_cast<std::size_t>(next.front());
     for (int w : out_[p]) {
       auto q = static_cast<std::size_t>(head_[static_cast<std::size_t>(w)]);
@@ -81,14 +83,13 @@ const std::vector<int>& Links::reached_from(int from) {
 }
 
 std::vector<int> Links::route(int from, int to) {
-  const std::string &a = cluster_.space(from), &b = cluster_.space(to);
   std::vector<int> out;
-  if (a == b) return out;
-  const int start = place(a), end = place(b);
+  const int start = place_of(from), end = place_of(to);
+  if (start == end) return out;
   const std::vector<int>& via = reached_from(start);
   for (int p = end; p != start;) {
-    int w = static_cast<std::size_t>(p) < via.size() ? via[static_cast<std::size_t>(p)] : -1;
-    if (w < 0) throw UserError(fmt::format("no link of the cluster leads from {} to {}; give it one in the cluster file's \"links\"", a, b));
+    const int w = via[static_cast<std::size_t>(p)];
+    if (w < 0) throw UserError(fmt::format("no link of the cluster leads from {} to {}; give it one in the cluster file's \"links\"", cluster_.space(from), cluster_.space(to)));
     out.push_back(w);
     p = head_[static_cast<std::size_t>(w ^ 1)];  // a way's other direction stands beside it
   }
@@ -97,10 +98,8 @@ std::vector<int> Links::route(int from, int to) {
 }
 
 bool Links::leads(int from, int to) {
-  if (cluster_.space(from) == cluster_.space(to)) return true;
-  const auto start = place(cluster_.space(from)), end = place(cluster_.space(to));
-  const std::vector<int>& via = reached_from(start);
-  return static_cast<std::size_t>(end) < via.size() && via[static_cast<std::size_t>(end)] >= 0;
+  const int start = place_of(from), end = place_of(to);
+  return start == end || reached_from(start)[static_cast<std::size_t>(end)] >= 0;
 }
 
 Apart::Apart(const Cluster& cluster) : cluster_(cluster), links_(cluster), any_(!cluster.unlinked.empty()) {
@@ -120,13 +119,13 @@ double Links::exchange(const std::vector<int>& members, const std::vector<int>& 
   if (fresh) {
     std::vector<double> count(ways_.size());
     std::vector<int> at;
-    for (int m : members) at.push_back(place(cluster_.space(m)));
+    for (int m : members) at.push_back(place_of(m));
     for (std::size_t i = 0; i < members.size(); ++i) {
       const std::vector<int>& via = reached_from(at[i]);
       for (std::size_t k = 0; k < members.size(); ++k) {
         double latency = 0;
         for (int p = at[k]; p != at[i];) {  // a million pairs of a thousand devices: no list for each
-          const int w = static_cast<std::size_t>(p) < via.size() ? via[static_cast<std::size_t>(p)] : -1;
+          const int w = via[static_cast<std::size_t>(p)];
           if (w < 0) route(members[i], members[k]);  // says that there is none
           count[static_cast<std::size_t>(w)] += pieces.empty() ? 1 : pieces[i];
           latency += ways_[static_cast<std::size_t>(w)].latency;

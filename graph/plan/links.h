@@ -39,6 +39,7 @@ class Links {
 
  private:
   int place(const std::string& name);
+  int place_of(int device) const { return of_device_[static_cast<std::size_t>(device)]; }
   void add(int from, int to, double bandwidth, double latency);
   const std::vector<int>& reached_from(int place);
 
@@ -47,8 +48,9 @@ class Links {
   std::vector<std::vector<int>> out_;                                   // per place, its ways
   std::vector<int> head_;                                               // per way, the place it leads to
   std::map<std::string, int> places_;
-  std::set<int> ends_;                                                  // places that are the memory of a GPU
-  std::map<int, std::vector<int>> reached_;                             // per place, by which way each other one is reached
+  std::vector<int> of_device_;                                          // the place of its space
+  std::vector<char> ends_;                                              // per place, whether it is the memory of a GPU
+  std::vector<std::vector<int>> reached_;                               // per place, once asked for, by which way each other one is reached
   struct Crossings {
     std::map<int, double> pairs;                                        // per way, what crosses it
     double latency = 0;

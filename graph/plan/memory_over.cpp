@@ -13,7 +13,7 @@ namespace {
 /// Joins and other steps of one group's main streams that write over what they read last.
 class Writer {
  public:
-  Writer(const PlacedGraph& plan, const MemoryParts& parts, std::size_t group) : plan_(plan), parts_(parts), g_(group), region_(parts.regions[group]), here_(parts.frames_on[static_cast<std::size_t>(region_.device)]) {}
+  Writer(const PlacedGraph& plan, const MemoryParts& parts, std::size_t group, Region region) : plan_(plan), parts_(parts), g_(group), region_(std::move(region)), here_(parts.frames_on[static_cast<std::size_t>(region_.device)]) {}
 
   Region run() {
     region_.taken.resize(here_.size());
@@ -146,7 +146,7 @@ class Writer {
 }  // namespace
 
 void set_over(const PlacedGraph& plan, MemoryParts& parts) {
-  for (std::size_t g = 0; g < plan.groups.size(); ++g) parts.regions[g] = Writer(plan, parts, g).run();
+  for (std::size_t g = 0; g < plan.groups.size(); ++g) parts.regions[g] = Writer(plan, parts, g, std::move(parts.regions[g])).run();
 }
 
 }  // namespace belfry

@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include <belfry/graph/plan/links.h>
 #include <belfry/graph/plan/memory.h>
@@ -23,6 +24,15 @@ std::vector<int> group_leaders(const Cluster& cluster, const std::vector<int>& o
   return out;
 }
 
+NumberLists towers_taken(const PlacedGraph& plan, const PlanNode& n) {
+  const std::vector<int>* owners = is_op(n, kPreAggregate) ? &plan.vectors[static_cast<std::size_t>(n.owners)] : nullptr;
+  const std::size_t lists = owners ? plan.cluster.devices.size() : 1;
+  return {lists, [&](auto add) {
+            for (int t = 0; t < plan.present(); ++t)
+              if (const auto d = static_cast<std::size_t>(owners ? (*owners)[static_cast<std::size_t>(t)] : 0); d < lists) add(d, t);
+          }};
+}
+
 std::vector<Move> moves_of(const Instances& instances, const PlanNode& n) {
   const PlacedGraph& plan = instances.plan();
   if (n.op != kCopy && n.op != kSplit && n.op != kPreAggregate && !is_join(n)) return {};
@@ -38,10 +48,11 @@ std::vector<Move> moves_of(const Instances& instances, const PlanNode& n) {
   }
   std::vector<Piece> joined;
   if (m.scope == Scope::device) joined = pieces(plan.vectors[static_cast<std::size_t>(m.owners)], plan.towers);
+  const NumberLists parts = m.scope == Scope::tower ? towers_taken(plan, n) : NumberLists();
   for (int to : n.holders) {
     if (m.scope == Scope::tower) {
-      for (int t = 0; t < plan.present(); ++t)
-        if (int from = plan.device_of(m, t); from >= 0 && takes_part(plan, n, t, to)) out.push_back({from, to, n.ranged ? type_on(plan, n, n.inputs[0], to).bytes() : local_type(read, plan.share(t)).bytes()});
+      for (int t : parts[is_op(n, kPreAggregate) ? static_cast<std::size_t>(to) : 0])
+        if (int from = plan.device_of(m, t); from >= 0) out.push_back({from, to, n.ranged ? type_on(plan, n, n.inputs[0], to).bytes() : local_type(read, plan.share(t)).bytes()});
     } else if (m.scope == Scope::device) {
       for (const Piece& p : joined)
         if (takes_part(plan, n, p.low, to)) out.push_back({p.device, to, type_on(plan, n, n.inputs[0], to).bytes()});
@@ -70,9 +81,11 @@ std::vector<std::int64_t> landed_bytes(const Instances& instances, const PlanNod
   const PlanValue& read = plan.value(n.inputs[0]);
   if (n.op == kPreAggregate) {
     std::map<int, std::int64_t> landed;
+    std::vector<DeviceId> read;
+    int reader = -1;  // moves of one device come one behind the other
     for (const Move& move : moves_of(instances, n)) {
-      auto id = [&](int d) { return plan.cluster.devices[static_cast<std::size_t>(d)].id; };
-      const std::vector<DeviceId> read = plan.cluster.read_by(move.to);
+      auto id = [&](int d) -> const DeviceId& { return plan.cluster.devices[static_cast<std::size_t>(d)].id; };
+      if (std::exchange(reader, move.to) != move.to) read = plan.cluster.read_by(move.to);
       const bool lies = std::find(read.begin(), read.end(), id(move.from).whole()) != read.end();
       if (!instances.same_space(move.from, move.to) && !lies && (id(move.from).kind == "gpu" || id(move.to).kind == "gpu")) landed[move.to] += aligned_bytes(move.bytes);
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <belfry/graph/plan/placed_graph.h>
+#include <belfry/graph/plan/readers.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -20,6 +21,9 @@ struct Move {
 inline bool takes_part(const PlacedGraph& plan, const PlanNode& n, int tower, int device) {
   return !is_op(n, kPreAggregate) || plan.vectors[static_cast<std::size_t>(n.owners)][static_cast<std::size_t>(tower)] == device;
 }
+
+/// The towers whose parts a node takes: of a pre_aggregate per device, else all of them in one list.
+NumberLists towers_taken(const PlacedGraph& plan, const PlanNode& n);
 
 /// Per tower the device that adds its part with those of its link group: the first of `holders` in the group of its owner, else
 /// the first owner there.

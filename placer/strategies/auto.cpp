@@ -12,6 +12,7 @@ namespace {
 using Options = std::map<std::string, std::string>;
 using Devices = std::vector<DeviceId>;
 
+constexpr int kFewDevices = 16;    // up to here one more or less is a step; of more, as many as one is of these
 constexpr int kMostStages = 16;    // of candidates: deeper pipelines are asked for by name
 constexpr int kManyTowers = 1024;  // more than one a device are looked at up to here: a forecast walks every tower's steps
 
@@ -121,10 +122,11 @@ class Near {
     for (int t : {now / 2, now * 2})
       if (t >= least && (t <= kManyTowers || t < now)) with({{"towers", std::to_string(t)}});
   }
-  /// One device less or more of each list that these are the first of; a pipeline more of each where there are several side by side.
+  /// A device less or more of each list that these are the first of, of many devices some; a pipeline more of each where there are several
+  /// side by side.
   void others() {
     if (name_ == "single") return;
-    const int by = number("replicas", 1), now = towers_now(), least = name_ == "towers" ? 1 : 2 * by;
+    const int beside = number("replicas", 1), by = beside * std::max(1, n_ / (kFewDevices * beside)), now = towers_now(), least = name_ == "towers" ? 1 : 2 * beside;
     for (const Devices& list : lists_of(choice_.devices)) {
       if (!std::equal(devices_.begin(), devices_.end(), list.begin(), list.begin() + std::min<std::ptrdiff_t>(n_, std::ssize(list)))) continue;
       for (int n : {n_ - by, n_ + by}) {

@@ -171,6 +171,23 @@ TEST(Choose, looks_around_what_is_good) {
   EXPECT_LT(best, 0.99 * choose(graph, choice, cluster, 64).front().seconds);
 }
 
+TEST(Choose, of_many_devices_does_not_go_to_the_end_of_what_takes_too_long) {
+  auto graph = layered(1, 64);
+  const Cluster cluster = machine_of(64, 1e10, 1e11);
+  const std::vector<Candidate> found = choose(graph, to_strategy(Auto{.devices = gpus_up_to(64)}), cluster, 8192);
+  EXPECT_FALSE(found.front().bound);
+  int bounds = 0, not_placed = 0;
+  for (const Candidate& c : found) {
+    if (!c.bound) continue;
+    EXPECT_GT(c.seconds, found.front().seconds) << describe(c.strategy);
+    if (++bounds % 7 == 0) EXPECT_GE(forecast(place(graph, c.strategy, cluster, 8192)).seconds, c.seconds * (1 - 1e-12)) << describe(c.strategy);
+    not_placed += c.peak == 0;
+  }
+  EXPECT_GT(bounds - not_placed, 3) << describe(found);
+  EXPECT_GT(not_placed, 3) << describe(found);
+  EXPECT_THAT(describe(found), testing::HasSubstr("ms at least"));
+}
+
 TEST(Choose, makes_the_plan_of_a_graph_that_takes_no_memory) {
   Builder b("nothing");
   b.output(b.input("x", f32, {0, 3}));
