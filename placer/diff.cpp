@@ -48,6 +48,7 @@ class Differ {
     sum_up("waits", [&](const PlanNode& x, const PlanNode& y) { return waits(a_, x) != waits(b_, y); });
     sum_up("places in the order", [](const PlanNode& x, const PlanNode& y) { return std::tuple(x.epoch, x.phases, x.order) != std::tuple(y.epoch, y.phases, y.order); });
     sum_up("byte offsets", [](const PlanNode& x, const PlanNode& y) { return offsets(x) != offsets(y); });
+    compare_streams();
     compare_bytes();
     if (a_.isa != b_.isa) follows("made for the instruction set '{}' → '{}'", a_.isa, b_.isa);
     if (a_.libraries != b_.libraries) follows("made with '{}' → '{}'", a_.libraries, b_.libraries);
@@ -78,7 +79,30 @@ class Differ {
     }
     if (a_.cluster.peers != b_.cluster.peers) out_.decisions.push_back("other GPUs read each other's memory");
     if (a_.cluster.unlinked != b_.cluster.unlinked) out_.decisions.push_back("other memory spaces are linked");
+    if (a_.cluster.links != b_.cluster.links) out_.decisions.push_back("links lead elsewhere, or are as wide and as quick no more");
+    if (a_.cluster.host_memory != b_.cluster.host_memory) out_.decisions.push_back("hosts have other memory");
     decided("cores", a_.cluster.cores, b_.cluster.cores);
+  }
+
+  /// Which stream runs what in which order, in how many slots, on which of the host's threads.
+  void compare_streams() {
+    std::map<std::pair<DeviceId, std::string>, std::pair<const PlanStream*, const PlanStream*>> both;
+    auto key = [](const PlacedGraph& plan, const PlanStream& s) { return std::pair(plan.cluster.devices[static_cast<std::size_t>(s.device)].id, s.name); };
+    for (const PlanStream& s : a_.streams) both[key(a_, s)].first = &s;
+    for (const PlanStream& s : b_.streams) both[key(b_, s)].second = &s;
+    for (const auto& [id, pair] : both) {
+      const auto& [x, y] = pair;
+      const std::string name = fmt::format("stream {} of {}", id.second, to_string(id.first));
+      if (!x || !y) follows("{} is {}", name, y ? "new" : "gone");
+      else if (x->slots != y->slots) follows("{} has {} slots, not {}", name, y->slots, x->slots);
+      else if (x->entries != y->entries) follows("{} runs its towers in another order", name);
+      else if (x->thread != y->thread) follows("{} is of host thread {}, not {}", name, y->thread, x->thread);
+    }
+    std::vector<int> order;
+    for (const PlanStream& s : b_.streams)
+      for (std::size_t k = 0; k < a_.streams.size(); ++k)
+        if (key(a_, a_.streams[k]) == key(b_, s)) order.push_back(static_cast<int>(k));
+    if (!std::is_sorted(order.begin(), order.end())) follows("streams stand in another order");
   }
 
   static bool is_derived(const PlanNode& n) { return n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kAllGather || n.again || (n.def && n.def->source); }
@@ -94,7 +118,7 @@ class Differ {
     }
     if (!is_derived(y) && way_of(x) != way_of(y)) out_.decisions.push_back(fmt::format("'{}': {} → {}", y.name, way_of(x), way_of(y)));
     if (x.op != y.op) follows("'{}' is a {}, not a {}", y.name, y.op, x.op);
-    if (auto p = kernels(x), q = kernels(y); p != q) follows("'{}': kernel {} → {}", y.name, fmt::join(p, ", "), fmt::join(q, ", "));
+    if (auto p = kernels(a_, x), q = kernels(b_, y); p != q) follows("'{}': kernel {} → {}", y.name, fmt::join(p, ", "), fmt::join(q, ", "));
   }
 
   /// What else is decided of a node: "whole, direct", "in ranges, groups, bucket 2".
@@ -118,12 +142,17 @@ class Differ {
     return out;
   }
 
-  static std::set<std::string> kernels(const PlanNode& n) {
+  /// Those of groups of devices, then those of towers where they are not one.
+  static std::vector<std::string> kernels(const PlacedGraph& plan, const PlanNode& n) {
     std::set<std::string> out;
     for (const auto* list : {&n.by_class, &n.by_group})
       for (const Variant& v : *list)
         if (!v.kernel.empty()) out.insert(v.kernel);
-    return out;
+    if (n.scope != Scope::tower || out.size() < 2) return {out.begin(), out.end()};
+    std::vector<std::string> by_tower;
+    for (std::size_t c = 0; c < n.by_class.size(); ++c)
+      if (const std::string& kernel = n.by_class[c].kernel; !kernel.empty()) by_tower.push_back(fmt::format("{} in {} {}", kernel, plan.classes[c].towers.size() > 1 ? "towers" : "tower", fmt::join(plan.classes[c].towers, " ")));
+    return by_tower;
   }
   static std::vector<std::pair<int, std::string>> waits(const PlacedGraph& plan, const PlanNode& n) {
     std::vector<std::pair<int, std::string>> out;

@@ -93,12 +93,32 @@ std::string text_of(const Attributes& attributes) {
 
 bool changes_nothing(const PlanNode& n) { return n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kAllGather; }
 
-/// Kernels by the rows they work on; those that give the same bits whatever they are called count by their op.
+/// "0-3 onednn, 4 reference": which towers run which kernel.
+std::string kernels_by_tower(const PlacedGraph& plan, const PlanNode& n) {
+  std::vector<const std::string*> of(static_cast<std::size_t>(plan.present()));
+  for (std::size_t c = 0; c < n.by_class.size(); ++c)
+    for (int t : plan.classes[c].towers)
+      if (t < plan.present()) of[static_cast<std::size_t>(t)] = &n.by_class[c].kernel;
+  std::string out;
+  for (std::size_t t = 0, end = 0; t < of.size(); t = end) {
+    for (end = t + 1; end < of.size() && of[t] && of[end] && *of[end] == *of[t];) ++end;
+    if (of[t] && !of[t]->empty()) out += fmt::format("{}-{} {} ", t, end - 1, *of[t]);
+  }
+  return out;
+}
+
+/// Kernels by the rows they work on, where towers of the same rows run several by tower; those that give the same bits whatever they are called count by their op.
 std::string kernels_of(const PlacedGraph& plan, const PlanNode& n) {
   std::set<std::string> out;
   if (n.def && n.def->exact) return "";
-  for (std::size_t c = 0; c < n.by_class.size(); ++c)
-    if (!n.by_class[c].kernel.empty()) out.insert(fmt::format("{}:{}", plan.share(plan.classes[c].towers[0]).rows, n.by_class[c].kernel));
+  std::map<std::int64_t, const std::string*> of_rows;
+  for (std::size_t c = 0; c < n.by_class.size(); ++c) {
+    const std::string& kernel = std::as_const(n.by_class)[c].kernel;
+    if (kernel.empty()) continue;
+    const std::int64_t rows = plan.share(plan.classes[c].towers[0]).rows;
+    if (*of_rows.try_emplace(rows, &kernel).first->second != kernel) return kernels_by_tower(plan, n);
+    out.insert(fmt::format("{}:{}", rows, kernel));
+  }
   for (const Variant& v : n.by_group)
     if (n.scope != Scope::tower && !v.kernel.empty()) out.insert(v.kernel);
   return fmt::format("{}", fmt::join(out, " "));
@@ -120,8 +140,15 @@ std::string arithmetic_hash(const PlacedGraph& plan) {
     while (changes_nothing(plan.maker(v))) v = plan.maker(v).inputs[0];
     return plan.maker(v).again ? plan.graph->name_of({plan.maker(v).user, plan.value(v).output}) : plan.value(v).name;
   };
+  std::map<NodeId, std::string> kernels;  // of what is computed again, too
+  const bool any_again = std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.again; });
   for (const PlanNode& n : plan.nodes) {
-    if (changes_nothing(n) || n.op == kFetch || n.again) continue;
+    if (n.again) {
+      if (const std::string other = kernels_of(plan, n); other != kernels[n.user]) text += fmt::format("{} by {}\n", n.name, other);
+      continue;
+    }
+    if (changes_nothing(n) || n.op == kFetch) continue;
+    if (any_again && n.user >= 0) kernels[n.user] = kernels_of(plan, n);
     text += fmt::format("{} {}(", n.name, n.op);
     for (ValueIndex v : n.inputs) text += (v < 0 ? "-" : source(v)) + ",";
     text += ")" + text_of(n.attributes);

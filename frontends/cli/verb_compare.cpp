@@ -31,8 +31,8 @@ std::string json_texts(const std::vector<std::string>& texts) {
 }
 
 std::string json_of(const Comparison& c, int towers_a, int towers_b) {
-  std::string out = fmt::format("{{\"same_bits\": {}, \"steps\": {}, \"values\": {}, \"bytes\": {}, \"towers\": [{}, {}], \"arithmetic_hash\": {}, \"variables\": {}", !c.difference, c.steps, c.values, c.bytes, towers_a, towers_b,
-                                json_texts({c.first_arithmetic, c.second_arithmetic}), json_texts({c.first_hash, c.second_hash}));
+  std::string out = fmt::format("{{\"same_bits\": {}, \"steps\": {}, \"values\": {}, \"bytes\": {}, \"alone\": {}, \"apart\": {}, \"towers\": [{}, {}], \"arithmetic_hash\": {}, \"variables\": {}", c.same_bits(), c.steps, c.values, c.bytes, c.alone,
+                                json_texts(c.apart), towers_a, towers_b, json_texts({c.first_arithmetic, c.second_arithmetic}), json_texts({c.first_hash, c.second_hash}));
   if (const auto& d = c.difference)
     out += fmt::format(", \"difference\": {{\"step\": {}, \"node\": {}, \"tower\": {}, \"value\": {}, \"devices\": {}, \"elements\": {}, \"first_element\": {}, \"a\": {}, \"b\": {}, \"ulps\": {}}}",
                        d->step, json_text(d->node), d->tower, json_text(d->value), json_texts({d->first_device, d->second_device}), d->elements, d->first_element, json_real(d->a), json_real(d->b), d->ulps);
@@ -71,16 +71,22 @@ void run(const CompareArguments& o, const Library& library) {
   Comparison c = compare(a.plan, b.plan, library, feeds, state, second);
   if (o.json) {
     std::cout << json_of(c, a.plan->towers, b.plan->towers);
-    if (c.difference) throw CLI::RuntimeError(1);
+    if (!c.same_bits()) throw CLI::RuntimeError(1);
     return;
   }
   std::cout << fmt::format("arithmetic hash {}\n", c.same_arithmetic() ? "equal: " + c.first_arithmetic : c.first_arithmetic + " and " + c.second_arithmetic);
   for (const auto& [source, name] : {std::pair{&a, &o.a}, {&b, &o.b}})
     if (std::any_of(source->plan->nodes.begin(), source->plan->nodes.end(), [](const PlanNode& n) { return n.sum == SumWay::ring; }))
       std::cout << fmt::format("{} adds round a ring: it promises its bits to plans with its arithmetic hash alone\n", *name);
-  if (!c.difference) {
-    std::cout << fmt::format("same bits: {} values of {} steps, {} bytes; variables {} = {}\n", c.values, c.steps, c.bytes, c.first_hash, c.second_hash);
+  const std::string compared = fmt::format("{} values of {} steps, {} bytes{}", c.values, c.steps, c.bytes, c.alone ? fmt::format(" ({} more are of one plan alone)", c.alone) : "");
+  if (c.same_bits()) {
+    std::cout << fmt::format("same bits: {}; variables {} = {}\n", compared, c.first_hash, c.second_hash);
     return;
+  }
+  if (!c.difference) {
+    std::cout << fmt::format("no difference in {}, but {}\n", compared,
+                             c.apart.empty() ? fmt::format("the variables differ: {} and {}", c.first_hash, c.second_hash) : fmt::format("these results are not the same value in both: {}", fmt::join(c.apart, ", ")));
+    throw CLI::RuntimeError(1);
   }
   const Difference& d = *c.difference;
   std::cout << fmt::format("first difference: step {}, node '{}'{}, value '{}' on {} and on {}: {} elements, element {} is {} and {}, at most {} ULP apart\n", d.step, d.node,

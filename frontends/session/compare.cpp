@@ -16,6 +16,9 @@ namespace belfry {
 
 namespace {
 
+/// What differs with devices, and not in its bits.
+bool only_moves(const PlanNode& n) { return n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kAllGather; }
+
 template <class Unsigned, class Float>
 Unsigned ulps(Float a, Float b) {
   constexpr Unsigned kSign = Unsigned{1} << (8 * sizeof(Unsigned) - 1);
@@ -69,7 +72,7 @@ class Side {
 
   void record(const Step& s, Recorded& out) {
     const PlanNode& n = plan_->nodes[static_cast<std::size_t>(s.node)];
-    if (n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kAllGather || n.op == kInput) return;  // they differ with devices
+    if (only_moves(n) || n.op == kInput) return;
     for (std::size_t k = 0; k < s.writes.size(); ++k) {
       if (s.writes[k].empty() || s.writes[k][0].buffer.space == kFeedSpace) continue;
       const BufferRef& b = s.writes[k][0].buffer;
@@ -147,6 +150,25 @@ std::string hash_of(const State& state) {
   return fmt::format("{:016x}{:016x}", out.high64, out.low64);
 }
 
+namespace {
+
+/// The results of which the plans do not have the same value.
+std::vector<std::string> results_apart(const PlacedGraph& a, const PlacedGraph& b) {
+  std::map<std::string, std::pair<std::string, std::string>> both;
+  auto value = [](const PlacedGraph& plan, ValueIndex v) {
+    while (only_moves(plan.maker(v)) || plan.maker(v).op == kFetch) v = plan.maker(v).inputs[0];
+    return plan.value(v).name;
+  };
+  for (const auto& [name, v] : a.fetches) both[name].first = value(a, v);
+  for (const auto& [name, v] : b.fetches) both[name].second = value(b, v);
+  std::vector<std::string> out;
+  for (const auto& [name, values] : both)
+    if (values.first != values.second) out.push_back(name);
+  return out;
+}
+
+}  // namespace
+
 Comparison compare(std::shared_ptr<const PlacedGraph> a, std::shared_ptr<const PlacedGraph> b, const Library& library, const std::vector<Batch>& feeds, const State& state,
                    const State& second_state) {
   Comparison out;
@@ -154,6 +176,7 @@ Comparison compare(std::shared_ptr<const PlacedGraph> a, std::shared_ptr<const P
     if (auto found = verify(**plan); !found.empty()) throw UserError(fmt::format("the {} plan does not hold: {}; derive it anew with belfry place", name, fmt::join(found, "; ")));
   out.first_arithmetic = arithmetic_hash(*a);
   out.second_arithmetic = arithmetic_hash(*b);
+  out.apart = results_apart(*a, *b);
   std::vector<DeviceId> devices;
   for (const auto* plan : {&a, &b})
     for (const ClusterDevice& d : (*plan)->cluster.devices) devices.push_back(d.id);
@@ -164,9 +187,12 @@ Comparison compare(std::shared_ptr<const PlacedGraph> a, std::shared_ptr<const P
     ++out.steps;
     for (const Recorded::Entry& e : x.entries) {
       auto twin = y.at.find({e.value, e.tower});
-      if (twin == y.at.end()) continue;
       // The first holder meets all of the other plan's, the others its first: so all are equal if none differs.
       bool first_holder = &e == &x.entries[x.at.at({e.value, e.tower})[0]];
+      if (twin == y.at.end()) {
+        out.alone += first_holder;
+        continue;
+      }
       for (std::size_t h = 0; h < (first_holder ? twin->second.size() : 1) && !out.difference; ++h) {
         const Recorded::Entry& other = y.entries[twin->second[h]];
         if (!(e.tensor == other.tensor)) out.difference = difference_of(e, other);
@@ -176,6 +202,7 @@ Comparison compare(std::shared_ptr<const PlacedGraph> a, std::shared_ptr<const P
       out.difference->step = static_cast<std::int64_t>(k);
       break;
     }
+    for (const auto& [value, entries] : y.at) out.alone += !x.at.contains(value);
   }
   out.first_hash = hash_of(first.state());
   out.second_hash = hash_of(second.state());

@@ -26,6 +26,9 @@ struct Comparison {
   std::optional<Difference> difference;
   std::string first_hash, second_hash;            ///< XXH3 of all variables after the last step
   std::string first_arithmetic, second_arithmetic;  ///< hashes of the plans as they are, whatever their files say
+  std::int64_t alone = 0;                          ///< values of one plan alone, which groups and what is computed again have
+  std::vector<std::string> apart;                  ///< results that one plan alone has, or that are another value in each: nobody compared them
+  bool same_bits() const { return !difference && apart.empty() && first_hash == second_hash; }
   bool same_arithmetic() const { return first_arithmetic == second_arithmetic; }
 };
 

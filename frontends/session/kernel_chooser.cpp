@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -59,7 +60,8 @@ struct Kept {
   std::vector<bool> wanted;
 };
 
-std::map<std::string, Kept> kernels_of(const PlacedGraph& plan) {
+/// `several`: the names of those with more than one, of which the first is kept.
+std::map<std::string, Kept> kernels_of(const PlacedGraph& plan, std::set<std::string>* several = nullptr) {
   std::map<std::string, Kept> out;
   auto add = [&](const PlanNode& n, const Variant& variant, const Share& share, int device) {
     auto types = [&](const std::vector<ValueIndex>& values) {
@@ -67,7 +69,8 @@ std::map<std::string, Kept> kernels_of(const PlacedGraph& plan) {
       for (ValueIndex v : values) of.push_back(v < 0 ? LocalType{} : n.ranged ? type_on(plan, n, v, n.holders.get().front()) : local_type(plan.value(v), share));
       return of;
     };
-    out.try_emplace(key_of(n, plan.cluster.devices[static_cast<std::size_t>(device)].kernels(), types(n.inputs), types(n.outputs)), Kept{variant.kernel, wanted(plan, n)});
+    const auto [at, fresh] = out.try_emplace(key_of(n, plan.cluster.devices[static_cast<std::size_t>(device)].kernels(), types(n.inputs), types(n.outputs)), Kept{variant.kernel, wanted(plan, n)});
+    if (several && at->second.kernel != variant.kernel) several->insert(n.name);
   };
   for (const PlanNode& n : plan.nodes) {
     if (!n.def && n.op != kFused) continue;
@@ -129,6 +132,12 @@ KernelChooser keeping(std::shared_ptr<const PlacedGraph> plan, const KernelTable
     if (of_plan != wanted(q.graph, q.node)) return otherwise(q);
     throw UserError(fmt::format("[{}] the plan names the kernel '{}' for '{}', which refuses: {}; derive the plan anew with belfry place", op_of(q.node), kernel, q.node.name, s.reason));
   };
+}
+
+std::vector<std::string> several_kernels(const PlacedGraph& plan) {
+  std::set<std::string> out;
+  kernels_of(plan, &out);
+  return {out.begin(), out.end()};
 }
 
 std::vector<FusionGroup> groups_of(const PlacedGraph& plan, const Graph& graph) {

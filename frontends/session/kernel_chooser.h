@@ -22,6 +22,9 @@ KernelChooser or_roofline(const KernelTables& tables, const std::map<std::string
 /// others. UserError where a kernel of the plan is not here, or refuses what it runs in the plan.
 KernelChooser keeping(std::shared_ptr<const PlacedGraph> plan, const KernelTables& tables);
 
+/// The nodes that run several kernels on the same local types, which `keeping` does not tell apart.
+std::vector<std::string> several_kernels(const PlacedGraph& plan);
+
 /// The fused groups of a plan in a graph that has their members, by name: the plan's own graph, or that for inference.
 std::vector<FusionGroup> groups_of(const PlacedGraph& plan, const Graph& graph);
 

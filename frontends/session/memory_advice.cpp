@@ -234,7 +234,8 @@ class Adviser {
   /// Where a choice was asked for, with what it lacked the least: if that fits, it has something that does.
   void smaller_batch() {
     auto halved = [&](Setup s, int by) {
-      for (s.batch /= by; s.batch >= 1; s.batch /= by) {
+      while (s.batch > 1) {
+        s.batch = std::max<std::int64_t>(1, s.batch / by);
         if (!chose()) {
           if (try_one(s)) return true;
           continue;

@@ -118,6 +118,11 @@ PlanMaker::PlanMaker(std::shared_ptr<const PlacedGraph> plan, bool as_given, Ses
   if (!options_.forecast) library_ = with_gpu_kernels(library_, devices_of(cluster_));
   if (!as_given_) return;
   if (auto found = verify(*decided_); !found.empty()) throw UserError(fmt::format("the plan does not hold: {}; derive it anew with belfry place", fmt::join(found, "; ")));
+  if (const std::string hash = arithmetic_hash(*decided_); hash != decided_->arithmetic_hash) {  // edited by hand: checkpoints and runs go by what it computes
+    auto hashed = std::make_shared<PlacedGraph>(*decided_);
+    hashed->arithmetic_hash = hash;
+    decided_ = hashed;
+  }
 }
 
 std::shared_ptr<const PlacedGraph> PlanMaker::make(const PlanKey& key) {
@@ -297,6 +302,7 @@ std::vector<std::string> PlanMaker::departures(const PlanKey& key) const {
   for (const std::string& f : key.fetches)
     if (std::find(has.begin(), has.end(), f) == has.end()) besides.push_back(f);
   if (!besides.empty() && key.mode != Mode::infer) out.push_back(fmt::format("fetching {} besides", fmt::join(besides, ", ")));
+  for (const std::string& name : several_kernels(*decided_)) out.push_back(fmt::format("one kernel of '{}' for all towers of the same rows", name));
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/session/trace.h>
 #include <belfry/frontends/session/compare.h>
+#include <belfry/placer/diff.h>
 
 #include "nets.h"
 #include "ran_as_planned.h"
@@ -62,6 +63,36 @@ TEST(Compare, takes_the_hashes_of_the_plans_as_they_are) {
   EXPECT_EQ(r.first_arithmetic, c.one.plan(10).arithmetic_hash);
   EXPECT_NE(r.second_arithmetic, edited.arithmetic_hash);
   EXPECT_FALSE(r.same_arithmetic());
+}
+
+/// Two towers of one class, then of a class each, as a hand may have split it.
+TEST(Compare, knows_plans_apart_in_which_other_towers_run_a_kernel) {
+  Session session(built("accuracy"), Towers{.devices = parse_devices("cpu:0-1"), .threads = 1});
+  const PlacedGraph whole = session.plan(8);
+  PlacedGraph split = whole;
+  ASSERT_EQ(whole.classes.size(), 1u);
+  split.classes.push_back(split.classes[0]);
+  split.classes[0].towers = {0}, split.classes[1].towers = {1};
+  for (PlanNode& n : split.nodes)
+    if (n.scope == Scope::tower) n.by_class.resize(2, whole.nodes[static_cast<std::size_t>(&n - split.nodes.data())].by_class[0]);
+  EXPECT_EQ(arithmetic_hash(split), whole.arithmetic_hash);
+  auto with_reference = [&](std::size_t cls) {
+    PlacedGraph out = split;
+    for (PlanNode& n : out.nodes)
+      if (n.op == "matmul") n.by_class[cls].kernel = kReferenceKernel;
+    return out;
+  };
+  EXPECT_NE(arithmetic_hash(with_reference(0)), arithmetic_hash(with_reference(1)));
+  EXPECT_THAT(diff_plans(with_reference(0), with_reference(1)).follows, testing::Contains(testing::HasSubstr("reference in tower 1")));
+}
+
+TEST(Compare, says_what_it_did_not_compare) {
+  Compared c("accuracy");
+  auto plan = std::make_shared<const PlacedGraph>(c.one.plan(10, Mode::step, {"loss"}));
+  const Comparison r = compare(plan, c.plan(c.two), *standard_library(), c.feeds, c.one.state()), same = compare(c.plan(c.one), c.plan(c.two), *standard_library(), c.feeds, c.one.state());
+  EXPECT_THAT(r.apart, testing::AllOf(testing::Contains("accuracy"), testing::Not(testing::Contains("loss"))));
+  EXPECT_FALSE(r.same_bits());
+  EXPECT_TRUE(same.same_bits());
 }
 
 TEST(Compare, refuses_a_plan_that_does_not_hold) {

@@ -61,6 +61,7 @@ Given edited() {
   Given given;
   for (const char* op : {"max_pool2d", "matmul", "sparse_softmax_cross_entropy", "adam"}) name_kernels(given.plan, op, kReferenceKernel);
   for (PlanStream& s : given.plan.streams) s.thread = 0;
+  given.plan.arithmetic_hash = arithmetic_hash(given.plan);
   return given;
 }
 
@@ -77,6 +78,13 @@ TEST(GivenPlan, is_what_steps_and_fit_run) {
   fit(session, data, {.batch = 8});
   EXPECT_EQ(&session.last_program().plan(), plan.get());
   EXPECT_THAT(given.notices, testing::IsEmpty());
+}
+
+TEST(GivenPlan, that_was_edited_goes_by_the_arithmetic_that_it_has) {
+  const Given given = edited();
+  PlacedGraph stale = given.plan;
+  stale.arithmetic_hash = "of before";
+  EXPECT_EQ(Session::from_plan(std::make_shared<const PlacedGraph>(stale)).plan(8).arithmetic_hash, given.plan.arithmetic_hash);
 }
 
 TEST(GivenPlan, lends_its_kernels_threads_and_groups_to_run_and_to_other_fetches) {

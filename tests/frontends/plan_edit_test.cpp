@@ -164,6 +164,11 @@ TEST(Diff, names_every_kind_of_decision) {
   EXPECT_NE(text.find("decision: batch 6 → 9\n"), text.npos);
   EXPECT_NE(text.find("decision: device sim:2 is new\n"), text.npos);
   EXPECT_NE(text.find("follows: the arithmetic differs"), text.npos);
+  PlacedGraph threads = a, links = a;
+  threads.streams.back().thread += 7;
+  links.cluster.links.push_back({{sims(1)[0]}, "switch", 1e9, 0});
+  EXPECT_NE(to_string(diff_plans(a, threads)).find("of host thread"), text.npos);
+  EXPECT_NE(to_string(diff_plans(a, links)).find("decision: links"), text.npos);
   PlacedGraph other = a;
   other.placement.options = "-O reduction=hierarchical";
   const PlacedGraph read = read_back(write_plan(other), other);
