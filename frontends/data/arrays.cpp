@@ -36,8 +36,7 @@ void check_integers(const HostTensor& x, const std::string& name) {
 
 HostTensor brought_to(const HostTensor& x, DType dtype, const std::string& name) {
   if (x.dtype() == dtype) return x;
-  if (dtype == i32) check_integers<std::int32_t>(x, name);
-  else if (dtype == i64 && is_float(x.dtype())) check_integers<std::int32_t>(x, name);
+  if (dtype == i32 || (dtype == i64 && is_float(x.dtype()))) check_integers<std::int32_t>(x, name);
   else if (dtype == u8) check_integers<std::uint8_t>(x, name);
   else if (!is_float(dtype) && dtype != i64) throw UserError(fmt::format("[data] column '{}' is {}, and its input takes {}", name, name_of(x.dtype()), name_of(dtype)));
   return converted(x, dtype);
