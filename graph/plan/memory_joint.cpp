@@ -37,10 +37,11 @@ class JointPlacer {
     set_meets();
     for (const Piece& p : pieces) offsets_.push_back(p.item ? p.item->offset : p.block->slot.offset);
     had_ = bytes_of(offsets_);
-    try_sorted();
+    const bool many = pairs_ > kMostPairs / 4;  // then the largest decide, in one order
+    if (!many) try_sorted();
     least_ = least_bytes();
-    swap_largest();
-    move_last();
+    swap_largest(many ? 0 : kMostSwaps);
+    if (!many) move_last();
     if (!best_.empty()) keep();
     return left_;
   }
@@ -106,7 +107,7 @@ class JointPlacer {
   }
 
   /// The largest alone, in the best order with two of them in each other's place where that is not more; then the rest by size.
-  void swap_largest() {
+  void swap_largest(int swaps) {
     if (is_enough() || had_ < kLeastSwapped) return;
     std::vector<std::size_t> by_size(j_.pieces.size()), large;
     std::iota(by_size.begin(), by_size.end(), std::size_t{0});
@@ -115,7 +116,8 @@ class JointPlacer {
     if (left_ < 2 * pairs_ || count < 2) return;
     std::vector<bool> is_large(by_size.size());
     for (std::size_t k = 0; k < count; ++k) is_large[by_size[k]] = true;
-    std::copy_if(best_order_.begin(), best_order_.end(), std::back_inserter(large), [&](std::size_t i) { return is_large[i]; });
+    const std::vector<std::size_t>& start = best_order_.empty() ? by_size : best_order_;
+    std::copy_if(start.begin(), start.end(), std::back_inserter(large), [&](std::size_t i) { return is_large[i]; });
     auto bytes = [&] {
       for (std::size_t i = 0; i < offsets_.size(); ++i)
         if (!is_large[i]) offsets_[i] = -j_.pieces[i].size;
@@ -131,7 +133,7 @@ class JointPlacer {
       else std::swap(large, other);
     }
     std::minstd_rand random;  // the same everywhere
-    for (int swaps = kMostSwaps; swaps-- > 0 && left_ >= 2 * pairs_ + each; left_ -= each) {
+    for (; swaps-- > 0 && left_ >= 2 * pairs_ + each; left_ -= each) {
       std::size_t &a = large[random() % count], &b = large[random() % count];
       std::swap(a, b);
       if (const std::int64_t other = bytes(); other <= now) now = other;

@@ -63,6 +63,16 @@ double most_waste(const PlacedGraph& plan) {
   return out;
 }
 
+/// What is left of a slot beside the largest tower is behind the others' slots.
+TEST(Slots, of_larger_towers_lie_first_whenever_they_are_left) {
+  PlacedGraph plan = pipeline_of(PhaseOrder::one_f_one_b, 13, 14);  // of the two slots tower 0, which has two rows, has the one that is left last
+  const auto stream = std::find_if(plan.streams.begin(), plan.streams.end(), [](const PlanStream& s) { return s.slots > 1; });
+  ASSERT_NE(stream, plan.streams.end());
+  EXPECT_EQ(slot_ranks(plan, *stream), (std::vector<int>{0, 1}));
+  plan.batch = 13;
+  EXPECT_EQ(slot_ranks(plan, *stream), (std::vector<int>{1, 0}));
+}
+
 TEST(Slots, of_unequal_shares_are_no_further_apart_than_a_tower_keeps) {
   EXPECT_LE(most_waste(pipeline_of(PhaseOrder::gpipe, 12, 13)), 1.1);
   EXPECT_LE(most_waste(pipeline_of(PhaseOrder::one_f_one_b, 12, 13)), 1.2);
@@ -84,28 +94,65 @@ TEST(Slots, of_larger_towers_hold_what_later_ones_make_for_joins) {
   EXPECT_TRUE(std::any_of(found.begin(), found.end(), [](const std::string& f) { return f.starts_with("overlap") || f.starts_with("missing wait"); }));
 }
 
-/// Each device adds a range of what both have; who gathers the ranges waits for both, and may write over the parts.
-TEST(PlannedMemory, of_parts_that_are_read_in_ranges_is_free_once_these_are_gathered) {
-  auto graph = std::make_shared<const Graph>(training_graph(net("decay")));
-  const Strategy ring = to_strategy(Mirrored{.devices = sims(2), .towers = 2, .threads = 1, .reduction = Reduce::ring});
-  const PlacedGraph plan = place(graph, ring, sim_cluster(2), 8, {.fetches = fetches_of(*graph)});
+/// Layers of unlike widths, a variable each.
+std::shared_ptr<const Graph> of_unlike_layers() {
+  Builder b("unlike_layers");
+  Value h = b.input("x", f32, {kBatch, 512});
+  std::int64_t from = 512, layer = 0;
+  for (std::int64_t to : {768, 1024, 320, 640, 192, 896, 256, 128}) {
+    h = tanh(matmul(h, b.variable("w" + std::to_string(layer++), {from, to}, {.init = "normal", .init_value = 0.3})));
+    from = to;
+  }
+  b.minimize(reduce_mean(square(h)), Momentum{.learning_rate = 0.1});
+  return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+}
+
+struct Written {
+  BufferRef buffer;
+  int order = 0;
+};
+
+/// Whether some bytes are written again later.
+bool meet(const std::vector<Written>& some, const std::vector<Written>& others) {
+  return std::any_of(some.begin(), some.end(), [&](const Written& a) {
+    return std::any_of(others.begin(), others.end(), [&](const Written& b) {
+      const BufferRef &x = a.buffer, &y = b.buffer;
+      return a.order < b.order && x.space == y.space && x.at < y.at + y.bytes && y.at < x.at + x.bytes;
+    });
+  });
+}
+
+/// Each device adds a range of what both have; who gathers the ranges waits for both, and may write over the parts. Who gathers the next
+/// ones knows that the other has gathered these.
+TEST(PlannedMemory, of_parts_and_sums_in_ranges_is_free_once_these_and_later_ones_are_gathered) {
+  const PlacedGraph plan = place(of_unlike_layers(), to_strategy(Mirrored{.devices = sims(2), .towers = 2, .threads = 1, .reduction = Reduce::ring}), sim_cluster(2), 8);
   EXPECT_EQ(verify(plan), std::vector<std::string>());
   const BoundPlan bound(plan);
-  std::vector<BufferRef> parts, written;  // of sim:0: what a sum of a range on the other device reads, what its main stream writes
+  std::vector<Written> parts, sums, written;  // of sim:0: what a sum of a range on the other device reads, its own sums, what else its main stream writes
   for (const auto& stream : bound.streams)
     for (const Step& s : stream) {
-      if (plan.nodes[static_cast<std::size_t>(s.node)].ranged && s.device == 1)
+      const auto& [ranged, order] = std::pair(plan.nodes[static_cast<std::size_t>(s.node)].ranged, plan.nodes[static_cast<std::size_t>(s.node)].order);
+      if (ranged && s.device == 1)
         for (const auto& list : s.reads)
           for (const Part& p : list)
-            if (p.buffer.tag.device == 0) parts.push_back(p.buffer);
+            if (p.buffer.tag.device == 0) parts.push_back({p.buffer, order});
       if (s.device == 0 && s.tower < 0)
         for (const auto& list : s.writes)
-          for (const Part& p : list) written.push_back(p.buffer);
+          for (const Part& p : list) (ranged ? sums : written).push_back({p.buffer, order});
     }
   ASSERT_FALSE(parts.empty());
-  EXPECT_TRUE(std::any_of(written.begin(), written.end(), [&](const BufferRef& w) {
-    return std::any_of(parts.begin(), parts.end(), [&](const BufferRef& p) { return w.space == p.space && w.at < p.at + p.bytes && p.at < w.at + w.bytes; });
-  }));
+  ASSERT_FALSE(sums.empty());
+  EXPECT_TRUE(meet(parts, written));
+  EXPECT_TRUE(meet(sums, written));
+}
+
+/// Two devices with one layout of frames, of which one has copies of the variables besides: what suits one is in the way of the other.
+TEST(PlannedMemory, of_towers_and_what_each_device_has_besides_is_near_what_is_live_on_both) {
+  const PlacedGraph plan = place(of_unlike_layers(), to_strategy(Towers{.devices = sims(2), .variables = sims(2)[1], .towers = 2, .threads = 1}), sim_cluster(2), 384);
+  EXPECT_EQ(verify(plan), std::vector<std::string>());
+  const std::vector<DeviceBytes> bytes = device_bytes(plan);
+  const std::vector<std::int64_t> live = live_maxima(BoundPlan(plan));
+  EXPECT_LE(static_cast<double>(bytes[0].total() + bytes[1].total() - bytes[1].state), 1.02 * static_cast<double>(live[0] + live[1]));
 }
 
 }  // namespace
