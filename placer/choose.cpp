@@ -22,8 +22,9 @@ namespace belfry {
 namespace {
 
 constexpr std::size_t kKept = 4;  // tower graphs, each with what its placements share
-constexpr double kFar = 2;        // times the best step: nobody looks near a strategy that takes longer
 constexpr std::size_t kMany = 64;  // devices: of more, not all candidates are forecast to their end
+/// Times the best step: nobody looks near a strategy that takes longer.
+double far(const Cluster& cluster) { return cluster.devices.size() <= kMany ? 2 : 1.2; }
 
 /// Operations of the towers' nodes in a step.
 double flops_of(const TowerGraph& towers) {
@@ -83,7 +84,7 @@ class Looker {
   const Candidate* next() {
     const Candidate* out = nullptr;
     for (const auto& [name, at] : best_)
-      if (const Candidate* c = &found[at]; c->seconds <= kFar * least_ && !around_.contains(describe(c->strategy)) && (!out || c->seconds < out->seconds)) out = c;
+      if (const Candidate* c = &found[at]; c->seconds <= far(cluster_) * least_ && !around_.contains(describe(c->strategy)) && (!out || c->seconds < out->seconds)) out = c;
     if (out) around_.insert(describe(out->strategy));
     return out;
   }
@@ -115,7 +116,7 @@ class Looker {
   double limit(const std::string& name) const {
     if (cluster_.devices.size() <= kMany) return std::numeric_limits<double>::infinity();
     const auto mine = best_.find(name);
-    return std::min(kFar * least_, mine == best_.end() ? std::numeric_limits<double>::infinity() : found[mine->second].seconds);
+    return std::min(far(cluster_) * least_, mine == best_.end() ? std::numeric_limits<double>::infinity() : found[mine->second].seconds);
   }
 
   /// As of its finished plan, or seconds above the limit that it takes at least, without bytes where it was not placed. Requests that may be

@@ -1,6 +1,7 @@
 // Links between memory spaces: routes, flows that share them by max-min, and what a collective costs on them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
