@@ -61,7 +61,7 @@ void name_own_strategies(CLI::App& app, const Library& library) {
 
 }  // namespace
 
-int cli_main(int argc, char** argv, std::shared_ptr<const Library> own) {
+int cli_main(int argc, char** argv, const std::shared_ptr<const Library>& own) {
   LibrarySource library = [own] { return own ? own : standard_library(); };
   CLI::App app("Places a dataflow graph on devices, writes the plan to a file, and runs it.", "belfry");
   app.set_version_flag("--version", version_text, "What was built, by what, with what");

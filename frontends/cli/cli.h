@@ -9,6 +9,6 @@ struct Library;
 
 /// Runs one verb. Data goes to standard output, words to standard error. 0: done, 1: failed, 2: wrong use.
 /// `library` (if not empty) has a user's own ops, kernels and strategies in it.
-int cli_main(int argc, char** argv, std::shared_ptr<const Library> library = {});
+int cli_main(int argc, char** argv, const std::shared_ptr<const Library>& library = {});
 
 }  // namespace belfry

@@ -180,7 +180,7 @@ bool names_gpu(const Source& source, const PlacementArguments& a, const std::opt
 
 }  // namespace
 
-Session make_session(const Source& source, const PlacementArguments& a, std::shared_ptr<const Library> library, bool anew) {
+Session make_session(const Source& source, const PlacementArguments& a, const std::shared_ptr<const Library>& library, bool anew) {
   SessionOptions options;
   if (!a.cluster_file.empty()) options.cluster = read_cluster(cluster_text(a.cluster_file), a.cluster_file);
   if (options.cluster && a.runs && !a.forecast) say_elsewhere(*options.cluster, a);

@@ -64,7 +64,7 @@ struct PlacementArguments {
 
 /// A session of the source as the arguments say: a plan runs as it stands unless moves change its decisions, or all that
 /// follows from them is derived `anew`. Where another plan runs than the file's, it says so.
-Session make_session(const Source& source, const PlacementArguments& arguments, std::shared_ptr<const Library> library, bool anew = false);
+Session make_session(const Source& source, const PlacementArguments& arguments, const std::shared_ptr<const Library>& library, bool anew = false);
 
 /// What --calibration gave; empty without it.
 const CostTable& costs_of(const Session& session);
