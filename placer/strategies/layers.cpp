@@ -137,6 +137,15 @@ std::vector<std::string> reasons_of(const TowerGraph& tg, const TowerCut& t, con
   return out;
 }
 
+/// The device of the first reader, of nodes that read nothing, such as the weights of rows in a mean: a cut has no cost for the phase that a source on another stage would make of its readers.
+std::map<int, int> sources_at_readers(const TowerGraph& tg, const TowerCut& t, const Cut& c) {
+  std::map<int, int> out;
+  for (std::size_t i = 0; i < t.nodes.size(); ++i)
+    for (ValueIndex v : values_read(tg.nodes[static_cast<std::size_t>(t.nodes[i])]))
+      if (values_read(tg.maker(v)).empty()) out.try_emplace(tg.value(v).maker, c.device[i]);
+  return out;
+}
+
 /// Rows of a feed are split where they are first read.
 void split_with_readers(const TowerGraph& tg, const TowerCut& t, const Cut& c, const std::vector<std::vector<DeviceId>>& lists, Rules& out) {
   std::set<ValueIndex> known;
@@ -183,10 +192,14 @@ Rules Layers::assign(const TowerGraph& tg, const Cluster& cluster, const CostTab
   const std::vector<std::string> reasons = reasons_of(tg, t, c, fits);
   std::vector<std::vector<DeviceId>> lists;
   for (const DeviceId& d : t.devices) lists.push_back(at(static_cast<std::size_t>(std::find(stages.begin(), stages.end(), d) - stages.begin())));
+  // Under 1F1B that phase has the last stage keep a second micro-batch, which it would otherwise wait for until its gradients are fetched.
+  const std::map<int, int> sources = order == PhaseOrder::gpipe ? sources_at_readers(tg, t, c) : std::map<int, int>();
   int last = 0;
   for (std::size_t i = 0; i < t.nodes.size(); ++i) {
     const auto d = static_cast<std::size_t>(c.device[i]);
-    out.push_back({t.problem.nodes[i].name, lists[d], reasons[d]});
+    const auto source = sources.find(t.nodes[i]);
+    if (source != sources.end()) out.push_back({t.problem.nodes[i].name, lists[static_cast<std::size_t>(source->second)], "with its first reader"});
+    else out.push_back({t.problem.nodes[i].name, lists[d], reasons[d]});
     if (!t.problem.nodes[i].backward) last = c.device[i];
   }
   split_with_readers(tg, t, c, lists, out);

@@ -115,6 +115,16 @@ TEST(ClusterFile, has_forecasts_of_every_strategy_where_gpus_do_not_read_each_ot
   }
 }
 
+/// The weights of rows, which the loss's mean multiplies with, read nothing: on another stage they would make a phase of the last one wait for the first.
+TEST(ClusterFile, has_pipelines_of_a_phase_forward_and_one_back_on_each_stage) {
+  const SessionOptions options{.cluster = read_cluster(read_file(std::filesystem::path(BELFRY_SOURCE) / "clusters" / "laptop8.json"), "laptop8.json"), .forecast = true};
+  Session session(net_named("transformer").build(standard_library()->ops), Layers{.devices = parse_devices("cpu:0-3"), .towers = 8, .order = PhaseOrder::gpipe}, options);
+  for (const PlanStream& s : session.plan(64).streams)
+    if (s.name != "main") {
+      EXPECT_EQ(s.entries.size(), 2 * 8u) << s.device;
+    }
+}
+
 TEST(Forecast, of_a_run_stands_beside_its_trace_and_another_plans_trace_is_refused) {
   Session two = session_of(to_strategy(Towers{.devices = {cpu(0), cpu(1)}, .threads = 1}));
   const auto feeds = synthetic_feeds(two.graph(), 6);
