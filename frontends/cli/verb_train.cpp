@@ -60,8 +60,10 @@ void evaluate_split(Session& session, const TrainArguments& o) {
   say(fmt::format("of {} rows\n", rows));
 }
 
-FitOptions fit_options_of(const TrainArguments& o, std::int64_t batch, const Splits& data) {
+FitOptions fit_options_of(const TrainArguments& o, std::int64_t batch, const Splits& data, const DataWanted& wanted) {
   FitOptions out;
+  const auto pixels = pixels_of(o.data, wanted);
+  out.told = {{"pixels", pixels ? to_string(pixels->rescale) : "as they are"}, {"held out", o.hold_out > 0 ? fmt::format("{}", o.hold_out) : "what is apart"}};
   out.batch = batch;
   out.epochs = o.epochs;
   out.steps = o.steps;
@@ -112,7 +114,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   Session session = make_session(source, o.placement, library);
   load_states(session, source, o.state);
   const Splits data = splits_for(session, o);
-  FitOptions fit_options = fit_options_of(o, batch, data);
+  FitOptions fit_options = fit_options_of(o, batch, data, data_wanted(session, o));
   go_on(session, data.train, o, fit_options);
   const std::vector<std::string> fetches = fit_fetches(session, fit_options);
   if (session.strategy().loops) say_loops(session, batch, fetches, o.out.empty() ? "" : (std::filesystem::path(o.out) / "plan.json").string());
@@ -123,10 +125,12 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
     if (o.verbose) say_memory(session);
   }
   RunFacts run;
+  BegunRun begun(goes_on_there(o) ? "" : o.out);
   if (!o.out.empty()) remove_unfinished(o.out), run = write_run(session, o, data.train, fit_options, fetches);
   ProgressLine line(data.train.types().contains("image") ? "img" : "rows", writes_over() ? one_device_rate(session, data.train, batch, fetches) : std::nullopt);
   bool first = !session.strategy().loops;
   fit_options.on_batch = [&](const Progress& p) {
+    begun.stepped = true;
     if (std::exchange(first, false)) say_slow(session.plan(batch, Mode::step, fetches), o.verbose);
     line.batch(p);
   };
