@@ -33,6 +33,8 @@ Rescale rescale_of(const std::string& text) {
 
 std::string rescale_text(const Rescale& how) { return how.standardised ? "standardise" : how.offset == 0 && how.scale == 1.0 / 255 ? "1/255" : fmt::format("{},{}", how.scale, how.offset); }
 
+bool goes_in_as_is(const Rescale& how) { return !how.standardised && how.scale == 1 && how.offset == 0; }
+
 namespace {
 
 Shard shard_of(const std::string& text) {
@@ -134,8 +136,6 @@ bool shuffles(const TrainArguments& o, const DataSet& train) {
 
 namespace {
 
-bool goes_in_as_is(const Rescale& how) { return !how.standardised && how.scale == 1 && how.offset == 0; }
-
 /// Where pixels are otherwise than nets, or this one, learn from them.
 void say_scaling(const TrainArguments& o, const DataWanted& wanted, const Splits& data) {
   const auto here = pixels_of(o.data, wanted);
@@ -149,10 +149,17 @@ void say_scaling(const TrainArguments& o, const DataWanted& wanted, const Splits
 
 }  // namespace
 
+void say_passed_over(const std::string& data) {
+  const std::vector<std::filesystem::path> others = files_passed_over(data);
+  if (!others.empty()) say(fmt::format("{} file{} in the class folders {} no .jpg, .jpeg or .png and {} passed over: {}{}\n", others.size(), others.size() == 1 ? "" : "s", others.size() == 1 ? "is" : "are", others.size() == 1 ? "is" : "are",
+                                       others[0].string(), others.size() > 1 ? ", …" : ""));
+}
+
 Splits splits_for(const Session& session, const TrainArguments& o) {
   const DataWanted wanted = data_wanted(session, o);
   refuse_classes(session.graph(), o, wanted);
   Splits out = data_folder(o.data, wanted);
+  if (!wanted.length && data_kind(o.data) == DataKind::photos) say_passed_over(o.data);
   for (const DataSet* part : {&out.train, &out.test}) refuse_labels(session.graph(), *part, o);
   if (o.hold_out > 0) say(fmt::format("{} rows of {} are held out to test on\n", out.test.rows(), out.train.rows() + out.test.rows()));
   else if (out.train.columns.empty() && out.train.made.empty()) say(fmt::format("{} comes in one part: all {} rows are evaluated\n", o.data, out.test.rows()));

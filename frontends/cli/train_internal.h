@@ -29,6 +29,7 @@ struct TrainArguments {
 
 /// "1/127.5,-1": scale and offset of pixels; or "standardise".
 Rescale rescale_of(const std::string& text);
+bool goes_in_as_is(const Rescale& how);
 /// The same text, of these.
 std::string rescale_text(const Rescale& how);
 /// What the graph's inputs and the arguments ask of the data: photos of the size that it takes, windows of text of its length.
@@ -37,6 +38,8 @@ DataWanted data_wanted(const Session& session, const TrainArguments& o);
 bool holds_bytes(const HostTensor& pictures);
 /// The same of its column "image".
 bool holds_bytes(const DataSet& data);
+/// Says how many files lie in class folders that are none of the pictures which are read.
+void say_passed_over(const std::string& data);
 /// The data themselves. Says so where pictures go in as bytes are, and how many rows are held out. UserError for labels that the net has no class for.
 Splits splits_for(const Session& session, const TrainArguments& o);
 /// Whether rows to train on come in another order in each epoch: as was asked, and where nobody did photos do, which lie class by class. Says so

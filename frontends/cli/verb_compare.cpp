@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 
 #include <fmt/format.h>
@@ -50,10 +51,17 @@ State initial_state(const Graph& graph, std::uint64_t seed, const std::string& f
   return out;
 }
 
+/// Of what is none.
+std::string plan_to_take(const std::string& name) {
+  const std::filesystem::path in_run = std::filesystem::path(name) / "plan.json";
+  std::error_code error;
+  return std::filesystem::exists(in_run, error) ? fmt::format("{} lies there", in_run.string()) : "make one with belfry place";
+}
+
 void run(const CompareArguments& o, const Library& library) {
   Source a = load_source(o.a, library), b = load_source(o.b, library);
   for (const auto& [source, name] : {std::pair{&a, &o.a}, {&b, &o.b}})
-    if (!source->plan) throw UserError(fmt::format("{} is no plan; make one with belfry place", *name));
+    if (!source->plan) throw UserError(fmt::format("{} is no plan; {}", *name, plan_to_take(*name)));
     else refuse_broken(*source, *name);
   if (const UnlikeGraphs unlike = unlike_graphs(*a.graph, *b.graph); unlike.types)
     throw UserError(fmt::format("{} and {} are plans of unlike graphs: {}; place both of one graph, or see how they differ with belfry diff", o.a, o.b, unlike.how));
@@ -116,7 +124,7 @@ void add_diff_verb(CLI::App& app, const LibrarySource& library) {
     std::shared_ptr<const Library> all = library();
     Source a = load_source(o->a, *all), b = load_source(o->b, *all);
     for (const auto& [source, name] : {std::pair{&a, &o->a}, {&b, &o->b}})
-      if (!source->plan) throw UserError(fmt::format("{} is no plan, and diff reads two; make one with belfry place", *name));
+      if (!source->plan) throw UserError(fmt::format("{} is no plan, and diff reads two; {}", *name, plan_to_take(*name)));
     say_unlike(*a.plan, o->a, *b.plan, o->b);
     const PlanDiff diff = diff_plans(*a.plan, *b.plan);
     std::cout << (o->json ? fmt::format("{{\"decisions\": {}, \"follows\": {}}}\n", json_texts(diff.decisions), json_texts(diff.follows)) : to_string(diff));
