@@ -141,7 +141,8 @@ void say_scaling(const TrainArguments& o, const DataWanted& wanted, const Splits
   const auto here = pixels_of(o.data, wanted);
   if (o.rescale.empty() && !here && (holds_bytes(data.train) || holds_bytes(data.test))) {
     if (!o.trained_on) say("the pixels go in as they are, 0 to 255; most nets learn better from 0 to 1: --rescale 1/255\n");
-    else if (!goes_in_as_is(*o.trained_on)) say(fmt::format("the pixels go in as they are, 0 to 255, where the run was trained on {}: --rescale {} does that here\n", to_string(*o.trained_on), rescale_text(*o.trained_on)));
+    else if (!goes_in_as_is(*o.trained_on))
+      say(fmt::format("the pixels go in as they are, 0 to 255, where the run was trained on {}: --rescale {} does that here\n", to_string(*o.trained_on), rescale_text(*o.trained_on)));
   }
   if (o.trained_on && here && o.rescale.empty() && to_string(here->rescale) != to_string(*o.trained_on))
     say(fmt::format("the pixels go in as {}, as those of {} always do, where the run was trained on {}\n", to_string(here->rescale), name_of(data_kind(o.data)), to_string(*o.trained_on)));
@@ -151,8 +152,9 @@ void say_scaling(const TrainArguments& o, const DataWanted& wanted, const Splits
 
 void say_passed_over(const std::string& data) {
   const std::vector<std::filesystem::path> others = files_passed_over(data);
-  if (!others.empty()) say(fmt::format("{} file{} in the class folders {} no .jpg, .jpeg or .png and {} passed over: {}{}\n", others.size(), others.size() == 1 ? "" : "s", others.size() == 1 ? "is" : "are", others.size() == 1 ? "is" : "are",
-                                       others[0].string(), others.size() > 1 ? ", …" : ""));
+  if (others.empty()) return;
+  const bool one = others.size() == 1;
+  say(fmt::format("{} file{} in the class folders {} no .jpg, .jpeg or .png and passed over: {}{}\n", others.size(), one ? "" : "s", one ? "is" : "are", others[0].string(), one ? "" : ", …"));
 }
 
 Splits splits_for(const Session& session, const TrainArguments& o) {

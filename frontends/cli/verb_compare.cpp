@@ -35,8 +35,10 @@ std::string json_of(const Comparison& c, int towers_a, int towers_b) {
   std::string out = fmt::format("{{\"same_bits\": {}, \"steps\": {}, \"values\": {}, \"bytes\": {}, \"towers\": [{}, {}], \"arithmetic_hash\": {}, \"variables\": {}", !c.difference, c.steps, c.values, c.bytes, towers_a, towers_b,
                                 json_texts({c.first_arithmetic, c.second_arithmetic}), json_texts({c.first_hash, c.second_hash}));
   if (const auto& d = c.difference)
-    out += fmt::format(", \"difference\": {{\"step\": {}, \"node\": {}, \"tower\": {}, \"value\": {}, \"devices\": {}, \"elements\": {}, \"first_element\": {}, \"a\": {}, \"b\": {}, \"ulps\": {}, \"types\": {}}}",
-                       d->step, json_text(d->node), d->tower, json_text(d->value), json_texts({d->first_device, d->second_device}), d->elements, d->first_element, json_real(d->a), json_real(d->b), d->ulps, json_text(d->types));
+    out += fmt::format(", \"difference\": {{\"step\": {}, \"node\": {}, \"tower\": {}, \"value\": {}, "
+                       "\"devices\": {}, \"elements\": {}, \"first_element\": {}, \"a\": {}, \"b\": {}, \"ulps\": {}, \"types\": {}}}",
+                       d->step, json_text(d->node), d->tower, json_text(d->value),
+                       json_texts({d->first_device, d->second_device}), d->elements, d->first_element, json_real(d->a), json_real(d->b), d->ulps, json_text(d->types));
   return out + "}\n";
 }
 
@@ -91,10 +93,10 @@ void run(const CompareArguments& o, const Library& library) {
     return;
   }
   const Difference& d = *c.difference;
-  if (!d.types.empty()) std::cout << fmt::format("first difference: step {}, node '{}'{}, value '{}': its shapes are unlike, {}; plans of one batch and as many towers have values to compare\n", d.step, d.node,
-                                                d.tower < 0 ? "" : fmt::format(" of tower {}", d.tower), d.value, d.types);
-  else std::cout << fmt::format("first difference: step {}, node '{}'{}, value '{}' on {} and on {}: {} elements, element {} is {} and {}, at most {} ULP apart\n", d.step, d.node,
-                           d.tower < 0 ? "" : fmt::format(" of tower {}", d.tower), d.value, d.first_device, d.second_device, d.elements, d.first_element, d.a, d.b, d.ulps);
+  const std::string at = fmt::format("step {}, node '{}'{}, value '{}'", d.step, d.node, d.tower < 0 ? "" : fmt::format(" of tower {}", d.tower), d.value);
+  if (!d.types.empty()) std::cout << fmt::format("first difference: {}: its shapes are unlike, {}; plans of one batch and as many towers have values to compare\n", at, d.types);
+  else
+    std::cout << fmt::format("first difference: {} on {} and on {}: {} elements, element {} is {} and {}, at most {} ULP apart\n", at, d.first_device, d.second_device, d.elements, d.first_element, d.a, d.b, d.ulps);
   throw CLI::RuntimeError(1);
 }
 

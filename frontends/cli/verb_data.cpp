@@ -110,15 +110,19 @@ std::string text_of(const std::string& stem, const std::vector<std::pair<std::st
     numbers.push_back(std::atoll(name.c_str() + stem.size()));
   }
   const auto [least, most] = std::minmax_element(numbers.begin(), numbers.end());
-  return fmt::format("  {0}{1} … {0}{2}  {3} columns of {4}  mean {5:.4f}, deviation {6:.4f}\n", stem, *least, *most, all.size(), to_string(all[0].second.type), mean, std::sqrt(std::max(0.0, square - mean * mean)));
+  const std::string type = to_string(all[0].second.type);
+  return fmt::format("  {0}{1} … {0}{2}  {3} columns of {4}  mean {5:.4f}, deviation {6:.4f}\n", stem, *least, *most, all.size(), type, mean, std::sqrt(std::max(0.0, square - mean * mean)));
 }
 
 /// A line for each column; for numbered ones of one type, as a pixel each has, one together.
 std::string text_of(const SplitFacts& split, const std::vector<std::string>& classes) {
   constexpr std::size_t kMany = 8;
   std::map<std::string, std::vector<std::pair<std::string, ColumnFacts>>> numbered;
-  for (const auto& [name, c] : split.columns)
-    if (const std::string stem = without_number(name); stem.size() < name.size() && c.mean.size() == 1 && (!numbered.contains(stem) || numbered[stem][0].second.type == c.type)) numbered[stem].emplace_back(name, c);
+  for (const auto& [name, c] : split.columns) {
+    const std::string stem = without_number(name);
+    const bool fits = stem.size() < name.size() && c.mean.size() == 1;
+    if (fits && (!numbered.contains(stem) || numbered[stem][0].second.type == c.type)) numbered[stem].emplace_back(name, c);
+  }
   std::string out;
   for (const auto& [name, c] : split.columns) {
     const auto group = numbered.find(without_number(name));

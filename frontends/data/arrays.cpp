@@ -116,11 +116,14 @@ bool is_number(std::string_view text) {
 std::vector<std::string> names_of(std::string_view line, const std::string& where) {
   const std::vector<std::string_view> cells = cells_of(line);
   for (const auto& [mark, name] : {std::pair{';', "semicolons"}, {'\t', "tabs"}})
-    if (cells.size() == 1 && cells[0].find(mark) != cells[0].npos) throw UserError(fmt::format("{}: there are {} between the values, where commas are expected: save the table with commas", where, name));
-  if (std::all_of(cells.begin(), cells.end(), is_number)) throw UserError(fmt::format("{}: holds numbers ({}), where the names of the columns are expected: put a line of names before it", where, cut(line)));
+    if (cells.size() == 1 && cells[0].find(mark) != cells[0].npos)
+      throw UserError(fmt::format("{}: there are {} between the values, where commas are expected: save the table with commas", where, name));
+  if (std::all_of(cells.begin(), cells.end(), is_number))
+    throw UserError(fmt::format("{}: holds numbers ({}), where the names of the columns are expected: put a line of names before it", where, cut(line)));
   std::vector<std::string> out;
   for (std::string_view c : cells) {
-    if (c.empty() || std::find(out.begin(), out.end(), c) != out.end()) throw UserError(fmt::format("{}: '{}' is no name of a column, or stands there twice; the first line names the columns", where, cut(c)));
+    if (c.empty() || std::find(out.begin(), out.end(), c) != out.end())
+      throw UserError(fmt::format("{}: '{}' is no name of a column, or stands there twice; the first line names the columns", where, cut(c)));
     out.emplace_back(c);
   }
   return out;
@@ -186,7 +189,8 @@ DataSet columns_of(const Table& table, const InputRows& inputs) {
   for (const auto& [name, row] : inputs)
     if (!wanted.contains(name) && !others.empty()) {
       for (std::size_t i : others) unnamed.push_back(table.names[i]);
-      throw UserError(fmt::format("[data] the input '{}' has {} values a row, {}, and the table has {} columns that no input is named after ({}{}): it needs one column '{}', or {} others{}", name, row.elements(),
+      throw UserError(fmt::format("[data] the input '{}' has {} values a row, {}, and the table has {} columns that no input is named after ({}{}): it needs one column '{}', or {} others{}",
+                                  name, row.elements(),
                                   to_string(row), others.size(), cut(unnamed[0]), others.size() > 1 ? " to " + cut(unnamed.back()) : "", name, row.elements(), perhaps_label(unnamed, row, inputs)));
     }
   DataSet out;

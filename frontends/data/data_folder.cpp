@@ -206,7 +206,8 @@ Splits read_parts(const fs::path& path, DataKind kind, const InputRows& inputs) 
         const Table table = read_table(file);
         for (const std::string& name : known)
           if (inputs.contains(name) && std::find(table.names.begin(), table.names.end(), name) == table.names.end())
-            throw UserError(fmt::format("{}: lacks the column '{}', which train.csv has, so that nothing can be tested on it: --data {} --hold-out 0.2 takes a part of that", file.string(), name, (path / "train.csv").string()));
+            throw UserError(fmt::format("{}: lacks the column '{}', which train.csv has, so that nothing can be tested on it: --data {} --hold-out 0.2 takes a part of that",
+                                        file.string(), name, (path / "train.csv").string()));
         known = table.names;
         return columns_of(table, inputs);
       });

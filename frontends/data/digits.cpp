@@ -195,8 +195,9 @@ void refuse_beside_others(const std::filesystem::path& dir) {
   std::error_code error;
   for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
     const std::filesystem::path plain = dir / name, packed = dir / (std::string(name) + ".gz");
-    const bool others = std::filesystem::exists(packed, error) || (plain.string().find("labels") != std::string::npos && std::filesystem::exists(plain, error) && !look_drawn(read_idx(plain)));
-    if (others) throw UserError(fmt::format("{}: has other images of this form, which drawn digits would stand in the place of ({}); name another folder", dir.string(), std::filesystem::exists(packed, error) ? packed.filename().string() : name));
+    const bool is_packed = std::filesystem::exists(packed, error), labels = std::string(name).find("labels") != std::string::npos;
+    if (is_packed || (labels && std::filesystem::exists(plain, error) && !look_drawn(read_idx(plain))))
+      throw UserError(fmt::format("{}: has other images of this form, which drawn digits would stand in the place of; name another folder", (is_packed ? packed : plain).string()));
   }
 }
 

@@ -128,7 +128,7 @@ def check_photos(folder):
     expect(json.loads((folder / "held/run.json").read_text())["shuffle"] is True, "photos are shuffled, and run.json does not say so")
     (photos / "train" / "dark" / "a.heic").write_bytes(b"?")
     done = belfry(folder, "train", "mnist_cnn", "--data", "photos", "--steps", "1", "--no-shuffle")
-    expect("1 file in the class folders is no .jpg, .jpeg or .png and is passed over: photos/train/dark/a.heic" in done.stderr, f"pictures that are not read: {done.stderr[-600:]}")
+    expect("1 file in the class folders is no .jpg, .jpeg or .png and passed over: photos/train/dark/a.heic" in done.stderr, f"pictures that are not read: {done.stderr[-600:]}")
     expect(done.returncode == 0 and "sorted by their labels" in done.stderr, f"photos class by class: {done.stderr[-600:]}")
     done = belfry(folder, "evaluate", "held", "--data", "photos/val")
     expect(done.returncode == 0 and "all 12 rows are evaluated" in done.stderr and "of 12 rows" in done.stderr, f"class folders alone, evaluated: {done}")
