@@ -96,7 +96,8 @@ void run(const CompareArguments& o, const Library& library) {
   const std::string at = fmt::format("step {}, node '{}'{}, value '{}'", d.step, d.node, d.tower < 0 ? "" : fmt::format(" of tower {}", d.tower), d.value);
   if (!d.types.empty()) std::cout << fmt::format("first difference: {}: its shapes are unlike, {}; plans of one batch and as many towers have values to compare\n", at, d.types);
   else
-    std::cout << fmt::format("first difference: {} on {} and on {}: {} elements, element {} is {} and {}, at most {} ULP apart\n", at, d.first_device, d.second_device, d.elements, d.first_element, d.a, d.b, d.ulps);
+    std::cout << fmt::format("first difference: {} on {} and on {}: {} elements, element {} is {} and {}, at most {} ULP apart\n", at, d.first_device, d.second_device, d.elements,
+                             d.first_element, d.a, d.b, d.ulps);
   throw CLI::RuntimeError(1);
 }
 
