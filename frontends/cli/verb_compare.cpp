@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/predict_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/session/calibration.h>
 #include <belfry/frontends/json/strict_json.h>
@@ -68,6 +69,10 @@ void run(const CompareArguments& o, const Library& library) {
   if (const UnlikeGraphs unlike = unlike_graphs(*a.graph, *b.graph); unlike.types)
     throw UserError(fmt::format("{} and {} are plans of unlike graphs: {}; place both of one graph, or see how they differ with belfry diff", o.a, o.b, unlike.how));
   say_unlike(*a.plan, o.a, *b.plan, o.b);
+  const std::vector<NodeId> inputs = a.graph->inputs();
+  const bool in_rows = std::any_of(inputs.begin(), inputs.end(), [&](NodeId id) { return rows_first(*a.graph, a.graph->node(id).types[0]); });
+  if (in_rows && a.plan->batch != b.plan->batch)
+    throw UserError(fmt::format("{} is of {} rows a step, {} of {}: place both with one --batch", o.a, a.plan->batch, o.b, b.plan->batch));
   if (a.plan->towers != b.plan->towers)
     say(fmt::format("{} has {} tower{}, {} has {}: another arithmetic, in which towers have other rows and sums another order\n", o.a, a.plan->towers, a.plan->towers == 1 ? "" : "s", o.b, b.plan->towers));
   const std::map<std::string, HostTensor> all = o.feed.empty() ? synthetic_feeds(*a.graph, a.plan->batch * o.steps) : load_tensors(o.feed);
