@@ -3,6 +3,8 @@ import json
 import subprocess
 import sys
 
+if len(sys.argv) != 3:
+    sys.exit(f"usage: python3 {sys.argv[0]} BELFRY FOLDER, the program (build/belfry) and a folder to work in")
 belfry, folder = sys.argv[1:]
 
 

@@ -26,6 +26,20 @@ int after_output(int code) {
   return code ? code : 1;
 }
 
+/// The verb's options that were meant perhaps.
+void say_near_options(const CLI::App& app, int argc, char** argv) {
+  const CLI::App* verb = &app;
+  while (!verb->get_subcommands().empty()) verb = verb->get_subcommands()[0];
+  std::vector<std::string> known;
+  for (const CLI::Option* option : verb->get_options())
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  for (int i = 1; i < argc; ++i) {
+    const std::string given = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
+    if (given.size() < 3 || !given.starts_with("--") || std::find(known.begin(), known.end(), given) != known.end()) continue;
+    if (const std::string meant = did_you_mean(given, known); !meant.empty()) say(fmt::format("{} has no option {}{}\n", verb->get_name(), given, meant));
+  }
+}
+
 int parsed(CLI::App& app, int argc, char** argv) {
   be_quiet(false);
   try {
@@ -33,6 +47,10 @@ int parsed(CLI::App& app, int argc, char** argv) {
     return 0;
   } catch (const CLI::RuntimeError& e) {
     return e.get_exit_code();  // a verb that is done and has found what it looks for
+  } catch (const CLI::ExtrasError& e) {
+    app.exit(e);
+    say_near_options(app, argc, argv);
+    return 2;
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   } catch (const WrongUse& e) {

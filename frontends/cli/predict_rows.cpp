@@ -28,8 +28,6 @@ std::optional<PictureSize> picture_size(const Graph& g, const std::string& input
   return size;
 }
 
-bool goes_in_as_is(const Rescale& how) { return !how.standardised && how.scale == 1 && how.offset == 0; }
-
 /// The tensor as a column of rows that the input takes, where it is near enough.
 HostTensor fitted(const Graph& g, const std::string& input, HostTensor tensor) {
   const TensorType& type = type_of(g, input);
@@ -43,6 +41,26 @@ HostTensor fitted(const Graph& g, const std::string& input, HostTensor tensor) {
   one.columns.emplace(input, std::move(tensor));
   fit_columns(one, {{input, row}});
   return std::move(one.columns.at(input));
+}
+
+/// The columns of a table that outputs need: pixels of 0 to 255 as the bytes that they are. Labels may stand beside them.
+std::map<std::string, HostTensor> table_tensors(const Graph& g, const std::vector<std::string>& inputs, const std::string& file) {
+  InputRows rows;
+  for (NodeId id : g.inputs()) {
+    const Node& n = g.node(id);
+    if (!rows_first(g, n.types[0])) continue;
+    LocalType& row = rows[n.name] = {n.types[0].dtype, {}};
+    for (std::size_t axis = 1; axis < n.types[0].shape.size(); ++axis) row.shape.push_back(n.types[0].shape[axis].symbolic() ? 1 : n.types[0].shape[axis].factor);
+  }
+  Table table = read_table(file);
+  if (!rows.contains("label") && std::find(table.names.begin(), table.names.end(), "label") != table.names.end()) rows["label"] = {i32, {}};  // of the training
+  DataSet all = columns_of(table, rows);
+  std::erase_if(all.columns, [&](const auto& one) { return std::find(inputs.begin(), inputs.end(), one.first) == inputs.end(); });
+  fit_columns(all, rows);
+  std::map<std::string, HostTensor> out;
+  for (const std::string& name : inputs)
+    if (const auto column = all.columns.find(name); column != all.columns.end()) out.emplace(name, holds_bytes(column->second) ? converted(column->second, u8) : std::move(column->second));
+  return out;
 }
 
 }  // namespace
@@ -69,7 +87,7 @@ PredictRows::PredictRows(const Graph& g, const std::vector<std::string>& inputs,
 void PredictRows::take_tensors(const Graph& g, const std::vector<std::string>& inputs, const std::vector<std::string>& files, const std::optional<Pixels>& pixels) {
   std::map<std::string, HostTensor> given;
   for (const std::string& file : files)
-    for (auto& [name, tensor] : load_tensors(file))
+    for (auto& [name, tensor] : file.ends_with(".csv") ? table_tensors(g, inputs, file) : load_tensors(file))
       if (!given.emplace(name, std::move(tensor)).second) throw UserError(fmt::format("{}: '{}' is fed already, by a file before it", file, name));
   const std::vector<NodeId> all = g.inputs();
   const bool named = std::any_of(all.begin(), all.end(), [&](NodeId id) { return given.contains(g.node(id).name); });

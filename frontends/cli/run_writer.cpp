@@ -1,6 +1,7 @@
 #include <belfry/frontends/cli/train_internal.h>
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <utility>
 
@@ -23,11 +24,13 @@ void take_from_run(TrainArguments& o, bool to_evaluate) {
   if (!to_evaluate) return;
   std::error_code error;
   if (o.hold_out <= 0 && (run.data == o.data || fs::equivalent(run.data, o.data, error))) o.hold_out = run.hold_out;
-  if (o.rescale.empty()) o.rescale = run.rescale;
-  // A program that wrote its own run says what becomes of pixels, not of which data they were.
-  if (o.rescale.empty() && run.pixels && data_kind(o.data) == DataKind::photos) {
-    const Rescale& how = run.pixels->rescale;
-    o.rescale = how.standardised ? "standardise" : fmt::format("{},{}", how.scale, how.offset);
+  if (run.pixels) o.trained_on = run.pixels->rescale;
+  if (o.rescale.empty() && (run.pixels || !run.rescale.empty())) {
+    const DataKind kind = data_kind(o.data);
+    const bool scaled = kind == DataKind::mnist || kind == DataKind::cifar10;  // as they always are
+    if (!scaled) o.rescale = run.rescale;
+    // A program that wrote its own run says what becomes of pixels, not of which data they were.
+    if (o.rescale.empty() && run.pixels && kind == DataKind::photos) o.rescale = rescale_text(run.pixels->rescale);
   }
   o.antialias = o.antialias || (run.pixels && run.pixels->antialias);
   o.averages = o.averages || run.averages;
@@ -120,6 +123,12 @@ RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& tra
   if (wanted.height && !run.pixels && holds_bytes(train)) run.pixels = Pixels{.rescale = {1, 0}};
   write_run_folder(o.out, session, run);
   return run;
+}
+
+BegunRun::~BegunRun() {
+  if (folder.empty() || stepped || !std::uncaught_exceptions()) return;
+  std::error_code error;
+  for (const char* part : {"run.json", "graph.json"}) fs::remove(fs::path(folder) / part, error);
 }
 
 void write_results(Session& session, const DataSet& data, const std::string& out, RunFacts run, std::int64_t batch, const std::vector<std::string>& fetches) {

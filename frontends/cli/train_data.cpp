@@ -31,6 +31,10 @@ Rescale rescale_of(const std::string& text) {
   return {scale / divisor, offset};
 }
 
+std::string rescale_text(const Rescale& how) { return how.standardised ? "standardise" : how.offset == 0 && how.scale == 1.0 / 255 ? "1/255" : fmt::format("{},{}", how.scale, how.offset); }
+
+bool goes_in_as_is(const Rescale& how) { return !how.standardised && how.scale == 1 && how.offset == 0; }
+
 namespace {
 
 Shard shard_of(const std::string& text) {
@@ -130,14 +134,38 @@ bool shuffles(const TrainArguments& o, const DataSet& train) {
   return false;
 }
 
+namespace {
+
+/// Where pixels are otherwise than nets, or this one, learn from them.
+void say_scaling(const TrainArguments& o, const DataWanted& wanted, const Splits& data) {
+  const auto here = pixels_of(o.data, wanted);
+  if (o.rescale.empty() && !here && (holds_bytes(data.train) || holds_bytes(data.test))) {
+    if (!o.trained_on) say("the pixels go in as they are, 0 to 255; most nets learn better from 0 to 1: --rescale 1/255\n");
+    else if (!goes_in_as_is(*o.trained_on))
+      say(fmt::format("the pixels go in as they are, 0 to 255, where the run was trained on {}: --rescale {} does that here\n", to_string(*o.trained_on), rescale_text(*o.trained_on)));
+  }
+  if (o.trained_on && here && o.rescale.empty() && to_string(here->rescale) != to_string(*o.trained_on))
+    say(fmt::format("the pixels go in as {}, as those of {} always do, where the run was trained on {}\n", to_string(here->rescale), name_of(data_kind(o.data)), to_string(*o.trained_on)));
+}
+
+}  // namespace
+
+void say_passed_over(const std::string& data) {
+  const std::vector<std::filesystem::path> others = files_passed_over(data);
+  if (others.empty()) return;
+  const bool one = others.size() == 1;
+  say(fmt::format("{} file{} in the class folders {} no .jpg, .jpeg or .png and passed over: {}{}\n", others.size(), one ? "" : "s", one ? "is" : "are", others[0].string(), one ? "" : ", …"));
+}
+
 Splits splits_for(const Session& session, const TrainArguments& o) {
   const DataWanted wanted = data_wanted(session, o);
   refuse_classes(session.graph(), o, wanted);
   Splits out = data_folder(o.data, wanted);
+  if (!wanted.length && data_kind(o.data) == DataKind::photos) say_passed_over(o.data);
   for (const DataSet* part : {&out.train, &out.test}) refuse_labels(session.graph(), *part, o);
   if (o.hold_out > 0) say(fmt::format("{} rows of {} are held out to test on\n", out.test.rows(), out.train.rows() + out.test.rows()));
   else if (out.train.columns.empty() && out.train.made.empty()) say(fmt::format("{} comes in one part: all {} rows are evaluated\n", o.data, out.test.rows()));
-  if (o.rescale.empty() && holds_bytes(out.train)) say("the pixels go in as they are, 0 to 255; most nets learn better from 0 to 1: --rescale 1/255\n");
+  say_scaling(o, wanted, out);
   return out;
 }
 

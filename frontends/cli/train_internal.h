@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <belfry/frontends/cli/common_internal.h>
@@ -18,6 +20,7 @@ struct TrainArguments {
   std::string monitor, tensorboard, distort, rescale, shard;
   std::int64_t batch = 0, steps = 0, checkpoint_every = 0;
   std::vector<std::string> classes;
+  std::optional<Rescale> trained_on = {};  ///< of the pixels, where the source is a run that says so
   double hold_out = 0;
   int epochs = 5, keep = 3, patience = 0;
   bool shuffle = false, no_shuffle = false, full_batches = false, drop_last = false, averages = false, antialias = false, quiet = false, verbose = false, overwrite = false, json = false, evaluates = false;
@@ -26,12 +29,17 @@ struct TrainArguments {
 
 /// "1/127.5,-1": scale and offset of pixels; or "standardise".
 Rescale rescale_of(const std::string& text);
+bool goes_in_as_is(const Rescale& how);
+/// The same text, of these.
+std::string rescale_text(const Rescale& how);
 /// What the graph's inputs and the arguments ask of the data: photos of the size that it takes, windows of text of its length.
 DataWanted data_wanted(const Session& session, const TrainArguments& o);
 /// Whether these are pictures of f32 in which all values are bytes of files, 0 to 255.
 bool holds_bytes(const HostTensor& pictures);
 /// The same of its column "image".
 bool holds_bytes(const DataSet& data);
+/// Says how many files lie in class folders that are none of the pictures which are read.
+void say_passed_over(const std::string& data);
 /// The data themselves. Says so where pictures go in as bytes are, and how many rows are held out. UserError for labels that the net has no class for.
 Splits splits_for(const Session& session, const TrainArguments& o);
 /// Whether rows to train on come in another order in each epoch: as was asked, and where nobody did photos do, which lie class by class. Says so
@@ -47,6 +55,14 @@ void refuse_run_there(const TrainArguments& o);
 bool goes_on_there(const TrainArguments& o);
 /// In place of what --overwrite replaces, the run's checkpoints too: what the run was told, for `belfry runs`, its graph, and what a later `predict` must know of classes and pixels.
 RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& train, const FitOptions& options, const std::vector<std::string>& fetches);
+/// Of a training that fails before its first step nothing is left that would stand in the way of the command that is put right.
+struct BegunRun {
+  explicit BegunRun(std::string out) : folder(std::move(out)) {}
+  ~BegunRun();
+  BegunRun(const BegunRun&) = delete;
+  std::string folder;  ///< empty: nothing is taken back
+  bool stepped = false;
+};
 /// Plan, variables and the trace of a step, in the folder, which says then that the run has ended.
 void write_results(Session& session, const DataSet& data, const std::string& out, RunFacts run, std::int64_t batch, const std::vector<std::string>& fetches);
 

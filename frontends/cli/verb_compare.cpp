@@ -1,11 +1,13 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/predict_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/session/calibration.h>
 #include <belfry/frontends/json/strict_json.h>
@@ -34,8 +36,10 @@ std::string json_of(const Comparison& c, int towers_a, int towers_b) {
   std::string out = fmt::format("{{\"same_bits\": {}, \"steps\": {}, \"values\": {}, \"bytes\": {}, \"alone\": {}, \"apart\": {}, \"towers\": [{}, {}], \"arithmetic_hash\": {}, \"variables\": {}", c.same_bits(), c.steps, c.values, c.bytes, c.alone,
                                 json_texts(c.apart), towers_a, towers_b, json_texts({c.first_arithmetic, c.second_arithmetic}), json_texts({c.first_hash, c.second_hash}));
   if (const auto& d = c.difference)
-    out += fmt::format(", \"difference\": {{\"step\": {}, \"node\": {}, \"tower\": {}, \"value\": {}, \"devices\": {}, \"elements\": {}, \"first_element\": {}, \"a\": {}, \"b\": {}, \"ulps\": {}}}",
-                       d->step, json_text(d->node), d->tower, json_text(d->value), json_texts({d->first_device, d->second_device}), d->elements, d->first_element, json_real(d->a), json_real(d->b), d->ulps);
+    out += fmt::format(", \"difference\": {{\"step\": {}, \"node\": {}, \"tower\": {}, \"value\": {}, "
+                       "\"devices\": {}, \"elements\": {}, \"first_element\": {}, \"a\": {}, \"b\": {}, \"ulps\": {}, \"types\": {}}}",
+                       d->step, json_text(d->node), d->tower, json_text(d->value),
+                       json_texts({d->first_device, d->second_device}), d->elements, d->first_element, json_real(d->a), json_real(d->b), d->ulps, json_text(d->types));
   return out + "}\n";
 }
 
@@ -50,14 +54,25 @@ State initial_state(const Graph& graph, std::uint64_t seed, const std::string& f
   return out;
 }
 
+/// Of what is none.
+std::string plan_to_take(const std::string& name) {
+  const std::filesystem::path in_run = std::filesystem::path(name) / "plan.json";
+  std::error_code error;
+  return std::filesystem::exists(in_run, error) ? fmt::format("{} lies there", in_run.string()) : "make one with belfry place";
+}
+
 void run(const CompareArguments& o, const Library& library) {
   Source a = load_source(o.a, library), b = load_source(o.b, library);
   for (const auto& [source, name] : {std::pair{&a, &o.a}, {&b, &o.b}})
-    if (!source->plan) throw UserError(fmt::format("{} is no plan; make one with belfry place", *name));
+    if (!source->plan) throw UserError(fmt::format("{} is no plan; {}", *name, plan_to_take(*name)));
     else refuse_broken(*source, *name);
   if (const UnlikeGraphs unlike = unlike_graphs(*a.graph, *b.graph); unlike.types)
     throw UserError(fmt::format("{} and {} are plans of unlike graphs: {}; place both of one graph, or see how they differ with belfry diff", o.a, o.b, unlike.how));
   say_unlike(*a.plan, o.a, *b.plan, o.b);
+  const std::vector<NodeId> inputs = a.graph->inputs();
+  const bool in_rows = std::any_of(inputs.begin(), inputs.end(), [&](NodeId id) { return rows_first(*a.graph, a.graph->node(id).types[0]); });
+  if (in_rows && a.plan->batch != b.plan->batch)
+    throw UserError(fmt::format("{} is of {} rows a step, {} of {}: place both with one --batch", o.a, a.plan->batch, o.b, b.plan->batch));
   if (a.plan->towers != b.plan->towers)
     say(fmt::format("{} has {} tower{}, {} has {}: another arithmetic, in which towers have other rows and sums another order\n", o.a, a.plan->towers, a.plan->towers == 1 ? "" : "s", o.b, b.plan->towers));
   const std::map<std::string, HostTensor> all = o.feed.empty() ? synthetic_feeds(*a.graph, a.plan->batch * o.steps) : load_tensors(o.feed);
@@ -89,8 +104,11 @@ void run(const CompareArguments& o, const Library& library) {
     throw CLI::RuntimeError(1);
   }
   const Difference& d = *c.difference;
-  std::cout << fmt::format("first difference: step {}, node '{}'{}, value '{}' on {} and on {}: {} elements, element {} is {} and {}, at most {} ULP apart\n", d.step, d.node,
-                           d.tower < 0 ? "" : fmt::format(" of tower {}", d.tower), d.value, d.first_device, d.second_device, d.elements, d.first_element, d.a, d.b, d.ulps);
+  const std::string at = fmt::format("step {}, node '{}'{}, value '{}'", d.step, d.node, d.tower < 0 ? "" : fmt::format(" of tower {}", d.tower), d.value);
+  if (!d.types.empty()) std::cout << fmt::format("first difference: {}: its shapes are unlike, {}; plans of one batch and as many towers have values to compare\n", at, d.types);
+  else
+    std::cout << fmt::format("first difference: {} on {} and on {}: {} elements, element {} is {} and {}, at most {} ULP apart\n", at, d.first_device, d.second_device, d.elements,
+                             d.first_element, d.a, d.b, d.ulps);
   throw CLI::RuntimeError(1);
 }
 
@@ -122,7 +140,7 @@ void add_diff_verb(CLI::App& app, const LibrarySource& library) {
     std::shared_ptr<const Library> all = library();
     Source a = load_source(o->a, *all), b = load_source(o->b, *all);
     for (const auto& [source, name] : {std::pair{&a, &o->a}, {&b, &o->b}})
-      if (!source->plan) throw UserError(fmt::format("{} is no plan, and diff reads two; make one with belfry place", *name));
+      if (!source->plan) throw UserError(fmt::format("{} is no plan, and diff reads two; {}", *name, plan_to_take(*name)));
     say_unlike(*a.plan, o->a, *b.plan, o->b);
     const PlanDiff diff = diff_plans(*a.plan, *b.plan);
     std::cout << (o->json ? fmt::format("{{\"decisions\": {}, \"follows\": {}}}\n", json_texts(diff.decisions), json_texts(diff.follows)) : to_string(diff));

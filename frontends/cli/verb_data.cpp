@@ -1,11 +1,16 @@
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <iostream>
+#include <map>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/train_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/data/digits.h>
 #include <belfry/frontends/data/fetch.h>
@@ -91,16 +96,54 @@ std::string text_of(const std::string& name, const ColumnFacts& c, const std::ve
   return out + "\n";
 }
 
+/// "pixel" of "pixel17".
+std::string without_number(const std::string& name) { return name.substr(0, name.find_last_not_of("0123456789") + 1); }
+
+/// Of columns that are numbered, and as many rows of one type.
+std::string text_of(const std::string& stem, const std::vector<std::pair<std::string, ColumnFacts>>& all) {
+  double mean = 0, square = 0;
+  const auto count = static_cast<double>(all.size());
+  std::vector<std::int64_t> numbers;
+  for (const auto& [name, c] : all) {
+    mean += c.mean[0] / count;
+    square += (c.mean[0] * c.mean[0] + c.deviation[0] * c.deviation[0]) / count;
+    numbers.push_back(std::atoll(name.c_str() + stem.size()));
+  }
+  const auto [least, most] = std::minmax_element(numbers.begin(), numbers.end());
+  const std::string type = to_string(all[0].second.type);
+  return fmt::format("  {0}{1} … {0}{2}  {3} columns of {4}  mean {5:.4f}, deviation {6:.4f}\n", stem, *least, *most, all.size(), type, mean, std::sqrt(std::max(0.0, square - mean * mean)));
+}
+
+/// A line for each column; for numbered ones of one type, as a pixel each has, one together.
+std::string text_of(const SplitFacts& split, const std::vector<std::string>& classes) {
+  constexpr std::size_t kMany = 8;
+  std::map<std::string, std::vector<std::pair<std::string, ColumnFacts>>> numbered;
+  for (const auto& [name, c] : split.columns) {
+    const std::string stem = without_number(name);
+    const bool fits = stem.size() < name.size() && c.mean.size() == 1;
+    if (fits && (!numbered.contains(stem) || numbered[stem][0].second.type == c.type)) numbered[stem].emplace_back(name, c);
+  }
+  std::string out;
+  for (const auto& [name, c] : split.columns) {
+    const auto group = numbered.find(without_number(name));
+    const bool folds = group != numbered.end() && group->second.size() >= kMany && c.mean.size() == 1 && c.type == group->second[0].second.type;
+    if (!folds || name == group->first) out += text_of(name, c, classes);
+    else if (name == group->second[0].first) out += text_of(group->first, group->second);
+  }
+  return out;
+}
+
 void inspect(const std::string& path, bool json) {
   const DataFacts facts = inspect_data(path);
   if (json) {
     std::cout << json_of(facts).dump(1) << "\n";
     return;
   }
+  if (facts.kind == DataKind::photos) say_passed_over(path);
   std::cout << name_of(facts.kind) << "\n";
   for (const SplitFacts& s : facts.splits) {
     std::cout << fmt::format("{}  {} {}\n", s.name, s.rows, facts.kind == DataKind::text ? "bytes" : "rows");
-    for (const auto& [name, c] : s.columns) std::cout << text_of(name, c, facts.classes);
+    std::cout << text_of(s, facts.classes);
   }
 }
 

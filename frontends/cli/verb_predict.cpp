@@ -133,8 +133,10 @@ class Answers {
     return !classes_.empty() && (columns == classes_.size() || (columns > classes_.size() && o_.fetches.empty()));
   }
   std::string class_name(const HostTensor& t, std::size_t k) const { return named(t) && k < classes_.size() ? classes_[k] : ""; }
+  /// One row for each picture: of classes that have numbers alone.
+  bool scores_pictures(const HostTensor& t) const { return rows_.photos() && !o_.json && o_.fetches.empty() && t.shape()[0] == rows_.count() && t.shape()[1] > 1; }
   /// 0: no scores of classes, or nobody asked for them.
-  std::size_t top_of(const HostTensor& t) const { return t.shape().size() != 2 ? 0 : o_.top ? static_cast<std::size_t>(o_.top) : named(t) ? 3 : 0; }
+  std::size_t top_of(const HostTensor& t) const { return t.shape().size() != 2 ? 0 : o_.top ? static_cast<std::size_t>(o_.top) : named(t) || scores_pictures(t) ? 3 : 0; }
   std::string json_of(const HostTensor& t) const {
     std::vector<std::string> lines;
     if (const std::size_t top = top_of(t)) {
@@ -191,7 +193,8 @@ void add_predict_verb(CLI::App& app, const LibrarySource& library) {
   CLI::App* verb = app.add_subcommand("predict", "Outputs of the graph for inference: no labels, no dropout, running statistics");
   verb->footer("Example: belfry predict run --feed images.npz --top 3\nExample: belfry predict mnist_cnn --feed images.npz --state run/state.safetensors --top 3");
   verb->add_option("source", o->source, "what belfry train --out wrote: graph, weights, names of classes and scaling of pixels; or a net, a graph file, a plan file")->required();
-  verb->add_option("--feed", o->files, "pictures (JPEG, PNG, folders of them), or a tensor per input that the outputs need: safetensors, npz or npy; an array alone may have any name")->required()->check(CLI::ExistingPath);
+  verb->add_option("--feed", o->files, "pictures (JPEG, PNG, folders of them), or a tensor per input that the outputs need: safetensors, npz or npy; "
+                   "an array alone may have any name; or a table, as train --data has it: csv")->required()->check(CLI::ExistingPath);
   verb->add_option("--state", o->state, "variables by name, in place of the run's")->check(CLI::ExistingFile);
   verb->add_option("--rescale", o->rescale, "of pictures, and of bytes that an input of pictures is fed: SCALE[,OFFSET] as in 1/255, or standardise; by default the run's, else photos 1/127.5,-1");
   verb->add_option("--batch", o->batch, "rows at a time; by default all that are fed, of pictures 32")->check(count());

@@ -36,7 +36,7 @@ void refuse_idle(const ShowArguments& o) {
   if (!o.beside.empty() && !o.pictures()) throw WrongUse("--beside outlines what moved in --svg or --html: give one of them too");
   if (!o.calibration.empty() && !o.pictures() && !o.timeline) throw WrongUse("--calibration is of the times in --svg, --html and --timeline: give one of them too");
   if (!o.trace.empty() && !o.timeline) throw WrongUse("--trace gives --timeline its times: give that too");
-  if (o.memory && (o.draws() || o.timeline)) throw WrongUse("--memory adds to the text of a plan, which --svg, --html, --dot and --timeline leave out");
+  if (o.memory && (o.draws() || o.timeline)) throw WrongUse("--memory stands in the place of a plan's text, which --svg, --html, --dot and --timeline leave out");
 }
 
 void write(const std::string& file, const std::string& text) {
@@ -115,7 +115,7 @@ void add_show_verb(CLI::App& app, const LibrarySource& library) {
   verb->footer("Example: belfry show two.json --memory\nExample: belfry show two.json --html two.html --beside one.json\nExample: belfry show --ops conv2d");
   verb->add_option("source", o->source, "a net, a graph file, a plan file or a run's folder; with --timeline the run's plan.json and trace.json");
   CLI::Option* ops = verb->add_option("--ops", o->op, "what graphs are made of: all ops, or one with its attributes, gradient and kernels")->expected(0, 1)->type_name("[NAME]");
-  verb->add_flag("--memory", o->memory, "bytes per device and their waste");
+  verb->add_flag("--memory", o->memory, "of a plan the bytes per device and their waste, in the place of all else");
   verb->add_flag("--inference", o->inference, "a graph as it serves: no labels, no dropout, running statistics");
   verb->add_option("--svg", o->svg, "write a picture: what sits where, what crosses, how full, how long")->type_name("FILE");
   verb->add_option("--html", o->html, "write a page with the picture, facts on hover, search, layers that open")->type_name("FILE");
@@ -133,7 +133,7 @@ void add_show_verb(CLI::App& app, const LibrarySource& library) {
     Source source = load_source(o->source, *library);
     if (o->inference && source.plan) throw WrongUse(fmt::format("{} is a plan, and shows what it is made for: belfry place {} --inference -o PLAN2 makes the one that serves", o->source, o->source));
     if (o->inference) source.graph = std::make_shared<const Graph>(serving_graph(*source.graph));
-    if (!o->draws() && !o->timeline) std::cout << (source.plan ? describe(*source.plan, {.memory = o->memory}) : to_text(*source.graph));
+    if (!o->draws() && !o->timeline) std::cout << (source.plan ? o->memory ? describe_memory(*source.plan) : describe(*source.plan) : to_text(*source.graph));
     else if (source.plan) draw_plan(*o, *source.plan, *library);
     else draw_graph(*o, *source.graph);
   });

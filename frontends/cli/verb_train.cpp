@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -60,8 +61,10 @@ void evaluate_split(Session& session, const TrainArguments& o) {
   say(fmt::format("of {} rows\n", rows));
 }
 
-FitOptions fit_options_of(const TrainArguments& o, std::int64_t batch, const Splits& data) {
+FitOptions fit_options_of(const TrainArguments& o, std::int64_t batch, const Splits& data, const DataWanted& wanted) {
   FitOptions out;
+  const auto pixels = pixels_of(o.data, wanted);
+  out.told = {{"pixels", pixels ? to_string(pixels->rescale) : "as they are"}, {"held out", o.hold_out > 0 ? fmt::format("{}", o.hold_out) : "what is apart"}};
   out.batch = batch;
   out.epochs = o.epochs;
   out.steps = o.steps;
@@ -91,7 +94,12 @@ void go_on(Session& session, const DataSet& data, const TrainArguments& o, FitOp
     for (const std::string& d : other) say(fmt::format("{}: another run than this one: {}\n", from, d));
     resume(session, checkpoint, options);
   } else if (!o.checkpoints.empty() && !o.overwrite) {
-    if (const auto latest = resume_latest(session, data, options)) from = latest->string();
+    try {
+      if (const auto latest = resume_latest(session, data, options)) from = latest->string();
+    } catch (const UserError& e) {
+      if (!goes_on_there(o) || std::string_view(e.what()).find("is of another run") == std::string_view::npos) throw;
+      throw UserError(fmt::format("{}, or replace that run with --overwrite", e.what()));
+    }
   }
   if (from.empty()) return;
   const std::int64_t step = steps_of(session);
@@ -112,7 +120,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   Session session = make_session(source, o.placement, library);
   load_states(session, source, o.state);
   const Splits data = splits_for(session, o);
-  FitOptions fit_options = fit_options_of(o, batch, data);
+  FitOptions fit_options = fit_options_of(o, batch, data, data_wanted(session, o));
   go_on(session, data.train, o, fit_options);
   const std::vector<std::string> fetches = fit_fetches(session, fit_options);
   if (session.strategy().loops) say_loops(session, batch, fetches, o.out.empty() ? "" : (std::filesystem::path(o.out) / "plan.json").string());
@@ -123,10 +131,12 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
     if (o.verbose) say_memory(session);
   }
   RunFacts run;
+  BegunRun begun(goes_on_there(o) ? "" : o.out);
   if (!o.out.empty()) remove_unfinished(o.out), run = write_run(session, o, data.train, fit_options, fetches);
   ProgressLine line(data.train.types().contains("image") ? "img" : "rows", writes_over() ? one_device_rate(session, data.train, batch, fetches) : std::nullopt);
   bool first = !session.strategy().loops;
   fit_options.on_batch = [&](const Progress& p) {
+    begun.stepped = true;
     if (std::exchange(first, false)) say_slow(session.plan(batch, Mode::step, fetches), o.verbose);
     line.batch(p);
   };
@@ -145,6 +155,17 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
 }  // namespace
 
 namespace {
+
+CLI::Validator is_checkpoint() {
+  return CLI::Validator([](std::string& text) {
+    std::error_code error;
+    if (std::filesystem::is_regular_file(text, error)) return std::string();
+    if (!std::filesystem::is_directory(text, error)) return fmt::format("there is no file {}", text);
+    const auto latest = latest_checkpoint(text);
+    return latest ? fmt::format("{} is a folder: name a checkpoint, of which {} is the latest; or the folder by --checkpoints {}, which goes on from that by itself", text, latest->string(), text)
+                  : fmt::format("{} is a folder without checkpoints: name one, as belfry train --checkpoints writes them", text);
+  }, "");
+}
 
 void add_data_options(CLI::App& verb, TrainArguments& o) {
   verb.add_option("--data", o.data, "a folder of MNIST, CIFAR-10, photos in class folders, .npz, .npy, .csv or *.txt, or a .npz or .csv; see belfry data inspect")->required()->check(CLI::ExistingPath);
@@ -165,7 +186,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--shard", o->shard, "I/N: of the rows to train on every N-th, from I on");
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
   CLI::Option* epochs = verb->add_option("--epochs", o->epochs, "passes over the data, those before a checkpoint among them; by default 5")->check(whole(1, 1 << 30));
-  verb->add_option("--steps", o->steps, "so many steps in place of epochs, those before a checkpoint among them")->check(count())->excludes(epochs);
+  verb->add_option("--steps", o->steps, "so many steps in place of epochs, those before a checkpoint among them")->check(count());
   CLI::Option* shuffle = verb->add_flag("--shuffle", o->shuffle, "another order of the rows in each epoch, keyed by --seed; photos come so by themselves");
   verb->add_flag("--no-shuffle", o->no_shuffle, "photos class by class, as they lie in their folders")->excludes(shuffle);
   CLI::Option* full = verb->add_flag("--full-batches", o->full_batches, "no short batch at the end of an epoch: it runs on into the next");
@@ -175,7 +196,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   CLI::Option* folder = verb->add_option("--checkpoints", o->checkpoints, "a folder for a checkpoint after each epoch; the same command goes on from the latest, bit for bit");
   verb->add_option("--checkpoint-every", o->checkpoint_every, "a checkpoint after so many steps and at the end, in place of each epoch's")->check(count())->needs(folder);
   verb->add_option("--keep", o->keep, "so many checkpoints are kept; by default 3")->check(whole(1, 1 << 30))->needs(folder);
-  verb->add_option("--resume", o->resume, "a checkpoint to go on from, in place of the folder's latest")->check(CLI::ExistingFile);
+  verb->add_option("--resume", o->resume, "a checkpoint to go on from, in place of the folder's latest")->check(is_checkpoint());
   CLI::Option* patience = verb->add_option("--patience", o->patience, "ends where so many epochs were no better, with the best one's variables")->check(whole(1, 1 << 30));
   verb->add_option("--monitor", o->monitor, "the metric for --patience, as val_accuracy or min:val_error; by default the loss on held-out rows")->needs(patience);
   verb->add_option("--log", o->log, "a file of a line of JSON for each step and each epoch: losses, metrics, learning rate; a run that goes on does so in it");
@@ -185,7 +206,8 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   CLI::Option* verbose = verb->add_flag("--verbose", o->verbose, "all of the plan's streams, links and memory, and of what is slow on purpose");
   verb->add_flag("--quiet", o->quiet, "the result and errors alone: no words of the plan, of what is slow on purpose, or of progress")->excludes(verbose);
   o->placement.add_to(*verb);
-  verb->callback([o, library] {
+  verb->callback([o, library, epochs] {
+    if (o->steps && epochs->count()) throw WrongUse("--steps and --epochs both say how long: leave one out");
     o->placement.brief = !o->verbose;
     if (is_run_folder(o->source)) take_from_run(*o, false);
     train(*o, library());

@@ -1,6 +1,7 @@
 #include <belfry/frontends/data/arrays.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -97,6 +98,50 @@ Splits read_packed_arrays(const std::filesystem::path& path) {
   return out;
 }
 
+namespace {
+
+/// As much as an error has room for.
+std::string cut(std::string_view text) {
+  constexpr std::size_t kShown = 40;
+  return text.size() <= kShown ? std::string(text) : fmt::format("{}…", text.substr(0, kShown));
+}
+
+bool is_number(std::string_view text) {
+  double x = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), x);
+  return error == std::errc() && stop == text.data() + text.size();
+}
+
+std::vector<std::string> names_of(std::string_view line, const std::string& where) {
+  const std::vector<std::string_view> cells = cells_of(line);
+  for (const auto& [mark, name] : {std::pair{';', "semicolons"}, {'\t', "tabs"}})
+    if (cells.size() == 1 && cells[0].find(mark) != cells[0].npos)
+      throw UserError(fmt::format("{}: there are {} between the values, where commas are expected: save the table with commas", where, name));
+  if (std::all_of(cells.begin(), cells.end(), is_number))
+    throw UserError(fmt::format("{}: holds numbers ({}), where the names of the columns are expected: put a line of names before it", where, cut(line)));
+  std::vector<std::string> out;
+  for (std::string_view c : cells) {
+    if (c.empty() || std::find(out.begin(), out.end(), c) != out.end())
+      throw UserError(fmt::format("{}: '{}' is no name of a column, or stands there twice; the first line names the columns", where, cut(c)));
+    out.emplace_back(c);
+  }
+  return out;
+}
+
+/// Where all but one of the others would do: the label under another name perhaps.
+std::string perhaps_label(const std::vector<std::string>& others, const LocalType& row, const InputRows& inputs) {
+  if (static_cast<std::int64_t>(others.size()) != row.elements() + 1 || !inputs.contains("label")) return "";
+  static const std::vector<std::string> words = {"label", "labels", "digit", "class", "target", "y", "species"};
+  for (const std::string& name : others) {
+    std::string lower = name;
+    std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (std::find(words.begin(), words.end(), lower) != words.end()) return fmt::format("; if '{}' is the label, name it 'label'", cut(name));
+  }
+  return "; if one of them is the label, name it 'label'";
+}
+
+}  // namespace
+
 Table read_table(const std::filesystem::path& path) {
   const std::string text = read_file(path, std::size_t{1} << 32);
   Table out;
@@ -108,19 +153,17 @@ Table read_table(const std::filesystem::path& path) {
     at = end + 1;
     ++number;
     if (trimmed(line).empty()) continue;
-    const std::vector<std::string_view> cells = cells_of(line);
     if (out.names.empty()) {
-      for (std::string_view c : cells) {
-        if (c.empty() || std::find(out.names.begin(), out.names.end(), c) != out.names.end()) throw UserError(fmt::format("{}, line {}: '{}' is no name of a column, or stands there twice; the first line names the columns", path.string(), number, c));
-        out.names.emplace_back(c);
-      }
+      constexpr std::string_view kMark = "\xEF\xBB\xBF";  // that some programs begin UTF-8 with
+      out.names = names_of(line.starts_with(kMark) ? line.substr(kMark.size()) : line, fmt::format("{}, line {}", path.string(), number));
       continue;
     }
+    const std::vector<std::string_view> cells = cells_of(line);
     if (cells.size() != out.names.size()) throw UserError(fmt::format("{}, line {}: {} values for {} columns", path.string(), number, cells.size(), out.names.size()));
     for (std::size_t i = 0; i < cells.size(); ++i) {
       double x = 0;
       if (const auto [stop, error] = std::from_chars(cells[i].data(), cells[i].data() + cells[i].size(), x); error != std::errc() || stop != cells[i].data() + cells[i].size())
-        throw UserError(fmt::format("{}, line {}, column '{}': '{}' is no number", path.string(), number, out.names[i], cells[i].substr(0, 40)));
+        throw UserError(fmt::format("{}, line {}, column '{}': '{}' is no number", path.string(), number, cut(out.names[i]), cut(cells[i])));
       values.push_back(x);
     }
     ++rows;
@@ -135,6 +178,7 @@ DataSet columns_of(const Table& table, const InputRows& inputs) {
   const std::size_t width = table.names.size();
   std::map<std::string, std::vector<std::size_t>> wanted;
   std::vector<std::size_t> others;
+  std::vector<std::string> unnamed;
   for (std::size_t i = 0; i < width; ++i) {
     if (inputs.empty() || inputs.contains(table.names[i])) wanted[table.names[i]] = {i};
     else others.push_back(i);
@@ -142,9 +186,12 @@ DataSet columns_of(const Table& table, const InputRows& inputs) {
   for (const auto& [name, row] : inputs)
     if (!wanted.contains(name) && row.elements() == static_cast<std::int64_t>(others.size())) wanted[name] = std::exchange(others, {});
   for (const auto& [name, row] : inputs)
-    if (!wanted.contains(name) && !others.empty())
-      throw UserError(fmt::format("[data] the input '{}' has {} values a row, {}, and the table has {} columns that no input is named after ({}{}): it needs one column '{}', or {} others", name, row.elements(),
-                                  to_string(row), others.size(), table.names[others[0]], others.size() > 1 ? " to " + table.names[others.back()] : "", name, row.elements()));
+    if (!wanted.contains(name) && !others.empty()) {
+      for (std::size_t i : others) unnamed.push_back(table.names[i]);
+      throw UserError(fmt::format("[data] the input '{}' has {} values a row, {}, and the table has {} columns that no input is named after ({}{}): it needs one column '{}', or {} others{}",
+                                  name, row.elements(),
+                                  to_string(row), others.size(), cut(unnamed[0]), others.size() > 1 ? " to " + cut(unnamed.back()) : "", name, row.elements(), perhaps_label(unnamed, row, inputs)));
+    }
   DataSet out;
   for (const auto& [name, places] : wanted) {
     HostTensor column(f64, places.size() == 1 ? Extents{rows} : Extents{rows, static_cast<std::int64_t>(places.size())});
@@ -152,7 +199,7 @@ DataSet columns_of(const Table& table, const InputRows& inputs) {
       for (std::size_t p : places) column.data<double>()[k++] = table.values.data<double>()[r * width + p];
     out.columns.emplace(name, std::move(column));
   }
-  if (out.columns.empty()) throw UserError(fmt::format("[data] the table's columns {} fit none of the graph's inputs", fmt::join(table.names, ", ")));
+  if (out.columns.empty()) throw UserError(fmt::format("[data] the table's columns {} fit none of the graph's inputs", cut(fmt::format("{}", fmt::join(table.names, ", ")))));
   return out;
 }
 

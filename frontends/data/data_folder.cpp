@@ -200,7 +200,18 @@ Splits read_parts(const fs::path& path, DataKind kind, const InputRows& inputs) 
     case DataKind::array_folders: return both("", read_arrays);
     case DataKind::array_files: return both(".npz", read_arrays);
     case DataKind::packed_arrays: return read_packed_arrays(path);
-    case DataKind::tables: return both(".csv", [&](const fs::path& file) { return columns_of(read_table(file), inputs); });
+    case DataKind::tables: {
+      std::vector<std::string> known;  // of the first part, which the other has too
+      return both(".csv", [&](const fs::path& file) {
+        const Table table = read_table(file);
+        for (const std::string& name : known)
+          if (inputs.contains(name) && std::find(table.names.begin(), table.names.end(), name) == table.names.end())
+            throw UserError(fmt::format("{}: lacks the column '{}', which train.csv has, so that nothing can be tested on it: --data {} --hold-out 0.2 takes a part of that",
+                                        file.string(), name, (path / "train.csv").string()));
+        known = table.names;
+        return columns_of(table, inputs);
+      });
+    }
     default: throw UserError(fmt::format("{}: {} are neither arrays nor tables", path.string(), name_of(kind)));
   }
 }

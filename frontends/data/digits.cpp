@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -173,11 +175,40 @@ Digits drawn_digits(std::int64_t count, std::uint64_t seed, std::uint64_t stream
   return out;
 }
 
+namespace {
+
+/// Each ten in a row hold every class once.
+bool look_drawn(const HostTensor& labels) {
+  if (labels.dtype() != u8 || labels.shape().size() != 1) return false;
+  const std::span<const std::uint8_t> all = labels.data<std::uint8_t>();
+  unsigned seen = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (i % 10 == 0) seen = 0;
+    if (all[i] > 9 || (seen >> all[i] & 1)) return false;
+    seen |= 1u << all[i];
+  }
+  return true;
+}
+
+/// Drawn digits would be read in the place of others that lie packed beside them, or take it.
+void refuse_beside_others(const std::filesystem::path& dir) {
+  std::error_code error;
+  for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+    const std::filesystem::path plain = dir / name, packed = dir / (std::string(name) + ".gz");
+    const bool is_packed = std::filesystem::exists(packed, error), labels = std::string(name).find("labels") != std::string::npos;
+    if (is_packed || (labels && std::filesystem::exists(plain, error) && !look_drawn(read_idx(plain))))
+      throw UserError(fmt::format("{}: has other images of this form, which drawn digits would stand in the place of; name another folder", (is_packed ? packed : plain).string()));
+  }
+}
+
+}  // namespace
+
 void draw_digits(const std::filesystem::path& dir, std::int64_t train_count, std::int64_t test_count, std::uint64_t seed) {
   if (train_count < 1 || test_count < 1) throw UserError(fmt::format("[digits] {} to train and {} to test; 1 is the least of either", train_count, test_count));
   std::error_code error;
   std::filesystem::create_directories(dir, error);
   if (error) throw UserError(fmt::format("{}: the folder cannot be made: {}", dir.string(), error.message()));
+  refuse_beside_others(dir);
   for (std::uint64_t stream : {0, 1}) {
     Digits digits = drawn_digits(stream == 0 ? train_count : test_count, seed, stream);
     const char* name = stream == 0 ? "train" : "t10k";

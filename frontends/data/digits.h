@@ -17,7 +17,7 @@ struct Digits {
 Digits drawn_digits(std::int64_t count, std::uint64_t seed, std::uint64_t stream = 0);
 
 /// Writes the four files of MNIST into a folder, which is made if need be. Train and test are drawn from different streams of the seed.
-/// UserError for counts below 1 and where the folder cannot be written.
+/// UserError for counts below 1, where the folder cannot be written, and where it has MNIST itself or other files of its names.
 void draw_digits(const std::filesystem::path& dir, std::int64_t train_count, std::int64_t test_count, std::uint64_t seed);
 
 }  // namespace belfry

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -63,6 +64,16 @@ ColumnFacts facts_of(const HostTensor& x) {
   return out;
 }
 
+/// The label of a table, whose numbers are f64, as the classes that it counts.
+DataSet with_classes(DataSet data) {
+  const auto label = data.columns.find("label");
+  if (label == data.columns.end() || !is_float(label->second.dtype())) return data;
+  const HostTensor all = converted(label->second, f64);
+  const std::span<const double> values = all.data<double>();
+  if (std::all_of(values.begin(), values.end(), [](double x) { return std::abs(x) < 1e9 && x == std::floor(x); })) label->second = converted(all, i32);
+  return data;
+}
+
 SplitFacts facts_of(const std::string& name, const DataSet& data) {
   SplitFacts out{name, data.rows(), {}};
   for (const auto& [column, tensor] : data.columns) out.columns.emplace(column, facts_of(tensor));
@@ -117,7 +128,8 @@ DataFacts inspect_data(const std::filesystem::path& path) {
       for (const std::filesystem::path& part : {path / "train", held_out(path)}) out.splits.push_back(facts_of_photos(part.filename().string(), part, out.classes));
       break;
     default: {
-      const Splits parts = read_parts(path, out.kind);
+      Splits parts = read_parts(path, out.kind);
+      if (out.kind == DataKind::tables) parts = {with_classes(std::move(parts.train)), with_classes(std::move(parts.test))};
       if (parts.test.columns.empty()) out.splits = {facts_of("all", parts.train)};
       else add(parts);
     }

@@ -30,6 +30,18 @@ bool is_picture(const fs::path& file) {
   return suffix == ".jpg" || suffix == ".jpeg" || suffix == ".png";
 }
 
+std::vector<fs::path> files_passed_over(const fs::path& dir) {
+  std::vector<fs::path> out;
+  std::error_code error;
+  const int classes = fs::is_directory(dir / "train", error) ? 2 : 1;
+  for (fs::recursive_directory_iterator at(dir, error), end; !error && at != end; at.increment(error)) {
+    if (at.depth() == classes && at->is_regular_file(error) && !at->path().filename().string().starts_with('.') && !is_picture(at->path())) out.push_back(at->path());
+    if (at.depth() == classes) at.disable_recursion_pending();
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
 std::vector<fs::path> picture_files(const std::vector<fs::path>& paths) {
   std::vector<fs::path> out;
   std::error_code error;

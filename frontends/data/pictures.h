@@ -20,6 +20,8 @@ struct Pixels {
 
 /// Whether the name ends as that of a JPEG or PNG file.
 bool is_picture(const std::filesystem::path& file);
+/// Files in class folders (of train/ and what is beside it, where that is there) that are no pictures which are read; hidden ones apart.
+std::vector<std::filesystem::path> files_passed_over(const std::filesystem::path& dir);
 /// These files, and of a folder all pictures in it and below, sorted. UserError for a folder that has none or cannot be listed.
 std::vector<std::filesystem::path> picture_files(const std::vector<std::filesystem::path>& paths);
 /// f32 (height, width, channels), 0 to 255; grey where that is one channel. UserError with the file where it cannot be read.

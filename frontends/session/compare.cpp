@@ -111,6 +111,7 @@ Difference difference_of(const Recorded::Entry& a, const Recorded::Entry& other)
   d.tower = a.tower;
   if (!(a.tensor.type() == b.type())) {
     d.elements = a.tensor.elements();
+    d.types = fmt::format("{} and {}", to_string(a.tensor.type()), to_string(b.type()));
     return d;
   }
   visit_stored(b.dtype(), [&]<class T>() {

@@ -18,6 +18,7 @@ struct Difference {
   std::int64_t elements = 0;   ///< that differ
   std::int64_t first_element = 0;
   double a = 0, b = 0;         ///< that element
+  std::string types;           ///< "f32(16, 10) and f32(8, 10)", where they are of unlike shapes: no element has a twin then
   std::uint64_t ulps = 0;      ///< the largest distance of two elements; of integers their difference
 };
 

@@ -1,7 +1,12 @@
 #include <belfry/frontends/train/checkpoints.h>
 
+#include <cstddef>
+#include <span>
+#include <vector>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <xxhash.h>
 
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/train/fit.h>
@@ -46,18 +51,36 @@ std::filesystem::path best_checkpoint(const std::filesystem::path& dir) { return
 
 namespace {
 
-constexpr const char* kArithmetic = "arithmetic";
+constexpr const char *kArithmetic = "arithmetic", *kValues = "values of the data";
+
+/// Of all that is stored; of what is made row by row the first and the last, which are as quick.
+std::string hash_of_values(const DataSet& data) {
+  std::uint64_t hash = 0;
+  auto add = [&](std::span<const std::byte> bytes) { hash = XXH3_64bits_withSeed(bytes.data(), bytes.size(), hash); };
+  for (const auto& [name, x] : data.columns) add(x.bytes());
+  for (const auto& [name, made] : data.made) {
+    std::vector<std::byte> row(static_cast<std::size_t>(made.row.bytes()));
+    for (std::int64_t r : {std::int64_t{0}, data.rows() - 1}) {
+      made.make({0, data.first_row + r * data.row_step}, row);
+      add(row);
+    }
+  }
+  return fmt::format("{:016x}", hash);
+}
 
 /// What two starts of one run have in common: devices are no part of it.
 TextMap settings_of(const Session& session, const DataSet& data, const FitOptions& options) {
   std::string columns = fmt::format("{} rows of", data.rows());
   for (const auto& [name, type] : data.types()) columns += fmt::format(" {} {}", name, to_string(type));
   for (const auto& [name, made] : data.made) columns += fmt::format(", {}: {}", name, made.how);
-  return {{"batch", std::to_string(options.batch)},
-          {"data", columns},
-          {"net", session.graph().name},
-          {"order", options.shuffle ? fmt::format("shuffled by {}", *options.shuffle) : "that of the data"},
-          {"short batches", options.last_batch == LastBatch::runs_on ? "run on" : options.last_batch == LastBatch::dropped ? "are dropped" : "stay"}};
+  TextMap out = options.told;
+  out["batch"] = std::to_string(options.batch);
+  out["data"] = columns;
+  out["net"] = session.graph().name;
+  out["order"] = options.shuffle ? fmt::format("shuffled by {}", *options.shuffle) : "that of the data";
+  out["short batches"] = options.last_batch == LastBatch::runs_on ? "run on" : options.last_batch == LastBatch::dropped ? "are dropped" : "stay";
+  if (data.rows()) out[kValues] = hash_of_values(data);
+  return out;
 }
 
 /// The hash of all that the plan of a full batch computes; empty for a session that trains by loops.
@@ -69,9 +92,16 @@ std::string arithmetic_of(Session& session, const FitOptions& options) {
 
 std::vector<std::string> differences(const Checkpoint& checkpoint, const Session& session, const DataSet& data, const FitOptions& options) {
   std::vector<std::string> out;
-  for (const auto& [key, here] : settings_of(session, data, options))
-    if (const auto there = checkpoint.data().run.find(key); there != checkpoint.data().run.end() && there->second != here) out.push_back(fmt::format("{}: {} there, {} here", key, there->second, here));
+  std::string values;
+  for (const auto& [key, here] : settings_of(session, data, options)) {
+    const auto there = checkpoint.data().run.find(key);
+    if (there == checkpoint.data().run.end() || there->second == here) continue;
+    const std::string line = fmt::format("{}: {} there, {} here", key, there->second, here);
+    if (key == kValues) values = line;
+    else out.push_back(line);
+  }
   if (checkpoint.data().seed != session.seed()) out.push_back(fmt::format("seed: {} there, {} here", checkpoint.data().seed, session.seed()));
+  if (out.empty() && !values.empty()) out.push_back(values);  // they follow from the others
   return out;
 }
 

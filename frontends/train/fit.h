@@ -58,6 +58,7 @@ struct FitOptions {
   std::string checkpoints = {};             ///< a folder, made if it is not there; empty: none
   std::int64_t checkpoint_every = 0;        ///< steps, and at the end; 0: at the end of each epoch
   int keep = 3;
+  TextMap told = {};                        ///< further settings that all starts of one run have in common, by name: what was done to its data
   int patience = 0;                         ///< not 0: training ends where `monitor` was not better for so many epochs; then the session has the best ones' variables
   std::string monitor = {};                 ///< an epoch's metric, "max:" or "min:" before it where that is not known; empty: the first loss, of validation if there is one
   bool learning_rate = false;               ///< Progress has it: each step fetches it, as it does for a log

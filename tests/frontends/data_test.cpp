@@ -338,6 +338,15 @@ TEST(digits, counts_and_folders_that_are_none_are_refused) {
   write_text(folder / "file", "");
   EXPECT_THROW(draw_digits(folder.path(), 0, 1, 1), UserError);
   EXPECT_THROW(draw_digits(folder / "file", 1, 1, 1), UserError);
+  // Over digits that were drawn, and over no others.
+  draw_digits(folder.path(), 15, 10, 1);
+  draw_digits(folder.path(), 12, 10, 2);
+  EXPECT_EQ(mnist(folder.path()).train.rows(), 12);
+  write_idx(folder / "t10k-labels-idx1-ubyte", HostTensor::of<std::uint8_t>({3}, {7, 2, 7}));
+  EXPECT_NE(message_of([&] { draw_digits(folder.path(), 5, 5, 1); }).find("has other images of this form"), std::string::npos);
+  fs::remove(folder / "t10k-labels-idx1-ubyte");
+  write_text(folder / "train-images-idx3-ubyte.gz", "");
+  EXPECT_NE(message_of([&] { draw_digits(folder.path(), 5, 5, 1); }).find("train-images-idx3-ubyte.gz"), std::string::npos);
 }
 
 }  // namespace

@@ -102,6 +102,22 @@ TEST(TrainingRuns, a_folder_of_another_run_is_neither_gone_on_from_nor_written_o
   EXPECT_THAT(told, testing::HasSubstr("computes otherwise"));
 }
 
+TEST(TrainingRuns, checkpoints_know_the_values_of_their_data_and_what_was_done_to_them) {
+  Folder folder;
+  const DataSet data = points(16);
+  DataSet others = points(16);
+  others.columns.at("y").data<float>()[9] += 1;
+  FitOptions options{.batch = 8, .checkpoints = folder.path().string(), .told = {{"pixels", "x / 255"}}};
+  Session session(line(), Single{});
+  fit(session, data, options);
+  EXPECT_TRUE(says<UserError>([&] { resume_latest(session, others, options); }, {"is of another run (values of the data: "}));
+  options.told["pixels"] = "as they are";
+  EXPECT_TRUE(says<UserError>([&] { resume_latest(session, others, options); }, {"is of another run (pixels: x / 255 there, as they are here)"}));
+  // One that does not say goes on.
+  Checkpoint::of(session, {{"batch", "8"}}).save(checkpoint_path(folder.path(), 9).string());
+  EXPECT_TRUE(resume_latest(session, others, options));
+}
+
 TEST(TrainingRuns, an_early_stop_leaves_the_best_epoch_behind_whenever_it_was_started_again) {
   Folder folder;
   const DataSet data = points(20), far = [] {

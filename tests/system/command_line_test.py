@@ -339,7 +339,7 @@ with tempfile.TemporaryDirectory() as folder:
     lines = [json.loads(line) for line in pathlib.Path(folder, "log.jsonl").read_text(encoding="utf-8").splitlines()]
     expect(done.returncode == 0 and [line.get("step") for line in lines] == [1, 2, 3, 4, None, 5, 6, None], f"six steps of 16 rows of 64: {done.stderr} {lines}")
     expect(all(abs(line["learning_rate"] - 0.01) < 1e-8 and line["rows"] == 16 for line in lines if "step" in line), f"a learning rate that is a number: {lines}")
-    refused(2, ["excludes --steps"], "train", "mlp", "--data", "digits", "--steps", "6", "--epochs", "1")
+    refused(2, ["leave one out"], "train", "mlp", "--data", "digits", "--steps", "6", "--epochs", "1")
 
     # Loops: what they promise and what they did is said; both plans are files.
     loops = ["--strategy", "parameter_server", "--devices", "cpu:0,cpu:1", "-O", "staleness=2", "--batch", "16"]

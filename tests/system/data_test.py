@@ -126,7 +126,9 @@ def check_photos(folder):
     said = re.search(r"(\d+) rows of 40 are held out to test on", done.stderr)
     expect(done.returncode == 0 and said and 4 <= int(said[1]) <= 20 and "photos come in another order in each epoch" in done.stderr, f"held out of class folders: {done.stderr[-600:]}")
     expect(json.loads((folder / "held/run.json").read_text())["shuffle"] is True, "photos are shuffled, and run.json does not say so")
+    (photos / "train" / "dark" / "a.heic").write_bytes(b"?")
     done = belfry(folder, "train", "mnist_cnn", "--data", "photos", "--steps", "1", "--no-shuffle")
+    expect("1 file in the class folders is no .jpg, .jpeg or .png and passed over: photos/train/dark/a.heic" in done.stderr, f"pictures that are not read: {done.stderr[-600:]}")
     expect(done.returncode == 0 and "sorted by their labels" in done.stderr, f"photos class by class: {done.stderr[-600:]}")
     done = belfry(folder, "evaluate", "held", "--data", "photos/val")
     expect(done.returncode == 0 and "all 12 rows are evaluated" in done.stderr and "of 12 rows" in done.stderr, f"class folders alone, evaluated: {done}")
@@ -146,6 +148,66 @@ def check_photos(folder):
     victim.write_bytes(victim.read_bytes()[:60])
     done = belfry(folder, "data", "inspect", "photos")
     expect(done.returncode == 1 and "03.png: cannot be read as a PNG photo" in done.stderr, f"a damaged photo: {done}")
+
+
+def check_tables(folder):
+    """Digits in tables: what other programs write, and runs that are not mixed up."""
+    names = ["label"] + [f"pixel{k}" for k in range(784)]
+    rows = [[k % 2] + [(k % 2) * 150 + (j * (k + 1)) % 60 for j in range(784)] for k in range(40)]
+
+    def table(name, names, rows, comma=","):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("\n".join(comma.join(str(x) for x in row) for row in ([names] if names else []) + rows) + "\n")
+
+    table("table.csv", names, rows)
+    table("sorted.csv", names, sorted(rows))
+
+    def train(*more, data="table.csv", part="0.25"):
+        return belfry(folder, "train", "mlp", "--data", data, "--hold-out", part, "--batch", "4", "--quiet", "--checkpoints", "tck", *more)
+
+    done = train("--rescale", "1/255", "--epochs", "1", "--out", "tab")
+    expect(done.returncode == 0, f"training on a table: {done}")
+    for done, wanted in ((train(), "pixels: "), (train("--rescale", "1/255", part="0.3"), "held out: 0.25 there, 0.3 here"), (train("--rescale", "1/255", data="sorted.csv"), "values of the data: ")):
+        expect(done.returncode == 1 and "is of another run" in done.stderr and wanted in done.stderr, f"checkpoints of other data: {done}")
+    done = train("--out", "tab")
+    expect(done.returncode == 1 and "or replace that run with --overwrite" in done.stderr, f"the ways out: {done}")
+    done = belfry(folder, "train", "mlp", "--data", "table.csv", "--hold-out", "0.25", "--epochs", "1", "--steps", "2")
+    expect(done.returncode == 2 and "leave one out" in done.stderr, f"epochs and steps: {done}")
+    done = belfry(folder, "train", "mlp", "--data", "table.csv", "--resume", "tck")
+    expect(done.returncode and "tck/step-" in done.stderr, f"a folder to resume from: {done}")
+    done = belfry(folder, "train", "mlp", "--data", "table.csv", "--rescal", "1/255")
+    expect(done.returncode == 2 and "did you mean --rescale" in done.stderr, f"an option that is none: {done}")
+
+    # The scale is the run's; a table is fed as bytes.
+    belfry(folder, "data", "digits", "--out", "drawn", "--train", "40", "--test", "20")
+    done = belfry(folder, "evaluate", "tab", "--data", "drawn")
+    expect(done.returncode == 0 and "of 20 rows" in done.stderr, f"a run with a scale on MNIST's files: {done}")
+    belfry(folder, "train", "mlp", "--data", "drawn", "--epochs", "1", "--quiet", "--out", "mn")
+    done = belfry(folder, "evaluate", "mn", "--data", "table.csv")
+    expect(done.returncode == 0 and "--rescale 1/255 does that here" in done.stderr, f"a run on MNIST's files on pixels that are not scaled: {done}")
+    done = belfry(folder, "predict", "tab", "--feed", "table.csv", "--top", "1")
+    expect(done.returncode == 0 and len(done.stdout.splitlines()) == 40, f"predict of a table: {done}")
+    (folder / "loose").mkdir()
+    (folder / "loose" / "a.png").write_bytes(png(28, 28, lambda x, y: x))
+    done = belfry(folder, "predict", "tab", "--feed", "loose")
+    expect(done.returncode == 0 and "loose/a.png: class " in done.stdout and done.stdout.count("class") == 3, f"scores of a picture: {done}")
+
+    done = belfry(folder, "data", "inspect", "table.csv")
+    expect(done.returncode == 0 and "pixel0 … pixel783  784 columns" in done.stdout and "0 20, 1 20" in done.stdout and len(done.stdout.splitlines()) == 4, f"inspect of a table: {done}")
+    table("semi.csv", names, rows, ";")
+    table("bare.csv", None, rows)
+    table("digit.csv", ["Digit"] + names[1:], rows)
+    table("kaggle/train.csv", names, rows)
+    table("kaggle/test.csv", names[1:], [row[1:] for row in rows])
+    for name, wanted in (("semi.csv", "semicolons"), ("bare.csv", "where the names of the columns are expected"), ("digit.csv", "if 'Digit' is the label, name it 'label'"), ("kaggle", "--data kaggle/train.csv --hold-out 0.2")):
+        done = belfry(folder, "train", "mlp", "--data", name, *([] if name == "kaggle" else ["--hold-out", "0.2"]), "--out", "mended")
+        expect(done.returncode == 1 and wanted in done.stderr and len(done.stderr) < 700, f"{name}: {done}")
+    # What fails before the first step leaves no run behind.
+    table("short.csv", names[:-1], [row[:-1] for row in rows])
+    done = belfry(folder, "train", "mlp", "--data", "short.csv", "--hold-out", "0.2", "--out", "mended")
+    expect(done.returncode == 1, f"a pixel too few: {done}")
+    done = belfry(folder, "train", "mlp", "--data", "table.csv", "--hold-out", "0.2", "--steps", "2", "--out", "mended")
+    expect(done.returncode == 0, f"the command that is put right: {done}")
 
 
 def check_arrays(folder):
@@ -183,7 +245,7 @@ def check_arrays(folder):
 
 
 with tempfile.TemporaryDirectory() as place:
-    for check in (check_fetch, check_photos, check_arrays):
+    for check in (check_fetch, check_photos, check_tables, check_arrays):
         check(pathlib.Path(place))
 
 print("\n".join(objections))
