@@ -8,6 +8,7 @@
 
 #include <belfry/graph/split_rules.h>
 #include <belfry/ops/emit.h>
+#include <belfry/ops/passes/passes.h>
 
 #include "says.h"
 
@@ -210,10 +211,13 @@ TEST(Mistakes, names_and_shapes_of_pytorch_are_understood) {
 struct OwnOp {
   GradientRule gradient = {[](GradientContext& g) { return std::vector<Value>{g.output_gradient()}; }};
   ReferenceRule reference = [](const Call&) {};
-  Graph net() const {
+  std::shared_ptr<const OpSet> ops() const {
     auto ops = std::make_shared<OpSet>(standard_ops());
     ops->add({.name = "twice", .inputs = {"x"}, .infer = [](InferContext& c) { return c.same_type_as(0); }, .reference = reference, .gradient = gradient, .split = split_elementwise()});
-    Builder b("own", ops);
+    return ops;
+  }
+  Graph net() const {
+    Builder b("own", ops());
     Value x = b.input("x", f32, {kBatch, 2});
     b.minimize(mean(emit("twice", {x * b.variable("w", {2})}, {}, SourceLine::here())), Sgd{});
     return std::move(b).build();
@@ -225,8 +229,13 @@ TEST(Mistakes, in_an_op_of_ones_own_are_its_own) {
                    {"[twice] its gradient rule gives 0 values for 1 inputs", "node 'twice' (mistakes_test.cpp:"}));
   EXPECT_TRUE(says([] { Session(OwnOp{.gradient = {[](GradientContext& g) { return std::vector<Value>{mean(g.output_gradient())}; }}}.net()); },
                    {"[twice] its gradient rule gives f32() for the input 0, which is f32(batch, 2); node 'twice' (mistakes_test.cpp:"}));
-  Session throws(OwnOp{.reference = [](const Call& c) { c.inputs[0].as<float>().empty() ? throw std::runtime_error("none") : throw std::out_of_range("element 9"); }}.net());
+  const OwnOp throwing{.reference = [](const Call& c) { c.inputs[0].as<float>().empty() ? throw std::runtime_error("none") : throw std::out_of_range("element 9"); }};
+  Session throws(throwing.net());
+  Builder constants("folded", throwing.ops());
+  constants.output(emit("twice", {constant(constants.graph(), HostTensor(f32, {2}))}, {}, SourceLine::here()));
+  const Graph folded = std::move(constants).build();
   EXPECT_TRUE(says([&] { throws.step({{"x", pairs()}}); }, {"[twice] its reference failed: element 9; node 'twice' (mistakes_test.cpp:", "while running 'twice' on cpu:0"}));
+  EXPECT_TRUE(says([&] { run_passes(training_passes(), folded); }, {"[twice] element 9; node 'twice', whose inputs are constants (mistakes_test.cpp:"}));
   EXPECT_TRUE(says([] { emit("twice", {Unfinished().x}, {}, SourceLine::here()); }, {"there is no op 'twice'", "Builder b(name, ops)", "cli_main (docs/add_an_op.md)"}));
 }
 
