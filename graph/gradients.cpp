@@ -72,6 +72,12 @@ class Differentiator {
     return at->second[0];
   }
 
+  /// Ops of a user's own have rules that may be wrong.
+  [[noreturn]] static void fail(const Node& node, const std::string& what) {
+    const std::string line = node.source.text();
+    throw UserError(fmt::format("[{}] its gradient rule {}; node '{}'{}", node.op->name, what, node.name, line.empty() ? "" : " (" + line + ")"));
+  }
+
   void visit(NodeId id) {
     const Node node = graph_.node(id);  // a copy: building adds nodes
     if (node.inputs.empty()) return;
@@ -94,13 +100,13 @@ class Differentiator {
     for (int k = 0; k < static_cast<int>(node.types.size()); ++k)
       if (dys[static_cast<std::size_t>(k)] && !context.asked(k))
         throw UserError(fmt::format("[{}] output '{}' of '{}' has no gradient, but a loss reads it", node.op->name, node.op->outputs[static_cast<std::size_t>(k)].name, node.name));
-    if (dxs.size() != node.inputs.size()) throw InternalError(fmt::format("the gradient of {} gives {} values for {} inputs", node.op->name, dxs.size(), node.inputs.size()));
+    if (dxs.size() != node.inputs.size()) fail(node, fmt::format("gives {} values for {} inputs: one for each, an empty one where there is none", dxs.size(), node.inputs.size()));
     for (std::size_t i = 0; i < dxs.size(); ++i) {
       ValueId x = node.inputs[i];
       if (!x.valid() || !dependent_[static_cast<std::size_t>(x.node)] || !dxs[i]) continue;
       if (!node.op->stores && is_half(graph_.type(x).dtype)) dxs[i] = in_dtype(dxs[i], graph_.type(x).dtype);
       if (dxs[i].type() != graph_.type(x))
-        throw InternalError(fmt::format("the gradient of {} for input {} is {}, not {}", node.op->name, i, to_string(dxs[i].type()), to_string(graph_.type(x))));
+        fail(node, fmt::format("gives {} for the input {}, which is {}", to_string(dxs[i].type()), i, to_string(graph_.type(x))));
       parts_[x].push_back(dxs[i]);
     }
   }

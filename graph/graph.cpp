@@ -87,7 +87,7 @@ const OpDef& OpSet::at(std::string_view name) const {
   if (const OpDef* d = find(name)) return *d;
   std::vector<std::string> names;
   for (const auto& d : defs_) names.push_back(d->name);
-  throw UserError(fmt::format("there is no op '{}'{}; belfry show --ops lists those that there are", name, did_you_mean(name, names)));
+  throw UserError(fmt::format("there is no op '{}'{}; belfry show --ops lists those that there are; for an op of your own, Builder b(name, ops) with the set that has it, and for files a program that gives its library to cli_main (docs/add_an_op.md)", name, did_you_mean(name, names)));
 }
 
 // ---------------------------------------------------------------- graph

@@ -47,7 +47,10 @@ Builder::Builder(std::string name, std::shared_ptr<const OpSet> ops) {
   graph_ = std::make_unique<Graph>(std::move(ops), std::move(name));
 }
 
-Value Builder::input(const std::string& name, DType dtype, Shape shape, SourceLine at) { return belfry::input(graph(), name, dtype, std::move(shape), at); }
+Value Builder::input(const std::string& name, DType dtype, Shape shape, SourceLine at) {
+  if (!shape.empty() && shape[0].factor < 0) throw UserError(fmt::format("[input] '{}' has the shape {}: write kBatch for the rows, {{kBatch, …}}", name, to_string(std::span<const Dim>(shape))));
+  return belfry::input(graph(), name, dtype, std::move(shape), at);
+}
 Value Builder::variable(const std::string& name, Shape shape, const VariableOptions& options, SourceLine at) {
   return belfry::variable(graph(), name, std::move(shape), options, at);
 }

@@ -86,9 +86,8 @@ RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& tra
     for (auto old = latest_checkpoint(o.checkpoints); old; old = latest_checkpoint(o.checkpoints)) fs::remove(*old);
     fs::remove(best_checkpoint(o.checkpoints));
   }
-  if (o.overwrite)
-    for (const char* part : {"run.json", "graph.json", "plan.json", "log.jsonl", "state.safetensors", "trace.json", "tensorboard"}) fs::remove_all(fs::path(o.out) / part);
-  RunFacts run{.averages = o.averages, .net = o.source, .data = o.data, .rescale = o.rescale, .hold_out = o.hold_out, .ended = false};
+  if (o.overwrite) remove_run(o.out);
+  RunFacts run{.averages = o.averages, .net = o.source, .data = o.data, .rescale = o.rescale, .hold_out = o.hold_out, .ended = false, .own = true};
   auto number = [&](const char* key, auto value) { run.settings.emplace_back(key, fmt::format("{}", value)); };
   auto text = [&](const char* key, const std::string& value) {
     if (!value.empty()) run.settings.emplace_back(key, json_text(value));

@@ -28,22 +28,51 @@ bool same_but_ones(const Extents& given, const Shape& want) {
   return given.size() != want.size() && std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Dim& n, const Dim& d) { return d.symbolic() || n == d; });
 }
 
-[[noreturn]] void refuse(const std::string& input, const LocalType& given, const TensorType& want) {
+/// The fed numbers in the input's shape, if they fill whole rows of it: C++ that makes it, else nothing.
+std::string reshaped(const LocalType& given, const TensorType& want, const std::string& row_symbol) {
+  const char* const type = want.dtype == f32 ? "float" : want.dtype == f64 ? "double" : want.dtype == i32 ? "std::int32_t" : want.dtype == i64 ? "std::int64_t" : nullptr;
+  if (!type || given.dtype != want.dtype || given.shape.size() == want.shape.size()) return {};
+  std::int64_t row = 1, symbols = 0;
+  for (const Dim& d : want.shape) {
+    if (d.symbolic() && d.symbol != row_symbol) return {};
+    symbols += d.symbolic();
+    if (d.factor < 1 || __builtin_mul_overflow(row, d.factor, &row)) return {};
+  }
+  const std::int64_t elements = given.elements();
+  if (symbols > 1 || elements == 0 || elements % row || (symbols == 0 && elements != row)) return {};
+  const Extents shape = extents_of(want.shape, elements / row);
+  return fmt::format("; the same numbers: HostTensor::of<{0}>({{{1}}}, t.data<{0}>())", type, fmt::join(shape, ", "));
+}
+
+/// Whether a batch of some rows has this shape.
+bool has_shape(const Extents& given, const Shape& want) {
+  return given.size() == want.size() && std::equal(given.begin(), given.end(), want.begin(), [](std::int64_t n, const Dim& d) { return d.symbolic() || n == d.factor; });
+}
+
+bool is_fixed(const Graph& graph) {
+  const std::vector<NodeId> inputs = graph.inputs();
+  return std::none_of(inputs.begin(), inputs.end(), [&](NodeId id) { return !symbolic_axes(graph.node(id).types[0].shape).empty(); });
+}
+
+[[noreturn]] void refuse(const Graph& graph, const std::string& input, const LocalType& given, const TensorType& want) {
   std::string hint;
   if (channels_first(given.shape, want.shape)) hint = "; channels come last: (rows, height, width, channels)";
   else if (same_but_ones(given.shape, want.shape)) hint = "; axes of 1 are all that differs: reshape it";
-  if (given.dtype != want.dtype && !narrows(given.dtype, want.dtype)) hint += fmt::format("; converted(tensor, {0}), or numpy's astype, makes it {0}", name_of(want.dtype));
+  hint += reshaped(given, want, graph.row_symbol);
+  if (given.shape.size() == want.shape.size() && !given.shape.empty() && given.shape[0] != want.shape[0].factor && is_fixed(graph))
+    hint += fmt::format("; for any number of rows write {{kBatch, …}} ([\"{}\", …] in files) in its place", graph.row_symbol);
+  if (given.dtype != want.dtype && !narrows(given.dtype, want.dtype) && has_shape(given.shape, want.shape)) hint += fmt::format("; converted(tensor, {0}), or numpy's astype, makes it {0}", name_of(want.dtype));
   throw UserError(fmt::format("the feed '{}' is {}, but the input is {}{}", input, to_string(given), to_string(want), hint));
 }
 
-[[noreturn]] void refuse_missing(const Node& input, const Batch& feeds) {
+}  // namespace
+
+void refuse_missing(const Node& input, const Batch& feeds, const std::string& why) {
   std::vector<std::string> given;
   for (const auto& [name, tensor] : feeds.all()) given.push_back(name);
-  throw UserError(fmt::format("there is no feed for the input '{}' {}; {}", input.name, to_string(input.types[0]),
-                              given.empty() ? "nothing is fed: each input wants a tensor of its name" : fmt::format("there are feeds for {}", fmt::join(given, ", "))));
+  throw UserError(fmt::format("there is no feed for the input '{}' {}; {}{}", input.name, to_string(input.types[0]),
+                              given.empty() ? "nothing is fed: each input wants a tensor of its name" : fmt::format("there are feeds for {}", fmt::join(given, ", ")), why));
 }
-
-}  // namespace
 
 std::int64_t rows_of(const Graph& graph, const Batch& feeds) {
   std::int64_t rows = -1;
@@ -51,18 +80,18 @@ std::int64_t rows_of(const Graph& graph, const Batch& feeds) {
   for (NodeId id : graph.inputs()) {
     const Node& n = graph.node(id);
     auto feed = feeds.all().find(n.name);
-    if (feed == feeds.all().end()) refuse_missing(n, feeds);
+    if (feed == feeds.all().end()) refuse_missing(n, feeds, {});
     const LocalType& given = feed->second->type();
     const TensorType& want = n.types[0];
-    if ((given.dtype != want.dtype && !narrows(given.dtype, want.dtype)) || given.shape.size() != want.shape.size()) refuse(n.name, given, want);
+    if ((given.dtype != want.dtype && !narrows(given.dtype, want.dtype)) || given.shape.size() != want.shape.size()) refuse(graph, n.name, given, want);
     for (std::size_t a = 0; a < want.shape.size(); ++a) {
       const Dim& d = want.shape[a];
       if (!d.symbolic()) {
-        if (d.factor != given.shape[a]) refuse(n.name, given, want);
+        if (d.factor != given.shape[a]) refuse(graph, n.name, given, want);
         continue;
       }
       if (d.symbol != graph.row_symbol) continue;
-      if (d.factor == 0 || given.shape[a] % d.factor) refuse(n.name, given, want);
+      if (d.factor == 0 || given.shape[a] % d.factor) refuse(graph, n.name, given, want);
       std::int64_t here = given.shape[a] / d.factor;
       if (rows < 0) rows = here, from = n.name;
       if (here != rows) throw UserError(fmt::format("the feeds disagree about the batch: '{}' has {} rows, '{}' has {}", from, rows, n.name, here));

@@ -43,8 +43,18 @@ std::optional<ValueId> gradient_of(const Graph& g, const std::string& name) {
   return {};
 }
 
+/// "gradient/w" for what others call "gradient of w", "w.grad" or "grad/w".
+std::string as_gradient(const Graph& g, std::string name) {
+  for (const char* before : {"gradient of ", "grad/"})
+    if (name.starts_with(before)) name.erase(0, std::string_view(before).size());
+  for (const char* behind : {".grad", "/grad", "/gradient"})
+    if (name.ends_with(behind)) name.resize(name.size() - std::string_view(behind).size());
+  return gradient_of(g, "gradient/" + name) ? "gradient/" + name : "";
+}
+
 /// The names nearest to one that is none, else those that are fetched most.
 std::string fetches_there(const Graph& g, const std::string& name) {
+  if (const std::string gradient = as_gradient(g, name); !gradient.empty()) return fmt::format("; did you mean {}?", gradient);
   const std::vector<std::string> losses = loss_names(g);
   std::vector<std::string> metrics, outputs, known = losses;
   for (const auto& [metric, v] : g.metrics) metrics.push_back(metric);
@@ -65,6 +75,25 @@ bool has_rows(const Graph& graph) {
     for (const Dim& d : graph.node(id).types[0].shape)
       if (d.symbol == graph.row_symbol) return true;
   return false;
+}
+
+/// Towers share the rows of a batch: without these each would compute the whole.
+void check_divides(const Graph& graph, int towers) {
+  if (towers < 2 || graph.inputs().empty() || has_rows(graph)) return;
+  throw UserError(fmt::format("no input of the graph '{}' has the symbol of the batch, so there is nothing to divide over {} towers: write {{kBatch, 28}} ([\"{}\", 28] in files), or take one tower",
+                              graph.name, towers, graph.row_symbol));
+}
+
+/// A value that is fetched and computed from the input, in words.
+std::string needing(const Graph& g, NodeId input, const std::vector<std::string>& fetches) {
+  std::vector<bool> reads(static_cast<std::size_t>(g.size()));
+  reads[static_cast<std::size_t>(input)] = true;
+  for (NodeId id = input + 1; id < g.size(); ++id)
+    for (ValueId v : g.node(id).inputs)
+      if (v.valid() && reads[static_cast<std::size_t>(v.node)]) reads[static_cast<std::size_t>(id)] = true;
+  for (const std::string& f : fetches)
+    if (reads[static_cast<std::size_t>(value_to_fetch(g, f).node)]) return fmt::format("; '{}', which is fetched, needs it", f);
+  return {};
 }
 
 std::vector<std::string> fetches_of(const PlacedGraph& plan) {
@@ -133,6 +162,7 @@ std::shared_ptr<const PlacedGraph> PlanMaker::make(const PlanKey& key) {
   check_rules(key);
   if (runs_given(key)) return decided_;
   if (!plan) plan = std::make_shared<PlacedGraph>(placed(key, strategy_, 0));
+  if (!decided_) check_divides(*plan->graph, plan->towers);
   if (as_given_) keep_threads(*plan, *decided_);
   if (options_.forecast) return plan;
   if (auto over = over_memory(*plan); !over.empty()) throw UserError(fmt::format("the plan does not fit: {}; {}", fmt::join(over, "; "), what_would_fit(key, *plan)));
@@ -317,6 +347,9 @@ PlanKey PlanMaker::key_of(Mode mode, const Batch& feeds, const std::vector<std::
   const std::vector<std::string> wanted = fetches.empty() ? default_fetches(mode) : once(fetches);
   std::shared_ptr<const Graph> graph = graph_for(mode, wanted);
   if (feeds.written_out()) check_written_out(source_, feeds);
+  if (mode == Mode::infer)
+    for (NodeId id : graph->inputs())
+      if (!feeds.all().contains(graph->node(id).name)) refuse_missing(graph->node(id), feeds, needing(*graph, id, wanted));
   std::int64_t rows = rows_of(*graph, feeds);
   PlanKey key = key_of(mode, decided_ && !has_rows(*graph) ? decided_->batch : rows, wanted);
   for (NodeId id : graph->inputs()) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <belfry/executor/device/cpu/host_facts.h>
+#include <belfry/frontends/session/failure_internal.h>
 #include <belfry/frontends/session/gpu_watch.h>
 #include <belfry/frontends/session/gpus.h>
 #include <belfry/frontends/session/one_caller_internal.h>
@@ -21,19 +22,6 @@ namespace {
 
 constexpr std::size_t kFewPrograms = 8, kMostPrograms = 64;
 constexpr std::int64_t kPartOfMemory = 16;  // of this host's: more than a few may take that much
-
-[[noreturn]] void rethrow(const Outcome& outcome) {
-  std::string where = fmt::format("; while running '{}' on {}", outcome.failed_node, outcome.failed_device);
-  try {
-    std::rethrow_exception(outcome.error);
-  } catch (const UserError& e) {
-    throw UserError(e.what() + where);
-  } catch (const DeviceError& e) {
-    throw DeviceError(e.what() + where);
-  } catch (const std::exception& e) {
-    throw InternalError(e.what() + where);
-  }
-}
 
 /// All devices but GPUs live in this host's memory.
 void check_room_here(const PlacedGraph& plan) {
@@ -262,7 +250,7 @@ struct Session::Impl {
       } catch (const std::exception&) {  // not the device's
       }
     }
-    if (outcome.error) rethrow(outcome);
+    if (outcome.error) rethrow(outcome, *b.plan);
     std::erase_if(outcome.fetched, [&](const auto& f) { return std::find(fetches.begin(), fetches.end(), f.first) == fetches.end(); });
     return Results(std::move(outcome.fetched));
   }
@@ -365,7 +353,7 @@ HostTensor Session::variable(const std::string& name) {
   if (!impl.newest.contains(name)) {
     std::vector<std::string> names;
     for (const auto& [known, version] : impl.newest) names.push_back(known);
-    throw UserError(fmt::format("the graph has no variable '{}'{}", name, did_you_mean(name, names)));
+    throw UserError(fmt::format("the graph has no variable '{}'{}", name, nearest_variables(name, names)));
   }
   impl.settle();
   return impl.value(name);

@@ -45,7 +45,23 @@ LocalType type_of(const Graph& graph, const std::string& variable) {
   return {t.dtype, extents_of(t.shape, 1)};
 }
 
+/// What PyTorch calls a weight, by the names that it may have here: "head.weight" is head/kernel, or of a norm head/gamma.
+std::string translated(std::string name, const std::vector<std::string>& known) {
+  static constexpr std::pair<const char*, const char*> kNames[] = {{"weight", "kernel"}, {"weight", "gamma"}, {"bias", "bias"}, {"bias", "beta"},
+                                                                   {"running_mean", "moving_mean"}, {"running_var", "moving_variance"}};
+  std::replace(name.begin(), name.end(), '.', '/');
+  const std::size_t slash = name.rfind('/'), from = slash == name.npos ? 0 : slash + 1;
+  for (const auto& [theirs, ours] : kNames)
+    if (const std::string here = name.substr(0, from) + ours; name.substr(from) == theirs && std::find(known.begin(), known.end(), here) != known.end()) return here;
+  return {};
+}
+
 }  // namespace
+
+std::string nearest_variables(const std::string& name, const std::vector<std::string>& known) {
+  if (const std::string here = translated(name, known); !here.empty()) return fmt::format("; did you mean {}?", here);
+  return did_you_mean(name, known);
+}
 
 bool trains(const Graph& graph) {
   const std::vector<NodeId> variables = graph.variables();
@@ -73,11 +89,11 @@ State fitting_weights(const Graph& graph, const State& given, const LoadWeights&
     if (!std::binary_search(names.begin(), names.end(), name)) {
       if (is_of_training(graph, name, names)) continue;
       left.unknown.push_back(name);
-      hints.push_back(name + did_you_mean(name, left.missing));
+      hints.push_back(name + nearest_variables(name, left.missing));
       continue;
     }
     if (const LocalType type = type_of(graph, name); type == value.type()) out.emplace(name, value);
-    else unlike.push_back(fmt::format("{} is {}, not {}", name, to_string(type), to_string(value.type())));
+    else unlike.push_back(fmt::format("{} is {}, but {} in what is given", name, to_string(type), to_string(value.type())));
   }
   std::vector<std::string> why;
   if (how.strict && !left.missing.empty()) why.push_back(fmt::format("missing: {}", listed(left.missing, ", ")));
@@ -94,7 +110,7 @@ void check_state(const Graph& graph, const State& state) {
   std::vector<std::string> names, wrong;
   for (NodeId id : graph.variables()) names.push_back(graph.node(id).name);
   for (const auto& [name, value] : state) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) wrong.push_back(fmt::format("the graph has no variable '{}'{}", name, did_you_mean(name, names)));
+    if (std::find(names.begin(), names.end(), name) == names.end()) wrong.push_back(fmt::format("the graph has no variable '{}'{}", name, nearest_variables(name, names)));
     else if (LocalType type = type_of(graph, name); !(type == value.type())) wrong.push_back(fmt::format("variable '{}' is {}, not {}", name, to_string(type), to_string(value.type())));
   }
   if (!wrong.empty()) throw UserError(listed(wrong, "; "));

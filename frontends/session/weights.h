@@ -32,6 +32,9 @@ std::vector<std::string> weight_names(const Graph& graph);
 /// Whether a training of the graph keeps a value of this name beside its `weights` (`weight_names`): by this optimizer or another.
 bool is_of_training(const Graph& graph, const std::string& name, const std::vector<std::string>& weights);
 
+/// "; did you mean head/kernel?" for "head.weight", a name as PyTorch has it, else the names nearest to one that is misspelt.
+std::string nearest_variables(const std::string& name, const std::vector<std::string>& known);
+
 /// The arrays of `given` that are weights of the graph. What a training keeps beside them, of any optimizer, is left out without a word. UserError, all
 /// names at once, for weights of another type and, if strict, for what is missing and what is unknown; also where no weight is among them.
 State fitting_weights(const Graph& graph, const State& given, const LoadWeights& how, LoadedWeights* passed_over = nullptr);

@@ -80,6 +80,7 @@ class SafetensorsReader {
 
   void split_header() {
     if (file_.size() < kLengthBytes) fail(0, fmt::format("{} bytes are too few for a safetensors file, which begins with the length of its header in 8 bytes", file_.size()));
+    if (std::memcmp(file_.data(), "PK\3\4", 4) == 0) fail(0, "a zip: torch.save's files are not read; safetensors.torch.save_file writes one that is (arrays of numpy's are read where the name ends with .npz)");
     std::uint64_t length = 0;
     std::memcpy(&length, file_.data(), sizeof length);
     if (length > kHeaderLimit) fail(0, fmt::format("a header of {} bytes is over the limit of {}; is this a safetensors file?", length, kHeaderLimit));

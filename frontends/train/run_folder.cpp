@@ -19,6 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char *kRecord = "run.json", *kGraph = "graph.json", *kState = "state.safetensors";
+/// All that `belfry train` and programs leave in a run's folder.
+constexpr const char* kParts[] = {kRecord, kGraph, kState, "plan.json", "log.jsonl", "trace.json", "tensorboard"};
 
 /// Where this run's variables are; what lies there of an earlier one is none of them.
 std::optional<fs::path> state_of(const RunFacts& facts, const fs::path& folder) {
@@ -94,7 +96,32 @@ std::string record_text(const RunFacts& facts, const Graph& graph) {
   return fmt::format("{{\n{}\n}}\n", fmt::join(lines, ",\n"));
 }
 
+/// Whose run is there that is none of this graph's program, in words; nothing where there is no such.
+std::string other_run(const fs::path& folder, const std::string& graph) {
+  const fs::path file = folder / kGraph, record = folder / kRecord;
+  std::error_code error;
+  if (fs::exists(file, error) && read_file(file.string()) != graph) return "a run of another graph";
+  if (!is_run_folder(folder) || !fs::exists(folder / "log.jsonl", error)) return {};
+  const JsonDocument d(read_file(record.string()), record.string());
+  return d.object(d.root()).find("strategy") ? "a run of belfry train" : "";  // it says so in each
+}
+
+/// predict names the values of an output's last axis by the classes.
+void check_classes(const Graph& graph, const std::vector<std::string>& classes) {
+  std::vector<std::string> outputs;
+  for (ValueId v : graph.outputs) {
+    const TensorType& type = graph.type(v);
+    if (!type.shape.empty() && type.shape.back() == Dim(static_cast<std::int64_t>(classes.size()))) return;
+    outputs.push_back(fmt::format("'{}' is {}", graph.name_of(v), to_string(type)));
+  }
+  if (!classes.empty() && !outputs.empty()) throw UserError(fmt::format("{} names of classes, but no output has a value for each: {}", classes.size(), fmt::join(outputs, ", ")));
+}
+
 }  // namespace
+
+void remove_run(const fs::path& folder) {
+  for (const char* part : kParts) fs::remove_all(folder / part);
+}
 
 bool is_run_folder(const fs::path& folder) {
   std::error_code error;
@@ -129,8 +156,15 @@ RunFacts read_run_facts(const fs::path& folder) {
 void write_run_folder(const fs::path& folder, Session& session, const RunFacts& facts) {
   const std::string record = record_text(facts, session.graph());
   const JsonDocument readable(record, "run.json");  // UserError where a setting is no JSON, before anything is written
+  const std::string graph = write_graph(session.graph());
+  if (!facts.own) {
+    check_classes(session.graph(), facts.classes);
+    const std::string other = other_run(folder, graph);
+    if (!other.empty() && !facts.overwrite) throw UserError(fmt::format("{}: {} is there: name another folder, or replace it with .overwrite = true", folder.string(), other));
+    if (!other.empty()) remove_run(folder);
+  }
   make_folder(folder.string());
-  write_file((folder / kGraph).string(), write_graph(session.graph()));
+  write_file((folder / kGraph).string(), graph);
   if (facts.ended) write_safetensors((folder / kState).string(), session.state());
   write_file((folder / kRecord).string(), record);
 }

@@ -26,6 +26,8 @@ struct RunFacts {
   std::string checkpoints = {};           ///< their folder, as seen from this one: they serve while training goes on
   bool ended = true;                      ///< the variables are in the folder too
   std::vector<std::pair<std::string, std::string>> settings = {};  ///< further ones, each as JSON: `belfry runs` shows those that differ
+  bool overwrite = false;                 ///< another run that is in the folder is replaced
+  bool own = false;                       ///< the writer has seen that it may write there: nothing is refused
 };
 
 /// Whether it is a folder with a run.json.
@@ -33,8 +35,12 @@ bool is_run_folder(const std::filesystem::path& folder);
 /// UserError for a folder that is none, and for a run.json that cannot be read. Settings are left where they are.
 RunFacts read_run_facts(const std::filesystem::path& folder);
 /// Graph, run.json and, where the training has ended, variables, in a folder that is made if it is not there: `belfry predict`, `evaluate`, `show` and the other
-/// verbs take it in a net's place.
+/// verbs take it in a net's place. UserError where a run of another graph, or one of `belfry train`, is there; `overwrite` removes all its parts first, its log
+/// too: a training that logs there writes the folder before it begins, with ended = false. UserError too for classes that no output has as many values for.
 void write_run_folder(const std::filesystem::path& folder, Session& session, const RunFacts& facts = {});
+
+/// Takes away what a run has in its folder; checkpoints stay.
+void remove_run(const std::filesystem::path& folder);
 
 struct RunFolder {
   Graph graph;                            ///< without the optimizer

@@ -26,7 +26,7 @@ Graph fold_constants(const Graph& graph) {
     std::vector<HostTensor> folded;
     try {
       folded = evaluate(*n.op, n.attributes, tensors, n.types, {{n.types[0].dtype, extents_of(n.types[0].shape, 1)}}, {});
-    } catch (const UserError& e) {
+    } catch (const std::exception& e) {  // a reference of a user's own may throw anything
       std::string text = e.what(), op = "[" + n.op->name + "] ", line = n.source.text();
       throw UserError((text.starts_with(op) ? "" : op) + text + "; node '" + n.name + "', whose inputs are constants" + (line.empty() ? "" : " (" + line + ")"));
     }

@@ -2,8 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <stdexcept>
 
 #include <belfry/belfry.h>
+
+#include <belfry/graph/split_rules.h>
+#include <belfry/ops/emit.h>
+#include <belfry/ops/passes/passes.h>
 
 #include "says.h"
 
@@ -172,6 +177,66 @@ TEST(Mistakes, feeds_of_another_layout_or_type_are_told_the_way_out) {
   };
   EXPECT_TRUE(says([&] { net({kBatch, 3, 32, 32}); }, {"does not fit without padding into height 3 and width 32; use padding \"same\"; or is that height the channels? They come last"}));
   EXPECT_EQ(message_of([&] { net({kBatch, 32, 4, 3}); }).find("channels?"), std::string::npos);
+}
+
+TEST(Mistakes, a_batch_without_its_symbol_is_not_divided) {
+  auto fixed = [] {
+    Builder b("fixed");
+    Value image = b.input("image", f32, {64, 28});
+    b.minimize(mean(square(nn::dense(image, {.units = 2}))), Sgd{});
+    return std::move(b).build();
+  };
+  const HostTensor rows(f32, {64, 28}), fewer(f32, {32, 28});
+  Session two(fixed(), Towers{.devices = parse_devices("sim:0,sim:1")}), one(fixed());
+  EXPECT_TRUE(says([&] { two.step({{"image", rows}}); }, {"no input of the graph 'fixed' has the symbol of the batch", "nothing to divide over 2 towers: write {kBatch, 28} ([\"batch\", 28] in files), or take one tower"}));
+  one.step({{"image", rows}});
+  EXPECT_TRUE(says([&] { one.step({{"image", fewer}}); }, {"the feed 'image' is f32(32, 28), but the input is f32(64, 28); for any number of rows write {kBatch, …}"}));
+  Builder b("torch");
+  EXPECT_TRUE(says([&] { b.input("x", f32, {-1, 28}); }, {"[input] 'x' has the shape (-1, 28): write kBatch for the rows, {kBatch, …}"}));
+}
+
+TEST(Mistakes, names_and_shapes_of_pytorch_are_understood) {
+  Session session(two_classes());
+  const HostTensor flat(f32, {4, 90}), one(f32, {6, 5, 3}), other(f32, {4, 91}), label(i32, {4});
+  EXPECT_TRUE(says([&] { session.variable("head.weight"); }, {"no variable 'head.weight'; did you mean head/kernel?"}));
+  for (const char* name : {"gradient of head/kernel", "head/kernel.grad"}) EXPECT_TRUE(says([&] { session.step({{"image", HostTensor(f32, {4, 6, 5, 3})}, {"label", label}}, {name}); }, {"; did you mean gradient/head/kernel?"}));
+  EXPECT_TRUE(says([&] { session.predict({{"image", flat}}); }, {"f32(4, 90), but the input is f32(batch, 6, 5, 3); the same numbers: HostTensor::of<float>({4, 6, 5, 3}, t.data<float>())"}));
+  EXPECT_TRUE(says([&] { session.predict({{"image", one}}); }, {"HostTensor::of<float>({1, 6, 5, 3}, t.data<float>())"}));
+  EXPECT_EQ(message_of([&] { session.predict({{"image", other}}); }).find("the same numbers"), std::string::npos);
+  EXPECT_EQ(message_of([&] { session.predict({{"image", HostTensor(f64, {4, 91})}}); }).find("converted"), std::string::npos);
+  EXPECT_TRUE(says([&] { session.predict({{"image", HostTensor(f32, {4, 6, 5, 3})}}, {"logits", "accuracy"}); }, {"no feed for the input 'label' i32(batch); there are feeds for image; 'accuracy', which is fetched, needs it"}));
+}
+
+/// y = 2·x, with rules as a first try may have them.
+struct OwnOp {
+  GradientRule gradient = {[](GradientContext& g) { return std::vector<Value>{g.output_gradient()}; }};
+  ReferenceRule reference = [](const Call&) {};
+  std::shared_ptr<const OpSet> ops() const {
+    auto ops = std::make_shared<OpSet>(standard_ops());
+    ops->add({.name = "twice", .inputs = {"x"}, .infer = [](InferContext& c) { return c.same_type_as(0); }, .reference = reference, .gradient = gradient, .split = split_elementwise()});
+    return ops;
+  }
+  Graph net() const {
+    Builder b("own", ops());
+    Value x = b.input("x", f32, {kBatch, 2});
+    b.minimize(mean(emit("twice", {x * b.variable("w", {2})}, {}, SourceLine::here())), Sgd{});
+    return std::move(b).build();
+  }
+};
+
+TEST(Mistakes, in_an_op_of_ones_own_are_its_own) {
+  EXPECT_TRUE(says([] { Session(OwnOp{.gradient = {[](GradientContext&) { return std::vector<Value>{}; }}}.net()); },
+                   {"[twice] its gradient rule gives 0 values for 1 inputs", "node 'twice' (mistakes_test.cpp:"}));
+  EXPECT_TRUE(says([] { Session(OwnOp{.gradient = {[](GradientContext& g) { return std::vector<Value>{mean(g.output_gradient())}; }}}.net()); },
+                   {"[twice] its gradient rule gives f32() for the input 0, which is f32(batch, 2); node 'twice' (mistakes_test.cpp:"}));
+  const OwnOp throwing{.reference = [](const Call& c) { c.inputs[0].as<float>().empty() ? throw std::runtime_error("none") : throw std::out_of_range("element 9"); }};
+  Session throws(throwing.net());
+  Builder constants("folded", throwing.ops());
+  constants.output(emit("twice", {constant(constants.graph(), HostTensor(f32, {2}))}, {}, SourceLine::here()));
+  const Graph folded = std::move(constants).build();
+  EXPECT_TRUE(says([&] { throws.step({{"x", pairs()}}); }, {"[twice] its reference failed: element 9; node 'twice' (mistakes_test.cpp:", "while running 'twice' on cpu:0"}));
+  EXPECT_TRUE(says([&] { run_passes(training_passes(), folded); }, {"[twice] element 9; node 'twice', whose inputs are constants (mistakes_test.cpp:"}));
+  EXPECT_TRUE(says([] { emit("twice", {Unfinished().x}, {}, SourceLine::here()); }, {"there is no op 'twice'", "Builder b(name, ops)", "cli_main (docs/add_an_op.md)"}));
 }
 
 TEST(Feeds, whole_numbers_of_numpy_go_into_inputs_of_i32_where_they_fit) {

@@ -210,6 +210,32 @@ TEST(TrainingRuns, batches_that_are_made_ahead_are_those_that_are_asked_for) {
   EXPECT_EQ(quick.depth(), 0);
 }
 
+TEST(RunFolder, of_another_run_is_refused_or_replaced) {
+  Folder folder;
+  const std::filesystem::path run = folder / "run";
+  auto scores = [](int classes) {
+    Builder b("scores");
+    b.output("scores", nn::dense(b.input("x", f32, {kBatch, 2}), {.units = classes}));
+    return Session(std::move(b).build());
+  };
+  Session two = scores(2), three = scores(3);
+  EXPECT_TRUE(says([&] { write_run_folder(run, two, {.classes = {"a", "b", "c"}}); }, {"3 names of classes, but no output has a value for each: 'scores' is f32(batch, 2)"}));
+  write_run_folder(run, two, {.classes = {"a", "b"}});
+  write_file(run / "log.jsonl", "{}\n");
+  write_run_folder(run, two);  // its own run, with a log of its own
+  EXPECT_TRUE(std::filesystem::exists(run / "log.jsonl"));
+  EXPECT_TRUE(says([&] { write_run_folder(run, three); }, {"run: a run of another graph is there: name another folder, or replace it with .overwrite = true"}));
+  EXPECT_EQ(read_run_folder(run).weights, two.weights());
+  write_file(run / "plan.json", "{}");
+  write_run_folder(run, three, {.overwrite = true});
+  EXPECT_EQ(read_run_folder(run).weights, three.weights());
+  for (const char* part : {"log.jsonl", "plan.json"}) EXPECT_FALSE(std::filesystem::exists(run / part)) << part;
+  // What belfry train wrote names its strategy.
+  write_run_folder(run, three, {.settings = {{"strategy", "\"single\""}}});
+  write_file(run / "log.jsonl", "{}\n");
+  EXPECT_TRUE(says([&] { write_run_folder(run, three); }, {"a run of belfry train is there"}));
+}
+
 TEST(RunFolder, gives_back_what_a_program_wrote_and_serves_it) {
   Folder folder;
   const std::filesystem::path run = folder.path() / "runs/a";

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <belfry/belfry.h>
+#include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/state/npy.h>
 
@@ -79,9 +80,18 @@ TEST(Weights, that_do_not_fit_are_named_all_at_once) {
   EXPECT_EQ(passed_over.unknown, (std::vector<std::string>{"norm/gama", "tail/kernel"}));
   // A head of other classes is no matter of names.
   const State other = Session(normed(Sgd{}, 7)).weights(), before = session.state();
-  EXPECT_TRUE(says([&] { session.load_weights(other, {.strict = false}); }, {"of another type: head/kernel is f32(5, 3), not f32(5, 7)"}));
+  EXPECT_TRUE(says([&] { session.load_weights(other, {.strict = false}); }, {"of another type: head/kernel is f32(5, 3), but f32(5, 7) in what is given"}));
   EXPECT_TRUE(says([&] { session.load_weights({{"step", HostTensor::scalar<std::int64_t>(3)}}, {.strict = false}); }, {"none of the 1 arrays is one of its 7 weights"}));
   EXPECT_EQ(session.state(), before);
+}
+
+TEST(Weights, of_pytorch_are_told_what_they_are_here) {
+  Session session(normed(Sgd{}));
+  EXPECT_TRUE(says([&] { session.load_state({{"norm.weight", HostTensor(f32, {5})}}); }, {"'norm.weight'; did you mean norm/gamma?"}));
+  Folder folder;
+  const std::filesystem::path zip = folder / "net.pt";
+  write_file(zip.string(), std::string("PK\3\4 and more"));
+  EXPECT_TRUE(says([&] { session.load_weights(zip.string()); }, {"net.pt, byte 0: a zip: torch.save's files are not read; safetensors.torch.save_file"}));
 }
 
 TEST(Weights, that_are_not_among_those_of_a_state_are_given_back_by_name) {

@@ -59,6 +59,15 @@ if own := programs.get("06_own_strategy"):
     done = subprocess.run([*own, "place", "--help"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if "small_apart: towers, with small variables on the last device, -O towers=" not in " ".join(done.stdout.split()):
         objections.append(f"06_own_strategy place --help names no strategy of its own: {done.stdout[-800:]}{done.stderr[-300:]}")
+if own := programs.get("05_own_op"):
+    with tempfile.TemporaryDirectory() as work:
+        graph = {"belfry": 1, "name": "own", "inputs": [{"name": "x", "dtype": "f32", "shape": ["batch"]}], "nodes": [{"name": "y", "op": "softsign", "inputs": ["x"]}], "outputs": ["y"]}
+        pathlib.Path(work, "own.json").write_text(json.dumps(graph), encoding="utf-8")
+        has, has_not = (subprocess.run([*program, "place", "own.json"], cwd=work, capture_output=True, text=True) for program in (own, [belfry]))
+    if has.returncode or '"op": "softsign"' not in has.stdout:
+        objections.append(f"05_own_op place: exit {has.returncode}, {has.stdout[-300:]}{has.stderr[-500:]}")
+    if has_not.returncode != 1 or "there is no op 'softsign'" not in has_not.stderr or "cli_main (docs/add_an_op.md)" not in has_not.stderr:
+        objections.append(f"an op of one's own that the program lacks: exit {has_not.returncode}, {has_not.stderr[-500:]}")
 if len(programs) < 12:
     objections.append(f"only {len(programs)} examples")
 
