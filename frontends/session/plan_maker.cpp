@@ -162,7 +162,7 @@ std::shared_ptr<const PlacedGraph> PlanMaker::make(const PlanKey& key) {
   check_rules(key);
   if (runs_given(key)) return decided_;
   if (!plan) plan = std::make_shared<PlacedGraph>(placed(key, strategy_, 0));
-  if (!decided_) check_divides(*plan->graph, plan->towers);
+  if (!decided_) check_divides(source_, plan->towers);
   if (as_given_) keep_threads(*plan, *decided_);
   if (options_.forecast) return plan;
   if (auto over = over_memory(*plan); !over.empty()) throw UserError(fmt::format("the plan does not fit: {}; {}", fmt::join(over, "; "), what_would_fit(key, *plan)));

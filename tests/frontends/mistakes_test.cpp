@@ -225,7 +225,7 @@ struct OwnOp {
 };
 
 TEST(Mistakes, in_an_op_of_ones_own_are_its_own) {
-  EXPECT_TRUE(says([] { Session(OwnOp{.gradient = {[](GradientContext&) { return std::vector<Value>{}; }}}.net()); },
+  EXPECT_TRUE(says([] { Session(OwnOp{.gradient = {[](GradientContext& g) { return g.output_gradient(), std::vector<Value>{}; }}}.net()); },
                    {"[twice] its gradient rule gives 0 values for 1 inputs", "node 'twice' (mistakes_test.cpp:"}));
   EXPECT_TRUE(says([] { Session(OwnOp{.gradient = {[](GradientContext& g) { return std::vector<Value>{mean(g.output_gradient())}; }}}.net()); },
                    {"[twice] its gradient rule gives f32() for the input 0, which is f32(batch, 2); node 'twice' (mistakes_test.cpp:"}));
