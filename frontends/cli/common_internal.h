@@ -18,8 +18,7 @@ class Validator;
 namespace belfry {
 
 /// Options that contradict each other: exit 2.
-class WrongUse : public UserError {
- public:
+struct WrongUse : UserError {
   using UserError::UserError;
 };
 
