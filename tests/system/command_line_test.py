@@ -285,7 +285,8 @@ with tempfile.TemporaryDirectory() as folder:
     refused(1, ["5 steps of 1 row need more than the 4 rows"], "run", "rows_here.json", "--feed", "rows.safetensors", "--steps", "5")
     for option in (["--batch", "2"], ["--no-update"]):
         refused(2, ["give --steps too"], "run", "rows_here.json", "--feed", "rows.safetensors", *option)
-    done = here("run", "small.json", "--feed", "x.safetensors", "--steps", "3", "--devices", "cpu:0-1")
+    refused(1, ["has the symbol of the batch", "2 towers", "take one tower"], "run", "small.json", "--feed", "x.safetensors", "--steps", "3", "--devices", "cpu:0-1")
+    done = here("run", "small.json", "--feed", "x.safetensors", "--steps", "3", "--devices", "cpu:0-1", "--towers", "1")
     expect(done.returncode == 0 and "z = f32(2){1, 1}" in done.stdout, f"three steps of feeds without rows: {done}")
     done = here("run", "rows_here.json", "--feed", "rows.safetensors", "--fetch", "y", "--fetch", "y,s")
     expect(done.returncode == 0 and done.stdout.count("y = ") == 1, f"a fetch named twice: {done}")
