@@ -33,7 +33,8 @@ NodeStates forward(const Graph& g, std::int64_t batch, const std::vector<NodeId>
     SplitContext c = context(g, n, batch, a);
     Split s = split_of(*n.op, c);
     if (s.reads.size() != n.inputs.size() || s.gives.size() != n.types.size())
-      throw InternalError(fmt::format("the split rule of {} speaks of {} inputs and {} outputs", n.op->name, s.reads.size(), s.gives.size()));
+      throw UserError(fmt::format("[{}] the op's split rule speaks of {} inputs and {} outputs, but '{}' has {} and {}{}", n.op->name, s.reads.size(), s.gives.size(), n.name, n.inputs.size(), n.types.size(),
+                                  n.source.text().empty() ? "" : "; " + n.source.text()));
     for (std::size_t i = 0; i < n.inputs.size(); ++i)
       if (reads_shape_only(n, i)) s.reads[i] = c.states[i];
     std::vector<SplitState> seen;

@@ -122,8 +122,9 @@ Row row_of(const RunRecord& run, const std::vector<std::string>& settings) {
   const double count = std::max<double>(1, static_cast<double>(run.epochs.size()));
   std::int64_t epochs = 0;  // of a run that goes on from another's checkpoint the log has the last ones alone
   for (const Json& e : run.epochs) epochs = std::max(epochs, static_cast<std::int64_t>(number(e, "epoch")));
-  out.emplace_back("epochs", std::to_string(epochs));
-  out.emplace_back("steps", std::to_string(run.steps.empty() ? 0 : static_cast<std::int64_t>(number(run.steps.back(), "step"))));  // that were done, beside what --steps asked for
+  const bool logged = !run.epochs.empty() || !run.steps.empty();  // a program's own run may have no log
+  out.emplace_back("epochs", logged ? std::to_string(epochs) : "-");
+  out.emplace_back("steps", !logged ? "-" : std::to_string(run.steps.empty() ? 0 : static_cast<std::int64_t>(number(run.steps.back(), "step"))));  // that were done, beside what --steps asked for
   out.emplace_back("time", fmt::format("{:.1f} s", seconds));
   out.emplace_back("rows/s", fmt::format("{:.0f}", rate / count));
   out.emplace_back("cores", fmt::format("{:.2f}", cpu / count));

@@ -26,6 +26,14 @@ std::vector<int> dealt_devices(const std::vector<int>& vector) {
   return deals(runs) ? runs : whole;
 }
 
+/// Each once: what all towers of a plan go by does for what few of them share.
+std::vector<int> once(const std::vector<int>& devices) {
+  std::vector<int> out;
+  for (int d : devices)
+    if (std::find(out.begin(), out.end(), d) == out.end()) out.push_back(d);
+  return out;
+}
+
 /// Devices, reason, in ranges, way of a sum, bucket.
 using Decision = std::tuple<std::vector<int>, std::string, bool, SumWay, int>;
 
@@ -68,7 +76,9 @@ Placement placement_of(const PlacedGraph& plan) {
     if (Decision d = decision(n); d != *(tower ? tower_rest : rest)) rule(tower ? "tower_*/" + n.name : n.name, d);
   }
   if (tower_rest) rule("tower_*/**", *tower_rest);
-  rule("**", rest ? *rest : tower_rest ? *tower_rest : Decision{{plan.cluster.host()}, "nothing else is placed", false, SumWay::direct, 0});
+  Decision last = rest ? *rest : tower_rest ? *tower_rest : Decision{{plan.cluster.host()}, "nothing else is placed", false, SumWay::direct, 0};
+  std::get<0>(last) = once(std::get<0>(last));
+  rule("**", last);
   return out;
 }
 

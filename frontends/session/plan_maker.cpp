@@ -80,8 +80,11 @@ bool has_rows(const Graph& graph) {
 /// Towers share the rows of a batch: without these each would compute the whole.
 void check_divides(const Graph& graph, int towers) {
   if (towers < 2 || graph.inputs().empty() || has_rows(graph)) return;
-  throw UserError(fmt::format("no input of the graph '{}' has the symbol of the batch, so there is nothing to divide over {} towers: write {{kBatch, 28}} ([\"{}\", 28] in files), or take one tower",
-                              graph.name, towers, graph.row_symbol));
+  const Shape& shape = graph.node(graph.inputs()[0]).types[0].shape;
+  std::string behind;
+  for (std::size_t a = 1; a < shape.size(); ++a) behind += fmt::format(", {}", to_string(shape[a]));
+  throw UserError(fmt::format("no input of the graph '{0}' has the symbol of the batch, so there is nothing to divide over {1} towers: write {{kBatch{2}}} ([\"{3}\"{2}] in files), or take one tower", graph.name,
+                              towers, behind, graph.row_symbol));
 }
 
 /// A value that is fetched and computed from the input, in words.

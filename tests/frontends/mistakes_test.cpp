@@ -211,9 +211,10 @@ TEST(Mistakes, names_and_shapes_of_pytorch_are_understood) {
 struct OwnOp {
   GradientRule gradient = {[](GradientContext& g) { return std::vector<Value>{g.output_gradient()}; }};
   ReferenceRule reference = [](const Call&) {};
+  SplitRule split = split_elementwise();
   std::shared_ptr<const OpSet> ops() const {
     auto ops = std::make_shared<OpSet>(standard_ops());
-    ops->add({.name = "twice", .inputs = {"x"}, .infer = [](InferContext& c) { return c.same_type_as(0); }, .reference = reference, .gradient = gradient, .split = split_elementwise()});
+    ops->add({.name = "twice", .inputs = {"x"}, .infer = [](InferContext& c) { return c.same_type_as(0); }, .reference = reference, .gradient = gradient, .split = split});
     return ops;
   }
   Graph net() const {
@@ -229,6 +230,9 @@ TEST(Mistakes, in_an_op_of_ones_own_are_its_own) {
                    {"[twice] its gradient rule gives 0 values for 1 inputs", "node 'twice' (mistakes_test.cpp:"}));
   EXPECT_TRUE(says([] { Session(OwnOp{.gradient = {[](GradientContext& g) { return std::vector<Value>{mean(g.output_gradient())}; }}}.net()); },
                    {"[twice] its gradient rule gives f32() for the input 0, which is f32(batch, 2); node 'twice' (mistakes_test.cpp:"}));
+  OwnOp lazy;
+  lazy.split = {[](const SplitContext&) { return Split{}; }};
+  EXPECT_TRUE(says([&] { Session(lazy.net()).plan(4); }, {"[twice] the op's split rule speaks of 0 inputs and 0 outputs, but 'twice' has 1 and 1; mistakes_test.cpp:"}));
   const OwnOp throwing{.reference = [](const Call& c) { c.inputs[0].as<float>().empty() ? throw std::runtime_error("none") : throw std::out_of_range("element 9"); }};
   Session throws(throwing.net());
   Builder constants("folded", throwing.ops());

@@ -156,6 +156,16 @@ TEST(PlanEdit, a_result_keeps_to_what_its_name_means) {
   EXPECT_TRUE(says([&] { read_back(swapped(swapped(text, pair(b, b), pair(b, a)), pair(a, a), pair(a, b)), plan); }, {"plan.json:", "/plan/fetches/" + a + ": the result '" + a + "' is what 'fetch/" + b + "' brings, not 'fetch/" + a + "'"}));
 }
 
+/// Five towers of four rows, and nothing else but a constant that they read.
+TEST(PlanText, of_towers_alone_without_equal_shares_is_placed_anew) {
+  Builder b("alone");
+  b.output("y", b.input("x", f32, {kBatch, 3}) * constant(b.graph(), HostTensor(f32, {3})));
+  auto graph = std::make_shared<const Graph>(std::move(b).build());
+  const PlaceOptions options{.fetches = {{"y", graph->outputs[0]}}, .updates = false};
+  const PlacedGraph plan = place(graph, to_strategy(Towers{.devices = sims(3), .variables = sims(1)[0], .towers = 5, .threads = 1}), sim_cluster(3), 4, options);
+  EXPECT_EQ(write_plan(place(graph, placement_of(plan), plan.cluster, options)), write_plan(plan));
+}
+
 TEST(Diff, names_every_kind_of_decision) {
   auto graph = graph_of("decay");
   PlacedGraph a = placed_over(graph, 2), b = placed_over(graph, 3);
