@@ -105,7 +105,7 @@ class Looker {
       kept_.splice(kept_.begin(), kept_, at);
     } else {
       TowerGraph towers = expand_for(graph_, d, batch_, options_);
-      const double flops = flops_of(towers);
+      const double flops = cluster_.devices.size() > kMany ? flops_of(towers) : 0;
       kept_.push_front({key, std::move(towers), flops, Scorer(graph_, cluster_, options_.costs ? *options_.costs : CostTable{}, options_)});
       if (kept_.size() > kKept) kept_.pop_back();
     }

@@ -24,9 +24,8 @@ struct Candidate {
 };
 
 /// Scores the candidates of a choice, and then, again and again, what its `near` says of those that are good so far: the best of each
-/// strategy that is not far behind the best of all. Of many devices, what
-/// cannot become one of these is not forecast to its end, nor placed where the peaks of its devices tell so. Fastest first; equally fast ones in the order in which they were looked at,
-/// refused ones last. Where all are refused, the first is the one that lacks the least memory, if there is such a one; it alone has its plan.
+/// strategy that is not far behind the best of all. Of many devices, what cannot become one of these is not forecast to its end, nor placed
+/// where the peaks of its devices tell so. Fastest first; equally fast ones in the order in which they were looked at, refused ones last. Where all are refused, the first is the one that lacks the least memory, if there is such a one; it alone has its plan.
 std::vector<Candidate> look_at(const std::shared_ptr<const Graph>& graph, const Strategy& choice, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options = {});
 
 /// The same; UserError where none can be taken, with the reason of each.

@@ -105,7 +105,7 @@ class Differ {
     if (!std::is_sorted(order.begin(), order.end())) follows("streams stand in another order");
   }
 
-  static bool is_derived(const PlanNode& n) { return n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kAllGather || n.again || (n.def && n.def->source); }
+  static bool is_derived(const PlanNode& n) { return changes_nothing(n) || n.again || (n.def && n.def->source); }
 
   void compare(const PlanNode& x, const PlanNode& y) {
     std::string moved = x.scope == Scope::tower && y.scope == Scope::tower ? moved_towers(x, y) : "";

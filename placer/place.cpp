@@ -91,8 +91,6 @@ std::string text_of(const Attributes& attributes) {
   return out;
 }
 
-bool changes_nothing(const PlanNode& n) { return n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kAllGather; }
-
 /// "0-3 onednn, 4 reference": which towers run which kernel.
 std::string kernels_by_tower(const PlacedGraph& plan, const PlanNode& n) {
   std::vector<const std::string*> of(static_cast<std::size_t>(plan.present()));

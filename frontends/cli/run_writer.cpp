@@ -63,9 +63,7 @@ void refuse_among_data(const TrainArguments& o, const char* option, const std::s
 bool goes_on_there(const TrainArguments& o) {
   if (o.out.empty() || o.overwrite || !is_run_folder(o.out)) return false;
   if (!o.resume.empty()) return keeps_in(o, fs::absolute(o.resume).parent_path());
-  std::error_code error;
-  const bool unfinished = !fs::exists(fs::path(o.out) / "state.safetensors", error);
-  return !o.checkpoints.empty() && keeps_in(o, o.checkpoints) && (unfinished || latest_checkpoint(o.checkpoints));
+  return !o.checkpoints.empty() && keeps_in(o, o.checkpoints) && (!read_run_facts(o.out).ended || latest_checkpoint(o.checkpoints));
 }
 
 void refuse_run_there(const TrainArguments& o) {

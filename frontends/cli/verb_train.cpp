@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -96,8 +95,8 @@ void go_on(Session& session, const DataSet& data, const TrainArguments& o, FitOp
   } else if (!o.checkpoints.empty() && !o.overwrite) {
     try {
       if (const auto latest = resume_latest(session, data, options)) from = latest->string();
-    } catch (const UserError& e) {
-      if (!goes_on_there(o) || std::string_view(e.what()).find("is of another run") == std::string_view::npos) throw;
+    } catch (const OtherRun& e) {
+      if (!goes_on_there(o)) throw;
       throw UserError(fmt::format("{}, or replace that run with --overwrite", e.what()));
     }
   }

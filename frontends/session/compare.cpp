@@ -16,9 +16,6 @@ namespace belfry {
 
 namespace {
 
-/// What differs with devices, and not in its bits.
-bool only_moves(const PlanNode& n) { return n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kAllGather; }
-
 template <class Unsigned, class Float>
 Unsigned ulps(Float a, Float b) {
   constexpr Unsigned kSign = Unsigned{1} << (8 * sizeof(Unsigned) - 1);
@@ -72,7 +69,7 @@ class Side {
 
   void record(const Step& s, Recorded& out) {
     const PlanNode& n = plan_->nodes[static_cast<std::size_t>(s.node)];
-    if (only_moves(n) || n.op == kInput) return;
+    if (changes_nothing(n) || n.op == kInput) return;
     for (std::size_t k = 0; k < s.writes.size(); ++k) {
       if (s.writes[k].empty() || s.writes[k][0].buffer.space == kFeedSpace) continue;
       const BufferRef& b = s.writes[k][0].buffer;
@@ -157,7 +154,7 @@ namespace {
 std::vector<std::string> results_apart(const PlacedGraph& a, const PlacedGraph& b) {
   std::map<std::string, std::pair<std::string, std::string>> both;
   auto value = [](const PlacedGraph& plan, ValueIndex v) {
-    while (only_moves(plan.maker(v)) || plan.maker(v).op == kFetch) v = plan.maker(v).inputs[0];
+    while (changes_nothing(plan.maker(v)) || plan.maker(v).op == kFetch) v = plan.maker(v).inputs[0];
     return plan.value(v).name;
   };
   for (const auto& [name, v] : a.fetches) both[name].first = value(a, v);

@@ -121,7 +121,7 @@ std::optional<std::filesystem::path> resume_latest(Session& session, const DataS
   if (!file) return {};
   const Checkpoint checkpoint = Checkpoint::load(file->string());
   if (const auto other = differences(checkpoint, session, data, options); !other.empty())
-    throw UserError(fmt::format("{}: is of another run ({}); choose another folder for the checkpoints of this one", file->string(), fmt::join(other, "; ")));
+    throw OtherRun(fmt::format("{}: is of another run ({}); choose another folder for the checkpoints of this one", file->string(), fmt::join(other, "; ")));
   resume(session, checkpoint, options);
   return file;
 }

@@ -14,6 +14,7 @@
 #include <belfry/frontends/session/session.h>
 #include <belfry/frontends/train/averages.h>
 #include <belfry/frontends/train/checkpoints.h>
+#include <belfry/graph/error.h>
 
 namespace belfry {
 
@@ -73,6 +74,11 @@ struct EpochResult {
 };
 using History = std::vector<EpochResult>;
 
+/// A checkpoint that another run wrote.
+struct OtherRun : UserError {
+  using UserError::UserError;
+};
+
 /// What `fit` fetches of a step: losses, metrics and, where something reads it, "learning_rate"; of a plan that was given only those of the last two that it fetches.
 std::vector<std::string> fit_fetches(const Session& session, const FitOptions& options = {});
 /// Rows that are handed out at a time: those of a step, or of one of the workers that train by loops. UserError where they cannot share a batch evenly.
@@ -80,7 +86,7 @@ std::int64_t rows_handed_out(const Session& session, std::int64_t batch);
 /// Puts the session and the options where a checkpoint of the same training stands: `fit` goes on bit for bit. Tells the notice where this plan computes otherwise.
 void resume(Session& session, const Checkpoint& checkpoint, FitOptions& options);
 /// From the latest of `options.checkpoints`, whose file it gives; nothing where there is none. So a training that was killed goes on when it is
-/// started again. UserError where it is of another run.
+/// started again. OtherRun where another one wrote it.
 std::optional<std::filesystem::path> resume_latest(Session& session, const DataSet& data, FitOptions& options);
 /// What a checkpoint's run has otherwise than this one: "batch: 32 there, 64 here". Devices are no part of a run.
 std::vector<std::string> differences(const Checkpoint& checkpoint, const Session& session, const DataSet& data, const FitOptions& options);

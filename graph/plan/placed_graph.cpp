@@ -27,6 +27,7 @@ DeviceList all_devices(const PlacedGraph& plan, const PlanNode& node) {
   return std::vector<int>(out.begin(), out.end());
 }
 
+bool changes_nothing(const PlanNode& n) { return n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kAllGather; }
 bool moves_values(const PlanNode& n) { return is_op(n, kCopy) || is_op(n, kSplit) || is_op(n, kPreAggregate) || is_join(n); }
 
 Instances::Instances(const PlacedGraph& plan)
