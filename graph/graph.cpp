@@ -20,11 +20,11 @@ bool is_legal_name(std::string_view name) {
 
 /// Names that plans give: tower_<n>/x, fetch/x, and what expand and lower put in behind x.
 static bool is_reserved(std::string_view name) {
-  if (name.starts_with("fetch/")) return true;
+  if (name.starts_with("fetch/") || name.find("..") != name.npos) return true;
   if (auto dot = name.rfind('.'); dot != name.npos) {
     std::string_view suffix = name.substr(dot + 1);
     suffix = suffix.substr(0, suffix.find_last_not_of("0123456789") + 1);
-    constexpr std::string_view kTaken = ".aggregate.copy.gather.partials.pre.second.split.store.";
+    constexpr std::string_view kTaken = ".again.aggregate.copy.gather.group.partials.pre.second.split.store.whole.";
     if (kTaken.find("." + std::string(suffix) + ".") != kTaken.npos) return true;
   }
   if (!name.starts_with("tower_")) return false;
@@ -142,7 +142,7 @@ Value Graph::add(const OpDef& op, const std::vector<Value>& inputs, const Attrib
   else n.name = cursor.scope.empty() ? wish : cursor.scope + "/" + wish;
   std::string where = fmt::format("[{}] node '{}'", op.name, n.name);
   if (!is_legal_name(n.name)) throw UserError(fmt::format("{}: a name is made of letters, digits, '_', '.', '/', '-' and begins with a letter or '_'", where));
-  if (is_reserved(n.name)) throw UserError(fmt::format("{}: names that begin with tower_<n>/ or fetch/, or end with .aggregate, .copy, .gather, .partials, .pre, .second, .split or .store, are reserved for plans", where));
+  if (is_reserved(n.name)) throw UserError(fmt::format("{}: names that begin with tower_<n>/ or fetch/, or end with .again, .aggregate, .copy, .gather, .group, .partials, .pre, .second, .split, .store or .whole, or have two dots in a row, are reserved for plans", where));
   if (auto taken = by_name_.find(n.name); taken != by_name_.end()) {
     std::string first = node(taken->second).source.text(), second = n.source.text();
     throw UserError(fmt::format("{}: the name is taken{}{}", where, first.empty() ? "" : " at " + first, second.empty() ? "" : "; taken again at " + second));

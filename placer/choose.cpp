@@ -61,23 +61,18 @@ double peak_of(const Rules& rules, const Cluster& cluster, int threads, bool mea
 
 class Looker {
  public:
-  Looker(const std::shared_ptr<const Graph>& graph, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) : graph_(graph), cluster_(cluster), batch_(batch), options_(options) {
+  Looker(const std::shared_ptr<const Graph>& graph, const Strategy& choice, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) : graph_(graph), choice_(choice), cluster_(cluster), batch_(batch), options_(options) {
     options_.warn = {};  // what is looked at is not yet taken
   }
 
   std::vector<Candidate> found;
 
-  /// Where it does not fit as it is, with values computed again too, if `again`.
+  /// Where it does not fit as it is, with values computed again and with smaller towers too, if `again`.
   void at(const Strategy& s, bool again) {
-    if (!known_.insert(describe(s)).second) return;
-    found.push_back(looked_at(s));
-    if (const Candidate& c = found.back(); c.refused.empty() && !c.bound) {
-      auto [at, fresh] = best_.try_emplace(s.name, found.size() - 1);
-      if (c.seconds < found[at->second].seconds) at->second = found.size() - 1;
-      least_ = std::min(least_, c.seconds);
-    }
-    if (!again || found.back().refused.empty() || !found.back().peak || options_.recompute.stretches) return;
-    for (int stretches : {4, 16}) at(recomputing(s, stretches), false);
+    if (!look(s) || !again || !lacks_memory()) return;
+    if (!options_.recompute.stretches)
+      for (int stretches : {4, 16}) look(recomputing(s, stretches));
+    for (std::optional<Strategy> next = smaller(s); next && look(*next) && lacks_memory();) next = smaller(*next);
   }
 
   /// Of those that are worth a look around them and had none, the fastest.
@@ -90,6 +85,21 @@ class Looker {
   }
 
  private:
+  /// False: it was looked at before.
+  bool look(const Strategy& s) {
+    if (!known_.insert(describe(s)).second) return false;
+    found.push_back(looked_at(s));
+    if (const Candidate& c = found.back(); c.refused.empty() && !c.bound) {
+      auto [at, fresh] = best_.try_emplace(s.name, found.size() - 1);
+      if (c.seconds < found[at->second].seconds) at->second = found.size() - 1;
+      least_ = std::min(least_, c.seconds);
+    }
+    return true;
+  }
+
+  bool lacks_memory() const { return !found.back().refused.empty() && found.back().peak; }
+  std::optional<Strategy> smaller(const Strategy& s) const { return choice_.smaller ? choice_.smaller(s) : std::nullopt; }
+
   struct Kept {
     std::tuple<int, Combine, int> key;
     TowerGraph towers;
@@ -159,6 +169,7 @@ class Looker {
   }
 
   std::shared_ptr<const Graph> graph_;
+  const Strategy& choice_;
   const Cluster& cluster_;
   std::int64_t batch_;
   PlaceOptions options_;
@@ -178,7 +189,7 @@ bool before(const Candidate& a, const Candidate& b) {
 }  // namespace
 
 std::vector<Candidate> look_at(const std::shared_ptr<const Graph>& graph, const Strategy& choice, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
-  Looker look(graph, cluster, batch, options);
+  Looker look(graph, choice, cluster, batch, options);
   for (const Strategy& s : choice.candidates) look.at(s, true);
   while (choice.near) {
     const Candidate* c = look.next();

@@ -56,8 +56,9 @@ ValueIndex value_like(PlacedGraph& plan, ValueIndex v, const std::string& name, 
 
 namespace {
 
+/// The name of a value as a node's: "x:1" as "x..1", which no node of a user's has.
 std::string plain(std::string name) {
-  std::replace(name.begin(), name.end(), ':', '.');
+  if (const auto colon = name.rfind(':'); colon != name.npos) name.replace(colon, 1, "..");
   return name;
 }
 
@@ -74,11 +75,11 @@ void insert_behind(PlacedGraph& plan, std::vector<std::pair<int, PlanNode>> node
   reindex(plan);
 }
 
-void hold_sources(PlacedGraph& plan, const NumberLists& readers, const std::set<std::string>& on_host) {
+void hold_sources(PlacedGraph& plan, const NumberLists& readers, const FixedNodes& fixed) {
   std::set<DeviceList> alike;
   for (std::size_t i = plan.nodes.size(); i-- > 0;) {
     PlanNode& n = plan.nodes[i];
-    if (n.scope != Scope::shared || !n.def || !n.def->source || on_host.contains(n.name)) continue;
+    if (n.scope != Scope::shared || !n.def || !n.def->source || fixed.contains(n.name)) continue;
     std::vector<int> devices;
     for (ValueIndex v : n.outputs)
       for (int r : readers[static_cast<std::size_t>(v)]) {

@@ -1,7 +1,8 @@
 // lower: what moves values becomes nodes: copies between spaces, sums on each device, stores of state.
 #pragma once
 
-#include <set>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,8 +13,13 @@
 
 namespace belfry {
 
-/// A source that reads nothing is computed wherever it is read: a constant is never copied. Those in `on_host` stay there.
-void hold_sources(PlacedGraph& plan, const NumberLists& readers, const std::set<std::string>& on_host = {});
+/// Nodes whose place the kernels decide, by name: on the host, since GPUs have none for it; or, of several devices, on the first alone,
+/// since those of others may give other bits, and all must have the same.
+enum class FixedTo : std::uint8_t { host, first };
+using FixedNodes = std::map<std::string, FixedTo>;
+
+/// A source that reads nothing is computed wherever it is read: a constant is never copied. Those that are fixed stay where they are.
+void hold_sources(PlacedGraph& plan, const NumberLists& readers, const FixedNodes& fixed = {});
 /// A variable's bytes go to the node that makes its new value if every reader of the old one comes before that node in the
 /// plan's order; else the new value has a buffer of its own and a store at the end of the step.
 void donate(PlacedGraph& plan, const NumberLists& readers);

@@ -45,7 +45,7 @@ Division division_of(const Graph& graph, const Strategy& strategy, const Cluster
   Division d = strategy.divide(graph, cluster);
   if (d.towers < 1) throw UserError(fmt::format("strategy {} makes {} towers: give it devices, .devices = parse_devices(\"cpu:0,cpu:1\"), or .towers", strategy.name, d.towers));
   if (d.threads < 0) throw UserError(fmt::format("strategy {} has {} threads a tower: there is at least one, or 0 for as many as cores give", strategy.name, d.threads));
-  if (d.threads == 0) d.threads = std::max(1, cluster.cores / d.towers);
+  if (d.threads == 0) d.threads = std::clamp(cluster.cores / d.towers, 1, static_cast<int>(kMostThreads));
   return d;
 }
 
@@ -117,9 +117,15 @@ std::string kernels_of(const PlacedGraph& plan, const PlanNode& n) {
     if (*of_rows.try_emplace(rows, &kernel).first->second != kernel) return kernels_by_tower(plan, n);
     out.insert(fmt::format("{}:{}", rows, kernel));
   }
+  if (n.scope == Scope::tower) return fmt::format("{}", fmt::join(out, " "));
   for (const Variant& v : n.by_group)
-    if (n.scope != Scope::tower && !v.kernel.empty()) out.insert(v.kernel);
-  return fmt::format("{}", fmt::join(out, " "));
+    if (!v.kernel.empty()) out.insert(v.kernel);
+  if (out.size() < 2) return out.empty() ? "" : *out.begin();
+  std::string all;  // by range, or by device where plans were edited
+  for (int d : n.holders)
+    for (std::size_t g = 0; g < plan.groups.size(); ++g)
+      if (const std::vector<int>& group = plan.groups[g].devices; std::find(group.begin(), group.end(), d) != group.end()) all += n.by_group[g].kernel + " ";
+  return all;
 }
 
 /// Who is how far behind whom: it decides the order of a ring's sums, and a library's.

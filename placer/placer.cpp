@@ -29,14 +29,14 @@ bool has_gpus(const Cluster& cluster) {
 }
 
 /// Nodes that are on a GPU and have no kernel there. UserError for one that its user requested there.
-void add_lacking(const PlacedGraph& plan, std::set<std::string>& out) {
+void add_lacking(const PlacedGraph& plan, FixedNodes& out) {
   auto look = [&](const PlanNode& n, const Variant& v, int device) {
     const DeviceId& id = plan.cluster.devices[static_cast<std::size_t>(device)].id;
     if (id.kind != "gpu" || v.kernel != kReference) return;
     if (plan.graph->node(n.user).device == id)
       throw UserError(fmt::format("[{}] '{}' is requested on {}, but GPUs have no kernel for it; request cpu:0 for it, or nothing: then it runs on the host, with the copies that this takes", n.op,
                                   n.name, to_string(id)));
-    out.insert(n.name);
+    out[n.name] = FixedTo::host;
   };
   for (const PlanNode& n : plan.nodes) {
     if (n.scope == Scope::tower) {
@@ -45,6 +45,20 @@ void add_lacking(const PlacedGraph& plan, std::set<std::string>& out) {
     } else {
       for (std::size_t g = 0; g < plan.groups.size(); ++g)
         if (!n.by_group[g].outputs.empty()) look(n, n.by_group[g], plan.groups[g].devices[0]);
+    }
+  }
+}
+
+/// Nodes of which several devices compute the same value, by kernels whose bits may differ.
+void add_unlike(const PlacedGraph& plan, FixedNodes& out) {
+  for (const PlanNode& n : plan.nodes) {
+    if (n.scope == Scope::tower || n.scope == Scope::state || n.ranged || n.holders.size() < 2 || is_exact(plan, n)) continue;
+    const std::string* first = nullptr;
+    for (std::size_t g = 0; g < plan.groups.size(); ++g) {
+      const std::string& kernel = n.by_group[g].kernel;
+      if (kernel.empty()) continue;
+      if (first && *first != kernel) out.try_emplace(n.name, FixedTo::first);
+      first = &kernel;
     }
   }
 }
@@ -92,22 +106,22 @@ void Placer::reset() {
 
 PlacedGraph& Placer::place(const Placement& placement, std::size_t must_decide) {
   plan_.placement = placement;
-  std::set<std::string> on_host;
+  FixedNodes fixed;
   for (bool again = true; again;) {
     reset();
-    again = place_nodes(must_decide, on_host);
+    again = place_nodes(must_decide, fixed);
   }
   return plan_;
 }
 
-/// `on_host`: nodes that GPUs cannot compute; true where it grew: all begins anew.
-bool Placer::place_nodes(std::size_t must_decide, std::set<std::string>& on_host) {
+/// True where more nodes are fixed than before: all begins anew.
+bool Placer::place_nodes(std::size_t must_decide, FixedNodes& fixed) {
   assign(plan_, names_, read_by_, must_decide);
-  if (!on_host.empty()) put_on_host(on_host);
+  if (!fixed.empty()) fix(fixed);
   set_order(plan_);
   const std::size_t before = plan_.nodes.size();
   donate(plan_, read_by_);
-  hold_sources(plan_, plan_.nodes.size() == before ? read_by_ : readers_of(plan_), on_host);
+  hold_sources(plan_, plan_.nodes.size() == before ? read_by_ : readers_of(plan_), fixed);
   insert_gathers(plan_);
   insert_pre_aggregates(plan_);
   insert_group_sums(plan_);
@@ -122,18 +136,27 @@ bool Placer::place_nodes(std::size_t must_decide, std::set<std::string>& on_host
   set_waits(plan_, *instances_);
   const std::shared_ptr<MemoryParts> memory = set_groups(plan_, *instances_, readers_);
   choose_kernels();
-  const std::size_t known = on_host.size();
-  if (gpus_ && options_.kernels) add_lacking(plan_, on_host);
-  if (on_host.size() != known) return true;
+  const std::size_t known = fixed.size();
+  if (gpus_ && options_.kernels) {
+    add_lacking(plan_, fixed);
+    if (fixed.size() == known) add_unlike(plan_, fixed);
+  }
+  if (fixed.size() != known) return true;
   plan_memory(plan_, *memory);
   return false;
 }
 
-/// Puts nodes on the host, whatever the rules say.
-void Placer::put_on_host(const std::set<std::string>& names) {
+/// Whatever the rules say.
+void Placer::fix(const FixedNodes& nodes) {
   const int host = plan_.cluster.host();
   for (PlanNode& n : plan_.nodes) {
-    if (!names.contains(n.name)) continue;
+    const auto at = nodes.find(n.name);
+    if (at == nodes.end()) continue;
+    if (at->second == FixedTo::first) {
+      n.reason = "its kernels on these devices may give unlike bits: one computes it for all";
+      n.holders = {n.holders.front()};
+      continue;
+    }
     n.reason = "GPUs have no kernel for it";
     if (n.scope != Scope::tower) {
       n.holders = {host};

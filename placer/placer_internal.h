@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,8 +38,8 @@ class Placer {
   };
 
   void reset();
-  bool place_nodes(std::size_t must_decide, std::set<std::string>& on_host);
-  void put_on_host(const std::set<std::string>& names);
+  bool place_nodes(std::size_t must_decide, FixedNodes& fixed);
+  void fix(const FixedNodes& nodes);
   void choose(const PlanNode& node, const Share& share, const std::string& kind, Variant& variant);
   void choose_kernels();
 

@@ -56,6 +56,7 @@ struct Strategy {
   std::string options = {};                ///< as the command line takes them, for tables
   std::vector<Strategy> candidates = {};   ///< of a strategy that is a choice among others (see choose.h); it has no divide and no assign
   std::function<std::vector<Strategy>(const Strategy&)> near = {};  ///< likewise: what else is looked at where one of them is good
+  std::function<std::optional<Strategy>(const Strategy&)> smaller = {};  ///< likewise, where one does not fit: the same with half the rows a tower; none: there is no such
   std::optional<Loops> loops = {};         ///< of one that trains by loops: divide and assign serve all that is no step
   std::optional<Given> given = {};         ///< none: it was made otherwise
 };

@@ -53,7 +53,7 @@ void solve(const PlaceArguments& o, const std::string& text) {
     p.objective = parse_cut_objective(option.substr(option.find('=') + 1));
   }
   const Cut c = cut(p);
-  say(fmt::format("{} {:.10g}, {}\n", to_string(p.objective), c.value, c.optimal() ? "which no split beats" : fmt::format("and no split has less than {:.10g}", c.bound)));
+  say(fmt::format("{} {:.10g}, {}\n", to_string(p.objective), c.value, c.optimal() ? "which no split in one order of all devices beats" : fmt::format("and no split in one order of all devices has less than {:.10g}", c.bound)));
   const std::vector<double> loads = loads_of(p, c.device);
   for (std::size_t d = 0; d < loads.size(); ++d) say(fmt::format("  {} {}: {:.6g}\n", p.kinds[static_cast<std::size_t>(p.kind_of(static_cast<int>(d)))].name, d, loads[d]));
   put(o, write_cut(p, c.device));

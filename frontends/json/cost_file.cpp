@@ -33,6 +33,7 @@ CostTable read_costs(const std::string& text, const std::string& file) {
   out.wake = no_less_than_0(d, root.at("wake"), 1);
   out.step = no_less_than_0(d, root.at("step"), 1);
   out.memmove = no_less_than_0(d, root.at("memmove"), 1e18);
+  if (out.memmove > 0 && out.memmove < 1) d.fail(root.at("memmove"), "is no rate: bytes a second are at least 1, or 0 where they were not measured");
   for (const JsonValue& v : d.array(root.at("kernels"))) {
     JsonObject line(d, v);
     const JsonValue& key = line.at("key");

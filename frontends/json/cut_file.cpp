@@ -31,7 +31,7 @@ double amount(const JsonDocument& d, const JsonValue& v) {
 CutNode cut_node_of(const JsonDocument& d, const JsonValue& v) {
   JsonObject o(d, v);
   CutNode n;
-  n.id = d.integer(o.at("id"));
+  n.id = d.integer(o.at("id"), 0);
   n.name = o.find("name") ? d.text(o.at("name")) : fmt::format("node{}", n.id);
   const JsonValue* supported = o.find("supportedOnFpga");
   n.seconds = {supported && !truth(d, *supported) ? kInfinity : amount(d, o.at("fpgaLatency")), amount(d, o.at("cpuLatency"))};

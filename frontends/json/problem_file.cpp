@@ -32,6 +32,12 @@ std::int64_t bytes_of(const PlacedGraph& plan, const PlanNode& n) {
   return out;
 }
 
+/// What a join adds or gathers: each device's sums, where there are such, or what each tower has.
+int parts_of(const PlacedGraph& plan, const PlanNode& join) {
+  const PlanNode& m = plan.maker(join.inputs[0]);
+  return m.scope == Scope::device ? static_cast<int>(std::ssize(pieces(plan.vectors[static_cast<std::size_t>(m.owners)], plan.towers))) : plan.present();
+}
+
 std::string problem_line(const PlacedGraph& plan, CostModel& model, int i) {
   const PlanNode& n = plan.nodes[static_cast<std::size_t>(i)];
   const Variant* variant = variant_of(n);
@@ -44,7 +50,7 @@ std::string problem_line(const PlacedGraph& plan, CostModel& model, int i) {
   }
   line.add("assigned", json_of_devices(all_devices(plan, n), plan.cluster));
   if (variant && n.scope != Scope::state) {
-    const int parts = is_join(n) ? plan.present() : 0;
+    const int parts = is_join(n) ? parts_of(plan, n) : 0;
     for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d)
       seconds.add(to_string(plan.cluster.devices[d].id), json_real(model(i, *variant, n.scope == Scope::tower ? 0 : -1, static_cast<int>(d), parts).seconds));
     line.add("seconds", seconds.text());

@@ -21,7 +21,7 @@ PlacementScorer::PlacementScorer(Scorer scorer, Placement fixed, std::vector<Pla
   nodes_ = nodes.size();
 }
 
-int PlacementScorer::default_threads(int towers) const { return std::max(1, scorer_.cluster().cores / towers); }
+int PlacementScorer::default_threads(int towers) const { return std::clamp(scorer_.cluster().cores / towers, 1, static_cast<int>(kMostThreads)); }
 
 Score PlacementScorer::score_list(const JsonDocument& d) {
   const std::vector<JsonValue>& list = d.root().items;

@@ -27,6 +27,10 @@ DeviceList all_devices(const PlacedGraph& plan, const PlanNode& node) {
   return std::vector<int>(out.begin(), out.end());
 }
 
+bool is_exact(const PlacedGraph& plan, const PlanNode& n) {
+  if (!is_op(n, kFused)) return !n.def || n.def->exact;
+  return std::all_of(n.members.begin(), n.members.end(), [&](const Member& m) { return plan.graph->node(m.node).op->exact; });
+}
 bool changes_nothing(const PlanNode& n) { return n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kAllGather; }
 bool moves_values(const PlanNode& n) { return is_op(n, kCopy) || is_op(n, kSplit) || is_op(n, kPreAggregate) || is_join(n); }
 

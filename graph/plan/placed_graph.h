@@ -80,6 +80,8 @@ DeviceList all_devices(const PlacedGraph& plan, const PlanNode& node);
 
 /// A node that joins what towers have, or devices in ranges: it moves values itself.
 inline bool is_join(const PlanNode& n) { return is_op(n, "aggregate") || is_op(n, "fetch") || is_op(n, "all_gather"); }
+/// Whether all its kernels give the same bits.
+bool is_exact(const PlacedGraph& plan, const PlanNode& n);
 /// What brings its first input elsewhere or keeps it as it is: it computes nothing, so no bits depend on it.
 bool changes_nothing(const PlanNode& n);
 /// A node that reads where its input is made, in another memory space too; all others read what serves their device.

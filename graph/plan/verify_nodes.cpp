@@ -160,6 +160,22 @@ class NodeChecker : public Objections {
     for (std::size_t g = 0; g < plan_.groups.size(); ++g)
       if (std::any_of(plan_.groups[g].devices.begin(), plan_.groups[g].devices.end(), [&](int d) { return seen.contains(d); }) && (g >= n.by_group.size() || n.by_group[g].kernel.empty()))
         return object("no kernel: '{}' has none on {}", n.name, name_of(plan_.groups[g].devices.front()));
+    check_alike(n, seen);
+  }
+
+  /// What several devices hold has the same bits on each.
+  void check_alike(const PlanNode& n, const std::set<int>& holders) {
+    if (n.ranged || holders.size() < 2 || is_exact(plan_, n)) return;
+    const DeviceGroup* first = nullptr;
+    std::size_t at = 0;
+    for (std::size_t g = 0; g < plan_.groups.size(); ++g) {
+      const DeviceGroup& group = plan_.groups[g];
+      if (std::none_of(group.devices.begin(), group.devices.end(), [&](int d) { return holders.contains(d); })) continue;
+      if (!first) first = &group, at = g;
+      else if (n.by_group[g].kernel != n.by_group[at].kernel)
+        return object("unlike kernels: '{}' is by '{}' on {} and by '{}' on {}, which may give other bits; let one compute it, and others have copies", n.name, n.by_group[at].kernel, name_of(first->devices.front()),
+                      n.by_group[g].kernel, name_of(group.devices.front()));
+    }
   }
 
   /// State lies in the state, inputs in the feed, and nothing else does.

@@ -119,7 +119,9 @@ Answer least_loaded(const CutProblem& p, const Items& items, std::int64_t steps)
 void check(const CutProblem& p) {
   for (const CutNode& n : p.nodes) {
     if (n.seconds.size() != p.kinds.size()) throw UserError(fmt::format("'{}' has seconds for {} kinds of devices, but there are {}", n.name, n.seconds.size(), p.kinds.size()));
-    if (std::none_of(n.seconds.begin(), n.seconds.end(), [](double s) { return std::isfinite(s); })) throw UserError(fmt::format("'{}' cannot be on any kind of device", n.name));
+    bool placeable = false;
+    for (std::size_t k = 0; k < p.kinds.size(); ++k) placeable |= p.kinds[k].count > 0 && std::isfinite(n.seconds[k]);
+    if (!placeable) throw UserError(fmt::format("'{}' cannot be on any device that there is", n.name));
     if (n.bytes < 0 || n.transfer < 0 || std::any_of(n.seconds.begin(), n.seconds.end(), [](double s) { return !(s >= 0); })) throw UserError(fmt::format("'{}' has a negative cost", n.name));
   }
   for (auto [a, b] : p.edges)

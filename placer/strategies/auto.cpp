@@ -85,6 +85,13 @@ class Near {
     return std::move(maker_.out);
   }
 
+  /// With twice as many towers.
+  std::optional<Strategy> smaller() {
+    if (towers_now() > kManyTowers / 2) return {};
+    with({{"towers", std::to_string(2 * towers_now())}});
+    return std::move(maker_.out.front());
+  }
+
  private:
   std::string get(const char* option) const {
     auto at = options_.find(option);
@@ -178,6 +185,13 @@ std::vector<Strategy> Auto::near(const Strategy& candidate) const {
   return out;
 }
 
+std::optional<Strategy> Auto::smaller(const Strategy& candidate) const {
+  if (towers) return {};
+  std::optional<Strategy> out = Near(*this, candidate).smaller();
+  if (out) out = recomputing(std::move(*out), candidate.given->recompute);
+  return out;
+}
+
 Strategy recomputing(Strategy s, int stretches) {
   if (!stretches) return s;
   if (s.given) s.given->recompute = stretches;
@@ -191,7 +205,7 @@ Strategy recomputing(Strategy s, int stretches) {
 }
 
 Strategy to_strategy(const Auto& s) {
-  Strategy out{"auto", s.devices, {}, {}, {}, s.candidates(), [s](const Strategy& candidate) { return s.near(candidate); }};
+  Strategy out{"auto", s.devices, {}, {}, {}, s.candidates(), [s](const Strategy& candidate) { return s.near(candidate); }, [s](const Strategy& candidate) { return s.smaller(candidate); }};
   if (std::find(out.devices.begin(), out.devices.end(), cpu(0)) == out.devices.end()) out.devices.push_back(cpu(0));
   return out;
 }

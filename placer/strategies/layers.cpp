@@ -15,6 +15,8 @@ namespace belfry {
 
 namespace {
 
+constexpr int kMostChunks = 1024;
+
 /// A node follows its variable, whose stage is given, or its furthest forward input.
 std::vector<int> stages_from(const Graph& g, std::vector<int> stage) {
   for (NodeId id = 0; id < g.size(); ++id) {
@@ -158,7 +160,8 @@ void split_with_readers(const TowerGraph& tg, const TowerCut& t, const Cut& c, c
 
 Division Layers::divide(const Graph&, const Cluster&) const {
   if (replicas < 1 || devices.size() % static_cast<std::size_t>(replicas)) throw UserError(fmt::format("[layers] {} device{} cannot be shared by {} replicas; give a multiple of {} devices (--devices), or another number of replicas (-O replicas=1)", devices.size(), devices.size() == 1 ? "" : "s", replicas, std::max(2, replicas)));
-  if (chunks < 1 || (chunks > 1 && order != PhaseOrder::interleaved)) throw UserError(fmt::format("[layers] {} chunks a device are of interleaved phases, not of {}; give -O order=interleaved, or leave chunks out", chunks, to_string(order)));
+  if (chunks < 1 || chunks > kMostChunks) throw UserError(fmt::format("[layers] a device has 1 to {} chunks, not {}", kMostChunks, chunks));
+  if (chunks > 1 && order != PhaseOrder::interleaved) throw UserError(fmt::format("[layers] {} chunks a device are of interleaved phases, not of {}; give -O order=interleaved, or leave chunks out", chunks, to_string(order)));
   return {towers, combine, threads, order};
 }
 

@@ -21,6 +21,7 @@ Strategy to_strategy(const ParameterServer& s) {
   Strategy out = strategy("parameter_server", all, s);
   if (!s.staleness && !s.backup) return out;
   const int workers = s.towers ? s.towers : static_cast<int>(s.devices.size());
+  if (workers < 1 || workers > kMostTowers) throw UserError(fmt::format("[parameter_server] {} workers: there are 1 to {}", workers, kMostTowers));
   if (s.staleness && s.backup) throw UserError("[parameter_server] staleness is of asynchronous workers, backup of synchronous ones; take one of the two");
   if (s.staleness.value_or(0) < 0) throw UserError(fmt::format("[parameter_server] a staleness of {}; 0 is the least", *s.staleness));
   if (s.backup < 0 || s.backup >= workers) throw UserError(fmt::format("[parameter_server] {} of {} workers cannot be backup workers: at least one gradient makes an update", s.backup, workers));

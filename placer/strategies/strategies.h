@@ -100,6 +100,7 @@ struct Auto {
   Combine combine = Combine::global_mean;
   int threads = 0;
   std::vector<Strategy> candidates() const, near(const Strategy& candidate) const;
+  std::optional<Strategy> smaller(const Strategy& candidate) const;
 };
 
 /// The same with forward values computed again in backward; so many stretches of the forward pass leave theirs.

@@ -49,9 +49,11 @@ TEST(CutFile, that_is_wrong_is_refused_where_it_is) {
   refused(with("\"destId\": 9", "\"destId\": 5"), {"/edges/0/destId", "is the id of no node"});
   refused(with("3.0", "-3.0"), {"/nodes/0/fpgaLatency", "no amount"});
   refused(with("\"maxFPGAs\": 2, ", ""), {"maxFPGAs"});
+  refused(with("\"id\": 9", "\"id\": -9"), {"/nodes/1/id", "-9"});
   CutProblem p = read_cut_problem(with("\"maxSizePerFPGA\": 10.0", "\"maxSizePerFPGA\": 3"), "f.json");
   p.kinds[1].memory = 3;
   EXPECT_TRUE(says([&] { cut(p); }, {"no split fits", "more devices"}));
+  EXPECT_TRUE(says([&] { cut(read_cut_problem(with("\"maxCPUs\": 1", "\"maxCPUs\": 0"), "f.json")); }, {"'node8' cannot be on any device that there is"}));
 }
 
 TEST(CutFile, published_graphs_are_cut_as_well_as_is_known) {

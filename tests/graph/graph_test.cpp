@@ -28,7 +28,7 @@ TEST(GraphNames, taken_twice_are_an_error_with_both_lines) {
 
 TEST(GraphNames, of_towers_are_reserved) {
   Graph g(ops());
-  for (const char* wrong : {"tower_0/x", "tower_12/a/b"}) EXPECT_TRUE(says([&] { input(g, wrong, f32, {}); }, {wrong, "reserved for plans"}));
+  for (const char* wrong : {"tower_0/x", "tower_12/a/b", "a.whole", "a.group2", "a.again", "a..1"}) EXPECT_TRUE(says([&] { input(g, wrong, f32, {}); }, {wrong, "reserved for plans"}));
   for (const char* right : {"tower_x/a", "tower_/a", "tower_1", "my/tower_0/x"}) EXPECT_EQ(input(g, right, f32, {}).name(), right);
 }
 

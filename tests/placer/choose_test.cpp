@@ -213,5 +213,19 @@ TEST(Choose, says_why_what_does_not_fit_was_refused_and_computes_again_where_tha
   EXPECT_THAT(message_of([&] { choose(graph, only, machine_of(1, 1e12, 1e10, whole / 50), batch); }), testing::AllOf(testing::HasSubstr("no strategy can be taken"), testing::HasSubstr("--recompute 16")));
 }
 
+TEST(Choose, takes_smaller_towers_where_whole_ones_do_not_fit) {
+  auto graph = layered(2, 64);
+  const std::int64_t batch = 4096;
+  Cluster host = sim_cluster(0);
+  auto peak = [&](int towers) { return device_bytes(place(graph, to_strategy(Single{.towers = towers}), host, batch))[0].total(); };
+  ASSERT_LT(peak(4), peak(2));
+  host.devices[0].memory = (peak(4) + peak(2)) / 2;
+  const Strategy all = to_strategy(Auto{.devices = {cpu(0)}});
+  const std::vector<Candidate> found = choose(graph, all, host, batch);
+  EXPECT_EQ(found.front().refused, "");
+  EXPECT_THAT(describe(found), testing::AllOf(testing::HasSubstr("-O towers=2 "), testing::HasSubstr("-O towers=4 ")));
+  EXPECT_THAT(message_of([&] { choose(graph, to_strategy(Auto{.devices = {cpu(0)}, .towers = 1}), host, batch); }), testing::HasSubstr("no strategy can be taken")) << "one tower was asked for";
+}
+
 }  // namespace
 }  // namespace belfry::test

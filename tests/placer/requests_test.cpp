@@ -74,6 +74,52 @@ TEST(Requests, that_are_soft_give_way_to_a_kernel_that_lacks) {
   EXPECT_EQ(p.reason("matmul_1"), "requested on gpu:0, which has no kernel for it; single");
 }
 
+/// What is computed from variables alone runs on every device that has them.
+std::shared_ptr<const Graph> shared_product() {
+  Builder b("shared_product");
+  Value product = matmul(b.variable("w", {1, 300}, {.init = "normal", .init_value = 0.3}), b.variable("v", {300, 12}, {.init = "normal", .init_value = 0.3}));
+  b.minimize(reduce_mean(square(mul(b.input("x", f32, {kBatch, 12}), product))), Momentum{.learning_rate = 0.1});
+  return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+}
+
+TEST(Kernels, whose_bits_may_differ_leave_what_all_devices_hold_to_one_of_them) {
+  Cluster cluster = sim_cluster(0);
+  cluster.devices.insert(cluster.devices.begin(), {parse_device("gpu:0"), "gpu:0"});
+  cluster.links = {{parse_devices("gpu:0,cpu:0"), "bus", 1e10, 1e-5}};
+  PlaceOptions options;
+  options.kernels = [](const KernelQuery& q) { return KernelChoice{q.device_kind + "_" + q.node.op, 0, true}; };
+  auto placed_on = [&](const char* devices) { return place(shared_product(), to_strategy(Mirrored{.devices = parse_devices(devices), .threads = 1}), cluster, 8, options); };
+  const PlacedGraph plan = placed_on("gpu:0,cpu:0");
+  EXPECT_EQ(verify(plan), std::vector<std::string>());
+  int products = 0, updates = 0;
+  for (const PlanNode& n : plan.nodes)
+    if (n.scope == Scope::shared && n.op == "matmul") EXPECT_EQ(n.holders.size(), 1u) << n.name, ++products, EXPECT_THAT(n.reason, testing::HasSubstr("one computes it for all"));
+    else if (n.scope == Scope::shared && n.op == "momentum") EXPECT_EQ(n.holders.size(), 2u) << n.name << ": it is exact", ++updates;
+  EXPECT_EQ(products, 3);
+  EXPECT_EQ(updates, 2);
+  EXPECT_NE(plan.arithmetic_hash, placed_on("cpu:0,gpu:0").arithmetic_hash) << "the product is by another kernel";
+}
+
+TEST(Kernels, that_were_edited_to_differ_between_holders_are_refused_and_hashed_apart) {
+  const PlacedGraph plan = place(shared_product(), to_strategy(Mirrored{.devices = sims(2), .threads = 1}), sim_cluster(2), 8);
+  ASSERT_EQ(verify(plan), std::vector<std::string>());
+  PlacedGraph split = plan;  // of one group of two devices, two
+  if (split.groups.size() == 1) GTEST_FAIL() << "devices and host are one group";
+  std::vector<std::string> hashes;
+  for (int d : plan.cluster.devices[0].id == sims(2)[0] ? std::vector<int>{0, 1} : std::vector<int>{1, 0}) {
+    PlacedGraph other = split;
+    for (PlanNode& n : other.nodes)
+      if (n.scope == Scope::shared && n.op == "matmul") {
+        ASSERT_EQ(n.holders.size(), 2u);
+        for (std::size_t g = 0; g < other.groups.size(); ++g)
+          if (other.groups[g].devices == std::vector<int>{d}) n.by_group[g].kernel = "other";
+      }
+    hashes.push_back(arithmetic_hash(other));
+    EXPECT_THAT(verify(other), testing::Contains(testing::HasSubstr("unlike kernels: 'matmul")));
+  }
+  EXPECT_NE(hashes[0], hashes[1]);
+}
+
 TEST(Requests, that_are_soft_give_way_where_memory_does_not_do) {
   Cluster cluster = sim_cluster(2);
   cluster.devices[1].memory = 600;  // v has 512 bytes, and as many of momentum
@@ -102,6 +148,9 @@ TEST(Requests, that_a_strategy_cannot_meet_say_why_and_two_ways_out) {
   const std::vector<DeviceId> three = sims(3), two = sims(2);
   EXPECT_TRUE(says([&] { placed_by(to_strategy(Layers{.devices = three, .towers = 4, .replicas = 2}), sim_cluster(3)); }, {"3 devices cannot be shared by 2 replicas", "--devices", "-O replicas=1"}));
   EXPECT_TRUE(says([&] { placed_by(to_strategy(Layers{.devices = two, .order = PhaseOrder::gpipe, .chunks = 2}), sim_cluster(2)); }, {"2 chunks", "not of gpipe", "-O order=interleaved", "leave chunks out"}));
+  for (int chunks : {0, 1'000'000'000}) EXPECT_TRUE(says([&] { placed_by(to_strategy(Layers{.devices = two, .order = PhaseOrder::interleaved, .chunks = chunks}), sim_cluster(2)); }, {std::to_string(chunks), "1 to 1024 chunks"}));
+  EXPECT_TRUE(says([&] { to_strategy(ParameterServer{.devices = two, .staleness = 1, .towers = 2'000'000'000}); }, {"2000000000 workers", "1 to 65536"}));
+  EXPECT_TRUE(says([&] { to_strategy(ParameterServer{.devices = two, .backup = 2'147'483'646, .towers = 2'147'483'647}); }, {"2147483647 workers"}));
   Cluster apart = sim_cluster(2);
   apart.unlinked = {{"sim:0", "sim:1"}};
   EXPECT_TRUE(says([&] { placed_by(to_strategy(Mirrored{.devices = two}), apart); }, {"' is needed on sim:0 but lies on sim:1, and no link joins the spaces", "--move", "--devices"}));
