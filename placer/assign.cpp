@@ -63,7 +63,9 @@ class Assigner {
       if (any_again && !n.inserted) once[n.user] = hits;
       for (ValueIndex v : n.outputs) follow[static_cast<std::size_t>(v)] = hits;
       place(n, hits);
+      if (n.scope == Scope::tower && (n.op == kSplit || (n.def && n.def->source)) && std::all_of(hits.begin(), hits.end(), [&](Hit h) { return h.tower == -2 && whole_[static_cast<std::size_t>(h.rule)]; })) loose_.push_back(i);
     }
+    follow_readers();
   }
 
   void check(std::size_t must_decide) const {
@@ -74,6 +76,18 @@ class Assigner {
   }
 
  private:
+  /// What begins in the towers, and is named by no rule, goes with what reads it first: else what only a rule for all catches would be moved twice.
+  void follow_readers() {
+    for (std::size_t i : loose_) {
+      PlanNode& n = plan_.nodes[i];
+      const PlanNode* first = nullptr;
+      for (ValueIndex v : n.outputs)
+        for (int r : readers_[static_cast<std::size_t>(v)])
+          if (const PlanNode& reader = plan_.nodes[static_cast<std::size_t>(r)]; reader.scope == Scope::tower && (!first || &reader < first)) first = &reader;
+      if (first && first->vector != n.vector) n.vector = first->vector, n.reason = "with its first reader";
+    }
+  }
+
   /// Exact names by hash, a list per node; globs in order.
   void find_exact(const NodeNames& names) {
     exact_.assign(plan_.nodes.size(), -1);
@@ -242,6 +256,7 @@ class Assigner {
   std::vector<Hit> exact_hits_, all_;
   std::map<std::vector<Hit>, std::pair<int, std::string>> known_;
   std::vector<bool> decided_;                       // per rule
+  std::vector<std::size_t> loose_;                  // nodes that follow their readers
   struct Listed {
     DeviceList devices;
     int vector = -1;                                // of nodes that one rule decides

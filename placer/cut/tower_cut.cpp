@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include <belfry/graph/plan/links.h>
 #include <belfry/graph/structural.h>
@@ -21,29 +22,39 @@ NodeId head_of(const Graph& g, NodeId id) {
   return id;
 }
 
-/// The slowest way between neighbours.
 struct Transfer {
   double latency = 0, per_byte = 0;
-  Transfer(const Cluster& cluster, const std::vector<DeviceId>& devices, int threads) {
-    Links links(cluster);
-    for (std::size_t i = 0; i + 1 < devices.size(); ++i) {
-      const int from = cluster.at(devices[i]), to = cluster.at(devices[i + 1]);
-      if (cluster.space(from) == cluster.space(to)) continue;
-      if (links.empty()) {
-        for (int d : {from, to}) per_byte = std::max(per_byte, 1 / rate_of(cluster.devices[at(d)], threads).bandwidth);
-        continue;
-      }
-      const std::vector<int> route = links.route(from, to);
-      latency = std::max(latency, links.latency(route));
-      for (int w : route) per_byte = std::max(per_byte, 1 / links.ways()[at(w)].bandwidth);
-    }
-  }
 };
+
+/// Between each device and the next.
+std::vector<Transfer> transfers(const Cluster& cluster, const std::vector<DeviceId>& devices, int threads) {
+  std::vector<Transfer> out(devices.empty() ? 0 : devices.size() - 1);
+  Links links(cluster);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const int from = cluster.at(devices[i]), to = cluster.at(devices[i + 1]);
+    if (cluster.space(from) == cluster.space(to)) continue;
+    if (links.empty()) {
+      for (int d : {from, to}) out[i].per_byte = std::max(out[i].per_byte, 1 / rate_of(cluster.devices[at(d)], threads).bandwidth);
+      continue;
+    }
+    const std::vector<int> route = links.route(from, to);
+    out[i].latency = links.latency(route);
+    for (int w : route) out[i].per_byte = std::max(out[i].per_byte, 1 / links.ways()[at(w)].bandwidth);
+  }
+  return out;
+}
+
+/// The slowest way between neighbours.
+Transfer slowest(const std::vector<Transfer>& all) {
+  Transfer out;
+  for (const Transfer& t : all) out.latency = std::max(out.latency, t.latency), out.per_byte = std::max(out.per_byte, t.per_byte);
+  return out;
+}
 
 class Maker {
  public:
   Maker(const TowerGraph& tg, const Cluster& cluster, const CostTable& costs, const StageOptions& options)
-      : tg_(tg), options_(options), launches_(tg, cluster, costs), transfer_(cluster, options.devices, tg.threads), number_(tg.nodes.size(), -1) {
+      : tg_(tg), options_(options), launches_(tg, cluster, costs), transfer_(slowest(transfers(cluster, options.devices, tg.threads))), number_(tg.nodes.size(), -1) {
     set_kinds(cluster);
   }
 
@@ -175,5 +186,23 @@ class Maker {
 }  // namespace
 
 TowerCut cut_problem_of(const TowerGraph& graph, const Cluster& cluster, const CostTable& costs, const StageOptions& options) { return Maker(graph, cluster, costs, options).make(); }
+
+std::vector<std::vector<DeviceId>> stretches_of(const Cluster& cluster, std::vector<DeviceId> devices, int threads) {
+  std::vector<std::vector<DeviceId>> out;
+  while (devices.size() > 1) {
+    const std::vector<Transfer> all = transfers(cluster, devices, threads);
+    const double most = slowest(all).per_byte;
+    std::size_t first = 0, longest = 0, begin = 0;
+    for (std::size_t i = 0; i < devices.size(); ++i) {  // a stretch ends behind device i
+      if (i + 1 < devices.size() && all[i].per_byte < most * (1 - 1e-9)) continue;
+      if (i + 1 - begin > longest) first = begin, longest = i + 1 - begin;
+      begin = i + 1;
+    }
+    std::vector<DeviceId> stretch(devices.begin() + static_cast<std::ptrdiff_t>(first), devices.begin() + static_cast<std::ptrdiff_t>(first + longest));
+    out.push_back(std::exchange(devices, std::move(stretch)));
+  }
+  if (out.empty()) out.push_back(std::move(devices));
+  return out;
+}
 
 }  // namespace belfry

@@ -26,4 +26,7 @@ struct TowerCut {
 /// follows: a gradient its forward node, a slot or update its variable.
 TowerCut cut_problem_of(const TowerGraph& graph, const Cluster& cluster, const CostTable& costs, const StageOptions& options);
 
+/// The devices; then, as long as ways between neighbours differ, the longest stretch of the last list whose ways are all quicker than its slowest.
+std::vector<std::vector<DeviceId>> stretches_of(const Cluster& cluster, std::vector<DeviceId> devices, int threads);
+
 }  // namespace belfry

@@ -1,7 +1,8 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <set>
+#include <optional>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -122,16 +123,41 @@ std::string busiest_of(const TowerCut& t, const Cut& c, const std::vector<double
                      text_of(seconds), first->name, text_of(std::max(0.0, loads[static_cast<std::size_t>(busiest)] - work)));
 }
 
+struct StageCut {
+  TowerCut towers;
+  Cut cut;
+  bool fits = true;
+  bool uneven = false;  ///< moves between some neighbours take longer than between others: the cut pays the longest for all
+};
+
+/// Over all stages, or a stretch of them whose neighbours are nearer to each other, since a cut knows one rate of moves for all.
+StageCut best_cut(const TowerGraph& tg, const Cluster& cluster, const CostTable& costs, const std::vector<DeviceId>& stages, StageOptions options, PhaseOrder order, std::int64_t steps) {
+  std::optional<StageCut> best;
+  const std::vector<std::vector<DeviceId>> stretches = stretches_of(cluster, stages, tg.threads);
+  for (std::size_t k = 0; k < stretches.size(); ++k) {
+    options.devices = stretches[k];
+    options.in_flight = in_flight(order, options.rounds, static_cast<int>(stretches[k].size()));
+    StageCut s{cut_problem_of(tg, cluster, costs, options), {}, true, k + 1 < stretches.size()};
+    if (s.towers.nodes.empty()) return s;
+    s.cut = cut_over(*tg.graph, s.towers, steps, s.fits);
+    if (!best || std::tuple(!s.fits, s.cut.value) < std::tuple(!best->fits, best->cut.value)) best = std::move(s);
+  }
+  return std::move(*best);
+}
+
 /// A device's rules say its load, what the cut's objective came to, what no cut can beat, and why devices are left out.
-std::vector<std::string> reasons_of(const TowerGraph& tg, const TowerCut& t, const Cut& c, bool fits) {
+std::vector<std::string> reasons_of(const TowerGraph& tg, const StageCut& s, std::size_t stages) {
+  const auto& [t, c, fits, uneven] = s;
   const std::vector<double> loads = loads_of(t.problem, c.device);
   const auto used = std::count_if(loads.begin(), loads.end(), [](double s) { return s > 0; });
-  const std::string bound = c.optimal() ? "which no cut beats" : fmt::format("and no cut has less than {}", text_of(c.bound));
+  const std::string like = uneven ? " whose moves all take the slowest way between neighbours" : "";
+  const std::string bound = c.optimal() ? fmt::format("which no cut{} beats", like) : fmt::format("and no cut{} has less than {}", like, text_of(c.bound));
   const std::string objective = to_string(t.problem.objective), by_variables = text_of(value_by_variables(tg, t));
   std::string idle;
   if (used < std::ssize(loads))
     idle = fmt::format("; {} of {} devices, since {} over more has a smaller {}{}", used, loads.size(), c.optimal() ? "no cut" : "no cut that was found", objective,
                        t.problem.objective == CutObjective::latency ? ": a batch goes through one after the other, and more moves lengthen its way" : busiest_of(t, c, loads));
+  if (loads.size() < stages) idle += fmt::format("; over {} of {} devices, between which moves are quickest", loads.size(), stages);
   std::vector<std::string> out;
   for (std::size_t d = 0; d < loads.size(); ++d)
     out.push_back(fmt::format("cut by {0}: {1} a step on {2}; {0} of {3}, {4}; by variables {5}{6}{7}", objective, text_of(loads[d]), to_string(t.devices[d]), text_of(c.value), bound, by_variables,
@@ -146,14 +172,6 @@ std::map<int, int> sources_at_readers(const TowerGraph& tg, const TowerCut& t, c
     for (ValueIndex v : values_read(tg.nodes[static_cast<std::size_t>(t.nodes[i])]))
       if (values_read(tg.maker(v)).empty()) out.try_emplace(tg.value(v).maker, c.device[i]);
   return out;
-}
-
-/// Rows of a feed are split where they are first read.
-void split_with_readers(const TowerGraph& tg, const TowerCut& t, const Cut& c, const std::vector<std::vector<DeviceId>>& lists, Rules& out) {
-  std::set<ValueIndex> known;
-  for (std::size_t i = 0; i < t.nodes.size(); ++i)
-    for (ValueIndex v : values_read(tg.nodes[static_cast<std::size_t>(t.nodes[i])]))
-      if (const PlanNode& m = tg.maker(v); m.op == kSplit && known.insert(v).second) out.push_back({m.name, lists[static_cast<std::size_t>(c.device[i])], "with its first reader"});
 }
 
 }  // namespace
@@ -188,11 +206,11 @@ Rules Layers::assign(const TowerGraph& tg, const Cluster& cluster, const CostTab
   }
   const int rounds = (tg.present() + replicas - 1) / replicas;
   const std::vector<DeviceId> stages(devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(count));
-  TowerCut t = cut_problem_of(tg, cluster, costs, {stages, rounds, in_flight(order, rounds, static_cast<int>(count)), cut == LayerCut::latency ? CutObjective::latency : CutObjective::max_load});
+  const StageCut best = best_cut(tg, cluster, costs, stages, {{}, rounds, 1, cut == LayerCut::latency ? CutObjective::latency : CutObjective::max_load}, order, kSteps);
+  const TowerCut& t = best.towers;
+  const Cut& c = best.cut;
   if (t.nodes.empty()) return {{"**", at(0), "nothing to cut"}};
-  bool fits = true;
-  const Cut c = cut_over(g, t, kSteps, fits);
-  const std::vector<std::string> reasons = reasons_of(tg, t, c, fits);
+  const std::vector<std::string> reasons = reasons_of(tg, best, count);
   std::vector<std::vector<DeviceId>> lists;
   for (const DeviceId& d : t.devices) lists.push_back(at(static_cast<std::size_t>(std::find(stages.begin(), stages.end(), d) - stages.begin())));
   // Under 1F1B that phase has the last stage keep a second micro-batch, which it would otherwise wait for until its gradients are fetched.
@@ -205,7 +223,6 @@ Rules Layers::assign(const TowerGraph& tg, const Cluster& cluster, const CostTab
     else out.push_back({t.problem.nodes[i].name, lists[d], reasons[d]});
     if (!t.problem.nodes[i].backward) last = c.device[i];
   }
-  split_with_readers(tg, t, c, lists, out);
   out.push_back({"**", lists[static_cast<std::size_t>(last)], "with the last layer: it belongs to none"});
   return out;
 }

@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include <belfry/graph/plan/forecast.h>
 #include <belfry/graph/plan/over_memory.h>
 #include <belfry/graph/structural.h>
 #include <belfry/placer/cut/cut.h>
@@ -65,6 +66,18 @@ TEST(LayersByCost, share_the_time_and_keep_variables_with_their_layer) {
   for (const char* name : {"w1", "w2", "w3", "w4", "matmul_1", "matmul_4"}) EXPECT_EQ(where[name], "sim:1") << name;
   for (const PlanNode& n : c.plan().nodes)
     for (auto [u, variable] : n.donates) EXPECT_EQ(where[n.name], where[c.plan().maker(variable).name]) << n.name;
+}
+
+TEST(LayersByCost, over_unequal_links_are_no_worse_than_over_the_devices_that_are_near) {
+  auto cut_over = [](int devices) {
+    Cutting c{.cluster = counting(3), .layers = {.devices = sims(devices), .towers = 4, .order = PhaseOrder::gpipe, .threads = 1}};
+    c.cluster.links = {{parse_devices("sim:0,sim:1,cpu:0"), "near", 1e12, 1e-9}, {parse_devices("sim:2"), "far", 1e4, 1e-3}, {parse_devices("cpu:0"), "far", 1e4, 1e-3}};
+    return c.plan();
+  };
+  const PlacedGraph two = cut_over(2), three = cut_over(3);
+  EXPECT_LE(forecast(three).seconds, forecast(two).seconds * (1 + 1e-9));
+  EXPECT_THAT(reason(three, "matmul"), testing::AllOf(testing::HasSubstr("which no cut beats"), testing::HasSubstr("over 2 of 3 devices, between which moves are quickest")));
+  EXPECT_THAT(reason(two, "matmul"), testing::Not(testing::HasSubstr("quickest")));
 }
 
 TEST(LayersByCost, are_the_best_cut_and_say_so) {

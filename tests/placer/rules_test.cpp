@@ -55,6 +55,25 @@ TEST(Rules, of_towers_without_rows_and_for_the_rest_may_decide_nothing) {
   EXPECT_NO_THROW(ruled({{"tower_1/matmul", {cpu(0)}, "by hand"}, {"tower_*/**", {cpu(0)}, "towers"}, {"**", {cpu(0)}, "rest"}, {"tower_0/**", {cpu(0)}, "first"}}, 1));
 }
 
+TEST(Rules, for_all_leave_rows_of_feeds_and_sources_in_towers_to_their_readers) {
+  Builder b("rows");
+  b.minimize(mean(square(matmul(b.input("x", f32, {kBatch, 3}), b.variable("w", {3, 2}, {.init = "normal", .init_value = 0.3})))), Momentum{.learning_rate = 0.1});
+  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  Placement p;
+  p.towers = 2, p.batch = 4;
+  for (const PlanNode& n : expand(graph, {.towers = 2, .batch = 4}).nodes)
+    if (n.scope == Scope::tower && n.def && !n.def->source) p.rules.push_back({n.name, {sims(2)[1]}, "by hand"});
+  p.rules.push_back({"**", {sims(2)[0]}, "rest"});
+  const PlacedGraph plan = place(graph, p, sim_cluster(2));
+  int loose = 0;
+  for (const PlanNode& n : plan.nodes) {
+    if (n.scope != Scope::tower || is_op(n, kCopy)) continue;
+    loose += n.op == kSplit || n.def->source;
+    EXPECT_EQ(to_string(plan.cluster.devices[static_cast<std::size_t>(plan.device_of(n, 0))].id), "sim:1") << n.name;
+  }
+  EXPECT_EQ(loose, 2) << "the split of x, and the weights of rows in the mean";
+}
+
 TEST(Rules, name_no_device_twice) {
   EXPECT_TRUE(says([&] { ruled({{"w", {cpu(0), cpu(0)}, "by hand"}}); }, {"the rule \"w\" puts 'w' on one device twice; name each once"}));
 }
