@@ -186,7 +186,7 @@ std::vector<Strategy> Auto::near(const Strategy& candidate) const {
 }
 
 std::optional<Strategy> Auto::smaller(const Strategy& candidate) const {
-  if (towers) return {};
+  if (towers || !candidate.given) return {};
   std::optional<Strategy> out = Near(*this, candidate).smaller();
   if (out) out = recomputing(std::move(*out), candidate.given->recompute);
   return out;

@@ -91,7 +91,7 @@ std::vector<Options> options_of(const StrategyDef& def, int n) {
 Strategy choice_of(std::vector<Strategy> candidates) {
   Strategy out = to_strategy(Auto{.devices = gpus_up_to(1)});
   out.candidates = std::move(candidates);
-  out.near = {};
+  out.near = {}, out.smaller = {};
   return out;
 }
 
