@@ -78,14 +78,29 @@ class Assigner {
  private:
   /// What begins in the towers, and is named by no rule, goes with what reads it first: else what only a rule for all catches would be moved twice.
   void follow_readers() {
+    bool moved = false;
     for (std::size_t i : loose_) {
       PlanNode& n = plan_.nodes[i];
       const PlanNode* first = nullptr;
       for (ValueIndex v : n.outputs)
         for (int r : readers_[static_cast<std::size_t>(v)])
           if (const PlanNode& reader = plan_.nodes[static_cast<std::size_t>(r)]; reader.scope == Scope::tower && (!first || &reader < first)) first = &reader;
-      if (first && first->vector != n.vector) n.vector = first->vector, n.reason = "with its first reader";
+      if (first && first->vector != n.vector) n.vector = first->vector, n.reason = "with its first reader", moved = true;
     }
+    if (moved) number_vectors();
+  }
+
+  /// By first use, as rules that name each node would have numbered them.
+  void number_vectors() {
+    std::vector<int> number(plan_.vectors.size(), -1);
+    std::vector<std::vector<int>> vectors;
+    for (PlanNode& n : plan_.nodes) {
+      if (n.vector < 0) continue;
+      int& k = number[static_cast<std::size_t>(n.vector)];
+      if (k < 0) k = static_cast<int>(vectors.size()), vectors.push_back(plan_.vectors[static_cast<std::size_t>(n.vector)]);
+      n.vector = k;
+    }
+    plan_.vectors = std::move(vectors);
   }
 
   /// Exact names by hash, a list per node; globs in order.

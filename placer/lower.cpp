@@ -175,7 +175,7 @@ bool takes_ranges(const PlanNode& m, const PlanNode& reader) {
 
 void insert_gathers(PlacedGraph& plan) {
   if (std::none_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.ranged; })) return;
-  std::vector<std::vector<int>> readers = readers_of(plan);
+  std::vector<std::vector<int>> readers(readers_of(plan));
   std::vector<PlanNode> before = std::move(plan.nodes);
   std::map<ValueIndex, ValueIndex> whole;
   plan.nodes.clear();

@@ -29,7 +29,7 @@ std::vector<Band> bands_of(const PlacedGraph& plan) {
     out.push_back(b);
   }
   // What reads nothing, and copies of it, stand where they are read first.
-  const std::vector<std::vector<int>> readers = readers_of(plan);
+  const std::vector<std::vector<int>> readers(readers_of(plan));
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const PlanNode& n = plan.nodes[i];
     const bool copied = n.op == kCopy && plan.maker(n.inputs[0]).inputs.empty() && plan.maker(n.inputs[0]).op != kInput;

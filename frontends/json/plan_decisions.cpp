@@ -46,7 +46,7 @@ const Decision* most_frequent(const std::map<Decision, int>& counts) {
 }
 
 /// What place() itself puts in or decides: it has no rule.
-bool is_derived(const PlacedGraph& plan, const PlanNode& n, const std::vector<std::vector<int>>& readers) {
+bool is_derived(const PlacedGraph& plan, const PlanNode& n, const NumberLists& readers) {
   if (n.op == kInput || n.op == kFetch || changes_nothing(n) || n.again) return true;
   if (n.scope != Scope::shared || !n.def || !n.def->source) return false;
   return std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueIndex v) { return !readers[static_cast<std::size_t>(v)].empty(); }) && !plan.cluster.devices.empty();

@@ -4,6 +4,7 @@
 
 #include <belfry/graph/plan/forecast_steps_internal.h>
 #include <belfry/graph/plan/ranges.h>
+#include <belfry/graph/plan/schedule.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -157,9 +158,11 @@ void ForecastSteps::make_lanes() {
   }
   std::vector<int> left = producers, next(first.begin(), first.end() - 1);
   std::size_t done = 0;
-  for (bool moved = true; moved;) {
-    moved = false;
+  const std::vector<bool> last = gives_way(plan);
+  auto run = [&](bool those_that_give_way) {  // says whether a step ran
+    bool moved = false;
     for (std::size_t s = 0; s + 1 < first.size(); ++s) {
+      if (last[s] != those_that_give_way) continue;
       auto ready = [&](int step) { return std::all_of(waits[static_cast<std::size_t>(step)].begin(), waits[static_cast<std::size_t>(step)].end(), [&](int g) { return left[static_cast<std::size_t>(g)] == 0; }); };
       while (next[s] < first[s + 1] && ready(next[s])) {
         for (int g : opens[static_cast<std::size_t>(next[s])]) --left[static_cast<std::size_t>(g)];
@@ -168,7 +171,9 @@ void ForecastSteps::make_lanes() {
         moved = true;
       }
     }
-  }
+    return moved;
+  };
+  while (run(false) || run(true));
   if (done < steps.size()) throw UserError("stuck: the streams of the plan wait for each other");
 }
 

@@ -6,6 +6,7 @@
 #include <belfry/graph/plan/bound_plan.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/offsets.h>
+#include <belfry/graph/plan/schedule.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -13,18 +14,18 @@ namespace belfry {
 std::vector<std::pair<int, int>> legal_order(const BoundPlan& bound, std::vector<std::string>* stuck) {
   std::vector<std::pair<int, int>> out;
   std::vector<std::size_t> at(bound.streams.size());
-  for (bool moved = true; moved;) {
-    moved = false;
+  const std::vector<bool> last = gives_way(bound.plan);
+  auto run = [&](bool those_that_give_way) {  // says whether a step ran
+    bool moved = false;
     for (std::size_t s = 0; s < bound.streams.size(); ++s) {
       auto ready = [&](const Step& step) {
         return std::all_of(step.waits.begin(), step.waits.end(), [&](const StepWait& w) { return static_cast<int>(at[static_cast<std::size_t>(w.stream)]) >= w.count; });
       };
-      while (at[s] < bound.streams[s].size() && ready(bound.streams[s][at[s]])) {
-        out.emplace_back(static_cast<int>(s), static_cast<int>(at[s]++));
-        moved = true;
-      }
+      for (; last[s] == those_that_give_way && at[s] < bound.streams[s].size() && ready(bound.streams[s][at[s]]); moved = true) out.emplace_back(static_cast<int>(s), static_cast<int>(at[s]++));
     }
-  }
+    return moved;
+  };
+  while (run(false) || run(true));
   bool whole = true;
   for (std::size_t s = 0; s < bound.streams.size(); ++s)
     if (at[s] < bound.streams[s].size()) {

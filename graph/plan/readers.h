@@ -37,7 +37,7 @@ class NumberLists {
   }
   std::span<const int> operator[](std::size_t list) const { return {numbers_.data() + first_[list], numbers_.data() + first_[list + 1]}; }
   std::size_t size() const { return first_.empty() ? 0 : first_.size() - 1; }
-  operator std::vector<std::vector<int>>() const {
+  explicit operator std::vector<std::vector<int>>() const {
     std::vector<std::vector<int>> out(size());
     for (std::size_t i = 0; i < out.size(); ++i) out[i].assign((*this)[i].begin(), (*this)[i].end());
     return out;

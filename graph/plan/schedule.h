@@ -23,6 +23,9 @@ void set_phases(PlacedGraph& plan, const Instances& instances, const NumberLists
 void set_streams(PlacedGraph& plan, const NumberLists& readers);
 /// The first stream whose towers do not run by that key, as the plan's order of phases has it; null: there is none.
 const PlanStream* stream_out_of_order(const PlacedGraph& plan);
+/// Per stream, whether it runs only where the towers' streams cannot go on: it shares a host's thread with some, which would else wait for
+/// what it waits for.
+std::vector<bool> gives_way(const PlacedGraph& plan);
 /// Folded waits; those that an earlier wait of the same stream covers are left out.
 void set_waits(PlacedGraph& plan, const Instances& instances);
 

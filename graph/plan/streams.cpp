@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include <belfry/graph/plan/schedule.h>
 #include <belfry/graph/structural.h>
@@ -152,6 +153,16 @@ void set_threads(PlacedGraph& plan) {
 }
 
 }  // namespace
+
+std::vector<bool> gives_way(const PlacedGraph& plan) {
+  auto computes = [&](const PlanStream& s) { return plan.cluster.devices[static_cast<std::size_t>(s.device)].id.kind != "gpu"; };
+  std::set<int> busy;  // threads
+  for (const PlanStream& s : plan.streams)
+    if (s.name != "main" && computes(s)) busy.insert(s.thread);
+  std::vector<bool> out;
+  for (const PlanStream& s : plan.streams) out.push_back(s.name == "main" && computes(s) && busy.contains(s.thread));
+  return out;
+}
 
 const PlanStream* stream_out_of_order(const PlacedGraph& plan) {
   const PhaseKeys key_of(plan);

@@ -293,7 +293,7 @@ TEST(Forecast, a_thread_that_has_waited_long_must_be_woken) {
 }
 
 /// Equal layers, cut into equal stages: what a pipeline of p stages and m micro-batches leaves idle of p devices' time.
-double bubble(int stages, int micro_batches, PhaseOrder order, int chunks) {
+double bubble(int stages, int micro_batches, PhaseOrder order, int chunks, bool fetched = false) {
   Builder b("layers");
   Value h = b.input("x", f32, {kBatch, 512}) + b.variable("first", {512});  // which the first layer has a gradient for
   const int layers = stages * chunks * 2;
@@ -320,7 +320,9 @@ double bubble(int stages, int micro_batches, PhaseOrder order, int chunks) {
   cluster.devices.push_back(host);
   cluster.cores = stages + 1;
   const std::int64_t batch = 64 * micro_batches;
-  PlacedGraph plan = place(graph, to_strategy(Layers{.devices = devices, .towers = micro_batches, .order = order, .chunks = chunks, .threads = 1}), cluster, batch);
+  PlaceOptions options;
+  if (fetched) options.fetches = {{"loss", graph->losses.front()}};
+  PlacedGraph plan = place(graph, to_strategy(Layers{.devices = devices, .towers = micro_batches, .order = order, .chunks = chunks, .threads = 1}), cluster, batch, options);
   EXPECT_EQ(verify(plan), std::vector<std::string>());
   const double work = 2.0 * layers * 2 * 512 * 512 * static_cast<double>(batch) / 1e9;  // of all devices together
   const Forecast f = forecast(plan);
@@ -331,7 +333,7 @@ TEST(Forecast, pipelines_have_the_bubble_of_the_literature) {
   for (int p : {2, 4})
     for (int m : {4, 8}) {
       const double expected = (p - 1.0) / (m + p - 1.0);
-      EXPECT_NEAR(bubble(p, m, PhaseOrder::gpipe, 1), expected, 2e-3) << "GPipe, " << p << " stages, " << m << " micro-batches";
+      for (bool fetched : {false, true}) EXPECT_NEAR(bubble(p, m, PhaseOrder::gpipe, 1, fetched), expected, 2e-3) << "GPipe, " << (fetched ? "with its loss, " : "") << p << " stages, " << m << " micro-batches";
       EXPECT_NEAR(bubble(p, m, PhaseOrder::one_f_one_b, 1), expected, 2e-3) << "1F1B, " << p << " stages, " << m << " micro-batches";
       for (int v : {2, 3}) EXPECT_NEAR(bubble(p, m, PhaseOrder::interleaved, v), (p - 1.0) / (v * m + p - 1.0), 2e-3) << v << " chunks, " << p << " stages, " << m << " micro-batches";
     }
