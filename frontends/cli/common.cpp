@@ -296,7 +296,11 @@ StepFeeds::StepFeeds(const Graph& graph, const std::map<std::string, HostTensor>
   std::int64_t rows = rows_of(graph, Batch(feeds));
   if (!has_rows(graph)) return;
   rows_ = batch.value_or(std::max<std::int64_t>(rows / steps, 1));
-  if (steps > rows / rows_) throw UserError(fmt::format("{} step{} of {} row{} need more than the {} rows that the feeds have", steps, steps == 1 ? "" : "s", rows_, rows_ == 1 ? "" : "s", rows));
+  if (steps <= rows / rows_) return;
+  std::vector<std::string> ways;
+  if (rows >= rows_) ways.push_back(fmt::format("at most {} of --steps", rows / rows_));
+  if (rows >= steps && rows_ > 1) ways.push_back(fmt::format("a --batch of at most {}", rows / steps));
+  throw UserError(fmt::format("{} step{} of {} row{} need more than the {} rows that the feeds have{}{}", steps, steps == 1 ? "" : "s", rows_, rows_ == 1 ? "" : "s", rows, ways.empty() ? "; feed more" : ": take ", fmt::join(ways, ", or ")));
 }
 
 std::map<std::string, HostTensor> StepFeeds::operator()(std::int64_t k) const {

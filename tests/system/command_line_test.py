@@ -249,6 +249,12 @@ with tempfile.TemporaryDirectory() as folder:
         here("place", "digits.json", "--towers", str(towers), "-o", f"of_{towers}.json")
     done = here("compare", "of_1.json", "of_2.json")
     expect("of_1.json has 1 tower, of_2.json has 2: another arithmetic" in done.stderr, f"compare of unlike towers: {done}")
+    for threads in (1, 2):
+        here("place", "digits.json", "--threads-per-tower", str(threads), "-o", f"threads_{threads}.json")
+    done = here("compare", "threads_1.json", "threads_2.json")
+    expect("threads_1.json has 1 thread a tower, threads_2.json has 2: another arithmetic" in done.stderr, f"compare of unlike threads: {done}")
+    done = here("compare", "threads_1.json", "threads_2.json", "--json")
+    expect(json.loads(done.stdout)["threads"] == [1, 2], f"compare --json of unlike threads: {done}")
     # Numbers are whole, and inside what a plan can hold.
     for option, value in (("--batch", "0"), ("--batch", "-5"), ("--batch", "32x"), ("--batch", "9223372036854775808"), ("--batch", "0x10"), ("--seed", "-1"), ("--towers", "65537"), ("--threads-per-tower", "1000000")):
         refused(2, [option, f"'{value}' is no whole number from"], "place", "digits.json", f"{option}={value}")
@@ -283,6 +289,13 @@ with tempfile.TemporaryDirectory() as folder:
     expect(done.returncode == 0 and "--state nested/states/w.safetensors" in done.stderr, f"a state beside place: {done}")
     refused(1, ["4611686018427387904 steps of 2 rows need more than the 4 rows"], "run", "rows_here.json", "--feed", "rows.safetensors", "--steps", str(1 << 62), "--batch", "2")
     refused(1, ["5 steps of 1 row need more than the 4 rows"], "run", "rows_here.json", "--feed", "rows.safetensors", "--steps", "5")
+    # The steps of a plan have its own batch.
+    here("place", "rows_here.json", "-o", "rows_of_two.json", "--batch", "2")
+    done = here("run", "rows_of_two.json", "--feed", "rows.safetensors", "--steps", "1")
+    expect(done.returncode == 0 and "y = f32(2){3, 3}" in done.stdout and "not the plan that was given" not in done.stderr, f"a step of a plan's own batch: {done}")
+    refused(1, ["3 steps of 2 rows need more than the 4 rows", "at most 2 of --steps, or a --batch of at most 1"], "run", "rows_of_two.json", "--feed", "rows.safetensors", "--steps", "3")
+    done = here("run", "rows_of_two.json", "--feed", "rows.safetensors", "--steps", "3", "--batch", "1")
+    expect(done.returncode == 0, f"another batch than a plan's: {done}")
     for option in (["--batch", "2"], ["--no-update"]):
         refused(2, ["give --steps too"], "run", "rows_here.json", "--feed", "rows.safetensors", *option)
     refused(1, ["has the symbol of the batch", "2 towers", "take one tower"], "run", "small.json", "--feed", "x.safetensors", "--steps", "3", "--devices", "cpu:0-1")
