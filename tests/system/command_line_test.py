@@ -200,6 +200,21 @@ with tempfile.TemporaryDirectory() as folder:
     done = here("place", "mlp", "--placement", "cut.json")
     expect(done.returncode == 0 and done.stdout.count('"assigned": {"0": "cpu:1"}') > 3 and done.stdout.count('"assigned": {"0": "cpu:0"}') > 3, f"a placer's answer: {answer.stderr} {done.stderr} {done.stdout[-500:]}")
 
+    # A problem has all devices of the cluster, of which the placer takes those that the strategy uses. What is of a node goes with it: each update lies
+    # with its variable, and gradients on both devices, which takes less time than all of them on one.
+    here("place", "mlp", "--problem", "--cluster", "p100x8", "--devices", "gpu:2-3", "--strategy", "layers", "-o", "of_two.json")
+    two = subprocess.run([sys.executable, root / "examples" / "placer" / "by_time.py", "of_two.json"], cwd=folder, text=True, capture_output=True, stdin=subprocess.DEVNULL)
+    pathlib.Path(folder, "cut_of_two.json").write_text(two.stdout, encoding="utf-8")
+    cut, problem = json.loads(two.stdout), json.loads(pathlib.Path(folder, "of_two.json").read_text(encoding="utf-8"))
+    at = {rule["match"]: rule["device"] for rule in cut["placement"]}
+    of = {n["name"]: n["of"] for n in problem["nodes"] if "of" in n}
+    expect(set(at.values()) == {"gpu:2", "gpu:3"}, f"the devices of a placer's answer: {at}")
+    expect({at.get(name) for name in of if name.startswith("tower_*/gradient/")} == {"gpu:2", "gpu:3"}, f"gradients of a placer's answer: {at}")
+    expect([name for name in of if at.get(name) != at.get(of[name] if of[name] in at else "tower_*/" + of[name])] == [], f"what follows in a placer's answer: {at}")
+    pathlib.Path(folder, "alone.json").write_text(json.dumps({**cut, "placement": [rule for rule in cut["placement"] if rule["match"] not in of]}), encoding="utf-8")
+    seconds = [json.loads(here("forecast", "mlp", "--cluster", "p100x8", "--placement", file, "--json").stdout)["seconds"] for file in ("cut_of_two.json", "alone.json")]
+    expect(seconds[0] < seconds[1], f"a placer's answer takes {seconds[0]} s, with gradients and updates on one device {seconds[1]}")
+
     # Scores: of lists and placement files, in order, with the figures of the finished plan; a search that is driven by them.
     where = ["--devices", "cpu:0,cpu:1", "--strategy", "layers", "--batch", "32"]
     nodes = len(json.loads(pathlib.Path(folder, "problem.json").read_text(encoding="utf-8"))["nodes"])
