@@ -153,6 +153,11 @@ with tempfile.TemporaryDirectory() as folder:
     expect(done.returncode == 0 and "% between" in done.stdout and "measured " in done.stdout and "critical path" in done.stdout, f"forecast: {done}")
     done = here("forecast", "mlp", "--cluster", str(root / "clusters" / "a100x8.json"), "--batch", "512", "--json")
     expect(done.returncode == 0 and json.loads(done.stdout)["seconds"] > 0, f"forecast of a machine that is not here: {done}")
+    chosen = json.loads(here("forecast", "mlp", "--cluster", "p100x8", "--devices", "gpu:0-1", "--strategy", "auto", "--json").stdout)
+    first, *others = chosen["candidates"]
+    expect((first["name"], first["options"], first["seconds"]) == (chosen["strategy"], chosen["options"], chosen["seconds"]) and first["peak"] > 0, f"what auto took: {first}, {chosen['strategy']} {chosen['options']} {chosen['seconds']}")
+    expect(len(others) > 8 and all(c.get("seconds", c.get("at_least", first["seconds"])) >= first["seconds"] and ("seconds" in c) + ("at_least" in c) + ("refused" in c) == 1 for c in others), f"what auto looked at: {others}")
+    expect("candidates" not in json.loads(here("forecast", "mlp", "--json").stdout), "candidates of what is no choice")
     done = here("run", "small.json", "--feed", "x.safetensors", "--devices", "cpu:0,cpu:1", "--strategy", "layers", "--trace", "trace.json")
     refused(1, ["trace.json:", "the trace is of another plan"], "forecast", "mlp", "--trace", "trace.json")
     refused(2, ["--launches adds to what --json writes"], "forecast", "mlp", "--launches")
