@@ -275,6 +275,9 @@ with tempfile.TemporaryDirectory() as folder:
     expect("threads_1.json has 1 thread a tower, threads_2.json has 2: another arithmetic" in done.stderr, f"compare of unlike threads: {done}")
     done = here("compare", "threads_1.json", "threads_2.json", "--json")
     expect(json.loads(done.stdout)["threads"] == [1, 2], f"compare --json of unlike threads: {done}")
+    for rows, said in ((128, "global batch 128 over 16 towers of 8, "), (130, "global batch 130 over 16 towers of 8 to 9, ")):
+        done = here("place", "mlp", "--towers", "16", "--batch", str(rows), "-o", "sixteen.json")
+        expect(said in done.stderr, f"the rows of many towers: {done.stderr}")
     # Numbers are whole, and inside what a plan can hold.
     for option, value in (("--batch", "0"), ("--batch", "-5"), ("--batch", "32x"), ("--batch", "9223372036854775808"), ("--batch", "0x10"), ("--seed", "-1"), ("--towers", "65537"), ("--threads-per-tower", "1000000")):
         refused(2, [option, f"'{value}' is no whole number from"], "place", "digits.json", f"{option}={value}")
