@@ -47,7 +47,7 @@ void PlacementArguments::add_to(CLI::App& app, bool does_run) {
       ->check(CLI::Validator([](std::string& text) { return text.empty() ? "names no device; write cpu:0, or leave it out" : std::string(); }, ""));
   app.add_option("--towers", towers, "shares of the batch; by default one per device")->check(whole(1, kMostTowers));
   app.add_option("--threads-per-tower", threads, "by default cores / towers")->check(whole(1, kMostThreads));
-  app.add_option("-O", options, "an option of the strategy: -O variables=cpu:0")->type_name("KEY=VALUE");
+  app.add_option("-O", options, "an option of the strategy: -O variables=cpu:0, objective=max-load, latency or variables, reduction=tree, hierarchical, reduce-to-one or ring, combine=global_mean, tower_mean or tower_sum, order=1f1b, gpipe or interleaved; of one that it has not it says which it has")->type_name("KEY=VALUE");
   app.add_option("--move", moves, "devices of nodes by name: 'tower_1/logits/**=cpu:0'")->type_name("GLOB=DEVICE");
   app.add_option("--placement", placement_file, "a placement file: rules, towers, threads and batch (place and forecast take an answer of dnn-partitioning too); --towers, --threads-per-tower and --batch go before it, and without any it has one tower")->check(CLI::ExistingFile);
   app.add_option("--cluster", cluster_file, fmt::format("devices, memory spaces and links from a file, or of one that is known: {}", fmt::join(cluster_names(), ", ")))->check(is_cluster());
@@ -296,7 +296,11 @@ StepFeeds::StepFeeds(const Graph& graph, const std::map<std::string, HostTensor>
   std::int64_t rows = rows_of(graph, Batch(feeds));
   if (!has_rows(graph)) return;
   rows_ = batch.value_or(std::max<std::int64_t>(rows / steps, 1));
-  if (steps > rows / rows_) throw UserError(fmt::format("{} step{} of {} row{} need more than the {} rows that the feeds have", steps, steps == 1 ? "" : "s", rows_, rows_ == 1 ? "" : "s", rows));
+  if (steps <= rows / rows_) return;
+  std::vector<std::string> ways;
+  if (rows >= rows_) ways.push_back(fmt::format("at most {} of --steps", rows / rows_));
+  if (rows >= steps && rows_ > 1) ways.push_back(fmt::format("a --batch of at most {}", rows / steps));
+  throw UserError(fmt::format("{} step{} of {} row{} need more than the {} rows that the feeds have{}{}", steps, steps == 1 ? "" : "s", rows_, rows_ == 1 ? "" : "s", rows, ways.empty() ? "; feed more" : ": take ", fmt::join(ways, ", or ")));
 }
 
 std::map<std::string, HostTensor> StepFeeds::operator()(std::int64_t k) const {

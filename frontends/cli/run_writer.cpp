@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,6 +14,7 @@
 #include <belfry/frontends/session/trace.h>
 #include <belfry/frontends/state/checkpoint.h>
 #include <belfry/frontends/train/checkpoints.h>
+#include <belfry/graph/structural.h>
 
 namespace belfry {
 
@@ -56,6 +58,17 @@ void refuse_among_data(const TrainArguments& o, const char* option, const std::s
   if (folder.empty() || !fs::is_directory(o.data, error)) return;
   const fs::path data = fs::canonical(o.data, error), out = fs::weakly_canonical(fs::absolute(folder), error);
   if (std::mismatch(data.begin(), data.end(), out.begin(), out.end()).first == data.end()) throw UserError(fmt::format("{} {}: lies in the folder of the data, {}; name one beside it", option, folder, o.data));
+}
+
+/// Those that hold or compute what is the graph's own: feeds and results lie on the host.
+std::string devices_of_nodes(const PlacedGraph& plan) {
+  std::set<int> found;
+  for (const PlanNode& n : plan.nodes)
+    if (!n.inserted && n.op != kInput)
+      for (int d : all_devices(plan, n)) found.insert(d);
+  std::vector<DeviceId> out;
+  for (int d : found) out.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id);
+  return to_string(out);
 }
 
 }  // namespace
@@ -102,10 +115,13 @@ RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& tra
   text("shard", o.shard);
   if (o.patience) number("patience", o.patience);
   text("precision", std::string(name_of(session.graph().precision)));
-  text("strategy", session.strategy().name);
-  text("devices", o.placement.devices.empty() ? "cpu:0" : o.placement.devices);
-  if (!session.strategy().loops) {
+  if (session.strategy().loops) {
+    text("strategy", session.strategy().name);
+    text("devices", to_string(session.strategy().devices));
+  } else {
     const PlacedGraph& plan = session.plan(options.batch, Mode::step, fetches);
+    text("strategy", plan.placement.strategy);
+    text("devices", o.placement.devices.empty() ? devices_of_nodes(plan) : o.placement.devices);
     number("towers", plan.towers);
     number("threads", plan.threads);
     text("arithmetic_hash", plan.arithmetic_hash);

@@ -32,9 +32,9 @@ std::string json_texts(const std::vector<std::string>& texts) {
   return fmt::format("[{}]", fmt::join(out, ", "));
 }
 
-std::string json_of(const Comparison& c, int towers_a, int towers_b) {
-  std::string out = fmt::format("{{\"same_bits\": {}, \"steps\": {}, \"values\": {}, \"bytes\": {}, \"alone\": {}, \"apart\": {}, \"towers\": [{}, {}], \"arithmetic_hash\": {}, \"variables\": {}", c.same_bits(), c.steps, c.values, c.bytes, c.alone,
-                                json_texts(c.apart), towers_a, towers_b, json_texts({c.first_arithmetic, c.second_arithmetic}), json_texts({c.first_hash, c.second_hash}));
+std::string json_of(const Comparison& c, const PlacedGraph& a, const PlacedGraph& b) {
+  std::string out = fmt::format("{{\"same_bits\": {}, \"steps\": {}, \"values\": {}, \"bytes\": {}, \"alone\": {}, \"apart\": {}, \"towers\": [{}, {}], \"threads\": [{}, {}], \"arithmetic_hash\": {}, \"variables\": {}", c.same_bits(), c.steps, c.values, c.bytes, c.alone,
+                                json_texts(c.apart), a.towers, b.towers, a.threads, b.threads, json_texts({c.first_arithmetic, c.second_arithmetic}), json_texts({c.first_hash, c.second_hash}));
   if (const auto& d = c.difference)
     out += fmt::format(", \"difference\": {{\"step\": {}, \"node\": {}, \"tower\": {}, \"value\": {}, "
                        "\"devices\": {}, \"elements\": {}, \"first_element\": {}, \"a\": {}, \"b\": {}, \"ulps\": {}, \"types\": {}}}",
@@ -75,6 +75,8 @@ void run(const CompareArguments& o, const Library& library) {
     throw UserError(fmt::format("{} is of {} rows a step, {} of {}: place both with one --batch", o.a, a.plan->batch, o.b, b.plan->batch));
   if (a.plan->towers != b.plan->towers)
     say(fmt::format("{} has {} tower{}, {} has {}: another arithmetic, in which towers have other rows and sums another order\n", o.a, a.plan->towers, a.plan->towers == 1 ? "" : "s", o.b, b.plan->towers));
+  if (a.plan->threads != b.plan->threads)
+    say(fmt::format("{} has {} thread{} a tower, {} has {}: another arithmetic, in which sums have another order\n", o.a, a.plan->threads, a.plan->threads == 1 ? "" : "s", o.b, b.plan->threads));
   const std::map<std::string, HostTensor> all = o.feed.empty() ? synthetic_feeds(*a.graph, a.plan->batch * o.steps) : load_tensors(o.feed);
   say_unread(*a.graph, all, o.feed);
   StepFeeds steps(*a.graph, all, o.steps, a.plan->batch);
@@ -85,7 +87,7 @@ void run(const CompareArguments& o, const Library& library) {
   if (!o.state_b.empty()) second = initial_state(*b.graph, o.seed, o.state_b);
   Comparison c = compare(a.plan, b.plan, library, feeds, state, second);
   if (o.json) {
-    std::cout << json_of(c, a.plan->towers, b.plan->towers);
+    std::cout << json_of(c, *a.plan, *b.plan);
     if (!c.same_bits()) throw CLI::RuntimeError(1);
     return;
   }

@@ -11,6 +11,8 @@
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/forecast_file.h>
 #include <belfry/frontends/json/placement_file.h>
+#include <belfry/frontends/json/strict_json.h>
+#include <belfry/frontends/json/values.h>
 #include <belfry/frontends/session/calibration.h>
 #include <belfry/graph/plan/over_memory.h>
 
@@ -40,6 +42,21 @@ void measure(ForecastArguments& o, const Source& source, const std::shared_ptr<c
   std::cout << fmt::format("of {} steps that is the mean of the quieter half; half took less than {}, nine tenths less than {}\n", o.measure, human_seconds(spread.median), human_seconds(spread.high));
 }
 
+/// A line for each strategy that a choice looked at.
+std::vector<std::string> candidate_lines(const std::vector<Candidate>& candidates) {
+  std::vector<std::string> out;
+  for (const Candidate& c : candidates) {
+    LineWriter line;
+    line.add("name", json_text(c.strategy.name));
+    line.add("options", json_text(c.strategy.options));
+    if (c.refused.empty()) line.add(c.bound ? "at_least" : "seconds", json_real(c.seconds));
+    if (c.peak) line.add("peak", std::to_string(c.peak)), line.add("fullest", json_text(c.fullest));
+    if (!c.refused.empty()) line.add("refused", json_text(c.refused));
+    out.push_back(line.text());
+  }
+  return out;
+}
+
 /// A placement a line, in order.
 void score_lines(Session& session, std::int64_t batch, const ForecastArguments& o, CostTable costs) {
   PlacementScorer scorer = session.scorer(batch, std::move(costs), o.fetches, {o.placement.towers, o.placement.threads, o.batch}, o.mode());
@@ -64,7 +81,7 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
   const Forecast f = forecast(plan, costs);
   const std::vector<std::string> does_not_fit = over_memory(plan);
   if (o.json) {
-    std::cout << write_forecast(plan, f, o.launches);
+    std::cout << write_forecast(plan, f, o.launches, candidate_lines(session.candidates()));
     for (const std::string& over : does_not_fit) say(fmt::format("does not fit: {}\n", over));
     if (!does_not_fit.empty()) throw CLI::RuntimeError(1);
     return;
@@ -96,7 +113,7 @@ void add_forecast_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_flag("--inference", o->inference, "of a batch that is served, not of a step of training: no labels, no dropout, running statistics");
   verb->add_option("--trace", o->trace, "a trace that belfry run wrote: measured beside forecast, node by node")->check(CLI::ExistingFile);
   verb->add_option("--measure", o->measure, "run so many steps here on made-up feeds: measured beside forecast")->type_name("STEPS")->check(whole(1, 1 << 20));
-  verb->add_flag("--json", o->json, "for machines");
+  verb->add_flag("--json", o->json, "for machines; of --strategy auto with the candidates");
   verb->add_flag("--jsonl", o->jsonl,
                  "score placements, for searches: on standard input a line each, a placement file (as --placement takes it) or a list of the devices' numbers in the order of place --problem, with the strategy's towers; "
                  "on standard output step_seconds and peak, or error");

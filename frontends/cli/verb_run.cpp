@@ -43,7 +43,7 @@ void run(const RunArguments& o, const std::shared_ptr<const Library>& library) {
     say_slow(session.last_program().plan());
   } else {
     std::optional<std::int64_t> batch;
-    if (std::int64_t said = source.plan ? o.batch : batch_of(o.batch, source, o.placement)) batch = said;
+    if (std::int64_t said = batch_of(o.batch, source, o.placement)) batch = said;
     StepFeeds steps(session.graph(), feeds, o.steps, batch);
     const bool updates = !o.no_update && trains(session.training_graph());
     if (!updates && !o.no_update) say("nothing is trained: the graph minimises no loss, and its steps run without updates\n");
@@ -68,7 +68,7 @@ void add_run_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--feed", o->feed, "a tensor per input: safetensors or npz, or npy for one that has the file's name")->check(CLI::ExistingFile);
   verb->add_option("--state", o->state, "variables by name; what is missing is initialised from --seed")->check(CLI::ExistingFile);
   verb->add_option("--steps", o->steps, "steps of training on rows k*B … (k+1)*B of the feeds; without it the graph is run once and nothing changes")->check(count());
-  verb->add_option("--batch", o->batch, "rows of a step; by default the placement file's, else the feeds' rows / steps")->check(count());
+  verb->add_option("--batch", o->batch, "rows of a step; by default the plan's or the placement file's, else the feeds' rows / steps")->check(count());
   verb->add_flag("--no-update", o->no_update, "run the steps without updates");
   verb->add_flag("--quiet", o->quiet, "results and errors alone: no words of the plan, nor of what is slow on purpose");
   verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',');

@@ -24,7 +24,10 @@ std::string human_bytes(std::int64_t bytes) {
 std::string describe_batch(const TowerGraph& plan) {
   std::string out = fmt::format("global batch {}", plan.batch);
   if (plan.towers == 1) return out;
-  if (plan.present() > 8) return out + fmt::format(" over {} towers of {} to {}", plan.present(), plan.share(plan.present() - 1).rows, plan.share(0).rows);
+  if (plan.present() > 8) {
+    const std::int64_t least = plan.share(plan.present() - 1).rows, most = plan.share(0).rows;
+    return out + fmt::format(" over {} towers of {}", plan.present(), least) + (least == most ? "" : fmt::format(" to {}", most));
+  }
   std::string parts;
   for (int t = 0; t < plan.present(); ++t) parts += fmt::format("{}{}", t ? " + " : " = ", plan.share(t).rows);
   return out + parts;

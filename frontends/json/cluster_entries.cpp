@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
 
 #include <belfry/frontends/json/plan_folds.h>
+#include <belfry/graph/plan/links.h>
 
 namespace belfry {
 
@@ -150,6 +152,21 @@ Cluster take_cluster(JsonObject& o) {
       if (!spaces.contains(s)) d.fail(*o.find("unlinked"), fmt::format("no device has the memory space '{}'{}", s, did_you_mean(s, {spaces.begin(), spaces.end()})));
   placed(d, devices, [&] { return out.host(); });
   return out;
+}
+
+void refuse_idle_links(const JsonDocument& d, const JsonValue& links, const Cluster& cluster) {
+  std::set<std::string> spaces;
+  for (const ClusterDevice& device : cluster.devices) spaces.insert(device.space);
+  std::map<std::string, std::set<DeviceId>> joined;  // by a switch
+  for (const ClusterLink& l : cluster.links)
+    for (const DeviceId& id : l.devices)
+      if (std::string to = place_at(l.to, id); !spaces.contains(to)) joined[std::move(to)].insert(id);
+  for (std::size_t k = 0; k < cluster.links.size(); ++k)
+    for (const DeviceId& id : cluster.links[k].devices) {
+      const std::string to = place_at(cluster.links[k].to, id);
+      if (to == cluster.space(cluster.at(id))) d.fail(links.items[k], fmt::format("is a link from {} to itself, '{}': leave it out of \"devices\", or name another end", to_string(id), to));
+      if (joined.contains(to) && joined[to].size() < 2) d.fail(links.items[k], fmt::format("'{}' joins {} alone: a switch joins several; a device is written cpu:0", to, to_string(id)));
+    }
 }
 
 Cluster cluster_of(const JsonDocument& d, const JsonValue& v) {

@@ -45,7 +45,7 @@ std::string launch_line(const PlacedGraph& plan, const ForecastLaunch& l) {
 
 }  // namespace
 
-std::string write_forecast(const PlacedGraph& plan, const Forecast& f, bool launches) {
+std::string write_forecast(const PlacedGraph& plan, const Forecast& f, bool launches, const std::vector<std::string>& candidates) {
   std::vector<std::string> devices, streams, links, path, all;
   for (const DeviceForecast& d : f.devices) devices.push_back(device_line(plan, d));
   for (const StreamForecast& s : f.streams) {
@@ -58,9 +58,10 @@ std::string write_forecast(const PlacedGraph& plan, const Forecast& f, bool laun
     if (launches) all.push_back(launch_line(plan, l));
   LineWriter sources;
   for (int k = 0; k < kCostSources; ++k) sources.add(to_string(static_cast<CostSource>(k)), json_real(f.by_source[static_cast<std::size_t>(k)]));
-  std::vector<std::string> entries = {"\"belfry\": 1", "\"seconds\": " + json_real(f.seconds), "\"rows_per_second\": " + json_real(static_cast<double>(plan.batch) / f.seconds), "\"sources\": " + sources.text(),
+  std::vector<std::string> entries = {"\"belfry\": 1", "\"strategy\": " + json_text(plan.placement.strategy), "\"options\": " + json_text(plan.placement.options), "\"seconds\": " + json_real(f.seconds), "\"rows_per_second\": " + json_real(static_cast<double>(plan.batch) / f.seconds), "\"sources\": " + sources.text(),
                                       "\"why_not_more\": " + json_text(why_not_more(plan, f)), "\"devices\": " + json_lines(devices), "\"streams\": " + json_lines(streams), "\"links\": " + json_lines(links),
                                       "\"path\": " + json_lines(path)};
+  if (!candidates.empty()) entries.push_back("\"candidates\": " + json_lines(candidates));
   if (launches) entries.push_back("\"launches\": " + json_lines(all));
   return json_file(entries);
 }

@@ -89,6 +89,7 @@ Cluster read_cluster(const std::string& text, const std::string& file) {
   JsonObject root(d, d.root());
   read_version(root);
   Cluster out = take_cluster(root);
+  if (const JsonValue* links = root.find("links")) refuse_idle_links(d, *links, out);
   root.done();
   return out;
 }

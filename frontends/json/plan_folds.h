@@ -26,6 +26,8 @@ std::vector<std::string> cluster_entries(const Cluster& cluster);
 Cluster cluster_of(const JsonDocument& d, const JsonValue& v);
 /// Takes the keys of a cluster out of an object that has others too.
 Cluster take_cluster(JsonObject& o);
+/// UserError for a link from a memory space to itself, and for a switch that joins one device.
+void refuse_idle_links(const JsonDocument& d, const JsonValue& links, const Cluster& cluster);
 
 /// Streams of neighbouring devices with the same name and slots, whose entries differ by a step in the tower alone.
 /// Entries [tower, epoch, phase, slot, after] of the first; runs of them that repeat along the towers stand once.

@@ -291,7 +291,10 @@ std::shared_ptr<PlacedGraph> PlanMaker::choose_strategy(const PlanKey& key) {
   }
   strategy_ = first.strategy;
   if (options_.notice) options_.notice("chosen by forecast: " + describe(strategy_) + "\n" + describe(found));
-  return key == step ? first.plan : nullptr;
+  std::shared_ptr<PlacedGraph> plan = key == step ? first.plan : nullptr;
+  candidates_ = std::move(found);
+  candidates_.front().plan.reset();
+  return plan;
 }
 
 /// Each rule of the options must decide something in a step, whatever runs first.

@@ -38,6 +38,7 @@ class PlanMaker {
   const Graph& source() const { return source_; }
   const Graph& training() const { return *training_; }
   const Strategy& strategy() const { return strategy_; }
+  const std::vector<Candidate>& candidates() const { return candidates_; }
   const SessionOptions& options() const { return options_; }
   const Library& library() const { return *library_; }
 
@@ -65,6 +66,7 @@ class PlanMaker {
   HostFacts host_ = host_facts();
   Graph source_;
   Strategy strategy_;
+  std::vector<Candidate> candidates_;           ///< of which the strategy is the first; without their plans
   SessionOptions options_;
   std::shared_ptr<const Library> library_;
   Cluster cluster_;

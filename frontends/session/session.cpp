@@ -360,6 +360,7 @@ HostTensor Session::variable(const std::string& name) {
 }
 
 const Strategy& Session::strategy() const { return alive(impl_).maker.strategy(); }
+const std::vector<Candidate>& Session::candidates() const { return alive(impl_).maker.candidates(); }
 const SessionOptions& Session::options() const { return alive(impl_).maker.options(); }
 const Graph& Session::graph() const { return alive(impl_).maker.source(); }
 const Graph& Session::training_graph() const { return alive(impl_).maker.training(); }

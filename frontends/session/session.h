@@ -16,6 +16,7 @@
 #include <belfry/frontends/session/results.h>
 #include <belfry/frontends/session/weights.h>
 #include <belfry/graph/plan/cost.h>
+#include <belfry/placer/choose.h>
 #include <belfry/placer/place.h>
 #include <belfry/placer/strategies/strategies.h>
 
@@ -96,6 +97,7 @@ class Session {
   HostTensor variable(const std::string& name);
 
   const Strategy& strategy() const;            ///< of a given plan none has a name
+  const std::vector<Candidate>& candidates() const;  ///< of a strategy that is a choice: what was looked at when the first plan was made, fastest first
   const SessionOptions& options() const;
   const Graph& graph() const;                  ///< as it was given
   const Graph& training_graph() const;         ///< after the passes

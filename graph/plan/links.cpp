@@ -11,24 +11,17 @@
 
 namespace belfry {
 
-namespace {
-
-/// "/host:*/nvswitch" of a device: its host's; host 0 is not named in devices and spaces.
-std::string name_at(const std::string& to, const DeviceId& id) {
-  auto star = to.find('*');
-  if (star == to.npos) return to;
+std::string place_at(const std::string& to, const DeviceId& id) {
   std::string out = to;
-  out.replace(star, 1, std::to_string(id.host));
+  if (auto star = to.find('*'); star != to.npos) out.replace(star, 1, std::to_string(id.host));
   return out.starts_with("/host:0/") ? out.substr(8) : out;
 }
-
-}  // namespace
 
 Links::Links(const Cluster& cluster) : cluster_(cluster) {
   std::set<std::pair<std::string, std::string>> known;
   for (const ClusterLink& l : cluster.links)
     for (const DeviceId& id : l.devices) {
-      const std::string &space = cluster.space(cluster.at(id)), to = name_at(l.to, id);
+      const std::string &space = cluster.space(cluster.at(id)), to = place_at(l.to, id);
       if (space == to || !known.emplace(space, to).second) continue;  // devices of one space share its way
       int a = place(space), b = place(to);
       add(a, b, l.bandwidth, l.latency);
@@ -170,7 +163,7 @@ std::vector<Widest> widest_links(const Cluster& cluster) {
     for (const DeviceId& id : l.devices) {
       const int d = cluster.find(id);
       if (d < 0) continue;
-      const std::string to = name_at(l.to, id);
+      const std::string to = place_at(l.to, id);
       const auto there = of_space.find(to);
       add(d, to, there != of_space.end(), l.bandwidth);
       if (there != of_space.end())

@@ -13,6 +13,9 @@
 
 namespace belfry {
 
+/// What a link's `to` names for a device: "/host:*/nvswitch" is that of its host. Host 0 is not named in devices and spaces.
+std::string place_at(const std::string& to, const DeviceId& id);
+
 /// One direction of a link.
 struct Way {
   std::string from, to;      ///< spaces or switches

@@ -129,9 +129,9 @@ StrategyDef def(const std::string& name, std::string doc, std::vector<StrategyFi
 }  // namespace
 
 std::vector<StrategyDef> standard_strategies() {
-  const StrategyField towers{"towers", "how many towers; by default one per device"}, combine{"combine", "global_mean, tower_mean or tower_sum"}, threads{"threads", "threads of a tower; by default cores / towers"},
+  const StrategyField towers{"towers", "how many towers; by default one per device"}, combine{"combine", "global_mean (by default), tower_mean or tower_sum"}, threads{"threads", "threads of a tower; by default cores / towers"},
       objective{"objective", "what a cut makes small: max-load (the busiest device; by default), latency (of one batch), or variables: as many to each"},
-      collectives{"collectives", "who sums over GPUs: tree (the same bits on any devices; by default) or fastest (NCCL, which promises no bits)"}, order{"order", "gpipe, 1f1b or interleaved"},
+      collectives{"collectives", "who sums over GPUs: tree (the same bits on any devices; by default) or fastest (NCCL, which promises no bits)"}, order{"order", "1f1b (by default), gpipe or interleaved"},
       chunks{"chunks", "stages of each device, where phases are interleaved"};
   return {
       def("auto", "the strategy, and as many of the devices, that are forecast to be fastest", {towers, combine, threads}, make_auto),

@@ -42,7 +42,7 @@ TEST(ClusterFile, has_what_forecasts_need_and_old_files_stay_as_they_are) {
   EXPECT_EQ(write_cluster(c).find("flops"), std::string::npos);
   EXPECT_EQ(write_cluster(c).find("links"), std::string::npos);
   c.devices[1].flops = 1e12, c.devices[1].bandwidth = 2.5e11, c.devices[1].launch = 1e-6, c.devices[1].efficiency = 0.5, c.devices[1].overlap = 0.25;
-  c.links = {{{cpu(0)}, "switch", 1e9, 0}, {{cpu(1)}, "/host:*/bus", 2e9, 1e-6}};
+  c.links = {{{cpu(0), cpu(1)}, "switch", 1e9, 0}, {{cpu(0), cpu(1)}, "/host:*/bus", 2e9, 1e-6}};
   EXPECT_EQ(read_cluster(write_cluster(c), "c.json"), c);
   Cluster hosts = read_cluster(R"({"belfry": 1, "devices": [{"devices": "gpu:0-1", "hosts": 3}, {"devices": "cpu:0"}]})", "c.json");
   EXPECT_EQ(hosts.devices.size(), 7u);
@@ -53,6 +53,17 @@ TEST(ClusterFile, has_what_forecasts_need_and_old_files_stay_as_they_are) {
   EXPECT_THAT(of(R"({"belfry": 1, "links": [{"devices": "gpu:0", "to": "x", "bandwidth": 1e9}], "devices": [{"devices": "cpu:0"}]})"), testing::HasSubstr("gpu:0 is not among the devices"));
   EXPECT_THAT(of(R"({"belfry": 1, "links": [{"devices": "cpu:0", "to": "x", "bandwidth": 0}], "devices": [{"devices": "cpu:0"}]})"), testing::HasSubstr("/links/0/bandwidth"));
   EXPECT_THAT(of(R"({"belfry": 1, "devices": [{"devices": "/host:1/cpu:0", "hosts": 2}]})"), testing::HasSubstr("names a host beside \"hosts\""));
+}
+
+TEST(ClusterFile, has_no_link_from_a_device_to_itself_and_no_switch_of_one_device) {
+  auto of = [](const std::string& links) {
+    return message_of([&] { read_cluster(R"({"belfry": 1, "devices": [{"devices": "gpu:0-1", "hosts": 2}, {"devices": "cpu:0"}], "links": [)" + links + "]}", "c.json"); });
+  };
+  const std::string good = R"({"devices": "gpu:0-1", "hosts": 2, "to": "/host:*/bus", "bandwidth": 1e9}, {"devices": "cpu:0", "to": "bus", "bandwidth": 1e9}, )";
+  EXPECT_EQ(of(good + R"({"devices": "gpu:0", "to": "gpu:1", "bandwidth": 1e9}, {"devices": "/host:1/gpu:0", "to": "/host:0/cpu:0", "bandwidth": 1e9})"), "(no error)");
+  EXPECT_THAT(of(good + R"({"devices": "gpu:0", "to": "gpu:0", "bandwidth": 1e9})"), testing::HasSubstr("/links/2: is a link from gpu:0 to itself"));
+  EXPECT_THAT(of(good + R"({"devices": "gpu:1", "to": "cpu0", "bandwidth": 1e9})"), testing::HasSubstr("/links/2: 'cpu0' joins gpu:1 alone: a switch joins several; a device is written cpu:0"));
+  EXPECT_THAT(of(good + R"({"devices": "gpu:0", "hosts": 2, "to": "/host:*/net", "bandwidth": 1e9})"), testing::HasSubstr("'net' joins gpu:0 alone"));
 }
 
 TEST(ClusterFile, those_that_come_with_belfry_forecast_a_net_on_the_devices_of_two_hosts) {

@@ -153,6 +153,11 @@ with tempfile.TemporaryDirectory() as folder:
     expect(done.returncode == 0 and "% between" in done.stdout and "measured " in done.stdout and "critical path" in done.stdout, f"forecast: {done}")
     done = here("forecast", "mlp", "--cluster", str(root / "clusters" / "a100x8.json"), "--batch", "512", "--json")
     expect(done.returncode == 0 and json.loads(done.stdout)["seconds"] > 0, f"forecast of a machine that is not here: {done}")
+    chosen = json.loads(here("forecast", "mlp", "--cluster", "p100x8", "--devices", "gpu:0-1", "--strategy", "auto", "--json").stdout)
+    first, *others = chosen["candidates"]
+    expect((first["name"], first["options"], first["seconds"]) == (chosen["strategy"], chosen["options"], chosen["seconds"]) and first["peak"] > 0, f"what auto took: {first}, {chosen['strategy']} {chosen['options']} {chosen['seconds']}")
+    expect(len(others) > 8 and all(c.get("seconds", c.get("at_least", first["seconds"])) >= first["seconds"] and ("seconds" in c) + ("at_least" in c) + ("refused" in c) == 1 for c in others), f"what auto looked at: {others}")
+    expect("candidates" not in json.loads(here("forecast", "mlp", "--json").stdout), "candidates of what is no choice")
     done = here("run", "small.json", "--feed", "x.safetensors", "--devices", "cpu:0,cpu:1", "--strategy", "layers", "--trace", "trace.json")
     refused(1, ["trace.json:", "the trace is of another plan"], "forecast", "mlp", "--trace", "trace.json")
     refused(2, ["--launches adds to what --json writes"], "forecast", "mlp", "--launches")
@@ -199,6 +204,21 @@ with tempfile.TemporaryDirectory() as folder:
     pathlib.Path(folder, "cut.json").write_text(answer.stdout, encoding="utf-8")
     done = here("place", "mlp", "--placement", "cut.json")
     expect(done.returncode == 0 and done.stdout.count('"assigned": {"0": "cpu:1"}') > 3 and done.stdout.count('"assigned": {"0": "cpu:0"}') > 3, f"a placer's answer: {answer.stderr} {done.stderr} {done.stdout[-500:]}")
+
+    # A problem has all devices of the cluster, of which the placer takes those that the strategy uses. What is of a node goes with it: each update lies
+    # with its variable, and gradients on both devices, which takes less time than all of them on one.
+    here("place", "mlp", "--problem", "--cluster", "p100x8", "--devices", "gpu:2-3", "--strategy", "layers", "-o", "of_two.json")
+    two = subprocess.run([sys.executable, root / "examples" / "placer" / "by_time.py", "of_two.json"], cwd=folder, text=True, capture_output=True, stdin=subprocess.DEVNULL)
+    pathlib.Path(folder, "cut_of_two.json").write_text(two.stdout, encoding="utf-8")
+    cut, problem = json.loads(two.stdout), json.loads(pathlib.Path(folder, "of_two.json").read_text(encoding="utf-8"))
+    at = {rule["match"]: rule["device"] for rule in cut["placement"]}
+    of = {n["name"]: n["of"] for n in problem["nodes"] if "of" in n}
+    expect(set(at.values()) == {"gpu:2", "gpu:3"}, f"the devices of a placer's answer: {at}")
+    expect({at.get(name) for name in of if name.startswith("tower_*/gradient/")} == {"gpu:2", "gpu:3"}, f"gradients of a placer's answer: {at}")
+    expect([name for name in of if at.get(name) != at.get(of[name] if of[name] in at else "tower_*/" + of[name])] == [], f"what follows in a placer's answer: {at}")
+    pathlib.Path(folder, "alone.json").write_text(json.dumps({**cut, "placement": [rule for rule in cut["placement"] if rule["match"] not in of]}), encoding="utf-8")
+    seconds = [json.loads(here("forecast", "mlp", "--cluster", "p100x8", "--placement", file, "--json").stdout)["seconds"] for file in ("cut_of_two.json", "alone.json")]
+    expect(seconds[0] < seconds[1], f"a placer's answer takes {seconds[0]} s, with gradients and updates on one device {seconds[1]}")
 
     # Scores: of lists and placement files, in order, with the figures of the finished plan; a search that is driven by them.
     where = ["--devices", "cpu:0,cpu:1", "--strategy", "layers", "--batch", "32"]
@@ -249,6 +269,15 @@ with tempfile.TemporaryDirectory() as folder:
         here("place", "digits.json", "--towers", str(towers), "-o", f"of_{towers}.json")
     done = here("compare", "of_1.json", "of_2.json")
     expect("of_1.json has 1 tower, of_2.json has 2: another arithmetic" in done.stderr, f"compare of unlike towers: {done}")
+    for threads in (1, 2):
+        here("place", "digits.json", "--threads-per-tower", str(threads), "-o", f"threads_{threads}.json")
+    done = here("compare", "threads_1.json", "threads_2.json")
+    expect("threads_1.json has 1 thread a tower, threads_2.json has 2: another arithmetic" in done.stderr, f"compare of unlike threads: {done}")
+    done = here("compare", "threads_1.json", "threads_2.json", "--json")
+    expect(json.loads(done.stdout)["threads"] == [1, 2], f"compare --json of unlike threads: {done}")
+    for rows, said in ((128, "global batch 128 over 16 towers of 8, "), (130, "global batch 130 over 16 towers of 8 to 9, ")):
+        done = here("place", "mlp", "--towers", "16", "--batch", str(rows), "-o", "sixteen.json")
+        expect(said in done.stderr, f"the rows of many towers: {done.stderr}")
     # Numbers are whole, and inside what a plan can hold.
     for option, value in (("--batch", "0"), ("--batch", "-5"), ("--batch", "32x"), ("--batch", "9223372036854775808"), ("--batch", "0x10"), ("--seed", "-1"), ("--towers", "65537"), ("--threads-per-tower", "1000000")):
         refused(2, [option, f"'{value}' is no whole number from"], "place", "digits.json", f"{option}={value}")
@@ -283,6 +312,13 @@ with tempfile.TemporaryDirectory() as folder:
     expect(done.returncode == 0 and "--state nested/states/w.safetensors" in done.stderr, f"a state beside place: {done}")
     refused(1, ["4611686018427387904 steps of 2 rows need more than the 4 rows"], "run", "rows_here.json", "--feed", "rows.safetensors", "--steps", str(1 << 62), "--batch", "2")
     refused(1, ["5 steps of 1 row need more than the 4 rows"], "run", "rows_here.json", "--feed", "rows.safetensors", "--steps", "5")
+    # The steps of a plan have its own batch.
+    here("place", "rows_here.json", "-o", "rows_of_two.json", "--batch", "2")
+    done = here("run", "rows_of_two.json", "--feed", "rows.safetensors", "--steps", "1")
+    expect(done.returncode == 0 and "y = f32(2){3, 3}" in done.stdout and "not the plan that was given" not in done.stderr, f"a step of a plan's own batch: {done}")
+    refused(1, ["3 steps of 2 rows need more than the 4 rows", "at most 2 of --steps, or a --batch of at most 1"], "run", "rows_of_two.json", "--feed", "rows.safetensors", "--steps", "3")
+    done = here("run", "rows_of_two.json", "--feed", "rows.safetensors", "--steps", "3", "--batch", "1")
+    expect(done.returncode == 0, f"another batch than a plan's: {done}")
     for option in (["--batch", "2"], ["--no-update"]):
         refused(2, ["give --steps too"], "run", "rows_here.json", "--feed", "rows.safetensors", *option)
     refused(1, ["has the symbol of the batch", "2 towers", "take one tower"], "run", "small.json", "--feed", "x.safetensors", "--steps", "3", "--devices", "cpu:0-1")

@@ -39,6 +39,9 @@ known = {verb: help_of(verb) for verb in verbs}
 known["data"] = (set().union(known["data"][0], *(help_of("data", part)[0] for part in ("digits", "fetch", "inspect"))), known["data"][1])
 expect(len(verbs) == 15 and all("--help" in options and examples for options, examples in known.values()), f"--help: {known}")
 
+text = belfry("place", "--help").stdout
+expect(all(word in text for word in ("objective=max-load, latency or variables", "reduction=tree, hierarchical, reduce-to-one or ring", "combine=global_mean, tower_mean or tower_sum", "order=1f1b, gpipe or interleaved")), "--help lacks values of -O")
+
 # Completion: what bash and fish offer for a verb is what its --help lists.
 bash, fish = belfry("completion", "bash").stdout, belfry("completion", "fish").stdout
 expect(belfry("completion", "zsh").stdout.endswith(bash) and bash, "completion of zsh is not that of bash")

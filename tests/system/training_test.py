@@ -68,6 +68,11 @@ with tempfile.TemporaryDirectory() as name:
     log = [json.loads(line) for line in (folder / "two/log.jsonl").read_text(encoding="utf-8").splitlines()]
     devices = [[line[f"rows_per_second/cpu:{d}"] for d in (0, 1)] for line in log if "steps" in line]
     expect(all(abs(2 * a / line["rows_per_second"] - 1) < 1e-4 and a == b for (a, b), line in zip(devices, (line for line in log if "steps" in line))), f"throughput by device: {devices}")
+    # A plan's run says the plan's own strategy and devices.
+    belfry("place", "mlp", "--devices", "sim:0-1", "--strategy", "mirrored", "--batch", "64", "-o", "planned.json")
+    done = belfry("train", "planned.json", "--data", "digits", "--steps", "2", "--quiet", "--out", "planned")
+    config = json.loads(belfry("runs", "--json", "planned").stdout or "[{}]")[0].get("config", {})
+    expect([config.get(key) for key in ("strategy", "devices", "towers")] == ["mirrored", "sim:0-1", 2], f"a run of a plan: {done} {config}")
     done = belfry("runs", "digits")
     expect(done.returncode == 1 and "run.json; belfry train --out makes one" in done.stderr, f"runs of no run: {done}")
 
