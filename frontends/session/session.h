@@ -39,7 +39,7 @@ struct SessionOptions {
   std::function<void(const std::string&)> notice = {};  ///< told where another plan is made than the one that was given
 };
 
-/// One thread at a time: UserError for a call while another thread's is under way.
+/// One thread at a time: UserError for a call while another thread's is under way. Its threads begin with the first program: UserError for steps in a fork of that process.
 class Session {
  public:
   explicit Session(Graph graph, SessionOptions options = {});  ///< on the first device alone
