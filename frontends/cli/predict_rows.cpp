@@ -49,6 +49,8 @@ HostTensor fitted(const Graph& g, const std::string& input, HostTensor tensor) {
 std::string kind_not_read(const std::string& file) {
   const MappedFile mapped(file);
   const std::string_view head(reinterpret_cast<const char*>(mapped.bytes().data()), std::min<std::size_t>(mapped.bytes().size(), 12));
+  if (file.ends_with(".onnx")) return "an ONNX net";
+  if (head.size() > 8 && head[8] == '{') return "";  // a header of safetensors, whose length may begin like these
   if (head.starts_with("BM")) return "a BMP picture";
   if (head.starts_with("GIF8")) return "a GIF picture";
   if (head.starts_with("RIFF") && head.ends_with("WEBP")) return "a WebP picture";
@@ -159,7 +161,7 @@ void PredictRows::take_tensors(const Graph& g, const std::vector<std::string>& i
     } catch (const UserError& e) {
       throw UserError(fmt::format("{}: '{}': {}", file_of.at(name), name, e.what()));
     }
-    refuse_axes(g, name, type, rows_.columns.at(name).shape(), file_of.at(name));
+    if (std::find(inputs.begin(), inputs.end(), name) != inputs.end()) refuse_axes(g, name, type, rows_.columns.at(name).shape(), file_of.at(name));
     if (size && !bytes && pixels && !goes_in_as_is(pixels->rescale) && holds_bytes(rows_.columns.at(name)))
       say(fmt::format("the numbers of '{}' are 0 to 255 and go in as they are, where the net knows {}: give them as bytes (u8), which are scaled so\n", name, to_string(pixels->rescale)));
   }

@@ -45,7 +45,11 @@ struct Served {
 Served served_run(const PredictArguments& o, const std::shared_ptr<const Library>& library) {
   RunFolder run = read_run_folder(o.source, *library, o.state);
   Served out{make_session({std::make_shared<const Graph>(std::move(run.graph)), nullptr}, o.placement, library), std::move(run.classes), run.pixels};
-  out.session.load_state(run.weights);
+  try {
+    out.session.load_state(run.weights);
+  } catch (const UserError& e) {
+    throw UserError(fmt::format("{}: {}", run.state.string(), e.what()));
+  }
   say(fmt::format("weights of {}\n", run.state.string()));
   return out;
 }
