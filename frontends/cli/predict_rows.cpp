@@ -96,17 +96,17 @@ std::map<std::string, HostTensor> table_tensors(const Graph& g, const std::vecto
   return out;
 }
 
-/// What is no file of tensors by its first bytes says which files are read.
-std::map<std::string, HostTensor> load_feeds(const std::string& file) {
+void refuse_kind(const std::string& file) {
   const std::string kind = kind_not_read(file);
   if (!kind.empty()) throw UserError(fmt::format("{}: is {}, which is not read: pictures are JPEG and PNG (.jpg, .jpeg, .png), tensors .safetensors, .npz and .npy, tables .csv", file, kind));
-  return load_tensors(file);
 }
 
 }  // namespace
 
 PredictRows::PredictRows(const Graph& g, const std::vector<std::string>& inputs, const std::vector<std::string>& files, const std::optional<Pixels>& pixels) {
   auto is_photo = [](const std::string& f) { return std::filesystem::is_directory(f) || is_picture(f); };
+  for (const std::string& f : files)
+    if (!is_photo(f)) refuse_kind(f);
   const auto photos = std::count_if(files.begin(), files.end(), is_photo);
   if (photos && photos != static_cast<std::ptrdiff_t>(files.size())) throw WrongUse("--feed has both pictures and files of tensors: give the one or the other");
   if (!photos) {
@@ -128,7 +128,7 @@ void PredictRows::take_tensors(const Graph& g, const std::vector<std::string>& i
   std::map<std::string, HostTensor> given;
   std::map<std::string, std::string> file_of;
   for (const std::string& file : files)
-    for (auto& [name, tensor] : file.ends_with(".csv") ? table_tensors(g, inputs, file) : load_feeds(file)) {
+    for (auto& [name, tensor] : file.ends_with(".csv") ? table_tensors(g, inputs, file) : load_tensors(file)) {
       if (!given.emplace(name, std::move(tensor)).second) throw UserError(fmt::format("{}: '{}' is fed already, by {}", file, name, file_of.at(name)));
       file_of.emplace(name, file);
     }

@@ -108,6 +108,8 @@ def check_places(folder, belfry, pixels, labels, accuracy):
     for feed, words in (("lone.npy", ("lone.npy: 'image' is f32(28, 28, 1)", "add the axis of rows")), ("lone8.npy", ("lone8.npy: ", "u8(28, 28)", "add the axis of rows")), ("x.bmp", ("a BMP picture, which is not read", ".png")), ("net.onnx", ("ONNX net, which is not read",))):
         done = belfry("predict", "run", "--feed", feed)
         expect(done.returncode == 1 and all(w in done.stderr for w in words) and "HostTensor" not in done.stderr, f"predict of {feed}: {done}")
+    done = belfry("predict", "run", "--feed", "photos/dark/00.png", "x.bmp")
+    expect(done.returncode == 1 and "x.bmp: is a BMP picture" in done.stderr, f"a BMP beside a PNG: {done}")
     done = belfry("predict", "net.onnx", "--feed", "bytes.npy")
     expect(done.returncode == 1 and "ONNX file, which is not read" in done.stderr, f"a net of ONNX: {done}")
     done = belfry("show", "run", "--memory")
