@@ -1,6 +1,7 @@
 #include <belfry/executor/run.h>
 
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -36,7 +37,7 @@ std::string to_string(StateAfter state) {
   return kNames[static_cast<int>(state)];
 }
 
-Runner::Runner(Program& program) : program_(program), events_(program.bound().streams.size()), queued_(program.bound().streams.size()), updates_(program.updates().size()) {
+Runner::Runner(Program& program) : program_(program), events_(program.bound().streams.size()), queued_(program.bound().streams.size()), process_(::getpid()), updates_(program.updates().size()) {
   trace_of_thread_.resize(program.threads().size());
   segments_.resize(program.threads().size());
   for (auto& lanes : lanes_) lanes.resize(program.threads().size());
@@ -55,6 +56,11 @@ Runner::Runner(Program& program) : program_(program), events_(program.bound().st
 }
 
 Runner::~Runner() {
+  if (process_ != ::getpid()) {  // a fork: nobody is there to be joined
+    static auto* const gone = new std::vector<std::vector<std::thread>>;
+    gone->push_back(std::move(threads_));
+    return;
+  }
   stop_ = true;
   generation_.fetch_add(1);
   generation_.notify_all();

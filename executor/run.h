@@ -47,7 +47,7 @@ struct RunOptions {
   std::function<void(const Step&)> after = {};
 };
 
-/// A thread per host thread of the plan, alive as long as this is.
+/// A thread per host thread of the plan, alive as long as this is, in the process that made it: a fork has none of them, and there this may only be destroyed.
 class Runner {
  public:
   explicit Runner(Program& program);
@@ -60,8 +60,7 @@ class Runner {
   /// The same on the calling thread: `choose` picks among the streams that may go on; `watcher` is told of every step.
   Outcome run_interleaved(const Feeds& feeds, const std::function<int(const std::vector<int>& ready)>& choose, Watcher* watcher = nullptr, const RunOptions& options = {});
 
-  /// Of the last run with `trace`, by begin.
-  const std::vector<TraceEntry>& trace() const { return trace_; }
+  const std::vector<TraceEntry>& trace() const { return trace_; }  ///< of the last run with `trace`, by begin
 
  private:
   void work(int thread);
@@ -99,6 +98,7 @@ class Runner {
   std::vector<Event> events_;                       // per stream: steps that are done
   std::vector<Event> queued_;                       // per stream of a device that works by itself: steps that are on its queue
   std::vector<std::thread> threads_;
+  const int process_;                               // that they are in
   std::atomic<std::int64_t> generation_{0}, done_{0};
   std::atomic<bool> stop_{false}, failed_{false};
   const RunOptions* options_ = nullptr;

@@ -132,6 +132,7 @@ bool broadcast(const std::vector<Shape>& shapes, Shape& out) {
 
 std::int64_t LocalType::bytes() const {
   std::int64_t out = 0;
+  if (std::any_of(shape.begin(), shape.end(), [](std::int64_t n) { return n < 0; })) throw UserError(fmt::format("{} has a negative size: axes are of 0 on", to_string(*this)));
   if (__builtin_mul_overflow(elements(), static_cast<std::int64_t>(size_of(dtype)), &out)) throw UserError(fmt::format("{} has more than 2^63 bytes", to_string(*this)));
   return out;
 }

@@ -68,7 +68,7 @@ struct LocalType {
   DType dtype = f32;
   Extents shape;
   std::int64_t elements() const { return belfry::elements(shape); }
-  /// UserError where they do not fit in 63 bits.
+  /// UserError where they do not fit in 63 bits, and for negative sizes.
   std::int64_t bytes() const;
   bool operator==(const LocalType&) const = default;
 };

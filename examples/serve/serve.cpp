@@ -1,15 +1,16 @@
 // Answers of a trained net: the folder of a run, pictures, the best class of each.
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <span>
 #include <string>
 
 #include <belfry/belfry.h>
 using namespace belfry;
 
-int main(int argc, char** argv) {
-  if (argc < 3) return std::puts("serve RUN PICTURES: the best class of each picture in a file or folder"), 2;
-  const RunFolder run = read_run_folder(argv[1]);  // graph, weights, names of classes, what becomes of pixels
+/// One picture in a file or many in a folder: names of files and of classes to standard output.
+void serve(const char* folder, const char* pictures) {
+  const RunFolder run = read_run_folder(folder);  // graph, weights, names of classes, what becomes of pixels
   const Shape image = run.graph.type(run.graph.at("image")).shape;
   const PictureSize size{image[1].factor, image[2].factor, image[3].factor};
 
@@ -18,7 +19,7 @@ int main(int argc, char** argv) {
   constexpr std::size_t kBatch = 8;
   session.prepare({kBatch, 1}, Mode::infer);  // plans, kernels and memory of these batches, before the first question
 
-  const auto files = picture_files({argv[2]});
+  const auto files = picture_files({pictures});
   const std::string scores = session.default_fetches(Mode::infer).at(0);
   auto best = [&](std::span<const std::filesystem::path> some) {
     const Results answer = session.predict({{"image", read_pictures(some, size, run.pixels.value())}});
@@ -34,4 +35,13 @@ int main(int argc, char** argv) {
   std::size_t first = 0;
   for (; first + kBatch <= files.size(); first += kBatch) best(std::span(files).subspan(first, kBatch));
   for (; first < files.size(); ++first) best(std::span(files).subspan(first, 1));
+}
+
+int main(int argc, char** argv) {
+  if (argc < 3) return std::puts("serve RUN PICTURES: the best class of each picture in a file or folder"), 2;
+  try {
+    serve(argv[1], argv[2]);
+  } catch (const std::exception& e) {  // UserError: what is wrong, where, and the way out
+    return std::fprintf(stderr, "serve: %s\n", e.what()), 1;
+  }
 }

@@ -247,8 +247,17 @@ std::map<std::string, HostTensor> load_tensors(const std::string& path) {
   return read_safetensors(path);
 }
 
+void refuse_ending(const std::string& file, std::size_t tensors) {
+  const std::string ending = std::filesystem::path(file).extension().string();
+  if (ending == ".npy" && tensors != 1) throw UserError(fmt::format("{}: a .npy holds one array, and {} are to be written: name a file that ends in .npz or .safetensors", file, tensors));
+  if (!ending.empty() && ending != ".npy" && ending != ".npz" && ending != ".safetensors")
+    throw UserError(fmt::format("{}: '{}' is the ending of no format that tensors are written in: name a file that ends in .safetensors, .npz or, for one array alone, .npy", file, ending));
+}
+
 void save_tensors(const std::string& path, const std::map<std::string, HostTensor>& tensors) {
-  path.ends_with(".npz") ? write_npz(path, tensors) : write_safetensors(path, tensors);
+  refuse_ending(path, tensors.size());
+  if (path.ends_with(".npy")) write_npy(path, tensors.begin()->second);
+  else path.ends_with(".npz") ? write_npz(path, tensors) : write_safetensors(path, tensors);
 }
 
 void say_slow(const PlacedGraph& plan, bool all) {
@@ -273,6 +282,13 @@ void refuse_unwritable(const std::vector<std::string>& files) {
     if (fs::is_directory(file)) throw UserError(fmt::format("{}: is a folder; name a file", file));
     if (!folder.empty() && !fs::is_directory(folder)) throw UserError(fmt::format("{}: cannot be written: there is no folder '{}'; make it first, or name another file", file, folder.string()));
   }
+}
+
+void refuse_over(const char* option, const std::string& file, const std::vector<std::string>& read) {
+  std::error_code error;
+  for (const std::string& r : read)
+    if (!file.empty() && std::filesystem::is_regular_file(file, error) && std::filesystem::equivalent(file, r, error))
+      throw UserError(fmt::format("{} {}: is a file that is read here, and would be lost; name another", option, file));
 }
 
 void say_unread(const Graph& graph, const std::map<std::string, HostTensor>& feeds, const std::string& file) {

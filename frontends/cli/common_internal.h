@@ -24,8 +24,7 @@ struct WrongUse : UserError {
 
 /// A whole number of decimal digits alone; what an option is given as text.
 CLI::Validator whole(std::uint64_t low, std::uint64_t high);
-/// A batch, a count of steps or of rows: 1 to 2^62.
-CLI::Validator count();
+CLI::Validator count();  ///< a batch, a count of steps or of rows: 1 to 2^62
 
 /// A net by name, with settings as in mobilenet_v2:alpha=0.35,image=96; a graph file; a plan file; or the folder of a run, which is its graph and state.
 struct Source {
@@ -39,8 +38,7 @@ Source load_source(const std::string& what, const Library& library);
 std::optional<std::string> source_text(const std::string& what);
 Source load_source(const std::string& what, const std::optional<std::string>& text, const Library& library);
 
-/// Clusters that come with the program, sorted.
-std::vector<std::string> cluster_names();
+std::vector<std::string> cluster_names();  ///< those that come with the program, sorted
 /// Of a file, else of one that comes with the program.
 std::string cluster_text(const std::string& name);
 CLI::Validator is_cluster();
@@ -80,21 +78,23 @@ void refuse_broken(const Source& source, const std::string& file);
 /// Says so where two plans are of unlike graphs, in which nodes of one name are all there is to hold beside each other. UserError where no node has a twin.
 void say_unlike(const PlacedGraph& a, const std::string& file_a, const PlacedGraph& b, const std::string& file_b);
 
-/// The graph, of another precision than its own where that is not empty.
-Graph with_precision(Graph graph, const std::string& precision);
+Graph with_precision(Graph graph, const std::string& precision);  ///< of another than its own where that is not empty
 /// Of a strategy that trains by loops: what it promises, and the plans of a worker and of the servers, written where `file` is not
 /// empty: beside it, "plan.json" as plan.worker.json and plan.server.json.
 void say_loops(Session& session, std::int64_t batch, const std::vector<std::string>& fetches, const std::string& file);
 
-/// 'tower_1/logits/**=cpu:0' as a rule.
-PlacementRule parse_move(const std::string& text);
+PlacementRule parse_move(const std::string& text);  ///< 'tower_1/logits/**=cpu:0' as a rule
 
 /// Tensors of a safetensors or npz file; that of an npy file has the file's name.
 std::map<std::string, HostTensor> load_tensors(const std::string& path);
-/// As npz where the file's name ends so, else as safetensors.
+/// UserError for a name that ends otherwise than the formats that as many tensors can be written in: .safetensors, .npz and, of one alone, .npy. Names without an ending are safetensors.
+void refuse_ending(const std::string& file, std::size_t tensors);
+/// In the format that the file's name says.
 void save_tensors(const std::string& path, const std::map<std::string, HostTensor>& tensors);
 /// UserError for files that cannot be written where they are to be: said before the work whose result they are. Empty names pass.
 void refuse_unwritable(const std::vector<std::string>& files);
+/// UserError where `file`, given by `option`, is one of those that are read.
+void refuse_over(const char* option, const std::string& file, const std::vector<std::string>& read);
 /// Says which tensors of a file of feeds no input of the graph has the name of.
 void say_unread(const Graph& graph, const std::map<std::string, HostTensor>& feeds, const std::string& file);
 /// Feeds of N steps: rows k*B … (k+1)*B of every feed with a row axis; the others are the same in each step.

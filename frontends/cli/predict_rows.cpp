@@ -1,6 +1,7 @@
 #include <belfry/frontends/cli/predict_internal.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/train_internal.h>
 #include <belfry/frontends/data/arrays.h>
+#include <belfry/frontends/files/files.h>
 
 namespace belfry {
 
@@ -43,6 +45,37 @@ HostTensor fitted(const Graph& g, const std::string& input, HostTensor tensor) {
   return std::move(one.columns.at(input));
 }
 
+/// What a file is that some take for a picture or a net, by its first bytes and its name; empty for all others.
+std::string kind_not_read(const std::string& file) {
+  const MappedFile mapped(file);
+  const std::string_view head(reinterpret_cast<const char*>(mapped.bytes().data()), std::min<std::size_t>(mapped.bytes().size(), 12));
+  if (file.ends_with(".onnx")) return "an ONNX net";
+  if (head.size() > 8 && head[8] == '{') return "";  // a header of safetensors, whose length may begin like these
+  if (head.starts_with("BM")) return "a BMP picture";
+  if (head.starts_with("GIF8")) return "a GIF picture";
+  if (head.starts_with("RIFF") && head.ends_with("WEBP")) return "a WebP picture";
+  if (head.starts_with("II*") || head.starts_with("MM")) return "a TIFF picture";
+  if (head.starts_with("\xff\xd8\xff")) return "a JPEG picture without .jpg or .jpeg at its name's end";
+  if (head.starts_with("\x89PNG")) return "a PNG picture without .png at its name's end";
+  return "";
+}
+
+/// Bytes of pictures with a pixel a column as the pictures that they are.
+HostTensor unflattened(HostTensor bytes, const PictureSize& size) {
+  const Extents& s = bytes.shape();
+  if (bytes.dtype() != u8 || s.size() != 2 || s[1] != static_cast<std::int64_t>(size.elements())) return bytes;
+  return HostTensor::of<std::uint8_t>({s[0], size.height, size.width, size.channels}, std::as_const(bytes).data<std::uint8_t>());
+}
+
+/// What has other axes than the input, in the words of files: a session's are of C++.
+void refuse_axes(const Graph& g, const std::string& input, const LocalType& given, const Extents& now, const std::string& file) {
+  const TensorType& type = type_of(g, input);
+  if (now.size() == type.shape.size()) return;
+  const bool lacks_rows = now.size() + 1 == type.shape.size() && std::equal(now.begin(), now.end(), type.shape.begin() + 1, [](std::int64_t n, const Dim& d) { return d.symbolic() || d == Dim(n); });
+  throw UserError(fmt::format("{}: '{}' is {}, but the input is {}{}", file, input, to_string(given), to_string(type),
+                              lacks_rows ? ": add the axis of rows, as x[None] of numpy does" : ": bring it to these axes, as reshape of numpy does"));
+}
+
 /// The columns of a table that outputs need: pixels of 0 to 255 as the bytes that they are. Labels may stand beside them.
 std::map<std::string, HostTensor> table_tensors(const Graph& g, const std::vector<std::string>& inputs, const std::string& file) {
   InputRows rows;
@@ -63,10 +96,17 @@ std::map<std::string, HostTensor> table_tensors(const Graph& g, const std::vecto
   return out;
 }
 
+void refuse_kind(const std::string& file) {
+  const std::string kind = kind_not_read(file);
+  if (!kind.empty()) throw UserError(fmt::format("{}: is {}, which is not read: pictures are JPEG and PNG (.jpg, .jpeg, .png), tensors .safetensors, .npz and .npy, tables .csv", file, kind));
+}
+
 }  // namespace
 
 PredictRows::PredictRows(const Graph& g, const std::vector<std::string>& inputs, const std::vector<std::string>& files, const std::optional<Pixels>& pixels) {
   auto is_photo = [](const std::string& f) { return std::filesystem::is_directory(f) || is_picture(f); };
+  for (const std::string& f : files)
+    if (!is_photo(f)) refuse_kind(f);
   const auto photos = std::count_if(files.begin(), files.end(), is_photo);
   if (photos && photos != static_cast<std::ptrdiff_t>(files.size())) throw WrongUse("--feed has both pictures and files of tensors: give the one or the other");
   if (!photos) {
@@ -86,17 +126,26 @@ PredictRows::PredictRows(const Graph& g, const std::vector<std::string>& inputs,
 
 void PredictRows::take_tensors(const Graph& g, const std::vector<std::string>& inputs, const std::vector<std::string>& files, const std::optional<Pixels>& pixels) {
   std::map<std::string, HostTensor> given;
+  std::map<std::string, std::string> file_of;
   for (const std::string& file : files)
-    for (auto& [name, tensor] : file.ends_with(".csv") ? table_tensors(g, inputs, file) : load_tensors(file))
-      if (!given.emplace(name, std::move(tensor)).second) throw UserError(fmt::format("{}: '{}' is fed already, by a file before it", file, name));
+    for (auto& [name, tensor] : file.ends_with(".csv") ? table_tensors(g, inputs, file) : load_tensors(file)) {
+      if (!given.emplace(name, std::move(tensor)).second) throw UserError(fmt::format("{}: '{}' is fed already, by {}", file, name, file_of.at(name)));
+      file_of.emplace(name, file);
+    }
   const std::vector<NodeId> all = g.inputs();
   const bool named = std::any_of(all.begin(), all.end(), [&](NodeId id) { return given.contains(g.node(id).name); });
   if (given.size() == 1 && inputs.size() == 1 && !named) {
     auto only = given.extract(given.begin());
+    file_of = {{inputs[0], file_of.at(only.key())}};
     only.key() = inputs[0];
     given.insert(std::move(only));
   }
-  say_unread(g, given, files[0]);
+  for (const std::string& file : files) {
+    std::map<std::string, HostTensor> here;  // names alone
+    for (const auto& [name, from] : file_of)
+      if (from == file) here.emplace(name, HostTensor());
+    say_unread(g, here, file);
+  }
   for (auto& [name, tensor] : given) {
     const NodeId id = g.find_node(name);
     if (id < 0 || !rows_first(g, g.node(id).types[0])) {
@@ -105,8 +154,14 @@ void PredictRows::take_tensors(const Graph& g, const std::vector<std::string>& i
     }
     const auto size = picture_size(g, name);
     if (size && tensor.dtype() == u8 && !pixels) say(fmt::format("the bytes of '{}' go in as they are, 0 to 255; --rescale says otherwise\n", name));
-    const bool bytes = size && tensor.dtype() == u8 && tensor.shape().size() >= 3;
-    rows_.columns.insert_or_assign(name, bytes ? pictures_of(tensor, *size, pixels.value_or(Pixels{.rescale = {1, 0}})) : fitted(g, name, std::move(tensor)));
+    const bool bytes = size && tensor.dtype() == u8;
+    const LocalType type = tensor.type();
+    try {
+      rows_.columns.insert_or_assign(name, bytes ? pictures_of(unflattened(std::move(tensor), *size), *size, pixels.value_or(Pixels{.rescale = {1, 0}})) : fitted(g, name, std::move(tensor)));
+    } catch (const UserError& e) {
+      throw UserError(fmt::format("{}: '{}': {}", file_of.at(name), name, e.what()));
+    }
+    if (std::find(inputs.begin(), inputs.end(), name) != inputs.end()) refuse_axes(g, name, type, rows_.columns.at(name).shape(), file_of.at(name));
     if (size && !bytes && pixels && !goes_in_as_is(pixels->rescale) && holds_bytes(rows_.columns.at(name)))
       say(fmt::format("the numbers of '{}' are 0 to 255 and go in as they are, where the net knows {}: give them as bytes (u8), which are scaled so\n", name, to_string(pixels->rescale)));
   }

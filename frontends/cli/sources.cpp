@@ -31,8 +31,8 @@ void check_optimizer(const Graph& graph, const std::string& file) {
   }
 }
 
-/// What stands behind the name in "mobilenet_v2:alpha=0.35,image=96".
-Settings settings_of(const std::string& what) {
+/// What stands behind the name in "mobilenet_v2:alpha=0.35,image=96". The net itself refuses the names that it has not.
+Settings settings_of(const std::string& what, const NetDef& net) {
   Settings out;
   for (std::size_t at = what.find(':'); at != what.npos; at = what.find(',', at + 1)) {
     const std::string item = what.substr(at + 1, what.find(',', at + 1) - at - 1);
@@ -40,7 +40,8 @@ Settings settings_of(const std::string& what) {
     double value = 0;
     const char *first = item.data() + is + 1, *last = item.data() + item.size();
     if (is == 0 || is == item.npos || first == last) throw WrongUse(fmt::format("'{}': a net's settings are NAME=NUMBER with commas between them, not '{}'", what, item));
-    if (auto [end, error] = std::from_chars(first, last, value); end != last || error != std::errc()) throw WrongUse(fmt::format("'{}': '{}' has no number that a double can be", what, item));
+    const bool known = net.settings.contains(item.substr(0, is));
+    if (auto [end, error] = std::from_chars(first, last, value); known && (end != last || error != std::errc())) throw WrongUse(fmt::format("'{}': '{}' has no number that a double can be", what, item));
     if (!out.try_emplace(item.substr(0, is), value).second) throw WrongUse(fmt::format("'{}': '{}' stands there twice", what, item.substr(0, is)));
   }
   return out;
@@ -60,6 +61,7 @@ std::optional<std::string> source_text(const std::string& what) {
     return read_file(graph_file(what));
   }
   if (name.find('.') == name.npos && name.find('/') == name.npos) net_named(name);  // neither a net nor a file: says which nets there are
+  if (name.ends_with(".onnx")) throw UserError(fmt::format("{}: is an ONNX file, which is not read: write the net with Builder or as a graph file (docs/from_pytorch.md), and its weights by name as .safetensors or .npz", what));
   return read_file(what);
 }
 
@@ -68,7 +70,10 @@ Source load_source(const std::string& what, const Library& library) { return loa
 Source load_source(const std::string& given, const std::optional<std::string>& file, const Library& library) {
   const bool run = file && is_run_folder(given);
   const std::string what = run ? graph_file(given) : given;
-  if (!file) return {std::make_shared<const Graph>(net_named(what.substr(0, what.find(':'))).build(library.ops, settings_of(what))), nullptr};
+  if (!file) {
+    const NetDef& net = net_named(what.substr(0, what.find(':')));
+    return {std::make_shared<const Graph>(net.build(library.ops, settings_of(what, net))), nullptr};
+  }
   const std::string& text = *file;
   if (!JsonDocument(text, what).root().find("plan")) {
     Source out;

@@ -73,6 +73,7 @@ DataWanted data_wanted(const Session& session, const TrainArguments& o) {
     for (std::size_t axis = 1; axis < type.shape.size(); ++axis) row.shape.push_back(type.shape[axis].factor);
   }
   if (!o.rescale.empty()) wanted.rescale = rescale_of(o.rescale);
+  else if (o.evaluates) wanted.bytes = o.trained_on;
   if (!o.distort.empty()) wanted.distortions = parse_distortions(o.distort, o.placement.seed);
   if (!o.shard.empty()) wanted.shard = shard_of(o.shard);
   wanted.hold_out = o.hold_out;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <iostream>
 #include <optional>
+#include <set>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -43,7 +45,11 @@ struct Served {
 Served served_run(const PredictArguments& o, const std::shared_ptr<const Library>& library) {
   RunFolder run = read_run_folder(o.source, *library, o.state);
   Served out{make_session({std::make_shared<const Graph>(std::move(run.graph)), nullptr}, o.placement, library), std::move(run.classes), run.pixels};
-  out.session.load_state(run.weights);
+  try {
+    out.session.load_state(run.weights);
+  } catch (const UserError& e) {
+    throw UserError(fmt::format("{}: {}", run.state.string(), e.what()));
+  }
   say(fmt::format("weights of {}\n", run.state.string()));
   return out;
 }
@@ -148,7 +154,9 @@ class Answers {
       return fmt::format("[{}]", fmt::join(lines, ",\n"));
     }
     visit_dtype(t.dtype(), [&]<class T>() {
-      for (const T& v : t.data<T>()) lines.push_back(json_real(static_cast<double>(v)));
+      for (const T& v : t.data<T>())
+        if constexpr (std::is_integral_v<T>) lines.push_back(fmt::format("{}", static_cast<std::int64_t>(v)));
+        else lines.push_back(json_real(static_cast<double>(v)));
     });
     return fmt::format("{{\"shape\": [{}], \"values\": [{}]}}", fmt::join(t.shape(), ", "), fmt::join(lines, ", "));
   }
@@ -158,13 +166,44 @@ class Answers {
   const PredictRows& rows_;
 };
 
+/// Where the values would lie in the place of what is read.
+void refuse_lost(const PredictArguments& o) {
+  refuse_unwritable({o.out});
+  if (o.out.empty()) return;
+  if (is_run_folder(o.source) && is_part_of_run(o.source, o.out)) throw UserError(fmt::format("--out {}: is a name of what belongs to the run in {}, which would be lost; name another file", o.out, o.source));
+  std::vector<std::string> read = o.files;
+  read.insert(read.end(), {o.source, o.state});
+  refuse_over("--out", o.out, read);
+}
+
+/// Says in which row a value that is no number stands first, and in how many.
+void say_nan(const std::string& name, const HostTensor& t, const PredictRows& fed) {
+  const bool by_row = !t.shape().empty() && fed.count() > 0 && t.shape()[0] == fed.count();
+  std::int64_t first = -1, count = 0;
+  visit_dtype(t.dtype(), [&]<class T>() {
+    const std::span<const T> all = t.data<T>();
+    const std::size_t rows = by_row ? static_cast<std::size_t>(fed.count()) : 1, width = all.size() / rows;
+    for (std::size_t row = 0; row < rows; ++row) {
+      const std::span<const T> values = all.subspan(row * width, width);
+      if (std::none_of(values.begin(), values.end(), [](const T& v) { return std::isnan(static_cast<double>(v)); })) continue;
+      if (first < 0) first = static_cast<std::int64_t>(row);
+      ++count;
+    }
+  });
+  if (first < 0) return;
+  if (!by_row) return say(fmt::format("'{}' has values that are no numbers (nan)\n", name));
+  say(fmt::format("{}: '{}' is no number (nan){}\n", fed.name(first), name, count > 1 ? fmt::format(", and so in {} rows in all", count) : ""));
+}
+
 void predict(const PredictArguments& o, const std::shared_ptr<const Library>& library) {
   constexpr std::int64_t kPhotos = 32;  // at a time, that a folder of them need not lie in memory
-  refuse_unwritable({o.out});
+  refuse_lost(o);
   Served net = served(o, library);
   Session& session = net.session;
+  const std::vector<std::string> fetched = o.fetches.empty() ? session.default_fetches(Mode::infer) : o.fetches;
+  refuse_ending(o.out, std::set(fetched.begin(), fetched.end()).size());
   if (!o.rescale.empty()) net.pixels = Pixels{rescale_of(o.rescale), net.pixels && net.pixels->antialias, net.pixels ? net.pixels->resized : 0};
-  const PredictRows fed(session.graph(), inputs_of(session.graph(), o.fetches.empty() ? session.default_fetches(Mode::infer) : o.fetches), o.files, net.pixels);
+  const PredictRows fed(session.graph(), inputs_of(session.graph(), fetched), o.files, net.pixels);
   const std::int64_t rows = fed.count(), most = o.batch ? o.batch : fed.photos() ? kPhotos : rows, batch = std::max<std::int64_t>(std::min(most, rows), 1);
   std::map<std::string, std::vector<HostTensor>> parts;
   for (std::int64_t first = 0; first == 0 || first < rows; first += batch) {
@@ -180,6 +219,7 @@ void predict(const PredictArguments& o, const std::shared_ptr<const Library>& li
     all.insert_or_assign(name, values.size() > 1 ? stacked(values) : std::move(values[0]));
   }
   const Answers answers(o, net.classes, fed);
+  for (const auto& [name, value] : all) say_nan(name, value, fed);
   if (o.json) std::cout << answers.json(all);
   else
     for (const auto& [name, value] : all) std::cout << answers.text(name, value);
@@ -201,7 +241,7 @@ void add_predict_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--fetch", o->fetches, "values to fetch; by default the outputs")->delimiter(',');
   verb->add_option("--top", o->top, "of outputs with a score per class: the K best of each row; by default 3 where the run knows the classes' names")->type_name("K")->check(whole(1, 1000));
   verb->add_flag("--json", o->json, "for machines");
-  verb->add_option("--out", o->out, "the values, as safetensors or *.npz");
+  verb->add_option("--out", o->out, "the values, as *.safetensors, *.npz or, of one value, *.npy");
   o->placement.add_to(*verb);
   verb->callback([o, library] { predict(*o, library()); });
 }

@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 
 #include <iostream>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -28,10 +29,15 @@ void run(const RunArguments& o, const std::shared_ptr<const Library>& library) {
   if (!o.steps && (o.batch || o.no_update)) throw WrongUse("--batch and --no-update are of steps: give --steps too; without it the graph is run once, on all rows, without updates");
   be_quiet(o.quiet);
   refuse_unwritable({o.out, o.save_state, o.trace});
+  refuse_over("--out", o.out, {o.source, o.feed, o.state});
+  refuse_over("--save-state", o.save_state, {o.source, o.feed});
+  refuse_ending(o.save_state, 2);
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source);
   Session session = make_session(source, o.placement, library);
   load_states(session, source, o.state);
+  const std::vector<std::string> fetched = o.fetches.empty() ? session.default_fetches(o.steps && !o.no_update ? Mode::step : Mode::run) : o.fetches;
+  refuse_ending(o.out, std::set(fetched.begin(), fetched.end()).size());
   std::map<std::string, HostTensor> feeds = o.feed.empty() ? std::map<std::string, HostTensor>{} : load_tensors(o.feed);
   say_unread(session.graph(), feeds, o.feed);
   session.set_trace(!o.trace.empty());
@@ -72,7 +78,7 @@ void add_run_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_flag("--no-update", o->no_update, "run the steps without updates");
   verb->add_flag("--quiet", o->quiet, "results and errors alone: no words of the plan, nor of what is slow on purpose");
   verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',');
-  verb->add_option("--out", o->out, "the fetched values of the last step: a file of safetensors, or *.npz");
+  verb->add_option("--out", o->out, "the fetched values of the last step: *.safetensors, *.npz or, of one value, *.npy");
   verb->add_option("--save-state", o->save_state, "all variables afterwards, as safetensors");
   verb->add_option("--trace", o->trace, "a Chrome trace of the last step, with the use of GPUs over all of them");
   o->placement.add_to(*verb);

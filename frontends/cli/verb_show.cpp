@@ -132,6 +132,8 @@ void add_show_verb(CLI::App& app, const LibrarySource& library) {
     std::shared_ptr<const Library> library = source_of();
     Source source = load_source(o->source, *library);
     if (o->inference && source.plan) throw WrongUse(fmt::format("{} is a plan, and shows what it is made for: belfry place {} --inference -o PLAN2 makes the one that serves", o->source, o->source));
+    if (o->memory && !source.plan)
+      throw WrongUse(fmt::format("--memory is of plans, and {0} is none: belfry place {0}{1} -o plan.json makes one, of which belfry show plan.json --memory says it; belfry forecast {0}{1} says it at once", o->source, o->inference ? " --inference" : ""));
     if (o->inference) source.graph = std::make_shared<const Graph>(serving_graph(*source.graph));
     if (!o->draws() && !o->timeline) std::cout << (source.plan ? o->memory ? describe_memory(*source.plan) : describe(*source.plan) : to_text(*source.graph));
     else if (source.plan) draw_plan(*o, *source.plan, *library);

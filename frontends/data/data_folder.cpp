@@ -91,6 +91,15 @@ void rescale_images(DataSet& data, const Rescale& how) {
   for (std::size_t i = 0; i < rows; ++i) rescale(all.subspan(i * (all.size() / rows), all.size() / rows), how);
 }
 
+/// Whether pictures for an input of f32 are u8; they may still be called x.
+bool holds_bytes_of_images(const DataSet& data, const InputRows& inputs) {
+  const auto input = inputs.find("image");
+  if (input == inputs.end() || input->second.dtype != f32) return false;
+  auto image = data.columns.find("image");
+  if (image == data.columns.end() && !inputs.contains("x")) image = data.columns.find("x");
+  return image != data.columns.end() && image->second.dtype() == u8;
+}
+
 Splits fitted(Splits splits, const DataWanted& wanted) {
   InputRows inputs = wanted.inputs;
   // As bytes until they are distorted or rescaled.
@@ -105,8 +114,11 @@ Splits fitted(Splits splits, const DataWanted& wanted) {
     return splits;
   }
   if (wanted.distortions || wanted.rescale) throw UserError("[data] distortions and rescaling are of an input 'image' of f32, and this graph has none");
-  fit_columns(splits.train, inputs);
-  fit_columns(splits.test, inputs);
+  for (DataSet* part : {&splits.train, &splits.test}) {
+    const bool bytes = wanted.bytes && holds_bytes_of_images(*part, inputs);
+    fit_columns(*part, inputs);
+    if (bytes) rescale_images(*part, *wanted.bytes);
+  }
   return splits;
 }
 

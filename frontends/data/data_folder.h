@@ -22,6 +22,7 @@ struct DataWanted {
   std::int64_t length = 0;                 ///< of windows of text; 0: no text
   bool antialias = false;                  ///< how photos are made smaller: see resize_bilinear
   std::optional<Rescale> rescale = {};     ///< of the pixels of photos, else to [-1, 1], and of "image" in arrays, else as they are
+  std::optional<Rescale> bytes = {};       ///< of "image" in arrays where it is u8 and `rescale` says nothing
   std::optional<Distortions> distortions = {};  ///< of rows to train on that are pictures of bytes
   Shard shard = {};                        ///< of the rows to train on; those held out are whole
   double hold_out = 0;                     ///< the part that is held out, of photos, arrays and tables that come in one part; 0: they have rows to test on

@@ -16,6 +16,15 @@ namespace fs = std::filesystem;
 
 PictureSize resized(const PictureSize& size, const Pixels& pixels) { return pixels.resized ? PictureSize{pixels.resized, pixels.resized, size.channels} : size; }
 
+/// What is wrong with axes that are near.
+const char* misfit(const Extents& s, const PictureSize& size, const PictureSize& larger) {
+  for (const PictureSize& p : {size, larger}) {
+    if (s == Extents{p.height, p.width, p.channels} || (p.channels == 1 && s == Extents{p.height, p.width})) return ": add the axis of rows, n = 1";
+    if (s.size() == 4 && s[1] == p.channels && s[2] == p.height && s[3] == p.width) return ": channels come last";
+  }
+  return "";
+}
+
 /// The middle of a picture of bytes' range, scaled.
 void make_row(std::span<const float> picture, const PictureSize& from, const PictureSize& to, const Rescale& how, std::span<float> row) {
   change(picture, from, {.top = (from.height - to.height) / 2, .left = (from.width - to.width) / 2}, to, row);
@@ -82,7 +91,7 @@ HostTensor pictures_of(const HostTensor& bytes, const PictureSize& size, const P
   const bool grey = s.size() == 3 && size.channels == 1, fits = bytes.dtype() == u8 && (grey || (s.size() == 4 && s[3] == size.channels));
   auto is = [&](const PictureSize& p) { return s[1] == p.height && s[2] == p.width; };
   if (!fits || (!is(size) && !is(larger)))
-    throw UserError(fmt::format("[data] pictures of {} do not fit: u8 (n, {}, {}, {}) is expected{}", to_string(bytes.type()), larger.height, larger.width, size.channels, size.channels == 1 ? ", or without the 1" : ""));
+    throw UserError(fmt::format("[data] pictures of {} do not fit: u8 (n, {}, {}, {}) is expected{}{}", to_string(bytes.type()), larger.height, larger.width, size.channels, size.channels == 1 ? ", or without the 1" : "", misfit(s, size, larger)));
   const PictureSize from = is(size) ? size : larger;
   const HostTensor all = converted(bytes, f32);
   HostTensor out(f32, {s[0], size.height, size.width, size.channels});

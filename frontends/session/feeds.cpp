@@ -62,6 +62,7 @@ bool is_fixed(const Graph& graph) {
   if (given.shape.size() == want.shape.size() && !given.shape.empty() && given.shape[0] != want.shape[0].factor && is_fixed(graph))
     hint += fmt::format("; for any number of rows write {{kBatch, …}} ([\"{}\", …] in files) in its place", graph.row_symbol);
   if (given.dtype != want.dtype && !narrows(given.dtype, want.dtype) && has_shape(given.shape, want.shape)) hint += fmt::format("; converted(tensor, {0}), or numpy's astype, makes it {0}", name_of(want.dtype));
+  if (given.dtype == u8 && want.dtype == f32 && want.shape.size() == 4) hint += "; pictures_of(tensor, size, pixels) makes of bytes what a run's pixels say";
   throw UserError(fmt::format("the feed '{}' is {}, but the input is {}{}", input, to_string(given), to_string(want), hint));
 }
 

@@ -1,5 +1,7 @@
 #include <belfry/frontends/session/session.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -62,6 +64,7 @@ struct Session::Impl {
   std::unique_ptr<GpuWatch> watch;              ///< while tracing on GPUs
   bool unwatched = false;                       ///< it was said why there is none
   const bool has_training = trains(maker.training());
+  int process = 0;                              ///< that the programs' threads are in; 0: nothing is ready yet
   bool tracing = false;
   bool dropped = false;                         ///< a program made room for another
   std::atomic<std::thread::id> inside = {};     ///< the thread whose call is under way
@@ -116,6 +119,7 @@ struct Session::Impl {
     gpus.merge(open_gpus(*b.plan, maker.library(), gpus));
     check_room_here(*b.plan);
     auto program = std::make_unique<Program>(b.plan, maker.library().kernels, placed, gpus);
+    process = ::getpid();
     b.runner = std::make_unique<Runner>(*program);
     b.program = std::move(program);
   }
@@ -202,8 +206,14 @@ struct Session::Impl {
     }
   }
 
+  /// Threads do not survive a fork: a step in the child would wait for ever.
+  void refuse_fork() const {
+    if (process && process != ::getpid()) throw UserError("this session's threads are in the process that made it: make a Session after fork()");
+  }
+
   Results execute(Mode mode, const Batch& given, const std::vector<std::string>& wanted, const std::function<Batch()>& next = {}) {
     const OneCaller caller(inside);
+    refuse_fork();
     const std::vector<std::string> fetches = wanted.empty() ? maker.default_fetches(mode) : wanted;
     if (!lost.empty()) throw DeviceError(fmt::format("this session has lost its GPU: {}; make a new one, from a checkpoint", lost));
     if (mode == Mode::step) after = StateAfter::untouched;
@@ -279,6 +289,7 @@ Results Session::predict(const Batch& feeds, const std::vector<std::string>& fet
 void Session::prepare(const std::vector<std::int64_t>& batches, Mode mode, const std::vector<std::string>& fetches) {
   Impl& impl = alive(impl_);
   const OneCaller caller(impl.inside);
+  impl.refuse_fork();
   for (std::int64_t b : batches) impl.make_ready(impl.built(impl.maker.key_of(mode, b, fetches)));
 }
 

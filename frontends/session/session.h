@@ -37,10 +37,10 @@ struct SessionOptions {
   /// Plans are made to be forecast: kinds of devices without kernels here get the name "roofline", nothing is verified, and
   /// what does not fit is not refused. Such a session runs nothing.
   bool forecast = false;
-  std::function<void(const std::string&)> notice = {};  ///< told where another plan is made than the one that was given
+  std::function<void(const std::string&)> notice = {};  ///< told where another plan is made than the one that was given, and when a program goes for the first time
 };
 
-/// One thread at a time: UserError for a call while another thread's is under way.
+/// One thread at a time: UserError for a call while another thread's is under way. Its threads begin with the first program: UserError for steps in a fork of that process.
 class Session {
  public:
   explicit Session(Graph graph, SessionOptions options = {});  ///< on the first device alone

@@ -13,7 +13,7 @@ namespace belfry {
 
 namespace {
 
-constexpr std::size_t kMostListed = 20;
+constexpr std::size_t kMostListed = 6;
 
 bool is_weight(const Node& n) {
   if (n.of >= 0 || n.role == Role::update) return false;  // slots, averages, and what the optimizer counts
@@ -43,6 +43,11 @@ std::string listed(const std::vector<std::string>& items, const char* between) {
 LocalType type_of(const Graph& graph, const std::string& variable) {
   const TensorType& t = graph.node(graph.find_node(variable)).types[0];
   return {t.dtype, extents_of(t.shape, 1)};
+}
+
+/// How values of the same shape become those of the variable.
+std::string conversion(const LocalType& variable, const LocalType& given) {
+  return variable.shape != given.shape ? "" : fmt::format("; converted(tensor, {0}), or numpy's astype, makes it {0}", name_of(variable.dtype));
 }
 
 /// What PyTorch calls a weight, by the names that it may have here: "head.weight" is head/kernel, or of a norm head/gamma.
@@ -83,6 +88,7 @@ State fitting_weights(const Graph& graph, const State& given, const LoadWeights&
   State out;
   LoadedWeights left;
   std::vector<std::string> unlike, hints;
+  std::string how_to;
   for (const std::string& name : names)
     if (!given.contains(name)) left.missing.push_back(name);
   for (const auto& [name, value] : given) {
@@ -93,12 +99,15 @@ State fitting_weights(const Graph& graph, const State& given, const LoadWeights&
       continue;
     }
     if (const LocalType type = type_of(graph, name); type == value.type()) out.emplace(name, value);
-    else unlike.push_back(fmt::format("{} is {}, but {} in what is given", name, to_string(type), to_string(value.type())));
+    else {
+      unlike.push_back(fmt::format("{} is {}, but {} in what is given", name, to_string(type), to_string(value.type())));
+      if (how_to.empty()) how_to = conversion(type, value.type());
+    }
   }
   std::vector<std::string> why;
   if (how.strict && !left.missing.empty()) why.push_back(fmt::format("missing: {}", listed(left.missing, ", ")));
   if (how.strict && !left.unknown.empty()) why.push_back(fmt::format("unknown: {}", listed(hints, ", ")));
-  if (!unlike.empty()) why.push_back(fmt::format("of another type: {}", listed(unlike, ", ")));
+  if (!unlike.empty()) why.push_back(fmt::format("of another type: {}{}", listed(unlike, ", "), how_to));
   if (why.empty() && out.empty() && !names.empty()) why.push_back(fmt::format("none of the {} arrays is one of its {} weights ({}, …)", given.size(), names.size(), names[0]));
   if (!why.empty())
     throw UserError(fmt::format("the weights do not fit the graph '{}'; {}{}", graph.name, fmt::join(why, "; "), how.strict && unlike.empty() && !out.empty() ? "; {.strict = false} takes those that are there" : ""));
@@ -108,12 +117,16 @@ State fitting_weights(const Graph& graph, const State& given, const LoadWeights&
 
 void check_state(const Graph& graph, const State& state) {
   std::vector<std::string> names, wrong;
+  std::string how_to;
   for (NodeId id : graph.variables()) names.push_back(graph.node(id).name);
   for (const auto& [name, value] : state) {
     if (std::find(names.begin(), names.end(), name) == names.end()) wrong.push_back(fmt::format("the graph has no variable '{}'{}", name, nearest_variables(name, names)));
-    else if (LocalType type = type_of(graph, name); !(type == value.type())) wrong.push_back(fmt::format("variable '{}' is {}, not {}", name, to_string(type), to_string(value.type())));
+    else if (LocalType type = type_of(graph, name); !(type == value.type())) {
+      wrong.push_back(fmt::format("variable '{}' is {}, not {} as given", name, to_string(type), to_string(value.type())));
+      if (how_to.empty()) how_to = conversion(type, value.type());
+    }
   }
-  if (!wrong.empty()) throw UserError(listed(wrong, "; "));
+  if (!wrong.empty()) throw UserError(listed(wrong, "; ") + how_to);
 }
 
 State read_weights(const std::string& file) { return file.ends_with(".npz") ? read_npz(file) : read_safetensors(file); }

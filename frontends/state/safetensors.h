@@ -15,7 +15,7 @@ namespace belfry {
 using TensorMap = std::map<std::string, HostTensor>;
 using TextMap = std::map<std::string, std::string>;
 
-/// All tensors of a file, of F32, F64, I32, I64, U8 and BOOL; the `__metadata__` texts go to `metadata` if given.
+/// All tensors of a file, of F32, F64, F16, BF16, I32, I64, U8 and BOOL; the `__metadata__` texts go to `metadata` if given.
 /// UserError with file, tensor and byte for anything that is not a whole, gapless safetensors file of at most 100,000,000 header bytes.
 TensorMap read_safetensors(const std::filesystem::path& path, TextMap* metadata = nullptr);
 /// The same from memory; `name` stands for the file in errors.

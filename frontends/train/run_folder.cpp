@@ -123,6 +123,16 @@ void remove_run(const fs::path& folder) {
   for (const char* part : kParts) fs::remove_all(folder / part);
 }
 
+bool is_part_of_run(const fs::path& folder, const fs::path& file) {
+  std::error_code error;
+  const fs::path run = fs::weakly_canonical(fs::absolute(folder), error), at = fs::weakly_canonical(fs::absolute(file), error);
+  const std::string kept = read_run_facts(folder).checkpoints;
+  auto lies_in = [&](const fs::path& dir) { return std::mismatch(dir.begin(), dir.end(), at.begin(), at.end()).first == dir.end(); };
+  if (std::any_of(std::begin(kParts), std::end(kParts), [&](const char* part) { return lies_in(run / part); })) return true;
+  const std::string name = at.filename().string();
+  return !kept.empty() && at.parent_path() == fs::weakly_canonical(run / kept, error) && (name.starts_with("step-") || name == best_checkpoint({}).filename());
+}
+
 bool is_run_folder(const fs::path& folder) {
   std::error_code error;
   return fs::is_regular_file(folder / kRecord, error);

@@ -42,6 +42,9 @@ void write_run_folder(const std::filesystem::path& folder, Session& session, con
 /// Takes away what a run has in its folder; checkpoints stay.
 void remove_run(const std::filesystem::path& folder);
 
+/// Whether a file of this name is a part of the run in the folder, or one of its checkpoints. UserError where the folder is no run's.
+bool is_part_of_run(const std::filesystem::path& folder, const std::filesystem::path& file);
+
 struct RunFolder {
   Graph graph;                            ///< without the optimizer
   State weights = {};                     ///< its variables; where the run evaluated with moving averages, these

@@ -172,6 +172,8 @@ TEST(Cifar10, is_distorted_in_windows_and_keeps_its_test_images) {
   const Pixels pixels = pixels_of(folder.path(), {}).value();
   EXPECT_EQ(pictures_of(bytes, {24, 24, 3}, pixels), plain.test.columns.at("image"));
   EXPECT_NE(message_of([&] { pictures_of(bytes, {20, 24, 1}, pixels); }).find("do not fit: u8 (n, 32, 32, 1) is expected"), std::string::npos);
+  EXPECT_NE(message_of([&] { pictures_of(HostTensor(u8, {24, 24, 3}), {24, 24, 3}, pixels); }).find("add the axis of rows"), std::string::npos);
+  EXPECT_NE(message_of([&] { pictures_of(HostTensor(u8, {5, 3, 24, 24}), {24, 24, 3}, pixels); }).find("channels come last"), std::string::npos);
   write_file(folder / "batches.meta.txt", "airplane\nautomobile\n\n");
   EXPECT_EQ(class_names(folder.path(), {}), (std::vector<std::string>{"airplane", "automobile"}));
 }

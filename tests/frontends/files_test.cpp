@@ -53,6 +53,13 @@ TEST_F(Files, a_folder_without_rights_is_refused) {
   EXPECT_NE(message_of([&] { write_file(folder_ / "x", "x"); }).find("choose a place where you have the rights"), std::string::npos);
 }
 
+TEST_F(Files, a_file_that_may_not_be_read_says_so) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may read everything";
+  write_file(folder_ / "x", "x");
+  std::filesystem::permissions(folder_ / "x", std::filesystem::perms::owner_write);
+  EXPECT_TRUE(says([&] { read_file(folder_ / "x"); }, {"cannot read: Permission denied; reading it wants rights"}));
+}
+
 TEST(Sha256, is_that_of_the_standard) {
   auto of = [](const std::string& text) { return sha256(std::as_bytes(std::span(text))); };
   EXPECT_EQ(of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");

@@ -168,6 +168,7 @@ TEST(Mistakes, feeds_of_another_layout_or_type_are_told_the_way_out) {
   const HostTensor column(i64, {4, 1}), float64(f64, {4, 6, 5, 3});
   EXPECT_TRUE(says([&] { session.step({{"image", HostTensor(f32, {4, 6, 5, 3})}, {"label", column}}); }, {"'label' is i64(4, 1), but the input is i32(batch); axes of 1 are all that differs"}));
   EXPECT_TRUE(says([&] { session.predict({{"image", float64}}); }, {"is f64(4, 6, 5, 3), but the input is f32(batch, 6, 5, 3); converted(tensor, f32)"}));
+  EXPECT_TRUE(says([&] { session.predict({{"image", HostTensor(u8, {4, 6, 5, 3})}}); }, {"converted(tensor, f32)", "pictures_of(tensor, size, pixels)"}));
   const std::string message = message_of([&] { session.step({{"image", other}, {"label", label}}); });
   EXPECT_NE(message.find("f32(4, 6, 4, 3), but"), message.npos) << message;
   EXPECT_EQ(message.find("channels"), message.npos) << message;

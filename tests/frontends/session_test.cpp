@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
@@ -70,6 +72,24 @@ TEST(Session, refuses_a_second_thread_while_one_is_inside) {
   other.join();
   EXPECT_GT(refused, 0);
   EXPECT_NO_THROW(session.run(feeds));
+}
+
+TEST(Session, whose_threads_began_is_refused_in_a_fork) {
+  const Graph graph = built("batch_norm");
+  auto session = std::make_unique<Session>(graph, Single{.threads = 1});
+  const auto feeds = feeds_for(graph, 6);
+  session->run(feeds);
+  const pid_t child = ::fork();
+  if (!child) {
+    ::alarm(60);
+    bool refused = says([&] { session->run(feeds); }, {"make a Session after fork()"}) && says([&] { session->prepare({3}); }, {"make a Session after fork()"});
+    session.reset();  // joins nobody
+    ::_exit(refused ? 7 : 8);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
+  EXPECT_NO_THROW(session->run(feeds));
 }
 
 TEST(Session, refuses_strategies_without_devices_or_functions) {

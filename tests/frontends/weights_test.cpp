@@ -101,5 +101,17 @@ TEST(Weights, that_are_not_among_those_of_a_state_are_given_back_by_name) {
   EXPECT_TRUE(says([&] { session.load_state({{"norm/bta", HostTensor(f32, {5})}, {"norm/beta", HostTensor(f32, {6})}}); }, {"'norm/bta'; did you mean norm/beta", "'norm/beta' is f32(5), not f32(6)"}));
 }
 
+TEST(Weights, of_another_precision_say_how_they_become_those_of_here) {
+  Session session(normed(Sgd{}));
+  State halves, others;
+  for (const auto& [name, value] : session.weights()) {
+    halves.emplace(name, converted(value, f16));
+    others.emplace(name + "_bn_folded", value);
+  }
+  EXPECT_TRUE(says([&] { session.load_state(halves); }, {"not f16(", "as given", "and 1 more; converted(tensor, f32)"}));
+  EXPECT_TRUE(says([&] { session.load_weights(halves); }, {"of another type: ", "and 1 more; converted(tensor, f32), or numpy's astype"}));
+  EXPECT_TRUE(says([&] { session.load_weights(others); }, {"and 1 more; unknown: "}));
+}
+
 }  // namespace
 }  // namespace belfry::test

@@ -71,6 +71,8 @@ TEST(HostTensors, check_their_dtype_and_count) {
   EXPECT_TRUE(says([&] { t.data<double>(); }, {"f32 was read as f64"}));
   EXPECT_TRUE(says([&] { t.item<float>(); }, {"item()", "(2)"}));
   EXPECT_TRUE(says([] { HostTensor::of<float>({3}, {1, 2}); }, {"2 values for the shape (3)"}));
+  EXPECT_TRUE(says([] { HostTensor(f32, {-1, 2}); }, {"f32(-1, 2)", "negative size"}));
+  EXPECT_TRUE(says([] { HostTensor(f32, {-1, -2}); }, {"negative size"}));
 }
 
 }  // namespace

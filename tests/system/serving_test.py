@@ -74,6 +74,48 @@ def check_photos(folder, belfry):
     expect(done.returncode == 0 and json.loads((folder / "seen/run.json").read_text(encoding="utf-8"))["steps"] == 3, f"--overwrite: {done}")
 
 
+def check_places(folder, belfry, pixels, labels, accuracy):
+    """Where answers may be written, what is said of them, and what is no feed."""
+    kept = {name: (folder / name).read_bytes() for name in ("run/state.safetensors", "run/graph.json", "bytes.npy")}
+    for out, words in (("run/state.safetensors", "belongs to the run"), ("run/graph.json", "belongs to the run"), ("run/ck/step-00000032.safetensors", "belongs to the run"), ("bytes.npy", "read here"), ("scores.json", ".safetensors, .npz or")):
+        done = belfry("predict", "run", "--feed", "bytes.npy", "--out", out)
+        expect(done.returncode == 1 and words in done.stderr and not done.stdout, f"predict --out {out}: {done}")
+    expect(all((folder / name).read_bytes() == data for name, data in kept.items()), "predict wrote over what is refused")
+    done = belfry("predict", "run", "--feed", "bytes.npy", "--out", "scores.npy")
+    expect(done.returncode == 0 and (folder / "scores.npy").read_bytes().startswith(b"\x93NUMPY"), f"predict --out scores.npy: {done.stderr}")
+    with zipfile.ZipFile(folder / "two.npz", "w") as feeds:
+        feeds.writestr("image.npy", npy("|u1", (64, 28, 28), pixels))
+        feeds.writestr("label.npy", npy("|u1", (64,), labels))
+    done = belfry("run", "run", "--feed", "two.npz", "--out", "two.npy")
+    expect(done.returncode == 1 and "holds one array" in done.stderr, f"run --out two.npy: {done}")
+
+    # Bytes in arrays are scaled by what the run knows, in evaluate as in predict.
+    done = belfry("evaluate", "run", "--data", "two.npz", "--json")
+    expect(done.returncode == 0 and abs(json.loads(done.stdout)["means"]["accuracy"] - accuracy) < 1e-4, f"evaluate of bytes: {done}, not {accuracy}")
+
+    # Values that are no numbers are told of, by row.
+    rows = [0.5] * (4 * 784)
+    rows[784 + 3] = rows[3 * 784] = float("nan")
+    (folder / "nan.npy").write_bytes(npy("<f4", (4, 28, 28, 1), struct.pack(f"<{len(rows)}f", *rows)))
+    done = belfry("predict", "run", "--feed", "nan.npy", "--json")
+    expect(done.returncode == 0 and "row 1: '" in done.stderr and "no number (nan), and so in 2 rows in all" in done.stderr and '"nan"' in done.stdout, f"nan: {done}")
+
+    # Feeds that do not fit say so in the words of files.
+    (folder / "lone.npy").write_bytes(npy("<f4", (28, 28, 1), struct.pack("<784f", *rows[:784])))
+    (folder / "lone8.npy").write_bytes(npy("|u1", (28, 28), pixels[:784]))
+    (folder / "x.bmp").write_bytes(b"BM" + bytes(80))
+    (folder / "net.onnx").write_bytes(b"\x08\x07" + bytes(80))
+    for feed, words in (("lone.npy", ("lone.npy: 'image' is f32(28, 28, 1)", "add the axis of rows")), ("lone8.npy", ("lone8.npy: ", "u8(28, 28)", "add the axis of rows")), ("x.bmp", ("a BMP picture, which is not read", ".png")), ("net.onnx", ("ONNX net, which is not read",))):
+        done = belfry("predict", "run", "--feed", feed)
+        expect(done.returncode == 1 and all(w in done.stderr for w in words) and "HostTensor" not in done.stderr, f"predict of {feed}: {done}")
+    done = belfry("predict", "run", "--feed", "photos/dark/00.png", "x.bmp")
+    expect(done.returncode == 1 and "x.bmp: is a BMP picture" in done.stderr, f"a BMP beside a PNG: {done}")
+    done = belfry("predict", "net.onnx", "--feed", "bytes.npy")
+    expect(done.returncode == 1 and "ONNX file, which is not read" in done.stderr, f"a net of ONNX: {done}")
+    done = belfry("show", "run", "--memory")
+    expect(done.returncode == 2 and "belfry place run -o plan.json" in done.stderr, f"show --memory of a run: {done}")
+
+
 def check_digits(folder, belfry):
     belfry("data", "digits", "--out", "digits", "--train", "256", "--test", "64")
     train = ["train", "mnist_cnn", "--data", "digits", "--batch", "16", "--epochs", "2", "--checkpoints", "run/ck", "--out", "run"]
@@ -100,6 +142,15 @@ def check_digits(folder, belfry):
         right = sum(int(re.search(r"class (\d)", line)[1]) == label for line, label in zip(done.stdout.splitlines(), labels))
         expect(abs(right / 64 - accuracy) < 1e-4, f"{kind}: {right} of 64 are right, and {accuracy} of the evaluation")
     expect(outs[0] == outs[1], "bytes and floats give other scores")
+    # A pixel a column is the same bytes.
+    (folder / "flat.npy").write_bytes(npy("|u1", (64, 784), pixels))
+    done = belfry("predict", "run", "--feed", "flat.npy", "--out", "flat.safetensors")
+    expect(done.returncode == 0 and (folder / "flat.safetensors").read_bytes() == outs[0], f"bytes with a pixel a column: {done.stderr}")
+    with zipfile.ZipFile(folder / "flat.npz", "w") as feeds:
+        feeds.writestr("image.npy", (folder / "flat.npy").read_bytes())
+    done = belfry("predict", "run", "--feed", "flat.npz", "--out", "flat.safetensors")
+    expect(done.returncode == 0 and (folder / "flat.safetensors").read_bytes() == outs[0], f"bytes with a pixel a column in a .npz: {done.stderr}")
+    check_places(folder, belfry, pixels, labels, accuracy)
     (folder / "wide.npy").write_bytes(npy("<f4", (64, 28, 28, 1), struct.pack(f"<{len(pixels)}f", *pixels)))
     done = belfry("predict", "run", "--feed", "wide.npy", "--top", "1")
     expect(done.returncode == 0 and "0 to 255 and go in as they are" in done.stderr, f"numbers of 0 to 255 into a net that knows 0 to 1: {done.stderr}")
