@@ -70,9 +70,10 @@ class Looker {
   /// Where it does not fit as it is, with values computed again and with smaller towers too, if `again`.
   void at(const Strategy& s, bool again) {
     if (!look(s) || !again || !lacks_memory()) return;
-    if (!options_.recompute.stretches)
-      for (int stretches : {4, 16}) look(recomputing(s, stretches));
-    for (std::optional<Strategy> next = smaller(s); next && look(*next) && lacks_memory();) next = smaller(*next);
+    const std::vector<int> all_stretches = options_.recompute.stretches ? std::vector<int>{} : std::vector<int>{4, 16};
+    for (int stretches : all_stretches) look(recomputing(s, stretches));
+    bool fits = fits_smaller(s);
+    for (int stretches : all_stretches) fits = fits || fits_smaller(recomputing(s, stretches));
   }
 
   /// Of those that are worth a look around them and had none, the fastest.
@@ -95,6 +96,12 @@ class Looker {
       least_ = std::min(least_, c.seconds);
     }
     return true;
+  }
+
+  bool fits_smaller(const Strategy& s) {
+    for (std::optional<Strategy> next = smaller(s); next && look(*next); next = smaller(*next))
+      if (!lacks_memory()) return true;
+    return false;
   }
 
   bool lacks_memory() const { return !found.back().refused.empty() && found.back().peak; }

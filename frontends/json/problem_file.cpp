@@ -17,7 +17,7 @@ std::string rule_name(const PlanNode& n) { return n.scope == Scope::tower ? "tow
 namespace {
 
 /// What place() puts in itself, or computes where it is read, is none of a placer's business.
-bool is_free(const PlanNode& n) { return n.op != kInput && n.op != kFetch && n.op != kSplit && !changes_nothing(n) && !(n.def && n.def->source && n.scope != Scope::state); }
+bool is_free(const PlanNode& n) { return !n.again && n.op != kInput && n.op != kFetch && n.op != kSplit && !changes_nothing(n) && !(n.def && n.def->source && n.scope != Scope::state); }
 
 const Variant* variant_of(const PlanNode& n) {
   const auto& all = n.scope == Scope::tower ? n.by_class : n.by_group;

@@ -198,6 +198,7 @@ class Lives {
       if (!chosen_.contains(l.device)) continue;
       const PlanNode& n = plan.nodes[static_cast<std::size_t>(l.node)];
       if (is_op(n, kInput)) continue;  // read where the caller's memory lies
+      if (const std::int64_t scratch = steps.steps[s].variant->scratch_bytes) of_device_[l.device].push_back({static_cast<int>(s), -1, l.begin, l.end, scratch});
       for (ValueIndex v : n.outputs) {
         if (!plan.value(v).read || donated.contains(v)) continue;
         auto at = last.find({static_cast<int>(s), v});
@@ -237,7 +238,7 @@ class Lives {
  private:
   struct Life {
     int step;
-    ValueIndex value;
+    ValueIndex value;  // -1: the scratch of a kernel
     double begin, end;
     std::int64_t bytes;
   };
@@ -275,8 +276,9 @@ class Lives {
   }
 
   std::string name(const Life& l) const {
-    const int tower = f_.launches[static_cast<std::size_t>(l.step)].tower;
-    return tower < 0 ? plan_.value(l.value).name : fmt::format("tower_{}/{}", tower, plan_.value(l.value).name);
+    const ForecastLaunch& launch = f_.launches[static_cast<std::size_t>(l.step)];
+    const std::string& name = l.value < 0 ? plan_.nodes[static_cast<std::size_t>(launch.node)].name : plan_.value(l.value).name;
+    return (l.value < 0 ? "scratch of " : "") + (launch.tower < 0 ? name : fmt::format("tower_{}/{}", launch.tower, name));
   }
 
   const PlacedGraph& plan_;

@@ -213,6 +213,26 @@ TEST(Choose, says_why_what_does_not_fit_was_refused_and_computes_again_where_tha
   EXPECT_THAT(message_of([&] { choose(graph, only, machine_of(1, 1e12, 1e10, whole / 50), batch); }), testing::AllOf(testing::HasSubstr("no strategy can be taken"), testing::HasSubstr("--recompute 16")));
 }
 
+TEST(Choose, takes_smaller_towers_that_compute_again_where_neither_alone_fits) {
+  auto graph = layered(12, 64);
+  const std::int64_t batch = 64;
+  Cluster host = sim_cluster(0);
+  auto peak = [&](int towers, int stretches) {
+    PlaceOptions options;
+    options.recompute.stretches = stretches;
+    return device_bytes(place(graph, to_strategy(Single{.towers = towers}), host, batch, options))[0].total();
+  };
+  std::int64_t alone = std::min({peak(1, 4), peak(1, 16)}), both = alone;
+  for (int t = 2; t <= 1024; t *= 2) {
+    alone = std::min(alone, peak(t, 0));
+    both = std::min({both, peak(t, 4), peak(t, 16)});
+  }
+  ASSERT_LT(both, alone - 64);
+  host.devices[0].memory = both + 64;
+  const std::vector<Candidate> found = choose(graph, to_strategy(Auto{.devices = {cpu(0)}}), host, batch);
+  EXPECT_THAT(describe(found.front().strategy), testing::AllOf(testing::HasSubstr("towers="), testing::HasSubstr("--recompute ")));
+}
+
 TEST(Choose, takes_smaller_towers_where_whole_ones_do_not_fit) {
   auto graph = layered(2, 64);
   const std::int64_t batch = 4096;
