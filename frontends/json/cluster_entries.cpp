@@ -161,12 +161,14 @@ void refuse_idle_links(const JsonDocument& d, const JsonValue& links, const Clus
   for (const ClusterLink& l : cluster.links)
     for (const DeviceId& id : l.devices)
       if (std::string to = place_at(l.to, id); !spaces.contains(to)) joined[std::move(to)].insert(id);
-  for (std::size_t k = 0; k < cluster.links.size(); ++k)
+  for (std::size_t k = 0; k < cluster.links.size(); ++k) {
+    const bool of_hosts = JsonObject(d, links.items[k]).find("hosts");  // of which there may be one
     for (const DeviceId& id : cluster.links[k].devices) {
       const std::string to = place_at(cluster.links[k].to, id);
       if (to == cluster.space(cluster.at(id))) d.fail(links.items[k], fmt::format("is a link from {} to itself, '{}': leave it out of \"devices\", or name another end", to_string(id), to));
-      if (joined.contains(to) && joined[to].size() < 2) d.fail(links.items[k], fmt::format("'{}' joins {} alone: a switch joins several; a device is written cpu:0", to, to_string(id)));
+      if (!of_hosts && joined.contains(to) && joined[to].size() < 2) d.fail(links.items[k], fmt::format("'{}' joins {} alone: a switch joins several; a device is written cpu:0", to, to_string(id)));
     }
+  }
 }
 
 Cluster cluster_of(const JsonDocument& d, const JsonValue& v) {
