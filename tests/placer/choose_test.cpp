@@ -215,7 +215,7 @@ TEST(Choose, says_why_what_does_not_fit_was_refused_and_computes_again_where_tha
 
 TEST(Choose, takes_smaller_towers_that_compute_again_where_neither_alone_fits) {
   auto graph = layered(12, 64);
-  const std::int64_t batch = 64;
+  const std::int64_t batch = 1 << 18;
   Cluster host = sim_cluster(0);
   auto peak = [&](int towers, int stretches) {
     PlaceOptions options;

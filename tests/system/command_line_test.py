@@ -216,7 +216,8 @@ with tempfile.TemporaryDirectory() as folder:
     of = {n["name"]: n["of"] for n in problem["nodes"] if "of" in n}
     expect(set(at.values()) == {"gpu:2", "gpu:3"}, f"the devices of a placer's answer: {at}")
     expect({at.get(name) for name in of if name.startswith("tower_*/gradient/")} == {"gpu:2", "gpu:3"}, f"gradients of a placer's answer: {at}")
-    expect([name for name in of if at.get(name) != at.get(of[name] if of[name] in at else "tower_*/" + of[name])] == [], f"what follows in a placer's answer: {at}")
+    heads = {name: head for name in of for head in (of[name], "tower_*/" + of[name]) if head in at}  # others are computed inside a fused node
+    expect(len(heads) > 5 and [name for name, head in heads.items() if at.get(name) != at[head]] == [], f"what follows in a placer's answer: {at}")
     pathlib.Path(folder, "alone.json").write_text(json.dumps({**cut, "placement": [rule for rule in cut["placement"] if rule["match"] not in of]}), encoding="utf-8")
     seconds = [json.loads(here("forecast", "mlp", "--cluster", "p100x8", "--placement", file, "--json").stdout)["seconds"] for file in ("cut_of_two.json", "alone.json")]
     expect(seconds[0] < seconds[1], f"a placer's answer takes {seconds[0]} s, with gradients and updates on one device {seconds[1]}")
