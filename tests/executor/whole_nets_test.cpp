@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <random>
 
 #include <belfry/belfry.h>
@@ -56,6 +57,7 @@ std::map<std::string, HostTensor> feeds_of(const Graph& graph, std::int64_t batc
 class WholeNet : public testing::TestWithParam<Small> {};
 
 TEST_P(WholeNet, has_the_same_bits_on_any_devices) {
+  if (!std::getenv("BELFRY_EXHAUSTIVE") && (GetParam().name == "inception_resnet_v2" || GetParam().name == "resnet101")) GTEST_SKIP() << "of what others have, more: BELFRY_EXHAUSTIVE=1 runs it";
   constexpr int kTowers = 3;
   const int steps = GetParam().differences ? 2 : 1;
   constexpr std::int64_t kRows = 4;
