@@ -84,6 +84,9 @@ std::vector<DeviceId> parse_devices(std::string_view text) {
   std::sort(sorted.begin(), sorted.end());
   if (auto twin = std::adjacent_find(sorted.begin(), sorted.end()); twin != sorted.end())
     throw UserError(fmt::format("device {} is named twice in '{}'", to_string(*twin), text));
+  auto whole_and_slice = [](const DeviceId& a, const DeviceId& b) { return a.slice < 0 && b.slice >= 0 && b.whole() == a; };  // neighbours where sorted
+  if (auto both = std::adjacent_find(sorted.begin(), sorted.end(), whole_and_slice); both != sorted.end())
+    throw UserError(fmt::format("'{}' names {} and its slice {}, which are one GPU; name its slices alone, or the whole", text, to_string(both[0]), to_string(both[1])));
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <belfry/graph/plan/collectives.h>
@@ -138,22 +139,23 @@ std::string ring_of(const PlacedGraph& plan, const PlanNode& n) {
 }  // namespace
 
 std::string arithmetic_hash(const PlacedGraph& plan) {
-  std::string text = fmt::format("{} {} {} {}\n", plan.towers, plan.batch, to_string(plan.combine), plan.threads);
+  std::vector<std::string> lines = {fmt::format("{} {} {} {}", plan.towers, plan.batch, to_string(plan.combine), plan.threads)};
   // The value itself, whatever brings it here: moves change no bits, and a device's join is along the same tree.
   auto source = [&](ValueIndex v) {
     while (changes_nothing(plan.maker(v))) v = plan.maker(v).inputs[0];
     return plan.maker(v).again ? plan.graph->name_of({plan.maker(v).user, plan.value(v).output}) : plan.value(v).name;
   };
   std::map<NodeId, std::string> kernels;  // of what is computed again, too
-  const bool any_again = std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.again; });
+  if (std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.again; }))
+    for (const PlanNode& n : plan.nodes)
+      if (!n.again && n.user >= 0 && !changes_nothing(n) && n.op != kFetch) kernels[n.user] = kernels_of(plan, n);
   for (const PlanNode& n : plan.nodes) {
     if (n.again) {
-      if (const std::string other = kernels_of(plan, n); other != kernels[n.user]) text += fmt::format("{} by {}\n", n.name, other);
+      if (const std::string other = kernels_of(plan, n); other != kernels[n.user]) lines.push_back(fmt::format("{} by {}", n.name, other));
       continue;
     }
     if (changes_nothing(n) || n.op == kFetch) continue;
-    if (any_again && n.user >= 0) kernels[n.user] = kernels_of(plan, n);
-    text += fmt::format("{} {}(", n.name, n.op);
+    std::string text = fmt::format("{} {}(", n.name, n.op);
     for (ValueIndex v : n.inputs) text += (v < 0 ? "-" : source(v)) + ",";
     text += ")" + text_of(n.attributes);
     for (const Member& m : n.members) {
@@ -163,9 +165,11 @@ std::string arithmetic_hash(const PlacedGraph& plan) {
     const bool by_library = std::any_of(n.by_group.begin(), n.by_group.end(), [](const Variant& v) { return v.kernel == kNccl; });
     if (n.sum == SumWay::ring || (by_library && n.owners >= 0)) text += ring_of(plan, n);
     for (ValueIndex v : n.outputs) text += to_string(plan.value(v).type) + to_string(plan.value(v).state);
-    text += " " + kernels_of(plan, n) + "\n";
+    lines.push_back(text + " " + kernels_of(plan, n));
   }
-  for (auto [variable, u] : plan.updates) text += fmt::format("{} becomes {}\n", plan.value(variable).name, source(u));
+  for (auto [variable, u] : plan.updates) lines.push_back(fmt::format("{} becomes {}", plan.value(variable).name, source(u)));
+  std::sort(lines.begin(), lines.end());  // in whatever order a file lists its nodes
+  const std::string text = fmt::format("{}", fmt::join(lines, "\n"));
   return hex(XXH3_128bits(text.data(), text.size()));
 }
 

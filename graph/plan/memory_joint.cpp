@@ -65,6 +65,18 @@ class JointPlacer {
     bool meet(std::size_t i, std::size_t j) const { return meets[i * pieces.size() + j]; }
   };
 
+  /// Where regions and the frames of classes end.
+  struct Ends {
+    std::vector<std::int64_t> regions, frames;
+    bool add(const Piece& p, std::int64_t offset) {  // says whether one grew
+      std::int64_t& end = (p.item ? regions : frames)[p.owner];
+      const bool grows = offset + p.size > end;
+      if (grows) end = offset + p.size;
+      return grows;
+    }
+  };
+  Ends no_ends() const { return {std::vector<std::int64_t>(j_.groups.size()), std::vector<std::int64_t>(j_.keys.size())}; }
+
   bool is_enough() const { return had_ <= least_ + least_ / 200; }
 
   /// First fit in this order; gives the place in it of what ends last.
@@ -118,25 +130,17 @@ class JointPlacer {
     for (std::size_t k = 0; k < count; ++k) is_large[by_size[k]] = true;
     const std::vector<std::size_t>& start = best_order_.empty() ? by_size : best_order_;
     std::copy_if(start.begin(), start.end(), std::back_inserter(large), [&](std::size_t i) { return is_large[i]; });
-    auto bytes = [&] {
-      for (std::size_t i = 0; i < offsets_.size(); ++i)
-        if (!is_large[i]) offsets_[i] = -j_.pieces[i].size;
-      fit(large, kHigh);
-      return bytes_of(offsets_);
-    };
-    std::int64_t now = bytes();
+    std::int64_t now = fit_within(large, kHigh);
     for (int key = 0; key < kSorts; ++key) {
       std::vector<std::size_t> other = large;
       sort(other, key, 0);
-      std::swap(large, other);
-      if (const std::int64_t all = bytes(); all < now) now = all;
-      else std::swap(large, other);
+      if (const std::int64_t all = fit_within(other, now - 1); all < now) now = all, large = std::move(other);
     }
     std::minstd_rand random;  // the same everywhere
     for (; swaps-- > 0 && left_ >= 2 * pairs_ + each; left_ -= each) {
       std::size_t &a = large[random() % count], &b = large[random() % count];
       std::swap(a, b);
-      if (const std::int64_t other = bytes(); other <= now) now = other;
+      if (const std::int64_t other = fit_within(large, now); other <= now) now = other;
       else std::swap(a, b);
     }
     for (const bool frames_first : {false, true}) {
@@ -210,20 +214,19 @@ class JointPlacer {
     }
   }
 
-  /// Bytes of all devices of the groups, given where a region and the frames of classes end.
+  /// Bytes of all devices of the groups.
   std::int64_t bytes_of(const std::vector<std::int64_t>& offsets) const {
-    const Jointly& j = j_;
-    std::vector<std::int64_t> regions(j.groups.size()), frames(j.keys.size());
-    for (std::size_t i = 0; i < j.pieces.size(); ++i) {
-      const Piece& p = j.pieces[i];
-      std::int64_t& end = (p.item ? regions : frames)[p.owner];
-      end = std::max(end, offsets[i] + p.size);
-    }
+    Ends ends = no_ends();
+    for (std::size_t i = 0; i < j_.pieces.size(); ++i) ends.add(j_.pieces[i], offsets[i]);
+    return bytes_of(ends);
+  }
+
+  std::int64_t bytes_of(const Ends& ends) const {
     std::int64_t out = 0;
-    for (std::size_t g = 0; g < j.groups.size(); ++g) {
-      std::int64_t end = regions[g];
-      for (const FrameKey& k : frames_on(j.groups[g])) end = std::max(end, frames[static_cast<std::size_t>(std::lower_bound(j.keys.begin(), j.keys.end(), k) - j.keys.begin())]);
-      out += end * static_cast<std::int64_t>(plan_.groups[j.groups[g]].devices.size());
+    for (std::size_t g = 0; g < j_.groups.size(); ++g) {
+      std::int64_t end = ends.regions[g];
+      for (const FrameKey& k : frames_on(j_.groups[g])) end = std::max(end, ends.frames[static_cast<std::size_t>(std::lower_bound(j_.keys.begin(), j_.keys.end(), k) - j_.keys.begin())]);
+      out += end * static_cast<std::int64_t>(plan_.groups[j_.groups[g]].devices.size());
     }
     return out;
   }
@@ -239,6 +242,20 @@ class JointPlacer {
       take(taken_, {offsets_[i], offsets_[i] + size, i});
     }
     return order.size();
+  }
+
+  /// First fit in an order of some pieces: bytes of them alone, or the first sum above `most` that it comes to.
+  std::int64_t fit_within(const std::vector<std::size_t>& order, std::int64_t most) {
+    taken_.clear();
+    Ends ends = no_ends();
+    std::int64_t all = 0;
+    for (std::size_t i : order) {
+      const Piece& p = j_.pieces[i];
+      const std::int64_t at = first_gap(taken_, p.size, [&](std::size_t other) { return j_.meet(i, other); });
+      take(taken_, {at, at + p.size, i});
+      if (ends.add(p, at) && (all = bytes_of(ends)) > most) break;
+    }
+    return all;
   }
 
   /// Bytes of what is in use at once: no layout takes less.

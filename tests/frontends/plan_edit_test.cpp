@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <belfry/frontends/json/placement_file.h>
@@ -37,6 +38,16 @@ TEST(PlanText, of_another_format_is_refused_with_the_way_out) {
     text.replace(text.find(head), head.size(), std::string(R"("belfry": )") + format);
     EXPECT_NE(message_of([&] { read_back(text, plan); }).find(words), std::string::npos) << text.substr(0, 200);
   }
+}
+
+TEST(PlanText, has_one_arithmetic_hash_in_whatever_order_its_lines_are) {
+  auto graph = graph_of("decay");
+  const PlacedGraph plan = placed_over(graph, 2);
+  const std::string text = write_plan(plan), one = line_of(text, plan.nodes[0].name), two = line_of(text, plan.nodes[1].name);
+  ASSERT_NE(text.find(one + "\n"), text.npos);
+  const PlacedGraph turned = read_back(swapped(swapped(swapped(text, one, "*"), two, one), "*", two), plan);
+  EXPECT_EQ(turned.nodes[0].name, plan.nodes[1].name);
+  EXPECT_EQ(arithmetic_hash(turned), plan.arithmetic_hash);
 }
 
 TEST(PlanEdit, after_a_hand_edit_the_verifier_objects_and_placing_anew_verifies) {
@@ -240,6 +251,8 @@ TEST(ClusterFile, reads_back_and_refuses_what_is_no_machine) {
   auto of = [](const std::string& text) { return message_of([&] { read_cluster(text, "c.json"); }); };
   EXPECT_NE(of(R"({"belfry": 1, "devices": [{"devices": "sim:0-1"}]})").find("needs a cpu device on host 0"), std::string::npos);
   EXPECT_NE(of(R"({"belfry": 1, "devices": [{"devices": "cpu:0"}, {"devices": "cpu:0-1"}]})").find("device cpu:0 is named twice"), std::string::npos);
+  for (auto [some, more] : {std::pair("gpu:0-1", "gpu:1/0"), {"gpu:1/0", "gpu:0-1"}})
+    EXPECT_NE(of(fmt::format(R"({{"belfry": 1, "devices": [{{"devices": "cpu:0"}}, {{"devices": "{}"}}, {{"devices": "{}"}}]}})", some, more)).find("/devices/2/devices: gpu:1 and a slice of it are one GPU"), std::string::npos) << some;
   EXPECT_NE(of(R"({"belfry": 1, "unlinked": [["cpu:0", "cpu:7"]], "devices": [{"devices": "cpu:0"}]})").find("no device has the memory space 'cpu:7'"), std::string::npos);
   EXPECT_NE(of(R"({"belfry": 1, "devices": [{"devices": "cpu:0", "memory": -1}]})").find("/devices/0/memory: is -1"), std::string::npos);
 }

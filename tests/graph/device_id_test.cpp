@@ -36,6 +36,8 @@ TEST(DeviceLists, read_back_what_they_print) {
 
 TEST(DeviceLists, refuse_twins_and_broken_ranges) {
   EXPECT_TRUE(says([] { parse_devices("sim:0-3,sim:2"); }, {"sim:2 is named twice", "sim:0-3,sim:2"}));
+  EXPECT_TRUE(says([] { parse_devices("gpu:1/0,gpu:0-1"); }, {"names gpu:1 and its slice gpu:1/0", "name its slices alone, or the whole"}));
+  EXPECT_EQ(parse_devices("gpu:0,gpu:1/0,gpu:1/1").size(), 3u);
   for (const char* wrong : {"sim:3-1", "sim:0-", "sim:-2", "gpu:0/0-1", "sim:0-99999999", "cpu:0,", ",cpu:0", "0,1"}) EXPECT_TRUE(says([&] { parse_devices(wrong); }, {"is no device"})) << wrong;
 }
 
