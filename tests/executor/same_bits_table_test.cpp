@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <iostream>
+#include <utility>
 
 #include <fmt/format.h>
 #include <xxhash.h>
@@ -17,18 +18,21 @@
 namespace belfry::test {
 namespace {
 
-constexpr int kTableTowers = 4, kTableSteps = 20;
+constexpr int kTableSteps = 20;
 constexpr std::int64_t kTableRows = 10;  // towers of unlike shares
 
-std::vector<NamedStrategy> table_strategies(const std::vector<DeviceId>& d) {
-  const int T = kTableTowers;
+std::vector<NamedStrategy> table_strategies(const std::vector<DeviceId>& d, int T) {
   std::vector<NamedStrategy> out;
   auto add = [&](const char* name, const auto& s) { out.push_back({name, to_strategy(s)}); };
   add("towers, variables on cpu:0", Towers{.devices = d, .variables = cpu(0), .towers = T, .threads = 1});
   add("towers, variables on the last", Towers{.devices = d, .variables = d.back(), .towers = T, .threads = 1});
   add("towers, variables spread", Towers{.devices = d, .spread = true, .towers = T, .threads = 1});
+  add("towers, variables chosen", Towers{.devices = d, .towers = T, .threads = 1, .chosen = true});
   add("mirrored", Mirrored{.devices = d, .towers = T, .threads = 1});
+  add("mirrored, hierarchical", Mirrored{.devices = d, .towers = T, .threads = 1, .reduction = Reduce::hierarchical});
+  add("mirrored, reduce-to-one", Mirrored{.devices = d, .towers = T, .threads = 1, .reduction = Reduce::to_one});
   add("sharded", Sharded{.devices = d, .towers = T, .threads = 1});
+  add("sharded, hierarchical", Sharded{.devices = d, .towers = T, .threads = 1, .reduction = Reduce::hierarchical});
   add("parameter_server, synchronous", ParameterServer{.devices = d, .servers = d, .towers = T, .threads = 1});
   add("auto", Auto{.devices = d, .towers = T, .threads = 1});
   add("layers", Layers{.devices = d, .towers = T, .threads = 1});
@@ -80,31 +84,34 @@ std::string trained_hash(const PlacedGraph& made) {
   return fmt::format("{:016x}", hash);
 }
 
-class SameBitsTable : public testing::TestWithParam<std::string> {};
+class SameBitsTable : public testing::TestWithParam<std::pair<const char*, int>> {};  // a net, and how many towers
 
 TEST_P(SameBitsTable, of_strategies_and_devices_has_one_hash_of_the_state) {
-  const Graph built = training_graph(net(GetParam()), f32);
+  const auto [name, towers] = GetParam();
+  const Graph built = training_graph(net(name), f32);
   auto graph = std::make_shared<const Graph>(built);
   Graph without_scopes = built;
   for (NodeId id = 0; id < without_scopes.size(); ++id) without_scopes.edit(id).device.reset();
-  const Strategy single = to_strategy(Single{.device = cpu(0), .towers = kTableTowers, .threads = 1});
+  const Strategy single = to_strategy(Single{.device = cpu(0), .towers = towers, .threads = 1});
   const PlaceOptions options{.kernels = chooser(kernels()), .groups = find_groups};
   const std::string want = trained_hash(place(std::make_shared<const Graph>(without_scopes), single, local_cluster({cpu(0)}, 2), kTableRows, options));
-  std::cout << fmt::format("{:11} {:9} {:32} {}\n", GetParam(), "cpu:0", "single", want);
+  std::cout << fmt::format("{:10} {} towers {:9} {:32} {}\n", name, towers, "cpu:0", "single", want);
   for (const char* list : {"cpu:0", "cpu:0-1", "cpu:0-3", "sim:0", "sim:0-1", "sim:0-3"}) {
     const std::vector<DeviceId> devices = parse_devices(list);
-    for (const NamedStrategy& s : table_strategies(devices)) {
+    for (const NamedStrategy& s : table_strategies(devices, towers)) {
       // What is known of devices and links decides what `auto` takes.
       const PlacedGraph plan = place(graph, s.strategy, table_cluster(*graph, devices, s.strategy, devices[0].kind == "sim"), kTableRows, options);
-      ASSERT_EQ(plan.towers, kTableTowers);
+      ASSERT_EQ(plan.towers, towers);
       const std::string taken = s.name == "auto" ? "auto takes " + plan.placement.strategy : s.name, hash = trained_hash(plan);
-      std::cout << fmt::format("{:11} {:9} {:32} {}{}\n", GetParam(), list, taken, hash, hash == want ? "" : "  OTHER BITS");
-      EXPECT_EQ(hash, want) << GetParam() << " on " << list << " by " << taken;
+      std::cout << fmt::format("{:10} {} towers {:9} {:32} {}{}\n", name, towers, list, taken, hash, hash == want ? "" : "  OTHER BITS");
+      EXPECT_EQ(hash, want) << name << " on " << list << " by " << taken;
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Nets, SameBitsTable, testing::Values("conv", "two_heads", "batch_norm", "dropout", "embedding", "lamb"), [](const auto& info) { return info.param; });
+using NetTowers = std::pair<const char*, int>;
+INSTANTIATE_TEST_SUITE_P(Nets, SameBitsTable, testing::Values(NetTowers("conv", 4), NetTowers("two_heads", 4), NetTowers("batch_norm", 4), NetTowers("dropout", 4), NetTowers("embedding", 4), NetTowers("lamb", 4), NetTowers("conv", 1), NetTowers("conv", 6)),
+                         [](const auto& info) { return fmt::format("{}_{}_towers", info.param.first, info.param.second); });
 
 }  // namespace
 }  // namespace belfry::test
