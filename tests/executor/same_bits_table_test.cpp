@@ -29,10 +29,13 @@ std::vector<NamedStrategy> table_strategies(const std::vector<DeviceId>& d, int 
   add("towers, variables spread", Towers{.devices = d, .spread = true, .towers = T, .threads = 1});
   add("towers, variables chosen", Towers{.devices = d, .towers = T, .threads = 1, .chosen = true});
   add("mirrored", Mirrored{.devices = d, .towers = T, .threads = 1});
-  add("mirrored, hierarchical", Mirrored{.devices = d, .towers = T, .threads = 1, .reduction = Reduce::hierarchical});
   add("mirrored, reduce-to-one", Mirrored{.devices = d, .towers = T, .threads = 1, .reduction = Reduce::to_one});
   add("sharded", Sharded{.devices = d, .towers = T, .threads = 1});
-  add("sharded, hierarchical", Sharded{.devices = d, .towers = T, .threads = 1, .reduction = Reduce::hierarchical});
+  if (d.size() > 2 && d[0].kind == "sim") {  // which have links in two groups
+    add("towers, hierarchical", Towers{.devices = d, .towers = T, .threads = 1, .reduction = Reduce::hierarchical});
+    add("mirrored, hierarchical", Mirrored{.devices = d, .towers = T, .threads = 1, .reduction = Reduce::hierarchical});
+    add("sharded, hierarchical", Sharded{.devices = d, .towers = T, .threads = 1, .reduction = Reduce::hierarchical});
+  }
   add("parameter_server, synchronous", ParameterServer{.devices = d, .servers = d, .towers = T, .threads = 1});
   add("auto", Auto{.devices = d, .towers = T, .threads = 1});
   add("layers", Layers{.devices = d, .towers = T, .threads = 1});
@@ -56,7 +59,12 @@ Cluster table_cluster(const Graph& graph, const std::vector<DeviceId>& given, co
   for (ClusterDevice& d : out.devices) d.flops = 1e9, d.bandwidth = 1e9, d.launch = 1e-7;
   if (std::vector<DeviceId> linked = all; slow_links) {
     if (!std::count(all.begin(), all.end(), cpu(0))) linked.push_back(cpu(0));  // where feeds lie
-    out.links = {{linked, "switch", 1e5, 1e-4}};
+    const std::size_t groups = given.size() > 2 ? 2 : 1, each = given.size() / groups;
+    for (std::size_t g = 0; g < groups; ++g) {  // halves on switches of their own, which all others join
+      ClusterLink link{{given.begin() + static_cast<std::ptrdiff_t>(g * each), given.begin() + static_cast<std::ptrdiff_t>((g + 1) * each)}, fmt::format("switch{}", g), 1e5, 1e-4};
+      std::copy_if(linked.begin(), linked.end(), std::back_inserter(link.devices), [&](const DeviceId& id) { return !std::count(given.begin(), given.end(), id); });
+      out.links.push_back(std::move(link));
+    }
   }
   return out;
 }
