@@ -43,15 +43,17 @@ constexpr std::size_t kMostParts = 64, kMostSteps = 400'000;
 
 using Order = std::vector<std::pair<int, int>>;
 
-/// Per stream, whether it is a device's main one: not asked of names in inner loops.
-std::vector<bool> mains_of(const PlacedGraph& plan) {
-  std::vector<bool> out;
-  for (const PlanStream& s : plan.streams) out.push_back(s.name == "main");
-  return out;
-}
+/// Streams with steps, devices' main ones apart.
+struct Streams {
+  explicit Streams(const BoundPlan& bound) {
+    for (std::size_t s = 0; s < bound.streams.size(); ++s)
+      if (!bound.streams[s].empty()) (bound.plan.streams[s].name == "main" ? mains : towers).push_back(s);
+  }
+  std::vector<std::size_t> mains, towers;
+};
 
 /// All streams keep step with each other as far as their waits allow; `eager`: the main ones do all that they can at once.
-Order side_by_side(const BoundPlan& bound, const std::vector<bool>& mains, bool eager) {
+Order side_by_side(const BoundPlan& bound, bool eager) {
   Order out;
   std::vector<std::size_t> at(bound.streams.size());
   std::size_t longest = 0;
@@ -63,7 +65,7 @@ Order side_by_side(const BoundPlan& bound, const std::vector<bool>& mains, bool 
       auto ready = [&](const Step& step) {
         return std::all_of(step.waits.begin(), step.waits.end(), [&](const StepWait& w) { return static_cast<int>(at[static_cast<std::size_t>(w.stream)]) >= w.count; });
       };
-      const bool at_once = eager && mains[s];
+      const bool at_once = eager && bound.plan.streams[s].name == "main";
       for (; at[s] < steps.size() && (at_once || at[s] * longest < steps.size() * round) && ready(steps[at[s]]); ++moved) out.emplace_back(static_cast<int>(s), static_cast<int>(at[s]++));
     }
   }
@@ -72,14 +74,13 @@ Order side_by_side(const BoundPlan& bound, const std::vector<bool>& mains, bool 
 
 /// The streams of towers before the main ones, those of one device no further than `part` of `parts` of their way; then the main ones as
 /// far as they go, then the rest. `up`: the first stream goes first, else the last.
-Order towers_first(const BoundPlan& bound, const std::vector<bool>& mains, bool up, int device, std::size_t part, std::size_t parts) {
+Order towers_first(const BoundPlan& bound, const Streams& streams, bool up, int device, std::size_t part, std::size_t parts) {
   Order out;
   std::vector<std::size_t> at(bound.streams.size());
-  auto run = [&](bool main, std::size_t limit, bool one) {  // gives whether a step ran
+  auto run = [&](const std::vector<std::size_t>& some, std::size_t limit, bool one) {  // gives whether a step ran
     bool moved = false;
-    for (std::size_t k = bound.streams.size(); k-- > 0 && !(one && moved);) {
-      const std::size_t s = up ? bound.streams.size() - 1 - k : k;
-      if (mains[s] != main) continue;
+    for (std::size_t k = some.size(); k-- > 0 && !(one && moved);) {
+      const std::size_t s = some[up ? some.size() - 1 - k : k];
       const auto& steps = bound.streams[s];
       auto ready = [&](const Step& step) {
         return std::all_of(step.waits.begin(), step.waits.end(), [&](const StepWait& w) { return static_cast<int>(at[static_cast<std::size_t>(w.stream)]) >= w.count; });
@@ -92,9 +93,9 @@ Order towers_first(const BoundPlan& bound, const std::vector<bool>& mains, bool 
     }
     return moved;
   };
-  while (run(false, part, false) || run(true, parts, true));
-  while (run(true, parts, false));
-  while (run(false, parts, false) || run(true, parts, true));
+  while (run(streams.towers, part, false) || run(streams.mains, parts, true));
+  while (run(streams.mains, parts, false));
+  while (run(streams.towers, parts, false) || run(streams.mains, parts, true));
   return out;
 }
 
@@ -160,18 +161,18 @@ std::vector<std::int64_t> live_maxima(const BoundPlan& bound) {
     for (std::size_t d = 0; d < out.size(); ++d) out[d] = std::max(out[d], some[d]);
   };
   look_at(legal_order(bound));
-  const std::vector<bool> mains = mains_of(bound.plan);
-  for (bool eager : {false, true}) look_at(side_by_side(bound, mains, eager));
+  for (bool eager : {false, true}) look_at(side_by_side(bound, eager));
   std::size_t steps = 1;
   for (const auto& s : bound.streams) steps += s.size();
   std::vector<int> devices;  // that run towers
   for (const PlanStream& s : bound.plan.streams)
     if (s.name != "main" && (devices.empty() || devices.back() != s.device)) devices.push_back(s.device);
   const std::size_t parts = std::min(kMostSteps / (2 * steps * std::max<std::size_t>(devices.size(), 1)), kMostParts);
+  const Streams streams(bound);
   for (bool up : {false, true}) {
-    look_at(towers_first(bound, mains, up, -1, 1, 1));
+    look_at(towers_first(bound, streams, up, -1, 1, 1));
     for (int d : devices)
-      for (std::size_t part = 1; part <= parts; ++part) look_at(towers_first(bound, mains, up, d, part, parts));
+      for (std::size_t part = 1; part <= parts; ++part) look_at(towers_first(bound, streams, up, d, part, parts));
   }
   return out;
 }
