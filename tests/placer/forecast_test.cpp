@@ -334,8 +334,9 @@ TEST(Forecast, pipelines_have_the_bubble_of_the_literature) {
     for (int m : {4, 8}) {
       const double expected = (p - 1.0) / (m + p - 1.0);
       for (bool fetched : {false, true}) EXPECT_NEAR(bubble(p, m, PhaseOrder::gpipe, 1, fetched), expected, 2e-3) << "GPipe, " << (fetched ? "with its loss, " : "") << p << " stages, " << m << " micro-batches";
-      EXPECT_NEAR(bubble(p, m, PhaseOrder::one_f_one_b, 1), expected, 2e-3) << "1F1B, " << p << " stages, " << m << " micro-batches";
-      for (int v : {2, 3}) EXPECT_NEAR(bubble(p, m, PhaseOrder::interleaved, v), (p - 1.0) / (v * m + p - 1.0), 2e-3) << v << " chunks, " << p << " stages, " << m << " micro-batches";
+      for (bool fetched : {false, true}) EXPECT_NEAR(bubble(p, m, PhaseOrder::one_f_one_b, 1, fetched), expected, 2e-3) << "1F1B, " << (fetched ? "with its loss, " : "") << p << " stages, " << m << " micro-batches";
+      for (int v : {2, 3})
+        for (bool fetched : {false, true}) EXPECT_NEAR(bubble(p, m, PhaseOrder::interleaved, v, fetched), (p - 1.0) / (v * m + p - 1.0), 2e-3) << v << " chunks, " << (fetched ? "with its loss, " : "") << p << " stages, " << m << " micro-batches";
     }
 }
 
