@@ -8,7 +8,6 @@
 
 #include <belfry/graph/structural.h>
 #include <belfry/placer/cut/cut.h>
-#include <belfry/placer/cut/launches.h>
 #include <belfry/placer/cut/tower_cut.h>
 #include <belfry/placer/strategies/strategies.h>
 
@@ -50,23 +49,26 @@ std::vector<int> stages_by_variables(const Graph& g, int count) {
   return stages_from(g, std::move(stage));
 }
 
-/// A variable's stage is where its first reader lies when the seconds of the forward pass are cut into equal parts.
+/// A variable's stage is where the middle of its first reader's layer lies when the seconds of all layers, both ways, are cut into equal parts.
 std::vector<int> stages_by_seconds(const TowerGraph& tg, const Cluster& cluster, const CostTable& costs, const DeviceId& device, int count) {
   const Graph& g = *tg.graph;
-  Launches launches(tg, cluster, costs);
-  std::vector<double> before(static_cast<std::size_t>(g.size()), -1);
+  const TowerCut t = cut_problem_of(tg, cluster, costs, {{device}, tg.present()});
+  auto layer = [&](std::size_t i) { return t.problem.nodes[i].together >= 0 ? t.problem.nodes[i].together : -1 - static_cast<int>(i); };
+  std::map<int, double> seconds, middle;
+  for (std::size_t i = 0; i < t.nodes.size(); ++i) seconds[layer(i)] += t.problem.nodes[i].seconds[0];
+  std::vector<double> at(static_cast<std::size_t>(g.size()), -1);
   double now = 0;
-  for (std::size_t i = 0; i < tg.nodes.size(); ++i) {
-    const PlanNode& n = tg.nodes[i];
+  for (std::size_t i = 0; i < t.nodes.size(); ++i) {
+    const PlanNode& n = tg.nodes[static_cast<std::size_t>(t.nodes[i])];
     if (n.scope != Scope::tower || n.role != Role::forward) continue;
+    if (auto [mine, fresh] = middle.try_emplace(layer(i), now + seconds[layer(i)] / 2); fresh) now += seconds[layer(i)];
     for (ValueIndex v : values_read(n))
-      if (const PlanNode& m = tg.maker(v); m.scope == Scope::state && before[static_cast<std::size_t>(m.user)] < 0) before[static_cast<std::size_t>(m.user)] = now;
-    now += launches.seconds(static_cast<int>(i), device);
+      if (const PlanNode& m = tg.maker(v); m.scope == Scope::state && at[static_cast<std::size_t>(m.user)] < 0) at[static_cast<std::size_t>(m.user)] = middle[layer(i)];
   }
   std::vector<int> stage(static_cast<std::size_t>(g.size()), -1);
   for (NodeId id : trained_variables(g)) {
-    const double share = now > 0 ? std::max(0.0, before[static_cast<std::size_t>(id)]) / now : 0;
-    stage[static_cast<std::size_t>(id)] = std::min(count - 1, static_cast<int>(share * count + 1e-9));  // a cut on the edge of a layer belongs to the next
+    const double share = now > 0 ? std::max(0.0, at[static_cast<std::size_t>(id)]) / now : 0;
+    stage[static_cast<std::size_t>(id)] = std::min(count - 1, static_cast<int>(share * count));
   }
   return stages_from(g, std::move(stage));
 }
@@ -199,7 +201,7 @@ Rules Layers::assign(const TowerGraph& tg, const Cluster& cluster, const CostTab
     const std::vector<int> stage = cut == LayerCut::variables ? stages_by_variables(g, parts) : stages_by_seconds(tg, cluster, costs, devices.front(), parts);
     for (NodeId id = 0; id < g.size(); ++id) {
       auto s = static_cast<std::size_t>(stage[static_cast<std::size_t>(id)]);
-      out.push_back({g.node(id).name, at(s % count), fmt::format("stage {} by {}", s, cut == LayerCut::variables ? "variables" : "seconds of the forward pass")});
+      out.push_back({g.node(id).name, at(s % count), fmt::format("stage {} by {}", s, cut == LayerCut::variables ? "variables" : "seconds of the layers, both ways")});
     }
     out.push_back({"**", at(count - 1), "last stage"});
     return out;

@@ -292,8 +292,8 @@ TEST(Forecast, a_thread_that_has_waited_long_must_be_woken) {
   EXPECT_EQ(woken(1e12), 0) << "nobody waits for as long as threads spin";
 }
 
-/// Equal layers, cut into equal stages: what a pipeline of p stages and m micro-batches leaves idle of p devices' time.
-double bubble(int stages, int micro_batches, PhaseOrder order, int chunks, bool fetched = false) {
+/// Equal layers, cut into equal stages, by requests or by cost: what a pipeline of p stages and m micro-batches leaves idle of p devices' time.
+double bubble(int stages, int micro_batches, PhaseOrder order, int chunks, bool fetched = false, bool by_cost = false) {
   Builder b("layers");
   Value h = b.input("x", f32, {kBatch, 512}) + b.variable("first", {512});  // which the first layer has a gradient for
   const int layers = stages * chunks * 2;
@@ -306,7 +306,9 @@ double bubble(int stages, int micro_batches, PhaseOrder order, int chunks, bool 
     h = reduce_sum(square(h));
   }
   b.minimize(h, Sgd{.learning_rate = 0.1f});
-  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  Graph built = run_passes(training_passes(), std::move(b).build());
+  for (NodeId id = 0; by_cost && id < built.size(); ++id) built.edit(id).device.reset();
+  auto graph = std::make_shared<const Graph>(std::move(built));
   Cluster cluster;
   std::vector<DeviceId> devices;
   for (int i = 0; i < stages; ++i) {
@@ -336,7 +338,7 @@ TEST(Forecast, pipelines_have_the_bubble_of_the_literature) {
       for (bool fetched : {false, true}) EXPECT_NEAR(bubble(p, m, PhaseOrder::gpipe, 1, fetched), expected, 2e-3) << "GPipe, " << (fetched ? "with its loss, " : "") << p << " stages, " << m << " micro-batches";
       for (bool fetched : {false, true}) EXPECT_NEAR(bubble(p, m, PhaseOrder::one_f_one_b, 1, fetched), expected, 2e-3) << "1F1B, " << (fetched ? "with its loss, " : "") << p << " stages, " << m << " micro-batches";
       for (int v : {2, 3})
-        for (bool fetched : {false, true}) EXPECT_NEAR(bubble(p, m, PhaseOrder::interleaved, v, fetched), (p - 1.0) / (v * m + p - 1.0), 2e-3) << v << " chunks, " << (fetched ? "with its loss, " : "") << p << " stages, " << m << " micro-batches";
+        for (auto [fetched, by_cost] : {std::pair(false, false), {true, false}, {true, true}}) EXPECT_NEAR(bubble(p, m, PhaseOrder::interleaved, v, fetched, by_cost), (p - 1.0) / (v * m + p - 1.0), 2e-3) << v << (by_cost ? " chunks by cost, " : " chunks, ") << (fetched ? "with its loss, " : "") << p << " stages, " << m << " micro-batches";
     }
 }
 
