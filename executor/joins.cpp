@@ -27,14 +27,15 @@ void plan_tree(const std::vector<JoinPart>& parts, int low, int high, int past, 
 /// One block of elements after the other goes through the whole tree.
 template <class T, class Add>
 void walk(const std::vector<int>& tree, std::span<const std::byte* const> data, std::size_t count, T* out, std::vector<const void*>& top, std::byte* blocks, Add add) {
-  for (std::size_t first = 0; first < count; first += kBlock) {
-    std::size_t n = std::min(kBlock, count - first), depth = 0;
+  const std::size_t block = std::min(kBlock, count);
+  for (std::size_t first = 0; first < count; first += block) {
+    std::size_t n = std::min(block, count - first), depth = 0;
     for (int step : tree) {
       if (step >= 0) {
         top[depth++] = reinterpret_cast<const T*>(data[static_cast<std::size_t>(step)]) + first;
       } else {
         const T *a = static_cast<const T*>(top[depth - 2]), *b = static_cast<const T*>(top[depth - 1]);
-        T* to = reinterpret_cast<T*>(blocks) + (depth - 2) * kBlock;
+        T* to = reinterpret_cast<T*>(blocks) + (depth - 2) * block;
         for (std::size_t i = 0; i < n; ++i) to[i] = add(a[i], b[i]);
         top[--depth - 1] = to;
       }
@@ -73,7 +74,7 @@ Join::Join(JoinRequest request, LocalType type) : request_(std::move(request)), 
   std::size_t depth = 0, deepest = 0;
   for (int step : tree_) deepest = std::max(deepest, step >= 0 ? ++depth : --depth);
   top_.resize(deepest);
-  blocks_.resize(deepest * kBlock * size_of(type_.dtype));
+  blocks_.resize((std::max<std::size_t>(deepest, 1) - 1) * std::min(kBlock, static_cast<std::size_t>(type_.elements())) * size_of(type_.dtype));
 }
 
 void Join::operator()(std::span<const std::byte* const> data, std::byte* out) {

@@ -3,7 +3,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <deque>
 #include <limits>
 #include <vector>
 
@@ -23,6 +22,12 @@ using Tag = memory::format_tag;
 const dnnl::engine& engine() {
   static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
   return cpu;
+}
+
+/// One for each thread, not for each of thousands of launches.
+const dnnl::stream& stream() {
+  static thread_local const dnnl::stream mine(engine());
+  return mine;
 }
 
 /// oneDNN takes its thread count from the calling thread's setting, when a primitive is made and when it runs; fewer than it
@@ -48,7 +53,7 @@ std::int64_t rounded(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 /// Stages that run one after the other (a repack of the filter, the work, a repack back) on buffers and scratch.
 class Stages : public Primitive {
  public:
-  explicit Stages(int threads) : threads_(threads), stream_(engine()) {}
+  explicit Stages(int threads) : threads_(threads) {}
 
   std::int64_t scratch_bytes() const override { return scratch_; }
   std::string implementation() const override { return implementation_; }
@@ -79,7 +84,7 @@ class Stages : public Primitive {
       s.at = at;
     }
     for (const Stage& s : stages_)
-      check(dnnl_primitive_execute(s.primitive.get(), stream_.get(), static_cast<int>(s.arguments.size()), s.arguments.data()), "dnnl_primitive_execute");
+      check(dnnl_primitive_execute(s.primitive.get(), stream().get(), static_cast<int>(s.arguments.size()), s.arguments.data()), "dnnl_primitive_execute");
   }
 
  private:
@@ -103,8 +108,7 @@ class Stages : public Primitive {
   }
 
   int threads_;
-  dnnl::stream stream_;
-  std::deque<Slot> slots_;
+  std::vector<Slot> slots_;
   std::vector<Stage> stages_;
   std::int64_t scratch_ = 0;
   std::string implementation_;
