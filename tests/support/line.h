@@ -1,6 +1,9 @@
 // What tests of training share: a net of two variables, its data, and what ends a training in the midst of it.
 #pragma once
 
+#include <cstdint>
+#include <utility>
+
 #include <belfry/belfry.h>
 
 namespace belfry::test {
