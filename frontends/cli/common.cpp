@@ -23,6 +23,7 @@
 #include <belfry/frontends/state/npy.h>
 #include <belfry/frontends/state/safetensors.h>
 #include <belfry/frontends/train/fit.h>
+#include <belfry/frontends/train/run_folder.h>
 #include <belfry/placer/diff.h>
 
 namespace belfry {
@@ -282,6 +283,13 @@ void refuse_unwritable(const std::vector<std::string>& files) {
     if (fs::is_directory(file)) throw UserError(fmt::format("{}: is a folder; name a file", file));
     if (!folder.empty() && !fs::is_directory(folder)) throw UserError(fmt::format("{}: cannot be written: there is no folder '{}'; make it first, or name another file", file, folder.string()));
   }
+}
+
+std::vector<std::string> files_read(const std::string& source, const PlacementArguments& a, std::vector<std::string> more) {
+  more.insert(more.end(), {source, a.placement_file, a.cluster_file, a.calibration});
+  if (is_run_folder(source))
+    for (const std::filesystem::path& part : parts_of_run(source)) more.push_back(part.string());
+  return more;
 }
 
 void refuse_over(const char* option, const std::string& file, const std::vector<std::string>& read) {

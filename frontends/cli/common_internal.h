@@ -77,7 +77,6 @@ void refuse_broken(const Source& source, const std::string& file);
 
 /// Says so where two plans are of unlike graphs, in which nodes of one name are all there is to hold beside each other. UserError where no node has a twin.
 void say_unlike(const PlacedGraph& a, const std::string& file_a, const PlacedGraph& b, const std::string& file_b);
-
 Graph with_precision(Graph graph, const std::string& precision);  ///< of another than its own where that is not empty
 /// Of a strategy that trains by loops: what it promises, and the plans of a worker and of the servers, written where `file` is not
 /// empty: beside it, "plan.json" as plan.worker.json and plan.server.json.
@@ -93,6 +92,7 @@ void refuse_ending(const std::string& file, std::size_t tensors);
 void save_tensors(const std::string& path, const std::map<std::string, HostTensor>& tensors);
 /// UserError for files that cannot be written where they are to be: said before the work whose result they are. Empty names pass.
 void refuse_unwritable(const std::vector<std::string>& files);
+std::vector<std::string> files_read(const std::string& source, const PlacementArguments& arguments, std::vector<std::string> more = {});  ///< of a run's folder all parts, what the arguments name, and `more`
 /// UserError where `file`, given by `option`, is one of those that are read.
 void refuse_over(const char* option, const std::string& file, const std::vector<std::string>& read);
 /// Says which tensors of a file of feeds no input of the graph has the name of.

@@ -1,5 +1,7 @@
 #include <belfry/frontends/cli/train_internal.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <exception>
 #include <filesystem>
@@ -9,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/graph_file.h>
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/session/trace.h>
@@ -92,12 +95,26 @@ void refuse_run_there(const TrainArguments& o) {
   throw UserError(fmt::format("{}: there is a run already: go on with it by --resume CHECKPOINT or its --checkpoints, name another folder, or replace it with --overwrite", o.out));
 }
 
-RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& train, const FitOptions& options, const std::vector<std::string>& fetches) {
-  if (o.overwrite && o.resume.empty() && !o.checkpoints.empty() && keeps_in(o, o.checkpoints)) {  // before run.json, which says whose they are
-    for (auto old = latest_checkpoint(o.checkpoints); old; old = latest_checkpoint(o.checkpoints)) fs::remove(*old);
-    fs::remove(best_checkpoint(o.checkpoints));
+void refuse_written_over(const TrainArguments& o, const Source& source) {
+  refuse_unwritable({o.log});
+  const std::vector<std::string> given = {o.state, o.resume, o.data, o.placement.placement_file, o.placement.cluster_file, o.placement.calibration};
+  std::vector<std::string> read = given;
+  read.insert(read.end(), {o.source, source.state});
+  refuse_over("--log", o.log, read);
+  if (o.out.empty()) return;
+  std::error_code error;
+  // A run that is trained further where it is keeps its graph.
+  const bool own = !source.run.empty() && fs::equivalent(source.run, o.out, error);
+  for (const fs::path& part : parts_of_run(o.out)) {
+    refuse_over("--out", part.string(), own ? given : read);
+    const bool result = part.extension() != ".jsonl" && part.filename() != "graph.json" && fs::is_regular_file(part, error);
+    if (result && !is_run_folder(o.out)) throw UserError(fmt::format("{}: is of no run, and would be lost: name another folder for --out, or move the file away", part.string()));
   }
-  if (o.overwrite) remove_run(o.out);
+}
+
+RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& train, const FitOptions& options, const std::vector<std::string>& fetches) {
+  const fs::path graph = fs::path(o.out) / "graph.json";
+  if (!is_run_folder(o.out) && fs::exists(graph) && read_file(graph) != write_graph(session.graph())) throw UserError(fmt::format("{}: is another graph and of no run, and would be lost: name another folder for --out, or move the file away", graph.string()));
   RunFacts run{.averages = o.averages, .net = o.source, .data = o.data, .rescale = o.rescale, .hold_out = o.hold_out, .ended = false, .own = true};
   auto number = [&](const char* key, auto value) { run.settings.emplace_back(key, fmt::format("{}", value)); };
   auto text = [&](const char* key, const std::string& value) {
@@ -138,10 +155,55 @@ RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& tra
   return run;
 }
 
-BegunRun::~BegunRun() {
-  if (folder.empty() || stepped || !std::uncaught_exceptions()) return;
+void BegunRun::begin(const TrainArguments& o) {
+  if (o.out.empty() || goes_on_there(o)) return;
+  folder_ = o.out;
+  if (o.overwrite && is_run_folder(o.out)) {
+    if (o.resume.empty() && !o.checkpoints.empty() && keeps_in(o, o.checkpoints)) {  // before run.json, which says whose they are
+      std::vector<fs::path> old;
+      for (const auto& entry : fs::directory_iterator(o.checkpoints))
+        if (is_part_of_run(o.out, entry.path()) && entry.is_regular_file()) old.push_back(entry.path());
+      set_aside(o.checkpoints, old);
+    }
+    set_aside(o.out, parts_of_run(o.out));
+    replaces_ = true;
+  }
+  had_graph_ = fs::exists(fs::path(o.out) / "graph.json");
+}
+
+void BegunRun::set_aside(const std::string& folder, const std::vector<fs::path>& files) {
+  const fs::path room = fs::path(folder) / fmt::format("replaced{}{}", kPartialSuffix, ::getpid());
+  make_folder(room);
+  aside_.push_back(room);
+  for (const fs::path& file : files) fs::rename(file, room / file.filename());
+}
+
+void BegunRun::stepped() {
+  if (std::exchange(done_, true)) return;
   std::error_code error;
-  for (const char* part : {"run.json", "graph.json"}) fs::remove(fs::path(folder) / part, error);
+  for (const fs::path& room : aside_) fs::remove_all(room, error);
+}
+
+BegunRun::~BegunRun() {
+  if (folder_.empty() || done_) return;
+  if (!std::uncaught_exceptions()) {
+    stepped();
+    return;
+  }
+  std::error_code error;
+  if (aside_.empty()) {
+    fs::remove(fs::path(folder_) / "run.json", error);
+    if (!had_graph_) fs::remove(fs::path(folder_) / "graph.json", error);
+    return;
+  }
+  if (replaces_)
+    for (const fs::path& part : parts_of_run(folder_)) fs::remove_all(part, error);
+  for (const fs::path& room : aside_) {
+    std::vector<fs::path> files;
+    for (fs::directory_iterator it(room, error), end; !error && it != end; it.increment(error)) files.push_back(it->path());
+    for (const fs::path& file : files) fs::rename(file, room.parent_path() / file.filename(), error);
+    fs::remove(room, error);
+  }
 }
 
 void write_results(Session& session, const DataSet& data, const std::string& out, RunFacts run, std::int64_t batch, const std::vector<std::string>& fetches) {

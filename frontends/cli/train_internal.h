@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -53,15 +54,26 @@ void take_from_run(TrainArguments& o, bool to_evaluate);
 void refuse_run_there(const TrainArguments& o);
 /// Whether --out has the run that this one goes on with.
 bool goes_on_there(const TrainArguments& o);
-/// In place of what --overwrite replaces, the run's checkpoints too: what the run was told, for `belfry runs`, its graph, and what a later `predict` must know of classes and pixels.
+/// UserError where what is read, or a file that is no run's, would be written over.
+void refuse_written_over(const TrainArguments& o, const Source& source);
+/// What the run was told, for `belfry runs`, its graph, and what a later `predict` must know of classes and pixels.
 RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& train, const FitOptions& options, const std::vector<std::string>& fetches);
-/// Of a training that fails before its first step nothing is left that would stand in the way of the command that is put right.
-struct BegunRun {
-  explicit BegunRun(std::string out) : folder(std::move(out)) {}
+/// A run that begins in its folder. What --overwrite replaces, the run's checkpoints too, is set aside until the first step is done: where that fails
+/// all is put back, and what the new run wrote taken away, so that nothing stands in the way of the command that is put right.
+class BegunRun {
+ public:
+  BegunRun() = default;
   ~BegunRun();
   BegunRun(const BegunRun&) = delete;
-  std::string folder;  ///< empty: nothing is taken back
-  bool stepped = false;
+  void begin(const TrainArguments& o);
+  /// From now on what was replaced is gone.
+  void stepped();
+
+ private:
+  void set_aside(const std::string& folder, const std::vector<std::filesystem::path>& files);
+  std::string folder_;                        ///< empty: nothing is taken back
+  std::vector<std::filesystem::path> aside_;  ///< folders beside what they hold
+  bool had_graph_ = false, replaces_ = false, done_ = false;
 };
 /// Plan, variables and the trace of a step, in the folder, which says then that the run has ended.
 void write_results(Session& session, const DataSet& data, const std::string& out, RunFacts run, std::int64_t batch, const std::vector<std::string>& fetches);

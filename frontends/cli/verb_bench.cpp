@@ -69,6 +69,7 @@ std::list<Case> cases_of(const BenchArguments& o, const std::shared_ptr<const Li
 void run_bench(BenchArguments& o, const std::shared_ptr<const Library>& library) {
   if (o.calibrate != !o.out.empty()) throw WrongUse("--calibrate and -o belong together: the table that is measured goes to a file");
   refuse_unwritable({o.out});
+  for (const std::string& net : o.nets) refuse_over("-o", o.out, files_read(net, {}));
   const HostFacts host = host_facts();
   if (o.towers.empty() && !o.devices.empty()) o.towers = {static_cast<int>(parse_devices(o.devices).size())};
   if (o.towers.empty()) o.towers = host.cores > 1 ? std::vector<int>{1, 2} : std::vector<int>{1};

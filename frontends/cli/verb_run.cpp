@@ -2,6 +2,7 @@
 
 #include <iostream>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -29,10 +30,12 @@ void run(const RunArguments& o, const std::shared_ptr<const Library>& library) {
   if (!o.steps && (o.batch || o.no_update)) throw WrongUse("--batch and --no-update are of steps: give --steps too; without it the graph is run once, on all rows, without updates");
   be_quiet(o.quiet);
   refuse_unwritable({o.out, o.save_state, o.trace});
-  refuse_over("--out", o.out, {o.source, o.feed, o.state});
-  refuse_over("--save-state", o.save_state, {o.source, o.feed});
-  refuse_ending(o.save_state, 2);
   Source source = load_source(o.source, *library);
+  std::vector<std::string> read = files_read(o.source, o.placement, {o.feed, source.state});
+  refuse_over("--save-state", o.save_state, read);
+  read.push_back(o.state);  // what the steps make of it may go in its place
+  for (const auto& [option, file] : {std::pair("--out", o.out), {"--trace", o.trace}}) refuse_over(option, file, read);
+  refuse_ending(o.save_state, 2);
   refuse_broken(source, o.source);
   Session session = make_session(source, o.placement, library);
   load_states(session, source, o.state);

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -32,28 +32,38 @@ bool is_metric(const std::string& key) {
   return !key.starts_with("rows_per_second") && std::find(others.begin(), others.end(), key) == others.end();
 }
 
+double number(const Json& line, const std::string& key) {
+  const auto at = line.find(key);
+  return at != line.end() && at->is_number() ? at->get<double>() : 0;
+}
+
 Json object_of(const std::string& text, const std::string& file) {
   Json out = Json::parse(text, nullptr, false);
   if (!out.is_object()) throw UserError(fmt::format("{}: holds no JSON object", file));
   return out;
 }
 
-RunRecord read_run(const fs::path& folder) {
+/// Of steps, unless `all` are wanted, the last one alone, with the highest seconds and memory of any: long runs have many.
+RunRecord read_run(const fs::path& folder, bool all) {
   RunRecord out{folder.string(), object_of(read_file(folder / "run.json"), (folder / "run.json").string()), {}, {}};
   const fs::path log = folder / "log.jsonl";
   if (!fs::exists(log)) return out;
-  std::istringstream lines(read_file(log));
+  std::ifstream lines(log);
+  if (!lines) throw UserError(fmt::format("{}: cannot be read", log.string()));
   std::string line;
-  for (int number = 1; std::getline(lines, line); ++number) {
+  for (int count = 1; std::getline(lines, line); ++count) {
     if (lines.eof()) break;  // it is being written
-    Json one = object_of(line, fmt::format("{}:{}", log.string(), number));
-    (one.contains("step") ? out.steps : out.epochs).push_back(std::move(one));
+    Json one = object_of(line, fmt::format("{}:{}", log.string(), count));
+    if (!all && one.contains("step") && !out.steps.empty()) {
+      for (const char* key : {"seconds", "memory_bytes"}) one[key] = std::max(number(one, key), number(out.steps[0], key));
+      out.steps[0] = std::move(one);
+    } else (one.contains("step") ? out.steps : out.epochs).push_back(std::move(one));
   }
   return out;
 }
 
 /// The folders themselves, or the run folders in them.
-std::vector<RunRecord> runs_in(const std::vector<std::string>& folders) {
+std::vector<RunRecord> runs_in(const std::vector<std::string>& folders, bool all) {
   std::vector<RunRecord> out;
   for (const std::string& f : folders) {
     std::vector<fs::path> found;
@@ -63,14 +73,9 @@ std::vector<RunRecord> runs_in(const std::vector<std::string>& folders) {
         if (fs::exists(entry.path() / "run.json")) found.push_back(entry.path());
     if (found.empty()) throw UserError(fmt::format("{}: neither it nor a folder in it has a run.json; belfry train --out makes one", f));
     std::sort(found.begin(), found.end());
-    for (const fs::path& p : found) out.push_back(read_run(p));
+    for (const fs::path& p : found) out.push_back(read_run(p, all));
   }
   return out;
-}
-
-double number(const Json& line, const std::string& key) {
-  const auto at = line.find(key);
-  return at != line.end() && at->is_number() ? at->get<double>() : 0;
 }
 
 std::string text_of(const Json& v) { return v.is_string() ? v.get<std::string>() : v.is_number_float() ? fmt::format("{:.4g}", v.get<double>()) : v.dump(); }
@@ -171,7 +176,7 @@ std::string table(const std::vector<Row>& rows) {
 }
 
 void compare_runs(const std::vector<std::string>& folders, bool json) {
-  const std::vector<RunRecord> runs = runs_in(folders);
+  const std::vector<RunRecord> runs = runs_in(folders, json);
   if (json) {
     Json out = Json::array();
     for (const RunRecord& r : runs) out.push_back({{"run", r.folder}, {"config", r.config}, {"epochs", r.epochs}, {"steps", r.steps}});

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -128,6 +129,8 @@ void add_show_verb(CLI::App& app, const LibrarySource& library) {
     refuse_idle(*o);
     if (ops->count()) return show_ops(*o, source_of());
     if (o->source.empty()) throw WrongUse("show wants a net, a graph file or a plan file; or --ops");
+    const std::vector<std::string> read = files_read(o->source, {}, {o->beside, o->calibration, o->trace});
+    for (const auto& [option, file] : {std::pair("--svg", o->svg), {"--html", o->html}, {"--dot", o->dot}}) refuse_over(option, file, read);
     if (o->timeline && is_run_folder(o->source)) take_from_run(*o);
     std::shared_ptr<const Library> library = source_of();
     Source source = load_source(o->source, *library);

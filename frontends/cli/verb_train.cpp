@@ -113,6 +113,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source);
   refuse_run_there(o);
+  refuse_written_over(o, source);
   for (const std::string& folder : {o.out, o.checkpoints})
     if (!folder.empty()) make_folder(folder);  // before the work whose result goes there
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
@@ -130,12 +131,12 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
     if (o.verbose) say_memory(session);
   }
   RunFacts run;
-  BegunRun begun(goes_on_there(o) ? "" : o.out);
-  if (!o.out.empty()) remove_unfinished(o.out), run = write_run(session, o, data.train, fit_options, fetches);
+  BegunRun begun;
+  if (!o.out.empty()) remove_unfinished(o.out), begun.begin(o), run = write_run(session, o, data.train, fit_options, fetches);
   ProgressLine line(data.train.types().contains("image") ? "img" : "rows", writes_over() ? one_device_rate(session, data.train, batch, fetches) : std::nullopt);
   bool first = !session.strategy().loops;
   fit_options.on_batch = [&](const Progress& p) {
-    begun.stepped = true;
+    begun.stepped();
     if (std::exchange(first, false)) say_slow(session.plan(batch, Mode::step, fetches), o.verbose);
     line.batch(p);
   };
@@ -144,7 +145,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   if (!history.empty() && history.back().loops) say(history.back().loops->text() + "\n");
   std::optional<AveragesInPlace> averages;
   if (o.averages) averages.emplace(session);
-  Metrics result = evaluate(session, data.test);
+  Metrics result = evaluate(session, data.test, std::min(kRowsEvaluated, batch));
   averages.reset();
   if (result.contains("accuracy")) std::cout << fmt::format("test accuracy {:.2f} %\n", 100 * result["accuracy"]);
   else std::cout << metrics_text(result) << "\n";

@@ -114,7 +114,8 @@ void remove_unfinished(const std::filesystem::path& folder) {
     const std::size_t at = name.rfind(kPartialSuffix);
     if (at == std::string::npos) continue;
     const long process = std::strtol(name.c_str() + at + std::strlen(kPartialSuffix), nullptr, 10);
-    if (process > 0 && ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH) ::unlink(it->path().c_str());
+    std::error_code ignored;
+    if (process > 0 && ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH) std::filesystem::remove_all(it->path(), ignored);
   }
 }
 

@@ -31,7 +31,7 @@ std::string read_file(const std::filesystem::path& path, std::size_t limit = std
 /// With its parents, unless it is there. UserError with path and reason, also where nothing can be written in it.
 void make_folder(const std::filesystem::path& path);
 
-/// Removes the unfinished files of processes that are no more from the folder itself.
+/// Removes the unfinished files of processes that are no more from the folder itself, and folders that are named so.
 void remove_unfinished(const std::filesystem::path& folder);
 
 /// What stands between a file's name and a number in the name of its unfinished neighbour.

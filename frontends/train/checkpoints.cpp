@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/graph_file.h>
 #include <belfry/frontends/train/fit.h>
 #include <belfry/frontends/train/run_checkpoints_internal.h>
 #include <belfry/graph/structural.h>
@@ -51,7 +52,7 @@ std::filesystem::path best_checkpoint(const std::filesystem::path& dir) { return
 
 namespace {
 
-constexpr const char *kArithmetic = "arithmetic", *kValues = "values of the data";
+constexpr const char *kArithmetic = "arithmetic", *kValues = "values of the data", *kGraphHash = "hash of the graph";
 
 /// Of all that is stored; of what is made row by row the first and the last, which are as quick.
 std::string hash_of_values(const DataSet& data) {
@@ -68,6 +69,14 @@ std::string hash_of_values(const DataSet& data) {
   return fmt::format("{:016x}", hash);
 }
 
+/// Of nodes, attributes and training as the user wrote them; devices and precision belong to the plan.
+std::string hash_of_graph(Graph graph) {
+  graph.precision = f32;
+  for (NodeId id = 0; id < graph.size(); ++id) graph.edit(id).device.reset();
+  const std::string text = write_graph(graph, {.put = [](const std::string&, const HostTensor&) {}});
+  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
 /// What two starts of one run have in common: devices are no part of it.
 TextMap settings_of(const Session& session, const DataSet& data, const FitOptions& options) {
   std::string columns = fmt::format("{} rows of", data.rows());
@@ -77,6 +86,7 @@ TextMap settings_of(const Session& session, const DataSet& data, const FitOption
   out["batch"] = std::to_string(options.batch);
   out["data"] = columns;
   out["net"] = session.graph().name;
+  if (session.graph().train) out[kGraphHash] = hash_of_graph(session.graph());  // a plan's graph has it written out
   out["order"] = options.shuffle ? fmt::format("shuffled by {}", *options.shuffle) : "that of the data";
   out["short batches"] = options.last_batch == LastBatch::runs_on ? "run on" : options.last_batch == LastBatch::dropped ? "are dropped" : "stay";
   if (data.rows()) out[kValues] = hash_of_values(data);
@@ -98,6 +108,7 @@ std::vector<std::string> differences(const Checkpoint& checkpoint, const Session
     if (there == checkpoint.data().run.end() || there->second == here) continue;
     const std::string line = fmt::format("{}: {} there, {} here", key, there->second, here);
     if (key == kValues) values = line;
+    else if (key == kGraphHash && checkpoint.data().note != session.graph().name) continue;  // the net says it
     else out.push_back(line);
   }
   if (checkpoint.data().seed != session.seed()) out.push_back(fmt::format("seed: {} there, {} here", checkpoint.data().seed, session.seed()));
@@ -136,7 +147,16 @@ RunCheckpoints::RunCheckpoints(Session& session, const DataSet& data, const FitO
   if (const std::string hash = arithmetic_of(session, options); !hash.empty()) settings_[kArithmetic] = hash;
 }
 
-void RunCheckpoints::save(const TextMap& notes) {
+void RunCheckpoints::begun() {
+  if (!options_.checkpoints.empty()) std::filesystem::remove(best_checkpoint(options_.checkpoints));
+}
+
+std::string RunCheckpoints::last_good() const {
+  const auto last = latest_checkpoint(options_.checkpoints);
+  return last ? "the last good checkpoint is " + last->string() : "there is no checkpoint yet";
+}
+
+void RunCheckpoints::save(const TextMap& notes, bool has_best) {
   if (options_.checkpoints.empty()) return;
   TextMap run = settings_;
   run.insert(notes.begin(), notes.end());
@@ -145,9 +165,9 @@ void RunCheckpoints::save(const TextMap& notes) {
     c.save(checkpoint_path(options_.checkpoints, c.data().step).string());
     keep_last(options_.checkpoints, options_.keep);
   } catch (const UserError& e) {
-    const auto last = latest_checkpoint(options_.checkpoints);
-    throw UserError(fmt::format("{}; {}", e.what(), last ? "the last good checkpoint is " + last->string() : "there is no checkpoint yet"));
+    throw UserError(fmt::format("{}; {}", e.what(), last_good()));
   }
+  if (!has_best) std::filesystem::remove(best_checkpoint(options_.checkpoints));
 }
 
 void RunCheckpoints::save_best() {

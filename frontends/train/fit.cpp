@@ -8,10 +8,12 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include <belfry/frontends/session/feeds.h>
 #include <belfry/frontends/train/early_stop_internal.h>
 #include <belfry/frontends/train/input_internal.h>
 #include <belfry/frontends/train/log_internal.h>
@@ -42,6 +44,25 @@ void check_finite(const Results& results, const std::vector<std::string>& losses
       throw UserError(fmt::format("the loss '{}' is {} after batch {} of epoch {}; lower the learning rate, or look at the input", name, x, p.batch, p.epoch + 1));
 }
 
+const FitOptions& checked(const FitOptions& options) {
+  auto at_least = [](const char* name, std::int64_t value, std::int64_t least) {
+    if (value < least) throw UserError(fmt::format("FitOptions::{} is {}; {} is the least", name, value, least));
+  };
+  at_least("epochs", options.epochs, 0);
+  at_least("steps", options.steps, 0);
+  at_least("checkpoint_every", options.checkpoint_every, 0);
+  at_least("keep", options.keep, 1);
+  return options;
+}
+
+/// A line of the log says where it stands under these names.
+void check_names(const std::vector<std::string>& reported, const std::string& log) {
+  constexpr std::string_view kTaken[] = {"step", "epoch", "rows", "seconds", "steps"};
+  for (const std::string& name : reported)
+    if (!log.empty() && std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken))
+      throw UserError(fmt::format("the metric '{}' has the name of what each line of the log {} says of itself; give it another name, or train without a log", name, log));
+}
+
 /// What a step gave: of loops one or several mini-batches.
 struct Part {
   const Results* results;
@@ -51,14 +72,16 @@ struct Part {
 class Fitter {
  public:
   Fitter(Session& session, const DataSet& data, const FitOptions& options)
-      : session_(session), options_(options), batches_(data, rows_handed_out(session, options.batch), options.shuffle, options.last_batch), stop_(session.graph(), options),
+      : session_(session), options_(checked(options)), batches_(data, rows_handed_out(session, options.batch), options.shuffle, options.last_batch), stop_(session.graph(), options),
         fetches_(fit_fetches(session, options)), names_(reported(session.graph())), losses_(loss_names(session.graph())), before_(steps_of(session)) {
     const Graph& g = session.graph();
     if (losses_.empty()) throw UserError(fmt::format("the graph '{}' has no loss to train on", g.name));
     check_columns(g, data);
+    check_names(names_, options.log);
+    check_validation();
     checkpoints_ = std::make_unique<RunCheckpoints>(session, data, options);
     read_ = options.on_batch || options.on_epoch || logs(options);
-    log_ = std::make_unique<TrainingLog>(options, before_, logs(options) ? device_shares() : std::map<std::string, double>{});
+    log_ = std::make_unique<TrainingLog>(options, before_, session.data_progress.epoch, logs(options) ? device_shares() : std::map<std::string, double>{});
     batches_.seek({session.data_progress.epoch, session.data_progress.position});
     input_ = std::make_unique<Input>(batches_.position(), [this](Input::Columns& out) {
       batches_.next_into(out);
@@ -123,29 +146,65 @@ class Fitter {
         finished(e, {{&r, rows}});
       }
       // At an epoch's end it is written behind the validation, so that no start loses that.
-      if (checkpoints_->due(before_ + steps_) && input_->position().epoch == epoch && !enough()) checkpoints_->save(notes(&e));
+      if (checkpoints_->due(before_ + steps_) && input_->position().epoch == epoch && !enough()) save(&e);
     }
     Progress& p = e.p;
     p.metrics = e.means.means();
     EpochResult result{p.metrics, p.seconds, p.loops};
     if (const double part = p.waited / std::max(p.seconds, 1e-9); options_.notice && p.seconds > 1 && part > 0.05)
       options_.notice(fmt::format("the input limits: {:.0f} % of epoch {} waited for batches, with {} made ahead", 100 * part, epoch + 1, p.ahead));
-    if (options_.validation) {
-      std::optional<AveragesInPlace> averages;
-      if (options_.averages) averages.emplace(session_);
-      for (const auto& [name, value] : evaluate(session_, *options_.validation)) result.metrics["val_" + name] = value;
+    const bool within = input_->position().epoch == epoch;
+    try {
+      for (const auto& [name, value] : validated()) result.metrics["val_" + name] = value;
+    } catch (...) {
+      save(within ? &e : nullptr);  // of training that is done nothing is lost
+      throw;
     }
     p.metrics = result.metrics;
-    if (stop_.best(epoch, p.metrics)) {
+    if (!within && stop_.best(epoch, p.metrics)) {  // the run made longer has the rest of the epoch before it is judged
       best_ = std::make_unique<Checkpoint>(Checkpoint::of(session_));
       checkpoints_->save_best();
     }
-    log_->epoch(p);
+    told([&] { log_->epoch(p); });
     if (options_.on_epoch) options_.on_epoch(p);
-    const bool within = input_->position().epoch == epoch;
-    if (!options_.checkpoint_every || checkpoints_->due(before_ + steps_) || over()) checkpoints_->save(notes(within ? &e : nullptr));
+    if (!options_.checkpoint_every || checkpoints_->due(before_ + steps_) || over()) save(within ? &e : nullptr);
     return result;
   }
+
+  /// Not more rows at a time than training takes: those fit.
+  std::int64_t rows_validated() const { return std::min(kRowsEvaluated, options_.batch); }
+
+  /// Before the first epoch, at whose end they are read.
+  void check_validation() const {
+    if (!options_.validation) return;
+    try {
+      check_columns(session_.graph(), *options_.validation);
+      Batches first(*options_.validation, std::min(rows_validated(), std::max<std::int64_t>(1, options_.validation->rows())));
+      rows_of(session_.graph(), Batch(first.next()));
+    } catch (const UserError& e) {
+      throw UserError(fmt::format("the data to validate on: {}", e.what()));
+    }
+  }
+
+  Metrics validated() {
+    if (!options_.validation) return {};
+    std::optional<AveragesInPlace> averages;
+    if (options_.averages) averages.emplace(session_);
+    return evaluate(session_, *options_.validation, rows_validated());
+  }
+
+  /// A log that cannot be written ends training with the words from where it goes on.
+  template <class Write>
+  void told(const Write& write) const {
+    try {
+      write();
+    } catch (const UserError& e) {
+      if (options_.checkpoints.empty()) throw;
+      throw UserError(fmt::format("{}; {}", e.what(), checkpoints_->last_good()));
+    }
+  }
+
+  void save(const Epoch* within) { checkpoints_->save(notes(within), stop_.any()); }
 
   /// The first epoch of a training that goes on in the middle of one.
   void begin_within(Epoch& e) {
@@ -198,8 +257,9 @@ class Fitter {
     else if (read_) p.last = here.means();
     if (with_rate_) p.learning_rate = as_double((*parts[0].results)[kRate]);
     if (p.loops) p.last["staleness"] = staleness_;
-    log_->step(p, here.rows());
+    told([&] { log_->step(p, here.rows()); });
     for (const Part& part : parts) check_finite(*part.results, losses_, p);
+    if (before_ + steps_ == 1) checkpoints_->begun();
     if (steps_ == 1) {  // the first step builds the program
       e.start = Clock::now();
       if (!loops_) e.waited_before = input_->waited();

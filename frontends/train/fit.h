@@ -90,11 +90,13 @@ void resume(Session& session, const Checkpoint& checkpoint, FitOptions& options)
 std::optional<std::filesystem::path> resume_latest(Session& session, const DataSet& data, FitOptions& options);
 /// What a checkpoint's run has otherwise than this one: "batch: 32 there, 64 here". Devices are no part of a run.
 std::vector<std::string> differences(const Checkpoint& checkpoint, const Session& session, const DataSet& data, const FitOptions& options);
-/// Trains from the session's data position on. UserError for columns that do not fit the inputs, and where the loss is no number.
+/// Trains from the session's data position on. UserError for columns that do not fit the inputs, those to validate on too, for options below their least, for a
+/// file in the place of the log that is none, and where the loss is no number.
 History fit(Session& session, const DataSet& data, const FitOptions& options = {});
+inline constexpr std::int64_t kRowsEvaluated = 256;  ///< at a time; `fit` takes those of its batch where they are fewer
 /// Losses and metrics of the graph for inference, as means over all batches. Under an AveragesInPlace with the moving averages of the variables.
-Metrics evaluate(Session& session, const DataSet& data, std::int64_t batch = 256);
+Metrics evaluate(Session& session, const DataSet& data, std::int64_t batch = kRowsEvaluated);
 /// The same over several sets together.
-Metrics evaluate(Session& session, const std::vector<const DataSet*>& parts, std::int64_t batch = 256);
+Metrics evaluate(Session& session, const std::vector<const DataSet*>& parts, std::int64_t batch = kRowsEvaluated);
 
 }  // namespace belfry

@@ -1,30 +1,34 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <sstream>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/train/log_internal.h>
+#include <belfry/frontends/train/means_internal.h>
 
 namespace belfry {
 namespace {
 
+constexpr std::string_view kStepLine = "{\"step\": ", kEpochLine = "{\"epoch\": ";
+
 struct Kept {
-  std::string text;
+  std::uintmax_t bytes = 0;
   double seconds = 0;
 };
 
-/// The lines before the first of a later step, or of one that was not written to its end.
-Kept lines_until(const std::string& path, std::int64_t step) {
+/// The lines before the first of a later step, of an epoch behind those that are `over`, or of one that was not written to its end.
+Kept lines_until(const std::string& path, std::int64_t step, std::int64_t over) {
   Kept out;
-  std::istringstream in(read_file(path));
-  for (std::string line; std::getline(in, line) && !in.eof(); out.text += line + '\n') try {
+  std::ifstream in(path, std::ios::binary);
+  for (std::string line; std::getline(in, line) && !in.eof(); out.bytes += line.size() + 1) try {
       const JsonDocument document(line, path);
-      if (const JsonValue* s = document.root().find("step"); s && document.integer(*s) > step) break;
+      if (const JsonValue* s = document.root().find("step")) {
+        if (document.integer(*s) > step) break;
+      } else if (const JsonValue* e = document.root().find("epoch"); e && document.integer(*e) > over) break;
       if (const JsonValue* s = document.root().find("seconds")) out.seconds = document.real(*s);
     } catch (const UserError&) {
       break;
@@ -32,15 +36,30 @@ Kept lines_until(const std::string& path, std::int64_t step) {
   return out;
 }
 
+/// A file that is no log is somebody's; one that is cut short within its first words may be of a start that was killed.
+void refuse_no_log(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string begins(kEpochLine.size(), '\0');
+  begins.resize(static_cast<std::size_t>(in.read(begins.data(), static_cast<std::streamsize>(begins.size())).gcount()));
+  auto may_be = [&](std::string_view line) { return begins.starts_with(line) || line.starts_with(begins); };
+  if (!may_be(kStepLine) && !may_be(kEpochLine)) throw UserError(fmt::format("{}: is no log of a training, and would be lost; name another file for the log", path));
+}
+
 }  // namespace
 
-TrainingLog::TrainingLog(const FitOptions& options, std::int64_t before, std::map<std::string, double> device_shares)
+TrainingLog::TrainingLog(const FitOptions& options, std::int64_t before, std::int64_t over, std::map<std::string, double> device_shares)
     : path_(options.log), device_shares_(std::move(device_shares)), sampled_(usage_now()), epoch_began_(sampled_) {
-  if (!options.tensorboard.empty()) charts_ = std::make_unique<TensorBoardLog>(options.tensorboard, before);
+  const bool there = !path_.empty() && std::filesystem::is_regular_file(path_);
+  if (there) refuse_no_log(path_);
+  RunningMeans begun;  // of the epoch that a checkpoint stands within
+  begun.take(options.notes);
+  if (!options.tensorboard.empty()) charts_ = std::make_unique<TensorBoardLog>(options.tensorboard, before, begun.rows() > 0);
   if (path_.empty()) return;
-  if (before > 0 && std::filesystem::is_regular_file(path_)) {
-    const Kept kept = lines_until(path_, before);
-    if (kept.text.size() != std::filesystem::file_size(path_)) write_file(path_, kept.text);
+  if (before > 0 && there) {
+    const Kept kept = lines_until(path_, before, over);
+    std::error_code error;
+    if (kept.bytes != std::filesystem::file_size(path_)) std::filesystem::resize_file(path_, kept.bytes, error);
+    if (error) throw UserError(fmt::format("{}: the log cannot be cut off behind step {}: {}; name another file for it", path_, before, error.message()));
     earlier_ = last_step_ = kept.seconds;
   }
   file_.open(path_, before > 0 ? std::ios::app : std::ios::trunc);
@@ -61,7 +80,7 @@ void TrainingLog::step(const Progress& p, std::int64_t rows) {
   }
   Metrics metrics = p.last;
   if (p.learning_rate) metrics["learning_rate"] = *p.learning_rate;
-  if (!path_.empty()) write(fmt::format("{{\"step\": {}, \"epoch\": {}, \"rows\": {}, \"seconds\": {:.3f}", p.step, p.epoch + 1, rows, now), machine, metrics);
+  if (!path_.empty()) write(fmt::format("{}{}, \"epoch\": {}, \"rows\": {}, \"seconds\": {:.3f}", kStepLine, p.step, p.epoch + 1, rows, now), machine, metrics);
   if (!charts_) return;
   machine["rows_per_second"] = static_cast<double>(rows) / std::max(took, 1e-9);
   machine.insert(metrics.begin(), metrics.end());
@@ -72,10 +91,12 @@ void TrainingLog::epoch(const Progress& p) {
   if (path_.empty() && !charts_) return;
   const Usage usage = usage_now();
   Metrics machine = {{"epoch_seconds", p.seconds}, {"input_seconds", p.waited}, {"rows_per_second", p.rows_per_second}, {"cpu", cores_between(epoch_began_, usage)}, {"memory_bytes", static_cast<double>(usage.memory_bytes)}};
-  for (const auto& [device, share] : device_shares_) machine["rows_per_second/" + device] = p.rows_per_second * share;
+  Metrics rates;
+  for (const auto& [device, share] : device_shares_) rates["rows_per_second/" + device] = p.rows_per_second * share;
+  machine.insert(rates.begin(), rates.end());
   epoch_began_ = usage;
-  if (!path_.empty()) write(fmt::format("{{\"epoch\": {}, \"steps\": {}, \"seconds\": {:.3f}", p.epoch + 1, p.batch, seconds()), machine, p.metrics);
-  if (charts_) charts_->epoch(p.step, p.metrics);
+  if (!path_.empty()) write(fmt::format("{}{}, \"steps\": {}, \"seconds\": {:.3f}", kEpochLine, p.epoch + 1, p.batch, seconds()), machine, p.metrics);
+  if (charts_) charts_->epoch(p.step, p.metrics, rates);
 }
 
 void TrainingLog::write(std::string line, const Metrics& machine, const Metrics& metrics) {

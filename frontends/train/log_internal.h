@@ -16,14 +16,15 @@ namespace belfry {
 
 class TrainingLog {
  public:
-  /// Nothing is written where the options name no file. Of what is there the lines up to step `before` stay: what was done behind the
-  /// checkpoint that the training goes on from is done anew. `device_shares`: the share of each device in a step's rows. UserError where a file cannot be opened.
-  TrainingLog(const FitOptions& options, std::int64_t before, std::map<std::string, double> device_shares);
+  /// Nothing is written where the options name no file. Of what is there the lines up to step `before` and of the first `over` epochs stay: what was
+  /// done behind the checkpoint that the training goes on from is done anew. `device_shares`: the share of each device in a step's rows. UserError where a file
+  /// cannot be opened, or is no log.
+  TrainingLog(const FitOptions& options, std::int64_t before, std::int64_t over, std::map<std::string, double> device_shares);
   /// {"step", "epoch", "rows", "seconds" of training, those of earlier starts with them, "step_seconds" since the step before, "learning_rate",
   /// losses and metrics of the batch}; epochs count from 1. Once a second "cpu", in cores, and "memory_bytes" of this process.
   void step(const Progress& p, std::int64_t rows);
-  /// {"epoch", "steps", "seconds", "epoch_seconds" and "input_seconds" of it that steps waited for batches, "rows_per_second", also by
-  /// device, "cpu", "memory_bytes", losses and metrics of the epoch, and of validation}.
+  /// {"epoch", "steps", "seconds", "epoch_seconds" and "input_seconds" of it that steps waited for batches, "rows_per_second", also as the
+  /// part that each device had, "cpu", "memory_bytes", losses and metrics of the epoch, and of validation}.
   void epoch(const Progress& p);
 
  private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include <belfry/frontends/train/checkpoints.h>
 #include <belfry/frontends/train/fit.h>
@@ -14,9 +15,13 @@ class RunCheckpoints {
   RunCheckpoints(Session& session, const DataSet& data, const FitOptions& options);
   /// Whether one is due at this step, the end of an epoch or of the training apart.
   bool due(std::int64_t step) const { return options_.checkpoint_every && step % options_.checkpoint_every == 0; }
-  /// Of the session as it stands; the older ones go. UserError names the last good one.
-  void save(const TextMap& notes);
+  /// The first step of a run is done: a best epoch that lies there is another run's, and goes.
+  void begun();
+  /// Of the session as it stands; the older ones go, and a best epoch's too where this run has none. UserError names the last good one.
+  void save(const TextMap& notes, bool has_best);
   void save_best();
+  /// "the last good checkpoint is FILE", or that there is none yet.
+  std::string last_good() const;
 
  private:
   Session& session_;

@@ -119,8 +119,12 @@ void check_classes(const Graph& graph, const std::vector<std::string>& classes) 
 
 }  // namespace
 
-void remove_run(const fs::path& folder) {
-  for (const char* part : kParts) fs::remove_all(folder / part);
+std::vector<fs::path> parts_of_run(const fs::path& folder) {
+  std::vector<fs::path> out;
+  std::error_code error;
+  for (const char* part : kParts)
+    if (fs::exists(folder / part, error)) out.push_back(folder / part);
+  return out;
 }
 
 bool is_part_of_run(const fs::path& folder, const fs::path& file) {
@@ -171,7 +175,8 @@ void write_run_folder(const fs::path& folder, Session& session, const RunFacts& 
     check_classes(session.graph(), facts.classes);
     const std::string other = other_run(folder, graph);
     if (!other.empty() && !facts.overwrite) throw UserError(fmt::format("{}: {} is there: name another folder, or replace it with .overwrite = true", folder.string(), other));
-    if (!other.empty()) remove_run(folder);
+    if (!other.empty() && is_run_folder(folder))  // else it is somebody's
+      for (const fs::path& part : parts_of_run(folder)) fs::remove_all(part);
   }
   make_folder(folder.string());
   write_file((folder / kGraph).string(), graph);

@@ -39,8 +39,8 @@ RunFacts read_run_facts(const std::filesystem::path& folder);
 /// too: a training that logs there writes the folder before it begins, with ended = false. UserError too for classes that no output has as many values for.
 void write_run_folder(const std::filesystem::path& folder, Session& session, const RunFacts& facts = {});
 
-/// Takes away what a run has in its folder; checkpoints stay.
-void remove_run(const std::filesystem::path& folder);
+/// What is there of all that a run has in its folder; checkpoints are none of it.
+std::vector<std::filesystem::path> parts_of_run(const std::filesystem::path& folder);
 
 /// Whether a file of this name is a part of the run in the folder, or one of its checkpoints. UserError where the folder is no run's.
 bool is_part_of_run(const std::filesystem::path& folder, const std::filesystem::path& file);

@@ -89,12 +89,13 @@ void ScalarEvents::write(const std::string& event) {
   if (!file_) throw UserError(fmt::format("{}: the event file could not be written; its disk may be full", path_.string()));
 }
 
-void TensorBoardLog::epoch(std::int64_t step, const Metrics& metrics) {
+void TensorBoardLog::epoch(std::int64_t step, const Metrics& metrics, const Metrics& rates) {
   constexpr std::string_view held_out = "val_";
   Metrics scalars;
   for (const auto& [name, value] : metrics)
     if (name.starts_with(held_out)) scalars[name.substr(held_out.size())] = value;
   validation_.add(step, scalars);
+  train_.add(step, rates);
 }
 
 }  // namespace belfry

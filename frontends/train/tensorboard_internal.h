@@ -31,10 +31,11 @@ class ScalarEvents {
 /// A folder of runs as TensorBoard knows them: train/ with what each step gave, validation/ with what each epoch did, under the same tags.
 class TensorBoardLog {
  public:
-  TensorBoardLog(const std::filesystem::path& folder, std::int64_t before) : train_(folder / "train", before), validation_(folder / "validation", before) {}
+  /// `within`: a start that goes on in the middle of an epoch, whose validation at step `before` is made anew at its end.
+  TensorBoardLog(const std::filesystem::path& folder, std::int64_t before, bool within) : train_(folder / "train", before), validation_(folder / "validation", before - (within ? 1 : 0)) {}
   void step(std::int64_t step, const Metrics& scalars) { train_.add(step, scalars); }
-  /// Of these what is of validation.
-  void epoch(std::int64_t step, const Metrics& metrics);
+  /// Of the metrics what is of validation; `rates` beside the steps.
+  void epoch(std::int64_t step, const Metrics& metrics, const Metrics& rates);
 
  private:
   ScalarEvents train_, validation_;

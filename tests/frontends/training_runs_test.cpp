@@ -15,35 +15,11 @@
 #include <belfry/frontends/train/input_internal.h>
 
 #include "files.h"
+#include "line.h"
 #include "says.h"
 
 namespace belfry::test {
 namespace {
-
-/// A line through points of two columns; plain descent, which counts no steps in a variable.
-Graph line(double rate = 0.05) {
-  Builder b("line");
-  Value x = b.input("x", f32, {kBatch}), y = b.input("y", f32, {kBatch});
-  Value error = x * b.variable("slope", {}) + b.variable("offset", {}) - y;
-  b.metric("accuracy", mean(less(abs(error), abs(x))));
-  b.minimize(identity(mean(error * error), "loss"), Sgd{.learning_rate = static_cast<float>(rate)});
-  return std::move(b).build();
-}
-
-DataSet points(std::int64_t count) {
-  DataSet out;
-  HostTensor x(f32, {count}), y(f32, {count});
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float at = static_cast<float>(i % 7) / 7;
-    x.data<float>()[static_cast<std::size_t>(i)] = at;
-    y.data<float>()[static_cast<std::size_t>(i)] = 2 * at - 1 + 0.01f * static_cast<float>(i % 3);
-  }
-  out.columns.emplace("x", std::move(x));
-  out.columns.emplace("y", std::move(y));
-  return out;
-}
-
-struct Stop {};
 
 TEST(TrainingRuns, one_that_was_stopped_within_an_epoch_goes_on_to_the_same_curves_and_bits) {
   Folder folder;
@@ -94,12 +70,18 @@ TEST(TrainingRuns, a_folder_of_another_run_is_neither_gone_on_from_nor_written_o
   FitOptions wider{.batch = 16, .shuffle = 3, .checkpoints = folder.path().string()};
   EXPECT_TRUE(says<UserError>([&] { resume_latest(other, data, wider); }, {"batch: 8 there, 16 here; order: that of the data there, shuffled by 3 here; seed: 0 there, 1 here"}));
   EXPECT_TRUE(says<UserError>([&] { fit(other, data, wider); }, {"has a checkpoint of step 2, and this training goes on from step 0"}));
-  // Another rate is another plan: the run goes on, and is told.
+  // Another rate is another graph of that name: who names the checkpoint goes on from it, and is told.
   Session slower(line(0.01), Single{});
   std::string told;
   options.notice = [&](const std::string& text) { told += text; };
-  ASSERT_TRUE(resume_latest(slower, data, options));
+  EXPECT_TRUE(says<UserError>([&] { resume_latest(slower, data, options); }, {"is of another run (hash of the graph: "}));
+  resume(slower, Checkpoint::load(latest_checkpoint(folder.path())->string()), options);
   EXPECT_THAT(told, testing::HasSubstr("computes otherwise"));
+  // Devices that the graph asks for are no part of it.
+  Graph asked = line();
+  for (NodeId id = 0; id < asked.size(); ++id) asked.edit(id).device = cpu(0);
+  Session placed(std::move(asked), Single{});
+  EXPECT_TRUE(resume_latest(placed, data, options));
 }
 
 TEST(TrainingRuns, checkpoints_know_the_values_of_their_data_and_what_was_done_to_them) {
@@ -135,7 +117,7 @@ TEST(TrainingRuns, an_early_stop_leaves_the_best_epoch_behind_whenever_it_was_st
   const auto best = std::min_element(losses.begin(), losses.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   ASSERT_LT(losses.size(), 60u);
   EXPECT_EQ(losses.rbegin()->first, best->first + 3);
-  EXPECT_EQ(evaluate(session, far).at("loss"), best->second);
+  EXPECT_EQ(evaluate(session, far, options.batch).at("loss"), best->second);
   EXPECT_THAT(told, testing::HasSubstr("val_loss was not better for 3 epochs; the variables are those of epoch " + std::to_string(best->first + 1)));
   const State kept = session.state();
 
@@ -230,6 +212,13 @@ TEST(RunFolder, of_another_run_is_refused_or_replaced) {
   write_run_folder(run, three, {.overwrite = true});
   EXPECT_EQ(read_run_folder(run).weights, three.weights());
   for (const char* part : {"log.jsonl", "plan.json"}) EXPECT_FALSE(std::filesystem::exists(run / part)) << part;
+  // A folder that is no run's keeps what else lies there.
+  const std::filesystem::path work = folder / "work";
+  std::filesystem::create_directory(work);
+  write_file(work / "graph.json", "{}");
+  write_file(work / "plan.json", "{}");
+  write_run_folder(work, three, {.overwrite = true});
+  EXPECT_TRUE(std::filesystem::exists(work / "plan.json"));
   // What belfry train wrote names its strategy.
   write_run_folder(run, three, {.settings = {{"strategy", "\"single\""}}});
   write_file(run / "log.jsonl", "{}\n");

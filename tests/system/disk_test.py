@@ -73,6 +73,13 @@ with tempfile.TemporaryDirectory() as name:
         finally:
             subprocess.run(["umount", str(folder)], check=True)
 
+    # A log on a disk that is full: what was trained until then is named.
+    folder = here / "logged"
+    for log, words in (("/dev/full", "there is no checkpoint yet"), ("ordinary.jsonl", None), ("/dev/full", f"the last good checkpoint is {folder}/step-00000004.safetensors")):
+        more = ["--epochs", "1" if log != "/dev/full" else "2"]
+        done = subprocess.run([program, "train", "mnist_cnn", "--data", "digits", "--batch", "16", "--checkpoints", str(folder), "--log", log, *more], cwd=here, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        expect(done.returncode == (1 if words else 0) and (not words or f"{log}: the log could not be written" in done.stderr and words in done.stderr), f"a log in {log}: {done.returncode} {done.stderr[-600:]}")
+
     # A folder that cannot be written in is refused before any step.
     folder = here / "read_only"
     folder.mkdir()

@@ -140,6 +140,16 @@ with tempfile.TemporaryDirectory() as name:
             if check(1, [path, words], "run", "mnist_cnn", "--feed", "feed.safetensors", option, path).stdout:
                 objections.append(f"{option} {path} is refused when all is done")
     check(1, ["is a folder"], "place", "mlp", "-o", "folder")
+    # What is read is not written over.
+    here("run", "mlp", "--feed", "feed.safetensors", "--save-state", "w.safetensors")
+    kept = {name: (folder / name).read_bytes() for name in ("mlp.json", "mlp_plan.json", "feed.safetensors", "w.safetensors")}
+    fed = ["run", "mlp.json", "--feed", "feed.safetensors", "--state", "w.safetensors"]
+    for arguments in ([*fed, "--trace", "mlp.json"], [*fed, "--trace", "feed.safetensors"], [*fed, "--trace", "w.safetensors"], [*fed, "--out", "w.safetensors"], [*fed, "--save-state", "mlp.json"],
+                      ["show", "mlp.json", "--dot", "mlp.json"], ["show", "mlp_plan.json", "--svg", "./mlp_plan.json"], ["show", "cnn_plan.json", "--html", "mlp_plan.json", "--beside", "mlp_plan.json"],
+                      ["bench", "mlp.json", "--rounds", "1", "--calibrate", "-o", "mlp.json"]):
+        check(1, [arguments[-1] if arguments[0] != "show" else ".json", "is a file that is read here, and would be lost; name another"], *arguments)
+    if any((folder / name).read_bytes() != data for name, data in kept.items()):
+        objections.append("a file that is read was written over")
     check(1, ["there is no folder 'none'"], "bench", "mlp", "--calibrate", "-o", "none/here.json")
     check(2, ["data wants one of fetch, inspect and digits"], "data")
 

@@ -117,6 +117,8 @@ def event_files_are_right(folder, wanted):
                 for _, value in fields(event[5]):
                     value = dict(fields(value))
                     points.setdefault(value[1].decode(), []).append((event[2], struct.unpack("<f", value[2])[0]))
+        rates = points.get("rows_per_second/cpu:0", [])
+        expect([step for step, _ in rates] == ([4, 8, 12] if part == "train" else []) and all(rate > 0 for _, rate in rates), f"the rate of a device after each epoch: {part}: {rates}")
         for tag, of in tags.items():
             expect(points[tag] == of, f"{part}/{tag}: {points[tag]}, where the log has {of}")
 

@@ -111,6 +111,57 @@ with tempfile.TemporaryDirectory() as name:
     done = belfry("runs", "c")
     expect(done.stdout.splitlines()[-1].split()[:3] == ["c", "3", "24"], f"epochs of a run that went on: {done}")
 
+    # What lies in --out before the first step lies there after a failure, and nothing that is read or not a run's is written over.
+    def files(*names):
+        return {str(p): p.read_bytes() for name in names for p in sorted((folder / name).rglob("*")) if p.is_file()}
+
+    (folder / "own").mkdir()
+    assert belfry("convert", "mlp", "-o", "own/graph.json").returncode == 0 and belfry("convert", "mnist_cnn", "-o", "other.json").returncode == 0
+    assert mlp(2, "--out", "run", "--checkpoints", "run/ck", "--patience", "2").returncode == 0
+    (folder / "work").mkdir()
+    (folder / "work/plan.json").write_bytes((folder / "run/plan.json").read_bytes())
+    (folder / "notes.txt").write_text("of a year\n", encoding="utf-8")
+    (folder / "few").mkdir()
+    (folder / "few/graph.json").write_bytes((folder / "own/graph.json").read_bytes())
+    anew = ["--out", "run", "--checkpoints", "run/ck", "--overwrite"]
+    for net, arguments, wanted in (("own/graph.json", ["--out", "own"], "own/graph.json: is a file that is read here, and would be lost; name another"), ("other.json", ["--out", "own"], "own/graph.json: is another graph and of no run"),
+                                   ("mlp", ["--out", "few", "--patience", "2", "--monitor", "foo"], "no epoch has the metric 'foo'"), ("work/plan.json", ["--out", "work", "--overwrite"], "work/plan.json: is a file that is read here"),
+                                   ("mlp", ["--out", "work", "--overwrite"], "work/plan.json: is of no run, and would be lost"), ("mlp", ["--state", "run/state.safetensors", "--out", "run", "--overwrite"], "run/state.safetensors: is a file that is read here"),
+                                   ("mlp", ["--log", "notes.txt"], "notes.txt: is no log of a training, and would be lost"), ("other.json", ["--log", "other.json"], "--log other.json: is a file that is read here"),
+                                   ("mlp", [*anew, "--patience", "2", "--monitor", "foo"], "no epoch has the metric 'foo'"), ("mlp", [*anew, "--log", "nodir/x"], "there is no folder 'nodir'"),
+                                   ("mlp", [*anew, "--log", "notes.txt"], "is no log of a training"), ("mlp", [*anew, "--log", "/dev/full"], "the log could not be written"), ("mlp", [*anew, "--tensorboard", "notes.txt"], "notes.txt"),
+                                   ("mlp", [*anew, "--averages"], "average")):
+        before = files("own", "work", "few", "run"), (folder / "notes.txt").read_text(encoding="utf-8"), (folder / "other.json").read_bytes()
+        done = belfry("train", net, "--data", "digits", "--batch", "64", "--epochs", "1", *arguments)
+        expect(done.returncode == 1 and wanted in done.stderr, f"train {net} {arguments}: {done.returncode} {done.stderr[-400:]}")
+        after = files("own", "work", "few", "run"), (folder / "notes.txt").read_text(encoding="utf-8"), (folder / "other.json").read_bytes()
+        changed = sorted(set(before[0].items()) - set(after[0].items())) or [name for name in after[0].keys() - before[0].keys() if "/few/" not in name]
+        expect(not changed and before[1:] == after[1:], f"train {net} {arguments} failed and changed {[str(c)[:100] for c in changed]}")
+    done = mlp(1, *anew)
+    expect(done.returncode == 0 and steps("run") == list(range(1, 9)) and [p.name for p in (folder / "run/ck").iterdir()] == ["step-00000008.safetensors"] and not list((folder / "run").glob("replaced*")), f"--overwrite after failures: {done}")
+
+    # Another graph of the same name is another run.
+    graph = json.loads((folder / "own/graph.json").read_text(encoding="utf-8"))
+    options = graph["train"]["optimizer"]
+    options["learning_rate"] = options.get("learning_rate", 0.001) / 2
+    (folder / "slower.json").write_text(json.dumps(graph), encoding="utf-8")
+    done = belfry("train", "slower.json", "--data", "digits", "--batch", "64", "--epochs", "2", *anew[:-1])
+    expect(done.returncode == 1 and "is of another run (hash of the graph: " in done.stderr and "--overwrite" in done.stderr, f"another graph of the same name: {done}")
+    done = belfry("train", "own/graph.json", "--data", "digits", "--batch", "64", "--epochs", "2", *anew[:-1])
+    expect(done.returncode == 0 and "going on from" in done.stderr, f"the same graph from a file: {done}")
+
+    # Logs of more than 256 MiB go on and are shown.
+    log = folder / "run/log.jsonl"
+    lines = log.read_text(encoding="utf-8").splitlines()
+    with open(log, "w", encoding="utf-8") as out:
+        for line in lines:
+            out.write(line[:-1] + ', "note": "' + "x" * (15 << 20) + '"}\n')
+    expect(log.stat().st_size > 1 << 28, f"a long log has {log.stat().st_size} bytes")
+    done = belfry("train", "own/graph.json", "--data", "digits", "--batch", "64", "--epochs", "3", "--quiet", *anew[:-1])
+    expect(done.returncode == 0, f"a run with a long log goes on: {done.stderr[-400:]}")
+    done = belfry("runs", "run")
+    expect(done.returncode == 0 and done.stdout.splitlines()[-1].split()[1:3] == ["3", "24"], f"runs with a long log: {done.stderr[-400:]} {done.stdout[-400:]}")
+
 if objections:
     sys.exit("\n".join(objections))
 print("training shows one line on a terminal and plain ones elsewhere; runs stand side by side")

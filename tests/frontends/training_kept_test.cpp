@@ -1,0 +1,140 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include <belfry/belfry.h>
+#include <belfry/frontends/files/files.h>
+
+#include "files.h"
+#include "line.h"
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+TEST(TrainingKept, what_is_validated_is_looked_at_before_the_first_step_and_costs_no_epoch_where_it_fails) {
+  const DataSet data = points(16);
+  Session session(line(), Single{});
+  auto refused = [&](DataSet held_out, const std::string& words) {
+    EXPECT_TRUE(says<UserError>([&] { fit(session, data, {.batch = 8, .validation = &held_out}); }, {"the data to validate on: ", words}));
+    EXPECT_EQ(steps_of(session), 0);
+  };
+  DataSet other = points(8);
+  other.columns.erase("y");
+  refused(other, "no column for the input 'y'");
+  other.columns.insert_or_assign("y", HostTensor(i32, {8}));
+  refused(other, "the feed 'y' is i32");
+  refused({}, "no column");
+
+  Folder folder;
+  DataSet damaged = points(20);
+  damaged.columns.erase("x");
+  damaged.made["x"] = {LocalType{f32, {}}, "made", [](const RowKey& key, std::span<std::byte> out) {
+                         if (key.row == 9) throw UserError("row 9 is damaged");
+                         std::fill(out.begin(), out.end(), std::byte{0});
+                       }};
+  EXPECT_TRUE(says<UserError>([&] { fit(session, data, {.batch = 8, .epochs = 2, .validation = &damaged, .checkpoints = folder.path().string()}); }, {"row 9 is damaged"}));
+  EXPECT_EQ(folder.names(), (std::vector<std::string>{"step-00000002.safetensors"}));
+}
+
+TEST(TrainingKept, validation_takes_no_more_rows_at_a_time_than_training) {
+  const DataSet data = points(64);
+  Builder b("counted");
+  Value x = b.input("x", f32, {kBatch}), y = b.input("y", f32, {kBatch});
+  b.metric("at_once", reduce_sum(x * 0.0 + 1.0));
+  b.minimize(identity(mean((x - y) * b.variable("v", {})), "loss"), Sgd{});
+  Session session(std::move(b).build(), Single{});
+  EXPECT_EQ(fit(session, data, {.batch = 8, .validation = &data})[0].metrics.at("val_at_once"), 8);
+}
+
+TEST(TrainingKept, options_below_their_least_and_names_that_the_log_has_are_refused_before_the_first_step) {
+  Folder folder;
+  const DataSet data = points(16);
+  Session session(line(), Single{});
+  for (const auto& [options, words] : {std::pair(FitOptions{.steps = -5}, "steps is -5; 0 is the least"), {FitOptions{.epochs = -3}, "epochs is -3"},
+                                       {FitOptions{.checkpoint_every = -3}, "checkpoint_every is -3"}, {FitOptions{.keep = 0}, "keep is 0; 1 is the least"}})
+    EXPECT_TRUE(says<UserError>([&] { fit(session, data, options); }, {words}));
+  EXPECT_EQ(steps_of(session), 0);
+
+  const std::string log = (folder / "log").string();
+  Builder b("rows");
+  Value x = b.input("x", f32, {kBatch});
+  b.metric("rows", mean(x));
+  b.minimize(identity(mean(x * b.variable("v", {})), "loss"), Sgd{});
+  Session named(std::move(b).build(), Single{});
+  EXPECT_TRUE(says<UserError>([&] { fit(named, data, {.log = log}); }, {"the metric 'rows' has the name", "give it another name, or train without a log"}));
+  EXPECT_TRUE(folder.names().empty());
+  DataSet of_x = data;
+  of_x.columns.erase("y");
+  fit(named, of_x);
+
+  write_file(log, "{\n  \"belfry\": 1\n}\n");
+  EXPECT_TRUE(says<UserError>([&] { fit(session, data, {.log = log}); }, {"is no log of a training, and would be lost; name another file"}));
+  EXPECT_EQ(read_file(log), "{\n  \"belfry\": 1\n}\n");
+  for (const char* cut : {"", "{\"st", "{\"epoch\": 3"}) {
+    write_file(log, cut);
+    fit(session, data, {.log = log});
+  }
+}
+
+/// 7 steps an epoch, and 10 of them: what there is of the second epoch is neither judged nor left in the log when it goes on.
+TEST(TrainingKept, one_that_is_made_longer_is_the_run_that_was_left_alone) {
+  Folder folder;
+  const DataSet data = points(50), far = [] {
+    DataSet d = points(20);
+    for (float& y : d.columns.at("y").data<float>()) y = 0;
+    return d;
+  }();
+  auto trained = [&](const std::string& name, const std::vector<std::int64_t>& steps) {
+    State state;
+    for (std::int64_t n : steps) {
+      Session session(line(), Single{});
+      FitOptions options{.batch = 8, .steps = n, .validation = &far, .checkpoints = (folder / name).string(), .patience = 2, .log = (folder / (name + ".jsonl")).string()};
+      resume_latest(session, data, options);
+      fit(session, data, options);
+      state = session.state();
+    }
+    return state;
+  };
+  auto lines = [&](const std::string& name) {
+    const std::string text = read_file(folder / (name + ".jsonl"));
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  const State whole = trained("whole", {70});
+  EXPECT_EQ(trained("longer", {10, 12, 70}), whole);
+  EXPECT_EQ(lines("longer"), lines("whole"));
+}
+
+TEST(TrainingKept, the_best_epoch_of_another_run_goes_with_the_first_step) {
+  Folder folder;
+  const DataSet data = points(16);
+  FitOptions options{.batch = 8, .epochs = 2, .checkpoints = folder.path().string(), .patience = 1};
+  auto begun_anew = [&] {
+    for (const std::string& name : folder.names())
+      if (name.starts_with("step-")) std::filesystem::remove(folder / name);
+    Session session(line(), Single{});
+    fit(session, data, options);
+  };
+  begun_anew();
+  EXPECT_TRUE(std::filesystem::exists(best_checkpoint(folder.path())));
+  options.on_batch = [&](const Progress&) {
+    EXPECT_FALSE(std::filesystem::exists(best_checkpoint(folder.path())));
+    throw Stop{};
+  };
+  EXPECT_THROW(begun_anew(), Stop);
+  options.on_batch = {};
+  begun_anew();
+  EXPECT_TRUE(std::filesystem::exists(best_checkpoint(folder.path())));
+  // The same run without patience has no best epoch.
+  options.patience = 0, options.epochs = 3;
+  Session session(line(), Single{});
+  ASSERT_TRUE(resume_latest(session, data, options));
+  fit(session, data, options);
+  EXPECT_FALSE(std::filesystem::exists(best_checkpoint(folder.path())));
+}
+
+}  // namespace
+}  // namespace belfry::test
