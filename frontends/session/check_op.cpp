@@ -60,6 +60,7 @@ Objections objections_to_case(const OpUnderCheck& op, const OpCase& c) {
     const CaseInput& x = c.inputs[i];
     if (!(x.low <= x.high) || !std::isfinite(x.high - x.low))
       out.push_back(objection("case", op.def, c, fmt::format("{} is drawn from {} to {}, in which there is nothing; low is at most high", input_of(op.def, i), x.low, x.high)));
+    if (x.type.dtype == u8 && x.below == Dim(0) && (x.low < 0 || x.high > 255)) out.push_back(objection("case", op.def, c, fmt::format("{} is u8, and is drawn from {} to {}; give a range in 0 to 255", input_of(op.def, i), x.low, x.high)));
     if (x.below != Dim(0) && x.below.factor < 1) out.push_back(objection("case", op.def, c, fmt::format("{} is drawn below {}; give 1 or more", input_of(op.def, i), to_string(x.below))));
   }
   return out;

@@ -139,6 +139,8 @@ TEST(CheckOp, says_what_a_rule_throws_and_what_a_case_lacks) {
   OpCase empty = of_rows();
   empty.inputs[0].low = 3;
   expect_named(checked_with(own_square(), {empty}), "case", {"input 'x' is drawn from 3"});
+  empty.inputs = {{.type = {u8, {3}}}};
+  expect_named(checked_with(own_square(), {empty}), "case", {"input 'x' is u8"});
   OpCase bare = of_rows();
   bare.inputs = {};
   expect_named(checked_with(own_square(), {bare}), "types", {"case 'rows'"});
