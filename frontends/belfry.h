@@ -7,6 +7,7 @@
 #include <belfry/frontends/nn/attention.h>
 #include <belfry/frontends/nn/layers.h>
 #include <belfry/frontends/nn/norms.h>
+#include <belfry/frontends/session/check_op.h>
 #include <belfry/frontends/session/session.h>
 #include <belfry/frontends/state/safetensors.h>
 #include <belfry/frontends/train/fit.h>

@@ -14,4 +14,21 @@ std::vector<HostTensor> evaluate(const OpDef& op, const Attributes& attributes, 
   return out;
 }
 
+std::vector<std::vector<HostTensor>> evaluate(const Graph& graph, std::int64_t batch, const std::function<HostTensor(const Node&)>& given, std::int64_t first_row) {
+  std::vector<std::vector<HostTensor>> values;
+  const Share share{first_row, batch, batch, 1, Combine::global_mean};
+  for (const Node& n : graph.nodes()) {
+    if (n.op->name == kInput || n.op->name == kVariable) {
+      values.push_back({given(n)});
+      continue;
+    }
+    std::vector<const HostTensor*> inputs;
+    for (ValueId v : n.inputs) inputs.push_back(v.valid() ? &values[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)] : nullptr);
+    std::vector<LocalType> local;
+    for (const TensorType& t : n.types) local.push_back({t.dtype, extents_of(t.shape, batch)});
+    values.push_back(evaluate(*n.op, n.attributes, inputs, n.types, local, share));
+  }
+  return values;
+}
+
 }  // namespace belfry

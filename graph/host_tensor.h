@@ -80,5 +80,7 @@ class HostTensor {
 
 /// The values in another dtype; floats to integers cut towards zero.
 HostTensor converted(const HostTensor& tensor, DType dtype);
+/// `count` places from `first` on along an axis, all of which the tensor has.
+HostTensor part_along(const HostTensor& tensor, int axis, std::int64_t first, std::int64_t count);
 
 }  // namespace belfry

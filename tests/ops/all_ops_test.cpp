@@ -44,6 +44,7 @@ class EveryOp : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(EveryOp, infers_types_and_refuses_what_does_not_fit) { check_inference(def(), cases()); }
+TEST_P(EveryOp, writes_all_that_it_infers_and_the_same_bits_twice) { check_writing(def(), cases()); }
 TEST_P(EveryOp, says_the_same_in_f32_and_f64) { check_precision(def(), cases()); }
 TEST_P(EveryOp, has_the_gradient_of_central_differences) { check_gradient(def(), cases()); }
 TEST_P(EveryOp, may_write_over_the_inputs_it_names) { check_in_place(def(), cases()); }

@@ -10,21 +10,7 @@
 namespace belfry::test {
 
 Result run_whole(const Graph& graph, const Tensors& feeds, const Tensors& state, std::int64_t batch, const std::vector<std::pair<std::string, ValueId>>& fetches, std::int64_t first_row) {
-  std::vector<std::vector<HostTensor>> values(static_cast<std::size_t>(graph.size()));
-  Share share{first_row, batch, batch, 1, Combine::global_mean};
-  for (NodeId id = 0; id < graph.size(); ++id) {
-    const Node& n = graph.node(id);
-    auto& mine = values[static_cast<std::size_t>(id)];
-    if (n.op->name == kInput) mine = {feeds.at(n.name)};
-    else if (n.op->name == kVariable) mine = {state.at(n.name)};
-    else {
-      std::vector<const HostTensor*> inputs;
-      for (ValueId v : n.inputs) inputs.push_back(v.valid() ? &values[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)] : nullptr);
-      std::vector<LocalType> local;
-      for (const TensorType& t : n.types) local.push_back({t.dtype, extents_of(t.shape, batch)});
-      mine = evaluate(*n.op, n.attributes, inputs, n.types, local, share);
-    }
-  }
+  const auto values = evaluate(graph, batch, [&](const Node& n) { return n.op->name == kInput ? feeds.at(n.name) : state.at(n.name); }, first_row);
   auto value = [&](ValueId v) { return values[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)]; };
   Result out{{}, state};
   for (const auto& [name, v] : fetches) out.fetched.insert_or_assign(name, value(v));
@@ -71,17 +57,6 @@ HostTensor tree_by_devices(const Parts& parts, int towers, int devices, const st
 }
 
 }  // namespace
-
-HostTensor slice(const HostTensor& x, int axis, std::int64_t first, std::int64_t count) {
-  Extents shape = x.shape();
-  AlongAxis from(shape, axis);
-  shape[static_cast<std::size_t>(axis)] = count;
-  HostTensor out(x.dtype(), shape);
-  std::size_t run = static_cast<std::size_t>(count * from.inner) * size_of(x.dtype());
-  for (std::int64_t o = 0; o < from.outer; ++o)
-    if (run) std::memcpy(out.raw() + static_cast<std::size_t>(o) * run, x.raw() + from.at(o, first, 0) * size_of(x.dtype()), run);
-  return out;
-}
 
 HostTensor joined(const std::vector<HostTensor>& parts, int axis) {
   Extents shape = parts[0].shape();
@@ -158,7 +133,7 @@ Result run_towers(const TowerGraph& tg, const Tensors& feeds, const Tensors& sta
       const PlanValue& v = tg.value(n.outputs[0]);
       std::int64_t k = v.type.shape[static_cast<std::size_t>(v.state.axis)].factor;
       Parts parts;
-      for (int t = 0; t < present; ++t) parts.push_back(slice((*in[0])[0], v.state.axis, k * tg.share(t).first_row, k * tg.share(t).rows));
+      for (int t = 0; t < present; ++t) parts.push_back(part_along((*in[0])[0], v.state.axis, k * tg.share(t).first_row, k * tg.share(t).rows));
       set(0, std::move(parts));
     } else {
       std::vector<TensorType> types;

@@ -20,8 +20,7 @@ Result run_whole(const Graph& graph, const Tensors& feeds, const Tensors& state,
 /// One step of the towers; `devices` add their complete subtrees first.
 Result run_towers(const TowerGraph& graph, const Tensors& feeds, const Tensors& state, int devices = 1);
 
-/// Rows [first, first + count) along an axis; parts in a row; parts under a new first axis.
-HostTensor slice(const HostTensor& x, int axis, std::int64_t first, std::int64_t count);
+/// Parts in a row; parts under a new first axis.
 HostTensor joined(const std::vector<HostTensor>& parts, int axis);
 HostTensor stacked(const std::vector<HostTensor>& parts);
 

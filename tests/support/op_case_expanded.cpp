@@ -178,7 +178,7 @@ class ExpandCheck {
       auto axes = symbolic_axes(case_.inputs[i].type.shape);
       if (!case_.by_share || axes.empty()) continue;
       std::int64_t f = case_.inputs[i].type.shape[static_cast<std::size_t>(axes[0])].factor;
-      inputs.back() = slice(inputs.back(), axes[0], f * r.first, f * r.count());
+      inputs.back() = part_along(inputs.back(), axes[0], f * r.first, f * r.count());
     }
     std::vector<LocalType> local;
     for (const TensorType& type : case_.outputs) local.push_back({type.dtype, extents_of(type.shape, case_.by_share ? r.count() : batch_)});
@@ -187,7 +187,7 @@ class ExpandCheck {
     if (def_.joins_towers && t == 0) out = mean_of_own();
     if (axis < 0 || case_.by_share) return out;
     std::int64_t f = case_.outputs[k].shape[static_cast<std::size_t>(axis)].factor;
-    return slice(out, axis, f * r.first, f * r.count());
+    return part_along(out, axis, f * r.first, f * r.count());
   }
 
   HostTensor mean_of_own() const {
