@@ -1,6 +1,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 
 #include <belfry/frontends/cli/cli.h>
@@ -16,5 +17,6 @@ static void spin_less(char** argv) {
 
 int main(int argc, char** argv) {
   spin_less(argv);
+  std::signal(SIGXFSZ, SIG_IGN);  // writing over a limit of size is then an error, which is told
   return belfry::cli_main(argc, argv);
 }

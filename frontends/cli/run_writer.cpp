@@ -172,7 +172,7 @@ void BegunRun::begin(const TrainArguments& o) {
 }
 
 void BegunRun::set_aside(const std::string& folder, const std::vector<fs::path>& files) {
-  const fs::path room = fs::path(folder) / fmt::format("replaced{}{}", kPartialSuffix, ::getpid());
+  const fs::path room = fs::path(folder) / ("replaced" + partial_suffix());
   make_folder(room);
   aside_.push_back(room);
   for (const fs::path& file : files) fs::rename(file, room / file.filename());

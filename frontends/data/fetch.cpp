@@ -75,7 +75,7 @@ std::string fetch_from(const std::string& url, const PublishedFile& file, const 
 }
 
 void fetch_file(const PublishedFile& file, const fs::path& dir, const std::function<void(const std::string&)>& say) {
-  const fs::path path = dir / file.name, partial = fmt::format("{}{}{}", path.string(), kPartialSuffix, ::getpid());
+  const fs::path path = dir / file.name, partial = path.string() + partial_suffix();
   std::string reasons;
   for (const std::string& url : file.urls) {
     say(fmt::format("fetching {}", url));

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -115,8 +116,16 @@ void remove_unfinished(const std::filesystem::path& folder) {
     if (at == std::string::npos) continue;
     const long process = std::strtol(name.c_str() + at + std::strlen(kPartialSuffix), nullptr, 10);
     std::error_code ignored;
-    if (process > 0 && ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH) std::filesystem::remove_all(it->path(), ignored);
+    // In a container every start may have the same number.
+    const bool ours = std::string_view(name).substr(at).starts_with(partial_suffix());
+    const bool over = process == ::getpid() ? !ours : ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
+    if (process > 0 && over) std::filesystem::remove_all(it->path(), ignored);
   }
+}
+
+std::string partial_suffix() {
+  static const auto begin = std::chrono::system_clock::now().time_since_epoch().count();
+  return fmt::format("{}{}-{:x}", kPartialSuffix, ::getpid(), begin);
 }
 
 void write_file(const std::filesystem::path& path, std::string_view text) { write_file(path, {std::as_bytes(std::span(text))}); }
@@ -136,8 +145,8 @@ void write_file(const std::filesystem::path& named, const std::vector<std::span<
 
   int fd = -1;
   std::filesystem::path beside;
-  do {  // a dead process of the same number may have left one
-    beside = fmt::format("{}{}{}-{}", path.string(), kPartialSuffix, ::getpid(), serial++);
+  do {  // a forked process of the same beginning may have left one
+    beside = fmt::format("{}{}-{}", path.string(), partial_suffix(), serial++);
     fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (fd < 0 && errno == EEXIST);
   if (fd < 0) fail(path, "write", errno);

@@ -34,8 +34,10 @@ void make_folder(const std::filesystem::path& path);
 /// Removes the unfinished files of processes that are no more from the folder itself, and folders that are named so.
 void remove_unfinished(const std::filesystem::path& folder);
 
-/// What stands between a file's name and a number in the name of its unfinished neighbour.
+/// What stands between a file's name and numbers in the name of its unfinished neighbour.
 inline constexpr const char* kPartialSuffix = ".partial-";
+/// With the numbers of this process: its own, and one that a later process of the same number has not.
+std::string partial_suffix();
 
 /// Writes the parts one after the other into a neighbour, syncs it, renames it to `path` and syncs the folder: a reader sees
 /// the old file, the new one or none. A symbolic link keeps its target's name; a device or pipe is written in place.

@@ -147,6 +147,10 @@ RunCheckpoints::RunCheckpoints(Session& session, const DataSet& data, const FitO
   if (const std::string hash = arithmetic_of(session, options); !hash.empty()) settings_[kArithmetic] = hash;
 }
 
+void RunCheckpoints::prune() const {
+  if (!options_.checkpoints.empty()) keep_last(options_.checkpoints, options_.keep);
+}
+
 void RunCheckpoints::begun() {
   if (!options_.checkpoints.empty()) std::filesystem::remove(best_checkpoint(options_.checkpoints));
 }

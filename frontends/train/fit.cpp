@@ -101,6 +101,7 @@ class Fitter {
 
   History run() {
     History out;
+    checkpoints_->prune();
     while (!over()) out.push_back(epoch());
     if (stop_.any()) {
       session_.load_state(best_ ? best_->data().state : Checkpoint::load(best_checkpoint(options_.checkpoints).string()).data().state);

@@ -15,6 +15,8 @@ class RunCheckpoints {
   RunCheckpoints(Session& session, const DataSet& data, const FitOptions& options);
   /// Whether one is due at this step, the end of an epoch or of the training apart.
   bool due(std::int64_t step) const { return options_.checkpoint_every && step % options_.checkpoint_every == 0; }
+  /// Removes what an earlier start kept beyond `keep`: with more to keep, or killed before it removed the oldest.
+  void prune() const;
   /// The first step of a run is done: a best epoch that lies there is another run's, and goes.
   void begun();
   /// Of the session as it stands; the older ones go, and a best epoch's too where this run has none. UserError names the last good one.

@@ -60,6 +60,15 @@ TEST_F(Files, a_file_that_may_not_be_read_says_so) {
   EXPECT_TRUE(says([&] { read_file(folder_ / "x"); }, {"cannot read: Permission denied; reading it wants rights"}));
 }
 
+TEST_F(Files, what_an_earlier_process_of_our_number_left_is_removed_and_our_own_is_not) {
+  const std::string earlier = folder_ / ("a.partial-" + std::to_string(::getpid()) + "-1-0"), living = folder_ / "b.partial-1-1-0", own = folder_ / ("c" + partial_suffix() + "-0");
+  for (const std::string& file : {earlier, living, own}) write_file(file, "x");
+  remove_unfinished(folder_);
+  EXPECT_FALSE(std::filesystem::exists(earlier));
+  EXPECT_EQ(std::filesystem::exists(living), ::getpid() != 1);
+  EXPECT_TRUE(std::filesystem::exists(own));
+}
+
 TEST(Sha256, is_that_of_the_standard) {
   auto of = [](const std::string& text) { return sha256(std::as_bytes(std::span(text))); };
   EXPECT_EQ(of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
