@@ -80,8 +80,8 @@ void insert_pre_aggregates(PlacedGraph& plan) {
       for (int d : owners)
         if (d >= 0) ++towers_on[d];
     bool several = std::any_of(towers_on.begin(), towers_on.end(), [](auto c) { return c.second > 1; });
-    bool at_home = towers_on.size() == 1 && n.holders == DeviceList{towers_on.begin()->first};
-    if (!adds(n) || !several || at_home) continue;
+    if (!several || !adds(n)) continue;
+    if (towers_on.size() == 1 && n.holders.size() == 1 && n.holders.front() == towers_on.begin()->first) continue;  // all is at home
     PlanNode pre = sum_before(plan, n, ".pre", "each device joins its own towers first");
     pre.owners = n.owners;
     DeviceList& holders = holders_of[n.owners];

@@ -1,7 +1,7 @@
 #include <belfry/graph/plan/schedule.h>
 
 #include <algorithm>
-#include <array>
+#include <cstdint>
 #include <map>
 #include <set>
 
@@ -39,7 +39,7 @@ void set_epochs(PlacedGraph& plan, const std::vector<bool>& late, int last, cons
     });
     if (n.scope == Scope::tower) ready[i] = static_cast<int>(i);
     if (late[i]) n.epoch = std::max(n.epoch, last), ready[i] = behind;
-    if (auto b = n.bucket && n.op == kAggregate ? buckets.find(n.bucket) : buckets.end(); b != buckets.end()) ready[i] = std::max(ready[i], b->second);
+    if (auto b = n.bucket && is_op(n, kAggregate) ? buckets.find(n.bucket) : buckets.end(); b != buckets.end()) ready[i] = std::max(ready[i], b->second);
   }
 }
 
@@ -62,7 +62,7 @@ void set_order(PlacedGraph& plan) {
   set_epochs(plan, late, last, {}, ready);
   Buckets buckets;
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
-    if (const PlanNode& n = plan.nodes[i]; n.bucket && n.op == kAggregate) {
+    if (const PlanNode& n = plan.nodes[i]; n.bucket && is_op(n, kAggregate)) {
       int& last_ready = buckets.try_emplace(n.bucket, ready[i]).first->second;
       last_ready = std::max(last_ready, ready[i]);
     }
@@ -70,13 +70,23 @@ void set_order(PlacedGraph& plan) {
   if (!buckets.empty()) set_epochs(plan, late, last, buckets, ready);
   // What a bucket's sums read comes before them, what gathers them behind them, then all else that is ready then. The sum whose parts
   // come last is first, and so is the gather of the sum that was last: then the others find all there.
-  using Place = std::array<int, 7>;  // epoch, when ready, the four of `place`, the node
+  struct Place {
+    std::int64_t when, bucket;  // epoch and when ready; what comes before what, and whose
+    int alone, at, node;
+    bool operator<(const Place& o) const {
+      if (when != o.when) return when < o.when;
+      if (bucket != o.bucket) return bucket < o.bucket;
+      return alone != o.alone ? alone < o.alone : at < o.at;
+    }
+  };
+  auto joined = [](std::int64_t high, int low) { return high * (std::int64_t{1} << 32) + low; };
   auto place = [&](std::size_t i) -> Place {
     const PlanNode& n = plan.nodes[i];
     const int at = static_cast<int>(i);
-    if (buckets.empty() || n.op == kPreAggregate || !n.bucket) return {n.epoch, ready[i], buckets.empty() || n.op == kPreAggregate ? 0 : 3, 0, 0, at, at};
-    if (n.op == kAggregate) return {n.epoch, ready[i], 1, n.bucket, -alone[i], at, at};
-    return {n.epoch, ready[i], 2, n.bucket, alone[i], -at, at};
+    const std::int64_t when = joined(n.epoch, ready[i]);
+    if (buckets.empty() || is_op(n, kPreAggregate) || !n.bucket) return {when, joined(buckets.empty() || is_op(n, kPreAggregate) ? 0 : 3, 0), 0, at, at};
+    if (is_op(n, kAggregate)) return {when, joined(1, n.bucket), -alone[i], at, at};
+    return {when, joined(2, n.bucket), alone[i], -at, at};
   };
   std::vector<Place> shared;
   shared.reserve(plan.nodes.size());
@@ -85,7 +95,7 @@ void set_order(PlacedGraph& plan) {
     if (plan.nodes[i].scope != Scope::tower) shared.push_back(place(i));
   }
   std::sort(shared.begin(), shared.end());
-  for (std::size_t k = 0; k < shared.size(); ++k) plan.nodes[static_cast<std::size_t>(shared[k].back())].order = static_cast<int>(k);
+  for (std::size_t k = 0; k < shared.size(); ++k) plan.nodes[static_cast<std::size_t>(shared[k].node)].order = static_cast<int>(k);
 }
 
 // ---------------------------------------------------------------- classes

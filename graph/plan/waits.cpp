@@ -19,6 +19,7 @@ class Waiter {
  public:
   Waiter(PlacedGraph& plan, const Instances& instances)
       : plan_(plan), instances_(instances), stride_(plan.classes.size() + 2), marks_(plan.nodes.size() * stride_), made_(plan.values.size(), -1), seen_(plan.values.size(), -1) {
+    length_.reserve(plan.nodes.size());
     for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
       const PlanNode& n = plan.nodes[i];
       int* mark = &marks_[i * stride_];
@@ -27,6 +28,9 @@ class Waiter {
       *mark = n.order;
       length_.push_back(n.phases.size() + 2);
     }
+    waited_.reserve(plan.nodes.size() / 2);
+    waiting_.reserve(plan.nodes.size());
+    furthest_.reserve(plan.nodes.size());
   }
 
   void run() {
@@ -52,14 +56,14 @@ class Waiter {
   /// Nodes by their marks.
   std::vector<int> in_time() const {
     struct Start {
-      int a, b, c, node;
+      std::int64_t ab;  // the first two parts
+      int c, node;
     };
     std::vector<Start> all;
     all.reserve(plan_.nodes.size());
-    for (int i = 0; i < static_cast<int>(plan_.nodes.size()); ++i) all.push_back({part(i, 0), part(i, 1), length(i) == 2 ? -2 : part(i, 2), i});
+    for (int i = 0; i < static_cast<int>(plan_.nodes.size()); ++i) all.push_back({part(i, 0) * (std::int64_t{1} << 32) + part(i, 1), length(i) == 2 ? -2 : part(i, 2), i});
     std::sort(all.begin(), all.end(), [&](const Start& x, const Start& y) {
-      if (x.a != y.a) return x.a < y.a;
-      if (x.b != y.b) return x.b < y.b;
+      if (x.ab != y.ab) return x.ab < y.ab;
       return x.c != y.c ? x.c < y.c : further(x.node, y.node);
     });
     std::vector<int> out;
