@@ -26,8 +26,8 @@ using Hits = std::span<const Hit>;
 
 class Assigner {
  public:
-  Assigner(PlacedGraph& plan, const NodeNames& names, const NumberLists& readers)
-      : plan_(plan), rules_(plan.placement.rules), whole_(rules_.size()), decided_(rules_.size()), listed_(rules_.size()),
+  Assigner(PlacedGraph& plan, const std::vector<PlacementRule>& rules, const NodeNames& names, const NumberLists& readers)
+      : plan_(plan), rules_(rules), whole_(rules_.size()), decided_(rules_.size()), listed_(rules_.size()),
         vector_of_device_(plan.cluster.devices.size(), -1),
         alone_(plan.cluster.devices.size()), readers_(readers), host_({plan.cluster.host()}) {
     find_exact(names);
@@ -306,8 +306,8 @@ int NodeNames::find(const std::string& name, int guess) const {
   return at == known_.end() ? -1 : at->second.first;
 }
 
-void assign(PlacedGraph& plan, const NodeNames& names, const NumberLists& readers, std::size_t must_decide) {
-  Assigner assigner(plan, names, readers);
+void assign(PlacedGraph& plan, const std::vector<PlacementRule>& rules, const NodeNames& names, const NumberLists& readers, std::size_t must_decide) {
+  Assigner assigner(plan, rules, names, readers);
   assigner.run();
   assigner.check(must_decide);
 }

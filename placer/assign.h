@@ -28,7 +28,7 @@ class NodeNames {
 /// First match wins, for each tower by itself. Feeds and results stay on the host. UserError for a node that no rule matches,
 /// a device that the cluster lacks, and where one of the first `must_decide` rules decides nothing; "**" and rules of towers
 /// without rows may.
-void assign(PlacedGraph& plan, const NodeNames& names, const NumberLists& readers, std::size_t must_decide = 0);
+void assign(PlacedGraph& plan, const std::vector<PlacementRule>& rules, const NodeNames& names, const NumberLists& readers, std::size_t must_decide = 0);
 
 /// The number of a list of devices per tower among the plan's vectors, to which it is added if it is new.
 int vector_number(PlacedGraph& plan, std::vector<int> devices);

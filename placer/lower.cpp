@@ -28,16 +28,14 @@ void describe(PlanNode& n, const PlanNode& cause, const std::string& name, const
   n.reason = reason;
 }
 
-/// As new, with the memory that its texts and lists had.
-PlanNode emptied(PlanNode&& n) {
-  PlanNode out;
+/// As new, with the memory that the texts and lists of a spare node had.
+void take_memory(PlanNode& out, PlanNode& n) {
   auto keep = [](auto& to, auto& from) {
     from.clear();
     to = std::move(from);
   };
   keep(out.name, n.name), keep(out.op, n.op), keep(out.inputs, n.inputs), keep(out.outputs, n.outputs), keep(out.reason, n.reason);
   keep(out.phases, n.phases), keep(out.waits, n.waits), keep(out.donates, n.donates), keep(out.by_class, n.by_class), keep(out.by_group, n.by_group);
-  return out;
 }
 
 }  // namespace
@@ -275,8 +273,8 @@ class CopyInserter {
     insert_nodes(plan_, out_.size(), [&](std::size_t k) { return out_[k].behind; }, [&](PlanNode& to, std::size_t k) {
       const Copied& c = out_[k];
       const PlanNode& cause = plan_.nodes[static_cast<std::size_t>(c.behind)];
-      if (spare_.nodes.empty()) to = PlanNode();
-      else to = emptied(std::move(spare_.nodes.back())), spare_.nodes.pop_back();
+      to = PlanNode();
+      if (!spare_.nodes.empty()) take_memory(to, spare_.nodes.back()), spare_.nodes.pop_back();
       describe(to, cause, plan_.value(c.copy).name, kCopy, c.value, cause.scope == Scope::tower ? Scope::tower : Scope::shared, "read in another memory space");
       to.outputs.assign(1, c.copy);
       to.vector = c.vector;

@@ -39,10 +39,10 @@ DeviceList devices_in(const std::vector<int>& vector) {
 
 }  // namespace
 
-void check_buckets(const PlacedGraph& plan) {
+void check_buckets(const PlacedGraph& plan, const std::vector<PlacementRule>& rules) {
   std::map<int, const PlanNode*> first;
   auto rule_of = [&](const PlanNode& n) {
-    for (const PlacementRule& r : plan.placement.rules)
+    for (const PlacementRule& r : rules)
       if (glob_matches(r.match, n.name)) return r.match;
     return n.name;
   };

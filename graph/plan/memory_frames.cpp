@@ -313,6 +313,7 @@ class FramePlanner {
 }  // namespace
 
 void plan_frames(PlacedGraph& plan, MemoryParts& parts) {
+  parts.owners.reserve(plan.nodes.size());
   parts.position.assign(plan.classes.size(), std::vector<int>(plan.nodes.size(), -1));
   for (std::size_t c = 0; c < plan.classes.size(); ++c) FramePlanner(plan, parts, static_cast<int>(c)).run();
 }

@@ -24,11 +24,11 @@ std::vector<bool> reaching_towers(const PlacedGraph& plan) {
 
 using Buckets = std::map<int, int>;  // when the last of each is ready
 
-/// Epochs and readiness in list order; `late` nodes are put into the epoch `last`, behind all others, and the sums of a bucket are
+/// Epochs and readiness in list order, from a node on; `late` nodes are put into the epoch `last`, behind all others, and the sums of a bucket are
 /// ready when the last is.
-void set_epochs(PlacedGraph& plan, const std::vector<bool>& late, int last, const Buckets& buckets, std::vector<int>& ready) {
+void set_epochs(PlacedGraph& plan, const std::vector<bool>& late, int last, const Buckets& buckets, std::vector<int>& ready, std::size_t from) {
   int behind = static_cast<int>(plan.nodes.size());
-  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
+  for (std::size_t i = from; i < plan.nodes.size(); ++i) {
     PlanNode& n = plan.nodes[i];
     n.epoch = n.scope == Scope::tower ? 0 : -1;
     ready[i] = -1;
@@ -47,19 +47,21 @@ void set_epochs(PlacedGraph& plan, const std::vector<bool>& late, int last, cons
 
 void set_order(PlacedGraph& plan) {
   std::vector<int> ready(plan.nodes.size());
-  std::vector<bool> late(plan.nodes.size()), reaches = reaching_towers(plan);
-  set_epochs(plan, late, 0, {}, ready);
+  std::vector<bool> late(plan.nodes.size()), reaches;  // the second found when it is first asked for
+  set_epochs(plan, late, 0, {}, ready, 0);
   int last = -1;
   for (const PlanNode& n : plan.nodes) last = std::max(last, n.epoch);
   // An update that could run before the towers waits for them: a step that fails on bad input then leaves the state untouched.
   for (auto [variable, u] : plan.updates) {
     auto maker = static_cast<std::size_t>(plan.value(u).maker);
     const PlanNode& n = plan.nodes[maker];
-    if (n.scope == Scope::shared && !is_op(n, kInput) && n.epoch < last && !reaches[maker]) late[maker] = true;
+    if (n.scope != Scope::shared || is_op(n, kInput) || n.epoch >= last) continue;
+    if (reaches.empty()) reaches = reaching_towers(plan);
+    if (!reaches[maker]) late[maker] = true;
   }
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
     if ((is_op(plan.nodes[i], kStore) || is_op(plan.nodes[i], kAllGather)) && !plan.nodes[i].donates.empty()) late[i] = true;
-  set_epochs(plan, late, last, {}, ready);
+  set_epochs(plan, late, last, {}, ready, static_cast<std::size_t>(std::find(late.begin(), late.end(), true) - late.begin()));  // those before are as they were
   Buckets buckets;
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
     if (const PlanNode& n = plan.nodes[i]; n.bucket && is_op(n, kAggregate)) {
@@ -67,7 +69,7 @@ void set_order(PlacedGraph& plan) {
       last_ready = std::max(last_ready, ready[i]);
     }
   const std::vector<int> alone = buckets.empty() ? std::vector<int>() : ready;
-  if (!buckets.empty()) set_epochs(plan, late, last, buckets, ready);
+  if (!buckets.empty()) set_epochs(plan, late, last, buckets, ready, 0);
   // What a bucket's sums read comes before them, what gathers them behind them, then all else that is ready then. The sum whose parts
   // come last is first, and so is the gather of the sum that was last: then the others find all there.
   struct Place {

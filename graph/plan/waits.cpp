@@ -108,9 +108,9 @@ class Waiter {
     if (copies.empty()) return place(plan_.value(v).maker);
     int& at = made_[static_cast<std::size_t>(v)];
     if (at != -1) return at;
-    std::vector<int> key = {place(plan_.value(v).maker)};
-    for (int c : copies) key.push_back(place(c));
-    return at = numbers_.try_emplace(std::move(key), -2 - static_cast<int>(numbers_.size())).first->second;
+    key_.assign(1, place(plan_.value(v).maker));
+    for (int c : copies) key_.push_back(place(c));
+    return at = numbers_.try_emplace(key_, -2 - static_cast<int>(numbers_.size())).first->second;
   }
 
   /// Of the nodes that waited, who and for which value, the last first. `furthest`: per part of a producer's mark the most of
@@ -192,6 +192,7 @@ class Waiter {
   std::vector<std::size_t> length_;
   std::vector<int> place_, made_, seen_;  // per node; per value; per value, the last node that was asked
   int last_place_ = -1;
+  std::vector<int> key_;
   std::map<std::vector<int>, int> numbers_;
   std::unordered_map<std::array<int, 3>, Waited, KeyHash> waited_;
   std::vector<Waiting> waiting_;
