@@ -236,9 +236,10 @@ struct Session::Impl {
     RunOptions options{.trace = tracing, .graphs = maker.options().cuda_graphs};
     options.staged = told_to == b.runner.get() && told == feeds.number();
     told_to = nullptr;
+    Batch later;
     if (next)
       options.next = [&] {
-        const Batch later = next();
+        later = next();
         told_to = b.runner.get();
         told = later.number();
         const std::optional<Batch> fits = narrowed(maker.source(), later, narrow_next);
