@@ -39,6 +39,19 @@ DType half_of(const InferContext& c) {
   return first && is_half(*first) ? *first : f32;
 }
 
+/// A rule of a user's own may throw anything.
+std::vector<TensorType> types_by_rule(InferContext& c) {
+  try {
+    return c.op.infer(c);
+  } catch (const UserError&) {
+    throw;
+  } catch (const InternalError&) {
+    throw;
+  } catch (const std::exception& e) {
+    c.fail(fmt::format("its infer rule failed: {}", e.what()));
+  }
+}
+
 }  // namespace
 
 bool may_be_half(const OpDef& op, std::size_t i) { return op.takes_halves() && !input_def(op, i).wide; }
@@ -46,7 +59,7 @@ bool may_be_half(const OpDef& op, std::size_t i) { return op.takes_halves() && !
 std::vector<TensorType> inferred_types(InferContext& c) {
   const OpDef& op = c.op;
   const DType half = op.stores ? f32 : half_of(c);
-  std::vector<TensorType> out = op.infer(c);
+  std::vector<TensorType> out = types_by_rule(c);
   if (op.stores || op.inputs.empty()) return out;
   for (const TensorType& t : out)
     if (is_half(t.dtype)) c.fail(fmt::format("computes in f32 and f64, and would give {}, which is for storage: cast its result", to_string(t)));

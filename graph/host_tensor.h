@@ -56,9 +56,14 @@ class HostTensor {
 
   /// The elements; UserError if the tensor holds another dtype.
   template <class T>
-  std::span<T> data() { check<T>(); return {reinterpret_cast<T*>(raw()), static_cast<std::size_t>(elements())}; }
+  std::span<T> data() & { check<T>(); return {reinterpret_cast<T*>(raw()), static_cast<std::size_t>(elements())}; }
   template <class T>
-  std::span<const T> data() const { check<T>(); return {reinterpret_cast<const T*>(raw()), static_cast<std::size_t>(elements())}; }
+  std::span<const T> data() const& { check<T>(); return {reinterpret_cast<const T*>(raw()), static_cast<std::size_t>(elements())}; }
+  template <class T>
+  std::span<const T> data() const&& = delete;  // it would view what is gone: keep the tensor, or take values()
+  /// A copy of the elements; UserError if the tensor holds another dtype.
+  template <class T>
+  std::vector<T> values() const { return {data<T>().begin(), data<T>().end()}; }
   /// The only element; UserError if there are others.
   template <class T>
   T item() const {

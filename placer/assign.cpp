@@ -26,8 +26,8 @@ using Hits = std::span<const Hit>;
 
 class Assigner {
  public:
-  Assigner(PlacedGraph& plan, const NodeNames& names, const NumberLists& readers)
-      : plan_(plan), rules_(plan.placement.rules), whole_(rules_.size()), decided_(rules_.size()), listed_(rules_.size()),
+  Assigner(PlacedGraph& plan, const std::vector<PlacementRule>& rules, const NodeNames& names, const NumberLists& readers)
+      : plan_(plan), rules_(rules), whole_(rules_.size()), decided_(rules_.size()), listed_(rules_.size()),
         vector_of_device_(plan.cluster.devices.size(), -1),
         alone_(plan.cluster.devices.size()), readers_(readers), host_({plan.cluster.host()}) {
     find_exact(names);
@@ -38,12 +38,13 @@ class Assigner {
     std::vector<Hit> mine;
     all_.reserve(plan_.nodes.size() + rules_.size());
     std::vector<std::size_t> first;
+    first.reserve(plan_.nodes.size() + 1);
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
       first.push_back(all_.size());
       mine.clear();
       for (int k = exact_[i]; k >= 0; k = next_exact_[static_cast<std::size_t>(k)]) mine.push_back(exact_hits_[static_cast<std::size_t>(k)]);
       for (const auto& [hit, pattern] : globs_)
-        if (pattern == "**" || glob_matches(pattern, plan_.nodes[i].name)) mine.push_back(hit);
+        if (whole_[static_cast<std::size_t>(hit.rule)] || glob_matches(pattern, plan_.nodes[i].name)) mine.push_back(hit);
       std::sort(mine.begin(), mine.end());
       all_.insert(all_.end(), mine.begin(), mine.end());
     }
@@ -63,7 +64,7 @@ class Assigner {
       if (any_again && !n.inserted) once[n.user] = hits;
       for (ValueIndex v : n.outputs) follow[static_cast<std::size_t>(v)] = hits;
       place(n, hits);
-      if (n.scope == Scope::tower && (n.op == kSplit || (n.def && n.def->source)) && std::all_of(hits.begin(), hits.end(), [&](Hit h) { return h.tower == -2 && whole_[static_cast<std::size_t>(h.rule)]; })) loose_.push_back(i);
+      if (n.scope == Scope::tower && (is_op(n, kSplit) || (n.def && n.def->source)) && std::all_of(hits.begin(), hits.end(), [&](Hit h) { return h.tower == -2 && whole_[static_cast<std::size_t>(h.rule)]; })) loose_.push_back(i);
     }
     follow_readers();
   }
@@ -109,6 +110,7 @@ class Assigner {
     exact_hits_.reserve(rules_.size());
     next_exact_.reserve(rules_.size());
     std::string inner;
+    int guess = 0;
     for (std::size_t i = 0; i < rules_.size(); ++i) {
       const PlacementRule& r = rules_[i];
       if (r.devices.empty()) throw UserError(fmt::format("the rule '{}' names no device", r.match));
@@ -125,7 +127,8 @@ class Assigner {
         globs_.emplace_back(hit, *rest);
         continue;
       }
-      for (int node = names.find(*rest); node >= 0; node = names.next(node)) {
+      for (int node = names.find(*rest, guess); node >= 0; node = names.next(node)) {
+        guess = node + 1;  // rules mostly name nodes in their order
         next_exact_.push_back(std::exchange(exact_[static_cast<std::size_t>(node)], static_cast<int>(exact_hits_.size())));
         exact_hits_.push_back(hit);
       }
@@ -146,7 +149,7 @@ class Assigner {
       n.ranged = rule(hit->rule).ranges;
       n.sum = rule(hit->rule).sum;
       n.bucket = rule(hit->rule).bucket;
-      if ((n.bucket || n.sum != SumWay::direct) && n.op != kAggregate)
+      if ((n.bucket || n.sum != SumWay::direct) && !is_op(n, kAggregate))
         throw UserError(fmt::format("the rule \"{}\" says how '{}' is added, but it is a {}, no aggregate; name the aggregates alone", rule(hit->rule).match, n.name, n.op));
       if (n.sum == SumWay::ring && !n.ranged)
         throw UserError(fmt::format("the rule \"{}\" adds '{}' round a ring, which goes over ranges: write \"ranges\": true beside it, or leave out \"sum\"", rule(hit->rule).match, n.name));
@@ -287,22 +290,24 @@ class Assigner {
 
 }  // namespace
 
-NodeNames::NodeNames(const TowerGraph& graph) : next_(graph.nodes.size(), -1) {
+NodeNames::NodeNames(const TowerGraph& graph) : next_(graph.nodes.size(), -1), first_(graph.nodes.size()) {
   known_.reserve(graph.nodes.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const int node = static_cast<int>(i);
     auto [at, fresh] = known_.try_emplace(graph.nodes[i].name, node, node);
-    if (!fresh) next_[static_cast<std::size_t>(std::exchange(at->second.second, node))] = node;
+    if (fresh) first_[i] = &at->first;
+    else next_[static_cast<std::size_t>(std::exchange(at->second.second, node))] = node;
   }
 }
 
-int NodeNames::find(const std::string& name) const {
+int NodeNames::find(const std::string& name, int guess) const {
+  if (guess >= 0 && guess < static_cast<int>(first_.size()) && first_[static_cast<std::size_t>(guess)] && *first_[static_cast<std::size_t>(guess)] == name) return guess;
   auto at = known_.find(name);
   return at == known_.end() ? -1 : at->second.first;
 }
 
-void assign(PlacedGraph& plan, const NodeNames& names, const NumberLists& readers, std::size_t must_decide) {
-  Assigner assigner(plan, names, readers);
+void assign(PlacedGraph& plan, const std::vector<PlacementRule>& rules, const NodeNames& names, const NumberLists& readers, std::size_t must_decide) {
+  Assigner assigner(plan, rules, names, readers);
   assigner.run();
   assigner.check(must_decide);
 }

@@ -15,19 +15,20 @@ namespace belfry {
 class NodeNames {
  public:
   explicit NodeNames(const TowerGraph& graph);
-  /// The first node of the name and those after it, linked by `next`; -1 behind the last.
-  int find(const std::string& name) const;
+  /// The first node of the name and those after it, linked by `next`; -1 behind the last. `guess`: a node that may be the first.
+  int find(const std::string& name, int guess = -1) const;
   int next(int node) const { return next_[static_cast<std::size_t>(node)]; }
 
  private:
   std::unordered_map<std::string, std::pair<int, int>> known_;  // the first and the last of a name
   std::vector<int> next_;
+  std::vector<const std::string*> first_;                       // per node, its name where it is the first of it, else null
 };
 
 /// First match wins, for each tower by itself. Feeds and results stay on the host. UserError for a node that no rule matches,
 /// a device that the cluster lacks, and where one of the first `must_decide` rules decides nothing; "**" and rules of towers
 /// without rows may.
-void assign(PlacedGraph& plan, const NodeNames& names, const NumberLists& readers, std::size_t must_decide = 0);
+void assign(PlacedGraph& plan, const std::vector<PlacementRule>& rules, const NodeNames& names, const NumberLists& readers, std::size_t must_decide = 0);
 
 /// The number of a list of devices per tower among the plan's vectors, to which it is added if it is new.
 int vector_number(PlacedGraph& plan, std::vector<int> devices);

@@ -28,16 +28,14 @@ void describe(PlanNode& n, const PlanNode& cause, const std::string& name, const
   n.reason = reason;
 }
 
-/// As new, with the memory that its texts and lists had.
-PlanNode emptied(PlanNode n) {
-  PlanNode out;
+/// As new, with the memory that the texts and lists of a spare node had.
+void take_memory(PlanNode& out, PlanNode& n) {
   auto keep = [](auto& to, auto& from) {
     from.clear();
     to = std::move(from);
   };
   keep(out.name, n.name), keep(out.op, n.op), keep(out.inputs, n.inputs), keep(out.outputs, n.outputs), keep(out.reason, n.reason);
   keep(out.phases, n.phases), keep(out.waits, n.waits), keep(out.donates, n.donates), keep(out.by_class, n.by_class), keep(out.by_group, n.by_group);
-  return out;
 }
 
 }  // namespace
@@ -57,22 +55,28 @@ ValueIndex value_like(PlacedGraph& plan, ValueIndex v, const std::string& name, 
 namespace {
 
 /// The name of a value as a node's: "x:1" as "x..1", which no node of a user's has.
-std::string plain(std::string name) {
+void make_plain(std::string& name) {
   if (const auto colon = name.rfind(':'); colon != name.npos) name.replace(colon, 1, "..");
-  return name;
+}
+
+/// Makes room behind the nodes `behind(k)`, in their order, and calls `fill(node, k)` for each while what it comes behind has its place.
+template <class Behind, class Fill>
+void insert_nodes(PlacedGraph& plan, std::size_t count, Behind behind, Fill fill) {
+  if (!count) return;
+  std::size_t i = plan.nodes.size(), to = i + count;
+  plan.nodes.reserve(to);
+  plan.nodes.resize(to);
+  for (std::size_t k = count; k-- > 0;) {  // from behind, so that none is moved twice
+    while (static_cast<int>(i) > behind(k) + 1) plan.nodes[--to] = std::move(plan.nodes[--i]);
+    fill(plan.nodes[--to], k);
+  }
+  reindex(plan);
 }
 
 }  // namespace
 
 void insert_behind(PlacedGraph& plan, std::vector<std::pair<int, PlanNode>> nodes) {
-  std::size_t i = plan.nodes.size(), to = i + nodes.size();
-  plan.nodes.reserve(to);
-  plan.nodes.resize(to);
-  for (auto next = nodes.rbegin(); next != nodes.rend(); ++next) {  // from behind, so that none is moved twice
-    while (static_cast<int>(i) > next->first + 1) plan.nodes[--to] = std::move(plan.nodes[--i]);
-    plan.nodes[--to] = std::move(next->second);
-  }
-  reindex(plan);
+  insert_nodes(plan, nodes.size(), [&](std::size_t k) { return nodes[k].first; }, [&](PlanNode& to, std::size_t k) { to = std::move(nodes[k].second); });
 }
 
 void hold_sources(PlacedGraph& plan, const NumberLists& readers, const FixedNodes& fixed) {
@@ -168,7 +172,7 @@ namespace {
 
 /// Reads ranges as they lie: its own on each device, or all of them, which it carries itself.
 bool takes_ranges(const PlanNode& m, const PlanNode& reader) {
-  return reader.op == kAllGather || reader.op == kFetch || (reader.ranged && reader.holders == m.holders);
+  return is_op(reader, kAllGather) || is_op(reader, kFetch) || (reader.ranged && reader.holders == m.holders);
 }
 
 }  // namespace
@@ -186,12 +190,14 @@ void insert_gathers(PlacedGraph& plan) {
   for (PlanNode& n : before) {
     for (ValueIndex& v : n.inputs)
       if (auto at = whole.find(v); at != whole.end() && !takes_ranges(before[static_cast<std::size_t>(plan.value(v).maker)], n)) v = at->second;
-    if (n.op == kFetch && before[static_cast<std::size_t>(plan.value(n.inputs[0]).maker)].ranged) n.attributes = {{"how", "ranges"}};
+    if (is_op(n, kFetch) && before[static_cast<std::size_t>(plan.value(n.inputs[0]).maker)].ranged) n.attributes = {{"how", "ranges"}};
     plan.nodes.push_back(n);
     if (!n.ranged) continue;
     for (ValueIndex v : n.outputs) {
       if (!wanted(n, v)) continue;
-      PlanNode gather = inserted_node(n, plain(plan.value(v).name) + ".whole", kAllGather, v, Scope::shared, "its devices have a range each");
+      std::string name = plan.value(v).name;
+      make_plain(name);
+      PlanNode gather = inserted_node(n, name + ".whole", kAllGather, v, Scope::shared, "its devices have a range each");
       gather.attributes = {{"how", "ranges"}};
       gather.holders = n.holders;
       gather.bucket = n.bucket;
@@ -264,43 +270,51 @@ class CopyInserter {
         else if (m.scope != Scope::device) copy_shared(m, v, e);
       }
     }
-    insert_behind(plan_, std::move(out_));
+    insert_nodes(plan_, out_.size(), [&](std::size_t k) { return out_[k].behind; }, [&](PlanNode& to, std::size_t k) {
+      const Copied& c = out_[k];
+      const PlanNode& cause = plan_.nodes[static_cast<std::size_t>(c.behind)];
+      to = PlanNode();
+      if (!spare_.nodes.empty()) take_memory(to, spare_.nodes.back()), spare_.nodes.pop_back();
+      describe(to, cause, plan_.value(c.copy).name, kCopy, c.value, cause.scope == Scope::tower ? Scope::tower : Scope::shared, "read in another memory space");
+      to.outputs.assign(1, c.copy);
+      to.vector = c.vector;
+      if (c.holders) to.holders = *c.holders;
+    });
   }
 
  private:
+  /// A copy that is to come behind the node that makes its value.
+  struct Copied {
+    int behind;
+    ValueIndex value, copy;
+    int vector;
+    const DeviceList* holders;
+  };
+
   template <class T>
   static void insert(std::vector<T>& list, const T& item) {
     if (auto at = std::lower_bound(list.begin(), list.end(), item); at == list.end() || item < *at) list.insert(at, item);
   }
   int space(int d) const { return space_[static_cast<std::size_t>(d)]; }
 
-  PlanNode& add(const PlanNode& cause, ValueIndex v) {
-    int k = copies_++;
-    std::string name = plain(plan_.value(v).name);
-    name += ".copy";
-    if (k) name += std::to_string(k);
+  void add(ValueIndex v, int vector, const DeviceList* holders) {
+    const int k = copies_++;
     const auto copy = static_cast<ValueIndex>(plan_.values.size());
-    PlanValue value = taken(spare_.values);
-    value.name = name, value.type = plan_.value(v).type, value.state = plan_.value(v).state, value.read = true;
-    plan_.values.push_back(std::move(value));
-    PlanNode& n = out_.emplace_back(node_, emptied(taken(spare_.nodes))).second;
-    describe(n, cause, name, kCopy, v, cause.scope == Scope::tower ? Scope::tower : Scope::shared, "read in another memory space");
-    n.outputs.assign(1, copy);
-    return n;
-  }
-  template <class T>
-  static T taken(std::vector<T>& spare) {
-    if (spare.empty()) return {};
-    T out = std::move(spare.back());
-    spare.pop_back();
-    return out;
+    PlanValue& value = plan_.values.emplace_back();
+    if (!spare_.values.empty()) value = std::move(spare_.values.back()), spare_.values.pop_back();
+    const PlanValue& of = plan_.value(v);
+    value.name = of.name, value.type = of.type, value.state = of.state, value.read = true;
+    make_plain(value.name);
+    value.name += ".copy";
+    if (k) value.name += std::to_string(k);
+    out_.push_back({node_, v, copy, vector, holders});
   }
 
   void copy_shared(const PlanNode& m, ValueIndex v, const Elsewhere& e) {
     // Most values have the same holders and readers as one before them: what they need is found once.
     auto known = destinations_.find(std::tie(m.holders, e));
     if (known == destinations_.end()) known = destinations_.emplace(std::tuple(m.holders, e), destinations_of(m, e)).first;
-    if (!known->second.empty()) add(m, v).holders = known->second;
+    if (!known->second.empty()) add(v, -1, &known->second);
   }
 
   DeviceList destinations_of(const PlanNode& m, const Elsewhere& e) {
@@ -324,7 +338,7 @@ class CopyInserter {
   void copy_in_towers(const PlanNode& m, ValueIndex v, const Elsewhere& e) {
     auto [known, fresh] = tower_copies_.try_emplace({m.vector, e.vectors});
     if (fresh) known->second = vectors_of(m, e);
-    for (int x : known->second) add(m, v).vector = x;
+    for (int x : known->second) add(v, x, nullptr);
   }
 
   std::vector<int> vectors_of(const PlanNode& m, const Elsewhere& e) {
@@ -360,7 +374,7 @@ class CopyInserter {
   std::vector<int> space_;  // per device
   std::vector<int> read_;   // per value, one more than its place in `elsewhere_`
   std::vector<Elsewhere> elsewhere_;
-  std::vector<std::pair<int, PlanNode>> out_;
+  std::vector<Copied> out_;
   int node_ = 0, copies_ = 0;  // at hand; copies of the value at hand
   std::map<std::tuple<DeviceList, Elsewhere>, DeviceList, std::less<>> destinations_;
   std::map<std::pair<int, std::vector<int>>, std::vector<int>> tower_copies_;

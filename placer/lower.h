@@ -30,7 +30,7 @@ void insert_pre_aggregates(PlacedGraph& plan);
 /// Before sums by groups, those of each link group on one device of it.
 void insert_group_sums(PlacedGraph& plan);
 /// UserError for sums of one bucket that are not added alike: on other devices, in ranges beside whole, in other ways or epochs.
-void check_buckets(const PlacedGraph& plan);
+void check_buckets(const PlacedGraph& plan, const std::vector<PlacementRule>& rules);
 /// What lowering put into a plan that is placed anew: the next nodes and values take the memory of their texts and lists.
 struct Spare {
   std::vector<PlanNode> nodes;

@@ -29,6 +29,7 @@ PlacedGraph placed(TowerGraph towers, const Placement& placement, const Cluster&
   check_devices(towers, placement.rules, cluster);
   recompute(towers, placement.recompute);
   PlacedGraph plan = std::move(Placer(std::move(towers), cluster, options).place(placement, options.must_decide));
+  plan.placement.rules = placement.rules;
   plan.arithmetic_hash = arithmetic_hash(plan);
   plan.isa = options.isa;
   plan.libraries = options.libraries;

@@ -105,18 +105,19 @@ void Placer::reset() {
 }
 
 PlacedGraph& Placer::place(const Placement& placement, std::size_t must_decide) {
-  plan_.placement = placement;
+  const Placement& p = placement;
+  plan_.placement = {p.towers, p.batch, p.combine, p.threads, {}, p.order, p.recompute, p.strategy, p.collectives, p.options};
   FixedNodes fixed;
   for (bool again = true; again;) {
     reset();
-    again = place_nodes(must_decide, fixed);
+    again = place_nodes(p.rules, must_decide, fixed);
   }
   return plan_;
 }
 
 /// True where more nodes are fixed than before: all begins anew.
-bool Placer::place_nodes(std::size_t must_decide, FixedNodes& fixed) {
-  assign(plan_, names_, read_by_, must_decide);
+bool Placer::place_nodes(const std::vector<PlacementRule>& rules, std::size_t must_decide, FixedNodes& fixed) {
+  assign(plan_, rules, names_, read_by_, must_decide);
   if (!fixed.empty()) fix(fixed);
   set_order(plan_);
   const std::size_t before = plan_.nodes.size();
@@ -129,7 +130,7 @@ bool Placer::place_nodes(std::size_t must_decide, FixedNodes& fixed) {
   instances_.emplace(plan_);
   readers_ = readers_of(plan_);
   set_order(plan_);  // anew: moves stand in it too
-  check_buckets(plan_);
+  check_buckets(plan_, rules);
   set_classes(plan_);
   set_phases(plan_, *instances_, readers_);
   set_streams(plan_, readers_);

@@ -21,7 +21,7 @@ class Placer {
   Placer(TowerGraph towers, const Cluster& cluster, const PlaceOptions& options);
   Placer(const Placer&) = delete;  // forecasts look at its plan
 
-  /// All of a plan but its hash and records; it stands until the next call. The placement must be of the graph's towers, batch,
+  /// All of a plan but its hash, records and the placement's rules; it stands until the next call. The placement must be of the graph's towers, batch,
   /// combine and threads.
   PlacedGraph& place(const Placement& placement, std::size_t must_decide);
   const PlacedGraph& plan() const { return plan_; }
@@ -38,7 +38,7 @@ class Placer {
   };
 
   void reset();
-  bool place_nodes(std::size_t must_decide, FixedNodes& fixed);
+  bool place_nodes(const std::vector<PlacementRule>& rules, std::size_t must_decide, FixedNodes& fixed);
   void fix(const FixedNodes& nodes);
   void choose(const PlanNode& node, const Share& share, const std::string& kind, Variant& variant);
   void choose_kernels();

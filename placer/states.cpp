@@ -24,6 +24,20 @@ SplitContext context(const Graph& g, const Node& n, std::int64_t batch, const No
   return c;
 }
 
+/// A rule of a user's own may throw anything.
+Split split_by_rule(const Node& n, const SplitContext& c) {
+  try {
+    return split_of(*n.op, c);
+  } catch (const UserError&) {
+    throw;
+  } catch (const InternalError&) {
+    throw;
+  } catch (const std::exception& e) {
+    const std::string line = n.source.text();
+    throw UserError(fmt::format("[{}] its split rule failed: {}; node '{}'{}", n.op->name, e.what(), n.name, line.empty() ? "" : " (" + line + ")"));
+  }
+}
+
 /// States forward over `nodes`, with the demanded partials aggregated.
 NodeStates forward(const Graph& g, std::int64_t batch, const std::vector<NodeId>& nodes, const std::set<ValueId>& demanded) {
   std::vector<std::vector<SplitState>> none(static_cast<std::size_t>(g.size()));
@@ -31,7 +45,7 @@ NodeStates forward(const Graph& g, std::int64_t batch, const std::vector<NodeId>
   for (NodeId id : nodes) {
     const Node& n = g.node(id);
     SplitContext c = context(g, n, batch, a);
-    Split s = split_of(*n.op, c);
+    Split s = split_by_rule(n, c);
     if (s.reads.size() != n.inputs.size() || s.gives.size() != n.types.size())
       throw UserError(fmt::format("[{}] the op's split rule speaks of {} inputs and {} outputs, but '{}' has {} and {}{}", n.op->name, s.reads.size(), s.gives.size(), n.name, n.inputs.size(), n.types.size(),
                                   n.source.text().empty() ? "" : "; " + n.source.text()));

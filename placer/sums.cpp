@@ -39,10 +39,10 @@ DeviceList devices_in(const std::vector<int>& vector) {
 
 }  // namespace
 
-void check_buckets(const PlacedGraph& plan) {
+void check_buckets(const PlacedGraph& plan, const std::vector<PlacementRule>& rules) {
   std::map<int, const PlanNode*> first;
   auto rule_of = [&](const PlanNode& n) {
-    for (const PlacementRule& r : plan.placement.rules)
+    for (const PlacementRule& r : rules)
       if (glob_matches(r.match, n.name)) return r.match;
     return n.name;
   };
@@ -80,8 +80,8 @@ void insert_pre_aggregates(PlacedGraph& plan) {
       for (int d : owners)
         if (d >= 0) ++towers_on[d];
     bool several = std::any_of(towers_on.begin(), towers_on.end(), [](auto c) { return c.second > 1; });
-    bool at_home = towers_on.size() == 1 && n.holders == DeviceList{towers_on.begin()->first};
-    if (!adds(n) || !several || at_home) continue;
+    if (!several || !adds(n)) continue;
+    if (towers_on.size() == 1 && n.holders.size() == 1 && n.holders.front() == towers_on.begin()->first) continue;  // all is at home
     PlanNode pre = sum_before(plan, n, ".pre", "each device joins its own towers first");
     pre.owners = n.owners;
     DeviceList& holders = holders_of[n.owners];

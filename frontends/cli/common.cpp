@@ -199,7 +199,8 @@ Session make_session(const Source& source, const PlacementArguments& a, const st
   options.rules.insert(options.rules.end(), a.rules.begin(), a.rules.end());
   if (source.plan) {
     refuse_idle({{"--precision", !a.precision.empty()}, {"--strategy", !a.strategy.empty()}, {"--devices", !a.devices.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},
-                 {"--placement", !a.placement_file.empty()}, {"--cluster", !a.cluster_file.empty()}, {"--memory-fraction", a.memory_fraction.has_value()}, {"--recompute", a.recompute != 0}, {"--soft-placement", a.soft}},
+                 {"--placement", !a.placement_file.empty()}, {"--cluster", !a.cluster_file.empty()}, {"--memory-fraction", a.memory_fraction.has_value()}, {"--recompute", a.recompute != 0}, {"--soft-placement", a.soft},
+                 {"--calibration", !a.forecast && !a.calibration.empty()}},
                 "a plan has its precision, strategy, towers, threads and devices; --move changes where its nodes are, and place of its graph makes another plan");
     return anew ? Session::placed_anew(source.plan, options) : Session::from_plan(source.plan, options);
   }

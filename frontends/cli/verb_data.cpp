@@ -157,8 +157,9 @@ void add_digits_verb(CLI::App& data) {
   CLI::App* verb = data.add_subcommand("digits", "Draw handwriting-like digits as the four IDX files of MNIST");
   verb->footer("Example: belfry data digits --out digits");
   verb->add_option("--out", o->out, "a folder")->required();
-  verb->add_option("--train", o->train, "training images")->check(whole(1, 1 << 30));
-  verb->add_option("--test", o->test, "test images")->check(whole(1, 1 << 30));
+  constexpr std::uint64_t kMostDigits = 1'000'000;  // that lie in memory while they are drawn
+  verb->add_option("--train", o->train, "training images")->check(whole(1, kMostDigits));
+  verb->add_option("--test", o->test, "test images")->check(whole(1, kMostDigits));
   verb->add_option("--seed", o->seed, "of the drawing")->check(whole(0, UINT64_MAX));
   verb->callback([o] {
     draw_digits(o->out, o->train, o->test, o->seed);

@@ -243,7 +243,10 @@ void add_predict_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_flag("--json", o->json, "for machines");
   verb->add_option("--out", o->out, "the values, as *.safetensors, *.npz or, of one value, *.npy");
   o->placement.add_to(*verb);
-  verb->callback([o, library] { predict(*o, library()); });
+  verb->callback([o, library] {
+    if (o->placement.recompute) throw WrongUse("--recompute is of backward passes, and predict has none: leave it out");
+    predict(*o, library());
+  });
 }
 
 }  // namespace belfry

@@ -54,6 +54,7 @@ Graph serving_graph(const Graph& graph) {
 
 void draw_graph(const ShowArguments& o, const Graph& graph) {
   if (o.timeline || !o.beside.empty()) throw UserError(fmt::format("{} is no plan, and only plans have a timeline and places to compare; make one with belfry place", o.source));
+  if (!o.calibration.empty()) throw WrongUse(fmt::format("--calibration is of the times of plans, and {0} is none: belfry place {0} -o plan.json makes one", o.source));
   if (!o.svg.empty()) write(o.svg, draw_svg(graph));
   if (!o.html.empty()) write(o.html, draw_html(graph));
   if (!o.dot.empty()) write(o.dot, draw_dot(graph));

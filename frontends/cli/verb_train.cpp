@@ -174,6 +174,12 @@ void add_data_options(CLI::App& verb, TrainArguments& o) {
   verb.add_option("--rescale", o.rescale, "pixels of photos and arrays of images: SCALE[,OFFSET] as in 1/255, or standardise; by default photos 1/127.5,-1");
 }
 
+/// What a run's folder says of it is another matter: it may be evaluated on other data.
+void refuse_idle_antialias(const TrainArguments& o) {
+  if (!o.antialias) return;
+  if (const DataKind kind = data_kind(o.data); kind != DataKind::photos) throw WrongUse(fmt::format("--antialias is of photos, and {} has {}, which are not resized so: leave it out", o.data, name_of(kind)));
+}
+
 }  // namespace
 
 void add_train_verb(CLI::App& app, const LibrarySource& library) {
@@ -207,6 +213,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_flag("--quiet", o->quiet, "the result and errors alone: no words of the plan, of what is slow on purpose, or of progress")->excludes(verbose);
   o->placement.add_to(*verb);
   verb->callback([o, library, epochs] {
+    refuse_idle_antialias(*o);
     if (o->steps && epochs->count()) throw WrongUse("--steps and --epochs both say how long: leave one out");
     o->placement.brief = !o->verbose;
     if (is_run_folder(o->source)) take_from_run(*o, false);
@@ -229,6 +236,8 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_flag("--json", o->json, "for machines");
   o->placement.add_to(*verb);
   verb->callback([o, library] {
+    if (o->placement.recompute) throw WrongUse("--recompute is of backward passes, and evaluate has none: leave it out");
+    refuse_idle_antialias(*o);
     std::shared_ptr<const Library> all = library();
     Source source = load_source(o->source, *all);
     refuse_broken(source, o->source);

@@ -18,11 +18,12 @@ namespace {
 
 void check_rows(const DataSet& data, const std::filesystem::path& path) {
   try {
-    if (data.rows() > 0) return;
+    if (data.rows() == 0) throw UserError("holds no rows");
+    for (const auto& [name, column] : data.columns)
+      if (column.elements() == 0) throw UserError(fmt::format("[data] column '{}' is {}: its rows hold nothing; leave it out", name, to_string(column.type())));
   } catch (const UserError& e) {
     throw UserError(fmt::format("{}: {}", path.string(), e.what()));
   }
-  throw UserError(fmt::format("{}: holds no rows", path.string()));
 }
 
 /// UserError where a value is none of the integers of T.

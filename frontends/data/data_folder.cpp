@@ -159,6 +159,7 @@ Splits whole(const fs::path& path, DataKind kind, const DataWanted& wanted) {
         out.train = mnist_bytes(path).train;
         distort_images(out.train, *wanted.distortions, {1.0 / 255, 0});
       }
+      for (DataSet* part : {&out.train, &out.test}) fit_columns(*part, wanted.inputs);
       return out;
     }
     case DataKind::cifar10: return cifar10(path, {.size = wanted.height ? wanted.height : 24, .distortions = wanted.distortions});
@@ -246,7 +247,7 @@ Splits data_folder(const fs::path& path, const DataWanted& wanted) {
   if (kind == DataKind::text && wanted.distortions) throw UserError("[data] distortions are of pictures, not of text");
   if (wanted.rescale && (kind == DataKind::mnist || kind == DataKind::cifar10 || kind == DataKind::text)) throw UserError(fmt::format("[data] {} is scaled as it always is: rescaling does nothing here", name_of(kind)));
   Splits out = whole(path, kind, wanted);
-  if (out.test.rows() == 0) throw UserError(fmt::format("{}: no test_batch*.bin to test on", path.string()));
+  if (out.test.rows() == 0) throw UserError(fmt::format("{}: {}", path.string(), kind == DataKind::cifar10 ? "no test_batch*.bin to test on" : "holds no rows to test on"));
   if (kind != DataKind::photos && wanted.shard.count != 1) out.train = out.train.shard(wanted.shard.index, wanted.shard.count);
   return out;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -14,6 +15,7 @@ namespace belfry {
 namespace {
 
 constexpr std::uint64_t kMostPerByte = 1032;  ///< no deflated byte gives more
+constexpr std::uint64_t kUsualPerByte = 32;   ///< of pictures that were deflated
 
 struct Code {
   int code;
@@ -118,15 +120,34 @@ LocalType read_head(Source& source) {
   return type;
 }
 
+[[noreturn]] void fail_short(const Source& source, const LocalType& type, std::uint64_t got) {
+  source.fail(source.at(), fmt::format("{} takes {} bytes, but {} follow: it is cut short", to_string(type), type.bytes(), got));
+}
+
+/// Unpacks all of it piece by piece, before there is room for what its head says.
+void refuse_short(std::span<const std::byte> bytes, const std::string& name) {
+  Source source(bytes, name);
+  const LocalType type = read_head(source);
+  const auto wanted = static_cast<std::uint64_t>(type.bytes());
+  std::vector<std::byte> piece(1 << 16);
+  std::uint64_t got = 0;
+  while (got < wanted) {
+    const std::size_t n = source.read(piece);
+    if (n == 0) fail_short(source, type, got);
+    got += n;
+  }
+}
+
 }  // namespace
 
 HostTensor parse_idx(std::span<const std::byte> bytes, const std::string& name) {
   Source source(bytes, name);
   LocalType type = read_head(source);
+  if (static_cast<std::uint64_t>(type.bytes()) > kUsualPerByte * bytes.size()) refuse_short(bytes, name);
   HostTensor out(type.dtype, type.shape);
   std::span<std::byte> data(out.raw(), out.bytes().size());
   std::size_t got = source.read(data);
-  if (got < data.size()) source.fail(source.at(), fmt::format("{} takes {} bytes, but {} follow: it is cut short", to_string(type), data.size(), got));
+  if (got < data.size()) fail_short(source, type, got);
   std::byte more[1];
   if (source.read(more) != 0) source.fail(source.at() - 1, fmt::format("bytes after the end of {}", to_string(type)));
   swap_elements(out.raw(), data.size(), size_of(type.dtype));

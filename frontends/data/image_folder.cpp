@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,12 +14,41 @@
 namespace belfry {
 namespace {
 
+/// Whether it can stand in a file of JSON.
+bool is_utf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const std::size_t more = lead < 0x80 ? 0 : lead < 0xc2 ? 4 : lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : lead < 0xf5 ? 3 : 4;
+    if (more == 4 || more >= text.size() - i) return false;
+    char32_t code = lead & (0x7fu >> more);
+    for (std::size_t k = 1; k <= more; ++k) {
+      const auto next = static_cast<unsigned char>(text[i + k]);
+      if ((next & 0xc0) != 0x80) return false;
+      code = code << 6 | (next & 0x3fu);
+    }
+    if ((more == 2 && (code < 0x800 || (code >= 0xd800 && code < 0xe000))) || (more == 3 && (code < 0x10000 || code > 0x10ffff))) return false;
+    i += more + 1;
+  }
+  return true;
+}
+
+/// Of names that are no UTF-8 the bytes.
+std::string shown(const std::filesystem::path& path) {
+  if (is_utf8(path.string())) return path.string();
+  std::string out;
+  for (char c : path.string()) out += static_cast<unsigned char>(c) < 0x80 ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return out;
+}
+
 std::vector<std::filesystem::path> sorted_entries(const std::filesystem::path& dir, bool folders) {
   std::vector<std::filesystem::path> out;
   std::error_code error;
   for (const auto& e : std::filesystem::directory_iterator(dir, error)) {
     if (e.path().filename().string().starts_with('.')) continue;
-    if (folders ? e.is_directory() : is_picture(e.path())) out.push_back(e.path());
+    std::error_code unread;
+    const std::filesystem::file_type kind = e.status(unread).type();
+    if (kind == std::filesystem::file_type::none) throw UserError(fmt::format("{}: cannot be looked at: {}; remove it, or move it elsewhere", shown(e.path()), unread.message()));
+    if (folders ? kind == std::filesystem::file_type::directory : is_picture(e.path())) out.push_back(e.path());
   }
   if (error) throw UserError(fmt::format("{}: cannot be listed: {}", dir.string(), error.message()));
   std::sort(out.begin(), out.end());
@@ -73,6 +104,7 @@ ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& sh
   for (const std::filesystem::path& folder : sorted_entries(root, true)) {
     const std::vector<std::filesystem::path> mine = sorted_entries(folder, false);
     const std::string name = folder.filename().string();
+    if (!is_utf8(name)) throw UserError(fmt::format("{}: the name of this class is not UTF-8, as files of runs and answers are: rename the folder", shown(folder)));
     if (classes.empty() && mine.empty()) throw UserError(fmt::format("{}: no .jpg or .png in this class", folder.string()));
     if (classes.empty()) out.classes.push_back(name);
     const auto at = std::find(out.classes.begin(), out.classes.end(), name);
@@ -80,7 +112,7 @@ ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& sh
     for (const auto& photo : mine) {
       if (hold_out.fraction > 0 && is_held_out(name + "/" + photo.filename().string(), hold_out.fraction) != hold_out.taken) continue;
       labels.push_back(static_cast<std::int32_t>(at - out.classes.begin()));
-      out.files.push_back(std::filesystem::relative(photo, root).string());
+      out.files.push_back(name + "/" + photo.filename().string());
     }
   }
   if (labels.empty() && hold_out.fraction > 0) throw UserError(fmt::format("{}: of so few photos {} {}; take another fraction", root.string(), hold_out.fraction, hold_out.taken ? "holds none out" : "leaves none to train on"));

@@ -44,7 +44,7 @@ struct ImageFolder {
   std::vector<std::string> files;    ///< relative paths, sorted, in the order of the rows
 };
 
-/// The classes and files of `ROOT/CLASS/NAME.jpg`, .jpeg or .png, and their labels: nothing is read yet. UserError where there is no class, a class has no photo, or is none of
+/// The classes and files of `ROOT/CLASS/NAME.jpg`, .jpeg or .png, and their labels: nothing is read yet. UserError where there is no class, a class has no photo, has a name that is no UTF-8, or is none of
 /// `classes`; where these are given, some may have no photo.
 ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& shard = {}, const std::vector<std::string>& classes = {}, const HeldOut& hold_out = {});
 /// The same, read. UserError also where a photo cannot be.

@@ -5,6 +5,7 @@
 #include <csetjmp>
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -95,19 +96,36 @@ bool decode_rows(png_structp png, png_infop info, HostTensor& out, std::vector<p
   return true;
 }
 
+/// Of libjpeg's warnings those after which all of the picture is there.
+bool is_harmless(std::string_view warning) { return warning.find("extraneous bytes before marker") != warning.npos || warning.find("unknown JFIF revision") != warning.npos; }
+
+/// Red, green and blue of what is printed with four inks, which JPEG files hold inverted.
+HostTensor without_inks(const HostTensor& printed) {
+  HostTensor out(u8, {printed.shape()[0], printed.shape()[1], 3});
+  const std::uint8_t* p = printed.data<std::uint8_t>().data();
+  std::uint8_t* rgb = out.data<std::uint8_t>().data();
+  for (std::int64_t i = 0; i < printed.elements() / 4; ++i, p += 4)
+    for (int c = 0; c < 3; ++c) *rgb++ = static_cast<std::uint8_t>((p[c] * p[3] + 127) / 255);
+  return out;
+}
+
 }  // namespace
 
 HostTensor decode_jpeg(std::span<const std::byte> file, const std::string& name) {
   std::unique_ptr<void, int (*)(tjhandle)> decoder(tjInitDecompress(), tjDestroy);
   auto data = reinterpret_cast<const unsigned char*>(file.data());
-  int width = 0, height = 0, sampling = 0, colours = 0;
-  auto fail = [&] { throw UserError(fmt::format("{}: cannot be read as a JPEG photo: {}", name, tjGetErrorStr2(decoder.get()))); };
-  if (tjDecompressHeader3(decoder.get(), data, file.size(), &width, &height, &sampling, &colours)) fail();
+  int width = 0, height = 0, sampling = 0, colours = -1;
+  auto fail = [&] { throw UserError(fmt::format("{}: cannot be read as a JPEG photo: {}; a program that shows it can save it anew", name, tjGetErrorStr2(decoder.get()))); };
+  const bool whole_head = tjDecompressHeader3(decoder.get(), data, file.size(), &width, &height, &sampling, &colours) == 0;
+  if (!whole_head && (width < 1 || height < 1)) fail();
   if (std::int64_t{width} * height > kMostPixels) throw UserError(fmt::format("{}: {} x {} pixels are over the limit of {}", name, width, height, kMostPixels));
-  HostTensor out(u8, {height, width, 3});
-  // A warning (TJERR_WARNING) is data that had to be made up: the file is damaged.
-  if (tjDecompress2(decoder.get(), data, file.size(), out.data<std::uint8_t>().data(), width, 0, height, TJPF_RGB, TJFLAG_ACCURATEDCT)) fail();
-  return out;
+  const bool inks = colours == TJCS_CMYK || colours == TJCS_YCCK;
+  HostTensor out(u8, {height, width, inks ? 4 : 3});
+  auto decoded = [&](int more) { return tjDecompress2(decoder.get(), data, file.size(), out.data<std::uint8_t>().data(), width, 0, height, inks ? TJPF_CMYK : TJPF_RGB, TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS | more) == 0; };
+  // Most warnings are of data that had to be made up. After one that is not the picture is read to its end, and the last must be such a one too.
+  auto harmless = [&] { return tjGetErrorCode(decoder.get()) == TJERR_WARNING && is_harmless(tjGetErrorStr2(decoder.get())); };
+  if (!decoded(TJFLAG_STOPONWARNING) && (!harmless() || (!decoded(0) && !harmless()))) fail();
+  return inks ? without_inks(out) : out;
 }
 
 HostTensor decode_png(std::span<const std::byte> file, const std::string& name) {

@@ -10,7 +10,8 @@
 
 namespace belfry {
 
-/// Pixels u8 (height, width, 3), red first. UserError naming `name` for what is no JPEG, is cut short, or has more than 2^26 pixels.
+/// Pixels u8 (height, width, 3), red first; those printed with four inks (CMYK) as Pillow's convert("RGB") gives them. UserError naming `name` for what is no
+/// JPEG, is cut short or damaged (more bytes than the picture has do no harm), or has more than 2^26 pixels or 500 scans.
 HostTensor decode_jpeg(std::span<const std::byte> file, const std::string& name);
 /// The same of a PNG of any kind: grey and palettes become colours, 16 bits their upper 8, transparency is left out (as Pillow's convert("RGB")).
 HostTensor decode_png(std::span<const std::byte> file, const std::string& name);

@@ -34,6 +34,7 @@ DataSet part(const std::filesystem::path& image_path, const std::filesystem::pat
   out.columns.emplace("image", images(image_path));
   out.columns.emplace("label", labels(label_path));
   std::int64_t n = out.columns.at("image").shape()[0], m = out.columns.at("label").shape()[0];
+  if (n == 0) throw UserError(fmt::format("{}: holds no images", image_path.string()));
   if (n != m) throw UserError(fmt::format("{} holds {} images, but {} holds {} labels", image_path.string(), n, label_path.string(), m));
   return out;
 }

@@ -80,8 +80,10 @@ HostTensor read_pictures(std::span<const fs::path> files, const PictureSize& siz
   if (size.channels != 1 && size.channels != 3) throw UserError(fmt::format("[data] pictures have 1 or 3 channels, not {}", size.channels));
   HostTensor out(f32, {static_cast<std::int64_t>(files.size()), size.height, size.width, size.channels});
   const PictureSize from = resized(size, pixels);
-  for (std::size_t i = 0; i < files.size(); ++i)
-    make_row(read_photo(files[i], from, pixels.antialias).data<float>(), from, size, pixels.rescale, out.data<float>().subspan(i * size.elements(), size.elements()));
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const HostTensor photo = read_photo(files[i], from, pixels.antialias);
+    make_row(photo.data<float>(), from, size, pixels.rescale, out.data<float>().subspan(i * size.elements(), size.elements()));
+  }
   return out;
 }
 

@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <initializer_list>
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <belfry/graph/graph.h>
 #include <belfry/graph/host_tensor.h>
@@ -39,16 +42,32 @@ class Results {
   std::map<std::string, HostTensor> tensors_;
 };
 
-/// Feeds by the name of their input: views that must live until the step returns. Those that are written out one by one must each be an input's;
+/// Feeds by the name of their input: views of tensors that must live until the step returns; those that are given as they go are kept. Those that are written out one by one must each be an input's;
 /// a map, such as rows of a data set, may have columns that the graph has no input for.
 class Batch {
  public:
+  /// One that is written out.
+  struct Feed {
+    Feed(std::string input, const HostTensor& value) : name(std::move(input)), tensor(&value) {}
+    Feed(std::string input, HostTensor&& value) : name(std::move(input)), kept(std::make_shared<const HostTensor>(std::move(value))), tensor(kept.get()) {}
+    std::string name;
+    std::shared_ptr<const HostTensor> kept;  ///< null of a tensor that is somebody else's
+    const HostTensor* tensor;
+  };
   Batch() = default;
-  Batch(std::initializer_list<std::pair<std::string, const HostTensor&>> feeds) : number_(fresh()), written_out_(true) {
-    for (const auto& [name, tensor] : feeds) feeds_[name] = &tensor;
+  Batch(std::initializer_list<Feed> feeds) : number_(fresh()), written_out_(true) {
+    for (const Feed& f : feeds) {
+      feeds_[f.name] = f.tensor;
+      if (f.kept) kept_.push_back(f.kept);
+    }
   }
   Batch(const std::map<std::string, HostTensor>& tensors) : number_(fresh()) {
     for (const auto& [name, tensor] : tensors) feeds_[name] = &tensor;
+  }
+  Batch(std::map<std::string, HostTensor>&& tensors) : number_(fresh()) {
+    auto kept = std::make_shared<const std::map<std::string, HostTensor>>(std::move(tensors));
+    for (const auto& [name, tensor] : *kept) feeds_[name] = &tensor;
+    kept_.push_back(std::move(kept));
   }
   const std::map<std::string, const HostTensor*>& all() const { return feeds_; }
   bool written_out() const { return written_out_; }
@@ -65,6 +84,7 @@ class Batch {
   std::uint64_t number_ = 0;
   bool written_out_ = false;
   std::map<std::string, const HostTensor*> feeds_;
+  std::vector<std::shared_ptr<const void>> kept_;
 };
 
 }  // namespace belfry

@@ -51,6 +51,7 @@ struct Session::Impl {
   Devices gpus;                                 ///< those that plans have run on
   std::string lost;                             ///< what a GPU failed of: its memory and streams are gone
   std::list<Built> programs;                    ///< the last used first
+  std::list<std::pair<PlanKey, std::shared_ptr<const PlacedGraph>>> shown;  ///< what `plan` gave: plans are small beside programs, which go
   std::shared_ptr<StateStore> placed = std::make_shared<StateStore>();
   State store;                                  ///< values that no device holds yet: what was loaded, and initial ones once they are asked for
   std::map<std::string, std::int64_t> newest;   ///< per variable the version of its newest value
@@ -91,7 +92,8 @@ struct Session::Impl {
     make_room();
     programs.emplace_front();
     try {
-      programs.front().plan = maker.make(key);
+      const auto known = std::find_if(shown.begin(), shown.end(), [&](const auto& s) { return s.first == key; });
+      programs.front().plan = known == shown.end() ? maker.make(key) : known->second;
       programs.front().key = key;
       for (const DeviceBytes& d : device_bytes(*programs.front().plan)) programs.front().bytes += d.total();
     } catch (...) {
@@ -234,9 +236,10 @@ struct Session::Impl {
     RunOptions options{.trace = tracing, .graphs = maker.options().cuda_graphs};
     options.staged = told_to == b.runner.get() && told == feeds.number();
     told_to = nullptr;
+    Batch later;
     if (next)
       options.next = [&] {
-        const Batch later = next();
+        later = next();
         told_to = b.runner.get();
         told = later.number();
         const std::optional<Batch> fits = narrowed(maker.source(), later, narrow_next);
@@ -296,7 +299,9 @@ void Session::prepare(const std::vector<std::int64_t>& batches, Mode mode, const
 const PlacedGraph& Session::plan(std::int64_t batch, Mode mode, const std::vector<std::string>& fetches) {
   Impl& impl = alive(impl_);
   const OneCaller caller(impl.inside);
-  return *impl.built(impl.maker.key_of(mode, batch, fetches)).plan;
+  Impl::Built& b = impl.built(impl.maker.key_of(mode, batch, fetches));
+  if (std::none_of(impl.shown.begin(), impl.shown.end(), [&](const auto& s) { return s.second == b.plan; })) impl.shown.emplace_back(b.key, b.plan);
+  return *b.plan;
 }
 
 std::string Session::what_would_fit(std::int64_t batch, Mode mode, const std::vector<std::string>& fetches) {

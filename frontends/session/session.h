@@ -68,7 +68,7 @@ class Session {
 
   /// Builds the programs of these batch sizes ahead.
   void prepare(const std::vector<std::int64_t>& batches, Mode mode = Mode::step, const std::vector<std::string>& fetches = {});
-  /// The plan that a step of this batch size runs: made and verified, nothing allocated. UserError where it does not fit the memory of its devices.
+  /// The plan that a step of this batch size runs: made and verified, nothing allocated. It lives as long as the session. UserError where it does not fit the memory of its devices.
   const PlacedGraph& plan(std::int64_t batch, Mode mode = Mode::step, const std::vector<std::string>& fetches = {});
   /// Of such a plan that is over memory, as a forecast's may be: what is held at its peak, and what would fit.
   std::string what_would_fit(std::int64_t batch, Mode mode = Mode::step, const std::vector<std::string>& fetches = {});

@@ -30,6 +30,11 @@ AveragesInPlace::AveragesInPlace(Session& session) : session_(session) {
   session.load_state(averages);
 }
 
-AveragesInPlace::~AveragesInPlace() { session_.load_state(before_); }
+AveragesInPlace::~AveragesInPlace() {
+  try {
+    session_.load_state(before_);
+  } catch (const std::exception&) {  // the session was moved from, or is at work in another thread: a destructor has nobody to tell
+  }
+}
 
 }  // namespace belfry

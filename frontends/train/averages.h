@@ -9,7 +9,7 @@ namespace belfry {
 void check_averages(const Session& session);
 
 /// While it lives, each variable that has a moving average holds that instead: for `predict`, `run` and `evaluate`. Nothing may be trained or
-/// loaded meanwhile: at the end the variables are again what they were.
+/// loaded meanwhile: at the end the variables are again what they were. A session that was moved from meanwhile keeps the averages.
 class AveragesInPlace {
  public:
   /// UserError where the graph keeps no averages.

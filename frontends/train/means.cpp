@@ -32,16 +32,17 @@ void RunningMeans::add(const Results& results, const std::vector<std::string>& n
   for (const std::string& n : names) {
     const auto at = results.all().find(n + std::string(kWeight));
     const double weight = at == results.all().end() ? static_cast<double>(rows) : as_double(at->second);
+    Sum& s = sums_[n];
     if (weight == 0) continue;  // nothing of it is in this batch
-    sums_[n].sum += as_double(results[n]) * weight;
-    sums_[n].weight += weight;
+    s.sum += as_double(results[n]) * weight;
+    s.weight += weight;
   }
   rows_ += rows;
 }
 
 Metrics RunningMeans::means() const {
   Metrics out;
-  for (const auto& [name, s] : sums_) out[name] = s.sum / s.weight;
+  for (const auto& [name, s] : sums_) out[name] = s.weight == 0 ? 0 : s.sum / s.weight;
   return out;
 }
 

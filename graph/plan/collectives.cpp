@@ -37,7 +37,7 @@ bool are_gpus_of_their_own(const PlacedGraph& plan, const DeviceList& holders) {
 }  // namespace
 
 std::string kernel_of_moves(const PlacedGraph& plan, const PlanNode& n) {
-  const bool sums = n.op == kAggregate && n.attributes.text("how") == "sum", gathers = n.op == kAllGather && joins_ranges(plan, n);
+  const bool sums = is_op(n, kAggregate) && n.attributes.text("how") == "sum", gathers = is_op(n, kAllGather) && joins_ranges(plan, n);
   if (plan.placement.collectives != Collectives::fastest || n.sum != SumWay::direct || (!sums && !gathers) || !are_gpus_of_their_own(plan, n.holders)) return n.op;
   if (gathers) return plan.maker(n.inputs[0]).holders == n.holders ? kNccl : n.op;
   const std::map<int, int> parts = parts_of(plan, n);

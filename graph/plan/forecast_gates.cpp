@@ -43,6 +43,7 @@ void ForecastSteps::make_gates() {
   opening_.reserve(steps.size());
   waiting_.reserve(2 * steps.size());
   producers.reserve(steps.size());
+  gates_.reserve(plan.nodes.size() / 2);
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
     for (const Wait& w : plan.nodes[i].waits)
       if (w.relation == Wait::kReaders) gate_readers(static_cast<int>(i), w.value);

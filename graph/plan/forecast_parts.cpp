@@ -24,6 +24,7 @@ bool joins_by(const PlanNode& n, std::initializer_list<const char*> ways) {
 }  // namespace
 
 Transfers::Transfers(ForecastSteps& steps, Links& links) : steps_(steps), links_(links), plan_(steps.plan), collectives_(steps.plan.nodes.size(), kUnknown) {
+  moves_.reserve(plan_.nodes.size());
   for (const PlanNode& n : plan_.nodes) moves_.push_back(moves_values(n));
 }
 

@@ -17,9 +17,11 @@ namespace {
 
 }  // namespace
 
-ForecastSteps::ForecastSteps(const PlacedGraph& plan) : ForecastSteps(plan, Instances(plan), readers_of(plan)) {}
+ForecastSteps::ForecastSteps(const PlacedGraph& plan) : ForecastSteps(std::make_unique<Own>(Own{Instances(plan), readers_of(plan)})) {}
 
-ForecastSteps::ForecastSteps(const PlacedGraph& plan, Instances instances, NumberLists readers) : plan(plan), instances_(std::move(instances)), readers_(std::move(readers)) {
+ForecastSteps::ForecastSteps(std::unique_ptr<Own> own) : ForecastSteps(own->instances.plan(), own->instances, own->readers) { own_ = std::move(own); }
+
+ForecastSteps::ForecastSteps(const PlacedGraph& plan, const Instances& instances, const NumberLists& readers) : plan(plan), instances_(instances), readers_(readers) {
   queue();
   make_gates();
   make_lanes();
@@ -36,6 +38,7 @@ void ForecastSteps::queue() {
   const auto by_order = [&](int a, int b) { return plan.nodes[static_cast<std::size_t>(a)].order < plan.nodes[static_cast<std::size_t>(b)].order; };
   std::vector<int> of_towers, of_devices;
   int place = 0;
+  for (auto* list : {&first_where_, &of_towers, &of_devices}) list->reserve(plan.nodes.size() + 1);
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const PlanNode& n = plan.nodes[i];
     first_where_.push_back(place);
@@ -54,6 +57,7 @@ void ForecastSteps::queue() {
   // Per class the nodes of its towers by epoch, phase and order.
   using Key = std::pair<int, int>;
   std::vector<std::vector<std::pair<Key, int>>> own(plan.classes.size());
+  if (own.size() == 1) own[0].reserve(of_towers.size());
   for (int i : of_towers) {
     const PlanNode& n = plan.nodes[static_cast<std::size_t>(i)];
     for (std::size_t c = 0; c < std::min(own.size(), n.phases.size()); ++c)

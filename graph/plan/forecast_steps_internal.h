@@ -25,7 +25,8 @@ class ForecastSteps {
  public:
   /// UserError ("unbound: …") as BoundPlan.
   explicit ForecastSteps(const PlacedGraph& plan);
-  ForecastSteps(const PlacedGraph& plan, Instances instances, NumberLists readers);
+  /// Both must live as long.
+  ForecastSteps(const PlacedGraph& plan, const Instances& instances, const NumberLists& readers);
 
   const PlacedGraph& plan;
   std::vector<ForecastStep> steps;              ///< stream by stream, in order
@@ -87,8 +88,15 @@ class ForecastSteps {
   void wait_at(int step, int gate);
   void add_producer(int gate, int step);
 
-  Instances instances_;
-  NumberLists readers_;
+  struct Own {
+    Instances instances;
+    NumberLists readers;
+  };
+  explicit ForecastSteps(std::unique_ptr<Own> own);
+
+  std::unique_ptr<Own> own_;                    // where none are given
+  const Instances& instances_;
+  const NumberLists& readers_;
   std::vector<int> class_of_, group_of_;        // per tower, per device
   std::vector<int> first_where_, where_;        // per node, its first place in the other: a step per tower, or per device; one where it has one holder
   std::vector<int> alone_;                      // per step, the gate that it alone opens

@@ -30,14 +30,22 @@ class FramePlanner {
         scratch_(plan.nodes.size(), -1) {}
 
   void run() {
+    struct Place {
+      int epoch, phase, order, node;
+      auto operator<=>(const Place&) const = default;
+    };
+    std::vector<Place> places;
+    places.reserve(plan_.nodes.size());
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
       const PlanNode& n = plan_.nodes[i];
       if (n.scope != Scope::tower || n.phases[c_] < 0) continue;
-      order_.push_back(static_cast<int>(i));
+      places.push_back({n.epoch, n.phases[c_], n.order, static_cast<int>(i)});
       auto l = static_cast<std::size_t>(local(static_cast<int>(i)));
       if (l >= own_.size()) own_.resize(l + 1);
     }
-    std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) { return std::tuple(phase(a), node(a).order) < std::tuple(phase(b), node(b).order); });
+    std::sort(places.begin(), places.end());
+    order_.reserve(places.size());
+    for (const Place& p : places) order_.push_back(p.node);
     for (int i : order_) {
       auto& mine = own_[static_cast<std::size_t>(local(i))];
       position_[static_cast<std::size_t>(i)] = static_cast<int>(mine.size());
@@ -137,6 +145,7 @@ class FramePlanner {
     const bool one_slot = slots == 1;
     if (!one_slot) set_runs(l);
     std::vector<Life> lives;
+    lives.reserve(own_[l].size());
     for (int i : own_[l]) {
       const PlanNode& n = node(i);
       const std::int64_t at = position_[static_cast<std::size_t>(i)];
@@ -174,10 +183,11 @@ class FramePlanner {
     for (std::size_t b = 0; b < lives.size(); ++b) layout[b] = {{}, lives[b].block.size, lives[b].block.start, lives[b].known, lives[b].block.end, lives[b].joined, lives[b].own};
     FrameSize& frame = plan_.classes[c_].frame[l];
     const std::pair<int, int> last = phase(own_[l].back());
-    std::vector<Life> all = lives;  // with few slots it can be less to keep everything than to have a transient part besides
-    for (Life& x : all) x.kept = true;
+    const std::vector<Life> before = slots > 1 ? lives : std::vector<Life>();
     frame = arrange(lives, layout, slots, last, all_last);
-    if (slots > 1 && frame.transient) {
+    if (slots > 1 && frame.transient) {  // with few slots it can be less to keep everything than to have a transient part besides
+      std::vector<Life> all = before;
+      for (Life& x : all) x.kept = true;
       std::vector<FrameBlock> other = layout;
       const FrameSize whole = arrange(all, other, slots, last, all_last);
       if (slots * whole.kept + whole.tail < slots * frame.kept + frame.tail + frame.transient) frame = whole, layout = std::move(other);
@@ -303,6 +313,7 @@ class FramePlanner {
 }  // namespace
 
 void plan_frames(PlacedGraph& plan, MemoryParts& parts) {
+  parts.owners.reserve(plan.nodes.size());
   parts.position.assign(plan.classes.size(), std::vector<int>(plan.nodes.size(), -1));
   for (std::size_t c = 0; c < plan.classes.size(); ++c) FramePlanner(plan, parts, static_cast<int>(c)).run();
 }

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -52,8 +51,11 @@ struct Rows {
   std::size_t classes = 1;
   std::vector<Times> times;                                                   ///< row by row, per class
   std::vector<std::size_t> first;                                             ///< per class, the row of its first block
-  std::map<std::pair<std::size_t, std::size_t>, std::size_t> covered_blocks;  ///< class and block → its row where a join writes over it
-  std::size_t block(std::size_t k, std::size_t b, bool is_covered) const { return is_covered ? covered_blocks.at({k, b}) : first[k] + b; }
+  using Covered = std::pair<std::pair<std::size_t, std::size_t>, std::size_t>;
+  std::vector<Covered> covered_blocks;                                        ///< by class and block, its row where a join writes over it
+  std::size_t block(std::size_t k, std::size_t b, bool is_covered) const {
+    return is_covered ? std::lower_bound(covered_blocks.begin(), covered_blocks.end(), Covered{{k, b}, 0})->second : first[k] + b;
+  }
   bool meet(std::size_t i, std::size_t j) const {
     bool before = true, behind = true;
     for (std::size_t k = 0; k < classes; ++k) {

@@ -121,7 +121,8 @@ class Writer {
   void take(int i, const Over& over) {
     item(i).over = over;
     if (over.item < 0) {
-      region_.taken[static_cast<std::size_t>(over.k)][over.block] = i;
+      auto& blocks = region_.taken[static_cast<std::size_t>(over.k)];
+      blocks.insert(std::lower_bound(blocks.begin(), blocks.end(), std::pair(over.block, i)), {over.block, i});
       return;
     }
     taken_[static_cast<std::size_t>(over.item)] = true;

@@ -15,6 +15,7 @@ namespace belfry {
 
 std::vector<std::size_t> own_items(const Region& region) {
   std::vector<std::size_t> out;
+  out.reserve(region.items.size());
   for (std::size_t i = 0; i < region.items.size(); ++i)
     if (!region.items[i].over) out.push_back(i);
   return out;
@@ -37,7 +38,7 @@ Rows rows_of(const MemoryParts& parts, std::size_t g) {
   }
   for (std::size_t own = 0; own < region.taken.size(); ++own)
     for (auto [b, item] : region.taken[own]) {
-      out.covered_blocks[{own, b}] = out.times.size() / out.classes;
+      out.covered_blocks.push_back({{own, b}, out.times.size() / out.classes});
       for (std::size_t k = 0; k < out.classes; ++k) {
         const Times plain = out.times[out.block(own, b, false) * out.classes + k];
         out.times.push_back(covered(plain, region.items[static_cast<std::size_t>(item)], k));
@@ -57,8 +58,10 @@ class Placer {
 
   void run() {
     for (std::size_t g = 0; g < plan_.groups.size(); ++g) {
-      plan_.groups[g].region = around_frames(g, nullptr);
-      try_rows(g);
+      const Rows rows = rows_of(parts_, g);
+      plan_.groups[g].region = around_frames(g, rows, nullptr);
+      try_rows(g, rows);
+      least_.push_back(is_alone(g) && has_one_slot(parts_.regions[g].device) && cannot_be_less(g, rows));
     }
     std::set<std::size_t> done;
     std::size_t left = 8 * kMostPairs;  // for all that is placed jointly
@@ -67,7 +70,7 @@ class Placer {
       std::vector<std::size_t> together = beside(g);
       done.insert(together.begin(), together.end());
       const bool joint = std::all_of(together.begin(), together.end(), [&](std::size_t o) { return has_one_slot(parts_.regions[o].device); });
-      if (joint && (together.size() > 1 || !cannot_be_less(g))) left = left - left / 2 + place_jointly(plan_, parts_, together, left / 2);
+      if (joint && !least_[g]) left = left - left / 2 + place_jointly(plan_, parts_, together, left / 2);
     }
     set_frames(plan_, parts_);
     for (std::size_t g = 0; g < plan_.groups.size(); ++g) lay_over(g);
@@ -81,6 +84,11 @@ class Placer {
     for (const PlanStream& s : plan_.streams)
       if (s.device == device && s.name != "main") slots += s.slots;
     return slots == 1;
+  }
+
+  /// Whether no other group's devices run towers of its classes.
+  bool is_alone(std::size_t g) const {
+    return std::all_of(frames_on(g).begin(), frames_on(g).end(), [&](const FrameKey& key) { return groups_of_.at(key).size() == 1; });
   }
 
   /// Groups whose devices run towers of the same classes.
@@ -97,10 +105,10 @@ class Placer {
   }
 
   /// Whether the bytes of a group with one slot are as few as can be, as they lie.
-  bool cannot_be_less(std::size_t g) const {
+  bool cannot_be_less(std::size_t g, const Rows& rows) const {
     const Region& region = parts_.regions[g];
-    const Rows rows = rows_of(parts_, g);
     std::vector<TakenBytes> bytes;
+    bytes.reserve(rows.times.size() / rows.classes);
     for (std::size_t i : own_items(region)) bytes.push_back({region.items[i].offset, region.items[i].offset + region.items[i].size, bytes.size()});
     for (std::size_t k = 0; k < frames_on(g).size(); ++k) {
       const std::vector<FrameBlock>& blocks = parts_.layouts.at(frames_on(g)[k]);
@@ -112,22 +120,22 @@ class Placer {
   }
 
   /// What towers make for joins tower by tower, if that is less.
-  void try_rows(std::size_t g) {
-    TowerRows rows(plan_, parts_, g);
+  void try_rows(std::size_t g, const Rows& rows) {
+    TowerRows by_tower(plan_, parts_, g);
     Region& region = parts_.regions[g];
-    if (rows.empty() || plan_.groups[g].region <= device_frames(plan_, region.device).past) return;
+    if (by_tower.empty() || plan_.groups[g].region <= device_frames(plan_, region.device).past) return;
     const std::vector<RegionItem> items = region.items;
-    if (const std::int64_t end = around_frames(g, &rows); end < plan_.groups[g].region) plan_.groups[g].region = end;
+    if (const std::int64_t end = around_frames(g, rows, &by_tower); end < plan_.groups[g].region) plan_.groups[g].region = end;
     else region.items = items;
   }
 
   /// First fit, the largest first, with the frames where they are; `by_tower` before all else. Gives the end of the last.
-  std::int64_t around_frames(std::size_t g, TowerRows* by_tower) {
+  std::int64_t around_frames(std::size_t g, const Rows& rows, TowerRows* by_tower) {
     Region& region = parts_.regions[g];
     const std::vector<FrameKey>& keys = frames_on(g);
     const DeviceFrames frames = device_frames(plan_, region.device);
-    const Rows rows = rows_of(parts_, g);
     std::vector<TakenBytes> taken;
+    taken.reserve(rows.times.size() / rows.classes);
     std::vector<RowObstacle> obstacles;
     for (std::size_t k = 0; k < keys.size(); ++k) {
       const std::vector<FrameBlock>& blocks = parts_.layouts.at(keys[k]);
@@ -207,6 +215,7 @@ class Placer {
   PlacedGraph& plan_;
   MemoryParts& parts_;
   RegionBefore before_;
+  std::vector<char> least_;  ///< per group: no others are beside it, and it cannot be less
   std::map<FrameKey, std::vector<std::size_t>> groups_of_;
 };
 

@@ -1,15 +1,37 @@
 // Buffers outside the frames of towers while memory is planned: when they are in use, what they are written over.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <utility>
 #include <vector>
 
 namespace belfry {
 
 inline constexpr std::int64_t kForever = std::int64_t{1} << 40;
+
+/// A number per class of a region: of nearly all there is one.
+class Positions {
+ public:
+  void assign(std::size_t size, std::int64_t value) {
+    size_ = size, one_ = value;
+    if (size > 1) more_.assign(size, value);
+  }
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  std::int64_t* begin() { return size_ > 1 ? more_.data() : &one_; }
+  std::int64_t* end() { return begin() + size_; }
+  const std::int64_t* begin() const { return size_ > 1 ? more_.data() : &one_; }
+  const std::int64_t* end() const { return begin() + size_; }
+  std::int64_t& operator[](std::size_t k) { return begin()[k]; }
+  std::int64_t operator[](std::size_t k) const { return begin()[k]; }
+
+ private:
+  std::size_t size_ = 0;
+  std::int64_t one_ = 0;
+  std::vector<std::int64_t> more_;
+};
 
 /// What is written over: a part in a frame (`k`: its class among those of the device), or an item of the same region.
 struct Over {
@@ -25,8 +47,8 @@ struct RegionItem {
   std::int64_t each = 0, size = 0;     ///< bytes of one buffer and of all that lie side by side
   std::int64_t written = -1;           ///< order of the step of the main stream
   std::int64_t last_read = -1;         ///< order of the last step of the main stream that reads it; kForever: others may read it at any time
-  std::vector<std::int64_t> read_by;   ///< per class here, the last position at which a tower reads it
-  std::vector<std::int64_t> after;     ///< per class here, what all towers have passed when it is written
+  Positions read_by;                   ///< per class here, the last position at which a tower reads it
+  Positions after;                     ///< per class here, what all towers have passed when it is written
   std::int64_t gone = kForever;        ///< the position from which on the only tower here may write over it
   Over over;                           ///< what it lies over; its life is then part of what lies there first
   std::int64_t offset = 0;
@@ -49,13 +71,13 @@ struct Region {
   std::vector<RegionItem> items;
   JoinedReads joined_read;               ///< order of the last step of this main stream that reads a value of a frame here, if none elsewhere does, else kForever
   std::vector<std::pair<int, int>> host;           ///< per class here, the stream (of those with towers) and the place of the slot in whose frame joins may write; -1: none
-  std::vector<std::map<std::size_t, int>> taken;   ///< per class here, block → the item that is written over it first
+  std::vector<std::vector<std::pair<std::size_t, int>>> taken;   ///< per class here, blocks, ascending, each with the item that is written over it first
 
   /// What joins write over a block of the frame that begins at this place of a stream; null: nothing does.
   const RegionItem* over(std::size_t k, std::size_t block, std::pair<int, int> frame) const {
     if (k >= host.size() || host[k] != frame) return nullptr;
-    auto at = taken[k].find(block);
-    return at == taken[k].end() ? nullptr : &items[static_cast<std::size_t>(at->second)];
+    const auto at = std::lower_bound(taken[k].begin(), taken[k].end(), std::pair(block, 0));
+    return at == taken[k].end() || at->first != block ? nullptr : &items[static_cast<std::size_t>(at->second)];
   }
 };
 

@@ -286,7 +286,7 @@ class RegionPlanner {
     if (by.size() == 1 && by.front() == device_) return Reads::here;
     if (n.scope != Scope::shared || moves_values(reader)) return Reads::anywhere;
     if (reader.holders == n.holders) return Reads::here;
-    return by.size() == 1 && plan_.cluster.space(by.front()) != plan_.cluster.space(device_) ? Reads::elsewhere : Reads::anywhere;
+    return by.size() == 1 && spaces_[static_cast<std::size_t>(by.front())] != spaces_[static_cast<std::size_t>(device_)] ? Reads::elsewhere : Reads::anywhere;
   }
 
   PlacedGraph& plan_;

@@ -35,11 +35,11 @@ NumberLists towers_taken(const PlacedGraph& plan, const PlanNode& n) {
 
 std::vector<Move> moves_of(const Instances& instances, const PlanNode& n) {
   const PlacedGraph& plan = instances.plan();
-  if (n.op != kCopy && n.op != kSplit && n.op != kPreAggregate && !is_join(n)) return {};
+  if (!is_op(n, kCopy) && !is_op(n, kSplit) && !is_op(n, kPreAggregate) && !is_join(n)) return {};
   const PlanNode& m = plan.maker(n.inputs[0]);
   const PlanValue& read = plan.value(n.inputs[0]);
   std::vector<Move> out;
-  if (n.op == kPreAggregate && m.scope == Scope::tower && n.owners == m.vector) return out;  // its own towers
+  if (is_op(n, kPreAggregate) && m.scope == Scope::tower && n.owners == m.vector) return out;  // its own towers
   if (n.scope == Scope::tower) {
     for (int t = 0; t < plan.present(); ++t)
       if (int to = plan.device_of(n, t); to >= 0)
@@ -73,13 +73,13 @@ bool adds_parts(const PlanNode& n) {
 
 std::vector<std::int64_t> landed_bytes(const Instances& instances, const PlanNode& n) {
   const PlacedGraph& plan = instances.plan();
-  if (!is_join(n) && n.op != kPreAggregate) return {};
+  if (!is_join(n) && !is_op(n, kPreAggregate)) return {};
   const std::string how = n.attributes.text("how");
   const PlanNode& m = plan.maker(n.inputs[0]);
   if ((how != "sum" && how != "max" && how != "mean") || (m.scope != Scope::tower && m.scope != Scope::device)) return {};
   // What lies where, once for all holders.
   const PlanValue& read = plan.value(n.inputs[0]);
-  if (n.op == kPreAggregate) {
+  if (is_op(n, kPreAggregate)) {
     std::map<int, std::int64_t> landed;
     std::vector<DeviceId> read;
     int reader = -1;  // moves of one device come one behind the other

@@ -31,7 +31,7 @@ bool is_exact(const PlacedGraph& plan, const PlanNode& n) {
   if (!is_op(n, kFused)) return !n.def || n.def->exact;
   return std::all_of(n.members.begin(), n.members.end(), [&](const Member& m) { return plan.graph->node(m.node).op->exact; });
 }
-bool changes_nothing(const PlanNode& n) { return n.op == kCopy || n.op == kPreAggregate || n.op == kStore || n.op == kAllGather; }
+bool changes_nothing(const PlanNode& n) { return is_op(n, kCopy) || is_op(n, kPreAggregate) || is_op(n, kStore) || is_op(n, kAllGather); }
 bool moves_values(const PlanNode& n) { return is_op(n, kCopy) || is_op(n, kSplit) || is_op(n, kPreAggregate) || is_join(n); }
 
 Instances::Instances(const PlacedGraph& plan)
@@ -61,7 +61,7 @@ Instances::At Instances::shared(ValueIndex v, int device) const {
 
 int Instances::moved_from(const PlanNode& move, ValueIndex v, int device) const {
   const std::vector<int>& holders = plan_.maker(v).holders;
-  int beside = move.op == kCopy ? -1 : near(holders, device);
+  int beside = is_op(move, kCopy) ? -1 : near(holders, device);
   if (beside >= 0 || holders.size() < 2) return beside >= 0 ? beside : holders.front();
   if (group_.empty()) group_ = link_groups(plan_.cluster);
   auto group = [&](int d) { return group_[static_cast<std::size_t>(d)]; };

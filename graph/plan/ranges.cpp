@@ -36,15 +36,15 @@ LocalType type_on(const PlacedGraph& plan, const PlanNode& n, ValueIndex v, int 
   return out;
 }
 
-bool joins_ranges(const PlacedGraph& plan, const PlanNode& n) { return (n.op == kAllGather || n.op == kFetch) && plan.maker(n.inputs[0]).ranged; }
+bool joins_ranges(const PlacedGraph& plan, const PlanNode& n) { return (is_op(n, kAllGather) || is_op(n, kFetch)) && plan.maker(n.inputs[0]).ranged; }
 
 std::string objection_to_ranges(const TowerGraph& graph, const PlanNode& n, std::size_t devices) {
   const std::int64_t elements = elements_of(graph, n.outputs[0]);
   if (n.scope != Scope::shared && n.scope != Scope::state) return "runs in the towers";
   if (devices < 2) return "is on one device";
   if (elements < static_cast<std::int64_t>(devices) * kRangeUnit) return fmt::format("has {} elements, and {} devices share no fewer than {}", elements, devices, devices * kRangeUnit);
-  if (n.scope == Scope::state || n.op == kStore) return "";
-  if (n.op == kAggregate) return n.attributes.text("how") == "sum" || n.attributes.text("how") == "max" || n.attributes.text("how") == "mean" ? "" : "computes nothing by element";
+  if (n.scope == Scope::state || is_op(n, kStore)) return "";
+  if (is_op(n, kAggregate)) return n.attributes.text("how") == "sum" || n.attributes.text("how") == "max" || n.attributes.text("how") == "mean" ? "" : "computes nothing by element";
   if (!n.def || !n.def->on_ranges()) return "does not compute by element";
   for (ValueIndex v : n.outputs)
     if (graph.value(v).read && elements_of(graph, v) != elements) return "makes values of several sizes";

@@ -1,7 +1,7 @@
 #include <belfry/graph/plan/schedule.h>
 
 #include <algorithm>
-#include <array>
+#include <cstdint>
 #include <map>
 #include <set>
 
@@ -24,11 +24,11 @@ std::vector<bool> reaching_towers(const PlacedGraph& plan) {
 
 using Buckets = std::map<int, int>;  // when the last of each is ready
 
-/// Epochs and readiness in list order; `late` nodes are put into the epoch `last`, behind all others, and the sums of a bucket are
+/// Epochs and readiness in list order, from a node on; `late` nodes are put into the epoch `last`, behind all others, and the sums of a bucket are
 /// ready when the last is.
-void set_epochs(PlacedGraph& plan, const std::vector<bool>& late, int last, const Buckets& buckets, std::vector<int>& ready) {
+void set_epochs(PlacedGraph& plan, const std::vector<bool>& late, int last, const Buckets& buckets, std::vector<int>& ready, std::size_t from) {
   int behind = static_cast<int>(plan.nodes.size());
-  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
+  for (std::size_t i = from; i < plan.nodes.size(); ++i) {
     PlanNode& n = plan.nodes[i];
     n.epoch = n.scope == Scope::tower ? 0 : -1;
     ready[i] = -1;
@@ -39,7 +39,7 @@ void set_epochs(PlacedGraph& plan, const std::vector<bool>& late, int last, cons
     });
     if (n.scope == Scope::tower) ready[i] = static_cast<int>(i);
     if (late[i]) n.epoch = std::max(n.epoch, last), ready[i] = behind;
-    if (auto b = n.bucket && n.op == kAggregate ? buckets.find(n.bucket) : buckets.end(); b != buckets.end()) ready[i] = std::max(ready[i], b->second);
+    if (auto b = n.bucket && is_op(n, kAggregate) ? buckets.find(n.bucket) : buckets.end(); b != buckets.end()) ready[i] = std::max(ready[i], b->second);
   }
 }
 
@@ -47,36 +47,48 @@ void set_epochs(PlacedGraph& plan, const std::vector<bool>& late, int last, cons
 
 void set_order(PlacedGraph& plan) {
   std::vector<int> ready(plan.nodes.size());
-  std::vector<bool> late(plan.nodes.size()), reaches = reaching_towers(plan);
-  set_epochs(plan, late, 0, {}, ready);
+  std::vector<bool> late(plan.nodes.size()), reaches;  // the second found when it is first asked for
+  set_epochs(plan, late, 0, {}, ready, 0);
   int last = -1;
   for (const PlanNode& n : plan.nodes) last = std::max(last, n.epoch);
   // An update that could run before the towers waits for them: a step that fails on bad input then leaves the state untouched.
   for (auto [variable, u] : plan.updates) {
     auto maker = static_cast<std::size_t>(plan.value(u).maker);
     const PlanNode& n = plan.nodes[maker];
-    if (n.scope == Scope::shared && !is_op(n, kInput) && n.epoch < last && !reaches[maker]) late[maker] = true;
+    if (n.scope != Scope::shared || is_op(n, kInput) || n.epoch >= last) continue;
+    if (reaches.empty()) reaches = reaching_towers(plan);
+    if (!reaches[maker]) late[maker] = true;
   }
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
     if ((is_op(plan.nodes[i], kStore) || is_op(plan.nodes[i], kAllGather)) && !plan.nodes[i].donates.empty()) late[i] = true;
-  set_epochs(plan, late, last, {}, ready);
+  set_epochs(plan, late, last, {}, ready, static_cast<std::size_t>(std::find(late.begin(), late.end(), true) - late.begin()));  // those before are as they were
   Buckets buckets;
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
-    if (const PlanNode& n = plan.nodes[i]; n.bucket && n.op == kAggregate) {
+    if (const PlanNode& n = plan.nodes[i]; n.bucket && is_op(n, kAggregate)) {
       int& last_ready = buckets.try_emplace(n.bucket, ready[i]).first->second;
       last_ready = std::max(last_ready, ready[i]);
     }
   const std::vector<int> alone = buckets.empty() ? std::vector<int>() : ready;
-  if (!buckets.empty()) set_epochs(plan, late, last, buckets, ready);
+  if (!buckets.empty()) set_epochs(plan, late, last, buckets, ready, 0);
   // What a bucket's sums read comes before them, what gathers them behind them, then all else that is ready then. The sum whose parts
   // come last is first, and so is the gather of the sum that was last: then the others find all there.
-  using Place = std::array<int, 7>;  // epoch, when ready, the four of `place`, the node
+  struct Place {
+    std::int64_t when, bucket;  // epoch and when ready; what comes before what, and whose
+    int alone, at, node;
+    bool operator<(const Place& o) const {
+      if (when != o.when) return when < o.when;
+      if (bucket != o.bucket) return bucket < o.bucket;
+      return alone != o.alone ? alone < o.alone : at < o.at;
+    }
+  };
+  auto joined = [](std::int64_t high, int low) { return high * (std::int64_t{1} << 32) + low; };
   auto place = [&](std::size_t i) -> Place {
     const PlanNode& n = plan.nodes[i];
     const int at = static_cast<int>(i);
-    if (buckets.empty() || n.op == kPreAggregate || !n.bucket) return {n.epoch, ready[i], buckets.empty() || n.op == kPreAggregate ? 0 : 3, 0, 0, at, at};
-    if (n.op == kAggregate) return {n.epoch, ready[i], 1, n.bucket, -alone[i], at, at};
-    return {n.epoch, ready[i], 2, n.bucket, alone[i], -at, at};
+    const std::int64_t when = joined(n.epoch, ready[i]);
+    if (buckets.empty() || is_op(n, kPreAggregate) || !n.bucket) return {when, joined(buckets.empty() || is_op(n, kPreAggregate) ? 0 : 3, 0), 0, at, at};
+    if (is_op(n, kAggregate)) return {when, joined(1, n.bucket), -alone[i], at, at};
+    return {when, joined(2, n.bucket), alone[i], -at, at};
   };
   std::vector<Place> shared;
   shared.reserve(plan.nodes.size());
@@ -85,7 +97,7 @@ void set_order(PlacedGraph& plan) {
     if (plan.nodes[i].scope != Scope::tower) shared.push_back(place(i));
   }
   std::sort(shared.begin(), shared.end());
-  for (std::size_t k = 0; k < shared.size(); ++k) plan.nodes[static_cast<std::size_t>(shared[k].back())].order = static_cast<int>(k);
+  for (std::size_t k = 0; k < shared.size(); ++k) plan.nodes[static_cast<std::size_t>(shared[k].node)].order = static_cast<int>(k);
 }
 
 // ---------------------------------------------------------------- classes

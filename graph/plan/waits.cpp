@@ -19,6 +19,7 @@ class Waiter {
  public:
   Waiter(PlacedGraph& plan, const Instances& instances)
       : plan_(plan), instances_(instances), stride_(plan.classes.size() + 2), marks_(plan.nodes.size() * stride_), made_(plan.values.size(), -1), seen_(plan.values.size(), -1) {
+    length_.reserve(plan.nodes.size());
     for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
       const PlanNode& n = plan.nodes[i];
       int* mark = &marks_[i * stride_];
@@ -27,6 +28,9 @@ class Waiter {
       *mark = n.order;
       length_.push_back(n.phases.size() + 2);
     }
+    waited_.reserve(plan.nodes.size() / 2);
+    waiting_.reserve(plan.nodes.size());
+    furthest_.reserve(plan.nodes.size());
   }
 
   void run() {
@@ -52,14 +56,14 @@ class Waiter {
   /// Nodes by their marks.
   std::vector<int> in_time() const {
     struct Start {
-      int a, b, c, node;
+      std::int64_t ab;  // the first two parts
+      int c, node;
     };
     std::vector<Start> all;
     all.reserve(plan_.nodes.size());
-    for (int i = 0; i < static_cast<int>(plan_.nodes.size()); ++i) all.push_back({part(i, 0), part(i, 1), length(i) == 2 ? -2 : part(i, 2), i});
+    for (int i = 0; i < static_cast<int>(plan_.nodes.size()); ++i) all.push_back({part(i, 0) * (std::int64_t{1} << 32) + part(i, 1), length(i) == 2 ? -2 : part(i, 2), i});
     std::sort(all.begin(), all.end(), [&](const Start& x, const Start& y) {
-      if (x.a != y.a) return x.a < y.a;
-      if (x.b != y.b) return x.b < y.b;
+      if (x.ab != y.ab) return x.ab < y.ab;
       return x.c != y.c ? x.c < y.c : further(x.node, y.node);
     });
     std::vector<int> out;
@@ -104,9 +108,9 @@ class Waiter {
     if (copies.empty()) return place(plan_.value(v).maker);
     int& at = made_[static_cast<std::size_t>(v)];
     if (at != -1) return at;
-    std::vector<int> key = {place(plan_.value(v).maker)};
-    for (int c : copies) key.push_back(place(c));
-    return at = numbers_.try_emplace(std::move(key), -2 - static_cast<int>(numbers_.size())).first->second;
+    key_.assign(1, place(plan_.value(v).maker));
+    for (int c : copies) key_.push_back(place(c));
+    return at = numbers_.try_emplace(key_, -2 - static_cast<int>(numbers_.size())).first->second;
   }
 
   /// Of the nodes that waited, who and for which value, the last first. `furthest`: per part of a producer's mark the most of
@@ -188,6 +192,7 @@ class Waiter {
   std::vector<std::size_t> length_;
   std::vector<int> place_, made_, seen_;  // per node; per value; per value, the last node that was asked
   int last_place_ = -1;
+  std::vector<int> key_;
   std::map<std::vector<int>, int> numbers_;
   std::unordered_map<std::array<int, 3>, Waited, KeyHash> waited_;
   std::vector<Waiting> waiting_;

@@ -314,7 +314,7 @@ TEST(Gate, that_is_closed_keeps_every_bit_of_state_and_the_step_counter) {
         }
         // Open again: the step that follows is the first one.
         bench.expect_right(runner.run(views(bench.feeds)), strategy);
-        EXPECT_EQ(bench.program.state("step").data<std::int64_t>()[0], 1);
+        EXPECT_EQ(bench.program.state("step").values<std::int64_t>()[0], 1);
       }
 }
 
@@ -353,7 +353,7 @@ TEST(Gate, several_must_all_be_open) {
     Runner runner(bench.program);
     bench.reset();
     ASSERT_FALSE(runner.run({}).error);
-    EXPECT_EQ(bench.program.state("a").data<double>()[0], second ? 2 : 1);
+    EXPECT_EQ(bench.program.state("a").values<double>()[0], second ? 2 : 1);
   }
 }
 

@@ -188,6 +188,15 @@ TEST(Mnist, is_distorted_too) {
   EXPECT_NE(message_of([&] { data_folder(folder.path(), {.rescale = Rescale{}}); }).find("MNIST is scaled as it always is"), std::string::npos);
 }
 
+TEST(Mnist, is_brought_to_an_input_without_an_axis_of_channels) {
+  Folder folder;
+  draw_digits(folder.path(), 20, 10, 1);
+  const Splits data = data_folder(folder.path(), {.inputs = {{"image", {f32, {28, 28}}}, {"label", {i64, {}}}}}), plain = data_folder(folder.path());
+  EXPECT_EQ(data.train.types().at("image"), (LocalType{f32, {20, 28, 28}}));
+  EXPECT_EQ(data.test.columns.at("label").dtype(), i64);
+  EXPECT_EQ(data.test.columns.at("image").values<float>(), plain.test.columns.at("image").values<float>());
+}
+
 const InputRows kInputs = {{"image", {f32, {2, 2, 1}}}, {"label", {i32, {}}}};
 
 TEST(Arrays, of_every_packing_give_the_same_columns) {
@@ -225,6 +234,11 @@ TEST(Arrays, that_do_not_fit_are_refused) {
   EXPECT_NE(message_of([&] { data_folder(folder / "a.npz"); }).find("'x' is neither NAME_train nor NAME_test"), std::string::npos);
   write_npz(folder / "a.npz", {{"x_train", rows}, {"x_test", HostTensor::of<float>({0}, {})}});
   EXPECT_NE(message_of([&] { data_folder(folder / "a.npz"); }).find("a.npz: holds no rows"), std::string::npos);
+  const HostTensor nothing(f32, {std::int64_t{1} << 40, 0, 2});
+  write_npz(folder / "a.npz", {{"x_train", nothing}, {"x_test", nothing}});
+  EXPECT_NE(message_of([&] { data_folder(folder / "a.npz"); }).find("a.npz: [data] column 'x' is f32(1099511627776, 0, 2): its rows hold nothing"), std::string::npos);
+  write_npz(folder / "a.npz", {{"x", nothing}});
+  EXPECT_NE(message_of([&] { data_folder(folder / "a.npz", {.hold_out = 0.25}); }).find("its rows hold nothing"), std::string::npos);
   write_npz(folder / "train.npz", {{"label", rows}, {"x", HostTensor(f32, {3})}});
   EXPECT_NE(message_of([&] { data_folder(folder.path()); }).find("train.npz: [data] column 'x' has 3 rows, but 'label' has 2"), std::string::npos);
   write_npz(folder / "train.npz", {{"label", rows}});

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <xxhash.h>
 #include <zlib.h>
 
@@ -244,6 +245,22 @@ TEST(idx, a_malformed_file_is_refused_by_name_and_byte) {
   EXPECT_NE(message_of([&] { read_idx(folder.path()); }).find("it is a folder"), std::string::npos);
 }
 
+TEST(idx, a_packed_file_that_says_more_than_it_holds_gets_no_room_for_it) {
+  Folder folder;
+  std::string text = "\0\0\x08\x01\x0e\xe6\xb2\x80"s;  // 250 million bytes
+  std::mt19937 rng(5);
+  for (int i = 0; i < 300000; ++i) text += static_cast<char>(rng());
+  const std::string packed = gzipped(folder, text);
+  auto most = [] {
+    rusage used{};
+    getrusage(RUSAGE_SELF, &used);
+    return used.ru_maxrss;
+  };
+  const long before = most();
+  EXPECT_TRUE(says([&] { parse(packed); }, {"u8(250000000) takes 250000000 bytes, but 300000 follow: it is cut short"}));
+  EXPECT_LT(most() - before, 100 << 10);
+}
+
 TEST(idx, random_damage_never_does_more_than_refuse) {
   Folder folder;
   const std::string good = "\0\0\x08\x02\0\0\0\x10\0\0\0\x10"s + std::string(256, 'x');
@@ -291,6 +308,7 @@ TEST(mnist, missing_and_unsuited_files_are_named) {
   };
   EXPECT_NE(with("t10k-images-idx3-ubyte", HostTensor(u8, {10, 28, 27})).find("t10k-images-idx3-ubyte: u8(10, 28, 27) is not u8(n, 28, 28)"), std::string::npos);
   EXPECT_NE(with("t10k-labels-idx1-ubyte", HostTensor(f32, {10})).find("t10k-labels-idx1-ubyte: f32(10) is not u8(n)"), std::string::npos);
+  EXPECT_NE(with("t10k-images-idx3-ubyte", HostTensor(u8, {0, 28, 28})).find("t10k-images-idx3-ubyte: holds no images"), std::string::npos);
   EXPECT_NE(with("t10k-labels-idx1-ubyte", HostTensor(u8, {9})).find("holds 10 images, but"), std::string::npos);
   EXPECT_NE(with("t10k-labels-idx1-ubyte", HostTensor::of<std::uint8_t>({2}, {9, 10})).find("label 1: 10 is no digit"), std::string::npos);
   write_text(folder / "train-images-idx3-ubyte.gz", gzipped(folder, text_of(folder / "train-images-idx3-ubyte")));

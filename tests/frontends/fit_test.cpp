@@ -209,6 +209,19 @@ TEST(Fit, metrics_of_a_numerator_and_a_denominator_are_exact_over_uneven_batches
   EXPECT_EQ(fit(session, data, {.batch = 4})[0].metrics.at("mean"), 26.0 / 11);
 }
 
+TEST(Fit, a_metric_whose_denominator_is_0_in_all_batches_is_0) {
+  Builder b("weighted");
+  Value x = b.input("x", f32, {kBatch}), w = b.input("w", f32, {kBatch});
+  b.metric("mean", reduce_sum(x * w), reduce_sum(w));
+  b.minimize(identity(mean(x * b.variable("v", {})), "loss"), Sgd{});
+  DataSet data;
+  data.columns.emplace("x", HostTensor::of<float>({5}, {1, 7, 7, 7, 2}));
+  data.columns.emplace("w", HostTensor(f32, {5}));
+  Session session(std::move(b).build());
+  EXPECT_EQ(evaluate(session, data, 2).at("mean"), 0);
+  EXPECT_EQ(fit(session, data, {.batch = 2})[0].metrics.at("mean"), 0);
+}
+
 /// By the name of its op it would be "add".
 TEST(Fit, reports_the_only_loss_as_loss_where_it_has_no_name_of_its_own) {
   auto names = [](int losses, const std::string& name, bool metric) {

@@ -61,6 +61,40 @@ TEST(Jpeg, that_is_none_or_is_cut_short_is_refused_by_name) {
     EXPECT_NE(message_of([&] { decode_jpeg(bytes(file).first(size), "f.jpg"); }).find("f.jpg"), std::string::npos) << size;
 }
 
+/// 8 x 8 pixels of the middle value in so many components, each of which is scanned so often by itself.
+std::string handmade_jpeg(int components, int scans) {
+  std::string out = "\xff\xd8", one_code(17, '\0');
+  auto segment = [&](char marker, const std::string& body) { out += {'\xff', marker, '\0', static_cast<char>(body.size() + 2)}, out += body; };
+  one_code[0] = 1;  // a code of one bit for the symbol 0
+  segment('\xdb', '\0' + std::string(64, '\1'));
+  std::string frame = {8, 0, 8, 0, 8, static_cast<char>(components)};
+  for (int c = 1; c <= components; ++c) frame += {static_cast<char>(c), 0x11, 0};
+  segment('\xc0', frame);
+  for (char table : {'\x00', '\x10'}) segment('\xc4', table + one_code);
+  for (int s = 0; s < scans; ++s)
+    for (int c = 1; c <= components; ++c) segment('\xda', {1, static_cast<char>(c), 0, 0, 63, 0}), out += '\x3f';
+  return out + "\xff\xd9";
+}
+
+TEST(Jpeg, with_bytes_too_many_before_its_end_is_whole) {
+  const std::string file = jpeg(40, 30), end = file.substr(file.size() - 2);
+  EXPECT_EQ(decode_jpeg(bytes(file.substr(0, file.size() - 2) + std::string(64, 'a') + end), "f.jpg"), decode_jpeg(bytes(file), "f.jpg"));
+  EXPECT_TRUE(test::says([&] { decode_jpeg(bytes(file.substr(0, file.size() - 60) + end), "f.jpg"); }, {"f.jpg: cannot be read as a JPEG photo", "premature end"}));
+}
+
+TEST(Jpeg, of_four_inks_becomes_red_green_and_blue) {
+  const std::string file = handmade_jpeg(4, 1);
+  const HostTensor x = decode_jpeg(bytes(file), "f.jpg");
+  ASSERT_EQ(x.type(), (LocalType{u8, {8, 8, 3}}));
+  for (int v : x.values<std::uint8_t>()) EXPECT_EQ(v, 64);  // 128 of 255 of the ink, under as much black
+}
+
+TEST(Jpeg, of_more_scans_than_pictures_have_is_refused) {
+  const std::string few = handmade_jpeg(3, 1), many = handmade_jpeg(3, 200);
+  EXPECT_EQ(decode_jpeg(bytes(few), "f.jpg").type(), (LocalType{u8, {8, 8, 3}}));
+  EXPECT_TRUE(test::says([&] { decode_jpeg(bytes(many), "f.jpg"); }, {"f.jpg: cannot be read as a JPEG photo", "more than 500 scans"}));
+}
+
 TEST(Resize, has_pixel_centres_at_halves) {
   HostTensor x = HostTensor::of<float>({1, 4, 1}, {0, 1, 2, 3});
   EXPECT_EQ(resize_bilinear(x, 1, 4), x);
@@ -97,6 +131,25 @@ TEST(ImageFolder, has_a_class_for_each_folder) {
   EXPECT_NE(message_of([&] { image_folder(folder.path / "train"); }).find("fish: no .jpg or .png in this class"), std::string::npos);
   EXPECT_NE(message_of([&] { image_folder(folder.path / "train/fish"); }).find("no folder of photos"), std::string::npos);
   EXPECT_NE(message_of([&] { image_folder(folder.path / "none"); }).find("cannot be listed"), std::string::npos);
+}
+
+TEST(ImageFolder, with_links_and_names_that_cannot_be_read_says_which) {
+  Folder folder;
+  for (const char* name : {"cat/a.jpg", "dog/b.jpg"}) {
+    fs::create_directories((folder.path / name).parent_path());
+    std::ofstream(folder.path / name, std::ios::binary) << jpeg(20, 12);
+  }
+  EXPECT_EQ(list_image_folder(folder.path).files, (std::vector<std::string>{"cat/a.jpg", "dog/b.jpg"}));
+  for (const char* link : {"loop", "dog/loop.jpg"}) {
+    fs::create_symlink(fs::path(link).filename(), folder.path / link);
+    EXPECT_TRUE(test::says([&] { list_image_folder(folder.path); }, {"loop", "cannot be looked at", "remove it"})) << link;
+    fs::remove(folder.path / link);
+  }
+  fs::create_directories(folder.path / "caf\xe9");
+  EXPECT_TRUE(test::says([&] { list_image_folder(folder.path); }, {"caf\\xe9: the name of this class is not UTF-8", "rename the folder"}));
+  fs::rename(folder.path / "caf\xe9", folder.path / "caf\xc3\xa9");
+  std::ofstream(folder.path / "caf\xc3\xa9/c.jpg", std::ios::binary) << jpeg(20, 12);
+  EXPECT_EQ(list_image_folder(folder.path).classes, (std::vector<std::string>{"caf\xc3\xa9", "cat", "dog"}));
 }
 
 TEST(Text, is_cut_into_windows_with_the_bytes_that_follow) {

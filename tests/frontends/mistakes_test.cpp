@@ -213,9 +213,10 @@ struct OwnOp {
   GradientRule gradient = {[](GradientContext& g) { return std::vector<Value>{g.output_gradient()}; }};
   ReferenceRule reference = [](const Call&) {};
   SplitRule split = split_elementwise();
+  InferRule infer = [](InferContext& c) { return c.same_type_as(0); };
   std::shared_ptr<const OpSet> ops() const {
     auto ops = std::make_shared<OpSet>(standard_ops());
-    ops->add({.name = "twice", .inputs = {"x"}, .infer = [](InferContext& c) { return c.same_type_as(0); }, .reference = reference, .gradient = gradient, .split = split});
+    ops->add({.name = "twice", .inputs = {"x"}, .infer = infer, .reference = reference, .gradient = gradient, .split = split});
     return ops;
   }
   Graph net() const {
@@ -242,6 +243,12 @@ TEST(Mistakes, in_an_op_of_ones_own_are_its_own) {
   EXPECT_TRUE(says([&] { throws.step({{"x", pairs()}}); }, {"[twice] its reference failed: element 9; node 'twice' (mistakes_test.cpp:", "while running 'twice' on cpu:0"}));
   EXPECT_TRUE(says([&] { run_passes(training_passes(), folded); }, {"[twice] element 9; node 'twice', whose inputs are constants (mistakes_test.cpp:"}));
   EXPECT_TRUE(says([] { emit("twice", {Unfinished().x}, {}, SourceLine::here()); }, {"there is no op 'twice'", "Builder b(name, ops)", "cli_main (docs/add_an_op.md)"}));
+}
+
+TEST(Mistakes, in_the_rules_of_an_op_of_ones_own_name_op_and_node) {
+  const OwnOp types{.infer = [](InferContext&) -> std::vector<TensorType> { throw std::out_of_range("boom"); }}, split{.split = {[](const SplitContext&) -> Split { throw std::runtime_error("odd rows"); }}};
+  EXPECT_TRUE(says([&] { types.net(); }, {"[twice] its infer rule failed: boom; node 'twice', input 'x' f32(batch, 2)"}));
+  EXPECT_TRUE(says([&] { Session(split.net()).plan(4); }, {"[twice] its split rule failed: odd rows; node 'twice' (mistakes_test.cpp:"}));
 }
 
 TEST(Feeds, whole_numbers_of_numpy_go_into_inputs_of_i32_where_they_fit) {
@@ -290,6 +297,9 @@ TEST(Session, keeps_many_small_programs_and_says_when_one_goes) {
   for (int batch = 65; batch <= 67; ++batch) session.plan(batch, Mode::infer);
   ASSERT_EQ(notices.size(), 1u);
   EXPECT_NE(notices[0].find("64 programs are kept"), std::string::npos);
+  for (int batch = 68; batch <= 132; ++batch) session.plan(batch, Mode::infer);
+  EXPECT_EQ(first->batch, 1);  // its program has gone, and the plan has not
+  EXPECT_EQ(first, &session.plan(1, Mode::infer));
 }
 
 }  // namespace

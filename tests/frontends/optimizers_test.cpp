@@ -247,6 +247,13 @@ TEST(Averages, stand_in_for_the_variables_while_they_are_evaluated) {
   EXPECT_TRUE(says([&] { AveragesInPlace in_place(without); }, {"'line' keeps no moving averages", "average_decay"}));
 }
 
+TEST(Averages, of_a_session_that_was_moved_meanwhile_do_not_end_the_program) {
+  Session session(Line().minimized(Sgd{.learning_rate = 0.5}, kAveraged));
+  AveragesInPlace in_place(session);
+  const Session other = std::move(session);
+  EXPECT_EQ(other.graph().name, "line");
+}
+
 TEST(Averages, of_a_step_that_is_skipped_stay) {
   Session session(Line().minimized(Sgd{}, {.average_decay = 0.5, .skip_nonfinite = true}));
   HostTensor x = rows(), bad = rows();

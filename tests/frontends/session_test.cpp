@@ -53,6 +53,27 @@ TEST(Session, run_and_predict_change_no_state) {
   EXPECT_FALSE(trained["normalised"] == inferred["normalised"]);
 }
 
+template <class T>
+concept GivesData = requires(T&& t) { std::forward<T>(t).template data<float>(); };
+static_assert(GivesData<HostTensor&> && GivesData<const HostTensor&>);
+static_assert(!GivesData<HostTensor> && !GivesData<const HostTensor>, "a view of a tensor that is gone");
+
+TEST(Batch, keeps_tensors_that_are_given_as_they_go) {
+  Graph graph = built("batch_norm");
+  Session session(graph, Single{});
+  const auto feeds = feeds_for(graph, 6);
+  const Batch made = feeds_for(graph, 6);
+  ASSERT_EQ(made.all().size(), feeds.size());
+  for (const auto& [name, tensor] : made.all()) EXPECT_EQ(*tensor, feeds.at(name));
+  EXPECT_EQ(session.run(made).all(), session.run(feeds).all());
+  auto ones = [] { return HostTensor::of<float>({40}, std::vector<float>(40, 1)); };
+  const HostTensor lasting = ones();
+  const Batch written = {{"gone", ones()}, {"lasting", lasting}}, copy = written;
+  EXPECT_EQ(*written.all().at("gone"), lasting);
+  EXPECT_EQ(copy.all().at("gone"), written.all().at("gone"));
+  EXPECT_EQ(written.all().at("lasting"), &lasting);
+}
+
 TEST(Session, refuses_a_second_thread_while_one_is_inside) {
   Graph graph = built("batch_norm");
   Session session(graph, Single{});

@@ -245,8 +245,8 @@ TEST(FusedConv2d, a_nan_is_not_hidden_by_relu) {
   Group g;
   g.inputs[0].data<float>()[0] = std::nanf("");
   auto choice = cpu_kernels().choose(g.request);
-  EXPECT_TRUE(std::isnan(g.launch(kReferenceKernel).data<float>()[0]));
-  EXPECT_TRUE(std::isnan(g.launch(choice.name, choice.support.scratch_bytes).data<float>()[0]));
+  EXPECT_TRUE(std::isnan(g.launch(kReferenceKernel).values<float>()[0]));
+  EXPECT_TRUE(std::isnan(g.launch(choice.name, choice.support.scratch_bytes).values<float>()[0]));
 }
 
 }  // namespace

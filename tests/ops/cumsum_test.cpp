@@ -23,10 +23,10 @@ OpTables cumsum_cases() {
 TEST(Cumsum, counts_from_either_end_with_and_without_the_element_itself) {
   auto of = [](CumsumOptions o) { return built({HostTensor::of<float>({4}, {1, 2, 3, 4})}, [&](auto x) { return std::vector{cumsum(x[0], o)}; })[0]; };
   using testing::ElementsAre;
-  EXPECT_THAT(of({}).data<float>(), ElementsAre(1, 3, 6, 10));
-  EXPECT_THAT(of({.exclusive = true}).data<float>(), ElementsAre(0, 1, 3, 6));
-  EXPECT_THAT(of({.reverse = true}).data<float>(), ElementsAre(10, 9, 7, 4));
-  EXPECT_THAT(of({.exclusive = true, .reverse = true}).data<float>(), ElementsAre(9, 7, 4, 0));
+  EXPECT_THAT(of({}).values<float>(), ElementsAre(1, 3, 6, 10));
+  EXPECT_THAT(of({.exclusive = true}).values<float>(), ElementsAre(0, 1, 3, 6));
+  EXPECT_THAT(of({.reverse = true}).values<float>(), ElementsAre(10, 9, 7, 4));
+  EXPECT_THAT(of({.exclusive = true, .reverse = true}).values<float>(), ElementsAre(9, 7, 4, 0));
 }
 
 }  // namespace belfry::test

@@ -18,9 +18,9 @@ HostTensor of(const std::string& equation, const std::vector<HostTensor>& xs) {
 
 TEST(Einsum, of_one_operand_transposes_and_sums) {
   HostTensor x = counting({2, 3});
-  EXPECT_THAT(of("ij->ji", {x}).data<float>(), ElementsAre(0, 3, 1, 4, 2, 5));
-  EXPECT_THAT(of("ij->j", {x}).data<float>(), ElementsAre(3, 5, 7));
-  EXPECT_THAT(of("ij->", {x}).data<float>(), ElementsAre(15));
+  EXPECT_THAT(of("ij->ji", {x}).values<float>(), ElementsAre(0, 3, 1, 4, 2, 5));
+  EXPECT_THAT(of("ij->j", {x}).values<float>(), ElementsAre(3, 5, 7));
+  EXPECT_THAT(of("ij->", {x}).values<float>(), ElementsAre(15));
   EXPECT_EQ(of("ij->ij", {x}), x);
 }
 
@@ -42,15 +42,15 @@ TEST(Einsum, sums_letters_of_one_operand_and_letters_in_another_order) {
   for (int i = 0; i < 2; ++i)
     for (int j = 0; j < 3; ++j)
       for (int k = 0; k < 4; ++k) wanted[i] += static_cast<float>((12 * i + 4 * j + k) * (3 * k + j));
-  EXPECT_THAT(of("ijk,kj->i", {a, b}).data<float>(), ElementsAre(wanted[0], wanted[1]));
-  EXPECT_EQ(of("ijk,lm->i", {a, b}).data<float>()[0], 66 * 66);
+  EXPECT_THAT(of("ijk,kj->i", {a, b}).values<float>(), ElementsAre(wanted[0], wanted[1]));
+  EXPECT_EQ(of("ijk,lm->i", {a, b}).values<float>()[0], 66 * 66);
 }
 
 TEST(Einsum, multiplies_several_operands_from_left_to_right) {
   HostTensor a = counting({2, 3}), b = counting({3, 4}), c = counting({4, 2});
   EXPECT_EQ(of("ij,jk,kl->li", {a, b, c}), of("ik,kl->li", {of("ij,jk->ik", {a, b}), c}));
   EXPECT_EQ(of("ij,jk,ik->i", {a, b, counting({2, 4})}), of("ik,ik->i", {of("ij,jk->ik", {a, b}), counting({2, 4})}));
-  EXPECT_THAT(of("i,i,i->", {counting({3}), counting({3}), counting({3})}).data<float>(), ElementsAre(9));
+  EXPECT_THAT(of("i,i,i->", {counting({3}), counting({3}), counting({3})}).values<float>(), ElementsAre(9));
 }
 
 TEST(Einsum, has_the_gradient_of_central_differences) {

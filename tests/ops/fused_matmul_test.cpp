@@ -51,7 +51,7 @@ TEST(FusedMatmul, is_found_and_agrees_with_its_members) {
       EXPECT_EQ(kind, wanted);
       EXPECT_LE(distance(got, one_by_one), t == bf16 ? 0x1p-7 : 1e-6) << kind << " " << name_of(t);
     }
-  EXPECT_TRUE(std::isnan(dense_group([](Value v) { return relu(v); }, f32, "members_in_turn", nullptr, NAN).data<float>()[0]));
+  EXPECT_TRUE(std::isnan(dense_group([](Value v) { return relu(v); }, f32, "members_in_turn", nullptr, NAN).values<float>()[0]));
 }
 
 TEST(FusedMatmul, leaves_its_activation_out_where_the_gradient_reads_what_comes_before) {

@@ -40,9 +40,9 @@ using testing::ElementsAre;
 TEST(Pad, reflect_leaves_the_edge_out_and_symmetric_repeats_it) {
   HostTensor x = HostTensor::of<std::int32_t>({3}, {1, 2, 3});
   auto padded = [&](const char* mode) { return reference_of("pad", {x}, {{"before", Integers{2}}, {"after", Integers{2}}, {"mode", mode}, {"value", 9.0}})[0]; };
-  EXPECT_THAT(padded("constant").data<std::int32_t>(), ElementsAre(9, 9, 1, 2, 3, 9, 9));
-  EXPECT_THAT(padded("reflect").data<std::int32_t>(), ElementsAre(3, 2, 1, 2, 3, 2, 1));
-  EXPECT_THAT(padded("symmetric").data<std::int32_t>(), ElementsAre(2, 1, 1, 2, 3, 3, 2));
+  EXPECT_THAT(padded("constant").values<std::int32_t>(), ElementsAre(9, 9, 1, 2, 3, 9, 9));
+  EXPECT_THAT(padded("reflect").values<std::int32_t>(), ElementsAre(3, 2, 1, 2, 3, 2, 1));
+  EXPECT_THAT(padded("symmetric").values<std::int32_t>(), ElementsAre(2, 1, 1, 2, 3, 3, 2));
 }
 
 }  // namespace

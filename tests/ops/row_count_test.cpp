@@ -24,9 +24,9 @@ TEST(RowWeight, weighs_as_combine_says) {
   auto weights = [&](Combine combine) {
     return evaluate(def, attributes, {}, {{f64, {kBatch}}}, {{f64, {3}}}, Share{.first_row = 0, .rows = 3, .batch = 5, .towers = 2, .combine = combine})[0];
   };
-  EXPECT_EQ(weights(Combine::global_mean).data<double>()[2], 1.0 / 10);
-  EXPECT_EQ(weights(Combine::tower_mean).data<double>()[2], 1.0 / 12);
-  EXPECT_EQ(weights(Combine::tower_sum).data<double>()[2], 1.0 / 6);
+  EXPECT_EQ(weights(Combine::global_mean).values<double>()[2], 1.0 / 10);
+  EXPECT_EQ(weights(Combine::tower_mean).values<double>()[2], 1.0 / 12);
+  EXPECT_EQ(weights(Combine::tower_sum).values<double>()[2], 1.0 / 6);
 }
 
 }  // namespace belfry::test

@@ -29,7 +29,7 @@ OpTables scatter_add_cases() {
 TEST(ScatterAdd, adds_up_what_meets_in_a_row_and_names_an_index_outside) {
   HostTensor x = HostTensor::of<float>({3}, {1, 2, 3}), updates = HostTensor::of<float>({3}, {10, 20, 30});
   auto of = [&](std::int32_t last) { return built({x, HostTensor::of<std::int32_t>({3}, {2, 0, last}), updates}, [](auto v) { return std::vector{scatter_add(v[0], v[1], v[2])}; })[0]; };
-  EXPECT_THAT(of(2).data<float>(), testing::ElementsAre(21, 2, 43));
+  EXPECT_THAT(of(2).values<float>(), testing::ElementsAre(21, 2, 43));
   for (std::int32_t wrong : {3, -1}) {
     try {
       of(wrong);

@@ -52,8 +52,8 @@ TEST(TopK, takes_nan_for_the_largest) {
   float nan = std::nanf("");
   HostTensor x = HostTensor::of<float>({5}, {1, nan, INFINITY, nan, 2});
   auto indices = [&](bool largest) { return built({x}, [&](auto v) { return std::vector{top_k(v[0], 5, {.largest = largest}).indices}; })[0]; };
-  EXPECT_THAT(indices(true).data<std::int32_t>(), ElementsAre(1, 3, 2, 4, 0));
-  EXPECT_THAT(indices(false).data<std::int32_t>(), ElementsAre(0, 4, 2, 1, 3));
+  EXPECT_THAT(indices(true).values<std::int32_t>(), ElementsAre(1, 3, 2, 4, 0));
+  EXPECT_THAT(indices(false).values<std::int32_t>(), ElementsAre(0, 4, 2, 1, 3));
 }
 
 TEST(TopK, of_more_rows_than_there_are_is_an_error_of_the_run) {

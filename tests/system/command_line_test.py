@@ -163,6 +163,17 @@ with tempfile.TemporaryDirectory() as folder:
     refused(1, ["trace.json:", "the trace is of another plan"], "forecast", "mlp", "--trace", "trace.json")
     refused(2, ["--launches adds to what --json writes"], "forecast", "mlp", "--launches")
     refused(2, ["--calibrate and -o belong together"], "bench", "mlp", "--calibrate")
+    here("data", "digits", "--out", "digits", "--train", "64", "--test", "32")
+    done = here("place", "mlp", "-o", "of_costs.json", "--batch", "8")
+    expect(done.returncode == 0, f"place: {done}")
+    for verb in (["run", "of_costs.json", "--feed", "x.safetensors"], ["train", "of_costs.json", "--data", "digits"], ["evaluate", "of_costs.json", "--data", "digits"]):
+        refused(2, ["--calibration does nothing here", "a plan has its"], *verb, "--calibration", "costs.json")
+    refused(2, ["--calibration is of the times of plans, and mlp is none"], "show", "mlp", "--svg", "mlp.svg", "--calibration", "costs.json")
+    refused(2, ["--recompute is of backward passes, and predict has none"], "predict", "mlp", "--feed", "x.safetensors", "--recompute", "3")
+    refused(2, ["--recompute is of backward passes, and evaluate has none"], "evaluate", "mlp", "--data", "digits", "--recompute", "3")
+    for verb in ("train", "evaluate"):
+        refused(2, ["--antialias is of photos, and digits has MNIST"], verb, "mlp", "--data", "digits", "--antialias")
+    refused(2, ["'1073741824' is no whole number from 1 to 1000000"], "data", "digits", "--out", "many", "--train", "1073741824")
     refused(2, ["--calibration does nothing here", "auto, layers, pipeline"], "place", "mlp", "--calibration", "costs.json")
     done = here("place", "mlp", "--strategy", "layers", "--devices", "cpu:0,cpu:1", "--calibration", "costs.json")
     expect(done.returncode == 0 and "cut by max-load" in done.stdout, f"layers by measured cost: {done.stderr}")

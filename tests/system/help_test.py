@@ -52,6 +52,22 @@ for verb in verbs:
     wanted = help_of(verb)[0]
     expect(offered == wanted == fishy, f"{verb}: --help lists {sorted(wanted)}, bash offers {sorted(offered)}, fish {sorted(fishy)}")
 
+# What data is followed by, and what that takes.
+def completed(*words):
+    line = " ".join(shlex.quote(word) for word in words)
+    done = subprocess.run(["bash", "--norc", "-c", bash + f'COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _belfry; echo "${{COMPREPLY[*]}}"'], text=True, capture_output=True)
+    return set(done.stdout.split())
+
+
+expect(completed("belfry", "da") == {"data"} and completed("belfry", "data", "f") == {"fetch"}, f"bash completes data f by {completed('belfry', 'data', 'f')}")
+expect(completed("belfry", "data", "inspect", "--j") == {"--json"} and not completed("belfry", "data", "inspect", "f"), f"bash completes data inspect --j by {completed('belfry', 'data', 'inspect', '--j')}")
+for part in ("digits", "fetch", "inspect"):
+    wanted = help_of("data", part)[0]
+    lines = re.findall(rf"^complete -c belfry -n '__fish_seen_subcommand_from data; and __fish_seen_subcommand_from {part}'(.*) -d ", fish, re.M)
+    fishy = {("-" if kind == "s" else "--") + name for line in lines for kind, name in re.findall(r" -([sl]) ([\w-]+)", line)}
+    expect(completed("belfry", "data", part, "-") == wanted == fishy, f"data {part}: --help lists {sorted(wanted)}, bash offers {sorted(completed('belfry', 'data', part, '-'))}, fish {sorted(fishy)}")
+    expect(re.search(rf"from data; and not __fish_seen_subcommand_from (?:\w+ ?)+' -a {part} -d ", fish), f"fish does not offer data {part}")
+
 # The guides: a line of a command has options of its verb, and an option alone is one of some verb.
 OPTION = r"(?<![\w-])--?[A-Za-z][\w-]*"
 others = "".join(p.read_text(encoding="utf-8") for part in ("tools", "bench", "examples", "ops/cuda") for p in (root / part).rglob("*") if p.is_file() and p.suffix in ("", ".py", ".sh", ".cpp"))
