@@ -66,15 +66,16 @@ struct Printer {
   std::string operator()(const Reals& v) const { return fmt::format("[{}]", fmt::join(v, ", ")); }
   std::string operator()(DType v) const { return std::string(name_of(v)); }
   std::string operator()(const Shape& v) const { return to_string(std::span(v)); }
-  std::string operator()(const TensorRef& v) const {
-    std::string out = to_string(v->type()) + "{";
-    for (std::int64_t i = 0; i < std::min<std::int64_t>(v->elements(), 8); ++i)
-      out += (i ? ", " : "") + visit_stored(v->dtype(), [&]<class T>() {
-        auto element = v->data<T>()[static_cast<std::size_t>(i)];
+  std::string operator()(const TensorRef& v) const { return (*this)(*v); }
+  std::string operator()(const HostTensor& v) const {
+    std::string out = to_string(v.type()) + "{";
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(v.elements(), 8); ++i)
+      out += (i ? ", " : "") + visit_stored(v.dtype(), [&]<class T>() {
+        auto element = v.data<T>()[static_cast<std::size_t>(i)];
         if constexpr (is_half(dtype_of<T>())) return fmt::format("{}", static_cast<float>(element));
         else return fmt::format("{}", element);
       });
-    return out + (v->elements() > 8 ? ", …}" : "}");
+    return out + (v.elements() > 8 ? ", …}" : "}");
   }
 };
 
@@ -97,6 +98,7 @@ void check_value(const AttributeDef& def, const AttributeValue& value, const std
 
 }  // namespace
 
+std::string to_string(const HostTensor& tensor) { return Printer{}(tensor); }
 std::string to_string(const AttributeValue& value) { return std::visit(Printer{}, static_cast<const AttributeVariant&>(value)); }
 
 const AttributeValue* Attributes::find(std::string_view name) const {

@@ -50,6 +50,7 @@ struct AttributeValue : AttributeVariant {
   bool operator==(const AttributeValue& other) const;
 };
 std::string to_string(const AttributeValue& value);
+std::string to_string(const HostTensor& tensor);  ///< its type and first elements
 
 /// What an op says of one attribute. Without a default it must be given.
 struct AttributeDef {

@@ -6,6 +6,7 @@
 #include <new>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <belfry/graph/error.h>
@@ -23,6 +24,25 @@ struct AlignedAllocator {
   T* allocate(std::size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t{64})); }
   void deallocate(T* p, std::size_t) { ::operator delete(p, std::align_val_t{64}); }
   bool operator==(const AlignedAllocator&) const { return true; }
+};
+
+/// Bytes at such an address. They are copied and compared out of line: callers that are built without optimisation would do it one by one.
+class AlignedBytes {
+ public:
+  explicit AlignedBytes(std::size_t size);  ///< zeros
+  AlignedBytes(const AlignedBytes& other);
+  AlignedBytes(AlignedBytes&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  AlignedBytes& operator=(const AlignedBytes& other);  ///< as many stay where they are
+  AlignedBytes& operator=(AlignedBytes&& other) noexcept { return std::swap(data_, other.data_), std::swap(size_, other.size_), *this; }
+  ~AlignedBytes();
+  std::byte* data() { return data_; }
+  const std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  bool operator==(const AlignedBytes& other) const;
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
 };
 
 class HostTensor {
@@ -80,7 +100,7 @@ class HostTensor {
       throw UserError("a tensor of " + std::string(name_of(dtype())) + " was read as " + std::string(name_of(dtype_of<T>())));
   }
   LocalType type_;
-  std::vector<std::byte, AlignedAllocator<std::byte>> bytes_;
+  AlignedBytes bytes_;
 };
 
 /// The values in another dtype; floats to integers cut towards zero.

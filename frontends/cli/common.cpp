@@ -243,10 +243,12 @@ void say_loops(Session& session, std::int64_t batch, const std::vector<std::stri
   one("server", loops.server_plan());
 }
 
-std::map<std::string, HostTensor> load_tensors(const std::string& path) {
-  if (path.ends_with(".npz")) return read_npz(path);
+std::map<std::string, HostTensor> load_tensors(const std::string& path, const Graph* graph) {
   if (path.ends_with(".npy")) return {{std::filesystem::path(path).stem().string(), read_npy(path)}};
-  return read_safetensors(path);
+  auto read = [&](const Wanted& wanted) { return path.ends_with(".npz") ? read_npz(path, wanted) : read_safetensors(path, nullptr, wanted); };
+  if (!graph) return read({});
+  std::map<std::string, HostTensor> out = read([&](const std::string& name) { return graph->find_node(name) >= 0; });
+  return out.empty() ? read({}) : out;
 }
 
 void refuse_ending(const std::string& file, std::size_t tensors) {

@@ -84,8 +84,8 @@ void say_loops(Session& session, std::int64_t batch, const std::vector<std::stri
 
 PlacementRule parse_move(const std::string& text);  ///< 'tower_1/logits/**=cpu:0' as a rule
 
-/// Tensors of a safetensors or npz file; that of an npy file has the file's name.
-std::map<std::string, HostTensor> load_tensors(const std::string& path);
+/// Tensors of a safetensors or npz file; that of an npy file has the file's name. With a graph those of types that are not read are passed over unless a node is named so, or nothing else is there.
+std::map<std::string, HostTensor> load_tensors(const std::string& path, const Graph* graph = nullptr);
 /// UserError for a name that ends otherwise than the formats that as many tensors can be written in: .safetensors, .npz and, of one alone, .npy. Names without an ending are safetensors.
 void refuse_ending(const std::string& file, std::size_t tensors);
 /// In the format that the file's name says.

@@ -128,7 +128,7 @@ void PredictRows::take_tensors(const Graph& g, const std::vector<std::string>& i
   std::map<std::string, HostTensor> given;
   std::map<std::string, std::string> file_of;
   for (const std::string& file : files)
-    for (auto& [name, tensor] : file.ends_with(".csv") ? table_tensors(g, inputs, file) : load_tensors(file)) {
+    for (auto& [name, tensor] : file.ends_with(".csv") ? table_tensors(g, inputs, file) : load_tensors(file, &g)) {
       if (!given.emplace(name, std::move(tensor)).second) throw UserError(fmt::format("{}: '{}' is fed already, by {}", file, name, file_of.at(name)));
       file_of.emplace(name, file);
     }

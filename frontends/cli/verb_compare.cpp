@@ -77,7 +77,7 @@ void run(const CompareArguments& o, const Library& library) {
     say(fmt::format("{} has {} tower{}, {} has {}: another arithmetic, in which towers have other rows and sums another order\n", o.a, a.plan->towers, a.plan->towers == 1 ? "" : "s", o.b, b.plan->towers));
   if (a.plan->threads != b.plan->threads)
     say(fmt::format("{} has {} thread{} a tower, {} has {}: another arithmetic, in which sums have another order\n", o.a, a.plan->threads, a.plan->threads == 1 ? "" : "s", o.b, b.plan->threads));
-  const std::map<std::string, HostTensor> all = o.feed.empty() ? synthetic_feeds(*a.graph, a.plan->batch * o.steps) : load_tensors(o.feed);
+  const std::map<std::string, HostTensor> all = o.feed.empty() ? synthetic_feeds(*a.graph, a.plan->batch * o.steps) : load_tensors(o.feed, a.graph.get());
   say_unread(*a.graph, all, o.feed);
   StepFeeds steps(*a.graph, all, o.steps, a.plan->batch);
   std::vector<std::map<std::string, HostTensor>> data;

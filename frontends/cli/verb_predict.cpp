@@ -115,7 +115,7 @@ class Answers {
   Answers(const PredictArguments& o, const std::vector<std::string>& classes, const PredictRows& rows) : o_(o), classes_(classes), rows_(rows) {}
   std::string text(const std::string& name, const HostTensor& t) const {
     const std::size_t top = top_of(t);
-    if (!top) return fmt::format("{} = {}\n", name, to_string(AttributeValue(t)));
+    if (!top) return fmt::format("{} = {}\n", name, to_string(t));
     std::string out;
     std::int64_t row = 0;
     for (const auto& best : best_of(t, top)) {

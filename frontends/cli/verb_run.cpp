@@ -24,7 +24,7 @@ struct RunArguments {
   PlacementArguments placement;
 };
 
-void print(const std::string& name, const HostTensor& t) { std::cout << name << " = " << to_string(AttributeValue(t)) << "\n"; }
+void print(const std::string& name, const HostTensor& t) { std::cout << name << " = " << to_string(t) << "\n"; }
 
 void run(const RunArguments& o, const std::shared_ptr<const Library>& library) {
   if (!o.steps && (o.batch || o.no_update)) throw WrongUse("--batch and --no-update are of steps: give --steps too; without it the graph is run once, on all rows, without updates");
@@ -41,7 +41,7 @@ void run(const RunArguments& o, const std::shared_ptr<const Library>& library) {
   load_states(session, source, o.state);
   const std::vector<std::string> fetched = o.fetches.empty() ? session.default_fetches(o.steps && !o.no_update ? Mode::step : Mode::run) : o.fetches;
   refuse_ending(o.out, std::set(fetched.begin(), fetched.end()).size());
-  std::map<std::string, HostTensor> feeds = o.feed.empty() ? std::map<std::string, HostTensor>{} : load_tensors(o.feed);
+  std::map<std::string, HostTensor> feeds = o.feed.empty() ? std::map<std::string, HostTensor>{} : load_tensors(o.feed, &session.graph());
   say_unread(session.graph(), feeds, o.feed);
   session.set_trace(!o.trace.empty());
   Results last;

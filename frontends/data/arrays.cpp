@@ -44,6 +44,9 @@ HostTensor brought_to(const HostTensor& x, DType dtype, const std::string& name)
   return converted(x, dtype);
 }
 
+/// By its own name or, as x and y, by another; where no inputs are known all may.
+bool may_be_fed(const std::string& column, const InputRows& inputs) { return inputs.empty() || inputs.contains(column) || column == "x" || column == "y"; }
+
 Extents without_ones(Extents shape) {
   std::erase(shape, 1);
   return shape;
@@ -68,26 +71,36 @@ std::vector<std::string_view> cells_of(std::string_view line) {
 
 }  // namespace
 
-DataSet read_arrays(const std::filesystem::path& path) {
+DataSet read_arrays(const std::filesystem::path& path, const InputRows& inputs) {
   DataSet out;
   if (std::filesystem::is_directory(path)) {
     for (const auto& e : std::filesystem::directory_iterator(path))
-      if (e.path().extension() == ".npy") out.columns.emplace(e.path().stem().string(), read_npy(e.path()));
+      if (e.path().extension() == ".npy") {
+        const std::string name = e.path().stem().string();
+        try {
+          out.columns.emplace(name, read_npy(e.path()));
+        } catch (const TypeNotRead&) {
+          if (may_be_fed(name, inputs)) throw;
+        }
+      }
   } else {
-    out.columns = read_npz(path);
+    out.columns = read_npz(path, [&](const std::string& name) { return may_be_fed(name, inputs); });
   }
   check_rows(out, path);
   return out;
 }
 
-Splits read_packed_arrays(const std::filesystem::path& path) {
+Splits read_packed_arrays(const std::filesystem::path& path, const InputRows& inputs) {
   Splits out;
   auto split_of = [](const std::string& name) {
     const std::size_t at = name.rfind('_');
     const std::string split = at == name.npos ? "" : name.substr(at + 1);
     return split == "train" || split == "test" || split == "val" ? split : "";
   };
-  auto all = read_npz(path);
+  auto all = read_npz(path, [&](const std::string& name) {
+    const std::string split = split_of(name);
+    return may_be_fed(split.empty() ? name : name.substr(0, name.size() - split.size() - 1), inputs);
+  });
   const bool named = std::any_of(all.begin(), all.end(), [&](const auto& one) { return !split_of(one.first).empty(); });
   for (auto& [name, tensor] : all) {
     const std::string split = split_of(name);

@@ -15,10 +15,11 @@ namespace belfry {
 /// Types of a row of a graph's inputs, by name.
 using InputRows = std::map<std::string, LocalType>;
 
-/// A .npz (each member a column) or a folder of .npy (each file one). UserError where rows disagree or there is none.
-DataSet read_arrays(const std::filesystem::path& path);
+/// A .npz (each member a column) or a folder of .npy (each file one); columns of types that are not read are passed over where no input, x nor y is named so.
+/// UserError where rows disagree or there is none.
+DataSet read_arrays(const std::filesystem::path& path, const InputRows& inputs = {});
 /// A single .npz with NAME_train and NAME_test (or NAME_val) for each column, as Keras packs its sets; where no name ends so all of it is to train on.
-Splits read_packed_arrays(const std::filesystem::path& path);
+Splits read_packed_arrays(const std::filesystem::path& path, const InputRows& inputs = {});
 
 struct Table {
   std::vector<std::string> names;

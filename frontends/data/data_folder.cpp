@@ -209,10 +209,11 @@ Splits read_parts(const fs::path& path, DataKind kind, const InputRows& inputs) 
     const auto other = part_beside_train(path, ending);
     return Splits{read(path / ("train" + ending)), other ? read(*other) : DataSet{}};
   };
+  auto arrays = [&](const fs::path& file) { return read_arrays(file, inputs); };
   switch (kind) {
-    case DataKind::array_folders: return both("", read_arrays);
-    case DataKind::array_files: return both(".npz", read_arrays);
-    case DataKind::packed_arrays: return read_packed_arrays(path);
+    case DataKind::array_folders: return both("", arrays);
+    case DataKind::array_files: return both(".npz", arrays);
+    case DataKind::packed_arrays: return read_packed_arrays(path, inputs);
     case DataKind::tables: {
       std::vector<std::string> known;  // of the first part, which the other has too
       return both(".csv", [&](const fs::path& file) {

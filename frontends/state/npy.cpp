@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/state/whole_numbers_internal.h>
 
 namespace belfry {
 namespace {
@@ -29,25 +30,42 @@ class NpyReader {
   HostTensor read() {
     split_header();
     parse_header();
-    std::uint64_t bytes = size_of(*dtype_);
+    std::uint64_t bytes = element_bytes();
     for (std::int64_t n : *shape_)
       if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(n), &bytes) || bytes > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
         fail(begin_, fmt::format("the shape {} has more than 2^63 bytes", to_string(std::span(*shape_))));
     LocalType type{*dtype_, *shape_};
-    if (bytes != buffer_.size()) fail(file_.size() - buffer_.size(), fmt::format("{} takes {} bytes, but {} follow the header", to_string(type), bytes, buffer_.size()));
+    if (bytes != buffer_.size()) fail(file_.size() - buffer_.size(), fmt::format("{} takes {} bytes, but {} follow the header", narrow_ ? fmt::format("'{}' of {}", narrow_->npy, to_string(std::span(*shape_))) : to_string(type), bytes, buffer_.size()));
     if (*dtype_ == boolean) {
       auto bad = std::find_if(buffer_.begin(), buffer_.end(), [](std::byte b) { return b > std::byte{1}; });
       if (bad != buffer_.end()) fail(static_cast<std::size_t>(&*bad - file_.data()), fmt::format("{} is no bool; 0 and 1 are", std::to_integer<int>(*bad)));
     }
     HostTensor out(*dtype_, *shape_);
-    if (*fortran_ && shape_->size() > 1) from_fortran(out);
-    else if (!buffer_.empty()) std::memcpy(out.raw(), buffer_.data(), buffer_.size());
+    const bool turned = *fortran_ && shape_->size() > 1;
+    if (narrow_) {
+      std::vector<std::byte> in_order(turned ? buffer_.size() : 0);
+      if (turned) from_fortran(in_order.data());
+      widen_into(out, turned ? std::span<const std::byte>(in_order) : buffer_);
+    } else if (turned) {
+      from_fortran(out.raw());
+    } else if (!buffer_.empty()) {
+      std::memcpy(out.raw(), buffer_.data(), buffer_.size());
+    }
     return out;
   }
 
  private:
   [[noreturn]] void fail(std::size_t byte, const std::string& text) const { throw UserError(fmt::format("{}, byte {}: {}", name_, byte, text)); }
   [[noreturn]] void fail_here(const std::string& text) const { fail(begin_ + at_, text); }
+  [[noreturn]] void refuse_type(const std::string& text) const { throw TypeNotRead(fmt::format("{}, byte {}: {}", name_, begin_ + at_, text)); }
+  std::size_t element_bytes() const { return narrow_ ? narrow_->bytes : size_of(*dtype_); }
+
+  void widen_into(HostTensor& out, std::span<const std::byte> from) const {
+    const std::span<std::int64_t> values = out.data<std::int64_t>();
+    narrow_->widen(from, values);
+    if (const std::size_t i = first_too_large(*narrow_, values); i < values.size())
+      throw UserError(fmt::format("{}: element {} is {}, which i64 does not hold; convert it with astype() before saving", name_, i, static_cast<std::uint64_t>(values[i])));
+  }
 
   void split_header() {
     std::string_view text(reinterpret_cast<const char*>(file_.data()), file_.size());
@@ -89,11 +107,13 @@ class NpyReader {
   }
 
   void read_descr() {
-    if (next_is('[') || next_is('(')) fail_here("a structured dtype; save its fields one by one");
+    if (next_is('[') || next_is('(')) refuse_type("a structured dtype; save its fields one by one");
     std::string_view code = quoted();
     auto known = std::find_if(std::begin(kNpyCodes), std::end(kNpyCodes), [&](const NpyCode& c) { return c.text == code; });
-    if (known == std::end(kNpyCodes)) fail_here(fmt::format("dtype '{}' is not read here; <f2, <f4, <f8, <i4, <i8, |u1 and |b1 are: convert it with astype() before saving", code));
-    dtype_ = known->dtype;
+    auto narrow = std::find_if(std::begin(kWholeNumbers), std::end(kWholeNumbers), [&](const WholeNumbers& n) { return n.npy == code; });
+    if (narrow != std::end(kWholeNumbers)) narrow_ = narrow;
+    else if (known == std::end(kNpyCodes)) refuse_type(fmt::format("dtype '{}' is not read here; little-endian floats, whole numbers and |b1 are: convert it with astype() before saving", code));
+    dtype_ = narrow_ ? i64 : known->dtype;
   }
 
   void read_order() {
@@ -143,13 +163,13 @@ class NpyReader {
     return out;
   }
 
-  void from_fortran(HostTensor& out) const {
-    std::size_t size = size_of(*dtype_), rank = shape_->size();
+  void from_fortran(std::byte* out) const {
+    std::size_t size = element_bytes(), rank = shape_->size();
     std::vector<std::size_t> stride(rank, size);
     for (std::size_t i = 1; i < rank; ++i) stride[i] = stride[i - 1] * static_cast<std::size_t>((*shape_)[i - 1]);
     std::vector<std::int64_t> index(rank, 0);
     for (std::size_t to = 0, from = 0; to < buffer_.size(); to += size) {
-      std::memcpy(out.raw() + to, buffer_.data() + from, size);
+      std::memcpy(out + to, buffer_.data() + from, size);
       for (std::size_t i = rank; i-- > 0;) {
         from += stride[i];
         if (++index[i] < (*shape_)[i]) break;
@@ -164,6 +184,7 @@ class NpyReader {
   const std::string& name_;
   std::size_t begin_ = 0, at_ = 0;  ///< of the header in the file, in the header
   std::optional<DType> dtype_;
+  const WholeNumbers* narrow_ = nullptr;  ///< what the file has, where that is read as i64
   std::optional<bool> fortran_;
   std::optional<Extents> shape_;
 };

@@ -11,8 +11,8 @@
 
 namespace belfry {
 
-/// A .npy of version 1 to 3, little-endian f4, f8, i4, i8, u1 or b1; Fortran order is brought into C order.
-/// UserError with file and byte for anything else, and for bytes missing or left over.
+/// A .npy of version 1 to 3, little-endian f2, f4, f8, i4, i8, u1 or b1; i1, i2, u2, u4 and u8 are read as i64. Fortran order is brought into C order.
+/// UserError with file and byte for anything else (TypeNotRead for a type), for bytes missing or left over, and for what i64 does not hold.
 HostTensor read_npy(const std::filesystem::path& path);
 /// The same from memory; `name` stands for the file in errors.
 HostTensor parse_npy(std::span<const std::byte> bytes, const std::string& name);
@@ -22,8 +22,8 @@ std::vector<std::byte> npy_bytes(const HostTensor& tensor);
 
 /// The members of a .npz, stored or deflated, without their ".npy".
 /// UserError with file, member and byte for what is no whole zip archive of .npy members, is encrypted or is zip64 by size.
-TensorMap read_npz(const std::filesystem::path& path);
-TensorMap parse_npz(std::span<const std::byte> bytes, const std::string& name);
+TensorMap read_npz(const std::filesystem::path& path, const Wanted& wanted = {});
+TensorMap parse_npz(std::span<const std::byte> bytes, const std::string& name, const Wanted& wanted = {});
 /// Stored members in the order of their names; the same tensors give the same bytes. UserError past 4 GiB or 65,534 members.
 void write_npz(const std::filesystem::path& path, const TensorMap& tensors);
 std::vector<std::byte> npz_bytes(const TensorMap& tensors);

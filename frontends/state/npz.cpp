@@ -1,6 +1,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -27,17 +28,23 @@ class NpzReader {
  public:
   NpzReader(std::span<const std::byte> file, const std::string& name) : file_(file), name_(name) {}
 
-  TensorMap read() {
+  TensorMap read(const Wanted& wanted) {
     std::vector<Member> members = read_directory();
     std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) { return a.offset < b.offset; });
     std::uint64_t reached = 0;
     TensorMap out;
+    std::set<std::string> keys;
     for (Member& m : members) {
       if (m.offset < reached) fail(m.offset, m, "overlaps the member before it");
       read_local(m);
       reached = m.begin + m.packed;
       std::string key = m.name.substr(0, m.name.size() - kNpyEnding.size());
-      if (!out.emplace(key, tensor_of(m)).second) fail(m.offset, m, "stands twice");
+      if (!keys.insert(key).second) fail(m.offset, m, "stands twice");
+      try {
+        out.emplace(key, tensor_of(m));
+      } catch (const TypeNotRead&) {
+        if (!wanted || wanted(key)) throw;
+      }
     }
     return out;
   }
@@ -166,11 +173,11 @@ void put_common(std::vector<std::byte>& out, const Member& m) {
 
 }  // namespace
 
-TensorMap parse_npz(std::span<const std::byte> bytes, const std::string& name) { return NpzReader(bytes, name).read(); }
+TensorMap parse_npz(std::span<const std::byte> bytes, const std::string& name, const Wanted& wanted) { return NpzReader(bytes, name).read(wanted); }
 
-TensorMap read_npz(const std::filesystem::path& path) {
+TensorMap read_npz(const std::filesystem::path& path, const Wanted& wanted) {
   MappedFile file(path);
-  return parse_npz(file.bytes(), path.string());
+  return parse_npz(file.bytes(), path.string(), wanted);
 }
 
 std::vector<std::byte> npz_bytes(const TensorMap& tensors) {

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/state/whole_numbers_internal.h>
 
 namespace belfry {
 namespace {
@@ -52,15 +53,17 @@ struct Cursor {
 struct Entry {
   std::string name;
   LocalType type;
-  std::uint64_t begin = 0, end = 0;  ///< in the buffer after the header
-  std::uint64_t where = 0;           ///< the byte of its name in the file
+  std::uint64_t begin = 0, end = 0;      ///< in the buffer after the header
+  std::uint64_t where = 0;               ///< the byte of its name in the file
+  const WholeNumbers* narrow = nullptr;  ///< what the file has, where that is read as i64
+  std::string not_read = {};             ///< a code of no type here
 };
 
 class SafetensorsReader {
  public:
   SafetensorsReader(std::span<const std::byte> file, const std::string& name) : file_(file), name_(name) {}
 
-  TensorMap read(TextMap* metadata) {
+  TensorMap read(TextMap* metadata, const Wanted& wanted) {
     split_header();
     json header = parse_header();
     std::vector<Entry> entries;
@@ -70,7 +73,11 @@ class SafetensorsReader {
     }
     check_coverage(entries);
     TensorMap out;
-    for (const Entry& e : entries) out.emplace(e.name, tensor_of(e));
+    for (const Entry& e : entries) {
+      if (e.not_read.empty()) out.emplace(e.name, tensor_of(e));
+      else if (!wanted || wanted(e.name))
+        throw TypeNotRead(fmt::format("{}, byte {}, tensor '{}': dtype {} is not read here; F32, F64, F16, BF16, BOOL and whole numbers are: convert it where the file was written", name_, e.where, e.name, e.not_read));
+    }
     return out;
   }
 
@@ -137,8 +144,10 @@ class SafetensorsReader {
     if (!value["dtype"].is_string()) fail(e, "dtype is no text");
     const auto& code = value["dtype"].get_ref<const std::string&>();
     auto known = std::find_if(std::begin(kSafetensorsCodes), std::end(kSafetensorsCodes), [&](const SafetensorsCode& c) { return c.text == code; });
-    if (known == std::end(kSafetensorsCodes)) fail(e, fmt::format("dtype {} is not read here; F32, F64, I32, I64, U8, BOOL, F16 and BF16 are: convert it where the file was written", code));
-    e.type.dtype = known->dtype;
+    auto narrow = std::find_if(std::begin(kWholeNumbers), std::end(kWholeNumbers), [&](const WholeNumbers& n) { return n.safetensors == code; });
+    if (narrow != std::end(kWholeNumbers)) e.narrow = narrow;
+    else if (known == std::end(kSafetensorsCodes)) e.not_read = code;
+    e.type.dtype = known != std::end(kSafetensorsCodes) ? known->dtype : i64;
 
     std::vector<std::uint64_t> offsets = counts(e, value, "data_offsets");
     if (offsets.size() != 2) fail(e, fmt::format("data_offsets has {} members, not 2", offsets.size()));
@@ -146,8 +155,10 @@ class SafetensorsReader {
     e.end = offsets[1];
     if (e.begin > e.end || e.end > buffer_.size()) fail(e, fmt::format("data_offsets [{}, {}] do not lie in the {} bytes after the header", e.begin, e.end, buffer_.size()));
 
-    std::uint64_t bytes = size_of(e.type.dtype);
-    for (std::uint64_t n : counts(e, value, "shape")) {
+    std::uint64_t bytes = e.narrow ? e.narrow->bytes : size_of(e.type.dtype);
+    const std::vector<std::uint64_t> shape = counts(e, value, "shape");
+    if (!e.not_read.empty()) return e;
+    for (std::uint64_t n : shape) {
       if (n > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) || __builtin_mul_overflow(bytes, n, &bytes) ||
           bytes > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
         fail(e, fmt::format("the shape {} has more than 2^63 bytes", value["shape"].dump()));
@@ -190,7 +201,12 @@ class SafetensorsReader {
         throw UserError(fmt::format("{}, byte {}, tensor '{}': {} is no BOOL; 0 and 1 are", name_, &*bad - file_.data(), e.name, std::to_integer<int>(*bad)));
     }
     HostTensor out(e.type.dtype, e.type.shape);
-    if (!from.empty()) std::memcpy(out.raw(), from.data(), from.size());
+    if (e.narrow) {
+      const std::span<std::int64_t> values = out.data<std::int64_t>();
+      e.narrow->widen(from, values);
+      if (const std::size_t i = first_too_large(*e.narrow, values); i < values.size())
+        throw UserError(fmt::format("{}, tensor '{}': element {} is {}, which i64 does not hold; convert it where the file was written", name_, e.name, i, static_cast<std::uint64_t>(values[i])));
+    } else if (!from.empty()) std::memcpy(out.raw(), from.data(), from.size());
     return out;
   }
 
@@ -244,11 +260,11 @@ std::string head_of(const Ordered& tensors, const TextMap& metadata) {
 
 }  // namespace
 
-TensorMap parse_safetensors(std::span<const std::byte> bytes, const std::string& name, TextMap* metadata) { return SafetensorsReader(bytes, name).read(metadata); }
+TensorMap parse_safetensors(std::span<const std::byte> bytes, const std::string& name, TextMap* metadata, const Wanted& wanted) { return SafetensorsReader(bytes, name).read(metadata, wanted); }
 
-TensorMap read_safetensors(const std::filesystem::path& path, TextMap* metadata) {
+TensorMap read_safetensors(const std::filesystem::path& path, TextMap* metadata, const Wanted& wanted) {
   MappedFile file(path);
-  return parse_safetensors(file.bytes(), path.string(), metadata);
+  return parse_safetensors(file.bytes(), path.string(), metadata, wanted);
 }
 
 void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors, const TextMap& metadata) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -15,11 +16,18 @@ namespace belfry {
 using TensorMap = std::map<std::string, HostTensor>;
 using TextMap = std::map<std::string, std::string>;
 
-/// All tensors of a file, of F32, F64, F16, BF16, I32, I64, U8 and BOOL; the `__metadata__` texts go to `metadata` if given.
+/// A tensor of a type that is not read, which one can do without.
+struct TypeNotRead : UserError {
+  using UserError::UserError;
+};
+/// Whether a tensor of this name is asked for: others are passed over where their type is not read. Empty: all are.
+using Wanted = std::function<bool(const std::string&)>;
+
+/// All tensors of a file, of F32, F64, F16, BF16, I32, I64, U8 and BOOL, and as i64 those of I8, I16, U16, U32 and U64; the `__metadata__` texts go to `metadata` if given.
 /// UserError with file, tensor and byte for anything that is not a whole, gapless safetensors file of at most 100,000,000 header bytes.
-TensorMap read_safetensors(const std::filesystem::path& path, TextMap* metadata = nullptr);
+TensorMap read_safetensors(const std::filesystem::path& path, TextMap* metadata = nullptr, const Wanted& wanted = {});
 /// The same from memory; `name` stands for the file in errors.
-TensorMap parse_safetensors(std::span<const std::byte> bytes, const std::string& name, TextMap* metadata = nullptr);
+TensorMap parse_safetensors(std::span<const std::byte> bytes, const std::string& name, TextMap* metadata = nullptr, const Wanted& wanted = {});
 
 /// Written whole or not at all. Tensors lie by element size, largest first, then by name, the first at a multiple of 64 bytes: all are aligned.
 /// UserError for names or texts that are no UTF-8, and for a tensor named `__metadata__`.

@@ -100,6 +100,18 @@ TEST(safetensors, a_file_written_by_hand_is_read) {
   EXPECT_EQ(read.at("a").item<std::uint8_t>(), 5);
 }
 
+TEST(safetensors, a_tensor_of_a_type_that_is_not_read_stands_in_the_way_of_none_other) {
+  const std::string text = file_of(R"({"a":{"dtype":"F8_E4M3","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"I16","shape":[2],"data_offsets":[3,7]},"c":{"dtype":"U64","shape":[1],"data_offsets":[7,15]}})",
+                                   std::string("abc\xfe\xff\x03\0\x05\0\0\0\0\0\0\0", 15));
+  auto but = [](const char* left) { return [=](const std::string& name) { return name != left; }; };
+  const TensorMap read = parse_safetensors(bytes_of(text), "hand", nullptr, but("a"));
+  EXPECT_EQ(read, (TensorMap{{"b", HostTensor::of<std::int64_t>({2}, {-2, 3})}, {"c", HostTensor::of<std::int64_t>({1}, {5})}}));
+  EXPECT_THROW(parse_safetensors(bytes_of(text), "hand", nullptr, but("b")), TypeNotRead);
+  EXPECT_NE(message_of([&] { parse_safetensors(bytes_of(text), "hand"); }).find("tensor 'a': dtype F8_E4M3 is not read here"), std::string::npos);
+  const std::string large = std::string(text).replace(text.size() - 8, 8, std::string("\xff\xff\xff\xff\xff\xff\xff\xff", 8));
+  EXPECT_NE(message_of([&] { parse_safetensors(bytes_of(large), "hand", nullptr, but("a")); }).find("tensor 'c': element 0 is 18446744073709551615, which i64 does not hold"), std::string::npos);
+}
+
 struct Malformed {
   std::string text, message;
 };

@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <utility>
 
+#include <belfry/graph/attributes.h>
 #include <belfry/graph/error.h>
 #include <belfry/graph/host_tensor.h>
 
@@ -73,6 +77,27 @@ TEST(HostTensors, check_their_dtype_and_count) {
   EXPECT_TRUE(says([] { HostTensor::of<float>({3}, {1, 2}); }, {"2 values for the shape (3)"}));
   EXPECT_TRUE(says([] { HostTensor(f32, {-1, 2}); }, {"f32(-1, 2)", "negative size"}));
   EXPECT_TRUE(says([] { HostTensor(f32, {-1, -2}); }, {"negative size"}));
+}
+
+TEST(HostTensors, are_copied_moved_and_assigned) {
+  const auto t = HostTensor::of<float>({2}, {1, 2});
+  HostTensor copy = t, zeros(f32, {2}), longer(f32, {3}), empty(f32, {0, 3});
+  EXPECT_EQ(copy, t);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(copy.raw()) % 64, 0u);
+  EXPECT_EQ(zeros, HostTensor::of<float>({2}, {0, 0}));
+  const std::byte* const place = zeros.raw();
+  zeros = t;
+  EXPECT_EQ(zeros, t);
+  EXPECT_EQ(zeros.raw(), place) << "as many bytes stay where they are";
+  longer = t;
+  EXPECT_EQ(longer, t);
+  const std::byte* const moved_from = copy.raw();
+  const HostTensor moved = std::move(copy);
+  EXPECT_EQ(moved.raw(), moved_from);
+  EXPECT_EQ(moved, t);
+  longer = empty;
+  EXPECT_EQ(longer, empty);
+  EXPECT_EQ(to_string(t), "f32(2){1, 2}");
 }
 
 }  // namespace

@@ -86,6 +86,19 @@ def check_places(folder, belfry, pixels, labels, accuracy):
     with zipfile.ZipFile(folder / "two.npz", "w") as feeds:
         feeds.writestr("image.npy", npy("|u1", (64, 28, 28), pixels))
         feeds.writestr("label.npy", npy("|u1", (64,), labels))
+    # Whole numbers of any width are labels, and words that no input reads stand in no one's way.
+    for descr, code in (("|i1", "b"), ("<i2", "h"), ("<u4", "I"), ("<u8", "Q")):
+        with zipfile.ZipFile(folder / "more.npz", "w") as feeds:
+            feeds.writestr("image.npy", npy("|u1", (64, 28, 28), pixels))
+            feeds.writestr("label.npy", npy(descr, (64,), struct.pack(f"<64{code}", *labels)))
+            feeds.writestr("words.npy", npy("<U1", (64,), b"a\0\0\0" * 64))
+        done = belfry("evaluate", "run", "--data", "more.npz", "--json")
+        expect(done.returncode == 0 and abs(json.loads(done.stdout)["means"]["accuracy"] - accuracy) < 1e-4, f"labels of {descr} beside words: {done}, not {accuracy}")
+    done = belfry("predict", "run", "--feed", "more.npz", "--json")
+    expect(done.returncode == 0 and "words" not in done.stderr, f"words beside what is predicted from: {done}")
+    (folder / "words.npy").write_bytes(npy("<U1", (2,), b"a\0\0\0" * 2))
+    done = belfry("predict", "run", "--feed", "words.npy")
+    expect(done.returncode == 1 and "dtype '<U1' is not read here" in done.stderr, f"words alone: {done}")
     done = belfry("run", "run", "--feed", "two.npz", "--out", "two.npy")
     expect(done.returncode == 1 and "holds one array" in done.stderr, f"run --out two.npy: {done}")
 

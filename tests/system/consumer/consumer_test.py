@@ -82,6 +82,15 @@ def check_installed(tree, lib, env, folder):
     said = run(["cmake", "-S", refused, "-B", refused / "build", "-GNinja", f"-DCMAKE_PREFIX_PATH={tree}"], fails=True, env=env)
     if 'requested version "99.0"' not in said:
         sys.exit(f"a Belfry 99.0 is refused with other words:\n{said}")
+    # Ranges of versions, and components, of which there are none.
+    minor = int(series.split(".")[1])
+    asked = {f"0.0...{series}.99": True, f"{series}...<0.{minor + 1}": True, f"0.0...<{series}": False, f"0.{minor + 1}...1.0": False, f"{series} COMPONENTS nosuch": False, f"{series} OPTIONAL_COMPONENTS nosuch": True}
+    for what, found in asked.items():
+        (refused / "CMakeLists.txt").write_text(f"cmake_minimum_required(VERSION 3.20)\nproject(p NONE)\nfind_package(belfry {what})\nmessage(\"found: ${{belfry_FOUND}}\")\n", encoding="utf-8")
+        shutil.rmtree(refused / "build")
+        said = run(["cmake", "-S", refused, "-B", refused / "build", "-GNinja", f"-DCMAKE_PREFIX_PATH={tree}"], env=env)
+        if f"found: {int(found)}" not in said:
+            sys.exit(f"find_package(belfry {what}): not found {int(found)}:\n{said}")
 
 
 def check_subproject(source, folder, env):
