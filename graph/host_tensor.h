@@ -33,7 +33,12 @@ class AlignedBytes {
   AlignedBytes(const AlignedBytes& other);
   AlignedBytes(AlignedBytes&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   AlignedBytes& operator=(const AlignedBytes& other);  ///< as many stay where they are
-  AlignedBytes& operator=(AlignedBytes&& other) noexcept { return std::swap(data_, other.data_), std::swap(size_, other.size_), *this; }
+  AlignedBytes& operator=(AlignedBytes&& other) noexcept {
+    AlignedBytes taken(std::move(other));  // what was here goes at once
+    std::swap(data_, taken.data_);
+    std::swap(size_, taken.size_);
+    return *this;
+  }
   ~AlignedBytes();
   std::byte* data() { return data_; }
   const std::byte* data() const { return data_; }
