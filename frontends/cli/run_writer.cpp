@@ -1,7 +1,5 @@
 #include <belfry/frontends/cli/train_internal.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <exception>
 #include <filesystem>
