@@ -36,7 +36,10 @@ def help_of(*verb):
 
 verbs = [line.split()[0] for line in belfry("--help").stdout.split("Subcommands:")[1].splitlines() if re.match(r"  \w", line)]
 known = {verb: help_of(verb) for verb in verbs}
-known["data"] = (set().union(known["data"][0], *(help_of("data", part)[0] for part in ("digits", "fetch", "inspect"))), known["data"][1])
+parts = {part: help_of("data", part) for part in ("digits", "fetch", "inspect")}
+known["data"] = (set().union(known["data"][0], *(part[0] for part in parts.values())), known["data"][1])
+for part, (_, examples) in parts.items():
+    expect(len(examples) == 1 and examples[0].startswith(f"belfry data {part} "), f"examples of data {part} --help: {examples}")
 expect(len(verbs) == 15 and all("--help" in options and examples for options, examples in known.values()), f"--help: {known}")
 
 text = belfry("place", "--help").stdout
@@ -91,8 +94,9 @@ with tempfile.TemporaryDirectory() as name:
         if verb == "runs":
             for copy in ("run1", "run2"):
                 shutil.copytree(folder / "run", folder / copy)
-        for example in known[verb][1]:
-            done = belfry(*shlex.split(example.split(" > ")[0])[1:], *shorter.get(verb, []), cwd=folder)
+        for example in known[verb][1] + parts["inspect"][1] * (verb == "data"):  # fetch wants a network
+            words = shlex.split(example.split(" > ")[0])[1:]
+            done = belfry(*words, *(shorter.get(verb, []) if words[1:2] != ["inspect"] else []), cwd=folder)
             expect(done.returncode == 0, f"{example}: {done.returncode} {done.stderr[-400:]}")
         if "--json" in help_of(verb)[0]:
             words = shlex.split(known[verb][1][0])[1:]
