@@ -93,7 +93,7 @@ def check_tool(where, words):
         return expect(words[1] in ("setup", "install") or all(word in tests for word in words[4:]), f"{where}: there is no such test")
     name = words[3] if words[0] == "ninja" else words[at]
     name = re.sub(r"^build/(?=bench/|examples/|tests/)", "", name)
-    near = [name, re.sub(r"bench_", "", name) + ".cpp", name + ".cpp", f"{name}/{name.split('/')[-1]}.cpp"] + ([name.replace("_test", "")] if name.startswith("tests/") else [])
+    near = [re.sub(r"bench_", "", name) + ".cpp", name + ".cpp", f"{name}/{name.split('/')[-1]}.cpp", name] + ([name.replace("_test", "")] if name.startswith("tests/") else [])
     file = next((root / path for path in near if (root / path).exists()), None)
     counts["tools"] += 1
     if not file:
