@@ -153,7 +153,7 @@ class Fitter {
     p.metrics = e.means.means();
     if (!e.timed) p.seconds = e.first, p.rows_per_second = e.first_rate;  // it had that step alone
     EpochResult result{p.metrics, p.seconds, p.loops};
-    if (const double part = p.waited / std::max(p.seconds, 1e-9); options_.notice && p.seconds > 1 && part > 0.05)
+    if (const double part = p.waited / std::max(p.seconds, 1e-9); options_.notice && e.timed && p.seconds > 1 && part > 0.05)
       options_.notice(fmt::format("the input limits: {:.0f} % of epoch {} waited for batches, with {} made ahead", 100 * part, epoch + 1, p.ahead));
     const bool within = input_->position().epoch == epoch;
     try {
