@@ -131,6 +131,7 @@ class Fitter {
     Clock::time_point start = Clock::now();
     std::int64_t timed = 0;
     double waited_before = 0;
+    double first = 0, first_rate = 0;  ///< seconds and rows a second of the step that builds the program
   };
 
   EpochResult epoch() {
@@ -151,8 +152,9 @@ class Fitter {
     }
     Progress& p = e.p;
     p.metrics = e.means.means();
+    if (!e.timed) p.seconds = e.first, p.rows_per_second = e.first_rate;  // it had that step alone
     EpochResult result{p.metrics, p.seconds, p.loops};
-    if (const double part = p.waited / std::max(p.seconds, 1e-9); options_.notice && p.seconds > 1 && part > 0.05)
+    if (const double part = p.waited / std::max(p.seconds, 1e-9); options_.notice && e.timed && p.seconds > 1 && part > 0.05)
       options_.notice(fmt::format("the input limits: {:.0f} % of epoch {} waited for batches, with {} made ahead", 100 * part, epoch + 1, p.ahead));
     const bool within = input_->position().epoch == epoch;
     try {
@@ -262,6 +264,8 @@ class Fitter {
     for (const Part& part : parts) check_finite(*part.results, losses_, p);
     if (before_ + steps_ == 1) checkpoints_->begun();
     if (steps_ == 1) {  // the first step builds the program
+      e.first = since(e.start);
+      e.first_rate = static_cast<double>(here.rows()) / std::max(e.first, 1e-9);
       e.start = Clock::now();
       if (!loops_) e.waited_before = input_->waited();
     } else e.timed += here.rows();

@@ -33,7 +33,7 @@ struct Progress {
   std::int64_t batch = 0, batches = 0;      ///< finished in this epoch
   std::int64_t rows = 0;                    ///< finished in this epoch
   std::int64_t step = 0;                    ///< of the session: steps before this training count
-  double seconds = 0;                       ///< since the epoch began, the first step apart
+  double seconds = 0;                       ///< since the epoch began; without the first step, which builds the program, unless the epoch has no other
   double rows_per_second = 0;
   double waited = 0;                        ///< seconds of this epoch in which steps waited for their batch
   int ahead = 0;                            ///< batches that a thread makes ahead; 0: each is made when it is asked for, since that costs next to nothing

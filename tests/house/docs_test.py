@@ -19,6 +19,11 @@ def objections():
         for path, block in re.findall(r"`([\w./]+)\.cpp`:\n\n```cpp\n(?:(?!^```).)*?^```\n\nIt prints\n\n```\n(.*?)^```", text, re.M | re.S):
             if source_tree.text(path + ".txt") != block:
                 yield f"{guide}: the block is not what {path} prints"
+        # A block behind a link to a program is a part of it, and so is the one after that.
+        for path, *blocks in re.findall(r"\]\(\.\./(examples/[\w./]+\.cpp)\)[^\n]*:\n\n```cpp\n(.*?)^```\n\n[^\n]*:\n\n```cpp\n(.*?)^```", text, re.M | re.S):
+            for block in blocks:
+                if block not in source_tree.text(path):
+                    yield f"{guide}: a block is not a part of {path}"
         if guide == "docs/add_an_op.md" and len(shown) != 3:
             yield f"{guide}: shows {len(shown)} files, not 3"
         prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)

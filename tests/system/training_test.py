@@ -53,6 +53,10 @@ with tempfile.TemporaryDirectory() as name:
     for plain in (on_terminal(*train, *two, NO_COLOR="1"), on_terminal(*train, *two, TERM="dumb"), belfry(*train, *two, "--out", "two").stderr):
         expect("\x1b" not in plain and "\r" not in plain.replace("\r\n", "\n") and "Epoch  2/ 2" in plain, f"plain lines: {plain[-600:]}")
 
+    done = belfry("train", "mlp", "--data", "digits", "--batch", "512", "--epochs", "2")
+    rates = [float(rate) for rate in re.findall(r"^Epoch  \d/ 2  [\d.]+ s  (\d+) img/s", done.stderr, re.M)]
+    expect(len(rates) == 2 and min(rates) > 0, f"epochs of one step have a rate: {done.stderr[-400:]}")
+
     done = belfry(*train, "--out", "one", "--seed", "3")
     expect(done.returncode == 0, f"a run folder: {done.stderr[-600:]}")
     written = sorted(p.name for p in (folder / "one").iterdir())
