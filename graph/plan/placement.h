@@ -48,7 +48,7 @@ struct Placement {
   std::int64_t batch = 1;
   Combine combine = Combine::global_mean;
   int threads = 1;                 ///< of a tower
-  std::vector<PlacementRule> rules;
+  std::vector<PlacementRule> rules = {};
   PhaseOrder order = PhaseOrder::by_tower;
   std::vector<std::string> recompute = {};  ///< nodes whose values backward computes again
   std::string strategy = "single"; ///< what made it
