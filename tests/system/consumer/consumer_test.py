@@ -88,7 +88,7 @@ def check_installed(tree, lib, env, folder):
     for what, found in asked.items():
         (refused / "CMakeLists.txt").write_text(f"cmake_minimum_required(VERSION 3.20)\nproject(p NONE)\nfind_package(belfry {what})\nmessage(\"found: ${{belfry_FOUND}}\")\n", encoding="utf-8")
         shutil.rmtree(refused / "build")
-        said = run(["cmake", "-S", refused, "-B", refused / "build", "-GNinja", f"-DCMAKE_PREFIX_PATH={tree}"], env=env)
+        said = run(["cmake", "-S", refused, "-B", refused / "build", "-GNinja", f"-Dbelfry_DIR={lib}/cmake/belfry"], env=env)
         if f"found: {int(found)}" not in said:
             sys.exit(f"find_package(belfry {what}): not found {int(found)}:\n{said}")
 
