@@ -94,7 +94,8 @@ void refuse_run_there(const TrainArguments& o) {
 }
 
 void refuse_written_over(const TrainArguments& o, const Source& source) {
-  refuse_unwritable({o.log});
+  auto folder = [](const fs::path& p) { return (p / "").lexically_normal(); };
+  if (o.out.empty() || folder(fs::path(o.log).parent_path()) != folder(o.out)) refuse_unwritable({o.log});  // the folder of --out is yet to be made
   const std::vector<std::string> given = {o.state, o.resume, o.data, o.placement.placement_file, o.placement.cluster_file, o.placement.calibration};
   std::vector<std::string> read = given;
   read.insert(read.end(), {o.source, source.state});
