@@ -1,5 +1,6 @@
-"""What the guides show is what is built: blocks that follow a file's name are that file; links and named files exist."""
+"""What the guides show is what is built: blocks that follow a file's name are that file, programs elsewhere the README's; Python is Python; links and named files exist."""
 
+import json
 import re
 
 import source_tree
@@ -8,6 +9,7 @@ GUIDES = ["README.md"] + [p.relative_to(source_tree.ROOT).as_posix() for p in so
 
 
 def objections():
+    program, = re.findall(r"^```cpp\n(.*?)^```", source_tree.text("README.md"), re.M | re.S)
     for guide in GUIDES:
         text = source_tree.text(guide)
         shown = re.findall(r"`([\w./]+\.(?:h|cpp))`:\n\n```cpp\n(.*?)^```", text, re.M | re.S)
@@ -26,7 +28,25 @@ def objections():
                     yield f"{guide}: a block is not a part of {path}"
         if guide == "docs/add_an_op.md" and len(shown) != 3:
             yield f"{guide}: shows {len(shown)} files, not 3"
+        for language, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.M | re.S):
+            if language == "cpp" and "int main(" in block and block != program and block not in [b for _, b in shown]:
+                yield f"{guide}: a program is neither a file of examples/ nor the README's, which run"
+            if language == "python":
+                try:
+                    compile(block, guide, "exec")
+                except SyntaxError as e:
+                    yield f"{guide}: a block is no Python: {e}"
+            if not language:  # a diagram, or what is printed
+                room = re.match(r"\w+/\w+/", block)
+                for path in re.findall(r"(?<!\S)(?:\w+/)*[a-z]\w*(?:/|\.(?:cpp|h))(?!\S)", block):
+                    if not any((source_tree.ROOT / folder / path).exists() for folder in ["", room[0] if room else ""]):
+                        yield f"{guide}: a diagram names {path}, which does not exist"
         prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+        for span in re.findall(r'`(\{"[^`…]*\})`', prose):
+            try:
+                json.loads(span)
+            except ValueError as e:
+                yield f"{guide}: {span} is no JSON: {e}"
         for path in re.findall(r"\]\(([^)#:]+)\)", prose):
             if not ((source_tree.ROOT / guide).parent / path).exists():
                 yield f"{guide}: the link {path} leads nowhere"

@@ -1,4 +1,4 @@
-"""Named JSON blocks and sh blocks of the guides: every line runs, in their order, beside a folder of pictures. Arguments: the program, an example's, the guides."""
+"""Named JSON blocks and sh blocks of the guides: every line runs, in their order, beside a folder of pictures, and prints what blocks without a language show behind them. Arguments: the program, an example's, the guides."""
 
 import pathlib
 import re
@@ -24,21 +24,27 @@ def draw_pictures(folder):
             (folder / "pictures" / name / f"{k}.png").write_bytes(b"\x89PNG\r\n\x1a\n" + data)
 
 
-objections, lines = [], 0
+objections, lines, shown = [], 0, 0
 for guide in guides:
     with tempfile.TemporaryDirectory() as folder:
         draw_pictures(pathlib.Path(folder))
-        for name, text, commands in re.findall(r"`([\w.]+\.json)`:\n\n```json\n(.*?)^```|^```sh\n(.*?)^```", guide.read_text(encoding="utf-8"), re.M | re.S):
+        printed = ""
+        for name, text, commands, words_before, output in re.findall(r"`([\w.]+\.json)`:\n\n```json\n(.*?)^```|^```sh\n(.*?)^```|^([^\n]*)\n\n```\n(.*?)^```", guide.read_text(encoding="utf-8"), re.M | re.S):
             if name:
                 pathlib.Path(folder, name).write_text(text, encoding="utf-8")
             for line in commands.splitlines():
                 words = shlex.split(line)
                 done = subprocess.run([programs.get(words[0], programs["belfry"])] + words[1:], cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-                lines += 1
+                lines, printed = lines + 1, printed + done.stdout
                 if words[0] not in programs or done.returncode:
                     objections.append(f"{guide.name}: {line}: {done.stderr[-400:]}")
-if lines < 25:
-    objections.append(f"only {lines} lines were found")
+            # Diagrams stand before all commands.
+            for line in output.splitlines() + re.findall(r"\d+ ms a step", words_before) if printed else []:
+                shown += 1
+                if line not in printed:
+                    objections.append(f"{guide.name}: no command before it prints: {line}")
+if lines < 25 or shown < 9:
+    objections.append(f"only {lines} lines and {shown} of what they print were found")
 
 print("\n".join(objections))
 sys.exit(1 if objections else 0)

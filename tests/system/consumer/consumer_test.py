@@ -7,6 +7,7 @@ and nothing names it to the loader: a wrong path in the package files, or in the
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -37,6 +38,14 @@ def guide_files():
     """Files that docs/install.md shows, by name."""
     text = (ROOT / "docs/install.md").read_text(encoding="utf-8")
     return dict(re.findall(r"^`(CMakeLists\.txt|meson\.build)`:\n\n```\w+\n(.*?)^```", text, re.M | re.S))
+
+
+def build_line():
+    """The command that builds a program, as README.md and docs/install.md have it."""
+    lines = {line for guide in ("README.md", "docs/install.md") for line in re.findall(r"^    (c\+\+ program\.cpp .*)$", (ROOT / guide).read_text(encoding="utf-8"), re.M)}
+    if len(lines) != 1:
+        sys.exit(f"the guides build a program by {len(lines)} lines, not 1: {lines}")
+    return lines.pop()
 
 
 STRATEGIES = ['Single{}', 'Towers{.devices = parse_devices("cpu:0,cpu:1")}', 'Towers{.devices = parse_devices("sim:0-7")}']
@@ -93,6 +102,17 @@ def check_installed(tree, lib, env, folder):
             sys.exit(f"find_package(belfry {what}): not found {int(found)}:\n{said}")
 
 
+def check_libtorch(tree, folder, env):
+    """The guide's lines for a program beside libtorch, of which nothing is there but its name."""
+    project = folder / "torch"
+    project.mkdir()
+    block, = re.findall(r"^```cmake\n(find_package\(Torch.*?)^```", (ROOT / "docs/install.md").read_text(encoding="utf-8"), re.M | re.S)
+    (project / "TorchConfig.cmake").write_text('set(TORCH_LIBRARIES "")\n', encoding="utf-8")
+    (project / "program.cpp").touch()
+    (project / "CMakeLists.txt").write_text(f"cmake_minimum_required(VERSION 3.20)\nproject(p CXX)\nadd_executable(program program.cpp)\n{block}", encoding="utf-8")
+    run(["cmake", "-S", project, "-B", project / "build", "-GNinja", f"-DCMAKE_PREFIX_PATH={tree}", f"-DTorch_DIR={project}"], env=env)
+
+
 def check_subproject(source, folder, env):
     """The project of the guide, where nothing is installed: its program compiles, and would be linked with the subproject's library."""
     parent = folder / "parent"
@@ -129,11 +149,10 @@ def main():
         flags = run(["pkg-config", "--cflags", "--libs", "belfry"], env=env).split()
         if not any(str(tree) in f for f in flags):
             sys.exit(f"pkg-config names another tree: {flags}")
-        flags.append("-Wl,-rpath," + run(["pkg-config", "--variable=libdir", "belfry"], env=env).strip())
         outputs = {}
         for i, (strategy, text) in enumerate(variants(program)):
             (folder / f"variant_{i}.cpp").write_text(shorter(text), encoding="utf-8")
-            run(compiler + [folder / f"variant_{i}.cpp", "-o", folder / f"variant_{i}"] + flags, env=env)
+            run(["sh", "-c", build_line().replace("c++ program.cpp", shlex.join([*compiler, str(folder / f"variant_{i}.cpp"), "-o", str(folder / f"variant_{i}")]))], env=env)
             outputs[strategy] = run([folder / f"variant_{i}"], env=env, cwd=folder)
 
         run(["cmake", "-S", source, "-B", folder / "by_cmake", "-GNinja", f"-DCMAKE_PREFIX_PATH={tree}"], env=env)
@@ -143,6 +162,7 @@ def main():
         run(["meson", "setup", folder / "by_meson", source], env=env)
         run(["ninja", "-C", folder / "by_meson"], env=env)
         outputs["by Meson"] = run([folder / "by_meson" / "program"], env=env, cwd=folder)
+        check_libtorch(tree, folder, env)
         check_subproject(source, folder, bare)
     for name, text in outputs.items():
         print(f"{name}:\n{text}")
