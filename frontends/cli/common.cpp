@@ -18,7 +18,9 @@
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/cost_file.h>
 #include <belfry/frontends/json/placement_file.h>
+#include <belfry/frontends/json/plan_facts.h>
 #include <belfry/frontends/json/plan_file.h>
+#include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/session/gpus.h>
 #include <belfry/frontends/state/npy.h>
 #include <belfry/frontends/state/safetensors.h>
@@ -228,7 +230,7 @@ std::int64_t batch_of(std::int64_t given, const Source& source, const PlacementA
   return a.placement_file.empty() ? 0 : placement_of(a).batch.value_or(0);
 }
 
-void say_loops(Session& session, std::int64_t batch, const std::vector<std::string>& fetches, const std::string& file) {
+void say_loops(Session& session, std::int64_t batch, const std::vector<std::string>& fetches, const std::string& file, std::vector<std::string>* facts) {
   const std::int64_t rows = rows_handed_out(session, batch);
   TrainingLoops loops(session, {.rows = rows, .fetches = fetches});
   say(fmt::format("{}\nglobal batch {}: a worker takes {} rows at a time\n", loops.promise(), batch, rows));
@@ -238,6 +240,7 @@ void say_loops(Session& session, std::int64_t batch, const std::vector<std::stri
     const std::string path = std::filesystem::path(file).replace_extension(std::string(".") + who + ".json").string();
     write_file(path, write_plan(plan));
     say(fmt::format("wrote {}\n", path));
+    if (facts) facts->push_back(fmt::format("\"{}\": {{\"plan\": {}, {}}}", who, json_text(path), fmt::join(plan_facts(plan), ", ")));
   };
   one("worker", loops.worker_plan(rows));
   one("server", loops.server_plan());

@@ -79,8 +79,8 @@ void refuse_broken(const Source& source, const std::string& file);
 void say_unlike(const PlacedGraph& a, const std::string& file_a, const PlacedGraph& b, const std::string& file_b);
 Graph with_precision(Graph graph, const std::string& precision);  ///< of another than its own where that is not empty
 /// Of a strategy that trains by loops: what it promises, and the plans of a worker and of the servers, written where `file` is not
-/// empty: beside it, "plan.json" as plan.worker.json and plan.server.json.
-void say_loops(Session& session, std::int64_t batch, const std::vector<std::string>& fetches, const std::string& file);
+/// empty: beside it, "plan.json" as plan.worker.json and plan.server.json. `facts` gets these as entries of JSON.
+void say_loops(Session& session, std::int64_t batch, const std::vector<std::string>& fetches, const std::string& file, std::vector<std::string>* facts = nullptr);
 
 PlacementRule parse_move(const std::string& text);  ///< 'tower_1/logits/**=cpu:0' as a rule
 

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <belfry/frontends/json/values.h>
+
 namespace belfry {
 
 namespace {
@@ -67,12 +69,26 @@ std::string precision_text(const OpDef& op) {
   }
 }
 
-}  // namespace
-
-std::string ops_text(const OpSet& ops, const KernelTables& kernels) {
+std::vector<const OpDef*> by_name(const OpSet& ops) {
   std::vector<const OpDef*> all;
   for (const auto& op : ops.all()) all.push_back(op.get());
   std::sort(all.begin(), all.end(), [](const OpDef* a, const OpDef* b) { return a->name < b->name; });
+  return all;
+}
+
+std::string attribute_json(const AttributeDef& a) {
+  LineWriter out;
+  out.add("kind", json_text(name_of(a.kind)));
+  if (a.fallback) out.add("default", json_of(*a.fallback, {}));
+  if (!a.choices.empty()) out.add("choices", json_texts(a.choices));
+  if (a.range) out.add("range", json_list({json_real(a.range->first), json_real(a.range->second)}));
+  return out.text();
+}
+
+}  // namespace
+
+std::string ops_text(const OpSet& ops, const KernelTables& kernels) {
+  const std::vector<const OpDef*> all = by_name(ops);
   std::string out;
   for (const OpDef* op : all) {
     std::vector<std::string> parts{signature(*op)}, attributes, kinds;
@@ -104,6 +120,29 @@ std::string op_text(const OpDef& op, const KernelTables& kernels) {
     if (!fused.empty()) out += fmt::format("{:<18} {}\n", "  fused in", joined(fused));
   }
   return out;
+}
+
+std::string op_json(const OpDef& op, const KernelTables& kernels) {
+  std::vector<std::string> in, out;
+  LineWriter line, attributes, own, fused;
+  for (const InputDef& i : op.inputs) in.push_back(i.name);
+  for (const OutputDef& o : op.outputs) out.push_back(o.name);
+  for (const AttributeDef& a : op.attributes) attributes.add(a.name, attribute_json(a));
+  for (const auto& [kind, table] : kernels) own.add(kind, json_texts(kernels_for(op, table))), fused.add(kind, json_texts(fused_with(op, table)));
+  line.add("op", json_text(op.name));
+  line.add("inputs", json_texts(in));
+  line.add("outputs", json_texts(out));
+  line.add("attributes", attributes.text());
+  line.add("differentiable", op.differentiable() ? "true" : "false");
+  line.add("kernels", own.text());
+  line.add("fused_in", fused.text());
+  return line.text();
+}
+
+std::string ops_json(const OpSet& ops, const KernelTables& kernels) {
+  std::vector<std::string> out;
+  for (const OpDef* op : by_name(ops)) out.push_back(op_json(*op, kernels));
+  return json_lines(out) + "\n";
 }
 
 }  // namespace belfry

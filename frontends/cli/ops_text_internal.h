@@ -1,4 +1,4 @@
-// The ops of a library as text: signatures, attributes, and where each has kernels.
+// The ops of a library as text and as JSON: signatures, attributes, and where each has kernels.
 #pragma once
 
 #include <string>
@@ -12,5 +12,9 @@ namespace belfry {
 std::string ops_text(const OpSet& ops, const KernelTables& kernels);
 /// All that one op says of itself: inputs, outputs, attributes with defaults and ranges, gradient, precision, kernels per kind of device.
 std::string op_text(const OpDef& op, const KernelTables& kernels);
+/// The same for machines: {"op", "inputs", "outputs", "attributes": {NAME: {"kind", "default", "choices", "range"}}, "differentiable", "kernels": {KIND: names}, "fused_in"}.
+std::string op_json(const OpDef& op, const KernelTables& kernels);
+/// A list of these, by name, and a newline.
+std::string ops_json(const OpSet& ops, const KernelTables& kernels);
 
 }  // namespace belfry

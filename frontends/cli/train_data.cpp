@@ -1,17 +1,30 @@
 #include <belfry/frontends/cli/train_internal.h>
 
+#include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
 namespace belfry {
+
+CLI::Validator is_data() {
+  return CLI::Validator([](std::string& path) {
+    std::error_code error, unread;
+    if (std::filesystem::exists(path, error)) return std::string();
+    if (!std::filesystem::is_symlink(path, unread)) return fmt::format("Path does not exist: {}", path);
+    return fmt::format("{} is a link that leads nowhere{}: mend it, or name the folder or file that is meant", path, error ? fmt::format(" ({})", error.message()) : "");
+  }, "PATH(existing)");
+}
 
 Rescale rescale_of(const std::string& text) {
   if (text == "standardise") return {.standardised = true};

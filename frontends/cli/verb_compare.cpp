@@ -9,8 +9,9 @@
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/predict_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
-#include <belfry/frontends/session/calibration.h>
 #include <belfry/frontends/json/strict_json.h>
+#include <belfry/frontends/json/values.h>
+#include <belfry/frontends/session/calibration.h>
 #include <belfry/frontends/session/compare.h>
 #include <belfry/ops/random/random.h>
 #include <belfry/placer/diff.h>
@@ -25,12 +26,6 @@ struct CompareArguments {
   std::uint64_t seed = 0;
   bool json = false;
 };
-
-std::string json_texts(const std::vector<std::string>& texts) {
-  std::vector<std::string> out;
-  for (const std::string& t : texts) out.push_back(json_text(t));
-  return fmt::format("[{}]", fmt::join(out, ", "));
-}
 
 std::string json_of(const Comparison& c, const PlacedGraph& a, const PlacedGraph& b) {
   std::string out = fmt::format("{{\"same_bits\": {}, \"steps\": {}, \"values\": {}, \"bytes\": {}, \"alone\": {}, \"apart\": {}, \"towers\": [{}, {}], \"threads\": [{}, {}], \"arithmetic_hash\": {}, \"variables\": {}", c.same_bits(), c.steps, c.values, c.bytes, c.alone,

@@ -16,6 +16,7 @@
 #include <belfry/frontends/data/fetch.h>
 #include <belfry/frontends/data/inspect.h>
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/records.h>
 
 namespace belfry {
 
@@ -42,7 +43,19 @@ std::vector<PublishedSet> read_list(const std::string& file) {
   return out;
 }
 
-void fetch(const std::string& name, const std::string& out, const std::string& list) {
+void print_fetched(const PublishedSet& set, const std::string& dir) {
+  std::vector<std::string> files;
+  for (const PublishedFile& f : set.files) {
+    LineWriter line;
+    line.add("name", json_text(f.name));
+    line.add("bytes", std::to_string(f.bytes));
+    line.add("sha256", json_text(f.sha256));
+    files.push_back(line.text());
+  }
+  std::cout << json_file({"\"name\": " + json_text(set.name), "\"data\": " + json_text(dir), "\"files\": " + json_lines(files)});
+}
+
+void fetch(const std::string& name, const std::string& out, const std::string& list, bool json) {
   const std::vector<PublishedSet> sets = list.empty() ? published_sets() : read_list(list);
   std::vector<std::string> names;
   for (const PublishedSet& s : sets) {
@@ -50,6 +63,7 @@ void fetch(const std::string& name, const std::string& out, const std::string& l
       const std::string dir = out.empty() ? name : out;
       fetch_data(s, dir, [](const std::string& text) { say(text + "\n"); });
       say(fmt::format("{} is in {}; belfry data inspect {} shows it\n", name, dir, dir));
+      if (json) print_fetched(s, dir);
       return;
     }
     names.push_back(s.name);
@@ -152,6 +166,7 @@ void add_digits_verb(CLI::App& data) {
     std::string out;
     std::int64_t train = 12000, test = 2000;
     std::uint64_t seed = 1;
+    bool json = false;
   };
   auto o = std::make_shared<DigitsArguments>();
   CLI::App* verb = data.add_subcommand("digits", "Draw handwriting-like digits as the four IDX files of MNIST");
@@ -161,9 +176,11 @@ void add_digits_verb(CLI::App& data) {
   verb->add_option("--train", o->train, "training images")->check(whole(1, kMostDigits));
   verb->add_option("--test", o->test, "test images")->check(whole(1, kMostDigits));
   verb->add_option("--seed", o->seed, "of the drawing")->check(whole(0, UINT64_MAX));
+  verb->add_flag("--json", o->json, "what was drawn, for machines: data (the folder), train, test");
   verb->callback([o] {
     draw_digits(o->out, o->train, o->test, o->seed);
     say(fmt::format("drew {} training and {} test digits into {}\n", o->train, o->test, o->out));
+    if (o->json) std::cout << fmt::format("{{\"data\": {}, \"train\": {}, \"test\": {}}}\n", json_text(o->out), o->train, o->test);
   });
 }
 
@@ -189,11 +206,12 @@ void add_data_verb(CLI::App& app, const LibrarySource&) {
   fetch_verb->add_option("name", o->name, "of a data set")->required();
   fetch_verb->add_option("--out", o->out, "a folder; by default the data set's name");
   fetch_verb->add_option("--list", o->list, "a JSON file of data sets of your own: {\"NAME\": {\"files\": [{\"name\", \"bytes\", \"sha256\", \"urls\": [...], \"unpack\": false}]}}")->check(CLI::ExistingFile);
-  fetch_verb->callback([o] { fetch(o->name, o->out, o->list); });
+  fetch_verb->add_flag("--json", o->json, "what lies there now, for machines: name, data (the folder), files with bytes and sha256");
+  fetch_verb->callback([o] { fetch(o->name, o->out, o->list, o->json); });
 
   CLI::App* inspect_verb = data->add_subcommand("inspect", "What lies in a folder or file: kind, rows, types, classes, mean and deviation");
   inspect_verb->footer("Example: belfry data inspect digits");
-  inspect_verb->add_option("path", o->path, "what belfry train --data takes")->required()->check(CLI::ExistingPath);
+  inspect_verb->add_option("path", o->path, "what belfry train --data takes")->required()->check(is_data());
   inspect_verb->add_flag("--json", o->json, "for machines");
   inspect_verb->callback([o] { inspect(o->path, o->json); });
   add_digits_verb(*data);

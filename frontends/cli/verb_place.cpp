@@ -12,8 +12,10 @@
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/cut_file.h>
+#include <belfry/frontends/json/plan_facts.h>
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/json/problem_file.h>
+#include <belfry/frontends/json/records.h>
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/placer/cut/cut.h>
 
@@ -24,19 +26,24 @@ namespace {
 struct PlaceArguments {
   std::string source, out, problem;
   std::int64_t batch = 0;
-  bool inference = false;
+  bool inference = false, json = false;
   std::vector<std::string> fetches;
   PlacementArguments placement;
 };
 
 constexpr const char *kOwn = "belfry", *kPartitioning = "dnn-partitioning";
 
-void put(const PlaceArguments& o, const std::string& text) {
+/// With --json `facts` go to standard output, behind the file as `what` it is.
+void put(const PlaceArguments& o, const std::string& text, const char* what, const std::vector<std::string>& facts) {
   if (o.out.empty()) std::cout << text;
   else {
     write_file(o.out, text);
     say(fmt::format("wrote {}\n", o.out));
   }
+  if (!o.json) return;
+  std::vector<std::string> entries = {fmt::format("\"{}\": {}", what, json_text(o.out))};
+  entries.insert(entries.end(), facts.begin(), facts.end());
+  std::cout << json_file(entries);
 }
 
 /// Whether the file is a cutting problem by itself.
@@ -55,8 +62,13 @@ void solve(const PlaceArguments& o, const std::string& text) {
   const Cut c = cut(p);
   say(fmt::format("{} {:.10g}, {}\n", to_string(p.objective), c.value, c.optimal() ? "which no split in one order of all devices beats" : fmt::format("and no split in one order of all devices has less than {:.10g}", c.bound)));
   const std::vector<double> loads = loads_of(p, c.device);
-  for (std::size_t d = 0; d < loads.size(); ++d) say(fmt::format("  {} {}: {:.6g}\n", p.kinds[static_cast<std::size_t>(p.kind_of(static_cast<int>(d)))].name, d, loads[d]));
-  put(o, write_cut(p, c.device));
+  std::vector<std::string> lines;
+  for (std::size_t d = 0; d < loads.size(); ++d) {
+    const std::string name = fmt::format("{} {}", p.kinds[static_cast<std::size_t>(p.kind_of(static_cast<int>(d)))].name, d);
+    say(fmt::format("  {}: {:.6g}\n", name, loads[d]));
+    lines.push_back(json_list({json_text(name), json_real(loads[d])}));
+  }
+  put(o, write_cut(p, c.device), "split", {"\"objective\": " + json_text(to_string(p.objective)), "\"value\": " + json_real(c.value), "\"bound\": " + json_real(c.bound), fmt::format("\"optimal\": {}", c.optimal()), "\"loads\": " + json_lines(lines)});
 }
 
 /// A placement goes before what the graph asks for: what it puts elsewhere is said.
@@ -81,6 +93,7 @@ void say_against_requests(const PlacedGraph& plan) {
 }
 
 void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library) {
+  if (o.json && o.out.empty()) throw WrongUse("--json says what was made, and without -o that itself, which is JSON, goes to standard output: give -o PLAN.json too, or leave --json out");
   const std::optional<std::string> text = source_text(o.source);
   if (!o.out.empty()) refuse_unwritable({o.out});
   if (text && is_partitioning(*text, o.source)) return solve(o, *text);
@@ -93,13 +106,17 @@ void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library)
   Session session = make_session(source, o.placement, library, true);
   if (session.strategy().loops && !o.inference) {
     if (o.out.empty() || !o.problem.empty()) throw WrongUse("what is trained by loops has two plans, a worker's and the servers': -o PLAN.json writes PLAN.worker.json and PLAN.server.json");
-    return say_loops(session, batch, o.fetches.empty() ? session.default_fetches(Mode::step) : o.fetches, o.out);
+    std::vector<std::string> plans;
+    say_loops(session, batch, o.fetches.empty() ? session.default_fetches(Mode::step) : o.fetches, o.out, o.json ? &plans : nullptr);
+    if (o.json) std::cout << json_file(plans);
+    return;
   }
   const PlacedGraph& plan = session.plan(batch, o.inference ? Mode::infer : Mode::step, o.fetches);
   say(describe(plan, {.memory = true, .nodes = false}));
   if (!o.placement.placement_file.empty() || !o.placement.rules.empty()) say_against_requests(plan);
   const CostTable& costs = costs_of(session);
-  put(o, o.problem.empty() ? write_plan(plan) : o.problem == kOwn ? write_problem(plan, costs) : write_cut_problem(partitioning_of(plan, costs).problem));
+  put(o, o.problem.empty() ? write_plan(plan) : o.problem == kOwn ? write_problem(plan, costs) : write_cut_problem(partitioning_of(plan, costs).problem), o.problem.empty() ? "plan" : "problem",
+      o.json ? plan_facts(plan) : std::vector<std::string>());
 }
 
 }  // namespace
@@ -113,6 +130,7 @@ void add_place_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
   verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics, for inference the outputs")->delimiter(',');
   verb->add_flag("--inference", o->inference, "the plan that serves: no labels, no dropout, running statistics, no optimizer; belfry predict runs it as it stands");
+  verb->add_flag("--json", o->json, "with -o: what was made, for machines: the file, strategy, batch, towers, arithmetic hash, bytes of devices and links; of a cutting problem the value and its bound");
   verb->add_flag("--problem{belfry}", o->problem,
                  "write no plan, but what a placer of your own must know: nodes with their seconds and bytes, edges, devices; it answers with --placement. --problem=dnn-partitioning writes that format, which place answers too");
   o->placement.add_to(*verb, false);

@@ -5,7 +5,6 @@
 #include <iostream>
 #include <optional>
 #include <set>
-#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,6 +15,7 @@
 #include <belfry/frontends/cli/train_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/json/strict_json.h>
+#include <belfry/frontends/json/values.h>
 #include <belfry/frontends/session/plan_maker.h>
 #include <belfry/frontends/train/run_folder.h>
 #include <belfry/graph/attributes.h>
@@ -153,12 +153,7 @@ class Answers {
       }
       return fmt::format("[{}]", fmt::join(lines, ",\n"));
     }
-    visit_dtype(t.dtype(), [&]<class T>() {
-      for (const T& v : t.data<T>())
-        if constexpr (std::is_integral_v<T>) lines.push_back(fmt::format("{}", static_cast<std::int64_t>(v)));
-        else lines.push_back(json_real(static_cast<double>(v)));
-    });
-    return fmt::format("{{\"shape\": [{}], \"values\": [{}]}}", fmt::join(t.shape(), ", "), fmt::join(lines, ", "));
+    return belfry::json_of(t);
   }
 
   const PredictArguments& o_;

@@ -1,14 +1,17 @@
 #include <CLI/CLI.hpp>
 
 #include <iostream>
+#include <map>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/values.h>
 #include <belfry/frontends/session/trace.h>
 #include <belfry/frontends/state/safetensors.h>
 
@@ -19,12 +22,18 @@ namespace {
 struct RunArguments {
   std::string source, feed, state, out, save_state, trace;
   std::int64_t steps = 0, batch = 0;
-  bool no_update = false, quiet = false;
+  bool no_update = false, quiet = false, json = false;
   std::vector<std::string> fetches;
   PlacementArguments placement;
 };
 
-void print(const std::string& name, const HostTensor& t) { std::cout << name << " = " << to_string(t) << "\n"; }
+void print_results(const std::map<std::string, HostTensor>& all, const RunArguments& o) {
+  std::vector<std::string> outputs;
+  for (const auto& [name, t] : all)
+    if (o.json) outputs.push_back(fmt::format("{}: {}", json_text(name), json_of(t)));
+    else std::cout << name << " = " << to_string(t) << "\n";
+  if (o.json) std::cout << fmt::format("{{\"steps\": {}, \"outputs\": {{\n{}}}}}\n", o.steps, fmt::join(outputs, ",\n"));
+}
 
 void run(const RunArguments& o, const std::shared_ptr<const Library>& library) {
   if (!o.steps && (o.batch || o.no_update)) throw WrongUse("--batch and --no-update are of steps: give --steps too; without it the graph is run once, on all rows, without updates");
@@ -61,7 +70,7 @@ void run(const RunArguments& o, const std::shared_ptr<const Library>& library) {
       if (!k) say_slow(session.last_program().plan());
     }
   }
-  for (const auto& [name, value] : last.all()) print(name, value);
+  print_results(last.all(), o);
   if (!o.out.empty()) save_tensors(o.out, last.all());
   if (!o.save_state.empty()) save_tensors(o.save_state, session.state());
   if (!o.trace.empty()) write_file(o.trace, chrome_trace(session.last_program().bound(), session.trace(), session.gpu_readings()));
@@ -80,6 +89,7 @@ void add_run_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--batch", o->batch, "rows of a step; by default the plan's or the placement file's, else the feeds' rows / steps")->check(count());
   verb->add_flag("--no-update", o->no_update, "run the steps without updates");
   verb->add_flag("--quiet", o->quiet, "results and errors alone: no words of the plan, nor of what is slow on purpose");
+  verb->add_flag("--json", o->json, "all fetched values, for machines; steps is 0 of a graph that is run once");
   verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',');
   verb->add_option("--out", o->out, "the fetched values of the last step: *.safetensors, *.npz or, of one value, *.npy");
   verb->add_option("--save-state", o->save_state, "all variables afterwards, as safetensors");

@@ -17,6 +17,8 @@
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/cost_file.h>
 #include <belfry/frontends/json/forecast_file.h>
+#include <belfry/frontends/json/plan_facts.h>
+#include <belfry/frontends/json/records.h>
 #include <belfry/frontends/session/gpus.h>
 #include <belfry/frontends/train/run_folder.h>
 #include <belfry/graph/passes/pass.h>
@@ -28,7 +30,7 @@ namespace {
 
 struct ShowArguments {
   std::string source, svg, html, dot, beside, calibration, trace, op;
-  bool memory = false, timeline = false, inference = false;
+  bool memory = false, timeline = false, inference = false, json = false;
   bool draws() const { return !svg.empty() || !html.empty() || !dot.empty(); }
   bool pictures() const { return !svg.empty() || !html.empty(); }
 };
@@ -37,6 +39,7 @@ void refuse_idle(const ShowArguments& o) {
   if (!o.beside.empty() && !o.pictures()) throw WrongUse("--beside outlines what moved in --svg or --html: give one of them too");
   if (!o.calibration.empty() && !o.pictures() && !o.timeline) throw WrongUse("--calibration is of the times in --svg, --html and --timeline: give one of them too");
   if (!o.trace.empty() && !o.timeline) throw WrongUse("--trace gives --timeline its times: give that too");
+  if (o.json && o.draws()) throw WrongUse("--json stands in the place of the text, which --svg, --html and --dot leave out: give it without them");
   if (o.memory && (o.draws() || o.timeline)) throw WrongUse("--memory stands in the place of a plan's text, which --svg, --html, --dot and --timeline leave out");
 }
 
@@ -82,7 +85,16 @@ void draw_plan(const ShowArguments& o, const PlacedGraph& plan, const Library& l
   if (!o.html.empty()) write(o.html, draw_html(plan, options));
   if (!o.timeline) return;
   if (!o.trace.empty()) f = as_measured(BoundPlan(plan), *f, read_trace_times(read_file(o.trace), o.trace, plan, *f));
-  std::cout << describe_timeline(plan, *f);
+  std::cout << (o.json ? write_timeline(plan, *f) : describe_timeline(plan, *f));
+}
+
+/// In the place of the text; of a graph it is the graph's file.
+std::string facts_text(const ShowArguments& o, const Source& source) {
+  if (!source.plan) return write_graph(*source.graph);
+  if (o.memory) return json_file({"\"devices\": " + json_lines(device_facts(*source.plan))});
+  std::vector<std::string> entries = plan_facts(*source.plan);
+  entries.push_back("\"nodes\": " + json_lines(node_facts(*source.plan)));
+  return json_file(entries);
 }
 
 /// A run's timeline is that of the step that it traced at its end.
@@ -106,7 +118,8 @@ void show_ops(const ShowArguments& o, std::shared_ptr<const Library> library) {
   } catch (const UserError& e) {
     say(fmt::format("without the kernels of GPUs: {}\n", e.what()));
   }
-  std::cout << (o.op.empty() ? ops_text(*library->ops, library->kernels) : op_text(library->ops->at(o.op), library->kernels));
+  if (o.json) std::cout << (o.op.empty() ? ops_json(*library->ops, library->kernels) : op_json(library->ops->at(o.op), library->kernels) + "\n");
+  else std::cout << (o.op.empty() ? ops_text(*library->ops, library->kernels) : op_text(library->ops->at(o.op), library->kernels));
 }
 
 }  // namespace
@@ -118,6 +131,7 @@ void add_show_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("source", o->source, "a net, a graph file, a plan file or a run's folder; with --timeline the run's plan.json and trace.json");
   CLI::Option* ops = verb->add_option("--ops", o->op, "what graphs are made of: all ops, or one with its attributes, gradient and kernels")->expected(0, 1)->type_name("[NAME]");
   verb->add_flag("--memory", o->memory, "of a plan the bytes per device and their waste, in the place of all else");
+  verb->add_flag("--json", o->json, "the same for machines: of a plan facts, bytes, links and nodes, of a graph its file, of --timeline every launch, of --ops the ops");
   verb->add_flag("--inference", o->inference, "a graph as it serves: no labels, no dropout, running statistics");
   verb->add_option("--svg", o->svg, "write a picture: what sits where, what crosses, how full, how long")->type_name("FILE");
   verb->add_option("--html", o->html, "write a page with the picture, facts on hover, search, layers that open")->type_name("FILE");
@@ -139,7 +153,7 @@ void add_show_verb(CLI::App& app, const LibrarySource& library) {
     if (o->memory && !source.plan)
       throw WrongUse(fmt::format("--memory is of plans, and {0} is none: belfry place {0}{1} -o plan.json makes one, of which belfry show plan.json --memory says it; belfry forecast {0}{1} says it at once", o->source, o->inference ? " --inference" : ""));
     if (o->inference) source.graph = std::make_shared<const Graph>(serving_graph(*source.graph));
-    if (!o->draws() && !o->timeline) std::cout << (source.plan ? o->memory ? describe_memory(*source.plan) : describe(*source.plan) : to_text(*source.graph));
+    if (!o->draws() && !o->timeline) std::cout << (o->json ? facts_text(*o, source) : source.plan ? o->memory ? describe_memory(*source.plan) : describe(*source.plan) : to_text(*source.graph));
     else if (source.plan) draw_plan(*o, *source.plan, *library);
     else draw_graph(*o, *source.graph);
   });

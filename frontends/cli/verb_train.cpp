@@ -14,6 +14,7 @@
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/strict_json.h>
+#include <belfry/frontends/json/values.h>
 #include <belfry/frontends/train/fit.h>
 #include <belfry/frontends/train/run_folder.h>
 #include <belfry/graph/plan/memory.h>
@@ -39,6 +40,13 @@ std::string in_short(const PlacedGraph& plan) {
   return fmt::format("{}memory planned: {}; --verbose says more of the plan\n", all.substr(0, all.find('\n') + 1), memory);
 }
 
+/// What was evaluated, as entries of an object.
+std::string means_text(std::int64_t rows, const Metrics& means) {
+  std::vector<std::string> entries;
+  for (const auto& [name, mean] : means) entries.push_back(json_text(name) + ": " + json_real(mean));
+  return fmt::format("\"rows\": {}, \"means\": {{{}}}", rows, fmt::join(entries, ", "));
+}
+
 /// Means over one split, or over both together.
 void evaluate_split(Session& session, const TrainArguments& o) {
   const Splits data = splits_for(session, o);
@@ -51,9 +59,7 @@ void evaluate_split(Session& session, const TrainArguments& o) {
   for (const DataSet* part : parts) rows += part->rows();
   const Metrics means = evaluate(session, parts, o.batch);
   if (o.json) {
-    std::vector<std::string> entries;
-    for (const auto& [name, mean] : means) entries.push_back(json_text(name) + ": " + json_real(mean));
-    std::cout << fmt::format("{{\"rows\": {}, \"means\": {{{}}}}}\n", rows, fmt::join(entries, ", "));
+    std::cout << fmt::format("{{{}}}\n", means_text(rows, means));
     return;
   }
   for (const auto& [name, mean] : means) std::cout << fmt::format("{} {:.6f}\n", name, mean);
@@ -140,14 +146,21 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
     if (std::exchange(first, false)) say_slow(session.plan(batch, Mode::step, fetches), o.verbose);
     line.batch(p);
   };
-  fit_options.on_epoch = [&](const Progress& p) { line.epoch(p); };
+  std::vector<std::string> epochs;
+  fit_options.on_epoch = [&](const Progress& p) {
+    line.epoch(p);
+    if (o.json) epochs.push_back(epoch_line(p));
+  };
   const History history = fit(session, data.train, fit_options);
   if (!history.empty() && history.back().loops) say(history.back().loops->text() + "\n");
   std::optional<AveragesInPlace> averages;
   if (o.averages) averages.emplace(session);
   Metrics result = evaluate(session, data.test, std::min(kRowsEvaluated, batch));
   averages.reset();
-  if (result.contains("accuracy")) std::cout << fmt::format("test accuracy {:.2f} %\n", 100 * result["accuracy"]);
+  if (o.json) {
+    const std::string run_folder = o.out.empty() ? "" : fmt::format("\"run\": {}, ", json_text(o.out));
+    std::cout << fmt::format("{{{}{}, \"steps\": {}, \"epochs\": {}}}\n", run_folder, means_text(data.test.rows(), result), steps_of(session), json_lines(epochs));
+  } else if (result.contains("accuracy")) std::cout << fmt::format("test accuracy {:.2f} %\n", 100 * result["accuracy"]);
   else std::cout << metrics_text(result) << "\n";
   if (!o.out.empty()) write_results(session, data.train, o.out, std::move(run), batch, fetches);
 }
@@ -168,7 +181,7 @@ CLI::Validator is_checkpoint() {
 }
 
 void add_data_options(CLI::App& verb, TrainArguments& o) {
-  verb.add_option("--data", o.data, "a folder of MNIST, CIFAR-10, photos in class folders, .npz, .npy, .csv or *.txt, or a .npz or .csv; see belfry data inspect")->required()->check(CLI::ExistingPath);
+  verb.add_option("--data", o.data, "a folder of MNIST, CIFAR-10, photos in class folders, .npz, .npy, .csv or *.txt, or a .npz or .csv; see belfry data inspect")->required()->check(is_data());
   verb.add_option("--hold-out", o.hold_out, "of photos, arrays and tables that come in one part: as much of it to test on, by a hash of names or row numbers")->type_name("FRACTION")->check(CLI::Range(0.001, 0.999));
   verb.add_flag("--antialias", o.antialias, "make photos smaller by the mean of all pixels, as Pillow does; by default as tf.image.resize");
   verb.add_option("--rescale", o.rescale, "pixels of photos and arrays of images: SCALE[,OFFSET] as in 1/255, or standardise; by default photos 1/127.5,-1");
@@ -211,6 +224,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_flag("--overwrite", o->overwrite, "of --out: replaces the run that is there, and its checkpoints where --checkpoints names their folder");
   CLI::Option* verbose = verb->add_flag("--verbose", o->verbose, "all of the plan's streams, links and memory, and of what is slow on purpose");
   verb->add_flag("--quiet", o->quiet, "the result and errors alone: no words of the plan, of what is slow on purpose, or of progress")->excludes(verbose);
+  verb->add_flag("--json", o->json, "the result for machines, as one value at the end: rows, means and steps, epochs as in the log; for a line a step meanwhile see --log");
   o->placement.add_to(*verb);
   verb->callback([o, library, epochs] {
     refuse_idle_antialias(*o);

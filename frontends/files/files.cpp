@@ -24,6 +24,7 @@ namespace {
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view doing, int error) {
   std::string way;
   if (error == ENOENT && doing != "read") way = fmt::format("; make the folder '{}' first", path.has_parent_path() ? path.parent_path().string() : ".");
+  if (error == ELOOP) way = "; the link leads back to itself: mend or remove it, or name another file";
   if (error == EACCES || error == EPERM || error == EROFS) way = doing == "read" ? "; reading it wants rights that you have not: chmod u+r of its owner gives them, or name another file" : "; choose a place where you have the rights";
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) way = "; make room, or choose another place";
   throw UserError(fmt::format("{}: cannot {}: {}{}", path.string(), doing, std::strerror(error), way));

@@ -43,26 +43,39 @@ std::string launch_line(const PlacedGraph& plan, const ForecastLaunch& l) {
   return line.text();
 }
 
+std::vector<std::string> path_lines(const PlacedGraph& plan, const Forecast& f) {
+  std::vector<std::string> out;
+  for (int k : f.path) out.push_back(launch_line(plan, f.launches[static_cast<std::size_t>(k)]));
+  return out;
+}
+
+std::string launches_entry(const PlacedGraph& plan, const Forecast& f) {
+  std::vector<std::string> all;
+  for (const ForecastLaunch& l : f.launches) all.push_back(launch_line(plan, l));
+  return "\"launches\": " + json_lines(all);
+}
+
 }  // namespace
 
+std::string write_timeline(const PlacedGraph& plan, const Forecast& f) {
+  return json_file({"\"belfry\": 1", "\"seconds\": " + json_real(f.seconds), "\"path\": " + json_lines(path_lines(plan, f)), launches_entry(plan, f)});
+}
+
 std::string write_forecast(const PlacedGraph& plan, const Forecast& f, bool launches, const std::vector<std::string>& candidates) {
-  std::vector<std::string> devices, streams, links, path, all;
+  std::vector<std::string> devices, streams, links;
   for (const DeviceForecast& d : f.devices) devices.push_back(device_line(plan, d));
   for (const StreamForecast& s : f.streams) {
     const PlanStream& stream = plan.streams[static_cast<std::size_t>(s.stream)];
     if (s.busy > 0) streams.push_back(json_list({json_text(device_name(plan, stream.device)), json_text(stream.name), json_real(s.busy)}));
   }
   for (const LinkForecast& l : f.links) links.push_back(json_list({json_text(l.from), json_text(l.to), json_real(l.bytes), json_real(l.busy)}));
-  for (int k : f.path) path.push_back(launch_line(plan, f.launches[static_cast<std::size_t>(k)]));
-  for (const ForecastLaunch& l : f.launches)
-    if (launches) all.push_back(launch_line(plan, l));
   LineWriter sources;
   for (int k = 0; k < kCostSources; ++k) sources.add(to_string(static_cast<CostSource>(k)), json_real(f.by_source[static_cast<std::size_t>(k)]));
   std::vector<std::string> entries = {"\"belfry\": 1", "\"strategy\": " + json_text(plan.placement.strategy), "\"options\": " + json_text(plan.placement.options), "\"seconds\": " + json_real(f.seconds), "\"rows_per_second\": " + json_real(static_cast<double>(plan.batch) / f.seconds), "\"sources\": " + sources.text(),
                                       "\"why_not_more\": " + json_text(why_not_more(plan, f)), "\"devices\": " + json_lines(devices), "\"streams\": " + json_lines(streams), "\"links\": " + json_lines(links),
-                                      "\"path\": " + json_lines(path)};
+                                      "\"path\": " + json_lines(path_lines(plan, f))};
   if (!candidates.empty()) entries.push_back("\"candidates\": " + json_lines(candidates));
-  if (launches) entries.push_back("\"launches\": " + json_lines(all));
+  if (launches) entries.push_back(launches_entry(plan, f));
   return json_file(entries);
 }
 

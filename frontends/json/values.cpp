@@ -16,6 +16,12 @@ std::string json_lines(const std::vector<std::string>& items) {
   return fmt::format("[\n    {}\n  ]", fmt::join(items, ",\n    "));
 }
 
+std::string json_texts(const std::vector<std::string>& texts) {
+  std::vector<std::string> out;
+  for (const std::string& t : texts) out.push_back(json_text(t));
+  return json_list(out);
+}
+
 namespace {
 
 template <class T>
@@ -117,6 +123,17 @@ std::string json_of(const Shape& shape) {
 }
 
 std::string json_of(const AttributeValue& value, const TensorStore& tensors) { return std::visit(AttributeWriter{tensors}, static_cast<const AttributeVariant&>(value)); }
+
+std::string json_of(const HostTensor& tensor) {
+  std::vector<std::string> values;
+  visit_stored(tensor.dtype(), [&]<class T>() {
+    for (const T& v : tensor.data<T>())
+      if constexpr (std::is_integral_v<T>) values.push_back(std::to_string(static_cast<std::int64_t>(v)));
+      else if constexpr (is_half(dtype_of<T>())) values.push_back(json_real(static_cast<double>(static_cast<float>(v))));
+      else values.push_back(json_real(static_cast<double>(v)));
+  });
+  return fmt::format("{{\"shape\": [{}], \"values\": [{}]}}", fmt::join(tensor.shape(), ", "), fmt::join(values, ", "));
+}
 
 Shape shape_of(const JsonDocument& d, const JsonValue& v) {
   Shape out;

@@ -20,9 +20,12 @@ class LineWriter {
 /// "[a, b]" of values that are JSON already.
 std::string json_list(const std::vector<std::string>& items);
 std::string json_lines(const std::vector<std::string>& items);  ///< an item per line, indented under a key of the root
+std::string json_texts(const std::vector<std::string>& texts);  ///< ["a", "b"]; UserError as json_text
 
 std::string json_of(const Shape& shape);
 std::string json_of(const AttributeValue& value, const TensorStore& tensors);
+/// {"shape", "values"}, of any size: what results are written as.
+std::string json_of(const HostTensor& tensor);
 
 Shape shape_of(const JsonDocument& d, const JsonValue& v);
 DType dtype_of(const JsonDocument& d, const JsonValue& v);

@@ -93,6 +93,8 @@ std::vector<std::string> differences(const Checkpoint& checkpoint, const Session
 /// Trains from the session's data position on. UserError for columns that do not fit the inputs, those to validate on too, for options below their least, for a
 /// file in the place of the log that is none, and where the loss is no number.
 History fit(Session& session, const DataSet& data, const FitOptions& options = {});
+/// {"epoch", "steps", "epoch_seconds", "input_seconds", "rows_per_second", losses and metrics} of an epoch that has ended: what its line in the log says of it.
+std::string epoch_line(const Progress& p);
 inline constexpr std::int64_t kRowsEvaluated = 256;  ///< at a time; `fit` takes those of its batch where they are fewer
 /// Losses and metrics of the graph for inference, as means over all batches. Under an AveragesInPlace with the moving averages of the variables.
 Metrics evaluate(Session& session, const DataSet& data, std::int64_t batch = kRowsEvaluated);

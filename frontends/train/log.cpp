@@ -45,7 +45,18 @@ void refuse_no_log(const std::string& path) {
   if (!may_be(kStepLine) && !may_be(kEpochLine)) throw UserError(fmt::format("{}: is no log of a training, and would be lost; name another file for the log", path));
 }
 
+Metrics times_of(const Progress& p) { return {{"epoch_seconds", p.seconds}, {"input_seconds", p.waited}, {"rows_per_second", p.rows_per_second}}; }
+
+std::string line_of(std::string line, const Metrics& machine, const Metrics& metrics) {
+  for (const auto& [name, value] : machine)
+    if (!metrics.contains(name)) line += fmt::format(", {}: {}", json_text(name), value == std::floor(value) ? fmt::format("{:.0f}", value) : fmt::format("{:.6g}", value));
+  for (const auto& [name, value] : metrics) line += fmt::format(", {}: {}", json_text(name), json_real(value));
+  return line + "}";
+}
+
 }  // namespace
+
+std::string epoch_line(const Progress& p) { return line_of(fmt::format("{}{}, \"steps\": {}", kEpochLine, p.epoch + 1, p.batch), times_of(p), p.metrics); }
 
 TrainingLog::TrainingLog(const FitOptions& options, std::int64_t before, std::int64_t over, std::map<std::string, double> device_shares)
     : path_(options.log), device_shares_(std::move(device_shares)), sampled_(usage_now()), epoch_began_(sampled_) {
@@ -90,7 +101,9 @@ void TrainingLog::step(const Progress& p, std::int64_t rows) {
 void TrainingLog::epoch(const Progress& p) {
   if (path_.empty() && !charts_) return;
   const Usage usage = usage_now();
-  Metrics machine = {{"epoch_seconds", p.seconds}, {"input_seconds", p.waited}, {"rows_per_second", p.rows_per_second}, {"cpu", cores_between(epoch_began_, usage)}, {"memory_bytes", static_cast<double>(usage.memory_bytes)}};
+  Metrics machine = times_of(p);
+  machine["cpu"] = cores_between(epoch_began_, usage);
+  machine["memory_bytes"] = static_cast<double>(usage.memory_bytes);
   Metrics rates;
   for (const auto& [device, share] : device_shares_) rates["rows_per_second/" + device] = p.rows_per_second * share;
   machine.insert(rates.begin(), rates.end());
@@ -100,10 +113,7 @@ void TrainingLog::epoch(const Progress& p) {
 }
 
 void TrainingLog::write(std::string line, const Metrics& machine, const Metrics& metrics) {
-  for (const auto& [name, value] : machine)
-    if (!metrics.contains(name)) line += fmt::format(", {}: {}", json_text(name), value == std::floor(value) ? fmt::format("{:.0f}", value) : fmt::format("{:.6g}", value));
-  for (const auto& [name, value] : metrics) line += fmt::format(", {}: {}", json_text(name), json_real(value));
-  file_ << line << "}\n" << std::flush;
+  file_ << line_of(std::move(line), machine, metrics) << "\n" << std::flush;
   if (!file_) throw UserError(fmt::format("{}: the log could not be written; its disk may be full", path_));
 }
 

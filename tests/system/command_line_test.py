@@ -93,6 +93,8 @@ with tempfile.TemporaryDirectory() as folder:
     text = plan.read_text(encoding="utf-8")
     done = here("run", "small_plan.json", "--feed", "x.safetensors")
     expect(done.returncode == 0 and "z = f32(2){1, 1}" in done.stdout and "not the plan" not in done.stderr, f"run of a plan without updates: {done}")
+    done = here("run", "small_plan.json", "--feed", "x.safetensors", "--json")
+    expect(done.returncode == 0 and json.loads(done.stdout) == {"steps": 0, "outputs": {"z": {"shape": [2], "values": [1, 1]}}}, f"run --json: {done}")
     done = here("run", "small_plan.json", "--feed", "x.safetensors", "--fetch", "y")
     expect(done.returncode == 0 and "not the plan that was given runs" in done.stderr and "fetching y besides" in done.stderr, f"run of a plan with another fetch: {done}")
     plan.write_text(text.replace('"kernel": "simd_unary"', '"kernel": "simd_nonsense"'), encoding="utf-8")
@@ -135,6 +137,39 @@ with tempfile.TemporaryDirectory() as folder:
     refused(2, ["alpha=1e400", "no number that a double can be"], "convert", "mobilenet_v2:alpha=1e400")
     refused(2, ["'alpha' stands there twice"], "convert", "mobilenet_v2:alpha=1,alpha=0.5")
     refused(1, ["100000 blocks", "from 0 to 1000"], "convert", "transformer:blocks=100000")
+
+    # --json: one value on standard output, with the figures of the text; words stay on standard error.
+    def human(count):
+        units = ["B", "KiB", "MiB", "GiB"]
+        while count >= 1024:
+            count, units = count / 1024, units[1:]
+        return f"{count} B" if units[0] == "B" else f"{count:.1f} {units[0]}"
+
+    done = here("place", "mlp", "--devices", "cpu:0,cpu:1", "--batch", "32", "-o", "facts.json", "--json")
+    facts = json.loads(done.stdout)
+    said = re.search(r"^(\w+): strategy (\w+), (\d+) towers, global batch (\d+) .*, combine (\w+), (\d+) thread", done.stderr, re.M)
+    expect(said and list(said.groups()) == [str(facts[key]) for key in ("net", "strategy", "towers", "batch", "combine", "threads")], f"place --json: {done}")
+    expect(facts["plan"] == "facts.json" and facts["precision"] == "f32" and f"arithmetic hash {facts['arithmetic_hash']}\n" in done.stderr and "wrote facts.json" in done.stderr, f"place --json: {done}")
+    planned = json.loads(here("show", "facts.json", "--memory", "--json").stdout)
+    text = here("show", "facts.json", "--memory").stdout
+    expect(planned == {"devices": facts["devices"]} and [d["device"] for d in facts["devices"]] == ["cpu:0", "cpu:1"], f"show --memory --json: {planned}")
+    for d in facts["devices"]:
+        line = "{} planned = state {} + shared {} + kept frames {} + transient frames {}; values {} beside a live maximum of {}:".format(
+            *(human(count) for count in (d["bytes"], d["state"], d["shared"], d["kept"], d["transient"], d["bytes"] - d["state"], d["live_values"])))
+        expect(line in text and d["bytes"] == sum(d[part] for part in ("state", "shared", "kept", "transient")) < d["memory"], f"bytes of {d} in {text}")
+    shown = json.loads(here("show", "facts.json", "--json").stdout)
+    text = here("show", "facts.json").stdout
+    expect({key: shown[key] for key in facts if key != "plan"} == {key: facts[key] for key in facts if key != "plan"}, f"show --json: {shown.keys()}")
+    expect(len(shown["nodes"]) == len(re.findall(r"^  \S+ = ", text, re.M)) and all(f"  {n['name']} = {n['op']}" in text and n["devices"] and n["reason"] in text for n in shown["nodes"]), "nodes of show --json")
+    step, whole = json.loads(here("show", "facts.json", "--timeline", "--json").stdout), json.loads(here("forecast", "facts.json", "--json", "--launches").stdout)
+    expect(step["launches"] and all(step[key] == whole[key] for key in ("seconds", "path", "launches")), f"show --timeline --json: {step['seconds']} {whole['seconds']}")
+    expect(here("show", "small.json", "--json").stdout == here("convert", "small.json").stdout, "show --json of a graph is not its file")
+    written = json.loads(here("convert", "mlp", "-o", "written.json", "--json").stdout)
+    there = json.loads(pathlib.Path(folder, "written.json").read_text(encoding="utf-8"))
+    expect(written == {"graph": "written.json", "net": "mlp", **{key: [n["name"] for n in there[key]] for key in ("inputs", "variables")}, "outputs": there["outputs"]}, f"convert --json: {written}")
+    refused(2, ["--json says what was made", "give -o PLAN.json too"], "place", "mlp", "--json")
+    refused(2, ["--json says what was written", "give -o GRAPH.json too"], "convert", "mlp", "--json")
+    refused(2, ["--json stands in the place of the text"], "show", "facts.json", "--json", "--svg", "facts.svg")
 
     # Mixed precision, by an option before what the file says; a plan has its own.
     done = here("place", "mlp", "--precision", "bf16", "-o", "half.json")
@@ -183,7 +218,10 @@ with tempfile.TemporaryDirectory() as folder:
     # The same problem in the format of dnn-partitioning, and its answer.
     done = here("place", "mlp", "--problem=dnn-partitioning", "--devices", "sim:0-1", "--strategy", "layers", "-o", "partitioning.json")
     expect(done.returncode == 0, f"place --problem=dnn-partitioning: {done}")
-    done = here("place", "partitioning.json", "-o", "split.json")
+    done = here("place", "partitioning.json", "-o", "split.json", "--json")
+    cut = json.loads(done.stdout)
+    expect(cut["split"] == "split.json" and f"{cut['objective']} {cut['value']:.10g}, " in done.stderr and cut["optimal"] == (cut["value"] <= cut["bound"] * (1 + 1e-8)), f"a cutting problem's answer for machines: {done}")
+    expect(len(cut["loads"]) > 2 and all(f"  {device}: {load:.6g}\n" in done.stderr for device, load in cut["loads"]), f"loads for machines: {done}")
     split = json.loads(pathlib.Path(folder, "split.json").read_text(encoding="utf-8"))
     nodes = json.loads(pathlib.Path(folder, "partitioning.json").read_text(encoding="utf-8"))["nodes"]
     placed = [i for part in split["accelerators"] + [split["cpu"]] for i in part]
@@ -210,8 +248,8 @@ with tempfile.TemporaryDirectory() as folder:
     refused(1, ["turned.json:1: /cpu", "no CPU beside its accelerators"], "place", "mlp", "--devices", "cpu:0,cpu:1", "--placement", "turned.json")
     refused(2, ["is a cutting problem", "objective"], "place", "partitioning.json", "--devices", "cpu:0")
     refused(2, ["--problem=onnx", "belfry and dnn-partitioning"], "place", "mlp", "--problem=onnx")
-    done = here("place", "mlp", "--problem", "--devices", "cpu:0,cpu:1", "--strategy", "layers", "-o", "problem.json")
-    expect(done.returncode == 0, f"place --problem: {done}")
+    done = here("place", "mlp", "--problem", "--devices", "cpu:0,cpu:1", "--strategy", "layers", "-o", "problem.json", "--json")
+    expect(done.returncode == 0 and [json.loads(done.stdout)[key] for key in ("problem", "strategy")] == ["problem.json", "layers"], f"place --problem: {done}")
     answer = subprocess.run([sys.executable, root / "examples" / "placer" / "by_time.py", "problem.json"], cwd=folder, text=True, capture_output=True, stdin=subprocess.DEVNULL)
     pathlib.Path(folder, "cut.json").write_text(answer.stdout, encoding="utf-8")
     done = here("place", "mlp", "--placement", "cut.json")
@@ -397,7 +435,9 @@ with tempfile.TemporaryDirectory() as folder:
     expect(done.returncode == 0 and "not reproducible" in done.stderr and "16 updates; staleness" in done.stderr, f"training by loops: {done}")
     lines = [json.loads(line) for line in pathlib.Path(folder, "loops.jsonl").read_text(encoding="utf-8").splitlines()]
     expect(all(0 <= line["staleness"] <= 2 and line["rows"] == 8 for line in lines if "step" in line), f"staleness of each step: {lines}")
-    done = here("place", "mlp", "-o", "loops.json", *loops)
+    done = here("place", "mlp", "-o", "loops.json", "--json", *loops)
+    facts = json.loads(done.stdout)
+    expect([facts[who]["plan"] for who in facts] == ["loops.worker.json", "loops.server.json"] and all(f"arithmetic hash {one['arithmetic_hash']}\n" in done.stderr for one in facts.values()), f"plans of loops for machines: {done}")
     expect(done.returncode == 0 and all(here("show", f"loops.{who}.json").returncode == 0 for who in ("worker", "server")), f"plans of loops: {done}")
     expect("asynchronous, staleness at most 2; not reproducible" in done.stderr, f"place says what loops do not promise: {done.stderr}")
     done = here("place", "mlp", "-o", "backup.json", *loops[:4], "-O", "backup=1", "--batch", "16")
@@ -445,6 +485,11 @@ done = belfry("show", "--ops")
 expect(done.returncode == 0 and "conv2d(x, filter) -> y" in done.stdout and done.stdout.rstrip().splitlines()[-1].split()[1] == "ops;", f"show --ops: {done.stdout[-300:]}")
 done = belfry("show", "--ops", "conv2d")
 expect(all(text in done.stdout for text in ("onednn_conv2d", "padding", "by default \"valid\"", "gradient")), f"show --ops conv2d: {done}")
+done = belfry("show", "--ops", "--json")
+ops, words = json.loads(done.stdout), belfry("show", "--ops").stdout
+expect(len(ops) == int(words.splitlines()[-1].split()[0]) and all(f"\n{op['op']}(" in "\n" + words for op in ops), f"show --ops --json: {len(ops)} ops")
+one = json.loads(belfry("show", "--ops", "conv2d", "--json").stdout)
+expect(one in ops and one["inputs"] == ["x", "filter"] and one["attributes"]["padding"]["default"] == "valid" and "onednn_conv2d" in one["kernels"]["cpu"] and one["differentiable"], f"show --ops conv2d --json: {one}")
 expect("did you mean relu" in belfry("show", "--ops", "relv").stderr, "a misspelt op gets no suggestion")
 for wrong in (["show"], ["show", "mnist_cnn", "--ops", "relu"], ["show", "--ops", "--memory"], ["completion", "tcsh"]):
     expect(belfry(*wrong).returncode == 2, f"{wrong} is no wrong use")

@@ -77,8 +77,10 @@ def check_fetch(folder):
     done = belfry(folder, "data", "fetch", "small", "--list", "list.json")
     expect(done.returncode == 0 and sorted(os.listdir(folder / "small")) == ["data_batch_1.bin", "packed.tar.gz", "plain.bin"], f"fetch small: {done.stderr}")
     expect((folder / "small" / "plain.bin").read_bytes() == plain and Server.asked == ["/nothing.bin", "/plain.bin", "/packed.tar.gz"], f"fetch small asked {Server.asked}")
-    done = belfry(folder, "data", "fetch", "small", "--list", "list.json")
+    done = belfry(folder, "data", "fetch", "small", "--list", "list.json", "--json")
     expect(done.returncode == 0 and "plain.bin is there already" in done.stderr and len(Server.asked) == 3, f"fetch small again: {done.stderr}, {Server.asked}")
+    files = [{key: one[key] for key in ("name", "bytes", "sha256")} for one in sets["small"]["files"]]
+    expect(json.loads(done.stdout) == {"name": "small", "data": "small", "files": files}, f"fetch --json: {done}")
     done = belfry(folder, "data", "fetch", "wrong", "--list", "list.json")
     expect(done.returncode == 1 and "/other.bin: sha256 " in done.stderr and os.listdir(folder / "wrong") == [], f"a wrong checksum: {done.stderr}")
     done = belfry(folder, "data", "fetch", "gone", "--list", "list.json", "--out", "away")
@@ -148,6 +150,19 @@ def check_photos(folder):
     victim.write_bytes(victim.read_bytes()[:60])
     done = belfry(folder, "data", "inspect", "photos")
     expect(done.returncode == 1 and "03.png: cannot be read as a PNG photo" in done.stderr, f"a damaged photo: {done}")
+
+
+def check_links(folder):
+    """Links that lead back to themselves: place, what is wrong, and the way out."""
+    for link in ("looped/train", "words/a.txt", "round"):
+        (folder / link).parent.mkdir(exist_ok=True)
+        (folder / link).symlink_to((folder / link).name)
+    (folder / "looped/a").mkdir()
+    (folder / "looped/a/0.png").write_bytes(png(28, 28, lambda x, y: x))
+    for name, code, wanted in (("looped", 1, ("looped/train: cannot be looked at: ", "remove it")), ("words", 1, ("words/a.txt: cannot read: ", "the link leads back to itself")), ("round", 2, ("round is a link that leads nowhere", "name the folder or file"))):
+        for verb in (["data", "inspect"], ["data", "inspect", "--json"], ["train", "mlp", "--data"])[:3 if name == "round" else 2]:
+            done = belfry(folder, *verb, name)
+            expect(done.returncode == code and not done.stdout and all(words in done.stderr for words in wanted) and "filesystem error" not in done.stderr, f"a link in a loop: {done}")
 
 
 def check_tables(folder):
@@ -245,7 +260,7 @@ def check_arrays(folder):
 
 
 with tempfile.TemporaryDirectory() as place:
-    for check in (check_fetch, check_photos, check_tables, check_arrays):
+    for check in (check_fetch, check_photos, check_links, check_tables, check_arrays):
         check(pathlib.Path(place))
 
 print("\n".join(objections))

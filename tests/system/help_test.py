@@ -42,6 +42,8 @@ for part, (_, examples) in parts.items():
     expect(len(examples) == 1 and examples[0].startswith(f"belfry data {part} "), f"examples of data {part} --help: {examples}")
 expect(len(verbs) == 15 and all("--help" in options and examples for options, examples in known.values()), f"--help: {known}")
 
+expect({verb for verb in verbs if "--json" not in known[verb][0]} == {"completion"} and all("--json" in options for options, _ in parts.values()), "verbs without --json")
+
 text = belfry("place", "--help").stdout
 expect(all(word in text for word in ("objective=max-load, latency or variables", "reduction=tree, hierarchical, reduce-to-one or ring", "combine=global_mean, tower_mean or tower_sum", "order=1f1b, gpipe or interleaved")), "--help lacks values of -O")
 
@@ -86,7 +88,7 @@ with tempfile.TemporaryDirectory() as name:
         done = belfry(*arguments, cwd=folder)
         expect(done.returncode == 0, f"{arguments}: {done.stderr[-400:]}")
     # Every example runs as it stands, but for how much is drawn and how often is timed.
-    shorter = {"data": ["--train", "64", "--test", "32"], "bench": ["--rounds", "1"]}
+    shorter = {"data": ["--train", "64", "--test", "32"], "bench": ["--rounds", "1"], "train": ["--overwrite"]}  # it runs twice
     for verb in verbs:
         if verb == "runs":
             for copy in ("run1", "run2"):

@@ -69,6 +69,8 @@ with tempfile.TemporaryDirectory() as folder:
     done = here("show", "two.json", "--timeline", "--trace", "t.json")
     lines = done.stdout.splitlines()
     expect(done.returncode == 0 and all(len(line) <= 80 for line in lines) and sum(line.endswith(" %") for line in lines) == 4, f"--timeline --trace: {done}")
+    step, forecast = (json.loads(here("show", "two.json", "--timeline", "--json", *more).stdout) for more in (["--trace", "t.json"], []))
+    expect(step["seconds"] == max(l["end"] for l in step["launches"]) != forecast["seconds"] and [l["launch"] for l in step["launches"]] == [l["launch"] for l in forecast["launches"]], f"--timeline --trace --json: {step['seconds']}")
     expect(re.search("[FB]", "".join(lines[2:6])), f"no critical path in {lines}")
     refused(1, ["another plan"], "show", "moved.json", "--timeline", "--trace", "t.json")
 

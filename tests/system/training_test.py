@@ -43,7 +43,8 @@ with tempfile.TemporaryDirectory() as name:
         expect(process.wait() == 0, f"on a terminal: {arguments}: {out[-800:]}")
         return out.decode()
 
-    assert belfry("data", "digits", "--out", "digits", "--train", "512", "--test", "32").returncode == 0
+    done = belfry("data", "digits", "--out", "digits", "--train", "512", "--test", "32", "--json")
+    assert done.returncode == 0 and json.loads(done.stdout) == {"data": "digits", "train": 512, "test": 32}, done
     train = ["train", "mnist_cnn", "--data", "digits", "--batch", "16", "--epochs", "2"]
     two = ["--devices", "cpu:0,cpu:1"]
     shown = on_terminal(*train, *two, NO_COLOR="")
@@ -57,8 +58,15 @@ with tempfile.TemporaryDirectory() as name:
     rates = [float(rate) for rate in re.findall(r"^Epoch  \d/ 2  [\d.]+ s  (\d+) img/s", done.stderr, re.M)]
     expect(len(rates) == 2 and min(rates) > 0, f"epochs of one step have a rate: {done.stderr[-400:]}")
 
-    done = belfry(*train, "--out", "one", "--seed", "3")
+    done = belfry(*train, "--out", "one", "--seed", "3", "--json")
     expect(done.returncode == 0, f"a run folder: {done.stderr[-600:]}")
+    # The result for machines has the figures of the log, of the words and of an evaluation.
+    result = json.loads(done.stdout)
+    log = [line for line in map(json.loads, (folder / "one/log.jsonl").read_text(encoding="utf-8").splitlines()) if "steps" in line]
+    expect(len(log) == 2 and all(line[key] == one[key] for line, one in zip(log, result["epochs"]) for key in one) and [one["epoch"] for one in result["epochs"]] == [1, 2], f"epochs of train --json: {result}")
+    expect(all(f"val_accuracy {one['val_accuracy']:.4f}" in done.stderr for one in result["epochs"]) and (result["run"], result["rows"], result["steps"]) == ("one", 32, 64), f"train --json: {result} {done.stderr[-400:]}")
+    evaluated, words = json.loads(belfry("evaluate", "one", "--data", "digits", "--json").stdout), belfry("evaluate", "one", "--data", "digits").stdout
+    expect(evaluated["rows"] == 32 and all(abs(result["means"][name] - mean) < 1e-5 and f"{name} {mean:.6f}\n" in words for name, mean in evaluated["means"].items()), f"means of train --json: {result} {evaluated}")
     written = sorted(p.name for p in (folder / "one").iterdir())
     expect(written == ["graph.json", "log.jsonl", "plan.json", "run.json", "state.safetensors", "tensorboard", "trace.json"], f"a run folder has {written}")
     done = belfry("runs", "one", "two")
