@@ -139,6 +139,7 @@ PlanMaker::PlanMaker(Graph graph, Strategy strategy, SessionOptions options)
     : source_(std::move(graph)), strategy_(std::move(strategy)), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()) {
   int cores = options_.cores ? options_.cores : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   cluster_ = options_.cluster ? *options_.cluster : local_cluster(strategy_.devices, cores, host_.memory_bytes, gpu_memory(strategy_.devices, options_.memory_fraction));
+  cluster_.check();
   if (!options_.cluster) cluster_.peers = gpu_peers(strategy_.devices);
   if (!options_.forecast) library_ = with_gpu_kernels(library_, devices_of(cluster_));
   training_ = std::make_shared<const Graph>(run_passes(training_passes(), source_));

@@ -1,6 +1,7 @@
 #include <belfry/graph/plan/cluster.h>
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,14 @@ namespace belfry {
 const std::vector<int>& DeviceList::get() const {
   static const std::vector<int> none;
   return list_ ? *list_ : none;
+}
+
+void Cluster::check() const {
+  std::set<DeviceId> there;
+  for (const ClusterDevice& d : devices) {
+    if (const std::string why = clash(there, d.id); !why.empty()) throw UserError("the devices to place on: " + why);
+    there.insert(d.id);
+  }
 }
 
 int Cluster::find(const DeviceId& id) const {

@@ -67,6 +67,8 @@ struct Cluster {
   std::vector<ClusterLink> links;                             ///< for forecasts; none: what moves costs what memory does
 
   const std::string& space(int d) const { return devices[static_cast<std::size_t>(d)].space; }
+  /// UserError where a device stands twice, or a GPU beside its own slice.
+  void check() const;
   /// UserError with the known ones for another device.
   int at(const DeviceId& id) const;
   int find(const DeviceId& id) const;

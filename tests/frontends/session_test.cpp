@@ -297,6 +297,14 @@ TEST(Session, a_plan_is_made_without_the_memory_that_it_needs) {
   EXPECT_THAT(message_of([&] { session.prepare({std::int64_t{1} << 38}); }), testing::AllOf(testing::HasSubstr("this host has"), testing::HasSubstr("what would fit is named")));
 }
 
+TEST(Session, refuses_devices_that_are_one) {
+  SessionOptions options;
+  options.cluster = local_cluster(parse_devices("cpu:0,gpu:0/0,gpu:0/1"), 2);
+  options.cluster->devices.push_back({parse_device("gpu:0"), "gpu:0"});
+  EXPECT_THAT(message_of([&] { Session(built("accuracy"), Single{}, options); }), testing::HasSubstr("gpu:0 and its slice gpu:0/0 are one GPU"));
+  EXPECT_THAT(message_of([&] { Session(built("accuracy"), Towers{.devices = {cpu(0), cpu(0)}}); }), testing::HasSubstr("device cpu:0 is named twice"));
+}
+
 TEST(Session, draws_initial_values_where_a_run_needs_them_and_not_to_plan) {
   constexpr std::int64_t kBytes = std::int64_t{1} << 28;
   auto most = [] {
