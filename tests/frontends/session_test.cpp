@@ -155,7 +155,7 @@ TEST(Session, keeps_each_variable_once_for_all_its_programs) {
   Session session(graph, Mirrored{.devices = parse_devices("cpu:0,sim:0"), .towers = 2});
   std::map<std::pair<std::string, int>, const std::byte*> places;
   auto check = [&] {
-    const Program& p = session.last_program();
+    const Program& p = *session.last_program();
     for (const StateBuffer& s : p.bound().state) {
       auto [at, fresh] = places.try_emplace({p.plan().nodes[static_cast<std::size_t>(s.node)].name, s.device}, p.address(s.buffer));
       EXPECT_EQ(at->second, p.address(s.buffer)) << at->first.first;
