@@ -67,9 +67,7 @@ std::string devices_of_nodes(const PlacedGraph& plan) {
   for (const PlanNode& n : plan.nodes)
     if (!n.inserted && n.op != kInput)
       for (int d : all_devices(plan, n)) found.insert(d);
-  std::vector<DeviceId> out;
-  for (int d : found) out.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id);
-  return to_string(out);
+  return to_string(plan.cluster.ids({found.begin(), found.end()}));
 }
 
 }  // namespace

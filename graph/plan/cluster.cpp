@@ -34,9 +34,19 @@ int Cluster::find(const DeviceId& id) const {
 
 int Cluster::at(const DeviceId& id) const {
   if (int d = find(id); d >= 0) return d;
-  std::vector<DeviceId> known;
-  for (const ClusterDevice& d : devices) known.push_back(d.id);
-  throw UserError(fmt::format("device {} is not among the devices of this plan: {}; name it with --devices where the graph is placed: a plan keeps those that it has", to_string(id), to_string(known)));
+  throw UserError(fmt::format("device {} is not among the devices of this plan: {}; name it with --devices where the graph is placed: a plan keeps those that it has", to_string(id), to_string(ids())));
+}
+
+std::vector<DeviceId> Cluster::ids(const std::vector<int>& numbers) const {
+  std::vector<DeviceId> out;
+  for (int d : numbers) out.push_back(devices[static_cast<std::size_t>(d)].id);
+  return out;
+}
+
+std::vector<DeviceId> Cluster::ids() const {
+  std::vector<DeviceId> out;
+  for (const ClusterDevice& d : devices) out.push_back(d.id);
+  return out;
 }
 
 int Cluster::host() const {

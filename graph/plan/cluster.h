@@ -72,6 +72,9 @@ struct Cluster {
   /// UserError with the known ones for another device.
   int at(const DeviceId& id) const;
   int find(const DeviceId& id) const;
+  /// The names of these devices, in their order; of all.
+  std::vector<DeviceId> ids(const std::vector<int>& numbers) const;
+  std::vector<DeviceId> ids() const;
   /// Where feeds and results live: the first cpu device of the first host.
   int host() const;
   bool linked(const std::string& a, const std::string& b) const;

@@ -110,10 +110,6 @@ class TableChecker : public Objections {
 
 }  // namespace
 
-std::vector<std::string> check_tables(const PlacedGraph& plan) {
-  TableChecker checker(plan);
-  checker.run();
-  return checker.found();
-}
+std::vector<std::string> check_tables(const PlacedGraph& plan) { return found_by<TableChecker>(plan); }
 
 }  // namespace belfry
