@@ -1,6 +1,5 @@
 #include <belfry/graph/device_id.h>
 
-#include <algorithm>
 #include <charconv>
 
 #include <fmt/format.h>
@@ -80,14 +79,20 @@ std::vector<DeviceId> parse_devices(std::string_view text) {
     if (comma == rest.npos) break;
     rest.remove_prefix(comma + 1);
   }
-  auto sorted = out;
-  std::sort(sorted.begin(), sorted.end());
-  if (auto twin = std::adjacent_find(sorted.begin(), sorted.end()); twin != sorted.end())
-    throw UserError(fmt::format("device {} is named twice in '{}'", to_string(*twin), text));
-  auto whole_and_slice = [](const DeviceId& a, const DeviceId& b) { return a.slice < 0 && b.slice >= 0 && b.whole() == a; };  // neighbours where sorted
-  if (auto both = std::adjacent_find(sorted.begin(), sorted.end(), whole_and_slice); both != sorted.end())
-    throw UserError(fmt::format("'{}' names {} and its slice {}, which are one GPU; name its slices alone, or the whole", text, to_string(both[0]), to_string(both[1])));
+  std::set<DeviceId> there;
+  for (const DeviceId& id : out) {
+    if (const std::string why = clash(there, id); !why.empty()) throw UserError(fmt::format("'{}': {}", text, why));
+    there.insert(id);
+  }
   return out;
+}
+
+std::string clash(const std::set<DeviceId>& there, const DeviceId& id) {
+  const auto next = there.lower_bound(id);  // a whole GPU stands right before its slices
+  if (next != there.end() && *next == id) return fmt::format("device {} is named twice", to_string(id));
+  const bool of_whole = id.slice < 0 && next != there.end() && next->whole() == id;
+  if (!of_whole && (id.slice < 0 || !there.contains(id.whole()))) return {};
+  return fmt::format("{} and its slice {} are one GPU: name its slices alone, or the whole", to_string(id.whole()), to_string(of_whole ? *next : id));
 }
 
 std::string to_string(const std::vector<DeviceId>& ids) {

@@ -223,6 +223,11 @@ static const Graph& checked_graph(const Value& v) {
 }
 
 const TensorType& Value::type() const { return checked_graph(*this).type(id); }
+std::vector<Value> Value::outputs() const {
+  std::vector<Value> out;
+  for (std::size_t k = 0; k < checked_graph(*this).node(id.node).types.size(); ++k) out.push_back(output(static_cast<int>(k)));
+  return out;
+}
 std::string Value::name() const { return checked_graph(*this).name_of(id); }
 
 // ---------------------------------------------------------------- inference

@@ -75,6 +75,16 @@ std::vector<Value> widened(const OpDef& op, std::vector<Value> values) {
   return values;
 }
 
+std::vector<Value> built_by(const std::function<std::vector<Value>(GradientContext&)>& rule, Graph& graph, const Node& n, const std::vector<Value>& inputs) {
+  graph.cursor.scope = n.name;
+  GradientContext context(graph, n.attributes, widened(*n.op, inputs));
+  std::vector<Value> out = rule(context);
+  for (std::size_t k = 0; k < out.size(); ++k)
+    if (out[k]) out[k] = in_dtype(out[k], n.types[k].dtype);
+  graph.cursor.scope = {};
+  return out;
+}
+
 Value in_dtype(Value v, DType dtype) { return v.dtype() == dtype ? v : v.graph->add(kCast, {v}, {{"dtype", dtype}}); }
 
 Split split_of(const OpDef& op, const SplitContext& c) {

@@ -1,6 +1,9 @@
 // Ops on f16 and bf16: which of their inputs and outputs are halves, and a reference that takes them.
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include <belfry/graph/contexts.h>
 
 namespace belfry {
@@ -13,6 +16,8 @@ std::vector<TensorType> inferred_types(InferContext& context);
 Split split_of(const OpDef& op, const SplitContext& context);
 /// What an op builds (a gradient, another form) it builds in f32: its values widened, unless it only stores.
 std::vector<Value> widened(const OpDef& op, std::vector<Value> values);
+/// Another form of a node, which one of its op's rules builds in f32, in the node's dtypes and scope.
+std::vector<Value> built_by(const std::function<std::vector<Value>(GradientContext&)>& rule, Graph& graph, const Node& node, const std::vector<Value>& inputs);
 /// The value, cast where its dtype is another.
 Value in_dtype(Value value, DType dtype);
 /// Of halves it computes as of f32, and rounds each output once.

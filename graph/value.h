@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <belfry/graph/shape.h>
 
@@ -31,6 +32,8 @@ struct Value {
   std::string name() const;
   /// Output k of the same node.
   Value output(int k) const { return {graph, {id.node, k}}; }
+  /// All outputs of the same node.
+  std::vector<Value> outputs() const;
   explicit operator bool() const { return graph != nullptr; }
 };
 

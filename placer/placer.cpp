@@ -65,8 +65,9 @@ void add_unlike(const PlacedGraph& plan, FixedNodes& out) {
 
 }  // namespace
 
-Placer::Placer(TowerGraph towers, const Cluster& cluster, const PlaceOptions& options) 
+Placer::Placer(TowerGraph towers, const Cluster& cluster, const PlaceOptions& options)
     : options_(options), gpus_(has_gpus(cluster)), values_(towers.values.size()), names_(towers), read_by_(readers_of(towers)), kernels_(values_) {
+  cluster.check();
   static_cast<TowerGraph&>(plan_) = std::move(towers);
   plan_.cluster = cluster;
   apart_.emplace(plan_.cluster);

@@ -19,12 +19,6 @@ bool covers(const PlacementRule& rule, const std::string& name, bool in_tower, i
   return (tower == -2 || (in_tower && (tower == -1 || towers == 1))) && glob_matches(rest, name);
 }
 
-std::string list_of(const Cluster& cluster) {
-  std::vector<DeviceId> known;
-  for (const ClusterDevice& d : cluster.devices) known.push_back(d.id);
-  return to_string(known);
-}
-
 bool has_kernel(const TowerGraph& tg, const PlanNode& n, const DeviceId& device, const PlaceOptions& options) {
   if (device.kind != "gpu" || !options.kernels || (!n.def && n.op != kFused) || n.scope == Scope::state || n.op == kInput) return true;
   const Share share = tg.share(n.scope == Scope::tower ? 0 : -1);
@@ -61,7 +55,7 @@ Requests requests_of(const TowerGraph& tg, const Cluster& cluster, const PlaceOp
     if (why.empty() || decided) return false;
     if (!options.soft)
       throw UserError(fmt::format("[{}] '{}' is requested on {}, which is not among the devices of this plan: {}; request one of these, name it with --devices, or give --soft-placement: then the "
-                                  "strategy places what cannot have its request", node.op->name, r.match, to_string(device), list_of(cluster)));
+                                  "strategy places what cannot have its request", node.op->name, r.match, to_string(device), to_string(cluster.ids())));
     out.unmet.emplace(r.match, fmt::format("requested on {}, which {}", to_string(device), why));
     return dropped[id] = true;
   });
@@ -102,7 +96,7 @@ void check_devices(const TowerGraph& tg, const std::vector<PlacementRule>& rules
         if (n.op == kInput || n.op == kFetch || n.inserted || (tower != -2 && !in_tower) || tower >= tg.present() || !glob_matches(rest, n.name)) continue;
         if (std::any_of(rules.begin(), rules.begin() + static_cast<std::ptrdiff_t>(i), [&](const PlacementRule& before) { return covers(before, n.name, in_tower, tg.towers); })) continue;
         throw UserError(fmt::format("[{}] '{}' goes to {} by the rule \"{}\" ({}), which is not among the devices of this plan: {}; name it with --devices where the graph is placed (a plan keeps those that it has), or change the rule", n.op, n.name,
-                                    to_string(device), rules[i].match, rules[i].reason, list_of(cluster)));
+                                    to_string(device), rules[i].match, rules[i].reason, to_string(cluster.ids())));
       }
     }
 }

@@ -46,11 +46,7 @@ void check_buckets(const PlacedGraph& plan, const std::vector<PlacementRule>& ru
       if (glob_matches(r.match, n.name)) return r.match;
     return n.name;
   };
-  auto list = [&](const PlanNode& n) {
-    std::vector<DeviceId> ids;
-    for (int d : n.holders) ids.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id);
-    return to_string(ids);
-  };
+  auto list = [&](const PlanNode& n) { return to_string(plan.cluster.ids(n.holders)); };
   for (const PlanNode& n : plan.nodes) {
     if (!n.bucket || !is_op(n, kAggregate)) continue;
     const PlanNode& other = *first.try_emplace(n.bucket, &n).first->second;

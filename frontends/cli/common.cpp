@@ -123,11 +123,9 @@ void say_elsewhere(const Cluster& cluster, const PlacementArguments& a) {
 /// Devices that a cluster's file lacks: naming them again would not help.
 void refuse_absent(const std::vector<DeviceId>& devices, const SessionOptions& options, const PlacementArguments& a) {
   if (!options.cluster) return;
-  std::vector<DeviceId> known;
-  for (const ClusterDevice& d : options.cluster->devices) known.push_back(d.id);
   for (const DeviceId& d : devices)
     if (options.cluster->find(d) < 0)
-      throw UserError(fmt::format("{}: the cluster has no device {}; it has {}: name some of these, or leave --cluster out", a.cluster_file, to_string(d), to_string(known)));
+      throw UserError(fmt::format("{}: the cluster has no device {}; it has {}: name some of these, or leave --cluster out", a.cluster_file, to_string(d), to_string(options.cluster->ids())));
 }
 
 /// What the command line gives goes before what the file says.

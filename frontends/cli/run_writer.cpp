@@ -67,9 +67,7 @@ std::string devices_of_nodes(const PlacedGraph& plan) {
   for (const PlanNode& n : plan.nodes)
     if (!n.inserted && n.op != kInput)
       for (int d : all_devices(plan, n)) found.insert(d);
-  std::vector<DeviceId> out;
-  for (int d : found) out.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id);
-  return to_string(out);
+  return to_string(plan.cluster.ids({found.begin(), found.end()}));
 }
 
 }  // namespace
@@ -220,7 +218,7 @@ void write_results(Session& session, const DataSet& data, const std::string& out
   Batches batches(data, std::min(batch, data.rows()));
   const NamedTensors rows = batches.next();
   for (int k = 0; k < 10; ++k) session.step(rows, fetches);
-  write_file((dir / "trace.json").string(), chrome_trace(session.last_program().bound(), session.trace(), session.gpu_readings()));
+  write_file((dir / "trace.json").string(), chrome_trace(session.last_program()->bound(), session.trace(), session.gpu_readings()));
   session.load_state(trained);
   say(fmt::format("wrote {0}/plan.json, {0}/state.safetensors, {0}/trace.json; belfry predict {0} --feed FILES serves it\n", out));
 }

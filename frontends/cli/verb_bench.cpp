@@ -78,7 +78,7 @@ void run_bench(BenchArguments& o, const std::shared_ptr<const Library>& library)
   if (o.calibrate && !o.devices.empty()) {
     for (Case& c : cases) {
       timed_step(c.session, c.feeds, {}, o.mode());
-      engines->engines.merge(time_engines(c.session.last_program()));
+      engines->engines.merge(time_engines(*c.session.last_program()));
     }
     if (!engines->engines.empty()) cases = cases_of(o, library, host.cores, engines);  // what is measured runs on the engines that the table names
   }

@@ -77,8 +77,7 @@ void say_against_requests(const PlacedGraph& plan) {
   std::vector<std::string> moved;
   for (const PlanNode& n : plan.nodes) {
     if (n.inserted) continue;
-    std::vector<DeviceId> are;
-    for (int d : all_devices(plan, n)) are.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id);
+    const std::vector<DeviceId> are = plan.cluster.ids(all_devices(plan, n));
     auto look = [&](NodeId id) {
       const Node& user = plan.graph->node(id);
       if (user.device && are != std::vector{*user.device}) moved.push_back(fmt::format("'{}' is on {}, not on {}", user.name, to_string(are), to_string(*user.device)));

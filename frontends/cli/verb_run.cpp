@@ -58,7 +58,7 @@ void run(const RunArguments& o, const std::shared_ptr<const Library>& library) {
     say_initial(session, source, o.state);
     last = session.run(feeds, o.fetches);
     if (!o.trace.empty() && !session.training_graph().updates.empty()) say("the trace is of an evaluation, without updates; --steps 1 traces the step that show --timeline and forecast stand beside\n");
-    say_slow(session.last_program().plan());
+    say_slow(session.last_program()->plan());
   } else {
     std::optional<std::int64_t> batch;
     if (std::int64_t said = batch_of(o.batch, source, o.placement)) batch = said;
@@ -67,13 +67,13 @@ void run(const RunArguments& o, const std::shared_ptr<const Library>& library) {
     if (!updates && !o.no_update) say("nothing is trained: the graph minimises no loss, and its steps run without updates\n");
     for (std::int64_t k = 0; k < o.steps; ++k) {
       last = !updates ? session.run(steps(k), o.fetches) : session.step(steps(k), o.fetches);
-      if (!k) say_slow(session.last_program().plan());
+      if (!k) say_slow(session.last_program()->plan());
     }
   }
   print_results(last.all(), o);
   if (!o.out.empty()) save_tensors(o.out, last.all());
   if (!o.save_state.empty()) save_tensors(o.save_state, session.state());
-  if (!o.trace.empty()) write_file(o.trace, chrome_trace(session.last_program().bound(), session.trace(), session.gpu_readings()));
+  if (!o.trace.empty()) write_file(o.trace, chrome_trace(session.last_program()->bound(), session.trace(), session.gpu_readings()));
 }
 
 }  // namespace

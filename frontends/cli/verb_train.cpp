@@ -24,7 +24,8 @@ namespace belfry {
 namespace {
 
 void say_memory(Session& session) {
-  const Program& program = session.last_program();
+  const std::shared_ptr<const Program> kept = session.last_program();
+  const Program& program = *kept;
   for (std::size_t s = 0; s < program.bound().spaces.size(); ++s)
     say(fmt::format("memory of {}: planned {} bytes, allocated {} bytes\n", program.bound().spaces[s], program.bound().arena_bytes[s], program.allocated(static_cast<int>(s))));
 }

@@ -10,35 +10,10 @@
 #include <xxhash.h>
 
 #include <belfry/frontends/data/pictures.h>
+#include <belfry/frontends/files/utf8.h>
 
 namespace belfry {
 namespace {
-
-/// Whether it can stand in a file of JSON.
-bool is_utf8(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const std::size_t more = lead < 0x80 ? 0 : lead < 0xc2 ? 4 : lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : lead < 0xf5 ? 3 : 4;
-    if (more == 4 || more >= text.size() - i) return false;
-    char32_t code = lead & (0x7fu >> more);
-    for (std::size_t k = 1; k <= more; ++k) {
-      const auto next = static_cast<unsigned char>(text[i + k]);
-      if ((next & 0xc0) != 0x80) return false;
-      code = code << 6 | (next & 0x3fu);
-    }
-    if ((more == 2 && (code < 0x800 || (code >= 0xd800 && code < 0xe000))) || (more == 3 && (code < 0x10000 || code > 0x10ffff))) return false;
-    i += more + 1;
-  }
-  return true;
-}
-
-/// Of names that are no UTF-8 the bytes.
-std::string shown(const std::filesystem::path& path) {
-  if (is_utf8(path.string())) return path.string();
-  std::string out;
-  for (char c : path.string()) out += static_cast<unsigned char>(c) < 0x80 ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-  return out;
-}
 
 std::vector<std::filesystem::path> sorted_entries(const std::filesystem::path& dir, bool folders) {
   std::vector<std::filesystem::path> out;
@@ -47,7 +22,7 @@ std::vector<std::filesystem::path> sorted_entries(const std::filesystem::path& d
     if (e.path().filename().string().starts_with('.')) continue;
     std::error_code unread;
     const std::filesystem::file_type kind = e.status(unread).type();
-    if (kind == std::filesystem::file_type::none) throw UserError(fmt::format("{}: cannot be looked at: {}; remove it, or move it elsewhere", shown(e.path()), unread.message()));
+    if (kind == std::filesystem::file_type::none) throw UserError(fmt::format("{}: cannot be looked at: {}; remove it, or move it elsewhere", printable(e.path().string()), unread.message()));
     if (folders ? kind == std::filesystem::file_type::directory : is_picture(e.path())) out.push_back(e.path());
   }
   if (error) throw UserError(fmt::format("{}: cannot be listed: {}", dir.string(), error.message()));
@@ -104,7 +79,7 @@ ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& sh
   for (const std::filesystem::path& folder : sorted_entries(root, true)) {
     const std::vector<std::filesystem::path> mine = sorted_entries(folder, false);
     const std::string name = folder.filename().string();
-    if (!is_utf8(name)) throw UserError(fmt::format("{}: the name of this class is not UTF-8, as files of runs and answers are: rename the folder", shown(folder)));
+    if (!json_quoted(name)) throw UserError(fmt::format("{}: the name of this class is not UTF-8, as files of runs and answers are: rename the folder", printable(folder.string())));
     if (classes.empty() && mine.empty()) throw UserError(fmt::format("{}: no .jpg or .png in this class", folder.string()));
     if (classes.empty()) out.classes.push_back(name);
     const auto at = std::find(out.classes.begin(), out.classes.end(), name);

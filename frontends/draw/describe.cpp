@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/frontends/draw/texts_internal.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/structural.h>
@@ -37,12 +38,6 @@ namespace {
 
 std::string device_name(const PlacedGraph& plan, int d) { return to_string(plan.cluster.devices[static_cast<std::size_t>(d)].id); }
 
-std::string device_list(const PlacedGraph& plan, const std::vector<int>& devices) {
-  std::vector<DeviceId> ids;
-  for (int d : devices) ids.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id);
-  return to_string(ids);
-}
-
 /// "tower 0 on cpu:0, tower 1 on cpu:1"; runs of towers where there are many.
 std::string towers_on(const PlacedGraph& plan, const PlanNode& n) {
   const std::vector<int>& v = plan.devices(n);
@@ -57,27 +52,6 @@ std::string towers_on(const PlacedGraph& plan, const PlanNode& n) {
   return out;
 }
 
-std::string kernels_of(const PlanNode& n) {
-  std::set<std::string> out;
-  for (const auto* variants : {&n.by_class, &n.by_group})
-    for (const Variant& v : *variants)
-      if (!v.kernel.empty()) out.insert(v.kernel);
-  return fmt::format("{}", fmt::join(out, "|"));
-}
-
-/// Names of the streams on which tower nodes run, per vector of devices.
-std::vector<std::string> streams_by_vector(const PlacedGraph& plan) {
-  std::vector<std::string> out;
-  for (const std::vector<int>& devices : plan.vectors) {
-    std::set<std::string> names;
-    for (const PlanStream& s : plan.streams)
-      for (const StreamEntry& e : s.entries)
-        if (devices[static_cast<std::size_t>(e.tower)] == s.device) names.insert(s.name);
-    out.push_back(fmt::format("{}", fmt::join(names, "|")));
-  }
-  return out;
-}
-
 /// Where and when a node runs: nothing for a variable, which only lies there.
 std::string schedule_of(const std::vector<std::string>& streams, const PlanNode& n) {
   if (n.scope == Scope::state) return "";
@@ -87,7 +61,7 @@ std::string schedule_of(const std::vector<std::string>& streams, const PlanNode&
     phases.erase(-1);
     stream = fmt::format("{}, phase {}", streams[static_cast<std::size_t>(n.vector)], fmt::join(phases, "|"));
   }
-  return fmt::format("; stream {}; order {}.{}; kernel {}", stream, n.epoch, n.order, kernels_of(n));
+  return fmt::format("; stream {}; order {}.{}; kernel {}", stream, n.epoch, n.order, picture::kernels_of(n, "|"));
 }
 
 /// What a node carries in a step, and how much of it between memory spaces.
@@ -106,7 +80,7 @@ std::string line_of(const Instances& instances, const std::vector<std::string>& 
   const PlacedGraph& plan = instances.plan();
   std::string inputs;
   for (ValueIndex v : n.inputs) inputs += (inputs.empty() ? "" : ", ") + (v < 0 ? std::string("-") : plan.value(v).name);
-  std::string where = n.scope == Scope::tower ? towers_on(plan, n) : device_list(plan, n.holders);
+  std::string where = n.scope == Scope::tower ? towers_on(plan, n) : to_string(plan.cluster.ids(n.holders));
   std::string what = n.op;
   if (n.ranged) where += " in ranges";
   if (n.sum != SumWay::direct) where += n.sum == SumWay::ring ? " round a ring" : " by link groups";
@@ -122,7 +96,7 @@ std::string line_of(const Instances& instances, const std::vector<std::string>& 
 
 std::string describe_nodes(const PlacedGraph& plan) {
   Instances instances(plan);
-  std::vector<std::string> streams = streams_by_vector(plan);
+  std::vector<std::string> streams = picture::streams_by_vector(plan, "|");
   std::map<std::pair<int, int>, std::vector<const PlanNode*>> bands;
   for (const PlanNode& n : plan.nodes) bands[{n.scope == Scope::state ? -2 : n.epoch, n.scope == Scope::tower ? 0 : 1}].push_back(&n);
   std::string out;
@@ -151,7 +125,7 @@ std::string describe_streams(const PlacedGraph& plan) {
   std::string out;
   for (const auto& [kind, devices] : lines) {
     auto [name, phases, slots] = kind;
-    out += fmt::format("stream {} of {}: {} phase{}, {} in flight\n", name, device_list(plan, devices), phases, phases == 1 ? "" : "s", slots);
+    out += fmt::format("stream {} of {}: {} phase{}, {} in flight\n", name, to_string(plan.cluster.ids(devices)), phases, phases == 1 ? "" : "s", slots);
   }
   return out + fmt::format("host threads: {}\n", threads);
 }
@@ -180,7 +154,7 @@ std::string describe_memory(const PlacedGraph& plan) {
     lines.back().second.push_back(static_cast<int>(d));
   }
   std::string out = "memory\n";
-  for (const auto& [line, devices] : lines) out += fmt::format("  {}: {}{}\n", device_list(plan, devices), devices.size() > 1 ? "each " : "", line);
+  for (const auto& [line, devices] : lines) out += fmt::format("  {}: {}{}\n", to_string(plan.cluster.ids(devices)), devices.size() > 1 ? "each " : "", line);
   return out;
 }
 
@@ -216,7 +190,7 @@ std::string describe(const PlacedGraph& plan, const DescribeOptions& options) {
   std::vector<int> all;
   for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) all.push_back(static_cast<int>(d));
   std::string out = fmt::format("{}: strategy {}, {} tower{}, {}, combine {}, {} thread{} a tower, devices {}\n", plan.graph->name, plan.placement.strategy, plan.towers, plan.towers == 1 ? "" : "s",
-                                describe_batch(plan), to_string(plan.combine), plan.threads, plan.threads == 1 ? "" : "s", device_list(plan, all));
+                                describe_batch(plan), to_string(plan.combine), plan.threads, plan.threads == 1 ? "" : "s", to_string(plan.cluster.ids(all)));
   if (plan.graph->precision != f32) out += fmt::format("products and what follows them in {}\n", name_of(plan.graph->precision));
   if (plan.combine == Combine::tower_sum) out += fmt::format("effective learning rate x {}\n", plan.towers);
   if (plan.placement.collectives == Collectives::fastest) out += "collectives fastest: what NCCL sums over GPUs has an order of its own, and promises no bits\n";

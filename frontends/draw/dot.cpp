@@ -27,12 +27,6 @@ std::string node_line(std::size_t id, const std::string& name, const std::string
   return fmt::format("{}n{} [label={}{}]\n", indent, id, quoted(name == op ? name : name + "\n" + op), op == kVariable ? ", shape=cylinder" : "");
 }
 
-std::string places(const PlacedGraph& plan, const PlanNode& n) {
-  std::vector<DeviceId> ids;
-  for (int d : all_devices(plan, n)) ids.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id);
-  return to_string(ids);
-}
-
 }  // namespace
 
 std::string draw_dot(const Graph& graph) {
@@ -46,7 +40,7 @@ std::string draw_dot(const Graph& graph) {
 
 std::string draw_dot(const PlacedGraph& plan) {
   std::map<std::string, std::vector<std::size_t>> frames;
-  for (std::size_t i = 0; i < plan.nodes.size(); ++i) frames[places(plan, plan.nodes[i])].push_back(i);
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i) frames[to_string(plan.cluster.ids(all_devices(plan, plan.nodes[i])))].push_back(i);
   std::string out = opening(plan.graph->name);
   int frame = 0;
   for (const auto& [where, nodes] : frames) {

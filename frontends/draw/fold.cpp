@@ -262,10 +262,8 @@ class PlanFolder {
     if (plan_.cluster.space(a) == plan_.cluster.space(b)) return link_name(plan_, a, b);
     auto side = [&](int lane, int device) {
       const Column& c = d_.columns[static_cast<std::size_t>(d_.lanes[static_cast<std::size_t>(lane)].column)];
-      std::vector<DeviceId> ids;
-      for (int k : c.devices) ids.push_back(plan_.cluster.devices[static_cast<std::size_t>(k)].id);
-      const std::string names = to_string(ids);
-      return ids.size() > 1 && names.size() <= 14 ? names : plan_.cluster.space(device) + (ids.size() > 1 ? " …" : "");
+      const std::string names = to_string(plan_.cluster.ids(c.devices));
+      return c.devices.size() > 1 && names.size() <= 14 ? names : plan_.cluster.space(device) + (c.devices.size() > 1 ? " …" : "");
     };
     return side(from, a) + " → " + side(to, b);
   }

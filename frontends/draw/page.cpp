@@ -8,6 +8,7 @@
 
 #include <belfry/frontends/draw/plan_boxes_internal.h>
 #include <belfry/frontends/draw/svg_internal.h>
+#include <belfry/frontends/draw/texts_internal.h>
 #include <belfry/graph/structural.h>
 
 #include "page_files.h"
@@ -71,21 +72,8 @@ class Nodes {
   std::string last_, out_;
 };
 
-std::string device_names(const PlacedGraph& plan, const PlanNode& n) {
-  std::vector<DeviceId> ids;
-  for (int d : all_devices(plan, n)) ids.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id);
-  return to_string(ids);
-}
-
 std::string plan_nodes(const PlacedGraph& plan, const PictureOptions& options) {
-  std::vector<std::string> streams;  // per vector
-  for (const std::vector<int>& devices : plan.vectors) {
-    std::set<std::string> names;
-    for (const PlanStream& s : plan.streams)
-      for (const StreamEntry& e : s.entries)
-        if (devices[static_cast<std::size_t>(e.tower)] == s.device) names.insert(s.name);
-    streams.push_back(fmt::format("{}", fmt::join(names, ", ")));
-  }
+  const std::vector<std::string> streams = streams_by_vector(plan, ", ");
   std::map<int, std::pair<double, bool>> times;  // of a node's longest launch
   if (options.forecast) {
     for (const ForecastLaunch& l : options.forecast->launches) times[l.node].first = std::max(times[l.node].first, l.end - l.begin);
@@ -95,12 +83,8 @@ std::string plan_nodes(const PlacedGraph& plan, const PictureOptions& options) {
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const PlanNode& n = plan.nodes[i];
     const std::string stream = n.scope == Scope::tower ? streams[static_cast<std::size_t>(n.vector)] : n.scope == Scope::state ? "" : "main";
-    Nodes::Facts f{n.name, n.op, "", device_names(plan, n), n.reason, stream, "", "", fill_of(plan, n), n.epoch, n.order, 0, 0, false, {}};
-    std::set<std::string> kernels;
-    for (const auto* variants : {&n.by_class, &n.by_group})
-      for (const Variant& v : *variants)
-        if (!v.kernel.empty()) kernels.insert(v.kernel);
-    f.kernel = fmt::format("{}", fmt::join(kernels, ", "));
+    Nodes::Facts f{n.name, n.op, "", to_string(plan.cluster.ids(all_devices(plan, n))), n.reason, stream, "", "", fill_of(plan, n), n.epoch, n.order, 0, 0, false, {}};
+    f.kernel = kernels_of(n, ", ");
     if (n.op == kFused) f.op += " " + n.attributes.text("kind");
     if (n.inserted) f.cause = plan.graph->node(n.user).name;
     f.type = to_string(plan.value(n.outputs[0]).type);

@@ -16,17 +16,11 @@ namespace {
 
 std::string name_of_device(const PlacedGraph& plan, int d) { return d < 0 ? "nowhere" : to_string(plan.cluster.devices[static_cast<std::size_t>(d)].id); }
 
-std::string names_of_devices(const PlacedGraph& plan, const std::vector<int>& devices) {
-  std::vector<DeviceId> ids;
-  for (int d : devices) ids.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id);
-  return to_string(ids);
-}
-
 }  // namespace
 
 std::string moved_from(const PlacedGraph& plan, const PlanNode& node, const PlacedGraph& before, const PlanNode& old) {
   if (node.scope != Scope::tower || old.scope != Scope::tower) {
-    const std::string was = names_of_devices(before, all_devices(before, old)), is = names_of_devices(plan, all_devices(plan, node));
+    const std::string was = to_string(before.cluster.ids(all_devices(before, old))), is = to_string(plan.cluster.ids(all_devices(plan, node)));
     return was == is ? "" : was + " → " + is;
   }
   std::string out;
@@ -88,20 +82,36 @@ std::vector<std::string> layers_of(const Graph& graph) {
   return out;
 }
 
+std::string kernels_of(const PlanNode& n, std::string_view between) {
+  std::set<std::string> out;
+  for (const auto* variants : {&n.by_class, &n.by_group})
+    for (const Variant& v : *variants)
+      if (!v.kernel.empty()) out.insert(v.kernel);
+  return fmt::format("{}", fmt::join(out, between));
+}
+
+std::vector<std::string> streams_by_vector(const PlacedGraph& plan, std::string_view between) {
+  std::vector<std::string> out;
+  for (const std::vector<int>& devices : plan.vectors) {
+    std::set<std::string> names;
+    for (const PlanStream& s : plan.streams)
+      for (const StreamEntry& e : s.entries)
+        if (devices[static_cast<std::size_t>(e.tower)] == s.device) names.insert(s.name);
+    out.push_back(fmt::format("{}", fmt::join(names, between)));
+  }
+  return out;
+}
+
 std::string note_of(const PlacedGraph& plan, const PlanNode& n) {
   std::string out = n.name + "\n" + n.op;
   if (n.op == kAggregate || n.op == kPreAggregate || n.op == kFetch) out += " " + n.attributes.text("how");
   if (n.op == kFused) out += " " + n.attributes.text("kind");
-  std::set<std::string> kernels;
-  for (const auto* variants : {&n.by_class, &n.by_group})
-    for (const Variant& v : *variants)
-      if (!v.kernel.empty()) kernels.insert(v.kernel);
-  if (!kernels.empty()) out += fmt::format(", kernel {}", fmt::join(kernels, ", "));
+  if (const std::string kernels = kernels_of(n, ", "); !kernels.empty()) out += ", kernel " + kernels;
   for (ValueIndex v : n.outputs)
     if (plan.value(v).read || v == n.outputs[0])
       out += fmt::format("\n{} {}, {}{}", to_string(plan.value(v).type), belfry::to_string(plan.value(v).state),
                          human_bytes(local_type(plan.value(v), plan.share(n.scope == Scope::tower ? 0 : -1)).bytes()), n.scope == Scope::tower ? " a tower" : "");
-  out += fmt::format("\non {}: {}", names_of_devices(plan, all_devices(plan, n)), n.reason);
+  out += fmt::format("\non {}: {}", to_string(plan.cluster.ids(all_devices(plan, n))), n.reason);
   if (n.inserted) out += "\ninserted for " + plan.graph->node(n.user).name;
   return out;
 }
@@ -134,8 +144,7 @@ void describe_heads(const PlacedGraph& plan, const PictureOptions& options, Diag
   if (f)
     for (const DeviceForecast& of : f->devices) busy[of.device] = f->seconds > 0 ? of.busy / f->seconds : 0;
   for (Column& c : d.columns) {
-    std::vector<DeviceId> ids;
-    for (int k : c.devices) ids.push_back(plan.cluster.devices[static_cast<std::size_t>(k)].id);
+    const std::vector<DeviceId> ids = plan.cluster.ids(c.devices);
     c.name = to_string(ids);
     if (ids.size() > 1) c.name = fmt::format("{}  ×{}", c.name.size() <= 24 ? c.name : to_string(ids[0]) + " …", ids.size());
     std::int64_t planned = 0;

@@ -133,10 +133,8 @@ Cluster take_cluster(JsonObject& o) {
     }
     line.done();
     for (const DeviceId& id : named) {
-      if (!known.insert(id).second) d.fail(ids, fmt::format("device {} is named twice", to_string(id)));
-      const auto next = known.upper_bound(id);
-      if (id.slice >= 0 ? known.contains(id.whole()) : next != known.end() && next->whole() == id)
-        d.fail(ids, fmt::format("{} and a slice of it are one GPU; name its slices alone, or the whole", to_string(id.whole())));
+      if (const std::string why = clash(known, id); !why.empty()) d.fail(ids, why);
+      known.insert(id);
       if (static_cast<std::int64_t>(known.size()) > kMostDevices) d.fail(ids, fmt::format("there are more than {} devices", kMostDevices));
       device.id = id;
       device.space = space ? d.text(*space) : to_string(id);

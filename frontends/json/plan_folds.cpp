@@ -28,12 +28,6 @@ bool parse_range(std::string_view text, int& first, int& last) {
   return number(last) && text.empty() && last >= first;
 }
 
-std::vector<DeviceId> ids_of(const std::vector<int>& devices, const Cluster& cluster) {
-  std::vector<DeviceId> out;
-  for (int d : devices) out.push_back(cluster.devices[static_cast<std::size_t>(d)].id);
-  return out;
-}
-
 std::vector<int> devices_in(const JsonDocument& d, const JsonValue& v, const Cluster& cluster) {
   const std::string& text = d.text(v);
   return placed(d, v, [&] {
@@ -67,7 +61,7 @@ std::string json_of_vector(const std::vector<int>& devices, const Cluster& clust
       group.push_back(devices[at]);
       at += run;
     }
-    line.add(range_text(static_cast<int>(t), static_cast<int>(at) - 1), json_text(to_string(ids_of(group, cluster))));
+    line.add(range_text(static_cast<int>(t), static_cast<int>(at) - 1), json_text(to_string(cluster.ids(group))));
     t = at;
   }
   return line.text();
@@ -94,7 +88,7 @@ std::vector<int> vector_of(const JsonDocument& d, const JsonValue& v, const Clus
   return out;
 }
 
-std::string json_of_devices(const std::vector<int>& devices, const Cluster& cluster) { return json_text(to_string(ids_of(devices, cluster))); }
+std::string json_of_devices(const std::vector<int>& devices, const Cluster& cluster) { return json_text(to_string(cluster.ids(devices))); }
 std::vector<int> devices_of(const JsonDocument& d, const JsonValue& v, const Cluster& cluster) { return devices_in(d, v, cluster); }
 
 std::string json_of_numbers(const std::vector<int>& numbers) {

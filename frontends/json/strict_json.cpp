@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <belfry/frontends/files/utf8.h>
 #include <belfry/graph/graph.h>
 
 namespace belfry {
@@ -263,11 +264,8 @@ void JsonObject::done() const {
 }
 
 std::string json_text(std::string_view text) {
-  try {
-    return nlohmann::json(text).dump();
-  } catch (const nlohmann::json::exception&) {
-    throw UserError(fmt::format("the text \"{}\" is not UTF-8: it cannot stand in a file", excerpt(text)));
-  }
+  if (auto out = json_quoted(text)) return *std::move(out);
+  throw UserError(fmt::format("the text \"{}\" is not UTF-8: it cannot stand in a file", excerpt(printable(text))));
 }
 std::string json_real(double value) { return shortest(value); }
 std::string json_real(float value) { return shortest(value); }

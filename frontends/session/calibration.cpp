@@ -141,7 +141,7 @@ void measure_round(Session& session, const std::map<std::string, HostTensor>& fe
   timed_step(session, feeds, {}, mode);  // other sessions have taken the caches
   auto trace = [&] {
     const double took = traced_step(session, feeds, {}, mode);
-    if (round >= 0) calibration->add_trace(session.last_program().bound(), session.trace(), took);
+    if (round >= 0) calibration->add_trace(session.last_program()->bound(), session.trace(), took);
   };
   const bool first = round % 2;
   if (calibration && first) trace();

@@ -80,8 +80,8 @@ void TrainingLoops::check_averages() const {
   }
 }
 
-const PlacedGraph& TrainingLoops::worker_plan(std::int64_t rows) { return workers_[0]->plan(rows, Mode::run, fetches_); }
-const PlacedGraph& TrainingLoops::server_plan() { return server_->plan(1, Mode::step, server_fetches_); }
+PlacedGraph TrainingLoops::worker_plan(std::int64_t rows) { return workers_[0]->plan(rows, Mode::run, fetches_); }
+PlacedGraph TrainingLoops::server_plan() { return server_->plan(1, Mode::step, server_fetches_); }
 
 /// Each plan fits by itself, or was refused: together they must fit too, with a copy of the variables for each version in use.
 void TrainingLoops::check_room() {

@@ -51,8 +51,8 @@ class TrainingLoops {
 
   const LoopCounts& counts() const { return counts_; }
   /// Of the first worker: the others differ in its device alone.
-  const PlacedGraph& worker_plan(std::int64_t rows);
-  const PlacedGraph& server_plan();
+  PlacedGraph worker_plan(std::int64_t rows);
+  PlacedGraph server_plan();
   /// Workers, rule and bound, and what is not promised.
   std::string promise() const;
 

@@ -113,12 +113,6 @@ std::vector<std::string> once(const std::vector<std::string>& names) {
   return out;
 }
 
-std::vector<DeviceId> devices_of(const Cluster& cluster) {
-  std::vector<DeviceId> out;
-  for (const ClusterDevice& d : cluster.devices) out.push_back(d.id);
-  return out;
-}
-
 /// Host threads as another plan has them, if the streams are the same.
 void keep_threads(PlacedGraph& plan, const PlacedGraph& from) {
   bool same = std::equal(plan.streams.begin(), plan.streams.end(), from.streams.begin(), from.streams.end(), [](const PlanStream& a, const PlanStream& b) { return a.device == b.device && a.name == b.name; });
@@ -139,15 +133,16 @@ PlanMaker::PlanMaker(Graph graph, Strategy strategy, SessionOptions options)
     : source_(std::move(graph)), strategy_(std::move(strategy)), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()) {
   int cores = options_.cores ? options_.cores : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   cluster_ = options_.cluster ? *options_.cluster : local_cluster(strategy_.devices, cores, host_.memory_bytes, gpu_memory(strategy_.devices, options_.memory_fraction));
+  cluster_.check();
   if (!options_.cluster) cluster_.peers = gpu_peers(strategy_.devices);
-  if (!options_.forecast) library_ = with_gpu_kernels(library_, devices_of(cluster_));
+  if (!options_.forecast) library_ = with_gpu_kernels(library_, cluster_.ids());
   training_ = std::make_shared<const Graph>(run_passes(training_passes(), source_));
 }
 
 PlanMaker::PlanMaker(std::shared_ptr<const PlacedGraph> plan, bool as_given, SessionOptions options)
     : source_(*plan->graph), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()), cluster_(plan->cluster), decided_(std::move(plan)), as_given_(as_given),
       training_(decided_->graph) {
-  if (!options_.forecast) library_ = with_gpu_kernels(library_, devices_of(cluster_));
+  if (!options_.forecast) library_ = with_gpu_kernels(library_, cluster_.ids());
   if (!as_given_) return;
   if (auto found = verify(*decided_); !found.empty()) throw UserError(fmt::format("the plan does not hold: {}; derive it anew with belfry place", fmt::join(found, "; ")));
   if (const std::string hash = arithmetic_hash(*decided_); hash != decided_->arithmetic_hash) {  // edited by hand: checkpoints and runs go by what it computes

@@ -40,7 +40,7 @@ class PlanMaker {
   const Strategy& strategy() const { return strategy_; }
   const std::vector<Candidate>& candidates() const { return candidates_; }
   const SessionOptions& options() const { return options_; }
-  const Library& library() const { return *library_; }
+  const std::shared_ptr<const Library>& library() const { return library_; }
 
  private:
   std::shared_ptr<const Graph> graph_for(Mode mode, const std::vector<std::string>& fetches);

@@ -41,7 +41,7 @@ struct Session::Impl {
   struct Built {
     PlanKey key;
     std::shared_ptr<const PlacedGraph> plan;
-    std::unique_ptr<Program> program;  ///< null until it is run
+    std::shared_ptr<Program> program;  ///< null until it is run
     std::unique_ptr<Runner> runner;
     std::int64_t version = -1;  ///< of the state that it holds
     std::int64_t bytes = 0;     ///< that it takes, and shares of the state
@@ -51,7 +51,6 @@ struct Session::Impl {
   Devices gpus;                                 ///< those that plans have run on
   std::string lost;                             ///< what a GPU failed of: its memory and streams are gone
   std::list<Built> programs;                    ///< the last used first
-  std::list<std::pair<PlanKey, std::shared_ptr<const PlacedGraph>>> shown;  ///< what `plan` gave: plans are small beside programs, which go
   std::shared_ptr<StateStore> placed = std::make_shared<StateStore>();
   State store;                                  ///< values that no device holds yet: what was loaded, and initial ones once they are asked for
   std::map<std::string, std::int64_t> newest;   ///< per variable the version of its newest value
@@ -92,8 +91,7 @@ struct Session::Impl {
     make_room();
     programs.emplace_front();
     try {
-      const auto known = std::find_if(shown.begin(), shown.end(), [&](const auto& s) { return s.first == key; });
-      programs.front().plan = known == shown.end() ? maker.make(key) : known->second;
+      programs.front().plan = maker.make(key);
       programs.front().key = key;
       for (const DeviceBytes& d : device_bytes(*programs.front().plan)) programs.front().bytes += d.total();
     } catch (...) {
@@ -111,6 +109,7 @@ struct Session::Impl {
     if (!std::exchange(dropped, true) && maker.options().notice)
       maker.options().notice(fmt::format("{} programs are kept, one for each batch size, mode and set of fetches: those used longest ago go, and their plans are made anew for each call that asks for them", programs.size()));
     if (ran == &programs.back()) ran = nullptr;
+    if (told_to == programs.back().runner.get()) told_to = nullptr;
     programs.pop_back();
   }
 
@@ -118,9 +117,10 @@ struct Session::Impl {
   void make_ready(Built& b) {
     if (b.runner) return;
     if (maker.options().forecast) throw UserError("this session is for forecasts alone: its plans may name kernels that are not here, and nothing runs");
-    gpus.merge(open_gpus(*b.plan, maker.library(), gpus));
+    gpus.merge(open_gpus(*b.plan, *maker.library(), gpus));
     check_room_here(*b.plan);
-    auto program = std::make_unique<Program>(b.plan, maker.library().kernels, placed, gpus);
+    // The library has the kernels that a program reads, and stays with it.
+    std::shared_ptr<Program> program(new Program(b.plan, maker.library()->kernels, placed, gpus), [library = maker.library()](const Program* p) { delete p; });
     process = ::getpid();
     b.runner = std::make_unique<Runner>(*program);
     b.program = std::move(program);
@@ -200,7 +200,7 @@ struct Session::Impl {
   void watch_gpus() {
     if (!tracing || gpus.empty() || watch || unwatched) return;
     try {
-      if (auto meter = open_meter(gpus, maker.library())) watch = std::make_unique<GpuWatch>(std::move(meter));
+      if (auto meter = open_meter(gpus, *maker.library())) watch = std::make_unique<GpuWatch>(std::move(meter));
       unwatched = !watch;
     } catch (const DeviceError& e) {
       unwatched = true;
@@ -296,16 +296,14 @@ void Session::prepare(const std::vector<std::int64_t>& batches, Mode mode, const
   for (std::int64_t b : batches) impl.make_ready(impl.built(impl.maker.key_of(mode, b, fetches)));
 }
 
-const PlacedGraph& Session::plan(std::int64_t batch, Mode mode, const std::vector<std::string>& fetches) {
+PlacedGraph Session::plan(std::int64_t batch, Mode mode, const std::vector<std::string>& fetches) {
   Impl& impl = alive(impl_);
   const OneCaller caller(impl.inside);
-  Impl::Built& b = impl.built(impl.maker.key_of(mode, batch, fetches));
-  if (std::none_of(impl.shown.begin(), impl.shown.end(), [&](const auto& s) { return s.second == b.plan; })) impl.shown.emplace_back(b.key, b.plan);
-  return *b.plan;
+  return *impl.built(impl.maker.key_of(mode, batch, fetches)).plan;
 }
 
 std::string Session::what_would_fit(std::int64_t batch, Mode mode, const std::vector<std::string>& fetches) {
-  const PlacedGraph& made = plan(batch, mode, fetches);
+  const PlacedGraph made = plan(batch, mode, fetches);
   PlanMaker& maker = alive(impl_).maker;
   return maker.what_would_fit(maker.key_of(mode, batch, fetches), made);
 }
@@ -389,11 +387,11 @@ std::vector<GpuReading> Session::gpu_readings() { return alive(impl_).watch ? im
 const std::vector<TraceEntry>& Session::trace() const { return alive(impl_).trace; }
 StateAfter Session::state_after() const { return alive(impl_).after; }
 
-const Program& Session::last_program() const {
+std::shared_ptr<const Program> Session::last_program() const {
   const Impl& impl = alive(impl_);
-  if (impl.ran) return *impl.ran->program;
+  if (impl.ran) return impl.ran->program;
   for (const Impl::Built& b : impl.programs)
-    if (b.program) return *b.program;
+    if (b.program) return b.program;
   throw UserError("nothing has run yet: there is no program");
 }
 

@@ -68,8 +68,8 @@ class Session {
 
   /// Builds the programs of these batch sizes ahead.
   void prepare(const std::vector<std::int64_t>& batches, Mode mode = Mode::step, const std::vector<std::string>& fetches = {});
-  /// The plan that a step of this batch size runs: made and verified, nothing allocated. It lives as long as the session. UserError where it does not fit the memory of its devices.
-  const PlacedGraph& plan(std::int64_t batch, Mode mode = Mode::step, const std::vector<std::string>& fetches = {});
+  /// The plan that a step of this batch size runs, as a copy: made and verified, nothing allocated. UserError where it does not fit the memory of its devices.
+  PlacedGraph plan(std::int64_t batch, Mode mode = Mode::step, const std::vector<std::string>& fetches = {});
   /// Of such a plan that is over memory, as a forecast's may be: what is held at its peak, and what would fit.
   std::string what_would_fit(std::int64_t batch, Mode mode = Mode::step, const std::vector<std::string>& fetches = {});
   /// Scores other placements of that plan, beside its own on the same devices.
@@ -108,8 +108,8 @@ class Session {
   void set_trace(bool on);
   const std::vector<TraceEntry>& trace() const;  ///< of the last step, where it was set on
   std::vector<GpuReading> gpu_readings();        ///< since then, about fifty a second of each GPU
-  /// The program that ran last, else one that is built; UserError if there is none.
-  const Program& last_program() const;
+  /// The program that ran last, else one that is built; UserError if there is none. Who keeps it keeps its memory.
+  std::shared_ptr<const Program> last_program() const;
 
  private:
   struct Impl;

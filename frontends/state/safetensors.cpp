@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/files/utf8.h>
 #include <belfry/frontends/state/whole_numbers_internal.h>
 
 namespace belfry {
@@ -217,11 +218,8 @@ class SafetensorsReader {
 };
 
 std::string quoted(const std::string& text) {
-  try {
-    return json(text).dump();
-  } catch (const json::exception&) {
-    throw UserError(fmt::format("[safetensors] '{}' is no UTF-8", json(text).dump(-1, ' ', true, json::error_handler_t::replace)));
-  }
+  if (auto out = json_quoted(text)) return *std::move(out);
+  throw UserError(fmt::format("[safetensors] the name or text '{}' is no UTF-8, as the format's are: write another", printable(text)));
 }
 
 using Ordered = std::vector<std::pair<const std::string*, const HostTensor*>>;

@@ -15,10 +15,7 @@ Graph bind_symbols(const Graph& graph, const std::map<std::string, std::int64_t>
       const Shape* shape = std::get_if<Shape>(&value);
       attributes.set(name, shape ? AttributeValue(bound(*shape)) : value);
     }
-    Value v = out.add(*n.op, inputs, attributes, n.name);
-    std::vector<Value> values;
-    for (std::size_t k = 0; k < n.types.size(); ++k) values.push_back(v.output(static_cast<int>(k)));
-    return values;
+    return out.add(*n.op, inputs, attributes, n.name).outputs();
   });
 }
 

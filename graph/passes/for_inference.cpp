@@ -18,13 +18,7 @@ Graph for_inference(const Graph& graph, const std::vector<std::string>& outputs)
   }
   Graph out = rewrite(only(source, roots(source)), [](Graph& g, const Node& n, NodeId, const std::vector<Value>& inputs) -> std::optional<std::vector<Value>> {
     if (!n.op->inference) return {};
-    g.cursor.scope = n.name;
-    GradientContext context(g, n.attributes, widened(*n.op, inputs));
-    std::vector<Value> values = n.op->inference(context);
-    for (std::size_t k = 0; k < values.size(); ++k)
-      if (values[k]) values[k] = in_dtype(values[k], n.types[k].dtype);
-    g.cursor.scope = {};
-    return values;
+    return built_by(n.op->inference, g, n, inputs);
   });
   return only(out, roots(out));
 }

@@ -26,15 +26,11 @@ Graph merge_common_subexpressions(const Graph& graph) {
     for (auto at = first; at != last; ++at) {
       const Node& twin = out.node(at->second);
       if (either_order(twin.inputs) != ids || twin.attributes != n.attributes) continue;
-      std::vector<Value> values;
-      for (std::size_t k = 0; k < n.types.size(); ++k) values.push_back(out.value({at->second, static_cast<std::int32_t>(k)}));
-      return values;
+      return out.value({at->second, 0}).outputs();
     }
     Value v = out.add(*n.op, inputs, n.attributes, n.name);
     seen.emplace(key, v.id.node);
-    std::vector<Value> values;
-    for (std::size_t k = 0; k < n.types.size(); ++k) values.push_back(v.output(static_cast<int>(k)));
-    return values;
+    return v.outputs();
   });
 }
 

@@ -56,6 +56,7 @@ struct StateBuffer {
 class BoundPlan {
  public:
   explicit BoundPlan(const PlacedGraph& plan);
+  explicit BoundPlan(PlacedGraph&&) = delete;  // steps point into the plan: keep it
 
   const PlacedGraph& plan;
   std::vector<std::string> spaces;

@@ -1,6 +1,7 @@
 #include <belfry/graph/plan/cluster.h>
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,14 @@ namespace belfry {
 const std::vector<int>& DeviceList::get() const {
   static const std::vector<int> none;
   return list_ ? *list_ : none;
+}
+
+void Cluster::check() const {
+  std::set<DeviceId> there;
+  for (const ClusterDevice& d : devices) {
+    if (const std::string why = clash(there, d.id); !why.empty()) throw UserError("the devices to place on: " + why);
+    there.insert(d.id);
+  }
 }
 
 int Cluster::find(const DeviceId& id) const {
@@ -25,9 +34,19 @@ int Cluster::find(const DeviceId& id) const {
 
 int Cluster::at(const DeviceId& id) const {
   if (int d = find(id); d >= 0) return d;
-  std::vector<DeviceId> known;
-  for (const ClusterDevice& d : devices) known.push_back(d.id);
-  throw UserError(fmt::format("device {} is not among the devices of this plan: {}; name it with --devices where the graph is placed: a plan keeps those that it has", to_string(id), to_string(known)));
+  throw UserError(fmt::format("device {} is not among the devices of this plan: {}; name it with --devices where the graph is placed: a plan keeps those that it has", to_string(id), to_string(ids())));
+}
+
+std::vector<DeviceId> Cluster::ids(const std::vector<int>& numbers) const {
+  std::vector<DeviceId> out;
+  for (int d : numbers) out.push_back(devices[static_cast<std::size_t>(d)].id);
+  return out;
+}
+
+std::vector<DeviceId> Cluster::ids() const {
+  std::vector<DeviceId> out;
+  for (const ClusterDevice& d : devices) out.push_back(d.id);
+  return out;
 }
 
 int Cluster::host() const {

@@ -67,9 +67,14 @@ struct Cluster {
   std::vector<ClusterLink> links;                             ///< for forecasts; none: what moves costs what memory does
 
   const std::string& space(int d) const { return devices[static_cast<std::size_t>(d)].space; }
+  /// UserError where a device stands twice, or a GPU beside its own slice.
+  void check() const;
   /// UserError with the known ones for another device.
   int at(const DeviceId& id) const;
   int find(const DeviceId& id) const;
+  /// The names of these devices, in their order; of all.
+  std::vector<DeviceId> ids(const std::vector<int>& numbers) const;
+  std::vector<DeviceId> ids() const;
   /// Where feeds and results live: the first cpu device of the first host.
   int host() const;
   bool linked(const std::string& a, const std::string& b) const;

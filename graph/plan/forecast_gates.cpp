@@ -145,7 +145,7 @@ void ForecastSteps::gate_readers(int node, ValueIndex v) {
   }
 }
 
-/// Streams that share a host's thread run in the order that Program gives them: in turn, each as far as it goes.
+/// Streams that share a host's thread run in the order that Program gives them.
 void ForecastSteps::make_lanes() {
   std::map<int, int> of_thread;
   for (const PlanStream& s : plan.streams) {
@@ -159,22 +159,14 @@ void ForecastSteps::make_lanes() {
   }
   std::vector<int> left = producers, next(first.begin(), first.end() - 1);
   std::size_t done = 0;
-  const std::vector<bool> last = gives_way(plan);
-  auto run = [&](bool those_that_give_way) {  // says whether a step ran
-    bool moved = false;
-    for (std::size_t s = 0; s + 1 < first.size(); ++s) {
-      if (last[s] != those_that_give_way) continue;
-      auto ready = [&](int step) { return std::all_of(waits[static_cast<std::size_t>(step)].begin(), waits[static_cast<std::size_t>(step)].end(), [&](int g) { return left[static_cast<std::size_t>(g)] == 0; }); };
-      while (next[s] < first[s + 1] && ready(next[s])) {
-        for (int g : opens[static_cast<std::size_t>(next[s])]) --left[static_cast<std::size_t>(g)];
-        lanes[static_cast<std::size_t>(lane_of_stream[s])].push_back(next[s]++);
-        ++done;
-        moved = true;
-      }
-    }
-    return moved;
-  };
-  while (run(false) || run(true));
+  auto ready = [&](int step) { return std::all_of(waits[static_cast<std::size_t>(step)].begin(), waits[static_cast<std::size_t>(step)].end(), [&](int g) { return left[static_cast<std::size_t>(g)] == 0; }); };
+  run_in_turn(plan, [&](std::size_t s) {
+    if (next[s] == first[s + 1] || !ready(next[s])) return false;
+    for (int g : opens[static_cast<std::size_t>(next[s])]) --left[static_cast<std::size_t>(g)];
+    lanes[static_cast<std::size_t>(lane_of_stream[s])].push_back(next[s]++);
+    ++done;
+    return true;
+  });
   if (done < steps.size()) throw UserError("stuck: the streams of the plan wait for each other");
 }
 

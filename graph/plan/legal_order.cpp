@@ -14,18 +14,14 @@ namespace belfry {
 std::vector<std::pair<int, int>> legal_order(const BoundPlan& bound, std::vector<std::string>* stuck) {
   std::vector<std::pair<int, int>> out;
   std::vector<std::size_t> at(bound.streams.size());
-  const std::vector<bool> last = gives_way(bound.plan);
-  auto run = [&](bool those_that_give_way) {  // says whether a step ran
-    bool moved = false;
-    for (std::size_t s = 0; s < bound.streams.size(); ++s) {
-      auto ready = [&](const Step& step) {
-        return std::all_of(step.waits.begin(), step.waits.end(), [&](const StepWait& w) { return static_cast<int>(at[static_cast<std::size_t>(w.stream)]) >= w.count; });
-      };
-      for (; last[s] == those_that_give_way && at[s] < bound.streams[s].size() && ready(bound.streams[s][at[s]]); moved = true) out.emplace_back(static_cast<int>(s), static_cast<int>(at[s]++));
-    }
-    return moved;
+  auto ready = [&](const Step& step) {
+    return std::all_of(step.waits.begin(), step.waits.end(), [&](const StepWait& w) { return static_cast<int>(at[static_cast<std::size_t>(w.stream)]) >= w.count; });
   };
-  while (run(false) || run(true));
+  run_in_turn(bound.plan, [&](std::size_t s) {
+    if (at[s] == bound.streams[s].size() || !ready(bound.streams[s][at[s]])) return false;
+    out.emplace_back(static_cast<int>(s), static_cast<int>(at[s]++));
+    return true;
+  });
   bool whole = true;
   for (std::size_t s = 0; s < bound.streams.size(); ++s)
     if (at[s] < bound.streams[s].size()) {

@@ -1,6 +1,7 @@
 // schedule: order, phases, streams and waits of a placed graph. Pure functions of the plan and its cluster.
 #pragma once
 
+#include <functional>
 #include <tuple>
 
 #include <belfry/graph/plan/placed_graph.h>
@@ -23,9 +24,9 @@ void set_phases(PlacedGraph& plan, const Instances& instances, const NumberLists
 void set_streams(PlacedGraph& plan, const NumberLists& readers);
 /// The first stream whose towers do not run by that key, as the plan's order of phases has it; null: there is none.
 const PlanStream* stream_out_of_order(const PlacedGraph& plan);
-/// Per stream, whether it runs only where the towers' streams cannot go on: it shares a host's thread with some, which would else wait for
-/// what it waits for.
-std::vector<bool> gives_way(const PlacedGraph& plan);
+/// The streams in turn, each as far as it goes: `step` makes the next step of stream s, or says false. A main stream that shares a host's thread
+/// with towers goes on only where no other can, since the towers would else wait for what it waits for.
+void run_in_turn(const PlacedGraph& plan, const std::function<bool(std::size_t s)>& step);
 /// Folded waits; those that an earlier wait of the same stream covers are left out.
 void set_waits(PlacedGraph& plan, const Instances& instances);
 

@@ -152,8 +152,7 @@ void set_threads(PlacedGraph& plan) {
   }
 }
 
-}  // namespace
-
+/// Per stream, whether others of its host's thread go first.
 std::vector<bool> gives_way(const PlacedGraph& plan) {
   auto computes = [&](const PlanStream& s) { return plan.cluster.devices[static_cast<std::size_t>(s.device)].id.kind != "gpu"; };
   std::set<int> busy;  // threads
@@ -162,6 +161,19 @@ std::vector<bool> gives_way(const PlacedGraph& plan) {
   std::vector<bool> out;
   for (const PlanStream& s : plan.streams) out.push_back(s.name == "main" && computes(s) && busy.contains(s.thread));
   return out;
+}
+
+}  // namespace
+
+void run_in_turn(const PlacedGraph& plan, const std::function<bool(std::size_t)>& step) {
+  const std::vector<bool> last = gives_way(plan);
+  auto run = [&](bool those_that_give_way) {  // says whether a step ran
+    bool moved = false;
+    for (std::size_t s = 0; s < last.size(); ++s)
+      while (last[s] == those_that_give_way && step(s)) moved = true;
+    return moved;
+  };
+  while (run(false) || run(true));
 }
 
 const PlanStream* stream_out_of_order(const PlacedGraph& plan) {

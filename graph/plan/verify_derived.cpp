@@ -155,10 +155,6 @@ class DerivedChecker : public Objections {
 
 }  // namespace
 
-std::vector<std::string> check_derived(const PlacedGraph& plan) {
-  DerivedChecker checker(plan);
-  checker.run();
-  return checker.found();
-}
+std::vector<std::string> check_derived(const PlacedGraph& plan) { return found_by<DerivedChecker>(plan); }
 
 }  // namespace belfry

@@ -149,10 +149,6 @@ std::string objection_to_result(const PlacedGraph& plan, const std::string& name
   return "";
 }
 
-std::vector<std::string> check_graph(const PlacedGraph& plan) {
-  GraphChecker checker(plan);
-  checker.run();
-  return checker.found();
-}
+std::vector<std::string> check_graph(const PlacedGraph& plan) { return found_by<GraphChecker>(plan); }
 
 }  // namespace belfry

@@ -209,10 +209,6 @@ class NodeChecker : public Objections {
 
 }  // namespace
 
-std::vector<std::string> check_nodes(const PlacedGraph& plan) {
-  NodeChecker checker(plan);
-  checker.run();
-  return checker.found();
-}
+std::vector<std::string> check_nodes(const PlacedGraph& plan) { return found_by<NodeChecker>(plan); }
 
 }  // namespace belfry

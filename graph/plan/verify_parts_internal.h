@@ -31,6 +31,13 @@ class Objections {
   std::vector<std::string> found_;
 };
 
+template <class Checker>
+std::vector<std::string> found_by(const PlacedGraph& plan) {
+  Checker checker(plan);
+  checker.run();
+  return checker.found();
+}
+
 /// Vectors, classes, groups, frames and streams speak of towers and devices that are there; sizes do not overflow.
 std::vector<std::string> check_tables(const PlacedGraph& plan);
 /// Every value is made once; every node has order, kernel, reason, devices that exist, and as many values as its op has.

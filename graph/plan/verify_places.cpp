@@ -105,10 +105,6 @@ class PlaceChecker : public Objections {
 
 }  // namespace
 
-std::vector<std::string> check_places(const PlacedGraph& plan) {
-  PlaceChecker checker(plan);
-  checker.run();
-  return checker.found();
-}
+std::vector<std::string> check_places(const PlacedGraph& plan) { return found_by<PlaceChecker>(plan); }
 
 }  // namespace belfry

@@ -152,10 +152,6 @@ class RunChecker : public Objections {
 
 }  // namespace
 
-std::vector<std::string> check_run(const PlacedGraph& plan) {
-  RunChecker checker(plan);
-  checker.run();
-  return checker.found();
-}
+std::vector<std::string> check_run(const PlacedGraph& plan) { return found_by<RunChecker>(plan); }
 
 }  // namespace belfry

@@ -32,8 +32,10 @@ class TableChecker : public Objections {
       return object("no device: feeds and results live on a cpu of the first host, and there is none");
     if (plan_.threads < 1 || plan_.threads > kMostThreads) object("thread: a tower has {} threads; 1 to {} can be", plan_.threads, kMostThreads);
     std::set<DeviceId> ids;
-    for (const ClusterDevice& d : plan_.cluster.devices)
-      if (!ids.insert(d.id).second) object("no device: {} is twice among the devices", to_string(d.id));
+    for (const ClusterDevice& d : plan_.cluster.devices) {
+      if (const std::string why = clash(ids, d.id); !why.empty()) object("no device: {}", why);
+      ids.insert(d.id);
+    }
     for (const auto& v : plan_.vectors) {
       if (static_cast<int>(v.size()) != plan_.towers) object("no device: a vector speaks of {} of {} towers", v.size(), plan_.towers);
       for (int d : v)
@@ -108,10 +110,6 @@ class TableChecker : public Objections {
 
 }  // namespace
 
-std::vector<std::string> check_tables(const PlacedGraph& plan) {
-  TableChecker checker(plan);
-  checker.run();
-  return checker.found();
-}
+std::vector<std::string> check_tables(const PlacedGraph& plan) { return found_by<TableChecker>(plan); }
 
 }  // namespace belfry

@@ -155,10 +155,6 @@ class TypeChecker : public Objections {
 
 }  // namespace
 
-std::vector<std::string> check_types(const PlacedGraph& plan) {
-  TypeChecker checker(plan);
-  checker.run();
-  return checker.found();
-}
+std::vector<std::string> check_types(const PlacedGraph& plan) { return found_by<TypeChecker>(plan); }
 
 }  // namespace belfry

@@ -129,9 +129,7 @@ Graph mixed_precision(const Graph& graph) {
       cast_to.know(made, f);
       roots_as_f32[made.id] = f.id;
     }
-    std::vector<Value> values;
-    for (std::size_t k = 0; k < n.types.size(); ++k) values.push_back(made.output(static_cast<int>(k)));
-    return values;
+    return made.outputs();
   });
   auto widen = [&](ValueId& v) {
     if (auto at = roots_as_f32.find(v); at != roots_as_f32.end()) v = at->second;

@@ -196,7 +196,7 @@ TEST_F(GpuSessions, trace_how_busy_the_gpus_are) {
     Session session(graph, Mirrored{.devices = parse_devices("gpu:0/0,gpu:0/1,gpu:1"), .threads = 1}, some);
     session.set_trace(true);
     for (int k = 0; k < 2; ++k) session.step(feeds_for(graph, 8));
-    return chrome_trace(session.last_program().bound(), session.trace(), session.gpu_readings());
+    return chrome_trace(session.last_program()->bound(), session.trace(), session.gpu_readings());
   };
   const std::string text = traced();
   EXPECT_THAT(said, testing::IsEmpty());

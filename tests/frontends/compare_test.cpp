@@ -174,7 +174,7 @@ TEST(Trace, has_a_track_per_stream_and_every_step) {
   session.set_trace(true);
   session.step(feeds_for(graph, 8));
   EXPECT_RAN_AS_PLANNED(session);
-  std::string text = chrome_trace(session.last_program().bound(), session.trace());
+  std::string text = chrome_trace(session.last_program()->bound(), session.trace());
   EXPECT_THAT(text, testing::HasSubstr("\"cpu:1 tower0\""));
   EXPECT_THAT(text, testing::HasSubstr("tower_1/matmul"));
 }

@@ -8,6 +8,7 @@
 
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/files/sha256.h>
+#include <belfry/frontends/files/utf8.h>
 
 #include "says.h"
 
@@ -67,6 +68,14 @@ TEST_F(Files, what_an_earlier_process_of_our_number_left_is_removed_and_our_own_
   EXPECT_FALSE(std::filesystem::exists(earlier));
   EXPECT_EQ(std::filesystem::exists(living), ::getpid() != 1);
   EXPECT_TRUE(std::filesystem::exists(own));
+}
+
+TEST(Utf8, is_quoted_and_what_is_none_is_shown_by_its_bytes) {
+  EXPECT_EQ(json_quoted("a\"\n\xc3\xa4"), "\"a\\\"\\n\xc3\xa4\"");
+  EXPECT_EQ(printable("caf\xc3\xa9"), "caf\xc3\xa9");
+  EXPECT_EQ(printable("caf\xe9"), "caf\\xe9");
+  // Cut short, a byte too long, half of a pair, beyond the last character, and a byte alone.
+  for (const char* wrong : {"\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\x80"}) EXPECT_FALSE(json_quoted(wrong)) << printable(wrong);
 }
 
 TEST(Sha256, is_that_of_the_standard) {

@@ -142,14 +142,14 @@ TEST(Forecast, of_a_run_stands_beside_its_trace_and_another_plans_trace_is_refus
   Calibration calibration;
   for (int round = 0; round < 3; ++round) {
     const double seconds = traced_step(two, feeds);
-    calibration.add_trace(two.last_program().bound(), two.trace(), seconds);
+    calibration.add_trace(two.last_program()->bound(), two.trace(), seconds);
   }
-  const PlacedGraph& plan = two.last_program().plan();
+  const PlacedGraph& plan = two.last_program()->plan();
   const CostTable table = calibration.table("here");
   const Forecast f = forecast(plan, table);
   EXPECT_EQ(f.by_source[static_cast<std::size_t>(CostSource::guessed)], 0) << "all its launches were measured";
   EXPECT_EQ(f.by_source[static_cast<std::size_t>(CostSource::scaled)], 0);
-  const std::string trace = chrome_trace(two.last_program().bound(), two.trace());
+  const std::string trace = chrome_trace(two.last_program()->bound(), two.trace());
   EXPECT_EQ(read_trace(trace, "t.json", plan, f).size(), f.launches.size() + 1);
   std::string longer = trace;
   longer.insert(longer.find(",\n{\"ph\": \"X\""), ",\n{\"ph\": \"X\", \"pid\": 0, \"tid\": 0, \"ts\": 1e12, \"dur\": 1, \"name\": \"more\"}");

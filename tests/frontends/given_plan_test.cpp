@@ -70,13 +70,13 @@ TEST(GivenPlan, is_what_steps_and_fit_run) {
   auto plan = std::make_shared<const PlacedGraph>(given.plan);
   Session session = Session::from_plan(plan, {.notice = [&](const std::string& text) { given.notices.push_back(text); }});
   session.step(given.feeds(8));
-  EXPECT_EQ(&session.last_program().plan(), plan.get());
+  EXPECT_EQ(&session.last_program()->plan(), plan.get());
   Results loss = session.step(given.feeds(8), {"loss"});
-  EXPECT_EQ(&session.last_program().plan(), plan.get());
+  EXPECT_EQ(&session.last_program()->plan(), plan.get());
   EXPECT_EQ(loss.all().size(), 1u);
   DataSet data{given.feeds(16)};
   fit(session, data, {.batch = 8});
-  EXPECT_EQ(&session.last_program().plan(), plan.get());
+  EXPECT_EQ(&session.last_program()->plan(), plan.get());
   EXPECT_THAT(given.notices, testing::IsEmpty());
 }
 
@@ -92,7 +92,7 @@ TEST(GivenPlan, lends_its_kernels_threads_and_groups_to_run_and_to_other_fetches
   Session session = given.session();
   const auto want = kernels_of(given.plan);
   session.run(given.feeds(8));
-  PlacedGraph run = session.last_program().plan();
+  PlacedGraph run = session.last_program()->plan();
   EXPECT_TRUE(run.updates.empty());
   EXPECT_EQ(fused(run), fused(given.plan));
   for (const auto& [node, kernels] : kernels_of(run)) EXPECT_EQ(kernels, want.at(node)) << node;
@@ -103,7 +103,7 @@ TEST(GivenPlan, lends_its_kernels_threads_and_groups_to_run_and_to_other_fetches
   std::vector<std::string> more = session.default_fetches(Mode::step);
   more.push_back("gradient/dense/kernel");
   session.step(given.feeds(8), more);
-  const PlacedGraph& other = session.last_program().plan();
+  const PlacedGraph& other = session.last_program()->plan();
   EXPECT_EQ(kernels_of(other), want);
   EXPECT_EQ(other.arithmetic_hash, arithmetic_hash(given.plan));
   EXPECT_THAT(given.notices.back(), HasSubstr("fetching gradient/dense/kernel besides"));
@@ -115,10 +115,10 @@ TEST(GivenPlan, decides_the_groups_of_other_batches_and_of_inference) {
     EXPECT_EQ(fused(given.plan).empty(), !fuse);
     Session session = given.session();
     session.step(given.feeds(5));
-    EXPECT_EQ(fused(session.last_program().plan()), fused(given.plan));
+    EXPECT_EQ(fused(session.last_program()->plan()), fused(given.plan));
     EXPECT_THAT(given.notices.back(), HasSubstr("5 rows instead of 8"));
     session.predict(given.feeds(8));
-    EXPECT_EQ(fused(session.last_program().plan()).empty(), !fuse);
+    EXPECT_EQ(fused(session.last_program()->plan()).empty(), !fuse);
     EXPECT_THAT(given.notices.back(), HasSubstr("the graph for inference"));
   }
 }

@@ -178,8 +178,8 @@ TEST(ParameterServer, a_gradient_is_never_staler_than_the_bound) {
 TEST(ParameterServer, both_plans_are_files) {
   Session session(all_together(), ParameterServer{.devices = parse_devices("cpu:0,sim:0"), .servers = parse_devices("cpu:0,cpu:1"), .staleness = 1, .threads = 1});
   TrainingLoops loops(session, {.rows = 4, .fetches = {"loss"}});
-  for (const PlacedGraph* plan : {&loops.worker_plan(4), &loops.server_plan()}) {
-    const PlacedGraph read = read_plan(write_plan(*plan), "plan.json", standard_library()->ops);
+  for (const PlacedGraph& plan : {loops.worker_plan(4), loops.server_plan()}) {
+    const PlacedGraph read = read_plan(write_plan(plan), "plan.json", standard_library()->ops);
     EXPECT_EQ(read.arithmetic_hash, arithmetic_hash(read));
     EXPECT_THAT(verify(read), testing::IsEmpty());
   }

@@ -240,7 +240,7 @@ TEST(PlacementFile, the_example_places_two_towers) {
 }
 
 TEST(PlacementFile, that_is_none_is_refused_with_the_place) {
-  EXPECT_NE(message_of([] { read_placement(R"({"belfry": 1, "placement": [{"match": "**", "device": "cpu:0,cpu:0"}]})", "p.json"); }).find("p.json:1: /placement/0/device: device cpu:0 is named twice"), std::string::npos);
+  EXPECT_NE(message_of([] { read_placement(R"({"belfry": 1, "placement": [{"match": "**", "device": "cpu:0,cpu:0"}]})", "p.json"); }).find("p.json:1: /placement/0/device: 'cpu:0,cpu:0': device cpu:0 is named twice"), std::string::npos);
   EXPECT_NE(message_of([] { read_placement(R"({"belfry": 1, "towers": 0, "placement": []})", "p.json"); }).find("p.json:1: /towers: is 0; it must lie in [1, 65536]"), std::string::npos);
 }
 
@@ -255,7 +255,7 @@ TEST(ClusterFile, reads_back_and_refuses_what_is_no_machine) {
   EXPECT_NE(of(R"({"belfry": 1, "devices": [{"devices": "sim:0-1"}]})").find("needs a cpu device on host 0"), std::string::npos);
   EXPECT_NE(of(R"({"belfry": 1, "devices": [{"devices": "cpu:0"}, {"devices": "cpu:0-1"}]})").find("device cpu:0 is named twice"), std::string::npos);
   for (auto [some, more] : {std::pair("gpu:0-1", "gpu:1/0"), {"gpu:1/0", "gpu:0-1"}})
-    EXPECT_NE(of(fmt::format(R"({{"belfry": 1, "devices": [{{"devices": "cpu:0"}}, {{"devices": "{}"}}, {{"devices": "{}"}}]}})", some, more)).find("/devices/2/devices: gpu:1 and a slice of it are one GPU"), std::string::npos) << some;
+    EXPECT_NE(of(fmt::format(R"({{"belfry": 1, "devices": [{{"devices": "cpu:0"}}, {{"devices": "{}"}}, {{"devices": "{}"}}]}})", some, more)).find("/devices/2/devices: gpu:1 and its slice gpu:1/0 are one GPU"), std::string::npos) << some;
   EXPECT_NE(of(R"({"belfry": 1, "unlinked": [["cpu:0", "cpu:7"]], "devices": [{"devices": "cpu:0"}]})").find("no device has the memory space 'cpu:7'"), std::string::npos);
   EXPECT_NE(of(R"({"belfry": 1, "devices": [{"devices": "cpu:0", "memory": -1}]})").find("/devices/0/memory: is -1"), std::string::npos);
 }

@@ -155,7 +155,7 @@ TEST(Session, keeps_each_variable_once_for_all_its_programs) {
   Session session(graph, Mirrored{.devices = parse_devices("cpu:0,sim:0"), .towers = 2});
   std::map<std::pair<std::string, int>, const std::byte*> places;
   auto check = [&] {
-    const Program& p = session.last_program();
+    const Program& p = *session.last_program();
     for (const StateBuffer& s : p.bound().state) {
       auto [at, fresh] = places.try_emplace({p.plan().nodes[static_cast<std::size_t>(s.node)].name, s.device}, p.address(s.buffer));
       EXPECT_EQ(at->second, p.address(s.buffer)) << at->first.first;
@@ -295,6 +295,14 @@ TEST(Session, a_plan_is_made_without_the_memory_that_it_needs) {
   EXPECT_EQ(plan.batch, std::int64_t{1} << 38);
   EXPECT_THAT(message_of([&] { session.last_program(); }), testing::HasSubstr("no program"));
   EXPECT_THAT(message_of([&] { session.prepare({std::int64_t{1} << 38}); }), testing::AllOf(testing::HasSubstr("this host has"), testing::HasSubstr("what would fit is named")));
+}
+
+TEST(Session, refuses_devices_that_are_one) {
+  SessionOptions options;
+  options.cluster = local_cluster(parse_devices("cpu:0,gpu:0/0,gpu:0/1"), 2);
+  options.cluster->devices.push_back({parse_device("gpu:0"), "gpu:0"});
+  EXPECT_THAT(message_of([&] { Session(built("accuracy"), Single{}, options); }), testing::HasSubstr("gpu:0 and its slice gpu:0/0 are one GPU"));
+  EXPECT_THAT(message_of([&] { Session(built("accuracy"), Towers{.devices = {cpu(0), cpu(0)}}); }), testing::HasSubstr("device cpu:0 is named twice"));
 }
 
 TEST(Session, draws_initial_values_where_a_run_needs_them_and_not_to_plan) {

@@ -36,9 +36,20 @@ TEST(DeviceLists, read_back_what_they_print) {
 
 TEST(DeviceLists, refuse_twins_and_broken_ranges) {
   EXPECT_TRUE(says([] { parse_devices("sim:0-3,sim:2"); }, {"sim:2 is named twice", "sim:0-3,sim:2"}));
-  EXPECT_TRUE(says([] { parse_devices("gpu:1/0,gpu:0-1"); }, {"names gpu:1 and its slice gpu:1/0", "name its slices alone, or the whole"}));
+  EXPECT_TRUE(says([] { parse_devices("gpu:1/0,gpu:0-1"); }, {"'gpu:1/0,gpu:0-1': gpu:1 and its slice gpu:1/0 are one GPU", "name its slices alone, or the whole"}));
   EXPECT_EQ(parse_devices("gpu:0,gpu:1/0,gpu:1/1").size(), 3u);
   for (const char* wrong : {"sim:3-1", "sim:0-", "sim:-2", "gpu:0/0-1", "sim:0-99999999", "cpu:0,", ",cpu:0", "0,1"}) EXPECT_TRUE(says([&] { parse_devices(wrong); }, {"is no device"})) << wrong;
+}
+
+TEST(Clashes, are_of_one_device_twice_and_of_a_gpu_beside_its_own_slice) {
+  auto of = [](const char* there, const char* id) {
+    const std::vector<DeviceId> ids = parse_devices(there);
+    return clash({ids.begin(), ids.end()}, parse_device(id));
+  };
+  EXPECT_EQ(of("cpu:0,sim:0", "sim:0"), "device sim:0 is named twice");
+  EXPECT_EQ(of("gpu:1/2,gpu:0", "gpu:1"), "gpu:1 and its slice gpu:1/2 are one GPU: name its slices alone, or the whole");
+  EXPECT_EQ(of("gpu:1,gpu:0", "gpu:1/2"), "gpu:1 and its slice gpu:1/2 are one GPU: name its slices alone, or the whole");
+  for (const char* id : {"gpu:1/1", "gpu:2", "/host:1/gpu:1", "/host:1/gpu:0/0", "sim:0"}) EXPECT_EQ(of("gpu:0,gpu:1/0", id), "") << id;
 }
 
 }  // namespace

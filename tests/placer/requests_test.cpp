@@ -160,6 +160,14 @@ TEST(Clusters, of_a_host_have_cpus_from_0_on) {
   EXPECT_EQ(local_cluster({cpu(1)}, 2).devices.size(), 1u);
 }
 
+TEST(Clusters, made_by_hand_have_no_gpu_beside_its_own_slice) {
+  Cluster cluster = sim_cluster(1);
+  cluster.devices.push_back({parse_device("gpu:0/1"), "gpu:0/1"});
+  EXPECT_NO_THROW(placed_by(to_strategy(Single{.device = sims(1)[0]}), cluster));
+  cluster.devices.push_back({parse_device("gpu:0"), "gpu:0"});
+  EXPECT_TRUE(says([&] { placed_by(to_strategy(Single{.device = sims(1)[0]}), cluster); }, {"gpu:0 and its slice gpu:0/1 are one GPU", "name its slices alone, or the whole"}));
+}
+
 TEST(Requests, of_a_placement_for_another_graph_name_the_rule_and_two_ways_out) {
   EXPECT_TRUE(says([] { placed_by(to_strategy(Single{.device = sims(1)[0]}), sim_cluster(1), {{"conv1/kernel", sims(1), "by hand"}}); },
                    {"the rule \"conv1/kernel\" matches no node", "name one of 'two'", "or take the rule out: it may be of another graph"}));

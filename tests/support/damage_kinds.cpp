@@ -211,6 +211,12 @@ std::vector<Damage> servers_and_gpus() {
          throw InternalError("the plan has no gradients alike");
        }, "dangling: '"},
       {"two devices of one name", "towers", [](PlacedGraph& p) { p.cluster.devices.at(1).id = p.cluster.devices.at(0).id; }, "no device: "},
+      {"a GPU beside its own slice", "gpus", [](PlacedGraph& p) {
+         ClusterDevice& other = p.cluster.devices.at(1);
+         if (p.cluster.devices.at(0).id.kind != "gpu") throw InternalError("the plan has no GPU");
+         other.id = p.cluster.devices[0].id.whole();
+         other.id.slice = 0;
+       }, "no device: gpu:0 and its slice gpu:0/0"},
       {"no host", "towers", [](PlacedGraph& p) { std::erase_if(p.cluster.devices, [](const ClusterDevice& d) { return d.id.kind == "cpu"; }); }, "no device: "},
       {"no room for what a sum lands", "gpus", [](PlacedGraph& p) {
          PlanNode& n = first(p, [](const PlanNode& x) { return x.op == kAggregate && std::any_of(x.by_group.begin(), x.by_group.end(), [](const Variant& v) { return v.scratch_bytes > 0; }); });

@@ -21,4 +21,4 @@ std::map<std::string, HostTensor> trained(const std::shared_ptr<const PlacedGrap
 }  // namespace belfry::test
 
 /// Ends every system test of a session whose last step was traced.
-#define EXPECT_RAN_AS_PLANNED(session) EXPECT_TRUE(belfry::test::ran_as_planned((session).last_program().plan(), (session).last_program(), (session).trace()))
+#define EXPECT_RAN_AS_PLANNED(session) EXPECT_TRUE(belfry::test::ran_as_planned((session).last_program()->plan(), *(session).last_program(), (session).trace()))

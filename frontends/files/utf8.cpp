@@ -1,0 +1,23 @@
+#include <belfry/frontends/files/utf8.h>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace belfry {
+
+std::optional<std::string> json_quoted(std::string_view text) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::type_error&) {
+    return {};
+  }
+}
+
+std::string printable(std::string_view text) {
+  if (json_quoted(text)) return std::string(text);
+  std::string out;
+  for (char c : text) out += static_cast<unsigned char>(c) < 0x80 ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return out;
+}
+
+}  // namespace belfry

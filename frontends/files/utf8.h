@@ -1,0 +1,16 @@
+// Text in files is UTF-8: what can be written there, and how what cannot is shown.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace belfry {
+
+/// As JSON quotes it; nothing for bytes that are no UTF-8.
+std::optional<std::string> json_quoted(std::string_view text);
+
+/// The text itself; of bytes that are no UTF-8 those beyond ASCII as \xe9.
+std::string printable(std::string_view text);
+
+}  // namespace belfry
