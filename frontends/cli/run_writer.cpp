@@ -156,8 +156,8 @@ RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& tra
 
 void BegunRun::begin(const TrainArguments& o) {
   if (o.out.empty() || goes_on_there(o)) return;
-  folder_ = o.out;
-  if (o.overwrite && is_run_folder(o.out)) {
+  const bool replaces = o.overwrite && is_run_folder(o.out);
+  if (replaces) {
     if (o.resume.empty() && !o.checkpoints.empty() && keeps_in(o, o.checkpoints)) {  // before run.json, which says whose they are
       std::vector<fs::path> old;
       for (const auto& entry : fs::directory_iterator(o.checkpoints))
@@ -165,9 +165,11 @@ void BegunRun::begin(const TrainArguments& o) {
       set_aside(o.checkpoints, old);
     }
     set_aside(o.out, parts_of_run(o.out));
-    replaces_ = true;
   }
-  had_graph_ = fs::exists(fs::path(o.out) / "graph.json");
+  std::error_code error;
+  had_graph_ = fs::exists(fs::path(o.out) / "graph.json", error);
+  folder_ = o.out;  // last: until all is set aside, what lies there is the old run's
+  replaces_ = replaces;
 }
 
 void BegunRun::set_aside(const std::string& folder, const std::vector<fs::path>& files) {
@@ -184,7 +186,7 @@ void BegunRun::stepped() {
 }
 
 BegunRun::~BegunRun() {
-  if (folder_.empty() || done_) return;
+  if ((folder_.empty() && aside_.empty()) || done_) return;
   if (!std::uncaught_exceptions()) {
     stepped();
     return;

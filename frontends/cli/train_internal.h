@@ -71,7 +71,7 @@ class BegunRun {
 
  private:
   void set_aside(const std::string& folder, const std::vector<std::filesystem::path>& files);
-  std::string folder_;                        ///< empty: nothing is taken back
+  std::string folder_;                        ///< empty: nothing there is the new run's
   std::vector<std::filesystem::path> aside_;  ///< folders beside what they hold
   bool had_graph_ = false, replaces_ = false, done_ = false;
 };
