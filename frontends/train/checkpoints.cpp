@@ -98,6 +98,17 @@ std::string arithmetic_of(Session& session, const FitOptions& options) {
   return session.strategy().loops ? "" : session.plan(options.batch, Mode::step, fit_fetches(session, options)).arithmetic_hash;
 }
 
+/// UserError with what the run goes on from without it.
+Checkpoint load_latest(const std::filesystem::path& file) {
+  try {
+    return Checkpoint::load(file.string());
+  } catch (const UserError& e) {
+    const std::filesystem::path dir = file.parent_path();
+    const auto earlier = latest_checkpoint(dir, latest_checkpoint_step(dir));
+    throw UserError(fmt::format("{}; move that file away, and the run {}", e.what(), earlier ? "goes on from " + earlier->string() : "begins anew"));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> differences(const Checkpoint& checkpoint, const Session& session, const DataSet& data, const FitOptions& options) {
@@ -130,7 +141,7 @@ std::optional<std::filesystem::path> resume_latest(Session& session, const DataS
   options.resumed = true;
   const std::optional<std::filesystem::path> file = latest_checkpoint(options.checkpoints);
   if (!file) return {};
-  const Checkpoint checkpoint = Checkpoint::load(file->string());
+  const Checkpoint checkpoint = load_latest(*file);
   if (const auto other = differences(checkpoint, session, data, options); !other.empty())
     throw OtherRun(fmt::format("{}: is of another run ({}); choose another folder for the checkpoints of this one", file->string(), fmt::join(other, "; ")));
   resume(session, checkpoint, options);
