@@ -32,13 +32,16 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-/// Of names that are no UTF-8 the bytes.
-std::string shown(const std::filesystem::path& path) {
+}  // namespace
+
+std::string utf8_name(const std::filesystem::path& path) {
   if (is_utf8(path.string())) return path.string();
   std::string out;
   for (char c : path.string()) out += static_cast<unsigned char>(c) < 0x80 ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
   return out;
 }
+
+namespace {
 
 std::vector<std::filesystem::path> sorted_entries(const std::filesystem::path& dir, bool folders) {
   std::vector<std::filesystem::path> out;
@@ -47,7 +50,7 @@ std::vector<std::filesystem::path> sorted_entries(const std::filesystem::path& d
     if (e.path().filename().string().starts_with('.')) continue;
     std::error_code unread;
     const std::filesystem::file_type kind = e.status(unread).type();
-    if (kind == std::filesystem::file_type::none) throw UserError(fmt::format("{}: cannot be looked at: {}; remove it, or move it elsewhere", shown(e.path()), unread.message()));
+    if (kind == std::filesystem::file_type::none) throw UserError(fmt::format("{}: cannot be looked at: {}; remove it, or move it elsewhere", utf8_name(e.path()), unread.message()));
     if (folders ? kind == std::filesystem::file_type::directory : is_picture(e.path())) out.push_back(e.path());
   }
   if (error) throw UserError(fmt::format("{}: cannot be listed: {}", dir.string(), error.message()));
@@ -104,7 +107,7 @@ ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& sh
   for (const std::filesystem::path& folder : sorted_entries(root, true)) {
     const std::vector<std::filesystem::path> mine = sorted_entries(folder, false);
     const std::string name = folder.filename().string();
-    if (!is_utf8(name)) throw UserError(fmt::format("{}: the name of this class is not UTF-8, as files of runs and answers are: rename the folder", shown(folder)));
+    if (!is_utf8(name)) throw UserError(fmt::format("{}: the name of this class is not UTF-8, as files of runs and answers are: rename the folder", utf8_name(folder)));
     if (classes.empty() && mine.empty()) throw UserError(fmt::format("{}: no .jpg or .png in this class", folder.string()));
     if (classes.empty()) out.classes.push_back(name);
     const auto at = std::find(out.classes.begin(), out.classes.end(), name);

@@ -38,6 +38,9 @@ struct ImageFolderOptions {
   std::int64_t most_bytes = std::int64_t{1} << 31;  ///< of resized photos that are kept; more than that are read from their files each time
 };
 
+/// The path's text; of one that is no UTF-8 other bytes than ASCII as \xff.
+std::string utf8_name(const std::filesystem::path& path);
+
 struct ImageFolder {
   DataSet data;                      ///< "image" f32 (n, height, width, channels), made where photos are distorted or too many; "label" i32 (n): the number of the class
   std::vector<std::string> classes;  ///< names of the folders, sorted
