@@ -54,12 +54,13 @@ namespace {
 
 constexpr const char *kArithmetic = "arithmetic", *kValues = "values of the data", *kGraphHash = "hash of the graph";
 
-/// Of all that is stored; of what is made row by row the first and the last, which are as quick.
+/// Of all that is stored; of what is made row by row the first and the last, which are as quick, and what it is made of.
 std::string hash_of_values(const DataSet& data) {
   std::uint64_t hash = 0;
   auto add = [&](std::span<const std::byte> bytes) { hash = XXH3_64bits_withSeed(bytes.data(), bytes.size(), hash); };
   for (const auto& [name, x] : data.columns) add(x.bytes());
   for (const auto& [name, made] : data.made) {
+    if (made.source) add(std::as_bytes(std::span(&made.source, 1)));
     std::vector<std::byte> row(static_cast<std::size_t>(made.row.bytes()));
     for (std::int64_t r : {std::int64_t{0}, data.rows() - 1}) {
       made.make({0, data.first_row + r * data.row_step}, row);

@@ -125,6 +125,19 @@ TEST(TrainingRuns, checkpoints_know_the_values_of_their_data_and_what_was_done_t
   // One that does not say goes on.
   Checkpoint::of(session, {{"batch", "8"}}).save(checkpoint_path(folder.path(), 9).string());
   EXPECT_TRUE(resume_latest(session, others, options));
+  // Of what is made row by row they know what it is made of.
+  Folder second;
+  auto made_of = [](std::uint64_t source) {
+    DataSet out = points(16);
+    out.columns.erase("x");
+    out.made["x"] = {LocalType{f32, {}}, "made", [](const RowKey&, std::span<std::byte> row) { std::fill(row.begin(), row.end(), std::byte{0}); }, source};
+    return out;
+  };
+  options.checkpoints = second.path().string();
+  Session of_made(line(), Single{});
+  fit(of_made, made_of(1), {.batch = 8, .checkpoints = options.checkpoints});
+  EXPECT_TRUE(says<UserError>([&] { resume_latest(of_made, made_of(2), options); }, {"is of another run (values of the data: "}));
+  EXPECT_TRUE(resume_latest(of_made, made_of(1), options));
 }
 
 TEST(TrainingRuns, an_early_stop_leaves_the_best_epoch_behind_whenever_it_was_started_again) {
