@@ -38,7 +38,7 @@ struct ImageFolderOptions {
   std::int64_t most_bytes = std::int64_t{1} << 31;  ///< of resized photos that are kept; more than that are read from their files each time
 };
 
-/// The path's text; of one that is no UTF-8 other bytes than ASCII as \xff.
+/// The path as text; of one that is no UTF-8 the bytes beyond ASCII in hex, each behind a backslash and an x.
 std::string utf8_name(const std::filesystem::path& path);
 
 struct ImageFolder {
