@@ -246,7 +246,8 @@ void say_loops(Session& session, std::int64_t batch, const std::vector<std::stri
 
 std::map<std::string, HostTensor> load_tensors(const std::string& path, const Graph* graph) {
   if (path.ends_with(".npy")) return {{std::filesystem::path(path).stem().string(), read_npy(path)}};
-  auto read = [&](const Wanted& wanted) { return path.ends_with(".npz") ? read_npz(path, wanted) : read_safetensors(path, nullptr, wanted); };
+  const MappedFile file(path);
+  auto read = [&](const Wanted& wanted) { return path.ends_with(".npz") ? parse_npz(file.bytes(), path, wanted) : parse_safetensors(file.bytes(), path, nullptr, wanted); };
   if (!graph) return read({});
   std::map<std::string, HostTensor> out = read([&](const std::string& name) { return graph->find_node(name) >= 0; });
   return out.empty() ? read({}) : out;
@@ -331,25 +332,32 @@ StepFeeds::StepFeeds(const Graph& graph, const std::map<std::string, HostTensor>
   throw UserError(fmt::format("{} step{} of {} row{} need more than the {} rows that the feeds have{}{}", steps, steps == 1 ? "" : "s", rows_, rows_ == 1 ? "" : "s", rows, ways.empty() ? "; feed more" : ": take ", fmt::join(ways, ", or ")));
 }
 
-std::map<std::string, HostTensor> StepFeeds::operator()(std::int64_t k) const {
-  std::map<std::string, HostTensor> out;
+Batch StepFeeds::operator()(std::int64_t k) const {
+  std::map<std::string, HostTensor> parts;
+  std::vector<std::string> whole;
   for (NodeId id : graph_.inputs()) {
     const Node& n = graph_.node(id);
     const HostTensor& t = feeds_.at(n.name);
     std::vector<int> axes = symbolic_axes(n.types[0].shape);
     if (axes.empty()) {
-      out.emplace(n.name, t);
+      whole.push_back(n.name);
       continue;
     }
     if (axes.size() > 1 || axes[0] != 0) throw UserError(fmt::format("the feed '{}' has its rows not along its first axis alone; feed each step by itself", n.name));
     std::int64_t factor = n.types[0].shape[0].factor;
     Extents shape = t.shape();
+    if (shape[0] == rows_ * factor) {
+      whole.push_back(n.name);
+      continue;
+    }
     std::size_t row = shape[0] ? t.bytes().size() / static_cast<std::size_t>(shape[0]) : 0;
     shape[0] = rows_ * factor;
     HostTensor part(t.dtype(), shape);
     std::memcpy(part.raw(), t.raw() + static_cast<std::size_t>(k * rows_ * factor) * row, part.bytes().size());
-    out.emplace(n.name, std::move(part));
+    parts.emplace(n.name, std::move(part));
   }
+  Batch out(std::move(parts));
+  for (const std::string& name : whole) out.replace(name, feeds_.at(name));
   return out;
 }
 

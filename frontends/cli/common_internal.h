@@ -102,7 +102,7 @@ class StepFeeds {
  public:
   /// Without a batch B is rows / N. UserError where rows are too few.
   StepFeeds(const Graph& graph, const std::map<std::string, HostTensor>& feeds, std::int64_t steps, std::optional<std::int64_t> batch);
-  std::map<std::string, HostTensor> operator()(std::int64_t step) const;
+  Batch operator()(std::int64_t step) const;  ///< copies of its rows, and views of what it takes whole
 
  private:
   const Graph& graph_;

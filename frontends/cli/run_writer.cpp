@@ -152,10 +152,42 @@ RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& tra
   return run;
 }
 
+namespace {
+
+constexpr const char *kReplaced = "replaced", *kGone = "gone";
+
+/// Back from the folder in which they were set aside, in the place of what is there.
+void put_back(const fs::path& room) {
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (fs::directory_iterator it(room, error), end; !error && it != end; it.increment(error)) files.push_back(it->path());
+  for (const fs::path& file : files) {
+    const fs::path place = room.parent_path() / file.filename();
+    fs::remove_all(place, error);
+    fs::rename(file, place, error);
+  }
+  fs::remove(room, error);
+}
+
+}  // namespace
+
+void put_back_replaced(const TrainArguments& o) {
+  auto put_back_in = [](const fs::path& folder) {
+    std::error_code error;
+    for (const fs::path& room : unfinished_in(folder)) {
+      if (!room.filename().string().starts_with(fmt::format("{}{}", kReplaced, kPartialSuffix)) || !fs::is_directory(room, error)) continue;
+      put_back(room);
+      say(fmt::format("{}: what a training with --overwrite was to replace, which was killed before its first step, is put back\n", folder.string()));
+    }
+  };
+  for (const std::string& folder : {o.out, o.checkpoints})
+    if (!folder.empty()) put_back_in(folder);
+}
+
 void BegunRun::begin(const TrainArguments& o) {
   if (o.out.empty() || goes_on_there(o)) return;
-  folder_ = o.out;
-  if (o.overwrite && is_run_folder(o.out)) {
+  const bool replaces = o.overwrite && is_run_folder(o.out);
+  if (replaces) {
     if (o.resume.empty() && !o.checkpoints.empty() && keeps_in(o, o.checkpoints)) {  // before run.json, which says whose they are
       std::vector<fs::path> old;
       for (const auto& entry : fs::directory_iterator(o.checkpoints))
@@ -163,13 +195,15 @@ void BegunRun::begin(const TrainArguments& o) {
       set_aside(o.checkpoints, old);
     }
     set_aside(o.out, parts_of_run(o.out));
-    replaces_ = true;
   }
-  had_graph_ = fs::exists(fs::path(o.out) / "graph.json");
+  std::error_code error;
+  had_graph_ = fs::exists(fs::path(o.out) / "graph.json", error);
+  folder_ = o.out;  // last: until all is set aside, what lies there is the old run's
+  replaces_ = replaces;
 }
 
 void BegunRun::set_aside(const std::string& folder, const std::vector<fs::path>& files) {
-  const fs::path room = fs::path(folder) / ("replaced" + partial_suffix());
+  const fs::path room = fs::path(folder) / (kReplaced + partial_suffix());
   make_folder(room);
   aside_.push_back(room);
   for (const fs::path& file : files) fs::rename(file, room / file.filename());
@@ -178,11 +212,15 @@ void BegunRun::set_aside(const std::string& folder, const std::vector<fs::path>&
 void BegunRun::stepped() {
   if (std::exchange(done_, true)) return;
   std::error_code error;
-  for (const fs::path& room : aside_) fs::remove_all(room, error);
+  for (const fs::path& room : aside_) {  // one that is half removed is not to be put back
+    const fs::path gone = room.parent_path() / (kGone + partial_suffix());
+    fs::rename(room, gone, error);
+    fs::remove_all(error ? room : gone, error);
+  }
 }
 
 BegunRun::~BegunRun() {
-  if (folder_.empty() || done_) return;
+  if ((folder_.empty() && aside_.empty()) || done_) return;
   if (!std::uncaught_exceptions()) {
     stepped();
     return;
@@ -195,12 +233,7 @@ BegunRun::~BegunRun() {
   }
   if (replaces_)
     for (const fs::path& part : parts_of_run(folder_)) fs::remove_all(part, error);
-  for (const fs::path& room : aside_) {
-    std::vector<fs::path> files;
-    for (fs::directory_iterator it(room, error), end; !error && it != end; it.increment(error)) files.push_back(it->path());
-    for (const fs::path& file : files) fs::rename(file, room.parent_path() / file.filename(), error);
-    fs::remove(room, error);
-  }
+  for (const fs::path& room : aside_) put_back(room);
 }
 
 void write_results(Session& session, const DataSet& data, const std::string& out, RunFacts run, std::int64_t batch, const std::vector<std::string>& fetches) {

@@ -60,8 +60,10 @@ bool goes_on_there(const TrainArguments& o);
 void refuse_written_over(const TrainArguments& o, const Source& source);
 /// What the run was told, for `belfry runs`, its graph, and what a later `predict` must know of classes and pixels.
 RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& train, const FitOptions& options, const std::vector<std::string>& fetches);
+/// Puts back what a training set aside that was killed before its first step: see BegunRun. Says so.
+void put_back_replaced(const TrainArguments& o);
 /// A run that begins in its folder. What --overwrite replaces, the run's checkpoints too, is set aside until the first step is done: where that fails
-/// all is put back, and what the new run wrote taken away, so that nothing stands in the way of the command that is put right.
+/// all is put back, and what the new run wrote taken away, so that nothing stands in the way of the command that is put right. Where it is killed the next start does so.
 class BegunRun {
  public:
   BegunRun() = default;
@@ -73,7 +75,7 @@ class BegunRun {
 
  private:
   void set_aside(const std::string& folder, const std::vector<std::filesystem::path>& files);
-  std::string folder_;                        ///< empty: nothing is taken back
+  std::string folder_;                        ///< empty: nothing there is the new run's
   std::vector<std::filesystem::path> aside_;  ///< folders beside what they hold
   bool had_graph_ = false, replaces_ = false, done_ = false;
 };

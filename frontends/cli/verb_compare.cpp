@@ -75,9 +75,8 @@ void run(const CompareArguments& o, const Library& library) {
   const std::map<std::string, HostTensor> all = o.feed.empty() ? synthetic_feeds(*a.graph, a.plan->batch * o.steps) : load_tensors(o.feed, a.graph.get());
   say_unread(*a.graph, all, o.feed);
   StepFeeds steps(*a.graph, all, o.steps, a.plan->batch);
-  std::vector<std::map<std::string, HostTensor>> data;
-  for (std::int64_t k = 0; k < o.steps; ++k) data.push_back(steps(k));
-  std::vector<Batch> feeds(data.begin(), data.end());
+  std::vector<Batch> feeds;
+  for (std::int64_t k = 0; k < o.steps; ++k) feeds.push_back(steps(k));
   State state = initial_state(*a.graph, o.seed, o.state), second;
   if (!o.state_b.empty()) second = initial_state(*b.graph, o.seed, o.state_b);
   Comparison c = compare(a.plan, b.plan, library, feeds, state, second);

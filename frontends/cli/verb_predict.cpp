@@ -14,6 +14,7 @@
 #include <belfry/frontends/cli/predict_internal.h>
 #include <belfry/frontends/cli/train_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
+#include <belfry/frontends/files/utf8.h>
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/json/values.h>
 #include <belfry/frontends/session/plan_maker.h>
@@ -127,7 +128,7 @@ class Answers {
   }
   std::string json(const std::map<std::string, HostTensor>& all) const {
     std::vector<std::string> from, outputs;
-    for (std::int64_t row = 0; rows_.photos() && row < rows_.count(); ++row) from.push_back(json_text(rows_.name(row)));
+    for (std::int64_t row = 0; rows_.photos() && row < rows_.count(); ++row) from.push_back(json_text(printable(rows_.name(row))));
     for (const auto& [name, t] : all) outputs.push_back(fmt::format("{}: {}", json_text(name), json_of(t)));
     return fmt::format("{{\"rows\": {}, {}\"outputs\": {{\n{}}}}}\n", rows_.count(), from.empty() ? "" : fmt::format("\"files\": [{}], ", fmt::join(from, ", ")), fmt::join(outputs, ",\n"));
   }

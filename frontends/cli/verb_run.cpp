@@ -66,6 +66,7 @@ void run(const RunArguments& o, const std::shared_ptr<const Library>& library) {
     const bool updates = !o.no_update && trains(session.training_graph());
     if (!updates && !o.no_update) say("nothing is trained: the graph minimises no loss, and its steps run without updates\n");
     for (std::int64_t k = 0; k < o.steps; ++k) {
+      last = {};  // before the next are made
       last = !updates ? session.run(steps(k), o.fetches) : session.step(steps(k), o.fetches);
       if (!k) say_slow(session.last_program()->plan());
     }

@@ -116,7 +116,6 @@ void go_on(Session& session, const DataSet& data, const TrainArguments& o, FitOp
 }
 
 void train(const TrainArguments& o, const std::shared_ptr<const Library>& library) {
-  be_quiet(o.quiet);
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source);
   refuse_run_there(o);
@@ -231,6 +230,8 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
     refuse_idle_antialias(*o);
     if (o->steps && epochs->count()) throw WrongUse("--steps and --epochs both say how long: leave one out");
     o->placement.brief = !o->verbose;
+    be_quiet(o->quiet);
+    put_back_replaced(*o);  // it may be the source
     if (is_run_folder(o->source)) take_from_run(*o, false);
     train(*o, library());
   });

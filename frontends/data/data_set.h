@@ -23,6 +23,7 @@ struct MadeColumn {
   std::string how;  ///< in a line: it is part of what a training's checkpoints compare
   /// Writes the row of this key into `out`. A function of the key alone, which several threads may call.
   std::function<void(const RowKey& key, std::span<std::byte> out)> make;
+  std::uint64_t source = 0;  ///< a hash of what the rows are made of: checkpoints compare it too. 0: none is known
 };
 
 struct DataSet {

@@ -100,6 +100,21 @@ ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& sh
   return out;
 }
 
+namespace {
+
+/// Of names and sizes: to read all photos would take as long as an epoch.
+std::uint64_t hash_of_photos(const std::filesystem::path& root, const std::vector<std::string>& files) {
+  std::uint64_t hash = 0;
+  for (const std::string& file : files) {
+    std::error_code error;
+    const std::string one = fmt::format("{} {}", file, std::filesystem::file_size(root / file, error));
+    hash = XXH3_64bits_withSeed(one.data(), one.size(), hash);
+  }
+  return hash;
+}
+
+}  // namespace
+
 ImageFolder image_folder(const std::filesystem::path& root, const ImageFolderOptions& o) {
   if (o.height < 1 || o.width < 1 || (o.channels != 1 && o.channels != 3)) throw UserError(fmt::format("{}: photos are made into {} x {} x {}; they have 1 or 3 channels", root.string(), o.height, o.width, o.channels));
   ImageFolder out = list_image_folder(root, o.shard, o.classes, o.hold_out);
@@ -127,7 +142,7 @@ ImageFolder image_folder(const std::filesystem::path& root, const ImageFolderOpt
     });
     rescale(row, o.rescale);
   };
-  out.data.made["image"] = {{f32, {o.height, o.width, o.channels}}, words_of(o), std::move(make)};
+  out.data.made["image"] = {{f32, {o.height, o.width, o.channels}}, words_of(o), std::move(make), hash_of_photos(root, out.files)};
   return out;
 }
 

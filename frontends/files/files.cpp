@@ -109,19 +109,25 @@ void make_folder(const std::filesystem::path& path) {
   if (!std::filesystem::create_directories(path, status) && status) throw UserError(fmt::format("{}: the folder cannot be made: {}", path.string(), status.message()));
 }
 
-void remove_unfinished(const std::filesystem::path& folder) {
+std::vector<std::filesystem::path> unfinished_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> out;
   std::error_code error;
   for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     const std::size_t at = name.rfind(kPartialSuffix);
     if (at == std::string::npos) continue;
     const long process = std::strtol(name.c_str() + at + std::strlen(kPartialSuffix), nullptr, 10);
-    std::error_code ignored;
     // In a container every start may have the same number.
     const bool ours = std::string_view(name).substr(at).starts_with(partial_suffix());
     const bool over = process == ::getpid() ? !ours : ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
-    if (process > 0 && over) std::filesystem::remove_all(it->path(), ignored);
+    if (process > 0 && over) out.push_back(it->path());
   }
+  return out;
+}
+
+void remove_unfinished(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  for (const std::filesystem::path& path : unfinished_in(folder)) std::filesystem::remove_all(path, ignored);
 }
 
 std::string partial_suffix() {

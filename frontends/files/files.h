@@ -31,7 +31,9 @@ std::string read_file(const std::filesystem::path& path, std::size_t limit = std
 /// With its parents, unless it is there. UserError with path and reason, also where nothing can be written in it.
 void make_folder(const std::filesystem::path& path);
 
-/// Removes the unfinished files of processes that are no more from the folder itself, and folders that are named so.
+/// The unfinished files of processes that are no more in the folder itself, and folders that are named so.
+std::vector<std::filesystem::path> unfinished_in(const std::filesystem::path& folder);
+/// Removes these.
 void remove_unfinished(const std::filesystem::path& folder);
 
 /// What stands between a file's name and numbers in the name of its unfinished neighbour.

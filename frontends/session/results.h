@@ -71,7 +71,7 @@ class Batch {
   }
   const std::map<std::string, const HostTensor*>& all() const { return feeds_; }
   bool written_out() const { return written_out_; }
-  /// Another tensor for a feed that is there.
+  /// Another tensor for a feed that is there, or a further feed.
   void replace(const std::string& name, const HostTensor& tensor) { feeds_[name] = &tensor; }
   /// The same of copies, of no other batch; 0 of one without feeds.
   std::uint64_t number() const { return number_; }

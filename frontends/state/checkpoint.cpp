@@ -61,6 +61,7 @@ void write_checkpoint(const std::filesystem::path& path, const CheckpointData& d
   TextMap metadata = {{kVersionKey, kVersion}, {"step", std::to_string(data.step)}, {"epoch", std::to_string(data.epoch)},
                       {"position", std::to_string(data.position)}, {"seed", std::to_string(data.seed)}, {"note", data.note}};
   for (const auto& [key, value] : data.run) metadata[std::string(kRun) + key] = value;
+  metadata[kChecksumKey] = checksum_of(data.state, metadata);
   write_safetensors(path, data.state, metadata);
 }
 
@@ -83,10 +84,10 @@ CheckpointData read_checkpoint(const std::filesystem::path& path) {
 
 std::filesystem::path checkpoint_path(const std::filesystem::path& dir, std::int64_t step) { return dir / fmt::format("{}{:08}{}", kPrefix, step, kEnding); }
 
-std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& dir) {
+std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& dir, std::int64_t before) {
   std::optional<std::filesystem::path> out;
   for (Found& f : checkpoints_in(dir))
-    if (f.whole) out = std::move(f.path);
+    if (f.whole && f.step < before) out = std::move(f.path);
   return out;
 }
 

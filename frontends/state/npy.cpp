@@ -189,7 +189,9 @@ class NpyReader {
   std::optional<Extents> shape_;
 };
 
-std::string head_of(const HostTensor& tensor) {
+}  // namespace
+
+std::string npy_head(const HostTensor& tensor) {
   auto code = std::find_if(std::begin(kNpyCodes), std::end(kNpyCodes), [&](const NpyCode& c) { return c.dtype == tensor.dtype(); });
   if (code == std::end(kNpyCodes)) throw UserError(fmt::format(".npy has no code for {}; convert the tensor to f32 first", name_of(tensor.dtype())));
   std::string dict = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", code->text, fmt::join(tensor.shape(), ", "), tensor.shape().size() == 1 ? "," : "");
@@ -204,8 +206,6 @@ std::string head_of(const HostTensor& tensor) {
   return head + dict;
 }
 
-}  // namespace
-
 HostTensor parse_npy(std::span<const std::byte> bytes, const std::string& name) { return NpyReader(bytes, name).read(); }
 
 HostTensor read_npy(const std::filesystem::path& path) {
@@ -214,12 +214,12 @@ HostTensor read_npy(const std::filesystem::path& path) {
 }
 
 void write_npy(const std::filesystem::path& path, const HostTensor& tensor) {
-  std::string head = head_of(tensor);
+  std::string head = npy_head(tensor);
   write_file(path, {std::as_bytes(std::span(head)), tensor.bytes()});
 }
 
 std::vector<std::byte> npy_bytes(const HostTensor& tensor) {
-  std::string head = head_of(tensor);
+  std::string head = npy_head(tensor);
   auto head_bytes = std::as_bytes(std::span(head));
   std::vector<std::byte> out(head_bytes.begin(), head_bytes.end());
   out.insert(out.end(), tensor.bytes().begin(), tensor.bytes().end());

@@ -19,9 +19,11 @@ HostTensor parse_npy(std::span<const std::byte> bytes, const std::string& name);
 /// Version 1, C order, the first element at a multiple of 64 bytes (version 2 where the shape takes more than 65,535 characters).
 void write_npy(const std::filesystem::path& path, const HostTensor& tensor);
 std::vector<std::byte> npy_bytes(const HostTensor& tensor);
+/// What stands in that file before the elements. UserError for bf16, which numpy has not.
+std::string npy_head(const HostTensor& tensor);
 
-/// The members of a .npz, stored or deflated, without their ".npy".
-/// UserError with file, member and byte for what is no whole zip archive of .npy members, is encrypted or is zip64 by size.
+/// The members of a .npz, stored or deflated, zip64 too, without their ".npy".
+/// UserError with file, member and byte for what is no whole zip archive of .npy members, is encrypted or packed otherwise.
 TensorMap read_npz(const std::filesystem::path& path, const Wanted& wanted = {});
 TensorMap parse_npz(std::span<const std::byte> bytes, const std::string& name, const Wanted& wanted = {});
 /// Stored members in the order of their names; the same tensors give the same bytes. UserError past 4 GiB or 65,534 members.

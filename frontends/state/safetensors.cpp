@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <xxhash.h>
 
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/files/utf8.h>
@@ -68,8 +69,9 @@ class SafetensorsReader {
     split_header();
     json header = parse_header();
     std::vector<Entry> entries;
+    TextMap texts;
     for (const auto& [key, value] : header.items()) {
-      if (key == kMetadataKey) read_metadata(value, metadata);
+      if (key == kMetadataKey) read_metadata(value, texts);
       else entries.push_back(entry_of(key, value));
     }
     check_coverage(entries);
@@ -79,6 +81,9 @@ class SafetensorsReader {
       else if (!wanted || wanted(e.name))
         throw TypeNotRead(fmt::format("{}, byte {}, tensor '{}': dtype {} is not read here; F32, F64, F16, BF16, BOOL and whole numbers are: convert it where the file was written", name_, e.where, e.name, e.not_read));
     }
+    check_sum(out, texts);
+    if (metadata)
+      for (auto& [key, text] : texts) (*metadata)[key] = std::move(text);
     return out;
   }
 
@@ -125,13 +130,20 @@ class SafetensorsReader {
     }
   }
 
-  void read_metadata(const json& value, TextMap* out) const {
+  void read_metadata(const json& value, TextMap& out) const {
     std::uint64_t where = where_.at(kMetadataKey);
     if (!value.is_object()) fail(where, "__metadata__ is no object of texts");
     for (const auto& [key, text] : value.items()) {
       if (!text.is_string()) fail(where, fmt::format("__metadata__ '{}' is {}, not a text", key, text.type_name()));
-      if (out) (*out)[key] = text.get<std::string>();
+      out[key] = text.get<std::string>();
     }
+  }
+
+  void check_sum(const TensorMap& tensors, const TextMap& texts) const {
+    const auto written = texts.find(kChecksumKey);
+    if (written == texts.end()) return;
+    if (const std::string found = checksum_of(tensors, texts); found != written->second)
+      fail(where_.at(kMetadataKey), fmt::format("the file is damaged: its content has the checksum {}, and was written with {}; take an earlier checkpoint or another copy (who changed it on purpose removes '{}' from its metadata)", found, written->second, kChecksumKey));
   }
 
   Entry entry_of(const std::string& name, const json& value) const {
@@ -257,6 +269,21 @@ std::string head_of(const Ordered& tensors, const TextMap& metadata) {
 }
 
 }  // namespace
+
+std::string checksum_of(const TensorMap& tensors, const TextMap& metadata) {
+  XXH3_state_t* state = XXH3_createState();
+  XXH3_128bits_reset(state);
+  auto add = [&](const std::string& text) { XXH3_128bits_update(state, text.data(), text.size()); };
+  for (const auto& [key, text] : metadata)
+    if (key != kChecksumKey) add(fmt::format("{} {} {} {} ", key.size(), key, text.size(), text));
+  for (const auto& [name, t] : tensors) {
+    add(fmt::format("{} {} {} {} ", name.size(), name, code_of(t.dtype()), fmt::join(t.shape(), ",")));
+    XXH3_128bits_update(state, t.bytes().data(), t.bytes().size());
+  }
+  const XXH128_hash_t out = XXH3_128bits_digest(state);
+  XXH3_freeState(state);
+  return fmt::format("{:016x}{:016x}", out.high64, out.low64);
+}
 
 TensorMap parse_safetensors(std::span<const std::byte> bytes, const std::string& name, TextMap* metadata, const Wanted& wanted) { return SafetensorsReader(bytes, name).read(metadata, wanted); }
 

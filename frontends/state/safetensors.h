@@ -23,8 +23,14 @@ struct TypeNotRead : UserError {
 /// Whether a tensor of this name is asked for: others are passed over where their type is not read. Empty: all are.
 using Wanted = std::function<bool(const std::string&)>;
 
+/// The metadata's text of this name is a checksum of all else in the file, which is checked as it is read. Checkpoints have one.
+inline constexpr const char* kChecksumKey = "xxh3-128";
+/// That text: in hex the XXH3-128 of the other metadata and of the tensors' names, types and bytes.
+std::string checksum_of(const TensorMap& tensors, const TextMap& metadata);
+
 /// All tensors of a file, of F32, F64, F16, BF16, I32, I64, U8 and BOOL, and as i64 those of I8, I16, U16, U32 and U64; the `__metadata__` texts go to `metadata` if given.
-/// UserError with file, tensor and byte for anything that is not a whole, gapless safetensors file of at most 100,000,000 header bytes.
+/// UserError with file, tensor and byte for anything that is not a whole, gapless safetensors file of at most 100,000,000 header bytes,
+/// and where it has another checksum than its metadata say.
 TensorMap read_safetensors(const std::filesystem::path& path, TextMap* metadata = nullptr, const Wanted& wanted = {});
 /// The same from memory; `name` stands for the file in errors.
 TensorMap parse_safetensors(std::span<const std::byte> bytes, const std::string& name, TextMap* metadata = nullptr, const Wanted& wanted = {});

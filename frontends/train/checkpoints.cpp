@@ -54,12 +54,13 @@ namespace {
 
 constexpr const char *kArithmetic = "arithmetic", *kValues = "values of the data", *kGraphHash = "hash of the graph";
 
-/// Of all that is stored; of what is made row by row the first and the last, which are as quick.
+/// Of all that is stored; of what is made row by row the first and the last, which are as quick, and what it is made of.
 std::string hash_of_values(const DataSet& data) {
   std::uint64_t hash = 0;
   auto add = [&](std::span<const std::byte> bytes) { hash = XXH3_64bits_withSeed(bytes.data(), bytes.size(), hash); };
   for (const auto& [name, x] : data.columns) add(x.bytes());
   for (const auto& [name, made] : data.made) {
+    if (made.source) add(std::as_bytes(std::span(&made.source, 1)));
     std::vector<std::byte> row(static_cast<std::size_t>(made.row.bytes()));
     for (std::int64_t r : {std::int64_t{0}, data.rows() - 1}) {
       made.make({0, data.first_row + r * data.row_step}, row);
@@ -98,6 +99,17 @@ std::string arithmetic_of(Session& session, const FitOptions& options) {
   return session.strategy().loops ? "" : session.plan(options.batch, Mode::step, fit_fetches(session, options)).arithmetic_hash;
 }
 
+/// UserError with what the run goes on from without it.
+Checkpoint load_latest(const std::filesystem::path& file) {
+  try {
+    return Checkpoint::load(file.string());
+  } catch (const UserError& e) {
+    const std::filesystem::path dir = file.parent_path();
+    const auto earlier = latest_checkpoint(dir, latest_checkpoint_step(dir));
+    throw UserError(fmt::format("{}; move that file away, and the run {}", e.what(), earlier ? "goes on from " + earlier->string() : "begins anew"));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> differences(const Checkpoint& checkpoint, const Session& session, const DataSet& data, const FitOptions& options) {
@@ -130,7 +142,7 @@ std::optional<std::filesystem::path> resume_latest(Session& session, const DataS
   options.resumed = true;
   const std::optional<std::filesystem::path> file = latest_checkpoint(options.checkpoints);
   if (!file) return {};
-  const Checkpoint checkpoint = Checkpoint::load(file->string());
+  const Checkpoint checkpoint = load_latest(*file);
   if (const auto other = differences(checkpoint, session, data, options); !other.empty())
     throw OtherRun(fmt::format("{}: is of another run ({}); choose another folder for the checkpoints of this one", file->string(), fmt::join(other, "; ")));
   resume(session, checkpoint, options);

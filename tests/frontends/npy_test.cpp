@@ -141,6 +141,45 @@ TEST(npz, what_is_written_is_read_back_stored_and_deflated) {
   EXPECT_EQ(read_npz(folder / "b.npz"), sample_arrays());
 }
 
+TEST(npz, zip64_is_read_and_other_packings_name_the_way_out) {
+  if (std::system("python3 -c 'import bz2, lzma, zipfile, zlib' 2>/dev/null") != 0) GTEST_SKIP() << "no python3 to pack with";
+  Folder folder;
+  write_npz(folder / "a.npz", sample_arrays());
+  write_text(folder / "script.py", R"(
+import zipfile
+a = zipfile.ZipFile('a.npz')
+def write(name, method):
+    with zipfile.ZipFile(name + '.npz', 'w', method) as b:
+        for n in a.namelist():
+            with b.open(n, 'w', force_zip64=True) as f: f.write(a.read(n))
+write('forced', zipfile.ZIP_STORED)
+write('bzip2', zipfile.ZIP_BZIP2)
+write('lzma', zipfile.ZIP_LZMA)
+zipfile.ZIP64_LIMIT = 0  # as if all were larger: sizes, places and the directory are told by zip64's records
+write('stored', zipfile.ZIP_STORED)
+write('deflated', zipfile.ZIP_DEFLATED)
+)");
+  ASSERT_EQ(std::system(("cd '" + folder.path().string() + "' && python3 script.py").c_str()), 0);
+  for (const char* file : {"forced.npz", "stored.npz", "deflated.npz"}) EXPECT_EQ(read_npz(folder / file), sample_arrays()) << file;
+  for (const auto& [file, method] : {std::pair("bzip2.npz", "bzip2 (method 12)"), {"lzma.npz", "lzma (method 14)"}})
+    EXPECT_TRUE(says([&, file = file] { read_npz(folder / file); }, {file, "member 'bool.npy': is packed by "s + method, "write it with np.savez or np.savez_compressed"}));
+  const std::string good = text_of(folder / "stored.npz");
+  const std::size_t record = good.find("PK\6\6"), locator = good.find("PK\6\7"), last = good.rfind("PK\1\2"), field = last + 46 + good.substr(last + 46).find(".npy") + 4;
+  auto with = [&](std::size_t at, const std::string& bytes) { return std::string(good).replace(at, bytes.size(), bytes); };
+  const std::pair<std::string, std::string> cases[] = {
+      {with(record, "PK\6\5"), "no zip64 end record here"},
+      {with(locator + 15, "\xff"), "the archive is cut short"},
+      {with(record + 16, "\1"), "in several volumes"},
+      {with(record + 40, "\xff"), "does not end at the end record"},
+      {with(record + 55, "\xff"), "does not end at the end record"},
+      {with(field, "\2"), "is a zip64 member without its zip64 field"},
+      {with(field + 2, "\7"), "its zip64 field is cut short"},
+      {with(field + 11, "\xff").replace(field + 19, 1, "\xff"), "run into the directory"},
+      {with(field + 27, "\xff"), "lies after the directory"},
+  };
+  for (const auto& [text, wanted] : cases) EXPECT_TRUE(says([&, &text = text] { parse_npz(bytes_of(text), "f.npz"); }, {"f.npz, byte ", wanted}));
+}
+
 TEST(npz, a_member_of_a_type_that_is_not_read_stands_in_the_way_of_none_other) {
   if (std::system("python3 -c 'import zipfile' 2>/dev/null") != 0) GTEST_SKIP() << "no python3 to pack with";
   Folder folder;
@@ -168,10 +207,11 @@ TEST(npz, every_malformed_archive_is_refused_by_name_and_byte) {
       {with(end + 8, "\3\0"s), "in several volumes"},
       {with(end + 8, "\3\0\3\0"s), "no directory entry here"},
       {with(end + 8, "\1\0\1\0"s), "entries end here"},
-      {with(end + 16, "\xff\xff\xff\xff"), "a zip64 archive"},
+      {with(end + 16, "\xff\xff\xff\xff"), "a zip64 archive without its zip64 end record"},
       {with(directory, "PK\1\3"), "no directory entry here"},
       {with(directory + 8, "\1"), "member 'ab.npy': is encrypted"},
-      {with(directory + 10, "\x0c"), "packed by method 12"},
+      {with(directory + 10, "\x01"), "packed by method 1; stored and deflated members are read"},
+      {with(directory + 24, "\xff\xff\xff\xff"), "is a zip64 member without its zip64 field"},
       {with(directory + 10, "\x08"), "another method in its local header"},
       {with(directory + 16, "\0\0\0\0"s), "its checksum differs"},
       {with(directory + 20, "\0\0"s), "is stored, but 0 bytes become"},

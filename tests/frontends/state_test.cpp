@@ -256,6 +256,32 @@ TEST(checkpoint, everything_comes_back) {
   EXPECT_EQ(std::tie(read.step, read.epoch, read.position, read.seed, read.note), std::make_tuple(120, 3, 96, ~std::uint64_t{0}, "a note"));
 }
 
+TEST(checkpoint, a_changed_bit_is_found_in_tensors_and_metadata) {
+  Folder folder;
+  const fs::path path = folder / "c.safetensors";
+  const CheckpointData data{.state = sample_state(), .step = 12, .epoch = 3, .position = 96, .seed = 1, .note = "a note", .run = {{"batch", "8"}}};
+  write_checkpoint(path, data);
+  const std::string good = text_of(path);
+  EXPECT_EQ(read_checkpoint(path).state, sample_state());
+  EXPECT_EQ(read_checkpoint(path).run, data.run) << "the checksum is none of the run's notes";
+  std::uint64_t header = 0;
+  std::memcpy(&header, good.data(), 8);
+  std::string bad;
+  for (std::size_t byte = 8 + header; byte < good.size(); ++byte) {
+    bad = good;
+    bad[byte] = static_cast<char>(bad[byte] ^ 0x10);
+    write_text(path, bad);
+    EXPECT_THROW(read_checkpoint(path), UserError) << "byte " << byte;
+  }
+  EXPECT_TRUE(says([&] { read_safetensors(path); }, {"c.safetensors, byte ", "the file is damaged: its content has the checksum ", ", and was written with ", "take an earlier checkpoint or another copy"})) << "as weights too";
+  for (const auto& [from, to] : {std::pair("\"epoch\":\"3\"", "\"epoch\":\"4\""), {"\"run/batch\":\"8\"", "\"run/batch\":\"9\""}, {"\"weights/kernel\"", "\"weights/kernem\""}, {"[2,3]", "[3,2]"}}) {
+    const std::size_t at = good.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    write_text(path, std::string(good).replace(at, std::string_view(from).size(), to));
+    EXPECT_TRUE(says([&] { read_checkpoint(path); }, {"the file is damaged"})) << to;
+  }
+}
+
 TEST(checkpoint, a_writer_killed_in_the_middle_leaves_the_older_checkpoint_as_the_latest) {
   Folder folder;
   write_checkpoint(checkpoint_path(folder.path(), 1), checkpoint_at(1));

@@ -62,6 +62,31 @@ TEST(TrainingRuns, one_that_was_stopped_within_an_epoch_goes_on_to_the_same_curv
   EXPECT_THAT(folder.names(), testing::ElementsAre("step-00000021.safetensors"));
 }
 
+TEST(TrainingRuns, a_damaged_checkpoint_names_the_one_before_it) {
+  Folder folder;
+  const DataSet data = points(16);
+  FitOptions options{.batch = 8, .epochs = 2, .checkpoints = folder.path().string()};
+  Session whole(line(), Single{});
+  fit(whole, data, options);
+  const std::filesystem::path first = checkpoint_path(folder.path(), 2), last = checkpoint_path(folder.path(), 4);
+  const std::string good = text_of(last);
+  std::string flipped = good;
+  flipped.back() = static_cast<char>(flipped.back() ^ 1);
+  Session session(line(), Single{});
+  for (const std::string& bad : {flipped, good.substr(0, good.size() - 4)}) {
+    write_text(last, bad);
+    EXPECT_TRUE(says<UserError>([&] { resume_latest(session, data, options); }, {last.string(), "; move that file away, and the run goes on from " + first.string()}));
+  }
+  std::filesystem::remove(last);
+  ASSERT_EQ(resume_latest(session, data, options), first);
+  fit(session, data, options);
+  EXPECT_EQ(session.state(), whole.state());
+  EXPECT_EQ(text_of(last), good);
+  std::filesystem::remove(first);
+  write_text(last, flipped);
+  EXPECT_TRUE(says<UserError>([&] { resume_latest(session, data, options); }, {"the file is damaged", "; move that file away, and the run begins anew"}));
+}
+
 TEST(TrainingRuns, a_folder_of_another_run_is_neither_gone_on_from_nor_written_over) {
   Folder folder;
   const DataSet data = points(16);
@@ -100,6 +125,19 @@ TEST(TrainingRuns, checkpoints_know_the_values_of_their_data_and_what_was_done_t
   // One that does not say goes on.
   Checkpoint::of(session, {{"batch", "8"}}).save(checkpoint_path(folder.path(), 9).string());
   EXPECT_TRUE(resume_latest(session, others, options));
+  // Of what is made row by row they know what it is made of.
+  Folder second;
+  auto made_of = [](std::uint64_t source) {
+    DataSet out = points(16);
+    out.columns.erase("x");
+    out.made["x"] = {LocalType{f32, {}}, "made", [](const RowKey&, std::span<std::byte> row) { std::fill(row.begin(), row.end(), std::byte{0}); }, source};
+    return out;
+  };
+  options.checkpoints = second.path().string();
+  Session of_made(line(), Single{});
+  fit(of_made, made_of(1), {.batch = 8, .checkpoints = options.checkpoints});
+  EXPECT_TRUE(says<UserError>([&] { resume_latest(of_made, made_of(2), options); }, {"is of another run (values of the data: "}));
+  EXPECT_TRUE(resume_latest(of_made, made_of(1), options));
 }
 
 TEST(TrainingRuns, an_early_stop_leaves_the_best_epoch_behind_whenever_it_was_started_again) {

@@ -380,6 +380,25 @@ with tempfile.TemporaryDirectory() as folder:
     done = here("place", "rows_here.json", "--fetch", "y,y")
     expect(done.returncode == 0, f"place with a fetch named twice: {done.stderr}")
 
+    # One step of all rows holds no more copies of its feed than a run, and an archive is written from where its tensors lie.
+    head = json.dumps({"x": {"dtype": "F32", "shape": [1 << 20, 16], "data_offsets": [0, 64 << 20]}}).encode()
+    with open(pathlib.Path(folder, "large.safetensors"), "wb") as out:
+        out.write(struct.pack("<Q", len(head)) + head)
+        out.truncate(8 + len(head) + (64 << 20))
+    pathlib.Path(folder, "relu.json").write_text(json.dumps({"belfry": 1, "name": "relu", "inputs": [{"name": "x", "dtype": "f32", "shape": ["batch", 16]}], "nodes": [{"name": "y", "op": "relu", "inputs": ["x"]}], "outputs": ["y"]}), encoding="utf-8")
+
+    def peak(*arguments):
+        process = subprocess.Popen([program, "run", "relu.json", "--feed", "large.safetensors", *arguments], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        expect(process.returncode == 0, f"run with a large feed {arguments}: {process.returncode}")
+        return usage.ru_maxrss >> 10
+
+    at_once = peak()
+    for more in (["--steps", "1"], ["--out", "large.npz"]):
+        there_too = peak(*more)
+        expect(there_too < at_once + 32, f"run {more} of a feed of 64 MiB takes {there_too} MiB, and {at_once} without")
+
     # What a file lacks is said with its place.
     digits = json.loads(graph)
     digits["train"]["optimizer"]["kind"] = "magic"

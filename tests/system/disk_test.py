@@ -80,6 +80,36 @@ with tempfile.TemporaryDirectory() as name:
         done = subprocess.run([program, "train", "mnist_cnn", "--data", "digits", "--batch", "16", "--checkpoints", str(folder), "--log", log, *more], cwd=here, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         expect(done.returncode == (1 if words else 0) and (not words or f"{log}: the log could not be written" in done.stderr and words in done.stderr), f"a log in {log}: {done.returncode} {done.stderr[-600:]}")
 
+    # A run to be replaced, in a file system without room for the folders that its parts are set aside in, or for the second of them: it stays whole.
+    folder = here / "replaced"
+    folder.mkdir()
+    if mounted(folder, "-t", "tmpfs", "-o", "nr_inodes=40", "none"):
+        try:
+            contents = lambda: {str(p.relative_to(folder)): p.is_file() and p.read_bytes() for p in folder.rglob("*") if not p.name.startswith("filler")}
+            anew = [program, "train", "mlp", "--data", "digits", "--batch", "16", "--epochs", "1", "--out", "replaced/run", "--checkpoints", "replaced/run/checkpoints"]
+            call = lambda *more: subprocess.run([*anew, *more], cwd=here, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            done = call()
+            expect(done.returncode == 0, f"the run to be replaced: {done.stderr[-600:]}")
+            before = contents()
+            fillers = []
+            try:
+                for i in range(40):
+                    (folder / f"filler{i}").touch()
+                    fillers.append(folder / f"filler{i}")
+            except OSError:
+                pass
+            for free in range(2):
+                done = call("--overwrite")
+                expect(done.returncode == 1 and "the folder cannot be made: No space left on device" in done.stderr, f"--overwrite with room for {free} folders: {done.returncode} {done.stderr[-600:]}")
+                expect(contents() == before, f"--overwrite with room for {free} folders changed the run that is there: {sorted(contents())}, where {sorted(before)} were")
+                fillers.pop().unlink()
+            for filler in fillers:
+                filler.unlink()
+            done = call("--overwrite")
+            expect(done.returncode == 0 and sorted(p for p in contents() if "tfevents" not in p) == sorted(p for p in before if "tfevents" not in p), f"--overwrite with room: {done.stderr[-600:]} {sorted(contents())}")
+        finally:
+            subprocess.run(["umount", str(folder)], check=True)
+
     # A folder that cannot be written in is refused before any step.
     folder = here / "read_only"
     folder.mkdir()

@@ -1,6 +1,7 @@
 """From a training's folder to answers: pictures and arrays through predict, plans for inference, and what train says and refuses. Arguments: belfry, the source tree."""
 
 import json
+import os
 import pathlib
 import re
 import struct
@@ -53,6 +54,10 @@ def check_photos(folder, belfry):
     read = json.loads(done.stdout or "{}")
     (scores,) = read.get("outputs", {"": []}).values()
     expect(read["rows"] == 20 and read["files"][3] == "photos/light/03.png" and all(row[0]["name"] == "light" and len(row) == 3 for row in scores), f"predict --json: {done}")
+    (folder / "odd").mkdir()
+    (folder / "odd" / os.fsdecode(b"\xff.png")).write_bytes((folder / "photos/light/03.png").read_bytes())
+    done = belfry("predict", "seen", "--feed", "odd", "--json")
+    expect(done.returncode == 0 and json.loads(done.stdout)["files"] == ["odd/\\xff.png"], f"predict --json of a photo whose name is no UTF-8: {done}")
     refused = belfry("predict", "seen", "--feed", "photos", "seen/state.safetensors")
     expect(refused.returncode == 2 and "both pictures and files of tensors" in refused.stderr, f"pictures beside tensors: {refused}")
 

@@ -152,6 +152,22 @@ with tempfile.TemporaryDirectory() as name:
     done = mlp(1, *anew)
     expect(done.returncode == 0 and steps("run") == list(range(1, 9)) and [p.name for p in (folder / "run/ck").iterdir()] == ["step-00000008.safetensors"] and not list((folder / "run").glob("replaced*")), f"--overwrite after failures: {done}")
 
+    # A training that was killed between its begin with --overwrite and its first step: the next start puts back what it had set aside.
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    before = files("run")
+    for place in (folder / "run", folder / "run/ck"):
+        parts = [p for p in place.iterdir() if p.name != "ck"]
+        room = place / f"replaced.partial-{dead.pid}-1"
+        room.mkdir()
+        for part in parts:
+            part.rename(room / part.name)
+    for name in ("graph.json", "run.json"):
+        (folder / "run" / name).write_bytes(b"{}")
+    done = belfry("train", "mlp", "--data", "digits", "--batch", "64", "--epochs", "1", *anew[:-1], "--seed", "9")
+    expect(done.returncode == 1 and done.stderr.count("is put back") == 2 and "is of another run (seed: " in done.stderr, f"after a kill before the first step: {done}")
+    expect(files("run") == before, f"after a kill before the first step there is {sorted(files('run'))}, and was {sorted(before)}")
+
     # Another graph of the same name is another run.
     graph = json.loads((folder / "own/graph.json").read_text(encoding="utf-8"))
     options = graph["train"]["optimizer"]
