@@ -1,7 +1,7 @@
 // What placing costs: CPU time (the median of five, of three above 50,000 nodes) and kept bytes of dense layers with momentum from 1,000 to
 // 100,000 nodes, a child process per case; a drawing of such tables with the exponents of their growth; how many placements of 500 nodes are
 // scored a second; what `auto` takes for a net on a cluster, and how long it looks.
-// placement [--most NODES] [--strategy NAME]… | --svg FILE < TABLES | --scores [COUNT] | --auto NET CLUSTER_FILE ROWS
+// placement [--most NODES] [--strategy NAME]… | --svg FILE < TABLES | --scores [COUNT [NET]] | --auto NET CLUSTER_FILE ROWS
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -185,6 +185,10 @@ void write_svg(const std::string& file, const std::vector<Row>& rows) {
   std::ofstream(file) << out << "</svg>\n";
 }
 
+std::shared_ptr<const Graph> training_graph(const std::string& net) {
+  return std::make_shared<const Graph>(run_passes(training_passes(), net_named(net).build(std::make_shared<const OpSet>(standard_ops()))));
+}
+
 /// Cuts at random places, or devices at random.
 std::vector<PlacementRule> random_rules(const Graph& g, const std::vector<DeviceId>& devices, std::mt19937_64& rng, bool cuts) {
   std::vector<PlacementRule> out;
@@ -203,16 +207,15 @@ std::vector<PlacementRule> random_rules(const Graph& g, const std::vector<Device
 }
 
 /// Placements a second, and whether the first few have the figures of their finished plans.
-void scores(int towers, bool cuts, int count) {
-  auto graph = std::make_shared<const Graph>(deep(35));
+void scores(const std::shared_ptr<const Graph>& graph, const PlaceOptions& options, int towers, bool cuts, int count) {
   const Cluster cluster = local_cluster(sims(4), 4);
   std::mt19937_64 rng(1);
   std::vector<Placement> all;
   for (int i = 0; i < count; ++i) all.push_back({towers, 64, Combine::global_mean, 1, random_rules(*graph, sims(4), rng, cuts)});
-  Scorer scorer(graph, cluster);
+  Scorer scorer(graph, cluster, {}, options);
   std::size_t nodes = 0;
   for (int i = 0; i < std::min(count, 3); ++i) {
-    const PlacedGraph plan = place(graph, all[static_cast<std::size_t>(i)], cluster);
+    const PlacedGraph plan = place(graph, all[static_cast<std::size_t>(i)], cluster, options);
     nodes += plan.nodes.size();
     if (scorer(all[static_cast<std::size_t>(i)]).step_seconds != forecast(plan).seconds) fmt::print("another figure than the finished plan's\n");
   }
@@ -230,7 +233,7 @@ void scores(int towers, bool cuts, int count) {
 /// Over all GPUs of a cluster, so many rows each step; every strategy that was scored or refused, the best first.
 void choose_for(const std::string& net, const std::string& file, std::int64_t rows) {
   const Cluster cluster = read_cluster(read_file(file), file);
-  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), net_named(net).build(std::make_shared<const OpSet>(standard_ops()))));
+  const auto graph = training_graph(net);
   std::vector<DeviceId> gpus;
   for (const ClusterDevice& d : cluster.devices)
     if (d.id.kind == "gpu") gpus.push_back(d.id);
@@ -248,8 +251,11 @@ int main(int argc, char** argv) {
   }
   if (argc > 1 && !std::strcmp(argv[1], "--scores")) {
     const int count = argc > 2 ? std::max(5, std::atoi(argv[2])) : 1000;
+    const auto graph = argc > 3 ? training_graph(argv[3]) : std::make_shared<const Graph>(deep(35));
+    PlaceOptions options;
+    if (argc > 3) options.groups = find_groups;
     for (int towers : {1, 4})
-      for (bool cuts : {true, false}) scores(towers, cuts, count);
+      for (bool cuts : {true, false}) scores(graph, options, towers, cuts, count);
     return 0;
   }
   if (argc > 2 && !std::strcmp(argv[1], "--svg")) {

@@ -25,7 +25,7 @@ struct Taken {
 std::int64_t first_gap(std::vector<Taken>& taken, std::int64_t size);
 
 /// Steps of a search for a smaller arena than the greedy ones: placings tried, never seconds.
-inline constexpr std::int64_t kSearchSteps = 20'000;
+inline constexpr std::int64_t kSearchSteps = 4'000;
 /// More blocks than this are not searched for.
 inline constexpr std::size_t kMostSearched = 600;
 
