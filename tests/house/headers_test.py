@@ -138,7 +138,7 @@ def names_without_include(path, declared):
 
 
 def compiled(headers):
-    """Objections of the compiler to a few headers, each included twice: what lacks `#pragma once` shows."""
+    """Objections of the compiler to some headers, each included twice: what lacks `#pragma once` shows."""
     names = ["belfry.h" if h == "frontends/belfry.h" else h for h in headers for _ in range(2)]
     cuda = ["-isystem" + sys.argv[2]] if sys.argv[2] else []
     command = sys.argv[3:] + ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-I" + sys.argv[1], *cuda, "-x", "c++", "-"]
@@ -150,9 +150,9 @@ if __name__ == "__main__":
     headers = source_tree.files(".h")
     declared = declared_in(headers)
     objections = [o for h in headers for o in names_without_include(h, declared)]
-    # What a header lacks is seen above, so the compiler may take several at a time.
+    # What a header lacks is seen above, so the compiler may take many at a time.
     here = [h for h in headers if sys.argv[2] or "cuda.h" not in included(h, set())]
-    few = [here[i : i + 8] for i in range(0, len(here), 8)]
+    few = [here[i : i + 32] for i in range(0, len(here), 32)]
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         objections += [o for o in pool.map(compiled, few) if o]
     left_out = f"; without CUDA {len(headers) - len(here)} of them are not compiled" if len(here) < len(headers) else ""
