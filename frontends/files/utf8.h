@@ -10,7 +10,7 @@ namespace belfry {
 /// As JSON quotes it; nothing for bytes that are no UTF-8.
 std::optional<std::string> json_quoted(std::string_view text);
 
-/// The text itself; of bytes that are no UTF-8 those beyond ASCII as \xe9.
+/// The text itself; of bytes that are no UTF-8 those beyond ASCII in hex, each behind a backslash and an x.
 std::string printable(std::string_view text);
 
 }  // namespace belfry
