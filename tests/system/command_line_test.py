@@ -146,21 +146,21 @@ with tempfile.TemporaryDirectory() as folder:
         return f"{count} B" if units[0] == "B" else f"{count:.1f} {units[0]}"
 
     done = here("place", "mlp", "--devices", "cpu:0,cpu:1", "--batch", "32", "-o", "facts.json", "--json")
-    facts = json.loads(done.stdout)
+    told = json.loads(done.stdout)
     said = re.search(r"^(\w+): strategy (\w+), (\d+) towers, global batch (\d+) .*, combine (\w+), (\d+) thread", done.stderr, re.M)
-    expect(said and list(said.groups()) == [str(facts[key]) for key in ("net", "strategy", "towers", "batch", "combine", "threads")], f"place --json: {done}")
-    expect(facts["plan"] == "facts.json" and facts["precision"] == "f32" and f"arithmetic hash {facts['arithmetic_hash']}\n" in done.stderr and "wrote facts.json" in done.stderr, f"place --json: {done}")
+    expect(said and list(said.groups()) == [str(told[key]) for key in ("net", "strategy", "towers", "batch", "combine", "threads")], f"place --json: {done}")
+    expect(told["plan"] == "facts.json" and told["precision"] == "f32" and f"arithmetic hash {told['arithmetic_hash']}\n" in done.stderr and "wrote facts.json" in done.stderr, f"place --json: {done}")
     planned = json.loads(here("show", "facts.json", "--memory", "--json").stdout)
-    text = here("show", "facts.json", "--memory").stdout
-    expect(planned == {"devices": facts["devices"]} and [d["device"] for d in facts["devices"]] == ["cpu:0", "cpu:1"], f"show --memory --json: {planned}")
-    for d in facts["devices"]:
+    words = here("show", "facts.json", "--memory").stdout
+    expect(planned == {"devices": told["devices"]} and [d["device"] for d in told["devices"]] == ["cpu:0", "cpu:1"], f"show --memory --json: {planned}")
+    for d in told["devices"]:
         line = "{} planned = state {} + shared {} + kept frames {} + transient frames {}; values {} beside a live maximum of {}:".format(
             *(human(count) for count in (d["bytes"], d["state"], d["shared"], d["kept"], d["transient"], d["bytes"] - d["state"], d["live_values"])))
-        expect(line in text and d["bytes"] == sum(d[part] for part in ("state", "shared", "kept", "transient")) < d["memory"], f"bytes of {d} in {text}")
+        expect(line in words and d["bytes"] == sum(d[part] for part in ("state", "shared", "kept", "transient")) < d["memory"], f"bytes of {d} in {words}")
     shown = json.loads(here("show", "facts.json", "--json").stdout)
-    text = here("show", "facts.json").stdout
-    expect({key: shown[key] for key in facts if key != "plan"} == {key: facts[key] for key in facts if key != "plan"}, f"show --json: {shown.keys()}")
-    expect(len(shown["nodes"]) == len(re.findall(r"^  \S+ = ", text, re.M)) and all(f"  {n['name']} = {n['op']}" in text and n["devices"] and n["reason"] in text for n in shown["nodes"]), "nodes of show --json")
+    words = here("show", "facts.json").stdout
+    expect({key: shown[key] for key in told if key != "plan"} == {key: told[key] for key in told if key != "plan"}, f"show --json: {shown.keys()}")
+    expect(len(shown["nodes"]) == len(re.findall(r"^  \S+ = ", words, re.M)) and all(f"  {n['name']} = {n['op']}" in words and n["devices"] and n["reason"] in words for n in shown["nodes"]), "nodes of show --json")
     step, whole = json.loads(here("show", "facts.json", "--timeline", "--json").stdout), json.loads(here("forecast", "facts.json", "--json", "--launches").stdout)
     expect(step["launches"] and all(step[key] == whole[key] for key in ("seconds", "path", "launches")), f"show --timeline --json: {step['seconds']} {whole['seconds']}")
     expect(here("show", "small.json", "--json").stdout == here("convert", "small.json").stdout, "show --json of a graph is not its file")
@@ -455,8 +455,8 @@ with tempfile.TemporaryDirectory() as folder:
     lines = [json.loads(line) for line in pathlib.Path(folder, "loops.jsonl").read_text(encoding="utf-8").splitlines()]
     expect(all(0 <= line["staleness"] <= 2 and line["rows"] == 8 for line in lines if "step" in line), f"staleness of each step: {lines}")
     done = here("place", "mlp", "-o", "loops.json", "--json", *loops)
-    facts = json.loads(done.stdout)
-    expect([facts[who]["plan"] for who in facts] == ["loops.worker.json", "loops.server.json"] and all(f"arithmetic hash {one['arithmetic_hash']}\n" in done.stderr for one in facts.values()), f"plans of loops for machines: {done}")
+    both = json.loads(done.stdout)
+    expect([both[who]["plan"] for who in both] == ["loops.worker.json", "loops.server.json"] and all(f"arithmetic hash {one['arithmetic_hash']}\n" in done.stderr for one in both.values()), f"plans of both for machines: {done}")
     expect(done.returncode == 0 and all(here("show", f"loops.{who}.json").returncode == 0 for who in ("worker", "server")), f"plans of loops: {done}")
     expect("asynchronous, staleness at most 2; not reproducible" in done.stderr, f"place says what loops do not promise: {done.stderr}")
     done = here("place", "mlp", "-o", "backup.json", *loops[:4], "-O", "backup=1", "--batch", "16")
