@@ -216,7 +216,8 @@ class FramePlanner {
     std::vector<std::size_t> which;
     for (std::size_t b = 0; b < lives.size(); ++b)
       if (wanted(lives[b])) blocks.push_back(lives[b].block), which.push_back(b);
-    Packing packed = pack(blocks);
+    const std::int64_t least = live_maximum(blocks);
+    Packing packed = pack(blocks, least + least / 200);  // as near is enough, as it is where frames and regions are placed as one
     for (std::size_t b = 0; b < which.size(); ++b) layout[which[b]].slot = {region, base + packed.offsets[b], 0};
     return packed.peak;
   }
