@@ -154,8 +154,6 @@ RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& tra
 
 namespace {
 
-constexpr const char *kReplaced = "replaced", *kGone = "gone";
-
 /// Back from the folder in which they were set aside, in the place of what is there.
 void put_back(const fs::path& room) {
   std::error_code error;
@@ -169,32 +167,49 @@ void put_back(const fs::path& room) {
   fs::remove(room, error);
 }
 
+bool is_room(const fs::path& path) {
+  std::error_code error;
+  return path.filename().string().starts_with(fmt::format("{}{}", kSetAside, kPartialSuffix)) && fs::is_directory(path, error);
+}
+
+/// Rooms, the first of which says that what is in all of them counts: under another name first, then away.
+void remove_rooms(std::vector<fs::path> rooms) {
+  std::error_code error;
+  for (fs::path& room : rooms) {
+    const fs::path gone = room.parent_path() / ("gone" + room.filename().string().substr(std::string(kSetAside).size()));
+    if (fs::rename(room, gone, error); !error) room = gone;
+  }
+  for (const fs::path& room : rooms) fs::remove_all(room, error);
+}
+
 }  // namespace
 
 void put_back_replaced(const TrainArguments& o) {
-  auto put_back_in = [](const fs::path& folder) {
-    std::error_code error;
-    for (const fs::path& room : unfinished_in(folder)) {
-      if (!room.filename().string().starts_with(fmt::format("{}{}", kReplaced, kPartialSuffix)) || !fs::is_directory(room, error)) continue;
-      put_back(room);
-      say(fmt::format("{}: what a training with --overwrite was to replace, which was killed before its first step, is put back\n", folder.string()));
+  if (o.out.empty()) return;
+  const fs::path folder = o.out;
+  for (const fs::path& room : unfinished_in(folder)) {
+    if (!is_room(room)) continue;
+    if (is_run_folder(room) && is_run_folder(folder) && read_run_facts(folder).ended) {
+      say(fmt::format("{}: holds an earlier run, which a training with --overwrite was to replace; the one in {} has ended since: remove the folder, or move its files to where they are wanted\n", room.string(), o.out));
+      continue;
     }
-  };
-  for (const std::string& folder : {o.out, o.checkpoints})
-    if (!folder.empty()) put_back_in(folder);
+    // Its checkpoints were set aside after it, and count as long as it does.
+    if (const std::string kept = is_run_folder(room) ? read_run_facts(room).checkpoints : ""; !kept.empty()) put_back(folder / kept / room.filename());
+    put_back(room);
+    say(fmt::format("{}: what a training with --overwrite was to replace, which was killed before its first step, is put back\n", o.out));
+  }
 }
 
 void BegunRun::begin(const TrainArguments& o) {
   if (o.out.empty() || goes_on_there(o)) return;
   const bool replaces = o.overwrite && is_run_folder(o.out);
   if (replaces) {
-    if (o.resume.empty() && !o.checkpoints.empty() && keeps_in(o, o.checkpoints)) {  // before run.json, which says whose they are
-      std::vector<fs::path> old;
+    std::vector<fs::path> old;  // looked for before run.json goes, which says whose they are
+    if (o.resume.empty() && !o.checkpoints.empty() && keeps_in(o, o.checkpoints))
       for (const auto& entry : fs::directory_iterator(o.checkpoints))
         if (is_part_of_run(o.out, entry.path()) && entry.is_regular_file()) old.push_back(entry.path());
-      set_aside(o.checkpoints, old);
-    }
     set_aside(o.out, parts_of_run(o.out));
+    if (!old.empty()) set_aside(o.checkpoints, old);
   }
   std::error_code error;
   had_graph_ = fs::exists(fs::path(o.out) / "graph.json", error);
@@ -203,7 +218,7 @@ void BegunRun::begin(const TrainArguments& o) {
 }
 
 void BegunRun::set_aside(const std::string& folder, const std::vector<fs::path>& files) {
-  const fs::path room = fs::path(folder) / (kReplaced + partial_suffix());
+  const fs::path room = fs::path(folder) / (kSetAside + partial_suffix());
   make_folder(room);
   aside_.push_back(room);
   for (const fs::path& file : files) fs::rename(file, room / file.filename());
@@ -211,12 +226,10 @@ void BegunRun::set_aside(const std::string& folder, const std::vector<fs::path>&
 
 void BegunRun::stepped() {
   if (std::exchange(done_, true)) return;
-  std::error_code error;
-  for (const fs::path& room : aside_) {  // one that is half removed is not to be put back
-    const fs::path gone = room.parent_path() / (kGone + partial_suffix());
-    fs::rename(room, gone, error);
-    fs::remove_all(error ? room : gone, error);
-  }
+  if (replaces_)  // of a training before this one, too
+    for (const fs::path& path : unfinished_in(folder_))
+      if (is_room(path)) aside_.push_back(path);
+  remove_rooms(aside_);
 }
 
 BegunRun::~BegunRun() {

@@ -115,13 +115,13 @@ void go_on(Session& session, const DataSet& data, const TrainArguments& o, FitOp
                     o.steps ? fmt::format("--steps {}", o.steps) : fmt::format("--epochs {}", o.epochs)));
 }
 
-void train(const TrainArguments& o, const std::shared_ptr<const Library>& library) {
+void train(const TrainArguments& o, const std::shared_ptr<const Library>& library, FolderLocks& locks) {
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source);
   refuse_run_there(o);
   refuse_written_over(o, source);
   for (const std::string& folder : {o.out, o.checkpoints})
-    if (!folder.empty()) make_folder(folder);  // before the work whose result goes there
+    if (!folder.empty()) make_folder(folder), locks.add(folder);  // before the work whose result goes there
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
   Session session = make_session(source, o.placement, library);
   load_states(session, source, o.state);
@@ -129,8 +129,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   FitOptions fit_options = fit_options_of(o, batch, data, data_wanted(session, o));
   go_on(session, data.train, o, fit_options);
   const std::vector<std::string> fetches = fit_fetches(session, fit_options);
-  if (session.strategy().loops) say_loops(session, batch, fetches, o.out.empty() ? "" : (std::filesystem::path(o.out) / "plan.json").string());
-  else {
+  if (!session.strategy().loops) {
     const PlacedGraph& plan = session.plan(batch, Mode::step, fetches);
     say(o.verbose ? describe(plan, {.memory = true, .nodes = false}) : in_short(plan));
     session.prepare({batch}, Mode::step, fetches);
@@ -139,6 +138,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   RunFacts run;
   BegunRun begun;
   if (!o.out.empty()) remove_unfinished(o.out), begun.begin(o), run = write_run(session, o, data.train, fit_options, fetches);
+  if (session.strategy().loops) say_loops(session, batch, fetches, o.out.empty() ? "" : (std::filesystem::path(o.out) / "plan.json").string());
   ProgressLine line(data.train.types().contains("image") ? "img" : "rows", writes_over() ? one_device_rate(session, data.train, batch, fetches) : std::nullopt);
   bool first = !session.strategy().loops;
   fit_options.on_batch = [&](const Progress& p) {
@@ -231,9 +231,11 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
     if (o->steps && epochs->count()) throw WrongUse("--steps and --epochs both say how long: leave one out");
     o->placement.brief = !o->verbose;
     be_quiet(o->quiet);
+    FolderLocks locks;
+    for (const std::string& folder : {o->out, o->checkpoints}) locks.add(folder);
     put_back_replaced(*o);  // it may be the source
     if (is_run_folder(o->source)) take_from_run(*o, false);
-    train(*o, library());
+    train(*o, library(), locks);
   });
 }
 

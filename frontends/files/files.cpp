@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -127,7 +129,23 @@ std::vector<std::filesystem::path> unfinished_in(const std::filesystem::path& fo
 
 void remove_unfinished(const std::filesystem::path& folder) {
   std::error_code ignored;
-  for (const std::filesystem::path& path : unfinished_in(folder)) std::filesystem::remove_all(path, ignored);
+  for (const std::filesystem::path& path : unfinished_in(folder))
+    if (!path.filename().string().starts_with(kSetAside)) std::filesystem::remove_all(path, ignored);
+}
+
+FolderLocks::~FolderLocks() {
+  for (int folder : held_) ::close(folder);
+}
+
+void FolderLocks::add(const std::filesystem::path& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  struct stat mine {}, other {};
+  if (fd < 0 || ::fstat(fd, &mine) != 0) return;
+  const bool ours = std::any_of(held_.begin(), held_.end(), [&](int held) { return ::fstat(held, &other) == 0 && other.st_dev == mine.st_dev && other.st_ino == mine.st_ino; });
+  const bool theirs = !ours && ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (ours || theirs) ::close(fd);
+  else held_.push_back(fd);
+  if (theirs) throw UserError(fmt::format("{}: another process trains into this folder: wait until it ends, or name another folder", folder.string()));
 }
 
 std::string partial_suffix() {

@@ -33,11 +33,26 @@ void make_folder(const std::filesystem::path& path);
 
 /// The unfinished files of processes that are no more in the folder itself, and folders that are named so.
 std::vector<std::filesystem::path> unfinished_in(const std::filesystem::path& folder);
-/// Removes these.
+/// Removes these, but for what was set aside.
 void remove_unfinished(const std::filesystem::path& folder);
+
+/// Folders in which no other process that asks writes as long as this lives.
+class FolderLocks {
+ public:
+  FolderLocks() = default;
+  ~FolderLocks();
+  FolderLocks(const FolderLocks&) = delete;
+  /// One more, where it is there and is not held yet. UserError where another process has it; a file system without locks has none.
+  void add(const std::filesystem::path& folder);
+
+ private:
+  std::vector<int> held_;
+};
 
 /// What stands between a file's name and numbers in the name of its unfinished neighbour.
 inline constexpr const char* kPartialSuffix = ".partial-";
+/// Before it in the name of a folder in which files were set aside, to be put back or removed by who did so.
+inline constexpr const char* kSetAside = "replaced";
 /// With the numbers of this process: its own, and one that a later process of the same number has not.
 std::string partial_suffix();
 

@@ -35,20 +35,24 @@ struct Found {
   std::filesystem::path path;
 };
 
+std::optional<Found> found(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  const std::size_t ending = name.find(kEnding);
+  Found f{.path = path};
+  if (!name.starts_with(kPrefix) || ending == std::string::npos) return {};
+  if (!parse_number(std::string_view(name).substr(kPrefix.size(), ending - kPrefix.size()), f.step)) return {};
+  const std::string_view rest = std::string_view(name).substr(ending + kEnding.size());
+  f.whole = rest.empty();
+  if (!f.whole && !rest.starts_with(kPartialSuffix)) return {};
+  return f;
+}
+
 /// Files of the folder that are named as checkpoints, by rising step.
 std::vector<Found> checkpoints_in(const std::filesystem::path& dir) {
   std::vector<Found> out;
   std::error_code error;
-  for (std::filesystem::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
-    std::string name = it->path().filename().string();
-    std::size_t ending = name.find(kEnding);
-    Found f{.path = it->path()};
-    if (!name.starts_with(kPrefix) || ending == std::string::npos) continue;
-    if (!parse_number(std::string_view(name).substr(kPrefix.size(), ending - kPrefix.size()), f.step)) continue;
-    std::string_view rest = std::string_view(name).substr(ending + kEnding.size());
-    f.whole = rest.empty();
-    if (f.whole || rest.starts_with(kPartialSuffix)) out.push_back(std::move(f));
-  }
+  for (std::filesystem::directory_iterator it(dir, error), end; !error && it != end; it.increment(error))
+    if (std::optional<Found> f = found(it->path())) out.push_back(std::move(*f));
   std::sort(out.begin(), out.end(), [](const Found& a, const Found& b) { return std::tie(a.step, a.path) < std::tie(b.step, b.path); });
   return out;
 }
@@ -83,6 +87,8 @@ CheckpointData read_checkpoint(const std::filesystem::path& path) {
 }
 
 std::filesystem::path checkpoint_path(const std::filesystem::path& dir, std::int64_t step) { return dir / fmt::format("{}{:08}{}", kPrefix, step, kEnding); }
+
+bool is_named_as_checkpoint(const std::filesystem::path& path) { return found(path).has_value(); }
 
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& dir, std::int64_t before) {
   std::optional<std::filesystem::path> out;

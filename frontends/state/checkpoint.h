@@ -28,6 +28,8 @@ CheckpointData read_checkpoint(const std::filesystem::path& path);
 
 /// The file of a step in a folder of checkpoints: "step-00000120.safetensors".
 std::filesystem::path checkpoint_path(const std::filesystem::path& dir, std::int64_t step);
+/// Whether it is the name of such a file, or of an unfinished one.
+bool is_named_as_checkpoint(const std::filesystem::path& path);
 /// The checkpoint of the highest step, before step `before`, by name; unfinished files do not count. Nothing where there is none or no folder.
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& dir, std::int64_t before = std::numeric_limits<std::int64_t>::max());
 /// The step of that checkpoint; -1 where there is none.

@@ -52,15 +52,14 @@ std::filesystem::path best_checkpoint(const std::filesystem::path& dir) { return
 
 namespace {
 
-constexpr const char *kArithmetic = "arithmetic", *kValues = "values of the data", *kGraphHash = "hash of the graph";
+constexpr const char *kArithmetic = "arithmetic", *kValues = "values of the data", *kSources = "what the data are made of", *kGraphHash = "hash of the graph";
 
-/// Of all that is stored; of what is made row by row the first and the last, which are as quick, and what it is made of.
+/// Of all that is stored; of what is made row by row the first and the last, which are as quick.
 std::string hash_of_values(const DataSet& data) {
   std::uint64_t hash = 0;
   auto add = [&](std::span<const std::byte> bytes) { hash = XXH3_64bits_withSeed(bytes.data(), bytes.size(), hash); };
   for (const auto& [name, x] : data.columns) add(x.bytes());
   for (const auto& [name, made] : data.made) {
-    if (made.source) add(std::as_bytes(std::span(&made.source, 1)));
     std::vector<std::byte> row(static_cast<std::size_t>(made.row.bytes()));
     for (std::int64_t r : {std::int64_t{0}, data.rows() - 1}) {
       made.make({0, data.first_row + r * data.row_step}, row);
@@ -68,6 +67,14 @@ std::string hash_of_values(const DataSet& data) {
     }
   }
   return fmt::format("{:016x}", hash);
+}
+
+/// Of what rows that are made are made of; empty where none is known.
+std::string hash_of_sources(const DataSet& data) {
+  std::uint64_t hash = 0;
+  for (const auto& [name, made] : data.made)
+    if (made.source) hash = XXH3_64bits_withSeed(&made.source, sizeof made.source, hash);
+  return hash ? fmt::format("{:016x}", hash) : "";
 }
 
 /// Of nodes, attributes and training as the user wrote them; devices and precision belong to the plan.
@@ -91,6 +98,7 @@ TextMap settings_of(const Session& session, const DataSet& data, const FitOption
   out["order"] = options.shuffle ? fmt::format("shuffled by {}", *options.shuffle) : "that of the data";
   out["short batches"] = options.last_batch == LastBatch::runs_on ? "run on" : options.last_batch == LastBatch::dropped ? "are dropped" : "stay";
   if (data.rows()) out[kValues] = hash_of_values(data);
+  if (const std::string hash = hash_of_sources(data); !hash.empty()) out[kSources] = hash;
   return out;
 }
 
@@ -106,7 +114,7 @@ Checkpoint load_latest(const std::filesystem::path& file) {
   } catch (const UserError& e) {
     const std::filesystem::path dir = file.parent_path();
     const auto earlier = latest_checkpoint(dir, latest_checkpoint_step(dir));
-    throw UserError(fmt::format("{}; move that file away, and the run {}", e.what(), earlier ? "goes on from " + earlier->string() : "begins anew"));
+    throw UserError(fmt::format("{}; move that file away, and the run {}", e.what(), earlier ? "goes on from " + earlier->string() : "begins anew, where its folder has no results yet"));
   }
 }
 
@@ -119,7 +127,7 @@ std::vector<std::string> differences(const Checkpoint& checkpoint, const Session
     const auto there = checkpoint.data().run.find(key);
     if (there == checkpoint.data().run.end() || there->second == here) continue;
     const std::string line = fmt::format("{}: {} there, {} here", key, there->second, here);
-    if (key == kValues) values = line;
+    if (key == kValues || key == kSources) values = line;
     else if (key == kGraphHash && checkpoint.data().note != session.graph().name) continue;  // the net says it
     else out.push_back(line);
   }
@@ -147,6 +155,14 @@ std::optional<std::filesystem::path> resume_latest(Session& session, const DataS
     throw OtherRun(fmt::format("{}: is of another run ({}); choose another folder for the checkpoints of this one", file->string(), fmt::join(other, "; ")));
   resume(session, checkpoint, options);
   return file;
+}
+
+void check_best(const std::filesystem::path& dir) {
+  try {
+    Checkpoint::load(best_checkpoint(dir).string());
+  } catch (const UserError& e) {
+    throw UserError(fmt::format("{}; move that file away, and the best epoch is looked for from here on", e.what()));
+  }
 }
 
 RunCheckpoints::RunCheckpoints(Session& session, const DataSet& data, const FitOptions& options) : session_(session), options_(options) {

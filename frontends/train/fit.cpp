@@ -96,7 +96,10 @@ class Fitter {
     if (loops) loops_ = std::make_unique<TrainingLoops>(session, LoopOptions{rows_handed_out(session, options.batch), fetches_});
     if (options.steps) steps_wanted_ = std::max<std::int64_t>(0, options.steps - (options.resumed ? before_ : 0));
     epochs_ = options.steps ? epoch_after(data.rows()) : options.epochs + (options.resumed ? 0 : input_->position().epoch);
-    if (!options.checkpoints.empty() && std::filesystem::exists(best_checkpoint(options.checkpoints))) stop_.take(options.notes);
+    if (!options.checkpoints.empty() && std::filesystem::exists(best_checkpoint(options.checkpoints))) {
+      if (options.resumed) check_best(options.checkpoints);
+      stop_.take(options.notes);
+    }
   }
 
   History run() {

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 
 #include <belfry/frontends/train/checkpoints.h>
 #include <belfry/frontends/train/fit.h>
 
 namespace belfry {
+
+/// UserError where the best epoch that was kept is damaged, and with what then.
+void check_best(const std::filesystem::path& dir);
 
 class RunCheckpoints {
  public:

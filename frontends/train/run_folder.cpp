@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr const char *kRecord = "run.json", *kGraph = "graph.json", *kState = "state.safetensors";
 /// All that `belfry train` and programs leave in a run's folder.
-constexpr const char* kParts[] = {kRecord, kGraph, kState, "plan.json", "log.jsonl", "trace.json", "tensorboard"};
+constexpr const char* kParts[] = {kRecord, kGraph, kState, "plan.json", "plan.worker.json", "plan.server.json", "log.jsonl", "trace.json", "tensorboard"};
 
 /// Where this run's variables are; what lies there of an earlier one is none of them.
 std::optional<fs::path> state_of(const RunFacts& facts, const fs::path& folder) {
@@ -133,8 +133,7 @@ bool is_part_of_run(const fs::path& folder, const fs::path& file) {
   const std::string kept = read_run_facts(folder).checkpoints;
   auto lies_in = [&](const fs::path& dir) { return std::mismatch(dir.begin(), dir.end(), at.begin(), at.end()).first == dir.end(); };
   if (std::any_of(std::begin(kParts), std::end(kParts), [&](const char* part) { return lies_in(run / part); })) return true;
-  const std::string name = at.filename().string();
-  return !kept.empty() && at.parent_path() == fs::weakly_canonical(run / kept, error) && (name.starts_with("step-") || name == best_checkpoint({}).filename());
+  return !kept.empty() && at.parent_path() == fs::weakly_canonical(run / kept, error) && (is_named_as_checkpoint(at) || at.filename() == best_checkpoint({}).filename());
 }
 
 bool is_run_folder(const fs::path& folder) {

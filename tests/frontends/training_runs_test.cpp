@@ -136,7 +136,7 @@ TEST(TrainingRuns, checkpoints_know_the_values_of_their_data_and_what_was_done_t
   options.checkpoints = second.path().string();
   Session of_made(line(), Single{});
   fit(of_made, made_of(1), {.batch = 8, .checkpoints = options.checkpoints});
-  EXPECT_TRUE(says<UserError>([&] { resume_latest(of_made, made_of(2), options); }, {"is of another run (values of the data: "}));
+  EXPECT_TRUE(says<UserError>([&] { resume_latest(of_made, made_of(2), options); }, {"is of another run (what the data are made of: "}));
   EXPECT_TRUE(resume_latest(of_made, made_of(1), options));
 }
 

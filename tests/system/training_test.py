@@ -1,5 +1,6 @@
 """What a person sees of training: the line on a terminal, plain lines elsewhere, runs side by side. Argument: belfry."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -165,8 +166,27 @@ with tempfile.TemporaryDirectory() as name:
     for name in ("graph.json", "run.json"):
         (folder / "run" / name).write_bytes(b"{}")
     done = belfry("train", "mlp", "--data", "digits", "--batch", "64", "--epochs", "1", *anew[:-1], "--seed", "9")
-    expect(done.returncode == 1 and done.stderr.count("is put back") == 2 and "is of another run (seed: " in done.stderr, f"after a kill before the first step: {done}")
+    expect(done.returncode == 1 and done.stderr.count("is put back") == 1 and "is of another run (seed: " in done.stderr, f"after a kill before the first step: {done}")
     expect(files("run") == before, f"after a kill before the first step there is {sorted(files('run'))}, and was {sorted(before)}")
+
+    # A run that has ended since is not given for it; the user's own files beside checkpoints stay.
+    room = folder / f"run/replaced.partial-{dead.pid}-1"
+    room.mkdir()
+    (room / "run.json").write_bytes((folder / "run/run.json").read_bytes().replace(b"mlp", b"old"))
+    (folder / "run/ck/step-notes.txt").write_text("mine", encoding="utf-8")
+    before = files("run")
+    done = belfry("train", "mlp", "--data", "digits", "--batch", "64", "--epochs", "1", *anew[:-1])
+    expect("holds an earlier run" in done.stderr and files("run") == before, f"beside a run that has ended: {done}")
+    done = mlp(1, *anew)
+    expect(done.returncode == 0 and not room.exists() and (folder / "run/ck/step-notes.txt").read_text(encoding="utf-8") == "mine", f"--overwrite beside what an earlier one left: {done}")
+
+    # Two at a time would write into one log.
+    holder = os.open(folder / "run/ck", os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    before = files("run")
+    done = mlp(1, *anew)
+    expect(done.returncode == 1 and "run/ck: another process trains into this folder" in done.stderr and files("run") == before, f"into a folder that another process trains into: {done}")
+    os.close(holder)
 
     # Another graph of the same name is another run.
     graph = json.loads((folder / "own/graph.json").read_text(encoding="utf-8"))
