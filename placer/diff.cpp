@@ -1,8 +1,10 @@
 #include <belfry/placer/diff.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -37,6 +39,7 @@ class Differ {
     decided("threads", a_.threads, b_.threads);
     decided("collectives", to_string(a_.placement.collectives), to_string(b_.placement.collectives));
     decided("order of phases", to_string(a_.placement.order), to_string(b_.placement.order));
+    compare_graphs(*a_.graph, *b_.graph);
     compare_clusters();
     for (const PlacedGraph* plan : {&a_, &b_})
       for (const PlanNode& n : plan->nodes) {
@@ -67,6 +70,53 @@ class Differ {
   static std::string made_by(const PlacedGraph& plan) { return plan.placement.strategy + (plan.placement.options.empty() ? "" : " " + plan.placement.options); }
 
   static std::string where(const PlacedGraph& plan, const PlanNode& n) { return devices(plan, all_devices(plan, n)); }
+
+  template <class... A>
+  void computed(fmt::format_string<A...> text, A&&... arguments) { out_.arithmetic.push_back(fmt::format(text, std::forward<A>(arguments)...)); }
+
+  static std::string name_of(const Graph& graph, ValueId v) { return v.node < 0 ? "nothing" : graph.name_of(v); }
+  static std::vector<std::string> names_of(const Graph& graph, const std::vector<ValueId>& values) {
+    std::vector<std::string> out;
+    for (ValueId v : values) out.push_back(name_of(graph, v));
+    return out;
+  }
+  static std::string text_of(const AttributeValue* value) { return value ? to_string(*value) : "none"; }
+
+  /// Of nodes that both have; the plan's nodes say which one alone has.
+  void compare_graphs(const Graph& a, const Graph& b) {
+    if (&a == &b) return;
+    for (const Node& y : b.nodes()) {
+      const NodeId id = a.find_node(y.name);
+      if (id < 0) continue;
+      const Node& x = a.node(id);
+      std::set<std::string> keys;
+      for (const Node* n : {&x, &y})
+        for (const auto& [key, value] : n->attributes.entries()) keys.insert(key);
+      for (const std::string& key : keys) {
+        const AttributeValue *p = x.attributes.find(key), *q = y.attributes.find(key);
+        if (!p || !q || !(*p == *q)) computed("'{}': {} {} → {}", y.name, key, text_of(p), text_of(q));
+      }
+      if (auto p = names_of(a, x.inputs), q = names_of(b, y.inputs); p != q) computed("'{}' reads {} → {}", y.name, fmt::join(p, ", "), fmt::join(q, ", "));
+    }
+    auto listed = [&](const char* what, std::vector<std::string> p, std::vector<std::string> q) {
+      if (p != q) computed("{} {} → {}", what, p.empty() ? "none" : fmt::format("{}", fmt::join(p, ", ")), q.empty() ? "none" : fmt::format("{}", fmt::join(q, ", ")));
+    };
+    listed("outputs", names_of(a, a.outputs), names_of(b, b.outputs));
+    listed("losses", names_of(a, a.losses), names_of(b, b.losses));
+    auto pairs = [](const Graph& graph) {
+      std::vector<std::string> metrics, updates;
+      for (const auto& [name, v] : graph.metrics) metrics.push_back(fmt::format("{} = {}", name, name_of(graph, v)));
+      for (const auto& [variable, v] : graph.updates) updates.push_back(fmt::format("{} = {}", graph.node(variable).name, name_of(graph, v)));
+      std::sort(updates.begin(), updates.end());
+      return std::pair(metrics, updates);
+    };
+    const auto of_a = pairs(a), of_b = pairs(b);
+    listed("metrics", of_a.first, of_b.first);
+    std::vector<std::string> gone, fresh;
+    std::set_difference(of_a.second.begin(), of_a.second.end(), of_b.second.begin(), of_b.second.end(), std::back_inserter(gone));
+    std::set_difference(of_b.second.begin(), of_b.second.end(), of_a.second.begin(), of_a.second.end(), std::back_inserter(fresh));
+    listed("updates", gone, fresh);
+  }
 
   void compare_clusters() {
     std::map<DeviceId, std::pair<const ClusterDevice*, const ClusterDevice*>> both;
@@ -217,6 +267,7 @@ PlanDiff diff_plans(const PlacedGraph& a, const PlacedGraph& b) { return Differ(
 
 std::string to_string(const PlanDiff& diff) {
   std::string out;
+  for (const std::string& line : diff.arithmetic) out += "arithmetic: " + line + "\n";
   for (const std::string& line : diff.decisions) out += "decision: " + line + "\n";
   for (const std::string& line : diff.follows) out += "follows: " + line + "\n";
   return out;

@@ -8,12 +8,12 @@
 
 namespace belfry {
 
-/// One line each: "decision: …" (towers, batch, combine, threads, order, cluster, where a node is assigned), then
+/// One line each: "arithmetic: …" (attributes and inputs of the graphs' nodes, what is fetched, differentiated and updated), "decision: …" (towers, batch, combine, threads, order, cluster, where a node is assigned), then
 /// "follows: …" (what strategy made it, nodes put in or taken out, sources and moves that went along, kernels; waits, order, offsets and bytes
 /// summed up). Empty for plans that do the same.
 struct PlanDiff {
-  std::vector<std::string> decisions, follows;
-  bool empty() const { return decisions.empty() && follows.empty(); }
+  std::vector<std::string> arithmetic, decisions, follows;
+  bool empty() const { return arithmetic.empty() && decisions.empty() && follows.empty(); }
 };
 /// How the inputs and variables of two graphs differ, "the input 'x' is … and …" and how many more do; empty where they do not.
 struct UnlikeGraphs {

@@ -79,6 +79,13 @@ void run(const CompareArguments& o, const Library& library) {
   for (std::int64_t k = 0; k < o.steps; ++k) feeds.push_back(steps(k));
   State state = initial_state(*a.graph, o.seed, o.state), second;
   if (!o.state_b.empty()) second = initial_state(*b.graph, o.seed, o.state_b);
+  else if (o.state.empty())
+    for (NodeId id : a.graph->variables()) {
+      const NodeId other = b.graph->find_node(a.graph->node(id).name);
+      if (other < 0 || a.graph->node(id).attributes == b.graph->node(other).attributes) continue;
+      say(fmt::format("'{}' begins otherwise in {} than in {}: both begin here as the first does\n", a.graph->node(id).name, o.b, o.a));
+      break;
+    }
   Comparison c = compare(a.plan, b.plan, library, feeds, state, second);
   if (o.json) {
     std::cout << json_of(c, *a.plan, *b.plan);
@@ -139,7 +146,7 @@ void add_diff_verb(CLI::App& app, const LibrarySource& library) {
       if (!source->plan) throw UserError(fmt::format("{} is no plan, and diff reads two; {}", *name, plan_to_take(*name)));
     say_unlike(*a.plan, o->a, *b.plan, o->b);
     const PlanDiff diff = diff_plans(*a.plan, *b.plan);
-    std::cout << (o->json ? fmt::format("{{\"decisions\": {}, \"follows\": {}}}\n", json_texts(diff.decisions), json_texts(diff.follows)) : to_string(diff));
+    std::cout << (o->json ? fmt::format("{{\"arithmetic\": {}, \"decisions\": {}, \"follows\": {}}}\n", json_texts(diff.arithmetic), json_texts(diff.decisions), json_texts(diff.follows)) : to_string(diff));
   });
 }
 

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <belfry/frontends/json/placement_file.h>
@@ -178,6 +179,18 @@ TEST(PlanText, of_towers_alone_without_equal_shares_is_placed_anew) {
   const PlaceOptions options{.fetches = {{"y", graph->outputs[0]}}, .updates = false};
   const PlacedGraph plan = place(graph, to_strategy(Towers{.devices = sims(3), .variables = sims(1)[0], .towers = 5, .threads = 1}), sim_cluster(3), 4, options);
   EXPECT_EQ(write_plan(place(graph, placement_of(plan), plan.cluster, options)), write_plan(plan));
+}
+
+TEST(Diff, names_what_is_computed_otherwise) {
+  auto graph = graph_of("decay");
+  auto other = std::make_shared<Graph>(*graph);
+  Node& variable = other->edit(other->variables().front());
+  variable.attributes.set("init", std::string("ones"));
+  other->outputs.clear();
+  const PlanDiff diff = diff_plans(placed_over(graph, 2), placed_over(other, 2));
+  EXPECT_THAT(diff.arithmetic, testing::Contains(testing::StartsWith("'" + variable.name + "': init "))) << to_string(diff);
+  EXPECT_THAT(diff.arithmetic, testing::Contains(testing::EndsWith("→ none"))) << to_string(diff);
+  EXPECT_TRUE(diff_plans(placed_over(graph, 2), placed_over(std::make_shared<Graph>(*graph), 2)).empty());
 }
 
 TEST(Diff, names_every_kind_of_decision) {
