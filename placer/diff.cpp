@@ -17,11 +17,9 @@ namespace {
 
 std::string device(const PlacedGraph& plan, int d) { return d < 0 ? "nowhere" : to_string(plan.cluster.devices[static_cast<std::size_t>(d)].id); }
 
-std::string devices(const PlacedGraph& plan, const std::vector<int>& list) {
-  std::vector<DeviceId> ids;
-  for (int d : list)
-    if (d >= 0) ids.push_back(plan.cluster.devices[static_cast<std::size_t>(d)].id);
-  return ids.empty() ? "nowhere" : to_string(ids);
+std::string devices(const PlacedGraph& plan, std::vector<int> list) {
+  std::erase_if(list, [](int d) { return d < 0; });
+  return list.empty() ? "nowhere" : to_string(plan.cluster.ids(list));
 }
 
 class Differ {

@@ -16,6 +16,7 @@
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/draw/describe_slow.h>
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/files/utf8.h>
 #include <belfry/frontends/json/cost_file.h>
 #include <belfry/frontends/json/placement_file.h>
 #include <belfry/frontends/json/plan_facts.h>
@@ -238,7 +239,7 @@ void say_loops(Session& session, std::int64_t batch, const std::vector<std::stri
     const std::string path = std::filesystem::path(file).replace_extension(std::string(".") + who + ".json").string();
     write_file(path, write_plan(plan));
     say(fmt::format("wrote {}\n", path));
-    if (facts) facts->push_back(fmt::format("\"{}\": {{\"plan\": {}, {}}}", who, json_text(path), fmt::join(plan_facts(plan), ", ")));
+    if (facts) facts->push_back(fmt::format("\"{}\": {{\"plan\": {}, {}}}", who, json_text(printable(path)), fmt::join(plan_facts(plan), ", ")));
   };
   one("worker", loops.worker_plan(rows));
   one("server", loops.server_plan());

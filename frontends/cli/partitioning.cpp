@@ -15,7 +15,7 @@ namespace belfry {
 TowerCut partitioning_of(const PlacedGraph& plan, const CostTable& costs) {
   StageOptions stages;
   stages.rounds = plan.present();
-  for (const ClusterDevice& d : plan.cluster.devices) stages.devices.push_back(d.id);
+  stages.devices = plan.cluster.ids();
   auto cpus = std::stable_partition(stages.devices.begin(), stages.devices.end(), [](const DeviceId& d) { return d.kind != "cpu"; });
   const bool accelerated = cpus != stages.devices.begin();
   TowerCut out = cut_problem_of(plan, plan.cluster, costs, stages);

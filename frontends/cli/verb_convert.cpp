@@ -10,6 +10,7 @@
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/files/utf8.h>
 #include <belfry/frontends/json/graph_file.h>
 #include <belfry/frontends/json/records.h>
 #include <belfry/ops/passes/passes.h>
@@ -26,7 +27,7 @@ void print_graph_facts(const Graph& graph, const std::string& file) {
   };
   std::vector<std::string> outputs;
   for (ValueId v : graph.outputs) outputs.push_back(graph.name_of(v));
-  std::cout << json_file({"\"graph\": " + json_text(file), "\"net\": " + json_text(graph.name), "\"inputs\": " + names(graph.inputs()), "\"variables\": " + names(graph.variables()), "\"outputs\": " + json_texts(outputs)});
+  std::cout << json_file({"\"graph\": " + json_text(printable(file)), "\"net\": " + json_text(graph.name), "\"inputs\": " + names(graph.inputs()), "\"variables\": " + names(graph.variables()), "\"outputs\": " + json_texts(outputs)});
 }
 
 }  // namespace

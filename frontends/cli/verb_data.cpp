@@ -16,6 +16,7 @@
 #include <belfry/frontends/data/fetch.h>
 #include <belfry/frontends/data/inspect.h>
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/files/utf8.h>
 #include <belfry/frontends/json/records.h>
 
 namespace belfry {
@@ -52,7 +53,7 @@ void print_fetched(const PublishedSet& set, const std::string& dir) {
     line.add("sha256", json_text(f.sha256));
     files.push_back(line.text());
   }
-  std::cout << json_file({"\"name\": " + json_text(set.name), "\"data\": " + json_text(dir), "\"files\": " + json_lines(files)});
+  std::cout << json_file({"\"name\": " + json_text(set.name), "\"data\": " + json_text(printable(dir)), "\"files\": " + json_lines(files)});
 }
 
 void fetch(const std::string& name, const std::string& out, const std::string& list, bool json) {
@@ -87,7 +88,7 @@ Json json_of(const DataFacts& facts) {
   if (!facts.classes.empty()) out["classes"] = facts.classes;
   for (const SplitFacts& s : facts.splits) {
     Json& split = out["splits"][s.name] = {{"rows", s.rows}};
-    for (const auto& [name, c] : s.columns) split["columns"][name] = json_of(c);
+    for (const auto& [name, c] : s.columns) split["columns"][printable(name)] = json_of(c);
   }
   return out;
 }
@@ -180,7 +181,7 @@ void add_digits_verb(CLI::App& data) {
   verb->callback([o] {
     draw_digits(o->out, o->train, o->test, o->seed);
     say(fmt::format("drew {} training and {} test digits into {}\n", o->train, o->test, o->out));
-    if (o->json) std::cout << fmt::format("{{\"data\": {}, \"train\": {}, \"test\": {}}}\n", json_text(o->out), o->train, o->test);
+    if (o->json) std::cout << fmt::format("{{\"data\": {}, \"train\": {}, \"test\": {}}}\n", json_text(printable(o->out)), o->train, o->test);
   });
 }
 

@@ -11,6 +11,7 @@
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/files/utf8.h>
 #include <belfry/frontends/json/cut_file.h>
 #include <belfry/frontends/json/plan_facts.h>
 #include <belfry/frontends/json/plan_file.h>
@@ -41,7 +42,7 @@ void put(const PlaceArguments& o, const std::string& text, const char* what, con
     say(fmt::format("wrote {}\n", o.out));
   }
   if (!o.json) return;
-  std::vector<std::string> entries = {fmt::format("\"{}\": {}", what, json_text(o.out))};
+  std::vector<std::string> entries = {fmt::format("\"{}\": {}", what, json_text(printable(o.out)))};
   entries.insert(entries.end(), facts.begin(), facts.end());
   std::cout << json_file(entries);
 }

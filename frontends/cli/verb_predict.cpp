@@ -99,7 +99,7 @@ HostTensor stacked(const std::vector<HostTensor>& parts) {
 std::vector<std::vector<std::pair<std::size_t, double>>> best_of(const HostTensor& t, std::size_t top) {
   const auto columns = static_cast<std::size_t>(t.shape()[1]);
   std::vector<std::vector<std::pair<std::size_t, double>>> out(static_cast<std::size_t>(t.shape()[0]));
-  visit_dtype(t.dtype(), [&]<class T>() {
+  visit_stored(t.dtype(), [&]<class T>() {
     const std::span<const T> data = t.data<T>();
     for (std::size_t row = 0; row < out.size(); ++row) {
       for (std::size_t k = 0; k < columns; ++k) out[row].emplace_back(k, static_cast<double>(data[row * columns + k]));
@@ -176,7 +176,7 @@ void refuse_lost(const PredictArguments& o) {
 void say_nan(const std::string& name, const HostTensor& t, const PredictRows& fed) {
   const bool by_row = !t.shape().empty() && fed.count() > 0 && t.shape()[0] == fed.count();
   std::int64_t first = -1, count = 0;
-  visit_dtype(t.dtype(), [&]<class T>() {
+  visit_stored(t.dtype(), [&]<class T>() {
     const std::span<const T> all = t.data<T>();
     const std::size_t rows = by_row ? static_cast<std::size_t>(fed.count()) : 1, width = all.size() / rows;
     for (std::size_t row = 0; row < rows; ++row) {

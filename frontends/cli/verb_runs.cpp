@@ -11,6 +11,7 @@
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/files/utf8.h>
 
 namespace belfry {
 
@@ -179,7 +180,7 @@ void compare_runs(const std::vector<std::string>& folders, bool json) {
   const std::vector<RunRecord> runs = runs_in(folders, json);
   if (json) {
     Json out = Json::array();
-    for (const RunRecord& r : runs) out.push_back({{"run", r.folder}, {"config", r.config}, {"epochs", r.epochs}, {"steps", r.steps}});
+    for (const RunRecord& r : runs) out.push_back({{"run", printable(r.folder)}, {"config", r.config}, {"epochs", r.epochs}, {"steps", r.steps}});
     std::cout << out.dump(1) << "\n";
     return;
   }

@@ -13,6 +13,7 @@
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/files/utf8.h>
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/json/values.h>
 #include <belfry/frontends/train/fit.h>
@@ -115,6 +116,14 @@ void go_on(Session& session, const DataSet& data, const TrainArguments& o, FitOp
                     o.steps ? fmt::format("--steps {}", o.steps) : fmt::format("--epochs {}", o.epochs)));
 }
 
+/// An epoch of --json says of itself where it stands under these names.
+void refuse_names_taken(const TrainArguments& o, const std::vector<std::string>& fetches) {
+  if (!o.json) return;
+  for (const char* taken : {"epoch", "steps"})
+    if (std::find(fetches.begin(), fetches.end(), taken) != fetches.end())
+      throw UserError(fmt::format("the metric '{}' has the name of what each epoch of --json says of itself; give it another name, or train without --json", taken));
+}
+
 void train(const TrainArguments& o, const std::shared_ptr<const Library>& library, FolderLocks& locks) {
   Source source = load_source(o.source, *library);
   refuse_broken(source, o.source);
@@ -129,6 +138,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   FitOptions fit_options = fit_options_of(o, batch, data, data_wanted(session, o));
   go_on(session, data.train, o, fit_options);
   const std::vector<std::string> fetches = fit_fetches(session, fit_options);
+  refuse_names_taken(o, fetches);
   if (!session.strategy().loops) {
     const PlacedGraph& plan = session.plan(batch, Mode::step, fetches);
     say(o.verbose ? describe(plan, {.memory = true, .nodes = false}) : in_short(plan));
@@ -158,7 +168,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   Metrics result = evaluate(session, data.test, std::min(kRowsEvaluated, batch));
   averages.reset();
   if (o.json) {
-    const std::string run_folder = o.out.empty() ? "" : fmt::format("\"run\": {}, ", json_text(o.out));
+    const std::string run_folder = o.out.empty() ? "" : fmt::format("\"run\": {}, ", json_text(printable(o.out)));
     std::cout << fmt::format("{{{}{}, \"steps\": {}, \"epochs\": {}}}\n", run_folder, means_text(data.test.rows(), result), steps_of(session), json_lines(epochs));
   } else if (result.contains("accuracy")) std::cout << fmt::format("test accuracy {:.2f} %\n", 100 * result["accuracy"]);
   else std::cout << metrics_text(result) << "\n";

@@ -46,9 +46,9 @@ class Spread {
 
 ColumnFacts facts_of(const HostTensor& x) {
   ColumnFacts out{.type = x.type()};
-  const bool picture = x.shape().size() == 4, integers = x.shape().size() == 1 && !is_float(x.dtype());
+  const bool picture = x.shape().size() == 4, integers = x.shape().size() == 1 && !is_float(x.dtype()) && !is_half(x.dtype());
   if (x.elements() == 0) return out;
-  visit_dtype(x.dtype(), [&]<class T>() {
+  visit_stored(x.dtype(), [&]<class T>() {
     const auto values = x.data<T>();
     if (integers) {
       for (const T& v : values) {

@@ -24,7 +24,7 @@ std::string device_line(const PlacedGraph& plan, const DeviceForecast& d) {
   line.add("device", json_text(device_name(plan, d.device)));
   line.add("busy", json_real(d.busy));
   line.add("bytes", std::to_string(d.bytes));
-  line.add("memory", std::to_string(plan.cluster.devices[static_cast<std::size_t>(d.device)].memory));
+  if (const std::int64_t memory = plan.cluster.devices[static_cast<std::size_t>(d.device)].memory; memory != ClusterDevice{}.memory) line.add("memory", std::to_string(memory));
   if (!peak.empty()) {
     line.add("live", std::to_string(d.live));
     line.add("peak", json_list(peak));

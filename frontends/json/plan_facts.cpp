@@ -20,8 +20,9 @@ std::vector<std::string> device_facts(const PlacedGraph& plan) {
     const DeviceBytes& b = bytes[d];
     LineWriter line;
     line.add("device", json_text(to_string(device.id)));
-    for (const auto& [key, value] : {std::pair("bytes", b.total()), {"state", b.state}, {"shared", b.region}, {"kept", b.kept}, {"transient", b.transient}, {"live_values", live[d]}, {"memory", device.memory}})
+    for (const auto& [key, value] : {std::pair("bytes", b.total()), {"state", b.state}, {"shared", b.region}, {"kept", b.kept}, {"transient", b.transient}, {"live_values", live[d]}})
       line.add(key, std::to_string(value));
+    if (device.memory != ClusterDevice{}.memory) line.add("memory", std::to_string(device.memory));
     out.push_back(line.text());
   }
   return out;

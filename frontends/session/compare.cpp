@@ -175,9 +175,8 @@ Comparison compare(std::shared_ptr<const PlacedGraph> a, std::shared_ptr<const P
   out.first_arithmetic = arithmetic_hash(*a);
   out.second_arithmetic = arithmetic_hash(*b);
   out.apart = results_apart(*a, *b);
-  std::vector<DeviceId> devices;
-  for (const auto* plan : {&a, &b})
-    for (const ClusterDevice& d : (*plan)->cluster.devices) devices.push_back(d.id);
+  std::vector<DeviceId> devices = a->cluster.ids(), second_devices = b->cluster.ids();
+  devices.insert(devices.end(), second_devices.begin(), second_devices.end());
   const auto whole = with_gpu_kernels(std::make_shared<const Library>(library), devices);
   Side first(a, *whole, state), second(b, *whole, second_state.empty() ? state : second_state);
   for (std::size_t k = 0; k < feeds.size() && !out.difference; ++k) {

@@ -82,6 +82,7 @@ class SafetensorsReader {
         throw TypeNotRead(fmt::format("{}, byte {}, tensor '{}': dtype {} is not read here; F32, F64, F16, BF16, BOOL and whole numbers are: convert it where the file was written", name_, e.where, e.name, e.not_read));
     }
     check_sum(out, texts);
+    texts.erase(kChecksumKey);  // of this content alone: beside another it would refuse the file
     if (metadata)
       for (auto& [key, text] : texts) (*metadata)[key] = std::move(text);
     return out;

@@ -28,7 +28,8 @@ inline constexpr const char* kChecksumKey = "xxh3-128";
 /// That text: in hex the XXH3-128 of the other metadata and of the tensors' names, types and bytes.
 std::string checksum_of(const TensorMap& tensors, const TextMap& metadata);
 
-/// All tensors of a file, of F32, F64, F16, BF16, I32, I64, U8 and BOOL, and as i64 those of I8, I16, U16, U32 and U64; the `__metadata__` texts go to `metadata` if given.
+/// All tensors of a file, of F32, F64, F16, BF16, I32, I64, U8 and BOOL, and as i64 those of I8, I16, U16, U32 and U64; the `__metadata__` texts go to `metadata` if given,
+/// all but the checksum, which is of what the file had.
 /// UserError with file, tensor and byte for anything that is not a whole, gapless safetensors file of at most 100,000,000 header bytes,
 /// and where it has another checksum than its metadata say.
 TensorMap read_safetensors(const std::filesystem::path& path, TextMap* metadata = nullptr, const Wanted& wanted = {});

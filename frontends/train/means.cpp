@@ -25,7 +25,7 @@ double Metrics::at(const std::string& name) const {
 }
 
 double as_double(const HostTensor& t) {
-  return visit_dtype(t.dtype(), [&]<class T>() { return static_cast<double>(t.data<T>()[0]); });
+  return visit_stored(t.dtype(), [&]<class T>() { return static_cast<double>(t.data<T>()[0]); });
 }
 
 void RunningMeans::add(const Results& results, const std::vector<std::string>& names, std::int64_t rows) {

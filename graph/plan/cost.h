@@ -76,6 +76,8 @@ class CostModel {
  public:
   /// Both must live as long as the model.
   CostModel(const PlacedGraph& plan, const CostTable& table);
+  CostModel(PlacedGraph&&, const CostTable&) = delete;
+  CostModel(const PlacedGraph&, CostTable&&) = delete;
   /// The node's own work, what moves over links aside. `tower` is -1 outside the towers; `parts` are those of a join.
   Cost operator()(int node, const Variant& variant, int tower, int device, int parts);
   /// The plan was placed anew: what is known of its first values, and of moves of them, stays.

@@ -62,6 +62,8 @@ class Forecaster {
  public:
   /// Both must live as long.
   Forecaster(const PlacedGraph& plan, const CostTable& costs);
+  Forecaster(PlacedGraph&&, const CostTable&) = delete;
+  Forecaster(const PlacedGraph&, CostTable&&) = delete;
   ~Forecaster();
   /// Seconds of the step alone, of the plan as it now is, with these of it: its first values are still those that it had. Where the step
   /// takes longer than `limit`, seconds above it that it takes at least.

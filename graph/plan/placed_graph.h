@@ -91,6 +91,7 @@ bool moves_values(const PlanNode& n);
 class Instances {
  public:
   explicit Instances(const PlacedGraph& plan);
+  explicit Instances(PlacedGraph&&) = delete;  // it reads the plan: keep it
   struct At { int node = -1, device = -1; };
   const PlacedGraph& plan() const { return plan_; }
   bool same_space(int a, int b) const { return space_[static_cast<std::size_t>(a)] == space_[static_cast<std::size_t>(b)]; }

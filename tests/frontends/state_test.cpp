@@ -323,6 +323,19 @@ TEST(checkpoint, the_last_ones_are_kept_by_step_and_other_files_are_left_alone) 
   EXPECT_EQ(latest_checkpoint(folder / "none"), std::nullopt);
 }
 
+TEST(checkpoint, that_is_read_changed_and_written_as_safetensors_is_read_again) {
+  Folder folder;
+  fs::path path = folder / "c.safetensors";
+  write_checkpoint(path, {.state = sample_state(), .step = 3, .note = "n"});
+  TextMap metadata;
+  TensorMap state = read_safetensors(path, &metadata);
+  EXPECT_FALSE(metadata.contains(kChecksumKey));
+  state["another"] = HostTensor::of<std::int32_t>({1}, {7});
+  write_safetensors(path, state, metadata);
+  EXPECT_EQ(read_checkpoint(path).state, state);
+  EXPECT_EQ(read_checkpoint(path).note, "n");
+}
+
 TEST(checkpoint, a_file_that_is_none_is_refused) {
   Folder folder;
   fs::path path = folder / "c.safetensors";

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <type_traits>
+
 #include <belfry/graph/plan/bound_plan.h>
 #include <belfry/graph/plan/forecast.h>
 #include <belfry/graph/plan/links.h>
@@ -10,6 +12,11 @@
 
 namespace belfry::test {
 namespace {
+
+// Each reads the plan, and costs, where they lie.
+static_assert(!std::is_constructible_v<Instances, PlacedGraph> && std::is_constructible_v<Instances, const PlacedGraph&>);
+static_assert(!std::is_constructible_v<Forecaster, PlacedGraph, const CostTable&> && !std::is_constructible_v<Forecaster, const PlacedGraph&, CostTable>);
+static_assert(!std::is_constructible_v<CostModel, PlacedGraph, const CostTable&> && !std::is_constructible_v<CostModel, const PlacedGraph&, CostTable>);
 
 std::shared_ptr<const Graph> training_net(const std::string& name) { return std::make_shared<const Graph>(training_graph(net(name))); }
 

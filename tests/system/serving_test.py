@@ -221,6 +221,21 @@ def check_digits(folder, belfry):
     expect(len(problem) > 5 and not any("label" in n["name"] or "adam" in n["name"] for n in problem), f"a problem of what serves: {problem}")
     expect(done.returncode == 0 and abs(json.loads(done.stdout).get("step_seconds", 0) / seconds[1] - 1) < 1e-9, f"a score of what serves: {done}, not {seconds[1]}")
 
+    # Outputs and arrays of 16 bits: their classes, and where they are no number.
+    for dtype in ("f16", "bf16"):
+        cast = {"belfry": 1, "name": "cast", "inputs": [{"name": "x", "dtype": "f32", "shape": ["batch", 3]}],
+                "nodes": [{"name": "y", "op": "cast", "inputs": ["x"], "attributes": {"dtype": dtype}}], "outputs": ["y"]}
+        (folder / "cast.json").write_text(json.dumps(cast), encoding="utf-8")
+        (folder / "rows.npy").write_bytes(npy("<f4", (2, 3), struct.pack("<6f", 1, 3, 2, 0.5, float("nan"), 4)))
+        done = belfry("predict", "cast.json", "--feed", "rows.npy", "--top", "2", "--json")
+        best = [[one["class"] for one in row] for row in json.loads(done.stdout or '{"outputs": {"y": []}}')["outputs"]["y"]]
+        expect(done.returncode == 0 and best == [[1, 2], [2, 0]] and "'y' is no number (nan)" in done.stderr, f"predict of {dtype}: {done}")
+    with zipfile.ZipFile(folder / "halves.npz", "w") as halves:
+        halves.writestr("x.npy", npy("<f2", (4,), struct.pack("<4e", 0.5, 1.5, 2.5, 3.5)))
+    done = belfry("data", "inspect", "halves.npz", "--json")
+    column = json.loads(done.stdout or '{"splits": {"all": {"columns": {"x": {}}}}}')["splits"]["all"]["columns"]["x"]
+    expect(done.returncode == 0 and column.get("mean") == [2] and "classes" not in column, f"data inspect of halves: {done}")
+
     # Runs: the steps that were done beside those that were asked for.
     expect(belfry("train", "mlp", "--data", "digits", "--steps", "40", "--batch", "16", "--out", "asked").returncode == 0, "a run of 40 steps")
     lines = [re.split(r"  +", line) for line in belfry("runs", "run", "asked").stdout.splitlines()[1:]]

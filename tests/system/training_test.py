@@ -22,8 +22,8 @@ def expect(condition, text):
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
 
-    def belfry(*arguments):
-        return subprocess.run([program, *arguments], cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    def belfry(*arguments, **options):
+        return subprocess.run([program, *arguments], cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
 
     def on_terminal(*arguments, **environment):
         """What stands on a terminal of 80 columns as standard error, bytes as they come."""
@@ -70,6 +70,28 @@ with tempfile.TemporaryDirectory() as name:
     expect(evaluated["rows"] == 32 and all(abs(result["means"][name] - mean) < 1e-5 and f"{name} {mean:.6f}\n" in words for name, mean in evaluated["means"].items()), f"means of train --json: {result} {evaluated}")
     written = sorted(p.name for p in (folder / "one").iterdir())
     expect(written == ["graph.json", "log.jsonl", "plan.json", "run.json", "state.safetensors", "tensorboard", "trace.json"], f"a run folder has {written}")
+    # A folder whose name is no UTF-8 is shown by its bytes.
+    odd = os.fsdecode(b"odd/r\xe9")
+    (folder / "odd").mkdir()
+    done = belfry("train", "mlp", "--data", "digits", "--batch", "64", "--epochs", "1", "--out", odd, "--json", errors="surrogateescape")
+    expect(done.returncode == 0 and json.loads(done.stdout)["run"] == "odd/r\\xe9", f"train --json into a folder that is no UTF-8: {done}")
+    done = belfry("runs", odd, "--json", errors="surrogateescape")
+    expect(done.returncode == 0 and json.loads(done.stdout)[0]["run"] == "odd/r\\xe9", f"runs --json of a folder that is no UTF-8: {done}")
+    # A metric may not have the name of what an epoch says of itself.
+    graph = json.loads(belfry("convert", "mlp").stdout)
+    metric, value = next(iter(graph["metrics"].items()))
+    for name in ("epoch", "steps"):
+        (folder / "taken.json").write_text(json.dumps({**graph, "metrics": {**graph["metrics"], name: value}}), encoding="utf-8")
+        done = belfry("train", "taken.json", "--data", "digits", "--steps", "1", "--json")
+        expect(done.returncode == 1 and not done.stdout and f"the metric '{name}' has the name of what each epoch of --json says" in done.stderr, f"train --json with a metric {name}: {done}")
+    expect(belfry("train", "taken.json", "--data", "digits", "--steps", "1").returncode == 0, "train with a metric 'steps' and without --json")
+    # Metrics of 16 bits are read as all others are.
+    nodes = [*graph["nodes"], {"name": "half", "op": "cast", "inputs": [value], "attributes": {"dtype": "f16"}}]
+    (folder / "half.json").write_text(json.dumps({**graph, "nodes": nodes, "metrics": {metric: value, "half": "half"}}), encoding="utf-8")
+    for verb in (["train", "half.json", "--data", "digits", "--steps", "2", "--batch", "32"], ["evaluate", "half.json", "--data", "digits"]):
+        done = belfry(*verb, "--json")
+        means = json.loads(done.stdout or '{"means": {}}')["means"]
+        expect(done.returncode == 0 and abs(means["half"] - means[metric]) < 1e-3, f"a metric of f16: {done}")
     done = belfry("runs", "one", "two")
     lines = done.stdout.splitlines()
     expect(done.returncode == 0 and len(lines) == 4 and "net mnist_cnn, data digits, batch 16, epochs 2" in lines[0] and lines[1].split()[:5] == ["run", "seed", "strategy", "devices", "towers"], f"runs: {done}")
