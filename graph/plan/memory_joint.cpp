@@ -13,7 +13,9 @@ namespace belfry {
 namespace {
 
 /// Orders that come of changing the best one, at the most: what ends last comes earlier; two of the largest change places.
-constexpr int kMostTries = 64, kMostSwaps = 200;
+constexpr int kMostTries = 64, kMostSwaps = 2000;
+/// Pairs of pieces that all swaps may look at.
+constexpr std::size_t kMostSwapPairs = 4'000'000;
 constexpr std::size_t kMostSwapped = 200;
 /// Fewer bytes are not worth it.
 constexpr std::int64_t kLeastSwapped = 1 << 20;
@@ -126,6 +128,7 @@ class JointPlacer {
     std::stable_sort(by_size.begin(), by_size.end(), [&](std::size_t a, std::size_t b) { return j_.pieces[a].size > j_.pieces[b].size; });
     const std::size_t count = std::min(by_size.size(), kMostSwapped), each = count * count / 2;
     if (left_ < 2 * pairs_ || count < 2) return;
+    swaps = std::min(swaps, static_cast<int>(kMostSwapPairs / each));
     std::vector<bool> is_large(by_size.size());
     for (std::size_t k = 0; k < count; ++k) is_large[by_size[k]] = true;
     const std::vector<std::size_t>& start = best_order_.empty() ? by_size : best_order_;
