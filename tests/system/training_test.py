@@ -196,9 +196,9 @@ with tempfile.TemporaryDirectory() as name:
     room.mkdir()
     (room / "run.json").write_bytes((folder / "run/run.json").read_bytes().replace(b"mlp", b"old"))
     (folder / "run/ck/step-notes.txt").write_text("mine", encoding="utf-8")
-    before = files("run")
+    before = (folder / "run/state.safetensors").read_bytes()
     done = belfry("train", "mlp", "--data", "digits", "--batch", "64", "--epochs", "1", *anew[:-1])
-    expect("holds an earlier run" in done.stderr and files("run") == before, f"beside a run that has ended: {done}")
+    expect("holds an earlier run" in done.stderr and room.exists() and (folder / "run/state.safetensors").read_bytes() == before, f"beside a run that has ended: {done}")
     done = mlp(1, *anew)
     expect(done.returncode == 0 and not room.exists() and (folder / "run/ck/step-notes.txt").read_text(encoding="utf-8") == "mine", f"--overwrite beside what an earlier one left: {done}")
 
