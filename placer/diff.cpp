@@ -27,6 +27,10 @@ class Differ {
   Differ(const PlacedGraph& a, const PlacedGraph& b) : a_(a), b_(b) {
     for (const PlanNode& n : a.nodes) nodes_[n.name].first = &n;
     for (const PlanNode& n : b.nodes) nodes_[n.name].second = &n;
+    for (const PlacedGraph* plan : {&a, &b})
+      for (const PlanNode& n : plan->nodes)
+        for (const Member& m : n.members)
+          if (const std::string& name = plan->graph->node(m.node).name; name != n.name) (plan == &a ? inside_a_ : inside_b_)[name] = n.name;
   }
 
   PlanDiff run() {
@@ -42,9 +46,10 @@ class Differ {
     for (const PlacedGraph* plan : {&a_, &b_})
       for (const PlanNode& n : plan->nodes) {
         auto [x, y] = nodes_.at(n.name);
-        if (plan == &a_ && !y) follows("'{}' ({}) is gone from {}", n.name, n.op, where(a_, n));
-        if (plan == &b_ && !x) follows("'{}' ({}) is new on {}: {}", n.name, n.op, where(b_, n), n.reason);
+        if (plan == &a_ && !y) follows("'{}' ({}) is gone from {}{}", n.name, n.op, where(a_, n), fused("; it is computed inside '{}'", inside_b_, n.name));
+        if (plan == &b_ && !x) follows("'{}' ({}) is new on {}: {}{}", n.name, n.op, where(b_, n), n.reason, fused("; it was computed inside '{}'", inside_a_, n.name));
         if (plan == &b_ && x) compare(*x, n);
+        compare_members(*plan, n);
       }
     sum_up("waits", [&](const PlanNode& x, const PlanNode& y) { return waits(a_, x) != waits(b_, y); });
     sum_up("places in the order", [](const PlanNode& x, const PlanNode& y) { return std::tuple(x.epoch, x.phases, x.order) != std::tuple(y.epoch, y.phases, y.order); });
@@ -68,6 +73,23 @@ class Differ {
   static std::string made_by(const PlacedGraph& plan) { return plan.placement.strategy + (plan.placement.options.empty() ? "" : " " + plan.placement.options); }
 
   static std::string where(const PlacedGraph& plan, const PlanNode& n) { return devices(plan, all_devices(plan, n)); }
+
+  static std::string fused(fmt::format_string<const std::string&> text, const std::map<std::string, std::string>& inside, const std::string& name) {
+    const auto at = inside.find(name);
+    return at == inside.end() ? "" : fmt::format(text, at->second);
+  }
+
+  /// What is computed inside a fused node of one plan, and nowhere in the other.
+  void compare_members(const PlacedGraph& plan, const PlanNode& n) {
+    for (const Member& m : n.members) {
+      const Node& user = plan.graph->node(m.node);
+      const auto there = nodes_.find(user.name);
+      const bool first = &plan == &a_;
+      if (user.name == n.name || (first ? inside_b_ : inside_a_).contains(user.name) || (there != nodes_.end() && (first ? there->second.second : there->second.first))) continue;
+      if (first) follows("'{}' ({}), computed inside '{}', is gone from {}", user.name, user.op->name, n.name, where(a_, n));
+      else follows("'{}' ({}), computed inside '{}', is new on {}: {}", user.name, user.op->name, n.name, where(b_, n), n.reason);
+    }
+  }
 
   template <class... A>
   void computed(fmt::format_string<A...> text, A&&... arguments) { out_.arithmetic.push_back(fmt::format(text, std::forward<A>(arguments)...)); }
@@ -237,6 +259,7 @@ class Differ {
 
   const PlacedGraph &a_, &b_;
   std::map<std::string, std::pair<const PlanNode*, const PlanNode*>> nodes_;
+  std::map<std::string, std::string> inside_a_, inside_b_;  ///< of what is computed inside a fused node, that one
   PlanDiff out_;
 };
 

@@ -9,7 +9,7 @@
 namespace belfry {
 
 /// One line each: "arithmetic: …" (attributes and inputs of the graphs' nodes, what is fetched, differentiated and updated), "decision: …" (towers, batch, combine, threads, order, cluster, where a node is assigned), then
-/// "follows: …" (what strategy made it, nodes put in or taken out, sources and moves that went along, kernels; waits, order, offsets and bytes
+/// "follows: …" (what strategy made it, nodes put in or taken out, those inside fused ones too, sources and moves that went along, kernels; waits, order, offsets and bytes
 /// summed up). Empty for plans that do the same.
 struct PlanDiff {
   std::vector<std::string> arithmetic, decisions, follows;

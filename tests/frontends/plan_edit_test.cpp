@@ -213,6 +213,25 @@ TEST(Diff, names_every_kind_of_decision) {
   EXPECT_EQ(to_string(diff_plans(a, read)), "follows: made by towers → towers -O reduction=hierarchical\n");
 }
 
+TEST(Diff, names_what_one_plan_alone_computes_inside_a_fused_node) {
+  auto placed = [](bool scaled, bool fused) {
+    Builder b("fused");
+    Value x = b.input("x", f32, {kBatch, 3}), w = b.variable("w", {3, 2}, {.init = "normal", .init_value = 0.3});
+    Value y = matmul(x, w), s = scaled ? square(y) : y, z = relu(s);
+    b.metric("z", z);
+    std::vector<NodeId> group = scaled ? std::vector<NodeId>{y.id.node, s.id.node, z.id.node} : std::vector<NodeId>{y.id.node, z.id.node};
+    PlaceOptions options{.fetches = {{"z", z.id}}};
+    if (fused) options.groups = [=](const Graph&) { return std::vector<FusionGroup>{{"matmul_relu", group}}; };
+    return place(std::make_shared<const Graph>(std::move(b).build()), to_strategy(Single{.device = sims(1)[0], .threads = 1}), sim_cluster(1), 4, options);
+  };
+  const PlacedGraph with = placed(true, true), without = placed(false, true), apart = placed(false, false);
+  EXPECT_THAT(diff_plans(with, without).follows, testing::Contains("'square' (square), computed inside 'relu', is gone from sim:0"));
+  EXPECT_THAT(diff_plans(without, with).follows, testing::Contains(testing::StartsWith("'square' (square), computed inside 'relu', is new on sim:0")));
+  EXPECT_THAT(to_string(diff_plans(without, with)), testing::Not(testing::HasSubstr("'matmul'")));
+  EXPECT_THAT(diff_plans(without, apart).follows, testing::Contains(testing::AllOf(testing::StartsWith("'matmul' (matmul) is new on sim:0"), testing::EndsWith("; it was computed inside 'relu'"))));
+  EXPECT_THAT(diff_plans(apart, without).follows, testing::Contains("'matmul' (matmul) is gone from sim:0; it is computed inside 'relu'"));
+}
+
 TEST(Diff, says_how_unlike_graphs_differ) {
   auto built = [](std::int64_t width, bool second) {
     Builder b("g");

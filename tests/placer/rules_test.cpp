@@ -33,7 +33,9 @@ void refused(const std::string& match, const std::vector<std::string>& words, co
 TEST(Rules, that_decide_nothing_are_refused_and_say_why) {
   refused("nonsense", {"the rule \"nonsense\" matches no node", "name one of 'small', or take the rule out: it may be of another graph"});
   refused("matmull", {"matches no node; did you mean matmul"});
-  refused("tower_1/matmull", {"matches no node; did you mean matmul"});
+  refused("tower_1/matmull", {"matches no node; did you mean tower_1/matmul?"});
+  refused("tower_*/matmull", {"matches no node; did you mean tower_*/matmul?"});
+  refused("fetch/sun", {"matches no node; name one of 'small'"});  // a rule for fetch/sum would decide nothing
   refused("x", {"the rule \"x\" decides nothing: 'x' is an input: feeds live on the host"});
   refused("fetch/sum", {"'fetch/sum' is a result: results live on the host"});
   refused("tower_0/w", {"'w' runs outside them: write \"w\""});
