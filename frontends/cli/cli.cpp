@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <string_view>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/offered_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/session/library.h>
 #include <belfry/graph/graph.h>
@@ -67,14 +69,16 @@ int parsed(CLI::App& app, int argc, char** argv) {
 /// Strategies of one's own stand in the help of each verb that takes one.
 void name_own_strategies(CLI::App& app, const Library& library) {
   std::string own;
+  std::vector<std::string> names;
   for (const StrategyDef& s : library.strategies) {
     const std::vector<StrategyDef> standard = standard_strategies();
     if (std::any_of(standard.begin(), standard.end(), [&](const StrategyDef& known) { return known.name == s.name; })) continue;
     own += fmt::format("; {}: {}", s.name, s.help);
+    names.push_back(s.name);
     for (const StrategyField& f : s.fields) own += fmt::format(", -O {}={}", f.name, f.help);
   }
   for (CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; }))
-    if (CLI::Option* strategy = verb->get_option_no_throw("--strategy")) strategy->description(strategy->get_description() + own);
+    if (CLI::Option* strategy = verb->get_option_no_throw("--strategy")) strategy->description(strategy->get_description() + own)->check(offers(names));
 }
 
 }  // namespace
@@ -82,8 +86,9 @@ void name_own_strategies(CLI::App& app, const Library& library) {
 int cli_main(int argc, char** argv, const std::shared_ptr<const Library>& own) {
   LibrarySource library = [own] { return own ? own : standard_library(); };
   CLI::App app("Places a dataflow graph on devices, writes the plan to a file, and runs it.", "belfry");
-  app.set_version_flag("--version", version_text, "What was built, by what, with what");
-  app.footer("Example: belfry devices");
+  const bool json = std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
+  app.set_version_flag("--version", [json] { return version_text(json); }, "What was built, by what, with what; with --json for machines");
+  app.footer("Example: belfry devices\nExit codes: 0 done, 1 failed (of compare also: bits differ; of forecast: it does not fit), 2 wrong use");
   add_devices_verb(app);
   add_place_verb(app, library);
   add_show_verb(app, library);

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/frontends/cli/offered_internal.h>
 #include <belfry/frontends/cli/partitioning_internal.h>
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/draw/describe_slow.h>
@@ -28,6 +29,7 @@
 #include <belfry/frontends/train/fit.h>
 #include <belfry/frontends/train/run_folder.h>
 #include <belfry/placer/diff.h>
+#include <belfry/placer/strategies/strategies.h>
 
 namespace belfry {
 
@@ -43,18 +45,37 @@ CLI::Validator whole(std::uint64_t low, std::uint64_t high) {
 
 CLI::Validator count() { return whole(1, std::uint64_t{1} << 62); }
 
+namespace {
+
+std::vector<std::string> strategy_names(const std::vector<StrategyDef>& strategies) {
+  std::vector<std::string> out;
+  for (const StrategyDef& s : strategies) out.push_back(s.name);
+  return out;
+}
+
+/// "towers=" and so on, of all strategies.
+std::vector<std::string> strategy_keys(const std::vector<StrategyDef>& strategies) {
+  std::set<std::string> out;
+  for (const StrategyDef& s : strategies)
+    for (const StrategyField& f : s.fields) out.insert(f.name + "=");
+  return {out.begin(), out.end()};
+}
+
+}  // namespace
+
 void PlacementArguments::add_to(CLI::App& app, bool does_run) {
   runs = does_run;
-  app.add_option("--precision", precision, "f32, bf16 or f16: what products and what follows them are computed on; by default as the graph says")->check(CLI::IsMember({"f32", "bf16", "f16"}));
-  app.add_option("--strategy", strategy, "single, towers, mirrored, sharded, parameter_server, layers, pipeline, hybrid or auto; by default towers on several devices")->type_name("NAME");
+  const std::vector<std::string> strategies = strategy_names(standard_strategies());
+  app.add_option("--precision", precision, "f32, bf16 or f16: what products and what follows them are computed on; by default as the graph says")->check(one_of({"f32", "bf16", "f16"}));
+  app.add_option("--strategy", strategy, either(strategies) + "; by default towers on several devices")->type_name("NAME")->check(offers(strategies));
   app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0, or the GPUs of --cluster")->type_name("LIST")
-      ->check(CLI::Validator([](std::string& text) { return text.empty() ? "names no device; write cpu:0, or leave it out" : std::string(); }, ""));
+      ->check(CLI::Validator([](std::string& text) { return text.empty() ? "names no device; write cpu:0, or leave it out" : std::string(); }, ""))->check(offers({"cpu:0", "gpu:0", "sim:0-1"}));
   app.add_option("--towers", towers, "shares of the batch; by default one per device")->check(whole(1, kMostTowers));
   app.add_option("--threads-per-tower", threads, "by default cores / towers")->check(whole(1, kMostThreads));
-  app.add_option("-O", options, "an option of the strategy: -O variables=cpu:0, objective=max-load, latency or variables, reduction=tree, hierarchical, reduce-to-one or ring, combine=global_mean, tower_mean or tower_sum, order=1f1b, gpipe or interleaved; of one that it has not it says which it has")->type_name("KEY=VALUE");
+  app.add_option("-O", options, "an option of the strategy: -O variables=cpu:0, objective=max-load, latency or variables, reduction=tree, hierarchical, reduce-to-one or ring, combine=global_mean, tower_mean or tower_sum, order=1f1b, gpipe or interleaved; of one that it has not it says which it has")->type_name("KEY=VALUE")->check(offers(strategy_keys(standard_strategies())));
   app.add_option("--move", moves, "devices of nodes by name: 'tower_1/logits/**=cpu:0'")->type_name("GLOB=DEVICE");
   app.add_option("--placement", placement_file, "a placement file: rules, towers, threads and batch (place and forecast take an answer of dnn-partitioning too); --towers, --threads-per-tower and --batch go before it, and without any it has one tower")->check(CLI::ExistingFile);
-  app.add_option("--cluster", cluster_file, fmt::format("devices, memory spaces and links from a file, or of one that is known: {}", fmt::join(cluster_names(), ", ")))->check(is_cluster());
+  app.add_option("--cluster", cluster_file, fmt::format("devices, memory spaces and links from a file, or of one that is known: {}", fmt::join(cluster_names(), ", ")))->check(is_cluster())->check(offers(cluster_names()));
   app.add_option("--memory-fraction", memory_fraction, "of a GPU's memory that plans may take; by default 0.95")->check(CLI::Range(0.01, 1.0));
   app.add_option("--calibration", calibration, "what was measured on this machine, for forecasts and for --strategy auto: belfry bench --calibrate writes it")->check(CLI::ExistingFile);
   app.add_option("--recompute", recompute, "keep of the forward pass what so many stretches leave to each other, and compute the rest again in backward")->check(CLI::Range(2, 10000));

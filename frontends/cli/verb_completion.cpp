@@ -1,9 +1,12 @@
 #include <CLI/CLI.hpp>
 
 #include <iostream>
+#include <map>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <belfry/frontends/cli/offered_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 
 namespace belfry {
@@ -18,7 +21,7 @@ std::vector<std::string> typed(const CLI::Option& option) {
   return out;
 }
 
-std::string words(const CLI::App& app) {
+std::string words(CLI::App& app) {
   std::string out;
   for (const CLI::App* verb : app.get_subcommands(nullptr)) out += verb->get_name() + " ";
   for (const CLI::Option* option : app.get_options())
@@ -26,18 +29,40 @@ std::string words(const CLI::App& app) {
   return out;
 }
 
-std::vector<const CLI::App*> parts_of(const CLI::App& verb) { return verb.get_subcommands(nullptr); }
+std::vector<CLI::App*> parts_of(CLI::App& verb) { return verb.get_subcommands(nullptr); }
 
-/// Options and verbs, and files wherever neither is asked for.
-std::string bash_text(const CLI::App& app) {
-  std::string out = "_belfry() {\n  local word=${COMP_WORDS[COMP_CWORD]} words named=\n  COMPREPLY=()\n  if ((COMP_CWORD == 1)); then\n";
+/// Behind a verb's option, or behind the verb itself where the option is not named: "place --precision", "data fetch".
+void add_values(CLI::App& app, const std::string& verb, std::map<std::string, std::vector<std::string>>& places) {
+  for (CLI::Option* option : app.get_options()) {
+    const std::vector<std::string> values = offered(*option);
+    if (values.empty()) continue;
+    std::vector<std::string> names = typed(*option);
+    if (names.empty()) names = {app.get_name()};
+    for (const std::string& name : names) places[fmt::format("{}", fmt::join(values, " "))].push_back(fmt::format("'{} {}'", verb, name));
+  }
+}
+
+std::string bash_values(CLI::App& app) {
+  std::map<std::string, std::vector<std::string>> places;
+  for (CLI::App* verb : parts_of(app)) {
+    add_values(*verb, verb->get_name(), places);
+    for (CLI::App* part : parts_of(*verb)) add_values(*part, verb->get_name(), places);
+  }
+  std::string out = "  if [[ $word == = ]]; then word=; elif [[ $before == = ]]; then before=${COMP_WORDS[COMP_CWORD-2]}; fi\n  case \"${COMP_WORDS[1]} $before\" in\n";
+  for (const auto& [values, behind] : places) out += fmt::format("    {}) values='{}' ;;\n", fmt::join(behind, "|"), values);
+  return out + "  esac\n  if [[ -n $values ]]; then\n    COMPREPLY=($(compgen -W \"$values\" -- \"$word\"))\n    [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace 2> /dev/null\n    return 0\n  fi\n";
+}
+
+/// Options and verbs, values of options that have a list of them, and files wherever none of these is asked for.
+std::string bash_text(CLI::App& app) {
+  std::string out = "_belfry() {\n  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words named= values=\n  COMPREPLY=()\n" + bash_values(app) + "  if ((COMP_CWORD == 1)); then\n";
   out += fmt::format("    named=yes words='{}'\n  else\n    case ${{COMP_WORDS[1]}} in\n", words(app));
   std::string nested;
-  for (const CLI::App* verb : parts_of(app)) {
+  for (CLI::App* verb : parts_of(app)) {
     out += fmt::format("      {}) words='{}' ;;\n", verb->get_name(), words(*verb));
     if (parts_of(*verb).empty()) continue;
     nested += fmt::format("      {})\n        if ((COMP_CWORD == 2)); then named=yes; else\n          case ${{COMP_WORDS[2]}} in\n", verb->get_name());
-    for (const CLI::App* part : parts_of(*verb)) nested += fmt::format("            {}) words='{}' ;;\n", part->get_name(), words(*part));
+    for (CLI::App* part : parts_of(*verb)) nested += fmt::format("            {}) words='{}' ;;\n", part->get_name(), words(*part));
     nested += "          esac\n        fi ;;\n";
   }
   out += fmt::format("    esac\n    case ${{COMP_WORDS[1]}} in\n{}    esac\n  fi\n", nested);
@@ -52,27 +77,30 @@ std::string quoted(const std::string& text) {
 }
 
 /// The options of a verb, or of a part of one, where the line has come to it.
-std::string fish_options(const CLI::App& verb, const std::string& seen) {
+std::string fish_options(CLI::App& verb, const std::string& seen) {
   std::string out;
-  for (const CLI::Option* option : verb.get_options()) {
-    if (typed(*option).empty()) continue;
+  for (CLI::Option* option : verb.get_options()) {
+    const std::vector<std::string> values = offered(*option);
+    if (typed(*option).empty() && values.empty()) continue;
     out += fmt::format("complete -c belfry -n '{}'", seen);
     for (const std::string& name : option->get_snames()) out += " -s " + name;
     for (const std::string& name : option->get_lnames()) out += " -l " + name;
-    out += fmt::format("{} -d {}\n", option->get_expected_max() ? " -r" : "", quoted(option->get_description()));
+    if (!typed(*option).empty() && option->get_expected_max()) out += " -r";
+    if (!values.empty()) out += " -a " + quoted(fmt::format("{}", fmt::join(values, " ")));
+    out += fmt::format(" -d {}\n", quoted(option->get_description()));
   }
   return out;
 }
 
-std::string fish_text(const CLI::App& app) {
+std::string fish_text(CLI::App& app) {
   std::string out;
-  for (const CLI::App* verb : parts_of(app)) {
+  for (CLI::App* verb : parts_of(app)) {
     const std::string seen = "__fish_seen_subcommand_from " + verb->get_name();
     out += fmt::format("complete -c belfry -n __fish_use_subcommand -a {} -d {}\n", verb->get_name(), quoted(verb->get_description()));
     out += fish_options(*verb, seen);
     std::string names;
     for (const CLI::App* part : parts_of(*verb)) names += " " + part->get_name();
-    for (const CLI::App* part : parts_of(*verb)) {
+    for (CLI::App* part : parts_of(*verb)) {
       out += fmt::format("complete -c belfry -n '{}; and not __fish_seen_subcommand_from{}' -a {} -d {}\n", seen, names, part->get_name(), quoted(part->get_description()));
       out += fish_options(*part, fmt::format("{}; and __fish_seen_subcommand_from {}", seen, part->get_name()));
     }
@@ -80,13 +108,43 @@ std::string fish_text(const CLI::App& app) {
   return out;
 }
 
+constexpr const char* kOffers = "offers ";
+
 }  // namespace
 
+CLI::Validator one_of(const std::vector<std::string>& values) {
+  CLI::Validator out = CLI::IsMember(values);
+  return out.name(fmt::format("{}{}", kOffers, fmt::join(values, " ")));
+}
+
+CLI::Validator offers(const std::vector<std::string>& values) {
+  return CLI::Validator([](std::string&) { return std::string(); }, "", fmt::format("{}{}", kOffers, fmt::join(values, " ")));
+}
+
+std::vector<std::string> offered(CLI::Option& option) {
+  std::vector<std::string> out;
+  for (int k = 0;; ++k) try {
+      const std::string& name = option.get_validator(k)->get_name();
+      if (!name.starts_with(kOffers)) continue;
+      const std::vector<std::string> values = CLI::detail::split(name.substr(std::string(kOffers).size()), ' ');
+      out.insert(out.end(), values.begin(), values.end());
+    } catch (const CLI::OptionNotFound&) {
+      return out;  // all were looked at
+    }
+}
+
+std::string either(const std::vector<std::string>& values) {
+  std::string out;
+  for (std::size_t k = 0; k < values.size(); ++k) out += (!k ? "" : k + 1 < values.size() ? ", " : " or ") + values[k];
+  return out;
+}
+
 void add_completion_verb(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("completion", "A script that completes verbs and options in a shell");
+  const std::vector<std::string> shells = {"bash", "zsh", "fish"};
+  CLI::App* verb = app.add_subcommand("completion", "A script that completes verbs, options and their values in a shell");
   verb->footer("Example: belfry completion bash > ~/.local/share/bash-completion/completions/belfry");
   auto shell = std::make_shared<std::string>();
-  verb->add_option("shell", *shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  verb->add_option("shell", *shell, either(shells))->required()->check(one_of(shells));
   verb->callback([shell, program = &app] {
     if (*shell == "zsh") std::cout << "#compdef belfry\nautoload -U +X bashcompinit && bashcompinit\n";
     std::cout << (*shell == "fish" ? fish_text(*program) : bash_text(*program));

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/offered_internal.h>
 #include <belfry/frontends/cli/train_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/data/digits.h>
@@ -196,7 +197,8 @@ void add_data_verb(CLI::App& app, const LibrarySource&) {
   });
 
   std::string known;
-  for (const PublishedSet& s : published_sets()) known += fmt::format("\n  {:14} {}", s.name, s.about);
+  std::vector<std::string> names;
+  for (const PublishedSet& s : published_sets()) known += fmt::format("\n  {:14} {}", s.name, s.about), names.push_back(s.name);
   struct DataArguments {
     std::string name, out, list, path;
     bool json = false;
@@ -204,7 +206,7 @@ void add_data_verb(CLI::App& app, const LibrarySource&) {
   auto o = std::make_shared<DataArguments>();
   CLI::App* fetch_verb = data->add_subcommand("fetch", "Fetch a published data set; its checksums are checked");
   fetch_verb->footer("Data sets:" + known + "\nExample: belfry data fetch mnist --out mnist");
-  fetch_verb->add_option("name", o->name, "of a data set")->required();
+  fetch_verb->add_option("name", o->name, "of a data set")->required()->check(offers(names));
   fetch_verb->add_option("--out", o->out, "a folder; by default the data set's name");
   fetch_verb->add_option("--list", o->list, "a JSON file of data sets of your own: {\"NAME\": {\"files\": [{\"name\", \"bytes\", \"sha256\", \"urls\": [...], \"unpack\": false}]}}")->check(CLI::ExistingFile);
   fetch_verb->add_flag("--json", o->json, "what lies there now, for machines: name, data (the folder), files with bytes and sha256");

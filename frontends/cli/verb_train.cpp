@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/offered_internal.h>
 #include <belfry/frontends/cli/progress_internal.h>
 #include <belfry/frontends/cli/train_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
@@ -194,7 +195,7 @@ void add_data_options(CLI::App& verb, TrainArguments& o) {
   verb.add_option("--data", o.data, "a folder of MNIST, CIFAR-10, photos in class folders, .npz, .npy, .csv or *.txt, or a .npz or .csv; see belfry data inspect")->required()->check(is_data());
   verb.add_option("--hold-out", o.hold_out, "of photos, arrays and tables that come in one part: as much of it to test on, by a hash of names or row numbers")->type_name("FRACTION")->check(CLI::Range(0.001, 0.999));
   verb.add_flag("--antialias", o.antialias, "make photos smaller by the mean of all pixels, as Pillow does; by default as tf.image.resize");
-  verb.add_option("--rescale", o.rescale, "pixels of photos and arrays of images: SCALE[,OFFSET] as in 1/255, or standardise; by default photos 1/127.5,-1");
+  verb.add_option("--rescale", o.rescale, "pixels of photos and arrays of images: SCALE[,OFFSET] as in 1/255, or standardise; by default photos 1/127.5,-1")->check(offers({"1/255", "1/127.5,-1", "standardise"}));
 }
 
 /// What a run's folder says of it is another matter: it may be evaluated on other data.
@@ -260,7 +261,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--state", o->state, "variables by name")->check(CLI::ExistingFile);
   verb->add_option("--batch", o->batch, "rows at a time")->check(count());
   verb->add_flag("--averages", o->averages, "with the moving averages of the variables in their place");
-  verb->add_option("--split", o->split, "train, test or all; by default test, the rows held out")->check(CLI::IsMember({"train", "test", "all"}));
+  verb->add_option("--split", o->split, "train, test or all; by default test, the rows held out")->check(one_of({"train", "test", "all"}));
   verb->add_flag("--json", o->json, "for machines");
   o->placement.add_to(*verb);
   verb->callback([o, library] {

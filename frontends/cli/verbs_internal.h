@@ -32,7 +32,7 @@ void add_bench_verb(CLI::App& app, const LibrarySource& library);
 void add_data_verb(CLI::App& app, const LibrarySource& library);
 void add_completion_verb(CLI::App& app);
 
-/// Lines of `--version`: what was built, by what, with what.
-std::string version_text();
+/// Lines of `--version`: what was built, by what, with what; for machines as one value of JSON.
+std::string version_text(bool json);
 
 }  // namespace belfry

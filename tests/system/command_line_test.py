@@ -29,6 +29,9 @@ expect(done.returncode == 0 and "devices" in done.stdout and "Example" in done.s
 done = belfry("--version")
 facts = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
 expect(done.returncode == 0 and facts.keys() >= {"belfry", "compiler", "build", "oneDNN", "fmt", "CUDA"}, f"--version: {done}")
+done = belfry("--version", "--json")
+expect(done.returncode == 0 and done.stdout.startswith("{") and json.loads(done.stdout) == facts, f"--version --json: {done}")
+expect(re.search(r"^Exit codes: 0 done, 1 failed .*compare.*forecast.*, 2 wrong use$", belfry("--help").stdout, re.M), "--help lacks the exit codes")
 # Threads of GNU's OpenMP that wait spin for as long as it reads at the start: less than its default, and what the user says stands.
 for said, spins in (({}, "10000"), ({"GOMP_SPINCOUNT": "77"}, "77")):
     environment = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}

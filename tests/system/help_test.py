@@ -73,6 +73,20 @@ for part in ("digits", "fetch", "inspect"):
     expect(completed("belfry", "data", part, "-") == wanted == fishy, f"data {part}: --help lists {sorted(wanted)}, bash offers {sorted(completed('belfry', 'data', part, '-'))}, fish {sorted(fishy)}")
     expect(re.search(rf"from data; and not __fish_seen_subcommand_from (?:\w+ ?)+' -a {part} -d ", fish), f"fish does not offer data {part}")
 
+# Values of options that have a list of them: those that --help lists, in bash and fish.
+lists = {("place", "--precision"): "f32 bf16 f16", ("train", "--rescale"): "1/255 1/127.5,-1 standardise", ("evaluate", "--split"): "train test all", ("run", "--devices"): "cpu:0 gpu:0 sim:0-1",
+         ("bench", "--precision"): "f32 bf16 f16", ("forecast", "--strategy"): "auto single towers mirrored sharded parameter_server layers pipeline hybrid",
+         ("show", "--cluster"): "", ("completion",): "bash zsh fish", ("data", "fetch"): " ".join(re.findall(r"^  (\w+) ", belfry("data", "fetch", "--help").stdout.split("Data sets:")[1], re.M))}
+lists["place", "--cluster"] = " ".join(word.strip(",") for word in re.search(r"one that is known: ((?:\w+, )*\w+)", text).group(1).split())
+for words, values in lists.items():
+    expect(completed("belfry", *words, "") == set(values.split()), f"bash completes {words} by {completed('belfry', *words, '')}, not {values}")
+    where = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in words if not word.startswith("-"))
+    option = "".join(f" -l {word[2:]} -r" for word in words if word.startswith("--"))
+    expect(not values or f"complete -c belfry -n '{where}'{option} -a '{values}' -d " in fish, f"fish does not offer {values} behind {words}")
+    wide = " ".join((belfry(*(word for word in words if not word.startswith("-")), "--help").stdout).split())
+    expect(words[-1] == "--devices" or all(value in wide for value in values.split()), f"--help of {words} lacks one of {values}")
+expect(completed("belfry", "place", "--precision", "=", "b") == {"bf16"} and completed("belfry", "place", "-O", "obj") == {"objective="}, "bash does not complete --precision=b and -O obj")
+
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     rows = 96

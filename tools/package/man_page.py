@@ -42,7 +42,9 @@ def listed(items):
 
 
 def page():
-    opening, usage, lists, _ = sections(said("--help"))
+    text = said("--help")
+    opening, usage, lists, _ = sections(text)
+    codes, = re.findall(r"^Exit codes: (.*)", text, re.M)
     version = said("--version").split()[1]
     yield f'.TH BELFRY 1 "" "Belfry {version}" "User Commands"'
     yield from (".SH NAME", "belfry \\- " + roff(opening[0].lower() + opening[1:].rstrip(".")))
@@ -56,7 +58,7 @@ def page():
             yield from listed([i for i in inner.get(title, []) if not i[0].startswith("-h,")])
         for example in examples:
             yield from (".PP", "Example:", ".PP", ".nf", ".RS", roff(example), ".RE", ".fi")
-    yield from (".SH EXIT STATUS", "0: done. 1: failed. 2: wrong use.")
+    yield from (".SH EXIT STATUS", roff(codes))
     yield from (".SH ENVIRONMENT", *listed([("BELFRY_CACHE", "the folder of compiled kernels of GPUs"), ("BELFRY_CUDA_PATH", "the folder of NVIDIA's libraries"), ("BELFRY_CUDA_BACKEND", "the file of the GPU backend, if not libbelfry_cuda.so beside the library"), ("NO_COLOR", "no colours on a terminal")]))
 
 
