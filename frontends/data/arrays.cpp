@@ -5,12 +5,15 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/files/utf8.h>
 #include <belfry/frontends/state/npy.h>
 
 namespace belfry {
@@ -154,36 +157,94 @@ std::string perhaps_label(const std::vector<std::string>& others, const LocalTyp
   return "; if one of them is the label, name it 'label'";
 }
 
+/// Lines of a table that hold something, with their numbers.
+struct TableLines {
+  std::string_view text;
+  std::size_t at = 0;
+  std::int64_t number = 0;
+  bool next(std::string_view& line) {
+    while (at < text.size()) {
+      const std::size_t end = std::min(text.find('\n', at), text.size());
+      line = text.substr(at, end - at);
+      at = end + 1;
+      ++number;
+      if (!trimmed(line).empty()) return true;
+    }
+    return false;
+  }
+};
+
+/// Of the first line, the names of the columns.
+std::vector<std::string> heading(TableLines& lines, const std::filesystem::path& path) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";  // that some programs begin UTF-8 with
+  std::string_view line;
+  if (!lines.next(line)) return {};
+  return names_of(line.starts_with(kMark) ? line.substr(kMark.size()) : line, fmt::format("{}, line {}", path.string(), lines.number));
+}
+
+constexpr const char* kLabel = "label";
+
+/// A class, as files of runs and answers have it.
+std::string word_of(std::string_view cell, const std::string& where) {
+  if (cell.empty()) throw UserError(fmt::format("{}, column '{}': has no class; give the row one, or leave it out", where, kLabel));
+  if (!json_quoted(cell)) throw UserError(fmt::format("{}, column '{}': '{}' is not UTF-8, as files of runs and answers are: save the table as UTF-8", where, kLabel, printable(cut(cell))));
+  return std::string(cell);
+}
+
+/// The places of words among the classes.
+void number_words(Table& table, const std::vector<std::string>& words, std::size_t column, const std::vector<std::string>& known, const std::filesystem::path& path) {
+  const std::set<std::string> sorted(words.begin(), words.end());
+  table.classes = known.empty() ? std::vector<std::string>(sorted.begin(), sorted.end()) : known;
+  std::map<std::string, std::size_t> places;
+  for (const std::string& name : table.classes) places.emplace(name, places.size());
+  for (std::size_t r = 0; r < words.size(); ++r) {
+    const auto place = places.find(words[r]);
+    if (place == places.end()) throw UserError(fmt::format("{}, column '{}': '{}' is no class that is trained on; those are {}", path.string(), kLabel, cut(words[r]), cut(fmt::format("{}", fmt::join(known, ", ")))));
+    table.values.data<double>()[r * table.names.size() + column] = static_cast<double>(place->second);
+  }
+}
+
 }  // namespace
 
-Table read_table(const std::filesystem::path& path) {
-  const std::string text = read_file(path, std::size_t{1} << 32);
-  Table out;
-  std::vector<double> values;
-  std::int64_t number = 0, rows = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = std::string_view(text).substr(at, end - at);
-    at = end + 1;
-    ++number;
-    if (trimmed(line).empty()) continue;
-    if (out.names.empty()) {
-      constexpr std::string_view kMark = "\xEF\xBB\xBF";  // that some programs begin UTF-8 with
-      out.names = names_of(line.starts_with(kMark) ? line.substr(kMark.size()) : line, fmt::format("{}, line {}", path.string(), number));
-      continue;
-    }
+std::vector<std::string> words_of_labels(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  TableLines lines{{reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}};
+  const std::vector<std::string> names = heading(lines, path);
+  const auto label = static_cast<std::size_t>(std::find(names.begin(), names.end(), kLabel) - names.begin());
+  std::set<std::string> out;
+  for (std::string_view line; label < names.size() && lines.next(line);) {
     const std::vector<std::string_view> cells = cells_of(line);
-    if (cells.size() != out.names.size()) throw UserError(fmt::format("{}, line {}: {} values for {} columns", path.string(), number, cells.size(), out.names.size()));
+    if (cells.size() != names.size() || (out.empty() && is_number(cells[label]))) return {};  // reading it says what is wrong
+    out.insert(word_of(cells[label], fmt::format("{}, line {}", path.string(), lines.number)));
+  }
+  return {out.begin(), out.end()};
+}
+
+Table read_table(const std::filesystem::path& path, const std::vector<std::string>& classes) {
+  const std::string text = read_file(path, std::size_t{1} << 32);
+  TableLines lines{text};
+  Table out;
+  out.names = heading(lines, path);
+  const auto label = static_cast<std::size_t>(std::find(out.names.begin(), out.names.end(), kLabel) - out.names.begin());
+  std::vector<double> values;
+  std::vector<std::string> words;  // of the labels, where the first is no number
+  std::int64_t rows = 0;
+  for (std::string_view line; lines.next(line); ++rows) {
+    const std::vector<std::string_view> cells = cells_of(line);
+    if (cells.size() != out.names.size()) throw UserError(fmt::format("{}, line {}: {} values for {} columns", path.string(), lines.number, cells.size(), out.names.size()));
+    const bool worded = label < cells.size() && (rows ? !words.empty() : !is_number(cells[label]));
     for (std::size_t i = 0; i < cells.size(); ++i) {
       double x = 0;
-      if (const auto [stop, error] = std::from_chars(cells[i].data(), cells[i].data() + cells[i].size(), x); error != std::errc() || stop != cells[i].data() + cells[i].size())
-        throw UserError(fmt::format("{}, line {}, column '{}': '{}' is no number", path.string(), number, cut(out.names[i]), cut(cells[i])));
+      if (worded && i == label) words.push_back(word_of(cells[i], fmt::format("{}, line {}", path.string(), lines.number)));
+      else if (const auto [stop, error] = std::from_chars(cells[i].data(), cells[i].data() + cells[i].size(), x); error != std::errc() || stop != cells[i].data() + cells[i].size())
+        throw UserError(fmt::format("{}, line {}, column '{}': '{}' is no number{}", path.string(), lines.number, cut(out.names[i]), cut(cells[i]),
+                                    cells[i].empty() ? "" : i == label ? ", as the labels before it are: give all classes by numbers, or all by words" : fmt::format("; words are read as classes in a column '{}': name it so if they are, or leave the column out", kLabel)));
       values.push_back(x);
     }
-    ++rows;
   }
   if (rows == 0) throw UserError(fmt::format("{}: a line of names and lines of numbers are expected", path.string()));
   out.values = HostTensor::of<double>({rows, static_cast<std::int64_t>(out.names.size())}, values);
+  if (!words.empty()) number_words(out, words, label, classes, path);
   return out;
 }
 
@@ -195,7 +256,7 @@ DataSet columns_of(const Table& table, const InputRows& inputs) {
   std::vector<std::string> unnamed;
   for (std::size_t i = 0; i < width; ++i) {
     if (inputs.empty() || inputs.contains(table.names[i])) wanted[table.names[i]] = {i};
-    else others.push_back(i);
+    else if (table.classes.empty() || table.names[i] != kLabel) others.push_back(i);  // classes are no features
   }
   for (const auto& [name, row] : inputs)
     if (!wanted.contains(name) && row.elements() == static_cast<std::int64_t>(others.size())) wanted[name] = std::exchange(others, {});

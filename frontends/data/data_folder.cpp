@@ -165,7 +165,7 @@ Splits whole(const fs::path& path, DataKind kind, const DataWanted& wanted) {
     case DataKind::cifar10: return cifar10(path, {.size = wanted.height ? wanted.height : 24, .distortions = wanted.distortions});
     case DataKind::text: return text_windows(path, wanted.length);
     case DataKind::photos: return photos(path, wanted);
-    default: return fitted(parted(read_parts(path, kind, wanted.inputs), path, wanted), wanted);
+    default: return fitted(parted(read_parts(path, kind, wanted.inputs, wanted.classes), path, wanted), wanted);
   }
 }
 
@@ -202,7 +202,7 @@ std::optional<fs::path> part_beside_train(const fs::path& dir, const std::string
 
 }  // namespace
 
-Splits read_parts(const fs::path& path, DataKind kind, const InputRows& inputs) {
+Splits read_parts(const fs::path& path, DataKind kind, const InputRows& inputs, const std::vector<std::string>& classes) {
   auto both = [&](const std::string& ending, const auto& read) {
     std::error_code error;
     if (fs::is_regular_file(path, error)) return Splits{read(path), {}};
@@ -215,13 +215,17 @@ Splits read_parts(const fs::path& path, DataKind kind, const InputRows& inputs) 
     case DataKind::array_files: return both(".npz", arrays);
     case DataKind::packed_arrays: return read_packed_arrays(path, inputs);
     case DataKind::tables: {
-      std::vector<std::string> known;  // of the first part, which the other has too
+      std::vector<std::string> known, words = classes;  // of the first part, which the other has too
       return both(".csv", [&](const fs::path& file) {
-        const Table table = read_table(file);
+        const Table table = read_table(file, words);
         for (const std::string& name : known)
           if (inputs.contains(name) && std::find(table.names.begin(), table.names.end(), name) == table.names.end())
             throw UserError(fmt::format("{}: lacks the column '{}', which train.csv has, so that nothing can be tested on it: --data {} --hold-out 0.2 takes a part of that",
                                         file.string(), name, (path / "train.csv").string()));
+        const bool both_labelled = std::find(known.begin(), known.end(), "label") != known.end() && std::find(table.names.begin(), table.names.end(), "label") != table.names.end();
+        if (both_labelled && classes.empty() && table.classes.empty() != words.empty())
+          throw UserError(fmt::format("{}: its column 'label' has {}: give the classes of both by words, or both by numbers", file.string(), words.empty() ? "words, and that of train.csv numbers" : "numbers, and that of train.csv words"));
+        if (!table.classes.empty()) words = table.classes;
         known = table.names;
         return columns_of(table, inputs);
       });
@@ -265,8 +269,12 @@ std::optional<Pixels> pixels_of(const fs::path& path, const DataWanted& wanted) 
 std::vector<std::string> class_names(const fs::path& path, const DataWanted& wanted) {
   const DataKind kind = kind_of(path, wanted);
   if (kind == DataKind::photos) return wanted.classes.empty() ? list_image_folder(photos_to_train_on(path, wanted)).classes : wanted.classes;
-  std::vector<std::string> out;
   std::error_code error;
+  if (kind == DataKind::tables) {
+    const std::vector<std::string> words = words_of_labels(fs::is_regular_file(path, error) ? path : path / "train.csv");
+    return words.empty() || wanted.classes.empty() ? words : wanted.classes;
+  }
+  std::vector<std::string> out;
   if (const fs::path names = path / "batches.meta.txt"; kind == DataKind::cifar10 && fs::exists(names, error)) {
     std::istringstream lines(read_file(names, 1 << 16));
     for (std::string line; std::getline(lines, line);)

@@ -27,7 +27,7 @@ struct DataWanted {
   Shard shard = {};                        ///< of the rows to train on; those held out are whole
   double hold_out = 0;                     ///< the part that is held out, of photos, arrays and tables that come in one part; 0: they have rows to test on
   bool all_to_test = false;                ///< what comes in one part, of which nothing is held out, is to test on, and nothing to train on
-  std::vector<std::string> classes = {};   ///< of photos, in the order of their labels: a net knows these. Empty: the folders', sorted
+  std::vector<std::string> classes = {};   ///< of photos and of words for labels, in the order of these: a net knows them. Empty: the folders' or the words, sorted
   InputRows inputs = {};                   ///< columns of arrays and tables are brought to these
 };
 
@@ -37,8 +37,9 @@ const char* name_of(DataKind kind);
 /// By the names of what lies there. UserError saying what is read where it is none of it.
 DataKind data_kind(const std::filesystem::path& path);
 
-/// Arrays and tables as they lie there; `test` has no columns where they come in one part. UserError for another kind.
-Splits read_parts(const std::filesystem::path& path, DataKind kind, const InputRows& inputs = {});
+/// Arrays and tables as they lie there; `test` has no columns where they come in one part. Of words for labels `classes` are known, if there are any, else those of the part to train on.
+/// UserError for another kind, and for a label that is no class.
+Splits read_parts(const std::filesystem::path& path, DataKind kind, const InputRows& inputs = {}, const std::vector<std::string>& classes = {});
 
 /// The photos that are held out, beside train: the folder val or else test. UserError where there is neither.
 std::filesystem::path held_out(const std::filesystem::path& dir);
@@ -51,7 +52,7 @@ Splits data_folder(const std::filesystem::path& path, const DataWanted& wanted =
 
 /// What becomes of the pixels of such data, so that pictures which come later are treated alike; nothing of arrays that nobody rescales.
 std::optional<Pixels> pixels_of(const std::filesystem::path& path, const DataWanted& wanted);
-/// What the numbers of "label" stand for: the class folders of photos, the lines of CIFAR-10's batches.meta.txt; else nothing.
+/// What the numbers of "label" stand for: the class folders of photos, the words of a table's labels, the lines of CIFAR-10's batches.meta.txt; else nothing.
 std::vector<std::string> class_names(const std::filesystem::path& path, const DataWanted& wanted);
 
 }  // namespace belfry

@@ -130,7 +130,7 @@ DataFacts inspect_data(const std::filesystem::path& path) {
       break;
     default: {
       Splits parts = read_parts(path, out.kind);
-      if (out.kind == DataKind::tables) parts = {with_classes(std::move(parts.train)), with_classes(std::move(parts.test))};
+      if (out.kind == DataKind::tables) parts = {with_classes(std::move(parts.train)), with_classes(std::move(parts.test))}, out.classes = class_names(path, {});
       if (parts.test.columns.empty()) out.splits = {facts_of("all", parts.train)};
       else add(parts);
     }

@@ -28,7 +28,7 @@ struct SplitFacts {
 
 struct DataFacts {
   DataKind kind = DataKind::mnist;
-  std::vector<std::string> classes = {};  ///< names of the folders of photos
+  std::vector<std::string> classes = {};  ///< names of the folders of photos, words of a table's labels
   std::vector<SplitFacts> splits = {};
 };
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include <png.h>
 
@@ -13,6 +14,7 @@
 #include <belfry/frontends/data/data_folder.h>
 #include <belfry/frontends/data/digits.h>
 #include <belfry/frontends/data/images.h>
+#include <belfry/frontends/data/inspect.h>
 #include <belfry/frontends/data/mnist.h>
 #include <belfry/frontends/data/pictures.h>
 #include <belfry/frontends/files/files.h>
@@ -299,6 +301,35 @@ TEST(Tables, give_columns_by_name_and_features_from_those_left) {
     write_text(folder / "train.csv", text);
     EXPECT_NE(message_of([&] { data_folder(folder.path()); }).find(wanted), std::string::npos) << text;
   }
+}
+
+TEST(Tables, with_words_for_labels_have_classes_sorted_by_name) {
+  Folder folder;
+  const InputRows inputs = {{"features", {f32, {2}}}, {"label", {i32, {}}}};
+  auto write = [&](const std::string& train, const std::string& test) {
+    write_text(folder / "train.csv", "a,b,label\n" + train);
+    write_text(folder / "test.csv", "label,a,b\n" + test);
+  };
+  write("1,2,dog\n3,4,cat\n5,6,\"dog\"\n", "dog,7,8\n");
+  const Splits data = data_folder(folder.path(), {.inputs = inputs});
+  EXPECT_EQ(data.train.columns.at("label"), HostTensor::of<std::int32_t>({3}, {1, 0, 1}));
+  EXPECT_EQ(data.train.columns.at("features"), HostTensor::of<float>({3, 2}, {1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(data.test.columns.at("label"), HostTensor::of<std::int32_t>({1}, {1})) << "a class of the part to train on";
+  EXPECT_EQ(class_names(folder.path(), {}), (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(class_names(folder / "train.csv", {}), (std::vector<std::string>{"cat", "dog"}));
+  const DataWanted known{.classes = {"dog", "cat"}, .inputs = inputs};
+  EXPECT_EQ(data_folder(folder.path(), known).train.columns.at("label"), HostTensor::of<std::int32_t>({3}, {0, 1, 0}));
+  EXPECT_EQ(class_names(folder.path(), known), known.classes);
+  EXPECT_EQ(inspect_data(folder.path()).classes, (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(data_folder(folder.path(), {.inputs = {{"features", {f32, {2}}}}}).train.columns.size(), 1u) << "classes are no features";
+  for (const auto& [train, test, wanted] : {std::tuple{"1,2,dog\n", "wolf,7,8\n", "column 'label': 'wolf' is no class that is trained on; those are dog"}, {"1,2,dog\n", "0,7,8\n", "numbers, and that of train.csv words: give the classes of both by words"},
+                                          {"1,2,0\n", "dog,7,8\n", "words, and that of train.csv numbers"}, {"1,2,0\n3,4,dog\n", "0,7,8\n", "'dog' is no number, as the labels before it are: give all classes by numbers"},
+                                          {"1,dog,0\n", "0,7,8\n", "line 2, column 'b': 'dog' is no number; words are read as classes in a column 'label': name it so"}, {"1,2,dog\n3,4,\n", "dog,7,8\n", "line 3, column 'label': has no class"}}) {
+    write(train, test);
+    EXPECT_NE(message_of([&] { data_folder(folder.path(), {.inputs = inputs}); }).find(wanted), std::string::npos) << train << message_of([&] { data_folder(folder.path(), {.inputs = inputs}); });
+  }
+  write("1,2,caf\xe9\n", "dog,7,8\n");
+  EXPECT_NE(message_of([&] { data_folder(folder.path(), {.inputs = inputs}); }).find("'caf\\xe9' is not UTF-8"), std::string::npos);
 }
 
 }  // namespace

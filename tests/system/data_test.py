@@ -217,6 +217,19 @@ def check_tables(folder):
     for name, wanted in (("semi.csv", "semicolons"), ("bare.csv", "where the names of the columns are expected"), ("digit.csv", "if 'Digit' is the label, name it 'label'"), ("kaggle", "--data kaggle/train.csv --hold-out 0.2")):
         done = belfry(folder, "train", "mlp", "--data", name, *([] if name == "kaggle" else ["--hold-out", "0.2"]), "--out", "mended")
         expect(done.returncode == 1 and wanted in done.stderr and len(done.stderr) < 700, f"{name}: {done}")
+    # Words for classes: sorted by name, and known to what serves the run.
+    table("words.csv", names, [["dog" if row[0] else "cat"] + row[1:] for row in rows])
+    done = belfry(folder, "train", "mlp", "--data", "words.csv", "--hold-out", "0.25", "--rescale", "1/255", "--batch", "4", "--epochs", "3", "--out", "worded")
+    expect(done.returncode == 0 and "test accuracy 100.00 %" in done.stdout and json.loads((folder / "worded/run.json").read_text())["classes"] == ["cat", "dog"], f"training on words for classes: {done}")
+    done = belfry(folder, "predict", "worded", "--feed", "words.csv", "--top", "1")
+    expect(done.returncode == 0 and done.stdout.count("dog") == 20 and done.stdout.count("cat") == 20, f"predict names classes that were words: {done}")
+    done = belfry(folder, "evaluate", "worded", "--data", "words.csv")
+    expect(done.returncode == 0 and "accuracy 1.0" in done.stdout, f"evaluate on words: {done}")
+    done = belfry(folder, "data", "inspect", "words.csv")
+    expect(done.returncode == 0 and "0 (cat) 20, 1 (dog) 20" in done.stdout, f"inspect of words: {done}")
+    table("species.csv", ["species"] + names[1:], [["dog"] + row[1:] for row in rows])
+    done = belfry(folder, "train", "mlp", "--data", "species.csv", "--hold-out", "0.25")
+    expect(done.returncode == 1 and "words are read as classes in a column 'label': name it so" in done.stderr, f"words in another column: {done}")
     # What fails before the first step leaves no run behind.
     table("short.csv", names[:-1], [row[:-1] for row in rows])
     done = belfry(folder, "train", "mlp", "--data", "short.csv", "--hold-out", "0.2", "--out", "mended")
