@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <string_view>
 
@@ -59,6 +60,10 @@ int parsed(CLI::App& app, int argc, char** argv) {
     be_quiet(false);
     say(fmt::format("belfry: {}\n", e.what()));
     return 2;
+  } catch (const std::filesystem::filesystem_error& e) {
+    be_quiet(false);
+    say(fmt::format("belfry: {}: {}; mend that, or name another place\n", e.path1().string(), e.code().message()));
+    return 1;
   } catch (const std::exception& e) {
     be_quiet(false);
     say(fmt::format("belfry: {}\n", e.what()));

@@ -307,8 +307,12 @@ void refuse_unwritable(const std::vector<std::string>& files) {
   namespace fs = std::filesystem;
   for (const std::string& file : files) {
     const fs::path folder = fs::path(file).parent_path();
-    if (fs::is_directory(file)) throw UserError(fmt::format("{}: is a folder; name a file", file));
-    if (!folder.empty() && !fs::is_directory(folder)) throw UserError(fmt::format("{}: cannot be written: there is no folder '{}'; make it first, or name another file", file, folder.string()));
+    std::error_code error;
+    const fs::file_status there = fs::status(file, error);
+    if (error == std::errc::permission_denied) refuse_closed(file);
+    if (fs::is_directory(there)) throw UserError(fmt::format("{}: is a folder; name a file", file));
+    if (!folder.empty() && !fs::is_directory(folder, error)) throw UserError(fmt::format("{}: cannot be written: there is no folder '{}'; make it first, or name another file", file, folder.string()));
+    if (!file.empty() && !fs::is_other(there) && !fs::is_symlink(file, error)) make_folder(folder.empty() ? "." : folder);  // there it is: whether anything can be written in it
   }
 }
 

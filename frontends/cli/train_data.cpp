@@ -15,12 +15,19 @@
 
 #include <fmt/format.h>
 
+#include <belfry/frontends/files/files.h>
+
 namespace belfry {
 
 CLI::Validator is_data() {
   return CLI::Validator([](std::string& path) {
     std::error_code error, unread;
     if (std::filesystem::exists(path, error)) return std::string();
+    try {
+      refuse_closed(path);
+    } catch (const UserError& e) {
+      return std::string(e.what());
+    }
     if (!std::filesystem::is_symlink(path, unread)) return fmt::format("Path does not exist: {}", path);
     return fmt::format("{} is a link that leads nowhere{}: mend it, or name the folder or file that is meant", path, error ? fmt::format(" ({})", error.message()) : "");
   }, "PATH(existing)");

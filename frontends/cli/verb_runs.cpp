@@ -68,10 +68,14 @@ std::vector<RunRecord> runs_in(const std::vector<std::string>& folders, bool all
   std::vector<RunRecord> out;
   for (const std::string& f : folders) {
     std::vector<fs::path> found;
+    refuse_closed(f);
     if (fs::exists(fs::path(f) / "run.json")) found.push_back(f);
     else
-      for (const auto& entry : fs::directory_iterator(f))
-        if (fs::exists(entry.path() / "run.json")) found.push_back(entry.path());
+      for (const auto& entry : fs::directory_iterator(f)) {
+        std::error_code error;
+        if (fs::exists(entry.path() / "run.json", error)) found.push_back(entry.path());
+        if (error == std::errc::permission_denied) say(fmt::format("{}: is left out: {}; chmod u+rx of its owner opens the folder\n", entry.path().string(), error.message()));
+      }
     if (found.empty()) throw UserError(fmt::format("{}: neither it nor a folder in it has a run.json; belfry train --out makes one", f));
     std::sort(found.begin(), found.end());
     for (const fs::path& p : found) out.push_back(read_run(p, all));

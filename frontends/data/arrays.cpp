@@ -76,6 +76,7 @@ std::vector<std::string_view> cells_of(std::string_view line) {
 
 DataSet read_arrays(const std::filesystem::path& path, const InputRows& inputs) {
   DataSet out;
+  refuse_closed(path);
   if (std::filesystem::is_directory(path)) {
     for (const auto& e : std::filesystem::directory_iterator(path))
       if (e.path().extension() == ".npy") {

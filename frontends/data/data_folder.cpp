@@ -178,6 +178,7 @@ const char* name_of(DataKind kind) {
 
 DataKind data_kind(const fs::path& path) {
   std::error_code error;
+  for (const fs::path& folder : {path, path / "train"}) refuse_closed(folder);
   if (path.extension() == ".npz" && fs::is_regular_file(path, error)) return DataKind::packed_arrays;
   if (path.extension() == ".csv" && fs::is_regular_file(path, error)) return DataKind::tables;
   if (fs::exists(path / "train.npz", error)) return DataKind::array_files;
@@ -187,6 +188,7 @@ DataKind data_kind(const fs::path& path) {
   if (holds(path, "-ubyte") || holds(path, "-ubyte.gz")) return DataKind::mnist;
   if (holds_classes(path)) return DataKind::photos;
   if (holds(path, ".txt")) return DataKind::text;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) refuse_closed(it->path());  // of a class perhaps
   throw UserError(fmt::format("{}: no data that are known. Read are MNIST's four IDX files, CIFAR-10's data_batch_*.bin, photos in train/CLASS and val/CLASS (or CLASS alone, with a part to hold out), train.npz and test.npz, .npy in train/ and test/, "
                               "train.csv and test.csv, *.txt, a .npz of x_train, y_train, x_test, y_test, and a .npz or .csv alone, with a part to hold out", path.string()));
 }

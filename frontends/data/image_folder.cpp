@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include <belfry/frontends/data/pictures.h>
+#include <belfry/frontends/files/files.h>
 #include <belfry/frontends/files/utf8.h>
 
 namespace belfry {
@@ -17,6 +18,7 @@ namespace {
 
 std::vector<std::filesystem::path> sorted_entries(const std::filesystem::path& dir, bool folders) {
   std::vector<std::filesystem::path> out;
+  refuse_closed(dir);
   std::error_code error;
   for (const auto& e : std::filesystem::directory_iterator(dir, error)) {
     if (e.path().filename().string().starts_with('.')) continue;

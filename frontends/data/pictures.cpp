@@ -60,8 +60,10 @@ std::vector<fs::path> picture_files(const std::vector<fs::path>& paths) {
       continue;
     }
     std::vector<fs::path> found;
+    refuse_closed(path);
     for (fs::recursive_directory_iterator at(path, error), end; !error && at != end; at.increment(error))
       if (is_picture(at->path())) found.push_back(at->path());
+      else refuse_closed(at->path());
     if (error) throw UserError(fmt::format("{}: cannot be listed: {}", path.string(), error.message()));
     if (found.empty()) throw UserError(fmt::format("{}: no .jpg, .jpeg or .png in this folder", path.string()));
     std::sort(found.begin(), found.end());

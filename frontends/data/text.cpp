@@ -27,6 +27,7 @@ DataSet windows(std::string_view text, std::int64_t first, std::int64_t count, s
 Splits text_windows(const std::filesystem::path& dir, std::int64_t length) {
   if (length < 1) throw UserError(fmt::format("windows of {} bytes; they need at least 1", length));
   std::vector<std::filesystem::path> files;
+  refuse_closed(dir);
   std::error_code error;
   for (const auto& e : std::filesystem::directory_iterator(dir, error))
     if (e.path().extension() == ".txt") files.push_back(e.path());

@@ -102,13 +102,25 @@ std::string read_file(const std::filesystem::path& path, std::size_t limit) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
+void refuse_closed(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    if (errno == EACCES && path.has_parent_path() && path.parent_path() != path) refuse_closed(path.parent_path());
+    return;
+  }
+  if (S_ISDIR(status.st_mode) && ::access(path.c_str(), R_OK | X_OK) != 0 && errno == EACCES)
+    throw UserError(fmt::format("{}: cannot be listed: {}; chmod u+rx of its owner opens the folder, or name another", path.string(), std::strerror(EACCES)));
+}
+
 void make_folder(const std::filesystem::path& path) {
   std::error_code status;
   if (std::filesystem::is_directory(path, status)) {
     if (::access(path.c_str(), W_OK | X_OK) != 0) fail(path, "write in this folder", errno);
     return;
   }
-  if (!std::filesystem::create_directories(path, status) && status) throw UserError(fmt::format("{}: the folder cannot be made: {}", path.string(), status.message()));
+  if (std::filesystem::create_directories(path, status) || !status) return;
+  refuse_closed(path);
+  throw UserError(fmt::format("{}: the folder cannot be made: {}{}", path.string(), status.message(), status == std::errc::permission_denied ? "; choose a place where you have the rights" : ""));
 }
 
 std::vector<std::filesystem::path> unfinished_in(const std::filesystem::path& folder) {

@@ -28,6 +28,9 @@ class MappedFile {
 /// UserError for a file that is absent, unreadable, no regular file, or longer than `limit` bytes.
 std::string read_file(const std::filesystem::path& path, std::size_t limit = std::size_t{1} << 28);
 
+/// UserError with the folder and the way out where this is one whose names may not be read, or lies in one that may not be entered. What is not there passes.
+void refuse_closed(const std::filesystem::path& path);
+
 /// With its parents, unless it is there. UserError with path and reason, also where nothing can be written in it.
 void make_folder(const std::filesystem::path& path);
 

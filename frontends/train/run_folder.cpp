@@ -142,6 +142,7 @@ bool is_run_folder(const fs::path& folder) {
 }
 
 RunFacts read_run_facts(const fs::path& folder) {
+  if (!is_run_folder(folder)) refuse_closed(folder);
   if (!is_run_folder(folder)) throw UserError(fmt::format("{}: no folder of a run: it has no {}; belfry train --out makes one, and write_run_folder", folder.string(), kRecord));
   const std::string file = (folder / kRecord).string();
   const JsonDocument d(read_file(file), file);
