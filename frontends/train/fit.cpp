@@ -263,6 +263,8 @@ class Fitter {
     else if (read_) p.last = here.means();
     if (with_rate_) p.learning_rate = as_double((*parts[0].results)[kRate]);
     if (p.loops) p.last["staleness"] = staleness_;
+    if (log_->replaces())  // a training that fails in its first step leaves the log that was there
+      for (const Part& part : parts) check_finite(*part.results, losses_, p);
     told([&] { log_->step(p, here.rows()); });
     for (const Part& part : parts) check_finite(*part.results, losses_, p);
     if (before_ + steps_ == 1) checkpoints_->begun();

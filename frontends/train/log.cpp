@@ -73,7 +73,8 @@ TrainingLog::TrainingLog(const FitOptions& options, std::int64_t before, std::in
     if (error) throw UserError(fmt::format("{}: the log cannot be cut off behind step {}: {}; name another file for it", path_, before, error.message()));
     earlier_ = last_step_ = kept.seconds;
   }
-  file_.open(path_, before > 0 ? std::ios::app : std::ios::trunc);
+  replaces_ = before == 0 && there;
+  file_.open(path_, std::ios::app);
   if (!file_) throw UserError(fmt::format("{}: the log cannot be opened for writing", path_));
 }
 
@@ -113,6 +114,9 @@ void TrainingLog::epoch(const Progress& p) {
 }
 
 void TrainingLog::write(std::string line, const Metrics& machine, const Metrics& metrics) {
+  std::error_code error;
+  if (std::exchange(replaces_, false)) std::filesystem::resize_file(path_, 0, error);
+  if (error) throw UserError(fmt::format("{}: the log cannot be begun anew: {}; name another file for it", path_, error.message()));
   file_ << line_of(std::move(line), machine, metrics) << "\n" << std::flush;
   if (!file_) throw UserError(fmt::format("{}: the log could not be written; its disk may be full", path_));
 }

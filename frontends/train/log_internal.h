@@ -20,6 +20,8 @@ class TrainingLog {
   /// done behind the checkpoint that the training goes on from is done anew. `device_shares`: the share of each device in a step's rows. UserError where a file
   /// cannot be opened, or is no log.
   TrainingLog(const FitOptions& options, std::int64_t before, std::int64_t over, std::map<std::string, double> device_shares);
+  /// Whether another training's log lies there still: it goes when the first line is written.
+  bool replaces() const { return replaces_; }
   /// {"step", "epoch", "rows", "seconds" of training, those of earlier starts with them, "step_seconds" since the step before, "learning_rate",
   /// losses and metrics of the batch}; epochs count from 1. Once a second "cpu", in cores, and "memory_bytes" of this process.
   void step(const Progress& p, std::int64_t rows);
@@ -33,6 +35,7 @@ class TrainingLog {
 
   std::string path_;
   std::ofstream file_;
+  bool replaces_ = false;
   std::unique_ptr<TensorBoardLog> charts_;
   std::map<std::string, double> device_shares_;
   double earlier_ = 0;     ///< seconds of the starts before this one

@@ -124,8 +124,8 @@ with tempfile.TemporaryDirectory() as name:
     def mlp(epochs, *more):
         return belfry("train", "mlp", "--data", "digits", "--batch", "64", "--epochs", str(epochs), "--quiet", *more)
 
-    def steps(run):
-        return [json.loads(line)["step"] for line in (folder / run / "log.jsonl").read_text(encoding="utf-8").splitlines() if '"step"' in line]
+    def steps(run, log="log.jsonl"):
+        return [json.loads(line)["step"] for line in (folder / run / log).read_text(encoding="utf-8").splitlines() if '"step"' in line]
 
     own, others = "ck_a/step-00000008.safetensors", "ck_b/step-00000008.safetensors"
     first = mlp(1, "--out", "a", "--checkpoints", "ck_a")
@@ -153,6 +153,8 @@ with tempfile.TemporaryDirectory() as name:
     (folder / "own").mkdir()
     assert belfry("convert", "mlp", "-o", "own/graph.json").returncode == 0 and belfry("convert", "mnist_cnn", "-o", "other.json").returncode == 0
     assert mlp(2, "--out", "run", "--checkpoints", "run/ck", "--patience", "2").returncode == 0
+    (folder / "logs").mkdir()
+    assert mlp(1, "--log", "logs/run.jsonl").returncode == 0
     (folder / "work").mkdir()
     (folder / "work/plan.json").write_bytes((folder / "run/plan.json").read_bytes())
     (folder / "notes.txt").write_text("of a year\n", encoding="utf-8")
@@ -165,13 +167,20 @@ with tempfile.TemporaryDirectory() as name:
                                    ("mlp", ["--log", "notes.txt"], "notes.txt: is no log of a training, and would be lost"), ("other.json", ["--log", "other.json"], "--log other.json: is a file that is read here"),
                                    ("mlp", [*anew, "--patience", "2", "--monitor", "foo"], "no epoch has the metric 'foo'"), ("mlp", [*anew, "--log", "nodir/x"], "there is no folder 'nodir'"),
                                    ("mlp", [*anew, "--log", "notes.txt"], "is no log of a training"), ("mlp", [*anew, "--log", "/dev/full"], "the log could not be written"), ("mlp", [*anew, "--tensorboard", "notes.txt"], "notes.txt"),
-                                   ("mlp", [*anew, "--averages"], "average")):
-        before = files("own", "work", "few", "run"), (folder / "notes.txt").read_text(encoding="utf-8"), (folder / "other.json").read_bytes()
+                                   ("mlp", [*anew, "--averages"], "average"), ("mlp", [*anew, "--log", "logs/run.jsonl", "--averages"], "average")):
+        before = files("own", "work", "few", "run", "logs"), (folder / "notes.txt").read_text(encoding="utf-8"), (folder / "other.json").read_bytes()
         done = belfry("train", net, "--data", "digits", "--batch", "64", "--epochs", "1", *arguments)
         expect(done.returncode == 1 and wanted in done.stderr, f"train {net} {arguments}: {done.returncode} {done.stderr[-400:]}")
-        after = files("own", "work", "few", "run"), (folder / "notes.txt").read_text(encoding="utf-8"), (folder / "other.json").read_bytes()
+        after = files("own", "work", "few", "run", "logs"), (folder / "notes.txt").read_text(encoding="utf-8"), (folder / "other.json").read_bytes()
         changed = sorted(set(before[0].items()) - set(after[0].items())) or [name for name in after[0].keys() - before[0].keys() if "/few/" not in name]
         expect(not changed and before[1:] == after[1:], f"train {net} {arguments} failed and changed {[str(c)[:100] for c in changed]}")
+    # A log elsewhere too, until the new run has made a step.
+    (folder / "nan.csv").write_text("label," + ",".join(f"p{k}" for k in range(784)) + "\n" + f"0,{','.join(['nan'] * 784)}\n" * 20, encoding="utf-8")
+    before = files("run", "logs")
+    done = belfry("train", "mlp", "--data", "nan.csv", "--hold-out", "0.5", *anew, "--log", "logs/run.jsonl")
+    expect(done.returncode == 1 and re.search("the loss 'loss' is -?nan after batch 1", done.stderr) and files("run", "logs") == before, f"--overwrite that fails in its first step: {done}, {before.keys()} {files('run', 'logs').keys()}")
+    assert mlp(2, "--log", "logs/run.jsonl").returncode == 0
+    expect(steps("logs", "run.jsonl") == list(range(1, 17)), f"a log that is begun anew: {steps('logs', 'run.jsonl')}")
     done = mlp(1, *anew)
     expect(done.returncode == 0 and steps("run") == list(range(1, 9)) and [p.name for p in (folder / "run/ck").iterdir()] == ["step-00000008.safetensors"] and not list((folder / "run").glob("replaced*")), f"--overwrite after failures: {done}")
 
