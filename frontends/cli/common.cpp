@@ -76,7 +76,7 @@ void PlacementArguments::add_to(CLI::App& app, bool does_run) {
   app.add_option("--move", moves, "devices of nodes by name: 'tower_1/logits/**=cpu:0'")->type_name("GLOB=DEVICE");
   app.add_option("--placement", placement_file, "a placement file: rules, towers, threads and batch (place and forecast take an answer of dnn-partitioning too); --towers, --threads-per-tower and --batch go before it, and without any it has one tower")->check(CLI::ExistingFile);
   app.add_option("--cluster", cluster_file, fmt::format("devices, memory spaces and links from a file, or of one that is known: {}", fmt::join(cluster_names(), ", ")))->check(is_cluster())->check(offers(cluster_names()));
-  app.add_option("--memory-fraction", memory_fraction, "of a GPU's memory that plans may take; by default 0.95")->check(CLI::Range(0.01, 1.0));
+  app.add_option("--memory-fraction", memory_fraction, fmt::format("of a GPU's memory that plans may take; by default {}", SessionOptions{}.memory_fraction))->check(CLI::Range(0.01, 1.0));
   app.add_option("--calibration", calibration, "what was measured on this machine, for forecasts and for --strategy auto: belfry bench --calibrate writes it")->check(CLI::ExistingFile);
   app.add_option("--recompute", recompute, "keep of the forward pass what so many stretches leave to each other, and compute the rest again in backward")->check(CLI::Range(2, 10000));
   if (runs) app.add_flag("--no-cuda-graph", no_cuda_graph, "launch each kernel by itself, on GPUs");

@@ -175,8 +175,8 @@ void add_digits_verb(CLI::App& data) {
   verb->footer("Example: belfry data digits --out digits");
   verb->add_option("--out", o->out, "a folder")->required();
   constexpr std::uint64_t kMostDigits = 1'000'000;  // that lie in memory while they are drawn
-  verb->add_option("--train", o->train, "training images")->check(whole(1, kMostDigits));
-  verb->add_option("--test", o->test, "test images")->check(whole(1, kMostDigits));
+  verb->add_option("--train", o->train, fmt::format("training images; by default {}", o->train))->check(whole(1, kMostDigits));
+  verb->add_option("--test", o->test, fmt::format("test images; by default {}", o->test))->check(whole(1, kMostDigits));
   verb->add_option("--seed", o->seed, "of the drawing")->check(whole(0, UINT64_MAX));
   verb->add_flag("--json", o->json, "what was drawn, for machines: data (the folder), train, test");
   verb->callback([o] {

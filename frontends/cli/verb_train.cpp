@@ -215,7 +215,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--distort", o->distort, "pictures to train on change in each epoch: shear=DEGREES,zoom=PART,crop=PIXELS,flip=1,brightness=BYTES,contrast=PART; keyed by --seed, epoch and row");
   verb->add_option("--shard", o->shard, "I/N: of the rows to train on every N-th, from I on");
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
-  CLI::Option* epochs = verb->add_option("--epochs", o->epochs, "passes over the data, those before a checkpoint among them; by default 5")->check(whole(1, 1 << 30));
+  CLI::Option* epochs = verb->add_option("--epochs", o->epochs, fmt::format("passes over the data, those before a checkpoint among them; by default {}", o->epochs))->check(whole(1, 1 << 30));
   verb->add_option("--steps", o->steps, "so many steps in place of epochs, those before a checkpoint among them")->check(count());
   CLI::Option* shuffle = verb->add_flag("--shuffle", o->shuffle, "another order of the rows in each epoch, keyed by --seed; photos come so by themselves");
   verb->add_flag("--no-shuffle", o->no_shuffle, "photos class by class, as they lie in their folders")->excludes(shuffle);
@@ -225,7 +225,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--state", o->state, "initial variables by name")->check(CLI::ExistingFile);
   CLI::Option* folder = verb->add_option("--checkpoints", o->checkpoints, "a folder for a checkpoint after each epoch; the same command goes on from the latest, bit for bit");
   verb->add_option("--checkpoint-every", o->checkpoint_every, "a checkpoint after so many steps and at the end, in place of each epoch's")->check(count())->needs(folder);
-  verb->add_option("--keep", o->keep, "so many checkpoints are kept; by default 3")->check(whole(1, 1 << 30))->needs(folder);
+  verb->add_option("--keep", o->keep, fmt::format("so many checkpoints are kept; by default {}", o->keep))->check(whole(1, 1 << 30))->needs(folder);
   verb->add_option("--resume", o->resume, "a checkpoint to go on from, in place of the folder's latest")->check(is_checkpoint());
   CLI::Option* patience = verb->add_option("--patience", o->patience, "ends where so many epochs were no better, with the best one's variables")->check(whole(1, 1 << 30));
   verb->add_option("--monitor", o->monitor, "the metric for --patience, as val_accuracy or min:val_error; by default the loss on held-out rows")->needs(patience);
@@ -252,14 +252,14 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
 
 void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<TrainArguments>();
-  o->batch = 256;
+  o->batch = kRowsEvaluated;
   o->evaluates = true;
   CLI::App* verb = app.add_subcommand("evaluate", "Losses and metrics on held-out data, with the graph for inference");
   verb->footer("Example: belfry evaluate mnist_cnn --data mnist --state run/state.safetensors");
   verb->add_option("source", o->source, "a net, a graph file or a run's folder")->required();
   add_data_options(*verb, *o);
   verb->add_option("--state", o->state, "variables by name")->check(CLI::ExistingFile);
-  verb->add_option("--batch", o->batch, "rows at a time")->check(count());
+  verb->add_option("--batch", o->batch, fmt::format("rows at a time; by default {}", o->batch))->check(count());
   verb->add_flag("--averages", o->averages, "with the moving averages of the variables in their place");
   verb->add_option("--split", o->split, "train, test or all; by default test, the rows held out")->check(one_of({"train", "test", "all"}));
   verb->add_flag("--json", o->json, "for machines");
