@@ -50,7 +50,7 @@ std::string bash_values(CLI::App& app) {
   }
   std::string out = "  if [[ $word == = ]]; then word=; elif [[ $before == = ]]; then before=${COMP_WORDS[COMP_CWORD-2]}; fi\n  case \"${COMP_WORDS[1]} $before\" in\n";
   for (const auto& [values, behind] : places) out += fmt::format("    {}) values='{}' ;;\n", fmt::join(behind, "|"), values);
-  return out + "  esac\n  if [[ -n $values ]]; then\n    COMPREPLY=($(compgen -W \"$values\" -- \"$word\"))\n    [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace 2> /dev/null\n    return 0\n  fi\n";
+  return out + "  esac\n  if [[ -n $values && $word != -* ]]; then\n    COMPREPLY=($(compgen -W \"$values\" -- \"$word\"))\n    [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace 2> /dev/null\n    return 0\n  fi\n";
 }
 
 /// Options and verbs, values of options that have a list of them, and files wherever none of these is asked for.
