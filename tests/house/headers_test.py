@@ -141,7 +141,7 @@ def compiled(headers):
     """Objections of the compiler to some headers, each included twice: what lacks `#pragma once` shows."""
     names = ["belfry.h" if h == "frontends/belfry.h" else h for h in headers for _ in range(2)]
     cuda = ["-isystem" + sys.argv[2]] if sys.argv[2] else []
-    command = sys.argv[3:] + ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-I" + sys.argv[1], *cuda, "-x", "c++", "-"]
+    command = sys.argv[3:] + ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-fopenmp", "-I" + sys.argv[1], *cuda, "-x", "c++", "-"]
     done = subprocess.run(command, input="".join(f"#include <belfry/{n}>\n" for n in names), text=True, capture_output=True)
     return f"{', '.join(headers)}:\n{done.stderr}" if done.returncode else None
 
