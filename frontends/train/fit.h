@@ -80,6 +80,7 @@ struct OtherRun : UserError {
 };
 
 /// What `fit` fetches of a step: losses, metrics and, where something reads it, "learning_rate"; of a plan that was given only those of the last two that it fetches.
+/// UserError, as of `fit` and `evaluate`, for a metric that is no scalar, or hides a loss by its name.
 std::vector<std::string> fit_fetches(const Session& session, const FitOptions& options = {});
 /// Rows that are handed out at a time: those of a step, or of one of the workers that train by loops. UserError where they cannot share a batch evenly.
 std::int64_t rows_handed_out(const Session& session, std::int64_t batch);
