@@ -19,6 +19,7 @@
 #include <belfry/frontends/train/log_internal.h>
 #include <belfry/frontends/train/means_internal.h>
 #include <belfry/frontends/train/run_checkpoints_internal.h>
+#include <belfry/graph/float_environment.h>
 
 namespace belfry {
 
@@ -361,6 +362,9 @@ std::int64_t rows_handed_out(const Session& session, std::int64_t batch) {
   return batch / workers;
 }
 
-History fit(Session& session, const DataSet& data, const FitOptions& options) { return Fitter(session, data, options).run(); }
+History fit(Session& session, const DataSet& data, const FitOptions& options) {
+  const DefaultFloats floats;  // distortions and means
+  return Fitter(session, data, options).run();
+}
 
 }  // namespace belfry

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/data/batches.h>
+#include <belfry/graph/float_environment.h>
 
 namespace belfry {
 namespace {
@@ -109,6 +110,7 @@ void check_columns(const Graph& g, const DataSet& data) {
 Metrics evaluate(Session& session, const DataSet& data, std::int64_t batch) { return evaluate(session, std::vector<const DataSet*>{&data}, batch); }
 
 Metrics evaluate(Session& session, const std::vector<const DataSet*>& parts, std::int64_t batch) {
+  const DefaultFloats floats;
   std::vector<std::string> names = reported(session.graph()), fetches = with_weights(session.graph(), names);
   if (names.empty()) throw UserError(fmt::format("the graph '{}' has neither loss nor metric to evaluate", session.graph().name));
   RunningMeans means;
