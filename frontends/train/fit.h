@@ -96,6 +96,9 @@ std::vector<std::string> differences(const Checkpoint& checkpoint, const Session
 History fit(Session& session, const DataSet& data, const FitOptions& options = {});
 /// {"epoch", "steps", "epoch_seconds", "input_seconds", "rows_per_second", losses and metrics} of an epoch that has ended: what its line in the log says of it.
 std::string epoch_line(const Progress& p);
+enum class LogLines { all, epochs };          ///< those of a log, or what `epoch_line` gives
+/// The first of the names under which these lines say something of themselves, so that no metric may have it; empty where there is none.
+std::string name_taken(const std::vector<std::string>& names, LogLines lines);
 inline constexpr std::int64_t kRowsEvaluated = 256;  ///< at a time; `fit` takes those of its batch where they are fewer
 /// Losses and metrics of the graph for inference, as means over all batches. Under an AveragesInPlace with the moving averages of the variables.
 Metrics evaluate(Session& session, const DataSet& data, std::int64_t batch = kRowsEvaluated);
