@@ -85,7 +85,8 @@ void check_metrics(const Graph& g) {
 std::vector<std::string> reported(const Graph& g) {
   check_metrics(g);
   std::vector<std::string> out = loss_names(g), all = out;
-  for (const auto& [name, v] : g.metrics) all.push_back(name);
+  for (const auto& [name, v] : g.metrics)
+    if (std::find(out.begin(), out.end(), name) == out.end()) all.push_back(name);
   auto weighs = [&](const std::string& name) { return name.ends_with(kWeight) && std::find(all.begin(), all.end(), name.substr(0, name.size() - kWeight.size())) != all.end(); };
   std::copy_if(all.begin() + static_cast<std::ptrdiff_t>(out.size()), all.end(), std::back_inserter(out), [&](const std::string& name) { return !weighs(name); });
   return out;
