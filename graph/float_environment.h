@@ -1,9 +1,11 @@
 // How a thread computes with floating-point numbers, where results must not depend on what the program around has set.
 #pragma once
 
+#include <cfenv>
+
 namespace belfry {
 
-/// While it lives, this thread rounds to nearest and keeps subnormal numbers; then it is as it was before. Flags and masks of exceptions stay as they are.
+/// While it lives, this thread rounds to nearest, keeps subnormal numbers and traps no exception; then it is as it was before.
 class DefaultFloats {
  public:
   DefaultFloats();
@@ -12,8 +14,7 @@ class DefaultFloats {
   DefaultFloats& operator=(const DefaultFloats&) = delete;
 
  private:
-  int rounding_;
-  unsigned control_;
+  std::fenv_t before_;
 };
 
 }  // namespace belfry

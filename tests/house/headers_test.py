@@ -19,6 +19,7 @@ DECLARED = {
     "array": "array to_array",
     "atomic": "atomic memory_order_acquire memory_order_relaxed memory_order_release memory_order_seq_cst",
     "bit": "bit_cast bit_ceil countr_zero endian popcount",
+    "cfenv": "fenv_t",
     "chrono": "chrono",
     "cmath": "ceil cos erf erfc exp expm1 floor fma isfinite isinf isnan log log1p log2 pow rint round sin sqrt tanh trunc",
     "compare": "partial_ordering strong_ordering",
