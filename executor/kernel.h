@@ -59,9 +59,9 @@ class Prepared {
 template <class F>
 std::unique_ptr<Prepared> prepared(F f) {
   struct Function : Prepared {
-    explicit Function(F f) : f(std::move(f)) {}
-    void launch(const Arguments& a) override { f(a); }
-    F f;
+    explicit Function(F f) : call(std::move(f)) {}
+    void launch(const Arguments& a) override { call(a); }
+    F call;
   };
   return std::make_unique<Function>(std::move(f));
 }

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/float_environment.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -68,6 +69,7 @@ Runner::~Runner() {
 }
 
 void Runner::work(int thread) {
+  const DefaultFloats floats;  // before OpenMP's threads begin, which take it over
   try {
     const std::vector<Task>& tasks = program_.tasks(thread);
     if (!std::all_of(tasks.begin(), tasks.end(), [](const Task& t) { return t.drive; }) || tasks.empty()) start_openmp(program_.plan().threads);
@@ -242,6 +244,7 @@ Outcome Runner::run(const Feeds& feeds, const RunOptions& options) {
 }
 
 Outcome Runner::run_interleaved(const Feeds& feeds, const std::function<int(const std::vector<int>&)>& choose, Watcher* watcher, const RunOptions& options) {
+  const DefaultFloats floats;
   if (!program_.communicators().empty()) throw UserError("a plan whose sums are a library's (collectives fastest) needs a thread for each GPU, and cannot be run one step after the other; place it with collectives=tree");
   start(feeds, options);
   const auto& streams = program_.bound().streams;

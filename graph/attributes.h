@@ -20,7 +20,7 @@ using TensorRef = std::shared_ptr<const HostTensor>;
 
 /// The alternatives stand in the order of AttributeKind.
 using AttributeVariant = std::variant<bool, std::int64_t, double, std::string, Integers, Reals, DType, Shape, TensorRef>;
-enum class AttributeKind { boolean, integer, real, text, integers, reals, dtype, shape, tensor };
+enum class AttributeKind { truth, integer, real, text, integers, reals, dtype, shape, tensor };
 std::string_view name_of(AttributeKind kind);
 
 /// Defined out of line, as what is copied and destroyed in every op's definition.

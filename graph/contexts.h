@@ -84,8 +84,8 @@ struct Call {
 /// Building a node's gradient (or its form for inference) from its inputs, outputs and their gradients.
 class GradientContext {
  public:
-  GradientContext(Graph& graph, Attributes attributes, std::vector<Value> inputs, std::vector<Value> outputs = {}, std::vector<Value> output_gradients = {})
-      : graph(graph), attributes(std::move(attributes)), inputs_(std::move(inputs)), outputs_(std::move(outputs)),
+  GradientContext(Graph& g, Attributes a, std::vector<Value> inputs, std::vector<Value> outputs = {}, std::vector<Value> output_gradients = {})
+      : graph(g), attributes(std::move(a)), inputs_(std::move(inputs)), outputs_(std::move(outputs)),
         gradients_(std::move(output_gradients)), asked_(gradients_.size()) {}
 
   int count() const { return static_cast<int>(inputs_.size()); }

@@ -16,7 +16,7 @@
 namespace belfry {
 
 struct InputDef {
-  InputDef(const char* name) : name(name) {}
+  InputDef(const char* n) : name(n) {}
   std::string name;
   bool optional = false;    ///< may be left out
   bool variadic = false;    ///< one or more; only the last input
@@ -29,7 +29,7 @@ inline InputDef shape_only(const char* name) { InputDef d(name); d.shape_only = 
 inline InputDef wide_input(InputDef d) { d.wide = true; return d; }
 
 struct OutputDef {
-  OutputDef(const char* name) : name(name) {}
+  OutputDef(const char* n) : name(n) {}
   std::string name;
   bool optional = false;  ///< computed only where it is read
   bool wide = false;      ///< of halves it is f32

@@ -18,7 +18,7 @@ struct Dim {
   std::int64_t factor = 1;
   std::string symbol;
 
-  Dim(std::int64_t factor = 1, std::string symbol = {}) : factor(factor), symbol(std::move(symbol)) {}  // NOLINT: sizes read as dims
+  Dim(std::int64_t n = 1, std::string of = {}) : factor(n), symbol(std::move(of)) {}  // NOLINT: sizes read as dims
   bool symbolic() const { return !symbol.empty(); }
   /// The size where the symbol stands for `n`. UserError where it does not fit in 63 bits.
   std::int64_t at(std::int64_t n) const;

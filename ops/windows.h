@@ -25,8 +25,8 @@ inline std::int64_t spread(std::int64_t window, std::int64_t dilation) { return 
 
 /// Height and width of a node on bound shapes.
 struct Sliding {
-  Sliding(const Extents& x, std::int64_t window_h, std::int64_t window_w, const Integers& strides, bool same, const Integers& dilations = {1, 1})
-      : window_h(window_h), window_w(window_w), stride_h(strides[0]), stride_w(strides[1]), dilation_h(dilations[0]), dilation_w(dilations[1]),
+  Sliding(const Extents& x, std::int64_t high, std::int64_t wide, const Integers& strides, bool same, const Integers& dilations = {1, 1})
+      : window_h(high), window_w(wide), stride_h(strides[0]), stride_w(strides[1]), dilation_h(dilations[0]), dilation_w(dilations[1]),
         h(windows(x[1], spread(window_h, dilation_h), stride_h, same)), w(windows(x[2], spread(window_w, dilation_w), stride_w, same)) {}
   std::int64_t window_h, window_w, stride_h, stride_w, dilation_h, dilation_w;
   Windows h, w;

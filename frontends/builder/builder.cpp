@@ -108,7 +108,10 @@ Value Builder::l2_penalty(const std::string& variables, double factor, SourceLin
   return terms.size() == 1 ? terms[0] : add_n(terms);
 }
 
-void Builder::metric(const std::string& name, Value value) { graph_with("metric", {value}).metrics[name] = value.id; }
+void Builder::metric(const std::string& name, Value value) {
+  Graph& g = graph_with("metric", {value});
+  if (auto [at, fresh] = g.metrics.emplace(name, value.id); !fresh) throw UserError(fmt::format("[metric] '{}' is the metric '{}' already: give '{}' another name", g.name_of(at->second), name, value.name()));
+}
 
 void Builder::metric(const std::string& name, Value numerator, Value denominator) {
   graph_with("metric", {numerator, denominator});

@@ -83,7 +83,8 @@ class Builder {
   /// factor·Σ w²/2 over the trainable variables whose names match (patterns as in placement files, between commas): a term of the loss. UserError
   /// for a pattern that names none.
   Value l2_penalty(const std::string& variables, double factor, SourceLine at = SourceLine::here());
-  /// A scalar's mean over batches is by their rows.
+  /// A scalar's mean over batches is by their rows. UserError for a name that a metric has. A value that is no scalar can be fetched by the name, but `fit` and
+  /// `evaluate` refuse it, and a metric by the name of a loss that it is not.
   void metric(const std::string& name, Value value);
   /// numerator / denominator, both sums over the batch, or 0 where that is 0; over batches it is the sum of the numerators by that of the denominators. The
   /// denominator is the metric "name/weight".

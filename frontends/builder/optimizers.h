@@ -9,8 +9,8 @@ namespace belfry {
 
 /// A learning rate: a number, or a scalar Value such as a schedule of the step (ops/schedule/schedule.h).
 struct Rate {
-  Rate(double number) : number(number) {}
-  Rate(Value value);  ///< UserError for an empty one
+  Rate(double n) : number(n) {}
+  Rate(Value v);  ///< UserError for an empty one
   double number = 0;
   Value value = {};
 };

@@ -117,12 +117,9 @@ void go_on(Session& session, const DataSet& data, const TrainArguments& o, FitOp
                     o.steps ? fmt::format("--steps {}", o.steps) : fmt::format("--epochs {}", o.epochs)));
 }
 
-/// An epoch of --json says of itself where it stands under these names.
 void refuse_names_taken(const TrainArguments& o, const std::vector<std::string>& fetches) {
-  if (!o.json) return;
-  for (const char* taken : {"epoch", "steps"})
-    if (std::find(fetches.begin(), fetches.end(), taken) != fetches.end())
-      throw UserError(fmt::format("the metric '{}' has the name of what each epoch of --json says of itself; give it another name, or train without --json", taken));
+  if (const std::string taken = o.json ? name_taken(fetches, LogLines::epochs) : ""; !taken.empty())
+    throw UserError(fmt::format("the metric '{}' has the name of what each epoch of --json says of itself; give it another name, or train without --json", taken));
 }
 
 void train(const TrainArguments& o, const std::shared_ptr<const Library>& library, FolderLocks& locks) {

@@ -1,8 +1,23 @@
 #include <belfry/frontends/data/data_set.h>
 
+#include <memory>
+#include <mutex>
+#include <utility>
+
 #include <fmt/format.h>
 
 namespace belfry {
+
+std::function<std::uint64_t()> computed_once(std::function<std::uint64_t()> hash) {
+  struct Kept {
+    std::once_flag once;
+    std::uint64_t value = 0;
+  };
+  return [hash = std::move(hash), kept = std::make_shared<Kept>()] {
+    std::call_once(kept->once, [&] { kept->value = hash(); });
+    return kept->value;
+  };
+}
 
 std::int64_t DataSet::rows() const {
   const std::string* first = nullptr;

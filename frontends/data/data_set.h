@@ -23,8 +23,12 @@ struct MadeColumn {
   std::string how;  ///< in a line: it is part of what a training's checkpoints compare
   /// Writes the row of this key into `out`. A function of the key alone, which several threads may call.
   std::function<void(const RowKey& key, std::span<std::byte> out)> make;
-  std::uint64_t source = 0;  ///< a hash of what the rows are made of: checkpoints compare it too. 0: none is known
+  /// A hash of what the rows are made of, which checkpoints compare too: who asks waits until all of that is read. Null: none is known.
+  std::function<std::uint64_t()> source = {};
 };
+
+/// The same, computed when it is first asked for and kept from then on, in copies too.
+std::function<std::uint64_t()> computed_once(std::function<std::uint64_t()> hash);
 
 struct DataSet {
   std::map<std::string, HostTensor> columns;

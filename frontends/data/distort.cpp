@@ -141,7 +141,8 @@ MadeColumn distorted_column(std::shared_ptr<const HostTensor> bytes, const Disto
     change(picture, size, changes_of(d, key), {size.height - d.crop, size.width - d.crop, size.channels}, row);
     rescale(row, how);
   };
-  return {{f32, {size.height - d.crop, size.width - d.crop, size.channels}}, fmt::format("{}, {}", to_string(how), to_string(d)), std::move(make), XXH3_64bits(bytes->raw(), bytes->bytes().size())};
+  return {{f32, {size.height - d.crop, size.width - d.crop, size.channels}}, fmt::format("{}, {}", to_string(how), to_string(d)), std::move(make),
+          computed_once([bytes] { return XXH3_64bits(bytes->raw(), bytes->bytes().size()); })};
 }
 
 HostTensor middles(const HostTensor& bytes, std::int64_t rows, std::int64_t columns) {

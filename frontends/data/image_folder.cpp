@@ -144,7 +144,7 @@ ImageFolder image_folder(const std::filesystem::path& root, const ImageFolderOpt
     });
     rescale(row, o.rescale);
   };
-  out.data.made["image"] = {{f32, {o.height, o.width, o.channels}}, words_of(o), std::move(make), hash_of_photos(root, out.files)};
+  out.data.made["image"] = {{f32, {o.height, o.width, o.channels}}, words_of(o), std::move(make), computed_once([root, files = out.files] { return hash_of_photos(root, files); })};
   return out;
 }
 

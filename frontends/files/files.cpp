@@ -152,7 +152,11 @@ FolderLocks::~FolderLocks() {
 void FolderLocks::add(const std::filesystem::path& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   struct stat mine {}, other {};
-  if (fd < 0 || ::fstat(fd, &mine) != 0) return;
+  if (fd < 0) return;
+  if (::fstat(fd, &mine) != 0) {
+    ::close(fd);
+    return;
+  }
   const bool ours = std::any_of(held_.begin(), held_.end(), [&](int held) { return ::fstat(held, &other) == 0 && other.st_dev == mine.st_dev && other.st_ino == mine.st_ino; });
   const bool theirs = !ours && ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   if (ours || theirs) ::close(fd);

@@ -59,7 +59,7 @@ class JsonDocument {
 /// An object whose keys are taken one by one; `done` refuses what nobody took. "note" may stand in any object.
 class JsonObject {
  public:
-  JsonObject(const JsonDocument& document, const JsonValue& value) : document(document), value(document.object(value)) {}
+  JsonObject(const JsonDocument& d, const JsonValue& v) : document(d), value(d.object(v)) {}
   /// UserError if the key is absent.
   const JsonValue& at(std::string_view key);
   /// Null if the key is absent.

@@ -161,7 +161,7 @@ DeviceId device_of(const JsonDocument& d, const JsonValue& v) {
 
 AttributeValue attribute_of(const JsonDocument& d, const JsonValue& v, AttributeKind kind, const TensorStore& tensors) {
   switch (kind) {
-    case AttributeKind::boolean: return d.flag(v);
+    case AttributeKind::truth: return d.flag(v);
     case AttributeKind::integer: return d.integer(v);
     case AttributeKind::real: return d.real(v);
     case AttributeKind::text: return d.text(v);

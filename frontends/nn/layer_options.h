@@ -12,7 +12,7 @@ namespace nn {
 
 /// How a variable begins: a kind as VariableOptions::init has it, and the number that some kinds need.
 struct Init {
-  Init(const char* kind, double value = 0) : kind(kind), value(value) {}
+  Init(const char* name, double number = 0) : kind(name), value(number) {}
   std::string kind;
   double value;
 };
@@ -22,7 +22,7 @@ inline Init constant_init(double value) { return {"constant", value}; }
 /// Along height and width; one number stands for both.
 struct Size2d {
   Size2d(std::int64_t both) : height(both), width(both) {}
-  Size2d(std::int64_t height, std::int64_t width) : height(height), width(width) {}
+  Size2d(std::int64_t h, std::int64_t w) : height(h), width(w) {}
   std::int64_t height, width;
 };
 

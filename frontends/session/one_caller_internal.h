@@ -6,6 +6,7 @@
 #include <thread>
 
 #include <belfry/graph/error.h>
+#include <belfry/graph/float_environment.h>
 
 namespace belfry {
 
@@ -15,7 +16,7 @@ Impl& alive(const std::unique_ptr<Impl>& impl) {
   return *impl;
 }
 
-/// One thread at a time, which may come again while it is inside.
+/// One thread at a time, which may come again while it is inside. There it computes as the session's own threads do.
 class OneCaller {
  public:
   explicit OneCaller(std::atomic<std::thread::id>& inside) : inside_(&inside) {
@@ -30,6 +31,7 @@ class OneCaller {
   }
 
  private:
+  DefaultFloats floats_;
   std::atomic<std::thread::id>* inside_;
 };
 

@@ -10,6 +10,7 @@
 #include <belfry/frontends/session/kernel_chooser.h>
 #include <belfry/frontends/session/gpus.h>
 #include <belfry/frontends/session/memory_advice.h>
+#include <belfry/graph/float_environment.h>
 #include <belfry/graph/plan/over_memory.h>
 #include <belfry/graph/plan/verify.h>
 #include <belfry/graph/structural.h>
@@ -131,6 +132,7 @@ ValueId value_to_fetch(const Graph& g, std::string name) {
 
 PlanMaker::PlanMaker(Graph graph, Strategy strategy, SessionOptions options)
     : source_(std::move(graph)), strategy_(std::move(strategy)), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()) {
+  const DefaultFloats floats;  // passes compute what is constant
   int cores = options_.cores ? options_.cores : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   cluster_ = options_.cluster ? *options_.cluster : local_cluster(strategy_.devices, cores, host_.memory_bytes, gpu_memory(strategy_.devices, options_.memory_fraction));
   cluster_.check();

@@ -73,7 +73,7 @@ std::string hash_of_values(const DataSet& data) {
 std::string hash_of_sources(const DataSet& data) {
   std::uint64_t hash = 0;
   for (const auto& [name, made] : data.made)
-    if (made.source) hash = XXH3_64bits_withSeed(&made.source, sizeof made.source, hash);
+    if (const std::uint64_t source = made.source ? made.source() : 0) hash = XXH3_64bits_withSeed(&source, sizeof source, hash);
   return hash ? fmt::format("{:016x}", hash) : "";
 }
 
@@ -157,9 +157,9 @@ std::optional<std::filesystem::path> resume_latest(Session& session, const DataS
   return file;
 }
 
-void check_best(const std::filesystem::path& dir) {
+Checkpoint load_best(const std::filesystem::path& dir) {
   try {
-    Checkpoint::load(best_checkpoint(dir).string());
+    return Checkpoint::load(best_checkpoint(dir).string());
   } catch (const UserError& e) {
     throw UserError(fmt::format("{}; move that file away, and the best epoch is looked for from here on", e.what()));
   }

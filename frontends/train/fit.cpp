@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -19,6 +18,7 @@
 #include <belfry/frontends/train/log_internal.h>
 #include <belfry/frontends/train/means_internal.h>
 #include <belfry/frontends/train/run_checkpoints_internal.h>
+#include <belfry/graph/float_environment.h>
 
 namespace belfry {
 
@@ -55,12 +55,9 @@ const FitOptions& checked(const FitOptions& options) {
   return options;
 }
 
-/// A line of the log says where it stands under these names.
 void check_names(const std::vector<std::string>& reported, const std::string& log) {
-  constexpr std::string_view kTaken[] = {"step", "epoch", "rows", "seconds", "steps"};
-  for (const std::string& name : reported)
-    if (!log.empty() && std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken))
-      throw UserError(fmt::format("the metric '{}' has the name of what each line of the log {} says of itself; give it another name, or train without a log", name, log));
+  if (const std::string name = log.empty() ? "" : name_taken(reported, LogLines::all); !name.empty())
+    throw UserError(fmt::format("the metric '{}' has the name of what each line of the log {} says of itself; give it another name, or train without a log", name, log));
 }
 
 /// What a step gave: of loops one or several mini-batches.
@@ -97,8 +94,8 @@ class Fitter {
     if (options.steps) steps_wanted_ = std::max<std::int64_t>(0, options.steps - (options.resumed ? before_ : 0));
     epochs_ = options.steps ? epoch_after(data.rows()) : options.epochs + (options.resumed ? 0 : input_->position().epoch);
     if (!options.checkpoints.empty() && std::filesystem::exists(best_checkpoint(options.checkpoints))) {
-      if (options.resumed) check_best(options.checkpoints);
       stop_.take(options.notes);
+      if (stop_.any()) best_ = std::make_unique<Checkpoint>(load_best(options.checkpoints));
     }
   }
 
@@ -107,7 +104,7 @@ class Fitter {
     checkpoints_->prune();
     while (!over()) out.push_back(epoch());
     if (stop_.any()) {
-      session_.load_state(best_ ? best_->data().state : Checkpoint::load(best_checkpoint(options_.checkpoints).string()).data().state);
+      session_.load_state(best_->data().state);
       if (options_.notice) options_.notice(stop_.text());
     }
     return out;
@@ -339,7 +336,7 @@ class Fitter {
   std::int64_t step_rows_ = 0;
   std::unique_ptr<TrainingLoops> loops_;               ///< of a strategy that has some
   double staleness_ = 0;                               ///< of their last update
-  std::unique_ptr<Checkpoint> best_;                   ///< of an early stop; on disk where it is of a start before this one
+  std::unique_ptr<Checkpoint> best_;                   ///< of an early stop
   std::unique_ptr<RunCheckpoints> checkpoints_;
   std::unique_ptr<TrainingLog> log_;
   std::unique_ptr<Input> input_;
@@ -363,6 +360,9 @@ std::int64_t rows_handed_out(const Session& session, std::int64_t batch) {
   return batch / workers;
 }
 
-History fit(Session& session, const DataSet& data, const FitOptions& options) { return Fitter(session, data, options).run(); }
+History fit(Session& session, const DataSet& data, const FitOptions& options) {
+  const DefaultFloats floats;  // distortions and means
+  return Fitter(session, data, options).run();
+}
 
 }  // namespace belfry

@@ -80,6 +80,7 @@ struct OtherRun : UserError {
 };
 
 /// What `fit` fetches of a step: losses, metrics and, where something reads it, "learning_rate"; of a plan that was given only those of the last two that it fetches.
+/// UserError, as of `fit` and `evaluate`, for a metric that is no scalar, or hides a loss by its name.
 std::vector<std::string> fit_fetches(const Session& session, const FitOptions& options = {});
 /// Rows that are handed out at a time: those of a step, or of one of the workers that train by loops. UserError where they cannot share a batch evenly.
 std::int64_t rows_handed_out(const Session& session, std::int64_t batch);
@@ -95,6 +96,9 @@ std::vector<std::string> differences(const Checkpoint& checkpoint, const Session
 History fit(Session& session, const DataSet& data, const FitOptions& options = {});
 /// {"epoch", "steps", "epoch_seconds", "input_seconds", "rows_per_second", losses and metrics} of an epoch that has ended: what its line in the log says of it.
 std::string epoch_line(const Progress& p);
+enum class LogLines { all, epochs };          ///< those of a log, or what `epoch_line` gives
+/// The first of the names under which these lines say something of themselves, so that no metric may have it; empty where there is none.
+std::string name_taken(const std::vector<std::string>& names, LogLines lines);
 inline constexpr std::int64_t kRowsEvaluated = 256;  ///< at a time; `fit` takes those of its batch where they are fewer
 /// Losses and metrics of the graph for inference, as means over all batches. Under an AveragesInPlace with the moving averages of the variables.
 Metrics evaluate(Session& session, const DataSet& data, std::int64_t batch = kRowsEvaluated);

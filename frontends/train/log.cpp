@@ -56,6 +56,13 @@ std::string line_of(std::string line, const Metrics& machine, const Metrics& met
 
 }  // namespace
 
+std::string name_taken(const std::vector<std::string>& names, LogLines lines) {
+  constexpr std::string_view kTaken[] = {"epoch", "steps", "step", "rows", "seconds"};  // the first two by lines of epochs
+  const auto *end = lines == LogLines::epochs ? kTaken + 2 : std::end(kTaken);
+  const auto at = std::find_if(names.begin(), names.end(), [&](const std::string& name) { return std::find(kTaken, end, name) != end; });
+  return at == names.end() ? "" : *at;
+}
+
 std::string epoch_line(const Progress& p) { return line_of(fmt::format("{}{}, \"steps\": {}", kEpochLine, p.epoch + 1, p.batch), times_of(p), p.metrics); }
 
 TrainingLog::TrainingLog(const FitOptions& options, std::int64_t before, std::int64_t over, std::map<std::string, double> device_shares)

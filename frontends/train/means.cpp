@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/data/batches.h>
+#include <belfry/graph/float_environment.h>
 
 namespace belfry {
 namespace {
@@ -62,10 +63,30 @@ void RunningMeans::take(const TextMap& notes) {
   }
 }
 
+namespace {
+
+/// One number each, under a name that no other loss is shown by.
+void check_metrics(const Graph& g) {
+  const std::vector<ValueId>& losses = g.train ? g.train->losses : g.losses;
+  const auto alias = g.aliases.find("loss");
+  for (const auto& [name, v] : g.metrics) {
+    if (!g.type(v).shape.empty())
+      throw UserError(fmt::format("a metric is a scalar, but '{}' of the graph '{}' is {}; take its mean, or make it an output", name, g.name, to_string(g.type(v))));
+    for (ValueId loss : losses) {
+      const bool called_loss = losses.size() == 1 && name == "loss" && alias != g.aliases.end() && alias->second == loss;
+      if (loss != v && (called_loss || g.name_of(loss) == name))
+        throw UserError(fmt::format("the metric '{0}' of the graph '{1}' is '{2}', and would hide the loss '{3}', which is shown as '{0}'; give the metric another name", name, g.name, g.name_of(v), g.name_of(loss)));
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<std::string> reported(const Graph& g) {
+  check_metrics(g);
   std::vector<std::string> out = loss_names(g), all = out;
   for (const auto& [name, v] : g.metrics)
-    if (g.type(v).shape.empty()) all.push_back(name);
+    if (std::find(out.begin(), out.end(), name) == out.end()) all.push_back(name);
   auto weighs = [&](const std::string& name) { return name.ends_with(kWeight) && std::find(all.begin(), all.end(), name.substr(0, name.size() - kWeight.size())) != all.end(); };
   std::copy_if(all.begin() + static_cast<std::ptrdiff_t>(out.size()), all.end(), std::back_inserter(out), [&](const std::string& name) { return !weighs(name); });
   return out;
@@ -73,7 +94,7 @@ std::vector<std::string> reported(const Graph& g) {
 
 std::vector<std::string> with_weights(const Graph& g, std::vector<std::string> names) {
   for (std::size_t i = 0, n = names.size(); i < n; ++i)
-    if (auto at = g.metrics.find(names[i] + std::string(kWeight)); at != g.metrics.end() && g.type(at->second).shape.empty()) names.push_back(at->first);
+    if (auto at = g.metrics.find(names[i] + std::string(kWeight)); at != g.metrics.end()) names.push_back(at->first);
   return names;
 }
 
@@ -90,6 +111,7 @@ void check_columns(const Graph& g, const DataSet& data) {
 Metrics evaluate(Session& session, const DataSet& data, std::int64_t batch) { return evaluate(session, std::vector<const DataSet*>{&data}, batch); }
 
 Metrics evaluate(Session& session, const std::vector<const DataSet*>& parts, std::int64_t batch) {
+  const DefaultFloats floats;
   std::vector<std::string> names = reported(session.graph()), fetches = with_weights(session.graph(), names);
   if (names.empty()) throw UserError(fmt::format("the graph '{}' has neither loss nor metric to evaluate", session.graph().name));
   RunningMeans means;

@@ -35,7 +35,7 @@ class RunningMeans {
 
 /// The element of a scalar of any dtype.
 double as_double(const HostTensor& scalar);
-/// Scalars that training reports: losses, then metrics.
+/// Scalars that training reports: losses, then metrics. UserError for a metric that is none, or hides a loss.
 std::vector<std::string> reported(const Graph& g);
 /// These, and what weighs them.
 std::vector<std::string> with_weights(const Graph& g, std::vector<std::string> names);

@@ -10,8 +10,8 @@
 
 namespace belfry {
 
-/// UserError where the best epoch that was kept is damaged, and with what then.
-void check_best(const std::filesystem::path& dir);
+/// The best epoch that was kept. UserError where it is damaged, and with what then.
+Checkpoint load_best(const std::filesystem::path& dir);
 
 class RunCheckpoints {
  public:

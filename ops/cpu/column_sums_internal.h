@@ -9,8 +9,8 @@ namespace belfry {
 /// order (a single column: eight interleaved lanes, joined as a tree); the blocks' sums are added in f64 in order. So the
 /// bits depend on the shape alone, never on the number of threads.
 struct ColumnSums {
-  ColumnSums(std::int64_t rows, std::int64_t columns)
-      : rows(rows), columns(columns), block(std::max<std::int64_t>(1, 16 * 1024 / std::max<std::int64_t>(columns, 1))), blocks(std::max<std::int64_t>(1, (rows + block - 1) / block)) {}
+  ColumnSums(std::int64_t m, std::int64_t n)
+      : rows(m), columns(n), block(std::max<std::int64_t>(1, 16 * 1024 / std::max<std::int64_t>(columns, 1))), blocks(std::max<std::int64_t>(1, (rows + block - 1) / block)) {}
   std::int64_t rows, columns, block, blocks;
   /// For `terms` sums at once, in f64.
   std::int64_t scratch_bytes(int terms = 1) const { return blocks * columns * terms * static_cast<std::int64_t>(sizeof(double)); }

@@ -70,7 +70,7 @@ struct Plan {
 
 /// A handle, or the description of a device.
 struct TargetImpl : Target {
-  explicit TargetImpl(const Api& api) : api(api) {}
+  explicit TargetImpl(const Api& library) : api(library) {}
   ~TargetImpl() override {
     if (handle) api.cudnnDestroy(handle);
   }

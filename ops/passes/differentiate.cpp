@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -5,6 +6,7 @@
 
 #include <belfry/graph/glob.h>
 #include <belfry/graph/gradients.h>
+#include <belfry/graph/rewrite.h>
 #include <belfry/ops/build.h>
 #include <belfry/ops/passes/loss_scale.h>
 #include <belfry/ops/passes/optimizer_kinds.h>
@@ -255,6 +257,7 @@ class Trainer {
 
   void count_steps() {
     Value s = step();
+    if (g_.node(s.id.node).op->name != kVariable) return;  // who feeds it counts
     g_.cursor = {"", {}, s.id.node, Role::update, {}};
     if (!g_.updates.contains(s.id.node)) g_.updates[s.id.node] = g_.add("add", {s, constant_like(s, 1)}, {}, "step/next").id;
     g_.cursor = {};
@@ -269,6 +272,28 @@ class Trainer {
   std::set<NodeId> decayed_;
 };
 
+/// A draw is keyed by the step: of a variable that stays as it is there would be one mask for ever. What is fed moves, and a constant is asked for.
+void refuse_draws_that_repeat(const Graph& g) {
+  if (g.updates.empty()) return;
+  for (const Node& n : g.nodes())
+    for (std::size_t k = 0; n.op->random && k < std::min(n.inputs.size(), n.op->inputs.size()); ++k) {
+      if (n.op->inputs[k].name != "step" || !n.inputs[k].valid()) continue;
+      const std::vector<bool> read = ancestors(g, {n.inputs[k]});
+      std::string still;
+      bool moves = false;
+      for (NodeId id = 0; id < g.size(); ++id) {
+        if (!read[static_cast<std::size_t>(id)]) continue;
+        const std::string& op = g.node(id).op->name;
+        moves = moves || op == kInput || g.updates.contains(id);
+        if (op == kVariable) still = g.node(id).name;
+      }
+      if (moves || still.empty()) continue;
+      const std::string line = n.source.text();
+      throw UserError(fmt::format("[{}] node '{}'{}: its step is the variable '{}', which nothing updates, so that it would draw the same in each step; {}give '{}' an update", n.op->name, n.name,
+                                  line.empty() ? "" : " (" + line + ")", still, still == "step" ? "" : "let it read the variable 'step', which training counts, or ", still));
+    }
+}
+
 }  // namespace
 
 Graph differentiate(const Graph& graph) {
@@ -277,6 +302,7 @@ Graph differentiate(const Graph& graph) {
     // Values of a copied graph belong to the copy.
     Trainer(out).run();
   }
+  refuse_draws_that_repeat(out);
   return out;
 }
 

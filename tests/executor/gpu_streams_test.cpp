@@ -2,12 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include <belfry/belfry.h>
 #include <belfry/executor/device/cuda/gpus_internal.h>
@@ -103,6 +105,7 @@ TEST_F(GpuPlans, run_the_streams_of_one_gpu_from_two_host_threads) {
 TEST_F(GpuSessions, fit_on_batches_that_are_made_while_a_step_runs) {
   start(18);
   Graph graph = without_requests(built("batch_norm"));
+  graph.metrics.erase("normalised");  // of many numbers
   const DataSet data{feeds_for(graph, 22)};
   auto trained = [&](Session session) {
     session.load_state(state_for(session.training_graph()));
@@ -112,6 +115,24 @@ TEST_F(GpuSessions, fit_on_batches_that_are_made_while_a_step_runs) {
   const auto want = trained(Session(graph, Single{.device = cpu(0), .towers = 2, .threads = 1}));
   for (const char* devices : {"gpu:0", "gpu:0-1"})
     EXPECT_EQ(trained(Session(graph, Mirrored{.devices = parse_devices(devices), .towers = 2, .threads = 1}, options())), want) << devices;
+}
+
+/// A session keeps 64 programs: the one that has the batch's copy goes, and is made anew when the batch comes.
+TEST_F(GpuSessions, copy_a_batch_again_whose_program_has_made_room) {
+  start(19);
+  const Graph graph = without_requests(built("decay"));
+  auto trained = [&](Session session, bool makes_room) {
+    session.load_state(state_for(session.training_graph()));
+    std::vector<Batch> batches;
+    for (std::uint64_t k = 0; k < 3; ++k) batches.emplace_back(feeds_for(graph, 8, k));
+    for (std::size_t k = 0; k < batches.size(); ++k) {
+      session.step(batches[k], {}, [&] { return batches[std::min(k + 1, batches.size() - 1)]; });
+      for (std::int64_t rows = 9; makes_room && k == 0 && rows < 9 + 64; ++rows) session.plan(rows);
+    }
+    return session.state();
+  };
+  const State want = trained(Session(graph, Single{.device = cpu(0), .towers = 2, .threads = 1}), false);
+  for (bool makes_room : {false, true}) EXPECT_EQ(trained(Session(graph, Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}, options()), makes_room), want) << makes_room;
 }
 
 TEST_F(GpuSessions, compare_node_by_node_with_the_cpu) {

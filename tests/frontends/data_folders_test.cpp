@@ -142,11 +142,18 @@ TEST(ImageFolders, are_distorted_alike_whether_photos_are_kept_or_read_anew) {
   EXPECT_EQ(Batches(made, 7).next().at("image"), stored);
   EXPECT_EQ(stored.shape(), (Extents{7, 4, 3, 1}));
   // Another photo among them is other data for checkpoints.
-  auto source = [](const DataSet& data) { return data.made.at("image").source; };
+  auto source = [](const DataSet& data) { return data.made.at("image").source(); };
   EXPECT_EQ(source(anew.data), source(kept.data));
   EXPECT_EQ(source(made), source(kept.data));
   write_file(folder / "train/cat/4.png", read_file(folder / "train/cat/4.png") + "x");
   EXPECT_NE(source(image_folder(folder / "train", options).data), source(made));
+  // It is computed when it is asked for, and once.
+  const DataSet unasked = image_folder(folder / "train", options).data;
+  write_file(folder / "train/cat/4.png", read_file(folder / "train/cat/4.png") + "y");
+  const std::uint64_t asked = source(unasked);
+  EXPECT_EQ(asked, source(image_folder(folder / "train", options).data));
+  write_file(folder / "train/cat/4.png", read_file(folder / "train/cat/4.png") + "z");
+  EXPECT_EQ(source(unasked.shard(0, 2)), asked);
   const Splits both = data_folder(folder.path(), {.height = 4, .width = 3, .distortions = d, .shard = {0, 7}});
   EXPECT_EQ(both.train.rows(), 1);
   EXPECT_EQ(both.test.columns.at("image").shape(), (Extents{2, 4, 3, 3}));

@@ -91,6 +91,18 @@ TEST(Distort, draws_fill_their_ranges_and_do_not_depend_on_one_another) {
   EXPECT_EQ(draws.size(), 4u);
 }
 
+TEST(Distort, bytes_are_hashed_for_who_asks_and_once) {
+  auto bytes = std::make_shared<HostTensor>(u8, Extents{2, 4, 4, 1});
+  auto column = [&] { return distorted_column(bytes, {.crop = 1}, {.standardised = true}); };
+  const MadeColumn first = column();
+  bytes->data<std::uint8_t>()[5] = 1;
+  const std::uint64_t asked = first.source();
+  EXPECT_EQ(asked, column().source());
+  bytes->data<std::uint8_t>()[5] = 2;
+  EXPECT_EQ(MadeColumn(first).source(), asked);
+  EXPECT_NE(column().source(), asked);
+}
+
 TEST(Distort, rows_are_the_same_in_any_batch_order_and_shard) {
   auto bytes = std::make_shared<HostTensor>(u8, Extents{6, 5, 4, 3});
   for (std::size_t i = 0; auto& b : bytes->data<std::uint8_t>()) b = static_cast<std::uint8_t>(i++ * 37);

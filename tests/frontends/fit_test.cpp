@@ -13,6 +13,7 @@
 
 #include <belfry/belfry.h>
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/graph_file.h>
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/nn/nets/nets.h>
 
@@ -34,6 +35,7 @@ DataSet rows(std::int64_t count) {
 Graph dropout() {
   Builder b("dropout");
   net("dropout").build(b, f32);
+  b.graph().metrics.erase("dropped");  // of many numbers
   return std::move(b).build();
 }
 
@@ -143,6 +145,7 @@ TEST(Fit, logs_each_step_and_goes_on_in_the_log_after_a_checkpoint) {
   const std::string log = testing::TempDir() + "belfry_fit_test.jsonl";
   Builder b("logged");
   net("dropout").build(b, f32);
+  b.graph().metrics.erase("dropped");
   Graph graph = std::move(b).build();
   graph.train = TrainSpec{graph.train->losses, "sgd", {}, {}, {{"kind", "exponential_decay"}, {"rate", 0.5}, {"steps", std::int64_t{4}}, {"factor", 0.5}, {"staircase", true}}};
   const std::string loss = graph.name_of(graph.train->losses[0]);
@@ -224,7 +227,7 @@ TEST(Fit, a_metric_whose_denominator_is_0_in_all_batches_is_0) {
 
 /// By the name of its op it would be "add".
 TEST(Fit, reports_the_only_loss_as_loss_where_it_has_no_name_of_its_own) {
-  auto names = [](int losses, const std::string& name, bool metric) {
+  auto names = [](int losses, const std::string& name) {
     Builder b("named");
     Value x = b.input("x", f32, {kBatch}), v = b.variable("v", {});
     for (int k = 0; k < losses; ++k) {
@@ -232,20 +235,53 @@ TEST(Fit, reports_the_only_loss_as_loss_where_it_has_no_name_of_its_own) {
       if (!name.empty()) loss = identity(loss, name);
       b.minimize(loss, Sgd{});
     }
-    if (metric) b.metric("loss", mean(x));
     DataSet data;
     data.columns.emplace("x", HostTensor::of<float>({2}, {1, 3}));
     Session session(std::move(b).build());
     std::vector<std::string> out;
     const History history = fit(session, data, {.batch = 2, .validation = &data});
     for (const auto& [key, value] : history[0].metrics) out.push_back(key);
-    for (const auto& [key, value] : evaluate(session, data)) EXPECT_EQ(value, metric && key == "loss" ? 2 : session.run(Batch(data.columns), {key}).item<float>(key)) << key;
+    for (const auto& [key, value] : evaluate(session, data)) EXPECT_EQ(value, session.run(Batch(data.columns), {key}).item<float>(key)) << key;
     return out;
   };
-  EXPECT_THAT(names(1, "", false), testing::ElementsAre("loss", "val_loss"));
-  EXPECT_THAT(names(1, "cost", false), testing::ElementsAre("cost", "val_cost"));
-  EXPECT_THAT(names(2, "", false), testing::ElementsAre("add", "add_1", "val_add", "val_add_1"));
-  EXPECT_THAT(names(1, "", true), testing::ElementsAre("add", "loss", "val_add", "val_loss"));
+  EXPECT_THAT(names(1, ""), testing::ElementsAre("loss", "val_loss"));
+  EXPECT_THAT(names(1, "cost"), testing::ElementsAre("cost", "val_cost"));
+  EXPECT_THAT(names(2, ""), testing::ElementsAre("add", "add_1", "val_add", "val_add_1"));
+}
+
+/// A vector would be shown nowhere, and a loss not where another value has its name.
+TEST(Fit, refuses_metrics_that_are_no_scalars_or_hide_a_loss) {
+  DataSet data;
+  data.columns.emplace("x", HostTensor::of<float>({2}, {1, 3}));
+  auto trained = [&](const std::string& loss_name, const std::string& metric, const std::function<Value(Value x, Value loss)>& value, bool from_file) {
+    Builder b("named");
+    Value x = b.input("x", f32, {kBatch}), loss = mean(x * b.variable("v", {})) + 1.0;
+    if (!loss_name.empty()) loss = identity(loss, loss_name);
+    b.metric(metric, value(x, loss));
+    b.minimize(loss, Sgd{});
+    Graph graph = std::move(b).build();
+    if (from_file) graph = read_graph(write_graph(graph), "named.json", graph.shared_ops());
+    Session session(std::move(graph));
+    const std::string fitted = message_of([&] { fit(session, data, {.patience = 1}); });
+    EXPECT_EQ(message_of([&] { evaluate(session, data); }), fitted);
+    return fitted;
+  };
+  auto other = [](Value x, Value) { return mean(x); };
+  auto same = [](Value, Value loss) { return loss; };
+  for (bool from_file : {false, true}) {
+    EXPECT_THAT(trained("", "rows of x", [](Value x, Value) { return x * 2; }, from_file), testing::HasSubstr("a metric is a scalar, but 'rows of x' of the graph 'named' is f32(batch); take its mean, or make it an output"));
+    EXPECT_THAT(trained("", "loss", other, from_file), testing::HasSubstr("the metric 'loss' of the graph 'named' is 'reduce_mean_1', and would hide the loss 'add', which is shown as 'loss'; give the metric another name"));
+    EXPECT_THAT(trained("cost", "cost", other, from_file), testing::HasSubstr("would hide the loss 'cost'"));
+    EXPECT_EQ(trained("cost", "loss", other, from_file), "(no error)");
+    EXPECT_EQ(trained("", "loss", same, from_file), "(no error)");
+    EXPECT_EQ(trained("loss", "loss", same, from_file), "(no error)");
+  }
+  Builder b("twice");
+  Value x = b.input("x", f32, {kBatch});
+  b.metric("mean", mean(x));
+  EXPECT_TRUE(says([&] { b.metric("mean", reduce_sum(x)); }, {"[metric] 'reduce_mean' is the metric 'mean' already: give 'reduce_sum' another name"}));
+  b.metric("part/weight", mean(x));
+  EXPECT_TRUE(says([&] { b.metric("part", reduce_sum(x), reduce_sum(x)); }, {"is the metric 'part/weight' already"}));
 }
 
 /// A plan that fetches nothing for it, unless a log or the caller reads it.

@@ -1,8 +1,12 @@
-// Mixed precision from the graph to its files: what the pass makes of a net, its bits on any devices, and the scale of the loss.
+// Mixed precision from the graph to its files: what the pass makes of a net, its bits on any devices, and the scale of the loss. Rounding that the caller has set.
 #include <gtest/gtest.h>
+#include <xmmintrin.h>
 
+#include <cfenv>
 #include <cmath>
+#include <limits>
 #include <random>
+#include <vector>
 
 #include <belfry/belfry.h>
 #include <belfry/frontends/json/graph_file.h>
@@ -230,6 +234,70 @@ TEST(LossScale, comes_with_f16_and_stands_in_checkpoints) {
   EXPECT_EQ(other.variable("loss_scale/good_steps").item<std::int64_t>(), 2);
   EXPECT_EQ(trained(other, 2), trained(session, 2));
   EXPECT_TRUE(says([] { small_net(f16, {.loss_scale_steps = 5}); }, {"loss_scale_steps says nothing without a loss_scale"}));
+}
+
+// ---------------------------------------------------------------- the caller's own arithmetic
+
+constexpr unsigned kFlushes = 0x8040;  // of MXCSR: what is computed below the normal numbers is 0, and what is read there counts as 0
+
+/// Sets a program's arithmetic, and puts back the test's.
+class Set {
+ public:
+  explicit Set(int rounding, unsigned flushes = 0) {
+    std::fesetround(rounding);
+    _mm_setcsr(_mm_getcsr() | flushes);
+  }
+  ~Set() {
+    std::fesetround(FE_TONEAREST);
+    _mm_setcsr(_mm_getcsr() & ~kFlushes);
+  }
+  Set(const Set&) = delete;
+};
+
+/// A net that is trained on threads of OpenMP, and a variable that halves below the normal numbers.
+Graph sensitive_net() {
+  Builder b("sensitive");
+  Value x = b.input("x", f32, {kBatch, 32});
+  Value tiny = b.variable("tiny", {4}, {.init = "constant", .init_value = 2e-38, .trainable = false});
+  b.update(tiny, tiny * 0.5);
+  Value y = nn::dense(nn::dense(x, {.units = 700, .activation = Activation::relu}), {.units = 3});
+  b.metric("third", mean(y) * (constant(b.graph(), HostTensor::scalar(1.0f)) / constant(b.graph(), HostTensor::scalar(3.0f))));
+  b.minimize(identity(mean(square(y - 1.0)), "loss"), Adam{.learning_rate = 0.01});
+  return std::move(b).build();
+}
+
+TEST(CallersArithmetic, is_no_part_of_a_sessions) {
+  const Graph graph = sensitive_net();
+  std::mt19937_64 rng(3);
+  std::normal_distribution<float> normal;
+  DataSet data;
+  HostTensor x(f32, {200, 32});
+  for (float& v : x.data<float>()) v = normal(rng);
+  data.columns.emplace("x", std::move(x));
+  struct Trained {
+    State state;
+    std::vector<Metrics> metrics;
+    bool operator==(const Trained&) const = default;
+  };
+  auto trained = [&](int rounding, unsigned flushes) {
+    const Set set(rounding, flushes);
+    Session session(graph, Single{.threads = 2}, {.cores = 2});
+    Trained out;
+    for (const EpochResult& e : fit(session, data, {.batch = 64, .epochs = 2})) out.metrics.push_back(e.metrics);
+    session.step(data.columns);
+    out.metrics.push_back(evaluate(session, data));
+    out.state = session.state();
+    EXPECT_EQ(std::fegetround(), rounding);
+    EXPECT_EQ(_mm_getcsr() & kFlushes, flushes);
+    return out;
+  };
+  const Trained want = trained(FE_TONEAREST, 0);
+  EXPECT_NE(want.state.at("tiny").data<float>()[0], 0);
+  EXPECT_LT(want.state.at("tiny").data<float>()[0], std::numeric_limits<float>::min());
+  EXPECT_TRUE(trained(FE_UPWARD, 0) == want);
+  EXPECT_TRUE(trained(FE_TOWARDZERO, 0) == want);
+  EXPECT_TRUE(trained(FE_TONEAREST, kFlushes) == want);
+  EXPECT_TRUE(trained(FE_DOWNWARD, kFlushes) == want);
 }
 
 }  // namespace

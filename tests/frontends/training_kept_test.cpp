@@ -136,5 +136,30 @@ TEST(TrainingKept, the_best_epoch_of_another_run_goes_with_the_first_step) {
   EXPECT_FALSE(std::filesystem::exists(best_checkpoint(folder.path())));
 }
 
+/// With a rate of 0 no epoch is better than the first.
+TEST(TrainingKept, the_best_epoch_of_an_earlier_start_is_read_when_training_goes_on_and_not_again) {
+  Folder folder;
+  const DataSet data = points(16);
+  FitOptions options{.batch = 8, .epochs = 1, .checkpoints = folder.path().string(), .patience = 5};
+  const std::filesystem::path best = best_checkpoint(folder.path());
+  Session first(line(0), Single{}), second(line(0), Single{}), third(line(0), Single{});
+  fit(first, data, options);
+  ASSERT_TRUE(std::filesystem::exists(best));
+  options.epochs = 3;
+  ASSERT_TRUE(resume_latest(second, data, options));
+  options.on_batch = [&](const Progress&) { write_file(best, "damaged"); };
+  EXPECT_EQ(fit(second, data, options).size(), 2u);
+  EXPECT_EQ(second.variable("slope"), first.variable("slope"));
+  options.epochs = 4;
+  ASSERT_TRUE(resume_latest(third, data, options));
+  EXPECT_TRUE(says<UserError>([&] { fit(third, data, options); }, {best.string(), "move that file away, and the best epoch is looked for from here on"}));
+}
+
+TEST(TrainingKept, lines_of_epochs_have_taken_fewer_names_than_a_log) {
+  EXPECT_EQ(name_taken({"loss", "rows"}, LogLines::all), "rows");
+  EXPECT_EQ(name_taken({"loss", "rows"}, LogLines::epochs), "");
+  for (LogLines lines : {LogLines::all, LogLines::epochs}) EXPECT_EQ(name_taken({"loss", "steps", "epoch"}, lines), "steps");
+}
+
 }  // namespace
 }  // namespace belfry::test

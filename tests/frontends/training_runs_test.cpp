@@ -130,7 +130,7 @@ TEST(TrainingRuns, checkpoints_know_the_values_of_their_data_and_what_was_done_t
   auto made_of = [](std::uint64_t source) {
     DataSet out = points(16);
     out.columns.erase("x");
-    out.made["x"] = {LocalType{f32, {}}, "made", [](const RowKey&, std::span<std::byte> row) { std::fill(row.begin(), row.end(), std::byte{0}); }, source};
+    out.made["x"] = {LocalType{f32, {}}, "made", [](const RowKey&, std::span<std::byte> row) { std::fill(row.begin(), row.end(), std::byte{0}); }, [source] { return source; }};
     return out;
   };
   options.checkpoints = second.path().string();

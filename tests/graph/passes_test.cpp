@@ -192,6 +192,43 @@ TEST(DropDeadCode, keeps_inputs_and_what_is_asked_for) {
   EXPECT_EQ(g.metrics.size(), 1u);
 }
 
+// ---------------------------------------------------------------- differentiate
+
+Graph drawn_by(const Build& step, const Optimizer& optimizer = Sgd{}) {
+  Builder b("net");
+  b.minimize(identity(mean(dropout(x_of(b) * b.variable("w", {3}), b.seed(), step(b), 0.5, "drop")), "loss"), optimizer);
+  return std::move(b).build();
+}
+
+Value clock_of(Builder& b) { return b.variable("clock", {}, {.dtype = i64, .trainable = false}); }
+
+TEST(Differentiate, refuses_draws_whose_step_nothing_updates) {
+  for (const Build& step : std::vector<Build>{clock_of, [](Builder& b) { return clock_of(b) + 1; }})
+    EXPECT_TRUE(says([&] { run_passes(training_passes(), drawn_by(step)); },
+                     {"[dropout] node 'drop' (", "passes_test.cpp:", "the variable 'clock', which nothing updates", "read the variable 'step', which training counts, or give 'clock' an update"}));
+  auto counted = [](Builder& b) {
+    Value clock = clock_of(b);
+    b.update(clock, clock + 1);
+    return clock;
+  };
+  const std::vector<Build> good = {counted, [](Builder& b) { return b.step(); }, [](Builder& b) { return b.step() + 1000; }, [](Builder& b) { return b.input("clock", i64, {}); },
+                                   [](Builder& b) { return constant(b.graph(), HostTensor::scalar<std::int64_t>(1)); }};
+  for (const Build& step : good) EXPECT_EQ(message_of([&] { run_passes(training_passes(), drawn_by(step)); }), "(no error)");
+  // Without updates nothing is trained: it is for who loads the variable.
+  const Graph served = for_inference(drawn_by(clock_of), {"loss"});
+  EXPECT_EQ(message_of([&] { run_passes(training_passes(), graph_of([](Builder& b) { return dropout(x_of(b), b.seed(), clock_of(b), 0.5); })); }), "(no error)");
+  EXPECT_EQ(message_of([&] { run_passes(inference_passes(), served); }), "(no error)");
+}
+
+TEST(Differentiate, reads_a_step_that_is_fed_and_does_not_count_it) {
+  auto fed = [](Builder& b) { return b.input("step", i64, {}); };
+  for (const Optimizer& optimizer : {Optimizer(Sgd{}), Optimizer(Adam{})}) {
+    const Graph g = run_passes(training_passes(), drawn_by(fed, optimizer));
+    EXPECT_FALSE(g.updates.contains(g.find_node("step")));
+    EXPECT_TRUE(g.updates.contains(g.find_node("w")));
+  }
+}
+
 // ---------------------------------------------------------------- for_inference
 
 TEST(ForInference, makes_dropout_its_input) {

@@ -19,6 +19,7 @@ DECLARED = {
     "array": "array to_array",
     "atomic": "atomic memory_order_acquire memory_order_relaxed memory_order_release memory_order_seq_cst",
     "bit": "bit_cast bit_ceil countr_zero endian popcount",
+    "cfenv": "fenv_t",
     "chrono": "chrono",
     "cmath": "ceil cos erf erfc exp expm1 floor fma isfinite isinf isnan log log1p log2 pow rint round sin sqrt tanh trunc",
     "compare": "partial_ordering strong_ordering",
@@ -141,7 +142,7 @@ def compiled(headers):
     """Objections of the compiler to some headers, each included twice: what lacks `#pragma once` shows."""
     names = ["belfry.h" if h == "frontends/belfry.h" else h for h in headers for _ in range(2)]
     cuda = ["-isystem" + sys.argv[2]] if sys.argv[2] else []
-    command = sys.argv[3:] + ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-I" + sys.argv[1], *cuda, "-x", "c++", "-"]
+    command = sys.argv[3:] + ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-fopenmp", "-I" + sys.argv[1], *cuda, "-x", "c++", "-"]
     done = subprocess.run(command, input="".join(f"#include <belfry/{n}>\n" for n in names), text=True, capture_output=True)
     return f"{', '.join(headers)}:\n{done.stderr}" if done.returncode else None
 

@@ -85,6 +85,12 @@ with tempfile.TemporaryDirectory() as name:
         done = belfry("train", "taken.json", "--data", "digits", "--steps", "1", "--json")
         expect(done.returncode == 1 and not done.stdout and f"the metric '{name}' has the name of what each epoch of --json says" in done.stderr, f"train --json with a metric {name}: {done}")
     expect(belfry("train", "taken.json", "--data", "digits", "--steps", "1").returncode == 0, "train with a metric 'steps' and without --json")
+    # Nor is it a vector, or has the name of the loss.
+    for name, of, words in (("scores", graph["outputs"][0], "a metric is a scalar, but 'scores' of the graph 'mlp' is"), ("loss", value, "the metric 'loss' of the graph 'mlp' is")):
+        (folder / "no_metric.json").write_text(json.dumps({**graph, "metrics": {name: of}}), encoding="utf-8")
+        for verb in (["train", "no_metric.json", "--data", "digits", "--steps", "1"], ["evaluate", "no_metric.json", "--data", "digits"]):
+            done = belfry(*verb)
+            expect(done.returncode == 1 and not done.stdout and words in done.stderr, f"a metric {name}: {done}")
     # Metrics of 16 bits are read as all others are.
     nodes = [*graph["nodes"], {"name": "half", "op": "cast", "inputs": [value], "attributes": {"dtype": "f16"}}]
     (folder / "half.json").write_text(json.dumps({**graph, "nodes": nodes, "metrics": {metric: value, "half": "half"}}), encoding="utf-8")
