@@ -196,12 +196,12 @@ class Assigner {
   /// Says why a rule decides nothing.
   [[noreturn]] void refuse_idle(const std::string& match, int tower, const std::string& rest) const {
     const std::string towers = match.substr(0, match.size() - rest.size());
-    std::vector<std::string> names;  // that a rule may give, with the towers it speaks of
+    std::vector<std::string> names;  // near ones that a rule may give, with the towers it speaks of
     for (const PlanNode& n : plan_.nodes) {
       for (const Member& m : n.members)
         if (const std::string& inner = plan_.graph->node(m.node).name; inner != n.name && glob_matches(rest, inner))
           throw UserError(fmt::format("the rule \"{}\" speaks of '{}', which is computed inside the fused node '{}': move that one", match, inner, n.name));
-      if ((tower == -2 || n.scope == Scope::tower) && !is_op(n, kInput) && !is_op(n, kFetch) && !held_by_readers(n)) names.push_back(towers + n.name);
+      if ((tower == -2 || n.scope == Scope::tower) && !is_op(n, kInput) && !is_op(n, kFetch) && !held_by_readers(n) && !did_you_mean(rest, {n.name}).empty()) names.push_back(towers + n.name);
       if (!glob_matches(rest, n.name)) continue;
       if (tower != -2 && n.scope != Scope::tower) throw UserError(fmt::format("the rule \"{}\" speaks of towers, but '{}' runs outside them: write \"{}\"", match, n.name, rest));
       std::string why = is_op(n, kInput)    ? "is an input: feeds live on the host; move what reads it"
