@@ -83,6 +83,8 @@ Strategy make_single(const Devices& devices, StrategyOptions& o) { return to_str
 Strategy make_towers(const Devices& devices, StrategyOptions& o) {
   const std::string variables = o.text("variables", "cpu:0");
   const bool over_all = variables == "spread" || variables == "chosen";
+  if (!over_all && variables.find(':') == variables.npos)
+    throw UserError(fmt::format("[towers] variables={}: a device (cpu:0), spread or chosen{}", variables, did_you_mean(variables, {"spread", "chosen"})));
   Towers s{devices, over_all ? cpu(0) : parse_device(variables), variables == "spread", o.integer("towers", 0), o.combine(), o.integer("threads", 0), variables == "chosen"};
   s.reduction = parse_reduce(o.text("reduction", "tree"));
   return to_strategy(s);
