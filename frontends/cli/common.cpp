@@ -213,7 +213,7 @@ Session make_session(const Source& source, const PlacementArguments& a, const st
   if (!options.forecast && (name == "single" || name == "towers" || name == "mirrored" || name == "sharded"))
     refuse_idle({{"--calibration", !a.calibration.empty()}}, "it is of forecasts, of --problem, and of strategies that go by cost (auto, layers, pipeline, hybrid)");
   if (name == "single" && !a.devices.empty() && devices.size() > 1)
-    say(fmt::format("single takes {} alone: the other {} of --devices stay idle; take --strategy towers, mirrored or layers for all, or name one device\n", to_string(devices[0]), devices.size() - 1));
+    say(fmt::format("single takes {} alone, and leaves {} idle: take --strategy towers, mirrored or layers for all, or name one device\n", to_string(devices[0]), to_string(std::vector(devices.begin() + 1, devices.end()))));
   const std::map<std::string, std::string> given = strategy_options(a);
   Strategy strategy = library->strategy(name).make(devices, given);
   for (const auto& [key, value] : given) strategy.options += fmt::format("{}-O {}={}", strategy.options.empty() ? "" : " ", key, value);

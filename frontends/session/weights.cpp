@@ -127,7 +127,7 @@ void check_state(const Graph& graph, const State& state) {
     }
   }
   if (wrong.empty()) return;
-  const bool other = how_to.empty() && wrong.size() == state.size();  // nothing in it fits
+  const bool other = how_to.empty() && state.size() > 1 && wrong.size() == state.size();  // nothing in it fits
   throw UserError(listed(wrong, "; ") + how_to + (other ? fmt::format("; it is the state of another graph than '{}': take that graph, or a state that was saved of this one", graph.name) : ""));
 }
 

@@ -82,7 +82,7 @@ with tempfile.TemporaryDirectory() as name:
         check(1, [f"[{strategy}] a device has 1 to 1024 chunks, not 0", "leave chunks out", "-O order=interleaved"], "place", "mlp", "--devices", "sim:0-3", "--strategy", strategy, "-O", "chunks=0")
     check(1, ["[parameter_server] 5 of 4 workers cannot be backup workers", "give backup=3 or less", "--devices, --towers"], "place", "mlp", "--devices", "sim:0-3", "--strategy", "parameter_server", "-O", "backup=5")
     check(1, ["'tower_7/**' speaks of tower 7, but there are 2", "from 0 to 1", "--towers 8"], "place", "mlp", "--devices", "sim:0-1", "--move", "tower_7/**=sim:1")
-    check(0, ["single takes sim:0 alone: the other 1 of --devices", "--strategy towers"], "place", "mlp", "--devices", "sim:0-1", "--strategy", "single", "-o", "one.json")
+    check(0, ["single takes sim:0 alone, and leaves sim:1 idle", "--strategy towers"], "place", "mlp", "--devices", "sim:0-1", "--strategy", "single", "-o", "one.json")
     check(0, ["--devices cpu:0-3"], "forecast", "mlp", "--cluster", "laptop8", "--strategy", "auto")
 
     # Options of strategies: which there are, and none twice.
