@@ -211,7 +211,8 @@ TEST(Buckets, are_as_large_as_the_forecast_asks_for) {
   for (const Cluster& cluster : {late, prompt})
     for (std::int64_t bytes : {0, 1'000'000, 5'000'000, 1 << 30}) EXPECT_LE(forecast(*plan_of(cluster, {})).seconds, forecast(*plan_of(cluster, bytes)).seconds * (1 + 1e-9)) << bytes;
   // Of a plan of very many launches no step is walked for each size: there the sums alone decide.
-  const auto many = unfetched(some_layers(1200, 8), to_strategy(Mirrored{.devices = all_of(late), .threads = 1}), late, 64);
+  const Cluster wide = grouped("gpu", 1, 64, 1e10, 1e9, 1e-4);
+  const auto many = unfetched(some_layers(60, 8), to_strategy(Mirrored{.devices = all_of(wide), .threads = 1}), wide, 64);
   auto by_sums = std::find_if(many->nodes.begin(), many->nodes.end(), [](const PlanNode& n) { return n.bucket > 0; });
   ASSERT_NE(by_sums, many->nodes.end());
   EXPECT_THAT(by_sums->reason, testing::HasSubstr("all added"));
