@@ -64,11 +64,13 @@ std::vector<DeviceId> parse_devices(std::string_view text) {
   while (true) {
     auto comma = rest.find(',');
     std::string item(rest.substr(0, comma));
+    if (item.empty() && !text.empty()) throw UserError(fmt::format("'{}' is no device list: nothing stands before or behind one of its commas; leave that comma out, or name a device there", text));
     if (auto colon = item.rfind(':'); colon != item.npos) kind = item.substr(0, colon);
     else if (!kind.empty()) item = kind + ":" + item;
     auto dash = item.rfind('-');
     if (dash == item.npos) out.push_back(parse_device(item));
     else {
+      if (dash > 0 && item[dash - 1] == ':') throw UserError(fmt::format("'{}' is no device: their numbers begin with 0; write {}0, or a range as {}0-1", item, item.substr(0, dash), item.substr(0, dash)));
       DeviceId first = parse_device(item.substr(0, dash));
       std::string_view end = std::string_view(item).substr(dash + 1);
       int last = 0;
@@ -81,7 +83,7 @@ std::vector<DeviceId> parse_devices(std::string_view text) {
   }
   std::set<DeviceId> there;
   for (const DeviceId& id : out) {
-    if (const std::string why = clash(there, id); !why.empty()) throw UserError(fmt::format("'{}': {}", text, why));
+    if (const std::string why = clash(there, id); !why.empty()) throw UserError(fmt::format("'{}': {}{}", text, why, there.contains(id) ? "; name it once, and for several towers on it give --towers 2 or more" : ""));
     there.insert(id);
   }
   return out;

@@ -119,7 +119,7 @@ class Assigner {
       if (r.match.starts_with("tower_")) {
         std::tie(tower, inner) = split_match(r.match);
         rest = &inner;
-        if (tower >= plan_.placement.towers) throw UserError(fmt::format("the rule '{}' speaks of tower {}, but there are {}", r.match, tower, plan_.placement.towers));
+        if (tower >= plan_.placement.towers) throw UserError(fmt::format("the rule '{}' speaks of tower {}, but there are {}: name one from 0 to {} (tower_* for all), or take more towers (--towers {})", r.match, tower, plan_.placement.towers, plan_.placement.towers - 1, tower + 1));
       }
       whole_[i] = *rest == "**";
       const Hit hit{static_cast<int>(i), tower};

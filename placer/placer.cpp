@@ -105,19 +105,22 @@ void Placer::reset() {
   plan_.vectors.clear();
 }
 
-PlacedGraph& Placer::place(const Placement& placement, std::size_t must_decide) {
+PlacedGraph& Placer::place(const Placement& placement, std::size_t must_decide) { return derive(placement, must_decide, true); }
+PlacedGraph& Placer::place_for_time(const Placement& placement) { return derive(placement, 0, false); }
+
+PlacedGraph& Placer::derive(const Placement& placement, std::size_t must_decide, bool bytes) {
   const Placement& p = placement;
   plan_.placement = {p.towers, p.batch, p.combine, p.threads, {}, p.order, p.recompute, p.strategy, p.collectives, p.options};
   FixedNodes fixed;
   for (bool again = true; again;) {
     reset();
-    again = place_nodes(p.rules, must_decide, fixed);
+    again = place_nodes(p.rules, must_decide, fixed, bytes);
   }
   return plan_;
 }
 
 /// True where more nodes are fixed than before: all begins anew.
-bool Placer::place_nodes(const std::vector<PlacementRule>& rules, std::size_t must_decide, FixedNodes& fixed) {
+bool Placer::place_nodes(const std::vector<PlacementRule>& rules, std::size_t must_decide, FixedNodes& fixed, bool bytes) {
   assign(plan_, rules, names_, read_by_, must_decide);
   if (!fixed.empty()) fix(fixed);
   set_order(plan_);
@@ -144,7 +147,7 @@ bool Placer::place_nodes(const std::vector<PlacementRule>& rules, std::size_t mu
     if (fixed.size() == known) add_unlike(plan_, fixed);
   }
   if (fixed.size() != known) return true;
-  plan_memory(plan_, *memory);
+  if (bytes) plan_memory(plan_, *memory);
   return false;
 }
 

@@ -24,6 +24,8 @@ class Placer {
   /// All of a plan but its hash, records and the placement's rules; it stands until the next call. The placement must be of the graph's towers, batch,
   /// combine and threads.
   PlacedGraph& place(const Placement& placement, std::size_t must_decide);
+  /// The same without bytes, for what asks for seconds alone.
+  PlacedGraph& place_for_time(const Placement& placement);
   const PlacedGraph& plan() const { return plan_; }
   /// Of the plan, as long as it stands.
   const Instances& instances() const { return *instances_; }
@@ -38,7 +40,8 @@ class Placer {
   };
 
   void reset();
-  bool place_nodes(const std::vector<PlacementRule>& rules, std::size_t must_decide, FixedNodes& fixed);
+  PlacedGraph& derive(const Placement& placement, std::size_t must_decide, bool bytes);
+  bool place_nodes(const std::vector<PlacementRule>& rules, std::size_t must_decide, FixedNodes& fixed, bool bytes);
   void fix(const FixedNodes& nodes);
   void choose(const PlanNode& node, const Share& share, const std::string& kind, Variant& variant);
   void choose_kernels();

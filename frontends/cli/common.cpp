@@ -68,7 +68,7 @@ void PlacementArguments::add_to(CLI::App& app, bool does_run) {
   const std::vector<std::string> strategies = strategy_names(standard_strategies());
   app.add_option("--precision", precision, "f32, bf16 or f16: what products and what follows them are computed on; by default as the graph says")->check(one_of({"f32", "bf16", "f16"}));
   app.add_option("--strategy", strategy, either(strategies) + "; by default towers on several devices")->type_name("NAME")->check(offers(strategies));
-  app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0, or the GPUs of --cluster")->type_name("LIST")
+  app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0, or the GPUs of --cluster; auto takes all devices of one that has none")->type_name("LIST")
       ->check(CLI::Validator([](std::string& text) { return text.empty() ? "names no device; write cpu:0, or leave it out" : std::string(); }, ""))->check(offers({"cpu:0", "gpu:0", "sim:0-1"}));
   app.add_option("--towers", towers, "shares of the batch; by default one per device")->check(whole(1, kMostTowers));
   app.add_option("--threads-per-tower", threads, "by default cores / towers")->check(whole(1, kMostThreads));
@@ -179,12 +179,13 @@ std::string first_lines(const std::string& text) {
   return more > 0 ? fmt::format("{}\nand {} more: --verbose", text.substr(0, end), more) : text;
 }
 
-/// Without --devices a cluster's GPUs, if it has any.
+/// Without --devices a cluster's GPUs, if it has any; auto has all devices of one without.
 std::vector<DeviceId> devices_of(const PlacementArguments& a, const std::optional<Cluster>& cluster) {
   if (!a.devices.empty()) return parse_devices(a.devices);
   std::vector<DeviceId> gpus;
   for (const ClusterDevice& d : cluster ? cluster->devices : std::vector<ClusterDevice>{})
     if (d.id.kind == "gpu") gpus.push_back(d.id);
+  if (gpus.empty() && cluster && a.strategy == "auto") return cluster->ids();
   return gpus.empty() ? std::vector{cpu(0)} : gpus;
 }
 
@@ -230,8 +231,10 @@ Session make_session(const Source& source, const PlacementArguments& a, const st
   if (!a.placement_file.empty()) return session_of_placement(std::move(graph), a, std::move(options));
   const std::vector<DeviceId> devices = devices_of(a, options.cluster);
   std::string name = !a.strategy.empty() ? a.strategy : devices.size() > 1 ? "towers" : "single";
-  if (!options.forecast && (name == "single" || name == "towers" || name == "mirrored" || name == "sharded"))
-    refuse_idle({{"--calibration", !a.calibration.empty()}}, "it is of forecasts, of --problem, and of strategies that go by cost (auto, layers, pipeline, hybrid)");
+  if (!options.forecast && (name == "single" || name == "towers" || name == "sharded"))
+    refuse_idle({{"--calibration", !a.calibration.empty()}}, "it is of forecasts, of --problem, and of strategies that go by cost (auto, mirrored, layers, pipeline, hybrid)");
+  if (name == "single" && !a.devices.empty() && devices.size() > 1)
+    say(fmt::format("single takes {} alone, and leaves {} idle: take --strategy towers, mirrored or layers for all, or name one device\n", to_string(devices[0]), to_string(std::vector(devices.begin() + 1, devices.end()))));
   const std::map<std::string, std::string> given = strategy_options(a);
   Strategy strategy = library->strategy(name).make(devices, given);
   for (const auto& [key, value] : given) strategy.options += fmt::format("{}-O {}={}", strategy.options.empty() ? "" : " ", key, value);

@@ -1,6 +1,7 @@
 #include <belfry/frontends/session/memory_advice.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
 
@@ -15,7 +16,8 @@ namespace belfry {
 namespace {
 
 /// Nodes that are placed in search of advice, at the most, but some tries in any case.
-constexpr std::size_t kMostNodes = 200'000, kLeastTries = 12, kMostTries = 80;
+constexpr std::size_t kMostNodes = 200'000, kLeastTries = 24, kMostTries = 80;
+constexpr std::size_t kElsewhere = 4;  // tries that are kept for devices of other kinds
 constexpr int kMostTowers = 1024;
 constexpr std::size_t kEnough = 2;  // combinations that are named
 
@@ -52,7 +54,8 @@ class Adviser {
  public:
   Adviser(const RefusedPlan& refused, const std::vector<StrategyDef>& known, const TryPlan& attempt)
       : refused_(refused), plan_(refused.plan), own_(refused.made_by), known_(known), attempt_(attempt),
-        left_(std::clamp(kMostNodes / std::max<std::size_t>(plan_.nodes.size(), 1), kLeastTries, kMostTries)) {
+        left_(std::clamp(kMostNodes / std::max<std::size_t>(plan_.nodes.size(), 1), kLeastTries, kMostTries)),
+        spared_(kElsewhere + std::min<std::size_t>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(plan_.batch, 1))), kLeastTries / 2)) {
     base_ = setup_of(own_);
     if (own_.given && own_.given->recompute) base_.recompute = own_.given->recompute;
     asked_ = chose() ? setup_of(refused.asked) : base_;
@@ -68,7 +71,10 @@ class Adviser {
       recomputed(base_);
       if (out_.empty()) combined();
     }
+    spared_ = kElsewhere;
     smaller_batch();
+    spared_ = 0;
+    if (own_.divide) elsewhere();
     return out_;
   }
 
@@ -129,7 +135,7 @@ class Adviser {
 
   bool try_one(const Setup& s) {
     const std::string text = changes(asked_, s);
-    if (left_ == 0 || text.empty() || !tried_.insert(text).second) return false;
+    if (left_ <= spared_ || text.empty() || !tried_.insert(text).second) return false;
     const std::optional<PlacedGraph> plan = plan_for(s);
     if (!plan) return false;
     std::vector<DeviceBytes> bytes = device_bytes(*plan);
@@ -171,10 +177,10 @@ class Adviser {
   /// By other strategies, with what was given that they take too.
   std::vector<Setup> alternatives(const std::vector<DeviceId>& devices) const {
     std::vector<Setup> out;
-    if (devices.size() < 2 || base_.strategy == "placement") return out;  // a placement file stands for all of its options
+    if (base_.strategy == "placement") return out;  // a placement file stands for all of its options
     for (const char* name : {"sharded", "towers", "layers", "pipeline"}) {
       const StrategyDef* def = known(name);
-      if (!def || base_.strategy == name) continue;
+      if (!def || base_.strategy == name || (devices.size() < 2 && (std::string(name) != "towers" || devices[0] == cpu(0)))) continue;  // one device has the host for its variables
       const auto n = static_cast<std::int64_t>(devices.size());
       const std::int64_t towers = std::string(name) == "layers" ? 1 : std::string(name) == "pipeline" ? 2 * n : std::max<std::int64_t>(n, plan_.towers);
       Setup s{name, devices, {{"towers", std::to_string(std::min(towers, std::max<std::int64_t>(plan_.batch, 1)))}}, base_.recompute, base_.batch};
@@ -185,16 +191,14 @@ class Adviser {
     return out;
   }
 
-  /// With the cluster's other devices of the same kinds, if it has any.
-  std::vector<DeviceId> all_devices() const {
+  bool of_kinds_in_use(const DeviceId& d) const {
+    return std::any_of(base_.devices.begin(), base_.devices.end(), [&](const DeviceId& mine) { return mine.kind == d.kind; });
+  }
+  /// With the cluster's other devices of the same kinds, or of any kind, if it has any.
+  std::vector<Setup> over_all_devices(bool any_kind = false) const {
     std::vector<DeviceId> all = base_.devices;
     for (const ClusterDevice& d : plan_.cluster.devices)
-      if (std::find(all.begin(), all.end(), d.id) == all.end() &&
-          std::any_of(base_.devices.begin(), base_.devices.end(), [&](const DeviceId& mine) { return mine.kind == d.id.kind; })) all.push_back(d.id);
-    return all;
-  }
-  std::vector<Setup> over_all_devices() const {
-    const std::vector<DeviceId> all = all_devices();
+      if (std::find(all.begin(), all.end(), d.id) == all.end() && (any_kind || of_kinds_in_use(d.id))) all.push_back(d.id);
     if (all.size() == base_.devices.size()) return {};
     std::vector<Setup> out = alternatives(all);
     if (base_.strategy == "single" || !known(base_.strategy)) return out;
@@ -208,6 +212,25 @@ class Adviser {
     bool found = false;
     for (const Setup& s : over_all_devices()) found = try_one(s) || found;
     return found;
+  }
+
+  /// All on the device of another kind that has the most memory, which may be the host.
+  std::optional<Setup> alone_elsewhere() const {
+    const ClusterDevice* most = nullptr;
+    for (const ClusterDevice& d : plan_.cluster.devices)
+      if (!of_kinds_in_use(d.id) && (!most || d.memory > most->memory)) most = &d;
+    if (!most || base_.strategy == "placement" || !known("single")) return {};
+    Setup out{"single", {most->id}, {}, base_.recompute, base_.batch};
+    if (plan_.towers > 1) out.options["towers"] = std::to_string(plan_.towers);
+    for (const char* kept : {"combine", "threads"})
+      if (auto at = base_.options.find(kept); at != base_.options.end()) out.options.insert(*at);
+    return out;
+  }
+  void elsewhere() {
+    if (const std::optional<Setup> s = alone_elsewhere(); s && !try_one(*s) && out_.empty()) try_one(with_recompute(times_towers(*s, 4), 16));
+    if (!out_.empty()) return;
+    for (const Setup& s : over_all_devices(true))
+      if (try_one(s)) return;
   }
 
   bool recomputed(const Setup& s) {
@@ -240,7 +263,7 @@ class Adviser {
           if (try_one(s)) return true;
           continue;
         }
-        if (left_ == 0 || !plan_for(s)) continue;
+        if (left_ <= spared_ || !plan_for(s)) continue;
         Setup asked = asked_;
         asked.batch = s.batch;
         return try_one(asked);
@@ -257,7 +280,7 @@ class Adviser {
   const Strategy& own_;
   const std::vector<StrategyDef>& known_;
   const TryPlan& attempt_;
-  std::size_t left_;
+  std::size_t left_, spared_;  ///< tries, and those of them that are kept for what comes last
   Setup base_, asked_;  ///< what made the plan, and what was asked for
   std::set<std::string> tried_;
   std::vector<std::string> out_;

@@ -126,7 +126,9 @@ void check_state(const Graph& graph, const State& state) {
       if (how_to.empty()) how_to = conversion(type, value.type());
     }
   }
-  if (!wrong.empty()) throw UserError(listed(wrong, "; ") + how_to);
+  if (wrong.empty()) return;
+  const bool other = how_to.empty() && state.size() > 1 && wrong.size() == state.size();  // nothing in it fits
+  throw UserError(listed(wrong, "; ") + how_to + (other ? fmt::format("; it is the state of another graph than '{}': take that graph, or a state that was saved of this one", graph.name) : ""));
 }
 
 State read_weights(const std::string& file) { return file.ends_with(".npz") ? read_npz(file) : read_safetensors(file); }

@@ -47,7 +47,7 @@ Marks read_by_training(const Graph& g) {
 }  // namespace
 
 CutGraphs cut_updates(const Graph& g) {
-  if (g.updates.empty()) throw UserError(fmt::format("the graph '{}' has no updates to cut off", g.name));
+  if (g.updates.empty()) throw UserError(fmt::format("the graph '{}' has no updates, so loops with staleness or backup workers have nothing to apply: give it an optimizer (minimize), or leave these options out", g.name));
   const Marks fed = told_by_feeds(g), trains = read_by_training(g);
   // A running average of a statistic is an update in all but name: who keeps the state must add to its newest value.
   auto serves = [&](NodeId id) {

@@ -23,6 +23,8 @@ class DerivedChecker : public Objections {
     for (const PlanNode& n : plan_.nodes) {
       check_epoch(n);
       check_role(n);
+      check_cause(n);
+      check_idle(n);
       check_kernels(n);
       check_owners(n);
       if (n.scope == Scope::tower) check_frame(n);
@@ -50,6 +52,30 @@ class DerivedChecker : public Objections {
     bool moves = n.inserted && !n.def;
     Role role = n.op == kStore ? Role::update : n.again ? Role::backward : moves ? plan_.maker(n.inputs[0]).role : plan_.graph->node(n.user).role;
     if (n.role != role) object("phase: '{}' is said to be {}, but is {}", n.name, to_string(n.role), to_string(role));
+  }
+
+  /// What moves a value is there for who makes it, or for the variable that it writes; sums of some towers for the join that reads them.
+  void check_cause(const PlanNode& n) {
+    if (is_join(n) || n.op == kPreAggregate)
+      if (const PlanNode& sum = plan_.maker(n.inputs[0]); sum.op == kPreAggregate) expect_cause(sum, n.user);
+    if (n.inserted && (n.op == kCopy || n.op == kStore || n.op == kAllGather)) expect_cause(n, plan_.maker(n.donates.empty() ? n.inputs[0] : n.donates[0].second).user);
+  }
+  void expect_cause(const PlanNode& n, NodeId cause) {
+    if (n.user != cause) object("no cause: '{}' is said to be there for '{}', but is for '{}'", n.name, plan_.graph->node(n.user).name, plan_.graph->node(cause).name);
+  }
+
+  /// Where a node does not run it has neither a kernel nor bytes.
+  void check_idle(const PlanNode& n) {
+    auto says = [](const Variant& v) { return !v.kernel.empty() || v.scratch_bytes || v.scratch != Slot{} || !v.outputs.empty(); };
+    if (n.scope == Scope::tower) {
+      for (std::size_t c = 0; c < n.by_class.size(); ++c)
+        if (n.phases[c] < 0 && says(n.by_class[c])) object("no device: '{}' has a kernel or bytes for towers that do not run it, as tower {}", n.name, plan_.classes[c].towers.front());
+      return;
+    }
+    const std::vector<int>& on = n.holders;
+    for (std::size_t g = 0; g < std::min(n.by_group.size(), plan_.groups.size()); ++g)
+      if (const std::vector<int>& devices = plan_.groups[g].devices; says(n.by_group[g]) && !devices.empty() && std::none_of(devices.begin(), devices.end(), [&](int d) { return std::find(on.begin(), on.end(), d) != on.end(); }))
+        object("no device: '{}' has a kernel or bytes on {}, where it is not", n.name, name_of(devices.front()));
   }
 
   /// What moves values has one kernel, of its own name, or the library's that the placement asks for.

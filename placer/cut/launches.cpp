@@ -1,6 +1,5 @@
 #include <belfry/placer/cut/launches.h>
 
-#include <map>
 #include <string_view>
 
 namespace belfry {
@@ -16,13 +15,18 @@ PlacedGraph unplaced(const TowerGraph& graph, const Cluster& cluster) {
 
 }  // namespace
 
-Launches::Launches(const TowerGraph& graph, const Cluster& cluster, const CostTable& table) : plan_(unplaced(graph, cluster)), model_(plan_, table), variants_(graph.nodes.size()) {
-  std::map<std::string_view, std::string_view> kernel;
+std::map<std::string, std::string> kernels_by_op(const CostTable& table) {
+  std::map<std::string, std::string> out;
   for (const auto& [key, measured] : table.kernels) {
     const std::string_view text = key;
     const std::size_t op = text.find(' ') + 1;
-    kernel.try_emplace(text.substr(op, text.find_first_of(" {", op) - op), text.substr(0, op - 1));
+    out.try_emplace(std::string(text.substr(op, text.find_first_of(" {", op) - op)), text.substr(0, op - 1));
   }
+  return out;
+}
+
+Launches::Launches(const TowerGraph& graph, const Cluster& cluster, const CostTable& table) : plan_(unplaced(graph, cluster)), model_(plan_, table), variants_(graph.nodes.size()) {
+  const std::map<std::string, std::string> kernel = kernels_by_op(table);
   for (std::size_t i = 0; i < graph.nodes.size(); ++i)
     if (auto known = kernel.find(graph.nodes[i].op); known != kernel.end()) variants_[i].kernel = known->second;
 }

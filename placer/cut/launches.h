@@ -1,12 +1,17 @@
 // Costs of launches before kernels are chosen: what strategies go by.
 #pragma once
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include <belfry/graph/plan/cost.h>
 #include <belfry/graph/plan/placed_graph.h>
 
 namespace belfry {
+
+/// The kernel that the table knows for each op.
+std::map<std::string, std::string> kernels_by_op(const CostTable& table);
 
 /// Seconds as forecasts take them, of the kernel that the table knows for the op.
 class Launches {

@@ -83,6 +83,8 @@ Strategy make_single(const Devices& devices, StrategyOptions& o) { return to_str
 Strategy make_towers(const Devices& devices, StrategyOptions& o) {
   const std::string variables = o.text("variables", "cpu:0");
   const bool over_all = variables == "spread" || variables == "chosen";
+  if (!over_all && variables.find(':') == variables.npos)
+    throw UserError(fmt::format("[towers] variables={}: a device (cpu:0), spread or chosen{}", variables, did_you_mean(variables, {"spread", "chosen"})));
   Towers s{devices, over_all ? cpu(0) : parse_device(variables), variables == "spread", o.integer("towers", 0), o.combine(), o.integer("threads", 0), variables == "chosen"};
   s.reduction = parse_reduce(o.text("reduction", "tree"));
   return to_strategy(s);
@@ -141,7 +143,7 @@ std::vector<StrategyDef> standard_strategies() {
            {"reduction", "tree (by default), or hierarchical: each link group adds its own first; the same bits"}, towers, combine, threads}, make_towers),
       def("mirrored", "a tower and a copy of every variable per device",
           {{"reduction", "how gradients are added: tree (by default), hierarchical or reduce-to-one, which have the same bits; ring, which has others"},
-           {"buckets", "bytes of gradients that are added together; auto: what is forecast to end first (by default); none"}, towers, combine, threads, collectives}, make_mirrored),
+           {"buckets", "bytes of gradients that are added together; auto: the size with the shortest forecast step (by default); none"}, towers, combine, threads, collectives}, make_mirrored),
       def("sharded", "a tower per device; the optimiser's state, the sums of gradients and the updates in ranges over the devices",
           {{"reduction", "tree (by default) or hierarchical, which have the same bits; ring, which has others"}, towers, combine, threads, collectives}, make_sharded),
       def("parameter_server", "a worker per device, variables spread over server devices; synchronous, or loops with staleness or backup workers",

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -21,6 +23,9 @@ struct Gradient {
   bool ranged = false;
   int epoch = 0;             // sums of several are not added together: towers read what lies between
 };
+
+/// Bytes of buckets that are tried, beside what the links' latency asks for; DDP has 25 MB by default.
+constexpr double kSizes[] = {1e6, 5e6, 10e6, 25e6, 50e6, 120e6, 1e15};
 
 struct Filled {
   std::vector<int> of;       // per gradient its bucket
@@ -56,7 +61,39 @@ Filled filled(const std::vector<Gradient>& gradients, double size, SumCost whole
   return out;
 }
 
-std::string size_text(double bytes) { return bytes >= 1 << 20 ? fmt::format("{:.1f} MiB", bytes / (1 << 20)) : fmt::format("{:.1f} KiB", bytes / 1024); }
+std::string size_text(double bytes) { return bytes <= 0 ? "none" : bytes >= 1e15 ? "all" : bytes >= 1 << 20 ? fmt::format("{:.1f} MiB", bytes / (1 << 20)) : fmt::format("{:.1f} KiB", bytes / 1024); }
+
+/// Per node of the tower graph; a gradient that is alone goes by itself.
+std::vector<int> by_node(std::size_t nodes, const std::vector<Gradient>& gradients, const Filled& filled) {
+  std::vector<int> out(nodes);
+  std::map<int, int> members;
+  for (int b : filled.of) ++members[b];
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    if (members[filled.of[i]] > 1) out[static_cast<std::size_t>(gradients[i].node)] = filled.of[i];
+  return out;
+}
+
+/// The ends of all sizes that were tried and of some more become those of a step, and the size with the shortest is chosen; sizes that fill alike
+/// are one. False, and nothing is changed, where no step is forecast.
+bool walk_all(std::size_t nodes, const std::vector<Gradient>& gradients, const StepForecast& forecast, SumCost whole, SumCost in_ranges, std::map<double, Filled>& tried, double& chosen) {
+  std::map<double, Filled> walked;
+  std::set<std::vector<int>> known;
+  double best = std::numeric_limits<double>::infinity(), size_of_best = 0;
+  auto walk = [&](double size, Filled f) {
+    if (!known.insert(f.of).second) return true;
+    const std::optional<double> seconds = forecast(by_node(nodes, gradients, f));
+    if (!seconds) return false;
+    f.end = *seconds;
+    if (f.end < best) best = f.end, size_of_best = size;
+    walked[size] = std::move(f);
+    return true;
+  };
+  for (double size : kSizes) tried.try_emplace(size, filled(gradients, size, whole, in_ranges));
+  for (const auto& [size, f] : tried)
+    if (!walk(size, f)) return false;
+  tried = std::move(walked), chosen = size_of_best;
+  return true;
+}
 
 /// As set_epochs: a tower's node is of a new epoch where it reads what joins towers.
 std::vector<int> epochs_of(const TowerGraph& tg) {
@@ -93,12 +130,13 @@ std::vector<Gradient> gradients_of(const TowerGraph& tg, const Cluster& cluster,
 }  // namespace
 
 Buckets bucketed(const TowerGraph& tg, const Cluster& cluster, const CostTable& costs, const std::vector<DeviceId>& devices, const std::vector<int>& sums, const std::vector<bool>& ranged,
-                 std::optional<std::int64_t> bytes, SumCost whole, SumCost in_ranges) {
+                 std::optional<std::int64_t> bytes, SumCost whole, SumCost in_ranges, const StepForecast& forecast) {
   Buckets out{std::vector<int>(tg.nodes.size()), ""};
   if (sums.size() < 2 || bytes == 0) return out;
   const std::vector<Gradient> gradients = gradients_of(tg, cluster, costs, devices, sums, ranged);
   std::map<double, Filled> tried;
   double chosen = 0;
+  bool walked = false;
   if (bytes) {
     chosen = static_cast<double>(*bytes);
     tried[chosen] = filled(gradients, chosen, whole, in_ranges);
@@ -110,17 +148,15 @@ Buckets bucketed(const TowerGraph& tg, const Cluster& cluster, const CostTable& 
       if (unit > 0) tried[times * unit] = filled(gradients, times * unit, whole, in_ranges);
     for (const auto& [size, f] : tried)
       if (f.end < tried.at(chosen).end) chosen = size;
+    walked = walk_all(tg.nodes.size(), gradients, forecast, whole, in_ranges, tried, chosen);
   }
   const Filled& best = tried.at(chosen);
-  std::map<int, int> members;
-  for (int b : best.of) ++members[b];
-  for (std::size_t i = 0; i < gradients.size(); ++i)
-    if (members[best.of[i]] > 1) out.of[static_cast<std::size_t>(gradients[i].node)] = best.of[i];
+  out.of = by_node(tg.nodes.size(), gradients, best);
   std::string losers;
   for (const auto& [size, f] : tried)
-    if (size != chosen) losers += fmt::format("{}{} {:.4g} ms", losers.empty() ? " (" : ", ", size > 0 ? size_text(size) : "none", 1e3 * f.end);
-  out.reason = fmt::format("{} {} of {} from {} gradients: all added {:.4g} ms after the pass began{}", best.buckets, best.buckets == 1 ? "bucket" : "buckets", chosen > 0 ? size_text(chosen) : "one each",
-                           gradients.size(), 1e3 * best.end, losers.empty() ? "" : losers + ")");
+    if (size != chosen) losers += fmt::format("{}{} {:.4g} ms", losers.empty() ? " (" : ", ", size_text(size), 1e3 * f.end);
+  out.reason = fmt::format("{} {} of {} from {} gradients: {} {:.4g} ms{}{}", best.buckets, best.buckets == 1 ? "bucket" : "buckets", chosen > 0 ? size_text(chosen) : "one each", gradients.size(),
+                           walked ? "a step takes" : "all added", 1e3 * best.end, walked ? "" : " after the pass began", losers.empty() ? "" : losers + ")");
   return out;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,15 +17,19 @@ struct SumCost {
   double fixed = 0, per_byte = 0;
 };
 
+/// Seconds of a step with these buckets, by node of the tower graph; none: it is not known.
+using StepForecast = std::function<std::optional<double>(const std::vector<int>& of)>;
+
 struct Buckets {
   std::vector<int> of;   ///< per node of the tower graph; 0: it goes by itself
   std::string reason;    ///< the size, its cost and those of other sizes; empty where there is nothing to gather
 };
 
 /// Sums of gradients in the order in which backward makes them, those of `ranged` apart from the others. `sums` are the nodes.
-/// `bytes`: at least so many a bucket; 0: no buckets; none: the size with which the last sum is forecast to end first.
+/// `bytes`: at least so many a bucket; 0: no buckets; none: of some sizes the one with the shortest step by `forecast`, or, where that says nothing,
+/// the one with which the last sum ends first.
 Buckets bucketed(const TowerGraph& graph, const Cluster& cluster, const CostTable& costs, const std::vector<DeviceId>& devices, const std::vector<int>& sums, const std::vector<bool>& ranged,
-                 std::optional<std::int64_t> bytes, SumCost whole, SumCost in_ranges);
+                 std::optional<std::int64_t> bytes, SumCost whole, SumCost in_ranges, const StepForecast& forecast);
 
 /// Sums of the towers' gradients which no tower reads: those that may be gathered.
 std::vector<int> sums_of_gradients(const TowerGraph& graph);

@@ -176,12 +176,15 @@ std::map<int, int> sources_at_readers(const TowerGraph& tg, const TowerCut& t, c
   return out;
 }
 
+/// As the command line has it, by what it does: pipelines side by side are hybrid.
+const char* name_of(const Layers& s) { return s.replicas > 1 ? "hybrid" : s.towers > 1 ? "pipeline" : "layers"; }
+
 }  // namespace
 
 Division Layers::divide(const Graph&, const Cluster&) const {
-  if (replicas < 1 || devices.size() % static_cast<std::size_t>(replicas)) throw UserError(fmt::format("[layers] {} device{} cannot be shared by {} replicas; give a multiple of {} devices (--devices), or another number of replicas (-O replicas=1)", devices.size(), devices.size() == 1 ? "" : "s", replicas, std::max(2, replicas)));
-  if (chunks < 1 || chunks > kMostChunks) throw UserError(fmt::format("[layers] a device has 1 to {} chunks, not {}", kMostChunks, chunks));
-  if (chunks > 1 && order != PhaseOrder::interleaved) throw UserError(fmt::format("[layers] {} chunks a device are of interleaved phases, not of {}; give -O order=interleaved, or leave chunks out", chunks, to_string(order)));
+  if (replicas < 1 || devices.size() % static_cast<std::size_t>(replicas)) throw UserError(fmt::format("[{}] {} device{} cannot be shared by {} replicas; give a multiple of {} devices (--devices), or another number of replicas (-O replicas=1)", name_of(*this), devices.size(), devices.size() == 1 ? "" : "s", replicas, std::max(2, replicas)));
+  if (chunks < 1 || chunks > kMostChunks) throw UserError(fmt::format("[{}] a device has 1 to {} chunks, not {}; leave chunks out for one, or give -O order=interleaved -O chunks=2", name_of(*this), kMostChunks, chunks));
+  if (chunks > 1 && order != PhaseOrder::interleaved) throw UserError(fmt::format("[{}] {} chunks a device are of interleaved phases, not of {}; give -O order=interleaved, or leave chunks out", name_of(*this), chunks, to_string(order)));
   return {towers, combine, threads, order};
 }
 

@@ -1,11 +1,15 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
 
+#include <belfry/graph/plan/forecast.h>
 #include <belfry/graph/plan/links.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
+#include <belfry/placer/cut/launches.h>
+#include <belfry/placer/placer_internal.h>
 #include <belfry/placer/strategies/buckets_internal.h>
 #include <belfry/placer/strategies/spread_internal.h>
 #include <belfry/placer/strategies/strategies.h>
@@ -75,6 +79,38 @@ class SumCosts {
   double handoff_;
 };
 
+constexpr std::size_t kMostLaunches = 40'000;  // of a step that is forecast for each size of buckets
+
+/// Steps of one tower graph under rules that differ. Kernels are those that the table knows for the ops.
+class Steps {
+ public:
+  Steps(const TowerGraph& tg, const Cluster& cluster, const CostTable& costs, Collectives collectives)
+      : values_(tg.values.size()), placement_{tg.towers, tg.batch, tg.combine, tg.threads, {}, PhaseOrder::by_tower, {}, "mirrored", collectives}, placer_(tg, cluster, options_for(costs)), forecaster_(placer_.plan(), costs) {}
+
+  /// Nothing where it cannot be placed: the plan itself is refused then, with the reason.
+  std::optional<double> seconds(Rules rules) {
+    placement_.rules = std::move(rules);
+    try {
+      placer_.place_for_time(placement_);
+      return forecaster_.seconds(values_, placer_.instances(), placer_.readers());
+    } catch (const UserError&) {
+      return {};
+    }
+  }
+
+ private:
+  static PlaceOptions options_for(const CostTable& costs) {
+    PlaceOptions out;
+    if (!costs.empty()) out.kernels = [known = kernels_by_op(costs)](const KernelQuery& q) { auto at = known.find(q.node.op); return KernelChoice{at == known.end() ? q.node.op : at->second}; };
+    return out;
+  }
+
+  std::size_t values_;
+  Placement placement_;
+  Placer placer_;
+  Forecaster forecaster_;
+};
+
 std::string reason_of(Reduce way, bool ranged, const std::vector<DeviceId>& adders) {
   switch (way) {
     case Reduce::tree: break;
@@ -95,26 +131,32 @@ Rules Mirrored::assign(const TowerGraph& tg, const Cluster& cluster, const CostT
   if (reduction == Reduce::hierarchical) adders = leaders_of(cluster, devices);
   const std::size_t least = reduction == Reduce::ring ? 2 : 3;  // two exchange as much without ranges
   auto in_ranges = [&](const PlanNode& n) { return adders.size() >= least && objection_to_ranges(tg, n, adders.size()).empty(); };
-  Buckets buckets{std::vector<int>(tg.nodes.size()), ""};
-  if (devices.size() > 1) {
-    const std::vector<int> sums = sums_of_gradients(tg);
-    std::vector<bool> ranged;
-    for (int i : sums) ranged.push_back(in_ranges(tg.nodes[static_cast<std::size_t>(i)]));
-    SumCosts cost(cluster, costs, devices, adders, tg.threads);
-    buckets = bucketed(tg, cluster, costs, devices, sums, ranged, bucket, cost.of(reduction, false), cost.of(reduction, true));
-  }
-  Rules out = {{"tower_*/**", devices, "a tower per device"}};
-  for (std::size_t i = 0; i < tg.nodes.size(); ++i) {
-    const PlanNode& n = tg.nodes[i];
-    if (!adds_towers(n)) continue;
-    const bool ranged = in_ranges(n);
-    if (!ranged && !buckets.of[i] && reduction == Reduce::tree) continue;
-    const SumWay way = reduction == Reduce::hierarchical ? SumWay::groups : reduction == Reduce::ring && ranged ? SumWay::ring : SumWay::direct;
-    const std::string gathered = buckets.of[i] ? fmt::format("; bucket {}: {}", buckets.of[i], buckets.reason) : "";
-    out.push_back({n.name, adders, reason_of(reduction, ranged, adders) + gathered, ranged, way, buckets.of[i]});
-  }
-  out.push_back({"**", devices, "mirrored on every device"});
-  return out;
+  auto rules = [&](const std::vector<int>& bucket_of, const std::string& gathered) {
+    Rules out = {{"tower_*/**", devices, "a tower per device"}};
+    for (std::size_t i = 0; i < tg.nodes.size(); ++i) {
+      const PlanNode& n = tg.nodes[i];
+      if (!adds_towers(n)) continue;
+      const bool ranged = in_ranges(n);
+      if (!ranged && !bucket_of[i] && reduction == Reduce::tree) continue;
+      const SumWay way = reduction == Reduce::hierarchical ? SumWay::groups : reduction == Reduce::ring && ranged ? SumWay::ring : SumWay::direct;
+      out.push_back({n.name, adders, reason_of(reduction, ranged, adders) + (bucket_of[i] ? fmt::format("; bucket {}: {}", bucket_of[i], gathered) : ""), ranged, way, bucket_of[i]});
+    }
+    out.push_back({"**", devices, "mirrored on every device"});
+    return out;
+  };
+  if (devices.size() < 2) return rules(std::vector<int>(tg.nodes.size()), "");
+  const std::vector<int> sums = sums_of_gradients(tg);
+  std::vector<bool> ranged;
+  for (int i : sums) ranged.push_back(in_ranges(tg.nodes[static_cast<std::size_t>(i)]));
+  SumCosts cost(cluster, costs, devices, adders, tg.threads);
+  std::optional<Steps> steps;
+  auto step = [&](const std::vector<int>& bucket_of) -> std::optional<double> {
+    if (tg.nodes.size() * devices.size() > kMostLaunches) return {};
+    if (!steps) steps.emplace(tg, cluster, costs, collectives);
+    return steps->seconds(rules(bucket_of, ""));
+  };
+  const Buckets buckets = bucketed(tg, cluster, costs, devices, sums, ranged, bucket, cost.of(reduction, false), cost.of(reduction, true), step);
+  return rules(buckets.of, buckets.reason);
 }
 
 }  // namespace belfry

@@ -42,7 +42,7 @@ struct Mirrored {
   Combine combine = Combine::global_mean;
   int threads = 0;
   Reduce reduction = Reduce::tree;
-  std::optional<std::int64_t> bucket = {};  ///< bytes of gradients; 0: each by itself; none: what is forecast to end first
+  std::optional<std::int64_t> bucket = {};  ///< bytes of gradients; 0: each by itself; none: the size with the shortest forecast step
   Collectives collectives = Collectives::tree;
   Division divide(const Graph&, const Cluster&) const;
   Rules assign(const TowerGraph&, const Cluster&, const CostTable& costs = {}) const;

@@ -85,6 +85,20 @@ TEST(ClusterFile, those_that_come_with_belfry_forecast_a_net_on_the_devices_of_t
   EXPECT_EQ(files, 8);
 }
 
+/// Sizes that one rule for the last sum's end passed over cost 1 to 6 % of a step.
+TEST(ClusterFile, has_buckets_of_the_size_with_the_shortest_step) {
+  for (auto [net, cluster, batch, bytes] : {std::tuple("alexnet", "k80x4.json", 128, 25'000'000), {"alexnet", "k80x8.json", 256, 120'000'000}, {"mobilenet_v2", "p100x8.json", 256, 1'000'000}}) {
+    SessionOptions options{.library = standard_library(), .cluster = read_cluster(read_file(std::filesystem::path(BELFRY_SOURCE) / "clusters" / cluster), cluster), .forecast = true};
+    std::vector<DeviceId> gpus;
+    for (const ClusterDevice& d : options.cluster->devices)
+      if (d.id.kind == "gpu") gpus.push_back(d.id);
+    auto seconds = [&](std::optional<std::int64_t> bucket) { return forecast(Session(net_named(net).build(options.library->ops), to_strategy(Mirrored{.devices = gpus, .bucket = bucket}), options).plan(batch)).seconds; };
+    const double chosen = seconds({});
+    EXPECT_LE(chosen, seconds(bytes) * (1 + 1e-9)) << net << " on " << cluster;
+    EXPECT_LE(chosen, seconds(0) * (1 + 1e-9)) << net << " on " << cluster;
+  }
+}
+
 TEST(Scores, of_placements_that_compute_again_are_those_of_their_plans) {
   auto of = [](int stretches) {
     SessionOptions options;

@@ -47,11 +47,11 @@ Graph pictures() {
 
 Graph wide() { return layers_of(4, 32); }
 
-/// A cluster of four sim devices with so many bytes each, and a host.
-Cluster limited(std::int64_t bytes) {
-  Cluster c = local_cluster(parse_devices("sim:0-3"), 2);
+/// A cluster of four sim devices with so many bytes each, and a host, which has as many or no limit.
+Cluster limited(std::int64_t bytes, bool host = false, const char* sims = "sim:0-3") {
+  Cluster c = local_cluster(parse_devices(sims), 2);
   for (ClusterDevice& d : c.devices)
-    if (d.id.kind == "sim") d.memory = bytes;
+    if (host || d.id.kind == "sim") d.memory = bytes;
   return c;
 }
 
@@ -164,9 +164,20 @@ TEST(MemoryAdvice, ends_with_a_batch_of_one) {
   EXPECT_THAT(message_of([&] { most_bytes(graph, {"pipeline", "sim:0-1", {{"order", "gpipe"}, {"towers", "4"}}, 37}, 700'000); }), testing::HasSubstr("--batch 1,"));
 }
 
+/// Weights and slots are more than the device has, whatever the batch.
+TEST(MemoryAdvice, of_one_device_alone_has_its_host) {
+  SessionOptions options;
+  options.cluster = limited(12'000, false, "sim:0");
+  auto planned = [&](const char* device) { Session(wide(), standard_library()->strategy("single").make(parse_devices(device), {}), options).plan(64); };
+  EXPECT_THAT(message_of([&] { planned("sim:0"); }), testing::AllOf(testing::HasSubstr("each of these fits: "), testing::HasSubstr("--devices cpu:0 (at most ")));
+  EXPECT_EQ(message_of([&] { planned("cpu:0"); }), "(no error)");
+}
+
 TEST(MemoryAdvice, says_so_where_nothing_fits) {
   for (const char* strategy : {"single", "auto"}) {
-    const std::string said = message_of([&] { most_bytes(wide(), {strategy, "sim:0", {}, 8}, 64); });
+    SessionOptions options;
+    options.cluster = limited(64, true);
+    const std::string said = message_of([&] { Session(wide(), standard_library()->strategy(strategy).make(parse_devices("sim:0"), {}), options).plan(8); });
     EXPECT_THAT(said, testing::AllOf(testing::HasSubstr("sim:0 needs"), testing::HasSubstr("w 4096"), testing::HasSubstr("that was tried fits"))) << strategy;
   }
 }

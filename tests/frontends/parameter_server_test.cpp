@@ -287,7 +287,11 @@ TEST(ParameterServer, refuses_what_loops_cannot_do) {
   const DataSet data = on_a_line(12);
   const auto devices = parse_devices("cpu:0,cpu:1");
   EXPECT_TRUE(says([&] { to_strategy(ParameterServer{.devices = devices, .staleness = 2, .backup = 1}); }, {"one of the two"}));
-  EXPECT_TRUE(says([&] { to_strategy(ParameterServer{.devices = devices, .backup = 2}); }, {"2 of 2 workers"}));
+  EXPECT_TRUE(says([&] { to_strategy(ParameterServer{.devices = devices, .backup = 2}); }, {"2 of 2 workers", "give backup=1 or less", "--towers"}));
+  Builder b("untrained");
+  b.output(b.input("x", f32, {kBatch, 2}) * b.variable("w", {2}));
+  Session untrained(std::move(b).build(), ParameterServer{.devices = devices, .staleness = 2, .threads = 1});
+  EXPECT_TRUE(says([&] { TrainingLoops(untrained, {}); }, {"'untrained' has no updates", "give it an optimizer", "or leave these options out"}));
   Session session(line(), ParameterServer{.devices = devices, .staleness = 2, .threads = 1});
   EXPECT_TRUE(says([&] { session.step(data.columns); }, {"parameter_server", "fit and belfry train run loops"}));
   session.run(data.columns);  // is no step

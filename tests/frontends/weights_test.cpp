@@ -54,6 +54,7 @@ TEST(Weights, of_a_whole_state_or_a_file_load_into_a_net_with_another_optimizer)
   Session from(normed(Adam{.learning_rate = 0.1}, 3, averaged)), to(normed(Momentum{}), {.seed = 9});
   const State state = trained_state(from), before = to.state();
   EXPECT_TRUE(says([&] { to.load_state(state); }, {"no variable 'adam_m/body/bias'", "no variable 'adam_v/body/bias'", "and 11 more"}));
+  EXPECT_TRUE(says([&] { to.load_state({{"a/kernel", HostTensor(f32, {3})}, {"b", HostTensor(f32, {3})}}); }, {"no variable 'a/kernel'", "the state of another graph", "or a state that was saved of this one"}));
   const Folder folder;
   write_safetensors(folder / "state.safetensors", state);
   write_npz(folder / "weights.npz", from.weights());

@@ -35,7 +35,9 @@ TEST(DeviceLists, read_back_what_they_print) {
 }
 
 TEST(DeviceLists, refuse_twins_and_broken_ranges) {
-  EXPECT_TRUE(says([] { parse_devices("sim:0-3,sim:2"); }, {"sim:2 is named twice", "sim:0-3,sim:2"}));
+  EXPECT_TRUE(says([] { parse_devices("sim:0-3,sim:2"); }, {"sim:2 is named twice", "sim:0-3,sim:2", "name it once", "--towers"}));
+  for (const char* wrong : {"cpu:0,", ",cpu:0", "cpu:0,,cpu:1"}) EXPECT_TRUE(says([&] { parse_devices(wrong); }, {wrong, "is no device list", "comma"})) << wrong;
+  EXPECT_TRUE(says([] { parse_devices("cpu:-1"); }, {"'cpu:-1' is no device", "begin with 0", "cpu:0-1"}));
   EXPECT_TRUE(says([] { parse_devices("gpu:1/0,gpu:0-1"); }, {"'gpu:1/0,gpu:0-1': gpu:1 and its slice gpu:1/0 are one GPU", "name its slices alone, or the whole"}));
   EXPECT_EQ(parse_devices("gpu:0,gpu:1/0,gpu:1/1").size(), 3u);
   for (const char* wrong : {"sim:3-1", "sim:0-", "sim:-2", "gpu:0/0-1", "sim:0-99999999", "cpu:0,", ",cpu:0", "0,1"}) EXPECT_TRUE(says([&] { parse_devices(wrong); }, {"is no device"})) << wrong;

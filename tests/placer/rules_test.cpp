@@ -39,7 +39,7 @@ TEST(Rules, that_decide_nothing_are_refused_and_say_why) {
   refused("x", {"the rule \"x\" decides nothing: 'x' is an input: feeds live on the host"});
   refused("fetch/sum", {"'fetch/sum' is a result: results live on the host"});
   refused("tower_0/w", {"'w' runs outside them: write \"w\""});
-  refused("tower_2/**", {"speaks of tower 2, but there are 2"});
+  refused("tower_2/**", {"speaks of tower 2, but there are 2", "from 0 to 1", "--towers 3"});
   refused("matmul", {"'matmul' is decided by a rule before it (the rest)"}, {{"**", {cpu(0)}, "the rest"}});
   auto graph = small();
   for (const Node& n : graph->nodes())

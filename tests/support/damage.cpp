@@ -280,6 +280,24 @@ std::vector<Damage> records() {
       {"an input inside its feed", "towers", at(op(kInput), [](PlanNode& n) { n.by_group.back().outputs.at(0).offset = 64; }), "outside"},
       {"a copy of another role", "towers", at(op(kCopy), [](PlanNode& n) { n.role = Role::backward; }), "phase"},
       {"a node of another role", "towers", at(op("relu"), [](PlanNode& n) { n.role = Role::update; }), "phase"},
+      {"a kernel on devices that hold nothing of a node", "towers", [](PlacedGraph& p) {
+         PlanNode& n = first(p, op("momentum"));
+         for (std::size_t g = 0; g < p.groups.size(); ++g) {
+           const std::vector<int>& devices = p.groups[g].devices;
+           if (std::none_of(devices.begin(), devices.end(), [&](int d) { return std::count(n.holders.begin(), n.holders.end(), d) > 0; })) return void(n.by_group[g].kernel = "reference");
+         }
+         throw InternalError("every group holds it");
+       }, "no device: '"},
+      {"a variable's bytes on devices that do not have it", "towers", [](PlacedGraph& p) {
+         PlanNode& n = first(p, op(kVariable));
+         for (std::size_t g = 0; g < p.groups.size(); ++g) {
+           const std::vector<int>& devices = p.groups[g].devices;
+           if (std::none_of(devices.begin(), devices.end(), [&](int d) { return std::count(n.holders.begin(), n.holders.end(), d) > 0; })) return void(n.by_group[g].outputs = {{Slot::kState, 0, 0}});
+         }
+         throw InternalError("every group holds it");
+       }, "no device: '"},
+      {"a copy that is there for another node", "towers", [](PlacedGraph& p) { first(p, op(kCopy)).user = first(p, op("relu")).user; }, "no cause: '"},
+      {"sums of some towers that are there for another join", "pieces", [](PlacedGraph& p) { first(p, op(kPreAggregate)).user = first(p, op("relu")).user; }, "no cause: '"},
       {"a node under another name", "towers", at(op("relu"), [](PlanNode& n) { n.name = "rely"; }), "dangling"},
   };
 }

@@ -76,6 +76,15 @@ with tempfile.TemporaryDirectory() as name:
     edited("asks.json", "mlp.json", (["nodes", 0, "device"], "cpu:1"))
     check(1, ["[reshape] 'reshape' is requested on cpu:1, which is not among the devices of this plan: cpu:0", "request one of these", "--devices", "--soft-placement"], "place", "asks.json")
 
+    # Values of options: the strategy, the value, and ways out.
+    check(1, ["[towers] variables=spraed: a device (cpu:0), spread or chosen", "did you mean spread?"], "place", "mlp", "--devices", "sim:0-1", "--strategy", "towers", "-O", "variables=spraed")
+    for strategy in ("pipeline", "hybrid"):
+        check(1, [f"[{strategy}] a device has 1 to 1024 chunks, not 0", "leave chunks out", "-O order=interleaved"], "place", "mlp", "--devices", "sim:0-3", "--strategy", strategy, "-O", "chunks=0")
+    check(1, ["[parameter_server] 5 of 4 workers cannot be backup workers", "give backup=3 or less", "--devices, --towers"], "place", "mlp", "--devices", "sim:0-3", "--strategy", "parameter_server", "-O", "backup=5")
+    check(1, ["'tower_7/**' speaks of tower 7, but there are 2", "from 0 to 1", "--towers 8"], "place", "mlp", "--devices", "sim:0-1", "--move", "tower_7/**=sim:1")
+    check(0, ["single takes sim:0 alone, and leaves sim:1 idle", "--strategy towers"], "place", "mlp", "--devices", "sim:0-1", "--strategy", "single", "-o", "one.json")
+    check(0, ["--devices cpu:0-3"], "forecast", "mlp", "--cluster", "laptop8", "--strategy", "auto")
+
     # Options of strategies: which there are, and none twice.
     check(1, ["strategy towers has no option 'varables'; it has variables, towers, combine, threads, reduction; did you mean variables?"], "place", "mlp", "--strategy", "towers", "-O", "varables=cpu:0")
     check(1, ["strategy single has no option 'zz'; it has towers, combine, threads"], "place", "mlp", "-O", "zz=1")
