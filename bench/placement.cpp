@@ -207,7 +207,8 @@ std::vector<PlacementRule> random_rules(const Graph& g, const std::vector<Device
 }
 
 /// Placements a second, and whether the first few have the figures of their finished plans.
-void scores(const std::shared_ptr<const Graph>& graph, const PlaceOptions& options, int towers, bool cuts, int count) {
+/// Step time and bytes, or the time alone.
+void scores(const std::shared_ptr<const Graph>& graph, const PlaceOptions& options, int towers, bool cuts, bool bytes, int count) {
   const Cluster cluster = local_cluster(sims(4), 4);
   std::mt19937_64 rng(1);
   std::vector<Placement> all;
@@ -217,17 +218,18 @@ void scores(const std::shared_ptr<const Graph>& graph, const PlaceOptions& optio
   for (int i = 0; i < std::min(count, 3); ++i) {
     const PlacedGraph plan = place(graph, all[static_cast<std::size_t>(i)], cluster, options);
     nodes += plan.nodes.size();
-    if (scorer(all[static_cast<std::size_t>(i)]).step_seconds != forecast(plan).seconds) fmt::print("another figure than the finished plan's\n");
+    const Placement& p = all[static_cast<std::size_t>(i)];
+    if (const double seconds = forecast(plan).seconds; scorer(p).step_seconds != seconds || scorer.seconds(p) != seconds) fmt::print("another figure than the finished plan's\n");
   }
   std::vector<double> rates;  // of five shares of them
   for (std::size_t share = 0; share < 5; ++share) {
     const double start = cpu_seconds();
-    for (std::size_t i = share; i < all.size(); i += 5) scorer(all[i]);
+    for (std::size_t i = share; i < all.size(); i += 5) bytes ? scorer(all[i]).step_seconds : scorer.seconds(all[i]);
     rates.push_back(static_cast<double>((all.size() - share + 4) / 5) / (cpu_seconds() - start));
   }
   std::sort(rates.begin(), rates.end());
-  fmt::print("{} nodes, {} tower{}, {:30} {:4} in the plan: {:5.0f} placements a second of CPU time ({:.0f} to {:.0f})\n", graph->size(), towers, towers == 1 ? " " : "s",
-             cuts ? "cut at three random places:" : "each node on a random device:", nodes / 3, rates[2], rates[0], rates[4]);
+  fmt::print("{} nodes, {} tower{}, {:30} {:4} in the plan, {:14}: {:5.0f} placements a second of CPU time ({:.0f} to {:.0f})\n", graph->size(), towers, towers == 1 ? " " : "s",
+             cuts ? "cut at three random places:" : "each node on a random device:", nodes / 3, bytes ? "time and bytes" : "time alone", rates[2], rates[0], rates[4]);
 }
 
 /// Over all GPUs of a cluster, so many rows each step; every strategy that was scored or refused, the best first.
@@ -255,7 +257,8 @@ int main(int argc, char** argv) {
     PlaceOptions options;
     if (argc > 3) options.groups = find_groups;
     for (int towers : {1, 4})
-      for (bool cuts : {true, false}) scores(graph, options, towers, cuts, count);
+      for (bool cuts : {true, false})
+        for (bool bytes : {true, false}) scores(graph, options, towers, cuts, bytes, count);
     return 0;
   }
   if (argc > 2 && !std::strcmp(argv[1], "--svg")) {

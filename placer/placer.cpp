@@ -105,22 +105,25 @@ void Placer::reset() {
   plan_.vectors.clear();
 }
 
-PlacedGraph& Placer::place(const Placement& placement, std::size_t must_decide) { return derive(placement, must_decide, true); }
-PlacedGraph& Placer::place_for_time(const Placement& placement) { return derive(placement, 0, false); }
+PlacedGraph& Placer::place(const Placement& placement, std::size_t must_decide) {
+  place_for_time(placement, must_decide);
+  plan_memory(plan_, *memory_);
+  return plan_;
+}
 
-PlacedGraph& Placer::derive(const Placement& placement, std::size_t must_decide, bool bytes) {
+PlacedGraph& Placer::place_for_time(const Placement& placement, std::size_t must_decide) {
   const Placement& p = placement;
   plan_.placement = {p.towers, p.batch, p.combine, p.threads, {}, p.order, p.recompute, p.strategy, p.collectives, p.options};
   FixedNodes fixed;
   for (bool again = true; again;) {
     reset();
-    again = place_nodes(p.rules, must_decide, fixed, bytes);
+    again = place_nodes(p.rules, must_decide, fixed);
   }
   return plan_;
 }
 
 /// True where more nodes are fixed than before: all begins anew.
-bool Placer::place_nodes(const std::vector<PlacementRule>& rules, std::size_t must_decide, FixedNodes& fixed, bool bytes) {
+bool Placer::place_nodes(const std::vector<PlacementRule>& rules, std::size_t must_decide, FixedNodes& fixed) {
   assign(plan_, rules, names_, read_by_, must_decide);
   if (!fixed.empty()) fix(fixed);
   set_order(plan_);
@@ -139,16 +142,14 @@ bool Placer::place_nodes(const std::vector<PlacementRule>& rules, std::size_t mu
   set_phases(plan_, *instances_, readers_);
   set_streams(plan_, readers_);
   set_waits(plan_, *instances_);
-  const std::shared_ptr<MemoryParts> memory = set_groups(plan_, *instances_, readers_);
+  memory_ = set_groups(plan_, *instances_, readers_);
   choose_kernels();
   const std::size_t known = fixed.size();
   if (gpus_ && options_.kernels) {
     add_lacking(plan_, fixed);
     if (fixed.size() == known) add_unlike(plan_, fixed);
   }
-  if (fixed.size() != known) return true;
-  if (bytes) plan_memory(plan_, *memory);
-  return false;
+  return fixed.size() != known;
 }
 
 /// Whatever the rules say.

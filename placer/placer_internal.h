@@ -25,7 +25,7 @@ class Placer {
   /// combine and threads.
   PlacedGraph& place(const Placement& placement, std::size_t must_decide);
   /// The same without bytes, for what asks for seconds alone.
-  PlacedGraph& place_for_time(const Placement& placement);
+  PlacedGraph& place_for_time(const Placement& placement, std::size_t must_decide = 0);
   const PlacedGraph& plan() const { return plan_; }
   /// Of the plan, as long as it stands.
   const Instances& instances() const { return *instances_; }
@@ -40,8 +40,7 @@ class Placer {
   };
 
   void reset();
-  PlacedGraph& derive(const Placement& placement, std::size_t must_decide, bool bytes);
-  bool place_nodes(const std::vector<PlacementRule>& rules, std::size_t must_decide, FixedNodes& fixed, bool bytes);
+  bool place_nodes(const std::vector<PlacementRule>& rules, std::size_t must_decide, FixedNodes& fixed);
   void fix(const FixedNodes& nodes);
   void choose(const PlanNode& node, const Share& share, const std::string& kind, Variant& variant);
   void choose_kernels();
@@ -51,6 +50,7 @@ class Placer {
   PlacedGraph plan_;
   std::optional<Apart> apart_;                      // of its cluster
   std::optional<Instances> instances_;
+  std::shared_ptr<MemoryParts> memory_;
   NumberLists readers_;
   Spare spare_;
   // Of the tower graph as it was given.

@@ -1,5 +1,6 @@
 #include <belfry/placer/scorer.h>
 
+#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -19,12 +20,21 @@ struct Scorer::Parts {
     std::size_t values;
     Placer placer;
     Forecaster forecaster;
+    double seconds(double limit = std::numeric_limits<double>::infinity()) { return forecaster.seconds(values, placer.instances(), placer.readers(), limit); }
   };
   std::shared_ptr<const Graph> graph;
   Cluster cluster;
   CostTable costs;
   PlaceOptions options;
   std::map<std::tuple<int, std::int64_t, Combine, int, std::vector<std::string>>, Base> bases = {};
+
+  Base& base(const Placement& p) {
+    const std::tuple key(p.towers, p.batch, p.combine, p.threads, p.recompute);
+    if (auto at = bases.find(key); at != bases.end()) return at->second;
+    TowerGraph towers = expand_for(graph, {p.towers, p.combine, p.threads, p.order}, p.batch, options);
+    recompute(towers, p.recompute);
+    return bases.try_emplace(key, std::move(towers), *this).first->second;
+  }
 };
 
 Scorer::Scorer(std::shared_ptr<const Graph> graph, Cluster cluster, CostTable costs, PlaceOptions options)
@@ -36,18 +46,17 @@ Scorer::Scorer(Scorer&&) noexcept = default;
 const Cluster& Scorer::cluster() const { return parts_->cluster; }
 
 Score Scorer::operator()(const Placement& p, std::size_t must_decide, double limit) {
-  const std::tuple key(p.towers, p.batch, p.combine, p.threads, p.recompute);
-  auto base = parts_->bases.find(key);
-  if (base == parts_->bases.end()) {
-    TowerGraph towers = expand_for(parts_->graph, {p.towers, p.combine, p.threads, p.order}, p.batch, parts_->options);
-    recompute(towers, p.recompute);
-    base = parts_->bases.try_emplace(key, std::move(towers), *parts_).first;
-  }
-  Parts::Base& b = base->second;
+  Parts::Base& b = parts_->base(p);
   const PlacedGraph& plan = b.placer.place(p, must_decide);
-  Score out{b.forecaster.seconds(b.values, b.placer.instances(), b.placer.readers(), limit), {}, over_memory(plan)};
+  Score out{b.seconds(limit), {}, over_memory(plan)};
   for (const DeviceBytes& bytes : device_bytes(plan)) out.peak.push_back(bytes.total());
   return out;
+}
+
+double Scorer::seconds(const Placement& p, std::size_t must_decide) {
+  Parts::Base& b = parts_->base(p);
+  b.placer.place_for_time(p, must_decide);
+  return b.seconds();
 }
 
 Score forecast(std::shared_ptr<const Graph> graph, const Cluster& cluster, const Placement& placement, const CostTable& costs, const PlaceOptions& options) {

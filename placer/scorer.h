@@ -31,6 +31,8 @@ class Scorer {
   /// must each decide something. The tower graph is kept by towers, batch, combine and threads. Of a step that takes longer than
   /// `limit` seconds, only that it takes more.
   Score operator()(const Placement& placement, std::size_t must_decide = 0, double limit = std::numeric_limits<double>::infinity());
+  /// The step time alone, whether it fits or not: less work by a third.
+  double seconds(const Placement& placement, std::size_t must_decide = 0);
   const Cluster& cluster() const;
 
  private:

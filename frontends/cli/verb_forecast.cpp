@@ -23,7 +23,7 @@ namespace {
 struct ForecastArguments {
   std::string source, trace;
   std::int64_t batch = 0, measure = 0;
-  bool json = false, jsonl = false, launches = false, inference = false;
+  bool json = false, jsonl = false, time_only = false, launches = false, inference = false;
   Mode mode() const { return inference ? Mode::infer : Mode::step; }
   std::vector<std::string> fetches;
   PlacementArguments placement;
@@ -59,13 +59,14 @@ std::vector<std::string> candidate_lines(const std::vector<Candidate>& candidate
 
 /// A placement a line, in order.
 void score_lines(Session& session, std::int64_t batch, const ForecastArguments& o, CostTable costs) {
-  PlacementScorer scorer = session.scorer(batch, std::move(costs), o.fetches, {o.placement.towers, o.placement.threads, o.batch}, o.mode());
+  PlacementScorer scorer = session.scorer(batch, std::move(costs), o.fetches, {o.placement.towers, o.placement.threads, o.batch, o.time_only}, o.mode());
   std::string line;
   for (std::int64_t number = 1; std::getline(std::cin, line); ++number) std::cout << scorer.line(line, number) << std::endl;  // a search waits for each
 }
 
 void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& library) {
   if (o.launches && !o.json) throw WrongUse("--launches adds to what --json writes: give --json too");
+  if (o.time_only && !o.jsonl) throw WrongUse("--time-only is of scores: give --jsonl too");
   if (o.json && (o.measure || !o.trace.empty())) throw WrongUse("--json writes the forecast alone, without what was measured: leave --measure and --trace out");
   if (o.jsonl && (o.json || o.measure || !o.trace.empty() || !o.placement.placement_file.empty()))
     throw WrongUse("--jsonl scores the placements on standard input alone: leave --json, --measure, --trace and --placement out");
@@ -117,6 +118,7 @@ void add_forecast_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_flag("--jsonl", o->jsonl,
                  "score placements, for searches: on standard input a line each, a placement file (as --placement takes it) or a list of the devices' numbers in the order of place --problem, with the strategy's towers; "
                  "on standard output step_seconds and peak, or error");
+  verb->add_flag("--time-only", o->time_only, "with --jsonl: step_seconds alone, whether it fits or not, in two thirds of the time");
   verb->add_flag("--launches", o->launches, "with --json: begin and end of every launch");
   o->placement.add_to(*verb);
   verb->callback([o, library] { run_forecast(*o, library()); });

@@ -23,6 +23,8 @@ PlacementScorer::PlacementScorer(Scorer scorer, Placement fixed, std::vector<Pla
 
 int PlacementScorer::default_threads(int towers) const { return std::clamp(scorer_.cluster().cores / towers, 1, static_cast<int>(kMostThreads)); }
 
+Score PlacementScorer::asked(const Placement& p, std::size_t must_decide) { return said_.time_only ? Score{scorer_.seconds(p, must_decide), {}, {}} : scorer_(p, must_decide); }
+
 Score PlacementScorer::score_list(const JsonDocument& d) {
   const std::vector<JsonValue>& list = d.root().items;
   const std::vector<ClusterDevice>& devices = scorer_.cluster().devices;
@@ -30,7 +32,7 @@ Score PlacementScorer::score_list(const JsonDocument& d) {
   const std::size_t before = fixed_.rules.size();
   for (std::size_t k = 0; k < nodes_; ++k)
     listed_.rules[before + k].devices[0] = devices[static_cast<std::size_t>(d.integer(list[k], 0, static_cast<std::int64_t>(devices.size()) - 1))].id;
-  return scorer_(listed_, before);
+  return asked(listed_, before);
 }
 
 Score PlacementScorer::score(std::string_view text, const std::string& where) {
@@ -49,14 +51,16 @@ Score PlacementScorer::score(std::string_view text, const std::string& where) {
   std::move(file.rules.begin(), file.rules.end(), std::back_inserter(p.rules));
   const std::size_t must_decide = p.rules.size();
   p.rules.insert(p.rules.end(), last_.begin(), last_.end());
-  return scorer_(p, must_decide);
+  return asked(p, must_decide);
 }
 
 std::string PlacementScorer::line(std::string_view text, std::int64_t number) {
   try {
     const Score s = score(text, fmt::format("placement {}", number));
     if (!s.over.empty()) throw UserError(fmt::format("the plan does not fit: {}", fmt::join(s.over, "; ")));
-    std::string out = "{\"step_seconds\": " + json_real(s.step_seconds) + ", \"peak\": {";
+    std::string out = "{\"step_seconds\": " + json_real(s.step_seconds);
+    if (said_.time_only) return out + "}";
+    out += ", \"peak\": {";
     for (std::size_t d = 0; d < devices_.size(); ++d) out += fmt::format("{}{}: {}", d ? ", " : "", devices_[d], s.peak[d]);
     return out + "}}";
   } catch (const UserError& e) {

@@ -16,6 +16,7 @@ namespace belfry {
 struct SaidOfPlacements {
   int towers = 0, threads = 0;
   std::int64_t batch = 0;
+  bool time_only = false;  ///< step_seconds alone, whether it fits or not
 };
 
 class PlacementScorer {
@@ -26,12 +27,13 @@ class PlacementScorer {
   PlacementScorer(Scorer scorer, Placement fixed, std::vector<PlacementRule> last, const std::vector<std::string>& nodes, const SaidOfPlacements& said = {});
 
   /// Of a placement file on one line, or a list with the number of a device for each node, both in the order of the problem
-  /// file: {"step_seconds": …, "peak": {"cpu:0": bytes, …}} or {"error": …}. `number` of the line, for errors.
+  /// file: {"step_seconds": …, "peak": {"cpu:0": bytes, …}} (the time alone: no "peak") or {"error": …}. `number` of the line, for errors.
   std::string line(std::string_view text, std::int64_t number);
 
  private:
   Score score(std::string_view text, const std::string& where);
   Score score_list(const JsonDocument& list);
+  Score asked(const Placement& placement, std::size_t must_decide);
   int default_threads(int towers) const;
 
   Scorer scorer_;

@@ -105,10 +105,12 @@ TEST(Scorer, its_figures_and_errors_are_those_of_the_finished_plan) {
     for (int k = 0; k < (seed < 16 ? 12 : 60); ++k) {
       Placement p = drawn(*graph, cluster, rng);
       if (seed == 16) p.towers = p.threads = 1;  // all of one tower graph, so that what is kept of one placement is there for the next
-      const Told want = told([&] { return finished(graph, cluster, p, costs, options); }), got = told([&] { return scorer(p); });
+      const Told want = told([&] { return finished(graph, cluster, p, costs, options); }), got = told([&] { return scorer(p); }), alone = told([&] { return Score{scorer.seconds(p), {}, {}}; });
       const std::string where = "seed " + std::to_string(seed) + ", placement " + std::to_string(k);
       ASSERT_EQ(got.error, want.error) << where;
       ASSERT_EQ(got.score.step_seconds, want.score.step_seconds) << where;
+      ASSERT_EQ(alone.score.step_seconds, want.score.step_seconds) << where;
+      ASSERT_EQ(alone.error, want.error) << where;
       ASSERT_EQ(got.score.peak, want.score.peak) << where;
       ASSERT_EQ(got.score.over, want.score.over) << where;
       ++(!want.error.empty() ? refused : !want.score.over.empty() ? over : scored);

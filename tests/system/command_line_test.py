@@ -224,7 +224,7 @@ with tempfile.TemporaryDirectory() as folder:
     for verb in ("train", "evaluate"):
         refused(2, ["--antialias is of photos, and digits has MNIST"], verb, "mlp", "--data", "digits", "--antialias")
     refused(2, ["'1073741824' is no whole number from 1 to 1000000"], "data", "digits", "--out", "many", "--train", "1073741824")
-    refused(2, ["--calibration does nothing here", "auto, layers, pipeline"], "place", "mlp", "--calibration", "costs.json")
+    refused(2, ["--calibration does nothing here", "auto, mirrored, layers"], "place", "mlp", "--calibration", "costs.json")
     done = here("place", "mlp", "--strategy", "layers", "--devices", "cpu:0,cpu:1", "--calibration", "costs.json")
     expect(done.returncode == 0 and "cut by max-load" in done.stdout, f"layers by measured cost: {done.stderr}")
     done = here("place", "mlp", "--devices", "cpu:0,cpu:1", "--towers", "2", "-O", "variables=spread", "-o", "spread.json")
@@ -294,6 +294,9 @@ with tempfile.TemporaryDirectory() as folder:
     done = subprocess.run([program, "forecast", "mlp", "--jsonl", *where], cwd=folder, text=True, capture_output=True, input="\n".join(lines) + "\n")
     scores = [json.loads(line) for line in done.stdout.splitlines()]
     expect(done.returncode == 0 and [list(s) for s in scores] == [["step_seconds", "peak"]] * 2 + [["error"]] * 2 + [["step_seconds", "peak"], ["error"]], f"forecast --jsonl: {done}")
+    done = subprocess.run([program, "forecast", "mlp", "--jsonl", "--time-only", *where], cwd=folder, text=True, capture_output=True, input="\n".join(lines) + "\n")
+    expect([json.loads(line) for line in done.stdout.splitlines()] == [{"step_seconds": s["step_seconds"]} if "peak" in s else s for s in scores], f"forecast --jsonl --time-only: {done}")
+    refused(2, ["--time-only is of scores"], "forecast", "mlp", "--time-only")
     expect("placement 3:1: has 2 numbers" in scores[2].get("error", "") and 'the rule "zz" matches no node' in scores[3].get("error", ""), f"errors of scores: {scores}")
     done = here("forecast", "mlp", "--placement", "cut.json", "--json")
     figures = json.loads(done.stdout)
