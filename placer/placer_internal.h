@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <belfry/graph/plan/links.h>
+#include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/placed_graph.h>
 #include <belfry/graph/plan/readers.h>
 #include <belfry/placer/assign.h>
