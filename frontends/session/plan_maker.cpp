@@ -188,6 +188,7 @@ std::string PlanMaker::what_would_fit(const PlanKey& key, const PlacedGraph& pla
 }
 
 std::shared_ptr<const Graph> PlanMaker::graph_for(Mode mode, const std::vector<std::string>& fetches) {
+  if (mode == Mode::step) refuse_draws_that_repeat(*training_);
   if (mode != Mode::infer) return training_;
   auto& g = inference_[{mode, fetches}];
   if (!g) {
