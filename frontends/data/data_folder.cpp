@@ -12,6 +12,7 @@
 #include <belfry/frontends/data/mnist.h>
 #include <belfry/frontends/data/text.h>
 #include <belfry/frontends/files/files.h>
+#include <belfry/graph/float_environment.h>
 
 namespace belfry {
 namespace {
@@ -248,6 +249,7 @@ DataKind kind_of(const fs::path& path, const DataWanted& wanted) { return wanted
 }  // namespace
 
 Splits data_folder(const fs::path& path, const DataWanted& wanted) {
+  const DefaultFloats floats;
   const DataKind kind = kind_of(path, wanted);
   if (wanted.hold_out > 0 && (kind == DataKind::mnist || kind == DataKind::cifar10 || kind == DataKind::text)) throw UserError(fmt::format("[data] {} has rows to test on: a part is held out of photos, arrays and tables", name_of(kind)));
   if (kind == DataKind::text && !wanted.length) throw UserError(fmt::format("{}: text is for a graph with an input 'tokens'", path.string()));
