@@ -4,6 +4,7 @@
 #include <exception>
 #include <filesystem>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -172,14 +173,33 @@ bool is_room(const fs::path& path) {
   return path.filename().string().starts_with(fmt::format("{}{}", kSetAside, kPartialSuffix)) && fs::is_directory(path, error);
 }
 
-/// Rooms, the first of which says that what is in all of them counts: under another name first, then away.
-void remove_rooms(std::vector<fs::path> rooms) {
-  std::error_code error;
-  for (fs::path& room : rooms) {
-    const fs::path gone = room.parent_path() / ("gone" + room.filename().string().substr(std::string(kSetAside).size()));
-    if (fs::rename(room, gone, error); !error) room = gone;
+constexpr std::string_view kGone = "gone";
+
+bool is_gone(const fs::path& path) { return path.filename().string().starts_with(fmt::format("{}{}", kGone, kPartialSuffix)); }
+
+/// A run's own room, and that of its checkpoints where its run.json names their folder.
+std::vector<fs::path> rooms_by(const fs::path& own) {
+  std::vector<fs::path> out = {own};
+  const std::string name = own.filename().string();
+  try {
+    if (const std::string kept = is_run_folder(own) ? read_run_facts(own).checkpoints : ""; !kept.empty()) out.push_back(own.parent_path() / kept / (kSetAside + name.substr(name.find(kPartialSuffix))));
+  } catch (const UserError&) {  // a damaged run.json names none
   }
-  for (const fs::path& room : rooms) fs::remove_all(room, error);
+  return out;
+}
+
+/// Rooms, the first of which is the run's own: under another name it says that none of them counts any more, and it goes last, since a start after a kill
+/// finds the others by it.
+void remove_rooms(const std::vector<fs::path>& rooms) {
+  if (rooms.empty()) return;
+  std::error_code error;
+  const fs::path& own = rooms.front();
+  const std::string name = own.filename().string();
+  const fs::path gone = own.parent_path() / (std::string(kGone) + name.substr(name.find(kPartialSuffix)));
+  fs::rename(own, gone, error);
+  const fs::path last = error ? own : gone;
+  for (std::size_t k = 1; k < rooms.size(); ++k) fs::remove_all(rooms[k], error);
+  fs::remove_all(last, error);
 }
 
 }  // namespace
@@ -188,6 +208,7 @@ void put_back_replaced(const TrainArguments& o) {
   if (o.out.empty()) return;
   const fs::path folder = o.out;
   for (const fs::path& room : unfinished_in(folder)) {
+    if (is_gone(room)) remove_rooms(rooms_by(room));
     if (!is_room(room)) continue;
     if (is_run_folder(room) && is_run_folder(folder) && read_run_facts(folder).ended) {
       say(fmt::format("{}: holds an earlier run, which a training with --overwrite was to replace; the one in {} has ended since: remove the folder, or move its files to where they are wanted\n", room.string(), o.out));
@@ -226,10 +247,10 @@ void BegunRun::set_aside(const std::string& folder, const std::vector<fs::path>&
 
 void BegunRun::stepped() {
   if (std::exchange(done_, true)) return;
-  if (replaces_)  // of a training before this one, too
-    for (const fs::path& path : unfinished_in(folder_))
-      if (is_room(path)) aside_.push_back(path);
   remove_rooms(aside_);
+  if (!replaces_) return;
+  for (const fs::path& path : unfinished_in(folder_))  // of a training before this one, too
+    if (is_room(path)) remove_rooms(rooms_by(path));
 }
 
 BegunRun::~BegunRun() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/files/sha256.h>
 #include <belfry/frontends/files/utf8.h>
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/json/values.h>
@@ -69,10 +71,20 @@ void evaluate_split(Session& session, const TrainArguments& o) {
   say(fmt::format("of {} rows\n", rows));
 }
 
+/// Of many a hash, which a message has room for.
+std::string names_of_classes(const std::vector<std::string>& classes) {
+  constexpr std::size_t kShown = 200;
+  std::string names;
+  for (const std::string& c : classes) names += (names.empty() ? "" : ", ") + json_text(printable(c));
+  return names.size() <= kShown ? names : fmt::format("{} of hash {:.16}", classes.size(), sha256(std::as_bytes(std::span(names))));
+}
+
 FitOptions fit_options_of(const TrainArguments& o, std::int64_t batch, const Splits& data, const DataWanted& wanted) {
   FitOptions out;
   const auto pixels = pixels_of(o.data, wanted);
   out.told = {{"pixels", pixels ? to_string(pixels->rescale) : "as they are"}, {"held out", o.hold_out > 0 ? fmt::format("{}", o.hold_out) : "what is apart"}};
+  if (!o.checkpoints.empty() || !o.resume.empty())
+    if (const std::string names = names_of_classes(class_names(o.data, wanted)); !names.empty()) out.told["names of the classes"] = names;
   out.batch = batch;
   out.epochs = o.epochs;
   out.steps = o.steps;
@@ -128,7 +140,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   refuse_run_there(o);
   refuse_written_over(o, source);
   for (const std::string& folder : {o.out, o.checkpoints})
-    if (!folder.empty()) make_folder(folder), locks.add(folder);  // before the work whose result goes there
+    if (!folder.empty()) make_folder(folder), refuse_closed(folder), locks.add(folder);  // before the work whose result goes there
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
   Session session = make_session(source, o.placement, library);
   load_states(session, source, o.state);

@@ -148,6 +148,7 @@ void resume(Session& session, const Checkpoint& checkpoint, FitOptions& options)
 
 std::optional<std::filesystem::path> resume_latest(Session& session, const DataSet& data, FitOptions& options) {
   options.resumed = true;
+  refuse_closed(options.checkpoints);  // it may hold another run's
   const std::optional<std::filesystem::path> file = latest_checkpoint(options.checkpoints);
   if (!file) return {};
   const Checkpoint checkpoint = load_latest(*file);
@@ -168,6 +169,7 @@ Checkpoint load_best(const std::filesystem::path& dir) {
 RunCheckpoints::RunCheckpoints(Session& session, const DataSet& data, const FitOptions& options) : session_(session), options_(options) {
   if (options.checkpoints.empty()) return;
   make_folder(options.checkpoints);
+  refuse_closed(options.checkpoints);
   remove_unfinished(options.checkpoints);
   if (const std::int64_t latest = latest_checkpoint_step(options.checkpoints), here = steps_of(session); latest > here)
     throw UserError(fmt::format("{}: has a checkpoint of step {}, and this training goes on from step {}; resume from that one, or choose another folder", options.checkpoints, latest, here));

@@ -260,9 +260,11 @@ class Fitter {
     else if (read_) p.last = here.means();
     if (with_rate_) p.learning_rate = as_double((*parts[0].results)[kRate]);
     if (p.loops) p.last["staleness"] = staleness_;
-    if (log_->replaces())  // a training that fails in its first step leaves the log that was there
-      for (const Part& part : parts) check_finite(*part.results, losses_, p);
-    told([&] { log_->step(p, here.rows()); });
+    // A training that fails in its first step leaves the log that was there, and one that is killed before on_batch has ended: the run that this one
+    // replaces counts until then.
+    const bool anew = log_->replaces();
+    auto log = [&] { log_->step(p, here.rows()); };
+    if (!anew) told(log);
     for (const Part& part : parts) check_finite(*part.results, losses_, p);
     if (before_ + steps_ == 1) checkpoints_->begun();
     if (steps_ == 1) {  // the first step builds the program
@@ -274,9 +276,11 @@ class Fitter {
     p.rows = e.means.rows();
     p.seconds = since(e.start);
     p.rows_per_second = e.timed ? static_cast<double>(e.timed) / std::max(p.seconds, 1e-9) : 0;
-    if (!options_.on_batch) return;
-    p.metrics = e.means.means();
-    options_.on_batch(p);
+    if (options_.on_batch) {
+      p.metrics = e.means.means();
+      options_.on_batch(p);
+    }
+    if (anew) told(log);
   }
 
   /// To the end of the epoch, the next checkpoint or the last step: there all that was handed out is applied.

@@ -87,7 +87,8 @@ std::int64_t rows_handed_out(const Session& session, std::int64_t batch);
 /// Puts the session and the options where a checkpoint of the same training stands: `fit` goes on bit for bit. Tells the notice where this plan computes otherwise.
 void resume(Session& session, const Checkpoint& checkpoint, FitOptions& options);
 /// From the latest of `options.checkpoints`, whose file it gives; nothing where there is none. So a training that was killed goes on when it is
-/// started again. OtherRun where another one wrote it; UserError with the one before it where it is damaged.
+/// started again. OtherRun where another one wrote it; UserError with the one before it where it is damaged,
+/// and where the folder cannot be listed.
 std::optional<std::filesystem::path> resume_latest(Session& session, const DataSet& data, FitOptions& options);
 /// What a checkpoint's run has otherwise than this one: "batch: 32 there, 64 here". Devices are no part of a run.
 std::vector<std::string> differences(const Checkpoint& checkpoint, const Session& session, const DataSet& data, const FitOptions& options);

@@ -17,6 +17,7 @@ constexpr std::string_view kStepLine = "{\"step\": ", kEpochLine = "{\"epoch\": 
 
 struct Kept {
   std::uintmax_t bytes = 0;
+  std::int64_t step = 0;  ///< the last one
   double seconds = 0;
 };
 
@@ -28,6 +29,7 @@ Kept lines_until(const std::string& path, std::int64_t step, std::int64_t over) 
       const JsonDocument document(line, path);
       if (const JsonValue* s = document.root().find("step")) {
         if (document.integer(*s) > step) break;
+        out.step = document.integer(*s);
       } else if (const JsonValue* e = document.root().find("epoch"); e && document.integer(*e) > over) break;
       if (const JsonValue* s = document.root().find("seconds")) out.seconds = document.real(*s);
     } catch (const UserError&) {
@@ -77,7 +79,10 @@ TrainingLog::TrainingLog(const FitOptions& options, std::int64_t before, std::in
   if (before > 0 && there) {
     const Kept kept = lines_until(path_, before, over);
     std::error_code error;
-    if (kept.bytes != std::filesystem::file_size(path_)) std::filesystem::resize_file(path_, kept.bytes, error);
+    const std::uintmax_t size = std::filesystem::file_size(path_);
+    if (options.notice && size && kept.step < before)
+      options.notice(fmt::format("{}: lacks the steps {} to {}, behind which the training goes on: it is another run's log, or was cut short", path_, kept.step + 1, before));
+    if (kept.bytes != size) std::filesystem::resize_file(path_, kept.bytes, error);
     if (error) throw UserError(fmt::format("{}: the log cannot be cut off behind step {}: {}; name another file for it", path_, before, error.message()));
     earlier_ = last_step_ = kept.seconds;
   }

@@ -17,7 +17,7 @@ namespace belfry {
 class TrainingLog {
  public:
   /// Nothing is written where the options name no file. Of what is there the lines up to step `before` and of the first `over` epochs stay: what was
-  /// done behind the checkpoint that the training goes on from is done anew. `device_shares`: the share of each device in a step's rows. UserError where a file
+  /// done behind the checkpoint that the training goes on from is done anew; the notice is told where steps before it are not there. `device_shares`: the share of each device in a step's rows. UserError where a file
   /// cannot be opened, or is no log.
   TrainingLog(const FitOptions& options, std::int64_t before, std::int64_t over, std::map<std::string, double> device_shares);
   /// Whether another training's log lies there still: it goes when the first line is written.

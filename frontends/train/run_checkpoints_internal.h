@@ -15,7 +15,7 @@ Checkpoint load_best(const std::filesystem::path& dir);
 
 class RunCheckpoints {
  public:
-  /// Makes the folder. UserError where it cannot be written in, or has later checkpoints than the session goes on from.
+  /// Makes the folder. UserError where it cannot be written in or listed, or has later checkpoints than the session goes on from.
   RunCheckpoints(Session& session, const DataSet& data, const FitOptions& options);
   /// Whether one is due at this step, the end of an epoch or of the training apart.
   bool due(std::int64_t step) const { return options_.checkpoint_every && step % options_.checkpoint_every == 0; }

@@ -177,8 +177,21 @@ TEST(Fit, logs_each_step_and_goes_on_in_the_log_after_a_checkpoint) {
   }
   EXPECT_EQ(steps, 12);
   EXPECT_EQ(second.data_progress, (Session::DataProgress{1, 40, 12}));
+  std::string told;
+  Session third(graph, Single{});
+  half.restore(third);
+  fit(third, data, {.batch = 8, .steps = 1, .notice = [&](const std::string& text) { told += text; }, .log = log});
+  EXPECT_EQ(told.find("lacks"), std::string::npos) << told;
+  const std::string before = read_file(log);
+  write_file(log, before.substr(0, before.find('\n') + 1));
+  Session lacking(graph, Single{});
+  half.restore(lacking);
+  fit(lacking, data, {.batch = 8, .steps = 1, .notice = [&](const std::string& text) { told += text; }, .log = log});
+  EXPECT_NE(told.find(log + ": lacks the steps 2 to 9"), std::string::npos) << told;
+  // The log of a training before stays until on_batch has been told of the first step.
+  write_file(log, before);
   Session anew(graph, Single{});
-  trained(1, anew);
+  fit(anew, data, {.batch = 8, .steps = 1, .on_batch = [&](const Progress&) { EXPECT_EQ(read_file(log), before); }, .log = log});
   EXPECT_EQ(lines_of(log).size(), 2u);
   EXPECT_THROW(fit(anew, data, {.log = testing::TempDir() + "no/such/folder/log"}), UserError);
   std::filesystem::remove(log);

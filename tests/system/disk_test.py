@@ -136,12 +136,15 @@ with tempfile.TemporaryDirectory() as name:
         (here / closed).mkdir(parents=True)
     (here / "texts/a.txt").write_text("words " * 400)
     (here / "table.csv").write_text("label," + ",".join(f"p{k}" for k in range(784)) + "\n" + "\n".join(f"{r % 2}," + ",".join(str(r) for _ in range(784)) for r in range(8)) + "\n")
+    (here / "blind").mkdir()
+    (here / "blind").chmod(0o333)  # may be written in
     for closed in ("shut", "photos/cat", "arrays/train", "texts", "runs/run"):
         (here / closed).chmod(0)
     table = ["--data", "table.csv", "--hold-out", "0.3", "--steps", "1"]
     for where, command in [("shut", ["data", "inspect", "shut"]), ("shut", ["train", "mlp", "--data", "shut"]), ("shut", ["train", "mlp", "--data", "shut/digits"]), ("photos/cat", ["train", "mlp", "--data", "photos", "--hold-out", "0.2"]),
                            ("photos/cat", ["data", "inspect", "photos"]), ("arrays/train", ["train", "mlp", "--data", "arrays"]), ("texts", ["data", "inspect", "texts"]), ("shut", ["predict", "mlp", "--feed", "shut"]),
                            ("photos/cat", ["predict", "mlp", "--feed", "photos"]), ("shut", ["predict", "shut", "--feed", "table.csv"]), ("shut", ["runs", "shut"]), ("shut", ["show", "shut"]), ("shut", ["place", "mlp", "-o", "shut/plan.json"]),
+                           ("blind", ["train", "mlp", *table, "--checkpoints", "blind"]), ("blind", ["train", "mlp", *table, "--out", "blind"]),
                            ("shut", ["train", "mlp", *table, "--out", "shut/run"]), ("shut", ["train", "mlp", *table, "--log", "shut/log.jsonl"]), ("shut", ["train", "mlp", *table, "--tensorboard", "shut/charts"])]:
         try:
             done = subprocess.run([program, *command], cwd=here, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
@@ -155,7 +158,7 @@ with tempfile.TemporaryDirectory() as name:
             expect(done.returncode == 1 and "Permission denied; choose a place where you have the rights" in done.stderr, f"{command} in another's folder: {done}")
         done = subprocess.run([program, "runs", "runs"], cwd=here, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
         expect(done.returncode == 1 and "runs/run: is left out: Permission denied" in done.stderr and "neither it nor a folder in it has a run.json" in done.stderr, f"a run that may not be looked at: {done}")
-    for closed in ("shut", "photos/cat", "arrays/train", "texts", "runs/run"):
+    for closed in ("blind", "shut", "photos/cat", "arrays/train", "texts", "runs/run"):
         (here / closed).chmod(0o755)
 
 if objections:

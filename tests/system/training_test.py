@@ -206,6 +206,14 @@ with tempfile.TemporaryDirectory() as name:
     expect(done.returncode == 1 and done.stderr.count("is put back") == 1 and "is of another run (seed: " in done.stderr, f"after a kill before the first step: {done}")
     expect(files("run") == before, f"after a kill before the first step there is {sorted(files('run'))}, and was {sorted(before)}")
 
+    # One that was killed after it, while what was replaced is removed: the next start removes the rest, of the checkpoints too.
+    for place, room, part in ((folder / "run", f"gone.partial-{dead.pid}-1", "run.json"), (folder / "run/ck", f"replaced.partial-{dead.pid}-1", "step-00000008.safetensors")):
+        (place / room).mkdir()
+        (place / room / part).write_bytes((place / part).read_bytes())
+    done = mlp(1, *anew[:-1])
+    left = [p.name for p in (folder / "run").rglob("*.partial-*")]
+    expect(done.returncode == 0 and not left and [p.name for p in (folder / "run/ck").iterdir()] == ["step-00000008.safetensors"], f"after a kill behind the first step: {done} {left}")
+
     # A run that has ended since is not given for it; the user's own files beside checkpoints stay.
     room = folder / f"run/replaced.partial-{dead.pid}-1"
     room.mkdir()
@@ -224,6 +232,16 @@ with tempfile.TemporaryDirectory() as name:
     done = mlp(1, *anew)
     expect(done.returncode == 1 and "run/ck: another process trains into this folder" in done.stderr and files("run") == before, f"into a folder that another process trains into: {done}")
     os.close(holder)
+
+    # So are other words for the same classes.
+    def words(*names):
+        table = "".join(f"{names[r % 2]},{','.join(str((r + k) % 7 / 7) for k in range(784))}\n" for r in range(20))
+        (folder / "words.csv").write_text("label," + ",".join(f"p{k}" for k in range(784)) + "\n" + table, encoding="utf-8")
+        return belfry("train", "mlp", "--data", "words.csv", "--hold-out", "0.3", "--batch", "4", "--epochs", "1", "--checkpoints", "ck_w")
+
+    expect(words("Hund", "Maus").returncode == 0 and "going on from" in words("Hund", "Maus").stderr, "a table of words goes on")
+    done = words("Hund", "Mops")
+    expect(done.returncode == 1 and 'is of another run (names of the classes: "Hund", "Maus" there, "Hund", "Mops" here)' in done.stderr, f"other words: {done}")
 
     # Another graph of the same name is another run.
     graph = json.loads((folder / "own/graph.json").read_text(encoding="utf-8"))
