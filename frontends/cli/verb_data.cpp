@@ -11,6 +11,7 @@
 
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/offered_internal.h>
+#include <belfry/frontends/cli/paths_internal.h>
 #include <belfry/frontends/cli/train_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/data/digits.h>
@@ -208,7 +209,7 @@ void add_data_verb(CLI::App& app, const LibrarySource&) {
   fetch_verb->footer("Data sets:" + known + "\nExample: belfry data fetch mnist --out mnist");
   fetch_verb->add_option("name", o->name, "of a data set")->required()->check(offers(names));
   fetch_verb->add_option("--out", o->out, "a folder; by default the data set's name");
-  fetch_verb->add_option("--list", o->list, "a JSON file of data sets of your own: {\"NAME\": {\"files\": [{\"name\", \"bytes\", \"sha256\", \"urls\": [...], \"unpack\": false}]}}")->check(CLI::ExistingFile);
+  fetch_verb->add_option("--list", o->list, "a JSON file of data sets of your own: {\"NAME\": {\"files\": [{\"name\", \"bytes\", \"sha256\", \"urls\": [...], \"unpack\": false}]}}")->check(is_file());
   fetch_verb->add_flag("--json", o->json, "what lies there now, for machines: name, data (the folder), files with bytes and sha256");
   fetch_verb->callback([o] { fetch(o->name, o->out, o->list, o->json); });
 
