@@ -117,8 +117,10 @@ void Builder::metric(const std::string& name, Value numerator, Value denominator
   graph_with("metric", {numerator, denominator});
   for (const Value& v : {numerator, denominator})
     if (!v.shape().empty() || !is_float(v.dtype())) throw UserError(fmt::format("the metric '{}' is one scalar by another, both f32 or f64, but '{}' is {}", name, v.name(), to_string(v.type())));
+  const std::string weight = name + "/weight";
+  if (const Graph& g = graph_with("metric", {numerator}); g.metrics.contains(weight)) throw UserError(fmt::format("[metric] '{}' is a metric already, and the weight of '{}': give one of both another name", weight, name));
   metric(name, numerator / where(equal(denominator, constant_like(denominator, 0)), constant_like(denominator, 1), denominator));
-  metric(name + "/weight", denominator);
+  metric(weight, denominator);
 }
 
 void Builder::output(Value value) { graph_with("output", {value}).outputs.push_back(value.id); }

@@ -168,6 +168,8 @@ Splits splits_for(const Session& session, const TrainArguments& o) {
   for (const DataSet* part : {&out.train, &out.test}) refuse_labels(session.graph(), *part, o);
   if (o.hold_out > 0) say(fmt::format("{} rows of {} are held out to test on\n", out.test.rows(), out.train.rows() + out.test.rows()));
   else if (out.train.columns.empty() && out.train.made.empty()) say(fmt::format("{} comes in one part: all {} rows are evaluated\n", o.data, out.test.rows()));
+  if (const std::vector<std::string> words = o.evaluates && o.classes.empty() && data_kind(o.data) == DataKind::tables ? class_names(o.data, wanted) : std::vector<std::string>(); !words.empty())
+    say(fmt::format("the labels are words, and the net was trained on numbers: {} stands for 0 and {} for {}, as they are sorted\n", words.front(), words.back(), words.size() - 1));
   say_scaling(o, wanted, out);
   return out;
 }

@@ -185,24 +185,59 @@ std::vector<std::string> heading(TableLines& lines, const std::filesystem::path&
 
 constexpr const char* kLabel = "label";
 
-/// A class, as files of runs and answers have it.
-std::string word_of(std::string_view cell, const std::string& where) {
-  if (cell.empty()) throw UserError(fmt::format("{}, column '{}': has no class; give the row one, or leave it out", where, kLabel));
-  if (!json_quoted(cell)) throw UserError(fmt::format("{}, column '{}': '{}' is not UTF-8, as files of runs and answers are: save the table as UTF-8", where, kLabel, printable(cut(cell))));
-  return std::string(cell);
+/// "nan" and "inf" may be words.
+bool is_finite_number(std::string_view text) {
+  double x = 0;
+  return is_number(text) && (std::from_chars(text.data(), text.data() + text.size(), x), std::isfinite(x));
 }
 
+/// The labels of a table as they stand there: words, unless all are numbers that are no known classes.
+class Labels {
+ public:
+  Labels(const std::filesystem::path& path, const std::vector<std::string>& known) : path_(path), known_(known.begin(), known.end()) {}
+  void add(std::string_view cell, std::int64_t line) {
+    const bool number = is_finite_number(cell);
+    Seen& first = number ? number_ : word_;
+    if (!first.line) first = {std::string(cell), line};
+    all_known_ = all_known_ && known_.contains(std::string(cell));
+    if (known_.empty() && !word_.line) return;
+    if (known_.empty() && number_.line && wrong_.empty())
+      wrong_ = fmt::format("{}: '{}' is a {}, where '{}' in line {} is a {}: give all classes by numbers, or all by words", where(line), cut(cell), number ? "number" : "word", cut(number ? word_.text : number_.text),
+                           number ? word_.line : number_.line, number ? "word" : "number");
+    if (cell.empty() && wrong_.empty()) wrong_ = where(line) + ": has no class; give the row one, or leave it out";
+    if (!json_quoted(cell) && wrong_.empty()) wrong_ = fmt::format("{}: '{}' is not UTF-8, as files of runs and answers are: save the table as UTF-8", where(line), printable(cut(cell)));
+    words_.emplace_back(cell);
+  }
+  /// Empty: they are numbers.
+  const std::vector<std::string>& words() {
+    if (known_.empty() || all_known_) return words_;
+    if (word_.line && wrong_.empty()) wrong_ = fmt::format("{}: '{}' is no class that is trained on; those are {}", where(word_.line), cut(word_.text), cut(fmt::format("{}", fmt::join(known_, ", "))));
+    words_.clear();
+    return words_;
+  }
+  const std::string& wrong() const { return wrong_; }
+
+ private:
+  struct Seen {
+    std::string text;
+    std::int64_t line = 0;
+  };
+  std::string where(std::int64_t line) const { return fmt::format("{}, line {}, column '{}'", path_.string(), line, kLabel); }
+  const std::filesystem::path& path_;
+  std::set<std::string> known_;
+  std::vector<std::string> words_;
+  std::string wrong_;
+  Seen number_, word_;  // the first ones
+  bool all_known_ = true;
+};
+
 /// The places of words among the classes.
-void number_words(Table& table, const std::vector<std::string>& words, std::size_t column, const std::vector<std::string>& known, const std::filesystem::path& path) {
+void number_words(Table& table, const std::vector<std::string>& words, std::size_t column, const std::vector<std::string>& known) {
   const std::set<std::string> sorted(words.begin(), words.end());
   table.classes = known.empty() ? std::vector<std::string>(sorted.begin(), sorted.end()) : known;
   std::map<std::string, std::size_t> places;
   for (const std::string& name : table.classes) places.emplace(name, places.size());
-  for (std::size_t r = 0; r < words.size(); ++r) {
-    const auto place = places.find(words[r]);
-    if (place == places.end()) throw UserError(fmt::format("{}, column '{}': '{}' is no class that is trained on; those are {}", path.string(), kLabel, cut(words[r]), cut(fmt::format("{}", fmt::join(known, ", ")))));
-    table.values.data<double>()[r * table.names.size() + column] = static_cast<double>(place->second);
-  }
+  for (std::size_t r = 0; r < words.size(); ++r) table.values.data<double>()[r * table.names.size() + column] = static_cast<double>(places.at(words[r]));
 }
 
 }  // namespace
@@ -215,8 +250,8 @@ std::vector<std::string> words_of_labels(const std::filesystem::path& path) {
   std::set<std::string> out;
   for (std::string_view line; label < names.size() && lines.next(line);) {
     const std::vector<std::string_view> cells = cells_of(line);
-    if (cells.size() != names.size() || (out.empty() && is_number(cells[label]))) return {};  // reading it says what is wrong
-    out.insert(word_of(cells[label], fmt::format("{}, line {}", path.string(), lines.number)));
+    if (cells.size() != names.size() || is_finite_number(cells[label])) return {};  // reading it says what is wrong
+    out.emplace(cells[label]);
   }
   return {out.begin(), out.end()};
 }
@@ -228,24 +263,25 @@ Table read_table(const std::filesystem::path& path, const std::vector<std::strin
   out.names = heading(lines, path);
   const auto label = static_cast<std::size_t>(std::find(out.names.begin(), out.names.end(), kLabel) - out.names.begin());
   std::vector<double> values;
-  std::vector<std::string> words;  // of the labels, where the first is no number
+  Labels labels(path, classes);
   std::int64_t rows = 0;
   for (std::string_view line; lines.next(line); ++rows) {
     const std::vector<std::string_view> cells = cells_of(line);
     if (cells.size() != out.names.size()) throw UserError(fmt::format("{}, line {}: {} values for {} columns", path.string(), lines.number, cells.size(), out.names.size()));
-    const bool worded = label < cells.size() && (rows ? !words.empty() : !is_number(cells[label]));
+    if (label < cells.size()) labels.add(cells[label], lines.number);
     for (std::size_t i = 0; i < cells.size(); ++i) {
       double x = 0;
-      if (worded && i == label) words.push_back(word_of(cells[i], fmt::format("{}, line {}", path.string(), lines.number)));
+      if (i == label && !is_finite_number(cells[i])) x = 0;
       else if (const auto [stop, error] = std::from_chars(cells[i].data(), cells[i].data() + cells[i].size(), x); error != std::errc() || stop != cells[i].data() + cells[i].size())
         throw UserError(fmt::format("{}, line {}, column '{}': '{}' is no number{}", path.string(), lines.number, cut(out.names[i]), cut(cells[i]),
-                                    cells[i].empty() ? "" : i == label ? ", as the labels before it are: give all classes by numbers, or all by words" : fmt::format("; words are read as classes in a column '{}': name it so if they are, or leave the column out", kLabel)));
+                                    cells[i].empty() ? "" : fmt::format("; words are read as classes in a column '{}': name it so if they are, or leave the column out", kLabel)));
       values.push_back(x);
     }
   }
   if (rows == 0) throw UserError(fmt::format("{}: a line of names and lines of numbers are expected", path.string()));
   out.values = HostTensor::of<double>({rows, static_cast<std::int64_t>(out.names.size())}, values);
-  if (!words.empty()) number_words(out, words, label, classes, path);
+  if (const std::vector<std::string>& words = labels.words(); !words.empty() && labels.wrong().empty()) number_words(out, words, label, classes);
+  out.wrong_labels = labels.wrong();
   return out;
 }
 
@@ -257,7 +293,7 @@ DataSet columns_of(const Table& table, const InputRows& inputs) {
   std::vector<std::string> unnamed;
   for (std::size_t i = 0; i < width; ++i) {
     if (inputs.empty() || inputs.contains(table.names[i])) wanted[table.names[i]] = {i};
-    else if (table.classes.empty() || table.names[i] != kLabel) others.push_back(i);  // classes are no features
+    else if ((table.classes.empty() && table.wrong_labels.empty()) || table.names[i] != kLabel) others.push_back(i);  // classes are no features
   }
   for (const auto& [name, row] : inputs)
     if (!wanted.contains(name) && row.elements() == static_cast<std::int64_t>(others.size())) wanted[name] = std::exchange(others, {});
@@ -268,6 +304,7 @@ DataSet columns_of(const Table& table, const InputRows& inputs) {
                                   name, row.elements(),
                                   to_string(row), others.size(), cut(unnamed[0]), others.size() > 1 ? " to " + cut(unnamed.back()) : "", name, row.elements(), perhaps_label(unnamed, row, inputs)));
     }
+  if (!table.wrong_labels.empty() && wanted.contains(kLabel)) throw UserError(table.wrong_labels);
   DataSet out;
   for (const auto& [name, places] : wanted) {
     HostTensor column(f64, places.size() == 1 ? Extents{rows} : Extents{rows, static_cast<std::int64_t>(places.size())});

@@ -25,11 +25,12 @@ struct Table {
   std::vector<std::string> names;
   HostTensor values;  ///< f64 (rows, names)
   std::vector<std::string> classes = {};  ///< that the numbers of 'label' stand for, where these are words in the file
+  std::string wrong_labels = {};          ///< why 'label' cannot be read; columns_of says so where it is wanted
 };
 /// A .csv: a line of names, then lines of as many numbers, with commas between them; the column 'label' may have words, which are `classes` or, where these are not given, sorted.
-/// UserError with the line for anything else, and for a word that is none of `classes`.
+/// Labels that are all among `classes` are words, whatever they look like; otherwise all are words, or all numbers. UserError with the line for anything else.
 Table read_table(const std::filesystem::path& path, const std::vector<std::string>& classes = {});
-/// The words of the column 'label', sorted; empty where the first of them is a number, or there is no such column. The rest of the table is not read. UserError where a word is empty or no UTF-8.
+/// The words of the column 'label', sorted; empty where one of them is a number, or there is no such column.
 std::vector<std::string> words_of_labels(const std::filesystem::path& path);
 /// A column for each name; but where an input of n values is no name of the table, the n names that are no inputs make it, in the table's order. UserError where they are
 /// more or fewer.

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/files/files.h>
+#include <belfry/graph/float_environment.h>
 
 namespace belfry {
 
@@ -69,6 +70,7 @@ Splits cifar10_bytes(const std::filesystem::path& dir) {
 }
 
 Splits cifar10(const std::filesystem::path& dir, const Cifar10Options& o) {
+  const DefaultFloats floats;
   const std::int64_t side = kSide, crop = o.distortions ? o.distortions->crop : 0;
   if (o.size < 1 || o.size > side - crop) throw UserError(fmt::format("{}: images of {} x {} with crop={} are not in 32 x 32", dir.string(), o.size, o.size, crop));
   Splits out = cifar10_bytes(dir);

@@ -12,6 +12,7 @@
 #include <belfry/frontends/data/mnist.h>
 #include <belfry/frontends/data/text.h>
 #include <belfry/frontends/files/files.h>
+#include <belfry/graph/float_environment.h>
 
 namespace belfry {
 namespace {
@@ -178,11 +179,11 @@ const char* name_of(DataKind kind) {
 
 DataKind data_kind(const fs::path& path) {
   std::error_code error;
-  for (const fs::path& folder : {path, path / "train"}) refuse_closed(folder);
   if (path.extension() == ".npz" && fs::is_regular_file(path, error)) return DataKind::packed_arrays;
   if (path.extension() == ".csv" && fs::is_regular_file(path, error)) return DataKind::tables;
   if (fs::exists(path / "train.npz", error)) return DataKind::array_files;
   if (fs::exists(path / "train.csv", error)) return DataKind::tables;
+  for (const fs::path& folder : {path, path / "train"}) refuse_closed(folder);
   if (fs::is_directory(path / "train", error)) return holds(path / "train", ".npy") ? DataKind::array_folders : DataKind::photos;
   if (holds(path, ".bin")) return DataKind::cifar10;
   if (holds(path, "-ubyte") || holds(path, "-ubyte.gz")) return DataKind::mnist;
@@ -225,7 +226,7 @@ Splits read_parts(const fs::path& path, DataKind kind, const InputRows& inputs, 
             throw UserError(fmt::format("{}: lacks the column '{}', which train.csv has, so that nothing can be tested on it: --data {} --hold-out 0.2 takes a part of that",
                                         file.string(), name, (path / "train.csv").string()));
         const bool both_labelled = std::find(known.begin(), known.end(), "label") != known.end() && std::find(table.names.begin(), table.names.end(), "label") != table.names.end();
-        if (both_labelled && classes.empty() && table.classes.empty() != words.empty())
+        if (both_labelled && classes.empty() && table.wrong_labels.empty() && table.classes.empty() != words.empty())
           throw UserError(fmt::format("{}: its column 'label' has {}: give the classes of both by words, or both by numbers", file.string(), words.empty() ? "words, and that of train.csv numbers" : "numbers, and that of train.csv words"));
         if (!table.classes.empty()) words = table.classes;
         known = table.names;
@@ -248,6 +249,7 @@ DataKind kind_of(const fs::path& path, const DataWanted& wanted) { return wanted
 }  // namespace
 
 Splits data_folder(const fs::path& path, const DataWanted& wanted) {
+  const DefaultFloats floats;
   const DataKind kind = kind_of(path, wanted);
   if (wanted.hold_out > 0 && (kind == DataKind::mnist || kind == DataKind::cifar10 || kind == DataKind::text)) throw UserError(fmt::format("[data] {} has rows to test on: a part is held out of photos, arrays and tables", name_of(kind)));
   if (kind == DataKind::text && !wanted.length) throw UserError(fmt::format("{}: text is for a graph with an input 'tokens'", path.string()));

@@ -12,6 +12,7 @@
 #include <belfry/frontends/data/pictures.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/files/utf8.h>
+#include <belfry/graph/float_environment.h>
 
 namespace belfry {
 namespace {
@@ -118,6 +119,7 @@ std::uint64_t hash_of_photos(const std::filesystem::path& root, const std::vecto
 }  // namespace
 
 ImageFolder image_folder(const std::filesystem::path& root, const ImageFolderOptions& o) {
+  const DefaultFloats floats;
   if (o.height < 1 || o.width < 1 || (o.channels != 1 && o.channels != 3)) throw UserError(fmt::format("{}: photos are made into {} x {} x {}; they have 1 or 3 channels", root.string(), o.height, o.width, o.channels));
   ImageFolder out = list_image_folder(root, o.shard, o.classes, o.hold_out);
   const auto count = static_cast<std::int64_t>(out.files.size());

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/data/idx.h>
+#include <belfry/graph/float_environment.h>
 
 namespace belfry {
 namespace {
@@ -56,6 +57,7 @@ Splits mnist_bytes(const std::filesystem::path& dir) {
 }
 
 Splits mnist(const std::filesystem::path& dir) {
+  const DefaultFloats floats;
   Splits out = mnist_bytes(dir);
   for (DataSet* part : {&out.train, &out.test}) {
     HostTensor& image = part->columns.at("image");

@@ -16,7 +16,7 @@ namespace belfry {
 namespace {
 
 /// Nodes that are placed in search of advice, at the most, but some tries in any case.
-constexpr std::size_t kMostNodes = 200'000, kLeastTries = 24, kMostTries = 80;
+constexpr std::size_t kMostNodes = 200'000, kLeastTries = 16, kMostTries = 80;
 constexpr std::size_t kElsewhere = 4;  // tries that are kept for devices of other kinds
 constexpr int kMostTowers = 1024;
 constexpr std::size_t kEnough = 2;  // combinations that are named

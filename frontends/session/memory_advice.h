@@ -26,7 +26,7 @@ struct RefusedPlan {
 /// Options of the command line that make a plan fit, to be added to those that were given or put in their place:
 /// "--strategy sharded --towers 4, without -O variables=cpu:0 (at most 96 bytes, on sim:0)". Tried are 1f1b, more towers, variables elsewhere,
 /// other strategies, more devices of the cluster and recomputation, of each kind until one fits; then two of these and more at once, where none of
-/// them alone helps; then smaller batches, and all on a device of another kind, as on the host. How many are tried (24 to 80) depends on the size of
+/// them alone helps; then smaller batches, and all on a device of another kind, as on the host. How many are tried (16 to 80) depends on the size of
 /// the plan alone; each takes as long as placing it. Of a strategy that was not made by name only
 /// towers, recomputation and batch can change; of a plan's file, which has no `divide`, the batch alone.
 std::vector<std::string> memory_advice(const RefusedPlan& refused, const std::vector<StrategyDef>& known, const TryPlan& attempt);

@@ -188,6 +188,7 @@ std::string PlanMaker::what_would_fit(const PlanKey& key, const PlacedGraph& pla
 }
 
 std::shared_ptr<const Graph> PlanMaker::graph_for(Mode mode, const std::vector<std::string>& fetches) {
+  if (mode == Mode::step) refuse_draws_that_repeat(*training_);
   if (mode != Mode::infer) return training_;
   auto& g = inference_[{mode, fetches}];
   if (!g) {
@@ -275,20 +276,20 @@ ValueId PlanMaker::fetched(const Graph& graph, Mode mode, const std::string& nam
   return value_to_fetch(graph, name);
 }
 
-/// By its step of this batch.
+/// By the program for inference that is asked for, or by the step of this batch: what a session makes first decides.
 std::shared_ptr<PlacedGraph> PlanMaker::choose_strategy(const PlanKey& key) {
-  const PlanKey step{Mode::step, key.batch, key.symbols, default_fetches(Mode::step)};
-  const std::shared_ptr<const Graph> graph = bound_graph(step);
-  std::vector<Candidate> found = look_at(graph, strategy_, cluster_, key.batch, strategy_options(*graph, step));
+  const PlanKey by = key.mode == Mode::run ? PlanKey{Mode::step, key.batch, key.symbols, default_fetches(Mode::step)} : key;
+  const std::shared_ptr<const Graph> graph = bound_graph(by);
+  std::vector<Candidate> found = look_at(graph, strategy_, cluster_, key.batch, strategy_options(*graph, by));
   const Candidate& first = found.front();
   if (!first.refused.empty()) {
     const std::string none = "no strategy can be taken:\n" + describe(found);
     if (!first.plan) throw UserError(none);
-    throw UserError(fmt::format("{}{} lacks the least: {}; {}", none, describe(first.strategy), first.refused, what_would_fit(step, *first.plan, first.strategy)));
+    throw UserError(fmt::format("{}{} lacks the least: {}; {}", none, describe(first.strategy), first.refused, what_would_fit(by, *first.plan, first.strategy)));
   }
   strategy_ = first.strategy;
   if (options_.notice) options_.notice("chosen by forecast: " + describe(strategy_) + "\n" + describe(found));
-  std::shared_ptr<PlacedGraph> plan = key == step ? first.plan : nullptr;
+  std::shared_ptr<PlacedGraph> plan = key == by ? first.plan : nullptr;
   candidates_ = std::move(found);
   candidates_.front().plan.reset();
   return plan;

@@ -59,9 +59,10 @@ std::string line_of(std::string line, const Metrics& machine, const Metrics& met
 }  // namespace
 
 std::string name_taken(const std::vector<std::string>& names, LogLines lines) {
-  constexpr std::string_view kTaken[] = {"epoch", "steps", "step", "rows", "seconds"};  // the first two by lines of epochs
-  const auto *end = lines == LogLines::epochs ? kTaken + 2 : std::end(kTaken);
-  const auto at = std::find_if(names.begin(), names.end(), [&](const std::string& name) { return std::find(kTaken, end, name) != end; });
+  constexpr std::string_view kTaken[] = {"epoch", "steps", "epoch_seconds", "input_seconds", "rows_per_second", "step", "rows", "seconds", "step_seconds", "cpu", "memory_bytes"};  // the first five by lines of epochs
+  const auto *end = lines == LogLines::epochs ? kTaken + 5 : std::end(kTaken);
+  auto is_held_out = [&](const std::string& name) { return name.starts_with("val_") && std::find(names.begin(), names.end(), name.substr(4)) != names.end(); };
+  const auto at = std::find_if(names.begin(), names.end(), [&](const std::string& name) { return std::find(kTaken, end, name) != end || is_held_out(name); });
   return at == names.end() ? "" : *at;
 }
 

@@ -105,7 +105,7 @@ Term summed(Term t, const std::string& needed) {
 }
 
 /// a·b with the needed letters. Axes that are summed lie in one order on both sides, so that they are one axis of the product.
-Term product(Term a, Term b, const std::string& needed, const std::string& wish) {
+Term product(const Term& a, Term b, const std::string& needed, const std::string& wish) {
   std::string shared, in_b, rest, y = wish;
   for (char c : a.letters)
     if (has(b.letters, c) && !has(needed, c)) shared += c;

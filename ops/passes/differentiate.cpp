@@ -272,28 +272,6 @@ class Trainer {
   std::set<NodeId> decayed_;
 };
 
-/// A draw is keyed by the step: of a variable that stays as it is there would be one mask for ever. What is fed moves, and a constant is asked for.
-void refuse_draws_that_repeat(const Graph& g) {
-  if (g.updates.empty()) return;
-  for (const Node& n : g.nodes())
-    for (std::size_t k = 0; n.op->random && k < std::min(n.inputs.size(), n.op->inputs.size()); ++k) {
-      if (n.op->inputs[k].name != "step" || !n.inputs[k].valid()) continue;
-      const std::vector<bool> read = ancestors(g, {n.inputs[k]});
-      std::string still;
-      bool moves = false;
-      for (NodeId id = 0; id < g.size(); ++id) {
-        if (!read[static_cast<std::size_t>(id)]) continue;
-        const std::string& op = g.node(id).op->name;
-        moves = moves || op == kInput || g.updates.contains(id);
-        if (op == kVariable) still = g.node(id).name;
-      }
-      if (moves || still.empty()) continue;
-      const std::string line = n.source.text();
-      throw UserError(fmt::format("[{}] node '{}'{}: its step is the variable '{}', which nothing updates, so that it would draw the same in each step; {}give '{}' an update", n.op->name, n.name,
-                                  line.empty() ? "" : " (" + line + ")", still, still == "step" ? "" : "let it read the variable 'step', which training counts, or ", still));
-    }
-}
-
 }  // namespace
 
 Graph differentiate(const Graph& graph) {
@@ -302,8 +280,35 @@ Graph differentiate(const Graph& graph) {
     // Values of a copied graph belong to the copy.
     Trainer(out).run();
   }
-  refuse_draws_that_repeat(out);
   return out;
+}
+
+void refuse_draws_that_repeat(const Graph& g) {
+  if (g.updates.empty()) return;
+  for (const Node& n : g.nodes()) {
+    if (!n.op->random) continue;
+    std::vector<ValueId> keys;
+    ValueId step;
+    for (std::size_t k = 0; k < std::min(n.inputs.size(), n.op->inputs.size()); ++k)
+      if (const std::string& name = n.op->inputs[k].name; n.inputs[k].valid() && (name == "seed" || name == "step")) {
+        keys.push_back(n.inputs[k]);
+        if (name == "step") step = n.inputs[k];
+      }
+    if (!step.valid()) continue;
+    const std::vector<bool> read = ancestors(g, keys), by_step = ancestors(g, {step});
+    std::string still;
+    bool moves = false;
+    for (NodeId id = 0; id < g.size(); ++id) {
+      if (!read[static_cast<std::size_t>(id)]) continue;
+      const std::string& op = g.node(id).op->name;
+      moves = moves || op == kInput || g.updates.contains(id);
+      if (op == kVariable && by_step[static_cast<std::size_t>(id)]) still = g.node(id).name;
+    }
+    if (moves || still.empty()) continue;
+    const std::string line = n.source.text();
+    throw UserError(fmt::format("[{}] node '{}'{}: its step is the variable '{}', which nothing updates, so that it would draw the same in each step; {}give '{}' an update", n.op->name, n.name,
+                                line.empty() ? "" : " (" + line + ")", still, still == "step" ? "" : "let it read the variable 'step', which training counts, or ", still));
+  }
 }
 
 }  // namespace belfry

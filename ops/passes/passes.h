@@ -8,9 +8,11 @@ namespace belfry {
 /// Every reduce_mean over rows becomes a sum and a count. A mean that a loss reads through add, sub, add_n, neg and scaling
 /// by constants becomes reduce_sum(x·row_weight), which `combine` decides about; any other reduce_sum(x)/row_count.
 Graph lower_means(const Graph& graph);
-/// The short form of training becomes gradients, slots, the step counter and updates. UserError, where there are updates, for a random op whose step is
-/// a variable that none of them changes: it would draw the same in each step.
+/// The short form of training becomes gradients, slots, the step counter and updates.
 Graph differentiate(const Graph& graph);
+/// UserError, where there are updates, for a random op whose step is a variable that none of them changes, while its seed stays too: it would draw the
+/// same in each step.
+void refuse_draws_that_repeat(const Graph& graph);
 /// Every update becomes where(gate, new value, old value): a gate that is false keeps all state, bit for bit. `gate`: a
 /// bool scalar of the graph; UserError for another type.
 Graph gate_updates(const Graph& graph, ValueId gate);

@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -73,25 +73,28 @@ std::vector<int> by_node(std::size_t nodes, const std::vector<Gradient>& gradien
   return out;
 }
 
-/// The ends of all sizes that were tried and of some more become those of a step, and the size with the shortest is chosen; sizes that fill alike
+/// The ends of all sizes that were tried and of some more become those of a step, and the size with the shortest that fits is chosen; sizes that fill alike
 /// are one. False, and nothing is changed, where no step is forecast.
 bool walk_all(std::size_t nodes, const std::vector<Gradient>& gradients, const StepForecast& forecast, SumCost whole, SumCost in_ranges, std::map<double, Filled>& tried, double& chosen) {
   std::map<double, Filled> walked;
   std::set<std::vector<int>> known;
-  double best = std::numeric_limits<double>::infinity(), size_of_best = 0;
+  std::vector<std::pair<double, double>> by_time;  // with the sizes
   auto walk = [&](double size, Filled f) {
     if (!known.insert(f.of).second) return true;
-    const std::optional<double> seconds = forecast(by_node(nodes, gradients, f));
+    const std::optional<double> seconds = forecast.seconds(by_node(nodes, gradients, f));
     if (!seconds) return false;
     f.end = *seconds;
-    if (f.end < best) best = f.end, size_of_best = size;
+    by_time.emplace_back(f.end, size);
     walked[size] = std::move(f);
     return true;
   };
   for (double size : kSizes) tried.try_emplace(size, filled(gradients, size, whole, in_ranges));
   for (const auto& [size, f] : tried)
     if (!walk(size, f)) return false;
-  tried = std::move(walked), chosen = size_of_best;
+  tried = std::move(walked);
+  std::sort(by_time.begin(), by_time.end());
+  const auto fits = std::find_if(by_time.begin(), by_time.end(), [&](const auto& x) { return forecast.fits(by_node(nodes, gradients, tried.at(x.second))); });
+  chosen = (fits == by_time.end() ? by_time.front() : *fits).second;
   return true;
 }
 
@@ -156,7 +159,7 @@ Buckets bucketed(const TowerGraph& tg, const Cluster& cluster, const CostTable& 
   for (const auto& [size, f] : tried)
     if (size != chosen) losers += fmt::format("{}{} {:.4g} ms", losers.empty() ? " (" : ", ", size_text(size), 1e3 * f.end);
   out.reason = fmt::format("{} {} of {} from {} gradients: {} {:.4g} ms{}{}", best.buckets, best.buckets == 1 ? "bucket" : "buckets", chosen > 0 ? size_text(chosen) : "one each", gradients.size(),
-                           walked ? "a step takes" : "all added", 1e3 * best.end, walked ? "" : " after the pass began", losers.empty() ? "" : losers + ")");
+                           walked ? "a plain step takes" : "all added", 1e3 * best.end, walked ? "" : " after the pass began", losers.empty() ? "" : losers + ")");
   return out;
 }
 

@@ -17,8 +17,11 @@ struct SumCost {
   double fixed = 0, per_byte = 0;
 };
 
-/// Seconds of a step with these buckets, by node of the tower graph; none: it is not known.
-using StepForecast = std::function<std::optional<double>(const std::vector<int>& of)>;
+/// Of a step with these buckets, by node of the tower graph.
+struct StepForecast {
+  std::function<std::optional<double>(const std::vector<int>& of)> seconds;  ///< none: it is not known
+  std::function<bool(const std::vector<int>& of)> fits;                      ///< into the devices' memory
+};
 
 struct Buckets {
   std::vector<int> of;   ///< per node of the tower graph; 0: it goes by itself
@@ -26,7 +29,7 @@ struct Buckets {
 };
 
 /// Sums of gradients in the order in which backward makes them, those of `ranged` apart from the others. `sums` are the nodes.
-/// `bytes`: at least so many a bucket; 0: no buckets; none: of some sizes the one with the shortest step by `forecast`, or, where that says nothing,
+/// `bytes`: at least so many a bucket; 0: no buckets; none: of some sizes that fit the one with the shortest step by `forecast`, or, where that says nothing,
 /// the one with which the last sum ends first.
 Buckets bucketed(const TowerGraph& graph, const Cluster& cluster, const CostTable& costs, const std::vector<DeviceId>& devices, const std::vector<int>& sums, const std::vector<bool>& ranged,
                  std::optional<std::int64_t> bytes, SumCost whole, SumCost in_ranges, const StepForecast& forecast);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/plan/forecast.h>
+#include <belfry/graph/plan/over_memory.h>
 #include <belfry/graph/plan/links.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
@@ -81,7 +82,7 @@ class SumCosts {
 
 constexpr std::size_t kMostLaunches = 40'000;  // of a step that is forecast for each size of buckets
 
-/// Steps of one tower graph under rules that differ. Kernels are those that the table knows for the ops.
+/// Steps of one tower graph under rules that differ, plain ones: no moves, nothing computed again, all kernels there; they are those that the table knows for the ops.
 class Steps {
  public:
   Steps(const TowerGraph& tg, const Cluster& cluster, const CostTable& costs, Collectives collectives)
@@ -96,6 +97,11 @@ class Steps {
     } catch (const UserError&) {
       return {};
     }
+  }
+  /// Of rules that can be placed.
+  bool fits(Rules rules) {
+    placement_.rules = std::move(rules);
+    return over_memory(placer_.place(placement_, 0)).empty();
   }
 
  private:
@@ -139,7 +145,7 @@ Rules Mirrored::assign(const TowerGraph& tg, const Cluster& cluster, const CostT
       const bool ranged = in_ranges(n);
       if (!ranged && !bucket_of[i] && reduction == Reduce::tree) continue;
       const SumWay way = reduction == Reduce::hierarchical ? SumWay::groups : reduction == Reduce::ring && ranged ? SumWay::ring : SumWay::direct;
-      out.push_back({n.name, adders, reason_of(reduction, ranged, adders) + (bucket_of[i] ? fmt::format("; bucket {}: {}", bucket_of[i], gathered) : ""), ranged, way, bucket_of[i]});
+      out.push_back({n.name, adders, reason_of(reduction, ranged, adders) + (bucket_of[i] ? fmt::format("; bucket {}: {}", bucket_of[i], gathered) : gathered.empty() ? "" : "; by itself: " + gathered), ranged, way, bucket_of[i]});
     }
     out.push_back({"**", devices, "mirrored on every device"});
     return out;
@@ -155,7 +161,7 @@ Rules Mirrored::assign(const TowerGraph& tg, const Cluster& cluster, const CostT
     if (!steps) steps.emplace(tg, cluster, costs, collectives);
     return steps->seconds(rules(bucket_of, ""));
   };
-  const Buckets buckets = bucketed(tg, cluster, costs, devices, sums, ranged, bucket, cost.of(reduction, false), cost.of(reduction, true), step);
+  const Buckets buckets = bucketed(tg, cluster, costs, devices, sums, ranged, bucket, cost.of(reduction, false), cost.of(reduction, true), {step, [&](const std::vector<int>& bucket_of) { return steps->fits(rules(bucket_of, "")); }});
   return rules(buckets.of, buckets.reason);
 }
 

@@ -330,11 +330,17 @@ TEST(Tables, with_words_for_labels_have_classes_sorted_by_name) {
   EXPECT_EQ(inspect_data(folder.path()).classes, (std::vector<std::string>{"cat", "dog"}));
   EXPECT_EQ(data_folder(folder.path(), {.inputs = {{"features", {f32, {2}}}}}).train.columns.size(), 1u) << "classes are no features";
   for (const auto& [train, test, wanted] : {std::tuple{"1,2,dog\n", "wolf,7,8\n", "column 'label': 'wolf' is no class that is trained on; those are dog"}, {"1,2,dog\n", "0,7,8\n", "numbers, and that of train.csv words: give the classes of both by words"},
-                                          {"1,2,0\n", "dog,7,8\n", "words, and that of train.csv numbers"}, {"1,2,0\n3,4,dog\n", "0,7,8\n", "'dog' is no number, as the labels before it are: give all classes by numbers"},
+                                          {"1,2,0\n", "dog,7,8\n", "words, and that of train.csv numbers"}, {"1,2,0\n3,4,dog\n", "0,7,8\n", "'dog' is a word, where '0' in line 2 is a number: give all classes by numbers, or all by words"},
                                           {"1,dog,0\n", "0,7,8\n", "line 2, column 'b': 'dog' is no number; words are read as classes in a column 'label': name it so"}, {"1,2,dog\n3,4,\n", "dog,7,8\n", "line 3, column 'label': has no class"}}) {
     write(train, test);
     EXPECT_NE(message_of([&] { data_folder(folder.path(), {.inputs = inputs}); }).find(wanted), std::string::npos) << train << message_of([&] { data_folder(folder.path(), {.inputs = inputs}); });
   }
+  write("dog,1,2\n3,4,0\n", "0,7,8\n");
+  EXPECT_EQ(data_folder(folder.path(), {.inputs = {{"features", {f32, {2}}}}}).train.columns.size(), 1u) << "labels that are not read";
+  write("1,2,2\n3,4,1\n", "x,7,8\n");  // among the classes, numbers too are words
+  EXPECT_EQ(data_folder(folder.path(), {.classes = {"1", "2", "x"}, .inputs = inputs}).train.columns.at("label"), HostTensor::of<std::int32_t>({2}, {1, 0}));
+  write("1,2,nan\n3,4,cat\n", "cat,7,8\n");
+  EXPECT_EQ(class_names(folder.path(), {}), (std::vector<std::string>{"cat", "nan"}));
   write("1,2,caf\xe9\n", "dog,7,8\n");
   EXPECT_NE(message_of([&] { data_folder(folder.path(), {.inputs = inputs}); }).find("'caf\\xe9' is not UTF-8"), std::string::npos);
 }

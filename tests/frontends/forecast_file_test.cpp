@@ -99,6 +99,17 @@ TEST(ClusterFile, has_buckets_of_the_size_with_the_shortest_step) {
   }
 }
 
+TEST(ClusterFile, has_a_choice_by_the_program_that_is_asked_for) {
+  SessionOptions options{.library = standard_library(), .cluster = read_cluster(read_file(std::filesystem::path(BELFRY_SOURCE) / "clusters" / "k80x4.json"), "k80x4.json"), .forecast = true};
+  for (Mode mode : {Mode::step, Mode::infer}) {
+    Session session(net_named("transformer").build(options.library->ops), to_strategy(Auto{.devices = parse_devices("gpu:0-3")}), options);
+    const PlacedGraph plan = session.plan(64, mode);
+    EXPECT_DOUBLE_EQ(session.candidates().front().seconds, forecast(plan).seconds);
+    Session mirrored(net_named("transformer").build(options.library->ops), to_strategy(Mirrored{.devices = parse_devices("gpu:0-3")}), options);
+    EXPECT_LE(forecast(plan).seconds, forecast(mirrored.plan(64, mode)).seconds * (1 + 1e-9));
+  }
+}
+
 TEST(Scores, of_placements_that_compute_again_are_those_of_their_plans) {
   auto of = [](int stretches) {
     SessionOptions options;
