@@ -122,8 +122,8 @@ class Answers {
     std::string out;
     std::int64_t row = 0;
     for (const auto& best : best_of(t, top)) {
-      out += fmt::format("{} {}:", name, rows_.name(row++));
-      for (std::size_t k = 0; k < best.size(); ++k) out += fmt::format("{} {} {:.6g}", k ? "," : "", class_name(t, best[k].first).empty() ? fmt::format("class {}", best[k].first) : class_name(t, best[k].first), best[k].second);
+      out += fmt::format("{} {}:", name, shown(rows_.name(row++)));
+      for (std::size_t k = 0; k < best.size(); ++k) out += fmt::format("{} {} {:.6g}", k ? "," : "", class_name(t, best[k].first).empty() ? fmt::format("class {}", best[k].first) : shown(class_name(t, best[k].first)), best[k].second);
       out += "\n";
     }
     return out;

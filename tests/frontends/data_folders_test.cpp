@@ -293,6 +293,15 @@ TEST(Tables, with_a_pixel_a_column_give_pictures) {
   EXPECT_NE(message_of([&] { data_folder(folder / "a.csv", {.all_to_test = true, .inputs = kInputs}); }).find("has 4 values a row, f32(2, 2, 1), and the table has 3 columns that no input is named after (p0 to p2)"), std::string::npos);
 }
 
+TEST(Tables, have_commas_and_quotes_in_quotes) {
+  Folder folder;
+  write_text(folder / "a.csv", "\"a,b\",label\r\n\"1\", \"ze,bra\"\n2,\"the \"\"cat\"\"\"\r\n3,5\" dog\n");
+  const Table table = read_table(folder / "a.csv");
+  EXPECT_EQ(table.names, (std::vector<std::string>{"a,b", "label"}));
+  EXPECT_EQ(table.classes, (std::vector<std::string>{"5\" dog", "the \"cat\"", "ze,bra"}));
+  EXPECT_EQ(table.values, HostTensor::of<double>({3, 2}, {1, 2, 2, 1, 3, 0}));
+}
+
 TEST(Tables, give_columns_by_name_and_features_from_those_left) {
   Folder folder;
   write_text(folder / "train.csv", "width, height,\"label\",age\r\n1,2.5,0,3\n\n-4,5e-1,1,6\n");
