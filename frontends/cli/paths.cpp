@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/train/checkpoints.h>
 
@@ -65,6 +67,26 @@ CLI::Validator is_checkpoint() {
     return latest ? fmt::format("{} is a folder: name a checkpoint, of which {} is the latest; or the folder by --checkpoints {}, which goes on from that by itself", path, latest->string(), path)
                   : fmt::format("{} is a folder without checkpoints: name one, as belfry train --checkpoints writes them", path);
   }, "");
+}
+
+void refuse_unwritable(const std::vector<std::string>& files) {
+  namespace fs = std::filesystem;
+  for (const std::string& file : files) {
+    const fs::path folder = fs::path(file).parent_path();
+    std::error_code error;
+    const fs::file_status there = fs::status(file, error);
+    if (error == std::errc::permission_denied) refuse_closed(file);
+    if (fs::is_directory(there)) throw UserError(fmt::format("{}: is a folder; name a file", file));
+    if (!folder.empty() && !fs::is_directory(folder, error)) throw UserError(fmt::format("{}: cannot be written: there is no folder '{}'; make it first, or name another file", file, folder.string()));
+    if (!file.empty() && !fs::is_other(there) && !fs::is_symlink(file, error)) make_folder(folder.empty() ? "." : folder);  // there it is: whether anything can be written in it
+  }
+}
+
+void refuse_over(const char* option, const std::string& file, const std::vector<std::string>& read) {
+  std::error_code error;
+  for (const std::string& r : read)
+    if (!file.empty() && std::filesystem::is_regular_file(file, error) && std::filesystem::equivalent(file, r, error))
+      throw UserError(fmt::format("{} {}: is a file that is read here, and would be lost; name another", option, file));
 }
 
 }  // namespace belfry
