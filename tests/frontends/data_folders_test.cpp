@@ -9,6 +9,7 @@
 
 #include <png.h>
 
+#include <belfry/frontends/data/arrays.h>
 #include <belfry/frontends/data/batches.h>
 #include <belfry/frontends/data/cifar10.h>
 #include <belfry/frontends/data/data_folder.h>
