@@ -45,17 +45,21 @@ static std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-std::string did_you_mean(std::string_view wrong, const std::vector<std::string>& known) {
+std::vector<std::string> near_names(std::string_view wrong, const std::vector<std::string>& known) {
   std::vector<std::pair<std::size_t, std::string>> near;
   if (wrong.size() <= 200)
     for (const std::string& k : known)
       if (k.size() <= 200)
         if (std::size_t d = edit_distance(wrong, k); d <= std::max<std::size_t>(2, wrong.size() / 3)) near.emplace_back(d, k);
   std::sort(near.begin(), near.end());
-  if (near.empty()) return {};
-  std::string out = "; did you mean ";
-  for (std::size_t i = 0; i < std::min<std::size_t>(near.size(), 3); ++i) out += (i ? ", " : "") + near[i].second;
-  return out + "?";
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < std::min<std::size_t>(near.size(), 3); ++i) out.push_back(near[i].second);
+  return out;
+}
+
+std::string did_you_mean(std::string_view wrong, const std::vector<std::string>& known) {
+  const std::vector<std::string> near = near_names(wrong, known);
+  return near.empty() ? "" : fmt::format("; did you mean {}?", fmt::join(near, ", "));
 }
 
 std::string to_string(Role role) {

@@ -108,7 +108,9 @@ class Graph {
   mutable std::unordered_map<std::string, int> tried_;  // wish → numbers below this are taken
 };
 
-/// Names nearest to a misspelt one, for errors: "did you mean a, b?" or "".
+/// Names nearest to a misspelt one, at most three.
+std::vector<std::string> near_names(std::string_view wrong, const std::vector<std::string>& known);
+/// The same for errors: "did you mean a, b?" or "".
 std::string did_you_mean(std::string_view wrong, const std::vector<std::string>& known);
 bool is_legal_name(std::string_view name);
 

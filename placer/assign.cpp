@@ -193,15 +193,32 @@ class Assigner {
     return n.scope == Scope::shared && n.def && n.def->source && std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueIndex v) { return !readers_[static_cast<std::size_t>(v)].empty(); });
   }
 
+  /// "layer/**" for a rule that lacks this end, or whose path is near to a layer's; a layer is what stands before a '/' of names.
+  std::vector<std::string> near_layers(const std::string& towers, std::string rest, const std::vector<std::string>& names) const {
+    if (rest.ends_with("/**")) rest.resize(rest.size() - 3);
+    std::set<std::string> layers;
+    for (const std::string& n : names)
+      for (std::size_t at = n.find('/'); at != n.npos; at = n.find('/', at + 1)) layers.insert(n.substr(0, at));
+    std::vector<std::string> out = layers.contains(rest) ? std::vector{rest} : near_names(rest, {layers.begin(), layers.end()});
+    for (std::string& layer : out) layer = towers + layer + "/**";
+    return out;
+  }
+
   /// Says why a rule decides nothing.
   [[noreturn]] void refuse_idle(const std::string& match, int tower, const std::string& rest) const {
     const std::string towers = match.substr(0, match.size() - rest.size());
-    std::vector<std::string> names;  // near ones that a rule may give, with the towers it speaks of
+    std::vector<std::string> names, all;  // near ones that a rule may give, with the towers it speaks of; all of them
+    std::string result;                   // a near one that no rule decides
     for (const PlanNode& n : plan_.nodes) {
       for (const Member& m : n.members)
         if (const std::string& inner = plan_.graph->node(m.node).name; inner != n.name && glob_matches(rest, inner))
           throw UserError(fmt::format("the rule \"{}\" speaks of '{}', which is computed inside the fused node '{}': move that one", match, inner, n.name));
-      if ((tower == -2 || n.scope == Scope::tower) && !is_op(n, kInput) && !is_op(n, kFetch) && !held_by_readers(n) && !did_you_mean(rest, {n.name}).empty()) names.push_back(towers + n.name);
+      const bool near = !near_names(rest, {n.name}).empty();
+      if (near && is_op(n, kFetch)) result = n.name;
+      if ((tower == -2 || n.scope == Scope::tower) && !is_op(n, kInput) && !is_op(n, kFetch) && !held_by_readers(n)) {
+        all.push_back(n.name);
+        if (near) names.push_back(towers + n.name);
+      }
       if (!glob_matches(rest, n.name)) continue;
       if (tower != -2 && n.scope != Scope::tower) throw UserError(fmt::format("the rule \"{}\" speaks of towers, but '{}' runs outside them: write \"{}\"", match, n.name, rest));
       std::string why = is_op(n, kInput)    ? "is an input: feeds live on the host; move what reads it"
@@ -210,7 +227,12 @@ class Assigner {
                                           : fmt::format("is decided by a rule before it ({})", n.reason);
       throw UserError(fmt::format("the rule \"{}\" decides nothing: '{}' {}", match, n.name, why));
     }
-    throw UserError(fmt::format("the rule \"{}\" matches no node{}; name one of '{}', or take the rule out: it may be of another graph", match, did_you_mean(match, names), plan_.graph->name));
+    std::vector<std::string> near = near_names(match, names);
+    const std::vector<std::string> layers = near_layers(towers, rest, all);
+    if (!layers.empty() && (near.empty() || rest.ends_with("/**") || layers[0] == match + "/**")) near = layers;
+    std::string meant = near.empty() ? "" : fmt::format("; did you mean {}?", fmt::join(near, ", "));
+    if (near.empty() && !result.empty()) meant = fmt::format("; '{}' is a result: results live on the host", result);
+    throw UserError(fmt::format("the rule \"{}\" matches no node{}; name one of '{}', or take the rule out: it may be of another graph", match, meant, plan_.graph->name));
   }
 
   void set_vector(PlanNode& n, Hits hits) {

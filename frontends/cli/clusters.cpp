@@ -29,18 +29,23 @@ const std::string_view* shipped(const std::string& name) {
   return nullptr;
 }
 
-bool is_file(const std::string& name) {
+bool is_there(const std::string& name) {
   std::error_code error;
   return std::filesystem::exists(name, error) && !std::filesystem::is_directory(name, error);
 }
 
 }  // namespace
 
-std::string cluster_text(const std::string& name) { return is_file(name) || !shipped(name) ? read_file(name) : std::string(*shipped(name)); }
+std::string cluster_text(const std::string& name) { return is_there(name) || !shipped(name) ? read_file(name) : std::string(*shipped(name)); }
 
 CLI::Validator is_cluster() {
   auto check = [](std::string& text) {
-    if (is_file(text) || shipped(text)) return std::string();
+    if (is_there(text) || shipped(text)) return std::string();
+    try {
+      refuse_closed(text);
+    } catch (const UserError& e) {
+      return std::string(e.what());
+    }
     return fmt::format("neither a file nor one of the clusters {}{}", fmt::join(cluster_names(), ", "), did_you_mean(text, cluster_names()));
   };
   return CLI::Validator(check, "");

@@ -14,6 +14,7 @@
 
 #include <belfry/frontends/cli/offered_internal.h>
 #include <belfry/frontends/cli/partitioning_internal.h>
+#include <belfry/frontends/cli/paths_internal.h>
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/draw/describe_slow.h>
 #include <belfry/frontends/files/files.h>
@@ -53,12 +54,25 @@ std::vector<std::string> strategy_names(const std::vector<StrategyDef>& strategi
   return out;
 }
 
-/// "towers=" and so on, of all strategies.
+const std::vector<std::pair<std::string, std::vector<std::string>>> kValuesOfKeys = {
+    {"objective", {"max-load", "latency", "variables"}}, {"reduction", {"tree", "hierarchical", "reduce-to-one", "ring"}}, {"combine", {"global_mean", "tower_mean", "tower_sum"}}, {"order", {"1f1b", "gpipe", "interleaved"}}};
+
+/// "towers=" and so on, of all strategies, and the values of those that have a list.
 std::vector<std::string> strategy_keys(const std::vector<StrategyDef>& strategies) {
   std::set<std::string> out;
   for (const StrategyDef& s : strategies)
     for (const StrategyField& f : s.fields) out.insert(f.name + "=");
-  return {out.begin(), out.end()};
+  std::vector<std::string> all(out.begin(), out.end());
+  for (const auto& [key, values] : kValuesOfKeys)
+    for (const std::string& value : values) all.push_back(fmt::format("{}={}", key, value));
+  return all;
+}
+
+/// The same for --help: "order=1f1b, gpipe or interleaved".
+std::string values_of_keys() {
+  std::string out;
+  for (const auto& [key, values] : kValuesOfKeys) out += fmt::format(", {}={}", key, either(values));
+  return out;
 }
 
 }  // namespace
@@ -72,12 +86,12 @@ void PlacementArguments::add_to(CLI::App& app, bool does_run) {
       ->check(CLI::Validator([](std::string& text) { return text.empty() ? "names no device; write cpu:0, or leave it out" : std::string(); }, ""))->check(offers({"cpu:0", "gpu:0", "sim:0-1"}));
   app.add_option("--towers", towers, "shares of the batch; by default one per device")->check(whole(1, kMostTowers));
   app.add_option("--threads-per-tower", threads, "by default cores / towers")->check(whole(1, kMostThreads));
-  app.add_option("-O", options, "an option of the strategy: -O variables=cpu:0, objective=max-load, latency or variables, reduction=tree, hierarchical, reduce-to-one or ring, combine=global_mean, tower_mean or tower_sum, order=1f1b, gpipe or interleaved; of one that it has not it says which it has")->type_name("KEY=VALUE")->check(offers(strategy_keys(standard_strategies())));
+  app.add_option("-O", options, "an option of the strategy: -O variables=cpu:0" + values_of_keys() + "; of one that it has not it says which it has")->type_name("KEY=VALUE")->check(offers(strategy_keys(standard_strategies())));
   app.add_option("--move", moves, "devices of nodes by name: 'tower_1/logits/**=cpu:0'")->type_name("GLOB=DEVICE");
-  app.add_option("--placement", placement_file, "a placement file: rules, towers, threads and batch (place and forecast take an answer of dnn-partitioning too); --towers, --threads-per-tower and --batch go before it, and without any it has one tower")->check(CLI::ExistingFile);
+  app.add_option("--placement", placement_file, "a placement file: rules, towers, threads and batch (place and forecast take an answer of dnn-partitioning too); --towers, --threads-per-tower and --batch go before it, and without any it has one tower")->check(is_file());
   app.add_option("--cluster", cluster_file, fmt::format("devices, memory spaces and links from a file, or of one that is known: {}", fmt::join(cluster_names(), ", ")))->check(is_cluster())->check(offers(cluster_names()));
   app.add_option("--memory-fraction", memory_fraction, fmt::format("of a GPU's memory that plans may take; by default {}", SessionOptions{}.memory_fraction))->check(CLI::Range(0.01, 1.0));
-  app.add_option("--calibration", calibration, "what was measured on this machine, for forecasts and for --strategy auto: belfry bench --calibrate writes it")->check(CLI::ExistingFile);
+  app.add_option("--calibration", calibration, "what was measured on this machine, for forecasts and for --strategy auto: belfry bench --calibrate writes it")->check(is_file());
   app.add_option("--recompute", recompute, "keep of the forward pass what so many stretches leave to each other, and compute the rest again in backward")->check(CLI::Range(2, 10000));
   if (runs) app.add_flag("--no-cuda-graph", no_cuda_graph, "launch each kernel by itself, on GPUs");
   app.add_flag("--soft-placement", soft, "device requests of the graph that cannot be met are warnings, not errors");
@@ -306,31 +320,11 @@ void say_slow(const PlacedGraph& plan, bool all) {
   say(out);
 }
 
-void refuse_unwritable(const std::vector<std::string>& files) {
-  namespace fs = std::filesystem;
-  for (const std::string& file : files) {
-    const fs::path folder = fs::path(file).parent_path();
-    std::error_code error;
-    const fs::file_status there = fs::status(file, error);
-    if (error == std::errc::permission_denied) refuse_closed(file);
-    if (fs::is_directory(there)) throw UserError(fmt::format("{}: is a folder; name a file", file));
-    if (!folder.empty() && !fs::is_directory(folder, error)) throw UserError(fmt::format("{}: cannot be written: there is no folder '{}'; make it first, or name another file", file, folder.string()));
-    if (!file.empty() && !fs::is_other(there) && !fs::is_symlink(file, error)) make_folder(folder.empty() ? "." : folder);  // there it is: whether anything can be written in it
-  }
-}
-
 std::vector<std::string> files_read(const std::string& source, const PlacementArguments& a, std::vector<std::string> more) {
   more.insert(more.end(), {source, a.placement_file, a.cluster_file, a.calibration});
   if (is_run_folder(source))
     for (const std::filesystem::path& part : parts_of_run(source)) more.push_back(part.string());
   return more;
-}
-
-void refuse_over(const char* option, const std::string& file, const std::vector<std::string>& read) {
-  std::error_code error;
-  for (const std::string& r : read)
-    if (!file.empty() && std::filesystem::is_regular_file(file, error) && std::filesystem::equivalent(file, r, error))
-      throw UserError(fmt::format("{} {}: is a file that is read here, and would be lost; name another", option, file));
 }
 
 void say_unread(const Graph& graph, const std::map<std::string, HostTensor>& feeds, const std::string& file) {

@@ -14,6 +14,7 @@
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/progress_internal.h>
 #include <belfry/graph/plan/memory.h>
+#include <belfry/frontends/files/utf8.h>
 
 namespace belfry {
 namespace {
@@ -53,9 +54,10 @@ void be_quiet(bool is) {
   quiet() = is;
 }
 
-void say(const std::string& text) {
+void say(const std::string& words) {
   std::lock_guard lock(writer());
   if (quiet()) return;
+  const std::string text = shown(words, "\n\t");
   const std::string& below = line_below();
   write_words(below.empty() ? text : kClear + text + (text.ends_with('\n') ? "" : "\n") + below);
 }

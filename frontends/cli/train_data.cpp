@@ -1,7 +1,5 @@
 #include <belfry/frontends/cli/train_internal.h>
 
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>
@@ -15,23 +13,7 @@
 
 #include <fmt/format.h>
 
-#include <belfry/frontends/files/files.h>
-
 namespace belfry {
-
-CLI::Validator is_data() {
-  return CLI::Validator([](std::string& path) {
-    std::error_code error, unread;
-    if (std::filesystem::exists(path, error)) return std::string();
-    try {
-      refuse_closed(path);
-    } catch (const UserError& e) {
-      return std::string(e.what());
-    }
-    if (!std::filesystem::is_symlink(path, unread)) return fmt::format("Path does not exist: {}", path);
-    return fmt::format("{} is a link that leads nowhere{}: mend it, or name the folder or file that is meant", path, error ? fmt::format(" ({})", error.message()) : "");
-  }, "PATH(existing)");
-}
 
 Rescale rescale_of(const std::string& text) {
   if (text == "standardise") return {.standardised = true};

@@ -33,8 +33,6 @@ Rescale rescale_of(const std::string& text);
 bool goes_in_as_is(const Rescale& how);
 /// The same text, of these.
 std::string rescale_text(const Rescale& how);
-/// A folder or file that is there; of a link that leads nowhere it says so.
-CLI::Validator is_data();
 /// What the graph's inputs and the arguments ask of the data: photos of the size that it takes, windows of text of its length.
 DataWanted data_wanted(const Session& session, const TrainArguments& o);
 /// Whether these are pictures of f32 in which all values are bytes of files, 0 to 255.

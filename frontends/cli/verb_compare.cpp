@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/paths_internal.h>
 #include <belfry/frontends/cli/predict_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/json/strict_json.h>
@@ -123,9 +124,9 @@ void add_compare_verb(CLI::App& app, const LibrarySource& library) {
   verb->footer("Example: belfry compare one.json two.json --steps 3");
   verb->add_option("a", o->a, "a plan file")->required();
   verb->add_option("b", o->b, "a plan file")->required();
-  verb->add_option("--feed", o->feed, "a tensor per input; without it floats are drawn in [0, 1), and all else is 0")->check(CLI::ExistingFile);
-  verb->add_option("--state", o->state, "variables of both")->check(CLI::ExistingFile);
-  verb->add_option("--state-b", o->state_b, "variables of the second alone")->check(CLI::ExistingFile);
+  verb->add_option("--feed", o->feed, "a tensor per input; without it floats are drawn in [0, 1), and all else is 0")->check(is_file());
+  verb->add_option("--state", o->state, "variables of both")->check(is_file());
+  verb->add_option("--state-b", o->state_b, "variables of the second alone")->check(is_file());
   verb->add_option("--steps", o->steps, "steps of training")->check(whole(1, 1 << 20));
   verb->add_option("--seed", o->seed, "of initial values")->check(whole(0, UINT64_MAX));
   verb->add_flag("--json", o->json, "for machines");

@@ -34,7 +34,14 @@ std::vector<CLI::App*> parts_of(CLI::App& verb) { return verb.get_subcommands(nu
 /// Behind a verb's option, or behind the verb itself where the option is not named: "place --precision", "data fetch".
 void add_values(CLI::App& app, const std::string& verb, std::map<std::string, std::vector<std::string>>& places) {
   for (CLI::Option* option : app.get_options()) {
-    const std::vector<std::string> values = offered(*option);
+    std::vector<std::string> values;
+    std::map<std::string, std::vector<std::string>> behind;  // of "order=gpipe" gpipe behind order
+    for (const std::string& value : offered(*option)) {
+      const std::size_t is = value.find('=');
+      if (is == value.npos || is + 1 == value.size()) values.push_back(value);
+      else behind[value.substr(0, is)].push_back(value.substr(is + 1));
+    }
+    for (const auto& [key, list] : behind) places[fmt::format("{}", fmt::join(list, " "))].push_back(fmt::format("'{} {}'", verb, key));
     if (values.empty()) continue;
     std::vector<std::string> names = typed(*option);
     if (names.empty()) names = {app.get_name()};
@@ -48,14 +55,17 @@ std::string bash_values(CLI::App& app) {
     add_values(*verb, verb->get_name(), places);
     for (CLI::App* part : parts_of(*verb)) add_values(*part, verb->get_name(), places);
   }
-  std::string out = "  if [[ $word == = ]]; then word=; elif [[ $before == = ]]; then before=${COMP_WORDS[COMP_CWORD-2]}; fi\n  case \"${COMP_WORDS[1]} $before\" in\n";
+  std::string out = "  if [[ $word == = ]]; then word=; elif [[ $before == = ]]; then before=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
+                    "  if [[ $COMP_WORDBREAKS == *:* && COMP_CWORD -gt 2 && $word == : ]]; then broken=$before: word=$broken before=${COMP_WORDS[COMP_CWORD-2]}\n"
+                    "  elif [[ $COMP_WORDBREAKS == *:* && COMP_CWORD -gt 3 && $before == : ]]; then broken=${COMP_WORDS[COMP_CWORD-2]}: word=$broken$word before=${COMP_WORDS[COMP_CWORD-3]}; fi\n"
+                    "  case \"${COMP_WORDS[1]} $before\" in\n";
   for (const auto& [values, behind] : places) out += fmt::format("    {}) values='{}' ;;\n", fmt::join(behind, "|"), values);
-  return out + "  esac\n  if [[ -n $values && $word != -* ]]; then\n    COMPREPLY=($(compgen -W \"$values\" -- \"$word\"))\n    [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace 2> /dev/null\n    return 0\n  fi\n";
+  return out + "  esac\n  if [[ -n $values && $word != -* ]]; then\n    COMPREPLY=($(compgen -W \"$values\" -- \"$word\"))\n    COMPREPLY=(\"${COMPREPLY[@]#\"$broken\"}\")\n    [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace 2> /dev/null\n    return 0\n  fi\n";
 }
 
 /// Options and verbs, values of options that have a list of them, and files wherever none of these is asked for.
 std::string bash_text(CLI::App& app) {
-  std::string out = "_belfry() {\n  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words named= values=\n  COMPREPLY=()\n" + bash_values(app) + "  if ((COMP_CWORD == 1)); then\n";
+  std::string out = "_belfry() {\n  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words named= values= broken=\n  COMPREPLY=()\n" + bash_values(app) + "  if ((COMP_CWORD == 1)); then\n";
   out += fmt::format("    named=yes words='{}'\n  else\n    case ${{COMP_WORDS[1]}} in\n", words(app));
   std::string nested;
   for (CLI::App* verb : parts_of(app)) {

@@ -11,6 +11,7 @@
 
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/offered_internal.h>
+#include <belfry/frontends/cli/paths_internal.h>
 #include <belfry/frontends/cli/train_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/data/digits.h>
@@ -95,7 +96,7 @@ Json json_of(const DataFacts& facts) {
 }
 
 std::string text_of(const std::string& name, const ColumnFacts& c, const std::vector<std::string>& names) {
-  std::string out = fmt::format("  {}  {}", name, to_string(c.type));
+  std::string out = fmt::format("  {}  {}", shown(name), to_string(c.type));
   if (c.least_height) out += fmt::format(", the least {} x {}", c.least_height, c.least_width);
   if (!c.mean.empty()) out += fmt::format("  mean {:.4f}, deviation {:.4f}{}", fmt::join(c.mean, " "), fmt::join(c.deviation, " "), c.type.dtype == u8 ? " of bytes / 255" : "");
   if (!c.classes.empty()) {
@@ -104,7 +105,7 @@ std::string text_of(const std::string& name, const ColumnFacts& c, const std::ve
     if (c.classes.size() <= kShown)
       for (const char* before = ": "; const auto& [value, rows] : c.classes) {
         const bool named = name == "label" && value >= 0 && value < static_cast<std::int64_t>(names.size());
-        out += fmt::format("{}{} {}", before, named ? fmt::format("{} ({})", value, names[static_cast<std::size_t>(value)]) : std::to_string(value), rows);
+        out += fmt::format("{}{} {}", before, named ? fmt::format("{} ({})", value, shown(names[static_cast<std::size_t>(value)])) : std::to_string(value), rows);
         before = ", ";
       }
   }
@@ -127,7 +128,7 @@ std::string text_of(const std::string& stem, const std::vector<std::pair<std::st
   }
   const auto [least, most] = std::minmax_element(numbers.begin(), numbers.end());
   const std::string type = to_string(all[0].second.type);
-  return fmt::format("  {0}{1} … {0}{2}  {3} columns of {4}  mean {5:.4f}, deviation {6:.4f}\n", stem, *least, *most, all.size(), type, mean, std::sqrt(std::max(0.0, square - mean * mean)));
+  return fmt::format("  {0}{1} … {0}{2}  {3} columns of {4}  mean {5:.4f}, deviation {6:.4f}\n", shown(stem), *least, *most, all.size(), type, mean, std::sqrt(std::max(0.0, square - mean * mean)));
 }
 
 /// A line for each column; for numbered ones of one type, as a pixel each has, one together.
@@ -208,7 +209,7 @@ void add_data_verb(CLI::App& app, const LibrarySource&) {
   fetch_verb->footer("Data sets:" + known + "\nExample: belfry data fetch mnist --out mnist");
   fetch_verb->add_option("name", o->name, "of a data set")->required()->check(offers(names));
   fetch_verb->add_option("--out", o->out, "a folder; by default the data set's name");
-  fetch_verb->add_option("--list", o->list, "a JSON file of data sets of your own: {\"NAME\": {\"files\": [{\"name\", \"bytes\", \"sha256\", \"urls\": [...], \"unpack\": false}]}}")->check(CLI::ExistingFile);
+  fetch_verb->add_option("--list", o->list, "a JSON file of data sets of your own: {\"NAME\": {\"files\": [{\"name\", \"bytes\", \"sha256\", \"urls\": [...], \"unpack\": false}]}}")->check(is_file());
   fetch_verb->add_flag("--json", o->json, "what lies there now, for machines: name, data (the folder), files with bytes and sha256");
   fetch_verb->callback([o] { fetch(o->name, o->out, o->list, o->json); });
 

@@ -6,6 +6,7 @@
 
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/partitioning_internal.h>
+#include <belfry/frontends/cli/paths_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/draw/describe_forecast.h>
 #include <belfry/frontends/files/files.h>
@@ -112,7 +113,7 @@ void add_forecast_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
   verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics, for inference the outputs")->delimiter(',');
   verb->add_flag("--inference", o->inference, "of a batch that is served, not of a step of training: no labels, no dropout, running statistics");
-  verb->add_option("--trace", o->trace, "a trace that belfry run wrote: measured beside forecast, node by node")->check(CLI::ExistingFile);
+  verb->add_option("--trace", o->trace, "a trace that belfry run wrote: measured beside forecast, node by node")->check(is_file());
   verb->add_option("--measure", o->measure, "run so many steps here on made-up feeds: measured beside forecast")->type_name("STEPS")->check(whole(1, 1 << 20));
   verb->add_flag("--json", o->json, "for machines; of --strategy auto with the candidates");
   verb->add_flag("--jsonl", o->jsonl,

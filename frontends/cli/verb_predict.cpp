@@ -12,6 +12,7 @@
 #include <belfry/executor/joins.h>
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/offered_internal.h>
+#include <belfry/frontends/cli/paths_internal.h>
 #include <belfry/frontends/cli/predict_internal.h>
 #include <belfry/frontends/cli/train_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
@@ -121,8 +122,8 @@ class Answers {
     std::string out;
     std::int64_t row = 0;
     for (const auto& best : best_of(t, top)) {
-      out += fmt::format("{} {}:", name, rows_.name(row++));
-      for (std::size_t k = 0; k < best.size(); ++k) out += fmt::format("{} {} {:.6g}", k ? "," : "", class_name(t, best[k].first).empty() ? fmt::format("class {}", best[k].first) : class_name(t, best[k].first), best[k].second);
+      out += fmt::format("{} {}:", name, shown(rows_.name(row++)));
+      for (std::size_t k = 0; k < best.size(); ++k) out += fmt::format("{} {} {:.6g}", k ? "," : "", class_name(t, best[k].first).empty() ? fmt::format("class {}", best[k].first) : shown(class_name(t, best[k].first)), best[k].second);
       out += "\n";
     }
     return out;
@@ -232,7 +233,7 @@ void add_predict_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("source", o->source, "what belfry train --out wrote: graph, weights, names of classes and scaling of pixels; or a net, a graph file, a plan file")->required();
   verb->add_option("--feed", o->files, "pictures (JPEG, PNG, folders of them), or a tensor per input that the outputs need: safetensors, npz or npy; "
                    "an array alone may have any name; or a table, as train --data has it: csv")->required()->check(is_data());
-  verb->add_option("--state", o->state, "variables by name, in place of the run's")->check(CLI::ExistingFile);
+  verb->add_option("--state", o->state, "variables by name, in place of the run's")->check(is_file());
   verb->add_option("--rescale", o->rescale, "of pictures, and of bytes that an input of pictures is fed: SCALE[,OFFSET] as in 1/255, or standardise; by default the run's, else photos 1/127.5,-1")->check(offers({"1/255", "1/127.5,-1", "standardise"}));
   verb->add_option("--batch", o->batch, "rows at a time; by default all that are fed, of pictures 32")->check(count());
   verb->add_option("--fetch", o->fetches, "values to fetch; by default the outputs")->delimiter(',');

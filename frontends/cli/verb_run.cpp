@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/paths_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/values.h>
@@ -84,8 +85,8 @@ void add_run_verb(CLI::App& app, const LibrarySource& library) {
   CLI::App* verb = app.add_subcommand("run", "Run a graph or plan on a file of feeds");
   verb->footer("Example: belfry run two.json --feed batch.safetensors --fetch loss");
   verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
-  verb->add_option("--feed", o->feed, "a tensor per input: safetensors or npz, or npy for one that has the file's name")->check(CLI::ExistingFile);
-  verb->add_option("--state", o->state, "variables by name; what is missing is initialised from --seed")->check(CLI::ExistingFile);
+  verb->add_option("--feed", o->feed, "a tensor per input: safetensors or npz, or npy for one that has the file's name")->check(is_file());
+  verb->add_option("--state", o->state, "variables by name; what is missing is initialised from --seed")->check(is_file());
   verb->add_option("--steps", o->steps, "steps of training on rows k*B … (k+1)*B of the feeds; without it the graph is run once and nothing changes")->check(count());
   verb->add_option("--batch", o->batch, "rows of a step; by default the plan's or the placement file's, else the feeds' rows / steps")->check(count());
   verb->add_flag("--no-update", o->no_update, "run the steps without updates");

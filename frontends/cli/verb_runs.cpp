@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/paths_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/files/utf8.h>
@@ -74,7 +75,7 @@ std::vector<RunRecord> runs_in(const std::vector<std::string>& folders, bool all
       for (const auto& entry : fs::directory_iterator(f)) {
         std::error_code error;
         if (fs::exists(entry.path() / "run.json", error)) found.push_back(entry.path());
-        if (error == std::errc::permission_denied) say(fmt::format("{}: is left out: {}; chmod u+rx of its owner opens the folder\n", entry.path().string(), error.message()));
+        if (error == std::errc::permission_denied) say(fmt::format("{}: is left out: {}; {}\n", entry.path().string(), error.message(), who_opens(entry.path())));
       }
     if (found.empty()) throw UserError(fmt::format("{}: neither it nor a folder in it has a run.json; belfry train --out makes one", f));
     std::sort(found.begin(), found.end());
@@ -208,7 +209,7 @@ void add_runs_verb(CLI::App& app) {
   auto o = std::make_shared<Arguments>();
   CLI::App* verb = app.add_subcommand("runs", "Trainings side by side: what they were told otherwise, their curves, time, cores and memory");
   verb->footer("Example: belfry runs run1 run2");
-  verb->add_option("folders", o->folders, "what belfry train --out wrote, or folders of such")->required()->check(CLI::ExistingDirectory);
+  verb->add_option("folders", o->folders, "what belfry train --out wrote, or folders of such")->required()->check(is_folder());
   verb->add_flag("--json", o->json, "all of their logs, for machines");
   verb->callback([o] { compare_runs(o->folders, o->json); });
 }

@@ -9,6 +9,7 @@
 
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/ops_text_internal.h>
+#include <belfry/frontends/cli/paths_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/draw/dot.h>
@@ -136,10 +137,10 @@ void add_show_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--svg", o->svg, "write a picture: what sits where, what crosses, how full, how long")->type_name("FILE");
   verb->add_option("--html", o->html, "write a page with the picture, facts on hover, search, layers that open")->type_name("FILE");
   verb->add_option("--dot", o->dot, "write it in Graphviz's language: dot -Tpdf FILE")->type_name("FILE");
-  verb->add_option("--beside", o->beside, "outline what sits elsewhere than in this plan")->type_name("PLAN")->check(CLI::ExistingFile);
+  verb->add_option("--beside", o->beside, "outline what sits elsewhere than in this plan")->type_name("PLAN")->check(is_file());
   verb->add_flag("--timeline", o->timeline, "the forecast step, a line per stream");
-  verb->add_option("--trace", o->trace, "of --timeline: the step that belfry run --trace wrote, in place of the forecast")->check(CLI::ExistingFile);
-  verb->add_option("--calibration", o->calibration, "what was measured on this machine: belfry bench --calibrate writes it")->check(CLI::ExistingFile);
+  verb->add_option("--trace", o->trace, "of --timeline: the step that belfry run --trace wrote, in place of the forecast")->check(is_file());
+  verb->add_option("--calibration", o->calibration, "what was measured on this machine: belfry bench --calibrate writes it")->check(is_file());
   verb->callback([o, ops, source_of = library] {
     refuse_idle(*o);
     if (ops->count()) return show_ops(*o, source_of());

@@ -10,6 +10,7 @@
 
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/offered_internal.h>
+#include <belfry/frontends/cli/paths_internal.h>
 #include <belfry/frontends/cli/progress_internal.h>
 #include <belfry/frontends/cli/train_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
@@ -189,17 +190,6 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
 
 namespace {
 
-CLI::Validator is_checkpoint() {
-  return CLI::Validator([](std::string& text) {
-    std::error_code error;
-    if (std::filesystem::is_regular_file(text, error)) return std::string();
-    if (!std::filesystem::is_directory(text, error)) return fmt::format("there is no file {}", text);
-    const auto latest = latest_checkpoint(text);
-    return latest ? fmt::format("{} is a folder: name a checkpoint, of which {} is the latest; or the folder by --checkpoints {}, which goes on from that by itself", text, latest->string(), text)
-                  : fmt::format("{} is a folder without checkpoints: name one, as belfry train --checkpoints writes them", text);
-  }, "");
-}
-
 void add_data_options(CLI::App& verb, TrainArguments& o) {
   verb.add_option("--data", o.data, "a folder of MNIST, CIFAR-10, photos in class folders, .npz, .npy, .csv or *.txt, or a .npz or .csv; see belfry data inspect")->required()->check(is_data());
   verb.add_option("--hold-out", o.hold_out, "of photos, arrays and tables that come in one part: as much of it to test on, by a hash of names or row numbers")->type_name("FRACTION")->check(CLI::Range(0.001, 0.999));
@@ -231,7 +221,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   CLI::Option* full = verb->add_flag("--full-batches", o->full_batches, "no short batch at the end of an epoch: it runs on into the next");
   verb->add_flag("--drop-last", o->drop_last, "no short batch at the end of an epoch: its rows are left out")->excludes(full);
   verb->add_flag("--averages", o->averages, "evaluate with the moving averages of the variables");
-  verb->add_option("--state", o->state, "initial variables by name")->check(CLI::ExistingFile);
+  verb->add_option("--state", o->state, "initial variables by name")->check(is_file());
   CLI::Option* folder = verb->add_option("--checkpoints", o->checkpoints, "a folder for a checkpoint after each epoch; the same command goes on from the latest, bit for bit");
   verb->add_option("--checkpoint-every", o->checkpoint_every, "a checkpoint after so many steps and at the end, in place of each epoch's")->check(count())->needs(folder);
   verb->add_option("--keep", o->keep, fmt::format("so many checkpoints are kept; by default {}", o->keep))->check(whole(1, 1 << 30))->needs(folder);
@@ -267,7 +257,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
   verb->footer("Example: belfry evaluate mnist_cnn --data mnist --state run/state.safetensors");
   verb->add_option("source", o->source, "a net, a graph file or a run's folder")->required();
   add_data_options(*verb, *o);
-  verb->add_option("--state", o->state, "variables by name")->check(CLI::ExistingFile);
+  verb->add_option("--state", o->state, "variables by name")->check(is_file());
   verb->add_option("--batch", o->batch, fmt::format("rows at a time; by default {}", o->batch))->check(count());
   verb->add_flag("--averages", o->averages, "with the moving averages of the variables in their place");
   verb->add_option("--split", o->split, "train, test or all; by default test, the rows held out")->check(one_of({"train", "test", "all"}));

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -58,16 +59,36 @@ Extents without_ones(Extents shape) {
 std::string_view trimmed(std::string_view text) {
   const auto first = text.find_first_not_of(" \t\r"), last = text.find_last_not_of(" \t\r");
   if (first == text.npos) return {};
-  text = text.substr(first, last - first + 1);
-  return text.size() >= 2 && text.front() == '"' && text.back() == '"' ? text.substr(1, text.size() - 2) : text;
+  return text.substr(first, last - first + 1);
 }
 
-std::vector<std::string_view> cells_of(std::string_view line) {
-  std::vector<std::string_view> out;
+/// The place behind a cell whose quotes begin here; nothing where they are not closed before a comma or the line's end.
+std::optional<std::size_t> read_quoted(std::string_view line, std::size_t at, std::string& cell) {
+  for (++at; at < line.size(); ++at) {
+    if (line[at] != '"') cell += line[at];
+    else if (line.substr(at + 1).starts_with('"')) cell += line[++at];  // of two, one
+    else {
+      at = std::min(line.find_first_not_of(" \t\r", at + 1), line.size());
+      return at == line.size() || line[at] == ',' ? std::optional(at) : std::nullopt;
+    }
+  }
+  return {};
+}
+
+/// As RFC 4180 has them; what has a quote without its other end is as it stands.
+std::vector<std::string> cells_of(std::string_view line) {
+  std::vector<std::string> out;
   for (std::size_t at = 0; at <= line.size();) {
-    const std::size_t comma = std::min(line.find(',', at), line.size());
-    out.push_back(trimmed(line.substr(at, comma - at)));
-    at = comma + 1;
+    const std::size_t first = line.find_first_not_of(" \t", at);
+    std::string cell;
+    std::optional<std::size_t> end;
+    if (first != line.npos && line[first] == '"') end = read_quoted(line, first, cell);
+    if (!end) {
+      end = std::min(line.find(',', at), line.size());
+      cell = trimmed(line.substr(at, *end - at));
+    }
+    out.push_back(std::move(cell));
+    at = *end + 1;
   }
   return out;
 }
@@ -131,7 +152,7 @@ bool is_number(std::string_view text) {
 }
 
 std::vector<std::string> names_of(std::string_view line, const std::string& where) {
-  const std::vector<std::string_view> cells = cells_of(line);
+  const std::vector<std::string> cells = cells_of(line);
   for (const auto& [mark, name] : {std::pair{';', "semicolons"}, {'\t', "tabs"}})
     if (cells.size() == 1 && cells[0].find(mark) != cells[0].npos)
       throw UserError(fmt::format("{}: there are {} between the values, where commas are expected: save the table with commas", where, name));
@@ -249,7 +270,7 @@ std::vector<std::string> words_of_labels(const std::filesystem::path& path) {
   const auto label = static_cast<std::size_t>(std::find(names.begin(), names.end(), kLabel) - names.begin());
   std::set<std::string> out;
   for (std::string_view line; label < names.size() && lines.next(line);) {
-    const std::vector<std::string_view> cells = cells_of(line);
+    const std::vector<std::string> cells = cells_of(line);
     if (cells.size() != names.size() || is_finite_number(cells[label])) return {};  // reading it says what is wrong
     out.emplace(cells[label]);
   }
@@ -266,7 +287,7 @@ Table read_table(const std::filesystem::path& path, const std::vector<std::strin
   Labels labels(path, classes);
   std::int64_t rows = 0;
   for (std::string_view line; lines.next(line); ++rows) {
-    const std::vector<std::string_view> cells = cells_of(line);
+    const std::vector<std::string> cells = cells_of(line);
     if (cells.size() != out.names.size()) throw UserError(fmt::format("{}, line {}: {} values for {} columns", path.string(), lines.number, cells.size(), out.names.size()));
     if (label < cells.size()) labels.add(cells[label], lines.number);
     for (std::size_t i = 0; i < cells.size(); ++i) {

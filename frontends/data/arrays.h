@@ -27,7 +27,7 @@ struct Table {
   std::vector<std::string> classes = {};  ///< that the numbers of 'label' stand for, where these are words in the file
   std::string wrong_labels = {};          ///< why 'label' cannot be read; columns_of says so where it is wanted
 };
-/// A .csv: a line of names, then lines of as many numbers, with commas between them; the column 'label' may have words, which are `classes` or, where these are not given, sorted.
+/// A .csv: a line of names, then lines of as many numbers, with commas between them and quotes as RFC 4180 has them, but no ends of lines in these; the column 'label' may have words, which are `classes` or, where these are not given, sorted.
 /// Labels that are all among `classes` are words, whatever they look like; otherwise all are words, or all numbers. UserError with the line for anything else.
 Table read_table(const std::filesystem::path& path, const std::vector<std::string>& classes = {});
 /// The words of the column 'label', sorted; empty where one of them is a number, or there is no such column.

@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include <belfry/frontends/data/idx.h>
+#include <belfry/frontends/files/files.h>
 
 namespace belfry {
 namespace {
@@ -205,9 +206,7 @@ void refuse_beside_others(const std::filesystem::path& dir) {
 
 void draw_digits(const std::filesystem::path& dir, std::int64_t train_count, std::int64_t test_count, std::uint64_t seed) {
   if (train_count < 1 || test_count < 1) throw UserError(fmt::format("[digits] {} to train and {} to test; 1 is the least of either", train_count, test_count));
-  std::error_code error;
-  std::filesystem::create_directories(dir, error);
-  if (error) throw UserError(fmt::format("{}: the folder cannot be made: {}", dir.string(), error.message()));
+  make_folder(dir);
   refuse_beside_others(dir);
   for (std::uint64_t stream : {0, 1}) {
     Digits digits = drawn_digits(stream == 0 ? train_count : test_count, seed, stream);

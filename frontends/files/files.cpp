@@ -21,13 +21,21 @@
 #include <belfry/graph/error.h>
 
 namespace belfry {
+
+std::string who_opens(const std::filesystem::path& path, const char* rights) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && status.st_uid == ::geteuid()) return fmt::format("chmod u+{} opens it", rights);
+  return fmt::format("its owner may open it to you (chmod o+{0} or g+{0})", rights);
+}
+
 namespace {
 
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view doing, int error) {
   std::string way;
+  if (error == EACCES && doing == "read") refuse_closed(path);
   if (error == ENOENT && doing != "read") way = fmt::format("; make the folder '{}' first", path.has_parent_path() ? path.parent_path().string() : ".");
   if (error == ELOOP) way = "; the link leads back to itself: mend or remove it, or name another file";
-  if (error == EACCES || error == EPERM || error == EROFS) way = doing == "read" ? "; reading it wants rights that you have not: chmod u+r of its owner gives them, or name another file" : "; choose a place where you have the rights";
+  if (error == EACCES || error == EPERM || error == EROFS) way = doing == "read" ? fmt::format("; {}, or name another file", who_opens(path, "r")) : "; choose a place where you have the rights";
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) way = "; make room, or choose another place";
   throw UserError(fmt::format("{}: cannot {}: {}{}", path.string(), doing, std::strerror(error), way));
 }
@@ -109,7 +117,7 @@ void refuse_closed(const std::filesystem::path& path) {
     return;
   }
   if (S_ISDIR(status.st_mode) && ::access(path.c_str(), R_OK | X_OK) != 0 && errno == EACCES)
-    throw UserError(fmt::format("{}: cannot be listed: {}; chmod u+rx of its owner opens the folder, or name another", path.string(), std::strerror(EACCES)));
+    throw UserError(fmt::format("{}: cannot be listed: {}; {}, or name another", path.string(), std::strerror(EACCES), who_opens(path)));
 }
 
 void make_folder(const std::filesystem::path& path) {

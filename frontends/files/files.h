@@ -30,6 +30,8 @@ std::string read_file(const std::filesystem::path& path, std::size_t limit = std
 
 /// UserError with the folder and the way out where this is one whose names may not be read, or lies in one that may not be entered. What is not there passes.
 void refuse_closed(const std::filesystem::path& path);
+/// The way to these rights, in words: chmod is the owner's alone.
+std::string who_opens(const std::filesystem::path& path, const char* rights = "rx");
 
 /// With its parents, unless it is there. UserError with path and reason, also where nothing can be written in it.
 void make_folder(const std::filesystem::path& path);

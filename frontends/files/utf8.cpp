@@ -20,4 +20,10 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string shown(std::string_view text, std::string_view kept) {
+  std::string out;
+  for (char c : printable(text)) out += (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) && kept.find(c) == kept.npos ? fmt::format("\\x{:02x}", static_cast<unsigned char>(c)) : std::string(1, c);
+  return out;
+}
+
 }  // namespace belfry

@@ -13,4 +13,7 @@ std::optional<std::string> json_quoted(std::string_view text);
 /// The text itself; of bytes that are no UTF-8 those beyond ASCII in hex, each behind a backslash and an x.
 std::string printable(std::string_view text);
 
+/// The same for a terminal, which obeys control characters: in hex too, but those that are `kept`.
+std::string shown(std::string_view text, std::string_view kept = "");
+
 }  // namespace belfry

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -88,7 +90,7 @@ TrainingLog::TrainingLog(const FitOptions& options, std::int64_t before, std::in
   }
   replaces_ = before == 0 && there;
   file_.open(path_, std::ios::app);
-  if (!file_) throw UserError(fmt::format("{}: the log cannot be opened for writing", path_));
+  if (!file_) throw UserError(fmt::format("{}: the log cannot be opened for writing: {}; name another file for it", path_, std::strerror(errno)));
 }
 
 double TrainingLog::seconds() const { return earlier_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }

@@ -9,6 +9,7 @@
 
 #include <png.h>
 
+#include <belfry/frontends/data/arrays.h>
 #include <belfry/frontends/data/batches.h>
 #include <belfry/frontends/data/cifar10.h>
 #include <belfry/frontends/data/data_folder.h>
@@ -293,6 +294,15 @@ TEST(Tables, with_a_pixel_a_column_give_pictures) {
   EXPECT_NE(message_of([&] { data_folder(folder / "a.csv", {.all_to_test = true, .inputs = kInputs}); }).find("has 4 values a row, f32(2, 2, 1), and the table has 3 columns that no input is named after (p0 to p2)"), std::string::npos);
 }
 
+TEST(Tables, have_commas_and_quotes_in_quotes) {
+  Folder folder;
+  write_text(folder / "a.csv", "\"a,b\",label\r\n\"1\", \"ze,bra\"\n2,\"the \"\"cat\"\"\"\r\n3,5\" dog\n");
+  const Table table = read_table(folder / "a.csv");
+  EXPECT_EQ(table.names, (std::vector<std::string>{"a,b", "label"}));
+  EXPECT_EQ(table.classes, (std::vector<std::string>{"5\" dog", "the \"cat\"", "ze,bra"}));
+  EXPECT_EQ(table.values, HostTensor::of<double>({3, 2}, {1, 2, 2, 1, 3, 0}));
+}
+
 TEST(Tables, give_columns_by_name_and_features_from_those_left) {
   Folder folder;
   write_text(folder / "train.csv", "width, height,\"label\",age\r\n1,2.5,0,3\n\n-4,5e-1,1,6\n");
@@ -335,7 +345,7 @@ TEST(Tables, with_words_for_labels_have_classes_sorted_by_name) {
     write(train, test);
     EXPECT_NE(message_of([&] { data_folder(folder.path(), {.inputs = inputs}); }).find(wanted), std::string::npos) << train << message_of([&] { data_folder(folder.path(), {.inputs = inputs}); });
   }
-  write("dog,1,2\n3,4,0\n", "0,7,8\n");
+  write("1,2,dog\n3,4,0\n", "0,7,8\n");
   EXPECT_EQ(data_folder(folder.path(), {.inputs = {{"features", {f32, {2}}}}}).train.columns.size(), 1u) << "labels that are not read";
   write("1,2,2\n3,4,1\n", "x,7,8\n");  // among the classes, numbers too are words
   EXPECT_EQ(data_folder(folder.path(), {.classes = {"1", "2", "x"}, .inputs = inputs}).train.columns.at("label"), HostTensor::of<std::int32_t>({2}, {1, 0}));

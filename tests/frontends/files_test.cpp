@@ -74,6 +74,8 @@ TEST(Utf8, is_quoted_and_what_is_none_is_shown_by_its_bytes) {
   EXPECT_EQ(json_quoted("a\"\n\xc3\xa4"), "\"a\\\"\\n\xc3\xa4\"");
   EXPECT_EQ(printable("caf\xc3\xa9"), "caf\xc3\xa9");
   EXPECT_EQ(printable("caf\xe9"), "caf\\xe9");
+  EXPECT_EQ(shown("a\x1b[31m\r\n\x7f"), "a\\x1b[31m\\x0d\\x0a\\x7f");
+  EXPECT_EQ(shown("a\n\r", "\n"), "a\n\\x0d");
   // Cut short, a byte too long, half of a pair, beyond the last character, and a byte alone.
   for (const char* wrong : {"\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\x80"}) EXPECT_FALSE(json_quoted(wrong)) << printable(wrong);
 }

@@ -294,7 +294,7 @@ TEST(Fit, refuses_metrics_that_are_no_scalars_or_hide_a_loss) {
   b.metric("mean", mean(x));
   EXPECT_TRUE(says([&] { b.metric("mean", reduce_sum(x)); }, {"[metric] 'reduce_mean' is the metric 'mean' already: give 'reduce_sum' another name"}));
   b.metric("part/weight", mean(x));
-  EXPECT_TRUE(says([&] { b.metric("part", reduce_sum(x), reduce_sum(x)); }, {"is the metric 'part/weight' already"}));
+  EXPECT_TRUE(says([&] { b.metric("part", reduce_sum(x), reduce_sum(x)); }, {"'part/weight' is a metric already"}));
 }
 
 /// A plan that fetches nothing for it, unless a log or the caller reads it.

@@ -35,7 +35,7 @@ TEST(Rules, that_decide_nothing_are_refused_and_say_why) {
   refused("matmull", {"matches no node; did you mean matmul"});
   refused("tower_1/matmull", {"matches no node; did you mean tower_1/matmul?"});
   refused("tower_*/matmull", {"matches no node; did you mean tower_*/matmul?"});
-  refused("fetch/sun", {"matches no node; name one of 'small'"});  // a rule for fetch/sum would decide nothing
+  refused("fetch/sun", {"matches no node; 'fetch/sum' is a result: results live on the host; name one of 'small'"});
   refused("x", {"the rule \"x\" decides nothing: 'x' is an input: feeds live on the host"});
   refused("fetch/sum", {"'fetch/sum' is a result: results live on the host"});
   refused("tower_0/w", {"'w' runs outside them: write \"w\""});

@@ -530,6 +530,9 @@ expect(one in ops and one["inputs"] == ["x", "filter"] and one["attributes"]["pa
 expect("did you mean relu" in belfry("show", "--ops", "relv").stderr, "a misspelt op gets no suggestion")
 for wrong in (["show"], ["show", "mnist_cnn", "--ops", "relu"], ["show", "--ops", "--memory"], ["completion", "tcsh"]):
     expect(belfry(*wrong).returncode == 2, f"{wrong} is no wrong use")
+for move, meant in (("tower_1/dense", "tower_1/dense/**"), ("dense", "dense/**"), ("tower_1/dens/**", "tower_1/dense/**")):
+    done = belfry("place", "mlp", "--devices", "cpu:0,cpu:1", "--batch", "8", "--move", f"{move}=cpu:1")
+    expect(done.returncode == 1 and f'the rule "{move}" matches no node; did you mean {meant}?' in done.stderr, f"--move {move}: {done}")
 script = "COMP_WORDS=(belfry place x --dev); COMP_CWORD=3; _belfry; echo ${COMPREPLY[@]}; COMP_WORDS=(belfry comp); COMP_CWORD=1; _belfry; echo ${COMPREPLY[@]}"
 done = subprocess.run(["bash", "-c", belfry("completion", "bash").stdout + script], capture_output=True, text=True)
 expect(done.stdout.split() == ["--devices", "compare", "completion"] and not done.stderr, f"completion: {done}")

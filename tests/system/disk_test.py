@@ -140,24 +140,34 @@ with tempfile.TemporaryDirectory() as name:
     (here / "blind").chmod(0o333)  # may be written in
     for closed in ("shut", "photos/cat", "arrays/train", "texts", "runs/run"):
         (here / closed).chmod(0)
+    way = "its owner may open it to you (chmod o+rx or g+rx)" if options else "chmod u+rx opens it"
     table = ["--data", "table.csv", "--hold-out", "0.3", "--steps", "1"]
     for where, command in [("shut", ["data", "inspect", "shut"]), ("shut", ["train", "mlp", "--data", "shut"]), ("shut", ["train", "mlp", "--data", "shut/digits"]), ("photos/cat", ["train", "mlp", "--data", "photos", "--hold-out", "0.2"]),
                            ("photos/cat", ["data", "inspect", "photos"]), ("arrays/train", ["train", "mlp", "--data", "arrays"]), ("texts", ["data", "inspect", "texts"]), ("shut", ["predict", "mlp", "--feed", "shut"]),
                            ("photos/cat", ["predict", "mlp", "--feed", "photos"]), ("shut", ["predict", "shut", "--feed", "table.csv"]), ("shut", ["runs", "shut"]), ("shut", ["show", "shut"]), ("shut", ["place", "mlp", "-o", "shut/plan.json"]),
                            ("blind", ["train", "mlp", *table, "--checkpoints", "blind"]), ("blind", ["train", "mlp", *table, "--out", "blind"]),
-                           ("shut", ["train", "mlp", *table, "--out", "shut/run"]), ("shut", ["train", "mlp", *table, "--log", "shut/log.jsonl"]), ("shut", ["train", "mlp", *table, "--tensorboard", "shut/charts"])]:
+                           ("shut", ["train", "mlp", *table, "--out", "shut/run"]), ("shut", ["train", "mlp", *table, "--log", "shut/log.jsonl"]), ("shut", ["train", "mlp", *table, "--tensorboard", "shut/charts"]), ("shut", ["run", "mlp", "--state", "shut/state.npz"]), ("shut", ["run", "mlp", "--feed", "shut/feed.npz"]),
+                           ("shut", ["place", "mlp", "--placement", "shut/rules.json"]), ("shut", ["place", "mlp", "--calibration", "shut/costs.json"]), ("shut", ["place", "mlp", "--cluster", "shut/plan.json"]), ("shut", ["forecast", "mlp", "--trace", "shut/trace.json"]),
+                           ("shut", ["train", "mlp", *table, "--resume", "shut/step.safetensors"]), ("shut", ["show", "shut/small.json"]), ("shut", ["evaluate", "shut/run", "--data", "table.csv"]), ("shut", ["runs", "shut/run"])]:
         try:
             done = subprocess.run([program, *command], cwd=here, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
         except PermissionError as error:
             left_out.append(f"folders that may not be listed: another user cannot run the program: {error}")
             break
-        expect(done.returncode in (1, 2) and f"{where}: cannot be listed: Permission denied; chmod u+rx of its owner opens the folder" in done.stderr and "Epoch" not in done.stderr, f"{command} with {where} closed: {done}")
+        expect(done.returncode in (1, 2) and f"{where}: cannot be listed: Permission denied; {way}, or name another" in done.stderr and "Epoch" not in done.stderr, f"{command} with {where} closed: {done}")
     else:
-        for command in (["place", "mlp", "-o", "anothers/plan.json"], ["train", "mlp", *table, "--out", "anothers/run"], ["train", "mlp", *table, "--log", "anothers/log.jsonl"]):
+        for command in (["place", "mlp", "-o", "anothers/plan.json"], ["train", "mlp", *table, "--out", "anothers/run"], ["train", "mlp", *table, "--log", "anothers/log.jsonl"], ["data", "digits", "--out", "anothers/digits"]):
             done = subprocess.run([program, *command], cwd=here, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
             expect(done.returncode == 1 and "Permission denied; choose a place where you have the rights" in done.stderr, f"{command} in another's folder: {done}")
         done = subprocess.run([program, "runs", "runs"], cwd=here, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
-        expect(done.returncode == 1 and "runs/run: is left out: Permission denied" in done.stderr and "neither it nor a folder in it has a run.json" in done.stderr, f"a run that may not be looked at: {done}")
+        expect(done.returncode == 1 and f"runs/run: is left out: Permission denied; {way}" in done.stderr and "neither it nor a folder in it has a run.json" in done.stderr, f"a run that may not be looked at: {done}")
+        (here / "open").mkdir()
+        (here / "open").chmod(0o777)
+        for file in ("log.jsonl", "small.json"):
+            (here / "open" / file).touch(mode=0o444 if file == "log.jsonl" else 0)
+        for command, words in ((["train", "mlp", *table, "--log", "open/log.jsonl"], "the log cannot be opened for writing: Permission denied; name another file for it"), (["show", "open/small.json"], f"cannot read: Permission denied; {way.replace('rx', 'r')}, or name another file")):
+            done = subprocess.run([program, *command], cwd=here, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
+            expect(done.returncode == 1 and words in done.stderr, f"{command}, which is another's: {done}")
     for closed in ("blind", "shut", "photos/cat", "arrays/train", "texts", "runs/run"):
         (here / closed).chmod(0o755)
 

@@ -86,6 +86,8 @@ for words, values in lists.items():
     wide = " ".join((belfry(*(word for word in words if not word.startswith("-")), "--help").stdout).split())
     expect(words[-1] == "--devices" or all(value in wide for value in values.split()), f"--help of {words} lacks one of {values}")
 expect(completed("belfry", "place", "--precision", "=", "b") == {"bf16"} and completed("belfry", "place", "-O", "obj") == {"objective="}, "bash does not complete --precision=b and -O obj")
+expect(completed("belfry", "place", "--devices", "sim", ":") == {"0-1"} and completed("belfry", "place", "--devices", "cpu", ":", "0") == {"0"}, "bash does not complete --devices sim: and cpu:0")
+expect(completed("belfry", "place", "-O", "reduction", "=") == {"tree", "hierarchical", "reduce-to-one", "ring"} and completed("belfry", "place", "-O", "order", "=", "g") == {"gpipe"}, "bash does not complete -O reduction= and -O order=g")
 
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)

@@ -1,0 +1,16 @@
+// Files and folders that options name: what is wrong with one is said before the work.
+#pragma once
+
+namespace CLI {
+class Validator;
+}
+
+namespace belfry {
+
+/// A folder or file that is there. Of a link that leads nowhere it says so, and of a folder that may not be entered which one, why and the way out.
+CLI::Validator is_data();
+CLI::Validator is_file();    ///< the same, and no folder
+CLI::Validator is_folder();  ///< the same, and no file
+CLI::Validator is_checkpoint();  ///< a file; of a folder it names the latest in it
+
+}  // namespace belfry
