@@ -37,11 +37,12 @@ std::vector<int> once(const std::vector<int>& devices) {
 /// Devices, reason, in ranges, way of a sum, bucket.
 using Decision = std::tuple<std::vector<int>, std::string, bool, SumWay, int>;
 
+/// Of those that every node may follow: how a sum is made is a rule for sums alone.
 const Decision* most_frequent(const std::map<Decision, int>& counts) {
   const Decision* out = nullptr;
   int most = 0;
   for (const auto& [decision, count] : counts)
-    if (count > most) out = &decision, most = count;
+    if (const auto& [devices, reason, ranged, way, bucket] = decision; count > most && way == SumWay::direct && !bucket) out = &decision, most = count;
   return out;
 }
 
@@ -73,7 +74,8 @@ Placement placement_of(const PlacedGraph& plan) {
   for (const PlanNode& n : plan.nodes) {
     if (is_derived(plan, n, readers)) continue;
     bool tower = n.scope == Scope::tower;
-    if (Decision d = decision(n); d != *(tower ? tower_rest : rest)) rule(tower ? "tower_*/" + n.name : n.name, d);
+    const Decision* others = tower ? tower_rest : rest;
+    if (Decision d = decision(n); !others || d != *others) rule(tower ? "tower_*/" + n.name : n.name, d);
   }
   if (tower_rest) rule("tower_*/**", *tower_rest);
   Decision last = rest ? *rest : tower_rest ? *tower_rest : Decision{{plan.cluster.host()}, "nothing else is placed", false, SumWay::direct, 0};
