@@ -10,6 +10,7 @@ import source_tree
 ALLOWED = [
     ("graph/structural.h", "input variable constant add_n cast copy split aggregate fused fetch", "the ops that the compiler itself speaks of"),
     ("graph/split_state.cpp", "tower_mean", "a way of combining, named as -O combine= has it"),
+    ("frontends/cli/common.cpp", "tower_mean", "the same, in the help"),
     ("placer/expand.cpp", "gather", "what an inserted aggregate is called after"),
     ("frontends/nn/*", "add batch_norm concat constant conv2d dropout group_norm layer_norm matmul relu", "layers name the nodes that they add: Graph::add takes op and name; a kind of initial value"),
     ("placer/diff.cpp", "input variable", "words of a message"),
