@@ -345,7 +345,7 @@ TEST(Tables, with_words_for_labels_have_classes_sorted_by_name) {
     write(train, test);
     EXPECT_NE(message_of([&] { data_folder(folder.path(), {.inputs = inputs}); }).find(wanted), std::string::npos) << train << message_of([&] { data_folder(folder.path(), {.inputs = inputs}); });
   }
-  write("1,2,dog\n3,4,0\n", "0,7,8\n");
+  write("1,2,dog\n3,4,0\n", "0,7,8\ndog,7,8\n");
   EXPECT_EQ(data_folder(folder.path(), {.inputs = {{"features", {f32, {2}}}}}).train.columns.size(), 1u) << "labels that are not read";
   write("1,2,2\n3,4,1\n", "x,7,8\n");  // among the classes, numbers too are words
   EXPECT_EQ(data_folder(folder.path(), {.classes = {"1", "2", "x"}, .inputs = inputs}).train.columns.at("label"), HostTensor::of<std::int32_t>({2}, {1, 0}));

@@ -104,8 +104,8 @@ TEST(Reductions, along_the_tree_have_the_same_bits_whoever_adds) {
 TEST(Reductions, that_most_nodes_have_are_still_rules_of_their_sums_alone) {
   Builder b("sums");
   Value x = b.input("x", f32, {kBatch, 4});
-  for (int k = 1; k < 6; ++k) b.output("sum " + std::to_string(k), reduce_sum(x * static_cast<float>(k)));
-  b.output("from a constant", reduce_sum(square(x)) + constant(b.graph(), HostTensor::of<float>({2}, {1, 2})));
+  for (int k = 1; k < 6; ++k) b.output("sum_" + std::to_string(k), reduce_sum(x * static_cast<float>(k)));
+  b.output("from_a_constant", reduce_sum(square(x)) + constant(b.graph(), HostTensor::of<float>({2}, {1, 2})));
   const auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
   const PlaceOptions options{.fetches = fetches_of(*graph)};
   Placement p{2, 8, Combine::global_mean, 1, {}};
