@@ -92,7 +92,7 @@ TEST(ClusterFile, has_buckets_of_the_size_with_the_shortest_step) {
     std::vector<DeviceId> gpus;
     for (const ClusterDevice& d : options.cluster->devices)
       if (d.id.kind == "gpu") gpus.push_back(d.id);
-    auto seconds = [&](std::optional<std::int64_t> bucket) { return forecast(Session(net_named(net).build(options.library->ops), to_strategy(Mirrored{.devices = gpus, .bucket = bucket}), options).plan(batch)).seconds; };
+    auto seconds = [&, net = net, batch = batch](std::optional<std::int64_t> bucket) { return forecast(Session(net_named(net).build(options.library->ops), to_strategy(Mirrored{.devices = gpus, .bucket = bucket}), options).plan(batch)).seconds; };
     const double chosen = seconds({});
     EXPECT_LE(chosen, seconds(bytes) * (1 + 1e-9)) << net << " on " << cluster;
     EXPECT_LE(chosen, seconds(0) * (1 + 1e-9)) << net << " on " << cluster;

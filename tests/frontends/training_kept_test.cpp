@@ -56,7 +56,7 @@ TEST(TrainingKept, options_below_their_least_and_names_that_the_log_has_are_refu
   Session session(line(), Single{});
   for (const auto& [options, words] : {std::pair(FitOptions{.steps = -5}, "steps is -5; 0 is the least"), {FitOptions{.epochs = -3}, "epochs is -3"},
                                        {FitOptions{.checkpoint_every = -3}, "checkpoint_every is -3"}, {FitOptions{.keep = 0}, "keep is 0; 1 is the least"}})
-    EXPECT_TRUE(says<UserError>([&] { fit(session, data, options); }, {words}));
+    EXPECT_TRUE(says<UserError>([&, &options = options] { fit(session, data, options); }, {words}));
   EXPECT_EQ(steps_of(session), 0);
 
   const std::string log = (folder / "log").string();
