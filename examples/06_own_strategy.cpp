@@ -29,7 +29,7 @@ struct SmallApart {
 StrategyDef small_apart() {
   return {"small_apart", "towers, with small variables on the last device", {{"towers", "how many; by default one per device"}}, [](const std::vector<DeviceId>& devices, const std::map<std::string, std::string>& given) {
             StrategyOptions options("small_apart", given);
-            SmallApart s{devices, options.integer("towers", 0)};
+            SmallApart s{devices, options.integer("towers", 0, 1, 65536)};
             options.finish();
             return strategy("small_apart", devices, s);
           }};

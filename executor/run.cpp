@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <random>
 #include <set>
 
@@ -58,8 +59,8 @@ Runner::Runner(Program& program) : program_(program), events_(program.bound().st
 
 Runner::~Runner() {
   if (process_ != ::getpid()) {  // a fork: nobody is there to be joined
-    static auto* const gone = new std::vector<std::vector<std::thread>>;
-    gone->push_back(std::move(threads_));
+    static auto* const gone = new (std::nothrow) std::vector<std::vector<std::thread>>;
+    if (gone) gone->push_back(std::move(threads_));
     return;
   }
   stop_ = true;

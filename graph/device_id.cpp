@@ -1,5 +1,6 @@
 #include <belfry/graph/device_id.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include <fmt/format.h>
@@ -15,6 +16,18 @@ namespace {
 }
 
 constexpr int kMostListed = 65536;
+
+/// Why 'sim:5-2' and its like are no ranges.
+[[noreturn]] void refuse_range(const std::string& item, const DeviceId& first, std::string_view end) {
+  const std::string head = to_string(first.whole());
+  const auto digits = static_cast<std::size_t>(std::count_if(end.begin(), end.end(), [](char c) { return c >= '0' && c <= '9'; }));
+  if (digits < end.size() || end.empty())
+    throw UserError(fmt::format("'{}' is no device, and no range: behind '-' stands the number of its last one alone, as in {}-{}", item, head, first.index + 1));
+  if (first.slice >= 0) throw UserError(fmt::format("'{}' is no device: parts of a GPU have no ranges; name each, as in {}/0,{}/1", item, head, head));
+  if (digits > 6) throw UserError(fmt::format("'{}' is no device: numbers have at most six digits, and a range at most {} devices", item, kMostListed));
+  const std::string kind = head.substr(0, head.rfind(':'));
+  throw UserError(fmt::format("'{}' is no device: its range goes backwards; write {}:{}-{}", item, kind, end, first.index));
+}
 
 /// Cuts a number of at most six digits off the front.
 bool take_number(std::string_view& text, int& out) {
@@ -73,8 +86,9 @@ std::vector<DeviceId> parse_devices(std::string_view text) {
       if (dash > 0 && item[dash - 1] == ':') throw UserError(fmt::format("'{}' is no device: their numbers begin with 0; write {}0, or a range as {}0-1", item, item.substr(0, dash), item.substr(0, dash)));
       DeviceId first = parse_device(item.substr(0, dash));
       std::string_view end = std::string_view(item).substr(dash + 1);
+      const std::string_view number = end;
       int last = 0;
-      if (!take_number(end, last) || !end.empty() || last < first.index || first.slice >= 0) refuse(item);
+      if (!take_number(end, last) || !end.empty() || last < first.index || first.slice >= 0) refuse_range(item, first, number);
       if (last - first.index >= kMostListed) throw UserError(fmt::format("'{}' names {} devices; a range has at most {}", item, last - first.index + 1, kMostListed));
       for (; first.index <= last; ++first.index) out.push_back(first);
     }

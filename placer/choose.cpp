@@ -12,6 +12,7 @@
 #include <belfry/graph/plan/forecast.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/over_memory.h>
+#include <belfry/placer/cut/launches.h>
 #include <belfry/placer/placer_internal.h>
 #include <belfry/placer/requests.h>
 #include <belfry/placer/scorer.h>
@@ -59,9 +60,28 @@ double peak_of(const Rules& rules, const Cluster& cluster, int threads, bool mea
   return out;
 }
 
+/// As fast for all where there is no such step: each strategy is then refused by itself.
+SecondsOf seconds_of(const std::shared_ptr<const Graph>& graph, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options, const CostTable& costs) {
+  std::shared_ptr<Launches> launches;
+  int nodes = 0;
+  try {
+    const TowerGraph one = expand_for(graph, division_of(*graph, to_strategy(Single{}), cluster), batch, options);
+    launches = std::make_shared<Launches>(one, cluster, costs);
+    nodes = static_cast<int>(one.nodes.size());
+  } catch (const UserError&) {
+  }
+  return [launches, nodes, &cluster](const DeviceId& device) {
+    double out = 0;
+    if (cluster.find(device) < 0) return out;  // what is placed there is refused by itself
+    for (int i = 0; i < nodes; ++i) out += launches->seconds(i, device);
+    return out;
+  };
+}
+
 class Looker {
  public:
-  Looker(const std::shared_ptr<const Graph>& graph, const Strategy& choice, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) : graph_(graph), choice_(choice), cluster_(cluster), batch_(batch), options_(options) {
+  Looker(const std::shared_ptr<const Graph>& graph, const Choice& choice, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options)
+      : graph_(graph), choice_(choice), cluster_(cluster), batch_(batch), options_(options) {
     options_.warn = {};  // what is looked at is not yet taken
   }
 
@@ -69,7 +89,7 @@ class Looker {
 
   /// Where it does not fit as it is, with values computed again and with smaller towers too, if `again`.
   void at(const Strategy& s, bool again) {
-    if (!look(s) || !again || !lacks_memory()) return;
+    if (!look(s) || !again || !lacks_memory() || out_of_reach()) return;
     const std::vector<int> all_stretches = options_.recompute.stretches ? std::vector<int>{} : std::vector<int>{4, 16};
     for (int stretches : all_stretches) look(recomputing(s, stretches));
     bool fits = fits_smaller(s);
@@ -102,6 +122,14 @@ class Looker {
     for (std::optional<Strategy> next = smaller(s); next && look(*next); next = smaller(*next))
       if (!lacks_memory()) return true;
     return false;
+  }
+
+  /// Whatever would make it fit: computing again takes longer, and towers save no more than what a device runs at once. Of cuts they shorten the bubble.
+  bool out_of_reach() const {
+    const Candidate& c = found.back();
+    int streams = 1;
+    for (const ClusterDevice& d : cluster_.devices) streams = std::max(streams, d.streams);
+    return c.strategy.name != "layers" && c.strategy.name != "pipeline" && c.strategy.name != "hybrid" && c.seconds > far(cluster_) * streams * least_;
   }
 
   bool lacks_memory() const { return !found.back().refused.empty() && found.back().peak; }
@@ -167,8 +195,9 @@ class Looker {
         if (score.peak[d] > out.peak) out.peak = score.peak[d], out.fullest = to_string(cluster_.devices[d].id);
         out.lacking = std::max(out.lacking, score.peak[d] - cluster_.devices[d].memory);
       }
+      out.seconds = score.step_seconds;
       if (!score.over.empty()) out.refused = score.over.front();
-      else out.seconds = score.step_seconds, out.bound = score.step_seconds > most;
+      else out.bound = score.step_seconds > most;
     } catch (const UserError& e) {
       out.refused = e.what();
     }
@@ -176,7 +205,7 @@ class Looker {
   }
 
   std::shared_ptr<const Graph> graph_;
-  const Strategy& choice_;
+  const Choice& choice_;
   const Cluster& cluster_;
   std::int64_t batch_;
   PlaceOptions options_;
@@ -195,7 +224,10 @@ bool before(const Candidate& a, const Candidate& b) {
 
 }  // namespace
 
-std::vector<Candidate> look_at(const std::shared_ptr<const Graph>& graph, const Strategy& choice, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
+std::vector<Candidate> look_at(const std::shared_ptr<const Graph>& graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
+  const CostTable nothing;
+  const Choice choice = strategy.choice(seconds_of(graph, cluster, batch, options, options.costs ? *options.costs : nothing));
+  if (choice.candidates.empty()) throw UserError(fmt::format("strategy {} has nothing to choose from: give it devices, .devices = parse_devices(\"cpu:0,cpu:1\")", strategy.name));
   Looker look(graph, choice, cluster, batch, options);
   for (const Strategy& s : choice.candidates) look.at(s, true);
   while (choice.near) {

@@ -72,12 +72,32 @@ class Expander {
 
   /// The plan's file, its offsets and its sums of bytes have room for this much.
   void check_size(const Node& n, const TensorType& t) const {
+    if (has_room(t, options_.batch)) return;
+    const std::int64_t most = most_rows();
+    throw UserError(fmt::format("'{}' {} with a batch of {} has more than {} bytes; take a smaller {}", n.name, to_string(t), options_.batch, kMostValueBytes,
+                                most ? fmt::format("batch: this graph has room for 1 to {} rows", most) : "graph, since one row is too much"));
+  }
+
+  static bool has_room(const TensorType& t, std::int64_t batch) {
     __int128 size = static_cast<__int128>(size_of(t.dtype));
     for (const Dim& d : t.shape) {
       size *= d.factor;
-      if (d.symbolic()) size *= options_.batch;
-      if (size > kMostValueBytes) throw UserError(fmt::format("'{}' {} with a batch of {} has more than {} bytes; take a smaller batch", n.name, to_string(t), options_.batch, kMostValueBytes));
+      if (d.symbolic()) size *= batch;
+      if (size > kMostValueBytes) return false;
     }
+    return true;
+  }
+
+  /// With which every value has room; 0: there is no such batch.
+  std::int64_t most_rows() const {
+    std::int64_t low = 0, high = options_.batch;  // the last does not
+    while (high - low > 1) {
+      const std::int64_t rows = low + (high - low) / 2;
+      const bool fits = std::all_of(g_.nodes().begin(), g_.nodes().end(),
+                                    [&](const Node& n) { return std::all_of(n.types.begin(), n.types.end(), [&](const TensorType& t) { return has_room(t, rows); }); });
+      (fits ? low : high) = rows;
+    }
+    return low;
   }
 
   // ---------------------------------------------------------------- groups

@@ -65,7 +65,7 @@ Rules all_rules(const PlaceOptions& options, const Rules& requests, const Rules&
 }
 
 PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
-  if (!strategy.candidates.empty()) return std::move(*choose(graph, strategy, cluster, batch, options).front().plan);
+  if (strategy.choice) return std::move(*choose(graph, strategy, cluster, batch, options).front().plan);
   const Division d = division_of(*graph, strategy, cluster);
   TowerGraph towers = expand_for(graph, d, batch, options);
   auto [p, rules] = decided_by(strategy, d, towers, cluster, batch, options);

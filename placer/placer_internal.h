@@ -1,12 +1,14 @@
 // One tower graph on one cluster, placed as often as wanted: what no placement changes is made once.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <belfry/graph/plan/forecast.h>
 #include <belfry/graph/plan/links.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/placed_graph.h>
@@ -62,6 +64,20 @@ class Placer {
   NumberLists read_by_;
   std::vector<std::string> kinds_;                  // per device, whose kernels it runs
   std::vector<std::vector<Known>> kernels_;         // per first output
+};
+
+/// A placer, and forecasts of its plan.
+class ForecastPlacer : public Placer {
+ public:
+  /// The table must live as long.
+  ForecastPlacer(TowerGraph towers, const Cluster& cluster, const PlaceOptions& options, const CostTable& costs)
+      : Placer(std::move(towers), cluster, options), forecaster_(plan(), costs), values_(plan().values.size()) {}
+  /// Of a step of the plan that stands; where it takes longer than `limit`, seconds above that.
+  double seconds(double limit = std::numeric_limits<double>::infinity()) { return forecaster_.seconds(values_, instances(), readers(), limit); }
+
+ private:
+  Forecaster forecaster_;
+  std::size_t values_;  // of the tower graph
 };
 
 /// As `place` with the placement's arithmetic, by way of a strategy's answer.

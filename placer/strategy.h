@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -47,6 +48,10 @@ struct Given {
   bool operator==(const Given&) const = default;
 };
 
+struct Choice;
+/// Of a step of one tower on a device, what moves aside; to be asked while the choice is made.
+using SecondsOf = std::function<double(const DeviceId&)>;
+
 /// Any struct with `divide` and `assign` is one; see placer/strategies/. Its assign may take what was measured here as well.
 struct Strategy {
   std::string name;
@@ -54,11 +59,16 @@ struct Strategy {
   std::function<Division(const Graph&, const Cluster&)> divide;
   std::function<Rules(const TowerGraph&, const Cluster&, const CostTable&)> assign;
   std::string options = {};                ///< as the command line takes them, for tables
-  std::vector<Strategy> candidates = {};   ///< of a strategy that is a choice among others (see choose.h); it has no divide and no assign
-  std::function<std::vector<Strategy>(const Strategy&)> near = {};  ///< likewise: what else is looked at where one of them is good
-  std::function<std::optional<Strategy>(const Strategy&)> smaller = {};  ///< likewise, where one does not fit: the same with half the rows a tower; none: there is no such
+  std::function<Choice(const SecondsOf&)> choice = {};  ///< of a strategy that is one among others (see choose.h); it has no divide and no assign
   std::optional<Loops> loops = {};         ///< of one that trains by loops: divide and assign serve all that is no step
   std::optional<Given> given = {};         ///< none: it was made otherwise
+};
+
+/// What a choice looks at.
+struct Choice {
+  std::vector<Strategy> candidates;
+  std::function<std::vector<Strategy>(const Strategy&)> near = {};       ///< what else where one of them is good
+  std::function<std::optional<Strategy>(const Strategy&)> smaller = {};  ///< where one does not fit: the same with half the rows a tower; none: there is no such
 };
 
 /// One option of a strategy: -O name=value.
@@ -84,13 +94,17 @@ Strategy strategy(std::string name, std::vector<DeviceId> devices, S s) {
           }};
 }
 
-/// Typed reading of -O options: every one that is there must be asked for.
+/// Typed reading of -O options: every one that is there must be asked for. A wrong value is a UserError that names the strategy, -O name=value, what it takes and a way out.
 class StrategyOptions {
  public:
   StrategyOptions(std::string strategy, std::map<std::string, std::string> given) : strategy_(std::move(strategy)), given_(std::move(given)) {}
-  int integer(const std::string& name, int fallback);
+  /// A whole number from `least` to `most`; `fallback`, which may be none of these, where it is not given.
+  int integer(const std::string& name, int fallback, int least = 0, int most = std::numeric_limits<int>::max());
   std::string text(const std::string& name, const std::string& fallback);
+  std::string choice(const std::string& name, const std::vector<std::string>& values);  ///< one of these; the first by default
   Combine combine();
+  /// "[towers] -O variables=x: why" as a UserError.
+  [[noreturn]] void refuse_value(const std::string& name, const std::string& why) const;
   /// UserError for options that nobody asked for.
   void finish() const;
 

@@ -4,7 +4,8 @@
     python3 bench/golden/cifar10_rounding.py ../shared [--towers 1] [--nudges 3]
 
 Needs tensorflow (2.21, as the case), numpy and safetensors. Each line is one training: with or without oneDNN, in f64, and in f32 from initial kernels of which every element
-is moved by at most one unit in the last place. It has the largest difference of a loss to the file's, and of each final norm as a share of the file's norm: those above 1e-3,
+is moved by at most one unit in the last place. It has the largest difference of a loss to the file's, the largest share of what the test allows
+it (four times the file's spread, and 3e-6) with its step, and of each final norm as a share of the file's norm: those above 1e-3,
 the case's tolerance, with a star.
 """
 
@@ -96,15 +97,16 @@ def main():
         return
     golden = json.loads((args.shared / "golden/cifar10_tutorial/expected.json").read_text())["runs"][f"towers_{args.towers}"]
     names = [f"{layer}/{part}" for layer in LAYERS for part in ("weights", "biases")]
-    print(f"{'':12}{'loss':>9}" + "".join(f"{n.replace('softmax_linear', 'softmax'):>16}" for n in names))
+    print(f"{'':12}{'loss':>9}{'of the tolerance':>22}" + "".join(f"{n.replace('softmax_linear', 'softmax'):>16}" for n in names))
     modes = dict(MODES, **{f"nudged {k}": ("1", "float32", k) for k in range(1, args.nudges + 1)})
     for mode, (onednn, dtype, nudge) in modes.items():
         environment = dict(os.environ, TF_ENABLE_ONEDNN_OPTS=onednn, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
         command = [sys.executable, __file__, str(args.shared), "--towers", str(args.towers), "--one", f"{dtype},{nudge}"]
         losses, norms = json.loads(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
         apart = max(abs(a - b) for mine, theirs in zip(losses, golden["total_loss"]) for a, b in zip(mine, theirs))
+        used, at = max((abs(a - b) / (4 * golden["loss_spread"][t] + 3e-6 * max(1, abs(b))), t) for t in range(STEPS) for a, b in zip(losses[t], golden["total_loss"][t]))
         shares = [abs(norms[n] / golden["final"][n]["l2"] - 1) for n in names]
-        print(f"{mode:12}{apart:9.1e}" + "".join(f"{s:15.1e}{'*' if s > 1e-3 else ' '}" for s in shares), flush=True)
+        print(f"{mode:12}{apart:9.1e}{used:11.2f} of step {at:2}" + "".join(f"{s:15.1e}{'*' if s > 1e-3 else ' '}" for s in shares), flush=True)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,8 @@ int main() {
   draw_digits("digits", 2000, 500, 1);
   Splits data = mnist("digits");
   for (DataSet* set : {&data.train, &data.test}) {  // a digit is 5 * half + rest
-    HostTensor rest = set->columns.at("label"), half = rest;
+    HostTensor rest = set->columns.at("label");
+    HostTensor half = rest;
     for (std::int32_t& y : rest.data<std::int32_t>()) y %= 5;
     for (std::int32_t& y : half.data<std::int32_t>()) y /= 5;
     set->columns.emplace("rest", std::move(rest));

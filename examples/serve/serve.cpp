@@ -35,6 +35,7 @@ void serve(const char* folder, const char* pictures) {
   std::size_t first = 0;
   for (; first + kBatch <= files.size(); first += kBatch) best(std::span(files).subspan(first, kBatch));
   for (; first < files.size(); ++first) best(std::span(files).subspan(first, 1));
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw UserError("the answers could not be written to the standard output; its disk may be full");
 }
 
 int main(int argc, char** argv) {

@@ -13,6 +13,7 @@
 #include <belfry/frontends/cli/offered_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/session/library.h>
+#include <belfry/graph/float_environment.h>
 #include <belfry/graph/graph.h>
 #include <belfry/placer/strategies/strategies.h>
 
@@ -29,8 +30,9 @@ int after_output(int code) {
   return code ? code : 1;
 }
 
-/// The verb's options that were meant perhaps.
-void say_near_options(const CLI::App& app, int argc, char** argv) {
+/// What was given that is no option of the verb, with that which was meant perhaps; where `all` are wanted, those too that are like none. Whether there are such.
+bool say_unknown_options(const CLI::App& app, int argc, char** argv, bool all) {
+  bool said = false;
   const CLI::App* verb = &app;
   while (!verb->get_subcommands().empty()) verb = verb->get_subcommands()[0];
   std::vector<std::string> known;
@@ -39,8 +41,12 @@ void say_near_options(const CLI::App& app, int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string given = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
     if (given.size() < 3 || !given.starts_with("--") || std::find(known.begin(), known.end(), given) != known.end()) continue;
-    if (const std::string meant = did_you_mean(given, known); !meant.empty()) say(fmt::format("{} has no option {}{}\n", verb->get_name(), given, meant));
+    const std::string meant = did_you_mean(given, known);
+    if (meant.empty() && !all) continue;
+    say(fmt::format("{} has no option {}{}\n", verb->get_name(), given, meant));
+    said = true;
   }
+  return said;
 }
 
 int parsed(CLI::App& app, int argc, char** argv) {
@@ -52,7 +58,10 @@ int parsed(CLI::App& app, int argc, char** argv) {
     return e.get_exit_code();  // a verb that is done and has found what it looks for
   } catch (const CLI::ExtrasError& e) {
     app.exit(e);
-    say_near_options(app, argc, argv);
+    say_unknown_options(app, argc, argv, false);
+    return 2;
+  } catch (const CLI::RequiredError& e) {  // what is lacking may be what a misspelt option was to say
+    if (!say_unknown_options(app, argc, argv, true)) app.exit(e);
     return 2;
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
@@ -86,14 +95,28 @@ void name_own_strategies(CLI::App& app, const Library& library) {
     if (CLI::Option* strategy = verb->get_option_no_throw("--strategy")) strategy->description(strategy->get_description() + own)->check(offers(names));
 }
 
+/// What is of every verb: where its exit codes are told, and that what is written has a name.
+void finish_verbs(CLI::App& app) {
+  const CLI::Validator named([](std::string& path) { return std::string(path.empty() ? "is empty: name a file or folder, or leave the option out" : ""); }, "");
+  for (CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; })) {
+    verb->footer(verb->get_footer() + "\nExit codes: 0 done, 1 failed, 2 wrong use; belfry --help says more");
+    for (const char* written : {"--out", "--log", "--checkpoints", "--tensorboard", "--save-state", "--trace", "--svg", "--html", "--dot"})
+      if (CLI::Option* option = verb->get_option_no_throw(written)) option->check(named);
+    finish_verbs(*verb);
+  }
+}
+
 }  // namespace
 
 int cli_main(int argc, char** argv, const std::shared_ptr<const Library>& own) {
+  const DefaultFloats floats;
   LibrarySource library = [own] { return own ? own : standard_library(); };
   CLI::App app("Places a dataflow graph on devices, writes the plan to a file, and runs it.", "belfry");
   const bool json = std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
   app.set_version_flag("--version", [json] { return version_text(json); }, "What was built, by what, with what; with --json for machines");
-  app.footer("Example: belfry devices\nExit codes: 0 done, 1 failed (of compare also: bits differ; of forecast: it does not fit), 2 wrong use");
+  app.footer(
+      "Example: belfry devices\nExit codes: 0 done, 1 failed (of compare also: bits differ; of forecast: it does not fit), 2 wrong use (what the command line alone shows, values "
+      "of options too; a file that is not there is 1)");
   add_devices_verb(app);
   add_place_verb(app, library);
   add_show_verb(app, library);
@@ -108,7 +131,8 @@ int cli_main(int argc, char** argv, const std::shared_ptr<const Library>& own) {
   add_diff_verb(app, library);
   add_convert_verb(app, library);
   add_data_verb(app, library);
-  add_completion_verb(app);
+  add_completion_verb(app, library);
+  finish_verbs(app);
   if (own) name_own_strategies(app, *own);
   if (argc < 2) {
     fmt::print(stderr, "{}", app.help());
@@ -117,9 +141,15 @@ int cli_main(int argc, char** argv, const std::shared_ptr<const Library>& own) {
   std::vector<std::string> verbs;
   for (const CLI::App* verb : app.get_subcommands(nullptr)) verbs.push_back(verb->get_name());
   if (argv[1][0] != '-' && std::find(verbs.begin(), verbs.end(), argv[1]) == verbs.end()) {
-    fmt::print(stderr, "belfry: there is no verb '{}'{}\n", argv[1], did_you_mean(argv[1], verbs));
+    fmt::print(stderr, "belfry: there is no verb '{}'{}\n", argv[1], argv[1] == std::string_view("help") ? "; write belfry --help, or belfry VERB --help" : did_you_mean(argv[1], verbs));
     return 2;
   }
+  if (argv[1] == std::string_view("--version"))
+    for (int i = 2; i < argc; ++i)
+      if (argv[i] != std::string_view("--json")) {
+        fmt::print(stderr, "belfry: --version takes --json and nothing else, not '{}'\n", argv[i]);
+        return 2;
+      }
   app.require_subcommand(1);
   return after_output(parsed(app, argc, argv));
 }

@@ -41,14 +41,14 @@ std::string cluster_text(const std::string& name) { return is_there(name) || !sh
 CLI::Validator is_cluster() {
   auto check = [](std::string& text) {
     if (is_there(text) || shipped(text)) return std::string();
-    try {
-      refuse_closed(text);
-    } catch (const UserError& e) {
-      return std::string(e.what());
-    }
+    refuse_closed(text);
+    std::error_code error;
+    if (std::filesystem::is_directory(text, error)) throw UserError(fmt::format("{} is a folder; name a file, or one of the clusters {}", text, fmt::join(cluster_names(), ", ")));
+    if (std::filesystem::is_symlink(text, error)) throw UserError(fmt::format("{} is a link that leads nowhere: mend it, or name one of the clusters {}", text, fmt::join(cluster_names(), ", ")));
+    if (text.find('/') != text.npos || text.ends_with(".json")) throw UserError(fmt::format("{}: there is no such file; name one that is there, or one of the clusters {}", text, fmt::join(cluster_names(), ", ")));
     return fmt::format("neither a file nor one of the clusters {}{}", fmt::join(cluster_names(), ", "), did_you_mean(text, cluster_names()));
   };
-  return CLI::Validator(check, "");
+  return CLI::Validator(check, "FILE");
 }
 
 }  // namespace belfry

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/frontends/cli/device_options_internal.h>
 #include <belfry/frontends/cli/offered_internal.h>
 #include <belfry/frontends/cli/partitioning_internal.h>
 #include <belfry/frontends/cli/paths_internal.h>
@@ -55,7 +56,7 @@ std::vector<std::string> strategy_names(const std::vector<StrategyDef>& strategi
 }
 
 const std::vector<std::pair<std::string, std::vector<std::string>>> kValuesOfKeys = {
-    {"objective", {"max-load", "latency", "variables"}}, {"reduction", {"tree", "hierarchical", "reduce-to-one", "ring"}}, {"combine", {"global_mean", "tower_mean", "tower_sum"}}, {"order", {"1f1b", "gpipe", "interleaved"}}};
+    {"objective", {"max-load", "latency", "variables"}}, {"reduction", {"tree", "hierarchical", "reduce-to-one", "ring"}}, {"combine", {"global_mean", "tower_mean", "tower_sum"}}, {"order", {"1f1b", "gpipe", "interleaved", "by_tower"}}};
 
 /// "towers=" and so on, of all strategies, and the values of those that have a list.
 std::vector<std::string> strategy_keys(const std::vector<StrategyDef>& strategies) {
@@ -68,7 +69,7 @@ std::vector<std::string> strategy_keys(const std::vector<StrategyDef>& strategie
   return all;
 }
 
-/// The same for --help: "order=1f1b, gpipe or interleaved".
+/// The same for --help: "order=1f1b, gpipe, interleaved or by_tower".
 std::string values_of_keys() {
   std::string out;
   for (const auto& [key, values] : kValuesOfKeys) out += fmt::format(", {}={}", key, either(values));
@@ -82,12 +83,17 @@ void PlacementArguments::add_to(CLI::App& app, bool does_run) {
   const std::vector<std::string> strategies = strategy_names(standard_strategies());
   app.add_option("--precision", precision, "f32, bf16 or f16: what products and what follows them are computed on; by default as the graph says")->check(one_of({"f32", "bf16", "f16"}));
   app.add_option("--strategy", strategy, either(strategies) + "; by default towers on several devices")->type_name("NAME")->check(offers(strategies));
-  app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0, or the GPUs of --cluster; auto takes all devices of one that has none")->type_name("LIST")
-      ->check(CLI::Validator([](std::string& text) { return text.empty() ? "names no device; write cpu:0, or leave it out" : std::string(); }, ""))->check(offers({"cpu:0", "gpu:0", "sim:0-1"}));
+  app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0, or the GPUs of --cluster; auto takes all devices of one that has none")
+      ->type_name("LIST")
+      ->check(is_device_list())
+      ->check(offers_list({"cpu:0", "gpu:0", "sim:0-1"}));
   app.add_option("--towers", towers, "shares of the batch; by default one per device")->check(whole(1, kMostTowers));
   app.add_option("--threads-per-tower", threads, "by default cores / towers")->check(whole(1, kMostThreads));
-  app.add_option("-O", options, "an option of the strategy: -O variables=cpu:0" + values_of_keys() + "; of one that it has not it says which it has")->type_name("KEY=VALUE")->check(offers(strategy_keys(standard_strategies())));
-  app.add_option("--move", moves, "devices of nodes by name: 'tower_1/logits/**=cpu:0'")->type_name("GLOB=DEVICE");
+  app.add_option("-O", options, "an option of the strategy: -O variables=cpu:0" + values_of_keys() + "; of one that it has not it says which it has")
+      ->type_name("KEY=VALUE")
+      ->check(is_strategy_option())
+      ->check(offers(strategy_keys(standard_strategies())));
+  app.add_option("--move", moves, "devices of nodes by name: 'tower_1/logits/**=cpu:0'")->type_name("GLOB=DEVICE")->check(is_move());
   app.add_option("--placement", placement_file, "a placement file: rules, towers, threads and batch (place and forecast take an answer of dnn-partitioning too); --towers, --threads-per-tower and --batch go before it, and without any it has one tower")->check(is_file());
   app.add_option("--cluster", cluster_file, fmt::format("devices, memory spaces and links from a file, or of one that is known: {}", fmt::join(cluster_names(), ", ")))->check(is_cluster())->check(offers(cluster_names()));
   app.add_option("--memory-fraction", memory_fraction, fmt::format("of a GPU's memory that plans may take; by default {}", SessionOptions{}.memory_fraction))->check(CLI::Range(0.01, 1.0));
@@ -115,7 +121,7 @@ Graph with_precision(Graph graph, const std::string& precision) {
 
 PlacementRule parse_move(const std::string& text) {
   auto equal = text.rfind('=');
-  if (equal == text.npos || equal == 0) throw UserError(fmt::format("--move '{}' is not of the form 'tower_1/logits/**=cpu:0'", text));
+  if (equal == text.npos || equal == 0) throw UserError(fmt::format("'{}' is not of the form 'tower_1/logits/**=cpu:0'", text));
   return {text.substr(0, equal), parse_devices(text.substr(equal + 1)), "moved by hand"};
 }
 
@@ -125,7 +131,6 @@ std::map<std::string, std::string> strategy_options(const PlacementArguments& a)
   std::map<std::string, std::string> out;
   for (const std::string& o : a.options) {
     auto equal = o.find('=');
-    if (equal == o.npos) throw UserError(fmt::format("-O '{}' is not of the form key=value", o));
     if (!out.emplace(o.substr(0, equal), o.substr(equal + 1)).second) throw WrongUse(fmt::format("-O {0}: the option {1} is given twice; leave one out", o, o.substr(0, equal)));
   }
   auto own = [&](const char* option, const char* key, int value) {
@@ -250,7 +255,7 @@ Session make_session(const Source& source, const PlacementArguments& a, const st
   if (name == "single" && !a.devices.empty() && devices.size() > 1)
     say(fmt::format("single takes {} alone, and leaves {} idle: take --strategy towers, mirrored or layers for all, or name one device\n", to_string(devices[0]), to_string(std::vector(devices.begin() + 1, devices.end()))));
   const std::map<std::string, std::string> given = strategy_options(a);
-  Strategy strategy = library->strategy(name).make(devices, given);
+  Strategy strategy = strategy_named(*library, name, devices, given);
   for (const auto& [key, value] : given) strategy.options += fmt::format("{}-O {}={}", strategy.options.empty() ? "" : " ", key, value);
   refuse_absent(strategy.devices, options, a);
   return Session(std::move(graph), std::move(strategy), options);
@@ -268,23 +273,28 @@ std::int64_t batch_of(std::int64_t given, const Source& source, const PlacementA
 }
 
 void say_loops(Session& session, std::int64_t batch, const std::vector<std::string>& fetches, const std::string& file, std::vector<std::string>* facts) {
+  const LoopFiles files = file.empty() ? LoopFiles{} : loop_files(file);
   const std::int64_t rows = rows_handed_out(session, batch);
   TrainingLoops loops(session, {.rows = rows, .fetches = fetches});
   say(fmt::format("{}\nglobal batch {}: a worker takes {} rows at a time\n", loops.promise(), batch, rows));
-  auto one = [&](const char* who, const PlacedGraph& plan) {
+  auto one = [&](const char* who, const PlacedGraph& plan, const std::string& path) {
     say(fmt::format("plan of {}:\n{}", who, describe(plan, {.memory = true, .nodes = false})));
-    if (file.empty()) return;
-    const std::string path = std::filesystem::path(file).replace_extension(std::string(".") + who + ".json").string();
+    if (path.empty()) return;
     write_file(path, write_plan(plan));
     say(fmt::format("wrote {}\n", path));
     if (facts) facts->push_back(fmt::format("\"{}\": {{\"plan\": {}, {}}}", who, json_text(printable(path)), fmt::join(plan_facts(plan), ", ")));
   };
-  one("worker", loops.worker_plan(rows));
-  one("server", loops.server_plan());
+  one("worker", loops.worker_plan(rows), files.worker);
+  one("server", loops.server_plan(), files.server);
 }
 
 std::map<std::string, HostTensor> load_tensors(const std::string& path, const Graph* graph) {
   if (path.ends_with(".npy")) return {{std::filesystem::path(path).stem().string(), read_npy(path)}};
+  if (graph && path.ends_with(".csv"))
+    throw UserError(
+        fmt::format("{}: is a table, and feeds are read here from .safetensors, .npz and .npy: belfry predict --feed takes tables, belfry train "
+                    "and evaluate --data too",
+                    path));
   const MappedFile file(path);
   auto read = [&](const Wanted& wanted) { return path.ends_with(".npz") ? parse_npz(file.bytes(), path, wanted) : parse_safetensors(file.bytes(), path, nullptr, wanted); };
   if (!graph) return read({});

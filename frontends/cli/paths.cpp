@@ -16,37 +16,35 @@
 namespace belfry {
 namespace {
 
-/// Why there is nothing of this name; empty where there is.
-std::string absent(const std::string& path, const char* kind) {
+/// UserError, which is no wrong use of the command line, where there is nothing of this name.
+void refuse_no_path(const std::string& path, const char* kind) {
   std::error_code error, unread;
-  if (std::filesystem::exists(path, error)) return "";
-  try {
-    refuse_closed(path);
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  if (!std::filesystem::is_symlink(path, unread)) return fmt::format("{} does not exist: {}", kind, path);
-  return fmt::format("{} is a link that leads nowhere{}: mend it, or name the folder or file that is meant", path, error ? fmt::format(" ({})", error.message()) : "");
+  if (std::filesystem::exists(path, error)) return;
+  refuse_closed(path);
+  if (!std::filesystem::is_symlink(path, unread)) throw UserError(fmt::format("{}: there is no such {}; name one that is there", path.empty() ? "''" : path, kind));
+  throw UserError(fmt::format("{} is a link that leads nowhere{}: mend it, or name the folder or file that is meant", path, error ? fmt::format(" ({})", error.message()) : ""));
 }
 
 }  // namespace
 
 CLI::Validator is_data() {
-  return CLI::Validator([](std::string& path) { return absent(path, "Path"); }, "PATH(existing)");
+  return CLI::Validator([](std::string& path) { return refuse_no_path(path, "folder or file"), std::string(); }, "PATH(existing)");
 }
 
 CLI::Validator is_file() {
   return CLI::Validator([](std::string& path) {
     std::error_code error;
-    return std::filesystem::is_directory(path, error) ? fmt::format("{} is a folder; name a file", path) : absent(path, "File");
+    if (std::filesystem::is_directory(path, error)) throw UserError(fmt::format("{} is a folder; name a file", path));
+    return refuse_no_path(path, "file"), std::string();
   }, "FILE");
 }
 
 CLI::Validator is_folder() {
   return CLI::Validator([](std::string& path) {
     std::error_code error;
-    const std::string why = absent(path, "Directory");
-    return why.empty() && !std::filesystem::is_directory(path, error) ? fmt::format("{} is a file; name a folder", path) : why;
+    refuse_no_path(path, "folder");
+    if (!std::filesystem::is_directory(path, error)) throw UserError(fmt::format("{} is a file; name a folder", path));
+    return std::string();
   }, "DIR");
 }
 
@@ -54,18 +52,12 @@ CLI::Validator is_checkpoint() {
   return CLI::Validator([](std::string& path) {
     std::error_code error;
     if (std::filesystem::is_regular_file(path, error)) return std::string();
-    if (!std::filesystem::is_directory(path, error)) {
-      const std::string why = absent(path, "File");
-      return why.empty() || why.starts_with("File does not exist") ? fmt::format("there is no file {}", path) : why;
-    }
-    try {
-      refuse_closed(path);
-    } catch (const UserError& e) {
-      return std::string(e.what());
-    }
+    refuse_no_path(path, "file");
+    if (!std::filesystem::is_directory(path, error)) throw UserError(fmt::format("{}: is no file; name a checkpoint", path));
+    refuse_closed(path);
     const auto latest = latest_checkpoint(path);
-    return latest ? fmt::format("{} is a folder: name a checkpoint, of which {} is the latest; or the folder by --checkpoints {}, which goes on from that by itself", path, latest->string(), path)
-                  : fmt::format("{} is a folder without checkpoints: name one, as belfry train --checkpoints writes them", path);
+    throw UserError(latest ? fmt::format("{} is a folder: name a checkpoint, of which {} is the latest; or the folder by --checkpoints {}, which goes on from that by itself", path, latest->string(), path)
+                           : fmt::format("{} is a folder without checkpoints: name one, as belfry train --checkpoints writes them", path));
   }, "");
 }
 

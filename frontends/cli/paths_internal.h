@@ -7,7 +7,7 @@ class Validator;
 
 namespace belfry {
 
-/// A folder or file that is there. Of a link that leads nowhere it says so, and of a folder that may not be entered which one, why and the way out.
+/// A folder or file that is there: UserError else, since files decide, not the command line alone. Of a link that leads nowhere it says so, and of a folder that may not be entered which one, why and the way out.
 CLI::Validator is_data();
 CLI::Validator is_file();    ///< the same, and no folder
 CLI::Validator is_folder();  ///< the same, and no file

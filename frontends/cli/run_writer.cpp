@@ -4,12 +4,14 @@
 #include <exception>
 #include <filesystem>
 #include <set>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/files/utf8.h>
 #include <belfry/frontends/json/graph_file.h>
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/json/strict_json.h>
@@ -71,6 +73,15 @@ std::string devices_of_nodes(const PlacedGraph& plan) {
   return to_string(plan.cluster.ids({found.begin(), found.end()}));
 }
 
+/// Of "-O towers=4 -O order=gpipe" what stands behind each -O, but for towers and threads, which a run has anyway.
+std::string options_beside(const std::string& planned) {
+  std::string out;
+  std::istringstream words(planned);
+  for (std::string word; words >> word;)
+    if (word != "-O" && !word.starts_with("towers=") && !word.starts_with("threads=")) out += (out.empty() ? "" : " ") + word;
+  return out;
+}
+
 }  // namespace
 
 bool goes_on_there(const TrainArguments& o) {
@@ -110,7 +121,7 @@ void refuse_written_over(const TrainArguments& o, const Source& source) {
   }
 }
 
-RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& train, const FitOptions& options, const std::vector<std::string>& fetches) {
+RunFacts write_run(Session& session, const TrainArguments& o, const Splits& data, const FitOptions& options, const std::vector<std::string>& fetches) {
   const fs::path graph = fs::path(o.out) / "graph.json";
   if (!is_run_folder(o.out) && fs::exists(graph) && read_file(graph) != write_graph(session.graph())) throw UserError(fmt::format("{}: is another graph and of no run, and would be lost: name another folder for --out, or move the file away", graph.string()));
   RunFacts run{.averages = o.averages, .net = o.source, .data = o.data, .rescale = o.rescale, .hold_out = o.hold_out, .ended = false, .own = true};
@@ -130,6 +141,7 @@ RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& tra
   text("shard", o.shard);
   if (o.patience) number("patience", o.patience);
   text("precision", std::string(name_of(session.graph().precision)));
+  std::string options_said = fmt::format("{}", fmt::join(o.placement.options, " "));  // else those that the plan records
   if (session.strategy().loops) {
     text("strategy", session.strategy().name);
     text("devices", to_string(session.strategy().devices));
@@ -140,15 +152,17 @@ RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& tra
     number("towers", plan.towers);
     number("threads", plan.threads);
     text("arithmetic_hash", plan.arithmetic_hash);
+    if (options_said.empty()) options_said = options_beside(plan.placement.options);
   }
-  text("options", fmt::format("{}", fmt::join(o.placement.options, " ")));
+  text("options", options_said);
   if (!o.checkpoints.empty()) run.checkpoints = fs::proximate(fs::absolute(o.checkpoints), fs::absolute(o.out)).generic_string();
   else if (goes_on_there(o)) run.checkpoints = read_run_facts(o.out).checkpoints;
+  if (const std::string log = options.log.empty() ? "" : fs::proximate(fs::absolute(options.log), fs::absolute(o.out)).generic_string(); log != "log.jsonl" && json_quoted(log)) text("log", log);
   const DataWanted wanted = data_wanted(session, o);
-  run.classes = class_names(o.data, wanted);
+  run.classes = data.classes;
   // Arrays of which nobody says what their numbers are say nothing of pictures to come.
   if (wanted.height) run.pixels = pixels_of(o.data, wanted);
-  if (wanted.height && !run.pixels && holds_bytes(train)) run.pixels = Pixels{.rescale = {1, 0}};
+  if (wanted.height && !run.pixels && holds_bytes(data.train)) run.pixels = Pixels{.rescale = {1, 0}};
   write_run_folder(o.out, session, run);
   return run;
 }
@@ -207,6 +221,7 @@ void remove_rooms(const std::vector<fs::path>& rooms) {
 void put_back_replaced(const TrainArguments& o) {
   if (o.out.empty()) return;
   const fs::path folder = o.out;
+  bool is_put_back = false;
   for (const fs::path& room : unfinished_in(folder)) {
     if (is_gone(room)) remove_rooms(rooms_by(room));
     if (!is_room(room)) continue;
@@ -217,8 +232,10 @@ void put_back_replaced(const TrainArguments& o) {
     // Its checkpoints were set aside after it, and count as long as it does.
     if (const std::string kept = is_run_folder(room) ? read_run_facts(room).checkpoints : ""; !kept.empty()) put_back(folder / kept / room.filename());
     put_back(room);
+    is_put_back = true;
     say(fmt::format("{}: what a training with --overwrite was to replace, which was killed before its first step, is put back\n", o.out));
   }
+  if (is_put_back) remove_unfinished(folder);  // of the start that was killed
 }
 
 void BegunRun::begin(const TrainArguments& o) {

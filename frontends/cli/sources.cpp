@@ -57,8 +57,10 @@ std::optional<std::string> source_text(const std::string& what) {
   for (const NetDef& n : standard_nets())
     if (n.name == name) return {};
   if (std::error_code error; std::filesystem::is_directory(what, error)) {
-    if (!is_run_folder(what)) refuse_closed(what);
-    if (!is_run_folder(what)) throw UserError(fmt::format("{}: is a folder, and no run's: it has no run.json; name a net, a graph file, a plan file or what belfry train --out wrote", what));
+    if (!is_run_folder(what)) {
+      refuse_closed(what);
+      throw UserError(fmt::format("{}: is a folder, and no run's: it has no run.json; name a net, a graph file, a plan file or what belfry train --out wrote", what));
+    }
     return read_file(graph_file(what));
   }
   if (name.find('.') == name.npos && name.find('/') == name.npos) net_named(name);  // neither a net nor a file: says which nets there are

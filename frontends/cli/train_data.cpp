@@ -13,6 +13,8 @@
 
 #include <fmt/format.h>
 
+#include <belfry/frontends/files/utf8.h>
+
 namespace belfry {
 
 Rescale rescale_of(const std::string& text) {
@@ -47,6 +49,14 @@ Shard shard_of(const std::string& text) {
   return out;
 }
 
+Distortions distortions_of(const std::string& text, std::uint64_t seed) {
+  try {
+    return parse_distortions(text, seed);
+  } catch (const UserError& e) {
+    throw WrongUse(e.what());
+  }
+}
+
 }  // namespace
 
 bool holds_bytes(const HostTensor& pictures) {
@@ -76,7 +86,7 @@ DataWanted data_wanted(const Session& session, const TrainArguments& o) {
   }
   if (!o.rescale.empty()) wanted.rescale = rescale_of(o.rescale);
   else if (o.evaluates) wanted.bytes = o.trained_on;
-  if (!o.distort.empty()) wanted.distortions = parse_distortions(o.distort, o.placement.seed);
+  if (!o.distort.empty()) wanted.distortions = distortions_of(o.distort, o.placement.seed);
   if (!o.shard.empty()) wanted.shard = shard_of(o.shard);
   wanted.hold_out = o.hold_out;
   wanted.all_to_test = o.evaluates;
@@ -104,10 +114,9 @@ std::optional<std::int64_t> classes_told_apart(const Graph& g, const std::string
 
 std::string way_out(std::int64_t classes) { return fmt::format("take one with as many outputs (of most nets classes=N says that, as in mobilenet_v2:classes={})", classes); }
 
-/// Before photos are read, which takes a while.
-void refuse_classes(const Graph& g, const TrainArguments& o, const DataWanted& wanted) {
+void refuse_classes(const Graph& g, const TrainArguments& o, const std::vector<std::string>& classes) {
   const auto known = classes_told_apart(g, "label");
-  const auto there = static_cast<std::int64_t>(class_names(o.data, wanted).size());
+  const auto there = static_cast<std::int64_t>(classes.size());
   if (known && there > *known) throw UserError(fmt::format("{}: there are {} classes, and the net tells {} apart: {}", o.data, there, *known, way_out(there)));
 }
 
@@ -162,14 +171,16 @@ void say_passed_over(const std::string& data) {
 
 Splits splits_for(const Session& session, const TrainArguments& o) {
   const DataWanted wanted = data_wanted(session, o);
-  refuse_classes(session.graph(), o, wanted);
+  refuse_classes(session.graph(), o, photo_classes(o.data, wanted));  // before they are read, which takes a while
   Splits out = data_folder(o.data, wanted);
+  refuse_classes(session.graph(), o, out.classes);
   if (!wanted.length && data_kind(o.data) == DataKind::photos) say_passed_over(o.data);
   for (const DataSet* part : {&out.train, &out.test}) refuse_labels(session.graph(), *part, o);
   if (o.hold_out > 0) say(fmt::format("{} rows of {} are held out to test on\n", out.test.rows(), out.train.rows() + out.test.rows()));
   else if (out.train.columns.empty() && out.train.made.empty()) say(fmt::format("{} comes in one part: all {} rows are evaluated\n", o.data, out.test.rows()));
-  if (const std::vector<std::string> words = o.evaluates && o.classes.empty() && data_kind(o.data) == DataKind::tables ? class_names(o.data, wanted) : std::vector<std::string>(); !words.empty())
-    say(fmt::format("the labels are words, and the net was trained on numbers: {} stands for 0 and {} for {}, as they are sorted\n", words.front(), words.back(), words.size() - 1));
+  if (o.evaluates && o.classes.empty() && !out.classes.empty() && data_kind(o.data) == DataKind::tables)
+    say(fmt::format("the labels are words, and the net was trained on numbers: {} stands for 0 and {} for {}, as they are sorted\n", listed(out.classes.front()),
+                    listed(out.classes.back()), out.classes.size() - 1));
   say_scaling(o, wanted, out);
   return out;
 }

@@ -57,7 +57,7 @@ bool goes_on_there(const TrainArguments& o);
 /// UserError where what is read, or a file that is no run's, would be written over.
 void refuse_written_over(const TrainArguments& o, const Source& source);
 /// What the run was told, for `belfry runs`, its graph, and what a later `predict` must know of classes and pixels.
-RunFacts write_run(Session& session, const TrainArguments& o, const DataSet& train, const FitOptions& options, const std::vector<std::string>& fetches);
+RunFacts write_run(Session& session, const TrainArguments& o, const Splits& data, const FitOptions& options, const std::vector<std::string>& fetches);
 /// Puts back what a training set aside that was killed before its first step: see BegunRun. Says so.
 void put_back_replaced(const TrainArguments& o);
 /// A run that begins in its folder. What --overwrite replaces, the run's checkpoints too, is set aside until the first step is done: where that fails

@@ -8,6 +8,7 @@
 
 #include <belfry/executor/device/cpu/host_facts.h>
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/device_options_internal.h>
 #include <belfry/frontends/cli/offered_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/draw/describe_forecast.h>
@@ -111,11 +112,13 @@ void add_bench_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<BenchArguments>();
   CLI::App* verb = app.add_subcommand("bench", "Step times of nets here; with --calibrate what every kernel of them costs, for forecasts");
   verb->footer("Example: belfry bench mnist_cnn cifar10 --batch 16,64 --calibrate -o here.json");
-  verb->add_option("nets", o->nets, "nets, graph files or run folders")->required();
+  verb->add_option("nets", o->nets, "nets, graph files or run folders")->required()->check(offers_nets());
   verb->add_option("--batch", o->batches, "global rows of a step; several give forecasts something to lie between; by default " + std::to_string(o->batches[0]))->delimiter(',')->check(count());
   verb->add_option("--precision", o->precisions, "f32, bf16 or f16, or several of them; by default as the graph says")->delimiter(',')->check(one_of({"f32", "bf16", "f16"}));
   verb->add_option("--towers", o->towers, "by default 1,2 where there are two cores")->delimiter(',')->check(whole(1, 4096));
-  verb->add_option("--devices", o->devices, "gpu:0, or several; by default cores of the host. With --calibrate, engines of libraries are timed there too")->check(offers({"cpu:0", "gpu:0", "sim:0-1"}));
+  verb->add_option("--devices", o->devices, "gpu:0, or several; by default cores of the host. With --calibrate, engines of libraries are timed there too")
+      ->check(is_device_list())
+      ->check(offers_list({"cpu:0", "gpu:0", "sim:0-1"}));
   verb->add_option("--rounds", o->rounds, "steps of each, all in turn; the table keeps the quieter half of them; by default " + std::to_string(o->rounds))->check(whole(1, 1 << 20));
   verb->add_flag("--calibrate", o->calibrate, "trace a second step in each round, and write what every launch takes");
   verb->add_flag("--inference", o->inference, "batches that are served, in place of steps of training");

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/offered_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/files/utf8.h>
@@ -40,7 +41,7 @@ void add_convert_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<ConvertArguments>();
   CLI::App* verb = app.add_subcommand("convert", "Write a net or graph as a graph file");
   verb->footer("Example: belfry convert mnist_cnn -o mnist_cnn.json");
-  verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
+  verb->add_option("source", o->source, "a net, a graph file or a plan file")->required()->check(offers_nets());
   verb->add_option("-o,--out", o->out, "the graph's file; standard output without it");
   verb->add_flag("--passes", o->expanded, "after the passes: gradients, slots and updates written out");
   verb->add_flag("--json", o->json, "with -o: what was written, for machines: graph, net, and names of inputs, variables and outputs");

@@ -105,7 +105,7 @@ std::string text_of(const std::string& name, const ColumnFacts& c, const std::ve
     if (c.classes.size() <= kShown)
       for (const char* before = ": "; const auto& [value, rows] : c.classes) {
         const bool named = name == "label" && value >= 0 && value < static_cast<std::int64_t>(names.size());
-        out += fmt::format("{}{} {}", before, named ? fmt::format("{} ({})", value, shown(names[static_cast<std::size_t>(value)])) : std::to_string(value), rows);
+        out += fmt::format("{}{} {}", before, named ? fmt::format("{} ({})", value, listed(names[static_cast<std::size_t>(value)])) : std::to_string(value), rows);
         before = ", ";
       }
   }

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/device_options_internal.h>
+#include <belfry/frontends/cli/offered_internal.h>
 #include <belfry/frontends/cli/partitioning_internal.h>
 #include <belfry/frontends/cli/paths_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
@@ -77,6 +79,7 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
   o.placement.forecast = true;
   Session session = make_session(source, o.placement, library);
+  say_absent_gpus(source, o.placement, session);
   const CostTable& costs = costs_of(session);
   if (o.jsonl) return score_lines(session, batch, o, costs);
   const PlacedGraph& plan = session.plan(batch, o.mode(), o.fetches);
@@ -108,16 +111,17 @@ void run_forecast(ForecastArguments& o, const std::shared_ptr<const Library>& li
 void add_forecast_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<ForecastArguments>();
   CLI::App* verb = app.add_subcommand("forecast", "How long a step will take, and why: before it runs, also on machines that are not here. Exit 1 where it does not fit");
-  verb->footer("Example: belfry forecast resnet50 --cluster clusters/p100x8.json --batch 512 --strategy mirrored\nExample: belfry forecast resnet50 --cluster h100x8 --devices gpu:0 --batch 8 --inference");
-  verb->add_option("source", o->source, "a net, a graph file, a plan file or a run's folder")->required();
+  verb->footer("Example: belfry forecast resnet50 --cluster p100x8 --batch 512 --strategy mirrored\nExample: belfry forecast resnet50 --cluster h100x8 --devices gpu:0 --batch 8 --inference");
+  verb->add_option("source", o->source, "a net, a graph file, a plan file or a run's folder")->required()->check(offers_nets());
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
-  verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics, for inference the outputs")->delimiter(',');
+  verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics, for inference the outputs")->delimiter(',')->type_name("NAMES");
   verb->add_flag("--inference", o->inference, "of a batch that is served, not of a step of training: no labels, no dropout, running statistics");
   verb->add_option("--trace", o->trace, "a trace that belfry run wrote: measured beside forecast, node by node")->check(is_file());
   verb->add_option("--measure", o->measure, "run so many steps here on made-up feeds: measured beside forecast")->type_name("STEPS")->check(whole(1, 1 << 20));
   verb->add_flag("--json", o->json, "for machines; of --strategy auto with the candidates");
   verb->add_flag("--jsonl", o->jsonl,
-                 "score placements, for searches: on standard input a line each, a placement file (as --placement takes it) or a list of the devices' numbers in the order of place --problem, with the strategy's towers; "
+                 "score placements, for searches: on standard input a line each, a placement file (as --placement takes it) or a list of the devices' numbers in the order of "
+                 "place --problem, with the strategy's towers (nodes that --move names stay where it says, and a file's rule for such a node alone is an error); "
                  "on standard output step_seconds and peak, or error");
   verb->add_flag("--time-only", o->time_only, "with --jsonl: step_seconds alone, whether it fits or not, in two thirds of the time");
   verb->add_flag("--launches", o->launches, "with --json: begin and end of every launch");

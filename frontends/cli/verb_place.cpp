@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/device_options_internal.h>
+#include <belfry/frontends/cli/offered_internal.h>
 #include <belfry/frontends/cli/partitioning_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/draw/describe.h>
@@ -58,8 +60,12 @@ void solve(const PlaceArguments& o, const std::string& text) {
     throw WrongUse(fmt::format("{} is a cutting problem, which says its devices itself: it takes -o and -O objective=max-load or latency alone", o.source));
   for (const std::string& option : a.options) {
     if (!option.starts_with("objective=")) throw WrongUse(fmt::format("-O {}: a cutting problem has one option, objective", option));
-    p.objective = parse_cut_objective(option.substr(option.find('=') + 1));
+    const std::string objective = option.substr(option.find('=') + 1);
+    if (objective != "max-load" && objective != "latency")
+      throw WrongUse(fmt::format("-O {}: of a cutting problem the objective is max-load or latency; leave it out for max-load", option));
+    p.objective = parse_cut_objective(objective);
   }
+  if (a.options.size() > 1) throw WrongUse(fmt::format("-O {}: the option objective is given twice; leave one out", a.options.back()));
   const Cut c = cut(p);
   say(fmt::format("{} {:.10g}, {}\n", to_string(p.objective), c.value, c.optimal() ? "which no split in one order of all devices beats" : fmt::format("and no split in one order of all devices has less than {:.10g}", c.bound)));
   const std::vector<double> loads = loads_of(p, c.device);
@@ -104,6 +110,7 @@ void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library)
   const std::int64_t said = batch_of(o.batch, source, o.placement), batch = said ? said : 32;
   if (!source.state.empty()) say(fmt::format("the state that {} names is not in the plan; give it to run: --state {}\n", o.source, source.state));
   Session session = make_session(source, o.placement, library, true);
+  say_absent_gpus(source, o.placement, session);
   if (session.strategy().loops && !o.inference) {
     if (o.out.empty() || !o.problem.empty()) throw WrongUse("what is trained by loops has two plans, a worker's and the servers': -o PLAN.json writes PLAN.worker.json and PLAN.server.json");
     std::vector<std::string> plans;
@@ -125,14 +132,14 @@ void add_place_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<PlaceArguments>();
   CLI::App* verb = app.add_subcommand("place", "Make a plan of a graph, derive a plan anew from its decisions, or answer a cutting problem");
   verb->footer("Example: belfry place mnist_cnn -o two.json --devices cpu:0,cpu:1 --batch 32 -O variables=cpu:0\nExample: belfry place mnist_cnn -o serve.json --inference --batch 8");
-  verb->add_option("source", o->source, "a net, a graph file, a plan file, a run's folder, or a problem of dnn-partitioning")->required();
+  verb->add_option("source", o->source, "a net, a graph file, a plan file, a run's folder, or a problem of dnn-partitioning")->required()->check(offers_nets());
   verb->add_option("-o,--out", o->out, "the plan's file; standard output without it");
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
-  verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics, for inference the outputs")->delimiter(',');
+  verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics, for inference the outputs")->delimiter(',')->type_name("NAMES");
   verb->add_flag("--inference", o->inference, "the plan that serves: no labels, no dropout, running statistics, no optimizer; belfry predict runs it as it stands");
   verb->add_flag("--json", o->json, "with -o: what was made, for machines: the file, strategy, batch, towers, arithmetic hash, bytes of devices and links; of a cutting problem the value and its bound");
   verb->add_flag("--problem{belfry}", o->problem,
-                 "write no plan, but what a placer of your own must know: nodes with their seconds and bytes, edges, devices; it answers with --placement. --problem=dnn-partitioning writes that format, which place answers too");
+                 "write no plan, but what a placer of your own must know: nodes with their seconds and bytes, edges, devices; it answers with --placement. --problem=dnn-partitioning writes that format, which place answers too")->check(offers({kOwn, kPartitioning}));
   o->placement.add_to(*verb, false);
   verb->callback([o, source_of = library] { run_place(*o, source_of()); });
 }

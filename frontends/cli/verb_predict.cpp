@@ -123,7 +123,9 @@ class Answers {
     std::int64_t row = 0;
     for (const auto& best : best_of(t, top)) {
       out += fmt::format("{} {}:", name, shown(rows_.name(row++)));
-      for (std::size_t k = 0; k < best.size(); ++k) out += fmt::format("{} {} {:.6g}", k ? "," : "", class_name(t, best[k].first).empty() ? fmt::format("class {}", best[k].first) : shown(class_name(t, best[k].first)), best[k].second);
+      for (std::size_t k = 0; k < best.size(); ++k)
+        out += fmt::format("{} {} {:.6g}", k ? "," : "", class_name(t, best[k].first).empty() ? fmt::format("class {}", best[k].first) : listed(class_name(t, best[k].first)),
+                           best[k].second);
       out += "\n";
     }
     return out;
@@ -230,13 +232,13 @@ void add_predict_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<PredictArguments>();
   CLI::App* verb = app.add_subcommand("predict", "Outputs of the graph for inference: no labels, no dropout, running statistics");
   verb->footer("Example: belfry predict run --feed images.npz --top 3\nExample: belfry predict mnist_cnn --feed images.npz --state run/state.safetensors --top 3");
-  verb->add_option("source", o->source, "what belfry train --out wrote: graph, weights, names of classes and scaling of pixels; or a net, a graph file, a plan file")->required();
+  verb->add_option("source", o->source, "what belfry train --out wrote: graph, weights, names of classes and scaling of pixels; or a net, a graph file, a plan file")->required()->check(offers_nets());
   verb->add_option("--feed", o->files, "pictures (JPEG, PNG, folders of them), or a tensor per input that the outputs need: safetensors, npz or npy; "
                    "an array alone may have any name; or a table, as train --data has it: csv")->required()->check(is_data());
   verb->add_option("--state", o->state, "variables by name, in place of the run's")->check(is_file());
   verb->add_option("--rescale", o->rescale, "of pictures, and of bytes that an input of pictures is fed: SCALE[,OFFSET] as in 1/255, or standardise; by default the run's, else photos 1/127.5,-1")->check(offers({"1/255", "1/127.5,-1", "standardise"}));
   verb->add_option("--batch", o->batch, "rows at a time; by default all that are fed, of pictures 32")->check(count());
-  verb->add_option("--fetch", o->fetches, "values to fetch; by default the outputs")->delimiter(',');
+  verb->add_option("--fetch", o->fetches, "values to fetch; by default the outputs")->delimiter(',')->type_name("NAMES");
   verb->add_option("--top", o->top, "of outputs with a score per class: the K best of each row; by default 3 where the run knows the classes' names")->type_name("K")->check(whole(1, 1000));
   verb->add_flag("--json", o->json, "for machines");
   verb->add_option("--out", o->out, "the values, as *.safetensors, *.npz or, of one value, *.npy");

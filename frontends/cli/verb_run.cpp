@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/offered_internal.h>
 #include <belfry/frontends/cli/paths_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/files/files.h>
@@ -84,7 +85,7 @@ void add_run_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<RunArguments>();
   CLI::App* verb = app.add_subcommand("run", "Run a graph or plan on a file of feeds");
   verb->footer("Example: belfry run two.json --feed batch.safetensors --fetch loss");
-  verb->add_option("source", o->source, "a net, a graph file or a plan file")->required();
+  verb->add_option("source", o->source, "a net, a graph file or a plan file")->required()->check(offers_nets());
   verb->add_option("--feed", o->feed, "a tensor per input: safetensors or npz, or npy for one that has the file's name")->check(is_file());
   verb->add_option("--state", o->state, "variables by name; what is missing is initialised from --seed")->check(is_file());
   verb->add_option("--steps", o->steps, "steps of training on rows k*B … (k+1)*B of the feeds; without it the graph is run once and nothing changes")->check(count());
@@ -92,7 +93,7 @@ void add_run_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_flag("--no-update", o->no_update, "run the steps without updates");
   verb->add_flag("--quiet", o->quiet, "results and errors alone: no words of the plan, nor of what is slow on purpose");
   verb->add_flag("--json", o->json, "all fetched values, for machines; steps is 0 of a graph that is run once");
-  verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',');
+  verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',')->type_name("NAMES");
   verb->add_option("--out", o->out, "the fetched values of the last step: *.safetensors, *.npz or, of one value, *.npy");
   verb->add_option("--save-state", o->save_state, "all variables afterwards, as safetensors");
   verb->add_option("--trace", o->trace, "a Chrome trace of the last step, with the use of GPUs over all of them");

@@ -48,8 +48,14 @@ Json object_of(const std::string& text, const std::string& file) {
 /// Of steps, unless `all` are wanted, the last one alone, with the highest seconds and memory of any: long runs have many.
 RunRecord read_run(const fs::path& folder, bool all) {
   RunRecord out{folder.string(), object_of(read_file(folder / "run.json"), (folder / "run.json").string()), {}, {}};
-  const fs::path log = folder / "log.jsonl";
-  if (!fs::exists(log)) return out;
+  const auto named = out.config.find("log");  // as seen from the folder, where it lies elsewhere
+  const bool elsewhere = named != out.config.end() && named->is_string() && *named != "";
+  const fs::path log = folder / (elsewhere ? named->get<std::string>() : "log.jsonl");
+  std::error_code error;
+  if (!fs::is_regular_file(log, error)) {
+    if (elsewhere) say(fmt::format("{}: its log is not at {}, where run.json has it: its epochs and times are left out\n", folder.string(), log.string()));
+    return out;
+  }
   std::ifstream lines(log);
   if (!lines) throw UserError(fmt::format("{}: cannot be read", log.string()));
   std::string line;
@@ -108,7 +114,7 @@ std::string curve(const std::vector<Json>& epochs, const std::string& metric) {
 using Row = std::vector<std::pair<std::string, std::string>>;  ///< column and cell
 
 /// What a run was told; the rest is for those who serve it.
-bool is_setting(const std::string& key) { return key != "classes" && key != "pixels" && key != "state" && key != "checkpoints"; }
+bool is_setting(const std::string& key) { return key != "classes" && key != "pixels" && key != "state" && key != "checkpoints" && key != "log"; }
 
 /// The settings that are not the same in all runs.
 std::vector<std::string> differing(const std::vector<RunRecord>& runs) {
@@ -136,10 +142,10 @@ Row row_of(const RunRecord& run, const std::vector<std::string>& settings) {
   const bool logged = !run.epochs.empty() || !run.steps.empty();  // a program's own run may have no log
   out.emplace_back("epochs", logged ? std::to_string(epochs) : "-");
   out.emplace_back("steps", !logged ? "-" : std::to_string(run.steps.empty() ? 0 : static_cast<std::int64_t>(number(run.steps.back(), "step"))));  // that were done, beside what --steps asked for
-  out.emplace_back("time", fmt::format("{:.1f} s", seconds));
-  out.emplace_back("rows/s", fmt::format("{:.0f}", rate / count));
-  out.emplace_back("cores", fmt::format("{:.2f}", cpu / count));
-  out.emplace_back("memory", fmt::format("{:.0f} MiB", memory / (1 << 20)));
+  out.emplace_back("time", logged ? fmt::format("{:.1f} s", seconds) : "-");
+  out.emplace_back("rows/s", logged ? fmt::format("{:.0f}", rate / count) : "-");
+  out.emplace_back("cores", logged ? fmt::format("{:.2f}", cpu / count) : "-");
+  out.emplace_back("memory", logged ? fmt::format("{:.0f} MiB", memory / (1 << 20)) : "-");
   if (run.epochs.empty()) return out;
   const Json& last = run.epochs.back();
   std::string watched;
@@ -163,14 +169,14 @@ std::string table(const std::vector<Row>& rows) {
       if (std::find(columns.begin(), columns.end(), column) == columns.end()) columns.push_back(column);
   auto cell = [](const Row& r, const std::string& column) {
     const auto at = std::find_if(r.begin(), r.end(), [&](const auto& c) { return c.first == column; });
-    return at == r.end() ? std::string("-") : at->second;
+    return at == r.end() ? std::string("-") : shown(at->second);
   };
   std::vector<std::string> lines(rows.size() + 1);
   for (const std::string& column : columns) {
-    std::size_t width = width_of(column);
+    std::size_t width = width_of(shown(column));
     for (const Row& r : rows) width = std::max(width, width_of(cell(r, column)));
     auto add = [&](std::string& line, const std::string& text) { line += (line.empty() ? "" : "  ") + text + std::string(width - width_of(text), ' '); };
-    add(lines[0], column);
+    add(lines[0], shown(column));
     for (std::size_t i = 0; i < rows.size(); ++i) add(lines[i + 1], cell(rows[i], column));
   }
   std::string out;
@@ -193,7 +199,7 @@ void compare_runs(const std::vector<std::string>& folders, bool json) {
   std::string same;
   for (const auto& [key, value] : runs[0].config.items())
     if (is_setting(key) && std::find(settings.begin(), settings.end(), key) == settings.end()) same += fmt::format("{}{} {}", same.empty() ? "" : ", ", key, text_of(value));
-  if (!same.empty()) std::cout << (runs.size() == 1 ? "" : "the same in all: ") << same << "\n";
+  if (!same.empty()) std::cout << (runs.size() == 1 ? "" : "the same in all: ") << shown(same) << "\n";
   std::vector<Row> rows;
   for (const RunRecord& r : runs) rows.push_back(row_of(r, settings));
   std::cout << table(rows);

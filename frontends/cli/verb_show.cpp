@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/offered_internal.h>
 #include <belfry/frontends/cli/ops_text_internal.h>
 #include <belfry/frontends/cli/paths_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
@@ -129,7 +130,7 @@ void add_show_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<ShowArguments>();
   CLI::App* verb = app.add_subcommand("show", "A graph or plan as text, as a picture, as a page, as a timeline");
   verb->footer("Example: belfry show two.json --memory\nExample: belfry show two.json --html two.html --beside one.json\nExample: belfry show --ops conv2d");
-  verb->add_option("source", o->source, "a net, a graph file, a plan file or a run's folder; with --timeline the run's plan.json and trace.json");
+  verb->add_option("source", o->source, "a net, a graph file, a plan file or a run's folder; with --timeline the run's plan.json and trace.json")->check(offers_nets());
   CLI::Option* ops = verb->add_option("--ops", o->op, "what graphs are made of: all ops, or one with its attributes, gradient and kernels")->expected(0, 1)->type_name("[NAME]");
   verb->add_flag("--memory", o->memory, "of a plan the bytes per device and their waste, in the place of all else");
   verb->add_flag("--json", o->json, "the same for machines: of a plan facts, bytes, links and nodes, of a graph its file, of --timeline every launch, of --ops the ops");

@@ -72,9 +72,10 @@ void evaluate_split(Session& session, const TrainArguments& o) {
   say(fmt::format("of {} rows\n", rows));
 }
 
-/// Of many a hash, which a message has room for.
+/// Of many a hash, which a message has room for; without names the word that no quoted name is.
 std::string names_of_classes(const std::vector<std::string>& classes) {
   constexpr std::size_t kShown = 200;
+  if (classes.empty()) return "none";
   std::string names;
   for (const std::string& c : classes) names += (names.empty() ? "" : ", ") + json_text(printable(c));
   return names.size() <= kShown ? names : fmt::format("{} of hash {:.16}", classes.size(), sha256(std::as_bytes(std::span(names))));
@@ -84,8 +85,7 @@ FitOptions fit_options_of(const TrainArguments& o, std::int64_t batch, const Spl
   FitOptions out;
   const auto pixels = pixels_of(o.data, wanted);
   out.told = {{"pixels", pixels ? to_string(pixels->rescale) : "as they are"}, {"held out", o.hold_out > 0 ? fmt::format("{}", o.hold_out) : "what is apart"}};
-  if (!o.checkpoints.empty() || !o.resume.empty())
-    if (const std::string names = names_of_classes(class_names(o.data, wanted)); !names.empty()) out.told["names of the classes"] = names;
+  if (const bool may_be_words = data_kind(o.data) == DataKind::tables; (may_be_words || !data.classes.empty()) && (!o.checkpoints.empty() || !o.resume.empty())) out.told["names of the classes"] = names_of_classes(data.classes);
   out.batch = batch;
   out.epochs = o.epochs;
   out.steps = o.steps;
@@ -130,9 +130,9 @@ void go_on(Session& session, const DataSet& data, const TrainArguments& o, FitOp
                     o.steps ? fmt::format("--steps {}", o.steps) : fmt::format("--epochs {}", o.epochs)));
 }
 
-void refuse_names_taken(const TrainArguments& o, const std::vector<std::string>& fetches) {
+void refuse_names_taken(const TrainArguments& o, const Graph& graph, const std::vector<std::string>& fetches) {
   if (const std::string taken = o.json ? name_taken(fetches, LogLines::epochs) : ""; !taken.empty())
-    throw UserError(fmt::format("the metric '{}' has the name of what each epoch of --json says of itself; give it another name, or train without --json", taken));
+    throw UserError(fmt::format("the {} has the name of what each epoch of --json says of itself; give it another name, or train without --json", metric_or_loss(graph, taken)));
 }
 
 void train(const TrainArguments& o, const std::shared_ptr<const Library>& library, FolderLocks& locks) {
@@ -149,7 +149,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   FitOptions fit_options = fit_options_of(o, batch, data, data_wanted(session, o));
   go_on(session, data.train, o, fit_options);
   const std::vector<std::string> fetches = fit_fetches(session, fit_options);
-  refuse_names_taken(o, fetches);
+  refuse_names_taken(o, session.graph(), fetches);
   if (!session.strategy().loops) {
     const PlacedGraph& plan = session.plan(batch, Mode::step, fetches);
     say(o.verbose ? describe(plan, {.memory = true, .nodes = false}) : in_short(plan));
@@ -158,7 +158,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   }
   RunFacts run;
   BegunRun begun;
-  if (!o.out.empty()) remove_unfinished(o.out), begun.begin(o), run = write_run(session, o, data.train, fit_options, fetches);
+  if (!o.out.empty()) remove_unfinished(o.out), begun.begin(o), run = write_run(session, o, data, fit_options, fetches);
   if (session.strategy().loops) say_loops(session, batch, fetches, o.out.empty() ? "" : (std::filesystem::path(o.out) / "plan.json").string());
   ProgressLine line(data.train.types().contains("image") ? "img" : "rows", writes_over() ? one_device_rate(session, data.train, batch, fetches) : std::nullopt);
   bool first = !session.strategy().loops;
@@ -209,10 +209,11 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<TrainArguments>();
   CLI::App* verb = app.add_subcommand("train", "Train a net, graph or plan on images and their labels, or on text");
   verb->footer("Example: belfry train mnist_cnn --data mnist --devices cpu:0,cpu:1 -O variables=cpu:0 --batch 32 --epochs 5 --out run");
-  verb->add_option("source", o->source, "a net, a graph file, a plan file or a run's folder")->required();
+  verb->add_option("source", o->source, "a net, a graph file, a plan file or a run's folder")->required()->check(offers_nets());
   add_data_options(*verb, *o);
-  verb->add_option("--distort", o->distort, "pictures to train on change in each epoch: shear=DEGREES,zoom=PART,crop=PIXELS,flip=1,brightness=BYTES,contrast=PART; keyed by --seed, epoch and row");
-  verb->add_option("--shard", o->shard, "I/N: of the rows to train on every N-th, from I on");
+  verb->add_option("--distort", o->distort, "pictures to train on change in each epoch: shear=DEGREES,zoom=PART,crop=PIXELS,flip=1,brightness=BYTES,contrast=PART; keyed by --seed, epoch and row")
+      ->check(offers({"shear=", "zoom=", "crop=", "flip=", "brightness=", "contrast="}));
+  verb->add_option("--shard", o->shard, "I/N: of the rows to train on every N-th, from I on")->type_name("I/N");
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
   CLI::Option* epochs = verb->add_option("--epochs", o->epochs, fmt::format("passes over the data, those before a checkpoint among them; by default {}", o->epochs))->check(whole(1, 1 << 30));
   verb->add_option("--steps", o->steps, "so many steps in place of epochs, those before a checkpoint among them")->check(count());
@@ -227,7 +228,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--keep", o->keep, fmt::format("so many checkpoints are kept; by default {}", o->keep))->check(whole(1, 1 << 30))->needs(folder);
   verb->add_option("--resume", o->resume, "a checkpoint to go on from, in place of the folder's latest")->check(is_checkpoint());
   CLI::Option* patience = verb->add_option("--patience", o->patience, "ends where so many epochs were no better, with the best one's variables")->check(whole(1, 1 << 30));
-  verb->add_option("--monitor", o->monitor, "the metric for --patience, as val_accuracy or min:val_error; by default the loss on held-out rows")->needs(patience);
+  verb->add_option("--monitor", o->monitor, "the metric for --patience, as val_accuracy or min:val_error; by default the loss on held-out rows")->type_name("METRIC")->needs(patience);
   verb->add_option("--log", o->log, "a file of a line of JSON for each step and each epoch: losses, metrics, learning rate; a run that goes on does so in it");
   verb->add_option("--tensorboard", o->tensorboard, "a folder for TensorBoard's event files; by default a part of --out");
   verb->add_option("--out", o->out, "a folder for the run: run.json, graph.json, plan.json, log.jsonl, tensorboard/, state.safetensors and trace.json; see belfry runs and belfry predict");
@@ -255,7 +256,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
   o->evaluates = true;
   CLI::App* verb = app.add_subcommand("evaluate", "Losses and metrics on held-out data, with the graph for inference");
   verb->footer("Example: belfry evaluate mnist_cnn --data mnist --state run/state.safetensors");
-  verb->add_option("source", o->source, "a net, a graph file or a run's folder")->required();
+  verb->add_option("source", o->source, "a net, a graph file or a run's folder")->required()->check(offers_nets());
   add_data_options(*verb, *o);
   verb->add_option("--state", o->state, "variables by name")->check(is_file());
   verb->add_option("--batch", o->batch, fmt::format("rows at a time; by default {}", o->batch))->check(count());

@@ -30,7 +30,7 @@ void add_convert_verb(CLI::App& app, const LibrarySource& library);
 void add_forecast_verb(CLI::App& app, const LibrarySource& library);
 void add_bench_verb(CLI::App& app, const LibrarySource& library);
 void add_data_verb(CLI::App& app, const LibrarySource& library);
-void add_completion_verb(CLI::App& app);
+void add_completion_verb(CLI::App& app, const LibrarySource& library);
 
 /// Lines of `--version`: what was built, by what, with what; for machines as one value of JSON.
 std::string version_text(bool json);

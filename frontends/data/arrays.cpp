@@ -16,6 +16,7 @@
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/files/utf8.h>
 #include <belfry/frontends/state/npy.h>
+#include <belfry/graph/float_environment.h>
 
 namespace belfry {
 namespace {
@@ -75,15 +76,24 @@ std::optional<std::size_t> read_quoted(std::string_view line, std::size_t at, st
   return {};
 }
 
-/// As RFC 4180 has them; what has a quote without its other end is as it stands.
-std::vector<std::string> cells_of(std::string_view line) {
+/// As much as an error has room for.
+std::string cut(std::string_view text) { return shown_start(text, 40); }
+
+/// As RFC 4180 has them; `place` says where the i-th cell stands.
+template <class Place>
+std::vector<std::string> cells_of(std::string_view line, const Place& place) {
   std::vector<std::string> out;
   for (std::size_t at = 0; at <= line.size();) {
     const std::size_t first = line.find_first_not_of(" \t", at);
     std::string cell;
     std::optional<std::size_t> end;
-    if (first != line.npos && line[first] == '"') end = read_quoted(line, first, cell);
-    if (!end) {
+    if (first != line.npos && line[first] == '"') {
+      if (end = read_quoted(line, first, cell); !end)
+        throw UserError(
+            fmt::format("{}: '{}' begins with a quote, and none ends it right before a comma or the end of the line: close it in the same line; "
+                        "a quote within quotes stands twice (\"\")",
+                        place(out.size()), cut(trimmed(line.substr(first)))));
+    } else {
       end = std::min(line.find(',', at), line.size());
       cell = trimmed(line.substr(at, *end - at));
     }
@@ -139,24 +149,18 @@ Splits read_packed_arrays(const std::filesystem::path& path, const InputRows& in
 
 namespace {
 
-/// As much as an error has room for.
-std::string cut(std::string_view text) {
-  constexpr std::size_t kShown = 40;
-  return text.size() <= kShown ? std::string(text) : fmt::format("{}…", text.substr(0, kShown));
-}
-
-bool is_number(std::string_view text) {
+std::optional<double> number_in(std::string_view text) {
   double x = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), x);
-  return error == std::errc() && stop == text.data() + text.size();
+  return error == std::errc() && stop == text.data() + text.size() ? std::optional(x) : std::nullopt;
 }
 
 std::vector<std::string> names_of(std::string_view line, const std::string& where) {
-  const std::vector<std::string> cells = cells_of(line);
   for (const auto& [mark, name] : {std::pair{';', "semicolons"}, {'\t', "tabs"}})
-    if (cells.size() == 1 && cells[0].find(mark) != cells[0].npos)
+    if (line.find(',') == line.npos && trimmed(line).find(mark) != line.npos)
       throw UserError(fmt::format("{}: there are {} between the values, where commas are expected: save the table with commas", where, name));
-  if (std::all_of(cells.begin(), cells.end(), is_number))
+  const std::vector<std::string> cells = cells_of(line, [&](std::size_t i) { return fmt::format("{}, column {}", where, i + 1); });
+  if (std::all_of(cells.begin(), cells.end(), [](const std::string& c) { return number_in(c).has_value(); }))
     throw UserError(fmt::format("{}: holds numbers ({}), where the names of the columns are expected: put a line of names before it", where, cut(line)));
   std::vector<std::string> out;
   for (std::string_view c : cells) {
@@ -179,14 +183,25 @@ std::string perhaps_label(const std::vector<std::string>& others, const LocalTyp
   return "; if one of them is the label, name it 'label'";
 }
 
-/// Lines of a table that hold something, with their numbers.
+void refuse_other_encodings(std::string_view text, const std::filesystem::path& path) {
+  constexpr const char* kWayOut = "and tables are UTF-8: save it as that (of spreadsheets: CSV UTF-8)";
+  for (std::string_view mark : {"\xFF\xFE", "\xFE\xFF"})
+    if (text.starts_with(mark)) throw UserError(fmt::format("{}: begins with the byte order mark {} of UTF-16, {}", path.string(), shown(mark), kWayOut));
+  if (const std::size_t nul = text.find('\0'); nul != text.npos) throw UserError(fmt::format("{}: byte {} is NUL, as in UTF-16, {}", path.string(), nul, kWayOut));
+}
+
+/// Lines of a table that hold something, with their numbers. They end as on Unix and Windows, or all as on old Macs.
 struct TableLines {
+  explicit TableLines(std::string_view all) : text(all), last(all.substr(0, all.size() - all.ends_with('\n')).find('\n') == all.npos ? '\r' : '\n') {
+    if (last == '\r' && text.ends_with('\n')) text.remove_suffix(1);
+  }
   std::string_view text;
+  char last;
   std::size_t at = 0;
   std::int64_t number = 0;
   bool next(std::string_view& line) {
     while (at < text.size()) {
-      const std::size_t end = std::min(text.find('\n', at), text.size());
+      const std::size_t end = std::min(text.find(last, at), text.size());
       line = text.substr(at, end - at);
       at = end + 1;
       ++number;
@@ -206,33 +221,27 @@ std::vector<std::string> heading(TableLines& lines, const std::filesystem::path&
 
 constexpr const char* kLabel = "label";
 
-/// "nan" and "inf" may be words.
-bool is_finite_number(std::string_view text) {
-  double x = 0;
-  return is_number(text) && (std::from_chars(text.data(), text.data() + text.size(), x), std::isfinite(x));
-}
-
 /// The labels of a table as they stand there: words, unless all are numbers that are no known classes.
 class Labels {
  public:
-  Labels(const std::filesystem::path& path, const std::vector<std::string>& known) : path_(path), known_(known.begin(), known.end()) {}
-  void add(std::string_view cell, std::int64_t line) {
-    const bool number = is_finite_number(cell);
+  Labels(const std::filesystem::path& path, const std::vector<std::string>& known) : path_(path), classes_(known), known_(known.begin(), known.end()) {}
+  void add(std::string_view cell, bool number, std::int64_t line) {
     Seen& first = number ? number_ : word_;
     if (!first.line) first = {std::string(cell), line};
-    all_known_ = all_known_ && known_.contains(std::string(cell));
+    if (!unknown_.line && !known_.contains(std::string(cell))) unknown_ = {std::string(cell), line};
     if (known_.empty() && !word_.line) return;
     if (known_.empty() && number_.line && wrong_.empty())
       wrong_ = fmt::format("{}: '{}' is a {}, where '{}' in line {} is a {}: give all classes by numbers, or all by words", where(line), cut(cell), number ? "number" : "word", cut(number ? word_.text : number_.text),
                            number ? word_.line : number_.line, number ? "word" : "number");
     if (cell.empty() && wrong_.empty()) wrong_ = where(line) + ": has no class; give the row one, or leave it out";
-    if (!json_quoted(cell) && wrong_.empty()) wrong_ = fmt::format("{}: '{}' is not UTF-8, as files of runs and answers are: save the table as UTF-8", where(line), printable(cut(cell)));
+    if (!json_quoted(cell) && wrong_.empty()) wrong_ = fmt::format("{}: '{}' is not UTF-8, as files of runs and answers are: save the table as UTF-8", where(line), cut(cell));
     words_.emplace_back(cell);
   }
   /// Empty: they are numbers.
   const std::vector<std::string>& words() {
-    if (known_.empty() || all_known_) return words_;
-    if (word_.line && wrong_.empty()) wrong_ = fmt::format("{}: '{}' is no class that is trained on; those are {}", where(word_.line), cut(word_.text), cut(fmt::format("{}", fmt::join(known_, ", "))));
+    if (known_.empty() || !unknown_.line) return words_;
+    if (word_.line && wrong_.empty())
+      wrong_ = fmt::format("{}: '{}' is no class that is trained on; those are {}", where(unknown_.line), cut(unknown_.text), shown_start(listed(classes_), 200));
     words_.clear();
     return words_;
   }
@@ -245,11 +254,11 @@ class Labels {
   };
   std::string where(std::int64_t line) const { return fmt::format("{}, line {}, column '{}'", path_.string(), line, kLabel); }
   const std::filesystem::path& path_;
+  const std::vector<std::string>& classes_;
   std::set<std::string> known_;
   std::vector<std::string> words_;
   std::string wrong_;
-  Seen number_, word_;  // the first ones
-  bool all_known_ = true;
+  Seen number_, word_, unknown_;  // the first ones
 };
 
 /// The places of words among the classes.
@@ -263,23 +272,11 @@ void number_words(Table& table, const std::vector<std::string>& words, std::size
 
 }  // namespace
 
-std::vector<std::string> words_of_labels(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  TableLines lines{{reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}};
-  const std::vector<std::string> names = heading(lines, path);
-  const auto label = static_cast<std::size_t>(std::find(names.begin(), names.end(), kLabel) - names.begin());
-  std::set<std::string> out;
-  for (std::string_view line; label < names.size() && lines.next(line);) {
-    const std::vector<std::string> cells = cells_of(line);
-    if (cells.size() != names.size() || is_finite_number(cells[label])) return {};  // reading it says what is wrong
-    out.emplace(cells[label]);
-  }
-  return {out.begin(), out.end()};
-}
-
 Table read_table(const std::filesystem::path& path, const std::vector<std::string>& classes) {
+  const DefaultFloats floats;
   const std::string text = read_file(path, std::size_t{1} << 32);
-  TableLines lines{text};
+  refuse_other_encodings(text, path);
+  TableLines lines(text);
   Table out;
   out.names = heading(lines, path);
   const auto label = static_cast<std::size_t>(std::find(out.names.begin(), out.names.end(), kLabel) - out.names.begin());
@@ -287,16 +284,20 @@ Table read_table(const std::filesystem::path& path, const std::vector<std::strin
   Labels labels(path, classes);
   std::int64_t rows = 0;
   for (std::string_view line; lines.next(line); ++rows) {
-    const std::vector<std::string> cells = cells_of(line);
+    const std::vector<std::string> cells = cells_of(line, [&](std::size_t i) {
+      return fmt::format("{}, line {}, column '{}'", path.string(), lines.number, i < out.names.size() ? cut(out.names[i]) : std::to_string(i + 1));
+    });
     if (cells.size() != out.names.size()) throw UserError(fmt::format("{}, line {}: {} values for {} columns", path.string(), lines.number, cells.size(), out.names.size()));
-    if (label < cells.size()) labels.add(cells[label], lines.number);
     for (std::size_t i = 0; i < cells.size(); ++i) {
-      double x = 0;
-      if (i == label && !is_finite_number(cells[i])) x = 0;
-      else if (const auto [stop, error] = std::from_chars(cells[i].data(), cells[i].data() + cells[i].size(), x); error != std::errc() || stop != cells[i].data() + cells[i].size())
+      const std::optional<double> x = number_in(cells[i]);
+      const bool is_number = x && (i != label || std::isfinite(*x));  // of labels "nan" and "inf" may be words
+      if (i == label) {
+        labels.add(cells[i], is_number, lines.number);
+      } else if (!is_number) {
         throw UserError(fmt::format("{}, line {}, column '{}': '{}' is no number{}", path.string(), lines.number, cut(out.names[i]), cut(cells[i]),
                                     cells[i].empty() ? "" : fmt::format("; words are read as classes in a column '{}': name it so if they are, or leave the column out", kLabel)));
-      values.push_back(x);
+      }
+      values.push_back(is_number ? *x : 0);
     }
   }
   if (rows == 0) throw UserError(fmt::format("{}: a line of names and lines of numbers are expected", path.string()));

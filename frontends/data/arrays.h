@@ -27,11 +27,10 @@ struct Table {
   std::vector<std::string> classes = {};  ///< that the numbers of 'label' stand for, where these are words in the file
   std::string wrong_labels = {};          ///< why 'label' cannot be read; columns_of says so where it is wanted
 };
-/// A .csv: a line of names, then lines of as many numbers, with commas between them and quotes as RFC 4180 has them, but no ends of lines in these; the column 'label' may have words, which are `classes` or, where these are not given, sorted.
-/// Labels that are all among `classes` are words, whatever they look like; otherwise all are words, or all numbers. UserError with the line for anything else.
+/// A .csv: a line of names, then lines of as many numbers, with commas between them and quotes as RFC 4180 has them, closed in the line; the column 'label' may have words, which
+/// are `classes` or, where these are not given, sorted. The text is UTF-8, its lines may end by a carriage return alone. Labels that are all among `classes` are words, whatever
+/// they look like; otherwise all are words, or all numbers. UserError with the line for anything else.
 Table read_table(const std::filesystem::path& path, const std::vector<std::string>& classes = {});
-/// The words of the column 'label', sorted; empty where one of them is a number, or there is no such column.
-std::vector<std::string> words_of_labels(const std::filesystem::path& path);
 /// A column for each name; but where an input of n values is no name of the table, the n names that are no inputs make it, in the table's order. UserError where they are
 /// more or fewer.
 DataSet columns_of(const Table& table, const InputRows& inputs = {});

@@ -56,7 +56,8 @@ Splits photos(const fs::path& dir, const DataWanted& wanted) {
   ImageFolderOptions held = options;
   if (std::error_code error; wanted.all_to_test && wanted.hold_out <= 0 && !fs::is_directory(dir / "train", error)) {
     held.classes = wanted.classes;
-    return {{}, image_folder(dir, held).data};
+    ImageFolder all = image_folder(dir, held);
+    return {{}, std::move(all.data), std::move(all.classes)};
   }
   // A class may have none that are held out.
   const fs::path from = photos_to_train_on(dir, wanted);
@@ -71,7 +72,7 @@ Splits photos(const fs::path& dir, const DataWanted& wanted) {
   options.distortions = wanted.distortions;
   options.shard = wanted.shard;
   ImageFolder train = image_folder(from, options);
-  return {std::move(train.data), std::move(test.data)};
+  return {std::move(train.data), std::move(test.data), std::move(held.classes)};
 }
 
 /// The images to train on, where they are bytes, distorted in each epoch.
@@ -147,9 +148,25 @@ Splits parted(Splits parts, const fs::path& path, const DataWanted& wanted) {
   const bool one = parts.test.columns.empty();
   if (!one && wanted.hold_out > 0) throw UserError(fmt::format("{}: has rows to test on: holding out a part of the others too does nothing", path.string()));
   if (!one) return parts;
-  if (wanted.hold_out > 0) return held_apart(parts.train, wanted.hold_out, path);
-  if (wanted.all_to_test) return {{}, std::move(parts.train)};
+  if (wanted.hold_out > 0) {
+    Splits out = held_apart(parts.train, wanted.hold_out, path);
+    out.classes = std::move(parts.classes);
+    return out;
+  }
+  if (wanted.all_to_test) return {{}, std::move(parts.train), std::move(parts.classes)};
   throw UserError(fmt::format("{}: comes in one part, with no rows to test on: hold some out, as --hold-out 0.2 does, or give them in a second part, as train and test", path.string()));
+}
+
+/// What batches.meta.txt says, where it is there.
+std::vector<std::string> cifar10_classes(const fs::path& dir) {
+  std::vector<std::string> out;
+  std::error_code error;
+  const fs::path names = dir / "batches.meta.txt";
+  if (!fs::exists(names, error)) return out;
+  std::istringstream lines(read_file(names, 1 << 16));
+  for (std::string line; std::getline(lines, line);)
+    if (!line.empty()) out.push_back(line);
+  return out;
 }
 
 Splits whole(const fs::path& path, DataKind kind, const DataWanted& wanted) {
@@ -163,7 +180,11 @@ Splits whole(const fs::path& path, DataKind kind, const DataWanted& wanted) {
       for (DataSet* part : {&out.train, &out.test}) fit_columns(*part, wanted.inputs);
       return out;
     }
-    case DataKind::cifar10: return cifar10(path, {.size = wanted.height ? wanted.height : 24, .distortions = wanted.distortions});
+    case DataKind::cifar10: {
+      Splits out = cifar10(path, {.size = wanted.height ? wanted.height : 24, .distortions = wanted.distortions});
+      out.classes = cifar10_classes(path);
+      return out;
+    }
     case DataKind::text: return text_windows(path, wanted.length);
     case DataKind::photos: return photos(path, wanted);
     default: return fitted(parted(read_parts(path, kind, wanted.inputs, wanted.classes), path, wanted), wanted);
@@ -218,8 +239,8 @@ Splits read_parts(const fs::path& path, DataKind kind, const InputRows& inputs, 
     case DataKind::array_files: return both(".npz", arrays);
     case DataKind::packed_arrays: return read_packed_arrays(path, inputs);
     case DataKind::tables: {
-      std::vector<std::string> known, words = classes;  // of the first part, which the other has too
-      return both(".csv", [&](const fs::path& file) {
+      std::vector<std::string> known, words = classes, found;  // of the first part, which the other has too
+      Splits out = both(".csv", [&](const fs::path& file) {
         const Table table = read_table(file, words);
         for (const std::string& name : known)
           if (inputs.contains(name) && std::find(table.names.begin(), table.names.end(), name) == table.names.end())
@@ -228,10 +249,13 @@ Splits read_parts(const fs::path& path, DataKind kind, const InputRows& inputs, 
         const bool both_labelled = std::find(known.begin(), known.end(), "label") != known.end() && std::find(table.names.begin(), table.names.end(), "label") != table.names.end();
         if (both_labelled && classes.empty() && table.wrong_labels.empty() && table.classes.empty() != words.empty())
           throw UserError(fmt::format("{}: its column 'label' has {}: give the classes of both by words, or both by numbers", file.string(), words.empty() ? "words, and that of train.csv numbers" : "numbers, and that of train.csv words"));
+        if (known.empty()) found = table.classes;
         if (!table.classes.empty()) words = table.classes;
         known = table.names;
         return columns_of(table, inputs);
       });
+      out.classes = std::move(found);
+      return out;
     }
     default: throw UserError(fmt::format("{}: {} are neither arrays nor tables", path.string(), name_of(kind)));
   }
@@ -270,21 +294,9 @@ std::optional<Pixels> pixels_of(const fs::path& path, const DataWanted& wanted) 
   }
 }
 
-std::vector<std::string> class_names(const fs::path& path, const DataWanted& wanted) {
-  const DataKind kind = kind_of(path, wanted);
-  if (kind == DataKind::photos) return wanted.classes.empty() ? list_image_folder(photos_to_train_on(path, wanted)).classes : wanted.classes;
-  std::error_code error;
-  if (kind == DataKind::tables) {
-    const std::vector<std::string> words = words_of_labels(fs::is_regular_file(path, error) ? path : path / "train.csv");
-    return words.empty() || wanted.classes.empty() ? words : wanted.classes;
-  }
-  std::vector<std::string> out;
-  if (const fs::path names = path / "batches.meta.txt"; kind == DataKind::cifar10 && fs::exists(names, error)) {
-    std::istringstream lines(read_file(names, 1 << 16));
-    for (std::string line; std::getline(lines, line);)
-      if (!line.empty()) out.push_back(line);
-  }
-  return out;
+std::vector<std::string> photo_classes(const fs::path& path, const DataWanted& wanted) {
+  if (kind_of(path, wanted) != DataKind::photos) return {};
+  return wanted.classes.empty() ? list_image_folder(photos_to_train_on(path, wanted)).classes : wanted.classes;
 }
 
 }  // namespace belfry

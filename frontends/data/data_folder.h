@@ -47,12 +47,13 @@ std::filesystem::path held_out(const std::filesystem::path& dir);
 /// MNIST's four IDX files, CIFAR-10's binary batches, photos in class folders under train/ and val/ or test/, arrays (train.npz and test.npz, a .npz
 /// of x_train, y_train, x_test, y_test, or .npy under train/ and test/), tables (train.csv and test.csv), or *.txt. Photos, arrays and tables may come
 /// in one part, of which some rows are held out by a hash of their names or numbers. Columns "image" and "label", "tokens" and "targets", or the arrays'
-/// and tables' own. UserError where there are none of these, or no held-out rows.
+/// and tables' own. Classes are the class folders of photos, the words of a table's labels, or the lines of CIFAR-10's batches.meta.txt.
+/// UserError where there are none of these, or no held-out rows.
 Splits data_folder(const std::filesystem::path& path, const DataWanted& wanted = {});
 
 /// What becomes of the pixels of such data, so that pictures which come later are treated alike; nothing of arrays that nobody rescales.
 std::optional<Pixels> pixels_of(const std::filesystem::path& path, const DataWanted& wanted);
-/// What the numbers of "label" stand for: the class folders of photos, the words of a table's labels, the lines of CIFAR-10's batches.meta.txt; else nothing.
-std::vector<std::string> class_names(const std::filesystem::path& path, const DataWanted& wanted);
+/// The classes of photos, before one is read; of other data nothing.
+std::vector<std::string> photo_classes(const std::filesystem::path& path, const DataWanted& wanted);
 
 }  // namespace belfry

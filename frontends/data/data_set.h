@@ -7,6 +7,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <belfry/graph/host_tensor.h>
 
@@ -51,6 +52,7 @@ struct DataSet {
 /// Rows to train on, and rows held out.
 struct Splits {
   DataSet train, test;
+  std::vector<std::string> classes = {};  ///< what the numbers of "label" stand for; empty: nobody says
 };
 
 }  // namespace belfry

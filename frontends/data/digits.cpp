@@ -12,6 +12,7 @@
 
 #include <belfry/frontends/data/idx.h>
 #include <belfry/frontends/files/files.h>
+#include <belfry/graph/float_environment.h>
 
 namespace belfry {
 namespace {
@@ -165,6 +166,7 @@ int label_of(std::uint64_t seed, std::uint64_t stream, std::uint64_t i) {
 }  // namespace
 
 Digits drawn_digits(std::int64_t count, std::uint64_t seed, std::uint64_t stream) {
+  const DefaultFloats floats;
   Digits out{HostTensor(u8, {count, kDigitSide, kDigitSide}), HostTensor(u8, {count})};
   std::uint8_t* pixels = out.images.data<std::uint8_t>().data();
   auto labels = out.labels.data<std::uint8_t>();

@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <belfry/graph/float_environment.h>
+
 namespace belfry {
 namespace {
 
@@ -69,6 +71,7 @@ void change_contrast(std::span<float> picture, std::size_t channels, double fact
 Distortions cifar10_distortions(std::uint64_t seed) { return {.crop = 8, .flip = true, .brightness = 63, .contrast = 0.8, .seed = seed}; }
 
 Distortions parse_distortions(const std::string& text, std::uint64_t seed) {
+  const DefaultFloats floats;
   Distortions out{.seed = seed};
   std::set<std::string> seen;
   for (std::size_t at = 0; at <= text.size();) {

@@ -7,7 +7,6 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include <fmt/format.h>
 

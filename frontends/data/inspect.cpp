@@ -130,7 +130,9 @@ DataFacts inspect_data(const std::filesystem::path& path) {
       break;
     default: {
       Splits parts = read_parts(path, out.kind);
-      if (out.kind == DataKind::tables) parts = {with_classes(std::move(parts.train)), with_classes(std::move(parts.test))}, out.classes = class_names(path, {});
+      if (out.kind == DataKind::tables)
+        for (DataSet* part : {&parts.train, &parts.test}) *part = with_classes(std::move(*part));
+      out.classes = parts.classes;
       if (parts.test.columns.empty()) out.splits = {facts_of("all", parts.train)};
       else add(parts);
     }

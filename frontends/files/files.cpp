@@ -110,14 +110,18 @@ std::string read_file(const std::filesystem::path& path, std::size_t limit) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
-void refuse_closed(const std::filesystem::path& path) {
+std::optional<std::string> why_closed(const std::filesystem::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
-    if (errno == EACCES && path.has_parent_path() && path.parent_path() != path) refuse_closed(path.parent_path());
-    return;
+    if (errno == EACCES && path.has_parent_path() && path.parent_path() != path) return why_closed(path.parent_path());
+    return {};
   }
-  if (S_ISDIR(status.st_mode) && ::access(path.c_str(), R_OK | X_OK) != 0 && errno == EACCES)
-    throw UserError(fmt::format("{}: cannot be listed: {}; {}, or name another", path.string(), std::strerror(EACCES), who_opens(path)));
+  if (!S_ISDIR(status.st_mode) || ::access(path.c_str(), R_OK | X_OK) == 0 || errno != EACCES) return {};
+  return fmt::format("{}: cannot be listed: {}; {}, or name another", path.string(), std::strerror(EACCES), who_opens(path));
+}
+
+void refuse_closed(const std::filesystem::path& path) {
+  if (const auto why = why_closed(path)) throw UserError(*why);
 }
 
 void make_folder(const std::filesystem::path& path) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,7 +29,10 @@ class MappedFile {
 /// UserError for a file that is absent, unreadable, no regular file, or longer than `limit` bytes.
 std::string read_file(const std::filesystem::path& path, std::size_t limit = std::size_t{1} << 28);
 
-/// UserError with the folder and the way out where this is one whose names may not be read, or lies in one that may not be entered. What is not there passes.
+/// The folder, the reason and the way out where this is one whose names may not be read, or lies in one that may not be entered. Nothing where all
+/// is open, or it is not there.
+std::optional<std::string> why_closed(const std::filesystem::path& path);
+/// UserError with this.
 void refuse_closed(const std::filesystem::path& path);
 /// The way to these rights, in words: chmod is the owner's alone.
 std::string who_opens(const std::filesystem::path& path, const char* rights = "rx");

@@ -26,4 +26,25 @@ std::string shown(std::string_view text, std::string_view kept) {
   return out;
 }
 
+std::string shown_start(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return shown(text);
+  std::size_t end = most;
+  while (end > 0 && most - end < 3 && (text[end] & 0xC0) == 0x80) --end;  // of a character at most 3 bytes more
+  return shown(text.substr(0, end)) + "…";
+}
+
+std::string listed(std::string_view name) {
+  const std::string start = shown_start(name, 80);
+  if (start.find_first_of(",\"()") == start.npos) return start;
+  std::string out = "\"";
+  for (char c : start) out += c == '"' ? "\\\"" : std::string(1, c);
+  return out + "\"";
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + listed(name);
+  return out;
+}
+
 }  // namespace belfry

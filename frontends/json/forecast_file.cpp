@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/json/records.h>
+#include <belfry/graph/float_environment.h>
 
 namespace belfry {
 
@@ -80,6 +81,7 @@ std::string write_forecast(const PlacedGraph& plan, const Forecast& f, bool laun
 }
 
 std::vector<std::pair<double, double>> read_trace_times(const std::string& text, const std::string& file, const PlacedGraph& plan, const Forecast& f) {
+  const DefaultFloats floats;
   JsonDocument d(text, file);
   struct Slice {
     double begin, seconds;

@@ -43,6 +43,8 @@ PlacementFile read_placement(const std::string& text, const std::string& file) {
   JsonDocument d(text, file);
   JsonObject root(d, d.root());
   PlacementFile out;
+  if (const JsonValue* split = d.root().find("accelerators"); split && !d.root().find("belfry"))
+    d.fail(*split, "is of an answer in dnn-partitioning's format, which place and forecast take as a file by --placement; here a placement file is wanted");
   read_version(root);
   if (const JsonValue* v = root.find("towers")) out.towers = static_cast<int>(d.integer(*v, 1, kMostTowers));
   if (const JsonValue* v = root.find("batch")) out.batch = d.integer(*v, 1, kMostBytes);

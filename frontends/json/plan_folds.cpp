@@ -239,6 +239,7 @@ std::vector<PlanStream> streams_of(const JsonDocument& d, const JsonValue& v, co
     const JsonValue& given = o.at("threads");
     for (const JsonValue& t : d.array(given)) threads.push_back(static_cast<int>(d.integer(t, 0, 65535)));
     if (threads.empty()) d.fail(given, "names no thread");
+    if (threads.size() > devices.size()) d.fail(given, fmt::format("names {} threads for {} devices; one each, or those that repeat", threads.size(), devices.size()));
     int step = 0;
     if (const JsonValue* s = o.find("step")) step = static_cast<int>(d.integer(*s, -kMostTowers, kMostTowers));
     std::vector<StreamEntry> entries;
@@ -281,13 +282,17 @@ std::vector<std::string> frame_lines(const PlacedGraph& plan) {
 
 std::vector<FrameSize> frames_of(const JsonDocument& d, const JsonValue& v, const Cluster& cluster) {
   std::vector<FrameSize> out(cluster.devices.size());
+  std::set<int> named;
   for (const JsonValue& e : d.array(v)) {
     JsonObject o(d, e);
     std::vector<int> devices = devices_of(d, o.at("devices"), cluster);
     FrameSize size{d.integer(o.at("kept"), 0, kMostBytes), d.integer(o.at("transient"), 0, kMostBytes)};
     if (const JsonValue* tail = o.find("tail")) size.tail = d.integer(*tail, 0, kMostBytes);
     o.done();
-    for (int i : devices) out[static_cast<std::size_t>(i)] = size;
+    for (int i : devices) {
+      if (!named.insert(i).second) d.fail(e, fmt::format("the frames of {} are named twice", to_string(cluster.devices[static_cast<std::size_t>(i)].id)));
+      out[static_cast<std::size_t>(i)] = size;
+    }
   }
   return out;
 }

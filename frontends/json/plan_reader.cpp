@@ -7,6 +7,7 @@
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/json/plan_folds.h>
 #include <belfry/frontends/json/plan_graph.h>
+#include <belfry/graph/float_environment.h>
 #include <belfry/graph/plan/verify.h>
 
 namespace belfry {
@@ -351,6 +352,7 @@ class PlanReader {
 }  // namespace
 
 PlacedGraph read_plan(const std::string& text, const std::string& file, std::shared_ptr<const OpSet> ops, const TensorStore& tensors) {
+  const DefaultFloats floats;
   JsonDocument document(text, file);
   return PlanReader(document, std::move(ops), tensors).run();
 }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/json/records.h>
+#include <belfry/graph/float_environment.h>
 
 namespace belfry {
 
@@ -269,6 +270,7 @@ void RecordReader::read_tail(JsonObject& root, Graph& graph) const {
 }
 
 Graph read_graph(const std::string& text, const std::string& file, std::shared_ptr<const OpSet> ops, const TensorStore& tensors, std::string* state) {
+  const DefaultFloats floats;
   JsonDocument document(text, file);
   JsonObject root(document, document.root());
   RecordReader reader(document, std::move(ops), tensors);

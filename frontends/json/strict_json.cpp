@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include <belfry/frontends/files/utf8.h>
+#include <belfry/graph/float_environment.h>
 #include <belfry/graph/graph.h>
 
 namespace belfry {
@@ -185,6 +186,7 @@ const JsonValue* JsonValue::find(std::string_view key) const {
 }
 
 JsonDocument::JsonDocument(std::string_view text, std::string file, const JsonLimits& limits) : file_(std::move(file)) {
+  const DefaultFloats floats;  // the lexer reads numbers too
   auto refuse = [&](std::size_t at, const std::string& message) {
     throw UserError(fmt::format("{}:{}: {}", file_, 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'), message));
   };
@@ -217,12 +219,14 @@ std::int64_t JsonDocument::integer(const JsonValue& v, std::int64_t low, std::in
 }
 
 double JsonDocument::real(const JsonValue& v) const {
+  const DefaultFloats floats;
   auto out = number<double>(v);
   if (!out) fail(v, "must be a number, \"inf\", \"-inf\" or \"nan\", not " + shown(v));
   return *out;
 }
 
 float JsonDocument::real32(const JsonValue& v) const {
+  const DefaultFloats floats;
   auto out = number<float>(v);
   if (!out) fail(v, "must be a number, \"inf\", \"-inf\" or \"nan\", not " + shown(v));
   if (std::isinf(*out) && v.kind != JsonValue::kText) fail(v, shown(v) + " does not fit in f32");

@@ -40,19 +40,22 @@ std::shared_ptr<const Library> with_kernels_of(const CudaBackend& backend, const
   return out;
 }
 
-bool any_gpu(const std::vector<DeviceId>& devices) {
-  return std::any_of(devices.begin(), devices.end(), [](const DeviceId& d) { return d.kind == "gpu"; });
+/// Null where there is none.
+const DeviceId* first_gpu(const std::vector<DeviceId>& devices) {
+  const auto at = std::find_if(devices.begin(), devices.end(), [](const DeviceId& d) { return d.kind == "gpu"; });
+  return at == devices.end() ? nullptr : &*at;
 }
 
 }  // namespace
 
 std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const std::vector<DeviceId>& devices) {
-  if (library->kernels.contains("gpu") || !any_gpu(devices)) return library;
+  const DeviceId* gpu = first_gpu(devices);
+  if (library->kernels.contains("gpu") || !gpu) return library;
   OpenedCudaBackend backend = open_cuda_backend();
   if (!backend.table) {
     CudaFacts facts;
     facts.missing.push_back(backend.missing);
-    throw UserError(no_gpu_text(*std::find_if(devices.begin(), devices.end(), [](const DeviceId& d) { return d.kind == "gpu"; }), facts, host_facts().cores));
+    throw UserError(no_gpu_text(*gpu, facts, host_facts().cores));
   }
   return with_kernels_of(*backend.table, *library);
 }
@@ -65,7 +68,7 @@ std::shared_ptr<const Library> with_known_gpu_kernels(std::shared_ptr<const Libr
 
 std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices, double fraction) {
   std::map<int, std::int64_t> out;
-  if (!any_gpu(devices)) return out;
+  if (!first_gpu(devices)) return out;
   for (const GpuFacts& g : cuda_facts().gpus) out[g.index] = static_cast<std::int64_t>(fraction * static_cast<double>(g.memory_bytes));
   return out;
 }

@@ -10,6 +10,7 @@
 #include <belfry/executor/joins.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/structural.h>
+#include <belfry/ops/passes/passes.h>
 
 namespace belfry {
 
@@ -55,6 +56,7 @@ struct Room {
 
 TrainingLoops::TrainingLoops(Session& session, LoopOptions options)
     : session_(session), loops_(loops_of(session)), options_(std::move(options)), cut_(cut_updates(session.training_graph())) {
+  refuse_draws_that_repeat(session.training_graph());  // whole: what counts a worker's step is the server's
   if (!session.options().rules.empty()) throw UserError(fmt::format("[{}] placement rules do not reach into loops: each worker has one device, and the servers have the variables", session.strategy().name));
   check_averages();
   for (const std::string& name : options_.fetches) (session.graph().metrics.contains(name) || !cut_.server.find(name) ? fetches_ : server_fetches_).push_back(name);

@@ -174,6 +174,12 @@ class Adviser {
     return std::any_of(where.begin(), where.end(), [&](const std::string& w) { return try_one(with(base_, "variables", w)); });
   }
 
+  /// The options that every strategy takes.
+  void keep_given(Setup& s) const {
+    for (const char* kept : {"combine", "threads"})
+      if (auto at = base_.options.find(kept); at != base_.options.end()) s.options.insert(*at);
+  }
+
   /// By other strategies, with what was given that they take too.
   std::vector<Setup> alternatives(const std::vector<DeviceId>& devices) const {
     std::vector<Setup> out;
@@ -184,8 +190,7 @@ class Adviser {
       const auto n = static_cast<std::int64_t>(devices.size());
       const std::int64_t towers = std::string(name) == "layers" ? 1 : std::string(name) == "pipeline" ? 2 * n : std::max<std::int64_t>(n, plan_.towers);
       Setup s{name, devices, {{"towers", std::to_string(std::min(towers, std::max<std::int64_t>(plan_.batch, 1)))}}, base_.recompute, base_.batch};
-      for (const char* kept : {"combine", "threads"})
-        if (auto at = base_.options.find(kept); at != base_.options.end()) s.options.insert(*at);
+      keep_given(s);
       out.push_back(std::move(s));
     }
     return out;
@@ -222,8 +227,7 @@ class Adviser {
     if (!most || base_.strategy == "placement" || !known("single")) return {};
     Setup out{"single", {most->id}, {}, base_.recompute, base_.batch};
     if (plan_.towers > 1) out.options["towers"] = std::to_string(plan_.towers);
-    for (const char* kept : {"combine", "threads"})
-      if (auto at = base_.options.find(kept); at != base_.options.end()) out.options.insert(*at);
+    keep_given(out);
     return out;
   }
   void elsewhere() {

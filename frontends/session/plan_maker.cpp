@@ -158,7 +158,7 @@ std::shared_ptr<const PlacedGraph> PlanMaker::make(const PlanKey& key) {
   if (strategy_.loops && key.mode == Mode::step)
     throw UserError(fmt::format("[{}] with staleness or backup workers there is no plan of a step: fit and belfry train run loops of a worker's plan and the servers', which belfry place writes; leave both options out for the synchronous plan", strategy_.name));
   std::shared_ptr<PlacedGraph> plan;
-  if (!strategy_.candidates.empty()) plan = choose_strategy(key);
+  if (strategy_.choice) plan = choose_strategy(key);
   check_rules(key);
   if (runs_given(key)) return decided_;
   if (!plan) plan = std::make_shared<PlacedGraph>(placed(key, strategy_, 0));
@@ -188,7 +188,10 @@ std::string PlanMaker::what_would_fit(const PlanKey& key, const PlacedGraph& pla
 }
 
 std::shared_ptr<const Graph> PlanMaker::graph_for(Mode mode, const std::vector<std::string>& fetches) {
-  if (mode == Mode::step) refuse_draws_that_repeat(*training_);
+  if (mode == Mode::step && !draws_checked_) {
+    refuse_draws_that_repeat(*training_);
+    draws_checked_ = true;
+  }
   if (mode != Mode::infer) return training_;
   auto& g = inference_[{mode, fetches}];
   if (!g) {

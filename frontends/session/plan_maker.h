@@ -74,7 +74,7 @@ class PlanMaker {
   bool as_given_ = false;                       ///< and that runs as it stands
   std::shared_ptr<const Graph> training_;
   std::map<std::pair<Mode, std::vector<std::string>>, std::shared_ptr<const Graph>> inference_;
-  bool rules_checked_ = false;
+  bool rules_checked_ = false, draws_checked_ = false;
 };
 
 /// UserError with the nearest names, or with losses, metrics and outputs, where the graph has none of this name. "gradient/W" is the gradient of the variable W.

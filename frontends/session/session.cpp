@@ -45,6 +45,7 @@ struct Session::Impl {
     std::unique_ptr<Runner> runner;
     std::int64_t version = -1;  ///< of the state that it holds
     std::int64_t bytes = 0;     ///< that it takes, and shares of the state
+    std::uint64_t told = 0;     ///< the number of the batch to come of which the runner has a copy; 0: of none
   };
 
   PlanMaker maker;
@@ -59,8 +60,6 @@ struct Session::Impl {
   Built* ran = nullptr;                         ///< the program that ran last
   StateAfter after = StateAfter::untouched;     ///< the last step
   std::vector<std::string> torn;
-  const Runner* told_to = nullptr;              ///< who has a copy of feeds to come
-  std::uint64_t told = 0;                       ///< the number of their batch
   std::unique_ptr<GpuWatch> watch;              ///< while tracing on GPUs
   bool unwatched = false;                       ///< it was said why there is none
   const bool has_training = trains(maker.training());
@@ -109,7 +108,6 @@ struct Session::Impl {
     if (!std::exchange(dropped, true) && maker.options().notice)
       maker.options().notice(fmt::format("{} programs are kept, one for each batch size, mode and set of fetches: those used longest ago go, and their plans are made anew for each call that asks for them", programs.size()));
     if (ran == &programs.back()) ran = nullptr;
-    if (told_to == programs.back().runner.get()) told_to = nullptr;
     programs.pop_back();
   }
 
@@ -126,15 +124,17 @@ struct Session::Impl {
     b.program = std::move(program);
   }
 
+  static const std::string& variable_of(const Built& b, const StateBuffer& s) { return b.plan->nodes[static_cast<std::size_t>(s.node)].name; }
+
   StateStore::Held& held(const Built& b, const StateBuffer& s) {
-    return placed->held(b.plan->nodes[static_cast<std::size_t>(s.node)].name, to_string(b.plan->cluster.devices[static_cast<std::size_t>(s.device)].id), s, gpus);
+    return placed->held(variable_of(b, s), to_string(b.plan->cluster.devices[static_cast<std::size_t>(s.device)].id), s, gpus);
   }
 
   /// Writes down which buffers the last steps have made new: steps themselves need not.
   void settle() {
     if (!stepped) return;
     for (const StateBuffer& s : stepped->program->bound().state) {
-      newest[stepped->plan->nodes[static_cast<std::size_t>(s.node)].name] = version;
+      newest[variable_of(*stepped, s)] = version;
       held(*stepped, s).version = version;
     }
     stepped = nullptr;
@@ -187,13 +187,13 @@ struct Session::Impl {
     if (b.version == version) return;
     settle();
     for (const StateBuffer& s : b.program->bound().state) {
-      const std::string& name = b.plan->nodes[static_cast<std::size_t>(s.node)].name;
+      const std::string& name = variable_of(b, s);
       StateStore::Held& mine = held(b, s);
       if (mine.version == newest.at(name)) continue;
       copy_newest(name, s.first * static_cast<std::int64_t>(size_of(mine.type.dtype)), s.buffer.bytes, mine.arena.at(0), mine.device.get());
       mine.version = newest.at(name);
     }
-    for (const StateBuffer& s : b.program->bound().state) store.erase(b.plan->nodes[static_cast<std::size_t>(s.node)].name);  // the device has them now
+    for (const StateBuffer& s : b.program->bound().state) store.erase(variable_of(b, s));  // the device has them now
     b.version = version;
   }
 
@@ -234,14 +234,13 @@ struct Session::Impl {
     bring_state(b);
     watch_gpus();
     RunOptions options{.trace = tracing, .graphs = maker.options().cuda_graphs};
-    options.staged = told_to == b.runner.get() && told == feeds.number();
-    told_to = nullptr;
+    options.staged = b.told && b.told == feeds.number();
+    b.told = 0;
     Batch later;
     if (next)
       options.next = [&] {
         later = next();
-        told_to = b.runner.get();
-        told = later.number();
+        b.told = later.number();
         const std::optional<Batch> fits = narrowed(maker.source(), later, narrow_next);
         return (fits ? *fits : later).all();
       };

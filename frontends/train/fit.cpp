@@ -55,9 +55,9 @@ const FitOptions& checked(const FitOptions& options) {
   return options;
 }
 
-void check_names(const std::vector<std::string>& reported, const std::string& log) {
+void check_names(const Graph& g, const std::vector<std::string>& reported, const std::string& log) {
   if (const std::string name = log.empty() ? "" : name_taken(reported, LogLines::all); !name.empty())
-    throw UserError(fmt::format("the metric '{}' has the name of what each line of the log {} says of itself; give it another name, or train without a log", name, log));
+    throw UserError(fmt::format("the {} of the graph '{}' has the name of what lines of the log {} say of themselves; give it another name, or train without a log", metric_or_loss(g, name), g.name, log));
 }
 
 /// What a step gave: of loops one or several mini-batches.
@@ -74,7 +74,7 @@ class Fitter {
     const Graph& g = session.graph();
     if (losses_.empty()) throw UserError(fmt::format("the graph '{}' has no loss to train on", g.name));
     check_columns(g, data);
-    check_names(names_, options.log);
+    check_names(g, names_, options.log);
     check_validation();
     checkpoints_ = std::make_unique<RunCheckpoints>(session, data, options);
     read_ = options.on_batch || options.on_epoch || logs(options);

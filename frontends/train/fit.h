@@ -100,6 +100,8 @@ std::string epoch_line(const Progress& p);
 enum class LogLines { all, epochs };          ///< those of a log, or what `epoch_line` gives
 /// The first of the names under which these lines say something of themselves, so that no metric may have it; empty where there is none.
 std::string name_taken(const std::vector<std::string>& names, LogLines lines);
+/// "loss 'x'" or "metric 'x'": as which of the two the graph reports it.
+std::string metric_or_loss(const Graph& graph, const std::string& name);
 inline constexpr std::int64_t kRowsEvaluated = 256;  ///< at a time; `fit` takes those of its batch where they are fewer
 /// Losses and metrics of the graph for inference, as means over all batches. Under an AveragesInPlace with the moving averages of the variables.
 Metrics evaluate(Session& session, const DataSet& data, std::int64_t batch = kRowsEvaluated);

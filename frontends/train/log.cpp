@@ -61,10 +61,12 @@ std::string line_of(std::string line, const Metrics& machine, const Metrics& met
 }  // namespace
 
 std::string name_taken(const std::vector<std::string>& names, LogLines lines) {
-  constexpr std::string_view kTaken[] = {"epoch", "steps", "epoch_seconds", "input_seconds", "rows_per_second", "step", "rows", "seconds", "step_seconds", "cpu", "memory_bytes"};  // the first five by lines of epochs
-  const auto *end = lines == LogLines::epochs ? kTaken + 5 : std::end(kTaken);
-  auto is_held_out = [&](const std::string& name) { return name.starts_with("val_") && std::find(names.begin(), names.end(), name.substr(4)) != names.end(); };
-  const auto at = std::find_if(names.begin(), names.end(), [&](const std::string& name) { return std::find(kTaken, end, name) != end || is_held_out(name); });
+  constexpr std::string_view kOfEpochs[] = {"epoch", "steps", "epoch_seconds", "input_seconds", "rows_per_second"};
+  constexpr std::string_view kOfLogs[] = {"step", "rows", "seconds", "step_seconds", "learning_rate", "cpu", "memory_bytes"};  // besides
+  auto among = [](const auto& all, std::string_view name) { return std::find(std::begin(all), std::end(all), name) != std::end(all); };
+  auto is_held_out = [&](const std::string& name) { return name.starts_with("val_") && among(names, name.substr(4)); };
+  auto taken = [&](const std::string& name) { return among(kOfEpochs, name) || (lines == LogLines::all && among(kOfLogs, name)) || is_held_out(name); };
+  const auto at = std::find_if(names.begin(), names.end(), taken);
   return at == names.end() ? "" : *at;
 }
 

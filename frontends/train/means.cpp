@@ -92,6 +92,11 @@ std::vector<std::string> reported(const Graph& g) {
   return out;
 }
 
+std::string metric_or_loss(const Graph& graph, const std::string& name) {
+  const std::vector<std::string> losses = loss_names(graph);
+  return fmt::format("{} '{}'", std::find(losses.begin(), losses.end(), name) != losses.end() ? "loss" : "metric", name);
+}
+
 std::vector<std::string> with_weights(const Graph& g, std::vector<std::string> names) {
   for (std::size_t i = 0, n = names.size(); i < n; ++i)
     if (auto at = g.metrics.find(names[i] + std::string(kWeight)); at != g.metrics.end()) names.push_back(at->first);

@@ -1,5 +1,7 @@
 #include <belfry/frontends/train/run_folder.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -142,8 +144,10 @@ bool is_run_folder(const fs::path& folder) {
 }
 
 RunFacts read_run_facts(const fs::path& folder) {
-  if (!is_run_folder(folder)) refuse_closed(folder);
-  if (!is_run_folder(folder)) throw UserError(fmt::format("{}: no folder of a run: it has no {}; belfry train --out makes one, and write_run_folder", folder.string(), kRecord));
+  if (!is_run_folder(folder)) {
+    refuse_closed(folder);
+    throw UserError(fmt::format("{}: no folder of a run: it has no {}; belfry train --out makes one, and write_run_folder", folder.string(), kRecord));
+  }
   const std::string file = (folder / kRecord).string();
   const JsonDocument d(read_file(file), file);
   const JsonValue& run = d.object(d.root());

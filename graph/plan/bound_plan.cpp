@@ -49,7 +49,7 @@ class Binder {
     queue_steps();
     find_foreign_readers();
     for (std::size_t s = 0; s < queues_.size(); ++s) {
-      out_.streams.emplace_back();
+      out_.streams.emplace_back().reserve(queues_[s].size());
       for (std::size_t k = 0; k < queues_[s].size(); ++k) out_.streams.back().push_back(step(queues_[s][k], static_cast<int>(s), static_cast<int>(k) + 1));
     }
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i)
@@ -355,6 +355,7 @@ class Binder {
     }
     for (auto [s, count] : furthest) out.waits.push_back({s, count});
     std::vector<ValueIndex> read = values_read(n);
+    out.reads.reserve(n.inputs.size()), out.writes.reserve(n.outputs.size());
     for (ValueIndex v : n.inputs) out.reads.push_back(std::count(read.begin(), read.end(), v) ? source(q.node, v, q.tower, q.device) : std::vector<Part>{});
     for (std::size_t k = 0; k < n.outputs.size(); ++k) {
       std::vector<Part> parts;

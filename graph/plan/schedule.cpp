@@ -156,7 +156,7 @@ namespace {
 /// Phases of all tower nodes for one class.
 class PhaseSetter {
  public:
-  PhaseSetter(PlacedGraph& plan, const Instances& instances, const NumberLists& readers, int tower)
+  PhaseSetter(const PlacedGraph& plan, const Instances& instances, const NumberLists& readers, int tower)
       : plan_(plan), instances_(instances), readers_(readers), tower_(tower), phase_(plan.nodes.size(), -1), light_(plan.nodes.size(), false), early_(plan.nodes.size(), -1) {}
 
   std::vector<int> run() {
@@ -268,7 +268,7 @@ class PhaseSetter {
     });
   }
 
-  PlacedGraph& plan_;
+  const PlacedGraph& plan_;
   const Instances& instances_;
   const NumberLists& readers_;
   int tower_;
@@ -279,9 +279,14 @@ class PhaseSetter {
 
 }  // namespace
 
-void set_phases(PlacedGraph& plan, const Instances& instances, const NumberLists& readers) {
+std::vector<std::vector<int>> phases_of(const PlacedGraph& plan, const Instances& instances, const NumberLists& readers) {
   std::vector<std::vector<int>> by_class;
   for (const TowerClass& c : plan.classes) by_class.push_back(PhaseSetter(plan, instances, readers, c.towers[0]).run());
+  return by_class;
+}
+
+void set_phases(PlacedGraph& plan, const Instances& instances, const NumberLists& readers) {
+  const std::vector<std::vector<int>> by_class = phases_of(plan, instances, readers);
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     plan.nodes[i].phases.clear();
     if (plan.nodes[i].scope == Scope::tower)

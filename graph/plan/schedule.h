@@ -16,7 +16,9 @@ void set_order(PlacedGraph& plan);
 TowerClass class_of_tower(const PlacedGraph& plan, int tower);
 /// Towers with equal shares, kinds and patterns.
 void set_classes(PlacedGraph& plan);
-/// Phases of an epoch: one ends where a tower changes device, and between forward and backward.
+/// Phases of an epoch, by class and node: one ends where a tower changes device, and between forward and backward. -1: no tower's node, or
+/// one that the class does not run.
+std::vector<std::vector<int>> phases_of(const PlacedGraph& plan, const Instances& instances, const NumberLists& readers);
 void set_phases(PlacedGraph& plan, const Instances& instances, const NumberLists& readers);
 /// Per device: main (shared nodes, joins, copies of shared values) and a stream per concurrent tower.
 /// Streams are ordered by one key, the same on all devices. Along a tower it grows from phase to phase and inside an epoch

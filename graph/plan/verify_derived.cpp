@@ -13,9 +13,9 @@ namespace belfry {
 
 namespace {
 
-class DerivedChecker : public Objections {
+class DerivedChecker : public PlanChecker {
  public:
-  using Objections::Objections;
+  using PlanChecker::PlanChecker;
 
   void run() {
     for (const PlanNode& n : plan_.nodes)
@@ -29,6 +29,7 @@ class DerivedChecker : public Objections {
       check_owners(n);
       if (n.scope == Scope::tower) check_frame(n);
     }
+    check_transient();
     check_frames();
     check_state();
     check_buckets();
@@ -139,12 +140,23 @@ class DerivedChecker : public Objections {
       auto check = [&](const Slot& s, std::int64_t bytes) {
         std::int64_t size = s.region == Slot::kKept ? frame.kept + frame.tail : s.region == Slot::kTransient ? frame.transient : -1;
         if (size >= 0 && (s.offset < 0 || s.offset + bytes > size)) object("outside: '{}' leaves the frame of its class", n.name);
+        if (s.region == Slot::kTransient) past_[{c, local}] = std::max(past_[{c, local}], s.offset + aligned_bytes(bytes));
       };
       const Variant& v = n.by_class[c];
       Share share = plan_.share(cls.towers.front());
       for (std::size_t k = 0; k < std::min(v.outputs.size(), n.outputs.size()); ++k) check(v.outputs[k], local_type(plan_.value(n.outputs[k]), share).bytes());
       if (v.scratch_bytes) check(v.scratch, v.scratch_bytes);
     }
+  }
+
+  /// A transient part is as long as what lies in it. Kept parts lie as far apart as the largest of a stream wants, so they may be longer.
+  void check_transient() {
+    for (std::size_t c = 0; c < plan_.classes.size(); ++c)
+      for (std::size_t local = 0; local < plan_.classes[c].frame.size(); ++local) {
+        auto past = past_.find({c, static_cast<int>(local)});
+        if (std::int64_t bytes = plan_.classes[c].frame[local].transient, end = past == past_.end() ? 0 : past->second; bytes > end)
+          object("memory: the transient frame of tower {} has {} bytes, but what lies in it takes {}", plan_.classes[c].towers.front(), bytes, end);
+      }
   }
 
   /// A device's frame is the largest of the classes that use it.
@@ -176,7 +188,8 @@ class DerivedChecker : public Objections {
     }
   }
 
-  int last_epoch_ = -1;  // of the towers
+  int last_epoch_ = -1;                                       // of the towers
+  std::map<std::pair<std::size_t, int>, std::int64_t> past_;  // by class and local device: where the last transient buffer ends
 };
 
 }  // namespace

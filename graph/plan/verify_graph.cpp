@@ -21,9 +21,9 @@ std::optional<ValueId> value_of_user(const PlacedGraph& plan, ValueIndex v) {
   return {};
 }
 
-class GraphChecker : public Objections {
+class GraphChecker : public PlanChecker {
  public:
-  explicit GraphChecker(const PlacedGraph& plan) : Objections(plan), g_(*plan.graph), standing_(static_cast<std::size_t>(g_.size())) {}
+  explicit GraphChecker(const PlacedGraph& plan) : PlanChecker(plan), g_(*plan.graph), standing_(static_cast<std::size_t>(g_.size())) {}
 
   void run() {
     for (const PlanNode& n : plan_.nodes)

@@ -12,9 +12,9 @@ namespace belfry {
 
 namespace {
 
-class NodeChecker : public Objections {
+class NodeChecker : public PlanChecker {
  public:
-  using Objections::Objections;
+  using PlanChecker::PlanChecker;
 
   void run() {
     check_names();

@@ -12,10 +12,10 @@ namespace belfry {
 
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;  // sums of what is below it do not overflow
 
-/// What a part finds wrong with a plan; at most 64 objections are kept.
-class Objections {
+/// Asks one part of a plan, and keeps what is wrong with it: at most 64 objections.
+class PlanChecker {
  public:
-  explicit Objections(const PlacedGraph& plan) : plan_(plan) {}
+  explicit PlanChecker(const PlacedGraph& plan) : plan_(plan) {}
   const std::vector<std::string>& found() const { return found_; }
 
  protected:
@@ -50,7 +50,7 @@ std::vector<std::string> check_types(const PlacedGraph& plan);
 std::vector<std::string> check_derived(const PlacedGraph& plan);
 /// Copies and links; every variable written once; every phase once, on a stream of its device.
 std::vector<std::string> check_places(const PlacedGraph& plan);
-/// Bytes inside the arenas, joins that are whole, and one legal run under the eyes of a Watcher. May throw UserError ("unbound: …").
+/// Bytes inside the arenas, joins that are whole, phases as they follow from places and roles, and one legal run under the eyes of a Watcher. May throw UserError ("unbound: …").
 std::vector<std::string> check_run(const PlacedGraph& plan);
 
 }  // namespace belfry

@@ -10,9 +10,9 @@ namespace belfry {
 
 namespace {
 
-class PlaceChecker : public Objections {
+class PlaceChecker : public PlanChecker {
  public:
-  using Objections::Objections;
+  using PlanChecker::PlanChecker;
 
   void run() {
     check_copies();
@@ -51,6 +51,8 @@ class PlaceChecker : public Objections {
   /// Each variable is written once, on the devices that hold it.
   void check_state() {
     std::map<ValueIndex, int> writers;
+    std::set<ValueIndex> updated;
+    for (auto [variable, u] : plan_.updates) updated.insert(variable);
     for (const PlanNode& n : plan_.nodes)
       for (auto [u, variable] : n.donates) {
         ++writers[variable];
@@ -59,7 +61,7 @@ class PlaceChecker : public Objections {
         if (w.scope != Scope::state) object("state: '{}' is no variable", name);
         else if (w.ranged != n.ranged) object("ranges: '{}' is written by '{}', which does not have the same ranges", name, n.name);
         else if (w.holders != n.holders) object("state: '{}' is written on other devices than hold it", name);
-        if (std::none_of(plan_.updates.begin(), plan_.updates.end(), [&, v = variable](auto p) { return p.first == v; })) object("state: '{}' has no update", name);
+        if (!updated.contains(variable)) object("state: '{}' has no update", name);
         if (std::find(n.outputs.begin(), n.outputs.end(), u) == n.outputs.end()) object("state: '{}' donates what it does not make", n.name);
       }
     for (auto [variable, u] : plan_.updates)

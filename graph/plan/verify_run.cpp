@@ -6,6 +6,9 @@
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/over_memory.h>
+#include <belfry/graph/plan/ranges.h>
+#include <belfry/graph/plan/readers.h>
+#include <belfry/graph/plan/schedule.h>
 #include <belfry/graph/plan/verify_parts_internal.h>
 #include <belfry/graph/plan/watcher.h>
 #include <belfry/graph/structural.h>
@@ -14,9 +17,9 @@ namespace belfry {
 
 namespace {
 
-class RunChecker : public Objections {
+class RunChecker : public PlanChecker {
  public:
-  using Objections::Objections;
+  using PlanChecker::PlanChecker;
 
   void run() {
     BoundPlan bound(plan_);
@@ -25,6 +28,8 @@ class RunChecker : public Objections {
     check_landed(bound);
     check_spaces(bound);
     if (found_.empty()) check_order(bound);
+    check_regions(bound);
+    check_phases();
   }
 
  private:
@@ -45,6 +50,32 @@ class RunChecker : public Objections {
         check_beside(s);
       }
     for (const StateBuffer& s : bound.state) check(s.buffer, s.device, node(s.node).name);
+  }
+
+  /// What a region takes besides the frames ends with the last buffer of its devices.
+  void check_regions(const BoundPlan& bound) {
+    std::vector<std::int64_t> past(plan_.cluster.devices.size());
+    auto lies = [&](const BufferRef& b, std::int64_t bytes, int device) {
+      auto d = static_cast<std::size_t>(device);
+      if (b.space >= 0) past[d] = std::max(past[d], b.at + aligned_bytes(bytes) - bound.device_start[d]);
+    };
+    for (const auto& stream : bound.streams)
+      for (const Step& s : stream) {
+        const PlanNode& n = node(s.node);
+        auto room = [&](ValueIndex v, const Part& p) {  // all have it for the longest range, and for the largest share
+          return n.ranged ? type_on(plan_, n, v, n.holders.front()).bytes() : n.scope == Scope::tower ? local_bytes(plan_.value(v), plan_.share(0)) : p.buffer.bytes;
+        };
+        for (std::size_t k = 0; k < s.writes.size(); ++k)
+          for (const Part& p : s.writes[k]) lies(p.buffer, room(n.outputs[k], p), s.device);
+        if (s.scratch.bytes) lies(s.scratch, s.scratch.bytes, s.device);
+      }
+    const std::vector<DeviceBytes> bytes = device_bytes(plan_);
+    for (const DeviceGroup& g : plan_.groups) {
+      std::int64_t end = 0;
+      for (int d : g.devices) end = std::max(end, past[static_cast<std::size_t>(d)]);
+      if (!g.devices.empty() && bytes[static_cast<std::size_t>(g.devices.front())].region > 0 && g.state + g.region > end)
+        object("memory: the region of {} has {} bytes, but what lies in it takes {}", name_of(g.devices.front()), g.region, std::max<std::int64_t>(0, end - g.state));
+    }
   }
 
   /// Inside a step: outputs and scratch apart, and written over an input only where the op allows it, byte for byte; sums over one of
@@ -128,6 +159,19 @@ class RunChecker : public Objections {
       }
   }
 
+  /// Phases follow from places and roles.
+  void check_phases() {
+    const Instances instances(plan_);
+    const std::vector<std::vector<int>> phases = phases_of(plan_, instances, readers_of(plan_));
+    for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
+      const PlanNode& n = plan_.nodes[i];
+      for (std::size_t c = 0; n.scope == Scope::tower && c < phases.size(); ++c)
+        if (n.phases[c] != phases[c][i])
+          object("phase: '{}' is in phase {} of tower {}, but roles and devices of what it reads and of its readers put it into {}", n.name, n.phases[c],
+                 plan_.classes[c].towers.front(), phases[c][i]);
+    }
+  }
+
   /// One legal order with vector clocks speaks for all orders.
   void check_order(const BoundPlan& bound) {
     std::vector<std::string> stuck;
@@ -137,11 +181,12 @@ class RunChecker : public Objections {
     for (auto [s, k] : order) watcher.begin(bound.streams[static_cast<std::size_t>(s)][static_cast<std::size_t>(k)]);
     found_.insert(found_.end(), watcher.found().begin(), watcher.found().end());
     if (!found_.empty()) return;
+    std::vector<ValueIndex> after(plan_.values.size(), -1);  // of a variable: what takes its bytes
+    for (const PlanNode& n : plan_.nodes)
+      for (auto [u, variable] : n.donates) after[static_cast<std::size_t>(variable)] = u;
     for (const StateBuffer& s : bound.state) {
       Tag last = s.buffer.tag;
-      for (const PlanNode& n : plan_.nodes)
-        for (auto [u, variable] : n.donates)
-          if (variable == s.buffer.tag.value) last.value = u;
+      if (ValueIndex u = after[static_cast<std::size_t>(last.value)]; u >= 0) last.value = u;
       if (!watcher.holds(s.buffer, last)) object("overlap: '{}' is overwritten", plan_.value(s.buffer.tag.value).name);
     }
     for (const auto& stream : bound.streams)  // results are read when the step has ended

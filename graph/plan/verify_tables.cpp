@@ -11,9 +11,9 @@ namespace belfry {
 
 namespace {
 
-class TableChecker : public Objections {
+class TableChecker : public PlanChecker {
  public:
-  using Objections::Objections;
+  using PlanChecker::PlanChecker;
 
   void run() {
     check();

@@ -10,9 +10,9 @@ namespace belfry {
 
 namespace {
 
-class TypeChecker : public Objections {
+class TypeChecker : public PlanChecker {
  public:
-  explicit TypeChecker(const PlacedGraph& plan) : Objections(plan), types_(plan.graph->shared_ops()) {}
+  explicit TypeChecker(const PlacedGraph& plan) : PlanChecker(plan), types_(plan.graph->shared_ops()) {}
 
   void run() {
     for (const PlanValue& v : plan_.values) check_rows(v);

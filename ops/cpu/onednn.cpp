@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -50,6 +53,46 @@ class ThreadGuard {
 
 std::int64_t rounded(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
+/// What oneDNN keeps of a buffer, most of it a description, nearly a KiB; and where it last was.
+struct Tensor {
+  explicit Tensor(const memory::desc& desc) : memory(desc, engine(), nullptr) {}
+  dnnl::memory memory;
+  std::byte* at = nullptr;
+};
+
+/// The tensors of one thread, by description: its primitives run one after the other, so that all use the same.
+class Tensors {
+ public:
+  static Tensors& mine() {
+    static thread_local Tensors tensors;
+    return tensors;
+  }
+  /// One that is none of `taken`.
+  std::shared_ptr<Tensor> get(const memory::desc& desc, const std::vector<std::shared_ptr<Tensor>>& taken) {
+    if (tensors_.size() >= most_) {
+      for (auto& entry : tensors_) drop_expired(entry.second);
+      std::erase_if(tensors_, [](const auto& entry) { return entry.second.empty(); });
+      most_ = 2 * tensors_.size() + 64;
+    }
+    auto& alike = tensors_[{desc.dims(), desc.get_size()}];
+    drop_expired(alike);
+    for (const auto& t : alike)
+      if (auto out = t.lock(); out->memory.get_desc() == desc && std::find(taken.begin(), taken.end(), out) == taken.end()) return out;
+    auto out = std::make_shared<Tensor>(desc);
+    alike.push_back(out);
+    return out;
+  }
+
+ private:
+  using Alike = std::vector<std::weak_ptr<Tensor>>;
+  static void drop_expired(Alike& alike) {
+    std::erase_if(alike, [](const auto& t) { return t.expired(); });
+  }
+
+  std::map<std::pair<memory::dims, std::size_t>, Alike> tensors_;
+  std::size_t most_ = 64;  ///< with so many it is looked whether they are in use
+};
+
 /// Stages that run one after the other (a repack of the filter, the work, a repack back) on buffers and scratch.
 class Stages : public Primitive {
  public:
@@ -69,19 +112,21 @@ class Stages : public Primitive {
   template <class Work>
   void add(const typename Work::primitive_desc& pd, std::initializer_list<std::pair<int, int>> arguments) {
     Stage stage{Work(pd), {}};
-    for (auto [kind, s] : arguments) stage.arguments.push_back({kind, slots_[static_cast<std::size_t>(s)].memory.get()});
-    if (pd.scratchpad_desc().get_size() > 0) stage.arguments.push_back({DNNL_ARG_SCRATCHPAD, slots_[static_cast<std::size_t>(scratch(pd.scratchpad_desc()))].memory.get()});
+    for (auto [kind, s] : arguments) stage.arguments.push_back({kind, tensors_[static_cast<std::size_t>(s)]->memory.get()});
+    if (pd.scratchpad_desc().get_size() > 0) stage.arguments.push_back({DNNL_ARG_SCRATCHPAD, tensors_[static_cast<std::size_t>(scratch(pd.scratchpad_desc()))]->memory.get()});
     stages_.push_back(std::move(stage));
   }
   void name(std::string implementation) { implementation_ = std::move(implementation); }
 
   void run(std::span<const std::byte* const> buffers, std::byte* scratch) override {
     ThreadGuard guard(threads_);
-    for (Slot& s : slots_) {
+    if (owner_ != &Tensors::mine()) use_mine();
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      const Slot& s = slots_[i];
       std::byte* at = s.buffer >= 0 ? const_cast<std::byte*>(buffers[static_cast<std::size_t>(s.buffer)]) : scratch + s.offset;
-      if (at == s.at) continue;
-      check(dnnl_memory_set_data_handle(s.memory.get(), at), "dnnl_memory_set_data_handle");
-      s.at = at;
+      if (at == tensors_[i]->at) continue;
+      check(dnnl_memory_set_data_handle(tensors_[i]->memory.get(), at), "dnnl_memory_set_data_handle");
+      tensors_[i]->at = at;
     }
     for (const Stage& s : stages_)
       check(dnnl_primitive_execute(s.primitive.get(), stream().get(), static_cast<int>(s.arguments.size()), s.arguments.data()), "dnnl_primitive_execute");
@@ -89,10 +134,8 @@ class Stages : public Primitive {
 
  private:
   struct Slot {
-    dnnl::memory memory;
     int buffer;
     std::int64_t offset;
-    std::byte* at = nullptr;
   };
   struct Stage {
     dnnl::primitive primitive;
@@ -100,15 +143,30 @@ class Stages : public Primitive {
   };
 
   int slot(const memory::desc& desc, int buffer, std::int64_t offset) {
-    slots_.push_back({memory(desc, engine(), nullptr), buffer, offset, nullptr});
+    slots_.push_back({buffer, offset});
+    tensors_.push_back(Tensors::mine().get(desc, tensors_));
     return static_cast<int>(slots_.size()) - 1;
+  }
+  /// Another thread runs it than made it: on tensors of its own.
+  void use_mine() {
+    std::vector<std::shared_ptr<Tensor>> mine;  // all, before one is used: the making may fail
+    for (const auto& theirs : tensors_) mine.push_back(Tensors::mine().get(theirs->memory.get_desc(), mine));
+    for (Stage& stage : stages_)
+      for (dnnl_exec_arg_t& a : stage.arguments) {
+        const auto theirs = std::find_if(tensors_.begin(), tensors_.end(), [&](const auto& t) { return t->memory.get() == a.memory; });
+        a.memory = mine[static_cast<std::size_t>(theirs - tensors_.begin())]->memory.get();
+      }
+    tensors_ = std::move(mine);
+    owner_ = &Tensors::mine();
   }
   static void check(dnnl_status_t status, const char* call) {
     if (status != dnnl_success) throw DeviceError(fmt::format("oneDNN: {} failed with status {}", call, static_cast<int>(status)));
   }
 
   int threads_;
+  const Tensors* owner_ = &Tensors::mine();
   std::vector<Slot> slots_;
+  std::vector<std::shared_ptr<Tensor>> tensors_;  ///< of the slots
   std::vector<Stage> stages_;
   std::int64_t scratch_ = 0;
   std::string implementation_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -120,6 +121,6 @@ std::vector<OpDef> gather_defs() {
 
 Value gather(Value table, Value indices, int axis, SourceLine at) { return emit("gather", {table, indices}, {{"axis", axis}}, at); }
 
-Value unsorted_segment_sum(Value x, Value ids, Dim segments, SourceLine at) { return emit("gather_gradient", {ids, x}, {{"rows", Shape{segments}}}, at); }
+Value unsorted_segment_sum(Value x, Value ids, Dim segments, SourceLine at) { return emit("gather_gradient", {ids, x}, {{"rows", Shape{std::move(segments)}}}, at); }
 
 }  // namespace belfry

@@ -151,7 +151,7 @@ Split split_gradient(const SplitContext& c) { return split(c, {true, true, true,
 
 double flops(std::span<const LocalType> in, std::span<const LocalType>, const Attributes&) { return 8.0 * static_cast<double>(in[0].elements()); }
 
-OpDef forward_def(const char* name, std::vector<AttributeDef> attributes, std::string gradient) {
+OpDef forward_def(const char* name, std::vector<AttributeDef> attributes, const std::string& gradient) {
   return {.name = name,
           .attributes = std::move(attributes),
           .inputs = {"x", wide_input(optional_input("gamma")), wide_input(optional_input("beta"))},

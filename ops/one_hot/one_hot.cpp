@@ -1,6 +1,7 @@
 #include <belfry/ops/one_hot/one_hot.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <belfry/graph/split_rules.h>
 #include <belfry/ops/loops.h>
@@ -55,9 +56,9 @@ OpDef one_hot_def() {
           .split = split};
 }
 
-Value one_hot(Value indices, Dim depth, DType dtype, SourceLine at) { return emit("one_hot", {indices}, {{"depth", Shape{depth}}, {"dtype", dtype}}, at); }
+Value one_hot(Value indices, Dim depth, DType dtype, SourceLine at) { return emit("one_hot", {indices}, {{"depth", Shape{std::move(depth)}}, {"dtype", dtype}}, at); }
 Value one_hot(Value indices, Dim depth, const OneHotOptions& o, DType dtype, SourceLine at) {
-  return emit("one_hot", {indices}, {{"depth", Shape{depth}}, {"dtype", dtype}, {"axis", o.axis}, {"on", o.on}, {"off", o.off}}, at);
+  return emit("one_hot", {indices}, {{"depth", Shape{std::move(depth)}}, {"dtype", dtype}, {"axis", o.axis}, {"on", o.on}, {"off", o.off}}, at);
 }
 
 }  // namespace belfry

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -96,10 +97,18 @@ class Trainer {
     return made[dtype] = out;
   }
 
+  Value number_of_rate(DType dtype, const std::string& name) {
+    if (const NodeId taken = g_.find_node(name); taken >= 0) {
+      const std::string line = g_.node(taken).source.text();
+      throw UserError(fmt::format("the graph '{}' has a node '{}'{}, and the optimizer's learning rate is called so in what is trained: give the node another name", g_.name, name, line.empty() ? "" : " (" + line + ")"));
+    }
+    return g_.add("constant", {}, {{"value", converted(HostTensor::scalar(real("learning_rate")), dtype)}}, name);
+  }
+
   /// The learning rate as it was given.
   Value base_rate(DType dtype) {
     return once(base_rates_, dtype, [&](const std::string& ending) {
-      if (!spec_.learning_rate.valid() && spec_.schedule.entries().empty()) return g_.add("constant", {}, {{"value", converted(HostTensor::scalar(real("learning_rate")), dtype)}}, "learning_rate" + ending);
+      if (!spec_.learning_rate.valid() && spec_.schedule.entries().empty()) return number_of_rate(dtype, "learning_rate" + ending);
       if (!spec_.learning_rate.valid() && !scheduled_) {
         g_.cursor.scope = "learning_rate";
         scheduled_ = schedule(step(), spec_.schedule);
@@ -283,31 +292,43 @@ Graph differentiate(const Graph& graph) {
   return out;
 }
 
+/// Whether the variable's update is itself or a constant: it then has one value, from the second step on at the latest.
+static bool stands_still(const Graph& g, NodeId variable) {
+  ValueId next = g.updates.at(variable);
+  while (g.node(next.node).op->name == "identity") next = g.node(next.node).inputs[0];
+  if (next.node == variable) return true;
+  const std::vector<bool> read = ancestors(g, {next});
+  for (NodeId id = 0; id < g.size(); ++id)
+    if (const std::string& op = g.node(id).op->name; read[static_cast<std::size_t>(id)] && (op == kInput || op == kVariable)) return false;
+  return true;
+}
+
 void refuse_draws_that_repeat(const Graph& g) {
   if (g.updates.empty()) return;
+  std::set<std::pair<ValueId, ValueId>> looked_at;  // most draws of a graph read one seed and step
   for (const Node& n : g.nodes()) {
     if (!n.op->random) continue;
-    std::vector<ValueId> keys;
-    ValueId step;
-    for (std::size_t k = 0; k < std::min(n.inputs.size(), n.op->inputs.size()); ++k)
-      if (const std::string& name = n.op->inputs[k].name; n.inputs[k].valid() && (name == "seed" || name == "step")) {
-        keys.push_back(n.inputs[k]);
-        if (name == "step") step = n.inputs[k];
-      }
-    if (!step.valid()) continue;
-    const std::vector<bool> read = ancestors(g, keys), by_step = ancestors(g, {step});
+    auto input = [&](const char* name) {
+      for (std::size_t k = 0; k < std::min(n.inputs.size(), n.op->inputs.size()); ++k)
+        if (n.op->inputs[k].name == name) return n.inputs[k];
+      return ValueId{};
+    };
+    const ValueId seed = input("seed"), step = input("step");
+    if (!step.valid() || !looked_at.insert({seed, step}).second) continue;
+    const std::vector<bool> read = ancestors(g, {seed, step}), by_step = ancestors(g, {step});
     std::string still;
     bool moves = false;
     for (NodeId id = 0; id < g.size(); ++id) {
       if (!read[static_cast<std::size_t>(id)]) continue;
       const std::string& op = g.node(id).op->name;
-      moves = moves || op == kInput || g.updates.contains(id);
+      moves = moves || op == kInput || (g.updates.contains(id) && !stands_still(g, id));
       if (op == kVariable && by_step[static_cast<std::size_t>(id)]) still = g.node(id).name;
     }
     if (moves || still.empty()) continue;
     const std::string line = n.source.text();
-    throw UserError(fmt::format("[{}] node '{}'{}: its step is the variable '{}', which nothing updates, so that it would draw the same in each step; {}give '{}' an update", n.op->name, n.name,
-                                line.empty() ? "" : " (" + line + ")", still, still == "step" ? "" : "let it read the variable 'step', which training counts, or ", still));
+    const char* why = g.updates.contains(g.find_node(still)) ? "whose update is itself or a constant" : "which nothing updates";
+    throw UserError(fmt::format("[{}] node '{}'{}: its step is the variable '{}', {}, so that it would draw the same in each step; {}give '{}' an update that counts", n.op->name, n.name,
+                                line.empty() ? "" : " (" + line + ")", still, why, still == "step" ? "" : "let it read the variable 'step', which training counts, or ", still));
   }
 }
 

@@ -69,8 +69,8 @@ std::vector<bool> named(const char* op, const Integers& axes, std::size_t rank) 
 
 }  // namespace
 
-Value squeeze(Value x, Integers axes, SourceLine at) {
-  const Shape from = x.shape();
+Value squeeze(Value x, const Integers& axes, SourceLine at) {
+  const Shape& from = x.shape();
   std::vector<bool> gone = named("squeeze", axes, from.size());
   Shape to;
   for (std::size_t i = 0; i < from.size(); ++i) {
@@ -81,8 +81,8 @@ Value squeeze(Value x, Integers axes, SourceLine at) {
   return to == from ? x : reshape(x, to, at);
 }
 
-Value expand_dims(Value x, Integers axes, SourceLine at) {
-  const Shape from = x.shape();
+Value expand_dims(Value x, const Integers& axes, SourceLine at) {
+  const Shape& from = x.shape();
   std::vector<bool> fresh = named("expand_dims", axes, from.size() + axes.size());
   Shape to;
   std::size_t next = 0;

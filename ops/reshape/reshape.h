@@ -12,8 +12,8 @@ Value reshape(Value x, Shape shape, SourceLine at = SourceLine::here());
 /// All axes but the first made one.
 Value flatten(Value x, SourceLine at = SourceLine::here());
 /// Without the given axes, which have size 1; without any that has it, if none are given.
-Value squeeze(Value x, Integers axes = {}, SourceLine at = SourceLine::here());
+Value squeeze(Value x, const Integers& axes = {}, SourceLine at = SourceLine::here());
 /// With new axes of size 1, which are those `axes` of the result.
-Value expand_dims(Value x, Integers axes, SourceLine at = SourceLine::here());
+Value expand_dims(Value x, const Integers& axes, SourceLine at = SourceLine::here());
 
 }  // namespace belfry

@@ -257,7 +257,7 @@ Value strided_slice(Value x, Integers begin, Integers end, Integers strides, Sou
   return slice(x, std::move(from), std::move(size), std::move(strides), at);
 }
 
-Value reverse(Value x, Integers axes, SourceLine at) {
+Value reverse(Value x, const Integers& axes, SourceLine at) {
   Integers strides(x.shape().size(), 1);
   for (std::int64_t a : axes) strides[axis_of("reverse", x, a)] = -1;
   return slice(x, Shape(x.shape().size(), Dim(0)), x.shape(), std::move(strides), at);

@@ -24,7 +24,7 @@ inline constexpr std::int64_t kFromStart = std::numeric_limits<std::int64_t>::mi
 /// the ends (kToEnd, kFromStart), a negative stride goes backwards. On an axis of rows: all of them, or fixed positions from the front.
 Value strided_slice(Value x, Integers begin, Integers end, Integers strides = {}, SourceLine at = SourceLine::here());
 /// The axes from back to front.
-Value reverse(Value x, Integers axes, SourceLine at = SourceLine::here());
+Value reverse(Value x, const Integers& axes, SourceLine at = SourceLine::here());
 /// `count` equal parts along an axis, one behind the other.
 std::vector<Value> split_even(Value x, int count, int axis = 0, SourceLine at = SourceLine::here());
 /// Parts of the given sizes, which add up to the axis.

@@ -1,21 +1,21 @@
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include <fmt/format.h>
 
 #include <belfry/graph/graph.h>
-#include <belfry/graph/plan/cut_problem.h>
 #include <belfry/placer/strategies/strategies.h>
 
 namespace belfry {
 
-int StrategyOptions::integer(const std::string& name, int fallback) {
-  std::string given = text(name, "");
-  if (given.empty()) return fallback;
+int StrategyOptions::integer(const std::string& name, int fallback, int least, int most) {
+  const std::string given = text(name, "");
+  if (!given_.contains(name)) return fallback;
   int out = 0;
   auto [end, status] = std::from_chars(given.data(), given.data() + given.size(), out);
-  if (status != std::errc{} || end != given.data() + given.size() || out < 0)
-    throw UserError(fmt::format("strategy {}: option {} is '{}', not a count", strategy_, name, given));
+  if (status != std::errc{} || end != given.data() + given.size() || out < least || out > most)
+    refuse_value(name, fmt::format("no whole number from {} to {}; give one, or leave the option out{}", least, most, fallback >= least ? fmt::format(" for {}", fallback) : ""));
   return out;
 }
 
@@ -25,40 +25,25 @@ std::string StrategyOptions::text(const std::string& name, const std::string& fa
   return at == given_.end() ? fallback : at->second;
 }
 
-Combine StrategyOptions::combine() { return parse_combine(text("combine", "global_mean")); }
+std::string StrategyOptions::choice(const std::string& name, const std::vector<std::string>& values) {
+  const std::string given = text(name, values.front());
+  if (std::find(values.begin(), values.end(), given) == values.end())
+    refuse_value(name, fmt::format("it is one of {}; leave it out for {}{}", fmt::join(values, ", "), values.front(), did_you_mean(given, values)));
+  return given;
+}
+
+Combine StrategyOptions::combine() { return parse_combine(choice("combine", {"global_mean", "tower_mean", "tower_sum"})); }
+
+void StrategyOptions::refuse_value(const std::string& name, const std::string& why) const {
+  const auto at = given_.find(name);
+  throw UserError(fmt::format("[{}] -O {}{}: {}", strategy_, name, at == given_.end() ? " by default" : "=" + at->second, why));
+}
 
 void StrategyOptions::finish() const {
   for (const auto& [name, value] : given_)
     if (std::find(asked_.begin(), asked_.end(), name) == asked_.end())
-      throw UserError(fmt::format("strategy {} has no option '{}'; it has {}{}", strategy_, name, fmt::join(asked_, ", "), did_you_mean(name, asked_)));
+      refuse_value(name, fmt::format("the strategy has no option '{}'; it has {}{}", name, fmt::join(asked_, ", "), did_you_mean(name, asked_)));
 }
-
-namespace {
-
-LayerCut parse_layer_cut(const std::string& text) {
-  if (text == "variables") return LayerCut::variables;
-  if (text != "max-load" && text != "latency") throw UserError(fmt::format("objective {}: a cut makes max-load or latency small, or deals variables", text));
-  return parse_cut_objective(text) == CutObjective::latency ? LayerCut::latency : LayerCut::max_load;
-}
-
-Reduce parse_reduce(const std::string& text) {
-  const std::pair<const char*, Reduce> kWays[] = {{"tree", Reduce::tree}, {"hierarchical", Reduce::hierarchical}, {"reduce-to-one", Reduce::to_one}, {"ring", Reduce::ring}};
-  for (const auto& [name, way] : kWays)
-    if (text == name) return way;
-  throw UserError(fmt::format("reduction {}: gradients are added by tree, hierarchical, reduce-to-one or ring", text));
-}
-
-/// Bytes, "auto" for what the forecast says, "none" for 0.
-std::optional<std::int64_t> parse_bucket(const std::string& text) {
-  if (text == "auto") return {};
-  if (text == "none") return 0;
-  std::int64_t out = 0;
-  auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (status != std::errc{} || end != text.data() + text.size() || out < 1) throw UserError(fmt::format("buckets {}: a number of bytes, auto or none", text));
-  return out;
-}
-
-}  // namespace
 
 Strategy to_strategy(const Single& s) { return strategy("single", {s.device}, s); }
 
@@ -76,43 +61,99 @@ namespace {
 
 using Devices = std::vector<DeviceId>;
 
-Strategy make_auto(const Devices& devices, StrategyOptions& o) { return to_strategy(Auto{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0)}); }
+int towers_of(StrategyOptions& o, int fallback = 0) { return o.integer("towers", fallback, 1, kMostTowers); }
+int threads_of(StrategyOptions& o) { return o.integer("threads", 0, 1, kMostThreads); }
 
-Strategy make_single(const Devices& devices, StrategyOptions& o) { return to_strategy(Single{devices.at(0), o.integer("towers", 1), o.combine(), o.integer("threads", 0)}); }
+/// Of a list, the first of which is the default.
+Reduce reduction_of(StrategyOptions& o, const std::vector<std::string>& ways) {
+  const std::string way = o.choice("reduction", ways);
+  return way == "hierarchical" ? Reduce::hierarchical : way == "reduce-to-one" ? Reduce::to_one : way == "ring" ? Reduce::ring : Reduce::tree;
+}
+
+Collectives collectives_of(StrategyOptions& o, Reduce reduction) {
+  const Collectives out = parse_collectives(o.choice("collectives", {"tree", "fastest"}));
+  if (out == Collectives::fastest && reduction != Reduce::tree)
+    o.refuse_value("collectives", "it leaves the order of sums to a library: leave -O reduction out, or give -O collectives=tree");
+  return out;
+}
+
+/// Bytes, "auto" for what the forecast says, "none" for 0.
+std::optional<std::int64_t> bucket_of(StrategyOptions& o) {
+  const std::string text = o.text("buckets", "auto");
+  if (text == "auto") return {};
+  if (text == "none") return 0;
+  std::int64_t out = 0;
+  auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (status != std::errc{} || end != text.data() + text.size() || out < 1)
+    o.refuse_value("buckets", fmt::format("no whole number of bytes from 1 to {}, nor auto or none; leave it out for auto", std::numeric_limits<std::int64_t>::max()));
+  return out;
+}
+
+LayerCut cut_of(StrategyOptions& o) {
+  const std::string objective = o.choice("objective", {"max-load", "latency", "variables"});
+  return objective == "latency" ? LayerCut::latency : objective == "variables" ? LayerCut::variables : LayerCut::max_load;
+}
+
+/// What a device or a list of them is read as, or why it cannot be, with the option.
+template <class Read>
+auto devices_read(const StrategyOptions& o, const std::string& name, const Read& read) {
+  try {
+    return read();
+  } catch (const UserError& e) {
+    o.refuse_value(name, e.what());
+  }
+}
+
+Strategy make_auto(const Devices& devices, StrategyOptions& o) { return to_strategy(Auto{devices, towers_of(o), o.combine(), threads_of(o)}); }
+
+Strategy make_single(const Devices& devices, StrategyOptions& o) { return to_strategy(Single{devices.at(0), towers_of(o, 1), o.combine(), threads_of(o)}); }
 
 Strategy make_towers(const Devices& devices, StrategyOptions& o) {
   const std::string variables = o.text("variables", "cpu:0");
   const bool over_all = variables == "spread" || variables == "chosen";
   if (!over_all && variables.find(':') == variables.npos)
-    throw UserError(fmt::format("[towers] variables={}: a device (cpu:0), spread or chosen{}", variables, did_you_mean(variables, {"spread", "chosen"})));
-  Towers s{devices, over_all ? cpu(0) : parse_device(variables), variables == "spread", o.integer("towers", 0), o.combine(), o.integer("threads", 0), variables == "chosen"};
-  s.reduction = parse_reduce(o.text("reduction", "tree"));
+    o.refuse_value("variables", fmt::format("it is a device (cpu:0), spread or chosen; leave it out for cpu:0{}", did_you_mean(variables, {"spread", "chosen"})));
+  const DeviceId device = over_all ? cpu(0) : devices_read(o, "variables", [&] { return parse_device(variables); });
+  Towers s{devices, device, variables == "spread", towers_of(o), o.combine(), threads_of(o), variables == "chosen"};
+  s.reduction = reduction_of(o, {"tree", "hierarchical"});
   return to_strategy(s);
 }
 
 Strategy make_mirrored(const Devices& devices, StrategyOptions& o) {
-  return to_strategy(Mirrored{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0), parse_reduce(o.text("reduction", "tree")), parse_bucket(o.text("buckets", "auto")), parse_collectives(o.text("collectives", "tree"))});
+  const Reduce reduction = reduction_of(o, {"tree", "hierarchical", "reduce-to-one", "ring"});
+  return to_strategy(Mirrored{devices, towers_of(o), o.combine(), threads_of(o), reduction, bucket_of(o), collectives_of(o, reduction)});
 }
 
 Strategy make_sharded(const Devices& devices, StrategyOptions& o) {
-  return to_strategy(Sharded{devices, o.integer("towers", 0), o.combine(), o.integer("threads", 0), parse_reduce(o.text("reduction", "tree")), parse_collectives(o.text("collectives", "tree"))});
+  const Reduce reduction = reduction_of(o, {"tree", "hierarchical", "ring"});
+  return to_strategy(Sharded{devices, towers_of(o), o.combine(), threads_of(o), reduction, collectives_of(o, reduction)});
 }
 
 Strategy make_parameter_server(const Devices& devices, StrategyOptions& o) {
-  ParameterServer s{devices, parse_devices(o.text("servers", "cpu:0")), {}, o.integer("backup", 0), o.integer("towers", 0), o.combine(), o.integer("threads", 0)};
-  if (!o.text("staleness", "").empty()) s.staleness = o.integer("staleness", 0);
+  const std::string servers = o.text("servers", "cpu:0");
+  ParameterServer s{devices, devices_read(o, "servers", [&] { return parse_devices(servers); })};
+  if (const int staleness = o.integer("staleness", -1); staleness >= 0) s.staleness = staleness;
+  s.backup = o.integer("backup", 0, 0, kMostTowers - 1);
+  s.towers = towers_of(o), s.combine = o.combine(), s.threads = threads_of(o);
   return to_strategy(s);
 }
 
 Strategy make_layers(const Devices& devices, StrategyOptions& o) {
-  Layers s{devices, o.integer("towers", 1), 1, PhaseOrder::by_tower, 1, o.combine(), o.integer("threads", 0)};
-  s.cut = parse_layer_cut(o.text("objective", "max-load"));
+  Layers s{devices, towers_of(o, 1), 1, PhaseOrder::by_tower, 1, o.combine(), threads_of(o)};
+  s.cut = cut_of(o);
   return to_strategy(s);
 }
 
 Strategy make_pipelines(const Devices& devices, StrategyOptions& o, int replicas) {
-  Layers s{devices, o.integer("towers", static_cast<int>(devices.size())), o.integer("replicas", replicas), parse_phase_order(o.text("order", "1f1b")), o.integer("chunks", 1), o.combine(), o.integer("threads", 0)};
-  s.cut = parse_layer_cut(o.text("objective", "max-load"));
+  Layers s{devices, towers_of(o, static_cast<int>(devices.size())), o.integer("replicas", replicas, 1, kMostTowers)};
+  s.order = parse_phase_order(o.choice("order", {"1f1b", "gpipe", "interleaved", "by_tower"}));
+  s.chunks = o.integer("chunks", 1, 1, Layers::kMostChunks);
+  s.combine = o.combine(), s.threads = threads_of(o), s.cut = cut_of(o);
+  if (devices.size() % static_cast<std::size_t>(s.replicas))
+    o.refuse_value("replicas", fmt::format("{} device{} cannot be shared by {} replicas; give a multiple of {} devices (--devices), or another number of replicas (-O replicas=1)",
+                                           devices.size(), devices.size() == 1 ? "" : "s", s.replicas, std::max(2, s.replicas)));
+  if (s.chunks > 1 && s.order != PhaseOrder::interleaved)
+    o.refuse_value("chunks", fmt::format("{} chunks a device are of interleaved phases, not of {}; give -O order=interleaved, or leave chunks out", s.chunks, to_string(s.order)));
   return to_strategy(s);
 }
 
@@ -133,7 +174,7 @@ StrategyDef def(const std::string& name, std::string doc, std::vector<StrategyFi
 std::vector<StrategyDef> standard_strategies() {
   const StrategyField towers{"towers", "how many towers; by default one per device"}, combine{"combine", "global_mean (by default), tower_mean or tower_sum"}, threads{"threads", "threads of a tower; by default cores / towers"},
       objective{"objective", "what a cut makes small: max-load (the busiest device; by default), latency (of one batch), or variables: as many to each"},
-      collectives{"collectives", "who sums over GPUs: tree (the same bits on any devices; by default) or fastest (NCCL, which promises no bits)"}, order{"order", "1f1b (by default), gpipe or interleaved"},
+      collectives{"collectives", "who sums over GPUs: tree (the same bits on any devices; by default) or fastest (NCCL, which promises no bits)"}, order{"order", "1f1b (by default), gpipe, interleaved or by_tower"},
       chunks{"chunks", "stages of each device, where phases are interleaved"};
   return {
       def("auto", "the strategy, and as many of the devices, that are forecast to be fastest", {towers, combine, threads}, make_auto),

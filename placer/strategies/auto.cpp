@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -15,27 +17,69 @@ using Devices = std::vector<DeviceId>;
 constexpr int kFewDevices = 16;    // up to here one more or less is a step; of more, as many as one is of these
 constexpr int kMostStages = 16;    // of candidates: deeper pipelines are asked for by name
 constexpr int kManyTowers = 1024;  // more than one a device are looked at up to here: a forecast walks every tower's steps
+constexpr std::size_t kMostSpeeds = 4;  // of unlike devices: of more, lists end at halves alone
 
 bool is_cut(const std::string& name) { return name == "pipeline" || name == "hybrid"; }
 
-/// All, then those of each kind, if there are several.
-std::vector<Devices> lists_of(const Devices& devices) {
-  std::vector<Devices> out = {devices};
-  for (const DeviceId& first : devices) {
-    Devices alike;
-    std::copy_if(devices.begin(), devices.end(), std::back_inserter(alike), [&](const DeviceId& d) { return d.kind == first.kind; });
-    if (std::find(out.begin(), out.end(), alike) == out.end()) out.push_back(std::move(alike));
+/// The devices of a choice, the fastest first, equally fast ones as they were given.
+class Pool {
+ public:
+  Pool(const Devices& devices, const SecondsOf& seconds) {
+    for (const DeviceId& d : devices) by_seconds_[seconds_[d] = seconds(d)].push_back(d);
   }
-  return out;
-}
+
+  /// All; those of each kind; where speeds differ, those down to each speed, and those of each: the fastest may have the least memory.
+  std::vector<Devices> lists() const {
+    Devices all;
+    std::vector<Devices> ends, alike;
+    for (const auto& [seconds, group] : by_seconds_) {
+      all.insert(all.end(), group.begin(), group.end());
+      ends.push_back(all), alike.push_back(group);
+    }
+    std::vector<Devices> out = {all};
+    auto add = [&](Devices list) {
+      if (std::find(out.begin(), out.end(), list) == out.end()) out.push_back(std::move(list));
+    };
+    for (const DeviceId& first : all) {
+      Devices of_kind;
+      std::copy_if(all.begin(), all.end(), std::back_inserter(of_kind), [&](const DeviceId& d) { return d.kind == first.kind; });
+      add(std::move(of_kind));
+    }
+    if (by_seconds_.size() > kMostSpeeds) return out;
+    for (const std::vector<Devices>* lists : {&ends, &alike})
+      for (const Devices& list : *lists) add(list);
+    return out;
+  }
+
+  /// Of unlike devices as many of each speed for every replica, so that a stage is as fast in all; else neighbours stay together.
+  Devices dealt(const Devices& devices, int replicas) const { return turned(devices, static_cast<std::size_t>(replicas), true); }
+  /// As they were before.
+  Devices gathered(const Devices& devices, int replicas) const { return turned(devices, static_cast<std::size_t>(replicas), false); }
+
+ private:
+  Devices turned(const Devices& devices, std::size_t replicas, bool deal) const {
+    std::set<double> speeds;
+    for (const DeviceId& d : devices) speeds.insert(seconds_.at(d));
+    if (speeds.size() < 2 || devices.size() % replicas) return devices;
+    const std::size_t stages = devices.size() / replicas;
+    Devices out = devices;
+    for (std::size_t r = 0; r < replicas; ++r)
+      for (std::size_t s = 0; s < stages; ++s) (deal ? out[r * stages + s] : out[s * replicas + r]) = devices[deal ? s * replicas + r : r * stages + s];
+    return out;
+  }
+
+  std::map<DeviceId, double> seconds_;
+  std::map<double, Devices> by_seconds_;
+};
 
 /// Makes strategies by name, with what `auto` was given, and the options that tables show.
 class Maker {
  public:
-  explicit Maker(const Auto& choice) : choice_(choice), known_(standard_strategies()) {}
+  Maker(const Auto& choice, const Pool& pool) : choice_(choice), pool_(pool), known_(standard_strategies()) {}
 
-  void make(const std::string& name, const Devices& devices, Options options) {
+  void make(const std::string& name, Devices devices, Options options) {
     std::erase_if(options, [](const auto& o) { return o.second.empty(); });
+    if (options.contains("replicas")) devices = pool_.dealt(devices, std::stoi(options.at("replicas")));
     std::string text;
     for (const auto& [option, value] : options) text += fmt::format("{}-O {}={}", text.empty() ? "" : " ", option, value);
     if (devices != choice_.devices) text += fmt::format("{}--devices {}", text.empty() ? "" : " ", to_string(devices));
@@ -50,6 +94,7 @@ class Maker {
 
  private:
   const Auto& choice_;
+  const Pool& pool_;
   std::vector<StrategyDef> known_;
 };
 
@@ -66,17 +111,32 @@ void make_pipelines(Maker& m, const Devices& d, int towers) {
   }
 }
 
+/// Of towers: where variables live and how gradients are added, each with each, since what one costs goes by the other.
+std::vector<Options> homes_and_reductions(const Devices& devices) {
+  std::set<std::string> homes = {"", "chosen"};
+  if (devices.size() > 1) homes.insert("spread");
+  if (devices.size() > 1 && devices[0] != cpu(0)) homes.insert(to_string(devices[0]));
+  std::vector<Options> out;
+  for (const std::string& home : homes)
+    for (const char* reduction : {"", "hierarchical"})
+      if (devices.size() > 1 || !*reduction) out.push_back({{"variables", home}, {"reduction", reduction}});
+  return out;
+}
+
 /// One candidate, and each that differs from it in one decision.
 class Near {
  public:
-  Near(const Auto& choice, const Strategy& s) : choice_(choice), maker_(choice), name_(s.name), devices_(s.given->devices), options_(s.given->options), n_(static_cast<int>(devices_.size())) {
+  Near(const Auto& choice, const Pool& pool, const Strategy& s)
+      : choice_(choice), pool_(pool), maker_(choice, pool), name_(s.name), devices_(s.given->devices), options_(s.given->options), n_(static_cast<int>(devices_.size())) {
     options_.erase("combine"), options_.erase("threads");
+    devices_ = pool.gathered(devices_, number("replicas", 1));
   }
 
   std::vector<Strategy> run() {
     const bool pipelined = is_cut(name_);
-    if (name_ == "towers") values("variables", {"", devices_[0] == cpu(0) ? "" : to_string(devices_[0]), "spread", "chosen"});
-    if (name_ == "towers" || name_ == "sharded") values("reduction", {"", "hierarchical"});
+    if (name_ == "towers")
+      for (const Options& o : homes_and_reductions(devices_)) with(o);
+    if (name_ == "sharded") values("reduction", {"", "hierarchical"});
     if (name_ == "mirrored") values("reduction", {"", "hierarchical", "reduce-to-one"}), values("buckets", {"", "none"});
     if (name_ == "layers" || pipelined) values("objective", {"", "latency", "variables"});
     if (pipelined) orders(), replicas();
@@ -134,7 +194,7 @@ class Near {
   void others() {
     if (name_ == "single") return;
     const int beside = number("replicas", 1), by = beside * std::max(1, n_ / (kFewDevices * beside)), now = towers_now(), least = name_ == "towers" ? 1 : 2 * beside;
-    for (const Devices& list : lists_of(choice_.devices)) {
+    for (const Devices& list : pool_.lists()) {
       if (!std::equal(devices_.begin(), devices_.end(), list.begin(), list.begin() + std::min<std::ptrdiff_t>(n_, std::ssize(list)))) continue;
       for (int n : {n_ - by, n_ + by}) {
         if (n < least || n > static_cast<int>(list.size())) continue;
@@ -150,6 +210,7 @@ class Near {
   }
 
   const Auto& choice_;
+  const Pool& pool_;
   Maker maker_;
   std::string name_;
   Devices devices_;
@@ -157,39 +218,44 @@ class Near {
   int n_;
 };
 
-}  // namespace
-
-std::vector<Strategy> Auto::candidates() const {
-  Maker m(*this);
-  const std::string T = towers ? std::to_string(towers) : "";
-  for (const Devices& list : lists_of(devices))
+std::vector<Strategy> candidates_of(const Auto& choice, const Pool& pool) {
+  Maker m(choice, pool);
+  const std::string T = choice.towers ? std::to_string(choice.towers) : "";
+  for (const Devices& list : pool.lists())
     for (int all = static_cast<int>(list.size()), n = all; n >= 1; n = n > 1 ? (n + 1) / 2 : 0) {
       const Devices d(list.begin(), list.begin() + n);
-      const std::string first = to_string(d[0]);
       if (n == 1) m.make("single", d, {{"towers", T}});
       if (n == 1 && d[0].kind != "gpu") continue;
-      for (const std::string& variables : {std::string(), std::string("chosen"), first, std::string("spread")})
-        if (variables.empty() || variables == "chosen" || (n > 1 && variables != "cpu:0")) m.make("towers", d, {{"variables", variables}, {"towers", T}});
+      for (Options o : homes_and_reductions(d)) {
+        if (n < all && !o["reduction"].empty()) continue;  // near what is good it is looked at
+        o["towers"] = T;
+        m.make("towers", d, std::move(o));
+      }
       if (n == 1) continue;
       for (const char* reduction : {"", "hierarchical"}) m.make("mirrored", d, {{"reduction", reduction}, {"towers", T}});
       m.make("sharded", d, {{"towers", T}});
-      if (towers <= 1) m.make("layers", d, {});
-      make_pipelines(m, d, towers);
+      if (choice.towers <= 1) m.make("layers", d, {});
+      make_pipelines(m, d, choice.towers);
     }
   return std::move(m.out);
 }
 
-std::vector<Strategy> Auto::near(const Strategy& candidate) const {
-  std::vector<Strategy> out = Near(*this, candidate).run();
-  for (Strategy& s : out) s = recomputing(std::move(s), candidate.given->recompute);
-  return out;
-}
+}  // namespace
 
-std::optional<Strategy> Auto::smaller(const Strategy& candidate) const {
-  if (towers || !candidate.given) return {};
-  std::optional<Strategy> out = Near(*this, candidate).smaller();
-  if (out) out = recomputing(std::move(*out), candidate.given->recompute);
-  return out;
+Choice Auto::choice(const SecondsOf& seconds) const {
+  const Pool pool(devices, seconds);
+  auto near = [s = *this, pool](const Strategy& candidate) {
+    std::vector<Strategy> out = Near(s, pool, candidate).run();
+    for (Strategy& o : out) o = recomputing(std::move(o), candidate.given->recompute);
+    return out;
+  };
+  auto smaller = [s = *this, pool](const Strategy& candidate) -> std::optional<Strategy> {
+    if (s.towers || !candidate.given) return {};
+    std::optional<Strategy> out = Near(s, pool, candidate).smaller();
+    if (out) out = recomputing(std::move(*out), candidate.given->recompute);
+    return out;
+  };
+  return {candidates_of(*this, pool), near, smaller};
 }
 
 Strategy recomputing(Strategy s, int stretches) {
@@ -205,7 +271,8 @@ Strategy recomputing(Strategy s, int stretches) {
 }
 
 Strategy to_strategy(const Auto& s) {
-  Strategy out{"auto", s.devices, {}, {}, {}, s.candidates(), [s](const Strategy& candidate) { return s.near(candidate); }, [s](const Strategy& candidate) { return s.smaller(candidate); }};
+  Strategy out{"auto", s.devices, {}, {}};
+  out.choice = [s](const SecondsOf& seconds) { return s.choice(seconds); };
   if (std::find(out.devices.begin(), out.devices.end(), cpu(0)) == out.devices.end()) out.devices.push_back(cpu(0));
   return out;
 }

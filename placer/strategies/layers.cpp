@@ -15,8 +15,6 @@ namespace belfry {
 
 namespace {
 
-constexpr int kMostChunks = 1024;
-
 /// A node follows its variable, whose stage is given, or its furthest forward input.
 std::vector<int> stages_from(const Graph& g, std::vector<int> stage) {
   for (NodeId id = 0; id < g.size(); ++id) {
@@ -182,9 +180,14 @@ const char* name_of(const Layers& s) { return s.replicas > 1 ? "hybrid" : s.towe
 }  // namespace
 
 Division Layers::divide(const Graph&, const Cluster&) const {
-  if (replicas < 1 || devices.size() % static_cast<std::size_t>(replicas)) throw UserError(fmt::format("[{}] {} device{} cannot be shared by {} replicas; give a multiple of {} devices (--devices), or another number of replicas (-O replicas=1)", name_of(*this), devices.size(), devices.size() == 1 ? "" : "s", replicas, std::max(2, replicas)));
+  if (replicas < 1 || devices.size() % static_cast<std::size_t>(replicas))
+    throw UserError(
+        fmt::format("[{}] -O replicas={}: {} device{} cannot be shared by {} replicas; give a multiple of {} devices (--devices), or another number of replicas (-O replicas=1)",
+                    name_of(*this), replicas, devices.size(), devices.size() == 1 ? "" : "s", replicas, std::max(2, replicas)));
   if (chunks < 1 || chunks > kMostChunks) throw UserError(fmt::format("[{}] a device has 1 to {} chunks, not {}; leave chunks out for one, or give -O order=interleaved -O chunks=2", name_of(*this), kMostChunks, chunks));
-  if (chunks > 1 && order != PhaseOrder::interleaved) throw UserError(fmt::format("[{}] {} chunks a device are of interleaved phases, not of {}; give -O order=interleaved, or leave chunks out", name_of(*this), chunks, to_string(order)));
+  if (chunks > 1 && order != PhaseOrder::interleaved)
+    throw UserError(fmt::format("[{}] -O chunks={}: {} chunks a device are of interleaved phases, not of {}; give -O order=interleaved, or leave chunks out", name_of(*this),
+                                chunks, chunks, to_string(order)));
   return {towers, combine, threads, order};
 }
 

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <belfry/graph/plan/forecast.h>
 #include <belfry/graph/plan/over_memory.h>
 #include <belfry/graph/plan/links.h>
 #include <belfry/graph/plan/ranges.h>
@@ -82,40 +81,16 @@ class SumCosts {
 
 constexpr std::size_t kMostLaunches = 40'000;  // of a step that is forecast for each size of buckets
 
-/// Steps of one tower graph under rules that differ, plain ones: no moves, nothing computed again, all kernels there; they are those that the table knows for the ops.
-class Steps {
- public:
-  Steps(const TowerGraph& tg, const Cluster& cluster, const CostTable& costs, Collectives collectives)
-      : values_(tg.values.size()), placement_{tg.towers, tg.batch, tg.combine, tg.threads, {}, PhaseOrder::by_tower, {}, "mirrored", collectives}, placer_(tg, cluster, options_for(costs)), forecaster_(placer_.plan(), costs) {}
-
-  /// Nothing where it cannot be placed: the plan itself is refused then, with the reason.
-  std::optional<double> seconds(Rules rules) {
-    placement_.rules = std::move(rules);
-    try {
-      placer_.place_for_time(placement_);
-      return forecaster_.seconds(values_, placer_.instances(), placer_.readers());
-    } catch (const UserError&) {
-      return {};
-    }
-  }
-  /// Of rules that can be placed.
-  bool fits(Rules rules) {
-    placement_.rules = std::move(rules);
-    return over_memory(placer_.place(placement_, 0)).empty();
-  }
-
- private:
-  static PlaceOptions options_for(const CostTable& costs) {
-    PlaceOptions out;
-    if (!costs.empty()) out.kernels = [known = kernels_by_op(costs)](const KernelQuery& q) { auto at = known.find(q.node.op); return KernelChoice{at == known.end() ? q.node.op : at->second}; };
-    return out;
-  }
-
-  std::size_t values_;
-  Placement placement_;
-  Placer placer_;
-  Forecaster forecaster_;
-};
+/// What a plain step has: no moves, nothing computed again, all kernels there; they are those that the table knows for the ops.
+PlaceOptions plain_options(const CostTable& costs) {
+  PlaceOptions out;
+  if (costs.empty()) return out;
+  out.kernels = [known = kernels_by_op(costs)](const KernelQuery& q) {
+    auto at = known.find(q.node.op);
+    return KernelChoice{at == known.end() ? q.node.op : at->second};
+  };
+  return out;
+}
 
 std::string reason_of(Reduce way, bool ranged, const std::vector<DeviceId>& adders) {
   switch (way) {
@@ -155,13 +130,25 @@ Rules Mirrored::assign(const TowerGraph& tg, const Cluster& cluster, const CostT
   std::vector<bool> ranged;
   for (int i : sums) ranged.push_back(in_ranges(tg.nodes[static_cast<std::size_t>(i)]));
   SumCosts cost(cluster, costs, devices, adders, tg.threads);
-  std::optional<Steps> steps;
-  auto step = [&](const std::vector<int>& bucket_of) -> std::optional<double> {
+  Placement plain{tg.towers, tg.batch, tg.combine, tg.threads, {}, PhaseOrder::by_tower, {}, "mirrored", collectives};
+  std::optional<ForecastPlacer> placer;
+  // Nothing where it cannot be placed: the plan itself is refused then, with the reason.
+  auto seconds = [&](const std::vector<int>& bucket_of) -> std::optional<double> {
     if (tg.nodes.size() * devices.size() > kMostLaunches) return {};
-    if (!steps) steps.emplace(tg, cluster, costs, collectives);
-    return steps->seconds(rules(bucket_of, ""));
+    if (!placer) placer.emplace(tg, cluster, plain_options(costs), costs);
+    plain.rules = rules(bucket_of, "");
+    try {
+      placer->place_for_time(plain);
+      return placer->seconds();
+    } catch (const UserError&) {
+      return {};
+    }
   };
-  const Buckets buckets = bucketed(tg, cluster, costs, devices, sums, ranged, bucket, cost.of(reduction, false), cost.of(reduction, true), {step, [&](const std::vector<int>& bucket_of) { return steps->fits(rules(bucket_of, "")); }});
+  auto fits = [&](const std::vector<int>& bucket_of) {
+    plain.rules = rules(bucket_of, "");
+    return over_memory(placer->place(plain, 0)).empty();
+  };
+  const Buckets buckets = bucketed(tg, cluster, costs, devices, sums, ranged, bucket, cost.of(reduction, false), cost.of(reduction, true), {seconds, fits});
   return rules(buckets.of, buckets.reason);
 }
 

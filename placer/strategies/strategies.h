@@ -85,6 +85,7 @@ struct Layers {
   int towers = 1;
   int replicas = 1;
   PhaseOrder order = PhaseOrder::by_tower;
+  static constexpr int kMostChunks = 1024;
   int chunks = 1;  ///< stages of each device, dealt in turn: for PhaseOrder::interleaved, whose bubble is smaller by as much
   Combine combine = Combine::global_mean;
   int threads = 0;
@@ -93,14 +94,14 @@ struct Layers {
   Rules assign(const TowerGraph&, const Cluster&, const CostTable& costs = {}) const;  ///< UserError where no cut fits the devices' memory
 };
 
-/// The strategy with the shortest step by forecast: over all devices, those of a kind, half, a quarter, …; then what is near the best.
+/// The strategy with the shortest step by forecast: over all devices, those of a kind or speed, half, a quarter, …, the fastest first; then what is
+/// near the best. A session chooses once, by the first program that it makes, be it of training or of inference.
 struct Auto {
   std::vector<DeviceId> devices;
   int towers = 0;  ///< 0: as many as each strategy takes by default
   Combine combine = Combine::global_mean;
   int threads = 0;
-  std::vector<Strategy> candidates() const, near(const Strategy& candidate) const;
-  std::optional<Strategy> smaller(const Strategy& candidate) const;
+  Choice choice(const SecondsOf& seconds) const;
 };
 
 /// The same with forward values computed again in backward; so many stretches of the forward pass leave theirs.

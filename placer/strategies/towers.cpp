@@ -102,6 +102,8 @@ Rules spread_over(const std::vector<DeviceId>& devices, const TowerGraph& tg, Ru
 Division Towers::divide(const Graph&, const Cluster&) const { return one_per_device(devices, towers, combine, threads); }
 
 Rules Towers::assign(const TowerGraph& tg, const Cluster& cluster, const CostTable& costs) const {
+  if (reduction != Reduce::tree && reduction != Reduce::hierarchical) throw UserError("[towers] each sum is on one device: its reduction can be tree or hierarchical");
+  if (reduction == Reduce::hierarchical) leaders_of(cluster, devices);  // there must be some
   Rules out = {{"tower_*/**", devices, "a tower per device"}};
   std::vector<DeviceId> all = devices;
   if (std::find(all.begin(), all.end(), variables) == all.end()) all.push_back(variables);
@@ -109,8 +111,6 @@ Rules Towers::assign(const TowerGraph& tg, const Cluster& cluster, const CostTab
   else if (spread) out = spread_over(devices, tg, std::move(out));
   else out.push_back({"**", {variables}, "shared variables live on " + to_string(variables)});
   if (reduction == Reduce::tree) return out;
-  if (reduction != Reduce::hierarchical) throw UserError("[towers] each sum is on one device: its reduction can be tree or hierarchical");
-  leaders_of(cluster, devices);  // there must be some
   Rules groups;
   for (const PlanNode& n : tg.nodes)
     if (adds_towers(n)) {

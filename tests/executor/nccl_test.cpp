@@ -104,7 +104,7 @@ TEST_F(Nccl, ranks_that_differ_are_named_before_anything_is_launched) {
   for (const auto& [a, b, words] : cases) {
     open(2);
     for (const std::string& told : run({a, b})) EXPECT_NE(told.find(words), told.npos) << told;
-    EXPECT_TRUE(says<DeviceError>([&] { communicator->run(0, a[0], *all[0].queue); }, {"ranks differ", "its communicator was aborted"}));
+    EXPECT_TRUE(says<DeviceError>([&, &first = a[0]] { communicator->run(0, first, *all[0].queue); }, {"ranks differ", "its communicator was aborted"}));
   }
 }
 

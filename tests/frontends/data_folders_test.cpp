@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <numeric>
 #include <set>
-#include <tuple>
 
 #include <png.h>
 
@@ -15,7 +14,6 @@
 #include <belfry/frontends/data/data_folder.h>
 #include <belfry/frontends/data/digits.h>
 #include <belfry/frontends/data/images.h>
-#include <belfry/frontends/data/inspect.h>
 #include <belfry/frontends/data/mnist.h>
 #include <belfry/frontends/data/pictures.h>
 #include <belfry/frontends/files/files.h>
@@ -157,6 +155,9 @@ TEST(ImageFolders, are_distorted_alike_whether_photos_are_kept_or_read_anew) {
   EXPECT_EQ(source(unasked.shard(0, 2)), asked);
   const Splits both = data_folder(folder.path(), {.height = 4, .width = 3, .distortions = d, .shard = {0, 7}});
   EXPECT_EQ(both.train.rows(), 1);
+  EXPECT_EQ(both.classes, (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(photo_classes(folder.path(), {}), both.classes);
+  EXPECT_EQ(data_folder(folder / "val", {.height = 4, .width = 3, .all_to_test = true}).classes, both.classes);
   EXPECT_EQ(both.test.columns.at("image").shape(), (Extents{2, 4, 3, 3}));
   const DataWanted wanted{.height = 4, .width = 3, .channels = 1};
   EXPECT_EQ(read_pictures(picture_files({folder / "val"}), {4, 3, 1}, pixels_of(folder.path(), wanted).value()), data_folder(folder.path(), wanted).test.columns.at("image"));
@@ -191,7 +192,7 @@ TEST(Cifar10, is_distorted_in_windows_and_keeps_its_test_images) {
   EXPECT_NE(message_of([&] { pictures_of(HostTensor(u8, {24, 24, 3}), {24, 24, 3}, pixels); }).find("add the axis of rows"), std::string::npos);
   EXPECT_NE(message_of([&] { pictures_of(HostTensor(u8, {5, 3, 24, 24}), {24, 24, 3}, pixels); }).find("channels come last"), std::string::npos);
   write_file(folder / "batches.meta.txt", "airplane\nautomobile\n\n");
-  EXPECT_EQ(class_names(folder.path(), {}), (std::vector<std::string>{"airplane", "automobile"}));
+  EXPECT_EQ(data_folder(folder.path()).classes, (std::vector<std::string>{"airplane", "automobile"}));
 }
 
 TEST(Mnist, is_distorted_too) {
@@ -284,75 +285,6 @@ TEST(Arrays, in_one_part_have_rows_held_out_by_their_numbers) {
   EXPECT_NEAR(static_cast<double>(few.size()), 2 * 50, 2 * 20);
   EXPECT_TRUE(std::includes(more.begin(), more.end(), few.begin(), few.end()));
   EXPECT_EQ(data_folder(folder / "a.npz", {.all_to_test = true}).test.rows(), 300);
-}
-
-TEST(Tables, with_a_pixel_a_column_give_pictures) {
-  Folder folder;
-  write_text(folder / "a.csv", "p0,p1,p2,p3,label\n1,2,3,4,0\n5,6,7,8,1\n");
-  EXPECT_EQ(data_folder(folder / "a.csv", {.all_to_test = true, .inputs = kInputs}).test.columns.at("image"), HostTensor::of<float>({2, 2, 2, 1}, {1, 2, 3, 4, 5, 6, 7, 8}));
-  write_text(folder / "a.csv", "p0,p1,p2,label\n1,2,3,0\n");
-  EXPECT_NE(message_of([&] { data_folder(folder / "a.csv", {.all_to_test = true, .inputs = kInputs}); }).find("has 4 values a row, f32(2, 2, 1), and the table has 3 columns that no input is named after (p0 to p2)"), std::string::npos);
-}
-
-TEST(Tables, have_commas_and_quotes_in_quotes) {
-  Folder folder;
-  write_text(folder / "a.csv", "\"a,b\",label\r\n\"1\", \"ze,bra\"\n2,\"the \"\"cat\"\"\"\r\n3,5\" dog\n");
-  const Table table = read_table(folder / "a.csv");
-  EXPECT_EQ(table.names, (std::vector<std::string>{"a,b", "label"}));
-  EXPECT_EQ(table.classes, (std::vector<std::string>{"5\" dog", "the \"cat\"", "ze,bra"}));
-  EXPECT_EQ(table.values, HostTensor::of<double>({3, 2}, {1, 2, 2, 1, 3, 0}));
-}
-
-TEST(Tables, give_columns_by_name_and_features_from_those_left) {
-  Folder folder;
-  write_text(folder / "train.csv", "width, height,\"label\",age\r\n1,2.5,0,3\n\n-4,5e-1,1,6\n");
-  write_text(folder / "test.csv", "width,height,label,age\n7,8,1,9\n");
-  const Splits data = data_folder(folder.path(), {.inputs = {{"features", {f32, {3}}}, {"label", {i32, {}}}}});
-  EXPECT_EQ(data.train.columns.at("features"), HostTensor::of<float>({2, 3}, {1, 2.5f, 3, -4, 0.5f, 6})) << "in the table's order";
-  EXPECT_EQ(data.train.columns.at("label"), HostTensor::of<std::int32_t>({2}, {0, 1}));
-  EXPECT_EQ(data.test.columns.at("features"), HostTensor::of<float>({1, 3}, {7, 8, 9}));
-  EXPECT_EQ(data_folder(folder.path()).train.columns.at("age"), HostTensor::of<double>({2}, {3, 6}));
-  EXPECT_EQ(data_folder(folder.path(), {.inputs = {{"age", {f32, {1}}}}}).train.columns.at("age"), HostTensor::of<float>({2, 1}, {3, 6}));
-  for (const auto& [text, wanted] : {std::pair{"", "a line of names and lines of numbers"}, {"a,b\n", "lines of numbers"}, {"a,a\n1,2\n", "line 1: 'a' is no name of a column, or stands there twice"}, {"a,b\n1\n", "line 2: 1 values for 2 columns"},
-                                     {"a,b\n1,2\n3,x\n", "line 3, column 'b': 'x' is no number"}, {"a,b\n1,\n", "line 2, column 'b': '' is no number"}}) {
-    write_text(folder / "train.csv", text);
-    EXPECT_NE(message_of([&] { data_folder(folder.path()); }).find(wanted), std::string::npos) << text;
-  }
-}
-
-TEST(Tables, with_words_for_labels_have_classes_sorted_by_name) {
-  Folder folder;
-  const InputRows inputs = {{"features", {f32, {2}}}, {"label", {i32, {}}}};
-  auto write = [&](const std::string& train, const std::string& test) {
-    write_text(folder / "train.csv", "a,b,label\n" + train);
-    write_text(folder / "test.csv", "label,a,b\n" + test);
-  };
-  write("1,2,dog\n3,4,cat\n5,6,\"dog\"\n", "dog,7,8\n");
-  const Splits data = data_folder(folder.path(), {.inputs = inputs});
-  EXPECT_EQ(data.train.columns.at("label"), HostTensor::of<std::int32_t>({3}, {1, 0, 1}));
-  EXPECT_EQ(data.train.columns.at("features"), HostTensor::of<float>({3, 2}, {1, 2, 3, 4, 5, 6}));
-  EXPECT_EQ(data.test.columns.at("label"), HostTensor::of<std::int32_t>({1}, {1})) << "a class of the part to train on";
-  EXPECT_EQ(class_names(folder.path(), {}), (std::vector<std::string>{"cat", "dog"}));
-  EXPECT_EQ(class_names(folder / "train.csv", {}), (std::vector<std::string>{"cat", "dog"}));
-  const DataWanted known{.classes = {"dog", "cat"}, .inputs = inputs};
-  EXPECT_EQ(data_folder(folder.path(), known).train.columns.at("label"), HostTensor::of<std::int32_t>({3}, {0, 1, 0}));
-  EXPECT_EQ(class_names(folder.path(), known), known.classes);
-  EXPECT_EQ(inspect_data(folder.path()).classes, (std::vector<std::string>{"cat", "dog"}));
-  EXPECT_EQ(data_folder(folder.path(), {.inputs = {{"features", {f32, {2}}}}}).train.columns.size(), 1u) << "classes are no features";
-  for (const auto& [train, test, wanted] : {std::tuple{"1,2,dog\n", "wolf,7,8\n", "column 'label': 'wolf' is no class that is trained on; those are dog"}, {"1,2,dog\n", "0,7,8\n", "numbers, and that of train.csv words: give the classes of both by words"},
-                                          {"1,2,0\n", "dog,7,8\n", "words, and that of train.csv numbers"}, {"1,2,0\n3,4,dog\n", "0,7,8\n", "'dog' is a word, where '0' in line 2 is a number: give all classes by numbers, or all by words"},
-                                          {"1,dog,0\n", "0,7,8\n", "line 2, column 'b': 'dog' is no number; words are read as classes in a column 'label': name it so"}, {"1,2,dog\n3,4,\n", "dog,7,8\n", "line 3, column 'label': has no class"}}) {
-    write(train, test);
-    EXPECT_NE(message_of([&] { data_folder(folder.path(), {.inputs = inputs}); }).find(wanted), std::string::npos) << train << message_of([&] { data_folder(folder.path(), {.inputs = inputs}); });
-  }
-  write("1,2,dog\n3,4,0\n", "0,7,8\ndog,7,8\n");
-  EXPECT_EQ(data_folder(folder.path(), {.inputs = {{"features", {f32, {2}}}}}).train.columns.size(), 1u) << "labels that are not read";
-  write("1,2,2\n3,4,1\n", "x,7,8\n");  // among the classes, numbers too are words
-  EXPECT_EQ(data_folder(folder.path(), {.classes = {"1", "2", "x"}, .inputs = inputs}).train.columns.at("label"), HostTensor::of<std::int32_t>({2}, {1, 0}));
-  write("1,2,nan\n3,4,cat\n", "cat,7,8\n");
-  EXPECT_EQ(class_names(folder.path(), {}), (std::vector<std::string>{"cat", "nan"}));
-  write("1,2,caf\xe9\n", "dog,7,8\n");
-  EXPECT_NE(message_of([&] { data_folder(folder.path(), {.inputs = inputs}); }).find("'caf\\xe9' is not UTF-8"), std::string::npos);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cfenv>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -326,6 +327,20 @@ TEST(digits, a_digit_depends_on_seed_stream_and_place_alone) {
   EXPECT_NE(drawn_digits(20, 1, 1).images, few.images);
   for (int d = 0; d < 10; ++d) EXPECT_EQ(std::ranges::count(more.labels.data<std::uint8_t>(), d), 5);
   EXPECT_EQ(XXH3_64bits(more.images.raw(), more.images.bytes().size()), 15377797739937197341u) << "the same bytes on every machine";
+}
+
+TEST(digits, are_drawn_alike_whatever_rounding_and_traps_the_caller_has_set) {
+  const Digits want = drawn_digits(20, 1);
+  std::fenv_t before;
+  std::fegetenv(&before);
+  std::fesetround(FE_DOWNWARD);
+  std::feclearexcept(FE_ALL_EXCEPT);
+  feenableexcept(FE_INEXACT);
+  const Digits drawn = drawn_digits(20, 1);
+  const int traps = fegetexcept();
+  std::fesetenv(&before);
+  EXPECT_EQ(traps, FE_INEXACT);
+  EXPECT_EQ(drawn.images, want.images);
 }
 
 /// Right answers of the nearest class mean: a picture of how far apart and how varied the classes are.

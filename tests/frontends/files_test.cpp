@@ -3,7 +3,9 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <vector>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <belfry/frontends/files/files.h>
@@ -37,6 +39,14 @@ TEST_F(Files, a_written_file_reads_back_and_leaves_nothing_beside_it) {
   EXPECT_EQ(count(), 1u);
 }
 
+TEST(Names, in_a_list_are_told_apart_and_not_long) {
+  EXPECT_EQ(listed(std::vector<std::string>{"cat", "bird, small", "the \"emu\"", "a (b)", "\x1b[31mdog"}), "cat, \"bird, small\", \"the \\\"emu\\\"\", \"a (b)\", \\x1b[31mdog");
+  EXPECT_EQ(listed(std::string(100'000, 'x')), std::string(80, 'x') + "…");
+  EXPECT_EQ(shown_start("naïve", 3), "na…") << "no half of a character";
+  EXPECT_EQ(shown_start("naïve", 4), "naï…");
+  EXPECT_EQ(shown_start("naïve", 6), "naïve");
+}
+
 TEST_F(Files, what_stands_in_the_way_is_told) {
   EXPECT_NE(message_of([&] { write_file(folder_ / "no/plan.json", "x"); }).find("No such file or directory; make the folder '"), std::string::npos);
   EXPECT_NE(message_of([&] { read_file(folder_ / "none"); }).find("No such file"), std::string::npos);
@@ -58,7 +68,7 @@ TEST_F(Files, a_file_that_may_not_be_read_says_so) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may read everything";
   write_file(folder_ / "x", "x");
   std::filesystem::permissions(folder_ / "x", std::filesystem::perms::owner_write);
-  EXPECT_TRUE(says([&] { read_file(folder_ / "x"); }, {"cannot read: Permission denied; reading it wants rights"}));
+  EXPECT_TRUE(says([&] { read_file(folder_ / "x"); }, {"cannot read: Permission denied; chmod u+r opens it, or name another file"}));
 }
 
 TEST_F(Files, what_an_earlier_process_of_our_number_left_is_removed_and_our_own_is_not) {
@@ -68,6 +78,30 @@ TEST_F(Files, what_an_earlier_process_of_our_number_left_is_removed_and_our_own_
   EXPECT_FALSE(std::filesystem::exists(earlier));
   EXPECT_EQ(std::filesystem::exists(living), ::getpid() != 1);
   EXPECT_TRUE(std::filesystem::exists(own));
+}
+
+TEST_F(Files, a_locked_folder_has_one_descriptor_which_no_program_started_here_inherits) {
+  if (!std::filesystem::exists("/proc/self/fd")) GTEST_SKIP() << "no /proc here";
+  auto descriptors = [folder = std::filesystem::canonical(folder_)] {
+    std::vector<int> out;
+    std::error_code closed;  // the iterator's own is among them
+    for (const auto& e : std::filesystem::directory_iterator("/proc/self/fd"))
+      if (std::filesystem::read_symlink(e.path(), closed) == folder) out.push_back(std::stoi(e.path().filename().string()));
+    return out;
+  };
+  {
+    FolderLocks locks, others;
+    locks.add(folder_ / "none");
+    locks.add(folder_);
+    locks.add(folder_ / ".");
+    ASSERT_EQ(descriptors().size(), 1u);
+    EXPECT_TRUE(::fcntl(descriptors()[0], F_GETFD) & FD_CLOEXEC);
+    EXPECT_TRUE(says([&] { others.add(folder_); }, {folder_.string(), "another process trains into this folder"}));
+    EXPECT_EQ(descriptors().size(), 1u) << "of one that was refused";
+  }
+  EXPECT_TRUE(descriptors().empty());
+  FolderLocks later;
+  EXPECT_EQ(message_of([&] { later.add(folder_); }), "(no error)");
 }
 
 TEST(Utf8, is_quoted_and_what_is_none_is_shown_by_its_bytes) {

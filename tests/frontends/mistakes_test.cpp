@@ -301,6 +301,18 @@ TEST(Session, keeps_many_small_programs_and_says_when_one_goes) {
   EXPECT_NE(notices[0].find("64 programs are kept"), std::string::npos);
 }
 
+TEST(Session, refuses_draws_that_repeat_at_each_step_and_in_no_inference) {
+  Unfinished l;
+  Value clock = l.b.variable("clock", {}, {.dtype = i64, .trainable = false});
+  Value dropped = dropout(l.y, l.b.seed(), clock, 0.5, "drop");
+  l.b.output("scores", dropped);
+  l.b.minimize(mean(dropped), Sgd{});
+  Session session(l.built(), Single{});
+  for (int k = 0; k < 2; ++k)
+    EXPECT_TRUE(says([&] { session.step({{"x", pairs()}}); }, {"node 'drop'", "the variable 'clock', which nothing updates"})) << k;
+  EXPECT_EQ(session.predict({{"x", pairs()}})["scores"].shape(), (Extents{2, 1}));
+}
+
 TEST(Session, gives_plans_and_programs_that_stay) {
   auto library = std::make_shared<Library>(*standard_library());
   const std::weak_ptr<const Library> lent = library;

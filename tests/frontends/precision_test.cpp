@@ -266,6 +266,22 @@ Graph sensitive_net() {
   return std::move(b).build();
 }
 
+TEST(CallersArithmetic, is_no_part_of_what_files_say) {
+  const Graph graph = sensitive_net();
+  Session session(graph, Single{.threads = 1}, {.cores = 1});
+  const std::string text = write_graph(graph), planned = write_plan(session.plan(8, Mode::step, {"loss"}));
+  for (int rounding : {FE_DOWNWARD, FE_UPWARD, FE_TOWARDZERO}) {
+    auto read = [&](auto reader, const std::string& from) {
+      const Set set(rounding);
+      auto out = reader(from, "file.json", graph.shared_ops());
+      EXPECT_EQ(std::fegetround(), rounding);
+      return out;
+    };
+    EXPECT_EQ(write_graph(read([](auto&&... a) { return read_graph(a...); }, text)), text);
+    EXPECT_EQ(write_plan(read([](auto&&... a) { return read_plan(a...); }, planned)), planned);
+  }
+}
+
 TEST(CallersArithmetic, is_no_part_of_a_sessions) {
   const Graph graph = sensitive_net();
   std::mt19937_64 rng(3);

@@ -1,12 +1,16 @@
 #include <gtest/gtest.h>
 
+#include <cfenv>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <random>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/graph/error.h>
@@ -41,6 +45,23 @@ TEST(StrictJson, refuses_what_a_lenient_parser_lets_pass) {
 TEST(StrictJson, a_syntax_error_has_its_line_and_pointer) {
   EXPECT_TRUE(refusal("{\"nodes\": [\n  {\"name\": \"a\"},\n  {\"name\": }\n]}").starts_with("net.json:3: /nodes/1/name: syntax error"))
       << refusal("{\"nodes\": [\n  {\"name\": \"a\"},\n  {\"name\": }\n]}");
+}
+
+TEST(StrictJson, numbers_are_the_nearest_whatever_rounding_the_caller_has_set) {
+  const std::vector<std::string> digits = {"0.1", "0.3", "1e-7", "-2.7", "123456789.12345679", "1.7976931348623157e308", "5e-324"};
+  for (int rounding : {FE_DOWNWARD, FE_UPWARD, FE_TOWARDZERO})
+    for (const std::string& text : digits) {
+      std::fesetround(rounding);
+      const JsonDocument document(text, "net.json");
+      const double x = document.real(document.root());
+      const bool fits = std::abs(x) > 1e-30 && std::abs(x) < 1e30;
+      const float y = fits ? document.real32(document.root()) : 0;
+      const int after = std::fegetround();
+      std::fesetround(FE_TONEAREST);
+      EXPECT_EQ(after, rounding);
+      EXPECT_EQ(json_real(x), json_real(std::strtod(text.c_str(), nullptr))) << text;
+      EXPECT_EQ(y, fits ? std::strtof(text.c_str(), nullptr) : 0) << text;
+    }
 }
 
 TEST(StrictJson, limits_are_told) {

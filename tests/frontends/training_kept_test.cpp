@@ -7,6 +7,7 @@
 
 #include <belfry/belfry.h>
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/strict_json.h>
 
 #include "files.h"
 #include "line.h"
@@ -65,7 +66,7 @@ TEST(TrainingKept, options_below_their_least_and_names_that_the_log_has_are_refu
   b.metric("rows", mean(x));
   b.minimize(identity(mean(x * b.variable("v", {})), "loss"), Sgd{});
   Session named(std::move(b).build(), Single{});
-  EXPECT_TRUE(says<UserError>([&] { fit(named, data, {.log = log}); }, {"the metric 'rows' has the name", "give it another name, or train without a log"}));
+  EXPECT_TRUE(says<UserError>([&] { fit(named, data, {.log = log}); }, {"the metric 'rows' of the graph", "give it another name, or train without a log"}));
   EXPECT_TRUE(folder.names().empty());
   DataSet of_x = data;
   of_x.columns.erase("y");
@@ -155,10 +156,41 @@ TEST(TrainingKept, the_best_epoch_of_an_earlier_start_is_read_when_training_goes
   EXPECT_TRUE(says<UserError>([&] { fit(third, data, options); }, {best.string(), "move that file away, and the best epoch is looked for from here on"}));
 }
 
+TEST(TrainingKept, a_loss_that_has_a_name_of_the_log_is_called_a_loss) {
+  Folder folder;
+  auto named = [](const std::string& loss, const std::string& metric) {
+    Builder b("named");
+    Value value = identity(mean(square(b.input("x", f32, {kBatch}) * b.variable("w", {}))), loss);
+    if (!metric.empty()) b.metric(metric, value * 2);
+    b.minimize(value, Sgd{.learning_rate = 0.1});
+    Graph g = std::move(b).build();
+    if (loss != "loss") g.aliases.erase("loss");  // as a file has it
+    return g;
+  };
+  const FitOptions options{.batch = 8, .epochs = 1, .log = (folder.path() / "log.jsonl").string()};
+  for (const auto& [loss, metric, words] : {std::tuple("rows", "", "the loss 'rows' of the graph 'named'"), {"loss", "rows", "the metric 'rows' of the graph 'named'"}, {"loss", "learning_rate", "the metric 'learning_rate' of the graph 'named'"}}) {
+    Session session(named(loss, metric), Single{});
+    EXPECT_TRUE(says<UserError>([&] { fit(session, points(16), options); }, {words, "lines of the log", "give it another name"}));
+  }
+}
+
+TEST(TrainingKept, a_node_with_the_name_of_the_learning_rate_is_refused) {
+  Builder b("rated");
+  b.minimize(identity(mean(b.input("x", f32, {kBatch}) * b.variable("w", {})), "learning_rate"), Sgd{});
+  const Graph g = std::move(b).build();
+  EXPECT_TRUE(says<UserError>([&] { Session(g, Single{}).training_graph(); }, {"the graph 'rated' has a node 'learning_rate' (", "training_kept_test.cpp:", "give the node another name"}));
+}
+
 TEST(TrainingKept, lines_of_epochs_have_taken_fewer_names_than_a_log) {
   EXPECT_EQ(name_taken({"loss", "rows"}, LogLines::all), "rows");
   EXPECT_EQ(name_taken({"loss", "rows"}, LogLines::epochs), "");
+  EXPECT_EQ(name_taken({"loss", "learning_rate"}, LogLines::all), "learning_rate");
+  EXPECT_EQ(name_taken({"loss", "learning_rate"}, LogLines::epochs), "");
   for (LogLines lines : {LogLines::all, LogLines::epochs}) EXPECT_EQ(name_taken({"loss", "steps", "epoch"}, lines), "steps");
+  const JsonDocument written(epoch_line({}), "an epoch's line");
+  EXPECT_EQ(written.root().keys.size(), 5u);
+  for (const std::string& key : written.root().keys)
+    for (LogLines lines : {LogLines::all, LogLines::epochs}) EXPECT_EQ(name_taken({key}, lines), key);
 }
 
 }  // namespace

@@ -43,6 +43,14 @@ TEST(DeviceLists, refuse_twins_and_broken_ranges) {
   for (const char* wrong : {"sim:3-1", "sim:0-", "sim:-2", "gpu:0/0-1", "sim:0-99999999", "cpu:0,", ",cpu:0", "0,1"}) EXPECT_TRUE(says([&] { parse_devices(wrong); }, {"is no device"})) << wrong;
 }
 
+TEST(DeviceLists, say_what_is_wrong_with_a_range) {
+  EXPECT_TRUE(says([] { parse_devices("sim:5-2"); }, {"'sim:5-2' is no device", "goes backwards", "write sim:2-5"}));
+  EXPECT_TRUE(says([] { parse_devices("cpu:0,/host:1/gpu:3-1"); }, {"'/host:1/gpu:3-1' is no device", "goes backwards", "write /host:1/gpu:1-3"}));
+  for (const char* wrong : {"sim:5-", "sim:5-x", "sim:5-7x"}) EXPECT_TRUE(says([&] { parse_devices(wrong); }, {wrong, "no range", "as in sim:5-6"})) << wrong;
+  EXPECT_TRUE(says([] { parse_devices("gpu:0/0-1"); }, {"'gpu:0/0-1' is no device", "parts of a GPU have no ranges", "gpu:0/0,gpu:0/1"}));
+  EXPECT_TRUE(says([] { parse_devices("sim:0-99999999"); }, {"'sim:0-99999999' is no device", "at most six digits", "at most 65536 devices"}));
+}
+
 TEST(Clashes, are_of_one_device_twice_and_of_a_gpu_beside_its_own_slice) {
   auto of = [](const char* there, const char* id) {
     const std::vector<DeviceId> ids = parse_devices(there);

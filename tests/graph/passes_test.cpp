@@ -205,19 +205,34 @@ Value clock_of(Builder& b) { return b.variable("clock", {}, {.dtype = i64, .trai
 TEST(Differentiate, refuses_draws_whose_step_nothing_updates) {
   for (const Build& step : std::vector<Build>{clock_of, [](Builder& b) { return clock_of(b) + 1; }})
     EXPECT_TRUE(says([&] { refuse_draws_that_repeat(run_passes(training_passes(), drawn_by(step))); },
-                     {"[dropout] node 'drop' (", "passes_test.cpp:", "the variable 'clock', which nothing updates", "read the variable 'step', which training counts, or give 'clock' an update"}));
-  auto counted = [](Builder& b) {
+                     {"[dropout] node 'drop' (", "passes_test.cpp:", "the variable 'clock', which nothing updates", "read the variable 'step', which training counts, or give 'clock' an update that counts"}));
+  auto updated_by = [](const std::function<Value(Value)>& next) {
+    return [next](Builder& b) {
+      Value clock = clock_of(b);
+      b.update(clock, next(clock));
+      return clock;
+    };
+  };
+  auto one = [](Value clock) { return constant(*clock.graph, HostTensor::scalar<std::int64_t>(1)); };
+  for (const Build& step : std::vector<Build>{updated_by([](Value clock) { return identity(clock); }), updated_by([one](Value clock) { return one(clock) + 1; })})
+    EXPECT_TRUE(says([&] { refuse_draws_that_repeat(run_passes(training_passes(), drawn_by(step))); }, {"[dropout] node 'drop' (", "the variable 'clock', whose update is itself or a constant", "give 'clock' an update that counts"}));
+  auto set_anew = [](Builder& b) {
     Value clock = clock_of(b);
-    b.update(clock, clock + 1);
+    b.update(clock, identity(b.input("clock_next", i64, {})));
     return clock;
   };
-  const std::vector<Build> good = {counted, [](Builder& b) { return b.step(); }, [](Builder& b) { return b.step() + 1000; }, [](Builder& b) { return b.input("clock", i64, {}); },
+  const std::vector<Build> good = {updated_by([](Value clock) { return clock + 1; }), set_anew, [](Builder& b) { return b.step(); }, [](Builder& b) { return b.step() + 1000; }, [](Builder& b) { return b.input("clock", i64, {}); },
                                    [](Builder& b) { return constant(b.graph(), HostTensor::scalar<std::int64_t>(1)); }};
   for (const Build& step : good) EXPECT_EQ(message_of([&] { refuse_draws_that_repeat(run_passes(training_passes(), drawn_by(step))); }), "(no error)");
   Builder moved("moved");  // the seed moves, the step does not
   Value key = moved.input("key", i64, {});
   moved.minimize(mean(dropout(x_of(moved) * moved.variable("w", {3}), key, clock_of(moved), 0.5)), Sgd{});
   EXPECT_EQ(message_of([&] { refuse_draws_that_repeat(run_passes(training_passes(), std::move(moved).build())); }), "(no error)");
+  Builder both("both");  // one step and two seeds, of which the second does not move
+  Value clock = clock_of(both), half = dropout(x_of(both) * both.variable("w", {3}), both.input("key", i64, {}), clock, 0.5, "moving");
+  both.minimize(mean(dropout(half, both.seed(), clock, 0.5, "standing")), Sgd{});
+  EXPECT_TRUE(says([&] { refuse_draws_that_repeat(run_passes(training_passes(), std::move(both).build())); },
+                   {"node 'standing'", "the variable 'clock', which nothing updates"}));
   // Without updates nothing is trained: it is for who loads the variable.
   EXPECT_EQ(message_of([&] { refuse_draws_that_repeat(run_passes(training_passes(), graph_of([](Builder& b) { return dropout(x_of(b), b.seed(), clock_of(b), 0.5); }))); }), "(no error)");
   EXPECT_EQ(message_of([&] { run_passes(training_passes(), drawn_by(clock_of)); }), "(no error)");

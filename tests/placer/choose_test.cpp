@@ -88,10 +88,15 @@ std::vector<Options> options_of(const StrategyDef& def, int n) {
   return out;
 }
 
+/// What it begins with, without what is near.
+Strategy without_near(Strategy s) {
+  s.choice = [all = s.choice](const SecondsOf& seconds) { return Choice{all(seconds).candidates}; };
+  return s;
+}
+
 Strategy choice_of(std::vector<Strategy> candidates) {
   Strategy out = to_strategy(Auto{.devices = gpus_up_to(1)});
-  out.candidates = std::move(candidates);
-  out.near = {}, out.smaller = {};
+  out.choice = [all = std::move(candidates)](const SecondsOf&) { return Choice{all}; };
   return out;
 }
 
@@ -107,11 +112,12 @@ std::vector<Strategy> all_strategies(int gpus) {
   for (const StrategyDef& def : standard_strategies()) {
     if (def.name == "auto") continue;
     for (int n = gpus; n >= 1; n = exhaustive() ? n - 1 : n / 2)
-      for (const Options& o : options_of(def, n)) {
-        Strategy& s = out.emplace_back(def.make(gpus_up_to(n), o));
-        s.options = "on " + std::to_string(n);
-        for (const auto& [name, value] : o) s.options += " " + name + "=" + value;
-      }
+      for (const Options& o : options_of(def, n)) try {
+          Strategy& s = out.emplace_back(def.make(gpus_up_to(n), o));
+          s.options = "on " + std::to_string(n);
+          for (const auto& [name, value] : o) s.options += " " + name + "=" + value;
+        } catch (const UserError&) {  // a way to reduce that it has not, replicas that do not share the devices: no strategy
+        }
   }
   return out;
 }
@@ -162,13 +168,48 @@ TEST(Choose, takes_the_shortest_step_of_all_strategies) {
   EXPECT_GE(taken.size(), 3u) << "the cases are to be unlike each other";
 }
 
+TEST(Choose, takes_the_same_in_whatever_order_unlike_devices_are_named) {
+  auto graph = layered(2, 2048);
+  Cluster cluster = machine_of(4, 1e13, 1e10);
+  for (std::size_t slow : {0, 1}) cluster.devices[slow].flops /= 8, cluster.devices[slow].bandwidth /= 8;
+  std::vector<Candidate> first;
+  for (const char* devices : {"gpu:2,gpu:3,gpu:0,gpu:1", "gpu:0-3", "gpu:0,gpu:2,gpu:1,gpu:3"}) {
+    const std::vector<Candidate> found = choose(graph, to_strategy(Auto{.devices = parse_devices(devices)}), cluster, 256);
+    if (first.empty()) first = found;
+    EXPECT_EQ(found.front().seconds, first.front().seconds) << devices << "\n" << describe(found);
+    EXPECT_EQ(to_string(found.front().strategy.given->devices), to_string(first.front().strategy.given->devices)) << devices;
+    // A slow one alone, since the fast ones may have less memory; and of pipelines side by side each has one of both.
+    EXPECT_THAT(describe(found), testing::HasSubstr("single --devices gpu:0 ")) << devices;
+    const auto dealt = [](const Candidate& c) { return c.strategy.name == "hybrid" && to_string(c.strategy.given->devices) == "gpu:2,gpu:0,gpu:3,gpu:1"; };
+    EXPECT_TRUE(std::any_of(found.begin(), found.end(), dealt)) << devices << "\n" << describe(found);
+  }
+  const std::vector<DeviceId> fast = parse_devices("gpu:2-3");
+  EXPECT_LE(first.front().seconds, forecast(place(graph, to_strategy(Mirrored{.devices = fast}), cluster, 256)).seconds);
+}
+
+TEST(Choose, looks_at_all_homes_of_variables_with_both_ways_to_add) {
+  auto graph = layered(4, 256);
+  Cluster cluster = machine_of(4, 1e13, 1e10);
+  cluster.links = {{parse_devices("gpu:0-1"), "left", 1e10, 1e-5}, {parse_devices("gpu:2-3"), "right", 1e10, 1e-5}, {{cpu(0)}, "left", 1e9, 1e-5}, {{cpu(0)}, "right", 1e9, 1e-5}};
+  std::set<std::string> scored;
+  for (const Candidate& c : choose(graph, without_near(to_strategy(Auto{.devices = gpus_up_to(4)})), cluster, 256))
+    if (c.refused.empty()) scored.insert(describe(c.strategy));
+  for (const char* home : {"", " -O variables=chosen", " -O variables=gpu:0", " -O variables=spread"}) {
+    EXPECT_TRUE(scored.contains(std::string("towers") + home)) << home;
+    EXPECT_TRUE(scored.contains(std::string("towers -O reduction=hierarchical") + home)) << home;
+  }
+}
+
+TEST(Choose, of_no_devices_says_what_to_give) {
+  EXPECT_THAT(message_of([] { place(layered(1, 4), to_strategy(Auto{}), machine_of(1, 1e12, 1e10), 4); }),
+              testing::HasSubstr("strategy auto has nothing to choose from: give it devices"));
+}
+
 TEST(Choose, looks_around_what_is_good) {
   auto graph = layered(8, 1024);
   const Cluster cluster = machine_of(4, 1e13, 1e10);
-  Strategy choice = to_strategy(Auto{.devices = gpus_up_to(4)});
-  const double best = choose(graph, choice, cluster, 64).front().seconds;
-  choice.near = {};
-  EXPECT_LT(best, 0.99 * choose(graph, choice, cluster, 64).front().seconds);
+  const Strategy choice = to_strategy(Auto{.devices = gpus_up_to(4)});
+  EXPECT_LT(choose(graph, choice, cluster, 64).front().seconds, 0.99 * choose(graph, without_near(choice), cluster, 64).front().seconds);
 }
 
 TEST(Choose, of_many_devices_does_not_go_to_the_end_of_what_takes_too_long) {
@@ -211,6 +252,20 @@ TEST(Choose, says_why_what_does_not_fit_was_refused_and_computes_again_where_tha
   EXPECT_THAT(found.back().refused, testing::HasSubstr("gpu:0 needs"));
   EXPECT_THAT(describe(found), testing::AllOf(testing::HasSubstr("--recompute 4"), testing::HasSubstr("refused: gpu:0 needs")));
   EXPECT_THAT(message_of([&] { choose(graph, only, machine_of(1, 1e12, 1e10, whole / 50), batch); }), testing::AllOf(testing::HasSubstr("no strategy can be taken"), testing::HasSubstr("--recompute 16")));
+}
+
+TEST(Choose, leaves_what_does_not_fit_where_it_is_far_behind) {
+  auto graph = layered(2, 256);
+  const std::int64_t batch = 1 << 18;
+  Cluster cluster = machine_of(4, 1e12, 1e11);
+  const PlacedGraph alone = place(graph, to_strategy(Single{.device = gpus_up_to(1)[0]}), cluster, batch);
+  for (ClusterDevice& d : cluster.devices) d.memory = device_bytes(alone)[0].total() - 1;
+  const std::vector<Candidate> found = choose(graph, to_strategy(Auto{.devices = gpus_up_to(4)}), cluster, batch);
+  ASSERT_GT(forecast(alone).seconds, 2 * found.front().seconds);
+  const std::string table = describe(found);
+  EXPECT_THAT(table, testing::HasSubstr("single --devices gpu:0 "));
+  EXPECT_THAT(table, testing::Not(testing::HasSubstr("single --devices gpu:0 --recompute")));
+  EXPECT_THAT(table, testing::Not(testing::HasSubstr("single -O towers=2")));
 }
 
 TEST(Choose, takes_smaller_towers_that_compute_again_where_neither_alone_fits) {

@@ -145,7 +145,7 @@ TEST(LayersByCost, are_what_the_options_name) {
   auto reasons = [&](const std::string& objective) { return reason(place(graph, made({{"objective", objective}, {"threads", "1"}}), counting(2), 32), "matmul"); };
   EXPECT_THAT(reasons("latency"), testing::StartsWith("cut by latency: "));
   EXPECT_THAT(reasons("variables"), testing::StartsWith("stage 0"));
-  EXPECT_TRUE(says([&] { made({{"objective", "speed"}}); }, {"objective speed", "max-load or latency", "variables"}));
+  EXPECT_TRUE(says([&] { made({{"objective", "speed"}}); }, {"[layers] -O objective=speed", "one of max-load, latency, variables"}));
 }
 
 }  // namespace

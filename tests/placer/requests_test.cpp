@@ -144,7 +144,7 @@ void placed_by(const Strategy& strategy, Cluster cluster, std::vector<PlacementR
 
 TEST(Requests, that_a_strategy_cannot_meet_say_why_and_two_ways_out) {
   const std::vector<DeviceId> three = sims(3), two = sims(2);
-  EXPECT_TRUE(says([&] { placed_by(to_strategy(Layers{.devices = three, .towers = 4, .replicas = 2}), sim_cluster(3)); }, {"[hybrid] 3 devices cannot be shared by 2 replicas", "--devices", "-O replicas=1"}));
+  EXPECT_TRUE(says([&] { placed_by(to_strategy(Layers{.devices = three, .towers = 4, .replicas = 2}), sim_cluster(3)); }, {"[hybrid] -O replicas=2: 3 devices cannot be shared by 2 replicas", "--devices", "-O replicas=1"}));
   EXPECT_TRUE(says([&] { placed_by(to_strategy(Layers{.devices = two, .order = PhaseOrder::gpipe, .chunks = 2}), sim_cluster(2)); }, {"2 chunks", "not of gpipe", "-O order=interleaved", "leave chunks out"}));
   for (int chunks : {0, 1'000'000'000}) EXPECT_TRUE(says([&] { placed_by(to_strategy(Layers{.devices = two, .order = PhaseOrder::interleaved, .chunks = chunks}), sim_cluster(2)); }, {std::to_string(chunks), "1 to 1024 chunks"}));
   EXPECT_TRUE(says([&] { to_strategy(ParameterServer{.devices = two, .staleness = 1, .towers = 2'000'000'000}); }, {"2000000000 workers", "1 to 65536"}));

@@ -40,7 +40,7 @@ TEST(Rules, that_decide_nothing_are_refused_and_say_why) {
   refused("fetch/sum", {"'fetch/sum' is a result: results live on the host"});
   refused("tower_0/w", {"'w' runs outside them: write \"w\""});
   refused("tower_2/**", {"speaks of tower 2, but there are 2", "from 0 to 1", "--towers 3"});
-  refused("matmul", {"'matmul' is decided by a rule before it (the rest)"}, {{"**", {cpu(0)}, "the rest"}});
+  refused("matmul", {"'matmul' is decided by a rule before it (the rest); take one of the two out"}, {{"**", {cpu(0)}, "the rest"}});
   auto graph = small();
   for (const Node& n : graph->nodes())
     if (n.op->source && n.op->name != kInput && n.op->name != kVariable) refused(n.name, {"is a source, which is computed where it is read"});

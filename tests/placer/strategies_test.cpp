@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <belfry/graph/structural.h>
+#include <belfry/placer/expand.h>
 
 #include "plans.h"
 #include "says.h"
@@ -65,6 +66,79 @@ TEST(Strategies, towers_give_the_same_bits_wherever_their_variables_are) {
       EXPECT_TRUE(cut.at(variable) == value) << name << ", cut by cost: " << variable;
     }
   }
+}
+
+// ---------------------------------------------------------------- by name, with -O
+
+struct WrongOption {
+  const char *strategy, *option, *value;
+  std::vector<std::string> words = {};
+};
+
+void make_named(const std::string& name, const std::map<std::string, std::string>& options) {
+  for (const StrategyDef& d : standard_strategies())
+    if (d.name == name) return static_cast<void>(d.make(sims(2), options));
+  FAIL() << "there is no " << name;
+}
+
+TEST(StrategyOptions, that_are_wrong_name_the_strategy_the_value_what_it_takes_and_a_way_out) {
+  const std::vector<WrongOption> wrong = {
+      {"towers", "towers", "0", {"1 to 65536", "leave the option out"}},
+      {"towers", "towers", "3000000000", {"1 to 65536"}},
+      {"single", "towers", "-1", {"1 to 65536", "out for 1"}},
+      {"auto", "towers", "two", {"1 to 65536"}},
+      {"mirrored", "towers", "2x", {"1 to 65536"}},
+      {"sharded", "towers", " 2", {"1 to 65536"}},
+      {"layers", "towers", "", {"1 to 65536", "out for 1"}},
+      {"pipeline", "towers", "65537", {"1 to 65536", "out for 2"}},
+      {"towers", "threads", "0", {"1 to 4096"}},
+      {"hybrid", "threads", "4097", {"1 to 4096"}},
+      {"towers", "variables", "spraed", {"spread or chosen", "did you mean spread?"}},
+      {"towers", "variables", "cpu:x", {"'cpu:x' is no device", "write cpu:0"}},
+      {"towers", "reduction", "ring", {"tree, hierarchical; leave it out for tree"}},
+      {"mirrored", "reduction", "tre", {"tree, hierarchical, reduce-to-one, ring", "did you mean tree?"}},
+      {"sharded", "reduction", "reduce-to-one", {"tree, hierarchical, ring"}},
+      {"mirrored", "buckets", "0", {"bytes from 1", "auto or none"}},
+      {"mirrored", "buckets", "4k", {"bytes from 1", "auto or none"}},
+      {"mirrored", "buckets", "9223372036854775808", {"to 9223372036854775807"}},
+      {"mirrored", "collectives", "nccl", {"tree, fastest"}},
+      {"single", "combine", "mean", {"global_mean, tower_mean, tower_sum"}},
+      {"parameter_server", "staleness", "-1", {"0 to 2147483647"}},
+      {"parameter_server", "staleness", "", {"0 to 2147483647"}},
+      {"parameter_server", "backup", "x", {"0 to 65535", "out for 0"}},
+      {"parameter_server", "backup", "2", {"2 of 2 workers", "give -O backup=1 or less"}},
+      {"parameter_server", "servers", "x", {"'x' is no device"}},
+      {"layers", "objective", "speed", {"max-load, latency, variables"}},
+      {"pipeline", "order", "2f1b", {"1f1b, gpipe, interleaved, by_tower", "did you mean 1f1b?"}},
+      {"pipeline", "chunks", "0", {"1 to 1024", "out for 1"}},
+      {"hybrid", "chunks", "1025", {"1 to 1024"}},
+      {"pipeline", "chunks", "2", {"-O order=interleaved"}},
+      {"hybrid", "replicas", "0", {"1 to 65536", "out for 2"}},
+      {"hybrid", "replicas", "3", {"2 devices cannot be shared by 3 replicas", "--devices", "-O replicas=1"}},
+      {"towers", "varables", "cpu:0", {"has no option 'varables'; it has variables, towers, combine, threads, reduction; did you mean variables?"}},
+      {"pipeline", "schedule", "x", {"has no option 'schedule'; it has towers, replicas, order, chunks"}},
+  };
+  for (WrongOption w : wrong) {
+    w.words.push_back(std::string("[") + w.strategy + "] -O " + w.option + "=" + w.value + ": ");
+    EXPECT_TRUE(says([&] { make_named(w.strategy, {{w.option, w.value}}); }, w.words)) << w.strategy << " " << w.option << "=" << w.value;
+  }
+  EXPECT_TRUE(says([] { make_named("mirrored", {{"collectives", "fastest"}, {"reduction", "ring"}}); }, {"[mirrored] -O collectives=fastest: ", "leave -O reduction out"}));
+  EXPECT_TRUE(says([] { make_named("parameter_server", {{"staleness", "1"}, {"backup", "1"}}); }, {"[parameter_server] -O staleness=1 -O backup=1: ", "one of the two"}));
+}
+
+TEST(StrategyOptions, may_be_the_ends_of_their_ranges) {
+  for (const char* towers : {"1", "65536"}) EXPECT_NO_THROW(make_named("towers", {{"towers", towers}, {"threads", "4096"}}));
+  for (const char* chunks : {"1", "1024"}) EXPECT_NO_THROW(make_named("pipeline", {{"order", "interleaved"}, {"chunks", chunks}, {"replicas", "1"}}));
+  EXPECT_NO_THROW(make_named("mirrored", {{"buckets", "1"}, {"collectives", "fastest"}}));
+  for (const char* staleness : {"0", "2147483647"}) EXPECT_NO_THROW(make_named("parameter_server", {{"staleness", staleness}}));
+}
+
+TEST(Batches, that_are_too_large_say_how_many_rows_there_can_be) {
+  auto graph = three_layers();  // 64 floats a row are the most: 2^44 bytes are 2^36 rows
+  auto placed = [&](std::int64_t batch) { return expand(graph, {.towers = 1, .batch = batch}).batch; };
+  EXPECT_TRUE(says([&] { placed(1'000'000'000'000); }, {"with a batch of 1000000000000", "take a smaller batch", "1 to 68719476736 rows"}));
+  EXPECT_TRUE(says([&] { placed(68719476737); }, {"1 to 68719476736 rows"}));
+  EXPECT_EQ(placed(68719476736), 68719476736);
 }
 
 }  // namespace

@@ -251,6 +251,17 @@ void rename_result(PlacedGraph& p, const std::function<void(Graph&, const std::s
   p.graph = std::make_shared<const Graph>(std::move(graph));
 }
 
+/// The first node of a role that reads what towers compute becomes one of another, in the graph too: so it is read from a file.
+void give_role(PlacedGraph& p, Role from, Role to) {
+  PlanNode& n = first(p, [&](const PlanNode& x) {
+    if (x.scope != Scope::tower || !x.def || x.inserted || x.role != from) return false;
+    return std::any_of(x.inputs.begin(), x.inputs.end(), [&](ValueIndex v) { return v >= 0 && p.maker(v).scope == Scope::tower; });
+  });
+  Graph graph = *p.graph;
+  graph.edit(n.user).role = n.role = to;
+  p.graph = std::make_shared<const Graph>(std::move(graph));
+}
+
 /// Fields that nothing reads while the plan runs, and that say what is not so.
 std::vector<Damage> records() {
   return {
@@ -298,6 +309,14 @@ std::vector<Damage> records() {
        }, "no device: '"},
       {"a copy that is there for another node", "towers", [](PlacedGraph& p) { first(p, op(kCopy)).user = first(p, op("relu")).user; }, "no cause: '"},
       {"sums of some towers that are there for another join", "pieces", [](PlacedGraph& p) { first(p, op(kPreAggregate)).user = first(p, op("relu")).user; }, "no cause: '"},
+      {"a forward node that its file calls backward", "gpipe", [](PlacedGraph& p) { give_role(p, Role::forward, Role::backward); }, "phase: '"},
+      {"a backward node that its file calls forward", "gpipe", [](PlacedGraph& p) { give_role(p, Role::backward, Role::forward); }, "phase: '"},
+      {"a region larger than what lies in it", "towers", [](PlacedGraph& p) { for (DeviceGroup& g : p.groups) g.region += 64; }, "memory: the region of "},
+      {"a transient frame larger than what lies in it", "towers", [](PlacedGraph& p) {
+         for (TowerClass& c : p.classes)
+           for (FrameSize& f : c.frame) f.transient += 64;
+         for (FrameSize& f : p.frames) f.transient += 64;
+       }, "memory: the transient frame of tower "},
       {"a node under another name", "towers", at(op("relu"), [](PlanNode& n) { n.name = "rely"; }), "dangling"},
   };
 }

@@ -92,7 +92,7 @@ Graph wide() {
 Graph halves() {
   Graph g = built("decay");
   g.precision = f16;
-  return run_passes(training_passes(), std::move(g));
+  return run_passes(training_passes(), g);
 }
 
 /// What an asynchronous worker computes, and what its servers do.

@@ -44,7 +44,7 @@ inline bool lies_in(const PlanNode& n, Slot::Region region) {
 inline bool in_frame(const PlanNode& n) { return lies_in(n, Slot::kKept) || lies_in(n, Slot::kTransient); }
 
 /// Damage to the first node that passes a test.
-inline std::function<void(PlacedGraph&)> at(Test test, std::function<void(PlanNode&)> act) {
+inline std::function<void(PlacedGraph&)> at(const Test& test, const std::function<void(PlanNode&)>& act) {
   return [=](PlacedGraph& p) { act(first(p, test)); };
 }
 inline std::function<void(PlanNode&)> without(Wait::Relation relation) {

@@ -164,8 +164,9 @@ Result run_towers(const TowerGraph& tg, const Tensors& feeds, const Tensors& sta
 
 double difference(const Tensors& a, const Tensors& b) {
   double worst = 0;
-  for (const auto& [name, y] : b) {
-    auto at = a.find(name);
+  for (const auto& entry : b) {  // no binding: clang 14 takes none into a lambda
+    const auto& y = entry.second;
+    auto at = a.find(entry.first);
     if (at == a.end()) continue;
     if (at->second.type() != y.type()) return 1e300;
     visit_dtype(y.dtype(), [&]<class T>() {

@@ -33,7 +33,7 @@ std::shared_ptr<const Graph> graph_of(int net_number, int precision) {
   Graph g = number < names.size() ? built(names[number], precision ? f32 : f64) : number == names.size() ? built("two_heads", precision ? f32 : f64)
                                   : grown(random_recipe(number), precision ? f32 : f64);
   g.precision = precision == 1 ? bf16 : precision == 2 ? f16 : f32;
-  return out = std::make_shared<const Graph>(run_passes(training_passes(), std::move(g)));
+  return out = std::make_shared<const Graph>(run_passes(training_passes(), g));
 }
 
 class Drawer {

@@ -31,7 +31,7 @@ facts = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
 expect(done.returncode == 0 and facts.keys() >= {"belfry", "compiler", "build", "oneDNN", "fmt", "CUDA"}, f"--version: {done}")
 done = belfry("--version", "--json")
 expect(done.returncode == 0 and done.stdout.startswith("{") and json.loads(done.stdout) == facts, f"--version --json: {done}")
-expect(re.search(r"^Exit codes: 0 done, 1 failed .*compare.*forecast.*, 2 wrong use$", belfry("--help").stdout, re.M), "--help lacks the exit codes")
+expect(re.search(r"^Exit codes: 0 done, 1 failed .*compare.*forecast.*, 2 wrong use .*options.*$", belfry("--help").stdout, re.M), "--help lacks the exit codes")
 # Threads of GNU's OpenMP that wait spin for as long as it reads at the start: less than its default, and what the user says stands.
 for said, spins in (({}, "10000"), ({"GOMP_SPINCOUNT": "77"}, "77")):
     environment = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
@@ -43,14 +43,25 @@ expect(done.returncode == 0 and done.stdout.startswith("cpu:0") and "oneDNN" in 
 done = belfry("devices", "--json")
 facts = json.loads(done.stdout)
 expect(facts["devices"][0]["id"] == "cpu:0" and facts["host"]["cores"] == sum(d["id"].startswith("cpu:") for d in facts["devices"]) and facts["host"]["memory_bytes"] > 0, f"devices --json: {facts}")
-for arguments in ([], ["devces"], ["devices", "--jsn"], ["--vers"]):
+for arguments in ([], ["devces"], ["devices", "--jsn"], ["--vers"], ["--version", "x"], ["help"], ["train", "--nosuch"], *(["train", "mlp", "--data", ".", option, ""] for option in ("--out", "--log", "--checkpoints"))):
     done = belfry(*arguments)
     expect(done.returncode == 2 and done.stderr and not done.stdout, f"wrong use {arguments}: {done}")
 expect("did you mean devices" in belfry("devces").stderr, "a misspelt verb gets no suggestion")
+expect("belfry --help" in belfry("help").stderr, "belfry help does not say what helps")
+expect("train has no option --nosuch" in belfry("train", "--nosuch").stderr, "an unknown option is hidden by what is lacking")
+expect("--out: is empty" in belfry("train", "mlp", "--data", ".", "--out", "").stderr, "an empty --out is taken for none")
+# Files decide whether one is there: no wrong use, in whatever place it is named.
+MISSING = [["show"], ["run"], ["bench"], ["convert"], ["place"], ["forecast"], ["runs"], ["data", "inspect"], ["compare", "no/a.json"], ["diff", "no/a.json"], ["evaluate", "mlp", "--data"], ["train", "mlp", "--data"],
+           ["predict", "mlp", "--feed"], ["run", "mlp", "--feed"], ["run", "mlp", "--state"], ["show", "mlp", "--beside"], ["train", "mlp", "--data", ".", "--resume"], ["train", "mlp", "--data", ".", "--state"],
+           *([verb, "mlp", option] for verb in ("place", "forecast") for option in ("--cluster", "--placement", "--calibration"))]
+for arguments in MISSING:
+    done = belfry(*arguments, "no/x.json")
+    expect(done.returncode == 1 and "no/" in done.stderr and not done.stdout, f"a file that is not there: {arguments}: {done}")
 verbs = [line.split()[0] for line in belfry("--help").stdout.split("Subcommands:")[1].splitlines() if line.startswith("  ") and line[2] != " "]
 for verb in verbs:
     done = belfry(verb, "--help")
     expect(done.returncode == 0 and "Example: belfry " + verb in done.stdout, f"{verb} --help shows no example")
+    expect(re.search(r"^Exit codes: 0 done, 1 failed, 2 wrong use; belfry --help says more$", done.stdout, re.M), f"{verb} --help lacks the exit codes")
 
 # The README's graph file and the lines that follow it.
 readme = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
@@ -262,6 +273,8 @@ with tempfile.TemporaryDirectory() as folder:
     pathlib.Path(folder, "turned.json").write_text(json.dumps({"accelerators": [[0]], "cpu": [1]}), encoding="utf-8")
     refused(1, ["turned.json:1: /cpu", "no CPU beside its accelerators"], "place", "mlp", "--devices", "cpu:0,cpu:1", "--placement", "turned.json")
     refused(2, ["is a cutting problem", "objective"], "place", "partitioning.json", "--devices", "cpu:0")
+    refused(2, ["-O objective=speed", "max-load or latency"], "place", "partitioning.json", "-O", "objective=speed")
+    refused(2, ["objective is given twice"], "place", "partitioning.json", "-O", "objective=latency", "-O", "objective=max-load")
     refused(2, ["--problem=onnx", "belfry and dnn-partitioning"], "place", "mlp", "--problem=onnx")
     done = here("place", "mlp", "--problem", "--devices", "cpu:0,cpu:1", "--strategy", "layers", "-o", "problem.json", "--json")
     expect(done.returncode == 0 and [json.loads(done.stdout)[key] for key in ("problem", "strategy")] == ["problem.json", "layers"], f"place --problem: {done}")
@@ -290,10 +303,12 @@ with tempfile.TemporaryDirectory() as folder:
     where = ["--devices", "cpu:0,cpu:1", "--strategy", "layers", "--batch", "32"]
     nodes = len(json.loads(pathlib.Path(folder, "problem.json").read_text(encoding="utf-8"))["nodes"])
     cut = json.loads(answer.stdout)
-    lines = [json.dumps([0] * nodes), json.dumps(cut), "[0, 2]", json.dumps({**cut, "placement": [{"match": "zz", "device": "cpu:0"}, *cut["placement"]]}), json.dumps([1] * nodes), ""]
+    lines = [json.dumps([0] * nodes), json.dumps(cut), "[0, 2]", json.dumps({**cut, "placement": [{"match": "zz", "device": "cpu:0"}, *cut["placement"]]}), json.dumps([1] * nodes), "",
+             '{"accelerators": [[0]], "cpu": []}']
     done = subprocess.run([program, "forecast", "mlp", "--jsonl", *where], cwd=folder, text=True, capture_output=True, input="\n".join(lines) + "\n")
     scores = [json.loads(line) for line in done.stdout.splitlines()]
-    expect(done.returncode == 0 and [list(s) for s in scores] == [["step_seconds", "peak"]] * 2 + [["error"]] * 2 + [["step_seconds", "peak"], ["error"]], f"forecast --jsonl: {done}")
+    expect(done.returncode == 0 and [list(s) for s in scores] == [["step_seconds", "peak"]] * 2 + [["error"]] * 2 + [["step_seconds", "peak"], ["error"], ["error"]], f"forecast --jsonl: {done}")
+    expect("placement 7:1: /accelerators: is of an answer in dnn-partitioning's format" in scores[6].get("error", ""), f"forecast --jsonl of an answer in the other format: {scores[6]}")
     done = subprocess.run([program, "forecast", "mlp", "--jsonl", "--time-only", *where], cwd=folder, text=True, capture_output=True, input="\n".join(lines) + "\n")
     expect([json.loads(line) for line in done.stdout.splitlines()] == [{"step_seconds": s["step_seconds"]} if "peak" in s else s for s in scores], f"forecast --jsonl --time-only: {done}")
     refused(2, ["--time-only is of scores"], "forecast", "mlp", "--time-only")
@@ -302,6 +317,20 @@ with tempfile.TemporaryDirectory() as folder:
     figures = json.loads(done.stdout)
     expect(scores[1] == {"step_seconds": figures["seconds"], "peak": {d["device"]: d["bytes"] for d in figures["devices"]}}, f"a score and its plan's forecast: {scores[1]} {figures}")
     refused(2, ["--jsonl scores the placements on standard input alone"], "forecast", "mlp", "--jsonl", "--json")
+    # --move goes before the numbers of a list, and leaves a file's rule for the same node nothing to decide.
+    names = [n["name"] for n in json.loads(pathlib.Path(folder, "problem.json").read_text(encoding="utf-8"))["nodes"]]
+    on_one = [0] * len(names)
+    moved = [int(name == "dense/kernel") for name in names]
+    rule = {"belfry": 1, "placement": [{"match": "dense/kernel", "device": "cpu:0"}, {"match": "**", "device": "cpu:0"}]}
+
+    def score(lines, *more):
+        done = subprocess.run([program, "forecast", "mlp", "--jsonl", *where, *more], cwd=folder, text=True, capture_output=True, input="".join(json.dumps(line) + "\n" for line in lines))
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    apart, plain = score([moved, on_one])
+    first, second, refusal = score([on_one, moved, rule], "--move", "dense/kernel=cpu:1")
+    expect(first == apart and second == apart and apart != plain, f"--move beside lists of numbers: {first} {second} {apart} {plain}")
+    expect("decided by a rule before it (moved by hand)" in refusal.get("error", ""), f"--move beside a file's rule: {refusal}")
     done = subprocess.run([sys.executable, root / "examples" / "placer" / "search.py", "problem.json", "30", program, "forecast", "mlp", "--jsonl", *where], cwd=folder, text=True, capture_output=True)
     found = json.loads(done.stdout)
     expect(float(found["placement"][0]["reason"].split()[3]) <= scores[0]["step_seconds"] and len(found["placement"]) == nodes + 1, f"a search: {done}")
@@ -350,11 +379,11 @@ with tempfile.TemporaryDirectory() as folder:
     # Numbers are whole, and inside what a plan can hold.
     for option, value in (("--batch", "0"), ("--batch", "-5"), ("--batch", "32x"), ("--batch", "9223372036854775808"), ("--batch", "0x10"), ("--seed", "-1"), ("--towers", "65537"), ("--threads-per-tower", "1000000")):
         refused(2, [option, f"'{value}' is no whole number from"], "place", "digits.json", f"{option}={value}")
-    refused(1, ["with a batch of 1000000000000", "take a smaller batch"], "place", "mnist_cnn", "--batch", "1000000000000")
-    refused(1, ["at most 65536 towers, not 65537"], "place", "digits.json", "-O", "towers=65537")
-    refused(1, ["at most 4096 threads, not 1000000"], "place", "digits.json", "-O", "threads=1000000")
-    refused(1, ["only a GPU has parts"], "place", "digits.json", "--devices", "sim:0/1")
-    refused(1, ["at most 65536"], "place", "digits.json", "--devices", "sim:0-100000")
+    refused(1, ["with a batch of 1000000000000", "take a smaller batch: this graph has room for 1 to "], "place", "mnist_cnn", "--batch", "1000000000000")
+    refused(2, ["-O towers=65537", "from 1 to 65536"], "place", "digits.json", "-O", "towers=65537")
+    refused(2, ["-O threads=1000000", "from 1 to 4096"], "place", "digits.json", "-O", "threads=1000000")
+    refused(2, ["only a GPU has parts"], "place", "digits.json", "--devices", "sim:0/1")
+    refused(2, ["at most 65536"], "place", "digits.json", "--devices", "sim:0-100000")
 
     # Steps against rows.
     rows = {"belfry": 1, "name": "rows", "inputs": [{"name": "x", "dtype": "f32", "shape": ["batch"]}], "variables": [{"name": "w", "dtype": "f32", "shape": [2], "init": {"kind": "zeros"}}],
@@ -465,6 +494,13 @@ with tempfile.TemporaryDirectory() as folder:
     expect(done.returncode == 0 and [line.get("step") for line in lines] == [1, 2, 3, 4, None, 5, 6, None], f"six steps of 16 rows of 64: {done.stderr} {lines}")
     expect(all(abs(line["learning_rate"] - 0.01) < 1e-8 and line["rows"] == 16 for line in lines if "step" in line), f"a learning rate that is a number: {lines}")
     refused(2, ["leave one out"], "train", "mlp", "--data", "digits", "--steps", "6", "--epochs", "1")
+
+    # A run of a plan says the options that made the plan.
+    for line in ("place mlp -o summed.json --devices cpu:0,cpu:1 --batch 16 -O combine=tower_sum -O variables=spread", "train summed.json --data digits --steps 1 --out of_plan"):
+        done = here(*line.split())
+        expect(done.returncode == 0, f"{line}: {done}")
+    config = json.loads(here("runs", "of_plan", "--json").stdout)[0]["config"]
+    expect(config.get("options", "").split() == ["combine=tower_sum", "variables=spread"] and config["strategy"] == "towers", f"options of a run of a plan: {config}")
 
     # Loops: what they promise and what they did is said; both plans are files.
     loops = ["--strategy", "parameter_server", "--devices", "cpu:0,cpu:1", "-O", "staleness=2", "--batch", "16"]

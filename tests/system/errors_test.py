@@ -77,17 +77,27 @@ with tempfile.TemporaryDirectory() as name:
     check(1, ["[reshape] 'reshape' is requested on cpu:1, which is not among the devices of this plan: cpu:0", "request one of these", "--devices", "--soft-placement"], "place", "asks.json")
 
     # Values of options: the strategy, the value, and ways out.
-    check(1, ["[towers] variables=spraed: a device (cpu:0), spread or chosen", "did you mean spread?"], "place", "mlp", "--devices", "sim:0-1", "--strategy", "towers", "-O", "variables=spraed")
+    check(2, ["[towers] -O variables=spraed: it is a device (cpu:0), spread or chosen", "did you mean spread?"], "place", "mlp", "--devices", "sim:0-1", "--strategy", "towers", "-O", "variables=spraed")
     for strategy in ("pipeline", "hybrid"):
-        check(1, [f"[{strategy}] a device has 1 to 1024 chunks, not 0", "leave chunks out", "-O order=interleaved"], "place", "mlp", "--devices", "sim:0-3", "--strategy", strategy, "-O", "chunks=0")
-    check(1, ["[parameter_server] 5 of 4 workers cannot be backup workers", "give backup=3 or less", "--devices, --towers"], "place", "mlp", "--devices", "sim:0-3", "--strategy", "parameter_server", "-O", "backup=5")
+        check(2, [f"[{strategy}] -O order=zigzag: it is one of 1f1b, gpipe, interleaved"], "place", "mlp", "--devices", "sim:0-3", "--strategy", strategy, "-O", "order=zigzag")
+        check(2, [f"[{strategy}] -O chunks=0: no whole number from 1 to 1024", "leave the option out for 1"], "place", "mlp", "--devices", "sim:0-3", "--strategy", strategy, "-O", "chunks=0")
+    for verb in ("place", "forecast"):
+        check(2, ["[towers] -O towers=0: no whole number from 1 to 65536", "leave the option out"], verb, "mlp", "--devices", "sim:0-1", "-O", "towers=0")
+        check(2, ["-O: 'towers' is not of the form KEY=VALUE"], verb, "mlp", "-O", "towers")
+        check(2, ["there is no strategy 'tower'", "did you mean towers?"], verb, "mlp", "--strategy", "tower")
+        check(2, ["--move: 'dense' is not of the form"], verb, "mlp", "--move", "dense")
+        check(2, ["--move: 'cpu' is no device"], verb, "mlp", "--move", "dense/**=cpu")
+        for devices, words in (("sim:5-2", "goes backwards; write sim:2-5"), ("sim:0,", "comma"), ("sim:0,sim:0", "named twice"), ("cpu", "is no device")):
+            check(2, ["--devices: '" + devices + "'", words], verb, "mlp", "--devices", devices)
+    check(2, ["--devices: 'sim:5-2'", "write sim:2-5"], "bench", "mlp", "--devices", "sim:5-2")
+    check(2, ["[parameter_server] -O backup=5: 5 of 4 workers cannot be backup workers", "give -O backup=3 or less", "--devices, --towers"], "place", "mlp", "--devices", "sim:0-3", "--strategy", "parameter_server", "-O", "backup=5")
     check(1, ["'tower_7/**' speaks of tower 7, but there are 2", "from 0 to 1", "--towers 8"], "place", "mlp", "--devices", "sim:0-1", "--move", "tower_7/**=sim:1")
     check(0, ["single takes sim:0 alone, and leaves sim:1 idle", "--strategy towers"], "place", "mlp", "--devices", "sim:0-1", "--strategy", "single", "-o", "one.json")
     check(0, ["--devices cpu:0-3"], "forecast", "mlp", "--cluster", "laptop8", "--strategy", "auto")
 
     # Options of strategies: which there are, and none twice.
-    check(1, ["strategy towers has no option 'varables'; it has variables, towers, combine, threads, reduction; did you mean variables?"], "place", "mlp", "--strategy", "towers", "-O", "varables=cpu:0")
-    check(1, ["strategy single has no option 'zz'; it has towers, combine, threads"], "place", "mlp", "-O", "zz=1")
+    check(2, ["[towers] -O varables=cpu:0: the strategy has no option 'varables'; it has variables, towers, combine, threads, reduction; did you mean variables?"], "place", "mlp", "--strategy", "towers", "-O", "varables=cpu:0")
+    check(2, ["[single] -O zz=1: the strategy has no option 'zz'; it has towers, combine, threads"], "place", "mlp", "-O", "zz=1")
     check(2, ["the option combine is given twice"], "place", "mlp", "-O", "combine=tower_sum", "-O", "combine=tower_mean")
     check(2, ["--towers 4 and -O towers=2 say one thing twice"], "place", "mlp", "--towers", "4", "-O", "towers=2")
 
@@ -149,6 +159,20 @@ with tempfile.TemporaryDirectory() as name:
             if check(1, [path, words], "run", "mnist_cnn", "--feed", "feed.safetensors", option, path).stdout:
                 objections.append(f"{option} {path} is refused when all is done")
     check(1, ["is a folder"], "place", "mlp", "-o", "folder")
+    # Training by loops has two plans: they lie beside a file, and beside nothing else.
+    os.mkfifo(folder / "pipe")
+    loops = ["--strategy", "parameter_server", "--devices", "sim:0-1", "-O", "staleness=1"]
+    before = set(os.listdir("/dev")), set(os.listdir(folder))
+    for out in ("/dev/null", "/dev/stdout", "pipe"):
+        done = check(1, [f"-o {out}: ", "two plans", "name a file, as in -o plan.json, which writes plan.worker.json and plan.server.json"], "place", "mlp", "-o", out, *loops)
+        if done.stdout:
+            objections.append(f"place of loops into {out} wrote {done.stdout[:100]}")
+    (folder / "taken.server.json").mkdir()
+    check(1, ["taken.server.json: is a folder"], "place", "mlp", "-o", "taken.json", *loops)
+    (folder / "taken.server.json").rmdir()
+    if left := [name for name in (*set(os.listdir("/dev")) - before[0], *set(os.listdir(folder)) - before[1]) if name.endswith(".json")]:
+        objections.append(f"place of loops that is refused leaves {left}")
+    check(0, ["wrote loops.worker.json", "wrote loops.server.json"], "place", "mlp", "-o", "loops.json", *loops)
     # What is read is not written over.
     here("run", "mlp", "--feed", "feed.safetensors", "--save-state", "w.safetensors")
     kept = {name: (folder / name).read_bytes() for name in ("mlp.json", "mlp_plan.json", "feed.safetensors", "w.safetensors")}

@@ -46,7 +46,9 @@ NUMBERS = {word: number for number, word in enumerate("none one two three four f
 
 
 def value(text):
-    """The number of "three", "1,000", "1 << 31"; of other words these."""
+    """The number of "three", "1,000", "1 << 31"; of other words these, in whatever order a list has them."""
+    if re.search(r'[`"] *,|[a-z]\w*,? [a-z]', text):
+        return sorted(set(re.findall(r"\w[\w.-]*", text)) - {"and", "or"})
     text = text.replace(",", "").replace("'", "").replace("std::int64_t{1}", "1").replace("std::size_t{1}", "1")
     left, shifted, right = text.partition("<<")
     try:
@@ -59,6 +61,9 @@ N = r"([\w.,' ]+?)"
 MANY = r"((?:std::\w+\{)?1\}? << \d+|[\d.']+)"
 help_says = lambda verb, option, pattern: (f"{verb} --help, {option}", lambda: OPTIONS[verb][option], pattern)
 same = lambda n: n
+prints = lambda words, pattern: (words, lambda: belfry(*words.split()).stdout, pattern)
+OF_EPOCHS = r"kOfEpochs\[\] = \{(.*?)\}"
+OF_LOGS = lambda: ", ".join(re.findall(r'"(\w+)"', re.search(r"kOfEpochs\[\].*?kOfLogs\[\][^;]*;", (root / "frontends/train/log.cpp").read_text(encoding="utf-8"), re.S)[0]))
 source = lambda path, pattern: (path, lambda: (root / path).read_text(encoding="utf-8"), pattern)
 # A sentence of a guide, with its number; where else it stands; what the number is there.
 FACTS = [
@@ -87,6 +92,34 @@ FACTS = [
     ("docs/pipelines.md", r"`-O order=(\w+)` \| the default", source("placer/strategies/all_strategies.cpp", r'order\{"order", "(\w+) \(by default\)'), same),
     ("docs/pipelines.md", r"`-O objective=([\w-]+)` \| [^|]*\(the default;", source("placer/strategies/all_strategies.cpp", r"makes small: ([\w-]+) \(the busiest device; by default\)"), same),
     ("README.md", rf"`--timeline` in {N} columns of text", source("frontends/draw/timeline.cpp", r"kColumns = (\d+)"), same),
+    ("docs/training.md", r"No loss or metric may be named ([^.]*), nor", ("frontends/train/log.cpp", OF_LOGS, r"(.*)"), same),
+    ("docs/training.md", r"it stands in `([\w.]+)`, and a run", source("frontends/train/checkpoints.cpp", r'dir / "(best[\w.]+)"'), same),
+    ("docs/training.md", r"With `(\w+)`, `TERM=dumb`", source("frontends/cli/progress.cpp", r'plain = std::getenv\("(\w+)"\)'), same),
+    ("docs/data.md", r"fetches (`[^(]*?) with the program curl", ("data fetch --help", lambda: " ".join(re.findall(r"^  (\w+) ", HELP["data fetch"].split("Data sets:")[1], re.M)), r"(.*)"), same),
+    ("docs/data.md", r"and scaled to \[(-?\d), 1\];", help_says("train", "--rescale", r"by default photos 1/127\.5,(-?\d)"), same),
+    ("docs/serving.md", r"CIFAR-10 with its `([\w.]+)`", source("frontends/data/data_folder.cpp", r'dir / "(batches[\w.]+)"'), same),
+    ("docs/formats.md", r'opens with `"belfry": (\d)`', source("frontends/json/records.h", r"kGraphFormat = (\d)"), same),
+    ("docs/formats.md", rf"the version of the format \(plans with {N}:", source("frontends/json/records.h", r"kPlanFormat = (\d)"), same),
+    ("docs/formats.md", r"dtypes: ([^.]*)\.", source("graph/shape.cpp", r'kNames\[\] = \{("f32"[^}]*)\}'), same),
+    ("docs/formats.md", r"of which none may be named ([^.]*), nor as", source("frontends/train/log.cpp", OF_EPOCHS), same),
+    ("docs/design.md", r"; exit ([^(]*?) \(", prints("--help", r"Exit codes: ([^(]*?) \("), same),
+    ("docs/design.md", r"cannot be written too\), (\d) wrong use", prints("--help", r", (\d) wrong use"), same),
+    ("docs/install.md", rf"newer, Meson {N}, oneDNN", source("meson.build", r"meson_version: '>=([\d.]+)'"), same),
+    ("docs/install.md", r"find_package\(belfry ([\d.]+) REQUIRED\)\nadd_", source("meson.build", r"project\([^)]*? version: '(\d+\.\d+)"), same),
+    ("docs/install.md", r"for the loader ends in `\.([\d.]+)`", source("meson.build", r"project\([^)]*? version: '(\d+\.\d+)"), same),
+    ("docs/install.md", r"headers of CUDA (\d+) are in", source("meson.build", r"and (\d+) is wanted"), same),
+    ("docs/install.md", r"set `GOMP_SPINCOUNT=(\d+)` before", source("frontends/cli/main.cpp", r'"GOMP_SPINCOUNT", "(\d+)"'), same),
+    ("docs/install.md", r"that running needs: on Debian 12 `([^`]*)`", source("tools/package/Dockerfile", r"--no-install-recommends ([^&]*?) &&"), same),
+    ("docs/pipelines.md", rf"`laptop8` has {N} cores", source("clusters/laptop8.json", r'"cores": (\d+)'), same),
+    ("docs/picture.md", rf"Up to {N} instances of nodes", source("frontends/draw/overview.cpp", r"kMostWhole = (\d+)"), same),
+    ("docs/picture.md", rf"more than {N} kinds of devices", source("frontends/draw/overview.cpp", r"kMostColumns = (\d+)"), same),
+    ("docs/picture.md", rf"{N} columns of text", source("frontends/draw/timeline.cpp", r"kColumns = (\d+)"), same),
+    ("docs/forecast.md", rf"would save less than a\n{N} of the step", source("graph/plan/forecast_path.cpp", r"halved >= f\.seconds / (\d+)"), lambda n: 1 / n),
+    ("docs/forecast.md", rf"has waited for more than {N} µs", source("graph/plan/cost.h", r"kSpinSeconds = (\d+)e-6"), same),
+    ("docs/forecast.md", r"`overlap` of that time \(by default (\d)\)", source("graph/plan/cluster.h", r"double overlap = (\d);"), same),
+    ("docs/memory.md", rf"two of the {N} largest change places", source("graph/plan/memory_joint.cpp", r"kMostSwapped = (\d+)"), same),
+    ("docs/memory.md", rf"of fewer up to {N}, and the rest", source("graph/plan/memory_joint.cpp", r"kMostSwaps = (\d+)"), same),
+    ("docs/memory.md", rf"is more than {N} % above", source("graph/plan/memory_joint.cpp", r"least_ \+ least_ / (\d+)"), lambda n: 100 / n),
     # What --help itself says.
     ("predict --help", r"--top K .*?by default (\d+)", source("frontends/cli/verb_predict.cpp", r"named\(t\) \|\| scores_pictures\(t\) \? (\d+) : 0"), same),
     ("train --help", r"else (\d+)", source("frontends/cli/verb_train.cpp", r"batch = said \? said : (\d+);"), same),
@@ -101,7 +134,9 @@ for guide, sentence, (place, text, pattern), there_is in FACTS:
         continue
     here, wanted = value(said[1]), value(there[1])
     number_both = isinstance(here, float) and isinstance(wanted, float)
-    expect(abs(there_is(here) - wanted) < 1e-9 * wanted if number_both else here == wanted, f"{guide} says '{' '.join(said[0].split())}', where {place} has {there[0]}")
+    expect(abs(there_is(here) - wanted) <= 1e-9 * abs(wanted) if number_both else here == wanted, f"{guide} says '{' '.join(said[0].split())}', where {place} has {there[0]}")
+examples = re.search(r"(\w+) short programs stand in \[examples\]", GUIDES["README.md"])
+expect(examples and value(examples[1].lower()) == len(list((root / "examples").glob("0*.[cp]*"))), f"the README says of examples '{examples and examples[0]}'")
 readme = re.search(r"\[clusters\]\(clusters\) has (\w+)", GUIDES["README.md"])
 expect(readme and value(readme[1]) == len(list((root / "clusters").glob("*.json"))), f"the README says of clusters '{readme and readme[0]}'")
 
@@ -193,10 +228,17 @@ with tempfile.TemporaryDirectory() as name:
     (folder / "small").mkdir()
     (folder / "small/a.bin").write_bytes(b"a" * 10)
     (folder / "list.json").write_text(json.dumps({"small": {"files": [{"name": "a.bin", "bytes": 10, "sha256": hashlib.sha256(b"a" * 10).hexdigest(), "urls": ["http://127.0.0.1:1/a.bin"]}]}}), encoding="utf-8")
-    for line in ("data digits --out digits --train 300 --test 64", "train mlp --data digits --epochs 1 --out run", "train mlp --data photos --hold-out 0.4 --epochs 1 --out seen", "place mlp -o a.json --towers 2 --devices cpu:0,cpu:1 --batch 32",
+    for line in ("data digits --out digits --train 300 --test 64", "train mlp --data digits --epochs 1 --out run", "train mlp --data digits --steps 1 --checkpoints ck", "train mlp --data photos --hold-out 0.4 --epochs 1 --out seen", "place mlp -o a.json --towers 2 --devices cpu:0,cpu:1 --batch 32",
                  "place mlp -o b.json --batch 32", "place mlp --problem=dnn-partitioning -o part.json --devices sim:0-1 --strategy layers"):
         done = belfry(*shlex.split(line), folder=folder)
         expect(done.returncode == 0, f"{line}: {done.stderr[-300:]}")
+    # Files of a run, and of its checkpoints.
+    told = set(re.findall(r"`([\w.]+)/?`", " ".join(re.findall(r"^\| (`[^|]*) \|", GUIDES["docs/training.md"], re.M))))
+    there = {path.name for path in (folder / "run").iterdir()}
+    expect(told == there, f"a run's folder has {sorted(there - told)} more and {sorted(told - there)} less than docs/training.md says")
+    said = re.search(r"writes `ck/step-(\d+)\.safetensors`", GUIDES["docs/training.md"])
+    checkpoints = [path.name for path in (folder / "ck").iterdir()]
+    expect(said and checkpoints == [f"step-{1:0{len(said[1])}}.safetensors"], f"checkpoints are {checkpoints}, and docs/training.md says '{said and said[0]}'")
     for start, lines in RUNS.items():
         printed = set()
         for line in lines:

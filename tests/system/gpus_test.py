@@ -55,11 +55,15 @@ def refused(words, placed=True, **variables):
         expect(done.returncode == 0, f"place on sim:0: {done}")
         done = here("place", "small.json", "-o", "gpu.json", "--devices", "gpu:0")
         if placed:
-            expect(done.returncode == 0, f"place on gpu:0, {variables}: {done}")
+            expect(done.returncode == 0 and done.stderr.count("gpu:0: not here") == 1 and "--cluster F gives the machine" in done.stderr, f"place on gpu:0, {variables}: {done}")
         else:
             expect(done.returncode == 1 and all(w in done.stderr for w in words), f"place on gpu:0, {variables}: {done}")
             plan = pathlib.Path(folder, "sim.json").read_text(encoding="utf-8")
             pathlib.Path(folder, "gpu.json").write_text(plan.replace("sim:0", "gpu:0").replace('"sim"', '"gpu"'), encoding="utf-8")
+        done = here("forecast", "small.json", "--devices", "gpu:0", "--json")
+        expect(done.returncode == 0 and json.loads(done.stdout)["seconds"] > 0 and done.stderr.count("gpu:0: not here") == 1, f"forecast on gpu:0, {variables}: {done}")
+        done = here("forecast", "small.json", "--devices", "gpu:0", "--cluster", "p100x8", "--json")
+        expect(done.returncode == 0 and "not here" not in done.stderr, f"forecast of a cluster, {variables}: {done}")
         done = here("run", "gpu.json", "--feed", "x.safetensors")
         expect(done.returncode == 1 and all(w in done.stderr for w in words), f"run on gpu:0, {variables}: {done}")
         done = here("run", "sim.json", "--feed", "x.safetensors")
@@ -96,6 +100,10 @@ if fake:
         expect(facts["cuda"]["driver_cuda"] == "13.0" and facts["cuda"]["links"] == [{"from": "gpu:0", "to": "gpu:1", "kind": "peer", "peer": True}], f"two: {facts}")
         facts = json.loads(belfry("devices", "--json", CUDA_VISIBLE_DEVICES="1", **two).stdout)
         expect([d["pci"] for d in facts["devices"] if d["id"].startswith("gpu:")] == ["0000:02:00.0"], f"one of two: {facts}")
+        pathlib.Path(folder, "small.json").write_text(json.dumps(graph), encoding="utf-8")
+        for devices, absent in (("gpu:0-1", ""), ("gpu:1-3", "gpu:2-3: not here"), ("sim:0-1", "")):
+            done = belfry("place", "small.json", "--devices", devices, "--strategy", "layers", "-o", "two.json", cwd=folder, **two)
+            expect(done.returncode == 0 and (absent in done.stderr if absent else "not here" not in done.stderr), f"place on {devices} of two: {done}")
         refused(["CUDA driver", "driver 580"], BELFRY_CUDA_DRIVER="/nowhere/libcuda.so.1")
 
 for objection in objections:

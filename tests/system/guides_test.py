@@ -38,6 +38,11 @@ for guide in guides:
                 lines, printed = lines + 1, printed + done.stdout
                 if words[0] not in programs or done.returncode:
                     objections.append(f"{guide.name}: {line}: {done.stderr[-400:]}")
+                if words[0] == "build/examples/serve":  # answers that go nowhere are a failure
+                    with open("/dev/full", "w") as full:
+                        done = subprocess.run([programs[words[0]]] + words[1:], cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+                    if done.returncode != 1 or "standard output" not in done.stderr:
+                        objections.append(f"{guide.name}: {line} on a full disk: {done}")
             # Diagrams stand before all commands.
             for line in output.splitlines() + re.findall(r"\d+ ms a step", words_before) if printed else []:
                 shown += 1

@@ -45,7 +45,7 @@ expect(len(verbs) == 15 and all("--help" in options and examples for options, ex
 expect({verb for verb in verbs if "--json" not in known[verb][0]} == {"completion"} and all("--json" in options for options, _ in parts.values()), "verbs without --json")
 
 text = belfry("place", "--help").stdout
-expect(all(word in text for word in ("objective=max-load, latency or variables", "reduction=tree, hierarchical, reduce-to-one or ring", "combine=global_mean, tower_mean or tower_sum", "order=1f1b, gpipe or interleaved")), "--help lacks values of -O")
+expect(all(word in text for word in ("objective=max-load, latency or variables", "reduction=tree, hierarchical, reduce-to-one or ring", "combine=global_mean, tower_mean or tower_sum", "order=1f1b, gpipe, interleaved or by_tower")), "--help lacks values of -O")
 
 # Completion: what bash and fish offer for a verb is what its --help lists.
 bash, fish = belfry("completion", "bash").stdout, belfry("completion", "fish").stdout
@@ -58,36 +58,64 @@ for verb in verbs:
     expect(offered == wanted == fishy, f"{verb}: --help lists {sorted(wanted)}, bash offers {sorted(offered)}, fish {sorted(fishy)}")
 
 # What data is followed by, and what that takes.
+files = tempfile.TemporaryDirectory()
+pathlib.Path(files.name, "a net.json").touch()
+STUB = 'compopt() { [[ $* == "+o default" ]] && default=; }; default=files; '
+
+
 def completed(*words):
+    """What bash is told, and "files" where it is left to offer those. In a folder with the file "a net.json"."""
     line = " ".join(shlex.quote(word) for word in words)
-    done = subprocess.run(["bash", "--norc", "-c", bash + f'COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _belfry; echo "${{COMPREPLY[*]}}"'], text=True, capture_output=True)
-    return set(done.stdout.split())
+    script = bash + STUB + f'COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _belfry; printf "%s\\n" "${{COMPREPLY[@]:-$default}}"'
+    done = subprocess.run(["bash", "--norc", "-c", script], text=True, capture_output=True, cwd=files.name)
+    return set(done.stdout.split("\n")) - {""}
 
 
 expect(completed("belfry", "da") == {"data"} and completed("belfry", "data", "f") == {"fetch"}, f"bash completes data f by {completed('belfry', 'data', 'f')}")
-expect(completed("belfry", "data", "inspect", "--j") == {"--json"} and not completed("belfry", "data", "inspect", "f"), f"bash completes data inspect --j by {completed('belfry', 'data', 'inspect', '--j')}")
+expect(completed("belfry", "data", "inspect", "--j") == {"--json"} and completed("belfry", "data", "inspect", "f") == {"files"}, f"bash completes data inspect --j by {completed('belfry', 'data', 'inspect', '--j')}")
 for part in ("digits", "fetch", "inspect"):
     wanted = help_of("data", part)[0]
     lines = re.findall(rf"^complete -c belfry -n '__fish_seen_subcommand_from data; and __fish_seen_subcommand_from {part}'(.*) -d ", fish, re.M)
     fishy = {("-" if kind == "s" else "--") + name for line in lines for kind, name in re.findall(r" -([sl]) ([\w-]+)", line)}
     expect(completed("belfry", "data", part, "-") == wanted == fishy, f"data {part}: --help lists {sorted(wanted)}, bash offers {sorted(completed('belfry', 'data', part, '-'))}, fish {sorted(fishy)}")
-    expect(re.search(rf"from data; and not __fish_seen_subcommand_from (?:\w+ ?)+' -a {part} -d ", fish), f"fish does not offer data {part}")
+    expect(re.search(rf"from data; and not __fish_seen_subcommand_from (?:\w+ ?)+' -f -a {part} -d ", fish), f"fish does not offer data {part}")
 
 # Values of options that have a list of them: those that --help lists, in bash and fish.
 lists = {("place", "--precision"): "f32 bf16 f16", ("train", "--rescale"): "1/255 1/127.5,-1 standardise", ("evaluate", "--split"): "train test all", ("run", "--devices"): "cpu:0 gpu:0 sim:0-1",
          ("bench", "--precision"): "f32 bf16 f16", ("forecast", "--strategy"): "auto single towers mirrored sharded parameter_server layers pipeline hybrid",
-         ("show", "--cluster"): "", ("completion",): "bash zsh fish", ("data", "fetch"): " ".join(re.findall(r"^  (\w+) ", belfry("data", "fetch", "--help").stdout.split("Data sets:")[1], re.M))}
+         ("completion",): "bash zsh fish", ("data", "fetch"): " ".join(re.findall(r"^  (\w+) ", belfry("data", "fetch", "--help").stdout.split("Data sets:")[1], re.M))}
 lists["place", "--cluster"] = " ".join(word.strip(",") for word in re.search(r"one that is known: ((?:\w+, )*\w+)", text).group(1).split())
+takes_files = {"--cluster": {"a net.json"}}
 for words, values in lists.items():
-    expect(completed("belfry", *words, "") == set(values.split()), f"bash completes {words} by {completed('belfry', *words, '')}, not {values}")
+    expect(completed("belfry", *words, "") - takes_files.get(words[-1], set()) == set(values.split()), f"bash completes {words} by {completed('belfry', *words, '')}, not {values}")
     where = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in words if not word.startswith("-"))
-    option = "".join(f" -l {word[2:]} -r" for word in words if word.startswith("--"))
-    expect(not values or f"complete -c belfry -n '{where}'{option} -a '{values}' -d " in fish, f"fish does not offer {values} behind {words}")
+    option = "".join(f" -l {word[2:]} -r{'' if word in takes_files else ' -f'}" for word in words if word.startswith("--"))
+    expect(f"complete -c belfry -n '{where}'{option} -a '{values}' -d " in fish, f"fish does not offer {values} behind {words}")
     wide = " ".join((belfry(*(word for word in words if not word.startswith("-")), "--help").stdout).split())
     expect(words[-1] == "--devices" or all(value in wide for value in values.split()), f"--help of {words} lacks one of {values}")
-expect(completed("belfry", "place", "--precision", "=", "b") == {"bf16"} and completed("belfry", "place", "-O", "obj") == {"objective="}, "bash does not complete --precision=b and -O obj")
-expect(completed("belfry", "place", "--devices", "sim", ":") == {"0-1"} and completed("belfry", "place", "--devices", "cpu", ":", "0") == {"0"}, "bash does not complete --devices sim: and cpu:0")
-expect(completed("belfry", "place", "-O", "reduction", "=") == {"tree", "hierarchical", "reduce-to-one", "ring"} and completed("belfry", "place", "-O", "order", "=", "g") == {"gpipe"}, "bash does not complete -O reduction= and -O order=g")
+# As bash breaks a line into words: at = and at :.
+nets = set(re.findall(r"[a-z]\w+", belfry("show", "no_such_net").stderr.partition("there are ")[2]))
+ops = {op["op"] for op in json.loads(belfry("show", "--ops", "--json").stdout)}
+ASKED = {
+    "place --precision = b": "bf16", "place -O obj": "objective=", "place -O order = g": "gpipe", "place -O reduction =": "tree hierarchical reduce-to-one ring", "place -O variables =": "",
+    "place --devices sim :": "0-1", "place --devices cpu : 0": "0", "place --devices = cpu : 0": "0", "place --devices =": "cpu:0 gpu:0 sim:0-1",
+    # Lists: each entry is completed, and what stands before it stays.
+    "place --devices cpu : 0,": "0,cpu:0 0,gpu:0 0,sim:0-1", "place --devices cpu : 0,s": "0,sim:0-1", "place --devices cpu : 0,sim :": "0-1", "bench --devices = cpu : 0,g": "0,gpu:0",
+    "bench --precision f32,b": "f32,bf16", "place --precision f32,b": "", "train --rescale 1/127.5,": "1/127.5,-1",
+    "train --distort sh": "shear=", "place --problem = d": "dnn-partitioning", "place --problem =": "belfry dnn-partitioning",
+    # Numbers and names are no files.
+    "place --batch ''": "", "place --fetch ''": "", "train --monitor ''": "", "place --move 'a = c'": "", "devices ''": "", "zzz": "",
+    "place --calibration ''": "files", "place -o ''": "files", "show --beside p": "files", "compare ''": "files", "train --data ''": "files", "runs ''": "files", "data inspect ''": "files",
+}
+for words, wanted in ASKED.items():
+    words = [word for part in words.split() for word in ([""] if part == "''" else [part.strip("'")])]
+    expect(completed("belfry", *words) == set(wanted.split()), f"bash completes {words} by {sorted(completed('belfry', *words))}, not {wanted}")
+for verb in ("place", "show", "run", "train", "evaluate", "predict", "forecast", "bench", "convert"):
+    expect(len(nets) > 9 and completed("belfry", verb, "") == nets | {"a net.json"}, f"bash completes {verb} by {sorted(completed('belfry', verb, ''))}, not {sorted(nets)} and files")
+    expect(completed("belfry", verb, "--json", "mnist_t") == {"mnist_two_heads"}, f"bash completes {verb} --json mnist_t by {completed('belfry', verb, '--json', 'mnist_t')}")
+expect(completed("belfry", "show", "--ops", "") == ops and "conv2d" in ops, f"bash completes show --ops by {sorted(completed('belfry', 'show', '--ops', ''))}")
+expect(re.search(r" -l ops -r -f -a '(?:\S+ )*conv2d[ ']", fish) and re.search(r"from place' -a '(?:\S+ )*mlp ", fish), "fish offers no ops or nets")
+files.cleanup()
 
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)

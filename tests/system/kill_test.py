@@ -1,9 +1,10 @@
 """Training that is killed at random instants and started again by the same command ends with the same bits as one that is not, on
-other devices too. Arguments: belfry, how many kills (default 60), a seed."""
+other devices too. One that replaces a run counts in its place from its first step on. Arguments: belfry, how many kills (default 60), a seed."""
 
 import json
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,6 +32,50 @@ def curves(folder):
     return [{key: value for key, value in line.items() if not any(word in key for word in machine)} for line in lines]
 
 
+def replaced_and_killed(here, name, again):
+    """A run that has taken another's place by its first step is killed while that one is removed, before its own log has a line; `again`: options
+    of the next start."""
+    folder = pathlib.Path(here, name)
+
+    def training(run, *more):
+        places = ["--out", run, "--checkpoints", f"{run}/checkpoints", "--log", f"{run}.jsonl"]
+        return [program, "train", "mlp", "--data", "digits", "--batch", "64", "--epochs", "1", *places, *more]
+
+    def finished(*arguments):
+        done = subprocess.run(training(*arguments), cwd=here, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(done.args)} ended with {done.returncode}: {done.stderr[-2000:]}")
+        return done.stderr
+
+    finished(f"{name}_whole", "--seed", "8")
+    log = pathlib.Path(here, f"{name}.jsonl")
+    for files in (8000, 16000, 32000):  # which takes a while to remove
+        shutil.rmtree(folder, ignore_errors=True)
+        log.unlink(missing_ok=True)
+        finished(name)
+        before = log.read_bytes()
+        for k in range(files):
+            (folder / "tensorboard" / f"events{k}").touch()
+        process = subprocess.Popen(training(name, "--seed", "8", "--overwrite"), cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while process.poll() is None and not list(folder.glob("gone.partial-*")):
+            time.sleep(0.001)
+        process.kill()
+        process.wait()
+        if in_time := list(folder.glob("gone.partial-*")) and log.read_bytes() == before:
+            break
+    if not in_time:
+        sys.exit(f"the kill came too late: {sorted(p.name for p in folder.iterdir())}")
+    if json.loads((folder / "run.json").read_text(encoding="utf-8"))["seed"] != 8:
+        sys.exit("a run that took another's place by its first step is not there")
+    said = finished(name, "--seed", "8", *again)
+    left = [p.name for p in folder.rglob("*.partial-*")]
+    files = ["state.safetensors", *(f"checkpoints/{p.name}" for p in (folder / "checkpoints").iterdir())]
+    differing = [f for f in files if (folder / f).read_bytes() != pathlib.Path(here, f"{name}_whole", f).read_bytes()]
+    steps = [json.loads(line)["step"] for line in log.read_text(encoding="utf-8").splitlines() if '"step"' in line]
+    if "is put back" in said or left or differing or len(files) != 2 or steps != [1, 2, 3, 4]:
+        sys.exit(f"started again with {again}: left over {left}, other bytes in {differing} of {files}, steps {steps}: {said[-600:]}")
+
+
 with tempfile.TemporaryDirectory() as here:
     def started(folder, place):
         return subprocess.Popen(command(folder, place), cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
@@ -43,6 +88,8 @@ with tempfile.TemporaryDirectory() as here:
         return said
 
     subprocess.run([program, "data", "digits", "--out", "digits", "--train", "250", "--test", "32"], cwd=here, check=True, capture_output=True)
+    replaced_and_killed(here, "goes_on", [])
+    replaced_and_killed(here, "anew", ["--overwrite"])
     begin = time.monotonic()
     finished("whole", PLACES[0])
     length = time.monotonic() - begin

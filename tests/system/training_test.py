@@ -186,6 +186,14 @@ with tempfile.TemporaryDirectory() as name:
     done = belfry("train", "mlp", "--data", "nan.csv", "--hold-out", "0.5", *anew, "--log", "logs/run.jsonl")
     expect(done.returncode == 1 and re.search("the loss 'loss' is -?nan after batch 1", done.stderr) and files("run", "logs") == before, f"--overwrite that fails in its first step: {done}, {before.keys()} {files('run', 'logs').keys()}")
     assert mlp(2, "--log", "logs/run.jsonl").returncode == 0
+    # runs finds a log that lies elsewhere, and says where it is no more; a path's control characters are shown.
+    assert mlp(1, "--out", "far\x1b[1m", "--log", "logs/far.jsonl").returncode == 0
+    done, config = belfry("runs", "far\x1b[1m"), json.loads((folder / "far\x1b[1m/run.json").read_text(encoding="utf-8"))
+    row = dict(zip(*(re.split(r"  +", line) for line in done.stdout.splitlines()[1:])))
+    expect(done.returncode == 0 and config["log"] == "../logs/far.jsonl" and row.get("steps") == "8" and row.get("run") == r"far\x1b[1m" and "\x1b" not in done.stdout, f"runs of a log elsewhere: {done} {config}")
+    (folder / "logs/far.jsonl").unlink()
+    done = belfry("runs", "far\x1b[1m")
+    expect(done.returncode == 0 and "its log is not at " in done.stderr and "logs/far.jsonl" in done.stderr and "0.0 s" not in done.stdout, f"runs of a log that is gone: {done}")
     expect(steps("logs", "run.jsonl") == list(range(1, 17)), f"a log that is begun anew: {steps('logs', 'run.jsonl')}")
     done = mlp(1, *anew)
     expect(done.returncode == 0 and steps("run") == list(range(1, 9)) and [p.name for p in (folder / "run/ck").iterdir()] == ["step-00000008.safetensors"] and not list((folder / "run").glob("replaced*")), f"--overwrite after failures: {done}")
@@ -202,6 +210,7 @@ with tempfile.TemporaryDirectory() as name:
             part.rename(room / part.name)
     for name in ("graph.json", "run.json"):
         (folder / "run" / name).write_bytes(b"{}")
+    (folder / "run" / f"graph.json.partial-{dead.pid}-1").write_bytes(b"{")  # the kill was while it was written
     done = belfry("train", "mlp", "--data", "digits", "--batch", "64", "--epochs", "1", *anew[:-1], "--seed", "9")
     expect(done.returncode == 1 and done.stderr.count("is put back") == 1 and "is of another run (seed: " in done.stderr, f"after a kill before the first step: {done}")
     expect(files("run") == before, f"after a kill before the first step there is {sorted(files('run'))}, and was {sorted(before)}")
@@ -242,6 +251,22 @@ with tempfile.TemporaryDirectory() as name:
     expect(words("Hund", "Maus").returncode == 0 and "going on from" in words("Hund", "Maus").stderr, "a table of words goes on")
     done = words("Hund", "Mops")
     expect(done.returncode == 1 and 'is of another run (names of the classes: "Hund", "Maus" there, "Hund", "Mops" here)' in done.stderr, f"other words: {done}")
+
+    done = words("0", "1")
+    expect(done.returncode == 1 and 'is of another run (names of the classes: "Hund", "Maus" there, none here' in done.stderr, f"numbers for words: {done}")
+
+    # A checkpoint that says nothing of them is gone on from.
+    file = max((folder / "ck_w").glob("step-*"))
+    stored = file.read_bytes()
+    end = 8 + int.from_bytes(stored[:8], "little")
+    head = json.loads(stored[8:end])
+    for key in ("run/names of the classes", "xxh3-128"):
+        del head["__metadata__"][key]
+    text = json.dumps(head).encode()
+    text += b" " * (-len(text) % 8)
+    file.write_bytes(len(text).to_bytes(8, "little") + text + stored[end:])
+    done = words("Hund", "Mops")
+    expect(done.returncode == 0 and f"going on from ck_w/{file.name}" in done.stderr, f"a checkpoint that does not name its classes: {done}")
 
     # Another graph of the same name is another run.
     graph = json.loads((folder / "own/graph.json").read_text(encoding="utf-8"))

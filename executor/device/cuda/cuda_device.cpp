@@ -245,7 +245,7 @@ class CudaDevice : public Device {
 };
 
 /// Contexts by GPU, so that logical devices share one and GPUs reach each other.
-std::shared_ptr<Context> context_of(std::shared_ptr<CudaToolkit> toolkit, const DeviceId& id) {
+std::shared_ptr<Context> context_of(const std::shared_ptr<CudaToolkit>& toolkit, const DeviceId& id) {
   static std::mutex mutex;
   static std::map<std::pair<const CudaToolkit*, int>, std::weak_ptr<Context>> known;
   std::lock_guard lock(mutex);
@@ -272,12 +272,12 @@ std::shared_ptr<Context> context_of(std::shared_ptr<CudaToolkit> toolkit, const 
 
 }  // namespace
 
-std::shared_ptr<Device> open_cuda_device(std::shared_ptr<CudaToolkit> toolkit, const DeviceId& id) {
+std::shared_ptr<Device> open_cuda_device(const std::shared_ptr<CudaToolkit>& toolkit, const DeviceId& id) {
   int count = 0;
   const CudaDriver& d = toolkit->driver();
   check_driver(d, d.cuDeviceGetCount(&count), "cuDeviceGetCount");
   if (id.kind != "gpu" || id.host != 0 || id.index >= count) throw DeviceError(fmt::format("there is no device {} here; GPUs here: {}", to_string(id), count));
-  return std::make_shared<CudaDevice>(context_of(std::move(toolkit), id));
+  return std::make_shared<CudaDevice>(context_of(toolkit, id));
 }
 
 }  // namespace belfry

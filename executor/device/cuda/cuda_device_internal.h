@@ -11,6 +11,6 @@ namespace belfry {
 
 /// gpu:N, or a logical device gpu:N/k, which shares its GPU's context. Devices opened before and this one read each other's
 /// memory where the hardware lets them. DeviceError where there is none, or the driver refuses.
-std::shared_ptr<Device> open_cuda_device(std::shared_ptr<CudaToolkit> toolkit, const DeviceId& id);
+std::shared_ptr<Device> open_cuda_device(const std::shared_ptr<CudaToolkit>& toolkit, const DeviceId& id);
 
 }  // namespace belfry

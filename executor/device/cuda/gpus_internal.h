@@ -47,6 +47,6 @@ class Nvml {
 };
 
 /// By NVML. DeviceError where it is not there, with what to do about it.
-std::unique_ptr<GpuMeter> nvml_meter(std::shared_ptr<CudaToolkit> toolkit, const std::vector<int>& gpus);
+std::unique_ptr<GpuMeter> nvml_meter(const std::shared_ptr<CudaToolkit>& toolkit, const std::vector<int>& gpus);
 
 }  // namespace belfry

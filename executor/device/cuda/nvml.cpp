@@ -100,7 +100,7 @@ class NvmlMeter : public GpuMeter {
 
 }  // namespace
 
-std::unique_ptr<GpuMeter> nvml_meter(std::shared_ptr<CudaToolkit> toolkit, const std::vector<int>& gpus) { return std::make_unique<NvmlMeter>(*toolkit, gpus); }
+std::unique_ptr<GpuMeter> nvml_meter(const std::shared_ptr<CudaToolkit>& toolkit, const std::vector<int>& gpus) { return std::make_unique<NvmlMeter>(*toolkit, gpus); }
 
 bool Nvml::nvlink(const std::string& pci_a, const std::string& pci_b) const {
   void *a = device(pci_a), *b = device(pci_b);

@@ -1,0 +1,89 @@
+#include <belfry/frontends/cli/device_options_internal.h>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include <belfry/executor/device/cuda/backend.h>
+#include <belfry/graph/plan/cost.h>
+
+namespace belfry {
+namespace {
+
+/// What `read` objects to.
+template <class Read>
+CLI::Validator readable(const Read& read) {
+  return CLI::Validator(
+      [read](std::string& text) {
+        try {
+          read(text);
+        } catch (const UserError& e) {
+          return std::string(e.what());
+        }
+        return std::string();
+      },
+      "");
+}
+
+}  // namespace
+
+CLI::Validator is_device_list() {
+  return readable([](const std::string& text) {
+    if (text.empty()) throw UserError("names no device; write cpu:0, or leave it out");
+    parse_devices(text);
+  });
+}
+
+CLI::Validator is_move() {
+  return readable([](const std::string& text) { parse_move(text); });
+}
+
+CLI::Validator is_strategy_option() {
+  return readable([](const std::string& text) {
+    if (const auto equal = text.find('='); equal == text.npos || !equal) throw UserError(fmt::format("'{}' is not of the form KEY=VALUE, as in variables=cpu:0", text));
+  });
+}
+
+Strategy strategy_named(const Library& library, const std::string& name, const std::vector<DeviceId>& devices, const std::map<std::string, std::string>& options) {
+  try {
+    return library.strategy(name).make(devices, options);
+  } catch (const UserError& e) {
+    throw WrongUse(e.what());
+  }
+}
+
+void say_absent_gpus(const Source& source, const PlacementArguments& a, const Session& session) {
+  std::vector<DeviceId> absent;
+  for (const DeviceId& d : session.strategy().devices)
+    if (d.kind == "gpu") absent.push_back(d);
+  if (source.plan || !a.cluster_file.empty() || absent.empty() || session.options().library->open_gpu) return;
+  const CudaFacts facts = cuda_facts();
+  std::erase_if(absent, [&](const DeviceId& d) { return d.host == 0 && std::any_of(facts.gpus.begin(), facts.gpus.end(), [&](const GpuFacts& g) { return g.index == d.index; }); });
+  if (absent.empty()) return;
+  const ClusterDevice unknown{absent[0], to_string(absent[0])};
+  const DeviceRate rate = rate_of(unknown, 1);
+  say(fmt::format(
+      "{}: not here (belfry devices says why), and no --cluster says what it is: costs{} are those of a GPU of {:.0f} Tflop/s, {:.0f} GB/s and {} GiB; --cluster F gives the "
+      "machine that it shall run on, a file or one of {}\n",
+      to_string(absent), a.calibration.empty() ? "" : " that were not measured", rate.flops / 1e12, rate.bandwidth / 1e9, unknown.memory >> 30, fmt::join(cluster_names(), ", ")));
+}
+
+LoopFiles loop_files(const std::string& file) {
+  namespace fs = std::filesystem;
+  const fs::path path(file), folder = path.parent_path();
+  std::error_code error;
+  if (fs::is_other(path, error) || folder == "/dev" || folder == "/dev/fd" || folder == "/proc/self/fd")
+    throw UserError(
+        fmt::format("-o {}: is no file that others can stand beside, and what is trained by loops has two plans: name a file, as in -o plan.json, which writes plan.worker.json "
+                    "and plan.server.json",
+                    file));
+  auto beside = [&](const char* who) { return fs::path(path).replace_extension(std::string(".") + who + ".json").string(); };
+  LoopFiles out{beside("worker"), beside("server")};
+  refuse_unwritable({out.worker, out.server});
+  return out;
+}
+
+}  // namespace belfry

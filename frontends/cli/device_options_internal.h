@@ -1,0 +1,29 @@
+// Options that name devices and strategies: what the command line alone shows to be wrong is wrong use, and GPUs that are not here are said.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <belfry/frontends/cli/common_internal.h>
+
+namespace belfry {
+
+CLI::Validator is_device_list();      ///< "cpu:0,cpu:1", "sim:0-7"
+CLI::Validator is_move();             ///< "tower_1/logits/**=cpu:0"
+CLI::Validator is_strategy_option();  ///< "variables=cpu:0"
+
+/// Of the library, by name. WrongUse where there is none, and where it refuses its options.
+Strategy strategy_named(const Library& library, const std::string& name, const std::vector<DeviceId>& devices, const std::map<std::string, std::string>& options);
+
+/// Says which GPUs a placement is made for without anything being known of them: no such device is here, and no cluster says what it is.
+void say_absent_gpus(const Source& source, const PlacementArguments& arguments, const Session& session);
+
+/// The files of a strategy that trains by loops, beside `file`: "plan.json" gives plan.worker.json and plan.server.json. UserError where these
+/// cannot be: beside a device, a pipe or a standard stream.
+struct LoopFiles {
+  std::string worker, server;
+};
+LoopFiles loop_files(const std::string& file);
+
+}  // namespace belfry

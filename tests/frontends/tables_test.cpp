@@ -1,0 +1,151 @@
+// Tables (.csv) as data: cells, quotes, encodings, labels that are words.
+#include <gtest/gtest.h>
+
+#include <cfenv>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <belfry/frontends/data/arrays.h>
+#include <belfry/frontends/data/data_folder.h>
+#include <belfry/frontends/data/inspect.h>
+
+#include "files.h"
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+const InputRows kSmallPictures = {{"image", {f32, {2, 2, 1}}}, {"label", {i32, {}}}};
+
+TEST(Tables, with_a_pixel_a_column_give_pictures) {
+  Folder folder;
+  write_text(folder / "a.csv", "p0,p1,p2,p3,label\n1,2,3,4,0\n5,6,7,8,1\n");
+  EXPECT_EQ(data_folder(folder / "a.csv", {.all_to_test = true, .inputs = kSmallPictures}).test.columns.at("image"), HostTensor::of<float>({2, 2, 2, 1}, {1, 2, 3, 4, 5, 6, 7, 8}));
+  write_text(folder / "a.csv", "p0,p1,p2,label\n1,2,3,0\n");
+  EXPECT_NE(message_of([&] { data_folder(folder / "a.csv", {.all_to_test = true, .inputs = kSmallPictures}); }).find("has 4 values a row, f32(2, 2, 1), and the table has 3 columns that no input is named after (p0 to p2)"), std::string::npos);
+}
+
+TEST(Tables, have_commas_and_quotes_in_quotes) {
+  Folder folder;
+  write_text(folder / "a.csv", "\"a,b\",label\r\n\"1\", \"ze,bra\"\n2,\"the \"\"cat\"\"\"\r\n3,5\" dog\n");
+  const Table table = read_table(folder / "a.csv");
+  EXPECT_EQ(table.names, (std::vector<std::string>{"a,b", "label"}));
+  EXPECT_EQ(table.classes, (std::vector<std::string>{"5\" dog", "the \"cat\"", "ze,bra"}));
+  EXPECT_EQ(table.values, HostTensor::of<double>({3, 2}, {1, 2, 2, 1, 3, 0}));
+}
+
+TEST(Tables, with_a_quote_that_is_not_closed_are_refused) {
+  Folder folder;
+  for (const auto& [text, place, value] : {std::tuple{"a,label\n1,dog\n2,\"cat\n", "line 3, column 'label': '\"cat' begins with a quote", ""},
+                                           {"a,label\n1,\"ca\"\"t\n", "line 2, column 'label': '\"ca\"\"t' begins with a quote", ""},
+                                           {"a,label,b\n1,\"ca\nt\",2\n", "line 2, column 'label': '\"ca' begins with a quote", "close it in the same line"},
+                                           {"a,label\n1,\"cat\" dog\n", "line 2, column 'label': '\"cat\" dog' begins with a quote", "stands twice (\"\")"},
+                                           {"a,\"label\n1,cat\n", "line 1, column 2: '\"label' begins with a quote", ""}}) {
+    write_text(folder / "a.csv", text);
+    EXPECT_TRUE(says<UserError>([&] { read_table(folder / "a.csv"); }, {place, value})) << text;
+  }
+  write_text(folder / "a.csv", "\"a\";\"label\"\n\"1\";\"cat\"\n");
+  EXPECT_TRUE(says<UserError>([&] { read_table(folder / "a.csv"); }, {"there are semicolons between the values"}));
+}
+
+TEST(Tables, of_other_encodings_are_told_that_tables_are_utf8) {
+  Folder folder;
+  const std::string text = "a,label\n1,cat\n";
+  std::string little, big;
+  for (char c : text) little += {c, '\0'}, big += {'\0', c};
+  for (const auto& [bytes, wanted] : {std::pair{"\xff\xfe" + little, "byte order mark \\xff\\xfe of UTF-16, and tables are UTF-8"},
+                                      {"\xfe\xff" + big, "byte order mark \\xfe\\xff of UTF-16"},
+                                      {little, "byte 1 is NUL, as in UTF-16"}}) {
+    write_text(folder / "a.csv", bytes);
+    EXPECT_TRUE(says<UserError>([&] { read_table(folder / "a.csv"); }, {wanted}));
+  }
+}
+
+TEST(Tables, may_end_their_lines_as_old_macs_do) {
+  Folder folder;
+  write_text(folder / "a.csv", "a,label\r1,cat\r2,dog\r");
+  const Table table = read_table(folder / "a.csv");
+  EXPECT_EQ(table.classes, (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(table.values, HostTensor::of<double>({2, 2}, {1, 0, 2, 1}));
+}
+
+TEST(Tables, name_the_first_label_that_is_no_class) {
+  Folder folder;
+  write_text(folder / "a.csv", "a,label\n1,cat\n2,dog\n3,yak\n4,gnu\n");
+  const Table table = read_table(folder / "a.csv", {"emu", "dog, small", "dog", "cat"});
+  EXPECT_NE(table.wrong_labels.find("a.csv, line 4, column 'label': 'yak' is no class that is trained on; those are emu, \"dog, small\", dog, cat"), std::string::npos)
+      << table.wrong_labels;
+}
+
+TEST(Tables, are_read_alike_whatever_rounding_the_caller_has_set) {
+  Folder folder;
+  write_text(folder / "a.csv", "a,b\n0.1,0.3\n1e-7,123456789.123456789\n");
+  const HostTensor want = read_table(folder / "a.csv").values;
+  for (int rounding : {FE_DOWNWARD, FE_UPWARD, FE_TOWARDZERO}) {
+    std::fesetround(rounding);
+    const Table table = read_table(folder / "a.csv");
+    const int after = std::fegetround();
+    std::fesetround(FE_TONEAREST);
+    EXPECT_EQ(after, rounding);
+    EXPECT_EQ(table.values, want);
+  }
+}
+
+TEST(Tables, give_columns_by_name_and_features_from_those_left) {
+  Folder folder;
+  write_text(folder / "train.csv", "width, height,\"label\",age\r\n1,2.5,0,3\n\n-4,5e-1,1,6\n");
+  write_text(folder / "test.csv", "width,height,label,age\n7,8,1,9\n");
+  const Splits data = data_folder(folder.path(), {.inputs = {{"features", {f32, {3}}}, {"label", {i32, {}}}}});
+  EXPECT_EQ(data.train.columns.at("features"), HostTensor::of<float>({2, 3}, {1, 2.5f, 3, -4, 0.5f, 6})) << "in the table's order";
+  EXPECT_EQ(data.train.columns.at("label"), HostTensor::of<std::int32_t>({2}, {0, 1}));
+  EXPECT_EQ(data.test.columns.at("features"), HostTensor::of<float>({1, 3}, {7, 8, 9}));
+  EXPECT_EQ(data_folder(folder.path()).train.columns.at("age"), HostTensor::of<double>({2}, {3, 6}));
+  EXPECT_EQ(data_folder(folder.path(), {.inputs = {{"age", {f32, {1}}}}}).train.columns.at("age"), HostTensor::of<float>({2, 1}, {3, 6}));
+  for (const auto& [text, wanted] : {std::pair{"", "a line of names and lines of numbers"}, {"a,b\n", "lines of numbers"}, {"a,a\n1,2\n", "line 1: 'a' is no name of a column, or stands there twice"}, {"a,b\n1\n", "line 2: 1 values for 2 columns"},
+                                     {"a,b\n1,2\n3,x\n", "line 3, column 'b': 'x' is no number"}, {"a,b\n1,\n", "line 2, column 'b': '' is no number"}}) {
+    write_text(folder / "train.csv", text);
+    EXPECT_NE(message_of([&] { data_folder(folder.path()); }).find(wanted), std::string::npos) << text;
+  }
+}
+
+TEST(Tables, with_words_for_labels_have_classes_sorted_by_name) {
+  Folder folder;
+  const InputRows inputs = {{"features", {f32, {2}}}, {"label", {i32, {}}}};
+  auto write = [&](const std::string& train, const std::string& test) {
+    write_text(folder / "train.csv", "a,b,label\n" + train);
+    write_text(folder / "test.csv", "label,a,b\n" + test);
+  };
+  write("1,2,dog\n3,4,cat\n5,6,\"dog\"\n", "dog,7,8\n");
+  const Splits data = data_folder(folder.path(), {.inputs = inputs});
+  EXPECT_EQ(data.train.columns.at("label"), HostTensor::of<std::int32_t>({3}, {1, 0, 1}));
+  EXPECT_EQ(data.train.columns.at("features"), HostTensor::of<float>({3, 2}, {1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(data.test.columns.at("label"), HostTensor::of<std::int32_t>({1}, {1})) << "a class of the part to train on";
+  EXPECT_EQ(data.classes, (std::vector<std::string>{"cat", "dog"}));
+  for (const DataWanted& one : {DataWanted{.hold_out = 0.5}, DataWanted{.all_to_test = true}})
+    EXPECT_EQ(data_folder(folder / "train.csv", one).classes, data.classes) << one.hold_out;
+  const DataWanted known{.classes = {"dog", "cat"}, .inputs = inputs};
+  EXPECT_EQ(data_folder(folder.path(), known).train.columns.at("label"), HostTensor::of<std::int32_t>({3}, {0, 1, 0}));
+  EXPECT_EQ(data_folder(folder.path(), known).classes, known.classes);
+  EXPECT_EQ(inspect_data(folder.path()).classes, (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(data_folder(folder.path(), {.inputs = {{"features", {f32, {2}}}}}).train.columns.size(), 1u) << "classes are no features";
+  for (const auto& [train, test, wanted] : {std::tuple{"1,2,dog\n", "wolf,7,8\n", "column 'label': 'wolf' is no class that is trained on; those are dog"}, {"1,2,dog\n", "0,7,8\n", "numbers, and that of train.csv words: give the classes of both by words"},
+                                          {"1,2,0\n", "dog,7,8\n", "words, and that of train.csv numbers"}, {"1,2,0\n3,4,dog\n", "0,7,8\n", "'dog' is a word, where '0' in line 2 is a number: give all classes by numbers, or all by words"},
+                                          {"1,dog,0\n", "0,7,8\n", "line 2, column 'b': 'dog' is no number; words are read as classes in a column 'label': name it so"}, {"1,2,dog\n3,4,\n", "dog,7,8\n", "line 3, column 'label': has no class"}}) {
+    write(train, test);
+    EXPECT_NE(message_of([&] { data_folder(folder.path(), {.inputs = inputs}); }).find(wanted), std::string::npos) << train << message_of([&] { data_folder(folder.path(), {.inputs = inputs}); });
+  }
+  write("1,2,dog\n3,4,0\n", "0,7,8\ndog,7,8\n");
+  EXPECT_EQ(data_folder(folder.path(), {.inputs = {{"features", {f32, {2}}}}}).train.columns.size(), 1u) << "labels that are not read";
+  EXPECT_TRUE(data_folder(folder.path(), {.inputs = {{"features", {f32, {2}}}}}).classes.empty());
+  write("1,2,2\n3,4,1\n", "x,7,8\n");  // among the classes, numbers too are words
+  EXPECT_EQ(data_folder(folder.path(), {.classes = {"1", "2", "x"}, .inputs = inputs}).train.columns.at("label"), HostTensor::of<std::int32_t>({2}, {1, 0}));
+  write("1,2,nan\n3,4,cat\n", "cat,7,8\n");
+  EXPECT_EQ(data_folder(folder.path()).classes, (std::vector<std::string>{"cat", "nan"}));
+  write("1,2,caf\xe9\n", "dog,7,8\n");
+  EXPECT_NE(message_of([&] { data_folder(folder.path(), {.inputs = inputs}); }).find("'caf\\xe9' is not UTF-8"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace belfry::test
