@@ -50,21 +50,24 @@ class Assigner {
     }
     first.push_back(all_.size());
     const bool any_again = std::any_of(plan_.nodes.begin(), plan_.nodes.end(), [](const PlanNode& n) { return n.again; });
-    std::map<NodeId, Hits> once;  // of the nodes that may be computed again
+    std::map<NodeId, std::size_t> once;  // the nodes that may be computed again
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
       PlanNode& n = plan_.nodes[i];
       Hits hits(all_.data() + first[i], all_.data() + first[i + 1]);
       // A node that is computed again goes with the first, one that expand put in goes with its source unless a rule speaks of it by name.
-      if (n.again) hits = once.at(n.user);
-      else if (n.inserted && !n.inputs.empty() && n.inputs[0] >= 0) {
+      if (n.again) {
+        const std::size_t o = once.at(n.user);
+        hits = {all_.data() + first[o], all_.data() + first[o + 1]};
+        again_.emplace_back(i, o);
+      } else if (n.inserted && !n.inputs.empty() && n.inputs[0] >= 0) {
         bool by_name = std::any_of(hits.begin(), hits.end(), [&](Hit h) { return !whole_[static_cast<std::size_t>(h.rule)]; });
         bool towers_apart = std::any_of(hits.begin(), hits.end(), [](Hit h) { return h.tower == -1; });
         if (!by_name && !towers_apart && plan_.value(n.inputs[0]).maker < static_cast<int>(i)) hits = follow[static_cast<std::size_t>(n.inputs[0])];
       }
-      if (any_again && !n.inserted) once[n.user] = hits;
+      if (any_again && !n.inserted) once[n.user] = i;
       for (ValueIndex v : n.outputs) follow[static_cast<std::size_t>(v)] = hits;
       place(n, hits);
-      if (n.scope == Scope::tower && (is_op(n, kSplit) || (n.def && n.def->source)) && std::all_of(hits.begin(), hits.end(), [&](Hit h) { return h.tower == -2 && whole_[static_cast<std::size_t>(h.rule)]; })) loose_.push_back(i);
+      if (n.scope == Scope::tower && !n.again && (is_op(n, kSplit) || (n.def && n.def->source)) && std::all_of(hits.begin(), hits.end(), [&](Hit h) { return h.tower == -2 && whole_[static_cast<std::size_t>(h.rule)]; })) loose_.push_back(i);
     }
     follow_readers();
   }
@@ -88,6 +91,7 @@ class Assigner {
           if (const PlanNode& reader = plan_.nodes[static_cast<std::size_t>(r)]; reader.scope == Scope::tower && (!first || &reader < first)) first = &reader;
       if (first && first->vector != n.vector) n.vector = first->vector, n.reason = "with its first reader", moved = true;
     }
+    for (auto [copy, original] : again_) plan_.nodes[copy].vector = plan_.nodes[original].vector, plan_.nodes[copy].reason = plan_.nodes[original].reason;
     if (moved) number_vectors();
   }
 
@@ -298,6 +302,7 @@ class Assigner {
   std::map<std::vector<Hit>, std::pair<int, std::string>> known_;
   std::vector<bool> decided_;                       // per rule
   std::vector<std::size_t> loose_;                  // nodes that follow their readers
+  std::vector<std::pair<std::size_t, std::size_t>> again_;  // what is computed again, and the first
   struct Listed {
     DeviceList devices;
     int vector = -1;                                // of nodes that one rule decides

@@ -29,34 +29,51 @@ void for_each_tap(const Attributes& a, const Extents& x, const Extents& filter, 
           }
 }
 
-/// Sums in double, one for each element of output 0; `add(sums, x, filter, y)` adds one product of channel k of a group and m of all.
+/// y += a·x, in double.
+void add_scaled(double* y, double a, const double* x, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) y[i] += a * x[i];
+}
+double dot(const double* a, const double* b, std::int64_t n) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+/// Sums in double, one for each element of output 0; `add(y, a, b, at_x, at_filter, at_y)` adds the products of one pixel's group of channels with one tap: offsets of their first channels.
 template <class Add>
 void accumulate(const Call& c, const Extents& x, const Extents& filter, Add add) {
-  std::int64_t outputs_per_group = filter[3] / c.attributes.integer("groups");
+  const std::int64_t groups = c.attributes.integer("groups"), m = filter[3] / groups;
   visit_float(c.dtype(), [&]<class T>() {
-    auto a = c.inputs[0].as<T>(), b = c.inputs[1].as<T>();
+    const auto a = c.inputs[0].as<T>(), b = c.inputs[1].as<T>();
+    const std::vector<double> first(a.begin(), a.end()), second(b.begin(), b.end());
     auto y = c.outputs[0].as<T>();
     std::vector<double> sums(y.size());
     for_each_tap(c.attributes, x, filter, [&](std::int64_t at_x, std::int64_t at_filter, std::int64_t at_y) {
-      for (std::int64_t k = 0; k < filter[2]; ++k)
-        for (std::int64_t m = 0; m < filter[3]; ++m)
-          add(sums, a, b, static_cast<std::size_t>(at_x + m / outputs_per_group * filter[2] + k), static_cast<std::size_t>(at_filter + k * filter[3] + m), static_cast<std::size_t>(at_y + m));
+      for (std::int64_t g = 0; g < groups; ++g) add(sums.data(), first.data(), second.data(), at_x + g * filter[2], at_filter + g * m, at_y + g * m);
     });
     for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<T>(sums[i]);
   });
 }
 
 void forward(const Call& c) {
-  accumulate(c, c.inputs[0].type.shape, c.inputs[1].type.shape,
-             [](std::vector<double>& y, auto x, auto w, std::size_t i, std::size_t k, std::size_t j) { y[j] += static_cast<double>(x[i]) * static_cast<double>(w[k]); });
+  const Extents& f = c.inputs[1].type.shape;
+  accumulate(c, c.inputs[0].type.shape, f, [in = f[2], out = f[3], m = f[3] / c.attributes.integer("groups")](double* y, const double* x, const double* w, std::int64_t i, std::int64_t t, std::int64_t j) {
+    for (std::int64_t k = 0; k < in; ++k) add_scaled(y + j, x[i + k], w + t + k * out, m);
+  });
 }
 void input_gradient(const Call& c) {
-  accumulate(c, c.outputs[0].type.shape, c.inputs[1].type.shape,
-             [](std::vector<double>& dx, auto dy, auto w, std::size_t i, std::size_t k, std::size_t j) { dx[i] += static_cast<double>(dy[j]) * static_cast<double>(w[k]); });
+  const Extents& f = c.inputs[1].type.shape;
+  accumulate(c, c.outputs[0].type.shape, f, [in = f[2], out = f[3], m = f[3] / c.attributes.integer("groups")](double* dx, const double* dy, const double* w, std::int64_t i, std::int64_t t, std::int64_t j) {
+    for (std::int64_t k = 0; k < in; ++k) dx[i + k] += dot(dy + j, w + t + k * out, m);
+  });
 }
 void filter_gradient(const Call& c) {
-  accumulate(c, c.inputs[0].type.shape, c.outputs[0].type.shape,
-             [](std::vector<double>& dw, auto x, auto dy, std::size_t i, std::size_t k, std::size_t j) { dw[k] += static_cast<double>(x[i]) * static_cast<double>(dy[j]); });
+  const Extents& f = c.outputs[0].type.shape;
+  accumulate(c, c.inputs[0].type.shape, f, [in = f[2], out = f[3], m = f[3] / c.attributes.integer("groups")](double* dw, const double* x, const double* dy, std::int64_t i, std::int64_t t, std::int64_t j) {
+    for (std::int64_t k = 0; k < in; ++k) add_scaled(dw + t + k * out, x[i + k], dy + j, m);
+  });
 }
 
 /// The filter's channels must be those of x, in as many groups.

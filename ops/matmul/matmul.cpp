@@ -77,6 +77,11 @@ void reference(const Call& c) {
     return out;
   };
   Extents step_a = steps(l.a, sa), step_b = steps(l.b, sb);
+  // The last summed axis is a loop of its own.
+  const bool sums = !summed.empty();
+  const std::int64_t inner = sums ? summed.back() : 1;
+  const auto inner_a = static_cast<std::size_t>(sums ? step_a.back() : 0), inner_b = static_cast<std::size_t>(sums ? step_b.back() : 0);
+  if (sums) summed.pop_back();
   auto dot = [](const Extents& index, const Extents& step, std::size_t skip) {
     std::int64_t out = 0;
     for (std::size_t i = 0; i < index.size(); ++i) out += index[i] * step[skip + i];
@@ -87,10 +92,11 @@ void reference(const Call& c) {
     auto y = c.outputs[0].as<T>();
     std::size_t i = 0;
     for_each_index(c.outputs[0].type.shape, [&](const Extents& at) {
-      std::size_t from_a = dot(at, step_a, 0), from_b = dot(at, step_b, 0);
+      const std::size_t from_a = dot(at, step_a, 0), from_b = dot(at, step_b, 0);
       double sum = 0;
       for_each_index(summed, [&](const Extents& k) {
-        sum += static_cast<double>(a[from_a + dot(k, step_a, l.y.size())]) * static_cast<double>(b[from_b + dot(k, step_b, l.y.size())]);
+        std::size_t in_a = from_a + dot(k, step_a, l.y.size()), in_b = from_b + dot(k, step_b, l.y.size());
+        for (std::int64_t n = 0; n < inner; ++n, in_a += inner_a, in_b += inner_b) sum += static_cast<double>(a[in_a]) * static_cast<double>(b[in_b]);
       });
       y[i++] = static_cast<T>(sum);
     });

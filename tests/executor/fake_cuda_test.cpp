@@ -247,6 +247,26 @@ TEST_F(FakeCuda, a_wait_that_never_ends_is_an_error) {
   EXPECT_EQ(d.cuStreamSynchronize(s), CUDA_ERROR_LAUNCH_TIMEOUT);
 }
 
+TEST_F(FakeCuda, what_another_thread_is_in_the_middle_of_is_waited_for) {
+  environment.set("FAKE_CUDA_PATIENCE", "10");
+  environment.set("FAKE_CUDA_WORKS", "1");
+  static std::atomic<int> at;
+  auto slow = [](void*) {
+    at = 1;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    at = 2;
+  };
+  for (int seed = 1; seed < 5; ++seed) {  // with some it is this thread that runs it
+    start(seed);
+    at = 0;
+    CUstream s = stream();
+    EXPECT_EQ(d.cuLaunchHostFunc(s, slow, nullptr), CUDA_SUCCESS);
+    while (at == 0) std::this_thread::yield();
+    EXPECT_EQ(d.cuStreamSynchronize(s), CUDA_SUCCESS);
+    EXPECT_EQ(at, 2);
+  }
+}
+
 TEST_F(FakeCuda, what_is_not_there_says_so) {
   start();
   CUdeviceptr p = allocated(4);

@@ -95,11 +95,13 @@ std::string kind_of(const std::string& text) {
 }
 
 void property(Counts& counts, int every) {
-  const bool run = counts.plans % every == every - 1;
+  // While a failure is made smaller, a draw may get what another of a wider range had.
+  const auto draw = [](const char* what, int n) { return std::clamp(*rc::gen::resize(rc::kNominalSize, rc::gen::inRange(0, n)).as(what), 0, n - 1); };
+  const bool run = draw("run", every) == 0;
+  const auto order = static_cast<std::uint64_t>(draw("order", 1000));
   RandomPlan r;
   try {
-    // While a failure is made smaller, a draw may get what another of a wider range had.
-    r = random_plan([&](const char* what, int n) { return std::clamp(*rc::gen::resize(rc::kNominalSize, rc::gen::inRange(0, n)).as(what), 0, n - 1); }, run);
+    r = random_plan(draw, run);
   } catch (const UserError& e) {
     ++counts.refused;
     ++counts.refusals[kind_of(e.what())];
@@ -110,10 +112,10 @@ void property(Counts& counts, int every) {
     demand_sound(r.plan);
     demand_whole_file(r);
     const BoundPlan bound(r.plan);
-    for (const Chooser& choose : {in_turn(), at_random(static_cast<std::uint64_t>(counts.plans))})
+    for (const Chooser& choose : {in_turn(), at_random(order)})
       if (std::string found = Places(bound).run(choose); !found.empty()) demand(false, "with places that hold one value: " + found);
     const bool over = !over_memory(r.plan).empty();
-    if (run && !over) demand_bits(r, static_cast<std::uint64_t>(counts.plans));
+    if (run && !over) demand_bits(r, order);
     ++counts.plans, counts.ran += run && !over, counts.over += over;
     ++counts.strategies[r.plan.placement.strategy];
   } catch (const std::exception& e) {

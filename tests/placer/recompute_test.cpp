@@ -84,6 +84,22 @@ TEST(Recompute, stands_in_plans_and_placements_on_file) {
   EXPECT_EQ(read_placement(write_placement(decided), "q.json").recompute, decided.recompute);
 }
 
+/// What has no inputs goes with its first reader where no rule names it: the second time it goes with the first, so that a plan's decisions give the plan.
+TEST(Recompute, puts_what_has_no_inputs_where_it_was) {
+  Builder b("mean");
+  b.minimize(mean(square(b.input("x", f32, {kBatch, 16}) * b.variable("w", {16}))), Sgd{.learning_rate = 0.1});
+  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  PlaceOptions o{.recompute = {0, {"reduce_mean/row_weight"}}};
+  o.rules.push_back({"reduce_mean/mul", {sims(2)[1]}, "by hand"});
+  const PlacedGraph plan = place(graph, to_strategy(Single{.device = sims(2)[0], .threads = 1}), sim_cluster(2), 8, o);
+  auto vector_of = [&](const std::string& name) { return std::find_if(plan.nodes.begin(), plan.nodes.end(), [&](const PlanNode& n) { return n.name == name; })->vector; };
+  EXPECT_NE(vector_of("reduce_mean/row_weight"), vector_of("square"));
+  EXPECT_EQ(vector_of("reduce_mean/row_weight.again"), vector_of("reduce_mean/row_weight"));
+  const std::string text = write_plan(plan);
+  const PlacedGraph read = read_plan(text, "p.json", graph->shared_ops());
+  EXPECT_EQ(write_plan(place(read.graph, placement_of(read), read.cluster, {})), text);
+}
+
 TEST(Recompute, refuses_what_is_no_forward_node) {
   auto graph = deep();
   auto with = [&](const std::string& name) {

@@ -3,8 +3,10 @@
 
 #include <cmath>
 #include <fstream>
+#include <functional>
 
 #include <belfry/belfry.h>
+#include <belfry/executor/device/cpu/host_facts.h>
 #include <belfry/frontends/data/cifar10.h>
 
 #include "ran_as_planned.h"
@@ -58,14 +60,24 @@ double norm_tolerance(const std::string& name, int towers) {
   return name == "softmax_linear/bias" && towers == 2 ? 1.2e-3 : 1e-3;
 }
 
-void expect_final_norms(const State& state, const nlohmann::json& theirs, int towers) {
+void expect_final_norms(const State& state, const nlohmann::json& theirs, const std::function<double(const std::string&)>& tolerance) {
   const nlohmann::json want = with_our_names(theirs);
   for (const auto& [name, value] : want.items()) {
     const double l2 = value["l2"];
-    EXPECT_TRUE(within(norm(state.at(name)), l2, norm_tolerance(name, towers) * l2)) << name;
+    EXPECT_TRUE(within(norm(state.at(name)), l2, tolerance(name) * l2)) << name;
   }
 }
 
+/// The moving averages by their variables' names.
+State shadows_of(const State& state) {
+  State out;
+  for (const auto& [name, value] : state)
+    if (std::size_t at = name.find("/ExponentialMovingAverage"); at != name.npos) out.emplace(name.substr(0, at), value);
+  return out;
+}
+
+/// In f32 near ties in pool2 are decided by the last bits of sums, so by the instruction set, which for the file was AVX-512; TensorFlow without oneDNN is 2.8e-3 from its own file too
+/// (bench/golden/cifar10_rounding.py). Elsewhere the steps before any tie matters are compared, and the rest by the training in f64.
 TEST_P(CifarTutorial, trains_as_tensorflow_does) {
   NEED_SHARED("golden/cifar10_tutorial");
   nlohmann::json want = golden();
@@ -75,7 +87,8 @@ TEST_P(CifarTutorial, trains_as_tensorflow_does) {
   auto losses = want["total_loss"].get<std::vector<std::vector<double>>>();
   auto spread = want["loss_spread"].get<std::vector<double>>();
   const std::vector<std::string> fetches = {"loss", "cross_entropy", "cross_entropy@towers"};
-  for (std::size_t t = 0; t < losses.size(); ++t) {
+  const bool to_the_end = !golden_place().devices.starts_with("cpu") || host_facts().isa.starts_with("avx512");
+  for (std::size_t t = 0; t < (to_the_end ? losses.size() : 6); ++t) {
     DataSet batch = rows(t);
     if (t == 0) {
       TensorMap gradients = with_our_names(tensors("cifar10_tutorial/grads_step0_" + run() + ".safetensors"));
@@ -90,12 +103,12 @@ TEST_P(CifarTutorial, trains_as_tensorflow_does) {
     for (std::size_t i = 0; i < mine.size(); ++i) expect_loss(mine[i], losses[t][i], spread[t], t);
   }
   EXPECT_RAN_AS_PLANNED(session);
-  State state = session.state(), shadows;
-  expect_final_norms(state, want["final"], T());
-  for (const auto& [name, value] : state)
-    if (std::size_t at = name.find("/ExponentialMovingAverage"); at != name.npos) shadows.emplace(name.substr(0, at), value);
+  if (!to_the_end) return;
+  const State state = session.state(), shadows = shadows_of(state);
+  auto tolerance = [&](const std::string& name) { return norm_tolerance(name, T()); };
+  expect_final_norms(state, want["final"], tolerance);
   EXPECT_EQ(shadows.size(), want["shadow_names"].size());
-  expect_final_norms(shadows, want["shadows"], T());
+  expect_final_norms(shadows, want["shadows"], tolerance);
 }
 
 TEST_P(CifarTutorial, agrees_away_from_the_initial_state) {
@@ -127,7 +140,8 @@ Graph tutorial(DType dtype) {
     terms.push_back(b.l2_penalty(layer + std::string("/kernel"), 0.004));
     b.metric(layer + std::string("/weight_loss"), terms.back());
   }
-  b.minimize(identity(add_n(terms), "loss"), Sgd{.learning_rate = exponential_decay(b.step(), {.rate = 0.1, .steps = 20, .factor = 0.1, .staircase = true})});
+  b.minimize(identity(add_n(terms), "loss"), Sgd{.learning_rate = exponential_decay(b.step(), {.rate = 0.1, .steps = 20, .factor = 0.1, .staircase = true})},
+             {.average_decay = 0.9999, .average_by_step = true});
   return std::move(b).build();
 }
 
@@ -187,15 +201,50 @@ DataSet pictures_in_f64(std::int64_t n) {
   return out;
 }
 
-/// The first loss alone: in f64 convolutions run by their references, which would make steps take minutes.
-TEST_P(CifarTutorial, begins_in_f64_as_tensorflow_does) {
+/// As it is after a step in f32: what f64 has is rounded.
+State narrowed(State state) {
+  for (auto& [name, value] : state)
+    if (value.dtype() == f64) value = converted(value, f32);
+  return state;
+}
+
+/// Near ties in pool2 that rounding decides otherwise are up to 5e-3 of a step.
+void expect_same_steps(const State& before, const State& exact, const State& got, std::size_t step) {
+  for (const auto& [name, value] : exact) {
+    if (value.dtype() != f64) continue;
+    const auto a = before.at(name).data<double>(), b = value.data<double>();
+    const auto c = got.at(name).data<float>();
+    double moved = 0, apart = 0;
+    for (std::size_t i = 0; i < b.size(); ++i) moved += (b[i] - a[i]) * (b[i] - a[i]), apart += (c[i] - b[i]) * (c[i] - b[i]);
+    EXPECT_LE(std::sqrt(apart), 1e-2 * std::sqrt(moved) + 0x1p-24 * norm(value)) << name << " in step " << step;
+  }
+}
+
+/// In f64 no rounding decides a near tie: the file's losses are met on any processor. Beside it f32 takes every step from the same state.
+TEST_P(CifarTutorial, trains_in_f64_as_tensorflow_does_and_each_step_in_f32_beside_it) {
   NEED_SHARED("golden/cifar10_tutorial");
-  std::vector<double> losses = expected("cifar10_tutorial/expected.json")["float64"][run()]["losses"][0];
-  Session session(tutorial(f64), towers(T()));
-  session.load_state(in_dtype(with_our_names(tensors("cifar10_tutorial/init.safetensors")), f64));
-  Results r = session.run(pictures_in_f64(T() * 32).columns, {"loss", "cross_entropy", "cross_entropy@towers"});
-  std::vector<double> mine = tower_losses(r, T());
-  for (std::size_t i = 0; i < mine.size(); ++i) EXPECT_TRUE(within(mine[i], losses[i], 1e-6 * losses[i])) << "tower " << i;
+  const auto losses = expected("cifar10_tutorial/expected.json")["float64"][run()]["losses"].get<std::vector<std::vector<double>>>();
+  Session exact(tutorial(f64), Towers{.devices = parse_devices("cpu:0-1"), .variables = cpu(0), .towers = T()}), session(tutorial(f32), towers(T()), golden_place().options);
+  exact.load_state(in_dtype(with_our_names(tensors("cifar10_tutorial/init.safetensors")), f64));
+  const DataSet all = pictures_in_f64(T() * 32 * static_cast<std::int64_t>(losses.size()));
+  const std::vector<std::string> fetches = {"loss", "cross_entropy", "cross_entropy@towers"};
+  for (std::size_t t = 0; t < losses.size(); ++t) {
+    const State before = exact.state();
+    session.load_state(narrowed(before));
+    std::vector<double> mine = tower_losses(session.step(rows(t).columns, fetches), T());
+    std::vector<double> theirs = tower_losses(exact.step(all.slice(static_cast<std::int64_t>(t) * T() * 32, T() * 32).columns, fetches), T());
+    for (std::size_t i = 0; i < theirs.size(); ++i) {
+      EXPECT_TRUE(within(theirs[i], losses[t][i], 1e-6 * losses[t][i])) << "step " << t;
+      EXPECT_TRUE(within(mine[i], losses[t][i], 2e-6 * losses[t][i])) << "step " << t << " in f32";
+    }
+    expect_same_steps(before, exact.state(), session.state(), t);
+  }
+  if (T() != 1) return;  // on two towers the file's f64 training has 30 steps
+  // The file's norms are of f32: TensorFlow's f64 training is 7.6e-3 and 1.1e-3 from those of two biases.
+  const nlohmann::json want = golden();
+  auto tolerance = [](const std::string& name) { return name == "conv1/bias" ? 7.6e-3 : name == "softmax_linear/bias" ? 1.2e-3 : 1e-3; };
+  expect_final_norms(exact.state(), want["final"], tolerance);
+  expect_final_norms(shadows_of(exact.state()), want["shadows"], tolerance);
 }
 
 INSTANTIATE_TEST_SUITE_P(Towers, CifarTutorial, testing::Values(1, 2), [](const auto& info) { return std::to_string(info.param); });

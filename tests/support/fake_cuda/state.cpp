@@ -160,11 +160,15 @@ bool idle(const CUstream_st& stream) { return stream.ops.empty() && !stream.busy
 CUresult run_until(Call& call, const std::function<bool()>& done) {
   using Clock = std::chrono::steady_clock;
   auto since = Clock::now();
+  std::uint64_t seen = state().clock;
   while (call.context->broken == CUDA_SUCCESS && !done()) {
-    if (run_one(call)) {
-      since = Clock::now();
-      continue;
-    }
+    const bool ran = run_one(call);
+    const std::uint64_t steps = state().clock;
+    // What another thread is in the middle of may take as long as it likes: a host function, a kernel that is compiled first.
+    const bool busy = std::any_of(state().streams.begin(), state().streams.end(), [](const CUstream_st& s) { return s.busy; });
+    if (ran || busy || steps != seen) since = Clock::now();
+    seen = steps;
+    if (ran) continue;
     if (Clock::now() - since > std::chrono::milliseconds(state().settings.patience)) {
       std::fprintf(stderr, "fake_cuda: a wait is never ended: all that is queued waits too\n");
       return CUDA_ERROR_LAUNCH_TIMEOUT;
