@@ -116,7 +116,7 @@ void read_settings() {
   s.memory = std::strtoull(text_setting("FAKE_CUDA_MEMORY", "1073741824").c_str(), nullptr, 10);
   std::sscanf(text_setting("FAKE_CUDA_CAPABILITY", "9.0").c_str(), "%d.%d", &s.major, &s.minor);
   s.driver_version = setting("FAKE_CUDA_DRIVER_VERSION", 13000);
-  s.patience = setting("FAKE_CUDA_PATIENCE", 2000);
+  s.patience = setting("FAKE_CUDA_PATIENCE", 20000);
   s.peer = setting("FAKE_CUDA_PEER", 1) != 0;
   s.works = setting("FAKE_CUDA_WORKS", 0) != 0;
   s.failures = failures();
@@ -171,7 +171,7 @@ CUresult run_until(Call& call, const std::function<bool()>& done) {
     if (ran) continue;
     if (Clock::now() - since > std::chrono::milliseconds(state().settings.patience)) {
       std::fprintf(stderr, "fake_cuda: a wait is never ended: all that is queued waits too\n");
-      return CUDA_ERROR_LAUNCH_TIMEOUT;
+      return call.context->broken = CUDA_ERROR_LAUNCH_TIMEOUT;
     }
     // Another thread may write the value that is waited for.
     call.lock.unlock();

@@ -26,7 +26,7 @@ struct Settings {
   std::vector<int> gpus;             ///< those that are visible
   std::string name;
   std::size_t memory = 0;
-  int major = 9, minor = 0, driver_version = 13000, patience = 2000;
+  int major = 9, minor = 0, driver_version = 13000, patience = 20000;
   bool peer = true, works = false;
   std::vector<Failure> failures;
 };
