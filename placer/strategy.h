@@ -74,6 +74,7 @@ struct Choice {
 /// One option of a strategy: -O name=value.
 struct StrategyField {
   std::string name, help;
+  std::vector<std::string> values = {};  ///< all that it takes, the default first; empty: what `help` says
 };
 
 /// How a strategy is named on the command line and in files.

@@ -63,6 +63,13 @@ int parsed(CLI::App& app, int argc, char** argv) {
   } catch (const CLI::RequiredError& e) {  // what is lacking may be what a misspelt option was to say
     if (!say_unknown_options(app, argc, argv, true)) app.exit(e);
     return 2;
+  } catch (const CLI::ArgumentMismatch& e) {
+    const std::string text = e.what();  // "--towers: At Most 1 required but received 2"
+    constexpr std::string_view kTwice = ": At Most 1 required but received ";
+    const auto at = text.find(kTwice);
+    if (at == text.npos) return app.exit(e), 2;
+    say(fmt::format("{} is given {} times; give it once\nRun with --help for more information.\n", text.substr(0, at), text.substr(at + kTwice.size())));
+    return 2;
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   } catch (const WrongUse& e) {
@@ -89,7 +96,7 @@ void name_own_strategies(CLI::App& app, const Library& library) {
     if (std::any_of(standard.begin(), standard.end(), [&](const StrategyDef& known) { return known.name == s.name; })) continue;
     own += fmt::format("; {}: {}", s.name, s.help);
     names.push_back(s.name);
-    for (const StrategyField& f : s.fields) own += fmt::format(", -O {}={}", f.name, f.help);
+    for (const StrategyField& f : s.fields) own += fmt::format(", -O {}={}", f.name, f.values.empty() ? f.help : either(f.values) + ": " + f.help);
   }
   for (CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; }))
     if (CLI::Option* strategy = verb->get_option_no_throw("--strategy")) strategy->description(strategy->get_description() + own)->check(offers(names));

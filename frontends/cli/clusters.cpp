@@ -46,7 +46,7 @@ CLI::Validator is_cluster() {
     if (std::filesystem::is_directory(text, error)) throw UserError(fmt::format("{} is a folder; name a file, or one of the clusters {}", text, fmt::join(cluster_names(), ", ")));
     if (std::filesystem::is_symlink(text, error)) throw UserError(fmt::format("{} is a link that leads nowhere: mend it, or name one of the clusters {}", text, fmt::join(cluster_names(), ", ")));
     if (text.find('/') != text.npos || text.ends_with(".json")) throw UserError(fmt::format("{}: there is no such file; name one that is there, or one of the clusters {}", text, fmt::join(cluster_names(), ", ")));
-    return fmt::format("neither a file nor one of the clusters {}{}", fmt::join(cluster_names(), ", "), did_you_mean(text, cluster_names()));
+    return fmt::format("'{}' is neither a file nor one of the clusters {}{}", text, fmt::join(cluster_names(), ", "), did_you_mean(text, cluster_names()));
   };
   return CLI::Validator(check, "FILE");
 }

@@ -55,8 +55,19 @@ std::vector<std::string> strategy_names(const std::vector<StrategyDef>& strategi
   return out;
 }
 
-const std::vector<std::pair<std::string, std::vector<std::string>>> kValuesOfKeys = {
-    {"objective", {"max-load", "latency", "variables"}}, {"reduction", {"tree", "hierarchical", "reduce-to-one", "ring"}}, {"combine", {"global_mean", "tower_mean", "tower_sum"}}, {"order", {"1f1b", "gpipe", "interleaved", "by_tower"}}};
+/// The options that take one of a list, with all that some strategy takes.
+std::vector<std::pair<std::string, std::vector<std::string>>> values_of_keys(const std::vector<StrategyDef>& strategies) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> out;
+  for (const StrategyDef& s : strategies)
+    for (const StrategyField& f : s.fields) {
+      if (f.values.empty()) continue;
+      auto at = std::find_if(out.begin(), out.end(), [&](const auto& known) { return known.first == f.name; });
+      if (at == out.end()) at = out.insert(out.end(), {f.name, {}});
+      for (const std::string& value : f.values)
+        if (std::find(at->second.begin(), at->second.end(), value) == at->second.end()) at->second.push_back(value);
+    }
+  return out;
+}
 
 /// "towers=" and so on, of all strategies, and the values of those that have a list.
 std::vector<std::string> strategy_keys(const std::vector<StrategyDef>& strategies) {
@@ -64,15 +75,15 @@ std::vector<std::string> strategy_keys(const std::vector<StrategyDef>& strategie
   for (const StrategyDef& s : strategies)
     for (const StrategyField& f : s.fields) out.insert(f.name + "=");
   std::vector<std::string> all(out.begin(), out.end());
-  for (const auto& [key, values] : kValuesOfKeys)
+  for (const auto& [key, values] : values_of_keys(strategies))
     for (const std::string& value : values) all.push_back(fmt::format("{}={}", key, value));
   return all;
 }
 
 /// The same for --help: "order=1f1b, gpipe, interleaved or by_tower".
-std::string values_of_keys() {
+std::string lists_of_keys(const std::vector<StrategyDef>& strategies) {
   std::string out;
-  for (const auto& [key, values] : kValuesOfKeys) out += fmt::format(", {}={}", key, either(values));
+  for (const auto& [key, values] : values_of_keys(strategies)) out += fmt::format(", {}={}", key, either(values));
   return out;
 }
 
@@ -89,7 +100,7 @@ void PlacementArguments::add_to(CLI::App& app, bool does_run) {
       ->check(offers_list({"cpu:0", "gpu:0", "sim:0-1"}));
   app.add_option("--towers", towers, "shares of the batch; by default one per device")->check(whole(1, kMostTowers));
   app.add_option("--threads-per-tower", threads, "by default cores / towers")->check(whole(1, kMostThreads));
-  app.add_option("-O", options, "an option of the strategy: -O variables=cpu:0" + values_of_keys() + "; of one that it has not it says which it has")
+  app.add_option("-O", options, "an option of the strategy: -O variables=cpu:0" + lists_of_keys(standard_strategies()) + "; of one that it has not it says which it has")
       ->type_name("KEY=VALUE")
       ->check(is_strategy_option())
       ->check(offers(strategy_keys(standard_strategies())));
@@ -306,7 +317,7 @@ void refuse_ending(const std::string& file, std::size_t tensors) {
   const std::string ending = std::filesystem::path(file).extension().string();
   if (ending == ".npy" && tensors != 1) throw UserError(fmt::format("{}: a .npy holds one array, and {} are to be written: name a file that ends in .npz or .safetensors", file, tensors));
   if (!ending.empty() && ending != ".npy" && ending != ".npz" && ending != ".safetensors")
-    throw UserError(fmt::format("{}: '{}' is the ending of no format that tensors are written in: name a file that ends in .safetensors, .npz or, for one array alone, .npy", file, ending));
+    throw WrongUse(fmt::format("{}: '{}' is the ending of no format that tensors are written in: name a file that ends in .safetensors, .npz or, for one array alone, .npy", file, ending));
 }
 
 void save_tensors(const std::string& path, const std::map<std::string, HostTensor>& tensors) {

@@ -212,7 +212,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("source", o->source, "a net, a graph file, a plan file or a run's folder")->required()->check(offers_nets());
   add_data_options(*verb, *o);
   verb->add_option("--distort", o->distort, "pictures to train on change in each epoch: shear=DEGREES,zoom=PART,crop=PIXELS,flip=1,brightness=BYTES,contrast=PART; keyed by --seed, epoch and row")
-      ->check(offers({"shear=", "zoom=", "crop=", "flip=", "brightness=", "contrast="}));
+      ->check(offers_list({"shear=", "zoom=", "crop=", "flip=", "brightness=", "contrast="}));
   verb->add_option("--shard", o->shard, "I/N: of the rows to train on every N-th, from I on")->type_name("I/N");
   verb->add_option("--batch", o->batch, "global rows of a step; by default the plan's or the placement file's, else 32")->check(count());
   CLI::Option* epochs = verb->add_option("--epochs", o->epochs, fmt::format("passes over the data, those before a checkpoint among them; by default {}", o->epochs))->check(whole(1, 1 << 30));

@@ -9,6 +9,20 @@
 
 namespace belfry {
 
+namespace {
+
+using Values = std::vector<std::string>;
+
+Values combines() { return {"global_mean", "tower_mean", "tower_sum"}; }
+Values all_collectives() { return {"tree", "fastest"}; }
+Values objectives() { return {"max-load", "latency", "variables"}; }
+Values orders() { return {"1f1b", "gpipe", "interleaved", "by_tower"}; }
+Values reductions() { return {"tree", "hierarchical", "reduce-to-one", "ring"}; }
+Values reductions_of_ranges() { return {"tree", "hierarchical", "ring"}; }
+Values reductions_of_towers() { return {"tree", "hierarchical"}; }
+
+}  // namespace
+
 int StrategyOptions::integer(const std::string& name, int fallback, int least, int most) {
   const std::string given = text(name, "");
   if (!given_.contains(name)) return fallback;
@@ -32,7 +46,7 @@ std::string StrategyOptions::choice(const std::string& name, const std::vector<s
   return given;
 }
 
-Combine StrategyOptions::combine() { return parse_combine(choice("combine", {"global_mean", "tower_mean", "tower_sum"})); }
+Combine StrategyOptions::combine() { return parse_combine(choice("combine", combines())); }
 
 void StrategyOptions::refuse_value(const std::string& name, const std::string& why) const {
   const auto at = given_.find(name);
@@ -65,13 +79,13 @@ int towers_of(StrategyOptions& o, int fallback = 0) { return o.integer("towers",
 int threads_of(StrategyOptions& o) { return o.integer("threads", 0, 1, kMostThreads); }
 
 /// Of a list, the first of which is the default.
-Reduce reduction_of(StrategyOptions& o, const std::vector<std::string>& ways) {
+Reduce reduction_of(StrategyOptions& o, const Values& ways) {
   const std::string way = o.choice("reduction", ways);
   return way == "hierarchical" ? Reduce::hierarchical : way == "reduce-to-one" ? Reduce::to_one : way == "ring" ? Reduce::ring : Reduce::tree;
 }
 
 Collectives collectives_of(StrategyOptions& o, Reduce reduction) {
-  const Collectives out = parse_collectives(o.choice("collectives", {"tree", "fastest"}));
+  const Collectives out = parse_collectives(o.choice("collectives", all_collectives()));
   if (out == Collectives::fastest && reduction != Reduce::tree)
     o.refuse_value("collectives", "it leaves the order of sums to a library: leave -O reduction out, or give -O collectives=tree");
   return out;
@@ -90,7 +104,7 @@ std::optional<std::int64_t> bucket_of(StrategyOptions& o) {
 }
 
 LayerCut cut_of(StrategyOptions& o) {
-  const std::string objective = o.choice("objective", {"max-load", "latency", "variables"});
+  const std::string objective = o.choice("objective", objectives());
   return objective == "latency" ? LayerCut::latency : objective == "variables" ? LayerCut::variables : LayerCut::max_load;
 }
 
@@ -115,17 +129,17 @@ Strategy make_towers(const Devices& devices, StrategyOptions& o) {
     o.refuse_value("variables", fmt::format("it is a device (cpu:0), spread or chosen; leave it out for cpu:0{}", did_you_mean(variables, {"spread", "chosen"})));
   const DeviceId device = over_all ? cpu(0) : devices_read(o, "variables", [&] { return parse_device(variables); });
   Towers s{devices, device, variables == "spread", towers_of(o), o.combine(), threads_of(o), variables == "chosen"};
-  s.reduction = reduction_of(o, {"tree", "hierarchical"});
+  s.reduction = reduction_of(o, reductions_of_towers());
   return to_strategy(s);
 }
 
 Strategy make_mirrored(const Devices& devices, StrategyOptions& o) {
-  const Reduce reduction = reduction_of(o, {"tree", "hierarchical", "reduce-to-one", "ring"});
+  const Reduce reduction = reduction_of(o, reductions());
   return to_strategy(Mirrored{devices, towers_of(o), o.combine(), threads_of(o), reduction, bucket_of(o), collectives_of(o, reduction)});
 }
 
 Strategy make_sharded(const Devices& devices, StrategyOptions& o) {
-  const Reduce reduction = reduction_of(o, {"tree", "hierarchical", "ring"});
+  const Reduce reduction = reduction_of(o, reductions_of_ranges());
   return to_strategy(Sharded{devices, towers_of(o), o.combine(), threads_of(o), reduction, collectives_of(o, reduction)});
 }
 
@@ -146,14 +160,10 @@ Strategy make_layers(const Devices& devices, StrategyOptions& o) {
 
 Strategy make_pipelines(const Devices& devices, StrategyOptions& o, int replicas) {
   Layers s{devices, towers_of(o, static_cast<int>(devices.size())), o.integer("replicas", replicas, 1, kMostTowers)};
-  s.order = parse_phase_order(o.choice("order", {"1f1b", "gpipe", "interleaved", "by_tower"}));
+  s.order = parse_phase_order(o.choice("order", orders()));
   s.chunks = o.integer("chunks", 1, 1, Layers::kMostChunks);
   s.combine = o.combine(), s.threads = threads_of(o), s.cut = cut_of(o);
-  if (devices.size() % static_cast<std::size_t>(s.replicas))
-    o.refuse_value("replicas", fmt::format("{} device{} cannot be shared by {} replicas; give a multiple of {} devices (--devices), or another number of replicas (-O replicas=1)",
-                                           devices.size(), devices.size() == 1 ? "" : "s", s.replicas, std::max(2, s.replicas)));
-  if (s.chunks > 1 && s.order != PhaseOrder::interleaved)
-    o.refuse_value("chunks", fmt::format("{} chunks a device are of interleaved phases, not of {}; give -O order=interleaved, or leave chunks out", s.chunks, to_string(s.order)));
+  s.check(replicas > 1 ? "hybrid" : "pipeline");
   return to_strategy(s);
 }
 
@@ -172,21 +182,21 @@ StrategyDef def(const std::string& name, std::string doc, std::vector<StrategyFi
 }  // namespace
 
 std::vector<StrategyDef> standard_strategies() {
-  const StrategyField towers{"towers", "how many towers; by default one per device"}, combine{"combine", "global_mean (by default), tower_mean or tower_sum"}, threads{"threads", "threads of a tower; by default cores / towers"},
-      objective{"objective", "what a cut makes small: max-load (the busiest device; by default), latency (of one batch), or variables: as many to each"},
-      collectives{"collectives", "who sums over GPUs: tree (the same bits on any devices; by default) or fastest (NCCL, which promises no bits)"}, order{"order", "1f1b (by default), gpipe, interleaved or by_tower"},
+  const StrategyField towers{"towers", "how many towers; by default one per device"}, combine{"combine", "how the towers' gradients are combined", combines()}, threads{"threads", "threads of a tower; by default cores / towers"},
+      objective{"objective", "what a cut makes small: max-load (the busiest device), latency (of one batch), or variables: as many to each", objectives()},
+      collectives{"collectives", "who sums over GPUs: tree (the same bits on any devices) or fastest (NCCL, which promises no bits)", all_collectives()}, order{"order", "in which stages take micro-batches", orders()},
       chunks{"chunks", "stages of each device, where phases are interleaved"};
   return {
       def("auto", "the strategy, and as many of the devices, that are forecast to be fastest", {towers, combine, threads}, make_auto),
       def("single", "everything on the first device", {towers, combine, threads}, make_single),
       def("towers", "a tower per device, shared variables on one device",
           {{"variables", "the device of the variables, by default cpu:0; spread: over the towers' devices by bytes; chosen: each where it is forecast to cost the least"},
-           {"reduction", "tree (by default), or hierarchical: each link group adds its own first; the same bits"}, towers, combine, threads}, make_towers),
+           {"reduction", "hierarchical: each link group adds its own first; the same bits", reductions_of_towers()}, towers, combine, threads}, make_towers),
       def("mirrored", "a tower and a copy of every variable per device",
-          {{"reduction", "how gradients are added: tree (by default), hierarchical or reduce-to-one, which have the same bits; ring, which has others"},
+          {{"reduction", "how gradients are added: ring has bits of its own, the others the same", reductions()},
            {"buckets", "bytes of gradients that are added together; auto: the size with the shortest forecast step (by default); none"}, towers, combine, threads, collectives}, make_mirrored),
       def("sharded", "a tower per device; the optimiser's state, the sums of gradients and the updates in ranges over the devices",
-          {{"reduction", "tree (by default) or hierarchical, which have the same bits; ring, which has others"}, towers, combine, threads, collectives}, make_sharded),
+          {{"reduction", "ring has bits of its own, the others the same", reductions_of_ranges()}, towers, combine, threads, collectives}, make_sharded),
       def("parameter_server", "a worker per device, variables spread over server devices; synchronous, or loops with staleness or backup workers",
           {{"servers", "devices of the variables, by default cpu:0"}, {"staleness", "asynchronous: updates that may come between a gradient's version and its own"},
            {"backup", "synchronous, but so many workers are not waited for"}, towers, combine, threads}, make_parameter_server),

@@ -179,15 +179,19 @@ const char* name_of(const Layers& s) { return s.replicas > 1 ? "hybrid" : s.towe
 
 }  // namespace
 
-Division Layers::divide(const Graph&, const Cluster&) const {
+void Layers::check(const std::string& name) const {
   if (replicas < 1 || devices.size() % static_cast<std::size_t>(replicas))
     throw UserError(
         fmt::format("[{}] -O replicas={}: {} device{} cannot be shared by {} replicas; give a multiple of {} devices (--devices), or another number of replicas (-O replicas=1)",
-                    name_of(*this), replicas, devices.size(), devices.size() == 1 ? "" : "s", replicas, std::max(2, replicas)));
-  if (chunks < 1 || chunks > kMostChunks) throw UserError(fmt::format("[{}] a device has 1 to {} chunks, not {}; leave chunks out for one, or give -O order=interleaved -O chunks=2", name_of(*this), kMostChunks, chunks));
+                    name, replicas, devices.size(), devices.size() == 1 ? "" : "s", replicas, std::max(2, replicas)));
+  if (chunks < 1 || chunks > kMostChunks) throw UserError(fmt::format("[{}] a device has 1 to {} chunks, not {}; leave chunks out for one, or give -O order=interleaved -O chunks=2", name, kMostChunks, chunks));
   if (chunks > 1 && order != PhaseOrder::interleaved)
-    throw UserError(fmt::format("[{}] -O chunks={}: {} chunks a device are of interleaved phases, not of {}; give -O order=interleaved, or leave chunks out", name_of(*this),
+    throw UserError(fmt::format("[{}] -O chunks={}: {} chunks a device are of interleaved phases, not of {}; give -O order=interleaved, or leave chunks out", name,
                                 chunks, chunks, to_string(order)));
+}
+
+Division Layers::divide(const Graph&, const Cluster&) const {
+  check(name_of(*this));
   return {towers, combine, threads, order};
 }
 

@@ -126,6 +126,19 @@ TEST(StrategyOptions, that_are_wrong_name_the_strategy_the_value_what_it_takes_a
   EXPECT_TRUE(says([] { make_named("parameter_server", {{"staleness", "1"}, {"backup", "1"}}); }, {"[parameter_server] -O staleness=1 -O backup=1: ", "one of the two"}));
 }
 
+/// The lists that help and completion show.
+TEST(StrategyOptions, take_the_values_that_their_fields_list) {
+  int lists = 0;
+  for (const StrategyDef& def : standard_strategies())
+    for (const StrategyField& f : def.fields) {
+      if (f.values.empty()) continue;
+      ++lists;
+      for (const std::string& value : f.values) EXPECT_NO_THROW(make_named(def.name, {{f.name, value}})) << def.name << " " << f.name << "=" << value;
+      EXPECT_TRUE(says([&] { make_named(def.name, {{f.name, "none of these"}}); }, {fmt::format("it is one of {}; leave it out for {}", fmt::join(f.values, ", "), f.values.front())}));
+    }
+  EXPECT_EQ(lists, 21);
+}
+
 TEST(StrategyOptions, may_be_the_ends_of_their_ranges) {
   for (const char* towers : {"1", "65536"}) EXPECT_NO_THROW(make_named("towers", {{"towers", towers}, {"threads", "4096"}}));
   for (const char* chunks : {"1", "1024"}) EXPECT_NO_THROW(make_named("pipeline", {{"order", "interleaved"}, {"chunks", chunks}, {"replicas", "1"}}));
