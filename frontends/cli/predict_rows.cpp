@@ -38,7 +38,7 @@ HostTensor fitted(const Graph& g, const std::string& input, HostTensor tensor) {
     if (type.shape[axis].symbolic()) return tensor;  // of any length
     row.shape.push_back(type.shape[axis].factor);
   }
-  if (tensor.shape().empty() || (!is_float(type.dtype) && type.dtype != i32 && type.dtype != i64 && type.dtype != u8)) return tensor;
+  if (tensor.shape().empty()) return tensor;
   DataSet one;
   one.columns.emplace(input, std::move(tensor));
   fit_columns(one, {{input, row}});

@@ -110,6 +110,32 @@ TEST(Tables, give_columns_by_name_and_features_from_those_left) {
   }
 }
 
+TEST(Tables, have_values_of_the_type_that_their_input_takes) {
+  Folder folder;
+  auto read = [&](const std::string& value, DType dtype) {
+    write_text(folder / "a.csv", "x\n\n1\n" + value + "\n");
+    return columns_of(read_table(folder / "a.csv"), {{"x", {dtype, {}}}});
+  };
+  for (const auto& [value, dtype, words, way_out] : {std::tuple{"1.797e308", f32, "line 4, column 'x' holds 1.797e+308, which is too large for f32", "an input of f64"},
+                                                     {"-70000", f16, "holds -70000, which is too large for f16", "smaller unit"},
+                                                     {"3000000000", i32, "line 4, column 'x' holds 3000000000, which is no i32", "write a smaller one"},
+                                                     {"0.1", i64, "line 4, column 'x' holds 0.1, which is no i64", "round it"},
+                                                     {"1e19", i64, "which is no i64", "write a smaller one"},
+                                                     {"256", u8, "which is no u8", "write a smaller one"},
+                                                     {"2", boolean, "which is no bool", "write 0 or 1"}})
+    EXPECT_TRUE(says<UserError>([&] { read(value, dtype); }, {"a.csv, line 4", words, way_out})) << value;
+  for (const auto& [value, dtype] : {std::pair{"1e-300", f32}, {"inf", f32}, {"0.1", f16}, {"1.797e308", f64}, {"3000000000", i64}, {"1", boolean}}) {
+    DataSet data = read(value, dtype);
+    fit_columns(data, {{"x", {dtype, {}}}});
+    EXPECT_EQ(data.columns.at("x").dtype(), dtype) << value;
+  }
+  DataSet large = read("3000000000", i64);
+  fit_columns(large, {{"x", {i64, {}}}});
+  EXPECT_EQ(large.columns.at("x"), HostTensor::of<std::int64_t>({2}, {1, 3000000000}));
+  DataSet array{{{"x", HostTensor::of<double>({1}, {1e300})}}};
+  EXPECT_TRUE(says<UserError>([&] { fit_columns(array, {{"x", {f32, {}}}}); }, {"[data] column 'x' holds 1e+300, which is too large for f32"}));
+}
+
 TEST(Tables, with_words_for_labels_have_classes_sorted_by_name) {
   Folder folder;
   const InputRows inputs = {{"features", {f32, {2}}}, {"label", {i32, {}}}};
