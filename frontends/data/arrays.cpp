@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <set>
@@ -156,10 +157,24 @@ Splits read_packed_arrays(const std::filesystem::path& path, const InputRows& in
 
 namespace {
 
+constexpr const char* kLabel = "label";
+
 std::optional<double> number_in(std::string_view text) {
   double x = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), x);
-  return error == std::errc() && stop == text.data() + text.size() ? std::optional(x) : std::nullopt;
+  if (stop != text.data() + text.size()) return {};
+  if (error == std::errc::result_out_of_range) return std::strtod(std::string(text).c_str(), nullptr);  // 0, or infinite
+  return error == std::errc() ? std::optional(x) : std::nullopt;
+}
+
+/// Written in digits, and yet infinite.
+bool is_too_large(std::string_view text, const std::optional<double>& x) { return x && std::isinf(*x) && text.find_first_of("0123456789") != text.npos; }
+
+/// Behind the place of a cell that holds no number.
+std::string why_no_number(const std::string& cell, bool too_large) {
+  if (too_large) return fmt::format("'{}' is too large for a number (f64): bring the column to a smaller unit, or leave the row out", cut(cell));
+  if (cell.empty()) return "'' is no number: fill the cell in, or leave the row or the column out";
+  return fmt::format("'{}' is no number; words are read as classes in a column '{}': name it so if they are, or leave the column out", cut(cell), kLabel);
 }
 
 std::vector<std::string> names_of(std::string_view line, const std::string& where) {
@@ -226,8 +241,6 @@ std::vector<std::string> heading(TableLines& lines, const std::filesystem::path&
   return names_of(line.starts_with(kMark) ? line.substr(kMark.size()) : line, fmt::format("{}, line {}", path.string(), lines.number));
 }
 
-constexpr const char* kLabel = "label";
-
 /// The labels of a table as they stand there: words, unless all are numbers that are no known classes.
 class Labels {
  public:
@@ -248,7 +261,7 @@ class Labels {
   const std::vector<std::string>& words() {
     if (known_.empty() || !unknown_.line) return words_;
     if (word_.line && wrong_.empty())
-      wrong_ = fmt::format("{}: '{}' is no class that is trained on; those are {}", where(unknown_.line), cut(unknown_.text), shown_start(listed(classes_), 200));
+      wrong_ = fmt::format("{}: '{}' is no class that is trained on; those are {}: write one of them, leave the row out, or train with rows of this class", where(unknown_.line), cut(unknown_.text), shown_start(listed(classes_), 200));
     words_.clear();
     return words_;
   }
@@ -293,15 +306,14 @@ Table read_table(const std::filesystem::path& path, const std::vector<std::strin
     const std::vector<std::string> cells = cells_of(line, [&](std::size_t i) {
       return fmt::format("{}, line {}, column '{}'", path.string(), lines.number, i < out.names.size() ? cut(out.names[i]) : std::to_string(i + 1));
     });
-    if (cells.size() != out.names.size()) throw UserError(fmt::format("{}, line {}: {} values for {} columns", path.string(), lines.number, cells.size(), out.names.size()));
+    if (cells.size() != out.names.size()) throw UserError(fmt::format("{}, line {}: {} values for {} columns: give each name of the first line one, and put text with commas in quotes", path.string(), lines.number, cells.size(), out.names.size()));
     for (std::size_t i = 0; i < cells.size(); ++i) {
       const std::optional<double> x = number_in(cells[i]);
       const bool is_number = x && (i != label || std::isfinite(*x));  // of labels "nan" and "inf" may be words
       if (i == label) {
         labels.add(cells[i], is_number, lines.number);
-      } else if (!is_number) {
-        throw UserError(fmt::format("{}, line {}, column '{}': '{}' is no number{}", path.string(), lines.number, cut(out.names[i]), cut(cells[i]),
-                                    cells[i].empty() ? "" : fmt::format("; words are read as classes in a column '{}': name it so if they are, or leave the column out", kLabel)));
+      } else if (const bool too_large = is_too_large(cells[i], x); !is_number || too_large) {
+        throw UserError(fmt::format("{}, line {}, column '{}': {}", path.string(), lines.number, cut(out.names[i]), why_no_number(cells[i], too_large)));
       }
       values.push_back(is_number ? *x : 0);
     }

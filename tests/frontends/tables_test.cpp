@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cfenv>
+#include <cmath>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -75,7 +76,7 @@ TEST(Tables, name_the_first_label_that_is_no_class) {
   Folder folder;
   write_text(folder / "a.csv", "a,label\n1,cat\n2,dog\n3,yak\n4,gnu\n");
   const Table table = read_table(folder / "a.csv", {"emu", "dog, small", "dog", "cat"});
-  EXPECT_NE(table.wrong_labels.find("a.csv, line 4, column 'label': 'yak' is no class that is trained on; those are emu, \"dog, small\", dog, cat"), std::string::npos)
+  EXPECT_NE(table.wrong_labels.find("a.csv, line 4, column 'label': 'yak' is no class that is trained on; those are emu, \"dog, small\", dog, cat: write one of them, leave the row out, or"), std::string::npos)
       << table.wrong_labels;
 }
 
@@ -93,6 +94,18 @@ TEST(Tables, are_read_alike_whatever_rounding_the_caller_has_set) {
   }
 }
 
+TEST(Tables, have_tiny_numbers_rounded_to_0) {
+  Folder folder;
+  write_text(folder / "a.csv", "a,b\n1e-999,inf\n");
+  EXPECT_EQ(read_table(folder / "a.csv").values, HostTensor::of<double>({1, 2}, {0, INFINITY}));
+}
+
+TEST(Tables, with_tabs_are_told_to_have_commas) {
+  Folder folder;
+  write_text(folder / "a.tsv", "a\tb\n1\t2\n");
+  EXPECT_TRUE(says<UserError>([&] { data_folder(folder / "a.tsv"); }, {"a.tsv: a .tsv is a table with tabs", "as .csv: save it so"}));
+}
+
 TEST(Tables, give_columns_by_name_and_features_from_those_left) {
   Folder folder;
   write_text(folder / "train.csv", "width, height,\"label\",age\r\n1,2.5,0,3\n\n-4,5e-1,1,6\n");
@@ -103,8 +116,8 @@ TEST(Tables, give_columns_by_name_and_features_from_those_left) {
   EXPECT_EQ(data.test.columns.at("features"), HostTensor::of<float>({1, 3}, {7, 8, 9}));
   EXPECT_EQ(data_folder(folder.path()).train.columns.at("age"), HostTensor::of<double>({2}, {3, 6}));
   EXPECT_EQ(data_folder(folder.path(), {.inputs = {{"age", {f32, {1}}}}}).train.columns.at("age"), HostTensor::of<float>({2, 1}, {3, 6}));
-  for (const auto& [text, wanted] : {std::pair{"", "a line of names and lines of numbers"}, {"a,b\n", "lines of numbers"}, {"a,a\n1,2\n", "line 1: 'a' is no name of a column, or stands there twice"}, {"a,b\n1\n", "line 2: 1 values for 2 columns"},
-                                     {"a,b\n1,2\n3,x\n", "line 3, column 'b': 'x' is no number"}, {"a,b\n1,\n", "line 2, column 'b': '' is no number"}}) {
+  for (const auto& [text, wanted] : {std::pair{"", "train.csv: is empty: a line of names and lines of numbers"}, {"\n \n", "has blank lines alone"}, {"a,b\n", "has a line of names and no rows: a line of names and lines of numbers are expected; save"}, {"a,a\n1,2\n", "line 1: 'a' is no name of a column, or stands there twice"}, {"a,b\n1\n", "line 2: 1 values for 2 columns: give each name of the first line one"},
+                                     {"a,b\n1,2\n3,x\n", "line 3, column 'b': 'x' is no number"}, {"a,b\n1,\n", "line 2, column 'b': '' is no number: fill the cell in, or leave"}, {"a,b\n1,-1e999\n", "line 2, column 'b': '-1e999' is too large for a number"}}) {
     write_text(folder / "train.csv", text);
     EXPECT_NE(message_of([&] { data_folder(folder.path()); }).find(wanted), std::string::npos) << text;
   }
