@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <set>
 #include <unordered_set>
 
 #include <fmt/format.h>
@@ -263,7 +264,7 @@ void JsonObject::done() const {
     const std::string& key = value.keys[i];
     if (key == "note") document.text(value.items[i]);
     else if (std::find(taken_.begin(), taken_.end(), key) == taken_.end())
-      document.fail(value.items[i], fmt::format("there is no key \"{}\" here{}", excerpt(key), did_you_mean(key, taken_)));
+      document.fail(value.items[i], fmt::format("there is no key \"{}\" here; those that are read are {}{}", excerpt(key), fmt::join(std::set(taken_.begin(), taken_.end()), ", "), did_you_mean(key, taken_)));
   }
 }
 

@@ -71,6 +71,7 @@ std::string json_of_tensor(const HostTensor& t, const TensorStore& tensors) {
 }
 
 HostTensor tensor_of(const JsonDocument& d, const JsonValue& v, const TensorStore& tensors) {
+  if (v.kind != JsonValue::kObject) d.fail(v, fmt::format("a tensor must be an object, not {}: {{\"dtype\": \"f32\", \"shape\": [2], \"values\": [1, 2]}}, or with \"stored\" for \"values\"", shown(v)));
   JsonObject o(d, v);
   LocalType type{dtype_of(d, o.at("dtype")), {}};
   const JsonValue& shape = o.at("shape");
@@ -78,7 +79,7 @@ HostTensor tensor_of(const JsonDocument& d, const JsonValue& v, const TensorStor
   std::int64_t count = placed(d, shape, [&] { return elements(type.shape); });
   const JsonValue *values = o.find("values"), *stored = o.find("stored");
   o.done();
-  if (!values == !stored) d.fail(v, "a tensor has either \"values\" or \"stored\"");
+  if (!values == !stored) d.fail(v, "a tensor has either \"values\" or \"stored\", beside \"dtype\" and \"shape\"");
   if (stored) {
     const std::string& name = d.text(*stored);
     if (!tensors.get) d.fail(*stored, "the tensor lives in a side file, which was not given");
