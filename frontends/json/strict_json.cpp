@@ -244,8 +244,8 @@ const std::vector<JsonValue>& JsonDocument::array(const JsonValue& v) const {
   return v.items;
 }
 
-const JsonValue& JsonDocument::object(const JsonValue& v) const {
-  if (v.kind != JsonValue::kObject) fail(v, "must be an object, not " + shown(v));
+const JsonValue& JsonDocument::object(const JsonValue& v, const std::string& keys) const {
+  if (v.kind != JsonValue::kObject) fail(v, fmt::format("must be an object{}{}, not {}", keys.empty() ? "" : " of ", keys, shown(v)));
   return v;
 }
 
