@@ -263,8 +263,11 @@ void JsonObject::done() const {
   for (std::size_t i = 0; i < value.keys.size(); ++i) {
     const std::string& key = value.keys[i];
     if (key == "note") document.text(value.items[i]);
-    else if (std::find(taken_.begin(), taken_.end(), key) == taken_.end())
-      document.fail(value.items[i], fmt::format("there is no key \"{}\" here; those that are read are {}{}", excerpt(key), fmt::join(std::set(taken_.begin(), taken_.end()), ", "), did_you_mean(key, taken_)));
+    else if (std::find(taken_.begin(), taken_.end(), key) == taken_.end()) {
+      const std::string near = did_you_mean(key, taken_);
+      const std::set<std::string> known(taken_.begin(), taken_.end());
+      document.fail(value.items[i], fmt::format("there is no key \"{}\" here{}", excerpt(key), !near.empty() ? near : known.empty() ? "; leave it out" : fmt::format("; those that are read are {}", fmt::join(known, ", "))));
+    }
   }
 }
 

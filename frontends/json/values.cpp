@@ -71,8 +71,7 @@ std::string json_of_tensor(const HostTensor& t, const TensorStore& tensors) {
 }
 
 HostTensor tensor_of(const JsonDocument& d, const JsonValue& v, const TensorStore& tensors) {
-  if (v.kind != JsonValue::kObject) d.fail(v, fmt::format("a tensor must be an object, not {}: {{\"dtype\": \"f32\", \"shape\": [2], \"values\": [1, 2]}}, or with \"stored\" for \"values\"", shown(v)));
-  JsonObject o(d, v);
+  JsonObject o(d, d.object(v, "\"dtype\", \"shape\" and \"values\" (or \"stored\")"));
   LocalType type{dtype_of(d, o.at("dtype")), {}};
   const JsonValue& shape = o.at("shape");
   for (const JsonValue& e : d.array(shape)) type.shape.push_back(d.integer(e, 0));
