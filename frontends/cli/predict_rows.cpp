@@ -38,7 +38,7 @@ HostTensor fitted(const Graph& g, const std::string& input, HostTensor tensor) {
     if (type.shape[axis].symbolic()) return tensor;  // of any length
     row.shape.push_back(type.shape[axis].factor);
   }
-  if (tensor.shape().empty() || (!is_float(type.dtype) && type.dtype != i32 && type.dtype != i64 && type.dtype != u8)) return tensor;
+  if (tensor.shape().empty()) return tensor;
   DataSet one;
   one.columns.emplace(input, std::move(tensor));
   fit_columns(one, {{input, row}});
@@ -50,6 +50,7 @@ std::string kind_not_read(const std::string& file) {
   const MappedFile mapped(file);
   const std::string_view head(reinterpret_cast<const char*>(mapped.bytes().data()), std::min<std::size_t>(mapped.bytes().size(), 12));
   if (file.ends_with(".onnx")) return "an ONNX net";
+  if (file.ends_with(".tsv")) return "a table with tabs for commas";
   if (head.size() > 8 && head[8] == '{') return "";  // a header of safetensors, whose length may begin like these
   if (head.starts_with("BM")) return "a BMP picture";
   if (head.starts_with("GIF8")) return "a GIF picture";
@@ -82,11 +83,12 @@ std::map<std::string, HostTensor> table_tensors(const Graph& g, const std::vecto
   for (NodeId id : g.inputs()) {
     const Node& n = g.node(id);
     if (!rows_first(g, n.types[0])) continue;
-    LocalType& row = rows[n.name] = {n.types[0].dtype, {}};
+    const bool needed = std::find(inputs.begin(), inputs.end(), n.name) != inputs.end();  // others may hold any numbers
+    LocalType& row = rows[n.name] = {needed ? n.types[0].dtype : f64, {}};
     for (std::size_t axis = 1; axis < n.types[0].shape.size(); ++axis) row.shape.push_back(n.types[0].shape[axis].symbolic() ? 1 : n.types[0].shape[axis].factor);
   }
   Table table = read_table(file);
-  if (!rows.contains("label") && std::find(table.names.begin(), table.names.end(), "label") != table.names.end()) rows["label"] = {i32, {}};  // of the training
+  if (!rows.contains("label") && std::find(table.names.begin(), table.names.end(), "label") != table.names.end()) rows["label"] = {f64, {}};  // of the training
   DataSet all = columns_of(table, rows);
   std::erase_if(all.columns, [&](const auto& one) { return std::find(inputs.begin(), inputs.end(), one.first) == inputs.end(); });
   fit_columns(all, rows);

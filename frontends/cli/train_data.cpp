@@ -127,7 +127,11 @@ void refuse_labels(const Graph& g, const DataSet& data, const TrainArguments& o)
     if (!known || column.elements() == 0) continue;
     const auto [least, most] = std::minmax_element(column.data<std::int32_t>().begin(), column.data<std::int32_t>().end());
     if (*least >= 0 && *most < *known) continue;
-    throw UserError(fmt::format("{}: the column '{}' has numbers from {} to {}, and the net tells {} classes apart, from 0 on: {}", o.data, name, *least, *most, *known, way_out(std::int64_t{*most} + 1)));
+    const std::int64_t count = std::int64_t{*most} - *least + 1;
+    std::string mend = *least < 0 || count <= *known ? "number the classes from 0 on" : "";
+    if (*least >= 0) mend += (mend.empty() ? "" : ", or ") + way_out(std::int64_t{*most} + 1);
+    else if (count > *known) mend += ", and " + way_out(count);
+    throw UserError(fmt::format("{}: the column '{}' has numbers from {} to {}, and the net tells {} classes apart, from 0 on: {}", o.data, name, *least, *most, *known, mend));
   }
 }
 

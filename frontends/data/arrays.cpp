@@ -4,11 +4,13 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <limits>
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -31,21 +33,27 @@ void check_rows(const DataSet& data, const std::filesystem::path& path) {
   }
 }
 
-/// UserError where a value is none of the integers of T.
+/// What rounds fits too, unless it becomes infinite.
 template <class T>
-void check_integers(const HostTensor& x, const std::string& name) {
-  visit_dtype(x.dtype(), [&]<class From>() {
-    for (const From& v : x.data<From>())
-      if (const auto d = static_cast<double>(v); !(d >= static_cast<double>(std::numeric_limits<T>::min()) && d <= static_cast<double>(std::numeric_limits<T>::max()) && d == std::floor(d)))
-        throw UserError(fmt::format("[data] column '{}' holds {}, which is no {}", name, d, name_of(dtype_of<T>())));
-  });
+bool can_hold(double x) {
+  if constexpr (std::is_integral_v<T>) return is_value_of(dtype_of<T>(), x);
+  else return !std::isfinite(x) || std::isfinite(static_cast<double>(static_cast<T>(x)));
+}
+
+/// Behind the place of a value that does not fit.
+std::string why_no_value(double x, DType dtype) {
+  if (is_float(dtype) || is_half(dtype)) return fmt::format("holds {}, which is too large for {}: bring the column to a smaller unit, or give the graph an input of f64", x, name_of(dtype));
+  return fmt::format("holds {}, which is no {}: {}, or give the graph an input of another type", x, name_of(dtype), dtype == boolean ? "write 0 or 1" : x == std::floor(x) ? "write a smaller one" : "round it");
 }
 
 HostTensor brought_to(const HostTensor& x, DType dtype, const std::string& name) {
   if (x.dtype() == dtype) return x;
-  if (dtype == i32 || (dtype == i64 && is_float(x.dtype()))) check_integers<std::int32_t>(x, name);
-  else if (dtype == u8) check_integers<std::uint8_t>(x, name);
-  else if (!is_float(dtype) && dtype != i64) throw UserError(fmt::format("[data] column '{}' is {}, and its input takes {}", name, name_of(x.dtype()), name_of(dtype)));
+  visit_stored(dtype, [&]<class To>() {
+    visit_stored(x.dtype(), [&]<class From>() {
+      for (const From& v : x.data<From>())
+        if (const auto d = static_cast<double>(v); !can_hold<To>(d)) throw UserError(fmt::format("[data] column '{}' {}", name, why_no_value(d, dtype)));
+    });
+  });
   return converted(x, dtype);
 }
 
@@ -149,10 +157,24 @@ Splits read_packed_arrays(const std::filesystem::path& path, const InputRows& in
 
 namespace {
 
+constexpr const char* kLabel = "label";
+
 std::optional<double> number_in(std::string_view text) {
   double x = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), x);
-  return error == std::errc() && stop == text.data() + text.size() ? std::optional(x) : std::nullopt;
+  if (stop != text.data() + text.size()) return {};
+  if (error == std::errc::result_out_of_range) return std::strtod(std::string(text).c_str(), nullptr);  // 0, or infinite
+  return error == std::errc() ? std::optional(x) : std::nullopt;
+}
+
+/// Written in digits, and yet infinite.
+bool is_too_large(std::string_view text, const std::optional<double>& x) { return x && std::isinf(*x) && text.find_first_of("0123456789") != text.npos; }
+
+/// Behind the place of a cell that holds no number.
+std::string why_no_number(const std::string& cell, bool too_large) {
+  if (too_large) return fmt::format("'{}' is too large for a number (f64): bring the column to a smaller unit, or leave the row out", cut(cell));
+  if (cell.empty()) return "'' is no number: fill the cell in, or leave the row or the column out";
+  return fmt::format("'{}' is no number; words are read as classes in a column '{}': name it so if they are, or leave the column out", cut(cell), kLabel);
 }
 
 std::vector<std::string> names_of(std::string_view line, const std::string& where) {
@@ -219,8 +241,6 @@ std::vector<std::string> heading(TableLines& lines, const std::filesystem::path&
   return names_of(line.starts_with(kMark) ? line.substr(kMark.size()) : line, fmt::format("{}, line {}", path.string(), lines.number));
 }
 
-constexpr const char* kLabel = "label";
-
 /// The labels of a table as they stand there: words, unless all are numbers that are no known classes.
 class Labels {
  public:
@@ -241,7 +261,7 @@ class Labels {
   const std::vector<std::string>& words() {
     if (known_.empty() || !unknown_.line) return words_;
     if (word_.line && wrong_.empty())
-      wrong_ = fmt::format("{}: '{}' is no class that is trained on; those are {}", where(unknown_.line), cut(unknown_.text), shown_start(listed(classes_), 200));
+      wrong_ = fmt::format("{}: '{}' is no class that is trained on; those are {}: write one of them, leave the row out, or train with rows of this class", where(unknown_.line), cut(unknown_.text), shown_start(listed(classes_), 200));
     words_.clear();
     return words_;
   }
@@ -277,35 +297,48 @@ Table read_table(const std::filesystem::path& path, const std::vector<std::strin
   const std::string text = read_file(path, std::size_t{1} << 32);
   refuse_other_encodings(text, path);
   TableLines lines(text);
-  Table out;
+  Table out{.path = path};
   out.names = heading(lines, path);
   const auto label = static_cast<std::size_t>(std::find(out.names.begin(), out.names.end(), kLabel) - out.names.begin());
   std::vector<double> values;
   Labels labels(path, classes);
-  std::int64_t rows = 0;
-  for (std::string_view line; lines.next(line); ++rows) {
+  for (std::string_view line; lines.next(line); out.lines.push_back(lines.number)) {
     const std::vector<std::string> cells = cells_of(line, [&](std::size_t i) {
       return fmt::format("{}, line {}, column '{}'", path.string(), lines.number, i < out.names.size() ? cut(out.names[i]) : std::to_string(i + 1));
     });
-    if (cells.size() != out.names.size()) throw UserError(fmt::format("{}, line {}: {} values for {} columns", path.string(), lines.number, cells.size(), out.names.size()));
+    if (cells.size() != out.names.size()) throw UserError(fmt::format("{}, line {}: {} values for {} columns: give each name of the first line one, and put text with commas in quotes", path.string(), lines.number, cells.size(), out.names.size()));
     for (std::size_t i = 0; i < cells.size(); ++i) {
       const std::optional<double> x = number_in(cells[i]);
       const bool is_number = x && (i != label || std::isfinite(*x));  // of labels "nan" and "inf" may be words
       if (i == label) {
         labels.add(cells[i], is_number, lines.number);
-      } else if (!is_number) {
-        throw UserError(fmt::format("{}, line {}, column '{}': '{}' is no number{}", path.string(), lines.number, cut(out.names[i]), cut(cells[i]),
-                                    cells[i].empty() ? "" : fmt::format("; words are read as classes in a column '{}': name it so if they are, or leave the column out", kLabel)));
+      } else if (const bool too_large = is_too_large(cells[i], x); !is_number || too_large) {
+        throw UserError(fmt::format("{}, line {}, column '{}': {}", path.string(), lines.number, cut(out.names[i]), why_no_number(cells[i], too_large)));
       }
       values.push_back(is_number ? *x : 0);
     }
   }
-  if (rows == 0) throw UserError(fmt::format("{}: a line of names and lines of numbers are expected", path.string()));
-  out.values = HostTensor::of<double>({rows, static_cast<std::int64_t>(out.names.size())}, values);
+  if (out.lines.empty())
+    throw UserError(fmt::format("{}: {}: a line of names and lines of numbers are expected; save the table anew with its rows", path.string(),
+                                text.empty() ? "is empty" : out.names.empty() ? "has blank lines alone" : "has a line of names and no rows"));
+  out.values = HostTensor::of<double>({static_cast<std::int64_t>(out.lines.size()), static_cast<std::int64_t>(out.names.size())}, values);
   if (const std::vector<std::string>& words = labels.words(); !words.empty() && labels.wrong().empty()) number_words(out, words, label, classes);
   out.wrong_labels = labels.wrong();
   return out;
 }
+
+namespace {
+
+void refuse_misfits(const Table& table, const std::vector<std::size_t>& columns, DType dtype) {
+  const std::span<const double> values = table.values.data<double>();
+  visit_stored(dtype, [&]<class T>() {
+    for (std::size_t r = 0; r < table.lines.size(); ++r)
+      for (std::size_t c : columns)
+        if (const double x = values[r * table.names.size() + c]; !can_hold<T>(x)) throw UserError(fmt::format("{}, line {}, column '{}' {}", table.path.string(), table.lines[r], cut(table.names[c]), why_no_value(x, dtype)));
+  });
+}
+
+}  // namespace
 
 DataSet columns_of(const Table& table, const InputRows& inputs) {
   const std::int64_t rows = table.values.shape()[0];
@@ -329,6 +362,7 @@ DataSet columns_of(const Table& table, const InputRows& inputs) {
   if (!table.wrong_labels.empty() && wanted.contains(kLabel)) throw UserError(table.wrong_labels);
   DataSet out;
   for (const auto& [name, places] : wanted) {
+    if (const auto input = inputs.find(name); input != inputs.end()) refuse_misfits(table, places, input->second.dtype);
     HostTensor column(f64, places.size() == 1 ? Extents{rows} : Extents{rows, static_cast<std::int64_t>(places.size())});
     for (std::size_t r = 0, k = 0; r < static_cast<std::size_t>(rows); ++r)
       for (std::size_t p : places) column.data<double>()[k++] = table.values.data<double>()[r * width + p];

@@ -22,8 +22,10 @@ DataSet read_arrays(const std::filesystem::path& path, const InputRows& inputs =
 Splits read_packed_arrays(const std::filesystem::path& path, const InputRows& inputs = {});
 
 struct Table {
-  std::vector<std::string> names;
-  HostTensor values;  ///< f64 (rows, names)
+  std::filesystem::path path;
+  std::vector<std::string> names = {};
+  HostTensor values = {};                 ///< f64 (rows, names)
+  std::vector<std::int64_t> lines = {};   ///< of the file, for each row
   std::vector<std::string> classes = {};  ///< that the numbers of 'label' stand for, where these are words in the file
   std::string wrong_labels = {};          ///< why 'label' cannot be read; columns_of says so where it is wanted
 };
@@ -35,7 +37,7 @@ Table read_table(const std::filesystem::path& path, const std::vector<std::strin
 /// more or fewer.
 DataSet columns_of(const Table& table, const InputRows& inputs = {});
 
-/// Brings columns to what a graph's inputs take: another dtype where each value is one of it (f64 is rounded to f32); axes of 1 come and go, and rows that
+/// Brings columns to what a graph's inputs take: another dtype where each value is one of it (floats are rounded, but not to infinity); axes of 1 come and go, and rows that
 /// are as many numbers become pictures, their channels last. Where the graph has no input x, the columns x and y are "image" and "label". UserError where
 /// a value does not fit.
 void fit_columns(DataSet& data, const InputRows& inputs);

@@ -202,6 +202,8 @@ DataKind data_kind(const fs::path& path) {
   std::error_code error;
   if (path.extension() == ".npz" && fs::is_regular_file(path, error)) return DataKind::packed_arrays;
   if (path.extension() == ".csv" && fs::is_regular_file(path, error)) return DataKind::tables;
+  if (path.extension() == ".tsv" && fs::is_regular_file(path, error))
+    throw UserError(fmt::format("{}: a .tsv is a table with tabs between the values, and tables are read with commas, as .csv: save it so, or name it .csv if it has commas", path.string()));
   if (fs::exists(path / "train.npz", error)) return DataKind::array_files;
   if (fs::exists(path / "train.csv", error)) return DataKind::tables;
   for (const fs::path& folder : {path, path / "train"}) refuse_closed(folder);

@@ -86,7 +86,7 @@ ImageFolder list_image_folder(const std::filesystem::path& root, const Shard& sh
     if (classes.empty() && mine.empty()) throw UserError(fmt::format("{}: no .jpg or .png in this class", folder.string()));
     if (classes.empty()) out.classes.push_back(name);
     const auto at = std::find(out.classes.begin(), out.classes.end(), name);
-    if (at == out.classes.end()) throw UserError(fmt::format("{}: '{}' is no class that is trained on; those are {}", folder.string(), name, listed(classes)));
+    if (at == out.classes.end()) throw UserError(fmt::format("{}: '{}' is no class that is trained on; those are {}: name the folder so, move it elsewhere, or train with photos of this class", folder.string(), name, listed(classes)));
     for (const auto& photo : mine) {
       if (hold_out.fraction > 0 && is_held_out(name + "/" + photo.filename().string(), hold_out.fraction) != hold_out.taken) continue;
       labels.push_back(static_cast<std::int32_t>(at - out.classes.begin()));

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <set>
 #include <unordered_set>
 
 #include <fmt/format.h>
@@ -243,8 +244,8 @@ const std::vector<JsonValue>& JsonDocument::array(const JsonValue& v) const {
   return v.items;
 }
 
-const JsonValue& JsonDocument::object(const JsonValue& v) const {
-  if (v.kind != JsonValue::kObject) fail(v, "must be an object, not " + shown(v));
+const JsonValue& JsonDocument::object(const JsonValue& v, const std::string& keys) const {
+  if (v.kind != JsonValue::kObject) fail(v, fmt::format("must be an object{}{}, not {}", keys.empty() ? "" : " of ", keys, shown(v)));
   return v;
 }
 
@@ -262,8 +263,11 @@ void JsonObject::done() const {
   for (std::size_t i = 0; i < value.keys.size(); ++i) {
     const std::string& key = value.keys[i];
     if (key == "note") document.text(value.items[i]);
-    else if (std::find(taken_.begin(), taken_.end(), key) == taken_.end())
-      document.fail(value.items[i], fmt::format("there is no key \"{}\" here{}", excerpt(key), did_you_mean(key, taken_)));
+    else if (std::find(taken_.begin(), taken_.end(), key) == taken_.end()) {
+      const std::string near = did_you_mean(key, taken_);
+      const std::set<std::string> known(taken_.begin(), taken_.end());
+      document.fail(value.items[i], fmt::format("there is no key \"{}\" here{}", excerpt(key), !near.empty() ? near : known.empty() ? "; leave it out" : fmt::format("; those that are read are {}", fmt::join(known, ", "))));
+    }
   }
 }
 

@@ -48,8 +48,8 @@ class JsonDocument {
   float real32(const JsonValue& v) const;
   const std::string& text(const JsonValue& v) const;
   const std::vector<JsonValue>& array(const JsonValue& v) const;
-  /// Checks that it is an object.
-  const JsonValue& object(const JsonValue& v) const;
+  /// Checks that it is an object; `keys` are said where it is none.
+  const JsonValue& object(const JsonValue& v, const std::string& keys = {}) const;
 
  private:
   JsonValue root_;

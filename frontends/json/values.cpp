@@ -71,14 +71,14 @@ std::string json_of_tensor(const HostTensor& t, const TensorStore& tensors) {
 }
 
 HostTensor tensor_of(const JsonDocument& d, const JsonValue& v, const TensorStore& tensors) {
-  JsonObject o(d, v);
+  JsonObject o(d, d.object(v, "\"dtype\", \"shape\" and \"values\" (or \"stored\")"));
   LocalType type{dtype_of(d, o.at("dtype")), {}};
   const JsonValue& shape = o.at("shape");
   for (const JsonValue& e : d.array(shape)) type.shape.push_back(d.integer(e, 0));
   std::int64_t count = placed(d, shape, [&] { return elements(type.shape); });
   const JsonValue *values = o.find("values"), *stored = o.find("stored");
   o.done();
-  if (!values == !stored) d.fail(v, "a tensor has either \"values\" or \"stored\"");
+  if (!values == !stored) d.fail(v, "a tensor has either \"values\" or \"stored\", beside \"dtype\" and \"shape\"");
   if (stored) {
     const std::string& name = d.text(*stored);
     if (!tensors.get) d.fail(*stored, "the tensor lives in a side file, which was not given");

@@ -184,6 +184,8 @@ TEST(GraphFile, what_is_wrong_is_told_with_its_place) {
            {R"("dtype": "f32", "shape": ["batch")", R"("dtype": "f33", "shape": ["batch")", "small.json:6: /inputs/0/dtype: unknown dtype 'f33'"},
            {R"([0.1, "nan", -0.0])", R"([0.1, "nan"])", "small.json:14: /nodes/2/attributes/value/values: 2 values for the shape (3)"},
            {R"([0.1, "nan", -0.0])", R"([0.1, "nan", 1e300])", "does not fit in f32"},
+           {R"({"dtype": "f32", "shape": [3], "values": [0.1, "nan", -0.0]})", "5", "/nodes/2/attributes/value: must be an object of \"dtype\", \"shape\" and \"values\" (or \"stored\"), not the integer 5"},
+           {R"("values": [0.1, "nan", -0.0])", R"("payload": [0.1])", "there is no key \"payload\" here; those that are read are dtype, shape, stored, values"},
            {R"("shape": [3], "values")", R"("shape": [4611686018427387904, 8], "values")", "more than 2^63 elements"},
            {R"("outputs": ["z"])", R"("outputs": ["q"])", "small.json:16: /outputs/0: there is no value 'q'"},
            {R"("outputs": ["z"])", R"("updates": {"y": "y"})", "small.json:16: /updates/y: 'y' is no variable"},

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cfenv>
+#include <cmath>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -75,7 +76,7 @@ TEST(Tables, name_the_first_label_that_is_no_class) {
   Folder folder;
   write_text(folder / "a.csv", "a,label\n1,cat\n2,dog\n3,yak\n4,gnu\n");
   const Table table = read_table(folder / "a.csv", {"emu", "dog, small", "dog", "cat"});
-  EXPECT_NE(table.wrong_labels.find("a.csv, line 4, column 'label': 'yak' is no class that is trained on; those are emu, \"dog, small\", dog, cat"), std::string::npos)
+  EXPECT_NE(table.wrong_labels.find("a.csv, line 4, column 'label': 'yak' is no class that is trained on; those are emu, \"dog, small\", dog, cat: write one of them, leave the row out, or"), std::string::npos)
       << table.wrong_labels;
 }
 
@@ -93,6 +94,18 @@ TEST(Tables, are_read_alike_whatever_rounding_the_caller_has_set) {
   }
 }
 
+TEST(Tables, have_tiny_numbers_rounded_to_0) {
+  Folder folder;
+  write_text(folder / "a.csv", "a,b\n1e-999,inf\n");
+  EXPECT_EQ(read_table(folder / "a.csv").values, HostTensor::of<double>({1, 2}, {0, INFINITY}));
+}
+
+TEST(Tables, with_tabs_are_told_to_have_commas) {
+  Folder folder;
+  write_text(folder / "a.tsv", "a\tb\n1\t2\n");
+  EXPECT_TRUE(says<UserError>([&] { data_folder(folder / "a.tsv"); }, {"a.tsv: a .tsv is a table with tabs", "as .csv: save it so"}));
+}
+
 TEST(Tables, give_columns_by_name_and_features_from_those_left) {
   Folder folder;
   write_text(folder / "train.csv", "width, height,\"label\",age\r\n1,2.5,0,3\n\n-4,5e-1,1,6\n");
@@ -103,11 +116,37 @@ TEST(Tables, give_columns_by_name_and_features_from_those_left) {
   EXPECT_EQ(data.test.columns.at("features"), HostTensor::of<float>({1, 3}, {7, 8, 9}));
   EXPECT_EQ(data_folder(folder.path()).train.columns.at("age"), HostTensor::of<double>({2}, {3, 6}));
   EXPECT_EQ(data_folder(folder.path(), {.inputs = {{"age", {f32, {1}}}}}).train.columns.at("age"), HostTensor::of<float>({2, 1}, {3, 6}));
-  for (const auto& [text, wanted] : {std::pair{"", "a line of names and lines of numbers"}, {"a,b\n", "lines of numbers"}, {"a,a\n1,2\n", "line 1: 'a' is no name of a column, or stands there twice"}, {"a,b\n1\n", "line 2: 1 values for 2 columns"},
-                                     {"a,b\n1,2\n3,x\n", "line 3, column 'b': 'x' is no number"}, {"a,b\n1,\n", "line 2, column 'b': '' is no number"}}) {
+  for (const auto& [text, wanted] : {std::pair{"", "train.csv: is empty: a line of names and lines of numbers"}, {"\n \n", "has blank lines alone"}, {"a,b\n", "has a line of names and no rows: a line of names and lines of numbers are expected; save"}, {"a,a\n1,2\n", "line 1: 'a' is no name of a column, or stands there twice"}, {"a,b\n1\n", "line 2: 1 values for 2 columns: give each name of the first line one"},
+                                     {"a,b\n1,2\n3,x\n", "line 3, column 'b': 'x' is no number"}, {"a,b\n1,\n", "line 2, column 'b': '' is no number: fill the cell in, or leave"}, {"a,b\n1,-1e999\n", "line 2, column 'b': '-1e999' is too large for a number"}}) {
     write_text(folder / "train.csv", text);
     EXPECT_NE(message_of([&] { data_folder(folder.path()); }).find(wanted), std::string::npos) << text;
   }
+}
+
+TEST(Tables, have_values_of_the_type_that_their_input_takes) {
+  Folder folder;
+  auto read = [&](const std::string& value, DType dtype) {
+    write_text(folder / "a.csv", "x\n\n1\n" + value + "\n");
+    return columns_of(read_table(folder / "a.csv"), {{"x", {dtype, {}}}});
+  };
+  for (const auto& [value, dtype, words, way_out] : {std::tuple{"1.797e308", f32, "line 4, column 'x' holds 1.797e+308, which is too large for f32", "an input of f64"},
+                                                     {"-70000", f16, "holds -70000, which is too large for f16", "smaller unit"},
+                                                     {"3000000000", i32, "line 4, column 'x' holds 3000000000, which is no i32", "write a smaller one"},
+                                                     {"0.1", i64, "line 4, column 'x' holds 0.1, which is no i64", "round it"},
+                                                     {"1e19", i64, "which is no i64", "write a smaller one"},
+                                                     {"256", u8, "which is no u8", "write a smaller one"},
+                                                     {"2", boolean, "which is no bool", "write 0 or 1"}})
+    EXPECT_TRUE(says<UserError>([&] { read(value, dtype); }, {"a.csv, line 4", words, way_out})) << value;
+  for (const auto& [value, dtype] : {std::pair{"1e-300", f32}, {"inf", f32}, {"0.1", f16}, {"1.797e308", f64}, {"3000000000", i64}, {"1", boolean}}) {
+    DataSet data = read(value, dtype);
+    fit_columns(data, {{"x", {dtype, {}}}});
+    EXPECT_EQ(data.columns.at("x").dtype(), dtype) << value;
+  }
+  DataSet large = read("3000000000", i64);
+  fit_columns(large, {{"x", {i64, {}}}});
+  EXPECT_EQ(large.columns.at("x"), HostTensor::of<std::int64_t>({2}, {1, 3000000000}));
+  DataSet array{{{"x", HostTensor::of<double>({1}, {1e300})}}};
+  EXPECT_TRUE(says<UserError>([&] { fit_columns(array, {{"x", {f32, {}}}}); }, {"[data] column 'x' holds 1e+300, which is too large for f32"}));
 }
 
 TEST(Tables, with_words_for_labels_have_classes_sorted_by_name) {

@@ -219,6 +219,10 @@ def check_tables(folder):
     for name, wanted in (("semi.csv", "semicolons"), ("bare.csv", "where the names of the columns are expected"), ("digit.csv", "if 'Digit' is the label, name it 'label'"), ("kaggle", "--data kaggle/train.csv --hold-out 0.2")):
         done = belfry(folder, "train", "mlp", "--data", name, *([] if name == "kaggle" else ["--hold-out", "0.2"]), "--out", "mended")
         expect(done.returncode == 1 and wanted in done.stderr and len(done.stderr) < 700, f"{name}: {done}")
+    for low, wanted, unwanted in ((-1, ": number the classes from 0 on\n", "classes="), (9, "number the classes from 0 on, or take one with as many outputs", "classes=10)")):
+        table("low.csv", names, [[row[0] + low] + row[1:] for row in rows])
+        done = belfry(folder, "train", "mlp", "--data", "low.csv", "--hold-out", "0.2")
+        expect(done.returncode == 1 and wanted in done.stderr and unwanted not in done.stderr, f"labels from {low} on: {done}")
     # Words for classes: sorted by name, and known to what serves the run.
     table("words.csv", names, [["dog" if row[0] else "cat"] + row[1:] for row in rows])
     done = belfry(folder, "train", "mlp", "--data", "words.csv", "--hold-out", "0.25", "--rescale", "1/255", "--batch", "4", "--epochs", "3", "--out", "worded")
