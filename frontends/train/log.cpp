@@ -62,10 +62,15 @@ std::string line_of(std::string line, const Metrics& machine, const Metrics& met
 
 std::string name_taken(const std::vector<std::string>& names, LogLines lines) {
   constexpr std::string_view kOfEpochs[] = {"epoch", "steps", "epoch_seconds", "input_seconds", "rows_per_second"};
-  constexpr std::string_view kOfLogs[] = {"step", "rows", "seconds", "step_seconds", "learning_rate", "cpu", "memory_bytes"};  // besides
+  constexpr std::string_view kOfLogs[] = {"step", "rows", "seconds", "step_seconds", "learning_rate", "cpu", "memory_bytes", "staleness"};  // besides
   auto among = [](const auto& all, std::string_view name) { return std::find(std::begin(all), std::end(all), name) != std::end(all); };
   auto is_held_out = [&](const std::string& name) { return name.starts_with("val_") && among(names, name.substr(4)); };
-  auto taken = [&](const std::string& name) { return among(kOfEpochs, name) || (lines == LogLines::all && among(kOfLogs, name)) || is_held_out(name); };
+  auto is_logged = [&](const std::string& name) { return lines != LogLines::epochs && (among(kOfLogs, name) || name.starts_with("rows_per_second/")); };
+  auto is_ours = [&](const std::string& name) { return among(kOfEpochs, name) || is_logged(name) || is_held_out(name); };
+  auto taken = [&](const std::string& name) {
+    const std::string drawn = lines == LogLines::charts ? scalar_tag(name) : name;
+    return is_ours(name) || (drawn != name && (is_ours(drawn) || among(names, drawn)));
+  };
   const auto at = std::find_if(names.begin(), names.end(), taken);
   return at == names.end() ? "" : *at;
 }

@@ -174,6 +174,28 @@ TEST(TrainingKept, a_loss_that_has_a_name_of_the_log_is_called_a_loss) {
   }
 }
 
+TEST(TrainingKept, a_metric_that_would_be_drawn_as_another_is_refused) {
+  Folder folder;
+  auto trained = [&](const std::string& metric, const FitOptions& options) {
+    Builder b("named");
+    const Value value = identity(mean(square(b.input("x", f32, {kBatch}) * b.variable("w", {}))), "loss");
+    b.metric("kept", value);
+    b.minimize(value, Sgd{});
+    Graph g = std::move(b).build();
+    g.metrics[metric] = g.metrics.extract("kept").mapped();
+    Session session(std::move(g), Single{});
+    return message_of([&] { fit(session, points(16), options); });
+  };
+  const FitOptions log{.batch = 8, .log = (folder.path() / "log.jsonl").string()}, charts{.batch = 8, .tensorboard = (folder.path() / "charts").string()};
+  EXPECT_THAT(trained("rows_per_second/cpu:0", log), testing::HasSubstr("the metric 'rows_per_second/cpu:0' of the graph 'named' has the name of what lines of the log"));
+  for (const char* name : {"rows_per_second/cpu:0", "learning_rate", "staleness"}) EXPECT_THAT(trained(name, charts), testing::HasSubstr("has the name of what charts in")) << name;
+  EXPECT_THAT(trained("tower_0/loss", charts), testing::HasSubstr("the metric 'tower_0/loss' of the graph 'named' is drawn by TensorBoard as 'loss', which is the name of another chart; give it another name"));
+  EXPECT_THAT(trained("tower_1/cpu", charts), testing::HasSubstr("is drawn by TensorBoard as 'cpu'"));
+  EXPECT_EQ(trained("tower_0/loss", log), "(no error)");
+  EXPECT_EQ(trained("tower_0/other", charts), "(no error)");
+  EXPECT_THAT(trained("", {.batch = 8}), testing::HasSubstr("has no name: give it one"));
+}
+
 TEST(TrainingKept, a_node_with_the_name_of_the_learning_rate_is_refused) {
   Builder b("rated");
   b.minimize(identity(mean(b.input("x", f32, {kBatch}) * b.variable("w", {})), "learning_rate"), Sgd{});
