@@ -196,6 +196,39 @@ TEST(TrainingKept, a_metric_that_would_be_drawn_as_another_is_refused) {
   EXPECT_THAT(trained("", {.batch = 8}), testing::HasSubstr("has no name: give it one"));
 }
 
+TEST(TrainingKept, what_is_removed_while_training_is_made_anew_and_said) {
+  Folder folder;
+  const std::filesystem::path run = folder.path() / "run";
+  std::filesystem::create_directory(run);
+  std::string told;
+  FitOptions options{.batch = 8, .epochs = 4, .checkpoints = (run / "ck").string(), .log = (run / "log.jsonl").string(), .tensorboard = (run / "charts").string()};
+  options.notice = [&](const std::string& text) { told += text + "\n"; };
+  options.on_batch = [&](const Progress& p) {
+    if (p.step == 3) std::filesystem::remove_all(run);
+  };
+  Session session(line(), Single{}), whole(line(), Single{});
+  fit(session, points(16), options);
+  fit(whole, points(16), {.batch = 8, .epochs = 4});
+  for (const char* words : {"log.jsonl: the log was removed while training", ": the event file was removed while training", "ck: the folder of the checkpoints was removed while training, and is made anew"})
+    EXPECT_THAT(told, testing::HasSubstr(words));
+  EXPECT_EQ(told.find("the log was removed"), told.rfind("the log was removed"));
+  EXPECT_THAT(text_of(run / "log.jsonl"), testing::StartsWith("{\"step\": 4, "));
+  EXPECT_FALSE(std::filesystem::is_empty(run / "charts" / "train"));
+  EXPECT_EQ(session.state(), whole.state());
+  Session again(line(), Single{});
+  EXPECT_TRUE(resume_latest(again, points(16), options));
+  EXPECT_EQ(again.state(), whole.state());
+  // Another file in the log's place that is none stays.
+  told.clear();
+  Session third(line(), Single{});
+  const FitOptions logged{.batch = 8, .on_batch = [&](const Progress&) {
+    std::filesystem::remove(options.log);
+    write_text(options.log, "of a year\n");
+  }, .log = options.log};
+  std::filesystem::remove(options.log);
+  EXPECT_TRUE(says<UserError>([&] { fit(third, points(16), logged); }, {"log.jsonl: is no log of a training, and would be lost"}));
+}
+
 TEST(TrainingKept, a_node_with_the_name_of_the_learning_rate_is_refused) {
   Builder b("rated");
   b.minimize(identity(mean(b.input("x", f32, {kBatch}) * b.variable("w", {})), "learning_rate"), Sgd{});
