@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -74,9 +75,15 @@ bool writes_over() {
   return ::isatty(2) && !(plain && *plain) && !(term && std::string_view(term) == "dumb");
 }
 
+std::string metric_text(const std::string& name, double value, int digits) {
+  const double size = std::abs(value);
+  const bool usual = size == 0 || !std::isfinite(size) || (size >= 1e-3 && size < 1e6);
+  return usual ? fmt::format("{} {:.{}f}", shown(name), value, digits) : fmt::format("{} {:.{}g}", shown(name), value, digits);
+}
+
 std::string metrics_text(const Metrics& metrics) {
   std::string out;
-  for (const auto& [name, value] : metrics) out += fmt::format("  {} {:.4f}", name, value);
+  for (const auto& [name, value] : metrics) out += "  " + metric_text(name, value, 4);
   return out;
 }
 

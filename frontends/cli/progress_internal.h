@@ -31,6 +31,8 @@ bool writes_over();
 /// A line below all that is said, until the next; empty: none.
 void show_line(const std::string& line);
 
+/// Of the usual size so many digits behind the point; so many significant ones where these would say nothing, or too much.
+std::string metric_text(const std::string& name, double value, int digits);
 std::string metrics_text(const Metrics& metrics);
 /// Rows a second of the same step on the first device alone, as measured over a few steps. Nothing where there is one device, or no room for both.
 std::optional<double> one_device_rate(Session& session, const DataSet& data, std::int64_t batch, const std::vector<std::string>& fetches);

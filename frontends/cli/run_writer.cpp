@@ -289,6 +289,11 @@ BegunRun::~BegunRun() {
 
 void write_results(Session& session, const DataSet& data, const std::string& out, RunFacts run, std::int64_t batch, const std::vector<std::string>& fetches) {
   const fs::path dir = out;
+  std::error_code error;
+  if (!fs::is_regular_file(dir / "run.json", error)) {
+    make_folder(dir);
+    say(fmt::format("{}: what was there of this run was removed while training; its results are written, and only those\n", out));
+  }
   if (!session.strategy().loops) write_file((dir / "plan.json").string(), write_plan(session.plan(batch, Mode::step, fetches)));
   run.ended = true;
   write_run_folder(dir, session, run);

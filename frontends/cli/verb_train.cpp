@@ -68,7 +68,7 @@ void evaluate_split(Session& session, const TrainArguments& o) {
     std::cout << fmt::format("{{{}}}\n", means_text(rows, means));
     return;
   }
-  for (const auto& [name, mean] : means) std::cout << fmt::format("{} {:.6f}\n", name, mean);
+  for (const auto& [name, mean] : means) std::cout << metric_text(name, mean, 6) << "\n";
   say(fmt::format("of {} rows\n", rows));
 }
 

@@ -190,8 +190,16 @@ std::string RunCheckpoints::last_good() const {
   return last ? "the last good checkpoint is " + last->string() : "there is no checkpoint yet";
 }
 
+void RunCheckpoints::make_anew() const {
+  std::error_code error;
+  if (std::filesystem::is_directory(options_.checkpoints, error)) return;
+  make_folder(options_.checkpoints);
+  if (options_.notice) options_.notice(fmt::format("{}: the folder of the checkpoints was removed while training, and is made anew", options_.checkpoints));
+}
+
 void RunCheckpoints::save(const TextMap& notes, bool has_best) {
   if (options_.checkpoints.empty()) return;
+  make_anew();
   TextMap run = settings_;
   run.insert(notes.begin(), notes.end());
   Checkpoint c = Checkpoint::of(session_, std::move(run));
@@ -205,7 +213,9 @@ void RunCheckpoints::save(const TextMap& notes, bool has_best) {
 }
 
 void RunCheckpoints::save_best() {
-  if (!options_.checkpoints.empty()) Checkpoint::of(session_, settings_).save(best_checkpoint(options_.checkpoints).string());
+  if (options_.checkpoints.empty()) return;
+  make_anew();
+  Checkpoint::of(session_, settings_).save(best_checkpoint(options_.checkpoints).string());
 }
 
 }  // namespace belfry

@@ -55,9 +55,15 @@ const FitOptions& checked(const FitOptions& options) {
   return options;
 }
 
-void check_names(const Graph& g, const std::vector<std::string>& reported, const std::string& log) {
-  if (const std::string name = log.empty() ? "" : name_taken(reported, LogLines::all); !name.empty())
-    throw UserError(fmt::format("the {} of the graph '{}' has the name of what lines of the log {} say of themselves; give it another name, or train without a log", metric_or_loss(g, name), g.name, log));
+void check_names(const Graph& g, const std::vector<std::string>& reported, const FitOptions& options) {
+  if (!logs(options)) return;
+  const std::string name = name_taken(reported, options.tensorboard.empty() ? LogLines::all : LogLines::charts);
+  if (name.empty()) return;
+  const std::string what = fmt::format("the {} of the graph '{}'", metric_or_loss(g, name), g.name);
+  if (name_taken(reported, LogLines::all) != name)
+    throw UserError(fmt::format("{} is drawn by TensorBoard as '{}', which is the name of another chart; give it another name, or train without TensorBoard's files", what, scalar_tag(name)));
+  const std::string where = options.log.empty() ? fmt::format("charts in {}", options.tensorboard) : fmt::format("lines of the log {}", options.log);
+  throw UserError(fmt::format("{} has the name of what {} say of themselves; give it another name, or train without a log", what, where));
 }
 
 /// What a step gave: of loops one or several mini-batches.
@@ -74,7 +80,7 @@ class Fitter {
     const Graph& g = session.graph();
     if (losses_.empty()) throw UserError(fmt::format("the graph '{}' has no loss to train on", g.name));
     check_columns(g, data);
-    check_names(g, names_, options.log);
+    check_names(g, names_, options);
     check_validation();
     checkpoints_ = std::make_unique<RunCheckpoints>(session, data, options);
     read_ = options.on_batch || options.on_epoch || logs(options);

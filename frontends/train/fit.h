@@ -97,7 +97,7 @@ std::vector<std::string> differences(const Checkpoint& checkpoint, const Session
 History fit(Session& session, const DataSet& data, const FitOptions& options = {});
 /// {"epoch", "steps", "epoch_seconds", "input_seconds", "rows_per_second", losses and metrics} of an epoch that has ended: what its line in the log says of it.
 std::string epoch_line(const Progress& p);
-enum class LogLines { all, epochs };          ///< those of a log, or what `epoch_line` gives
+enum class LogLines { all, epochs, charts };  ///< those of a log, what `epoch_line` gives, or a log's with TensorBoard's charts
 /// The first of the names under which these lines say something of themselves, so that no metric may have it; empty where there is none.
 std::string name_taken(const std::vector<std::string>& names, LogLines lines);
 /// "loss 'x'" or "metric 'x'": as which of the two the graph reports it.

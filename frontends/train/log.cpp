@@ -3,11 +3,13 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/train/log_internal.h>
 #include <belfry/frontends/train/means_internal.h>
@@ -62,10 +64,15 @@ std::string line_of(std::string line, const Metrics& machine, const Metrics& met
 
 std::string name_taken(const std::vector<std::string>& names, LogLines lines) {
   constexpr std::string_view kOfEpochs[] = {"epoch", "steps", "epoch_seconds", "input_seconds", "rows_per_second"};
-  constexpr std::string_view kOfLogs[] = {"step", "rows", "seconds", "step_seconds", "learning_rate", "cpu", "memory_bytes"};  // besides
+  constexpr std::string_view kOfLogs[] = {"step", "rows", "seconds", "step_seconds", "learning_rate", "cpu", "memory_bytes", "staleness"};  // besides
   auto among = [](const auto& all, std::string_view name) { return std::find(std::begin(all), std::end(all), name) != std::end(all); };
   auto is_held_out = [&](const std::string& name) { return name.starts_with("val_") && among(names, name.substr(4)); };
-  auto taken = [&](const std::string& name) { return among(kOfEpochs, name) || (lines == LogLines::all && among(kOfLogs, name)) || is_held_out(name); };
+  auto is_logged = [&](const std::string& name) { return lines != LogLines::epochs && (among(kOfLogs, name) || name.starts_with("rows_per_second/")); };
+  auto is_ours = [&](const std::string& name) { return among(kOfEpochs, name) || is_logged(name) || is_held_out(name); };
+  auto taken = [&](const std::string& name) {
+    const std::string drawn = lines == LogLines::charts ? scalar_tag(name) : name;
+    return is_ours(name) || (drawn != name && (is_ours(drawn) || among(names, drawn)));
+  };
   const auto at = std::find_if(names.begin(), names.end(), taken);
   return at == names.end() ? "" : *at;
 }
@@ -73,12 +80,12 @@ std::string name_taken(const std::vector<std::string>& names, LogLines lines) {
 std::string epoch_line(const Progress& p) { return line_of(fmt::format("{}{}, \"steps\": {}", kEpochLine, p.epoch + 1, p.batch), times_of(p), p.metrics); }
 
 TrainingLog::TrainingLog(const FitOptions& options, std::int64_t before, std::int64_t over, std::map<std::string, double> device_shares)
-    : path_(options.log), device_shares_(std::move(device_shares)), sampled_(usage_now()), epoch_began_(sampled_) {
+    : path_(options.log), notice_(options.notice), device_shares_(std::move(device_shares)), sampled_(usage_now()), epoch_began_(sampled_) {
   const bool there = !path_.empty() && std::filesystem::is_regular_file(path_);
   if (there) refuse_no_log(path_);
   RunningMeans begun;  // of the epoch that a checkpoint stands within
   begun.take(options.notes);
-  if (!options.tensorboard.empty()) charts_ = std::make_unique<TensorBoardLog>(options.tensorboard, before, begun.rows() > 0);
+  if (!options.tensorboard.empty()) charts_ = std::make_unique<TensorBoardLog>(options.tensorboard, before, begun.rows() > 0, options.notice);
   if (path_.empty()) return;
   if (before > 0 && there) {
     const Kept kept = lines_until(path_, before, over);
@@ -91,8 +98,11 @@ TrainingLog::TrainingLog(const FitOptions& options, std::int64_t before, std::in
     earlier_ = last_step_ = kept.seconds;
   }
   replaces_ = before == 0 && there;
-  file_.open(path_, std::ios::app);
-  if (!file_) throw UserError(fmt::format("{}: the log cannot be opened for writing: {}; name another file for it", path_, std::strerror(errno)));
+  open();
+}
+
+void TrainingLog::open() {
+  if (!file_.open(path_)) throw UserError(fmt::format("{}: the log cannot be opened for writing: {}; name another file for it", path_, std::strerror(errno)));
 }
 
 double TrainingLog::seconds() const { return earlier_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
@@ -132,10 +142,17 @@ void TrainingLog::epoch(const Progress& p) {
 
 void TrainingLog::write(std::string line, const Metrics& machine, const Metrics& metrics) {
   std::error_code error;
+  if (file_.gone()) {
+    if (std::filesystem::is_regular_file(path_, error)) refuse_no_log(path_);
+    if (const std::filesystem::path folder = std::filesystem::path(path_).parent_path(); !folder.empty()) make_folder(folder);
+    open();
+    replaces_ = false;
+    if (notice_) notice_(fmt::format("{}: the log was removed while training, and its lines until here with it; it goes on anew", path_));
+  }
+  error.clear();
   if (std::exchange(replaces_, false)) std::filesystem::resize_file(path_, 0, error);
   if (error) throw UserError(fmt::format("{}: the log cannot be begun anew: {}; name another file for it", path_, error.message()));
-  file_ << line_of(std::move(line), machine, metrics) << "\n" << std::flush;
-  if (!file_) throw UserError(fmt::format("{}: the log could not be written; its disk may be full", path_));
+  if (!file_.write(line_of(std::move(line), machine, metrics) + "\n")) throw UserError(fmt::format("{}: the log could not be written; its disk may be full", path_));
 }
 
 }  // namespace belfry

@@ -3,12 +3,13 @@
 
 #include <chrono>
 #include <cstdint>
-#include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 
 #include <belfry/frontends/train/fit.h>
+#include <belfry/frontends/train/growing_file_internal.h>
 #include <belfry/frontends/train/tensorboard_internal.h>
 #include <belfry/frontends/train/usage_internal.h>
 
@@ -31,10 +32,13 @@ class TrainingLog {
 
  private:
   double seconds() const;
+  void open();
+  /// Where somebody removed the file since, it is begun anew, and the notice told.
   void write(std::string line, const Metrics& machine, const Metrics& metrics);
 
   std::string path_;
-  std::ofstream file_;
+  std::function<void(const std::string&)> notice_;
+  GrowingFile file_;
   bool replaces_ = false;
   std::unique_ptr<TensorBoardLog> charts_;
   std::map<std::string, double> device_shares_;

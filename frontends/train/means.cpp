@@ -70,6 +70,7 @@ void check_metrics(const Graph& g) {
   const std::vector<ValueId>& losses = g.train ? g.train->losses : g.losses;
   const auto alias = g.aliases.find("loss");
   for (const auto& [name, v] : g.metrics) {
+    if (name.empty()) throw UserError(fmt::format("a metric of the graph '{}', the value '{}', has no name: give it one", g.name, g.name_of(v)));
     if (!g.type(v).shape.empty())
       throw UserError(fmt::format("a metric is a scalar, but '{}' of the graph '{}' is {}; take its mean, or make it an output", name, g.name, to_string(g.type(v))));
     for (ValueId loss : losses) {

@@ -30,6 +30,8 @@ class RunCheckpoints {
   std::string last_good() const;
 
  private:
+  /// The folder where it was removed since.
+  void make_anew() const;
   Session& session_;
   const FitOptions& options_;
   TextMap settings_;

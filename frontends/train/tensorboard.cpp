@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cctype>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <string_view>
+#include <utility>
 
 #include <boost/crc.hpp>
 #include <fmt/format.h>
@@ -66,13 +69,17 @@ std::string scalar_tag(const std::string& name) {
   return number ? name.substr(slash + 1) : name;
 }
 
-ScalarEvents::ScalarEvents(const std::filesystem::path& folder, std::int64_t before) {
-  make_folder(folder);
+ScalarEvents::ScalarEvents(const std::filesystem::path& folder, std::int64_t before, Notice notice) : folder_(folder), notice_(std::move(notice)) {
+  begin(before);
+}
+
+void ScalarEvents::begin(std::int64_t before) {
+  make_folder(folder_);
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   const std::string name = fmt::format("events.out.tfevents.{:010}.{}.{}", seconds, host_name(), ::getpid());
-  path_ = folder / name;
-  for (int k = 1; std::filesystem::exists(path_); ++k) path_ = folder / fmt::format("{}.{}", name, k);
-  file_.open(path_, std::ios::binary);
+  path_ = folder_ / name;
+  for (int k = 1; std::filesystem::exists(path_); ++k) path_ = folder_ / fmt::format("{}.{}", name, k);
+  if (!file_.open(path_)) throw UserError(fmt::format("{}: the event file cannot be opened for writing: {}; name another folder for it", path_.string(), std::strerror(errno)));
   write(event_of(0, file_version()));
   write(event_of(before + 1, session_start()));
 }
@@ -80,13 +87,18 @@ ScalarEvents::ScalarEvents(const std::filesystem::path& folder, std::int64_t bef
 void ScalarEvents::add(std::int64_t step, const Metrics& scalars) {
   std::string values;
   for (const auto& [name, value] : scalars) values += scalar_value(scalar_tag(name), value);
-  if (!values.empty()) write(event_of(step, bytes_field(5, values)));
+  if (values.empty()) return;
+  if (file_.gone()) {
+    const std::string lost = path_.string();
+    begin(step - 1);
+    if (notice_) notice_(fmt::format("{}: the event file was removed while training, and its points until here with it; {} goes on", lost, path_.string()));
+  }
+  write(event_of(step, bytes_field(5, values)));
 }
 
 void ScalarEvents::write(const std::string& event) {
   const std::string length = little_endian(static_cast<std::uint64_t>(event.size()));
-  file_ << length << little_endian(masked_crc(length)) << event << little_endian(masked_crc(event)) << std::flush;
-  if (!file_) throw UserError(fmt::format("{}: the event file could not be written; its disk may be full", path_.string()));
+  if (!file_.write(length + little_endian(masked_crc(length)) + event + little_endian(masked_crc(event)))) throw UserError(fmt::format("{}: the event file could not be written; its disk may be full", path_.string()));
 }
 
 void TensorBoardLog::epoch(std::int64_t step, const Metrics& metrics, const Metrics& rates) {

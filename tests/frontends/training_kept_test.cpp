@@ -174,6 +174,61 @@ TEST(TrainingKept, a_loss_that_has_a_name_of_the_log_is_called_a_loss) {
   }
 }
 
+TEST(TrainingKept, a_metric_that_would_be_drawn_as_another_is_refused) {
+  Folder folder;
+  auto trained = [&](const std::string& metric, const FitOptions& options) {
+    Builder b("named");
+    const Value value = identity(mean(square(b.input("x", f32, {kBatch}) * b.variable("w", {}))), "loss");
+    b.metric("kept", value);
+    b.minimize(value, Sgd{});
+    Graph g = std::move(b).build();
+    g.metrics[metric] = g.metrics.extract("kept").mapped();
+    Session session(std::move(g), Single{});
+    return message_of([&] { fit(session, points(16), options); });
+  };
+  const FitOptions log{.batch = 8, .log = (folder.path() / "log.jsonl").string()}, charts{.batch = 8, .tensorboard = (folder.path() / "charts").string()};
+  EXPECT_THAT(trained("rows_per_second/cpu:0", log), testing::HasSubstr("the metric 'rows_per_second/cpu:0' of the graph 'named' has the name of what lines of the log"));
+  for (const char* name : {"rows_per_second/cpu:0", "learning_rate", "staleness"}) EXPECT_THAT(trained(name, charts), testing::HasSubstr("has the name of what charts in")) << name;
+  EXPECT_THAT(trained("tower_0/loss", charts), testing::HasSubstr("the metric 'tower_0/loss' of the graph 'named' is drawn by TensorBoard as 'loss', which is the name of another chart; give it another name"));
+  EXPECT_THAT(trained("tower_1/cpu", charts), testing::HasSubstr("is drawn by TensorBoard as 'cpu'"));
+  EXPECT_EQ(trained("tower_0/loss", log), "(no error)");
+  EXPECT_EQ(trained("tower_0/other", charts), "(no error)");
+  EXPECT_THAT(trained("", {.batch = 8}), testing::HasSubstr("has no name: give it one"));
+}
+
+TEST(TrainingKept, what_is_removed_while_training_is_made_anew_and_said) {
+  Folder folder;
+  const std::filesystem::path run = folder.path() / "run";
+  std::filesystem::create_directory(run);
+  std::string told;
+  FitOptions options{.batch = 8, .epochs = 4, .checkpoints = (run / "ck").string(), .log = (run / "log.jsonl").string(), .tensorboard = (run / "charts").string()};
+  options.notice = [&](const std::string& text) { told += text + "\n"; };
+  options.on_batch = [&](const Progress& p) {
+    if (p.step == 3) std::filesystem::remove_all(run);
+  };
+  Session session(line(), Single{}), whole(line(), Single{});
+  fit(session, points(16), options);
+  fit(whole, points(16), {.batch = 8, .epochs = 4});
+  for (const char* words : {"log.jsonl: the log was removed while training", ": the event file was removed while training", "ck: the folder of the checkpoints was removed while training, and is made anew"})
+    EXPECT_THAT(told, testing::HasSubstr(words));
+  EXPECT_EQ(told.find("the log was removed"), told.rfind("the log was removed"));
+  EXPECT_THAT(text_of(run / "log.jsonl"), testing::StartsWith("{\"step\": 4, "));
+  EXPECT_FALSE(std::filesystem::is_empty(run / "charts" / "train"));
+  EXPECT_EQ(session.state(), whole.state());
+  Session again(line(), Single{});
+  EXPECT_TRUE(resume_latest(again, points(16), options));
+  EXPECT_EQ(again.state(), whole.state());
+  // Another file in the log's place that is none stays.
+  told.clear();
+  Session third(line(), Single{});
+  const FitOptions logged{.batch = 8, .on_batch = [&](const Progress&) {
+    std::filesystem::remove(options.log);
+    write_text(options.log, "of a year\n");
+  }, .log = options.log};
+  std::filesystem::remove(options.log);
+  EXPECT_TRUE(says<UserError>([&] { fit(third, points(16), logged); }, {"log.jsonl: is no log of a training, and would be lost"}));
+}
+
 TEST(TrainingKept, a_node_with_the_name_of_the_learning_rate_is_refused) {
   Builder b("rated");
   b.minimize(identity(mean(b.input("x", f32, {kBatch}) * b.variable("w", {})), "learning_rate"), Sgd{});

@@ -85,6 +85,16 @@ with tempfile.TemporaryDirectory() as name:
         done = belfry("train", "taken.json", "--data", "digits", "--steps", "1", "--json")
         expect(done.returncode == 1 and not done.stdout and f"the metric '{name}' has the name of what each epoch of --json says" in done.stderr, f"train --json with a metric {name}: {done}")
     expect(belfry("train", "taken.json", "--data", "digits", "--steps", "1").returncode == 0, "train with a metric 'steps' and without --json")
+    # Its name goes to no terminal as it is, and what is small or large has its digits.
+    sized = [{"name": f"sized_{k}", "op": "constant", "attributes": {"value": {"dtype": "f32", "shape": [], "values": [size]}}} for k, size in enumerate((2.4e-7, 3.4e38))]
+    odd = "bold\x1b[1m\nline"
+    (folder / "sized.json").write_text(json.dumps({**graph, "nodes": [*graph["nodes"], *sized], "metrics": {odd: value, "tiny": "sized_0", "vast": "sized_1"}}), encoding="utf-8")
+    for verb, digits in ((["train", "sized.json", "--data", "digits", "--steps", "2"], 4), (["evaluate", "sized.json", "--data", "digits"], 6)):
+        done = belfry(*verb)
+        expect(done.returncode == 0 and r"bold\x1b[1m\x0aline " in done.stdout and "\x1b" not in done.stdout + done.stderr, f"a metric's name with control characters: {done}")
+        means = json.loads(belfry(*verb, "--json").stdout)["means"]
+        for name in ("tiny", "vast"):
+            expect(f"{name} {means[name]:.{digits}g}" in done.stdout, f"{name} of {means}: {done.stdout}")
     # Nor is it a vector, or has the name of the loss.
     for name, of, words in (("scores", graph["outputs"][0], "a metric is a scalar, but 'scores' of the graph 'mlp' is"), ("loss", value, "the metric 'loss' of the graph 'mlp' is")):
         (folder / "no_metric.json").write_text(json.dumps({**graph, "metrics": {name: of}}), encoding="utf-8")
