@@ -12,10 +12,32 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <belfry/frontends/files/utf8.h>
+#include <belfry/frontends/json/strict_json.h>
+#include <belfry/frontends/state/checkpoint.h>
 
 namespace belfry {
+
+// "none", or the names as JSON has them in an array.
+std::string classes_told(const std::vector<std::string>& classes) {
+  std::vector<std::string> names;
+  for (const std::string& c : classes) names.push_back(json_text(c));
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+void take_classes(TrainArguments& o, const std::filesystem::path& weights) {
+  if (!o.classes.empty()) return;
+  const std::filesystem::path folder = weights.has_parent_path() ? weights.parent_path() : ".";
+  if (is_run_folder(folder) && is_part_of_run(folder, weights)) o.classes = read_run_facts(folder).classes;
+  if (!o.classes.empty() || weights.extension() != ".safetensors") return;
+  const TextMap said = checkpoint_notes(weights);
+  const auto told = said.find(kClassesTold);
+  if (told == said.end() || !told->second.starts_with('"')) return;
+  const JsonDocument names(fmt::format("[{}]", told->second), weights.string());
+  for (const JsonValue& name : names.array(names.root())) o.classes.push_back(names.text(name));
+}
 
 Rescale rescale_of(const std::string& text) {
   if (text == "standardise") return {.standardised = true};
@@ -183,7 +205,7 @@ Splits splits_for(const Session& session, const TrainArguments& o) {
   if (o.hold_out > 0) say(fmt::format("{} rows of {} are held out to test on\n", out.test.rows(), out.train.rows() + out.test.rows()));
   else if (out.train.columns.empty() && out.train.made.empty()) say(fmt::format("{} comes in one part: all {} rows are evaluated\n", o.data, out.test.rows()));
   if (o.evaluates && o.classes.empty() && !out.classes.empty() && data_kind(o.data) == DataKind::tables)
-    say(fmt::format("the labels are words, and the net was trained on numbers: {} stands for 0 and {} for {}, as they are sorted\n", listed(out.classes.front()),
+    say(fmt::format("the labels are words, and no names of classes were kept with the net: {} is taken for 0 and {} for {}, as they are sorted\n", listed(out.classes.front()),
                     listed(out.classes.back()), out.classes.size() - 1));
   say_scaling(o, wanted, out);
   return out;

@@ -49,6 +49,11 @@ bool shuffles(const TrainArguments& o, const DataSet& train);
 
 /// The classes of the run that is the source; to evaluate besides what is not said of pixels, averages, and on the run's own data of the part that is held out.
 void take_from_run(TrainArguments& o, bool to_evaluate);
+/// Where none are known, those that the variables in a file were trained on: of the run that it is part of, else what a checkpoint says.
+void take_classes(TrainArguments& o, const std::filesystem::path& weights);
+/// What a checkpoint says of them, under this key.
+inline constexpr const char* kClassesTold = "names of the classes";
+std::string classes_told(const std::vector<std::string>& classes);
 /// UserError where --out is the folder of a run that this one neither goes on with nor replaces, or --overwrite would go on from another run's checkpoints;
 /// and where what is written would lie among the data.
 void refuse_run_there(const TrainArguments& o);

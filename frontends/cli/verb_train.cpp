@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,7 +15,6 @@
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/files/files.h>
-#include <belfry/frontends/files/sha256.h>
 #include <belfry/frontends/files/utf8.h>
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/json/values.h>
@@ -72,20 +70,11 @@ void evaluate_split(Session& session, const TrainArguments& o) {
   say(fmt::format("of {} rows\n", rows));
 }
 
-/// Of many a hash, which a message has room for; without names the word that no quoted name is.
-std::string names_of_classes(const std::vector<std::string>& classes) {
-  constexpr std::size_t kShown = 200;
-  if (classes.empty()) return "none";
-  std::string names;
-  for (const std::string& c : classes) names += (names.empty() ? "" : ", ") + json_text(printable(c));
-  return names.size() <= kShown ? names : fmt::format("{} of hash {:.16}", classes.size(), sha256(std::as_bytes(std::span(names))));
-}
-
 FitOptions fit_options_of(const TrainArguments& o, std::int64_t batch, const Splits& data, const DataWanted& wanted) {
   FitOptions out;
   const auto pixels = pixels_of(o.data, wanted);
   out.told = {{"pixels", pixels ? to_string(pixels->rescale) : "as they are"}, {"held out", o.hold_out > 0 ? fmt::format("{}", o.hold_out) : "what is apart"}};
-  if (const bool may_be_words = data_kind(o.data) == DataKind::tables; (may_be_words || !data.classes.empty()) && (!o.checkpoints.empty() || !o.resume.empty())) out.told["names of the classes"] = names_of_classes(data.classes);
+  if (const bool may_be_words = data_kind(o.data) == DataKind::tables; (may_be_words || !data.classes.empty()) && (!o.checkpoints.empty() || !o.resume.empty())) out.told[kClassesTold] = classes_told(data.classes);
   out.batch = batch;
   out.epochs = o.epochs;
   out.steps = o.steps;
@@ -246,6 +235,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
     for (const std::string& folder : {o->out, o->checkpoints}) locks.add(folder);
     put_back_replaced(*o);  // it may be the source
     if (is_run_folder(o->source)) take_from_run(*o, false);
+    if (!o->resume.empty()) take_classes(*o, o->resume);
     train(*o, library(), locks);
   });
 }
@@ -273,6 +263,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
     if (!source.run.empty()) take_from_run(*o, true);
     Session session = make_session(source, o->placement, all);
     load_states(session, source, o->state);
+    if (const std::string& weights = o->state.empty() ? source.state : o->state; !weights.empty()) take_classes(*o, weights);
     say_initial(session, source, o->state);
     evaluate_split(session, *o);
   });

@@ -29,6 +29,13 @@ T number(const std::filesystem::path& path, const TextMap& metadata, const std::
   return out;
 }
 
+TextMap notes_in(const TextMap& metadata) {
+  TextMap out;
+  for (const auto& [key, value] : metadata)
+    if (key.starts_with(kRun)) out[key.substr(kRun.size())] = value;
+  return out;
+}
+
 struct Found {
   std::int64_t step = 0;
   bool whole = false;
@@ -59,6 +66,12 @@ std::vector<Found> checkpoints_in(const std::filesystem::path& dir) {
 
 }  // namespace
 
+TextMap checkpoint_notes(const std::filesystem::path& path) {
+  TextMap metadata;
+  read_safetensors(path, &metadata);
+  return metadata.contains(kVersionKey) ? notes_in(metadata) : TextMap();
+}
+
 void write_checkpoint(const std::filesystem::path& path, const CheckpointData& data) {
   if (data.step < 0 || data.epoch < 0 || data.position < 0)
     throw UserError(fmt::format("{}: a checkpoint of step {}, epoch {}, position {}: none may be negative", path.string(), data.step, data.epoch, data.position));
@@ -81,8 +94,7 @@ CheckpointData read_checkpoint(const std::filesystem::path& path) {
   out.position = number<std::int64_t>(path, metadata, "position");
   out.seed = number<std::uint64_t>(path, metadata, "seed");
   out.note = metadata["note"];
-  for (const auto& [key, value] : metadata)
-    if (key.starts_with(kRun)) out.run[key.substr(kRun.size())] = value;
+  out.run = notes_in(metadata);
   return out;
 }
 

@@ -26,6 +26,9 @@ void write_checkpoint(const std::filesystem::path& path, const CheckpointData& d
 /// UserError for a file that is damaged or no checkpoint, a version that this program does not know, or counts that are none.
 CheckpointData read_checkpoint(const std::filesystem::path& path);
 
+/// What `run` of a checkpoint says; nothing for other tensors.
+TextMap checkpoint_notes(const std::filesystem::path& path);
+
 /// The file of a step in a folder of checkpoints: "step-00000120.safetensors".
 std::filesystem::path checkpoint_path(const std::filesystem::path& dir, std::int64_t step);
 /// Whether it is the name of such a file, or of an unfinished one.

@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/files/utf8.h>
 #include <belfry/frontends/json/graph_file.h>
 #include <belfry/frontends/train/fit.h>
 #include <belfry/frontends/train/run_checkpoints_internal.h>
@@ -118,6 +119,12 @@ Checkpoint load_latest(const std::filesystem::path& file) {
   }
 }
 
+/// A long one by its beginning and what tells it from others.
+std::string in_line(const std::string& value) {
+  constexpr std::size_t kShown = 200;
+  return value.size() <= kShown ? shown(value) : fmt::format("{} (hash {:016x})", shown_start(value, kShown), XXH3_64bits(value.data(), value.size()));
+}
+
 }  // namespace
 
 std::vector<std::string> differences(const Checkpoint& checkpoint, const Session& session, const DataSet& data, const FitOptions& options) {
@@ -126,7 +133,7 @@ std::vector<std::string> differences(const Checkpoint& checkpoint, const Session
   for (const auto& [key, here] : settings_of(session, data, options)) {
     const auto there = checkpoint.data().run.find(key);
     if (there == checkpoint.data().run.end() || there->second == here) continue;
-    const std::string line = fmt::format("{}: {} there, {} here", key, there->second, here);
+    const std::string line = fmt::format("{}: {} there, {} here", key, in_line(there->second), in_line(here));
     if (key == kValues || key == kSources) values = line;
     else if (key == kGraphHash && checkpoint.data().note != session.graph().name) continue;  // the net says it
     else out.push_back(line);

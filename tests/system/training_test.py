@@ -265,8 +265,29 @@ with tempfile.TemporaryDirectory() as name:
     done = words("0", "1")
     expect(done.returncode == 1 and 'is of another run (names of the classes: "Hund", "Maus" there, none here' in done.stderr, f"numbers for words: {done}")
 
-    # A checkpoint that says nothing of them is gone on from.
+    # One that is named reads labels by its own classes, to train and to evaluate.
     file = max((folder / "ck_w").glob("step-*"))
+    words("Hund", "Mops")
+    done = belfry("train", "mlp", "--data", "words.csv", "--hold-out", "0.3", "--batch", "4", "--epochs", "3", "--resume", file)
+    expect(done.returncode == 1 and "words.csv, line 3, column 'label': 'Mops' is no class that is trained on; those are Hund, Maus: write one of them" in done.stderr, f"a new word beside --resume: {done}")
+    words("Maus", "Maus")
+    for options in (["--resume", file, "--hold-out", "0.3", "--batch", "4", "--epochs", "3"], ["--resume", file, "--hold-out", "0.3", "--batch", "4", "--epochs", "3", "--out", "run_w"]):
+        done = belfry("train", "mlp", "--data", "words.csv", *options)
+        expect(done.returncode == 0 and "names of the classes" not in done.stderr, f"fewer words beside --resume: {done}")
+    expect(json.loads((folder / "run_w/run.json").read_text(encoding="utf-8"))["classes"] == ["Hund", "Maus"], "the run that went on from it has its classes")
+    means = {}
+    for name in ("Maus", "1", "0"):
+        words(name, name)
+        for weights in (file, "run_w/state.safetensors"):
+            done = belfry("evaluate", "mlp", "--state", weights, "--data", "words.csv", "--json")
+            means[name, weights] = done.stdout
+            expect(done.returncode == 0 and "no names of classes" not in done.stderr, f"evaluate of {name} by {weights}: {done}")
+    for weights in (file, "run_w/state.safetensors"):
+        expect(means["Maus", weights] == means["1", weights] != means["0", weights], f"Maus is class 1 of {weights}: {means}")
+    done = (words("Maus", "Maus"), belfry("evaluate", "mlp", "--data", "words.csv"))[1]
+    expect("no names of classes were kept with the net: Maus is taken for 0" in done.stderr, f"evaluate of words by a net that knows none: {done}")
+
+    # A checkpoint that says nothing of them is gone on from.
     stored = file.read_bytes()
     end = 8 + int.from_bytes(stored[:8], "little")
     head = json.loads(stored[8:end])
