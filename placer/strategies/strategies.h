@@ -82,8 +82,7 @@ enum class LayerCut : std::uint8_t { max_load, latency, variables };
 /// Micro-batches are towers, replica-major; with more than one, `order` makes it a pipeline.
 struct Layers {
   std::vector<DeviceId> devices;
-  int towers = 1;
-  int replicas = 1;
+  int towers = 1, replicas = 1;
   PhaseOrder order = PhaseOrder::by_tower;
   static constexpr int kMostChunks = 1024;
   int chunks = 1;  ///< stages of each device, dealt in turn: for PhaseOrder::interleaved, whose bubble is smaller by as much

@@ -81,7 +81,7 @@ FACTS = [
     ("docs/data.md", rf"the middle s x s \({N}, or", source("frontends/data/data_folder.cpp", r"\.size = wanted\.height \? wanted\.height : (\d+)"), same),
     ("docs/data.md", rf"more than a {N} of the time", source("frontends/train/input.cpp", r"kWorthAThread = ([\d.]+)"), same),
     ("docs/data.md", r"whole numbers up to (\d+) and go in", source("frontends/cli/train_data.cpp", r"x <= (\d+)"), same),
-    ("docs/formats.md", rf"Tensors of more than {N} elements stand in a safetensors file", source("frontends/json/graph_file.h", r"kInlineElements = (\d+)"), same),
+    ("docs/formats.md", rf"Those of more than {N} elements stand in a safetensors file", source("frontends/json/graph_file.h", r"kInlineElements = (\d+)"), same),
     ("docs/formats.md", rf"cores / towers threads, a batch of {N}, the", help_says("place", "--batch", r"else (\d+)"), same),
     ("docs/formats.md", rf"where neither says anything there is {N} tower", help_says("place", "--placement", r"without any it has (\w+) tower"), same),
     ("docs/serving.md", rf"per row the {N} best classes", help_says("predict", "--top", r"by default (\d+)"), same),
@@ -89,10 +89,10 @@ FACTS = [
     ("docs/serving.md", rf"and up to {N} while they are small", source("frontends/session/session.cpp", r"kMostPrograms = (\d+)"), same),
     ("docs/picture.md", rf"Up to {N} nodes: names are cut", source("frontends/draw/overview.cpp", r"kMostFolded = (\d+)"), same),
     ("docs/picture.md", rf"leaves at most {N} layers", source("frontends/draw/overview.cpp", r"kMostLayers = (\d+)"), same),
-    ("docs/pipelines.md", r"`-O order=(\w+)` \| the default", source("placer/strategies/all_strategies.cpp", r'order\{"order", "(\w+) \(by default\)'), same),
-    ("docs/pipelines.md", r"`-O objective=([\w-]+)` \| [^|]*\(the default;", source("placer/strategies/all_strategies.cpp", r"makes small: ([\w-]+) \(the busiest device; by default\)"), same),
+    ("docs/pipelines.md", r"`-O order=(\w+)` \| the default", source("placer/strategies/all_strategies.cpp", r'Values orders\(\) \{ return \{"(\w+)"'), same),
+    ("docs/pipelines.md", r"`-O objective=([\w-]+)` \| [^|]*\(the default;", source("placer/strategies/all_strategies.cpp", r'Values objectives\(\) \{ return \{"([\w-]+)"'), same),
     ("README.md", rf"`--timeline` in {N} columns of text", source("frontends/draw/timeline.cpp", r"kColumns = (\d+)"), same),
-    ("docs/training.md", r"No loss or metric may be named ([^.]*), nor", ("frontends/train/log.cpp", OF_LOGS, r"(.*)"), same),
+    ("docs/training.md", r"No loss or metric may be named ([^.]*?), nor as `rows_per_second/…`, nor", ("frontends/train/log.cpp", OF_LOGS, r"(.*)"), same),
     ("docs/training.md", r"it stands in `([\w.]+)`, and a run", source("frontends/train/checkpoints.cpp", r'dir / "(best[\w.]+)"'), same),
     ("docs/training.md", r"With `(\w+)`, `TERM=dumb`", source("frontends/cli/progress.cpp", r'plain = std::getenv\("(\w+)"\)'), same),
     ("docs/data.md", r"fetches (`[^(]*?) with the program curl", ("data fetch --help", lambda: " ".join(re.findall(r"^  (\w+) ", HELP["data fetch"].split("Data sets:")[1], re.M)), r"(.*)"), same),
@@ -228,7 +228,7 @@ with tempfile.TemporaryDirectory() as name:
     (folder / "small").mkdir()
     (folder / "small/a.bin").write_bytes(b"a" * 10)
     (folder / "list.json").write_text(json.dumps({"small": {"files": [{"name": "a.bin", "bytes": 10, "sha256": hashlib.sha256(b"a" * 10).hexdigest(), "urls": ["http://127.0.0.1:1/a.bin"]}]}}), encoding="utf-8")
-    for line in ("data digits --out digits --train 300 --test 64", "train mlp --data digits --epochs 1 --out run", "train mlp --data digits --steps 1 --checkpoints ck", "train mlp --data photos --hold-out 0.4 --epochs 1 --out seen", "place mlp -o a.json --towers 2 --devices cpu:0,cpu:1 --batch 32",
+    for line in ("data digits --out digits --train 300 --test 64", "train mlp --data digits --epochs 1 --out run", "train mlp --data digits --steps 1 --checkpoints ck", "train mlp --data digits --steps 2 --strategy parameter_server -O staleness=1 --devices cpu:0,cpu:1 --log loops.jsonl", "train mlp --data photos --hold-out 0.4 --epochs 1 --out seen", "place mlp -o a.json --towers 2 --devices cpu:0,cpu:1 --batch 32",
                  "place mlp -o b.json --batch 32", "place mlp --problem=dnn-partitioning -o part.json --devices sim:0-1 --strategy layers"):
         done = belfry(*shlex.split(line), folder=folder)
         expect(done.returncode == 0, f"{line}: {done.stderr[-300:]}")
@@ -265,7 +265,7 @@ with tempfile.TemporaryDirectory() as name:
     graph = [belfry(*words, folder=folder).stdout for words in (("show", "mlp", "--json"), ("convert", "mlp"))]
     expect(graph[0] and graph[0] == graph[1], "show --json of a graph is not its file")
     # Lines of the log, and their table.
-    lines = [json.loads(line) for line in (folder / "run/log.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = [json.loads(line) for log in ("run/log.jsonl", "loops.jsonl") for line in (folder / log).read_text(encoding="utf-8").splitlines()]
     printed = {key for line in lines for key in line if "/" not in key} - METRICS
     told = documented("docs/training.md", "`log.jsonl`")
     expect(printed == told, f"the log has {sorted(printed - told)} more and {sorted(told - printed)} less than docs/training.md says")
