@@ -136,7 +136,7 @@ TEST(Tables, have_values_of_the_type_that_their_input_takes) {
                                                      {"1e19", i64, "which is no i64", "write a smaller one"},
                                                      {"256", u8, "which is no u8", "write a smaller one"},
                                                      {"2", boolean, "which is no bool", "write 0 or 1"}})
-    EXPECT_TRUE(says<UserError>([&] { read(value, dtype); }, {"a.csv, line 4", words, way_out})) << value;
+    EXPECT_TRUE(says<UserError>([&, value = value, dtype = dtype] { read(value, dtype); }, {"a.csv, line 4", words, way_out})) << value;
   for (const auto& [value, dtype] : {std::pair{"1e-300", f32}, {"inf", f32}, {"0.1", f16}, {"1.797e308", f64}, {"3000000000", i64}, {"1", boolean}}) {
     DataSet data = read(value, dtype);
     fit_columns(data, {{"x", {dtype, {}}}});
