@@ -49,9 +49,33 @@ bool say_unknown_options(const CLI::App& app, int argc, char** argv, bool all) {
   return said;
 }
 
+/// Of a command line that asks for help its verbs and that alone: what else stands there may be what help is wanted for. Empty where none is asked for.
+std::vector<std::string> asks_for_help(const CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> out;
+  const CLI::App* verb = &app;
+  for (int i = 1; i < argc; ++i) {
+    const std::string given = argv[i];
+    if (given == "-h" || given == "--help") return out.push_back(given), out;
+    const auto next = verb->get_subcommands([&](const CLI::App* part) { return part->get_name() == given; });
+    if (!next.empty() && static_cast<int>(out.size()) + 1 == i) out.push_back(given), verb = next[0];
+  }
+  return {};
+}
+
+/// CLI11 takes what stands behind the letter, = too.
+void refuse_letter_with_equals(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i)
+    if (const std::string_view given = argv[i]; given.size() > 2 && given[0] == '-' && given[1] != '-' && given[2] == '=')
+      throw WrongUse(fmt::format("{}: an option of one letter has its value behind a space: {} {}", given, given.substr(0, 2), given.size() > 3 ? given.substr(3) : "VALUE"));
+}
+
 int parsed(CLI::App& app, int argc, char** argv) {
   be_quiet(false);
   try {
+    std::vector<std::string> help = asks_for_help(app, argc, argv);
+    std::reverse(help.begin(), help.end());
+    if (!help.empty()) app.parse(std::move(help));
+    refuse_letter_with_equals(argc, argv);
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::RuntimeError& e) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <belfry/frontends/cli/wrong_use_internal.h>
 #include <belfry/frontends/session/session.h>
 #include <belfry/graph/plan/cost.h>
 
@@ -17,13 +18,9 @@ class Validator;
 
 namespace belfry {
 
-/// Options that contradict each other: exit 2.
-struct WrongUse : UserError {
-  using UserError::UserError;
-};
-
 /// A whole number of decimal digits alone; what an option is given as text.
 CLI::Validator whole(std::uint64_t low, std::uint64_t high);
+CLI::Validator part(double low, double high);  ///< the same of a number with decimals
 CLI::Validator count();  ///< a batch, a count of steps or of rows: 1 to 2^62
 
 /// A net by name, with settings as in mobilenet_v2:alpha=0.35,image=96; a graph file; a plan file; or the folder of a run, which is its graph and state.
@@ -71,8 +68,7 @@ std::int64_t batch_of(std::int64_t given, const Source& source, const PlacementA
 void load_states(Session& session, const Source& source, const std::string& file);
 /// Says so where no file gave the variables their values: what is evaluated is then the net before any training.
 void say_initial(const Session& session, const Source& source, const std::string& file);
-/// UserError with what is wrong with a plan that does not hold, and the command that derives it anew. Says so where its
-/// arithmetic hash is not the one that the file records, and where it was made for another instruction set or other libraries.
+/// UserError with what is wrong with a plan that does not hold, and the command that derives it anew. Says so where its arithmetic hash is another than the file records, or it was made for another instruction set or other libraries.
 void refuse_broken(const Source& source, const std::string& file);
 
 /// Says so where two plans are of unlike graphs, in which nodes of one name are all there is to hold beside each other. UserError where no node has a twin.

@@ -17,6 +17,9 @@ namespace belfry {
 /// Whether its first axis is that of the batch.
 bool rows_first(const Graph& g, const TensorType& t);
 
+/// UserError, in the words of files, where a tensor of this shape, which was `given` so, does not fit the input: a session's are of C++.
+void refuse_shape(const Graph& g, const std::string& input, const Extents& shape, const LocalType& given, const std::string& file);
+
 class PredictRows {
  public:
   /// `inputs`: those that are read. Arrays are brought to what these take, bytes in the place of pictures by `pixels`; an array alone goes into an input alone,

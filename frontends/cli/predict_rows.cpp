@@ -68,15 +68,6 @@ HostTensor unflattened(HostTensor bytes, const PictureSize& size) {
   return HostTensor::of<std::uint8_t>({s[0], size.height, size.width, size.channels}, std::as_const(bytes).data<std::uint8_t>());
 }
 
-/// What has other axes than the input, in the words of files: a session's are of C++.
-void refuse_axes(const Graph& g, const std::string& input, const LocalType& given, const Extents& now, const std::string& file) {
-  const TensorType& type = type_of(g, input);
-  if (now.size() == type.shape.size()) return;
-  const bool lacks_rows = now.size() + 1 == type.shape.size() && std::equal(now.begin(), now.end(), type.shape.begin() + 1, [](std::int64_t n, const Dim& d) { return d.symbolic() || d == Dim(n); });
-  throw UserError(fmt::format("{}: '{}' is {}, but the input is {}{}", file, input, to_string(given), to_string(type),
-                              lacks_rows ? ": add the axis of rows, as x[None] of numpy does" : ": bring it to these axes, as reshape of numpy does"));
-}
-
 /// The columns of a table that outputs need: pixels of 0 to 255 as the bytes that they are. Labels may stand beside them.
 std::map<std::string, HostTensor> table_tensors(const Graph& g, const std::vector<std::string>& inputs, const std::string& file) {
   InputRows rows;
@@ -104,6 +95,19 @@ void refuse_kind(const std::string& file) {
 }
 
 }  // namespace
+
+void refuse_shape(const Graph& g, const std::string& input, const Extents& shape, const LocalType& given, const std::string& file) {
+  const TensorType& type = type_of(g, input);
+  auto fits = [](std::int64_t n, const Dim& d) { return d.symbolic() || d == Dim(n); };
+  if (shape.size() == type.shape.size() && std::equal(shape.begin(), shape.end(), type.shape.begin(), fits)) return;
+  const auto size = shape.size() == 4 ? picture_size(g, input) : std::nullopt;
+  const bool lacks_rows = shape.size() + 1 == type.shape.size() && std::equal(shape.begin(), shape.end(), type.shape.begin() + 1, fits);
+  throw UserError(fmt::format("{}: '{}' is {}, but the input is {}: {}", file, input, to_string(given), to_string(type),
+                              lacks_rows ? "add the axis of rows, as x[None] of numpy does"
+                              : size && shape[1] == size->channels && shape[2] == size->height && shape[3] == size->width ? "channels come last, as transpose(0, 2, 3, 1) of numpy has them"
+                              : size ? "resize the pictures, or give the files of photos, which are resized as they are read"
+                              : shape.size() == type.shape.size() ? "cut or fill its rows to this shape" : "bring it to these axes, as reshape of numpy does"));
+}
 
 PredictRows::PredictRows(const Graph& g, const std::vector<std::string>& inputs, const std::vector<std::string>& files, const std::optional<Pixels>& pixels) {
   auto is_photo = [](const std::string& f) { return std::filesystem::is_directory(f) || is_picture(f); };
@@ -163,7 +167,7 @@ void PredictRows::take_tensors(const Graph& g, const std::vector<std::string>& i
     } catch (const UserError& e) {
       throw UserError(fmt::format("{}: '{}': {}", file_of.at(name), name, e.what()));
     }
-    if (std::find(inputs.begin(), inputs.end(), name) != inputs.end()) refuse_axes(g, name, type, rows_.columns.at(name).shape(), file_of.at(name));
+    if (std::find(inputs.begin(), inputs.end(), name) != inputs.end()) refuse_shape(g, name, rows_.columns.at(name).shape(), type, file_of.at(name));
     if (size && !bytes && pixels && !goes_in_as_is(pixels->rescale) && holds_bytes(rows_.columns.at(name)))
       say(fmt::format("the numbers of '{}' are 0 to 255 and go in as they are, where the net knows {}: give them as bytes (u8), which are scaled so\n", name, to_string(pixels->rescale)));
   }

@@ -75,7 +75,7 @@ Source load_source(const std::string& given, const std::optional<std::string>& f
   const std::string what = run ? graph_file(given) : given;
   if (!file) {
     const NetDef& net = net_named(what.substr(0, what.find(':')));
-    return {std::make_shared<const Graph>(net.build(library.ops, settings_of(what, net))), nullptr};
+    return {made_of_options([&] { return std::make_shared<const Graph>(net.build(library.ops, settings_of(what, net))); }), nullptr};
   }
   const std::string& text = *file;
   if (!JsonDocument(text, what).root().find("plan")) {

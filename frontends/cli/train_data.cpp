@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <belfry/frontends/cli/predict_internal.h>
 #include <belfry/frontends/files/utf8.h>
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/state/checkpoint.h>
@@ -71,14 +72,6 @@ Shard shard_of(const std::string& text) {
   return out;
 }
 
-Distortions distortions_of(const std::string& text, std::uint64_t seed) {
-  try {
-    return parse_distortions(text, seed);
-  } catch (const UserError& e) {
-    throw WrongUse(e.what());
-  }
-}
-
 }  // namespace
 
 bool holds_bytes(const HostTensor& pictures) {
@@ -108,7 +101,7 @@ DataWanted data_wanted(const Session& session, const TrainArguments& o) {
   }
   if (!o.rescale.empty()) wanted.rescale = rescale_of(o.rescale);
   else if (o.evaluates) wanted.bytes = o.trained_on;
-  if (!o.distort.empty()) wanted.distortions = distortions_of(o.distort, o.placement.seed);
+  if (!o.distort.empty()) wanted.distortions = made_of_options([&] { return parse_distortions(o.distort, o.placement.seed); });
   if (!o.shard.empty()) wanted.shard = shard_of(o.shard);
   wanted.hold_out = o.hold_out;
   wanted.all_to_test = o.evaluates;
@@ -201,7 +194,11 @@ Splits splits_for(const Session& session, const TrainArguments& o) {
   Splits out = data_folder(o.data, wanted);
   refuse_classes(session.graph(), o, out.classes);
   if (!wanted.length && data_kind(o.data) == DataKind::photos) say_passed_over(o.data);
-  for (const DataSet* part : {&out.train, &out.test}) refuse_labels(session.graph(), *part, o);
+  for (const DataSet* part : {&out.train, &out.test}) {
+    for (const auto& [name, type] : part->types())
+      if (wanted.inputs.contains(name)) refuse_shape(session.graph(), name, type.shape, type, o.data);
+    refuse_labels(session.graph(), *part, o);
+  }
   if (o.hold_out > 0) say(fmt::format("{} rows of {} are held out to test on\n", out.test.rows(), out.train.rows() + out.test.rows()));
   else if (out.train.columns.empty() && out.train.made.empty()) say(fmt::format("{} comes in one part: all {} rows are evaluated\n", o.data, out.test.rows()));
   if (o.evaluates && o.classes.empty() && !out.classes.empty() && data_kind(o.data) == DataKind::tables)

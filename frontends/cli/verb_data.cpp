@@ -71,7 +71,7 @@ void fetch(const std::string& name, const std::string& out, const std::string& l
     }
     names.push_back(s.name);
   }
-  throw UserError(fmt::format("there is no data set '{}'{}; there are {}", name, did_you_mean(name, names), fmt::join(names, ", ")));
+  throw WrongUse(fmt::format("there is no data set '{}'{}; there are {}", name, did_you_mean(name, names), fmt::join(names, ", ")));
 }
 
 Json json_of(const ColumnFacts& c) {

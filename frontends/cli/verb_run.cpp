@@ -11,6 +11,7 @@
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/offered_internal.h>
 #include <belfry/frontends/cli/paths_internal.h>
+#include <belfry/frontends/cli/predict_internal.h>
 #include <belfry/frontends/cli/verbs_internal.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/values.h>
@@ -54,6 +55,8 @@ void run(const RunArguments& o, const std::shared_ptr<const Library>& library) {
   refuse_ending(o.out, std::set(fetched.begin(), fetched.end()).size());
   std::map<std::string, HostTensor> feeds = o.feed.empty() ? std::map<std::string, HostTensor>{} : load_tensors(o.feed, &session.graph());
   say_unread(session.graph(), feeds, o.feed);
+  for (NodeId id : session.graph().inputs())
+    if (const auto feed = feeds.find(session.graph().node(id).name); feed != feeds.end()) refuse_shape(session.graph(), feed->first, feed->second.shape(), feed->second.type(), o.feed);
   session.set_trace(!o.trace.empty());
   Results last;
   if (o.steps == 0) {
@@ -95,7 +98,7 @@ void add_run_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_flag("--json", o->json, "all fetched values, for machines; steps is 0 of a graph that is run once");
   verb->add_option("--fetch", o->fetches, "values to fetch; by default outputs, losses and metrics")->delimiter(',')->type_name("NAMES");
   verb->add_option("--out", o->out, "the fetched values of the last step: *.safetensors, *.npz or, of one value, *.npy");
-  verb->add_option("--save-state", o->save_state, "all variables afterwards, as safetensors");
+  verb->add_option("--save-state", o->save_state, "all variables afterwards: *.safetensors or *.npz");
   verb->add_option("--trace", o->trace, "a Chrome trace of the last step, with the use of GPUs over all of them");
   o->placement.add_to(*verb);
   verb->callback([o, library] { run(*o, library()); });

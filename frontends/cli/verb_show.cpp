@@ -120,8 +120,9 @@ void show_ops(const ShowArguments& o, std::shared_ptr<const Library> library) {
   } catch (const UserError& e) {
     say(fmt::format("without the kernels of GPUs: {}\n", e.what()));
   }
-  if (o.json) std::cout << (o.op.empty() ? ops_json(*library->ops, library->kernels) : op_json(library->ops->at(o.op), library->kernels) + "\n");
-  else std::cout << (o.op.empty() ? ops_text(*library->ops, library->kernels) : op_text(library->ops->at(o.op), library->kernels));
+  const OpDef* op = o.op.empty() ? nullptr : made_of_options([&] { return &library->ops->at(o.op); });
+  if (o.json) std::cout << (op ? op_json(*op, library->kernels) + "\n" : ops_json(*library->ops, library->kernels));
+  else std::cout << (op ? op_text(*op, library->kernels) : ops_text(*library->ops, library->kernels));
 }
 
 }  // namespace

@@ -102,7 +102,11 @@ void go_on(Session& session, const DataSet& data, const TrainArguments& o, FitOp
     const std::vector<std::string> other = differences(checkpoint, session, data, options);
     if (!other.empty() && goes_on_there(o)) throw UserError(fmt::format("{}: is of another run ({}) than this one, whose log {} would go on: name another folder for it", from, fmt::join(other, "; "), o.out));
     for (const std::string& d : other) say(fmt::format("{}: another run than this one: {}\n", from, d));
-    resume(session, checkpoint, options);
+    try {
+      resume(session, checkpoint, options);
+    } catch (const UserError& e) {
+      throw UserError(fmt::format("{}: {}; name one of this net", from, e.what()));
+    }
   } else if (!o.checkpoints.empty() && !o.overwrite) {
     try {
       if (const auto latest = resume_latest(session, data, options)) from = latest->string();
@@ -181,7 +185,7 @@ namespace {
 
 void add_data_options(CLI::App& verb, TrainArguments& o) {
   verb.add_option("--data", o.data, "a folder of MNIST, CIFAR-10, photos in class folders, .npz, .npy, .csv or *.txt, or a .npz or .csv; see belfry data inspect")->required()->check(is_data());
-  verb.add_option("--hold-out", o.hold_out, "of photos, arrays and tables that come in one part: as much of it to test on, by a hash of names or row numbers")->type_name("FRACTION")->check(CLI::Range(0.001, 0.999));
+  verb.add_option("--hold-out", o.hold_out, "of photos, arrays and tables that come in one part: as much of it to test on, by a hash of names or row numbers")->type_name("FRACTION")->check(part(0.001, 0.999));
   verb.add_flag("--antialias", o.antialias, "make photos smaller by the mean of all pixels, as Pillow does; by default as tf.image.resize");
   verb.add_option("--rescale", o.rescale, "pixels of photos and arrays of images: SCALE[,OFFSET] as in 1/255, or standardise; by default photos 1/127.5,-1")->check(offers({"1/255", "1/127.5,-1", "standardise"}));
 }

@@ -28,6 +28,7 @@ Splits text_windows(const std::filesystem::path& dir, std::int64_t length) {
   if (length < 1) throw UserError(fmt::format("windows of {} bytes; they need at least 1", length));
   std::vector<std::filesystem::path> files;
   refuse_closed(dir);
+  if (std::filesystem::is_regular_file(dir)) throw UserError(fmt::format("{}: is a file, and text is read from the *.txt of a folder: name that", dir.string()));
   std::error_code error;
   for (const auto& e : std::filesystem::directory_iterator(dir, error))
     if (e.path().extension() == ".txt") files.push_back(e.path());

@@ -33,10 +33,13 @@ namespace {
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view doing, int error) {
   std::string way;
   if (error == EACCES && doing == "read") refuse_closed(path);
+  if (error == ENOENT && doing == "read") way = "; name a file that is there";
   if (error == ENOENT && doing != "read") way = fmt::format("; make the folder '{}' first", path.has_parent_path() ? path.parent_path().string() : ".");
   if (error == ELOOP) way = "; the link leads back to itself: mend or remove it, or name another file";
-  if (error == EACCES || error == EPERM || error == EROFS) way = doing == "read" ? fmt::format("; {}, or name another file", who_opens(path, "r")) : "; choose a place where you have the rights";
-  if (error == ENOSPC || error == EDQUOT || error == EFBIG) way = "; make room, or choose another place";
+  if (error == EROFS) way = "; its file system takes no changes: choose a place on another";
+  if (error == EACCES || error == EPERM) way = doing == "read" ? fmt::format("; {}, or name another file", who_opens(path, "r")) : "; choose a place where you have the rights";
+  if (error == ENOSPC || error == EDQUOT) way = "; make room, or choose another place";
+  if (error == EFBIG) way = "; files may not grow so large here: ulimit -f says how large, or choose another place";
   throw UserError(fmt::format("{}: cannot {}: {}{}", path.string(), doing, std::strerror(error), way));
 }
 
@@ -132,7 +135,7 @@ void make_folder(const std::filesystem::path& path) {
   }
   if (std::filesystem::create_directories(path, status) || !status) return;
   refuse_closed(path);
-  throw UserError(fmt::format("{}: the folder cannot be made: {}{}", path.string(), status.message(), status == std::errc::permission_denied ? "; choose a place where you have the rights" : ""));
+  throw UserError(fmt::format("{}: the folder cannot be made: {}{}", path.string(), status.message(), status == std::errc::permission_denied ? "; choose a place where you have the rights" : status == std::errc::read_only_file_system ? "; its file system takes no changes: choose a place on another" : ""));
 }
 
 std::vector<std::filesystem::path> unfinished_in(const std::filesystem::path& folder) {

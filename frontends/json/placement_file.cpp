@@ -89,6 +89,8 @@ std::string write_placement(const Placement& p) {
 Cluster read_cluster(const std::string& text, const std::string& file) {
   JsonDocument d(text, file);
   JsonObject root(d, d.root());
+  for (const char* key : {"nodes", "placement"})
+    if (const JsonValue* v = root.find(key); v && !d.root().find("devices")) d.fail(*v, fmt::format("is of a {}, and a cluster is wanted here, which has \"devices\" and \"links\"", key == std::string_view("nodes") ? "graph or plan" : "placement"));
   read_version(root);
   Cluster out = take_cluster(root);
   if (const JsonValue* links = root.find("links")) refuse_idle_links(d, *links, out);

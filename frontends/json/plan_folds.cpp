@@ -69,7 +69,7 @@ std::string json_of_vector(const std::vector<int>& devices, const Cluster& clust
 
 std::vector<int> vector_of(const JsonDocument& d, const JsonValue& v, const Cluster& cluster, int towers) {
   std::vector<int> out(static_cast<std::size_t>(towers), -1);
-  for (std::size_t i = 0; i < d.object(v).items.size(); ++i) {
+  for (std::size_t i = 0; i < d.object(v, "towers and their devices, as {\"0\": \"cpu:0\", \"1-3\": \"cpu:1\"}").items.size(); ++i) {
     if (v.keys[i] == "note") continue;
     const JsonValue& at = v.items[i];
     int first = 0, last = 0;

@@ -18,7 +18,7 @@ std::string node_of(const std::string& value) { return value.substr(0, value.rfi
 
 void RecordReader::read_head(JsonObject& root, int format) {
   const JsonValue& version = root.at("belfry");
-  if (d_.integer(version, 1) > format) d_.fail(version, fmt::format("the file is of format {}; this program reads format {}", version.integer, format));
+  if (d_.integer(version, 1) > format) d_.fail(version, fmt::format("the file is of format {}; this program reads format {}{}", version.integer, format, format == kGraphFormat && version.integer == kPlanFormat ? " of graphs; plans, which are of format 2, have a key \"plan\"" : ""));
   if (version.integer < format)
     d_.fail(version, fmt::format("a plan of format {}, whose byte offsets mean something else; its decisions hold: write {} here, and  belfry place {} -o {}  derives the rest anew", version.integer, format, d_.file(), d_.file()));
   if (const JsonValue* v = root.find("name")) name_ = d_.text(*v);

@@ -256,7 +256,8 @@ const JsonValue* JsonObject::find(std::string_view key) {
 
 const JsonValue& JsonObject::at(std::string_view key) {
   if (const JsonValue* v = find(key)) return *v;
-  document.fail(value, fmt::format("lacks the key \"{}\"", key));
+  const auto near = std::find_if(value.keys.begin(), value.keys.end(), [&](const std::string& k) { return !did_you_mean(k, {std::string(key)}).empty(); });
+  document.fail(value, fmt::format("lacks the key \"{}\"{}", key, near == value.keys.end() ? "" : fmt::format("; is \"{}\" meant for it?", excerpt(*near))));
 }
 
 void JsonObject::done() const {

@@ -43,7 +43,7 @@ bool EarlyStop::best(std::int64_t epoch, const Metrics& metrics) {
 }
 
 std::string EarlyStop::text() const {
-  const std::string kept = any() ? fmt::format("the variables are those of epoch {}, with {:.6g}", best_epoch_ + 1, best_) : "no epoch had a value";
+  const std::string kept = any() ? fmt::format("the variables are those of epoch {}, with {:.6g}", best_epoch_ + 1, best_) : "no epoch had one that is a number, and the variables are the last";
   return over() ? fmt::format("{} was not better for {} epoch{}; {}", metric_, patience_, patience_ == 1 ? "" : "s", kept) : fmt::format("the best {}: {}", metric_, kept);
 }
 

@@ -109,10 +109,8 @@ class Fitter {
     History out;
     checkpoints_->prune();
     while (!over()) out.push_back(epoch());
-    if (stop_.any()) {
-      session_.load_state(best_->data().state);
-      if (options_.notice) options_.notice(stop_.text());
-    }
+    if (stop_.any()) session_.load_state(best_->data().state);
+    if (options_.notice && (stop_.any() || stop_.over())) options_.notice(stop_.text());
     return out;
   }
 

@@ -140,6 +140,17 @@ TEST(TrainingRuns, checkpoints_know_the_values_of_their_data_and_what_was_done_t
   EXPECT_TRUE(resume_latest(of_made, made_of(1), options));
 }
 
+TEST(TrainingRuns, an_early_stop_on_what_is_never_a_number_says_so) {
+  DataSet none = points(20);
+  for (float& y : none.columns.at("y").data<float>()) y = NAN;
+  std::string told;
+  FitOptions options{.batch = 5, .epochs = 60, .validation = &none, .patience = 2};
+  options.notice = [&](const std::string& text) { told = text; };
+  Session session(line(), Single{});
+  EXPECT_EQ(fit(session, points(20), options).size(), 2u);
+  EXPECT_EQ(told, "val_loss was not better for 2 epochs; no epoch had one that is a number, and the variables are the last");
+}
+
 TEST(TrainingRuns, an_early_stop_leaves_the_best_epoch_behind_whenever_it_was_started_again) {
   Folder folder;
   const DataSet data = points(20), far = [] {

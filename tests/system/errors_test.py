@@ -76,6 +76,46 @@ with tempfile.TemporaryDirectory() as name:
     edited("asks.json", "mlp.json", (["nodes", 0, "device"], "cpu:1"))
     check(1, ["[reshape] 'reshape' is requested on cpu:1, which is not among the devices of this plan: cpu:0", "request one of these", "--devices", "--soft-placement"], "place", "asks.json")
 
+    # What the command line alone shows is wrong use.
+    check(2, ["--hold-out: 'nan' is no number from 0.001 to 0.999"], "train", "mlp", "--data", ".", "--hold-out", "nan")
+    check(2, ["--memory-fraction: 'nan' is no number from 0.01 to 1"], "place", "mlp", "--memory-fraction", "nan")
+    check(2, ["--memory-fraction does nothing here: h100x8 says itself how much memory its devices have", "leave --memory-fraction out"], "place", "mlp", "--cluster", "h100x8", "--memory-fraction", "0.5")
+    check(2, ["there is no op 'cnv2d'; did you mean conv2d?"], "show", "--ops", "cnv2d")
+    check(2, ["there is no data set 'mnits'; did you mean mnist?"], "data", "fetch", "mnits")
+    check(2, ["the net 'mnist_cnn' has no settings, so no 'foo'"], "show", "mnist_cnn:foo=1")
+    check(2, ["classes = 99999999999 is no whole number"], "show", "mobilenet_v2:classes=99999999999")
+    check(2, ["-o=plan.json: an option of one letter has its value behind a space: -o plan.json"], "place", "mlp", "-o=plan.json")
+    check(2, ["--towers is given 2 times; give it once"], "place", "mlp", "--towers", "2", "--towers", "4")
+    check(2, ["'h100x9' is neither a file nor one of the clusters", "did you mean h100x8"], "place", "mlp", "--cluster", "h100x9")
+    check(2, ["o.txt: '.txt' is the ending of no format", "name a file that ends in .safetensors"], "run", "mlp", "--feed", "feed.safetensors", "--out", "o.txt")
+    for arguments in (["train", "-h", "--data", "nosuch"], ["train", "nosuch", "--batch", "none", "--help"], ["data", "fetch", "-h"]):
+        done = here(*arguments)
+        verb = " ".join(["belfry", *(a for a in arguments[:2] if a in ("train", "data", "fetch"))])
+        expect_help = done.returncode == 0 and f"Usage: {verb} " in done.stdout and not done.stderr
+        objections.extend([] if expect_help else [f"{' '.join(arguments)}: {done.returncode} {done.stdout[:100]} {done.stderr[:200]}"])
+        tried += 1
+
+    # Tensors, data and files of other shapes and kinds than are meant.
+    write_tensors(folder / "wide.safetensors", image=("F32", [8, 28, 14, 2], pixels), label=("I32", [8], label))
+    write_tensors(folder / "first.safetensors", image=("F32", [8, 1, 28, 28], pixels), label=("I32", [8], label))
+    for verb in ("run", "predict"):
+        check(1, ["wide.safetensors: 'image' is f32(8, 28, 14, 2), but the input is f32(batch, 28, 28, 1)", "resize the pictures"], verb, "mlp", "--feed", "wide.safetensors")
+    check(1, ["first.safetensors: 'image' is f32(8, 1, 28, 28)", "channels come last, as transpose(0, 2, 3, 1)"], "run", "mlp", "--feed", "first.safetensors")
+    (folder / "words.txt").write_text("words " * 4000, encoding="utf-8")
+    check(1, ["words.txt: is a file, and text is read from the *.txt of a folder"], "train", "transformer", "--data", "words.txt")
+    check(1, ["mlp.json", "is of a graph or plan, and a cluster is wanted here"], "place", "mlp", "--cluster", "mlp.json")
+    (folder / "rules.json").write_text('{"belfry": 1, "placment": []}', encoding="utf-8")
+    check(1, ['rules.json:1: lacks the key "placement"; is "placment" meant for it?'], "place", "mlp", "--placement", "rules.json")
+    edited("no_plan.json", "mlp_plan.json", (["plan"], None))
+    check(1, ["the file is of format 2; this program reads format 1 of graphs", 'plans, which are of format 2, have a key "plan"'], "show", "no_plan.json")
+    here("place", "mlp", "-o", "two_plan.json", "--towers", "2", "--batch", "8")
+    placed = json.loads((folder / "two_plan.json").read_text(encoding="utf-8"))["nodes"]
+    one = next(k for k, node in enumerate(placed) if node["op"] == "matmul")
+    edited("half.json", "two_plan.json", (["nodes", one, "assigned"], {"0": "cpu:0"}))
+    check(1, [f"'{placed[one]['name']}' has no device in tower 1; name one for each of the towers 0 to 1"], "place", "half.json")
+    edited("text.json", "two_plan.json", (["nodes", one, "assigned"], "cpu:0"))
+    check(1, ['must be an object of towers and their devices, as {"0": "cpu:0", "1-3": "cpu:1"}'], "place", "text.json")
+
     # Values of options: the strategy, the value, and ways out.
     check(2, ["[towers] -O variables=spraed: it is a device (cpu:0), spread or chosen", "did you mean spread?"], "place", "mlp", "--devices", "sim:0-1", "--strategy", "towers", "-O", "variables=spraed")
     for strategy in ("pipeline", "hybrid"):
@@ -187,7 +227,7 @@ with tempfile.TemporaryDirectory() as name:
     check(2, ["data wants one of fetch, inspect and digits"], "data")
 
     # What graphs are made of is listed on machines without GPUs too.
-    check(1, ["there is no op 'zz'", "belfry show --ops"], "show", "--ops", "zz")
+    check(2, ["there is no op 'zz'", "belfry show --ops"], "show", "--ops", "zz")
     check(0, [], "show", "--ops", "conv2d")
 
     # The same placement has the same figures as a line of --jsonl and as a plan's file, in whatever order its rules name the devices.
