@@ -55,7 +55,7 @@ class Chooser {
 
   /// The device with which the busiest ways and device of all are busy the least, then its own; with what that would be on each.
   std::pair<std::size_t, std::vector<double>> choose(const Graph& g, NodeId head) {
-    const double bytes = static_cast<double>(LocalType{g.node(head).types[0].dtype, extents_of(g.node(head).types[0].shape, 1)}.bytes());
+    const double bytes = static_cast<double>(local_type(g.node(head).types[0], 1).bytes());
     std::vector<double> after;
     std::vector<std::pair<double, double>> keys;
     for (std::size_t d = 0; d < devices_.size(); ++d) {
