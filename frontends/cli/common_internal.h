@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <belfry/frontends/cli/wrong_use_internal.h>
 #include <belfry/frontends/session/session.h>
 #include <belfry/graph/plan/cost.h>
 
@@ -16,11 +17,6 @@ class Validator;
 }
 
 namespace belfry {
-
-/// Options that contradict each other: exit 2.
-struct WrongUse : UserError {
-  using UserError::UserError;
-};
 
 /// A whole number of decimal digits alone; what an option is given as text.
 CLI::Validator whole(std::uint64_t low, std::uint64_t high);

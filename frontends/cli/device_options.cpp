@@ -48,11 +48,7 @@ CLI::Validator is_strategy_option() {
 }
 
 Strategy strategy_named(const Library& library, const std::string& name, const std::vector<DeviceId>& devices, const std::map<std::string, std::string>& options) {
-  try {
-    return library.strategy(name).make(devices, options);
-  } catch (const UserError& e) {
-    throw WrongUse(e.what());
-  }
+  return as_given([&] { return library.strategy(name).make(devices, options); });
 }
 
 void say_absent_gpus(const Source& source, const PlacementArguments& a, const Session& session) {

@@ -49,14 +49,6 @@ Shard shard_of(const std::string& text) {
   return out;
 }
 
-Distortions distortions_of(const std::string& text, std::uint64_t seed) {
-  try {
-    return parse_distortions(text, seed);
-  } catch (const UserError& e) {
-    throw WrongUse(e.what());
-  }
-}
-
 }  // namespace
 
 bool holds_bytes(const HostTensor& pictures) {
@@ -86,7 +78,7 @@ DataWanted data_wanted(const Session& session, const TrainArguments& o) {
   }
   if (!o.rescale.empty()) wanted.rescale = rescale_of(o.rescale);
   else if (o.evaluates) wanted.bytes = o.trained_on;
-  if (!o.distort.empty()) wanted.distortions = distortions_of(o.distort, o.placement.seed);
+  if (!o.distort.empty()) wanted.distortions = as_given([&] { return parse_distortions(o.distort, o.placement.seed); });
   if (!o.shard.empty()) wanted.shard = shard_of(o.shard);
   wanted.hold_out = o.hold_out;
   wanted.all_to_test = o.evaluates;
