@@ -58,9 +58,9 @@ struct Bench {
     r.op = op;
     r.def = n.op;
     r.attributes = &n.attributes;
-    for (const TensorType& t : inputs) r.inputs.push_back({t.dtype, extents_of(t.shape, 1)});
+    for (const TensorType& t : inputs) r.inputs.push_back(local_type(t, 1));
     for (const TensorType& t : n.types) {
-      r.outputs.push_back({t.dtype, extents_of(t.shape, 1)});
+      r.outputs.push_back(local_type(t, 1));
       r.output_types.push_back(t);
       r.wanted.push_back(true);
     }

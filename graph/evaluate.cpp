@@ -25,7 +25,7 @@ std::vector<std::vector<HostTensor>> evaluate(const Graph& graph, std::int64_t b
     std::vector<const HostTensor*> inputs;
     for (ValueId v : n.inputs) inputs.push_back(v.valid() ? &values[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)] : nullptr);
     std::vector<LocalType> local;
-    for (const TensorType& t : n.types) local.push_back({t.dtype, extents_of(t.shape, batch)});
+    for (const TensorType& t : n.types) local.push_back(local_type(t, batch));
     values.push_back(evaluate(*n.op, n.attributes, inputs, n.types, local, share));
   }
   return values;

@@ -130,6 +130,8 @@ bool broadcast(const std::vector<Shape>& shapes, Shape& out) {
   return true;
 }
 
+LocalType local_type(const TensorType& type, std::int64_t batch) { return {type.dtype, extents_of(type.shape, batch)}; }
+
 std::int64_t LocalType::bytes() const {
   std::int64_t out = 0;
   if (std::any_of(shape.begin(), shape.end(), [](std::int64_t n) { return n < 0; })) throw UserError(fmt::format("{} has a negative size: axes are of 0 on", to_string(*this)));

@@ -73,5 +73,7 @@ struct LocalType {
   bool operator==(const LocalType&) const = default;
 };
 std::string to_string(const LocalType& type);
+/// Its symbols bound to `batch`.
+LocalType local_type(const TensorType& type, std::int64_t batch);
 
 }  // namespace belfry

@@ -72,8 +72,9 @@ SecondsOf seconds_of(const std::shared_ptr<const Graph>& graph, const Cluster& c
   }
   return [launches, nodes, &cluster](const DeviceId& device) {
     double out = 0;
-    if (cluster.find(device) < 0) return out;  // what is placed there is refused by itself
-    for (int i = 0; i < nodes; ++i) out += launches->seconds(i, device);
+    const int number = cluster.find(device);
+    if (number < 0) return out;  // what is placed there is refused by itself
+    for (int i = 0; i < nodes; ++i) out += launches->seconds(i, number);
     return out;
   };
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -67,13 +68,13 @@ Rules all_rules(const PlaceOptions& options, const Rules& requests, const Rules&
 PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
   if (strategy.choice) return std::move(*choose(graph, strategy, cluster, batch, options).front().plan);
   const Division d = division_of(*graph, strategy, cluster);
-  TowerGraph towers = expand_for(graph, d, batch, options);
+  TowerGraph towers = expand_for(std::move(graph), d, batch, options);
   auto [p, rules] = decided_by(strategy, d, towers, cluster, batch, options);
   std::set<DeviceId> full;
   for (;;) {
     const Requests requests = requests_of(towers, cluster, options, full);
     p.rules = all_rules(options, requests.rules, rules);
-    PlacedGraph plan = placed(options.soft ? towers : std::move(towers), p, cluster, options);
+    PlacedGraph plan = placed(options.soft ? towers : std::exchange(towers, {}), p, cluster, options);
     if (options.soft && add_full(plan, requests, full)) continue;
     note_unmet(plan, requests, options);
     return plan;

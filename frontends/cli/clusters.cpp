@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/cli/common_internal.h>
+#include <belfry/frontends/cli/paths_internal.h>
 #include <belfry/frontends/files/files.h>
 
 #include "cluster_files.h"
@@ -41,12 +42,12 @@ std::string cluster_text(const std::string& name) { return is_there(name) || !sh
 CLI::Validator is_cluster() {
   auto check = [](std::string& text) {
     if (is_there(text) || shipped(text)) return std::string();
-    refuse_closed(text);
+    const std::string known = fmt::format("one of the clusters {}", fmt::join(cluster_names(), ", "));
     std::error_code error;
-    if (std::filesystem::is_directory(text, error)) throw UserError(fmt::format("{} is a folder; name a file, or one of the clusters {}", text, fmt::join(cluster_names(), ", ")));
-    if (std::filesystem::is_symlink(text, error)) throw UserError(fmt::format("{} is a link that leads nowhere: mend it, or name one of the clusters {}", text, fmt::join(cluster_names(), ", ")));
-    if (text.find('/') != text.npos || text.ends_with(".json")) throw UserError(fmt::format("{}: there is no such file; name one that is there, or one of the clusters {}", text, fmt::join(cluster_names(), ", ")));
-    return fmt::format("'{}' is neither a file nor one of the clusters {}{}", text, fmt::join(cluster_names(), ", "), did_you_mean(text, cluster_names()));
+    const bool path = text.find('/') != text.npos || text.ends_with(".json") || std::filesystem::is_directory(text, error) || std::filesystem::is_symlink(text, error);
+    if (path) refuse_no_file(text, ", or " + known);
+    refuse_closed(text);
+    return fmt::format("'{}' is neither a file nor {}{}", text, known, did_you_mean(text, cluster_names()));
   };
   return CLI::Validator(check, "FILE");
 }

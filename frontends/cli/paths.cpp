@@ -17,26 +17,28 @@ namespace belfry {
 namespace {
 
 /// UserError, which is no wrong use of the command line, where there is nothing of this name.
-void refuse_no_path(const std::string& path, const char* kind) {
+void refuse_no_path(const std::string& path, const char* kind, const std::string& besides = {}) {
   std::error_code error, unread;
   if (std::filesystem::exists(path, error)) return;
   refuse_closed(path);
-  if (!std::filesystem::is_symlink(path, unread)) throw UserError(fmt::format("{}: there is no such {}; name one that is there", path.empty() ? "''" : path, kind));
-  throw UserError(fmt::format("{} is a link that leads nowhere{}: mend it, or name the folder or file that is meant", path, error ? fmt::format(" ({})", error.message()) : ""));
+  if (!std::filesystem::is_symlink(path, unread)) throw UserError(fmt::format("{}: there is no such {}; name one that is there{}", path.empty() ? "''" : path, kind, besides));
+  throw UserError(fmt::format("{} is a link that leads nowhere{}: mend it, or name the folder or file that is meant{}", path, error ? fmt::format(" ({})", error.message()) : "", besides));
 }
 
 }  // namespace
+
+void refuse_no_file(const std::string& path, const std::string& besides) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) throw UserError(fmt::format("{} is a folder; name a file{}", path, besides));
+  refuse_no_path(path, "file", besides);
+}
 
 CLI::Validator is_data() {
   return CLI::Validator([](std::string& path) { return refuse_no_path(path, "folder or file"), std::string(); }, "PATH(existing)");
 }
 
 CLI::Validator is_file() {
-  return CLI::Validator([](std::string& path) {
-    std::error_code error;
-    if (std::filesystem::is_directory(path, error)) throw UserError(fmt::format("{} is a folder; name a file", path));
-    return refuse_no_path(path, "file"), std::string();
-  }, "FILE");
+  return CLI::Validator([](std::string& path) { return refuse_no_file(path), std::string(); }, "FILE");
 }
 
 CLI::Validator is_folder() {

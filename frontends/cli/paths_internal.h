@@ -1,6 +1,8 @@
 // Files and folders that options name: what is wrong with one is said before the work.
 #pragma once
 
+#include <string>
+
 namespace CLI {
 class Validator;
 }
@@ -12,5 +14,7 @@ CLI::Validator is_data();
 CLI::Validator is_file();    ///< the same, and no folder
 CLI::Validator is_folder();  ///< the same, and no file
 CLI::Validator is_checkpoint();  ///< a file; of a folder it names the latest in it
+/// Nothing where such a file is there; `besides` is what may be named in its place, as in ", or a net".
+void refuse_no_file(const std::string& path, const std::string& besides = {});
 
 }  // namespace belfry

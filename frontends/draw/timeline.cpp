@@ -115,8 +115,7 @@ Forecast as_measured(const BoundPlan& bound, const Forecast& forecast, const std
     for (std::size_t k : threads[bound.plan.streams[stream].thread])
       if (k != at && end_of(k) <= out.launches[at].begin) before.push_back(k);
     for (std::size_t k : before)
-      if (seen[at] && !seen[k]) at = k;
-      else if (!seen[k] && end_of(k) > end_of(at)) at = k;
+      if (!seen[k] && (seen[at] || end_of(k) > end_of(at))) at = k;
   }
   std::reverse(out.path.begin(), out.path.end());
   return out;

@@ -34,7 +34,7 @@ std::string shown_start(std::string_view text, std::size_t most) {
 }
 
 std::string listed(std::string_view name) {
-  const std::string start = shown_start(name, 80);
+  std::string start = shown_start(name, 80);
   if (start.find_first_of(",\"()") == start.npos) return start;
   std::string out = "\"";
   for (char c : start) out += c == '"' ? "\\\"" : std::string(1, c);

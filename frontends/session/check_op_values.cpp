@@ -63,7 +63,7 @@ std::vector<const HostTensor*> pointers(const OpCase& c, const std::vector<HostT
 
 std::vector<LocalType> local_types(const std::vector<TensorType>& types, std::int64_t batch) {
   std::vector<LocalType> out;
-  for (const TensorType& t : types) out.push_back({t.dtype, extents_of(t.shape, batch)});
+  for (const TensorType& t : types) out.push_back(local_type(t, batch));
   return out;
 }
 

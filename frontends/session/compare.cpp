@@ -114,7 +114,7 @@ Difference difference_of(const Recorded::Entry& a, const Recorded::Entry& other)
   visit_stored(b.dtype(), [&]<class T>() {
     auto x = a.tensor.data<T>(), y = b.data<T>();
     for (std::size_t i = 0; i < x.size(); ++i) {
-      if (std::memcmp(&x[i], &y[i], sizeof(T)) == 0) continue;
+      if (std::memcmp(&x[i], &y[i], sizeof(T)) == 0) continue;  // NOLINT(bugprone-suspicious-memory-comparison): bits are compared
       if (!d.elements++) {
         d.first_element = static_cast<std::int64_t>(i);
         d.a = static_cast<double>(x[i]);

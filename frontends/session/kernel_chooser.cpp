@@ -120,8 +120,8 @@ KernelChooser or_roofline(const KernelTables& tables, const std::map<std::string
   return [known = chooser(tables, engines), tables](const KernelQuery& q) -> KernelChoice { return tables.contains(q.device_kind) ? known(q) : KernelChoice{"roofline", 0, true}; };
 }
 
-KernelChooser keeping(std::shared_ptr<const PlacedGraph> plan, const KernelTables& tables) {
-  return [kept = kernels_of(*plan), tables, otherwise = chooser(tables)](const KernelQuery& q) -> KernelChoice {
+KernelChooser keeping(const PlacedGraph& plan, const KernelTables& tables) {
+  return [kept = kernels_of(plan), tables, otherwise = chooser(tables)](const KernelQuery& q) -> KernelChoice {
     auto at = kept.find(key_of(q.node, q.device_kind, q.inputs, q.outputs));
     auto table = tables.find(q.device_kind);
     if (at == kept.end() || table == tables.end()) return otherwise(q);

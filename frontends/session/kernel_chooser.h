@@ -20,7 +20,7 @@ KernelChooser or_roofline(const KernelTables& tables, const std::map<std::string
 
 /// Names the kernels that a plan has for nodes of the same name, op, local types and kind of device; the tables choose for all
 /// others. UserError where a kernel of the plan is not here, or refuses what it runs in the plan.
-KernelChooser keeping(std::shared_ptr<const PlacedGraph> plan, const KernelTables& tables);
+KernelChooser keeping(const PlacedGraph& plan, const KernelTables& tables);
 
 /// The nodes that run several kernels on the same local types, which `keeping` does not tell apart.
 std::vector<std::string> several_kernels(const PlacedGraph& plan);

@@ -104,7 +104,7 @@ void TrainingLoops::check_room() {
   add(server_plan());
   for (auto& w : workers_) add(w->plan(options_.rows, Mode::run, fetches_));
   std::int64_t copies = 0;
-  for (NodeId id : cut_.worker.variables()) copies += LocalType{cut_.worker.node(id).types[0].dtype, extents_of(cut_.worker.node(id).types[0].shape, 1)}.bytes();
+  for (NodeId id : cut_.worker.variables()) copies += local_type(cut_.worker.node(id).types[0], 1).bytes();
   copies *= 2 * static_cast<std::int64_t>(workers_.size()) + 1;  // of each worker's version, as it is pulled and as it is loaded, and of the newest
   if (!hosts.empty()) {
     hosts[0].bytes += copies;

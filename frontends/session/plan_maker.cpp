@@ -226,7 +226,7 @@ PlaceOptions PlanMaker::place_options(const Graph& graph, const PlanKey& key) co
   PlaceOptions o;
   for (const std::string& f : key.fetches) o.fetches.emplace_back(f, fetched(graph, key.mode, f));
   o.updates = key.mode == Mode::step;
-  o.kernels = options_.forecast ? or_roofline(library_->kernels, engines()) : as_given_ ? keeping(decided_, library_->kernels) : chooser(library_->kernels, engines());
+  o.kernels = options_.forecast ? or_roofline(library_->kernels, engines()) : as_given_ ? keeping(*decided_, library_->kernels) : chooser(library_->kernels, engines());
   o.isa = isa_text(host_);
   o.libraries = libraries_text(host_);
   if (decided_) o.groups = [plan = decided_](const Graph& g) { return groups_of(*plan, g); };

@@ -177,10 +177,7 @@ struct Session::Impl {
     return out;
   }
 
-  LocalType type_of(const std::string& name) const {
-    const TensorType& t = variable(name).types[0];
-    return {t.dtype, extents_of(t.shape, 1)};
-  }
+  LocalType type_of(const std::string& name) const { return local_type(variable(name).types[0], 1); }
 
   /// Brings the newest values into a program's buffers, most of which other programs share.
   void bring_state(Built& b) {

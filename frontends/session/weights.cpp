@@ -40,10 +40,7 @@ std::string listed(const std::vector<std::string>& items, const char* between) {
   return shown < items.size() ? fmt::format("{}{}and {} more", out, between, items.size() - shown) : out;
 }
 
-LocalType type_of(const Graph& graph, const std::string& variable) {
-  const TensorType& t = graph.node(graph.find_node(variable)).types[0];
-  return {t.dtype, extents_of(t.shape, 1)};
-}
+LocalType type_of(const Graph& graph, const std::string& variable) { return local_type(graph.node(graph.find_node(variable)).types[0], 1); }
 
 /// How values of the same shape become those of the variable.
 std::string conversion(const LocalType& variable, const LocalType& given) {

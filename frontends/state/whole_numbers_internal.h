@@ -20,7 +20,7 @@ void widen(std::span<const std::byte> from, std::span<std::int64_t> to) {
   T value;
   for (std::size_t i = 0; i < to.size(); ++i) {
     std::memcpy(&value, from.data() + i * sizeof value, sizeof value);
-    to[i] = static_cast<std::int64_t>(value);
+    to[i] = static_cast<std::int64_t>(value);  // NOLINT(bugprone-signed-char-misuse): an int8 is a number here
   }
 }
 

@@ -25,7 +25,7 @@ Graph fold_constants(const Graph& graph) {
     for (const Value& v : inputs) tensors.push_back(&out.node(v.id.node).attributes.tensor("value"));
     std::vector<HostTensor> folded;
     try {
-      folded = evaluate(*n.op, n.attributes, tensors, n.types, {{n.types[0].dtype, extents_of(n.types[0].shape, 1)}}, {});
+      folded = evaluate(*n.op, n.attributes, tensors, n.types, {local_type(n.types[0], 1)}, {});
     } catch (const std::exception& e) {  // a reference of a user's own may throw anything
       std::string text = e.what(), op = "[" + n.op->name + "] ", line = n.source.text();
       throw UserError((text.starts_with(op) ? "" : op) + text + "; node '" + n.name + "', whose inputs are constants" + (line.empty() ? "" : " (" + line + ")"));

@@ -154,7 +154,7 @@ int& ForecastSteps::where(int node, int tower, int device) {
   const int first = first_where_[static_cast<std::size_t>(node)], past = first_where_[static_cast<std::size_t>(node) + 1];
   const int k = n.scope == Scope::tower ? tower : past - first == 1 && n.holders.front() == device ? 0 : device;
   if (k < 0 || k >= past - first) unbound_step(fmt::format("'{}' of tower {} is in no stream", n.name, tower));
-  return where_[static_cast<std::size_t>(first + k)];
+  return where_[static_cast<std::size_t>(first) + static_cast<std::size_t>(k)];
 }
 
 int ForecastSteps::at(int node, int tower, int device) {

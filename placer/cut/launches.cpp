@@ -31,10 +31,10 @@ Launches::Launches(const TowerGraph& graph, const Cluster& cluster, const CostTa
     if (auto known = kernel.find(graph.nodes[i].op); known != kernel.end()) variants_[i].kernel = known->second;
 }
 
-double Launches::seconds(int node, const DeviceId& device) {
+double Launches::seconds(int node, int device) {
   const PlanNode& n = plan_.nodes[static_cast<std::size_t>(node)];
   if (n.scope == Scope::state) return 0;
-  return model_(node, variants_[static_cast<std::size_t>(node)], n.scope == Scope::tower ? 0 : -1, plan_.cluster.at(device), is_join(n) ? plan_.present() : 0).seconds;
+  return model_(node, variants_[static_cast<std::size_t>(node)], n.scope == Scope::tower ? 0 : -1, device, is_join(n) ? plan_.present() : 0).seconds;
 }
 
 }  // namespace belfry

@@ -18,8 +18,8 @@ class Launches {
  public:
   /// The table must live as long.
   Launches(const TowerGraph& graph, const Cluster& cluster, const CostTable& table);
-  /// One launch of a node: of the first tower, or outside the towers; state has none.
-  double seconds(int node, const DeviceId& device);
+  /// One launch of a node on a device of the cluster, by its number: of the first tower, or outside the towers; state has none.
+  double seconds(int node, int device);
 
  private:
   PlacedGraph plan_;

@@ -88,7 +88,7 @@ class Maker {
     for (std::size_t k = 0; k < first.size(); ++k) {
       out_.problem.kinds.push_back({first[k]->id.kind, static_cast<int>(members[k].size()), static_cast<double>(first[k]->memory), true});
       out_.devices.insert(out_.devices.end(), members[k].begin(), members[k].end());
-      kinds_.push_back(members[k].front());
+      kinds_.push_back(cluster.at(members[k].front()));
     }
   }
 
@@ -111,7 +111,7 @@ class Maker {
     const double rounds = n.scope == Scope::tower ? options_.rounds : 1, bytes = bytes_of(n);
     CutNode c;
     c.name = n.name;
-    for (const DeviceId& d : kinds_) c.seconds.push_back(rounds * launches_.seconds(i, d));
+    for (int d : kinds_) c.seconds.push_back(rounds * launches_.seconds(i, d));
     c.bytes = n.scope == Scope::state ? bytes : 0;
     c.transfer = bytes > 0 ? rounds * (transfer_.latency + bytes * transfer_.per_byte) : 0;
     c.backward = n.role != Role::forward;
@@ -177,7 +177,7 @@ class Maker {
   const StageOptions& options_;
   Launches launches_;
   Transfer transfer_;
-  std::vector<DeviceId> kinds_;               // one device of each
+  std::vector<int> kinds_;                    // one device of each
   std::vector<int> number_;                   // per node of the tower graph, that in the problem
   std::map<NodeId, NodeId> fused_;            // a forward node inside a fused one → the node that this stands for
   TowerCut out_;

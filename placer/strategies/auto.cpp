@@ -160,9 +160,9 @@ class Near {
   int number(const char* option, int otherwise) const { return get(option).empty() ? otherwise : std::stoi(get(option)); }
   int towers_now() const { return number("towers", name_ == "single" || name_ == "layers" ? 1 : n_); }
 
-  void with(Options changed) {
+  void with(const Options& changed) {
     Options all = options_;
-    for (auto& [option, value] : changed) all[option] = value;
+    for (const auto& [option, value] : changed) all[option] = value;
     maker_.make(name_, devices_, std::move(all));
   }
   void values(const char* option, const std::vector<std::string>& all) {

@@ -115,8 +115,9 @@ std::vector<Gradient> gradients_of(const TowerGraph& tg, const Cluster& cluster,
   Launches launches(tg, cluster, costs);
   std::vector<double> done(tg.nodes.size());
   double now = 0;
+  const int device = cluster.at(devices.front());
   for (std::size_t i = 0; i < tg.nodes.size(); ++i) {
-    if (tg.nodes[i].scope == Scope::tower) now += launches.seconds(static_cast<int>(i), devices.front());
+    if (tg.nodes[i].scope == Scope::tower) now += launches.seconds(static_cast<int>(i), device);
     done[i] = now;
   }
   const int rounds = (tg.present() + static_cast<int>(devices.size()) - 1) / static_cast<int>(devices.size());

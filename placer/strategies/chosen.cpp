@@ -20,6 +20,7 @@ using Load = std::map<int, double>;
 /// What a byte of a variable costs where it lies on one device: what its copies take when a step begins, and the parts of its
 /// gradient at the end. The two never meet.
 struct Home {
+  int device = 0;  ///< in the cluster
   Load copies, parts;
 };
 
@@ -36,12 +37,13 @@ double busiest(const Load& load, const Load& more, double bytes) {
 class Chooser {
  public:
   Chooser(const std::vector<DeviceId>& devices, const std::vector<DeviceId>& towers, const TowerGraph& tg, const Cluster& cluster, const CostTable& costs)
-      : devices_(devices), tg_(tg), launches_(tg, cluster, costs), busy_(devices.size()) {
+      : tg_(tg), launches_(tg, cluster, costs), busy_(devices.size()) {
     Links links(cluster);
     for (const DeviceId& d : devices) {
       Home& home = homes_.emplace_back();
+      home.device = cluster.at(d);
       for (const DeviceId& t : towers) {
-        const int here = cluster.at(d), there = cluster.at(t);
+        const int here = home.device, there = cluster.at(t);
         if (cluster.space(here) == cluster.space(there)) continue;
         if (links.empty()) {  // what moves costs what memory does
           for (Load* load : {&home.copies, &home.parts}) (*load)[here] += 1 / rate_of(cluster.devices[static_cast<std::size_t>(here)], tg.threads).bandwidth;
@@ -55,17 +57,17 @@ class Chooser {
 
   /// The device with which the busiest ways and device of all are busy the least, then its own; with what that would be on each.
   std::pair<std::size_t, std::vector<double>> choose(const Graph& g, NodeId head) {
-    const double bytes = static_cast<double>(LocalType{g.node(head).types[0].dtype, extents_of(g.node(head).types[0].shape, 1)}.bytes());
+    const double bytes = static_cast<double>(local_type(g.node(head).types[0], 1).bytes());
     std::vector<double> after;
     std::vector<std::pair<double, double>> keys;
-    for (std::size_t d = 0; d < devices_.size(); ++d) {
-      const double copies = busiest(copies_, homes_[d].copies, bytes), parts = busiest(parts_, homes_[d].parts, bytes), own = busy_[d] + update(head, devices_[d]);
+    for (std::size_t d = 0; d < homes_.size(); ++d) {
+      const double copies = busiest(copies_, homes_[d].copies, bytes), parts = busiest(parts_, homes_[d].parts, bytes), own = busy_[d] + update(head, homes_[d].device);
       after.push_back(std::max(most_copies_, copies) + std::max(most_parts_, parts) + std::max(most_busy_, own));
       keys.emplace_back(after.back(), copies + parts + own);
     }
     const auto best = static_cast<std::size_t>(std::min_element(keys.begin(), keys.end()) - keys.begin());
     const Home& h = homes_[best];
-    most_busy_ = std::max(most_busy_, busy_[best] += update(head, devices_[best]));
+    most_busy_ = std::max(most_busy_, busy_[best] += update(head, h.device));
     most_copies_ = std::max(most_copies_, busiest(copies_, h.copies, bytes));
     most_parts_ = std::max(most_parts_, busiest(parts_, h.parts, bytes));
     for (const auto& [w, per_byte] : h.copies) copies_[w] += bytes * per_byte;
@@ -75,7 +77,7 @@ class Chooser {
 
  private:
   /// Seconds of the aggregate and update of a variable on a device.
-  double update(NodeId head, const DeviceId& device) {
+  double update(NodeId head, int device) {
     if (updates_.empty())
       for (auto [variable, u] : tg_.updates) updates_[tg_.maker(variable).user].push_back(tg_.value(u).maker);
     double out = 0;
@@ -84,7 +86,6 @@ class Chooser {
     return out;
   }
 
-  const std::vector<DeviceId>& devices_;
   const TowerGraph& tg_;
   Launches launches_;
   std::vector<Home> homes_;

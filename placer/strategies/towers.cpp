@@ -14,7 +14,7 @@ namespace belfry {
 
 namespace {
 
-std::int64_t bytes_of(const Node& n) { return LocalType{n.types[0].dtype, extents_of(n.types[0].shape, 1)}.bytes(); }
+std::int64_t bytes_of(const Node& n) { return local_type(n.types[0], 1).bytes(); }
 
 NodeId head_variable(const Graph& g, NodeId id) {
   while (g.node(id).of >= 0 && g.node(g.node(id).of).op->name == g.node(id).op->name) id = g.node(id).of;

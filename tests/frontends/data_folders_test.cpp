@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <numeric>
 #include <set>
@@ -130,7 +130,7 @@ TEST(ImageFolders, are_distorted_alike_whether_photos_are_kept_or_read_anew) {
   for (int epoch = 0; epoch < 2; ++epoch) {
     const HostTensor all = a.next().at("image"), same = b.next().at("image"), some = c.next().at("image");
     EXPECT_EQ(all, same);
-    for (std::size_t k = 0; k < 3; ++k) EXPECT_EQ(std::memcmp(all.data<float>().data() + (2 * k + 1) * 36, some.data<float>().data() + k * 36, 36 * 4), 0) << k;
+    for (std::size_t k = 0; k < 3; ++k) EXPECT_TRUE(std::ranges::equal(all.data<float>().subspan((2 * k + 1) * 36, 36), some.data<float>().subspan(k * 36, 36))) << k;
     for (float x : all.data<float>()) ASSERT_TRUE(x >= 0 && x <= 75 / 255.0f);
   }
   // Without distortions photos that are not kept are what they are else.
@@ -168,7 +168,7 @@ TEST(Cifar10, is_distorted_in_windows_and_keeps_its_test_images) {
   std::string record(3073, '\0'), file;
   for (int i = 0; i < 4; ++i) {
     record[0] = static_cast<char>(i);
-    for (int k = 0; k < 3072; ++k) record[static_cast<std::size_t>(1 + k)] = static_cast<char>((k * (i + 3)) % 251);
+    for (int k = 0; k < 3072; ++k) record[1 + static_cast<std::size_t>(k)] = static_cast<char>((k * (i + 3)) % 251);
     file += record;
   }
   write_file(folder / "data_batch_1.bin", file);

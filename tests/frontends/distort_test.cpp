@@ -80,7 +80,7 @@ TEST(Distort, draws_fill_their_ranges_and_do_not_depend_on_one_another) {
   double chi = 0;
   for (const auto& [corner, n] : corners) chi += (n - 1000.0) * (n - 1000.0) / 1000;
   EXPECT_LT(chi, 37.7) << "chi squared of 15 degrees of freedom, one chance in a thousand";
-  EXPECT_NEAR(flipped, kRows / 2, 200);
+  EXPECT_NEAR(flipped, kRows / 2.0, 200);
   EXPECT_NEAR(shear, 0, 0.15);
   EXPECT_NEAR(squares, 100.0 / 3, 1);
   EXPECT_NEAR(low, 0.2, 0.001);

@@ -20,7 +20,7 @@ namespace {
 
 using namespace picture;
 
-PlacedGraph plan_of(const std::string& net, const Strategy& s, std::int64_t batch = 16, std::vector<PlacementRule> rules = {}, std::string name = {}) {
+PlacedGraph plan_of(const std::string& net, const Strategy& s, std::int64_t batch = 16, std::vector<PlacementRule> rules = {}, const std::string& name = {}) {
   SessionOptions options;
   options.cores = 2;
   options.library = standard_library();

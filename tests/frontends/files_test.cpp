@@ -20,8 +20,7 @@ namespace {
 using test::message_of;
 using test::says;
 
-class Files : public testing::Test {
- protected:
+struct Files : testing::Test {
   Files() : folder_(std::filesystem::path(testing::TempDir()) / ("belfry_files_" + std::to_string(::getpid()))) { std::filesystem::create_directories(folder_); }
   ~Files() override {
     std::filesystem::permissions(folder_, std::filesystem::perms::owner_all);

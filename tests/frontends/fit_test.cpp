@@ -108,7 +108,7 @@ TEST(Fit, resumed_from_a_checkpoint_on_other_devices_gives_the_same_bits) {
 TEST(Fit, epochs_and_steps_count_from_where_the_session_stands) {
   DataSet data = rows(10);
   Session session(dropout(), Single{}, {.seed = 5});
-  auto steps = [&](FitOptions options) {
+  auto steps = [&](const FitOptions& options) {
     std::int64_t before = session.variable("step").item<std::int64_t>();
     fit(session, data, options);
     return session.variable("step").item<std::int64_t>() - before;
@@ -170,7 +170,7 @@ TEST(Fit, logs_each_step_and_goes_on_in_the_log_after_a_checkpoint) {
       continue;
     }
     EXPECT_EQ(line.real(at(loss)), losses[static_cast<std::size_t>(steps)]);
-    EXPECT_FLOAT_EQ(static_cast<float>(line.real(at("learning_rate"))), 0.5f * std::pow(0.5f, static_cast<float>(steps / 4)));
+    EXPECT_FLOAT_EQ(static_cast<float>(line.real(at("learning_rate"))), std::ldexp(0.5f, -static_cast<int>(steps / 4)));
     EXPECT_EQ(line.integer(at("step")), ++steps);
     EXPECT_EQ(line.integer(at("epoch")), steps <= 7 ? 1 : 2);
     EXPECT_EQ(line.integer(at("rows")), steps == 7 ? 2 : 8);
@@ -275,7 +275,7 @@ TEST(Fit, refuses_metrics_that_are_no_scalars_or_hide_a_loss) {
     Graph graph = std::move(b).build();
     if (from_file) graph = read_graph(write_graph(graph), "named.json", graph.shared_ops());
     Session session(std::move(graph));
-    const std::string fitted = message_of([&] { fit(session, data, {.patience = 1}); });
+    std::string fitted = message_of([&] { fit(session, data, {.patience = 1}); });
     EXPECT_EQ(message_of([&] { evaluate(session, data); }), fitted);
     return fitted;
   };

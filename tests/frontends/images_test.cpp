@@ -47,7 +47,7 @@ TEST(Jpeg, is_decoded_red_first) {
   std::string file = jpeg(40, 30);
   HostTensor x = decode_jpeg(bytes(file), "f.jpg");
   ASSERT_EQ(x.type(), (LocalType{u8, {30, 40, 3}}));
-  auto at = [&](int row, int column, int colour) { return static_cast<int>(x.data<std::uint8_t>()[static_cast<std::size_t>((row * 40 + column) * 3 + colour)]); };
+  auto at = [&](int row, int column, int colour) { return static_cast<int>(x.data<std::uint8_t>()[static_cast<std::size_t>(row * 40 + column) * 3 + static_cast<std::size_t>(colour)]); };
   EXPECT_NEAR(at(3, 30, 0), 120, 4);
   EXPECT_NEAR(at(20, 2, 1), 100, 4);
   EXPECT_NEAR(at(9, 9, 2), 100, 4);
@@ -169,7 +169,7 @@ TEST(Cifar10, is_cut_to_its_middle_and_standardised) {
   Folder folder;
   std::string record(3073, '\0');
   record[0] = 7;
-  for (int i = 0; i < 1024; ++i) record[static_cast<std::size_t>(1 + i)] = static_cast<char>(i % 32 * 4);  // red grows with the column
+  for (int i = 0; i < 1024; ++i) record[1 + static_cast<std::size_t>(i)] = static_cast<char>(i % 32 * 4);  // red grows with the column
   write_file(folder.path / "data_batch_1.bin", record + record);
   EXPECT_NE(message_of([&] { data_folder(folder.path); }).find("no test_batch*.bin"), std::string::npos);
   record[0] = 2;

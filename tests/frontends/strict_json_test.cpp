@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cfenv>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -131,8 +133,8 @@ TEST(StrictJson, written_floats_read_back_bit_for_bit) {
     JsonDocument d("[" + json_real(f) + "," + json_real(x) + "]", "f");
     float g = d.real32(d.root().items[0]);
     double y = d.real(d.root().items[1]);
-    ASSERT_EQ(std::memcmp(&f, &g, sizeof f), 0) << json_real(f);
-    ASSERT_EQ(std::memcmp(&x, &y, sizeof x), 0) << json_real(x);
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(f), std::bit_cast<std::uint32_t>(g)) << json_real(f);
+    ASSERT_EQ(std::bit_cast<std::uint64_t>(x), std::bit_cast<std::uint64_t>(y)) << json_real(x);
   }
   EXPECT_EQ(json_real(0.1f), "0.1");
   EXPECT_EQ(json_real(-0.0), "-0.0");

@@ -11,7 +11,7 @@ struct Gradients : testing::Test {
   Builder b{"net"};
   Value x = b.input("x", f64, {kBatch, 3});
   Value w = b.variable("w", {3}, {.dtype = f64});
-  std::vector<Value> of(Value loss, std::vector<Value> wanted) {
+  std::vector<Value> of(Value loss, const std::vector<Value>& wanted) {
     std::vector<ValueId> ids;
     for (Value v : wanted) ids.push_back(v.id);
     return gradients(b.graph(), {loss.id}, ids);

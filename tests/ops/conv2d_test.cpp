@@ -140,7 +140,7 @@ TEST(Conv2d, taps_far_beyond_the_picture_are_left_to_the_reference) {
 }
 
 TEST(Conv2d, refuses_shapes_that_do_not_fit) {
-  auto message = [](Shape x, Shape w, Conv2dOptions options = {}) -> std::string {
+  auto message = [](Shape x, Shape w, const Conv2dOptions& options = {}) -> std::string {
     Builder b("bad");
     try {
       conv2d(b.input("x", f32, std::move(x)), b.input("w", f32, std::move(w)), options);

@@ -48,9 +48,9 @@ struct Asked {
     request.op = c.op;
     request.def = n.op;
     request.attributes = &n.attributes;
-    for (const TensorType& t : c.inputs) request.inputs.push_back({t.dtype, extents_of(t.shape, kRows)});
+    for (const TensorType& t : c.inputs) request.inputs.push_back(local_type(t, kRows));
     for (const TensorType& t : n.types) {
-      request.outputs.push_back({t.dtype, extents_of(t.shape, kRows)});
+      request.outputs.push_back(local_type(t, kRows));
       request.output_types.push_back(t);
       request.wanted.push_back(true);
     }

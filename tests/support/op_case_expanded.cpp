@@ -136,7 +136,7 @@ class ExpandCheck {
     TensorType turned = type;
     for (std::size_t a = 0; a < swap.size(); ++a) turned.shape[a] = type.shape[static_cast<std::size_t>(swap[a])];
     const OpDef& op = *ops_->find("transpose");
-    auto value = evaluate(op, {{"order", swap}}, {&wholes_.back()}, {turned}, {{turned.dtype, extents_of(turned.shape, batch_)}}, Share{0, batch_, batch_, 1, Combine::global_mean});
+    auto value = evaluate(op, {{"order", swap}}, {&wholes_.back()}, {turned}, {local_type(turned, batch_)}, Share{0, batch_, batch_, 1, Combine::global_mean});
     return transpose(feed(g, turned, value[0]), swap);
   }
 
@@ -181,7 +181,7 @@ class ExpandCheck {
       inputs.back() = part_along(inputs.back(), axes[0], f * r.first, f * r.count());
     }
     std::vector<LocalType> local;
-    for (const TensorType& type : case_.outputs) local.push_back({type.dtype, extents_of(type.shape, case_.by_share ? r.count() : batch_)});
+    for (const TensorType& type : case_.outputs) local.push_back(local_type(type, case_.by_share ? r.count() : batch_));
     if (!case_.by_share) share = {0, batch_, batch_, 1, Combine::global_mean};
     HostTensor out = evaluate(def_, checked(def_.attributes, case_.attributes, def_.name), pointers(case_, inputs), case_.outputs, local, share)[k];
     if (def_.joins_towers && t == 0) out = mean_of_own();
