@@ -71,7 +71,7 @@ void measure(const Workload& w, std::int64_t batch, bool graphs, const Options& 
   Session session(net_named(w.net).build(standard_library()->ops, w.settings), Single{.device = o.device}, {.cuda_graphs = graphs});
   const auto data = synthetic_feeds(session.graph(), batch);
   const Batch feeds(data);
-  const auto next = [&] { return feeds; };  // as fit does: copied while a step runs
+  const auto next = [&] { return Batch(feeds); };  // as fit does: copied while a step runs
   const std::vector<std::string> fetches = w.trains ? std::vector<std::string>{"loss"} : std::vector<std::string>{};
   say(graphs ? "f32" : "f32, no graphs", w.name, batch, measured([&] { w.trains ? session.step(feeds, fetches, next) : session.predict(feeds, fetches); }, o.seconds));
 } catch (const std::exception& e) {

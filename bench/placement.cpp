@@ -224,8 +224,9 @@ void scores(const std::shared_ptr<const Graph>& graph, const PlaceOptions& optio
   std::vector<double> rates;  // of five shares of them
   for (std::size_t share = 0; share < 5; ++share) {
     const double start = cpu_seconds();
+    const std::size_t shared = (all.size() - share + 4) / 5;
     for (std::size_t i = share; i < all.size(); i += 5) bytes ? scorer(all[i]).step_seconds : scorer.seconds(all[i]);
-    rates.push_back(static_cast<double>((all.size() - share + 4) / 5) / (cpu_seconds() - start));
+    rates.push_back(static_cast<double>(shared) / (cpu_seconds() - start));
   }
   std::sort(rates.begin(), rates.end());
   fmt::print("{} nodes, {} tower{}, {:30} {:4} in the plan, {:14}: {:5.0f} placements a second of CPU time ({:.0f} to {:.0f})\n", graph->size(), towers, towers == 1 ? " " : "s",

@@ -50,7 +50,7 @@ Strategy strategy_of(const BenchArguments& o, int towers, int cores) {
   return towers == 1 ? to_strategy(Single{}) : to_strategy(Towers{.devices = devices, .towers = towers});
 }
 
-std::list<Case> cases_of(const BenchArguments& o, const std::shared_ptr<const Library>& library, int cores, std::shared_ptr<const CostTable> costs = {}) {
+std::list<Case> cases_of(const BenchArguments& o, const std::shared_ptr<const Library>& library, int cores, const std::shared_ptr<const CostTable>& costs = {}) {
   std::list<Case> out;
   for (const std::string& net : o.nets) {
     Source source = load_source(net, *library);
