@@ -230,19 +230,12 @@ class PlanReader {
     return index;
   }
 
-  /// Moves may be of some towers alone, what the graph computes is of all.
-  void check_towers(const PlanNode& n, const JsonValue& assigned) const {
-    const std::vector<int>& devices = plan_.vectors[static_cast<std::size_t>(n.vector)];
-    const auto none = std::find(devices.begin(), devices.end(), -1);
-    if (none != devices.end() && (n.op == kFused || !is_structural(n.op))) d_.fail(assigned, fmt::format("'{}' has no device in tower {}; name one for each of the towers 0 to {}", n.name, none - devices.begin(), plan_.towers - 1));
-  }
-
   /// All that assign, lower and schedule say, but for names of values.
   void read_placing(JsonObject& line, PlanNode& n) {
     const JsonValue &scope = line.at("scope"), &assigned = line.at("assigned");
     n.scope = placed(d_, scope, [&] { return parse_scope(d_.text(scope)); });
     if ((n.op == kVariable) != (n.scope == Scope::state)) d_.fail(scope, fmt::format("the scope of '{}' cannot be {}", n.name, to_string(n.scope)));
-    if (n.scope == Scope::tower) n.vector = vector_index(assigned), check_towers(n, assigned);
+    if (n.scope == Scope::tower) n.vector = vector_index(assigned);
     else n.holders = *alike_.insert(devices_of(d_, assigned, plan_.cluster)).first;
     if (const JsonValue* v = line.find("ranges")) n.ranged = d_.flag(*v);
     if (const JsonValue* v = line.find("sum")) n.sum = placed(d_, *v, [&] { return parse_sum_way(d_.text(*v)); });
