@@ -34,7 +34,6 @@ Source load_source(const std::string& what, const Library& library);
 /// The text of the file, read once; none for a net's name.
 std::optional<std::string> source_text(const std::string& what);
 Source load_source(const std::string& what, const std::optional<std::string>& text, const Library& library);
-CLI::Validator is_source();  ///< a net, or there: said before what else is lacking
 
 std::vector<std::string> cluster_names();  ///< those that come with the program, sorted
 /// Of a file, else of one that comes with the program.

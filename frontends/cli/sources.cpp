@@ -1,7 +1,5 @@
 #include <belfry/frontends/cli/common_internal.h>
 
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -68,15 +66,6 @@ std::optional<std::string> source_text(const std::string& what) {
   if (name.find('.') == name.npos && name.find('/') == name.npos) net_named(name);  // neither a net nor a file: says which nets there are
   if (name.ends_with(".onnx")) throw UserError(fmt::format("{}: is an ONNX file, which is not read: write the net with Builder or as a graph file (docs/from_pytorch.md), and its weights by name as .safetensors or .npz", what));
   return read_file(what);
-}
-
-CLI::Validator is_source() {
-  return CLI::Validator([](std::string& what) {
-    std::error_code error;
-    const std::filesystem::path folder = std::filesystem::path(what).parent_path();
-    if (!std::filesystem::exists(what, error) && unfinished_in(folder.empty() ? "." : folder).empty()) source_text(what);  // else it may yet be put back
-    return std::string();
-  }, "");
 }
 
 Source load_source(const std::string& what, const Library& library) { return load_source(what, source_text(what), library); }

@@ -232,7 +232,7 @@ void add_predict_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<PredictArguments>();
   CLI::App* verb = app.add_subcommand("predict", "Outputs of the graph for inference: no labels, no dropout, running statistics");
   verb->footer("Example: belfry predict run --feed images.npz --top 3\nExample: belfry predict mnist_cnn --feed images.npz --state run/state.safetensors --top 3");
-  verb->add_option("source", o->source, "what belfry train --out wrote: graph, weights, names of classes and scaling of pixels; or a net, a graph file, a plan file")->required()->check(is_source())->check(offers_nets());
+  verb->add_option("source", o->source, "what belfry train --out wrote: graph, weights, names of classes and scaling of pixels; or a net, a graph file, a plan file")->required()->check(offers_nets());
   verb->add_option("--feed", o->files, "pictures (JPEG, PNG, folders of them), or a tensor per input that the outputs need: safetensors, npz or npy; "
                    "an array alone may have any name; or a table, as train --data has it: csv")->required()->check(is_data());
   verb->add_option("--state", o->state, "variables by name, in place of the run's")->check(is_file());

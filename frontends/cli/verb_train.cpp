@@ -202,7 +202,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
   auto o = std::make_shared<TrainArguments>();
   CLI::App* verb = app.add_subcommand("train", "Train a net, graph or plan on images and their labels, or on text");
   verb->footer("Example: belfry train mnist_cnn --data mnist --devices cpu:0,cpu:1 -O variables=cpu:0 --batch 32 --epochs 5 --out run");
-  verb->add_option("source", o->source, "a net, a graph file, a plan file or a run's folder")->required()->check(is_source())->check(offers_nets());
+  verb->add_option("source", o->source, "a net, a graph file, a plan file or a run's folder")->required()->check(offers_nets());
   add_data_options(*verb, *o);
   verb->add_option("--distort", o->distort, "pictures to train on change in each epoch: shear=DEGREES,zoom=PART,crop=PIXELS,flip=1,brightness=BYTES,contrast=PART; keyed by --seed, epoch and row")
       ->check(offers_list({"shear=", "zoom=", "crop=", "flip=", "brightness=", "contrast="}));
@@ -250,7 +250,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
   o->evaluates = true;
   CLI::App* verb = app.add_subcommand("evaluate", "Losses and metrics on held-out data, with the graph for inference");
   verb->footer("Example: belfry evaluate mnist_cnn --data mnist --state run/state.safetensors");
-  verb->add_option("source", o->source, "a net, a graph file or a run's folder")->required()->check(is_source())->check(offers_nets());
+  verb->add_option("source", o->source, "a net, a graph file or a run's folder")->required()->check(offers_nets());
   add_data_options(*verb, *o);
   verb->add_option("--state", o->state, "variables by name")->check(is_file());
   verb->add_option("--batch", o->batch, fmt::format("rows at a time; by default {}", o->batch))->check(count());

@@ -57,10 +57,6 @@ MISSING = [["show"], ["run"], ["bench"], ["convert"], ["place"], ["forecast"], [
 for arguments in MISSING:
     done = belfry(*arguments, "no/x.json")
     expect(done.returncode == 1 and "no/" in done.stderr and not done.stdout, f"a file that is not there: {arguments}: {done}")
-for verb, option in (("train", "--data"), ("evaluate", "--data"), ("predict", "--feed")):
-    for source, words in (("no/net.json", "no/net.json"), ("mpl", "there is no net 'mpl'")):
-        done = belfry(verb, option, "no/data", source)
-        expect(done.returncode == 1 and words in done.stderr and "no/data" not in done.stderr, f"{verb}: where net and data are not there, the net is named first: {done}")
 verbs = [line.split()[0] for line in belfry("--help").stdout.split("Subcommands:")[1].splitlines() if line.startswith("  ") and line[2] != " "]
 for verb in verbs:
     done = belfry(verb, "--help")
