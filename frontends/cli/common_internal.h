@@ -20,7 +20,7 @@ namespace belfry {
 
 /// A whole number of decimal digits alone; what an option is given as text.
 CLI::Validator whole(std::uint64_t low, std::uint64_t high);
-CLI::Validator part(double low, double high);  ///< the same of a number with decimals
+CLI::Validator fraction(double low, double high);  ///< the same of a number with decimals
 CLI::Validator count();  ///< a batch, a count of steps or of rows: 1 to 2^62
 
 /// A net by name, with settings as in mobilenet_v2:alpha=0.35,image=96; a graph file; a plan file; or the folder of a run, which is its graph and state.

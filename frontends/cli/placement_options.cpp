@@ -28,7 +28,7 @@ CLI::Validator whole(std::uint64_t low, std::uint64_t high) {
   return CLI::Validator(check, "");
 }
 
-CLI::Validator part(double low, double high) {
+CLI::Validator fraction(double low, double high) {
   auto check = [=](std::string& text) {
     double x = 0;
     auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), x);
@@ -101,7 +101,7 @@ void PlacementArguments::add_to(CLI::App& app, bool does_run) {
   app.add_option("--move", moves, "devices of nodes by name: 'tower_1/logits/**=cpu:0'")->type_name("GLOB=DEVICE")->check(is_move());
   app.add_option("--placement", placement_file, "a placement file: rules, towers, threads and batch (place and forecast take an answer of dnn-partitioning too); --towers, --threads-per-tower and --batch go before it, and without any it has one tower")->check(is_file());
   app.add_option("--cluster", cluster_file, fmt::format("devices, memory spaces and links from a file, or of one that is known: {}", fmt::join(cluster_names(), ", ")))->check(is_cluster())->check(offers(cluster_names()));
-  app.add_option("--memory-fraction", memory_fraction, fmt::format("of a GPU's memory that plans may take; by default {}", SessionOptions{}.memory_fraction))->check(part(0.01, 1));
+  app.add_option("--memory-fraction", memory_fraction, fmt::format("of a GPU's memory that plans may take; by default {}", SessionOptions{}.memory_fraction))->check(fraction(0.01, 1));
   app.add_option("--calibration", calibration, "what was measured on this machine, for forecasts and for --strategy auto: belfry bench --calibrate writes it")->check(is_file());
   app.add_option("--recompute", recompute, "keep of the forward pass what so many stretches leave to each other, and compute the rest again in backward")->check(whole(2, 10000));
   if (runs) app.add_flag("--no-cuda-graph", no_cuda_graph, "launch each kernel by itself, on GPUs");

@@ -145,12 +145,12 @@ with tempfile.TemporaryDirectory() as folder:
         done = here(*arguments)
         expect(done.returncode == code and all(w in done.stderr for w in words) and "bug in Belfry" not in done.stderr, f"{arguments} should say {words}: {done}")
 
-    refused(1, ["has no setting 'alhpa'; it has alpha, classes, image, rate"], "convert", "mobilenet_v2:alhpa=1")
-    refused(1, ["has no setting 'top'; it has alpha, classes, image, rate"], "convert", "mobilenet_v2:top=false")
+    refused(2, ["has no setting 'alhpa'; it has alpha, classes, image, rate"], "convert", "mobilenet_v2:alhpa=1")
+    refused(2, ["has no setting 'top'; it has alpha, classes, image, rate"], "convert", "mobilenet_v2:top=false")
     refused(2, ["NAME=NUMBER", "not 'alpha'"], "convert", "mobilenet_v2:alpha")
     refused(2, ["alpha=1e400", "no number that a double can be"], "convert", "mobilenet_v2:alpha=1e400")
     refused(2, ["'alpha' stands there twice"], "convert", "mobilenet_v2:alpha=1,alpha=0.5")
-    refused(1, ["100000 blocks", "from 0 to 1000"], "convert", "transformer:blocks=100000")
+    refused(2, ["100000 blocks", "from 0 to 1000"], "convert", "transformer:blocks=100000")
 
     # --json: one value on standard output, with the figures of the text; words stay on standard error.
     def human(count):

@@ -86,7 +86,7 @@ def check_fetch(folder):
     done = belfry(folder, "data", "fetch", "gone", "--list", "list.json", "--out", "away")
     expect(done.returncode == 1 and "plain.bin cannot be had" in done.stderr and "127.0.0.1" in done.stderr and "a network here" in done.stderr and "by hand" in done.stderr, f"no network: {done.stderr}")
     done = belfry(folder, "data", "fetch", "mnits")
-    expect(done.returncode == 1 and "did you mean mnist" in done.stderr and "cifar10" in done.stderr, f"an unknown name: {done.stderr}")
+    expect(done.returncode == 2 and "did you mean mnist" in done.stderr and "cifar10" in done.stderr, f"an unknown name: {done.stderr}")
     (folder / "bad.json").write_text('{"small": {"files": [{"name": "../x", "bytes": 1, "sha256": "", "urls": []}]}}')
     done = belfry(folder, "data", "fetch", "small", "--list", "bad.json")
     expect(done.returncode == 1 and "'../x' is no name of a file" in done.stderr, f"a name that leads away: {done.stderr}")

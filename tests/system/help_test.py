@@ -97,7 +97,7 @@ for words, values in lists.items():
 nets = set(re.findall(r"[a-z]\w+", belfry("show", "no_such_net").stderr.partition("there are ")[2]))
 ops = {op["op"] for op in json.loads(belfry("show", "--ops", "--json").stdout)}
 ASKED = {
-    "place --precision = b": "bf16", "place -O obj": "objective=", "place -O order = g": "gpipe", "place -O reduction =": "tree hierarchical reduce-to-one ring", "place -O variables =": "",
+    "place --precision = b": "bf16", "place -O obj": "objective=", "place -O order = g": "gpipe", "place -O reduction =": "tree hierarchical reduce-to-one ring", "place -O variables =": "chosen cpu:0 spread", "place -O towers =": "",
     "place --devices sim :": "0-1", "place --devices cpu : 0": "0", "place --devices = cpu : 0": "0", "place --devices =": "cpu:0 gpu:0 sim:0-1",
     # Lists: each entry is completed, and what stands before it stays.
     "place --devices cpu : 0,": "0,cpu:0 0,gpu:0 0,sim:0-1", "place --devices cpu : 0,s": "0,sim:0-1", "place --devices cpu : 0,sim :": "0-1", "bench --devices = cpu : 0,g": "0,gpu:0",
