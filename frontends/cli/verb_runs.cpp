@@ -49,7 +49,7 @@ Json object_of(const std::string& text, const std::string& file) {
 RunRecord read_run(const fs::path& folder, bool all) {
   RunRecord out{folder.string(), object_of(read_file(folder / "run.json"), (folder / "run.json").string()), {}, {}};
   const auto named = out.config.find("log");  // as seen from the folder, where it lies elsewhere
-  const bool elsewhere = named != out.config.end() && named->is_string() && *named != "";
+  const bool elsewhere = named != out.config.end() && named->is_string() && !named->get_ref<const std::string&>().empty();
   const fs::path log = folder / (elsewhere ? named->get<std::string>() : "log.jsonl");
   std::error_code error;
   if (!fs::is_regular_file(log, error)) {

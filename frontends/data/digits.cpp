@@ -150,7 +150,7 @@ void draw(int digit, Random& random, std::uint8_t* pixels) {
       double value = std::clamp((radius - std::sqrt(nearest)) / edge + .5, 0.0, 1.0) * ink;
       if (value > 0) value += random.bell(grain) * value;
       else if (random.chance(dust)) value = random.uniform(.1, .6);
-      pixels[y * kDigitSide + x] = static_cast<std::uint8_t>(std::clamp(value, 0.0, 1.0) * 255 + .5);
+      pixels[y * kDigitSide + x] = static_cast<std::uint8_t>(std::clamp(value, 0.0, 1.0) * 255 + .5);  // NOLINT(bugprone-incorrect-roundings): the digits are what they are, bit by bit
     }
   }
 }

@@ -133,7 +133,7 @@ void rescale(std::span<float> picture, const Rescale& how) {
 
 std::string to_string(const Rescale& how) { return how.standardised ? "standardised" : fmt::format("x * {} + {}", how.scale, how.offset); }
 
-MadeColumn distorted_column(std::shared_ptr<const HostTensor> bytes, const Distortions& d, const Rescale& how) {
+MadeColumn distorted_column(const std::shared_ptr<const HostTensor>& bytes, const Distortions& d, const Rescale& how) {
   const PictureSize size{bytes->shape()[1], bytes->shape()[2], bytes->shape()[3]};
   if (size.height <= d.crop || size.width <= d.crop) throw UserError(fmt::format("[data] crop={} leaves nothing of pictures of {} x {}", d.crop, size.height, size.width));
   auto make = [bytes, size, d, how](const RowKey& key, std::span<std::byte> out) {

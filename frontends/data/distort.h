@@ -62,7 +62,7 @@ void rescale(std::span<float> picture, const Rescale& how);
 std::string to_string(const Rescale& how);
 
 /// The rows of `bytes`, u8 (n, height + crop, width + crop, channels), as f32 (height, width, channels): distorted, then rescaled.
-MadeColumn distorted_column(std::shared_ptr<const HostTensor> bytes, const Distortions& d, const Rescale& how);
+MadeColumn distorted_column(const std::shared_ptr<const HostTensor>& bytes, const Distortions& d, const Rescale& how);
 /// The middle of each picture of u8 (n, height, width, channels), `rows` by `columns`; where that is odd one pixel nearer to the corner.
 HostTensor middles(const HostTensor& bytes, std::int64_t rows, std::int64_t columns);
 

@@ -63,7 +63,7 @@ std::string fetches_there(const Graph& g, const std::string& name) {
   known.insert(known.end(), metrics.begin(), metrics.end());
   for (const Node& n : g.nodes())
     if (std::find(known.begin(), known.end(), n.name) == known.end()) known.push_back(n.name);
-  if (const std::string near = did_you_mean(name, known); !near.empty()) return near;
+  if (std::string near = did_you_mean(name, known); !near.empty()) return near;
   std::string out;
   for (const auto& [what, names] : {std::pair("losses", &losses), {"metrics", &metrics}, {"outputs", &outputs}})
     if (!names->empty()) out += fmt::format("{} {} {}", out.empty() ? "; it has the" : ", the", what, fmt::join(*names, ", "));

@@ -54,7 +54,7 @@ std::string translated(std::string name, const std::vector<std::string>& known) 
   std::replace(name.begin(), name.end(), '.', '/');
   const std::size_t slash = name.rfind('/'), from = slash == name.npos ? 0 : slash + 1;
   for (const auto& [theirs, ours] : kNames)
-    if (const std::string here = name.substr(0, from) + ours; name.substr(from) == theirs && std::find(known.begin(), known.end(), here) != known.end()) return here;
+    if (std::string here = name.substr(0, from) + ours; name.substr(from) == theirs && std::find(known.begin(), known.end(), here) != known.end()) return here;
   return {};
 }
 

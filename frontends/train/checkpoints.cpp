@@ -156,7 +156,7 @@ void resume(Session& session, const Checkpoint& checkpoint, FitOptions& options)
 std::optional<std::filesystem::path> resume_latest(Session& session, const DataSet& data, FitOptions& options) {
   options.resumed = true;
   refuse_closed(options.checkpoints);  // it may hold another run's
-  const std::optional<std::filesystem::path> file = latest_checkpoint(options.checkpoints);
+  std::optional<std::filesystem::path> file = latest_checkpoint(options.checkpoints);
   if (!file) return {};
   const Checkpoint checkpoint = load_latest(*file);
   if (const auto other = differences(checkpoint, session, data, options); !other.empty())

@@ -40,7 +40,7 @@ std::string StrategyOptions::text(const std::string& name, const std::string& fa
 }
 
 std::string StrategyOptions::choice(const std::string& name, const std::vector<std::string>& values) {
-  const std::string given = text(name, values.front());
+  std::string given = text(name, values.front());
   if (std::find(values.begin(), values.end(), given) == values.end())
     refuse_value(name, fmt::format("it is one of {}; leave it out for {}{}", fmt::join(values, ", "), values.front(), did_you_mean(given, values)));
   return given;

@@ -55,7 +55,7 @@ bool exhaustive() { return std::getenv("BELFRY_EXHAUSTIVE"); }
 /// Every value of an option that is worth a look, over n devices. An option that is not known here fails the test.
 std::vector<std::string> values_of(const std::string& option, bool pipelined, int n) {
   auto count = [](int k) { return std::to_string(k); };
-  auto any = [](std::vector<std::string> values) { return exhaustive() ? values : std::vector<std::string>{""}; };
+  auto any = [](const std::vector<std::string>& values) { return exhaustive() ? values : std::vector<std::string>{""}; };
   if (option == "towers") return pipelined ? std::vector<std::string>{"", count(2 * n), count(4 * n)} : any({"", count(2 * n), count(4 * n)});
   if (option == "variables") return {"cpu:0", "gpu:0", "spread", "chosen"};
   if (option == "reduction") return exhaustive() ? std::vector<std::string>{"", "hierarchical", "reduce-to-one", "ring"} : std::vector<std::string>{"", "reduce-to-one"};

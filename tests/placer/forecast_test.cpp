@@ -127,7 +127,7 @@ TEST(Forecast, a_small_all_reduce_goes_from_each_to_each_at_once) {
 
 TEST(Forecast, feeds_share_the_hosts_link) {
   // Eight towers read twelve bytes each over links of their own; with one link for all of them it takes eight times the bytes.
-  auto seconds_of_split = [&](Cluster cluster) {
+  auto seconds_of_split = [&](const Cluster& cluster) {
     PlacedGraph plan = place(line(), to_strategy(Mirrored{.devices = first_gpus(8), .towers = 8, .threads = 1}), cluster, 8);
     double most = 0;
     const Forecast f = forecast(plan);

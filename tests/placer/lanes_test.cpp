@@ -87,7 +87,7 @@ TEST(Lanes, have_the_fewest_waits_that_let_all_independent_steps_run_side_by_sid
 
 TEST(Lanes, keep_apart_what_touches_the_same_bytes) {
   auto buffer = [](std::int64_t at, std::int64_t bytes) { return Part{0, 1, {0, at, bytes, {}, {}}}; };
-  auto step = [](std::vector<Part> reads, std::vector<Part> writes) {
+  auto step = [](const std::vector<Part>& reads, const std::vector<Part>& writes) {
     Step s;
     for (const Part& p : reads) s.reads.push_back({p});
     for (const Part& p : writes) s.writes.push_back({p});

@@ -61,7 +61,7 @@ TEST(Ranges, sharded_keeps_a_share_of_the_slots_and_moves_what_a_ring_would) {
   // Whole variables, and a quarter of two slots each.
   std::vector<DeviceBytes> bytes = device_bytes(*plan);
   const std::int64_t whole = w0 + w1 + 3 * offset;
-  for (int d = 0; d < 4; ++d) EXPECT_NEAR(static_cast<double>(bytes[static_cast<std::size_t>(d)].state), static_cast<double>(whole + 2 * (w0 + w1) / 4), 2 * 2 * kRangeUnit * 4 + 8 * kAlignment);
+  for (int d = 0; d < 4; ++d) EXPECT_NEAR(static_cast<double>(bytes[static_cast<std::size_t>(d)].state), static_cast<double>(whole) + static_cast<double>(2 * (w0 + w1)) / 4, 2 * 2 * kRangeUnit * 4 + 8 * kAlignment);
   // Every device receives three quarters of the sums and three quarters of the new values.
   Instances instances(*plan);
   std::int64_t landed = 0, gathered = 0;

@@ -134,7 +134,7 @@ TEST(Requests, rules_for_a_device_that_is_not_there_name_node_and_rule) {
 }
 
 /// Of a graph of two layers, by a strategy.
-void placed_by(const Strategy& strategy, Cluster cluster, std::vector<PlacementRule> rules = {}) {
+void placed_by(const Strategy& strategy, const Cluster& cluster, std::vector<PlacementRule> rules = {}) {
   const std::size_t must = rules.size();
   Builder b("two");
   Value h = relu(matmul(b.input("x", f32, {kBatch, 8}), b.variable("w", {8, 32}, {.init = "normal", .init_value = 0.3})));

@@ -57,7 +57,7 @@ with tempfile.TemporaryDirectory() as name:
     folder = here / "limited"
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) // 2, resource.RLIM_INFINITY))
     done = train(folder, preexec_fn=limit)
-    expect(not goes_on(folder, ["step-00000004.safetensors: cannot write: File too large; make room"], done), "a checkpoint under the limit")
+    expect(not goes_on(folder, ["step-00000004.safetensors: cannot write: File too large; files may not grow so large here: ulimit -f"], done), "a checkpoint under the limit")
     same_end(folder)
 
     # A disk with room for two checkpoints of the three that are kept.
@@ -116,7 +116,7 @@ with tempfile.TemporaryDirectory() as name:
     if mounted(folder, "-t", "tmpfs", "-o", "ro,size=1m", "none"):
         try:
             done = train(folder)
-            expect(done.returncode == 1 and "cannot write in this folder: Read-only file system; choose a place where you have the rights" in done.stderr and "Epoch" not in done.stderr, f"a read-only folder: {done.stderr[-600:]}")
+            expect(done.returncode == 1 and "cannot write in this folder: Read-only file system; its file system takes no changes: choose a place on another" in done.stderr and "Epoch" not in done.stderr, f"a read-only folder: {done.stderr[-600:]}")
         finally:
             subprocess.run(["umount", str(folder)], check=True)
     folder = here / "anothers"
