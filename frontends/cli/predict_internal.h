@@ -23,8 +23,9 @@ void refuse_shape(const Graph& g, const std::string& input, const Extents& shape
 class PredictRows {
  public:
   /// `inputs`: those that are read. Arrays are brought to what these take, bytes in the place of pictures by `pixels`; an array alone goes into an input alone,
-  /// whatever its name. UserError for pictures beside arrays, and where no input or several could take them.
-  PredictRows(const Graph& graph, const std::vector<std::string>& inputs, const std::vector<std::string>& files, const std::optional<Pixels>& pixels);
+  /// whatever its name, and a table's `features` into the order of these, where there are any. UserError for pictures beside arrays, and where no input or several could take them.
+  PredictRows(const Graph& graph, const std::vector<std::string>& inputs, const std::vector<std::string>& files, const std::optional<Pixels>& pixels,
+              const std::vector<std::string>& features = {});
 
   /// 0 where no feed has rows.
   std::int64_t count() const { return photos_.empty() ? rows_.rows() : static_cast<std::int64_t>(photos_.size()); }
@@ -34,7 +35,7 @@ class PredictRows {
   std::string name(std::int64_t row) const;
 
  private:
-  void take_tensors(const Graph& graph, const std::vector<std::string>& inputs, const std::vector<std::string>& files, const std::optional<Pixels>& pixels);
+  void take_tensors(const Graph& graph, const std::vector<std::string>& inputs, const std::vector<std::string>& files, const std::optional<Pixels>& pixels, const std::vector<std::string>& features);
 
   DataSet rows_;
   std::map<std::string, HostTensor> whole_;     ///< the same for all rows

@@ -8,7 +8,7 @@
 
 #include <belfry/frontends/cli/common_internal.h>
 #include <belfry/frontends/cli/train_internal.h>
-#include <belfry/frontends/data/arrays.h>
+#include <belfry/frontends/data/tables.h>
 #include <belfry/frontends/files/files.h>
 
 namespace belfry {
@@ -69,7 +69,7 @@ HostTensor unflattened(HostTensor bytes, const PictureSize& size) {
 }
 
 /// The columns of a table that outputs need: pixels of 0 to 255 as the bytes that they are. Labels may stand beside them.
-std::map<std::string, HostTensor> table_tensors(const Graph& g, const std::vector<std::string>& inputs, const std::string& file) {
+std::map<std::string, HostTensor> table_tensors(const Graph& g, const std::vector<std::string>& inputs, const std::string& file, const std::vector<std::string>& features) {
   InputRows rows;
   for (NodeId id : g.inputs()) {
     const Node& n = g.node(id);
@@ -80,6 +80,7 @@ std::map<std::string, HostTensor> table_tensors(const Graph& g, const std::vecto
   }
   Table table = read_table(file);
   if (!rows.contains("label") && std::find(table.names.begin(), table.names.end(), "label") != table.names.end()) rows["label"] = {f64, {}};  // of the training
+  if (!features.empty()) order_features(table, rows, features);
   DataSet all = columns_of(table, rows);
   std::erase_if(all.columns, [&](const auto& one) { return std::find(inputs.begin(), inputs.end(), one.first) == inputs.end(); });
   fit_columns(all, rows);
@@ -109,14 +110,14 @@ void refuse_shape(const Graph& g, const std::string& input, const Extents& shape
                               : shape.size() == type.shape.size() ? "cut or fill its rows to this shape" : "bring it to these axes, as reshape of numpy does"));
 }
 
-PredictRows::PredictRows(const Graph& g, const std::vector<std::string>& inputs, const std::vector<std::string>& files, const std::optional<Pixels>& pixels) {
+PredictRows::PredictRows(const Graph& g, const std::vector<std::string>& inputs, const std::vector<std::string>& files, const std::optional<Pixels>& pixels, const std::vector<std::string>& features) {
   auto is_photo = [](const std::string& f) { return std::filesystem::is_directory(f) || is_picture(f); };
   for (const std::string& f : files)
     if (!is_photo(f)) refuse_kind(f);
   const auto photos = std::count_if(files.begin(), files.end(), is_photo);
   if (photos && photos != static_cast<std::ptrdiff_t>(files.size())) throw WrongUse("--feed has both pictures and files of tensors: give the one or the other");
   if (!photos) {
-    take_tensors(g, inputs, files, pixels);
+    take_tensors(g, inputs, files, pixels, features);
     return;
   }
   std::vector<std::string> able;
@@ -130,11 +131,11 @@ PredictRows::PredictRows(const Graph& g, const std::vector<std::string>& inputs,
   photos_ = picture_files({files.begin(), files.end()});
 }
 
-void PredictRows::take_tensors(const Graph& g, const std::vector<std::string>& inputs, const std::vector<std::string>& files, const std::optional<Pixels>& pixels) {
+void PredictRows::take_tensors(const Graph& g, const std::vector<std::string>& inputs, const std::vector<std::string>& files, const std::optional<Pixels>& pixels, const std::vector<std::string>& features) {
   std::map<std::string, HostTensor> given;
   std::map<std::string, std::string> file_of;
   for (const std::string& file : files)
-    for (auto& [name, tensor] : file.ends_with(".csv") ? table_tensors(g, inputs, file) : load_tensors(file, &g)) {
+    for (auto& [name, tensor] : file.ends_with(".csv") ? table_tensors(g, inputs, file, features) : load_tensors(file, &g)) {
       if (!given.emplace(name, std::move(tensor)).second) throw UserError(fmt::format("{}: '{}' is fed already, by {}", file, name, file_of.at(name)));
       file_of.emplace(name, file);
     }

@@ -76,6 +76,7 @@ bool writes_over() {
 }
 
 std::string metric_text(const std::string& name, double value, int digits) {
+  if (std::isnan(value)) return shown(name) + " nan";  // no sign
   const double size = std::abs(value);
   const bool usual = size == 0 || !std::isfinite(size) || (size >= 1e-3 && size < 1e6);
   return usual ? fmt::format("{} {:.{}f}", shown(name), value, digits) : fmt::format("{} {:.{}g}", shown(name), value, digits);

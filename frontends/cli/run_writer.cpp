@@ -27,6 +27,7 @@ namespace fs = std::filesystem;
 void take_from_run(TrainArguments& o, bool to_evaluate) {
   RunFacts run = read_run_facts(o.source);
   o.classes = std::move(run.classes);
+  o.features = std::move(run.features);
   if (!to_evaluate) return;
   std::error_code error;
   if (o.hold_out <= 0 && (run.data == o.data || fs::equivalent(run.data, o.data, error))) o.hold_out = run.hold_out;
@@ -160,6 +161,7 @@ RunFacts write_run(Session& session, const TrainArguments& o, const Splits& data
   if (const std::string log = options.log.empty() ? "" : fs::proximate(fs::absolute(options.log), fs::absolute(o.out)).generic_string(); log != "log.jsonl" && json_quoted(log)) text("log", log);
   const DataWanted wanted = data_wanted(session, o);
   run.classes = data.classes;
+  run.features = data.features;
   // Arrays of which nobody says what their numbers are say nothing of pictures to come.
   if (wanted.height) run.pixels = pixels_of(o.data, wanted);
   if (wanted.height && !run.pixels && holds_bytes(data.train)) run.pixels = Pixels{.rescale = {1, 0}};

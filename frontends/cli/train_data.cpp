@@ -22,22 +22,26 @@
 namespace belfry {
 
 // "none", or the names as JSON has them in an array.
-std::string classes_told(const std::vector<std::string>& classes) {
-  std::vector<std::string> names;
-  for (const std::string& c : classes) names.push_back(json_text(c));
-  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+std::string names_told(const std::vector<std::string>& names) {
+  std::vector<std::string> quoted;
+  for (const std::string& name : names) quoted.push_back(json_text(name));
+  return quoted.empty() ? "none" : fmt::format("{}", fmt::join(quoted, ", "));
 }
 
-void take_classes(TrainArguments& o, const std::filesystem::path& weights) {
-  if (!o.classes.empty()) return;
+void take_names(std::vector<std::string>& classes, std::vector<std::string>& features, const std::filesystem::path& weights) {
   const std::filesystem::path folder = weights.has_parent_path() ? weights.parent_path() : ".";
-  if (is_run_folder(folder) && is_part_of_run(folder, weights)) o.classes = read_run_facts(folder).classes;
-  if (!o.classes.empty() || weights.extension() != ".safetensors") return;
-  const TextMap said = checkpoint_notes(weights);
-  const auto told = said.find(kClassesTold);
-  if (told == said.end() || !told->second.starts_with('"')) return;
-  const JsonDocument names(fmt::format("[{}]", told->second), weights.string());
-  for (const JsonValue& name : names.array(names.root())) o.classes.push_back(names.text(name));
+  RunFacts known;
+  if (is_run_folder(folder) && is_part_of_run(folder, weights)) known = read_run_facts(folder);
+  const TextMap said = weights.extension() == ".safetensors" ? checkpoint_notes(weights) : TextMap();
+  auto take = [&](std::vector<std::string>& to, std::vector<std::string>& of_run, const char* key) {
+    if (to.empty()) to = std::move(of_run);
+    const auto told = said.find(key);
+    if (!to.empty() || told == said.end() || !told->second.starts_with('"')) return;
+    const JsonDocument names(fmt::format("[{}]", told->second), weights.string());
+    for (const JsonValue& name : names.array(names.root())) to.push_back(names.text(name));
+  };
+  take(classes, known.classes, kClassesTold);
+  take(features, known.features, kFeaturesTold);
 }
 
 Rescale rescale_of(const std::string& text) {
@@ -106,6 +110,7 @@ DataWanted data_wanted(const Session& session, const TrainArguments& o) {
   wanted.hold_out = o.hold_out;
   wanted.all_to_test = o.evaluates;
   wanted.classes = o.classes;
+  wanted.features = o.features;
   return wanted;
 }
 

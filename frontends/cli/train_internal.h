@@ -20,7 +20,7 @@ struct TrainArguments {
   std::string source, data, out, checkpoints, resume, state, log, split = "test";
   std::string monitor, tensorboard, distort, rescale, shard;
   std::int64_t batch = 0, steps = 0, checkpoint_every = 0;
-  std::vector<std::string> classes;
+  std::vector<std::string> classes, features;  ///< that the net has learnt from
   std::optional<Rescale> trained_on = {};  ///< of the pixels, where the source is a run that says so
   double hold_out = 0;
   int epochs = 5, keep = 3, patience = 0;
@@ -47,13 +47,14 @@ Splits splits_for(const Session& session, const TrainArguments& o);
 /// there, and where rows that are sorted by their labels stay so.
 bool shuffles(const TrainArguments& o, const DataSet& train);
 
-/// The classes of the run that is the source; to evaluate besides what is not said of pixels, averages, and on the run's own data of the part that is held out.
+/// Classes and features of the run that is the source; to evaluate besides what is not said of pixels, averages, and on the run's own data of the part that is held out.
 void take_from_run(TrainArguments& o, bool to_evaluate);
-/// Where none are known, those that the variables in a file were trained on: of the run that it is part of, else what a checkpoint says.
-void take_classes(TrainArguments& o, const std::filesystem::path& weights);
-/// What a checkpoint says of them, under this key.
+/// Where none are known, classes and features that the variables in a file were trained on: of the run that it is part of, else what a checkpoint says.
+void take_names(std::vector<std::string>& classes, std::vector<std::string>& features, const std::filesystem::path& weights);
+/// What a checkpoint says of them, under these keys.
 inline constexpr const char* kClassesTold = "names of the classes";
-std::string classes_told(const std::vector<std::string>& classes);
+inline constexpr const char* kFeaturesTold = "features";
+std::string names_told(const std::vector<std::string>& names);
 /// UserError where --out is the folder of a run that this one neither goes on with nor replaces, or --overwrite would go on from another run's checkpoints;
 /// and where what is written would lie among the data.
 void refuse_run_there(const TrainArguments& o);

@@ -128,7 +128,7 @@ std::string text_of(const std::string& stem, const std::vector<std::pair<std::st
   }
   const auto [least, most] = std::minmax_element(numbers.begin(), numbers.end());
   const std::string type = to_string(all[0].second.type);
-  return fmt::format("  {0}{1} … {0}{2}  {3} columns of {4}  mean {5:.4f}, deviation {6:.4f}\n", shown(stem), *least, *most, all.size(), type, mean, std::sqrt(std::max(0.0, square - mean * mean)));
+  return fmt::format("  {0}{1} … {0}{2}  {3} columns of {4}  mean {5:.4f}, deviation {6:.4f}\n", shown(stem), *least, *most, all.size(), type, mean, std::isnan(mean) ? mean : std::sqrt(std::max(0.0, square - mean * mean)));
 }
 
 /// A line for each column; for numbered ones of one type, as a pixel each has, one together.

@@ -41,13 +41,13 @@ struct PredictArguments {
 /// A session with its weights, and what is known of what it reads and says.
 struct Served {
   Session session;
-  std::vector<std::string> classes = {};
+  std::vector<std::string> classes = {}, features = {};
   std::optional<Pixels> pixels = {};
 };
 
 Served served_run(const PredictArguments& o, const std::shared_ptr<const Library>& library) {
   RunFolder run = read_run_folder(o.source, *library, o.state);
-  Served out{make_session({std::make_shared<const Graph>(std::move(run.graph)), nullptr}, o.placement, library), std::move(run.classes), run.pixels};
+  Served out{make_session({std::make_shared<const Graph>(std::move(run.graph)), nullptr}, o.placement, library), std::move(run.classes), std::move(run.features), run.pixels};
   try {
     out.session.load_state(run.weights);
   } catch (const UserError& e) {
@@ -64,6 +64,8 @@ Served served(const PredictArguments& o, const std::shared_ptr<const Library>& l
   refuse_broken(source, o.source);
   Served out{make_session(source, o.placement, library)};
   load_states(out.session, source, o.state);
+  std::vector<std::string> classes;
+  if (const std::string& weights = o.state.empty() ? source.state : o.state; !weights.empty()) take_names(classes, out.features, weights);
   say_initial(out.session, source, o.state);
   return out;
 }
@@ -124,8 +126,8 @@ class Answers {
     for (const auto& best : best_of(t, top)) {
       out += fmt::format("{} {}:", name, shown(rows_.name(row++)));
       for (std::size_t k = 0; k < best.size(); ++k)
-        out += fmt::format("{} {} {:.6g}", k ? "," : "", class_name(t, best[k].first).empty() ? fmt::format("class {}", best[k].first) : listed(class_name(t, best[k].first)),
-                           best[k].second);
+        out += fmt::format("{} {} {}", k ? "," : "", class_name(t, best[k].first).empty() ? fmt::format("class {}", best[k].first) : listed(class_name(t, best[k].first)),
+                           std::isnan(best[k].second) ? "nan" : fmt::format("{:.6g}", best[k].second));
       out += "\n";
     }
     return out;
@@ -203,7 +205,7 @@ void predict(const PredictArguments& o, const std::shared_ptr<const Library>& li
   const std::vector<std::string> fetched = o.fetches.empty() ? session.default_fetches(Mode::infer) : o.fetches;
   refuse_ending(o.out, std::set(fetched.begin(), fetched.end()).size());
   if (!o.rescale.empty()) net.pixels = Pixels{rescale_of(o.rescale), net.pixels && net.pixels->antialias, net.pixels ? net.pixels->resized : 0};
-  const PredictRows fed(session.graph(), inputs_of(session.graph(), fetched), o.files, net.pixels);
+  const PredictRows fed(session.graph(), inputs_of(session.graph(), fetched), o.files, net.pixels, net.features);
   const std::int64_t rows = fed.count(), most = o.batch ? o.batch : fed.photos() ? kPhotos : rows, batch = std::max<std::int64_t>(std::min(most, rows), 1);
   std::map<std::string, std::vector<HostTensor>> parts;
   for (std::int64_t first = 0; first == 0 || first < rows; first += batch) {

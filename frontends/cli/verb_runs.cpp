@@ -114,7 +114,7 @@ std::string curve(const std::vector<Json>& epochs, const std::string& metric) {
 using Row = std::vector<std::pair<std::string, std::string>>;  ///< column and cell
 
 /// What a run was told; the rest is for those who serve it.
-bool is_setting(const std::string& key) { return key != "classes" && key != "pixels" && key != "state" && key != "checkpoints" && key != "log"; }
+bool is_setting(const std::string& key) { return key != "classes" && key != "features" && key != "pixels" && key != "state" && key != "checkpoints" && key != "log"; }
 
 /// The settings that are not the same in all runs.
 std::vector<std::string> differing(const std::vector<RunRecord>& runs) {

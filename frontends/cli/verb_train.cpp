@@ -74,7 +74,10 @@ FitOptions fit_options_of(const TrainArguments& o, std::int64_t batch, const Spl
   FitOptions out;
   const auto pixels = pixels_of(o.data, wanted);
   out.told = {{"pixels", pixels ? to_string(pixels->rescale) : "as they are"}, {"held out", o.hold_out > 0 ? fmt::format("{}", o.hold_out) : "what is apart"}};
-  if (const bool may_be_words = data_kind(o.data) == DataKind::tables; (may_be_words || !data.classes.empty()) && (!o.checkpoints.empty() || !o.resume.empty())) out.told[kClassesTold] = classes_told(data.classes);
+  if (const bool is_table = data_kind(o.data) == DataKind::tables; !o.checkpoints.empty() || !o.resume.empty()) {
+    if (is_table || !data.classes.empty()) out.told[kClassesTold] = names_told(data.classes);
+    if (is_table) out.told[kFeaturesTold] = names_told(data.features);
+  }
   out.batch = batch;
   out.epochs = o.epochs;
   out.steps = o.steps;
@@ -94,8 +97,8 @@ FitOptions fit_options_of(const TrainArguments& o, std::int64_t batch, const Spl
   return out;
 }
 
-/// From a checkpoint that was named, else from the latest of the folder.
-void go_on(Session& session, const DataSet& data, const TrainArguments& o, FitOptions& options) {
+/// From a checkpoint that was named, else from the latest of the folder. Whether nothing is left to train.
+bool go_on(Session& session, const DataSet& data, const TrainArguments& o, FitOptions& options) {
   std::string from = o.resume;
   if (!from.empty()) {
     const Checkpoint checkpoint = Checkpoint::load(from);
@@ -115,12 +118,21 @@ void go_on(Session& session, const DataSet& data, const TrainArguments& o, FitOp
       throw UserError(fmt::format("{}, or replace that run with --overwrite", e.what()));
     }
   }
-  if (from.empty()) return;
+  if (from.empty()) return false;
   const std::int64_t step = steps_of(session);
   say(fmt::format("going on from {}: step {}, epoch {}, row {}\n", from, step, session.data_progress.epoch + 1, session.data_progress.position));
-  if (o.steps ? step >= o.steps : session.data_progress.epoch >= o.epochs)
+  if (!o.state.empty()) say(fmt::format("--state {}: does nothing here, since the variables are those of the checkpoint\n", o.state));
+  const bool done = o.steps ? step >= o.steps : session.data_progress.epoch >= o.epochs;
+  if (done)
     say(fmt::format("{}: the run has {} {} already, and {} asks for no more\n", from, o.steps ? step : session.data_progress.epoch, o.steps ? "steps" : "epochs",
                     o.steps ? fmt::format("--steps {}", o.steps) : fmt::format("--epochs {}", o.epochs)));
+  return done;
+}
+
+/// Whether the run in the folder has all its results.
+bool has_ended(const std::string& run) {
+  std::error_code error;
+  return is_run_folder(run) && read_run_facts(run).ended && std::filesystem::exists(std::filesystem::path(run) / "state.safetensors", error);
 }
 
 void refuse_names_taken(const TrainArguments& o, const Graph& graph, const std::vector<std::string>& fetches) {
@@ -140,7 +152,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   load_states(session, source, o.state);
   const Splits data = splits_for(session, o);
   FitOptions fit_options = fit_options_of(o, batch, data, data_wanted(session, o));
-  go_on(session, data.train, o, fit_options);
+  const bool done = go_on(session, data.train, o, fit_options);
   const std::vector<std::string> fetches = fit_fetches(session, fit_options);
   refuse_names_taken(o, session.graph(), fetches);
   if (!session.strategy().loops) {
@@ -151,8 +163,9 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   }
   RunFacts run;
   BegunRun begun;
-  if (!o.out.empty()) remove_unfinished(o.out), begun.begin(o), run = write_run(session, o, data, fit_options, fetches);
-  if (session.strategy().loops) say_loops(session, batch, fetches, o.out.empty() ? "" : (std::filesystem::path(o.out) / "plan.json").string());
+  const bool writes = !o.out.empty() && !(done && has_ended(o.out));
+  if (writes) remove_unfinished(o.out), begun.begin(o), run = write_run(session, o, data, fit_options, fetches);
+  if (session.strategy().loops) say_loops(session, batch, fetches, !writes ? "" : (std::filesystem::path(o.out) / "plan.json").string());
   ProgressLine line(data.train.types().contains("image") ? "img" : "rows", writes_over() ? one_device_rate(session, data.train, batch, fetches) : std::nullopt);
   bool first = !session.strategy().loops;
   fit_options.on_batch = [&](const Progress& p) {
@@ -176,7 +189,7 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
     std::cout << fmt::format("{{{}{}, \"steps\": {}, \"epochs\": {}}}\n", run_folder, means_text(data.test.rows(), result), steps_of(session), json_lines(epochs));
   } else if (result.contains("accuracy")) std::cout << fmt::format("test accuracy {:.2f} %\n", 100 * result["accuracy"]);
   else std::cout << metrics_text(result) << "\n";
-  if (!o.out.empty()) write_results(session, data.train, o.out, std::move(run), batch, fetches);
+  if (writes) write_results(session, data.train, o.out, std::move(run), batch, fetches);
 }
 
 }  // namespace
@@ -239,7 +252,7 @@ void add_train_verb(CLI::App& app, const LibrarySource& library) {
     for (const std::string& folder : {o->out, o->checkpoints}) locks.add(folder);
     put_back_replaced(*o);  // it may be the source
     if (is_run_folder(o->source)) take_from_run(*o, false);
-    if (!o->resume.empty()) take_classes(*o, o->resume);
+    if (!o->resume.empty()) take_names(o->classes, o->features, o->resume);
     train(*o, library(), locks);
   });
 }
@@ -267,7 +280,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
     if (!source.run.empty()) take_from_run(*o, true);
     Session session = make_session(source, o->placement, all);
     load_states(session, source, o->state);
-    if (const std::string& weights = o->state.empty() ? source.state : o->state; !weights.empty()) take_classes(*o, weights);
+    if (const std::string& weights = o->state.empty() ? source.state : o->state; !weights.empty()) take_names(o->classes, o->features, weights);
     say_initial(session, source, o->state);
     evaluate_split(session, *o);
   });

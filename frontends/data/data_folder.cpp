@@ -4,12 +4,14 @@
 #include <cstring>
 #include <memory>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include <belfry/frontends/data/cifar10.h>
 #include <belfry/frontends/data/mnist.h>
+#include <belfry/frontends/data/tables.h>
 #include <belfry/frontends/data/text.h>
 #include <belfry/frontends/files/files.h>
 #include <belfry/graph/float_environment.h>
@@ -102,23 +104,30 @@ bool holds_bytes_of_images(const DataSet& data, const InputRows& inputs) {
   return image != data.columns.end() && image->second.dtype() == u8;
 }
 
-Splits fitted(Splits splits, const DataWanted& wanted) {
-  InputRows inputs = wanted.inputs;
+Splits fitted(Splits splits, const fs::path& path, const DataWanted& wanted) {
+  const InputRows& inputs = wanted.inputs;
+  auto fit = [&](DataSet& part, const InputRows& rows) {
+    try {
+      fit_columns(part, rows);
+    } catch (const UserError& e) {
+      throw UserError(fmt::format("{}, rows to {} on: {}", path.string(), &part == &splits.train ? "train" : "test", e.what()));
+    }
+  };
   // As bytes until they are distorted or rescaled.
   if (const auto image = inputs.find("image"); image != inputs.end() && image->second.dtype == f32 && (wanted.distortions || wanted.rescale)) {
     InputRows bytes = inputs;
     bytes["image"].dtype = u8;
-    fit_columns(splits.train, wanted.distortions ? bytes : inputs);
+    fit(splits.train, wanted.distortions ? bytes : inputs);
     if (wanted.distortions) distort_images(splits.train, *wanted.distortions, wanted.rescale.value_or(Rescale{1, 0}));
     else if (!splits.train.columns.empty()) rescale_images(splits.train, *wanted.rescale);
-    fit_columns(splits.test, inputs);
+    fit(splits.test, inputs);
     if (wanted.rescale) rescale_images(splits.test, *wanted.rescale);
     return splits;
   }
   if (wanted.distortions || wanted.rescale) throw UserError("[data] distortions and rescaling are of an input 'image' of f32, and this graph has none");
   for (DataSet* part : {&splits.train, &splits.test}) {
     const bool bytes = wanted.bytes && holds_bytes_of_images(*part, inputs);
-    fit_columns(*part, inputs);
+    fit(*part, inputs);
     if (bytes) rescale_images(*part, *wanted.bytes);
   }
   return splits;
@@ -149,11 +158,10 @@ Splits parted(Splits parts, const fs::path& path, const DataWanted& wanted) {
   if (!one && wanted.hold_out > 0) throw UserError(fmt::format("{}: has rows to test on: holding out a part of the others too does nothing", path.string()));
   if (!one) return parts;
   if (wanted.hold_out > 0) {
-    Splits out = held_apart(parts.train, wanted.hold_out, path);
-    out.classes = std::move(parts.classes);
-    return out;
+    Splits rows = held_apart(parts.train, wanted.hold_out, path);
+    return {std::move(rows.train), std::move(rows.test), std::move(parts.classes), std::move(parts.features)};
   }
-  if (wanted.all_to_test) return {{}, std::move(parts.train), std::move(parts.classes)};
+  if (wanted.all_to_test) return {{}, std::move(parts.train), std::move(parts.classes), std::move(parts.features)};
   throw UserError(fmt::format("{}: comes in one part, with no rows to test on: hold some out, as --hold-out 0.2 does, or give them in a second part, as train and test", path.string()));
 }
 
@@ -187,7 +195,7 @@ Splits whole(const fs::path& path, DataKind kind, const DataWanted& wanted) {
     }
     case DataKind::text: return text_windows(path, wanted.length);
     case DataKind::photos: return photos(path, wanted);
-    default: return fitted(parted(read_parts(path, kind, wanted.inputs, wanted.classes), path, wanted), wanted);
+    default: return fitted(parted(read_parts(path, kind, wanted), path, wanted), path, wanted);
   }
 }
 
@@ -228,7 +236,8 @@ std::optional<fs::path> part_beside_train(const fs::path& dir, const std::string
 
 }  // namespace
 
-Splits read_parts(const fs::path& path, DataKind kind, const InputRows& inputs, const std::vector<std::string>& classes) {
+Splits read_parts(const fs::path& path, DataKind kind, const DataWanted& wanted) {
+  const InputRows& inputs = wanted.inputs;
   auto both = [&](const std::string& ending, const auto& read) {
     std::error_code error;
     if (fs::is_regular_file(path, error)) return Splits{read(path), {}};
@@ -241,22 +250,25 @@ Splits read_parts(const fs::path& path, DataKind kind, const InputRows& inputs, 
     case DataKind::array_files: return both(".npz", arrays);
     case DataKind::packed_arrays: return read_packed_arrays(path, inputs);
     case DataKind::tables: {
-      std::vector<std::string> known, words = classes, found;  // of the first part, which the other has too
+      std::vector<std::string> known, words = wanted.classes, found, features = wanted.features;  // of the first part, which the other has too
       Splits out = both(".csv", [&](const fs::path& file) {
-        const Table table = read_table(file, words);
+        Table table = read_table(file, words);
         for (const std::string& name : known)
           if (inputs.contains(name) && std::find(table.names.begin(), table.names.end(), name) == table.names.end())
             throw UserError(fmt::format("{}: lacks the column '{}', which train.csv has, so that nothing can be tested on it: --data {} --hold-out 0.2 takes a part of that",
                                         file.string(), name, (path / "train.csv").string()));
         const bool both_labelled = std::find(known.begin(), known.end(), "label") != known.end() && std::find(table.names.begin(), table.names.end(), "label") != table.names.end();
-        if (both_labelled && classes.empty() && table.wrong_labels.empty() && table.classes.empty() != words.empty())
+        if (both_labelled && wanted.classes.empty() && table.wrong_labels.empty() && table.classes.empty() != words.empty())
           throw UserError(fmt::format("{}: its column 'label' has {}: give the classes of both by words, or both by numbers", file.string(), words.empty() ? "words, and that of train.csv numbers" : "numbers, and that of train.csv words"));
         if (known.empty()) found = table.classes;
         if (!table.classes.empty()) words = table.classes;
         known = table.names;
+        if (features.empty()) features = features_of(table, inputs);
+        else order_features(table, inputs, features);
         return columns_of(table, inputs);
       });
       out.classes = std::move(found);
+      out.features = std::move(features);
       return out;
     }
     default: throw UserError(fmt::format("{}: {} are neither arrays nor tables", path.string(), name_of(kind)));
@@ -281,7 +293,13 @@ Splits data_folder(const fs::path& path, const DataWanted& wanted) {
   if (kind == DataKind::text && !wanted.length) throw UserError(fmt::format("{}: text is for a graph with an input 'tokens'", path.string()));
   if (kind == DataKind::text && wanted.distortions) throw UserError("[data] distortions are of pictures, not of text");
   if (wanted.rescale && (kind == DataKind::mnist || kind == DataKind::cifar10 || kind == DataKind::text)) throw UserError(fmt::format("[data] {} is scaled as it always is: rescaling does nothing here", name_of(kind)));
-  Splits out = whole(path, kind, wanted);
+  Splits out;
+  try {
+    out = whole(path, kind, wanted);
+  } catch (const UserError& e) {
+    if (!std::string_view(e.what()).starts_with("[data]")) throw;
+    throw UserError(fmt::format("{}: {}", path.string(), e.what()));
+  }
   if (out.test.rows() == 0) throw UserError(fmt::format("{}: {}", path.string(), kind == DataKind::cifar10 ? "no test_batch*.bin to test on" : "holds no rows to test on"));
   if (kind != DataKind::photos && wanted.shard.count != 1) out.train = out.train.shard(wanted.shard.index, wanted.shard.count);
   return out;

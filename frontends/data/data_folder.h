@@ -28,6 +28,7 @@ struct DataWanted {
   double hold_out = 0;                     ///< the part that is held out, of photos, arrays and tables that come in one part; 0: they have rows to test on
   bool all_to_test = false;                ///< what comes in one part, of which nothing is held out, is to test on, and nothing to train on
   std::vector<std::string> classes = {};   ///< of photos and of words for labels, in the order of these: a net knows them. Empty: the folders' or the words, sorted
+  std::vector<std::string> features = {};  ///< of tables, in the order of these: a net knows them. Empty: that of the columns to train on
   InputRows inputs = {};                   ///< columns of arrays and tables are brought to these
 };
 
@@ -37,9 +38,9 @@ const char* name_of(DataKind kind);
 /// By the names of what lies there. UserError saying what is read where it is none of it.
 DataKind data_kind(const std::filesystem::path& path);
 
-/// Arrays and tables as they lie there; `test` has no columns where they come in one part. Of words for labels `classes` are known, if there are any, else those of the part to train on.
-/// UserError for another kind, and for a label that is no class.
-Splits read_parts(const std::filesystem::path& path, DataKind kind, const InputRows& inputs = {}, const std::vector<std::string>& classes = {});
+/// Arrays and tables as they lie there; `test` has no columns where they come in one part. Of words for labels the wanted classes are known, if there are any, else those of the part to train on;
+/// features of tables come in the wanted order, else in that of the part to train on. UserError for another kind, for a label that is no class and a feature that is lacking.
+Splits read_parts(const std::filesystem::path& path, DataKind kind, const DataWanted& wanted = {});
 
 /// The photos that are held out, beside train: the folder val or else test. UserError where there is neither.
 std::filesystem::path held_out(const std::filesystem::path& dir);

@@ -52,7 +52,8 @@ struct DataSet {
 /// Rows to train on, and rows held out.
 struct Splits {
   DataSet train, test;
-  std::vector<std::string> classes = {};  ///< what the numbers of "label" stand for; empty: nobody says
+  std::vector<std::string> classes = {};   ///< what the numbers of "label" stand for; empty: nobody says
+  std::vector<std::string> features = {};  ///< the columns of a table that go together into one input, in its order
 };
 
 }  // namespace belfry

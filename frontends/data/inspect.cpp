@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -34,8 +35,10 @@ class Spread {
   }
   void note(ColumnFacts& out) const {
     for (std::size_t k = 0; k < sums_.size(); ++k) {
-      out.mean.push_back(sums_[k] / count_);
-      out.deviation.push_back(std::sqrt(std::max(0.0, squares_[k] / count_ - out.mean[k] * out.mean[k])));
+      const double mean = sums_[k] / count_, variance = squares_[k] / count_ - mean * mean;
+      constexpr double kNan = std::numeric_limits<double>::quiet_NaN();  // printed with no sign
+      out.mean.push_back(std::isnan(mean) ? kNan : mean);
+      out.deviation.push_back(std::isnan(variance) ? kNan : std::sqrt(std::max(0.0, variance)));
     }
   }
 

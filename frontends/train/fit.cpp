@@ -41,7 +41,7 @@ bool logs(const FitOptions& options) { return !options.log.empty() || !options.t
 void check_finite(const Results& results, const std::vector<std::string>& losses, const Progress& p) {
   for (const std::string& name : losses)
     if (double x = as_double(results[name]); !std::isfinite(x))
-      throw UserError(fmt::format("the loss '{}' is {} after batch {} of epoch {}; lower the learning rate, or look at the input", name, x, p.batch, p.epoch + 1));
+      throw UserError(fmt::format("the loss '{}' is {} after batch {} of epoch {}; lower the learning rate, or look at the input", name, std::isnan(x) ? "nan" : fmt::format("{}", x), p.batch, p.epoch + 1));
 }
 
 const FitOptions& checked(const FitOptions& options) {

@@ -90,9 +90,11 @@ std::string record_text(const RunFacts& facts, const Graph& graph) {
   if (facts.hold_out > 0) put("hold_out", json_real(facts.hold_out));
   if (facts.averages) put("averages", "true");
   if (!facts.checkpoints.empty()) put("checkpoints", json_text(facts.checkpoints));
-  std::vector<std::string> names;
-  for (const std::string& c : facts.classes) names.push_back(json_text(c));
-  if (!names.empty()) put("classes", fmt::format("[{}]", fmt::join(names, ", ")));
+  for (const auto& [key, names] : {std::pair{"classes", &facts.classes}, {"features", &facts.features}}) {
+    std::vector<std::string> quoted;
+    for (const std::string& name : *names) quoted.push_back(json_text(name));
+    if (!quoted.empty()) put(key, fmt::format("[{}]", fmt::join(quoted, ", ")));
+  }
   if (facts.pixels) put("pixels", pixels_text(*facts.pixels));
   if (facts.ended) put("state", json_text(kState));
   return fmt::format("{{\n{}\n}}\n", fmt::join(lines, ",\n"));
@@ -161,8 +163,9 @@ RunFacts read_run_facts(const fs::path& folder) {
   text("checkpoints", out.checkpoints);
   if (const JsonValue* v = run.find("hold_out")) out.hold_out = d.real(*v);
   if (const JsonValue* v = run.find("averages")) out.averages = d.flag(*v);
-  if (const JsonValue* v = run.find("classes"))
-    for (const JsonValue& name : d.array(*v)) out.classes.push_back(d.text(name));
+  for (const auto& [key, names] : {std::pair{"classes", &out.classes}, {"features", &out.features}})
+    if (const JsonValue* v = run.find(key))
+      for (const JsonValue& name : d.array(*v)) names->push_back(d.text(name));
   if (const JsonValue* v = run.find("pixels")) out.pixels = pixels_of(d, *v);
   if (const JsonValue* v = run.find("state")) {
     out.ended = true;
@@ -202,6 +205,7 @@ RunFolder read_run_folder(const fs::path& folder, const Library& library, const 
   for (NodeId id : out.graph.variables())
     if (const Node& n = out.graph.node(id); n.attributes.flag("trainable") && !out.weights.contains(n.name)) throw UserError(fmt::format("{}: lacks the variable '{}' of {}", out.state.string(), n.name, file));
   out.classes = std::move(facts.classes);
+  out.features = std::move(facts.features);
   out.pixels = facts.pixels;
   return out;
 }

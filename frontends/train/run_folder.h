@@ -17,6 +17,7 @@ namespace belfry {
 /// What run.json says. All of it may be left out: pictures are then fed as arrays, and classes have numbers.
 struct RunFacts {
   std::vector<std::string> classes = {};  ///< what the numbers of the labels stand for
+  std::vector<std::string> features = {};  ///< the columns of tables that go together into one input, in its order
   std::optional<Pixels> pixels = {};      ///< of a net that reads pictures: what became of them
   bool averages = false;                  ///< the moving averages of the variables serve in their place
   std::string net = {};                   ///< empty: the graph's name
@@ -48,7 +49,7 @@ bool is_part_of_run(const std::filesystem::path& folder, const std::filesystem::
 struct RunFolder {
   Graph graph;                            ///< without the optimizer
   State weights = {};                     ///< its variables; where the run evaluated with moving averages, these
-  std::vector<std::string> classes = {};
+  std::vector<std::string> classes = {}, features = {};
   std::optional<Pixels> pixels = {};
   std::filesystem::path state = {};       ///< the file that the weights are of
 };

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include <belfry/frontends/data/arrays.h>
 #include <belfry/frontends/data/data_folder.h>
 #include <belfry/frontends/data/inspect.h>
+#include <belfry/frontends/data/tables.h>
 
 #include "files.h"
 #include "says.h"
@@ -26,6 +26,35 @@ TEST(Tables, with_a_pixel_a_column_give_pictures) {
   EXPECT_EQ(data_folder(folder / "a.csv", {.all_to_test = true, .inputs = kSmallPictures}).test.columns.at("image"), HostTensor::of<float>({2, 2, 2, 1}, {1, 2, 3, 4, 5, 6, 7, 8}));
   write_text(folder / "a.csv", "p0,p1,p2,label\n1,2,3,0\n");
   EXPECT_NE(message_of([&] { data_folder(folder / "a.csv", {.all_to_test = true, .inputs = kSmallPictures}); }).find("has 4 values a row, f32(2, 2, 1), and the table has 3 columns that no input is named after (p0 to p2)"), std::string::npos);
+}
+
+TEST(Tables, give_features_by_name_wherever_they_stand) {
+  Folder folder;
+  const InputRows inputs = {{"x", {f32, {3}}}, {"label", {i32, {}}}};
+  write_text(folder / "train.csv", "a,label,b,c\n1,0,2,3\n");
+  write_text(folder / "test.csv", "c,a,label,b\n3,1,0,2\n");
+  const Splits both = data_folder(folder.path(), {.inputs = inputs});
+  EXPECT_EQ(both.test.columns.at("x"), both.train.columns.at("x"));
+  EXPECT_EQ(both.features, (std::vector<std::string>{"a", "b", "c"}));
+  auto alone = [&](const std::vector<std::string>& features) { return data_folder(folder / "test.csv", {.all_to_test = true, .features = features, .inputs = inputs}); };
+  EXPECT_EQ(alone({"a", "b", "c"}).test.columns.at("x"), both.train.columns.at("x"));
+  EXPECT_EQ(alone({}).test.columns.at("x"), HostTensor::of<float>({1, 3}, {3, 1, 2}));
+  EXPECT_TRUE(says<UserError>([&] { alone({"a", "b", "d"}); }, {"test.csv: lacks the column 'd'", "a, b, d"}));
+  write_text(folder / "test.csv", "c,a,label,b,id\n3,1,0,2,7\n");
+  EXPECT_TRUE(says<UserError>([&] { data_folder(folder.path(), {.inputs = inputs}); }, {"test.csv: the column 'id' is none of those that the net learns from, a, b, c: leave it out"}));
+}
+
+TEST(Tables, with_a_column_too_many_name_the_input_of_many_values) {
+  Folder folder;
+  write_text(folder / "a.csv", "p0,p1,p2,p3,p4\n1,2,3,4,5\n");
+  EXPECT_TRUE(says<UserError>([&] { data_folder(folder / "a.csv", {.all_to_test = true, .inputs = kSmallPictures}); }, {"a.csv: [data] the input 'image' has 4 values a row", "the table has 5 columns"}));
+}
+
+TEST(Tables, with_a_nan_have_no_mean_and_no_deviation) {
+  Folder folder;
+  write_text(folder / "a.csv", "a,label\n1,0\n-nan,1\n");
+  const ColumnFacts facts = inspect_data(folder / "a.csv").splits.at(0).columns.at("a");
+  EXPECT_TRUE(std::isnan(facts.mean.at(0)) && !std::signbit(facts.mean.at(0)) && std::isnan(facts.deviation.at(0)));
 }
 
 TEST(Tables, have_commas_and_quotes_in_quotes) {
@@ -146,7 +175,7 @@ TEST(Tables, have_values_of_the_type_that_their_input_takes) {
   fit_columns(large, {{"x", {i64, {}}}});
   EXPECT_EQ(large.columns.at("x"), HostTensor::of<std::int64_t>({2}, {1, 3000000000}));
   DataSet array{{{"x", HostTensor::of<double>({1}, {1e300})}}};
-  EXPECT_TRUE(says<UserError>([&] { fit_columns(array, {{"x", {f32, {}}}}); }, {"[data] column 'x' holds 1e+300, which is too large for f32"}));
+  EXPECT_TRUE(says<UserError>([&] { fit_columns(array, {{"x", {f32, {}}}}); }, {"[data] row 0, column 'x' holds 1e+300, which is too large for f32"}));
 }
 
 TEST(Tables, with_words_for_labels_have_classes_sorted_by_name) {

@@ -233,6 +233,32 @@ def check_tables(folder):
     expect(done.returncode == 0 and "accuracy 1.0" in done.stdout, f"evaluate on words: {done}")
     done = belfry(folder, "data", "inspect", "words.csv")
     expect(done.returncode == 0 and "0 (cat) 20, 1 (dog) 20" in done.stdout, f"inspect of words: {done}")
+    # Columns are read by name: of a run's, a checkpoint's and those to train on, wherever they stand in another table.
+    order = [0] + list(range(len(names) - 1, 0, -1))
+    table("turned.csv", [names[k] for k in order], [["dog" if row[0] else "cat"] + [row[k] for k in order[1:]] for row in rows])
+    expect(json.loads((folder / "worded/run.json").read_text())["features"] == names[1:], "run.json does not say which columns the net learnt from")
+    for verb, data, *more in (("predict", "--feed", "--fetch", "dense_2/bias_add"), ("evaluate", "--data", "--hold-out", "0.25")):
+        one, other = (belfry(folder, verb, "worded", data, f, *more) for f in ("words.csv", "turned.csv"))
+        expect(one.returncode == 0 and one.stdout == other.stdout, f"{verb} of columns in another order: {one} {other}")
+    one, other = (belfry(folder, "predict", "mlp", "--state", "worded/state.safetensors", "--feed", f, "--fetch", "dense_2/bias_add") for f in ("words.csv", "turned.csv"))
+    expect(one.returncode == 0 and one.stdout == other.stdout, f"predict --state of columns in another order: {one.stdout[:300]} {other}")
+    half = ["train", "mlp", "--hold-out", "0.25", "--rescale", "1/255", "--batch", "4"]
+    done = belfry(folder, *half, "--data", "words.csv", "--epochs", "1", "--checkpoints", "wck")
+    expect(done.returncode == 0, f"a checkpoint: {done.stderr[-400:]}")
+    last = sorted((folder / "wck").glob("step-*"))[-1]
+    ends = [belfry(folder, *half, "--data", f, "--epochs", "2", "--resume", str(last), "--json") for f in ("words.csv", "turned.csv")]
+    means = [json.loads(done.stdout or "{}").get("means") for done in ends]
+    expect(means[0] and means[0] == means[1], f"--resume of columns in another order: {ends}")
+    done = belfry(folder, *half, "--data", "turned.csv", "--epochs", "2", "--checkpoints", "wck")
+    expect(done.returncode == 1 and "features: " in done.stderr, f"the folder of checkpoints of another order of columns: {done.stderr[-600:]}")
+    # What asks for no more leaves a run as it is.
+    whole = ["train", "mlp", "--data", "words.csv", "--hold-out", "0.25", "--rescale", "1/255", "--batch", "4", "--epochs", "2", "--out", "ended", "--checkpoints", "eck"]
+    done = belfry(folder, *whole)
+    before = (folder / "ended/run.json").read_bytes()
+    whole[whole.index("--epochs") + 1] = "1"
+    done = belfry(folder, *whole, "--state", "worded/state.safetensors")
+    expect(done.returncode == 0 and "asks for no more" in done.stderr and "--state worded/state.safetensors: does nothing here" in done.stderr, f"no more to do: {done}")
+    expect((folder / "ended/run.json").read_bytes() == before, "a command that asks for no more changed run.json")
     # Names of classes stay apart where they have commas, and short in a line.
     (folder / "commas.csv").write_text((folder / "words.csv").read_text().replace("dog", '"dog, small"').replace("cat", "c" * 1000))
     done = belfry(folder, "data", "inspect", "commas.csv")
