@@ -384,7 +384,11 @@ void Program::prepare_thread(int thread) {
       else if (n.op == kInput) l.kernel = prepared([](const Arguments&) {});
       else if (table == kernels_.end()) throw UserError(fmt::format("there are no kernels for devices of kind '{}'", kind));
       else if (queue(l.step->stream) && l.step->variant->kernel == kReferenceKernel) throw UserError(fmt::format("unbound: '{}' is computed by a reference, which runs on a host, but stands on {}; derive the plan anew with belfry place", n.name, to_string(plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].id)));
-      else l.kernel = table->second.prepare(l.step->variant->kernel, request(*l.step), {l.step->variant->scratch_bytes, writes_in_place(l.arguments)});
+      else try {
+          l.kernel = table->second.prepare(l.step->variant->kernel, request(*l.step), {l.step->variant->scratch_bytes, writes_in_place(l.arguments)});
+        } catch (const UserError& e) {
+          throw UserError(fmt::format("'{}' on {}: {}", n.name, to_string(plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].id), e.what()));
+        }
     }
   for (Task& task : tasks_[static_cast<std::size_t>(thread)]) task.kernel = launches_[static_cast<std::size_t>(task.stream)][static_cast<std::size_t>(task.index)].kernel.get();
   bind_faults(thread);

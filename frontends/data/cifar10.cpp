@@ -82,7 +82,7 @@ Splits cifar10(const std::filesystem::path& dir, const Cifar10Options& o) {
     }
     auto bytes = std::make_shared<const HostTensor>(middles(image, o.size + crop, o.size + crop));
     part->columns.erase("image");
-    part->made["image"] = distorted_column(std::move(bytes), *o.distortions, {.standardised = true});
+    part->made["image"] = distorted_column(bytes, *o.distortions, {.standardised = true});
   }
   return out;
 }

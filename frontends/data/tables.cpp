@@ -101,6 +101,7 @@ std::vector<std::string> names_of(std::string_view line, const std::string& wher
   for (std::string_view c : cells) {
     if (c.empty() || std::find(out.begin(), out.end(), c) != out.end())
       throw UserError(fmt::format("{}: '{}' is no name of a column, or stands there twice; the first line names the columns", where, cut(c)));
+    if (!json_quoted(c)) throw UserError(fmt::format("{}: the column '{}' is not UTF-8, as files of runs are: save the table as UTF-8", where, cut(c)));
     out.emplace_back(c);
   }
   return out;

@@ -126,7 +126,12 @@ KernelChooser keeping(const PlacedGraph& plan, const KernelTables& tables) {
     auto table = tables.find(q.device_kind);
     if (at == kept.end() || table == tables.end()) return otherwise(q);
     const auto& [kernel, of_plan] = at->second;
-    Support s = table->second.support(kernel, request_of(q));
+    Support s;
+    try {
+      s = table->second.support(kernel, request_of(q));
+    } catch (const UserError& e) {
+      throw UserError(fmt::format("'{}': {}", q.node.name, e.what()));
+    }
     if (s.ok) return {kernel, s.scratch_bytes, s.in_place};
     // Other outputs are read than in the plan: its kernel was chosen for something else.
     if (of_plan != wanted(q.graph, q.node)) return otherwise(q);

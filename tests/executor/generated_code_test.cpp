@@ -24,9 +24,11 @@ extern "C" __global__ void twice(const Args a) { for (long long i = threadIdx.x;
 
 /// On the fake driver, with a cache of its own; without NVRTC it skips.
 class GeneratedCode : public FakeGpus {
+ public:
+  ~GeneratedCode() override { std::filesystem::remove_all(folder); }
+
  protected:
   GeneratedCode() : folder(std::filesystem::temp_directory_path() / ("belfry_generated_code." + std::to_string(getpid()))) { environment.set("BELFRY_CACHE", folder.string()); }
-  ~GeneratedCode() override { std::filesystem::remove_all(folder); }
   void SetUp() override {
 #ifdef __SANITIZE_ADDRESS__
     GTEST_SKIP() << "NVRTC's own memory is not what is watched";

@@ -92,7 +92,7 @@ Placement random_placement(const Graph& graph, std::mt19937_64& rng) {
   auto devices = [&](int most) {
     std::vector<DeviceId> out = all;
     std::shuffle(out.begin(), out.end(), rng);
-    out.resize(static_cast<std::size_t>(1 + pick(static_cast<std::uint64_t>(most))));
+    out.resize(1 + static_cast<std::size_t>(pick(static_cast<std::uint64_t>(most))));
     return out;
   };
   Placement p;

@@ -140,7 +140,7 @@ TEST(GivenPlan, with_a_kernel_that_is_not_here_runs_in_no_mode) {
   name_kernels(given.plan, "max_pool2d", "nonsense");
   Session session = given.session();
   for (const auto& f : std::vector<std::function<void()>>{[&] { session.step(given.feeds(8)); }, [&] { session.run(given.feeds(8)); }, [&] { session.predict(given.feeds(8)); }})
-    EXPECT_TRUE(says(f, {"the kernel 'nonsense', which is not here", "belfry place"}));
+    EXPECT_TRUE(says(f, {"'max_pool2d", ": [max_pool2d] the plan names the kernel 'nonsense', which is not here", "belfry place"}));
 }
 
 TEST(GivenPlan, that_does_not_hold_is_refused_at_once) {

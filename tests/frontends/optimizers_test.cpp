@@ -156,7 +156,8 @@ TEST(WeightDecay, as_a_term_of_the_loss_is_half_the_square_of_what_it_names) {
 
 TEST(Schedules, of_a_file_train_like_those_of_a_builder) {
   Line built;
-  Graph by_builder = std::move(built).minimized(Adam{.learning_rate = cosine_decay(built.b.step(), {.rate = 0.1, .steps = 10, .alpha = 0.1, .warm_up = {.steps = 4, .from = 0.01}})});
+  const Value step = built.b.step();
+  Graph by_builder = std::move(built).minimized(Adam{.learning_rate = cosine_decay(step, {.rate = 0.1, .steps = 10, .alpha = 0.1, .warm_up = {.steps = 4, .from = 0.01}})});
   std::string text = write_graph(Line().minimized(Adam{.learning_rate = 0.125}));
   const std::string number = "\"learning_rate\": 0.125", object = R"("learning_rate": {"kind": "cosine_decay", "rate": 0.1, "steps": 10, "alpha": 0.1, "warmup_steps": 4, "warmup_from": 0.01})";
   ASSERT_NE(text.find(number), text.npos) << text;

@@ -68,7 +68,8 @@ TEST(Batch, keeps_tensors_that_are_given_as_they_go) {
   EXPECT_EQ(session.run(made).all(), session.run(feeds).all());
   auto ones = [] { return HostTensor::of<float>({40}, std::vector<float>(40, 1)); };
   const HostTensor lasting = ones();
-  const Batch written = {{"gone", ones()}, {"lasting", lasting}}, copy = written;
+  const Batch written = {{"gone", ones()}, {"lasting", lasting}};
+  const Batch copy = written;  // NOLINT(performance-unnecessary-copy-initialization): what is tested
   EXPECT_EQ(*written.all().at("gone"), lasting);
   EXPECT_EQ(copy.all().at("gone"), written.all().at("gone"));
   EXPECT_EQ(written.all().at("lasting"), &lasting);
@@ -229,7 +230,7 @@ TEST(Session, a_bad_label_fails_the_step_and_leaves_the_state) {
 }
 
 /// The standard library with a momentum kernel that throws at its n-th launch once `countdown` is set.
-std::shared_ptr<const Library> failing_at(std::shared_ptr<int> countdown) {
+std::shared_ptr<const Library> failing_at(const std::shared_ptr<int>& countdown) {
   auto library = std::make_shared<Library>(*standard_library());
   KernelTable table;
   table.add({"failing_momentum", "momentum", [](const KernelRequest&) { return Support{}; },

@@ -85,7 +85,7 @@ TEST(Tables, of_other_encodings_are_told_that_tables_are_utf8) {
   const std::string text = "a,label\n1,cat\n";
   std::string little, big;
   for (char c : text) little += {c, '\0'}, big += {'\0', c};
-  for (const auto& [bytes, wanted] : {std::pair{"\xff\xfe" + little, "byte order mark \\xff\\xfe of UTF-16, and tables are UTF-8"},
+  for (const auto& [bytes, wanted] : {std::pair{std::string("caf\xe9,label\n1,2\n"), "line 1: the column 'caf\\xe9' is not UTF-8"}, {"\xff\xfe" + little, "byte order mark \\xff\\xfe of UTF-16, and tables are UTF-8"},
                                       {"\xfe\xff" + big, "byte order mark \\xfe\\xff of UTF-16"},
                                       {little, "byte 1 is NUL, as in UTF-16"}}) {
     write_text(folder / "a.csv", bytes);

@@ -154,7 +154,7 @@ const std::vector<KernelCase>& cases() {
         add({"block_attention", "scaled_dot_product_attention", {q, k, k, {boolean, {B, 1, 1, keys}}}, {{"causal", causal}}, 1e-5});
         add({"block_attention", "scaled_dot_product_attention_gradient", {q, k, k, q, real({B, 3, queries}), q, real({queries, keys})}, {{"causal", causal}, {"scale", 0.01}}, 1e-4});
       }
-    for (Attributes a : {Attributes{}, Attributes{{"window", Integers{3, 2}}, {"strides", Integers{2, 1}}, {"padding", "same"}}, Attributes{{"window", Integers{3, 3}}, {"strides", Integers{1, 2}}}})
+    for (const Attributes& a : {Attributes{}, Attributes{{"window", Integers{3, 2}}, {"strides", Integers{2, 1}}, {"padding", "same"}}, Attributes{{"window", Integers{3, 3}}, {"strides", Integers{1, 2}}}})
       for (std::int64_t c : {1, 3, 32}) add({"nhwc_max_pool2d", "max_pool2d", {real({B, 7, 6, c})}, a});
     add({"nhwc_max_pool2d", "max_pool2d_gradient", {real({B, 3, 3, 20}), {u8, {B, 3, 3, 20}}, real({B, 7, 6, 20})}});
     add({"nhwc_max_pool2d", "max_pool2d_gradient", {real({B, 4, 6, 3}), {u8, {B, 4, 6, 3}}, real({B, 7, 6, 3})}, {{"window", Integers{3, 2}}, {"strides", Integers{2, 1}}, {"padding", "same"}}, 0, 6});
@@ -185,7 +185,7 @@ const std::vector<KernelCase>& cases() {
     add({"philox", "dropout", {real({B, 20001}), scalar, scalar}, {{"rate", 0.3}, {"stream", 7}}});
     add({"kept_value", "row_count", {}, {{"dims", Shape{B, 3}}}});
     add({"kept_value", "row_weight", {}, {{"shape", Shape{B}}}});
-    for (Shape s : {Shape{3, 13}, Shape{}, Shape{70001}}) {
+    for (const Shape& s : {Shape{3, 13}, Shape{}, Shape{70001}}) {
       TensorType t = real(s), rate = real({});
       add({"simd_sgd", "sgd", {t, t, rate}});
       add({"simd_momentum", "momentum", {t, t, t, rate}});

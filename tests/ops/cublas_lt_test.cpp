@@ -53,7 +53,7 @@ TEST(CublasLt, MultipliesContractions) {
 
 /// What follows a(…, k)·b(k, n) + bias, as it is asked for.
 struct BiasedProduct {
-  explicit BiasedProduct(Value (*then)(Value), DType t = f32, const char* equation = "", Shape a = {kBatch, 2, 4}, Shape b = {4, 3}, std::int64_t columns = 3) : builder("product") {
+  explicit BiasedProduct(Value (*then)(Value), DType t = f32, const char* equation = "", const Shape& a = {kBatch, 2, 4}, const Shape& b = {4, 3}, std::int64_t columns = 3) : builder("product") {
     Value x = builder.input("a", t, a), w = builder.input("b", t, b), bias = builder.input("bias", t, {columns});
     Value y = *equation ? contract(equation, x, w) : matmul(x, w);
     then(bias + y);

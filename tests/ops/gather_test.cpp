@@ -8,7 +8,7 @@
 namespace belfry::test {
 
 OpTables gather_cases() {
-  auto scatter = [](const char* name, CaseInput at, Shape dy, Dim rows, Shape table) {
+  auto scatter = [](const char* name, CaseInput at, Shape dy, const Dim& rows, Shape table) {
     return OpCase{.name = name, .attributes = {{"rows", Shape{rows}}}, .inputs = {std::move(at), real(std::move(dy))}, .outputs = {{f32, std::move(table)}}};
   };
   OpTable gather{"gather",

@@ -57,7 +57,7 @@ TEST(GeneratedKernels, sum_in_the_blocks_of_the_cpu) {
   const OpSet ops = standard_ops();
   std::vector<Awaited> all;
   for (const char* op : {"reduce_sum", "reduce_mean"})
-    for (OpCase c : gpu_cases("reduce_sum")) {
+    for (const OpCase& c : gpu_cases("reduce_sum")) {
       await(gpu, ops.at(op), c, 3, true, all);
       Awaited& w = all.back();
       KernelTable::Choice on_cpu = cpu.choose(w.request);

@@ -53,8 +53,8 @@ OpTables matmul_cases() {
 }
 
 TEST(Matmul, broadcasts_leading_axes_and_takes_vectors) {
-  auto of = [](Extents a, Extents b) { return built({counting(a), counting(b)}, [](auto v) { return std::vector{matmul(v[0], v[1])}; })[0]; };
-  auto wanted = [](const char* equation, Extents a, Extents b) { return built({counting(a), counting(b)}, [&](auto v) { return std::vector{contract(equation, v[0], v[1])}; })[0]; };
+  auto of = [](const Extents& a, const Extents& b) { return built({counting(a), counting(b)}, [](auto v) { return std::vector{matmul(v[0], v[1])}; })[0]; };
+  auto wanted = [](const char* equation, const Extents& a, const Extents& b) { return built({counting(a), counting(b)}, [&](auto v) { return std::vector{contract(equation, v[0], v[1])}; })[0]; };
   EXPECT_EQ(of({2, 3, 4, 5}, {3, 5, 6}), wanted("abij,bjk->abik", {2, 3, 4, 5}, {3, 5, 6}));
   EXPECT_EQ(of({4, 5}, {3, 5, 6}), wanted("ij,bjk->bik", {4, 5}, {3, 5, 6}));
   EXPECT_EQ(of({2, 1, 4, 5}, {3, 5, 6}), wanted("aij,bjk->abik", {2, 4, 5}, {3, 5, 6}));

@@ -97,7 +97,7 @@ TEST(StridedSlice, of_rows_takes_all_or_fixed_positions) {
   EXPECT_EQ(shape_of(kBatch, kToEnd, kFromStart, -1), "(batch, 3)");
   EXPECT_EQ(shape_of(4 * kBatch, 1, kToEnd, 2), "(2*batch, 3)");
   EXPECT_EQ(shape_of(kBatch, 1, 4, 2), "(2, 3)");
-  for (auto said : {shape_of(kBatch, 1, kToEnd, 1), shape_of(kBatch, 0, -1, 1), shape_of(kBatch, 0, kToEnd, 2), shape_of(kBatch, -2, kToEnd, 1)})
+  for (const auto& said : {shape_of(kBatch, 1, kToEnd, 1), shape_of(kBatch, 0, -1, 1), shape_of(kBatch, 0, kToEnd, 2), shape_of(kBatch, -2, kToEnd, 1)})
     EXPECT_THAT(said, HasSubstr("axis 0 is batch, whose size is not known here"));
 }
 

@@ -15,6 +15,12 @@
 namespace belfry::test {
 
 class FakeGpus : public testing::Test {
+ public:
+  ~FakeGpus() override {
+    expect_no_races();
+    reset();
+  }
+
  protected:
   FakeGpus() {
     environment.set("BELFRY_CUDA_DRIVER", BELFRY_FAKE_CUDA);
@@ -22,10 +28,6 @@ class FakeGpus : public testing::Test {
     library_ = dlopen(BELFRY_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
     if (!library_) throw std::runtime_error(dlerror());
     opened = open_driver();
-  }
-  ~FakeGpus() override {
-    expect_no_races();
-    reset();
   }
 
   /// From the beginning: settings are read anew, the context of the first GPU is current.

@@ -33,11 +33,11 @@ Graph without_requests(Graph graph) {
 KernelTables GpuPlans::tables(const std::set<std::string>& without) {
   KernelTables out;
   KernelTable &gpu = out["gpu"], &cpu = out["cpu"];
-  auto add = [&](Kernel k, std::function<std::unique_ptr<Prepared>(const KernelRequest&)> host) {
+  auto add = [&](Kernel k, const std::function<std::unique_ptr<Prepared>(const KernelRequest&)>& host) {
     k.prepare = [this, k, host](const KernelRequest& r) { return on_stream(k, r, host(r)); };
     if (!without.contains(k.op)) gpu.add(std::move(k));
   };
-  const KernelTables plain = kernels();
+  const KernelTables& plain = kernels();
   for (const Kernel& k : plain.at("cpu").all()) {
     add(k, k.prepare);
     Kernel own = k;

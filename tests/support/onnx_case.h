@@ -56,7 +56,7 @@ class Case {
   int axis(std::int64_t otherwise) const { return static_cast<int>(integer("axis", otherwise)); }
   double real(const char* name, double otherwise) const { return has(name) ? node_.attributes.at(name).real : otherwise; }
   std::string text(const char* name, const char* otherwise) const { return has(name) ? node_.attributes.at(name).text : otherwise; }
-  Integers list(const char* name, Integers otherwise) const { return has(name) ? node_.attributes.at(name).integers : otherwise; }
+  Integers list(const char* name, const Integers& otherwise) const { return has(name) ? node_.attributes.at(name).integers : otherwise; }
   /// What later versions of an op have as its input `i` and earlier ones as an attribute.
   Integers integers(std::size_t i, const char* name) const { return has(i) ? integers(i) : list(name, {}); }
   double number(std::size_t i, const char* name, double otherwise) const { return has(i) ? number(i) : real(name, otherwise); }
