@@ -182,7 +182,7 @@ bool Nvrtc::read(const std::string& key, Compiled& out) const {
   std::memcpy(&h, all.data(), sizeof h);
   // A second hash of the key tells apart texts whose file names are the same.
   std::string cubin = all.substr(sizeof h);
-  if (std::memcmp(h.mark, kMark, sizeof kMark) || h.key != hash("again\n" + key) || h.bytes != cubin.size() || h.hash != hash(cubin)) return false;
+  if (std::memcmp(h.mark, kMark, sizeof kMark) != 0 || h.key != hash("again\n" + key) || h.bytes != cubin.size() || h.hash != hash(cubin)) return false;
   out = {std::move(cubin), h.registers, h.spilled};
   return true;
 }

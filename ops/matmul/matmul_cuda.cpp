@@ -68,7 +68,7 @@ Gemm gemm_of(const KernelRequest& r) {
   spread(out.parts, roles.batch, false);
   spread(out.parts, summed, true);
   out.product.result = r.outputs[0].dtype;
-  if (is_half(out.product.result) && summed.size() > 0) return refused("its summed axes lie apart, and sums are not taken in halves");
+  if (is_half(out.product.result) && !summed.empty()) return refused("its summed axes lie apart, and sums are not taken in halves");
   std::int64_t bytes = static_cast<std::int64_t>(size_of(r.inputs[0].dtype)), of_y = static_cast<std::int64_t>(size_of(out.product.result)), ways = 64;
   for (const Gemm::Part& p : out.parts) ways |= ((p.a | p.b) * bytes) | p.y * of_y;
   if (batch.size > 1) ways |= ((out.product.a.batch_step | out.product.b.batch_step) * bytes) | out.product.y.batch_step * of_y;

@@ -140,7 +140,7 @@ Generated apart(const KernelRequest& r, const Fold& f, const Runs& s) {
   return g.launch("apart", grid_for(outputs, 64));
 }
 
-Kernel kernel(const GpuCodeRef& code, Fold f, std::vector<DType> dtypes) {
+Kernel kernel(const GpuCodeRef& code, Fold f, const std::vector<DType>& dtypes) {
   return {.name = "nvrtc_" + std::string(f.op), .op = f.op,
           .supports = [=](const KernelRequest& r) {
             Support s = takes_on_gpu(r, dtypes);

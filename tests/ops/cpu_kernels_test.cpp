@@ -63,7 +63,7 @@ const std::vector<KernelCase>& cases() {
     add({"simd_where", "where", {{boolean, {B, 1}}, real({7}), real({B, 7})}});
     for (const char* op : {"neg",  "abs", "sign", "square", "floor",   "ceil",     "round", "exp",  "log",       "log1p", "sqrt",  "rsqrt",     "reciprocal",
                            "sin",  "cos", "erf",  "tanh",   "sigmoid", "softplus", "silu",  "gelu", "gelu_tanh", "relu",  "relu6", "leaky_relu", "elu"})
-      for (Shape s : {Shape{B, 13}, Shape{}, Shape{70001}}) add({"simd_unary", op, {real(s)}});
+      for (const Shape& s : {Shape{B, 13}, Shape{}, Shape{70001}}) add({"simd_unary", op, {real(s)}});
     const Attributes bounds = {{"min", -0.5}, {"max", 1.0}};
     add({"simd_unary", "clip", {real({B, 13})}, bounds});
     add({"simd_unary", "clip_gradient", {real({B, 13}), real({B, 13})}, bounds});
@@ -115,7 +115,7 @@ const std::vector<KernelCase>& cases() {
     auto part = [](Shape begin, Shape size, Integers strides = {}) { return Attributes{{"begin", std::move(begin)}, {"size", std::move(size)}, {"strides", std::move(strides)}}; };
     add({"strided_slice", "slice", {real({B, 40, 9})}, part({0, 3, 1}, {B, 12, 7}, {1, 3, -1})});
     add({"strided_fill", "slice_gradient", {real({B, 12, 7}), real({B, 40, 9})}, part({0, 3, 1}, {B, 12, 7}, {1, 3, -1})});
-    for (Integers strides : {Integers{}, Integers{-2, 1}, Integers{3, -1}})  // into the tower's own rows
+    for (const Integers& strides : {Integers{}, Integers{-2, 1}, Integers{3, -1}})  // into the tower's own rows
       add({"strided_fill", "slice_gradient", {real({6, 2}), real({B, 2})}, part({1, 0}, {6, 2}, strides)});
     add({"row_argmin", "argmin", {whole({B, 10, 3})}, {{"axis", 1}, {"last", true}}});
     add({"stretch", "broadcast_to", {real({B, 1, 7})}, {{"shape", Shape{B, 300, 7}}}});

@@ -29,8 +29,8 @@ OpTables gather_cases() {
                    {scatter("dense: many rows", below(2, {kBatch, 3}), {kBatch, 3, 2}, 2, {2, 2}), scatter("sparse: few rows", below(50, {kBatch, 2}), {kBatch, 2, 2}, 50, {50, 2}),
                     scatter("without rows", below(4, {6}), {6, 2}, 4, {4, 2}), scatter("into rows", below(kBatch, {kBatch}), {kBatch, 2}, kBatch, {kBatch, 2}), scatter("time-major", below(2, {3, kBatch}), {3, kBatch}, 2, {2}),
                     scatter("row values with rows", below(4, {5}), {5, kBatch}, 4, {4, kBatch})}};
-  auto along = [&](const char* name, CaseInput at, Shape dy, Dim rows, Shape table) {
-    gradient.cases.push_back(scatter(name, std::move(at), std::move(dy), std::move(rows), std::move(table)));
+  auto along = [&](const char* name, CaseInput at, Shape dy, const Dim& rows, Shape table) {
+    gradient.cases.push_back(scatter(name, std::move(at), std::move(dy), rows, std::move(table)));
     gradient.cases.back().attributes.set("axis", 1);
   };
   gradient.cases.push_back(scatter("indices of two axes before rows", below(4, {3, 2}), {3, 2, kBatch}, 4, {4, kBatch}));

@@ -91,7 +91,7 @@ ncclResult_t compute(const Round& round, const Group& group) {
     if (!std::strcmp(p.name, "ncclBroadcast")) {
       const auto& bytes = round.given[static_cast<std::size_t>(p.root)][k];
       std::memcpy(p.to, bytes.data(), bytes.size());
-    } else if (std::strcmp(p.name, "ncclReduce") || p.root == p.comm->rank) {
+    } else if (std::strcmp(p.name, "ncclReduce") != 0 || p.root == p.comm->rank) {
       if (p.type == ncclFloat32) sum<float>(round, k, p);
       else if (p.type == ncclFloat64) sum<double>(round, k, p);
       else if (p.type == ncclInt32) sum<std::int32_t>(round, k, p);
