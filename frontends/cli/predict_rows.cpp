@@ -79,7 +79,8 @@ std::map<std::string, HostTensor> table_tensors(const Graph& g, const std::vecto
     for (std::size_t axis = 1; axis < n.types[0].shape.size(); ++axis) row.shape.push_back(n.types[0].shape[axis].symbolic() ? 1 : n.types[0].shape[axis].factor);
   }
   Table table = read_table(file);
-  if (!rows.contains("label") && std::find(table.names.begin(), table.names.end(), "label") != table.names.end()) rows["label"] = {f64, {}};  // of the training
+  auto among = [](const std::vector<std::string>& names) { return std::find(names.begin(), names.end(), "label") != names.end(); };
+  if (!rows.contains("label") && among(table.names) && !among(features)) rows["label"] = {f64, {}};  // of the training
   if (!features.empty()) order_features(table, rows, features);
   DataSet all = columns_of(table, rows);
   std::erase_if(all.columns, [&](const auto& one) { return std::find(inputs.begin(), inputs.end(), one.first) == inputs.end(); });

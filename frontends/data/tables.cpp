@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -74,6 +73,7 @@ constexpr const char* kLabel = "label";
 
 std::optional<double> number_in(std::string_view text) {
   double x = 0;
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);  // which from_chars does not take
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), x);
   if (stop != text.data() + text.size()) return {};
   if (error == std::errc::result_out_of_range) return std::strtod(std::string(text).c_str(), nullptr);  // 0, or infinite
@@ -98,8 +98,9 @@ std::vector<std::string> names_of(std::string_view line, const std::string& wher
   if (std::all_of(cells.begin(), cells.end(), [](const std::string& c) { return number_in(c).has_value(); }))
     throw UserError(fmt::format("{}: holds numbers ({}), where the names of the columns are expected: put a line of names before it", where, cut(line)));
   std::vector<std::string> out;
-  for (std::string_view c : cells) {
-    if (c.empty() || std::find(out.begin(), out.end(), c) != out.end())
+  std::set<std::string_view> seen;
+  for (const std::string& c : cells) {
+    if (c.empty() || !seen.insert(c).second)
       throw UserError(fmt::format("{}: '{}' is no name of a column, or stands there twice; the first line names the columns", where, cut(c)));
     if (!json_quoted(c)) throw UserError(fmt::format("{}: the column '{}' is not UTF-8, as files of runs are: save the table as UTF-8", where, cut(c)));
     out.emplace_back(c);
@@ -243,12 +244,16 @@ Table read_table(const std::filesystem::path& path, const std::vector<std::strin
 
 namespace {
 
+constexpr double kInexact = 0x1p53;  // whole numbers from here on may have been rounded to f64
+
 void refuse_misfits(const Table& table, const std::vector<std::size_t>& columns, DType dtype) {
   const std::span<const double> values = table.values.data<double>();
   visit_stored(dtype, [&]<class T>() {
     for (std::size_t r = 0; r < table.lines.size(); ++r)
       for (std::size_t c : columns)
-        if (const double x = values[r * table.names.size() + c]; !can_hold<T>(x)) throw UserError(fmt::format("{}, line {}, column '{}' {}", table.path.string(), table.lines[r], cut(table.names[c]), why_no_value(x, dtype)));
+        if (const double x = values[r * table.names.size() + c]; !can_hold<T>(x) || (std::is_integral_v<T> && std::abs(x) >= kInexact))
+          throw UserError(fmt::format("{}, line {}, column '{}' {}", table.path.string(), table.lines[r], cut(table.names[c]),
+                                      can_hold<T>(x) ? "has more than 53 bits, to which tables are read: number it anew, or give it as i64 in an .npz" : why_no_value(x, dtype)));
   });
 }
 
@@ -263,22 +268,24 @@ std::vector<std::string> features_of(const Table& table, const InputRows& inputs
 
 void order_features(Table& table, const InputRows& inputs, const std::vector<std::string>& features) {
   const std::vector<std::string> here = features_of(table, inputs);
-  auto has = [](const std::vector<std::string>& names, const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
   if (here == features || here.empty()) return;
+  const std::set<std::string_view> there(here.begin(), here.end()), wanted(features.begin(), features.end());
   for (const std::string& name : features)
-    if (!has(here, name)) throw UserError(fmt::format("{}: lacks the column '{}', which is among those that the net learns from: {}; name the columns so", table.path.string(), cut(name), shown_start(listed(features), 200)));
+    if (!there.contains(name)) throw UserError(fmt::format("{}: lacks the column '{}', which is among those that the net learns from: {}; name the columns so", table.path.string(), cut(name), shown_start(listed(features), 200)));
   for (const std::string& name : here)
-    if (!has(features, name)) throw UserError(fmt::format("{}: the column '{}' is none of those that the net learns from, {}: leave it out", table.path.string(), cut(name), shown_start(listed(features), 200)));
+    if (!wanted.contains(name)) throw UserError(fmt::format("{}: the column '{}' is none of those that the net learns from, {}: leave it out", table.path.string(), cut(name), shown_start(listed(features), 200)));
   const std::size_t width = table.names.size();
   const HostTensor as_read = table.values;
   const std::vector<std::string> names = table.names;
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < width; ++i) {
-    if (!has(here, names[i])) continue;
-    table.names[i] = features[next++];
-    const auto from = static_cast<std::size_t>(std::find(names.begin(), names.end(), table.names[i]) - names.begin());
-    for (std::size_t r = 0; r < table.lines.size(); ++r) table.values.data<double>()[r * width + i] = as_read.data<double>()[r * width + from];
-  }
+  std::map<std::string_view, std::size_t> places;
+  for (std::size_t i = 0; i < width; ++i) places.emplace(names[i], i);
+  std::vector<std::pair<std::size_t, std::size_t>> moves;  // to, from
+  for (std::size_t i = 0; i < width; ++i)
+    if (there.contains(names[i])) table.names[i] = features[moves.size()], moves.emplace_back(i, places.at(table.names[i]));
+  const std::span<const double> from = as_read.data<double>();
+  const std::span<double> to = table.values.data<double>();
+  for (std::size_t row = 0; row < from.size(); row += width)
+    for (auto [i, k] : moves) to[row + i] = from[row + k];
 }
 
 DataSet columns_of(const Table& table, const InputRows& inputs) {
@@ -289,7 +296,7 @@ DataSet columns_of(const Table& table, const InputRows& inputs) {
   std::vector<std::size_t> others;
   for (std::size_t i = 0; i < width; ++i) {
     if (inputs.empty() || inputs.contains(table.names[i])) wanted[table.names[i]] = {i};
-    else if (std::find(unnamed.begin(), unnamed.end(), table.names[i]) != unnamed.end()) others.push_back(i);
+    else if (others.size() < unnamed.size() && unnamed[others.size()] == table.names[i]) others.push_back(i);
   }
   std::vector<std::pair<std::string, LocalType>> largest(inputs.begin(), inputs.end());  // which such columns are most likely of
   std::stable_sort(largest.begin(), largest.end(), [](const auto& a, const auto& b) { return a.second.elements() > b.second.elements(); });

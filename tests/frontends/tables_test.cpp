@@ -162,6 +162,7 @@ TEST(Tables, have_values_of_the_type_that_their_input_takes) {
                                                      {"-70000", f16, "holds -70000, which is too large for f16", "smaller unit"},
                                                      {"3000000000", i32, "line 4, column 'x' holds 3000000000, which is no i32", "write a smaller one"},
                                                      {"0.1", i64, "line 4, column 'x' holds 0.1, which is no i64", "round it"},
+                                                     {"9007199254740993", i64, "line 4, column 'x' has more than 53 bits", "as i64 in an .npz"},
                                                      {"1e19", i64, "which is no i64", "write a smaller one"},
                                                      {"256", u8, "which is no u8", "write a smaller one"},
                                                      {"2", boolean, "which is no bool", "write 0 or 1"}})
