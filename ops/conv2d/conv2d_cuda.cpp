@@ -40,7 +40,7 @@ Sequence product(const Problem& p, Kind kind, Place x, Place filter, Place y) {
   const std::int64_t pixels = p.y[0] * p.y[1] * p.y[2], in = p.x[3], out = p.y[3];
   const cublas_lt::Matrix of_x{in, 1}, of_y{out, 1}, of_filter{out, 1};
   Sequence s;
-  s.engine_bytes = cublas_lt::kScratchBytes;
+  s.engine_bytes = cublas_lt::kWorkspaceBytes;
   if (kind == Kind::conv) s.steps = {Multiply{{p.x_type, 1, pixels, out, in, of_x, of_filter, of_y, false, 64, p.y_type}, x, filter, y}};
   else if (kind == Kind::conv_input_gradient) s.steps = {Multiply{{p.y_type, 1, pixels, in, out, of_y, {1, out}, of_x, false, 64, p.x_type}, y, filter, x}};
   else s.steps = {Multiply{{p.x_type, 1, in, out, pixels, {1, in}, of_y, of_filter, false, 64, p.filter_type}, x, y, filter}};

@@ -136,7 +136,7 @@ class MultiplicationImpl : public Multiplication {
     if (!swapped_) std::swap(a, b);
     const auto on = static_cast<cudaStream_t>(stream);
     const cublasStatus_t status =
-        api_.cublasLtMatmul(handle_->raw, product_.get(), one, a, first_.get(), b, second_.get(), beta, y, y_.get(), y, y_.get(), &chosen_.algo, scratch, chosen_.workspaceSize, on);
+        api_.cublasLtMatmul(handle_->raw, product_.get(), one, a, first_.get(), b, second_.get(), beta, y, y_.get(), y, y_.get(), &chosen_.algo, workspace_in(scratch), chosen_.workspaceSize, on);
     check(api_, status, "cublasLtMatmul");
   }
 
@@ -160,7 +160,7 @@ class MultiplicationImpl : public Multiplication {
     auto set = [&](cublasLtMatmulPreferenceAttributes_t name, auto value) {
       check(api_, api_.cublasLtMatmulPreferenceSetAttribute(raw, name, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute");
     };
-    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kScratchBytes));
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kWorkspaceBytes));
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     for (auto name : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
       set(name, static_cast<std::uint32_t>(alignment));

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include <belfry/graph/dtype.h>
+#include <belfry/ops/cuda/workspace_internal.h>
 
 namespace belfry {
 class CudaToolkit;
@@ -55,7 +56,8 @@ class Transposition {
 };
 
 /// What a product may use of scratch: long sums are split over blocks only where there is some.
-inline constexpr std::int64_t kScratchBytes = std::int64_t{32} << 20;
+inline constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20;
+inline constexpr std::int64_t kScratchBytes = kWorkspaceBytes + kWorkspaceAlignment;
 
 /// Belong to the thread that made them, whose context is current. DeviceError where cuBLASLt cannot be used or has nothing for it.
 std::unique_ptr<Multiplication> multiplication(CudaToolkit& toolkit, const Product& product);

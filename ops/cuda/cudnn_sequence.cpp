@@ -39,7 +39,9 @@ struct Bound : Prepared {
   }
 
   void launch(const Arguments& a) override {
-    for (const auto& step : steps) step(a);
+    aligned = a;  // as long as the first time: nothing is allocated
+    aligned.scratch = workspace_in(a.scratch);
+    for (const auto& step : steps) step(aligned);
   }
 
   static std::function<void(const Arguments&)> moved(const Transpose& t, const GpuCodeRef& code) {
@@ -76,6 +78,7 @@ struct Bound : Prepared {
   const CudaDriver& driver;
   std::vector<std::unique_ptr<Engine>> runs;
   std::vector<std::function<void(const Arguments&)>> steps;
+  Arguments aligned;
 };
 
 }  // namespace

@@ -51,13 +51,12 @@ struct Sequence {
   std::int64_t engine_bytes = 0;   ///< that engines may use, one after the other
   std::string refusal;             ///< why there is none
 
-  static constexpr std::int64_t kAlignment = 256;
   Place temporary(std::int64_t elements) {
     Place out{Place::scratch, own_bytes};
-    own_bytes += (elements * 4 + kAlignment - 1) / kAlignment * kAlignment;
+    own_bytes += (elements * 4 + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
     return out;
   }
-  std::int64_t scratch_bytes() const { return own_bytes + engine_bytes; }
+  std::int64_t scratch_bytes() const { return own_bytes + engine_bytes ? own_bytes + engine_bytes + kWorkspaceAlignment : 0; }
 };
 inline Sequence none(std::string why) {
   Sequence out;

@@ -1,0 +1,111 @@
+// cuBLASLt as far as Belfry calls it: it computes nothing, but holds a product to what the real one asks of its workspace and bias, and writes all of the workspace.
+#if __has_include(<cublasLt.h>)
+#include <cublasLt.h>
+
+#include <cstring>
+#include <map>
+
+#include "state_internal.h"
+
+using namespace fake_cuda;
+
+struct cublasLtContext {
+  CUctx_st* context;
+};
+
+namespace {
+
+constexpr std::uintptr_t kAlignment = 256;
+
+/// Attributes by descriptor.
+std::map<const void*, std::map<int, std::uint64_t>>& attributes() {
+  static auto* all = new std::map<const void*, std::map<int, std::uint64_t>>;
+  return *all;
+}
+
+template <class T>
+cublasStatus_t make(T** out) {
+  *out = new T{};
+  return CUBLAS_STATUS_SUCCESS;
+}
+template <class T>
+cublasStatus_t destroy(T* descriptor) {
+  std::lock_guard lock(state().mutex);
+  attributes().erase(descriptor);
+  delete descriptor;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t set(const void* descriptor, int name, const void* value, std::size_t bytes) {
+  if (bytes > sizeof(std::uint64_t)) return CUBLAS_STATUS_INVALID_VALUE;
+  std::lock_guard lock(state().mutex);
+  std::memcpy(&attributes()[descriptor][name], value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+bool wants_bias(std::uint64_t epilogue) { return epilogue & CUBLASLT_EPILOGUE_BIAS; }
+
+}  // namespace
+
+extern "C" {
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* out) {
+  Call call("cublasLtCreate");
+  if (call.error) return CUBLAS_STATUS_NOT_INITIALIZED;
+  *out = reinterpret_cast<cublasLtHandle_t>(new cublasLtContext{call.context});
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  delete reinterpret_cast<cublasLtContext*>(handle);
+  return CUBLAS_STATUS_SUCCESS;
+}
+const char* cublasLtGetStatusName(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_INVALID_VALUE ? "CUBLAS_STATUS_INVALID_VALUE" : status == CUBLAS_STATUS_SUCCESS ? "CUBLAS_STATUS_SUCCESS" : "another status";
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* out, cublasComputeType_t, cudaDataType_t) { return make(out); }
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) { return destroy(d); }
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name, const void* value, std::size_t bytes) { return set(d, name, value, bytes); }
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* out) { return make(out); }
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) { return destroy(p); }
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceAttributes_t name, const void* value, std::size_t bytes) { return set(p, name, value, bytes); }
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* out, cudaDataType, std::uint64_t, std::uint64_t, std::int64_t) { return make(out); }
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) { return destroy(l); }
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t name, const void* value, std::size_t bytes) { return set(l, name, value, bytes); }
+cublasStatus_t cublasLtMatrixTransformDescCreate(cublasLtMatrixTransformDesc_t* out, cudaDataType) { return make(out); }
+cublasStatus_t cublasLtMatrixTransformDescDestroy(cublasLtMatrixTransformDesc_t t) { return destroy(t); }
+cublasStatus_t cublasLtMatrixTransformDescSetAttribute(cublasLtMatrixTransformDesc_t t, cublasLtMatrixTransformDescAttributes_t name, const void* value, std::size_t bytes) { return set(t, name, value, bytes); }
+cublasStatus_t cublasLtMatrixTransform(cublasLtHandle_t, cublasLtMatrixTransformDesc_t, const void*, const void*, cublasLtMatrixLayout_t, const void*, const void*, cublasLtMatrixLayout_t, void*, cublasLtMatrixLayout_t, cudaStream_t) {
+  return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+/// One algorithm, which takes all the workspace that it may.
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatmulPreference_t preference, int wanted, cublasLtMatmulHeuristicResult_t* out, int* found) {
+  std::lock_guard lock(state().mutex);
+  if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
+  *out = {};
+  out->workspaceSize = attributes()[preference][CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES];
+  *found = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t product, const void*, const void* a, cublasLtMatrixLayout_t, const void* b, cublasLtMatrixLayout_t, const void*, const void*, cublasLtMatrixLayout_t,
+                              void* y, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t*, void* workspace, std::size_t bytes, cudaStream_t stream) {
+  Call call("cublasLtMatmul", Needs::context, true);
+  const auto at = reinterpret_cast<std::uintptr_t>(workspace);
+  std::uintptr_t start = 0;
+  const Block* block = block_of(at, &start);
+  // A handle is its device's.
+  if (call.error || reinterpret_cast<cublasLtContext*>(handle)->context != call.context || !a || !b || !y) return CUBLAS_STATUS_INVALID_VALUE;
+  if (bytes && (at % kAlignment || !block || bytes > block->bytes - (at - start))) return CUBLAS_STATUS_INVALID_VALUE;
+  if (wants_bias(attributes()[product][CUBLASLT_MATMUL_DESC_EPILOGUE]) && !attributes()[product][CUBLASLT_MATMUL_DESC_BIAS_POINTER]) return CUBLAS_STATUS_INVALID_VALUE;
+  FakeOp op{{}, [=] {
+              std::memset(workspace, 0xEE, bytes);
+              return CUDA_SUCCESS;
+            }};
+  op.access = {"a product", {{workspace, bytes, true}}, true};
+  return queue(call, stream, std::move(op)) ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
+}
+
+}  // extern "C"
+#endif
