@@ -84,6 +84,17 @@ TEST_F(GpuPlans, put_joins_before_towers_where_the_device_can_choose) {
   EXPECT_LT(priority.at("main"), priority.at("tower0"));  // the most urgent is the smallest
 }
 
+/// A graph takes the priority of the stream that it is launched on for all its kernels, unless it is told to keep theirs.
+TEST_F(GpuPlans, put_joins_before_towers_where_they_were_recorded_too) {
+  const KernelTables all = tables();
+  auto graph = std::make_shared<const Graph>(without_requests(trained_in("decay", f32)));
+  start(24);
+  train(graph, placed(graph, to_strategy(Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}), "gpu:0", 7, all), all);
+  auto* calls = function<fake_cuda::Calls>("fake_cuda_calls");
+  EXPECT_GT(calls("priorities kept"), 0);
+  EXPECT_EQ(calls("priorities lost"), 0);
+}
+
 TEST_F(GpuPlans, run_the_streams_of_one_gpu_from_two_host_threads) {
   const KernelTables all = tables();
   auto graph = std::make_shared<const Graph>(without_requests(trained_in("batch_norm", f32)));

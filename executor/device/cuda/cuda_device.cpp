@@ -59,7 +59,7 @@ class CudaGraph : public Captured {
  public:
   CudaGraph(std::shared_ptr<Context> context, CUgraph graph) : context_(std::move(context)) {
     const CudaDriver& d = context_->driver();
-    CUresult code = d.cuGraphInstantiate(&graph_, graph, 0);
+    CUresult code = d.cuGraphInstantiate(&graph_, graph, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);  // else all have the launching stream's
     d.cuGraphDestroy(graph);
     context_->check(code, "cuGraphInstantiate");
   }

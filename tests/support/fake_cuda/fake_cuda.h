@@ -9,6 +9,7 @@
 // value or wait of the host puts in order, are a race, whatever order they ran in. Copies and fills say what they touch, kernels of the host
 // by fake_cuda_declare, the host by fake_cuda_host. A kernel that reaches for memory of a GPU that is no peer gives CUDA_ERROR_ILLEGAL_ADDRESS. What the host was told by one function of the host, all its threads know.
 // Capture records a graph, and fails on a side stream that is not joined, a wait that leaves the graph, or a call that waits.
+// An event is recorded on streams of its context alone, and kernels are launched on those of the current one, as with the driver.
 // What it cannot do gives CUDA_ERROR_NOT_SUPPORTED: the default stream, waits for values and graphs within a capture, occupancy.
 #pragma once
 
@@ -45,7 +46,8 @@ using Ranges = const char*();
 /// Exported as fake_cuda_used: bytes of a device's memory that are allocated.
 using Used = std::size_t(int device);
 
-/// Exported as fake_cuda_calls: how often a function was called since the last reset.
+/// Exported as fake_cuda_calls: how often a function was called since the last reset; "priorities kept" and "priorities lost": how many
+/// graphs have kernels of several priorities, and keep them or not.
 using Calls = int(const char* name);
 
 }  // namespace fake_cuda

@@ -10,6 +10,7 @@ using namespace fake_cuda;
 struct Node {
   FakeOp op;
   std::set<std::size_t> after;
+  int priority;                      ///< of the stream
 };
 
 struct CUgraph_st {
@@ -100,7 +101,7 @@ CUresult capture(CUstream stream, FakeOp op) {
   if (graph.lost) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   // A wait for a value, or a graph within a graph.
   if (op.ready || op.choose) return CUDA_ERROR_NOT_SUPPORTED;
-  graph.nodes.push_back({std::move(op), stream->tail});
+  graph.nodes.push_back({std::move(op), stream->tail, stream->priority});
   stream->tail = {graph.nodes.size() - 1};
   return CUDA_SUCCESS;
 }
@@ -192,8 +193,13 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
 CUresult cuGraphInstantiate(CUgraphExec* out, CUgraph graph, unsigned long long flags) {
   Call call("cuGraphInstantiateWithFlags");
   if (call.error) return call.error;
-  if (flags) return CUDA_ERROR_NOT_SUPPORTED;
+  if (flags & ~static_cast<unsigned long long>(CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)) return CUDA_ERROR_NOT_SUPPORTED;
   if (!graph || graph->origin) return CUDA_ERROR_INVALID_VALUE;
+  // Without the flag all kernels have the priority of the stream that the graph is launched on.
+  std::set<int> priorities;
+  for (const Node& n : graph->nodes)
+    if (n.op.access.kernel) priorities.insert(n.priority);
+  if (priorities.size() > 1) ++state().calls[flags ? "priorities kept" : "priorities lost"];
   *out = new CUgraphExec_st{graph->nodes, nullptr};
   return CUDA_SUCCESS;
 }
