@@ -4,6 +4,8 @@
 #include <chrono>
 #include <random>
 
+#include <fmt/format.h>
+
 #include <belfry/executor/run.h>
 #include <belfry/graph/plan/lanes.h>
 
@@ -33,6 +35,29 @@ class Named {
  private:
   Queue* queue_;
 };
+
+bool works(Queue& queue) {
+  try {
+    queue.check();
+    return true;
+  } catch (const DeviceError&) {
+    return false;
+  }
+}
+
+/// Called where an error is caught, which it throws on: whose device is not lost by it is told how to do without recording.
+[[noreturn]] void stop_recording(Queue& origin) {
+  try {
+    origin.end_capture();
+  } catch (const DeviceError&) {  // the first error is the one to tell
+  }
+  try {
+    throw;
+  } catch (const DeviceError& e) {
+    if (!works(origin)) throw;
+    throw DeviceError(fmt::format("{}; it was to be recorded: with --no-cuda-graph each kernel is launched by itself", e.what()));
+  }
+}
 
 }  // namespace
 
@@ -185,11 +210,7 @@ void Runner::run_captured(int thread, Segment& s) {
     try {
       record(thread, s);
     } catch (...) {
-      try {
-        s.origin->end_capture();
-      } catch (const DeviceError&) {  // the first error is the one to tell
-      }
-      throw;
+      stop_recording(*s.origin);
     }
   }
   for (std::size_t i = s.first; i < s.past; ++i)

@@ -249,6 +249,23 @@ TEST_F(GpuSessions, put_recorded_work_on_the_stream_from_the_second_step_on) {
   EXPECT_TRUE(says<DeviceError>([&] { session.step(feeds_for(graph, 8)); }, {"gpu:0", "CUDA_ERROR_ILLEGAL_ADDRESS (700)"}));
 }
 
+/// What cannot be recorded can be launched.
+TEST_F(GpuSessions, say_how_to_do_without_recording_where_it_fails) {
+  for (const char* fails : {"cuGraphInstantiateWithFlags:1:801", "cuStreamEndCapture:1:901", "cuStreamBeginCapture_v2:1:900"}) {
+    environment.set("FAKE_CUDA_FAIL", fails);
+    start(10);
+    Graph graph = built("decay");
+    for (bool graphs : {true, false}) {
+      SessionOptions some = options();
+      some.cuda_graphs = graphs;
+      Session session(graph, Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}, some);
+      session.step(feeds_for(graph, 8));
+      if (graphs) EXPECT_TRUE(says<DeviceError>([&] { session.step(feeds_for(graph, 8)); }, {"gpu:0: cu", "with --no-cuda-graph"})) << fails;
+      else EXPECT_NO_THROW(session.step(feeds_for(graph, 8))) << fails;
+    }
+  }
+}
+
 TEST_F(GpuSessions, say_where_there_is_no_room) {
   environment.set("FAKE_CUDA_MEMORY", "4096");
   start(7);
