@@ -195,6 +195,17 @@ TEST(CudaLibraries, cublaslt_is_opened_late) {
   EXPECT_EQ(l.facts(CudaLibrary::cublas_lt).version, "13.1.0");
 }
 
+// cuDNN asks the loader for it by a bare name, and gives no engine where that finds none.
+TEST(CudaLibraries, nvrtc_is_opened_before_cudnn) {
+  FakeLibraries fakes;
+  CudaLibraries l = fakes.libraries();
+  auto open_now = [&] { return dlopen(fakes.path("libnvrtc.so.13").c_str(), RTLD_NOW | RTLD_NOLOAD) != nullptr; };
+  l.facts(CudaLibrary::cudnn);
+  EXPECT_FALSE(open_now());
+  l.open(CudaLibrary::cudnn);
+  EXPECT_TRUE(open_now());
+}
+
 // cuDNN aborts the process where it does not find cuBLASLt.
 TEST(CudaLibraries, cudnn_is_never_opened_without_cublaslt) {
   FakeLibraries fakes({"libcudnn.so.9", "libcudnn_graph.so.9"});

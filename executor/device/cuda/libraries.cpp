@@ -233,6 +233,7 @@ void* CudaLibraries::open(CudaLibrary which) {
     } catch (const DeviceError& e) {
       throw DeviceError(fmt::format("cuDNN cannot be used without cuBLASLt: {}", e.what()));
     }
+    look(CudaLibrary::nvrtc);  // it asks for it by a bare name, and names no engine where that is not found
   }
   Found& found = look(which);
   if (found.missing.what.empty() && !found.handle) load(which, found);

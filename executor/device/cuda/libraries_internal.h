@@ -26,7 +26,8 @@ class CudaLibraries {
   CudaLibraryFacts facts(CudaLibrary which);
   /// Why it cannot be used; `what` is empty if it can, as far as `facts` sees.
   Missing missing(CudaLibrary which);
-  /// The handle of dlopen; cuBLASLt is opened before cuDNN, which would abort the process without it, and NVRTC's builtins before NVRTC.
+  /// The handle of dlopen; cuBLASLt and NVRTC are opened before cuDNN, which would abort the process without the one and name no engine without the other,
+  /// and NVRTC's builtins before NVRTC.
   /// DeviceError with the reason and the way out. Handles are never closed.
   void* open(CudaLibrary which);
 
