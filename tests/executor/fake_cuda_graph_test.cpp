@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <vector>
 
@@ -89,13 +90,20 @@ TEST_F(FakeGraphs, a_wait_that_leaves_the_graph_is_refused) {
   EXPECT_EQ(d.cuStreamEndCapture(a, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
-TEST_F(FakeGraphs, calls_that_wait_or_allocate_lose_the_capture) {
+/// Of other streams too, and of events that lie outside.
+TEST_F(FakeGraphs, calls_that_wait_look_or_allocate_lose_the_capture) {
   start();
-  CUstream s = stream();
-  for (bool allocates : {false, true}) {
+  CUstream s = stream(), other = stream();
+  CUevent outside = event();
+  ASSERT_EQ(d.cuEventRecord(outside, other), CUDA_SUCCESS);
+  CUdeviceptr p = 0;
+  CUlibrary library = nullptr;
+  const std::vector<std::function<CUresult()>> calls = {[&] { return d.cuMemAlloc(&p, 4); },          [&] { return d.cuStreamSynchronize(s); },      [&] { return d.cuStreamSynchronize(other); },
+                                                        [&] { return d.cuStreamQuery(other); },       [&] { return d.cuEventQuery(outside); },       [&] { return d.cuEventSynchronize(outside); },
+                                                        [&] { return d.cuLibraryLoadData(&library, "code", nullptr, nullptr, 0, nullptr, nullptr, 0); }};
+  for (const auto& call : calls) {
     begin(s);
-    CUdeviceptr p = 0;
-    EXPECT_EQ(allocates ? d.cuMemAlloc(&p, 4) : d.cuStreamSynchronize(s), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    EXPECT_EQ(call(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     CUstreamCaptureStatus status{};
     EXPECT_EQ(d.cuStreamIsCapturing(s, &status), CUDA_SUCCESS);
     EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_INVALIDATED);

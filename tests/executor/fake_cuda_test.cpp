@@ -267,6 +267,26 @@ TEST_F(FakeCuda, what_another_thread_is_in_the_middle_of_is_waited_for) {
   }
 }
 
+TEST_F(FakeCuda, events_and_kernels_keep_to_the_streams_of_their_context) {
+  environment.set("FAKE_CUDA_GPUS", "2");
+  start();
+  CUcontext other = nullptr;
+  ASSERT_EQ(d.cuDevicePrimaryCtxRetain(&other, 1), CUDA_SUCCESS);
+  CUstream here = stream();
+  CUevent e = event();
+  ASSERT_EQ(d.cuCtxSetCurrent(other), CUDA_SUCCESS);
+  CUstream there = stream();
+  EXPECT_EQ(d.cuEventRecord(e, there), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(d.cuEventRecord(e, here), CUDA_SUCCESS);
+  EXPECT_EQ(d.cuStreamWaitEvent(there, e, 0), CUDA_SUCCESS);
+  fake_cuda::Touched nothing{};
+  function<fake_cuda::Declare>("fake_cuda_declare")("a kernel", &nothing, 0);
+  EXPECT_EQ(d.cuLaunchHostFunc(here, [](void*) {}, nullptr), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(d.cuLaunchHostFunc(here, [](void*) {}, nullptr), CUDA_SUCCESS) << "a function of the host goes anywhere";
+  EXPECT_EQ(d.cuStreamSynchronize(there), CUDA_SUCCESS);
+  EXPECT_EQ(d.cuStreamSynchronize(here), CUDA_SUCCESS);
+}
+
 TEST_F(FakeCuda, what_is_not_there_says_so) {
   start();
   CUdeviceptr p = allocated(4);

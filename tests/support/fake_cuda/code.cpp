@@ -17,6 +17,7 @@ CUresult cuLibraryLoadData(CUlibrary* out, const void* code, CUjit_option*, void
   Call call("cuLibraryLoadData");
   if (call.error) return call.error;
   if (!code) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult forbidden = not_while_captured(nullptr)) return forbidden;
   *out = new CUlib_st;
   return CUDA_SUCCESS;
 }

@@ -50,6 +50,7 @@ struct FakeRecord {
   fake_cuda::Clock clock;
 };
 struct CUevent_st {
+  CUctx_st* context = nullptr;
   bool timing = true;
   std::shared_ptr<FakeRecord> last;  ///< null until it is recorded
   CUgraph capture = nullptr;         ///< recorded while that was captured, behind those nodes

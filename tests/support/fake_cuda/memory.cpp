@@ -120,6 +120,7 @@ CUresult cuMemFreeHost(void* p) {
 CUresult cuMemHostRegister(void* p, std::size_t bytes, unsigned) {
   Call call("cuMemHostRegister_v2");
   if (call.error) return call.error;
+  if (CUresult code = not_while_captured(nullptr)) return code;
   if (!p || !bytes) return CUDA_ERROR_INVALID_VALUE;
   auto from = reinterpret_cast<std::uintptr_t>(p);
   if (block_of(from) || block_of(from + bytes - 1)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;

@@ -211,6 +211,7 @@ CUresult queue(Call& call, CUstream stream, FakeOp op) {
   }
   if (call.error) return call.error;
   if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return CUDA_ERROR_NOT_SUPPORTED;
+  if (op.access.kernel && stream->context != call.context) return CUDA_ERROR_INVALID_HANDLE;
   if (call.later) op.run = [code = call.later] { return code; };
   op.strand = stream->strand;
   if (stream->capture) return capture(stream, std::move(op));

@@ -27,6 +27,12 @@ bool is_stream(CUstream stream) {
   return std::any_of(all.begin(), all.end(), [&](const CUstream_st& s) { return &s == stream; });
 }
 
+/// Whoever records looks at no stream at all.
+CUresult not_looked_at(CUstream stream) {
+  const CUresult code = not_while_captured(stream);
+  return code ? code : not_while_captured(nullptr);
+}
+
 bool reached(std::uint64_t now, std::uint64_t value, unsigned condition) {
   switch (condition) {
     case CU_STREAM_WAIT_VALUE_GEQ: return static_cast<std::int64_t>(now - value) >= 0;
@@ -86,7 +92,7 @@ CUresult cuStreamSynchronize(CUstream stream) {
   Call call("cuStreamSynchronize");
   if (call.error) return call.error;
   if (!is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  if (CUresult code = not_while_captured(stream)) return code;
+  if (CUresult code = not_looked_at(stream)) return code;
   if (CUresult code = run_until(call, [&] { return idle(*stream) || stream->context->broken; })) return code;
   host_saw(stream->clock);
   return stream->context->broken;
@@ -96,7 +102,7 @@ CUresult cuStreamQuery(CUstream stream) {
   Call call("cuStreamQuery");
   if (call.error) return call.error;
   if (!is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  if (CUresult code = not_while_captured(stream)) return code;
+  if (CUresult code = not_looked_at(stream)) return code;
   run_some(call);
   if (stream->context->broken) return stream->context->broken;
   if (!idle(*stream)) return CUDA_ERROR_NOT_READY;
@@ -157,6 +163,7 @@ CUresult cuEventCreate(CUevent* out, unsigned flags) {
   if (call.error) return call.error;
   if (flags & CU_EVENT_INTERPROCESS) return CUDA_ERROR_NOT_SUPPORTED;
   *out = new CUevent_st;
+  (*out)->context = call.context;
   (*out)->timing = !(flags & CU_EVENT_DISABLE_TIMING);
   return CUDA_SUCCESS;
 }
@@ -172,7 +179,7 @@ CUresult cuEventDestroy(CUevent event) {
 CUresult cuEventRecord(CUevent event, CUstream stream) {
   Call call("cuEventRecord", Needs::context, true);
   if (call.error) return call.error;
-  if (!event || !is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!event || !is_stream(stream) || event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
   event->capture = stream->capture;
   event->nodes = stream->tail;
   if (stream->capture) return CUDA_SUCCESS;
@@ -191,6 +198,7 @@ CUresult cuEventQuery(CUevent event) {
   Call call("cuEventQuery");
   if (call.error) return call.error;
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult code = not_while_captured(nullptr)) return code;
   if (event->capture) return CUDA_ERROR_CAPTURED_EVENT;
   run_some(call);
   if (call.context->broken) return call.context->broken;
@@ -203,6 +211,7 @@ CUresult cuEventSynchronize(CUevent event) {
   Call call("cuEventSynchronize");
   if (call.error) return call.error;
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult code = not_while_captured(nullptr)) return code;
   if (event->capture) return CUDA_ERROR_CAPTURED_EVENT;
   CUresult code = run_until(call, [record = event->last] { return !record || record->done; });
   if (!code && event->last) host_saw(event->last->clock);
@@ -213,7 +222,7 @@ CUresult cuEventSynchronize(CUevent event) {
 CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
   Call call("cuEventElapsedTime_v2");
   if (call.error) return call.error;
-  if (!start || !end || !start->timing || !end->timing || !start->last || !end->last) return CUDA_ERROR_INVALID_HANDLE;
+  if (!start || !end || !start->timing || !end->timing || !start->last || !end->last || start->context != end->context) return CUDA_ERROR_INVALID_HANDLE;
   if (!start->last->done || !end->last->done) return CUDA_ERROR_NOT_READY;
   *milliseconds = static_cast<float>(end->last->time) - static_cast<float>(start->last->time);
   return CUDA_SUCCESS;
