@@ -16,20 +16,21 @@ namespace belfry::test {
 namespace {
 
 constexpr std::size_t kMargin = 64;
+constexpr std::int64_t kAt = 64;  ///< in a device's memory: a plan aligns to no more
 
 /// Bytes with a margin of marked ones behind them, on a device if there is one.
 class Guarded {
  public:
   Guarded(std::size_t bytes, Device* device) : size_(bytes), device_(device), memory_(bytes + 2 * kMargin, std::byte{0xA5}) {
-    if (device) there_.emplace(device->allocate(static_cast<std::int64_t>(memory_.size()), "a test"));
+    if (device) there_.emplace(device->allocate(kAt + size(), "a test"));
   }
-  std::byte* data() { return there_ ? there_->at(0) : memory_.data(); }
+  std::byte* data() { return there_ ? there_->at(kAt) : memory_.data(); }
   void put(const HostTensor* x) {
     if (x && !x->bytes().empty()) std::memcpy(memory_.data(), x->raw(), x->bytes().size());
-    if (there_) device_->copy(there_->at(0), memory_.data(), there_->bytes());
+    if (there_) device_->copy(there_->at(kAt), memory_.data(), size());
   }
   const std::byte* take() {
-    if (there_) device_->copy(memory_.data(), there_->at(0), there_->bytes());
+    if (there_) device_->copy(memory_.data(), there_->at(kAt), size());
     return memory_.data();
   }
   /// After it was taken.
@@ -38,6 +39,8 @@ class Guarded {
   }
 
  private:
+  std::int64_t size() const { return static_cast<std::int64_t>(memory_.size()); }
+
   std::size_t size_;
   Device* device_;
   std::vector<std::byte, AlignedAllocator<std::byte>> memory_;
