@@ -153,6 +153,21 @@ TEST_F(Gpus, versions_of_libraries_are_told) {
   EXPECT_THAT(told, ElementsAre("cuBLASLt 13", "NVRTC 13.0", "cuDNN 9.19.0", "NCCL 2.28.9", "NVML 1"));
 }
 
+// Where pip puts packages for one user: its advice is followed there.
+TEST(CudaLibraries, are_looked_for_where_pip_installs_for_a_user) {
+  Folder home, base;
+  const std::string site = "lib/python3.12/site-packages/nvidia/nccl/lib";
+  for (const auto& folder : {home / ".local" / site, base / site}) std::filesystem::create_directories(folder);
+  Environment environment;
+  environment.unset("BELFRY_CUDA_PATH");
+  environment.unset("VIRTUAL_ENV");
+  environment.unset("PYTHONUSERBASE");
+  environment.set("HOME", home.path().string());
+  EXPECT_EQ(cuda_folders().at(0), home / ".local" / site);
+  environment.set("PYTHONUSERBASE", base.path().string());
+  EXPECT_EQ(cuda_folders().at(0), base / site);
+}
+
 /// Whether the loader itself finds a library, so that its absence cannot be tried.
 bool loader_finds(const char* name) { return dlopen(name, RTLD_LAZY | RTLD_LOCAL) != nullptr; }
 

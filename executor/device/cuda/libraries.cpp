@@ -92,6 +92,13 @@ void add_python(std::vector<fs::path>& out) {
   }
 }
 
+/// Where pip installs for one user alone, as it does by itself where the interpreter's own folder is not writable.
+void add_user(std::vector<fs::path>& out) {
+  const char *base = std::getenv("PYTHONUSERBASE"), *home = std::getenv("HOME");
+  if (base && *base) add_wheels(out, base);
+  else if (home && *home) add_wheels(out, fs::path(home) / ".local");
+}
+
 std::string path_of(void* handle, const std::string& otherwise) {
   link_map* map = nullptr;
   return dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map && *map->l_name ? map->l_name : otherwise;
@@ -140,6 +147,7 @@ std::vector<fs::path> cuda_folders() {
     }
   }
   if (const char* environment = std::getenv("VIRTUAL_ENV"); environment && *environment) add_wheels(out, environment);
+  add_user(out);
   add_python(out);
   add_folder(out, "/usr/local/cuda/lib64");
   return out;

@@ -15,7 +15,7 @@ enum class CudaLibrary { cublas_lt, nvrtc, cudnn, nccl, nvml };
 inline constexpr std::array kCudaLibraries = {CudaLibrary::cublas_lt, CudaLibrary::nvrtc, CudaLibrary::cudnn, CudaLibrary::nccl, CudaLibrary::nvml};
 
 /// Folders where NVIDIA's libraries may lie, best first: those of BELFRY_CUDA_PATH (separated by colons), nvidia/*/lib of
-/// $VIRTUAL_ENV and of the site-packages of a Python on PATH, /usr/local/cuda/lib64. What is not a folder is left out, but for those named.
+/// $VIRTUAL_ENV, of the user's site-packages and of those of a Python on PATH, /usr/local/cuda/lib64. What is not a folder is left out, but for those named.
 std::vector<std::filesystem::path> cuda_folders();
 
 class CudaLibraries {
