@@ -72,6 +72,7 @@ struct Plan {
 struct TargetImpl : Target {
   explicit TargetImpl(const Api& library) : api(library) {}
   ~TargetImpl() override {
+    plans.clear();  // they are the handle's, whose last call is its end
     if (handle) api.cudnnDestroy(handle);
   }
   const Api& api;

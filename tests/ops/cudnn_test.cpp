@@ -10,6 +10,9 @@
 #include <belfry/executor/device/cuda/toolkit_internal.h>
 #include <belfry/ops/fusions.h>
 #include <belfry/ops/cuda/gemm_internal.h>
+#if __has_include(<cudnn.h>)
+#include <belfry/ops/cuda/cudnn_api_internal.h>
+#endif
 
 #include "cudnn_on_host.h"
 #include "kernel_case.h"
@@ -310,6 +313,30 @@ TEST(Cudnn, PlansAttentionOfF32OnTensorCoresAlone) {
   EXPECT_THROW(find(target, g, {.scratch_bytes = 1 << 30}), DeviceError);
   EXPECT_NO_THROW(find(target, g, {.scratch_bytes = 1 << 30, .tf32 = true}));
 }
+
+#if __has_include(<cudnn.h>)
+std::string& ends() {
+  static std::string text;
+  return text;
+}
+
+/// Plans of engines hold their handle.
+TEST(Cudnn, EndsPlansBeforeTheirHandle) {
+  Api api{};
+  api.cudnnBackendCreateDescriptor = [](cudnnBackendDescriptorType_t, cudnnBackendDescriptor_t* out) {
+    *out = reinterpret_cast<cudnnBackendDescriptor_t>(&ends());
+    return CUDNN_STATUS_SUCCESS;
+  };
+  api.cudnnBackendDestroyDescriptor = [](cudnnBackendDescriptor_t) { return ends() += "plan ", CUDNN_STATUS_SUCCESS; };
+  api.cudnnDestroy = [](cudnnHandle_t) { return ends() += "handle ", CUDNN_STATUS_SUCCESS; };
+  {
+    TargetImpl target(api);
+    target.handle = reinterpret_cast<cudnnHandle_t>(&ends());
+    target.plans["a form"] = std::make_shared<const Plan>(Plan{Descriptor(api, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), {}});
+  }
+  EXPECT_EQ(ends(), "plan handle ");
+}
+#endif
 
 TEST(Cudnn, SaysWhatItDoesNotTake) {
   std::string why;
