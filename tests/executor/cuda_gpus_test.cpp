@@ -230,6 +230,18 @@ TEST(CudaLibraries, cudnn_is_never_opened_without_cublaslt) {
   EXPECT_THAT(l.missing(CudaLibrary::cudnn).why, HasSubstr("it needs cuBLASLt"));
 }
 
+TEST(CudaLibraries, cudnn_of_another_cuda_is_refused_where_its_cublaslt_is_not_found) {
+  if (loader_finds("libcublasLt.so.12")) GTEST_SKIP() << "the loader's cache holds libcublasLt.so.12";
+  FakeLibraries fakes;
+  Environment environment;
+  environment.set("FAKE_CUDNN_CUDA", "12090");
+  CudaLibraries l = fakes.libraries();
+  EXPECT_EQ(l.missing(CudaLibrary::cudnn).why, fakes.path("libcudnn.so.9") + " is for CUDA 12, and libcublasLt.so.12, which it cannot do without, was not found");
+  EXPECT_TRUE(says<DeviceError>([&] { l.open(CudaLibrary::cudnn); }, {"is for CUDA 12", "pip install nvidia-cudnn-cu13"}));
+  FakeLibraries whole({"libcudnn.so.9", "libcudnn_graph.so.9", "libcublasLt.so.12", "libcublasLt.so.13"});
+  EXPECT_EQ(whole.libraries().missing(CudaLibrary::cudnn).why, "");
+}
+
 // Here too it would abort, already when it is asked for its version.
 TEST(CudaLibraries, cudnn_without_its_parts_is_refused) {
   if (loader_finds("libcudnn_graph.so.9")) GTEST_SKIP() << "the loader's cache holds libcudnn_graph.so.9";

@@ -134,6 +134,19 @@ std::string asked_version(CudaLibrary which, void* handle) {
   return "";
 }
 
+/// cuDNN aborts the process where it does not find the cuBLASLt of the CUDA that it was built for, which need not be ours.
+std::string lacks_cublas_lt(const std::string& cudnn, void* handle) {
+  auto built_for = reinterpret_cast<std::size_t (*)()>(dlsym(handle, "cudnnGetCudartVersion"));
+  const int major = built_for ? static_cast<int>(built_for() / 1000) : row(CudaLibrary::cublas_lt).major;
+  if (major == row(CudaLibrary::cublas_lt).major) return {};  // ours is opened first
+  const std::string needed = fmt::format("{}.{}", row(CudaLibrary::cublas_lt).file, major);
+  std::error_code ignored;
+  for (const char* folder : {".", "../../cublas/lib"})
+    if (fs::exists(fs::path(cudnn).parent_path() / folder / needed, ignored)) return {};
+  if (dlopen(needed.c_str(), RTLD_LAZY | RTLD_LOCAL)) return {};
+  return fmt::format("{} is for CUDA {}, and {}, which it cannot do without, was not found", cudnn, major, needed);
+}
+
 }  // namespace
 
 std::vector<fs::path> cuda_folders() {
@@ -220,6 +233,7 @@ void CudaLibraries::ask_version(CudaLibrary which, Found& found) {
   std::string why;
   if (found.facts.version.empty()) why = fmt::format("{} is no {}: it does not tell its version", found.facts.path, r.name);
   else if (major != r.major || minor < r.minor) why = fmt::format("wrong version: {} is {}, wanted is {}", found.facts.path, found.facts.version, wanted(r));
+  else if (which == CudaLibrary::cudnn) why = lacks_cublas_lt(found.facts.path, found.handle);
   if (why.empty()) return;
   found.handle = nullptr;
   found.missing = {r.name, why, way_out(r)};

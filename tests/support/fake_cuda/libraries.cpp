@@ -22,6 +22,8 @@ extern "C" {
 std::size_t cublasLtGetVersion() { return static_cast<std::size_t>(number("FAKE_CUBLASLT_VERSION", 130100)); }
 std::size_t cudnnGetVersion() { return static_cast<std::size_t>(number("FAKE_CUDNN_VERSION", 91900)); }
 
+std::size_t cudnnGetCudartVersion() { return static_cast<std::size_t>(number("FAKE_CUDNN_CUDA", 13000)); }
+
 int ncclGetVersion(int* version) {
   *version = number("FAKE_NCCL_VERSION", 22809);
   return 0;
