@@ -48,7 +48,10 @@ class Expander {
       if (live_[static_cast<std::size_t>(id)]) emit(id);
     emit_fetches();
     if (options_.updates)
-      for (const auto& [variable, v] : g_.updates) out_.updates.emplace_back(at({variable, 0}), read(v, kReplicated, v.node));
+      for (const auto& [variable, v] : g_.updates) {
+        if (seen(v).is_per_tower()) throw UserError(fmt::format("'{}' becomes '{}', of which each tower has its own; take its tower_mean", node(variable).name, g_.name_of(v)));
+        out_.updates.emplace_back(at({variable, 0}), read(v, kReplicated, v.node));
+      }
     mark_unread(out_);
     return std::move(out_);
   }

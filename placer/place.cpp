@@ -40,7 +40,11 @@ PlacedGraph placed(TowerGraph towers, const Placement& placement, const Cluster&
 }  // namespace
 
 PlacedGraph place(std::shared_ptr<const Graph> graph, const Placement& p, const Cluster& cluster, const PlaceOptions& options) {
-  return placed(expand_for(std::move(graph), {p.towers, p.combine, p.threads, p.order}, p.batch, options), p, cluster, options);
+  TowerGraph towers = expand_for(std::move(graph), {p.towers, p.combine, p.threads, p.order}, p.batch, options);
+  if (!options.recompute.stretches) return placed(std::move(towers), p, cluster, options);
+  Placement again = p;
+  again.recompute = nodes_to_recompute(towers, options.recompute.stretches);
+  return placed(std::move(towers), again, cluster, options);
 }
 
 Division division_of(const Graph& graph, const Strategy& strategy, const Cluster& cluster) {

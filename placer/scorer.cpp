@@ -22,7 +22,7 @@ struct Scorer::Parts {
     const std::tuple key(p.towers, p.batch, p.combine, p.threads, p.recompute);
     if (auto at = placers.find(key); at != placers.end()) return at->second;
     TowerGraph towers = expand_for(graph, {p.towers, p.combine, p.threads, p.order}, p.batch, options);
-    recompute(towers, p.recompute);
+    recompute(towers, options.recompute.stretches ? nodes_to_recompute(towers, options.recompute.stretches) : p.recompute);
     return placers.try_emplace(key, std::move(towers), cluster, options, costs).first->second;
   }
 };

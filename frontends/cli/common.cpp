@@ -279,9 +279,17 @@ void say_unread(const Graph& graph, const std::map<std::string, HostTensor>& fee
 
 namespace {
 
+/// Other symbols are the same in each step.
+std::vector<std::size_t> row_axes(const Graph& graph, const Shape& shape) {
+  std::vector<std::size_t> out;
+  for (std::size_t a = 0; a < shape.size(); ++a)
+    if (shape[a].symbol == graph.row_symbol) out.push_back(a);
+  return out;
+}
+
 bool has_rows(const Graph& graph) {
   const auto inputs = graph.inputs();
-  return std::any_of(inputs.begin(), inputs.end(), [&](NodeId id) { return !symbolic_axes(graph.node(id).types[0].shape).empty(); });
+  return std::any_of(inputs.begin(), inputs.end(), [&](NodeId id) { return !row_axes(graph, graph.node(id).types[0].shape).empty(); });
 }
 
 }  // namespace
@@ -303,18 +311,15 @@ Batch StepFeeds::operator()(std::int64_t k) const {
   for (NodeId id : graph_.inputs()) {
     const Node& n = graph_.node(id);
     const HostTensor& t = feeds_.at(n.name);
-    std::vector<int> axes = symbolic_axes(n.types[0].shape);
-    if (axes.empty()) {
+    const Shape& type = n.types[0].shape;
+    const std::vector<std::size_t> axes = row_axes(graph_, type);
+    Extents shape = t.shape();
+    if (axes.empty() || shape[axes[0]] == rows_ * type[axes[0]].factor) {  // one step's, wherever its rows lie
       whole.push_back(n.name);
       continue;
     }
     if (axes.size() > 1 || axes[0] != 0) throw UserError(fmt::format("the feed '{}' has its rows not along its first axis alone; feed each step by itself", n.name));
-    std::int64_t factor = n.types[0].shape[0].factor;
-    Extents shape = t.shape();
-    if (shape[0] == rows_ * factor) {
-      whole.push_back(n.name);
-      continue;
-    }
+    const std::int64_t factor = type[0].factor;
     std::size_t row = shape[0] ? t.bytes().size() / static_cast<std::size_t>(shape[0]) : 0;
     shape[0] = rows_ * factor;
     HostTensor part(t.dtype(), shape);

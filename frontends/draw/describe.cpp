@@ -166,7 +166,9 @@ std::string describe_sums(const PlacedGraph& plan) {
   std::string buckets;
   for (const PlanNode& n : plan.nodes) {
     if (n.op == kAggregate) ++ways[n.sum];
-    if (n.bucket && buckets.empty()) buckets = n.reason.substr(n.reason.find(": ", n.reason.rfind("; ")) + 2);
+    if (!n.bucket || !buckets.empty()) continue;
+    const std::string of_bucket = fmt::format("; bucket {}: ", n.bucket);  // a hand that puts sums into one need not say why
+    if (const std::size_t at = n.reason.find(of_bucket); at != n.reason.npos) buckets = n.reason.substr(at + of_bucket.size());
   }
   std::string out;
   if (int k = ways[SumWay::groups]) out += fmt::format("{} sum{} by link groups, along the tree: the bits are those of every reduction but ring\n", k, k == 1 ? "" : "s");

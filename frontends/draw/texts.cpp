@@ -96,7 +96,7 @@ std::vector<std::string> streams_by_vector(const PlacedGraph& plan, std::string_
     std::set<std::string> names;
     for (const PlanStream& s : plan.streams)
       for (const StreamEntry& e : s.entries)
-        if (devices[static_cast<std::size_t>(e.tower)] == s.device) names.insert(s.name);
+        if (const auto t = static_cast<std::size_t>(e.tower); t < devices.size() && devices[t] == s.device) names.insert(s.name);
     out.push_back(fmt::format("{}", fmt::join(names, between)));
   }
   return out;

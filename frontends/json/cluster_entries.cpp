@@ -111,6 +111,7 @@ Cluster take_cluster(JsonObject& o) {
     for (const JsonValue& e : d.array(*v)) out.host_memory.push_back(d.integer(e, 0, kMostBytes));
   std::set<DeviceId> known;
   std::set<std::string> spaces;
+  std::map<std::string, std::string> lies_in;  // devices in a space of another name
   const JsonValue& devices = o.at("devices");
   for (const JsonValue& e : d.array(devices)) {
     JsonObject line(d, e);
@@ -139,13 +140,15 @@ Cluster take_cluster(JsonObject& o) {
       device.id = id;
       device.space = space ? d.text(*space) : to_string(id);
       spaces.insert(device.space);
+      if (space) lies_in.emplace(to_string(id), device.space);
       out.devices.push_back(device);
     }
   }
   if (const JsonValue* v = o.find("links"))
     for (const JsonValue& e : d.array(*v)) {
-      out.links.push_back(link_of(d, e));
-      for (const DeviceId& id : out.links.back().devices)
+      ClusterLink& link = out.links.emplace_back(link_of(d, e));
+      if (const auto at = lies_in.find(place_at(link.to, cpu(0))); at != lies_in.end() && link.to.find('*') == link.to.npos) link.to = at->second;
+      for (const DeviceId& id : link.devices)
         if (!known.contains(id)) d.fail(e, fmt::format("the link's device {} is not among the devices", to_string(id)));
     }
   for (const auto& [a, b] : out.unlinked)

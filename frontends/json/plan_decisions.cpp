@@ -37,12 +37,12 @@ std::vector<int> once(const std::vector<int>& devices) {
 /// Devices, reason, in ranges, way of a sum, bucket.
 using Decision = std::tuple<std::vector<int>, std::string, bool, SumWay, int>;
 
-/// Of those that every node may follow: how a sum is made is a rule for sums alone.
+/// Of those that every node may follow: how a sum is made is a rule for sums alone, and not all can be in ranges.
 const Decision* most_frequent(const std::map<Decision, int>& counts) {
   const Decision* out = nullptr;
   int most = 0;
   for (const auto& [decision, count] : counts)
-    if (const auto& [devices, reason, ranged, way, bucket] = decision; count > most && way == SumWay::direct && !bucket) out = &decision, most = count;
+    if (const auto& [devices, reason, ranged, way, bucket] = decision; count > most && !ranged && way == SumWay::direct && !bucket) out = &decision, most = count;
   return out;
 }
 

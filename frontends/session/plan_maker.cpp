@@ -269,7 +269,9 @@ PlacementScorer PlanMaker::scorer(const PlanKey& key, CostTable costs, const Sai
   std::vector<PlacementRule> last = decided_ ? placement_of(*decided_).rules : rules_of_requests(*graph);
   if (!decided_) fixed.threads = strategy_.divide(*graph, cluster_).threads;
   fixed.rules = options_.rules;
-  return {Scorer(graph, cluster_, std::move(costs), place_options(*graph, key)), std::move(fixed), std::move(last), problem_nodes(*plan), said};
+  PlaceOptions o = place_options(*graph, key);
+  if (!decided_ && key.mode != Mode::infer) o.recompute.stretches = options_.recompute.stretches;
+  return {Scorer(graph, cluster_, std::move(costs), std::move(o)), std::move(fixed), std::move(last), problem_nodes(*plan), said};
 }
 
 ValueId PlanMaker::fetched(const Graph& graph, Mode mode, const std::string& name) const {

@@ -15,6 +15,12 @@ namespace {
 
 [[noreturn]] void unbound_step(const std::string& what) { throw UserError("unbound: " + what); }
 
+/// Pictures are drawn of plans that no verifier has seen.
+void check_entry(const PlacedGraph& plan, const PlanStream& s, const StreamEntry& e) {
+  if (e.tower >= 0 && e.tower < plan.towers && e.slot >= 0 && e.slot < s.slots && s.slots <= plan.towers) return;
+  unbound_step(fmt::format("tower {} of {} has slot {} of {} on {}", e.tower, plan.towers, e.slot, s.slots, to_string(plan.cluster.devices[static_cast<std::size_t>(s.device)].id)));
+}
+
 }  // namespace
 
 ForecastSteps::ForecastSteps(const PlacedGraph& plan) : ForecastSteps(std::make_unique<Own>(Own{Instances(plan), readers_of(plan)})) {}
@@ -78,6 +84,7 @@ void ForecastSteps::queue() {
     if (stream.name == "main")
       for (int i : main[static_cast<std::size_t>(stream.device)]) add(i, -1, stream.device, s);
     for (const StreamEntry& e : stream.entries) {
+      check_entry(plan, stream, e);
       const std::size_t before = steps.size();
       const int c = class_of_[static_cast<std::size_t>(e.tower)];
       if (c < 0) continue;

@@ -57,6 +57,12 @@ OpDef def(const char* name, const char* scalar, ReferenceRule reference, SplitRu
           .precision = transcendental ? Precision::full : Precision::follow};
 }
 
+/// A part of a sum is divided for itself, but of whole numbers: each division drops what is left over.
+Split split_div(const SplitContext& c) {
+  const DType dtype = c.inputs[0].dtype;
+  return is_float(dtype) || is_half(dtype) ? split_elementwise({}, {0})(c) : split_elementwise()(c);
+}
+
 std::vector<Value> gradient_of_choice(Value dy, Value a, Value b, bool greater) {
   Value zero = constant_like(dy, 0);
   Value first = greater ? greater_equal(a, b) : greater_equal(b, a);
@@ -80,7 +86,7 @@ std::vector<OpDef> binary_defs() {
   out.push_back(def("add", "a + b", reference<Add>(), sum, [](GradientContext&, V, V, V dy) { return std::vector<V>{dy, dy}; }, true, true));
   out.push_back(def("sub", "a - b", reference<Sub>(), sum, [](GradientContext&, V, V, V dy) { return std::vector<V>{dy, -dy}; }, false, true));
   out.push_back(def("mul", "a * b", reference<Mul>(), split_elementwise({}, {0, 1}), [](GradientContext&, V a, V b, V dy) { return std::vector<V>{dy * b, dy * a}; }, true, true));
-  out.push_back(def("div", "a / b", reference<Div>(), split_elementwise({}, {0}),
+  out.push_back(def("div", "a / b", reference<Div>(), split_div,
                     [](GradientContext& g, V, V b, V dy) { return std::vector<V>{dy / b, -(dy * g.output() / b)}; }, false, false));
   out.push_back(def("maximum", "a >= b || a != a ? a : b", reference<Max>(), split_elementwise(Reduction::max),
                     [](GradientContext&, V a, V b, V dy) { return gradient_of_choice(dy, a, b, true); }, false, true));

@@ -1,10 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <regex>
 #include <set>
 #include <sstream>
 
+#include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/draw/diagram_internal.h>
 #include <belfry/frontends/draw/picture.h>
 #include <belfry/frontends/draw/reads_internal.h>
@@ -14,6 +16,7 @@
 #include <belfry/placer/diff.h>
 
 #include "plans.h"
+#include "says.h"
 
 namespace belfry::test {
 namespace {
@@ -186,6 +189,28 @@ TEST(Picture, of_a_graph_is_one_column_and_of_what_cannot_be_drawn_a_matrix) {
   const std::string svg = draw_svg(wide, {.forecast = &f});
   EXPECT_THAT(svg, testing::HasSubstr("bytes a step, from the row"));
   EXPECT_THAT(svg, testing::HasSubstr("sim:0 → sim:1"));
+}
+
+TEST(Picture, of_a_plan_with_towers_and_slots_that_are_not_there_is_drawn_without_times) {
+  const PlacedGraph plan = plan_of("mlp", two_towers);
+  const std::vector<std::function<void(PlanStream&)>> damages = {[](PlanStream& s) { s.slots = 0; }, [](PlanStream& s) { s.slots = 3; }, [](PlanStream& s) { s.entries.at(0).slot = -1; },
+                                                                 [](PlanStream& s) { s.entries.at(0).tower = 1 << 20; }};
+  for (const auto& damage : damages) {
+    PlacedGraph damaged = plan;
+    damage(*std::find_if(damaged.streams.begin(), damaged.streams.end(), [](const PlanStream& s) { return s.name != "main"; }));
+    EXPECT_TRUE(says([&] { (void)forecast(damaged); }, {"unbound: tower ", " has slot "}));
+    EXPECT_THAT(draw_svg(damaged), testing::HasSubstr("<svg"));
+  }
+}
+
+TEST(Describe, says_of_buckets_what_their_reasons_say_of_them) {
+  PlacedGraph plan = plan_of("mlp", to_strategy(Mirrored{.devices = sims(2), .bucket = std::int64_t{1} << 30}));
+  EXPECT_THAT(describe(plan), testing::HasSubstr("\n1 bucket of 1024.0 MiB from "));
+  for (const char* reason : {"", "put by hand", "put by hand; as ever"}) {
+    for (PlanNode& n : plan.nodes)
+      if (n.bucket) n.reason = reason;
+    EXPECT_THAT(describe(plan, {.nodes = false}), testing::Not(testing::HasSubstr("by hand")));
+  }
 }
 
 TEST(Timeline, has_80_columns_with_idle_time_and_the_critical_path) {

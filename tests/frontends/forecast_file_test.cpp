@@ -3,6 +3,8 @@
 
 #include <filesystem>
 
+#include <fmt/format.h>
+
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/json/cost_file.h>
 #include <belfry/frontends/json/forecast_file.h>
@@ -10,6 +12,7 @@
 #include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/frontends/session/calibration.h>
 #include <belfry/frontends/session/trace.h>
+#include <belfry/graph/plan/links.h>
 
 #include "plans.h"
 #include "says.h"
@@ -64,6 +67,14 @@ TEST(ClusterFile, has_no_link_from_a_device_to_itself_and_no_switch_of_one_devic
   EXPECT_THAT(of(good + R"({"devices": "gpu:0", "to": "gpu:0", "bandwidth": 1e9})"), testing::HasSubstr("/links/2: is a link from gpu:0 to itself"));
   EXPECT_THAT(of(good + R"({"devices": "gpu:1", "to": "cpu0", "bandwidth": 1e9})"), testing::HasSubstr("/links/2: 'cpu0' joins gpu:1 alone: a switch joins several; a device is written cpu:0"));
   EXPECT_EQ(of(good + R"({"devices": "gpu:0", "hosts": 1, "to": "net", "bandwidth": 1e9})"), "(no error)") << "a machine of hosts may have one";
+}
+
+TEST(ClusterFile, a_link_to_a_device_leads_to_its_memory_space) {
+  for (const char* to : {"cpu:0", "/host:0/cpu:1", "host"}) {
+    const Cluster c = read_cluster(fmt::format(R"({{"belfry": 1, "devices": [{{"devices": "cpu:0-1", "space": "host"}}, {{"devices": "sim:0-1"}}], "links": [{{"devices": "sim:0-1", "to": "{}", "bandwidth": 1e9}}]}})", to), "c.json");
+    EXPECT_EQ(c.links.at(0).to, "host");
+    EXPECT_TRUE(Links(c).leads(c.at({0, "sim", 0, -1}), c.host())) << to;
+  }
 }
 
 TEST(ClusterFile, those_that_come_with_belfry_forecast_a_net_on_the_devices_of_two_hosts) {
@@ -128,6 +139,19 @@ TEST(Scores, of_placements_that_compute_again_are_those_of_their_plans) {
     EXPECT_EQ(line(""), want(kept.plan(256)));
     EXPECT_EQ(line("\"recompute\": [" + names + "], "), want(again.plan(256)));
   }
+}
+
+TEST(Scores, of_placements_that_compute_stretches_again_are_those_of_their_plans) {
+  SessionOptions options{.library = standard_library()};
+  options.recompute.stretches = 5;
+  auto of = [&](int towers) { return Session(net_named("mobilenet_v2").build(options.library->ops), to_strategy(Single{.device = cpu(0), .towers = towers, .threads = 1}), options); };
+  Session one = of(1), six = of(6);
+  const PlacedGraph& plan = six.plan(6);
+  const std::vector<std::string>& names = one.plan(6).placement.recompute;
+  EXPECT_NE(plan.placement.recompute, names) << "the stretches of unlike shares are alike: take another net";
+  PlacementScorer scorer = one.scorer(6, {});
+  const std::string file = R"({"belfry": 1, "towers": 6, "threads": 1, "recompute": [)" + json_text(names.at(0)) + R"(], "placement": [{"match": "**", "device": "cpu:0"}]})";
+  EXPECT_EQ(scorer.line(file, 1), "{\"step_seconds\": " + json_real(forecast(plan).seconds) + ", \"peak\": {\"cpu:0\": " + std::to_string(device_bytes(plan)[0].total()) + "}}");
 }
 
 TEST(ClusterFile, has_forecasts_of_every_strategy_where_gpus_do_not_read_each_other) {

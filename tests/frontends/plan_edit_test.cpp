@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <belfry/frontends/builder/builder.h>
 #include <belfry/frontends/json/placement_file.h>
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/placer/diff.h>
@@ -260,6 +261,16 @@ TEST(PlacementFile, of_a_plan_reads_back_and_derives_it_anew) {
   EXPECT_EQ(file.batch, 9);
   Placement anew{*file.towers, *file.batch, *file.combine, *file.threads, file.rules, *file.order, file.recompute, placement.strategy};
   EXPECT_EQ(write_plan(place(plan.graph, anew, plan.cluster, {.fetches = request_of(plan).fetches, .must_decide = file.rules.size()})), write_plan(plan));
+}
+
+TEST(PlacementFile, of_a_plan_that_is_mostly_in_ranges_puts_no_constant_there) {
+  Builder b("net");
+  Value half = b.variable("w", {300}, {.init = "ones"}) * 0.5f;
+  const std::string name = half.name();
+  const PlaceOptions options{.fetches = {{"half", half.id}}, .updates = false};
+  auto graph = std::make_shared<const Graph>(std::move(b).build());
+  const PlacedGraph plan = place(graph, Placement{.batch = 2, .rules = {{"w", sims(2), "by hand", true}, {name, sims(2), "by hand", true}, {"**", {cpu(0)}, "the rest"}}}, sim_cluster(2), options);
+  EXPECT_EQ(write_plan(place(graph, placement_of(plan), plan.cluster, options)), write_plan(plan));
 }
 
 TEST(PlacementFile, the_example_places_two_towers) {

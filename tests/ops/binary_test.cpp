@@ -20,9 +20,10 @@ OpTables binary_cases() {
                               {{{f32, {2}}, {i32, {2}}}, {"dtypes f32 and i32"}},
                               {{{boolean, {2}}, {boolean, {2}}}, {smooth ? "must be f32 or f64" : "cast first"}},
                               {{{f32, {2}}}, {"takes 2 inputs, not 1"}}};
-    CaseInput y = divides ? below(4, {kBatch}) : whole_numbers({kBatch});
-    if (divides) y = {{i32, {kBatch}}, 1, 4};
-    if (!smooth) table.cases.push_back({.name = "integers", .inputs = {whole_numbers({kBatch}), y}, .outputs = {{i32, {kBatch}}}});
+    auto y = [&](Shape shape) { return divides ? CaseInput{{i32, std::move(shape)}, 1, 4} : whole_numbers(std::move(shape)); };
+    if (!smooth)
+      for (const Shape& shape : {Shape{kBatch}, Shape{3}})
+        table.cases.push_back({.name = shape[0].symbolic() ? "integers" : "integers without rows", .inputs = {whole_numbers(shape), y(shape)}, .outputs = {{i32, shape}}});
     out.push_back(std::move(table));
   }
   return out;

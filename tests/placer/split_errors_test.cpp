@@ -34,6 +34,12 @@ TEST(SplitErrors, a_value_per_tower_that_must_be_whole_is_refused) {
   EXPECT_TRUE(says([&] { net.expanded(); }, {"[sgd] 'sgd' reads 'batch_norm:1', of which each tower has its own; take its tower_mean"}));
 }
 
+TEST(SplitErrors, a_variable_that_becomes_a_value_per_tower_is_refused) {
+  PerTower net;
+  net.b.update(net.w, net.mean);
+  EXPECT_TRUE(says([&] { net.expanded(); }, {"'w' becomes 'batch_norm:1', of which each tower has its own; take its tower_mean"}));
+}
+
 TEST(SplitErrors, a_demand_from_elsewhere_cures_a_per_tower_beside_a_partial) {
   PerTower net;
   net.b.update(net.w, tower_mean(net.mean + net.part));

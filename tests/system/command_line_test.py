@@ -389,11 +389,18 @@ with tempfile.TemporaryDirectory() as folder:
     rows = {"belfry": 1, "name": "rows", "inputs": [{"name": "x", "dtype": "f32", "shape": ["batch"]}], "variables": [{"name": "w", "dtype": "f32", "shape": [2], "init": {"kind": "zeros"}}],
             "nodes": [{"name": "s", "op": "reduce_sum", "inputs": ["x"], "attributes": {"axes": [0]}}, {"name": "y", "op": "add", "inputs": ["w", "s"]}], "outputs": ["y"], "state": "states/w.safetensors"}
 
-    def write_tensor(path, name, numbers):
-        data = struct.pack(f"<{len(numbers)}f", *numbers)
-        header = json.dumps({name: {"dtype": "F32", "shape": [len(numbers)], "data_offsets": [0, len(data)]}}).encode()
+    def write_tensors(path, tensors):
+        data, header = b"", {}
+        for name, (shape, numbers) in tensors.items():
+            packed = struct.pack(f"<{len(numbers)}f", *numbers)
+            header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(packed)]}
+            data += packed
+        text = json.dumps(header).encode()
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(len(header).to_bytes(8, "little") + header + data)
+        path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+    def write_tensor(path, name, numbers):
+        write_tensors(path, {name: ([len(numbers)], numbers)})
 
     nested = pathlib.Path(folder, "nested")
     nested.mkdir()
@@ -422,6 +429,22 @@ with tempfile.TemporaryDirectory() as folder:
     refused(1, ["has the symbol of the batch", "2 towers", "take one tower"], "run", "small.json", "--feed", "x.safetensors", "--steps", "3", "--devices", "cpu:0-1")
     done = here("run", "small.json", "--feed", "x.safetensors", "--steps", "3", "--devices", "cpu:0-1", "--towers", "1")
     expect(done.returncode == 0 and "z = f32(2){1, 1}" in done.stdout, f"three steps of feeds without rows: {done}")
+    # Steps take rows alone: what is along another symbol is the same in each, and one step's rows may lie along any axis.
+    inputs = {"x": ["batch"], "word": ["time"], "pair": ["batch", "time"], "wide": [2, "batch"]}
+    sums = [{"name": f"{name}_sum", "op": "reduce_sum", "inputs": [name]} for name in inputs]
+    for file, names in (("symbols", ["x", "word", "pair"]), ("wide", ["x", "wide"])):
+        of_symbols = {"belfry": 1, "name": file, "inputs": [{"name": n, "dtype": "f32", "shape": inputs[n]} for n in names], "nodes": [n for n in sums if n["inputs"][0] in names], "outputs": [f"{n}_sum" for n in names]}
+        pathlib.Path(folder, f"{file}.json").write_text(json.dumps(of_symbols), encoding="utf-8")
+    write_tensors(pathlib.Path(folder, "symbols.safetensors"), {"x": ([4], [1, 2, 3, 4]), "word": ([1], [5]), "pair": ([4, 1], [10, 20, 30, 40])})
+    write_tensors(pathlib.Path(folder, "wide.safetensors"), {"x": ([2], [1, 2]), "wide": ([2, 2], [1, 2, 3, 4])})
+    done = here("run", "symbols.json", "--feed", "symbols.safetensors", "--steps", "2")
+    expect(done.returncode == 0 and all(text in done.stdout for text in ("x_sum = f32(){7}", "word_sum = f32(){5}", "pair_sum = f32(){70}")), f"steps beside another symbol: {done}")
+    done = here("run", "wide.json", "--feed", "wide.safetensors", "--steps", "1")
+    expect(done.returncode == 0 and "wide_sum = f32(){10}" in done.stdout, f"one step of rows along the last axis: {done}")
+    here("place", "wide.json", "--batch", "2", "-o", "wide_plan.json")
+    done = here("compare", "wide_plan.json", "wide_plan.json", "--feed", "wide.safetensors")
+    expect(done.returncode == 0 and "same bits" in done.stdout, f"compare of rows along the last axis: {done}")
+    refused(1, ["the feed 'wide' has its rows not along its first axis alone"], "run", "wide.json", "--feed", "wide.safetensors", "--steps", "2")
     done = here("run", "rows_here.json", "--feed", "rows.safetensors", "--fetch", "y", "--fetch", "y,s")
     expect(done.returncode == 0 and done.stdout.count("y = ") == 1, f"a fetch named twice: {done}")
     done = here("place", "rows_here.json", "--fetch", "y,y")
