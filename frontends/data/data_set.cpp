@@ -68,7 +68,7 @@ DataSet DataSet::shard(std::int64_t i, std::int64_t n) const {
   if (i < 0 || i >= n) throw UserError(fmt::format("[data] shard {} of {}: shards are counted from 0", i, n));
   const std::int64_t all = rows();
   if (i >= all) throw UserError(fmt::format("[data] shard {} of {} has none of the {} rows", i, n, all));
-  return rows_from(i, n, (all - i + n - 1) / n);
+  return rows_from(i, n, (all - i - 1) / n + 1);
 }
 
 }  // namespace belfry

@@ -63,8 +63,10 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     return add({.kind = JsonValue::kInteger, .integer = static_cast<std::int64_t>(v)});
   }
   bool number_float(number_float_t, const string_t& digits) override {
-    if (digits.find_first_of(".eE") == digits.npos) return refuse(fmt::format("the integer {} does not fit in 64 bits with a sign", excerpt(digits)));
-    return add({.kind = JsonValue::kReal, .text = digits});
+    std::string text = digits;  // the lexer puts the locale's decimal point in
+    std::replace_if(text.begin(), text.end(), [](char c) { return std::string_view("0123456789+-eE").find(c) == std::string_view::npos; }, '.');
+    if (text.find_first_of(".eE") == text.npos) return refuse(fmt::format("the integer {} does not fit in 64 bits with a sign", excerpt(text)));
+    return add({.kind = JsonValue::kReal, .text = std::move(text)});
   }
   bool string(string_t& v) override { return add({.kind = JsonValue::kText, .text = std::move(v)}); }
   bool binary(binary_t&) override { return refuse("binary values are not JSON"); }
@@ -160,9 +162,10 @@ std::optional<T> number(const JsonValue& v) {
   if (v.kind == JsonValue::kReal) {
     T out = 0;
     auto [end, status] = std::from_chars(v.text.data(), v.text.data() + v.text.size(), out);
-    // Out of range is a value too small here: too large a one was refused when it was read.
-    if (status == std::errc::result_out_of_range) out = static_cast<T>(std::strtod(v.text.c_str(), nullptr));
-    return out;
+    if (status != std::errc::result_out_of_range) return out;
+    double wide = 0;  // of f32 perhaps in range; else a value too small: too large a one was refused when it was read
+    const auto as_double = std::from_chars(v.text.data(), v.text.data() + v.text.size(), wide);
+    return static_cast<T>(as_double.ec == std::errc::result_out_of_range && v.text.starts_with('-') ? -0.0 : wide);
   }
   if (v.kind != JsonValue::kText) return {};
   if (v.text == "inf") return std::numeric_limits<T>::infinity();

@@ -24,6 +24,13 @@ namespace nn {
 
 namespace {
 
+/// A layer object outlives graphs, and another may lie where one was: the kernel counts only where its node bears its name.
+void need_own_graph(const char* layer, const Graph& g, Value kernel, const std::string& scope) {
+  const bool spent = !g.shared_ops();  // its Values say so themselves
+  if (!kernel || (kernel.graph == &g && (spent || (kernel.id.node < g.size() && g.node(kernel.id.node).name == scope + "/kernel")))) return;
+  throw UserError(fmt::format("[{}] the layer '{}' has its variables in another graph than '{}': make a layer object for each graph", layer, scope, g.name));
+}
+
 Value with_bias(Value y, Value bias) { return bias ? y.graph->add("add", {y, bias}, {}, "bias_add") : y; }
 
 }  // namespace
@@ -32,6 +39,7 @@ Value Dense::operator()(Value x, SourceLine at) {
   need_size("dense", "units", options_.units);
   Graph& g = graph_of(x, "dense", at);
   SourceGuard line(g, at);
+  need_own_graph("dense", g, kernel_, scope_);
   if (scope_.empty()) scope_ = g.free_scope(options_.name);
   CursorGuard guard = enter(g, scope_);
   if (!kernel_) {
@@ -49,6 +57,7 @@ Value Conv2d::operator()(Value x, SourceLine at) {
   need_size("conv2d", "kernel", std::min(options_.kernel.height, options_.kernel.width));
   Graph& g = graph_of(x, "conv2d", at);
   SourceGuard line(g, at);
+  need_own_graph("conv2d", g, kernel_, scope_);
   if (scope_.empty()) scope_ = g.free_scope(options_.name);
   CursorGuard guard = enter(g, scope_);
   Attributes attributes = {{"strides", Integers{options_.stride.height, options_.stride.width}}, {"padding", options_.padding}, {"dilations", Integers{options_.dilation.height, options_.dilation.width}}, {"groups", options_.groups}};

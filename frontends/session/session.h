@@ -89,7 +89,7 @@ class Session {
   std::uint64_t seed() const;
   /// Where the data stand after the last finished step: kept for checkpoints, moved by fit.
   struct DataProgress {
-    std::int64_t epoch = 0, position = 0, steps = 0;  ///< steps: of training, where no variable counts them
+    std::int64_t epoch = 0, position = 0, steps = 0;  ///< steps: of training by fit, those that a gate closed too; after an early stop the best epoch's
     bool operator==(const DataProgress&) const = default;
   };
   DataProgress data_progress;

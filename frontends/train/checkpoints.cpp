@@ -1,5 +1,6 @@
 #include <belfry/frontends/train/checkpoints.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -21,7 +22,7 @@ std::int64_t steps_of(Session& session) {
   const Graph& g = session.training_graph();
   const NodeId id = g.find_node("step");
   if (id < 0 || g.node(id).op->name != kVariable || g.node(id).types[0].dtype != i64) return session.data_progress.steps;
-  return session.variable("step").item<std::int64_t>();
+  return std::max(session.variable("step").item<std::int64_t>(), session.data_progress.steps);  // a step that a gate closed does not count itself
 }
 
 Checkpoint Checkpoint::of(Session& session, TextMap run) {
@@ -147,6 +148,7 @@ void resume(Session& session, const Checkpoint& checkpoint, FitOptions& options)
   checkpoint.restore(session);
   options.resumed = true;
   options.notes = checkpoint.data().run;
+  options.notes[kStepOfNotes] = std::to_string(steps_of(session));
   const auto there = options.notes.find(kArithmetic);
   if (!options.notice || there == options.notes.end() || there->second.empty()) return;
   if (const std::string here = arithmetic_of(session, options); !here.empty() && here != there->second)

@@ -27,7 +27,7 @@ class Checkpoint {
   CheckpointData data_;
 };
 
-/// Steps of training that the session has taken: what its variable "step" says, where it has one.
+/// Steps of training that the session has taken: what its variable "step" says, where it has one, and those besides that a gate closed while `fit` trained.
 std::int64_t steps_of(Session& session);
 /// Where the best epoch of an early stop is kept in a folder of checkpoints.
 std::filesystem::path best_checkpoint(const std::filesystem::path& dir);

@@ -48,7 +48,7 @@ std::string EarlyStop::text() const {
 }
 
 void EarlyStop::note(TextMap& notes) const {
-  if (patience_ && any()) notes[kStop] = fmt::format("{} {} {:a} {}", waited_, best_epoch_, best_, metric_);
+  if (patience_ && any()) notes[kStop] = fmt::format("{} {} {} {}", waited_, best_epoch_, best_, metric_);
 }
 
 void EarlyStop::take(const TextMap& notes) {
@@ -57,7 +57,7 @@ void EarlyStop::take(const TextMap& notes) {
   char* end = nullptr;
   waited_ = static_cast<int>(std::strtol(at->second.c_str(), &end, 10));
   best_epoch_ = std::strtoll(end, &end, 10);
-  best_ = std::strtod(end, nullptr);
+  best_ = real_at(end);
 }
 
 }  // namespace belfry

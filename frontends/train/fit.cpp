@@ -109,7 +109,10 @@ class Fitter {
     History out;
     checkpoints_->prune();
     while (!over()) out.push_back(epoch());
-    if (stop_.any()) session_.load_state(best_->data().state);
+    if (stop_.any()) {
+      session_.load_state(best_->data().state);
+      session_.data_progress.steps = best_->data().step;
+    }
     if (options_.notice && (stop_.any() || stop_.over())) options_.notice(stop_.text());
     return out;
   }
@@ -173,7 +176,12 @@ class Fitter {
       checkpoints_->save_best();
     }
     told([&] { log_->epoch(p); });
-    if (options_.on_epoch) options_.on_epoch(p);
+    try {
+      if (options_.on_epoch) options_.on_epoch(p);
+    } catch (...) {
+      save(within ? &e : nullptr);
+      throw;
+    }
     if (!options_.checkpoint_every || checkpoints_->due(before_ + steps_) || over()) save(within ? &e : nullptr);
     return result;
   }
@@ -370,7 +378,9 @@ std::int64_t rows_handed_out(const Session& session, std::int64_t batch) {
 
 History fit(Session& session, const DataSet& data, const FitOptions& options) {
   const DefaultFloats floats;  // distortions and means
-  return Fitter(session, data, options).run();
+  FitOptions here = options;
+  if (const auto step = here.notes.find(kStepOfNotes); step != here.notes.end() && step->second != std::to_string(steps_of(session))) here.notes.clear();
+  return Fitter(session, data, here).run();
 }
 
 }  // namespace belfry

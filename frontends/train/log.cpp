@@ -81,7 +81,8 @@ std::string epoch_line(const Progress& p) { return line_of(fmt::format("{}{}, \"
 
 TrainingLog::TrainingLog(const FitOptions& options, std::int64_t before, std::int64_t over, std::map<std::string, double> device_shares)
     : path_(options.log), notice_(options.notice), device_shares_(std::move(device_shares)), sampled_(usage_now()), epoch_began_(sampled_) {
-  const bool there = !path_.empty() && std::filesystem::is_regular_file(path_);
+  std::error_code unread;  // opening it says why
+  const bool there = !path_.empty() && std::filesystem::is_regular_file(path_, unread);
   if (there) refuse_no_log(path_);
   RunningMeans begun;  // of the epoch that a checkpoint stands within
   begun.take(options.notes);

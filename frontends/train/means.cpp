@@ -1,5 +1,7 @@
 #include <belfry/frontends/train/means_internal.h>
 
+#include <locale.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
@@ -25,6 +27,11 @@ double Metrics::at(const std::string& name) const {
   throw UserError(fmt::format("there is no '{}' among what was evaluated: {}{}", name, fmt::join(names, ", "), did_you_mean(name, names)));
 }
 
+double real_at(const char* text, char** end) {
+  static const locale_t plain = ::newlocale(LC_ALL_MASK, "C", nullptr);
+  return ::strtod_l(text, end, plain);
+}
+
 double as_double(const HostTensor& t) {
   return visit_stored(t.dtype(), [&]<class T>() { return static_cast<double>(t.data<T>()[0]); });
 }
@@ -48,7 +55,7 @@ Metrics RunningMeans::means() const {
 }
 
 void RunningMeans::note(TextMap& notes) const {
-  for (const auto& [name, s] : sums_) notes[std::string(kSum) + name] = fmt::format("{:a} {:a}", s.sum, s.weight);
+  for (const auto& [name, s] : sums_) notes[std::string(kSum) + name] = fmt::format("{} {}", s.sum, s.weight);
   notes[std::string(kRows)] = std::to_string(rows_);
 }
 
@@ -58,8 +65,8 @@ void RunningMeans::take(const TextMap& notes) {
     if (!key.starts_with(kSum)) continue;
     char* end = nullptr;
     Sum& s = sums_[key.substr(kSum.size())];
-    s.sum = std::strtod(value.c_str(), &end);
-    s.weight = std::strtod(end, nullptr);
+    s.sum = real_at(value.c_str(), &end);
+    s.weight = real_at(end);
   }
 }
 

@@ -10,6 +10,9 @@
 
 namespace belfry {
 
+/// Among the notes that `resume` gives the step at which they hold: a training that goes on from elsewhere has none of them.
+inline constexpr const char* kStepOfNotes = "step of the notes";
+
 /// The best epoch that was kept. UserError where it is damaged, and with what then.
 Checkpoint load_best(const std::filesystem::path& dir);
 

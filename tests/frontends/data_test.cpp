@@ -124,6 +124,7 @@ TEST(batches, made_columns_know_epoch_and_global_row_in_slices_and_shards) {
     }
   }
   EXPECT_EQ(data.shard(1, 3).columns.at("id"), HostTensor::of<std::int64_t>({4}, {1, 4, 7, 10}));
+  EXPECT_EQ(data.shard(1, INT64_MAX).columns.at("id"), HostTensor::of<std::int64_t>({1}, {1}));
   EXPECT_EQ(message_of([&] { data.shard(3, 3); }), "[data] shard 3 of 3: shards are counted from 0");
   EXPECT_EQ(message_of([&] { data.shard(11, 12); }), "[data] shard 11 of 12 has none of the 11 rows");
   data.made["id"] = data.made["key"];

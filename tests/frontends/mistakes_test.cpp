@@ -66,6 +66,28 @@ TEST(Mistakes, a_value_of_another_graph_is_refused) {
   EXPECT_TRUE(says([&] { l.b.minimize(mean(l.y), Sgd{.learning_rate = constant_rate(other.b.step(), {})}); }, {"[learning_rate] the value"}));
 }
 
+TEST(Mistakes, a_layer_object_is_of_one_graph_also_where_that_is_gone) {
+  nn::Dense dense({.units = 2, .name = "head"});
+  nn::Conv2d conv({.filters = 2, .name = "stem"});
+  auto applied = [&](const char* name) {
+    auto b = std::make_unique<Builder>(name);
+    dense(b->input("x", f32, {kBatch, 3}));
+    conv(b->input("image", f32, {kBatch, 5, 5, 1}));
+    return b;
+  };
+  std::unique_ptr<Builder> first = applied("first"), second = std::make_unique<Builder>("second");
+  auto refused = [&](Builder& b, const std::string& input) {
+    EXPECT_TRUE(says([&] { dense(b.input(input, f32, {kBatch, 3})); }, {"[dense] the layer 'head' has its variables in another graph than 'second': make a layer object for each graph"}));
+    EXPECT_TRUE(says([&] { conv(b.input(input + "_image", f32, {kBatch, 5, 5, 1})); }, {"[conv2d] the layer 'stem' has its variables in another graph"}));
+  };
+  dense(first->input("again", f32, {kBatch, 3}));
+  refused(*second, "x");
+  first.reset();
+  refused(*second, "y");
+  auto there = std::make_unique<Builder>("second");  // perhaps where the first one was
+  refused(*there, "x");
+}
+
 TEST(Mistakes, a_spent_builder_and_its_values_say_so) {
   Unfinished l;
   {

@@ -17,6 +17,7 @@
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/graph/error.h>
 
+#include "comma_locale.h"
 #include "says.h"
 
 namespace belfry {
@@ -64,6 +65,16 @@ TEST(StrictJson, numbers_are_the_nearest_whatever_rounding_the_caller_has_set) {
       EXPECT_EQ(json_real(x), json_real(std::strtod(text.c_str(), nullptr))) << text;
       EXPECT_EQ(y, fits ? std::strtof(text.c_str(), nullptr) : 0) << text;
     }
+}
+
+TEST(StrictJson, numbers_have_points_whatever_the_programs_locale_has) {
+  const test::CommaLocale comma;
+  if (!comma) GTEST_SKIP() << "there is no locale with a decimal comma here, and localedef makes none";
+  for (const auto& [text, want] : {std::pair("1.5", 1.5), {"-0.25e3", -250.0}, {"1.5e-400", 0.0}, {"2e3", 2000.0}}) {
+    const JsonDocument document(text, "net.json");
+    EXPECT_EQ(document.real(document.root()), want) << text;
+    EXPECT_EQ(document.real32(document.root()), static_cast<float>(want)) << text;
+  }
 }
 
 TEST(StrictJson, limits_are_told) {

@@ -12,6 +12,7 @@
 #include <belfry/frontends/data/inspect.h>
 #include <belfry/frontends/data/tables.h>
 
+#include "comma_locale.h"
 #include "files.h"
 #include "says.h"
 
@@ -127,6 +128,16 @@ TEST(Tables, have_tiny_numbers_rounded_to_0) {
   Folder folder;
   write_text(folder / "a.csv", "a,b\n1e-999,inf\n");
   EXPECT_EQ(read_table(folder / "a.csv").values, HostTensor::of<double>({1, 2}, {0, INFINITY}));
+}
+
+TEST(Tables, have_decimal_points_whatever_the_programs_locale_has) {
+  const CommaLocale comma;
+  if (!comma) GTEST_SKIP() << "there is no locale with a decimal comma here, and localedef makes none";
+  Folder folder;
+  write_text(folder / "a.csv", "a,b\n1.5e-999,2.5\n");
+  EXPECT_EQ(read_table(folder / "a.csv").values, HostTensor::of<double>({1, 2}, {0, 2.5}));
+  write_text(folder / "a.csv", "a,b\n1.5e999,2.5\n");
+  EXPECT_TRUE(says<UserError>([&] { read_table(folder / "a.csv"); }, {"'1.5e999' is too large for a number"}));
 }
 
 TEST(Tables, with_tabs_are_told_to_have_commas) {

@@ -51,6 +51,68 @@ TEST(TrainingKept, validation_takes_no_more_rows_at_a_time_than_training) {
   EXPECT_EQ(fit(session, data, {.batch = 8, .validation = &data})[0].metrics.at("val_at_once"), 8);
 }
 
+TEST(TrainingKept, an_epoch_whose_callback_throws_is_in_a_checkpoint) {
+  Folder folder;
+  const DataSet data = points(16);
+  Session session(line(), Single{});
+  EXPECT_THROW(fit(session, data, {.batch = 8, .epochs = 3, .on_epoch = [](const Progress& p) { if (p.epoch == 1) throw Stop{}; }, .checkpoints = folder.path().string()}), Stop);
+  EXPECT_THAT(folder.names(), testing::UnorderedElementsAre("step-00000002.safetensors", "step-00000004.safetensors"));
+}
+
+/// The gate is closed where x is small: such a step changes nothing, its counter too.
+TEST(TrainingKept, steps_that_a_gate_closed_are_steps_of_the_run) {
+  Folder folder;
+  const DataSet data = points(40);
+  auto gated = [] {
+    Builder b("gated");
+    Value x = b.input("x", f32, {kBatch}), y = b.input("y", f32, {kBatch});
+    b.minimize(identity(mean(square(x * b.variable("slope", {}) - y)), "loss"), Adam{.learning_rate = 0.05});
+    b.gate(less(constant_like(mean(x), 0.4), mean(x)));
+    return std::move(b).build();
+  };
+  FitOptions options{.batch = 4, .steps = 24, .log = (folder / "whole.jsonl").string()};
+  Session whole(gated(), Single{});
+  fit(whole, data, options);
+  EXPECT_LT(whole.variable("step").item<std::int64_t>(), 20);
+  EXPECT_EQ(steps_of(whole), 24);
+
+  options.checkpoints = (folder / "ck").string();
+  options.checkpoint_every = 5;
+  options.log = (folder / "parts.jsonl").string();
+  for (std::int64_t steps : {7, 16, 24}) {
+    Session part(gated(), Single{});
+    options.steps = steps;
+    resume_latest(part, data, options);
+    fit(part, data, options);
+    EXPECT_EQ(steps_of(part), steps);
+    if (steps == 24) {
+      EXPECT_EQ(part.state(), whole.state());
+    }
+  }
+  auto lines = [&](const char* name) {
+    const std::string text = read_file(folder / name);
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  EXPECT_EQ(lines("parts.jsonl"), lines("whole.jsonl"));
+  EXPECT_EQ(latest_checkpoint_step(folder / "ck"), 24);
+}
+
+TEST(TrainingKept, what_a_checkpoint_notes_is_of_the_training_that_goes_on_from_it_alone) {
+  Folder folder;
+  const DataSet data = points(40);
+  FitOptions options{.batch = 4, .steps = 15, .checkpoints = folder.path().string()};
+  Session begun(line(), Single{}), session(line(), Single{}), whole(line(), Single{});
+  fit(begun, data, options);
+  options.steps = 0;
+  options.epochs = 3;
+  resume_latest(session, data, options);
+  fit(session, data, options);
+  options.epochs = 4;
+  const History further = fit(session, data, options), expected = fit(whole, data, {.batch = 4, .epochs = 4});
+  ASSERT_EQ(further.size(), 1);
+  EXPECT_EQ(further[0].metrics, expected[3].metrics);
+}
+
 TEST(TrainingKept, options_below_their_least_and_names_that_the_log_has_are_refused_before_the_first_step) {
   Folder folder;
   const DataSet data = points(16);
@@ -59,6 +121,7 @@ TEST(TrainingKept, options_below_their_least_and_names_that_the_log_has_are_refu
                                        {FitOptions{.checkpoint_every = -3}, "checkpoint_every is -3"}, {FitOptions{.keep = 0}, "keep is 0; 1 is the least"}})
     EXPECT_TRUE(says<UserError>([&, &options = options] { fit(session, data, options); }, {words}));
   EXPECT_EQ(steps_of(session), 0);
+  EXPECT_TRUE(says<UserError>([&] { fit(session, data, {.log = std::string(300, 'l')}); }, {"the log cannot be opened for writing: File name too long; name another file for it"}));
 
   const std::string log = (folder / "log").string();
   Builder b("rows");

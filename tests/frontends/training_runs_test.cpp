@@ -13,7 +13,9 @@
 #include <belfry/frontends/files/files.h>
 #include <belfry/frontends/train/early_stop_internal.h>
 #include <belfry/frontends/train/input_internal.h>
+#include <belfry/frontends/train/means_internal.h>
 
+#include "comma_locale.h"
 #include "files.h"
 #include "line.h"
 #include "says.h"
@@ -208,6 +210,31 @@ TEST(TrainingRuns, what_is_as_good_as_the_best_is_not_better) {
   again.take(notes);
   EXPECT_TRUE(again.over());
   EXPECT_EQ(again.text(), "accuracy was not better for 2 epochs; the variables are those of epoch 2, with 0.75");
+}
+
+TEST(TrainingRuns, notes_of_checkpoints_have_points_whatever_the_programs_locale_has) {
+  const Graph graph = line();
+  const Results one(std::map<std::string, HostTensor>{{"loss", HostTensor::scalar(0.1f)}});
+  auto noted = [&] {
+    TextMap notes;
+    RunningMeans means;
+    means.add(one, {"loss"}, 3);
+    means.note(notes);
+    EarlyStop stop(graph, {.patience = 2});
+    stop.best(0, {{"loss", 0.1}});
+    stop.note(notes);
+    return notes;
+  };
+  const TextMap notes = noted();
+  const CommaLocale comma;
+  if (!comma) GTEST_SKIP() << "there is no locale with a decimal comma here, and localedef makes none";
+  EXPECT_EQ(noted(), notes);
+  RunningMeans means;
+  means.take(notes);
+  EXPECT_EQ(means.means().at("loss"), static_cast<double>(0.1f));
+  EarlyStop stop(graph, {.patience = 2});
+  stop.take(notes);
+  EXPECT_EQ(stop.text(), "the best loss: the variables are those of epoch 1, with 0.1");
 }
 
 /// A source that is slow, and a reader that is not: the thread makes the same batches, and an error of it is the reader's.

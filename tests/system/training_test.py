@@ -299,6 +299,12 @@ with tempfile.TemporaryDirectory() as name:
     done = words("Hund", "Mops")
     expect(done.returncode == 0 and f"going on from ck_w/{file.name}" in done.stderr, f"a checkpoint that does not name its classes: {done}")
 
+    # A log is no stream that is closed: words and results go nowhere, and what is asked for that way fails.
+    for closed, code in (("2>&-", 0), ("1>&-", 1), ("0<&-", 0)):
+        shell = subprocess.run(["sh", "-c", f'"$0" train mlp --data digits --batch 64 --epochs 1 --log closed.jsonl {closed}', program], cwd=folder, capture_output=True, text=True)
+        lines = (folder / "closed.jsonl").read_text(encoding="utf-8").splitlines()
+        expect(shell.returncode == code and len(lines) == 9 and all(line.startswith("{") for line in lines), f"a log with {closed}: {shell} {lines}")
+
     # Another graph of the same name is another run.
     graph = json.loads((folder / "own/graph.json").read_text(encoding="utf-8"))
     options = graph["train"]["optimizer"]
