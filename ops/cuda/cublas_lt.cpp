@@ -130,13 +130,13 @@ class MultiplicationImpl : public Multiplication {
     choose(p.alignment);
   }
 
-  void run(const void* a, const void* b, void* y, void* scratch, void* stream, const void* bias) override {
+  void run(const void* a, const void* b, void* y, std::byte* scratch, void* stream, const void* bias) override {
     if (bias) check(api_, api_.cublasLtMatmulDescSetAttribute(product_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), "cublasLtMatmulDescSetAttribute");
     const void *one = wide_ ? static_cast<const void*>(&one_) : &one_f32_, *beta = wide_ ? static_cast<const void*>(&beta_) : &beta_f32_;
     if (!swapped_) std::swap(a, b);
     const auto on = static_cast<cudaStream_t>(stream);
     const cublasStatus_t status =
-        api_.cublasLtMatmul(handle_->raw, product_.get(), one, a, first_.get(), b, second_.get(), beta, y, y_.get(), y, y_.get(), &chosen_.algo, scratch, chosen_.workspaceSize, on);
+        api_.cublasLtMatmul(handle_->raw, product_.get(), one, a, first_.get(), b, second_.get(), beta, y, y_.get(), y, y_.get(), &chosen_.algo, workspace_in(scratch), chosen_.workspaceSize, on);
     check(api_, status, "cublasLtMatmul");
   }
 
@@ -160,13 +160,13 @@ class MultiplicationImpl : public Multiplication {
     auto set = [&](cublasLtMatmulPreferenceAttributes_t name, auto value) {
       check(api_, api_.cublasLtMatmulPreferenceSetAttribute(raw, name, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute");
     };
-    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kScratchBytes));
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kWorkspaceBytes));
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     for (auto name : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
       set(name, static_cast<std::uint32_t>(alignment));
     int found = 0;
     check(api_, api_.cublasLtMatmulAlgoGetHeuristic(handle_->raw, product_.get(), first_.get(), second_.get(), y_.get(), y_.get(), raw, 1, &chosen_, &found), "cublasLtMatmulAlgoGetHeuristic");
-    if (found == 0) throw DeviceError("cuBLASLt has no algorithm for a product of this form");
+    if (found == 0 || chosen_.state != CUBLAS_STATUS_SUCCESS) throw DeviceError("cuBLASLt has no algorithm for a product of this form");
   }
 
   std::shared_ptr<Handle> handle_;

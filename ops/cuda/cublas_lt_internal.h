@@ -1,6 +1,7 @@
 // The one place that calls cuBLASLt: matrix products and transpositions, prepared once and then only launched.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -45,7 +46,7 @@ ColumnMajor column_major(const Product& product);
 class Multiplication {
  public:
   virtual ~Multiplication() = default;
-  virtual void run(const void* a, const void* b, void* y, void* scratch, void* stream, const void* bias = nullptr) = 0;
+  virtual void run(const void* a, const void* b, void* y, std::byte* scratch, void* stream, const void* bias = nullptr) = 0;
 };
 
 class Transposition {
@@ -56,6 +57,9 @@ class Transposition {
 
 /// What a product may use of scratch: long sums are split over blocks only where there is some.
 inline constexpr std::int64_t kScratchBytes = std::int64_t{32} << 20;
+/// cuBLASLt wants its workspace on a multiple of 256 bytes, which plans do not promise of scratch: it begins at the first one there.
+inline constexpr std::int64_t kWorkspaceAlignment = 256, kWorkspaceBytes = kScratchBytes - kWorkspaceAlignment;
+inline std::byte* workspace_in(std::byte* scratch) { return scratch + (-reinterpret_cast<std::uintptr_t>(scratch) & (kWorkspaceAlignment - 1)); }
 
 /// Belong to the thread that made them, whose context is current. DeviceError where cuBLASLt cannot be used or has nothing for it.
 std::unique_ptr<Multiplication> multiplication(CudaToolkit& toolkit, const Product& product);

@@ -6,7 +6,7 @@
 
 #include <belfry/executor/device/cuda/toolkit_internal.h>
 #include <belfry/ops/cuda/cublas_lt_internal.h>
-#include <belfry/ops/cuda/elementwise_internal.h>
+#include <belfry/ops/cuda_kernels.h>
 
 namespace belfry::cudnn {
 
@@ -27,7 +27,7 @@ struct Bound : Prepared {
         steps.push_back([t = *t, by = std::shared_ptr(cublas_lt::transposition(*toolkit, t->rows, t->columns))](const Arguments& a) { by->run(address(t.from, a), address(t.to, a), a.stream); });
       } else if (const auto* m = std::get_if<Multiply>(&step)) {
         steps.push_back([m = *m, own = own_bytes, by = std::shared_ptr(cublas_lt::multiplication(*toolkit, m->product))](const Arguments& a) {
-          by->run(address(m.a, a), address(m.b, a), address(m.y, a), a.scratch + own, a.stream);
+          by->run(address(m.a, a), address(m.b, a), address(m.y, a), cublas_lt::workspace_in(a.scratch) + own, a.stream);
         });
       } else {
         steps.push_back([this, f = std::get<Fill>(step)](const Arguments& a) {
@@ -43,8 +43,12 @@ struct Bound : Prepared {
   }
 
   static std::function<void(const Arguments&)> moved(const Transpose& t, const GpuCodeRef& code) {
-    const ScalarTree tree{{{t.dtype, {1, t.columns}}}, {}, {t.columns, t.rows}};
-    return [t, by = std::shared_ptr(elementwise(tree).prepare(*code)), one = Arguments{{nullptr}, {nullptr}}](const Arguments& a) mutable {
+    const Attributes order{{"order", Integers{1, 0}}};
+    KernelRequest r;
+    r.attributes = &order;
+    r.inputs = {{t.dtype, {t.rows, t.columns}}};
+    r.outputs = {{t.dtype, {t.columns, t.rows}}};
+    return [t, by = std::shared_ptr(transpose_cuda(code).at(0).prepare(r)), one = Arguments{{nullptr}, {nullptr}}](const Arguments& a) mutable {
       one.inputs[0] = address(t.from, a);
       one.outputs[0] = address(t.to, a);
       one.stream = a.stream;
@@ -56,7 +60,7 @@ struct Bound : Prepared {
   std::function<void(const Arguments&)> bound(const Run& r) {
     return [places = r.places, at = std::vector<const void*>(r.places.size()), engine = runs.back().get(), own = own_bytes](const Arguments& a) mutable {
       for (std::size_t i = 0; i < places.size(); ++i) at[i] = address(places[i], a);
-      engine->run(at, a.scratch + own, a.stream);
+      engine->run(at, cublas_lt::workspace_in(a.scratch) + own, a.stream);
     };
   }
 
@@ -65,7 +69,7 @@ struct Bound : Prepared {
     switch (p.where) {
       case Place::input: return const_cast<std::byte*>(a.inputs[i]);
       case Place::output: return a.outputs[i];
-      case Place::scratch: return a.scratch + p.at;
+      case Place::scratch: return cublas_lt::workspace_in(a.scratch) + p.at;
       case Place::nowhere: break;
     }
     return nullptr;

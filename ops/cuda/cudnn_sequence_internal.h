@@ -51,13 +51,14 @@ struct Sequence {
   std::int64_t engine_bytes = 0;   ///< that engines may use, one after the other
   std::string refusal;             ///< why there is none
 
-  static constexpr std::int64_t kAlignment = 256;
+  static constexpr std::int64_t kAlignment = cublas_lt::kWorkspaceAlignment;
   Place temporary(std::int64_t elements) {
     Place out{Place::scratch, own_bytes};
     own_bytes += (elements * 4 + kAlignment - 1) / kAlignment * kAlignment;
     return out;
   }
-  std::int64_t scratch_bytes() const { return own_bytes + engine_bytes; }
+  /// With what aligning it takes: cuBLASLt and cuDNN want their workspaces on multiples of 256 bytes.
+  std::int64_t scratch_bytes() const { return own_bytes + engine_bytes + kAlignment; }
 };
 inline Sequence none(std::string why) {
   Sequence out;
