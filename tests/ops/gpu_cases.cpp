@@ -11,6 +11,9 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
             {.name = "a value per row", .inputs = {real({B, 1, 64}), real({B, 5, 64})}, .outputs = {{f32, {B, 5, 64}}}},
             {.name = "four axes apart", .inputs = {real({2, 1, 4, 1, 8}), real({1, 3, 1, 5, 1})}, .outputs = {{f32, {2, 3, 4, 5, 8}}}},
             {.name = "a scalar and a tail", .inputs = {real({}), real({70001})}, .outputs = {{f32, {70001}}}}};
+  if (op == "div")
+    return {{.name = "integers, column and row", .inputs = {whole_numbers({B, 1, 70}), {{i32, {5, 1}}, 1, 4}}, .outputs = {{i32, {B, 5, 70}}}},
+            {.name = "wide integers", .inputs = {whole_numbers({B, 7}, i64), {{i64, {}}, -3, -1}}, .outputs = {{i64, {B, 7}}}}};
   if (op == "relu") return {{.name = "many", .inputs = {real({B, 30001})}, .outputs = {{f32, {B, 30001}}}}};
   if (op == "reduce_sum" || op == "reduce_max") {
     auto of = [](const char* name, Shape x, Integers axes, Shape y) { return OpCase{.name = name, .attributes = {{"axes", std::move(axes)}}, .inputs = {real(std::move(x))}, .outputs = {{f32, std::move(y)}}}; };
