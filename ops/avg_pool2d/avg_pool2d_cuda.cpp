@@ -16,7 +16,7 @@ Sequence pool(const KernelRequest& r, Kind kind) {
   Sequence out;
   out.engine_bytes = kPoolBytes;
   Run run;
-  std::size_t from = run.add(picture(r.inputs[0].shape), {Place::input, 0}), to = run.add(picture(r.outputs[0].shape), {Place::output, 0});
+  std::size_t from = run.add(picture(r.inputs[0].shape, r.inputs[0].dtype), {Place::input, 0}), to = run.add(picture(r.outputs[0].shape, r.outputs[0].dtype), {Place::output, 0});
   run.graph.operations = {{kind, {from, to}, {{s.window_h, s.window_w}, {s.stride_h, s.stride_w}, {s.h.before, s.w.before}, {s.h.after, s.w.after}, {}}}};
   out.steps = {std::move(run)};
   return out;
@@ -25,8 +25,8 @@ Sequence pool(const KernelRequest& r, Kind kind) {
 }  // namespace
 
 std::vector<SequenceKernel> cudnn::avg_pool2d_sequences() {
-  return {{"cudnn_avg_pool2d", "avg_pool2d", [](const KernelRequest& r) { return pool(r, Kind::avg_pool); }},
-          {"cudnn_avg_pool2d", "avg_pool2d_gradient", [](const KernelRequest& r) { return pool(r, Kind::avg_pool_gradient); }}};
+  return {{"cudnn_avg_pool2d", "avg_pool2d", [](const KernelRequest& r) { return pool(r, Kind::avg_pool); }, {}, true},
+          {"cudnn_avg_pool2d", "avg_pool2d_gradient", [](const KernelRequest& r) { return pool(r, Kind::avg_pool_gradient); }, {}, true}};
 }
 
 std::vector<Kernel> avg_pool2d_cuda(const std::shared_ptr<CudaToolkit>& toolkit) { return kernels_of(avg_pool2d_sequences(), toolkit); }

@@ -1,3 +1,7 @@
+#include <string>
+
+#include <fmt/format.h>
+
 #include <belfry/ops/cuda/cudnn_sequence_internal.h>
 #include <belfry/ops/cuda_kernels.h>
 
@@ -13,7 +17,15 @@ struct Norm {
   }
 
   /// Rows, channels, and all between them as one axis.
-  Tensor data() const { return picture({r.inputs[0].shape[0], count / r.inputs[0].shape[0], 1, channels}); }
+  Tensor data() const { return picture({r.inputs[0].shape[0], count / r.inputs[0].shape[0], 1, channels}, r.inputs[0].dtype); }
+  /// Data may be halves, all of one kind; parameters, statistics and their gradients are f32.
+  bool mixed(std::size_t dy) const {
+    auto other = [&](const std::vector<LocalType>& all, std::size_t i) { return all[i].elements() > 0 && all[i].dtype != (i == 0 || i == dy ? r.inputs[0].dtype : f32); };
+    bool out = false;
+    for (std::size_t i = 0; i < r.inputs.size(); ++i) out = out || other(r.inputs, i);
+    for (std::size_t i = 0; i < r.outputs.size(); ++i) out = out || other(r.outputs, i);
+    return out;
+  }
   Tensor channel() const { return per_channel(channels); }
   Place in(std::size_t i) const { return {Place::input, static_cast<std::int64_t>(i)}; }
   /// What nobody reads goes to scratch: cuDNN writes it anyhow.
@@ -31,10 +43,18 @@ struct Norm {
   float epsilon;
 };
 
+/// Why cuDNN does not take it: data in runs of 16 bytes, of one dtype beside parameters of f32.
+std::string objection_to(const Norm& n, std::size_t dy) {
+  if (n.mixed(dy)) return "its data are of several dtypes, or its parameters are not f32";
+  const std::int64_t run = 16 / static_cast<std::int64_t>(size_of(n.r.inputs[0].dtype));
+  return n.channels % run == 0 ? "" : fmt::format("{} channels are no multiple of {}, which cuDNN's norms read at a time", n.channels, run);
+}
+
 /// With nothing kept of the running statistics, cuDNN's new ones are the mean and the sample variance; ours is that times (n − 1) / n.
 Sequence forward(const KernelRequest& r) {
   Norm n(r);
   if (n.count < 2) return none("a channel has one element, whose sample variance cuDNN divides by 0");
+  if (std::string why = objection_to(n, 0); !why.empty()) return none(why);
   Place zeros = n.filled(0), gamma = n.parameter(1, 1), beta = n.parameter(2, 0), sample_variance = n.to(3);
   Run run;
   std::size_t x = run.add(n.data(), n.in(0)), scale = run.add(n.channel(), gamma), bias = run.add(n.channel(), beta), epsilon = run.add(scalar(n.epsilon));
@@ -53,6 +73,7 @@ Sequence forward(const KernelRequest& r) {
 
 Sequence gradient(const KernelRequest& r) {
   Norm n(r);
+  if (std::string why = objection_to(n, 4); !why.empty()) return none(why);
   Place gamma = n.parameter(1, 1), inverse = n.out.temporary(n.channels);
   Run deviation;
   std::size_t variance = deviation.add(n.channel(), n.in(3)), epsilon = deviation.add(scalar(n.epsilon)), sum = deviation.add(unstored(n.channel())), root = deviation.add(unstored(n.channel()));
@@ -68,7 +89,7 @@ Sequence gradient(const KernelRequest& r) {
 
 }  // namespace
 
-std::vector<SequenceKernel> cudnn::batch_norm_sequences() { return {{"cudnn_batch_norm", "batch_norm", forward}, {"cudnn_batch_norm", "batch_norm_gradient", gradient}}; }
+std::vector<SequenceKernel> cudnn::batch_norm_sequences() { return {{"cudnn_batch_norm", "batch_norm", forward, {}, true}, {"cudnn_batch_norm", "batch_norm_gradient", gradient, {}, true}}; }
 
 std::vector<Kernel> batch_norm_cuda(const std::shared_ptr<CudaToolkit>& toolkit) { return kernels_of(batch_norm_sequences(), toolkit); }
 

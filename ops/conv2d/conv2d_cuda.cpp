@@ -50,15 +50,23 @@ Sequence product(const Problem& p, Kind kind, Place x, Place filter, Place y) {
 /// x, filter and y at their places; the result's is where the operation writes.
 Sequence convolution(const Problem& p, Kind kind, Place x, Place filter, Place y) {
   if (p.is_product() && cublas_lt::built()) return product(p, kind, x, filter, y);
-  // Of halves, cuDNN has engines with results in f32 for plain convolutions alone.
+  // Of halves, cuDNN has engines with results in f32 for plain convolutions, and for gradients where a copy ends them; with groups for neither.
   const DType made_of = kind == Kind::conv_input_gradient ? p.y_type : p.x_type, makes = kind == Kind::conv ? p.y_type : kind == Kind::conv_input_gradient ? p.x_type : p.filter_type;
-  if (is_half(made_of) && !is_half(makes) && (kind != Kind::conv || p.groups > 1)) return none("cuDNN has no engine that makes f32 of halves here");
+  const bool widens = is_half(made_of) && !is_half(makes);
+  if (widens && (p.x[3] % 2 != 0 || (kind != Kind::conv && p.y[3] % 2 != 0))) return none("cuDNN has no engine that makes f32 of halves whose channels are not even");
+  if (widens && p.groups > 1) return none("cuDNN has no engine that makes f32 of halves here");
   Sequence out;
   out.engine_bytes = reserve(p);
   Run run;
   Place ordered = p.in_order() ? filter : out.temporary(p.elements());
   std::size_t of_x = run.add(p.picture_x(), x), of_filter = run.add(p.ordered_filter(), ordered), of_y = run.add(p.picture_y(), y);
   run.graph.operations = {{kind, {of_x, of_filter, of_y}, p.window}};
+  if (widens && kind != Kind::conv) {
+    std::size_t& result = run.graph.operations[0].tensors[kind == Kind::conv_input_gradient ? 0 : 1];
+    const std::size_t stored = result;
+    result = run.add(unstored(run.graph.tensors[stored]));
+    run.graph.operations.push_back({Kind::identity, {result, stored}});
+  }
   bool made = kind == Kind::conv_filter_gradient;
   if (!made && !p.in_order()) out.steps.push_back(Transpose{p.taps(), p.filter[3], filter, ordered, p.filter_type});
   out.steps.push_back(std::move(run));

@@ -130,7 +130,7 @@ class MultiplicationImpl : public Multiplication {
     choose(p.alignment);
   }
 
-  void run(const void* a, const void* b, void* y, void* scratch, void* stream, const void* bias) override {
+  void run(const void* a, const void* b, void* y, std::byte* scratch, void* stream, const void* bias) override {
     if (bias) check(api_, api_.cublasLtMatmulDescSetAttribute(product_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), "cublasLtMatmulDescSetAttribute");
     const void *one = wide_ ? static_cast<const void*>(&one_) : &one_f32_, *beta = wide_ ? static_cast<const void*>(&beta_) : &beta_f32_;
     if (!swapped_) std::swap(a, b);
@@ -166,7 +166,7 @@ class MultiplicationImpl : public Multiplication {
       set(name, static_cast<std::uint32_t>(alignment));
     int found = 0;
     check(api_, api_.cublasLtMatmulAlgoGetHeuristic(handle_->raw, product_.get(), first_.get(), second_.get(), y_.get(), y_.get(), raw, 1, &chosen_, &found), "cublasLtMatmulAlgoGetHeuristic");
-    if (found == 0) throw DeviceError("cuBLASLt has no algorithm for a product of this form");
+    if (found == 0 || chosen_.state != CUBLAS_STATUS_SUCCESS) throw DeviceError("cuBLASLt has no algorithm for a product of this form");
   }
 
   std::shared_ptr<Handle> handle_;

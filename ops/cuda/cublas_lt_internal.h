@@ -1,6 +1,7 @@
 // The one place that calls cuBLASLt: matrix products and transpositions, prepared once and then only launched.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -46,7 +47,7 @@ ColumnMajor column_major(const Product& product);
 class Multiplication {
  public:
   virtual ~Multiplication() = default;
-  virtual void run(const void* a, const void* b, void* y, void* scratch, void* stream, const void* bias = nullptr) = 0;
+  virtual void run(const void* a, const void* b, void* y, std::byte* scratch, void* stream, const void* bias = nullptr) = 0;
 };
 
 class Transposition {

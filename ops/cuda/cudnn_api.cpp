@@ -73,7 +73,8 @@ std::int64_t Descriptor::get(cudnnBackendAttributeName_t name, cudnnBackendAttri
 
 bool Descriptor::try_finalize() {
   cudnnStatus_t status = api_->cudnnBackendFinalize(raw_);
-  if (status / 1000 == 3) return false;  // CUDNN_STATUS_NOT_SUPPORTED and its kin
+  // CUDNN_STATUS_NOT_SUPPORTED and its kin, and engines whose text its compiler does not take
+  if (status / 1000 == 3 || status == CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED) return false;
   check(*api_, status, "cudnnBackendFinalize");
   return true;
 }

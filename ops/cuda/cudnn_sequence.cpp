@@ -6,7 +6,7 @@
 
 #include <belfry/executor/device/cuda/toolkit_internal.h>
 #include <belfry/ops/cuda/cublas_lt_internal.h>
-#include <belfry/ops/cuda/elementwise_internal.h>
+#include <belfry/ops/cuda_kernels.h>
 
 namespace belfry::cudnn {
 
@@ -45,8 +45,12 @@ struct Bound : Prepared {
   }
 
   static std::function<void(const Arguments&)> moved(const Transpose& t, const GpuCodeRef& code) {
-    const ScalarTree tree{{{t.dtype, {1, t.columns}}}, {}, {t.columns, t.rows}};
-    return [t, by = std::shared_ptr(elementwise(tree).prepare(*code)), one = Arguments{{nullptr}, {nullptr}}](const Arguments& a) mutable {
+    const Attributes order{{"order", Integers{1, 0}}};
+    KernelRequest r;
+    r.attributes = &order;
+    r.inputs = {{t.dtype, {t.rows, t.columns}}};
+    r.outputs = {{t.dtype, {t.columns, t.rows}}};
+    return [t, by = std::shared_ptr(transpose_cuda(code).at(0).prepare(r)), one = Arguments{{nullptr}, {nullptr}}](const Arguments& a) mutable {
       one.inputs[0] = address(t.from, a);
       one.outputs[0] = address(t.to, a);
       one.stream = a.stream;

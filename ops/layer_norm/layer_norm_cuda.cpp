@@ -85,13 +85,25 @@ KERNEL void columns(const Args a) {
     ((double*)a.scratch)[a.blocks * a.channels + u] = dbeta;
   }
 }
+/// Eight warps add every eighth block of 32 sums, then the first adds what the eight have.
 KERNEL void join(const Args a) {
-  for (i64 u = (i64)blockIdx.x * blockDim.x + threadIdx.x; u < 2 * a.channels; u += (i64)gridDim.x * blockDim.x) {
-    const i64 which = u / a.channels, k = u % a.channels;
-    if (!a.out[1 + which]) continue;
+  __shared__ double parts[8][32];
+  const int lane = threadIdx.x % 32, part = threadIdx.x / 32;
+  for (i64 first = (i64)blockIdx.x * 32; first < 2 * a.channels; first += (i64)gridDim.x * 32) {
+    const i64 u = first + lane, which = u / a.channels, k = u % a.channels;
+    const bool wanted = which < 2 && a.out[1 + which];
     double sum = 0;
-    for (i64 b = 0; b < a.blocks; ++b) sum += ((const double*)a.scratch)[(which * a.blocks + b) * a.channels + k];
-    ((T*)a.out[1 + which])[k] = (T)sum;
+    if (wanted) {
+#pragma unroll 8
+      for (i64 b = part; b < a.blocks; b += 8) sum += ((const double*)a.scratch)[(which * a.blocks + b) * a.channels + k];
+    }
+    parts[part][lane] = sum;
+    __syncthreads();
+    if (part == 0 && wanted) {
+      for (int j = 1; j < 8; ++j) sum += parts[j][lane];
+      ((T*)a.out[1 + which])[k] = (T)sum;
+    }
+    __syncthreads();
   }
 }
 KERNEL void norm_gradient(const Args a) {
@@ -116,7 +128,7 @@ KERNEL void norm_gradient(const Args a) {
 }
 )");
   bool sums = (r.wanted.size() > 1 && r.wanted[1]) || (r.wanted.size() > 2 && r.wanted[2]);
-  if (sums) g.launch("columns", grid_for(n.blocks * n.channels(), 128)).launch("join", grid_for(2 * n.channels(), 64));
+  if (sums) g.launch("columns", grid_for(n.blocks * n.channels(), 128)).launch("join", grid_for(2 * n.channels() * 8));
   return g.launch("norm_gradient", grid);
 }
 

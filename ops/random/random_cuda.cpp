@@ -38,8 +38,12 @@ KERNEL void draw(const Args a) {
       const i64 index = block * 4 + word;
       if (index >= length) break;
       // The row axis moved to the front: (factor, outer, inner) in the counter, (outer, row, inner) in memory.
+#if ROWS_FIRST
+      const i64 at = row * length + index;
+#else
       const i64 k = row * a.factor + index / (a.outer * a.inner), left = index % (a.outer * a.inner);
       const i64 at = (left / a.inner * a.along + k) * a.inner + left % a.inner;
+#endif
       ((T*)a.out[0])[at] = DRAWN;
     }
   }
@@ -59,7 +63,7 @@ Generated draw(const KernelRequest& r, std::size_t seed, const char* drawn) {
     rows = factor > 0 ? along / factor : 0;
   }
   Generated g(r);
-  g.type("T", r.outputs[0].dtype).head("#define SEED " + std::to_string(seed) + "\n#define DRAWN " + drawn).number("first_row", axes.empty() ? 0 : r.share.first_row);
+  g.type("T", r.outputs[0].dtype).head("#define SEED " + std::to_string(seed) + "\n#define DRAWN " + drawn + "\n#define ROWS_FIRST " + (outer == 1 ? "1" : "0")).number("first_row", axes.empty() ? 0 : r.share.first_row);
   g.number("stream", r.attributes->integer("stream")).number("factor", factor).number("along", along).number("outer", outer).number("inner", inner).number("rows", rows).body(kBody);
   return g.launch("draw", grid_for(elements(shape) > 0 ? rows * up(factor * outer * inner, 4) : 0));
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include <belfry/ops/cpu/column_sums_internal.h>
@@ -50,9 +51,10 @@ struct Fold {
 
 Generated head_of(const KernelRequest& r, const Fold& f) {
   DType t = r.inputs[0].dtype;
-  bool real = is_float(t);
+  bool real = is_float(t) || is_half(t);
   Generated g(r);
-  g.type("T", t).type("A", f.bools ? "int" : !f.widened ? type_text(t) : real ? "double" : "i64");
+  const std::string computed = type_text(is_half(t) ? f32 : t);  // halves are read as f32, and the result is rounded
+  g.type("T", t).type("Read", computed).type("Y", r.outputs[0].dtype).type("A", f.bools ? "int" : !f.widened ? computed : real ? "double" : "i64");
   if (!real && (f.lowest || f.highest)) {
     bool narrow = t == i32;
     g.number("start", f.lowest ? (narrow ? std::numeric_limits<std::int32_t>::lowest() : std::numeric_limits<std::int64_t>::lowest())
@@ -62,7 +64,8 @@ Generated head_of(const KernelRequest& r, const Fold& f) {
     g.real("start", f.lowest ? -kInfinity : f.highest ? kInfinity : f.start);
   }
   g.head(fmt::format("inline A fold(A p, A q) {{ return {}; }}", f.text));
-  g.head(f.mean ? "inline T result(A sum, i64 n) { return (T)((double)(T)sum / (double)n); }" : "inline T result(A sum, i64) { return (T)sum; }");
+  g.head(f.mean ? "inline Y result(A sum, i64 n) { return convert<Y>((Read)((double)(Read)sum / (double)n)); }" : "inline Y result(A sum, i64) { return convert<Y>((Read)sum); }");
+  g.head("inline A value(T x) { return (A)convert<Read>(x); }\ntemplate <class S> A value(S x) { return (A)x; }");
   return g;
 }
 
@@ -73,15 +76,29 @@ Generated in_blocks(const KernelRequest& r, const Fold& f, const Runs& s) {
   Generated g = head_of(r, f);
   g.number("items", items).number("n", s.n()).number("inner", s.inner()).number("block", sums.block).number("blocks", sums.blocks).number("outputs", s.outer() * s.inner());
   g.body(R"(
+/// The fold goes on in order; what comes next is read ahead of it.
+template <int N, class S> A next_of(A sum, const S* x, i64 step, i64 count) {
+  A v[N];
+#pragma unroll
+  for (int j = 0; j < N; ++j) v[j] = value(x[(j < count ? j : 0) * step]);
+#pragma unroll
+  for (int j = 0; j < N; ++j)
+    if (j < count) sum = fold(sum, v[j]);
+  return sum;
+}
+template <class S> A folded(A sum, const S* x, i64 step, i64 count) {
+  i64 i = 0;
+  for (; i + 16 <= count; i += 16) sum = next_of<16>(sum, x + i * step, step, 16);
+  for (; i < count; i += 4) sum = next_of<4>(sum, x + i * step, step, count - i);
+  return sum;
+}
 KERNEL void columns(const Args a) {
   for (i64 u = (i64)blockIdx.x * blockDim.x + threadIdx.x; u < a.items; u += (i64)gridDim.x * blockDim.x) {
     const i64 column = u % a.inner, at = u / a.inner, b = at % a.blocks, o = at / a.blocks;
     const T* x = (const T*)a.in[0] + (o * a.n + b * a.block) * a.inner + column;
     const i64 rows = a.n - b * a.block < a.block ? a.n - b * a.block : a.block;
-    A sum = (A)a.start;
-#pragma unroll 4
-    for (i64 i = 0; i < rows; ++i) sum = fold(sum, (A)x[i * a.inner]);
-    if (a.blocks == 1) ((T*)a.out[0])[u] = result(sum, a.n);
+    const A sum = folded((A)a.start, x, a.inner, rows);
+    if (a.blocks == 1) ((Y*)a.out[0])[u] = result(sum, a.n);
     else ((A*)a.scratch)[u] = sum;
   }
 }
@@ -93,24 +110,20 @@ KERNEL void lanes(const Args a) {
     if (u < a.items) {
       const T* x = (const T*)a.in[0] + o * a.n + b * a.block;
       const i64 rows = a.n - b * a.block < a.block ? a.n - b * a.block : a.block;
-#pragma unroll 4
-      for (i64 i = lane; i < rows; i += 8) sum = fold(sum, (A)x[i]);
+      sum = folded(sum, x + lane, 8, (rows - lane + 7) / 8);
     }
     sum = fold(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, 4));
     sum = fold(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, 2));
     sum = fold(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, 1));
     if (u >= a.items || lane != 0) continue;
-    if (a.blocks == 1) ((T*)a.out[0])[u] = result(sum, a.n);
+    if (a.blocks == 1) ((Y*)a.out[0])[u] = result(sum, a.n);
     else ((A*)a.scratch)[u] = sum;
   }
 }
 KERNEL void join(const Args a) {
   for (i64 u = (i64)blockIdx.x * blockDim.x + threadIdx.x; u < a.outputs; u += (i64)gridDim.x * blockDim.x) {
     const A* x = (const A*)a.scratch + u / a.inner * a.blocks * a.inner + u % a.inner;
-    A sum = x[0];
-#pragma unroll 4
-    for (i64 b = 1; b < a.blocks; ++b) sum = fold(sum, x[b * a.inner]);
-    ((T*)a.out[0])[u] = result(sum, a.n);
+    ((Y*)a.out[0])[u] = result(folded(x[0], x + a.inner, a.inner, a.blocks - 1), a.n);
   }
 }
 )");
@@ -136,7 +149,7 @@ Generated apart(const KernelRequest& r, const Fold& f, const Runs& s) {
     at += fmt::format(" + i{0} * a.s{0}", i);
   }
   g.body(fmt::format("KERNEL void apart(const Args a) {{\n  for (i64 u = (i64)blockIdx.x * blockDim.x + threadIdx.x; u < a.outputs; u += (i64)gridDim.x * blockDim.x) {{\n"
-                     "    i64 left = u, at = 0;\n{}    A sum = (A)a.start;\n{}      sum = fold(sum, (A)((const T*)a.in[0])[{}]);\n    ((T*)a.out[0])[u] = result(sum, a.n);\n  }}\n}}\n", kept, reduced, at));
+                     "    i64 left = u, at = 0;\n{}    A sum = (A)a.start;\n{}      sum = fold(sum, value(((const T*)a.in[0])[{}]));\n    ((Y*)a.out[0])[u] = result(sum, a.n);\n  }}\n}}\n", kept, reduced, at));
   return g.launch("apart", grid_for(outputs, 64));
 }
 
@@ -152,7 +165,8 @@ Kernel kernel(const GpuCodeRef& code, Fold f, const std::vector<DType>& dtypes) 
           .prepare = [code, f](const KernelRequest& r) {
             Runs s = runs_of(r);
             return (s.together() ? in_blocks(r, f, s) : apart(r, f, s)).prepare(*code);
-          }};
+          },
+          .halves = std::find(dtypes.begin(), dtypes.end(), f16) != dtypes.end()};
 }
 
 /// The greatest, then the sum of exponentials below it.
@@ -187,9 +201,9 @@ KERNEL void logsumexp(const Args a) {
 }  // namespace
 
 std::vector<Kernel> reduce_cuda(const GpuCodeRef& code) {
-  const std::vector<DType> numbers = {f32, f64, i32, i64};
+  const std::vector<DType> numbers = {f32, f64, i32, i64, f16, bf16};
   return {kernel(code, {"reduce_sum", "p + q", true}, numbers),
-          kernel(code, {.op = "reduce_mean", .text = "p + q", .widened = true, .mean = true}, {f32, f64}),
+          kernel(code, {.op = "reduce_mean", .text = "p + q", .widened = true, .mean = true}, {f32, f64, f16, bf16}),
           kernel(code, {.op = "reduce_max", .text = "p >= q || p != p ? p : q", .widened = false, .lowest = true}, numbers),
           kernel(code, {.op = "reduce_min", .text = "p <= q || p != p ? p : q", .widened = false, .highest = true}, numbers),
           kernel(code, {"reduce_prod", "p * q", true, 1}, numbers),

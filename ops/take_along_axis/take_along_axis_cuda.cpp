@@ -48,6 +48,7 @@ KERNEL void give(const Args a) {
     const i64 o = line / a.inner, i = line % a.inner;
     T* dx = (T*)a.out[0] + o * a.n * a.inner + i;
     for (i64 k = 0; k < a.n; ++k) dx[k * a.inner] = 0;
+#pragma unroll 1
     for (i64 j = 0; j < a.taken; ++j) {
       const i64 at = (o * a.taken + j) * a.inner + i, k = (i64)((const K*)a.in[0])[at];
       if (k < 0 || k >= a.n) fault(a.fault, at, k);

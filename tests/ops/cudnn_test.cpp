@@ -266,6 +266,8 @@ TEST(Cudnn, TakesHalvesAsTheyAre) {
           ++taken;
           for (const auto& target : targets) try {
               if (t == f16 && target != targets[0]) continue;
+              // Gradients in f32 are compiled at run time, for seconds each.
+              if (wide && std::string_view(op) != "conv2d" && (t == f16 || (target != targets[0] && &c != &kConvs[2]))) continue;
               for (const auto& e : engines_of(s, target)) {
                 EXPECT_TRUE(e->facts().deterministic && !e->facts().rounds_inputs) << what << ": " << e->facts().name;
                 EXPECT_LE(e->facts().scratch_bytes, s.engine_bytes) << what;
@@ -278,7 +280,78 @@ TEST(Cudnn, TakesHalvesAsTheyAre) {
         add("conv2d_input_gradient", {c.y, c.filter, c.x});
         add("conv2d_filter_gradient", {c.x, c.y, c.filter});
       }
-  EXPECT_EQ(taken, 6 * 3 * 2 + 4 * 2 + 2 * 2) << "in f32 only the four forms without groups, and gradients of the one that is a product";
+  EXPECT_EQ(taken, 6 * 3 * 2 + 4 * 3 * 2) << "in f32 only the four forms without groups";
+}
+
+/// Gradients of halves in f32: the copy that ends them gives what the gradients alone do.
+TEST(Cudnn, ComputesWhatACopyEnds) {
+  for (const ConvCase& c : kConvs)
+    for (const auto& [op, shapes] : {std::pair{"conv2d_input_gradient", std::vector{c.y, c.filter, c.x}}, {"conv2d_filter_gradient", {c.x, c.y, c.filter}}}) {
+      KernelCase halves{"cudnn", op, {}, c.attributes}, whole = halves;
+      halves.attributes.set("wide", true);
+      for (const Shape& s : shapes) halves.inputs.push_back({bf16, s}), whole.inputs.push_back(real(s));
+      const Sequence s = sequence_of(Asked(halves).request);
+      Asked asked(whole);
+      if (c.attributes.integer("groups") > 1) EXPECT_EQ(s.refusal, "cuDNN has no engine that makes f32 of halves here");
+      else expect_as_reference(s, asked.request, asked.inputs, fmt::format("{}, {}", op, c.what));
+    }
+}
+
+TEST(Cudnn, MakesF32OfHalvesWithEvenChannelsAlone) {
+  for (const auto& [in, out] : {std::pair{3, 8}, {8, 3}}) {
+    Attributes wide = windows({1, 1}, "same");
+    wide.set("wide", true);
+    const TensorType x{bf16, {kBatch, 6, 6, in}}, filter{bf16, {3, 3, in, out}}, y{bf16, {kBatch, 6, 6, out}};
+    const std::string refusal = "cuDNN has no engine that makes f32 of halves whose channels are not even";
+    EXPECT_EQ(sequence_of(Asked({"", "conv2d", {x, filter}, wide}).request).refusal, in == 3 ? refusal : "");
+    EXPECT_EQ(sequence_of(Asked({"", "conv2d_input_gradient", {y, filter, x}, wide}).request).refusal, refusal);
+    EXPECT_EQ(sequence_of(Asked({"", "conv2d_filter_gradient", {x, y, filter}, wide}).request).refusal, refusal);
+  }
+}
+
+/// Norms and pools of halves read and write them as they are; statistics and parameters are f32.
+TEST(Cudnn, TakesHalvesInNormsAndPools) {
+  std::string why;
+  auto target = described(why);
+  if (!target) GTEST_SKIP() << why;
+  const TensorType channel = real({8}), data{bf16, {kBatch, 4, 4, 8}}, half{bf16, {kBatch, 2, 2, 8}};
+  const Attributes norm = {{"epsilon", 1e-3}, {"sync", false}}, pool = pools({3, 3}, {2, 2}, "same");
+  for (const KernelCase& c : {KernelCase{"", "batch_norm", {data, channel, channel, channel, channel}, norm}, KernelCase{"", "batch_norm_gradient", {data, channel, channel, channel, data}, norm},
+                              KernelCase{"", "avg_pool2d", {data}, pool}, KernelCase{"", "avg_pool2d_gradient", {half, data}, pool}, KernelCase{"", "max_pool2d", {data}, pool}}) {
+    Asked asked(c);
+    if (c.op == "max_pool2d") asked.request.wanted[1] = false;
+    const Sequence s = sequence_of(asked.request);
+    ASSERT_EQ(s.refusal, "") << c.op;
+    for (const SequenceKernel& k : kernels_of_rooms()) EXPECT_TRUE(k.op != c.op || k.halves) << c.op;
+    for (const auto& step : s.steps) {
+      const auto* r = std::get_if<cudnn::Run>(&step);
+      for (std::size_t i = 0; r && i < r->graph.tensors.size(); ++i) EXPECT_EQ(r->graph.tensors[i].dtype == bf16, r->graph.tensors[i].dims[0] == kRows) << c.op << ", tensor " << i;
+    }
+    expect_engines(s, c.op);
+  }
+  // Whole runs of 16 bytes alone.
+  for (const auto& [type, channels] : {std::pair{f32, 10}, {f32, 1}, {bf16, 12}}) {
+    const TensorType few{type, {kBatch, 4, 4, channels}}, each = real({channels});
+    const std::string refusal = fmt::format("{} channels are no multiple of {}, which cuDNN's norms read at a time", channels, type == f32 ? 4 : 8);
+    EXPECT_EQ(sequence_of(Asked(KernelCase{"", "batch_norm", {few, each, each, each, each}, norm}).request).refusal, refusal);
+    EXPECT_EQ(sequence_of(Asked(KernelCase{"", "batch_norm_gradient", {few, each, each, each, few}, norm}).request).refusal, refusal);
+  }
+  Asked other(KernelCase{"", "batch_norm", {data, channel, channel, channel, channel}, norm});
+  other.request.inputs[1].dtype = bf16;
+  EXPECT_EQ(sequence_of(other.request).refusal, "its data are of several dtypes, or its parameters are not f32");
+}
+
+/// Plans put scratch on multiples of 64 bytes; workspaces begin on multiples of 256, and end before scratch does.
+TEST(Cudnn, HasRoomToAlignItsWorkspace) {
+  Sequence s = sequence_of(Asked({"", "conv2d", {real({kBatch, 6, 6, 4}), real({3, 3, 4, 8})}, windows({1, 1}, "same")}).request);
+  alignas(256) std::byte memory[512];
+  for (std::int64_t at : {0, 64, 128, 192}) {
+    const std::byte* workspace = workspace_in(memory + at);
+    EXPECT_EQ((workspace - memory) % 256, 0) << at;
+    EXPECT_LE(workspace - (memory + at) + s.own_bytes + s.engine_bytes, s.scratch_bytes()) << at;
+    EXPECT_LE(workspace - (memory + at) + cublas_lt::kWorkspaceBytes, cublas_lt::kScratchBytes) << at;
+    EXPECT_GE(workspace, memory + at);
+  }
 }
 
 /// What a plan may name: each is found again by its name, and none that cuDNN does not name.

@@ -11,10 +11,13 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
             {.name = "a value per row", .inputs = {real({B, 1, 64}), real({B, 5, 64})}, .outputs = {{f32, {B, 5, 64}}}},
             {.name = "four axes apart", .inputs = {real({2, 1, 4, 1, 8}), real({1, 3, 1, 5, 1})}, .outputs = {{f32, {2, 3, 4, 5, 8}}}},
             {.name = "a scalar and a tail", .inputs = {real({}), real({70001})}, .outputs = {{f32, {70001}}}}};
+  if (op == "div")
+    return {{.name = "integers, column and row", .inputs = {whole_numbers({B, 1, 70}), {{i32, {5, 1}}, 1, 4}}, .outputs = {{i32, {B, 5, 70}}}},
+            {.name = "wide integers", .inputs = {whole_numbers({B, 7}, i64), {{i64, {}}, -3, -1}}, .outputs = {{i64, {B, 7}}}}};
   if (op == "relu") return {{.name = "many", .inputs = {real({B, 30001})}, .outputs = {{f32, {B, 30001}}}}};
   if (op == "reduce_sum" || op == "reduce_max") {
     auto of = [](const char* name, Shape x, Integers axes, Shape y) { return OpCase{.name = name, .attributes = {{"axes", std::move(axes)}}, .inputs = {real(std::move(x))}, .outputs = {{f32, std::move(y)}}}; };
-    return {of("many columns in blocks", {700, 67}, {0}, {67}), of("one column in blocks", {40003}, {}, {}), of("axes apart", {3, 5, 4, 7}, {0, 2}, {5, 7}), of("rows", {70, 130}, {1}, {70}), of("in the middle", {3, 40, 6}, {1}, {3, 6})};
+    return {of("many columns in blocks", {700, 67}, {0}, {67}), of("one column in blocks", {40003}, {}, {}), of("axes apart", {3, 5, 4, 7}, {0, 2}, {5, 7}), of("rows", {70, 130}, {1}, {70}), of("many blocks", {9000, 33}, {0}, {33}), of("in the middle", {3, 40, 6}, {1}, {3, 6})};
   }
   if (op == "softmax" || op == "log_softmax")
     return {{.name = "a warp per row", .inputs = {real({B, 100})}, .outputs = {{f32, {B, 100}}}},
@@ -23,7 +26,13 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
   if (op == "layer_norm")
     return {{.name = "a block per row", .attributes = {{"axis", 1}}, .inputs = {real({B, 30, 50}), real({30, 50}), real({30, 50})}, .outputs = {{f32, {B, 30, 50}}, {f32, {B}}, {f32, {B}}}}};
   if (op == "layer_norm_gradient")
-    return {{.name = "rows in blocks", .inputs = {real({B, 30, 40}), real({B, 30}), positive({B, 30}), real({B, 30, 40}), real({40})}, .outputs = {{f32, {B, 30, 40}}, {f32, {40}}, {f32, {40}}}, .tolerance = 1e-4}};
+    return {{.name = "rows in blocks", .inputs = {real({B, 30, 40}), real({B, 30}), positive({B, 30}), real({B, 30, 40}), real({40})}, .outputs = {{f32, {B, 30, 40}}, {f32, {40}}, {f32, {40}}}, .tolerance = 1e-4},
+            {.name = "more blocks than warps", .inputs = {real({B, 100, 17}), real({B, 100}), positive({B, 100}), real({B, 100, 17}), real({17})}, .outputs = {{f32, {B, 100, 17}}, {f32, {17}}, {f32, {17}}}, .tolerance = 1e-4}};
+  // Lists that are longer than what is read ahead, and rows that have none.
+  if (op == "gather_gradient")
+    return {{.name = "long lists", .attributes = {{"rows", Shape{9}}}, .inputs = {below(3, {B, 70}), real({B, 70, 5})}, .outputs = {{f32, {9, 5}}}, .tolerance = 1e-5},
+            {.name = "many lists", .attributes = {{"rows", Shape{200}}}, .inputs = {below(150, {B, 200}, i64), real({B, 200})}, .outputs = {{f32, {200}}}, .tolerance = 1e-5}};
+  if (op == "scatter_add") return {{.name = "long lists", .inputs = {real({6, 3}), below(5, {300}), real({300, 3})}, .outputs = {{f32, {6, 3}}}, .tolerance = 1e-5}};
   // Tiles that are not full, and more features than a tile is wide.
   if (op == "scaled_dot_product_attention")
     return {{.name = "tiles, masked", .inputs = {real({2, 2, 70, 17}), real({2, 2, 133, 17}), real({2, 2, 133, 70}), bits({2, 1, 1, 133})}, .outputs = {{f32, {2, 2, 70, 70}}, {f32, {2, 2, 70}}}},
@@ -35,7 +44,15 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
     };
     return {of("tiles, masked", {}, 70, 133, 17, 66, bits({133})), of("tiles, causal", {{"causal", true}}, 130, 65, 66, 5, real({130, 65}))};
   }
-  if (op == "max_pool2d") return {{.name = "many", .attributes = {{"window", Integers{3, 3}}, {"strides", Integers{2, 2}}, {"padding", "same"}}, .inputs = {real({B, 13, 11, 19})}, .outputs = {{f32, {B, 7, 6, 19}}, {u8, {B, 7, 6, 19}}}}};
+  if (op == "max_pool2d" || op == "max_pool2d_gradient") {
+    auto of = [&](const char* name, DType t, std::int64_t channels, Integers dilations) {
+      const Attributes attributes = {{"window", Integers{3, 3}}, {"strides", Integers{2, 2}}, {"padding", "same"}, {"dilations", std::move(dilations)}};
+      TensorType x{t, {B, 13, 11, channels}}, y{t, {B, 7, 6, channels}}, index{u8, {B, 7, 6, channels}};
+      if (op == "max_pool2d") return OpCase{.name = name, .attributes = attributes, .inputs = {{x}}, .outputs = {y, index}, .keep_dtypes = t != f32};
+      return OpCase{.name = name, .attributes = attributes, .inputs = {{y}, below(9, {B, 7, 6, channels}, u8), {x}}, .outputs = {x}, .tolerance = 1e-5, .keep_dtypes = t != f32};
+    };
+    return {of("many", f32, 19, {1, 1}), of("channels in packs", f32, 8, {1, 1}), of("channels in packs, taps apart", f32, 12, {2, 2}), of("halves in packs", bf16, 16, {1, 1}), of("halves one by one", f16, 5, {2, 1})};
+  }
   if (op == "adam_rate") return {{.name = "a late step", .inputs = {positive({}), {{i64, {}}, 0, 0, 100000}}, .outputs = {{f32, {}}}}};
   if (op == "argmax") return {{.name = "a block per row", .inputs = {real({B, 1500})}, .outputs = {{i32, {B}}}}, {.name = "equals", .attributes = {{"last", true}}, .inputs = {whole_numbers({B, 90})}, .outputs = {{i32, {B}}}}};
   if (op == "adam") return {{.name = "with a tail", .inputs = {real({1003}), real({1003}), positive({1003}), real({1003}), positive({})}, .outputs = {{f32, {1003}}, {f32, {1003}}, {f32, {1003}}}}};

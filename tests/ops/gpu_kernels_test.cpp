@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 
+#include <belfry/executor/device/faults.h>
 #include <belfry/executor/joins.h>
 #include <belfry/graph/error.h>
 #include <belfry/graph/structural.h>
@@ -142,6 +143,28 @@ TEST(GeneratedKernels, join_towers_along_the_tree) {
     c.kernel->launch(a);
     EXPECT_EQ(got, wanted) << c.how << " of " << name_of(c.type.dtype);
   }
+}
+
+/// What the CPU refuses at once, the host sees behind the step; the least number by −1 is itself, as there.
+TEST(GeneratedKernels, integers_are_divided_as_on_the_cpu) {
+  auto host = std::make_shared<HostGpu>();
+  const KernelTable table = generated_kernels(host);
+  const OpSet ops = standard_ops();
+  std::vector<Awaited> all;
+  await(table, ops.at("div"), {.name = "by zero", .inputs = {whole_numbers({4}), {{i32, {4}}, 1, 4}}, .outputs = {{i32, {4}}}}, 3, true, all);
+  ASSERT_EQ(all.size(), 1u);
+  Awaited& w = all[0];
+  const std::int32_t least = std::numeric_limits<std::int32_t>::min();
+  w.inputs = {HostTensor::of<std::int32_t>({4}, {-7, least, 5, 8}), HostTensor::of<std::int32_t>({4}, {2, -1, 5, 3})};
+  auto& watched = dynamic_cast<FindsFaults&>(*w.kernel);
+  std::uint64_t word = kNoFault;
+  watched.watch(&word);
+  EXPECT_EQ(run(w)[0], HostTensor::of<std::int32_t>({4}, {-3, least, 1, 2}));
+  EXPECT_EQ(word, kNoFault);
+  w.inputs[1].data<std::int32_t>()[2] = 0;
+  run(w);
+  ASSERT_NE(word, kNoFault);
+  EXPECT_EQ(watched.fault(word), "[div] integer division by zero");
 }
 
 void expect_compiled(std::size_t stride, std::initializer_list<const char*> archs) {

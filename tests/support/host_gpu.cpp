@@ -130,7 +130,7 @@ struct HostGpu::Function : GpuFunction {
 std::shared_ptr<GpuFunction> HostGpu::function(const std::string& source, const std::string& entry, std::size_t words) {
   std::lock_guard lock(mutex_);
   auto& e = entries_[{source, entry}];
-  if (!e) e = std::make_shared<Entry>(Entry{source, entry, words, source.find("__sync") != std::string::npos || source.find("__shfl") != std::string::npos});
+  if (!e) e = std::make_shared<Entry>(Entry{source, entry, words, source.find("__sync") != std::string::npos || source.find("_sync(") != std::string::npos});
   return std::make_shared<Function>(*this, e);
 }
 

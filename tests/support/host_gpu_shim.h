@@ -22,6 +22,8 @@ inline HostThread belfry_thread;
 
 static inline unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
 static inline float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
+static inline int __ffs(int x) { return __builtin_ffs(x); }
+static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
 static inline void __syncthreads() { belfry_thread.wait((int)blockDim.x); }
 static inline void __syncwarp() { belfry_thread.wait(32); }
@@ -39,3 +41,8 @@ template <class T> T host_exchange(T v, unsigned from) {
 }
 template <class T> T __shfl_xor_sync(unsigned, T v, int mask) { return host_exchange(v, threadIdx.x ^ (unsigned)mask); }
 template <class T> T __shfl_sync(unsigned, T v, int lane) { return host_exchange(v, threadIdx.x / 32 * 32 + (unsigned)lane % 32); }
+static inline unsigned __ballot_sync(unsigned, int v) {
+  unsigned out = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) out |= (unsigned)(host_exchange(v != 0, threadIdx.x / 32 * 32 + lane)) << lane;
+  return out;
+}
