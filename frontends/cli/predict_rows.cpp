@@ -57,6 +57,7 @@ std::string kind_not_read(const std::string& file) {
   if (head.starts_with("RIFF") && head.ends_with("WEBP")) return "a WebP picture";
   if (head.starts_with("II*") || head.starts_with("MM")) return "a TIFF picture";
   if (head.starts_with("\xff\xd8\xff")) return "a JPEG picture without .jpg or .jpeg at its name's end";
+  if (head.starts_with(std::string_view("\0\0\x08", 3))) return "in MNIST's format (IDX; `belfry evaluate RUN --data FOLDER` takes it)";
   if (head.starts_with("\x89PNG")) return "a PNG picture without .png at its name's end";
   return "";
 }
@@ -103,9 +104,11 @@ void refuse_shape(const Graph& g, const std::string& input, const Extents& shape
   auto fits = [](std::int64_t n, const Dim& d) { return d.symbolic() || d == Dim(n); };
   if (shape.size() == type.shape.size() && std::equal(shape.begin(), shape.end(), type.shape.begin(), fits)) return;
   const auto size = shape.size() == 4 ? picture_size(g, input) : std::nullopt;
+  const bool one_hot = shape.size() == type.shape.size() + 1 && !is_float(type.dtype) && !is_half(type.dtype) && std::equal(shape.begin(), shape.end() - 1, type.shape.begin(), fits);
   const bool lacks_rows = shape.size() + 1 == type.shape.size() && std::equal(shape.begin(), shape.end(), type.shape.begin() + 1, fits);
   throw UserError(fmt::format("{}: '{}' is {}, but the input is {}: {}", file, input, to_string(given), to_string(type),
                               lacks_rows ? "add the axis of rows, as x[None] of numpy does"
+                              : one_hot ? "numbers of classes are wanted: one-hot rows become those by argmax(-1) of numpy"
                               : size && shape[1] == size->channels && shape[2] == size->height && shape[3] == size->width ? "channels come last, as transpose(0, 2, 3, 1) of numpy has them"
                               : size ? "resize the pictures, or give the files of photos, which are resized as they are read"
                               : shape.size() == type.shape.size() ? "cut or fill its rows to this shape" : "bring it to these axes, as reshape of numpy does"));

@@ -45,6 +45,8 @@ PlacementFile read_placement(const std::string& text, const std::string& file) {
   PlacementFile out;
   if (const JsonValue* split = d.root().find("accelerators"); split && !d.root().find("belfry"))
     d.fail(*split, "is of an answer in dnn-partitioning's format, which place and forecast take as a file by --placement; here a placement file is wanted");
+  if (const JsonValue* nodes = d.root().find("nodes"))
+    d.fail(*nodes, "is of a graph or plan, and a placement file is wanted here: give a plan to place as it is, or write the rules (\"placement\")");
   read_version(root);
   if (const JsonValue* v = root.find("towers")) out.towers = static_cast<int>(d.integer(*v, 1, kMostTowers));
   if (const JsonValue* v = root.find("batch")) out.batch = d.integer(*v, 1, kMostBytes);

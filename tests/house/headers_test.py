@@ -64,7 +64,7 @@ DECLARED = {
     "vector": "vector",
 }
 # Declared by more than one header, or by whatever brings their type.
-ANYWHERE = "abs byte get int8_t int16_t int32_t int64_t ptrdiff_t size_t uint8_t uint16_t uint32_t uint64_t".split()
+ANYWHERE = "abs byte get int8_t int16_t int32_t int64_t ptrdiff_t size_t uint8_t uint16_t uint32_t uint64_t uintptr_t".split()
 # Headers that bring others by the standard or by their contract.
 BRINGS = {"filesystem": ["chrono"], "map": ["utility"], "unordered_map": ["utility"], "memory": ["utility"], "optional": ["utility"], "vector": ["initializer_list"], "string": ["initializer_list", "string_view"],
           "fstream": ["ios", "iosfwd"], "variant": ["utility"], "tuple": ["utility"], "functional": ["utility"], "algorithm": ["utility"], "concepts": ["type_traits"], "stdexcept": ["exception"]}

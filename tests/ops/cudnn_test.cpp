@@ -46,41 +46,6 @@ std::shared_ptr<Target> described(std::string& why, bool a100 = false) {
   return nullptr;
 }
 
-std::vector<SequenceKernel> kernels_of_rooms() {
-  std::vector<SequenceKernel> out;
-  for (auto room : {avg_pool2d_sequences, batch_norm_sequences, conv2d_sequences, max_pool2d_sequences})
-    for (SequenceKernel& k : room()) out.push_back(std::move(k));
-  return out;
-}
-
-Sequence sequence_of(const KernelRequest& r) {
-  for (const SequenceKernel& k : kernels_of_rooms())
-    if (k.op == r.op) return k.sequence(r);
-  return none("no kernel");
-}
-
-/// Runs it on the host; scratch is as large as the kernel says, with NaN in it.
-std::vector<HostTensor> on_host(const Sequence& s, const KernelRequest& r, std::vector<HostTensor>& inputs) {
-  std::vector<HostTensor> outputs;
-  for (const LocalType& t : r.outputs) outputs.emplace_back(t.dtype, t.shape);
-  std::vector<float> scratch(static_cast<std::size_t>(s.own_bytes / 4), NAN);
-  Arguments a;
-  for (const HostTensor& x : inputs) a.inputs.push_back(x.raw());
-  for (std::size_t i = 0; i < outputs.size(); ++i) a.outputs.push_back(r.wanted.empty() || r.wanted[i] ? outputs[i].raw() : nullptr);
-  a.scratch = reinterpret_cast<std::byte*>(scratch.data());
-  run_on_host(s, a);
-  return outputs;
-}
-
-void expect_as_reference(const Sequence& s, const KernelRequest& r, std::vector<HostTensor>& inputs, const std::string& what) {
-  ASSERT_EQ(s.refusal, "") << what;
-  std::vector<HostTensor> got = on_host(s, r, inputs), wanted = by_reference(r, inputs);
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    if (!r.wanted.empty() && !r.wanted[i]) continue;
-    EXPECT_LT(distance(got[i], wanted[i]), 2e-5) << what << ", output " << i;
-  }
-}
-
 /// All its engines fit in what the plan reserves, repeat their bits, and multiply f32 as f32 (a tensor core would round it).
 void expect_engines(const Sequence& s, const std::string& what) {
   std::string why;

@@ -5,6 +5,10 @@
 #include <limits>
 #include <stdexcept>
 
+#include <gtest/gtest.h>
+
+#include "kernel_case.h"
+
 namespace belfry::test {
 
 namespace {
@@ -202,6 +206,40 @@ void run_on_host(const Sequence& sequence, const Arguments& a) {
       for (std::int64_t i = 0; i < t.rows; ++i)
         for (std::int64_t j = 0; j < t.columns; ++j) address(t.to, a)[j * t.rows + i] = address(t.from, a)[i * t.columns + j];
     }
+  }
+}
+
+std::vector<SequenceKernel> kernels_of_rooms() {
+  std::vector<SequenceKernel> out;
+  for (auto room : {avg_pool2d_sequences, batch_norm_sequences, conv2d_sequences, max_pool2d_sequences})
+    for (SequenceKernel& k : room()) out.push_back(std::move(k));
+  return out;
+}
+
+Sequence sequence_of(const KernelRequest& r) {
+  for (const SequenceKernel& k : kernels_of_rooms())
+    if (k.op == r.op) return k.sequence(r);
+  return none("no kernel");
+}
+
+std::vector<HostTensor> on_host(const Sequence& s, const KernelRequest& r, std::vector<HostTensor>& inputs) {
+  std::vector<HostTensor> outputs;
+  for (const LocalType& t : r.outputs) outputs.emplace_back(t.dtype, t.shape);
+  std::vector<float> scratch(static_cast<std::size_t>(s.own_bytes / 4), NAN);
+  Arguments a;
+  for (const HostTensor& x : inputs) a.inputs.push_back(x.raw());
+  for (std::size_t i = 0; i < outputs.size(); ++i) a.outputs.push_back(r.wanted.empty() || r.wanted[i] ? outputs[i].raw() : nullptr);
+  a.scratch = reinterpret_cast<std::byte*>(scratch.data());
+  run_on_host(s, a);
+  return outputs;
+}
+
+void expect_as_reference(const Sequence& s, const KernelRequest& r, std::vector<HostTensor>& inputs, const std::string& what) {
+  ASSERT_EQ(s.refusal, "") << what;
+  std::vector<HostTensor> got = on_host(s, r, inputs), wanted = by_reference(r, inputs);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (!r.wanted.empty() && !r.wanted[i]) continue;
+    EXPECT_LT(distance(got[i], wanted[i]), 2e-5) << what << ", output " << i;
   }
 }
 

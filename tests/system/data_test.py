@@ -294,6 +294,9 @@ def check_arrays(folder):
     done = belfry(folder, "data", "inspect", "packed.npz")
     expect(done.returncode == 0 and "x  u8(40, 28, 28)" in done.stdout and "2 classes: 0 20, 1 20" in done.stdout, f"inspect: {done}")
     # One part, its pixels flat in an array or a column each: a part is held out, and rows become pictures.
+    numpy.savez(folder / "one_hot.npz", x=image, y=numpy.eye(10, dtype="f4")[label.reshape(-1)])
+    done = belfry(folder, "train", "mlp", "--data", "one_hot.npz", "--hold-out", "0.2")
+    expect(done.returncode == 1 and "one-hot rows become those by argmax(-1)" in done.stderr, f"one-hot labels: {done}")
     numpy.savez(folder / "one.npz", x=image.reshape(40, 784), y=label)
     names = ",".join(["label"] + [f"pixel{k}" for k in range(784)])
     numpy.savetxt(folder / "one.csv", numpy.column_stack([label, image.reshape(40, 784)]), fmt="%d", delimiter=",", header=names, comments="")

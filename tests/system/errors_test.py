@@ -106,6 +106,7 @@ with tempfile.TemporaryDirectory() as name:
     check(1, ["mlp.json", "is of a graph or plan, and a cluster is wanted here"], "place", "mlp", "--cluster", "mlp.json")
     (folder / "rules.json").write_text('{"belfry": 1, "placment": []}', encoding="utf-8")
     check(1, ['rules.json:1: lacks the key "placement"; is "placment" meant for it?'], "place", "mlp", "--placement", "rules.json")
+    check(1, ["mlp_plan.json", "is of a graph or plan, and a placement file is wanted here"], "place", "mlp", "--placement", "mlp_plan.json")
     edited("no_plan.json", "mlp_plan.json", (["plan"], None))
     check(1, ["the file is of format 2; this program reads format 1 of graphs", 'plans, which are of format 2, have a key "plan"'], "show", "no_plan.json")
     here("place", "mlp", "-o", "two_plan.json", "--towers", "2", "--batch", "8")

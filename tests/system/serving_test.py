@@ -123,7 +123,8 @@ def check_places(folder, belfry, pixels, labels, accuracy):
     (folder / "lone8.npy").write_bytes(npy("|u1", (28, 28), pixels[:784]))
     (folder / "x.bmp").write_bytes(b"BM" + bytes(80))
     (folder / "net.onnx").write_bytes(b"\x08\x07" + bytes(80))
-    for feed, words in (("lone.npy", ("lone.npy: 'image' is f32(28, 28, 1)", "add the axis of rows")), ("lone8.npy", ("lone8.npy: ", "u8(28, 28)", "add the axis of rows")), ("x.bmp", ("a BMP picture, which is not read", ".png")), ("net.onnx", ("ONNX net, which is not read",))):
+    (folder / "t10k-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 0x803, 1, 28, 28) + bytes(784))
+    for feed, words in (("lone.npy", ("lone.npy: 'image' is f32(28, 28, 1)", "add the axis of rows")), ("lone8.npy", ("lone8.npy: ", "u8(28, 28)", "add the axis of rows")), ("x.bmp", ("a BMP picture, which is not read", ".png")), ("net.onnx", ("ONNX net, which is not read",)), ("t10k-images-idx3-ubyte", ("MNIST's format", "belfry evaluate RUN"))):
         done = belfry("predict", "run", "--feed", feed)
         expect(done.returncode == 1 and all(w in done.stderr for w in words) and "HostTensor" not in done.stderr, f"predict of {feed}: {done}")
     done = belfry("predict", "run", "--feed", "photos/dark/00.png", "x.bmp")
