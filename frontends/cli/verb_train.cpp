@@ -164,7 +164,8 @@ void train(const TrainArguments& o, const std::shared_ptr<const Library>& librar
   RunFacts run;
   BegunRun begun;
   const bool writes = !o.out.empty() && !(done && has_ended(o.out));
-  if (writes) remove_unfinished(o.out), begun.begin(o), run = write_run(session, o, data, fit_options, fetches);
+  if (!o.out.empty()) remove_unfinished(o.out);  // of one that has ended, too: a kill may have met its trace
+  if (writes) begun.begin(o), run = write_run(session, o, data, fit_options, fetches);
   if (session.strategy().loops) say_loops(session, batch, fetches, !writes ? "" : (std::filesystem::path(o.out) / "plan.json").string());
   ProgressLine line(data.train.types().contains("image") ? "img" : "rows", writes_over() ? one_device_rate(session, data.train, batch, fetches) : std::nullopt);
   bool first = !session.strategy().loops;

@@ -95,6 +95,13 @@ with tempfile.TemporaryDirectory() as here:
     length = time.monotonic() - begin
     files = [pathlib.Path(here, "whole", "state.safetensors"), *sorted(pathlib.Path(here, "whole/checkpoints").iterdir())]
     expected, logged = [f.read_bytes() for f in files], curves(f"{here}/whole")
+    over = subprocess.Popen(["true"])
+    over.wait()
+    unfinished_trace = pathlib.Path(here, "whole", f"trace.json.partial-{over.pid}-0-1")  # of a kill when all else was written
+    unfinished_trace.touch()
+    finished("whole", PLACES[0])
+    if unfinished_trace.exists() or [f.read_bytes() for f in files] != expected:
+        sys.exit("started again, a run that has ended keeps a file that a kill left, or has other bytes")
     done = chain = unfinished = resumed = 0
     while done < kills:
         chain += 1
