@@ -1,12 +1,9 @@
 #include <belfry/frontends/data/tables.h>
 
-#include <locale.h>
-
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <optional>
 #include <set>
@@ -19,6 +16,7 @@
 
 #include <belfry/frontends/data/fits_internal.h>
 #include <belfry/frontends/files/files.h>
+#include <belfry/frontends/files/numbers.h>
 #include <belfry/frontends/files/utf8.h>
 #include <belfry/graph/float_environment.h>
 
@@ -78,10 +76,7 @@ std::optional<double> number_in(std::string_view text) {
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);  // which from_chars does not take
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), x);
   if (stop != text.data() + text.size()) return {};
-  if (error == std::errc::result_out_of_range) {  // 0, or infinite, whatever decimal point the program's locale has
-    static const locale_t plain = ::newlocale(LC_ALL_MASK, "C", nullptr);
-    return ::strtod_l(std::string(text).c_str(), nullptr, plain);
-  }
+  if (error == std::errc::result_out_of_range) return real_at(std::string(text).c_str());  // 0, or infinite
   return error == std::errc() ? std::optional(x) : std::nullopt;
 }
 

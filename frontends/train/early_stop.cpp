@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <belfry/frontends/files/numbers.h>
 #include <belfry/frontends/train/early_stop_internal.h>
 #include <belfry/frontends/train/means_internal.h>
 

@@ -1,7 +1,5 @@
 #include <belfry/frontends/train/means_internal.h>
 
-#include <locale.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
@@ -10,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/data/batches.h>
+#include <belfry/frontends/files/numbers.h>
 #include <belfry/graph/float_environment.h>
 
 namespace belfry {
@@ -25,11 +24,6 @@ double Metrics::at(const std::string& name) const {
   for (const auto& [known, mean] : *this) names.push_back(known);
   if (names.empty()) throw UserError(fmt::format("there is no '{}': nothing was evaluated", name));
   throw UserError(fmt::format("there is no '{}' among what was evaluated: {}{}", name, fmt::join(names, ", "), did_you_mean(name, names)));
-}
-
-double real_at(const char* text, char** end) {
-  static const locale_t plain = ::newlocale(LC_ALL_MASK, "C", nullptr);
-  return ::strtod_l(text, end, plain);
 }
 
 double as_double(const HostTensor& t) {

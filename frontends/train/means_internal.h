@@ -33,8 +33,6 @@ class RunningMeans {
   std::int64_t rows_ = 0;
 };
 
-/// As strtod reads it where the program has set no locale: a decimal comma is none of a file's.
-double real_at(const char* text, char** end = nullptr);
 /// The element of a scalar of any dtype.
 double as_double(const HostTensor& scalar);
 /// Scalars that training reports: losses, then metrics. UserError for a metric that is none, or hides a loss.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include <belfry/graph/split_rules.h>
 #include <belfry/ops/build.h>
@@ -94,14 +95,17 @@ Integers all_but_last(int rank) {
 /// How many elements a channel has, over the whole batch.
 Value channel_count(Graph& graph, Value x) { return row_count(graph, Shape(x.shape().begin(), x.shape().end() - 1), x.dtype()); }
 
+/// Plans are made after ops were written out: by this one, inference from a plan of training still finds the running statistics.
+Value batch_statistic(Value batch, Value running) { return emit("batch_statistic", {batch, running}, {}, {}); }
+
 /// sync forward: row sums, centred squares, normalise. Each sum is aggregated before the next node reads it.
 std::vector<Value> write_out_forward(GradientContext& g) {
   if (!g.attributes.flag("sync")) return {};
   Value x = g.input(0), count = channel_count(g.graph, x);
   ReduceOptions rows{all_but_last(x.rank())};
-  Value mean = reduce_sum(x, rows) / count;
+  Value mean = batch_statistic(reduce_sum(x, rows) / count, g.input(3));
   Value centred = x - mean;
-  Value variance = reduce_sum(square(centred), rows) / count;
+  Value variance = batch_statistic(reduce_sum(square(centred), rows) / count, g.input(4));
   Value y = centred / sqrt(variance + g.attributes.real("epsilon"));
   if (g.input(1)) y = y * g.input(1);
   if (g.input(2)) y = y + g.input(2);
@@ -164,6 +168,21 @@ std::vector<OpDef> batch_norm_defs() {
                  .flops = flops,
                  .write_out = write_out_gradient,
                  .precision = Precision::follow});
+  out.push_back({.name = "batch_statistic",
+                 .inputs = {"batch", shape_only("running")},
+                 .infer = [](InferContext& c) {
+                   c.need_float(0);
+                   if (c.type(1) != c.type(0)) c.fail("running must have the type of batch, " + to_string(c.type(0)));
+                   return std::vector<TensorType>{c.type(0)};
+                 },
+                 .reference = [](const Call& c) {
+                   if (c.outputs[0].type.elements()) std::memmove(c.outputs[0].data, c.inputs[0].data, static_cast<std::size_t>(c.outputs[0].type.bytes()));
+                 },
+                 .gradient = [](GradientContext& g) { return std::vector<Value>{g.output_gradient(), {}}; },
+                 .split = row_by_row(),
+                 .inference = [](GradientContext& g) { return std::vector<Value>{g.input(1)}; },
+                 .in_place = {{0, 0}},
+                 .exact = true});
   return out;
 }
 

@@ -9,6 +9,7 @@ namespace belfry {
 /// which are the second and third output: per tower, or with `sync` of the whole batch. The fourth, computed where it is
 /// read, is the variance of a sample, n/(n − 1) times the third (n = 1: the same). gamma and beta may be left out. The running
 /// statistics are read outside training only. batch_norm_gradient: dx, dgamma, dbeta. f32 or f64; x of rank ≥ 2.
+/// batch_statistic: its first input in training, the second, of the same type, outside: what `sync` is written out with.
 std::vector<OpDef> batch_norm_defs();
 
 struct BatchNormOptions {

@@ -19,6 +19,6 @@ Kernel copy_kernel(const char* op) {
 
 }  // namespace
 
-std::vector<Kernel> identity_cpu() { return {copy_kernel("identity"), copy_kernel("reshape")}; }
+std::vector<Kernel> identity_cpu() { return {copy_kernel("identity"), copy_kernel("reshape"), copy_kernel("batch_statistic")}; }
 
 }  // namespace belfry

@@ -1,12 +1,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <belfry/belfry.h>
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/graph/structural.h>
 
 #include "nets.h"
+#include "op_case.h"
 #include "says.h"
 
 namespace belfry::test {
@@ -132,6 +135,28 @@ TEST(GivenPlan, from_its_file_trains_to_the_same_bits_with_a_short_last_batch) {
     Session session = Session::from_plan(read);
     fit(session, data, {.batch = 8, .epochs = 2});
     EXPECT_EQ(session.state(), given.maker.state());
+  }
+}
+
+TEST(GivenPlan, of_batch_norm_over_the_whole_batch_serves_by_the_running_statistics) {
+  for (bool updated : {true, false}) {
+    Builder b("net");
+    Value x = b.input("x", f32, {kBatch, 2});
+    auto kept = [&](const char* name, const char* init) { return b.variable(name, {2}, {.init = init, .trainable = false}); };
+    Value y = updated ? nn::batch_norm(x, {.momentum = 0.9, .sync = true}) : batch_norm(x, {}, {}, kept("mean", "zeros"), kept("variance", "ones"), {.sync = true});
+    b.output(identity(y, "normalised"));
+    b.minimize(mean(square(y * b.variable("w", {2}, {.init = "ones"}))), Sgd{.learning_rate = 0.1});
+    const Graph graph = std::move(b).build();
+    Session trained(graph, Towers{.devices = parse_devices("cpu:0,cpu:1"), .threads = 1});
+    const HostTensor rows = HostTensor::of<float>({4, 2}, {1, 2, 3, 7, 2, -5, 8, 1});
+    Session given = Session::from_plan(std::make_shared<const PlacedGraph>(read_plan(write_plan(trained.plan(4)), "plan.json", graph.shared_ops())));
+    for (Session* s : {&trained, &given}) s->step({{"x", rows}});
+    EXPECT_EQ(given.state(), trained.state());
+    const HostTensor got = given.predict({{"x", rows}}, {"normalised"})["normalised"];
+    EXPECT_LE(distance(got, trained.predict({{"x", rows}}, {"normalised"})["normalised"]), 1e-6) << updated;
+    if (!updated) {
+      EXPECT_LE(std::abs(got.data<float>()[3] - 7 / std::sqrt(1.001F)), 1e-5F);
+    }
   }
 }
 

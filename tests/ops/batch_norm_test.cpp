@@ -35,7 +35,9 @@ OpTables batch_norm_cases() {
                         {{{f32, {kBatch, 3}}, c, {f32, {4}}, c, {f32, {kBatch, 3}}}, {"gamma, mean and variance must be f32(3)"}},
                         {{{f32, {}}, c, c, c, {f32, {}}}, {"a batch and a channel axis"}}};
   a.cases.back().by_share = b.cases.back().by_share = false;
-  return {a, b};
+  OpTable statistic{"batch_statistic", {{.name = "channels", .inputs = {real({3}), real({3})}, .outputs = {c}}, {.name = "none", .inputs = {real({0}), real({0})}, .outputs = {{f32, {0}}}}}};
+  statistic.cases[0].refused = {{{c, {f32, {4}}}, {"running must have the type of batch, f32(3)"}}, {{{i32, {3}}, {i32, {3}}}, {"must be f32 or f64"}}};
+  return {a, b, statistic};
 }
 
 TEST(BatchNorm, has_the_variance_of_a_sample_beside_the_biased_one) {
