@@ -80,6 +80,7 @@ const std::vector<KernelCase>& cases() {
     add({"strided_transpose", "transpose", {real({B, 3, 4, 6})}, {{"order", Integers{3, 1, 0, -2}}}});
     add({"strided_transpose", "transpose", {{u8, {B, 1, 4}}}, {{"order", Integers{2, 1, 0}}}});
     add({"copy_bytes", "identity", {real({B, 13})}});
+    add({"copy_bytes", "batch_statistic", {real({13}), real({13})}});
     add({"copy_bytes", "reshape", {real({B, 6, 2})}, {{"shape", Shape{B, 12}}}});
     for (Integers axes : {Integers{}, Integers{0}, Integers{-1}, Integers{0, 1}, Integers{1}}) {
       for (bool keep : {false, true})
