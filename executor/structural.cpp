@@ -146,8 +146,9 @@ std::vector<int> ring_order(const PlanNode& n, const Step& step) {
 
 std::unique_ptr<Prepared> summing(const PlanNode& n, const Step& step, const JoinRequest& request, const Carriers& carriers, const KernelTable* kernels) {
   if (carriers.own && !kernels) throw UserError(fmt::format("unbound: '{}' sums on a device for whose kind there are no kernels", n.name));
-  auto inner = prepared([sums = sums_of(n, step, request, carriers.own ? kernels : nullptr)](const Arguments& a) mutable {
+  auto inner = prepared([is_pre = n.op == kPreAggregate, sums = sums_of(n, step, request, carriers.own ? kernels : nullptr)](const Arguments& a) mutable {
     for (Sum& s : sums) {
+      if (is_pre && s.count == 1 && a.inputs[s.first] == a.outputs[s.output]) continue;  // it lies there
       s.arguments.inputs.assign(a.inputs.begin() + static_cast<std::ptrdiff_t>(s.first), a.inputs.begin() + static_cast<std::ptrdiff_t>(s.first + s.count));
       s.arguments.outputs.assign(1, a.outputs[s.output]);
       s.arguments.stream = a.stream;

@@ -46,6 +46,7 @@ struct PlaceOptions {
   Recompute recompute = {};
   std::size_t must_decide = 0;  ///< so many of the placement's first rules must each decide something
   std::shared_ptr<const CostTable> costs = {};  ///< what was measured on this machine, for strategies that go by cost
+  bool accumulate_all = false;  ///< towers in turn add parts of any size as they make them, whatever that gains: for tests
   bool soft = false;                                ///< requests that cannot be met are left to the strategy, with a reason
   std::function<void(const std::string&)> warn = {};  ///< told of them
 };

@@ -131,6 +131,7 @@ bool Placer::place_nodes(const std::vector<PlacementRule>& rules, std::size_t mu
   donate(plan_, read_by_);
   hold_sources(plan_, plan_.nodes.size() == before ? read_by_ : readers_of(plan_), fixed);
   insert_gathers(plan_);
+  insert_accumulations(plan_, options_.accumulate_all);
   insert_pre_aggregates(plan_);
   insert_group_sums(plan_);
   insert_copies(plan_, *apart_, spare_);

@@ -34,6 +34,8 @@ class Binder {
         if (n.owners >= static_cast<int>(plan_.vectors.size())) unbound(fmt::format("'{}' has no owners", n.name));
         if (n.owners >= 0) pieces_.try_emplace(n.owners, pieces(plan_.vectors[static_cast<std::size_t>(n.owners)], plan_.towers));
       }
+    for (const PlanNode& n : plan_.nodes)
+      if (accumulates(n)) accumulated_.try_emplace(n.vector, accumulated(plan_.devices(n), plan_.towers));
     rank_.resize(plan_.vectors.size());
     for (std::size_t x = 0; x < plan_.vectors.size(); ++x) {
       std::map<int, int> count;
@@ -195,6 +197,7 @@ class Binder {
   }
 
   int rank(const PlanNode& n, int part, int device) const {
+    if (accumulates(n) && part >= 0) return accumulated_.at(n.vector)[static_cast<std::size_t>(part)].at;
     if (n.scope == Scope::tower) return rank_[static_cast<std::size_t>(n.vector)][static_cast<std::size_t>(part)];
     if (n.scope != Scope::device || part < 0) return 0;  // scratch is one for all pieces
     int out = 0;
@@ -258,6 +261,20 @@ class Binder {
     auto k = static_cast<std::size_t>(plan_.value(v).output);
     bool joins = is_join(n) || n.op == kPreAggregate;
     std::vector<Part> out;
+    if (accumulates(n)) {
+      const std::vector<Accumulated>& all = accumulated_.at(n.vector);
+      for (int t : all[static_cast<std::size_t>(tower)].reads) out.push_back({all[static_cast<std::size_t>(t)].low, all[static_cast<std::size_t>(t)].high, buffer(i, 0, t, device)});
+      out.push_back({tower, tower + 1, buffer(maker, k, tower, device)});
+      return out;
+    }
+    if (joins && accumulates(m)) {
+      const std::vector<Accumulated>& all = accumulated_.at(m.vector);
+      for (int t = 0; t < plan_.present(); ++t)
+        if (int e = plan_.device_of(m, t); e >= 0 && all[static_cast<std::size_t>(t)].stays && takes_part(plan_, n, t, device))
+          out.push_back({all[static_cast<std::size_t>(t)].low, all[static_cast<std::size_t>(t)].high, buffer(maker, k, t, e)});
+      std::sort(out.begin(), out.end(), [](const Part& a, const Part& b) { return a.low < b.low; });
+      return out;
+    }
     if (joins && m.scope == Scope::device) {
       for (const Piece& p : pieces_.at(m.owners))
         if (takes_part(plan_, n, p.low, device)) out.push_back({p.low, p.high, buffer(maker, k, p.low, p.device)});
@@ -362,6 +379,9 @@ class Binder {
       if (n.scope == Scope::device) {
         for (const Piece& p : pieces_.at(n.owners))
           if (p.device == q.device) parts.push_back({p.low, p.high, buffer(q.node, k, p.low, q.device)});
+      } else if (accumulates(n)) {
+        const Accumulated& a = accumulated_.at(n.vector)[static_cast<std::size_t>(q.tower)];
+        parts.push_back({a.low, a.high, buffer(q.node, k, q.tower, q.device)});
       } else if (plan_.value(n.outputs[k]).read) {
         parts.push_back({0, 1, buffer(q.node, k, q.tower, q.device)});
       }
@@ -384,6 +404,7 @@ class Binder {
   std::map<int, int> class_of_, group_of_;
   std::map<ValueIndex, ValueIndex> variable_of_;
   std::map<int, std::vector<Piece>> pieces_;
+  std::map<int, std::vector<Accumulated>> accumulated_;    // by vector
   std::vector<std::vector<bool>> last_;                    // last_in_slots
   std::vector<std::vector<int>> rank_;                     // per vector and tower: its number among those of its device that are not the last in their slots
   std::vector<int> space_of_;

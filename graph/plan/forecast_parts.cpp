@@ -136,6 +136,7 @@ int Transfers::parts(int step) {
   const PlanNode& n = node(step);
   if (!is_op(n, kPreAggregate) && !is_join(n)) return 0;
   const ForecastStep& s = steps_.steps[static_cast<std::size_t>(step)];
+  if (accumulates(n)) return 1 + static_cast<int>(steps_.accumulated_by(n)[static_cast<std::size_t>(s.tower)].reads.size());
   auto [at, fresh] = parts_.try_emplace({s.node, is_op(n, kPreAggregate) ? s.device : -1});
   if (!fresh) return at->second;
   return at->second = static_cast<int>(steps_.sources(n, s.device).size());
@@ -203,7 +204,7 @@ class Lives {
       for (ValueIndex v : n.outputs) {
         if (!plan.value(v).read || donated.contains(v)) continue;
         auto at = last.find({static_cast<int>(s), v});
-        double end = std::max({l.end, joined[static_cast<std::size_t>(v)], at == last.end() ? 0.0 : at->second});
+        double end = accumulates(n) ? in_stack(steps, n, l, joined[static_cast<std::size_t>(v)]) : std::max({l.end, joined[static_cast<std::size_t>(v)], at == last.end() ? 0.0 : at->second});
         if (auto sum = sums_.find({l.device, v}); sum != sums_.end() && is_under(steps, static_cast<int>(s), v, sum->second)) end = f.launches[static_cast<std::size_t>(sum->second)].begin;
         of_device_[l.device].push_back({static_cast<int>(s), v, l.begin, end, (n.ranged ? type_on(plan, n, v, l.device) : local_type(plan.value(v), plan.share(l.tower))).bytes()});
       }
@@ -251,6 +252,16 @@ class Lives {
     const Slot& at = maker.variant->outputs[k];
     return at.region != Slot::kNone && std::count(reader.variant->outputs.begin(), reader.variant->outputs.end(), at) > 0;
   }
+  /// A sum in a stack is in use until a later tower takes it off, else until the join reads it.
+  double in_stack(ForecastSteps& steps, const PlanNode& n, const ForecastLaunch& l, double joined) const {
+    const std::vector<Accumulated>& all = steps.accumulated_by(n);
+    double out = std::max(l.end, joined);
+    if (!all[static_cast<std::size_t>(l.tower)].stays)
+      for (std::size_t t = static_cast<std::size_t>(l.tower) + 1; t < all.size(); ++t)
+        if (const std::vector<int>& reads = all[t].reads; std::find(reads.begin(), reads.end(), l.tower) != reads.end())
+          out = f_.launches[static_cast<std::size_t>(steps.at(l.node, static_cast<int>(t), l.device))].begin;
+    return out;
+  }
   /// Where the frames begin of towers that leave their slot to nobody.
   void set_frames() {
     const std::vector<std::vector<bool>> last = last_in_slots(plan_);
@@ -272,6 +283,10 @@ class Lives {
     if (maker.variant->outputs.size() <= k || join.variant->outputs.empty()) return false;
     const Slot &from = maker.variant->outputs[k], &to = join.variant->outputs[0];
     if (from.region == Slot::kRegion && maker.tower < 0) return to == from;
+    if (accumulates(plan_.nodes[static_cast<std::size_t>(maker.node)])) return std::count_if(plan_.groups.begin(), plan_.groups.end(), [&](const DeviceGroup& g) {
+      const Variant& stack = plan_.nodes[static_cast<std::size_t>(maker.node)].by_group[static_cast<std::size_t>(&g - plan_.groups.data())];
+      return g.devices.front() == maker.device && !stack.outputs.empty() && to.region == stack.outputs[0].region && to.offset == stack.outputs[0].offset;
+    }) > 0;
     const auto frame = frames_.find({maker.device, maker.tower});
     return from.region == Slot::kKept && frame != frames_.end() && to.region == Slot::kRegion && to.offset == frame->second + from.offset;
   }

@@ -134,6 +134,12 @@ const std::vector<Piece>& ForecastSteps::pieces_of(int owners) const {
   return at->second;
 }
 
+const std::vector<Accumulated>& ForecastSteps::accumulated_by(const PlanNode& n) const {
+  auto [at, fresh] = accumulated_.try_emplace(n.vector);
+  if (fresh) at->second = accumulated(plan.devices(n), plan.towers);
+  return at->second;
+}
+
 std::span<const int> ForecastSteps::towers_for(const PlanNode& join, int device) const {
   const int owners = is_op(join, kPreAggregate) ? join.owners : -1;
   auto known = towers_for_.find(owners);
@@ -148,8 +154,9 @@ std::vector<int> ForecastSteps::sources(const PlanNode& join, int device) const 
     for (const Piece& p : pieces_of(m.owners))
       if (takes_part(plan, join, p.low, device)) out.push_back(p.device);
   } else if (m.scope == Scope::tower) {
+    const std::vector<Accumulated>* sums = accumulates(m) ? &accumulated_by(m) : nullptr;
     for (int t : towers_for(join, device))
-      if (int d = plan.device_of(m, t); d >= 0) out.push_back(d);
+      if (int d = plan.device_of(m, t); d >= 0 && (!sums || (*sums)[static_cast<std::size_t>(t)].stays)) out.push_back(d);
   } else if (joins_ranges(plan, join)) {
     out = m.holders;
   }
@@ -174,7 +181,7 @@ std::pair<int, ValueIndex> ForecastSteps::read(int s, const PlanNode& n, ValueIn
   const ForecastStep& step = steps[static_cast<std::size_t>(s)];
   const PlanNode& m = plan.maker(v);
   const int maker = plan.value(v).maker;
-  if ((is_join(n) || is_op(n, kPreAggregate)) && (m.scope == Scope::tower || m.scope == Scope::device)) return {-1, v};
+  if ((is_join(n) || (is_op(n, kPreAggregate) && !accumulates(n))) && (m.scope == Scope::tower || m.scope == Scope::device)) return {-1, v};
   if (m.scope == Scope::shared && joins_ranges(plan, n)) return {-1, v};
   if (m.scope == Scope::tower) {
     auto from = is_op(n, kCopy) ? Instances::At{maker, plan.device_of(m, step.tower)} : instances_.own(v, step.tower, step.device);

@@ -45,6 +45,9 @@ class ForecastSteps {
   /// Towers or pieces of what a join, or a device's sum, reads: their devices.
   std::vector<int> sources(const PlanNode& join, int device) const;
   const std::vector<Piece>& pieces_of(int owners) const;
+  const std::vector<Accumulated>& accumulated_by(const PlanNode& n) const;
+  /// The step of a node; UserError ("unbound: …") where it is in no stream.
+  int at(int node, int tower, int device);
   /// The towers whose parts a node takes on a device.
   std::span<const int> towers_for(const PlanNode& join, int device) const;
   /// Calls with every step whose value a step reads and the output; joins are called once with the value instead, a step of -1.
@@ -81,7 +84,6 @@ class ForecastSteps {
   int near(const std::vector<int>& holders, int device);
   Instances::At shared(ValueIndex v, int device);
   int& where(int node, int tower, int device);
-  int at(int node, int tower, int device);
   int alone(int step);
   int new_gate();
   std::pair<int, bool> gate(const GateKey& key);  // and whether it is a new one
@@ -106,6 +108,7 @@ class ForecastSteps {
   std::map<std::pair<int, int>, std::vector<int>> foreign_;   // (tower, device) → steps elsewhere that read its frame
   std::map<std::pair<int, int>, int> after_;                  // (step, device) → tower that leaves the slot
   mutable std::map<int, std::vector<Piece>> pieces_;
+  mutable std::map<int, std::vector<Accumulated>> accumulated_;  ///< by vector
   mutable std::map<int, NumberLists> towers_for_;             // per owners and device; of -1 all
 };
 

@@ -29,10 +29,14 @@ bool in_region(const PlanNode& n, const std::vector<bool>& joined) {
   return n.scope != Scope::tower || std::any_of(n.outputs.begin(), n.outputs.end(), [&](ValueIndex v) { return joined[static_cast<std::size_t>(v)]; });
 }
 
-/// How many buffers of a node's values each device's region holds: one per holder, piece, or tower that leaves its slot to another.
+/// How many buffers of a node's values each device's region holds: one per holder, piece, or tower that leaves its slot to another; a stack's depth.
 std::map<int, int> spread(const PlacedGraph& plan, const PlanNode& n, const std::vector<std::vector<bool>>& last) {
   std::map<int, int> out;
-  if (n.scope == Scope::tower) {
+  if (accumulates(n)) {
+    const std::vector<int> depths = stack_depths(plan.devices(n), plan.towers, plan.cluster.devices.size());
+    for (std::size_t d = 0; d < depths.size(); ++d)
+      if (depths[d]) out[static_cast<int>(d)] = depths[d];
+  } else if (n.scope == Scope::tower) {
     for (int t = 0; t < plan.present(); ++t)
       if (int d = plan.device_of(n, t); d >= 0 && !last[static_cast<std::size_t>(d)][static_cast<std::size_t>(t)]) ++out[d];
   } else if (n.scope == Scope::device) {
@@ -46,7 +50,7 @@ std::map<int, int> spread(const PlacedGraph& plan, const PlanNode& n, const std:
 }  // namespace
 
 RegionCounts::RegionCounts(const PlacedGraph& plan, const std::vector<bool>& joined, const std::vector<std::vector<bool>>& last) : of_node_(plan.nodes.size(), -1) {
-  std::vector<int> of_vector(plan.vectors.size(), -1), of_owners(plan.vectors.size(), -1);
+  std::vector<int> of_vector(plan.vectors.size(), -1), of_owners(plan.vectors.size(), -1), of_stack(plan.vectors.size(), -1);
   std::map<DeviceList, int> of_holders;
   const DeviceList* holders = nullptr;  // neighbours often lie alike
   int mine = -1;
@@ -57,7 +61,7 @@ RegionCounts::RegionCounts(const PlacedGraph& plan, const std::vector<bool>& joi
       holders = &n.holders;
       mine = of_holders.try_emplace(n.holders, -1).first->second;
     }
-    int& known = n.scope == Scope::tower ? of_vector[static_cast<std::size_t>(n.vector)] : n.scope == Scope::device ? of_owners[static_cast<std::size_t>(n.owners)] : mine;
+    int& known = accumulates(n) ? of_stack[static_cast<std::size_t>(n.vector)] : n.scope == Scope::tower ? of_vector[static_cast<std::size_t>(n.vector)] : n.scope == Scope::device ? of_owners[static_cast<std::size_t>(n.owners)] : mine;
     if (known < 0) {
       known = static_cast<int>(columns_.size());
       const std::map<int, int> column = spread(plan, n, last);

@@ -152,7 +152,7 @@ class FramePlanner {
       for (std::size_t k = 0; k < n.outputs.size(); ++k) {
         ValueIndex v = n.outputs[k];
         const bool joined = parts_.joined[static_cast<std::size_t>(v)];
-        if ((joined && !last) || !plan_.value(v).read) continue;
+        if ((joined && !last) || accumulates(n) || !plan_.value(v).read) continue;
         Life life{{aligned_bytes(bytes(v)), at, at}, at, one_slot, phase(i), run(i), -1, at};
         read_until(l, i, is_op(n, kCopy) ? n.inputs[0] : v, life);
         life.own = life.known;

@@ -89,6 +89,7 @@ class Writer {
   /// The buffer of an input that this step is the last to read, if it has as many bytes.
   Over over_input(const RegionItem& x, const PlanNode& n, ValueIndex v) const {
     const PlanNode& m = plan_.maker(v);
+    if (accumulates(m)) return over_stack(x, n, v);
     if (m.scope == Scope::tower) return over_block(x, n, v);
     const std::pair made(static_cast<std::size_t>(plan_.value(v).maker), static_cast<std::size_t>(plan_.value(v).output));
     const auto at = std::lower_bound(item_of_.begin(), item_of_.end(), std::pair(made, 0));
@@ -99,6 +100,22 @@ class Writer {
     if (bytes(m, v) != bytes(n, n.outputs[x.output])) return {};
     for (std::size_t k = 0; k < here_.size(); ++k)
       if (y.read_by[k] > x.after[k]) return {};
+    return {at->second, -1, 0};
+  }
+
+  /// The lowest buffer of a stack, where the sum of all towers of each of these devices lies in the end.
+  Over over_stack(const RegionItem& x, const PlanNode& n, ValueIndex v) const {
+    const PlanNode& m = plan_.maker(v);
+    const std::pair made(static_cast<std::size_t>(plan_.value(v).maker), std::size_t{0});
+    const auto at = std::lower_bound(item_of_.begin(), item_of_.end(), std::pair(made, 0));
+    if (at == item_of_.end() || at->first != made || taken_[static_cast<std::size_t>(at->second)]) return {};
+    const RegionItem& y = region_.items[static_cast<std::size_t>(at->second)];
+    if (y.each != x.size || y.last_read != x.written || bytes(m, v) != bytes(n, n.outputs[x.output])) return {};
+    for (int d : plan_.groups[g_].devices) {
+      int sums = 0;
+      for (const Piece& p : pieces(plan_.devices(m), plan_.towers)) sums += p.device == d;
+      if (sums != 1) return {};
+    }
     return {at->second, -1, 0};
   }
 

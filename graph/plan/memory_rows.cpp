@@ -46,7 +46,7 @@ TowerRows::TowerRows(const PlacedGraph& plan, const MemoryParts& parts, std::siz
   for (std::size_t i = 0; i < region.items.size(); ++i) {
     const RegionItem& item = region.items[i];
     const PlanNode& n = plan.nodes[item.node];
-    if (item.scratch || item.over || item.written >= 0 || item.size <= item.each || (vector >= 0 && n.vector != vector)) continue;
+    if (item.scratch || accumulates(n) || item.over || item.written >= 0 || item.size <= item.each || (vector >= 0 && n.vector != vector)) continue;
     vector = n.vector;
     count_ = static_cast<int>(item.size / item.each);
     members_.push_back(i);

@@ -124,8 +124,10 @@ class NodeChecker : public PlanChecker {
     const Scope reads = plan_.maker(n.inputs[0]).scope;
     auto has_axis = [&](int axis) { return axis >= 0 && axis < static_cast<int>(to.type.shape.size()); };
     if (n.op == kSplit && (n.scope != Scope::tower || reads == Scope::tower || !to.state.is_rows() || !has_axis(to.state.axis))) return object("dangling: '{}' splits what is no whole value", n.name);
-    if ((n.op == kPreAggregate) != (n.scope == Scope::device)) return object("no device: '{}' stands once per device, but is no join of a device's towers", n.name);
-    if (n.op == kPreAggregate && (n.owners < 0 || n.owners >= static_cast<int>(plan_.vectors.size()) || (reads != Scope::tower && reads != Scope::device))) return object("no device: '{}' joins towers, but has no owners", n.name);
+    if (accumulates(n)) {
+      if (reads != Scope::tower || plan_.maker(n.inputs[0]).vector != n.vector || accumulates(plan_.maker(n.inputs[0]))) return object("no device: '{}' adds what its towers do not make where it runs", n.name);
+    } else if ((n.op == kPreAggregate) != (n.scope == Scope::device)) return object("no device: '{}' stands once per device, but is no join of a device's towers", n.name);
+    if (n.op == kPreAggregate && !accumulates(n) && (n.owners < 0 || n.owners >= static_cast<int>(plan_.vectors.size()) || (reads != Scope::tower && reads != Scope::device))) return object("no device: '{}' joins towers, but has no owners", n.name);
     if (is_join(n) && (n.scope == Scope::tower || n.owners >= static_cast<int>(plan_.vectors.size()))) return object("no device: '{}' joins what towers have, but is a tower's", n.name);
     if (!is_join(n) && n.op != kPreAggregate) {
       if (from.type != to.type) object("dangling: '{}' moves {} into {}", n.name, to_string(from.type), to_string(to.type));

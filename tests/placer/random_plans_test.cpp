@@ -51,7 +51,7 @@ void demand_whole_file(const RandomPlan& r) {
   const PlanRequest request = request_of(again);
   std::vector<FusionGroup> groups;
   for (const auto& [kind, members] : request.groups) groups.push_back({kind, members});
-  PlaceOptions o{.fetches = request.fetches, .updates = request.updates, .kernels = r.options.kernels, .groups = [&](const Graph&) { return groups; }};
+  PlaceOptions o{.fetches = request.fetches, .updates = request.updates, .kernels = r.options.kernels, .groups = [&](const Graph&) { return groups; }, .accumulate_all = r.options.accumulate_all};
   demand_same_text(text, write_plan(place(again.graph, placement_of(again), again.cluster, o)), "placed anew from its decisions, it is written");
 }
 

@@ -257,11 +257,39 @@ std::vector<Damage> servers_and_gpus() {
   };
 }
 
+std::vector<Damage> accumulations() {
+  return {
+      {"a part that the sum of its device lacks", "accumulating", [](PlacedGraph& p) {
+         PlanNode& sum = first(p, accumulates);
+         first(p, [&](const PlanNode& n) { return n.inputs == sum.outputs; }).inputs = sum.inputs;
+       }, "missing wait|overlap|dangling|unbound|no device"},
+      {"a tower that adds by max", "accumulating", at(accumulates, [](PlanNode& n) { n.attributes.set("how", "max"); }), "split"},
+      {"sums of a stack in one place", "accumulating", [](PlacedGraph& p) {
+         for (Variant& v : first(p, accumulates).by_group)
+           for (Slot& s : v.outputs) s.stride = 0;
+       }, "overlap"},
+      {"towers that add what others make", "accumulating", [](PlacedGraph& p) {
+         PlanNode& sum = first(p, accumulates);
+         const auto other = all(p, [&](const PlanNode& n) { return accumulates(n) && n.vector != sum.vector; });
+         sum.vector = sum.owners = other.at(0)->vector;
+       }, "no device|phase|unbound"},
+      {"a stack that is there for another join", "accumulating", [](PlacedGraph& p) { first(p, accumulates).user = first(p, op("tanh")).user; }, "no cause: '"},
+      {"a stack of stacks", "accumulating", [](PlacedGraph& p) {
+         const auto sums = all(p, accumulates);
+         sums.at(1)->inputs = sums.at(0)->outputs;
+       }, "no device|type|dangling|no cause"},
+      {"a tower that adds before its part is there", "accumulating", [](PlacedGraph& p) {
+         PlanNode& sum = first(p, accumulates);
+         std::swap(sum.order, p.nodes[static_cast<std::size_t>(p.value(sum.inputs.at(0)).maker)].order);
+       }, "overlap|missing wait"},
+  };
+}
+
 }  // namespace
 
 std::vector<Damage> damages_of_some_plans() {
   std::vector<Damage> out;
-  for (auto part : {ranges(), computed_again(), chunks_and_stages(), gates_and_types(), servers_and_gpus()}) out.insert(out.end(), part.begin(), part.end());
+  for (auto part : {ranges(), computed_again(), chunks_and_stages(), gates_and_types(), servers_and_gpus(), accumulations()}) out.insert(out.end(), part.begin(), part.end());
   return out;
 }
 

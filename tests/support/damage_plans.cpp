@@ -16,9 +16,9 @@ std::vector<FusionGroup> matmul_relu(const Graph& g) {
   return out;
 }
 
-PlacedGraph placed(Graph graph, const Strategy& strategy, std::int64_t batch, bool separate = true, std::vector<PlacementRule> rules = {}, int devices = 2, int stretches = 0) {
+PlacedGraph placed(Graph graph, const Strategy& strategy, std::int64_t batch, bool separate = true, std::vector<PlacementRule> rules = {}, int devices = 2, int stretches = 0, bool accumulate = false) {
   auto shared = std::make_shared<const Graph>(std::move(graph));
-  return place(shared, strategy, sim_cluster(devices, separate), batch, {.fetches = fetches_of(*shared), .rules = std::move(rules), .groups = matmul_relu, .recompute = {stretches}});
+  return place(shared, strategy, sim_cluster(devices, separate), batch, {.fetches = fetches_of(*shared), .rules = std::move(rules), .groups = matmul_relu, .recompute = {stretches}, .accumulate_all = accumulate});
 }
 
 Strategy named(const std::string& name, int T, int n) {
@@ -132,6 +132,7 @@ const std::map<std::string, PlacedGraph>& plans_to_damage() {
     out.emplace("recomputed pipeline", placed(deep(), named("gpipe", 4, 2), 8, true, {}, 2, 3));
     out.emplace("interleaved", placed(deep(), to_strategy(Layers{.devices = sims(2), .towers = 4, .order = PhaseOrder::interleaved, .chunks = 2, .threads = 1}), 8));
     out.emplace("hybrid", placed(deep(), to_strategy(Layers{.devices = sims(4), .towers = 4, .replicas = 2, .order = PhaseOrder::one_f_one_b, .threads = 1}), 8, true, {}, 4));
+    out.emplace("accumulating", placed(deep(), to_strategy(Layers{.devices = sims(4), .towers = 14, .replicas = 2, .order = PhaseOrder::one_f_one_b, .threads = 1}), 28, true, {}, 4, 0, true));
     out.emplace("halves", placed(halves(), named("mirrored", 4, 2), 8));
     const CutGraphs cut = cut_updates(training_graph(net("batch_norm")));
     out.emplace("worker", of_worker(cut));

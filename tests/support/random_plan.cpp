@@ -179,9 +179,10 @@ class Drawer {
     return named("by chance", Strategy{"by chance", devices_, [=](const Graph&, const Cluster&) { return division; }, [=](const TowerGraph&, const Cluster&, const CostTable&) { return rules; }});
   }
 
-  /// Sometimes once more with little more memory than that took, or not quite as much.
+  /// Sometimes with parts of towers in turn added as they are made, and once more with little more memory than that took, or not quite as much.
   void place_it() {
     const Strategy s = draw_strategy();
+    out_.options.accumulate_all = one_in("accumulates", 2);
     out_.plan = place(out_.graph, s, cluster_, batch_, out_.options);
     if (!one_in("memory", 4)) return;
     constexpr int kParts[] = {110, 100, 95, 80};
