@@ -54,6 +54,9 @@ class Differ {
     sum_up("waits", [&](const PlanNode& x, const PlanNode& y) { return waits(a_, x) != waits(b_, y); });
     sum_up("places in the order", [](const PlanNode& x, const PlanNode& y) { return std::tuple(x.epoch, x.phases, x.order) != std::tuple(y.epoch, y.phases, y.order); });
     sum_up("byte offsets", [](const PlanNode& x, const PlanNode& y) { return offsets(x) != offsets(y); });
+    sum_up("sources, results, kernels by class or scratch bytes", [&](const PlanNode& x, const PlanNode& y) { return facts(a_, x) != facts(b_, y); });
+    if (a_.classes != b_.classes || a_.groups != b_.groups || a_.frames != b_.frames) follows("classes of towers, groups of devices or their frames differ");
+    if (applied(a_) != applied(b_)) follows("variables take other values at the end of the step");
     compare_streams();
     compare_bytes();
     if (a_.isa != b_.isa) follows("made for the instruction set '{}' → '{}'", a_.isa, b_.isa);
@@ -237,6 +240,32 @@ class Differ {
         out.emplace_back(v.scratch.region, v.scratch.offset, v.scratch.stride);
       }
     return out;
+  }
+
+  static std::set<std::pair<std::string, std::string>> applied(const PlacedGraph& plan) {
+    std::set<std::pair<std::string, std::string>> out;
+    for (auto [variable, v] : plan.updates) out.emplace(plan.value(variable).name, plan.value(v).name);
+    return out;
+  }
+
+  /// What no other line speaks of. Attributes of the user's nodes are the graph's.
+  using Facts = std::tuple<std::vector<std::string>, Attributes, std::vector<std::string>, std::vector<std::string>, std::vector<std::pair<std::string, std::int64_t>>, std::string, Role>;
+  static Facts facts(const PlacedGraph& plan, const PlanNode& n) {
+    auto named = [&](const std::vector<ValueIndex>& values) {
+      std::vector<std::string> out;
+      for (ValueIndex v : values) out.push_back(v < 0 ? "" : plan.value(v).name);
+      return out;
+    };
+    std::vector<std::string> results, donated;
+    for (ValueIndex v : n.outputs) results.push_back(fmt::format("{} {}{}", to_string(plan.value(v).type), to_string(plan.value(v).state), plan.value(v).read ? "" : " unread"));
+    for (auto [v, variable] : n.donates) donated.push_back(fmt::format("{} over {}", plan.value(v).name, plan.value(variable).name));
+    std::vector<std::pair<std::string, std::int64_t>> scratch;
+    for (const auto* list : {&n.by_class, &n.by_group})
+      for (const Variant& v : *list) scratch.emplace_back(v.kernel, v.scratch_bytes);
+    const std::vector<int> owners = n.owners < 0 || n.owners >= static_cast<int>(plan.vectors.size()) ? std::vector<int>() : plan.vectors[static_cast<std::size_t>(n.owners)];
+    if (n.ranged) results.push_back("in ranges");
+    if (n.inserted && n.user >= 0) results.push_back("for " + plan.graph->node(n.user).name);
+    return {named(n.inputs), n.def ? Attributes() : n.attributes, results, donated, scratch, devices(plan, owners), n.role};
   }
 
   template <class F>

@@ -24,6 +24,10 @@ TowerGraph expand_for(std::shared_ptr<const Graph> graph, const Division& d, std
   return expand(std::move(graph), e);
 }
 
+std::vector<std::string> recomputed_nodes(const TowerGraph& towers, const Placement& p, const PlaceOptions& options) {
+  return options.recompute.stretches ? nodes_to_recompute(towers, options.recompute.stretches) : p.recompute;
+}
+
 namespace {
 
 PlacedGraph placed(TowerGraph towers, const Placement& placement, const Cluster& cluster, const PlaceOptions& options) {
@@ -41,9 +45,8 @@ PlacedGraph placed(TowerGraph towers, const Placement& placement, const Cluster&
 
 PlacedGraph place(std::shared_ptr<const Graph> graph, const Placement& p, const Cluster& cluster, const PlaceOptions& options) {
   TowerGraph towers = expand_for(std::move(graph), {p.towers, p.combine, p.threads, p.order}, p.batch, options);
-  if (!options.recompute.stretches) return placed(std::move(towers), p, cluster, options);
   Placement again = p;
-  again.recompute = nodes_to_recompute(towers, options.recompute.stretches);
+  again.recompute = recomputed_nodes(towers, p, options);
   return placed(std::move(towers), again, cluster, options);
 }
 

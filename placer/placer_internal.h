@@ -83,6 +83,9 @@ class ForecastPlacer : public Placer {
 /// As `place` with the placement's arithmetic, by way of a strategy's answer.
 TowerGraph expand_for(std::shared_ptr<const Graph> graph, const Division& division, std::int64_t batch, const PlaceOptions& options);
 
+/// What backward computes again of a placement: the options' stretches go before the nodes that it names.
+std::vector<std::string> recomputed_nodes(const TowerGraph& towers, const Placement& placement, const PlaceOptions& options);
+
 /// What a strategy divides, its threads named.
 Division division_of(const Graph& graph, const Strategy& strategy, const Cluster& cluster);
 /// What it decides for its tower graph, but for the rules; its own are to go behind those of the options and of requests.

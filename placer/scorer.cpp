@@ -1,6 +1,7 @@
 #include <belfry/placer/scorer.h>
 
-#include <map>
+#include <algorithm>
+#include <list>
 #include <tuple>
 #include <utility>
 
@@ -16,14 +17,22 @@ struct Scorer::Parts {
   Cluster cluster;
   CostTable costs;
   PlaceOptions options;
-  std::map<std::tuple<int, std::int64_t, Combine, int, std::vector<std::string>>, ForecastPlacer> placers = {};  // by tower graph
+  using Key = std::tuple<int, std::int64_t, Combine, int, std::vector<std::string>>;  // what decides a tower graph
+  std::list<std::pair<const Key, ForecastPlacer>> placers = {};                        // the latest first
 
   ForecastPlacer& placer(const Placement& p) {
-    const std::tuple key(p.towers, p.batch, p.combine, p.threads, p.recompute);
-    if (auto at = placers.find(key); at != placers.end()) return at->second;
+    constexpr std::size_t kKept = 16;  // a search may ask for any number of batches
+    const Key key(p.towers, p.batch, p.combine, p.threads, p.recompute);
+    const auto at = std::find_if(placers.begin(), placers.end(), [&](const auto& known) { return known.first == key; });
+    if (at != placers.end()) {
+      placers.splice(placers.begin(), placers, at);
+      return at->second;
+    }
     TowerGraph towers = expand_for(graph, {p.towers, p.combine, p.threads, p.order}, p.batch, options);
-    recompute(towers, options.recompute.stretches ? nodes_to_recompute(towers, options.recompute.stretches) : p.recompute);
-    return placers.try_emplace(key, std::move(towers), cluster, options, costs).first->second;
+    recompute(towers, recomputed_nodes(towers, p, options));
+    if (placers.size() >= kKept) placers.pop_back();
+    placers.emplace_front(std::piecewise_construct, std::forward_as_tuple(key), std::forward_as_tuple(std::move(towers), cluster, options, costs));
+    return placers.front().second;
   }
 };
 

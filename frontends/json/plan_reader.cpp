@@ -238,6 +238,7 @@ class PlanReader {
     if (n.scope == Scope::tower) n.vector = vector_index(assigned);
     else n.holders = *alike_.insert(devices_of(d_, assigned, plan_.cluster)).first;
     if (const JsonValue* v = line.find("ranges")) n.ranged = d_.flag(*v);
+    if (n.ranged && n.scope == Scope::tower) d_.fail(line.value, fmt::format("'{}' runs in the towers, and only what is outside them can be in ranges: take \"ranges\" out", n.name));
     if (const JsonValue* v = line.find("sum")) n.sum = placed(d_, *v, [&] { return parse_sum_way(d_.text(*v)); });
     if (const JsonValue* v = line.find("bucket")) n.bucket = number(*v, 1, kMostTowers);
     n.reason = d_.text(line.at("reason"));
@@ -247,6 +248,7 @@ class PlanReader {
     if (phases)
       for (const JsonValue& p : d_.array(*phases)) n.phases.push_back(number(p, -1));
     if (const JsonValue* v = line.find("owners")) n.owners = vector_index(*v);
+    if (n.owners < 0 && (n.scope == Scope::device || n.op == kPreAggregate)) d_.fail(line.value, fmt::format("'{}' stands once per device, but lacks \"owners\": the devices of those whose parts it joins", n.name));
     n.by_class.reset(n.scope == Scope::tower ? plan_.classes.size() : 0);
     n.by_group.reset(plan_.groups.size());
     read_variants(line.find("by_class"), n, n.by_class);

@@ -9,6 +9,21 @@
 
 namespace belfry {
 
+namespace {
+
+/// Pictures are drawn of plans that no verifier has seen.
+void check_waits(const PlacedGraph& plan, const PlanNode& n) {
+  for (const Wait& w : n.waits) {
+    if (w.value < 0 || w.value >= static_cast<int>(plan.values.size())) throw UserError(fmt::format("unbound: '{}' waits for no value", n.name));
+    const PlanNode& m = plan.maker(w.value);
+    const bool of_towers = m.scope == Scope::tower, own = w.relation == Wait::kOwn;
+    const bool fits = own || w.relation == Wait::kTowers || w.relation == Wait::kLocal ? of_towers && (!own || n.scope == Scope::tower) : !of_towers && !m.holders.empty();
+    if (!fits) throw UserError(fmt::format("unbound: '{}' waits for '{}' of relation {}, but that is {}", n.name, plan.value(w.value).name, to_string(w.relation), of_towers ? "the towers'" : "no tower's"));
+  }
+}
+
+}  // namespace
+
 void ForecastSteps::add_producer(int gate, int step) {
   ++producers[static_cast<std::size_t>(gate)];
   opening_.emplace_back(step, gate);
@@ -44,9 +59,11 @@ void ForecastSteps::make_gates() {
   waiting_.reserve(2 * steps.size());
   producers.reserve(steps.size());
   gates_.reserve(plan.nodes.size() / 2);
-  for (std::size_t i = 0; i < plan.nodes.size(); ++i)
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
+    check_waits(plan, plan.nodes[i]);
     for (const Wait& w : plan.nodes[i].waits)
       if (w.relation == Wait::kReaders) gate_readers(static_cast<int>(i), w.value);
+  }
   for (std::size_t s = 0; s < steps.size(); ++s)
     for (const Wait& w : plan.nodes[static_cast<std::size_t>(steps[s].node)].waits) gate_waits(static_cast<int>(s), w);
   if (!after_.empty()) gate_frames();

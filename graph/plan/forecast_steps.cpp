@@ -123,6 +123,7 @@ Instances::At ForecastSteps::shared(ValueIndex v, int device) {
 
 int ForecastSteps::moved_from(const PlanNode& move, ValueIndex v, int device) {
   const std::vector<int>& holders = plan.maker(v).holders;
+  if (holders.empty()) unbound_step(fmt::format("'{}' reads '{}' of every tower", move.name, plan.value(v).name));
   int beside = is_op(move, kCopy) ? -1 : near(holders, device);
   if (beside >= 0 || holders.size() < 2) return beside >= 0 ? beside : holders.front();
   return instances_.moved_from(move, v, device);
@@ -184,6 +185,7 @@ std::pair<int, ValueIndex> ForecastSteps::read(int s, const PlanNode& n, ValueIn
   if ((is_join(n) || (is_op(n, kPreAggregate) && !accumulates(n))) && (m.scope == Scope::tower || m.scope == Scope::device)) return {-1, v};
   if (m.scope == Scope::shared && joins_ranges(plan, n)) return {-1, v};
   if (m.scope == Scope::tower) {
+    if (step.tower < 0) unbound_step(fmt::format("'{}' reads '{}' of every tower", n.name, plan.value(v).name));
     auto from = is_op(n, kCopy) ? Instances::At{maker, plan.device_of(m, step.tower)} : instances_.own(v, step.tower, step.device);
     return {at(from.node, step.tower, from.device), from.node == maker ? v : plan.nodes[static_cast<std::size_t>(from.node)].outputs[0]};
   }

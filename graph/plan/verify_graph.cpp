@@ -145,6 +145,9 @@ std::string objection_to_result(const PlacedGraph& plan, const std::string& name
   const PlanNode& n = plan.maker(fetched);
   if (n.name != fetch_node(name)) return fmt::format("the result '{}' is what '{}' brings, not '{}'", name, n.name, fetch_node(name));
   const std::optional<ValueId> have = value_of_user(plan, n.inputs[0]), want = named_result(*plan.graph, name);
+  // One value, unless it is what each tower has that is asked for, or that is made.
+  const bool stacked = n.attributes.text("how") == "stack", each = name.ends_with(kTowersSuffix) || plan.value(n.inputs[0]).state.is_per_tower();
+  if (stacked != each) return fmt::format("the result '{}' is {}, but its name means {}", name, stacked ? "what each tower has" : "one value", each ? "what each tower has" : "one value");
   if (want && have != want) return fmt::format("the result '{}' is '{}', but in the graph it is '{}'", name, plan.value(n.inputs[0]).name, plan.graph->name_of(*want));
   return "";
 }

@@ -180,6 +180,7 @@ const char* name_of(const Layers& s) { return s.replicas > 1 ? "hybrid" : s.towe
 }  // namespace
 
 void Layers::check(const std::string& name) const {
+  if (devices.empty()) throw UserError(fmt::format("[{}] there is no device to cut the layers over: give it some, .devices = parse_devices(\"cpu:0,cpu:1\") (--devices)", name));
   if (replicas < 1 || devices.size() % static_cast<std::size_t>(replicas))
     throw UserError(
         fmt::format("[{}] -O replicas={}: {} device{} cannot be shared by {} replicas; give a multiple of {} devices (--devices), or another number of replicas (-O replicas=1)",

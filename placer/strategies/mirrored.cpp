@@ -79,7 +79,7 @@ class SumCosts {
   double handoff_;
 };
 
-constexpr std::size_t kMostLaunches = 40'000;  // of a step that is forecast for each size of buckets
+constexpr std::size_t kMostLaunches = 40'000;  // of a step that is forecast for each size of buckets, as if each device had one tower
 
 /// What a plain step has: no moves, nothing computed again, all kernels there; they are those that the table knows for the ops.
 PlaceOptions plain_options(const CostTable& costs) {
@@ -108,7 +108,7 @@ Division Mirrored::divide(const Graph&, const Cluster&) const { return one_per_d
 
 Rules Mirrored::assign(const TowerGraph& tg, const Cluster& cluster, const CostTable& costs) const {
   std::vector<DeviceId> adders = devices;
-  if (reduction == Reduce::to_one) adders = {devices.front()};
+  if (reduction == Reduce::to_one && !devices.empty()) adders = {devices.front()};
   if (reduction == Reduce::hierarchical) adders = leaders_of(cluster, devices);
   const std::size_t least = reduction == Reduce::ring ? 2 : 3;  // two exchange as much without ranges
   auto in_ranges = [&](const PlanNode& n) { return adders.size() >= least && objection_to_ranges(tg, n, adders.size()).empty(); };

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <malloc.h>
+
 #include <optional>
 #include <random>
 
@@ -175,6 +177,24 @@ std::string placed_on_gpu(bool asks) {
 TEST(Requests, are_what_the_graph_asks_and_not_what_a_reason_says) {
   EXPECT_THAT(placed_on_gpu(true), testing::HasSubstr("is requested on gpu:0, but GPUs have no kernel for it"));
   EXPECT_EQ(placed_on_gpu(false), "");
+}
+
+TEST(Scorer, keeps_the_last_few_tower_graphs_alone) {
+  auto graph = std::make_shared<const Graph>(training_graph(net("decay")));
+  const Strategy two = to_strategy(Towers{.devices = sims(2), .towers = 2, .threads = 1});
+  Scorer scorer(graph, sim_cluster(2));
+  auto score = [&](std::int64_t batch) {
+    Placement p = place(graph, two, sim_cluster(2), 8).placement;
+    p.batch = batch;
+    return scorer(p).step_seconds;
+  };
+  auto in_use = [] { return static_cast<double>(mallinfo2().uordblks); };
+  const double none = in_use(), first = score(2);
+  for (std::int64_t batch = 3; batch < 32; ++batch) score(batch);
+  const double some = in_use();
+  for (std::int64_t batch = 32; batch < 152; ++batch) score(batch);
+  EXPECT_LE(in_use() - some, 0.5 * (some - none));
+  EXPECT_EQ(score(2), first);
 }
 
 }  // namespace

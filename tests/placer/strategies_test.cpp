@@ -151,6 +151,12 @@ TEST(StrategyOptions, may_be_the_ends_of_their_ranges) {
   for (const char* staleness : {"0", "2147483647"}) EXPECT_NO_THROW(make_named("parameter_server", {{"staleness", staleness}}));
 }
 
+TEST(Strategies, over_no_devices_say_so) {
+  auto graph = three_layers();
+  for (const Strategy& s : {to_strategy(Layers{}), to_strategy(Layers{.towers = 2, .replicas = 2}), to_strategy(Mirrored{.towers = 2, .reduction = Reduce::to_one}), to_strategy(Towers{.towers = 2})})
+    EXPECT_TRUE(says([&] { (void)place(graph, s, sim_cluster(2), 6, {}); }, {"no device"})) << s.name;
+}
+
 TEST(Batches, that_are_too_large_say_how_many_rows_there_can_be) {
   auto graph = three_layers();  // 64 floats a row are the most: 2^44 bytes are 2^36 rows
   auto placed = [&](std::int64_t batch) { return expand(graph, {.towers = 1, .batch = batch}).batch; };

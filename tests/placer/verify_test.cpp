@@ -2,9 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <iostream>
+#include <optional>
 #include <sstream>
 
+#include <belfry/frontends/draw/picture.h>
 #include <belfry/frontends/json/plan_file.h>
+#include <belfry/graph/plan/forecast.h>
+#include <belfry/graph/structural.h>
+#include <belfry/placer/diff.h>
 
 #include "damage.h"
 #include "plans.h"
@@ -186,6 +191,92 @@ TEST(Damages, are_named_in_every_plan_that_has_what_they_spoil_or_change_nothing
     all_named += named, all_harmless += harmless;
   }
   std::cout << damages().size() << " kinds of damage, named " << all_named << " times in " << plans_to_damage().size() << " plans; " << all_harmless << " times a plan of the same results\n";
+}
+
+/// Whether a file can say it: all that is named is there.
+bool has_what_it_names(const PlacedGraph& p) {
+  auto in = [](auto number, const auto& list) { return number >= 0 && static_cast<std::size_t>(number) < list.size(); };
+  bool out = p.towers > 0 && p.towers < 1000;
+  for (const PlanNode& n : p.nodes) {
+    for (ValueIndex v : n.inputs) out = out && (v == -1 || in(v, p.values));
+    for (ValueIndex v : n.outputs) out = out && in(v, p.values);
+    for (const Wait& w : n.waits) out = out && in(w.value, p.values);
+    for (auto [u, variable] : n.donates) out = out && in(u, p.values) && in(variable, p.values);
+    for (int d : n.holders) out = out && in(d, p.cluster.devices);
+    out = out && !n.inputs.empty() == !(n.op == kInput || n.op == kVariable || (n.def && n.def->inputs.empty())) && !n.outputs.empty();
+    out = out && n.user >= 0 && n.user < p.graph->size() && (n.scope == Scope::tower ? in(n.vector, p.vectors) : n.owners == -1 || in(n.owners, p.vectors));
+  }
+  for (const auto& v : p.vectors) {
+    out = out && v.size() == static_cast<std::size_t>(p.towers);
+    for (int d : v) out = out && (d == -1 || in(d, p.cluster.devices));
+  }
+  for (const PlanStream& s : p.streams) out = out && in(s.device, p.cluster.devices);
+  for (const DeviceGroup& g : p.groups)
+    for (int d : g.devices) out = out && in(d, p.cluster.devices);
+  for (std::size_t v = 0; v < p.values.size(); ++v)
+    out = out && in(p.values[v].maker, p.nodes) && std::count(p.nodes[static_cast<std::size_t>(p.values[v].maker)].outputs.begin(), p.nodes[static_cast<std::size_t>(p.values[v].maker)].outputs.end(), static_cast<int>(v)) == 1;
+  for (const auto& [name, v] : p.fetches) out = out && in(v, p.values);
+  for (auto [variable, u] : p.updates) out = out && in(variable, p.values) && in(u, p.values);
+  return out;
+}
+
+TEST(Damages, that_a_file_can_have_are_told_apart_by_diff_and_crash_no_picture) {
+  int files = 0;
+  std::vector<std::string> unseen;
+  for (const Damage& d : damages()) {
+    const PlacedGraph& sound = plans_to_damage().at(d.plan);
+    PlacedGraph plan = sound;
+    d.act(plan);
+    if (!has_what_it_names(plan) || d.name == std::string("no reason")) continue;  // reasons decide nothing
+    try {
+      plan = read_plan(write_plan(plan), "plan.json", plan.graph->shared_ops());
+    } catch (const UserError&) {
+      continue;
+    } catch (const InternalError&) {
+      continue;  // no file has names that are unlike their nodes'
+    }
+    ++files;
+    if (diff_plans(sound, plan).empty() && write_plan(plan) != write_plan(sound)) unseen.push_back(d.name);
+    std::optional<Forecast> f;
+    try {
+      f = forecast(plan);
+    } catch (const UserError&) {
+    }
+    try {
+      EXPECT_FALSE(draw_svg(plan, {.forecast = f ? &*f : nullptr}).empty()) << d.name;
+    } catch (const UserError&) {  // what moves from where cannot be said of it
+    }
+  }
+  EXPECT_THAT(unseen, testing::IsEmpty());
+  EXPECT_GT(files, 100);
+}
+
+TEST(Verify, holds_a_result_to_one_value_or_to_what_each_tower_has_as_its_name_says) {
+  auto graph = std::make_shared<const Graph>(training_graph(net("decay")));
+  PlacedGraph plan = place(graph, to_strategy(Towers{.devices = sims(2), .threads = 1}), sim_cluster(2), 6, {.fetches = fetches_of(*graph)});
+  ASSERT_EQ(verify(plan), std::vector<std::string>());
+  for (PlanNode& n : plan.nodes) {
+    if (n.op != kFetch || n.attributes.text("how") != "sum") continue;
+    n.attributes.set("how", "stack");
+    Shape& shape = plan.values[static_cast<std::size_t>(n.outputs[0])].type.shape;
+    shape.insert(shape.begin(), Dim(2));
+  }
+  EXPECT_THAT(verify(plan), testing::Contains(testing::HasSubstr("is what each tower has, but its name means one value")));
+}
+
+TEST(Damages, of_the_relation_of_a_wait_are_said_where_a_forecast_walks_them) {
+  const PlacedGraph& sound = plans_to_damage().at("towers");
+  for (int relation = Wait::kOwn; relation <= Wait::kReaders; ++relation)
+    for (std::size_t i = 0; i < sound.nodes.size(); ++i)
+      for (std::size_t k = 0; k < sound.nodes[i].waits.size(); ++k) {
+        PlacedGraph plan = sound;
+        plan.nodes[i].waits[k].relation = static_cast<Wait::Relation>(relation);
+        try {
+          (void)forecast(plan);
+        } catch (const UserError& e) {
+          EXPECT_THAT(e.what(), testing::AnyOf(testing::StartsWith("unbound: "), testing::StartsWith("stuck: ")));
+        }
+      }
 }
 
 // ---------------------------------------------------------------- chance
