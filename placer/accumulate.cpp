@@ -17,8 +17,8 @@ namespace {
 
 /// Of smaller parts the steps cost more than the bytes are worth.
 constexpr std::int64_t kLeastPart = 1 << 16;
-/// Bytes that a stack must save, as a part of what its device then holds.
-constexpr std::int64_t kLeastGain = 16;
+/// A stack must leave so much less than what its device would hold: it reads and writes more than the join does.
+constexpr std::int64_t kLeastRatio = 2;
 
 /// What decides on a device: bytes of one tower's parts, of the largest, of what its backward pass reads of its forward pass, and its towers.
 struct OnDevice {
@@ -142,7 +142,7 @@ class Accumulator {
   bool gains(int vector, int stages) {
     std::int64_t apart = 0, added = 0;
     for (int d : devices_of(vector)) apart += bytes_apart(on(d), in_flight(on(d), stages)), added += bytes_added(on(d), in_flight(on(d), stages));
-    return added + added / kLeastGain < apart;
+    return added * kLeastRatio < apart;
   }
 
   std::string reason_of(int vector) {

@@ -25,7 +25,7 @@ void hold_sources(PlacedGraph& plan, const NumberLists& readers, const FixedNode
 void donate(PlacedGraph& plan, const NumberLists& readers);
 /// Where a value in ranges is read whole, a node that gathers it on each of its devices; fetches carry the ranges themselves.
 void insert_gathers(PlacedGraph& plan);
-/// Where a device runs several towers in turn and it is less, each adds its large parts to those of the towers before it, along the tree,
+/// Where a device runs several towers in turn and it takes half as much, each adds its large parts to those of the towers before it, along the tree,
 /// instead of keeping them for the join (`accumulates`). `all`: parts of any size, whatever it gains.
 void insert_accumulations(PlacedGraph& plan, bool all);
 /// Each device joins its complete subtrees before anything is sent; not where all is on one device, or one tower each.
