@@ -23,57 +23,60 @@ struct Reached {
 class Layer {
  public:
   void clear() {
-    all.clear();
-    kept_.clear();
+    all_.clear();
     words_.clear();
     slots_.assign(16, -1);
   }
-  std::size_t size() const { return all.size(); }
-  Span span(std::size_t i) const { return kept_[i].span; }
+  std::size_t size() const { return all_.size(); }
+  const Reached& operator[](std::size_t i) const { return all_[i]; }
+  Span span(std::size_t i) const { return all_[i].span; }
   std::uint64_t word(std::size_t i, std::size_t w) const {
-    const Kept& k = kept_[i];
-    return w < k.span.first ? ~std::uint64_t{0} : w < k.span.past ? words_[k.at + w - k.span.first] : 0;
+    const Kept& k = all_[i];
+    return w < k.span.first ? ~std::uint64_t{0} : w < k.span.past ? words_[k.words + w - k.span.first] : 0;
   }
   /// Its number, or -1.
   int find(const Words& prefix, Span span, std::uint64_t hash) const { return slots_[slot(prefix, span, hash)]; }
-  /// The same, where it is not there as this one.
-  std::pair<int, bool> try_add(const Words& prefix, Span span, const Reached& r) {
-    if ((all.size() + 1) * 2 > slots_.size()) grow();
+  /// The number under which it now stands; -1 where one of no larger value stands there.
+  int put(const Words& prefix, Span span, const Reached& r) {
+    if ((all_.size() + 1) * 2 > slots_.size()) grow();
     int& number = slots_[slot(prefix, span, r.hash)];
-    if (number >= 0) return {number, false};
-    number = static_cast<int>(all.size());
-    all.push_back(r);
-    kept_.push_back({span, words_.size()});
-    words_.insert(words_.end(), prefix.begin() + span.first, prefix.begin() + span.past);
-    return {number, true};
+    if (number < 0) {
+      number = static_cast<int>(all_.size());
+      all_.push_back({r, span, words_.size()});
+      words_.insert(words_.end(), prefix.begin() + span.first, prefix.begin() + span.past);
+    } else {
+      if (all_[at(number)].value <= r.value) return -1;
+      static_cast<Reached&>(all_[at(number)]) = r;
+    }
+    return number;
   }
-  std::vector<Reached> all;
 
  private:
-  struct Kept {
+  struct Kept : Reached {
     Span span;
-    std::size_t at = 0;
+    std::size_t words = 0;
   };
 
-  bool same(const Kept& k, const Words& prefix, Span span) const {
-    return k.span.first == span.first && k.span.past == span.past && std::equal(prefix.begin() + span.first, prefix.begin() + span.past, words_.begin() + static_cast<std::ptrdiff_t>(k.at));
+  bool is(const Kept& k, const Words& prefix, Span span, std::uint64_t hash) const {
+    return k.hash == hash && k.span.first == span.first && k.span.past == span.past &&
+           std::equal(prefix.begin() + span.first, prefix.begin() + span.past, words_.begin() + static_cast<std::ptrdiff_t>(k.words));
   }
   std::size_t slot(const Words& prefix, Span span, std::uint64_t hash) const {
     std::size_t s = hash & (slots_.size() - 1);
-    while (slots_[s] >= 0 && !(all[at(slots_[s])].hash == hash && same(kept_[at(slots_[s])], prefix, span))) s = (s + 1) & (slots_.size() - 1);
+    while (slots_[s] >= 0 && !is(all_[at(slots_[s])], prefix, span, hash)) s = (s + 1) & (slots_.size() - 1);
     return s;
   }
   /// All are different.
   void grow() {
     slots_.assign(slots_.size() * 2, -1);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      std::size_t s = all[i].hash & (slots_.size() - 1);
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      std::size_t s = all_[i].hash & (slots_.size() - 1);
       while (slots_[s] >= 0) s = (s + 1) & (slots_.size() - 1);
       slots_[s] = static_cast<int>(i);
     }
   }
 
-  std::vector<Kept> kept_;
+  std::vector<Kept> all_;
   Words words_;
   std::vector<int> slots_;
 };
@@ -102,71 +105,84 @@ class LoadSearch {
     bounds_.set_cap(cap);
     if (!bounds_.possible()) return {};
     for (Layer& l : layers_) l.clear();
-    layers_[0].try_add(Words(parts_.words()), {}, {});
-    for (std::size_t t = 0; finished && t < layers_.size(); ++t)
+    layers_[0].put(Words(parts_.words()), {}, {});
+    for (std::size_t t = 0; finished && t < layers_.size(); ++t) {
+      set_left(t);
       for (std::size_t i = 0; finished && i < layers_[t].size(); ++i) finished = expand(t, i);
+    }
     return best_;
   }
 
  private:
+  /// Of the devices, behind what a layer has and one more.
+  struct Left {
+    bool all = false, none = false;           ///< of the kind, before that one
+    double room = 0, memory = 0;
+    int paid = 0;                             ///< devices that had their part
+    bool others = false;                      ///< some that do not pay are left
+  };
+
   int used(std::size_t layer, std::size_t kind) const { return static_cast<int>(layer) / stride_[kind] % (kinds_[kind].count + 1); }
 
+  void set_left(std::size_t t) {
+    left_.assign(kinds_.size(), {});
+    for (std::size_t k = 0; k < kinds_.size(); ++k) {
+      Left& l = left_[k];
+      l.all = used(t, k) == 0;
+      l.none = used(t, k) == kinds_[k].count;
+      for (std::size_t j = 0; !l.none && j < kinds_.size(); ++j) {
+        const int u = used(t + at(stride_[k]), j), left = kinds_[j].count - u;
+        l.room += bounds_.weight(j) * left;
+        if (left) l.memory += kinds_[j].memory * left;
+        if (kinds_[j].pays) l.paid += u;
+        else l.others |= left > 0;
+      }
+    }
+  }
+
   bool expand(std::size_t t, std::size_t i) {
-    const Reached from = layers_[t].all[i];
+    const Reached from = layers_[t][i];
     if (from.value > cap_) return true;
     const Span span = layers_[t].span(i);
     for (std::size_t w = std::min(span.first, span_.first); w < std::max(span.past, span_.past); ++w) prefix_[w] = layers_[t].word(i, w);
     span_ = span;
     for (std::size_t k = 0; k < kinds_.size(); ++k) {  // as well with one device less
-      if (used(t, k) == 0) continue;
+      if (left_[k].all) continue;
       const Layer& less = layers_[t - at(stride_[k])];
-      if (int other = less.find(prefix_, span_, from.hash); other >= 0 && less.all[at(other)].value <= from.value) return true;
+      if (int other = less.find(prefix_, span_, from.hash); other >= 0 && less[at(other)].value <= from.value) return true;
     }
     for (std::size_t k = 0; k < kinds_.size(); ++k)
-      if (used(t, k) < kinds_[k].count && !follow(t, i, k, from)) return false;
+      if (!left_[k].none && !follow(t + at(stride_[k]), i, k, from)) return false;
     return true;
   }
 
   /// What can be on a device of kind k behind the prefix.
-  bool follow(std::size_t t, std::size_t i, std::size_t k, const Reached& from) {
-    const std::size_t next = t + at(stride_[k]);
-    double room = 0, memory = 0;
-    int paid = 0;
-    bool others = false;
-    for (std::size_t j = 0; j < kinds_.size(); ++j) {
-      const int u = used(next, j), left = kinds_[j].count - u;
-      room += bounds_.weight(j) * left;
-      if (left) memory += kinds_[j].memory * left;
-      if (kinds_[j].pays) paid += u;
-      else others |= left > 0;
-    }
+  bool follow(std::size_t next, std::size_t i, std::size_t k, const Reached& from) {
+    const Left& left = left_[k];
     auto visit = [&](const Part& p) {
       if (p.load > cap_) return;
-      if (bounds_.all() - p.work + bounds_.ahead(paid, p.crossing, others) > room * cap_ + 1e-9 * bounds_.all()) return;
-      if (all_bytes_ - from.bytes - p.bytes > memory + 1e-9 * all_bytes_) return;
+      if (bounds_.all() - p.work + bounds_.ahead(left.paid, p.crossing, left.others) > left.room * cap_ + 1e-9 * bounds_.all()) return;
+      if (all_bytes_ - from.bytes - p.bytes > left.memory + 1e-9 * all_bytes_) return;
       reach(next, {std::max(from.value, p.load), from.bytes + p.bytes, static_cast<int>(i), static_cast<int>(k), p.hash}, *p.prefix, shortest(*p.prefix, p.span));
     };
-    const double least = (bounds_.all() + bounds_.ahead(paid, 0, others) - room * cap_) - 1e-9 * bounds_.all();
+    const double least = (bounds_.all() + bounds_.ahead(left.paid, 0, left.others) - left.room * cap_) - 1e-9 * bounds_.all();
     return parts_.walk(prefix_, span_, k, {cap_, least}, steps_, std::cref(visit));
   }
 
   void reach(std::size_t layer, const Reached& r, const Words& prefix, Span span) {
-    Layer& l = layers_[layer];
-    const auto [number, fresh] = l.try_add(prefix, span, r);
-    if (!fresh && l.all[at(number)].value <= r.value) return;
-    if (!fresh) l.all[at(number)] = r;
-    if (span.first != full_span_.first || prefix.back() != full_.back()) return;
+    const int number = layers_[layer].put(prefix, span, r);
+    if (number < 0 || span.first != full_span_.first || prefix.back() != full_.back()) return;
     best_ = split(layer, number);
     cap_ = std::min(cap_, r.value * kLess);
   }
 
   /// Devices by following the prefixes back.
   Split split(std::size_t layer, int i) const {
-    Split out{layers_[layer].all[at(i)].value, std::vector<int>(at(items_.count), -1), std::vector<int>(at(items_.count), -1)};
+    Split out{layers_[layer][at(i)].value, std::vector<int>(at(items_.count), -1), std::vector<int>(at(items_.count), -1)};
     int part = 0;
     for (std::size_t k = 0; k < kinds_.size(); ++k) part += used(layer, k);
-    while (layers_[layer].all[at(i)].kind >= 0) {
-      const Reached& r = layers_[layer].all[at(i)];
+    while (layers_[layer][at(i)].kind >= 0) {
+      const Reached& r = layers_[layer][at(i)];
       const auto k = at(r.kind);
       int device = used(layer, k) - 1;
       for (std::size_t j = 0; j < k; ++j) device += kinds_[j].count;
@@ -189,6 +205,7 @@ class LoadSearch {
   std::int64_t& steps_;
   std::vector<int> stride_;                   // of a kind's number in that of a layer
   std::vector<Layer> layers_;
+  std::vector<Left> left_;                    // per kind that the last device is of
   std::optional<Split> best_;
   Words full_, prefix_;                       // everything; what is being followed
   Span full_span_, span_;
