@@ -21,11 +21,11 @@ void sort_unique(std::vector<int>& numbers) {
 
 /// Those that move, values alike added up.
 std::vector<ItemValue> added_up(std::vector<ItemValue> all) {
-  std::erase_if(all, [](ItemValue& v) {
+  for (ItemValue& v : all) {
     std::erase(v.readers, v.owner);
     sort_unique(v.readers);
-    return v.readers.empty();
-  });
+  }
+  std::erase_if(all, [](const ItemValue& v) { return v.readers.empty(); });
   auto key = [](const ItemValue& v) { return std::tie(v.owner, v.readers); };
   std::stable_sort(all.begin(), all.end(), [&](const ItemValue& a, const ItemValue& b) { return key(a) < key(b); });
   std::vector<ItemValue> out;
