@@ -65,9 +65,9 @@ SecondsOf seconds_of(const std::shared_ptr<const Graph>& graph, const Cluster& c
   std::shared_ptr<Launches> launches;
   int nodes = 0;
   try {
-    const TowerGraph one = expand_for(graph, division_of(*graph, to_strategy(Single{}), cluster), batch, options);
-    launches = std::make_shared<Launches>(one, cluster, costs);
+    TowerGraph one = expand_for(graph, division_of(*graph, to_strategy(Single{}), cluster), batch, options);
     nodes = static_cast<int>(one.nodes.size());
+    launches = std::make_shared<Launches>(std::move(one), cluster, costs);
   } catch (const UserError&) {
   }
   return [launches, nodes, &cluster](const DeviceId& device) {

@@ -41,9 +41,11 @@ class Expander {
     out_.batch = options_.batch;
     out_.combine = options_.combine;
     out_.threads = options_.threads;
-    at_.resize(static_cast<std::size_t>(g_.size()));
-    whole_.resize(static_cast<std::size_t>(g_.size()));
-    raw_.resize(static_cast<std::size_t>(g_.size()));
+    for (const Node& n : g_.nodes()) first_.push_back(first_.back() + n.types.size());
+    at_.assign(first_.back(), -1);
+    whole_ = raw_ = at_;
+    out_.nodes.reserve(order_.size());
+    out_.values.reserve(first_.back());
     for (NodeId id : order_)
       if (live_[static_cast<std::size_t>(id)]) emit(id);
     emit_fetches();
@@ -139,7 +141,8 @@ class Expander {
 
   // ---------------------------------------------------------------- nodes
 
-  ValueIndex at(ValueId v) const { return at_[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)]; }
+  std::size_t number(ValueId v) const { return first_[static_cast<std::size_t>(v.node)] + static_cast<std::size_t>(v.output); }
+  ValueIndex at(ValueId v) const { return at_[number(v)]; }
 
   ValueIndex add_value(std::string name, const TensorType& type, SplitState state, int output) {
     out_.values.push_back({std::move(name), type, state, static_cast<int>(out_.nodes.size()), output, true});
@@ -195,7 +198,7 @@ class Expander {
   /// The value in the state that this reader wants.
   ValueIndex read(ValueId v, SplitState want, NodeId reader) {
     if (!v.valid()) return -1;
-    ValueIndex whole = whole_[static_cast<std::size_t>(v.node)].empty() ? -1 : whole_[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)];
+    ValueIndex whole = whole_[number(v)];
     ValueIndex source = whole >= 0 ? whole : at(v);
     SplitState have = out_.values[static_cast<std::size_t>(source)].state;
     if (have == want) return source;
@@ -208,6 +211,7 @@ class Expander {
 
   std::vector<ValueIndex> read_all(NodeId id) {
     std::vector<ValueIndex> out;
+    out.reserve(node(id).inputs.size());
     for (std::size_t i = 0; i < node(id).inputs.size(); ++i) out.push_back(read(node(id).inputs[i], a_.reads[static_cast<std::size_t>(id)][i], id));
     return out;
   }
@@ -235,9 +239,10 @@ class Expander {
     Scope scope = n.op->name == kVariable ? Scope::state : is_shared(id) ? Scope::shared : Scope::tower;
     bool joins = n.op->joins_towers && a_.reads[static_cast<std::size_t>(id)][0].is_per_tower();
     std::vector<ValueIndex> outputs;
+    outputs.reserve(n.types.size());
     for (std::size_t k = 0; k < n.types.size(); ++k)
       outputs.push_back(add_value(g_.name_of({id, static_cast<std::int32_t>(k)}), n.types[k], gives[k], static_cast<int>(k)));
-    PlanNode& p = add_node(n.name, joins ? kAggregate : n.op->name, inputs, joins ? Scope::shared : scope, id, false);
+    PlanNode& p = add_node(n.name, joins ? kAggregate : n.op->name, std::move(inputs), joins ? Scope::shared : scope, id, false);
     p.def = joins ? nullptr : n.op;
     p.attributes = joins ? Attributes{{"how", "mean"}} : n.attributes;
     p.outputs = outputs;
@@ -246,16 +251,13 @@ class Expander {
 
   /// Readers see a settled state: a partial with rows is aggregated and split, a value computed whole is split for who wants it.
   void place_outputs(NodeId id, const std::vector<ValueIndex>& outputs) {
-    std::vector<ValueIndex>& mine = at_[static_cast<std::size_t>(id)];
-    mine = outputs;
-    raw_[static_cast<std::size_t>(id)] = outputs;
     for (std::size_t k = 0; k < outputs.size(); ++k) {
+      const std::size_t mine = number({id, static_cast<std::int32_t>(k)});
+      at_[mine] = raw_[mine] = outputs[k];
       SplitState given = out_.values[static_cast<std::size_t>(outputs[k])].state, state = a_.seen[static_cast<std::size_t>(id)][k];
       if (given == state) continue;
-      auto& whole = whole_[static_cast<std::size_t>(id)];
-      whole.resize(outputs.size(), -1);
-      whole[k] = given.is_replicated() ? outputs[k] : insert("aggregate", outputs[k], kReplicated, id);
-      if (state.is_replicated()) mine[k] = whole[k];
+      whole_[mine] = given.is_replicated() ? outputs[k] : insert("aggregate", outputs[k], kReplicated, id);
+      if (state.is_replicated()) at_[mine] = whole_[mine];
     }
   }
 
@@ -297,9 +299,9 @@ class Expander {
   /// A fetch is a node that nobody reads. `x@towers` is what each tower has of x, also where x is their sum.
   void emit_fetches() {
     for (const auto& [name, v] : options_.fetches) {
-      ValueIndex whole = whole_[static_cast<std::size_t>(v.node)].empty() ? -1 : whole_[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)];
+      ValueIndex whole = whole_[number(v)];
       bool apart = name.ends_with(kTowersSuffix);
-      ValueIndex source = apart ? raw_[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)] : whole >= 0 ? whole : at(v);
+      ValueIndex source = apart ? raw_[number(v)] : whole >= 0 ? whole : at(v);
       const PlanValue from = out_.values[static_cast<std::size_t>(source)];
       if (const std::optional<ValueId> known = named_result(g_, name); known && *known != v)
         throw UserError(fmt::format("'{}' is to bring '{}', but in the graph it is the name of '{}'; give the result another name, or fetch that", name, g_.name_of(v), g_.name_of(*known)));
@@ -326,7 +328,8 @@ class Expander {
   TowerGraph out_;
   std::map<NodeId, const FusionGroup*> group_of_;
   std::set<NodeId> twins_;  // of groups, whose bits stay whatever is fetched
-  std::vector<std::vector<ValueIndex>> at_, whole_, raw_;  // per node and output: as readers see it, computed whole, as the node gives it
+  std::vector<std::size_t> first_ = {0};          // per node, the number of its first output
+  std::vector<ValueIndex> at_, whole_, raw_;      // per output: as readers see it, computed whole, as the node gives it
   std::map<std::pair<ValueIndex, std::string>, ValueIndex> made_;
 };
 

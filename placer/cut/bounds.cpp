@@ -42,15 +42,9 @@ class ClosureCut {
 
 }  // namespace
 
-Bounds::Bounds(const Items& items, const std::vector<CutKind>& kinds) : items_(items), kinds_(kinds), weight_(kinds.size(), 1), work_(at(items.count)) {
+WeightedWork::WeightedWork(const Items& items, const std::vector<CutKind>& kinds) : items_(items), kinds_(kinds), weight_(kinds.size(), 1), work_(at(items.count)) {
   choose_weights(kinds);
-  lightest_ = kInfinity;
-  for (std::size_t k = 0; k < kinds.size(); ++k) {
-    whole_ += weight_[k] * kinds[k].count;
-    if (!kinds[k].pays || kinds[k].count == 0) continue;
-    paying_ += kinds[k].count;
-    lightest_ = std::min(lightest_, weight_[k]);
-  }
+  for (std::size_t k = 0; k < kinds.size(); ++k) whole_ += weight_[k] * kinds[k].count;
   for (int i = 0; i < items.count; ++i) {
     double quickest = kInfinity;
     work_[at(i)] = kInfinity;
@@ -63,11 +57,10 @@ Bounds::Bounds(const Items& items, const std::vector<CutKind>& kinds) : items_(i
     least_ = std::max(least_, quickest);
   }
   least_ = std::max(least_, all_ / whole_);
-  reach();
 }
 
 /// By coordinates, over ratios of items' seconds: the bound all / whole is concave along each between them.
-void Bounds::choose_weights(const std::vector<CutKind>& kinds) {
+void WeightedWork::choose_weights(const std::vector<CutKind>& kinds) {
   constexpr std::size_t kCandidates = 64;
   for (int round = 0; round < 2; ++round)
     for (std::size_t k = 0; k < kinds.size(); ++k) {
@@ -90,6 +83,15 @@ void Bounds::choose_weights(const std::vector<CutKind>& kinds) {
         if (double bound = sum / (devices + w * kinds[k].count); bound > best) best = bound, weight_[k] = w;
       }
     }
+}
+
+Bounds::Bounds(const Items& items, const std::vector<CutKind>& kinds) : WeightedWork(items, kinds) {
+  for (std::size_t k = 0; k < kinds.size(); ++k) {
+    if (!kinds[k].pays || kinds[k].count == 0) continue;
+    paying_ += kinds[k].count;
+    lightest_ = std::min(lightest_, weight_[k]);
+  }
+  reach();
 }
 
 void Bounds::reach() {

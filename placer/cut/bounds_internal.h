@@ -8,18 +8,33 @@
 namespace belfry::cutting {
 
 /// A device of kind k that works `cap` seconds does at most weight(k) · cap of `work`. Weights are chosen for a high bound.
-class Bounds {
+class WeightedWork {
  public:
-  Bounds(const Items& items, const std::vector<CutKind>& kinds);
+  WeightedWork(const Items& items, const std::vector<CutKind>& kinds);
 
   double work(int item) const { return work_[static_cast<std::size_t>(item)]; }
   double all() const { return all_; }
   double weight(std::size_t kind) const { return weight_[kind]; }
-  /// Per item, the work of all that must be on no earlier device, itself among it; empty where there are too many items.
-  const std::vector<double>& below() const { return below_; }
   /// No split has a smaller load: all work over all devices, and the longest item by itself.
   double least() const { return least_; }
 
+ protected:
+  const Items& items_;
+  const std::vector<CutKind>& kinds_;
+  std::vector<double> weight_, work_;
+  double all_ = 0, least_ = 0, whole_ = 0;
+
+ private:
+  void choose_weights(const std::vector<CutKind>& kinds);
+};
+
+/// With what must be before and behind each item.
+class Bounds : public WeightedWork {
+ public:
+  Bounds(const Items& items, const std::vector<CutKind>& kinds);
+
+  /// Per item, the work of all that must be on no earlier device, itself among it; empty where there are too many items.
+  const std::vector<double>& below() const { return below_; }
   /// Sets what `ahead` gives for splits of this load or less.
   void set_cap(double cap);
   /// Whether they can exist.
@@ -29,17 +44,13 @@ class Bounds {
   double ahead(int paid, double crossing, bool others) const;
 
  private:
-  void choose_weights(const std::vector<CutKind>& kinds);
   void reach();
   /// The least that is paid at one end of the cut behind `paid` paying devices.
   double cheapest_cut(int paid) const;
 
-  const Items& items_;
-  const std::vector<CutKind>& kinds_;
-  std::vector<double> weight_, work_;
-  double all_ = 0, least_ = 0, cap_ = 0, whole_ = 0;
+  double cap_ = 0;
   int paying_ = 0;
-  double lightest_ = 0;                       ///< weight of a device that pays
+  double lightest_ = kInfinity;               ///< weight of a device that pays
   std::vector<double> above_, below_;         ///< per item, work of what must be on no later device, and on no earlier one; both with itself
   std::vector<std::pair<double, double>> windows_;  ///< per number of paying devices before a cut: work before it, at least and at most
   std::vector<int> only_;                     ///< per value, the one window in which it can cross a cut; -1: none or several

@@ -1,7 +1,6 @@
 #include <belfry/placer/cut/cut.h>
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -32,14 +31,16 @@ Items by_depth(const Items& items) {
 /// A split of some items, as one of items that were merged from the same nodes.
 std::optional<Split> carried(const Items& from, const std::optional<Split>& split, const Items& to) {
   if (!split) return {};
-  std::map<int, int> item;  // of the first node of each
-  for (int i = 0; i < from.count; ++i)
-    for (int n : from.nodes[at(i)]) item[n] = i;
+  std::size_t nodes = 0;
+  for (const auto& all : from.nodes) nodes += all.size();
+  std::vector<std::size_t> item(nodes);  // per node
+  for (std::size_t i = 0; i < from.nodes.size(); ++i)
+    for (int n : from.nodes[i]) item[at(n)] = i;
   Split out{split->value, {}, {}};
   for (int i = 0; i < to.count; ++i) {
-    const int j = item.at(to.nodes[at(i)].front());
-    out.device.push_back(split->device[at(j)]);
-    out.part.push_back(split->part[at(j)]);
+    const std::size_t j = item[at(to.nodes[at(i)].front())];
+    out.device.push_back(split->device[j]);
+    out.part.push_back(split->part[j]);
   }
   return out;
 }
@@ -47,17 +48,19 @@ std::optional<Split> carried(const Items& from, const std::optional<Split>& spli
 /// The best split into intervals of some order.
 std::optional<Split> first_split(const Items& items, const std::vector<CutKind>& kinds) {
   std::optional<Split> best;
-  for (const Items& order : {items, by_depth(items)}) {
+  auto consider = [&](const Items& order) {
     std::vector<int> groups;
     const Items few = coarsened(order, std::max(kIntervals, 4 * std::accumulate(kinds.begin(), kinds.end(), 0, [](int n, const CutKind& k) { return n + k.count; })), groups);
     std::optional<Split> found = by_intervals(few, kinds);
     if (found && (!best || found->value < best->value)) best = carried(few, found, items);
-  }
+  };
+  consider(items);
+  consider(by_depth(items));
   return best;
 }
 
-/// Searches where only the items near the cuts of a split are free: the others are one item per part.
-std::optional<Split> refined(const Items& items, const std::vector<CutKind>& kinds, std::optional<Split> split, int free, std::int64_t steps) {
+/// Searches where only the items near the cuts of a split are free: the others are one item per part. `settled`: with more free ones it finds no more.
+std::optional<Split> refined(const Items& items, const std::vector<CutKind>& kinds, std::optional<Split> split, int free, std::int64_t steps, bool& settled) {
   std::vector<int> order(at(items.count)), rank(at(items.count)), group(at(items.count));
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return split->part[at(a)] < split->part[at(b)]; });
@@ -73,7 +76,9 @@ std::optional<Split> refined(const Items& items, const std::vector<CutKind>& kin
   const Items few = merged(items, group, same);
   std::int64_t left = steps;
   Answer found = least_load(few, kinds, carried(items, split, few), left);
-  return found.best && found.best->value < split->value ? carried(few, found.best, items) : split;
+  const bool better = found.best && found.best->value < split->value;
+  settled = !better && groups == items.count;  // all were free
+  return better ? carried(few, found.best, items) : split;
 }
 
 std::vector<int> by_node(const CutProblem& p, const Items& items, const Split& split) {
@@ -110,9 +115,10 @@ Answer quickest(const CutProblem& p, const Items& items, std::int64_t steps) {
 /// Of few devices with least work first: intervals, then around their cuts, then all.
 Answer least_loaded(const CutProblem& p, const Items& items, std::int64_t steps) {
   std::optional<Split> known = first_split(items, p.kinds);
-  if (items.count > kMostItems) return {known, Bounds(items, p.kinds).least(), false};
+  if (items.count > kMostItems) return {known, WeightedWork(items, p.kinds).least(), false};
+  bool settled = !known;
   for (int free : {4, 12})
-    if (known) known = refined(items, p.kinds, known, free, steps / 16);
+    if (!settled) known = refined(items, p.kinds, known, free, steps / 16, settled);
   return least_load(items, p.kinds, known, steps);
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -17,11 +18,13 @@ namespace {
 
 using cutting::at;
 
-/// The devices besides its own that read each node's output.
-std::vector<std::set<int>> readers_elsewhere(const CutProblem& p, const std::vector<int>& device) {
-  std::vector<std::set<int>> out(p.nodes.size());
+/// Nodes with the devices besides their own that read their output; ascending.
+std::vector<std::pair<int, int>> moves_of(const CutProblem& p, const std::vector<int>& device) {
+  std::vector<std::pair<int, int>> out;
   for (auto [a, b] : p.edges)
-    if (device[at(a)] != device[at(b)]) out[at(a)].insert(device[at(b)]);
+    if (device[at(a)] != device[at(b)]) out.emplace_back(a, device[at(b)]);
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
 }
 
@@ -72,11 +75,10 @@ int CutProblem::kind_of(int device) const {
 std::vector<double> loads_of(const CutProblem& p, const std::vector<int>& device) {
   std::vector<double> out(at(p.devices()));
   for (std::size_t i = 0; i < p.nodes.size(); ++i) out[at(device[i])] += p.nodes[i].seconds.at(at(p.kind_of(device[i])));
-  const std::vector<std::set<int>> readers = readers_elsewhere(p, device);
-  for (std::size_t i = 0; i < p.nodes.size(); ++i) {
-    if (!readers[i].empty() && pays(p, device[i])) out[at(device[i])] += p.nodes[i].transfer;
-    for (int d : readers[i])
-      if (pays(p, d)) out[at(d)] += p.nodes[i].transfer;
+  int last = -1;
+  for (auto [i, to] : moves_of(p, device)) {
+    if (i != std::exchange(last, i) && pays(p, device[at(i)])) out[at(device[at(i)])] += p.nodes[at(i)].transfer;
+    if (pays(p, to)) out[at(to)] += p.nodes[at(i)].transfer;
   }
   return out;
 }
@@ -113,7 +115,8 @@ double value_of(const CutProblem& p, const std::vector<int>& device) {
 std::vector<std::string> objections_to(const CutProblem& p, const std::vector<int>& device) {
   std::vector<std::string> out;
   if (device.size() != p.nodes.size()) return {fmt::format("{} nodes, but devices of {}", p.nodes.size(), device.size())};
-  std::map<int, int> of_class;  // → a node
+  const std::vector<int> classes = cutting::classes_of(p);
+  std::vector<int> first(p.nodes.size(), -1);  // node of each class
   std::vector<double> bytes(at(p.devices()));
   for (int i = 0; i < static_cast<int>(p.nodes.size()); ++i) {
     const CutNode& n = p.nodes[at(i)];
@@ -121,9 +124,9 @@ std::vector<std::string> objections_to(const CutProblem& p, const std::vector<in
     if (d < 0 || d >= p.devices()) return {fmt::format("'{}' is on device {} of {}", n.name, d, p.devices())};
     bytes[at(d)] += n.bytes;
     if (!std::isfinite(n.seconds.at(at(p.kind_of(d))))) out.push_back(fmt::format("'{}' cannot be on {}", n.name, p.kinds[at(p.kind_of(d))].name));
-    if (n.together < 0) continue;
-    auto [first, fresh] = of_class.try_emplace(n.together, i);
-    if (device[at(first->second)] != d) out.push_back(fmt::format("'{}' and '{}' must be together", p.nodes[at(first->second)].name, n.name));
+    int& other = first[at(classes[at(i)])];
+    if (other < 0) other = i;
+    if (device[at(other)] != d) out.push_back(fmt::format("'{}' and '{}' must be together", p.nodes[at(other)].name, n.name));
   }
   for (int d = 0; d < p.devices(); ++d)
     if (const CutKind& k = p.kinds[at(p.kind_of(d))]; bytes[at(d)] > k.memory * (1 + 1e-8)) out.push_back(fmt::format("device {} has {:.0f} bytes of {:.0f}", d, bytes[at(d)], k.memory));

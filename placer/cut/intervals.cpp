@@ -29,7 +29,7 @@ class Intervals {
 
   std::optional<Split> best() {
     constexpr int kRounds = 24;
-    const double least = std::max(Bounds(items_, kinds_).least(), 1e-300);
+    const double least = std::max(WeightedWork(items_, kinds_).least(), 1e-300);
     double all = 0;  // no interval has a larger load that is finite
     for (const auto& seconds : items_.seconds)
       for (double s : seconds) all += std::isfinite(s) ? s : 0;

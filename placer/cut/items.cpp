@@ -1,46 +1,38 @@
 #include <belfry/placer/cut/items_internal.h>
 
 #include <algorithm>
-#include <map>
 #include <numeric>
-#include <set>
+#include <tuple>
 
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/strong_components.hpp>
 
 #include <belfry/graph/error.h>
+#include <belfry/graph/plan/readers.h>
 
 namespace belfry::cutting {
 
 namespace {
 
-/// Class per node; nodes of no class are each their own.
-std::vector<int> classes_of(const CutProblem& p) {
-  std::map<int, int> known;
-  std::vector<int> out;
-  int count = 0;
-  for (const CutNode& n : p.nodes) {
-    if (n.together < 0) out.push_back(count++);
-    else {
-      auto [entry, fresh] = known.try_emplace(n.together, count);
-      count += fresh;
-      out.push_back(entry->second);
-    }
-  }
-  return out;
+void sort_unique(std::vector<int>& numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
 }
 
-/// Owners and readers as groups, values alike added up.
-std::vector<ItemValue> merged_values(const std::vector<ItemValue>& values, const std::vector<int>& to) {
-  std::map<std::pair<int, std::vector<int>>, double> seconds;
-  for (const ItemValue& v : values) {
-    std::set<int> readers;
-    for (int r : v.readers)
-      if (to[at(r)] != to[at(v.owner)]) readers.insert(to[at(r)]);
-    if (!readers.empty() && v.seconds > 0) seconds[{to[at(v.owner)], {readers.begin(), readers.end()}}] += v.seconds;
+/// Those that move, values alike added up.
+std::vector<ItemValue> added_up(std::vector<ItemValue> all) {
+  for (ItemValue& v : all) {
+    std::erase(v.readers, v.owner);
+    sort_unique(v.readers);
   }
+  std::erase_if(all, [](const ItemValue& v) { return v.readers.empty(); });
+  auto key = [](const ItemValue& v) { return std::tie(v.owner, v.readers); };
+  std::stable_sort(all.begin(), all.end(), [&](const ItemValue& a, const ItemValue& b) { return key(a) < key(b); });
   std::vector<ItemValue> out;
-  for (const auto& [key, s] : seconds) out.push_back({s, key.first, key.second});
+  for (ItemValue& v : all) {
+    if (!out.empty() && key(out.back()) == key(v)) out.back().seconds += v.seconds;
+    else out.push_back(std::move(v));
+  }
   return out;
 }
 
@@ -84,7 +76,32 @@ void reduce(Items& items) {
     for (int j : items.next[at(i)]) items.before[at(j)].push_back(i);
 }
 
-void set_touches(Items& items) {
+/// Groups as items with no costs yet, numbered by rank, or depth first without one. `number`: of each group.
+Items linked(std::vector<std::vector<int>> next, const std::vector<int>& rank, std::vector<int>& number) {
+  for (auto& all : next) sort_unique(all);
+  std::vector<int> order(next.size());
+  if (rank.empty()) {
+    order = topological(next);
+    if (order.size() != next.size()) throw InternalError("merged items make a cycle");
+  } else {
+    for (std::size_t g = 0; g < next.size(); ++g) order[at(rank[g])] = static_cast<int>(g);
+  }
+  number.resize(next.size());
+  for (std::size_t k = 0; k < order.size(); ++k) number[at(order[k])] = static_cast<int>(k);
+  Items out;
+  out.count = static_cast<int>(next.size());
+  out.next.resize(next.size());
+  for (std::size_t g = 0; g < next.size(); ++g) {
+    std::vector<int>& mine = out.next[at(number[g])] = std::move(next[g]);
+    for (int& h : mine) h = number[at(h)];
+    std::sort(mine.begin(), mine.end());
+  }
+  return out;
+}
+
+void set_values(Items& items, std::vector<ItemValue> values) {
+  items.values = added_up(std::move(values));
+  reduce(items);
   items.touches.assign(at(items.count), {});
   for (std::size_t v = 0; v < items.values.size(); ++v) {
     items.touches[at(items.values[v].owner)].push_back(static_cast<int>(v));
@@ -94,17 +111,31 @@ void set_touches(Items& items) {
 
 }  // namespace
 
+std::vector<int> classes_of(const CutProblem& p) {
+  std::vector<std::pair<int, int>> named;  // classes, and a node of each
+  for (std::size_t i = 0; i < p.nodes.size(); ++i)
+    if (p.nodes[i].together >= 0) named.emplace_back(p.nodes[i].together, static_cast<int>(i));
+  std::sort(named.begin(), named.end());
+  std::vector<int> out(p.nodes.size(), -1);
+  for (std::size_t k = 1; k < named.size(); ++k)  // as yet the node before, of the same class
+    if (named[k].first == named[k - 1].first) out[at(named[k].second)] = named[k - 1].second;
+  int count = 0;
+  for (int& c : out) c = c < 0 ? count++ : out[at(c)];
+  return out;
+}
+
 std::vector<std::pair<int, int>> order_edges(const CutProblem& p) {
   const std::vector<int> item = classes_of(p);
-  std::set<std::pair<int, int>> forward;
+  std::vector<std::pair<int, int>> forward;
   for (auto [a, b] : p.edges)
-    if (!p.nodes[at(a)].backward && !p.nodes[at(b)].backward) forward.emplace(item[at(a)], item[at(b)]);
+    if (!p.nodes[at(a)].backward && !p.nodes[at(b)].backward) forward.emplace_back(item[at(a)], item[at(b)]);
+  std::sort(forward.begin(), forward.end());
   // Gradients run against the order of their layers; in some files they are drawn along it.
   long along = 0, against = 0;
   for (auto [a, b] : p.edges)
     if (p.nodes[at(a)].backward && p.nodes[at(b)].backward && item[at(a)] != item[at(b)]) {
-      along += forward.contains({item[at(a)], item[at(b)]});
-      against += forward.contains({item[at(b)], item[at(a)]});
+      along += std::binary_search(forward.begin(), forward.end(), std::pair(item[at(a)], item[at(b)]));
+      against += std::binary_search(forward.begin(), forward.end(), std::pair(item[at(b)], item[at(a)]));
     }
   std::vector<std::pair<int, int>> out;
   for (auto [a, b] : p.edges) {
@@ -117,32 +148,15 @@ std::vector<std::pair<int, int>> order_edges(const CutProblem& p) {
 }
 
 Items merged(const Items& items, const std::vector<int>& group, const std::vector<int>& rank) {
-  const int count = group.empty() ? 0 : *std::max_element(group.begin(), group.end()) + 1;
-  std::vector<std::set<int>> edges(at(count));
+  std::vector<std::vector<int>> next(group.empty() ? 0 : at(*std::max_element(group.begin(), group.end()) + 1));
   for (int i = 0; i < items.count; ++i)
     for (int j : items.next[at(i)])
-      if (group[at(i)] != group[at(j)]) edges[at(group[at(i)])].insert(group[at(j)]);
-  std::vector<int> order(at(count));
-  if (rank.empty()) {
-    std::vector<std::vector<int>> next;
-    for (const auto& e : edges) next.emplace_back(e.begin(), e.end());
-    order = topological(next);
-    if (order.size() != next.size()) throw InternalError("merged items make a cycle");
-  } else {
-    for (int g = 0; g < count; ++g) order[at(rank[at(g)])] = g;
-  }
-  std::vector<int> number(at(count));
-  for (int k = 0; k < count; ++k) number[at(order[at(k)])] = k;
-  Items out;
-  out.count = count;
-  out.next.resize(at(count));
-  for (int g = 0; g < count; ++g) {
-    for (int h : edges[at(g)]) out.next[at(number[at(g)])].push_back(number[at(h)]);
-    std::sort(out.next[at(number[at(g)])].begin(), out.next[at(number[at(g)])].end());
-  }
-  out.seconds.assign(items.seconds.size(), std::vector<double>(at(count)));
-  out.bytes.resize(at(count));
-  out.nodes.resize(at(count));
+      if (group[at(i)] != group[at(j)]) next[at(group[at(i)])].push_back(group[at(j)]);
+  std::vector<int> number;
+  Items out = linked(std::move(next), rank, number);
+  out.seconds.assign(items.seconds.size(), std::vector<double>(at(out.count)));
+  out.bytes.resize(at(out.count));
+  out.nodes.resize(at(out.count));
   std::vector<int> to;
   for (int i = 0; i < items.count; ++i) {
     const int g = number[at(group[at(i)])];
@@ -151,36 +165,53 @@ Items merged(const Items& items, const std::vector<int>& group, const std::vecto
     out.bytes[at(g)] += items.bytes[at(i)];
     out.nodes[at(g)].insert(out.nodes[at(g)].end(), items.nodes[at(i)].begin(), items.nodes[at(i)].end());
   }
-  out.values = merged_values(items.values, to);
-  reduce(out);
-  set_touches(out);
+  std::vector<ItemValue> values = items.values;
+  for (ItemValue& v : values) {
+    v.owner = to[at(v.owner)];
+    for (int& r : v.readers) r = to[at(r)];
+  }
+  set_values(out, std::move(values));
   return out;
 }
 
 Items items_of(const CutProblem& p) {
-  Items nodes;  // one each
-  nodes.count = static_cast<int>(p.nodes.size());
-  nodes.next.resize(p.nodes.size());
-  nodes.seconds.assign(p.kinds.size(), {});
-  std::vector<std::set<int>> readers(p.nodes.size());
-  for (auto [a, b] : p.edges) readers[at(a)].insert(b);
-  for (std::size_t i = 0; i < p.nodes.size(); ++i) {
-    for (std::size_t k = 0; k < p.kinds.size(); ++k) nodes.seconds[k].push_back(p.nodes[i].seconds.at(k));
-    nodes.bytes.push_back(p.nodes[i].bytes);
-    nodes.nodes.push_back({static_cast<int>(i)});
-    nodes.values.push_back({p.nodes[i].transfer, static_cast<int>(i), {readers[i].begin(), readers[i].end()}});
-  }
-  for (auto [a, b] : order_edges(p)) nodes.next[at(a)].push_back(b);
   const std::vector<int> item = classes_of(p);
+  const std::vector<std::pair<int, int>> order = order_edges(p);
+  const NumberLists after(p.nodes.size(), [&](auto add) {
+    for (auto [a, b] : order) add(at(a), b);
+  });
   boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS> classes(p.nodes.empty() ? 0 : at(*std::max_element(item.begin(), item.end()) + 1));
   for (std::size_t i = 0; i < p.nodes.size(); ++i)
-    for (int j : nodes.next[i])
+    for (int j : after[i])
       if (item[i] != item[at(j)]) boost::add_edge(at(item[i]), at(item[at(j)]), classes);
   std::vector<int> component(boost::num_vertices(classes));
-  boost::strong_components(classes, boost::make_iterator_property_map(component.begin(), boost::get(boost::vertex_index, classes)));
-  std::vector<int> group;
-  for (int i : item) group.push_back(component[at(i)]);
-  return merged(nodes, group);
+  const int count = boost::strong_components(classes, boost::make_iterator_property_map(component.begin(), boost::get(boost::vertex_index, classes)));
+  auto group = [&](int node) { return component[at(item[at(node)])]; };
+  std::vector<std::vector<int>> next(at(count));
+  for (auto [a, b] : order)
+    if (group(a) != group(b)) next[at(group(a))].push_back(group(b));
+  std::vector<int> number;
+  Items out = linked(std::move(next), {}, number);
+  out.seconds.assign(p.kinds.size(), std::vector<double>(at(count)));
+  out.bytes.resize(at(count));
+  out.nodes.resize(at(count));
+  const NumberLists readers(p.nodes.size(), [&](auto add) {
+    for (auto [a, b] : p.edges) add(at(a), b);
+  });
+  std::vector<ItemValue> values;
+  for (std::size_t i = 0; i < p.nodes.size(); ++i) {
+    const int g = number[at(group(static_cast<int>(i)))];
+    for (std::size_t k = 0; k < p.kinds.size(); ++k) out.seconds[k][at(g)] += p.nodes[i].seconds.at(k);
+    out.bytes[at(g)] += p.nodes[i].bytes;
+    out.nodes[at(g)].push_back(static_cast<int>(i));
+    if (!(p.nodes[i].transfer > 0)) continue;
+    ItemValue v{p.nodes[i].transfer, g, {}};
+    for (int r : readers[i])
+      if (number[at(group(r))] != g) v.readers.push_back(number[at(group(r))]);
+    if (!v.readers.empty()) values.push_back(std::move(v));
+  }
+  set_values(out, std::move(values));
+  return out;
 }
 
 namespace {

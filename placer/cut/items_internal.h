@@ -32,6 +32,8 @@ struct Items {
   std::vector<std::vector<int>> nodes;        ///< of the problem
 };
 
+/// Per node, the number of its class; nodes of no class are each their own.
+std::vector<int> classes_of(const CutProblem& problem);
 /// Classes and what a cycle joins are one item. UserError for edges that make a cycle among nodes.
 Items items_of(const CutProblem& problem);
 /// Items merged by group, which must leave no cycle; numbered anew by `rank` of groups, which must be topological, or

@@ -110,7 +110,7 @@ class LatencySearch {
         left = left && (steps_ -= cost_) > 0;
         if (left) follow(i, state, k, *p.prefix);
       };
-      if (!parts_.walk(state.prefix, k, {best_ * kLess, 0}, steps_, visit) || !left) return false;
+      if (!parts_.walk(state.prefix, shortest(state.prefix, {0, static_cast<std::uint32_t>(parts_.words())}), k, {best_ * kLess, 0}, steps_, visit) || !left) return false;
     }
     return true;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include <belfry/placer/cut/parts_internal.h>
 
@@ -12,42 +13,71 @@ namespace {
 /// A prefix that so many devices of each kind can have.
 struct Reached {
   double value = 0;             ///< the busiest of them
-  double bytes = 0, crossing = 0;
+  double bytes = 0;
   int from = -1;                ///< which one of all
   int kind = -1;                ///< of the last device
   std::uint64_t hash = 0;
 };
 
-/// Prefixes reached, in the order in which they were found, with their words; looked up by hash.
+/// Prefixes reached, in the order in which they were found; looked up by hash. Of their words those of the shortest span are kept.
 class Layer {
  public:
-  explicit Layer(std::size_t words = 0) : words_(words), slots_(16, -1) {}
-  std::size_t size() const { return all.size(); }
-  const std::uint64_t* prefix(std::size_t i) const { return &sets_[i * words_]; }
-  /// Its number, or -1.
-  int find(const std::uint64_t* prefix, std::uint64_t hash) const { return slots_[slot(prefix, hash)]; }
-  int add(const std::uint64_t* prefix, const Reached& r) {
-    if ((all.size() + 1) * 2 > slots_.size()) grow();
-    slots_[slot(prefix, r.hash)] = static_cast<int>(all.size());
-    all.push_back(r);
-    sets_.insert(sets_.end(), prefix, prefix + words_);
-    return static_cast<int>(all.size()) - 1;
+  void clear() {
+    all_.clear();
+    words_.clear();
+    slots_.assign(16, -1);
   }
-  std::vector<Reached> all;
+  std::size_t size() const { return all_.size(); }
+  const Reached& operator[](std::size_t i) const { return all_[i]; }
+  Span span(std::size_t i) const { return all_[i].span; }
+  std::uint64_t word(std::size_t i, std::size_t w) const {
+    const Kept& k = all_[i];
+    return w < k.span.first ? ~std::uint64_t{0} : w < k.span.past ? words_[k.words + w - k.span.first] : 0;
+  }
+  /// Its number, or -1.
+  int find(const Words& prefix, Span span, std::uint64_t hash) const { return slots_[slot(prefix, span, hash)]; }
+  /// The number under which it now stands; -1 where one of no larger value stands there.
+  int put(const Words& prefix, Span span, const Reached& r) {
+    if ((all_.size() + 1) * 2 > slots_.size()) grow();
+    int& number = slots_[slot(prefix, span, r.hash)];
+    if (number < 0) {
+      number = static_cast<int>(all_.size());
+      all_.push_back({r, span, words_.size()});
+      words_.insert(words_.end(), prefix.begin() + span.first, prefix.begin() + span.past);
+    } else {
+      if (all_[at(number)].value <= r.value) return -1;
+      static_cast<Reached&>(all_[at(number)]) = r;
+    }
+    return number;
+  }
 
  private:
-  std::size_t slot(const std::uint64_t* prefix, std::uint64_t hash) const {
+  struct Kept : Reached {
+    Span span;
+    std::size_t words = 0;
+  };
+
+  bool is(const Kept& k, const Words& prefix, Span span, std::uint64_t hash) const {
+    return k.hash == hash && k.span.first == span.first && k.span.past == span.past &&
+           std::equal(prefix.begin() + span.first, prefix.begin() + span.past, words_.begin() + static_cast<std::ptrdiff_t>(k.words));
+  }
+  std::size_t slot(const Words& prefix, Span span, std::uint64_t hash) const {
     std::size_t s = hash & (slots_.size() - 1);
-    while (slots_[s] >= 0 && !(all[at(slots_[s])].hash == hash && std::equal(prefix, prefix + words_, this->prefix(at(slots_[s]))))) s = (s + 1) & (slots_.size() - 1);
+    while (slots_[s] >= 0 && !is(all_[at(slots_[s])], prefix, span, hash)) s = (s + 1) & (slots_.size() - 1);
     return s;
   }
+  /// All are different.
   void grow() {
     slots_.assign(slots_.size() * 2, -1);
-    for (std::size_t i = 0; i < all.size(); ++i) slots_[slot(prefix(i), all[i].hash)] = static_cast<int>(i);
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      std::size_t s = all_[i].hash & (slots_.size() - 1);
+      while (slots_[s] >= 0) s = (s + 1) & (slots_.size() - 1);
+      slots_[s] = static_cast<int>(i);
+    }
   }
 
-  std::size_t words_;
-  std::vector<std::uint64_t> sets_;
+  std::vector<Kept> all_;
+  Words words_;
   std::vector<int> slots_;
 };
 
@@ -60,7 +90,10 @@ class LoadSearch {
       stride_.push_back(counts);
       counts *= k.count + 1;
     }
-    layers_.assign(at(counts), Layer(parts_.words()));
+    layers_.resize(at(counts));
+    full_ = parts_.full();
+    full_span_ = shortest(full_, {0, static_cast<std::uint32_t>(full_.size())});
+    prefix_.resize(full_.size());
     for (double b : items.bytes) all_bytes_ += b;
   }
 
@@ -71,74 +104,85 @@ class LoadSearch {
     best_.reset();
     bounds_.set_cap(cap);
     if (!bounds_.possible()) return {};
-    for (Layer& l : layers_) l = Layer(parts_.words());
-    full_ = parts_.full();
-    const Words none(parts_.words());
-    layers_[0].add(none.data(), {});
-    for (std::size_t t = 0; finished && t < layers_.size(); ++t)
+    for (Layer& l : layers_) l.clear();
+    layers_[0].put(Words(parts_.words()), {}, {});
+    for (std::size_t t = 0; finished && t < layers_.size(); ++t) {
+      set_left(t);
       for (std::size_t i = 0; finished && i < layers_[t].size(); ++i) finished = expand(t, i);
+    }
     return best_;
   }
 
  private:
+  /// Of the devices, behind what a layer has and one more.
+  struct Left {
+    bool all = false, none = false;           ///< of the kind, before that one
+    double room = 0, memory = 0;
+    int paid = 0;                             ///< devices that had their part
+    bool others = false;                      ///< some that do not pay are left
+  };
+
   int used(std::size_t layer, std::size_t kind) const { return static_cast<int>(layer) / stride_[kind] % (kinds_[kind].count + 1); }
 
+  void set_left(std::size_t t) {
+    left_.assign(kinds_.size(), {});
+    for (std::size_t k = 0; k < kinds_.size(); ++k) {
+      Left& l = left_[k];
+      l.all = used(t, k) == 0;
+      l.none = used(t, k) == kinds_[k].count;
+      for (std::size_t j = 0; !l.none && j < kinds_.size(); ++j) {
+        const int u = used(t + at(stride_[k]), j), left = kinds_[j].count - u;
+        l.room += bounds_.weight(j) * left;
+        if (left) l.memory += kinds_[j].memory * left;
+        if (kinds_[j].pays) l.paid += u;
+        else l.others |= left > 0;
+      }
+    }
+  }
+
   bool expand(std::size_t t, std::size_t i) {
-    const Reached from = layers_[t].all[i];
+    const Reached from = layers_[t][i];
     if (from.value > cap_) return true;
-    const std::uint64_t* set = layers_[t].prefix(i);
-    const Words prefix(set, set + parts_.words());
+    const Span span = layers_[t].span(i);
+    for (std::size_t w = std::min(span.first, span_.first); w < std::max(span.past, span_.past); ++w) prefix_[w] = layers_[t].word(i, w);
+    span_ = span;
     for (std::size_t k = 0; k < kinds_.size(); ++k) {  // as well with one device less
-      if (used(t, k) == 0) continue;
+      if (left_[k].all) continue;
       const Layer& less = layers_[t - at(stride_[k])];
-      if (int other = less.find(prefix.data(), from.hash); other >= 0 && less.all[at(other)].value <= from.value) return true;
+      if (int other = less.find(prefix_, span_, from.hash); other >= 0 && less[at(other)].value <= from.value) return true;
     }
     for (std::size_t k = 0; k < kinds_.size(); ++k)
-      if (used(t, k) < kinds_[k].count && !follow(t, i, k, from, prefix)) return false;
+      if (!left_[k].none && !follow(t + at(stride_[k]), i, k, from)) return false;
     return true;
   }
 
   /// What can be on a device of kind k behind the prefix.
-  bool follow(std::size_t t, std::size_t i, std::size_t k, const Reached& from, const Words& prefix) {
-    const std::size_t next = t + at(stride_[k]);
-    double room = 0, memory = 0;
-    int paid = 0;
-    bool others = false;
-    for (std::size_t j = 0; j < kinds_.size(); ++j) {
-      const int u = used(next, j), left = kinds_[j].count - u;
-      room += bounds_.weight(j) * left;
-      if (left) memory += kinds_[j].memory * left;
-      if (kinds_[j].pays) paid += u;
-      else others |= left > 0;
-    }
+  bool follow(std::size_t next, std::size_t i, std::size_t k, const Reached& from) {
+    const Left& left = left_[k];
     auto visit = [&](const Part& p) {
       if (p.load > cap_) return;
-      if (bounds_.all() - p.work + bounds_.ahead(paid, p.crossing, others) > room * cap_ + 1e-9 * bounds_.all()) return;
-      if (all_bytes_ - from.bytes - p.bytes > memory + 1e-9 * all_bytes_) return;
-      reach(next, {std::max(from.value, p.load), from.bytes + p.bytes, p.crossing, static_cast<int>(i), static_cast<int>(k), p.hash}, *p.prefix);
+      if (bounds_.all() - p.work + bounds_.ahead(left.paid, p.crossing, left.others) > left.room * cap_ + 1e-9 * bounds_.all()) return;
+      if (all_bytes_ - from.bytes - p.bytes > left.memory + 1e-9 * all_bytes_) return;
+      reach(next, {std::max(from.value, p.load), from.bytes + p.bytes, static_cast<int>(i), static_cast<int>(k), p.hash}, *p.prefix, shortest(*p.prefix, p.span));
     };
-    const double least = (bounds_.all() + bounds_.ahead(paid, 0, others) - room * cap_) - 1e-9 * bounds_.all();
-    return parts_.walk(prefix, k, {cap_, least}, steps_, visit);
+    const double least = (bounds_.all() + bounds_.ahead(left.paid, 0, left.others) - left.room * cap_) - 1e-9 * bounds_.all();
+    return parts_.walk(prefix_, span_, k, {cap_, least}, steps_, std::cref(visit));
   }
 
-  void reach(std::size_t layer, const Reached& r, const Words& prefix) {
-    Layer& l = layers_[layer];
-    const int known = l.find(prefix.data(), r.hash);
-    if (known >= 0 && l.all[at(known)].value <= r.value) return;
-    if (known >= 0) l.all[at(known)] = r;
-    else l.add(prefix.data(), r);
-    if (prefix != full_) return;
-    best_ = split(layer, known >= 0 ? known : static_cast<int>(l.size()) - 1);
+  void reach(std::size_t layer, const Reached& r, const Words& prefix, Span span) {
+    const int number = layers_[layer].put(prefix, span, r);
+    if (number < 0 || span.first != full_span_.first || prefix.back() != full_.back()) return;
+    best_ = split(layer, number);
     cap_ = std::min(cap_, r.value * kLess);
   }
 
   /// Devices by following the prefixes back.
   Split split(std::size_t layer, int i) const {
-    Split out{layers_[layer].all[at(i)].value, std::vector<int>(at(items_.count), -1), std::vector<int>(at(items_.count), -1)};
+    Split out{layers_[layer][at(i)].value, std::vector<int>(at(items_.count), -1), std::vector<int>(at(items_.count), -1)};
     int part = 0;
     for (std::size_t k = 0; k < kinds_.size(); ++k) part += used(layer, k);
-    while (layers_[layer].all[at(i)].kind >= 0) {
-      const Reached& r = layers_[layer].all[at(i)];
+    while (layers_[layer][at(i)].kind >= 0) {
+      const Reached& r = layers_[layer][at(i)];
       const auto k = at(r.kind);
       int device = used(layer, k) - 1;
       for (std::size_t j = 0; j < k; ++j) device += kinds_[j].count;
@@ -146,7 +190,7 @@ class LoadSearch {
       --part;
       for (int item = 0; item < items_.count; ++item) {
         const std::size_t w = at(item) / 64;
-        if ((layers_[layer].prefix(at(i))[w] & ~layers_[before].prefix(at(r.from))[w]) >> (item % 64) & 1) out.device[at(item)] = device, out.part[at(item)] = part;
+        if ((layers_[layer].word(at(i), w) & ~layers_[before].word(at(r.from), w)) >> (item % 64) & 1) out.device[at(item)] = device, out.part[at(item)] = part;
       }
       i = r.from;
       layer = before;
@@ -161,8 +205,10 @@ class LoadSearch {
   std::int64_t& steps_;
   std::vector<int> stride_;                   // of a kind's number in that of a layer
   std::vector<Layer> layers_;
+  std::vector<Left> left_;                    // per kind that the last device is of
   std::optional<Split> best_;
-  Words full_;
+  Words full_, prefix_;                       // everything; what is being followed
+  Span full_span_, span_;
   double cap_ = 0, all_bytes_ = 0;
 };
 

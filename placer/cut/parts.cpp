@@ -18,11 +18,6 @@ std::uint64_t mixed(std::uint64_t x) {
 
 bool has(const Words& set, int item) { return set[at(item) / 64] >> (item % 64) & 1; }
 
-void set(Words& set, int item, bool has) {
-  const std::uint64_t bit = std::uint64_t{1} << (item % 64);
-  set[at(item) / 64] = has ? set[at(item) / 64] | bit : set[at(item) / 64] & ~bit;
-}
-
 /// Numbers of a set's word, ascending.
 template <class F>
 void for_each(std::size_t word, std::uint64_t bits, F f) {
@@ -31,7 +26,27 @@ void for_each(std::size_t word, std::uint64_t bits, F f) {
 
 }  // namespace
 
-Parts::Parts(const Items& items, const std::vector<CutKind>& kinds, const Bounds& bounds) : items_(items), kinds_(kinds), bounds_(bounds), below_(at(items.count)), key_(at(items.count)) {
+Span shortest(const Words& set, Span span) {
+  while (span.first < span.past && ~set[span.first] == 0) ++span.first;
+  while (span.first < span.past && set[span.past - 1] == 0) --span.past;
+  return span;
+}
+
+void Sparse::set(int number, bool has) {
+  auto put = [](std::uint64_t& word, std::size_t bit, bool has) { word = (word & ~(std::uint64_t{1} << bit)) | std::uint64_t{has} << bit; };
+  const std::size_t w = at(number) / 64;
+  put(words_[w], at(number) % 64, has);
+  put(some_[w / 64], w % 64, words_[w] != 0);
+}
+
+template <class F>
+void Sparse::for_each(F f) const {
+  for (std::size_t s = 0; s < some_.size(); ++s)
+    belfry::cutting::for_each(s, some_[s], [&](int w) { belfry::cutting::for_each(at(w), words_[at(w)], f); });
+}
+
+Parts::Parts(const Items& items, const std::vector<CutKind>& kinds, const Bounds& bounds)
+    : items_(items), kinds_(kinds), bounds_(bounds), below_(at(items.count)), key_(at(items.count)), now_(words()), ready_(at(items.count)), crossing_(items.values.size()), work_(words()) {
   for (int i = items.count; i-- > 0;) {
     key_[at(i)] = mixed(static_cast<std::uint64_t>(i));
     // At least the heaviest of its followers goes with it.
@@ -39,6 +54,17 @@ Parts::Parts(const Items& items, const std::vector<CutKind>& kinds, const Bounds
     below_[at(i)] += bounds.work(i);
   }
   if (!bounds.below().empty()) below_ = bounds.below();
+  for (const ItemValue& v : items.values) values_.push_back({v.seconds, static_cast<int>(v.readers.size())});
+  for (int i = 0; i < items.count; ++i) {
+    missing_.push_back(static_cast<int>(items.before[at(i)].size()));
+    ready_.set(i, missing_.back() == 0);
+  }
+  full_work_.push_back(0);
+  for (int i = 0; i < items.count;) {
+    double word = 0;
+    for (const int past = std::min(i + 64, items.count); i < past; ++i) word += bounds.work(i);
+    full_work_.push_back(full_work_.back() + word);
+  }
 }
 
 Words Parts::full() const {
@@ -47,54 +73,48 @@ Words Parts::full() const {
   return out;
 }
 
-void Parts::start(const Words& prefix) {
-  if (now_.empty()) {
-    now_.resize(words());
-    inside_.resize(items_.values.size());
-    prefixed_.resize(items_.values.size());
-    outside_.resize(items_.values.size());
-    ready_.resize(words());
-    crossing_.resize((items_.values.size() + 63) / 64);
-    work_.resize(words());
-    for (const auto& before : items_.before) missing_.push_back(static_cast<int>(before.size()));
-    for (int i = 0; i < items_.count; ++i) set(ready_, i, missing_[at(i)] == 0);
-  }
-  // A walk ends where it began, and of one prefix and the next most items are the same.
-  for (std::size_t w = 0; w < prefix.size(); ++w) {
+/// A walk ends where it began, and of one prefix and the next most items are the same.
+void Parts::start(const Words& prefix, Span span) {
+  for (std::size_t w = std::min(span.first, span_.first); w < std::max(span.past, span_.past); ++w) {
     if (now_[w] == prefix[w]) continue;
     work_[w] = 0;
     for_each(w, prefix[w], [&](int i) { work_[w] += bounds_.work(i); });
-    for_each(w, now_[w] ^ prefix[w], [&](int i) {
-      const int more = has(prefix, i) ? 1 : -1;
-      for (int v : items_.touches[at(i)]) {
-        prefixed_[at(v)] += more, outside_[at(v)] += more;
-        set(crossing_, v, prefixed_[at(v)] > 0 && prefixed_[at(v)] <= static_cast<int>(items_.values[at(v)].readers.size()));
-      }
-      for (int j : items_.next[at(i)]) set(ready_, j, (missing_[at(j)] -= more) == 0);
-      hash_ ^= key_[at(i)];
-    });
+    for_each(w, now_[w] ^ prefix[w], [&](int i) { turn(i, has(prefix, i)); });
+    now_[w] = prefix[w];
   }
-  now_ = prefix;
+  span_ = span;
   part_ = {};
   part_.prefix = &now_;
+  part_.span = span;
+  part_.work = full_work_[span.first];
+  for (std::size_t w = span.first; w < span.past; ++w) part_.work += work_[w];
   part_.hash = hash_;
-  sure_ = before_ = 0;
+  sure_ = 0;
   open_.clear();
-  for (std::size_t w = 0; w < prefix.size(); ++w) {
-    before_ += work_[w];
-    for_each(w, ready_[w] & ~prefix[w], [&](int i) { open_.push_back(i); });
-  }
-  for (std::size_t w = 0; w < crossing_.size(); ++w) for_each(w, crossing_[w], [&](int v) { part_.crossing += items_.values[at(v)].seconds; });
-  part_.work = before_;
+  ready_.for_each([&](int i) { open_.push_back(i); });
+  crossing_.for_each([&](int v) { part_.crossing += values_[at(v)].seconds; });
 }
 
-bool Parts::walk(const Words& prefix, std::size_t kind, const Limits& limits, std::int64_t& steps, const std::function<void(const Part&)>& visit) {
+/// An item enters the prefix, or leaves it.
+void Parts::turn(int item, bool enters) {
+  const int more = enters ? 1 : -1;
+  for (int v : items_.touches[at(item)]) {
+    Value& value = values_[at(v)];
+    value.prefixed += more, value.outside += more;
+    crossing_.set(v, value.prefixed > 0 && value.prefixed <= value.readers);
+  }
+  ready_.set(item, !enters && missing_[at(item)] == 0);
+  for (int j : items_.next[at(item)]) ready_.set(j, (missing_[at(j)] -= more) == 0);
+  hash_ ^= key_[at(item)];
+}
+
+bool Parts::walk(const Words& prefix, Span span, std::size_t kind, const Limits& limits, std::int64_t& steps, const std::function<void(const Part&)>& visit) {
   kind_ = kind;
   pays_ = kinds_[kind].pays;
   limits_ = limits;
   steps_ = &steps;
   visit_ = &visit;
-  start(prefix);
+  start(prefix, span);
   return step(0, open_.size());
 }
 
@@ -104,56 +124,71 @@ bool Parts::step(std::size_t first, std::size_t past) {
   if (first > 0) (*visit_)(part_);
   const Part part = part_;
   const double sure = sure_;
-  double sure_now = sure;
   std::size_t left_out = first;
   bool finished = true;
   for (std::size_t k = first; finished && k < past; ++k) {
     const int item = open_[k];
-    if (const double s = items_.seconds[kind_][at(item)]; std::isfinite(s) && s <= limits_.cap && part.bytes + items_.bytes[at(item)] <= kinds_[kind_].memory * (1 + 1e-9)) {
+    if (fits(item)) {
+      const double sure_without = sure_;
       add(item);
-      if (sure_ <= limits_.cap) {
-        const std::size_t list = open_.size();
-        for (std::size_t rest = k + 1; rest < past; ++rest) open_.push_back(open_[rest]);
-        for (int j : items_.next[at(item)])
-          if (--missing_[at(j)] == 0) open_.push_back(j);
-        std::sort(open_.begin() + static_cast<std::ptrdiff_t>(list), open_.end());
-        finished = step(list, open_.size());
-        open_.resize(list);
-        for (int j : items_.next[at(item)]) ++missing_[at(j)];
-      }
+      const std::size_t list = open_.size();
+      open_item(item, k + 1, past);
+      finished = step(list, open_.size());
+      open_.resize(list);
+      for (int j : items_.next[at(item)]) ++missing_[at(j)];
       remove(item);
       part_ = part;
+      sure_ = sure_without;
     }
-    sure_ = sure_now;
     exclude(item);
-    sure_now = sure_;
     left_out = k + 1;
     if (sure_ > limits_.cap || bounds_.all() - below_[at(item)] < limits_.least_work) break;
   }
   for (std::size_t k = first; k < left_out; ++k)
-    for (int v : items_.touches[at(open_[k])]) --outside_[at(v)];
+    for (int v : items_.touches[at(open_[k])]) --values_[at(v)].outside;
   sure_ = sure;
   return finished;
 }
 
+/// Whether the part with the item can be within the limits.
+bool Parts::fits(int item) const {
+  const double seconds = items_.seconds[kind_][at(item)];
+  if (!std::isfinite(seconds) || seconds > limits_.cap || part_.bytes + items_.bytes[at(item)] > kinds_[kind_].memory * (1 + 1e-9)) return false;
+  return sure_with(item) <= limits_.cap;
+}
+
+double Parts::sure_with(int item) const {
+  double out = sure_ + items_.seconds[kind_][at(item)];
+  if (!pays_) return out;
+  for (int v : items_.touches[at(item)])
+    if (const Value& value = values_[at(v)]; value.inside == 0 && value.outside > 0) out += value.seconds;
+  return out;
+}
+
+/// Puts a list behind the others: the open items first … past, and those for which `item` was the last that was missing; ascending.
+void Parts::open_item(int item, std::size_t first, std::size_t past) {
+  const std::size_t list = open_.size();
+  for (std::size_t k = first; k < past; ++k) open_.push_back(open_[k]);
+  for (int j : items_.next[at(item)]) {
+    if (--missing_[at(j)] > 0) continue;
+    open_.push_back(j);
+    for (std::size_t k = open_.size() - 1; k > list && open_[k - 1] > open_[k]; --k) std::swap(open_[k - 1], open_[k]);
+  }
+}
+
 void Parts::add(int item) {
+  sure_ = sure_with(item);
   now_[at(item) / 64] |= std::uint64_t{1} << (item % 64);
+  part_.span.past = std::max(part_.span.past, static_cast<std::uint32_t>(item / 64 + 1));
   part_.hash ^= key_[at(item)];
   part_.work += bounds_.work(item);
   part_.bytes += items_.bytes[at(item)];
-  const double seconds = items_.seconds[kind_][at(item)];
-  part_.load += seconds;
-  sure_ += seconds;
+  part_.load += items_.seconds[kind_][at(item)];
   for (int v : items_.touches[at(item)]) {
-    const ItemValue& value = items_.values[at(v)];
-    const int others = static_cast<int>(value.readers.size());
-    const int before = inside_[at(v)]++;
-    const double moved = value.seconds * ((before < others) - (before > 0));
-    const int prefixed = prefixed_[at(v)]++;
-    part_.crossing += value.seconds * ((prefixed < others) - (prefixed > 0));
-    if (!pays_) continue;
-    part_.load += moved;
-    if (before == 0 && outside_[at(v)] > 0) sure_ += value.seconds;
+    Value& value = values_[at(v)];
+    const int inside = value.inside++, prefixed = value.prefixed++;
+    part_.crossing += value.seconds * ((prefixed < value.readers) - (prefixed > 0));
+    if (pays_) part_.load += value.seconds * ((inside < value.readers) - (inside > 0));
   }
 }
 
@@ -161,14 +196,14 @@ void Parts::add(int item) {
 void Parts::remove(int item) {
   now_[at(item) / 64] &= ~(std::uint64_t{1} << (item % 64));
   for (int v : items_.touches[at(item)]) {
-    --inside_[at(v)];
-    --prefixed_[at(v)];
+    --values_[at(v)].inside;
+    --values_[at(v)].prefixed;
   }
 }
 
 void Parts::exclude(int item) {
   for (int v : items_.touches[at(item)])
-    if (outside_[at(v)]++ == 0 && inside_[at(v)] > 0 && pays_) sure_ += items_.values[at(v)].seconds;
+    if (Value& value = values_[at(v)]; value.outside++ == 0 && value.inside > 0 && pays_) sure_ += value.seconds;
 }
 
 }  // namespace belfry::cutting

@@ -1,11 +1,10 @@
 #include <belfry/placer/cut/tower_cut.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <utility>
 
 #include <belfry/graph/plan/links.h>
+#include <belfry/graph/plan/readers.h>
 #include <belfry/graph/structural.h>
 #include <belfry/placer/cut/items_internal.h>
 #include <belfry/placer/cut/launches.h>
@@ -54,14 +53,14 @@ Transfer slowest(const std::vector<Transfer>& all) {
 class Maker {
  public:
   Maker(const TowerGraph& tg, const Cluster& cluster, const CostTable& costs, const StageOptions& options)
-      : tg_(tg), options_(options), launches_(tg, cluster, costs), transfer_(slowest(transfers(cluster, options.devices, tg.threads))), number_(tg.nodes.size(), -1) {
+      : tg_(tg), options_(options), launches_(tg, cluster, costs), transfer_(slowest(transfers(cluster, options.devices, tg.threads))), number_(tg.nodes.size(), -1), fused_(at(tg.graph->size()), -1) {
     set_kinds(cluster);
   }
 
   TowerCut make() {
     for (const PlanNode& n : tg_.nodes)
       if (n.role == Role::forward)
-        for (const Member& m : n.members) fused_[m.node] = n.user;
+        for (const Member& m : n.members) fused_[at(m.node)] = n.user;
     for (std::size_t i = 0; i < tg_.nodes.size(); ++i) add(static_cast<int>(i));
     for (std::size_t i = 0; i < tg_.nodes.size(); ++i)
       if (number_[i] >= 0) connect(static_cast<int>(i));
@@ -99,9 +98,10 @@ class Maker {
   }
 
   double bytes_of(const PlanNode& n) const {
+    const Share share = tg_.share(n.scope == Scope::tower ? 0 : -1);
     double out = 0;
     for (ValueIndex v : n.outputs)
-      if (tg_.value(v).read) out += static_cast<double>(local_type(tg_.value(v), tg_.share(n.scope == Scope::tower ? 0 : -1)).bytes());
+      if (tg_.value(v).read) out += static_cast<double>(local_bytes(tg_.value(v), share));
     return out;
   }
 
@@ -115,7 +115,7 @@ class Maker {
     c.bytes = n.scope == Scope::state ? bytes : 0;
     c.transfer = bytes > 0 ? rounds * (transfer_.latency + bytes * transfer_.per_byte) : 0;
     c.backward = n.role != Role::forward;
-    if (const NodeId head = head_of(*tg_.graph, n.user); head >= 0) c.together = static_cast<int>(fused_.contains(head) ? fused_.at(head) : head);
+    if (const NodeId head = head_of(*tg_.graph, n.user); head >= 0) c.together = static_cast<int>(fused_[at(head)] >= 0 ? fused_[at(head)] : head);
     if (n.inserted && !n.inputs.empty() && n.inputs[0] >= 0)  // goes with its source
       if (int source = number_[at(tg_.value(n.inputs[0]).maker)]; source >= 0) c.together = out_.problem.nodes[at(source)].together;
     number_[at(i)] = static_cast<int>(out_.nodes.size());
@@ -125,12 +125,14 @@ class Maker {
 
   void connect(int i) {
     const PlanNode& n = tg_.nodes[at(i)];
-    std::set<int> makers;
-    for (ValueIndex v : values_read(n)) {
+    makers_.clear();
+    for_values_read(n, [&](ValueIndex v) {
       while (tg_.maker(v).op == kSplit) v = tg_.maker(v).inputs[0];
-      makers.insert(number_[at(tg_.value(v).maker)]);
-    }
-    for (int m : makers) {
+      makers_.push_back(number_[at(tg_.value(v).maker)]);
+    });
+    std::sort(makers_.begin(), makers_.end());
+    makers_.erase(std::unique(makers_.begin(), makers_.end()), makers_.end());
+    for (int m : makers_) {
       if (m < 0) continue;
       const PlanNode& maker = tg_.nodes[at(out_.nodes[at(m)])];
       out_.problem.edges.emplace_back(m, number_[at(i)]);
@@ -143,12 +145,13 @@ class Maker {
 
   /// Devices need room for what a launch reads and writes besides.
   void leave_room() {
+    const Share share = tg_.share(0);
     double most = 0;
     for (int i : out_.nodes) {
       const PlanNode& n = tg_.nodes[at(i)];
       if (n.scope != Scope::tower) continue;
       double bytes = bytes_of(n);
-      for (ValueIndex v : values_read(n)) bytes += tg_.maker(v).scope == Scope::tower ? static_cast<double>(local_type(tg_.value(v), tg_.share(0)).bytes()) : 0;
+      for_values_read(n, [&](ValueIndex v) { bytes += tg_.maker(v).scope == Scope::tower ? static_cast<double>(local_bytes(tg_.value(v), share)) : 0; });
       most = std::max(most, bytes);
     }
     for (CutKind& k : out_.problem.kinds) k.memory = std::max(k.memory - most, 0.0);
@@ -156,30 +159,35 @@ class Maker {
 
   /// A variable, and all that follows it, goes with the first layer that reads it, or else with the one whose values update it.
   void keep_variables() {
-    std::map<int, int> with;                  // class of the variable → of the layer
-    std::set<int> layers;
+    constexpr int kNone = -2;
+    std::vector<int> with(at(tg_.graph->size()) + 1, kNone);  // per class of a variable, and -1: the layer's
+    std::vector<bool> layers(with.size());
     auto node = [&](int i) -> const PlanNode& { return tg_.nodes[at(out_.nodes[at(i)])]; };
     auto together = [&](int i) { return out_.problem.nodes[at(i)].together; };
+    auto keep = [&](int variable, int layer) {
+      if (int& kept = with[at(variable + 1)]; kept == kNone) kept = layer;
+    };
     for (int i = 0; i < static_cast<int>(out_.nodes.size()); ++i)
-      if (node(i).scope != Scope::state && node(i).role == Role::forward) layers.insert(together(i));
+      if (node(i).scope != Scope::state && node(i).role == Role::forward) layers[at(together(i) + 1)] = true;
     for (Scope scope : {Scope::tower, Scope::shared})
       for (auto [m, reader] : out_.problem.edges)
-        if (node(m).scope == Scope::state && node(reader).scope == scope && node(reader).role == Role::forward) with.try_emplace(together(m), together(reader));
+        if (node(m).scope == Scope::state && node(reader).scope == scope && node(reader).role == Role::forward) keep(together(m), together(reader));
     for (auto [m, reader] : out_.problem.edges) {
-      const int from = with.contains(together(m)) ? with.at(together(m)) : together(m);
-      if (node(reader).role == Role::update && !layers.contains(together(reader)) && layers.contains(from)) with.try_emplace(together(reader), from);
+      const int kept = with[at(together(m) + 1)], from = kept != kNone ? kept : together(m);
+      if (node(reader).role == Role::update && !layers[at(together(reader) + 1)] && layers[at(from + 1)]) keep(together(reader), from);
     }
     for (CutNode& n : out_.problem.nodes)
-      if (auto reader = with.find(n.together); reader != with.end()) n.together = reader->second;
+      if (const int layer = with[at(n.together + 1)]; layer != kNone) n.together = layer;
   }
 
   const TowerGraph& tg_;
   const StageOptions& options_;
-  Launches launches_;
+  LaunchesInTurn launches_;
   Transfer transfer_;
   std::vector<int> kinds_;                    // one device of each
   std::vector<int> number_;                   // per node of the tower graph, that in the problem
-  std::map<NodeId, NodeId> fused_;            // a forward node inside a fused one → the node that this stands for
+  std::vector<NodeId> fused_;                 // per user's node: where it is inside a fused one, the node that this stands for; else -1
+  std::vector<int> makers_;
   TowerCut out_;
 };
 

@@ -229,6 +229,7 @@ Rules Layers::assign(const TowerGraph& tg, const Cluster& cluster, const CostTab
   // Under 1F1B that phase has the last stage keep a second micro-batch, which it would otherwise wait for until its gradients are fetched.
   const std::map<int, int> sources = order == PhaseOrder::gpipe ? sources_at_readers(tg, t, c) : std::map<int, int>();
   int last = 0;
+  out.reserve(t.nodes.size() + 1);
   for (std::size_t i = 0; i < t.nodes.size(); ++i) {
     const auto d = static_cast<std::size_t>(c.device[i]);
     const auto source = sources.find(t.nodes[i]);
