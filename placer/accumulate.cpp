@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/plan/accumulated.h>
 #include <belfry/graph/plan/readers.h>
 #include <belfry/graph/structural.h>
 #include <belfry/placer/assign.h>

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/plan/accumulated.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/ranges.h>
@@ -21,7 +22,7 @@ namespace {
 
 class Binder {
  public:
-  explicit Binder(BoundPlan& out) : out_(out), plan_(out.plan), instances_(plan_), readers_(readers_of(plan_)), last_(last_in_slots(plan_)) {
+  explicit Binder(BoundPlan& out) : out_(out), plan_(out.plan), instances_(plan_), readers_(readers_of(plan_)), last_(last_in_slots(plan_)), rank_(region_ranks(plan_, last_)), stacks_(plan_) {
     for (std::size_t c = 0; c < plan_.classes.size(); ++c)
       for (int t : plan_.classes[c].towers) class_of_[t] = static_cast<int>(c);
     for (std::size_t g = 0; g < plan_.groups.size(); ++g)
@@ -34,16 +35,6 @@ class Binder {
         if (n.owners >= static_cast<int>(plan_.vectors.size())) unbound(fmt::format("'{}' has no owners", n.name));
         if (n.owners >= 0) pieces_.try_emplace(n.owners, pieces(plan_.vectors[static_cast<std::size_t>(n.owners)], plan_.towers));
       }
-    for (const PlanNode& n : plan_.nodes)
-      if (accumulates(n)) accumulated_.try_emplace(n.vector, accumulated(plan_.devices(n), plan_.towers));
-    rank_.resize(plan_.vectors.size());
-    for (std::size_t x = 0; x < plan_.vectors.size(); ++x) {
-      std::map<int, int> count;
-      for (std::size_t t = 0; t < plan_.vectors[x].size(); ++t) {
-        int d = plan_.vectors[x][t];
-        rank_[x].push_back(d < 0 ? 0 : is_last(static_cast<int>(t), d) ? count[d] : count[d]++);
-      }
-    }
   }
 
   void run() {
@@ -69,9 +60,7 @@ class Binder {
   using Producer = std::tuple<int, int, int>;  // node, tower, device
 
   const PlanNode& node(int i) const { return plan_.nodes[static_cast<std::size_t>(i)]; }
-  const std::string& device_name(int d) {
-    return names_.try_emplace(d, to_string(plan_.cluster.devices[static_cast<std::size_t>(d)].id)).first->second;
-  }
+  std::string device_name(int d) const { return to_string(plan_.cluster.devices[static_cast<std::size_t>(d)].id); }
 
   /// Arena of a space: its devices in order; of a device: state, then the frames stream by stream, in whose gaps and behind which
   /// the region lies.
@@ -90,7 +79,7 @@ class Binder {
       }
       auto s = static_cast<std::size_t>(at - out_.spaces.begin());
       space_of_.push_back(static_cast<int>(s));
-      if (!group_of_.contains(static_cast<int>(d)) || d >= plan_.frames.size()) unbound(fmt::format("{} is in no group", to_string(plan_.cluster.devices[d].id)));
+      if (!group_of_.contains(static_cast<int>(d)) || d >= plan_.frames.size()) unbound(fmt::format("{} is in no group", device_name(static_cast<int>(d))));
       const DeviceGroup& group = plan_.groups[static_cast<std::size_t>(group_of_[static_cast<int>(d)])];
       std::int64_t start = out_.arena_bytes[s], frames = start + group.state;
       for (std::size_t i : tower_streams[d]) {
@@ -167,12 +156,6 @@ class Binder {
     }
   }
 
-  /// Whether a tower leaves its slot on a device to nobody.
-  bool is_last(int tower, int device) const {
-    auto d = static_cast<std::size_t>(device), t = static_cast<std::size_t>(tower);
-    return d < last_.size() && t < last_[d].size() && last_[d][t];
-  }
-
   const Variant& variant(int i, int tower, int device) const {
     const PlanNode& n = node(i);
     if (n.scope == Scope::tower) {
@@ -187,7 +170,7 @@ class Binder {
 
   Slot slot(int i, std::size_t k, int tower, int device) const {
     const PlanNode& n = node(i);
-    if (n.scope == Scope::tower && is_last(tower, device))
+    if (n.scope == Scope::tower && is_last_in_slot(last_, tower, device))
       if (const Variant& v = variant(i, tower, device); k < v.outputs.size() && v.outputs[k].region != Slot::kNone) return v.outputs[k];
     auto g = static_cast<std::size_t>(group_of_.at(device));
     if (g < n.by_group.size() && k < n.by_group[g].outputs.size() && n.by_group[g].outputs[k].region != Slot::kNone) return n.by_group[g].outputs[k];
@@ -197,7 +180,7 @@ class Binder {
   }
 
   int rank(const PlanNode& n, int part, int device) const {
-    if (accumulates(n) && part >= 0) return accumulated_.at(n.vector)[static_cast<std::size_t>(part)].at;
+    if (accumulates(n) && part >= 0) return stacks_.of(n, part).at;
     if (n.scope == Scope::tower) return rank_[static_cast<std::size_t>(n.vector)][static_cast<std::size_t>(part)];
     if (n.scope != Scope::device || part < 0) return 0;  // scratch is one for all pieces
     int out = 0;
@@ -253,6 +236,12 @@ class Binder {
     return out;
   }
 
+  /// What a tower has added up.
+  Part sum(int i, int tower, int device) {
+    const Accumulated& a = stacks_.of(node(i), tower);
+    return {a.low, a.high, buffer(i, 0, tower, device)};
+  }
+
   /// What a node reads as value v.
   std::vector<Part> source(int i, ValueIndex v, int tower, int device) {
     const PlanNode& n = node(i);
@@ -262,17 +251,8 @@ class Binder {
     bool joins = is_join(n) || n.op == kPreAggregate;
     std::vector<Part> out;
     if (accumulates(n)) {
-      const std::vector<Accumulated>& all = accumulated_.at(n.vector);
-      for (int t : all[static_cast<std::size_t>(tower)].reads) out.push_back({all[static_cast<std::size_t>(t)].low, all[static_cast<std::size_t>(t)].high, buffer(i, 0, t, device)});
+      for (int t : stacks_.of(n, tower).reads) out.push_back(sum(i, t, device));
       out.push_back({tower, tower + 1, buffer(maker, k, tower, device)});
-      return out;
-    }
-    if (joins && accumulates(m)) {
-      const std::vector<Accumulated>& all = accumulated_.at(m.vector);
-      for (int t = 0; t < plan_.present(); ++t)
-        if (int e = plan_.device_of(m, t); e >= 0 && all[static_cast<std::size_t>(t)].stays && takes_part(plan_, n, t, device))
-          out.push_back({all[static_cast<std::size_t>(t)].low, all[static_cast<std::size_t>(t)].high, buffer(maker, k, t, e)});
-      std::sort(out.begin(), out.end(), [](const Part& a, const Part& b) { return a.low < b.low; });
       return out;
     }
     if (joins && m.scope == Scope::device) {
@@ -280,7 +260,7 @@ class Binder {
         if (takes_part(plan_, n, p.low, device)) out.push_back({p.low, p.high, buffer(maker, k, p.low, p.device)});
     } else if (joins && m.scope == Scope::tower) {
       for (int t = 0; t < plan_.present(); ++t)
-        if (int e = plan_.device_of(m, t); e >= 0 && takes_part(plan_, n, t, device)) out.push_back({t, t + 1, buffer(maker, k, t, e)});
+        if (int e = plan_.device_of(m, t); e >= 0 && takes_part(plan_, n, t, device) && (!accumulates(m) || stacks_.of(m, t).stays)) out.push_back(accumulates(m) ? sum(maker, t, e) : Part{t, t + 1, buffer(maker, k, t, e)});
     } else if (m.scope == Scope::tower) {
       auto at = n.op == kCopy ? Instances::At{maker, plan_.device_of(m, tower)} : instances_.own(v, tower, device);
       if (at.device < 0) unbound(fmt::format("'{}' reads '{}', which tower {} lacks", n.name, plan_.value(v).name, tower));
@@ -380,8 +360,7 @@ class Binder {
         for (const Piece& p : pieces_.at(n.owners))
           if (p.device == q.device) parts.push_back({p.low, p.high, buffer(q.node, k, p.low, q.device)});
       } else if (accumulates(n)) {
-        const Accumulated& a = accumulated_.at(n.vector)[static_cast<std::size_t>(q.tower)];
-        parts.push_back({a.low, a.high, buffer(q.node, k, q.tower, q.device)});
+        parts.push_back(sum(q.node, q.tower, q.device));
       } else if (plan_.value(n.outputs[k]).read) {
         parts.push_back({0, 1, buffer(q.node, k, q.tower, q.device)});
       }
@@ -404,16 +383,15 @@ class Binder {
   std::map<int, int> class_of_, group_of_;
   std::map<ValueIndex, ValueIndex> variable_of_;
   std::map<int, std::vector<Piece>> pieces_;
-  std::map<int, std::vector<Accumulated>> accumulated_;    // by vector
   std::vector<std::vector<bool>> last_;                    // last_in_slots
-  std::vector<std::vector<int>> rank_;                     // per vector and tower: its number among those of its device that are not the last in their slots
+  std::vector<std::vector<int>> rank_;                     // region_ranks
+  Stacks stacks_;
   std::vector<int> space_of_;
   std::map<int, std::pair<std::int64_t, StreamFrames>> frames_of_;                    // stream → where its frames begin, and they
   std::map<std::pair<int, int>, std::pair<int, int>> slot_of_;                        // tower, device → stream, place of its slot
   std::map<Producer, std::pair<int, int>> where_;                                     // → stream, sequence
   std::map<std::pair<int, int>, std::set<Producer>> foreign_;
   std::vector<std::vector<Queued>> queues_;
-  std::map<int, std::string> names_;
 };
 
 BoundPlan::BoundPlan(const PlacedGraph& plan) : plan(plan) { Binder(*this).run(); }

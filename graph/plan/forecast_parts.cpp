@@ -136,7 +136,7 @@ int Transfers::parts(int step) {
   const PlanNode& n = node(step);
   if (!is_op(n, kPreAggregate) && !is_join(n)) return 0;
   const ForecastStep& s = steps_.steps[static_cast<std::size_t>(step)];
-  if (accumulates(n)) return 1 + static_cast<int>(steps_.accumulated_by(n)[static_cast<std::size_t>(s.tower)].reads.size());
+  if (accumulates(n)) return 1 + static_cast<int>(steps_.stacks.of(n, s.tower).reads.size());
   auto [at, fresh] = parts_.try_emplace({s.node, is_op(n, kPreAggregate) ? s.device : -1});
   if (!fresh) return at->second;
   return at->second = static_cast<int>(steps_.sources(n, s.device).size());
@@ -254,7 +254,7 @@ class Lives {
   }
   /// A sum in a stack is in use until a later tower takes it off, else until the join reads it.
   double in_stack(ForecastSteps& steps, const PlanNode& n, const ForecastLaunch& l, double joined) const {
-    const std::vector<Accumulated>& all = steps.accumulated_by(n);
+    const std::vector<Accumulated>& all = steps.stacks.of(n);
     double out = std::max(l.end, joined);
     if (!all[static_cast<std::size_t>(l.tower)].stays)
       for (std::size_t t = static_cast<std::size_t>(l.tower) + 1; t < all.size(); ++t)

@@ -27,7 +27,7 @@ ForecastSteps::ForecastSteps(const PlacedGraph& plan) : ForecastSteps(std::make_
 
 ForecastSteps::ForecastSteps(std::unique_ptr<Own> own) : ForecastSteps(own->instances.plan(), own->instances, own->readers) { own_ = std::move(own); }
 
-ForecastSteps::ForecastSteps(const PlacedGraph& plan, const Instances& instances, const NumberLists& readers) : plan(plan), instances_(instances), readers_(readers) {
+ForecastSteps::ForecastSteps(const PlacedGraph& plan, const Instances& instances, const NumberLists& readers) : plan(plan), stacks(plan), instances_(instances), readers_(readers) {
   queue();
   make_gates();
   make_lanes();
@@ -135,12 +135,6 @@ const std::vector<Piece>& ForecastSteps::pieces_of(int owners) const {
   return at->second;
 }
 
-const std::vector<Accumulated>& ForecastSteps::accumulated_by(const PlanNode& n) const {
-  auto [at, fresh] = accumulated_.try_emplace(n.vector);
-  if (fresh) at->second = accumulated(plan.devices(n), plan.towers);
-  return at->second;
-}
-
 std::span<const int> ForecastSteps::towers_for(const PlanNode& join, int device) const {
   const int owners = is_op(join, kPreAggregate) ? join.owners : -1;
   auto known = towers_for_.find(owners);
@@ -155,9 +149,8 @@ std::vector<int> ForecastSteps::sources(const PlanNode& join, int device) const 
     for (const Piece& p : pieces_of(m.owners))
       if (takes_part(plan, join, p.low, device)) out.push_back(p.device);
   } else if (m.scope == Scope::tower) {
-    const std::vector<Accumulated>* sums = accumulates(m) ? &accumulated_by(m) : nullptr;
     for (int t : towers_for(join, device))
-      if (int d = plan.device_of(m, t); d >= 0 && (!sums || (*sums)[static_cast<std::size_t>(t)].stays)) out.push_back(d);
+      if (int d = plan.device_of(m, t); d >= 0 && (!accumulates(m) || stacks.of(m, t).stays)) out.push_back(d);
   } else if (joins_ranges(plan, join)) {
     out = m.holders;
   }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <belfry/graph/plan/accumulated.h>
 #include <belfry/graph/plan/placed_graph.h>
 #include <belfry/graph/plan/readers.h>
 
@@ -29,6 +30,7 @@ class ForecastSteps {
   ForecastSteps(const PlacedGraph& plan, const Instances& instances, const NumberLists& readers);
 
   const PlacedGraph& plan;
+  const Stacks stacks;
   std::vector<ForecastStep> steps;              ///< stream by stream, in order
   std::vector<int> first;                       ///< per stream; one more at the end
   std::vector<int> producers;                   ///< per gate, how many
@@ -45,7 +47,6 @@ class ForecastSteps {
   /// Towers or pieces of what a join, or a device's sum, reads: their devices.
   std::vector<int> sources(const PlanNode& join, int device) const;
   const std::vector<Piece>& pieces_of(int owners) const;
-  const std::vector<Accumulated>& accumulated_by(const PlanNode& n) const;
   /// The step of a node; UserError ("unbound: …") where it is in no stream.
   int at(int node, int tower, int device);
   /// The towers whose parts a node takes on a device.
@@ -108,7 +109,6 @@ class ForecastSteps {
   std::map<std::pair<int, int>, std::vector<int>> foreign_;   // (tower, device) → steps elsewhere that read its frame
   std::map<std::pair<int, int>, int> after_;                  // (step, device) → tower that leaves the slot
   mutable std::map<int, std::vector<Piece>> pieces_;
-  mutable std::map<int, std::vector<Accumulated>> accumulated_;  ///< by vector
   mutable std::map<int, NumberLists> towers_for_;             // per owners and device; of -1 all
 };
 

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include <belfry/graph/plan/accumulated.h>
 #include <belfry/graph/plan/memory_parts_internal.h>
 #include <belfry/graph/plan/stream_frames.h>
 #include <belfry/graph/structural.h>
@@ -204,6 +205,18 @@ std::vector<std::vector<bool>> last_in_slots(const PlacedGraph& plan) {
     for (const StreamEntry& e : s.entries) last[e.slot] = e.tower;
     for (auto [slot, tower] : last)
       if (auto d = static_cast<std::size_t>(s.device), t = static_cast<std::size_t>(tower); d < out.size() && t < out[d].size()) out[d][t] = true;
+  }
+  return out;
+}
+
+std::vector<std::vector<int>> region_ranks(const PlacedGraph& plan, const std::vector<std::vector<bool>>& last) {
+  std::vector<std::vector<int>> out(plan.vectors.size());
+  for (std::size_t x = 0; x < plan.vectors.size(); ++x) {
+    std::map<int, int> count;
+    for (std::size_t t = 0; t < plan.vectors[x].size(); ++t) {
+      const int d = plan.vectors[x][t];
+      out[x].push_back(d < 0 ? 0 : is_last_in_slot(last, static_cast<int>(t), d) ? count[d] : count[d]++);
+    }
   }
   return out;
 }

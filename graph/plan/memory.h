@@ -27,6 +27,13 @@ std::shared_ptr<MemoryParts> set_groups(PlacedGraph& plan, const Instances& inst
 /// frame; other towers have buffers of their own for that, in the region.
 std::vector<std::vector<bool>> last_in_slots(const PlacedGraph& plan);
 
+inline bool is_last_in_slot(const std::vector<std::vector<bool>>& last, int tower, int device) {
+  const auto d = static_cast<std::size_t>(device), t = static_cast<std::size_t>(tower);
+  return d < last.size() && t < last[d].size() && last[d][t];
+}
+/// Per vector and tower: its number among those of its device that leave their slot to another, by which what they make for joins lies.
+std::vector<std::vector<int>> region_ranks(const PlacedGraph& plan, const std::vector<std::vector<bool>>& last);
+
 /// Per slot of a stream, its place among the stream's frames: slots of larger towers lie first, of those the ones that are left earlier.
 std::vector<int> slot_ranks(const PlacedGraph& plan, const PlanStream& stream);
 

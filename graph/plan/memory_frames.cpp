@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <optional>
 
+#include <belfry/graph/plan/accumulated.h>
 #include <belfry/graph/plan/memory_parts_internal.h>
 #include <belfry/graph/plan/offsets.h>
 #include <belfry/graph/structural.h>

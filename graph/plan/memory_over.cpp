@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 
+#include <belfry/graph/plan/accumulated.h>
 #include <belfry/graph/plan/memory_parts_internal.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/ranges.h>

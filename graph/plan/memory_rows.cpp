@@ -1,3 +1,4 @@
+#include <belfry/graph/plan/accumulated.h>
 #include <belfry/graph/plan/memory_rows_internal.h>
 
 #include <algorithm>

@@ -116,19 +116,4 @@ class Instances {
 struct Piece { int low = 0, high = 0, device = -1; };
 std::vector<Piece> pieces(const std::vector<int>& owners, int towers);
 
-/// A pre_aggregate inside the towers: each adds its part to sums that those before it on its device have left, as far as that completes
-/// subtrees of the tower tree.
-inline bool accumulates(const PlanNode& n) { return n.scope == Scope::tower && is_op(n, "pre_aggregate"); }
-/// What it does in one tower, by a stack of buffers on the device: with the sums of the towers `reads`, which it takes off, its part
-/// becomes the sum of towers [low, high), in the buffer `at`.
-struct Accumulated {
-  int low = 0, high = 0, at = 0;
-  std::vector<int> reads;
-  bool stays = true;  ///< no later tower reads it: the join does
-};
-/// Per tower; nothing is said of those that are absent. A device's towers run in their order.
-std::vector<Accumulated> accumulated(const std::vector<int>& owners, int towers);
-/// Per device, how many buffers its stack has.
-std::vector<int> stack_depths(const std::vector<int>& owners, int towers, std::size_t devices);
-
 }  // namespace belfry

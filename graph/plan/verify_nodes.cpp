@@ -4,6 +4,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include <belfry/graph/plan/accumulated.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/plan/verify_parts_internal.h>
 #include <belfry/graph/structural.h>

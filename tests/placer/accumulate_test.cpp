@@ -8,6 +8,7 @@
 
 #include <belfry/executor/run.h>
 #include <belfry/frontends/json/plan_file.h>
+#include <belfry/graph/plan/accumulated.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/structural.h>
 

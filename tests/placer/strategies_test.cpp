@@ -153,7 +153,7 @@ TEST(StrategyOptions, may_be_the_ends_of_their_ranges) {
 
 TEST(Strategies, over_no_devices_say_so) {
   auto graph = three_layers();
-  for (const Strategy& s : {to_strategy(Layers{}), to_strategy(Layers{.towers = 2, .replicas = 2}), to_strategy(Mirrored{.towers = 2, .reduction = Reduce::to_one}), to_strategy(Towers{.towers = 2})})
+  for (const Strategy& s : {to_strategy(Layers{}), to_strategy(Layers{.devices = {}, .towers = 2, .replicas = 2}), to_strategy(Mirrored{.devices = {}, .towers = 2, .reduction = Reduce::to_one}), to_strategy(Towers{.devices = {}, .towers = 2})})
     EXPECT_TRUE(says([&] { (void)place(graph, s, sim_cluster(2), 6, {}); }, {"no device"})) << s.name;
 }
 

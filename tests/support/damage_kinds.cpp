@@ -1,4 +1,6 @@
 // Damage to what only some plans have: ranges, values computed again, chunks, gates, servers' plans, GPUs.
+#include <belfry/graph/plan/accumulated.h>
+
 #include "damage_tools.h"
 
 namespace belfry::test {
