@@ -42,6 +42,8 @@ std::vector<Case> cases() {
   out.push_back({"1f1b 3 x 31 of 45 rows", to_strategy(Layers{.devices = sims(3), .towers = 31, .order = PhaseOrder::one_f_one_b, .threads = 1}), sim_cluster(3), 1.25, 45});
   out.push_back({"mirrored on four", to_strategy(Mirrored{.devices = four, .towers = 4, .threads = 1}), sim_cluster(4), 1.02});
   out.push_back({"four in turn", to_strategy(Single{.device = one[0], .towers = 4, .threads = 1}), sim_cluster(1)});
+  for (int towers : {2, 4})
+    out.push_back({fmt::format("{} in turn, variables on the host", towers), to_strategy(Towers{.devices = one, .variables = cpu(0), .towers = towers, .threads = 1}), sim_cluster(1)});
   return out;
 }
 

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include <belfry/graph/plan/accumulated.h>
+#include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/readers.h>
 #include <belfry/graph/structural.h>
 #include <belfry/placer/assign.h>
@@ -34,7 +36,7 @@ std::int64_t bytes_added(const OnDevice& d, int in_flight) { return in_flight * 
 
 class Accumulator {
  public:
-  Accumulator(PlacedGraph& plan, bool all) : plan_(plan), all_(all), readers_(readers_of(plan)), devices_(plan.cluster.devices.size()) {}
+  Accumulator(PlacedGraph& plan, bool all) : plan_(plan), all_(all), devices_(plan.cluster.devices.size()) {}
 
   void run() {
     find_candidates();
@@ -66,21 +68,17 @@ class Accumulator {
  private:
   OnDevice& on(int device) { return devices_[static_cast<std::size_t>(device)]; }
 
-  bool adds(const PlanNode& n) const {
-    if (!is_op(n, kAggregate)) return false;
-    const std::string& how = n.attributes.text("how");
-    return how == "sum" || how == "max" || how == "mean";
-  }
-
   /// Joins whose parts nobody else reads, of towers that run one by one on each of their devices, several on some.
   void find_candidates() {
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
       const PlanNode& n = plan_.nodes[i];
-      if (!adds(n)) continue;
+      if (!is_op(n, kAggregate) || !adds_parts(n)) continue;
       const PlanNode& m = plan_.maker(n.inputs[0]);
-      if (m.scope != Scope::tower || !m.def || readers_[static_cast<std::size_t>(n.inputs[0])].size() != 1) continue;
+      if (m.scope != Scope::tower || !m.def) continue;
       const std::int64_t bytes = local_bytes(plan_.value(n.inputs[0]), plan_.share(0));
       if ((bytes < kLeastPart && !all_) || !are_in_turn(m.vector)) continue;
+      if (!readers_) readers_.emplace(readers_of(plan_));
+      if ((*readers_)[static_cast<std::size_t>(n.inputs[0])].size() != 1) continue;
       candidates_.push_back(static_cast<int>(i));
       for (int d : devices_of(m.vector)) on(d).parts += bytes, on(d).largest = std::max(on(d).largest, bytes);
     }
@@ -116,7 +114,7 @@ class Accumulator {
     for (std::size_t v = 0; v < plan_.values.size(); ++v) {
       const PlanNode& m = plan_.maker(static_cast<ValueIndex>(v));
       if (m.scope != Scope::tower || m.role != Role::forward) continue;
-      const auto& readers = readers_[v];
+      const auto& readers = (*readers_)[v];
       if (std::none_of(readers.begin(), readers.end(), [&](int r) { return plan_.nodes[static_cast<std::size_t>(r)].scope == Scope::tower && plan_.nodes[static_cast<std::size_t>(r)].role != Role::forward; })) continue;
       const std::int64_t bytes = local_bytes(plan_.value(static_cast<ValueIndex>(v)), plan_.share(0));
       for (int d : devices_of(m.vector)) on(d).kept += bytes;
@@ -155,7 +153,7 @@ class Accumulator {
 
   PlacedGraph& plan_;
   bool all_;
-  const NumberLists readers_;
+  std::optional<NumberLists> readers_;  ///< once a candidate may be: most plans have none
   std::vector<OnDevice> devices_;
   std::map<int, bool> in_turn_;  ///< vectors of parts
   std::vector<int> candidates_;  ///< joins

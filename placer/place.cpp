@@ -18,6 +18,8 @@
 
 namespace belfry {
 
+int default_threads(const Cluster& cluster, int towers) { return std::clamp(cluster.cores / towers, 1, static_cast<int>(kMostThreads)); }
+
 TowerGraph expand_for(std::shared_ptr<const Graph> graph, const Division& d, std::int64_t batch, const PlaceOptions& options) {
   ExpandOptions e{d.towers, batch, d.combine, d.threads, options.updates, options.fetches, {}, {}};
   if (options.groups) e.groups = options.groups(*graph);
@@ -55,7 +57,7 @@ Division division_of(const Graph& graph, const Strategy& strategy, const Cluster
   Division d = strategy.divide(graph, cluster);
   if (d.towers < 1) throw UserError(fmt::format("strategy {} makes {} towers: give it devices, .devices = parse_devices(\"cpu:0,cpu:1\"), or .towers", strategy.name, d.towers));
   if (d.threads < 0) throw UserError(fmt::format("strategy {} has {} threads a tower: there is at least one, or 0 for as many as cores give", strategy.name, d.threads));
-  if (d.threads == 0) d.threads = std::clamp(cluster.cores / d.towers, 1, static_cast<int>(kMostThreads));
+  if (d.threads == 0) d.threads = default_threads(cluster, d.towers);
   return d;
 }
 

@@ -57,6 +57,9 @@ PlacedGraph place(std::shared_ptr<const Graph> graph, const Placement& placement
 /// divide → expand → assign → the rest. Rules of the options go first, then the user's requested devices, then the strategy's.
 PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options = {});
 
+/// Threads of a tower where nothing is said: the host's cores in equal parts, one at least.
+int default_threads(const Cluster& cluster, int towers);
+
 /// XXH3 over tower graph, batch, and per node op, threads and kernel, never a device: equal hashes mean equal bits.
 std::string arithmetic_hash(const PlacedGraph& plan);
 

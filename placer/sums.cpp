@@ -26,11 +26,6 @@ PlanNode sum_before(PlacedGraph& plan, const PlanNode& join, const char* suffix,
   return out;
 }
 
-bool adds(const PlanNode& n) {
-  const std::string& how = n.attributes.text("how");
-  return how == "sum" || how == "max" || how == "mean";
-}
-
 DeviceList devices_in(const std::vector<int>& vector) {
   std::set<int> out(vector.begin(), vector.end());
   out.erase(-1);
@@ -76,7 +71,7 @@ void insert_pre_aggregates(PlacedGraph& plan) {
       for (int d : owners)
         if (d >= 0) ++towers_on[d];
     bool several = std::any_of(towers_on.begin(), towers_on.end(), [](auto c) { return c.second > 1; });
-    if (!several || !adds(n)) continue;
+    if (!several || !adds_parts(n)) continue;
     if (towers_on.size() == 1 && n.holders.size() == 1 && n.holders.front() == towers_on.begin()->first) continue;  // all is at home
     PlanNode pre = sum_before(plan, n, ".pre", "each device joins its own towers first");
     pre.owners = n.owners;
@@ -97,7 +92,7 @@ void insert_group_sums(PlacedGraph& plan) {
     if (n.sum != SumWay::groups || n.owners < 0) continue;
     auto [known, fresh] = leaders.try_emplace({n.owners, n.holders}, -1);
     if (fresh) known->second = vector_number(plan, group_leaders(plan.cluster, plan.vectors[static_cast<std::size_t>(n.owners)], n.holders));
-    if (known->second == n.owners || !adds(n)) continue;
+    if (known->second == n.owners || !adds_parts(n)) continue;
     PlanNode group = sum_before(plan, n, ".group", "one device of each link group joins its group's parts first");
     group.owners = n.owners = known->second;
     group.holders = devices_in(plan.vectors[static_cast<std::size_t>(n.owners)]);

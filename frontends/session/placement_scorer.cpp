@@ -17,11 +17,9 @@ PlacementScorer::PlacementScorer(Scorer scorer, Placement fixed, std::vector<Pla
   for (const std::string& name : nodes) listed_.rules.push_back({name, {devices.at(0).id}, "listed"});
   listed_.rules.insert(listed_.rules.end(), last_.begin(), last_.end());
   listed_.rules.push_back({"**", {devices.at(0).id}, "the rest"});
-  if (!listed_.threads) listed_.threads = default_threads(listed_.towers);
+  if (!listed_.threads) listed_.threads = default_threads(scorer_.cluster(), listed_.towers);
   nodes_ = nodes.size();
 }
-
-int PlacementScorer::default_threads(int towers) const { return std::clamp(scorer_.cluster().cores / towers, 1, static_cast<int>(kMostThreads)); }
 
 Score PlacementScorer::asked(const Placement& p, std::size_t must_decide) { return said_.time_only ? Score{scorer_.seconds(p, must_decide), {}, {}} : scorer_(p, must_decide); }
 
@@ -47,7 +45,7 @@ Score PlacementScorer::score(std::string_view text, const std::string& where) {
   if (!file.recompute.empty()) p.recompute = file.recompute;
   p.collectives = file.collectives.value_or(Collectives::tree);
   p.threads = said_.threads ? said_.threads : file.threads.value_or(0);
-  if (!p.threads) p.threads = default_threads(p.towers);
+  if (!p.threads) p.threads = default_threads(scorer_.cluster(), p.towers);
   std::move(file.rules.begin(), file.rules.end(), std::back_inserter(p.rules));
   const std::size_t must_decide = p.rules.size();
   p.rules.insert(p.rules.end(), last_.begin(), last_.end());

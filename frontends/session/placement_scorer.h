@@ -34,7 +34,6 @@ class PlacementScorer {
   Score score(std::string_view text, const std::string& where);
   Score score_list(const JsonDocument& list);
   Score asked(const Placement& placement, std::size_t must_decide);
-  int default_threads(int towers) const;
 
   Scorer scorer_;
   Placement fixed_;

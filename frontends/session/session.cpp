@@ -183,14 +183,16 @@ struct Session::Impl {
   void bring_state(Built& b) {
     if (b.version == version) return;
     settle();
+    std::map<std::string, int> left;  // buffers that are still to have it
+    for (const StateBuffer& s : b.program->bound().state) ++left[variable_of(b, s)];
     for (const StateBuffer& s : b.program->bound().state) {
       const std::string& name = variable_of(b, s);
-      StateStore::Held& mine = held(b, s);
-      if (mine.version == newest.at(name)) continue;
-      copy_newest(name, s.first * static_cast<std::int64_t>(size_of(mine.type.dtype)), s.buffer.bytes, mine.arena.at(0), mine.device.get());
-      mine.version = newest.at(name);
+      if (StateStore::Held& mine = held(b, s); mine.version != newest.at(name)) {
+        copy_newest(name, s.first * static_cast<std::int64_t>(size_of(mine.type.dtype)), s.buffer.bytes, mine.arena.at(0), mine.device.get());
+        mine.version = newest.at(name);
+      }
+      if (--left.at(name) == 0) store.erase(name);  // the device has it now; all at once would take the bytes of the state again
     }
-    for (const StateBuffer& s : b.program->bound().state) store.erase(variable_of(b, s));  // the device has them now
     b.version = version;
   }
 

@@ -22,7 +22,7 @@ std::vector<Accumulated> accumulated(const std::vector<int>& owners, int towers)
       std::vector<int>& stack = stacks[p.device];
       Accumulated& mine = out[static_cast<std::size_t>(t)];
       mine = {low, high, 0, {}};
-      while (!stack.empty() && out[static_cast<std::size_t>(stack.back())].low >= low && stack.back() < t) {
+      while (!stack.empty() && out[static_cast<std::size_t>(stack.back())].low >= low) {
         out[static_cast<std::size_t>(stack.back())].stays = false;
         mine.reads.insert(mine.reads.begin(), stack.back());
         stack.pop_back();

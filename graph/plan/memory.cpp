@@ -246,6 +246,13 @@ int MemoryParts::local_on(int cls, int tower, int device) const {
   return -1;
 }
 
+bool MemoryParts::has_one_slot(int device) const {
+  int slots = 0;
+  for (const PlanStream& s : plan.streams)
+    if (s.device == device && s.name != "main") slots += s.slots;
+  return slots == 1;
+}
+
 std::shared_ptr<MemoryParts> set_groups(PlacedGraph& plan, const Instances& instances, const NumberLists& readers) {
   auto out = std::make_shared<MemoryParts>(plan, instances, readers);
   const MemoryParts& parts = *out;

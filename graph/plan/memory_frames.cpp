@@ -21,6 +21,7 @@ struct Life {
   int run = 0;             ///< FramePlanner::run_of
   ValueIndex joined = -1;  ///< as FrameBlock's
   std::int64_t own = 0;
+  bool of_last = false;
 };
 
 /// The frames of one class of towers.
@@ -166,6 +167,7 @@ class FramePlanner {
           old.block.end = life.block.end, old.known = life.known, old.joined = life.joined, old.own = life.own;
           old.kept = old.kept || life.kept || life.run != old.run;
         } else {
+          life.of_last = joined;
           lives.push_back(life);
         }
       }
@@ -181,7 +183,7 @@ class FramePlanner {
     const FrameKey key{static_cast<int>(c_), static_cast<int>(l)};
     std::vector<FrameBlock>& layout = parts_.layouts[key];
     layout.resize(lives.size());
-    for (std::size_t b = 0; b < lives.size(); ++b) layout[b] = {{}, lives[b].block.size, lives[b].block.start, lives[b].known, lives[b].block.end, lives[b].joined, lives[b].own};
+    for (std::size_t b = 0; b < lives.size(); ++b) layout[b] = {{}, lives[b].block.size, lives[b].block.start, lives[b].known, lives[b].block.end, lives[b].joined, lives[b].own, lives[b].of_last};
     FrameSize& frame = plan_.classes[c_].frame[l];
     const std::pair<int, int> last = phase(own_[l].back());
     const std::vector<Life> before = slots > 1 ? lives : std::vector<Life>();

@@ -18,15 +18,16 @@ inline constexpr std::int64_t kLow = std::numeric_limits<std::int64_t>::min(), k
 struct Times {
   std::int64_t last = kLow, read = kLow, gone = kLow;           ///< the end: the main stream's and the towers' last reader, from when on the tower may write over it
   std::int64_t written = kHigh, after = kHigh, start = kHigh;   ///< the begin: the main stream's step, what the towers have passed by then, their position
+  std::int64_t done = kHigh, late = kLow;                       ///< `gone` and `start` of the last of towers in turn, where it alone writes
   bool operator==(const Times&) const = default;
 };
 
-inline bool is_before(const Times& x, const Times& y) { return (x.last < y.written) & (x.read <= y.after) & (x.gone <= y.start); }
+inline bool is_before(const Times& x, const Times& y) { return (x.last < y.written) & (x.read <= y.after) & ((x.gone <= y.start) | (x.done <= y.late)); }
 
-inline Times times_of(const RegionItem& item, std::size_t k) {
+inline Times times_of(const RegionItem& item, std::size_t k, const Region& region) {
   Times out;
-  out.last = item.last_read, out.gone = item.written < 0 ? kHigh : item.gone;
-  out.written = item.written < 0 ? kLow : item.written;
+  out.last = item.last_read, out.written = item.written < 0 ? kLow : item.written;
+  out.done = item.written < 0 ? kHigh : item.gone, out.gone = region.alone ? out.done : kHigh;
   if (k < item.read_by.size()) out.read = item.read_by[k], out.after = item.after[k];
   return out;
 }
@@ -35,7 +36,7 @@ inline Times times_of(const FrameBlock& b, const Region& region) {
   Times out;
   if (b.joined >= 0) out.last = region.joined_read[static_cast<std::size_t>(b.joined)];
   out.read = b.joined < 0 ? b.known : b.own;
-  out.gone = b.until + 1, out.start = b.start;
+  out.gone = b.until + 1, out.start = b.start, out.late = b.of_last ? b.start : kLow;
   return out;
 }
 

@@ -23,6 +23,7 @@ struct FrameBlock {
   std::int64_t until = 0;  ///< the last position at which the tower may not write over it
   ValueIndex joined = -1;  ///< what a join reads when it likes
   std::int64_t own = 0;    ///< `known` but for joins
+  bool of_last = false;    ///< written by towers that leave their slot to nobody, and by no others
 };
 
 /// An output of a tower node, or its scratch (output -1), and its block.
@@ -75,6 +76,8 @@ struct MemoryParts {
   int local(int cls, int vector) const { return plan.classes[static_cast<std::size_t>(cls)].pattern[static_cast<std::size_t>(vector)].device; }
   /// The number that a device has inside the class of a tower; -1: the tower runs nothing there.
   int local_on(int cls, int tower, int device) const;
+  /// Whether all towers of a device take turns in one frame.
+  bool has_one_slot(int device) const;
 };
 
 /// Where frames begin on a device, behind its state.

@@ -30,7 +30,7 @@ Rows rows_of(const MemoryParts& parts, std::size_t g) {
   for (const FrameKey& key : keys) rows += parts.layouts.at(key).size();
   out.times.reserve(rows * out.classes);
   for (std::size_t i : own_items(region))
-    for (std::size_t k = 0; k < out.classes; ++k) out.times.push_back(times_of(region.items[i], k));
+    for (std::size_t k = 0; k < out.classes; ++k) out.times.push_back(times_of(region.items[i], k, region));
   for (std::size_t own = 0; own < keys.size(); ++own) {
     out.first.push_back(out.times.size() / out.classes);
     for (const FrameBlock& b : parts.layouts.at(keys[own]))
@@ -61,7 +61,7 @@ class Placer {
       const Rows rows = rows_of(parts_, g);
       plan_.groups[g].region = around_frames(g, rows, nullptr);
       try_rows(g, rows);
-      least_.push_back(is_alone(g) && has_one_slot(parts_.regions[g].device) && cannot_be_less(g, rows));
+      least_.push_back(is_alone(g) && parts_.has_one_slot(parts_.regions[g].device) && cannot_be_less(g, rows));
     }
     std::set<std::size_t> done;
     std::size_t left = 8 * kMostPairs;  // for all that is placed jointly
@@ -69,7 +69,7 @@ class Placer {
       if (done.contains(g)) continue;
       std::vector<std::size_t> together = beside(g);
       done.insert(together.begin(), together.end());
-      const bool joint = std::all_of(together.begin(), together.end(), [&](std::size_t o) { return has_one_slot(parts_.regions[o].device); });
+      const bool joint = std::all_of(together.begin(), together.end(), [&](std::size_t o) { return parts_.has_one_slot(parts_.regions[o].device); });
       if (joint && !least_[g]) left = left - left / 2 + place_jointly(plan_, parts_, together, left / 2);
     }
     set_frames(plan_, parts_);
@@ -78,13 +78,6 @@ class Placer {
 
  private:
   const std::vector<FrameKey>& frames_on(std::size_t g) const { return parts_.frames_on[static_cast<std::size_t>(parts_.regions[g].device)]; }
-
-  bool has_one_slot(int device) const {
-    int slots = 0;
-    for (const PlanStream& s : plan_.streams)
-      if (s.device == device && s.name != "main") slots += s.slots;
-    return slots == 1;
-  }
 
   /// Whether no other group's devices run towers of its classes.
   bool is_alone(std::size_t g) const {

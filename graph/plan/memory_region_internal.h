@@ -49,7 +49,7 @@ struct RegionItem {
   std::int64_t last_read = -1;         ///< order of the last step of the main stream that reads it; kForever: others may read it at any time
   Positions read_by;                   ///< per class here, the last position at which a tower reads it
   Positions after;                     ///< per class here, what all towers have passed when it is written
-  std::int64_t gone = kForever;        ///< the position from which on the only tower here may write over it
+  std::int64_t gone = kForever;        ///< the position from which on the last of towers that take turns in one frame may write over it
   Over over;                           ///< what it lies over; its life is then part of what lies there first
   std::int64_t offset = 0;
   std::int64_t row = 0, in_row = 0;    ///< of parts that lie tower by tower, the last lowest: bytes of a tower's, where among them; 0: side by side
@@ -68,6 +68,7 @@ class JoinedReads {
 /// What lies outside the frames of a group's devices.
 struct Region {
   int device = 0;                        ///< the first of the group
+  bool alone = false;                    ///< a single tower runs here
   std::vector<RegionItem> items;
   JoinedReads joined_read;               ///< order of the last step of this main stream that reads a value of a frame here, if none elsewhere does, else kForever
   std::vector<std::pair<int, int>> host;           ///< per class here, the stream (of those with towers) and the place of the slot in whose frame joins may write; -1: none

@@ -57,7 +57,7 @@ class RegionPlanner {
     collect();
     set_joined();
   }
-  Region take() { return {device_, std::move(items_), std::move(joined_read_), {}, {}}; }
+  Region take() { return {device_, is_alone(), std::move(items_), std::move(joined_read_), {}, {}}; }
 
  private:
   bool is_alone() const { return here_.size() == 1 && parts_.towers_on[static_cast<std::size_t>(device_)] == 1; }
@@ -113,10 +113,14 @@ class RegionPlanner {
     }
   }
 
-  /// Where a single tower runs here: per position, how far the main stream has come.
+  /// Of the last of towers that take turns in one frame: per position, how far the main stream has come.
   void know_main() {
-    if (!is_alone()) return;
-    const std::span<const int> nodes = frame(0);
+    if (!is_alone() && !parts_.has_one_slot(device_)) return;
+    for (std::size_t k = 0; k < here_.size(); ++k)
+      for (int t : plan_.classes[static_cast<std::size_t>(here_[k].first)].towers)
+        if (is_last_in_slot(parts_.last, t, device_) && parts_.local_on(here_[k].first, t, device_) == here_[k].second) last_ = static_cast<int>(k);
+    if (last_ < 0) return;
+    const std::span<const int> nodes = frame(static_cast<std::size_t>(last_));
     main_at_.assign(nodes.size(), kBeforeAll);
     for (std::size_t at = 0; at < nodes.size(); ++at) {
       const PlanNode& n = plan_.nodes[static_cast<std::size_t>(nodes[at])];
@@ -171,9 +175,9 @@ class RegionPlanner {
     out.after.assign(here_.size(), kBeforeAll);
     if (n.scope != Scope::tower) std::copy_n(passed_.marks(static_cast<int>(i)), here_.size(), out.after.begin());
     if (read >= 0) add_readers(n, static_cast<int>(i), read, out);
-    if (is_alone() && out.last_read < kForever && n.scope != Scope::tower) {
+    if (last_ >= 0 && out.last_read < kForever && n.scope != Scope::tower) {
       // Known as read: by the tower's own readers when they are done, by others once it has waited for the main stream that far.
-      const std::int64_t tower = out.read_by[0];
+      const std::int64_t tower = out.read_by[static_cast<std::size_t>(last_)];
       std::int64_t main = kBeforeAll;
       if (tower < 0 || out.last_read > out.written) main = std::partition_point(main_at_.begin(), main_at_.end(), [&](std::int64_t m) { return m < out.last_read; }) - main_at_.begin();
       if (main < static_cast<std::int64_t>(main_at_.size())) out.gone = std::max(tower + 1, main);
@@ -298,6 +302,7 @@ class RegionPlanner {
   int device_;
   const std::vector<FrameKey>& here_;
   Share largest_, whole_ = plan_.share(-1);
+  int last_ = -1;                               ///< the class of the last of towers in turn
   std::vector<std::int64_t> main_at_;
   std::vector<std::pair<const PlanNode*, int>> gathers_;  ///< ranges of this join are gathered at this order
   std::map<int, Others> others_;                ///< by vector

@@ -14,8 +14,8 @@ namespace belfry {
 
 namespace {
 
-/// Comparisons of two blocks for all tries together, and towers times spans that are compared, at the most.
-constexpr std::size_t kMostCompared = std::size_t{1} << 24;
+/// Comparisons of two blocks for all tries together, and of spans of two towers, at the most.
+constexpr std::size_t kMostCompared = std::size_t{1} << 24, kMostSpans = std::size_t{1} << 27;
 /// What SlotPacker tries: strides and orders, the most promising first, since large plans get few.
 constexpr std::pair<std::size_t, std::size_t> kTries[] = {{7, 3}, {0, 1}, {1, 1}, {1, 2}, {4, 1}, {3, 1}, {0, 2}, {4, 2}, {3, 2}, {5, 1}, {6, 1},
                                                           {0, 3}, {1, 3}, {3, 3}, {2, 1}, {2, 2}, {0, 0}, {1, 0}, {5, 2}, {6, 2}};
@@ -37,7 +37,7 @@ class SlotPacker {
     std::size_t compared = 0, all = 0;
     for (const Line& l : lines_) compared += l.towers.size() * l.towers.size();
     for (const SlotTurns::Sort& s : sorts_) all += s.span_of.size();
-    if (compared * spans_ * spans_ > kMostCompared || all == 0) return;
+    if (compared * spans_ * spans_ > kMostSpans || all == 0) return;
     turns_.find_meets();
     for (std::size_t s = 0; s < sorts_.size(); ++s) set_strides(s);
     std::vector<FrameSize> now;
@@ -130,14 +130,17 @@ class SlotPacker {
 
   /// By how much bytes of span y must be moved to be where they are in the way of those of x: in use at once, in different slots.
   const Shifts& shifts(std::size_t x, Use way, std::size_t y, Use other) {
-    std::optional<Shifts>& known = shifts_[((x * spans_ + y) * 2 + way) * 2 + other];
+    const auto pattern = static_cast<std::size_t>(turns_.pattern_of[x * spans_ + y]);
+    std::optional<Shifts>& known = shifts_[(pattern * 2 + way) * 2 + other];
     if (known) return *known;
-    std::set<std::int64_t> out;
-    for (const auto& [l, r, q] : turns_.meets[x * spans_ + y]) {
+    Shifts out;
+    for (const auto& [l, r, q] : turns_.patterns[pattern]) {
       const std::vector<std::int64_t>& begin = begins_[static_cast<std::size_t>(l)];
-      out.insert((other == kEach ? begin[static_cast<std::size_t>(q)] : begin.back()) - (way == kEach ? begin[static_cast<std::size_t>(r)] : begin.back()));
+      out.push_back((other == kEach ? begin[static_cast<std::size_t>(q)] : begin.back()) - (way == kEach ? begin[static_cast<std::size_t>(r)] : begin.back()));
     }
-    return known.emplace(out.begin(), out.end());
+    std::sort(out.begin(), out.end());
+    out.erase(std::unique(out.begin(), out.end()), out.end());
+    return known.emplace(std::move(out));
   }
 
   /// From the begin of a sort's slots to that of the last.
@@ -165,7 +168,7 @@ class SlotPacker {
     strides_.clear(), begins_.clear();
     for (std::size_t s = 0; s < sorts_.size(); ++s) strides_.push_back(aligned_bytes(options_[s][chosen[s]]));
     for (const Line& line : lines_) begins_.push_back(bases(line, strides_));
-    shifts_.assign(4 * spans_ * spans_, std::nullopt);
+    shifts_.assign(4 * turns_.patterns.size(), std::nullopt);
     to_last_ = to_last();
   }
 
@@ -236,21 +239,27 @@ class SlotPacker {
     const auto [s, b] = order[k];
     const FrameBlock& x = blocks(s)[b];
     const std::size_t span = turns_.number(static_cast<int>(s), sorts_[s].span_of[b]);
-    taken_.assign(1, {0, floor});
-    for (std::size_t j = 0; j < k; ++j) {
-      const auto [t, c] = order[j];
-      const FrameBlock& y = blocks(t)[c];
-      const Place& at = places[t][c];
-      auto take = [&](std::int64_t shift) {
-        if (at.at + shift + y.size > 0) taken_.push_back({at.at + shift, at.at + shift + y.size});
-      };
-      for (std::int64_t shift : shifts(span, way, turns_.number(static_cast<int>(t), sorts_[t].span_of[c]), at.way)) take(shift);
-      if (s != t || x.start > y.until || y.start > x.until) continue;
-      if (way == at.way) take(0);
-      else
-        for (std::int64_t shift : to_last_[s]) take(way == kEach ? shift : -shift);
+    for (std::int64_t limit = std::max<std::int64_t>(1, 2 * (strides_[s] + x.size));; limit *= 4) {  // what begins behind it is seldom asked for
+      bool all = true;
+      taken_.assign(1, {0, floor});
+      for (std::size_t j = 0; j < k; ++j) {
+        const auto [t, c] = order[j];
+        const FrameBlock& y = blocks(t)[c];
+        const Place& at = places[t][c];
+        auto take = [&](std::int64_t shift) {
+          if (at.at + shift + y.size > 0) taken_.push_back({at.at + shift, at.at + shift + y.size});
+        };
+        const Shifts& by = shifts(span, way, turns_.number(static_cast<int>(t), sorts_[t].span_of[c]), at.way);
+        auto shift = std::upper_bound(by.begin(), by.end(), -at.at - y.size);
+        for (; shift != by.end() && at.at + *shift < limit; ++shift) take(*shift);
+        all = all && shift == by.end();
+        if (s != t || x.start > y.until || y.start > x.until) continue;
+        if (way == at.way) take(0);
+        else
+          for (std::int64_t other : to_last_[s]) take(way == kEach ? other : -other);
+      }
+      if (const std::int64_t gap = first_gap(taken_, x.size); all || gap + x.size <= limit) return gap;
     }
-    return first_gap(taken_, x.size);
   }
 
   PlacedGraph& plan_;
@@ -261,7 +270,7 @@ class SlotPacker {
   const std::size_t& spans_;
   std::vector<std::vector<std::int64_t>> options_;          ///< per sort: how far kept parts may be apart
   std::vector<std::vector<std::int64_t>> begins_;           ///< per line
-  std::vector<std::optional<Shifts>> shifts_;               ///< per pair of spans and ways
+  std::vector<std::optional<Shifts>> shifts_;               ///< per pattern and ways
   std::vector<Shifts> to_last_;                             ///< per sort
   std::vector<Taken> taken_;
   std::int64_t least_ = 0;

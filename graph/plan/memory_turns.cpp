@@ -69,28 +69,46 @@ int SlotTurns::sort_of(int tower, int device) const {
   throw InternalError("a tower of a shared stream has no frame");
 }
 
-/// The entries of a tower's span; the first is past the last where it never runs.
-std::pair<int, int> SlotTurns::entries(const Line::Tower& t, int span) const {
-  const auto [first, last] = sorts[static_cast<std::size_t>(t.sort)].spans[static_cast<std::size_t>(span)];
-  return {t.at[static_cast<std::size_t>(first)], last == kReleased ? t.released : t.at[static_cast<std::size_t>(last)]};
+/// Of each of a tower's spans the first and last entry; the first is past the last where it never runs.
+std::vector<std::pair<int, int>> SlotTurns::entries(const Line::Tower& t) const {
+  std::vector<std::pair<int, int>> out;
+  for (const auto& [first, last] : sorts[static_cast<std::size_t>(t.sort)].spans)
+    out.emplace_back(t.at[static_cast<std::size_t>(first)], last == kReleased ? t.released : t.at[static_cast<std::size_t>(last)]);
+  return out;
 }
 
 /// Spans of towers in different slots that are in use at once.
 void SlotTurns::find_meets() {
-  meets.resize(spans * spans);
-  for (std::size_t l = 0; l < lines.size(); ++l)
-    for (const Line::Tower& x : lines[l].towers)
-      for (const Line::Tower& y : lines[l].towers) {
-        if (x.rank == y.rank) continue;
-        for (int a = 0; a < std::ssize(sorts[static_cast<std::size_t>(x.sort)].spans); ++a)
-          for (int b = 0; b < std::ssize(sorts[static_cast<std::size_t>(y.sort)].spans); ++b) {
-            const auto [from, to] = entries(x, a);
-            const auto [begin, end] = entries(y, b);
-            if (from > end || begin > to) continue;
-            meets[number(x.sort, a) * spans + number(y.sort, b)].insert({static_cast<int>(l), x.rank, y.rank});
-            if (x.sort == y.sort && a == b) sorts[static_cast<std::size_t>(x.sort)].strided[static_cast<std::size_t>(a)] = true;
+  std::vector<std::size_t> first;  // per line, its first pair of ranks
+  std::size_t pairs = 0;
+  for (const Line& line : lines) first.push_back(pairs), pairs += line.sorts.size() * line.sorts.size();
+  std::vector<std::vector<bool>> meet(spans * spans, std::vector<bool>(pairs));
+  for (std::size_t l = 0; l < lines.size(); ++l) {
+    const std::vector<Line::Tower>& towers = lines[l].towers;
+    std::vector<std::vector<std::pair<int, int>>> used;
+    for (const Line::Tower& t : towers) used.push_back(entries(t));
+    for (std::size_t x = 0; x < towers.size(); ++x)
+      for (std::size_t y = 0; y < towers.size(); ++y) {
+        if (towers[x].rank == towers[y].rank) continue;
+        const std::size_t ranks = first[l] + static_cast<std::size_t>(towers[x].rank) * lines[l].sorts.size() + static_cast<std::size_t>(towers[y].rank);
+        for (std::size_t a = 0; a < used[x].size(); ++a)
+          for (std::size_t b = 0; b < used[y].size(); ++b) {
+            if (used[x][a].first > used[y][b].second || used[y][b].first > used[x][a].second) continue;
+            meet[number(towers[x].sort, static_cast<int>(a)) * spans + number(towers[y].sort, static_cast<int>(b))][ranks] = true;
+            if (towers[x].sort == towers[y].sort && a == b) sorts[static_cast<std::size_t>(towers[x].sort)].strided[a] = true;
           }
       }
+  }
+  std::map<std::vector<bool>, int> known;
+  for (const std::vector<bool>& m : meet) {
+    const auto [at, fresh] = known.try_emplace(m, static_cast<int>(known.size()));
+    pattern_of.push_back(at->second);
+    if (!fresh) continue;
+    Meets& pattern = patterns.emplace_back();
+    for (std::size_t l = 0; l < lines.size(); ++l)
+      for (std::size_t n = lines[l].sorts.size(), k = 0; k < n * n; ++k)
+        if (m[first[l] + k]) pattern.emplace_back(static_cast<int>(l), static_cast<int>(k / n), static_cast<int>(k % n));
+  }
   for (Line& line : lines) count_rows(line);
 }
 

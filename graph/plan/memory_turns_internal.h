@@ -46,7 +46,7 @@ class SlotTurns {
 
   SlotTurns(const PlacedGraph& plan, const MemoryParts& parts, const std::vector<FrameKey>& keys, const std::vector<std::size_t>& streams);
 
-  /// Sets `meets`, what is strided, and rows of lines.
+  /// Sets `pattern_of`, `patterns`, what is strided, and rows of lines.
   void find_meets();
 
   std::size_t number(int sort, int span) const { return sorts[static_cast<std::size_t>(sort)].first + static_cast<std::size_t>(span); }
@@ -55,13 +55,15 @@ class SlotTurns {
   std::vector<Sort> sorts;
   std::vector<Line> lines;
   std::size_t spans = 0;
-  std::vector<std::set<std::tuple<int, int, int>>> meets;  ///< per pair of spans of towers in different slots that are in use at once: line and both ranks
+  using Meets = std::vector<std::tuple<int, int, int>>;  ///< towers in different slots that are in use at once: line and both ranks
+  std::vector<int> pattern_of;                           ///< per pair of spans
+  std::vector<Meets> patterns;                           ///< few, whatever the number of spans
 
  private:
   void add_sort(const FrameKey& key);
   void add_line(const PlanStream& stream);
   int sort_of(int tower, int device) const;
-  std::pair<int, int> entries(const Line::Tower& t, int span) const;
+  std::vector<std::pair<int, int>> entries(const Line::Tower& t) const;
   void count_rows(Line& line) const;
 
   const PlacedGraph& plan_;

@@ -78,6 +78,21 @@ TEST(PlannedMemory, of_unequal_shares_is_what_each_of_them_needs) {
   }
 }
 
+/// Copies of variables are gone when the last tower makes the gradients of them, which no other one makes in its frame.
+TEST(PlannedMemory, of_towers_in_turn_has_the_last_ones_gradients_where_copies_of_variables_were) {
+  Builder b("wide");
+  Value h = b.input("x", f32, {kBatch, 256});
+  for (const char* name : {"a", "b", "c", "d"}) h = relu(matmul(h, b.variable(name, {256, 256}, {.init = "normal", .init_value = 0.3})));
+  b.minimize(reduce_mean(square(h)), Momentum{.learning_rate = 0.1});
+  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  for (int towers : {1, 2, 3, 5}) {
+    const PlacedGraph plan = place(graph, to_strategy(Towers{.devices = sims(1), .variables = cpu(0), .towers = towers, .threads = 1}), sim_cluster(1), 8);
+    EXPECT_EQ(verify(plan), std::vector<std::string>());
+    const DeviceBytes d = device_bytes(plan)[0];
+    EXPECT_LE(static_cast<double>(d.total() - d.state), 1.02 * static_cast<double>(live_maxima(BoundPlan(plan))[0])) << towers << " towers";
+  }
+}
+
 /// A sum over towers on a device: its step, and where bytes of its region begin.
 struct Sum {
   PlanNode* node = nullptr;

@@ -40,7 +40,7 @@ std::vector<Damage> ranges() {
       {"ranges of what has too few elements", "sharded", at([](const PlanNode& n) { return n.scope == Scope::state && !n.ranged; }, [](PlanNode& n) { n.ranged = true; }), "ranges: '"},
       {"ranges in a tower", "sharded", at([](const PlanNode& n) { return n.scope == Scope::tower && n.def; }, [](PlanNode& n) { n.ranged = true; }), "ranges: '"},
       {"ranges of what computes no element alone", "sharded", at([](const PlanNode& n) { return n.op == kAllGather; }, [](PlanNode& n) { n.ranged = true; }), "ranges: '"},
-      {"a sum in ranges said to be whole", "sharded", at(ranged(kAggregate), [](PlanNode& n) { n.ranged = false; }), "ranges: '|overlap: '"},
+      {"a sum in ranges said to be whole", "sharded", at(ranged(kAggregate), [](PlanNode& n) { n.ranged = false; }), "ranges: '|overlap: '|outside: '"},
       {"an update in ranges said to be whole", "sharded", at([](const PlanNode& n) { return n.ranged && is_update(n); }, [](PlanNode& n) { n.ranged = false; }), "ranges: '"},
       {"a slot in ranges said to be whole", "sharded", at(ranged(kVariable), [](PlanNode& n) { n.ranged = false; }), "ranges: '"},
       {"a range dropped", "sharded", at(ranged(kAggregate), [](PlanNode& n) { n.holders = DeviceList{n.holders.front()}; }), "ranges: '"},
