@@ -92,6 +92,7 @@ class Accumulator {
 
   bool find_in_turn(int vector) {
     const std::vector<int>& owners = plan_.vectors[static_cast<std::size_t>(vector)];
+    if (!are_alike(owners)) return false;
     const std::vector<int> depths = stack_depths(owners, plan_.towers, devices_.size());
     bool deep = false;
     for (int d : devices_of(vector)) {
@@ -101,6 +102,18 @@ class Accumulator {
       on(d).towers = std::max(on(d).towers, towers), on(d).depth = std::max(on(d).depth, depths[static_cast<std::size_t>(d)]);
     }
     return deep;
+  }
+
+  /// Whether towers that share a device share all others: else one may be phases ahead of the one before it.
+  bool are_alike(const std::vector<int>& owners) const {
+    std::vector<int> first(devices_.size(), -1);  // per device, a tower
+    for (std::size_t t = 0; t < owners.size(); ++t) {
+      if (owners[t] < 0) continue;
+      int& other = first[static_cast<std::size_t>(owners[t])];
+      if (other < 0) other = static_cast<int>(t);
+      else if (std::any_of(plan_.vectors.begin(), plan_.vectors.end(), [&](const std::vector<int>& v) { return v[t] != v[static_cast<std::size_t>(other)]; })) return false;
+    }
+    return true;
   }
 
   std::set<int> devices_of(int vector) const {

@@ -62,6 +62,7 @@ TrainingLoops::TrainingLoops(Session& session, LoopOptions options)
   for (const std::string& name : options_.fetches) (session.graph().metrics.contains(name) || !cut_.server.find(name) ? fetches_ : server_fetches_).push_back(name);
   fetches_.insert(fetches_.end(), cut_.pushed.begin(), cut_.pushed.end());
   SessionOptions o = session.options();
+  o.cluster = session.cluster();  // one machine for all workers
   const int threads = loops_.threads ? loops_.threads : std::max(1, (o.cores ? o.cores : static_cast<int>(std::thread::hardware_concurrency())) / static_cast<int>(loops_.workers.size()));
   const ParameterServer servers{.devices = {loops_.servers[0]}, .servers = loops_.servers, .towers = 1, .threads = threads};
   SessionOptions of_server = o;

@@ -37,6 +37,7 @@ class PlanMaker {
 
   const Graph& source() const { return source_; }
   const Graph& training() const { return *training_; }
+  const Cluster& cluster() const { return cluster_; }
   const Strategy& strategy() const { return strategy_; }
   const std::vector<Candidate>& candidates() const { return candidates_; }
   const SessionOptions& options() const { return options_; }

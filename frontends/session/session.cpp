@@ -371,6 +371,7 @@ HostTensor Session::variable(const std::string& name) {
   return impl.value(name);
 }
 
+const Cluster& Session::cluster() const { return alive(impl_).maker.cluster(); }
 const Strategy& Session::strategy() const { return alive(impl_).maker.strategy(); }
 const std::vector<Candidate>& Session::candidates() const { return alive(impl_).maker.candidates(); }
 const SessionOptions& Session::options() const { return alive(impl_).maker.options(); }

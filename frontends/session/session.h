@@ -95,7 +95,7 @@ class Session {
   DataProgress data_progress;
 
   HostTensor variable(const std::string& name);
-
+  const Cluster& cluster() const;              ///< the one that was given, else this machine with the devices that the strategy names
   const Strategy& strategy() const;            ///< of a given plan none has a name
   const std::vector<Candidate>& candidates() const;  ///< of a strategy that is a choice: what was looked at when the first plan was made, fastest first
   const SessionOptions& options() const;

@@ -372,7 +372,9 @@ std::vector<std::string> fit_fetches(const Session& session, const FitOptions& o
 std::int64_t rows_handed_out(const Session& session, std::int64_t batch) {
   if (!session.strategy().loops) return batch;
   const auto workers = static_cast<std::int64_t>(session.strategy().loops->workers.size());
-  if (batch % workers) throw UserError(fmt::format("a batch of {} rows is not one of {} workers with equally many; take a multiple", batch, workers));
+  if (batch % workers)
+    throw UserError(fmt::format("[{}] each of {} workers takes as many rows of a batch, and {} rows are no multiple of {}; take a batch of {} or {}", session.strategy().name, workers, batch, workers,
+                                std::max<std::int64_t>(1, batch / workers) * workers, (batch / workers + 1) * workers));
   return batch / workers;
 }
 

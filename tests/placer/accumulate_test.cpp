@@ -135,5 +135,14 @@ TEST(Accumulation, is_not_where_parts_lie_in_what_towers_kept_or_towers_run_side
   EXPECT_EQ(accumulating(place(graph, few, sim_cluster(1), 8)), 0);  // the join reads less
 }
 
+TEST(Accumulation, is_not_where_a_tower_may_be_ahead_of_the_one_before_it) {
+  const auto graph = std::make_shared<const Graph>(heavy_net());
+  const Strategy gpipe = to_strategy(Layers{.devices = sims(2), .towers = 4, .order = PhaseOrder::gpipe, .threads = 1});
+  for (const char* device : {"sim:0", "sim:1"}) {
+    const PlacedGraph plan = place(graph, gpipe, sim_cluster(2), 4, {.rules = {{"tower_1/**", parse_devices(device), "a test"}}, .accumulate_all = true});
+    EXPECT_EQ(verify(plan), std::vector<std::string>()) << device;
+  }
+}
+
 }  // namespace
 }  // namespace belfry::test
