@@ -134,15 +134,6 @@ class Accumulator {
     }
   }
 
-  /// Towers of a device that have begun and not ended at once, at the most.
-  int in_flight(const OnDevice& d, int stages) const {
-    switch (plan_.placement.order) {
-      case PhaseOrder::by_tower: return 1;
-      case PhaseOrder::gpipe: return d.towers;
-      default: return std::min(d.towers, stages);
-    }
-  }
-
   /// Devices of one tower.
   int count_stages() const {
     std::set<int> out;
@@ -153,7 +144,10 @@ class Accumulator {
 
   bool gains(int vector, int stages) {
     std::int64_t apart = 0, added = 0;
-    for (int d : devices_of(vector)) apart += bytes_apart(on(d), in_flight(on(d), stages)), added += bytes_added(on(d), in_flight(on(d), stages));
+    for (int d : devices_of(vector)) {
+      const int at_once = in_flight(plan_.placement.order, on(d).towers, stages);
+      apart += bytes_apart(on(d), at_once), added += bytes_added(on(d), at_once);
+    }
     return added * kLeastRatio < apart;
   }
 

@@ -176,14 +176,23 @@ class Looker {
     }
     const Division d = division_of(*graph_, s, cluster_);
     Kept& k = kept(d);
-    auto [placement, rules] = decided_by(s, d, k.towers, cluster_, batch_, options_);
-    placement.rules = all_rules(options_, requests_of(k.towers, cluster_, options_, {}).rules, rules);
-    check_devices(k.towers, placement.rules, cluster_);
-    if (limit < std::numeric_limits<double>::infinity()) {
-      const double least = k.flops / peak_of(placement.rules, cluster_, d.threads, options_.costs && !options_.costs->empty());
-      if (least > limit) return {least, {}, {}};
-    }
-    return k.scorer(placement, options_.must_decide, limit);
+    std::optional<Score> first;
+    MemoryTold told(s, cluster_);
+    do {
+      auto [placement, rules] = decided_by(s, d, k.towers, told.cluster(), batch_, options_);
+      if (!told.is_new(rules)) continue;
+      placement.rules = all_rules(options_, requests_of(k.towers, cluster_, options_, {}).rules, rules);
+      check_devices(k.towers, placement.rules, cluster_);
+      if (limit < std::numeric_limits<double>::infinity()) {
+        const double least = k.flops / peak_of(placement.rules, cluster_, d.threads, options_.costs && !options_.costs->empty());
+        if (least > limit) return first.value_or(Score{least, {}, {}});
+      }
+      Score out = k.scorer(placement, options_.must_decide, limit);
+      if (out.over.empty()) return out;
+      told.lacks(rules, out.peak);
+      if (!first) first = std::move(out);
+    } while (told.tighten());
+    return *first;
   }
 
   Candidate looked_at(const Strategy& s) {

@@ -1,6 +1,7 @@
 #include <belfry/placer/place.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -9,6 +10,8 @@
 #include <xxhash.h>
 
 #include <belfry/graph/plan/collectives.h>
+#include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/over_memory.h>
 #include <belfry/graph/structural.h>
 #include <belfry/placer/assign.h>
 #include <belfry/placer/choose.h>
@@ -67,6 +70,40 @@ std::pair<Placement, Rules> decided_by(const Strategy& strategy, const Division&
   return {std::move(p), strategy.assign(towers, cluster, options.costs ? *options.costs : CostTable{})};
 }
 
+namespace {
+
+/// But for reasons.
+std::size_t hash_of(const Rules& rules) {
+  std::string text;
+  for (const PlacementRule& r : rules) text += r.match + " " + to_string(r.devices) + "\n";
+  return XXH3_64bits(text.data(), text.size());
+}
+
+}  // namespace
+
+bool MemoryTold::is_new(const Rules& rules) const { return known_.empty() || !known_.contains(hash_of(rules)); }
+
+void MemoryTold::lacks(const Rules& rules, const std::vector<std::int64_t>& needed) {
+  if (by_memory_) known_.insert(hash_of(rules));
+  if (known_.size() == 1)  // by the first plan
+    for (std::size_t d = 0; d < lacked_.size(); ++d) lacked_[d] = needed[d] - cluster_.devices[d].memory;
+}
+
+bool MemoryTold::tighten() {
+  constexpr int kRounds = 3;  // twice as much less each time, from a 64th on: a cut knows but part of what a plan holds
+  if (rounds_ == 2 * kRounds || std::none_of(lacked_.begin(), lacked_.end(), [](std::int64_t l) { return l > 0; })) return false;
+  told_ = cluster_;
+  for (std::size_t d = 0; d < lacked_.size(); ++d) {
+    const std::int64_t memory = cluster_.devices[d].memory;
+    std::int64_t most = lacked_[d];
+    for (std::size_t o = 0; o < lacked_.size(); ++o)  // then of all that have as much: else the same may go to the next of them
+      if (rounds_ >= kRounds && cluster_.devices[o].memory == memory) most = std::max(most, lacked_[o]);
+    if (most > 0) told_->devices[d].memory = memory - std::min(memory, std::max(most, memory / 64) << rounds_ % kRounds);
+  }
+  ++rounds_;
+  return true;
+}
+
 Rules all_rules(const PlaceOptions& options, const Rules& requests, const Rules& strategy) {
   Rules out = options.rules;
   out.insert(out.end(), requests.begin(), requests.end());
@@ -74,11 +111,10 @@ Rules all_rules(const PlaceOptions& options, const Rules& requests, const Rules&
   return out;
 }
 
-PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
-  if (strategy.choice) return std::move(*choose(graph, strategy, cluster, batch, options).front().plan);
-  const Division d = division_of(*graph, strategy, cluster);
-  TowerGraph towers = expand_for(std::move(graph), d, batch, options);
-  auto [p, rules] = decided_by(strategy, d, towers, cluster, batch, options);
+namespace {
+
+/// By a strategy's rules; of requests that need not be met, those that lead to full devices are left out.
+PlacedGraph placed_by(TowerGraph towers, Placement p, const Rules& rules, const Cluster& cluster, const PlaceOptions& options) {
   std::set<DeviceId> full;
   for (;;) {
     const Requests requests = requests_of(towers, cluster, options, full);
@@ -88,6 +124,39 @@ PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, 
     note_unmet(plan, requests, options);
     return plan;
   }
+}
+
+std::vector<std::int64_t> totals(const std::vector<DeviceBytes>& bytes) {
+  std::vector<std::int64_t> out;
+  for (const DeviceBytes& b : bytes) out.push_back(b.total());
+  return out;
+}
+
+}  // namespace
+
+PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
+  if (strategy.choice) return std::move(*choose(graph, strategy, cluster, batch, options).front().plan);
+  const Division d = division_of(*graph, strategy, cluster);
+  std::optional<PlacedGraph> first;
+  std::vector<std::string> said, said_first;
+  PlaceOptions quiet = options;  // what is not taken warns of nothing
+  if (options.warn) quiet.warn = [&said](const std::string& text) { said.push_back(text); };
+  auto taken = [&](PlacedGraph& plan, const std::vector<std::string>& warnings) {
+    for (const std::string& w : warnings) options.warn(w);
+    return std::move(plan);
+  };
+  MemoryTold told(strategy, cluster);
+  do {
+    TowerGraph towers = expand_for(graph, d, batch, options);
+    auto [p, rules] = decided_by(strategy, d, towers, told.cluster(), batch, options);
+    if (!told.is_new(rules)) continue;
+    said.clear();
+    PlacedGraph plan = placed_by(std::move(towers), std::move(p), rules, cluster, quiet);
+    if (over_memory(plan).empty()) return taken(plan, said);
+    told.lacks(rules, totals(device_bytes(plan)));
+    if (!first) first = std::move(plan), said_first = said;
+  } while (told.tighten());
+  return taken(*first, said_first);
 }
 
 namespace {
@@ -142,7 +211,8 @@ std::string kernels_of(const PlacedGraph& plan, const PlanNode& n) {
 
 /// Who is how far behind whom: it decides the order of a ring's sums, and a library's.
 std::string ring_of(const PlacedGraph& plan, const PlanNode& n) {
-  std::string out = fmt::format("ring of {}:", n.holders.size());
+  const Scope parts = plan.maker(n.inputs[0]).scope;  // one of each device, or of each tower
+  std::string out = fmt::format("ring of {}{}:", n.holders.size(), parts == Scope::device ? "" : " by tower");
   for (int d : plan.vectors[static_cast<std::size_t>(n.owners)]) out += fmt::format(" {}", std::find(n.holders.begin(), n.holders.end(), d) - n.holders.begin());
   return out;
 }

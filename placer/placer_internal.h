@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -90,6 +91,27 @@ std::vector<std::string> recomputed_nodes(const TowerGraph& towers, const Placem
 Division division_of(const Graph& graph, const Strategy& strategy, const Cluster& cluster);
 /// What it decides for its tower graph, but for the rules; its own are to go behind those of the options and of requests.
 std::pair<Placement, Rules> decided_by(const Strategy& strategy, const Division& division, const TowerGraph& towers, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options);
+/// What a strategy is told of the memory of its devices: while its plans do not fit, ever less on those that lacked some.
+class MemoryTold {
+ public:
+  MemoryTold(const Strategy& strategy, const Cluster& cluster) : by_memory_(strategy.by_memory), cluster_(cluster), lacked_(by_memory_ ? cluster.devices.size() : 0) {}
+  const Cluster& cluster() const { return told_ ? *told_ : cluster_; }
+  /// False where these rules, whatever their reasons, were placed before.
+  bool is_new(const Rules& rules) const;
+  /// Of a plan that does not fit: what made it, and bytes per device.
+  void lacks(const Rules& rules, const std::vector<std::int64_t>& needed);
+  /// Whether it is to be asked again.
+  bool tighten();
+
+ private:
+  bool by_memory_;
+  const Cluster& cluster_;
+  std::vector<std::int64_t> lacked_;
+  std::optional<Cluster> told_;
+  std::set<std::size_t> known_;  // hashes of rules
+  int rounds_ = 0;
+};
+
 /// The rules in their order.
 Rules all_rules(const PlaceOptions& options, const Rules& requests, const Rules& strategy);
 

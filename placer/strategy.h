@@ -62,6 +62,7 @@ struct Strategy {
   std::function<Choice(const SecondsOf&)> choice = {};  ///< of a strategy that is one among others (see choose.h); it has no divide and no assign
   std::optional<Loops> loops = {};         ///< of one that trains by loops: divide and assign serve all that is no step
   std::optional<Given> given = {};         ///< none: it was made otherwise
+  bool by_memory = false;                  ///< what it assigns goes by the memory of devices: where a plan does not fit it is asked again, with less on those that lack some
 };
 
 /// What a choice looks at.
@@ -92,7 +93,8 @@ Strategy strategy(std::string name, std::vector<DeviceId> devices, S s) {
           [s](const TowerGraph& g, const Cluster& c, const CostTable& costs) {
             if constexpr (requires { s.assign(g, c, costs); }) return s.assign(g, c, costs);
             else return s.assign(g, c);
-          }};
+          },
+          {}, {}, {}, {}, requires { typename S::ByMemory; }};
 }
 
 /// Typed reading of -O options: every one that is there must be asked for. A wrong value is a UserError that names the strategy, -O name=value, what it takes and a way out.

@@ -46,7 +46,7 @@ int Calibration::kernel(const BoundPlan& bound, const Step& step) {
   const PlacedGraph& plan = bound.plan;
   const PlanNode& n = plan.nodes[static_cast<std::size_t>(step.node)];
   const Share share = plan.share(step.tower);
-  auto [at, fresh] = numbers_.try_emplace({cost_key(plan, n, *step.variant, share), cost_rows(plan, n, share)}, static_cast<int>(kernels_.size()));
+  auto [at, fresh] = numbers_.try_emplace({cost_key(plan, n, *step.variant, share, parts_of(step)), cost_rows(plan, n, share)}, static_cast<int>(kernels_.size()));
   if (fresh) kernels_.push_back({at->first.first, at->first.second, work_of(plan, n, share, parts_of(step))});
   return at->second;
 }

@@ -103,14 +103,14 @@ std::string_view to_string(CostSource source) {
   return kNames[static_cast<std::size_t>(source)];
 }
 
-std::string cost_key(const PlacedGraph& plan, const PlanNode& n, const Variant& variant, const Share& share) {
+std::string cost_key(const PlacedGraph& plan, const PlanNode& n, const Variant& variant, const Share& share, int parts) {
   std::string out = fmt::format("{} {}{}", variant.kernel.empty() ? "-" : variant.kernel, n.op, text_of(n.attributes));
   for (const Member& m : n.members) out += fmt::format(" [{}{}]", plan.graph->node(m.node).op->name, text_of(plan.graph->node(m.node).attributes));
   std::vector<ValueIndex> read = values_read(n);
   for (ValueIndex v : n.inputs) out += v < 0 ? " -" : (std::count(read.begin(), read.end(), v) ? " " : " shape of ") + text_of(plan.value(v), share);
   out += " ->";
   for (ValueIndex v : n.outputs) out += plan.value(v).read ? " " + text_of(plan.value(v), share) : " -";
-  if (is_join(n) || is_op(n, kPreAggregate)) out += fmt::format(" of {}", plan.present());
+  if (is_join(n) || is_op(n, kPreAggregate)) out += fmt::format(" of {} parts", parts);
   if (n.ranged) out += fmt::format(" over {} devices", n.holders.size());
   return out + fmt::format(" threads {}", plan.threads);
 }
@@ -192,7 +192,7 @@ Cost CostModel::cost(const PlanNode& n, const Variant& variant, const Share& sha
   const DeviceRate rate = rate_of(device, plan_.threads);
   Cost out{roofline(rate, work), rate.launch, rate.guessed ? CostSource::guessed : CostSource::roofline, work.bytes / rate.bandwidth};
   if (device.kernels() != "cpu" || !rate.guessed || table_.empty()) return out;
-  const std::string key = cost_key(plan_, n, variant, share);
+  const std::string key = cost_key(plan_, n, variant, share, parts);
   const DeviceRate unsaid = rate_of({cpu(0), "host"}, plan_.threads);
   if (auto at = table_.kernels.find(key); at != table_.kernels.end() && !at->second.empty()) {
     const std::int64_t rows = cost_rows(plan_, n, share);

@@ -43,9 +43,9 @@ struct CostTable {
   bool operator==(const CostTable&) const = default;
 };
 
-/// Kernel, op with what it is given, local types in which the rows are a symbol, and threads: equal keys on equal rows mean
-/// equal work.
-std::string cost_key(const PlacedGraph& plan, const PlanNode& node, const Variant& variant, const Share& share);
+/// Kernel, op with what it is given, of a join how many parts, local types in which the rows are a symbol, and threads: equal keys on equal
+/// rows mean equal work.
+std::string cost_key(const PlacedGraph& plan, const PlanNode& node, const Variant& variant, const Share& share, int parts);
 /// The rows that go with the key; 0 where no type has any.
 std::int64_t cost_rows(const PlacedGraph& plan, const PlanNode& node, const Share& share);
 /// Of one launch; of a join with so many parts.

@@ -95,7 +95,7 @@ std::vector<std::pair<int, double>> Transfers::sources(int step) {
     take(m.scope == Scope::tower ? plan_.device_of(m, s.tower) : steps_.moved_from(n, n.inputs[0], s.device), local_type(plan_.value(n.outputs[0]), plan_.share(s.tower)));
   } else if (m.scope == Scope::tower) {
     for (int t : steps_.towers_for(n, s.device))
-      if (int from = plan_.device_of(m, t); from >= 0) take(from, n.ranged ? type_on(plan_, n, n.inputs[0], s.device) : local_type(read, plan_.share(t)));
+      if (int from = plan_.device_of(m, t); from >= 0 && (!accumulates(m) || steps_.stacks.of(m, t).stays)) take(from, n.ranged ? type_on(plan_, n, n.inputs[0], s.device) : local_type(read, plan_.share(t)));
   } else if (m.scope == Scope::device) {
     for (const Piece& p : steps_.pieces_of(m.owners))
       if (takes_part(plan_, n, p.low, s.device)) take(p.device, type_on(plan_, n, n.inputs[0], s.device));
@@ -205,7 +205,8 @@ class Lives {
         if (!plan.value(v).read || donated.contains(v)) continue;
         auto at = last.find({static_cast<int>(s), v});
         double end = accumulates(n) ? in_stack(steps, n, l, joined[static_cast<std::size_t>(v)]) : std::max({l.end, joined[static_cast<std::size_t>(v)], at == last.end() ? 0.0 : at->second});
-        if (auto sum = sums_.find({l.device, v}); sum != sums_.end() && is_under(steps, static_cast<int>(s), v, sum->second)) end = f.launches[static_cast<std::size_t>(sum->second)].begin;
+        if (auto sum = sums_.find({l.device, v}); sum != sums_.end() && lies_for_join(steps, n, l.tower) && is_under(steps, static_cast<int>(s), v, sum->second))
+          end = f.launches[static_cast<std::size_t>(sum->second)].begin;
         of_device_[l.device].push_back({static_cast<int>(s), v, l.begin, end, (n.ranged ? type_on(plan, n, v, l.device) : local_type(plan.value(v), plan.share(l.tower))).bytes()});
       }
     }
@@ -261,6 +262,12 @@ class Lives {
         if (const std::vector<int>& reads = all[t].reads; std::find(reads.begin(), reads.end(), l.tower) != reads.end())
           out = f_.launches[static_cast<std::size_t>(steps.at(l.node, static_cast<int>(t), l.device))].begin;
     return out;
+  }
+  /// Of a stack the lowest sum alone, where no later tower takes it off.
+  static bool lies_for_join(const ForecastSteps& steps, const PlanNode& n, int tower) {
+    if (!accumulates(n)) return true;
+    const Accumulated& a = steps.stacks.of(n, tower);
+    return a.stays && a.at == 0;
   }
   /// Where the frames begin of towers that leave their slot to nobody.
   void set_frames() {

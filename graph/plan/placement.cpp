@@ -1,5 +1,7 @@
 #include <belfry/graph/plan/placement.h>
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include <belfry/graph/error.h>
@@ -9,6 +11,10 @@ namespace belfry {
 std::string to_string(PhaseOrder order) {
   constexpr const char* kNames[] = {"by_tower", "gpipe", "1f1b", "interleaved"};
   return kNames[static_cast<int>(order)];
+}
+
+int in_flight(PhaseOrder order, int towers, int stages) {
+  return order == PhaseOrder::by_tower ? 1 : order == PhaseOrder::gpipe ? towers : std::min(towers, stages);
 }
 
 PhaseOrder parse_phase_order(std::string_view text) {

@@ -36,6 +36,8 @@ struct PlacementRule {
 /// The order of phases on every stream.
 enum class PhaseOrder : std::uint8_t { by_tower, gpipe, one_f_one_b, interleaved };
 std::string to_string(PhaseOrder order);
+/// Towers of which a device holds values for their gradients at once, at the most, of those that it runs, cut into so many stages.
+int in_flight(PhaseOrder order, int towers, int stages);
 PhaseOrder parse_phase_order(std::string_view text);
 
 /// Who makes sums over towers on several GPUs: our own kernels along the tree, or a library in an order of its own, which promises no bits.

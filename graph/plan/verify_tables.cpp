@@ -40,6 +40,8 @@ class TableChecker : public PlanChecker {
       if (static_cast<int>(v.size()) != plan_.towers) object("no device: a vector speaks of {} of {} towers", v.size(), plan_.towers);
       for (int d : v)
         if (d != -1 && !is_device(d)) object("no device: a vector names device {} of {}", d, plan_.cluster.devices.size());
+      for (std::size_t t = static_cast<std::size_t>(plan_.present()); t < v.size(); ++t)
+        if (v[t] != -1) object("no device: tower {} has no rows, but is said to be on {}", t, is_device(v[t]) ? name_of(v[t]) : "none");
     }
     if (!found_.empty()) return;
     check_classes();

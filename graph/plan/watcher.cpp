@@ -85,16 +85,17 @@ void Watcher::check_read(const Step& step, const BufferRef& buffer) {
   for (Cell& c : cells(buffer)) {
     if (c.write > clock[static_cast<std::size_t>(c.writer)]) return report(fmt::format("missing wait: {} reads '{}' while it is written", name(step), bound_.plan.value(buffer.tag.value).name));
     if (c.tag != tag) return report(fmt::format("overlap: {} reads '{}', but other bytes are there", name(step), bound_.plan.value(buffer.tag.value).name));
-    if (c.reads.empty()) c.reads.resize(clock.size());
-    c.reads[static_cast<std::size_t>(step.stream)] = step.sequence;
+    auto at = std::lower_bound(c.reads.begin(), c.reads.end(), std::pair(step.stream, 0));
+    if (at == c.reads.end() || at->first != step.stream) at = c.reads.insert(at, {step.stream, 0});
+    at->second = step.sequence;
   }
 }
 
 void Watcher::check_write(const Step& step, const BufferRef& buffer) {
   const std::vector<int>& clock = clock_[static_cast<std::size_t>(step.stream)];
   for (Cell& c : cells(buffer)) {
-    bool late = c.write > clock[static_cast<std::size_t>(c.writer)];
-    for (std::size_t s = 0; s < c.reads.size() && !late; ++s) late = c.reads[s] > clock[s];
+    const bool late = c.write > clock[static_cast<std::size_t>(c.writer)] ||
+                      std::any_of(c.reads.begin(), c.reads.end(), [&](const auto& r) { return r.second > clock[static_cast<std::size_t>(r.first)]; });
     if (late) {
       std::string what = buffer.tag.value >= 0 ? fmt::format("'{}'", bound_.plan.value(buffer.tag.value).name) : "its scratch";
       return report(fmt::format("missing wait: {} writes {} over bytes that another stream still uses", name(step), what));
@@ -102,7 +103,7 @@ void Watcher::check_write(const Step& step, const BufferRef& buffer) {
     c.writer = step.stream;
     c.write = step.sequence;
     c.tag = id(buffer.tag);
-    std::fill(c.reads.begin(), c.reads.end(), 0);
+    c.reads.clear();
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <belfry/graph/plan/bound_plan.h>
@@ -24,7 +25,7 @@ class Watcher {
   struct Cell {
     int writer = 0, write = 0;  ///< stream and sequence of the last write; 0: none
     int tag = -1;
-    std::vector<int> reads;     ///< per stream, the last sequence that read it
+    std::vector<std::pair<int, int>> reads;  ///< by stream, the last sequence that has read it since: of thousands of streams few
   };
   int id(const Tag& tag);
   std::span<Cell> cells(const BufferRef& buffer);

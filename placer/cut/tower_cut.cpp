@@ -154,6 +154,7 @@ class Maker {
       for_values_read(n, [&](ValueIndex v) { bytes += tg_.maker(v).scope == Scope::tower ? static_cast<double>(local_bytes(tg_.value(v), share)) : 0; });
       most = std::max(most, bytes);
     }
+    out_.room = most;
     for (CutKind& k : out_.problem.kinds) k.memory = std::max(k.memory - most, 0.0);
   }
 

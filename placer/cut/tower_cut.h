@@ -19,6 +19,7 @@ struct TowerCut {
   CutProblem problem;                   ///< seconds of a step
   std::vector<int> nodes;               ///< of the tower graph, per node of the problem
   std::vector<DeviceId> devices;        ///< as the problem numbers them
+  double room = 0;                      ///< bytes that the problem's memory leaves to what a launch reads and writes, the largest in the graph
 };
 
 /// Nodes that rules place, but for what every variable's update shares (rates, a common norm), which belongs to no part. Their

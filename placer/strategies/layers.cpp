@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <optional>
@@ -73,9 +74,6 @@ std::vector<int> stages_by_seconds(const TowerGraph& tg, const Cluster& cluster,
 
 std::string text_of(double seconds) { return seconds < 1e-3 ? fmt::format("{:.4g} us", seconds * 1e6) : fmt::format("{:.4g} ms", seconds * 1e3); }
 
-/// Towers of which a device holds values for their gradients at once.
-int in_flight(PhaseOrder order, int rounds, int stages) { return order == PhaseOrder::gpipe ? rounds : order == PhaseOrder::one_f_one_b ? std::min(rounds, stages) : 1; }
-
 /// What dealing variables would have made of the same costs.
 double value_by_variables(const TowerGraph& tg, const TowerCut& t) {
   const std::vector<int> stage = stages_by_variables(*tg.graph, t.problem.devices());
@@ -87,20 +85,22 @@ double value_by_variables(const TowerGraph& tg, const TowerCut& t) {
   return value_of(t.problem, device);
 }
 
-/// Where no cut fits by what a cut knows of memory, one that ignores it: the plan's own bytes then decide, and say what is too large.
-Cut cut_over(const Graph& g, TowerCut& t, std::int64_t steps, bool& fits) {
-  fits = true;
-  try {
-    return belfry::cut(t.problem, {steps});
-  } catch (const UserError& e) {
-    fits = false;
-    for (CutKind& k : t.problem.kinds) k.memory = std::numeric_limits<double>::infinity();
+/// Where no cut fits by what it knows of memory, which is rather more than a plan takes, one of more memory, first without room for launches, in
+/// the end one that ignores it: the plan's own bytes then decide, and say what is too large. `more`: so many times as much; 0: with room.
+Cut cut_over(const Graph& g, TowerCut& t, std::int64_t steps, double& more) {
+  std::string why;
+  std::vector<double> memory;
+  for (const CutKind& k : t.problem.kinds) memory.push_back(k.memory + t.room);
+  for (double next : {0.0, 1.0, 1.25, 1.6, 2.5, std::numeric_limits<double>::infinity()}) {
+    more = next;
+    for (std::size_t k = 0; more > 0 && k < memory.size(); ++k) t.problem.kinds[k].memory = more * memory[k];
     try {
       return belfry::cut(t.problem, {steps});
-    } catch (const UserError&) {
-      throw UserError(fmt::format("the layers of '{}' cannot be cut over {} device{}: {}", g.name, t.devices.size(), t.devices.size() == 1 ? "" : "s", e.what()));
+    } catch (const UserError& e) {
+      if (why.empty()) why = e.what();
     }
   }
+  throw UserError(fmt::format("the layers of '{}' cannot be cut over {} device{}: {}", g.name, t.devices.size(), t.devices.size() == 1 ? "" : "s", why));
 }
 
 /// What the busiest device does that others cannot take from it: the largest nodes that must be together, and moves.
@@ -126,7 +126,7 @@ std::string busiest_of(const TowerCut& t, const Cut& c, const std::vector<double
 struct StageCut {
   TowerCut towers;
   Cut cut;
-  bool fits = true;
+  double more = 0;  ///< cut_over
   bool uneven = false;  ///< moves between some neighbours take longer than between others: the cut pays the longest for all
 };
 
@@ -137,17 +137,18 @@ StageCut best_cut(const TowerGraph& tg, const Cluster& cluster, const CostTable&
   for (std::size_t k = 0; k < stretches.size(); ++k) {
     options.devices = stretches[k];
     options.in_flight = in_flight(order, options.rounds, static_cast<int>(stretches[k].size()));
-    StageCut s{cut_problem_of(tg, cluster, costs, options), {}, true, k + 1 < stretches.size()};
+    StageCut s{cut_problem_of(tg, cluster, costs, options), {}, 0, k + 1 < stretches.size()};
     if (s.towers.nodes.empty()) return s;
-    s.cut = cut_over(*tg.graph, s.towers, steps, s.fits);
-    if (!best || std::tuple(!s.fits, s.cut.value) < std::tuple(!best->fits, best->cut.value)) best = std::move(s);
+    s.cut = cut_over(*tg.graph, s.towers, steps, s.more);
+    if (!best || std::tuple(s.more, s.cut.value) < std::tuple(best->more, best->cut.value)) best = std::move(s);
   }
   return std::move(*best);
 }
 
 /// A device's rules say its load, what the cut's objective came to, what no cut can beat, and why devices are left out.
 std::vector<std::string> reasons_of(const TowerGraph& tg, const StageCut& s, std::size_t stages) {
-  const auto& [t, c, fits, uneven] = s;
+  const auto& [t, c, more, uneven] = s;
+  const std::string memory = more == 0 ? "" : std::isinf(more) ? "; memory left out, as no cut fits it" : fmt::format("; memory taken for {} of what there is, as no cut fits with room for launches", more);
   const std::vector<double> loads = loads_of(t.problem, c.device);
   const auto used = std::count_if(loads.begin(), loads.end(), [](double s) { return s > 0; });
   const std::string like = uneven ? " whose moves all take the slowest way between neighbours" : "";
@@ -161,7 +162,7 @@ std::vector<std::string> reasons_of(const TowerGraph& tg, const StageCut& s, std
   std::vector<std::string> out;
   for (std::size_t d = 0; d < loads.size(); ++d)
     out.push_back(fmt::format("cut by {0}: {1} a step on {2}; {0} of {3}, {4}; by variables {5}{6}{7}", objective, text_of(loads[d]), to_string(t.devices[d]), text_of(c.value), bound, by_variables,
-                              fits ? "" : "; memory left out, as no cut fits it", idle));
+                              memory, idle));
   return out;
 }
 

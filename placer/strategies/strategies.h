@@ -81,6 +81,7 @@ enum class LayerCut : std::uint8_t { max_load, latency, variables };
 /// The net cut over devices: by the user's device scopes where there are any, else by cost within the memory of each.
 /// Micro-batches are towers, replica-major; with more than one, `order` makes it a pipeline.
 struct Layers {
+  using ByMemory = void;  // see Strategy::by_memory
   std::vector<DeviceId> devices;
   int towers = 1, replicas = 1;
   PhaseOrder order = PhaseOrder::by_tower;
@@ -94,8 +95,7 @@ struct Layers {
   Rules assign(const TowerGraph&, const Cluster&, const CostTable& costs = {}) const;  ///< UserError where no cut fits the devices' memory
 };
 
-/// The strategy with the shortest step by forecast: over all devices, those of a kind or speed, half, a quarter, …, the fastest first; then what is
-/// near the best. A session chooses once, by the first program that it makes, be it of training or of inference.
+/// The strategy with the shortest step by forecast: over all devices, those of a kind or speed, half, a quarter, …, the fastest first; then what is near the best. A session chooses once, by the first program that it makes, be it of training or of inference.
 struct Auto {
   std::vector<DeviceId> devices;
   int towers = 0;  ///< 0: as many as each strategy takes by default

@@ -195,7 +195,7 @@ TEST(Costs, are_those_measured_and_lie_on_the_line_between_rows_that_were) {
       const Share share = plan.share(n.scope == Scope::tower ? 0 : -1);
       const Variant& v = n.scope == Scope::tower ? n.by_class[0] : n.by_group[0];
       const std::int64_t rows = cost_rows(plan, n, share);
-      auto& known = table.kernels[cost_key(plan, n, v, share)];
+      auto& known = table.kernels[cost_key(plan, n, v, share, 1)];
       if (known.empty() || known.back().rows < rows) known.push_back({rows, 1e-3 * static_cast<double>(rows + 1), work_of(plan, n, share, 1)});
     }
   }

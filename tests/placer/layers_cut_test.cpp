@@ -104,7 +104,7 @@ TEST(LayersByCost, go_by_what_was_measured) {
       const bool slow = n.name == "matmul_1";
       Variant kernel;
       kernel.kernel = "reference";
-      c.costs.kernels[cost_key(plan, n, kernel, plan.share(0))] = {{cost_rows(plan, n, plan.share(0)), slow ? 1.0 : 1e-3, {1e3, 1e3}}};
+      c.costs.kernels[cost_key(plan, n, kernel, plan.share(0), 1)] = {{cost_rows(plan, n, plan.share(0)), slow ? 1.0 : 1e-3, {1e3, 1e3}}};
     }
   auto where = places(c.plan());
   EXPECT_EQ(where["matmul"], where["matmul_1"]);

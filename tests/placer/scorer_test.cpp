@@ -135,7 +135,7 @@ TEST(Scorer, sums_in_ranges_and_whole_ones_in_turn_cost_what_they_do_alone) {
     const PlacedGraph plan = place(graph, s, cluster, 4);
     both.push_back(placement_of(plan));
     for (const PlanNode& n : plan.nodes)  // a sum in ranges is said to have been measured as slower
-      if (n.op == kAggregate) costs.kernels[cost_key(plan, n, n.by_group[0], plan.share(-1))] = {{cost_rows(plan, n, plan.share(-1)), n.ranged ? 3e-3 : 1e-3, {10, 20}}};
+      if (n.op == kAggregate) costs.kernels[cost_key(plan, n, n.by_group[0], plan.share(-1), 2)] = {{cost_rows(plan, n, plan.share(-1)), n.ranged ? 3e-3 : 1e-3, {10, 20}}};
   }
   std::vector<double> alone;
   for (const Placement& p : both) alone.push_back(forecast(place(graph, p, cluster), costs).seconds);
