@@ -104,9 +104,18 @@ void TrainingLoops::check_room() {
   };
   add(server_plan());
   for (auto& w : workers_) add(w->plan(options_.rows, Mode::run, fetches_));
-  std::int64_t copies = 0;
-  for (NodeId id : cut_.worker.variables()) copies += local_type(cut_.worker.node(id).types[0], 1).bytes();
-  copies *= 2 * static_cast<std::int64_t>(workers_.size()) + 1;  // of each worker's version, as it is pulled and as it is loaded, and of the newest
+  auto variables = [](const Graph& g) {
+    std::int64_t out = 0;
+    for (NodeId id : g.variables()) out += local_type(g.node(id).types[0], 1).bytes();
+    return out;
+  };
+  std::int64_t gradients = 0;
+  for (const std::string& name : cut_.pushed) gradients += local_type(cut_.server.type({cut_.server.find_node(name), 0}), options_.rows).bytes();
+  const auto workers = static_cast<std::int64_t>(workers_.size());
+  const std::int64_t in_flight = loops_.backup ? 2 * workers : loops_.staleness + 1;  // workers that are joined have their parts beside each other too
+  std::int64_t copies = (2 * workers + 1) * variables(cut_.worker);                   // of each worker's version, as it is pulled and as it is loaded, and of the newest
+  copies += (in_flight + 2 * workers + 1) * gradients;                                // as they leave a worker, and as they are joined
+  copies += variables(session_.training_graph());                                     // what the session had before
   if (!hosts.empty()) {
     hosts[0].bytes += copies;
     rooms["the host"] = hosts[0];
@@ -171,7 +180,7 @@ NamedTensors TrainingLoops::joined(const std::vector<Pushed>& pushed) const {
     std::vector<const std::byte*> data;
     for (const Pushed& p : pushed) {
       parts.push_back(p.values.at(name));
-      if (!even) scale(parts.back(), static_cast<double>(p.rows) * count / static_cast<double>(rows));
+      if (!even && loops_.combine == Combine::global_mean) scale(parts.back(), static_cast<double>(p.rows) * count / static_cast<double>(rows));
     }
     JoinRequest request{loops_.combine == Combine::tower_sum ? "sum" : "mean", 0, count, count, {}};
     for (int i = 0; i < count; ++i) request.parts.push_back({i, i + 1, parts[0].type()});
@@ -205,9 +214,11 @@ void TrainingLoops::serve(VersionedStore& store, std::int64_t dropped_before, co
 }
 
 void TrainingLoops::run(const VersionedStore::Source& source, std::int64_t steps, const std::function<void(const std::vector<Applied>&)>& applied) {
-  State mine;
-  for (NodeId id : cut_.server.variables()) mine.insert_or_assign(cut_.server.node(id).name, session_.variable(cut_.server.node(id).name));
-  server_->load_state(mine);
+  {
+    State mine;
+    for (NodeId id : cut_.server.variables()) mine.insert_or_assign(cut_.server.node(id).name, session_.variable(cut_.server.node(id).name));
+    server_->load_state(mine);
+  }
   const std::int64_t dropped = counts_.dropped;
   VersionedStore store({static_cast<int>(workers_.size()), loops_.staleness, loops_.backup, steps}, snapshot(), source);
   {

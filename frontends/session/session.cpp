@@ -14,28 +14,12 @@
 #include <belfry/frontends/session/gpus.h>
 #include <belfry/frontends/session/one_caller_internal.h>
 #include <belfry/frontends/session/plan_maker.h>
+#include <belfry/frontends/session/room_internal.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/ops/optimizer/optimizer.h>
 #include <belfry/ops/random/random.h>
 
 namespace belfry {
-
-namespace {
-
-constexpr std::size_t kFewPrograms = 8, kMostPrograms = 64;
-constexpr std::int64_t kPartOfMemory = 16;  // of this host's: more than a few may take that much
-
-/// All devices but GPUs live in this host's memory.
-void check_room_here(const PlacedGraph& plan) {
-  std::int64_t bytes = 0, memory = host_facts().memory_bytes;
-  std::vector<DeviceBytes> each = device_bytes(plan);
-  for (std::size_t d = 0; d < each.size(); ++d)
-    if (plan.cluster.devices[d].id.kind != "gpu") bytes += each[d].total();
-  if (memory && bytes > memory) throw UserError(fmt::format("the plan needs {} bytes, but this host has {}: the cluster that it is made for says more; give it this host's memory, and what would fit is named",
-                                                           bytes, memory));
-}
-
-}  // namespace
 
 struct Session::Impl {
   struct Built {
@@ -102,6 +86,8 @@ struct Session::Impl {
 
   /// For one more program. Who takes turns among more of them than are kept pays for a plan at each call: that is told once.
   void make_room() {
+    constexpr std::size_t kFewPrograms = 8, kMostPrograms = 64;
+    constexpr std::int64_t kPartOfMemory = 16;  // of this host's: more than a few may take that much
     std::int64_t bytes = 0;
     for (const Built& b : programs) bytes += b.bytes;
     if (programs.size() < kFewPrograms || (programs.size() < kMostPrograms && bytes < host_facts().memory_bytes / kPartOfMemory)) return;
@@ -111,12 +97,28 @@ struct Session::Impl {
     programs.pop_back();
   }
 
+  /// Where those that are ready leave no room, the ones used longest ago give up their memory, and keep their plans.
+  void release_for(const Built& b) {
+    for (;;) {
+      std::vector<const PlacedGraph*> ready;
+      Built* oldest = nullptr;
+      for (Built& other : programs)
+        if (other.runner && &other != &b) ready.push_back(other.plan.get()), oldest = &other;
+      if (!oldest || fits_beside(ready, *b.plan)) return;
+      settle();
+      if (ran == oldest) ran = nullptr;
+      oldest->runner.reset(), oldest->program.reset();
+      oldest->version = -1, oldest->told = 0;
+    }
+  }
+
   /// Allocates and binds what has only been planned.
   void make_ready(Built& b) {
     if (b.runner) return;
     if (maker.options().forecast) throw UserError("this session is for forecasts alone: its plans may name kernels that are not here, and nothing runs");
     gpus.merge(open_gpus(*b.plan, *maker.library(), gpus));
     check_room_here(*b.plan);
+    release_for(b);
     // The library has the kernels that a program reads, and stays with it.
     std::shared_ptr<Program> program(new Program(b.plan, maker.library()->kernels, placed, gpus), [library = maker.library()](const Program* p) { delete p; });
     process = ::getpid();

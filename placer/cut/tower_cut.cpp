@@ -94,7 +94,21 @@ class Maker {
   /// Feeds and results are on the host, splits and shared sources where they are read; what many updates share has no layer.
   bool belongs(const PlanNode& n) const {
     if (n.op == kInput || n.op == kFetch || n.op == kSplit || (n.def && n.def->source && n.scope == Scope::shared)) return false;
-    return n.role != Role::update || n.scope == Scope::state || (n.user >= 0 && tg_.graph->node(n.user).of >= 0);
+    return n.role != Role::update || n.scope == Scope::state || (n.user >= 0 && tg_.graph->node(n.user).of >= 0) || source_of(n) >= 0;
+  }
+
+  /// The node of the problem that one goes with though nobody says so: a join its parts, what updates share the only tensor that it reads,
+  /// such as a gradient whose scale is taken off or whose norm is summed; -1: none.
+  int source_of(const PlanNode& n) const {
+    ValueIndex tensor = -1;
+    if (n.inserted && !n.inputs.empty()) tensor = n.inputs[0];
+    else if (n.role == Role::update && n.scope != Scope::state && (n.user < 0 || tg_.graph->node(n.user).of < 0))
+      for (ValueIndex v : values_read(n)) {
+        if (local_type(tg_.value(v), tg_.share(n.scope == Scope::tower ? 0 : -1)).elements() < 2 || v == tensor) continue;
+        if (tensor >= 0) return -1;
+        tensor = v;
+      }
+    return tensor < 0 ? -1 : number_[at(tg_.value(tensor).maker)];
   }
 
   double bytes_of(const PlanNode& n) const {
@@ -116,8 +130,7 @@ class Maker {
     c.transfer = bytes > 0 ? rounds * (transfer_.latency + bytes * transfer_.per_byte) : 0;
     c.backward = n.role != Role::forward;
     if (const NodeId head = head_of(*tg_.graph, n.user); head >= 0) c.together = static_cast<int>(fused_[at(head)] >= 0 ? fused_[at(head)] : head);
-    if (n.inserted && !n.inputs.empty() && n.inputs[0] >= 0)  // goes with its source
-      if (int source = number_[at(tg_.value(n.inputs[0]).maker)]; source >= 0) c.together = out_.problem.nodes[at(source)].together;
+    if (const int source = source_of(n); source >= 0) c.together = out_.problem.nodes[at(source)].together;
     number_[at(i)] = static_cast<int>(out_.nodes.size());
     out_.nodes.push_back(i);
     out_.problem.nodes.push_back(std::move(c));
@@ -158,6 +171,20 @@ class Maker {
     for (CutKind& k : out_.problem.kinds) k.memory = std::max(k.memory - most, 0.0);
   }
 
+  /// Whether a forward node outside the towers reads variables alone, as a cast of one does: it goes where they go.
+  std::vector<bool> derived_from_variables() const {
+    std::vector<bool> out(out_.nodes.size());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const PlanNode& n = tg_.nodes[at(out_.nodes[i])];
+      out[i] = n.scope == Scope::shared && n.role == Role::forward && !n.inserted && !n.inputs.empty();
+      for (ValueIndex v : values_read(n)) {
+        const int m = number_[at(tg_.value(v).maker)];
+        out[i] = out[i] && m >= 0 && (tg_.maker(v).scope == Scope::state || out[at(m)]);
+      }
+    }
+    return out;
+  }
+
   /// A variable, and all that follows it, goes with the first layer that reads it, or else with the one whose values update it.
   void keep_variables() {
     constexpr int kNone = -2;
@@ -170,9 +197,16 @@ class Maker {
     };
     for (int i = 0; i < static_cast<int>(out_.nodes.size()); ++i)
       if (node(i).scope != Scope::state && node(i).role == Role::forward) layers[at(together(i) + 1)] = true;
+    const std::vector<bool> derived = derived_from_variables();
+    for (auto edge = out_.problem.edges.rbegin(); edge != out_.problem.edges.rend(); ++edge)  // readers before their makers; of several the first stays
+      if (const auto [m, reader] = *edge; derived[at(m)] && node(reader).role == Role::forward)
+        if (const int layer = derived[at(reader)] ? with[at(together(reader) + 1)] : together(reader); layer != kNone) with[at(together(m) + 1)] = layer;
     for (Scope scope : {Scope::tower, Scope::shared})
       for (auto [m, reader] : out_.problem.edges)
-        if (node(m).scope == Scope::state && node(reader).scope == scope && node(reader).role == Role::forward) keep(together(m), together(reader));
+        if (node(m).scope == Scope::state && node(reader).scope == scope && node(reader).role == Role::forward) {
+          const int kept = derived[at(reader)] ? with[at(together(reader) + 1)] : kNone;
+          keep(together(m), kept != kNone ? kept : together(reader));
+        }
     for (auto [m, reader] : out_.problem.edges) {
       const int kept = with[at(together(m) + 1)], from = kept != kNone ? kept : together(m);
       if (node(reader).role == Role::update && !layers[at(together(reader) + 1)] && layers[at(from + 1)]) keep(together(reader), from);

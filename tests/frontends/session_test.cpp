@@ -330,6 +330,30 @@ TEST(Session, draws_initial_values_where_a_run_needs_them_and_not_to_plan) {
   EXPECT_EQ(session.variable("small"), initial_value(session.training_graph().node(session.training_graph().find_node("small")), 7));
 }
 
+TEST(Session, programs_that_do_not_fit_beside_each_other_take_turns) {
+  auto feeds = [](std::int64_t rows) { return std::map<std::string, HostTensor>{{"x", HostTensor(f32, {rows, 256})}}; };
+  for (const bool roomy : {true, false}) {
+    Builder b("wide");
+    Value y = relu(b.input("x", f32, {kBatch, 256}) * 2.0) + b.variable("shift", {256}, {.init = "ones"});
+    b.minimize(reduce_mean(square(y)), Sgd{.learning_rate = 0.1});
+    const Graph graph = std::move(b).build();
+    Session alone(graph, Single{});
+    std::int64_t needed = 0;
+    for (const DeviceBytes& d : device_bytes(alone.plan(64))) needed += d.total();
+    SessionOptions options;
+    options.cluster = local_cluster({cpu(0)}, 1);
+    options.cluster->devices[0].memory = roomy ? 3 * needed : needed + needed / 4;
+    Session session(graph, Single{}, options);
+    session.step(feeds(64));
+    const std::weak_ptr<const Program> first = session.last_program();
+    session.step(feeds(48));
+    EXPECT_EQ(first.expired(), !roomy);
+    session.step(feeds(64));
+    for (std::int64_t rows : {64, 48, 64}) alone.step(feeds(rows));
+    EXPECT_EQ(session.variable("shift"), alone.variable("shift"));
+  }
+}
+
 TEST(Session, cpu_and_sim_devices_share_the_memory_of_their_host) {
   Graph graph = built("accuracy");
   Session enough = with_memory(graph, "sim:0-1", std::int64_t{1} << 30);
