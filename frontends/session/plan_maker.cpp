@@ -184,7 +184,7 @@ std::string PlanMaker::what_would_fit(const PlanKey& key, const PlacedGraph& pla
   };
   const std::vector<std::string> advice = memory_advice({plan, strategy_, made_by, options_.recompute.stretches}, library_->strategies, attempt);
   return fmt::format("most is held {}; {}", tensors_at_peak(plan),
-                     advice.empty() ? "no other batch, towers, strategy or device of its cluster that was tried fits, nor does computing values again" : fmt::format("each of these fits: {}", fmt::join(advice, "; ")));
+                     advice.empty() ? "no other batch, towers, strategy or device of its cluster that was tried fits, nor does computing values again" : fmt::format("{}: {}", advice.size() == 1 ? "this fits" : "each of these fits", fmt::join(advice, "; ")));
 }
 
 std::shared_ptr<const Graph> PlanMaker::graph_for(Mode mode, const std::vector<std::string>& fetches) {

@@ -2,7 +2,9 @@
 #include <functional>
 #include <map>
 #include <queue>
+#include <set>
 #include <span>
+#include <utility>
 
 #include <belfry/graph/plan/memory_parts_internal.h>
 #include <belfry/graph/plan/ranges.h>
@@ -196,8 +198,65 @@ class RegionPlanner {
       }
       const Reads how = reads(n, reader);
       if (how == Reads::here) out.last_read = std::max<std::int64_t>(out.last_read, reader.order);
-      if (how == Reads::anywhere) out.last_read = std::max(out.last_read, all_done(reader));
+      if (how == Reads::anywhere) out.last_read = std::max(out.last_read, is_op(reader, kCopy) ? copied(value, reader) : all_done(reader));
     }
+  }
+
+  /// Joins here, and up to where all towers of each class have passed on one of their devices when they run: by class and local device, positions
+  /// that grow with the order.
+  void know_joins() {
+    std::vector<std::pair<int, int>> joins;  // order, what towers make
+    for (int i : parts_.nodes_of_group[g_]) {
+      const PlanNode& n = plan_.nodes[static_cast<std::size_t>(i)];
+      if (!is_join(n) || std::find(n.holders.begin(), n.holders.end(), device_) == n.holders.end()) continue;
+      ValueIndex part = n.inputs[0];
+      if (plan_.maker(part).scope == Scope::device) part = plan_.maker(part).inputs[0];
+      if (plan_.maker(part).scope == Scope::tower) joins.emplace_back(n.order, plan_.value(part).maker);
+    }
+    std::sort(joins.begin(), joins.end());
+    for (const auto& [order, maker] : joins)
+      for (std::size_t c = 0; c < plan_.classes.size(); ++c) {
+        const int local = parts_.local(static_cast<int>(c), plan_.nodes[static_cast<std::size_t>(maker)].vector);
+        if (local < 0) continue;
+        auto& passed = joins_[{static_cast<int>(c), local}];
+        if (const int at = parts_.position[c][static_cast<std::size_t>(maker)]; passed.empty() || passed.back().first < at) passed.emplace_back(at, order);
+      }
+  }
+
+  /// The last step here that may run while what copies a value away, to towers alone, still reads it; kForever: nobody here knows.
+  std::int64_t copied(ValueIndex value, const PlanNode& copy) {
+    if (!std::exchange(knows_joins_, true)) know_joins();
+    std::int64_t out = kBeforeAll;
+    bool read = false;
+    for (int r : parts_.readers[static_cast<std::size_t>(value)]) {
+      const PlanNode& reader = plan_.nodes[static_cast<std::size_t>(r)];
+      if (is_op(reader, kCopy)) continue;
+      if (reader.scope != Scope::tower) {
+        if (std::any_of(reader.holders.begin(), reader.holders.end(), [&](int d) { return d != device_; })) return kForever;
+        continue;
+      }
+      read = read || covers(reader.vector, copy.holders);
+      for (std::size_t c = 0; c < plan_.classes.size(); ++c) {
+        const int local = parts_.local(static_cast<int>(c), reader.vector);
+        if (local < 0) continue;
+        const auto& passed = joins_[{static_cast<int>(c), local}];
+        const auto at = std::lower_bound(passed.begin(), passed.end(), std::pair(parts_.position[c][static_cast<std::size_t>(r)], -1));
+        if (at == passed.end()) return kForever;
+        out = std::max<std::int64_t>(out, at->second - 1);
+      }
+    }
+    return read ? out : kForever;
+  }
+
+  /// Whether each of these devices runs a vector's nodes.
+  bool covers(int vector, const DeviceList& devices) {
+    auto [known, fresh] = covers_.try_emplace({vector, &devices.get()});
+    if (fresh) {
+      const std::vector<int>& of = plan_.vectors[static_cast<std::size_t>(vector)];
+      const std::set<int> there(of.begin(), of.end());
+      known->second = std::all_of(devices.begin(), devices.end(), [&](int d) { return there.contains(d); });
+    }
+    return known->second;
   }
 
   /// What gathers ranges here waits for all who have one, and so for what these read before they made it.
@@ -306,6 +365,9 @@ class RegionPlanner {
   std::vector<std::int64_t> main_at_;
   std::vector<std::pair<const PlanNode*, int>> gathers_;  ///< ranges of this join are gathered at this order
   std::map<int, Others> others_;                ///< by vector
+  bool knows_joins_ = false;
+  std::map<FrameKey, std::vector<std::pair<int, int>>> joins_;            ///< know_joins: position, order
+  std::map<std::pair<int, const std::vector<int>*>, bool> covers_;
   const std::vector<int>* held_by_ = nullptr;   ///< of whom `held_` tells the devices
   std::vector<bool> held_;
   std::vector<RegionItem> items_;

@@ -206,7 +206,7 @@ Rules Layers::assign(const TowerGraph& tg, const Cluster& cluster, const CostTab
     for (std::size_t r = 0; r < static_cast<std::size_t>(replicas); ++r) out.push_back(devices[r * count + s]);
     return out;
   };
-  if (std::any_of(g.nodes().begin(), g.nodes().end(), [](const Node& n) { return n.device.has_value(); })) return {{"**", at(0), "no device was requested: the first stage"}};
+  if (std::any_of(g.nodes().begin(), g.nodes().end(), [&](const Node& n) { return n.device && cluster.find(*n.device) >= 0; })) return {{"**", at(0), "no device was requested: the first stage"}};
   Rules out;
   if (cut == LayerCut::variables || chunks > 1) {
     const int parts = static_cast<int>(count) * chunks;

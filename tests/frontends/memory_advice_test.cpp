@@ -99,7 +99,7 @@ void follow(const Graph& net, const Told& t, std::int64_t limit, Seen& seen) {
   seen.strategies.insert(t.strategy);
   ASSERT_NE(message.find("but has " + std::to_string(limit)), message.npos) << t.strategy << ": " << message;
   EXPECT_NE(message.find("most is held on sim:"), message.npos) << message;
-  const std::string opening = "each of these fits: ";
+  const std::string opening = "fits: ";
   const std::size_t begin = message.find(opening);
   if (begin == message.npos) {
     EXPECT_NE(message.find("that was tried fits"), message.npos) << message;
@@ -155,7 +155,7 @@ TEST(MemoryAdvice, is_given_for_a_struct_too) {
   options.cluster = limited(128 << 10);
   Session session(wide(), Mirrored{.devices = parse_devices("sim:0-1"), .threads = 1}, options);
   EXPECT_THAT(message_of([&] { session.plan(256); }),
-              testing::AllOf(testing::HasSubstr("each of these fits: --towers "), testing::HasSubstr("--strategy "), testing::HasSubstr("--batch "), testing::Not(testing::HasSubstr("without"))));
+              testing::AllOf(testing::HasSubstr("fits: --towers "), testing::HasSubstr("--strategy "), testing::HasSubstr("--batch "), testing::Not(testing::HasSubstr("without"))));
 }
 
 /// 37 rows are 9, 2 and then one, where nothing else fits.
@@ -169,7 +169,7 @@ TEST(MemoryAdvice, of_one_device_alone_has_its_host) {
   SessionOptions options;
   options.cluster = limited(12'000, false, "sim:0");
   auto planned = [&](const char* device) { Session(wide(), standard_library()->strategy("single").make(parse_devices(device), {}), options).plan(64); };
-  EXPECT_THAT(message_of([&] { planned("sim:0"); }), testing::AllOf(testing::HasSubstr("each of these fits: "), testing::HasSubstr("--devices cpu:0 (at most ")));
+  EXPECT_THAT(message_of([&] { planned("sim:0"); }), testing::AllOf(testing::HasSubstr("fits: "), testing::HasSubstr("--devices cpu:0 (at most ")));
   EXPECT_EQ(message_of([&] { planned("cpu:0"); }), "(no error)");
 }
 

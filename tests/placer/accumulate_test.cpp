@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 
+#include <belfry/graph/plan/forecast.h>
 #include <belfry/executor/run.h>
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/graph/plan/accumulated.h>
@@ -102,6 +103,7 @@ TEST(Accumulation, has_the_bits_of_a_tower_a_device_and_stands_in_its_file) {
       const PlacedGraph plan = place(graph, strategy, sim_cluster(4), rows, {.accumulate_all = true});
       EXPECT_TRUE(T < 4 || accumulating(plan) >= 8) << name << " of " << T;
       EXPECT_EQ(state_trained(plan), want) << name << " of " << T;
+      for (const DeviceForecast& d : forecast(plan).devices) EXPECT_LE(d.live, d.bytes) << name << " of " << T;
       const std::string text = write_plan(plan);
       EXPECT_EQ(write_plan(read_plan(text, "plan.json", graph->shared_ops())), text);
     }
@@ -133,6 +135,15 @@ TEST(Accumulation, is_not_where_parts_lie_in_what_towers_kept_or_towers_run_side
   EXPECT_EQ(accumulating(place(graph, single, sim_cluster(1, true, 2), 8)), 0);
   const Strategy few = to_strategy(Single{.device = sims(1)[0], .towers = 2, .threads = 1});
   EXPECT_EQ(accumulating(place(graph, few, sim_cluster(1), 8)), 0);  // the join reads less
+}
+
+/// Round a ring parts are added one behind the other: it matters whether a device has joined its towers' before.
+TEST(ArithmeticHash, of_a_ring_tells_parts_of_towers_from_parts_of_devices) {
+  PlacedGraph plan = place(std::make_shared<const Graph>(heavy_net()), to_strategy(Mirrored{.devices = sims(2), .towers = 8, .threads = 1, .reduction = Reduce::ring}), sim_cluster(2), 8);
+  const std::string before = arithmetic_hash(plan);
+  for (PlanNode& n : plan.nodes)
+    if (n.sum == SumWay::ring && plan.maker(n.inputs[0]).scope == Scope::device) n.inputs = plan.maker(n.inputs[0]).inputs;
+  EXPECT_NE(arithmetic_hash(plan), before);
 }
 
 TEST(Accumulation, is_not_where_a_tower_may_be_ahead_of_the_one_before_it) {

@@ -184,6 +184,14 @@ TEST(Forecast, live_bytes_are_no_more_than_those_planned) {
   }
 }
 
+TEST(Costs, of_sums_go_by_how_many_parts_they_add) {
+  const PlacedGraph plan = place(line(), to_strategy(Towers{.devices = sims(2), .variables = cpu(0), .threads = 1}), sim_cluster(2), 4);
+  for (const PlanNode& n : plan.nodes) {
+    if (n.op != kAggregate) continue;
+    EXPECT_NE(cost_key(plan, n, n.by_group[0], plan.share(-1), 1), cost_key(plan, n, n.by_group[0], plan.share(-1), 2));
+  }
+}
+
 TEST(Costs, are_those_measured_and_lie_on_the_line_between_rows_that_were) {
   auto graph = line();
   auto plan_of = [&](std::int64_t batch) { return place(graph, to_strategy(Single{.device = cpu(0), .threads = 1}), local_cluster({cpu(0)}, 1), batch); };

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
 
 #include <belfry/graph/plan/forecast.h>
 #include <belfry/graph/plan/over_memory.h>
@@ -16,13 +17,15 @@ namespace belfry::test {
 namespace {
 
 /// One wide layer and four narrow ones, with momentum.
-std::shared_ptr<const Graph> uneven() {
+std::shared_ptr<const Graph> uneven(DType precision = f32) {
   Builder b("uneven");
   Value h = b.input("x", f32, {kBatch, 64});
   const std::vector<std::int64_t> widths = {64, 512, 64, 64, 64, 64};
   for (std::size_t k = 0; k + 1 < widths.size(); ++k) h = tanh(matmul(h, b.variable("w" + std::to_string(k), {widths[k], widths[k + 1]}, {.init = "normal", .init_value = 0.3})));
   b.minimize(mean(square(h)), Momentum{.learning_rate = 0.1});
-  return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  Graph out = std::move(b).build();
+  out.precision = precision;
+  return std::make_shared<const Graph>(run_passes(training_passes(), out));
 }
 
 /// Devices on which flops are all that costs, and links that cost next to nothing.
@@ -109,6 +112,39 @@ TEST(LayersByCost, go_by_what_was_measured) {
   auto where = places(c.plan());
   EXPECT_EQ(where["matmul"], where["matmul_1"]);
   EXPECT_NE(where["matmul_1"], where["matmul_2"]);
+}
+
+/// A cast of a variable stays with the layer that reads it, what takes the scale off a gradient with the gradient.
+TEST(LayersByCost, in_half_precision_move_no_weights) {
+  for (DType precision : {bf16, f16}) {
+    Cutting c{.graph = uneven(precision), .cluster = counting(2), .layers = {.devices = sims(2), .threads = 1}};
+    const PlacedGraph plan = c.plan();
+    EXPECT_EQ(std::set<std::string>({places(plan)["w0"], places(plan)["w1"], places(plan)["w4"]}).size(), 2u);
+    for (const PlanNode& n : plan.nodes) {
+      if (!is_op(n, kCopy) || n.scope == Scope::tower) continue;  // those of rows
+      EXPECT_LE(local_bytes(plan.value(n.outputs[0]), plan.share(-1)), 8) << n.name;
+    }
+  }
+}
+
+/// A cut knows but part of what its plan holds: it is asked again, with less.
+TEST(LayersByCost, are_cut_again_where_their_plan_does_not_fit) {
+  Cutting c{.cluster = sim_cluster(2), .layers = {}};
+  Strategy s = to_strategy(Single{.device = sims(2)[0], .threads = 1});
+  std::vector<std::int64_t> told;
+  s.by_memory = true;
+  s.assign = [&](const TowerGraph&, const Cluster& cluster, const CostTable&) {
+    told.push_back(cluster.devices[0].memory);
+    return Rules{{"**", {sims(2)[told.back() > 600'000 ? 0 : 1]}, "all"}};
+  };
+  c.cluster.devices[0].memory = 800'000;  // of some 1.3 MB
+  const PlacedGraph plan = place(c.graph, s, c.cluster, 32, {});
+  EXPECT_TRUE(over_memory(plan).empty());
+  EXPECT_EQ(places(plan)["w1"], "sim:1");
+  ASSERT_GE(told.size(), 2u);
+  EXPECT_LT(told[1], told[0]);
+  c.cluster.devices[1].memory = 800'000;  // none fits: the first is what is refused
+  EXPECT_EQ(places(place(c.graph, s, c.cluster, 32, {}))["w1"], "sim:0");
 }
 
 TEST(LayersByCost, fit_the_memory_of_each_device_or_say_that_no_cut_does) {

@@ -93,6 +93,22 @@ TEST(PlannedMemory, of_towers_in_turn_has_the_last_ones_gradients_where_copies_o
   }
 }
 
+/// Casts that are copied to the towers are gone when these have made what is joined behind their last reader.
+TEST(PlannedMemory, of_halves_has_sums_where_casts_of_variables_were) {
+  Builder b("wide");
+  Value h = b.input("x", f32, {kBatch, 256});
+  for (const char* name : {"a", "b", "c", "d"}) h = relu(matmul(h, b.variable(name, {256, 256}, {.init = "normal", .init_value = 0.3})));
+  b.minimize(reduce_mean(square(h)), Momentum{.learning_rate = 0.1});
+  Graph g = std::move(b).build();
+  g.precision = bf16;
+  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), g));
+  const PlacedGraph plan = place(graph, to_strategy(Towers{.devices = sims(2), .variables = cpu(0), .towers = 2, .threads = 1}), sim_cluster(2), 8);
+  EXPECT_EQ(verify(plan), std::vector<std::string>());
+  const auto host = static_cast<std::size_t>(plan.cluster.host());
+  const DeviceBytes d = device_bytes(plan)[host];
+  EXPECT_LE(static_cast<double>(d.total() - d.state), 1.25 * static_cast<double>(live_maxima(BoundPlan(plan))[host]));
+}
+
 /// A sum over towers on a device: its step, and where bytes of its region begin.
 struct Sum {
   PlanNode* node = nullptr;

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/json/plan_file.h>
+#include <belfry/graph/plan/forecast.h>
 #include <belfry/graph/plan/over_memory.h>
 
 #include "damage.h"
@@ -111,6 +112,7 @@ void property(Counts& counts, int every) {
   try {
     demand_sound(r.plan);
     demand_whole_file(r);
+    for (const DeviceForecast& d : forecast(r.plan).devices) demand(d.live <= d.bytes, fmt::format("its forecast has {} bytes in use of {}", d.live, d.bytes));
     const BoundPlan bound(r.plan);
     for (const Chooser& choose : {in_turn(), at_random(order)})
       if (std::string found = Places(bound).run(choose); !found.empty()) demand(false, "with places that hold one value: " + found);

@@ -62,6 +62,14 @@ TEST(Requests, that_are_soft_give_way_with_a_warning_and_a_reason) {
   EXPECT_THAT(p.warnings[0], testing::HasSubstr("requested on sim:7, which is not among the devices: placed by the strategy instead"));
 }
 
+TEST(Requests, that_lead_nowhere_leave_the_cut_of_layers_to_the_rest) {
+  const PlacedGraph plan = place(asking("sim:7"), to_strategy(Layers{.devices = sims(2), .threads = 1}), sim_cluster(2), 8, {.soft = true});
+  std::set<int> used;
+  for (const PlanNode& n : plan.nodes)
+    if (n.scope == Scope::tower) used.insert(plan.devices(n).front());
+  EXPECT_EQ(used.size(), 2u);
+}
+
 TEST(Requests, that_are_soft_give_way_to_a_kernel_that_lacks) {
   Cluster cluster = sim_cluster(1);
   cluster.devices.push_back({parse_device("gpu:0"), "gpu:0"});

@@ -255,6 +255,7 @@ std::vector<Damage> servers_and_gpus() {
                  if (s.stride > 64) s.stride /= 2, s.stride -= s.stride % 64, changed = true;
          if (!changed) throw InternalError("the plan has no parts side by side");
        }, "overlap|missing wait"},
+      {"a tower without rows that is somewhere", "few rows", [](PlacedGraph& p) { p.vectors.at(0).at(7) = 0; }, "no device: tower 7 has no rows"},
       {"towers beyond counting", "towers", [](PlacedGraph& p) { p.towers = 1 << 30; }, "no device: |phase: "},
   };
 }

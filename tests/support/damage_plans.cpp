@@ -120,6 +120,7 @@ const std::map<std::string, PlacedGraph>& plans_to_damage() {
     std::map<std::string, PlacedGraph> out;
     for (const char* name : {"towers", "mirrored", "layers", "gpipe"}) out.emplace(name, placed(training_graph(net("decay")), named(name, 4, 2), 7));
     for (auto [name, T] : {std::pair("pieces", 4), std::pair("many pieces", 8)}) out.emplace(name, placed(training_graph(net("decay")), named("mirrored", T, 2), 8));
+    out.emplace("few rows", placed(training_graph(net("decay")), named("mirrored", 8, 2), 5));
     out.emplace("batch norm", placed(training_graph(net("batch_norm")), named("mirrored", 4, 2), 8));
     out.emplace("exchange", placed(exchange(), named("towers", 4, 2), 7));
     out.emplace("tied", placed(training_graph(net("tied")), named("towers", 4, 2), 7));
