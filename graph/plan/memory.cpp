@@ -340,7 +340,7 @@ void plan_memory(PlacedGraph& plan, MemoryParts& parts) {
   for (std::size_t g = 0; g < plan.groups.size(); ++g)
     for (const RegionItem& item : parts.regions[g].items) {
       Variant& variant = plan.nodes[item.node].by_group[g];
-      (item.scratch ? variant.scratch : variant.outputs[item.output]) = item.row ? Slot{Slot::kRegion, item.offset + item.size - item.row + item.in_row, -item.row} : Slot{Slot::kRegion, item.offset, item.each};
+      (item.scratch ? variant.scratch : variant.outputs[item.output]) = Slot{Slot::kRegion, item.first(), item.row ? -item.row : item.each};
     }
   for (const FrameOwner& o : parts.owners) {
     Variant& variant = plan.nodes[o.node].by_class[static_cast<std::size_t>(o.key.first)];

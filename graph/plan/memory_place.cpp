@@ -196,7 +196,7 @@ class Placer {
     for (std::size_t i : order) {
       RegionItem& item = region.items[i];
       if (item.over.item >= 0) {
-        item.offset = region.items[static_cast<std::size_t>(item.over.item)].offset;
+        item.offset = region.items[static_cast<std::size_t>(item.over.item)].first();
         continue;
       }
       const auto k = static_cast<std::size_t>(item.over.k);

@@ -47,12 +47,14 @@ struct RegionItem {
   std::int64_t each = 0, size = 0;     ///< bytes of one buffer and of all that lie side by side
   std::int64_t written = -1;           ///< order of the step of the main stream
   std::int64_t last_read = -1;         ///< order of the last step of the main stream that reads it; kForever: others may read it at any time
+  std::int64_t known = -1;             ///< order of the step of the main stream that knows, as it runs, that no step of any main stream reads it any more
   Positions read_by;                   ///< per class here, the last position at which a tower reads it
   Positions after;                     ///< per class here, what all towers have passed when it is written
   std::int64_t gone = kForever;        ///< the position from which on the last of towers that take turns in one frame may write over it
   Over over;                           ///< what it lies over; its life is then part of what lies there first
   std::int64_t offset = 0;
-  std::int64_t row = 0, in_row = 0;    ///< of parts that lie tower by tower, the last lowest: bytes of a tower's, where among them; 0: side by side
+  std::int64_t row = 0, in_row = 0;    ///< of parts that lie tower by tower, or level by level, the last lowest: bytes of a row, where in it; 0: side by side
+  std::int64_t first() const { return row ? offset + size - row + in_row : offset; }  ///< where the first buffer lies
 };
 
 /// Numbers of some values: a region knows a few of thousands.

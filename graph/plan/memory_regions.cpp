@@ -172,7 +172,7 @@ class RegionPlanner {
     RegionItem out;
     out.node = i, out.output = output, out.each = size, out.size = size * count;
     out.written = n.scope == Scope::tower ? kBeforeAll : n.order;
-    out.last_read = out.written;
+    out.last_read = out.known = out.written;
     out.read_by.assign(here_.size(), kBeforeAll);
     out.after.assign(here_.size(), kBeforeAll);
     if (n.scope != Scope::tower) std::copy_n(passed_.marks(static_cast<int>(i)), here_.size(), out.after.begin());
@@ -181,7 +181,7 @@ class RegionPlanner {
       // Known as read: by the tower's own readers when they are done, by others once it has waited for the main stream that far.
       const std::int64_t tower = out.read_by[static_cast<std::size_t>(last_)];
       std::int64_t main = kBeforeAll;
-      if (tower < 0 || out.last_read > out.written) main = std::partition_point(main_at_.begin(), main_at_.end(), [&](std::int64_t m) { return m < out.last_read; }) - main_at_.begin();
+      if (tower < 0 || out.last_read > out.written) main = std::partition_point(main_at_.begin(), main_at_.end(), [&](std::int64_t m) { return m < out.known; }) - main_at_.begin();
       if (main < static_cast<std::int64_t>(main_at_.size())) out.gone = std::max(tower + 1, main);
     }
     return out;
@@ -197,8 +197,9 @@ class RegionPlanner {
         continue;
       }
       const Reads how = reads(n, reader);
-      if (how == Reads::here) out.last_read = std::max<std::int64_t>(out.last_read, reader.order);
-      if (how == Reads::anywhere) out.last_read = std::max(out.last_read, is_op(reader, kCopy) ? copied(value, reader) : all_done(reader));
+      if (how == Reads::elsewhere) continue;
+      const std::int64_t last = how == Reads::here ? reader.order : is_op(reader, kCopy) ? copied(value, reader) : all_done(reader);
+      out.last_read = std::max(out.last_read, last), out.known = std::max(out.known, how == Reads::here ? last : last + 1);
     }
   }
 

@@ -40,24 +40,29 @@ std::int64_t lowest_rows(const std::vector<RowObstacle>& taken, std::int64_t row
 
 TowerRows::TowerRows(const PlacedGraph& plan, const MemoryParts& parts, std::size_t group) : plan_(plan), parts_(parts), g_(group) {
   const Region& region = parts.regions[group];
-  if (parts.frames_on[static_cast<std::size_t>(region.device)].size() < 2) return;
   for (int d : plan.groups[group].devices)
     if (!only_stream(plan, d)) return;
+  add_members(region, true);
+  if (empty() && parts.frames_on[static_cast<std::size_t>(region.device)].size() > 1) add_members(region, false);
+  for (int d : plan.groups[group].devices) {
+    if (empty()) break;
+    towers_.push_back(towers_on(d));
+    begins_.push_back(begins_on(d, towers_.back(), region));
+  }
+}
+
+void TowerRows::add_members(const Region& region, bool stacks) {
+  stacks_ = stacks;
   int vector = -1;
   for (std::size_t i = 0; i < region.items.size(); ++i) {
     const RegionItem& item = region.items[i];
-    const PlanNode& n = plan.nodes[item.node];
-    if (item.scratch || accumulates(n) || item.over || item.written >= 0 || item.size <= item.each || (vector >= 0 && n.vector != vector)) continue;
+    const PlanNode& n = plan_.nodes[item.node];
+    if (item.scratch || accumulates(n) != stacks || item.over || item.written >= 0 || item.size <= item.each || (vector >= 0 && n.vector != vector)) continue;
     vector = n.vector;
     count_ = static_cast<int>(item.size / item.each);
     members_.push_back(i);
     in_row_.push_back(row_);
     row_ += item.each;
-  }
-  for (int d : plan.groups[group].devices) {
-    if (empty()) break;
-    towers_.push_back(towers_on(d));
-    begins_.push_back(begins_on(d, towers_.back(), region));
   }
 }
 
@@ -81,16 +86,20 @@ std::vector<TowerRows::Tower> TowerRows::towers_on(int device) const {
 }
 
 std::vector<int> TowerRows::begins_on(int device, const std::vector<Tower>& towers, const Region& region) const {
-  std::vector<int> out;
+  std::vector<int> out(stacks_ ? static_cast<std::size_t>(count_) : 0, kNeverReleased);
+  std::vector<Accumulated> level;
+  if (stacks_) level = accumulated(plan_.devices(plan_.nodes[region.items[members_[0]].node]), plan_.towers);
   for (const Tower& t : towers) {  // in the order in which parts are counted
-    if (parts_.last[static_cast<std::size_t>(device)][static_cast<std::size_t>(t.number)]) continue;
+    if (!stacks_ && parts_.last[static_cast<std::size_t>(device)][static_cast<std::size_t>(t.number)]) continue;
     int first = kNeverReleased;
     for (std::size_t i : members_) {
       const PlanNode& n = plan_.nodes[region.items[i].node];
       const auto at = t.entry_of.find({n.epoch, n.phases[static_cast<std::size_t>(t.cls)]});
       if (at != t.entry_of.end() && plan_.device_of(n, t.number) == device) first = std::min(first, at->second);
     }
-    if (first < kNeverReleased) out.push_back(first);
+    if (first == kNeverReleased) continue;
+    if (!stacks_) out.push_back(first);
+    else if (int& begin = out.at(static_cast<std::size_t>(level[static_cast<std::size_t>(t.number)].at)); first < begin) begin = first;
   }
   return out;
 }

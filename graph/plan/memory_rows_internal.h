@@ -21,8 +21,9 @@ struct RowObstacle {
 /// The lowest place of `count` rows that lie last to first, so that those which are written early are above the others.
 std::int64_t lowest_rows(const std::vector<RowObstacle>& taken, std::int64_t row, int count);
 
-/// What towers of several classes make for joins where they take turns in the slots of one stream. A tower's parts lie in one row: the
-/// rows of later towers may then lie over what the frames of larger towers before them held.
+/// What towers make for joins where they take turns in the slots of one stream: of several classes their parts, a tower's in one row, so that
+/// the rows of later towers may lie over what the frames of larger towers before them held; or sums in stacks, a level's in one row, of which
+/// the last begin when the first towers are done.
 class TowerRows {
  public:
   TowerRows(const PlacedGraph& plan, const MemoryParts& parts, std::size_t group);
@@ -44,10 +45,12 @@ class TowerRows {
   };
   std::vector<Tower> towers_on(int device) const;
   std::vector<int> begins_on(int device, const std::vector<Tower>& towers, const Region& region) const;
+  void add_members(const Region& region, bool stacks);
 
   const PlacedGraph& plan_;
   const MemoryParts& parts_;
   std::size_t g_;
+  bool stacks_ = false;
   std::vector<std::size_t> members_;
   std::vector<std::int64_t> in_row_;            ///< per member
   std::int64_t row_ = 0;

@@ -7,6 +7,7 @@
 #include <belfry/graph/structural.h>
 
 #include "plans.h"
+#include "random_net.h"
 
 namespace belfry::test {
 namespace {
@@ -107,6 +108,17 @@ TEST(PlannedMemory, of_halves_has_sums_where_casts_of_variables_were) {
   const auto host = static_cast<std::size_t>(plan.cluster.host());
   const DeviceBytes d = device_bytes(plan)[host];
   EXPECT_LE(static_cast<double>(d.total() - d.state), 1.25 * static_cast<double>(live_maxima(BoundPlan(plan))[host]));
+}
+
+/// A join tells that what was copied to other towers has been read, the step of the main stream before it does not.
+TEST(PlannedMemory, of_copied_values_is_given_to_a_tower_that_has_waited_for_the_join) {
+  for (std::uint64_t number = 40; number < 200; ++number) {
+    auto graph = std::make_shared<const Graph>(run_passes(training_passes(), grown(random_recipe(number), f64)));
+    for (int stretches : {0, 2, 3}) {
+      const PlacedGraph plan = place(graph, to_strategy(Towers{.devices = sims(2), .variables = sims(1)[0], .towers = 2, .threads = 1}), sim_cluster(2), 2, {.fetches = fetches_of(*graph), .updates = false, .recompute = {stretches}});
+      EXPECT_EQ(verify(plan), std::vector<std::string>()) << number;
+    }
+  }
 }
 
 /// A sum over towers on a device: its step, and where bytes of its region begin.
