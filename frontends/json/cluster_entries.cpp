@@ -40,6 +40,14 @@ std::vector<DeviceId> devices_on_hosts(JsonObject& line) {
   return out;
 }
 
+bool reads_as_devices(const std::string& text) {
+  try {
+    return !parse_devices(text).empty();
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
 ClusterLink link_of(const JsonDocument& d, const JsonValue& v) {
   JsonObject line(d, v);
   ClusterLink out{devices_on_hosts(line), d.text(line.at("to"))};
@@ -150,6 +158,8 @@ Cluster take_cluster(JsonObject& o) {
       if (const auto at = lies_in.find(place_at(link.to, cpu(0))); at != lies_in.end() && link.to.find('*') == link.to.npos) link.to = at->second;
       for (const DeviceId& id : link.devices)
         if (!known.contains(id)) d.fail(e, fmt::format("the link's device {} is not among the devices", to_string(id)));
+      if (link.to.find('*') == link.to.npos && !spaces.contains(place_at(link.to, cpu(0))) && reads_as_devices(link.to))
+        d.fail(e, fmt::format("'{}' is no one device of this cluster, at which a link could end; name one, its memory space, or a switch by a word of its own", link.to));
     }
   for (const auto& [a, b] : out.unlinked)
     for (const std::string& s : {a, b})

@@ -27,6 +27,7 @@ CostTable read_costs(const std::string& text, const std::string& file) {
   CostTable out;
   const JsonValue& version = root.at("belfry");
   if (d.integer(version, 1) > 1) d.fail(version, fmt::format("the file is of format {}; this program reads format 1", version.integer));
+  if (!root.find("machine")) d.fail(d.root(), "is no calibration: it has no \"machine\"; belfry bench --calibrate -o FILE writes one");
   out.machine = d.text(root.at("machine"));
   out.dispatch = no_less_than_0(d, root.at("dispatch"), 1);
   out.handoff = no_less_than_0(d, root.at("handoff"), 1);

@@ -90,7 +90,7 @@ std::vector<std::pair<double, double>> read_trace_times(const std::string& text,
   };
   std::vector<std::vector<Slice>> streams(plan.streams.size());
   const JsonValue* events = d.object(d.root()).find("traceEvents");
-  if (!events) d.fail(d.root(), "is no trace: it has no \"traceEvents\"");
+  if (!events) d.fail(d.root(), "is no trace: it has no \"traceEvents\"; belfry run --trace FILE writes one");
   double begin = 0;
   bool first = true;
   for (const JsonValue& e : d.array(*events)) {

@@ -65,6 +65,7 @@ TEST(ClusterFile, has_no_link_from_a_device_to_itself_and_no_switch_of_one_devic
   const std::string good = R"({"devices": "gpu:0-1", "hosts": 2, "to": "/host:*/bus", "bandwidth": 1e9}, {"devices": "cpu:0", "to": "bus", "bandwidth": 1e9}, )";
   EXPECT_EQ(of(good + R"({"devices": "gpu:0", "to": "gpu:1", "bandwidth": 1e9}, {"devices": "/host:1/gpu:0", "to": "/host:0/cpu:0", "bandwidth": 1e9})"), "(no error)");
   EXPECT_THAT(of(good + R"({"devices": "gpu:0", "to": "gpu:0", "bandwidth": 1e9})"), testing::HasSubstr("/links/2: is a link from gpu:0 to itself"));
+  for (const char* to : {"gpu:7", "gpu:0-1"}) EXPECT_THAT(of(good + fmt::format(R"({{"devices": "cpu:0", "to": "{}", "bandwidth": 1e9}})", to)), testing::HasSubstr(fmt::format("'{}' is no one device of this cluster", to)));
   EXPECT_THAT(of(good + R"({"devices": "gpu:1", "to": "cpu0", "bandwidth": 1e9})"), testing::HasSubstr("/links/2: 'cpu0' joins gpu:1 alone: a switch joins several; a device is written cpu:0"));
   EXPECT_EQ(of(good + R"({"devices": "gpu:0", "hosts": 1, "to": "net", "bandwidth": 1e9})"), "(no error)") << "a machine of hosts may have one";
 }
