@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/draw/texts_internal.h>
+#include <belfry/graph/plan/collectives.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/structural.h>
@@ -177,6 +178,10 @@ std::string describe_sums(const PlacedGraph& plan) {
   return out;
 }
 
+bool has_library_sums(const PlacedGraph& plan) {
+  return std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return std::any_of(n.by_group.begin(), n.by_group.end(), [](const Variant& v) { return v.kernel == kNccl; }); });
+}
+
 /// Devices that a cut has left out: its reasons end with why.
 std::string describe_idle(const PlacedGraph& plan) {
   for (const PlanNode& n : plan.nodes) {
@@ -195,7 +200,8 @@ std::string describe(const PlacedGraph& plan, const DescribeOptions& options) {
                                 describe_batch(plan), to_string(plan.combine), plan.threads, plan.threads == 1 ? "" : "s", to_string(plan.cluster.ids(all)));
   if (plan.graph->precision != f32) out += fmt::format("products and what follows them in {}\n", name_of(plan.graph->precision));
   if (plan.combine == Combine::tower_sum) out += fmt::format("effective learning rate x {}\n", plan.towers);
-  if (plan.placement.collectives == Collectives::fastest) out += "collectives fastest: what NCCL sums over GPUs has an order of its own, and promises no bits\n";
+  if (plan.placement.collectives == Collectives::fastest)
+    out += has_library_sums(plan) ? "collectives fastest: what NCCL sums over GPUs has an order of its own, and promises no bits\n" : "collectives fastest: nothing here is summed over two whole GPUs, so the tree adds all\n";
   out += fmt::format("arithmetic hash {}\n", plan.arithmetic_hash);
   out += describe_idle(plan);
   out += describe_streams(plan);

@@ -81,7 +81,13 @@ class DerivedChecker : public PlanChecker {
 
   /// What moves values has one kernel, of its own name, or the library's that the placement asks for.
   void check_kernels(const PlanNode& n) {
-    if (n.scope == Scope::state || (n.op != kInput && (n.def || n.op == kFused))) return;
+    if (n.scope == Scope::state) return;
+    if (n.op != kInput && (n.def || n.op == kFused)) {  // its kernel may have any name but that by which collectives are known
+      for (const Variants* variants : {&n.by_class, &n.by_group})
+        for (std::size_t k = 0; k < variants->size(); ++k)
+          if ((*variants)[k].kernel == kNccl) object("no kernel: '{}' names '{}', which is of sums and gathers over GPUs, and it is {}", n.name, kNccl, n.op);
+      return;
+    }
     const std::string name = n.op == kInput ? "feed" : kernel_of_moves(plan_, n);
     for (std::size_t c = 0; c < n.by_class.size(); ++c)
       if (c < n.phases.size() && n.phases[c] >= 0 && n.by_class[c].kernel != name) object("no kernel: '{}' names '{}', but {} has none of that name", n.name, n.by_class[c].kernel, n.op);

@@ -11,6 +11,8 @@ namespace {
 std::vector<Damage> nodes_and_values() {
   return {
       {"no kernel", "towers", at(op("relu"), [](PlanNode& n) { n.by_class[0].kernel.clear(); }), "no kernel"},
+      {"a collective of what computes", "towers", at(op("relu"), [](PlanNode& n) { n.by_class[0].kernel = "nccl"; }), "no kernel: '"},
+      {"a collective of what updates", "towers", at(op("momentum"), [](PlanNode& n) { for (Variant& v : n.by_group) v.kernel = "nccl"; }), "no kernel: '"},
       {"no kernel of an update", "towers", at(op("momentum"), [](PlanNode& n) { for (Variant& v : n.by_group) v.kernel.clear(); }), "no kernel"},
       {"variants lost", "towers", at(op("relu"), [](PlanNode& n) { n.by_class.clear(); }), "no kernel"},
       {"an op that is not known", "towers", at(op("relu"), [](PlanNode& n) { n.def = nullptr, n.op = "relo"; }), "no kernel"},

@@ -4,8 +4,13 @@
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-$here/results}
 steps=${STEPS:-tests sanitize bench peers}
-mkdir -p "$out"
-out=$(cd "$out" && pwd)
+mkdir -p "$out" && out=$(cd "$out" && pwd) || { echo "run.sh: $out: the folder for results cannot be made" >&2; exit 2; }
+for step in $steps; do
+  case "$step" in
+    tests | sanitize | bench | peers) ;;
+    *) echo "run.sh: STEPS names '$step'; it can name tests, sanitize, bench and peers" >&2; exit 2 ;;
+  esac
+done
 
 export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" BELFRY_CUDA_BACKEND="$here/lib/libbelfry_cuda.so" BELFRY_SHARED="$here/shared" BELFRY_CACHE="$out/cache"
 # A C library that is too old, or none: the bundle has one.
@@ -45,11 +50,14 @@ if wants bench; then
   code=$?
   if [ $code = 77 ]; then read -r why <"$out/bench.txt"; fi
   echo "bench: exit $code${why:+: $why}"
+  case $code in 0 | 77) ;; *) failed=1 ;; esac
 fi
 if wants peers; then
   if command -v python3 >/dev/null && python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
     python3 "$here/gpu_torch.py" --seconds "${SECONDS_EACH:-2}" >"$out/peers.jsonl" 2>"$out/peers.txt"
-    echo "peers: exit $?"
+    code=$?
+    echo "peers: exit $code"
+    [ $code = 0 ] || failed=1
   else
     echo "peers: skipped, since python3 here has no PyTorch that sees a GPU"
   fi
