@@ -122,7 +122,7 @@ void TrainingLoops::check_room() {
   }
   for (const auto& [name, room] : rooms)
     if (room.bytes > room.memory)
-      throw UserError(fmt::format("the loops do not fit: {} needs {} bytes for all workers and servers, but has {}; take a smaller batch, or fewer workers", name, room.bytes, room.memory));
+      throw UserError(fmt::format("the loops do not fit: {} needs {} bytes for all workers and servers, but has {}; take a smaller batch, fewer workers{}", name, room.bytes, room.memory, loops_.backup ? "" : ", or less staleness, each update of which may keep a set of gradients"));
 }
 
 std::string TrainingLoops::promise() const {
