@@ -232,12 +232,12 @@ class Differ {
     for (const Wait& w : n.waits) out.emplace_back(w.relation, plan.value(w.value).name);
     return out;
   }
-  static std::vector<std::tuple<int, std::int64_t, std::int64_t>> offsets(const PlanNode& n) {
-    std::vector<std::tuple<int, std::int64_t, std::int64_t>> out;
+  static std::vector<Slot> offsets(const PlanNode& n) {
+    std::vector<Slot> out;
     for (const auto* list : {&n.by_class, &n.by_group})
       for (const Variant& v : *list) {
-        for (const Slot& s : v.outputs) out.emplace_back(s.region, s.offset, s.stride);
-        out.emplace_back(v.scratch.region, v.scratch.offset, v.scratch.stride);
+        out.insert(out.end(), v.outputs.begin(), v.outputs.end());
+        out.push_back(v.scratch);
       }
     return out;
   }

@@ -274,9 +274,16 @@ class PlanReader {
 
   Slot slot(const JsonValue& v) const {
     if (v.kind == JsonValue::kNull) return {};
-    if (d_.array(v).size() != 2 && v.items.size() != 3) d_.fail(v, "is [region, offset] or [region, offset, stride]");
+    if (d_.array(v).size() != 2 && v.items.size() != 3) d_.fail(v, "is [region, offset], [region, offset, stride] or [region, [offset, ...]]");
     Slot out;
     out.region = placed(d_, v.items[0], [&] { return parse_region(d_.text(v.items[0])); });
+    if (v.items[1].kind == JsonValue::kArray && v.items.size() == 2) {
+      for (const JsonValue& place : v.items[1].items) out.more.push_back(bytes(place));
+      if (out.more.size() < 2) d_.fail(v, "has a list of fewer than two offsets");
+      out.offset = out.more.front();
+      out.more.erase(out.more.begin());
+      return out;
+    }
     out.offset = bytes(v.items[1]);
     if (v.items.size() == 3) out.stride = d_.integer(v.items[2], -kMostBytes, kMostBytes);
     return out;

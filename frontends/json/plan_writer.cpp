@@ -164,6 +164,7 @@ class PlanWriter {
 
   static std::string slot_text(const Slot& s) {
     if (s == Slot{}) return "null";
+    if (!s.more.empty()) return fmt::format("[\"{}\", [{}, {}]]", to_string(s.region), s.offset, fmt::join(s.more, ", "));
     return s.stride ? fmt::format("[\"{}\", {}, {}]", to_string(s.region), s.offset, s.stride) : fmt::format("[\"{}\", {}]", to_string(s.region), s.offset);
   }
 

@@ -196,11 +196,9 @@ class Binder {
     const DeviceGroup& group = plan_.groups[static_cast<std::size_t>(group_of_.at(device))];
     switch (s.region) {
       case Slot::kState: return start + s.offset;
-      case Slot::kRegion: {
-        const __int128 out = static_cast<__int128>(start + group.state + s.offset) + static_cast<__int128>(rank(n, part, device)) * s.stride;
-        if (out < std::int64_t{1} << 62 && -out < std::int64_t{1} << 62) return static_cast<std::int64_t>(out);
-        unbound(fmt::format("part {} of '{}' lies beyond all bytes of {}: its parts are {} bytes apart", part, n.name, device_name(device), s.stride));
-      }
+      case Slot::kRegion:
+        if (const auto at = s.at(static_cast<std::size_t>(rank(n, part, device)))) return start + group.state + *at;
+        unbound(fmt::format("part {} of '{}' lies nowhere on {}: {}", part, n.name, device_name(device), s.more.empty() ? fmt::format("its parts are {} bytes apart", s.stride) : fmt::format("there are {} places", s.more.size() + 1)));
       case Slot::kKept:
       case Slot::kTransient: {
         auto at = slot_of_.find({part, device});

@@ -327,6 +327,14 @@ void put_behind(PlacedGraph& plan, MemoryParts& parts) {
   }
 }
 
+Slot slot_of(const RegionItem& item) {
+  const std::vector<std::int64_t>& places = item.places;
+  Slot out{Slot::kRegion, item.first(), places.empty() ? item.each : places.size() > 1 ? places[1] - places[0] : 0, {}};
+  for (std::size_t k = 1; k < places.size(); ++k)
+    if (places[k] - places[k - 1] != out.stride) return {Slot::kRegion, places[0], 0, {places.begin() + 1, places.end()}};
+  return out;
+}
+
 }  // namespace
 
 void plan_memory(PlacedGraph& plan, MemoryParts& parts) {
@@ -340,7 +348,7 @@ void plan_memory(PlacedGraph& plan, MemoryParts& parts) {
   for (std::size_t g = 0; g < plan.groups.size(); ++g)
     for (const RegionItem& item : parts.regions[g].items) {
       Variant& variant = plan.nodes[item.node].by_group[g];
-      (item.scratch ? variant.scratch : variant.outputs[item.output]) = Slot{Slot::kRegion, item.first(), item.row ? -item.row : item.each};
+      (item.scratch ? variant.scratch : variant.outputs[item.output]) = slot_of(item);
     }
   for (const FrameOwner& o : parts.owners) {
     Variant& variant = plan.nodes[o.node].by_class[static_cast<std::size_t>(o.key.first)];

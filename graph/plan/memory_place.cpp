@@ -8,7 +8,6 @@
 #include <belfry/graph/plan/memory_meets_internal.h>
 #include <belfry/graph/plan/memory_parts_internal.h>
 #include <belfry/graph/plan/memory_place_internal.h>
-#include <belfry/graph/plan/memory_rows_internal.h>
 #include <belfry/graph/plan/offsets.h>
 
 namespace belfry {
@@ -47,6 +46,25 @@ Rows rows_of(const MemoryParts& parts, std::size_t g) {
   return out;
 }
 
+std::vector<FrameBytes> frame_bytes(const PlacedGraph& plan, const MemoryParts& parts, std::size_t g, const Rows& rows) {
+  const Region& region = parts.regions[g];
+  const std::vector<FrameKey>& keys = parts.frames_on[static_cast<std::size_t>(region.device)];
+  const DeviceFrames frames = device_frames(plan, region.device);
+  std::vector<FrameBytes> out;
+  out.reserve(rows.times.size() / rows.classes);
+  for (std::size_t k = 0; k < keys.size(); ++k) {
+    const std::vector<FrameBlock>& blocks = parts.layouts.at(keys[k]);
+    for (std::size_t b = 0; b < blocks.size(); ++b)
+      for (const DeviceFrames::One& f : blocks[b].slot.region == Slot::kKept ? frames.kept : frames.transient) {
+        if (!f.classes.contains(keys[k].first)) continue;
+        const bool covered = region.over(k, b, f.which);
+        const std::int64_t from = f.base + blocks[b].slot.offset;
+        out.push_back({from, from + blocks[b].size, rows.block(k, b, covered), k, &blocks[b], f.which.second, covered});
+      }
+  }
+  return out;
+}
+
 namespace {
 
 class Placer {
@@ -59,8 +77,8 @@ class Placer {
   void run() {
     for (std::size_t g = 0; g < plan_.groups.size(); ++g) {
       const Rows rows = rows_of(parts_, g);
-      plan_.groups[g].region = around_frames(g, rows, nullptr);
-      try_rows(g, rows);
+      plan_.groups[g].region = around_frames(g, rows);
+      place_apart(plan_, parts_, g, rows);
       least_.push_back(is_alone(g) && parts_.has_one_slot(parts_.regions[g].device) && cannot_be_less(g, rows));
     }
     std::set<std::size_t> done;
@@ -112,50 +130,25 @@ class Placer {
     return Stack(rows, bytes).reaches(end);
   }
 
-  /// What towers make for joins tower by tower, if that is less.
-  void try_rows(std::size_t g, const Rows& rows) {
-    TowerRows by_tower(plan_, parts_, g);
-    Region& region = parts_.regions[g];
-    if (by_tower.empty() || plan_.groups[g].region <= device_frames(plan_, region.device).past) return;
-    const std::vector<RegionItem> items = region.items;
-    if (const std::int64_t end = around_frames(g, rows, &by_tower); end < plan_.groups[g].region) plan_.groups[g].region = end;
-    else region.items = items;
-  }
-
-  /// First fit, the largest first, with the frames where they are; `by_tower` before all else. Gives the end of the last.
-  std::int64_t around_frames(std::size_t g, const Rows& rows, TowerRows* by_tower) {
+  /// First fit, the largest first, with the frames where they are. Gives the end of the last.
+  std::int64_t around_frames(std::size_t g, const Rows& rows) {
     Region& region = parts_.regions[g];
     const std::vector<FrameKey>& keys = frames_on(g);
-    const DeviceFrames frames = device_frames(plan_, region.device);
     std::vector<TakenBytes> taken;
     taken.reserve(rows.times.size() / rows.classes);
-    std::vector<RowObstacle> obstacles;
-    for (std::size_t k = 0; k < keys.size(); ++k) {
-      const std::vector<FrameBlock>& blocks = parts_.layouts.at(keys[k]);
-      for (std::size_t b = 0; b < blocks.size(); ++b)
-        for (const DeviceFrames::One& f : blocks[b].slot.region == Slot::kKept ? frames.kept : frames.transient) {
-          if (!f.classes.contains(keys[k].first)) continue;
-          const RegionItem* over = region.over(k, b, f.which);
-          taken.push_back({f.base + blocks[b].slot.offset, f.base + blocks[b].slot.offset + blocks[b].size, rows.block(k, b, over)});
-          if (by_tower) obstacles.push_back({taken.back().from, taken.back().past, over ? by_tower->count() : by_tower->early(k, blocks[b], f.which)});
-        }
-    }
+    for (const FrameBytes& f : frame_bytes(plan_, parts_, g, rows)) taken.push_back({f.from, f.past, f.row});
     const std::vector<std::size_t> own = own_items(region);
     const std::size_t pairs = own.size() * (taken.size() + own.size());
-    if (pairs > kMostPairs) return by_tower ? kHigh : behind_frames(region.items, own, frames.past);
+    if (pairs > kMostPairs) return behind_frames(region.items, own, device_frames(plan_, region.device).past);
     const bool many = pairs * plan_.groups.size() > 4 * kMostPairs;
     const std::vector<TakenBytes> of_frames = many ? taken : std::vector<TakenBytes>();
-    std::vector<char> lies = many && !by_tower ? before_.reuse(keys, region, own, rows, taken) : std::vector<char>(own.size());
+    std::vector<char> lies = many ? before_.reuse(keys, region, own, rows, taken) : std::vector<char>(own.size());
     std::int64_t end = 0;
     auto lie = [&](std::size_t row) {
       const RegionItem& item = region.items[own[row]];
       end = std::max(end, item.offset + item.size);
       return TakenBytes{item.offset, item.offset + item.size, row};
     };
-    if (by_tower) {
-      by_tower->set(region, lowest_rows(obstacles, by_tower->row(), by_tower->count()));
-      for (std::size_t row = 0; row < own.size(); ++row) lies[row] = region.items[own[row]].row > 0;
-    }
     for (std::size_t row = 0; row < own.size(); ++row)
       if (lies[row]) taken.push_back(lie(row));
     std::sort(taken.begin(), taken.end());
@@ -168,7 +161,7 @@ class Placer {
       item.offset = first_gap(taken, item.size, [&](std::size_t other) { return rows.meet(row, other); });
       take(taken, lie(row));
     }
-    if (many && !by_tower) before_.keep(keys, region, own, rows, of_frames);
+    if (many) before_.keep(keys, region, own, rows, of_frames);
     return end;
   }
 

@@ -53,8 +53,8 @@ struct RegionItem {
   std::int64_t gone = kForever;        ///< the position from which on the last of towers that take turns in one frame may write over it
   Over over;                           ///< what it lies over; its life is then part of what lies there first
   std::int64_t offset = 0;
-  std::int64_t row = 0, in_row = 0;    ///< of parts that lie tower by tower, or level by level, the last lowest: bytes of a row, where in it; 0: side by side
-  std::int64_t first() const { return row ? offset + size - row + in_row : offset; }  ///< where the first buffer lies
+  std::vector<std::int64_t> places;    ///< of buffers that lie apart, for each; none: side by side
+  std::int64_t first() const { return places.empty() ? offset : places[0]; }  ///< where the first buffer lies
 };
 
 /// Numbers of some values: a region knows a few of thousands.

@@ -5,6 +5,13 @@
 
 namespace belfry {
 
+std::optional<std::int64_t> Slot::at(std::size_t number) const {
+  if (number == 0 || !more.empty()) return number == 0 ? offset : number <= more.size() ? std::optional(more[number - 1]) : std::nullopt;
+  const __int128 out = offset + static_cast<__int128>(number) * stride;
+  const auto most = static_cast<__int128>(1) << 62;
+  return out < most && -out < most ? std::optional(static_cast<std::int64_t>(out)) : std::nullopt;
+}
+
 void Variants::reset(std::size_t size) {
   size_ = size;
   places_.clear();

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,8 +17,11 @@ struct Slot {
   enum Region : std::uint8_t { kNone, kState, kRegion, kKept, kTransient, kFeed };
   Region region = kNone;
   std::int64_t offset = 0;
-  std::int64_t stride = 0;  ///< from one tower's or piece's buffer to the next one's
+  std::int64_t stride = 0;         ///< from one tower's or piece's buffer to the next one's
+  std::vector<std::int64_t> more = {};  ///< or where each one after the first lies
   bool operator==(const Slot&) const = default;
+  /// Where the buffer of this number lies, of those in a region; none: at no place that is given, or beyond all bytes.
+  std::optional<std::int64_t> at(std::size_t number) const;
 };
 std::string to_string(Slot::Region region);
 Slot::Region parse_region(std::string_view text);

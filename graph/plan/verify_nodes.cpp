@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <set>
 #include <string_view>
 #include <unordered_set>
@@ -190,7 +191,10 @@ class NodeChecker : public PlanChecker {
       if ((s.region == Slot::kState) != (n.scope == Scope::state)) object("state: '{}' lies in the {}", n.name, to_string(s.region));
       if ((s.region == Slot::kFeed) != (n.op == kInput)) object("outside: '{}' lies in the {}", n.name, to_string(s.region));
       if (s.region == Slot::kFeed && s.offset) object("outside: '{}' lies at byte {} of its feed", n.name, s.offset);
-      if (std::max(s.offset, s.stride) > kMostBytes || std::min(s.offset, s.stride) < -kMostBytes) object("outside: '{}' lies at byte {}", n.name, s.offset);
+      if (!s.more.empty() && s.region != Slot::kRegion) object("outside: '{}' has {} places in the {}", n.name, s.more.size() + 1, to_string(s.region));
+      const std::int64_t least = std::accumulate(s.more.begin(), s.more.end(), std::min(s.offset, s.stride), [](auto a, auto b) { return std::min(a, b); });
+      const std::int64_t most = std::accumulate(s.more.begin(), s.more.end(), std::max(s.offset, s.stride), [](auto a, auto b) { return std::max(a, b); });
+      if (most > kMostBytes || least < -kMostBytes) object("outside: '{}' lies at byte {}", n.name, s.offset);
     }
   }
 

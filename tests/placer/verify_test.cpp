@@ -106,13 +106,20 @@ Result wanted(const PlacedGraph& plan) {
   return run_towers(tg, feeds_for(*plan.graph, plan.batch), state_for(*plan.graph));
 }
 
-TEST(BoundPlan, refuses_parts_that_lie_farther_apart_than_is_counted) {
-  PlacedGraph plan = plans_to_damage().at("many pieces");
-  for (PlanNode& n : plan.nodes)
-    for (Variant& v : n.by_group)
-      for (Slot& s : v.outputs)
-        if (s.region == Slot::kRegion && n.scope == Scope::tower) s.stride = std::int64_t{1} << 62;
-  EXPECT_TRUE(says([&] { BoundPlan bound(plan); }, {"unbound: part ", "lies beyond all bytes of sim:", "4611686018427387904 bytes apart"}));
+TEST(BoundPlan, refuses_parts_that_lie_farther_apart_than_is_counted_or_nowhere) {
+  auto with = [&](std::int64_t stride, const std::vector<std::int64_t>& more) {
+    PlacedGraph plan = plans_to_damage().at("many pieces");
+    for (PlanNode& n : plan.nodes)
+      for (Variant& v : n.by_group)
+        for (Slot& s : v.outputs)
+          if (s.region == Slot::kRegion && n.scope == Scope::tower) s.stride = stride, s.more = more;
+    return plan;
+  };
+  const PlacedGraph far = with(std::int64_t{1} << 62, {}), few = with(0, {64}), beyond = with(0, {64, std::int64_t{1} << 61});
+  EXPECT_TRUE(says([&] { BoundPlan bound(far); }, {"unbound: part ", "lies nowhere on sim:", "4611686018427387904 bytes apart"}));
+  EXPECT_TRUE(says([&] { BoundPlan bound(few); }, {"unbound: part ", "lies nowhere on sim:", "there are 2 places"}));
+  const std::vector<std::string> found = verify(beyond);
+  EXPECT_TRUE(std::any_of(found.begin(), found.end(), [](const std::string& f) { return f.starts_with("outside: "); }));
 }
 
 class WaitsOf : public testing::TestWithParam<std::string> {};
