@@ -78,8 +78,8 @@ class Placer {
     for (std::size_t g = 0; g < plan_.groups.size(); ++g) {
       const Rows rows = rows_of(parts_, g);
       plan_.groups[g].region = around_frames(g, rows);
-      place_apart(plan_, parts_, g, rows);
-      least_.push_back(is_alone(g) && parts_.has_one_slot(parts_.regions[g].device) && cannot_be_less(g, rows));
+      if (!has_one_slot(g)) place_apart(plan_, parts_, g, rows);
+      least_.push_back(is_alone(g) && has_one_slot(g) && cannot_be_less(g, rows));
     }
     std::set<std::size_t> done;
     std::size_t left = 8 * kMostPairs;  // for all that is placed jointly
@@ -87,15 +87,19 @@ class Placer {
       if (done.contains(g)) continue;
       std::vector<std::size_t> together = beside(g);
       done.insert(together.begin(), together.end());
-      const bool joint = std::all_of(together.begin(), together.end(), [&](std::size_t o) { return parts_.has_one_slot(parts_.regions[o].device); });
+      const bool joint = std::all_of(together.begin(), together.end(), [&](std::size_t o) { return has_one_slot(o); });
       if (joint && !least_[g]) left = left - left / 2 + place_jointly(plan_, parts_, together, left / 2);
     }
     set_frames(plan_, parts_);
+    for (std::size_t g = 0; g < plan_.groups.size(); ++g)
+      if (has_one_slot(g) && parts_.towers_on[static_cast<std::size_t>(parts_.regions[g].device)] > 1) place_apart(plan_, parts_, g, rows_of(parts_, g));
     for (std::size_t g = 0; g < plan_.groups.size(); ++g) lay_over(g);
   }
 
  private:
   const std::vector<FrameKey>& frames_on(std::size_t g) const { return parts_.frames_on[static_cast<std::size_t>(parts_.regions[g].device)]; }
+
+  bool has_one_slot(std::size_t g) const { return parts_.has_one_slot(parts_.regions[g].device); }
 
   /// Whether no other group's devices run towers of its classes.
   bool is_alone(std::size_t g) const {

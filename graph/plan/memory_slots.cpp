@@ -17,8 +17,8 @@ namespace {
 /// Comparisons of two blocks for all tries together, and of spans of two towers, at the most.
 constexpr std::size_t kMostCompared = std::size_t{1} << 24, kMostSpans = std::size_t{1} << 27;
 /// What SlotPacker tries: strides and orders, the most promising first, since large plans get few.
-constexpr std::pair<std::size_t, std::size_t> kTries[] = {{7, 3}, {0, 1}, {1, 1}, {1, 2}, {4, 1}, {3, 1}, {0, 2}, {4, 2}, {3, 2}, {5, 1}, {6, 1},
-                                                          {0, 3}, {1, 3}, {3, 3}, {2, 1}, {2, 2}, {0, 0}, {1, 0}, {5, 2}, {6, 2}};
+constexpr std::pair<std::size_t, std::size_t> kTries[] = {{7, 3}, {9, 3}, {8, 3}, {0, 1}, {1, 1}, {1, 2}, {4, 1}, {3, 1}, {0, 2}, {4, 2}, {3, 2}, {5, 1}, {6, 1},
+                                                          {0, 3}, {1, 3}, {3, 3}, {2, 1}, {2, 2}, {0, 0}, {1, 0}, {5, 2}, {6, 2}, {10, 3}};
 /// Orders that come of changing the best one, at the most.
 constexpr int kMostMoved = 64;
 constexpr int kRest = 3;  // SlotPacker::band_of
@@ -91,6 +91,7 @@ class SlotPacker {
     for (std::int64_t part : {1, 2, 3}) options_[s].push_back(least + (most - least) * part / 4);
     options_[s].push_back((least + either) / 2);
     options_[s].push_back(std::max(least, height(bands[1]) + std::max(height(bands[0]), height(bands[2]))));
+    for (std::int64_t part : {1, 2, 4}) options_[s].push_back(either + (most - either) * part / 8);
   }
 
   /// Of first fit, the largest first.
@@ -205,19 +206,22 @@ class SlotPacker {
     for (std::size_t s = 0; s < sorts_.size(); ++s) places.emplace_back(blocks(s).size());
     std::vector<FrameSize> frames(sorts_.size());
     for (std::size_t s = 0; s < sorts_.size(); ++s) frames[s].kept = strides_[s];
-    std::int64_t floor = 0, top = 0;  // behind the bands below
+    std::vector<std::int64_t> floor(sorts_.size()), top(sorts_.size());  // behind the bands below
     std::size_t last = 0;
     std::int64_t end = 0;
     for (std::size_t k = 0; k < order.size(); ++k) {
       const auto [s, b] = order[k];
       Place& at = places[s][b];
       const int band = in_bands ? band_of(s, b) : 0;
-      if (k && in_bands && band != band_of(order[k - 1].first, order[k - 1].second)) floor = top;
-      at = {kEach, lowest(order, k, places, kEach, in_bands && band < kRest ? floor : 0)};
+      if (k && in_bands && band != band_of(order[k - 1].first, order[k - 1].second)) {
+        floor = top;
+        if (band == 1) floor.assign(sorts_.size(), *std::max_element(top.begin(), top.end()));  // what stays all along is in nobody's way there
+      }
+      at = {kEach, lowest(order, k, places, kEach, in_bands && band < kRest ? floor[s] : 0)};
       if (!strided(s, b) && blocks(s)[b].joined < 0)  // joins may be written over what they read, slot by slot
         if (const std::int64_t once = lowest(order, k, places, kOnce, 0); once <= at.at) at = {kOnce, once};
       const std::int64_t past = at.at + size(order[k]);
-      if (strided(s, b)) top = std::max(top, past);
+      if (strided(s, b)) top[s] = std::max(top[s], past);
       if (at.way == kOnce) frames[s].transient = std::max(frames[s].transient, past);
       else frames[s].tail = std::max(frames[s].tail, past - strides_[s]);
       if (const std::int64_t mine = ends(s, at.way, past); mine > end) end = mine, last = k;

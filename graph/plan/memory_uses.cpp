@@ -15,12 +15,12 @@ constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
 /// Of a moment the entry of the stream is above, the position among the tower's nodes below.
 constexpr std::int64_t kPositions = std::int64_t{1} << 32;
 
-/// The only stream of towers on a device; null: there are several, or none has slots that are used again.
+/// The only stream of towers on a device; null: there are several, or none.
 const PlanStream* only_stream(const PlacedGraph& plan, int device) {
   const PlanStream* out = nullptr;
   for (const PlanStream& s : plan.streams) {
     if (s.device != device || s.name == "main") continue;
-    if (out || s.slots < 2) return nullptr;
+    if (out || s.slots < 1) return nullptr;
     out = &s;
   }
   return out;
@@ -49,7 +49,7 @@ bool at_once(const Uses& x, const Uses& y) {
 
 TowersInTurn::TowersInTurn(const PlacedGraph& plan, const MemoryParts& parts, std::size_t group) : plan_(plan), parts_(parts), g_(group) {
   for (int d : plan.groups[group].devices)
-    if (!only_stream(plan, d)) return;
+    if (parts.towers_on[static_cast<std::size_t>(d)] < 2 || !only_stream(plan, d)) return;
   for (int d : plan.groups[group].devices) turns_.push_back(towers_on(d));
 }
 

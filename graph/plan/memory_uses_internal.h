@@ -23,7 +23,7 @@ struct TowerPart {
   std::vector<Uses> uses;  ///< per device of the group
 };
 
-/// The order in which towers use a group's devices, where each of these has a single stream of towers and slots that are used again.
+/// The order in which towers use a group's devices, where each of these has a single stream of several towers.
 class TowersInTurn {
  public:
   TowersInTurn(const PlacedGraph& plan, const MemoryParts& parts, std::size_t group);
