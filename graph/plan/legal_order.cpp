@@ -34,8 +34,8 @@ std::vector<std::pair<int, int>> legal_order(const BoundPlan& bound, std::vector
 
 namespace {
 
-/// Orders that are looked at, and steps of all of them together, at the most.
-constexpr std::size_t kMostParts = 64, kMostSteps = 400'000;
+/// Places in a device's way at which its towers wait, at the most.
+constexpr std::size_t kMostParts = 256;
 
 using Order = std::vector<std::pair<int, int>>;
 
@@ -68,15 +68,18 @@ Order side_by_side(const BoundPlan& bound, bool eager) {
   return out;
 }
 
+/// Which streams go first: the last ones, the first ones, or of the main ones those of one device, as far as the others let it.
+enum class First { last, first, ahead };
+
 /// The streams of towers before the main ones, those of one device no further than `part` of `parts` of their way; then the main ones as
-/// far as they go, then the rest. `up`: the first stream goes first, else the last.
-Order towers_first(const BoundPlan& bound, const Streams& streams, bool up, int device, std::size_t part, std::size_t parts) {
+/// far as they go, then the rest.
+Order towers_first(const BoundPlan& bound, const Streams& streams, First first, int device, std::size_t part, std::size_t parts) {
   Order out;
   std::vector<std::size_t> at(bound.streams.size());
   auto run = [&](const std::vector<std::size_t>& some, std::size_t limit, bool one) {  // gives whether a step ran
     bool moved = false;
     for (std::size_t k = some.size(); k-- > 0 && !(one && moved);) {
-      const std::size_t s = some[up ? some.size() - 1 - k : k];
+      const std::size_t s = some[first == First::last ? k : some.size() - 1 - k];
       const auto& steps = bound.streams[s];
       auto ready = [&](const Step& step) {
         return std::all_of(step.waits.begin(), step.waits.end(), [&](const StepWait& w) { return static_cast<int>(at[static_cast<std::size_t>(w.stream)]) >= w.count; });
@@ -90,7 +93,9 @@ Order towers_first(const BoundPlan& bound, const Streams& streams, bool up, int 
     return moved;
   };
   while (run(streams.towers, part, false) || run(streams.mains, parts, true));
-  while (run(streams.mains, parts, false));
+  std::vector<std::size_t> mine, others;
+  for (std::size_t s : streams.mains) (first != First::ahead || bound.plan.streams[s].device == device ? mine : others).push_back(s);
+  while (run(mine, parts, false) || run(others, parts, true));
   while (run(streams.towers, parts, false) || run(streams.mains, parts, true));
   return out;
 }
@@ -112,8 +117,8 @@ std::vector<std::vector<std::int64_t>> ends_of(const BoundPlan& bound, const Ord
   return out;
 }
 
-/// What lives when in one order, per device.
-std::vector<std::int64_t> live_maxima(const BoundPlan& bound, const Order& order) {
+/// What lives when in one order, per device: from which step of the order to which.
+std::vector<std::vector<Block>> lives(const BoundPlan& bound, const Order& order) {
   std::map<Tag, Block> life;
   std::vector<std::vector<Block>> blocks(bound.plan.cluster.devices.size());
   std::int64_t now = 0;
@@ -143,33 +148,63 @@ std::vector<std::int64_t> live_maxima(const BoundPlan& bound, const Order& order
     if (step.scratch.bytes) blocks[static_cast<std::size_t>(step.device)].push_back({aligned_bytes(step.scratch.bytes), now, last});
   }
   for (const auto& [tag, block] : life) blocks[static_cast<std::size_t>(tag.device)].push_back(block);
-  std::vector<std::int64_t> out;
-  for (const auto& mine : blocks) out.push_back(live_maximum(mine));
+  return blocks;
+}
+
+/// A step of a stream of towers, and how many it has.
+struct Stop {
+  std::size_t part = 0, parts = 1;
+};
+
+/// Where the towers of a device wait while others go on: at even distances, and where most is in use in some order, each so far from the others.
+std::vector<Stop> stops(const BoundPlan& bound, int device, const Order& order, const std::vector<Block>& blocks, std::size_t count) {
+  std::vector<Stop> out;
+  for (std::size_t part = 1; part <= count / 2; ++part) out.push_back({part, count / 2});
+  std::vector<std::int64_t> use(order.size() + 3);
+  for (const Block& b : blocks) use[static_cast<std::size_t>(b.start)] += b.size, use[static_cast<std::size_t>(std::min<std::int64_t>(b.end, std::ssize(order) + 1)) + 1] -= b.size;
+  std::int64_t now = 0;
+  std::vector<std::pair<std::int64_t, Stop>> full;
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    now += use[k + 1];
+    const auto [stream, step] = order[k];
+    const PlanStream& s = bound.plan.streams[static_cast<std::size_t>(stream)];
+    if (s.device == device && s.name != "main") full.push_back({-now, {static_cast<std::size_t>(step) + 1, bound.streams[static_cast<std::size_t>(stream)].size()}});
+  }
+  std::stable_sort(full.begin(), full.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [bytes, stop] : full) {
+    if (out.size() >= count) break;
+    auto near = [&, &stop = stop](const Stop& o) { return o.parts == stop.parts && std::max(o.part, stop.part) - std::min(o.part, stop.part) < std::max<std::size_t>(1, stop.parts / 100); };
+    if (std::none_of(out.begin(), out.end(), near)) out.push_back(stop);
+  }
   return out;
 }
 
 }  // namespace
 
-std::vector<std::int64_t> live_maxima(const BoundPlan& bound) {
+std::vector<std::int64_t> live_maxima(const BoundPlan& bound, std::size_t most_steps) {
   std::vector<std::int64_t> out(bound.plan.cluster.devices.size());
+  std::vector<std::vector<Block>> blocks;
   auto look_at = [&](const Order& order) {
-    std::vector<std::int64_t> some = live_maxima(bound, order);
-    for (std::size_t d = 0; d < out.size(); ++d) out[d] = std::max(out[d], some[d]);
+    blocks = lives(bound, order);
+    for (std::size_t d = 0; d < out.size(); ++d) out[d] = std::max(out[d], live_maximum(blocks[d]));
   };
   look_at(legal_order(bound));
-  for (bool eager : {false, true}) look_at(side_by_side(bound, eager));
+  look_at(side_by_side(bound, false));
+  const Order eager = side_by_side(bound, true);
+  look_at(eager);
   std::size_t steps = 1;
   for (const auto& s : bound.streams) steps += s.size();
   std::vector<int> devices;  // that run towers
   for (const PlanStream& s : bound.plan.streams)
     if (s.name != "main" && (devices.empty() || devices.back() != s.device)) devices.push_back(s.device);
-  const std::size_t parts = std::min(kMostSteps / (2 * steps * std::max<std::size_t>(devices.size(), 1)), kMostParts);
+  const std::size_t parts = std::min(most_steps / (2 * steps * std::max<std::size_t>(devices.size(), 1)), kMostParts);
+  std::vector<std::vector<Stop>> all;
+  for (int d : devices) all.push_back(parts ? stops(bound, d, eager, blocks[static_cast<std::size_t>(d)], parts) : std::vector<Stop>());
   const Streams streams(bound);
-  for (bool up : {false, true}) {
-    look_at(towers_first(bound, streams, up, -1, 1, 1));
-    for (int d : devices)
-      for (std::size_t part = 1; part <= parts; ++part) look_at(towers_first(bound, streams, up, d, part, parts));
-  }
+  for (First first : {First::last, First::first}) look_at(towers_first(bound, streams, first, -1, 1, 1));
+  for (First first : {First::last, First::ahead})
+    for (std::size_t d = 0; d < devices.size(); ++d)
+      for (const auto& [part, of] : all[d]) look_at(towers_first(bound, streams, first, devices[d], part, of));
   return out;
 }
 
