@@ -170,9 +170,7 @@ class Looker {
   Score score_of(const Strategy& s, double limit) {
     if (options_.soft) {
       const PlacedGraph plan = place(graph_, s, cluster_, batch_, options_);
-      Score out{forecast(plan, options_.costs ? *options_.costs : CostTable{}).seconds, {}, over_memory(plan)};
-      for (const DeviceBytes& b : device_bytes(plan)) out.peak.push_back(b.total());
-      return out;
+      return {forecast(plan, options_.costs ? *options_.costs : CostTable{}).seconds, total_bytes(plan), over_memory(plan)};
     }
     const Division d = division_of(*graph_, s, cluster_);
     Kept& k = kept(d);

@@ -126,12 +126,6 @@ PlacedGraph placed_by(TowerGraph towers, Placement p, const Rules& rules, const 
   }
 }
 
-std::vector<std::int64_t> totals(const std::vector<DeviceBytes>& bytes) {
-  std::vector<std::int64_t> out;
-  for (const DeviceBytes& b : bytes) out.push_back(b.total());
-  return out;
-}
-
 }  // namespace
 
 PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
@@ -153,7 +147,7 @@ PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, 
     said.clear();
     PlacedGraph plan = placed_by(std::move(towers), std::move(p), rules, cluster, quiet);
     if (over_memory(plan).empty()) return taken(plan, said);
-    told.lacks(rules, totals(device_bytes(plan)));
+    told.lacks(rules, total_bytes(plan));
     if (!first) first = std::move(plan), said_first = said;
   } while (told.tighten());
   return taken(*first, said_first);

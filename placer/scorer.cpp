@@ -47,9 +47,7 @@ const Cluster& Scorer::cluster() const { return parts_->cluster; }
 Score Scorer::operator()(const Placement& p, std::size_t must_decide, double limit) {
   ForecastPlacer& placer = parts_->placer(p);
   const PlacedGraph& plan = placer.place(p, must_decide);
-  Score out{placer.seconds(limit), {}, over_memory(plan)};
-  for (const DeviceBytes& bytes : device_bytes(plan)) out.peak.push_back(bytes.total());
-  return out;
+  return {placer.seconds(limit), total_bytes(plan), over_memory(plan)};
 }
 
 double Scorer::seconds(const Placement& p, std::size_t must_decide) {

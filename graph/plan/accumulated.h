@@ -36,6 +36,8 @@ class Stacks {
     return at->second;
   }
   const Accumulated& of(const PlanNode& n, int tower) const { return of(n)[static_cast<std::size_t>(tower)]; }
+  /// Of what towers make for joins, whether a tower leaves it: of sums in stacks what no later tower takes off.
+  bool is_joined(const PlanNode& n, int tower) const { return !accumulates(n) || of(n, tower).stays; }
 
  private:
   const PlacedGraph& plan_;

@@ -258,7 +258,7 @@ class Binder {
         if (takes_part(plan_, n, p.low, device)) out.push_back({p.low, p.high, buffer(maker, k, p.low, p.device)});
     } else if (joins && m.scope == Scope::tower) {
       for (int t = 0; t < plan_.present(); ++t)
-        if (int e = plan_.device_of(m, t); e >= 0 && takes_part(plan_, n, t, device) && (!accumulates(m) || stacks_.of(m, t).stays)) out.push_back(accumulates(m) ? sum(maker, t, e) : Part{t, t + 1, buffer(maker, k, t, e)});
+        if (int e = plan_.device_of(m, t); e >= 0 && takes_part(plan_, n, t, device) && stacks_.is_joined(m, t)) out.push_back(accumulates(m) ? sum(maker, t, e) : Part{t, t + 1, buffer(maker, k, t, e)});
     } else if (m.scope == Scope::tower) {
       auto at = n.op == kCopy ? Instances::At{maker, plan_.device_of(m, tower)} : instances_.own(v, tower, device);
       if (at.device < 0) unbound(fmt::format("'{}' reads '{}', which tower {} lacks", n.name, plan_.value(v).name, tower));

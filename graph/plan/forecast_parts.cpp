@@ -95,7 +95,7 @@ std::vector<std::pair<int, double>> Transfers::sources(int step) {
     take(m.scope == Scope::tower ? plan_.device_of(m, s.tower) : steps_.moved_from(n, n.inputs[0], s.device), local_type(plan_.value(n.outputs[0]), plan_.share(s.tower)));
   } else if (m.scope == Scope::tower) {
     for (int t : steps_.towers_for(n, s.device))
-      if (int from = plan_.device_of(m, t); from >= 0 && (!accumulates(m) || steps_.stacks.of(m, t).stays)) take(from, n.ranged ? type_on(plan_, n, n.inputs[0], s.device) : local_type(read, plan_.share(t)));
+      if (int from = plan_.device_of(m, t); from >= 0 && steps_.stacks.is_joined(m, t)) take(from, n.ranged ? type_on(plan_, n, n.inputs[0], s.device) : local_type(read, plan_.share(t)));
   } else if (m.scope == Scope::device) {
     for (const Piece& p : steps_.pieces_of(m.owners))
       if (takes_part(plan_, n, p.low, s.device)) take(p.device, type_on(plan_, n, n.inputs[0], s.device));

@@ -150,7 +150,7 @@ std::vector<int> ForecastSteps::sources(const PlanNode& join, int device) const 
       if (takes_part(plan, join, p.low, device)) out.push_back(p.device);
   } else if (m.scope == Scope::tower) {
     for (int t : towers_for(join, device))
-      if (int d = plan.device_of(m, t); d >= 0 && (!accumulates(m) || stacks.of(m, t).stays)) out.push_back(d);
+      if (int d = plan.device_of(m, t); d >= 0 && stacks.is_joined(m, t)) out.push_back(d);
   } else if (joins_ranges(plan, join)) {
     out = m.holders;
   }

@@ -381,4 +381,10 @@ std::vector<DeviceBytes> device_bytes(const PlacedGraph& plan) {
   return out;
 }
 
+std::vector<std::int64_t> total_bytes(const PlacedGraph& plan) {
+  std::vector<std::int64_t> out;
+  for (const DeviceBytes& b : device_bytes(plan)) out.push_back(b.total());
+  return out;
+}
+
 }  // namespace belfry

@@ -45,5 +45,6 @@ struct DeviceBytes {
 };
 /// Of every device of the cluster; what names no device counts for none.
 std::vector<DeviceBytes> device_bytes(const PlacedGraph& plan);
+std::vector<std::int64_t> total_bytes(const PlacedGraph& plan);
 
 }  // namespace belfry

@@ -34,20 +34,6 @@ NumberLists towers_taken(const PlacedGraph& plan, const PlanNode& n) {
           }};
 }
 
-namespace {
-
-/// Of what towers make for joins, whether a tower leaves it: of sums in stacks what no later tower takes off.
-class Left {
- public:
-  Left(const PlacedGraph& plan, const PlanNode& maker) : stack_(accumulates(maker) ? accumulated(plan.devices(maker), plan.towers) : std::vector<Accumulated>()) {}
-  bool operator()(int tower) const { return stack_.empty() || stack_[static_cast<std::size_t>(tower)].stays; }
-
- private:
-  std::vector<Accumulated> stack_;
-};
-
-}  // namespace
-
 std::vector<Move> moves_of(const Instances& instances, const PlanNode& n) {
   const PlacedGraph& plan = instances.plan();
   if (!is_op(n, kCopy) && !is_op(n, kSplit) && !is_op(n, kPreAggregate) && !is_join(n)) return {};
@@ -64,11 +50,11 @@ std::vector<Move> moves_of(const Instances& instances, const PlanNode& n) {
   std::vector<Piece> joined;
   if (m.scope == Scope::device) joined = pieces(plan.vectors[static_cast<std::size_t>(m.owners)], plan.towers);
   const NumberLists parts = m.scope == Scope::tower ? towers_taken(plan, n) : NumberLists();
-  const Left left(plan, m);
+  const Stacks stacks(plan);
   for (int to : n.holders) {
     if (m.scope == Scope::tower) {
       for (int t : parts[is_op(n, kPreAggregate) ? static_cast<std::size_t>(to) : 0])
-        if (int from = plan.device_of(m, t); from >= 0 && left(t)) out.push_back({from, to, n.ranged ? type_on(plan, n, n.inputs[0], to).bytes() : local_type(read, plan.share(t)).bytes()});
+        if (int from = plan.device_of(m, t); from >= 0 && stacks.is_joined(m, t)) out.push_back({from, to, n.ranged ? type_on(plan, n, n.inputs[0], to).bytes() : local_type(read, plan.share(t)).bytes()});
     } else if (m.scope == Scope::device) {
       for (const Piece& p : joined)
         if (takes_part(plan, n, p.low, to)) out.push_back({p.device, to, type_on(plan, n, n.inputs[0], to).bytes()});
@@ -122,9 +108,9 @@ std::vector<std::int64_t> landed_bytes(const Instances& instances, const PlanNod
     (id.kind == "gpu" ? on_gpu[id.whole()] : of_hosts).add(one);
   };
   if (m.scope == Scope::tower) {
-    const Left left(plan, m);
+    const Stacks stacks(plan);
     for (int t = 0; t < plan.present(); ++t)
-      if (int from = plan.device_of(m, t); from >= 0 && left(t)) add(from, local_type(read, plan.share(t)).bytes());
+      if (int from = plan.device_of(m, t); from >= 0 && stacks.is_joined(m, t)) add(from, local_type(read, plan.share(t)).bytes());
   } else {
     for (const Piece& p : pieces(plan.vectors[static_cast<std::size_t>(m.owners)], plan.towers)) add(p.device, local_type(read, plan.share(-1)).bytes());
   }

@@ -47,13 +47,20 @@ TEST(PlannedMemory, holds_what_is_live_and_little_more) {
   }
 }
 
+/// Four layers of one width.
+std::shared_ptr<const Graph> wide(std::int64_t width, DType precision = f32) {
+  Builder b("wide");
+  Value h = b.input("x", f32, {kBatch, width});
+  for (const char* name : {"a", "b", "c", "d"}) h = relu(matmul(h, b.variable(name, {width, width}, {.init = "normal", .init_value = 0.3})));
+  b.minimize(reduce_mean(square(h)), Momentum{.learning_rate = 0.1});
+  Graph graph = std::move(b).build();
+  graph.precision = precision;
+  return std::make_shared<const Graph>(run_passes(training_passes(), graph));
+}
+
 /// What a tower leaves for a join lies over the values that it no longer needs, and over those of the micro-batch before it.
 TEST(PlannedMemory, of_a_pipeline_grows_by_less_than_values_and_gradients_per_micro_batch) {
-  Builder b("wide");
-  Value h = b.input("x", f32, {kBatch, 64});
-  for (const char* name : {"a", "b", "c", "d"}) h = relu(matmul(h, b.variable(name, {64, 64}, {.init = "normal", .init_value = 0.3})));
-  b.minimize(reduce_mean(square(h)), Momentum{.learning_rate = 0.1});
-  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  const auto graph = wide(64);
   auto bytes = [&](int towers) {
     PlacedGraph plan = place(graph, to_strategy(Layers{.devices = sims(2), .towers = towers, .order = PhaseOrder::gpipe, .threads = 1}), sim_cluster(2), 64 * towers);
     EXPECT_TRUE(verify(plan).empty()) << verify(plan)[0];
@@ -81,11 +88,7 @@ TEST(PlannedMemory, of_unequal_shares_is_what_each_of_them_needs) {
 
 /// Copies of variables are gone when the last tower makes the gradients of them, which no other one makes in its frame.
 TEST(PlannedMemory, of_towers_in_turn_has_the_last_ones_gradients_where_copies_of_variables_were) {
-  Builder b("wide");
-  Value h = b.input("x", f32, {kBatch, 256});
-  for (const char* name : {"a", "b", "c", "d"}) h = relu(matmul(h, b.variable(name, {256, 256}, {.init = "normal", .init_value = 0.3})));
-  b.minimize(reduce_mean(square(h)), Momentum{.learning_rate = 0.1});
-  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  const auto graph = wide(256);
   for (int towers : {1, 2, 3, 5}) {
     const PlacedGraph plan = place(graph, to_strategy(Towers{.devices = sims(1), .variables = cpu(0), .towers = towers, .threads = 1}), sim_cluster(1), 8);
     EXPECT_EQ(verify(plan), std::vector<std::string>());
@@ -96,13 +99,7 @@ TEST(PlannedMemory, of_towers_in_turn_has_the_last_ones_gradients_where_copies_o
 
 /// Casts that are copied to the towers are gone when these have made what is joined behind their last reader.
 TEST(PlannedMemory, of_halves_has_sums_where_casts_of_variables_were) {
-  Builder b("wide");
-  Value h = b.input("x", f32, {kBatch, 256});
-  for (const char* name : {"a", "b", "c", "d"}) h = relu(matmul(h, b.variable(name, {256, 256}, {.init = "normal", .init_value = 0.3})));
-  b.minimize(reduce_mean(square(h)), Momentum{.learning_rate = 0.1});
-  Graph g = std::move(b).build();
-  g.precision = bf16;
-  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), g));
+  const auto graph = wide(256, bf16);
   const PlacedGraph plan = place(graph, to_strategy(Towers{.devices = sims(2), .variables = cpu(0), .towers = 2, .threads = 1}), sim_cluster(2), 8);
   EXPECT_EQ(verify(plan), std::vector<std::string>());
   const auto host = static_cast<std::size_t>(plan.cluster.host());
