@@ -278,11 +278,10 @@ class PlanReader {
     Slot out;
     out.region = placed(d_, v.items[0], [&] { return parse_region(d_.text(v.items[0])); });
     if (v.items[1].kind == JsonValue::kArray && v.items.size() == 2) {
-      for (const JsonValue& place : v.items[1].items) out.more.push_back(bytes(place));
-      if (out.more.size() < 2) d_.fail(v, "has a list of fewer than two offsets");
-      out.offset = out.more.front();
-      out.more.erase(out.more.begin());
-      return out;
+      std::vector<std::int64_t> places;
+      for (const JsonValue& place : v.items[1].items) places.push_back(bytes(place));
+      if (places.size() < 2) d_.fail(v, "has a list of fewer than two offsets");
+      return Slot::of(out.region, places);
     }
     out.offset = bytes(v.items[1]);
     if (v.items.size() == 3) out.stride = d_.integer(v.items[2], -kMostBytes, kMostBytes);

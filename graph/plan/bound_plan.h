@@ -75,8 +75,8 @@ class BoundPlan {
 std::vector<std::pair<int, int>> legal_order(const BoundPlan& bound, std::vector<std::string>* stuck = nullptr);
 
 /// Per device the most bytes of values and scratch that are live at once in one of some legal orders (streams one by one, side by side,
-/// towers so far and then the rest, one device ahead of the others): no arena can be smaller, since each of these orders can come. Orders of
-/// so many steps together are looked at: with more the bound may be higher.
+/// towers so far and then the rest, one device ahead of the others): with what the plan writes in place no arena can be smaller, since its
+/// waits let each of these orders come. Orders of so many steps together are looked at: with more the bound may be higher.
 std::vector<std::int64_t> live_maxima(const BoundPlan& bound, std::size_t most_steps = 1'000'000);
 
 }  // namespace belfry

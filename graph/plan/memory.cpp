@@ -328,11 +328,7 @@ void put_behind(PlacedGraph& plan, MemoryParts& parts) {
 }
 
 Slot slot_of(const RegionItem& item) {
-  const std::vector<std::int64_t>& places = item.places;
-  Slot out{Slot::kRegion, item.first(), places.empty() ? item.each : places.size() > 1 ? places[1] - places[0] : 0, {}};
-  for (std::size_t k = 1; k < places.size(); ++k)
-    if (places[k] - places[k - 1] != out.stride) return {Slot::kRegion, places[0], 0, {places.begin() + 1, places.end()}};
-  return out;
+  return item.places.empty() ? Slot{Slot::kRegion, item.offset, item.each, {}} : Slot::of(Slot::kRegion, item.places);
 }
 
 }  // namespace

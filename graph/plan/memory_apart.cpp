@@ -13,8 +13,8 @@ namespace {
 
 /// Orders that come of changing the best one, at the most: what ends last comes earlier.
 constexpr int kMostChanged = 64;
-/// Pairs of pieces and what lies beside them, and those that all tries may look at.
-constexpr std::size_t kMostBeside = kMostPairs / 2, kMostTried = 8 * kMostPairs;
+/// Pairs of pieces and what lies beside them; to find out whether two meet takes so many looks at what was found.
+constexpr std::size_t kMostBeside = kMostPairs / 2, kMeets = 8;
 /// Places that are written down, at the most.
 constexpr std::size_t kMostPlaces = 1000;
 
@@ -26,20 +26,24 @@ class ApartPlacer {
     own_ = own_items(region_);
   }
 
-  /// Gives the end of the region.
-  std::int64_t run() {
+  /// Gives the end of the region; takes off what it has looked at.
+  std::int64_t run(std::size_t& left) {
     const bool behind = std::any_of(beside_.begin(), beside_.end(), [&](const FrameBytes& f) { return f.past >= end_; });
-    if (turns_.empty() || behind || !divide()) return end_;
+    if (turns_.empty() || behind || !divide(left)) return end_;
     set_meets();
-    std::size_t left = kMostTried / (pieces_.size() * (beside_.size() + pieces_.size()) + 1);
-    for (int key = 0; key < 3 && left > 0; ++key, --left) fit(sorted(key));
+    const std::size_t pairs = meets_.size() + 1;
+    left -= std::min(left, kMeets * pairs);
+    std::size_t tries = left / pairs;
+    const std::size_t most = tries;
+    for (int key = 0; key < 3 && tries > 0; ++key, --tries) fit(sorted(key));
     std::vector<std::size_t> order = best_order_;
-    for (int k = kMostChanged; k-- > 0 && left > 0; --left) {
+    for (int k = best_.empty() ? 0 : kMostChanged; k-- > 0 && tries > 0; --tries) {
       const std::size_t last = fit(order);
       if (last == 0) break;
       const auto at = order.begin() + static_cast<std::ptrdiff_t>(last);
       std::rotate(order.begin() + static_cast<std::ptrdiff_t>(last / 2), at, at + 1);
     }
+    left -= (most - tries) * pairs;
     if (!best_.empty()) keep();
     return end_;
   }
@@ -53,18 +57,18 @@ class ApartPlacer {
   };
 
   /// Into buffers, those that take most before others, as many as can be looked at; says whether there are any.
-  bool divide() {
+  bool divide(std::size_t left) {
     std::vector<std::size_t> order;
     for (std::size_t row = 0; row < own_.size(); ++row) {
       const RegionItem& x = item(row);
-      if (plan_.nodes[x.node].scope == Scope::tower && !x.scratch) order.push_back(row);
+      if (plan_.nodes[x.node].scope == Scope::tower && !x.scratch && x.size > 0) order.push_back(row);
     }
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return item(a).size > item(b).size; });
     std::size_t count = own_.size(), places = 0;
     std::vector<bool> divided(own_.size());
     for (std::size_t row : order) {
       const std::size_t more = static_cast<std::size_t>(item(row).size / item(row).each) - 1;
-      if ((count + more) * (beside_.size() + count + more) > kMostBeside || places + more > kMostPlaces) break;
+      if ((count + more) * (beside_.size() + count + more) > std::min(kMostBeside, left / (2 * kMeets)) || places + more > kMostPlaces) continue;
       count += more, places += more, divided[row] = true;
     }
     for (std::size_t row = 0; row < own_.size(); ++row) {
@@ -165,8 +169,9 @@ class ApartPlacer {
 
 }  // namespace
 
-void place_apart(PlacedGraph& plan, MemoryParts& parts, std::size_t group, const Rows& rows) {
-  plan.groups[group].region = ApartPlacer(plan, parts, group, rows).run();
+std::size_t place_apart(PlacedGraph& plan, MemoryParts& parts, std::size_t group, const Rows& rows, std::size_t pairs) {
+  plan.groups[group].region = ApartPlacer(plan, parts, group, rows).run(pairs);
+  return pairs;
 }
 
 }  // namespace belfry

@@ -112,12 +112,18 @@ class Writer {
     if (at == item_of_.end() || at->first != made || taken_[static_cast<std::size_t>(at->second)]) return {};
     const RegionItem& y = region_.items[static_cast<std::size_t>(at->second)];
     if (y.each != x.size || y.last_read != x.written || bytes(m, v) != bytes(n, n.outputs[x.output])) return {};
-    for (int d : plan_.groups[g_].devices) {
-      int sums = 0;
-      for (const Piece& p : pieces(plan_.devices(m), plan_.towers)) sums += p.device == d;
-      if (sums != 1) return {};
-    }
+    if (!has_one_sum(m)) return {};
     return {at->second, -1, 0};
+  }
+
+  /// Whether each of these devices has one piece of a vector.
+  bool has_one_sum(const PlanNode& n) const {
+    auto [known, fresh] = one_sum_.try_emplace(n.vector, true);
+    if (!fresh) return known->second;
+    std::map<int, int> sums;  // by device
+    for (const Piece& p : pieces(plan_.devices(n), plan_.towers)) ++sums[p.device];
+    for (int d : plan_.groups[g_].devices) known->second = known->second && sums[d] == 1;
+    return known->second;
   }
 
   Over over_block(const RegionItem& x, const PlanNode& n, ValueIndex v) const {
@@ -160,6 +166,7 @@ class Writer {
   std::vector<std::pair<std::pair<std::size_t, std::size_t>, int>> item_of_;  ///< by node and output
   std::vector<std::pair<ValueIndex, Over>> block_of_;                         ///< by value
   std::vector<bool> taken_;
+  mutable std::map<int, bool> one_sum_;                                       ///< by vector
 };
 
 }  // namespace

@@ -75,10 +75,15 @@ class Placer {
   }
 
   void run() {
+    std::size_t apart = 8 * kMostPairs;  // for all that is placed apart: each may take twice its share of what is left
+    auto put_apart = [&](std::size_t g, const Rows& rows) {
+      const std::size_t mine = std::min(apart, 2 * apart / (plan_.groups.size() - g));
+      apart = apart - mine + place_apart(plan_, parts_, g, rows, mine);
+    };
     for (std::size_t g = 0; g < plan_.groups.size(); ++g) {
       const Rows rows = rows_of(parts_, g);
       plan_.groups[g].region = around_frames(g, rows);
-      if (!has_one_slot(g)) place_apart(plan_, parts_, g, rows);
+      if (!has_one_slot(g)) put_apart(g, rows);
       least_.push_back(is_alone(g) && has_one_slot(g) && cannot_be_less(g, rows));
     }
     std::set<std::size_t> done;
@@ -92,7 +97,7 @@ class Placer {
     }
     set_frames(plan_, parts_);
     for (std::size_t g = 0; g < plan_.groups.size(); ++g)
-      if (has_one_slot(g) && parts_.towers_on[static_cast<std::size_t>(parts_.regions[g].device)] > 1) place_apart(plan_, parts_, g, rows_of(parts_, g));
+      if (has_one_slot(g) && parts_.towers_on[static_cast<std::size_t>(parts_.regions[g].device)] > 1) put_apart(g, rows_of(parts_, g));
     for (std::size_t g = 0; g < plan_.groups.size(); ++g) lay_over(g);
   }
 

@@ -5,6 +5,13 @@
 
 namespace belfry {
 
+Slot Slot::of(Region region, const std::vector<std::int64_t>& places) {
+  Slot out{region, places.at(0), places.size() > 1 ? places[1] - places[0] : 0, {}};
+  for (std::size_t k = 2; k < places.size(); ++k)
+    if (places[k] - places[k - 1] != out.stride) return {region, places[0], 0, {places.begin() + 1, places.end()}};
+  return out;
+}
+
 std::optional<std::int64_t> Slot::at(std::size_t number) const {
   if (number == 0 || !more.empty()) return number == 0 ? offset : number <= more.size() ? std::optional(more[number - 1]) : std::nullopt;
   const __int128 out = offset + static_cast<__int128>(number) * stride;

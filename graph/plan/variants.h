@@ -22,6 +22,8 @@ struct Slot {
   bool operator==(const Slot&) const = default;
   /// Where the buffer of this number lies, of those in a region; none: at no place that is given, or beyond all bytes.
   std::optional<std::int64_t> at(std::size_t number) const;
+  /// One of several places: with a stride where all are equally far apart.
+  static Slot of(Region region, const std::vector<std::int64_t>& places);
 };
 std::string to_string(Slot::Region region);
 Slot::Region parse_region(std::string_view text);

@@ -186,6 +186,7 @@ class NodeChecker : public PlanChecker {
   void check_variant(const PlanNode& n, const Variant& v) {
     if (v.scratch_bytes < 0) object("outside: '{}' has {} bytes of scratch", n.name, v.scratch_bytes);
     if (v.scratch_bytes > 0 && (v.scratch.region == Slot::kState || v.scratch.region == Slot::kFeed)) object("outside: the scratch of '{}' lies in the {}", n.name, to_string(v.scratch.region));
+    if (!v.scratch.more.empty()) object("outside: the scratch of '{}' has {} places", n.name, v.scratch.more.size() + 1);
     for (const Slot& s : v.outputs) {
       if (s.region == Slot::kNone) continue;
       if ((s.region == Slot::kState) != (n.scope == Scope::state)) object("state: '{}' lies in the {}", n.name, to_string(s.region));

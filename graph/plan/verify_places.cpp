@@ -1,8 +1,11 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
+#include <belfry/graph/plan/accumulated.h>
 #include <belfry/graph/plan/links.h>
+#include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/verify_parts_internal.h>
 #include <belfry/graph/structural.h>
 
@@ -18,9 +21,36 @@ class PlaceChecker : public PlanChecker {
     check_copies();
     check_state();
     check_streams();
+    check_lists();
   }
 
  private:
+  /// What has a place for each part has as many as there are parts.
+  void check_lists() {
+    std::vector<std::vector<bool>> last;
+    for (const PlanNode& n : plan_.nodes)
+      for (std::size_t g = 0; g < std::min(n.by_group.size(), plan_.groups.size()); ++g)
+        for (const Slot& s : std::as_const(n.by_group)[g].outputs) {
+          if (s.more.empty()) continue;
+          if (last.empty()) last = last_in_slots(plan_);
+          for (int d : plan_.groups[g].devices)
+            if (const std::size_t parts = parts_on(n, d, last); parts != s.more.size() + 1) object("outside: '{}' has {} places on {} for {} part{}", n.name, s.more.size() + 1, name_of(d), parts, parts == 1 ? "" : "s");
+        }
+  }
+
+  std::size_t parts_on(const PlanNode& n, int device, const std::vector<std::vector<bool>>& last) const {
+    if (accumulates(n)) return static_cast<std::size_t>(stack_depths(plan_.devices(n), plan_.towers, plan_.cluster.devices.size()).at(static_cast<std::size_t>(device)));
+    std::size_t out = 0;
+    if (n.scope == Scope::tower) {
+      for (int t = 0; t < plan_.present(); ++t) out += plan_.device_of(n, t) == device && !is_last_in_slot(last, t, device);
+    } else if (n.scope == Scope::device) {
+      for (const Piece& p : pieces(plan_.vectors[static_cast<std::size_t>(n.owners)], plan_.towers)) out += p.device == device;
+    } else {
+      out = 1;
+    }
+    return out;
+  }
+
   /// One copy per value and destination, only where a space lacks the value, over a link that exists.
   void check_copies() {
     std::set<std::tuple<ValueIndex, int, std::string>> destinations;

@@ -92,6 +92,16 @@ TEST(Slots, of_larger_towers_hold_what_later_ones_make_for_joins) {
   EXPECT_TRUE(std::any_of(found.begin(), found.end(), [](const std::string& f) { return f.starts_with("overlap") || f.starts_with("missing wait"); }));
 }
 
+TEST(Slots, hold_nothing_of_what_has_no_elements) {
+  Builder b("empty");
+  Value x = b.input("x", f32, {kBatch, 8});
+  const Value none = matmul(x, b.variable("none", {8, 0}, {.init = "zeros"})), some = matmul(x, b.variable("some", {8, 4}, {.init = "zeros"}));
+  b.minimize(reduce_mean(square(some)) + reduce_sum(none), Momentum{.learning_rate = 0.1});
+  const auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  for (int towers : {1, 3})
+    EXPECT_EQ(verify(place(graph, to_strategy(Single{.device = sims(1)[0], .towers = towers, .threads = 1}), sim_cluster(1), 6)), std::vector<std::string>());
+}
+
 /// What goes from stage to stage is not read again where it was made, until the next stage is known to have it.
 TEST(Slots, are_free_for_what_later_towers_make_when_other_devices_are_known_to_have_read) {
   Builder b("read_there_alone");
