@@ -15,6 +15,9 @@ namespace belfry {
 namespace {
 
 constexpr std::int64_t kBeforeAll = -1;
+
+bool is_on(const PlanNode& n, int device) { return std::find(n.holders.begin(), n.holders.end(), device) != n.holders.end(); }
+
 /// Per node outside the towers, what all towers of each class here have passed when it runs: it reads, through whatever, what they
 /// have made. Of many groups each looks at the nodes that it reaches alone.
 class Passed {
@@ -53,9 +56,7 @@ class RegionPlanner {
   }
 
   void run() {
-    know_towers();
-    know_main();
-    know_gathers();
+    know_towers(), know_main(), know_gathers();
     collect();
     set_joined();
   }
@@ -92,11 +93,8 @@ class RegionPlanner {
     };
     for (std::size_t k = 0; k < classes; ++k) {
       std::fill(marks.begin(), marks.end(), kBeforeAll);
-      const std::span<const int> nodes = frame(k);
-      for (std::size_t at = 0; at < nodes.size(); ++at) {
-        marks[k] = static_cast<std::int64_t>(at);
-        pass(plan_.nodes[static_cast<std::size_t>(nodes[at])]);
-      }
+      marks[k] = -1;
+      for (int i : frame(k)) ++marks[k], pass(plan_.nodes[static_cast<std::size_t>(i)]);
     }
     for (; !next.empty(); next.pop()) {
       const std::int64_t* mark = passed_.marks(next.top());
@@ -203,13 +201,12 @@ class RegionPlanner {
     }
   }
 
-  /// Joins here, and up to where all towers of each class have passed on one of their devices when they run: by class and local device, positions
-  /// that grow with the order.
+  /// Joins here, and what all towers of each class have passed when they run: by class and local device, positions that grow with the order.
   void know_joins() {
     std::vector<std::pair<int, int>> joins;  // order, what towers make
     for (int i : parts_.nodes_of_group[g_]) {
       const PlanNode& n = plan_.nodes[static_cast<std::size_t>(i)];
-      if (!is_join(n) || std::find(n.holders.begin(), n.holders.end(), device_) == n.holders.end()) continue;
+      if (!is_join(n) || !is_on(n, device_)) continue;
       ValueIndex part = n.inputs[0];
       if (plan_.maker(part).scope == Scope::device) part = plan_.maker(part).inputs[0];
       if (plan_.maker(part).scope == Scope::tower) joins.emplace_back(n.order, plan_.value(part).maker);
@@ -264,7 +261,7 @@ class RegionPlanner {
   void know_gathers() {
     for (int i : parts_.nodes_of_group[g_]) {
       const PlanNode& n = plan_.nodes[static_cast<std::size_t>(i)];
-      if (!is_op(n, kAllGather) || std::find(n.holders.begin(), n.holders.end(), device_) == n.holders.end()) continue;
+      if (!is_op(n, kAllGather) || !is_on(n, device_)) continue;
       if (const PlanNode& join = plan_.maker(n.inputs[0]); join.ranged) gathers_.emplace_back(&join, n.order);
     }
     std::sort(gathers_.begin(), gathers_.end(), [](const auto& a, const auto& b) { return std::pair(a.first->order, a.second) < std::pair(b.first->order, b.second); });
@@ -272,10 +269,19 @@ class RegionPlanner {
 
   /// The last step here that may run while some instance of a reader still reads; kForever: nothing here waits for all.
   std::int64_t all_done(const PlanNode& reader) const {
-    if (!reader.ranged && !is_op(reader, kAllGather)) return kForever;
+    if (!reader.ranged && !is_op(reader, kAllGather)) return copied_back(reader);
     auto at = std::lower_bound(gathers_.begin(), gathers_.end(), reader.order, [](const auto& g, int order) { return g.first->order < order; });
     at = std::find_if(at, gathers_.end(), [&](const auto& g) { return g.first->holders == reader.holders; });
     return at == gathers_.end() ? kForever : at->second - 1;
+  }
+
+  /// Who has a copy here of what a single device made has waited until that was made.
+  std::int64_t copied_back(const PlanNode& reader) const {
+    if (reader.scope != Scope::shared || reader.holders.size() != 1) return kForever;
+    for (ValueIndex v : reader.outputs)
+      for (int r : parts_.readers[static_cast<std::size_t>(v)])
+        if (const PlanNode& copy = plan_.nodes[static_cast<std::size_t>(r)]; is_op(copy, kCopy) && copy.scope == Scope::shared && is_on(copy, device_)) return copy.order - 1;
+    return kForever;
   }
 
   /// When this device's joins have read what lies in its frames.
