@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <belfry/graph/plan/memory_parts_internal.h>
+#include <belfry/graph/plan/memory_passed_internal.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
@@ -14,37 +15,7 @@ namespace belfry {
 
 namespace {
 
-constexpr std::int64_t kBeforeAll = -1;
-
 bool is_on(const PlanNode& n, int device) { return std::find(n.holders.begin(), n.holders.end(), device) != n.holders.end(); }
-
-/// Per node outside the towers, what all towers of each class here have passed when it runs: it reads, through whatever, what they
-/// have made. Of many groups each looks at the nodes that it reaches alone.
-class Passed {
- public:
-  explicit Passed(std::size_t nodes) : row_(nodes, -1) {}
-  void reset(std::size_t classes) {
-    for (int i : reached_) row_[static_cast<std::size_t>(i)] = -1;
-    reached_.clear();
-    marks_.clear();
-    classes_ = classes;
-  }
-  bool has(int node) const { return row_[static_cast<std::size_t>(node)] >= 0; }
-  std::int64_t* marks(int node) {
-    int& row = row_[static_cast<std::size_t>(node)];
-    if (row < 0) {
-      row = static_cast<int>(reached_.size());
-      reached_.push_back(node);
-      marks_.resize(marks_.size() + classes_, kBeforeAll);
-    }
-    return marks_.data() + static_cast<std::size_t>(row) * classes_;
-  }
-
- private:
-  std::size_t classes_ = 0;
-  std::vector<int> row_, reached_;
-  std::vector<std::int64_t> marks_;
-};
 
 /// The region of one group of devices, by its first one.
 class RegionPlanner {
@@ -313,12 +284,16 @@ class RegionPlanner {
   bool may_read_elsewhere(const PlanNode& n, const PlanNode& reader) {
     const Others& others = others_of(reader.vector);
     if (moves_values(reader) || others.near.empty()) return moves_values(reader) && others.any;
-    if (const std::vector<int>* list = &n.holders.get(); list != held_by_) {
-      held_by_ = list;
+    return std::any_of(others.near.begin(), others.near.end(), [&, &held = held_by(n)](int d) { return !held[static_cast<std::size_t>(d)]; });
+  }
+
+  /// Per device, whether it has an instance of its own.
+  const std::vector<bool>& held_by(const PlanNode& n) {
+    if (const std::vector<int>* list = &n.holders.get(); list != std::exchange(held_by_, list)) {
       held_.assign(spaces_.size(), false);
       for (int d : *list) held_[static_cast<std::size_t>(d)] = true;
     }
-    return std::any_of(others.near.begin(), others.near.end(), [&](int d) { return !held_[static_cast<std::size_t>(d)]; });
+    return held_;
   }
 
   /// Devices but this one that run a vector's nodes: whether there are any, and those of this memory space.
@@ -342,7 +317,7 @@ class RegionPlanner {
 
   /// From where a node outside the towers reads what lies here: this device's main stream alone, another instance, or any device.
   enum class Reads { here, elsewhere, anywhere };
-  Reads reads(const PlanNode& n, const PlanNode& reader) const {
+  Reads reads(const PlanNode& n, const PlanNode& reader) {
     const std::vector<int>& by = reader.holders;
     if (is_op(n, kCopy) && moves_values(reader)) return Reads::elsewhere;  // what moves a value reads where it was made
     if (is_op(reader, kCopy)) {
@@ -356,7 +331,10 @@ class RegionPlanner {
     if (by.size() == 1 && by.front() == device_) return Reads::here;
     if (n.scope != Scope::shared || moves_values(reader)) return Reads::anywhere;
     if (reader.holders == n.holders) return Reads::here;
-    return by.size() == 1 && spaces_[static_cast<std::size_t>(by.front())] != spaces_[static_cast<std::size_t>(device_)] ? Reads::elsewhere : Reads::anywhere;
+    const std::vector<bool>& held = held_by(n);
+    const int space = spaces_[static_cast<std::size_t>(device_)];
+    if (std::any_of(by.begin(), by.end(), [&](int d) { return !held[static_cast<std::size_t>(d)] && spaces_[static_cast<std::size_t>(d)] == space; })) return Reads::anywhere;
+    return std::find(by.begin(), by.end(), device_) != by.end() ? Reads::here : Reads::elsewhere;
   }
 
   PlacedGraph& plan_;

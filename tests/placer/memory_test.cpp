@@ -107,6 +107,15 @@ TEST(PlannedMemory, of_halves_has_sums_where_casts_of_variables_were) {
   EXPECT_LE(static_cast<double>(d.total() - d.state), 1.25 * static_cast<double>(live_maxima(BoundPlan(plan))[host]));
 }
 
+/// Who gets a sum back that one device made knows that its own part has been read; each device reads its own copy of it, towers or none.
+TEST(PlannedMemory, of_copies_of_a_sum_is_where_the_parts_of_it_were) {
+  const PlacedGraph plan = place(wide(256), to_strategy(Mirrored{.devices = sims(4), .towers = 2, .threads = 1, .reduction = Reduce::to_one}), sim_cluster(4), 8);
+  EXPECT_EQ(verify(plan), std::vector<std::string>());
+  const std::vector<DeviceBytes> bytes = device_bytes(plan);
+  const std::vector<std::int64_t> live = live_maxima(BoundPlan(plan));
+  for (std::size_t d = 0; d < 4; ++d) EXPECT_LE(static_cast<double>(bytes[d].total() - bytes[d].state), 1.02 * static_cast<double>(live[d])) << "sim:" << d;
+}
+
 /// A join tells that what was copied to other towers has been read, the step of the main stream before it does not.
 TEST(PlannedMemory, of_copied_values_is_given_to_a_tower_that_has_waited_for_the_join) {
   for (std::uint64_t number = 40; number < 200; ++number) {
