@@ -274,10 +274,11 @@ class PlanReader {
 
   Slot slot(const JsonValue& v) const {
     if (v.kind == JsonValue::kNull) return {};
-    if (d_.array(v).size() != 2 && v.items.size() != 3) d_.fail(v, "is [region, offset], [region, offset, stride] or [region, [offset, ...]]");
+    const bool listed = d_.array(v).size() > 1 && v.items[1].kind == JsonValue::kArray;
+    if (v.items.size() != 2 && (v.items.size() != 3 || listed)) d_.fail(v, "is [region, offset], [region, offset, stride] or [region, [offset, ...]]");
     Slot out;
     out.region = placed(d_, v.items[0], [&] { return parse_region(d_.text(v.items[0])); });
-    if (v.items[1].kind == JsonValue::kArray && v.items.size() == 2) {
+    if (listed) {
       std::vector<std::int64_t> places;
       for (const JsonValue& place : v.items[1].items) places.push_back(bytes(place));
       if (places.size() < 2) d_.fail(v, "has a list of fewer than two offsets");
