@@ -56,7 +56,7 @@ class ApartPlacer {
     int part = -1;
   };
 
-  /// Into buffers, those that take most before others, as many as can be looked at; says whether there are any.
+  /// Into buffers, those that take most before others, as many as can be looked at; says whether there is something to place.
   bool divide(std::size_t left) {
     std::vector<std::size_t> order;
     for (std::size_t row = 0; row < own_.size(); ++row) {
@@ -81,7 +81,7 @@ class ApartPlacer {
         parts_.push_back(std::move(part));
       }
     }
-    return !parts_.empty();
+    return !pieces_.empty() && pieces_.size() * (beside_.size() + pieces_.size()) <= std::min(kMostBeside, left / (2 * kMeets));
   }
 
   const RegionItem& item(std::size_t row) const { return region_.items[own_[row]]; }
@@ -93,6 +93,13 @@ class ApartPlacer {
     return false;
   }
 
+  /// Whether the streams of towers have passed all of it: of many towers those before the last are further than it is.
+  static bool is_over(const std::vector<Uses>& uses, const std::vector<std::int64_t>& passed) {
+    for (std::size_t d = 0; d < uses.size(); ++d)
+      if (!uses[d].empty() && uses[d].back().second >= passed[d]) return false;
+    return true;
+  }
+
   void set_meets() {
     width_ = beside_.size() + pieces_.size();
     meets_.resize(pieces_.size() * width_);
@@ -100,7 +107,9 @@ class ApartPlacer {
     for (const FrameBytes& f : beside_) uses.push_back(f.covered ? nullptr : &turns_.uses(f.k, *f.block, f.rank));
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
       const Piece& p = pieces_[i];
-      for (std::size_t f = 0; f < beside_.size(); ++f) meets_[i * width_ + f] = p.part < 0 || !uses[f] ? rows_.meet(p.row, beside_[f].row) : at_once(part(p).uses, *uses[f]);
+      const std::vector<std::int64_t> passed = p.part < 0 ? turns_.passed(item(p.row)) : std::vector<std::int64_t>();
+      for (std::size_t f = 0; f < beside_.size(); ++f)
+        meets_[i * width_ + f] = p.part >= 0 && uses[f] ? at_once(part(p).uses, *uses[f]) : rows_.meet(p.row, beside_[f].row) && !(uses[f] && is_over(*uses[f], passed));
       for (std::size_t j = 0; j < i; ++j) {
         const Piece& q = pieces_[j];
         const bool meet = p.part < 0 || q.part < 0 ? rows_.meet(p.row, q.row) : at_once(part(p).uses, part(q).uses);

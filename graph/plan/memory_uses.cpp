@@ -109,6 +109,19 @@ std::vector<TowerPart> TowersInTurn::parts(std::size_t item) const {
   return out;
 }
 
+std::vector<std::int64_t> TowersInTurn::passed(const RegionItem& item) const {
+  const std::vector<FrameKey>& keys = parts_.frames_on[static_cast<std::size_t>(parts_.regions[g_].device)];
+  std::vector<std::int64_t> out(turns_.size(), -1);
+  for (std::size_t k = 0; k < keys.size() && item.written >= 0; ++k) {
+    if (item.after[k] < 0) continue;
+    const PlanNode& n = plan_.nodes[static_cast<std::size_t>(parts_.nodes.at(keys[k])[static_cast<std::size_t>(item.after[k])])];
+    for (std::size_t d = 0; d < turns_.size(); ++d)
+      for (const Tower& t : turns_[d])
+        if (t.cls == keys[k].first) out[d] = std::max(out[d], t.begin(n, item.after[k]));
+  }
+  return out;
+}
+
 const std::vector<Uses>& TowersInTurn::uses(std::size_t k, const FrameBlock& block, int rank) {
   auto [at, fresh] = known_.try_emplace({k, block.start, block.until, block.known, block.of_last, block.joined >= 0, rank});
   if (fresh)

@@ -31,6 +31,8 @@ class TowersInTurn {
   bool empty() const { return turns_.empty(); }
   /// The buffers of an item that towers make.
   std::vector<TowerPart> parts(std::size_t item) const;
+  /// Per device, a moment that its stream of towers has passed when what lies outside the towers is written.
+  std::vector<std::int64_t> passed(const RegionItem& item) const;
   /// Per device, when towers of class k here use a block of their frames in a slot (`rank` < 0: in any).
   const std::vector<Uses>& uses(std::size_t k, const FrameBlock& block, int rank);
 
