@@ -206,7 +206,9 @@ class Binder {
         const auto& [begin, frames] = frames_of_.at(at->second.first);
         const auto rank = static_cast<std::size_t>(at->second.second);
         if (rank >= frames.kept.size()) unbound(fmt::format("tower {} has slot {} of {} on {}", part, at->second.second, frames.kept.size(), device_name(device)));
-        return begin + (s.region == Slot::kKept ? frames.kept[rank] : frames.transient()) + s.offset;
+        if (s.region == Slot::kTransient) return begin + frames.transient() + s.offset;
+        if (const auto in_slot = s.at(rank)) return begin + frames.kept[rank] + *in_slot;
+        unbound(fmt::format("'{}' lies nowhere in slot {} of {}: there are {} places", n.name, rank, device_name(device), s.more.size() + 1));
       }
       case Slot::kFeed: return 0;
       case Slot::kNone: break;

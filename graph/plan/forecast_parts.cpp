@@ -278,7 +278,10 @@ class Lives {
       const std::vector<int> ranks = slot_ranks(plan_, s);
       const StreamFrames frames = stream_frames(plan_, s);
       for (const StreamEntry& e : s.entries)
-        if (last[static_cast<std::size_t>(s.device)][static_cast<std::size_t>(e.tower)]) frames_[{s.device, e.tower}] = past[s.device] + frames.kept[static_cast<std::size_t>(ranks[static_cast<std::size_t>(e.slot)])];
+        if (last[static_cast<std::size_t>(s.device)][static_cast<std::size_t>(e.tower)]) {
+          const auto rank = static_cast<std::size_t>(ranks[static_cast<std::size_t>(e.slot)]);
+          frames_[{s.device, e.tower}] = {past[s.device] + frames.kept[rank], rank};
+        }
       past[s.device] += frames.past;
     }
   }
@@ -295,7 +298,7 @@ class Lives {
       return g.devices.front() == maker.device && !stack.outputs.empty() && to.region == stack.outputs[0].region && to.offset == stack.outputs[0].offset;
     }) > 0;
     const auto frame = frames_.find({maker.device, maker.tower});
-    return from.region == Slot::kKept && frame != frames_.end() && to.region == Slot::kRegion && to.offset == frame->second + from.offset;
+    return from.region == Slot::kKept && frame != frames_.end() && to.region == Slot::kRegion && from.at(frame->second.second) == to.offset - frame->second.first;
   }
 
   std::string name(const Life& l) const {
@@ -307,7 +310,7 @@ class Lives {
   const PlacedGraph& plan_;
   const Forecast& f_;
   std::set<int> chosen_;
-  std::map<std::pair<int, int>, std::int64_t> frames_;   ///< by device and tower
+  std::map<std::pair<int, int>, std::pair<std::int64_t, std::size_t>> frames_;   ///< by device and tower, with the rank of the slot
   std::map<std::pair<int, ValueIndex>, int> sums_;       ///< by device and what is added: the step
   std::map<int, std::vector<Life>> of_device_;
 };

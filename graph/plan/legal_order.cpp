@@ -36,6 +36,8 @@ namespace {
 
 /// Places in a device's way at which its towers wait, at the most.
 constexpr std::size_t kMostParts = 256;
+/// Such places of its main stream, at the most, each with as many of its towers.
+constexpr std::size_t kMostMains = 6;
 
 using Order = std::vector<std::pair<int, int>>;
 
@@ -68,15 +70,20 @@ Order side_by_side(const BoundPlan& bound, bool eager) {
   return out;
 }
 
+/// A step of a stream, and how many it has.
+struct Stop {
+  std::size_t part = 1, parts = 1;
+};
+
 /// Which streams go first: the last ones, the first ones, or of the main ones those of one device, as far as the others let it.
 enum class First { last, first, ahead };
 
-/// The streams of towers before the main ones, those of one device no further than `part` of `parts` of their way; then the main ones as
-/// far as they go, then the rest.
-Order towers_first(const BoundPlan& bound, const Streams& streams, First first, int device, std::size_t part, std::size_t parts) {
+/// The streams of towers before the main ones, those of one device no further than a stop; then the main ones as far as they go, the
+/// device's no further than `main`; then the rest.
+Order towers_first(const BoundPlan& bound, const Streams& streams, First first, int device, Stop towers, Stop main = {}) {
   Order out;
   std::vector<std::size_t> at(bound.streams.size());
-  auto run = [&](const std::vector<std::size_t>& some, std::size_t limit, bool one) {  // gives whether a step ran
+  auto run = [&](const std::vector<std::size_t>& some, Stop limit, bool one) {  // gives whether a step ran
     bool moved = false;
     for (std::size_t k = some.size(); k-- > 0 && !(one && moved);) {
       const std::size_t s = some[first == First::last ? k : some.size() - 1 - k];
@@ -84,19 +91,19 @@ Order towers_first(const BoundPlan& bound, const Streams& streams, First first, 
       auto ready = [&](const Step& step) {
         return std::all_of(step.waits.begin(), step.waits.end(), [&](const StepWait& w) { return static_cast<int>(at[static_cast<std::size_t>(w.stream)]) >= w.count; });
       };
-      const std::size_t share = bound.plan.streams[s].device == device ? limit : parts;
-      while (at[s] < steps.size() && at[s] * parts < steps.size() * share && ready(steps[at[s]]) && !(one && moved)) {
+      const Stop stop = bound.plan.streams[s].device == device ? limit : Stop{};
+      while (at[s] < steps.size() && at[s] * stop.parts < steps.size() * stop.part && ready(steps[at[s]]) && !(one && moved)) {
         out.emplace_back(static_cast<int>(s), static_cast<int>(at[s]++));
         moved = true;
       }
     }
     return moved;
   };
-  while (run(streams.towers, part, false) || run(streams.mains, parts, true));
+  while (run(streams.towers, towers, false) || run(streams.mains, main, true));
   std::vector<std::size_t> mine, others;
   for (std::size_t s : streams.mains) (first != First::ahead || bound.plan.streams[s].device == device ? mine : others).push_back(s);
-  while (run(mine, parts, false) || run(others, parts, true));
-  while (run(streams.towers, parts, false) || run(streams.mains, parts, true));
+  while (run(mine, main, false) || run(others, main, true));
+  while (run(streams.towers, {}, false) || run(streams.mains, {}, true));
   return out;
 }
 
@@ -151,15 +158,10 @@ std::vector<std::vector<Block>> lives(const BoundPlan& bound, const Order& order
   return blocks;
 }
 
-/// A step of a stream of towers, and how many it has.
-struct Stop {
-  std::size_t part = 0, parts = 1;
-};
-
-/// Where the towers of a device wait while others go on: at even distances, and where most is in use in some order, each so far from the others.
-std::vector<Stop> stops(const BoundPlan& bound, int device, const Order& order, const std::vector<Block>& blocks, std::size_t count) {
+/// Where streams of a device, its main one or those of towers, wait while others go on: where most is in use in some order, the fullest
+/// first, each so far (a part of `apart`) from the others.
+std::vector<Stop> fullest(const BoundPlan& bound, int device, bool main, const Order& order, const std::vector<Block>& blocks, std::size_t count, std::size_t apart) {
   std::vector<Stop> out;
-  for (std::size_t part = 1; part <= count / 2; ++part) out.push_back({part, count / 2});
   std::vector<std::int64_t> use(order.size() + 3);
   for (const Block& b : blocks) use[static_cast<std::size_t>(b.start)] += b.size, use[static_cast<std::size_t>(std::min<std::int64_t>(b.end, std::ssize(order) + 1)) + 1] -= b.size;
   std::int64_t now = 0;
@@ -168,12 +170,12 @@ std::vector<Stop> stops(const BoundPlan& bound, int device, const Order& order, 
     now += use[k + 1];
     const auto [stream, step] = order[k];
     const PlanStream& s = bound.plan.streams[static_cast<std::size_t>(stream)];
-    if (s.device == device && s.name != "main") full.push_back({-now, {static_cast<std::size_t>(step) + 1, bound.streams[static_cast<std::size_t>(stream)].size()}});
+    if (s.device == device && (s.name == "main") == main) full.push_back({-now, {static_cast<std::size_t>(step) + 1, bound.streams[static_cast<std::size_t>(stream)].size()}});
   }
   std::stable_sort(full.begin(), full.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [bytes, stop] : full) {
     if (out.size() >= count) break;
-    auto near = [&, &stop = stop](const Stop& o) { return o.parts == stop.parts && std::max(o.part, stop.part) - std::min(o.part, stop.part) < std::max<std::size_t>(1, stop.parts / 100); };
+    auto near = [&, &stop = stop](const Stop& o) { return o.parts == stop.parts && std::max(o.part, stop.part) - std::min(o.part, stop.part) < std::max<std::size_t>(1, stop.parts / apart); };
     if (std::none_of(out.begin(), out.end(), near)) out.push_back(stop);
   }
   return out;
@@ -198,13 +200,20 @@ std::vector<std::int64_t> live_maxima(const BoundPlan& bound, std::size_t most_s
   for (const PlanStream& s : bound.plan.streams)
     if (s.name != "main" && (devices.empty() || devices.back() != s.device)) devices.push_back(s.device);
   const std::size_t parts = std::min(most_steps / (2 * steps * std::max<std::size_t>(devices.size(), 1)), kMostParts);
-  std::vector<std::vector<Stop>> all;
-  for (int d : devices) all.push_back(parts ? stops(bound, d, eager, blocks[static_cast<std::size_t>(d)], parts) : std::vector<Stop>());
+  const std::vector<std::vector<Block>> in_eager = blocks;
   const Streams streams(bound);
-  for (First first : {First::last, First::first}) look_at(towers_first(bound, streams, first, -1, 1, 1));
-  for (First first : {First::last, First::ahead})
-    for (std::size_t d = 0; d < devices.size(); ++d)
-      for (const auto& [part, of] : all[d]) look_at(towers_first(bound, streams, first, devices[d], part, of));
+  for (First first : {First::last, First::first}) look_at(towers_first(bound, streams, first, -1, {}));
+  for (int d : devices) {
+    auto full = [&](bool main, std::size_t count, std::size_t apart) { return fullest(bound, d, main, eager, in_eager[static_cast<std::size_t>(d)], count, apart); };
+    std::vector<Stop> stops;
+    for (std::size_t part = 1; part <= parts / 2; ++part) stops.push_back({part, parts / 2});
+    const std::vector<Stop> some = full(false, parts - parts / 2, 100);
+    stops.insert(stops.end(), some.begin(), some.end());
+    for (First first : {First::last, First::ahead})
+      for (const Stop& stop : stops) look_at(towers_first(bound, streams, first, d, stop));
+    for (const Stop& main : full(true, std::min(parts, kMostMains), kMostMains))
+      for (const Stop& stop : full(false, std::min(parts, kMostMains), kMostMains)) look_at(towers_first(bound, streams, First::last, d, stop, main));
+  }
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include <belfry/graph/plan/memory_first_fit_internal.h>
 #include <belfry/graph/plan/memory_place_internal.h>
 
 namespace belfry {
@@ -36,6 +37,9 @@ class JointPlacer {
     const std::vector<Piece>& pieces = j_.pieces;
     pairs_ = pieces.size() * pieces.size() / 2;
     if (pairs_ > left_ / 4) return left_;
+    std::vector<std::int64_t> sizes;
+    for (const Piece& p : pieces) sizes.push_back(p.size);
+    fit_ = FirstFit(std::move(sizes));
     set_meets();
     for (const Piece& p : pieces) offsets_.push_back(p.item ? p.item->offset : p.block->slot.offset);
     had_ = bytes_of(offsets_);
@@ -63,8 +67,6 @@ class JointPlacer {
     std::vector<std::size_t> groups;
     std::vector<FrameKey> keys;
     std::vector<Piece> pieces;
-    std::vector<char> meets;                    ///< per pair of pieces
-    bool meet(std::size_t i, std::size_t j) const { return meets[i * pieces.size() + j]; }
   };
 
   /// Where regions and the frames of classes end.
@@ -86,14 +88,9 @@ class JointPlacer {
     left_ -= pairs_;
     if (best_order_.empty()) best_order_ = order;
     const std::int64_t limit = j_.groups.size() == 1 ? had_ / static_cast<std::int64_t>(plan_.groups[j_.groups[0]].devices.size()) : kHigh;
-    if (const std::size_t k = fit(order, limit); k < order.size()) return k;
+    if (const std::size_t k = fit_.fit(order, limit, offsets_); k < order.size()) return k;
     if (const std::int64_t all = bytes_of(offsets_); all < had_) had_ = all, best_ = offsets_, best_order_ = order;
-    return last_of(order);
-  }
-
-  std::size_t last_of(const std::vector<std::size_t>& order) const {
-    auto end = [&](std::size_t i) { return offsets_[i] + j_.pieces[i].size; };
-    return static_cast<std::size_t>(std::max_element(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return end(a) < end(b); }) - order.begin());
+    return fit_.last_of(order, offsets_);
   }
 
   /// By size, bytes times time, begin or time; all groups alike, or the items of one (from 1 on) before those of others.
@@ -156,19 +153,17 @@ class JointPlacer {
     }
   }
 
-  /// What ends last comes earlier.
   void move_last() {
     std::vector<std::size_t> order = best_order_;
     for (int tries = kMostTries; tries-- > 0 && !is_enough() && pairs_ <= left_;) {
       const std::size_t last = try_order(order);
       if (last == 0) break;
-      const auto at = order.begin() + static_cast<std::ptrdiff_t>(last);
-      std::rotate(order.begin() + static_cast<std::ptrdiff_t>(last / 2), at, at + 1);
+      come_earlier(order, last);
     }
   }
 
   Jointly jointly(const std::vector<std::size_t>& groups) {
-    Jointly out{groups, {}, {}, {}};
+    Jointly out{groups, {}, {}};
     for (std::size_t g = 0; g < groups.size(); ++g) {
       Region& region = parts_.regions[groups[g]];
       for (std::size_t i : own_items(region)) {
@@ -186,10 +181,8 @@ class JointPlacer {
   }
 
   void set_meets() {
-    Jointly& j = j_;
+    const Jointly& j = j_;
     const std::size_t n = j.pieces.size();
-    j.meets.assign(n * n, false);
-    auto set = [&](std::size_t a, std::size_t b, bool meet) { j.meets[a * n + b] = j.meets[b * n + a] = meet; };
     std::vector<std::size_t> first(j.keys.size() + 1);  // per key, its first block
     std::size_t items = 0;
     while (items < n && j.pieces[items].item) ++items;
@@ -197,7 +190,7 @@ class JointPlacer {
     for (std::size_t k = 0; k < j.keys.size(); ++k) {
       first[k + 1] = first[k] + parts_.layouts.at(j.keys[k]).size();
       for (std::size_t a = first[k]; a < first[k + 1]; ++a)
-        for (std::size_t b = first[k]; b < a; ++b) set(a, b, j.pieces[a].block->start <= j.pieces[b].block->until && j.pieces[b].block->start <= j.pieces[a].block->until);
+        for (std::size_t b = first[k]; b < a; ++b) fit_.set_meet(a, b, j.pieces[a].block->start <= j.pieces[b].block->until && j.pieces[b].block->start <= j.pieces[a].block->until);
     }
     std::size_t from = 0;
     for (const std::size_t g : j.groups) {
@@ -205,12 +198,12 @@ class JointPlacer {
       const Rows rows = rows_of(parts_, g);
       const std::size_t mine = own_items(region).size();
       for (std::size_t a = 0; a < mine; ++a)
-        for (std::size_t b = 0; b < a; ++b) set(from + a, from + b, rows.meet(a, b));
+        for (std::size_t b = 0; b < a; ++b) fit_.set_meet(from + a, from + b, rows.meet(a, b));
       for (std::size_t own = 0; own < frames_on(g).size(); ++own) {
         const auto k = static_cast<std::size_t>(std::lower_bound(j.keys.begin(), j.keys.end(), frames_on(g)[own]) - j.keys.begin());
         for (std::size_t b = first[k]; b < first[k + 1]; ++b) {
           const std::size_t row = rows.block(own, b - first[k], region.over(own, b - first[k], {0, 0}));
-          for (std::size_t a = 0; a < mine; ++a) set(from + a, b, rows.meet(a, row));
+          for (std::size_t a = 0; a < mine; ++a) fit_.set_meet(from + a, b, rows.meet(a, row));
         }
       }
       from += mine;
@@ -234,42 +227,13 @@ class JointPlacer {
     return out;
   }
 
-  /// As first_gap. Whether a piece meets what lies there is as good as random: without a branch on it.
-  std::int64_t gap_for(std::size_t i) const {
-    const char* meets = &j_.meets[i * j_.pieces.size()];
-    const std::int64_t size = j_.pieces[i].size;
-    std::int64_t at = 0;
-    for (const TakenBytes& t : taken_) {
-      if (t.from - at >= size) break;
-      const std::int64_t past = t.past & -static_cast<std::int64_t>(meets[t.row]);
-      at = std::max(at, past);
-    }
-    return at;
-  }
-
-  /// First fit in an order. Gives the place in the order of the first piece that would not end below `limit`, else the order's size.
-  std::size_t fit(const std::vector<std::size_t>& order, std::int64_t limit) {
-    taken_.clear();
-    for (std::size_t k = 0; k < order.size(); ++k) {
-      const std::size_t i = order[k];
-      const std::int64_t size = j_.pieces[i].size;
-      offsets_[i] = gap_for(i);
-      if (offsets_[i] + size >= limit) return k;
-      take(taken_, {offsets_[i], offsets_[i] + size, i});
-    }
-    return order.size();
-  }
-
   /// First fit in an order of some pieces: bytes of them alone, or the first sum above `most` that it comes to.
   std::int64_t fit_within(const std::vector<std::size_t>& order, std::int64_t most) {
-    taken_.clear();
+    fit_.begin();
     Ends ends = no_ends();
     std::int64_t all = 0;
     for (std::size_t i : order) {
-      const Piece& p = j_.pieces[i];
-      const std::int64_t at = gap_for(i);
-      take(taken_, {at, at + p.size, i});
-      if (ends.add(p, at) && (all = bytes_of(ends)) > most) break;
+      if (ends.add(j_.pieces[i], fit_.place(i)) && (all = bytes_of(ends)) > most) break;
     }
     return all;
   }
@@ -307,7 +271,7 @@ class JointPlacer {
       std::int64_t sum = 0;
       for (std::size_t i : mine) {
         const Piece& p = j_.pieces[i];
-        if (p.start > at || p.end < at || !std::all_of(taken.begin(), taken.end(), [&](std::size_t other) { return j_.meet(i, other); })) continue;
+        if (p.start > at || p.end < at || !std::all_of(taken.begin(), taken.end(), [&](std::size_t other) { return fit_.meet(i, other); })) continue;
         taken.push_back(i), sum += p.size;
       }
       out = std::max(out, sum);
@@ -342,7 +306,7 @@ class JointPlacer {
   std::int64_t had_ = 0, least_ = 0;
   std::vector<std::int64_t> offsets_, best_;
   std::vector<std::size_t> best_order_;
-  std::vector<TakenBytes> taken_;
+  FirstFit fit_;
 };
 
 }  // namespace

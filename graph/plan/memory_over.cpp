@@ -154,6 +154,7 @@ class Writer {
     while (item(root).over.item >= 0) root = item(root).over.item;
     RegionItem& first = item(root);
     first.last_read = std::max(first.last_read, item(i).last_read);
+    first.known = std::max(first.known, item(i).known);
     first.gone = std::max(first.gone, item(i).gone);
     for (std::size_t k = 0; k < here_.size(); ++k) first.read_by[k] = std::max(first.read_by[k], item(i).read_by[k]);
   }

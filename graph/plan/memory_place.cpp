@@ -58,7 +58,7 @@ std::vector<FrameBytes> frame_bytes(const PlacedGraph& plan, const MemoryParts& 
       for (const DeviceFrames::One& f : blocks[b].slot.region == Slot::kKept ? frames.kept : frames.transient) {
         if (!f.classes.contains(keys[k].first)) continue;
         const bool covered = region.over(k, b, f.which);
-        const std::int64_t from = f.base + blocks[b].slot.offset;
+        const std::int64_t from = f.base + blocks[b].slot.at(static_cast<std::size_t>(std::max(0, f.which.second))).value();
         out.push_back({from, from + blocks[b].size, rows.block(k, b, covered), k, &blocks[b], f.which.second, covered});
       }
   }
@@ -75,10 +75,10 @@ class Placer {
   }
 
   void run() {
-    std::size_t apart = 8 * kMostPairs;  // for all that is placed apart: each may take twice its share of what is left
+    std::size_t apart = 32 * kMostPairs;  // for all that is placed apart: each may take twice its share of what is left
     auto put_apart = [&](std::size_t g, const Rows& rows) {
-      const std::size_t mine = std::min(apart, 2 * apart / (plan_.groups.size() - g));
-      apart = apart - mine + place_apart(plan_, parts_, g, rows, mine);
+      const std::size_t mine = apart / (plan_.groups.size() - g);
+      apart = apart - mine + place_apart(plan_, parts_, g, rows, is_alone(g), mine);
     };
     for (std::size_t g = 0; g < plan_.groups.size(); ++g) {
       const Rows rows = rows_of(parts_, g);
@@ -203,7 +203,7 @@ class Placer {
       }
       const auto k = static_cast<std::size_t>(item.over.k);
       const auto base = std::find_if(frames.kept.begin(), frames.kept.end(), [&](const DeviceFrames::One& f) { return f.which == region.host[k]; });
-      item.offset = base->base + parts_.layouts.at(frames_on(g)[k])[item.over.block].slot.offset;
+      item.offset = base->base + parts_.layouts.at(frames_on(g)[k])[item.over.block].slot.at(static_cast<std::size_t>(base->which.second)).value();
     }
   }
 

@@ -31,8 +31,10 @@ struct FrameBytes {
 std::vector<FrameBytes> frame_bytes(const PlacedGraph& plan, const MemoryParts& parts, std::size_t group, const Rows& rows);
 
 /// First fit around the frames with a place for each buffer that towers in turn make for joins, by when it is in use, of the largest of
-/// these; kept if the group's region ends lower than it does. Looks at so many pairs of buffers, and gives how many are left.
-std::size_t place_apart(PlacedGraph& plan, MemoryParts& parts, std::size_t group, const Rows& rows, std::size_t pairs);
+/// these; kept if the group's region ends lower than it does. Where that leaves much above what is in use at once, and no other group
+/// has frames of these classes, of frames and regions as one, with a place for each block in each slot. Looks at so many pairs of
+/// buffers, and gives how many are left.
+std::size_t place_apart(PlacedGraph& plan, MemoryParts& parts, std::size_t group, const Rows& rows, bool frames_are_its_own, std::size_t pairs);
 
 /// First fit of frames and regions of these groups as one, in several orders, then in orders changed step by step; the smallest is kept
 /// if it is smaller than what there is. All their frames have one slot. Looks at so many pairs of buffers, and gives how many are left.

@@ -72,6 +72,7 @@ struct Region {
   int device = 0;                        ///< the first of the group
   bool alone = false;                    ///< a single tower runs here
   std::vector<RegionItem> items;
+  std::vector<std::vector<std::int64_t>> main_at;  ///< per class here and position of its towers, how far the main stream has come: an order; empty where several streams have towers
   JoinedReads joined_read;               ///< order of the last step of this main stream that reads a value of a frame here, if none elsewhere does, else kForever
   std::vector<std::pair<int, int>> host;           ///< per class here, the stream (of those with towers) and the place of the slot in whose frame joins may write; -1: none
   std::vector<std::vector<std::pair<std::size_t, int>>> taken;   ///< per class here, blocks, ascending, each with the item that is written over it first

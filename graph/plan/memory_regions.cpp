@@ -8,12 +8,16 @@
 
 #include <belfry/graph/plan/memory_parts_internal.h>
 #include <belfry/graph/plan/memory_passed_internal.h>
+#include <belfry/graph/plan/memory_uses_internal.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
 
 namespace {
+
+/// Steps from a copy to the join behind it: a sum is scaled, cast or clipped.
+constexpr int kMostBehind = 4;
 
 bool is_on(const PlanNode& n, int device) { return std::find(n.holders.begin(), n.holders.end(), device) != n.holders.end(); }
 
@@ -31,7 +35,7 @@ class RegionPlanner {
     collect();
     set_joined();
   }
-  Region take() { return {device_, is_alone(), std::move(items_), std::move(joined_read_), {}, {}}; }
+  Region take() { return {device_, is_alone(), std::move(items_), std::move(main_at_), std::move(joined_read_), {}, {}}; }
 
  private:
   bool is_alone() const { return here_.size() == 1 && parts_.towers_on[static_cast<std::size_t>(device_)] == 1; }
@@ -64,7 +68,6 @@ class RegionPlanner {
     };
     for (std::size_t k = 0; k < classes; ++k) {
       std::fill(marks.begin(), marks.end(), kBeforeAll);
-      marks[k] = -1;
       for (int i : frame(k)) ++marks[k], pass(plan_.nodes[static_cast<std::size_t>(i)]);
     }
     for (; !next.empty(); next.pop()) {
@@ -84,25 +87,29 @@ class RegionPlanner {
     }
   }
 
-  /// Of the last of towers that take turns in one frame: per position, how far the main stream has come.
+  /// How far the main stream has come at each position of towers, where a single stream has them; the class of the last in a frame.
   void know_main() {
+    if (!is_alone() && !only_stream(plan_, device_)) return;
+    for (std::size_t k = 0; k < here_.size(); ++k) main_at_.push_back(main_at(frame(k)));
     if (!is_alone() && !parts_.has_one_slot(device_)) return;
     for (std::size_t k = 0; k < here_.size(); ++k)
       for (int t : plan_.classes[static_cast<std::size_t>(here_[k].first)].towers)
         if (is_last_in_slot(parts_.last, t, device_) && parts_.local_on(here_[k].first, t, device_) == here_[k].second) last_ = static_cast<int>(k);
-    if (last_ < 0) return;
-    const std::span<const int> nodes = frame(static_cast<std::size_t>(last_));
-    main_at_.assign(nodes.size(), kBeforeAll);
+  }
+
+  std::vector<std::int64_t> main_at(std::span<const int> nodes) const {
+    std::vector<std::int64_t> out(nodes.size(), kBeforeAll);
     for (std::size_t at = 0; at < nodes.size(); ++at) {
       const PlanNode& n = plan_.nodes[static_cast<std::size_t>(nodes[at])];
       for_values_read(n, [&](ValueIndex v) {
         if (plan_.maker(v).scope == Scope::tower || plan_.maker(v).scope == Scope::state) return;
         const int maker = plan_.value(v).maker;
         const auto from = moves_values(n) ? Instances::At{maker, parts_.instances.moved_from(n, v, device_)} : parts_.instances.shared(v, device_);
-        if (from.device == device_) main_at_[at] = std::max<std::int64_t>(main_at_[at], plan_.nodes[static_cast<std::size_t>(from.node)].order);
+        if (from.device == device_) out[at] = std::max<std::int64_t>(out[at], plan_.nodes[static_cast<std::size_t>(from.node)].order);
       });
     }
-    for (std::size_t p = 1; p < main_at_.size(); ++p) main_at_[p] = std::max(main_at_[p], main_at_[p - 1]);
+    for (std::size_t p = 1; p < out.size(); ++p) out[p] = std::max(out[p], out[p - 1]);
+    return out;
   }
 
   void collect() {
@@ -150,8 +157,9 @@ class RegionPlanner {
       // Known as read: by the tower's own readers when they are done, by others once it has waited for the main stream that far.
       const std::int64_t tower = out.read_by[static_cast<std::size_t>(last_)];
       std::int64_t main = kBeforeAll;
-      if (tower < 0 || out.last_read > out.written) main = std::partition_point(main_at_.begin(), main_at_.end(), [&](std::int64_t m) { return m < out.known; }) - main_at_.begin();
-      if (main < static_cast<std::int64_t>(main_at_.size())) out.gone = std::max(tower + 1, main);
+      const std::vector<std::int64_t>& main_at = main_at_[static_cast<std::size_t>(last_)];
+      if (tower < 0 || out.last_read > out.written) main = std::lower_bound(main_at.begin(), main_at.end(), out.known) - main_at.begin();
+      if (main < static_cast<std::int64_t>(main_at.size())) out.gone = std::max(tower + 1, main);
     }
     return out;
   }
@@ -172,13 +180,21 @@ class RegionPlanner {
     }
   }
 
-  /// Joins here, and what all towers of each class have passed when they run: by class and local device, positions that grow with the order.
+  /// The join that a node is, or of whose result it is a copy; null: none.
+  const PlanNode* join_behind(const PlanNode& n) const {
+    const PlanNode* out = is_op(n, kCopy) && n.scope == Scope::shared ? &plan_.maker(n.inputs[0]) : &n;
+    for (int steps = 0; steps < kMostBehind && out != &n && out->scope == Scope::shared && !is_join(*out) && !out->inputs.empty() && out->inputs[0] >= 0; ++steps) out = &plan_.maker(out->inputs[0]);
+    return is_join(*out) && (out == &n || !out->ranged) ? out : nullptr;
+  }
+
+  /// Joins whose results are here, and what all towers of each class have passed when they come: by class and local device, positions that grow with the order.
   void know_joins() {
     std::vector<std::pair<int, int>> joins;  // order, what towers make
     for (int i : parts_.nodes_of_group[g_]) {
       const PlanNode& n = plan_.nodes[static_cast<std::size_t>(i)];
-      if (!is_join(n) || !is_on(n, device_)) continue;
-      ValueIndex part = n.inputs[0];
+      const PlanNode* join = is_on(n, device_) ? join_behind(n) : nullptr;
+      if (!join) continue;
+      ValueIndex part = join->inputs[0];
       if (plan_.maker(part).scope == Scope::device) part = plan_.maker(part).inputs[0];
       if (plan_.maker(part).scope == Scope::tower) joins.emplace_back(n.order, plan_.value(part).maker);
     }
@@ -347,7 +363,7 @@ class RegionPlanner {
   const std::vector<FrameKey>& here_;
   Share largest_, whole_ = plan_.share(-1);
   int last_ = -1;                               ///< the class of the last of towers in turn
-  std::vector<std::int64_t> main_at_;
+  std::vector<std::vector<std::int64_t>> main_at_;
   std::vector<std::pair<const PlanNode*, int>> gathers_;  ///< ranges of this join are gathered at this order
   std::map<int, Others> others_;                ///< by vector
   bool knows_joins_ = false;

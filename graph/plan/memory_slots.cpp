@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include <belfry/graph/plan/memory_first_fit_internal.h>
 #include <belfry/graph/plan/memory_parts_internal.h>
 #include <belfry/graph/plan/memory_turns_internal.h>
 #include <belfry/graph/plan/offsets.h>
@@ -194,8 +195,7 @@ class SlotPacker {
     for (int k = kMostMoved; k-- > 0 && tries_ > 0;) {
       const std::size_t last = fit(chosen, order, false);
       if (last == 0) break;
-      const auto at = order.begin() + static_cast<std::ptrdiff_t>(last);
-      std::rotate(order.begin() + static_cast<std::ptrdiff_t>(last / 2), at, at + 1);
+      come_earlier(order, last);
     }
   }
 

@@ -11,20 +11,8 @@ namespace belfry {
 namespace {
 
 constexpr int kNeverReleased = std::numeric_limits<int>::max();
-constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
 /// Of a moment the entry of the stream is above, the position among the tower's nodes below.
 constexpr std::int64_t kPositions = std::int64_t{1} << 32;
-
-/// The only stream of towers on a device; null: there are several, or none.
-const PlanStream* only_stream(const PlacedGraph& plan, int device) {
-  const PlanStream* out = nullptr;
-  for (const PlanStream& s : plan.streams) {
-    if (s.device != device || s.name == "main") continue;
-    if (out || s.slots < 1) return nullptr;
-    out = &s;
-  }
-  return out;
-}
 
 /// What overlaps or touches becomes one.
 void join(Uses& uses) {
@@ -38,6 +26,16 @@ void join(Uses& uses) {
 }
 
 }  // namespace
+
+const PlanStream* only_stream(const PlacedGraph& plan, int device) {
+  const PlanStream* out = nullptr;
+  for (const PlanStream& s : plan.streams) {
+    if (s.device != device || s.name == "main") continue;
+    if (out || s.slots < 1) return nullptr;
+    out = &s;
+  }
+  return out;
+}
 
 bool at_once(const Uses& x, const Uses& y) {
   if (x.size() > y.size()) return at_once(y, x);
@@ -109,15 +107,27 @@ std::vector<TowerPart> TowersInTurn::parts(std::size_t item) const {
   return out;
 }
 
-std::vector<std::int64_t> TowersInTurn::passed(const RegionItem& item) const {
-  const std::vector<FrameKey>& keys = parts_.frames_on[static_cast<std::size_t>(parts_.regions[g_].device)];
-  std::vector<std::int64_t> out(turns_.size(), -1);
-  for (std::size_t k = 0; k < keys.size() && item.written >= 0; ++k) {
-    if (item.after[k] < 0) continue;
-    const PlanNode& n = plan_.nodes[static_cast<std::size_t>(parts_.nodes.at(keys[k])[static_cast<std::size_t>(item.after[k])])];
-    for (std::size_t d = 0; d < turns_.size(); ++d)
-      for (const Tower& t : turns_[d])
-        if (t.cls == keys[k].first) out[d] = std::max(out[d], t.begin(n, item.after[k]));
+std::vector<Uses> TowersInTurn::outside(const RegionItem& item) const {
+  const Region& region = parts_.regions[g_];
+  const std::vector<FrameKey>& keys = parts_.frames_on[static_cast<std::size_t>(region.device)];
+  std::vector<Uses> out(turns_.size(), {{-1, kNoEnd}});
+  if (item.written < 0) return out;
+  auto at = [&](std::size_t k, std::int64_t position) -> const PlanNode& { return plan_.nodes[static_cast<std::size_t>(parts_.nodes.at(keys[k])[static_cast<std::size_t>(position)])]; };
+  for (std::size_t d = 0; d < turns_.size(); ++d) {
+    auto& [passed, read] = out[d].front();
+    std::int64_t last = -1, told = kNoEnd;  // of towers that read it; when towers know that main streams have
+    for (std::size_t k = 0; k < keys.size(); ++k) {
+      const auto main = std::lower_bound(region.main_at[k].begin(), region.main_at[k].end(), item.known) - region.main_at[k].begin();
+      for (const Tower& t : turns_[d]) {
+        if (t.cls != keys[k].first) continue;
+        if (item.after[k] >= 0) passed = std::max(passed, t.begin(at(k, item.after[k]), item.after[k]));
+        if (item.read_by[k] >= 0) last = std::max(last, t.begin(at(k, item.read_by[k]), item.read_by[k]));
+        if (main < std::ssize(region.main_at[k])) told = std::min(told, t.end(at(k, main), main));
+      }
+    }
+    if (item.last_read >= kForever) continue;
+    if (last >= 0 && item.last_read <= item.written) told = 0;
+    if (told < kNoEnd) read = std::max({passed, last, told - 1});
   }
   return out;
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -16,6 +17,9 @@ namespace belfry {
 using Uses = std::vector<std::pair<std::int64_t, std::int64_t>>;
 bool at_once(const Uses& x, const Uses& y);
 
+/// The only stream of towers on a device; null: there are several, or none.
+const PlanStream* only_stream(const PlacedGraph& plan, int device);
+
 /// A buffer of an item of a region: what a tower makes for joins, or a level of a stack of sums.
 struct TowerPart {
   std::size_t item = 0, number = 0;
@@ -28,11 +32,14 @@ class TowersInTurn {
  public:
   TowersInTurn(const PlacedGraph& plan, const MemoryParts& parts, std::size_t group);
 
+  static constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
+
   bool empty() const { return turns_.empty(); }
+  std::size_t devices() const { return turns_.size(); }
   /// The buffers of an item that towers make.
   std::vector<TowerPart> parts(std::size_t item) const;
-  /// Per device, a moment that its stream of towers has passed when what lies outside the towers is written.
-  std::vector<std::int64_t> passed(const RegionItem& item) const;
+  /// Of what lies outside the towers, per device: from what its stream of towers has passed when it is written to before it is known here that nobody reads it.
+  std::vector<Uses> outside(const RegionItem& item) const;
   /// Per device, when towers of class k here use a block of their frames in a slot (`rank` < 0: in any).
   const std::vector<Uses>& uses(std::size_t k, const FrameBlock& block, int rank);
 

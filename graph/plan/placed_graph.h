@@ -20,7 +20,7 @@ struct LocalPlace {
 
 /// Bytes of a tower's values on one device: those that live across phases or are read elsewhere, one part per tower in
 /// flight; the rest, one part per stream, which begins where the last kept part does. Kept parts begin `kept` bytes apart and may be
-/// `tail` bytes longer: what is in use in one then is not in the next.
+/// `tail` bytes longer: what is in use in one then is not in the next. `kept` is 0 where each buffer has a place of its own in each slot.
 struct FrameSize {
   std::int64_t kept = 0, transient = 0, tail = 0;
   bool operator==(const FrameSize&) const = default;

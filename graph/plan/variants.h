@@ -17,7 +17,7 @@ struct Slot {
   enum Region : std::uint8_t { kNone, kState, kRegion, kKept, kTransient, kFeed };
   Region region = kNone;
   std::int64_t offset = 0;
-  std::int64_t stride = 0;         ///< from one tower's or piece's buffer to the next one's
+  std::int64_t stride = 0;         ///< from one tower's or piece's buffer to the next one's; in a kept part from slot to slot, beside their distance
   std::vector<std::int64_t> more = {};  ///< or where each one after the first lies
   bool operator==(const Slot&) const = default;
   /// Where the buffer of this number lies, of those in a region; none: at no place that is given, or beyond all bytes.

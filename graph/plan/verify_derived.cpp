@@ -145,7 +145,10 @@ class DerivedChecker : public PlanChecker {
       const FrameSize& frame = cls.frame[static_cast<std::size_t>(local)];
       auto check = [&](const Slot& s, std::int64_t bytes) {
         std::int64_t size = s.region == Slot::kKept ? frame.kept + frame.tail : s.region == Slot::kTransient ? frame.transient : -1;
-        if (size >= 0 && (s.offset < 0 || s.offset + bytes > size)) object("outside: '{}' leaves the frame of its class", n.name);
+        if (s.region == Slot::kKept && !s.more.empty() && static_cast<int>(s.more.size()) + 1 != slots_of(c, local)) object("outside: '{}' has {} places for {} slots", n.name, s.more.size() + 1, slots_of(c, local));
+        auto leaves = [&](std::int64_t at) { return at < 0 || at + bytes > size; };
+        const bool some = leaves(s.offset) || std::any_of(s.more.begin(), s.more.end(), leaves) || (s.stride && s.more.empty() && s.region == Slot::kKept && leaves(s.at(static_cast<std::size_t>(slots_of(c, local) - 1)).value_or(-1)));
+        if (size >= 0 && some) object("outside: '{}' leaves the frame of its class", n.name);
         if (s.region == Slot::kTransient) past_[{c, local}] = std::max(past_[{c, local}], s.offset + aligned_bytes(bytes));
       };
       const Variant& v = n.by_class[c];
@@ -153,6 +156,20 @@ class DerivedChecker : public PlanChecker {
       for (std::size_t k = 0; k < std::min(v.outputs.size(), n.outputs.size()); ++k) check(v.outputs[k], local_type(plan_.value(n.outputs[k]), share).bytes());
       if (v.scratch_bytes) check(v.scratch, v.scratch_bytes);
     }
+  }
+
+  /// Of the streams that run towers of a class on one of its devices, the most.
+  int slots_of(std::size_t c, int local) {
+    if (slots_on_.empty()) {
+      slots_on_.resize(plan_.cluster.devices.size());
+      for (const PlanStream& s : plan_.streams)
+        if (s.name != "main") slots_on_[static_cast<std::size_t>(s.device)] = std::max(slots_on_[static_cast<std::size_t>(s.device)], s.slots);
+    }
+    const TowerClass& cls = plan_.classes[c];
+    const auto x = static_cast<std::size_t>(std::find_if(cls.pattern.begin(), cls.pattern.end(), [&](const LocalPlace& p) { return p.device == local; }) - cls.pattern.begin());
+    int out = 1;
+    for (int t : cls.towers) out = std::max(out, slots_on_[static_cast<std::size_t>(plan_.vectors[x][static_cast<std::size_t>(t)])]);
+    return out;
   }
 
   /// A transient part is as long as what lies in it. Kept parts lie as far apart as the largest of a stream wants, so they may be longer.
@@ -195,6 +212,7 @@ class DerivedChecker : public PlanChecker {
   }
 
   int last_epoch_ = -1;                                       // of the towers
+  std::vector<int> slots_on_;                                 // per device
   std::map<std::pair<std::size_t, int>, std::int64_t> past_;  // by class and local device: where the last transient buffer ends
 };
 

@@ -186,17 +186,22 @@ class NodeChecker : public PlanChecker {
   void check_variant(const PlanNode& n, const Variant& v) {
     if (v.scratch_bytes < 0) object("outside: '{}' has {} bytes of scratch", n.name, v.scratch_bytes);
     if (v.scratch_bytes > 0 && (v.scratch.region == Slot::kState || v.scratch.region == Slot::kFeed)) object("outside: the scratch of '{}' lies in the {}", n.name, to_string(v.scratch.region));
-    if (!v.scratch.more.empty()) object("outside: the scratch of '{}' has {} places", n.name, v.scratch.more.size() + 1);
+    if (!v.scratch.more.empty() && v.scratch.region != Slot::kKept) object("outside: the scratch of '{}' has {} places", n.name, v.scratch.more.size() + 1);
+    check_bytes(n, v.scratch);
     for (const Slot& s : v.outputs) {
       if (s.region == Slot::kNone) continue;
       if ((s.region == Slot::kState) != (n.scope == Scope::state)) object("state: '{}' lies in the {}", n.name, to_string(s.region));
       if ((s.region == Slot::kFeed) != (n.op == kInput)) object("outside: '{}' lies in the {}", n.name, to_string(s.region));
       if (s.region == Slot::kFeed && s.offset) object("outside: '{}' lies at byte {} of its feed", n.name, s.offset);
-      if (!s.more.empty() && s.region != Slot::kRegion) object("outside: '{}' has {} places in the {}", n.name, s.more.size() + 1, to_string(s.region));
-      const std::int64_t least = std::accumulate(s.more.begin(), s.more.end(), std::min(s.offset, s.stride), [](auto a, auto b) { return std::min(a, b); });
-      const std::int64_t most = std::accumulate(s.more.begin(), s.more.end(), std::max(s.offset, s.stride), [](auto a, auto b) { return std::max(a, b); });
-      if (most > kMostBytes || least < -kMostBytes) object("outside: '{}' lies at byte {}", n.name, s.offset);
+      if (!s.more.empty() && s.region != Slot::kRegion && s.region != Slot::kKept) object("outside: '{}' has {} places in the {}", n.name, s.more.size() + 1, to_string(s.region));
+      check_bytes(n, s);
     }
+  }
+
+  void check_bytes(const PlanNode& n, const Slot& s) {
+    const std::int64_t least = std::accumulate(s.more.begin(), s.more.end(), std::min(s.offset, s.stride), [](auto a, auto b) { return std::min(a, b); });
+    const std::int64_t most = std::accumulate(s.more.begin(), s.more.end(), std::max(s.offset, s.stride), [](auto a, auto b) { return std::max(a, b); });
+    if (most > kMostBytes || least < -kMostBytes) object("outside: '{}' lies at byte {}", n.name, s.offset);
   }
 
   /// Outside the towers only joins read what each tower has, and what each device has joined or has a range of.

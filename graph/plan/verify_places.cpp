@@ -1,11 +1,12 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
-#include <belfry/graph/plan/accumulated.h>
 #include <belfry/graph/plan/links.h>
 #include <belfry/graph/plan/memory.h>
+#include <belfry/graph/plan/memory_parts_internal.h>
 #include <belfry/graph/plan/verify_parts_internal.h>
 #include <belfry/graph/structural.h>
 
@@ -27,28 +28,17 @@ class PlaceChecker : public PlanChecker {
  private:
   /// What has a place for each part has as many as there are parts.
   void check_lists() {
-    std::vector<std::vector<bool>> last;
-    for (const PlanNode& n : plan_.nodes)
+    std::optional<RegionCounts> counts;
+    for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
+      const PlanNode& n = plan_.nodes[i];
       for (std::size_t g = 0; g < std::min(n.by_group.size(), plan_.groups.size()); ++g)
         for (const Slot& s : std::as_const(n.by_group)[g].outputs) {
           if (s.more.empty()) continue;
-          if (last.empty()) last = last_in_slots(plan_);
+          if (!counts) counts.emplace(plan_, std::vector<bool>(plan_.values.size(), true), last_in_slots(plan_));
           for (int d : plan_.groups[g].devices)
-            if (const std::size_t parts = parts_on(n, d, last); parts != s.more.size() + 1) object("outside: '{}' has {} places on {} for {} part{}", n.name, s.more.size() + 1, name_of(d), parts, parts == 1 ? "" : "s");
+            if (const int parts = counts->count(i, d); parts != static_cast<int>(s.more.size()) + 1) object("outside: '{}' has {} places on {} for {} part{}", n.name, s.more.size() + 1, name_of(d), parts, parts == 1 ? "" : "s");
         }
-  }
-
-  std::size_t parts_on(const PlanNode& n, int device, const std::vector<std::vector<bool>>& last) const {
-    if (accumulates(n)) return static_cast<std::size_t>(stack_depths(plan_.devices(n), plan_.towers, plan_.cluster.devices.size()).at(static_cast<std::size_t>(device)));
-    std::size_t out = 0;
-    if (n.scope == Scope::tower) {
-      for (int t = 0; t < plan_.present(); ++t) out += plan_.device_of(n, t) == device && !is_last_in_slot(last, t, device);
-    } else if (n.scope == Scope::device) {
-      for (const Piece& p : pieces(plan_.vectors[static_cast<std::size_t>(n.owners)], plan_.towers)) out += p.device == device;
-    } else {
-      out = 1;
     }
-    return out;
   }
 
   /// One copy per value and destination, only where a space lacks the value, over a link that exists.

@@ -66,7 +66,7 @@ TEST(Schema, what_is_written_validates_and_what_is_misspelt_does_not) {
   const std::string apart = write_plan(place(unequal, to_strategy(Layers{.devices = sims(2), .towers = 13, .order = PhaseOrder::one_f_one_b, .threads = 1}), sim_cluster(2), 14));
   ASSERT_NE(apart.find("[\"region\", ["), std::string::npos);
   put("plan", apart);
-  put("bad", broken(apart, "[\"region\", [", "[\"kept\", ["));
+  put("bad", broken(apart, "[\"region\", [", "[\"transient\", ["));
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(BELFRY_SOURCE) / "clusters")) put("cluster", read_file(entry.path()));
   const std::string costs = write_costs({"here", 1e-7, 1e-6, 5e-6, 1e-5, 1e10, {{"a", {{4, 1e-3, {10, 20}}}}}, {}});
   put("costs", costs);

@@ -86,6 +86,56 @@ TEST(PlannedMemory, of_unequal_shares_is_what_each_of_them_needs) {
   }
 }
 
+/// Layers of few features that lead to many: what a stage keeps, sends and gets has many sizes.
+std::shared_ptr<const Graph> widening() {
+  Builder b("widening");
+  std::int64_t width = 8;
+  Value h = b.input("x", f32, {kBatch, width});
+  for (std::int64_t next : {64, 24, 320, 48, 160}) {
+    h = tanh(matmul(h, b.variable("w" + std::to_string(next), {width, next}, {.init = "normal", .init_value = 0.3})));
+    width = next;
+  }
+  b.minimize(reduce_mean(square(h)), Momentum{.learning_rate = 0.1});
+  return std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+}
+
+/// Two sizes of shares take turns in the slots of a stage: each buffer lies where it can in each of them.
+TEST(PlannedMemory, of_stages_with_shares_of_two_sizes_has_places_in_each_slot) {
+  for (auto [towers, rows] : {std::pair{5, 322}, {8, 452}, {6, 39}}) {
+    const PlacedGraph plan = place(widening(), to_strategy(Layers{.devices = sims(3), .towers = towers, .order = PhaseOrder::one_f_one_b, .threads = 1}), sim_cluster(3), rows);
+    EXPECT_EQ(verify(plan), std::vector<std::string>()) << rows;
+    const std::vector<std::int64_t> live = live_maxima(BoundPlan(plan));
+    const std::vector<DeviceBytes> bytes = device_bytes(plan);
+    for (std::size_t d = 0; d < 3; ++d) EXPECT_LE(static_cast<double>(bytes[d].total() - bytes[d].state), 1.1 * static_cast<double>(live[d])) << rows << " rows, sim:" << d;
+  }
+}
+
+/// What the main stream casts for towers in turn is done with once the last of them has read it, before each of them is through.
+TEST(PlannedMemory, of_stages_in_halves_has_gradients_where_casts_of_variables_were) {
+  for (int towers : {2, 3}) {
+    const PlacedGraph plan = place(wide(256, bf16), to_strategy(Layers{.devices = sims(2), .towers = towers, .order = PhaseOrder::gpipe, .threads = 1}), sim_cluster(2), 2 * towers);
+    EXPECT_EQ(verify(plan), std::vector<std::string>()) << towers;
+    const DeviceBytes d = device_bytes(plan)[0];
+    EXPECT_LE(static_cast<double>(d.total() - d.state), 1.1 * static_cast<double>(live_maxima(BoundPlan(plan))[0])) << towers << " towers";
+  }
+}
+
+/// The main stream may wait where most of its own is in use, a decay's gradient here, while towers are where most of theirs is.
+TEST(LiveMaximum, is_that_of_an_order_in_which_the_main_stream_and_towers_wait_where_most_is_in_use) {
+  Builder b("decay");
+  Value h = b.input("x", f32, {kBatch, 64});
+  for (const char* name : {"a", "b"}) h = tanh(matmul(h, b.variable(name, {64, 64}, {.init = "normal", .init_value = 0.3})));
+  h = tanh(matmul(h, b.variable("large", {64, 1024}, {.init = "normal", .init_value = 0.3})));
+  h = matmul(h, b.variable("last", {1024, 8}, {.init = "normal", .init_value = 0.3}));
+  b.precision(bf16);
+  b.minimize(reduce_mean(square(h)) + b.l2_penalty("large", 0.1), Momentum{.learning_rate = 0.1});
+  const auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  const PlacedGraph plan = place(graph, to_strategy(Layers{.devices = sims(2), .order = PhaseOrder::by_tower, .threads = 1}), sim_cluster(2), 16);
+  const std::vector<std::int64_t> live = live_maxima(BoundPlan(plan));
+  const std::vector<DeviceBytes> bytes = device_bytes(plan);
+  for (std::size_t d = 0; d < 2; ++d) EXPECT_LE(static_cast<double>(bytes[d].total() - bytes[d].state), 1.02 * static_cast<double>(live[d])) << "sim:" << d;
+}
+
 /// Copies of variables are gone when the last tower makes the gradients of them, which no other one makes in its frame.
 TEST(PlannedMemory, of_towers_in_turn_has_the_last_ones_gradients_where_copies_of_variables_were) {
   const auto graph = wide(256);

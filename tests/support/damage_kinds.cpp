@@ -288,11 +288,41 @@ std::vector<Damage> accumulations() {
   };
 }
 
+/// A value that lies at a place of its own in each slot of a frame.
+Slot& listed(PlacedGraph& p) {
+  for (PlanNode& n : p.nodes)
+    for (Variant& v : n.by_class)
+      for (Slot& s : v.outputs)
+        if (s.region == Slot::kKept && !s.more.empty()) return s;
+  throw InternalError("no frame of the plan has places in slots");
+}
+
+std::vector<Damage> slots() {
+  return {
+      {"a place too few for the slots", "places in slots", [](PlacedGraph& p) { listed(p).more.pop_back(); }, "outside: 'x.split0' has 2 places for 3 slots"},
+      {"a place too many for the slots", "places in slots", [](PlacedGraph& p) { listed(p).more.push_back(0); }, "outside: 'x.split0' has 4 places for 3 slots"},
+      {"one place in all slots", "places in slots", [](PlacedGraph& p) {
+         Slot& s = listed(p);
+         s.more.assign(s.more.size(), s.offset);
+       }, "overlap|missing wait"},
+      {"a place behind the frame", "places in slots", [](PlacedGraph& p) { listed(p).more.back() = 1 << 20; }, "outside: 'x.split0' leaves the frame"},
+      {"slots so far apart that the last is behind the frame", "places in slots", [](PlacedGraph& p) {
+         Slot& s = listed(p);
+         s.more.clear(), s.stride = 1 << 20;
+       }, "outside: 'x.split0' leaves the frame"},
+      {"scratch with places", "places in slots", [](PlacedGraph& p) {
+         for (PlanNode& n : p.nodes)
+           for (Variant& v : n.by_class)
+             if (v.scratch_bytes == 0) return void(v.scratch = {Slot::kTransient, 0, 0, {64}});
+       }, "outside: the scratch of 'x.split0' has 2 places"},
+  };
+}
+
 }  // namespace
 
 std::vector<Damage> damages_of_some_plans() {
   std::vector<Damage> out;
-  for (auto part : {ranges(), computed_again(), chunks_and_stages(), gates_and_types(), servers_and_gpus(), accumulations()}) out.insert(out.end(), part.begin(), part.end());
+  for (auto part : {ranges(), computed_again(), chunks_and_stages(), gates_and_types(), servers_and_gpus(), accumulations(), slots()}) out.insert(out.end(), part.begin(), part.end());
   return out;
 }
 

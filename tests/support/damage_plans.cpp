@@ -134,6 +134,7 @@ const std::map<std::string, PlacedGraph>& plans_to_damage() {
     out.emplace("interleaved", placed(deep(), to_strategy(Layers{.devices = sims(2), .towers = 4, .order = PhaseOrder::interleaved, .chunks = 2, .threads = 1}), 8));
     out.emplace("hybrid", placed(deep(), to_strategy(Layers{.devices = sims(4), .towers = 4, .replicas = 2, .order = PhaseOrder::one_f_one_b, .threads = 1}), 8, true, {}, 4));
     out.emplace("accumulating", placed(deep(), to_strategy(Layers{.devices = sims(4), .towers = 14, .replicas = 2, .order = PhaseOrder::one_f_one_b, .threads = 1}), 28, true, {}, 4, 0, true));
+    out.emplace("places in slots", placed(deep(), to_strategy(Layers{.devices = sims(3), .towers = 5, .order = PhaseOrder::one_f_one_b, .threads = 1}), 37, true, {}, 3));
     out.emplace("halves", placed(halves(), named("mirrored", 4, 2), 8));
     const CutGraphs cut = cut_updates(training_graph(net("batch_norm")));
     out.emplace("worker", of_worker(cut));
