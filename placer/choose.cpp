@@ -119,8 +119,10 @@ class Looker {
     return true;
   }
 
+  /// Until towers have a row each: more of them have none.
   bool fits_smaller(const Strategy& s) {
-    for (std::optional<Strategy> next = smaller(s); next && look(*next); next = smaller(*next))
+    std::optional<Strategy> at = s;
+    while (division_of(*graph_, *at, cluster_).towers < batch_ && (at = smaller(*at)) && look(*at))
       if (!lacks_memory()) return true;
     return false;
   }
