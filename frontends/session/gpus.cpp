@@ -6,19 +6,19 @@
 
 #include <fmt/format.h>
 
-#include <belfry/executor/device/cpu/host_facts.h>
 #include <belfry/executor/device/cuda/backend.h>
+#include <belfry/frontends/session/stand_ins.h>
 #include <belfry/graph/error.h>
 
 namespace belfry {
 namespace {
 
-std::string why_not(const CudaFacts& facts) {
-  if (facts.gpus.empty()) {
-    if (facts.missing.empty()) return "there is no GPU";
-    const Missing& m = facts.missing.front();
-    return fmt::format("{}: {}; {}", m.what, m.why, m.way_out);
-  }
+std::string why_not(const DeviceId& device, const CudaFacts& facts) {
+  auto words = [](const Missing& m) { return m.why + "; " + m.way_out; };
+  const auto gpu = std::find_if(facts.gpus.begin(), facts.gpus.end(), [&](const GpuFacts& g) { return g.index == device.index; });
+  if (gpu != facts.gpus.end() && !gpu->stops.what.empty()) return words(gpu->stops);
+  if (const Missing* own = facts.find_missing(to_string(device.whole()))) return words(*own);
+  if (facts.gpus.empty() || gpu != facts.gpus.end()) return facts.missing.empty() ? "there is no GPU" : to_string(facts.missing.front());
   std::vector<DeviceId> known;
   for (const GpuFacts& g : facts.gpus) known.push_back({0, "gpu", g.index, -1});
   return fmt::format("the GPUs here are {}", to_string(known));
@@ -26,10 +26,12 @@ std::string why_not(const CudaFacts& facts) {
 
 }  // namespace
 
-std::string no_gpu_text(const DeviceId& device, const CudaFacts& facts, int cores) {
-  std::string cpus = cores == 1 ? "cpu:0" : fmt::format("cpu:0-{}", cores - 1);
-  return fmt::format("device {} cannot be used: {}. Here are {}, and sim:{}, which stands in for it with the CPU's numbers (belfry devices says more)",
-                     to_string(device), why_not(facts), cpus, device.index);
+std::string no_gpu_text(const DeviceId& device, const CudaFacts& facts, const std::vector<DeviceId>& devices, bool of_plan) {
+  std::vector<DeviceId> own = devices;
+  std::erase_if(own, [](const DeviceId& d) { return d.kind == "cpu"; });
+  const std::string sims = sims_for(own.size()), cpus = "cpu" + sims.substr(sims.find(':'));
+  const std::string how = of_plan ? fmt::format("belfry place PLAN --devices {0} -o NEW makes a plan for them of this one, and run, train, evaluate and predict take --devices {0} beside it", sims) : fmt::format("name them where {} is named", to_string(own));
+  return fmt::format("device {} cannot be used: {}. {} can stand in for {} with the CPU's numbers, as can {}: {} (belfry devices says more)", to_string(device), why_not(device, facts), sims, to_string(own), cpus, how);
 }
 
 namespace {
@@ -48,14 +50,14 @@ const DeviceId* first_gpu(const std::vector<DeviceId>& devices) {
 
 }  // namespace
 
-std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const std::vector<DeviceId>& devices) {
+std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const std::vector<DeviceId>& devices, const PlacedGraph* plan) {
   const DeviceId* gpu = first_gpu(devices);
   if (library->kernels.contains("gpu") || !gpu) return library;
   OpenedCudaBackend backend = open_cuda_backend();
   if (!backend.table) {
     CudaFacts facts;
     facts.missing.push_back(backend.missing);
-    throw UserError(no_gpu_text(*gpu, facts, host_facts().cores));
+    throw UserError(no_gpu_text(*gpu, facts, plan ? replaceable_devices(*plan) : devices, plan));
   }
   return with_kernels_of(*backend.table, *library);
 }
@@ -88,24 +90,42 @@ std::vector<std::vector<DeviceId>> gpu_peers(const std::vector<DeviceId>& device
   return out;
 }
 
+namespace {
+
+/// As the backend opens it. `facts`: asking takes a look at driver and libraries: once, and not where nothing is to be opened.
+std::shared_ptr<Device> open_gpu(const DeviceId& id, const PlacedGraph& plan, std::optional<CudaFacts>& facts) {
+  if (!facts) facts = cuda_facts();
+  const OpenedCudaBackend backend = open_cuda_backend();
+  const auto gpu = std::find_if(facts->gpus.begin(), facts->gpus.end(), [&](const GpuFacts& g) { return g.index == id.index; });
+  if (!backend.table || gpu == facts->gpus.end() || !gpu->stops.what.empty()) throw UserError(no_gpu_text(id, *facts, replaceable_devices(plan), true));
+  return backend.table->open(id);
+}
+
+}  // namespace
+
 Devices open_gpus(const PlacedGraph& plan, const Library& library, const Devices& open) {
   Devices out;
-  std::optional<CudaFacts> facts;  // asking takes a look at driver and libraries: once, and not where nothing is to be opened
+  std::optional<CudaFacts> facts;
   for (const PlanStream& s : plan.streams) {
     const DeviceId& id = plan.cluster.devices[static_cast<std::size_t>(s.device)].id;
     if (id.kind != "gpu" || open.contains(to_string(id)) || out.contains(to_string(id))) continue;
-    std::shared_ptr<Device>& device = out[to_string(id)];
-    if (library.open_gpu) {
-      device = library.open_gpu(id);
-      continue;
-    }
-    if (!facts) facts = cuda_facts();
-    OpenedCudaBackend backend = open_cuda_backend();
-    bool there = std::any_of(facts->gpus.begin(), facts->gpus.end(), [&](const GpuFacts& g) { return g.index == id.index; });
-    if (!there || !backend.table) throw UserError(no_gpu_text(id, *facts, host_facts().cores));
-    device = backend.table->open(id);
+    out[to_string(id)] = library.open_gpu ? library.open_gpu(id) : open_gpu(id, plan, facts);
   }
   return out;
+}
+
+void with_words_of_absence(const PlacedGraph& plan, const std::function<void()>& make_ready) {
+  try {
+    make_ready();
+  } catch (const MissingError& e) {
+    const std::vector<DeviceId> own = replaceable_devices(plan);
+    const DeviceId* first = first_gpu(own);
+    if (!first) throw;
+    CudaFacts facts;
+    facts.missing.push_back(e.missing);
+    const bool of_one = e.missing.what.starts_with("gpu:");
+    throw UserError(no_gpu_text(of_one ? parse_device(e.missing.what) : *first, facts, own, true));
+  }
 }
 
 std::unique_ptr<GpuMeter> open_meter(const Devices& open, const Library& library) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,12 +17,15 @@
 
 namespace belfry {
 
-/// "device gpu:0 cannot be used: …; what to do. Here are cpu:0-1 and sim:0, which …".
-std::string no_gpu_text(const DeviceId& device, const CudaFacts& facts, int cores);
+/// "device gpu:0 cannot be used: …; what to do. …", with the devices that stand in for these, of a plan or else of a strategy, and how they are named.
+std::string no_gpu_text(const DeviceId& device, const CudaFacts& facts, const std::vector<DeviceId>& devices, bool of_plan);
+
+/// Makes a plan's program ready. Where something that its GPUs need turns out not to be there, the UserError that says so.
+void with_words_of_absence(const PlacedGraph& plan, const std::function<void()>& make_ready);
 
 /// The library, with the backend's kernels where one of the devices is a GPU and it has none of its own. UserError where there
-/// is no backend; a driver is not needed.
-std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const std::vector<DeviceId>& devices);
+/// is no backend; a driver is not needed. `plan`: whose devices they are, if there is one.
+std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const std::vector<DeviceId>& devices, const PlacedGraph* plan = nullptr);
 
 /// The same where there is a backend, else the library as it is: for forecasts, which need no kernels.
 std::shared_ptr<const Library> with_known_gpu_kernels(std::shared_ptr<const Library> library);

@@ -19,7 +19,7 @@ struct PlanKey {
 class PlanMaker {
  public:
   PlanMaker(Graph graph, Strategy strategy, SessionOptions options);
-  /// The plan's decisions and groups; `as_given`: the plan itself where it serves, and its kernels and threads.
+  /// The plan's decisions and groups; `as_given`, and without rules and other devices: the plan itself where it serves, and its kernels and threads.
   PlanMaker(std::shared_ptr<const PlacedGraph> plan, bool as_given, SessionOptions options);
 
   /// Empty fetches: those by default.
@@ -51,6 +51,8 @@ class PlanMaker {
   std::string what_would_fit(const PlanKey& key, const PlacedGraph& plan, const Strategy& made_by);
   std::map<std::string, std::string> engines() const;
   const std::function<std::vector<FusionGroup>(const Graph&)>& groups() const;
+  /// The given plan's, on the devices that stand in for its own.
+  Placement decisions() const;
   PlaceOptions place_options(const Graph& graph, const PlanKey& key) const;
   /// The same with what the options say to a strategy.
   PlaceOptions strategy_options(const Graph& graph, const PlanKey& key) const;

@@ -6,6 +6,7 @@
 
 #include <limits>
 #include <random>
+#include <set>
 
 #include <belfry/executor/device/faults.h>
 #include <belfry/executor/joins.h>
@@ -15,7 +16,9 @@
 #include <belfry/ops/cpu_kernels.h>
 #include <belfry/ops/cuda/join_internal.h>
 #include <belfry/ops/cuda/nvrtc_internal.h>
+#include <belfry/ops/cuda/cudnn_sequence_internal.h>
 #include <belfry/ops/cuda_kernels.h>
+#include <belfry/ops/gpu_kernel_names.h>
 
 #include "awaited.h"
 #include "gpu_cases.h"
@@ -165,6 +168,21 @@ TEST(GeneratedKernels, integers_are_divided_as_on_the_cpu) {
   run(w);
   ASSERT_NE(word, kNoFault);
   EXPECT_EQ(watched.fault(word), "[div] integer division by zero");
+}
+
+/// Plans are judged by them where the library is not opened.
+TEST(GeneratedKernels, and_those_of_libraries_have_names_that_are_known) {
+  const KernelTable table = cuda_kernels(new_toolkit());
+  std::set<std::string> named, known;
+  for (const Kernel& k : table.all()) {
+    if (k.op == kAggregate) continue;
+    EXPECT_TRUE(is_gpu_kernel(k.name)) << k.name << " of " << k.op << " is not in ops/gpu_kernel_names.cpp";
+    EXPECT_EQ(is_gpu_kernel(k.name + "@eng0"), static_cast<bool>(k.engines)) << k.name;
+    named.insert(k.name);
+  }
+  for (std::string_view name : gpu_kernel_names()) known.emplace(name);
+  for (const std::string& name : known) EXPECT_TRUE(named.contains(name) || !cudnn::built()) << "there is no kernel " << name;
+  for (const char* none : {"", "nvrtc_", "nvrtc_none", "_in_f32", "cudnn_conv2d@", "nvrtc_elementwise_in_f32_in_f32", "reference"}) EXPECT_FALSE(is_gpu_kernel(none)) << none;
 }
 
 void expect_compiled(std::size_t stride, std::initializer_list<const char*> archs) {
