@@ -179,8 +179,8 @@ Comparison compare(std::shared_ptr<const PlacedGraph> a, std::shared_ptr<const P
   auto whole = std::make_shared<const Library>(library);
   for (const auto& plan : {a, b}) whole = with_gpu_kernels(whole, plan->cluster.ids(), plan.get());
   std::optional<Side> first, second;
-  with_words_of_absence(*a, [&] { first.emplace(a, *whole, state); });
-  with_words_of_absence(*b, [&] { second.emplace(b, *whole, second_state.empty() ? state : second_state); });
+  with_words_of_absence(*a, true, [&] { first.emplace(a, *whole, state); });
+  with_words_of_absence(*b, true, [&] { second.emplace(b, *whole, second_state.empty() ? state : second_state); });
   for (std::size_t k = 0; k < feeds.size() && !out.difference; ++k) {
     Recorded x = first->step(feeds[k]), y = second->step(feeds[k]);
     ++out.steps;

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <belfry/executor/device/cuda/gpu_facts.h>
 #include <belfry/executor/device/cuda/gpu_meter.h>
 #include <belfry/executor/device/device.h>
 #include <belfry/frontends/session/library.h>
@@ -17,11 +16,8 @@
 
 namespace belfry {
 
-/// "device gpu:0 cannot be used: …; what to do. …", with the devices that stand in for these, of a plan or else of a strategy, and how they are named.
-std::string no_gpu_text(const DeviceId& device, const CudaFacts& facts, const std::vector<DeviceId>& devices, bool of_plan);
-
-/// Makes a plan's program ready. Where something that its GPUs need turns out not to be there, the UserError that says so.
-void with_words_of_absence(const PlacedGraph& plan, const std::function<void()>& make_ready);
+/// Makes a plan's program ready. Where something that its GPUs need turns out not to be there, the UserError that says so. `given`: the plan is the user's.
+void with_words_of_absence(const PlacedGraph& plan, bool given, const std::function<void()>& make_ready);
 
 /// The library, with the backend's kernels where one of the devices is a GPU and it has none of its own. UserError where there
 /// is no backend; a driver is not needed. `plan`: whose devices they are, if there is one.
@@ -36,7 +32,7 @@ std::vector<std::vector<DeviceId>> gpu_peers(const std::vector<DeviceId>& device
 /// A fraction of the memory of the GPUs here, in bytes by index, as far as they can be asked: never what is free at the moment, so that plans stay the same.
 std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices, double fraction);
 
-/// The GPUs on which the plan has streams, but for those that are open. UserError that says why one cannot be used and what stands in for it.
+/// The GPUs on which the plan has streams, but for those that are open. MissingError that says why one cannot be used.
 Devices open_gpus(const PlacedGraph& plan, const Library& library, const Devices& open = {});
 
 /// Of the GPUs that are open; null where the library opens its own and has no meter. DeviceError that says what is missing.

@@ -35,6 +35,7 @@ class PlanMaker {
   /// Of other placements of what `make` places.
   PlacementScorer scorer(const PlanKey& key, CostTable costs, const SaidOfPlacements& said);
 
+  bool given() const { return decided_ && options_.devices.empty(); }  ///< a plan, whose devices are its own
   const Graph& source() const { return source_; }
   const Graph& training() const { return *training_; }
   const Cluster& cluster() const { return cluster_; }

@@ -238,10 +238,12 @@ TEST_F(GpuSessions, say_what_keeps_a_gpu_from_being_used) {
   start(17);
   Graph graph = built("decay");
   const Strategy by_nccl = to_strategy(Mirrored{.devices = parse_devices("gpu:0-2"), .threads = 1, .collectives = Collectives::fastest});
-  const std::string offer = "sim:0-2 can stand in for gpu:0-2 with the CPU's numbers, as can cpu:0-2: belfry place PLAN --devices sim:0-2";
+  const std::string offer = "sim:0-2 can stand in for gpu:0-2 with the CPU's numbers, as can cpu:0-2: ";
   {
     Session session(graph, by_nccl, options());
-    for (int k = 0; k < 2; ++k) EXPECT_TRUE(says([&] { session.step(feeds_for(graph, 9)); }, {"device gpu:0 cannot be used: NCCL: wrong version: ", "is 2.27.3, wanted is 2.28", "; install it (pip install nvidia-nccl-cu13)", offer}));
+    for (int k = 0; k < 2; ++k) EXPECT_TRUE(says([&] { session.step(feeds_for(graph, 9)); }, {"device gpu:0 cannot be used: NCCL: wrong version: ", "is 2.27.3, wanted is 2.28", "; install it (pip install nvidia-nccl-cu13)", offer + "name them where gpu:0-2 is named"}));
+    Session given = Session::from_plan(std::make_shared<const PlacedGraph>(session.plan(9)), options());
+    EXPECT_TRUE(says([&] { given.step(feeds_for(graph, 9)); }, {"NCCL: wrong version: ", offer + "belfry place PLAN --devices sim:0-2 -o NEW"}));
   }
   environment.unset("FAKE_NCCL_VERSION");
   for (auto [call, name, way_out] : {std::tuple{"cuDevicePrimaryCtxRetain:3:2", "gpu:1", "other processes hold its memory"}, {"cuDevicePrimaryCtxRetain:2:46", "gpu:0", "another process has it for itself alone"}, {"cuDeviceGet:1:101", "gpu:0", "belfry devices lists"}}) {

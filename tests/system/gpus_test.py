@@ -69,6 +69,8 @@ def refused(words, placed=True, absent="gpu:0-1", **variables):
         expect(done.returncode == 0 and "not here" not in done.stderr, f"forecast of a cluster, {variables}: {done}")
         done = here("run", "gpu.json", "--feed", "x.safetensors")
         expect(done.returncode == 1 and all(w in done.stderr for w in [*words, *offer]), f"run on GPUs, {variables}: {done}")
+        done = here("run", "small.json", "--feed", "x.safetensors", "--devices", "gpu:0")
+        expect(done.returncode == 1 and all(w in done.stderr for w in [*words, "sim:0 can stand in for gpu:0", "name them where gpu:0 is named"]), f"run of a graph on gpu:0, {variables}: {done}")
         results = here("run", "sim.json", "--feed", "x.safetensors")
         expect(results.returncode == 0 and results.stdout, f"run on sims: {results}")
         for devices in ("sim:0-1", "cpu:0-1"):  # what the offer says, word by word
