@@ -10,6 +10,7 @@
 
 #include <belfry/frontends/session/gpus.h>
 #include <belfry/frontends/session/known_kernels.h>
+#include <belfry/frontends/session/stand_ins.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
@@ -177,7 +178,7 @@ Comparison compare(std::shared_ptr<const PlacedGraph> a, std::shared_ptr<const P
   out.second_arithmetic = arithmetic_hash(*b);
   out.apart = results_apart(*a, *b);
   auto whole = std::make_shared<const Library>(library);
-  for (const auto& plan : {a, b}) whole = with_gpu_kernels(whole, plan->cluster.ids(), plan.get());
+  for (const auto& plan : {a, b}) whole = with_gpu_kernels(whole, used_devices(*plan), plan.get());
   std::optional<Side> first, second;
   with_words_of_absence(*a, true, [&] { first.emplace(a, *whole, state); });
   with_words_of_absence(*b, true, [&] { second.emplace(b, *whole, second_state.empty() ? state : second_state); });

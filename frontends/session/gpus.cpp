@@ -100,11 +100,8 @@ std::shared_ptr<Device> open_gpu(const DeviceId& id, std::optional<CudaFacts>& f
 Devices open_gpus(const PlacedGraph& plan, const Library& library, const Devices& open) {
   Devices out;
   std::optional<CudaFacts> facts;
-  for (const PlanStream& s : plan.streams) {
-    const DeviceId& id = plan.cluster.devices[static_cast<std::size_t>(s.device)].id;
-    if (id.kind != "gpu" || open.contains(to_string(id)) || out.contains(to_string(id))) continue;
-    out[to_string(id)] = library.open_gpu ? library.open_gpu(id) : open_gpu(id, facts);
-  }
+  for (const DeviceId& id : used_devices(plan))
+    if (id.kind == "gpu" && !open.contains(to_string(id))) out[to_string(id)] = library.open_gpu ? library.open_gpu(id) : open_gpu(id, facts);
   return out;
 }
 

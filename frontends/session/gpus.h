@@ -32,7 +32,7 @@ std::vector<std::vector<DeviceId>> gpu_peers(const std::vector<DeviceId>& device
 /// A fraction of the memory of the GPUs here, in bytes by index, as far as they can be asked: never what is free at the moment, so that plans stay the same.
 std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices, double fraction);
 
-/// The GPUs on which the plan has streams, but for those that are open. MissingError that says why one cannot be used.
+/// The GPUs on which the plan has nodes, but for those that are open. MissingError that says why one cannot be used.
 Devices open_gpus(const PlacedGraph& plan, const Library& library, const Devices& open = {});
 
 /// Of the GPUs that are open; null where the library opens its own and has no meter. DeviceError that says what is missing.

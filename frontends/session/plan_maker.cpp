@@ -152,13 +152,14 @@ PlanMaker::PlanMaker(std::shared_ptr<const PlacedGraph> plan, bool as_given, Ses
     cluster_.peers = gpu_peers(options_.devices);
     if (options_.notice) options_.notice(fmt::format("not the plan that was given: its decisions, with {} in place of {}", to_string(options_.devices), to_string(replaceable_devices(*decided_))));
   }
-  if (!options_.forecast) library_ = with_gpu_kernels(library_, cluster_.ids(), given() ? decided_.get() : nullptr);
+  auto refuse = [](const auto& found) { if (!found.empty()) throw UserError(fmt::format("the plan does not hold: {}; derive it anew with belfry place", fmt::join(found, "; "))); };
+  if (as_given_) refuse(verify(*decided_));
+  if (!options_.forecast) library_ = with_gpu_kernels(library_, as_given_ ? used_devices(*decided_) : cluster_.ids(), given() ? decided_.get() : nullptr);
   if (!as_given_) return;
-  if (auto found = verify(*decided_, library_->kernels); !found.empty()) throw UserError(fmt::format("the plan does not hold: {}; derive it anew with belfry place", fmt::join(found, "; ")));
+  refuse(unknown_kernels(*decided_, library_->kernels));
   if (const std::string hash = arithmetic_hash(*decided_); hash != decided_->arithmetic_hash) {  // edited by hand: checkpoints and runs go by what it computes
     auto hashed = std::make_shared<PlacedGraph>(*decided_);
-    hashed->arithmetic_hash = hash;
-    decided_ = hashed;
+    hashed->arithmetic_hash = hash, decided_ = hashed;
   }
 }
 

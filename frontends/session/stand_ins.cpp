@@ -25,6 +25,15 @@ std::vector<DeviceId> replaceable(const PlacedGraph& plan, const Placement& deci
 
 }  // namespace
 
+std::vector<DeviceId> used_devices(const PlacedGraph& plan) {
+  std::set<int> used;
+  for (const PlanNode& n : plan.nodes) {
+    const DeviceList on = all_devices(plan, n);
+    used.insert(on.begin(), on.end());
+  }
+  return plan.cluster.ids({used.begin(), used.end()});
+}
+
 std::vector<DeviceId> named_devices(const Placement& placement) {
   std::set<std::pair<bool, DeviceId>> all;
   for (const PlacementRule& r : placement.rules)

@@ -8,6 +8,9 @@
 
 namespace belfry {
 
+/// Those on which the plan has nodes, in the cluster's order: others of the cluster need not be here.
+std::vector<DeviceId> used_devices(const PlacedGraph& plan);
+
 /// The devices of a plan that others can stand in for, in the cluster's order: those that its decisions name and that are no CPUs; where all are CPUs, these.
 std::vector<DeviceId> replaceable_devices(const PlacedGraph& plan);
 

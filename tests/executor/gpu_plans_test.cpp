@@ -255,6 +255,19 @@ TEST_F(GpuSessions, say_what_keeps_a_gpu_from_being_used) {
   }
 }
 
+/// A cluster may have more than a plan uses.
+TEST_F(GpuSessions, open_no_gpu_that_a_plan_leaves_idle) {
+  start(20);
+  Graph graph = built("decay");
+  SessionOptions some = options();
+  some.cluster = local_cluster(parse_devices("gpu:0,cpu:0"), 2);
+  auto plan = std::make_shared<const PlacedGraph>(Session(graph, Single{.device = cpu(0), .threads = 1}, some).plan(8));
+  environment.set("BELFRY_CUDA_BACKEND", "/nowhere/libbelfry_cuda.so");
+  Session given = Session::from_plan(plan), alone(graph, Single{.threads = 1});
+  for (Session* s : {&given, &alone}) s->step(feeds_for(graph, 8));
+  EXPECT_EQ(given.state(), alone.state());
+}
+
 /// Decisions and arithmetic stay, the devices are others, and so are the kernels.
 TEST_F(GpuSessions, have_plans_that_other_devices_run) {
   start(19);
