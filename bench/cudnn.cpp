@@ -10,72 +10,15 @@
 #include <fmt/ranges.h>
 
 #include <belfry/executor/device/cuda/toolkit_internal.h>
-#include <belfry/frontends/nn/nets/nets.h>
-#include <belfry/frontends/session/kernel_chooser.h>
-#include <belfry/frontends/session/library.h>
 #include <belfry/ops/cuda/cudnn_sequence_internal.h>
-#include <belfry/ops/fusions.h>
-#include <belfry/ops/cuda/gemm_internal.h>
 
-#include "plans.h"
+#include "net_sequences.h"
 
 using namespace belfry;
 using namespace belfry::test;
 using namespace belfry::cudnn;
 
 namespace {
-
-struct Found {
-  std::string what;
-  Sequence sequence;
-  int nodes = 0;
-};
-
-std::string attributes_of(const KernelRequest& r) {
-  std::string out;
-  for (const char* name : {"strides", "padding", "groups", "window"})
-    if (const AttributeValue* v = (r.members.empty() ? r.attributes : &r.members[0]->attributes)->find(name); v && to_string(*v) != "1" && to_string(*v) != "[1, 1]")
-      out += fmt::format(" {} {}", name, to_string(*v));
-  return out;
-}
-
-/// A kernel that notes what it is asked for, and takes it.
-Kernel noting(const SequenceKernel& k, std::map<std::string, Found>& found, std::map<std::string, int>& refused) {
-  auto supports = [k, &found, &refused](const KernelRequest& r) {
-    std::string why = objection(r);
-    Sequence sequence = why.empty() ? k.sequence(r) : none(why);
-    if (!sequence.refusal.empty()) {
-      ++refused[fmt::format("{}: {}", r.op, sequence.refusal)];
-      return refuse(sequence.refusal);
-    }
-    std::string what = r.op;
-    for (const LocalType& t : r.inputs) what += " " + to_string(t);
-    what += attributes_of(r);
-    Found& f = found[what];
-    f.what = what;
-    f.sequence = sequence;
-    ++f.nodes;
-    return Support{true, {}, sequence.scratch_bytes(), false};
-  };
-  return {k.name, k.op, supports, nullptr, k.members};
-}
-
-std::map<std::string, Found> sequences_of(const std::string& net, std::map<std::string, int>& refused) {
-  std::map<std::string, Found> found;
-  KernelTable table;
-  for (auto room : {avg_pool2d_sequences, batch_norm_sequences, conv2d_sequences, max_pool2d_sequences})
-    for (const SequenceKernel& k : room()) table.add(noting(k, found, refused));
-  table.add({"cublas_lt_matmul", "matmul", [&refused](const KernelRequest& r) {
-               Gemm g = gemm_of(r);
-               ++refused[g.refusal.empty() ? fmt::format("matmul: in {} launches", g.parts.size()) : "matmul: refused, " + g.refusal];
-               return Support{g.refusal.empty(), g.refusal, 0, false};
-             }, {}});
-  auto graph = std::make_shared<const belfry::Graph>(run_passes(training_passes(), net_named(net).build(standard_library()->ops, {})));
-  auto choose = chooser({{"cpu", table}});
-  for (const Strategy& s : {to_strategy(Single{.device = sims(1)[0], .threads = 1}), to_strategy(Towers{.devices = sims(2), .variables = cpu(0), .towers = 2, .threads = 1})})
-    place(graph, s, sim_cluster(2), 32, {.kernels = choose, .groups = find_groups});
-  return found;
-}
 
 double mib(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
@@ -84,8 +27,7 @@ struct Tally {
 };
 
 void survey(const std::string& net, const std::shared_ptr<Target>& target) {
-  std::map<std::string, int> refused;
-  std::map<std::string, Found> found = sequences_of(net, refused);
+  const auto [found, refused] = sequences_of(net);
   std::map<std::string, Tally> tallies;
   for (auto at = found.rbegin(); at != found.rend(); ++at) {  // convolutions first: batch norm is compiled, a second for each form
     auto& [key, f] = *at;

@@ -1,101 +1,88 @@
-// The kernels that GPUs would run for one training step of the nets, without a GPU: gpu_kernels [NET...]. Which ops have a generated kernel,
-// and every generated text compiled by NVRTC for three architectures, with its registers and spilled bytes.
+// The kernels that GPUs would run for the nets, without a GPU: gpu_kernels [NET...]. Which nodes have a generated kernel, in training and in
+// inference, in f32, bf16 and f16; and every generated text compiled by NVRTC for three architectures, with its registers and
+// spilled bytes: the tables of docs/gpu_kernels.md.
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <map>
-#include <set>
+#include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <belfry/frontends/nn/nets/nets.h>
-#include <belfry/frontends/session/kernel_chooser.h>
 #include <belfry/graph/error.h>
-#include <belfry/ops/all_ops.h>
-#include <belfry/ops/cuda/code_internal.h>
 #include <belfry/ops/cuda/nvrtc_internal.h>
-#include <belfry/ops/cuda_kernels.h>
-#include <belfry/ops/passes/passes.h>
-#include <belfry/placer/place.h>
-#include <belfry/placer/strategies/strategies.h>
+
+#include "net_kernels.h"
 
 using namespace belfry;
+using namespace belfry::test;
 
 namespace {
 
-/// Keeps the texts that it is asked to compile.
-struct Collected : GpuCode {
-  std::shared_ptr<GpuFunction> function(const std::string& source, const std::string&, std::size_t) override {
-    texts[source].insert(asking);
-    return nullptr;
-  }
-  std::string asking;
-  std::map<std::string, std::set<std::string>> texts;  // with the ops that ask for them
+constexpr std::array kArchitectures = {"sm_80", "sm_90", "sm_100"};
+
+/// The most of some texts.
+struct Cost {
+  int texts = 0;
+  std::array<int, kArchitectures.size()> registers{}, spilled{};
 };
 
-/// The table; what a request chooses is prepared at once, so that its texts are collected.
-KernelTable preparing(const std::shared_ptr<Collected>& code) {
-  const KernelTable all = generated_kernels(code);
-  KernelTable out;
-  for (Kernel k : all.all()) {
-    k.supports = [inner = k, code](const KernelRequest& r) {
-      Support s = inner.supports(r);
-      code->asking = r.op;
-      if (s.ok) inner.prepare(r);
-      return s;
-    };
-    out.add(std::move(k));
-  }
-  return out;
+std::string row(const std::string& what, const Cost& c) {
+  std::string out = fmt::format("| {} | {} |", what, c.texts);
+  for (std::size_t a = 0; a < kArchitectures.size(); ++a) out += fmt::format(" {} | {} |", c.registers[a], c.spilled[a]);
+  return out + "\n";
 }
 
-/// Nodes per op that have no generated kernel.
-void look_at(const std::string& name, const KernelTable& table) {
-  auto library = std::make_shared<const OpSet>(standard_ops());
-  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), net_named(name).build(library)));
-  Cluster cluster;
-  cluster.cores = 1;
-  cluster.devices.push_back({cpu(0), "host", 1});
-  std::map<std::string, int> without;
-  int nodes = 0, with = 0;
-  KernelChooser choose = chooser({{"cpu", table}});
-  PlaceOptions options;
-  options.kernels = [&](const KernelQuery& q) {
-    KernelChoice c = choose(q);
-    ++nodes;
-    if (c.name == kReferenceKernel) ++without[q.node.op + (q.node.def ? "" : " " + q.node.attributes.text("kind"))];
-    else ++with;
-    return c;
-  };
-  place(graph, to_strategy(Single{.device = cpu(0), .threads = 1}), cluster, 32, options);
-  std::string others;
-  for (auto& [op, n] : without) others += fmt::format(" {} {}", n, op);
-  fmt::print("{:16} {:4} of {:4} nodes have a generated kernel; left to others:{}\n", name, with, nodes, others);
+/// "52 conv2d, 3 matmul".
+std::string counted(const std::map<std::string, int>& ops) {
+  std::string out;
+  for (const auto& [op, n] : ops) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", n, op);
+  return out;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  auto code = std::make_shared<Collected>();
-  KernelTable table = preparing(code);
   std::vector<std::string> nets(argv + 1, argv + argc);
-  if (nets.empty()) nets = {"mnist_cnn", "cifar10", "mobilenet_v2", "resnet50", "transformer"};
+  if (nets.empty())
+    for (const NetDef& n : standard_nets()) nets.push_back(n.name);
   Nvrtc nvrtc(new_toolkit(), "");
+  auto code = std::make_shared<CollectedTexts>();
+  const KernelTable kernels = collecting(code);
   try {
-    for (const std::string& n : nets) look_at(n, table);
-    fmt::print("\n{} texts; registers (and spilled bytes)\n{:>6} {:>12} {:>12}  ops\n", code->texts.size(), "sm_80", "sm_90", "sm_100");
-    int spills = 0;
-    for (auto& [text, ops] : code->texts) {
-      std::string line;
-      for (const char* arch : {"sm_80", "sm_90", "sm_100"}) {
-        auto c = nvrtc.compile(text, arch);
-        line += fmt::format("{:>5} {:<7}", c->registers, c->spilled ? fmt::format("({})", c->spilled) : "");
-        spills += std::string_view(arch) == "sm_90" && c->spilled > 0;
-      }
-      std::string words;
-      for (const std::string& op : ops) words += (words.empty() ? "" : ", ") + op;
-      fmt::print("{} {}\n", line, words);
+    fmt::print("| net | nodes of a step in f32, bf16, f16 | of these generated | of inference | of these generated | left to others |\n|---|---|---|---|---|---|\n");
+    for (const std::string& net : nets) {
+      std::array<std::string, 4> told;
+      std::map<std::string, int> others;
+      for (DType precision : {f32, bf16, f16})
+        for (bool training : {true, false}) {
+          const NodesOfNet n = look_at(net, precision, training, kernels);
+          std::string &nodes = told[training ? 0 : 2], &with = told[training ? 1 : 3];
+          nodes += fmt::format("{}{}", nodes.empty() ? "" : ", ", n.nodes);
+          with += fmt::format("{}{}", with.empty() ? "" : ", ", n.with);
+          if (training)
+            for (const auto& [op, count] : n.without) others[op] = std::max(others[op], count);
+        }
+      fmt::print("| {} | {} | {} |\n", net, fmt::join(told, " | "), counted(others));
       std::fflush(stdout);
     }
-    fmt::print("\n{} texts spill on sm_90\n", spills);
+    std::map<std::string, Cost> table;
+    int spills = 0;
+    for (const auto& [text, asked] : code->texts) {
+      Cost& c = table[fmt::format("{} | {}", asked.kernel, fmt::join(asked.ops, ", "))];
+      ++c.texts;
+      for (std::size_t a = 0; a < kArchitectures.size(); ++a) {
+        const auto compiled = nvrtc.compile(text, kArchitectures[a]);
+        c.registers[a] = std::max(c.registers[a], compiled->registers);
+        c.spilled[a] = std::max(c.spilled[a], compiled->spilled);
+        spills += compiled->spilled > 0 && kArchitectures[a] == std::string_view("sm_90");
+      }
+    }
+    fmt::print("\n| kernel | ops | texts | {} | spilled |\n|---|---|---|---|---|---|---|---|---|\n", fmt::join(kArchitectures, " | spilled | "));
+    for (const auto& [what, cost] : table) fmt::print("{}", row(what, cost));
+    fmt::print("\n{} texts, {} spill on sm_90\n", code->texts.size(), spills);
     return spills > 0;
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());

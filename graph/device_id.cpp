@@ -25,18 +25,43 @@ constexpr int kMostListed = 65536;
     throw UserError(fmt::format("'{}' is no device, and no range: behind '-' stands the number of its last one alone, as in {}-{}", item, head, first.index + 1));
   if (first.slice >= 0) throw UserError(fmt::format("'{}' is no device: parts of a GPU have no ranges; name each, as in {}/0,{}/1", item, head, head));
   if (digits > 6) throw UserError(fmt::format("'{}' is no device: numbers have at most six digits, and a range at most {} devices", item, kMostListed));
+  if (digits > 1 && end[0] == '0') throw UserError(fmt::format("'{}' is no device: numbers are written without zeros before them", item));
   const std::string kind = head.substr(0, head.rfind(':'));
   throw UserError(fmt::format("'{}' is no device: its range goes backwards; write {}:{}-{}", item, kind, end, first.index));
 }
 
-/// Cuts a number of at most six digits off the front.
+/// Cuts a number of at most six digits off the front, as it is printed: without zeros before it.
 bool take_number(std::string_view& text, int& out) {
   std::size_t n = 0;
   while (n < text.size() && text[n] >= '0' && text[n] <= '9') ++n;
-  if (n == 0 || n > 6) return false;
+  if (n == 0 || n > 6 || (n > 1 && text[0] == '0')) return false;
   std::from_chars(text.data(), text.data() + n, out);
   text.remove_prefix(n);
   return true;
+}
+
+/// `whole`: what it is part of, for messages.
+DeviceId parsed(std::string_view text, std::string_view whole) {
+  DeviceId id;
+  std::string_view rest = text;
+  if (rest.starts_with("/host:")) {
+    rest.remove_prefix(6);
+    if (!take_number(rest, id.host) || rest.empty() || rest[0] != '/') refuse(whole);
+    rest.remove_prefix(1);
+  }
+  auto colon = rest.find(':');
+  if (colon == rest.npos) refuse(whole);
+  id.kind = rest.substr(0, colon);
+  if (id.kind != "cpu" && id.kind != "gpu" && id.kind != "sim") refuse(whole);
+  rest.remove_prefix(colon + 1);
+  if (!take_number(rest, id.index)) refuse(whole);
+  if (!rest.empty()) {
+    if (rest[0] != '/') refuse(whole);
+    rest.remove_prefix(1);
+    if (!take_number(rest, id.slice) || !rest.empty()) refuse(whole);
+    if (id.kind != "gpu") throw UserError(fmt::format("'{}' is no device: only a GPU has parts; write {}:0,{}:1 for several devices", whole, id.kind, id.kind));
+  }
+  return id;
 }
 
 }  // namespace
@@ -47,28 +72,7 @@ std::string to_string(const DeviceId& id) {
   return id.slice < 0 ? out : out + fmt::format("/{}", id.slice);
 }
 
-DeviceId parse_device(std::string_view text) {
-  DeviceId id;
-  std::string_view rest = text;
-  if (rest.starts_with("/host:")) {
-    rest.remove_prefix(6);
-    if (!take_number(rest, id.host) || rest.empty() || rest[0] != '/') refuse(text);
-    rest.remove_prefix(1);
-  }
-  auto colon = rest.find(':');
-  if (colon == rest.npos) refuse(text);
-  id.kind = rest.substr(0, colon);
-  if (id.kind != "cpu" && id.kind != "gpu" && id.kind != "sim") refuse(text);
-  rest.remove_prefix(colon + 1);
-  if (!take_number(rest, id.index)) refuse(text);
-  if (!rest.empty()) {
-    if (rest[0] != '/') refuse(text);
-    rest.remove_prefix(1);
-    if (!take_number(rest, id.slice) || !rest.empty()) refuse(text);
-    if (id.kind != "gpu") throw UserError(fmt::format("'{}' is no device: only a GPU has parts; write {}:0,{}:1 for several devices", text, id.kind, id.kind));
-  }
-  return id;
-}
+DeviceId parse_device(std::string_view text) { return parsed(text, text); }
 
 std::vector<DeviceId> parse_devices(std::string_view text) {
   std::vector<DeviceId> out;
@@ -84,7 +88,7 @@ std::vector<DeviceId> parse_devices(std::string_view text) {
     if (dash == item.npos) out.push_back(parse_device(item));
     else {
       if (dash > 0 && item[dash - 1] == ':') throw UserError(fmt::format("'{}' is no device: their numbers begin with 0; write {}0, or a range as {}0-1", item, item.substr(0, dash), item.substr(0, dash)));
-      DeviceId first = parse_device(item.substr(0, dash));
+      DeviceId first = parsed(std::string_view(item).substr(0, dash), item);
       std::string_view end = std::string_view(item).substr(dash + 1);
       const std::string_view number = end;
       int last = 0;

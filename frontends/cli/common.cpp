@@ -144,9 +144,11 @@ bool names_gpu(const Source& source, const PlacementArguments& a, const std::opt
   auto is_gpu = [](const DeviceId& d) { return d.kind == "gpu"; };
   auto any = [&](const std::vector<DeviceId>& devices) { return std::any_of(devices.begin(), devices.end(), is_gpu); };
   if (std::any_of(a.moves.begin(), a.moves.end(), [&](const std::string& m) { return any(parse_move(m).devices); })) return true;
+  if (source.plan && !a.devices.empty()) return any(parse_devices(a.devices));
   if (source.plan) return std::any_of(source.plan->cluster.devices.begin(), source.plan->cluster.devices.end(), [&](const ClusterDevice& d) { return is_gpu(d.id); });
   for (NodeId id = 0; id < source.graph->size(); ++id)
     if (auto asked = source.graph->node(id).device; asked && is_gpu(*asked)) return true;
+  if (std::any_of(a.options.begin(), a.options.end(), [](const std::string& o) { return o.find("gpu:") != o.npos; })) return true;  // as in variables=gpu:0
   if (a.placement_file.empty()) return any(devices_of(a, cluster));
   const PlacementFile file = placement_of(a);
   return std::any_of(file.rules.begin(), file.rules.end(), [&](const PlacementRule& r) { return any(r.devices); });
@@ -158,7 +160,8 @@ Session make_session(const Source& source, const PlacementArguments& a, const st
   SessionOptions options;
   if (!a.cluster_file.empty()) options.cluster = read_cluster(cluster_text(a.cluster_file), a.cluster_file);
   if (options.cluster && a.runs && !a.forecast) say_elsewhere(*options.cluster, a);
-  if (a.no_cuda_graph && !names_gpu(source, a, options.cluster)) refuse_idle({{"--no-cuda-graph", true}}, "no device is a GPU");
+  if ((a.no_cuda_graph || (a.memory_fraction && !options.cluster)) && !names_gpu(source, a, options.cluster))
+    refuse_idle({{"--no-cuda-graph", a.no_cuda_graph}, {"--memory-fraction", a.memory_fraction && !options.cluster}}, "no device is a GPU");
   if (options.cluster) refuse_idle({{"--memory-fraction", a.memory_fraction.has_value()}}, fmt::format("{} says itself how much memory its devices have; change its \"memory\", or leave --memory-fraction out", a.cluster_file));
   options.seed = a.seed;
   options.library = a.forecast && names_gpu(source, a, options.cluster) ? with_known_gpu_kernels(library) : library;  // as place has them
@@ -172,10 +175,11 @@ Session make_session(const Source& source, const PlacementArguments& a, const st
   for (const std::string& m : a.moves) options.rules.push_back(parse_move(m));
   options.rules.insert(options.rules.end(), a.rules.begin(), a.rules.end());
   if (source.plan) {
-    refuse_idle({{"--precision", !a.precision.empty()}, {"--strategy", !a.strategy.empty()}, {"--devices", !a.devices.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},
-                 {"--placement", !a.placement_file.empty()}, {"--cluster", !a.cluster_file.empty()}, {"--memory-fraction", a.memory_fraction.has_value()}, {"--recompute", a.recompute != 0}, {"--soft-placement", a.soft},
+    refuse_idle({{"--precision", !a.precision.empty()}, {"--strategy", !a.strategy.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},
+                 {"--placement", !a.placement_file.empty()}, {"--cluster", !a.cluster_file.empty()}, {"--memory-fraction", a.memory_fraction && a.devices.empty()}, {"--recompute", a.recompute != 0}, {"--soft-placement", a.soft},
                  {"--calibration", !a.forecast && !a.calibration.empty()}},
-                "a plan has its precision, strategy, towers, threads and devices; --move changes where its nodes are, and place of its graph makes another plan");
+                "a plan has its precision, strategy, towers and threads; --devices names others in place of its own, --move changes where its nodes are, and place of its graph makes another plan");
+    if (!a.devices.empty()) options.devices = parse_devices(a.devices);
     return anew ? Session::placed_anew(source.plan, options) : Session::from_plan(source.plan, options);
   }
   Graph graph = with_precision(*source.graph, a.precision);

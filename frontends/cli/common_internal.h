@@ -69,7 +69,7 @@ void load_states(Session& session, const Source& source, const std::string& file
 /// Says so where no file gave the variables their values: what is evaluated is then the net before any training.
 void say_initial(const Session& session, const Source& source, const std::string& file);
 /// UserError with what is wrong with a plan that does not hold, and the command that derives it anew. Says so where its arithmetic hash is another than the file records, or it was made for another instruction set or other libraries.
-void refuse_broken(const Source& source, const std::string& file);
+void refuse_broken(const Source& source, const std::string& file, const Library& library);
 
 /// Says so where two plans are of unlike graphs, in which nodes of one name are all there is to hold beside each other. UserError where no node has a twin.
 void say_unlike(const PlacedGraph& a, const std::string& file_a, const PlacedGraph& b, const std::string& file_b);

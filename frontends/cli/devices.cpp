@@ -1,5 +1,8 @@
 // belfry devices: what is here and works, and what is missing.
 #include <CLI/CLI.hpp>
+
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -35,12 +38,14 @@ void print_text(const CudaFacts& facts) {
     fmt::print("gpu:{:<4} {}, compute capability {}.{}, memory {}{}\n", g.index, g.name, g.major, g.minor, gibibytes(g.memory_bytes), free);
     fmt::print("         {} multiprocessors, PCI {}, {}\n", g.multiprocessors, g.pci, g.uuid);
     if (std::string links = links_text(facts, g.index); !links.empty()) fmt::print("         {}\n", links);
+    if (!g.stops.what.empty()) fmt::print("         cannot be used: {}; {}\n", g.stops.why, g.stops.way_out);
   }
   const std::string release = facts.driver_release.empty() ? "" : facts.driver_release + ", ";
   if (!facts.driver_cuda.empty()) fmt::print("{:<8} {}knows CUDA {}, this build needs {}; {}\n", "driver", release, facts.driver_cuda, facts.wanted, facts.driver);
   for (const CudaLibraryFacts& l : facts.libraries) fmt::print("{:<8} {} {}\n", l.name, l.version, l.path);
   for (const Missing& m : facts.missing) fmt::print("missing  {}: {}; {}\n", m.what, m.why, m.way_out);
-  if (facts.gpus.empty()) fmt::print("         no plan runs on gpu:0 here; sim:0-7 stand in for GPUs: they run any plan with the CPU's numbers\n");
+  if (std::all_of(facts.gpus.begin(), facts.gpus.end(), [](const GpuFacts& g) { return !g.stops.what.empty(); }))
+    fmt::print("         no plan runs on gpu:0 here; sim:0-7 stand in for GPUs: they run any plan with the CPU's numbers\n");
 }
 
 void add_json(nlohmann::ordered_json& out, const CudaFacts& facts) {
@@ -49,6 +54,7 @@ void add_json(nlohmann::ordered_json& out, const CudaFacts& facts) {
     nlohmann::ordered_json free = g.free_bytes < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(g.free_bytes);
     out["devices"].push_back({{"id", id}, {"space", id}, {"name", g.name}, {"compute_capability", fmt::format("{}.{}", g.major, g.minor)}, {"multiprocessors", g.multiprocessors},
                               {"memory_bytes", g.memory_bytes}, {"free_bytes", free}, {"uuid", g.uuid}, {"pci", g.pci}});
+    if (!g.stops.what.empty()) out["devices"].back()["cannot_be_used"] = {{"why", g.stops.why}, {"way_out", g.stops.way_out}};
   }
   nlohmann::ordered_json links = nlohmann::ordered_json::array(), libraries = nlohmann::ordered_json::object();
   for (const GpuLink& l : facts.links) links.push_back({{"from", fmt::format("gpu:{}", l.from)}, {"to", fmt::format("gpu:{}", l.to)}, {"kind", l.kind}, {"peer", l.peer}});

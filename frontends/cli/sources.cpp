@@ -12,8 +12,8 @@
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/nn/nets/nets.h>
+#include <belfry/frontends/session/known_kernels.h>
 #include <belfry/frontends/train/run_folder.h>
-#include <belfry/graph/plan/verify.h>
 #include <belfry/ops/optimizer/optimizer.h>
 #include <belfry/ops/passes/passes.h>
 
@@ -127,9 +127,9 @@ void say_initial(const Session& session, const Source& source, const std::string
     say("the variables have their initial values: no --state was given\n");
 }
 
-void refuse_broken(const Source& source, const std::string& file) {
+void refuse_broken(const Source& source, const std::string& file, const Library& library) {
   if (!source.plan) return;
-  std::vector<std::string> found = verify(*source.plan);
+  std::vector<std::string> found = verify(*source.plan, library.kernels);
   if (!found.empty()) throw UserError(fmt::format("{} does not hold: {}\nderive what follows from its decisions:  belfry place {} -o {}", file, fmt::join(found, "\n  "), file, file));
   if (std::string hash = arithmetic_hash(*source.plan); hash != source.plan->arithmetic_hash)
     say(fmt::format("{}: its arithmetic hash is {}, but the file says {}: it was edited, or made by another version\n", file, hash, source.plan->arithmetic_hash));

@@ -61,7 +61,7 @@ void run(const CompareArguments& o, const Library& library) {
   Source a = load_source(o.a, library), b = load_source(o.b, library);
   for (const auto& [source, name] : {std::pair{&a, &o.a}, {&b, &o.b}})
     if (!source->plan) throw UserError(fmt::format("{} is no plan; {}", *name, plan_to_take(*name)));
-    else refuse_broken(*source, *name);
+    else refuse_broken(*source, *name, library);
   if (const UnlikeGraphs unlike = unlike_graphs(*a.graph, *b.graph); unlike.types)
     throw UserError(fmt::format("{} and {} are plans of unlike graphs: {}; place both of one graph, or see how they differ with belfry diff", o.a, o.b, unlike.how));
   say_unlike(*a.plan, o.a, *b.plan, o.b);

@@ -61,7 +61,7 @@ Served served(const PredictArguments& o, const std::shared_ptr<const Library>& l
   const std::optional<std::string> text = source_text(o.source);
   if (text && is_run_folder(o.source)) return served_run(o, library);
   Source source = load_source(o.source, text, *library);
-  refuse_broken(source, o.source);
+  refuse_broken(source, o.source, *library);
   Served out{make_session(source, o.placement, library)};
   load_states(out.session, source, o.state);
   std::vector<std::string> classes;

@@ -48,7 +48,7 @@ void run(const RunArguments& o, const std::shared_ptr<const Library>& library) {
   read.push_back(o.state);  // what the steps make of it may go in its place
   for (const auto& [option, file] : {std::pair("--out", o.out), {"--trace", o.trace}}) refuse_over(option, file, read);
   refuse_ending(o.save_state, 2);
-  refuse_broken(source, o.source);
+  refuse_broken(source, o.source, *library);
   Session session = make_session(source, o.placement, library);
   load_states(session, source, o.state);
   const std::vector<std::string> fetched = o.fetches.empty() ? session.default_fetches(o.steps && !o.no_update ? Mode::step : Mode::run) : o.fetches;

@@ -142,7 +142,7 @@ void refuse_names_taken(const TrainArguments& o, const Graph& graph, const std::
 
 void train(const TrainArguments& o, const std::shared_ptr<const Library>& library, FolderLocks& locks) {
   Source source = load_source(o.source, *library);
-  refuse_broken(source, o.source);
+  refuse_broken(source, o.source, *library);
   refuse_run_there(o);
   refuse_written_over(o, source);
   for (const std::string& folder : {o.out, o.checkpoints})
@@ -277,7 +277,7 @@ void add_evaluate_verb(CLI::App& app, const LibrarySource& library) {
     refuse_idle_antialias(*o);
     std::shared_ptr<const Library> all = library();
     Source source = load_source(o->source, *all);
-    refuse_broken(source, o->source);
+    refuse_broken(source, o->source, *all);
     if (!source.run.empty()) take_from_run(*o, true);
     Session session = make_session(source, o->placement, all);
     load_states(session, source, o->state);

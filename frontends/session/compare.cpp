@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 
 #include <fmt/format.h>
 #include <xxhash.h>
 
 #include <belfry/frontends/session/gpus.h>
+#include <belfry/frontends/session/known_kernels.h>
+#include <belfry/frontends/session/stand_ins.h>
 #include <belfry/graph/plan/ranges.h>
-#include <belfry/graph/plan/verify.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -171,16 +173,17 @@ Comparison compare(std::shared_ptr<const PlacedGraph> a, std::shared_ptr<const P
                    const State& second_state) {
   Comparison out;
   for (const auto& [plan, name] : {std::pair(&a, "first"), {&b, "second"}})
-    if (auto found = verify(**plan); !found.empty()) throw UserError(fmt::format("the {} plan does not hold: {}; derive it anew with belfry place", name, fmt::join(found, "; ")));
+    if (auto found = verify(**plan, library.kernels); !found.empty()) throw UserError(fmt::format("the {} plan does not hold: {}; derive it anew with belfry place", name, fmt::join(found, "; ")));
   out.first_arithmetic = arithmetic_hash(*a);
   out.second_arithmetic = arithmetic_hash(*b);
   out.apart = results_apart(*a, *b);
-  std::vector<DeviceId> devices = a->cluster.ids(), second_devices = b->cluster.ids();
-  devices.insert(devices.end(), second_devices.begin(), second_devices.end());
-  const auto whole = with_gpu_kernels(std::make_shared<const Library>(library), devices);
-  Side first(a, *whole, state), second(b, *whole, second_state.empty() ? state : second_state);
+  auto whole = std::make_shared<const Library>(library);
+  for (const auto& plan : {a, b}) whole = with_gpu_kernels(whole, used_devices(*plan), plan.get());
+  std::optional<Side> first, second;
+  with_words_of_absence(*a, true, [&] { first.emplace(a, *whole, state); });
+  with_words_of_absence(*b, true, [&] { second.emplace(b, *whole, second_state.empty() ? state : second_state); });
   for (std::size_t k = 0; k < feeds.size() && !out.difference; ++k) {
-    Recorded x = first.step(feeds[k]), y = second.step(feeds[k]);
+    Recorded x = first->step(feeds[k]), y = second->step(feeds[k]);
     ++out.steps;
     for (const Recorded::Entry& e : x.entries) {
       auto twin = y.at.find({e.value, e.tower});
@@ -201,8 +204,8 @@ Comparison compare(std::shared_ptr<const PlacedGraph> a, std::shared_ptr<const P
     }
     for (const auto& [value, entries] : y.at) out.alone += !x.at.contains(value);
   }
-  out.first_hash = hash_of(first.state());
-  out.second_hash = hash_of(second.state());
+  out.first_hash = hash_of(first->state());
+  out.second_hash = hash_of(second->state());
   return out;
 }
 

@@ -6,33 +6,33 @@
 
 #include <fmt/format.h>
 
-#include <belfry/executor/device/cpu/host_facts.h>
 #include <belfry/executor/device/cuda/backend.h>
+#include <belfry/frontends/session/stand_ins.h>
 #include <belfry/graph/error.h>
 
 namespace belfry {
 namespace {
 
-std::string why_not(const CudaFacts& facts) {
-  if (facts.gpus.empty()) {
-    if (facts.missing.empty()) return "there is no GPU";
-    const Missing& m = facts.missing.front();
-    return fmt::format("{}: {}; {}", m.what, m.why, m.way_out);
-  }
+/// What keeps a GPU from being used; `what` is empty if nothing is known to.
+Missing what_stops(const DeviceId& device, const CudaFacts& facts) {
+  const auto gpu = std::find_if(facts.gpus.begin(), facts.gpus.end(), [&](const GpuFacts& g) { return g.index == device.index; });
+  if (gpu != facts.gpus.end()) return gpu->stops;
+  if (const Missing* own = facts.find_missing(to_string(device.whole()))) return *own;
+  if (facts.gpus.empty() && !facts.missing.empty()) return facts.missing.front();
   std::vector<DeviceId> known;
   for (const GpuFacts& g : facts.gpus) known.push_back({0, "gpu", g.index, -1});
-  return fmt::format("the GPUs here are {}", to_string(known));
+  return {to_string(device), known.empty() ? "there is no GPU" : fmt::format("the GPUs here are {}", to_string(known)), known.empty() ? "look with nvidia-smi" : "name one of these"};
 }
 
-}  // namespace
-
-std::string no_gpu_text(const DeviceId& device, const CudaFacts& facts, int cores) {
-  std::string cpus = cores == 1 ? "cpu:0" : fmt::format("cpu:0-{}", cores - 1);
-  return fmt::format("device {} cannot be used: {}. Here are {}, and sim:{}, which stands in for it with the CPU's numbers (belfry devices says more)",
-                     to_string(device), why_not(facts), cpus, device.index);
+/// "device gpu:0 cannot be used: …; what to do. …", with the devices that stand in for these, and how they are named: beside a plan of the user's, or where the others were.
+std::string no_gpu_text(const DeviceId& device, const Missing& stops, const std::vector<DeviceId>& devices, bool of_plan) {
+  std::vector<DeviceId> own = devices;
+  std::erase_if(own, [](const DeviceId& d) { return d.kind == "cpu"; });
+  const std::string sims = sims_for(own.size()), cpus = "cpu" + sims.substr(sims.find(':'));
+  const std::string how = of_plan ? fmt::format("belfry place PLAN --devices {0} -o NEW makes a plan for them of this one, and run, train, evaluate and predict take --devices {0} beside it", sims) : fmt::format("name them where {} is named", to_string(own));
+  const std::string why = stops.what.starts_with("gpu:") ? fmt::format("{}; {}", stops.why, stops.way_out) : to_string(stops);
+  return fmt::format("device {} cannot be used: {}. {} can stand in for {} with the CPU's numbers, as can {}: {} (belfry devices says more)", to_string(device), why, sims, to_string(own), cpus, how);
 }
-
-namespace {
 
 std::shared_ptr<const Library> with_kernels_of(const CudaBackend& backend, const Library& library) {
   auto out = std::make_shared<Library>(library);
@@ -48,15 +48,11 @@ const DeviceId* first_gpu(const std::vector<DeviceId>& devices) {
 
 }  // namespace
 
-std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const std::vector<DeviceId>& devices) {
+std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const std::vector<DeviceId>& devices, const PlacedGraph* plan) {
   const DeviceId* gpu = first_gpu(devices);
   if (library->kernels.contains("gpu") || !gpu) return library;
   OpenedCudaBackend backend = open_cuda_backend();
-  if (!backend.table) {
-    CudaFacts facts;
-    facts.missing.push_back(backend.missing);
-    throw UserError(no_gpu_text(*gpu, facts, host_facts().cores));
-  }
+  if (!backend.table) throw UserError(no_gpu_text(*gpu, backend.missing, plan ? replaceable_devices(*plan) : devices, plan));
   return with_kernels_of(*backend.table, *library);
 }
 
@@ -88,24 +84,36 @@ std::vector<std::vector<DeviceId>> gpu_peers(const std::vector<DeviceId>& device
   return out;
 }
 
+namespace {
+
+/// As the backend opens it. `facts`: asking takes a look at driver and libraries: once, and not where nothing is to be opened.
+std::shared_ptr<Device> open_gpu(const DeviceId& id, std::optional<CudaFacts>& facts) {
+  if (!facts) facts = cuda_facts();
+  const OpenedCudaBackend backend = open_cuda_backend();
+  const Missing stops = what_stops(id, *facts);
+  if (!backend.table || !stops.what.empty()) throw MissingError(stops);
+  return backend.table->open(id);
+}
+
+}  // namespace
+
 Devices open_gpus(const PlacedGraph& plan, const Library& library, const Devices& open) {
   Devices out;
-  std::optional<CudaFacts> facts;  // asking takes a look at driver and libraries: once, and not where nothing is to be opened
-  for (const PlanStream& s : plan.streams) {
-    const DeviceId& id = plan.cluster.devices[static_cast<std::size_t>(s.device)].id;
-    if (id.kind != "gpu" || open.contains(to_string(id)) || out.contains(to_string(id))) continue;
-    std::shared_ptr<Device>& device = out[to_string(id)];
-    if (library.open_gpu) {
-      device = library.open_gpu(id);
-      continue;
-    }
-    if (!facts) facts = cuda_facts();
-    OpenedCudaBackend backend = open_cuda_backend();
-    bool there = std::any_of(facts->gpus.begin(), facts->gpus.end(), [&](const GpuFacts& g) { return g.index == id.index; });
-    if (!there || !backend.table) throw UserError(no_gpu_text(id, *facts, host_facts().cores));
-    device = backend.table->open(id);
-  }
+  std::optional<CudaFacts> facts;
+  for (const DeviceId& id : used_devices(plan))
+    if (id.kind == "gpu" && !open.contains(to_string(id))) out[to_string(id)] = library.open_gpu ? library.open_gpu(id) : open_gpu(id, facts);
   return out;
+}
+
+void with_words_of_absence(const PlacedGraph& plan, bool given, const std::function<void()>& make_ready) {
+  try {
+    make_ready();
+  } catch (const MissingError& e) {
+    const std::vector<DeviceId> own = replaceable_devices(plan);
+    const DeviceId* first = first_gpu(own);
+    if (!first) throw;
+    throw UserError(no_gpu_text(e.missing.what.starts_with("gpu:") ? parse_device(e.missing.what) : *first, e.missing, own, given));
+  }
 }
 
 std::unique_ptr<GpuMeter> open_meter(const Devices& open, const Library& library) {

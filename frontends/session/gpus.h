@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include <belfry/executor/device/cuda/gpu_facts.h>
 #include <belfry/executor/device/cuda/gpu_meter.h>
 #include <belfry/executor/device/device.h>
 #include <belfry/frontends/session/library.h>
@@ -16,12 +16,12 @@
 
 namespace belfry {
 
-/// "device gpu:0 cannot be used: …; what to do. Here are cpu:0-1 and sim:0, which …".
-std::string no_gpu_text(const DeviceId& device, const CudaFacts& facts, int cores);
+/// Makes a plan's program ready. Where something that its GPUs need turns out not to be there, the UserError that says so. `given`: the plan is the user's.
+void with_words_of_absence(const PlacedGraph& plan, bool given, const std::function<void()>& make_ready);
 
 /// The library, with the backend's kernels where one of the devices is a GPU and it has none of its own. UserError where there
-/// is no backend; a driver is not needed.
-std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const std::vector<DeviceId>& devices);
+/// is no backend; a driver is not needed. `plan`: whose devices they are, if there is one.
+std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const std::vector<DeviceId>& devices, const PlacedGraph* plan = nullptr);
 
 /// The same where there is a backend, else the library as it is: for forecasts, which need no kernels.
 std::shared_ptr<const Library> with_known_gpu_kernels(std::shared_ptr<const Library> library);
@@ -32,7 +32,7 @@ std::vector<std::vector<DeviceId>> gpu_peers(const std::vector<DeviceId>& device
 /// A fraction of the memory of the GPUs here, in bytes by index, as far as they can be asked: never what is free at the moment, so that plans stay the same.
 std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices, double fraction);
 
-/// The GPUs on which the plan has streams, but for those that are open. UserError that says why one cannot be used and what stands in for it.
+/// The GPUs on which the plan has nodes, but for those that are open. MissingError that says why one cannot be used.
 Devices open_gpus(const PlacedGraph& plan, const Library& library, const Devices& open = {});
 
 /// Of the GPUs that are open; null where the library opens its own and has no meter. DeviceError that says what is missing.

@@ -9,7 +9,9 @@
 #include <belfry/frontends/json/problem_file.h>
 #include <belfry/frontends/session/kernel_chooser.h>
 #include <belfry/frontends/session/gpus.h>
+#include <belfry/frontends/session/known_kernels.h>
 #include <belfry/frontends/session/memory_advice.h>
+#include <belfry/frontends/session/stand_ins.h>
 #include <belfry/graph/float_environment.h>
 #include <belfry/graph/plan/over_memory.h>
 #include <belfry/graph/plan/verify.h>
@@ -114,6 +116,8 @@ std::vector<std::string> once(const std::vector<std::string>& names) {
   return out;
 }
 
+int cores_of(const SessionOptions& options) { return options.cores ? options.cores : std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
 /// Host threads as another plan has them, if the streams are the same.
 void keep_threads(PlacedGraph& plan, const PlacedGraph& from) {
   bool same = std::equal(plan.streams.begin(), plan.streams.end(), from.streams.begin(), from.streams.end(), [](const PlanStream& a, const PlanStream& b) { return a.device == b.device && a.name == b.name; });
@@ -133,8 +137,7 @@ ValueId value_to_fetch(const Graph& g, std::string name) {
 PlanMaker::PlanMaker(Graph graph, Strategy strategy, SessionOptions options)
     : source_(std::move(graph)), strategy_(std::move(strategy)), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()) {
   const DefaultFloats floats;  // passes compute what is constant
-  int cores = options_.cores ? options_.cores : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  cluster_ = options_.cluster ? *options_.cluster : local_cluster(strategy_.devices, cores, host_.memory_bytes, gpu_memory(strategy_.devices, options_.memory_fraction));
+  cluster_ = options_.cluster ? *options_.cluster : local_cluster(strategy_.devices, cores_of(options_), host_.memory_bytes, gpu_memory(strategy_.devices, options_.memory_fraction));
   cluster_.check();
   if (!options_.cluster) cluster_.peers = gpu_peers(strategy_.devices);
   if (!options_.forecast) library_ = with_gpu_kernels(library_, cluster_.ids());
@@ -142,15 +145,21 @@ PlanMaker::PlanMaker(Graph graph, Strategy strategy, SessionOptions options)
 }
 
 PlanMaker::PlanMaker(std::shared_ptr<const PlacedGraph> plan, bool as_given, SessionOptions options)
-    : source_(*plan->graph), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()), cluster_(plan->cluster), decided_(std::move(plan)), as_given_(as_given),
+    : source_(*plan->graph), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()), cluster_(plan->cluster), decided_(std::move(plan)), as_given_(as_given && options_.rules.empty() && options_.devices.empty()),
       training_(decided_->graph) {
-  if (!options_.forecast) library_ = with_gpu_kernels(library_, cluster_.ids());
+  if (!options_.devices.empty()) {
+    cluster_ = local_cluster(named_devices(decisions()), cores_of(options_), host_.memory_bytes, gpu_memory(options_.devices, options_.memory_fraction));
+    cluster_.peers = gpu_peers(options_.devices);
+    if (options_.notice) options_.notice(fmt::format("not the plan that was given: its decisions, with {} in place of {}", to_string(options_.devices), to_string(replaceable_devices(*decided_))));
+  }
+  auto refuse = [](const auto& found) { if (!found.empty()) throw UserError(fmt::format("the plan does not hold: {}; derive it anew with belfry place", fmt::join(found, "; "))); };
+  if (as_given_) refuse(verify(*decided_));
+  if (!options_.forecast) library_ = with_gpu_kernels(library_, as_given_ ? used_devices(*decided_) : cluster_.ids(), given() ? decided_.get() : nullptr);
   if (!as_given_) return;
-  if (auto found = verify(*decided_); !found.empty()) throw UserError(fmt::format("the plan does not hold: {}; derive it anew with belfry place", fmt::join(found, "; ")));
+  refuse(unknown_kernels(*decided_, library_->kernels));
   if (const std::string hash = arithmetic_hash(*decided_); hash != decided_->arithmetic_hash) {  // edited by hand: checkpoints and runs go by what it computes
     auto hashed = std::make_shared<PlacedGraph>(*decided_);
-    hashed->arithmetic_hash = hash;
-    decided_ = hashed;
+    hashed->arithmetic_hash = hash, decided_ = hashed;
   }
 }
 
@@ -244,12 +253,14 @@ PlaceOptions PlanMaker::strategy_options(const Graph& graph, const PlanKey& key)
   return o;
 }
 
+Placement PlanMaker::decisions() const { return options_.devices.empty() ? placement_of(*decided_) : with_stand_ins(*decided_, options_.devices); }
+
 PlacedGraph PlanMaker::placed(const PlanKey& key, const Strategy& strategy, std::size_t must_decide, std::optional<int> stretches) {
   const std::shared_ptr<const Graph> graph = bound_graph(key);
   if (decided_) {
     PlaceOptions o = place_options(*graph, key);
     o.must_decide = must_decide;
-    Placement p = placement_of(*decided_);
+    Placement p = decisions();
     p.rules.insert(p.rules.begin(), options_.rules.begin(), options_.rules.end());
     p.batch = key.batch;
     if (key.mode == Mode::infer) p.recompute.clear();
@@ -266,7 +277,7 @@ PlacementScorer PlanMaker::scorer(const PlanKey& key, CostTable costs, const Sai
   const std::shared_ptr<const PlacedGraph> plan = make(key);
   const std::shared_ptr<const Graph> graph = bound_graph(key);
   Placement fixed = plan->placement;
-  std::vector<PlacementRule> last = decided_ ? placement_of(*decided_).rules : rules_of_requests(*graph);
+  std::vector<PlacementRule> last = decided_ ? decisions().rules : rules_of_requests(*graph);
   if (!decided_) fixed.threads = strategy_.divide(*graph, cluster_).threads;
   fixed.rules = options_.rules;
   PlaceOptions o = place_options(*graph, key);

@@ -19,7 +19,7 @@ struct PlanKey {
 class PlanMaker {
  public:
   PlanMaker(Graph graph, Strategy strategy, SessionOptions options);
-  /// The plan's decisions and groups; `as_given`: the plan itself where it serves, and its kernels and threads.
+  /// The plan's decisions and groups; `as_given`, and without rules and other devices: the plan itself where it serves, and its kernels and threads.
   PlanMaker(std::shared_ptr<const PlacedGraph> plan, bool as_given, SessionOptions options);
 
   /// Empty fetches: those by default.
@@ -35,6 +35,7 @@ class PlanMaker {
   /// Of other placements of what `make` places.
   PlacementScorer scorer(const PlanKey& key, CostTable costs, const SaidOfPlacements& said);
 
+  bool given() const { return decided_ && options_.devices.empty(); }  ///< a plan, whose devices are its own
   const Graph& source() const { return source_; }
   const Graph& training() const { return *training_; }
   const Cluster& cluster() const { return cluster_; }
@@ -51,6 +52,8 @@ class PlanMaker {
   std::string what_would_fit(const PlanKey& key, const PlacedGraph& plan, const Strategy& made_by);
   std::map<std::string, std::string> engines() const;
   const std::function<std::vector<FusionGroup>(const Graph&)>& groups() const;
+  /// The given plan's, on the devices that stand in for its own.
+  Placement decisions() const;
   PlaceOptions place_options(const Graph& graph, const PlanKey& key) const;
   /// The same with what the options say to a strategy.
   PlaceOptions strategy_options(const Graph& graph, const PlanKey& key) const;

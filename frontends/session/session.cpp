@@ -116,14 +116,16 @@ struct Session::Impl {
   void make_ready(Built& b) {
     if (b.runner) return;
     if (maker.options().forecast) throw UserError("this session is for forecasts alone: its plans may name kernels that are not here, and nothing runs");
-    gpus.merge(open_gpus(*b.plan, *maker.library(), gpus));
-    check_room_here(*b.plan);
-    release_for(b);
-    // The library has the kernels that a program reads, and stays with it.
-    std::shared_ptr<Program> program(new Program(b.plan, maker.library()->kernels, placed, gpus), [library = maker.library()](const Program* p) { delete p; });
-    process = ::getpid();
-    b.runner = std::make_unique<Runner>(*program);
-    b.program = std::move(program);
+    with_words_of_absence(*b.plan, maker.given(), [&] {
+      gpus.merge(open_gpus(*b.plan, *maker.library(), gpus));
+      check_room_here(*b.plan);
+      release_for(b);
+      // The library has the kernels that a program reads, and stays with it.
+      std::shared_ptr<Program> program(new Program(b.plan, maker.library()->kernels, placed, gpus), [library = maker.library()](const Program* p) { delete p; });
+      process = ::getpid();
+      b.runner = std::make_unique<Runner>(*program);
+      b.program = std::move(program);
+    });
   }
 
   static const std::string& variable_of(const Built& b, const StateBuffer& s) { return b.plan->nodes[static_cast<std::size_t>(s.node)].name; }
@@ -278,10 +280,7 @@ Session::Session(Graph graph, SessionOptions options) : Session(std::move(graph)
 
 Session::Session(Graph graph, Strategy strategy, SessionOptions options) : impl_(std::make_unique<Impl>(PlanMaker(std::move(graph), std::move(strategy), std::move(options)))) {}
 
-Session Session::from_plan(std::shared_ptr<const PlacedGraph> plan, SessionOptions options) {
-  bool as_given = options.rules.empty();
-  return Session(std::make_unique<Impl>(PlanMaker(std::move(plan), as_given, std::move(options))));
-}
+Session Session::from_plan(std::shared_ptr<const PlacedGraph> plan, SessionOptions options) { return Session(std::make_unique<Impl>(PlanMaker(std::move(plan), true, std::move(options)))); }
 
 Session Session::placed_anew(std::shared_ptr<const PlacedGraph> plan, SessionOptions options) { return Session(std::make_unique<Impl>(PlanMaker(std::move(plan), false, std::move(options)))); }
 

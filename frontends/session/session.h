@@ -33,9 +33,9 @@ struct SessionOptions {
   std::optional<Cluster> cluster = {};         ///< in place of the local one
   std::shared_ptr<const CostTable> costs = {}; ///< what was measured here, for strategies that go by cost
   bool soft_placement = false;                 ///< requests that cannot be met are warnings, told to `notice`, and reasons in the plan
+  std::vector<DeviceId> devices = {};          ///< in place of those of a plan that is given, in their order
   std::vector<PlacementRule> rules = {};       ///< before all others; UserError for one that decides nothing
-  /// Plans are made to be forecast: kinds of devices without kernels here get the name "roofline", nothing is verified, and
-  /// what does not fit is not refused. Such a session runs nothing.
+  /// Plans are made to be forecast: kinds of devices without kernels here get the name "roofline", nothing is verified, and what does not fit is not refused. Such a session runs nothing.
   bool forecast = false;
   std::function<void(const std::string&)> notice = {};  ///< told where another plan is made than the one that was given, and when a program goes for the first time
 };
@@ -49,7 +49,7 @@ class Session {
     requires requires(const S& s) { to_strategy(s); }
   Session(Graph graph, const S& s, SessionOptions options = {}) : Session(std::move(graph), to_strategy(s), std::move(options)) {}
   /// Runs exactly this plan: a step at its batch (`predict`, where it was made for inference) that fetches what the plan does, or less. For other fetches, calls and batches a plan is derived
-  /// from its decisions (devices, groups, threads, and its kernels where local types are the same), and `notice` told. With rules it is `placed_anew`. UserError for a plan that does not hold.
+  /// from its decisions (devices, groups, threads, and its kernels where local types are the same), and `notice` told. With rules, or other devices, it is `placed_anew`. UserError for a plan that does not hold.
   static Session from_plan(std::shared_ptr<const PlacedGraph> plan, SessionOptions options = {});
   /// The rules of the options, then the plan's decisions and its groups; all else is derived anew, kernels too.
   static Session placed_anew(std::shared_ptr<const PlacedGraph> plan, SessionOptions options = {});

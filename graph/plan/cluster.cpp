@@ -1,7 +1,9 @@
 #include <belfry/graph/plan/cluster.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -16,9 +18,13 @@ const std::vector<int>& DeviceList::get() const {
 
 void Cluster::check() const {
   std::set<DeviceId> there;
+  std::map<std::string_view, DeviceId> lies_in;  // the first device of a memory space
   for (const ClusterDevice& d : devices) {
     if (const std::string why = clash(there, d.id); !why.empty()) throw UserError("the devices to place on: " + why);
     there.insert(d.id);
+    const DeviceId& first = lies_in.try_emplace(d.space, d.id).first->second;
+    if (first != d.id && (first.kind == "gpu" || d.id.kind == "gpu"))
+      throw UserError(fmt::format("the devices to place on: {} and {} are said to share the memory space '{}'; a GPU has one of its own: leave its \"space\" out", to_string(first), to_string(d.id), d.space));
   }
 }
 

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
+#include <string_view>
 
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/schedule.h>
@@ -32,9 +34,12 @@ class TableChecker : public PlanChecker {
       return object("no device: feeds and results live on a cpu of the first host, and there is none");
     if (plan_.threads < 1 || plan_.threads > kMostThreads) object("thread: a tower has {} threads; 1 to {} can be", plan_.threads, kMostThreads);
     std::set<DeviceId> ids;
+    std::map<std::string_view, DeviceId> lies_in;  // the first device of a memory space
     for (const ClusterDevice& d : plan_.cluster.devices) {
       if (const std::string why = clash(ids, d.id); !why.empty()) object("no device: {}", why);
       ids.insert(d.id);
+      const DeviceId& first = lies_in.try_emplace(d.space, d.id).first->second;
+      if (first != d.id && (first.kind == "gpu" || d.id.kind == "gpu")) object("memory: {} and {} are said to share the memory space '{}'; a GPU has one of its own", to_string(first), to_string(d.id), d.space);
     }
     for (const auto& v : plan_.vectors) {
       if (static_cast<int>(v.size()) != plan_.towers) object("no device: a vector speaks of {} of {} towers", v.size(), plan_.towers);
@@ -57,8 +62,11 @@ class TableChecker : public PlanChecker {
     if (plan_.frames.size() != plan_.cluster.devices.size()) object("memory: there are {} frames for {} devices", plan_.frames.size(), plan_.cluster.devices.size());
     for (const FrameSize& f : plan_.frames)
       if (!sizes_fit({f.kept, f.transient, f.tail})) object("memory: a frame has {} kept bytes, {} more and {} transient bytes", f.kept, f.tail, f.transient);
+    std::map<int, DeviceId> gpu_of_thread;
     for (const PlanStream& s : plan_.streams) {
       if (!is_device(s.device)) object("stream of another device: '{}' is a stream of device {} of {}", s.name, s.device, plan_.cluster.devices.size());
+      else if (const DeviceId gpu = plan_.cluster.devices[static_cast<std::size_t>(s.device)].id.whole(); gpu.kind == "gpu")
+        if (const auto& first = gpu_of_thread.try_emplace(s.thread, gpu).first->second; first != gpu) object("thread: host thread {} launches on {} and on {}; each GPU has one of its own", s.thread, to_string(first), to_string(gpu));
       if (s.thread < 0 || s.thread >= static_cast<int>(plan_.streams.size())) object("thread: stream '{}' runs on thread {}, but there are {} streams", s.name, s.thread, plan_.streams.size());
       if (s.slots < 0 || s.slots > plan_.towers) object("outside: stream '{}' has {} slots for {} towers", s.name, s.slots, plan_.towers);
     }

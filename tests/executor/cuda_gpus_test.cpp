@@ -143,8 +143,55 @@ TEST_F(Gpus, a_query_that_fails_is_told_by_name) {
   environment.set("FAKE_CUDA_GPUS", "2");
   environment.set("FAKE_CUDA_FAIL", "cuDeviceTotalMem:2:214");
   const CudaFacts facts = probe();
-  ASSERT_TRUE(facts.find_missing("GPU"));
-  EXPECT_THAT(facts.find_missing("GPU")->why, HasSubstr("cuDeviceTotalMem gives CUDA_ERROR_ECC_UNCORRECTABLE (214)"));
+  ASSERT_EQ(facts.gpus.size(), 2u);
+  EXPECT_EQ(facts.gpus[0].stops.what, "");
+  EXPECT_EQ(facts.gpus[1].stops.what, "gpu:1");
+  EXPECT_THAT(facts.gpus[1].stops.why, HasSubstr("cuDeviceTotalMem gives CUDA_ERROR_ECC_UNCORRECTABLE (214)"));
+}
+
+TEST_F(Gpus, that_the_driver_does_not_give_are_not_listed) {
+  environment.set("FAKE_CUDA_GPUS", "3");
+  environment.set("FAKE_CUDA_FAIL", "cuDeviceGet:2:101");
+  const CudaFacts facts = probe();
+  ASSERT_EQ(facts.gpus.size(), 2u);
+  EXPECT_EQ(facts.gpus[1].index, 2);
+  EXPECT_EQ(facts.gpus[1].pci, "0000:03:00.0");
+  ASSERT_TRUE(facts.find_missing("gpu:1"));
+  EXPECT_THAT(facts.find_missing("gpu:1")->why, HasSubstr("cuDeviceGet gives CUDA_ERROR_INVALID_DEVICE (101)"));
+  ASSERT_EQ(facts.links.size(), 1u);
+  EXPECT_EQ(std::pair(facts.links[0].from, facts.links[0].to), std::pair(0, 2));
+}
+
+TEST_F(Gpus, for_which_nothing_can_be_compiled_are_told_with_the_reason) {
+  environment.set("FAKE_CUDA_CAPABILITY", "6.1");
+  const Missing old = probe().gpus.at(0).stops;
+  EXPECT_EQ(to_string(old), "gpu:0: compute capability 6.1 is below 7.5, the least that CUDA 13 compiles for; take a GPU of the Turing generation (2018) or a later one");
+  environment.set("FAKE_CUDA_CAPABILITY", "13.2");
+  const Missing later = probe().gpus.at(0).stops;
+  EXPECT_EQ(later.why, "NVRTC 13.0 (" + fakes.path("libnvrtc.so.13") + ") compiles for compute capabilities 7.5 to 12.0, and not for 13.2");
+  EXPECT_THAT(later.way_out, HasSubstr("pip install --upgrade nvidia-cuda-nvrtc"));
+  environment.set("FAKE_NVRTC_ARCHS", "75,132");
+  EXPECT_EQ(probe().gpus.at(0).stops.what, "");
+  for (const char* known : {"7.5", "9.0", "12.0"}) {
+    environment.unset("FAKE_NVRTC_ARCHS");
+    environment.set("FAKE_CUDA_CAPABILITY", known);
+    EXPECT_EQ(probe().gpus.at(0).stops.what, "") << known;
+  }
+}
+
+// What NVRTC knows cannot be asked then, but what CUDA 13 has left out is known.
+TEST(CudaLibraries, without_nvrtc_old_gpus_are_told_all_the_same) {
+  FakeLibraries fakes;
+  Environment environment;
+  environment.set("BELFRY_CUDA_DRIVER", BELFRY_FAKE_CUDA);
+  environment.unset("CUDA_VISIBLE_DEVICES");
+  environment.set("FAKE_NVRTC_VERSION", "12080");
+  for (auto [capability, stops] : {std::pair{"7.0", true}, {"7.5", false}, {"14.0", false}}) {
+    environment.set("FAKE_CUDA_CAPABILITY", capability);
+    CudaLibraries l = fakes.libraries();
+    EXPECT_EQ(l.architectures(), std::vector<int>());
+    EXPECT_EQ(!probe_gpus(open_driver(), l).gpus.at(0).stops.what.empty(), stops) << capability;
+  }
 }
 
 TEST_F(Gpus, versions_of_libraries_are_told) {
@@ -226,7 +273,7 @@ TEST(CudaLibraries, cudnn_is_never_opened_without_cublaslt) {
   FakeLibraries fakes({"libcudnn.so.9", "libcudnn_graph.so.9"});
   write_text(fakes.path("libcublasLt.so.13"), "no library");
   CudaLibraries l = fakes.libraries();
-  EXPECT_TRUE(says<DeviceError>([&] { l.open(CudaLibrary::cudnn); }, {"cuDNN cannot be used without cuBLASLt", "libcublasLt.so.13 cannot be opened"}));
+  EXPECT_TRUE(says<DeviceError>([&] { l.open(CudaLibrary::cudnn); }, {"cuDNN: it cannot be used without cuBLASLt", "libcublasLt.so.13 cannot be opened"}));
   EXPECT_THAT(l.missing(CudaLibrary::cudnn).why, HasSubstr("it needs cuBLASLt"));
 }
 

@@ -39,53 +39,6 @@ TEST_F(GpuPlans, train_with_generated_kernels) {
   }
 }
 
-struct Layout {
-  std::string name, devices;
-  Strategy strategy;
-};
-
-std::vector<Layout> layouts(int towers) {
-  auto d = [](const char* text) { return parse_devices(text); };
-  DeviceId gpu = parse_device("gpu:0");
-  return {
-      {"one GPU", "gpu:0", to_strategy(Single{.device = gpu, .towers = towers, .threads = 1})},
-      {"variables on the host", "gpu:0-1", to_strategy(Towers{.devices = d("gpu:0-1"), .variables = cpu(0), .towers = towers, .threads = 1})},
-      {"variables on a GPU", "gpu:0-1", to_strategy(Towers{.devices = d("gpu:0-1"), .variables = gpu, .towers = towers, .threads = 1})},
-      {"a GPU beside the CPU", "gpu:0,cpu:0", to_strategy(Towers{.devices = d("gpu:0,cpu:0"), .variables = cpu(0), .towers = towers, .threads = 1})},
-      {"mirrored", "gpu:0-1", to_strategy(Mirrored{.devices = d("gpu:0-1"), .towers = towers, .threads = 1})},
-      {"mirrored over logical devices", "gpu:0/0,gpu:0/1", to_strategy(Mirrored{.devices = d("gpu:0/0,gpu:0/1"), .towers = towers, .threads = 1})},
-      {"sharded", "gpu:0-1", to_strategy(Sharded{.devices = d("gpu:0-1"), .towers = towers, .threads = 1})},
-      {"mirrored over four", "gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1", to_strategy(Mirrored{.devices = d("gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1"), .towers = towers, .threads = 1})},
-      {"by groups and in buckets", "gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1", to_strategy(Mirrored{.devices = d("gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1"), .towers = towers, .threads = 1, .reduction = Reduce::hierarchical, .bucket = 512})},
-      {"layers", "gpu:0-1", to_strategy(Layers{.devices = d("gpu:0-1"), .towers = towers, .threads = 1, .cut = LayerCut::variables})},
-      {"pipeline", "gpu:0-1", to_strategy(Layers{.devices = d("gpu:0-1"), .towers = towers, .order = PhaseOrder::one_f_one_b, .threads = 1, .cut = LayerCut::variables})},
-  };
-}
-
-TEST_F(GpuPlans, give_the_cpus_bits_with_every_strategy) {
-  environment.set("FAKE_CUDA_GPUS", "2");
-  environment.set("FAKE_CUDA_WORKS", "1");
-  int seed = 0;
-  std::vector<std::pair<std::string, DType>> all_nets = {{"attention", bf16}, {"batch_norm", f16}, {"embedding", bf16}};
-  for (const std::string& name : names_of_nets()) all_nets.emplace_back(name, f32);
-  for (const auto& [name, precision] : all_nets) {
-    auto graph = std::make_shared<const Graph>(without_requests(trained_in(name, precision)));
-    // An op is left out here and there: it runs on the host then.
-    const KernelTables all = tables(), some = tables({"matmul", "relu", "softmax_cross_entropy"});
-    auto single = placed(graph, to_strategy(Single{.device = cpu(0), .towers = 4, .threads = 1}), "cpu:0", 7, all);
-    const Tensors want = train(graph, single, all);
-    for (const Layout& l : layouts(4)) {
-      start(++seed);
-      const KernelTables& kernels = seed % 3 ? all : some;
-      told = {seed % 2 == 1, false, true};
-      peers = seed % 2;
-      auto plan = placed(graph, l.strategy, l.devices, 7, kernels);
-      const Tensors got = train(graph, plan, kernels);
-      for (const auto& [value, tensor] : want) ASSERT_TRUE(got.at(value) == tensor) << name << ", " << l.name << ", seed " << seed << ": '" << value << "' differs from the CPU's";
-    }
-  }
-}
-
 TEST_F(GpuPlans, that_were_edited_into_what_no_gpu_can_do_are_refused) {
   environment.set("FAKE_CUDA_GPUS", "2");
   start(12);
@@ -272,6 +225,69 @@ TEST_F(GpuSessions, say_where_there_is_no_room) {
   Graph graph = built("decay");
   Session session(graph, Single{.device = parse_device("gpu:1"), .threads = 1}, options());
   EXPECT_TRUE(says<DeviceError>([&] { session.step(feeds_for(graph, 1000)); }, {"no room for the", "'gpu:1'"}));
+}
+
+/// What is missing, with what to do and what stands in, for as many devices as the plan has.
+TEST_F(GpuSessions, say_what_keeps_a_gpu_from_being_used) {
+  Folder folder;
+  std::filesystem::create_symlink(BELFRY_FAKE_CUDA, folder / "libnccl.so.2");
+  environment.set("BELFRY_CUDA_PATH", folder.path().string());
+  environment.set("FAKE_CUDA_GPUS", "3");
+  environment.set("FAKE_NCCL_VERSION", "22703");
+  toolkit_ = std::make_shared<CudaToolkit>();
+  start(17);
+  Graph graph = built("decay");
+  const Strategy by_nccl = to_strategy(Mirrored{.devices = parse_devices("gpu:0-2"), .threads = 1, .collectives = Collectives::fastest});
+  const std::string offer = "sim:0-2 can stand in for gpu:0-2 with the CPU's numbers, as can cpu:0-2: ";
+  {
+    Session session(graph, by_nccl, options());
+    for (int k = 0; k < 2; ++k) EXPECT_TRUE(says([&] { session.step(feeds_for(graph, 9)); }, {"device gpu:0 cannot be used: NCCL: wrong version: ", "is 2.27.3, wanted is 2.28", "; install it (pip install nvidia-nccl-cu13)", offer + "name them where gpu:0-2 is named"}));
+    Session given = Session::from_plan(std::make_shared<const PlacedGraph>(session.plan(9)), options());
+    EXPECT_TRUE(says([&] { given.step(feeds_for(graph, 9)); }, {"NCCL: wrong version: ", offer + "belfry place PLAN --devices sim:0-2 -o NEW"}));
+  }
+  environment.unset("FAKE_NCCL_VERSION");
+  for (auto [call, name, way_out] : {std::tuple{"cuDevicePrimaryCtxRetain:3:2", "gpu:1", "other processes hold its memory"}, {"cuDevicePrimaryCtxRetain:2:46", "gpu:0", "another process has it for itself alone"}, {"cuDeviceGet:1:101", "gpu:0", "belfry devices lists"}}) {
+    environment.set("FAKE_CUDA_FAIL", call);
+    start(18);
+    toolkit_->driver();
+    Session held(graph, Mirrored{.devices = parse_devices("gpu:0-2"), .threads = 1}, options());
+    EXPECT_TRUE(says([&] { held.step(feeds_for(graph, 9)); }, {"device " + std::string(name) + " cannot be used: no context can be made on it: cuDevice", way_out, offer})) << call;
+  }
+}
+
+/// A cluster may have more than a plan uses.
+TEST_F(GpuSessions, open_no_gpu_that_a_plan_leaves_idle) {
+  start(20);
+  Graph graph = built("decay");
+  SessionOptions some = options();
+  some.cluster = local_cluster(parse_devices("gpu:0,cpu:0"), 2);
+  auto plan = std::make_shared<const PlacedGraph>(Session(graph, Single{.device = cpu(0), .threads = 1}, some).plan(8));
+  environment.set("BELFRY_CUDA_BACKEND", "/nowhere/libbelfry_cuda.so");
+  Session given = Session::from_plan(plan), alone(graph, Single{.threads = 1});
+  for (Session* s : {&given, &alone}) s->step(feeds_for(graph, 8));
+  EXPECT_EQ(given.state(), alone.state());
+}
+
+/// Decisions and arithmetic stay, the devices are others, and so are the kernels.
+TEST_F(GpuSessions, have_plans_that_other_devices_run) {
+  start(19);
+  Graph graph = built("decay");
+  Session gpus(graph, Towers{.devices = parse_devices("gpu:0/0,gpu:0/1"), .variables = parse_device("gpu:0/1"), .towers = 4, .threads = 1}, options());
+  auto plan = std::make_shared<const PlacedGraph>(gpus.plan(8));
+  gpus.step(feeds_for(graph, 8));
+  for (const char* devices : {"sim:4-5", "cpu:0-1", "cpu:0,sim:0", "gpu:1,gpu:0"}) {
+    std::vector<std::string> said;
+    SessionOptions others = std::string(devices).starts_with("gpu") ? options() : SessionOptions();
+    others.devices = parse_devices(devices);
+    others.notice = [&](const std::string& text) { said.push_back(text); };
+    Session there = Session::from_plan(plan, others);
+    there.step(feeds_for(graph, 8));
+    EXPECT_EQ(there.state(), gpus.state()) << devices;
+    ASSERT_FALSE(said.empty());
+    EXPECT_EQ(said[0], "not the plan that was given: its decisions, with " + to_string(others.devices) + " in place of gpu:0/0,gpu:0/1");
+  }
+  auto on = [&](const char* devices) { return [plan, devices] { Session::from_plan(plan, {.devices = parse_devices(devices)}); }; };
+  EXPECT_TRUE(says(on("sim:0"), {"--devices sim:0: the plan's nodes are on gpu:0/0,gpu:0/1", "name 2 devices in place of these, in their order, as sim:0-1", "--move"}));
 }
 
 }  // namespace

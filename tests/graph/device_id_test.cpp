@@ -10,7 +10,7 @@ TEST(DeviceIds, print_and_read_back) {
 }
 
 TEST(DeviceIds, refuse_other_texts_with_the_known_forms) {
-  for (const char* wrong : {"", "cpu", "cpu:", "tpu:0", "cpu:x", "cpu:-1", "cpu:0/", "cpu:0/x", "cpu:0x", "cpu:1234567", "/host:/cpu:0", "/host:1cpu:0", "CPU:0", " cpu:0"})
+  for (const char* wrong : {"", "cpu", "cpu:", "tpu:0", "cpu:x", "cpu:-1", "cpu:0/", "cpu:0/x", "cpu:0x", "cpu:1234567", "/host:/cpu:0", "/host:1cpu:0", "CPU:0", " cpu:0", "gpu:00", "gpu:0/01", "/host:01/cpu:0"})
     EXPECT_TRUE(says([&] { parse_device(wrong); }, {"is no device", "cpu:0, gpu:1"})) << wrong;
 }
 
@@ -36,11 +36,12 @@ TEST(DeviceLists, read_back_what_they_print) {
 
 TEST(DeviceLists, refuse_twins_and_broken_ranges) {
   EXPECT_TRUE(says([] { parse_devices("sim:0-3,sim:2"); }, {"sim:2 is named twice", "sim:0-3,sim:2", "name it once", "--towers"}));
+  for (const char* wrong : {"gpu:0/-1", "tpu:0-1", "gpu:1/x-2"}) EXPECT_TRUE(says([&] { parse_devices(wrong); }, {"'" + std::string(wrong) + "' is no device"})) << wrong;
   for (const char* wrong : {"cpu:0,", ",cpu:0", "cpu:0,,cpu:1"}) EXPECT_TRUE(says([&] { parse_devices(wrong); }, {wrong, "is no device list", "comma"})) << wrong;
   EXPECT_TRUE(says([] { parse_devices("cpu:-1"); }, {"'cpu:-1' is no device", "begin with 0", "cpu:0-1"}));
   EXPECT_TRUE(says([] { parse_devices("gpu:1/0,gpu:0-1"); }, {"'gpu:1/0,gpu:0-1': gpu:1 and its slice gpu:1/0 are one GPU", "name its slices alone, or the whole"}));
   EXPECT_EQ(parse_devices("gpu:0,gpu:1/0,gpu:1/1").size(), 3u);
-  for (const char* wrong : {"sim:3-1", "sim:0-", "sim:-2", "gpu:0/0-1", "sim:0-99999999", "cpu:0,", ",cpu:0", "0,1"}) EXPECT_TRUE(says([&] { parse_devices(wrong); }, {"is no device"})) << wrong;
+  for (const char* wrong : {"sim:3-1", "sim:0-", "sim:-2", "gpu:0/0-1", "sim:0-01", "gpu:00-1", "sim:0-99999999", "cpu:0,", ",cpu:0", "0,1"}) EXPECT_TRUE(says([&] { parse_devices(wrong); }, {"is no device"})) << wrong;
 }
 
 TEST(DeviceLists, say_what_is_wrong_with_a_range) {

@@ -15,36 +15,13 @@
 #endif
 
 #include "cudnn_on_host.h"
+#include "described_gpu.h"
 #include "kernel_case.h"
 
 namespace belfry::test {
 namespace {
 
 using namespace cudnn;
-
-CudaToolkit& toolkit() {
-  static CudaToolkit t;
-  return t;
-}
-
-/// An H100 as a file describes it, or what an A100 has instead; null where cuDNN is not at hand, with the reason.
-std::shared_ptr<Target> described(std::string& why, bool a100 = false) {
-  if (!built()) return why = "Belfry was built without cuDNN's headers", nullptr;
-  // Engines that are compiled at run time load their code while they are planned.
-  if (!dlopen(BELFRY_FAKE_LIBCUDA, RTLD_NOW | RTLD_GLOBAL)) return why = dlerror(), nullptr;
-  std::ostringstream json;
-  json << std::ifstream(BELFRY_SOURCE "/tests/data/cudnn_sm_90.json").rdbuf();
-  std::string text = json.str();
-  for (auto [is, becomes] : {std::pair{"\"deviceVer\": 900", "\"deviceVer\": 800"}, {"\"multiProcessorCount\": 132", "\"multiProcessorCount\": 108"}, {"232448", "166912"}, {"52428800", "41943040"},
-                             {"NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"}})
-    if (a100) text.replace(text.find(is), std::strlen(is), becomes);
-  try {
-    return described_target(toolkit(), text);
-  } catch (const DeviceError& e) {
-    why = e.what();
-  }
-  return nullptr;
-}
 
 /// All its engines fit in what the plan reserves, repeat their bits, and multiply f32 as f32 (a tensor core would round it).
 void expect_engines(const Sequence& s, const std::string& what) {

@@ -5,21 +5,27 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <map>
 #include <random>
+#include <set>
 
 #include <belfry/executor/device/faults.h>
 #include <belfry/executor/joins.h>
+#include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/graph/error.h>
 #include <belfry/graph/structural.h>
 #include <belfry/ops/all_ops.h>
 #include <belfry/ops/cpu_kernels.h>
 #include <belfry/ops/cuda/join_internal.h>
 #include <belfry/ops/cuda/nvrtc_internal.h>
+#include <belfry/ops/cuda/cudnn_sequence_internal.h>
 #include <belfry/ops/cuda_kernels.h>
+#include <belfry/ops/gpu_kernel_names.h>
 
 #include "awaited.h"
 #include "gpu_cases.h"
 #include "host_gpu.h"
+#include "net_kernels.h"
 #include "tables.h"
 
 namespace belfry::test {
@@ -167,28 +173,77 @@ TEST(GeneratedKernels, integers_are_divided_as_on_the_cpu) {
   EXPECT_EQ(watched.fault(word), "[div] integer division by zero");
 }
 
-void expect_compiled(std::size_t stride, std::initializer_list<const char*> archs) {
-  Nvrtc nvrtc(new_toolkit(), "");
-  try {
-    nvrtc.compile("", "sm_90");
-  } catch (const DeviceError& e) {
-    GTEST_SKIP() << "NVRTC is not here: " << e.what();
+/// Plans are judged by them where the library is not opened.
+TEST(GeneratedKernels, and_those_of_libraries_have_names_that_are_known) {
+  const KernelTable table = cuda_kernels(new_toolkit());
+  std::set<std::string> named, known;
+  for (const Kernel& k : table.all()) {
+    if (k.op == kAggregate) continue;
+    EXPECT_TRUE(is_gpu_kernel(k.name)) << k.name << " of " << k.op << " is not in ops/gpu_kernel_names.cpp";
+    EXPECT_EQ(is_gpu_kernel(k.name + "@eng0"), static_cast<bool>(k.engines)) << k.name;
+    named.insert(k.name);
   }
-  AllKernels all;
-  std::vector<std::string> texts = all.host->sources();
-  for (std::size_t i = 0; i < texts.size(); i += stride)
-    for (const char* arch : archs) {
-      std::shared_ptr<const Compiled> c;
-      ASSERT_NO_THROW(c = nvrtc.compile(texts[i], arch)) << texts[i];
-      EXPECT_TRUE(c->spilled == 0 || std::string_view(arch) != "sm_90") << c->spilled << " bytes are spilled for " << arch << "\n" << texts[i];
-      EXPECT_GT(c->registers, 0) << "ptxas did not say how many";
-      EXPECT_LE(c->registers, 128) << arch << "\n" << texts[i];
-    }
+  for (std::string_view name : gpu_kernel_names()) known.emplace(name);
+  for (const std::string& name : known) EXPECT_TRUE(named.contains(name) || !cudnn::built()) << "there is no kernel " << name;
+  for (const char* none : {"", "nvrtc_", "nvrtc_none", "_in_f32", "cudnn_conv2d@", "nvrtc_elementwise_in_f32_in_f32", "reference"}) EXPECT_FALSE(is_gpu_kernel(none)) << none;
 }
 
-TEST(GeneratedKernels, compile_without_spills) { expect_compiled(29, {"sm_80", "sm_90", "sm_100"}); }
-/// Every text, not one of 29: half a minute and more of CPU, so that it runs only when it is named (--gtest_also_run_disabled_tests).
-TEST(GeneratedKernels, DISABLED_all_compile_without_spills) { expect_compiled(1, {"sm_90"}); }
+/// What NVRTC and ptxas say of texts: none spills for sm_90.
+class GeneratedTexts : public testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      nvrtc_.compile("", "sm_90");
+    } catch (const DeviceError& e) {
+      GTEST_SKIP() << "NVRTC is not here: " << e.what();
+    }
+  }
+  void expect(const std::string& text, const char* arch) {
+    std::shared_ptr<const Compiled> c;
+    ASSERT_NO_THROW(c = nvrtc_.compile(text, arch)) << text;
+    EXPECT_TRUE(c->spilled == 0 || std::string_view(arch) != "sm_90") << c->spilled << " bytes are spilled for " << arch << "\n" << text;
+    EXPECT_GT(c->registers, 0) << "ptxas did not say how many";
+    EXPECT_LE(c->registers, 128) << arch << "\n" << text;
+  }
+  /// Those of all rooms' cases.
+  std::map<std::string, AskedFor> texts_of_cases() {
+    auto code = std::make_shared<CollectedTexts>();
+    const KernelTable table = collecting(code);
+    const OpSet ops = standard_ops();
+    std::vector<Awaited> awaited;
+    for (const auto& def : ops.all()) await_all(table, *def, awaited);
+    return code->texts;
+  }
+
+ private:
+  Nvrtc nvrtc_{new_toolkit(), ""};
+};
+
+TEST_F(GeneratedTexts, of_all_nets_spill_nothing) {
+  auto code = std::make_shared<CollectedTexts>();
+  const KernelTable table = collecting(code);
+  for (const NetDef& net : standard_nets())
+    for (DType precision : {f32, bf16, f16})
+      for (bool training : {true, false}) EXPECT_GT(look_at(net.name, precision, training, table).with, 0) << net.name;
+  for (const auto& [text, asked] : code->texts) expect(text, "sm_90");
+  EXPECT_GT(code->texts.size(), 100u);
+}
+
+TEST_F(GeneratedTexts, that_are_the_longest_of_their_kernels_spill_nothing) {
+  std::map<std::string, std::string> longest;
+  for (const auto& [text, asked] : texts_of_cases())
+    if (std::string& known = longest[asked.kernel]; known.size() < text.size()) known = text;
+  std::size_t k = 0;
+  for (const auto& [kernel, text] : longest) {
+    expect(text, "sm_90");
+    if (++k % 6 == 0) expect(text, "sm_80"), expect(text, "sm_100");
+  }
+}
+
+/// A minute of CPU and more, so that it runs only when it is named (--gtest_also_run_disabled_tests).
+TEST_F(GeneratedTexts, DISABLED_all_spill_nothing) {
+  for (const auto& [text, asked] : texts_of_cases()) expect(text, "sm_90");
+}
 
 }  // namespace
 }  // namespace belfry::test

@@ -168,6 +168,20 @@ TEST(Clusters, of_a_host_have_cpus_from_0_on) {
   EXPECT_EQ(local_cluster({cpu(1)}, 2).devices.size(), 1u);
 }
 
+TEST(Clusters, have_no_gpu_in_another_device_s_memory) {
+  auto graph = std::make_shared<const Graph>(training_graph(net("decay")));
+  const std::vector<DeviceId> gpus = parse_devices("gpu:0-1");
+  const Cluster sound = local_cluster(gpus, 2);
+  auto place_on = [&](int device, const std::string& space) {
+    Cluster c = sound;
+    c.devices[static_cast<std::size_t>(device)].space = space;
+    return [=] { place(graph, to_strategy(Mirrored{.devices = gpus}), c, 8); };
+  };
+  EXPECT_TRUE(says(place_on(1, "gpu:0"), {"gpu:0 and gpu:1 are said to share the memory space 'gpu:0'", "leave its \"space\" out"}));
+  EXPECT_TRUE(says(place_on(0, "host"), {"gpu:0 and cpu:0 are said to share the memory space 'host'"}));
+  place_on(0, "its own")();
+}
+
 TEST(Clusters, made_by_hand_have_no_gpu_beside_its_own_slice) {
   Cluster cluster = sim_cluster(1);
   cluster.devices.push_back({parse_device("gpu:0/1"), "gpu:0/1"});

@@ -185,6 +185,21 @@ std::vector<Damage> gates_and_types() {
   };
 }
 
+ClusterDevice& gpu_of(PlacedGraph& p, int index) {
+  for (ClusterDevice& d : p.cluster.devices)
+    if (d.id == DeviceId{0, "gpu", index, -1}) return d;
+  throw InternalError("the plan has no such GPU");
+}
+
+/// Of the first node that is computed by one kernel, another.
+void name_kernel(PlacedGraph& p, const std::string& is, const std::string& becomes) {
+  auto all_of = [&](PlanNode& n) { return n.scope == Scope::tower ? &n.by_class : &n.by_group; };
+  auto names = [&](const Variant& v) { return v.kernel == is; };
+  PlanNode& n = first(p, [&](const PlanNode& x) { return x.def && x.op != kInput && x.scope != Scope::state && (std::any_of(x.by_class.begin(), x.by_class.end(), names) || std::any_of(x.by_group.begin(), x.by_group.end(), names)); });
+  for (Variant& v : *all_of(n))
+    if (names(v)) v.kernel = becomes;
+}
+
 std::vector<Damage> servers_and_gpus() {
   return {
       {"an update in a worker's plan", "worker", [](PlacedGraph& p) {
@@ -220,6 +235,16 @@ std::vector<Damage> servers_and_gpus() {
          other.id.slice = 0;
        }, "no device: gpu:0 and its slice gpu:0/0"},
       {"no host", "towers", [](PlacedGraph& p) { std::erase_if(p.cluster.devices, [](const ClusterDevice& d) { return d.id.kind == "cpu"; }); }, "no device: "},
+      {"one host thread for two GPUs", "gpus", [](PlacedGraph& p) {
+         gpu_of(p, 1);
+         for (PlanStream& s : p.streams) s.thread = 0;
+       }, "thread: host thread 0 launches on gpu:0 and on gpu:1"},
+      {"two GPUs in one memory", "gpus", [](PlacedGraph& p) { gpu_of(p, 1).space = gpu_of(p, 0).space; }, "memory: gpu:0 and gpu:1 are said to share"},
+      {"a GPU in the host's memory", "gpus", [](PlacedGraph& p) { gpu_of(p, 0).space = p.cluster.space(p.cluster.host()); }, "memory: gpu:0 and cpu:0 are said to share"},
+      {"a GPU's kernel that there is not", "gpus", [](PlacedGraph& p) { name_kernel(p, "nvrtc_elementwise", "nvrtc_fast"); }, "no kernel: '"},
+      {"a GPU's kernel of another engine than it can have", "gpus", [](PlacedGraph& p) { name_kernel(p, "nvrtc_elementwise", "nvrtc_elementwise@eng1"); }, "no kernel: '"},
+      {"a reference on a GPU", "gpus", [](PlacedGraph& p) { name_kernel(p, "nvrtc_elementwise", "reference"); }, "no kernel: '"},
+      {"a CPU's kernel that there is not", "towers", [](PlacedGraph& p) { name_kernel(p, "reference", "fast"); }, "no kernel: '"},
       {"no room for what a sum lands", "gpus", [](PlacedGraph& p) {
          PlanNode& n = first(p, [](const PlanNode& x) { return x.op == kAggregate && std::any_of(x.by_group.begin(), x.by_group.end(), [](const Variant& v) { return v.scratch_bytes > 0; }); });
          for (Variant& v : n.by_group) v.scratch_bytes = 0;

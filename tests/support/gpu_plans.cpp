@@ -12,6 +12,7 @@
 #include <belfry/ops/all_ops.h>
 #include <belfry/ops/cuda_kernels.h>
 #include <belfry/ops/fusions.h>
+#include <belfry/placer/choose.h>
 
 #include "on_stream.h"
 #include "op_case.h"
@@ -66,7 +67,9 @@ std::shared_ptr<const PlacedGraph> GpuPlans::placed(const std::shared_ptr<const 
   if (!std::count(all.begin(), all.end(), cpu(0))) all.push_back(cpu(0));
   Cluster cluster = local_cluster(all, 2);
   if (peers) cluster.peers = {parse_devices("gpu:0-1")};
-  auto plan = std::make_shared<const PlacedGraph>(place(graph, strategy, cluster, batch, {.fetches = fetches_of(*graph), .kernels = chooser(kernels), .groups = find_groups}));
+  const PlaceOptions options{.fetches = fetches_of(*graph), .kernels = chooser(kernels), .groups = find_groups};
+  const Strategy taken = strategy.choice ? choose(graph, strategy, cluster, batch, options).front().strategy : strategy;
+  auto plan = std::make_shared<const PlacedGraph>(place(graph, taken, cluster, batch, options));
   auto objections = verify(*plan);
   EXPECT_TRUE(objections.empty()) << objections[0];
   return plan;

@@ -115,7 +115,7 @@ with tempfile.TemporaryDirectory() as folder:
     expect(plan.read_text(encoding="utf-8") != text, "small_plan.json names no simd_unary")
     for arguments in (["--fetch", "y"], ["--steps", "1"], []):
         done = here("run", "small_plan.json", "--feed", "x.safetensors", *arguments)
-        expect(done.returncode == 1 and "'simd_nonsense', which is not here" in done.stderr and "but the file says" in done.stderr, f"a kernel that is not here, {arguments}: {done}")
+        expect(done.returncode == 1 and "no kernel: 'y' names 'simd_nonsense' on cpu:1, but tanh has none of that name there" in done.stderr and "belfry place small_plan.json" in done.stderr, f"a kernel that is not here, {arguments}: {done}")
     # Rules: a placement file's go before what the graph requests, and one that decides nothing is refused.
     rules = {"belfry": 1, "placement": [{"match": "**", "device": "cpu:0"}]}
     pathlib.Path(folder, "rules.json").write_text(json.dumps(rules), encoding="utf-8")
@@ -339,9 +339,14 @@ with tempfile.TemporaryDirectory() as folder:
     refused(2, ["--no-cuda-graph does nothing here", "no device is a GPU"], "run", "small.json", "--no-cuda-graph")
     refused(2, ["--no-cuda-graph is of runs", "--measure"], "forecast", "small.json", "--no-cuda-graph")
     refused(2, ["--no-cuda-graph"], "place", "small.json", "--no-cuda-graph")
-    for option in (["--devices", "cpu:0"], ["--strategy", "single"], ["--towers", "2"], ["--threads-per-tower", "1"], ["-O", "towers=1"], ["--placement", "rules.json"], ["--cluster", "cluster.json"]):
+    for option in (["--strategy", "single"], ["--towers", "2"], ["--threads-per-tower", "1"], ["-O", "towers=1"], ["--placement", "rules.json"], ["--cluster", "cluster.json"]):
         for verb in (["place"], ["run", "--feed", "x.safetensors"]):
             refused(2, [option[0] + " does nothing here", "--move"], *verb, "small_plan.json", *option)
+    # Other devices in place of a plan's.
+    for verb in (["place"], ["run", "--feed", "x.safetensors"]):
+        refused(1, ["--devices cpu:0: the plan's nodes are on cpu:0-1; name 2 devices in place of these", "--move"], *verb, "small_plan.json", "--devices", "cpu:0")
+    done, asitis = here("run", "small_plan.json", "--feed", "x.safetensors", "--devices", "cpu:1,sim:3"), here("run", "small_plan.json", "--feed", "x.safetensors")
+    expect(done.returncode == 0 and done.stdout == asitis.stdout and "its decisions, with cpu:1,sim:3 in place of cpu:0-1" in done.stderr, f"run of a plan on other devices: {done}")
     for option in (["--strategy", "single"], ["-O", "towers=1"]):
         refused(2, [option[0] + " does nothing here", "rules.json"], "place", "small.json", "--placement", "rules.json", *option)
     # A placement file's batch and towers are those by default; what the command line says goes first.

@@ -79,6 +79,8 @@ with tempfile.TemporaryDirectory() as name:
     # What the command line alone shows is wrong use.
     check(2, ["--hold-out: 'nan' is no number from 0.001 to 0.999"], "train", "mlp", "--data", ".", "--hold-out", "nan")
     check(2, ["--memory-fraction: 'nan' is no number from 0.01 to 1"], "place", "mlp", "--memory-fraction", "nan")
+    for verb in ("place", "forecast"):
+        check(2, ["--memory-fraction does nothing here: no device is a GPU"], verb, "mlp", "--devices", "sim:0", "--memory-fraction", "0.5")
     check(2, ["--memory-fraction does nothing here: h100x8 says itself how much memory its devices have", "leave --memory-fraction out"], "place", "mlp", "--cluster", "h100x8", "--memory-fraction", "0.5")
     check(2, ["there is no op 'cnv2d'; did you mean conv2d?"], "show", "--ops", "cnv2d")
     check(2, ["there is no data set 'mnits'; did you mean mnist?"], "data", "fetch", "mnits")

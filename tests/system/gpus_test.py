@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -38,12 +39,13 @@ def missing(words, what, **variables):
     expect(found and found["why"] and found["way_out"] and all(w in found["why"] + "; " + found["way_out"] for w in words), f"{variables}: {facts}")
 
 
-graph = {"belfry": 1, "name": "small", "inputs": [{"name": "x", "dtype": "f32", "shape": [2]}], "nodes": [{"name": "y", "op": "tanh", "inputs": ["x"]}], "outputs": ["y"]}
+graph = {"belfry": 1, "name": "small", "inputs": [{"name": "x", "dtype": "f32", "shape": [2]}], "nodes": [{"name": "y", "op": "tanh", "inputs": ["x"]}, {"name": "z", "op": "exp", "inputs": ["y"]}], "outputs": ["z"]}
 
 
-def refused(words, placed=True, **variables):
-    """Running a plan that names gpu:0 is refused with the reason and the offer; placing on it, where there is no backend."""
-    words = ["gpu:0 cannot be used", "sim:0, which stands in for it", *words]
+def refused(words, placed=True, absent="gpu:0-1", **variables):
+    """Running a plan that names GPUs is refused with the reason and the offer, which leads to a run; placing on them, where there is no backend."""
+    words = ["gpu:0 cannot be used", *words]
+    offer = ["sim:0-1 can stand in for gpu:0-1", "belfry place PLAN --devices sim:0-1 -o NEW", "--devices sim:0-1 beside it"]
     with tempfile.TemporaryDirectory() as folder:
         def here(*arguments):
             return belfry(*arguments, cwd=folder, **variables)
@@ -51,23 +53,32 @@ def refused(words, placed=True, **variables):
         pathlib.Path(folder, "small.json").write_text(json.dumps(graph), encoding="utf-8")
         header = json.dumps({"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
         pathlib.Path(folder, "x.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
-        done = here("place", "small.json", "-o", "sim.json", "--devices", "sim:0")
-        expect(done.returncode == 0, f"place on sim:0: {done}")
-        done = here("place", "small.json", "-o", "gpu.json", "--devices", "gpu:0")
+        on = ("--strategy", "layers", "--move", "z=LAST")
+        done = here("place", "small.json", "-o", "sim.json", "--devices", "sim:0-1", *(w.replace("LAST", "sim:1") for w in on))
+        expect(done.returncode == 0, f"place on sim:0-1: {done}")
+        done = here("place", "small.json", "-o", "gpu.json", "--devices", "gpu:0-1", *(w.replace("LAST", "gpu:1") for w in on))
         if placed:
-            expect(done.returncode == 0 and done.stderr.count("gpu:0: not here") == 1 and "--cluster F gives the machine" in done.stderr, f"place on gpu:0, {variables}: {done}")
+            expect(done.returncode == 0 and done.stderr.count(f"{absent}: not here") == (absent != "") and ("--cluster F gives the machine" in done.stderr) == (absent != ""), f"place on GPUs, {variables}: {done}")
         else:
-            expect(done.returncode == 1 and all(w in done.stderr for w in words), f"place on gpu:0, {variables}: {done}")
-            plan = pathlib.Path(folder, "sim.json").read_text(encoding="utf-8")
-            pathlib.Path(folder, "gpu.json").write_text(plan.replace("sim:0", "gpu:0").replace('"sim"', '"gpu"'), encoding="utf-8")
+            expect(done.returncode == 1 and all(w in done.stderr for w in [*words, "name them where gpu:0-1 is named"]), f"place on GPUs, {variables}: {done}")
+            plan = pathlib.Path(folder, "sim.json").read_text(encoding="utf-8").replace("sim:", "gpu:").replace('"threads": [0]}', '"threads": [1, 2, 0]}')
+            pathlib.Path(folder, "gpu.json").write_text(re.sub(r'"kernel": "(?!feed|copy|fetch)\w+"', '"kernel": "nvrtc_elementwise"', plan), encoding="utf-8")
         done = here("forecast", "small.json", "--devices", "gpu:0", "--json")
-        expect(done.returncode == 0 and json.loads(done.stdout)["seconds"] > 0 and done.stderr.count("gpu:0: not here") == 1, f"forecast on gpu:0, {variables}: {done}")
+        expect(done.returncode == 0 and json.loads(done.stdout)["seconds"] > 0 and done.stderr.count("gpu:0: not here") == (absent != ""), f"forecast on gpu:0, {variables}: {done}")
         done = here("forecast", "small.json", "--devices", "gpu:0", "--cluster", "p100x8", "--json")
         expect(done.returncode == 0 and "not here" not in done.stderr, f"forecast of a cluster, {variables}: {done}")
         done = here("run", "gpu.json", "--feed", "x.safetensors")
-        expect(done.returncode == 1 and all(w in done.stderr for w in words), f"run on gpu:0, {variables}: {done}")
-        done = here("run", "sim.json", "--feed", "x.safetensors")
-        expect(done.returncode == 0, f"run on sim:0: {done}")
+        expect(done.returncode == 1 and all(w in done.stderr for w in [*words, *offer]), f"run on GPUs, {variables}: {done}")
+        done = here("run", "small.json", "--feed", "x.safetensors", "--devices", "gpu:0")
+        expect(done.returncode == 1 and all(w in done.stderr for w in [*words, "sim:0 can stand in for gpu:0", "name them where gpu:0 is named"]), f"run of a graph on gpu:0, {variables}: {done}")
+        results = here("run", "sim.json", "--feed", "x.safetensors")
+        expect(results.returncode == 0 and results.stdout, f"run on sims: {results}")
+        for devices in ("sim:0-1", "cpu:0-1"):  # what the offer says, word by word
+            done = here("place", "gpu.json", "--devices", devices, "-o", "new.json")
+            expect(done.returncode == 0 and f"{devices} in place of gpu:0-1" in done.stderr, f"place of the plan on {devices}: {done}")
+            for command in (("run", "new.json"), ("run", "gpu.json", "--devices", devices)):
+                done = here(*command, "--feed", "x.safetensors")
+                expect(done.returncode == 0 and done.stdout == results.stdout, f"{command}, {variables}: {done}")
 
 
 if not fake:
@@ -105,6 +116,22 @@ if fake:
             done = belfry("place", "small.json", "--devices", devices, "--strategy", "layers", "-o", "two.json", cwd=folder, **two)
             expect(done.returncode == 0 and (absent in done.stderr if absent else "not here" not in done.stderr), f"place on {devices} of two: {done}")
         refused(["CUDA driver", "driver 580"], BELFRY_CUDA_DRIVER="/nowhere/libcuda.so.1")
+
+        for capability, why in (("6.0", "is below 7.5, the least that CUDA 13 compiles for; take a GPU of"), ("19.0", "and not for 19.0; install the latest NVRTC of CUDA 13")):
+            other = dict(two, FAKE_CUDA_CAPABILITY=capability)
+            done = belfry("devices", **other)
+            expect(done.returncode == 0 and done.stdout.count("         cannot be used: ") == 2 and done.stdout.count(why) == 2 and "no plan runs on gpu:0 here" in done.stdout, f"capability {capability}: {done}")
+            facts = json.loads(belfry("devices", "--json", **other).stdout)
+            stops = [d.get("cannot_be_used", {}) for d in facts["devices"] if d["id"].startswith("gpu:")]
+            expect(len(stops) == 2 and all(s and s["why"] + "; " + s["way_out"] in done.stdout for s in stops), f"capability {capability}: {facts}")
+            refused([why], absent="", **other)
+        # The driver is there, the GPUs are, and a library is not.
+        shutil.copy(fake, os.path.join(folder, "libnvrtc.so.13"))
+        refused(["NVRTC: wrong version: ", "libnvrtc.so.13 is 12.0", "pip install nvidia-cuda-nvrtc"], absent="", FAKE_NVRTC_VERSION="12000", **two)
+        os.remove(os.path.join(folder, "libnvrtc.so.13"))
+        # A context that cannot be made.
+        for code, why in (("2", "CUDA_ERROR_OUT_OF_MEMORY (2): as the fake driver was told; other processes hold its memory"), ("46", "another process has it for itself alone")):
+            refused(["no context can be made on it: cuDevicePrimaryCtxRetain gives", why], absent="", FAKE_CUDA_FAIL=f"cuDevicePrimaryCtxRetain:1:{code}", **two)
 
 for objection in objections:
     print(objection)

@@ -25,7 +25,7 @@ struct CudaBackend {
   std::shared_ptr<Device> (*open)(const DeviceId& device);  ///< DeviceError
   std::unique_ptr<GpuMeter> (*meter)(const std::vector<int>& gpus);  ///< DeviceError that says what is missing and what to do
 };
-inline constexpr std::uint32_t kCudaBackendTable = 3;
+inline constexpr std::uint32_t kCudaBackendTable = 4;
 
 /// The one symbol of the library.
 using CudaBackendEntry = const CudaBackend* (*)();

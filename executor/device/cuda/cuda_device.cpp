@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nvtx3/nvToolsExt.h>
 
+#include <belfry/executor/device/cuda/gpu_facts.h>
 #include <belfry/executor/device/cuda/nccl_internal.h>
 #include <belfry/graph/error.h>
 
@@ -18,12 +19,21 @@ namespace {
 
 CUdeviceptr address_of(const std::byte* p) { return reinterpret_cast<CUdeviceptr>(p); }
 
+const char* way_to_a_context(CUresult code) {
+  switch (code) {
+    case CUDA_ERROR_OUT_OF_MEMORY: return "other processes hold its memory: nvidia-smi names them; end one, or wait for it";
+    case CUDA_ERROR_DEVICE_UNAVAILABLE: return "another process has it for itself alone: nvidia-smi names it; wait for it, or let several in with nvidia-smi --compute-mode=DEFAULT";
+    case CUDA_ERROR_INVALID_DEVICE: return "belfry devices lists those that are here";
+    default: return "look with nvidia-smi whether the GPU works; after a fault it may need a reset";
+  }
+}
+
 /// The primary context of a GPU, held while anything of it is alive.
 class Context {
  public:
   Context(std::shared_ptr<CudaToolkit> toolkit, const DeviceId& id) : toolkit_(std::move(toolkit)), d_(toolkit_->driver()), name_(to_string(id)) {
-    check(d_.cuDeviceGet(&device_, id.index), "cuDeviceGet");
-    check(d_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
+    begin(d_.cuDeviceGet(&device_, id.index), "cuDeviceGet");
+    begin(d_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
   }
   ~Context() { d_.cuDevicePrimaryCtxRelease(device_); }
   Context(const Context&) = delete;
@@ -47,6 +57,11 @@ class Context {
   CUdevice device() const { return device_; }
 
  private:
+  /// Without a context nothing runs there.
+  void begin(CUresult code, const char* call) const {
+    if (code != CUDA_SUCCESS) throw MissingError({name_, fmt::format("no context can be made on it: {} gives {}", call, error_text(d_, code)), way_to_a_context(code)});
+  }
+
   std::shared_ptr<CudaToolkit> toolkit_;
   const CudaDriver& d_;
   std::string name_;

@@ -3,13 +3,24 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <belfry/graph/error.h>
 
 namespace belfry {
 
 /// What is not there, and what to do about it. One sentence each, without a full stop.
 struct Missing {
   std::string what, why, way_out;
+};
+
+inline std::string to_string(const Missing& m) { return m.what + ": " + m.why + "; " + m.way_out; }
+
+/// A GPU cannot be used, since something is not there.
+struct MissingError : DeviceError {
+  explicit MissingError(Missing m) : DeviceError(to_string(m)), missing(std::move(m)) {}
+  Missing missing;
 };
 
 struct GpuFacts {
@@ -20,6 +31,7 @@ struct GpuFacts {
   std::int64_t memory_bytes = 0;
   std::int64_t free_bytes = -1;      ///< -1: it could not be asked
   std::string uuid, pci;             ///< "GPU-…", "0000:65:00.0"
+  Missing stops;                     ///< what keeps this one from being used; `what` is empty if nothing is known to
 };
 
 /// From one GPU to another.
@@ -43,7 +55,7 @@ struct CudaFacts {
   std::vector<GpuFacts> gpus;
   std::vector<GpuLink> links;        ///< per pair from < to
   std::vector<CudaLibraryFacts> libraries;
-  std::vector<Missing> missing;      ///< first what keeps all GPUs from being used
+  std::vector<Missing> missing;      ///< first what keeps all GPUs from being used; of a GPU that the driver does not give, under its name
 
   /// What was found missing under that name; null if it is not missing.
   const Missing* find_missing(const std::string& what) const {

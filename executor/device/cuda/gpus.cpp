@@ -14,6 +14,11 @@ namespace {
 constexpr int kWanted = CUDA_VERSION / 1000 * 1000;
 constexpr const char* kDriverHelp = "install NVIDIA's driver 580 or later";
 
+constexpr const char* kFaultHelp = "look with nvidia-smi whether the GPU works; after a fault it may need a reset";
+
+/// A GPU of which a question fails.
+Missing faulty(int index, const std::string& error) { return {fmt::format("gpu:{}", index), error, kFaultHelp}; }
+
 Missing no_driver(const OpenedDriver& d) { return {"CUDA driver", fmt::format("it cannot be opened: {}", d.why), fmt::format("{}; in a container, start it with access to the GPUs", kDriverHelp)}; }
 
 Missing too_old(const OpenedDriver& d, int version) {
@@ -75,10 +80,9 @@ std::int64_t free_by_context(const CudaDriver& d, CUdevice device) {
   return told ? static_cast<std::int64_t>(free) : -1;
 }
 
-GpuFacts gpu(const CudaDriver& d, const Nvml& nvml, int index, CUdevice& device, Calls& calls) {
+GpuFacts gpu(const CudaDriver& d, const Nvml& nvml, int index, CUdevice device, Calls& calls) {
   GpuFacts out;
   out.index = index;
-  if (!calls.ok(d.cuDeviceGet(&device, index), "cuDeviceGet")) return out;
   char text[256] = "";
   if (calls.ok(d.cuDeviceGetName(text, sizeof text, device), "cuDeviceGetName")) out.name = text;
   if (calls.ok(d.cuDeviceGetPCIBusId(text, sizeof text, device), "cuDeviceGetPCIBusId")) out.pci = text;
@@ -98,7 +102,7 @@ GpuLink link(const CudaDriver& d, const Nvml& nvml, const CudaFacts& facts, cons
   int there = 0, back = 0;
   calls.ok(d.cuDeviceCanAccessPeer(&there, devices[a], devices[b]), "cuDeviceCanAccessPeer");
   calls.ok(d.cuDeviceCanAccessPeer(&back, devices[b], devices[a]), "cuDeviceCanAccessPeer");
-  GpuLink out{static_cast<int>(a), static_cast<int>(b), there != 0 && back != 0, "host"};
+  GpuLink out{facts.gpus[a].index, facts.gpus[b].index, there != 0 && back != 0, "host"};
   if (out.peer) out.kind = nvml.nvlink(facts.gpus[a].pci, facts.gpus[b].pci) ? "NVLink" : nvml.works() ? "PCIe" : "peer";
   return out;
 }
@@ -113,11 +117,38 @@ void add_gpus(const OpenedDriver& driver, const Nvml& nvml, CudaFacts& out) {
     out.missing.back().why = "the driver sees none";
     return;
   }
-  std::vector<CUdevice> devices(static_cast<std::size_t>(count));
-  for (int i = 0; i < count && calls.error().empty(); ++i) out.gpus.push_back(gpu(d, nvml, i, devices[static_cast<std::size_t>(i)], calls));
+  std::vector<CUdevice> devices;
+  for (int i = 0; i < count && calls.error().empty(); ++i) {
+    Calls own(d);
+    CUdevice device = 0;
+    if (own.ok(d.cuDeviceGet(&device, i), "cuDeviceGet")) {
+      devices.push_back(device);
+      out.gpus.push_back(gpu(d, nvml, i, device, own));
+      if (!own.error().empty()) out.gpus.back().stops = faulty(i, own.error());
+    } else {
+      out.missing.push_back(faulty(i, own.error()));
+    }
+  }
   for (std::size_t a = 0; a < out.gpus.size(); ++a)
     for (std::size_t b = a + 1; b < out.gpus.size() && calls.error().empty(); ++b) out.links.push_back(link(d, nvml, out, devices, a, b, calls));
-  if (!calls.error().empty()) out.missing.push_back({"GPU", calls.error(), "look with nvidia-smi whether the GPU works; after a fault it may need a reset"});
+  if (!calls.error().empty()) out.missing.push_back({"GPU", calls.error(), kFaultHelp});
+}
+
+std::string capability_text(int architecture) { return fmt::format("{}.{}", architecture / 10, architecture % 10); }
+
+/// A GPU for which no kernel can be generated.
+Missing not_compiled(const GpuFacts& g, CudaLibraries& libraries) {
+  constexpr int kLeast = 75;  // of CUDA 13: what there is besides depends on the NVRTC at hand
+  const int own = g.major * 10 + g.minor;
+  std::vector<int> known = libraries.architectures();
+  if (known.empty()) known = {kLeast, std::max(kLeast, own)};
+  if (std::find(known.begin(), known.end(), own) != known.end()) return {};
+  const std::string what = fmt::format("gpu:{}", g.index);
+  if (own < known.front())
+    return {what, fmt::format("compute capability {} is below {}, the least that CUDA {} compiles for", capability_text(own), capability_text(known.front()), kWanted / 1000), "take a GPU of the Turing generation (2018) or a later one"};
+  const CudaLibraryFacts nvrtc = libraries.facts(CudaLibrary::nvrtc);
+  return {what, fmt::format("NVRTC {} ({}) compiles for compute capabilities {} to {}, and not for {}", nvrtc.version, nvrtc.path, capability_text(known.front()), capability_text(known.back()), capability_text(own)),
+          fmt::format("install the latest NVRTC of CUDA {} (pip install --upgrade nvidia-cuda-nvrtc), or name its folder in BELFRY_CUDA_PATH", kWanted / 1000)};
 }
 
 }  // namespace
@@ -151,6 +182,8 @@ CudaFacts probe_gpus(const OpenedDriver& driver, CudaLibraries& libraries) {
     Nvml nvml(libraries.missing(CudaLibrary::nvml).what.empty() ? libraries.open(CudaLibrary::nvml) : nullptr);
     out.driver_release = nvml.driver_release();
     add_gpus(driver, nvml, out);
+    for (GpuFacts& g : out.gpus)
+      if (g.stops.what.empty()) g.stops = not_compiled(g, libraries);
   } else {
     out.missing.push_back(stops);
   }

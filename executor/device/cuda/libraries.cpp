@@ -248,18 +248,31 @@ Missing CudaLibraries::missing(CudaLibrary which) {
   return found.missing;
 }
 
+std::vector<int> CudaLibraries::architectures() {
+  if (!missing(CudaLibrary::nvrtc).what.empty()) return {};
+  void* handle = open(CudaLibrary::nvrtc);
+  auto count_of = reinterpret_cast<int (*)(int*)>(dlsym(handle, "nvrtcGetNumSupportedArchs"));
+  auto list = reinterpret_cast<int (*)(int*)>(dlsym(handle, "nvrtcGetSupportedArchs"));
+  int count = 0;
+  if (!count_of || !list || count_of(&count) != 0 || count < 1) return {};
+  std::vector<int> out(static_cast<std::size_t>(count));
+  if (list(out.data()) != 0) return {};
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
 void* CudaLibraries::open(CudaLibrary which) {
   if (which == CudaLibrary::cudnn && missing(which).what.empty()) {
     try {
       open(CudaLibrary::cublas_lt);
-    } catch (const DeviceError& e) {
-      throw DeviceError(fmt::format("cuDNN cannot be used without cuBLASLt: {}", e.what()));
+    } catch (const MissingError& e) {
+      throw MissingError({"cuDNN", fmt::format("it cannot be used without cuBLASLt: {}", e.missing.why), e.missing.way_out});
     }
     look(CudaLibrary::nvrtc);  // it asks for it by a bare name, and names no engine where that is not found
   }
   Found& found = look(which);
   if (found.missing.what.empty() && !found.handle) load(which, found);
-  if (const Missing m = missing(which); !m.what.empty()) throw DeviceError(fmt::format("{}: {}; {}", m.what, m.why, m.way_out));
+  if (const Missing m = missing(which); !m.what.empty()) throw MissingError(m);
   return found.handle;
 }
 

@@ -26,9 +26,11 @@ class CudaLibraries {
   CudaLibraryFacts facts(CudaLibrary which);
   /// Why it cannot be used; `what` is empty if it can, as far as `facts` sees.
   Missing missing(CudaLibrary which);
+  /// What NVRTC compiles for, 90 for compute capability 9.0, ascending; empty where it is missing or cannot say.
+  std::vector<int> architectures();
   /// The handle of dlopen; cuBLASLt and NVRTC are opened before cuDNN, which would abort the process without the one and name no engine without the other,
   /// and NVRTC's builtins before NVRTC.
-  /// DeviceError with the reason and the way out. Handles are never closed.
+  /// MissingError with the reason and the way out. Handles are never closed.
   void* open(CudaLibrary which);
 
  private:

@@ -12,7 +12,7 @@ const CudaDriver& CudaToolkit::driver() {
   if (!driver_) {
     OpenedDriver opened = open_driver();
     CudaFacts facts;
-    if (Missing m = start_driver(opened, facts); !m.what.empty()) throw DeviceError(fmt::format("{}: {}; {}", m.what, m.why, m.way_out));
+    if (Missing m = start_driver(opened, facts); !m.what.empty()) throw MissingError(m);
     driver_ = std::move(opened);
   }
   return driver_->table;

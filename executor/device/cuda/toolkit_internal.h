@@ -12,9 +12,9 @@ namespace belfry {
 /// Any thread may ask. Making one opens nothing, so that kernels can be chosen where there is no driver.
 class CudaToolkit {
  public:
-  /// The started driver. DeviceError that says what is missing and what to do.
+  /// The started driver. MissingError that says what is missing and what to do.
   const CudaDriver& driver();
-  /// The handle of dlopen. DeviceError as above.
+  /// The handle of dlopen. MissingError as above.
   void* library(CudaLibrary which);
 
  private:

@@ -1,7 +1,7 @@
 // A CUDA driver for tests, chosen by BELFRY_CUDA_DRIVER: memory is the host's, streams are queues that run in a random legal order.
 //
 // Settings, read by cuInit: FAKE_CUDA_GPUS (1), FAKE_CUDA_NAME, FAKE_CUDA_MEMORY (bytes of each, 1 GiB), FAKE_CUDA_CAPABILITY (9.0),
-// FAKE_CUDA_DRIVER_VERSION (13000), FAKE_CUDA_PEER (1), FAKE_CUDA_INIT (what cuInit gives, 0), FAKE_CUDA_SEED (1), FAKE_CUDA_PATIENCE
+// FAKE_CUDA_DRIVER_VERSION (13000), FAKE_NVRTC_ARCHS (75,80,86,89,90,100,120), FAKE_CUDA_PEER (1), FAKE_CUDA_INIT (what cuInit gives, 0), FAKE_CUDA_SEED (1), FAKE_CUDA_PATIENCE
 // (milliseconds until a wait that nothing can end gives CUDA_ERROR_LAUNCH_TIMEOUT, 20000), FAKE_CUDA_WORKS (0; 1: streams
 // go on also while nobody calls, as a device does), and FAKE_CUDA_FAIL=name:n:code,… : the n-th
 // call of that name since cuInit fails. A code that breaks a context comes to light when the work runs, and stays.

@@ -3,12 +3,24 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
+#include <string>
+#include <vector>
 
 namespace {
 
 int number(const char* name, int otherwise) {
   const char* text = std::getenv(name);
   return text ? std::atoi(text) : otherwise;
+}
+
+/// FAKE_NVRTC_ARCHS, with commas.
+std::vector<int> archs() {
+  const char* text = std::getenv("FAKE_NVRTC_ARCHS");
+  std::istringstream parts(text ? text : "75,80,86,89,90,100,120");
+  std::vector<int> out;
+  for (std::string part; std::getline(parts, part, ',');) out.push_back(std::atoi(part.c_str()));
+  return out;
 }
 
 struct NvmlMemory {
@@ -32,6 +44,15 @@ int ncclGetVersion(int* version) {
 int nvrtcVersion(int* major, int* minor) {
   *major = number("FAKE_NVRTC_VERSION", 13000) / 1000;
   *minor = 0;
+  return 0;
+}
+
+int nvrtcGetSupportedArchs(int* out) {
+  for (int arch : archs()) *out++ = arch;
+  return 0;
+}
+int nvrtcGetNumSupportedArchs(int* count) {
+  *count = static_cast<int>(archs().size());
   return 0;
 }
 

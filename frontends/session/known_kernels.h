@@ -1,0 +1,18 @@
+// Whether the kernels that a plan names exist: asked before it runs, without opening the library of those of GPUs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <belfry/executor/program.h>
+#include <belfry/graph/plan/placed_graph.h>
+
+namespace belfry {
+
+/// Objections, as of the verifier, to kernels that the tables lack for their op; of GPUs without a table, to names that no kernel of theirs has.
+std::vector<std::string> unknown_kernels(const PlacedGraph& plan, const KernelTables& tables);
+
+/// `verify`, and then the names of kernels.
+std::vector<std::string> verify(const PlacedGraph& plan, const KernelTables& tables);
+
+}  // namespace belfry

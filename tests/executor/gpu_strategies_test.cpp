@@ -1,0 +1,139 @@
+// Every strategy on GPUs, on the fake driver with the CPU's kernels: it gives the CPU's bits, or where it promises none comes near.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <belfry/belfry.h>
+#include <belfry/frontends/session/loops.h>
+#include <belfry/ops/all_ops.h>
+
+#include "gpu_plans.h"
+#include "op_case.h"
+
+namespace belfry::test {
+namespace {
+
+struct Layout {
+  std::string name, devices;
+  Strategy strategy;
+  bool bits = true;  ///< promised
+};
+
+std::vector<Layout> layouts(int towers) {
+  auto d = [](const char* text) { return parse_devices(text); };
+  DeviceId gpu = parse_device("gpu:0");
+  const char* four = "gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1";
+  auto piped = [&](const char* devices, PhaseOrder order, int replicas = 1, int chunks = 1) {
+    return to_strategy(Layers{.devices = d(devices), .towers = towers, .replicas = replicas, .order = order, .chunks = chunks, .threads = 1, .cut = LayerCut::variables});
+  };
+  return {
+      {"one GPU", "gpu:0", to_strategy(Single{.device = gpu, .towers = towers, .threads = 1})},
+      {"variables on the host", "gpu:0-1", to_strategy(Towers{.devices = d("gpu:0-1"), .variables = cpu(0), .towers = towers, .threads = 1})},
+      {"variables on a GPU", "gpu:0-1", to_strategy(Towers{.devices = d("gpu:0-1"), .variables = gpu, .towers = towers, .threads = 1})},
+      {"a GPU beside the CPU", "gpu:0,cpu:0", to_strategy(Towers{.devices = d("gpu:0,cpu:0"), .variables = cpu(0), .towers = towers, .threads = 1})},
+      {"mirrored", "gpu:0-1", to_strategy(Mirrored{.devices = d("gpu:0-1"), .towers = towers, .threads = 1})},
+      {"mirrored over logical devices", "gpu:0/0,gpu:0/1", to_strategy(Mirrored{.devices = d("gpu:0/0,gpu:0/1"), .towers = towers, .threads = 1})},
+      {"sharded", "gpu:0-1", to_strategy(Sharded{.devices = d("gpu:0-1"), .towers = towers, .threads = 1})},
+      {"mirrored over four", "gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1", to_strategy(Mirrored{.devices = d("gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1"), .towers = towers, .threads = 1})},
+      {"by groups and in buckets", "gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1", to_strategy(Mirrored{.devices = d("gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1"), .towers = towers, .threads = 1, .reduction = Reduce::hierarchical, .bucket = 512})},
+      {"layers", "gpu:0-1", to_strategy(Layers{.devices = d("gpu:0-1"), .towers = towers, .threads = 1, .cut = LayerCut::variables})},
+      {"pipeline", "gpu:0-1", to_strategy(Layers{.devices = d("gpu:0-1"), .towers = towers, .order = PhaseOrder::one_f_one_b, .threads = 1, .cut = LayerCut::variables})},
+      {"gpipe", "gpu:0-1", piped("gpu:0-1", PhaseOrder::gpipe)},
+      {"interleaved", "gpu:0-1", piped("gpu:0-1", PhaseOrder::interleaved, 1, 2)},
+      {"hybrid", four, piped(four, PhaseOrder::one_f_one_b, 2)},
+      {"spread", "gpu:0-1", to_strategy(Towers{.devices = d("gpu:0-1"), .spread = true, .towers = towers, .threads = 1})},
+      {"chosen", "gpu:0-1", to_strategy(Towers{.devices = d("gpu:0-1"), .towers = towers, .threads = 1, .chosen = true})},
+      {"reduce to one", "gpu:0-1", to_strategy(Mirrored{.devices = d("gpu:0-1"), .towers = towers, .threads = 1, .reduction = Reduce::to_one})},
+      {"parameter servers", "gpu:0-1,cpu:0-1", to_strategy(ParameterServer{.devices = d("gpu:0-1"), .servers = d("cpu:0-1"), .towers = towers, .threads = 1})},
+      {"parameter servers on GPUs", four, to_strategy(ParameterServer{.devices = d("gpu:0/0,gpu:1/0"), .servers = d("gpu:0/1,gpu:1/1"), .towers = towers, .threads = 1})},
+      {"auto", "gpu:0-1", to_strategy(Auto{.devices = d("gpu:0-1"), .towers = towers, .threads = 1})},
+      {"ring", four, to_strategy(Mirrored{.devices = d(four), .towers = towers, .threads = 1, .reduction = Reduce::ring, .bucket = 0}), false},
+      {"ring of ranges", four, to_strategy(Sharded{.devices = d(four), .towers = towers, .threads = 1, .reduction = Reduce::ring}), false},
+  };
+}
+
+TEST_F(GpuPlans, give_the_cpus_bits_with_every_strategy) {
+  environment.set("FAKE_CUDA_GPUS", "2");
+  environment.set("FAKE_CUDA_WORKS", "1");
+  int seed = 0;
+  std::vector<std::pair<std::string, DType>> all_nets = {{"attention", bf16}, {"batch_norm", f16}, {"embedding", bf16}};
+  for (const std::string& name : names_of_nets()) all_nets.emplace_back(name, f32);
+  for (const auto& [name, precision] : all_nets) {
+    auto graph = std::make_shared<const Graph>(without_requests(trained_in(name, precision)));
+    // An op is left out here and there: it runs on the host then.
+    const KernelTables all = tables(), some = tables({"matmul", "relu", "softmax_cross_entropy"});
+    auto single = placed(graph, to_strategy(Single{.device = cpu(0), .towers = 4, .threads = 1}), "cpu:0", 7, all);
+    const Tensors want = train(graph, single, all);
+    for (const Layout& l : layouts(4)) {
+      start(++seed);
+      const KernelTables& kernels = seed % 3 ? all : some;
+      told = {seed % 2 == 1, false, true};
+      peers = seed % 2;
+      auto plan = placed(graph, l.strategy, l.devices, 7, kernels);
+      const Tensors got = train(graph, plan, kernels);
+      for (const auto& [value, tensor] : want) ASSERT_TRUE(l.bits ? got.at(value) == tensor : distance(got.at(value), tensor) <= (precision == f32 ? 1e-5 : 0x1p-6)) << name << ", " << l.name << ", seed " << seed << ": '" << value << "' differs from the CPU's";
+    }
+  }
+}
+
+/// Layers with a norm over all gradients, and a loss that more steps make smaller.
+Graph trained_by_loops() {
+  Builder b("trained_by_loops");
+  Value h = tanh(nn::dense(b.input("x", f32, {kBatch, 6}), {.units = 8, .name = "in"}));
+  b.minimize(identity(mean(square(nn::dense(h, {.units = 5, .name = "out"}) - b.input("y", f32, {kBatch, 5}))), "loss"), Momentum{.learning_rate = 0.05}, {.clip_norm = 3.0});
+  return std::move(b).build();
+}
+
+/// Every row twice.
+Tensors doubled(const Tensors& rows) {
+  Tensors out;
+  for (const auto& [name, t] : rows) {
+    Extents shape = t.shape();
+    shape[0] *= 2;
+    HostTensor both(t.dtype(), shape);
+    for (std::size_t k : {0u, 1u}) std::memcpy(both.raw() + k * t.bytes().size(), t.raw(), t.bytes().size());
+    out.emplace(name, std::move(both));
+  }
+  return out;
+}
+
+/// Whichever two of three workers come first: all mini-batches are the same, and the mean of two gradients is that of two towers.
+TEST_F(GpuSessions, train_by_loops_with_backup_workers) {
+  start(31);
+  const Graph graph = trained_by_loops();
+  const Tensors same = feeds_for(graph, 4, 3), twice = doubled(same);
+  Session loops(graph, ParameterServer{.devices = parse_devices("gpu:0-1"), .backup = 1, .towers = 3, .threads = 1}, options());
+  Session two(graph, Single{.towers = 2, .threads = 1});
+  TrainingLoops training(loops, {.rows = 4, .fetches = {"loss"}});
+  std::int64_t steps = 0;
+  training.run([&] { return std::optional(same); }, 6, [&](const std::vector<Applied>& gradients) { steps += gradients.size() == 2; });
+  EXPECT_EQ(steps, 6);
+  for (int k = 0; k < 6; ++k) two.step(twice);
+  EXPECT_EQ(loops.state(), two.state());
+}
+
+/// Many workers promise no bits; one whose gradients are never stale makes steps.
+TEST_F(GpuSessions, train_by_asynchronous_loops) {
+  start(32);
+  const Graph graph = trained_by_loops();
+  Session loops(graph, ParameterServer{.devices = parse_devices("gpu:0"), .staleness = 0, .threads = 1}, options()), steps(graph, Single{.threads = 1});
+  int drawn = 0;
+  TrainingLoops training(loops, {.rows = 4, .fetches = {"loss"}});
+  training.run([&] { return std::optional(feeds_for(graph, 4, static_cast<std::uint64_t>(drawn++))); }, 6, [](const auto&) {});
+  for (std::uint64_t k = 0; k < 6; ++k) steps.step(feeds_for(graph, 4, k));
+  EXPECT_EQ(loops.state(), steps.state());
+
+  Session many(graph, ParameterServer{.devices = parse_devices("gpu:0-1"), .staleness = 2, .towers = 3, .threads = 1}, options());
+  auto loss = [&] { return many.run(feeds_for(graph, 4, 1), {"loss"}).item<float>("loss"); };
+  const float before = loss();
+  TrainingLoops free(many, {.rows = 4, .fetches = {"loss"}});
+  free.run([&] { return std::optional(feeds_for(graph, 4, 1)); }, 24, [](const std::vector<Applied>& gradients) { EXPECT_LE(gradients.at(0).staleness, 2); });
+  EXPECT_EQ(free.counts().updates, 24);
+  EXPECT_LT(loss(), before);
+}
+
+}  // namespace
+}  // namespace belfry::test
