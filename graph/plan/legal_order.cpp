@@ -211,8 +211,9 @@ std::vector<std::int64_t> live_maxima(const BoundPlan& bound, std::size_t most_s
     stops.insert(stops.end(), some.begin(), some.end());
     for (First first : {First::last, First::ahead})
       for (const Stop& stop : stops) look_at(towers_first(bound, streams, first, d, stop));
-    for (const Stop& main : full(true, std::min(parts, kMostMains), kMostMains))
-      for (const Stop& stop : full(false, std::min(parts, kMostMains), kMostMains)) look_at(towers_first(bound, streams, First::last, d, stop, main));
+    const std::size_t mains = std::min(kMostMains, parts / kMostMains);  // as many orders as there are parts, at the most
+    for (const Stop& main : full(true, mains, kMostMains))
+      for (const Stop& stop : full(false, mains, kMostMains)) look_at(towers_first(bound, streams, First::last, d, stop, main));
   }
   return out;
 }

@@ -151,21 +151,17 @@ StreamFrames stream_frames(const PlacedGraph& plan, const PlanStream& stream) {
     slot = {std::max(slot.stride, f.kept), std::max(slot.past, sum(f.kept, f.tail))};
     transient = std::max(transient, f.transient);
   };
-  if (plan.classes.size() == 1) {
-    for (Size& slot : slots) use(slot, plan.frames[d]);
-  } else {
-    const std::vector<int> ranks = slot_ranks(plan, stream);
-    std::vector<const TowerClass*> fresh(static_cast<std::size_t>(std::max(0, plan.towers)));  // those not looked at
-    for (const TowerClass& c : plan.classes)
-      for (int t : c.towers)
-        if (static_cast<std::size_t>(t) < fresh.size()) fresh[static_cast<std::size_t>(t)] = &c;
-    for (const StreamEntry& e : stream.entries) {
-      const auto t = static_cast<std::size_t>(e.tower), slot = static_cast<std::size_t>(e.slot);
-      const std::size_t rank = slot < ranks.size() ? static_cast<std::size_t>(ranks[slot]) : slots.size();
-      if (t >= fresh.size() || rank >= slots.size()) continue;
-      if (const TowerClass* cls = std::exchange(fresh[t], nullptr))
-        if (const FrameSize* f = frame_on(plan, *cls, t, stream.device)) use(slots[rank], *f);
-    }
+  const std::vector<int> ranks = slot_ranks(plan, stream);
+  std::vector<const TowerClass*> fresh(static_cast<std::size_t>(std::max(0, plan.towers)));  // those not looked at
+  for (const TowerClass& c : plan.classes)
+    for (int t : c.towers)
+      if (static_cast<std::size_t>(t) < fresh.size()) fresh[static_cast<std::size_t>(t)] = &c;
+  for (const StreamEntry& e : stream.entries) {
+    const auto t = static_cast<std::size_t>(e.tower), slot = static_cast<std::size_t>(e.slot);
+    const std::size_t rank = slot < ranks.size() ? static_cast<std::size_t>(ranks[slot]) : slots.size();
+    if (t >= fresh.size() || rank >= slots.size()) continue;
+    if (const TowerClass* cls = std::exchange(fresh[t], nullptr))
+      if (const FrameSize* f = frame_on(plan, *cls, t, stream.device)) use(slots[rank], *f);
   }
   for (const Size& slot : slots) {
     out.kept.push_back(at);
@@ -264,15 +260,20 @@ std::shared_ptr<MemoryParts> set_groups(PlacedGraph& plan, const Instances& inst
     if (s.name == "main") continue;
     std::vector<int>& shape = frames[static_cast<std::size_t>(s.device)];
     shape.push_back(s.slots);
-    if (plan.classes.size() < 2) continue;
     const std::vector<int> ranks = slot_ranks(plan, s);
-    std::set<std::pair<int, int>> used;  // a slot is as large as the classes that use it
-    for (const StreamEntry& e : s.entries) used.insert({ranks[static_cast<std::size_t>(e.slot)], class_of[static_cast<std::size_t>(e.tower)]});
-    for (auto [rank, cls] : used) shape.insert(shape.end(), {rank, cls});
+    std::set<std::pair<int, FrameKey>> used;  // a slot is as large as the frames that use it
+    for (const StreamEntry& e : s.entries) {
+      const int cls = class_of[static_cast<std::size_t>(e.tower)];
+      used.insert({ranks[static_cast<std::size_t>(e.slot)], {cls, parts.local_on(cls, e.tower, s.device)}});
+    }
+    for (const auto& [rank, key] : used) shape.insert(shape.end(), {rank, key.first, key.second});
   }
+  const std::vector<int> spaces = space_numbers(plan.cluster);
   for (std::size_t d = 0; d < frames.size(); ++d) {
     frames[d].push_back(-parts.towers_on[d]);
     for (auto [c, local] : parts.frames_on[d]) frames[d].insert(frames[d].end(), {c, local});
+    // Neighbours read what lies here: a group is planned by its first device, which in one memory is who they read from.
+    frames[d].push_back(std::count(spaces.begin(), spaces.end(), spaces[d]) > 1 ? spaces[d] : -1);
   }
   std::map<std::tuple<std::vector<int>, std::vector<int>, std::string>, std::size_t> known;
   plan.groups.clear();

@@ -14,9 +14,9 @@ namespace {
 
 /// Orders that come of changing the best one, at the most, and of them without gain: what ends last comes earlier.
 constexpr int kMostChanged = 64, kMostVain = 12;
-/// Pairs of pieces and what lies beside them; to find out whether two meet takes so many looks at what was found.
+/// Pairs of pieces and what lies beside them; to find out whether two meet takes so many looks at what was found, and one for each time that one is in use.
 constexpr std::size_t kMostBeside = kMostPairs, kMeets = 4;
-/// Places that are written down, at the most: of what is made for joins, and of frames.
+/// Places of what is made for joins that are written down, at the most.
 constexpr std::size_t kMostPlaces = 1000;
 /// Buffers of frames have places of their own where at least a 32nd is won, and can be.
 constexpr std::int64_t kLeastWon = 32;
@@ -35,11 +35,16 @@ class ApartPlacer {
     own_ = own_items(region_);
     frames_ = frame_bytes(plan_, parts_, static_cast<std::size_t>(&region_ - parts_.regions.data()), rows_);
     for (const FrameBytes& f : frames_) past_ = std::max(past_, f.past);
+    std::vector<Piece> beside;
+    std::size_t times = 0;
+    for (const FrameBytes& f : frames_) {
+      beside.push_back({f.row, f.past - f.from, kNone, kNone, &turns_.uses(f.k, *f.block, f.rank), f.covered, f.from});
+      times += beside.back().uses->front().size();
+    }
+    meets_ = kMeets + times / std::max<std::size_t>(1, beside.size());
     std::size_t around = frames_are_its_own ? left / 2 : left;  // the rest is for frames
     left -= around;
     std::vector<Piece> pieces = divided(around);
-    std::vector<Piece> beside;
-    for (const FrameBytes& f : frames_) beside.push_back({f.row, f.past - f.from, kNone, kNone, &turns_.uses(f.k, *f.block, f.rank), f.covered, f.from});
     enough_ = least_bytes(pieces, beside);
     enough_ += enough_ / 200;
     if (past_ < end_ && enough_ < end_ && !pieces.empty() && is_within(pieces.size(), beside.size(), around))
@@ -90,7 +95,7 @@ class ApartPlacer {
     return out;
   }
 
-  static bool is_within(std::size_t pieces, std::size_t beside, std::size_t left) { return pieces * (pieces + beside) <= std::min(kMostBeside, left / (2 * kMeets)); }
+  bool is_within(std::size_t pieces, std::size_t beside, std::size_t left) const { return pieces * (pieces + beside) <= std::min(kMostBeside, left / (2 * meets_)); }
 
   /// Items, those of towers into buffers, those that take most before others, as many as can be looked at.
   std::vector<Piece> divided(std::size_t left) {
@@ -166,14 +171,14 @@ class ApartPlacer {
   static double length(const Piece& p) {
     double out = 0;
     if (p.uses)
-      for (const auto& [first, last] : p.uses->front()) out += static_cast<double>(last - first + 1);
+      for (const auto& [first, last] : p.uses->front()) out += static_cast<double>(last) - static_cast<double>(first) + 1;
     return out;
   }
 
   /// Places that all end below `limit`; none where none were found.
   std::vector<std::int64_t> search(const std::vector<Piece>& pieces, const std::vector<Piece>& beside, std::int64_t limit, std::size_t& left) const {
     FirstFit fit = meeting(pieces, beside);
-    left -= std::min(left, kMeets * fit.looks());
+    left -= std::min(left, meets_ * fit.looks());
     std::size_t tries = left / fit.looks();
     const std::size_t most = tries;
     std::vector<std::int64_t> best, offsets(pieces.size());
@@ -237,7 +242,7 @@ class ApartPlacer {
     const std::vector<FrameKey>& keys = parts_.frames_on[static_cast<std::size_t>(region_.device)];
     const DeviceFrames frames = device_frames(plan_, region_.device);
     const std::size_t slots = frames.kept.size();
-    std::map<FrameBlock*, std::vector<std::int64_t>> of_block;
+    std::map<std::pair<std::size_t, std::ptrdiff_t>, std::vector<std::int64_t>> of_block;
     for (const FrameKey& key : keys) plan_.classes[static_cast<std::size_t>(key.first)].frame[static_cast<std::size_t>(key.second)] = {};
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       if (pieces[i].frame == kNone) continue;
@@ -245,11 +250,20 @@ class ApartPlacer {
       std::vector<FrameBlock>& layout = parts_.layouts.at(keys[f.k]);
       FrameBlock& block = layout[static_cast<std::size_t>(f.block - layout.data())];
       FrameSize& size = plan_.classes[static_cast<std::size_t>(keys[f.k].first)].frame[static_cast<std::size_t>(keys[f.k].second)];
-      const std::int64_t past = places[i] + pieces[i].size;
-      if (f.rank < 0) block.slot = {Slot::kTransient, places[i], 0}, size.transient = std::max(size.transient, past);
-      else of_block[&block].resize(static_cast<std::size_t>(f.rank), places[i]), of_block[&block].push_back(places[i]), (slots > 1 ? size.tail : size.kept) = std::max(slots > 1 ? size.tail : size.kept, past);
+      std::int64_t& end = f.rank < 0 ? size.transient : slots > 1 ? size.tail : size.kept;
+      end = std::max(end, places[i] + pieces[i].size);
+      if (f.rank < 0) {
+        block.slot = {Slot::kTransient, places[i], 0};
+        continue;
+      }
+      std::vector<std::int64_t>& own = of_block[{f.k, &block - layout.data()}];  // of slots that its class does not use, any
+      own.resize(static_cast<std::size_t>(f.rank), places[i]);
+      own.push_back(places[i]);
     }
-    for (auto& [block, own] : of_block) own.resize(slots, own.back()), block->slot = Slot::of(Slot::kKept, own);
+    for (auto& [at, own] : of_block) {
+      own.resize(slots, own.back());
+      parts_.layouts.at(keys[at.first])[static_cast<std::size_t>(at.second)].slot = Slot::of(Slot::kKept, own);
+    }
     set_frames(plan_, parts_);
   }
 
@@ -259,6 +273,7 @@ class ApartPlacer {
   const Rows& rows_;
   TowersInTurn turns_;
   std::int64_t end_ = 0, past_ = 0;                 ///< behind the region, behind the frames
+  std::size_t meets_ = kMeets;                      ///< looks to find out whether two meet
   std::int64_t enough_ = 0;                         ///< hardly more than what is in use at once
   std::vector<FrameBytes> frames_;
   std::vector<std::size_t> own_;

@@ -27,7 +27,6 @@ class FirstFit {
     std::sort(fixed_.begin(), fixed_.end());
   }
 
-  std::size_t size() const { return sizes_.size(); }
   /// Looks of one order, about.
   std::size_t looks() const { return sizes_.size() * width_ / 2 + 1; }
   /// Of a piece and any other, those that stay behind the pieces.

@@ -92,9 +92,12 @@ class RegionPlanner {
     if (!is_alone() && !only_stream(plan_, device_)) return;
     for (std::size_t k = 0; k < here_.size(); ++k) main_at_.push_back(main_at(frame(k)));
     if (!is_alone() && !parts_.has_one_slot(device_)) return;
-    for (std::size_t k = 0; k < here_.size(); ++k)
-      for (int t : plan_.classes[static_cast<std::size_t>(here_[k].first)].towers)
-        if (is_last_in_slot(parts_.last, t, device_) && parts_.local_on(here_[k].first, t, device_) == here_[k].second) last_ = static_cast<int>(k);
+    std::set<std::size_t> last;  // what is planned for the first device of the group holds for all
+    for (int d : plan_.groups[g_].devices)
+      for (std::size_t k = 0; k < here_.size(); ++k)
+        for (int t : plan_.classes[static_cast<std::size_t>(here_[k].first)].towers)
+          if (is_last_in_slot(parts_.last, t, d) && parts_.local_on(here_[k].first, t, d) == here_[k].second) last.insert(k);
+    if (last.size() == 1) last_ = static_cast<int>(*last.begin());
   }
 
   std::vector<std::int64_t> main_at(std::span<const int> nodes) const {

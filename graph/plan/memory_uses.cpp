@@ -52,7 +52,7 @@ TowersInTurn::TowersInTurn(const PlacedGraph& plan, const MemoryParts& parts, st
 }
 
 std::int64_t TowersInTurn::Tower::begin(const PlanNode& n, std::int64_t position) const {
-  const auto entry = entry_of.find({n.epoch, n.phases[static_cast<std::size_t>(cls)]});
+  const auto entry = entry_of.find({n.epoch, n.phases[static_cast<std::size_t>(key.first)]});
   return entry == entry_of.end() ? -1 : entry->second * kPositions + position;
 }
 
@@ -68,13 +68,13 @@ std::vector<TowersInTurn::Tower> TowersInTurn::towers_on(int device) const {
   for (std::size_t e = 0; e < stream.entries.size(); ++e) {
     const StreamEntry& entry = stream.entries[e];
     Tower& t = towers[entry.tower];
-    if (t.entry_of.empty()) t = {entry.tower, 0, ranks[static_cast<std::size_t>(entry.slot)], is_last_in_slot(parts_.last, entry.tower, device), kNeverReleased, {}};
+    if (t.entry_of.empty()) t = {entry.tower, {}, ranks[static_cast<std::size_t>(entry.slot)], is_last_in_slot(parts_.last, entry.tower, device), kNeverReleased, {}};
     t.entry_of[{entry.epoch, entry.phase}] = static_cast<int>(e);
     if (entry.after >= 0) towers.at(entry.after).released = static_cast<int>(e) - 1;
   }
   for (std::size_t c = 0; c < plan_.classes.size(); ++c)
     for (int t : plan_.classes[c].towers)
-      if (auto at = towers.find(t); at != towers.end()) at->second.cls = static_cast<int>(c);
+      if (auto at = towers.find(t); at != towers.end()) at->second.key = {static_cast<int>(c), parts_.local_on(static_cast<int>(c), t, device)};
   std::vector<Tower> out;
   for (auto& [number, t] : towers) out.push_back(std::move(t));
   return out;
@@ -84,7 +84,7 @@ std::vector<TowerPart> TowersInTurn::parts(std::size_t item) const {
   const RegionItem& x = parts_.regions[g_].items[item];
   const PlanNode& n = plan_.nodes[x.node];
   std::vector<TowerPart> out;
-  for (std::size_t k = 0; k < static_cast<std::size_t>(x.size / x.each); ++k) out.push_back({item, k, 0, std::vector<Uses>(turns_.size())});
+  for (std::size_t k = 0; k < static_cast<std::size_t>(x.size / x.each); ++k) out.push_back({0, std::vector<Uses>(turns_.size())});
   const bool stacked = accumulates(n);
   const std::vector<Accumulated> sums = stacked ? accumulated(plan_.devices(n), plan_.towers) : std::vector<Accumulated>();
   for (std::size_t d = 0; d < turns_.size(); ++d) {
@@ -119,7 +119,7 @@ std::vector<Uses> TowersInTurn::outside(const RegionItem& item) const {
     for (std::size_t k = 0; k < keys.size(); ++k) {
       const auto main = std::lower_bound(region.main_at[k].begin(), region.main_at[k].end(), item.known) - region.main_at[k].begin();
       for (const Tower& t : turns_[d]) {
-        if (t.cls != keys[k].first) continue;
+        if (t.key != keys[k]) continue;
         if (item.after[k] >= 0) passed = std::max(passed, t.begin(at(k, item.after[k]), item.after[k]));
         if (item.read_by[k] >= 0) last = std::max(last, t.begin(at(k, item.read_by[k]), item.read_by[k]));
         if (main < std::ssize(region.main_at[k])) told = std::min(told, t.end(at(k, main), main));
@@ -146,7 +146,7 @@ Uses TowersInTurn::uses_on(const std::vector<Tower>& towers, std::size_t k, cons
   auto node = [&](std::int64_t position) -> const PlanNode& { return plan_.nodes[static_cast<std::size_t>(nodes[static_cast<std::size_t>(position)])]; };
   Uses out;
   for (const Tower& t : towers) {
-    if (t.cls != key.first || (rank >= 0 && t.rank != rank) || (block.of_last && !t.last)) continue;
+    if (t.key != key || (rank >= 0 && t.rank != rank) || (block.of_last && !t.last)) continue;
     std::int64_t end = kNoEnd;
     if (ends) end = t.end(node(block.known), block.known) - (block.known > block.until);  // other devices' readers are done before it
     else if (t.released < kNeverReleased) end = t.released * kPositions + kPositions - 1;

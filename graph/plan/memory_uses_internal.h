@@ -22,7 +22,6 @@ const PlanStream* only_stream(const PlacedGraph& plan, int device);
 
 /// A buffer of an item of a region: what a tower makes for joins, or a level of a stack of sums.
 struct TowerPart {
-  std::size_t item = 0, number = 0;
   std::int64_t size = 0;
   std::vector<Uses> uses;  ///< per device of the group
 };
@@ -45,7 +44,9 @@ class TowersInTurn {
 
  private:
   struct Tower {
-    int number = 0, cls = 0, rank = 0;
+    int number = 0;
+    FrameKey key;                                 ///< of its frame here: towers of one class may have a device under several numbers
+    int rank = 0;
     bool last = false;                            ///< leaves its slot to nobody
     int released = 0;                             ///< the last entry before which the next tower of the slot does not begin
     std::map<std::pair<int, int>, int> entry_of;  ///< by epoch and phase
@@ -54,7 +55,7 @@ class TowersInTurn {
   };
   std::vector<Tower> towers_on(int device) const;
   Uses uses_on(const std::vector<Tower>& towers, std::size_t k, const FrameBlock& block, int rank) const;
-  std::int64_t position(const Tower& t, std::size_t node) const { return parts_.position[static_cast<std::size_t>(t.cls)][node]; }
+  std::int64_t position(const Tower& t, std::size_t node) const { return parts_.position[static_cast<std::size_t>(t.key.first)][node]; }
 
   const PlacedGraph& plan_;
   const MemoryParts& parts_;

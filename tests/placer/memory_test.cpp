@@ -136,6 +136,21 @@ TEST(LiveMaximum, is_that_of_an_order_in_which_the_main_stream_and_towers_wait_w
   for (std::size_t d = 0; d < 2; ++d) EXPECT_LE(static_cast<double>(bytes[d].total() - bytes[d].state), 1.02 * static_cast<double>(live[d])) << "sim:" << d;
 }
 
+/// A device alone in its memory and one whose neighbour reads its copies have no layout in common.
+TEST(PlannedMemory, of_devices_of_which_some_share_a_memory_keeps_what_neighbours_read) {
+  for (const char* name : {"batch_norm_sync", "embedding", "tied"}) {
+    const auto graph = std::make_shared<const Graph>(training_graph(net(name)));
+    for (const std::string layout : {"abcc", "abbc", "aabb"})
+      for (int towers : {6, 8})
+        for (const NamedStrategy& s : strategies(towers, 4)) {
+          Cluster cluster = sim_cluster(4);
+          for (std::size_t d = 0; d < layout.size(); ++d) cluster.devices[d].space = layout.substr(d, 1);
+          const PlacedGraph plan = place(graph, s.strategy, cluster, 2 * towers, {.fetches = fetches_of(*graph)});
+          EXPECT_EQ(verify(plan), std::vector<std::string>()) << name << " " << layout << " " << towers << " " << s.name;
+        }
+  }
+}
+
 /// Copies of variables are gone when the last tower makes the gradients of them, which no other one makes in its frame.
 TEST(PlannedMemory, of_towers_in_turn_has_the_last_ones_gradients_where_copies_of_variables_were) {
   const auto graph = wide(256);
