@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <random>
 
+#include <fmt/format.h>
+
 #include <belfry/graph/plan/bound_plan.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/memory_uses_internal.h>
@@ -198,6 +200,42 @@ TEST(PlannedMemory, of_towers_and_what_each_device_has_besides_is_near_what_is_l
   const std::vector<DeviceBytes> bytes = device_bytes(plan);
   const std::vector<std::int64_t> live = live_maxima(BoundPlan(plan));
   EXPECT_LE(static_cast<double>(bytes[0].total() + bytes[1].total() - bytes[1].state), 1.02 * static_cast<double>(live[0] + live[1]));
+}
+
+/// Towers of which each goes its own way over the devices and back: a class has a device under several numbers, slots take frames of
+/// several, and the last tower of a device may be of any class.
+TEST(PlannedMemory, of_towers_that_go_over_devices_and_back_is_what_the_verifier_allows) {
+  std::vector<std::shared_ptr<const Graph>> graphs;
+  for (const auto* list : {&nets(), &probes()})
+    for (const Net& n : *list)
+      if (n.name != "two_heads") graphs.push_back(std::make_shared<const Graph>(training_graph(n)));
+  int several = 0;
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    std::minstd_rand random(seed + 1);
+    auto pick = [&](int n) { return static_cast<int>(random() / 7 % static_cast<unsigned>(n)); };
+    const auto& graph = graphs[static_cast<std::size_t>(pick(static_cast<int>(graphs.size())))];
+    const int towers = 2 + pick(7), devices = 2 + pick(3), shift = 1 + pick(devices - 1);
+    const NodeId cut = graph->size() / 3 + pick(graph->size() / 3 + 1), back = cut + (graph->size() - cut) / 2;
+    const bool mixed = pick(2) > 0;
+    const std::vector<DeviceId> all = sims(devices);
+    Rules rules;
+    for (int t = 0; t < towers; ++t) {
+      const int low = pick(3) ? t % devices : pick(devices), high = mixed ? pick(devices) : (low + shift) % devices;
+      for (NodeId i = cut; i < graph->size(); ++i) rules.push_back({fmt::format("tower_{}/{}", t, graph->node(i).name), {all[static_cast<std::size_t>(i < back ? high : low)]}, "its way"});
+      rules.push_back({fmt::format("tower_{}/**", t), {all[static_cast<std::size_t>(low)]}, "its device"});
+    }
+    rules.push_back({"**", all, "all"});
+    const Division division{towers, Combine::global_mean, 1, static_cast<PhaseOrder>(pick(3))};
+    const Strategy strategy{"by hand", all, [=](const Graph&, const Cluster&) { return division; }, [=](const TowerGraph&, const Cluster&, const CostTable&) { return rules; }};
+    PlaceOptions options;
+    options.soft = true, options.accumulate_all = pick(3) == 0;
+    const bool separate = pick(3) > 0;
+    const int streams = 1 + (pick(4) == 0), rows = towers * (1 + pick(3)) + pick(towers);
+    const PlacedGraph plan = place(graph, strategy, sim_cluster(devices, separate, streams), rows, options);
+    ASSERT_EQ(verify(plan), std::vector<std::string>()) << "seed " << seed << ": " << graph->name << ", " << towers << " towers, " << devices << " devices";
+    for (const TowerClass& c : plan.classes) several += c.towers.size() > 1 && plan.groups[0].devices.size() > 1;
+  }
+  EXPECT_GT(several, 10);
 }
 
 }  // namespace
