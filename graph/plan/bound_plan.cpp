@@ -5,36 +5,20 @@
 
 #include <fmt/format.h>
 
-#include <belfry/graph/plan/accumulated.h>
+#include <belfry/graph/plan/buffer_places.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/ranges.h>
-#include <belfry/graph/plan/stream_frames.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
 
-namespace {
-
-[[noreturn]] void unbound(const std::string& what) { throw UserError("unbound: " + what); }
-
-}  // namespace
-
 class Binder {
  public:
-  explicit Binder(BoundPlan& out) : out_(out), plan_(out.plan), instances_(plan_), readers_(readers_of(plan_)), last_(last_in_slots(plan_)), rank_(region_ranks(plan_, last_)), stacks_(plan_) {
-    for (std::size_t c = 0; c < plan_.classes.size(); ++c)
-      for (int t : plan_.classes[c].towers) class_of_[t] = static_cast<int>(c);
-    for (std::size_t g = 0; g < plan_.groups.size(); ++g)
-      for (int d : plan_.groups[g].devices) group_of_[d] = static_cast<int>(g);
+  explicit Binder(BoundPlan& out) : out_(out), plan_(out.plan), instances_(plan_), readers_(readers_of(plan_)), places_(plan_) {
     for (const PlanNode& n : plan_.nodes)
       for (auto [u, variable] : n.donates) variable_of_[u] = variable;
     for (int t = 0; t < plan_.present(); ++t) out.shares.push_back(plan_.share(t));
-    for (const PlanNode& n : plan_.nodes)
-      if (n.scope == Scope::device || is_join(n)) {
-        if (n.owners >= static_cast<int>(plan_.vectors.size())) unbound(fmt::format("'{}' has no owners", n.name));
-        if (n.owners >= 0) pieces_.try_emplace(n.owners, pieces(plan_.vectors[static_cast<std::size_t>(n.owners)], plan_.towers));
-      }
   }
 
   void run() {
@@ -60,15 +44,11 @@ class Binder {
   using Producer = std::tuple<int, int, int>;  // node, tower, device
 
   const PlanNode& node(int i) const { return plan_.nodes[static_cast<std::size_t>(i)]; }
-  std::string device_name(int d) const { return to_string(plan_.cluster.devices[static_cast<std::size_t>(d)].id); }
+  std::int64_t start(int device) const { return out_.device_start[static_cast<std::size_t>(device)]; }
 
-  /// Arena of a space: its devices in order; of a device: state, then the frames stream by stream, in whose gaps and behind which
-  /// the region lies.
+  /// Arena of a space: its devices in order.
   void place_devices() {
-    std::vector<DeviceBytes> bytes = device_bytes(plan_);
-    std::vector<std::vector<std::size_t>> tower_streams(plan_.cluster.devices.size());
-    for (std::size_t i = 0; i < plan_.streams.size(); ++i)
-      if (auto d = static_cast<std::size_t>(plan_.streams[i].device); d < tower_streams.size() && plan_.streams[i].name != "main") tower_streams[d].push_back(i);
+    const std::vector<std::int64_t> bytes = total_bytes(plan_);
     for (std::size_t d = 0; d < plan_.cluster.devices.size(); ++d) {
       const std::string& space = plan_.cluster.devices[d].space;
       auto at = std::find(out_.spaces.begin(), out_.spaces.end(), space);
@@ -79,18 +59,9 @@ class Binder {
       }
       auto s = static_cast<std::size_t>(at - out_.spaces.begin());
       space_of_.push_back(static_cast<int>(s));
-      if (!group_of_.contains(static_cast<int>(d)) || d >= plan_.frames.size()) unbound(fmt::format("{} is in no group", device_name(static_cast<int>(d))));
-      const DeviceGroup& group = plan_.groups[static_cast<std::size_t>(group_of_[static_cast<int>(d)])];
-      std::int64_t start = out_.arena_bytes[s], frames = start + group.state;
-      for (std::size_t i : tower_streams[d]) {
-        StreamFrames mine = stream_frames(plan_, plan_.streams[i]);
-        const std::int64_t past = frames + mine.past;
-        frames_of_.try_emplace(static_cast<int>(i), frames, std::move(mine));
-        frames = past;
-      }
-      out_.device_start.push_back(start);
-      out_.device_bytes.push_back(bytes[d].total());
-      out_.arena_bytes[s] += out_.device_bytes.back();
+      out_.device_start.push_back(out_.arena_bytes[s]);
+      out_.device_bytes.push_back(bytes[d]);
+      out_.arena_bytes[s] += bytes[d];
     }
   }
 
@@ -112,17 +83,13 @@ class Binder {
     for (auto& [key, nodes] : main) std::sort(nodes.begin(), nodes.end(), by_order);
     for (std::size_t s = 0; s < plan_.streams.size(); ++s) {
       const PlanStream& stream = plan_.streams[s];
-      const std::vector<int> ranks = slot_ranks(plan_, stream);
       std::vector<Queued> queue;
       if (stream.name == "main") {
         for (int i : main[stream.device]) queue.push_back({i, -1, stream.device, -1});
       } else {
         for (const StreamEntry& e : stream.entries) {
-          slot_of_[{e.tower, stream.device}] = {static_cast<int>(s), e.slot >= 0 && e.slot < stream.slots ? ranks[static_cast<std::size_t>(e.slot)] : e.slot};
           bool first = true;
-          auto cls = class_of_.find(e.tower);
-          if (cls == class_of_.end()) unbound(fmt::format("tower {} is in no class", e.tower));
-          for (int i : own[{cls->second, e.epoch, e.phase}])
+          for (int i : own[{places_.class_of(e.tower), e.epoch, e.phase}])
             if (plan_.device_of(node(i), e.tower) == stream.device) {
               queue.push_back({i, e.tower, stream.device, first ? e.after : -1});
               first = false;
@@ -156,66 +123,6 @@ class Binder {
     }
   }
 
-  const Variant& variant(int i, int tower, int device) const {
-    const PlanNode& n = node(i);
-    if (n.scope == Scope::tower) {
-      auto c = static_cast<std::size_t>(class_of_.at(tower));
-      if (c >= n.by_class.size()) unbound(fmt::format("'{}' has no kernel for the class of tower {}", n.name, tower));
-      return n.by_class[c];
-    }
-    auto g = static_cast<std::size_t>(group_of_.at(device));
-    if (g >= n.by_group.size()) unbound(fmt::format("'{}' has no kernel for its device", n.name));
-    return n.by_group[g];
-  }
-
-  Slot slot(int i, std::size_t k, int tower, int device) const {
-    const PlanNode& n = node(i);
-    if (n.scope == Scope::tower && is_last_in_slot(last_, tower, device))
-      if (const Variant& v = variant(i, tower, device); k < v.outputs.size() && v.outputs[k].region != Slot::kNone) return v.outputs[k];
-    auto g = static_cast<std::size_t>(group_of_.at(device));
-    if (g < n.by_group.size() && k < n.by_group[g].outputs.size() && n.by_group[g].outputs[k].region != Slot::kNone) return n.by_group[g].outputs[k];
-    if (n.scope == Scope::tower)
-      if (const Variant& v = variant(i, tower, device); k < v.outputs.size()) return v.outputs[k];
-    return {};
-  }
-
-  int rank(const PlanNode& n, int part, int device) const {
-    if (accumulates(n) && part >= 0) return stacks_.of(n, part).at;
-    if (n.scope == Scope::tower) return rank_[static_cast<std::size_t>(n.vector)][static_cast<std::size_t>(part)];
-    if (n.scope != Scope::device || part < 0) return 0;  // scratch is one for all pieces
-    int out = 0;
-    for (const Piece& p : pieces_.at(n.owners)) {
-      if (p.device == device && p.low == part) return out;
-      out += p.device == device;
-    }
-    return out;
-  }
-
-  std::int64_t address(const Slot& s, const PlanNode& n, int part, int device) {
-    std::int64_t start = out_.device_start[static_cast<std::size_t>(device)];
-    const DeviceGroup& group = plan_.groups[static_cast<std::size_t>(group_of_.at(device))];
-    switch (s.region) {
-      case Slot::kState: return start + s.offset;
-      case Slot::kRegion:
-        if (const auto at = s.at(static_cast<std::size_t>(rank(n, part, device)))) return start + group.state + *at;
-        unbound(fmt::format("part {} of '{}' lies nowhere on {}: {}", part, n.name, device_name(device), s.more.empty() ? fmt::format("its parts are {} bytes apart", s.stride) : fmt::format("there are {} places", s.more.size() + 1)));
-      case Slot::kKept:
-      case Slot::kTransient: {
-        auto at = slot_of_.find({part, device});
-        if (at == slot_of_.end()) unbound(fmt::format("tower {} has no slot on {}", part, device_name(device)));
-        const auto& [begin, frames] = frames_of_.at(at->second.first);
-        const auto rank = static_cast<std::size_t>(at->second.second);
-        if (rank >= frames.kept.size()) unbound(fmt::format("tower {} has slot {} of {} on {}", part, at->second.second, frames.kept.size(), device_name(device)));
-        if (s.region == Slot::kTransient) return begin + frames.transient() + s.offset;
-        if (const auto in_slot = s.at(rank)) return begin + frames.kept[rank] + *in_slot;
-        unbound(fmt::format("'{}' lies nowhere in slot {} of {}: there are {} places", n.name, rank, device_name(device), s.more.size() + 1));
-      }
-      case Slot::kFeed: return 0;
-      case Slot::kNone: break;
-    }
-    unbound(fmt::format("'{}' has no offset on {}", n.name, device_name(device)));
-  }
-
   BufferRef buffer(int i, std::size_t k, int part, int device) {
     const PlanNode& n = node(i);
     if (k >= n.outputs.size()) unbound(fmt::format("'{}' has no output {}", n.name, k));
@@ -227,18 +134,19 @@ class Binder {
     out.tag = {v, part, device};
     if (auto variable = variable_of_.find(v); variable != variable_of_.end()) {
       int w = plan_.value(variable->second).maker;
-      out.at = address(slot(w, 0, -1, device), node(w), -1, device);
+      out.at = start(device) + places_.at(w, 0, -1, device);
     } else {
-      Slot s = slot(i, k, part, device);
-      out.at = address(s, n, part, device);
-      if (s.region == Slot::kFeed) out.space = kFeedSpace;
+      const Slot s = places_.slot(i, k, part, device);
+      const bool fed = s.region == Slot::kFeed;
+      out.at = (fed ? 0 : start(device)) + places_.at(s, n, part, device);
+      if (fed) out.space = kFeedSpace;
     }
     return out;
   }
 
   /// What a tower has added up.
   Part sum(int i, int tower, int device) {
-    const Accumulated& a = stacks_.of(node(i), tower);
+    const Accumulated& a = places_.stacks().of(node(i), tower);
     return {a.low, a.high, buffer(i, 0, tower, device)};
   }
 
@@ -251,16 +159,16 @@ class Binder {
     bool joins = is_join(n) || n.op == kPreAggregate;
     std::vector<Part> out;
     if (accumulates(n)) {
-      for (int t : stacks_.of(n, tower).reads) out.push_back(sum(i, t, device));
+      for (int t : places_.stacks().of(n, tower).reads) out.push_back(sum(i, t, device));
       out.push_back({tower, tower + 1, buffer(maker, k, tower, device)});
       return out;
     }
     if (joins && m.scope == Scope::device) {
-      for (const Piece& p : pieces_.at(m.owners))
+      for (const Piece& p : places_.pieces(m.owners))
         if (takes_part(plan_, n, p.low, device)) out.push_back({p.low, p.high, buffer(maker, k, p.low, p.device)});
     } else if (joins && m.scope == Scope::tower) {
       for (int t = 0; t < plan_.present(); ++t)
-        if (int e = plan_.device_of(m, t); e >= 0 && takes_part(plan_, n, t, device) && stacks_.is_joined(m, t)) out.push_back(accumulates(m) ? sum(maker, t, e) : Part{t, t + 1, buffer(maker, k, t, e)});
+        if (int e = plan_.device_of(m, t); e >= 0 && takes_part(plan_, n, t, device) && places_.stacks().is_joined(m, t)) out.push_back(accumulates(m) ? sum(maker, t, e) : Part{t, t + 1, buffer(maker, k, t, e)});
     } else if (m.scope == Scope::tower) {
       auto at = n.op == kCopy ? Instances::At{maker, plan_.device_of(m, tower)} : instances_.own(v, tower, device);
       if (at.device < 0) unbound(fmt::format("'{}' reads '{}', which tower {} lacks", n.name, plan_.value(v).name, tower));
@@ -357,7 +265,7 @@ class Binder {
     for (std::size_t k = 0; k < n.outputs.size(); ++k) {
       std::vector<Part> parts;
       if (n.scope == Scope::device) {
-        for (const Piece& p : pieces_.at(n.owners))
+        for (const Piece& p : places_.pieces(n.owners))
           if (p.device == q.device) parts.push_back({p.low, p.high, buffer(q.node, k, p.low, q.device)});
       } else if (accumulates(n)) {
         parts.push_back(sum(q.node, q.tower, q.device));
@@ -366,10 +274,10 @@ class Binder {
       }
       out.writes.push_back(std::move(parts));
     }
-    out.variant = &variant(q.node, q.tower, q.device);
+    out.variant = &places_.variant(q.node, q.tower, q.device);
     if (out.variant->scratch_bytes) {
       out.scratch.space = space_of_[static_cast<std::size_t>(q.device)];
-      out.scratch.at = address(out.variant->scratch, n, n.scope == Scope::tower ? q.tower : -1, q.device);
+      out.scratch.at = start(q.device) + places_.at(out.variant->scratch, n, n.scope == Scope::tower ? q.tower : -1, q.device);
       out.scratch.bytes = out.variant->scratch_bytes;
       out.scratch.tag = {-2, q.tower, q.device};
     }
@@ -380,15 +288,9 @@ class Binder {
   const PlacedGraph& plan_;
   Instances instances_;
   std::vector<std::vector<int>> readers_;
-  std::map<int, int> class_of_, group_of_;
+  BufferPlaces places_;
   std::map<ValueIndex, ValueIndex> variable_of_;
-  std::map<int, std::vector<Piece>> pieces_;
-  std::vector<std::vector<bool>> last_;                    // last_in_slots
-  std::vector<std::vector<int>> rank_;                     // region_ranks
-  Stacks stacks_;
   std::vector<int> space_of_;
-  std::map<int, std::pair<std::int64_t, StreamFrames>> frames_of_;                    // stream → where its frames begin, and they
-  std::map<std::pair<int, int>, std::pair<int, int>> slot_of_;                        // tower, device → stream, place of its slot
   std::map<Producer, std::pair<int, int>> where_;                                     // → stream, sequence
   std::map<std::pair<int, int>, std::set<Producer>> foreign_;
   std::vector<std::vector<Queued>> queues_;

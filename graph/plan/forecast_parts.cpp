@@ -3,12 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/plan/buffer_places.h>
 #include <belfry/graph/plan/collectives.h>
 #include <belfry/graph/plan/forecast_parts_internal.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/ranges.h>
-#include <belfry/graph/plan/stream_frames.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -171,25 +171,21 @@ void add_uses(const PlacedGraph& plan, const ForecastSteps& steps, Forecast& out
 
 namespace {
 
-/// Values that the launches of some devices make, from the launch to the end of the last that reads them.
+/// Values that the launches of some devices make, from the launch to the end of the last that reads them, or until something is written
+/// over them.
 class Lives {
  public:
-  Lives(const PlacedGraph& plan, ForecastSteps& steps, const Forecast& f) : plan_(plan), f_(f) {
+  Lives(const PlacedGraph& plan, ForecastSteps& steps, const Forecast& f) : plan_(plan), f_(f), places_(plan) {
     for (const DeviceGroup& g : plan.groups)
       if (!g.devices.empty()) chosen_.insert(g.devices.front());
-    set_frames();
     std::vector<double> joined(plan.values.size(), -1);
     std::map<std::pair<int, ValueIndex>, double> last;
     for (std::size_t s = 0; s < steps.steps.size(); ++s) {
       const double end = f.launches[s].end;
       steps.each_read(static_cast<int>(s), [&](int from, ValueIndex v) {
-        if (from < 0) {
-          joined[static_cast<std::size_t>(v)] = std::max(joined[static_cast<std::size_t>(v)], end);
-          if (adds_parts(plan.nodes[static_cast<std::size_t>(f.launches[s].node)])) sums_[{f.launches[s].device, v}] = static_cast<int>(s);
-        } else if (chosen_.contains(f.launches[static_cast<std::size_t>(from)].device)) {
-          double& at = last[{from, v}];
-          at = std::max(at, written_over(steps, from, v, static_cast<int>(s)) ? f.launches[s].begin : end);
-        }
+        if (from >= 0 && !chosen_.contains(f.launches[static_cast<std::size_t>(from)].device)) return;
+        double& at = from < 0 ? joined[static_cast<std::size_t>(v)] : last[{from, v}];
+        at = std::max(at, end);
       });
     }
     std::set<ValueIndex> donated;
@@ -197,19 +193,24 @@ class Lives {
       for (auto [u, variable] : n.donates) donated.insert(u);
     for (std::size_t s = 0; s < steps.steps.size(); ++s) {
       const ForecastLaunch& l = f.launches[s];
-      if (!chosen_.contains(l.device)) continue;
       const PlanNode& n = plan.nodes[static_cast<std::size_t>(l.node)];
-      if (is_op(n, kInput)) continue;  // read where the caller's memory lies
-      if (const std::int64_t scratch = steps.steps[s].variant->scratch_bytes) of_device_[l.device].push_back({static_cast<int>(s), -1, l.begin, l.end, scratch});
-      for (ValueIndex v : n.outputs) {
+      if (!chosen_.contains(l.device) || is_op(n, kInput)) continue;  // read where the caller's memory lies
+      const Variant& variant = *steps.steps[s].variant;
+      if (variant.scratch_bytes) add(l.device, {static_cast<int>(s), -1, l.begin, l.end, variant.scratch_bytes}, variant.scratch, n, l.tower);
+      for (std::size_t k = 0; k < n.outputs.size(); ++k) {
+        const ValueIndex v = n.outputs[k];
         if (!plan.value(v).read || donated.contains(v)) continue;
-        auto at = last.find({static_cast<int>(s), v});
-        double end = accumulates(n) ? in_stack(steps, n, l, joined[static_cast<std::size_t>(v)]) : std::max({l.end, joined[static_cast<std::size_t>(v)], at == last.end() ? 0.0 : at->second});
-        if (auto sum = sums_.find({l.device, v}); sum != sums_.end() && lies_for_join(steps, n, l.tower) && is_under(steps, static_cast<int>(s), v, sum->second))
-          end = f.launches[static_cast<std::size_t>(sum->second)].begin;
-        of_device_[l.device].push_back({static_cast<int>(s), v, l.begin, end, (n.ranged ? type_on(plan, n, v, l.device) : local_type(plan.value(v), plan.share(l.tower))).bytes()});
+        const auto at = last.find({static_cast<int>(s), v});
+        const double end = std::max({l.end, joined[static_cast<std::size_t>(v)], at == last.end() ? 0.0 : at->second, accumulates(n) ? added(steps, n, l) : 0.0});
+        const std::int64_t bytes = (n.ranged ? type_on(plan, n, v, l.device) : local_type(plan.value(v), plan.share(l.tower))).bytes();
+        auto add_part = [&](int part) { add(l.device, {static_cast<int>(s), v, l.begin, end, bytes}, places_.slot(l.node, k, part, l.device), n, part); };
+        if (n.scope != Scope::device) add_part(l.tower);
+        else
+          for (const Piece& p : places_.pieces(n.owners))
+            if (p.device == l.device) add_part(p.low);
       }
     }
+    for (auto& [device, lives] : of_device_) end_where_written_over(lives);
   }
 
   void fill(DeviceForecast& out) const {
@@ -244,61 +245,28 @@ class Lives {
     ValueIndex value;  // -1: the scratch of a kernel
     double begin, end;
     std::int64_t bytes;
+    std::int64_t at = 0;
   };
-  /// Whether the step writes where it reads the value.
-  bool written_over(const ForecastSteps& steps, int from, ValueIndex v, int s) const {
-    const ForecastStep &maker = steps.steps[static_cast<std::size_t>(from)], &reader = steps.steps[static_cast<std::size_t>(s)];
-    const auto k = static_cast<std::size_t>(plan_.value(v).maker == maker.node ? plan_.value(v).output : 0);
-    if (maker.device != reader.device || maker.tower != reader.tower || k >= maker.variant->outputs.size()) return false;
-    const Slot& at = maker.variant->outputs[k];
-    return at.region != Slot::kNone && std::count(reader.variant->outputs.begin(), reader.variant->outputs.end(), at) > 0;
+  void add(int device, Life life, const Slot& slot, const PlanNode& n, int part) {
+    if (life.bytes <= 0) return;
+    life.at = places_.at(slot, n, part, device);
+    of_device_[device].push_back(life);
   }
-  /// A sum in a stack is in use until a later tower takes it off, else until the join reads it.
-  double in_stack(ForecastSteps& steps, const PlanNode& n, const ForecastLaunch& l, double joined) const {
+  /// When the tower that takes a sum off its stack has done so.
+  double added(ForecastSteps& steps, const PlanNode& n, const ForecastLaunch& l) const {
     const std::vector<Accumulated>& all = steps.stacks.of(n);
-    double out = std::max(l.end, joined);
-    if (!all[static_cast<std::size_t>(l.tower)].stays)
-      for (std::size_t t = static_cast<std::size_t>(l.tower) + 1; t < all.size(); ++t)
-        if (const std::vector<int>& reads = all[t].reads; std::find(reads.begin(), reads.end(), l.tower) != reads.end())
-          out = f_.launches[static_cast<std::size_t>(steps.at(l.node, static_cast<int>(t), l.device))].begin;
-    return out;
+    for (std::size_t t = static_cast<std::size_t>(l.tower) + 1; t < all.size() && !all[static_cast<std::size_t>(l.tower)].stays; ++t)
+      if (std::count(all[t].reads.begin(), all[t].reads.end(), l.tower)) return f_.launches[static_cast<std::size_t>(steps.at(l.node, static_cast<int>(t), l.device))].end;
+    return 0;
   }
-  /// Of a stack the lowest sum alone, where no later tower takes it off.
-  static bool lies_for_join(const ForecastSteps& steps, const PlanNode& n, int tower) {
-    if (!accumulates(n)) return true;
-    const Accumulated& a = steps.stacks.of(n, tower);
-    return a.stays && a.at == 0;
-  }
-  /// Where the frames begin of towers that leave their slot to nobody.
-  void set_frames() {
-    const std::vector<std::vector<bool>> last = last_in_slots(plan_);
-    std::map<int, std::int64_t> past;
-    for (const PlanStream& s : plan_.streams) {
-      if (s.name == "main" || !chosen_.contains(s.device)) continue;
-      const std::vector<int> ranks = slot_ranks(plan_, s);
-      const StreamFrames frames = stream_frames(plan_, s);
-      for (const StreamEntry& e : s.entries)
-        if (last[static_cast<std::size_t>(s.device)][static_cast<std::size_t>(e.tower)]) {
-          const auto rank = static_cast<std::size_t>(ranks[static_cast<std::size_t>(e.slot)]);
-          frames_[{s.device, e.tower}] = {past[s.device] + frames.kept[rank], rank};
-        }
-      past[s.device] += frames.past;
+  static void end_where_written_over(std::vector<Life>& lives) {
+    std::stable_sort(lives.begin(), lives.end(), [](const Life& a, const Life& b) { return a.begin < b.begin; });
+    std::map<std::int64_t, Life*> there;  // by the end of the bytes, which are apart
+    for (Life& l : lives) {
+      auto old = there.upper_bound(l.at);
+      for (; old != there.end() && old->second->at < l.at + l.bytes; old = there.erase(old)) old->second->end = std::min(old->second->end, l.begin);
+      there.emplace(l.at + l.bytes, &l);
     }
-  }
-
-  /// Whether a sum is written over this part of it.
-  bool is_under(const ForecastSteps& steps, int part, ValueIndex v, int sum) const {
-    const ForecastStep &maker = steps.steps[static_cast<std::size_t>(part)], &join = steps.steps[static_cast<std::size_t>(sum)];
-    const auto k = static_cast<std::size_t>(plan_.value(v).output);
-    if (maker.variant->outputs.size() <= k || join.variant->outputs.empty()) return false;
-    const Slot &from = maker.variant->outputs[k], &to = join.variant->outputs[0];
-    if (from.region == Slot::kRegion && maker.tower < 0) return to == from;
-    if (accumulates(plan_.nodes[static_cast<std::size_t>(maker.node)])) return std::count_if(plan_.groups.begin(), plan_.groups.end(), [&](const DeviceGroup& g) {
-      const Variant& stack = plan_.nodes[static_cast<std::size_t>(maker.node)].by_group[static_cast<std::size_t>(&g - plan_.groups.data())];
-      return g.devices.front() == maker.device && !stack.outputs.empty() && to.region == stack.outputs[0].region && to.offset == stack.outputs[0].offset;
-    }) > 0;
-    const auto frame = frames_.find({maker.device, maker.tower});
-    return from.region == Slot::kKept && frame != frames_.end() && to.region == Slot::kRegion && from.at(frame->second.second) == to.offset - frame->second.first;
   }
 
   std::string name(const Life& l) const {
@@ -309,9 +277,8 @@ class Lives {
 
   const PlacedGraph& plan_;
   const Forecast& f_;
+  BufferPlaces places_;
   std::set<int> chosen_;
-  std::map<std::pair<int, int>, std::pair<std::int64_t, std::size_t>> frames_;   ///< by device and tower, with the rank of the slot
-  std::map<std::pair<int, ValueIndex>, int> sums_;       ///< by device and what is added: the step
   std::map<int, std::vector<Life>> of_device_;
 };
 

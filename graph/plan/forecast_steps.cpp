@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/plan/buffer_places.h>
 #include <belfry/graph/plan/forecast_steps_internal.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/ranges.h>
@@ -13,12 +14,10 @@ namespace belfry {
 
 namespace {
 
-[[noreturn]] void unbound_step(const std::string& what) { throw UserError("unbound: " + what); }
-
 /// Pictures are drawn of plans that no verifier has seen.
 void check_entry(const PlacedGraph& plan, const PlanStream& s, const StreamEntry& e) {
   if (e.tower >= 0 && e.tower < plan.towers && e.slot >= 0 && e.slot < s.slots && s.slots <= plan.towers) return;
-  unbound_step(fmt::format("tower {} of {} has slot {} of {} on {}", e.tower, plan.towers, e.slot, s.slots, to_string(plan.cluster.devices[static_cast<std::size_t>(s.device)].id)));
+  unbound(fmt::format("tower {} of {} has slot {} of {} on {}", e.tower, plan.towers, e.slot, s.slots, to_string(plan.cluster.devices[static_cast<std::size_t>(s.device)].id)));
 }
 
 }  // namespace
@@ -74,7 +73,7 @@ void ForecastSteps::queue() {
     const PlanNode& n = plan.nodes[static_cast<std::size_t>(i)];
     const auto& variants = tower >= 0 ? n.by_class : n.by_group;
     const int which = tower >= 0 ? class_of_[static_cast<std::size_t>(tower)] : group_of_[static_cast<std::size_t>(device)];
-    if (which < 0 || which >= static_cast<int>(variants.size())) unbound_step(fmt::format("'{}' has no kernel for its device", n.name));
+    if (which < 0 || which >= static_cast<int>(variants.size())) unbound(fmt::format("'{}' has no kernel for its device", n.name));
     where(i, tower, device) = static_cast<int>(steps.size());
     steps.push_back({i, tower, device, static_cast<int>(stream), &variants[static_cast<std::size_t>(which)]});
   };
@@ -123,7 +122,7 @@ Instances::At ForecastSteps::shared(ValueIndex v, int device) {
 
 int ForecastSteps::moved_from(const PlanNode& move, ValueIndex v, int device) {
   const std::vector<int>& holders = plan.maker(v).holders;
-  if (holders.empty()) unbound_step(fmt::format("'{}' reads '{}' of every tower", move.name, plan.value(v).name));
+  if (holders.empty()) unbound(fmt::format("'{}' reads '{}' of every tower", move.name, plan.value(v).name));
   int beside = is_op(move, kCopy) ? -1 : near(holders, device);
   if (beside >= 0 || holders.size() < 2) return beside >= 0 ? beside : holders.front();
   return instances_.moved_from(move, v, device);
@@ -161,13 +160,13 @@ int& ForecastSteps::where(int node, int tower, int device) {
   const PlanNode& n = plan.nodes[static_cast<std::size_t>(node)];
   const int first = first_where_[static_cast<std::size_t>(node)], past = first_where_[static_cast<std::size_t>(node) + 1];
   const int k = n.scope == Scope::tower ? tower : past - first == 1 && n.holders.front() == device ? 0 : device;
-  if (k < 0 || k >= past - first) unbound_step(fmt::format("'{}' of tower {} is in no stream", n.name, tower));
+  if (k < 0 || k >= past - first) unbound(fmt::format("'{}' of tower {} is in no stream", n.name, tower));
   return where_[static_cast<std::size_t>(first) + static_cast<std::size_t>(k)];
 }
 
 int ForecastSteps::at(int node, int tower, int device) {
   const int out = where(node, tower, device);
-  if (out < 0) unbound_step(fmt::format("'{}' of tower {} is in no stream", plan.nodes[static_cast<std::size_t>(node)].name, tower));
+  if (out < 0) unbound(fmt::format("'{}' of tower {} is in no stream", plan.nodes[static_cast<std::size_t>(node)].name, tower));
   return out;
 }
 
@@ -178,7 +177,7 @@ std::pair<int, ValueIndex> ForecastSteps::read(int s, const PlanNode& n, ValueIn
   if ((is_join(n) || (is_op(n, kPreAggregate) && !accumulates(n))) && (m.scope == Scope::tower || m.scope == Scope::device)) return {-1, v};
   if (m.scope == Scope::shared && joins_ranges(plan, n)) return {-1, v};
   if (m.scope == Scope::tower) {
-    if (step.tower < 0) unbound_step(fmt::format("'{}' reads '{}' of every tower", n.name, plan.value(v).name));
+    if (step.tower < 0) unbound(fmt::format("'{}' reads '{}' of every tower", n.name, plan.value(v).name));
     auto from = is_op(n, kCopy) ? Instances::At{maker, plan.device_of(m, step.tower)} : instances_.own(v, step.tower, step.device);
     return {at(from.node, step.tower, from.device), from.node == maker ? v : plan.nodes[static_cast<std::size_t>(from.node)].outputs[0]};
   }

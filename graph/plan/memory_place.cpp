@@ -75,7 +75,7 @@ class Placer {
   }
 
   void run() {
-    std::size_t apart = 32 * kMostPairs;  // for all that is placed apart: each may take its share of what is left
+    std::size_t apart = 64 * kMostPairs;  // for all that is placed apart: each may take its share of what is left
     auto put_apart = [&](std::size_t g, const Rows& rows) {
       const std::size_t mine = apart / (plan_.groups.size() - g);
       apart = apart - mine + place_apart(plan_, parts_, g, rows, is_alone(g), mine);

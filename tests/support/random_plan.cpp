@@ -21,7 +21,7 @@ namespace belfry::test {
 
 namespace {
 
-constexpr int kRandomNets = 200, kMostTowers = 8, kMostRows = 12;
+constexpr int kRandomNets = 200, kFewTowers = 8, kMostTowers = 16, kMostRows = 12;
 
 /// Training graphs by name and precision: their passes take longer than a plan.
 std::shared_ptr<const Graph> graph_of(int net_number, int precision) {
@@ -45,8 +45,9 @@ class Drawer {
     const int number = pick("net", nets + kRandomNets / 4) < nets ? pick("known net", nets) : nets + pick("random net", kRandomNets);
     const int precision = one_in("half precision", 6) ? 1 + pick("bf16 or f16", 2) : 0;
     out_.graph = graph_of(number, precision);
-    batch_ = 1 + pick("rows", kMostRows);
-    towers_ = 1 + pick("towers", kMostTowers);
+    const bool many = one_in("many towers", 4);
+    batch_ = 1 + pick("rows", many ? 2 * kMostRows : kMostRows);
+    towers_ = 1 + pick("towers", many ? kMostTowers : kFewTowers);
     combine_ = static_cast<Combine>(pick("combine", 3));
     draw_cluster();
     draw_options();
@@ -63,7 +64,7 @@ class Drawer {
   bool one_in(const char* what, int n) { return pick(what, n) == n - 1; }
   const DeviceId& any_device(const char* what) { return devices_[static_cast<std::size_t>(pick(what, static_cast<int>(devices_.size())))]; }
 
-  /// One to four devices: with memory of their own or not, GPUs whole or in slices, or of every kind.
+  /// One to four devices: with memory of their own or not, or some of them, GPUs whole or in slices, or of every kind.
   void draw_cluster() {
     constexpr const char* kLists[] = {"sim:0-3", "cpu:0-3", "gpu:0-3", "gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1", "sim:0,gpu:0/0,cpu:1,gpu:0/1", "sim:0,sim:1,cpu:0,cpu:1"};
     std::vector<DeviceId> all = parse_devices(kLists[to_run_ ? std::array{0, 1, 5}[static_cast<std::size_t>(pick("kinds", 3))] : pick("kinds", 6)]);
@@ -76,7 +77,9 @@ class Drawer {
     cluster_ = local_cluster(all, 2);
     const int streams = 1 + pick("streams", 3);
     const bool known = one_in("costs", 2);
+    const bool shared = one_in("shared memories", 4);
     for (ClusterDevice& d : cluster_.devices) {
+      if (shared && d.id.kind == "sim") d.space = fmt::format("memory {}", pick("memory of a device", 3));
       d.streams = streams;
       if (known) d.flops = 1e12, d.bandwidth = 1e11, d.launch = 1e-6;
     }
@@ -173,10 +176,24 @@ class Drawer {
     }
     if (one_in("dealt", 2))
       for (int t = 0; t < towers_; ++t) rules.push_back({fmt::format("tower_{}/**", t), {devices_[static_cast<std::size_t>(pick("its device", last))]}, "dealt"});
+    if (one_in("ways", 3)) add_ways(rules);
     rules.push_back({"tower_*/**", devices_, "a tower each"});
     rules.push_back({"**", several(), "by chance"});
     const Division division{towers_, combine_, 1, static_cast<PhaseOrder>(pick("order", 4))};
     return named("by chance", Strategy{"by chance", devices_, [=](const Graph&, const Cluster&) { return division; }, [=](const TowerGraph&, const Cluster&, const CostTable&) { return rules; }});
+  }
+
+  /// Each tower goes over devices in its own way, and may come back.
+  void add_ways(Rules& rules) {
+    const int stretches = 2 + pick("stretches of ways", 3), size = out_.graph->size(), last = static_cast<int>(devices_.size());
+    const int first = pick("first of a way", size), step = 1 + pick("step of ways", last);
+    for (int t = 0; t < towers_; ++t) {
+      const bool own = one_in("own way", 2);
+      for (int k = stretches - 1; k > 0; --k) {
+        const DeviceId to = devices_[static_cast<std::size_t>(own ? pick("way", last) : (t + k * step) % last)];
+        for (NodeId i = first + (size - first) * (k - 1) / stretches; i < first + (size - first) * k / stretches; ++i) rules.push_back({fmt::format("tower_{}/{}", t, out_.graph->node(i).name), {to}, "on its way"});
+      }
+    }
   }
 
   /// Sometimes with parts of towers in turn added as they are made, and once more with little more memory than that took, or not quite as much.
