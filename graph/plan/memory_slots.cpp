@@ -129,6 +129,7 @@ class SlotPacker {
   }
 
   using Shifts = std::vector<std::int64_t>;
+  static inline const Shifts kHere = {0};
 
   /// By how much bytes of span y must be moved to be where they are in the way of those of x: in use at once, in different slots.
   const Shifts& shifts(std::size_t x, Use way, std::size_t y, Use other) {
@@ -171,7 +172,11 @@ class SlotPacker {
     for (std::size_t s = 0; s < sorts_.size(); ++s) strides_.push_back(aligned_bytes(options_[s][chosen[s]]));
     for (const Line& line : lines_) begins_.push_back(bases(line, strides_));
     shifts_.assign(4 * turns_.patterns.size(), std::nullopt);
-    to_last_ = to_last();
+    to_last_ = from_last_ = to_last();
+    for (Shifts& list : from_last_) {
+      std::reverse(list.begin(), list.end());
+      for (std::int64_t& by : list) by = -by;
+    }
   }
 
   /// First fit of all blocks: the largest first, or what lives longer than a phase before, or before that what stays, or band by band.
@@ -239,31 +244,39 @@ class SlotPacker {
     return out;
   }
 
+  /// Bytes in the way of a block: as many, so far from each of `shifts`.
+  struct InTheWay {
+    std::int64_t at, size;
+    const Shifts* shifts;
+    std::size_t next;  ///< the first that does not end before what is looked at
+  };
+
+  /// The lowest place from `floor` on: it goes behind what is in the way until nothing is.
   std::int64_t lowest(const std::vector<At>& order, std::size_t k, const std::vector<std::vector<Place>>& places, Use way, std::int64_t floor) {
     const auto [s, b] = order[k];
     const FrameBlock& x = blocks(s)[b];
     const std::size_t span = turns_.number(static_cast<int>(s), sorts_[s].span_of[b]);
-    for (std::int64_t limit = std::max<std::int64_t>(1, 2 * (strides_[s] + x.size));; limit *= 4) {  // what begins behind it is seldom asked for
-      bool all = true;
-      taken_.assign(1, {0, floor});
-      for (std::size_t j = 0; j < k; ++j) {
-        const auto [t, c] = order[j];
-        const FrameBlock& y = blocks(t)[c];
-        const Place& at = places[t][c];
-        auto take = [&](std::int64_t shift) {
-          if (at.at + shift + y.size > 0) taken_.push_back({at.at + shift, at.at + shift + y.size});
-        };
-        const Shifts& by = shifts(span, way, turns_.number(static_cast<int>(t), sorts_[t].span_of[c]), at.way);
-        auto shift = std::upper_bound(by.begin(), by.end(), -at.at - y.size);
-        for (; shift != by.end() && at.at + *shift < limit; ++shift) take(*shift);
-        all = all && shift == by.end();
-        if (s != t || x.start > y.until || y.start > x.until) continue;
-        if (way == at.way) take(0);
-        else
-          for (std::int64_t other : to_last_[s]) take(way == kEach ? other : -other);
-      }
-      if (const std::int64_t gap = first_gap(taken_, x.size); all || gap + x.size <= limit) return gap;
+    in_the_way_.clear();
+    for (std::size_t j = 0; j < k; ++j) {
+      const auto [t, c] = order[j];
+      const FrameBlock& y = blocks(t)[c];
+      const Place& at = places[t][c];
+      in_the_way_.push_back({at.at, y.size, &shifts(span, way, turns_.number(static_cast<int>(t), sorts_[t].span_of[c]), at.way), 0});
+      if (s == t && x.start <= y.until && y.start <= x.until) in_the_way_.push_back({at.at, y.size, way == at.way ? &kHere : way == kEach ? &to_last_[s] : &from_last_[s], 0});
     }
+    std::int64_t out = floor;
+    for (std::size_t free = 0, i = 0; free < in_the_way_.size(); ++i) {
+      if (i == in_the_way_.size()) i = 0;
+      InTheWay& y = in_the_way_[i];
+      ++free;
+      for (; y.next < y.shifts->size(); ++y.next) {
+        const std::int64_t from = y.at + (*y.shifts)[y.next], past = from + y.size;
+        if (past <= out) continue;
+        if (from >= out + x.size) break;
+        out = past, free = 0;
+      }
+    }
+    return out;
   }
 
   PlacedGraph& plan_;
@@ -275,8 +288,8 @@ class SlotPacker {
   std::vector<std::vector<std::int64_t>> options_;          ///< per sort: how far kept parts may be apart
   std::vector<std::vector<std::int64_t>> begins_;           ///< per line
   std::vector<std::optional<Shifts>> shifts_;               ///< per pattern and ways
-  std::vector<Shifts> to_last_;                             ///< per sort
-  std::vector<Taken> taken_;
+  std::vector<Shifts> to_last_, from_last_;                 ///< per sort, and the other way
+  std::vector<InTheWay> in_the_way_;
   std::int64_t least_ = 0;
   std::vector<std::vector<Place>> best_;
   std::vector<FrameSize> best_frames_;
