@@ -29,8 +29,9 @@ TowerGraph expand_for(std::shared_ptr<const Graph> graph, const Division& d, std
   return expand(std::move(graph), e);
 }
 
-std::vector<std::string> recomputed_nodes(const TowerGraph& towers, const Placement& p, const PlaceOptions& options) {
-  return options.recompute.stretches ? nodes_to_recompute(towers, options.recompute.stretches) : p.recompute;
+std::vector<std::string> recomputed_nodes(const TowerGraph& towers, const Placement& p, const Cluster& cluster, const PlaceOptions& options) {
+  const int stretches = options.recompute.stretches;
+  return stretches ? nodes_to_recompute(towers, stretches, read_elsewhere(towers, p.rules, cluster)) : p.recompute;
 }
 
 namespace {
@@ -51,7 +52,7 @@ PlacedGraph placed(TowerGraph towers, const Placement& placement, const Cluster&
 PlacedGraph place(std::shared_ptr<const Graph> graph, const Placement& p, const Cluster& cluster, const PlaceOptions& options) {
   TowerGraph towers = expand_for(std::move(graph), {p.towers, p.combine, p.threads, p.order}, p.batch, options);
   Placement again = p;
-  again.recompute = recomputed_nodes(towers, p, options);
+  again.recompute = recomputed_nodes(towers, p, cluster, options);
   return placed(std::move(towers), again, cluster, options);
 }
 
@@ -66,20 +67,17 @@ Division division_of(const Graph& graph, const Strategy& strategy, const Cluster
 
 std::pair<Placement, Rules> decided_by(const Strategy& strategy, const Division& d, const TowerGraph& towers, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
   Placement p{d.towers, batch, d.combine, d.threads, {}, d.order, options.recompute.nodes, strategy.name, d.collectives, strategy.options};
-  if (int stretches = options.recompute.stretches ? options.recompute.stretches : d.recompute; stretches && p.recompute.empty()) p.recompute = nodes_to_recompute(towers, stretches);
-  return {std::move(p), strategy.assign(towers, cluster, options.costs ? *options.costs : CostTable{})};
+  Rules rules = strategy.assign(towers, cluster, options.costs ? *options.costs : CostTable{});
+  if (int stretches = options.recompute.stretches ? options.recompute.stretches : d.recompute; stretches && p.recompute.empty())
+    p.recompute = nodes_to_recompute(towers, stretches, read_elsewhere(towers, all_rules(options, requests_of(towers, cluster, options, {}).rules, rules), cluster));
+  return {std::move(p), std::move(rules)};
 }
 
-namespace {
-
-/// But for reasons.
 std::size_t hash_of(const Rules& rules) {
   std::string text;
   for (const PlacementRule& r : rules) text += r.match + " " + to_string(r.devices) + "\n";
   return XXH3_64bits(text.data(), text.size());
 }
-
-}  // namespace
 
 bool MemoryTold::is_new(const Rules& rules) const { return known_.empty() || !known_.contains(hash_of(rules)); }
 

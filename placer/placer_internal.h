@@ -85,8 +85,10 @@ class ForecastPlacer : public Placer {
 TowerGraph expand_for(std::shared_ptr<const Graph> graph, const Division& division, std::int64_t batch, const PlaceOptions& options);
 
 /// What backward computes again of a placement: the options' stretches go before the nodes that it names.
-std::vector<std::string> recomputed_nodes(const TowerGraph& towers, const Placement& placement, const PlaceOptions& options);
+std::vector<std::string> recomputed_nodes(const TowerGraph& towers, const Placement& placement, const Cluster& cluster, const PlaceOptions& options);
 
+/// Of what rules say, but for reasons.
+std::size_t hash_of(const Rules& rules);
 /// What a strategy divides, its threads named.
 Division division_of(const Graph& graph, const Strategy& strategy, const Cluster& cluster);
 /// What it decides for its tower graph, but for the rules; its own are to go behind those of the options and of requests.

@@ -8,6 +8,7 @@
 
 #include <belfry/graph/plan/readers.h>
 #include <belfry/graph/structural.h>
+#include <belfry/placer/assign.h>
 
 namespace belfry {
 
@@ -86,7 +87,7 @@ class Recomputer {
 
 }  // namespace
 
-std::vector<std::string> nodes_to_recompute(const TowerGraph& g, int stretches) {
+std::vector<std::string> nodes_to_recompute(const TowerGraph& g, int stretches, const std::vector<bool>& read_elsewhere) {
   if (stretches < 2) throw UserError(fmt::format("the forward pass can be computed again from 2 stretches on, not {}", stretches));
   std::vector<bool> held(g.nodes.size());  // read by backward
   for (const PlanNode& n : g.nodes)
@@ -101,7 +102,7 @@ std::vector<std::string> nodes_to_recompute(const TowerGraph& g, int stretches) 
     stretch[i] = static_cast<int>(std::min<std::int64_t>(stretches - 1, before * stretches / std::max<std::int64_t>(all, 1)));
     if (held[i]) before += bytes_of(g, g.nodes[i]);
   }
-  std::vector<bool> kept(g.nodes.size());  // read by a later stretch
+  std::vector<bool> kept = read_elsewhere;  // or by a later stretch
   for (std::size_t i = 0; i < g.nodes.size(); ++i)
     if (is_forward(g.nodes[i]))
       for (ValueIndex v : values_read(g.nodes[i]))
@@ -109,6 +110,21 @@ std::vector<std::string> nodes_to_recompute(const TowerGraph& g, int stretches) 
   std::vector<std::string> out;
   for (std::size_t i = 0; i < g.nodes.size(); ++i)
     if (is_forward(g.nodes[i]) && !kept[i] && stretch[i] < stretches - 1) out.push_back(g.nodes[i].name);
+  return out;
+}
+
+std::vector<bool> read_elsewhere(const TowerGraph& towers, const std::vector<PlacementRule>& rules, const Cluster& cluster) {
+  PlacedGraph plan;
+  static_cast<TowerGraph&>(plan) = towers;
+  plan.placement.towers = towers.towers;
+  plan.cluster = cluster;
+  assign(plan, rules, NodeNames(towers), readers_of(towers));
+  std::vector<bool> out(plan.nodes.size());
+  for (const PlanNode& n : plan.nodes)
+    if (is_forward(n))
+      for_values_read(n, [&](ValueIndex v) {
+        if (const PlanNode& m = plan.maker(v); is_forward(m) && m.vector != n.vector) out[static_cast<std::size_t>(plan.value(v).maker)] = true;
+      });
   return out;
 }
 

@@ -279,10 +279,11 @@ class PlanReader {
     Slot out;
     out.region = placed(d_, v.items[0], [&] { return parse_region(d_.text(v.items[0])); });
     if (listed) {
-      std::vector<std::int64_t> places;
-      for (const JsonValue& place : v.items[1].items) places.push_back(bytes(place));
-      if (places.size() < 2) d_.fail(v, "has a list of fewer than two offsets");
-      return Slot::of(out.region, places);
+      for (const JsonValue& place : v.items[1].items) out.more.push_back(bytes(place));
+      if (out.more.size() < 2) d_.fail(v, "has a list of fewer than two offsets");
+      out.offset = out.more.front();
+      out.more.erase(out.more.begin());
+      return out;
     }
     out.offset = bytes(v.items[1]);
     if (v.items.size() == 3) out.stride = d_.integer(v.items[2], -kMostBytes, kMostBytes);

@@ -193,7 +193,8 @@ class NodeChecker : public PlanChecker {
       if ((s.region == Slot::kState) != (n.scope == Scope::state)) object("state: '{}' lies in the {}", n.name, to_string(s.region));
       if ((s.region == Slot::kFeed) != (n.op == kInput)) object("outside: '{}' lies in the {}", n.name, to_string(s.region));
       if (s.region == Slot::kFeed && s.offset) object("outside: '{}' lies at byte {} of its feed", n.name, s.offset);
-      if (!s.more.empty() && s.region != Slot::kRegion && s.region != Slot::kKept) object("outside: '{}' has {} places in the {}", n.name, s.more.size() + 1, to_string(s.region));
+      const bool several = s.region == Slot::kTransient ? s.stride || !s.more.empty() : !s.more.empty() && s.region != Slot::kRegion && s.region != Slot::kKept;
+      if (several) object("outside: '{}' has several places in the {}, where there is one", n.name, to_string(s.region));
       check_bytes(n, s);
     }
   }

@@ -71,6 +71,35 @@ TEST(Recompute, keeps_what_goes_from_stretch_to_stretch_alone) {
   EXPECT_LT(count, forward);
 }
 
+/// What another device reads is kept, so that each device computes again from what it has, and only then: else it would be kept until backward as the first is.
+TEST(Recompute, in_pipelines_begins_on_each_device_with_its_backward_pass) {
+  const auto graph = deep();
+  for (PhaseOrder order : {PhaseOrder::gpipe, PhaseOrder::one_f_one_b})
+    for (int stretches : {3, 6}) {
+      const Strategy strategy = to_strategy(Layers{.devices = sims(4), .towers = 8, .order = order, .threads = 1, .cut = LayerCut::variables});
+      const auto plan = placed(graph, strategy, 4, stretches, false, 512), kept = placed(graph, strategy, 4, 0, false, 512);
+      std::map<int, int> forward, again;
+      for (const PlanNode& n : plan->nodes) {
+        if (n.scope != Scope::tower) continue;
+        const int d = plan->device_of(n, 0);
+        if (n.role == Role::forward) forward[d] = std::max(forward[d], n.phases[0]);
+        if (!n.again) continue;
+        ++again[d];
+        for (ValueIndex v : values_read(n))
+          if (const PlanNode& m = plan->maker(v); m.scope == Scope::tower && m.role == Role::backward) {
+            EXPECT_EQ(plan->device_of(m, 0), d) << n.name << " reads " << m.name;
+          }
+      }
+      for (const PlanNode& n : plan->nodes)
+        if (n.again) {
+          EXPECT_GT(n.phases[0], forward.at(plan->device_of(n, 0))) << n.name;
+        }
+      const std::vector<std::int64_t> less = total_bytes(*plan), all = total_bytes(*kept);
+      for (std::size_t d = 0; d < 2; ++d) EXPECT_LT(static_cast<double>(less[d]), 0.9 * static_cast<double>(all[d])) << to_string(order) << ", " << stretches << " stretches, sim:" << d;
+      EXPECT_GE(again.size(), 2u);
+    }
+}
+
 TEST(Recompute, stands_in_plans_and_placements_on_file) {
   auto graph = deep();
   auto plan = placed(graph, to_strategy(Mirrored{.devices = sims(2), .threads = 1}), 2, 4, true);

@@ -335,6 +335,10 @@ std::vector<Damage> slots() {
          Slot& s = listed(p);
          s.more.clear(), s.stride = 1 << 20;
        }, "outside: 'x.split0' leaves the frame"},
+      {"places of what has one for all slots", "places in slots", [](PlacedGraph& p) {
+         Slot& s = listed(p);
+         s = {Slot::kTransient, s.offset, 64};
+       }, "outside: 'x.split0' has several places in the transient"},
       {"scratch with places", "places in slots", [](PlacedGraph& p) {
          for (PlanNode& n : p.nodes)
            for (Variant& v : n.by_class)
