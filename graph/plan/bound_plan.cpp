@@ -9,6 +9,7 @@
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/ranges.h>
+#include <belfry/graph/plan/unbound.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -265,8 +266,7 @@ class Binder {
     for (std::size_t k = 0; k < n.outputs.size(); ++k) {
       std::vector<Part> parts;
       if (n.scope == Scope::device) {
-        for (const Piece& p : places_.pieces(n.owners))
-          if (p.device == q.device) parts.push_back({p.low, p.high, buffer(q.node, k, p.low, q.device)});
+        for (const Piece& p : places_.pieces_on(n.owners, q.device)) parts.push_back({p.low, p.high, buffer(q.node, k, p.low, q.device)});
       } else if (accumulates(n)) {
         parts.push_back(sum(q.node, q.tower, q.device));
       } else if (plan_.value(n.outputs[k]).read) {

@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/plan/memory.h>
-#include <belfry/graph/structural.h>
+#include <belfry/graph/plan/unbound.h>
 
 namespace belfry {
-
-void unbound(const std::string& what) { throw UserError("unbound: " + what); }
 
 BufferPlaces::BufferPlaces(const PlacedGraph& plan) : plan_(plan), stacks_(plan), last_(last_in_slots(plan)), rank_(region_ranks(plan, last_)) {
   for (std::size_t c = 0; c < plan_.classes.size(); ++c)
@@ -17,7 +15,15 @@ BufferPlaces::BufferPlaces(const PlacedGraph& plan) : plan_(plan), stacks_(plan)
   for (const PlanNode& n : plan_.nodes)
     if (n.scope == Scope::device || is_join(n)) {
       if (n.owners >= static_cast<int>(plan_.vectors.size())) unbound(fmt::format("'{}' has no owners", n.name));
-      if (n.owners >= 0) pieces_.try_emplace(n.owners, belfry::pieces(plan_.vectors[static_cast<std::size_t>(n.owners)], plan_.towers));
+      if (n.owners < 0 || owned_.contains(n.owners)) continue;
+      Owned& o = owned_[n.owners];
+      o.pieces = belfry::pieces(plan_.vectors[static_cast<std::size_t>(n.owners)], plan_.towers);
+      o.rank.resize(static_cast<std::size_t>(plan_.towers));
+      for (const Piece& p : o.pieces) {
+        std::vector<Piece>& here = o.on[p.device];
+        o.rank[static_cast<std::size_t>(p.low)] = static_cast<int>(here.size());
+        here.push_back(p);
+      }
     }
   std::vector<std::int64_t> frames;
   for (std::size_t d = 0; d < plan_.cluster.devices.size(); ++d) {
@@ -31,8 +37,29 @@ BufferPlaces::BufferPlaces(const PlacedGraph& plan) : plan_(plan), stacks_(plan)
     const auto& [begin, mine] = frames_of_.try_emplace(static_cast<int>(s), frames[d], stream_frames(plan_, stream)).first->second;
     frames[d] += mine.past;
     const std::vector<int> ranks = slot_ranks(plan_, stream);
-    for (const StreamEntry& e : stream.entries) slot_of_[{e.tower, stream.device}] = {static_cast<int>(s), e.slot >= 0 && e.slot < stream.slots ? ranks[static_cast<std::size_t>(e.slot)] : e.slot};
+    for (const StreamEntry& e : stream.entries)
+      if (e.tower >= plan_.present()) unbound(fmt::format("tower {} has no rows, but runs on {}", e.tower, name(stream.device)));
+      else slot_of_[{e.tower, stream.device}] = {static_cast<int>(s), e.slot >= 0 && e.slot < stream.slots ? ranks[static_cast<std::size_t>(e.slot)] : e.slot};
   }
+}
+
+const BufferPlaces::Owned& BufferPlaces::owned(int owners) const {
+  const auto at = owned_.find(owners);
+  if (at == owned_.end()) unbound("what each device has of the towers has no owners");
+  return at->second;
+}
+
+const std::vector<Piece>& BufferPlaces::pieces_on(int owners, int device) const {
+  static const std::vector<Piece> none;
+  const Owned& o = owned(owners);
+  const auto at = o.on.find(device);
+  return at == o.on.end() ? none : at->second;
+}
+
+std::size_t BufferPlaces::group_of(int device) const {
+  const auto at = group_of_.find(device);
+  if (at == group_of_.end()) unbound(fmt::format("device {} is in no group", device));
+  return static_cast<std::size_t>(at->second);
 }
 
 int BufferPlaces::class_of(int tower) const {
@@ -48,7 +75,7 @@ const Variant& BufferPlaces::variant(int i, int tower, int device) const {
     if (c >= n.by_class.size()) unbound(fmt::format("'{}' has no kernel for the class of tower {}", n.name, tower));
     return n.by_class[c];
   }
-  const auto g = static_cast<std::size_t>(group_of_.at(device));
+  const std::size_t g = group_of(device);
   if (g >= n.by_group.size()) unbound(fmt::format("'{}' has no kernel for its device", n.name));
   return n.by_group[g];
 }
@@ -57,33 +84,31 @@ Slot BufferPlaces::slot(int i, std::size_t k, int part, int device) const {
   const PlanNode& n = plan_.nodes[static_cast<std::size_t>(i)];
   if (n.scope == Scope::tower && is_last_in_slot(last_, part, device))
     if (const Variant& v = variant(i, part, device); k < v.outputs.size() && v.outputs[k].region != Slot::kNone) return v.outputs[k];
-  const auto g = static_cast<std::size_t>(group_of_.at(device));
+  const std::size_t g = group_of(device);
   if (g < n.by_group.size() && k < n.by_group[g].outputs.size() && n.by_group[g].outputs[k].region != Slot::kNone) return n.by_group[g].outputs[k];
   if (n.scope == Scope::tower)
     if (const Variant& v = variant(i, part, device); k < v.outputs.size()) return v.outputs[k];
   return {};
 }
 
-int BufferPlaces::rank(const PlanNode& n, int part, int device) const {
+int BufferPlaces::rank(const PlanNode& n, int part) const {
   if (accumulates(n) && part >= 0) return stacks_.of(n, part).at;
   if (n.scope == Scope::tower) return rank_[static_cast<std::size_t>(n.vector)][static_cast<std::size_t>(part)];
   if (n.scope != Scope::device || part < 0) return 0;  // scratch is one for all pieces
-  int out = 0;
-  for (const Piece& p : pieces(n.owners)) {
-    if (p.device == device && p.low == part) return out;
-    out += p.device == device;
-  }
-  return out;
+  const std::vector<int>& ranks = owned(n.owners).rank;
+  if (static_cast<std::size_t>(part) >= ranks.size()) unbound(fmt::format("'{}' has no piece of tower {}", n.name, part));
+  return ranks[static_cast<std::size_t>(part)];
 }
 
 std::int64_t BufferPlaces::at(const Slot& s, const PlanNode& n, int part, int device) const {
   switch (s.region) {
     case Slot::kState: return s.offset;
     case Slot::kRegion:
-      if (const auto at = s.at(static_cast<std::size_t>(rank(n, part, device)))) return group(device).state + *at;
+      if (const auto at = s.at(static_cast<std::size_t>(rank(n, part)))) return group(device).state + *at;
       unbound(fmt::format("part {} of '{}' lies nowhere on {}: {}", part, n.name, name(device), s.more.empty() ? fmt::format("its parts are {} bytes apart", s.stride) : fmt::format("there are {} places", s.more.size() + 1)));
     case Slot::kKept:
     case Slot::kTransient: {
+      if (part < 0) unbound(fmt::format("'{}' is outside the towers, but lies in a tower's frame", n.name));
       const auto at = slot_of_.find({part, device});
       if (at == slot_of_.end()) unbound(fmt::format("tower {} has no slot on {}", part, name(device)));
       const auto& [begin, frames] = frames_of_.at(at->second.stream);

@@ -1,6 +1,7 @@
 // Where buffers lie: what a plan says of nodes, towers and devices as bytes of a device's part of its space's arena.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -13,11 +14,8 @@
 
 namespace belfry {
 
-/// UserError: what a plan does not say, or says wrongly.
-[[noreturn]] void unbound(const std::string& what);
-
-/// A device's part: state, then the frames stream by stream, in whose gaps and behind which the region lies. All is
-/// unbound where the plan does not say it.
+/// A device's part: state, then the frames stream by stream, in whose gaps and behind which the region lies. All throws UserError
+/// ("unbound: …") where the plan does not say it.
 class BufferPlaces {
  public:
   explicit BufferPlaces(const PlacedGraph& plan);
@@ -32,16 +30,24 @@ class BufferPlaces {
   std::int64_t at(const Slot& slot, const PlanNode& node, int part, int device) const;
   std::int64_t at(int node, std::size_t k, int part, int device) const { return at(slot(node, k, part, device), plan_.nodes[static_cast<std::size_t>(node)], part, device); }
 
-  /// Of what joins, and nodes on devices, read or make.
-  const std::vector<Piece>& pieces(int owners) const { return pieces_.at(owners); }
+  /// Of what joins, and nodes on devices, read or make; `pieces_on`: those of a device.
+  const std::vector<Piece>& pieces(int owners) const { return owned(owners).pieces; }
+  const std::vector<Piece>& pieces_on(int owners, int device) const;
   const Stacks& stacks() const { return stacks_; }
 
  private:
   struct FrameSlot {
     int stream = 0, rank = 0;
   };
-  const DeviceGroup& group(int device) const { return plan_.groups[static_cast<std::size_t>(group_of_.at(device))]; }
-  int rank(const PlanNode& n, int part, int device) const;
+  struct Owned {
+    std::vector<Piece> pieces;
+    std::map<int, std::vector<Piece>> on;  ///< by device
+    std::vector<int> rank;                 ///< by a piece's first tower, its number among those of its device
+  };
+  const Owned& owned(int owners) const;
+  std::size_t group_of(int device) const;
+  const DeviceGroup& group(int device) const { return plan_.groups[group_of(device)]; }
+  int rank(const PlanNode& n, int part) const;
   std::string name(int device) const { return to_string(plan_.cluster.devices[static_cast<std::size_t>(device)].id); }
 
   const PlacedGraph& plan_;
@@ -49,7 +55,7 @@ class BufferPlaces {
   std::vector<std::vector<bool>> last_;                             // last_in_slots
   std::vector<std::vector<int>> rank_;                              // region_ranks
   std::map<int, int> class_of_, group_of_;                          // by tower, by device
-  std::map<int, std::vector<Piece>> pieces_;                        // by owners
+  std::map<int, Owned> owned_;                                      // by owners
   std::map<int, std::pair<std::int64_t, StreamFrames>> frames_of_;  // by stream: where its frames begin, and they
   std::map<std::pair<int, int>, FrameSlot> slot_of_;                // by tower and device
 };

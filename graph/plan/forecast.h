@@ -32,8 +32,10 @@ struct DeviceForecast {
   int device = 0;
   double busy = 0;                 ///< seconds of its launches, per thread that runs them; of a GPU those of its kernels
   std::int64_t bytes = 0;          ///< planned
-  std::int64_t live = 0;           ///< of them the most that hold values, or are a kernel's scratch, at one time, variables included
-  /// What is live then, the largest first: name and bytes. Of the devices that hold the same, for the first alone.
+  /// Of them the most that hold values, or are a kernel's scratch, at one time, variables included. Of the devices that hold the same, for the
+  /// first alone; 0 for the others, and where the plan does not say where all lies.
+  std::int64_t live = 0;
+  /// What is live then, the largest first: name and bytes.
   std::vector<std::pair<std::string, std::int64_t>> peak;
 };
 

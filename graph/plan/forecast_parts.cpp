@@ -180,12 +180,15 @@ class Lives {
       if (!g.devices.empty()) chosen_.insert(g.devices.front());
     std::vector<double> joined(plan.values.size(), -1);
     std::map<std::pair<int, ValueIndex>, double> last;
+    std::map<ValueIndex, std::set<int>> sums;  // of each device's parts: nodes
     for (std::size_t s = 0; s < steps.steps.size(); ++s) {
-      const double end = f.launches[s].end;
+      const ForecastLaunch& l = f.launches[s];
+      const bool of_device = is_op(plan.nodes[static_cast<std::size_t>(l.node)], kPreAggregate);
       steps.each_read(static_cast<int>(s), [&](int from, ValueIndex v) {
+        if (from < 0 && of_device) return void(sums[v].insert(l.node));
         if (from >= 0 && !chosen_.contains(f.launches[static_cast<std::size_t>(from)].device)) return;
         double& at = from < 0 ? joined[static_cast<std::size_t>(v)] : last[{from, v}];
-        at = std::max(at, end);
+        at = std::max(at, l.end);
       });
     }
     std::set<ValueIndex> donated;
@@ -201,13 +204,22 @@ class Lives {
         const ValueIndex v = n.outputs[k];
         if (!plan.value(v).read || donated.contains(v)) continue;
         const auto at = last.find({static_cast<int>(s), v});
-        const double end = std::max({l.end, joined[static_cast<std::size_t>(v)], at == last.end() ? 0.0 : at->second, accumulates(n) ? added(steps, n, l) : 0.0});
+        const bool taken_off = accumulates(n) && !steps.stacks.of(n, l.tower).stays;
+        const double read = taken_off ? added(steps, n, l) : std::max(joined[static_cast<std::size_t>(v)], at == last.end() ? 0.0 : at->second);
+        const double end = is_op(n, kFetch) ? f.seconds : std::max(l.end, read);  // what is fetched is there for the caller
         const std::int64_t bytes = (n.ranged ? type_on(plan, n, v, l.device) : local_type(plan.value(v), plan.share(l.tower))).bytes();
-        auto add_part = [&](int part) { add(l.device, {static_cast<int>(s), v, l.begin, end, bytes}, places_.slot(l.node, k, part, l.device), n, part); };
+        auto add_part = [&](int part) {
+          double last_read = end;
+          if (const auto by = sums.find(v); by != sums.end() && part >= 0 && !taken_off)
+            for (int sum : by->second) {
+              const PlanNode& m = plan.nodes[static_cast<std::size_t>(sum)];
+              last_read = std::max(last_read, f.launches[static_cast<std::size_t>(steps.at(sum, -1, plan.vectors[static_cast<std::size_t>(m.owners)][static_cast<std::size_t>(part)]))].end);
+            }
+          add(l.device, {static_cast<int>(s), v, l.begin, last_read, bytes}, places_.slot(l.node, k, part, l.device), n, part);
+        };
         if (n.scope != Scope::device) add_part(l.tower);
         else
-          for (const Piece& p : places_.pieces(n.owners))
-            if (p.device == l.device) add_part(p.low);
+          for (const Piece& p : places_.pieces_on(n.owners, l.device)) add_part(p.low);
       }
     }
     for (auto& [device, lives] : of_device_) end_where_written_over(lives);
@@ -284,10 +296,11 @@ class Lives {
 
 }  // namespace
 
-void add_memory(const PlacedGraph& plan, ForecastSteps& steps, Forecast& out) {
+void add_memory(const PlacedGraph& plan, ForecastSteps& steps, Forecast& out) try {
   Lives lives(plan, steps, out);
   for (DeviceForecast& d : out.devices)
     if (lives.chosen(d.device)) lives.fill(d);
+} catch (const UserError&) {  // a plan that does not say where all lies has its times
 }
 
 }  // namespace belfry

@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include <belfry/graph/plan/buffer_places.h>
 #include <belfry/graph/plan/forecast_steps_internal.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/ranges.h>
+#include <belfry/graph/plan/unbound.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {

@@ -15,7 +15,7 @@ namespace belfry {
 
 namespace {
 
-/// Comparisons of two blocks for all tries together, and of spans of two towers, at the most.
+/// Comparisons of two blocks for all tries together (each is made less than twice where it was measured), and of spans of two towers, at the most.
 constexpr std::size_t kMostCompared = std::size_t{1} << 24, kMostSpans = std::size_t{1} << 27;
 /// What SlotPacker tries: strides and orders, the most promising first, since large plans get few.
 constexpr std::pair<std::size_t, std::size_t> kTries[] = {{7, 3}, {9, 3}, {8, 3}, {0, 1}, {1, 1}, {1, 2}, {4, 1}, {3, 1}, {0, 2}, {4, 2}, {3, 2}, {5, 1}, {6, 1},
@@ -244,7 +244,7 @@ class SlotPacker {
     return out;
   }
 
-  /// Bytes in the way of a block: as many, so far from each of `shifts`.
+  /// Copies of what lies already: `size` bytes each, from `at` moved by each of `shifts`, ascending.
   struct InTheWay {
     std::int64_t at, size;
     const Shifts* shifts;

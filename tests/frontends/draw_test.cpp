@@ -203,6 +203,13 @@ TEST(Picture, of_a_plan_with_towers_and_slots_that_are_not_there_is_drawn_withou
   }
 }
 
+TEST(Describe, says_which_devices_have_towers_without_rows) {
+  const Strategy many = to_strategy(Towers{.devices = sims(2), .towers = 8, .threads = 1});
+  auto graph = plan_of("mlp", many).graph;
+  EXPECT_THAT(describe(place(graph, many, sim_cluster(2), 4)), testing::HasSubstr("\nsim:1 idle: 4 of 8 towers have no rows; --towers 4 or fewer, or a batch of 8, gives them some\n"));
+  EXPECT_THAT(describe(place(graph, many, sim_cluster(2), 5)), testing::Not(testing::HasSubstr("idle")));
+}
+
 TEST(Describe, says_of_buckets_what_their_reasons_say_of_them) {
   PlacedGraph plan = plan_of("mlp", to_strategy(Mirrored{.devices = sims(2), .bucket = std::int64_t{1} << 30}));
   EXPECT_THAT(describe(plan), testing::HasSubstr("\n1 bucket of 1024.0 MiB from "));

@@ -3,9 +3,6 @@
 
 #include <type_traits>
 
-#include <fmt/format.h>
-
-#include <belfry/frontends/builder/builder.h>
 #include <belfry/graph/plan/bound_plan.h>
 #include <belfry/graph/plan/forecast.h>
 #include <belfry/graph/plan/links.h>
@@ -173,42 +170,6 @@ TEST(Links, that_do_not_lead_to_a_device_keep_plans_and_forecasts_from_it) {
   PlacedGraph plan = place(line(), two, whole, 8);
   plan.cluster = cluster;
   EXPECT_TRUE(says([&] { forecast(plan); }, {"no link of the cluster leads from ", "gpu:1", "\"links\""}));
-}
-
-TEST(Forecast, live_bytes_are_no_more_than_those_planned) {
-  auto graph = training_net("decay");
-  for (const NamedStrategy& s : strategies(3, 2)) {
-    PlacedGraph plan = place(graph, s.strategy, sim_cluster(2), 7, {.fetches = fetches_of(*graph)});
-    const Forecast f = forecast(plan);
-    for (const DeviceForecast& d : f.devices) {
-      EXPECT_LE(d.live, d.bytes) << s.name;
-      EXPECT_TRUE(d.peak.empty() || d.live > 0) << s.name;
-    }
-  }
-}
-
-/// Sums are written over what towers in turn have made, which lies in regions and frames.
-TEST(Forecast, live_bytes_of_towers_in_turn_are_no_more_than_those_planned) {
-  Builder b("widths");
-  std::int64_t width = 27;
-  Value h = b.input("x", f32, {kBatch, width});
-  for (std::int64_t next : {21, 243, 27, 121, 24, 178}) {
-    h = relu(matmul(h, b.variable(fmt::format("w{}", next), {width, next})) + b.variable(fmt::format("b{}", next), {next}));
-    width = next;
-  }
-  b.minimize(reduce_mean(square(h)), Momentum{.learning_rate = 0.1});
-  const auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
-  for (int towers : {7, 16, 37})
-    for (bool pairs : {false, true}) {
-      Cluster cluster = sim_cluster(6);
-      for (std::size_t d = 0; pairs && d < 6; ++d) cluster.devices[d].space = fmt::format("memory {}", d / 2);
-      std::vector<NamedStrategy> all = strategies(towers, 6);
-      all.push_back({"towers, variables on the host", to_strategy(Towers{.devices = sims(6), .variables = cpu(0), .towers = towers, .threads = 1})});
-      for (const NamedStrategy& s : all) {
-        const PlacedGraph plan = place(graph, s.strategy, cluster, 2 * towers - 5, {.fetches = fetches_of(*graph), .accumulate_all = true});
-        for (const DeviceForecast& d : forecast(plan).devices) EXPECT_LE(d.live, d.bytes) << s.name << ", " << towers << " towers" << (pairs ? ", pairs" : "");
-      }
-    }
 }
 
 TEST(Costs, of_sums_go_by_how_many_parts_they_add) {

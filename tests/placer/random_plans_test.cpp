@@ -15,6 +15,7 @@
 #include <belfry/graph/plan/over_memory.h>
 
 #include "damage.h"
+#include "live_bytes.h"
 #include "places.h"
 #include "plans.h"
 #include "random_plan.h"
@@ -112,7 +113,8 @@ void property(Counts& counts, int every) {
   try {
     demand_sound(r.plan);
     demand_whole_file(r);
-    for (const DeviceForecast& d : forecast(r.plan).devices) demand(d.live <= d.bytes, fmt::format("its forecast has {} bytes in use of {}", d.live, d.bytes));
+    const std::string unlike = unlike_live_bytes(r.plan, forecast(r.plan));
+    demand(unlike.empty(), unlike);
     const BoundPlan bound(r.plan);
     for (const Chooser& choose : {in_turn(), at_random(order)})
       if (std::string found = Places(bound).run(choose); !found.empty()) demand(false, "with places that hold one value: " + found);

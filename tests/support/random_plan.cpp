@@ -174,9 +174,9 @@ class Drawer {
       const Node& n = out_.graph->node(pick("a node", out_.graph->size()));
       rules.push_back({one_in("of a tower", 3) ? fmt::format("tower_{}/{}", pick("tower", towers_), n.name) : n.name, several(), "by chance"});
     }
+    if (last > 1 && one_in("ways", 3)) add_ways(rules);
     if (one_in("dealt", 2))
       for (int t = 0; t < towers_; ++t) rules.push_back({fmt::format("tower_{}/**", t), {devices_[static_cast<std::size_t>(pick("its device", last))]}, "dealt"});
-    if (one_in("ways", 3)) add_ways(rules);
     rules.push_back({"tower_*/**", devices_, "a tower each"});
     rules.push_back({"**", several(), "by chance"});
     const Division division{towers_, combine_, 1, static_cast<PhaseOrder>(pick("order", 4))};
@@ -186,7 +186,7 @@ class Drawer {
   /// Each tower goes over devices in its own way, and may come back.
   void add_ways(Rules& rules) {
     const int stretches = 2 + pick("stretches of ways", 3), size = out_.graph->size(), last = static_cast<int>(devices_.size());
-    const int first = pick("first of a way", size), step = 1 + pick("step of ways", last);
+    const int first = pick("first of a way", size), step = 1 + pick("step of ways", last - 1);
     for (int t = 0; t < towers_; ++t) {
       const bool own = one_in("own way", 2);
       for (int k = stretches - 1; k > 0; --k) {
