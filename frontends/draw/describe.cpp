@@ -182,7 +182,7 @@ bool has_library_sums(const PlacedGraph& plan) {
   return std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return std::any_of(n.by_group.begin(), n.by_group.end(), [](const Variant& v) { return v.kernel == kNccl; }); });
 }
 
-/// Devices that a cut has left out: its reasons end with why; or whose towers have no rows.
+/// Devices, or stages, that a cut has left out: its reasons end with why; or devices whose towers have no rows.
 std::string describe_idle(const PlacedGraph& plan) {
   if (plan.present() < plan.towers) {
     const std::vector<std::int64_t> bytes = total_bytes(plan);
@@ -193,7 +193,7 @@ std::string describe_idle(const PlacedGraph& plan) {
       return fmt::format("{} idle: {} of {} towers have no rows; --towers {} or fewer, or a batch of {}, gives them some\n", to_string(plan.cluster.ids(idle)), plan.towers - plan.present(), plan.towers, plan.present(), plan.towers);
   }
   for (const PlanNode& n : plan.nodes) {
-    const std::size_t since = n.reason.find(" devices, since "), begin = since == n.reason.npos ? since : n.reason.rfind("; ", since);
+    const std::size_t since = std::min(n.reason.find(" devices, since "), n.reason.find(" stages, since ")), begin = since == n.reason.npos ? since : n.reason.rfind("; ", since);
     if (begin != n.reason.npos) return n.reason.substr(begin + 2) + "\n";
   }
   return "";

@@ -3,6 +3,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -211,9 +212,11 @@ Rules Layers::assign(const TowerGraph& tg, const Cluster& cluster, const CostTab
   if (cut == LayerCut::variables || chunks > 1) {
     const int parts = static_cast<int>(count) * chunks;
     const std::vector<int> stage = cut == LayerCut::variables ? stages_by_variables(g, parts) : stages_by_seconds(tg, cluster, costs, devices.front(), parts);
+    const std::set<int> used(stage.begin(), stage.end());
+    const std::string fewer = static_cast<int>(used.size()) < parts ? fmt::format("; {} of {} stages, since the layers are no more, or too unlike", used.size(), parts) : "";
     for (NodeId id = 0; id < g.size(); ++id) {
       auto s = static_cast<std::size_t>(stage[static_cast<std::size_t>(id)]);
-      out.push_back({g.node(id).name, at(s % count), fmt::format("stage {} by {}", s, cut == LayerCut::variables ? "variables" : "seconds of the layers, both ways")});
+      out.push_back({g.node(id).name, at(s % count), fmt::format("stage {} by {}{}", s, cut == LayerCut::variables ? "variables" : "seconds of the layers, both ways", fewer)});
     }
     out.push_back({"**", at(count - 1), "last stage"});
     return out;

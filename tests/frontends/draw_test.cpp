@@ -210,6 +210,11 @@ TEST(Describe, says_which_devices_have_towers_without_rows) {
   EXPECT_THAT(describe(place(graph, many, sim_cluster(2), 5)), testing::Not(testing::HasSubstr("idle")));
 }
 
+TEST(Describe, says_how_many_stages_there_are_where_layers_do_not_make_as_many) {
+  const PlacedGraph plan = plan_of("mlp", to_strategy(Layers{.devices = sims(2), .towers = 4, .order = PhaseOrder::interleaved, .chunks = 40}));
+  EXPECT_THAT(describe(plan), testing::ContainsRegex("\n[0-9]+ of 80 stages, since the layers are no more"));
+}
+
 TEST(Describe, says_of_buckets_what_their_reasons_say_of_them) {
   PlacedGraph plan = plan_of("mlp", to_strategy(Mirrored{.devices = sims(2), .bucket = std::int64_t{1} << 30}));
   EXPECT_THAT(describe(plan), testing::HasSubstr("\n1 bucket of 1024.0 MiB from "));
