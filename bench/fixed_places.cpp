@@ -39,13 +39,19 @@ std::int64_t FixedPlaces::least_bytes_of(const std::vector<Buffer>& all) const {
   Numbers by_size = whole;
   std::stable_sort(by_size.begin(), by_size.end(), larger);
   std::int64_t most = 0;
+  auto meets_all = [&](std::size_t i, const Numbers& others) {
+    return std::all_of(others.begin(), others.end(), [&](std::size_t o) { return o != i && !before(all[i], all[o]) && !before(all[o], all[i]); });
+  };
   auto grow = [&](Numbers first) {
     std::stable_sort(first.begin(), first.end(), larger);
     first.insert(first.end(), by_size.begin(), by_size.end());
     Numbers kept;
     std::int64_t bytes = 0;
-    for (std::size_t i : first)
-      if (std::all_of(kept.begin(), kept.end(), [&](std::size_t o) { return o != i && !before(all[i], all[o]) && !before(all[o], all[i]); })) kept.push_back(i), bytes += all[i].bytes;
+    for (std::size_t i : first) {
+      if (!meets_all(i, kept)) continue;
+      kept.push_back(i);
+      bytes += all[i].bytes;
+    }
     most = std::max(most, bytes);
   };
   std::map<int, Numbers> of_stream;

@@ -1,4 +1,5 @@
-// Planned bytes of every device beside the live maximum, and beside what no fixed places can do without, for every net and strategy; state apart. memory [PART OF A NET'S NAME [OF A STRATEGY'S]]
+// Planned bytes of every device beside the live maximum, and beside what no fixed places can do without, for every net and strategy;
+// state apart. memory [PART OF A NET'S NAME [OF A STRATEGY'S]]
 #include <chrono>
 #include <cstring>
 

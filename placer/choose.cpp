@@ -84,6 +84,8 @@ class Looker {
   Looker(const std::shared_ptr<const Graph>& graph, const Choice& choice, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options)
       : graph_(graph), choice_(choice), cluster_(cluster), batch_(batch), options_(options) {
     options_.warn = {};  // what is looked at is not yet taken
+    of_scores_ = options_;
+    of_scores_.recompute = {};  // placements name the nodes
   }
 
   std::vector<Candidate> found;
@@ -154,7 +156,7 @@ class Looker {
     } else {
       TowerGraph towers = expand_for(graph_, d, batch_, options_);
       const double flops = cluster_.devices.size() > kMany ? flops_of(towers) : 0;
-      kept_.push_front({key, std::move(towers), flops, Scorer(graph_, cluster_, options_.costs ? *options_.costs : CostTable{}, options_)});
+      kept_.push_front({key, std::move(towers), flops, Scorer(graph_, cluster_, options_.costs ? *options_.costs : CostTable{}, of_scores_)});
       if (kept_.size() > kKept) kept_.pop_back();
     }
     return kept_.front();
@@ -218,7 +220,7 @@ class Looker {
   const Choice& choice_;
   const Cluster& cluster_;
   std::int64_t batch_;
-  PlaceOptions options_;
+  PlaceOptions options_, of_scores_;
   std::list<Kept> kept_;            // the latest first
   std::set<std::string> known_, around_;
   std::map<std::string, std::size_t> best_;  // of each strategy, the number of the fastest found

@@ -29,9 +29,8 @@ TowerGraph expand_for(std::shared_ptr<const Graph> graph, const Division& d, std
   return expand(std::move(graph), e);
 }
 
-std::vector<std::string> recomputed_nodes(const TowerGraph& towers, const Placement& p, const Cluster& cluster, const PlaceOptions& options) {
-  const int stretches = options.recompute.stretches;
-  return stretches ? nodes_to_recompute(towers, stretches, read_elsewhere(towers, p.rules, cluster)) : p.recompute;
+std::vector<std::string> recomputed_nodes(const TowerGraph& towers, int stretches, const std::vector<std::string>& nodes, const Rules& rules, const Cluster& cluster) {
+  return stretches ? nodes_to_recompute(towers, stretches, leaves_device(towers, rules, cluster)) : nodes;
 }
 
 namespace {
@@ -52,7 +51,7 @@ PlacedGraph placed(TowerGraph towers, const Placement& placement, const Cluster&
 PlacedGraph place(std::shared_ptr<const Graph> graph, const Placement& p, const Cluster& cluster, const PlaceOptions& options) {
   TowerGraph towers = expand_for(std::move(graph), {p.towers, p.combine, p.threads, p.order}, p.batch, options);
   Placement again = p;
-  again.recompute = recomputed_nodes(towers, p, cluster, options);
+  again.recompute = recomputed_nodes(towers, options.recompute.stretches, p.recompute, p.rules, cluster);
   return placed(std::move(towers), again, cluster, options);
 }
 
@@ -68,8 +67,8 @@ Division division_of(const Graph& graph, const Strategy& strategy, const Cluster
 std::pair<Placement, Rules> decided_by(const Strategy& strategy, const Division& d, const TowerGraph& towers, const Cluster& cluster, std::int64_t batch, const PlaceOptions& options) {
   Placement p{d.towers, batch, d.combine, d.threads, {}, d.order, options.recompute.nodes, strategy.name, d.collectives, strategy.options};
   Rules rules = strategy.assign(towers, cluster, options.costs ? *options.costs : CostTable{});
-  if (int stretches = options.recompute.stretches ? options.recompute.stretches : d.recompute; stretches && p.recompute.empty())
-    p.recompute = nodes_to_recompute(towers, stretches, read_elsewhere(towers, all_rules(options, requests_of(towers, cluster, options, {}).rules, rules), cluster));
+  const int stretches = options.recompute.stretches || !options.recompute.nodes.empty() ? options.recompute.stretches : d.recompute;
+  if (stretches) p.recompute = recomputed_nodes(towers, stretches, {}, all_rules(options, requests_of(towers, cluster, options, {}).rules, rules), cluster);
   return {std::move(p), std::move(rules)};
 }
 

@@ -84,8 +84,8 @@ class ForecastPlacer : public Placer {
 /// As `place` with the placement's arithmetic, by way of a strategy's answer.
 TowerGraph expand_for(std::shared_ptr<const Graph> graph, const Division& division, std::int64_t batch, const PlaceOptions& options);
 
-/// What backward computes again of a placement: the options' stretches go before the nodes that it names.
-std::vector<std::string> recomputed_nodes(const TowerGraph& towers, const Placement& placement, const Cluster& cluster, const PlaceOptions& options);
+/// What backward computes again: stretches, where there are any, go before nodes that are named. The rules say what leaves its device.
+std::vector<std::string> recomputed_nodes(const TowerGraph& towers, int stretches, const std::vector<std::string>& nodes, const Rules& rules, const Cluster& cluster);
 
 /// Of what rules say, but for reasons.
 std::size_t hash_of(const Rules& rules);

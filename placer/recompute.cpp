@@ -9,6 +9,7 @@
 #include <belfry/graph/plan/readers.h>
 #include <belfry/graph/structural.h>
 #include <belfry/placer/assign.h>
+#include <belfry/placer/requests.h>
 
 namespace belfry {
 
@@ -87,7 +88,7 @@ class Recomputer {
 
 }  // namespace
 
-std::vector<std::string> nodes_to_recompute(const TowerGraph& g, int stretches, const std::vector<bool>& read_elsewhere) {
+std::vector<std::string> nodes_to_recompute(const TowerGraph& g, int stretches, const std::vector<bool>& leaves) {
   if (stretches < 2) throw UserError(fmt::format("the forward pass can be computed again from 2 stretches on, not {}", stretches));
   std::vector<bool> held(g.nodes.size());  // read by backward
   for (const PlanNode& n : g.nodes)
@@ -102,7 +103,7 @@ std::vector<std::string> nodes_to_recompute(const TowerGraph& g, int stretches, 
     stretch[i] = static_cast<int>(std::min<std::int64_t>(stretches - 1, before * stretches / std::max<std::int64_t>(all, 1)));
     if (held[i]) before += bytes_of(g, g.nodes[i]);
   }
-  std::vector<bool> kept = read_elsewhere;  // or by a later stretch
+  std::vector<bool> kept = leaves;  // or read by a later stretch
   for (std::size_t i = 0; i < g.nodes.size(); ++i)
     if (is_forward(g.nodes[i]))
       for (ValueIndex v : values_read(g.nodes[i]))
@@ -113,18 +114,26 @@ std::vector<std::string> nodes_to_recompute(const TowerGraph& g, int stretches, 
   return out;
 }
 
-std::vector<bool> read_elsewhere(const TowerGraph& towers, const std::vector<PlacementRule>& rules, const Cluster& cluster) {
+std::vector<bool> leaves_device(const TowerGraph& towers, const std::vector<PlacementRule>& rules, const Cluster& cluster) {
+  check_devices(towers, rules, cluster);
   PlacedGraph plan;
   static_cast<TowerGraph&>(plan) = towers;
   plan.placement.towers = towers.towers;
   plan.cluster = cluster;
   assign(plan, rules, NodeNames(towers), readers_of(towers));
+  auto apart = [&](const PlanNode& m, const PlanNode& n) {
+    int out = 0;
+    for (int t = 0; m.vector != n.vector && t < plan.present(); ++t) out += plan.device_of(m, t) != plan.device_of(n, t);
+    return 2 * out >= plan.present() && out > 0;
+  };
   std::vector<bool> out(plan.nodes.size());
-  for (const PlanNode& n : plan.nodes)
-    if (is_forward(n))
-      for_values_read(n, [&](ValueIndex v) {
-        if (const PlanNode& m = plan.maker(v); is_forward(m) && m.vector != n.vector) out[static_cast<std::size_t>(plan.value(v).maker)] = true;
-      });
+  for (const PlanNode& n : plan.nodes) {
+    if (!is_forward(n)) continue;
+    for_values_read(n, [&](ValueIndex v) {
+      const auto maker = static_cast<std::size_t>(plan.value(v).maker);
+      if (is_forward(plan.nodes[maker]) && !out[maker]) out[maker] = apart(plan.nodes[maker], n);
+    });
+  }
   return out;
 }
 

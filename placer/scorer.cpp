@@ -22,14 +22,15 @@ struct Scorer::Parts {
 
   ForecastPlacer& placer(const Placement& p) {
     constexpr std::size_t kKept = 16;  // a search may ask for any number of batches
-    const Key key(p.towers, p.batch, p.combine, p.threads, p.recompute, options.recompute.stretches ? hash_of(p.rules) : 0);  // they say what leaves its device, which is kept
+    const std::size_t rules = options.recompute.stretches ? hash_of(p.rules) : 0;  // by which it is decided what is computed again
+    const Key key(p.towers, p.batch, p.combine, p.threads, p.recompute, rules);
     const auto at = std::find_if(placers.begin(), placers.end(), [&](const auto& known) { return known.first == key; });
     if (at != placers.end()) {
       placers.splice(placers.begin(), placers, at);
       return at->second;
     }
     TowerGraph towers = expand_for(graph, {p.towers, p.combine, p.threads, p.order}, p.batch, options);
-    recompute(towers, recomputed_nodes(towers, p, cluster, options));
+    recompute(towers, recomputed_nodes(towers, options.recompute.stretches, p.recompute, p.rules, cluster));
     if (placers.size() >= kKept) placers.pop_back();
     placers.emplace_front(std::piecewise_construct, std::forward_as_tuple(key), std::forward_as_tuple(std::move(towers), cluster, options, costs));
     return placers.front().second;

@@ -182,21 +182,15 @@ bool has_library_sums(const PlacedGraph& plan) {
   return std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return std::any_of(n.by_group.begin(), n.by_group.end(), [](const Variant& v) { return v.kernel == kNccl; }); });
 }
 
-/// Devices, or stages, that a cut has left out: its reasons end with why; or devices whose towers have no rows.
+/// Towers without rows, and devices or stages that a cut has left out, whose reasons end with why.
 std::string describe_idle(const PlacedGraph& plan) {
-  if (plan.present() < plan.towers) {
-    const std::vector<std::int64_t> bytes = total_bytes(plan);
-    std::vector<int> idle;
-    for (std::size_t d = 0; d < bytes.size(); ++d)
-      if (!bytes[d] && static_cast<int>(d) != plan.cluster.host()) idle.push_back(static_cast<int>(d));
-    if (!idle.empty())
-      return fmt::format("{} idle: {} of {} towers have no rows; --towers {} or fewer, or a batch of {}, gives them some\n", to_string(plan.cluster.ids(idle)), plan.towers - plan.present(), plan.towers, plan.present(), plan.towers);
-  }
+  std::string out;
+  if (const int absent = plan.towers - plan.present()) out = fmt::format("{} of {} towers have no rows: devices for them alone are idle\n", absent, plan.towers);
   for (const PlanNode& n : plan.nodes) {
     const std::size_t since = std::min(n.reason.find(" devices, since "), n.reason.find(" stages, since ")), begin = since == n.reason.npos ? since : n.reason.rfind("; ", since);
-    if (begin != n.reason.npos) return n.reason.substr(begin + 2) + "\n";
+    if (begin != n.reason.npos) return out + n.reason.substr(begin + 2) + "\n";
   }
-  return "";
+  return out;
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ class PlanReader {
     read_decisions(head);
     read_tables(head);
     read_nodes(root);
+    for (TowerClass& c : plan_.classes) c.pattern.resize(std::max(c.pattern.size(), plan_.vectors.size()));  // nodes may have been moved by hand
     for (std::size_t i = 0; i < lines_.size(); ++i) index(lines_[i], static_cast<int>(i));
     for (std::size_t i = 0; i < lines_.size(); ++i) connect(*lines_[i].at, plan_.nodes[i]);
     read_derived(head);

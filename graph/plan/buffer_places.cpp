@@ -18,7 +18,7 @@ BufferPlaces::BufferPlaces(const PlacedGraph& plan) : plan_(plan), stacks_(plan)
       if (n.owners < 0 || owned_.contains(n.owners)) continue;
       Owned& o = owned_[n.owners];
       o.pieces = belfry::pieces(plan_.vectors[static_cast<std::size_t>(n.owners)], plan_.towers);
-      o.rank.resize(static_cast<std::size_t>(plan_.towers));
+      o.rank.resize(static_cast<std::size_t>(plan_.towers), -1);
       for (const Piece& p : o.pieces) {
         std::vector<Piece>& here = o.on[p.device];
         o.rank[static_cast<std::size_t>(p.low)] = static_cast<int>(here.size());
@@ -37,9 +37,10 @@ BufferPlaces::BufferPlaces(const PlacedGraph& plan) : plan_(plan), stacks_(plan)
     const auto& [begin, mine] = frames_of_.try_emplace(static_cast<int>(s), frames[d], stream_frames(plan_, stream)).first->second;
     frames[d] += mine.past;
     const std::vector<int> ranks = slot_ranks(plan_, stream);
-    for (const StreamEntry& e : stream.entries)
+    for (const StreamEntry& e : stream.entries) {
       if (e.tower >= plan_.present()) unbound(fmt::format("tower {} has no rows, but runs on {}", e.tower, name(stream.device)));
-      else slot_of_[{e.tower, stream.device}] = {static_cast<int>(s), e.slot >= 0 && e.slot < stream.slots ? ranks[static_cast<std::size_t>(e.slot)] : e.slot};
+      slot_of_[{e.tower, stream.device}] = {static_cast<int>(s), e.slot >= 0 && e.slot < stream.slots ? ranks[static_cast<std::size_t>(e.slot)] : e.slot};
+    }
   }
 }
 
@@ -96,7 +97,7 @@ int BufferPlaces::rank(const PlanNode& n, int part) const {
   if (n.scope == Scope::tower) return rank_[static_cast<std::size_t>(n.vector)][static_cast<std::size_t>(part)];
   if (n.scope != Scope::device || part < 0) return 0;  // scratch is one for all pieces
   const std::vector<int>& ranks = owned(n.owners).rank;
-  if (static_cast<std::size_t>(part) >= ranks.size()) unbound(fmt::format("'{}' has no piece of tower {}", n.name, part));
+  if (static_cast<std::size_t>(part) >= ranks.size() || ranks[static_cast<std::size_t>(part)] < 0) unbound(fmt::format("'{}' has no piece of tower {}", n.name, part));
   return ranks[static_cast<std::size_t>(part)];
 }
 

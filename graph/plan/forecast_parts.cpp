@@ -9,6 +9,7 @@
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/ranges.h>
+#include <belfry/graph/plan/unbound.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -89,6 +90,7 @@ std::vector<std::pair<int, double>> Transfers::sources(int step) {
   const PlanNode& m = plan_.maker(n.inputs[0]);
   const PlanValue& read = plan_.value(n.inputs[0]);
   auto take = [&](int from, const LocalType& type) {
+    if (from < 0) unbound(fmt::format("'{}' brings '{}', which is on no device", n.name, read.name));
     if (!steps_.instances().same_space(from, s.device)) out.emplace_back(from, static_cast<double>(type.bytes()));
   };
   if (n.scope == Scope::tower) {
@@ -180,15 +182,16 @@ class Lives {
       if (!g.devices.empty()) chosen_.insert(g.devices.front());
     std::vector<double> joined(plan.values.size(), -1);
     std::map<std::pair<int, ValueIndex>, double> last;
-    std::map<ValueIndex, std::set<int>> sums;  // of each device's parts: nodes
     for (std::size_t s = 0; s < steps.steps.size(); ++s) {
       const ForecastLaunch& l = f.launches[s];
       const bool of_device = is_op(plan.nodes[static_cast<std::size_t>(l.node)], kPreAggregate);
       steps.each_read(static_cast<int>(s), [&](int from, ValueIndex v) {
-        if (from < 0 && of_device) return void(sums[v].insert(l.node));
-        if (from >= 0 && !chosen_.contains(f.launches[static_cast<std::size_t>(from)].device)) return;
-        double& at = from < 0 ? joined[static_cast<std::size_t>(v)] : last[{from, v}];
-        at = std::max(at, l.end);
+        if (from < 0 && of_device) {
+          sums_of_device_[v].insert(l.node);
+        } else if (from < 0 || chosen_.contains(f.launches[static_cast<std::size_t>(from)].device)) {
+          double& at = from < 0 ? joined[static_cast<std::size_t>(v)] : last[{from, v}];
+          at = std::max(at, l.end);
+        }
       });
     }
     std::set<ValueIndex> donated;
@@ -209,13 +212,7 @@ class Lives {
         const double end = is_op(n, kFetch) ? f.seconds : std::max(l.end, read);  // what is fetched is there for the caller
         const std::int64_t bytes = (n.ranged ? type_on(plan, n, v, l.device) : local_type(plan.value(v), plan.share(l.tower))).bytes();
         auto add_part = [&](int part) {
-          double last_read = end;
-          if (const auto by = sums.find(v); by != sums.end() && part >= 0 && !taken_off)
-            for (int sum : by->second) {
-              const PlanNode& m = plan.nodes[static_cast<std::size_t>(sum)];
-              last_read = std::max(last_read, f.launches[static_cast<std::size_t>(steps.at(sum, -1, plan.vectors[static_cast<std::size_t>(m.owners)][static_cast<std::size_t>(part)]))].end);
-            }
-          add(l.device, {static_cast<int>(s), v, l.begin, last_read, bytes}, places_.slot(l.node, k, part, l.device), n, part);
+          add(l.device, {static_cast<int>(s), v, l.begin, taken_off ? end : std::max(end, summed(steps, v, part)), bytes}, places_.slot(l.node, k, part, l.device), n, part);
         };
         if (n.scope != Scope::device) add_part(l.tower);
         else
@@ -264,6 +261,18 @@ class Lives {
     life.at = places_.at(slot, n, part, device);
     of_device_[device].push_back(life);
   }
+  /// When the devices' sums that take a part have done so: each takes those of its own towers.
+  double summed(ForecastSteps& steps, ValueIndex v, int part) const {
+    double out = 0;
+    const auto sums = sums_of_device_.find(v);
+    if (part < 0 || sums == sums_of_device_.end()) return out;
+    for (int sum : sums->second) {
+      const std::vector<int>& owners = plan_.vectors[static_cast<std::size_t>(plan_.nodes[static_cast<std::size_t>(sum)].owners)];
+      const int step = steps.at(sum, -1, owners[static_cast<std::size_t>(part)]);
+      out = std::max(out, f_.launches[static_cast<std::size_t>(step)].end);
+    }
+    return out;
+  }
   /// When the tower that takes a sum off its stack has done so.
   double added(ForecastSteps& steps, const PlanNode& n, const ForecastLaunch& l) const {
     const std::vector<Accumulated>& all = steps.stacks.of(n);
@@ -291,6 +300,7 @@ class Lives {
   const Forecast& f_;
   BufferPlaces places_;
   std::set<int> chosen_;
+  std::map<ValueIndex, std::set<int>> sums_of_device_;  ///< of a value's parts: nodes
   std::map<int, std::vector<Life>> of_device_;
 };
 

@@ -6,10 +6,13 @@
 #include <unordered_map>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include <belfry/graph/plan/accumulated.h>
 #include <belfry/graph/plan/links.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/ranges.h>
+#include <belfry/graph/plan/unbound.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -43,8 +46,11 @@ std::vector<Move> moves_of(const Instances& instances, const PlanNode& n) {
   if (is_op(n, kPreAggregate) && m.scope == Scope::tower && n.owners == m.vector) return out;  // its own towers
   if (n.scope == Scope::tower) {
     for (int t = 0; t < plan.present(); ++t)
-      if (int to = plan.device_of(n, t); to >= 0)
-        out.push_back({m.scope == Scope::tower ? plan.device_of(m, t) : instances.moved_from(n, n.inputs[0], to), to, local_type(plan.value(n.outputs[0]), plan.share(t)).bytes()});
+      if (int to = plan.device_of(n, t); to >= 0) {
+        const int from = m.scope == Scope::tower ? plan.device_of(m, t) : instances.moved_from(n, n.inputs[0], to);
+        if (from < 0) unbound(fmt::format("'{}' brings '{}', which tower {} lacks", n.name, read.name, t));
+        out.push_back({from, to, local_type(plan.value(n.outputs[0]), plan.share(t)).bytes()});
+      }
     return out;
   }
   std::vector<Piece> joined;

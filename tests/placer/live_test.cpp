@@ -2,10 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include <belfry/frontends/builder/builder.h>
+#include <belfry/graph/plan/bound_plan.h>
 #include <belfry/graph/plan/forecast.h>
+#include <belfry/graph/plan/moves.h>
+#include <belfry/graph/structural.h>
 
 #include "live_bytes.h"
 #include "plans.h"
@@ -71,6 +76,16 @@ TEST(BoundPlan, refuses_towers_without_rows_and_frames_outside_of_towers) {
     for (Variant& v : n.by_group)
       if (n.scope == Scope::shared && !n.inputs.empty() && !v.outputs.empty()) v.outputs[0].region = Slot::kKept;
   EXPECT_TRUE(says([&] { BoundPlan bound(outside); }, {"is outside the towers, but lies in a tower's frame"}));
+}
+
+TEST(Moves, of_what_a_tower_lacks_are_refused) {
+  PlacedGraph plan = place(std::make_shared<const Graph>(training_graph(net("decay"))), to_strategy(Layers{.devices = sims(2), .towers = 2, .threads = 1}), sim_cluster(2), 4);
+  const auto copy = std::find_if(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.op == kCopy && n.scope == Scope::tower; });
+  ASSERT_NE(copy, plan.nodes.end());
+  EXPECT_NO_THROW(link_bytes(plan));
+  plan.nodes[static_cast<std::size_t>(plan.value(copy->inputs[0]).maker)].vector = static_cast<int>(plan.vectors.size());
+  plan.vectors.push_back({-1, -1});
+  EXPECT_TRUE(says([&] { link_bytes(plan); }, {"unbound: ", "which tower 0 lacks"}));
 }
 
 }  // namespace

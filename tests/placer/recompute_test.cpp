@@ -100,6 +100,32 @@ TEST(Recompute, in_pipelines_begins_on_each_device_with_its_backward_pass) {
     }
 }
 
+TEST(Recompute, of_most_towers_goes_by_where_most_of_them_are) {
+  const auto graph = deep();
+  const Strategy single = to_strategy(Single{.device = sims(2)[0], .towers = 4, .threads = 1});
+  auto again = [&](int apart) {
+    PlaceOptions o{.recompute = {4}};
+    for (int t = 0; t < apart; ++t)
+      for (const char* name : {"tanh_2", "tanh_5", "tanh_8"}) o.rules.push_back({fmt::format("tower_{}/{}", t, name), {sims(2)[1]}, "by hand"});
+    const PlacedGraph plan = place(graph, single, sim_cluster(2), 8, o);
+    EXPECT_EQ(verify(plan), std::vector<std::string>());
+    return std::count_if(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.again; });
+  };
+  EXPECT_EQ(again(1), again(0));
+  EXPECT_LT(again(3), again(0));
+}
+
+TEST(Recompute, refuses_devices_as_it_is_without) {
+  const auto graph = deep();
+  auto message = [&](int stretches) {
+    PlaceOptions o{.recompute = {stretches}};
+    o.rules.push_back({"tanh_2", parse_devices("sim:9"), "by hand"});
+    return message_of([&] { place(graph, to_strategy(Single{.device = sims(1)[0]}), sim_cluster(1), 8, o); });
+  };
+  EXPECT_THAT(message(0), testing::HasSubstr("'tanh_2'"));
+  EXPECT_EQ(message(3), message(0));
+}
+
 TEST(Recompute, stands_in_plans_and_placements_on_file) {
   auto graph = deep();
   auto plan = placed(graph, to_strategy(Mirrored{.devices = sims(2), .threads = 1}), 2, 4, true);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/plan/bound_plan.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry::test {

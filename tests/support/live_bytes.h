@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-#include <belfry/graph/plan/bound_plan.h>
 #include <belfry/graph/plan/forecast.h>
 
 namespace belfry::test {
