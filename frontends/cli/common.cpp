@@ -26,6 +26,7 @@
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/session/gpus.h>
+#include <belfry/frontends/session/stand_ins.h>
 #include <belfry/frontends/state/npy.h>
 #include <belfry/frontends/state/safetensors.h>
 #include <belfry/frontends/train/fit.h>
@@ -80,10 +81,13 @@ void refuse_idle(const std::vector<std::pair<const char*, bool>>& options, const
   if (!given.empty()) throw WrongUse(fmt::format("{} {} nothing here: {}", fmt::join(given, ", "), given.size() == 1 ? "does" : "do", why));
 }
 
+/// With the devices that are given in place of its own.
 PlacementFile placement_of(const PlacementArguments& a) {
   const std::string text = read_file(a.placement_file);
   if (is_split(text, a.placement_file)) throw UserError(fmt::format("{}: is an answer in the format of dnn-partitioning, which place and forecast take: belfry place -o PLAN makes a plan of it that runs", a.placement_file));
-  return read_placement(text, a.placement_file);
+  PlacementFile file = read_placement(text, a.placement_file);
+  if (!a.devices.empty()) file.rules = with_stand_ins(std::move(file.rules), parse_devices(a.devices));
+  return file;
 }
 
 /// What is made up for another machine runs here with its threads, on what is here.
@@ -105,15 +109,13 @@ Session session_of_placement(Graph graph, const PlacementArguments& a, SessionOp
   refuse_idle({{"--strategy", !a.strategy.empty()}, {"-O", !a.options.empty()}},
               fmt::format("{} says which nodes go to which devices; change its rules, or leave --placement out", a.placement_file));
   PlacementFile file = placement_of(a);
-  // In the order of --devices, else in one that no order of rules changes: a host's CPUs are the last, as where none is named.
+  // In the order of --devices; the rest, a host's CPUs last, in one that no order of rules changes.
   std::vector<DeviceId> named;
   if (!a.devices.empty()) named = parse_devices(a.devices);
-  else {
-    std::set<std::pair<bool, DeviceId>> all;
-    for (const PlacementRule& r : file.rules)
-      for (const DeviceId& d : r.devices) all.emplace(d.kind == "cpu", d);
-    for (const auto& [is_cpu, d] : all) named.push_back(d);
-  }
+  for (const DeviceId& d : named_devices(file.rules))
+    if (std::find(named.begin(), named.end(), d) == named.end()) named.push_back(d);
+  if (const Rules own = read_placement(read_file(a.placement_file), a.placement_file).rules; own != file.rules)
+    say(fmt::format("{}: {} in place of {}\n", a.placement_file, a.devices, to_string(replaceable_devices(own))));
   refuse_absent(named, options, a);
   Division division{a.towers ? a.towers : file.towers.value_or(1), file.combine.value_or(Combine::global_mean), a.threads ? a.threads : file.threads.value_or(0), file.order.value_or(PhaseOrder::by_tower), 0, file.collectives.value_or(Collectives::tree)};
   options.rules.insert(options.rules.end(), file.rules.begin(), file.rules.end());  // before what the graph requests

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include <belfry/executor/device/cuda/backend.h>
+#include <belfry/frontends/session/gpus.h>
+#include <belfry/frontends/session/stand_ins.h>
 #include <belfry/graph/plan/cost.h>
 
 namespace belfry {
@@ -51,11 +53,18 @@ Strategy strategy_named(const Library& library, const std::string& name, const s
   return made_of_options([&] { return library.strategy(name).make(devices, options); });
 }
 
+namespace {
+
+/// Whether the devices are those here, of which no file says what they are.
+bool of_this_machine(const Source& source, const PlacementArguments& a) { return a.cluster_file.empty() && (!source.plan || !a.devices.empty()); }
+
+}  // namespace
+
 void say_absent_gpus(const Source& source, const PlacementArguments& a, const Session& session) {
   std::vector<DeviceId> absent;
-  for (const DeviceId& d : session.strategy().devices)
+  for (const DeviceId& d : session.cluster().ids())
     if (d.kind == "gpu") absent.push_back(d);
-  if (source.plan || !a.cluster_file.empty() || absent.empty() || session.options().library->open_gpu) return;
+  if (!of_this_machine(source, a) || absent.empty() || session.options().library->open_gpu) return;
   const CudaFacts facts = cuda_facts();
   std::erase_if(absent, [&](const DeviceId& d) { return d.host == 0 && std::any_of(facts.gpus.begin(), facts.gpus.end(), [&](const GpuFacts& g) { return g.index == d.index; }); });
   if (absent.empty()) return;
@@ -65,6 +74,15 @@ void say_absent_gpus(const Source& source, const PlacementArguments& a, const Se
       "{}: not here (belfry devices says why), and no --cluster says what it is: costs{} are those of a GPU of {:.0f} Tflop/s, {:.0f} GB/s and {} GiB; --cluster F gives the "
       "machine that it shall run on, a file or one of {}\n",
       to_string(absent), a.calibration.empty() ? "" : " that were not measured", rate.flops / 1e12, rate.bandwidth / 1e9, unknown.memory >> 30, fmt::join(cluster_names(), ", ")));
+}
+
+void say_what_stops(const PlacedGraph& plan, const Source& source, const PlacementArguments& a) {
+  if (!of_this_machine(source, a)) return;
+  std::vector<std::string> why;
+  for (const Missing& m : what_stops(plan)) why.push_back(to_string(m));
+  if (why.empty()) return;
+  const std::string sims = sims_for(replaceable_devices(plan).size());
+  say(fmt::format("this plan cannot run here: {}; --devices {} beside it lets it run with the CPU's numbers (belfry devices says more)\n", fmt::join(why, "; "), sims));
 }
 
 LoopFiles loop_files(const std::string& file) {

@@ -19,6 +19,9 @@ Strategy strategy_named(const Library& library, const std::string& name, const s
 /// Says which GPUs a placement is made for without anything being known of them: no such device is here, and no cluster says what it is.
 void say_absent_gpus(const Source& source, const PlacementArguments& arguments, const Session& session);
 
+/// Says why the plan cannot run here, where it is for GPUs here that cannot be used, or calls a library that is not.
+void say_what_stops(const PlacedGraph& plan, const Source& source, const PlacementArguments& arguments);
+
 /// The files of a strategy that trains by loops, beside `file`: "plan.json" gives plan.worker.json and plan.server.json. UserError where these
 /// cannot be: beside a device, a pipe or a standard stream.
 struct LoopFiles {

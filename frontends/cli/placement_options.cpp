@@ -88,7 +88,7 @@ void PlacementArguments::add_to(CLI::App& app, bool does_run) {
   const std::vector<std::string> strategies = strategy_names(standard_strategies());
   app.add_option("--precision", precision, "f32, bf16 or f16: what products and what follows them are computed on; by default as the graph says")->check(one_of({"f32", "bf16", "f16"}));
   app.add_option("--strategy", strategy, either(strategies) + "; by default towers on several devices")->type_name("NAME")->check(offers(strategies));
-  app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0, or the GPUs of --cluster; auto takes all devices of one that has none; with a plan, in place of its own")
+  app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0, or the GPUs of --cluster; auto takes all devices of one that has none; with a plan or a placement file, in place of its own")
       ->type_name("LIST")
       ->check(is_device_list())
       ->check(offers_list({"cpu:0", "gpu:0", "sim:0-1"}));

@@ -120,6 +120,7 @@ void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library)
   }
   const PlacedGraph& plan = session.plan(batch, o.inference ? Mode::infer : Mode::step, o.fetches);
   say(describe(plan, {.memory = true, .nodes = false}));
+  say_what_stops(plan, source, o.placement);
   if (!o.placement.placement_file.empty() || !o.placement.rules.empty()) say_against_requests(plan);
   const CostTable& costs = costs_of(session);
   put(o, o.problem.empty() ? write_plan(plan) : o.problem == kOwn ? write_problem(plan, costs) : write_cut_problem(partitioning_of(plan, costs).problem), o.problem.empty() ? "plan" : "problem",

@@ -19,7 +19,7 @@
 #include <belfry/frontends/files/utf8.h>
 #include <belfry/frontends/json/strict_json.h>
 #include <belfry/frontends/json/values.h>
-#include <belfry/frontends/session/plan_maker.h>
+#include <belfry/frontends/session/fetch_names.h>
 #include <belfry/frontends/train/run_folder.h>
 #include <belfry/graph/attributes.h>
 #include <belfry/graph/rewrite.h>

@@ -29,7 +29,7 @@ std::string no_gpu_text(const DeviceId& device, const Missing& stops, const std:
   std::vector<DeviceId> own = devices;
   std::erase_if(own, [](const DeviceId& d) { return d.kind == "cpu"; });
   const std::string sims = sims_for(own.size()), cpus = "cpu" + sims.substr(sims.find(':'));
-  const std::string how = of_plan ? fmt::format("belfry place PLAN --devices {0} -o NEW makes a plan for them of this one, and run, train, evaluate and predict take --devices {0} beside it", sims) : fmt::format("name them where {} is named", to_string(own));
+  const std::string how = of_plan ? fmt::format("belfry place PLAN --devices {0} -o NEW makes a plan for them of this one, and run, train, evaluate and predict take --devices {0} beside it", sims) : fmt::format("name them where {} is named, or give --devices {} beside a placement file", to_string(own), sims);
   const std::string why = stops.what.starts_with("gpu:") ? fmt::format("{}; {}", stops.why, stops.way_out) : to_string(stops);
   return fmt::format("device {} cannot be used: {}. {} can stand in for {} with the CPU's numbers, as can {}: {} (belfry devices says more)", to_string(device), why, sims, to_string(own), cpus, how);
 }
@@ -51,7 +51,7 @@ const DeviceId* first_gpu(const std::vector<DeviceId>& devices) {
 std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const std::vector<DeviceId>& devices, const PlacedGraph* plan) {
   const DeviceId* gpu = first_gpu(devices);
   if (library->kernels.contains("gpu") || !gpu) return library;
-  OpenedCudaBackend backend = open_cuda_backend();
+  const OpenedCudaBackend backend = open_cuda_backend();
   if (!backend.table) throw UserError(no_gpu_text(*gpu, backend.missing, plan ? replaceable_devices(*plan) : devices, plan));
   return with_kernels_of(*backend.table, *library);
 }
@@ -60,6 +60,19 @@ std::shared_ptr<const Library> with_known_gpu_kernels(std::shared_ptr<const Libr
   if (library->kernels.contains("gpu")) return library;
   const OpenedCudaBackend backend = open_cuda_backend();
   return backend.table ? with_kernels_of(*backend.table, *library) : library;
+}
+
+std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const Cluster& cluster, const std::vector<DeviceId>& asked, const PlacedGraph* plan) {
+  const std::vector<DeviceId> all = cluster.ids();
+  std::vector<DeviceId> wanted = all;
+  std::erase_if(wanted, [&](const DeviceId& d) { return std::find(asked.begin(), asked.end(), d) == asked.end(); });
+  library = with_gpu_kernels(std::move(library), wanted, plan);
+  return first_gpu(all) ? with_known_gpu_kernels(std::move(library)) : library;
+}
+
+std::string why_no_gpu_kernels() {
+  const OpenedCudaBackend backend = open_cuda_backend();
+  return backend.table ? "" : to_string(backend.missing);
 }
 
 std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices, double fraction) {
@@ -102,6 +115,27 @@ Devices open_gpus(const PlacedGraph& plan, const Library& library, const Devices
   std::optional<CudaFacts> facts;
   for (const DeviceId& id : used_devices(plan))
     if (id.kind == "gpu" && !open.contains(to_string(id))) out[to_string(id)] = library.open_gpu ? library.open_gpu(id) : open_gpu(id, facts);
+  return out;
+}
+
+std::vector<Missing> what_stops(const PlacedGraph& plan) {
+  constexpr std::pair<const char*, const char*> kCalled[] = {{"cublas_lt_", "cuBLASLt"}, {"cudnn_", "cuDNN"}, {"nvrtc_", "NVRTC"}, {"nccl", "NCCL"}};
+  std::vector<Missing> out;
+  const std::vector<DeviceId> used = used_devices(plan);
+  if (!first_gpu(used)) return out;
+  const CudaFacts facts = cuda_facts();
+  bool here = false;
+  for (const GpuFacts& g : facts.gpus) {
+    if (std::none_of(used.begin(), used.end(), [&](const DeviceId& d) { return d.kind == "gpu" && d.index == g.index; })) continue;
+    here = true;
+    if (!g.stops.what.empty()) out.push_back(g.stops);
+  }
+  if (!here) return out;
+  for (const auto& [prefix, name] : kCalled) {
+    const Missing* m = facts.find_missing(name);
+    auto calls = [&](const Variant& v) { return v.kernel.starts_with(prefix); };
+    if (m && std::any_of(plan.nodes.begin(), plan.nodes.end(), [&](const PlanNode& n) { return std::any_of(n.by_class.begin(), n.by_class.end(), calls) || std::any_of(n.by_group.begin(), n.by_group.end(), calls); })) out.push_back(*m);
+  }
   return out;
 }
 

@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include <belfry/executor/device/cuda/gpu_facts.h>
 #include <belfry/executor/device/cuda/gpu_meter.h>
 #include <belfry/executor/device/device.h>
 #include <belfry/frontends/session/library.h>
 #include <belfry/graph/device_id.h>
+#include <belfry/graph/plan/cluster.h>
 #include <belfry/graph/plan/placed_graph.h>
 
 namespace belfry {
@@ -23,8 +25,14 @@ void with_words_of_absence(const PlacedGraph& plan, bool given, const std::funct
 /// is no backend; a driver is not needed. `plan`: whose devices they are, if there is one.
 std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const std::vector<DeviceId>& devices, const PlacedGraph* plan = nullptr);
 
+/// The same for a cluster: without a backend UserError for those of its GPUs alone that are `asked` for.
+std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const Cluster& cluster, const std::vector<DeviceId>& asked, const PlacedGraph* plan = nullptr);
+
 /// The same where there is a backend, else the library as it is: for forecasts, which need no kernels.
 std::shared_ptr<const Library> with_known_gpu_kernels(std::shared_ptr<const Library> library);
+
+/// "GPU backend: why it is not here; what to do"; empty where it is.
+std::string why_no_gpu_kernels();
 
 /// Pairs of the GPUs here, whole ones, that read each other's memory.
 std::vector<std::vector<DeviceId>> gpu_peers(const std::vector<DeviceId>& devices);
@@ -34,6 +42,9 @@ std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices, dou
 
 /// The GPUs on which the plan has nodes, but for those that are open. MissingError that says why one cannot be used.
 Devices open_gpus(const PlacedGraph& plan, const Library& library, const Devices& open = {});
+
+/// What is known to keep a plan from running on those of its GPUs that are here: of each, and of the libraries that its kernels call.
+std::vector<Missing> what_stops(const PlacedGraph& plan);
 
 /// Of the GPUs that are open; null where the library opens its own and has no meter. DeviceError that says what is missing.
 std::unique_ptr<GpuMeter> open_meter(const Devices& open, const Library& library);

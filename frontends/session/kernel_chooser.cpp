@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <belfry/frontends/session/engines.h>
+#include <belfry/frontends/session/gpus.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/structural.h>
 
@@ -107,7 +108,10 @@ std::vector<std::vector<std::ptrdiff_t>> shape_of(const Graph& g, const std::vec
 KernelChooser chooser(const KernelTables& tables, const std::map<std::string, std::string>& engines) {
   return [tables, engines](const KernelQuery& q) -> KernelChoice {
     auto table = tables.find(q.device_kind);
-    if (table == tables.end()) throw UserError(fmt::format("[{}] '{}' is placed on a device of kind '{}', for which there are no kernels; move it with --move", q.node.op, q.node.name, q.device_kind));
+    if (table == tables.end()) {
+      const std::string why = q.device_kind == "gpu" ? why_no_gpu_kernels() : "";
+      throw UserError(fmt::format("[{}] '{}' is placed on a device of kind '{}', for which there are no kernels{}{}; move it with --move", q.node.op, q.node.name, q.device_kind, why.empty() ? "" : ": ", why));
+    }
     const KernelRequest request = request_of(q);
     KernelTable::Choice choice = table->second.choose(request);
     if (!engines.empty())

@@ -46,7 +46,7 @@ class Names {
     std::string why;
     if (kernel == kReferenceKernel) {
       if (at.id.kind == "gpu") why = fmt::format("'{}' is computed by a reference, which runs on a host, but stands on {}", n.name, to_string(at.id));
-    } else if (const auto table = tables_.find(at.kernels()); table != tables_.end() ? !has(table->second, op, kernel) : at.id.kind == "gpu" && !is_gpu_kernel(kernel)) {
+    } else if (const auto table = tables_.find(at.kernels()); table != tables_.end() ? !has(table->second, op, kernel) : at.id.kind == "gpu" && !is_gpu_kernel(kernel, op)) {
       why = fmt::format("'{}' names '{}' on {}, but {} has none of that name there", n.name, kernel, to_string(at.id), op);
     }
     if (why.empty()) return;

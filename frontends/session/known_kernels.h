@@ -9,7 +9,7 @@
 
 namespace belfry {
 
-/// Objections, as of the verifier, to kernels that the tables lack for their op; of GPUs without a table, to names that no kernel of theirs has.
+/// Objections, as of the verifier, to kernels that are not there for their op: in the tables, and of GPUs without one by `is_gpu_kernel`.
 std::vector<std::string> unknown_kernels(const PlacedGraph& plan, const KernelTables& tables);
 
 /// `verify`, and then the names of kernels.

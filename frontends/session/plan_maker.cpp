@@ -7,6 +7,7 @@
 
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/json/problem_file.h>
+#include <belfry/frontends/session/fetch_names.h>
 #include <belfry/frontends/session/kernel_chooser.h>
 #include <belfry/frontends/session/gpus.h>
 #include <belfry/frontends/session/known_kernels.h>
@@ -22,55 +23,7 @@
 
 namespace belfry {
 
-std::vector<std::string> loss_names(const Graph& graph) {
-  const std::vector<ValueId>& losses = graph.train ? graph.train->losses : graph.losses;
-  const auto alias = graph.aliases.find("loss");
-  if (losses.size() == 1 && alias != graph.aliases.end() && alias->second == losses[0] && graph.find_node("loss") < 0 && !graph.metrics.contains("loss")) return {"loss"};
-  std::vector<std::string> out;
-  for (ValueId v : losses) out.push_back(graph.name_of(v));
-  return out;
-}
-
 namespace {
-
-/// The gradient of a variable is the input of that name of its update.
-std::optional<ValueId> gradient_of(const Graph& g, const std::string& name) {
-  const std::string prefix = "gradient/";
-  if (!name.starts_with(prefix)) return {};
-  NodeId variable = g.find_node(name.substr(prefix.size()));
-  auto update = g.updates.find(variable);
-  if (variable < 0 || update == g.updates.end()) return {};
-  const Node& n = g.node(update->second.node);
-  for (std::size_t i = 0; i < n.op->inputs.size(); ++i)
-    if (n.op->inputs[i].name == "gradient") return n.inputs[i];
-  return {};
-}
-
-/// "gradient/w" for what others call "gradient of w", "w.grad" or "grad/w".
-std::string as_gradient(const Graph& g, std::string name) {
-  for (const char* before : {"gradient of ", "grad/"})
-    if (name.starts_with(before)) name.erase(0, std::string_view(before).size());
-  for (const char* behind : {".grad", "/grad", "/gradient"})
-    if (name.ends_with(behind)) name.resize(name.size() - std::string_view(behind).size());
-  return gradient_of(g, "gradient/" + name) ? "gradient/" + name : "";
-}
-
-/// The names nearest to one that is none, else those that are fetched most.
-std::string fetches_there(const Graph& g, const std::string& name) {
-  if (const std::string gradient = as_gradient(g, name); !gradient.empty()) return fmt::format("; did you mean {}?", gradient);
-  const std::vector<std::string> losses = loss_names(g);
-  std::vector<std::string> metrics, outputs, known = losses;
-  for (const auto& [metric, v] : g.metrics) metrics.push_back(metric);
-  for (ValueId v : g.outputs) outputs.push_back(g.name_of(v));
-  known.insert(known.end(), metrics.begin(), metrics.end());
-  for (const Node& n : g.nodes())
-    if (std::find(known.begin(), known.end(), n.name) == known.end()) known.push_back(n.name);
-  if (std::string near = did_you_mean(name, known); !near.empty()) return near;
-  std::string out;
-  for (const auto& [what, names] : {std::pair("losses", &losses), {"metrics", &metrics}, {"outputs", &outputs}})
-    if (!names->empty()) out += fmt::format("{} {} {}", out.empty() ? "; it has the" : ", the", what, fmt::join(*names, ", "));
-  return out;
-}
 
 /// Whether the feeds say how many rows a batch has.
 bool has_rows(const Graph& graph) {
@@ -124,15 +77,16 @@ void keep_threads(PlacedGraph& plan, const PlacedGraph& from) {
   for (std::size_t s = 0; same && s < plan.streams.size(); ++s) plan.streams[s].thread = from.streams[s].thread;
 }
 
-}  // namespace
-
-ValueId value_to_fetch(const Graph& g, std::string name) {
-  if (name.ends_with(kTowersSuffix)) name.resize(name.size() - std::string_view(kTowersSuffix).size());
-  if (auto metric = g.metrics.find(name); metric != g.metrics.end()) return metric->second;
-  if (auto v = g.find(name)) return *v;
-  if (auto v = gradient_of(g, name)) return *v;
-  throw UserError(fmt::format("there is no value '{}' to fetch in the graph '{}'{}; belfry show lists all", name, g.name, fetches_there(g, name)));
+/// What a strategy has, rules name and nodes request.
+std::vector<DeviceId> asked_for(const Graph& graph, const Strategy& strategy, const Rules& rules) {
+  std::vector<DeviceId> out = named_devices(rules);
+  out.insert(out.end(), strategy.devices.begin(), strategy.devices.end());
+  for (const Node& n : graph.nodes())
+    if (n.device) out.push_back(*n.device);
+  return out;
 }
+
+}  // namespace
 
 PlanMaker::PlanMaker(Graph graph, Strategy strategy, SessionOptions options)
     : source_(std::move(graph)), strategy_(std::move(strategy)), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()) {
@@ -140,7 +94,7 @@ PlanMaker::PlanMaker(Graph graph, Strategy strategy, SessionOptions options)
   cluster_ = options_.cluster ? *options_.cluster : local_cluster(strategy_.devices, cores_of(options_), host_.memory_bytes, gpu_memory(strategy_.devices, options_.memory_fraction));
   cluster_.check();
   if (!options_.cluster) cluster_.peers = gpu_peers(strategy_.devices);
-  if (!options_.forecast) library_ = with_gpu_kernels(library_, cluster_.ids());
+  if (!options_.forecast) library_ = with_gpu_kernels(library_, cluster_, asked_for(source_, strategy_, options_.rules));
   training_ = std::make_shared<const Graph>(run_passes(training_passes(), source_));
 }
 
@@ -148,13 +102,18 @@ PlanMaker::PlanMaker(std::shared_ptr<const PlacedGraph> plan, bool as_given, Ses
     : source_(*plan->graph), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()), cluster_(plan->cluster), decided_(std::move(plan)), as_given_(as_given && options_.rules.empty() && options_.devices.empty()),
       training_(decided_->graph) {
   if (!options_.devices.empty()) {
-    cluster_ = local_cluster(named_devices(decisions()), cores_of(options_), host_.memory_bytes, gpu_memory(options_.devices, options_.memory_fraction));
+    cluster_ = local_cluster(named_devices(decisions().rules), cores_of(options_), host_.memory_bytes, gpu_memory(options_.devices, options_.memory_fraction));
     cluster_.peers = gpu_peers(options_.devices);
     if (options_.notice) options_.notice(fmt::format("not the plan that was given: its decisions, with {} in place of {}", to_string(options_.devices), to_string(replaceable_devices(*decided_))));
   }
   auto refuse = [](const auto& found) { if (!found.empty()) throw UserError(fmt::format("the plan does not hold: {}; derive it anew with belfry place", fmt::join(found, "; "))); };
   if (as_given_) refuse(verify(*decided_));
-  if (!options_.forecast) library_ = with_gpu_kernels(library_, as_given_ ? used_devices(*decided_) : cluster_.ids(), given() ? decided_.get() : nullptr);
+  if (!options_.forecast && as_given_) library_ = with_gpu_kernels(library_, used_devices(*decided_), decided_.get());
+  if (!options_.forecast && !as_given_) {
+    Rules rules = decisions().rules;
+    rules.insert(rules.end(), options_.rules.begin(), options_.rules.end());
+    library_ = with_gpu_kernels(library_, cluster_, named_devices(rules), given() ? decided_.get() : nullptr);
+  }
   if (!as_given_) return;
   refuse(unknown_kernels(*decided_, library_->kernels));
   if (const std::string hash = arithmetic_hash(*decided_); hash != decided_->arithmetic_hash) {  // edited by hand: checkpoints and runs go by what it computes
@@ -226,6 +185,7 @@ std::shared_ptr<const Graph> PlanMaker::bound_graph(const PlanKey& key) {
 
 std::map<std::string, std::string> PlanMaker::engines() const { return options_.costs ? options_.costs->engines : std::map<std::string, std::string>{}; }
 
+/// By the cluster, so that all placements on it compute the same.
 const std::function<std::vector<FusionGroup>(const Graph&)>& PlanMaker::groups() const {
   const bool gpus = std::any_of(cluster_.devices.begin(), cluster_.devices.end(), [](const ClusterDevice& d) { return d.id.kind == "gpu"; });
   return gpus && library_->gpu_groups ? library_->gpu_groups : library_->groups;

@@ -17,8 +17,14 @@ std::vector<DeviceId> replaceable_devices(const PlacedGraph& plan);
 /// The decisions with `devices` in place of `replaceable_devices`, one by one. UserError where these are not as many, or one is named that has its own part in the plan.
 Placement with_stand_ins(const PlacedGraph& plan, const std::vector<DeviceId>& devices);
 
-/// What a placement's rules name, each once, CPUs last.
-std::vector<DeviceId> named_devices(const Placement& placement);
+/// The same of a placement's rules, in the order of `named_devices`.
+std::vector<DeviceId> replaceable_devices(const std::vector<PlacementRule>& rules);
+
+/// The rules with `devices` in place of these; as they are where `devices` have all of them.
+std::vector<PlacementRule> with_stand_ins(std::vector<PlacementRule> rules, const std::vector<DeviceId>& devices);
+
+/// What rules name, each once, CPUs last.
+std::vector<DeviceId> named_devices(const std::vector<PlacementRule>& rules);
 
 /// "sim:0-1" for as many devices.
 std::string sims_for(std::size_t count);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <belfry/frontends/data/data_set.h>
-#include <belfry/frontends/session/plan_maker.h>
+#include <belfry/frontends/session/fetch_names.h>
 #include <belfry/frontends/session/results.h>
 #include <belfry/frontends/state/safetensors.h>
 #include <belfry/frontends/train/fit.h>

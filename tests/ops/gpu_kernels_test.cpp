@@ -20,6 +20,7 @@
 #include <belfry/ops/cuda/nvrtc_internal.h>
 #include <belfry/ops/cuda/cudnn_sequence_internal.h>
 #include <belfry/ops/cuda_kernels.h>
+#include <belfry/ops/fusions.h>
 #include <belfry/ops/gpu_kernel_names.h>
 
 #include "awaited.h"
@@ -176,74 +177,76 @@ TEST(GeneratedKernels, integers_are_divided_as_on_the_cpu) {
 /// Plans are judged by them where the library is not opened.
 TEST(GeneratedKernels, and_those_of_libraries_have_names_that_are_known) {
   const KernelTable table = cuda_kernels(new_toolkit());
-  std::set<std::string> named, known;
+  std::set<std::pair<std::string, std::string>> there, known;  // and the op
   for (const Kernel& k : table.all()) {
     if (k.op == kAggregate) continue;
-    EXPECT_TRUE(is_gpu_kernel(k.name)) << k.name << " of " << k.op << " is not in ops/gpu_kernel_names.cpp";
-    EXPECT_EQ(is_gpu_kernel(k.name + "@eng0"), static_cast<bool>(k.engines)) << k.name;
-    named.insert(k.name);
+    EXPECT_TRUE(is_gpu_kernel(k.name, k.op)) << k.name << " of " << k.op << " is not in ops/gpu_kernel_names.cpp";
+    EXPECT_EQ(is_gpu_kernel(k.name + "@eng0", k.op), static_cast<bool>(k.engines)) << k.name;
+    there.emplace(k.name, k.op);
   }
-  for (std::string_view name : gpu_kernel_names()) known.emplace(name);
-  for (const std::string& name : known) EXPECT_TRUE(named.contains(name) || !cudnn::built()) << "there is no kernel " << name;
-  for (const char* none : {"", "nvrtc_", "nvrtc_none", "_in_f32", "cudnn_conv2d@", "nvrtc_elementwise_in_f32_in_f32", "reference"}) EXPECT_FALSE(is_gpu_kernel(none)) << none;
+  const OpSet ops = standard_ops();
+  std::set<std::string> of = {kConv2dBiasRelu, kMatmulBias, kMatmulBiasRelu, kMatmulBiasGeluTanh, "", "sparse", "adagrad adam", "nonsense"};
+  for (const auto& def : ops.all()) of.insert(def->name);
+  for (const GpuKernelName& k : gpu_kernel_names())
+    for (const std::string& op : of)
+      for (const char* halves : {"", "_in_f32"})
+        if (const std::string name = std::string(k.name) + halves; is_gpu_kernel(name, op)) {
+          EXPECT_TRUE(there.contains({name, op}) || !cudnn::built()) << "there is no kernel " << name << " of " << op;
+        }
+  for (const char* none : {"", "nvrtc_", "nvrtc_none", "_in_f32", "nvrtc_elementwise_in_f32_in_f32", "reference"}) EXPECT_FALSE(is_gpu_kernel(none, "add")) << none;
+  EXPECT_FALSE(is_gpu_kernel("cudnn_conv2d@", "conv2d"));
 }
 
-/// What NVRTC and ptxas say of texts: none spills for sm_90.
-class GeneratedTexts : public testing::Test {
- protected:
-  void SetUp() override {
-    try {
-      nvrtc_.compile("", "sm_90");
-    } catch (const DeviceError& e) {
-      GTEST_SKIP() << "NVRTC is not here: " << e.what();
-    }
-  }
-  void expect(const std::string& text, const char* arch) {
-    std::shared_ptr<const Compiled> c;
-    ASSERT_NO_THROW(c = nvrtc_.compile(text, arch)) << text;
-    EXPECT_TRUE(c->spilled == 0 || std::string_view(arch) != "sm_90") << c->spilled << " bytes are spilled for " << arch << "\n" << text;
-    EXPECT_GT(c->registers, 0) << "ptxas did not say how many";
-    EXPECT_LE(c->registers, 128) << arch << "\n" << text;
-  }
-  /// Those of all rooms' cases.
-  std::map<std::string, AskedFor> texts_of_cases() {
+/// Those of all rooms' cases, and of all nets.
+const std::map<std::string, AskedFor>& all_texts() {
+  static const std::map<std::string, AskedFor> texts = [] {
     auto code = std::make_shared<CollectedTexts>();
     const KernelTable table = collecting(code);
     const OpSet ops = standard_ops();
     std::vector<Awaited> awaited;
     for (const auto& def : ops.all()) await_all(table, *def, awaited);
+    EXPECT_GT(code->texts.size(), 400u);
+    const std::size_t of_cases = code->texts.size();
+    for (const NetDef& net : standard_nets())
+      for (DType precision : {f32, bf16, f16})
+        for (bool training : {true, false}) EXPECT_GT(look_at(net.name, precision, training, table).with, 0) << net.name;
+    EXPECT_GT(code->texts.size(), of_cases + 50);
     return code->texts;
-  }
-
- private:
-  Nvrtc nvrtc_{new_toolkit(), ""};
-};
-
-TEST_F(GeneratedTexts, of_all_nets_spill_nothing) {
-  auto code = std::make_shared<CollectedTexts>();
-  const KernelTable table = collecting(code);
-  for (const NetDef& net : standard_nets())
-    for (DType precision : {f32, bf16, f16})
-      for (bool training : {true, false}) EXPECT_GT(look_at(net.name, precision, training, table).with, 0) << net.name;
-  for (const auto& [text, asked] : code->texts) expect(text, "sm_90");
-  EXPECT_GT(code->texts.size(), 100u);
+  }();
+  return texts;
 }
 
-TEST_F(GeneratedTexts, that_are_the_longest_of_their_kernels_spill_nothing) {
-  std::map<std::string, std::string> longest;
-  for (const auto& [text, asked] : texts_of_cases())
-    if (std::string& known = longest[asked.kernel]; known.size() < text.size()) known = text;
+/// What NVRTC and ptxas say of them, a part at a time.
+class GeneratedTexts : public testing::TestWithParam<std::pair<const char*, std::size_t>> {};
+constexpr std::size_t kParts = 4;
+
+TEST_P(GeneratedTexts, are_compiled_and_spill_nothing) {
+  const auto [arch, part] = GetParam();
+  Nvrtc nvrtc(new_toolkit(), "");
+  try {
+    nvrtc.compile("", arch);
+  } catch (const DeviceError& e) {
+    GTEST_SKIP() << "NVRTC is not here: " << e.what();
+  }
   std::size_t k = 0;
-  for (const auto& [kernel, text] : longest) {
-    expect(text, "sm_90");
-    if (++k % 6 == 0) expect(text, "sm_80"), expect(text, "sm_100");
+  for (const auto& [text, asked] : all_texts()) {
+    if (k++ % kParts != part) continue;
+    std::shared_ptr<const Compiled> c;
+    ASSERT_NO_THROW(c = nvrtc.compile(text, arch)) << text;
+    // On sm_80 four of them keep two registers or so in memory while a quotient or root is called.
+    const int allowed = std::string_view(arch) == "sm_80" ? 32 : 0;
+    EXPECT_LE(c->spilled, allowed) << asked.kernel << ": bytes that are spilled for " << arch << "\n" << text;
+    EXPECT_GT(c->registers, 0) << "ptxas did not say how many";
+    EXPECT_LE(c->registers, 128) << arch << "\n" << text;
   }
 }
-
-/// A minute of CPU and more, so that it runs only when it is named (--gtest_also_run_disabled_tests).
-TEST_F(GeneratedTexts, DISABLED_all_spill_nothing) {
-  for (const auto& [text, asked] : texts_of_cases()) expect(text, "sm_90");
+std::vector<std::pair<const char*, std::size_t>> parts() {
+  std::vector<std::pair<const char*, std::size_t>> out;
+  for (const char* arch : {"sm_80", "sm_90", "sm_100"})
+    for (std::size_t part = 0; part < kParts; ++part) out.emplace_back(arch, part);
+  return out;
 }
+INSTANTIATE_TEST_SUITE_P(Parts, GeneratedTexts, testing::ValuesIn(parts()), [](const auto& info) { return fmt::format("for_{}_{}", info.param.first, info.param.second); });
 
 }  // namespace
 }  // namespace belfry::test

@@ -10,6 +10,7 @@
 #include <belfry/frontends/session/known_kernels.h>
 #include <belfry/graph/plan/forecast.h>
 #include <belfry/graph/structural.h>
+#include <belfry/ops/gpu_kernel_names.h>
 #include <belfry/placer/diff.h>
 
 #include "damage.h"
@@ -22,8 +23,7 @@ namespace {
 bool opens_with(const std::vector<std::string>& found, const std::string& words) {
   std::istringstream in(words);
   for (std::string word; std::getline(in, word, '|');)
-    for (const std::string& f : found)
-      if (f.starts_with(word)) return true;
+    if (std::any_of(found.begin(), found.end(), [&](const std::string& f) { return f.starts_with(word); })) return true;
   return false;
 }
 
@@ -165,7 +165,7 @@ PlacedGraph simulated(PlacedGraph plan) {
     if (d.id.kind == "gpu") d.id.kind = "sim", d.space = to_string(d.id);
   for (TowerClass& c : plan.classes) std::replace(c.kinds.begin(), c.kinds.end(), std::string("gpu"), std::string("sim"));
   for (PlanNode& n : plan.nodes)
-    for (Variants* all : {&n.by_class, &n.by_group}) std::for_each(all->begin(), all->end(), [](Variant& v) { v.kernel = v.kernel.starts_with("nvrtc") ? kReferenceKernel : v.kernel; });
+    for (Variants* all : {&n.by_class, &n.by_group}) std::for_each(all->begin(), all->end(), [&](Variant& v) { v.kernel = is_gpu_kernel(v.kernel, n.op) ? kReferenceKernel : v.kernel; });
   return plan;
 }
 

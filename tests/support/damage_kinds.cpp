@@ -243,6 +243,8 @@ std::vector<Damage> servers_and_gpus() {
       {"a GPU in the host's memory", "gpus", [](PlacedGraph& p) { gpu_of(p, 0).space = p.cluster.space(p.cluster.host()); }, "memory: gpu:0 and cpu:0 are said to share"},
       {"a GPU's kernel that there is not", "gpus", [](PlacedGraph& p) { name_kernel(p, "nvrtc_elementwise", "nvrtc_fast"); }, "no kernel: '"},
       {"a GPU's kernel of another engine than it can have", "gpus", [](PlacedGraph& p) { name_kernel(p, "nvrtc_elementwise", "nvrtc_elementwise@eng1"); }, "no kernel: '"},
+      {"a GPU's kernel of another op", "gpus", [](PlacedGraph& p) { name_kernel(p, "nvrtc_elementwise", "nvrtc_top_k"); }, "no kernel: '"},
+      {"a GPU's kernel of another group", "gpus", [](PlacedGraph& p) { name_kernel(p, "nvrtc_update", "members_in_turn"); }, "no kernel: '"},
       {"a reference on a GPU", "gpus", [](PlacedGraph& p) { name_kernel(p, "nvrtc_elementwise", "reference"); }, "no kernel: '"},
       {"a CPU's kernel that there is not", "towers", [](PlacedGraph& p) { name_kernel(p, "reference", "fast"); }, "no kernel: '"},
       {"no room for what a sum lands", "gpus", [](PlacedGraph& p) {

@@ -1,5 +1,6 @@
 #include <belfry/graph/passes/cut_updates.h>
 #include <belfry/graph/structural.h>
+#include <belfry/ops/gpu_kernel_names.h>
 
 #include "damage.h"
 #include "plans.h"
@@ -106,12 +107,19 @@ PlacedGraph of_server(const CutGraphs& cut) {
   return place(std::make_shared<const Graph>(cut.server), to_strategy(ParameterServer{.devices = sims(1), .servers = sims(2), .towers = 1, .threads = 1}), sim_cluster(2), 1, {});
 }
 
+/// The first that GPUs have for the op, without asking whether it takes the request.
+std::string gpu_kernel_of(const std::string& op) {
+  for (const GpuKernelName& k : gpu_kernel_names())
+    if (is_gpu_kernel(k.name, op)) return std::string(k.name);
+  return "reference";
+}
+
 /// GPUs, whose memory nobody else reads: what a sum must land is in its scratch. Their kernels have names of theirs.
 PlacedGraph on_gpus() {
   auto graph = std::make_shared<const Graph>(training_graph(net("decay")));
   const std::vector<DeviceId> gpus = parse_devices("gpu:0-1");
   return place(graph, to_strategy(Mirrored{.devices = gpus, .towers = 4, .threads = 1}), local_cluster({gpus[0], gpus[1], cpu(0)}, 2), 8,
-               {.fetches = fetches_of(*graph), .kernels = [](const KernelQuery& q) { return KernelChoice{q.device_kind == "gpu" ? "nvrtc_elementwise" : "reference", 0, true}; }});
+               {.fetches = fetches_of(*graph), .kernels = [](const KernelQuery& q) { return KernelChoice{q.device_kind == "gpu" ? gpu_kernel_of(q.node.op) : "reference", 0, true}; }});
 }
 
 }  // namespace

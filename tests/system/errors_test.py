@@ -234,6 +234,7 @@ with tempfile.TemporaryDirectory() as name:
     # The same placement has the same figures as a line of --jsonl and as a plan's file, in whatever order its rules name the devices.
     placement = {"belfry": 1, "towers": 2, "batch": 8, "threads": 1, "placement": [{"match": "tower_0/dense_1/**", "device": "sim:1"}, {"match": "tower_0/**", "device": "sim:2"}, {"match": "**", "device": "sim:0"}]}
     (folder / "three.json").write_text(json.dumps(placement), encoding="utf-8")
+    (folder / "shared.json").write_text(json.dumps({"belfry": 1, "placement": [{"match": "**", "device": ["cpu:0", "sim:0"]}]}), encoding="utf-8")
     devices = ["--devices", "sim:2,sim:0,sim:1"]
     line = json.loads(here("forecast", "mlp", "--jsonl", "--batch", "8", *devices, "--strategy", "layers", stdin=None, input=json.dumps(placement) + "\n").stdout)
     figures = json.loads(here("forecast", "mlp", "--placement", "three.json", "--json", *devices).stdout)
@@ -242,7 +243,8 @@ with tempfile.TemporaryDirectory() as name:
     sorted_devices = json.loads(here("forecast", "mlp", "--placement", "three.json", "--json").stdout)["devices"]
     if [d["device"] for d in sorted_devices] != ["sim:0", "sim:1", "sim:2", "cpu:0"]:
         objections.append(f"the devices of a placement's rules: {sorted_devices}")
-    check(1, ["goes to sim:1 by the rule", "not among the devices of this plan: sim:2,sim:0"], "place", "mlp", "--placement", "three.json", "--devices", "sim:2,sim:0")
+    check(1, ["--devices sim:2,sim:0: the placement's rules are on sim:0-2; name 3 devices in place of these, in their order, as sim:0-2"], "place", "mlp", "--placement", "three.json", "--devices", "sim:2,sim:0")
+    check(1, ["cpu:0 has a part of its own in the plan, beside sim:0"], "place", "mlp", "--placement", "shared.json", "--devices", "cpu:0")
 
 print("\n".join(objections) if objections else f"{tried} wrong inputs are told")
 sys.exit(1 if objections else 0)

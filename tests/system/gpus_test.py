@@ -42,8 +42,8 @@ def missing(words, what, **variables):
 graph = {"belfry": 1, "name": "small", "inputs": [{"name": "x", "dtype": "f32", "shape": [2]}], "nodes": [{"name": "y", "op": "tanh", "inputs": ["x"]}, {"name": "z", "op": "exp", "inputs": ["y"]}], "outputs": ["z"]}
 
 
-def refused(words, placed=True, absent="gpu:0-1", **variables):
-    """Running a plan that names GPUs is refused with the reason and the offer, which leads to a run; placing on them, where there is no backend."""
+def refused(words, placed=True, absent="gpu:0-1", known=False, **variables):
+    """Running a plan that names GPUs is refused with the reason and the offer, which leads to a run; placing on them, where there is no backend. `known`: place says the reason."""
     words = ["gpu:0 cannot be used", *words]
     offer = ["sim:0-1 can stand in for gpu:0-1", "belfry place PLAN --devices sim:0-1 -o NEW", "--devices sim:0-1 beside it"]
     with tempfile.TemporaryDirectory() as folder:
@@ -59,6 +59,8 @@ def refused(words, placed=True, absent="gpu:0-1", **variables):
         done = here("place", "small.json", "-o", "gpu.json", "--devices", "gpu:0-1", *(w.replace("LAST", "gpu:1") for w in on))
         if placed:
             expect(done.returncode == 0 and done.stderr.count(f"{absent}: not here") == (absent != "") and ("--cluster F gives the machine" in done.stderr) == (absent != ""), f"place on GPUs, {variables}: {done}")
+            told = next((l for l in done.stderr.splitlines() if l.startswith("this plan cannot run here: ")), "")
+            expect(bool(told) == known and all(w in told for w in (*words[1:], "--devices sim:0-1 beside it") if known), f"what place says of the GPUs here, {variables}: {done}")
         else:
             expect(done.returncode == 1 and all(w in done.stderr for w in [*words, "name them where gpu:0-1 is named"]), f"place on GPUs, {variables}: {done}")
             plan = pathlib.Path(folder, "sim.json").read_text(encoding="utf-8").replace("sim:", "gpu:").replace('"threads": [0]}', '"threads": [1, 2, 0]}')
@@ -71,8 +73,22 @@ def refused(words, placed=True, absent="gpu:0-1", **variables):
         expect(done.returncode == 1 and all(w in done.stderr for w in [*words, *offer]), f"run on GPUs, {variables}: {done}")
         done = here("run", "small.json", "--feed", "x.safetensors", "--devices", "gpu:0")
         expect(done.returncode == 1 and all(w in done.stderr for w in [*words, "sim:0 can stand in for gpu:0", "name them where gpu:0 is named"]), f"run of a graph on gpu:0, {variables}: {done}")
+        # A placement for them is one for others, and a cluster's GPUs may be left alone.
+        pathlib.Path(folder, "rules.json").write_text(json.dumps({"belfry": 1, "placement": [{"match": "z", "device": "gpu:1"}, {"match": "y", "device": "gpu:0"}, {"match": "**", "device": "cpu:0"}]}), encoding="utf-8")
+        done = here("run", "small.json", "--feed", "x.safetensors", "--placement", "rules.json")
+        expect(done.returncode == 1 and all(w in done.stderr for w in [*words, "or give --devices sim:0-1 beside a placement file"]), f"run of a placement, {variables}: {done}")
+        done = here("run", "small.json", "--feed", "x.safetensors", "--placement", "rules.json", "--devices", "sim:0-1")
+        expect(done.returncode == 0 and "rules.json: sim:0-1 in place of gpu:0-1" in done.stderr, f"run of a placement on sims, {variables}: {done}")
+        by_rules = done.stdout
+        for strategy in ("single", "auto"):
+            done = here("place", "small.json", "--cluster", "k80x4", "--devices", "cpu:0", "--strategy", strategy, "-o", "cpu.json")
+            expect(done.returncode == 0, f"place on the CPU of a cluster with GPUs, {variables}: {done}")
+        done = here("place", "small.json", "--cluster", "k80x4", "--devices", "cpu:0", "--move", "z=gpu:1", "-o", "cpu.json")
+        expect(done.returncode == (0 if placed else 1) and (placed or "device gpu:1 cannot be used" in done.stderr), f"a node on a cluster's GPU, {variables}: {done}")
+        done = here("run", "cpu.json", "--feed", "x.safetensors")
+        expect((done.returncode == 1 and "gpu:1 cannot be used" in done.stderr) if placed else done.returncode == 0, f"run of a cluster's plan, {variables}: {done}")
         results = here("run", "sim.json", "--feed", "x.safetensors")
-        expect(results.returncode == 0 and results.stdout, f"run on sims: {results}")
+        expect(results.returncode == 0 and results.stdout and by_rules == results.stdout, f"run on sims, {variables}: {results}, by rules {by_rules}")
         for devices in ("sim:0-1", "cpu:0-1"):  # what the offer says, word by word
             done = here("place", "gpu.json", "--devices", devices, "-o", "new.json")
             expect(done.returncode == 0 and f"{devices} in place of gpu:0-1" in done.stderr, f"place of the plan on {devices}: {done}")
@@ -124,10 +140,10 @@ if fake:
             facts = json.loads(belfry("devices", "--json", **other).stdout)
             stops = [d.get("cannot_be_used", {}) for d in facts["devices"] if d["id"].startswith("gpu:")]
             expect(len(stops) == 2 and all(s and s["why"] + "; " + s["way_out"] in done.stdout for s in stops), f"capability {capability}: {facts}")
-            refused([why], absent="", **other)
+            refused([why], absent="", known=True, **other)
         # The driver is there, the GPUs are, and a library is not.
         shutil.copy(fake, os.path.join(folder, "libnvrtc.so.13"))
-        refused(["NVRTC: wrong version: ", "libnvrtc.so.13 is 12.0", "pip install nvidia-cuda-nvrtc"], absent="", FAKE_NVRTC_VERSION="12000", **two)
+        refused(["NVRTC: wrong version: ", "libnvrtc.so.13 is 12.0", "pip install nvidia-cuda-nvrtc"], absent="", known=True, FAKE_NVRTC_VERSION="12000", **two)
         os.remove(os.path.join(folder, "libnvrtc.so.13"))
         # A context that cannot be made.
         for code, why in (("2", "CUDA_ERROR_OUT_OF_MEMORY (2): as the fake driver was told; other processes hold its memory"), ("46", "another process has it for itself alone")):
