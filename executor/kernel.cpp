@@ -33,8 +33,8 @@ std::unique_ptr<Prepared> prepare_reference(const KernelRequest& r) {
 /// The members' references one after the other, on buffers of their own.
 std::unique_ptr<Prepared> prepare_fused_reference(const KernelRequest& r) {
   for (const Node* m : r.members)
-    if (m->types != r.members.back()->types)
-      throw UserError(fmt::format("[{}] the member '{}' makes another type than the group, which its reference does not compute; place the plan anew without the group", r.op, m->name));
+    if (m->types.size() != 1 || m->types[0].shape != r.members.back()->types[0].shape)
+      throw UserError(fmt::format("[{}] the member '{}' makes another shape than the group, which its reference does not compute; place the plan anew without the group", r.op, m->name));
   struct Fused : Prepared {
     explicit Fused(const KernelRequest& r) : members(r.members), share(r.share), inputs(r.inputs), outputs(r.outputs) {}
     void launch(const Arguments& a) override {
@@ -48,7 +48,7 @@ std::unique_ptr<Prepared> prepare_fused_reference(const KernelRequest& r) {
           if (name.empty()) in.push_back({inputs[next], a.inputs[next]}), ++next;
           else in.push_back({inner.at(name).type(), inner.at(name).raw()});
         }
-        LocalType type = outputs[0];
+        LocalType type{n.types[0].dtype, outputs[0].shape};
         HostTensor made(type.dtype, type.shape);
         View out{type, m + 1 == members.size() ? a.outputs[0] : made.raw()};
         n.op->reference(Call{n.attributes, in, {&out, 1}, n.types, share});
@@ -86,6 +86,7 @@ namespace {
 
 /// The kernel's word on a request; of a fused kind also on the members, whose ops it takes for granted.
 Support asked(const Kernel& k, const KernelRequest& r) {
+  if (k.members.empty()) return k.supports(r);
   bool chain = r.members.size() == k.members.size() && r.inner.size() == r.members.size();
   for (std::size_t m = 0; chain && m < r.members.size(); ++m) {
     auto from_before = std::count_if(r.inner[m].begin(), r.inner[m].end(), [](const std::string& name) { return !name.empty(); });

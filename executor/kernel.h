@@ -72,7 +72,7 @@ struct Kernel {
   std::function<Support(const KernelRequest&)> supports;
   /// Called on the thread that launches it.
   std::function<std::unique_ptr<Prepared>(const KernelRequest&)> prepare;
-  /// Of a fused kind: the ops that it computes as one, each reading the one before. It refuses other members.
+  /// Of a fused kind: the ops that it computes as one, each reading the one before. It refuses other members. Empty: it looks at them itself.
   std::vector<std::string> members = {};
   bool halves = false;                         ///< of an op that computes: takes f16 and bf16 as they are
   /// Engines of a library, any of which computes the request within the kernel's scratch, on the device of this thread, best first. A plan

@@ -1,6 +1,7 @@
 #include <belfry/ops/cuda_kernels.h>
 
 #include <belfry/ops/cuda/code_internal.h>
+#include <belfry/ops/cuda/elementwise_internal.h>
 #include <belfry/ops/fusions.h>
 #include <belfry/ops/half_kernels_internal.h>
 #include <belfry/ops/member_kernels_internal.h>
@@ -15,6 +16,7 @@ KernelTable generated_kernels(const GpuCodeRef& code) {
     for (Kernel& k : room(code)) all.push_back(std::move(k));
   KernelTable table;
   add_with_halves(table, all, cast_cuda(code)[0]);
+  table.add(elementwise_tree(code, kElementwise, std::make_shared<const KernelTable>(table)));
   return table;
 }
 
@@ -33,6 +35,7 @@ KernelTable cuda_kernels(const std::shared_ptr<CudaToolkit>& toolkit) {
   table.add(in_turn(kMatmulBiasRelu, {"matmul", "add", "relu"}, members, false));
   table.add(in_turn(kMatmulBiasGeluTanh, {"matmul", "add", "gelu_tanh"}, members, false));
   table.add(in_turn(kMatmulBias, {"matmul", "add"}, members, false));
+  table.add(in_turn(kElementwise, {}, members, false));
   return table;
 }
 

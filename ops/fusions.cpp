@@ -1,7 +1,12 @@
 #include <belfry/ops/fusions.h>
 
+#include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 #include <utility>
+
+#include <belfry/ops/gpu_kernel_names.h>
 
 namespace belfry {
 
@@ -26,6 +31,97 @@ std::optional<std::pair<NodeId, NodeId>> biased(const Graph& g, ValueId v, std::
   return {};
 }
 
+/// Kernels take so many operands; more would spill registers.
+constexpr std::size_t kMostMembers = 16, kMostInputs = 8;
+
+/// Whether GPUs have an expression for the node's types: halves are converted from and to f32 alone.
+bool is_expression(const Graph& g, const Node& n) {
+  const DType to = n.types[0].dtype;
+  auto fits = [&](ValueId v) {
+    if (!v.valid()) return false;
+    const DType from = g.type(v).dtype;
+    const bool known = is_float(from) || is_half(from) || from == boolean;
+    return known && (from == to || ((!is_half(from) || to == f32) && (!is_half(to) || from == f32 || from == boolean)));
+  };
+  return is_gpu_kernel("nvrtc_elementwise", n.op->name) && (is_float(to) || is_half(to) || to == boolean) && std::all_of(n.inputs.begin(), n.inputs.end(), fits);
+}
+
+/// From each node that others than one tree read, the tree of those that it alone reads.
+class Trees {
+ public:
+  Trees(const Graph& g, const std::vector<FusionGroup>& others) : g_(g), root_(static_cast<std::size_t>(g.size()), -1), apart_(static_cast<std::size_t>(g.size())) {
+    auto keep = [&](ValueId v) { apart_[static_cast<std::size_t>(v.node)] = true; };
+    for (const FusionGroup& group : others)
+      for (NodeId id : group.members) taken_.insert(id);
+    for (const auto& [variable, u] : g.updates) keep(u);
+    for (const auto& [name, v] : g.metrics) keep(v);
+    for (const std::vector<ValueId>* values : {&g.outputs, &g.losses})
+      for (ValueId v : *values) keep(v);
+    if (g.train)
+      for (ValueId v : g.train->losses) keep(v);
+  }
+
+  std::vector<FusionGroup> find() {
+    for (NodeId id = g_.size(); id-- > 0;)
+      if (g_.node(id).op->elementwise() && !taken_.contains(id) && is_expression(g_, g_.node(id))) add(id);
+    std::vector<FusionGroup> out;
+    for (auto& [root, tree] : trees_)
+      if (tree.members.size() > 1) out.push_back({kElementwise, {tree.members.rbegin(), tree.members.rend()}});
+    return out;
+  }
+
+ private:
+  struct Tree {
+    std::vector<NodeId> members;  // the last first
+    std::size_t inputs = 0;
+  };
+
+  void add(NodeId id) {
+    const Node& n = g_.node(id);
+    const NodeId root = only_reader(id);
+    if (root >= 0) {
+      Tree& t = trees_.at(root);
+      const Node& last = g_.node(root);
+      // In its place the tree reads what it reads.
+      const std::size_t inputs = t.inputs + n.inputs.size() - uses(id);
+      if (last.types[0].shape == n.types[0].shape && last.role == n.role && last.device == n.device && t.members.size() < kMostMembers && inputs <= kMostInputs) {
+        t.members.push_back(id);
+        t.inputs = inputs;
+        root_[static_cast<std::size_t>(id)] = root;
+        return;
+      }
+    }
+    root_[static_cast<std::size_t>(id)] = id;
+    trees_[id] = {{id}, n.inputs.size()};
+  }
+
+  /// The root of the one tree that reads it; -1: others read it, or it is more than a value on the way.
+  NodeId only_reader(NodeId id) const {
+    if (apart_[static_cast<std::size_t>(id)]) return -1;
+    NodeId out = -1;
+    for (NodeId r : g_.readers(id)) {
+      const NodeId root = root_[static_cast<std::size_t>(r)];
+      if (root < 0 || (out >= 0 && out != root)) return -1;
+      out = root;
+    }
+    return out;
+  }
+
+  /// How often its readers read it.
+  std::size_t uses(NodeId id) const {
+    std::size_t out = 0;
+    std::set<NodeId> readers(g_.readers(id).begin(), g_.readers(id).end());
+    for (NodeId r : readers) out += static_cast<std::size_t>(std::count(g_.node(r).inputs.begin(), g_.node(r).inputs.end(), ValueId{id, 0}));
+    return out;
+  }
+
+  const Graph& g_;
+  std::set<NodeId> taken_;
+  std::vector<NodeId> root_;   // per node, the last of its tree
+  std::vector<bool> apart_;
+  std::map<NodeId, Tree> trees_;
+};
+
 }  // namespace
 
 std::vector<FusionGroup> find_groups(const Graph& g) {
@@ -39,6 +135,7 @@ std::vector<FusionGroup> find_groups(const Graph& g) {
   for (NodeId id = 0; id < g.size(); ++id)
     if (g.node(id).op->name == "add")
       if (auto sum = biased(g, {id, 0}, "matmul")) out.push_back({kMatmulBias, {sum->first, sum->second}});
+  for (FusionGroup& tree : Trees(g, out).find()) out.push_back(std::move(tree));
   return out;
 }
 

@@ -1,4 +1,4 @@
-// Groups of nodes whose kernels round differently from the nodes one by one: found on the graph alone, the same for every device.
+// Groups of nodes that become one kernel: found on the graph alone, the same for every device. Those with a product round differently from the nodes one by one.
 #pragma once
 
 #include <belfry/graph/fusion_group.h>
@@ -14,9 +14,12 @@ inline constexpr const char* kMatmulBias = "matmul_bias";
 inline constexpr const char* kMatmulBiasRelu = "matmul_bias_relu";
 inline constexpr const char* kMatmulBiasGeluTanh = "matmul_bias_gelu_tanh";
 
+/// Nodes that compute each element by itself, of one shape and role, each read by others of them alone but for the last. Inputs: what they read from outside, in their order.
+inline constexpr const char* kElementwise = "elementwise";
+
 /// Best first: of groups that share a node, expand takes the first that fits there.
 std::vector<FusionGroup> find_groups(const Graph& graph);
-/// Those that a CPU has kernels for: of products only GPUs have.
+/// Those that a CPU has one kernel for.
 std::vector<FusionGroup> find_cpu_groups(const Graph& graph);
 
 }  // namespace belfry

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 
+#include <belfry/ops/fusions.h>
+
 namespace belfry {
 
 namespace {
 
-/// A test holds them to the backend's table, in which each but those of members stands a second time for halves.
+/// A test holds them to the backend's table, in which each but those of trees and of members in turn stands a second time for halves.
 constexpr std::string_view kInF32 = "_in_f32", kMembersInTurn = "members_in_turn";
 constexpr std::array<GpuKernelName, 44> kNames = {{
     {"cublas_lt_matmul", "matmul"},
@@ -19,7 +21,7 @@ constexpr std::array<GpuKernelName, 44> kNames = {{
     {"cudnn_conv2d", "conv2d conv2d_filter_gradient conv2d_input_gradient conv2d_transpose"},
     {"cudnn_conv2d_bias_relu", "conv2d_bias_relu"},
     {"cudnn_max_pool2d", "max_pool2d"},
-    {"members_in_turn", "matmul_bias matmul_bias_gelu_tanh matmul_bias_relu"},
+    {"members_in_turn", "elementwise matmul_bias matmul_bias_gelu_tanh matmul_bias_relu"},
     {"nvrtc_adam_rate", "adam_rate"},
     {"nvrtc_add_rows", "gather_gradient scatter_add"},
     {"nvrtc_argmax", "argmax argmin"},
@@ -30,7 +32,7 @@ constexpr std::array<GpuKernelName, 44> kNames = {{
     {"nvrtc_cumsum", "cumsum"},
     {"nvrtc_divide", "div"},
     {"nvrtc_elementwise",
-     "abs add add_n broadcast_like broadcast_to cast ceil clip clip_gradient cos div elu elu_gradient equal erf exp floor gelu gelu_tanh greater "
+     "abs add add_n broadcast_like broadcast_to cast ceil clip clip_gradient cos div elementwise elu elu_gradient equal erf exp floor gelu gelu_tanh greater "
      "greater_equal leaky_relu leaky_relu_gradient less less_equal log log1p logical_and logical_not logical_or maximum minimum mul neg not_equal pow "
      "reciprocal relu relu6 relu6_gradient relu_gradient round rsqrt sigmoid sigmoid_cross_entropy sign silu sin softplus sqrt square squared_difference sub "
      "tanh where"},
@@ -78,7 +80,7 @@ bool is_gpu_kernel(std::string_view name, std::string_view op) {
   if (kernel != name && (!kernel.starts_with("cudnn_") || name.size() == kernel.size() + 1)) return false;
   const bool widens = kernel.ends_with(kInF32);
   const std::string_view base = widens ? kernel.substr(0, kernel.size() - kInF32.size()) : kernel;
-  return (!widens || base != kMembersInTurn) && std::any_of(kNames.begin(), kNames.end(), [&](const GpuKernelName& k) { return k.name == base && has_word(k.ops, op); });
+  return (!widens || (base != kMembersInTurn && op != kElementwise)) && std::any_of(kNames.begin(), kNames.end(), [&](const GpuKernelName& k) { return k.name == base && has_word(k.ops, op); });
 }
 
 }  // namespace belfry

@@ -1,7 +1,9 @@
 #include <belfry/ops/member_kernels_internal.h>
 
 #include <algorithm>
-#include <optional>
+#include <cstdint>
+#include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -9,43 +11,67 @@ namespace belfry {
 
 namespace {
 
+/// What a member reads: an input of the group, or what another member has made.
+struct Source {
+  std::ptrdiff_t input = -1, member = -1;
+};
+
 struct MemberKernel {
   KernelRequest request;
   KernelTable::Choice choice;
-  std::vector<std::ptrdiff_t> inputs;  ///< of the group's; -1: what the members before have made
+  std::vector<Source> inputs;
+  std::int64_t at = -1;  ///< of what it makes in the scratch; -1: in the group's output
 };
 
-/// Inputs from outside are the group's, in order.
-std::vector<MemberKernel> members_of(const KernelRequest& r, const KernelTable& table) {
-  std::vector<MemberKernel> out;
+struct Members {
+  std::vector<MemberKernel> all;
+  bool chain = true;       ///< each but the first works in place on what the one before has made
+  std::int64_t bytes = 0;  ///< of the scratch that values take; the kernels' own is behind
+};
+
+/// Inputs from outside are the group's, in order. All members have the shape of the group.
+Members members_of(const KernelRequest& r, const KernelTable& table) {
+  constexpr std::int64_t kAligned = 256;  // what GPUs' libraries like
+  Members out;
+  // A plan may write a tree over what any of its members reads: only the last writes there.
+  const bool tree = std::all_of(r.members.begin(), r.members.end(), [](const Node* m) { return m->op->elementwise(); });
+  out.chain = !tree;
+  std::map<std::string, std::ptrdiff_t> made;
   std::ptrdiff_t next = 0;
   for (std::size_t m = 0; m < r.members.size(); ++m) {
     const Node& node = *r.members[m];
-    MemberKernel& k = out.emplace_back();
+    MemberKernel& k = out.all.emplace_back();
     k.request.op = node.op->name;
     k.request.def = node.op;
     k.request.attributes = &node.attributes;
+    std::size_t inner_inputs = 0;
     for (const std::string& inner : r.inner[m]) {
-      k.inputs.push_back(inner.empty() ? next++ : -1);
-      k.request.inputs.push_back(inner.empty() ? r.inputs.at(static_cast<std::size_t>(k.inputs.back())) : r.outputs[0]);
+      const Source source = inner.empty() ? Source{next++, -1} : Source{-1, made.at(inner)};
+      k.inputs.push_back(source);
+      k.request.inputs.push_back(inner.empty() ? r.inputs.at(static_cast<std::size_t>(source.input)) : out.all[static_cast<std::size_t>(source.member)].request.outputs[0]);
+      inner_inputs += !inner.empty();
+      out.chain = out.chain && (inner.empty() || source.member + 1 == static_cast<std::ptrdiff_t>(m));
     }
-    k.request.outputs = r.outputs;
-    k.request.output_types = r.output_types;
+    k.request.outputs = {{node.types[0].dtype, r.outputs[0].shape}};
+    k.request.output_types = node.types;
     k.request.wanted = {true};
     k.request.threads = r.threads;
     k.request.share = r.share;
     k.choice = table.choose(k.request);
+    out.chain = out.chain && inner_inputs == (m > 0) && k.request.outputs[0].dtype == r.outputs[0].dtype && (m == 0 || k.choice.support.in_place);
+    made.emplace(node.name, static_cast<std::ptrdiff_t>(m));
   }
+  for (MemberKernel& k : out.all)
+    if (!out.chain && &k != &out.all.back()) k.at = std::exchange(out.bytes, out.bytes + (k.request.outputs[0].bytes() + kAligned - 1) / kAligned * kAligned);
   return out;
 }
 
 Support supports(const KernelRequest& r, const KernelTable& table, bool references) {
-  Support out{.in_place = false};
-  const std::vector<MemberKernel> members = members_of(r, table);
-  for (const MemberKernel& m : members) {
+  const Members members = members_of(r, table);
+  Support out{.in_place = !members.chain && members.all.back().choice.support.in_place};
+  for (const MemberKernel& m : members.all) {
     if (m.choice.name == kReferenceKernel && !references) return refuse(fmt::format("there is no kernel for its {}", m.request.op));
-    if (&m != &members.front() && !m.choice.support.in_place) return refuse(fmt::format("{} cannot write over what it reads", m.choice.name));
-    out.scratch_bytes = std::max(out.scratch_bytes, m.choice.support.scratch_bytes);
+    out.scratch_bytes = std::max(out.scratch_bytes, members.bytes + m.choice.support.scratch_bytes);
   }
   return out;
 }
@@ -53,17 +79,20 @@ Support supports(const KernelRequest& r, const KernelTable& table, bool referenc
 class InTurn : public Prepared {
  public:
   InTurn(const KernelRequest& r, const KernelTable& table) {
-    for (MemberKernel& m : members_of(r, table)) {
-      const Granted granted{m.choice.support.scratch_bytes, !launches_.empty()};
-      launches_.push_back({table.prepare(m.choice.name, m.request, granted), std::move(m.inputs), {}});
+    Members members = members_of(r, table);
+    bytes_ = members.bytes;
+    for (MemberKernel& m : members.all) {
+      const Granted granted{m.choice.support.scratch_bytes, members.chain && !launches_.empty()};
+      launches_.push_back({table.prepare(m.choice.name, m.request, granted), std::move(m.inputs), m.at, {}});
     }
   }
   void launch(const Arguments& a) override {
+    auto of = [&](const Launch& l) { return l.at < 0 ? a.outputs[0] : a.scratch + l.at; };
     for (Launch& l : launches_) {
       l.arguments.inputs.resize(l.inputs.size());
-      for (std::size_t i = 0; i < l.inputs.size(); ++i) l.arguments.inputs[i] = l.inputs[i] < 0 ? a.outputs[0] : a.inputs[static_cast<std::size_t>(l.inputs[i])];
-      l.arguments.outputs.assign(1, a.outputs[0]);
-      l.arguments.scratch = a.scratch;
+      for (std::size_t i = 0; i < l.inputs.size(); ++i) l.arguments.inputs[i] = l.inputs[i].member < 0 ? a.inputs[static_cast<std::size_t>(l.inputs[i].input)] : of(launches_[static_cast<std::size_t>(l.inputs[i].member)]);
+      l.arguments.outputs.assign(1, of(l));
+      l.arguments.scratch = a.scratch + bytes_;
       l.arguments.stream = a.stream;
       l.arguments.queue = a.queue;
       l.kernel->launch(l.arguments);
@@ -76,10 +105,12 @@ class InTurn : public Prepared {
  private:
   struct Launch {
     std::unique_ptr<Prepared> kernel;
-    std::vector<std::ptrdiff_t> inputs;
+    std::vector<Source> inputs;
+    std::int64_t at;
     Arguments arguments;  // as long each time: nothing is allocated
   };
   std::vector<Launch> launches_;
+  std::int64_t bytes_ = 0;
 };
 
 }  // namespace

@@ -118,6 +118,7 @@ class Expander {
         for (std::size_t k = 0; k < node(id).types.size(); ++k) fits = fits && a_.seen[static_cast<std::size_t>(id)][k] == a_.gives[static_cast<std::size_t>(id)][k];
         for (std::size_t i = 0; i < node(id).inputs.size(); ++i)
           if (ValueId v = node(id).inputs[i]; inside.contains(v.node)) fits = fits && a_.reads[static_cast<std::size_t>(id)][i] == seen(v);
+        if (by_element(g_, group.members)) fits = fits && computes_as(id, group.members.back());
         if (id != group.members.back())
           for (NodeId r : g_.readers(id)) fits = fits && (inside.contains(r) || !core_[static_cast<std::size_t>(r)]);
       }
@@ -126,6 +127,13 @@ class Expander {
     }
     for (const auto& [id, group] : group_of_)
       if (id == group->members.back()) find_twins(*group);
+  }
+
+  /// A member of a tree is in the state of the whole, and reads no sum that is to be joined first.
+  bool computes_as(NodeId id, NodeId last) const {
+    const SplitState state = a_.gives[static_cast<std::size_t>(last)][0];
+    const std::vector<SplitState>& reads = a_.reads[static_cast<std::size_t>(id)];
+    return a_.gives[static_cast<std::size_t>(id)][0] == state && std::none_of(reads.begin(), reads.end(), [&](SplitState s) { return s.is_partial() && s != state; });
   }
 
   /// Inner members that somebody else asks for, and those that these read, stand beside the group once more.

@@ -110,13 +110,12 @@ bool precedes(const PlanNode& reader, const PlanNode& writer) {
 }
 
 /// May output `u` of the node be written over the bytes of `variable`, as far as its own reading goes?
-bool writes_beside(const PlanNode& n, ValueIndex u, ValueIndex variable) {
+bool writes_beside(const TowerGraph& graph, const PlanNode& n, ValueIndex u, ValueIndex variable) {
+  const std::vector<std::pair<int, int>> pairs = in_place_pairs(graph, n);
   auto output = std::find(n.outputs.begin(), n.outputs.end(), u) - n.outputs.begin();
   for (std::size_t i = 0; i < n.inputs.size(); ++i) {
     if (n.inputs[i] != variable) continue;
-    if (!n.def) return false;
-    bool pair = std::any_of(n.def->in_place.begin(), n.def->in_place.end(), [&](auto p) { return p.first == output && p.second == static_cast<int>(i); });
-    if (!pair) return false;
+    if (std::find(pairs.begin(), pairs.end(), std::pair(static_cast<int>(output), static_cast<int>(i))) == pairs.end()) return false;
   }
   return true;
 }
@@ -134,7 +133,7 @@ void donate(PlacedGraph& plan, const NumberLists& readers) {
     bool mine = m.scope == Scope::shared && !is_op(m, kCopy) && !is_op(m, kInput) && !(m.def && m.def->source) && m.holders == w.holders && m.ranged == w.ranged && !taken;
     bool early = std::all_of(readers[static_cast<std::size_t>(variable)].begin(), readers[static_cast<std::size_t>(variable)].end(),
                              [&](int r) { return r == made_by || precedes(plan.nodes[static_cast<std::size_t>(r)], m); });
-    if (mine && early && writes_beside(m, u, variable)) {
+    if (mine && early && writes_beside(plan, m, u, variable)) {
       m.donates.emplace_back(u, variable);
       continue;
     }

@@ -1,6 +1,7 @@
 #include <belfry/placer/place.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <set>
 #include <utility>
@@ -208,6 +209,22 @@ std::string ring_of(const PlacedGraph& plan, const PlanNode& n) {
   return out;
 }
 
+/// A tree has the bits of its members, and counts as these do where they stand alone.
+void hash_members(const PlacedGraph& plan, const PlanNode& n, const std::function<std::string(ValueIndex)>& source, std::vector<std::string>& lines) {
+  std::size_t next = 0;
+  for (auto m = n.members.begin(); m != n.members.end(); ++m) {
+    const Node& member = plan.graph->node(m->node);
+    std::string text = fmt::format("{} {}(", member.name, member.op->name);
+    for (ValueId v : member.inputs) {
+      const bool inner = std::any_of(n.members.begin(), m, [&](const Member& earlier) { return earlier.node == v.node; });
+      const ValueIndex outer = inner ? -1 : n.inputs.at(next++);
+      text += (inner ? plan.graph->name_of(v) : outer < 0 ? "-" : source(outer)) + ",";
+    }
+    text += ")" + text_of(member.attributes) + to_string(member.types[0]) + to_string(plan.value(n.outputs[0]).state);
+    lines.push_back(text + " " + (member.op->exact ? "" : kernels_of(plan, n)));
+  }
+}
+
 }  // namespace
 
 std::string arithmetic_hash(const PlacedGraph& plan) {
@@ -227,6 +244,10 @@ std::string arithmetic_hash(const PlacedGraph& plan) {
       continue;
     }
     if (changes_nothing(n) || n.op == kFetch) continue;
+    if (is_tree(plan, n)) {
+      hash_members(plan, n, source, lines);
+      continue;
+    }
     std::string text = fmt::format("{} {}(", n.name, n.op);
     for (ValueIndex v : n.inputs) text += (v < 0 ? "-" : source(v)) + ",";
     text += ")" + text_of(n.attributes);

@@ -70,12 +70,20 @@ Placement placement_of(const PlacedGraph& plan) {
       if (i >= 0) r.devices.push_back(plan.cluster.devices[static_cast<std::size_t>(i)].id);
     out.rules.push_back(std::move(r));
   };
+  std::set<std::string_view> names;
+  for (const PlanNode& n : plan.nodes) names.insert(n.name);
   const Decision *tower_rest = most_frequent(in_towers), *rest = most_frequent(outside);
   for (const PlanNode& n : plan.nodes) {
     if (is_derived(plan, n, readers)) continue;
     bool tower = n.scope == Scope::tower;
     const Decision* others = tower ? tower_rest : rest;
-    if (Decision d = decision(n); !others || d != *others) rule(tower ? "tower_*/" + n.name : n.name, d);
+    const Decision d = decision(n);
+    if (others && d == *others) continue;
+    auto named = [&](const std::string& name) { rule(tower ? "tower_*/" + name : name, d); };
+    named(n.name);
+    if (!is_tree(plan, n)) continue;  // whose members may stand alone some day
+    for (const Member& m : n.members)
+      if (const std::string& name = plan.graph->node(m.node).name; m.node != n.user && !names.contains(name)) named(name);
   }
   if (tower_rest) rule("tower_*/**", *tower_rest);
   Decision last = rest ? *rest : tower_rest ? *tower_rest : Decision{{plan.cluster.host()}, "nothing else is placed", false, SumWay::direct, 0};

@@ -14,6 +14,8 @@
 #include <belfry/frontends/session/memory_advice.h>
 #include <belfry/frontends/session/stand_ins.h>
 #include <belfry/graph/float_environment.h>
+#include <belfry/graph/fusion_group.h>
+#include <belfry/graph/glob.h>
 #include <belfry/graph/plan/over_memory.h>
 #include <belfry/graph/plan/verify.h>
 #include <belfry/graph/structural.h>
@@ -75,6 +77,18 @@ int cores_of(const SessionOptions& options) { return options.cores ? options.cor
 void keep_threads(PlacedGraph& plan, const PlacedGraph& from) {
   bool same = std::equal(plan.streams.begin(), plan.streams.end(), from.streams.begin(), from.streams.end(), [](const PlanStream& a, const PlanStream& b) { return a.device == b.device && a.name == b.name; });
   for (std::size_t s = 0; same && s < plan.streams.size(); ++s) plan.streams[s].thread = from.streams[s].thread;
+}
+
+/// Without the trees whose members a rule tells apart: each of these goes where its rule says, with the same bits.
+std::vector<FusionGroup> left_whole(std::vector<FusionGroup> groups, const Graph& graph, const Rules& rules) {
+  std::erase_if(groups, [&](const FusionGroup& group) {
+    return by_element(graph, group.members) && std::any_of(rules.begin(), rules.end(), [&](const PlacementRule& r) {
+             const std::string glob = split_match(r.match).second;
+             const auto named = std::count_if(group.members.begin(), group.members.end(), [&](NodeId id) { return glob_matches(glob, graph.node(id).name); });
+             return named && named < std::ssize(group.members);
+           });
+  });
+  return groups;
 }
 
 /// What a strategy has, rules name and nodes request.
@@ -200,6 +214,7 @@ PlaceOptions PlanMaker::place_options(const Graph& graph, const PlanKey& key) co
   o.libraries = libraries_text(host_);
   if (decided_) o.groups = [plan = decided_](const Graph& g) { return groups_of(*plan, g); };
   else if (options_.fuse) o.groups = groups();
+  if (o.groups && !options_.rules.empty()) o.groups = [find = o.groups, rules = options_.rules](const Graph& g) { return left_whole(find(g), g, rules); };
   o.costs = options_.costs;
   return o;
 }

@@ -285,8 +285,8 @@ class FramePlanner {
 
   /// The block of an input that ends here, has as many bytes, and that op and kernel allow to be written over.
   std::optional<std::size_t> reusable(const PlanNode& n, std::size_t output, std::int64_t at, const std::vector<Life>& lives) const {
-    if (!n.def || !n.by_class[c_].in_place) return {};
-    for (auto [k, i] : n.def->in_place) {
+    if (!n.by_class[c_].in_place) return {};
+    for (auto [k, i] : in_place_pairs(plan_, n)) {
       if (k != static_cast<int>(output) || i >= static_cast<int>(n.inputs.size()) || n.inputs[static_cast<std::size_t>(i)] < 0) continue;
       const ValueIndex input = n.inputs[static_cast<std::size_t>(i)];
       if (!is_here(input, n)) continue;

@@ -77,8 +77,8 @@ class Writer {
   Over over_of(const RegionItem& x) const {
     const PlanNode& n = plan_.nodes[x.node];
     if (adds_parts(n)) return n.ranged ? Over{} : over_input(x, n, n.inputs[0]);
-    if (!n.def || !n.by_group[g_].in_place) return {};
-    for (auto [k, i] : n.def->in_place) {
+    if (!n.by_group[g_].in_place) return {};
+    for (auto [k, i] : in_place_pairs(plan_, n)) {
       if (k != static_cast<int>(x.output) || i >= static_cast<int>(n.inputs.size())) continue;
       const ValueIndex v = n.inputs[static_cast<std::size_t>(i)];
       if (v < 0 || plan_.maker(v).scope != Scope::shared || std::count(n.inputs.begin(), n.inputs.end(), v) > 1) continue;

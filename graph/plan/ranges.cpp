@@ -45,7 +45,7 @@ std::string objection_to_ranges(const TowerGraph& graph, const PlanNode& n, std:
   if (elements < static_cast<std::int64_t>(devices) * kRangeUnit) return fmt::format("has {} elements, and {} devices share no fewer than {}", elements, devices, devices * kRangeUnit);
   if (n.scope == Scope::state || is_op(n, kStore)) return "";
   if (is_op(n, kAggregate)) return n.attributes.text("how") == "sum" || n.attributes.text("how") == "max" || n.attributes.text("how") == "mean" ? "" : "computes nothing by element";
-  if (!n.def || !n.def->on_ranges()) return "does not compute by element";
+  if (n.def ? !n.def->on_ranges() : !is_tree(graph, n)) return "does not compute by element";
   for (ValueIndex v : n.outputs)
     if (graph.value(v).read && elements_of(graph, v) != elements) return "makes values of several sizes";
   for (ValueIndex v : values_read(n))

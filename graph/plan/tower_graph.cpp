@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/plan/readers.h>
+#include <belfry/graph/structural.h>
 
 namespace belfry {
 
@@ -36,6 +37,27 @@ Share TowerGraph::share(int t) const {
   if (t < 0) return {0, batch, batch, present(), combine};
   Range r = share_of(batch, towers, t);
   return {r.first, r.count(), batch, present(), combine};
+}
+
+bool is_tree(const TowerGraph& graph, const PlanNode& n) {
+  return n.op == kFused && std::all_of(n.members.begin(), n.members.end(), [&](const Member& m) { return graph.graph->node(m.node).op->elementwise(); });
+}
+
+std::vector<std::pair<int, int>> in_place_pairs(const TowerGraph& graph, const PlanNode& n) {
+  if (n.def) return n.def->in_place;
+  std::vector<std::pair<int, int>> out;
+  if (!is_tree(graph, n)) return out;
+  int next = 0;
+  for (auto m = n.members.begin(); m != n.members.end(); ++m) {
+    const Node& member = graph.graph->node(m->node);
+    for (std::size_t i = 0; i < member.inputs.size(); ++i) {
+      if (std::any_of(n.members.begin(), m, [&](const Member& earlier) { return earlier.node == member.inputs[i].node; })) continue;
+      const bool may = std::find(member.op->in_place.begin(), member.op->in_place.end(), std::pair(0, static_cast<int>(i))) != member.op->in_place.end();
+      if (may && graph.graph->type(member.inputs[i]) == graph.value(n.outputs[0]).type) out.emplace_back(0, next);
+      ++next;
+    }
+  }
+  return out;
 }
 
 std::int64_t local_bytes(const PlanValue& value, const Share& share) {

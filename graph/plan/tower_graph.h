@@ -73,6 +73,12 @@ struct PlanNode {
   Variants by_class, by_group;
 };
 
+struct TowerGraph;
+/// Whether it is a fused node whose members all compute each element by itself.
+bool is_tree(const TowerGraph& graph, const PlanNode& node);
+/// (output, input) pairs that may share bytes where the input is not read again: its op's; of a tree those of its members, for inputs of the output's type.
+std::vector<std::pair<int, int>> in_place_pairs(const TowerGraph& graph, const PlanNode& node);
+
 /// The inputs whose elements a node reads: not those left out, nor those that it reads for their shape alone.
 std::vector<ValueIndex> values_read(const PlanNode& node);
 

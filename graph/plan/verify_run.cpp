@@ -87,7 +87,8 @@ class RunChecker : public PlanChecker {
     auto allowed = [&](std::size_t k, std::size_t i, const Part& whole, const Part& part) {
       if (whole.buffer.at != part.buffer.at || whole.buffer.bytes != part.buffer.bytes) return false;
       if (adds) return n.op != kPreAggregate || (part.low >= whole.low && part.high <= whole.high);
-      return n.def && std::find(n.def->in_place.begin(), n.def->in_place.end(), std::pair(static_cast<int>(k), static_cast<int>(i))) != n.def->in_place.end();
+      const std::vector<std::pair<int, int>> pairs = in_place_pairs(plan_, n);
+      return std::find(pairs.begin(), pairs.end(), std::pair(static_cast<int>(k), static_cast<int>(i))) != pairs.end();
     };
     std::vector<const BufferRef*> written;
     if (s.scratch.bytes) written.push_back(&s.scratch);

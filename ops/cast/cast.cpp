@@ -29,7 +29,7 @@ OpDef cast_def() {
             if (c.states[0].is_partial() && !widening) return {{kReplicated}, {kReplicated}};
             return {c.states, c.states};
           },
-          .scalar = "(dtype)x",
+          .scalar = "convert<T>(x)",
           .stores = true,
           .exact = true};
 }

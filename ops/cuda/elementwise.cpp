@@ -1,6 +1,7 @@
 #include <belfry/ops/cuda/elementwise_internal.h>
 
 #include <algorithm>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -159,18 +160,68 @@ Generated elementwise(const ScalarTree& given) {
   return g.launch("wide", grid_for(std::max(n / width, std::min<std::int64_t>(n, width))), packed, "narrow", grid_for(n));
 }
 
+namespace {
+
+/// The node's own expression, over `operands`.
+ScalarStep step_of(const OpDef& def, const Attributes& attributes, DType type, const std::vector<std::size_t>& operands) {
+  ScalarStep out{type, def.scalar, {}};
+  for (std::size_t i = 0; i < operands.size(); ++i) out.operands.emplace_back(def.inputs[i].name, operands[i]);
+  for (const AttributeDef& a : def.attributes)
+    if (const double* value = std::get_if<double>(attributes.find(a.name))) out.constants.emplace_back(a.name, *value);
+  return out;
+}
+
+/// Of a group, whose members have one shape: each a step over the group's inputs and the steps before.
+ScalarTree tree_of_members(const KernelRequest& r) {
+  ScalarTree t;
+  t.shape = r.outputs[0].shape;
+  for (const LocalType& in : r.inputs) t.inputs.push_back(stretched(in, t.shape));
+  std::map<std::string, std::size_t> made;
+  std::size_t next = 0;
+  for (std::size_t m = 0; m < r.members.size(); ++m) {
+    const Node& n = *r.members[m];
+    std::vector<std::size_t> operands;
+    for (const std::string& inner : r.inner[m]) operands.push_back(inner.empty() ? next++ : made.at(inner));
+    t.steps.push_back(step_of(*n.op, n.attributes, n.types[0].dtype, operands));
+    made.emplace(n.name, r.inputs.size() + m);
+  }
+  return t;
+}
+
+}  // namespace
+
 ScalarTree tree_of(const KernelRequest& r) {
   ScalarTree t;
   t.shape = r.outputs[0].shape;
-  ScalarStep step{r.outputs[0].dtype, r.def->scalar, {}};
+  std::vector<std::size_t> operands;
   for (std::size_t i = 0; i < r.inputs.size(); ++i) {
     t.inputs.push_back(stretched(r.inputs[i], t.shape));
-    step.operands.emplace_back(r.def->inputs[i].name, i);
+    operands.push_back(i);
   }
-  for (const AttributeDef& a : r.def->attributes)
-    if (const double* value = std::get_if<double>(r.attributes->find(a.name))) step.constants.emplace_back(a.name, *value);
-  t.steps.push_back(std::move(step));
+  t.steps.push_back(step_of(*r.def, *r.attributes, r.outputs[0].dtype, operands));
   return t;
+}
+
+Kernel elementwise_tree(const GpuCodeRef& code, const std::string& kind, const std::shared_ptr<const KernelTable>& table) {
+  auto supports = [table](const KernelRequest& r) {
+    std::size_t next = 0;
+    std::map<std::string, LocalType> made;
+    for (std::size_t m = 0; m < r.members.size(); ++m) {
+      const Node& n = *r.members[m];
+      KernelRequest one;
+      one.op = n.op->name;
+      one.def = n.op;
+      one.attributes = &n.attributes;
+      for (const std::string& inner : r.inner[m]) one.inputs.push_back(inner.empty() ? r.inputs.at(next++) : made.at(inner));
+      one.outputs = {{n.types[0].dtype, r.outputs[0].shape}};
+      one.output_types = n.types;
+      one.wanted = {true};
+      if (!n.op->elementwise() || table->choose(one).name != "nvrtc_elementwise") return refuse(fmt::format("its {} '{}' has no expression for these types", n.op->name, n.name));
+      made.emplace(n.name, one.outputs[0]);
+    }
+    return Support{};
+  };
+  return {.name = "nvrtc_elementwise", .op = kind, .supports = supports, .prepare = [code](const KernelRequest& r) { return elementwise(tree_of_members(r)).prepare(*code); }, .halves = true};
 }
 
 Support takes_on_gpu(const KernelRequest& r, const std::vector<DType>& dtypes, std::size_t i) {

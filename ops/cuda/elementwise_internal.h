@@ -1,6 +1,7 @@
 // Elementwise kernels: a tree of scalar expressions over inputs that lie by strides, one text per form.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +42,9 @@ ScalarTree tree_of(const KernelRequest& r);
 
 /// "nvrtc_elementwise" for ops with an expression, of the dtypes of input `i`.
 Kernel elementwise_kernel(const GpuCodeRef& code, const std::string& op, std::vector<DType> dtypes, std::size_t i = 0);
+
+/// The same for groups of such nodes, as one expression: of members that `table` has that kernel for.
+Kernel elementwise_tree(const GpuCodeRef& code, const std::string& kind, const std::shared_ptr<const KernelTable>& table);
 
 /// Accepts where input `i` has one of the dtypes and the node writes something.
 Support takes_on_gpu(const KernelRequest& r, const std::vector<DType>& dtypes, std::size_t i = 0);
