@@ -79,13 +79,13 @@ void keep_threads(PlacedGraph& plan, const PlacedGraph& from) {
   for (std::size_t s = 0; same && s < plan.streams.size(); ++s) plan.streams[s].thread = from.streams[s].thread;
 }
 
-/// Without the trees whose members a rule tells apart: each of these goes where its rule says, with the same bits.
+/// Without the trees of which a rule names inner members, and not all: each of these goes where its rule says, with the same bits.
 std::vector<FusionGroup> left_whole(std::vector<FusionGroup> groups, const Graph& graph, const Rules& rules) {
   std::erase_if(groups, [&](const FusionGroup& group) {
     return by_element(graph, group.members) && std::any_of(rules.begin(), rules.end(), [&](const PlacementRule& r) {
              const std::string glob = split_match(r.match).second;
-             const auto named = std::count_if(group.members.begin(), group.members.end(), [&](NodeId id) { return glob_matches(glob, graph.node(id).name); });
-             return named && named < std::ssize(group.members);
+             auto named = [&](NodeId id) { return glob_matches(glob, graph.node(id).name); };
+             return std::any_of(group.members.begin(), group.members.end() - 1, named) && !std::all_of(group.members.begin(), group.members.end(), named);
            });
   });
   return groups;

@@ -96,7 +96,7 @@ class Writer {
     const auto at = std::lower_bound(item_of_.begin(), item_of_.end(), std::pair(made, 0));
     if (at == item_of_.end() || at->first != made || taken_[static_cast<std::size_t>(at->second)]) return {};
     const RegionItem& y = region_.items[static_cast<std::size_t>(at->second)];
-    if (y.size != x.size || y.written < 0 || y.written >= x.written || y.last_read != x.written || m.ranged != n.ranged) return {};
+    if (y.size != x.size || y.written < 0 || y.written >= x.written || y.last_read != x.written || y.known != x.written || m.ranged != n.ranged) return {};  // what other devices read may go on beside this step
     if (m.scope != Scope::device && m.holders != n.holders) return {};
     if (bytes(m, v) != bytes(n, n.outputs[x.output])) return {};
     for (std::size_t k = 0; k < here_.size(); ++k)
@@ -111,7 +111,7 @@ class Writer {
     const auto at = std::lower_bound(item_of_.begin(), item_of_.end(), std::pair(made, 0));
     if (at == item_of_.end() || at->first != made || taken_[static_cast<std::size_t>(at->second)]) return {};
     const RegionItem& y = region_.items[static_cast<std::size_t>(at->second)];
-    if (y.each != x.size || y.last_read != x.written || bytes(m, v) != bytes(n, n.outputs[x.output])) return {};
+    if (y.each != x.size || y.last_read != x.written || y.known != x.written || bytes(m, v) != bytes(n, n.outputs[x.output])) return {};
     if (!has_one_sum(m)) return {};
     return {at->second, -1, 0};
   }

@@ -115,6 +115,33 @@ TEST_F(GpuSessions, train_by_loops_with_backup_workers) {
   EXPECT_EQ(loops.state(), two.state());
 }
 
+/// By the name of an inner member it goes where the rule says; the arithmetic, and so the hash, stays.
+TEST_F(GpuSessions, leave_out_trees_of_which_a_rule_names_an_inner_member) {
+  start(33);
+  Builder b("tree");
+  Value x = b.input("x", f32, {kBatch, 4});
+  b.output(square(relu(x) + x));
+  const Graph graph = std::move(b).build();
+  auto trees = [](const PlacedGraph& plan) { return std::count_if(plan.nodes.begin(), plan.nodes.end(), [&](const PlanNode& n) { return is_tree(plan, n); }); };
+  SessionOptions rules = options();
+  const Single strategy{.device = parse_device("gpu:0"), .threads = 1};
+  Session whole(graph, strategy, options());
+  const PlacedGraph plan = whole.plan(3, Mode::run);
+  EXPECT_EQ(trees(plan), 1);
+  for (auto [match, left] : {std::pair("add", 0), {"square", 1}, {"**", 1}}) {
+    rules.rules = {{match, {cpu(0)}, "moved"}};
+    Session moved(graph, strategy, rules);
+    const PlacedGraph other = moved.plan(3, Mode::run);
+    EXPECT_EQ(trees(other), left) << match;
+    EXPECT_EQ(other.arithmetic_hash, plan.arithmetic_hash) << match;
+    EXPECT_EQ(moved.run(feeds_for(graph, 3))["square"], whole.run(feeds_for(graph, 3))["square"]) << match;
+    // The plan of a session keeps what it has: its decisions name all members.
+    SessionOptions none = options();
+    EXPECT_EQ(Session::placed_anew(std::make_shared<const PlacedGraph>(plan), rules).plan(3, Mode::run).arithmetic_hash, plan.arithmetic_hash) << match;
+    EXPECT_EQ(trees(Session::placed_anew(std::make_shared<const PlacedGraph>(other), none).plan(3, Mode::run)), left) << match;
+  }
+}
+
 /// Many workers promise no bits; one whose gradients are never stale makes steps.
 TEST_F(GpuSessions, train_by_asynchronous_loops) {
   start(32);

@@ -6,6 +6,7 @@
 #include <belfry/frontends/session/kernel_chooser.h>
 #include <belfry/ops/all_ops.h>
 #include <belfry/ops/cuda_kernels.h>
+#include <belfry/ops/fusions.h>
 #include <belfry/ops/passes/passes.h>
 #include <belfry/placer/place.h>
 #include <belfry/placer/strategies/strategies.h>
@@ -56,6 +57,11 @@ NodesOfNet look_at(const std::string& net, DType precision, bool training, const
     if (c.name == kReferenceKernel) ++out.without[q.node.op + (q.node.def ? "" : " " + q.node.attributes.text("kind"))];
     else ++out.with;
     return c;
+  };
+  options.groups = [](const Graph& g) {  // libraries have the others
+    std::vector<FusionGroup> groups = find_groups(g);
+    std::erase_if(groups, [](const FusionGroup& group) { return group.kind != kElementwise; });
+    return groups;
   };
   place(graph, to_strategy(Single{.device = cpu(0), .threads = 1}), cluster, 32, options);
   return out;

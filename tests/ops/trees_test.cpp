@@ -1,0 +1,206 @@
+// Trees of nodes that compute each element by itself: found, and of the bits of their members, on the CPU and in generated kernels.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <belfry/belfry.h>
+#include <belfry/ops/cpu_kernels.h>
+#include <belfry/ops/fusions.h>
+#include <belfry/ops/passes/passes.h>
+#ifdef BELFRY_CXX
+#include <belfry/ops/cuda_kernels.h>
+
+#include "host_gpu.h"
+#endif
+
+#include "op_case.h"
+
+namespace belfry::test {
+namespace {
+
+constexpr std::int64_t kRows = 5;
+
+std::vector<std::string> names_of(const Graph& g, const FusionGroup& group) {
+  std::vector<std::string> out;
+  for (NodeId id : group.members) out.push_back(g.node(id).name);
+  return out;
+}
+
+std::vector<FusionGroup> trees_of(const Graph& g) {
+  std::vector<FusionGroup> out = find_groups(g);
+  std::erase_if(out, [](const FusionGroup& group) { return group.kind != kElementwise; });
+  return out;
+}
+
+TEST(Trees, are_of_nodes_that_one_tree_alone_reads) {
+  Builder b("net");
+  Value x = b.input("x", f32, {kBatch, 4}), y = b.input("y", f32, {kBatch, 4}), scale = b.input("scale", f32, {4});
+  Value read_twice = tanh(x);                       // by two trees
+  Value inner = square(read_twice * scale);         // one tree with what follows
+  Value smaller = sqrt(abs(scale));                 // of another shape: its own tree
+  b.output(identity(sigmoid(inner + y * smaller), "first"));
+  b.output(identity(exp(read_twice), "second"));
+  const Graph& g = b.graph();
+  const std::vector<FusionGroup> trees = trees_of(g);
+  std::vector<std::vector<std::string>> all;
+  for (const FusionGroup& t : trees) all.push_back(names_of(g, t));
+  EXPECT_THAT(all, testing::UnorderedElementsAre(testing::ElementsAre("mul", "square", "mul_1", "add", "sigmoid"), testing::ElementsAre("abs", "sqrt")));
+}
+
+TEST(Trees, stop_at_what_others_ask_for) {
+  Builder b("net");
+  Value x = b.input("x", f32, {kBatch, 4});
+  Value shown = tanh(x), on = exp(shown);
+  b.output(shown);
+  b.output(on);
+  EXPECT_TRUE(trees_of(b.graph()).empty());
+  Builder far("far");
+  Value h = far.input("x", f32, {kBatch, 4});
+  { [[maybe_unused]] auto on_one = far.device("cpu:1"); h = tanh(h); }
+  far.output(exp(h));
+  EXPECT_TRUE(trees_of(far.graph()).empty());
+  Builder whole("numbers");
+  whole.output(whole.input("i", i32, {kBatch}) * whole.input("j", i32, {kBatch}) + whole.input("k", i32, {kBatch}));
+  EXPECT_TRUE(trees_of(whole.graph()).empty());
+}
+
+TEST(Trees, are_cut_where_they_would_take_too_many_operands) {
+  Builder b("net");
+  Value sum = b.input("x0", f32, {kBatch});
+  for (int i = 1; i < 20; ++i) sum = sum * b.input("x" + std::to_string(i), f32, {kBatch});
+  b.output(sum);
+  const std::vector<FusionGroup> trees = trees_of(b.graph());
+  std::size_t members = 0;
+  for (const FusionGroup& t : trees) {
+    EXPECT_LE(t.members.size(), 7u);
+    members += t.members.size();
+  }
+  EXPECT_EQ(members, 19u);
+}
+
+/// A group with drawn values for what it reads from outside.
+struct Drawn {
+  Drawn(const Graph& g, const FusionGroup& group) {
+    std::mt19937_64 rng(7);
+    request.op = group.kind;
+    request.attributes = &attributes;
+    for (auto m = group.members.begin(); m != group.members.end(); ++m)
+      for (ValueId v : g.node(*m).inputs) {
+        if (std::find(group.members.begin(), m, v.node) != m) continue;
+        const TensorType& t = g.type(v);
+        inputs.push_back(draw({t, -2, 2}, kRows, false, rng));
+        request.inputs.push_back(inputs.back().type());
+      }
+    const TensorType& y = g.node(group.members.back()).types[0];
+    request.outputs = {local_type(y, kRows)};
+    request.output_types = {y};
+    request.wanted = {true};
+    describe_members(g, group.members, request);
+  }
+  /// Over the bytes of input `over`, where one is named.
+  HostTensor run(Prepared& kernel, std::int64_t scratch_bytes, int over = -1) const {
+    std::vector<HostTensor> in = inputs;
+    HostTensor out(request.outputs[0].dtype, request.outputs[0].shape), scratch(u8, {scratch_bytes});
+    Arguments a;
+    for (HostTensor& t : in) a.inputs.push_back(t.raw());
+    a.outputs = {over < 0 ? out.raw() : in[static_cast<std::size_t>(over)].raw()};
+    a.scratch = scratch.raw();
+    kernel.launch(a);
+    return over < 0 ? out : in[static_cast<std::size_t>(over)];
+  }
+  KernelRequest request;
+  Attributes attributes;
+  std::vector<HostTensor> inputs;
+};
+
+/// Forms that meet in nets: operands that are stretched, comparisons, conversions, a value that is read twice.
+Graph forms(DType precision) {
+  const DType t = precision == f64 ? f64 : f32;
+  Builder b("forms");
+  Value x = b.input("x", t, {kBatch, 3, 8}), y = b.input("y", t, {kBatch, 3, 8}), row = b.input("row", t, {8}), column = b.input("column", t, {3, 1});
+  Value h = x * row + y, squared = h * h;
+  b.output(relu(squared - column));
+  b.output(where(greater(x, y), tanh(x * column), y - row));
+  b.output(clip(x, -1, 1) + (y + x) * 0.5f);
+  b.output(cast(cast(x - y, f64) * cast(row, f64), t));
+  Graph out = std::move(b).build();
+  out.precision = t == f64 ? f32 : precision;
+  return run_passes(training_passes(), out);
+}
+
+/// By each member's own kernel, one after the other, on values of their own.
+HostTensor one_by_one(const Graph& g, const FusionGroup& group, const Drawn& d, const KernelTable& table, const std::function<void()>& build = {}) {
+  std::map<NodeId, HostTensor> made;
+  std::size_t next = 0;
+  for (NodeId id : group.members) {
+    const Node& n = g.node(id);
+    KernelRequest r;
+    r.op = n.op->name;
+    r.def = n.op;
+    r.attributes = &n.attributes;
+    std::vector<HostTensor> in;
+    for (ValueId v : n.inputs) in.push_back(made.contains(v.node) ? made.at(v.node) : d.inputs.at(next++));
+    Arguments a;
+    for (HostTensor& t : in) r.inputs.push_back(t.type()), a.inputs.push_back(t.raw());
+    r.outputs = {{n.types[0].dtype, d.request.outputs[0].shape}};
+    r.output_types = n.types;
+    r.wanted = {true};
+    const auto choice = table.choose(r);
+    HostTensor out(r.outputs[0].dtype, r.outputs[0].shape), scratch(u8, {choice.support.scratch_bytes});
+    a.outputs = {out.raw()};
+    a.scratch = scratch.raw();
+    auto kernel = table.prepare(choice.name, r, {choice.support.scratch_bytes, false});
+    if (build) build();
+    kernel->launch(a);
+    made.emplace(id, std::move(out));
+  }
+  return made.at(group.members.back());
+}
+
+/// Each kernel of the table for the kind, apart and over every input that a plan may write it over.
+void expect_bits(const Graph& g, const KernelTable& table, const std::vector<std::string>& kernels, const std::function<void()>& build = {}) {
+  const std::vector<FusionGroup> trees = trees_of(g);
+  EXPECT_EQ(trees.size(), 4u);
+  for (const FusionGroup& tree : trees) {
+    const Drawn d(g, tree);
+    const HostTensor want = one_by_one(g, tree, d, table, build);
+    std::vector<std::string> there;
+    for (const Kernel& k : table.all()) {
+      if (k.op != kElementwise) continue;
+      const Support s = k.supports(d.request);
+      ASSERT_TRUE(s.ok) << k.name << ": " << s.reason;
+      EXPECT_TRUE(s.in_place) << k.name;
+      there.push_back(k.name);
+      auto kernel = k.prepare(d.request);
+      if (build) build();
+      for (int over = -1; over < static_cast<int>(d.inputs.size()); ++over)
+        if (over < 0 || d.inputs[static_cast<std::size_t>(over)].type() == want.type()) {
+          EXPECT_EQ(d.run(*kernel, s.scratch_bytes, over), want) << k.name << " of " << testing::PrintToString(names_of(g, tree)) << " over input " << over;
+        }
+    }
+    EXPECT_EQ(there, kernels);
+    HostTensor reference = d.run(*table.prepare(kReferenceKernel, d.request), 0);
+    EXPECT_LE(distance(reference, want), is_half(want.dtype()) ? 0x1p-6 : 1e-6);
+  }
+}
+
+TEST(Trees, have_the_bits_of_their_members) {
+  for (DType t : {f32, f64, f16, bf16}) expect_bits(forms(t), cpu_kernels(), {"members_in_turn"});
+}
+
+#ifdef BELFRY_CXX
+TEST(Trees, have_the_bits_of_their_members_in_generated_kernels) {
+  auto host = std::make_shared<HostGpu>();
+  const KernelTable table = generated_kernels(host);
+  for (DType t : {f32, f64, f16, bf16}) expect_bits(forms(t), table, {"nvrtc_elementwise"}, [&] { host->build(); });
+}
+#endif
+
+}  // namespace
+}  // namespace belfry::test
