@@ -32,7 +32,7 @@ std::optional<std::pair<NodeId, NodeId>> biased(const Graph& g, ValueId v, std::
 }
 
 /// Kernels take so many operands; more would spill registers.
-constexpr std::size_t kMostMembers = 16, kMostInputs = 8;
+constexpr std::size_t kMostMembers = 16, kMostInputs = 6;
 
 /// Whether GPUs have an expression for the node's types: halves are converted from and to f32 alone.
 bool is_expression(const Graph& g, const Node& n) {
