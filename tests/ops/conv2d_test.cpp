@@ -213,7 +213,7 @@ TEST(FusedConv2d, is_found_with_the_bias_on_either_side) {
   Value x = b.input("x", f32, {kBatch, 6, 6, 3}), w = b.input("w", f32, {3, 3, 3, 6});
   relu(conv2d(x, w, {.padding = "same"}) + b.input("row", f32, {6, 6}));  // per pixel and channel, not per channel
   relu(conv2d(x, w, {.padding = "same"}));
-  EXPECT_TRUE(find_groups(b.graph()).empty());
+  EXPECT_TRUE(find_cpu_groups(b.graph()).empty());
 }
 
 TEST(FusedConv2d, agrees_with_its_members_one_by_one) {

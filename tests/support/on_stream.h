@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdio>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -50,7 +52,13 @@ class OnStream : public Prepared {
       : driver_(driver), declare_(declare), touches_(std::move(touches)), kernel_(std::move(kernel)) {}
   void launch(const Arguments& a) override {
     calls_.push_back({kernel_.get(), a});  // kept: a recorded one runs again
-    CUhostFn run = [](void* p) { static_cast<Call*>(p)->kernel->launch(static_cast<Call*>(p)->arguments); };
+    CUhostFn run = [](void* p) {
+      try {
+        static_cast<Call*>(p)->kernel->launch(static_cast<Call*>(p)->arguments);
+      } catch (const std::exception& e) {  // of what a race has left there; a stream has nobody to tell
+        std::fprintf(stderr, "a kernel on a stream: %s\n", e.what());
+      }
+    };
     auto touched = touches_.at(a);
     if (also.at) touched.push_back(also);
     declare_(touches_.name(), touched.data(), touched.size());
