@@ -119,7 +119,7 @@ def step_of(name, batch, variant, device):
 
 def clear():
     """All cases compile the same lines: without this the ninth would run eagerly, and the second batch by shapes that may change."""
-    torch._dynamo.reset()
+    torch.compiler.reset()
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

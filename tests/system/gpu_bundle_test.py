@@ -17,13 +17,22 @@ WORKLOADS = 7
 PROGRAMS = ("sh", "mkdir", "dirname", "timeout", "env", "date", "wc", "cat", "head", "tail", "tr", "rm")
 # In place of the tests: one dies, and loses its GPU, in its second test, one hangs; others pass.
 STUB = """#!/bin/sh
-echo "$1"
+echo "$1, CUDA in $BELFRY_CUDA_PATH, kernels $BELFRY_GPU_KERNELS"
 case $1 in
   *-*die*) echo "[ RUN      ] S.lives"; echo "[       OK ] S.lives (1 ms)" ;;
   *GpuOps*) echo "[ RUN      ] S.good"; echo "[       OK ] S.good (1 ms)"; echo "[ RUN      ] S.die"; exit 3 ;;
   *GpuBits*) echo "[ RUN      ] S.hangs"; sleep 300 ;;
   *) echo "[ RUN      ] S.good"; echo "[       OK ] S.good (1 ms)" ;;
 esac
+"""
+# Refuses the device under one tool; under another there is something to tell.
+SANITIZER = """#!/bin/sh
+[ "$2" != synccheck ] || { echo "========= Error: Device not supported"; exit 1; }
+[ "$2" != racecheck ] || { echo "========= ERROR SUMMARY: 1 error"; code=9; }
+echo "$*"
+while case $1 in */gpu_test) false ;; esac; do shift; done
+"$@"
+exit $code
 """
 
 
@@ -68,22 +77,36 @@ def bare_root(folder, bundle):
 
 
 def on_the_fake_driver(bundle, results):
-    lines = run([bundle / "run.sh", "-o", results, "memory"], results, BELFRY_CUDA_DRIVER=BUILD / "tests/libfake_cuda.so", BELFRY_GPU_TESTS="host", FAKE_CUDA_WORKS=1, FAKE_CUDA_PATIENCE=120000, PATH=os.environ["PATH"],
-                BELFRY_CACHE=results.parent / "cache")
+    fake = {"BELFRY_CUDA_DRIVER": BUILD / "tests/libfake_cuda.so", "BELFRY_GPU_TESTS": "host", "FAKE_CUDA_WORKS": 1, "FAKE_CUDA_PATIENCE": 120000, "PATH": os.environ["PATH"], "BELFRY_CACHE": results.parent / "cache"}
+    lines = run([bundle / "run.sh", "-o", results, "memory"], results, **fake)
     assert [(line["part"], line["passed"], line["failed"]) for line in lines] == [("memory", 1, 0)], lines
     assert "free before" in (results / "log.txt").read_text()
+    # Every process loses its GPU soon, and all ops have their turn.
+    lines = run([bundle / "run.sh", "-o", results, "kernels"], results, code=1, FAKE_CUDA_FAIL="cuLaunchHostFunc:40:700", **fake)[1:]
+    lost = [line for line in lines if line["name"] == "GpuOps" and line["exit"] == 3]
+    log = (results / "log.txt").read_text()
+    assert len(lost) > 1 and all(line["failed"] == 1 for line in lost) and log.count("the GPU is lost since") >= len(lost), lines
+    assert log.count("[ RUN      ] Gpu/GpuOps.agree_with_their_references/where") == 1, log
 
 
 def with_what_hangs_and_dies(bundle, results):
+    work = results.parent
     (bundle / "bin/gpu_test").write_text(STUB)
-    lines = run([bundle / "run.sh", "-o", results, "kernels", "bits", "golden"], results, code=1, LONGEST=2, BELFRY_CACHE=results.parent / "cache")
+    (work / "tools").mkdir()
+    (work / "tools/compute-sanitizer").write_text(SANITIZER)
+    (work / "tools/compute-sanitizer").chmod(0o755)
+    (work / "python/nvidia/cu13/lib").mkdir(parents=True)
+    path = f"{work}/tools:{os.environ['PATH']}"
+    lines = run([bundle / "run.sh", "-o", results, "kernels", "bits", "golden", "sanitize"], results, code=1, LONGEST=2, BELFRY_CACHE=work / "cache", PATH=path, PYTHONPATH=work / "python")
     told = {}
     for line in lines:
-        told.setdefault(line["name"], []).append((line["exit"], line["passed"], line["failed"]))
+        told.setdefault(line["name"], []).append(line.get("skipped") or (line["exit"], line["passed"], line["failed"]))
     assert told["GpuOps"] == [(3, 1, 0), (0, 1, 0)], "what had not begun runs in another process"
-    assert told["GpuBits"][0] == (124, 0, 0) and told["GpuStrategies"] == told["GoldenOp"] == [(0, 1, 0)], told
+    assert told["GpuBits"] == [(124, 0, 0), (124, 0, 0)] and told["GpuStrategies"] == told["GoldenOp"] == [(0, 1, 0)], told
+    assert told["memcheck"] == [(3, 1, 0), (0, 1, 0)] and told["racecheck"] == [(9, 1, 0)] and "Device not supported" in told["synccheck"][0], told
     log = (results / "log.txt").read_text()
-    assert "--gtest_filter=*/GpuOps.*-S.good:S.die\n" in log and "--gtest_filter=*/MnistCnn.*-*f64*\n" in log, log
+    for words in ("--gtest_filter=*/GpuOps.*-S.good:S.die,", "--gtest_filter=*/MnistCnn.*-*f64*,", f"CUDA in {work}/python/nvidia/cu13/lib,", "kernels nvrtc_\n", "--tool memcheck --report-api-errors no --error-exitcode 9"):
+        assert words in log, (words, log)
     before = len(lines)
     lines = run([bundle / "run.sh", "-o", results, "kernels", "memory"], results, SECONDS_IN_ALL=0)[before:]
     assert len(lines) == 3 and all("no time is left" in line["skipped"] for line in lines), lines

@@ -107,7 +107,7 @@ count() {
 # NAME LIMIT FILTER [WITHOUT]: a process. One that dies is followed by another for the tests that had not begun; one that hung has half the time.
 tests() {
   name=$1 limit=$2 filter=$3 without=$4 again=0
-  while [ $again -lt 9 ]; do
+  while [ $again -lt 30 ]; do
     ours gpu_test "--gtest_filter=$filter${without:+-$without}" || { no_time; return; }
     count
     keep
