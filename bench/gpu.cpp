@@ -1,18 +1,24 @@
-// Training and inference on a GPU, a line of JSON per result, in the form of the peers' benchmarks: bench_gpu [--device gpu:0] [--seconds 2] [NAME…].
+// Training and inference on a GPU, a line of JSON per result, in the form of the peers' benchmarks: bench_gpu [--device gpu:0] [--seconds 2] [--precision f32,bf16] [--cluster FILE] [NAME…].
 // Names are those of the workloads, and "launch": what a launch costs with recorded work and without. A step reads its feeds from the host.
+// Of a cluster file are taken what its GPU computes and moves a second: lines in f32 then have the forecast step, and the share of the roof that was reached.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include <belfry/belfry.h>
+#include <belfry/executor/program.h>
+#include <belfry/frontends/files/files.h>
+#include <belfry/frontends/json/placement_file.h>
 #include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/frontends/session/calibration.h>
+#include <belfry/graph/plan/forecast.h>
 
 using namespace belfry;
 
@@ -21,6 +27,8 @@ namespace {
 struct Options {
   DeviceId device = parse_device("gpu:0");
   double seconds = 2;
+  std::vector<DType> precisions = {f32, bf16};
+  std::optional<ClusterDevice> rates;
   std::vector<std::string> names;
   bool wants(const std::string& name) const { return names.empty() || std::find(names.begin(), names.end(), name) != names.end(); }
 };
@@ -28,15 +36,15 @@ struct Options {
 struct Workload {
   const char *name, *net;
   Settings settings;
-  std::vector<std::int64_t> batches;
+  std::vector<std::int64_t> batches;  ///< the one that says the most first, since a process that is ended has told it
   bool trains = true;
 };
 
-const std::vector<Workload> kWorkloads = {{"mnist_cnn_train", "mnist_cnn", {}, {32, 128, 256}},
-                                          {"cifar10_train", "cifar10", {}, {32, 128, 256}},
-                                          {"mobilenet_v2_train", "mobilenet_v2", {}, {32, 128, 256}},
-                                          {"resnet50_train", "resnet50", {}, {32, 128, 256}},
-                                          {"transformer_train", "transformer", {{"width", 512}, {"heads", 8}, {"length", 128}, {"blocks", 4}}, {32, 128, 256}},
+const std::vector<Workload> kWorkloads = {{"mnist_cnn_train", "mnist_cnn", {}, {128, 256, 32}},
+                                          {"cifar10_train", "cifar10", {}, {128, 256, 32}},
+                                          {"mobilenet_v2_train", "mobilenet_v2", {}, {128, 256, 32}},
+                                          {"resnet50_train", "resnet50", {}, {128, 256, 32}},
+                                          {"transformer_train", "transformer", {{"width", 512}, {"heads", 8}, {"length", 128}, {"blocks", 4}}, {128, 256, 32}},
                                           {"mobilenet_v2_infer", "mobilenet_v2", {}, {1, 32}, false}};
 
 struct Times {
@@ -66,16 +74,49 @@ void say(const std::string& variant, const std::string& workload, std::int64_t b
   std::fflush(stdout);
 }
 
+/// What a step computes and moves a second; in f32, whose peak cluster files have, also beside what the GPU could at the most.
+std::string reached(PlacedGraph plan, const Times& t, DType precision, const Options& o) {
+  Work all;
+  double roof = 0;
+  for (const PlanNode& n : plan.nodes) {
+    const Work w = work_of(plan, n, plan.share(n.scope == Scope::tower ? 0 : -1), 1);
+    all.flops += w.flops, all.bytes += w.bytes;
+    if (o.rates) roof += std::max(w.flops / o.rates->flops, w.bytes / o.rates->bandwidth);
+  }
+  std::string out = fmt::format(", \"gflop\": {:.4g}, \"tflop_per_s\": {:.4g}, \"gb_per_s\": {:.4g}", all.flops / 1e9, all.flops / t.median / 1e9, all.bytes / t.median / 1e6);
+  if (!o.rates || precision != f32) return out;
+  for (ClusterDevice& d : plan.cluster.devices)
+    if (d.id.kind == "gpu") d.flops = o.rates->flops, d.bandwidth = o.rates->bandwidth, d.launch = o.rates->launch, d.efficiency = o.rates->efficiency;
+  const double forecast_ms = forecast(plan).seconds * 1e3;
+  return out + fmt::format(", \"forecast_ms\": {:.4f}, \"forecast_of_measured\": {:.3f}, \"share_of_roof\": {:.3f}", forecast_ms, forecast_ms / t.median, roof * 1e3 / t.median);
+}
+
+std::string variant_of(DType precision, bool graphs) { return std::string(name_of(precision)) + (graphs ? "" : ", no graphs"); }
+
 /// One that fails says so and does not end the others: a large batch may not fit.
-void measure(const Workload& w, std::int64_t batch, bool graphs, const Options& o) try {
-  Session session(net_named(w.net).build(standard_library()->ops, w.settings), Single{.device = o.device}, {.cuda_graphs = graphs});
+void measure(const Workload& w, std::int64_t batch, DType precision, bool graphs, const Options& o) try {
+  const auto begin = std::chrono::steady_clock::now();
+  Graph graph = net_named(w.net).build(standard_library()->ops, w.settings);
+  graph.precision = precision;
+  Session session(std::move(graph), Single{.device = o.device}, {.cuda_graphs = graphs});
   const auto data = synthetic_feeds(session.graph(), batch);
   const Batch feeds(data);
   const auto next = [&] { return Batch(feeds); };  // as fit does: copied while a step runs
   const std::vector<std::string> fetches = w.trains ? std::vector<std::string>{"loss"} : std::vector<std::string>{};
-  say(graphs ? "f32" : "f32, no graphs", w.name, batch, measured([&] { w.trains ? session.step(feeds, fetches, next) : session.predict(feeds, fetches); }, o.seconds));
+  auto step = [&] { w.trains ? session.step(feeds, fetches, next) : session.predict(feeds, fetches); };
+  step();
+  const double first = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const Times t = measured(step, o.seconds);
+  say(variant_of(precision, graphs), w.name, batch, t, reached(session.last_program()->plan(), t, precision, o) + fmt::format(", \"first_step_s\": {:.2f}", first));
 } catch (const std::exception& e) {
-  fmt::print(stderr, "{} batch {}: {}\n", w.name, batch, e.what());
+  fmt::print(stderr, "{} batch {} {}: {}\n", w.name, batch, variant_of(precision, graphs), e.what());
+}
+
+/// Without graphs at the first batch alone: what they save is the same at any.
+void measure_all(const Workload& w, const Options& o) {
+  for (std::int64_t batch : w.batches)
+    for (DType precision : o.precisions) measure(w, batch, precision, true, o);
+  measure(w, w.batches[0], o.precisions[0], false, o);
 }
 
 /// A chain of so many ops on 16 numbers, none of which becomes part of another.
@@ -92,19 +133,42 @@ Times chain(int ops, bool graphs, const Options& o) {
 void launches(const Options& o) {
   for (bool graphs : {true, false}) {
     const Times few = chain(16, graphs, o), many = chain(272, graphs, o);
-    say(graphs ? "f32" : "f32, no graphs", "launch", 1, many, fmt::format(", \"us_per_op\": {:.3f}", (many.median - few.median) * 1e3 / 256));
+    say(variant_of(f32, graphs), "launch", 1, many, fmt::format(", \"us_per_op\": {:.3f}", (many.median - few.median) * 1e3 / 256));
   }
+}
+
+/// Of the first GPU that a cluster file names.
+ClusterDevice rates_of(const std::string& file) {
+  for (const ClusterDevice& d : read_cluster(read_file(file), file).devices)
+    if (d.id.kind == "gpu" && d.flops > 0 && d.bandwidth > 0) return d;
+  throw UserError(file + " says of no GPU what it computes and moves a second");
+}
+
+std::vector<DType> precisions_of(const std::string& list) {
+  std::vector<DType> out;
+  for (std::size_t from = 0; from <= list.size();) {
+    const std::size_t to = std::min(list.find(',', from), list.size());
+    out.push_back(parse_dtype(list.substr(from, to - from)));
+    from = to + 1;
+  }
+  return out;
 }
 
 Options options_of(int argc, char** argv) {
   Options o;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    const bool valued = word == "--device" || word == "--seconds";
-    if (valued && i + 1 == argc) throw UserError(word + " needs a value");
-    if (word == "--device") o.device = parse_device(argv[++i]);
-    else if (word == "--seconds") o.seconds = std::atof(argv[++i]);
-    else o.names.push_back(word);
+    if (!word.starts_with("--")) {
+      o.names.push_back(word);
+      continue;
+    }
+    if (i + 1 == argc) throw UserError(word + " needs a value");
+    const std::string value = argv[++i];
+    if (word == "--device") o.device = parse_device(value);
+    else if (word == "--seconds") o.seconds = std::atof(value.c_str());
+    else if (word == "--precision") o.precisions = precisions_of(value);
+    else if (word == "--cluster") o.rates = rates_of(value);
+    else throw UserError("there is no option " + word);
   }
   for (const std::string& name : o.names)
     if (name != "launch" && std::none_of(kWorkloads.begin(), kWorkloads.end(), [&](const Workload& w) { return name == w.name; })) throw UserError("there is no workload '" + name + "'");
@@ -129,9 +193,7 @@ int main(int argc, char** argv) try {
   }
   if (o.wants("launch")) launches(o);
   for (const Workload& w : kWorkloads)
-    for (std::int64_t batch : w.batches)
-      for (bool graphs : {true, false})
-        if (o.wants(w.name)) measure(w, batch, graphs, o);
+    if (o.wants(w.name)) measure_all(w, o);
   return 0;
 } catch (const std::exception& e) {
   fmt::print(stderr, "{}\n", e.what());

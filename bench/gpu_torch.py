@@ -1,6 +1,10 @@
-"""PyTorch on a GPU beside bench_gpu: the same workloads and lines. gpu_torch.py [--seconds 2] [NAME…]; VARIANTS=eager,compile. f32, TF32 off; needs torchvision for the pictures' nets."""
-import argparse, json, os, sys, time
+"""PyTorch on a GPU beside bench_gpu: the same workloads and lines. f32 with TF32 off, and bf16 by autocast; needs torchvision for the pictures' nets.
 
+compile is torch.compile with CUDA graphs; --variants compile_max_autotune,compile_max_autotune_bf16 tunes as well, which takes minutes a net.
+"""
+import contextlib, gc
+
+from gpu_lines import INFERRED, TRAINED, arguments, tell_all
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -70,69 +74,56 @@ def pictures(*shape, classes):
 
 # name: model, batches, inputs, trains
 WORKLOADS = {
-    'mnist_cnn_train': (Digits, (32, 128, 256), pictures(1, 28, 28, classes=10), True),
-    'cifar10_train': (Cifar10, (32, 128, 256), pictures(3, 24, 24, classes=10), True),
-    'mobilenet_v2_train': (picture_net('mobilenet_v2'), (32, 128, 256), pictures(3, 224, 224, classes=1000), True),
-    'resnet50_train': (picture_net('resnet50'), (32, 128, 256), pictures(3, 224, 224, classes=1000), True),
-    'transformer_train': (Transformer, (32, 128, 256), lambda n: (torch.randint(256, (n, 128)), torch.randint(256, (n * 128,))), True),
-    'mobilenet_v2_infer': (picture_net('mobilenet_v2'), (1, 32), pictures(3, 224, 224, classes=1000), False),
+    'mnist_cnn_train': (Digits, TRAINED, pictures(1, 28, 28, classes=10), True),
+    'cifar10_train': (Cifar10, TRAINED, pictures(3, 24, 24, classes=10), True),
+    'mobilenet_v2_train': (picture_net('mobilenet_v2'), TRAINED, pictures(3, 224, 224, classes=1000), True),
+    'resnet50_train': (picture_net('resnet50'), TRAINED, pictures(3, 224, 224, classes=1000), True),
+    'transformer_train': (Transformer, TRAINED, lambda n: (torch.randint(256, (n, 128)), torch.randint(256, (n * 128,))), True),
+    'mobilenet_v2_infer': (picture_net('mobilenet_v2'), INFERRED, pictures(3, 224, 224, classes=1000), False),
 }
+VARIANTS = ('eager', 'eager_bf16', 'compile', 'compile_bf16')
 
 
-def step_of(model, x, y, trains, compiled, device):
+def step_of(name, batch, variant, device):
     """One step as a user writes it: the feeds come from the host."""
-    model = model.to(device).train(trains)
+    make, _, inputs, trains = WORKLOADS[name]
+    model, (x, y) = make().to(device).train(trains), inputs(batch)
     if x.dim() == 4:
         model, x = model.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), 0.1) if isinstance(model, Cifar10) else torch.optim.Adam(model.parameters(), fused=device == 'cuda')
-    loss_of = lambda x, y: F.cross_entropy(model(x), y) + (model.penalty() if hasattr(model, 'penalty') else 0)
-    if compiled:
-        loss_of, forward = torch.compile(loss_of, mode='max-autotune'), torch.compile(model, mode='max-autotune')
-    else:
-        forward = model
+    halves = (lambda: torch.autocast(device, torch.bfloat16)) if variant.endswith('bf16') else contextlib.nullcontext
+
+    def loss_of(x, y):
+        return F.cross_entropy(model(x).float(), y) + (model.penalty() if hasattr(model, 'penalty') else 0)
+
+    forward = model
+    if variant.startswith('compile'):
+        mode = 'max-autotune' if 'autotune' in variant else 'reduce-overhead'
+        loss_of, forward = torch.compile(loss_of, mode=mode, dynamic=False), torch.compile(model, mode=mode, dynamic=False)
 
     def train():
         optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(x.to(device), y.to(device))
+        with halves():
+            loss = loss_of(x.to(device), y.to(device))
         loss.backward()
         optimizer.step()
         return loss.item()
 
     @torch.inference_mode()
     def infer():
-        return forward(x.to(device)).cpu()
+        with halves():
+            return forward(x.to(device)).cpu()
 
     return train if trains else infer
 
 
-def measured(step, seconds):
-    for _ in range(5):
-        step()
-    times, begin = [], time.perf_counter()
-    while len(times) < 15 or time.perf_counter() - begin < seconds:
-        t = time.perf_counter()
-        step()
-        times.append((time.perf_counter() - t) * 1e3)
-    return sorted(times)
+def clear():
+    """All cases compile the same lines: without this the ninth would run eagerly, and the second batch by shapes that may change."""
+    torch.compiler.reset()
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--seconds', type=float, default=2)
-    parser.add_argument('--device', default='cuda')
-    parser.add_argument('names', nargs='*')
-    o = parser.parse_args()
-    for name, (model, batches, inputs, trains) in WORKLOADS.items():
-        for batch in batches if not o.names or name in o.names else ():
-            for variant in os.environ.get('VARIANTS', 'eager,compile').split(','):
-                try:
-                    times = measured(step_of(model(), *inputs(batch), trains, variant == 'compile', o.device), o.seconds)
-                except Exception as e:  # A batch that does not fit does not end the others.
-                    print(f'{name} batch {batch} {variant}: {e}', file=sys.stderr)
-                    continue
-                at = lambda share: times[int(share * (len(times) - 1))]
-                print(json.dumps({'peer': 'torch ' + torch.__version__, 'variant': variant, 'workload': name, 'batch': batch, 'median_ms': round(at(0.5), 4), 'p10_ms': round(at(0.1), 4),
-                                  'p90_ms': round(at(0.9), 4), 'per_second': round(batch / at(0.5) * 1e3, 1), 'steps': len(times)}), flush=True)
-
-
-main()
+o = arguments(__doc__, WORKLOADS)
+tell_all('torch ' + torch.__version__, o, {name: w[1] for name, w in WORKLOADS.items()}, VARIANTS, lambda name, batch, variant: step_of(name, batch, variant, o.device), clear)

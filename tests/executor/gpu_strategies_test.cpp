@@ -11,49 +11,11 @@
 #include <belfry/ops/all_ops.h>
 
 #include "gpu_plans.h"
+#include "layouts.h"
 #include "op_case.h"
 
 namespace belfry::test {
 namespace {
-
-struct Layout {
-  std::string name, devices;
-  Strategy strategy;
-  bool bits = true;  ///< promised
-};
-
-std::vector<Layout> layouts(int towers) {
-  auto d = [](const char* text) { return parse_devices(text); };
-  DeviceId gpu = parse_device("gpu:0");
-  const char* four = "gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1";
-  auto piped = [&](const char* devices, PhaseOrder order, int replicas = 1, int chunks = 1) {
-    return to_strategy(Layers{.devices = d(devices), .towers = towers, .replicas = replicas, .order = order, .chunks = chunks, .threads = 1, .cut = LayerCut::variables});
-  };
-  return {
-      {"one GPU", "gpu:0", to_strategy(Single{.device = gpu, .towers = towers, .threads = 1})},
-      {"variables on the host", "gpu:0-1", to_strategy(Towers{.devices = d("gpu:0-1"), .variables = cpu(0), .towers = towers, .threads = 1})},
-      {"variables on a GPU", "gpu:0-1", to_strategy(Towers{.devices = d("gpu:0-1"), .variables = gpu, .towers = towers, .threads = 1})},
-      {"a GPU beside the CPU", "gpu:0,cpu:0", to_strategy(Towers{.devices = d("gpu:0,cpu:0"), .variables = cpu(0), .towers = towers, .threads = 1})},
-      {"mirrored", "gpu:0-1", to_strategy(Mirrored{.devices = d("gpu:0-1"), .towers = towers, .threads = 1})},
-      {"mirrored over logical devices", "gpu:0/0,gpu:0/1", to_strategy(Mirrored{.devices = d("gpu:0/0,gpu:0/1"), .towers = towers, .threads = 1})},
-      {"sharded", "gpu:0-1", to_strategy(Sharded{.devices = d("gpu:0-1"), .towers = towers, .threads = 1})},
-      {"mirrored over four", "gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1", to_strategy(Mirrored{.devices = d("gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1"), .towers = towers, .threads = 1})},
-      {"by groups and in buckets", "gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1", to_strategy(Mirrored{.devices = d("gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1"), .towers = towers, .threads = 1, .reduction = Reduce::hierarchical, .bucket = 512})},
-      {"layers", "gpu:0-1", to_strategy(Layers{.devices = d("gpu:0-1"), .towers = towers, .threads = 1, .cut = LayerCut::variables})},
-      {"pipeline", "gpu:0-1", to_strategy(Layers{.devices = d("gpu:0-1"), .towers = towers, .order = PhaseOrder::one_f_one_b, .threads = 1, .cut = LayerCut::variables})},
-      {"gpipe", "gpu:0-1", piped("gpu:0-1", PhaseOrder::gpipe)},
-      {"interleaved", "gpu:0-1", piped("gpu:0-1", PhaseOrder::interleaved, 1, 2)},
-      {"hybrid", four, piped(four, PhaseOrder::one_f_one_b, 2)},
-      {"spread", "gpu:0-1", to_strategy(Towers{.devices = d("gpu:0-1"), .spread = true, .towers = towers, .threads = 1})},
-      {"chosen", "gpu:0-1", to_strategy(Towers{.devices = d("gpu:0-1"), .towers = towers, .threads = 1, .chosen = true})},
-      {"reduce to one", "gpu:0-1", to_strategy(Mirrored{.devices = d("gpu:0-1"), .towers = towers, .threads = 1, .reduction = Reduce::to_one})},
-      {"parameter servers", "gpu:0-1,cpu:0-1", to_strategy(ParameterServer{.devices = d("gpu:0-1"), .servers = d("cpu:0-1"), .towers = towers, .threads = 1})},
-      {"parameter servers on GPUs", four, to_strategy(ParameterServer{.devices = d("gpu:0/0,gpu:1/0"), .servers = d("gpu:0/1,gpu:1/1"), .towers = towers, .threads = 1})},
-      {"auto", "gpu:0-1", to_strategy(Auto{.devices = d("gpu:0-1"), .towers = towers, .threads = 1})},
-      {"ring", four, to_strategy(Mirrored{.devices = d(four), .towers = towers, .threads = 1, .reduction = Reduce::ring, .bucket = 0}), false},
-      {"ring of ranges", four, to_strategy(Sharded{.devices = d(four), .towers = towers, .threads = 1, .reduction = Reduce::ring}), false},
-  };
-}
 
 TEST_F(GpuPlans, give_the_cpus_bits_with_every_strategy) {
   environment.set("FAKE_CUDA_GPUS", "2");
@@ -67,7 +29,7 @@ TEST_F(GpuPlans, give_the_cpus_bits_with_every_strategy) {
     const KernelTables all = tables(), some = tables({"matmul", "relu", "softmax_cross_entropy"});
     auto single = placed(graph, to_strategy(Single{.device = cpu(0), .towers = 4, .threads = 1}), "cpu:0", 7, all);
     const Tensors want = train(graph, single, all);
-    for (const Layout& l : layouts(4)) {
+    for (const Layout& l : layouts("gpu:0,gpu:1", "gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1", 4)) {
       start(++seed);
       const KernelTables& kernels = seed % 3 ? all : some;
       told = {seed % 2 == 1, false, true};

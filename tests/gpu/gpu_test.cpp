@@ -1,19 +1,25 @@
 // What a GPU must show: kernels agree with their references, strategies and repetitions give the same bits, updates the CPU's, training TensorFlow's; nothing leaks.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
+#include <iostream>
 #include <random>
 
 #include <belfry/belfry.h>
 #include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/frontends/session/calibration.h>
 #include <belfry/ops/all_ops.h>
+#include <belfry/ops/cuda_kernels.h>
 #include <belfry/ops/fusions.h>
 
 #include "awaited.h"
 #include "golden.h"
+#include "layouts.h"
 #include "machine.h"
 #include "nets.h"
 
@@ -37,24 +43,61 @@ class Gpu : public testing::Test {
   SessionOptions options() const { return {.cores = 2, .library = machine().library}; }
 };
 
-class GpuKernels : public Gpu {};
-
-TEST_F(GpuKernels, agree_with_the_references_of_their_ops) {
-  const OpSet ops = standard_ops();
-  auto device = machine().open(parse_device("gpu:0"));
-  auto queue = device->queue(0);
-  device->enter();
-  int runs = 0, every = often(1, 17), n = 0;
-  for (const auto& def : ops.all()) {
-    if (n++ % every) continue;
-    std::vector<Awaited> awaited;
-    await_all(machine().library->kernels.at("gpu"), *def, awaited);
-    for (const Awaited& w : awaited) expect_as_wanted(w, {device.get(), queue.get()});
-    runs += static_cast<int>(awaited.size());
+/// A test that loses its GPU ends the program: what is left to run needs another process, as the bundle's run.sh starts it.
+struct EndsWithTheGpu : testing::EmptyTestEventListener {
+  void OnTestEnd(const testing::TestInfo& t) override {
+    if (!machine().why.empty() || machine().alive()) return;
+    std::printf("[  FAILED  ] %s.%s, behind which the GPU is lost (0 ms)\n", t.test_suite_name(), t.name());
+    std::fflush(stdout);
+    std::_Exit(3);
   }
-  EXPECT_GT(runs, often(500, 10));
+};
+const bool kListening = (testing::UnitTest::GetInstance()->listeners().Append(new EndsWithTheGpu), true);
+
+class GpuKernels : public Gpu {};
+class GpuOps : public Gpu, public testing::WithParamInterface<std::string> {};
+
+std::vector<std::string> ops_here() {
+  std::vector<std::string> out;
+  const OpSet ops = standard_ops();
+  std::size_t n = 0;
+  for (const auto& def : ops.all())
+    if (n++ % static_cast<std::size_t>(often(1, 17)) == 0) out.push_back(def->name);
+  return out;
+}
+
+/// BELFRY_GPU_KERNELS: only kernels whose names begin so.
+TEST_P(GpuOps, agree_with_their_references) {
+  const char* wanted = std::getenv("BELFRY_GPU_KERNELS");
+  const OpSet ops = standard_ops();
+  const KernelTable& table = machine().library->kernels.at("gpu");
+  std::shared_ptr<Device> device;
+  std::unique_ptr<Queue> queue;
+  auto begin = [&] {
+    queue.reset();
+    device = machine().open(parse_device("gpu:0"));
+    device->enter();
+    queue = device->queue(0);
+  };
+  begin();
+  std::vector<Awaited> awaited;
+  await_all(table, ops.at(GetParam()), awaited);
+  int runs = 0;
+  for (const Awaited& w : awaited) try {
+      if (wanted && !w.by.starts_with(wanted)) continue;
+      ++runs;
+      expect_as_wanted(w, {device.get(), queue.get()});
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << w.what << ": " << e.what();
+      if (!machine().alive()) FAIL() << "the GPU is lost since " << w.what;
+      begin();
+    }
   RecordProperty("runs", runs);
 }
+INSTANTIATE_TEST_SUITE_P(Gpu, GpuOps, testing::ValuesIn(ops_here()), [](const auto& info) { return info.param; });
+
+/// Which kernels take a case is known without a GPU.
+TEST(GpuCases, reach_every_kernel) { EXPECT_THAT(unreached(cuda_kernels(std::make_shared<CudaToolkit>()), standard_ops()), testing::IsEmpty()); }
 
 /// A product or convolution with its bias and activation: as its members one by one, and what is no number stays none.
 TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
@@ -102,22 +145,6 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
     }
 }
 
-struct Layout {
-  const char* name;
-  Strategy strategy;
-};
-
-std::vector<Layout> layouts(int towers) {
-  auto d = [](const char* text) { return parse_devices(text); };
-  const char *two = "gpu:0/0,gpu:0/1", *four = "gpu:0/0,gpu:0/1,gpu:0/2,gpu:0/3";
-  return {{"variables on the host", to_strategy(Towers{.devices = d(two), .variables = cpu(0), .towers = towers, .threads = 1})},
-          {"variables on a GPU", to_strategy(Towers{.devices = d(four), .variables = parse_device("gpu:0/0"), .towers = towers, .threads = 1})},
-          {"mirrored on two", to_strategy(Mirrored{.devices = d(two), .towers = towers, .threads = 1})},
-          {"mirrored on four", to_strategy(Mirrored{.devices = d(four), .towers = towers, .threads = 1})},
-          {"layers", to_strategy(Layers{.devices = d(two), .towers = towers, .threads = 1})},
-          {"pipeline", to_strategy(Layers{.devices = d(four), .towers = towers, .order = PhaseOrder::one_f_one_b, .threads = 1})}};
-}
-
 State trained(const Graph& graph, const Strategy& strategy, const SessionOptions& options, std::int64_t batch, int steps) {
   Session session(graph, strategy, options);
   session.load_state(state_for(session.training_graph()));
@@ -131,17 +158,41 @@ Graph without_requests(Graph graph) {
 }
 
 class GpuBits : public Gpu {};
+class GpuStrategies : public Gpu, public testing::WithParamInterface<std::pair<std::string, DType>> {};
 
-/// Updates, joins and moves are the CPU's, so that variables may lie on the host.
-TEST_F(GpuBits, are_the_same_on_one_two_and_four_logical_devices) {
-  std::vector<std::string> names = names_of_nets();
-  if (!machine().real) names = {"decay", "batch_norm"};
-  for (const std::string& name : names) {
-    Graph graph = without_requests(built(name));
-    const State want = trained(graph, to_strategy(Single{.device = parse_device("gpu:0"), .towers = 4, .threads = 1}), options(), 7, 3);
-    for (const Layout& l : layouts(4)) EXPECT_EQ(trained(graph, l.strategy, options(), 7, 3), want) << name << ", " << l.name;
-  }
+std::vector<std::pair<std::string, DType>> nets_here() {
+  if (!machine().real) return {{"decay", f32}, {"batch_norm", f16}};
+  std::vector<std::pair<std::string, DType>> out = {{"attention", bf16}, {"batch_norm", f16}, {"embedding", bf16}};
+  for (const std::string& name : names_of_nets()) out.emplace_back(name, f32);
+  return out;
 }
+
+double distance(const State& a, const State& b) {
+  double out = a.size() == b.size() ? 0 : INFINITY;
+  for (const auto& [name, value] : b) out = std::max(out, a.contains(name) ? test::distance(a.at(name), value) : INFINITY);
+  return out;
+}
+
+/// Updates, joins and moves are the CPU's, so that variables may lie on the host. Towers on the CPU only come near.
+TEST_P(GpuStrategies, give_the_bits_of_one_gpu) {
+  const auto& [name, precision] = GetParam();
+  Graph graph = without_requests(built(name));
+  graph.precision = precision;
+  SessionOptions no_graphs = options();
+  no_graphs.cuda_graphs = false;
+  const Strategy one = to_strategy(Single{.device = parse_device("gpu:0"), .towers = 4, .threads = 1});
+  const State want = trained(graph, one, options(), 7, 3);
+  EXPECT_TRUE(trained(graph, one, no_graphs, 7, 3) == want) << "without CUDA graphs";
+  for (const Layout& l : layouts("gpu:0/0,gpu:0/1", "gpu:0/0,gpu:0/1,gpu:0/2,gpu:0/3", 4)) try {
+      const State got = trained(graph, l.strategy, options(), 7, 3);
+      if (l.bits && !l.on_cpu) EXPECT_TRUE(got == want) << l.name << " differs by " << distance(got, want);
+      else EXPECT_LE(distance(got, want), precision == f32 ? 1e-4 : 0x1p-5) << l.name;
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << l.name << ": " << e.what();
+      if (!machine().alive()) FAIL() << "the GPU is lost since " << l.name;
+    }
+}
+INSTANTIATE_TEST_SUITE_P(Gpu, GpuStrategies, testing::ValuesIn(nets_here()), [](const auto& info) { return info.param.first + "_" + std::string(name_of(info.param.second)); });
 
 TEST_F(GpuBits, of_updates_are_the_cpus) {
   const std::vector<std::pair<const char*, Optimizer>> kinds = {{"sgd", Sgd{}}, {"momentum", Momentum{.nesterov = true}}, {"adam", Adam{.weight_decay = 0.01}}, {"adam, exact", Adam{.powers = "exact"}},
@@ -152,26 +203,38 @@ TEST_F(GpuBits, of_updates_are_the_cpus) {
     b.minimize(reduce_sum(reduce_sum(x * w, {.axes = {1}})), optimizer);
     Graph graph = std::move(b).build();
     auto on = [&](const char* device) { return trained(graph, to_strategy(Single{.device = parse_device(device), .towers = 2, .threads = 1}), options(), 4, often(50, 3)); };
-    EXPECT_EQ(on("gpu:0"), on("cpu:0")) << kind;
+    EXPECT_TRUE(on("gpu:0") == on("cpu:0")) << kind;
   }
 }
 
-TEST_F(GpuBits, are_the_same_twenty_times) {
-  std::vector<std::pair<const char*, Settings>> nets = {{"mnist_cnn", {}}, {"cifar10", {}}, {"mobilenet_v2", {{"alpha", 0.35}, {"image", 96}}}, {"transformer", {}}};
-  if (!machine().real) nets = {{"mlp", {}}};
-  for (const auto& [name, settings] : nets) {
-    State first;
-    for (int k = 0; k < often(20, 2); ++k) {
-      Session session(net_named(name).build(machine().library->ops, settings), Mirrored{.devices = parse_devices("gpu:0/0,gpu:0/1"), .towers = 4}, options());
-      for (int step = 0; step < 3; ++step) session.step(synthetic_feeds(session.graph(), often(32, 4)));
-      if (k == 0) first = session.state();
-      EXPECT_EQ(session.state(), first) << name << ", run " << k;
-    }
+class GpuRepeats : public Gpu, public testing::WithParamInterface<std::string> {};
+
+/// Twenty times from the same state in one session, and in two more, since these choose their kernels anew.
+TEST_P(GpuRepeats, give_the_same_bits) {
+  const Settings settings = GetParam() == "mobilenet_v2" ? Settings{{"alpha", 0.35}, {"image", 96}} : Settings{};
+  auto session = [&] { return Session(net_named(GetParam()).build(machine().library->ops, settings), Mirrored{.devices = parse_devices("gpu:0/0,gpu:0/1"), .towers = 4}, options()); };
+  auto after = [&](Session& s) {
+    for (int step = 0; step < 3; ++step) s.step(synthetic_feeds(s.graph(), often(32, 4)));
+    return s.state();
+  };
+  Session one = session();
+  const State begin = one.state(), want = after(one);
+  EXPECT_FALSE(want == begin);
+  for (int k = 1; k < often(20, 3); ++k) {
+    one.load_state(begin);
+    EXPECT_TRUE(after(one) == want) << "run " << k;
+  }
+  for (int k = 0; k < 2; ++k) {
+    Session fresh = session();
+    EXPECT_TRUE(after(fresh) == want) << "session " << k;
   }
 }
+INSTANTIATE_TEST_SUITE_P(Gpu, GpuRepeats, testing::ValuesIn(machine().real ? std::vector<std::string>{"mnist_cnn", "cifar10", "transformer", "mobilenet_v2"} : std::vector<std::string>{"mlp"}),
+                         [](const auto& info) { return info.param; });
 
 class GpuMemory : public Gpu {};
 
+/// The driver takes and gives in steps of up to 2 MiB.
 TEST_F(GpuMemory, does_not_shrink_over_a_thousand_steps) {
   Session session(net_named("mlp").build(machine().library->ops), Single{.device = parse_device("gpu:0")}, options());
   const auto feeds = synthetic_feeds(session.graph(), often(64, 2));
@@ -180,7 +243,9 @@ TEST_F(GpuMemory, does_not_shrink_over_a_thousand_steps) {
     session.step(feeds);
     if (k == often(19, 3)) before = machine().free_bytes();
   }
-  EXPECT_EQ(machine().free_bytes(), before);
+  const std::size_t after = machine().free_bytes();
+  std::cout << "free before " << before << ", after " << after << " bytes\n";
+  EXPECT_GE(after + (2 << 20), before);
 }
 
 class GpuGolden : public Gpu {};

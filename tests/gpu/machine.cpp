@@ -68,6 +68,17 @@ std::size_t Machine::free_bytes() const {
   return free;
 }
 
+bool Machine::alive() const try {
+  static const std::shared_ptr<Device> held = open({0, "gpu", 0, -1});  // so that no test makes the context anew
+  held->enter();
+  std::byte bytes[8] = {};
+  Arena there = held->allocate(sizeof bytes, "whether it works");
+  held->copy(there.at(0), bytes, sizeof bytes);
+  return true;
+} catch (const std::exception&) {
+  return false;
+}
+
 const Machine& machine() {
   static const Machine m = find();
   return m;

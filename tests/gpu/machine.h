@@ -20,6 +20,8 @@ struct Machine {
   std::shared_ptr<Device> open(const DeviceId& device) const;
   /// Of the first GPU, as the driver says.
   std::size_t free_bytes() const;
+  /// Behind a fault nothing runs on a GPU of this process.
+  bool alive() const;
 };
 const Machine& machine();
 

@@ -6,8 +6,11 @@
 #include <cstring>
 #include <optional>
 #include <random>
+#include <set>
 
 #include <fmt/format.h>
+
+#include <belfry/ops/half_kernels_internal.h>
 
 #include "gpu_cases.h"
 #include "tables.h"
@@ -95,7 +98,10 @@ void expect_as_wanted(const Awaited& w, const On& on) {
   }
 }
 
-void await(const KernelTable& table, const OpDef& def, const OpCase& c, std::int64_t batch, bool all_read, std::vector<Awaited>& out) {
+namespace {
+
+/// A case with its request, and what it shall give; no kernel yet.
+Awaited asked(const OpDef& def, const OpCase& c, std::int64_t batch, bool all_read) {
   std::mt19937_64 rng(29);
   Awaited w;
   for (const CaseInput& i : c.inputs) w.inputs.push_back(draw(i, batch, false, rng)), w.given.push_back(i.given);
@@ -111,31 +117,78 @@ void await(const KernelTable& table, const OpDef& def, const OpCase& c, std::int
   r.share = Share{0, batch, batch, 1, Combine::global_mean};
   for (std::size_t i = 0; i < w.inputs.size(); ++i) r.inputs.push_back(w.given[i] ? w.inputs[i].type() : LocalType{f32, {0}});
   for (const HostTensor& t : w.wanted) r.outputs.push_back(t.type());
+  return w;
+}
+
+struct Ask {
+  OpCase c;
+  std::int64_t batch;
+  bool all_read;
+};
+
+std::vector<Ask> asks(const OpDef& def) {
+  std::vector<OpCase> cases = cases_of(def.name), more = gpu_cases(def.name);
+  cases.insert(cases.end(), more.begin(), more.end());
+  bool optional = std::any_of(def.outputs.begin(), def.outputs.end(), [](const OutputDef& o) { return o.optional; });
+  std::vector<Ask> out;
+  for (const OpCase& c : cases) {
+    if (!c.no_reference.empty()) continue;
+    out.push_back({c, 3, true});
+    if (optional) out.push_back({c, 3, false});
+    if (&c == &cases[0]) out.push_back({in_f64(def, c), 3, true}), out.push_back({c, 1, true});
+    if (&c == &cases[0] && !def.stores && def.precision != Precision::full) out.push_back({in_halves(def, c, def.commutative ? f16 : bf16), 3, true});
+  }
+  return out;
+}
+
+}  // namespace
+
+void await(const KernelTable& table, const OpDef& def, const OpCase& c, std::int64_t batch, bool all_read, std::vector<Awaited>& out) {
+  const Awaited w = asked(def, c, batch, all_read);
+  const KernelRequest& r = w.request;
   for (const Kernel& k : table.all()) {
     if (k.op != def.name) continue;
     Support s = k.supports(r);
     EXPECT_TRUE(s.ok || !s.reason.empty()) << k.name << " refuses without a reason";
     if (!s.ok) continue;
     Awaited mine = w;
+    mine.by = k.name;
     mine.what = fmt::format("{}: {}, kernel {}, batch {}, {}", def.name, c.name, k.name, batch, to_string(r.outputs[0]));
     mine.scratch = s.scratch_bytes;
     mine.in_place = s.in_place;
-    mine.kernel = k.prepare(r);
+    try {
+      mine.kernel = k.prepare(r);
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << mine.what << " cannot be prepared: " << e.what();
+      continue;
+    }
     out.push_back(std::move(mine));
   }
 }
 
 void await_all(const KernelTable& table, const OpDef& def, std::vector<Awaited>& out) {
-  std::vector<OpCase> cases = cases_of(def.name), more = gpu_cases(def.name);
-  cases.insert(cases.end(), more.begin(), more.end());
-  bool optional = std::any_of(def.outputs.begin(), def.outputs.end(), [](const OutputDef& o) { return o.optional; });
-  for (const OpCase& c : cases) {
-    if (!c.no_reference.empty()) continue;
-    await(table, def, c, 3, true, out);
-    if (optional) await(table, def, c, 3, false, out);
-    if (&c == &cases[0]) await(table, def, in_f64(def, c), 3, true, out), await(table, def, c, 1, true, out);
-    if (&c == &cases[0] && !def.stores && def.precision != Precision::full) await(table, def, in_halves(def, c, def.commutative ? f16 : bf16), 3, true, out);
-  }
+  for (const Ask& a : asks(def)) await(table, def, a.c, a.batch, a.all_read, out);
+}
+
+std::vector<std::string> unreached(const KernelTable& table, const OpSet& ops) {
+  std::vector<std::string> out;
+  std::set<std::pair<std::string, std::string>> met, of_reals;
+  for (const auto& def : ops.all())
+    for (const Ask& a : asks(*def)) {
+      const Awaited w = asked(*def, a.c, a.batch, a.all_read);
+      for (const Kernel& k : table.all())
+        if (k.op == def->name && k.supports(w.request).ok) {
+          met.emplace(k.op, k.name);
+          if (std::any_of(w.inputs.begin(), w.inputs.end(), [](const HostTensor& x) { return x.dtype() == f32; })) of_reals.emplace(k.op, k.name);
+        }
+    }
+  // Every kernel has one that converts, also those that take no halves.
+  auto idle = [&](const Kernel& k, const OpDef& def) {
+    return k.name.ends_with(kInF32) && (def.stores || def.precision == Precision::full || !of_reals.contains({k.op, k.name.substr(0, k.name.size() - std::strlen(kInF32))}));
+  };
+  for (const Kernel& k : table.all())
+    if (const OpDef* def = ops.find(k.op); def && !idle(k, *def) && !met.contains({k.op, k.name})) out.push_back(k.name + " of " + k.op);
+  return out;
 }
 
 }  // namespace belfry::test

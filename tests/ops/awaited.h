@@ -15,7 +15,7 @@ namespace belfry::test {
 
 /// A kernel that was prepared, and what it shall give. Texts are compiled between preparing and running, all at once.
 struct Awaited {
-  std::string what;
+  std::string what, by;  ///< by: the kernel's name
   double tolerance = 0;
   std::shared_ptr<Attributes> attributes;
   KernelRequest request;
@@ -26,10 +26,12 @@ struct Awaited {
   std::shared_ptr<Prepared> kernel;
 };
 
-/// Every kernel of the table that accepts a case, prepared on this thread.
+/// Every kernel of the table that accepts a case, prepared on this thread; one that cannot be is a failure, and left out.
 void await(const KernelTable& table, const OpDef& def, const OpCase& c, std::int64_t batch, bool all_read, std::vector<Awaited>& out);
 /// The same for all cases of an op: with and without the outputs that may be left out, the first also in f64 and of one row.
 void await_all(const KernelTable& table, const OpDef& def, std::vector<Awaited>& out);
+/// Kernels of the table that no case of their op reaches; nothing is prepared.
+std::vector<std::string> unreached(const KernelTable& table, const OpSet& ops);
 
 /// Memory of a device and what it runs on; none: the host's, at once.
 struct On {

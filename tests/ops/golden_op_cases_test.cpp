@@ -1,4 +1,4 @@
-// Single ops against TensorFlow's outputs and gradients: a table of golden cases and the builders that stand for them, by references and as a session runs them.
+// Single ops against TensorFlow's outputs and gradients: a table of golden cases and the builders that stand for them, by references and as a session runs them where the golden nets train.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,12 +15,13 @@
 #include <belfry/frontends/state/safetensors.h>
 #include <belfry/graph/gradients.h>
 
+#include "golden.h"
 #include "interpreter.h"
 
 namespace belfry::test {
 namespace {
 
-const std::filesystem::path kFolder = std::filesystem::path(BELFRY_SHARED) / "golden/op_cases";
+const std::filesystem::path kFolder = kShared / "golden/op_cases";
 
 /// What a builder is given: the inputs by name, and the attributes as the index has them.
 struct Given {
@@ -290,7 +291,7 @@ double largest(const HostTensor& x) {
 class GoldenOp : public testing::TestWithParam<Row> {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists(kFolder)) GTEST_SKIP() << "the golden cases of single ops are not beside the source tree";
+    NEED_SHARED("golden/op_cases");
   }
 };
 
@@ -341,17 +342,17 @@ TEST_P(GoldenOp, has_the_outputs_and_gradients_of_tensorflow) {
     b.output(b.graph().value(v));
     names.push_back(b.graph().name_of(v));
   }
-  Session session(std::move(b).build());
+  Session session(std::move(b).build(), Single{.device = golden_place().variables}, golden_place().options);
   Results r = session.run(feeds, names);
   std::map<std::string, HostTensor> got;
   for (std::size_t i = 0; i < names.size(); ++i) got.emplace(fetches[i].first, r[names[i]]);
-  compare("by the CPU's kernels", got);
+  compare("by kernels", got);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenOp, testing::ValuesIn(kRows), [](const auto& info) { return std::string(info.param.name); });
 
 TEST(GoldenOps, the_table_names_cases_of_the_index_once_each) {
-  if (!std::filesystem::exists(kFolder)) GTEST_SKIP() << "the golden cases of single ops are not beside the source tree";
+  NEED_SHARED("golden/op_cases");
   nlohmann::json cases = index();
   std::set<std::string> covered;
   for (const Row& row : kRows) {

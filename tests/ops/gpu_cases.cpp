@@ -53,6 +53,18 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
     };
     return {of("many", f32, 19, {1, 1}), of("channels in packs", f32, 8, {1, 1}), of("channels in packs, taps apart", f32, 12, {2, 2}), of("halves in packs", bf16, 16, {1, 1}), of("halves one by one", f16, 5, {2, 1})};
   }
+  // Channels in the runs of 16 bytes that cuDNN's norms read.
+  if (op == "batch_norm" || op == "batch_norm_gradient") {
+    auto of = [&](const char* name, DType t, Shape x, bool parameters = true) {
+      const TensorType data{t, std::move(x)}, c{f32, {8}};
+      CaseInput gamma = positive({8}), beta = real({8});
+      gamma.given = beta.given = parameters;
+      const double tolerance = t == f32 ? 1e-4 : 0x1p-6;
+      if (op == "batch_norm") return OpCase{.name = name, .inputs = {{data}, gamma, beta, real({8}), positive({8})}, .outputs = {data, c, c, c}, .tolerance = tolerance, .keep_dtypes = t != f32};
+      return OpCase{.name = name, .inputs = {{data}, gamma, real({8}), positive({8}), {data}}, .outputs = {data, c, c}, .tolerance = tolerance, .keep_dtypes = t != f32};
+    };
+    return {of("pictures of eight channels", f32, {B, 5, 7, 8}), of("rows of eight channels", f32, {B, 8}), of("eight channels as they are", f32, {B, 2, 3, 8}, false), of("halves", bf16, {B, 5, 7, 8})};
+  }
   if (op == "adam_rate") return {{.name = "a late step", .inputs = {positive({}), {{i64, {}}, 0, 0, 100000}}, .outputs = {{f32, {}}}}};
   if (op == "argmax") return {{.name = "a block per row", .inputs = {real({B, 1500})}, .outputs = {{i32, {B}}}}, {.name = "equals", .attributes = {{"last", true}}, .inputs = {whole_numbers({B, 90})}, .outputs = {{i32, {B}}}}};
   if (op == "adam") return {{.name = "with a tail", .inputs = {real({1003}), real({1003}), positive({1003}), real({1003}), positive({})}, .outputs = {{f32, {1003}}, {f32, {1003}}, {f32, {1003}}}}};

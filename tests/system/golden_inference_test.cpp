@@ -94,7 +94,7 @@ TEST(InceptionResNetV2, infers_as_keras_does) {
   Builder b("inception");
   Value image = b.input("image", f32, {kBatch, 139, 139, 3});
   b.output(identity(nn::inception_resnet_v2(image), "predictions_out"));
-  Session session(std::move(b).build(), Single{});
+  Session session(std::move(b).build(), Single{.device = golden_place().variables}, golden_place().options);
   State state = session.state();
   for (auto& [name, value] : state)
     if (name.ends_with("/kernel")) value = drawn_by_name(name, value.shape());

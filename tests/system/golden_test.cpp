@@ -194,7 +194,8 @@ TEST_P(TowersByHand, combine_the_gradients_as_the_listing_does) {
   NEED_SHARED("golden/towers_by_hand");
   const HandRun& run = GetParam();
   nlohmann::json golden = expected("towers_by_hand/expected.json")["runs"][run.name];
-  Session session(one_dense(run.name.starts_with("adam")), Towers{.devices = parse_devices("cpu:0,cpu:1"), .towers = run.towers, .combine = run.combine});
+  const GoldenPlace& place = golden_place();
+  Session session(one_dense(run.name.starts_with("adam")), Towers{.devices = parse_devices(place.devices), .variables = place.variables, .towers = run.towers, .combine = run.combine}, place.options);
   session.load_state(tensors("towers_by_hand/init.safetensors"));
   auto losses = golden["losses"].get<std::vector<std::vector<double>>>();
   double factor = run.combine == Combine::tower_mean ? run.towers : 1;  // what each tower has is its part of the mean

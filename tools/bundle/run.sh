@@ -1,65 +1,242 @@
 #!/bin/sh
-# Runs the GPU tests, then the benchmarks: run.sh [RESULTS]. Everything goes to the folder RESULTS (results); nothing is built, but for kernels.
-# STEPS="tests sanitize bench peers" names what runs; SECONDS_EACH is how long each benchmark measures.
+# Runs the GPU tests and benchmarks: run.sh [-o RESULTS] [PART…]; nothing is built, but for kernels. The parts, by default all in this order:
+#   devices kernels bits golden bench memory peers sanitize
+# RESULTS ($OUT, else results beside this file) has a line per process in results.jsonl, what they said in log.txt, and figures in bench.jsonl.
+# SECONDS_IN_ALL (540) is when it ends, whatever is left; LONGEST what no process may exceed; SECONDS_EACH (1) is how long each case of a benchmark is measured.
 here=$(cd "$(dirname "$0")" && pwd)
-out=${1:-$here/results}
-steps=${STEPS:-tests sanitize bench peers}
-mkdir -p "$out" && out=$(cd "$out" && pwd) || { echo "run.sh: $out: the folder for results cannot be made" >&2; exit 2; }
-for step in $steps; do
-  case "$step" in
-    tests | sanitize | bench | peers) ;;
-    *) echo "run.sh: STEPS names '$step'; it can name tests, sanitize, bench and peers" >&2; exit 2 ;;
+known="devices kernels bits golden bench memory peers sanitize"
+out=${OUT:-$here/results}
+if [ "$1" = -o ]; then
+  [ $# -ge 2 ] || { echo "run.sh: -o needs a folder for results" >&2; exit 2; }
+  out=$2
+  shift 2
+fi
+for part in "$@"; do
+  case " $known " in *" $part "*) ;; *) echo "run.sh: there is no part '$part'; there are $known" >&2; exit 2 ;; esac
+done
+{ mkdir -p "$out" && out=$(cd "$out" && pwd); } || { echo "run.sh: $out: the folder for results cannot be made" >&2; exit 2; }
+parts=${*:-$known}
+chosen=$#
+running=$out/running.txt
+all=${SECONDS_IN_ALL:-540}
+each=${SECONDS_EACH:-1}
+now() { date +%s; }
+deadline=$(($(now) + all))
+failed=0
+
+# Not among the results, and there for a second command.
+export BELFRY_CACHE="${BELFRY_CACHE:-${TMPDIR:-/tmp}/belfry-gpu-cache}" BELFRY_CUDA_BACKEND="$here/lib/libbelfry_cuda.so" BELFRY_SHARED="$here/shared"
+mkdir -p "$BELFRY_CACHE"
+wheels=$(python3 -c 'import glob, nvidia; print(":".join(d for p in nvidia.__path__ for d in sorted(glob.glob(p + "/*/lib"))))' 2>/dev/null)
+[ -z "$wheels" ] || export BELFRY_CUDA_PATH="${BELFRY_CUDA_PATH:+$BELFRY_CUDA_PATH:}$wheels"
+libraries=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+# A C library that is too old, or none: the bundle has one.
+loader=
+LD_LIBRARY_PATH=$libraries "$here/bin/belfry" --help >/dev/null 2>&1 || loader=$here/lib/base/ld-linux-x86-64.so.2
+
+short() { printf %.120s "$1"; }
+told() { printf %s "$1" | tr '"\\\t' "'/ "; }
+line() { printf '{"part": "%s", "name": "%s", %s}\n' "$part" "$name" "$1" >>"$out/results.jsonl"; }
+skip() {  # WHY
+  echo "$part $name: skipped, since $(short "$1")"
+  line "\"skipped\": \"$(told "$1")\""
+}
+first_line() {
+  why=
+  read -r why <"$running"
+}
+
+# What was said to log.txt, of very much its beginning and end.
+keep() {
+  echo "==== $part $name: exit $code" >>"$out/log.txt"
+  if [ "$(wc -c <"$running")" -le 1000000 ]; then
+    cat "$running" >>"$out/log.txt"
+  else
+    { head -c 700000 "$running"; printf '\n[…]\n'; tail -c 300000 "$running"; } >>"$out/log.txt"
+  fi
+}
+
+# COMMAND…: for at most $limit seconds, and no longer than its part and the whole have. Sets code, took and cut; with `lines` what it prints is appended there.
+limited() {
+  begin=$(now)
+  cut=
+  code=124
+  took=0
+  if [ -n "$LONGEST" ] && [ "$LONGEST" -lt "$limit" ]; then limit=$LONGEST; fi
+  if [ $((end - begin)) -lt "$limit" ]; then limit=$((end - begin)) cut=', "cut": true'; fi
+  : >"$running"
+  [ "$limit" -ge 1 ] || return 1
+  if [ -n "$lines" ]; then timeout -k 5 "$limit" "$@" >>"$lines" 2>"$running"; else timeout -k 5 "$limit" "$@" >"$running" 2>&1; fi
+  code=$?
+  took=$(($(now) - begin))
+  case $code in 124 | 137) ;; *) cut= ;; esac
+}
+# PROGRAM ARGUMENTS…: of the bundle, under a tool of compute-sanitizer if $tool names one.
+ours() {
+  program=$here/bin/$1
+  shift
+  set -- "$program" "$@"
+  [ -z "$loader" ] || set -- "$loader" --library-path "$libraries:$here/lib/base" "$@"
+  case $tool in
+    '') ;;
+    memcheck) set -- "$sanitizer" --tool memcheck --report-api-errors no --error-exitcode 9 "$@" ;;
+    *) set -- "$sanitizer" --tool "$tool" --error-exitcode 9 "$@" ;;
+  esac
+  limited env LD_LIBRARY_PATH="$libraries" "$@"
+}
+fail() { [ -n "$cut" ] || failed=1; }
+no_time() { skip "no time is left: SECONDS_IN_ALL and run.sh $part give it more"; }
+
+# Of what gtest printed: how many passed, failed and were skipped, the last reason for that, and the names of those that began.
+count() {
+  passed=0 wrong=0 skipped=0 begun='' refused='' names='' why='' last=''
+  while IFS= read -r text || [ -n "$text" ]; do
+    case $last in *": Skipped") why=$text ;; esac
+    last=$text
+    case $text in
+      "[ RUN      ] "*) begun=$begun:${text#"[ RUN      ] "} ;;
+      "[       OK ]"*" ms)") passed=$((passed + 1)) ;;
+      "[  SKIPPED ]"*" ms)") skipped=$((skipped + 1)) ;;
+      "[  FAILED  ]"*" ms)") wrong=$((wrong + 1)) names="$names
+  ${text#"[  FAILED  ] "}" ;;
+      "========= Error: "* | "========= Internal Sanitizer Error"*) refused=${text#"========= "} ;;
+    esac
+  done <"$running"
+}
+
+# NAME LIMIT FILTER [WITHOUT]: a process. One that dies is followed by another for the tests that had not begun; one that hung has half the time.
+tests() {
+  name=$1 limit=$2 filter=$3 without=$4 again=0
+  while [ $again -lt 30 ]; do
+    ours gpu_test "--gtest_filter=$filter${without:+-$without}" || { no_time; return; }
+    count
+    keep
+    if [ -n "$refused" ] && [ $code != 0 ]; then skip "compute-sanitizer says: $refused"; return; fi
+    [ -n "$begun" ] || [ $again = 0 ] || return
+    echo "$part $name: exit $code, $took s: $passed passed, $wrong failed, $skipped skipped${why:+ ($(short "$why"))}${cut:+, and no time is left}$names"
+    line "\"exit\": $code, \"seconds\": $took, \"passed\": $passed, \"failed\": $wrong, \"left_out\": $skipped${why:+, \"why\": \"$(told "$why")\"}$cut"
+    [ $code = 0 ] || fail
+    [ -n "$begun" ] && [ -z "$cut" ] || return
+    case $code in
+      0 | 1 | 9) return ;;
+      124 | 137) limit=$((limit / 2)) ;;
+    esac
+    [ "$limit" -ge 1 ] || return
+    without=${without:+$without:}${begun#:}
+    again=$((again + 1))
+  done
+}
+# NAME: after a benchmark, whose figures are in bench.jsonl already.
+figures() {
+  keep
+  first_line
+  if [ $code = 77 ]; then skip "$why"; return; fi
+  made=$(($(wc -l <"$lines") - before))
+  echo "$part $name: exit $code, $took s: $made figures${cut:+, and no time is left}${why:+; $(short "$why")}"
+  line "\"exit\": $code, \"seconds\": $took, \"figures\": $made$cut"
+  [ $code = 0 ] || fail
+}
+bench() {  # NAME LIMIT
+  name=$1 limit=$2
+  before=$(wc -l <"$lines")
+  if [ -n "$cluster" ]; then set -- --cluster "$here/clusters/$cluster.json"; else set --; fi
+  ours bench_gpu --seconds "$each" "$@" "$name" || { no_time; return; }
+  figures
+}
+peer() {  # FILE WORKLOAD LIMIT
+  name="$1 $2" limit=$3
+  before=$(wc -l <"$lines")
+  limited python3 -B "$here/gpu_$1.py" --seconds "$each" "$2" || { no_time; return; }
+  figures
+}
+# SECONDS: of the part, unless parts were named, which then have all that is left.
+begins() {
+  end=$(($(now) + $1))
+  if [ $end -gt $deadline ] || [ "$chosen" -gt 0 ]; then end=$deadline; fi
+}
+
+for part in $parts; do
+  lines='' tool=''
+  case $part in
+    devices)
+      name=devices limit=30
+      begins 30
+      ours belfry devices && cat "$running"
+      keep
+      echo "devices: exit $code"
+      line "\"exit\": $code, \"seconds\": $took"
+      [ $code = 0 ] || fail
+      ;;
+    kernels)
+      begins 120
+      tests GpuOps 95 '*/GpuOps.*'
+      tests GpuKernels 25 'GpuKernels.*'
+      ;;
+    bits)
+      begins 140
+      tests GpuBits 25 'GpuBits.*'
+      tests GpuRepeats 60 '*/GpuRepeats.*'
+      tests GpuStrategies 80 '*/GpuStrategies.*'
+      ;;
+    golden)
+      # The nets of f32 beside what is said of GPUs alone.
+      begins 90
+      tests GpuGolden 20 'GpuGolden.*'
+      for suite in MnistCnn MnistTwoHeads TowersByHand CifarTutorial GoldenRun GoldenOp; do tests $suite 35 "*/$suite.*" '*f64*'; done
+      tests MobileNetOnDigits 40 '*/MobileNetOnDigits.begins*'
+      tests InceptionResNetV2 60 'InceptionResNetV2.*'
+      ;;
+    bench)
+      begins 150
+      limit=30 cluster=''
+      ours belfry devices
+      while read -r text; do
+        case $text in *H200*) cluster=h200x1024 ;; *H100*) cluster=h100x8 ;; *A100*) cluster=a100x8 ;; *P100*) cluster=p100x8 ;; *K80*) cluster=k80x8 ;; esac
+      done <"$running"
+      lines=$out/bench.jsonl
+      : >>"$lines"
+      bench launch 15
+      bench mnist_cnn_train 20
+      bench cifar10_train 20
+      bench transformer_train 30
+      bench resnet50_train 45
+      bench mobilenet_v2_train 45
+      bench mobilenet_v2_infer 25
+      ;;
+    memory)
+      begins 15
+      tests GpuMemory 15 'GpuMemory.*'
+      ;;
+    peers)
+      begins "$all"
+      lines=$out/bench.jsonl
+      : >>"$lines"
+      name=torch
+      if command -v python3 >/dev/null && timeout -k 5 60 python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+        for workload in resnet50_train transformer_train mobilenet_v2_train mobilenet_v2_infer cifar10_train mnist_cnn_train; do peer torch $workload 75; done
+      else
+        skip "python3 here has no PyTorch that sees a GPU"
+      fi
+      name=jax
+      if command -v python3 >/dev/null && timeout -k 5 60 python3 -c 'import jax; assert jax.default_backend() == "gpu"' 2>/dev/null; then
+        for workload in resnet50_train mobilenet_v2_train mobilenet_v2_infer cifar10_train mnist_cnn_train; do peer jax $workload 60; done
+      else
+        skip "python3 here has no JAX that sees a GPU"
+      fi
+      ;;
+    sanitize)
+      begins "$all"
+      sanitizer=$(command -v compute-sanitizer || command -v /usr/local/cuda/bin/compute-sanitizer)
+      for name in memcheck racecheck synccheck; do
+        if [ -z "$sanitizer" ]; then skip "there is no compute-sanitizer in PATH or /usr/local/cuda/bin"; continue; fi
+        tool=$name
+        # Under racecheck and synccheck only our own kernels have something to tell.
+        if [ $tool = memcheck ]; then tests memcheck 150 '*/GpuOps.*:GpuKernels.*'
+        else BELFRY_GPU_KERNELS=nvrtc_ && export BELFRY_GPU_KERNELS && tests $tool 100 '*/GpuOps.*'; fi
+        unset BELFRY_GPU_KERNELS
+      done
+      ;;
   esac
 done
-
-export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" BELFRY_CUDA_BACKEND="$here/lib/libbelfry_cuda.so" BELFRY_SHARED="$here/shared" BELFRY_CACHE="$out/cache"
-# A C library that is too old, or none: the bundle has one.
-by=
-if ! "$here/bin/belfry" --help >/dev/null 2>&1; then by="$here/lib/base/ld-linux-x86-64.so.2 --library-path $LD_LIBRARY_PATH:$here/lib/base"; fi
-
-failed=0
-run() {  # NAME COMMAND…: its words to NAME.txt
-  name=$1
-  shift
-  "$@" >"$out/$name.txt" 2>&1
-  code=$?
-  echo "$name: exit $code"
-  [ $code = 0 ] || failed=1
-}
-wants() {
-  case " $steps " in *" $1 "*) return 0 ;; esac
-  return 1
-}
-
-run devices $by "$here/bin/belfry" devices
-# The golden nets of f32 beside what is said of GPUs alone.
-golden='*/CifarTutorial.*:*/GoldenRun.*:*/MnistCnn.*:*/MnistTwoHeads.*:*/MobileNetOnDigits.begins*'
-if wants tests; then run tests $by "$here/bin/gpu_test" "--gtest_filter=Gpu*:$golden-*f64*" "--gtest_output=json:$out/tests.json"; fi
-if wants sanitize; then
-  if command -v compute-sanitizer >/dev/null; then
-    # Every kernel once; under racecheck and synccheck only our own have something to tell.
-    for tool in memcheck racecheck synccheck; do
-      run "sanitize_$tool" compute-sanitizer --tool $tool --error-exitcode 9 $by "$here/bin/gpu_test" '--gtest_filter=GpuKernels.*'
-    done
-  else
-    echo "sanitize: skipped, since there is no compute-sanitizer in PATH"
-  fi
-fi
-if wants bench; then
-  $by "$here/bin/bench_gpu" --seconds "${SECONDS_EACH:-2}" >"$out/bench.jsonl" 2>"$out/bench.txt"
-  code=$?
-  if [ $code = 77 ]; then read -r why <"$out/bench.txt"; fi
-  echo "bench: exit $code${why:+: $why}"
-  case $code in 0 | 77) ;; *) failed=1 ;; esac
-fi
-if wants peers; then
-  if command -v python3 >/dev/null && python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
-    python3 "$here/gpu_torch.py" --seconds "${SECONDS_EACH:-2}" >"$out/peers.jsonl" 2>"$out/peers.txt"
-    code=$?
-    echo "peers: exit $code"
-    [ $code = 0 ] || failed=1
-  else
-    echo "peers: skipped, since python3 here has no PyTorch that sees a GPU"
-  fi
-fi
+rm -f "$running"
 exit $failed
