@@ -34,6 +34,7 @@ struct ForecastArguments {
 
 void measure(ForecastArguments& o, const Source& source, const std::shared_ptr<const Library>& library, std::int64_t batch, const PlacedGraph& plan, const Forecast& f) {
   o.placement.forecast = false;
+  o.placement.said = true;
   o.placement.calibration.clear();  // what runs needs none
   Session session = make_session(source, o.placement, library, false);
   const auto feeds = synthetic_feeds(session.graph(), batch);
