@@ -176,10 +176,13 @@ Session make_session(const Source& source, const PlacementArguments& a, const st
   if (!a.said) options.notice = [brief = a.brief](const std::string& text) { say((brief ? first_lines(text) : text) + "\n"); };
   for (const std::string& m : a.moves) options.rules.push_back(parse_move(m));
   options.rules.insert(options.rules.end(), a.rules.begin(), a.rules.end());
+  // The engines that a table names are of every plan for GPUs, but for one that runs as it stands.
+  const bool chooses = !source.plan || anew || !a.moves.empty() || !a.devices.empty();
+  const bool idle_costs = options.costs && !a.forecast && (options.costs->engines.empty() || !chooses || !names_gpu(source, a, options.cluster));
   if (source.plan) {
     refuse_idle({{"--precision", !a.precision.empty()}, {"--strategy", !a.strategy.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},
                  {"--placement", !a.placement_file.empty()}, {"--cluster", !a.cluster_file.empty()}, {"--memory-fraction", a.memory_fraction && a.devices.empty()}, {"--recompute", a.recompute != 0}, {"--soft-placement", a.soft},
-                 {"--calibration", !a.forecast && !a.calibration.empty()}},
+                 {"--calibration", idle_costs}},
                 "a plan has its precision, strategy, towers and threads; --devices names others in place of its own, --move changes where its nodes are, and place of its graph makes another plan");
     if (!a.devices.empty()) options.devices = parse_devices(a.devices);
     return anew ? Session::placed_anew(source.plan, options) : Session::from_plan(source.plan, options);
@@ -188,8 +191,8 @@ Session make_session(const Source& source, const PlacementArguments& a, const st
   if (!a.placement_file.empty()) return session_of_placement(std::move(graph), a, std::move(options));
   const std::vector<DeviceId> devices = devices_of(a, options.cluster);
   std::string name = !a.strategy.empty() ? a.strategy : devices.size() > 1 ? "towers" : "single";
-  if (!options.forecast && (name == "single" || name == "towers" || name == "sharded"))
-    refuse_idle({{"--calibration", !a.calibration.empty()}}, "it is of forecasts, of --problem, and of strategies that go by cost (auto, mirrored, layers, pipeline, hybrid)");
+  if (name == "single" || name == "towers" || name == "sharded")
+    refuse_idle({{"--calibration", idle_costs}}, "it is of forecasts, of --problem, of strategies that go by cost (auto, mirrored, layers, pipeline, hybrid), and of plans for GPUs where it names engines");
   if (name == "single" && !a.devices.empty() && devices.size() > 1)
     say(fmt::format("single takes {} alone, and leaves {} idle: take --strategy towers, mirrored or layers for all, or name one device\n", to_string(devices[0]), to_string(std::vector(devices.begin() + 1, devices.end()))));
   const std::map<std::string, std::string> given = strategy_options(a);

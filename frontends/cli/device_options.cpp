@@ -75,8 +75,8 @@ void say_what_stops(const PlacedGraph& plan, const PlacementArguments& a, const 
   std::vector<std::string> why;
   for (const Missing& m : what_stops(plan, *session.options().library, *session.options().gpus)) why.push_back(to_string(m));
   if (why.empty()) return;
-  const std::string sims = sims_for(replaceable_devices(plan).size());
-  say(fmt::format("this plan cannot run here: {}; --devices {} beside it lets it run with the CPU's numbers (belfry devices says more)\n", fmt::join(why, "; "), sims));
+  const std::string offer = session.strategy().loops ? session.options().stand_ins : fmt::format("--devices {} beside it lets it run with the CPU's numbers", sims_for(replaceable_devices(plan).size()));
+  say(fmt::format("this plan cannot run here: {}; {} (belfry devices says more)\n", fmt::join(why, "; "), offer));
 }
 
 LoopFiles loop_files(const std::string& file) {

@@ -122,7 +122,7 @@ void add_forecast_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_flag("--json", o->json, "for machines; of --strategy auto with the candidates");
   verb->add_flag("--jsonl", o->jsonl,
                  "score placements, for searches: on standard input a line each, a placement file (as --placement takes it) or a list of the devices' numbers in the order of "
-                 "place --problem, with the strategy's towers (nodes that --move names stay where it says, and a file's rule for such a node alone is an error); "
+                 "place --problem, with the strategy's towers (--devices puts none in place of those that a line names; nodes that --move names stay where it says, and a file's rule for such a node alone is an error); "
                  "on standard output step_seconds and peak, or error");
   verb->add_flag("--time-only", o->time_only, "with --jsonl: step_seconds alone, whether it fits or not, in two thirds of the time");
   verb->add_flag("--launches", o->launches, "with --json: begin and end of every launch");

@@ -92,7 +92,8 @@ std::shared_ptr<Device> open_gpu(const DeviceId& id, const CudaFacts& facts) {
 }
 
 /// The libraries that kernels call, by the beginnings of their names.
-constexpr std::pair<const char*, const char*> kCalled[] = {{"cublas_lt_", "cuBLASLt"}, {"members_in_turn", "cuBLASLt"}, {"cudnn_", "cuDNN"}, {"cudnn_", "cuBLASLt"}, {"cudnn_", "NVRTC"}, {"nvrtc_", "NVRTC"}, {"aggregate", "NVRTC"}, {"nccl", "NCCL"}};
+constexpr std::pair<const char*, const char*> kCalled[] = {
+    {"cublas_lt_", "cuBLASLt"}, {"members_in_turn", "cuBLASLt"}, {"members_in_turn", "NVRTC"}, {"cudnn_", "cuDNN"}, {"cudnn_", "cuBLASLt"}, {"cudnn_", "NVRTC"}, {"nvrtc_", "NVRTC"}, {"aggregate", "NVRTC"}, {"nccl", "NCCL"}};
 
 }  // namespace
 
@@ -116,11 +117,14 @@ std::vector<Missing> what_stops(const PlacedGraph& plan, const Library& library,
   }
   if (!here) return out;
   std::set<std::string> called;
-  for (const PlanNode& n : plan.nodes)
+  for (const PlanNode& n : plan.nodes) {
+    const std::vector<DeviceId> on = plan.cluster.ids(all_devices(plan, n));
+    if (!first_gpu(on)) continue;
     for (const auto* variants : {&n.by_class, &n.by_group})
       for (const Variant& v : *variants)
         for (const auto& [prefix, library_name] : kCalled)
           if (v.kernel.starts_with(prefix)) called.insert(library_name);
+  }
   for (const Missing& m : facts.missing)
     if (called.contains(m.what)) out.push_back(m);
   return out;

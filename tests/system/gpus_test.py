@@ -154,6 +154,23 @@ def unavailable(**variables):
         scored = json.loads(here("forecast", "mlp", "--jsonl", "--cluster", "k80x4", "--devices", "cpu:0", "--batch", "32", stdin=line + "\n").stdout)
         placed = json.loads(here("place", "mlp", "--placement", "rules.json", "--cluster", "k80x4", "--batch", "32", "-o", "a.json", "--json").stdout)
         expect(scored["peak"] == {d["device"]: d["bytes"] for d in placed["devices"]}, f"a line has the bytes of the plan: {scored}, {placed['devices']}")
+        told = here("forecast", "mlp", "--placement", "rules.json", "--devices", "sim:0", "--batch", "8", "--measure", "1").stderr
+        expect(told.count("sim:0 in place of gpu:1") == 1, f"what is put in place is said once: {told}")
+        # Engines that were measured are named in every plan for GPUs, but for one that runs as it stands.
+        costs = {"belfry": 1, "machine": "m", "dispatch": 0, "handoff": 0, "wake": 0, "step": 0, "memmove": 0, "kernels": []}
+        pathlib.Path(folder, "bare.json").write_text(json.dumps(costs), encoding="utf-8")
+        pathlib.Path(folder, "costs.json").write_text(json.dumps(dict(costs, engines=[{"key": "k", "engine": "e"}])), encoding="utf-8")
+        here("place", "mnist_cnn", "--devices", "gpu:0", "--calibration", "costs.json", "--batch", "8", "-o", "cnn.json")
+        here("place", "cnn.json", "--calibration", "costs.json", "-o", "b.json")
+        for command in (("mnist_cnn", "--calibration", "costs.json"), ("mnist_cnn", "--devices", "gpu:0", "--calibration", "bare.json"), ("cnn.json", "--calibration", "bare.json")):
+            here("place", *command, "-o", "b.json", code=2, words=("--calibration does nothing here",))
+        here("train", "cnn.json", "--data", folder, "--calibration", "costs.json", code=2, words=("--calibration does nothing here",))
+        # An engine without a name is none, with the backend as without.
+        plan = pathlib.Path(folder, "cnn.json").read_text(encoding="utf-8")
+        pathlib.Path(folder, "empty.json").write_text(plan.replace('"cudnn_conv2d"', '"cudnn_conv2d@"'), encoding="utf-8")
+        for backend in (dict(), dict(BELFRY_CUDA_BACKEND="/nowhere/libbelfry_cuda.so")):
+            done = belfry("forecast", "empty.json", cwd=folder, **variables, **backend)
+            expect('"cudnn_conv2d"' in plan and done.returncode == 1 and "names 'cudnn_conv2d@' on gpu:0, but conv2d" in done.stderr, f"an engine without a name, {backend}: {done}")
         # Loops: the workers' devices together.
         pathlib.Path(folder, "rows.csv").write_text(",".join([f"p{k}" for k in range(784)] + ["label"]) + "\n" + "".join(",".join([str(k % 7)] * 784 + [str(k % 10)]) + "\n" for k in range(40)), encoding="utf-8")
         here("train", "mlp", "--data", "rows.csv", "--hold-out", "0.2", "--batch", "8", "--strategy", "parameter_server", "--devices", "gpu:0-1", "-O", "staleness=2", "--steps", "2", code=1, words=("sim:0-1 can stand in for gpu:0-1", "name them where gpu:0-1 is named"))
@@ -203,7 +220,7 @@ if fake:
         facts = json.loads(belfry("devices", "--json", CUDA_VISIBLE_DEVICES="1", **two).stdout)
         expect([d["pci"] for d in facts["devices"] if d["id"].startswith("gpu:")] == ["0000:02:00.0"], f"one of two: {facts}")
         pathlib.Path(folder, "small.json").write_text(json.dumps(graph), encoding="utf-8")
-        for devices, absent in (("gpu:0-1", ""), ("gpu:1-3", "gpu:2-3: not here"), ("sim:0-1", "")):
+        for devices, absent in (("gpu:0-1", ""), ("gpu:1-3", "gpu:2-3: not here"), ("sim:0-1", ""), ("gpu:0-1", "")):
             done = belfry("place", "small.json", "--devices", devices, "--strategy", "layers", "-o", "two.json", cwd=folder, **two)
             expect(done.returncode == 0 and (absent in done.stderr if absent else "not here" not in done.stderr), f"place on {devices} of two: {done}")
         refused(["CUDA driver", "driver 580"], BELFRY_CUDA_DRIVER="/nowhere/libcuda.so.1")
@@ -220,6 +237,12 @@ if fake:
         # The driver is there, the GPUs are, and a library is not.
         shutil.copy(fake, os.path.join(folder, "libnvrtc.so.13"))
         refused(["NVRTC: wrong version: ", "libnvrtc.so.13 is 12.0", "pip install nvidia-cuda-nvrtc"], absent="", known=True, FAKE_NVRTC_VERSION="12000", **two)
+        wrong = dict(two, FAKE_NVRTC_VERSION="12000")
+        for command, times in ((["mlp", "--devices", "gpu:0-1"], 1), (["two.json"], 1), (["mlp", "--devices", "gpu:0-1", "--problem"], 0), (["mlp", "--cluster", "k80x4"], 0),
+                               (["mlp", "--devices", "gpu:0-1", "--strategy", "parameter_server", "-O", "staleness=2"], 1), (["mlp", "--cluster", "k80x4", "--strategy", "parameter_server", "-O", "staleness=2"], 0)):
+            done = belfry("place", *command, "-o", "new.json", cwd=folder, **wrong)
+            expect("parameter_server" not in command or not times or "sim:0-1 can stand in for gpu:0-1 with the CPU's numbers: name them where" in done.stderr, f"place {command} offers: {done}")
+            expect(done.returncode == 0 and done.stderr.count("this plan cannot run here: NVRTC: wrong version") == times, f"place {command} says {times} times what is missing: {done}")
         os.remove(os.path.join(folder, "libnvrtc.so.13"))
         # A context that cannot be made.
         for code, why in (("2", "CUDA_ERROR_OUT_OF_MEMORY (2): as the fake driver was told; other processes hold its memory"), ("46", "another process has it for itself alone")):
