@@ -183,6 +183,9 @@ def unavailable(**variables):
         here("forecast", "several.json", "--measure", "1", code=1, words=("sim:0-1 can stand in for gpu:0,/host:1/cpu:0",))
         here("place", "several.json", "--devices", "sim:0-1", "-o", "a.json")
         here("forecast", "a.json", "--measure", "1")
+        rules = json.dumps({"belfry": 1, "placement": [{"match": "dense_1/**", "device": "/host:1/cpu:0"}, {"match": "dense_2/**", "device": "cpu:0"}, {"match": "**", "device": "gpu:0"}]})
+        pathlib.Path(folder, "hosts.json").write_text(rules, encoding="utf-8")
+        here("place", "mlp", "--placement", "hosts.json", "--devices", "sim:0-1", "-o", "a.json", words=("sim:0-1 in place of gpu:0,/host:1/cpu:0",))
         here("place", "mlp", *several, "--devices", "/host:1/gpu:0", "-o", "other.json")
         here("forecast", "other.json", "--measure", "1", code=1, words=("/host:1/gpu:0 cannot be used: it belongs to another host", "can stand in for"))
 
@@ -223,6 +226,9 @@ if fake:
         for devices, absent in (("gpu:0-1", ""), ("gpu:1-3", "gpu:2-3: not here"), ("sim:0-1", ""), ("gpu:0-1", "")):
             done = belfry("place", "small.json", "--devices", devices, "--strategy", "layers", "-o", "two.json", cwd=folder, **two)
             expect(done.returncode == 0 and (absent in done.stderr if absent else "not here" not in done.stderr), f"place on {devices} of two: {done}")
+        # The driver is asked once, since each time it makes contexts where NVML does not start.
+        asked = belfry("place", "mlp", "--devices", "gpu:0-1", "-o", "two_mlp.json", cwd=folder, LD_DEBUG="files", **two).stderr
+        expect(sum("direct_opencount" in l and os.path.basename(fake) in l for l in asked.splitlines()) == 1, "place asks the driver once")
         refused(["CUDA driver", "driver 580"], BELFRY_CUDA_DRIVER="/nowhere/libcuda.so.1")
         unavailable(BELFRY_CUDA_DRIVER="/nowhere/libcuda.so.1")
 
