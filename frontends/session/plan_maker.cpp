@@ -77,6 +77,7 @@ void keep_threads(PlacedGraph& plan, const PlacedGraph& from) {
   for (std::size_t s = 0; same && s < plan.streams.size(); ++s) plan.streams[s].thread = from.streams[s].thread;
 }
 
+/// Sessions that are made of a session's options, as loops are, ask for its GPUs no more.
 SessionOptions knowing(SessionOptions options) {
   if (!options.gpus) options.gpus = std::make_shared<const KnownGpus>();
   return options;
