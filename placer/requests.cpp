@@ -27,7 +27,11 @@ bool has_kernel(const TowerGraph& tg, const PlanNode& n, const DeviceId& device,
     for (ValueIndex v : values) out.push_back(v < 0 ? LocalType{} : local_type(tg.value(v), share));
     return out;
   };
-  return options.kernels({tg, n, types(n.inputs), types(n.outputs), device.kind, tg.threads}).name != "reference";
+  try {
+    return options.kernels({tg, n, types(n.inputs), types(n.outputs), device.kind, tg.threads}).name != "reference";
+  } catch (const UserError&) {  // none are known
+    return false;
+  }
 }
 
 }  // namespace
@@ -48,16 +52,19 @@ Requests requests_of(const TowerGraph& tg, const Cluster& cluster, const PlaceOp
     const PlanNode* n = known == nodes.end() ? nullptr : known->second;
     const bool there = cluster.find(device) >= 0;
     if (there && !options.soft) return false;
-    const bool lacks = n && there && !has_kernel(tg, *n, device, options);
+    const auto update = tg.graph->updates.find(id);  // is where its variable is
+    const auto updates = update == tg.graph->updates.end() ? nodes.end() : nodes.find(tg.graph->node(update->second.node).name);
+    const bool lacks = there && ((n && !has_kernel(tg, *n, device, options)) || (updates != nodes.end() && !has_kernel(tg, *updates->second, device, options)));
     const std::string why = !there ? "is not among the devices" : full.contains(device) ? "has not the memory for it" : lacks ? "has no kernel for it" : "";
+    if (why.empty()) return false;
     auto before = [&](const PlacementRule& rule) { return covers(rule, r.match, n->scope == Scope::tower, tg.towers); };
-    const bool decided = !n || std::any_of(options.rules.begin(), options.rules.end(), before);
-    if (why.empty() || decided) return false;
+    const bool decides = n && std::none_of(options.rules.begin(), options.rules.end(), before);
+    if (!options.soft && !decides) return false;
     if (!options.soft)
       throw UserError(fmt::format("[{}] '{}' is requested on {}, which is not among the devices of this plan: {}; request one of these, name it with --devices, or give --soft-placement: then the "
                                   "strategy places what cannot have its request", node.op->name, r.match, to_string(device), to_string(cluster.ids())));
-    out.unmet.emplace(r.match, fmt::format("requested on {}, which {}", to_string(device), why));
-    return dropped[id] = true;
+    if (decides) out.unmet.emplace(r.match, fmt::format("requested on {}, which {}", to_string(device), why));
+    return dropped[id] = true;  // one that is fused away too: what follows it would follow it there
   });
   return out;
 }

@@ -25,7 +25,6 @@
 #include <belfry/frontends/json/plan_facts.h>
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/json/strict_json.h>
-#include <belfry/frontends/session/gpus.h>
 #include <belfry/frontends/session/stand_ins.h>
 #include <belfry/frontends/state/npy.h>
 #include <belfry/frontends/state/safetensors.h>
@@ -81,14 +80,14 @@ void refuse_idle(const std::vector<std::pair<const char*, bool>>& options, const
   if (!given.empty()) throw WrongUse(fmt::format("{} {} nothing here: {}", fmt::join(given, ", "), given.size() == 1 ? "does" : "do", why));
 }
 
-/// With the devices that are given in place of its own.
-PlacementFile placement_of(const PlacementArguments& a) {
+PlacementFile read_rules(const PlacementArguments& a) {
   const std::string text = read_file(a.placement_file);
   if (is_split(text, a.placement_file)) throw UserError(fmt::format("{}: is an answer in the format of dnn-partitioning, which place and forecast take: belfry place -o PLAN makes a plan of it that runs", a.placement_file));
-  PlacementFile file = read_placement(text, a.placement_file);
-  if (!a.devices.empty()) file.rules = with_stand_ins(std::move(file.rules), parse_devices(a.devices));
-  return file;
+  return read_placement(text, a.placement_file);
 }
+
+/// With the devices that are given in place of its own.
+Rules rules_of(const PlacementFile& file, const PlacementArguments& a) { return a.devices.empty() ? file.rules : with_stand_ins(file.rules, parse_devices(a.devices)); }
 
 /// What is made up for another machine runs here with its threads, on what is here.
 void say_elsewhere(const Cluster& cluster, const PlacementArguments& a) {
@@ -108,17 +107,18 @@ void refuse_absent(const std::vector<DeviceId>& devices, const SessionOptions& o
 Session session_of_placement(Graph graph, const PlacementArguments& a, SessionOptions options) {
   refuse_idle({{"--strategy", !a.strategy.empty()}, {"-O", !a.options.empty()}},
               fmt::format("{} says which nodes go to which devices; change its rules, or leave --placement out", a.placement_file));
-  PlacementFile file = placement_of(a);
+  const PlacementFile file = read_rules(a);
+  const Rules rules = rules_of(file, a);
   // In the order of --devices; the rest, a host's CPUs last, in one that no order of rules changes.
   std::vector<DeviceId> named;
   if (!a.devices.empty()) named = parse_devices(a.devices);
-  for (const DeviceId& d : named_devices(file.rules))
+  for (const DeviceId& d : named_devices(rules))
     if (std::find(named.begin(), named.end(), d) == named.end()) named.push_back(d);
-  if (const Rules own = read_placement(read_file(a.placement_file), a.placement_file).rules; own != file.rules)
-    say(fmt::format("{}: {} in place of {}\n", a.placement_file, a.devices, to_string(replaceable_devices(own))));
+  if (rules != file.rules && !a.said) say(fmt::format("{}: {} in place of {}\n", a.placement_file, a.devices, to_string(replaceable_devices(file.rules))));
   refuse_absent(named, options, a);
   Division division{a.towers ? a.towers : file.towers.value_or(1), file.combine.value_or(Combine::global_mean), a.threads ? a.threads : file.threads.value_or(0), file.order.value_or(PhaseOrder::by_tower), 0, file.collectives.value_or(Collectives::tree)};
-  options.rules.insert(options.rules.end(), file.rules.begin(), file.rules.end());  // before what the graph requests
+  options.stand_ins = stand_ins_of(graph, rules, options);
+  options.rules.insert(options.rules.end(), rules.begin(), rules.end());  // before what the graph requests
   if (!a.recompute) options.recompute.nodes = file.recompute;
   return Session(std::move(graph), Strategy{"placement", named, [=](const Graph&, const Cluster&) { return division; }, [](const TowerGraph&, const Cluster&, const CostTable&) { return Rules{}; }}, options);
 }
@@ -152,8 +152,8 @@ bool names_gpu(const Source& source, const PlacementArguments& a, const std::opt
     if (auto asked = source.graph->node(id).device; asked && is_gpu(*asked)) return true;
   if (std::any_of(a.options.begin(), a.options.end(), [](const std::string& o) { return o.find("gpu:") != o.npos; })) return true;  // as in variables=gpu:0
   if (a.placement_file.empty()) return any(devices_of(a, cluster));
-  const PlacementFile file = placement_of(a);
-  return std::any_of(file.rules.begin(), file.rules.end(), [&](const PlacementRule& r) { return any(r.devices); });
+  const Rules rules = rules_of(read_rules(a), a);
+  return std::any_of(rules.begin(), rules.end(), [&](const PlacementRule& r) { return any(r.devices); });
 }
 
 }  // namespace
@@ -166,20 +166,23 @@ Session make_session(const Source& source, const PlacementArguments& a, const st
     refuse_idle({{"--no-cuda-graph", a.no_cuda_graph}, {"--memory-fraction", a.memory_fraction && !options.cluster}}, "no device is a GPU");
   if (options.cluster) refuse_idle({{"--memory-fraction", a.memory_fraction.has_value()}}, fmt::format("{} says itself how much memory its devices have; change its \"memory\", or leave --memory-fraction out", a.cluster_file));
   options.seed = a.seed;
-  options.library = a.forecast && names_gpu(source, a, options.cluster) ? with_known_gpu_kernels(library) : library;  // as place has them
+  options.library = library;
   options.cuda_graphs = !a.no_cuda_graph;
   if (a.memory_fraction) options.memory_fraction = *a.memory_fraction;
   options.forecast = a.forecast;
   options.recompute.stretches = a.recompute;
   if (!a.calibration.empty()) options.costs = std::make_shared<const CostTable>(read_costs(read_file(a.calibration), a.calibration));
   options.soft_placement = a.soft;
-  options.notice = [brief = a.brief](const std::string& text) { say((brief ? first_lines(text) : text) + "\n"); };
+  if (!a.said) options.notice = [brief = a.brief](const std::string& text) { say((brief ? first_lines(text) : text) + "\n"); };
   for (const std::string& m : a.moves) options.rules.push_back(parse_move(m));
   options.rules.insert(options.rules.end(), a.rules.begin(), a.rules.end());
+  // The engines that a table names are of every plan for GPUs, but for one that runs as it stands.
+  const bool chooses = !source.plan || anew || !a.moves.empty() || !a.devices.empty();
+  const bool idle_costs = options.costs && !a.forecast && (options.costs->engines.empty() || !chooses || !names_gpu(source, a, options.cluster));
   if (source.plan) {
     refuse_idle({{"--precision", !a.precision.empty()}, {"--strategy", !a.strategy.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},
                  {"--placement", !a.placement_file.empty()}, {"--cluster", !a.cluster_file.empty()}, {"--memory-fraction", a.memory_fraction && a.devices.empty()}, {"--recompute", a.recompute != 0}, {"--soft-placement", a.soft},
-                 {"--calibration", !a.forecast && !a.calibration.empty()}},
+                 {"--calibration", idle_costs}},
                 "a plan has its precision, strategy, towers and threads; --devices names others in place of its own, --move changes where its nodes are, and place of its graph makes another plan");
     if (!a.devices.empty()) options.devices = parse_devices(a.devices);
     return anew ? Session::placed_anew(source.plan, options) : Session::from_plan(source.plan, options);
@@ -188,8 +191,8 @@ Session make_session(const Source& source, const PlacementArguments& a, const st
   if (!a.placement_file.empty()) return session_of_placement(std::move(graph), a, std::move(options));
   const std::vector<DeviceId> devices = devices_of(a, options.cluster);
   std::string name = !a.strategy.empty() ? a.strategy : devices.size() > 1 ? "towers" : "single";
-  if (!options.forecast && (name == "single" || name == "towers" || name == "sharded"))
-    refuse_idle({{"--calibration", !a.calibration.empty()}}, "it is of forecasts, of --problem, and of strategies that go by cost (auto, mirrored, layers, pipeline, hybrid)");
+  if (name == "single" || name == "towers" || name == "sharded")
+    refuse_idle({{"--calibration", idle_costs}}, "it is of forecasts, of --problem, of strategies that go by cost (auto, mirrored, layers, pipeline, hybrid), and of plans for GPUs where it names engines");
   if (name == "single" && !a.devices.empty() && devices.size() > 1)
     say(fmt::format("single takes {} alone, and leaves {} idle: take --strategy towers, mirrored or layers for all, or name one device\n", to_string(devices[0]), to_string(std::vector(devices.begin() + 1, devices.end()))));
   const std::map<std::string, std::string> given = strategy_options(a);
@@ -207,16 +210,17 @@ const CostTable& costs_of(const Session& session) {
 std::int64_t batch_of(std::int64_t given, const Source& source, const PlacementArguments& a) {
   if (given) return given;
   if (source.plan) return source.plan->batch;
-  return a.placement_file.empty() ? 0 : placement_of(a).batch.value_or(0);
+  return a.placement_file.empty() ? 0 : read_rules(a).batch.value_or(0);
 }
 
-void say_loops(Session& session, std::int64_t batch, const std::vector<std::string>& fetches, const std::string& file, std::vector<std::string>* facts) {
+void say_loops(Session& session, std::int64_t batch, const std::vector<std::string>& fetches, const std::string& file, const PlacementArguments* placed, std::vector<std::string>* facts) {
   const LoopFiles files = file.empty() ? LoopFiles{} : loop_files(file);
   const std::int64_t rows = rows_handed_out(session, batch);
   TrainingLoops loops(session, {.rows = rows, .fetches = fetches});
   say(fmt::format("{}\nglobal batch {}: a worker takes {} rows at a time\n", loops.promise(), batch, rows));
   auto one = [&](const char* who, const PlacedGraph& plan, const std::string& path) {
     say(fmt::format("plan of {}:\n{}", who, describe(plan, {.memory = true, .nodes = false})));
+    if (placed) say_what_stops(plan, *placed, session);
     if (path.empty()) return;
     write_file(path, write_plan(plan));
     say(fmt::format("wrote {}\n", path));

@@ -52,6 +52,7 @@ struct PlacementArguments {
   std::vector<PlacementRule> rules = {};        ///< before all others but moves: those of a split that was given in the place of a placement file
   bool runs = true;                             ///< of a verb that does
   bool brief = false;                           ///< of what `auto` has looked at the best are said
+  bool said = false;                            ///< by a session of the same arguments: what was told of them is not told again
   bool forecast = false;                        ///< the session is for forecasts alone: GPUs and other machines are fine
   void add_to(CLI::App& app, bool runs = true); ///< runs: so that what is of runs alone is offered
 };
@@ -75,8 +76,8 @@ void refuse_broken(const Source& source, const std::string& file, const Library&
 void say_unlike(const PlacedGraph& a, const std::string& file_a, const PlacedGraph& b, const std::string& file_b);
 Graph with_precision(Graph graph, const std::string& precision);  ///< of another than its own where that is not empty
 /// Of a strategy that trains by loops: what it promises, and the plans of a worker and of the servers, written where `file` is not
-/// empty: beside it, "plan.json" as plan.worker.json and plan.server.json. `facts` gets these as entries of JSON.
-void say_loops(Session& session, std::int64_t batch, const std::vector<std::string>& fetches, const std::string& file, std::vector<std::string>* facts = nullptr);
+/// empty: beside it, "plan.json" as plan.worker.json and plan.server.json. `placed`: that these are only placed, so that it says what keeps them from running here; `facts` gets them as entries of JSON.
+void say_loops(Session& session, std::int64_t batch, const std::vector<std::string>& fetches, const std::string& file, const PlacementArguments* placed = nullptr, std::vector<std::string>* facts = nullptr);
 
 PlacementRule parse_move(const std::string& text);  ///< 'tower_1/logits/**=cpu:0' as a rule
 

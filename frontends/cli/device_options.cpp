@@ -53,19 +53,13 @@ Strategy strategy_named(const Library& library, const std::string& name, const s
   return made_of_options([&] { return library.strategy(name).make(devices, options); });
 }
 
-namespace {
-
-/// Whether the devices are those here, of which no file says what they are.
-bool of_this_machine(const Source& source, const PlacementArguments& a) { return a.cluster_file.empty() && (!source.plan || !a.devices.empty()); }
-
-}  // namespace
-
 void say_absent_gpus(const Source& source, const PlacementArguments& a, const Session& session) {
   std::vector<DeviceId> absent;
   for (const DeviceId& d : session.cluster().ids())
     if (d.kind == "gpu") absent.push_back(d);
-  if (!of_this_machine(source, a) || absent.empty() || session.options().library->open_gpu) return;
-  const CudaFacts facts = cuda_facts();
+  const bool others = !a.cluster_file.empty() || (source.plan && a.devices.empty());  // of which a file says what they are
+  if (others || absent.empty() || session.options().library->open_gpu) return;
+  const CudaFacts& facts = (*session.options().gpus)();
   std::erase_if(absent, [&](const DeviceId& d) { return d.host == 0 && std::any_of(facts.gpus.begin(), facts.gpus.end(), [&](const GpuFacts& g) { return g.index == d.index; }); });
   if (absent.empty()) return;
   const ClusterDevice unknown{absent[0], to_string(absent[0])};
@@ -76,13 +70,13 @@ void say_absent_gpus(const Source& source, const PlacementArguments& a, const Se
       to_string(absent), a.calibration.empty() ? "" : " that were not measured", rate.flops / 1e12, rate.bandwidth / 1e9, unknown.memory >> 30, fmt::join(cluster_names(), ", ")));
 }
 
-void say_what_stops(const PlacedGraph& plan, const Source& source, const PlacementArguments& a) {
-  if (!of_this_machine(source, a)) return;
+void say_what_stops(const PlacedGraph& plan, const PlacementArguments& a, const Session& session) {
+  if (!a.cluster_file.empty()) return;
   std::vector<std::string> why;
-  for (const Missing& m : what_stops(plan)) why.push_back(to_string(m));
+  for (const Missing& m : what_stops(plan, *session.options().library, *session.options().gpus)) why.push_back(to_string(m));
   if (why.empty()) return;
-  const std::string sims = sims_for(replaceable_devices(plan).size());
-  say(fmt::format("this plan cannot run here: {}; --devices {} beside it lets it run with the CPU's numbers (belfry devices says more)\n", fmt::join(why, "; "), sims));
+  const std::string offer = session.strategy().loops ? session.options().stand_ins : fmt::format("--devices {} beside it lets it run with the CPU's numbers", sims_for(replaceable_devices(plan).size()));
+  say(fmt::format("this plan cannot run here: {}; {} (belfry devices says more)\n", fmt::join(why, "; "), offer));
 }
 
 LoopFiles loop_files(const std::string& file) {

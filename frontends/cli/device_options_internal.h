@@ -20,7 +20,7 @@ Strategy strategy_named(const Library& library, const std::string& name, const s
 void say_absent_gpus(const Source& source, const PlacementArguments& arguments, const Session& session);
 
 /// Says why the plan cannot run here, where it is for GPUs here that cannot be used, or calls a library that is not.
-void say_what_stops(const PlacedGraph& plan, const Source& source, const PlacementArguments& arguments);
+void say_what_stops(const PlacedGraph& plan, const PlacementArguments& arguments, const Session& session);
 
 /// The files of a strategy that trains by loops, beside `file`: "plan.json" gives plan.worker.json and plan.server.json. UserError where these
 /// cannot be: beside a device, a pipe or a standard stream.

@@ -88,7 +88,7 @@ void PlacementArguments::add_to(CLI::App& app, bool does_run) {
   const std::vector<std::string> strategies = strategy_names(standard_strategies());
   app.add_option("--precision", precision, "f32, bf16 or f16: what products and what follows them are computed on; by default as the graph says")->check(one_of({"f32", "bf16", "f16"}));
   app.add_option("--strategy", strategy, either(strategies) + "; by default towers on several devices")->type_name("NAME")->check(offers(strategies));
-  app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0, or the GPUs of --cluster; auto takes all devices of one that has none; with a plan or a placement file, in place of its own")
+  app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0, or the GPUs of --cluster; auto takes all devices of one that has none; with a plan, or a placement file that names others, in place of its own")
       ->type_name("LIST")
       ->check(is_device_list())
       ->check(offers_list({"cpu:0", "gpu:0", "sim:0-1"}));
@@ -102,7 +102,7 @@ void PlacementArguments::add_to(CLI::App& app, bool does_run) {
   app.add_option("--placement", placement_file, "a placement file: rules, towers, threads and batch (place and forecast take an answer of dnn-partitioning too); --towers, --threads-per-tower and --batch go before it, and without any it has one tower")->check(is_file());
   app.add_option("--cluster", cluster_file, fmt::format("devices, memory spaces and links from a file, or of one that is known: {}", fmt::join(cluster_names(), ", ")))->check(is_cluster())->check(offers(cluster_names()));
   app.add_option("--memory-fraction", memory_fraction, fmt::format("of a GPU's memory that plans may take; by default {}", SessionOptions{}.memory_fraction))->check(fraction(0.01, 1));
-  app.add_option("--calibration", calibration, "what was measured on this machine, for forecasts and for --strategy auto: belfry bench --calibrate writes it")->check(is_file());
+  app.add_option("--calibration", calibration, "what was measured on this machine, for forecasts, for strategies that go by cost, and the engines that plans for GPUs name: belfry bench --calibrate writes it")->check(is_file());
   app.add_option("--recompute", recompute, "keep of the forward pass what so many stretches leave to each other, and compute the rest again in backward")->check(whole(2, 10000));
   if (runs) app.add_flag("--no-cuda-graph", no_cuda_graph, "launch each kernel by itself, on GPUs");
   app.add_flag("--soft-placement", soft, "device requests of the graph that cannot be met are warnings, not errors");

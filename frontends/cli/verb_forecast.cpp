@@ -34,6 +34,7 @@ struct ForecastArguments {
 
 void measure(ForecastArguments& o, const Source& source, const std::shared_ptr<const Library>& library, std::int64_t batch, const PlacedGraph& plan, const Forecast& f) {
   o.placement.forecast = false;
+  o.placement.said = true;
   o.placement.calibration.clear();  // what runs needs none
   Session session = make_session(source, o.placement, library, false);
   const auto feeds = synthetic_feeds(session.graph(), batch);
@@ -121,7 +122,7 @@ void add_forecast_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_flag("--json", o->json, "for machines; of --strategy auto with the candidates");
   verb->add_flag("--jsonl", o->jsonl,
                  "score placements, for searches: on standard input a line each, a placement file (as --placement takes it) or a list of the devices' numbers in the order of "
-                 "place --problem, with the strategy's towers (nodes that --move names stay where it says, and a file's rule for such a node alone is an error); "
+                 "place --problem, with the strategy's towers (--devices puts none in place of those that a line names; nodes that --move names stay where it says, and a file's rule for such a node alone is an error); "
                  "on standard output step_seconds and peak, or error");
   verb->add_flag("--time-only", o->time_only, "with --jsonl: step_seconds alone, whether it fits or not, in two thirds of the time");
   verb->add_flag("--launches", o->launches, "with --json: begin and end of every launch");

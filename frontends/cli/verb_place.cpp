@@ -114,13 +114,13 @@ void run_place(PlaceArguments& o, const std::shared_ptr<const Library>& library)
   if (session.strategy().loops && !o.inference) {
     if (o.out.empty() || !o.problem.empty()) throw WrongUse("what is trained by loops has two plans, a worker's and the servers': -o PLAN.json writes PLAN.worker.json and PLAN.server.json");
     std::vector<std::string> plans;
-    say_loops(session, batch, o.fetches.empty() ? session.default_fetches(Mode::step) : o.fetches, o.out, o.json ? &plans : nullptr);
+    say_loops(session, batch, o.fetches.empty() ? session.default_fetches(Mode::step) : o.fetches, o.out, &o.placement, o.json ? &plans : nullptr);
     if (o.json) std::cout << json_file(plans);
     return;
   }
   const PlacedGraph& plan = session.plan(batch, o.inference ? Mode::infer : Mode::step, o.fetches);
   say(describe(plan, {.memory = true, .nodes = false}));
-  say_what_stops(plan, source, o.placement);
+  if (o.problem.empty()) say_what_stops(plan, o.placement, session);
   if (!o.placement.placement_file.empty() || !o.placement.rules.empty()) say_against_requests(plan);
   const CostTable& costs = costs_of(session);
   put(o, o.problem.empty() ? write_plan(plan) : o.problem == kOwn ? write_problem(plan, costs) : write_cut_problem(partitioning_of(plan, costs).problem), o.problem.empty() ? "plan" : "problem",

@@ -40,7 +40,7 @@ struct Recorded {
 
 class Side {
  public:
-  Side(std::shared_ptr<const PlacedGraph> plan, const Library& library, const State& state) : plan_(std::move(plan)), program_(plan_, library.kernels, {}, open_gpus(*plan_, library)), runner_(program_) {
+  Side(std::shared_ptr<const PlacedGraph> plan, const Library& library, const State& state) : plan_(std::move(plan)), program_(plan_, library.kernels, {}, open_gpus(*plan_, library, KnownGpus())), runner_(program_) {
     for (NodeId id : plan_->graph->variables())
       if (auto value = state.find(plan_->graph->node(id).name); value != state.end()) set(value->first, value->second);
   }
@@ -178,10 +178,10 @@ Comparison compare(std::shared_ptr<const PlacedGraph> a, std::shared_ptr<const P
   out.second_arithmetic = arithmetic_hash(*b);
   out.apart = results_apart(*a, *b);
   auto whole = std::make_shared<const Library>(library);
-  for (const auto& plan : {a, b}) whole = with_gpu_kernels(whole, used_devices(*plan), plan.get());
+  for (const auto& plan : {a, b}) whole = with_gpu_kernels(whole, used_devices(*plan), used_devices(*plan), stand_ins_of(*plan, {}));
   std::optional<Side> first, second;
-  with_words_of_absence(*a, true, [&] { first.emplace(a, *whole, state); });
-  with_words_of_absence(*b, true, [&] { second.emplace(b, *whole, second_state.empty() ? state : second_state); });
+  with_words_of_absence(*a, stand_ins_of(*a, {}), [&] { first.emplace(a, *whole, state); });
+  with_words_of_absence(*b, stand_ins_of(*b, {}), [&] { second.emplace(b, *whole, second_state.empty() ? state : second_state); });
   for (std::size_t k = 0; k < feeds.size() && !out.difference; ++k) {
     Recorded x = first->step(feeds[k]), y = second->step(feeds[k]);
     ++out.steps;

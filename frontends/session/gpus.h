@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -18,33 +19,37 @@
 
 namespace belfry {
 
-/// Makes a plan's program ready. Where something that its GPUs need turns out not to be there, the UserError that says so. `given`: the plan is the user's.
-void with_words_of_absence(const PlacedGraph& plan, bool given, const std::function<void()>& make_ready);
+/// What is known of the GPUs here: asked when it is first wanted, and once, since asking takes a look at driver and libraries.
+class KnownGpus {
+ public:
+  const CudaFacts& operator()() const;
 
-/// The library, with the backend's kernels where one of the devices is a GPU and it has none of its own. UserError where there
-/// is no backend; a driver is not needed. `plan`: whose devices they are, if there is one.
-std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const std::vector<DeviceId>& devices, const PlacedGraph* plan = nullptr);
+ private:
+  mutable std::once_flag asked_;
+  mutable CudaFacts facts_;
+};
 
-/// The same for a cluster: without a backend UserError for those of its GPUs alone that are `asked` for.
-std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const Cluster& cluster, const std::vector<DeviceId>& asked, const PlacedGraph* plan = nullptr);
+/// Makes a plan's program ready. Where something that its GPUs need turns out not to be there, the UserError that says so, and `stand_ins`.
+void with_words_of_absence(const PlacedGraph& plan, const std::string& stand_ins, const std::function<void()>& make_ready);
 
-/// The same where there is a backend, else the library as it is: for forecasts, which need no kernels.
-std::shared_ptr<const Library> with_known_gpu_kernels(std::shared_ptr<const Library> library);
+/// The library, with the backend's kernels where one of the devices `there` is a GPU and it has none of its own; a driver is not
+/// needed. Without a backend as it is; UserError with `stand_ins` where one of those `needed` is a GPU.
+std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> library, const std::vector<DeviceId>& there, const std::vector<DeviceId>& needed, const std::string& stand_ins);
 
 /// "GPU backend: why it is not here; what to do"; empty where it is.
 std::string why_no_gpu_kernels();
 
 /// Pairs of the GPUs here, whole ones, that read each other's memory.
-std::vector<std::vector<DeviceId>> gpu_peers(const std::vector<DeviceId>& devices);
+std::vector<std::vector<DeviceId>> gpu_peers(const std::vector<DeviceId>& devices, const KnownGpus& gpus);
 
 /// A fraction of the memory of the GPUs here, in bytes by index, as far as they can be asked: never what is free at the moment, so that plans stay the same.
-std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices, double fraction);
+std::map<int, std::int64_t> gpu_memory(const std::vector<DeviceId>& devices, double fraction, const KnownGpus& gpus);
 
 /// The GPUs on which the plan has nodes, but for those that are open. MissingError that says why one cannot be used.
-Devices open_gpus(const PlacedGraph& plan, const Library& library, const Devices& open = {});
+Devices open_gpus(const PlacedGraph& plan, const Library& library, const KnownGpus& gpus, const Devices& open = {});
 
-/// What is known to keep a plan from running on those of its GPUs that are here: of each, and of the libraries that its kernels call.
-std::vector<Missing> what_stops(const PlacedGraph& plan);
+/// What is known to keep a plan from running on those of its GPUs that are here: of each, and of the libraries that its kernels call. Nothing where the library opens its own.
+std::vector<Missing> what_stops(const PlacedGraph& plan, const Library& library, const KnownGpus& gpus);
 
 /// Of the GPUs that are open; null where the library opens its own and has no meter. DeviceError that says what is missing.
 std::unique_ptr<GpuMeter> open_meter(const Devices& open, const Library& library);

@@ -109,8 +109,9 @@ KernelChooser chooser(const KernelTables& tables, const std::map<std::string, st
   return [tables, engines](const KernelQuery& q) -> KernelChoice {
     auto table = tables.find(q.device_kind);
     if (table == tables.end()) {
-      const std::string why = q.device_kind == "gpu" ? why_no_gpu_kernels() : "";
-      throw UserError(fmt::format("[{}] '{}' is placed on a device of kind '{}', for which there are no kernels{}{}; move it with --move", q.node.op, q.node.name, q.device_kind, why.empty() ? "" : ": ", why));
+      const std::string where = fmt::format("[{}] '{}' is placed on a device of kind '{}', for which there are no kernels", q.node.op, q.node.name, q.device_kind);
+      if (q.device_kind != "gpu") throw UserError(where + "; move it with --move");
+      throw UserError(fmt::format("{}: {}. Name cpu:0 where it is moved, placed or requested, or move it there with --move '{}=cpu:0'; --soft-placement leaves what the graph requests of GPUs to the strategy", where, why_no_gpu_kernels(), q.node.name));
     }
     const KernelRequest request = request_of(q);
     KernelTable::Choice choice = table->second.choose(request);

@@ -16,7 +16,7 @@ namespace {
 
 bool has(const KernelTable& table, const std::string& op, std::string_view name) {
   const std::string_view kernel = name.substr(0, name.find('@'));
-  return std::any_of(table.all().begin(), table.all().end(), [&](const Kernel& k) { return k.op == op && k.name == kernel && (kernel == name || k.engines); });
+  return std::any_of(table.all().begin(), table.all().end(), [&](const Kernel& k) { return k.op == op && k.name == kernel && (kernel == name || (k.engines && name.size() > kernel.size() + 1)); });
 }
 
 class Names {

@@ -23,7 +23,7 @@ class PlacementScorer {
  public:
   /// `fixed`: towers, batch, combine, threads (0: by the cluster's cores) and order of lists of numbers, and rules that go before
   /// all others; `last`: rules behind all others; `nodes`: the rules that a list stands for. A placement file has one tower, the
-  /// global mean and no order of phases where neither it nor `said` has others, as for `belfry place --placement`.
+  /// global mean and no order of phases where neither it nor `said` has others, as for `belfry place --placement`; its devices stay.
   PlacementScorer(Scorer scorer, Placement fixed, std::vector<PlacementRule> last, const std::vector<std::string>& nodes, const SaidOfPlacements& said = {});
 
   /// Of a placement file on one line, or a list with the number of a device for each node, both in the order of the problem

@@ -91,49 +91,53 @@ std::vector<FusionGroup> left_whole(std::vector<FusionGroup> groups, const Graph
   return groups;
 }
 
-/// What a strategy has, rules name and nodes request.
-std::vector<DeviceId> asked_for(const Graph& graph, const Strategy& strategy, const Rules& rules) {
-  std::vector<DeviceId> out = named_devices(rules);
-  out.insert(out.end(), strategy.devices.begin(), strategy.devices.end());
-  for (const Node& n : graph.nodes())
-    if (n.device) out.push_back(*n.device);
-  return out;
+/// Sessions that are made of a session's options, as loops are, ask for its GPUs no more.
+SessionOptions knowing(SessionOptions options) {
+  if (!options.gpus) options.gpus = std::make_shared<const KnownGpus>();
+  return options;
 }
 
 }  // namespace
 
 PlanMaker::PlanMaker(Graph graph, Strategy strategy, SessionOptions options)
-    : source_(std::move(graph)), strategy_(std::move(strategy)), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()) {
+    : source_(std::move(graph)), strategy_(std::move(strategy)), options_(knowing(std::move(options))), library_(options_.library ? options_.library : standard_library()) {
   const DefaultFloats floats;  // passes compute what is constant
-  cluster_ = options_.cluster ? *options_.cluster : local_cluster(strategy_.devices, cores_of(options_), host_.memory_bytes, gpu_memory(strategy_.devices, options_.memory_fraction));
+  cluster_ = options_.cluster ? *options_.cluster : local(strategy_.devices, strategy_.devices);
   cluster_.check();
-  if (!options_.cluster) cluster_.peers = gpu_peers(strategy_.devices);
-  if (!options_.forecast) library_ = with_gpu_kernels(library_, cluster_, asked_for(source_, strategy_, options_.rules));
+  if (options_.stand_ins.empty()) options_.stand_ins = stand_ins_of(source_, strategy_.devices, options_);
+  know_kernels(strategy_.devices);  // of what requests and rules place there the chooser says it
   training_ = std::make_shared<const Graph>(run_passes(training_passes(), source_));
 }
 
 PlanMaker::PlanMaker(std::shared_ptr<const PlacedGraph> plan, bool as_given, SessionOptions options)
-    : source_(*plan->graph), options_(std::move(options)), library_(options_.library ? options_.library : standard_library()), cluster_(plan->cluster), decided_(std::move(plan)), as_given_(as_given && options_.rules.empty() && options_.devices.empty()),
+    : source_(*plan->graph), options_(knowing(std::move(options))), library_(options_.library ? options_.library : standard_library()), cluster_(plan->cluster), decided_(std::move(plan)), as_given_(as_given && options_.rules.empty() && options_.devices.empty()),
       training_(decided_->graph) {
   if (!options_.devices.empty()) {
-    cluster_ = local_cluster(named_devices(decisions().rules), cores_of(options_), host_.memory_bytes, gpu_memory(options_.devices, options_.memory_fraction));
-    cluster_.peers = gpu_peers(options_.devices);
+    cluster_ = local(named_devices(decisions().rules), options_.devices);
     if (options_.notice) options_.notice(fmt::format("not the plan that was given: its decisions, with {} in place of {}", to_string(options_.devices), to_string(replaceable_devices(*decided_))));
   }
   auto refuse = [](const auto& found) { if (!found.empty()) throw UserError(fmt::format("the plan does not hold: {}; derive it anew with belfry place", fmt::join(found, "; "))); };
   if (as_given_) refuse(verify(*decided_));
-  if (!options_.forecast && as_given_) library_ = with_gpu_kernels(library_, used_devices(*decided_), decided_.get());
-  if (!options_.forecast && !as_given_) {
-    Rules rules = decisions().rules;
-    rules.insert(rules.end(), options_.rules.begin(), options_.rules.end());
-    library_ = with_gpu_kernels(library_, cluster_, named_devices(rules), given() ? decided_.get() : nullptr);
-  }
+  if (options_.stand_ins.empty()) options_.stand_ins = stand_ins_of(*decided_, options_);
+  know_kernels(options_.rules.empty() ? named_devices(decisions().rules) : std::vector<DeviceId>());
   if (!as_given_) return;
   refuse(unknown_kernels(*decided_, library_->kernels));
   if (const std::string hash = arithmetic_hash(*decided_); hash != decided_->arithmetic_hash) {  // edited by hand: checkpoints and runs go by what it computes
     auto hashed = std::make_shared<PlacedGraph>(*decided_);
     hashed->arithmetic_hash = hash, decided_ = hashed;
   }
+}
+
+/// This machine with the devices, among them those that are asked for.
+Cluster PlanMaker::local(const std::vector<DeviceId>& devices, const std::vector<DeviceId>& asked) {
+  Cluster out = local_cluster(devices, cores_of(options_), host_.memory_bytes, gpu_memory(asked, options_.memory_fraction, *options_.gpus));
+  out.peers = gpu_peers(asked, *options_.gpus);
+  return out;
+}
+
+/// Forecasts need none.
+void PlanMaker::know_kernels(const std::vector<DeviceId>& needed) {
+  library_ = with_gpu_kernels(library_, cluster_.ids(), options_.forecast ? std::vector<DeviceId>() : needed, options_.stand_ins);
 }
 
 std::shared_ptr<const PlacedGraph> PlanMaker::make(const PlanKey& key) {

@@ -35,7 +35,6 @@ class PlanMaker {
   /// Of other placements of what `make` places.
   PlacementScorer scorer(const PlanKey& key, CostTable costs, const SaidOfPlacements& said);
 
-  bool given() const { return decided_ && options_.devices.empty(); }  ///< a plan, whose devices are its own
   const Graph& source() const { return source_; }
   const Graph& training() const { return *training_; }
   const Cluster& cluster() const { return cluster_; }
@@ -58,6 +57,8 @@ class PlanMaker {
   /// The same with what the options say to a strategy.
   PlaceOptions strategy_options(const Graph& graph, const PlanKey& key) const;
   std::shared_ptr<const Graph> bound_graph(const PlanKey& key);
+  Cluster local(const std::vector<DeviceId>& devices, const std::vector<DeviceId>& asked);
+  void know_kernels(const std::vector<DeviceId>& needed);
   ValueId fetched(const Graph& graph, Mode mode, const std::string& name) const;
   void check_rules(const PlanKey& key);
   /// The choice stands for all other plans; gives the plan of the key, if that is what was forecast.

@@ -116,8 +116,8 @@ struct Session::Impl {
   void make_ready(Built& b) {
     if (b.runner) return;
     if (maker.options().forecast) throw UserError("this session is for forecasts alone: its plans may name kernels that are not here, and nothing runs");
-    with_words_of_absence(*b.plan, maker.given(), [&] {
-      gpus.merge(open_gpus(*b.plan, *maker.library(), gpus));
+    with_words_of_absence(*b.plan, maker.options().stand_ins, [&] {
+      gpus.merge(open_gpus(*b.plan, *maker.library(), *maker.options().gpus, gpus));
       check_room_here(*b.plan);
       release_for(b);
       // The library has the kernels that a program reads, and stays with it.

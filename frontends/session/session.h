@@ -14,6 +14,7 @@
 #include <belfry/frontends/session/library.h>
 #include <belfry/frontends/session/placement_scorer.h>
 #include <belfry/frontends/session/results.h>
+#include <belfry/frontends/session/session_options.h>
 #include <belfry/frontends/session/weights.h>
 #include <belfry/graph/plan/cost.h>
 #include <belfry/placer/choose.h>
@@ -21,24 +22,6 @@
 #include <belfry/placer/strategies/strategies.h>
 
 namespace belfry {
-
-struct SessionOptions {
-  std::uint64_t seed = 0;                      ///< of initial values and all random draws
-  int cores = 0;                               ///< of this host; 0: what the machine has
-  std::shared_ptr<const Library> library = {}; ///< empty: the standard one
-  bool fuse = true;
-  Recompute recompute = {};                    ///< forward values that backward computes again instead of keeping them
-  bool cuda_graphs = true;                     ///< from the second step on a GPU's work is put on its stream as a whole
-  double memory_fraction = 0.95;               ///< of a GPU's memory that plans may take
-  std::optional<Cluster> cluster = {};         ///< in place of the local one
-  std::shared_ptr<const CostTable> costs = {}; ///< what was measured here, for strategies that go by cost
-  bool soft_placement = false;                 ///< requests that cannot be met are warnings, told to `notice`, and reasons in the plan
-  std::vector<DeviceId> devices = {};          ///< in place of those of a plan that is given, in their order
-  std::vector<PlacementRule> rules = {};       ///< before all others; UserError for one that decides nothing
-  /// Plans are made to be forecast: kinds of devices without kernels here get the name "roofline", nothing is verified, and what does not fit is not refused. Such a session runs nothing.
-  bool forecast = false;
-  std::function<void(const std::string&)> notice = {};  ///< told where another plan is made than the one that was given, and when a program goes for the first time
-};
 
 /// One thread at a time: UserError for a call while another thread's is under way. Its threads begin with the first program: UserError for steps in a fork of that process.
 class Session {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <belfry/graph/plan/over_memory.h>
+#include <belfry/ops/fusions.h>
 
 #include "plans.h"
 #include "says.h"
@@ -80,6 +81,34 @@ TEST(Requests, that_are_soft_give_way_to_a_kernel_that_lacks) {
   EXPECT_EQ(p.where("matmul_1"), "sim:0");
   EXPECT_EQ(p.where("v"), "gpu:0");  // which needs none
   EXPECT_EQ(p.reason("matmul_1"), "requested on gpu:0, which has no kernel for it; single");
+}
+
+TEST(Requests, that_are_soft_give_way_where_no_kernels_are_known) {
+  Cluster cluster = sim_cluster(1);
+  cluster.devices.push_back({parse_device("gpu:0"), "gpu:0"});
+  PlaceOptions options;
+  options.kernels = [](const KernelQuery& q) { return q.device_kind == "gpu" ? throw UserError("no kernels") : KernelChoice{"kernel", 0, true}; };
+  EXPECT_TRUE(says([&] { placed("gpu:0", false, cluster, options); }, {"no kernels"}));
+  EXPECT_EQ(placed("gpu:0", true, cluster, options).reason("matmul_1"), "requested on gpu:0, which has no kernel for it; single");
+}
+
+/// Their gradients are not, and follow what the fused node alone is.
+TEST(Requests, that_are_soft_give_way_of_nodes_that_are_fused_away) {
+  Builder b("fused");
+  Value h = b.input("x", f32, {kBatch, 8});
+  {
+    auto on = b.device("sim:7");
+    h = relu(matmul(h, b.variable("w", {8, 4}, {.init = "normal", .init_value = 0.3})) + b.variable("bias", {4}));
+  }
+  b.minimize(reduce_mean(square(h)), Momentum{.learning_rate = 0.1});
+  auto graph = std::make_shared<const Graph>(run_passes(training_passes(), std::move(b).build()));
+  PlaceOptions options{.groups = find_groups, .soft = true};
+  for (const std::vector<PlacementRule>& rules : {std::vector<PlacementRule>{}, {{"matmul*", {cpu(0)}, "by hand"}, {"add*", {cpu(0)}, "by hand"}, {"relu*", {cpu(0)}, "by hand"}}}) {
+    options.rules = rules;
+    const PlacedGraph plan = place(graph, to_strategy(Single{.device = sims(1)[0], .threads = 1}), sim_cluster(1), 4, options);
+    EXPECT_TRUE(std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.op == kFused; }));
+    EXPECT_EQ(verify(plan), std::vector<std::string>());
+  }
 }
 
 /// What is computed from variables alone runs on every device that has them.

@@ -344,7 +344,7 @@ with tempfile.TemporaryDirectory() as folder:
             refused(2, [option[0] + " does nothing here", "--move"], *verb, "small_plan.json", *option)
     # Other devices in place of a plan's.
     for verb in (["place"], ["run", "--feed", "x.safetensors"]):
-        refused(1, ["--devices cpu:0: the plan's nodes are on cpu:0-1; name 2 devices in place of these", "--move"], *verb, "small_plan.json", "--devices", "cpu:0")
+        refused(1, ["--devices cpu:0: the plan's nodes are on cpu:0-1; name 2 devices in place of these, in their order, as sim:0-1"], *verb, "small_plan.json", "--devices", "cpu:0")
     done, asitis = here("run", "small_plan.json", "--feed", "x.safetensors", "--devices", "cpu:1,sim:3"), here("run", "small_plan.json", "--feed", "x.safetensors")
     expect(done.returncode == 0 and done.stdout == asitis.stdout and "its decisions, with cpu:1,sim:3 in place of cpu:0-1" in done.stderr, f"run of a plan on other devices: {done}")
     for option in (["--strategy", "single"], ["-O", "towers=1"]):

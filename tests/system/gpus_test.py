@@ -15,12 +15,12 @@ loader = "/lib64/ld-linux-x86-64.so.2"
 objections = []
 
 
-def belfry(*arguments, cache=True, cwd=None, **variables):
+def belfry(*arguments, cache=True, cwd=None, input="", **variables):
     """Variables without a value are unset. Without its cache the loader finds by bare name only what lies in the system's folders."""
     environment = {k: v for k, v in os.environ.items() if k not in ("CUDA_VISIBLE_DEVICES", "BELFRY_CUDA_BACKEND", "BELFRY_CUDA_PATH")}
     environment.update(variables)
     start = [program] if cache else [loader, "--inhibit-cache", program]
-    return subprocess.run(start + list(arguments), capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=cwd, env=environment)
+    return subprocess.run(start + list(arguments), capture_output=True, text=True, input=input, cwd=cwd, env=environment)
 
 
 def expect(condition, text):
@@ -76,7 +76,7 @@ def refused(words, placed=True, absent="gpu:0-1", known=False, **variables):
         # A placement for them is one for others, and a cluster's GPUs may be left alone.
         pathlib.Path(folder, "rules.json").write_text(json.dumps({"belfry": 1, "placement": [{"match": "z", "device": "gpu:1"}, {"match": "y", "device": "gpu:0"}, {"match": "**", "device": "cpu:0"}]}), encoding="utf-8")
         done = here("run", "small.json", "--feed", "x.safetensors", "--placement", "rules.json")
-        expect(done.returncode == 1 and all(w in done.stderr for w in [*words, "or give --devices sim:0-1 beside a placement file"]), f"run of a placement, {variables}: {done}")
+        expect(done.returncode == 1 and all(w in done.stderr for w in [*words, "give --devices sim:0-1 beside the placement file"]), f"run of a placement, {variables}: {done}")
         done = here("run", "small.json", "--feed", "x.safetensors", "--placement", "rules.json", "--devices", "sim:0-1")
         expect(done.returncode == 0 and "rules.json: sim:0-1 in place of gpu:0-1" in done.stderr, f"run of a placement on sims, {variables}: {done}")
         by_rules = done.stdout
@@ -84,7 +84,7 @@ def refused(words, placed=True, absent="gpu:0-1", known=False, **variables):
             done = here("place", "small.json", "--cluster", "k80x4", "--devices", "cpu:0", "--strategy", strategy, "-o", "cpu.json")
             expect(done.returncode == 0, f"place on the CPU of a cluster with GPUs, {variables}: {done}")
         done = here("place", "small.json", "--cluster", "k80x4", "--devices", "cpu:0", "--move", "z=gpu:1", "-o", "cpu.json")
-        expect(done.returncode == (0 if placed else 1) and (placed or "device gpu:1 cannot be used" in done.stderr), f"a node on a cluster's GPU, {variables}: {done}")
+        expect(done.returncode == (0 if placed else 1) and (placed or all(w in done.stderr for w in ("'z' is placed on a device of kind 'gpu'", *words[1:], "or move it there with --move 'z=cpu:0'"))), f"a node on a cluster's GPU, {variables}: {done}")
         done = here("run", "cpu.json", "--feed", "x.safetensors")
         expect((done.returncode == 1 and "gpu:1 cannot be used" in done.stderr) if placed else done.returncode == 0, f"run of a cluster's plan, {variables}: {done}")
         results = here("run", "sim.json", "--feed", "x.safetensors")
@@ -97,13 +97,108 @@ def refused(words, placed=True, absent="gpu:0-1", known=False, **variables):
                 expect(done.returncode == 0 and done.stdout == results.stdout, f"{command}, {variables}: {done}")
 
 
+def left_alone(**variables):
+    """Without a backend GPUs that decide nothing are no hindrance, and each offer that is made works as it stands."""
+    with tempfile.TemporaryDirectory() as folder:
+        def here(*arguments, code=0, words=(), variables=variables):
+            done = belfry(*arguments, cwd=folder, **variables)
+            expect(done.returncode == code and all(w in done.stderr for w in words), f"{arguments}, {variables}, wanted {code} {words}: {done}")
+            return done
+
+        def write(name, content):
+            pathlib.Path(folder, name).write_text(json.dumps(content), encoding="utf-8")
+
+        asks = dict(graph, nodes=[dict(graph["nodes"][0], device="gpu:0"), graph["nodes"][1]])
+        write("small.json", graph)
+        write("asks.json", asks)
+        write("host.json", {"belfry": 1, "placement": [{"match": "**", "device": "cpu:0"}]})
+        write("rules.json", {"belfry": 1, "placement": [{"match": "y", "device": ["gpu:0"]}, {"match": "**", "device": "cpu:0"}, {"match": "**", "device": "gpu:1"}]})
+        write("twice.json", {"belfry": 1, "placement": [{"match": "**", "device": ["gpu:0", "gpu:0"]}]})
+        cluster = ("--cluster", "k80x4", "--devices", "cpu:0", "-o", "a.json")
+        for way_out in (("--soft-placement",), ("--move", "**=cpu:0"), ("--move", "y=cpu:0"), ("--placement", "host.json")):
+            here("place", "asks.json", *cluster, *way_out)
+        here("place", "asks.json", *cluster, code=1, words=("'y' is placed on a device of kind 'gpu'", "--move 'y=cpu:0'", "--soft-placement"))
+        if fake:
+            here("place", "small.json", "--devices", "gpu:0-1", "--strategy", "layers", "--move", "z=gpu:1", "-o", "gpu.json", variables=dict(BELFRY_CUDA_DRIVER="/nowhere/libcuda.so.1"))
+            here("place", "gpu.json", "--move", "**=cpu:0", "-o", "a.json")
+            here("place", "gpu.json", "-o", "a.json", code=1, words=("place PLAN --devices sim:0-1 -o NEW",))
+            here("place", "gpu.json", "--move", "y=cpu:0", "-o", "a.json", code=1, words=("'z' is placed on", "--move 'z=cpu:0'"))
+        for strategy in ("layers", "auto"):
+            here("place", "small.json", "--devices", "gpu:0-1", "--strategy", strategy, "-o", "a.json", code=1, words=("gpu:0 cannot be used", "sim:0-1 can stand in for gpu:0-1"))
+        here("place", "small.json", "--cluster", "k80x4", "--strategy", "layers", "-o", "a.json", code=1, words=("give --devices sim:0-3, name them where gpu:0-3 is named, and leave --cluster out",))
+        here("place", "small.json", "--devices", "sim:0-3", "--strategy", "layers", "-o", "a.json")
+        here("place", "asks.json", "--devices", "gpu:0", "-o", "a.json", code=1, words=("name them where gpu:0 is named, with --soft-placement",))
+        here("place", "asks.json", "--devices", "sim:0", "--soft-placement", "-o", "a.json")
+        here("place", "small.json", "--placement", "rules.json", "-o", "a.json", code=1, words=("give --devices sim:0-1 beside the placement file",))
+        here("place", "small.json", "--placement", "rules.json", "--devices", "sim:0-1", "-o", "a.json")
+        here("place", "small.json", "--placement", "twice.json", "--devices", "sim:0", "-o", "a.json", code=1, words=("sim:0",))
+        expect("a part of its own" not in here("place", "small.json", "--placement", "twice.json", "--devices", "sim:0", "-o", "a.json", code=1).stderr, "a device that a file names twice")
+        expect("can stand in" not in here("show", "--ops", "tanh", words=("without the kernels of GPUs: GPU backend",)).stderr, "the kernels of an op")
+        here("bench", "mlp", "--devices", "gpu:0", code=1, words=("name them where gpu:0 is named (belfry devices",))
+        here("place", "small.json", "--cluster", "k80x4", "--devices", "cpu:0", "-o", "host_of_cluster.json")
+        here("place", "host_of_cluster.json", "--move", "y=gpu:0", "-o", "a.json", code=1, words=("'y' is placed on a device of kind 'gpu'",))
+        for file in ("/etc/passwd", "/etc"):
+            here("run", "small.json", "--devices", "gpu:0", code=1, words=("cannot be opened", "unset BELFRY_CUDA_BACKEND"), variables=dict(BELFRY_CUDA_BACKEND=file))
+
+
+def unavailable(**variables):
+    """The same where the backend is there, and no GPU."""
+    with tempfile.TemporaryDirectory() as folder:
+        def here(*arguments, code=0, words=(), stdin=None):
+            done = belfry(*arguments, cwd=folder, **variables) if stdin is None else belfry(*arguments, cwd=folder, input=stdin, **variables)
+            expect(done.returncode == code and all(w in done.stderr for w in words), f"{arguments}, {variables}, wanted {code} {words}: {done}")
+            return done
+
+        line = json.dumps({"belfry": 1, "placement": [{"match": "dense_1/**", "device": "gpu:1"}, {"match": "**", "device": "cpu:0"}]})
+        pathlib.Path(folder, "rules.json").write_text(line, encoding="utf-8")
+        scored = json.loads(here("forecast", "mlp", "--jsonl", "--cluster", "k80x4", "--devices", "cpu:0", "--batch", "32", stdin=line + "\n").stdout)
+        placed = json.loads(here("place", "mlp", "--placement", "rules.json", "--cluster", "k80x4", "--batch", "32", "-o", "a.json", "--json").stdout)
+        expect(scored["peak"] == {d["device"]: d["bytes"] for d in placed["devices"]}, f"a line has the bytes of the plan: {scored}, {placed['devices']}")
+        told = here("forecast", "mlp", "--placement", "rules.json", "--devices", "sim:0", "--batch", "8", "--measure", "1").stderr
+        expect(told.count("sim:0 in place of gpu:1") == 1, f"what is put in place is said once: {told}")
+        # Engines that were measured are named in every plan for GPUs, but for one that runs as it stands.
+        costs = {"belfry": 1, "machine": "m", "dispatch": 0, "handoff": 0, "wake": 0, "step": 0, "memmove": 0, "kernels": []}
+        pathlib.Path(folder, "bare.json").write_text(json.dumps(costs), encoding="utf-8")
+        pathlib.Path(folder, "costs.json").write_text(json.dumps(dict(costs, engines=[{"key": "k", "engine": "e"}])), encoding="utf-8")
+        here("place", "mnist_cnn", "--devices", "gpu:0", "--calibration", "costs.json", "--batch", "8", "-o", "cnn.json")
+        here("place", "cnn.json", "--calibration", "costs.json", "-o", "b.json")
+        for command in (("mnist_cnn", "--calibration", "costs.json"), ("mnist_cnn", "--devices", "gpu:0", "--calibration", "bare.json"), ("cnn.json", "--calibration", "bare.json")):
+            here("place", *command, "-o", "b.json", code=2, words=("--calibration does nothing here",))
+        here("train", "cnn.json", "--data", folder, "--calibration", "costs.json", code=2, words=("--calibration does nothing here",))
+        # An engine without a name is none, with the backend as without.
+        plan = pathlib.Path(folder, "cnn.json").read_text(encoding="utf-8")
+        pathlib.Path(folder, "empty.json").write_text(plan.replace('"cudnn_conv2d"', '"cudnn_conv2d@"'), encoding="utf-8")
+        for backend in (dict(), dict(BELFRY_CUDA_BACKEND="/nowhere/libbelfry_cuda.so")):
+            done = belfry("forecast", "empty.json", cwd=folder, **variables, **backend)
+            expect('"cudnn_conv2d"' in plan and done.returncode == 1 and "names 'cudnn_conv2d@' on gpu:0, but conv2d" in done.stderr, f"an engine without a name, {backend}: {done}")
+        # Loops: the workers' devices together.
+        pathlib.Path(folder, "rows.csv").write_text(",".join([f"p{k}" for k in range(784)] + ["label"]) + "\n" + "".join(",".join([str(k % 7)] * 784 + [str(k % 10)]) + "\n" for k in range(40)), encoding="utf-8")
+        here("train", "mlp", "--data", "rows.csv", "--hold-out", "0.2", "--batch", "8", "--strategy", "parameter_server", "--devices", "gpu:0-1", "-O", "staleness=2", "--steps", "2", code=1, words=("sim:0-1 can stand in for gpu:0-1", "name them where gpu:0-1 is named"))
+        # GPUs that are there by hand alone, in a cluster.
+        here("place", "mlp", "--cluster", "k80x4", "--devices", "cpu:0", "-o", "host.json")
+        here("forecast", "host.json", "--measure", "1", "--move", "dense_1/**=gpu:0", code=1, words=("gpu:0 cannot be used", "cpu:0 can stand in for GPUs: name it where --move"))
+        # Another host's CPU gives way like a GPU.
+        several = ("--cluster", "pascal128x4", "--strategy", "parameter_server", "-O", "servers=cpu:0,/host:1/cpu:0")
+        here("place", "mlp", *several, "--devices", "gpu:0", "-o", "several.json")
+        here("forecast", "several.json", "--measure", "1", code=1, words=("sim:0-1 can stand in for gpu:0,/host:1/cpu:0",))
+        here("place", "several.json", "--devices", "sim:0-1", "-o", "a.json")
+        here("forecast", "a.json", "--measure", "1")
+        rules = json.dumps({"belfry": 1, "placement": [{"match": "dense_1/**", "device": "/host:1/cpu:0"}, {"match": "dense_2/**", "device": "cpu:0"}, {"match": "**", "device": "gpu:0"}]})
+        pathlib.Path(folder, "hosts.json").write_text(rules, encoding="utf-8")
+        here("place", "mlp", "--placement", "hosts.json", "--devices", "sim:0-1", "-o", "a.json", words=("sim:0-1 in place of gpu:0,/host:1/cpu:0",))
+        here("place", "mlp", *several, "--devices", "/host:1/gpu:0", "-o", "other.json")
+        here("forecast", "other.json", "--measure", "1", code=1, words=("/host:1/gpu:0 cannot be used: it belongs to another host", "can stand in for"))
+
+
 if not fake:
     missing(["this build has none", "-Dcuda=enabled"], "GPU backend")
     refused(["this build has none"], placed=False)
 missing(["/nowhere/libbelfry_cuda.so, which is not there", "unset it"], "GPU backend", BELFRY_CUDA_BACKEND="/nowhere/libbelfry_cuda.so")
 refused(["which is not there"], placed=False, BELFRY_CUDA_BACKEND="/nowhere/libbelfry_cuda.so")
+left_alone(BELFRY_CUDA_BACKEND="/nowhere/libbelfry_cuda.so")
 if fake:
     missing(["/nowhere/libcuda.so.1", "driver 580"], "CUDA driver", BELFRY_CUDA_DRIVER="/nowhere/libcuda.so.1")
+    missing(["cannot be opened", "unset BELFRY_CUDA_DRIVER"], "CUDA driver", BELFRY_CUDA_DRIVER="/etc/passwd")
     missing(["lacks 62 of 62 functions", "BELFRY_CUDA_DRIVER"], "CUDA driver", BELFRY_CUDA_DRIVER="libz.so.1")
     missing(["knows CUDA 12.4 at most", "needs 13"], "CUDA driver", BELFRY_CUDA_DRIVER=fake, FAKE_CUDA_DRIVER_VERSION="12040")
     missing(["CUDA_ERROR_NO_DEVICE (100)", "nvidia-smi"], "GPU", BELFRY_CUDA_DRIVER=fake, FAKE_CUDA_INIT="100")
@@ -128,10 +223,14 @@ if fake:
         facts = json.loads(belfry("devices", "--json", CUDA_VISIBLE_DEVICES="1", **two).stdout)
         expect([d["pci"] for d in facts["devices"] if d["id"].startswith("gpu:")] == ["0000:02:00.0"], f"one of two: {facts}")
         pathlib.Path(folder, "small.json").write_text(json.dumps(graph), encoding="utf-8")
-        for devices, absent in (("gpu:0-1", ""), ("gpu:1-3", "gpu:2-3: not here"), ("sim:0-1", "")):
+        for devices, absent in (("gpu:0-1", ""), ("gpu:1-3", "gpu:2-3: not here"), ("sim:0-1", ""), ("gpu:0-1", "")):
             done = belfry("place", "small.json", "--devices", devices, "--strategy", "layers", "-o", "two.json", cwd=folder, **two)
             expect(done.returncode == 0 and (absent in done.stderr if absent else "not here" not in done.stderr), f"place on {devices} of two: {done}")
+        # The driver is asked once, since each time it makes contexts where NVML does not start.
+        asked = belfry("place", "mlp", "--devices", "gpu:0-1", "-o", "two_mlp.json", cwd=folder, LD_DEBUG="files", **two).stderr
+        expect(sum("direct_opencount" in l and os.path.basename(fake) in l for l in asked.splitlines()) == 1, "place asks the driver once")
         refused(["CUDA driver", "driver 580"], BELFRY_CUDA_DRIVER="/nowhere/libcuda.so.1")
+        unavailable(BELFRY_CUDA_DRIVER="/nowhere/libcuda.so.1")
 
         for capability, why in (("6.0", "is below 7.5, the least that CUDA 13 compiles for; take a GPU of"), ("19.0", "and not for 19.0; install the latest NVRTC of CUDA 13")):
             other = dict(two, FAKE_CUDA_CAPABILITY=capability)
@@ -144,6 +243,12 @@ if fake:
         # The driver is there, the GPUs are, and a library is not.
         shutil.copy(fake, os.path.join(folder, "libnvrtc.so.13"))
         refused(["NVRTC: wrong version: ", "libnvrtc.so.13 is 12.0", "pip install nvidia-cuda-nvrtc"], absent="", known=True, FAKE_NVRTC_VERSION="12000", **two)
+        wrong = dict(two, FAKE_NVRTC_VERSION="12000")
+        for command, times in ((["mlp", "--devices", "gpu:0-1"], 1), (["two.json"], 1), (["mlp", "--devices", "gpu:0-1", "--problem"], 0), (["mlp", "--cluster", "k80x4"], 0),
+                               (["mlp", "--devices", "gpu:0-1", "--strategy", "parameter_server", "-O", "staleness=2"], 1), (["mlp", "--cluster", "k80x4", "--strategy", "parameter_server", "-O", "staleness=2"], 0)):
+            done = belfry("place", *command, "-o", "new.json", cwd=folder, **wrong)
+            expect("parameter_server" not in command or not times or "sim:0-1 can stand in for gpu:0-1 with the CPU's numbers: name them where" in done.stderr, f"place {command} offers: {done}")
+            expect(done.returncode == 0 and done.stderr.count("this plan cannot run here: NVRTC: wrong version") == times, f"place {command} says {times} times what is missing: {done}")
         os.remove(os.path.join(folder, "libnvrtc.so.13"))
         # A context that cannot be made.
         for code, why in (("2", "CUDA_ERROR_OUT_OF_MEMORY (2): as the fake driver was told; other processes hold its memory"), ("46", "another process has it for itself alone")):

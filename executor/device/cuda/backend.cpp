@@ -30,7 +30,9 @@ Missing not_found(const std::string& file, bool named) {
   return {"GPU backend", fmt::format("{} is not there", file), fmt::format("install {} beside libbelfry, or name it in BELFRY_CUDA_BACKEND", kFile)};
 }
 
-Missing broken(const std::string& why) { return {"GPU backend", why, "install Belfry anew, with the backend of the same build"}; }
+Missing broken(const std::string& why, bool named) {
+  return {"GPU backend", why, named ? "unset BELFRY_CUDA_BACKEND, or let it name the backend of this build" : "install Belfry anew, with the backend of the same build"};
+}
 
 }  // namespace
 
@@ -46,17 +48,17 @@ OpenedCudaBackend open_cuda_backend() {
   }
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
-    out.missing = broken(fmt::format("{} cannot be opened: {}", file, dlerror()));
+    out.missing = broken(fmt::format("{} cannot be opened: {}", file, dlerror()), is_named);
     return out;
   }
   auto entry = reinterpret_cast<CudaBackendEntry>(dlsym(library, kCudaBackendSymbol));
   if (!entry) {
-    out.missing = broken(fmt::format("{} is no GPU backend of this version: it lacks {}", file, kCudaBackendSymbol));
+    out.missing = broken(fmt::format("{} is no GPU backend of this version: it lacks {}", file, kCudaBackendSymbol), is_named);
     return out;
   }
   const CudaBackend* table = entry();
   if (table->table != kCudaBackendTable || table->facts_size != sizeof(CudaFacts) || std::string(table->belfry) != BELFRY_VERSION) {
-    out.missing = broken(fmt::format("{} belongs to another build: its table is {} of Belfry {}, wanted is {} of Belfry {}", file, table->table, table->belfry, kCudaBackendTable, BELFRY_VERSION));
+    out.missing = broken(fmt::format("{} belongs to another build: its table is {} of Belfry {}, wanted is {} of Belfry {}", file, table->table, table->belfry, kCudaBackendTable, BELFRY_VERSION), is_named);
     return out;
   }
   out.table = table;

@@ -19,7 +19,11 @@ constexpr const char* kFaultHelp = "look with nvidia-smi whether the GPU works; 
 /// A GPU of which a question fails.
 Missing faulty(int index, const std::string& error) { return {fmt::format("gpu:{}", index), error, kFaultHelp}; }
 
-Missing no_driver(const OpenedDriver& d) { return {"CUDA driver", fmt::format("it cannot be opened: {}", d.why), fmt::format("{}; in a container, start it with access to the GPUs", kDriverHelp)}; }
+Missing no_driver(const OpenedDriver& d) {
+  const char* named = std::getenv("BELFRY_CUDA_DRIVER");
+  return {"CUDA driver", fmt::format("it cannot be opened: {}", d.why),
+          named && *named ? std::string("unset BELFRY_CUDA_DRIVER, or let it name driver 580 or later") : fmt::format("{}; in a container, start it with access to the GPUs", kDriverHelp)};
+}
 
 Missing too_old(const OpenedDriver& d, int version) {
   return {"CUDA driver", fmt::format("{} knows CUDA {} at most, and this build needs {}", d.path, cuda_version_text(version), cuda_version_text(kWanted)), kDriverHelp};
