@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <belfry/graph/graph.h>
+#include <belfry/graph/structural.h>
 
 namespace belfry {
 
@@ -15,9 +16,9 @@ struct FusionGroup {
   std::vector<NodeId> members;
 };
 
-/// Whether all compute each element by itself: such a group's kernels give the bits of its members, whoever runs it.
-inline bool by_element(const Graph& graph, const std::vector<NodeId>& members) {
-  return std::all_of(members.begin(), members.end(), [&](NodeId id) { return graph.node(id).op->elementwise(); });
+/// Whether its kernels give the bits of its members, whoever runs it.
+inline bool is_tree(const Graph& graph, const FusionGroup& group) {
+  return group.kind == kElementwise && std::all_of(group.members.begin(), group.members.end(), [&](NodeId id) { return graph.node(id).op->elementwise(); });
 }
 
 }  // namespace belfry

@@ -16,6 +16,8 @@ inline constexpr const char* kAggregate = "aggregate";
 inline constexpr const char* kAllGather = "all_gather";
 inline constexpr const char* kPreAggregate = "pre_aggregate";
 inline constexpr const char* kFused = "fused";
+/// The kind of a fused node that is a tree of nodes which compute each element by itself, all of its own shape.
+inline constexpr const char* kElementwise = "elementwise";
 inline constexpr const char* kFetch = "fetch";
 inline constexpr const char* kStore = "store";
 /// Behind the name of a node that is computed once more in backward.

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include <belfry/graph/structural.h>
 #include <belfry/ops/gpu_kernel_names.h>
 
 namespace belfry {
@@ -41,9 +42,15 @@ bool is_expression(const Graph& g, const Node& n) {
     if (!v.valid()) return false;
     const DType from = g.type(v).dtype;
     const bool known = is_float(from) || is_half(from) || from == boolean;
-    return known && (from == to || ((!is_half(from) || to == f32) && (!is_half(to) || from == f32 || from == boolean)));
+    return known && (from == to || ((!is_half(from) || to == f32) && (!is_half(to) || from == f32 || (from == boolean && n.inputs.size() > 1))));
   };
   return is_gpu_kernel("nvrtc_elementwise", n.op->name) && (is_float(to) || is_half(to) || to == boolean) && std::all_of(n.inputs.begin(), n.inputs.end(), fits);
+}
+
+/// Who is requested where: gradients go with what they are of.
+std::optional<DeviceId> requested(const Graph& g, NodeId id) {
+  while (!g.node(id).device && g.node(id).of >= 0) id = g.node(id).of;
+  return g.node(id).device;
 }
 
 /// From each node that others than one tree read, the tree of those that it alone reads.
@@ -84,7 +91,7 @@ class Trees {
       const Node& last = g_.node(root);
       // In its place the tree reads what it reads.
       const std::size_t inputs = t.inputs + n.inputs.size() - uses(id);
-      if (last.types[0].shape == n.types[0].shape && last.role == n.role && last.device == n.device && t.members.size() < kMostMembers && inputs <= kMostInputs) {
+      if (last.types[0].shape == n.types[0].shape && last.role == n.role && requested(g_, root) == requested(g_, id) && t.members.size() < kMostMembers && inputs <= kMostInputs) {
         t.members.push_back(id);
         t.inputs = inputs;
         root_[static_cast<std::size_t>(id)] = root;

@@ -14,9 +14,7 @@ inline constexpr const char* kMatmulBias = "matmul_bias";
 inline constexpr const char* kMatmulBiasRelu = "matmul_bias_relu";
 inline constexpr const char* kMatmulBiasGeluTanh = "matmul_bias_gelu_tanh";
 
-/// Nodes that compute each element by itself, of one shape and role, each read by others of them alone but for the last. Inputs: what they read from outside, in their order.
-inline constexpr const char* kElementwise = "elementwise";
-
+/// Those of a product, and trees (kElementwise): nodes that compute each element by itself, of one shape and role, each read by others of them alone but for the last; inputs: what they read from outside, in their order.
 /// Best first: of groups that share a node, expand takes the first that fits there.
 std::vector<FusionGroup> find_groups(const Graph& graph);
 /// Those that a CPU has one kernel for.

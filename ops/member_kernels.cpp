@@ -30,12 +30,10 @@ struct Members {
 };
 
 /// Inputs from outside are the group's, in order. All members have the shape of the group.
-Members members_of(const KernelRequest& r, const KernelTable& table) {
+Members members_of(const KernelRequest& r, const KernelTable& table, bool tree) {
   constexpr std::int64_t kAligned = 256;  // what GPUs' libraries like
   Members out;
-  // A plan may write a tree over what any of its members reads: only the last writes there.
-  const bool tree = std::all_of(r.members.begin(), r.members.end(), [](const Node* m) { return m->op->elementwise(); });
-  out.chain = !tree;
+  out.chain = !tree;  // a plan may write a tree over what any of its members reads: only the last writes there
   std::map<std::string, std::ptrdiff_t> made;
   std::ptrdiff_t next = 0;
   for (std::size_t m = 0; m < r.members.size(); ++m) {
@@ -66,8 +64,9 @@ Members members_of(const KernelRequest& r, const KernelTable& table) {
   return out;
 }
 
-Support supports(const KernelRequest& r, const KernelTable& table, bool references) {
-  const Members members = members_of(r, table);
+Support supports(const KernelRequest& r, const KernelTable& table, bool references, bool tree) {
+  if (tree && !of_one_shape(r)) return refuse("its members are not all elementwise, of the shape of the last");
+  const Members members = members_of(r, table, tree);
   Support out{.in_place = !members.chain && members.all.back().choice.support.in_place};
   for (const MemberKernel& m : members.all) {
     if (m.choice.name == kReferenceKernel && !references) return refuse(fmt::format("there is no kernel for its {}", m.request.op));
@@ -78,8 +77,8 @@ Support supports(const KernelRequest& r, const KernelTable& table, bool referenc
 
 class InTurn : public Prepared {
  public:
-  InTurn(const KernelRequest& r, const KernelTable& table) {
-    Members members = members_of(r, table);
+  InTurn(const KernelRequest& r, const KernelTable& table, bool tree) {
+    Members members = members_of(r, table, tree);
     bytes_ = members.bytes;
     for (MemberKernel& m : members.all) {
       const Granted granted{m.choice.support.scratch_bytes, members.chain && !launches_.empty()};
@@ -115,9 +114,15 @@ class InTurn : public Prepared {
 
 }  // namespace
 
+bool of_one_shape(const KernelRequest& r) {
+  return !r.members.empty() && r.inner.size() == r.members.size() &&
+         std::all_of(r.members.begin(), r.members.end(), [&](const Node* m) { return m->op->elementwise() && m->types.size() == 1 && m->types[0].shape == r.members.back()->types[0].shape; });
+}
+
 Kernel in_turn(std::string kind, std::vector<std::string> members, const std::shared_ptr<const KernelTable>& table, bool references) {
-  return {.name = "members_in_turn", .op = std::move(kind), .supports = [table, references](const KernelRequest& r) { return supports(r, *table, references); },
-          .prepare = [table](const KernelRequest& r) { return std::make_unique<InTurn>(r, *table); }, .members = std::move(members), .halves = true};
+  const bool tree = members.empty();
+  return {.name = "members_in_turn", .op = std::move(kind), .supports = [=](const KernelRequest& r) { return supports(r, *table, references, tree); },
+          .prepare = [table, tree](const KernelRequest& r) { return std::make_unique<InTurn>(r, *table, tree); }, .members = std::move(members), .halves = true};
 }
 
 }  // namespace belfry

@@ -118,7 +118,7 @@ class Expander {
         for (std::size_t k = 0; k < node(id).types.size(); ++k) fits = fits && a_.seen[static_cast<std::size_t>(id)][k] == a_.gives[static_cast<std::size_t>(id)][k];
         for (std::size_t i = 0; i < node(id).inputs.size(); ++i)
           if (ValueId v = node(id).inputs[i]; inside.contains(v.node)) fits = fits && a_.reads[static_cast<std::size_t>(id)][i] == seen(v);
-        if (by_element(g_, group.members)) fits = fits && computes_as(id, group.members.back());
+        if (is_tree(g_, group)) fits = fits && computes_as(id, group.members.back());
         if (id != group.members.back())
           for (NodeId r : g_.readers(id)) fits = fits && (inside.contains(r) || !core_[static_cast<std::size_t>(r)]);
       }

@@ -262,6 +262,7 @@ std::string arithmetic_hash(const PlacedGraph& plan) {
   }
   for (auto [variable, u] : plan.updates) lines.push_back(fmt::format("{} becomes {}", plan.value(variable).name, source(u)));
   std::sort(lines.begin(), lines.end());  // in whatever order a file lists its nodes
+  lines.erase(std::unique(lines.begin(), lines.end()), lines.end());  // members of a tree may stand beside it too
   const std::string text = fmt::format("{}", fmt::join(lines, "\n"));
   return hex(XXH3_128bits(text.data(), text.size()));
 }

@@ -58,7 +58,8 @@ bool is_derived(const PlacedGraph& plan, const PlanNode& n, const NumberLists& r
 Placement placement_of(const PlacedGraph& plan) {
   Placement out{plan.towers, plan.batch, plan.combine, plan.threads, {}, plan.placement.order, {}, plan.placement.strategy, plan.placement.collectives, plan.placement.options};
   for (const PlanNode& n : plan.nodes)
-    if (n.again) out.recompute.push_back(plan.graph->node(n.user).name);
+    if (n.again)
+      for (const Member& m : is_tree(plan, n) ? n.members : std::vector<Member>{{n.user}}) out.recompute.push_back(plan.graph->node(m.node).name);
   auto readers = readers_of(plan);
   auto decision = [&](const PlanNode& n) { return Decision{n.scope == Scope::tower ? dealt_devices(plan.devices(n)) : n.holders.get(), n.reason, n.ranged, n.sum, n.bucket}; };
   std::map<Decision, int> in_towers, outside;

@@ -79,14 +79,23 @@ void keep_threads(PlacedGraph& plan, const PlacedGraph& from) {
   for (std::size_t s = 0; same && s < plan.streams.size(); ++s) plan.streams[s].thread = from.streams[s].thread;
 }
 
-/// Without the trees of which a rule names inner members, and not all: each of these goes where its rule says, with the same bits.
+/// Without the trees of which a rule names inner members, and not all, and another place for them than the last has: there each goes, with the same bits.
 std::vector<FusionGroup> left_whole(std::vector<FusionGroup> groups, const Graph& graph, const Rules& rules) {
+  std::vector<std::pair<int, std::string>> globs;
+  for (const PlacementRule& r : rules) globs.push_back(split_match(r.match));
+  auto names = [&](std::size_t r, NodeId id) { return glob_matches(globs[r].second, graph.node(id).name); };
+  auto elsewhere = [&](std::size_t r, NodeId last) {
+    for (std::size_t k = 0; k < rules.size(); ++k)
+      if (globs[k].first == globs[r].first && names(k, last)) return rules[k].devices != rules[r].devices || rules[k].ranges != rules[r].ranges;
+    return true;
+  };
   std::erase_if(groups, [&](const FusionGroup& group) {
-    return by_element(graph, group.members) && std::any_of(rules.begin(), rules.end(), [&](const PlacementRule& r) {
-             const std::string glob = split_match(r.match).second;
-             auto named = [&](NodeId id) { return glob_matches(glob, graph.node(id).name); };
-             return std::any_of(group.members.begin(), group.members.end() - 1, named) && !std::all_of(group.members.begin(), group.members.end(), named);
-           });
+    if (!is_tree(graph, group)) return false;
+    for (std::size_t r = 0; r < rules.size(); ++r) {
+      auto named = [&](NodeId id) { return names(r, id); };
+      if (std::any_of(group.members.begin(), group.members.end() - 1, named) && !std::all_of(group.members.begin(), group.members.end(), named) && elsewhere(r, group.members.back())) return true;
+    }
+    return false;
   });
   return groups;
 }

@@ -40,7 +40,8 @@ Share TowerGraph::share(int t) const {
 }
 
 bool is_tree(const TowerGraph& graph, const PlanNode& n) {
-  return n.op == kFused && std::all_of(n.members.begin(), n.members.end(), [&](const Member& m) { return graph.graph->node(m.node).op->elementwise(); });
+  const AttributeValue* kind = n.op == kFused ? n.attributes.find("kind") : nullptr;
+  return kind && *kind == AttributeValue(kElementwise) && std::all_of(n.members.begin(), n.members.end(), [&](const Member& m) { return graph.graph->node(m.node).op->elementwise(); });
 }
 
 std::vector<std::pair<int, int>> in_place_pairs(const TowerGraph& graph, const PlanNode& n) {

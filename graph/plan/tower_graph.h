@@ -74,7 +74,7 @@ struct PlanNode {
 };
 
 struct TowerGraph;
-/// Whether it is a fused node whose members all compute each element by itself.
+/// Whether it is a fused node of kElementwise.
 bool is_tree(const TowerGraph& graph, const PlanNode& node);
 /// (output, input) pairs that may share bytes where the input is not read again: its op's; of a tree those of its members, for inputs of the output's type.
 std::vector<std::pair<int, int>> in_place_pairs(const TowerGraph& graph, const PlanNode& node);

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <belfry/ops/member_kernels_internal.h>
+
 namespace belfry {
 namespace {
 
@@ -204,6 +206,7 @@ ScalarTree tree_of(const KernelRequest& r) {
 
 Kernel elementwise_tree(const GpuCodeRef& code, const std::string& kind, const std::shared_ptr<const KernelTable>& table) {
   auto supports = [table](const KernelRequest& r) {
+    if (!of_one_shape(r)) return refuse("its members are not all elementwise, of the shape of the last");
     std::size_t next = 0;
     std::map<std::string, LocalType> made;
     for (std::size_t m = 0; m < r.members.size(); ++m) {
@@ -216,7 +219,7 @@ Kernel elementwise_tree(const GpuCodeRef& code, const std::string& kind, const s
       one.outputs = {{n.types[0].dtype, r.outputs[0].shape}};
       one.output_types = n.types;
       one.wanted = {true};
-      if (!n.op->elementwise() || table->choose(one).name != "nvrtc_elementwise") return refuse(fmt::format("its {} '{}' has no expression for these types", n.op->name, n.name));
+      if (table->choose(one).name != "nvrtc_elementwise") return refuse(fmt::format("its {} '{}' has no expression for these types", n.op->name, n.name));
       made.emplace(n.name, one.outputs[0]);
     }
     return Support{};

@@ -90,6 +90,7 @@ TEST_F(GpuSessions, leave_out_trees_of_which_a_rule_names_an_inner_member) {
   Session whole(graph, strategy, options());
   const PlacedGraph plan = whole.plan(3, Mode::run);
   EXPECT_EQ(trees(plan), 1);
+  EXPECT_EQ(whole.plan(3, Mode::run, {"add", "square"}).arithmetic_hash, plan.arithmetic_hash);  // a member stands beside it, too
   for (auto [match, left] : {std::pair("add", 0), {"square", 1}, {"**", 1}}) {
     rules.rules = {{match, {cpu(0)}, "moved"}};
     Session moved(graph, strategy, rules);

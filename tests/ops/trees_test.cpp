@@ -70,6 +70,39 @@ TEST(Trees, stop_at_what_others_ask_for) {
   EXPECT_TRUE(trees_of(whole.graph()).empty());
 }
 
+TEST(Trees, are_no_groups_of_other_kinds_and_hold_no_conversion_that_gpus_lack) {
+  Builder b("net");
+  Value x = b.input("x", f32, {kBatch, 4});
+  b.output(cast(greater(x, square(x)), f16));
+  const std::vector<FusionGroup> trees = trees_of(b.graph());
+  ASSERT_EQ(trees.size(), 1u);
+  EXPECT_THAT(names_of(b.graph(), trees[0]), testing::ElementsAre("square", "greater"));
+  EXPECT_TRUE(is_tree(b.graph(), trees[0]));
+  EXPECT_FALSE(is_tree(b.graph(), {"square_and_greater", trees[0].members}));  // whose kernel may round otherwise
+}
+
+/// Gradients have no request of their own: they go where their node is.
+TEST(Trees, of_gradients_stay_on_one_request) {
+  Builder b("net");
+  Value h = b.input("x", f32, {kBatch, 4}) * b.variable("w", {4});
+  for (const char* device : {"cpu:0", "cpu:1"}) {
+    [[maybe_unused]] auto on = b.device(device);
+    h = tanh(relu(h));
+  }
+  b.minimize(reduce_sum(h), Sgd{});
+  const Graph g = run_passes(training_passes(), std::move(b).build());
+  auto request = [&](NodeId id) {
+    while (!g.node(id).device && g.node(id).of >= 0) id = g.node(id).of;
+    return g.node(id).device;
+  };
+  int backward = 0;
+  for (const FusionGroup& tree : trees_of(g)) {
+    backward += g.node(tree.members[0]).role == Role::backward;
+    for (NodeId id : tree.members) EXPECT_EQ(request(id), request(tree.members.back())) << g.node(id).name;
+  }
+  EXPECT_GE(backward, 2);
+}
+
 TEST(Trees, are_cut_where_they_would_take_too_many_operands) {
   Builder b("net");
   Value sum = b.input("x0", f32, {kBatch});
