@@ -2,12 +2,16 @@
 // `drain` sees the errors.
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <random>
+#include <set>
 
 #include <fmt/format.h>
 
+#include <belfry/executor/joint_launch.h>
 #include <belfry/executor/run.h>
 #include <belfry/graph/plan/lanes.h>
+#include <belfry/graph/plan/small_updates.h>
 
 namespace belfry {
 
@@ -59,6 +63,56 @@ bool works(Queue& queue) {
   }
 }
 
+/// What is recorded of a segment: a launch of some of its tasks, or a word to the host behind one.
+struct Item {
+  std::vector<std::size_t> tasks;             // in the place of the last
+  bool tells;
+};
+
+struct Items {
+  std::vector<Item> all;
+  Precedence order;
+};
+
+/// The host is told of a step once all that was put before it is done: its counters mean all of a stream, and what that has waited for.
+Items items_of(const Segment& s, const Task* tasks) {
+  Items out;
+  std::vector<std::vector<std::size_t>> launches(s.place.size());
+  for (std::size_t t = 0; t < s.place.size(); ++t) of(launches, s.place[t]).push_back(t);
+  std::vector<int> item_of(s.place.size()), untold;  // per task; all since the host was last told something
+  for (std::size_t t = 0; t < s.place.size(); ++t) {
+    if (launches[t].empty()) continue;
+    const int me = static_cast<int>(out.all.size());
+    std::set<int> before;
+    for (std::size_t member : launches[t]) {
+      for (int b : s.order[member]) before.insert(of(item_of, b));
+      item_of[member] = me;
+    }
+    out.all.push_back({std::move(launches[t]), false});
+    out.order.emplace_back(before.begin(), before.end());
+    untold.push_back(me);
+    if (!tasks[t].signals) continue;
+    out.all.push_back({{t}, true});
+    out.order.push_back(untold);
+    untold.assign(1, me + 1);
+  }
+  return out;
+}
+
+/// On a lane, whatever queues the tasks have.
+void launch_on(Queue& lane, const std::vector<std::size_t>& launched, const Task* tasks) {
+  std::vector<Arguments> arguments;
+  for (std::size_t t : launched) {
+    arguments.push_back(*tasks[t].arguments);
+    arguments.back().queue = &lane;
+    arguments.back().stream = lane.stream();
+  }
+  if (launched.size() == 1) return tasks[launched[0]].kernel->launch(arguments[0]);
+  std::vector<LaunchesJointly::One> all;
+  for (std::size_t k = 0; k < launched.size(); ++k) all.push_back({dynamic_cast<LaunchesJointly*>(tasks[launched[k]].kernel), &arguments[k]});
+  all.back().kernel->launch_jointly(all);
+}
+
 }  // namespace
 
 /// A segment ends where a task waits for the host or another thread's queue, and behind what such a queue waits for.
@@ -84,6 +138,27 @@ void Runner::find_segments(int thread) {
     s.captured = s.captured && s.past - s.first > 1;  // one alone is launched as fast
     if (s.captured) s.name = std::string(tasks[s.first].drive->name) + " … " + tasks[s.past - 1].drive->name;
   }
+  const std::vector<bool> small = small_updates(program_.plan());
+  for (Segment& s : out)
+    if (s.captured) find_launches(thread, s, small);
+}
+
+/// Small updates are one launch where their kernels can do that.
+void Runner::find_launches(int thread, Segment& s, const std::vector<bool>& small) {
+  const Task* tasks = program_.tasks(thread).data() + s.first;
+  std::vector<const Step*> steps;
+  std::vector<Joining> joining;
+  std::map<const void*, int> kinds;
+  for (const Task* t = tasks; t != tasks + (s.past - s.first); ++t) {
+    steps.push_back(&of(of(program_.bound().streams, t->stream), t->index));
+    auto* kernel = small[static_cast<std::size_t>(steps.back()->node)] ? dynamic_cast<LaunchesJointly*>(t->kernel) : nullptr;
+    joining.push_back({-1, 1, t->signals});
+    if (kernel) joining.back() = {kinds.try_emplace(kernel->kind(), static_cast<int>(kinds.size())).first->second, kernel->most(), t->signals};
+  }
+  s.order = precedence(steps);
+  s.place = joined(s.order, joining);
+  for (std::size_t t = 0; t < s.place.size(); ++t)
+    if (s.place[t] != static_cast<int>(t)) dynamic_cast<LaunchesJointly&>(*tasks[s.place[t]].kernel).prepare_joint();
 }
 
 /// False if the run was aborted.
@@ -130,34 +205,10 @@ bool Runner::is_captured(int thread, int task) const {
   return std::prev(past)->captured;
 }
 
-/// Steps that need not wait for each other are recorded on lanes of their own; the order of bytes holds all others apart. The
-/// host is told of a step once all that was put before it is done: its counters mean all of a stream, and what that has waited for.
+/// Steps that need not wait for each other are recorded on lanes of their own; the order of bytes holds all others apart.
 void Runner::record(int thread, Segment& s) {
   const Task* tasks = program_.tasks(thread).data() + s.first;
-  std::vector<const Step*> steps;
-  for (const Task* t = tasks; t != tasks + (s.past - s.first); ++t) steps.push_back(&of(of(program_.bound().streams, t->stream), t->index));
-  struct Item {
-    std::size_t task;
-    bool tells;                                 // the host, behind its task
-  };
-  std::vector<Item> items;
-  Precedence order;
-  std::vector<int> item_of;                     // per step
-  std::vector<int> untold;                      // all since the host was last told something
-  for (const std::vector<int>& before : precedence(steps)) {
-    const std::size_t task = item_of.size();
-    item_of.push_back(static_cast<int>(items.size()));
-    untold.push_back(item_of.back());
-    items.push_back({task, false});
-    order.resize(items.size());
-    for (int b : before) order.back().push_back(of(item_of, b));
-    if (tasks[task].signals) {
-      items.push_back({task, true});
-      order.resize(items.size());
-      order.back() = untold;
-      untold.assign(1, static_cast<int>(items.size()) - 1);
-    }
-  }
+  const auto [items, order] = items_of(s, tasks);
   Lanes lanes = assign_lanes(reduced(order));
   lanes.count = std::min(lanes.count, kMostLanes);
   for (int& lane : lanes.lane) lane %= kMostLanes;
@@ -167,22 +218,18 @@ void Runner::record(int thread, Segment& s) {
       if (of(mark, w) < 0) of(mark, w) = of(marks, of(lanes.lane, w))++;
   std::vector<bool> urgent(static_cast<std::size_t>(lanes.count), true);  // all of it is: what lies between holds up nothing else
   for (std::size_t i = 0; i < items.size(); ++i)
-    if (program_.plan().streams[static_cast<std::size_t>(tasks[items[i].task].stream)].name != "main") urgent[static_cast<std::size_t>(lanes.lane[i])] = false;
+    if (program_.plan().streams[static_cast<std::size_t>(tasks[items[i].tasks.back()].stream)].name != "main") urgent[static_cast<std::size_t>(lanes.lane[i])] = false;
   const std::vector<Queue*> on = lanes_for(thread, urgent, tasks[0].stream);
   s.origin->begin_capture();
   for (Queue* lane : on) lane->join(*s.origin);
   for (std::size_t i = 0; i < items.size(); ++i) {
     Queue& lane = *of(on, lanes.lane[i]);
     for (int w : lanes.waits[i]) lane.wait(*of(on, of(lanes.lane, w)), of(mark, w));
-    Task task = tasks[items[i].task];
-    Arguments arguments = *task.arguments;
-    arguments.queue = &lane;
-    arguments.stream = lane.stream();
-    task.arguments = &arguments;
+    const Task& task = tasks[items[i].tasks.back()];
     lane.enter();
     const Named named(&lane, task.drive->name);
     if (items[i].tells) lane.signal(of(events_, task.stream), task.index + 1);
-    else task.kernel->launch(arguments);
+    else launch_on(lane, items[i].tasks, tasks);
     if (mark[i] >= 0) lane.mark(mark[i]);
   }
   for (Queue* lane : on) s.origin->join(*lane);

@@ -12,6 +12,7 @@
 
 #include <belfry/executor/device/event.h>
 #include <belfry/executor/program.h>
+#include <belfry/executor/segment.h>
 #include <belfry/graph/plan/watcher.h>
 
 namespace belfry {
@@ -66,15 +67,8 @@ class Runner {
   void work(int thread);
   void run_thread(int thread);
   void run_watched(int thread, const Task*& at);
-  /// Tasks that are put on queues as a whole once they were recorded; one that cannot be recorded stands alone.
-  struct Segment {
-    std::size_t first = 0, past = 0;                // of the thread's tasks
-    bool captured = false, feeds = false;
-    Queue* origin = nullptr;                        // of its first task
-    std::string name = {};
-    std::unique_ptr<Captured> graphs[2] = {};       // by the staging buffer that it reads, where it reads feeds
-  };
   void find_segments(int thread);
+  void find_launches(int thread, Segment& segment, const std::vector<bool>& small);
   void run_driving(int thread, const Task*& at);
   void drive(int thread, const Task*& at);
   void run_captured(int thread, Segment& segment);

@@ -7,6 +7,7 @@
 
 #include <belfry/graph/plan/forecast_parts_internal.h>
 #include <belfry/graph/plan/moves.h>
+#include <belfry/graph/plan/small_updates.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -126,6 +127,7 @@ class Walk {
       gpu_.push_back(d.id.kind == "gpu");
       bandwidth_.push_back(rate_of(d, plan_.threads).bandwidth);
     }
+    find_along();
     if (!links_.empty()) coming_.resize(steps_.steps.size());
     if (records_) out_.launches.reserve(steps_.steps.size());
     for (std::size_t s = 0; records_ && s < steps_.steps.size(); ++s) out_.launches.push_back({steps_.steps[s].node, steps_.steps[s].tower, steps_.steps[s].device, steps_.steps[s].stream});
@@ -134,6 +136,26 @@ class Walk {
       for (std::size_t k = 0; k + 1 < lane.size(); ++k) state(lane[k]).next = lane[k + 1];
     for (const auto& lane : steps_.lanes)
       if (!lane.empty()) next_in_lane(lane[0], -1, 0);
+  }
+
+  /// A small update behind one like it is part of its launch, unless it waits for another device.
+  void find_along() {
+    along_.resize(steps_.steps.size());
+    const std::vector<bool> small = small_updates(plan_);
+    if (std::find(small.begin(), small.end(), true) == small.end()) return;
+    std::vector<int> opened_by(steps_.producers.size(), -1);  // per gate: the device; -2: several
+    for (std::size_t s = 0; s < steps_.steps.size(); ++s)
+      for (int g : steps_.opens[s]) {
+        int& by = opened_by[static_cast<std::size_t>(g)];
+        by = by == -1 || by == steps_.steps[s].device ? steps_.steps[s].device : -2;
+      }
+    for (std::size_t s = 1; s < steps_.steps.size(); ++s) {
+      const ForecastStep &before = steps_.steps[s - 1], &me = steps_.steps[s];
+      if (!small[static_cast<std::size_t>(me.node)] || !small[static_cast<std::size_t>(before.node)] || before.stream != me.stream || before.variant->kernel != me.variant->kernel) continue;
+      const auto gates = steps_.waits[s];
+      along_[s] = alike(plan_, plan_.nodes[static_cast<std::size_t>(before.node)], plan_.nodes[static_cast<std::size_t>(me.node)]) &&
+                  std::all_of(gates.begin(), gates.end(), [&](int g) { return opened_by[static_cast<std::size_t>(g)] == me.device; });
+    }
   }
 
   /// One thing less that the step waits for; what is last is its cause.
@@ -231,7 +253,8 @@ class Walk {
 
   double work(int s, double now) {
     const ForecastStep& at = step(s);
-    const Cost c = costs_(at.node, *at.variant, at.tower, at.device, transfers_.parts(s));
+    Cost c = costs_(at.node, *at.variant, at.tower, at.device, transfers_.parts(s));
+    if (along_[static_cast<std::size_t>(s)]) c.seconds -= std::exchange(c.fixed, 0.0);
     if (records_) launch(s).fixed = c.fixed;
     const double seconds = state(s).came && transfers_.arrives_in_place(s) ? c.fixed : c.seconds;
     out_.by_source[static_cast<std::size_t>(c.source)] += seconds;
@@ -310,6 +333,7 @@ class Walk {
   bool flows_changed_ = false;
   std::vector<double> load_;
   std::map<int, std::vector<int>> arrived_;     // per node that is a collective
+  std::vector<char> along_;                     // per step
   std::vector<char> gpu_;                       // per device
   std::vector<char> gpu_free_;                  // a GPU computes one kernel at a time, whatever its streams
   std::vector<std::queue<int>> queued_;

@@ -126,6 +126,34 @@ Precedence reduced(const Precedence& all) {
   return out;
 }
 
+std::vector<int> joined(const Precedence& all, std::span<const Joining> steps) {
+  std::vector<int> out(all.size()), waits(all.size(), -1);  // the kind of a step that waits
+  std::map<int, std::vector<int>> waiting;
+  auto launch = [&](int kind) {
+    for (int i : waiting[kind]) {
+      out[static_cast<std::size_t>(i)] = waiting[kind].back();
+      waits[static_cast<std::size_t>(i)] = -1;
+    }
+    waiting.erase(kind);
+  };
+  auto launch_all = [&] {
+    while (!waiting.empty()) launch(waiting.begin()->first);
+  };
+  for (std::size_t j = 0; j < all.size(); ++j) {
+    out[j] = static_cast<int>(j);
+    if (steps[j].ends) launch_all();
+    for (int i : all[j])
+      if (const int kind = waits[static_cast<std::size_t>(i)]; kind >= 0) launch(kind);
+    const int kind = steps[j].kind;
+    if (kind < 0 || steps[j].ends) continue;
+    waits[j] = kind;
+    waiting[kind].push_back(static_cast<int>(j));
+    if (static_cast<int>(waiting[kind].size()) >= steps[j].most) launch(kind);
+  }
+  launch_all();
+  return out;
+}
+
 Lanes assign_lanes(const Precedence& before) {
   Lanes out;
   const Matching matching(before);

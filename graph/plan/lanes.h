@@ -1,4 +1,4 @@
-// Lanes: steps that need not wait for each other, side by side on streams of one device, with the fewest waits between them.
+// Lanes: steps that need not wait for each other, side by side on streams of one device, with the fewest waits between them; or as one launch.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +17,16 @@ using Precedence = std::vector<std::vector<int>>;
 Precedence precedence(std::span<const Step* const> steps);
 /// The same order without the pairs that follow from others.
 Precedence reduced(const Precedence& all);
+
+/// What a step is to others that may be one launch with it.
+struct Joining {
+  int kind = -1;                         ///< those of one kind can be; -1: it stands alone
+  int most = 1;                          ///< so many of its kind
+  bool ends = false;                     ///< what stands before it is launched before it
+};
+/// Per step the one in whose place it is launched: the last of its launch, itself where it is alone. A step waits for more of its kind until there are
+/// the most, or another must follow one of them.
+std::vector<int> joined(const Precedence& all, std::span<const Joining> steps);
 
 struct Lanes {
   int count = 0;

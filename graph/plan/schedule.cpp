@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include <belfry/graph/plan/small_updates.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -24,9 +25,14 @@ std::vector<bool> reaching_towers(const PlacedGraph& plan) {
 
 using Buckets = std::map<int, int>;  // when the last of each is ready
 
-/// Epochs and readiness in list order, from a node on; `late` nodes are put into the epoch `last`, behind all others, and the sums of a bucket are
+/// Nodes that go to the end of a step; what reads one of those that stand together stands behind all of them.
+struct Late {
+  std::vector<bool> nodes, together;
+};
+
+/// Epochs and readiness in list order, from a node on; late nodes are put into the epoch `last`, behind all others, and the sums of a bucket are
 /// ready when the last is.
-void set_epochs(PlacedGraph& plan, const std::vector<bool>& late, int last, const Buckets& buckets, std::vector<int>& ready, std::size_t from) {
+void set_epochs(PlacedGraph& plan, const Late& late, int last, const Buckets& buckets, std::vector<int>& ready, std::size_t from) {
   int behind = static_cast<int>(plan.nodes.size());
   for (std::size_t i = from; i < plan.nodes.size(); ++i) {
     PlanNode& n = plan.nodes[i];
@@ -35,10 +41,11 @@ void set_epochs(PlacedGraph& plan, const std::vector<bool>& late, int last, cons
     for_values_read(n, [&](ValueIndex v) {
       const PlanNode& m = plan.maker(v);
       n.epoch = std::max(n.epoch, m.epoch + (n.scope == Scope::tower && m.scope != Scope::tower ? 1 : 0));
-      ready[i] = std::max(ready[i], ready[static_cast<std::size_t>(plan.value(v).maker)]);
+      const auto made = static_cast<std::size_t>(plan.value(v).maker);
+      ready[i] = std::max(ready[i], ready[made] + (late.together[made] ? 1 : 0));
     });
     if (n.scope == Scope::tower) ready[i] = static_cast<int>(i);
-    if (late[i]) n.epoch = std::max(n.epoch, last), ready[i] = behind;
+    if (late.nodes[i]) n.epoch = std::max(n.epoch, last), ready[i] = std::max(ready[i], behind);
     if (auto b = n.bucket && is_op(n, kAggregate) ? buckets.find(n.bucket) : buckets.end(); b != buckets.end()) ready[i] = std::max(ready[i], b->second);
   }
 }
@@ -48,20 +55,27 @@ void set_epochs(PlacedGraph& plan, const std::vector<bool>& late, int last, cons
 void set_order(PlacedGraph& plan) {
   std::vector<int> ready(plan.nodes.size());
   std::vector<bool> late(plan.nodes.size()), reaches;  // the second found when it is first asked for
-  set_epochs(plan, late, 0, {}, ready, 0);
+  set_epochs(plan, {late, late}, 0, {}, ready, 0);
   int last = -1;
   for (const PlanNode& n : plan.nodes) last = std::max(last, n.epoch);
+  auto reaches_towers = [&](std::size_t i) {
+    if (reaches.empty()) reaches = reaching_towers(plan);
+    return reaches[i];
+  };
   // An update that could run before the towers waits for them: a step that fails on bad input then leaves the state untouched.
   for (auto [variable, u] : plan.updates) {
     auto maker = static_cast<std::size_t>(plan.value(u).maker);
     const PlanNode& n = plan.nodes[maker];
     if (n.scope != Scope::shared || is_op(n, kInput) || n.epoch >= last) continue;
-    if (reaches.empty()) reaches = reaching_towers(plan);
-    if (!reaches[maker]) late[maker] = true;
+    if (!reaches_towers(maker)) late[maker] = true;
   }
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
     if ((is_op(plan.nodes[i], kStore) || is_op(plan.nodes[i], kAllGather)) && !plan.nodes[i].donates.empty()) late[i] = true;
-  set_epochs(plan, late, last, {}, ready, static_cast<std::size_t>(std::find(late.begin(), late.end(), true) - late.begin()));  // those before are as they were
+  std::vector<bool> small = small_updates(plan);
+  for (std::size_t i = 0; i < small.size(); ++i)
+    if ((small[i] = small[i] && !reaches_towers(i))) late[i] = true;
+  const Late all{std::move(late), std::move(small)};
+  set_epochs(plan, all, last, {}, ready, static_cast<std::size_t>(std::find(all.nodes.begin(), all.nodes.end(), true) - all.nodes.begin()));  // those before are as they were
   Buckets buckets;
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
     if (const PlanNode& n = plan.nodes[i]; n.bucket && is_op(n, kAggregate)) {
@@ -69,7 +83,7 @@ void set_order(PlacedGraph& plan) {
       last_ready = std::max(last_ready, ready[i]);
     }
   const std::vector<int> alone = buckets.empty() ? std::vector<int>() : ready;
-  if (!buckets.empty()) set_epochs(plan, late, last, buckets, ready, 0);
+  if (!buckets.empty()) set_epochs(plan, all, last, buckets, ready, 0);
   // What a bucket's sums read comes before them, what gathers them behind them, then all else that is ready then. The sum whose parts
   // come last is first, and so is the gather of the sum that was last: then the others find all there.
   struct Place {

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <span>
 #include <string>
 
@@ -23,11 +25,20 @@ class GpuFunction {
   virtual void launch(Grid grid, std::span<const std::uint64_t> words, void* stream) = 0;
 };
 
-class GpuCode {
+class GpuCode : public std::enable_shared_from_this<GpuCode> {
  public:
   virtual ~GpuCode() = default;
   /// Compiled at once, for the device of the thread's current context. `words`: how many the entry takes.
   virtual std::shared_ptr<GpuFunction> function(const std::string& source, const std::string& entry, std::size_t words) = 0;
+  /// A copy that stays, one of equal texts.
+  const std::string& kept(const std::string& text) {
+    std::lock_guard lock(kept_mutex_);
+    return *kept_.insert(text).first;
+  }
+
+ private:
+  std::mutex kept_mutex_;
+  std::set<std::string> kept_;
 };
 using GpuCodeRef = std::shared_ptr<GpuCode>;
 

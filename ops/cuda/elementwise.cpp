@@ -67,9 +67,9 @@ std::string apply_text(const ScalarTree& t, Generated& g) {
 }
 
 /// An operand is read (or the output written) `width` at a time where it lies dense along the last axis.
-std::string entry_text(const std::string& name, const Axes& axes, const std::vector<Lying>& operands, std::int64_t width) {
+std::string pass_text(const std::string& name, const Axes& axes, const std::vector<Lying>& operands, std::int64_t width) {
   std::size_t rank = axes.sizes.size(), output = operands.size() - 1;
-  std::string out = fmt::format("KERNEL void {}(const Args a) {{\n  for (I u = (I)blockIdx.x * blockDim.x + threadIdx.x; u < (I)a.n / {}; u += (I)gridDim.x * blockDim.x) {{\n", name, width);
+  std::string out = fmt::format("inline void {}(const Args& a, u32 block, u32 blocks) {{\n#ifdef JOINT\n#pragma unroll 1\n#endif\n  for (I u = (I)block * blockDim.x + threadIdx.x; u < (I)a.n / {}; u += (I)blocks * blockDim.x) {{\n", name, width);
   if (rank > 1) out += "    I left = u;\n";
   for (std::size_t d = rank; d-- > 0;) {
     std::string size = d + 1 == rank ? fmt::format("((I)a.m{} / {})", d, width) : fmt::format("(I)a.m{}", d), scale = d + 1 == rank && width > 1 ? fmt::format(" * {}", width) : "";
@@ -102,7 +102,7 @@ std::string entry_text(const std::string& name, const Axes& axes, const std::vec
   else
     out += fmt::format("    (({0}*)a.out[0])[{1}] = {2};\n  }}\n", y, offset(output), call(false));
   if (width > 1 && rank == 1) {  // what is left of the last pack, by the first threads
-    out += fmt::format("  const I i0 = (I)a.n / {0} * {0} + (I)blockIdx.x * blockDim.x + threadIdx.x;\n  if (i0 < (I)a.n) ((({1}*)a.out[0])[{2}]) = apply(", width, y, offset(output));
+    out += fmt::format("  const I i0 = (I)a.n / {0} * {0} + (I)block * blockDim.x + threadIdx.x;\n  if (i0 < (I)a.n) ((({1}*)a.out[0])[{2}]) = apply(", width, y, offset(output));
     for (std::size_t k = 0; k < output; ++k) out += fmt::format("((const {}*)a.in[{}])[{}], ", type_text(operands[k].dtype), k, offset(k));
     out += "a);\n";
   }
@@ -157,8 +157,10 @@ Generated elementwise(const ScalarTree& given) {
   }
   const std::string type = type_text(t.steps.back().type);
   g.body(copies ? fmt::format("inline {0} apply({0} x, const Args&) {{ return x; }}\n", type) : apply_text(t, g));
-  if (width == 1) return g.body(entry_text("narrow", axes, operands, 1)).launch("narrow", grid_for(n));
-  g.body(entry_text("wide", axes, operands, width) + entry_text("narrow", axes, operands, 1));
+  auto entry = [](const char* name, const char* pass) { return fmt::format("KERNEL void {}(const Args a) {{ {}(a, blockIdx.x, gridDim.x); }}\n", name, pass); };
+  g.body(pass_text("one_by_one", axes, operands, 1)).entries(entry("narrow", "one_by_one")).joint("one_by_one", grid_for(n).blocks);
+  if (width == 1) return g.launch("narrow", grid_for(n));
+  g.entries(pass_text("in_packs", axes, operands, width) + entry("wide", "in_packs"));
   return g.launch("wide", grid_for(std::max(n / width, std::min<std::int64_t>(n, width))), packed, "narrow", grid_for(n));
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include <belfry/executor/device/faults.h>
+#include <belfry/executor/joint_launch.h>
 
 namespace belfry {
 namespace {
@@ -93,12 +94,8 @@ class GeneratedPrepared : public Prepared {
 
   void launch(const Arguments& a) override {
     if (unless_same && a.inputs[0] == a.outputs[0]) return;
-    // Fields of the text's Args: a missing optional input or output is null.
-    auto address = [](const void* p) { return reinterpret_cast<std::uint64_t>(p); };
-    for (std::size_t i = 0; i < inputs; ++i) words[i] = i < a.inputs.size() ? address(a.inputs[i]) : 0;
+    set_addresses(a);
     const std::size_t first = std::max<std::size_t>(inputs, 1);
-    for (std::size_t k = 0; k < outputs; ++k) words[first + k] = address(a.outputs[k]);
-    words[first + outputs] = address(a.scratch);
     for (const Step& s : steps) {
       bool wide = std::all_of(s.aligned.begin(), s.aligned.end(), [&](std::size_t p) { return words[p < inputs ? p : first + p - inputs] % 16 == 0; });
       const Grid& grid = wide ? s.wide_grid : s.narrow_grid;
@@ -106,10 +103,50 @@ class GeneratedPrepared : public Prepared {
     }
   }
 
+  /// Fields of the text's Args: a missing optional input or output is null.
+  void set_addresses(const Arguments& a) {
+    auto address = [](const void* p) { return reinterpret_cast<std::uint64_t>(p); };
+    for (std::size_t i = 0; i < inputs; ++i) words[i] = i < a.inputs.size() ? address(a.inputs[i]) : 0;
+    const std::size_t first = std::max<std::size_t>(inputs, 1);
+    for (std::size_t k = 0; k < outputs; ++k) words[first + k] = address(a.outputs[k]);
+    words[first + outputs] = address(a.scratch);
+  }
+
   std::size_t inputs = 0, outputs = 0;
   bool unless_same = false;
   std::vector<std::uint64_t> words;
   std::vector<Step> steps;
+};
+
+constexpr std::size_t kMostWords = 4096 / 8;  // that every driver takes
+
+/// How many nodes of so many words a table has behind its first one.
+std::size_t rows_of_table(std::size_t words) { return (kMostWords - 1) / words; }
+
+class JointPrepared : public GeneratedPrepared, public LaunchesJointly {
+ public:
+  const void* kind() const override { return text; }
+  int most() const override { return static_cast<int>(rows_of_table(words.size())); }
+  void prepare_joint() override {
+    if (!joint) joint = code->function(*text, "joint", 1 + rows_of_table(words.size()) * words.size());
+  }
+  void launch_jointly(std::span<const One> all) override {
+    std::vector<std::uint64_t> table(1 + rows_of_table(words.size()) * words.size());
+    std::int64_t blocks = 0;
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      auto& one = dynamic_cast<JointPrepared&>(*all[k].kernel);
+      one.set_addresses(*all[k].arguments);
+      std::copy(one.words.begin(), one.words.end(), table.begin() + 1 + static_cast<std::ptrdiff_t>(k * words.size()));
+      blocks = std::max(blocks, one.blocks);
+    }
+    table[0] = static_cast<std::uint64_t>(blocks);
+    joint->launch({blocks * static_cast<std::int64_t>(all.size()), 256}, table, all[0].arguments->stream);
+  }
+
+  const std::string* text = nullptr;  // of the joint launch
+  std::int64_t blocks = 0;            // that this node needs
+  std::shared_ptr<GpuCode> code;
+  std::shared_ptr<GpuFunction> joint;
 };
 
 class WatchedPrepared : public GeneratedPrepared, public FindsFaults {
@@ -177,8 +214,23 @@ Generated& Generated::launch(const std::string& entry, Grid grid, std::vector<st
   return *this;
 }
 
-std::string Generated::source() const {
-  return kPrelude + head_ + "struct Args { const void* in[" + std::to_string(std::max<std::size_t>(inputs_, 1)) + "]; void* out[" + std::to_string(outputs_) + "]; void* scratch;" + fields_ + " };\n" + body_;
+Generated& Generated::joint(const std::string& pass, std::int64_t blocks) {
+  pass_ = pass;
+  joint_blocks_ = blocks;
+  return *this;
+}
+
+std::string Generated::arguments() const {
+  return "struct Args { const void* in[" + std::to_string(std::max<std::size_t>(inputs_, 1)) + "]; void* out[" + std::to_string(outputs_) + "]; void* scratch;" + fields_ + " };\n";
+}
+
+std::size_t Generated::words() const { return std::max<std::size_t>(inputs_, 1) + outputs_ + 1 + values_.size(); }
+
+std::string Generated::source() const { return kPrelude + head_ + arguments() + body_ + entries_; }
+
+std::string Generated::joint_source() const {
+  return kPrelude + std::string("#define JOINT\n") + head_ + arguments() + body_ + "struct Table { i64 blocks; Args of[" + std::to_string(rows_of_table(words())) + "]; };\n" +
+         "KERNEL void joint(const __grid_constant__ Table t) { " + pass_ + "(t.of[blockIdx.x / (u32)t.blocks], blockIdx.x % (u32)t.blocks, (u32)t.blocks); }\n";
 }
 
 std::unique_ptr<Prepared> Generated::prepare(GpuCode& code) const {
@@ -188,13 +240,19 @@ std::unique_ptr<Prepared> Generated::prepare(GpuCode& code) const {
     watched->fault_word = std::max<std::size_t>(inputs_, 1) + outputs_ + 1 + fault_;
     watched->says = says_;
     out = std::move(watched);
+  } else if (joint_blocks_ > 0 && !unless_same_) {
+    auto joint = std::make_unique<JointPrepared>();
+    joint->text = &code.kept(joint_source());
+    joint->blocks = joint_blocks_;
+    joint->code = code.shared_from_this();
+    out = std::move(joint);
   } else {
     out = std::make_unique<GeneratedPrepared>();
   }
   out->inputs = inputs_;
   out->outputs = outputs_;
   out->unless_same = unless_same_;
-  out->words.resize(std::max<std::size_t>(inputs_, 1) + outputs_ + 1);
+  out->words.resize(words() - values_.size());
   out->words.insert(out->words.end(), values_.begin(), values_.end());
   std::string text = source();
   for (const Step& s : steps_) {

@@ -33,12 +33,16 @@ class Generated {
   Generated& number(const std::string& name, std::int64_t value);
   Generated& real(const std::string& name, double value);
   Generated& body(const std::string& text) { body_ += text; return *this; }
+  /// Entries, which stand behind the body.
+  Generated& entries(const std::string& text) { entries_ += text; return *this; }
   /// a.lines, a.n and a.inner of lines along an axis, the text kAcross, and the grid: a thread per line where lines lie side by side, else a warp or block.
   Grid lines(std::int64_t outer, std::int64_t n, std::int64_t inner);
   /// Launches in order; none of an empty grid.
   Generated& launch(const std::string& entry, Grid grid) { return launch(entry, grid, {}, entry, grid); }
   /// `narrow` instead where one of these pointers (inputs, then outputs) is not a multiple of 16.
   Generated& launch(const std::string& entry, Grid grid, std::vector<std::size_t> aligned, const std::string& narrow, Grid narrow_grid);
+  /// The body's `pass`(a, block, blocks) of so many blocks is all that the node asks for: several nodes can be one launch.
+  Generated& joint(const std::string& pass, std::int64_t blocks);
   /// No launch where output 0 lies on input 0.
   Generated& unless_same() { unless_same_ = true; return *this; }
 
@@ -46,6 +50,7 @@ class Generated {
   Generated& faults(std::function<std::string(std::int64_t position, const std::string& index)> says);
 
   std::string source() const;
+  std::string joint_source() const;
   std::unique_ptr<Prepared> prepare(GpuCode& code) const;
 
  private:
@@ -54,8 +59,12 @@ class Generated {
     Grid wide_grid, narrow_grid;
     std::vector<std::size_t> aligned;
   };
+  std::string arguments() const;
+  std::size_t words() const;
+
   std::size_t inputs_, outputs_;
-  std::string head_, fields_, body_;
+  std::string head_, fields_, body_, entries_, pass_;
+  std::int64_t joint_blocks_ = 0;
   std::vector<std::uint64_t> values_;
   std::vector<Step> steps_;
   bool unless_same_ = false;

@@ -38,12 +38,15 @@ std::string text_of(const std::string& op) {
 
 const char* const kBody = R"(
 /// N elements at a time, in one pass over w, slots and gradient. What lies at an element is read before it is written.
-template <int N> void pass(const Args& a, i64 first, i64 past) {
+template <int N> void pass(const Args& a, i64 first, i64 past, u32 block, u32 blocks) {
   T by[SCALARS];
 #pragma unroll
   for (int k = 0; k < SCALARS; ++k) by[k] = *(const T*)a.in[SLOTS + 2 + k];
   const T decay = DECAYS ? *(const T*)a.in[INPUTS - 1] : T(0);
-  for (i64 u = first + (i64)blockIdx.x * blockDim.x + threadIdx.x; u < past; u += (i64)gridDim.x * blockDim.x) {
+#ifdef JOINT
+#pragma unroll 1  // a small node has one turn; more of them would spill
+#endif
+  for (i64 u = first + (i64)block * blockDim.x + threadIdx.x; u < past; u += (i64)blocks * blockDim.x) {
     Pack<T, N> w = ((const Pack<T, N>*)a.in[0])[u], g = ((const Pack<T, N>*)a.in[SLOTS + 1])[u], s[SLOTS + 1];
 #pragma unroll
     for (int k = 0; k < SLOTS; ++k) s[k] = ((const Pack<T, N>*)a.in[1 + k])[u];
@@ -61,11 +64,15 @@ template <int N> void pass(const Args& a, i64 first, i64 past) {
     ((Pack<T, N>*)a.out[0])[u] = w;
   }
 }
+inline void one_by_one(const Args& a, u32 block, u32 blocks) { pass<1>(a, 0, a.n, block, blocks); }
+)";
+
+const char* const kEntries = R"(
 KERNEL void wide(const Args a) {
-  pass<16 / sizeof(T)>(a, 0, a.n / (16 / sizeof(T)));
-  pass<1>(a, a.n / (16 / sizeof(T)) * (16 / sizeof(T)), a.n);
+  pass<16 / sizeof(T)>(a, 0, a.n / (16 / sizeof(T)), blockIdx.x, gridDim.x);
+  pass<1>(a, a.n / (16 / sizeof(T)) * (16 / sizeof(T)), a.n, blockIdx.x, gridDim.x);
 }
-KERNEL void narrow(const Args a) { pass<1>(a, 0, a.n); }
+KERNEL void narrow(const Args a) { one_by_one(a, blockIdx.x, gridDim.x); }
 )";
 
 Generated update(const KernelRequest& r, std::size_t slots, std::size_t scalars) {
@@ -90,7 +97,7 @@ Generated update(const KernelRequest& r, std::size_t slots, std::size_t scalars)
     text += "  const T twice_l2 = (T)a.double_l2, twice_shrinkage = (T)a.double_shrinkage;\n";
   }
   std::int64_t n = r.inputs[0].elements(), width = 16 / static_cast<std::int64_t>(size_of(r.inputs[0].dtype));
-  g.number("n", n).body(text + "  " + text_of(r.op) + "\n  return w;\n}\n" + kBody);
+  g.number("n", n).body(text + "  " + text_of(r.op) + "\n  return w;\n}\n" + kBody).entries(kEntries).joint("one_by_one", grid_for(n).blocks);
   std::vector<std::size_t> aligned;
   for (std::size_t i = 0; i < slots + 2; ++i) aligned.push_back(i);
   for (std::size_t k = 0; k < slots + 1; ++k) aligned.push_back(r.inputs.size() + k);

@@ -1,16 +1,20 @@
 // Every strategy on GPUs, on the fake driver with the CPU's kernels: it gives the CPU's bits, or where it promises none comes near.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <belfry/belfry.h>
 #include <belfry/frontends/session/loops.h>
+#include <belfry/graph/plan/small_updates.h>
 #include <belfry/ops/all_ops.h>
 
 #include "gpu_plans.h"
+#include "joint_on_stream.h"
 #include "layouts.h"
 #include "op_case.h"
 
@@ -21,6 +25,7 @@ TEST_F(GpuPlans, give_the_cpus_bits_with_every_strategy) {
   environment.set("FAKE_CUDA_GPUS", "2");
   environment.set("FAKE_CUDA_WORKS", "1");
   int seed = 0;
+  const int joint = JointOnStream::joint_launches;
   std::vector<std::pair<std::string, DType>> all_nets = {{"attention", bf16}, {"batch_norm", f16}, {"embedding", bf16}};
   for (const std::string& name : names_of_nets()) all_nets.emplace_back(name, f32);
   for (const auto& [name, precision] : all_nets) {
@@ -37,6 +42,39 @@ TEST_F(GpuPlans, give_the_cpus_bits_with_every_strategy) {
       auto plan = placed(graph, l.strategy, l.devices, 7, kernels);
       const Tensors got = train(graph, plan, kernels);
       for (const auto& [value, tensor] : want) ASSERT_TRUE(l.bits ? got.at(value) == tensor : distance(got.at(value), tensor) <= (precision == f32 ? 1e-5 : 0x1p-6)) << name << ", " << l.name << ", seed " << seed << ": '" << value << "' differs from the CPU's";
+    }
+  }
+  EXPECT_GT(JointOnStream::joint_launches, joint + 100);  // of the small updates that nets have
+}
+
+/// Generated kernels: a launch of many gives what each of them gives, with a gate too, and fewer are put on the streams.
+TEST_F(GpuPlans, make_small_updates_in_few_launches) {
+  environment.set("FAKE_CUDA_GPUS", "2");
+  environment.set("FAKE_CUDA_WORKS", "1");
+  int seed = 40;
+  for (auto [name, precision] : {std::pair{"batch_norm", f32}, {"attention", f32}, {"decay", f16}}) {
+    auto graph = std::make_shared<const Graph>(without_requests(trained_in(name, precision)));
+    auto host = std::make_shared<HostGpu>();
+    const std::set<std::string> updates = {"momentum", "where"};
+    const KernelTables generated = generated_tables(host);
+    KernelTables all = tables(updates);
+    for (const Kernel& k : generated.at("gpu").all())
+      if (updates.contains(k.op)) all.at("gpu").add(k);
+    for (const Strategy& s : {to_strategy(Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}), to_strategy(Mirrored{.devices = parse_devices("gpu:0-1"), .towers = 2, .threads = 1})}) {
+      auto plan = placed(graph, s, "gpu:0-1", 6, all);
+      const std::vector<bool> small = small_updates(*plan);
+      Tensors got[2];
+      int calls[2];
+      for (bool joint : {false, true}) {
+        start(++seed);
+        const int before = JointOnStream::joint_launches;
+        jointly = joint;
+        got[joint] = train(graph, plan, all, [&] { host->build(); });
+        calls[joint] = function<fake_cuda::Calls>("fake_cuda_calls")("cuLaunchHostFunc");
+        EXPECT_EQ(JointOnStream::joint_launches > before, joint) << name;
+      }
+      EXPECT_EQ(got[0], got[1]) << name << ", " << s.name;
+      EXPECT_LE(calls[1], calls[0] - std::count(small.begin(), small.end(), true) / 2) << name << ", " << s.name;
     }
   }
 }

@@ -199,8 +199,8 @@ TEST_F(GpuBits, of_updates_are_the_cpus) {
                                                                 {"adamax", Adamax{}}, {"rmsprop", Rmsprop{}}, {"adagrad", Adagrad{}}, {"adadelta", Adadelta{}}, {"lion", Lion{}}};
   for (const auto& [kind, optimizer] : kinds) {
     Builder b("updates");
-    Value w = b.variable("w", {1003}), x = b.input("x", f32, {kBatch, 1003});
-    b.minimize(reduce_sum(reduce_sum(x * w, {.axes = {1}})), optimizer);
+    Value w = b.variable("w", {1003}), scale = b.variable("scale", {1}), x = b.input("x", f32, {kBatch, 1003});  // two, in one launch
+    b.minimize(reduce_sum(reduce_sum(x * w, {.axes = {1}})) + reduce_sum(scale), optimizer);
     Graph graph = std::move(b).build();
     auto on = [&](const char* device) { return trained(graph, to_strategy(Single{.device = parse_device(device), .towers = 2, .threads = 1}), options(), 4, often(50, 3)); };
     EXPECT_TRUE(on("gpu:0") == on("cpu:0")) << kind;

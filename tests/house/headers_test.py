@@ -39,7 +39,7 @@ DECLARED = {
     "iterator": "back_inserter distance forward_iterator_tag istreambuf_iterator next prev",
     "limits": "numeric_limits",
     "map": "map multimap",
-    "memory": "make_shared make_unique shared_ptr unique_ptr weak_ptr",
+    "memory": "enable_shared_from_this make_shared make_unique shared_ptr unique_ptr weak_ptr",
     "mutex": "lock_guard mutex once_flag scoped_lock unique_lock",
     "new": "align_val_t bad_alloc",
     "numbers": "numbers",

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fmt/format.h>
 
 #include <limits>
@@ -10,6 +11,7 @@
 #include <set>
 
 #include <belfry/executor/device/faults.h>
+#include <belfry/executor/joint_launch.h>
 #include <belfry/executor/joins.h>
 #include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/graph/error.h>
@@ -22,6 +24,7 @@
 #include <belfry/ops/cuda_kernels.h>
 #include <belfry/ops/fusions.h>
 #include <belfry/ops/gpu_kernel_names.h>
+#include <belfry/ops/half_kernels_internal.h>
 
 #include "awaited.h"
 #include "gpu_cases.h"
@@ -77,6 +80,46 @@ TEST(GeneratedKernels, sum_in_the_blocks_of_the_cpu) {
     }
   host->build();
   for (const Awaited& w : all) EXPECT_EQ(run(w), w.wanted) << w.what;
+}
+
+/// Updates and what closes them, and long ones beside short ones, as many at a time as a launch takes.
+TEST(GeneratedKernels, give_in_one_launch_the_bits_that_they_give_alone) {
+  auto host = std::make_shared<HostGpu>();
+  const KernelTable table = generated_kernels(host);
+  const OpSet ops = standard_ops();
+  std::vector<Awaited> all;
+  std::set<std::string> met;
+  for (const auto& def : ops.all())
+    if (def->by_element || def->name == "where") await_all(table, *def, all), met.insert(def->name);
+  for (std::int64_t n : {3000, 1, 700}) await(table, ops.at("sgd"), {.name = "of its size", .inputs = {real({n}), real({n}), positive({})}, .outputs = {{f32, {n}}}}, 3, true, all);
+  EXPECT_GT(met.size(), 15u);
+  std::map<const void*, std::vector<const Awaited*>> kinds;
+  for (const Awaited& w : all) {
+    const auto* joint = dynamic_cast<LaunchesJointly*>(w.kernel.get());
+    if (joint) kinds[joint->kind()].push_back(&w);
+    else EXPECT_TRUE(w.by.ends_with(kInF32) || w.request.outputs[0].elements() == 0) << w.what;
+  }
+  for (auto& [kind, members] : kinds) {
+    auto kernel = [](const Awaited* w) { return dynamic_cast<LaunchesJointly*>(w->kernel.get()); };
+    const auto most = static_cast<std::size_t>(kernel(members[0])->most());
+    EXPECT_GE(most, 16u) << members[0]->what;
+    for (std::size_t k = 0, known = members.size(); members.size() < most; ++k) members.push_back(members[k % known]);
+    members.resize(most);
+    kernel(members[0])->prepare_joint();
+    std::vector<std::vector<HostTensor>> in, out;
+    std::vector<Arguments> arguments(most);
+    for (std::size_t k = 0; k < most; ++k) {
+      for (const HostTensor& x : in.emplace_back(members[k]->inputs)) arguments[k].inputs.push_back(members[k]->given[arguments[k].inputs.size()] ? x.raw() : nullptr);
+      for (HostTensor& y : out.emplace_back(members[k]->wanted)) {
+        std::memset(y.raw(), 0, y.bytes().size());
+        arguments[k].outputs.push_back(y.raw());
+      }
+    }
+    std::vector<LaunchesJointly::One> launched;
+    for (std::size_t k = 0; k < most; ++k) launched.push_back({kernel(members[k]), &arguments[k]});
+    kernel(members[0])->launch_jointly(launched);
+    for (std::size_t k = 0; k < most; ++k) EXPECT_EQ(out[k], run(*members[k])) << members[k]->what << ", number " << k;
+  }
 }
 
 /// What a key that no query sees holds stays where it is, also a NaN, which times 0 is no number.

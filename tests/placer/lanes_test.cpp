@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <random>
 
 #include <belfry/graph/plan/lanes.h>
@@ -103,6 +104,43 @@ TEST(Lanes, keep_apart_what_touches_the_same_bytes) {
   std::vector<const Step*> list;
   for (const Step& s : steps) list.push_back(&s);
   EXPECT_EQ(reduced(precedence(list)), (Precedence{{}, {0}, {0}, {}, {1, 3}}));
+}
+
+/// Whatever the order: those of a launch are of one kind and independent, and launches follow one another as their steps do.
+TEST(Lanes, have_launches_of_steps_that_could_stand_where_the_last_of_them_stands) {
+  std::mt19937 rng(5);
+  int shared = 0;
+  for (int trial = 0; trial < 500; ++trial) {
+    const int size = 2 + trial % 14;
+    const Precedence order = random_order(rng, size, 3 + static_cast<unsigned>(trial) % 6);
+    std::vector<Joining> steps;
+    for (int j = 0; j < size; ++j) steps.push_back({static_cast<int>(rng() % 4) - 1, 2 + trial % 3, rng() % 12 == 0});
+    const std::vector<int> place = joined(order, steps);
+    std::map<int, std::vector<int>> launches;
+    for (int j = 0; j < size; ++j) launches[place[static_cast<std::size_t>(j)]].push_back(j);
+    for (const auto& [at, members] : launches) {
+      EXPECT_EQ(at, members.back());
+      shared += members.size() > 1;
+      const Joining& first = steps[static_cast<std::size_t>(members[0])];
+      if (members.size() > 1) ASSERT_GE(first.kind, 0);
+      ASSERT_LE(static_cast<int>(members.size()), first.most);
+      for (int m : members) {
+        ASSERT_EQ(steps[static_cast<std::size_t>(m)].kind, first.kind);
+        for (int b = m; b < at; ++b) ASSERT_FALSE(steps[static_cast<std::size_t>(b)].ends) << "trial " << trial;
+      }
+    }
+    for (int j = 0; j < size; ++j)
+      for (int i : order[static_cast<std::size_t>(j)]) ASSERT_LT(place[static_cast<std::size_t>(i)], place[static_cast<std::size_t>(j)]) << "trial " << trial;
+  }
+  EXPECT_GT(shared, 300);
+}
+
+TEST(Lanes, let_a_step_wait_for_its_kind_until_it_is_needed) {
+  //                                  0   1   2   3    4   5    6   7
+  const std::vector<Joining> steps = {{0, 3}, {1, 9}, {0, 3}, {-1}, {0, 3}, {0, 3}, {1, 9}, {1, 9, true}};
+  EXPECT_EQ(joined({{}, {}, {}, {}, {}, {}, {}, {}}, steps), (std::vector<int>{4, 6, 4, 3, 4, 5, 6, 7}));        // three at the most; the host is told of the last
+  EXPECT_EQ(joined({{}, {}, {}, {2}, {}, {}, {}, {}}, steps), (std::vector<int>{2, 6, 2, 3, 5, 5, 6, 7}));       // one needs what waits
+  EXPECT_EQ(joined({{}, {}, {0}, {}, {}, {}, {1}, {}}, steps), (std::vector<int>{0, 1, 5, 3, 5, 5, 6, 7}));      // one of their kind does
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <belfry/ops/fusions.h>
 #include <belfry/placer/choose.h>
 
+#include "joint_on_stream.h"
 #include "on_stream.h"
 #include "op_case.h"
 #include "ran_as_planned.h"
@@ -57,6 +58,8 @@ KernelTables GpuPlans::tables(const std::set<std::string>& without) {
 std::unique_ptr<Prepared> GpuPlans::on_stream(const Kernel& kernel, const KernelRequest& r, std::unique_ptr<Prepared> host) {
   auto* declare = function<fake_cuda::Declare>("fake_cuda_declare");
   if (dynamic_cast<FindsFaults*>(host.get())) return std::make_unique<WatchedOnStream>(toolkit_->driver(), declare, Touches(kernel, r), std::move(host));
+  if (jointly && (dynamic_cast<LaunchesJointly*>(host.get()) || !r.def || r.def->by_element || r.def->elementwise()))
+    return std::make_unique<JointOnStream>(toolkit_->driver(), declare, Touches(kernel, r), std::move(host));
   return std::make_unique<OnStream>(toolkit_->driver(), declare, Touches(kernel, r), std::move(host));
 }
 

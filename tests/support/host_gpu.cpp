@@ -153,7 +153,7 @@ void HostGpu::build() {
       text += fmt::format("namespace k{} {{\n{}\n", space++, e->source);
       last = e->source;
     }
-    text += fmt::format("static void run_{0}(const void* words) {{ Args a; static_assert(sizeof a == {1}, \"words\"); memcpy(&a, words, sizeof a); {0}(a); }}\n", e->name, 8 * e->words);
+    text += fmt::format("static void run_{0}(const void* words) {{ belfry_run<{1}>({0}, words); }}\n", e->name, 8 * e->words);
     table += fmt::format("k{}::run_{}, ", space - 1, e->name);
     fresh.push_back(e.get());
   }

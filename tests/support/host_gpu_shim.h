@@ -19,6 +19,14 @@ inline HostThread belfry_thread;
 #define __shared__ static
 #define __device__
 #define __constant__ static const
+#define __grid_constant__
+
+template <int bytes, class A> void belfry_run(void (*entry)(A), const void* words) {
+  A a;
+  static_assert(sizeof a == bytes, "words");
+  memcpy((void*)&a, words, sizeof a);
+  entry(a);
+}
 
 static inline unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
 static inline float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include <belfry/executor/joint_launch.h>
 #include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/frontends/session/kernel_chooser.h>
 #include <belfry/ops/all_ops.h>
@@ -26,7 +27,11 @@ KernelTable collecting(const std::shared_ptr<CollectedTexts>& code) {
     Kernel k = inner;
     k.prepare = [inner, code](const KernelRequest& r) {
       code->asking = {inner.name, {r.op}};
-      return inner.prepare(r);
+      auto kernel = inner.prepare(r);
+      auto* joint = r.def && (r.def->by_element || r.op == "where") ? dynamic_cast<LaunchesJointly*>(kernel.get()) : nullptr;  // what updates are made of
+      code->asking.kernel += " of several";
+      if (joint) joint->prepare_joint();
+      return kernel;
     };
     k.supports = [inner, prepare = k.prepare](const KernelRequest& r) {
       Support s = inner.supports(r);

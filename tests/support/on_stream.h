@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -51,22 +52,26 @@ class OnStream : public Prepared {
   OnStream(const CudaDriver& driver, fake_cuda::Declare* declare, Touches touches, std::unique_ptr<Prepared> kernel)
       : driver_(driver), declare_(declare), touches_(std::move(touches)), kernel_(std::move(kernel)) {}
   void launch(const Arguments& a) override {
-    calls_.push_back({kernel_.get(), a});  // kept: a recorded one runs again
-    CUhostFn run = [](void* p) {
-      try {
-        static_cast<Call*>(p)->kernel->launch(static_cast<Call*>(p)->arguments);
-      } catch (const std::exception& e) {  // of what a race has left there; a stream has nobody to tell
-        std::fprintf(stderr, "a kernel on a stream: %s\n", e.what());
-      }
-    };
     auto touched = touches_.at(a);
     if (also.at) touched.push_back(also);
-    declare_(touches_.name(), touched.data(), touched.size());
-    check_driver(driver_, driver_.cuLaunchHostFunc(static_cast<CUstream>(a.stream), run, &calls_.back()), "cuLaunchHostFunc");
+    put(touched, a.stream, [kernel = kernel_.get(), a] { kernel->launch(a); });
   }
 
  protected:
   Prepared& inner() const { return *kernel_; }
+  const Touches& touches() const { return touches_; }
+  void put(const std::vector<fake_cuda::Touched>& touched, void* stream, std::function<void()> call) {
+    calls_.push_back(std::move(call));  // kept: a recorded one runs again
+    CUhostFn run = [](void* p) {
+      try {
+        (*static_cast<std::function<void()>*>(p))();
+      } catch (const std::exception& e) {  // of what a race has left there; a stream has nobody to tell
+        std::fprintf(stderr, "a kernel on a stream: %s\n", e.what());
+      }
+    };
+    declare_(touches_.name(), touched.data(), touched.size());
+    check_driver(driver_, driver_.cuLaunchHostFunc(static_cast<CUstream>(stream), run, &calls_.back()), "cuLaunchHostFunc");
+  }
   fake_cuda::Touched also{};
 
  private:
@@ -74,11 +79,7 @@ class OnStream : public Prepared {
   fake_cuda::Declare* declare_;
   Touches touches_;
   std::unique_ptr<Prepared> kernel_;
-  struct Call {
-    Prepared* kernel;
-    Arguments arguments;
-  };
-  std::deque<Call> calls_;
+  std::deque<std::function<void()>> calls_;
 };
 
 /// One that finds faults: its word is touched besides.
