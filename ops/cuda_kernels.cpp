@@ -30,9 +30,9 @@ KernelTable cuda_kernels(const std::shared_ptr<CudaToolkit>& toolkit) {
   add_with_halves(table, libraries, cast_cuda(code)[0]);
   const KernelTable generated = generated_kernels(code);
   for (const Kernel& k : generated.all()) table.add(k);
-  // Products whose form or dtype has no epilogue.
+  // Products whose form or dtype has no epilogue, and groups of a plan that was made for CPUs.
   auto members = std::make_shared<const KernelTable>(table);
-  table.add(in_turn(kMatmulBiasRelu, {"matmul", "add", "relu"}, members, false));
+  table.add(in_turn(kConv2dBiasRelu, {"conv2d", "add", "relu"}, members, false));
   table.add(in_turn(kMatmulBiasGeluTanh, {"matmul", "add", "gelu_tanh"}, members, false));
   table.add(in_turn(kMatmulBias, {"matmul", "add"}, members, false));
   table.add(in_turn(kElementwise, {}, members, false));

@@ -53,6 +53,7 @@ void add_lacking(const PlacedGraph& plan, FixedNodes& out) {
 void add_unlike(const PlacedGraph& plan, FixedNodes& out) {
   for (const PlanNode& n : plan.nodes) {
     if (n.scope == Scope::tower || n.scope == Scope::state || n.ranged || n.holders.size() < 2 || is_exact(plan, n)) continue;
+    if (is_nondeterministic(n)) out.try_emplace(n.name, FixedTo::first);
     const std::string* first = nullptr;
     for (std::size_t g = 0; g < plan.groups.size(); ++g) {
       const std::string& kernel = n.by_group[g].kernel;

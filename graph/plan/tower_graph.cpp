@@ -39,6 +39,11 @@ Share TowerGraph::share(int t) const {
   return {r.first, r.count(), batch, present(), combine};
 }
 
+bool is_nondeterministic(const PlanNode& n) {
+  auto differs = [](const Variant& v) { return v.kernel.find(kNondeterministic) != v.kernel.npos; };
+  return std::any_of(n.by_class.begin(), n.by_class.end(), differs) || std::any_of(n.by_group.begin(), n.by_group.end(), differs);
+}
+
 bool is_tree(const TowerGraph& graph, const PlanNode& n) {
   const AttributeValue* kind = n.op == kFused ? n.attributes.find("kind") : nullptr;
   return kind && *kind == AttributeValue(kElementwise) && std::all_of(n.members.begin(), n.members.end(), [&](const Member& m) { return graph.graph->node(m.node).op->elementwise(); });

@@ -71,8 +71,6 @@ struct Maker {
     Descriptor p(api, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     p.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
     p.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-    cudnnNanPropagation_t nan = CUDNN_PROPAGATE_NAN;  // a relu that turns it into 0 hides a net that has diverged
-    if (mode == CUDNN_POINTWISE_RELU_FWD) p.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &nan);
     p.finalize();
     Descriptor d(api, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     d.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, p);
@@ -154,8 +152,6 @@ struct Maker {
       case Kind::sub: return pointwise(o, CUDNN_POINTWISE_SUB, true);
       case Kind::mul: return pointwise(o, CUDNN_POINTWISE_MUL, true);
       case Kind::div: return pointwise(o, CUDNN_POINTWISE_DIV, true);
-      case Kind::max: return pointwise(o, CUDNN_POINTWISE_MAX, true);
-      case Kind::relu: return pointwise(o, CUDNN_POINTWISE_RELU_FWD, false);
       case Kind::sqrt: return pointwise(o, CUDNN_POINTWISE_SQRT, false);
       case Kind::reciprocal: return pointwise(o, CUDNN_POINTWISE_RECIPROCAL, false);
       case Kind::identity: return pointwise(o, CUDNN_POINTWISE_IDENTITY, false);

@@ -156,6 +156,7 @@ void await(const KernelTable& table, const OpDef& def, const OpCase& c, std::int
     mine.what = fmt::format("{}: {}, kernel {}, batch {}, {}", def.name, c.name, k.name, batch, to_string(r.outputs[0]));
     mine.scratch = s.scratch_bytes;
     mine.in_place = s.in_place;
+    if (k.leeway.tf32) mine.tolerance = std::max(mine.tolerance, 0x1p-10);  // of each factor 10 bits behind the point are kept
     try {
       mine.kernel = k.prepare(r);
     } catch (const std::exception& e) {

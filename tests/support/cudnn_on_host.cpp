@@ -122,8 +122,6 @@ float pointwise(Kind kind, float a, float b) {
     case Kind::sub: return a - b;
     case Kind::mul: return a * b;
     case Kind::div: return a / b;
-    case Kind::max: return std::max(a, b);
-    case Kind::relu: return a < 0 ? 0 : a;
     case Kind::sqrt: return std::sqrt(a);
     case Kind::reciprocal: return 1 / a;
     case Kind::identity: return a;
@@ -190,7 +188,6 @@ void multiply_on_host(const cublas_lt::Product& p, const float* a, const float* 
         double sum = p.accumulate ? y[at(c.y, batch, i, j)] : 0;
         for (std::int64_t k = 0; k < inner; ++k) sum += static_cast<double>(first[at(c.first, batch, i, k)]) * static_cast<double>(second[at(c.second, batch, k, j)]);
         if (p.epilogue != cublas_lt::Epilogue::none) sum += static_cast<double>(bias[i]);
-        if (p.epilogue == cublas_lt::Epilogue::bias_relu) sum = sum < 0 ? 0 : sum;
         if (p.epilogue == cublas_lt::Epilogue::bias_gelu_tanh) sum *= 0.5 * (1 + std::tanh(0.79788456080286535588 * (sum + 0.044715 * sum * sum * sum)));
         y[at(c.y, batch, i, j)] = static_cast<float>(sum);
       }

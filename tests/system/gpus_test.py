@@ -154,6 +154,13 @@ def unavailable(**variables):
         scored = json.loads(here("forecast", "mlp", "--jsonl", "--cluster", "k80x4", "--devices", "cpu:0", "--batch", "32", stdin=line + "\n").stdout)
         placed = json.loads(here("place", "mlp", "--placement", "rules.json", "--cluster", "k80x4", "--batch", "32", "-o", "a.json", "--json").stdout)
         expect(scored["peak"] == {d["device"]: d["bytes"] for d in placed["devices"]}, f"a line has the bytes of the plan: {scored}, {placed['devices']}")
+        # An inner member of a tree that a line sends elsewhere leaves the tree out there too.
+        tree = next(n for n in json.loads(pathlib.Path(folder, "a.json").read_text())["nodes"] if n.get("attributes", {}).get("kind") == "elementwise")
+        line = json.dumps({"belfry": 1, "placement": [{"match": tree["members"][0]["name"], "device": "gpu:1"}, {"match": "**", "device": "cpu:0"}]})
+        pathlib.Path(folder, "inner.json").write_text(line, encoding="utf-8")
+        scored = json.loads(here("forecast", "mlp", "--jsonl", "--cluster", "k80x4", "--devices", "cpu:0", "--batch", "32", stdin=line + "\n").stdout)
+        placed = json.loads(here("place", "mlp", "--placement", "inner.json", "--cluster", "k80x4", "--batch", "32", "-o", "b.json", "--json").stdout)
+        expect(scored.get("peak") == {d["device"]: d["bytes"] for d in placed["devices"]}, f"a line of an inner member has the bytes of the plan: {scored}, {placed['devices']}")
         told = here("forecast", "mlp", "--placement", "rules.json", "--devices", "sim:0", "--batch", "8", "--measure", "1").stderr
         expect(told.count("sim:0 in place of gpu:1") == 1, f"what is put in place is said once: {told}")
         # Engines that were measured are named in every plan for GPUs, but for one that runs as it stands.
