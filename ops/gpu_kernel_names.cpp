@@ -12,10 +12,11 @@ namespace {
 
 /// A test holds them to the backend's table, in which each but those of trees and of members in turn stands a second time for halves, and those that multiply many by many once more for each leeway.
 constexpr std::string_view kInF32 = "_in_f32", kMembersInTurn = "members_in_turn";
-constexpr std::array<GpuKernelName, 42> kNames = {{
+constexpr std::array<GpuKernelName, 43> kNames = {{
     {"cublas_lt_matmul", "matmul"},
     {"cublas_lt_matmul_bias", "matmul_bias"},
     {"cublas_lt_matmul_bias_gelu_tanh", "matmul_bias_gelu_tanh"},
+    {"cudnn_attention", "scaled_dot_product_attention scaled_dot_product_attention_gradient"},
     {"cudnn_avg_pool2d", "avg_pool2d avg_pool2d_gradient"},
     {"cudnn_batch_norm", "batch_norm batch_norm_gradient"},
     {"cudnn_conv2d", "conv2d conv2d_filter_gradient conv2d_input_gradient conv2d_transpose"},

@@ -135,7 +135,7 @@ std::optional<Descriptor> plan_of(const TargetImpl& target, const Descriptor& co
   return plan;
 }
 
-bool multiplies(const Operation& o) { return o.kind == Kind::conv || o.kind == Kind::conv_input_gradient || o.kind == Kind::conv_filter_gradient || o.kind == Kind::attention; }
+bool multiplies(const Operation& o) { return o.kind == Kind::conv || o.kind == Kind::conv_input_gradient || o.kind == Kind::conv_filter_gradient || o.kind == Kind::matmul; }
 
 /// Whether it multiplies many by many: only there do tensor cores round what they are given, and halves they multiply as they are.
 bool contracts(const Graph& graph) { return std::any_of(graph.operations.begin(), graph.operations.end(), multiplies); }
@@ -156,7 +156,7 @@ std::string key_of(const Graph& graph, const Wanted& wanted) {
   std::string out = fmt::format("{} {} {} {}", wanted.scratch_bytes, wanted.leeway.nondeterministic, wanted.leeway.tf32, wanted.engine);
   for (const Tensor& t : graph.tensors) out += fmt::format(";{} {} {} {} {}", static_cast<int>(t.dtype), fmt::join(t.dims, ","), fmt::join(t.strides, ","), t.inner, t.value.has_value());
   for (const Operation& o : graph.operations) {
-    out += fmt::format(";{} {}", static_cast<int>(o.kind), fmt::join(o.tensors, ","));
+    out += fmt::format(";{} {} {}", static_cast<int>(o.kind), fmt::join(o.tensors, ","), o.axis);
     for (const auto* sizes : {&o.window.size, &o.window.strides, &o.window.before, &o.window.after, &o.window.dilations}) out += fmt::format(" {}", fmt::join(*sizes, ","));
   }
   return out;
@@ -178,6 +178,7 @@ std::string each_fitting(const TargetImpl& target, const Graph& graph, const Wan
     if ((without_cores && facts.tensor_cores) || (exact && facts.rounds_inputs)) return ++rounding, false;
     std::optional<Descriptor> plan = plan_of(target, configuration, facts);
     if (!plan) return ++refused, false;
+    if (facts.scratch_bytes < graph.least_scratch_bytes && !wanted.leeway.nondeterministic) return ++random, false;
     if (facts.scratch_bytes > wanted.scratch_bytes) {
       least = least < 0 ? facts.scratch_bytes : std::min(least, facts.scratch_bytes);
       return false;

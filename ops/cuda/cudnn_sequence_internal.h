@@ -102,6 +102,7 @@ std::vector<std::string> engine_names(const Sequence& sequence, const std::share
 /// Why cuDNN's kernels do not take a request at all; empty if nothing is in the way: f32 or halves, some elements, and no more than cuDNN counts.
 std::string objection(const KernelRequest& request);
 
+std::vector<SequenceKernel> attention_sequences();
 std::vector<SequenceKernel> avg_pool2d_sequences();
 std::vector<SequenceKernel> batch_norm_sequences();
 std::vector<SequenceKernel> conv2d_sequences();

@@ -203,12 +203,20 @@ TEST_F(GpuBits, of_updates_are_the_cpus) {
   }
 }
 
-class GpuRepeats : public Gpu, public testing::WithParamInterface<std::string> {};
+class GpuRepeats : public Gpu, public testing::WithParamInterface<std::pair<std::string, DType>> {};
+
+/// Attention of halves over several tiles of keys, which together make a gradient of the queries.
+Settings settings_of(const std::string& net, DType precision) {
+  if (net == "mobilenet_v2") return {{"alpha", 0.35}, {"image", 96}};
+  return is_half(precision) ? Settings{{"length", 512}} : Settings{};
+}
 
 /// Twenty times from the same state in one session, and in two more, since these choose their kernels anew.
 TEST_P(GpuRepeats, give_the_same_bits) {
-  const Settings settings = GetParam() == "mobilenet_v2" ? Settings{{"alpha", 0.35}, {"image", 96}} : Settings{};
-  auto session = [&] { return Session(net_named(GetParam()).build(machine().library->ops, settings), Mirrored{.devices = parse_devices("gpu:0/0,gpu:0/1"), .towers = 4}, options()); };
+  const auto& [net, precision] = GetParam();
+  Graph graph = net_named(net).build(machine().library->ops, settings_of(net, precision));
+  graph.precision = precision;
+  auto session = [&] { return Session(graph, Mirrored{.devices = parse_devices("gpu:0/0,gpu:0/1"), .towers = 4}, options()); };
   auto after = [&](Session& s) {
     for (int step = 0; step < 3; ++step) s.step(synthetic_feeds(s.graph(), often(32, 4)));
     return s.state();
@@ -225,8 +233,9 @@ TEST_P(GpuRepeats, give_the_same_bits) {
     EXPECT_TRUE(after(fresh) == want) << "session " << k;
   }
 }
-INSTANTIATE_TEST_SUITE_P(Gpu, GpuRepeats, testing::ValuesIn(machine().real ? std::vector<std::string>{"mnist_cnn", "cifar10", "transformer", "mobilenet_v2"} : std::vector<std::string>{"mlp"}),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Gpu, GpuRepeats, testing::ValuesIn(machine().real ? std::vector<std::pair<std::string, DType>>{{"mnist_cnn", f32}, {"cifar10", f32}, {"transformer", f32}, {"transformer", bf16}, {"mobilenet_v2", f32}}
+                                                                   : std::vector<std::pair<std::string, DType>>{{"mlp", f32}}),
+                         [](const auto& info) { return info.param.first + "_" + std::string(name_of(info.param.second)); });
 
 class GpuMemory : public Gpu {};
 

@@ -180,7 +180,8 @@ std::vector<std::string> unreached(const KernelTable& table, const OpSet& ops) {
       for (const Kernel& k : table.all())
         if (k.op == def->name && k.supports(w.request).ok) {
           met.emplace(k.op, k.name);
-          if (std::any_of(w.inputs.begin(), w.inputs.end(), [](const HostTensor& x) { return x.dtype() == f32; })) of_reals.emplace(k.op, k.name);
+          auto any = [&](auto is) { return std::any_of(w.inputs.begin(), w.inputs.end(), [&](const HostTensor& x) { return is(x.dtype()); }); };
+          if (any([](DType t) { return t == f32; }) && !any(is_half)) of_reals.emplace(k.op, k.name);
         }
     }
   // Every kernel has one that converts, also those that take no halves.
