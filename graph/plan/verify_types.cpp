@@ -134,7 +134,8 @@ class TypeChecker : public PlanChecker {
     const std::string& how = n.attributes.text("how");
     bool apart = how == "stack" || how == "concat_rows" || how == "same";
     if (before.ranged || n.op == kAllGather || how == "ranges") {
-      bool gathers = before.ranged && how == "ranges" && (n.op == kAllGather || n.op == kFetch) && state(n.outputs[0]) == from && type(n.outputs[0]) == type(n.inputs[0]);
+      const bool ranged = before.ranged || (before.op == kAllGather && plan_.maker(before.inputs[0]).ranged);  // or what the host has gathered
+      bool gathers = ranged && how == "ranges" && (n.op == kAllGather || n.op == kFetch) && state(n.outputs[0]) == from && type(n.outputs[0]) == type(n.inputs[0]);
       if (!gathers) object("ranges: '{}' joins '{}' by {}", n.name, before.name, how);
       return;
     }
