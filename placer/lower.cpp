@@ -45,6 +45,13 @@ void insert_behind(PlacedGraph& plan, std::vector<std::pair<int, PlanNode>> node
   insert_nodes(plan, nodes.size(), [&](std::size_t k) { return nodes[k].first; }, [&](PlanNode& to, std::size_t k) { to = std::move(nodes[k].second); });
 }
 
+DeviceList cpus_beside(const Cluster& cluster, const std::vector<int>& devices) {
+  std::set<int> out;
+  for (int d : devices) out.insert(cluster.cpu_of(cluster.devices[static_cast<std::size_t>(d)].id.host));
+  out.erase(-1);
+  return std::vector<int>(out.begin(), out.end());
+}
+
 void hold_sources(PlacedGraph& plan, const NumberLists& readers, const FixedNodes& fixed) {
   std::set<DeviceList> alike;
   for (std::size_t i = plan.nodes.size(); i-- > 0;) {
@@ -144,7 +151,12 @@ bool takes_ranges(const PlanNode& m, const PlanNode& reader) {
 std::vector<bool> gathered_by_host(const PlacedGraph& plan) {
   std::vector<bool> out(plan.nodes.size());
   if (plan.cluster.peers.empty()) return out;
-  auto by_host = [&](const PlanNode& m, const PlanNode& gather) { return go_by_host(plan.cluster, m.holders, gather.holders) && kernel_of_moves(plan, gather) == gather.op; };
+  std::map<std::pair<DeviceList, DeviceList>, bool> known;
+  auto by_host = [&](const PlanNode& m, const PlanNode& gather) {
+    auto [at, fresh] = known.try_emplace({m.holders, gather.holders});
+    if (fresh) at->second = go_by_host(plan.cluster, m.holders, gather.holders);
+    return at->second && kernel_of_moves(plan, gather) == gather.op;
+  };
   for (std::size_t i = 0; i < out.size(); ++i) {
     const PlanNode& n = plan.nodes[i];
     if (n.ranged) {
@@ -158,13 +170,6 @@ std::vector<bool> gathered_by_host(const PlacedGraph& plan) {
   return out;
 }
 
-/// The CPUs of the devices' hosts.
-DeviceList cpus_beside(const Cluster& cluster, const std::vector<int>& devices) {
-  std::set<int> out;
-  for (int d : devices) out.insert(cluster.cpu_of(cluster.devices[static_cast<std::size_t>(d)].id.host));
-  out.erase(-1);
-  return std::vector<int>(out.begin(), out.end());
-}
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <belfry/graph/plan/placed_graph.h>
 #include <belfry/graph/plan/readers.h>
@@ -19,6 +20,9 @@ PlanNode inserted_node(const PlanNode& cause, const std::string& name, const cha
 ValueIndex value_like(PlacedGraph& plan, ValueIndex v, const std::string& name, SplitState state);
 /// The name of a value as a node's: "x:1" as "x..1", which no node of a user's has.
 void make_plain(std::string& name);
+
+/// The CPUs of the devices' hosts, one of each that has some.
+DeviceList cpus_beside(const Cluster& cluster, const std::vector<int>& devices);
 
 /// Makes room behind the nodes `behind(k)`, in their order, and calls `fill(node, k)` for each while what it comes behind has its place.
 template <class Behind, class Fill>

@@ -95,48 +95,31 @@ bool go_by_host(const Cluster& cluster, const std::vector<int>& from, const std:
 void join_on_host(PlacedGraph& plan) {
   for (PlanNode& n : plan.nodes) {
     if (!is_op(n, kAggregate) || adds_parts(n) || plan.maker(n.inputs[0]).scope != Scope::tower || !go_by_host(plan.cluster, plan.devices(plan.maker(n.inputs[0])), n.holders)) continue;
-    n.holders = {plan.cluster.cpu_of(plan.cluster.devices[static_cast<std::size_t>(n.holders.front())].id.host)};
+    n.holders = cpus_beside(plan.cluster, n.holders);
     n.reason = "its devices do not read each other's memory: the host joins the towers";
   }
 }
 
 namespace {
 
-/// Whether a sum's devices, or the leaders of its link groups, could not read all that they add.
-class HostSums {
- public:
-  explicit HostSums(const PlacedGraph& plan) : plan_(plan) {}
-  bool has(const PlanNode& n) {
-    if (plan_.cluster.peers.empty() || n.owners < 0 || !is_op(n, kAggregate) || !adds_parts(n) || kernel_of_moves(plan_, n) != n.op) return false;
-    auto [known, fresh] = known_.try_emplace({n.owners, n.holders, n.sum});
-    if (fresh) known->second = find(n);
-    return known->second;
-  }
-
- private:
-  bool find(const PlanNode& n) const {
-    const std::vector<int>& owners = plan_.vectors[static_cast<std::size_t>(n.owners)];
-    if (go_by_host(plan_.cluster, owners, n.holders)) return true;
-    if (n.sum != SumWay::groups) return false;
-    const std::vector<int> leaders = group_leaders(plan_.cluster, owners, n.holders);
-    for (std::size_t t = 0; t < owners.size(); ++t)
-      if (owners[t] >= 0 && plan_.cluster.stage(owners[t], leaders[t]) >= 0) return true;
-    return false;
-  }
-
-  const PlacedGraph& plan_;
-  std::map<std::tuple<int, DeviceList, SumWay>, bool> known_;
-};
+/// Whether the leaders of a sum's link groups could not read what they add.
+bool leaders_need_host(const PlacedGraph& plan, const PlanNode& n) {
+  if (plan.cluster.peers.empty() || n.sum != SumWay::groups) return false;
+  const std::vector<int>& owners = plan.vectors[static_cast<std::size_t>(n.owners)];
+  const std::vector<int> leaders = group_leaders(plan.cluster, owners, n.holders);
+  for (std::size_t t = 0; t < owners.size(); ++t)
+    if (owners[t] >= 0 && plan.cluster.stage(owners[t], leaders[t]) >= 0) return true;
+  return false;
+}
 
 }  // namespace
 
 void insert_group_sums(PlacedGraph& plan) {
   std::map<std::pair<int, DeviceList>, int> leaders;  // by owners and holders
   std::vector<std::pair<int, PlanNode>> out;
-  HostSums host_sums(plan);
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     PlanNode& n = plan.nodes[i];
-    if (n.sum != SumWay::groups || n.owners < 0 || host_sums.has(n)) continue;
+    if (n.sum != SumWay::groups || n.owners < 0 || leaders_need_host(plan, n)) continue;
     auto [known, fresh] = leaders.try_emplace({n.owners, n.holders}, -1);
     if (fresh) known->second = vector_number(plan, group_leaders(plan.cluster, plan.vectors[static_cast<std::size_t>(n.owners)], n.holders));
     if (known->second == n.owners || !adds_parts(n)) continue;
@@ -150,11 +133,15 @@ void insert_group_sums(PlacedGraph& plan) {
 }
 
 void insert_host_sums(PlacedGraph& plan) {
+  if (plan.cluster.peers.empty()) return;
+  std::map<std::tuple<int, DeviceList, SumWay>, bool> by_host;
   std::vector<std::pair<int, PlanNode>> out;
-  HostSums host_sums(plan);
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     PlanNode& n = plan.nodes[i];
-    if (!host_sums.has(n)) continue;
+    if (n.owners < 0 || !is_op(n, kAggregate) || !adds_parts(n) || kernel_of_moves(plan, n) != n.op) continue;
+    auto [known, fresh] = by_host.try_emplace({n.owners, n.holders, n.sum});
+    if (fresh) known->second = go_by_host(plan.cluster, plan.vectors[static_cast<std::size_t>(n.owners)], n.holders) || leaders_need_host(plan, n);
+    if (!known->second) continue;
     if (n.sum == SumWay::ring)
       throw UserError(fmt::format("'{}' is added round a ring of {}, which do not read each other's memory: the host would add in another order; take another reduction, tree or hierarchical (-O reduction=tree)", n.name,
                                   to_string(plan.cluster.ids(n.holders))));

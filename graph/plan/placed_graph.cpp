@@ -32,10 +32,6 @@ bool is_exact(const PlacedGraph& plan, const PlanNode& n) {
   return std::all_of(n.members.begin(), n.members.end(), [&](const Member& m) { return plan.graph->node(m.node).op->exact; });
 }
 bool changes_nothing(const PlanNode& n) { return is_op(n, kCopy) || is_op(n, kPreAggregate) || is_op(n, kStore) || is_op(n, kAllGather); }
-ValueIndex copied_by(const TowerGraph& graph, const PlanNode& copy) {
-  const PlanNode& from = graph.maker(copy.inputs[0]);
-  return is_op(from, kCopy) && !from.inputs.empty() && from.inputs[0] >= 0 ? from.inputs[0] : copy.inputs[0];
-}
 bool moves_values(const PlanNode& n) { return is_op(n, kCopy) || is_op(n, kSplit) || is_op(n, kPreAggregate) || is_join(n); }
 
 Instances::Instances(const PlacedGraph& plan)

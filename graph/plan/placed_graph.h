@@ -84,8 +84,6 @@ inline bool is_join(const PlanNode& n) { return is_op(n, "aggregate") || is_op(n
 bool is_exact(const PlacedGraph& plan, const PlanNode& n);
 /// What brings its first input elsewhere or keeps it as it is: it computes nothing, so no bits depend on it.
 bool changes_nothing(const PlanNode& n);
-/// The value that readers of a copy name: what it brings, itself or by way of a copy on the host.
-ValueIndex copied_by(const TowerGraph& graph, const PlanNode& copy);
 /// A node that reads where its input is made, in another memory space too; all others read what serves their device.
 bool moves_values(const PlanNode& n);
 
@@ -102,8 +100,7 @@ class Instances {
   int near(const std::vector<int>& holders, int device) const;
   /// The instance of a shared value that serves a device: its own, else one of its space, else a copy. UserError if none does.
   At shared(ValueIndex v, int device) const;
-  /// The holder of a shared value that a node which moves it reads: one near the device, else the first of its link group, of its host where peers
-  /// are known, or of all, first of those that need no stage.
+  /// The holder of a shared value that a node which moves it reads: one near the device, else of those that need no stage the first of its link group, of its host where peers are known, of all.
   int moved_from(const PlanNode& move, ValueIndex v, int device) const;
   /// The tower's own instance: the maker's, or a copy in the space of the device.
   At own(ValueIndex v, int tower, int device) const;

@@ -169,23 +169,41 @@ TEST(SumsByTheHost, are_added_there_once_and_have_the_same_bits_by_name) {
 }
 
 TEST(SumsByTheHost, are_there_for_groups_gathers_and_ranges_too) {
-  auto graph = tanh_layers();
+  auto graph = tanh_layers(256);
   const auto four = parse_devices("gpu:0-3");
-  for (const PeerGroups& peers : {each_alone(4), PeerGroups{parse_devices("gpu:0-1"), parse_devices("gpu:2-3")}})
-    for (const Strategy& s : {to_strategy(Mirrored{.devices = four, .towers = 4, .threads = 1, .reduction = Reduce::hierarchical, .bucket = 200}), to_strategy(Sharded{.devices = four, .towers = 8, .threads = 1}),
-                              to_strategy(Sharded{.devices = four, .towers = 4, .threads = 1, .reduction = Reduce::hierarchical}), to_strategy(Towers{.devices = four, .spread = true, .towers = 4, .threads = 1})}) {
-      Cluster unsaid = gpus_with(4, {});
-      unsaid.links = {{parse_devices("gpu:0-1"), "left", 1e10, 0}, {parse_devices("gpu:2-3"), "right", 1e10, 0}, {parse_devices("gpu:0-3"), "host", 1e9, 0}};
-      Cluster said = unsaid;
-      said.peers = peers;
-      const PlacedGraph direct = sound_plan(graph, s, unsaid), staged = sound_plan(graph, s, said);
-      EXPECT_EQ(staged.arithmetic_hash, direct.arithmetic_hash) << s.name;
-      for (const LinkLoad& l : link_bytes(staged)) {
-        const bool paired = l.from != "host" && l.to != "host";
-        if (!paired) continue;
-        EXPECT_EQ(staged.cluster.stage(staged.cluster.at(parse_device(l.from)), staged.cluster.at(parse_device(l.to))), -1) << l.from << " to " << l.to;
+  const PeerGroups pairs = {parse_devices("gpu:0-1"), parse_devices("gpu:2-3")};
+  int sums = 0, gathers = 0, stores = 0, others = 0;
+  for (const PeerGroups& peers : {each_alone(4), pairs})
+    for (int T : {4, 8})
+      for (const Strategy& s : {to_strategy(Mirrored{.devices = four, .towers = T, .threads = 1, .reduction = Reduce::hierarchical, .bucket = 200}), to_strategy(Sharded{.devices = four, .towers = T, .threads = 1}),
+                                to_strategy(Sharded{.devices = four, .towers = T, .threads = 1, .reduction = Reduce::hierarchical}), to_strategy(Towers{.devices = four, .spread = true, .towers = T, .threads = 1})}) {
+        Cluster unsaid = gpus_with(4, {});
+        unsaid.links = {{parse_devices("gpu:0-1"), "left", 1e10, 0}, {parse_devices("gpu:2-3"), "right", 1e10, 0}, {four, "host", 1e9, 0}};
+        Cluster said = unsaid;
+        said.peers = peers;
+        const PlacedGraph direct = sound_plan(graph, s, unsaid), staged = sound_plan(graph, s, said);
+        EXPECT_EQ(staged.arithmetic_hash, direct.arithmetic_hash) << s.name;
+        for (const LinkLoad& l : link_bytes(staged)) {
+          if (l.from == "host" || l.to == "host") continue;
+          EXPECT_EQ(staged.cluster.stage(staged.cluster.at(parse_device(l.from)), staged.cluster.at(parse_device(l.to))), -1) << l.from << " to " << l.to;
+        }
+        for (const PlanNode& n : staged.nodes) {
+          // Peers add their group's parts before the host adds those of groups; what has no peers leaves all to the host.
+          const bool sum = n.sum == SumWay::groups && n.holders.size() == 4;
+          sums += sum;
+          EXPECT_TRUE(!sum || staged.maker(n.inputs[0]).name == n.name + ".host") << n.name;
+          EXPECT_TRUE(!sum || peers != pairs || staged.maker(staged.maker(n.inputs[0]).inputs[0]).name == n.name + ".group") << n.name;
+          // A variable that all have takes what the host has gathered of its ranges.
+          const bool gather = is_op(n, kAllGather);
+          ++(gather && n.donates.empty() ? gathers : gather ? stores : others);
+          EXPECT_TRUE(!gather || (n.holders == DeviceList{staged.cluster.host()}) == n.donates.empty()) << n.name;
+        }
+        EXPECT_EQ(write_plan(place(graph, placement_of(staged), said, {.fetches = fetches_of(*graph)})), write_plan(staged)) << s.name;
       }
-    }
+  EXPECT_GT(sums, 0);
+  EXPECT_GT(gathers, 0);
+  EXPECT_GT(stores, 0);
+  EXPECT_GT(others, 0);
 }
 
 /// Rows that towers have on both GPUs are gathered for what one of them computes of all, and that is split again.
@@ -211,6 +229,36 @@ TEST(JoinsByTheHost, and_splits_read_what_the_host_has) {
   PathBytes carried = bytes_of(staged);
   EXPECT_EQ(carried.count({"gpu:0", "gpu:1"}) + carried.count({"gpu:1", "gpu:0"}), 0u);
   EXPECT_EQ(write_plan(place(graph, placement_of(staged), staged.cluster, {.fetches = fetches_of(*graph)})), write_plan(staged));
+}
+
+/// Each host does for its own GPUs; what goes from host to host is not its.
+TEST(SumsByTheHost, and_copies_are_each_hosts_own) {
+  auto graph = tanh_layers(256);
+  Cluster unsaid;
+  unsaid.cores = 2;
+  std::vector<DeviceId> all;
+  for (int host : {0, 1})
+    for (const DeviceId& id : {DeviceId{host, "gpu", 0, -1}, DeviceId{host, "gpu", 1, -1}, DeviceId{host, "cpu", 0, -1}}) {
+      unsaid.devices.push_back({id, to_string(id)});
+      if (id.kind == "gpu") all.push_back(id);
+    }
+  Cluster said = unsaid;
+  for (const DeviceId& id : all) said.peers.push_back({id});
+  const DeviceList cpus = {2, 5};
+  for (const Strategy& s : {to_strategy(Mirrored{.devices = all, .towers = 4, .threads = 1}), to_strategy(Sharded{.devices = all, .towers = 4, .threads = 1}),
+                            to_strategy(Towers{.devices = all, .variables = all[0], .towers = 4, .threads = 1}), to_strategy(Layers{.devices = all, .towers = 4, .order = PhaseOrder::gpipe, .threads = 1, .cut = LayerCut::variables})}) {
+    const PlacedGraph direct = sound_plan(graph, s, unsaid), staged = sound_plan(graph, s, said);
+    EXPECT_EQ(staged.arithmetic_hash, direct.arithmetic_hash) << s.name;
+    for (const PlanNode& n : staged.nodes)
+      EXPECT_TRUE(!n.name.ends_with(".host") || n.holders == cpus) << s.name << ": " << n.name << " on " << to_string(staged.cluster.ids(n.holders));
+    const Instances instances(staged);
+    for (const PlanNode& n : staged.nodes)
+      for (const Move& m : moves_of(instances, n)) {
+        const DeviceId &from = said.devices[static_cast<std::size_t>(m.from)].id, &to = said.devices[static_cast<std::size_t>(m.to)].id;
+        EXPECT_EQ(said.stage(m.from, m.to), -1) << s.name << ": " << n.name;
+        EXPECT_TRUE(!is_op(n, kCopy) || n.inputs[0] == copied_by(staged, n) || from.host == to.host) << s.name << ": " << n.name << " goes on from another host";
+      }
+  }
 }
 
 TEST(SumsByTheHost, of_a_ring_are_refused) {
