@@ -92,6 +92,11 @@ NumberLists readers_of(const TowerGraph& plan) {
           }};
 }
 
+ValueIndex copied_by(const TowerGraph& graph, const PlanNode& copy) {
+  const PlanNode& from = graph.maker(copy.inputs[0]);
+  return is_op(from, kCopy) && !from.inputs.empty() && from.inputs[0] >= 0 ? from.inputs[0] : copy.inputs[0];
+}
+
 void reindex(TowerGraph& graph) {
   for (std::size_t i = 0; i < graph.nodes.size(); ++i)
     for (std::size_t k = 0; k < graph.nodes[i].outputs.size(); ++k) {

@@ -39,7 +39,7 @@ class GpuPlans : public FakeGpus {
   std::size_t steps = 4;      ///< the second records, the third launches what it recorded, the last is traced
   std::vector<bool> told;     ///< steps that are told the next one's feeds, and so change the staging buffer
   bool lost_feeds = false;    ///< which are overwritten as soon as the step has ended
-  bool peers = false;         ///< plans count on it that GPUs read each other's memory
+  std::vector<std::vector<DeviceId>> peers;  ///< of clusters; none: nothing is known
   std::shared_ptr<CudaToolkit> toolkit_ = std::make_shared<CudaToolkit>();
 };
 

@@ -84,6 +84,13 @@ class Drawer {
       if (known) d.flops = 1e12, d.bandwidth = 1e11, d.launch = 1e-6;
     }
     has_gpu_ = std::any_of(all.begin(), all.end(), [](const DeviceId& d) { return d.kind == "gpu"; });
+    if (!has_gpu_) return;
+    constexpr const char* kPeers[] = {"", "gpu:0;gpu:1;gpu:2;gpu:3", "gpu:0-1;gpu:2-3", "gpu:0-1;gpu:1-2;gpu:3", "gpu:0-3"};
+    const std::string groups = kPeers[pick("peers", 5)];
+    for (std::size_t at = 0, end = 0; at < groups.size(); at = end + 1) {
+      end = std::min(groups.find(';', at), groups.size());
+      cluster_.peers.push_back(parse_devices(groups.substr(at, end - at)));
+    }
   }
 
   void draw_options() {
