@@ -1,4 +1,4 @@
-// Training and inference on a GPU, a line of JSON per result, in the form of the peers' benchmarks: bench_gpu [--device gpu:0] [--seconds 2] [--precision f32,bf16] [--cluster FILE] [NAME…].
+// Training and inference on a GPU, a line of JSON per result, in the form of the peers' benchmarks: bench_gpu [--device gpu:0] [--seconds 2] [--precision f32,tf32,bf16] [--cluster FILE] [NAME…].
 // Names are those of the workloads, and "launch": what a launch costs with recorded work and without. A step reads its feeds from the host.
 // Of a cluster file are taken what its GPU computes and moves a second: lines in f32 then have the forecast step, and the share of the roof that was reached.
 #include <algorithm>
@@ -27,7 +27,7 @@ namespace {
 struct Options {
   DeviceId device = parse_device("gpu:0");
   double seconds = 2;
-  std::vector<DType> precisions = {f32, bf16};
+  std::vector<GraphPrecision> precisions = {f32, tf32, bf16};
   std::optional<ClusterDevice> rates;
   std::vector<std::string> names;
   bool wants(const std::string& name) const { return names.empty() || std::find(names.begin(), names.end(), name) != names.end(); }
@@ -75,7 +75,7 @@ void say(const std::string& variant, const std::string& workload, std::int64_t b
 }
 
 /// What a step computes and moves a second; in f32, whose peak cluster files have, also beside what the GPU could at the most.
-std::string reached(PlacedGraph plan, const Times& t, DType precision, const Options& o) {
+std::string reached(PlacedGraph plan, const Times& t, const GraphPrecision& precision, const Options& o) {
   Work all;
   double roof = 0;
   for (const PlanNode& n : plan.nodes) {
@@ -91,10 +91,10 @@ std::string reached(PlacedGraph plan, const Times& t, DType precision, const Opt
   return out + fmt::format(", \"forecast_ms\": {:.4f}, \"forecast_of_measured\": {:.3f}, \"share_of_roof\": {:.3f}", forecast_ms, forecast_ms / t.median, roof * 1e3 / t.median);
 }
 
-std::string variant_of(DType precision, bool graphs) { return std::string(name_of(precision)) + (graphs ? "" : ", no graphs"); }
+std::string variant_of(const GraphPrecision& precision, bool graphs) { return std::string(name_of(precision)) + (graphs ? "" : ", no graphs"); }
 
 /// One that fails says so and does not end the others: a large batch may not fit.
-void measure(const Workload& w, std::int64_t batch, DType precision, bool graphs, const Options& o) try {
+void measure(const Workload& w, std::int64_t batch, const GraphPrecision& precision, bool graphs, const Options& o) try {
   const auto begin = std::chrono::steady_clock::now();
   Graph graph = net_named(w.net).build(standard_library()->ops, w.settings);
   graph.precision = precision;
@@ -115,7 +115,7 @@ void measure(const Workload& w, std::int64_t batch, DType precision, bool graphs
 /// Without graphs at the first batch alone: what they save is the same at any.
 void measure_all(const Workload& w, const Options& o) {
   for (std::int64_t batch : w.batches)
-    for (DType precision : o.precisions) measure(w, batch, precision, true, o);
+    for (const GraphPrecision& precision : o.precisions) measure(w, batch, precision, true, o);
   measure(w, w.batches[0], o.precisions[0], false, o);
 }
 
@@ -144,11 +144,11 @@ ClusterDevice rates_of(const std::string& file) {
   throw UserError(file + " says of no GPU what it computes and moves a second");
 }
 
-std::vector<DType> precisions_of(const std::string& list) {
-  std::vector<DType> out;
+std::vector<GraphPrecision> precisions_of(const std::string& list) {
+  std::vector<GraphPrecision> out;
   for (std::size_t from = 0; from <= list.size();) {
     const std::size_t to = std::min(list.find(',', from), list.size());
-    out.push_back(parse_dtype(list.substr(from, to - from)));
+    out.push_back(parse_precision(list.substr(from, to - from)));
     from = to + 1;
   }
   return out;

@@ -1,4 +1,4 @@
-"""JAX on a GPU beside bench_gpu: the same lines, of the nets that are short to write. f32 with TF32 off, and bf16 for all but parameters, norms and the loss. Exits with 77 where there is no JAX, or none that sees a GPU."""
+"""JAX on a GPU beside bench_gpu: the same lines, of the nets that are short to write. f32 with TF32 off and with it, and bf16 for all but parameters, norms and the loss. Exits with 77 where there is no JAX, or none that sees a GPU."""
 import functools, sys
 
 from gpu_lines import INFERRED, TRAINED, arguments, tell_all
@@ -121,7 +121,7 @@ def step_of(name, batch, variant):
     first = Parameters()
     jax.eval_shape(lambda x: net(first, x), jax.ShapeDtypeStruct((1, *shape), np.float32))  # draws, and computes nothing
     narrow = lambda x: x.astype(jnp.bfloat16) if halves else x
-    precise = functools.partial(jax.default_matmul_precision, 'default' if halves else 'highest')
+    precise = functools.partial(jax.default_matmul_precision, {'jit': 'highest', 'jit_tf32': 'tensorfloat32', 'jit_bf16': 'default'}[variant])
 
     @jax.jit
     def infer(p, statistics, x):
@@ -162,4 +162,4 @@ o = arguments(__doc__, WORKLOADS)
 if o.device == 'cuda' and jax.default_backend() != 'gpu':
     print(f'skipped, since JAX {jax.__version__} sees no GPU here', file=sys.stderr)
     sys.exit(77)
-tell_all('jax ' + jax.__version__, o, {name: w[1] for name, w in WORKLOADS.items()}, ('jit', 'jit_bf16'), step_of, jax.clear_caches)
+tell_all('jax ' + jax.__version__, o, {name: w[1] for name, w in WORKLOADS.items()}, ('jit', 'jit_tf32', 'jit_bf16'), step_of, jax.clear_caches)

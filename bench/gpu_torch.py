@@ -1,4 +1,4 @@
-"""PyTorch on a GPU beside bench_gpu: the same workloads and lines. f32 with TF32 off, and bf16 by autocast; needs torchvision for the pictures' nets.
+"""PyTorch on a GPU beside bench_gpu: the same workloads and lines. f32 with TF32 off and with it, and bf16 by autocast; needs torchvision for the pictures' nets.
 
 compile is torch.compile with CUDA graphs; --variants compile_max_autotune,compile_max_autotune_bf16 tunes as well, which takes minutes a net.
 """
@@ -9,7 +9,6 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 torch.manual_seed(0)
 
 
@@ -81,12 +80,13 @@ WORKLOADS = {
     'transformer_train': (Transformer, TRAINED, lambda n: (torch.randint(256, (n, 128)), torch.randint(256, (n * 128,))), True),
     'mobilenet_v2_infer': (picture_net('mobilenet_v2'), INFERRED, pictures(3, 224, 224, classes=1000), False),
 }
-VARIANTS = ('eager', 'eager_bf16', 'compile', 'compile_bf16')
+VARIANTS = ('eager', 'eager_tf32', 'eager_bf16', 'compile', 'compile_tf32', 'compile_bf16')
 
 
 def step_of(name, batch, variant, device):
     """One step as a user writes it: the feeds come from the host."""
     make, _, inputs, trains = WORKLOADS[name]
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = variant.endswith('tf32')
     model, (x, y) = make().to(device).train(trains), inputs(batch)
     if x.dim() == 4:
         model, x = model.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)

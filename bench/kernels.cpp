@@ -78,7 +78,7 @@ struct Bench {
     Builder b("fused");
     Value y = b.graph().add("conv2d", {b.input("x", f32, x), b.input("w", f32, filter)}, attributes);
     relu(y + b.input("b", f32, {filter[3]}));
-    auto groups = find_groups(b.graph());
+    auto groups = find_cpu_groups(b.graph());
     KernelRequest r;
     r.op = groups.at(0).kind;
     Attributes none;

@@ -241,7 +241,7 @@ void choose_for(const std::string& net, const std::string& file, std::int64_t ro
   for (const ClusterDevice& d : cluster.devices)
     if (d.id.kind == "gpu") gpus.push_back(d.id);
   const double start = cpu_seconds();
-  const std::vector<Candidate> found = choose(graph, to_strategy(Auto{.devices = gpus}), cluster, rows, {.groups = find_groups});
+  const std::vector<Candidate> found = choose(graph, to_strategy(Auto{.devices = gpus}), cluster, rows, {.groups = find_gpu_groups});
   fmt::print("{} on {} GPUs, {} rows: {} strategies in {:.1f} s of CPU time\n{}", net, gpus.size(), rows, found.size(), cpu_seconds() - start, describe(found));
 }
 
@@ -256,7 +256,7 @@ int main(int argc, char** argv) {
     const int count = argc > 2 ? std::max(5, std::atoi(argv[2])) : 1000;
     const auto graph = argc > 3 ? training_graph(argv[3]) : std::make_shared<const Graph>(deep(35));
     PlaceOptions options;
-    if (argc > 3) options.groups = find_groups;
+    if (argc > 3) options.groups = find_gpu_groups;
     for (int towers : {1, 4})
       for (bool cuts : {true, false})
         for (bool bytes : {true, false}) scores(graph, options, towers, cuts, bytes, count);

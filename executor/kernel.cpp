@@ -98,9 +98,9 @@ Support asked(const Kernel& k, const KernelRequest& r) {
 
 }  // namespace
 
-KernelTable::Choice KernelTable::choose(const KernelRequest& request, std::vector<std::string>* reasons) const {
+KernelTable::Choice KernelTable::choose(const KernelRequest& request, std::vector<std::string>* reasons, const Leeway& leeway) const {
   for (const Kernel& k : kernels_) {
-    if (k.op != request.op) continue;
+    if (k.op != request.op || !leeway.covers(k.leeway)) continue;
     Support s = asked(k, request);
     if (s.ok) return {k.name, s};
     if (reasons) reasons->push_back(fmt::format("{}: {}", k.name, s.reason));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <belfry/executor/join_request.h>
+#include <belfry/executor/leeway.h>
 #include <belfry/graph/contexts.h>
 
 namespace belfry {
@@ -78,6 +79,7 @@ struct Kernel {
   /// Engines of a library, any of which computes the request within the kernel's scratch, on the device of this thread, best first. A plan
   /// names one behind the kernel: "cudnn_conv2d@eng34{k2=4}". Empty: the kernel has none.
   std::function<std::vector<std::string>(const KernelRequest&)> engines = {};
+  Leeway leeway = {};                          ///< that it takes: chosen only where that is left to it
 };
 
 /// What a plan gives a launch.
@@ -89,12 +91,12 @@ struct Granted {
 class KernelTable {
  public:
   void add(Kernel kernel) { kernels_.push_back(std::move(kernel)); }
-  /// The first that accepts, else the reference. `reasons` (if given) gets why the others refused.
+  /// The first that accepts and whose leeway is covered, else the reference. `reasons` (if given) gets why the others refused.
   struct Choice {
     std::string name;
     Support support;
   };
-  Choice choose(const KernelRequest& request, std::vector<std::string>* reasons = nullptr) const;
+  Choice choose(const KernelRequest& request, std::vector<std::string>* reasons = nullptr, const Leeway& leeway = {}) const;
   /// What the kernel of that name says to the request. UserError where there is none for the op.
   Support support(const std::string& name, const KernelRequest& request) const;
   /// UserError where no kernel of that name is there for the op, or it refuses, or wants more than it is granted.

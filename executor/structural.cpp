@@ -178,6 +178,8 @@ std::unique_ptr<Prepared> structural_kernel(const BoundPlan& bound, const Step& 
     return carrying(carriers, [bytes](const CarryBytes& carry) { carry(0, 0, 0, bytes); });
   }
   const LocalType& type = step.writes[0][0].buffer.type;
+  if (n.op == kAllGather && !joins_ranges(plan, n))  // the host has gathered them
+    return carrying(carriers, [bytes = type.bytes()](const CarryBytes& carry) { carry(0, 0, 0, bytes); });
   if (n.op == kSplit) {
     const PlanValue& v = plan.value(n.outputs[0]);
     Share share = bound.shares[static_cast<std::size_t>(step.tower)];

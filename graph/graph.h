@@ -11,6 +11,7 @@
 
 #include <belfry/graph/device_id.h>
 #include <belfry/graph/op_def.h>
+#include <belfry/graph/precision.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -92,7 +93,7 @@ class Graph {
   std::map<std::string, ValueId> metrics;
   std::vector<ValueId> losses;               ///< that were differentiated
   std::map<NodeId, ValueId> updates;         ///< variable node → its new value
-  DType precision = f32;                     ///< bf16 or f16: what mixed precision makes of products, and of what follows them
+  GraphPrecision precision;                  ///< what products are computed on
   ValueId gate;                              ///< a bool scalar that closes all updates where it is false, until `gate_updates` has run
   std::map<std::string, ValueId> aliases;    ///< names of nodes that passes put other values in place of
   std::optional<TrainSpec> train;            ///< until `differentiate` has run

@@ -20,6 +20,8 @@ inline constexpr const char* kFused = "fused";
 inline constexpr const char* kElementwise = "elementwise";
 inline constexpr const char* kFetch = "fetch";
 inline constexpr const char* kStore = "store";
+/// In the name of a kernel whose bits may differ from run to run.
+inline constexpr const char* kNondeterministic = "_nondeterministic";
 /// Behind the name of a node that is computed once more in backward.
 inline constexpr const char* kAgain = ".again";
 

@@ -17,7 +17,6 @@ KernelTable cpu_kernels() {
   add_with_halves(table, all, cast_cpu()[0]);
   // What follows a product here is exact, or far less work: a kernel of its own would save a pass over what is in the cache.
   auto members = std::make_shared<const KernelTable>(table);
-  table.add(in_turn(kMatmulBiasRelu, {"matmul", "add", "relu"}, members, true));
   table.add(in_turn(kMatmulBiasGeluTanh, {"matmul", "add", "gelu_tanh"}, members, true));
   table.add(in_turn(kMatmulBias, {"matmul", "add"}, members, true));
   table.add(in_turn(kElementwise, {}, members, true));

@@ -12,7 +12,7 @@ KernelTable generated_kernels(const GpuCodeRef& code) {
   std::vector<Kernel> all;
   for (auto* room : {add_n_cuda, argmax_cuda, binary_cuda, broadcast_like_cuda, cast_cuda, compare_cuda, concat_cuda, cumsum_cuda, gather_cuda, identity_cuda, join_cuda,
                      layer_norm_cuda, local_response_norm_cuda, max_pool2d_generated_cuda, one_hot_cuda, optimizer_cuda, pad_cuda, random_cuda, reduce_cuda, resize_cuda, row_count_cuda,
-                     scaled_dot_product_attention_cuda, scatter_add_cuda, slice_cuda, softmax_cuda, softmax_cross_entropy_cuda, take_along_axis_cuda, top_k_cuda, transpose_cuda, unary_cuda})
+                     scaled_dot_product_attention_generated_cuda, scatter_add_cuda, slice_cuda, softmax_cuda, softmax_cross_entropy_cuda, take_along_axis_cuda, top_k_cuda, transpose_cuda, unary_cuda})
     for (Kernel& k : room(code)) all.push_back(std::move(k));
   KernelTable table;
   add_with_halves(table, all, cast_cuda(code)[0]);
@@ -24,15 +24,15 @@ KernelTable generated_kernels(const GpuCodeRef& code) {
 KernelTable cuda_kernels(const std::shared_ptr<CudaToolkit>& toolkit) {
   const GpuCodeRef code = driver_code(toolkit);
   std::vector<Kernel> libraries = conv2d_cuda(toolkit, code);
-  for (auto* room : {avg_pool2d_cuda, batch_norm_cuda, matmul_cuda, max_pool2d_cuda})
+  for (auto* room : {avg_pool2d_cuda, batch_norm_cuda, matmul_cuda, max_pool2d_cuda, scaled_dot_product_attention_cuda})
     for (Kernel& k : room(toolkit)) libraries.push_back(std::move(k));
   KernelTable table;
   add_with_halves(table, libraries, cast_cuda(code)[0]);
   const KernelTable generated = generated_kernels(code);
   for (const Kernel& k : generated.all()) table.add(k);
-  // Products whose form or dtype has no epilogue.
+  // Products whose form or dtype has no epilogue, and groups of a plan that was made for CPUs.
   auto members = std::make_shared<const KernelTable>(table);
-  table.add(in_turn(kMatmulBiasRelu, {"matmul", "add", "relu"}, members, false));
+  table.add(in_turn(kConv2dBiasRelu, {"conv2d", "add", "relu"}, members, false));
   table.add(in_turn(kMatmulBiasGeluTanh, {"matmul", "add", "gelu_tanh"}, members, false));
   table.add(in_turn(kMatmulBias, {"matmul", "add"}, members, false));
   table.add(in_turn(kElementwise, {}, members, false));

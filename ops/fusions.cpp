@@ -131,24 +131,23 @@ class Trees {
 
 }  // namespace
 
-std::vector<FusionGroup> find_groups(const Graph& g) {
-  constexpr std::pair<const char*, std::pair<const char*, const char*>> kActivated[] = {
-      {kConv2dBiasRelu, {"conv2d", "relu"}}, {kMatmulBiasRelu, {"matmul", "relu"}}, {kMatmulBiasGeluTanh, {"matmul", "gelu_tanh"}}};
+std::vector<FusionGroup> find_cpu_groups(const Graph& g) {
   std::vector<FusionGroup> out;
   for (NodeId id = 0; id < g.size(); ++id)
-    for (const auto& [kind, ops] : kActivated)
-      if (g.node(id).op->name == ops.second)
-        if (auto sum = biased(g, g.node(id).inputs[0], ops.first)) out.push_back({kind, {sum->first, sum->second, id}});
+    if (g.node(id).op->name == "relu")
+      if (auto sum = biased(g, g.node(id).inputs[0], "conv2d")) out.push_back({kConv2dBiasRelu, {sum->first, sum->second, id}});
+  return out;
+}
+
+std::vector<FusionGroup> find_gpu_groups(const Graph& g) {
+  std::vector<FusionGroup> out;
+  for (NodeId id = 0; id < g.size(); ++id)
+    if (g.node(id).op->name == "gelu_tanh")
+      if (auto sum = biased(g, g.node(id).inputs[0], "matmul")) out.push_back({kMatmulBiasGeluTanh, {sum->first, sum->second, id}});
   for (NodeId id = 0; id < g.size(); ++id)
     if (g.node(id).op->name == "add")
       if (auto sum = biased(g, {id, 0}, "matmul")) out.push_back({kMatmulBias, {sum->first, sum->second}});
   for (FusionGroup& tree : Trees(g, out).find()) out.push_back(std::move(tree));
-  return out;
-}
-
-std::vector<FusionGroup> find_cpu_groups(const Graph& g) {
-  std::vector<FusionGroup> out = find_groups(g);
-  std::erase_if(out, [](const FusionGroup& group) { return group.kind != kConv2dBiasRelu; });
   return out;
 }
 

@@ -13,7 +13,7 @@ struct ExpandOptions {
   int threads = 1;
   bool updates = true;                                          ///< false: drop them; the arithmetic stays that of the graph with them
   std::vector<std::pair<std::string, ValueId>> fetches = {};
-  std::vector<FusionGroup> groups = {};                         ///< from find_groups, those that states do not cut are taken
+  std::vector<FusionGroup> groups = {};                         ///< from a pattern finder, those that states do not cut are taken
   std::vector<NodeId> visiting_order = {};                      ///< for tests: any topological order gives the same states
 };
 

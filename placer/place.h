@@ -60,7 +60,7 @@ PlacedGraph place(std::shared_ptr<const Graph> graph, const Strategy& strategy, 
 /// Threads of a tower where nothing is said: the host's cores in equal parts, one at least.
 int default_threads(const Cluster& cluster, int towers);
 
-/// XXH3 over tower graph, batch, and per node op, threads and kernel, never a device: equal hashes mean equal bits.
+/// XXH3 over tower graph, batch, and per node op, threads and kernel, never a device: equal hashes mean equal bits (where no kernel is nondeterministic, as its name says).
 std::string arithmetic_hash(const PlacedGraph& plan);
 
 }  // namespace belfry

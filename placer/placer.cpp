@@ -53,6 +53,7 @@ void add_lacking(const PlacedGraph& plan, FixedNodes& out) {
 void add_unlike(const PlacedGraph& plan, FixedNodes& out) {
   for (const PlanNode& n : plan.nodes) {
     if (n.scope == Scope::tower || n.scope == Scope::state || n.ranged || n.holders.size() < 2 || is_exact(plan, n)) continue;
+    if (is_nondeterministic(n)) out.try_emplace(n.name, FixedTo::first);
     const std::string* first = nullptr;
     for (std::size_t g = 0; g < plan.groups.size(); ++g) {
       const std::string& kernel = n.by_group[g].kernel;
@@ -126,6 +127,7 @@ PlacedGraph& Placer::place_for_time(const Placement& placement, std::size_t must
 bool Placer::place_nodes(const std::vector<PlacementRule>& rules, std::size_t must_decide, FixedNodes& fixed) {
   assign(plan_, rules, names_, read_by_, must_decide);
   if (!fixed.empty()) fix(fixed);
+  join_on_host(plan_);
   set_order(plan_);
   const std::size_t before = plan_.nodes.size();
   donate(plan_, read_by_);
@@ -134,6 +136,7 @@ bool Placer::place_nodes(const std::vector<PlacementRule>& rules, std::size_t mu
   insert_accumulations(plan_, options_.accumulate_all);
   insert_pre_aggregates(plan_);
   insert_group_sums(plan_);
+  insert_host_sums(plan_);
   insert_copies(plan_, *apart_, spare_);
   instances_.emplace(plan_);
   readers_ = readers_of(plan_);

@@ -28,7 +28,7 @@ class Scorer {
   Scorer(Scorer&&) noexcept;
 
   /// Of place(graph, placement, cluster, options) and its forecast; the UserErrors of both. The first `must_decide` rules
-  /// must each decide something. Tower graphs of the last few towers, batches, ways to combine and threads are kept. Of a step that takes longer than
+  /// must each decide something, and trees of the options' groups give way to them. Tower graphs of the last few towers, batches, ways to combine and threads are kept. Of a step that takes longer than
   /// `limit` seconds, only that it takes more.
   Score operator()(const Placement& placement, std::size_t must_decide = 0, double limit = std::numeric_limits<double>::infinity());
   /// The step time alone, whether it fits or not: less work by a third.

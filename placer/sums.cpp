@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include <belfry/graph/glob.h>
+#include <belfry/graph/plan/collectives.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/structural.h>
 #include <belfry/placer/assign.h>
@@ -84,12 +87,39 @@ void insert_pre_aggregates(PlacedGraph& plan) {
   insert_behind(plan, std::move(out));
 }
 
+bool go_by_host(const Cluster& cluster, const std::vector<int>& from, const std::vector<int>& to) {
+  if (cluster.peers.empty()) return false;
+  return std::any_of(to.begin(), to.end(), [&](int t) { return std::any_of(from.begin(), from.end(), [&](int f) { return f >= 0 && cluster.stage(f, t) >= 0; }); });
+}
+
+void join_on_host(PlacedGraph& plan) {
+  for (PlanNode& n : plan.nodes) {
+    if (!is_op(n, kAggregate) || adds_parts(n) || plan.maker(n.inputs[0]).scope != Scope::tower || !go_by_host(plan.cluster, plan.devices(plan.maker(n.inputs[0])), n.holders)) continue;
+    n.holders = cpus_beside(plan.cluster, n.holders);
+    n.reason = "its devices do not read each other's memory: the host joins the towers";
+  }
+}
+
+namespace {
+
+/// Whether the leaders of a sum's link groups could not read what they add.
+bool leaders_need_host(const PlacedGraph& plan, const PlanNode& n) {
+  if (plan.cluster.peers.empty() || n.sum != SumWay::groups) return false;
+  const std::vector<int>& owners = plan.vectors[static_cast<std::size_t>(n.owners)];
+  const std::vector<int> leaders = group_leaders(plan.cluster, owners, n.holders);
+  for (std::size_t t = 0; t < owners.size(); ++t)
+    if (owners[t] >= 0 && plan.cluster.stage(owners[t], leaders[t]) >= 0) return true;
+  return false;
+}
+
+}  // namespace
+
 void insert_group_sums(PlacedGraph& plan) {
   std::map<std::pair<int, DeviceList>, int> leaders;  // by owners and holders
   std::vector<std::pair<int, PlanNode>> out;
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     PlanNode& n = plan.nodes[i];
-    if (n.sum != SumWay::groups || n.owners < 0) continue;
+    if (n.sum != SumWay::groups || n.owners < 0 || leaders_need_host(plan, n)) continue;
     auto [known, fresh] = leaders.try_emplace({n.owners, n.holders}, -1);
     if (fresh) known->second = vector_number(plan, group_leaders(plan.cluster, plan.vectors[static_cast<std::size_t>(n.owners)], n.holders));
     if (known->second == n.owners || !adds_parts(n)) continue;
@@ -98,6 +128,28 @@ void insert_group_sums(PlacedGraph& plan) {
     group.holders = devices_in(plan.vectors[static_cast<std::size_t>(n.owners)]);
     n.inputs = group.outputs;
     out.emplace_back(static_cast<int>(i) - 1, std::move(group));
+  }
+  insert_behind(plan, std::move(out));
+}
+
+void insert_host_sums(PlacedGraph& plan) {
+  if (plan.cluster.peers.empty()) return;
+  std::map<std::tuple<int, DeviceList, SumWay>, bool> by_host;
+  std::vector<std::pair<int, PlanNode>> out;
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
+    PlanNode& n = plan.nodes[i];
+    if (n.owners < 0 || !is_op(n, kAggregate) || !adds_parts(n) || kernel_of_moves(plan, n) != n.op) continue;
+    auto [known, fresh] = by_host.try_emplace({n.owners, n.holders, n.sum});
+    if (fresh) known->second = go_by_host(plan.cluster, plan.vectors[static_cast<std::size_t>(n.owners)], n.holders) || leaders_need_host(plan, n);
+    if (!known->second) continue;
+    if (n.sum == SumWay::ring)
+      throw UserError(fmt::format("'{}' is added round a ring of {}, which do not read each other's memory: the host would add in another order; take another reduction, tree or hierarchical (-O reduction=tree)", n.name,
+                                  to_string(plan.cluster.ids(n.holders))));
+    PlanNode host = sum_before(plan, n, ".host", "GPUs that do not read each other's memory: the host adds their parts");
+    host.owners = n.owners = vector_number(plan, host_adders(plan.cluster, plan.vectors[static_cast<std::size_t>(n.owners)]));
+    host.holders = devices_in(plan.vectors[static_cast<std::size_t>(n.owners)]);
+    n.inputs = host.outputs;
+    out.emplace_back(static_cast<int>(i) - 1, std::move(host));
   }
   insert_behind(plan, std::move(out));
 }

@@ -134,10 +134,7 @@ void Builder::output(const std::string& name, Value value) {
   output(identity(value, name, {}));
 }
 
-void Builder::precision(DType dtype) {
-  if (!is_half(dtype) && dtype != f32) throw UserError(fmt::format("a graph's precision is f32, bf16 or f16, not {}", name_of(dtype)));
-  graph().precision = dtype;
-}
+void Builder::precision(const GraphPrecision& precision) { graph().precision = parse_precision(name_of(precision)); }
 
 void Builder::gate(Value condition) {
   Graph& g = graph_with("gate", {condition});

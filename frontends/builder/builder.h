@@ -92,8 +92,8 @@ class Builder {
   void output(Value value);
   /// The same by this name: of the value itself where it has it, else of an identity of it.
   void output(const std::string& name, Value value);
-  /// bf16 or f16: products and what follows them are computed on halves (the pass mixed_precision); variables and updates stay f32. UserError for other dtypes but f32.
-  void precision(DType dtype);
+  /// bf16 or f16: products and what follows them are computed on halves (the pass mixed_precision); variables and updates stay f32. tf32: GPUs may round what they multiply to TF32. UserError for other dtypes but f32.
+  void precision(const GraphPrecision& precision);
   /// A bool scalar: where it is false, the step keeps all state, its counter included. Several gates must all be open.
   void gate(Value condition);
   /// The variable's value after the step. UserError for another type, or a second update.

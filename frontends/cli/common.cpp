@@ -46,7 +46,7 @@ void say_unlike(const PlacedGraph& a, const std::string& file_a, const PlacedGra
 }
 
 Graph with_precision(Graph graph, const std::string& precision) {
-  if (!precision.empty()) graph.precision = parse_dtype(precision);
+  if (!precision.empty()) graph.precision = parse_precision(precision);
   return graph;
 }
 
@@ -162,12 +162,13 @@ Session make_session(const Source& source, const PlacementArguments& a, const st
   SessionOptions options;
   if (!a.cluster_file.empty()) options.cluster = read_cluster(cluster_text(a.cluster_file), a.cluster_file);
   if (options.cluster && a.runs && !a.forecast) say_elsewhere(*options.cluster, a);
-  if ((a.no_cuda_graph || (a.memory_fraction && !options.cluster)) && !names_gpu(source, a, options.cluster))
-    refuse_idle({{"--no-cuda-graph", a.no_cuda_graph}, {"--memory-fraction", a.memory_fraction && !options.cluster}}, "no device is a GPU");
+  if ((a.no_cuda_graph || a.fast_nondeterministic || (a.memory_fraction && !options.cluster)) && !names_gpu(source, a, options.cluster))
+    refuse_idle({{"--no-cuda-graph", a.no_cuda_graph}, {"--fast-nondeterministic", a.fast_nondeterministic}, {"--memory-fraction", a.memory_fraction && !options.cluster}}, "no device is a GPU");
   if (options.cluster) refuse_idle({{"--memory-fraction", a.memory_fraction.has_value()}}, fmt::format("{} says itself how much memory its devices have; change its \"memory\", or leave --memory-fraction out", a.cluster_file));
   options.seed = a.seed;
   options.library = library;
   options.cuda_graphs = !a.no_cuda_graph;
+  options.fast_nondeterministic = a.fast_nondeterministic;
   if (a.memory_fraction) options.memory_fraction = *a.memory_fraction;
   options.forecast = a.forecast;
   options.recompute.stretches = a.recompute;
@@ -182,8 +183,8 @@ Session make_session(const Source& source, const PlacementArguments& a, const st
   if (source.plan) {
     refuse_idle({{"--precision", !a.precision.empty()}, {"--strategy", !a.strategy.empty()}, {"--towers", a.towers != 0}, {"--threads-per-tower", a.threads != 0}, {"-O", !a.options.empty()},
                  {"--placement", !a.placement_file.empty()}, {"--cluster", !a.cluster_file.empty()}, {"--memory-fraction", a.memory_fraction && a.devices.empty()}, {"--recompute", a.recompute != 0}, {"--soft-placement", a.soft},
-                 {"--calibration", idle_costs}},
-                "a plan has its precision, strategy, towers and threads; --devices names others in place of its own, --move changes where its nodes are, and place of its graph makes another plan");
+                 {"--fast-nondeterministic", a.fast_nondeterministic && !chooses}, {"--calibration", idle_costs}},
+                "a plan has its precision, strategy, towers and threads, and its kernels unless it is derived anew; --devices names others in place of its own, --move changes where its nodes are, and place of its graph makes another plan");
     if (!a.devices.empty()) options.devices = parse_devices(a.devices);
     return anew ? Session::placed_anew(source.plan, options) : Session::from_plan(source.plan, options);
   }

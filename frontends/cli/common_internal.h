@@ -40,14 +40,14 @@ std::vector<std::string> cluster_names();  ///< those that come with the program
 std::string cluster_text(const std::string& name);
 CLI::Validator is_cluster();
 
-/// --precision, --strategy, --devices, --towers, -O, --threads-per-tower, --placement, --move, --seed, --cluster, --memory-fraction, --recompute, --no-cuda-graph, --soft-placement.
+/// --precision, --strategy, --devices, --towers, -O, --threads-per-tower, --placement, --move, --seed, --cluster, --memory-fraction, --recompute, --no-cuda-graph, --fast-nondeterministic, --soft-placement.
 struct PlacementArguments {
   std::string strategy, devices, placement_file, cluster_file, calibration;  ///< devices: cpu:0 if empty
   std::string precision;                        ///< empty: the graph's own
   int towers = 0, threads = 0, recompute = 0;
   std::uint64_t seed = 0;
   std::optional<double> memory_fraction;
-  bool no_cuda_graph = false, soft = false;
+  bool no_cuda_graph = false, fast_nondeterministic = false, soft = false;
   std::vector<std::string> options, moves;
   std::vector<PlacementRule> rules = {};        ///< before all others but moves: those of a split that was given in the place of a placement file
   bool runs = true;                             ///< of a verb that does

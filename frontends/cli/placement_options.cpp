@@ -86,7 +86,7 @@ std::string lists_of_keys(const std::vector<StrategyDef>& strategies) {
 void PlacementArguments::add_to(CLI::App& app, bool does_run) {
   runs = does_run;
   const std::vector<std::string> strategies = strategy_names(standard_strategies());
-  app.add_option("--precision", precision, "f32, bf16 or f16: what products and what follows them are computed on; by default as the graph says")->check(one_of({"f32", "bf16", "f16"}));
+  app.add_option("--precision", precision, "f32, bf16 or f16: what products and what follows them are computed on; tf32: as f32, but GPUs may round what they multiply to TF32; by default as the graph says")->check(one_of({"f32", "tf32", "bf16", "f16"}));
   app.add_option("--strategy", strategy, either(strategies) + "; by default towers on several devices")->type_name("NAME")->check(offers(strategies));
   app.add_option("--devices", devices, "cpu:0,cpu:1  sim:0-7; by default cpu:0, or the GPUs of --cluster; auto takes all devices of one that has none; with a plan, or a placement file that names others, in place of its own")
       ->type_name("LIST")
@@ -105,6 +105,7 @@ void PlacementArguments::add_to(CLI::App& app, bool does_run) {
   app.add_option("--calibration", calibration, "what was measured on this machine, for forecasts, for strategies that go by cost, and the engines that plans for GPUs name: belfry bench --calibrate writes it")->check(is_file());
   app.add_option("--recompute", recompute, "keep of the forward pass what so many stretches leave to each other, and compute the rest again in backward")->check(whole(2, 10000));
   if (runs) app.add_flag("--no-cuda-graph", no_cuda_graph, "launch each kernel by itself, on GPUs");
+  app.add_flag("--fast-nondeterministic", fast_nondeterministic, "kernels of GPUs may be chosen whose bits may differ from run to run");
   app.add_flag("--soft-placement", soft, "device requests of the graph that cannot be met are warnings, not errors");
   app.add_option("--seed", seed, "of initial values and random draws")->check(whole(0, UINT64_MAX));
 }

@@ -28,7 +28,7 @@ struct BenchArguments {
   std::vector<int> towers;
   std::vector<std::string> precisions = {""};  ///< empty: the graph's own
   std::int64_t rounds = 20;
-  bool calibrate = false, json = false, inference = false;
+  bool calibrate = false, json = false, inference = false, nondeterministic = false;
   Mode mode() const { return inference ? Mode::infer : Mode::step; }
   std::string out, devices;
 };
@@ -60,7 +60,7 @@ std::list<Case> cases_of(const BenchArguments& o, const std::shared_ptr<const Li
         for (int towers : o.towers) {
           Graph graph = with_precision(*source.graph, precision);
           const std::string halves = graph.precision == f32 ? "" : fmt::format(" in {}", name_of(graph.precision));
-          Session session(std::move(graph), strategy_of(o, towers, cores), {.library = library, .costs = costs});
+          Session session(std::move(graph), strategy_of(o, towers, cores), {.library = library, .fast_nondeterministic = o.nondeterministic, .costs = costs});
           auto feeds = synthetic_feeds(session.graph(), batch);
           out.push_back({fmt::format("{}{} batch {}, {} tower{}", net, halves, batch, towers, towers == 1 ? "" : "s"), std::move(session), std::move(feeds)});
         }
@@ -114,7 +114,7 @@ void add_bench_verb(CLI::App& app, const LibrarySource& library) {
   verb->footer("Example: belfry bench mnist_cnn cifar10 --batch 16,64 --calibrate -o here.json");
   verb->add_option("nets", o->nets, "nets, graph files or run folders")->required()->check(offers_nets());
   verb->add_option("--batch", o->batches, "global rows of a step; several give forecasts something to lie between; by default " + std::to_string(o->batches[0]))->delimiter(',')->check(count());
-  verb->add_option("--precision", o->precisions, "f32, bf16 or f16, or several of them; by default as the graph says")->delimiter(',')->check(one_of({"f32", "bf16", "f16"}));
+  verb->add_option("--precision", o->precisions, "f32, tf32, bf16 or f16, or several of them; by default as the graph says")->delimiter(',')->check(one_of({"f32", "tf32", "bf16", "f16"}));
   verb->add_option("--towers", o->towers, "by default 1,2 where there are two cores")->delimiter(',')->check(whole(1, 4096));
   verb->add_option("--devices", o->devices, "gpu:0, or several; by default cores of the host. With --calibrate, engines of libraries are timed there too")
       ->check(is_device_list())
@@ -122,6 +122,7 @@ void add_bench_verb(CLI::App& app, const LibrarySource& library) {
   verb->add_option("--rounds", o->rounds, "steps of each, all in turn; the table keeps the quieter half of them; by default " + std::to_string(o->rounds))->check(whole(1, 1 << 20));
   verb->add_flag("--calibrate", o->calibrate, "trace a second step in each round, and write what every launch takes");
   verb->add_flag("--inference", o->inference, "batches that are served, in place of steps of training");
+  verb->add_flag("--fast-nondeterministic", o->nondeterministic, "kernels of GPUs may be chosen whose bits may differ from run to run");
   verb->add_flag("--json", o->json, "a line for each, for machines");
   verb->add_option("-o,--out", o->out, "the table's file");
   verb->callback([o, library] { run_bench(*o, library()); });

@@ -200,10 +200,13 @@ std::string describe(const PlacedGraph& plan, const DescribeOptions& options) {
   for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) all.push_back(static_cast<int>(d));
   std::string out = fmt::format("{}: strategy {}, {} tower{}, {}, combine {}, {} thread{} a tower, devices {}\n", plan.graph->name, plan.placement.strategy, plan.towers, plan.towers == 1 ? "" : "s",
                                 describe_batch(plan), to_string(plan.combine), plan.threads, plan.threads == 1 ? "" : "s", to_string(plan.cluster.ids(all)));
-  if (plan.graph->precision != f32) out += fmt::format("products and what follows them in {}\n", name_of(plan.graph->precision));
+  if (plan.graph->precision == tf32) out += "GPUs may round f32 to TF32 before they multiply it\n";
+  else if (plan.graph->precision != f32) out += fmt::format("products and what follows them in {}\n", name_of(plan.graph->precision));
   if (plan.combine == Combine::tower_sum) out += fmt::format("effective learning rate x {}\n", plan.towers);
   if (plan.placement.collectives == Collectives::fastest)
     out += has_library_sums(plan) ? "collectives fastest: what NCCL sums over GPUs has an order of its own, and promises no bits\n" : "collectives fastest: nothing here is summed over two whole GPUs, so the tree adds all\n";
+  if (const auto count = std::count_if(plan.nodes.begin(), plan.nodes.end(), is_nondeterministic); count > 0)
+    out += fmt::format("{} node{} by kernels whose bits may differ from run to run\n", count, count == 1 ? "" : "s");
   out += fmt::format("arithmetic hash {}\n", plan.arithmetic_hash);
   out += describe_idle(plan);
   out += describe_streams(plan);

@@ -32,10 +32,10 @@ std::vector<Band> bands_of(const PlacedGraph& plan) {
   const std::vector<std::vector<int>> readers(readers_of(plan));
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const PlanNode& n = plan.nodes[i];
-    const bool copied = n.op == kCopy && plan.maker(n.inputs[0]).inputs.empty() && plan.maker(n.inputs[0]).op != kInput;
+    const bool copied = n.op == kCopy && plan.maker(copied_by(plan, n)).inputs.empty() && plan.maker(copied_by(plan, n)).op != kInput;
     if (n.op == kInput || !(n.inputs.empty() || copied)) continue;
     Band first = Band::update;
-    for (int r : readers[static_cast<std::size_t>(copied ? n.inputs[0] : n.outputs[0])])
+    for (int r : readers[static_cast<std::size_t>(copied ? copied_by(plan, n) : n.outputs[0])])
       if (plan.nodes[static_cast<std::size_t>(r)].op != kCopy) first = std::min(first, out[static_cast<std::size_t>(r)]);
     out[i] = first;
   }
@@ -44,7 +44,7 @@ std::vector<Band> bands_of(const PlacedGraph& plan) {
 
 Fill fill_of(const PlacedGraph& plan, const PlanNode& n) {
   if (n.op == kInput || (n.op == kSplit && plan.maker(n.inputs[0]).op == kInput)) return Fill::input;
-  if (n.op == kVariable || (n.op == kCopy && plan.maker(n.inputs[0]).op == kVariable)) return Fill::state;
+  if (n.op == kVariable || (n.op == kCopy && plan.maker(copied_by(plan, n)).op == kVariable)) return Fill::state;
   if (n.op == kAggregate || n.op == kPreAggregate || n.op == kFetch) return Fill::aggregate;
   if (n.op == kStore) return Fill::update;
   return n.role == Role::forward ? Fill::forward : n.role == Role::backward ? Fill::backward : Fill::update;

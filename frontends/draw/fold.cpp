@@ -193,7 +193,7 @@ class PlanFolder {
     std::vector<std::map<std::int64_t, std::string>> layers(d_.lanes.size());
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
       const PlanNode& n = plan_.nodes[i];
-      kinds.push_back(kind_of(n.op, bands_[i], n.op == kCopy && plan_.maker(n.inputs[0]).inputs.empty()));
+      kinds.push_back(kind_of(n.op, bands_[i], n.op == kCopy && plan_.maker(copied_by(plan_, n)).inputs.empty()));
       names.push_back(n.user >= 0 ? all_layers[static_cast<std::size_t>(n.user)] : n.name);
       if (kinds[i].empty())
         for (auto [tower, device] : instances_of(plan_, n))

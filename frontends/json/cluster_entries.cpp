@@ -113,7 +113,7 @@ Cluster take_cluster(JsonObject& o) {
   if (const JsonValue* v = o.find("peers"))
     for (const JsonValue& e : d.array(*v)) {
       const auto& group = out.peers.emplace_back(placed(d, e, [&] { return parse_devices(d.text(e)); }));
-      if (std::any_of(group.begin(), group.end(), [](const DeviceId& id) { return id.kind != "gpu" || id.slice >= 0; })) d.fail(e, "is no group of whole GPUs that read each other's memory");
+      if (std::any_of(group.begin(), group.end(), [](const DeviceId& id) { return id.kind != "gpu" || id.slice >= 0; })) d.fail(e, "is no group of whole GPUs that read each other's memory, and no GPU that reads none");
     }
   if (const JsonValue* v = o.find("host_memory"))
     for (const JsonValue& e : d.array(*v)) out.host_memory.push_back(d.integer(e, 0, kMostBytes));

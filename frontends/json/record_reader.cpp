@@ -28,8 +28,7 @@ void RecordReader::read_head(JsonObject& root, int format) {
     rows_ = rows.symbol;
   }
   if (const JsonValue* v = root.find("precision")) {
-    precision_ = placed(d_, *v, [&] { return parse_dtype(d_.text(*v)); });
-    if (!is_half(precision_) && precision_ != f32) d_.fail(*v, fmt::format("\"precision\" is f32, bf16 or f16, not {}", name_of(precision_)));
+    precision_ = placed(d_, *v, [&] { return parse_precision(d_.text(*v)); });
   }
   if (const JsonValue* v = root.find("functions")) d_.fail(*v, "\"functions\" is reserved: write its nodes out");
   const JsonValue* opset = root.find("opset");

@@ -80,7 +80,7 @@ class RecordReader {
   std::shared_ptr<const OpSet> ops_;
   const TensorStore& tensors_;
   std::string name_ = "graph", rows_ = "batch";
-  DType precision_ = f32;
+  GraphPrecision precision_;
 };
 
 }  // namespace belfry

@@ -72,12 +72,19 @@ std::vector<std::vector<DeviceId>> gpu_peers(const std::vector<DeviceId>& device
     if (d.kind == "gpu") gpus.insert(d.index);
   std::vector<std::vector<DeviceId>> out;
   if (gpus.size() < 2) return out;
+  std::set<int> alone;
   for (const GpuLink& l : known().links)
-    if (l.peer && gpus.contains(l.from) && gpus.contains(l.to)) out.push_back({{0, "gpu", l.from, -1}, {0, "gpu", l.to, -1}});
+    if (gpus.contains(l.from) && gpus.contains(l.to)) {
+      alone.insert({l.from, l.to});
+      if (l.peer) out.push_back({{0, "gpu", l.from, -1}, {0, "gpu", l.to, -1}});
+    }
   if (out.size() == gpus.size() * (gpus.size() - 1) / 2) {  // all of them: one group
     out.assign(1, {});
     for (int g : gpus) out[0].push_back({0, "gpu", g, -1});
   }
+  for (const auto& group : out)
+    for (const DeviceId& id : group) alone.erase(id.index);
+  for (int g : alone) out.push_back({{0, "gpu", g, -1}});
   return out;
 }
 

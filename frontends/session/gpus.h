@@ -39,7 +39,7 @@ std::shared_ptr<const Library> with_gpu_kernels(std::shared_ptr<const Library> l
 /// "GPU backend: why it is not here; what to do"; empty where it is.
 std::string why_no_gpu_kernels();
 
-/// Pairs of the GPUs here, whole ones, that read each other's memory.
+/// Pairs of the GPUs here, whole ones, that read each other's memory, and alone those that read none of the others': Cluster::peers.
 std::vector<std::vector<DeviceId>> gpu_peers(const std::vector<DeviceId>& devices, const KnownGpus& gpus);
 
 /// A fraction of the memory of the GPUs here, in bytes by index, as far as they can be asked: never what is free at the moment, so that plans stay the same.

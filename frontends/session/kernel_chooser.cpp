@@ -105,8 +105,8 @@ std::vector<std::vector<std::ptrdiff_t>> shape_of(const Graph& g, const std::vec
 
 }  // namespace
 
-KernelChooser chooser(const KernelTables& tables, const std::map<std::string, std::string>& engines) {
-  return [tables, engines](const KernelQuery& q) -> KernelChoice {
+KernelChooser chooser(const KernelTables& tables, const std::map<std::string, std::string>& engines, bool nondeterministic) {
+  return [tables, engines, nondeterministic](const KernelQuery& q) -> KernelChoice {
     auto table = tables.find(q.device_kind);
     if (table == tables.end()) {
       const std::string where = fmt::format("[{}] '{}' is placed on a device of kind '{}', for which there are no kernels", q.node.op, q.node.name, q.device_kind);
@@ -114,19 +114,19 @@ KernelChooser chooser(const KernelTables& tables, const std::map<std::string, st
       throw UserError(fmt::format("{}: {}. Name cpu:0 where it is moved, placed or requested, or move it there with --move '{}=cpu:0'; --soft-placement leaves what the graph requests of GPUs to the strategy", where, why_no_gpu_kernels(), q.node.name));
     }
     const KernelRequest request = request_of(q);
-    KernelTable::Choice choice = table->second.choose(request);
+    KernelTable::Choice choice = table->second.choose(request, nullptr, {q.graph.graph->precision.rounds, nondeterministic});
     if (!engines.empty())
       if (auto at = engines.find(engine_key(choice.name, request)); at != engines.end()) choice.name += "@" + at->second;
     return {choice.name, choice.support.scratch_bytes, choice.support.in_place};
   };
 }
 
-KernelChooser or_roofline(const KernelTables& tables, const std::map<std::string, std::string>& engines) {
-  return [known = chooser(tables, engines), tables](const KernelQuery& q) -> KernelChoice { return tables.contains(q.device_kind) ? known(q) : KernelChoice{"roofline", 0, true}; };
+KernelChooser or_roofline(const KernelTables& tables, const std::map<std::string, std::string>& engines, bool nondeterministic) {
+  return [known = chooser(tables, engines, nondeterministic), tables](const KernelQuery& q) -> KernelChoice { return tables.contains(q.device_kind) ? known(q) : KernelChoice{"roofline", 0, true}; };
 }
 
-KernelChooser keeping(const PlacedGraph& plan, const KernelTables& tables) {
-  return [kept = kernels_of(plan), tables, otherwise = chooser(tables)](const KernelQuery& q) -> KernelChoice {
+KernelChooser keeping(const PlacedGraph& plan, const KernelTables& tables, bool nondeterministic) {
+  return [kept = kernels_of(plan), tables, otherwise = chooser(tables, {}, nondeterministic)](const KernelQuery& q) -> KernelChoice {
     auto at = kept.find(key_of(q.node, q.device_kind, q.inputs, q.outputs));
     auto table = tables.find(q.device_kind);
     if (at == kept.end() || table == tables.end()) return otherwise(q);

@@ -12,15 +12,16 @@
 namespace belfry {
 
 /// Names, for every query, the kernel that the table of its device kind chooses. Copies the tables. UserError for a kind
-/// without a table. `engines`: which engine of a kernel to name, by engine_key.
-KernelChooser chooser(const KernelTables& tables, const std::map<std::string, std::string>& engines = {});
+/// without a table. `engines`: which engine of a kernel to name, by engine_key. Kernels round f32 to TF32 where the graph's precision says so, and give up their bits where
+/// they may be `nondeterministic`.
+KernelChooser chooser(const KernelTables& tables, const std::map<std::string, std::string>& engines = {}, bool nondeterministic = false);
 
 /// The same, but for kinds without a table the kernel is "roofline", which exists nowhere: for plans that are only forecast.
-KernelChooser or_roofline(const KernelTables& tables, const std::map<std::string, std::string>& engines = {});
+KernelChooser or_roofline(const KernelTables& tables, const std::map<std::string, std::string>& engines = {}, bool nondeterministic = false);
 
 /// Names the kernels that a plan has for nodes of the same name, op, local types and kind of device; the tables choose for all
 /// others. UserError where a kernel of the plan is not here, or refuses what it runs in the plan.
-KernelChooser keeping(const PlacedGraph& plan, const KernelTables& tables);
+KernelChooser keeping(const PlacedGraph& plan, const KernelTables& tables, bool nondeterministic = false);
 
 /// The nodes that run several kernels on the same local types, which `keeping` does not tell apart.
 std::vector<std::string> several_kernels(const PlacedGraph& plan);

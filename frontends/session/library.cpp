@@ -24,7 +24,7 @@ std::shared_ptr<const Library> standard_library() {
   library->kernels["cpu"] = cpu_kernels();
   library->strategies = standard_strategies();
   library->groups = find_cpu_groups;
-  library->gpu_groups = find_groups;
+  library->gpu_groups = find_gpu_groups;
   return library;
 }
 

@@ -22,6 +22,7 @@
 #include <belfry/ops/passes/passes.h>
 #include <belfry/placer/assign.h>
 #include <belfry/placer/choose.h>
+#include <belfry/placer/left_whole.h>
 
 namespace belfry {
 
@@ -79,25 +80,9 @@ void keep_threads(PlacedGraph& plan, const PlacedGraph& from) {
   for (std::size_t s = 0; same && s < plan.streams.size(); ++s) plan.streams[s].thread = from.streams[s].thread;
 }
 
-/// Without the trees of which a rule names inner members, and not all, and another place for them than the last has: there each goes, with the same bits.
-std::vector<FusionGroup> left_whole(std::vector<FusionGroup> groups, const Graph& graph, const Rules& rules) {
-  std::vector<std::pair<int, std::string>> globs;
-  for (const PlacementRule& r : rules) globs.push_back(split_match(r.match));
-  auto names = [&](std::size_t r, NodeId id) { return glob_matches(globs[r].second, graph.node(id).name); };
-  auto elsewhere = [&](std::size_t r, NodeId last) {
-    for (std::size_t k = 0; k < rules.size(); ++k)
-      if (globs[k].first == globs[r].first && names(k, last)) return rules[k].devices != rules[r].devices || rules[k].ranges != rules[r].ranges;
-    return true;
-  };
-  std::erase_if(groups, [&](const FusionGroup& group) {
-    if (!is_tree(graph, group)) return false;
-    for (std::size_t r = 0; r < rules.size(); ++r) {
-      auto named = [&](NodeId id) { return names(r, id); };
-      if (std::any_of(group.members.begin(), group.members.end() - 1, named) && !std::all_of(group.members.begin(), group.members.end(), named) && elsewhere(r, group.members.back())) return true;
-    }
-    return false;
-  });
-  return groups;
+std::vector<FusionGroup> left_whole(std::vector<FusionGroup> all, const Graph& graph, const Rules& rules) {
+  const GroupsBesideRules groups(graph, std::move(all));
+  return groups.without(groups.giving_way(rules));
 }
 
 /// Sessions that are made of a session's options, as loops are, ask for its GPUs no more.
@@ -222,7 +207,8 @@ PlaceOptions PlanMaker::place_options(const Graph& graph, const PlanKey& key) co
   PlaceOptions o;
   for (const std::string& f : key.fetches) o.fetches.emplace_back(f, fetched(graph, key.mode, f));
   o.updates = key.mode == Mode::step;
-  o.kernels = options_.forecast ? or_roofline(library_->kernels, engines()) : as_given_ ? keeping(*decided_, library_->kernels) : chooser(library_->kernels, engines());
+  const bool any_bits = options_.fast_nondeterministic;
+  o.kernels = options_.forecast ? or_roofline(library_->kernels, engines(), any_bits) : as_given_ ? keeping(*decided_, library_->kernels, any_bits) : chooser(library_->kernels, engines(), any_bits);
   o.isa = isa_text(host_);
   o.libraries = libraries_text(host_);
   if (decided_) o.groups = [plan = decided_](const Graph& g) { return groups_of(*plan, g); };

@@ -25,6 +25,7 @@ struct SessionOptions {
   bool fuse = true;
   Recompute recompute = {};                    ///< forward values that backward computes again instead of keeping them
   bool cuda_graphs = true;                     ///< from the second step on a GPU's work is put on its stream as a whole
+  bool fast_nondeterministic = false;          ///< kernels of GPUs may be chosen whose bits may differ from run to run; their names say so
   double memory_fraction = 0.95;               ///< of a GPU's memory that plans may take
   std::optional<Cluster> cluster = {};         ///< in place of the local one
   std::shared_ptr<const CostTable> costs = {}; ///< what was measured here, for strategies that go by cost

@@ -111,16 +111,18 @@ class Binder {
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
       const PlanNode& n = plan_.nodes[i];
       if (n.scope != Scope::tower) continue;
-      bool copy = n.op == kCopy;  // inputs name values, never copies: a copy is read by readers of what it copies
-      for (ValueIndex v : copy ? n.inputs : n.outputs)
+      auto add = [&](ValueIndex v, bool copied) {
         for (int r : readers_[static_cast<std::size_t>(v)]) {
           const PlanNode& reader = node(r);
-          if ((copy && reader.op == kCopy) || reader.scope != Scope::tower || (reader.vector == n.vector && instances_.copies(v).empty())) continue;
+          if ((copied && reader.op == kCopy) || reader.scope != Scope::tower || (reader.vector == n.vector && instances_.copies(v).empty())) continue;
           for (int t = 0; t < plan_.present(); ++t) {
             int a = plan_.device_of(n, t), b = plan_.device_of(reader, t);
             if (a >= 0 && b >= 0 && a != b && (reader.op == kCopy || instances_.own(v, t, b).node == static_cast<int>(i))) foreign_[{t, a}].insert({r, t, b});
           }
         }
+      };
+      for (ValueIndex v : n.outputs) add(v, false);
+      if (n.op == kCopy) add(copied_by(plan_, n), true);  // what it copies is what its readers name
     }
   }
 

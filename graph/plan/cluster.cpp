@@ -76,6 +76,25 @@ std::vector<DeviceId> Cluster::read_by(int d) const {
   return out;
 }
 
+int Cluster::cpu_of(int host) const {
+  for (std::size_t i = 0; i < devices.size(); ++i)
+    if (devices[i].id.kind == "cpu" && devices[i].id.host == host) return static_cast<int>(i);
+  return -1;
+}
+
+int Cluster::stage(int from, int to) const {
+  if (peers.empty()) return -1;
+  const DeviceId &a = devices[static_cast<std::size_t>(from)].id, &b = devices[static_cast<std::size_t>(to)].id;
+  if (a.kind != "gpu" || b.kind != "gpu" || a.host != b.host || a.whole() == b.whole()) return -1;
+  bool knows_a = false, knows_b = false;
+  for (const auto& group : peers) {
+    const bool has_a = std::find(group.begin(), group.end(), a.whole()) != group.end(), has_b = std::find(group.begin(), group.end(), b.whole()) != group.end();
+    if (has_a && has_b) return -1;
+    knows_a |= has_a, knows_b |= has_b;
+  }
+  return knows_a && knows_b ? cpu_of(a.host) : -1;
+}
+
 Cluster local_cluster(const std::vector<DeviceId>& devices, int cores, std::int64_t memory, const std::map<int, std::int64_t>& gpus) {
   Cluster out;
   if (memory) out.host_memory = {memory};

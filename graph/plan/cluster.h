@@ -61,7 +61,8 @@ struct ClusterLink {
 struct Cluster {
   std::vector<ClusterDevice> devices;
   std::vector<std::pair<std::string, std::string>> unlinked;  ///< pairs of spaces that no link joins
-  std::vector<std::vector<DeviceId>> peers;                   ///< groups of whole GPUs of which each reads the others' memory; logical devices of one GPU always do
+  /// Groups of whole GPUs of which each reads the others' memory, and alone those that read no other's. Of GPUs in no group nothing is known. Logical devices of one GPU always do.
+  std::vector<std::vector<DeviceId>> peers;
   int cores = 1;                                              ///< of the first host
   std::vector<std::int64_t> host_memory;                      ///< per host, bytes that its cpu and sim devices share; hosts without an entry: no limit
   std::vector<ClusterLink> links;                             ///< for forecasts; none: what moves costs what memory does
@@ -80,6 +81,10 @@ struct Cluster {
   bool linked(const std::string& a, const std::string& b) const;
   /// Whole GPUs whose memory kernels on this one read where it lies, itself the first. None for a device of another kind.
   std::vector<DeviceId> read_by(int d) const;
+  /// The first cpu device of a host; -1: it has none.
+  int cpu_of(int host) const;
+  /// The CPU through whose memory goes what one GPU has for another of its host, where `peers` says that neither reads the other's; -1: it goes at once.
+  int stage(int from, int to) const;
   bool operator==(const Cluster&) const = default;
 };
 

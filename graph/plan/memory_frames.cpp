@@ -156,7 +156,8 @@ class FramePlanner {
         const bool joined = parts_.joined[static_cast<std::size_t>(v)];
         if ((joined && !last) || accumulates(n) || !plan_.value(v).read) continue;
         Life life{{aligned_bytes(bytes(v)), at, at}, at, one_slot, phase(i), run(i), -1, at};
-        read_until(l, i, is_op(n, kCopy) ? n.inputs[0] : v, life);
+        read_until(l, i, v, life);
+        if (is_op(n, kCopy)) read_until(l, i, copied_by(plan_, n), life);
         life.own = life.known;
         if (joined) life.block.end = life.known = kForever, life.kept = true, life.joined = v;
         // Where slots are used again, what is joined lies elsewhere for some towers, and its input with it for none.

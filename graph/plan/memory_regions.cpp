@@ -133,7 +133,7 @@ class RegionPlanner {
           variant.outputs[k] = {Slot::kState, state, size};
           state += size;
         } else {
-          items_.push_back(item(i, k, size, count, is_op(n, kCopy) ? n.inputs[0] : v));
+          items_.push_back(item(i, k, size, count, is_op(n, kCopy) ? copied_by(plan_, n) : v));
         }
       }
       if (std::int64_t wanted = aligned_bytes(variant.scratch_bytes); n.scope != Scope::tower && wanted) {
@@ -156,6 +156,7 @@ class RegionPlanner {
     out.after.assign(here_.size(), kBeforeAll);
     if (n.scope != Scope::tower) std::copy_n(passed_.marks(static_cast<int>(i)), here_.size(), out.after.begin());
     if (read >= 0) add_readers(n, static_cast<int>(i), read, out);
+    if (read >= 0 && is_op(n, kCopy)) add_readers(n, static_cast<int>(i), n.outputs[0], out);
     if (last_ >= 0 && out.last_read < kForever && n.scope != Scope::tower) {
       // Known as read: by the tower's own readers when they are done, by others once it has waited for the main stream that far.
       const std::int64_t tower = out.read_by[static_cast<std::size_t>(last_)];
@@ -171,14 +172,14 @@ class RegionPlanner {
     if (n.scope != Scope::tower && fetched_[static_cast<std::size_t>(value)]) out.last_read = kForever;
     for (int r : parts_.readers[static_cast<std::size_t>(value)]) {
       const PlanNode& reader = plan_.nodes[static_cast<std::size_t>(r)];
-      if (r == i || (is_op(n, kCopy) && is_op(reader, kCopy))) continue;
+      if (r == i || (is_op(n, kCopy) && is_op(reader, kCopy) && value != n.outputs[0])) continue;
       if (reader.scope == Scope::tower) {
         add_tower_reader(n, reader, r, out);
         continue;
       }
       const Reads how = reads(n, reader);
       if (how == Reads::elsewhere) continue;
-      const std::int64_t last = how == Reads::here ? reader.order : is_op(reader, kCopy) ? copied(value, reader) : all_done(reader);
+      const std::int64_t last = how == Reads::here ? reader.order : !is_op(reader, kCopy) ? all_done(reader) : is_op(n, kCopy) ? kForever : copied(value, reader);
       out.last_read = std::max(out.last_read, last), out.known = std::max(out.known, how == Reads::here ? last : last + 1);
     }
   }
@@ -338,7 +339,7 @@ class RegionPlanner {
   enum class Reads { here, elsewhere, anywhere };
   Reads reads(const PlanNode& n, const PlanNode& reader) {
     const std::vector<int>& by = reader.holders;
-    if (is_op(n, kCopy) && moves_values(reader)) return Reads::elsewhere;  // what moves a value reads where it was made
+    if (is_op(n, kCopy) && moves_values(reader) && reader.inputs[0] != n.outputs[0]) return Reads::elsewhere;  // what moves a value reads where it was made
     if (is_op(reader, kCopy)) {
       if (n.scope != Scope::shared) return Reads::anywhere;
       if (n.holders.size() == 1) return n.holders.front() == device_ ? Reads::anywhere : Reads::elsewhere;

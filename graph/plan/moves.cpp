@@ -28,6 +28,13 @@ std::vector<int> group_leaders(const Cluster& cluster, const std::vector<int>& o
   return out;
 }
 
+std::vector<int> host_adders(const Cluster& cluster, const std::vector<int>& owners) {
+  std::vector<int> out = owners;
+  for (int& d : out)
+    if (const int adder = d < 0 ? -1 : cluster.cpu_of(cluster.devices[static_cast<std::size_t>(d)].id.host); adder >= 0) d = adder;
+  return out;
+}
+
 NumberLists towers_taken(const PlacedGraph& plan, const PlanNode& n) {
   const std::vector<int>* owners = is_op(n, kPreAggregate) ? &plan.vectors[static_cast<std::size_t>(n.owners)] : nullptr;
   const std::size_t lists = owners ? plan.cluster.devices.size() : 1;

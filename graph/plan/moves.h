@@ -29,6 +29,9 @@ NumberLists towers_taken(const PlacedGraph& plan, const PlanNode& n);
 /// the first owner there.
 std::vector<int> group_leaders(const Cluster& cluster, const std::vector<int>& owners, const std::vector<int>& holders);
 
+/// Per tower the device that adds its part where GPUs do not read each other's memory: the CPU of its owner's host.
+std::vector<int> host_adders(const Cluster& cluster, const std::vector<int>& owners);
+
 /// Moves of a copy, split, join, or sum of several devices before it, over all towers and holders; empty for all other nodes, which read their own
 /// memory space alone.
 std::vector<Move> moves_of(const Instances& instances, const PlanNode& node);

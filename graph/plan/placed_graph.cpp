@@ -38,7 +38,7 @@ Instances::Instances(const PlacedGraph& plan)
     : plan_(plan), copies_(plan.values.size(),
                            [&](auto add) {
                              for (std::size_t i = 0; i < plan.nodes.size(); ++i)
-                               if (is_op(plan.nodes[i], kCopy)) add(static_cast<std::size_t>(plan.nodes[i].inputs[0]), static_cast<int>(i));
+                               if (is_op(plan.nodes[i], kCopy)) add(static_cast<std::size_t>(copied_by(plan, plan.nodes[i])), static_cast<int>(i));
                            }),
       space_(space_numbers(plan.cluster)) {}
 
@@ -64,8 +64,11 @@ int Instances::moved_from(const PlanNode& move, ValueIndex v, int device) const 
   int beside = is_op(move, kCopy) ? -1 : near(holders, device);
   if (beside >= 0 || holders.size() < 2) return beside >= 0 ? beside : holders.front();
   if (group_.empty()) group_ = link_groups(plan_.cluster);
-  auto group = [&](int d) { return group_[static_cast<std::size_t>(d)]; };
-  auto at = std::find_if(holders.begin(), holders.end(), [&](int h) { return group(h) == group(device); });
+  const Cluster& cluster = plan_.cluster;
+  auto first = [&](auto fits) { return std::find_if(holders.begin(), holders.end(), [&](int h) { return fits(h) && cluster.stage(h, device) < 0; }); };
+  auto at = first([&](int h) { return group_[static_cast<std::size_t>(h)] == group_[static_cast<std::size_t>(device)]; });
+  if (at == holders.end() && !cluster.peers.empty()) at = first([&](int h) { return cluster.devices[static_cast<std::size_t>(h)].id.host == cluster.devices[static_cast<std::size_t>(device)].id.host; });
+  if (at == holders.end()) at = first([](int) { return true; });
   return at == holders.end() ? holders.front() : *at;
 }
 

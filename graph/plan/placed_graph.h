@@ -100,7 +100,7 @@ class Instances {
   int near(const std::vector<int>& holders, int device) const;
   /// The instance of a shared value that serves a device: its own, else one of its space, else a copy. UserError if none does.
   At shared(ValueIndex v, int device) const;
-  /// The holder of a shared value that a node which moves it reads: one near the device, else the first of its link group, else the first.
+  /// The holder of a shared value that a node which moves it reads: one near the device, else of those that need no stage the first of its link group, of its host where peers are known, of all.
   int moved_from(const PlanNode& move, ValueIndex v, int device) const;
   /// The tower's own instance: the maker's, or a copy in the space of the device.
   At own(ValueIndex v, int tower, int device) const;

@@ -55,6 +55,9 @@ void reindex(TowerGraph& graph);
 /// Says of every optional output whether something reads it.
 void mark_unread(TowerGraph& graph);
 
+/// The value that readers of a copy name: what it brings, itself or by way of a copy on the host.
+ValueIndex copied_by(const TowerGraph& graph, const PlanNode& copy);
+
 /// As local_type(value, share).bytes(), without the type.
 std::int64_t local_bytes(const PlanValue& value, const Share& share);
 

@@ -85,16 +85,18 @@ PhaseTable foreign_phases(const PlacedGraph& plan, const NumberLists& readers) {
   if (plan.vectors.size() < 2) return out;
   for (const PlanNode& n : plan.nodes) {
     if (n.scope != Scope::tower) continue;
-    bool copy = is_op(n, kCopy);  // inputs name values, never copies: a copy is read by readers of what it copies
-    for (ValueIndex v : copy ? n.inputs : n.outputs)
+    auto add = [&](ValueIndex v, bool copied) {
       for (int i : readers[static_cast<std::size_t>(v)]) {
         const PlanNode& r = plan.nodes[static_cast<std::size_t>(i)];
-        if (r.scope != Scope::tower || r.vector == n.vector || (copy && is_op(r, kCopy))) continue;
+        if (r.scope != Scope::tower || r.vector == n.vector || (copied && is_op(r, kCopy))) continue;
         for (std::size_t c = 0; c < plan.classes.size(); ++c) {
           LocalPlace a = plan.classes[c].pattern[static_cast<std::size_t>(n.vector)], b = plan.classes[c].pattern[static_cast<std::size_t>(r.vector)];
           if (a.device >= 0 && b.device >= 0 && a.device != b.device && (is_op(r, kCopy) || a.space == b.space)) out.add(c, a.device, {r.epoch, r.phases[c]});
         }
       }
+    };
+    for (ValueIndex v : n.outputs) add(v, false);
+    if (is_op(n, kCopy)) add(copied_by(plan, n), true);  // what it copies is what its readers name
   }
   out.sort();
   return out;

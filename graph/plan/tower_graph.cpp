@@ -39,6 +39,11 @@ Share TowerGraph::share(int t) const {
   return {r.first, r.count(), batch, present(), combine};
 }
 
+bool is_nondeterministic(const PlanNode& n) {
+  auto differs = [](const Variant& v) { return v.kernel.find(kNondeterministic) != v.kernel.npos; };
+  return std::any_of(n.by_class.begin(), n.by_class.end(), differs) || std::any_of(n.by_group.begin(), n.by_group.end(), differs);
+}
+
 bool is_tree(const TowerGraph& graph, const PlanNode& n) {
   const AttributeValue* kind = n.op == kFused ? n.attributes.find("kind") : nullptr;
   return kind && *kind == AttributeValue(kElementwise) && std::all_of(n.members.begin(), n.members.end(), [&](const Member& m) { return graph.graph->node(m.node).op->elementwise(); });
@@ -85,6 +90,11 @@ NumberLists readers_of(const TowerGraph& plan) {
                 if (std::exchange(last[static_cast<std::size_t>(v)], static_cast<int>(i)) != static_cast<int>(i)) add(static_cast<std::size_t>(v), static_cast<int>(i));
               });
           }};
+}
+
+ValueIndex copied_by(const TowerGraph& graph, const PlanNode& copy) {
+  const PlanNode& from = graph.maker(copy.inputs[0]);
+  return is_op(from, kCopy) && !from.inputs.empty() && from.inputs[0] >= 0 ? from.inputs[0] : copy.inputs[0];
 }
 
 void reindex(TowerGraph& graph) {

@@ -76,6 +76,8 @@ struct PlanNode {
 struct TowerGraph;
 /// Whether it is a fused node of kElementwise.
 bool is_tree(const TowerGraph& graph, const PlanNode& node);
+/// Whether one of its kernels may give other bits each time.
+bool is_nondeterministic(const PlanNode& node);
 /// (output, input) pairs that may share bytes where the input is not read again: its op's; of a tree those of its members, for inputs of the output's type.
 std::vector<std::pair<int, int>> in_place_pairs(const TowerGraph& graph, const PlanNode& node);
 

@@ -105,9 +105,10 @@ class DerivedChecker : public PlanChecker {
     int want = m.scope == Scope::tower ? m.vector : m.scope == Scope::device ? m.owners : -1;
     auto owners = [&](int vector) { return vector < 0 ? std::vector<int>() : plan_.vectors[static_cast<std::size_t>(vector)]; };
     bool alike = owners(n.owners) == owners(want);
+    if (!alike && want >= 0 && n.op == kPreAggregate) alike = owners(n.owners) == host_adders(plan_.cluster, owners(want));
     if (!alike && want >= 0 && n.op == kPreAggregate)  // what a sum by groups has before it
       for (const PlanNode& r : plan_.nodes)
-        alike |= r.sum == SumWay::groups && r.inputs == n.outputs && owners(n.owners) == group_leaders(plan_.cluster, owners(want), r.holders);
+        alike |= r.sum == SumWay::groups && (r.inputs == n.outputs || plan_.maker(r.inputs[0]).inputs == n.outputs) && owners(n.owners) == group_leaders(plan_.cluster, owners(want), r.holders);
     if (!alike) object("no device: '{}' joins what '{}' has, but names other owners", n.name, m.name);
   }
 

@@ -170,6 +170,7 @@ class NodeChecker : public PlanChecker {
   /// What several devices hold has the same bits on each.
   void check_alike(const PlanNode& n, const std::set<int>& holders) {
     if (n.ranged || holders.size() < 2 || is_exact(plan_, n)) return;
+    if (is_nondeterministic(n)) return object("unlike kernels: several devices compute '{}', by a kernel whose bits may differ from run to run; let one compute it, and others have copies", n.name);
     const DeviceGroup* first = nullptr;
     std::size_t at = 0;
     for (std::size_t g = 0; g < plan_.groups.size(); ++g) {

@@ -48,20 +48,22 @@ class PlaceChecker : public PlanChecker {
     Apart apart(plan_.cluster);
     for (const PlanNode& n : plan_.nodes) {
       if (n.op != kCopy) continue;
-      const PlanNode& m = plan_.maker(n.inputs[0]);
+      const ValueIndex copied = copied_by(plan_, n);
+      const PlanNode &m = plan_.maker(n.inputs[0]), &origin = plan_.maker(copied);
       auto check = [&](int tower, int from, int to, bool held) {
         if (from < 0 || to < 0) return;
-        if (!destinations.insert({n.inputs[0], tower, space(to)}).second) object("two copies: '{}' to {}", plan_.value(n.inputs[0]).name, space(to));
+        if (!destinations.insert({copied, tower, space(to)}).second) object("two copies: '{}' to {}", plan_.value(copied).name, space(to));
         if (held) object("needless copy: '{}' inside {}", n.name, space(to));
         if (apart(from, to)) object("no link: '{}' from {} to {}", n.name, space(from), space(to));
       };
       if (n.scope == Scope::tower && m.scope == Scope::tower) {
         for (int t = 0; t < plan_.present(); ++t) {
           int a = plan_.device_of(m, t), b = plan_.device_of(n, t);
-          if (a >= 0 && b >= 0) check(t, a, b, space(a) == space(b));
+          if (a >= 0 && b >= 0) check(t, a, b, space(a) == space(b) || (origin.scope == Scope::tower && plan_.device_of(origin, t) >= 0 && space(plan_.device_of(origin, t)) == space(b)));
         }
       } else if (m.scope != Scope::tower) {
-        for (int d : n.holders) check(-1, m.holders.front(), d, std::any_of(m.holders.begin(), m.holders.end(), [&](int h) { return space(h) == space(d); }));
+        for (int d : n.holders)
+          check(-1, m.holders.front(), d, std::any_of(m.holders.begin(), m.holders.end(), [&](int h) { return space(h) == space(d); }) || std::any_of(origin.holders.begin(), origin.holders.end(), [&](int h) { return space(h) == space(d); }));
       } else {
         object("no device: the copy '{}' of a tower's value is not the tower's", n.name);
       }

@@ -156,6 +156,9 @@ class RunChecker : public PlanChecker {
             if (there == here) continue;
             if (!moves) object("no device: '{}' reads '{}' in the memory space {} without a copy", n.name, plan_.value(p.buffer.tag.value).name, there);
             else if (apart(p.buffer.tag.device, s.device)) object("no link: '{}' reads '{}' from {} to {}", n.name, plan_.value(p.buffer.tag.value).name, there, here);
+            else if (plan_.cluster.stage(p.buffer.tag.device, s.device) >= 0 && s.variant->kernel != kNccl)
+              object("no peers: '{}' on {} reads '{}' on {}, but the plan's cluster says that these GPUs do not read each other's memory: it goes through the host, by a copy there; derive the plan anew", n.name, name_of(s.device),
+                     plan_.value(p.buffer.tag.value).name, name_of(p.buffer.tag.device));
           }
       }
   }

@@ -128,13 +128,14 @@ class TypeChecker : public PlanChecker {
   /// Behind a pre_aggregate the same is asked of what that reads: the devices' sums of values per tower become a mean.
   void check_join(const PlanNode& n) {
     const PlanNode& before = plan_.maker(n.inputs[0]);
-    ValueIndex parts = n.inputs[0];  // of a group's sum those of its devices' sums, of these those that towers add to
-    for (int k = 0; k < 3 && plan_.maker(parts).op == kPreAggregate; ++k) parts = plan_.maker(parts).inputs[0];
+    ValueIndex parts = n.inputs[0];  // of a host's sum those of its groups' sums, of these those of their devices' sums, of these those that towers add to
+    for (int k = 0; k < 4 && plan_.maker(parts).op == kPreAggregate; ++k) parts = plan_.maker(parts).inputs[0];
     const SplitState& from = state(parts);
     const std::string& how = n.attributes.text("how");
     bool apart = how == "stack" || how == "concat_rows" || how == "same";
     if (before.ranged || n.op == kAllGather || how == "ranges") {
-      bool gathers = before.ranged && how == "ranges" && (n.op == kAllGather || n.op == kFetch) && state(n.outputs[0]) == from && type(n.outputs[0]) == type(n.inputs[0]);
+      const bool ranged = before.ranged || (before.op == kAllGather && plan_.maker(before.inputs[0]).ranged);  // or what the host has gathered
+      bool gathers = ranged && how == "ranges" && (n.op == kAllGather || n.op == kFetch) && state(n.outputs[0]) == from && type(n.outputs[0]) == type(n.inputs[0]);
       if (!gathers) object("ranges: '{}' joins '{}' by {}", n.name, before.name, how);
       return;
     }

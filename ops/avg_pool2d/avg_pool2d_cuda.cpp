@@ -25,8 +25,8 @@ Sequence pool(const KernelRequest& r, Kind kind) {
 }  // namespace
 
 std::vector<SequenceKernel> cudnn::avg_pool2d_sequences() {
-  return {{"cudnn_avg_pool2d", "avg_pool2d", [](const KernelRequest& r) { return pool(r, Kind::avg_pool); }, {}, true},
-          {"cudnn_avg_pool2d", "avg_pool2d_gradient", [](const KernelRequest& r) { return pool(r, Kind::avg_pool_gradient); }, {}, true}};
+  return {{"cudnn_avg_pool2d", "avg_pool2d", [](const KernelRequest& r) { return pool(r, Kind::avg_pool); }, true},
+          {"cudnn_avg_pool2d", "avg_pool2d_gradient", [](const KernelRequest& r) { return pool(r, Kind::avg_pool_gradient); }, true}};
 }
 
 std::vector<Kernel> avg_pool2d_cuda(const std::shared_ptr<CudaToolkit>& toolkit) { return kernels_of(avg_pool2d_sequences(), toolkit); }

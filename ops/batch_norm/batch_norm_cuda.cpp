@@ -89,7 +89,7 @@ Sequence gradient(const KernelRequest& r) {
 
 }  // namespace
 
-std::vector<SequenceKernel> cudnn::batch_norm_sequences() { return {{"cudnn_batch_norm", "batch_norm", forward, {}, true}, {"cudnn_batch_norm", "batch_norm_gradient", gradient, {}, true}}; }
+std::vector<SequenceKernel> cudnn::batch_norm_sequences() { return {{"cudnn_batch_norm", "batch_norm", forward, true}, {"cudnn_batch_norm", "batch_norm_gradient", gradient, true}}; }
 
 std::vector<Kernel> batch_norm_cuda(const std::shared_ptr<CudaToolkit>& toolkit) { return kernels_of(batch_norm_sequences(), toolkit); }
 

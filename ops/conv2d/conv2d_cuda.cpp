@@ -1,6 +1,5 @@
 #include <belfry/ops/cuda/cudnn_sequence_internal.h>
 #include <belfry/ops/cuda_kernels.h>
-#include <belfry/ops/fusions.h>
 #include <belfry/ops/windows.h>
 
 namespace belfry {
@@ -81,30 +80,14 @@ Sequence forward(const KernelRequest& r) { return convolution({*r.attributes, r.
 Sequence input_gradient(const KernelRequest& r) { return convolution({*r.attributes, r.outputs[0], r.inputs[1], r.inputs[0]}, Kind::conv_input_gradient, to(), in(1), in(0)); }
 Sequence filter_gradient(const KernelRequest& r) { return convolution({*r.attributes, r.inputs[0], r.outputs[0], r.inputs[1]}, Kind::conv_filter_gradient, in(0), to(), in(1)); }
 
-/// Inputs x, filter and bias, as the members read them.
-Sequence bias_relu(const KernelRequest& r) {
-  Problem p(r.members[0]->attributes, r.inputs[0], r.inputs[1], r.outputs[0]);
-  if (r.inputs[2].shape != Extents{p.y[3]}) return none("the bias is not per channel");
-  Sequence out;
-  out.engine_bytes = reserve(p);
-  Run run;
-  Place ordered = p.in_order() ? in(1) : out.temporary(p.elements());
-  std::size_t x = run.add(p.picture_x(), in(0)), filter = run.add(p.ordered_filter(), ordered), product = run.add(unstored(picture(p.y)));
-  std::size_t bias = run.add(per_channel(p.y[3], r.inputs[2].dtype), in(2)), sum = run.add(unstored(picture(p.y))), y = run.add(p.picture_y(), to());
-  run.graph.operations = {{Kind::conv, {x, filter, product}, p.window}, {Kind::add, {product, bias, sum}}, {Kind::relu, {sum, y}}};
-  if (!p.in_order()) out.steps.push_back(Transpose{p.taps(), p.filter[3], in(1), ordered, p.filter_type});
-  out.steps.push_back(std::move(run));
-  return out;
-}
-
 }  // namespace
 
 std::vector<SequenceKernel> cudnn::conv2d_sequences() {
-  return {{"cudnn_conv2d", "conv2d", forward, {}, true},
-          {"cudnn_conv2d", "conv2d_input_gradient", input_gradient, {}, true},
-          {"cudnn_conv2d", "conv2d_filter_gradient", filter_gradient, {}, true},
-          {"cudnn_conv2d", "conv2d_transpose", input_gradient, {}, true},
-          {"cudnn_conv2d_bias_relu", kConv2dBiasRelu, bias_relu, {"conv2d", "add", "relu"}, true}};
+  const Leeway tf32{.tf32 = true}, any_order{.nondeterministic = true}, both{true, true};
+  return {{"cudnn_conv2d", "conv2d", forward, true, {tf32}},
+          {"cudnn_conv2d", "conv2d_input_gradient", input_gradient, true, {tf32}},
+          {"cudnn_conv2d", "conv2d_filter_gradient", filter_gradient, true, {both, tf32, any_order}},
+          {"cudnn_conv2d", "conv2d_transpose", input_gradient, true, {tf32}}};
 }
 
 std::vector<Kernel> conv2d_cuda(const std::shared_ptr<CudaToolkit>& toolkit, const GpuCodeRef& code) { return kernels_of(conv2d_sequences(), toolkit, code); }

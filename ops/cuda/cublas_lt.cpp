@@ -116,7 +116,7 @@ class MultiplicationImpl : public Multiplication {
       : handle_(std::move(h)), api_(handle_->api), wide_(p.dtype == f64), one_(1), beta_(p.accumulate ? 1 : 0), one_f32_(1), beta_f32_(p.accumulate ? 1 : 0) {
     const ColumnMajor c = column_major(p);
     cublasLtMatmulDesc_t raw = nullptr;
-    check(api_, api_.cublasLtMatmulDescCreate(&raw, wide_ ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, wide_ ? CUDA_R_64F : CUDA_R_32F), "cublasLtMatmulDescCreate");
+    check(api_, api_.cublasLtMatmulDescCreate(&raw, wide_ ? CUBLAS_COMPUTE_64F : p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, wide_ ? CUDA_R_64F : CUDA_R_32F), "cublasLtMatmulDescCreate");
     product_.reset(raw);
     for (auto [attribute, transposed] : {std::pair(CUBLASLT_MATMUL_DESC_TRANSA, c.first.transposed), std::pair(CUBLASLT_MATMUL_DESC_TRANSB, c.second.transposed)}) {
       cublasOperation_t operation = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -146,7 +146,7 @@ class MultiplicationImpl : public Multiplication {
   /// A bias goes along the rows of what cuBLAS makes, which are our columns.
   void finish_by(const Product& p) {
     if (p.epilogue == Epilogue::none) return;
-    const cublasLtEpilogue_t epilogue = p.epilogue == Epilogue::bias ? CUBLASLT_EPILOGUE_BIAS : p.epilogue == Epilogue::bias_relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_GELU_BIAS;
+    const cublasLtEpilogue_t epilogue = p.epilogue == Epilogue::bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_GELU_BIAS;
     const cudaDataType_t type = type_of(p.result);
     check(api_, api_.cublasLtMatmulDescSetAttribute(product_.get(), CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), "cublasLtMatmulDescSetAttribute");
     check(api_, api_.cublasLtMatmulDescSetAttribute(product_.get(), CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type), "cublasLtMatmulDescSetAttribute");

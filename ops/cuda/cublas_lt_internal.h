@@ -20,9 +20,9 @@ struct Matrix {
 };
 
 /// What is done to a sum before it is stored: a bias per column n is added, then what the name says.
-enum class Epilogue : std::uint8_t { none, bias, bias_relu, bias_gelu_tanh };
+enum class Epilogue : std::uint8_t { none, bias, bias_gelu_tanh };
 
-/// y(batch, m, n) = Σ_k a(batch, m, k)·b(batch, k, n), f32 multiplied as f32, halves summed in f32; with `accumulate` added to what y holds.
+/// y(batch, m, n) = Σ_k a(batch, m, k)·b(batch, k, n), f32 multiplied as f32 unless it may be rounded to `tf32`, halves summed in f32; with `accumulate` added to what y holds.
 struct Product {
   DType dtype = f32;           ///< of a and b
   std::int64_t batch = 1, m = 1, n = 1, k = 1;
@@ -31,6 +31,7 @@ struct Product {
   std::int64_t alignment = 4;  ///< in bytes, of all three addresses
   DType result = dtype;        ///< of y and the bias: f32 where a and b are halves, or theirs
   Epilogue epilogue = Epilogue::none;
+  bool tf32 = false;
 };
 
 /// The same product as cuBLAS counts, column by column: y = first·second, or with the operands left as they are where y itself lies column by column.

@@ -22,6 +22,7 @@ void load(void* library, const char* name, F& f) {
 Api loaded(void* library) {
   Api out{};
 #define BELFRY_LOAD(name) load(library, #name, out.name)
+  BELFRY_LOAD(cudnnGetVersion);
   BELFRY_LOAD(cudnnCreate);
   BELFRY_LOAD(cudnnDestroy);
   BELFRY_LOAD(cudnnSetStream);

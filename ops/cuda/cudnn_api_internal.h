@@ -12,6 +12,7 @@ namespace belfry::cudnn {
 
 /// A field per function, under the function's own name.
 struct Api {
+  decltype(&::cudnnGetVersion) cudnnGetVersion;
   decltype(&::cudnnCreate) cudnnCreate;
   decltype(&::cudnnDestroy) cudnnDestroy;
   decltype(&::cudnnSetStream) cudnnSetStream;

@@ -135,7 +135,7 @@ std::optional<Descriptor> plan_of(const TargetImpl& target, const Descriptor& co
   return plan;
 }
 
-bool multiplies(const Operation& o) { return o.kind == Kind::conv || o.kind == Kind::conv_input_gradient || o.kind == Kind::conv_filter_gradient || o.kind == Kind::attention; }
+bool multiplies(const Operation& o) { return o.kind == Kind::conv || o.kind == Kind::conv_input_gradient || o.kind == Kind::conv_filter_gradient || o.kind == Kind::matmul; }
 
 /// Whether it multiplies many by many: only there do tensor cores round what they are given, and halves they multiply as they are.
 bool contracts(const Graph& graph) { return std::any_of(graph.operations.begin(), graph.operations.end(), multiplies); }
@@ -153,10 +153,10 @@ void for_each(const TargetImpl& target, const Descriptor& graph, F f) {
 }
 
 std::string key_of(const Graph& graph, const Wanted& wanted) {
-  std::string out = fmt::format("{} {} {} {}", wanted.scratch_bytes, wanted.nondeterministic, wanted.tf32, wanted.engine);
+  std::string out = fmt::format("{} {} {} {}", wanted.scratch_bytes, wanted.leeway.nondeterministic, wanted.leeway.tf32, wanted.engine);
   for (const Tensor& t : graph.tensors) out += fmt::format(";{} {} {} {} {}", static_cast<int>(t.dtype), fmt::join(t.dims, ","), fmt::join(t.strides, ","), t.inner, t.value.has_value());
   for (const Operation& o : graph.operations) {
-    out += fmt::format(";{} {}", static_cast<int>(o.kind), fmt::join(o.tensors, ","));
+    out += fmt::format(";{} {} {}", static_cast<int>(o.kind), fmt::join(o.tensors, ","), o.axis);
     for (const auto* sizes : {&o.window.size, &o.window.strides, &o.window.before, &o.window.after, &o.window.dilations}) out += fmt::format(" {}", fmt::join(*sizes, ","));
   }
   return out;
@@ -168,16 +168,17 @@ std::string each_fitting(const TargetImpl& target, const Graph& graph, const Wan
   std::string why;
   std::optional<Descriptor> operations = operation_graph(target, graph, why);
   if (!operations) throw DeviceError(why);
-  const bool exact = contracts(graph) && !wanted.tf32, without_cores = exact && contracts_f32(graph);
+  const bool exact = contracts(graph) && !wanted.leeway.tf32, without_cores = exact && contracts_f32(graph);
   int asked = 0, random = 0, rounding = 0, refused = 0;
   std::int64_t least = -1;
   for_each(target, *operations, [&](const Descriptor& configuration, EngineFacts facts) {
     if (!wanted.engine.empty() && facts.name != wanted.engine) return false;
     ++asked;
-    if (!facts.deterministic && !wanted.nondeterministic) return ++random, false;
+    if (!facts.deterministic && !wanted.leeway.nondeterministic) return ++random, false;
     if ((without_cores && facts.tensor_cores) || (exact && facts.rounds_inputs)) return ++rounding, false;
     std::optional<Descriptor> plan = plan_of(target, configuration, facts);
     if (!plan) return ++refused, false;
+    if (facts.scratch_bytes < graph.least_scratch_bytes && !wanted.leeway.nondeterministic) return ++random, false;
     if (facts.scratch_bytes > wanted.scratch_bytes) {
       least = least < 0 ? facts.scratch_bytes : std::min(least, facts.scratch_bytes);
       return false;

@@ -14,6 +14,7 @@ cudnnDataType_t type_of(DType dtype) {
     case DType::f64: return CUDNN_DATA_DOUBLE;
     case DType::f16: return CUDNN_DATA_HALF;
     case DType::bf16: return CUDNN_DATA_BFLOAT16;
+    case DType::boolean: return CUDNN_DATA_BOOLEAN;
     case DType::i32: return CUDNN_DATA_INT32;
     case DType::i64: return CUDNN_DATA_INT64;
     default: wrong_dtype(dtype, "one of cuDNN's");
@@ -33,6 +34,9 @@ Descriptor tensor(const Api& api, const Tensor& t, std::int64_t id) {
   d.finalize();
   return d;
 }
+
+/// For gradients by earlier ones NVIDIA's own frontend pads keys whose number is no multiple of 128, around a fault.
+constexpr std::size_t kFirstRightAttention = 91600;
 
 /// Makes the operations of a graph from its tensors. What they compute in is f32, but for tensors of f64.
 struct Maker {
@@ -67,17 +71,49 @@ struct Maker {
     return d;
   }
 
-  Descriptor pointwise(const Operation& o, cudnnPointwiseMode_t mode, bool two) {
+  Descriptor matmul(const Operation& o) {
+    const std::size_t version = api.cudnnGetVersion();
+    if (version < kFirstRightAttention)
+      throw DeviceError(fmt::format("cuDNN {}.{}.{} has a fault in attention; install 9.16 or a later 9, or have the plan name nvrtc_attention_in_f32", version / 10000, version % 10000 / 100, version % 100));
+    Descriptor m(api, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+    m.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+    m.finalize();
+    Descriptor d(api, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+    set_tensors(d, o, {CUDNN_ATTR_OPERATION_MATMUL_ADESC, CUDNN_ATTR_OPERATION_MATMUL_BDESC, CUDNN_ATTR_OPERATION_MATMUL_CDESC});
+    d.set(CUDNN_ATTR_OPERATION_MATMUL_DESC, m);
+    d.finalize();
+    return d;
+  }
+
+  Descriptor reduction(const Operation& o, cudnnReduceTensorOp_t by) {
+    Descriptor r(api, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+    r.set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+    r.set(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &by);
+    r.finalize();
+    Descriptor d(api, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+    set_tensors(d, o, {CUDNN_ATTR_OPERATION_REDUCTION_XDESC, CUDNN_ATTR_OPERATION_REDUCTION_YDESC});
+    d.set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, r);
+    d.finalize();
+    return d;
+  }
+
+  Descriptor reshape(const Operation& o) {
+    Descriptor d(api, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+    set_tensors(d, o, {CUDNN_ATTR_OPERATION_RESHAPE_XDESC, CUDNN_ATTR_OPERATION_RESHAPE_YDESC});
+    d.finalize();
+    return d;
+  }
+
+  Descriptor pointwise(const Operation& o, cudnnPointwiseMode_t mode, const Names& names) {
     Descriptor p(api, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    cudnnDataType_t in = mode == CUDNN_POINTWISE_CMP_GE ? CUDNN_DATA_BOOLEAN : compute;
     p.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    p.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-    cudnnNanPropagation_t nan = CUDNN_PROPAGATE_NAN;  // a relu that turns it into 0 hides a net that has diverged
-    if (mode == CUDNN_POINTWISE_RELU_FWD) p.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &nan);
+    p.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &in);
+    if (mode == CUDNN_POINTWISE_GEN_INDEX) p.set(CUDNN_ATTR_POINTWISE_AXIS, o.axis);
     p.finalize();
     Descriptor d(api, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     d.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, p);
-    if (two) set_tensors(d, o, {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_ATTR_OPERATION_POINTWISE_YDESC});
-    else set_tensors(d, o, {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_YDESC});
+    set_tensors(d, o, names);
     d.finalize();
     return d;
   }
@@ -128,15 +164,10 @@ struct Maker {
     return d;
   }
 
-  Descriptor attention(const Operation& o) {
-    Descriptor d(api, CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR);
-    set_tensors(d, o, {CUDNN_ATTR_OPERATION_SDPA_FWD_QDESC, CUDNN_ATTR_OPERATION_SDPA_FWD_KDESC, CUDNN_ATTR_OPERATION_SDPA_FWD_VDESC, CUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC,
-                       CUDNN_ATTR_OPERATION_SDPA_FWD_ODESC, CUDNN_ATTR_OPERATION_SDPA_FWD_STATSDESC});
-    d.finalize();
-    return d;
-  }
-
   Descriptor operation(const Operation& o) {
+    const Names one = {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_YDESC};
+    const Names two = {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_ATTR_OPERATION_POINTWISE_YDESC};
+    const Names select = {CUDNN_ATTR_OPERATION_POINTWISE_TDESC, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_ATTR_OPERATION_POINTWISE_YDESC};
     switch (o.kind) {
       case Kind::conv:
         return convolution(o, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
@@ -150,21 +181,27 @@ struct Maker {
         return convolution(o, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
                            {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY},
                            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA);
-      case Kind::add: return pointwise(o, CUDNN_POINTWISE_ADD, true);
-      case Kind::sub: return pointwise(o, CUDNN_POINTWISE_SUB, true);
-      case Kind::mul: return pointwise(o, CUDNN_POINTWISE_MUL, true);
-      case Kind::div: return pointwise(o, CUDNN_POINTWISE_DIV, true);
-      case Kind::max: return pointwise(o, CUDNN_POINTWISE_MAX, true);
-      case Kind::relu: return pointwise(o, CUDNN_POINTWISE_RELU_FWD, false);
-      case Kind::sqrt: return pointwise(o, CUDNN_POINTWISE_SQRT, false);
-      case Kind::reciprocal: return pointwise(o, CUDNN_POINTWISE_RECIPROCAL, false);
-      case Kind::identity: return pointwise(o, CUDNN_POINTWISE_IDENTITY, false);
+      case Kind::matmul: return matmul(o);
+      case Kind::add: return pointwise(o, CUDNN_POINTWISE_ADD, two);
+      case Kind::sub: return pointwise(o, CUDNN_POINTWISE_SUB, two);
+      case Kind::mul: return pointwise(o, CUDNN_POINTWISE_MUL, two);
+      case Kind::div: return pointwise(o, CUDNN_POINTWISE_DIV, two);
+      case Kind::sqrt: return pointwise(o, CUDNN_POINTWISE_SQRT, one);
+      case Kind::reciprocal: return pointwise(o, CUDNN_POINTWISE_RECIPROCAL, one);
+      case Kind::identity: return pointwise(o, CUDNN_POINTWISE_IDENTITY, one);
+      case Kind::exp: return pointwise(o, CUDNN_POINTWISE_EXP, one);
+      case Kind::log: return pointwise(o, CUDNN_POINTWISE_LOG, one);
+      case Kind::index: return pointwise(o, CUDNN_POINTWISE_GEN_INDEX, one);
+      case Kind::at_least: return pointwise(o, CUDNN_POINTWISE_CMP_GE, two);
+      case Kind::select: return pointwise(o, CUDNN_POINTWISE_BINARY_SELECT, select);
+      case Kind::max_over: return reduction(o, CUDNN_REDUCE_TENSOR_MAX);
+      case Kind::sum_over: return reduction(o, CUDNN_REDUCE_TENSOR_ADD);
+      case Kind::reshape: return reshape(o);
       case Kind::max_pool: return resample(o, CUDNN_RESAMPLE_MAXPOOL, false);
       case Kind::avg_pool: return resample(o, CUDNN_RESAMPLE_AVGPOOL_EXCLUDE_PADDING, false);
       case Kind::avg_pool_gradient: return resample(o, CUDNN_RESAMPLE_AVGPOOL_EXCLUDE_PADDING, true);
       case Kind::batch_norm: return norm(o, false);
       case Kind::batch_norm_gradient: return norm(o, true);
-      case Kind::attention: return attention(o);
     }
     throw InternalError("no such operation of cuDNN");
   }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <belfry/executor/leeway.h>
 #include <belfry/graph/dtype.h>
 #include <belfry/graph/shape.h>
 
@@ -26,25 +27,29 @@ struct Tensor {
   std::optional<float> value = {};   ///< a scalar that every run is given
 };
 
-enum class Kind { conv, conv_input_gradient, conv_filter_gradient, add, sub, mul, div, max, relu, sqrt, reciprocal, identity, max_pool, avg_pool, avg_pool_gradient, batch_norm, batch_norm_gradient, attention };
+enum class Kind { conv, conv_input_gradient, conv_filter_gradient, matmul, add, sub, mul, div, sqrt, reciprocal, identity, exp, log, index, at_least, select, max_over, sum_over, reshape,
+                  max_pool, avg_pool, avg_pool_gradient, batch_norm, batch_norm_gradient };
 
 /// Over height and width. Convolutions take the size from the filter; pools know no dilations.
 struct Window {
   Extents size, strides, before, after, dilations;
 };
 
-/// Its tensors by number, in this order: convolutions x, filter, y (dx and dfilter in the places of x and filter); add … max a, b, y; relu … identity x, y;
-/// pools x, y (the gradient dy, dx); batch_norm x, gamma, beta, epsilon, zeros, zeros, one (how much of the running statistics is new), y, mean, inverse deviation, running mean,
-/// running variance; batch_norm_gradient x, mean, inverse deviation, gamma, dy, dx, dgamma, dbeta; attention q, k, v (batch, heads, places, features), scale, y, log_sum.
+/// Its tensors by number, in this order: convolutions x, filter, y (dx and dfilter in the places of x and filter); matmul (…, m, k), (…, k, n), (…, m, n); add … div a, b, y; sqrt … log x, y;
+/// index x, y (how far an element lies along `axis`, i32); at_least a, b, y (boolean a ≥ b); select mask, a, b, y (a where the mask is); max_over, sum_over x, y (along the axes that y has one
+/// of); reshape x, y (the same memory by other dims and strides); pools x, y (the gradient dy, dx); batch_norm x, gamma, beta, epsilon, zeros, zeros, one (how much of the running statistics is new), y, mean, inverse deviation, running mean,
+/// running variance; batch_norm_gradient x, mean, inverse deviation, gamma, dy, dx, dgamma, dbeta.
 struct Operation {
   Kind kind;
   std::vector<std::size_t> tensors;
   Window window = {};
+  std::int64_t axis = 0;
 };
 
 struct Graph {
   std::vector<Tensor> tensors;
   std::vector<Operation> operations;
+  std::int64_t least_scratch_bytes = 0;  ///< an engine that wants fewer does not repeat its bits, though no note says so
   std::size_t add(Tensor tensor) {
     tensors.push_back(std::move(tensor));
     return tensors.size() - 1;
@@ -60,10 +65,10 @@ class Target {
 std::shared_ptr<Target> current_target(CudaToolkit& toolkit);
 std::shared_ptr<Target> described_target(CudaToolkit& toolkit, const std::string& json);
 
-/// What is asked of an engine. Without `tf32`, f32 is multiplied as f32.
+/// What is asked of an engine.
 struct Wanted {
   std::int64_t scratch_bytes = 0;
-  bool nondeterministic = false, tf32 = false;
+  Leeway leeway = {};
   std::string engine = {};           ///< this one alone, by its name
 };
 

@@ -19,7 +19,7 @@ struct Bound : Prepared {
     for (const auto& step : sequence.steps) {
       if (const auto* r = std::get_if<Run>(&step)) {
         if (!target) target = current_target(*toolkit);
-        runs.push_back(find(target, r->graph, {sequence.engine_bytes, false, false, engine}));
+        runs.push_back(find(target, r->graph, {sequence.engine_bytes, sequence.leeway, engine}));
         steps.push_back(bound(*r));
       } else if (const auto* t = std::get_if<Transpose>(&step); t && is_half(t->dtype)) {
         steps.push_back(moved(*t, code));
@@ -101,7 +101,7 @@ std::string objection(const KernelRequest& r) {
 std::vector<std::unique_ptr<Engine>> engines_of(const Sequence& sequence, const std::shared_ptr<Target>& target) {
   std::vector<std::unique_ptr<Engine>> out;
   for (const auto& step : sequence.steps)
-    if (auto* r = std::get_if<Run>(&step)) out.push_back(find(target, r->graph, {sequence.engine_bytes}));
+    if (auto* r = std::get_if<Run>(&step)) out.push_back(find(target, r->graph, {sequence.engine_bytes, sequence.leeway}));
   return out;
 }
 
@@ -123,32 +123,60 @@ const Run* only_run(const Sequence& s) {
 std::vector<std::string> engine_names(const Sequence& sequence, const std::shared_ptr<Target>& target) {
   std::vector<std::string> out;
   if (const Run* run = only_run(sequence))
-    for (const EngineFacts& e : fitting(target, run->graph, {sequence.engine_bytes}, kMostTimedEngines)) out.push_back(e.name);
+    for (const EngineFacts& e : fitting(target, run->graph, {sequence.engine_bytes, sequence.leeway}, kMostTimedEngines)) out.push_back(e.name);
+  return out;
+}
+
+namespace {
+
+/// Products of cuBLASLt repeat their bits whatever is left to them.
+Sequence taking(Sequence s, const KernelRequest& r, const Leeway& leeway) {
+  if (!s.refusal.empty()) return s;
+  if (leeway.tf32 && r.inputs[0].dtype != f32) return none("it multiplies no f32");
+  if (leeway.nondeterministic && !only_run(s)) return none("its product repeats its bits anyway");
+  s.leeway = leeway;
+  for (auto& step : s.steps)
+    if (auto* m = std::get_if<Multiply>(&step)) m->product.tf32 = leeway.tf32;
+  return s;
+}
+
+}  // namespace
+
+std::vector<SequenceKernel> with_leeways(const SequenceKernel& k) {
+  std::vector<SequenceKernel> out;
+  for (const Leeway& leeway : k.leeways) {
+    out.push_back(k);
+    out.back().name = with_leeway(k.name, leeway);
+    out.back().sequence = [=](const KernelRequest& r) { return taking(k.sequence(r), r, leeway); };
+    out.back().leeway = leeway;
+  }
+  out.push_back(k);
   return out;
 }
 
 std::vector<Kernel> kernels_of(const std::vector<SequenceKernel>& sequences, const std::shared_ptr<CudaToolkit>& toolkit, const GpuCodeRef& code) {
   std::vector<Kernel> out;
-  for (const SequenceKernel& p : sequences)
-    out.push_back({.name = p.name,
-                   .op = p.op,
-                   .supports = [sequence = p.sequence](const KernelRequest& r) {
-                     if (std::string why = objection(r); !why.empty()) return refuse(why);
-                     const Sequence made = sequence(r);
-                     if (!made.refusal.empty()) return refuse(made.refusal);
-                     return Support{true, {}, made.scratch_bytes(), false};
-                   },
-                   .prepare = [sequence = p.sequence, toolkit, code](const KernelRequest& r) -> std::unique_ptr<Prepared> {
-                     Sequence made = sequence(r);
-                     if (!r.engine.empty() && !only_run(made)) throw UserError(fmt::format("[{}] the plan names the engine {}, but here cuDNN has none to choose among; derive the plan anew with belfry place", r.op, r.engine));
-                     return std::make_unique<Bound>(made, toolkit, code, r.engine);
-                   },
-                   .members = p.members,
-                   .halves = p.halves,
-                   .engines = [sequence = p.sequence, toolkit](const KernelRequest& r) {
-                     const Sequence made = sequence(r);
-                     return only_run(made) ? engine_names(made, current_target(*toolkit)) : std::vector<std::string>{};
-                   }});
+  for (const SequenceKernel& each : sequences)
+    for (const SequenceKernel& p : with_leeways(each))
+      out.push_back({.name = p.name,
+                     .op = p.op,
+                     .supports = [sequence = p.sequence](const KernelRequest& r) {
+                       if (std::string why = objection(r); !why.empty()) return refuse(why);
+                       const Sequence made = sequence(r);
+                       if (!made.refusal.empty()) return refuse(made.refusal);
+                       return Support{true, {}, made.scratch_bytes(), false};
+                     },
+                     .prepare = [sequence = p.sequence, toolkit, code](const KernelRequest& r) -> std::unique_ptr<Prepared> {
+                       Sequence made = sequence(r);
+                       if (!r.engine.empty() && !only_run(made)) throw UserError(fmt::format("[{}] the plan names the engine {}, but here cuDNN has none to choose among; derive the plan anew with belfry place", r.op, r.engine));
+                       return std::make_unique<Bound>(made, toolkit, code, r.engine);
+                     },
+                     .halves = p.halves,
+                     .engines = [sequence = p.sequence, toolkit](const KernelRequest& r) {
+                       const Sequence made = sequence(r);
+                       return only_run(made) ? engine_names(made, current_target(*toolkit)) : std::vector<std::string>{};
+                     },
+                     .leeway = p.leeway});
   return out;
 }
 

@@ -50,6 +50,7 @@ struct Sequence {
   std::int64_t own_bytes = 0;      ///< of scratch, before what engines have
   std::int64_t engine_bytes = 0;   ///< that engines may use, one after the other
   std::string refusal;             ///< why there is none
+  Leeway leeway = {};              ///< that its runs and products take
 
   Place temporary(std::int64_t elements) {
     Place out{Place::scratch, own_bytes};
@@ -82,10 +83,13 @@ inline constexpr std::int64_t kPoolBytes = std::int64_t{1} << 20;
 struct SequenceKernel {
   std::string name, op;
   std::function<Sequence(const KernelRequest&)> sequence;
-  std::vector<std::string> members = {};
   bool halves = false;             ///< takes f16 and bf16, multiplied into sums of f32
+  std::vector<Leeway> leeways = {};  ///< each with which cuDNN has faster engines for it, best first
+  Leeway leeway = {};              ///< that it takes
 };
-/// `code` for sequences of halves.
+/// The kernel itself behind those that take leeway, best first.
+std::vector<SequenceKernel> with_leeways(const SequenceKernel& kernel);
+/// All of them with their leeways. `code` for sequences of halves.
 std::vector<Kernel> kernels_of(const std::vector<SequenceKernel>& sequences, const std::shared_ptr<CudaToolkit>& toolkit, const GpuCodeRef& code = {});
 
 /// The engines of a sequence's runs, in order. DeviceError where cuDNN has none within its bytes.
@@ -98,6 +102,7 @@ std::vector<std::string> engine_names(const Sequence& sequence, const std::share
 /// Why cuDNN's kernels do not take a request at all; empty if nothing is in the way: f32 or halves, some elements, and no more than cuDNN counts.
 std::string objection(const KernelRequest& request);
 
+std::vector<SequenceKernel> attention_sequences();
 std::vector<SequenceKernel> avg_pool2d_sequences();
 std::vector<SequenceKernel> batch_norm_sequences();
 std::vector<SequenceKernel> conv2d_sequences();

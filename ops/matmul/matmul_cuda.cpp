@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -104,49 +105,55 @@ Gemm biased_gemm_of(const KernelRequest& r, Epilogue epilogue) {
 
 namespace {
 
-/// cuBLASLt's gelu is the one by tanh. What it keeps for the gradients of its epilogues (a mask of bits) is no value of ours.
-Kernel fused_kernel(const std::shared_ptr<CudaToolkit>& toolkit, const char* kind, std::vector<std::string> members, Epilogue epilogue) {
-  auto supports = [=](const KernelRequest& r) {
-    if (!cublas_lt::built()) return refuse("Belfry was built without cuBLASLt's header");
-    if (!is_float(r.inputs[0].dtype) && !is_half(r.inputs[0].dtype)) return refuse(fmt::format("input 0 is {}", name_of(r.inputs[0].dtype)));
-    if (r.inputs[0].elements() == 0 || r.inputs[1].elements() == 0 || r.outputs[0].elements() == 0) return refuse("there are no elements");
-    Gemm gemm = biased_gemm_of(r, epilogue);
-    return gemm.refusal.empty() ? Support{true, {}, cublas_lt::kScratchBytes, false} : refuse(gemm.refusal);
-  };
-  auto prepare = [=](const KernelRequest& r) {
-    std::shared_ptr<cublas_lt::Multiplication> product = cublas_lt::multiplication(*toolkit, biased_gemm_of(r, epilogue).product);
-    return prepared([product](const Arguments& x) { product->run(x.inputs[0], x.inputs[1], x.outputs[0], x.scratch, x.stream, x.inputs[2]); });
-  };
-  return {.name = std::string("cublas_lt_") + kind, .op = kind, .supports = supports, .prepare = prepare, .members = std::move(members), .halves = true};
+using Made = std::function<Gemm(const KernelRequest&)>;
+
+/// The product that `make` makes of a request, with the leeway.
+Support support(const KernelRequest& r, const Leeway& leeway, const Made& make) {
+  if (!cublas_lt::built()) return refuse("Belfry was built without cuBLASLt's header");
+  if (!is_float(r.inputs[0].dtype) && !is_half(r.inputs[0].dtype)) return refuse(fmt::format("input 0 is {}", name_of(r.inputs[0].dtype)));
+  if (leeway.tf32 && r.inputs[0].dtype != f32) return refuse("it multiplies no f32");
+  if (r.inputs[0].elements() == 0 || r.inputs[1].elements() == 0 || r.outputs[0].elements() == 0) return refuse("there are no elements");
+  const Gemm gemm = make(r);
+  return gemm.refusal.empty() ? Support{true, {}, cublas_lt::kScratchBytes, false} : refuse(gemm.refusal);
+}
+
+std::unique_ptr<Prepared> prepare_product(CudaToolkit& toolkit, const KernelRequest& r, Gemm gemm) {
+  const std::shared_ptr<cublas_lt::Multiplication> first = cublas_lt::multiplication(toolkit, gemm.product);
+  std::shared_ptr<cublas_lt::Multiplication> adding;
+  if (std::any_of(gemm.parts.begin(), gemm.parts.end(), [](const Gemm::Part& p) { return p.add; })) {
+    gemm.product.accumulate = true;
+    adding = cublas_lt::multiplication(toolkit, gemm.product);
+  }
+  auto bytes = static_cast<std::int64_t>(size_of(r.inputs[0].dtype)), of_y = static_cast<std::int64_t>(size_of(r.outputs[0].dtype));
+  return prepared([=, biased = gemm.product.epilogue != Epilogue::none, parts = std::move(gemm.parts)](const Arguments& x) {
+    for (const Gemm::Part& p : parts)
+      (p.add ? adding : first)->run(x.inputs[0] + p.a * bytes, x.inputs[1] + p.b * bytes, x.outputs[0] + p.y * of_y, x.scratch, x.stream, biased ? x.inputs[2] : nullptr);
+  });
+}
+
+/// Its products repeat their bits whatever is left to them.
+Kernel kernel(const std::shared_ptr<CudaToolkit>& toolkit, const char* kind, std::vector<std::string> members, const Made& make, bool tf32) {
+  const Leeway leeway{.tf32 = tf32};
+  return {.name = with_leeway(std::string("cublas_lt_") + kind, leeway), .op = kind, .supports = [=](const KernelRequest& r) { return support(r, leeway, make); },
+          .prepare = [=](const KernelRequest& r) {
+            Gemm gemm = make(r);
+            gemm.product.tf32 = tf32;
+            return prepare_product(*toolkit, r, std::move(gemm));
+          },
+          .members = std::move(members), .halves = true, .leeway = leeway};
 }
 
 }  // namespace
 
+/// cuBLASLt's gelu is the one by tanh; its relu makes 0 of a NaN, and so hides a net that has diverged. What it keeps for the gradients of its epilogues (a mask of bits) is no value of ours.
 std::vector<Kernel> matmul_cuda(const std::shared_ptr<CudaToolkit>& toolkit) {
-  auto supports = [](const KernelRequest& r) {
-    if (!cublas_lt::built()) return refuse("Belfry was built without cuBLASLt's header");
-    if (!is_float(r.inputs[0].dtype) && !is_half(r.inputs[0].dtype)) return refuse(fmt::format("input 0 is {}", name_of(r.inputs[0].dtype)));
-    if (r.inputs[0].elements() == 0 || r.inputs[1].elements() == 0 || r.outputs[0].elements() == 0) return refuse("there are no elements");
-    Gemm gemm = gemm_of(r);
-    return gemm.refusal.empty() ? Support{true, {}, cublas_lt::kScratchBytes, false} : refuse(gemm.refusal);
-  };
-  auto prepare = [toolkit](const KernelRequest& r) {
-    Gemm gemm = gemm_of(r);
-    std::shared_ptr<cublas_lt::Multiplication> first = cublas_lt::multiplication(*toolkit, gemm.product), adding;
-    if (std::any_of(gemm.parts.begin(), gemm.parts.end(), [](const Gemm::Part& p) { return p.add; })) {
-      gemm.product.accumulate = true;
-      adding = cublas_lt::multiplication(*toolkit, gemm.product);
-    }
-    auto bytes = static_cast<std::int64_t>(size_of(r.inputs[0].dtype)), of_y = static_cast<std::int64_t>(size_of(r.outputs[0].dtype));
-    return prepared([=, parts = std::move(gemm.parts)](const Arguments& x) {
-      for (const Gemm::Part& p : parts)
-        (p.add ? adding : first)->run(x.inputs[0] + p.a * bytes, x.inputs[1] + p.b * bytes, x.outputs[0] + p.y * of_y, x.scratch, x.stream);
-    });
-  };
-  return {{.name = "cublas_lt_matmul", .op = "matmul", .supports = supports, .prepare = prepare, .halves = true},
-          fused_kernel(toolkit, kMatmulBias, {"matmul", "add"}, Epilogue::bias),
-          fused_kernel(toolkit, kMatmulBiasRelu, {"matmul", "add", "relu"}, Epilogue::bias_relu),
-          fused_kernel(toolkit, kMatmulBiasGeluTanh, {"matmul", "add", "gelu_tanh"}, Epilogue::bias_gelu_tanh)};
+  std::vector<Kernel> out;
+  for (bool tf32 : {true, false}) {
+    out.push_back(kernel(toolkit, "matmul", {}, gemm_of, tf32));
+    out.push_back(kernel(toolkit, kMatmulBias, {"matmul", "add"}, [](const KernelRequest& r) { return biased_gemm_of(r, Epilogue::bias); }, tf32));
+    out.push_back(kernel(toolkit, kMatmulBiasGeluTanh, {"matmul", "add", "gelu_tanh"}, [](const KernelRequest& r) { return biased_gemm_of(r, Epilogue::bias_gelu_tanh); }, tf32));
+  }
+  return out;
 }
 
 }  // namespace belfry

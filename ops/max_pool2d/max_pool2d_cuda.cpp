@@ -130,7 +130,7 @@ std::vector<Kernel> max_pool2d_generated_cuda(const GpuCodeRef& code) {
   return {generated(code, "max_pool2d", false), generated(code, "max_pool2d_gradient", true)};
 }
 
-std::vector<SequenceKernel> cudnn::max_pool2d_sequences() { return {{"cudnn_max_pool2d", "max_pool2d", forward, {}, true}}; }
+std::vector<SequenceKernel> cudnn::max_pool2d_sequences() { return {{"cudnn_max_pool2d", "max_pool2d", forward, true}}; }
 
 std::vector<Kernel> max_pool2d_cuda(const std::shared_ptr<CudaToolkit>& toolkit) { return kernels_of(max_pool2d_sequences(), toolkit); }
 

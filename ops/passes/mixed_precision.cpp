@@ -107,9 +107,9 @@ class Casts {
 }  // namespace
 
 Graph mixed_precision(const Graph& graph) {
-  if (!is_half(graph.precision)) return graph;
+  const DType half = graph.precision.dtype;
+  if (!is_half(half)) return graph;
   const Decisions decided(graph);
-  const DType half = graph.precision;
   Casts cast_to;
   std::map<ValueId, ValueId> roots_as_f32;  // of the new graph
   Graph out = rewrite(graph, [&](Graph& to, const Node& n, NodeId id, std::vector<Value> inputs) -> std::optional<std::vector<Value>> {

@@ -322,8 +322,7 @@ Kernel kernel(const GpuCodeRef& code, const char* op, std::size_t mask, bool bac
 
 }  // namespace
 
-/// cuDNN plans attention of f32 on tensor cores alone, which round it to TF32.
-std::vector<Kernel> scaled_dot_product_attention_cuda(const GpuCodeRef& code) {
+std::vector<Kernel> scaled_dot_product_attention_generated_cuda(const GpuCodeRef& code) {
   return {kernel(code, "scaled_dot_product_attention", 3, false), kernel(code, "scaled_dot_product_attention_gradient", 6, true)};
 }
 

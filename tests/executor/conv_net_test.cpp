@@ -5,8 +5,8 @@
 
 #include <belfry/frontends/session/kernel_chooser.h>
 #include <belfry/ops/cpu_kernels.h>
-#include <belfry/ops/fusions.h>
 
+#include "all_groups.h"
 #include "plans.h"
 
 namespace belfry::test {
@@ -33,7 +33,7 @@ Graph digits() {
 }
 
 PlacedGraph placed(const std::shared_ptr<const Graph>& graph, const Strategy& strategy, int devices, std::int64_t batch) {
-  return place(graph, strategy, sim_cluster(devices), batch, {.fetches = fetches_of(*graph), .kernels = chooser(tables()), .groups = find_groups});
+  return place(graph, strategy, sim_cluster(devices), batch, {.fetches = fetches_of(*graph), .kernels = chooser(tables()), .groups = all_groups});
 }
 
 struct Ran {

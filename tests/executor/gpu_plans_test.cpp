@@ -87,7 +87,7 @@ TEST_F(GpuPlans, land_only_what_a_sum_cannot_read) {
   EXPECT_GT(scratch_of_sums(*apart), 0);
   EXPECT_GT(scratch_of_sums(*both), 0);
   for (const auto& plan : {apart, sliced, both}) EXPECT_EQ(train(graph, plan, all), want);
-  peers = true;
+  peers = {parse_devices("gpu:0-1")};
   auto read = mirrored("gpu:0-1");
   EXPECT_EQ(scratch_of_sums(*read), 0);
   EXPECT_EQ(scratch_of_sums(*mirrored("gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1")), 0);

@@ -17,9 +17,14 @@
 #include "joint_on_stream.h"
 #include "layouts.h"
 #include "op_case.h"
+#include "says.h"
 
 namespace belfry::test {
 namespace {
+
+bool has_ring(const PlacedGraph& plan) {
+  return std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.sum == SumWay::ring; });
+}
 
 TEST_F(GpuPlans, give_the_cpus_bits_with_every_strategy) {
   environment.set("FAKE_CUDA_GPUS", "2");
@@ -35,10 +40,19 @@ TEST_F(GpuPlans, give_the_cpus_bits_with_every_strategy) {
     auto single = placed(graph, to_strategy(Single{.device = cpu(0), .towers = 4, .threads = 1}), "cpu:0", 7, all);
     const Tensors want = train(graph, single, all);
     for (const Layout& l : layouts("gpu:0,gpu:1", "gpu:0/0,gpu:0/1,gpu:1/0,gpu:1/1", 4)) {
-      start(++seed);
+      const bool apart = ++seed % 4 > 1;
+      environment.set("FAKE_CUDA_PEER", apart ? "0" : "1");
+      start(seed);
       const KernelTables& kernels = seed % 3 ? all : some;
       told = {seed % 2 == 1, false, true};
-      peers = seed % 2;
+      peers.clear();  // nothing is known of them, they read each other's memory, or they do not
+      const bool ring = apart && has_ring(*placed(graph, l.strategy, l.devices, 7, kernels));
+      if (seed % 4 == 1) peers = {parse_devices("gpu:0-1")};
+      if (apart) peers = {parse_devices("gpu:0"), parse_devices("gpu:1")};
+      if (ring) {
+        EXPECT_TRUE(says([&] { placed(graph, l.strategy, l.devices, 7, kernels); }, {"round a ring", "do not read each other's memory"})) << name << ", " << l.name;
+        continue;
+      }
       auto plan = placed(graph, l.strategy, l.devices, 7, kernels);
       const Tensors got = train(graph, plan, kernels);
       for (const auto& [value, tensor] : want) ASSERT_TRUE(l.bits ? got.at(value) == tensor : distance(got.at(value), tensor) <= (precision == f32 ? 1e-5 : 0x1p-6)) << name << ", " << l.name << ", seed " << seed << ": '" << value << "' differs from the CPU's";

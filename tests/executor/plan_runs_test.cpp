@@ -2,8 +2,8 @@
 
 #include <iostream>
 
-#include <belfry/ops/fusions.h>
 
+#include "all_groups.h"
 #include "plans.h"
 #include "ran_as_planned.h"
 
@@ -19,7 +19,7 @@ struct Wanted {
 
 Wanted wanted(const std::shared_ptr<const Graph>& graph, int T, std::int64_t batch) {
   Wanted out{state_for(*graph), {}};
-  TowerGraph tg = expand(graph, {.towers = T, .batch = batch, .threads = 1, .fetches = fetches_of(*graph), .groups = find_groups(*graph)});
+  TowerGraph tg = expand(graph, {.towers = T, .batch = batch, .threads = 1, .fetches = fetches_of(*graph), .groups = all_groups(*graph)});
   Tensors state = out.start;
   for (int k = 0; k < kRuns; ++k) {
     out.steps.push_back(run_towers(tg, feeds_for(*graph, batch, static_cast<std::uint64_t>(k)), state));
@@ -63,7 +63,7 @@ TEST_P(PlanOf, gives_the_interpreters_bits_under_any_interleaving) {
         Cluster cluster = sim_cluster(n, separate, streams);
         for (const NamedStrategy& s : strategies(T, n)) {
           std::string where = GetParam() + " T" + std::to_string(T) + " B" + std::to_string(batch) + " n" + std::to_string(n) + (separate ? " separate " : " one space ") + std::to_string(streams) + " streams, " + s.name;
-          auto plan = std::make_shared<const PlacedGraph>(place(graph, s.strategy, cluster, batch, {.fetches = fetches_of(*graph), .groups = find_groups}));
+          auto plan = std::make_shared<const PlacedGraph>(place(graph, s.strategy, cluster, batch, {.fetches = fetches_of(*graph), .groups = all_groups}));
           auto objections = verify(*plan);
           ASSERT_TRUE(objections.empty()) << where << ": " << objections[0];
           Program program(plan, reference_kernels());
@@ -122,7 +122,7 @@ TEST(AnyPlacement, gives_the_interpreters_bits) {
     std::string where = name + ", seed " + std::to_string(seed);
     std::shared_ptr<const PlacedGraph> plan;
     try {
-      plan = std::make_shared<const PlacedGraph>(place(graph, placement, cluster, {.fetches = fetches_of(*graph), .groups = find_groups}));
+      plan = std::make_shared<const PlacedGraph>(place(graph, placement, cluster, {.fetches = fetches_of(*graph), .groups = all_groups}));
     } catch (const UserError&) {
       ++refused;
       continue;

@@ -15,8 +15,8 @@
 #include <belfry/graph/evaluate.h>
 #include <belfry/graph/structural.h>
 #include <belfry/ops/cpu_kernels.h>
-#include <belfry/ops/fusions.h>
 
+#include "all_groups.h"
 #include "plans.h"
 #include "random_net.h"
 
@@ -106,13 +106,13 @@ Found kernels_beside_references(const NetRecipe& recipe) {
 }
 
 std::vector<FusionGroup> without_trees(const Graph& graph) {
-  std::vector<FusionGroup> out = find_groups(graph);
+  std::vector<FusionGroup> out = all_groups(graph);
   std::erase_if(out, [](const FusionGroup& group) { return group.kind == kElementwise; });
   return out;
 }
 
 Result run(const std::shared_ptr<const Graph>& graph, const Strategy& strategy, const NetRecipe& recipe, std::string* hash, bool trees = true) {
-  Placed placed(graph, strategy, {.fetches = fetches_of(*graph), .groups = trees ? find_groups : without_trees});
+  Placed placed(graph, strategy, {.fetches = fetches_of(*graph), .groups = trees ? all_groups : without_trees});
   const PlacedGraph& plan = *placed.plan;  // the hash names kernels of what is not exact
   *hash = std::all_of(plan.nodes.begin(), plan.nodes.end(), [&](const PlanNode& n) { return !is_tree(plan, n) || is_exact(plan, n); }) ? plan.arithmetic_hash : "";
   Runner runner(*placed.program);

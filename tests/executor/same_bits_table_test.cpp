@@ -10,8 +10,8 @@
 
 #include <belfry/frontends/session/kernel_chooser.h>
 #include <belfry/ops/cpu_kernels.h>
-#include <belfry/ops/fusions.h>
 
+#include "all_groups.h"
 #include "plans.h"
 #include "ran_as_planned.h"
 
@@ -101,7 +101,7 @@ TEST_P(SameBitsTable, of_strategies_and_devices_has_one_hash_of_the_state) {
   Graph without_scopes = built;
   for (NodeId id = 0; id < without_scopes.size(); ++id) without_scopes.edit(id).device.reset();
   const Strategy single = to_strategy(Single{.device = cpu(0), .towers = towers, .threads = 1});
-  const PlaceOptions options{.kernels = chooser(kernels()), .groups = find_groups};
+  const PlaceOptions options{.kernels = chooser(kernels()), .groups = all_groups};
   const std::string want = trained_hash(place(std::make_shared<const Graph>(without_scopes), single, local_cluster({cpu(0)}, 2), kTableRows, options));
   std::cout << fmt::format("{:10} {} towers {:9} {:32} {}\n", name, towers, "cpu:0", "single", want);
   for (const char* list : {"cpu:0", "cpu:0-1", "cpu:0-3", "sim:0", "sim:0-1", "sim:0-3"}) {

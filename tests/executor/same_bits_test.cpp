@@ -4,8 +4,8 @@
 
 #include <belfry/frontends/session/kernel_chooser.h>
 #include <belfry/ops/cpu_kernels.h>
-#include <belfry/ops/fusions.h>
 
+#include "all_groups.h"
 #include "plans.h"
 #include "ran_as_planned.h"
 
@@ -46,7 +46,7 @@ Tensors train(const std::shared_ptr<const Graph>& graph, const Strategy& strateg
     if (!std::count(devices.begin(), devices.end(), id)) devices.push_back(id);
   for (NodeId id = 0; id < graph->size(); ++id)
     if (auto asked = graph->node(id).device; asked && !std::count(devices.begin(), devices.end(), *asked)) devices.push_back(*asked);
-  auto plan = std::make_shared<const PlacedGraph>(place(graph, strategy, local_cluster(devices, 2), batch, {.kernels = chooser(kernels()), .groups = find_groups}));
+  auto plan = std::make_shared<const PlacedGraph>(place(graph, strategy, local_cluster(devices, 2), batch, {.kernels = chooser(kernels()), .groups = all_groups}));
   auto objections = verify(*plan);
   EXPECT_TRUE(objections.empty()) << objections[0];
   Program program(plan, kernels());

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include <belfry/belfry.h>
+#include <belfry/frontends/draw/describe.h>
 #include <belfry/frontends/json/graph_file.h>
 #include <belfry/frontends/json/plan_file.h>
+#include <belfry/graph/text.h>
 #include <belfry/ops/passes/passes.h>
 
 #include "nets.h"
@@ -132,6 +134,19 @@ TEST(MixedPrecision, losses_stay_near_those_of_f32) {
   EXPECT_LT(half.back(), 0.7f * full[0]);
 }
 
+/// It is for GPUs: a CPU multiplies f32 as f32.
+TEST(Tf32, changes_nothing_on_cpus) {
+  auto plan_of = [](const GraphPrecision& p) {
+    Graph graph = small_net(f32);
+    graph.precision = p;
+    return Session(std::move(graph), Single{.threads = 1}).plan(7);
+  };
+  const PlacedGraph rounding = plan_of(tf32), plain = plan_of(f32);
+  EXPECT_EQ(rounding.arithmetic_hash, plain.arithmetic_hash);
+  EXPECT_NE(describe(rounding, {}).find("GPUs may round f32 to TF32"), std::string::npos);
+  EXPECT_EQ(describe(plain, {}).find("TF32"), std::string::npos);
+}
+
 TEST(MixedPrecision, stands_in_graph_files_and_plans) {
   const Graph graph = small_net(bf16);
   const std::string text = write_graph(graph);
@@ -141,7 +156,14 @@ TEST(MixedPrecision, stands_in_graph_files_and_plans) {
   EXPECT_EQ(write_graph(again), text);
   std::string wrong = text;
   wrong.replace(wrong.find("\"bf16\""), 6, "\"f64\"");
-  EXPECT_TRUE(says([&] { read_graph(wrong, "small.json", graph.shared_ops()); }, {"/precision", "f32, bf16 or f16, not f64"}));
+  EXPECT_TRUE(says([&] { read_graph(wrong, "small.json", graph.shared_ops()); }, {"/precision", "f32, tf32, bf16 or f16, not f64"}));
+
+  for (const GraphPrecision& p : {GraphPrecision(f32), tf32, GraphPrecision(f16)}) {
+    Graph other = graph;
+    other.precision = p;
+    EXPECT_EQ(read_graph(write_graph(other), "small.json", graph.shared_ops()).precision, p) << name_of(p);
+    EXPECT_EQ(to_text(other).find(fmt::format("precision {}\n", name_of(p))) != text.npos, p != f32);
+  }
 
   Session session(graph, Towers{.devices = parse_devices("cpu:0"), .towers = 2, .threads = 1});
   const PlacedGraph& plan = session.plan(7);
@@ -187,7 +209,7 @@ TEST(MixedPrecision, has_gradients_where_casts_were_put_by_hand) {
 
 TEST(MixedPrecision, is_one_of_three) {
   Builder b("wrong");
-  EXPECT_TRUE(says([&] { b.precision(f64); }, {"f32, bf16 or f16, not f64"}));
+  EXPECT_TRUE(says([&] { b.precision(f64); }, {"f32, tf32, bf16 or f16, not f64"}));
 }
 
 // ---------------------------------------------------------------- the scale of the loss

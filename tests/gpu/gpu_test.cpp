@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(Gpu, GpuOps, testing::ValuesIn(ops_here()), [](const au
 /// Which kernels take a case is known without a GPU.
 TEST(GpuCases, reach_every_kernel) { EXPECT_THAT(unreached(cuda_kernels(std::make_shared<CudaToolkit>()), standard_ops()), testing::IsEmpty()); }
 
-/// A product or convolution with its bias and activation: as its members one by one, and what is no number stays none.
+/// A product with its bias and activation: as its members one by one, and what is no number stays none.
 TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
   auto device = machine().open(parse_device("gpu:0"));
   auto queue = device->queue(0);
@@ -110,17 +110,13 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
     return matmul(x, w) + bias;
   };
   const std::vector<std::function<Value(Builder&, DType)>> groups = {
-      dense, [&](Builder& b, DType t) { return relu(dense(b, t)); }, [&](Builder& b, DType t) { return gelu(dense(b, t), true); },
-      [](Builder& b, DType t) {
-        const Value x = b.input("x", t, {kBatch, 6, 6, 8}), w = b.input("w", t, {3, 3, 8, 16}), bias = b.input("b", t, {16});
-        return relu(conv2d(x, w, {.padding = "same"}) + bias);
-      }};
+      dense, [&](Builder& b, DType t) { return gelu(dense(b, t), true); }};
   std::mt19937_64 rng(4);
   for (const auto& group : groups)
     for (DType t : {f32, bf16, f16}) {
       Builder b("group");
       const Value y = group(b, t);
-      const FusionGroup found = find_groups(b.graph()).at(0);
+      const FusionGroup found = find_gpu_groups(b.graph()).at(0);
       Awaited w;
       w.what = found.kind + " of " + std::string(name_of(t));
       w.attributes = std::make_shared<Attributes>();
@@ -207,12 +203,20 @@ TEST_F(GpuBits, of_updates_are_the_cpus) {
   }
 }
 
-class GpuRepeats : public Gpu, public testing::WithParamInterface<std::string> {};
+class GpuRepeats : public Gpu, public testing::WithParamInterface<std::pair<std::string, DType>> {};
+
+/// Attention of halves over several tiles of keys, which together make a gradient of the queries.
+Settings settings_of(const std::string& net, DType precision) {
+  if (net == "mobilenet_v2") return {{"alpha", 0.35}, {"image", 96}};
+  return is_half(precision) ? Settings{{"length", 512}} : Settings{};
+}
 
 /// Twenty times from the same state in one session, and in two more, since these choose their kernels anew.
 TEST_P(GpuRepeats, give_the_same_bits) {
-  const Settings settings = GetParam() == "mobilenet_v2" ? Settings{{"alpha", 0.35}, {"image", 96}} : Settings{};
-  auto session = [&] { return Session(net_named(GetParam()).build(machine().library->ops, settings), Mirrored{.devices = parse_devices("gpu:0/0,gpu:0/1"), .towers = 4}, options()); };
+  const auto& [net, precision] = GetParam();
+  Graph graph = net_named(net).build(machine().library->ops, settings_of(net, precision));
+  graph.precision = precision;
+  auto session = [&] { return Session(graph, Mirrored{.devices = parse_devices("gpu:0/0,gpu:0/1"), .towers = 4}, options()); };
   auto after = [&](Session& s) {
     for (int step = 0; step < 3; ++step) s.step(synthetic_feeds(s.graph(), often(32, 4)));
     return s.state();
@@ -229,8 +233,9 @@ TEST_P(GpuRepeats, give_the_same_bits) {
     EXPECT_TRUE(after(fresh) == want) << "session " << k;
   }
 }
-INSTANTIATE_TEST_SUITE_P(Gpu, GpuRepeats, testing::ValuesIn(machine().real ? std::vector<std::string>{"mnist_cnn", "cifar10", "transformer", "mobilenet_v2"} : std::vector<std::string>{"mlp"}),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Gpu, GpuRepeats, testing::ValuesIn(machine().real ? std::vector<std::pair<std::string, DType>>{{"mnist_cnn", f32}, {"cifar10", f32}, {"transformer", f32}, {"transformer", bf16}, {"mobilenet_v2", f32}}
+                                                                   : std::vector<std::pair<std::string, DType>>{{"mlp", f32}}),
+                         [](const auto& info) { return info.param.first + "_" + std::string(name_of(info.param.second)); });
 
 class GpuMemory : public Gpu {};
 

@@ -16,8 +16,8 @@ TABLE = [
     # files, and what they may include
     (r"graph/plan/.*",                                      [GRAPH, PLAN]),
     (r"graph/.*",                                           [GRAPH]),
-    (r"ops/([^/]*kernels[^/]*|.*_(cpu|cuda))\.(h|cpp|cu)",  [GRAPH, DEVICE, r"executor/(kernel|join_request|joint_launch)\.h", r"ops/[^/]*\.h", r"ops/(cpu|cuda)/.*", r"ops/.*/formulas\.h", OWN]),  # formulas: scalar functions that references and kernels share
-    (r"ops/(cpu|cuda)/.*",                                  [GRAPH, DEVICE, r"executor/(kernel|join_request|joint_launch)\.h", r"ops/[^/]*\.h", OWN]),
+    (r"ops/([^/]*kernels[^/]*|.*_(cpu|cuda))\.(h|cpp|cu)",  [GRAPH, DEVICE, r"executor/(kernel|join_request|joint_launch|leeway)\.h", r"ops/[^/]*\.h", r"ops/(cpu|cuda)/.*", r"ops/.*/formulas\.h", OWN]),  # formulas: scalar functions that references and kernels share
+    (r"ops/(cpu|cuda)/.*",                                  [GRAPH, DEVICE, r"executor/(kernel|join_request|joint_launch|leeway)\.h", r"ops/[^/]*\.h", OWN]),
     (r"ops/(all_ops\.cpp|build\.h)",                        [GRAPH, OPS]),                   # the explicit lists
     (r"ops/[^/]*",                                          [GRAPH, r"ops/[^/]*\.h"]),
     (r"ops/.*",                                             [GRAPH, r"ops/[^/]*\.h", OWN]),  # a room: others only through build.h

@@ -156,6 +156,7 @@ void await(const KernelTable& table, const OpDef& def, const OpCase& c, std::int
     mine.what = fmt::format("{}: {}, kernel {}, batch {}, {}", def.name, c.name, k.name, batch, to_string(r.outputs[0]));
     mine.scratch = s.scratch_bytes;
     mine.in_place = s.in_place;
+    if (k.leeway.tf32) mine.tolerance = std::max(mine.tolerance, 0x1p-10);  // of each factor 10 bits behind the point are kept
     try {
       mine.kernel = k.prepare(r);
     } catch (const std::exception& e) {
@@ -179,7 +180,8 @@ std::vector<std::string> unreached(const KernelTable& table, const OpSet& ops) {
       for (const Kernel& k : table.all())
         if (k.op == def->name && k.supports(w.request).ok) {
           met.emplace(k.op, k.name);
-          if (std::any_of(w.inputs.begin(), w.inputs.end(), [](const HostTensor& x) { return x.dtype() == f32; })) of_reals.emplace(k.op, k.name);
+          auto any = [&](auto is) { return std::any_of(w.inputs.begin(), w.inputs.end(), [&](const HostTensor& x) { return is(x.dtype()); }); };
+          if (any([](DType t) { return t == f32; }) && !any(is_half)) of_reals.emplace(k.op, k.name);
         }
     }
   // Every kernel has one that converts, also those that take no halves.

@@ -185,7 +185,7 @@ struct Group {
     Value x = builder.input("x", t, {kBatch, 6, 6, 4}), w = builder.input("w", t, {3, 3, 4 / channel_groups, 8}), b = builder.input("b", t, {8});
     Value c = conv2d(x, w, {.padding = "same", .groups = channel_groups});
     relu(bias_first ? b + c : c + b);
-    groups = find_groups(builder.graph());
+    groups = find_cpu_groups(builder.graph());
     if (groups.size() != 1) return;
     request.op = groups[0].kind;
     request.attributes = &attributes;

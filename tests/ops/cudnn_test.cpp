@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include <belfry/executor/device/cuda/toolkit_internal.h>
-#include <belfry/ops/fusions.h>
 #include <belfry/ops/cuda/gemm_internal.h>
 #if __has_include(<cudnn.h>)
 #include <belfry/ops/cuda/cudnn_api_internal.h>
@@ -116,41 +115,11 @@ TEST(Cudnn, ComputesWhatIsLeftOutOfBatchNorm) {
   for (std::size_t i : {0u, 1u}) EXPECT_LT(distance(got[i], wanted[i]), 2e-5) << i;
 }
 
-/// relu(conv2d(x, w) + b) as it is asked for.
-struct Group {
-  explicit Group(std::int64_t bias = 8) : builder("group") {
-    Value x = builder.input("x", f32, {kBatch, 6, 6, 4}), w = builder.input("w", f32, {3, 3, 4, 8}), b = builder.input("b", f32, {8});
-    Value c = conv2d(x, w, {.strides = {2, 2}, .padding = "same"});
-    relu(c + b);
-    group = find_groups(builder.graph()).at(0);
-    request.op = group.kind;
-    request.attributes = &attributes;
-    for (Value v : {x, w, b}) request.inputs.push_back({f32, extents_of(v.shape(), kRows)});
-    for (std::size_t i = 0; i < 3; ++i) inputs.push_back(drawn(request.inputs[i], 4, false, i));
-    request.inputs[2].shape = {bias};
-    request.outputs = {{f32, extents_of(c.shape(), kRows)}};
-    describe_members(builder.graph(), group.members, request);
-  }
-  Builder builder;
-  Attributes attributes;
-  FusionGroup group;
-  KernelRequest request;
-  std::vector<HostTensor> inputs;
-};
-
-TEST(Cudnn, FusesBiasAndRelu) {
-  Group g;
-  Sequence s = sequence_of(g.request);
-  expect_as_reference(s, g.request, g.inputs, "conv2d_bias_relu");
-  expect_engines(s, "conv2d_bias_relu");
-}
-
 /// What the table of the backend says.
 std::string refusal(const KernelRequest& r) {
-  std::vector<std::string> reasons;
   auto kernels = kernels_of(kernels_of_rooms(), std::make_shared<CudaToolkit>());
   for (const Kernel& k : kernels)
-    if (k.op == r.op) return k.supports(r).reason;
+    if (k.op == r.op && Leeway().covers(k.leeway)) return k.supports(r).reason;
   return "no kernel";
 }
 
@@ -171,7 +140,6 @@ TEST(Cudnn, RefusesWithTheReason) {
   Asked one({"", "batch_norm", {real({kBatch, 8}), real({8}), real({8}), real({8}), real({8})}, {{"epsilon", 1e-3}, {"sync", false}}});
   one.request.inputs[0].shape[0] = one.request.outputs[0].shape[0] = 1;
   EXPECT_THAT(refusal(one.request), testing::StartsWith("a channel has one element"));
-  EXPECT_EQ(refusal(Group(1).request), "the bias is not per channel");
 }
 
 TEST(Cudnn, TakesAnotherEngineWhereTheFirstDoesNotFit) {
@@ -190,7 +158,7 @@ TEST(Cudnn, TakesAnotherEngineWhereTheFirstDoesNotFit) {
 /// Halves as they are, into sums of f32: for every form that is not refused there is an engine that repeats its bits, on both architectures.
 TEST(Cudnn, TakesHalvesAsTheyAre) {
   std::string why;
-  std::vector<std::shared_ptr<Target>> targets = {described(why), described(why, true)};
+  std::vector<std::shared_ptr<Target>> targets = {described(why), described(why, 80)};
   if (!targets[0]) GTEST_SKIP() << why;
   int taken = 0;
   for (const ConvCase& c : kConvs)
@@ -283,6 +251,47 @@ TEST(Cudnn, TakesHalvesInNormsAndPools) {
   EXPECT_EQ(sequence_of(other.request).refusal, "its data are of several dtypes, or its parameters are not f32");
 }
 
+/// Those that may round or give up their bits come before those that may not, find engines in the same reserve, and use what is left to them where cuDNN forecasts that it is faster.
+TEST(Cudnn, TakesTheLeewayThatIsLeft) {
+  std::string why;
+  const std::vector<std::shared_ptr<Target>> targets = {described(why), described(why, 80)};
+  if (!targets[0]) GTEST_SKIP() << why;
+  auto with = [](const KernelRequest& r, const Leeway& leeway) {
+    for (const SequenceKernel& k : conv2d_sequences())
+      if (k.op == r.op)
+        for (const SequenceKernel& each : with_leeways(k))
+          if (each.leeway.tf32 == leeway.tf32 && each.leeway.nondeterministic == leeway.nondeterministic) return each.sequence(r);
+    return none("no such kernel");
+  };
+  const Leeway rounding{.tf32 = true}, any_order{.nondeterministic = true};
+  int met = 0;
+  for (const ConvCase& c : kConvs)
+    for (const auto& [op, shapes] : {std::pair{"conv2d", std::vector{c.x, c.filter}}, {"conv2d_input_gradient", {c.y, c.filter, c.x}}, {"conv2d_filter_gradient", {c.x, c.y, c.filter}}})
+      for (const Leeway& leeway : {rounding, any_order, Leeway{true, true}}) {
+        KernelCase one{"cudnn", op, {}, c.attributes};
+        for (const Shape& s : shapes) one.inputs.push_back(real(s));
+        const Sequence s = with(Asked(one).request, leeway);
+        if (!s.refusal.empty()) continue;
+        ++met;
+        for (const auto& target : targets)
+          for (const auto& e : engines_of(s, target)) {
+            EXPECT_LE(e->facts().scratch_bytes, s.engine_bytes) << op << ", " << c.what;
+            EXPECT_TRUE(e->facts().deterministic || leeway.nondeterministic) << op << ", " << c.what;
+            EXPECT_TRUE(!e->facts().tensor_cores || leeway.tf32) << op << ", " << c.what;
+          }
+      }
+  EXPECT_EQ(met, 6 * 3 + 5 * 2) << "in another order only gradients of filters that are no products";
+  const Shape x{32, 28, 28, 64}, w{3, 3, 64, 64}, point{1, 1, 64, 64};
+  EXPECT_EQ(with(Asked({"", "conv2d_filter_gradient", {real(x), real(x), real(point)}, windows({1, 1}, "same")}).request, any_order).refusal, "its product repeats its bits anyway");
+  for (bool tf32 : {false, true}) EXPECT_EQ(std::get<Multiply>(with(Asked({"", "conv2d", {real(x), real(point)}, windows({1, 1}, "same")}).request, {.tf32 = tf32}).steps.at(0)).product.tf32, tf32);
+  EXPECT_EQ(with(Asked({"", "conv2d", {{bf16, x}, {bf16, w}}, windows({1, 1}, "same")}).request, rounding).refusal, "it multiplies no f32");
+  const Asked forward({"", "conv2d", {real(x), real(w)}, windows({1, 1}, "same")}), backward({"", "conv2d_filter_gradient", {real(x), real(x), real(w)}, windows({1, 1}, "same")});
+  for (const auto& target : targets) {
+    for (const Asked* a : {&forward, &backward}) EXPECT_TRUE(engines_of(with(a->request, rounding), target).at(0)->facts().tensor_cores);
+    EXPECT_FALSE(engines_of(with(backward.request, any_order), target).at(0)->facts().deterministic);
+  }
+}
+
 /// Plans put scratch on multiples of 64 bytes; workspaces begin on multiples of 256, and end before scratch does.
 TEST(Cudnn, HasRoomToAlignItsWorkspace) {
   Sequence s = sequence_of(Asked({"", "conv2d", {real({kBatch, 6, 6, 4}), real({3, 3, 4, 8})}, windows({1, 1}, "same")}).request);
@@ -311,22 +320,6 @@ TEST(Cudnn, FindsTheEngineThatAPlanNames) {
   EXPECT_THAT([&] { find(target, graph, {.scratch_bytes = s.engine_bytes, .engine = "eng999{}"}); },
               testing::Throws<DeviceError>(testing::Property(&DeviceError::what, testing::HasSubstr("does not name the engine eng999{} for it here; derive the plan anew"))));
   EXPECT_THAT([&] { find(target, graph, {.scratch_bytes = -1, .engine = names[1]}); }, testing::Throws<DeviceError>(testing::Property(&DeviceError::what, testing::HasSubstr("of 1 that it names"))));
-}
-
-/// Why attention has a kernel of its own: f32 that was not to be rounded finds no engine.
-TEST(Cudnn, PlansAttentionOfF32OnTensorCoresAlone) {
-  std::string why;
-  auto target = described(why);
-  if (!target) GTEST_SKIP() << why;
-  cudnn::Graph g;
-  auto tensor = [&](std::int64_t features) { return g.add({f32, {8, 4, 128, features}, {4 * 128 * features, 128 * features, features, 1}}); };
-  std::size_t q = tensor(64), k = tensor(64), v = tensor(64), scale = g.add(scalar(0.125f)), y = tensor(64), log_sum = tensor(1);
-  g.operations = {{Kind::attention, {q, k, v, scale, y, log_sum}}};
-  std::vector<EngineFacts> engines = all(target, g);
-  EXPECT_FALSE(engines.empty());
-  for (const EngineFacts& e : engines) EXPECT_TRUE(e.tensor_cores) << e.name;
-  EXPECT_THROW(find(target, g, {.scratch_bytes = 1 << 30}), DeviceError);
-  EXPECT_NO_THROW(find(target, g, {.scratch_bytes = 1 << 30, .tf32 = true}));
 }
 
 #if __has_include(<cudnn.h>)

@@ -33,16 +33,27 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
     return {{.name = "long lists", .attributes = {{"rows", Shape{9}}}, .inputs = {below(3, {B, 70}), real({B, 70, 5})}, .outputs = {{f32, {9, 5}}}, .tolerance = 1e-5},
             {.name = "many lists", .attributes = {{"rows", Shape{200}}}, .inputs = {below(150, {B, 200}, i64), real({B, 200})}, .outputs = {{f32, {200}}}, .tolerance = 1e-5}};
   if (op == "scatter_add") return {{.name = "long lists", .inputs = {real({6, 3}), below(5, {300}), real({300, 3})}, .outputs = {{f32, {6, 3}}}, .tolerance = 1e-5}};
+  // Features in the runs of 16 bytes that cuDNN reads; the logarithms are about those of the scores.
+  auto halves = [&](const char* name, Attributes a, std::int64_t queries, std::int64_t keys, std::int64_t width, std::int64_t values) {
+    const TensorType q{bf16, {2, queries, width}}, k{bf16, {2, keys, width}}, v{bf16, {2, keys, values}}, y{bf16, {2, queries, values}}, log_sum{f32, {2, queries}};
+    OpCase out{.name = name, .attributes = std::move(a), .inputs = {{q}, {k}, {v}}, .outputs = {y, log_sum}, .tolerance = 0x1p-6, .keep_dtypes = true};
+    if (op == "scaled_dot_product_attention") return out;
+    out.inputs.insert(out.inputs.end(), {{y}, {log_sum, 5, 6}, {y}});
+    out.outputs = {q, k, v, {f32, {2, queries, keys}}};
+    return out;
+  };
   // Tiles that are not full, and more features than a tile is wide.
   if (op == "scaled_dot_product_attention")
     return {{.name = "tiles, masked", .inputs = {real({2, 2, 70, 17}), real({2, 2, 133, 17}), real({2, 2, 133, 70}), bits({2, 1, 1, 133})}, .outputs = {{f32, {2, 2, 70, 70}}, {f32, {2, 2, 70}}}},
-            {.name = "tiles, causal", .attributes = {{"causal", true}}, .inputs = {real({2, 130, 16}), real({2, 65, 16}), real({2, 65, 16})}, .outputs = {{f32, {2, 130, 16}}, {f32, {2, 130}}}}};
+            {.name = "tiles, causal", .attributes = {{"causal", true}}, .inputs = {real({2, 130, 16}), real({2, 65, 16}), real({2, 65, 16})}, .outputs = {{f32, {2, 130, 16}}, {f32, {2, 130}}}},
+            halves("halves", {}, 70, 90, 24, 40), halves("halves, causal", {{"causal", true}}, 130, 130, 16, 16)};
   if (op == "scaled_dot_product_attention_gradient") {
     auto of = [](const char* name, Attributes a, std::int64_t queries, std::int64_t keys, std::int64_t width, std::int64_t values, CaseInput mask) {
       TensorType q{f32, {2, queries, width}}, k{f32, {2, keys, width}}, v{f32, {2, keys, values}}, y{f32, {2, queries, values}};
       return OpCase{.name = name, .attributes = std::move(a), .inputs = {{q}, {k}, {v}, {y}, {{f32, {2, queries}}, 20, 24}, {y}, std::move(mask)}, .outputs = {q, k, v, {f32, {2, queries, keys}}}, .tolerance = 2e-5};
     };
-    return {of("tiles, masked", {}, 70, 133, 17, 66, bits({133})), of("tiles, causal", {{"causal", true}}, 130, 65, 66, 5, real({130, 65}))};
+    return {of("tiles, masked", {}, 70, 133, 17, 66, bits({133})), of("tiles, causal", {{"causal", true}}, 130, 65, 66, 5, real({130, 65})), halves("halves", {}, 70, 90, 24, 40),
+            halves("halves, causal", {{"causal", true}}, 130, 130, 16, 16)};
   }
   if (op == "max_pool2d" || op == "max_pool2d_gradient") {
     auto of = [&](const char* name, DType t, std::int64_t channels, Integers dilations) {

@@ -228,15 +228,16 @@ TEST(GeneratedKernels, and_those_of_libraries_have_names_that_are_known) {
     there.emplace(k.name, k.op);
   }
   const OpSet ops = standard_ops();
-  std::set<std::string> of = {kConv2dBiasRelu, kMatmulBias, kMatmulBiasRelu, kMatmulBiasGeluTanh, "", "sparse", "adagrad adam", "nonsense"};
+  std::set<std::string> of = {kConv2dBiasRelu, kMatmulBias, kMatmulBiasGeluTanh, "", "sparse", "adagrad adam", "nonsense"};
   for (const auto& def : ops.all()) of.insert(def->name);
   for (const GpuKernelName& k : gpu_kernel_names())
     for (const std::string& op : of)
-      for (const char* halves : {"", "_in_f32"})
-        if (const std::string name = std::string(k.name) + halves; is_gpu_kernel(name, op)) {
-          EXPECT_TRUE(there.contains({name, op}) || !cudnn::built()) << "there is no kernel " << name << " of " << op;
-        }
-  for (const char* none : {"", "nvrtc_", "nvrtc_none", "_in_f32", "nvrtc_elementwise_in_f32_in_f32", "reference"}) EXPECT_FALSE(is_gpu_kernel(none, "add")) << none;
+      for (const Leeway& leeway : {Leeway{}, Leeway{true, false}, Leeway{false, true}, Leeway{true, true}})
+        for (const char* halves : {"", "_in_f32"})
+          if (const std::string name = with_leeway(std::string(k.name), leeway) + halves; is_gpu_kernel(name, op)) {
+            EXPECT_TRUE(there.contains({name, op}) || !cudnn::built()) << "there is no kernel " << name << " of " << op;
+          }
+  for (const char* none : {"", "nvrtc_", "nvrtc_none", "_in_f32", "_tf32", "nvrtc_elementwise_tf32", "nvrtc_elementwise_nondeterministic", "nvrtc_elementwise_in_f32_in_f32", "reference"}) EXPECT_FALSE(is_gpu_kernel(none, "add")) << none;
   EXPECT_FALSE(is_gpu_kernel("cudnn_conv2d@", "conv2d"));
 }
 

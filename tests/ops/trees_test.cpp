@@ -33,7 +33,7 @@ std::vector<std::string> names_of(const Graph& g, const FusionGroup& group) {
 }
 
 std::vector<FusionGroup> trees_of(const Graph& g) {
-  std::vector<FusionGroup> out = find_groups(g);
+  std::vector<FusionGroup> out = find_gpu_groups(g);
   std::erase_if(out, [](const FusionGroup& group) { return group.kind != kElementwise; });
   return out;
 }

@@ -4,9 +4,9 @@
 #include <set>
 
 #include <belfry/graph/structural.h>
-#include <belfry/ops/fusions.h>
 #include <belfry/placer/expand.h>
 
+#include "all_groups.h"
 #include "interpreter.h"
 #include "nets.h"
 
@@ -97,7 +97,7 @@ TEST_P(EveryNet, any_value_can_be_fetched_and_moves_nothing_beside_fused_groups)
   auto graph = std::make_shared<const Graph>(training_graph(net(GetParam()), f32));
   auto feeds = feeds_for(*graph, 7), state = state_for(*graph);
   auto with = [&](const ExpandOptions& options) { return run_towers(expand(graph, options), feeds, state); };
-  ExpandOptions options{.towers = 3, .batch = 7, .groups = find_groups(*graph)};
+  ExpandOptions options{.towers = 3, .batch = 7, .groups = all_groups(*graph)};
   Result all = with(options);
   for (NodeId id = 0; id < graph->size(); ++id) {
     options.fetches = {{"it", {id, 0}}};
@@ -105,7 +105,7 @@ TEST_P(EveryNet, any_value_can_be_fetched_and_moves_nothing_beside_fused_groups)
     EXPECT_TRUE(same_bits(one.state, all.state)) << graph->node(id).name;
     options.groups.clear();
     EXPECT_LT(difference(one.fetched, with(options).fetched), 1e-5) << graph->node(id).name;
-    options.groups = find_groups(*graph);
+    options.groups = all_groups(*graph);
   }
 }
 

@@ -6,9 +6,9 @@
 #include <belfry/frontends/nn/layers.h>
 #include <belfry/frontends/session/kernel_chooser.h>
 #include <belfry/graph/structural.h>
-#include <belfry/ops/fusions.h>
 #include <belfry/placer/recompute.h>
 
+#include "all_groups.h"
 #include "plans.h"
 #include "ran_as_planned.h"
 #include "says.h"
@@ -30,7 +30,7 @@ std::shared_ptr<const Graph> deep() {
 
 std::shared_ptr<const PlacedGraph> placed(const std::shared_ptr<const Graph>& graph, const Strategy& strategy, int devices, int stretches, bool fuse = false, std::int64_t rows = 33) {
   PlaceOptions o{.fetches = fetches_of(*graph), .recompute = {stretches}};
-  if (fuse) o.kernels = chooser(kernels()), o.groups = find_groups;
+  if (fuse) o.kernels = chooser(kernels()), o.groups = all_groups;
   return std::make_shared<const PlacedGraph>(place(graph, strategy, sim_cluster(devices), rows, o));
 }
 

@@ -1,6 +1,7 @@
 #include "cudnn_on_host.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -116,17 +117,31 @@ void batch_norm_gradient(std::vector<Values> t) {
   }
 }
 
+void multiply(Values a, Values b, Values y) {
+  for_each(*y.t, [&](auto n, auto h, auto i, auto j) {
+    double sum = 0;
+    for (std::int64_t k = 0; k < a.size(3); ++k) sum += static_cast<double>(a.at(n, h, i, k)) * static_cast<double>(b.at(n, h, k, j));
+    y.at(n, h, i, j) = static_cast<float>(sum);
+  });
+}
+
+void reduce(Kind kind, Values x, Values y) {
+  for_each(*y.t, [&](auto... at) { y.at(at...) = kind == Kind::max_over ? -std::numeric_limits<float>::infinity() : 0; });
+  for_each(*x.t, [&](auto... at) { y.at(at...) = kind == Kind::max_over ? std::max(y.at(at...), x.at(at...)) : y.at(at...) + x.at(at...); });
+}
+
 float pointwise(Kind kind, float a, float b) {
   switch (kind) {
     case Kind::add: return a + b;
     case Kind::sub: return a - b;
     case Kind::mul: return a * b;
     case Kind::div: return a / b;
-    case Kind::max: return std::max(a, b);
-    case Kind::relu: return a < 0 ? 0 : a;
     case Kind::sqrt: return std::sqrt(a);
     case Kind::reciprocal: return 1 / a;
     case Kind::identity: return a;
+    case Kind::exp: return std::exp(a);
+    case Kind::log: return std::log(a);
+    case Kind::at_least: return a >= b;
     default: throw std::logic_error("no pointwise operation");
   }
 }
@@ -136,6 +151,12 @@ void run(const Operation& o, std::vector<Values> t) {
     case Kind::conv:
     case Kind::conv_input_gradient:
     case Kind::conv_filter_gradient: return convolve(o, t[0], t[1], t[2]);
+    case Kind::matmul: return multiply(t[0], t[1], t[2]);
+    case Kind::max_over:
+    case Kind::sum_over: return reduce(o.kind, t[0], t[1]);
+    case Kind::index: return for_each(*t[1].t, [&](auto... at) { t[1].at(at...) = static_cast<float>(std::array{at...}[static_cast<std::size_t>(o.axis)]); });
+    case Kind::select: return for_each(*t[3].t, [&](auto... at) { t[3].at(at...) = t[0].at(at...) != 0 ? t[1].at(at...) : t[2].at(at...); });
+    case Kind::reshape: std::copy_n(t[0].data, elements(t[0].t->dims), t[1].data); return;
     case Kind::max_pool:
     case Kind::avg_pool:
     case Kind::avg_pool_gradient: return pool(o, t[0], t[1]);
@@ -190,7 +211,6 @@ void multiply_on_host(const cublas_lt::Product& p, const float* a, const float* 
         double sum = p.accumulate ? y[at(c.y, batch, i, j)] : 0;
         for (std::int64_t k = 0; k < inner; ++k) sum += static_cast<double>(first[at(c.first, batch, i, k)]) * static_cast<double>(second[at(c.second, batch, k, j)]);
         if (p.epilogue != cublas_lt::Epilogue::none) sum += static_cast<double>(bias[i]);
-        if (p.epilogue == cublas_lt::Epilogue::bias_relu) sum = sum < 0 ? 0 : sum;
         if (p.epilogue == cublas_lt::Epilogue::bias_gelu_tanh) sum *= 0.5 * (1 + std::tanh(0.79788456080286535588 * (sum + 0.044715 * sum * sum * sum)));
         y[at(c.y, batch, i, j)] = static_cast<float>(sum);
       }
@@ -211,7 +231,7 @@ void run_on_host(const Sequence& sequence, const Arguments& a) {
 
 std::vector<SequenceKernel> kernels_of_rooms() {
   std::vector<SequenceKernel> out;
-  for (auto room : {avg_pool2d_sequences, batch_norm_sequences, conv2d_sequences, max_pool2d_sequences})
+  for (auto room : {attention_sequences, avg_pool2d_sequences, batch_norm_sequences, conv2d_sequences, max_pool2d_sequences})
     for (SequenceKernel& k : room()) out.push_back(std::move(k));
   return out;
 }

@@ -69,8 +69,8 @@ std::shared_ptr<const PlacedGraph> GpuPlans::placed(const std::shared_ptr<const 
     if (auto asked = graph->node(id).device; asked && !std::count(all.begin(), all.end(), *asked)) all.push_back(*asked);
   if (!std::count(all.begin(), all.end(), cpu(0))) all.push_back(cpu(0));
   Cluster cluster = local_cluster(all, 2);
-  if (peers) cluster.peers = {parse_devices("gpu:0-1")};
-  const PlaceOptions options{.fetches = fetches_of(*graph), .kernels = chooser(kernels), .groups = find_groups};
+  cluster.peers = peers;
+  const PlaceOptions options{.fetches = fetches_of(*graph), .kernels = chooser(kernels), .groups = find_gpu_groups};
   const Strategy taken = strategy.choice ? choose(graph, strategy, cluster, batch, options).front().strategy : strategy;
   auto plan = std::make_shared<const PlacedGraph>(place(graph, taken, cluster, batch, options));
   auto objections = verify(*plan);

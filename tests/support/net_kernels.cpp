@@ -64,7 +64,7 @@ NodesOfNet look_at(const std::string& net, DType precision, bool training, const
     return c;
   };
   options.groups = [](const Graph& g) {  // libraries have the others
-    std::vector<FusionGroup> groups = find_groups(g);
+    std::vector<FusionGroup> groups = find_gpu_groups(g);
     std::erase_if(groups, [](const FusionGroup& group) { return group.kind != kElementwise; });
     return groups;
   };

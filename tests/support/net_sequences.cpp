@@ -46,7 +46,7 @@ Kernel noting(const SequenceKernel& k, SequencesOfNet& out) {
     ++f.nodes;
     return Support{true, {}, sequence.scratch_bytes(), false};
   };
-  return {k.name, k.op, supports, nullptr, k.members};
+  return {k.name, k.op, supports, nullptr};
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ Kernel noting(const SequenceKernel& k, SequencesOfNet& out) {
 SequencesOfNet sequences_of(const std::string& net, DType precision) {
   SequencesOfNet out;
   KernelTable table;
-  for (auto room : {avg_pool2d_sequences, batch_norm_sequences, conv2d_sequences, max_pool2d_sequences})
+  for (auto room : {attention_sequences, avg_pool2d_sequences, batch_norm_sequences, conv2d_sequences, max_pool2d_sequences})
     for (const SequenceKernel& k : room()) table.add(noting(k, out));
   table.add({"cublas_lt_matmul", "matmul", [&out](const KernelRequest& r) {
                Gemm g = gemm_of(r);
@@ -66,7 +66,7 @@ SequencesOfNet sequences_of(const std::string& net, DType precision) {
   auto graph = std::make_shared<const belfry::Graph>(run_passes(training_passes(), source));
   auto choose = chooser({{"cpu", table}});
   for (const Strategy& s : {to_strategy(Single{.device = sims(1)[0], .threads = 1}), to_strategy(Towers{.devices = sims(2), .variables = cpu(0), .towers = 2, .threads = 1})})
-    place(graph, s, sim_cluster(2), 32, {.kernels = choose, .groups = find_groups});
+    place(graph, s, sim_cluster(2), 32, {.kernels = choose, .groups = find_gpu_groups});
   return out;
 }
 

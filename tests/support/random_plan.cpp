@@ -9,10 +9,10 @@
 #include <belfry/graph/passes/cut_updates.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/ops/cpu_kernels.h>
-#include <belfry/ops/fusions.h>
 #include <belfry/frontends/session/kernel_chooser.h>
 #include <belfry/placer/strategies/strategies.h>
 
+#include "all_groups.h"
 #include "nets.h"
 #include "plans.h"
 #include "random_net.h"
@@ -54,7 +54,7 @@ class Drawer {
     // Requests of the net for devices that are not there are left to the strategy.
     out_.options.soft = out_.graph->name == "two_heads" || one_in("soft placement", 4);
     place_it();
-    out_.what = fmt::format("{}{}, {} towers, {} rows, {} on {}{}", out_.graph->name, precision ? " in " + to_string(out_.graph->precision) : "", out_.plan.towers, batch_, words_, to_string(devices_),
+    out_.what = fmt::format("{}{}, {} towers, {} rows, {} on {}{}", out_.graph->name, precision ? fmt::format(" in {}", name_of(out_.graph->precision)) : "", out_.plan.towers, batch_, words_, to_string(devices_),
                             out_.options.recompute.stretches ? fmt::format(", recompute {}", out_.options.recompute.stretches) : "");
     return std::move(out_);
   }
@@ -84,6 +84,13 @@ class Drawer {
       if (known) d.flops = 1e12, d.bandwidth = 1e11, d.launch = 1e-6;
     }
     has_gpu_ = std::any_of(all.begin(), all.end(), [](const DeviceId& d) { return d.kind == "gpu"; });
+    if (!has_gpu_) return;
+    constexpr const char* kPeers[] = {"", "gpu:0;gpu:1;gpu:2;gpu:3", "gpu:0-1;gpu:2-3", "gpu:0-1;gpu:1-2;gpu:3", "gpu:0-3"};
+    const std::string groups = kPeers[pick("peers", 5)];
+    for (std::size_t at = 0, end = 0; at < groups.size(); at = end + 1) {
+      end = std::min(groups.find(';', at), groups.size());
+      cluster_.peers.push_back(parse_devices(groups.substr(at, end - at)));
+    }
   }
 
   void draw_options() {
@@ -96,7 +103,7 @@ class Drawer {
       default: o.fetches = {{fetches[0].first + kTowersSuffix, fetches[0].second}, fetches[0]};
     }
     o.updates = !one_in("no updates", 6);
-    if (one_in("groups", 2)) o.groups = find_groups;
+    if (one_in("groups", 2)) o.groups = all_groups;
     if (one_in("recompute", 3)) o.recompute.stretches = 2 + pick("stretches", 3);
     const int kernel = to_run_ ? 0 : pick("kernels", 3);
     out_.references = kernel == 0 && !has_gpu_;

@@ -42,6 +42,11 @@ def missing(words, what, **variables):
 graph = {"belfry": 1, "name": "small", "inputs": [{"name": "x", "dtype": "f32", "shape": [2]}], "nodes": [{"name": "y", "op": "tanh", "inputs": ["x"]}, {"name": "z", "op": "softmax", "inputs": ["y"]}], "outputs": ["z"]}
 
 
+def write_feed(folder):
+    header = json.dumps({"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+    pathlib.Path(folder, "x.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+
+
 def refused(words, placed=True, absent="gpu:0-1", known=False, **variables):
     """Running a plan that names GPUs is refused with the reason and the offer, which leads to a run; placing on them, where there is no backend. `known`: place says the reason."""
     words = ["gpu:0 cannot be used", *words]
@@ -51,8 +56,7 @@ def refused(words, placed=True, absent="gpu:0-1", known=False, **variables):
             return belfry(*arguments, cwd=folder, **variables)
 
         pathlib.Path(folder, "small.json").write_text(json.dumps(graph), encoding="utf-8")
-        header = json.dumps({"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
-        pathlib.Path(folder, "x.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+        write_feed(folder)
         on = ("--strategy", "layers", "--move", "z=LAST")
         done = here("place", "small.json", "-o", "sim.json", "--devices", "sim:0-1", *(w.replace("LAST", "sim:1") for w in on))
         expect(done.returncode == 0, f"place on sim:0-1: {done}")
@@ -154,6 +158,13 @@ def unavailable(**variables):
         scored = json.loads(here("forecast", "mlp", "--jsonl", "--cluster", "k80x4", "--devices", "cpu:0", "--batch", "32", stdin=line + "\n").stdout)
         placed = json.loads(here("place", "mlp", "--placement", "rules.json", "--cluster", "k80x4", "--batch", "32", "-o", "a.json", "--json").stdout)
         expect(scored["peak"] == {d["device"]: d["bytes"] for d in placed["devices"]}, f"a line has the bytes of the plan: {scored}, {placed['devices']}")
+        # An inner member of a tree that a line sends elsewhere leaves the tree out there too.
+        tree = next(n for n in json.loads(pathlib.Path(folder, "a.json").read_text())["nodes"] if n.get("attributes", {}).get("kind") == "elementwise")
+        line = json.dumps({"belfry": 1, "placement": [{"match": tree["members"][0]["name"], "device": "gpu:1"}, {"match": "**", "device": "cpu:0"}]})
+        pathlib.Path(folder, "inner.json").write_text(line, encoding="utf-8")
+        scored = json.loads(here("forecast", "mlp", "--jsonl", "--cluster", "k80x4", "--devices", "cpu:0", "--batch", "32", stdin=line + "\n").stdout)
+        placed = json.loads(here("place", "mlp", "--placement", "inner.json", "--cluster", "k80x4", "--batch", "32", "-o", "b.json", "--json").stdout)
+        expect(scored.get("peak") == {d["device"]: d["bytes"] for d in placed["devices"]}, f"a line of an inner member has the bytes of the plan: {scored}, {placed['devices']}")
         told = here("forecast", "mlp", "--placement", "rules.json", "--devices", "sim:0", "--batch", "8", "--measure", "1").stderr
         expect(told.count("sim:0 in place of gpu:1") == 1, f"what is put in place is said once: {told}")
         # Engines that were measured are named in every plan for GPUs, but for one that runs as it stands.
@@ -226,6 +237,18 @@ if fake:
         for devices, absent in (("gpu:0-1", ""), ("gpu:1-3", "gpu:2-3: not here"), ("sim:0-1", ""), ("gpu:0-1", "")):
             done = belfry("place", "small.json", "--devices", devices, "--strategy", "layers", "-o", "two.json", cwd=folder, **two)
             expect(done.returncode == 0 and (absent in done.stderr if absent else "not here" not in done.stderr), f"place on {devices} of two: {done}")
+        # What one GPU has for another whose memory it does not share goes through the host, and the plan says so.
+        for peer, way in (("1", [["y", "gpu:1"]]), ("0", [["y", "cpu:0"], ["y.copy", "gpu:1"]])):
+            done = belfry("place", "small.json", "--devices", "gpu:0-1", "--strategy", "layers", "--move", "z=gpu:1", "-o", "peers.json", cwd=folder, FAKE_CUDA_PEER=peer, **two)
+            plan = json.loads(pathlib.Path(folder, "peers.json").read_text(encoding="utf-8"))
+            copies = [[n["inputs"][0], n["assigned"]] for n in plan["nodes"] if n["op"] == "copy" and n["cause"] == "y"]
+            expect(done.returncode == 0 and copies == way and plan["plan"]["cluster"]["peers"] == (["gpu:0-1"] if peer == "1" else ["gpu:0", "gpu:1"]), f"peers {peer}: {done}, {copies}")
+            if peer == "1":  # a plan that counts on what is not there
+                text = pathlib.Path(folder, "peers.json").read_text(encoding="utf-8")
+                pathlib.Path(folder, "apart.json").write_text(text.replace('"peers": ["gpu:0-1"]', '"peers": ["gpu:0", "gpu:1"]'), encoding="utf-8")
+        write_feed(folder)
+        done = belfry("run", "apart.json", "--feed", "x.safetensors", cwd=folder, **two)
+        expect(done.returncode == 1 and all(w in done.stderr for w in ["no peers: ", "'y' on gpu:0", "do not read each other's memory", "belfry place"]), f"run of a plan that reads no peer: {done}")
         # The driver is asked once, since each time it makes contexts where NVML does not start.
         asked = belfry("place", "mlp", "--devices", "gpu:0-1", "-o", "two_mlp.json", cwd=folder, LD_DEBUG="files", **two).stderr
         expect(sum("direct_opencount" in l and os.path.basename(fake) in l for l in asked.splitlines()) == 1, "place asks the driver once")

@@ -77,7 +77,7 @@ def check_command(where, verb, rest):
         elif option == "--strategy":
             expect(value in strategies or "06_own_strategy" in where, f"{where}: there is no strategy {value}")
         elif option == "--precision":
-            expect(value in ("f32", "bf16", "f16"), f"{where}: there is no precision {value}")
+            expect(value in ("f32", "tf32", "bf16", "f16"), f"{where}: there is no precision {value}")
         elif option == "--distort":
             expect(all(kind.split("=")[0] in distortions for kind in value.split(",")), f"{where}: --distort {value}: there are {distortions}")
         elif option == "-O" and strategy in strategies:

@@ -81,8 +81,8 @@ for part in ("digits", "fetch", "inspect"):
     expect(re.search(rf"from data; and not __fish_seen_subcommand_from (?:\w+ ?)+' -f -a {part} -d ", fish), f"fish does not offer data {part}")
 
 # Values of options that have a list of them: those that --help lists, in bash and fish.
-lists = {("place", "--precision"): "f32 bf16 f16", ("train", "--rescale"): "1/255 1/127.5,-1 standardise", ("evaluate", "--split"): "train test all", ("run", "--devices"): "cpu:0 gpu:0 sim:0-1",
-         ("bench", "--precision"): "f32 bf16 f16", ("forecast", "--strategy"): "auto single towers mirrored sharded parameter_server layers pipeline hybrid",
+lists = {("place", "--precision"): "f32 tf32 bf16 f16", ("train", "--rescale"): "1/255 1/127.5,-1 standardise", ("evaluate", "--split"): "train test all", ("run", "--devices"): "cpu:0 gpu:0 sim:0-1",
+         ("bench", "--precision"): "f32 tf32 bf16 f16", ("forecast", "--strategy"): "auto single towers mirrored sharded parameter_server layers pipeline hybrid",
          ("completion",): "bash zsh fish", ("data", "fetch"): " ".join(re.findall(r"^  (\w+) ", belfry("data", "fetch", "--help").stdout.split("Data sets:")[1], re.M))}
 lists["place", "--cluster"] = " ".join(word.strip(",") for word in re.search(r"one that is known: ((?:\w+, )*\w+)", text).group(1).split())
 takes_files = {"--cluster": {"a net.json"}}

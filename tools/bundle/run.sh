@@ -187,7 +187,7 @@ for part in $parts; do
       tests InceptionResNetV2 60 'InceptionResNetV2.*'
       ;;
     bench)
-      begins 150
+      begins 190
       limit=30 cluster=''
       ours belfry devices
       while read -r text; do
@@ -196,11 +196,11 @@ for part in $parts; do
       lines=$out/bench.jsonl
       : >>"$lines"
       bench launch 15
-      bench mnist_cnn_train 20
-      bench cifar10_train 20
-      bench transformer_train 30
-      bench resnet50_train 45
-      bench mobilenet_v2_train 45
+      bench mnist_cnn_train 25
+      bench cifar10_train 25
+      bench transformer_train 40
+      bench resnet50_train 60
+      bench mobilenet_v2_train 60
       bench mobilenet_v2_infer 25
       ;;
     memory)

@@ -113,6 +113,7 @@ class CudaQueue : public Queue {
   CudaQueue& operator=(const CudaQueue&) = delete;
 
   void* stream() const override { return stream_; }
+  /// Between two GPUs only where they read each other's memory, or nothing is known of that: then the driver may go through the host.
   void copy(std::byte* to, const std::byte* from, std::int64_t bytes) override {
     context_->enter();
     if (bytes) context_->check(d_.cuMemcpyAsync(address_of(to), address_of(from), static_cast<std::size_t>(bytes), stream_), "cuMemcpyAsync");
