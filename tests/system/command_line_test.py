@@ -284,8 +284,8 @@ with tempfile.TemporaryDirectory() as folder:
     expect(done.returncode == 0 and done.stdout.count('"assigned": {"0": "cpu:1"}') > 3 and done.stdout.count('"assigned": {"0": "cpu:0"}') > 3, f"a placer's answer: {answer.stderr} {done.stderr} {done.stdout[-500:]}")
 
     # A problem has all devices of the cluster, of which the placer takes those that the strategy uses. What is of a node goes with it: each update lies
-    # with its variable, and gradients on both devices, which takes less time than all of them on one.
-    here("place", "mlp", "--problem", "--cluster", "p100x8", "--devices", "gpu:2-3", "--strategy", "layers", "-o", "of_two.json")
+    # with its variable, and gradients on both devices, which takes less time than all of them on one where rows enough are to be computed: of 32 a step is launches alone.
+    here("place", "mlp", "--problem", "--cluster", "p100x8", "--devices", "gpu:2-3", "--strategy", "layers", "--batch", "4096", "-o", "of_two.json")
     two = subprocess.run([sys.executable, root / "examples" / "placer" / "by_time.py", "of_two.json"], cwd=folder, text=True, capture_output=True, stdin=subprocess.DEVNULL)
     pathlib.Path(folder, "cut_of_two.json").write_text(two.stdout, encoding="utf-8")
     cut, problem = json.loads(two.stdout), json.loads(pathlib.Path(folder, "of_two.json").read_text(encoding="utf-8"))
