@@ -65,7 +65,7 @@ bool works(Queue& queue) {
 
 /// What is recorded of a segment: a launch of some of its tasks, or a word to the host behind one.
 struct Item {
-  std::vector<std::size_t> tasks;             // in the place of the last
+  std::vector<std::size_t> tasks;  // in the place of the last
   bool tells;
 };
 

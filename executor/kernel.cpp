@@ -101,6 +101,8 @@ Support asked(const Kernel& k, const KernelRequest& r) {
 KernelTable::Choice KernelTable::choose(const KernelRequest& request, std::vector<std::string>* reasons, const Leeway& leeway) const {
   for (const Kernel& k : kernels_) {
     if (k.op != request.op || !leeway.covers(k.leeway)) continue;
+    if (k.leeway.nondeterministic && k.name.find(kNondeterministic) == k.name.npos)  // by which plans keep it from what several devices compute
+      throw UserError(fmt::format("[{}] the kernel '{}' does not repeat its bits, and its name does not say so; name it '{}{}'", k.op, k.name, k.name, kNondeterministic));
     Support s = asked(k, request);
     if (s.ok) return {k.name, s};
     if (reasons) reasons->push_back(fmt::format("{}: {}", k.name, s.reason));

@@ -170,7 +170,6 @@ std::vector<bool> gathered_by_host(const PlacedGraph& plan) {
   return out;
 }
 
-
 }  // namespace
 
 void insert_gathers(PlacedGraph& plan) {

@@ -143,7 +143,7 @@ void insert_host_sums(PlacedGraph& plan) {
     if (fresh) known->second = go_by_host(plan.cluster, plan.vectors[static_cast<std::size_t>(n.owners)], n.holders) || leaders_need_host(plan, n);
     if (!known->second) continue;
     if (n.sum == SumWay::ring)
-      throw UserError(fmt::format("'{}' is added round a ring of {}, which do not read each other's memory: the host would add in another order; take another reduction, tree or hierarchical (-O reduction=tree)", n.name,
+      throw UserError(fmt::format("'{}' is added round a ring of {}, which do not read each other's memory: the host would add in another order; take another reduction, tree or hierarchical (-O reduction=tree), or leave \"sum\" out of its rule", n.name,
                                   to_string(plan.cluster.ids(n.holders))));
     PlanNode host = sum_before(plan, n, ".host", "GPUs that do not read each other's memory: the host adds their parts");
     host.owners = n.owners = vector_number(plan, host_adders(plan.cluster, plan.vectors[static_cast<std::size_t>(n.owners)]));

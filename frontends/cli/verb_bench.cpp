@@ -59,10 +59,10 @@ std::list<Case> cases_of(const BenchArguments& o, const std::shared_ptr<const Li
       for (std::int64_t batch : o.batches)
         for (int towers : o.towers) {
           Graph graph = with_precision(*source.graph, precision);
-          const std::string halves = graph.precision == f32 ? "" : fmt::format(" in {}", name_of(graph.precision));
+          const std::string precise = graph.precision == f32 ? "" : fmt::format(" in {}", name_of(graph.precision)), lax = o.nondeterministic ? ", nondeterministic" : "";
           Session session(std::move(graph), strategy_of(o, towers, cores), {.library = library, .fast_nondeterministic = o.nondeterministic, .costs = costs});
           auto feeds = synthetic_feeds(session.graph(), batch);
-          out.push_back({fmt::format("{}{} batch {}, {} tower{}", net, halves, batch, towers, towers == 1 ? "" : "s"), std::move(session), std::move(feeds)});
+          out.push_back({fmt::format("{}{} batch {}, {} tower{}{}", net, precise, batch, towers, towers == 1 ? "" : "s", lax), std::move(session), std::move(feeds)});
         }
   }
   return out;
@@ -70,6 +70,7 @@ std::list<Case> cases_of(const BenchArguments& o, const std::shared_ptr<const Li
 
 void run_bench(BenchArguments& o, const std::shared_ptr<const Library>& library) {
   if (o.calibrate != !o.out.empty()) throw WrongUse("--calibrate and -o belong together: the table that is measured goes to a file");
+  if (o.nondeterministic && o.devices.find("gpu:") == o.devices.npos) throw WrongUse("--fast-nondeterministic does nothing here: no device is a GPU");
   refuse_unwritable({o.out});
   for (const std::string& net : o.nets) refuse_over("-o", o.out, files_read(net, {}));
   const HostFacts host = host_facts();

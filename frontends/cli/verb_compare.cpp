@@ -97,6 +97,8 @@ void run(const CompareArguments& o, const Library& library) {
   for (const auto& [source, name] : {std::pair{&a, &o.a}, {&b, &o.b}})
     if (std::any_of(source->plan->nodes.begin(), source->plan->nodes.end(), [](const PlanNode& n) { return n.sum == SumWay::ring; }))
       std::cout << fmt::format("{} adds round a ring: it promises its bits to plans with its arithmetic hash alone\n", *name);
+  for (const auto& [source, name] : {std::pair{&a, &o.a}, {&b, &o.b}})
+    if (std::any_of(source->plan->nodes.begin(), source->plan->nodes.end(), is_nondeterministic)) std::cout << fmt::format("{} has kernels whose bits may differ from run to run\n", *name);
   const std::string compared = fmt::format("{} values of {} steps, {} bytes{}", c.values, c.steps, c.bytes, c.alone ? fmt::format(" ({} more are of one plan alone)", c.alone) : "");
   if (c.same_bits()) {
     std::cout << fmt::format("same bits: {}; variables {} = {}\n", compared, c.first_hash, c.second_hash);

@@ -203,6 +203,12 @@ const std::function<std::vector<FusionGroup>(const Graph&)>& PlanMaker::groups()
   return gpus && library_->gpu_groups ? library_->gpu_groups : library_->groups;
 }
 
+std::function<std::vector<FusionGroup>(const Graph&)> PlanMaker::all_groups() const {
+  if (decided_) return [plan = decided_](const Graph& g) { return groups_of(*plan, g); };
+  if (options_.fuse) return groups();
+  return {};
+}
+
 PlaceOptions PlanMaker::place_options(const Graph& graph, const PlanKey& key) const {
   PlaceOptions o;
   for (const std::string& f : key.fetches) o.fetches.emplace_back(f, fetched(graph, key.mode, f));
@@ -211,8 +217,7 @@ PlaceOptions PlanMaker::place_options(const Graph& graph, const PlanKey& key) co
   o.kernels = options_.forecast ? or_roofline(library_->kernels, engines(), any_bits) : as_given_ ? keeping(*decided_, library_->kernels, any_bits) : chooser(library_->kernels, engines(), any_bits);
   o.isa = isa_text(host_);
   o.libraries = libraries_text(host_);
-  if (decided_) o.groups = [plan = decided_](const Graph& g) { return groups_of(*plan, g); };
-  else if (options_.fuse) o.groups = groups();
+  o.groups = all_groups();
   if (o.groups && !options_.rules.empty()) o.groups = [find = o.groups, rules = options_.rules](const Graph& g) { return left_whole(find(g), g, rules); };
   o.costs = options_.costs;
   return o;
@@ -255,6 +260,7 @@ PlacementScorer PlanMaker::scorer(const PlanKey& key, CostTable costs, const Sai
   if (!decided_) fixed.threads = strategy_.divide(*graph, cluster_).threads;
   fixed.rules = options_.rules;
   PlaceOptions o = place_options(*graph, key);
+  o.groups = all_groups();  // trees give way to a line's rules and the options' as one list
   if (!decided_ && key.mode != Mode::infer) o.recompute.stretches = options_.recompute.stretches;
   return {Scorer(graph, cluster_, std::move(costs), std::move(o)), std::move(fixed), std::move(last), problem_nodes(*plan), said};
 }

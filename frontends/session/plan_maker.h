@@ -51,6 +51,8 @@ class PlanMaker {
   std::string what_would_fit(const PlanKey& key, const PlacedGraph& plan, const Strategy& made_by);
   std::map<std::string, std::string> engines() const;
   const std::function<std::vector<FusionGroup>(const Graph&)>& groups() const;
+  /// Those of the plan that was given, or those; empty: none are wanted.
+  std::function<std::vector<FusionGroup>(const Graph&)> all_groups() const;
   /// The given plan's, on the devices that stand in for its own.
   Placement decisions() const;
   PlaceOptions place_options(const Graph& graph, const PlanKey& key) const;

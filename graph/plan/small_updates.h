@@ -8,8 +8,8 @@
 
 namespace belfry {
 
-/// A GPU's memory moves what an update of so many bytes reads and writes in a tenth of the time of a launch, and what waits for the end of a
-/// step takes no room beside activations.
+/// A GPU's memory moves what an update of so many bytes reads and writes in a tenth of the time of a launch, and a gradient that waits for the
+/// end of a step takes little room.
 inline constexpr std::int64_t kSmallUpdate = 64 * 1024;
 
 /// Per node whether it makes new values of a variable and its slots, on GPUs alone, whole, of inputs and outputs of kSmallUpdate bytes at most.

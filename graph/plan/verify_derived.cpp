@@ -108,7 +108,7 @@ class DerivedChecker : public PlanChecker {
     if (!alike && want >= 0 && n.op == kPreAggregate) alike = owners(n.owners) == host_adders(plan_.cluster, owners(want));
     if (!alike && want >= 0 && n.op == kPreAggregate)  // what a sum by groups has before it
       for (const PlanNode& r : plan_.nodes)
-        alike |= r.sum == SumWay::groups && (r.inputs == n.outputs || plan_.maker(r.inputs[0]).inputs == n.outputs) && owners(n.owners) == group_leaders(plan_.cluster, owners(want), r.holders);
+        alike |= r.sum == SumWay::groups && is_op(r, kAggregate) && r.inputs.size() == 1 && r.inputs[0] >= 0 && (r.inputs == n.outputs || plan_.maker(r.inputs[0]).inputs == n.outputs) && owners(n.owners) == group_leaders(plan_.cluster, owners(want), r.holders);
     if (!alike) object("no device: '{}' joins what '{}' has, but names other owners", n.name, m.name);
   }
 

@@ -168,7 +168,7 @@ std::string each_fitting(const TargetImpl& target, const Graph& graph, const Wan
   std::string why;
   std::optional<Descriptor> operations = operation_graph(target, graph, why);
   if (!operations) throw DeviceError(why);
-  const bool exact = contracts(graph) && !wanted.leeway.tf32, without_cores = exact && contracts_f32(graph);
+  const bool exact = contracts(graph), without_cores = !wanted.leeway.tf32 && contracts_f32(graph);  // rounding to halves is no TF32
   int asked = 0, random = 0, rounding = 0, refused = 0;
   std::int64_t least = -1;
   for_each(target, *operations, [&](const Descriptor& configuration, EngineFacts facts) {

@@ -8,6 +8,7 @@
 #include <belfry/graph/structural.h>
 
 #include "plans.h"
+#include "says.h"
 
 namespace belfry::test {
 namespace {
@@ -55,6 +56,15 @@ TEST(Leeway, of_a_plan_is_kept_where_it_is_placed_anew) {
   PlaceOptions anew = options;
   anew.kernels = keeping(plan, lax());
   EXPECT_EQ(place(graph, plan.placement, plan.cluster, anew).arithmetic_hash, plan.arithmetic_hash);
+}
+
+TEST(Leeway, stands_in_the_name) {
+  KernelTable table;
+  table.add({.name = "my_matmul", .op = "matmul", .supports = [](const KernelRequest&) { return Support{}; }, .prepare = {}, .leeway = {.nondeterministic = true}});
+  KernelRequest r;
+  r.op = "matmul";
+  EXPECT_EQ(table.choose(r).name, kReferenceKernel);
+  EXPECT_TRUE(says([&] { table.choose(r, nullptr, {.nondeterministic = true}); }, {"[matmul] the kernel 'my_matmul' does not repeat its bits", "name it 'my_matmul_nondeterministic'"}));
 }
 
 /// What all devices hold has the same bits on each: one computes it, and the others have copies.

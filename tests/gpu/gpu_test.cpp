@@ -203,12 +203,12 @@ TEST_F(GpuBits, of_updates_are_the_cpus) {
   }
 }
 
-class GpuRepeats : public Gpu, public testing::WithParamInterface<std::pair<std::string, DType>> {};
+class GpuRepeats : public Gpu, public testing::WithParamInterface<std::pair<std::string, GraphPrecision>> {};
 
 /// Attention of halves over several tiles of keys, which together make a gradient of the queries.
-Settings settings_of(const std::string& net, DType precision) {
+Settings settings_of(const std::string& net, const GraphPrecision& precision) {
   if (net == "mobilenet_v2") return {{"alpha", 0.35}, {"image", 96}};
-  return is_half(precision) ? Settings{{"length", 512}} : Settings{};
+  return is_half(precision.dtype) ? Settings{{"length", 512}} : Settings{};
 }
 
 /// Twenty times from the same state in one session, and in two more, since these choose their kernels anew.
@@ -233,8 +233,8 @@ TEST_P(GpuRepeats, give_the_same_bits) {
     EXPECT_TRUE(after(fresh) == want) << "session " << k;
   }
 }
-INSTANTIATE_TEST_SUITE_P(Gpu, GpuRepeats, testing::ValuesIn(machine().real ? std::vector<std::pair<std::string, DType>>{{"mnist_cnn", f32}, {"cifar10", f32}, {"transformer", f32}, {"transformer", bf16}, {"mobilenet_v2", f32}}
-                                                                   : std::vector<std::pair<std::string, DType>>{{"mlp", f32}}),
+INSTANTIATE_TEST_SUITE_P(Gpu, GpuRepeats, testing::ValuesIn(machine().real ? std::vector<std::pair<std::string, GraphPrecision>>{{"mnist_cnn", f32}, {"cifar10", f32}, {"cifar10", tf32}, {"transformer", f32}, {"transformer", bf16}, {"mobilenet_v2", f32}}
+                                                                   : std::vector<std::pair<std::string, GraphPrecision>>{{"mlp", f32}}),
                          [](const auto& info) { return info.param.first + "_" + std::string(name_of(info.param.second)); });
 
 class GpuMemory : public Gpu {};

@@ -198,6 +198,9 @@ TEST(Reductions, by_groups_go_by_way_of_one_device_of_each) {
   }
   EXPECT_GT(groups, 3);
   EXPECT_GT(copies, 3);
+  PlacedGraph edited = *plan;
+  std::find_if(edited.nodes.begin(), edited.nodes.end(), [](const PlanNode& n) { return n.scope == Scope::state; })->sum = SumWay::groups;
+  EXPECT_THAT(verify(edited), testing::Contains(testing::HasSubstr("is no sum, but is said to be added with others, or in a way")));
   EXPECT_THAT(message_of([&] { reduced(graph, to_strategy(Mirrored{.devices = sims(2), .reduction = Reduce::hierarchical}), cluster); }), testing::HasSubstr("one group"));
   EXPECT_THAT(message_of([&] { reduced(graph, to_strategy(Sharded{.devices = sims(2), .reduction = Reduce::to_one}), cluster); }), testing::HasSubstr("[sharded]"));
   EXPECT_THAT(message_of([&] { place(graph, Placement{.rules = {{"w0", {sims(1)}, "", false, SumWay::ring}, {"**", {sims(1)}, ""}}}, cluster); }), testing::HasSubstr("no aggregate"));

@@ -224,6 +224,8 @@ with tempfile.TemporaryDirectory() as folder:
     refused(1, ["trace.json:", "the trace is of another plan"], "forecast", "mlp", "--trace", "trace.json")
     refused(2, ["--launches adds to what --json writes"], "forecast", "mlp", "--launches")
     refused(2, ["--calibrate and -o belong together"], "bench", "mlp", "--calibrate")
+    refused(2, ["--fast-nondeterministic does nothing here", "no device is a GPU"], "bench", "mlp", "--fast-nondeterministic")
+    refused(2, ["--fast-nondeterministic does nothing here", "no device is a GPU"], "place", "mlp", "--fast-nondeterministic")
     here("data", "digits", "--out", "digits", "--train", "64", "--test", "32")
     done = here("place", "mlp", "-o", "of_costs.json", "--batch", "8")
     expect(done.returncode == 0, f"place: {done}")

@@ -165,6 +165,15 @@ def unavailable(**variables):
         scored = json.loads(here("forecast", "mlp", "--jsonl", "--cluster", "k80x4", "--devices", "cpu:0", "--batch", "32", stdin=line + "\n").stdout)
         placed = json.loads(here("place", "mlp", "--placement", "inner.json", "--cluster", "k80x4", "--batch", "32", "-o", "b.json", "--json").stdout)
         expect(scored.get("peak") == {d["device"]: d["bytes"] for d in placed["devices"]}, f"a line of an inner member has the bytes of the plan: {scored}, {placed['devices']}")
+        # Moves and lines are one list: what one says of the last member, and the other of an inner one, leaves the tree or not as in placing.
+        line = json.dumps({"belfry": 1, "placement": [{"match": tree["name"], "device": "gpu:1"}, {"match": "**", "device": "cpu:0"}]})
+        pathlib.Path(folder, "last.json").write_text(line, encoding="utf-8")
+        for device in ("gpu:1", "gpu:2"):
+            move = ("--move", f"{tree['members'][0]['name']}={device}", "--cluster", "k80x4", "--batch", "32")
+            scored = json.loads(belfry("forecast", "mlp", "--jsonl", "--devices", "cpu:0", *move, cwd=folder, input=line + "\n", **variables).stdout)
+            placed = belfry("place", "mlp", "--placement", "last.json", *move, "-o", "c.json", "--json", cwd=folder, **variables)
+            same = placed.returncode == 1 and "error" in scored if placed.returncode else scored.get("peak") == {d["device"]: d["bytes"] for d in json.loads(placed.stdout)["devices"]}
+            expect(same, f"a move of an inner member to {device} beside a line: {scored}, {placed}")
         told = here("forecast", "mlp", "--placement", "rules.json", "--devices", "sim:0", "--batch", "8", "--measure", "1").stderr
         expect(told.count("sim:0 in place of gpu:1") == 1, f"what is put in place is said once: {told}")
         # Engines that were measured are named in every plan for GPUs, but for one that runs as it stands.
