@@ -50,6 +50,12 @@ struct Maker {
     for (std::size_t i = 0; i < names.size(); ++i) d.set(names[i], tensors[o.tensors[i]]);
   }
 
+  /// A double beside results in f32 is taken without a word, and its first half read.
+  void scale(Descriptor& d, cudnnBackendAttributeName_t name, float by) {
+    if (compute == CUDNN_DATA_DOUBLE) d.set(name, double{by});
+    else d.set(name, CUDNN_TYPE_FLOAT, 1, &by);
+  }
+
   Descriptor convolution(const Operation& o, cudnnBackendDescriptorType_t type, const Names& names, cudnnBackendAttributeName_t window, cudnnBackendAttributeName_t alpha,
                          cudnnBackendAttributeName_t beta) {
     Descriptor w(api, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
@@ -65,8 +71,8 @@ struct Maker {
     Descriptor d(api, type);
     set_tensors(d, o, names);
     d.set(window, w);
-    d.set(alpha, 1.0);
-    d.set(beta, 0.0);
+    scale(d, alpha, 1);
+    scale(d, beta, 0);
     d.finalize();
     return d;
   }
