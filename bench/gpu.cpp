@@ -1,5 +1,7 @@
-// Training and inference on a GPU, a line of JSON per result, in the form of the peers' benchmarks: bench_gpu [--device gpu:0] [--seconds 2] [--precision f32,tf32,bf16] [--cluster FILE] [NAME…].
+// Training and inference on a GPU, a line of JSON per result, in the form of the peers' benchmarks:
+//   bench_gpu [--device gpu:0] [--seconds 2] [--precision f32,tf32,bf16] [--batch B] [--engines timed|forecast] [--cluster FILE] [--traces FOLDER] [NAME…]
 // Names are those of the workloads, and "launch": what a launch costs with recorded work and without. A step reads its feeds from the host.
+// Engines of libraries are timed before, as bench --calibrate does, or are those that cuDNN forecasts. Each case leaves a Chrome trace of one step in the folder.
 // Of a cluster file are taken what its GPU computes and moves a second: lines in f32 then have the forecast step, and the share of the roof that was reached.
 #include <algorithm>
 #include <chrono>
@@ -18,6 +20,8 @@
 #include <belfry/frontends/json/placement_file.h>
 #include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/frontends/session/calibration.h>
+#include <belfry/frontends/session/engines.h>
+#include <belfry/frontends/session/trace.h>
 #include <belfry/graph/plan/forecast.h>
 
 using namespace belfry;
@@ -27,6 +31,9 @@ namespace {
 struct Options {
   DeviceId device = parse_device("gpu:0");
   double seconds = 2;
+  std::int64_t batch = 0;  ///< of all batches this one alone
+  bool engines_timed = true;
+  std::string traces;
   std::vector<GraphPrecision> precisions = {f32, tf32, bf16};
   std::optional<ClusterDevice> rates;
   std::vector<std::string> names;
@@ -93,21 +100,48 @@ std::string reached(PlacedGraph plan, const Times& t, const GraphPrecision& prec
 
 std::string variant_of(const GraphPrecision& precision, bool graphs) { return std::string(name_of(precision)) + (graphs ? "" : ", no graphs"); }
 
+/// A net on the device, which steps.
+struct Case {
+  Case(const Workload& w, std::int64_t batch, const GraphPrecision& precision, bool graphs, const Options& o, std::shared_ptr<const CostTable> costs)
+      : graph(net_named(w.net).build(standard_library()->ops, w.settings)), trains(w.trains) {
+    graph.precision = precision;
+    session.emplace(graph, Single{.device = o.device}, SessionOptions{.cuda_graphs = graphs, .costs = std::move(costs)});
+    feeds = synthetic_feeds(session->graph(), batch);
+    rows.emplace(feeds);
+  }
+  void step() { trains ? session->step(*rows, fetches(), [&] { return Batch(*rows); }) : session->predict(*rows, {}); }  // the next is copied meanwhile, as fit does
+  std::vector<std::string> fetches() const { return trains ? std::vector<std::string>{"loss"} : std::vector<std::string>{}; }
+
+  Graph graph;
+  bool trains;
+  std::map<std::string, HostTensor> feeds;
+  std::optional<Session> session;
+  std::optional<Batch> rows;
+};
+
+/// Of a case's kernels, each timed where it runs; null where there is nothing to choose.
+std::shared_ptr<const CostTable> engines_of(const Workload& w, std::int64_t batch, const GraphPrecision& precision, const Options& o) {
+  Case c(w, batch, precision, true, o, nullptr);
+  c.step();
+  auto out = std::make_shared<CostTable>();
+  out->engines = time_engines(*c.session->last_program());
+  return out->engines.empty() ? nullptr : out;
+}
+
 /// One that fails says so and does not end the others: a large batch may not fit.
 void measure(const Workload& w, std::int64_t batch, const GraphPrecision& precision, bool graphs, const Options& o) try {
   const auto begin = std::chrono::steady_clock::now();
-  Graph graph = net_named(w.net).build(standard_library()->ops, w.settings);
-  graph.precision = precision;
-  Session session(std::move(graph), Single{.device = o.device}, {.cuda_graphs = graphs});
-  const auto data = synthetic_feeds(session.graph(), batch);
-  const Batch feeds(data);
-  const auto next = [&] { return Batch(feeds); };  // as fit does: copied while a step runs
-  const std::vector<std::string> fetches = w.trains ? std::vector<std::string>{"loss"} : std::vector<std::string>{};
-  auto step = [&] { w.trains ? session.step(feeds, fetches, next) : session.predict(feeds, fetches); };
-  step();
-  const double first = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const Times t = measured(step, o.seconds);
-  say(variant_of(precision, graphs), w.name, batch, t, reached(session.last_program()->plan(), t, precision, o) + fmt::format(", \"first_step_s\": {:.2f}", first));
+  auto since = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+  const std::shared_ptr<const CostTable> engines = o.engines_timed ? engines_of(w, batch, precision, o) : nullptr;
+  const double tuned = since();
+  Case c(w, batch, precision, graphs, o, engines);
+  c.step();
+  const double first = since() - tuned;
+  const Times t = measured([&] { c.step(); }, o.seconds);
+  say(variant_of(precision, graphs), w.name, batch, t, reached(c.session->last_program()->plan(), t, precision, o) + fmt::format(", \"first_step_s\": {:.2f}, \"tuned_s\": {:.2f}", first, tuned));
+  if (o.traces.empty() || !graphs) return;
+  for (int k = 0; k < 3; ++k) traced_step(*c.session, c.feeds, c.fetches(), c.trains ? Mode::step : Mode::infer);
+  write_file(fmt::format("{}/{}_{}_{}.json", o.traces, w.name, batch, variant_of(precision, graphs)), chrome_trace(c.session->last_program()->bound(), c.session->trace()));
 } catch (const std::exception& e) {
   fmt::print(stderr, "{} batch {} {}: {}\n", w.name, batch, variant_of(precision, graphs), e.what());
 }
@@ -115,8 +149,9 @@ void measure(const Workload& w, std::int64_t batch, const GraphPrecision& precis
 /// Without graphs at the first batch alone: what they save is the same at any.
 void measure_all(const Workload& w, const Options& o) {
   for (std::int64_t batch : w.batches)
-    for (const GraphPrecision& precision : o.precisions) measure(w, batch, precision, true, o);
-  measure(w, w.batches[0], o.precisions[0], false, o);
+    for (const GraphPrecision& precision : o.precisions)
+      if (!o.batch || batch == o.batch) measure(w, batch, precision, true, o);
+  if (!o.batch || w.batches[0] == o.batch) measure(w, w.batches[0], o.precisions[0], false, o);
 }
 
 /// A chain of so many ops on 16 numbers, none of which becomes part of another.
@@ -166,6 +201,9 @@ Options options_of(int argc, char** argv) {
     const std::string value = argv[++i];
     if (word == "--device") o.device = parse_device(value);
     else if (word == "--seconds") o.seconds = std::atof(value.c_str());
+    else if (word == "--batch") o.batch = std::atoll(value.c_str());
+    else if (word == "--engines" && (value == "timed" || value == "forecast")) o.engines_timed = value == "timed";
+    else if (word == "--traces") o.traces = value;
     else if (word == "--precision") o.precisions = precisions_of(value);
     else if (word == "--cluster") o.rates = rates_of(value);
     else throw UserError("there is no option " + word);

@@ -1,5 +1,5 @@
 """What the peers' benchmarks on a GPU share: the workloads' names and batches, how a step is timed, and the line that says so, as bench_gpu has them."""
-import argparse, gc, json, sys, time
+import argparse, gc, json, pathlib, sys, time
 
 # The batch that says the most comes first: a process that is ended has told it.
 TRAINED, INFERRED = (128, 256, 32), (1, 32)
@@ -11,6 +11,7 @@ def arguments(description, names):
     parser.add_argument('--batch', type=int, help='this one alone')
     parser.add_argument('--device', default='cuda', help='or cpu, to see that the program works')
     parser.add_argument('--variants', default='', help='those that are named, by commas')
+    parser.add_argument('--gate', type=pathlib.Path, help='a file: when a case has warmed up FILE.ready is made, and it is measured once there is FILE.go')
     parser.add_argument('names', nargs='*', help=', '.join(names))
     o = parser.parse_args()
     if unknown := [n for n in o.names if n not in names]:
@@ -18,9 +19,15 @@ def arguments(description, names):
     return o
 
 
-def measured(step, seconds):
+def measured(step, seconds, gate):
     for _ in range(5):
         step()
+    if gate:
+        gate.with_suffix('.ready').touch()
+        while not gate.with_suffix('.go').exists():
+            time.sleep(0.02)
+        for _ in range(3):
+            step()
     times, begin = [], time.perf_counter()
     while len(times) < 15 or time.perf_counter() - begin < seconds:
         t = time.perf_counter()
@@ -42,7 +49,7 @@ def tell_all(peer, o, workloads, variants, step_of, clear=lambda: None):
                     step = step_of(name, batch, variant)
                     step()
                     first = time.perf_counter() - begin
-                    times = measured(step, o.seconds)
+                    times = measured(step, o.seconds, o.gate)
                 except Exception as e:
                     print(f'{name} batch {batch} {variant}: {e}', file=sys.stderr, flush=True)
                     continue
