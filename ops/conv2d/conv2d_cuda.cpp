@@ -24,7 +24,7 @@ struct Problem {
   bool in_order() const { return taps() == 1 || filter[3] == 1; }
   Tensor picture_x() const { return picture(x, x_type); }
   Tensor picture_y() const { return picture(y, y_type); }
-  Tensor ordered_filter() const { return {filter_type, {filter[3], filter[2], filter[0], filter[1]}, {taps(), 1, filter[1] * filter[2], filter[2]}}; }
+  Tensor ordered_filter(DType dtype) const { return {dtype, {filter[3], filter[2], filter[0], filter[1]}, {taps(), 1, filter[1] * filter[2], filter[2]}}; }
 
   Extents x, filter, y;
   DType x_type, filter_type, y_type;
@@ -32,8 +32,8 @@ struct Problem {
   Window window;
 };
 
-/// Engines that reorder their tensors hold them once more; all that are deterministic and multiply f32 as f32 find room in that.
-std::int64_t reserve(const Problem& p) { return 4 * (elements(p.x) + p.elements() + elements(p.y)) + (std::int64_t{1} << 20); }
+/// Engines that reorder their tensors hold them once more, and partial sums of filters.
+std::int64_t reserve(const Problem& p) { return 4 * (elements(p.x) + p.elements() + elements(p.y)) + (std::int64_t{16} << 20); }
 
 Sequence product(const Problem& p, Kind kind, Place x, Place filter, Place y) {
   const std::int64_t pixels = p.y[0] * p.y[1] * p.y[2], in = p.x[3], out = p.y[3];
@@ -49,27 +49,30 @@ Sequence product(const Problem& p, Kind kind, Place x, Place filter, Place y) {
 /// x, filter and y at their places; the result's is where the operation writes.
 Sequence convolution(const Problem& p, Kind kind, Place x, Place filter, Place y) {
   if (p.is_product() && cublas_lt::built()) return product(p, kind, x, filter, y);
-  // Of halves, cuDNN has engines with results in f32 for plain convolutions, and for gradients where a copy ends them; with groups for neither.
   const DType made_of = kind == Kind::conv_input_gradient ? p.y_type : p.x_type, makes = kind == Kind::conv ? p.y_type : kind == Kind::conv_input_gradient ? p.x_type : p.filter_type;
-  const bool widens = is_half(made_of) && !is_half(makes);
-  if (widens && (p.x[3] % 2 != 0 || (kind != Kind::conv && p.y[3] % 2 != 0))) return none("cuDNN has no engine that makes f32 of halves whose channels are not even");
-  if (widens && p.groups > 1) return none("cuDNN has no engine that makes f32 of halves here");
+  const bool made = kind == Kind::conv_filter_gradient, widens = is_half(made_of) && !is_half(makes);
+  // Of halves, cuDNN has engines with results in f32 for plain convolutions, and for gradients where a copy ends them, which it compiles for seconds. Those of filters, which are
+  // small, are halves that become f32 behind it.
+  if (widens && !made && p.x[3] % 2 != 0) return none("cuDNN has no engine that makes f32 of halves whose channels are not even");
+  if (widens && kind == Kind::conv_input_gradient && p.y[3] % 2 != 0) return none("cuDNN has no engine that makes f32 of halves whose channels are not even");
+  if (widens && !made && p.groups > 1) return none("cuDNN has no engine that makes f32 of halves here");
+  const DType of_filters = made ? made_of : p.filter_type;
   Sequence out;
   out.engine_bytes = reserve(p);
   Run run;
-  Place ordered = p.in_order() ? filter : out.temporary(p.elements());
-  std::size_t of_x = run.add(p.picture_x(), x), of_filter = run.add(p.ordered_filter(), ordered), of_y = run.add(p.picture_y(), y);
+  Place narrow = made && widens ? out.temporary(p.elements()) : filter, ordered = p.in_order() ? narrow : out.temporary(p.elements());
+  std::size_t of_x = run.add(p.picture_x(), x), of_filter = run.add(p.ordered_filter(of_filters), ordered), of_y = run.add(p.picture_y(), y);
   run.graph.operations = {{kind, {of_x, of_filter, of_y}, p.window}};
-  if (widens && kind != Kind::conv) {
-    std::size_t& result = run.graph.operations[0].tensors[kind == Kind::conv_input_gradient ? 0 : 1];
+  if (widens && kind == Kind::conv_input_gradient) {
+    std::size_t& result = run.graph.operations[0].tensors[0];
     const std::size_t stored = result;
     result = run.add(unstored(run.graph.tensors[stored]));
     run.graph.operations.push_back({Kind::identity, {result, stored}});
   }
-  bool made = kind == Kind::conv_filter_gradient;
-  if (!made && !p.in_order()) out.steps.push_back(Transpose{p.taps(), p.filter[3], filter, ordered, p.filter_type});
+  if (!made && !p.in_order()) out.steps.push_back(Transpose{p.taps(), p.filter[3], filter, ordered, of_filters});
   out.steps.push_back(std::move(run));
-  if (made && !p.in_order()) out.steps.push_back(Transpose{p.filter[3], p.taps(), ordered, filter, p.filter_type});
+  if (made && !p.in_order()) out.steps.push_back(Transpose{p.filter[3], p.taps(), ordered, narrow, of_filters});
+  if (made && widens) out.steps.push_back(Cast{p.elements(), of_filters, p.filter_type, narrow, filter});
   return out;
 }
 

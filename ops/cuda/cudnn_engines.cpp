@@ -144,6 +144,11 @@ bool contracts_f32(const Graph& graph) {
   return std::any_of(graph.operations.begin(), graph.operations.end(), of_f32);
 }
 
+/// Engine 1 for gradients of filters (cuDNN 9.19 on sm_90) puts as much padding behind as before, without a word.
+bool misreads_padding(const Graph& graph, const EngineFacts& facts) {
+  return facts.name.starts_with("eng1{") && !facts.compiles && std::any_of(graph.operations.begin(), graph.operations.end(), [](const Operation& o) { return o.kind == Kind::conv_filter_gradient && o.window.before != o.window.after; });
+}
+
 /// Calls f(configuration, facts) for what the heuristic knows, best first, until it gives true.
 template <class F>
 void for_each(const TargetImpl& target, const Descriptor& graph, F f) {
@@ -176,7 +181,7 @@ std::string each_fitting(const TargetImpl& target, const Graph& graph, const Wan
     ++asked;
     if (!facts.deterministic && !wanted.leeway.nondeterministic) return ++random, false;
     if ((without_cores && facts.tensor_cores) || (exact && facts.rounds_inputs)) return ++rounding, false;
-    std::optional<Descriptor> plan = plan_of(target, configuration, facts);
+    std::optional<Descriptor> plan = misreads_padding(graph, facts) ? std::nullopt : plan_of(target, configuration, facts);
     if (!plan) return ++refused, false;
     if (facts.scratch_bytes < graph.least_scratch_bytes && !wanted.leeway.nondeterministic) return ++random, false;
     if (facts.scratch_bytes > wanted.scratch_bytes) {

@@ -22,7 +22,10 @@ struct Bound : Prepared {
         runs.push_back(find(target, r->graph, {sequence.engine_bytes, sequence.leeway, engine}));
         steps.push_back(bound(*r));
       } else if (const auto* t = std::get_if<Transpose>(&step); t && is_half(t->dtype)) {
-        steps.push_back(moved(*t, code));
+        const Attributes order{{"order", Integers{1, 0}}};
+        steps.push_back(alone(transpose_cuda(code).at(0), &order, {t->dtype, {t->rows, t->columns}}, {t->dtype, {t->columns, t->rows}}, t->from, t->to));
+      } else if (const auto* c = std::get_if<Cast>(&step)) {
+        steps.push_back(alone(cast_cuda(code).at(0), nullptr, {c->dtype, {c->count}}, {c->made, {c->count}}, c->from, c->to));
       } else if (t) {
         steps.push_back([t = *t, by = std::shared_ptr(cublas_lt::transposition(*toolkit, t->rows, t->columns))](const Arguments& a) { by->run(address(t.from, a), address(t.to, a), a.stream); });
       } else if (const auto* m = std::get_if<Multiply>(&step)) {
@@ -44,15 +47,15 @@ struct Bound : Prepared {
     for (const auto& step : steps) step(aligned);
   }
 
-  static std::function<void(const Arguments&)> moved(const Transpose& t, const GpuCodeRef& code) {
-    const Attributes order{{"order", Integers{1, 0}}};
+  /// A generated kernel of one input.
+  static std::function<void(const Arguments&)> alone(const Kernel& kernel, const Attributes* attributes, const LocalType& x, const LocalType& y, const Place& from, const Place& to) {
     KernelRequest r;
-    r.attributes = &order;
-    r.inputs = {{t.dtype, {t.rows, t.columns}}};
-    r.outputs = {{t.dtype, {t.columns, t.rows}}};
-    return [t, by = std::shared_ptr(transpose_cuda(code).at(0).prepare(r)), one = Arguments{{nullptr}, {nullptr}}](const Arguments& a) mutable {
-      one.inputs[0] = address(t.from, a);
-      one.outputs[0] = address(t.to, a);
+    r.attributes = attributes;
+    r.inputs = {x};
+    r.outputs = {y};
+    return [from, to, by = std::shared_ptr(kernel.prepare(r)), one = Arguments{{nullptr}, {nullptr}}](const Arguments& a) mutable {
+      one.inputs[0] = address(from, a);
+      one.outputs[0] = address(to, a);
       one.stream = a.stream;
       by->launch(one);
     };

@@ -34,6 +34,11 @@ struct Transpose {
   Place from, to;
   DType dtype = f32;
 };
+struct Cast {
+  std::int64_t count = 0;
+  DType dtype = f32, made = f32;
+  Place from, to;
+};
 /// A product by cuBLASLt.
 struct Multiply {
   cublas_lt::Product product;
@@ -46,7 +51,7 @@ struct Fill {
 };
 
 struct Sequence {
-  std::vector<std::variant<Run, Transpose, Multiply, Fill>> steps;
+  std::vector<std::variant<Run, Transpose, Cast, Multiply, Fill>> steps;
   std::int64_t own_bytes = 0;      ///< of scratch, before what engines have
   std::int64_t engine_bytes = 0;   ///< that engines may use, one after the other
   std::string refusal;             ///< why there is none

@@ -221,6 +221,7 @@ void run_on_host(const Sequence& sequence, const Arguments& a) {
     if (const auto* r = std::get_if<Run>(&step)) run(*r, a);
     else if (const auto* m = std::get_if<Multiply>(&step)) multiply_on_host(m->product, address(m->a, a), address(m->b, a), address(m->y, a));
     else if (const auto* f = std::get_if<Fill>(&step)) std::fill_n(address(f->to, a), f->count, f->value);
+    else if (const auto* c = std::get_if<Cast>(&step)) std::copy_n(address(c->from, a), c->count, address(c->to, a));
     else {
       const auto& t = std::get<Transpose>(step);
       for (std::int64_t i = 0; i < t.rows; ++i)
