@@ -31,7 +31,9 @@ Generated join_source(const std::vector<int>& tree, const std::string& how, std:
     t.steps.push_back({type.dtype, text, {{"a", a}, {"b", b}}});
   }
   if (how == "mean") t.steps.push_back({type.dtype, "x / (T)count", {{"x", stack.back()}}, {{"count", static_cast<double>(present)}}});
-  return elementwise(t);
+  const bool one = t.steps.empty();
+  Generated g = elementwise(t);
+  return one ? std::move(g.unless_same()) : std::move(g);
 }
 
 std::vector<Kernel> join_cuda(const GpuCodeRef& code) {
