@@ -64,8 +64,17 @@ class Transformer(nn.Module):
 
 
 def picture_net(name):
-    import torchvision
-    return lambda: getattr(torchvision.models, name)(weights=None)
+    def make():
+        import torchvision
+        net = getattr(torchvision.models, name)(weights=None)
+        if name == 'resnet50':  # as Keras and `belfry nets` have it: convolutions have biases, and the first of a block the stride
+            for m in net.modules():
+                if isinstance(m, nn.Conv2d):
+                    m.bias = nn.Parameter(torch.zeros(m.out_channels))
+                if isinstance(m, torchvision.models.resnet.Bottleneck):
+                    m.conv1.stride, m.conv2.stride = m.conv2.stride, (1, 1)
+        return net
+    return make
 
 
 def pictures(*shape, classes):
