@@ -24,6 +24,8 @@ std::vector<Kernel> broadcast_like_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> cast_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> compare_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> concat_cuda(const std::shared_ptr<GpuCode>& code);
+/// One filter per channel.
+std::vector<Kernel> conv2d_generated_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> cumsum_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> gather_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> identity_cuda(const std::shared_ptr<GpuCode>& code);

@@ -12,7 +12,7 @@ namespace {
 
 /// A test holds them to the backend's table, in which each but those of trees and of members in turn stands a second time for halves, and those that multiply many by many once more for each leeway.
 constexpr std::string_view kInF32 = "_in_f32", kMembersInTurn = "members_in_turn";
-constexpr std::array<GpuKernelName, 43> kNames = {{
+constexpr std::array<GpuKernelName, 44> kNames = {{
     {"cublas_lt_matmul", "matmul"},
     {"cublas_lt_matmul_bias", "matmul_bias"},
     {"cublas_lt_matmul_bias_gelu_tanh", "matmul_bias_gelu_tanh"},
@@ -30,6 +30,7 @@ constexpr std::array<GpuKernelName, 43> kNames = {{
     {"nvrtc_count_above", "in_top_k"},
     {"nvrtc_cross_entropy", "softmax_cross_entropy sparse_softmax_cross_entropy"},
     {"nvrtc_cumsum", "cumsum"},
+    {"nvrtc_depthwise_conv2d", "conv2d conv2d_filter_gradient conv2d_input_gradient"},
     {"nvrtc_divide", "div"},
     {"nvrtc_elementwise",
      "abs add add_n broadcast_like broadcast_to cast ceil clip clip_gradient cos div elementwise elu elu_gradient equal erf exp floor gelu gelu_tanh greater "

@@ -64,6 +64,20 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
     };
     return {of("many", f32, 19, {1, 1}), of("channels in packs", f32, 8, {1, 1}), of("channels in packs, taps apart", f32, 12, {2, 2}), of("halves in packs", bf16, 16, {1, 1}), of("halves one by one", f16, 5, {2, 1})};
   }
+  // A filter per channel: packs of channels, runs of neighbours with some left over, windows that step, several parts.
+  if (op == "conv2d" || op == "conv2d_input_gradient" || op == "conv2d_filter_gradient") {
+    auto of = [&](const char* name, DType t, std::int64_t channels, std::int64_t high, std::int64_t wide, Integers strides, Integers dilations, Dim rows) {
+      const Attributes attributes = {{"strides", strides}, {"padding", "same"}, {"dilations", std::move(dilations)}, {"groups", channels}};
+      const TensorType x{t, {rows, high, wide, channels}}, filter{t, {3, 3, 1, channels}}, y{t, {rows, (high + strides[0] - 1) / strides[0], (wide + strides[1] - 1) / strides[1], channels}};
+      OpCase out{.name = name, .attributes = attributes, .inputs = {{x}, {filter}}, .outputs = {y}, .tolerance = t == f32 ? 1e-5 : 0x1p-6, .keep_dtypes = t != f32};
+      if (op == "conv2d_input_gradient") out.inputs = {{y}, {filter}, {x}}, out.outputs = {x};
+      if (op == "conv2d_filter_gradient") out.inputs = {{x}, {y}, {filter}}, out.outputs = {filter};
+      return out;
+    };
+    return {of("a filter per channel", f32, 8, 7, 9, {1, 1}, {1, 1}, B), of("a filter per channel, steps", f32, 12, 8, 7, {2, 2}, {1, 1}, B), of("a filter per channel, one by one", f32, 7, 5, 6, {2, 1}, {1, 1}, B),
+            of("a filter per channel, taps apart", f32, 4, 9, 10, {1, 1}, {2, 3}, B), of("a filter per channel, halves", bf16, 16, 6, 6, {1, 1}, {1, 1}, B), of("a filter per channel, halves, steps", f16, 24, 9, 9, {2, 2}, {1, 1}, B),
+            of("a filter per channel, many", f32, 36, 40, 41, {1, 1}, {1, 1}, Dim(4))};
+  }
   // Channels in the runs of 16 bytes that cuDNN's norms read.
   if (op == "batch_norm" || op == "batch_norm_gradient") {
     auto of = [&](const char* name, DType t, Shape x, bool parameters = true) {
