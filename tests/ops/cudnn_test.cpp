@@ -9,6 +9,7 @@
 
 #include <belfry/executor/device/cuda/toolkit_internal.h>
 #include <belfry/ops/cuda/gemm_internal.h>
+#include <belfry/ops/cuda_kernels.h>
 #if __has_include(<cudnn.h>)
 #include <belfry/ops/cuda/cudnn_api_internal.h>
 #endif
@@ -231,17 +232,15 @@ TEST(Cudnn, LeavesOutAnEngineThatMisreadsPadding) {
   }
 }
 
-/// Norms and pools of halves read and write them as they are; statistics and parameters are f32.
-TEST(Cudnn, TakesHalvesInNormsAndPools) {
+/// Norms of halves read and write them as they are; statistics and parameters are f32.
+TEST(Cudnn, TakesHalvesInNorms) {
   std::string why;
   auto target = described(why);
   if (!target) GTEST_SKIP() << why;
-  const TensorType channel = real({8}), data{bf16, {kBatch, 4, 4, 8}}, half{bf16, {kBatch, 2, 2, 8}};
-  const Attributes norm = {{"epsilon", 1e-3}, {"sync", false}}, pool = pools({3, 3}, {2, 2}, "same");
-  for (const KernelCase& c : {KernelCase{"", "batch_norm", {data, channel, channel, channel, channel}, norm}, KernelCase{"", "batch_norm_gradient", {data, channel, channel, channel, data}, norm},
-                              KernelCase{"", "avg_pool2d", {data}, pool}, KernelCase{"", "avg_pool2d_gradient", {half, data}, pool}, KernelCase{"", "max_pool2d", {data}, pool}}) {
+  const TensorType channel = real({8}), data{bf16, {kBatch, 4, 4, 8}};
+  const Attributes norm = {{"epsilon", 1e-3}, {"sync", false}};
+  for (const KernelCase& c : {KernelCase{"", "batch_norm", {data, channel, channel, channel, channel}, norm}, KernelCase{"", "batch_norm_gradient", {data, channel, channel, channel, data}, norm}}) {
     Asked asked(c);
-    if (c.op == "max_pool2d") asked.request.wanted[1] = false;
     const Sequence s = sequence_of(asked.request);
     ASSERT_EQ(s.refusal, "") << c.op;
     for (const SequenceKernel& k : kernels_of_rooms()) EXPECT_TRUE(k.op != c.op || k.halves) << c.op;
@@ -261,6 +260,21 @@ TEST(Cudnn, TakesHalvesInNormsAndPools) {
   Asked other(KernelCase{"", "batch_norm", {data, channel, channel, channel, channel}, norm});
   other.request.inputs[1].dtype = bf16;
   EXPECT_EQ(sequence_of(other.request).refusal, "its data are of several dtypes, or its parameters are not f32");
+}
+
+/// Its engines for pools write f32 behind the end of halves.
+TEST(Cudnn, PoolsF32AloneAndBehindGeneratedKernels) {
+  if (!built()) GTEST_SKIP() << "Belfry was built without cuDNN's headers";
+  const KernelTable table = cuda_kernels(std::make_shared<CudaToolkit>());
+  for (DType t : {f32, bf16, f16})
+    for (const std::string op : {"avg_pool2d", "avg_pool2d_gradient", "max_pool2d"}) {
+      const TensorType x{t, {kBatch, 4, 4, 16}}, y{t, {kBatch, 2, 2, 16}};
+      Asked asked(KernelCase{"", op, op == "avg_pool2d_gradient" ? std::vector{y, x} : std::vector{x}, pools({3, 3}, {2, 2}, "same")});
+      if (op == "max_pool2d") asked.request.wanted[1] = false;
+      const std::string room = op == "max_pool2d" ? op : "avg_pool2d";
+      EXPECT_EQ(table.choose(asked.request).name, "nvrtc_" + room) << op << " of " << name_of(t);
+      EXPECT_EQ(table.support("cudnn_" + room, asked.request).reason, t == f32 ? "" : "it computes no halves itself") << op;
+    }
 }
 
 /// Those that may round or give up their bits come before those that may not, find engines in the same reserve, and use what is left to them where cuDNN forecasts that it is faster.

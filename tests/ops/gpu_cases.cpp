@@ -55,14 +55,25 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
     return {of("tiles, masked", {}, 70, 133, 17, 66, bits({133})), of("tiles, causal", {{"causal", true}}, 130, 65, 66, 5, real({130, 65})), halves("halves", {}, 70, 90, 24, 40),
             halves("halves, causal", {{"causal", true}}, 130, 130, 16, 16)};
   }
-  if (op == "max_pool2d" || op == "max_pool2d_gradient") {
+  if (op.starts_with("max_pool2d") || op.starts_with("avg_pool2d")) {
     auto of = [&](const char* name, DType t, std::int64_t channels, Integers dilations) {
       const Attributes attributes = {{"window", Integers{3, 3}}, {"strides", Integers{2, 2}}, {"padding", "same"}, {"dilations", std::move(dilations)}};
       TensorType x{t, {B, 13, 11, channels}}, y{t, {B, 7, 6, channels}}, index{u8, {B, 7, 6, channels}};
-      if (op == "max_pool2d") return OpCase{.name = name, .attributes = attributes, .inputs = {{x}}, .outputs = {y, index}, .keep_dtypes = t != f32};
-      return OpCase{.name = name, .attributes = attributes, .inputs = {{y}, below(9, {B, 7, 6, channels}, u8), {x}}, .outputs = {x}, .tolerance = 1e-5, .keep_dtypes = t != f32};
+      OpCase out{.name = name, .attributes = attributes, .inputs = {{x}}, .outputs = {y}, .tolerance = 1e-5, .keep_dtypes = t != f32};
+      if (op == "max_pool2d") out.outputs.push_back(index);
+      if (op == "max_pool2d_gradient") out.inputs = {{y}, below(9, {B, 7, 6, channels}, u8), {x}}, out.outputs = {x};
+      if (op == "avg_pool2d_gradient") out.inputs = {{y}, {x}}, out.outputs = {x};
+      if (op.starts_with("avg") && t != f32) out.tolerance = t == bf16 ? 0x1p-7 : 0x1p-10;  // a last place: sums of quotients lie on ties of halves
+      return out;
     };
-    return {of("many", f32, 19, {1, 1}), of("channels in packs", f32, 8, {1, 1}), of("channels in packs, taps apart", f32, 12, {2, 2}), of("halves in packs", bf16, 16, {1, 1}), of("halves one by one", f16, 5, {2, 1})};
+    std::vector<OpCase> out = {of("many", f32, 19, {1, 1}), of("channels in packs", f32, 8, {1, 1}), of("channels in packs, taps apart", f32, 12, {2, 2}), of("halves in packs", bf16, 16, {1, 1}), of("halves one by one", f16, 5, {2, 1})};
+    // Sizes of 64 bits, and loops that would not end if they went over the window.
+    if (op.starts_with("avg")) {
+      const TensorType x{f32, {B, 3, 4, 2}};
+      out.push_back({.name = "a window far beyond the picture", .attributes = {{"window", Integers{2000000000, 3}}, {"strides", Integers{1, 1}}, {"padding", "same"}, {"dilations", Integers{2, 1}}}, .inputs = {{x}}, .outputs = {x}});
+      if (op != "avg_pool2d") out.back().inputs.push_back({x});
+    }
+    return out;
   }
   // A filter per channel: packs of channels, runs of neighbours with some left over, windows that step, several parts.
   if (op == "conv2d" || op == "conv2d_input_gradient" || op == "conv2d_filter_gradient") {

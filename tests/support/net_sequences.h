@@ -1,4 +1,4 @@
-// What cuDNN is asked for by the nets: convolutions, pools and norms, without a GPU.
+// What cuDNN is asked for by the nets, convolutions and norms, and may be by name, pools: without a GPU.
 #pragma once
 
 #include <map>
