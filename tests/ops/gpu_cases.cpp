@@ -75,6 +75,16 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
     }
     return out;
   }
+  // Around pictures, whose channels are packs or not.
+  if (op == "pad" || op == "pad_gradient") {
+    auto of = [&](const char* name, DType t, std::int64_t channels, double value) {
+      const Attributes attributes = {{"before", Integers{0, 1, 2, 0}}, {"after", Integers{0, 2, 1, 0}}, {"mode", "constant"}, {"value", value}};
+      const TensorType x{t, {B, 5, 6, channels}}, y{t, {B, 8, 9, channels}};
+      if (op == "pad") return OpCase{.name = name, .attributes = attributes, .inputs = {{x}}, .outputs = {y}, .keep_dtypes = true};
+      return OpCase{.name = name, .attributes = attributes, .inputs = {{y}, {x}}, .outputs = {x}, .keep_dtypes = true};
+    };
+    return {of("channels in packs", f32, 12, 0.5), of("channels one by one", f32, 3, -1), of("halves in packs", bf16, 16, 1.5), of("halves one by one", f16, 9, 0)};
+  }
   // A filter per channel: packs of channels, runs of neighbours with some left over, windows that step, several parts.
   if (op == "conv2d" || op == "conv2d_input_gradient" || op == "conv2d_filter_gradient") {
     auto of = [&](const char* name, DType t, std::int64_t channels, std::int64_t high, std::int64_t wide, Integers strides, Integers dilations, Dim rows) {
