@@ -7,9 +7,13 @@
 
 #include <belfry/ops/cpu/column_sums_internal.h>
 #include <belfry/ops/cuda/elementwise_internal.h>
+#include <belfry/ops/cuda/staged_internal.h>
 
 namespace belfry {
 namespace {
+
+constexpr std::int64_t kEnough = 32 * 1024;  ///< threads that keep the memory of a GPU busy
+constexpr std::int64_t kFew = 4096;          ///< blocks of a sum, below which a thread per column or lane does not
 
 /// The axes that are reduced and those that are kept, in order; axes of size 1 do not count, neighbours of a kind are one.
 struct Runs {
@@ -69,67 +73,144 @@ Generated head_of(const KernelRequest& r, const Fold& f) {
   return g;
 }
 
-/// In the CPU's order: blocks of about 16 Ki elements; inside a block a column in row order, a single column in eight lanes.
-Generated in_blocks(const KernelRequest& r, const Fold& f, const Runs& s) {
-  ColumnSums sums(s.n(), s.inner());
-  std::int64_t items = s.outer() * sums.blocks * s.inner();
-  Generated g = head_of(r, f);
-  g.number("items", items).number("n", s.n()).number("inner", s.inner()).number("block", sums.block).number("blocks", sums.blocks).number("outputs", s.outer() * s.inner());
-  g.body(R"(
-/// The fold goes on in order; what comes next is read ahead of it.
-template <int N, class S> A next_of(A sum, const S* x, i64 step, i64 count) {
-  A v[N];
+const char* const kBlocks = R"(
+struct Next {
+  template <class S> A operator()(A sum, S x) const { return fold(sum, value(x)); }
+  template <class S, int N> Pack<A, N> operator()(Pack<A, N> sum, Pack<S, N> x) const {
 #pragma unroll
-  for (int j = 0; j < N; ++j) v[j] = value(x[(j < count ? j : 0) * step]);
+    for (int j = 0; j < N; ++j) sum.e[j] = fold(sum.e[j], value(x.e[j]));
+    return sum;
+  }
+};
+inline i64 rows_of(const Args& a, i64 b) { return a.n - b * a.block < a.block ? a.n - b * a.block : a.block; }
+template <int W> void give(const Args& a, i64 u, Pack<A, W> sum) {
+  Pack<Y, W> y;
 #pragma unroll
-  for (int j = 0; j < N; ++j)
-    if (j < count) sum = fold(sum, v[j]);
+  for (int j = 0; j < W; ++j) y.e[j] = result(sum.e[j], a.n);
+  ((Pack<Y, W>*)a.out[0])[u] = y;
+}
+template <int W> void put(const Args& a, i64 u, Pack<A, W> sum) {
+  if (a.blocks == 1) give(a, u, sum);
+  else ((Pack<A, W>*)a.scratch)[u] = sum;
+}
+template <int W> Pack<A, W> start(const Args& a) {
+  Pack<A, W> sum;
+#pragma unroll
+  for (int j = 0; j < W; ++j) sum.e[j] = (A)a.start;
   return sum;
 }
-template <class S> A folded(A sum, const S* x, i64 step, i64 count) {
-  i64 i = 0;
-  for (; i + 16 <= count; i += 16) sum = next_of<16>(sum, x + i * step, step, 16);
-  for (; i < count; i += 4) sum = next_of<4>(sum, x + i * step, step, count - i);
-  return sum;
-}
-KERNEL void columns(const Args a) {
-  for (i64 u = (i64)blockIdx.x * blockDim.x + threadIdx.x; u < a.items; u += (i64)gridDim.x * blockDim.x) {
-    const i64 column = u % a.inner, at = u / a.inner, b = at % a.blocks, o = at / a.blocks;
-    const T* x = (const T*)a.in[0] + (o * a.n + b * a.block) * a.inner + column;
-    const i64 rows = a.n - b * a.block < a.block ? a.n - b * a.block : a.block;
-    const A sum = folded((A)a.start, x, a.inner, rows);
-    if (a.blocks == 1) ((Y*)a.out[0])[u] = result(sum, a.n);
-    else ((A*)a.scratch)[u] = sum;
+/// A thread takes W columns of a block.
+template <int W> void columns(const Args& a) {
+  const i64 across = a.inner / W;
+  for (i64 u = (i64)blockIdx.x * blockDim.x + threadIdx.x; u < a.items / W; u += (i64)gridDim.x * blockDim.x) {
+    const i64 column = u % across, at = u / across, b = at % a.blocks, o = at / a.blocks;
+    put(a, u, in_order<W == 1 ? 16 : W == 8 ? 4 : 8>(start<W>(a), (const Pack<T, W>*)a.in[0] + (o * a.n + b * a.block) * across + column, across, rows_of(a, b), Next()));
   }
 }
-KERNEL void lanes(const Args a) {
+inline A across_lanes(A sum) {
+  sum = fold(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, 4));
+  sum = fold(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, 2));
+  return fold(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, 1));
+}
+)";
+
+const char* const kWhole = R"(
+/// A block of one row, to the sum of those before.
+struct NextRow {
+  template <int N> Pack<A, N> operator()(Pack<A, N> sum, Pack<T, N> x) const {
+#pragma unroll
+    for (int j = 0; j < N; ++j) sum.e[j] = fold(sum.e[j], fold(first, value(x.e[j])));
+    return sum;
+  }
+  A first;
+};
+/// A thread takes W columns of all blocks.
+template <int W> void whole(const Args& a) {
+  const i64 across = a.inner / W;
+  for (i64 u = (i64)blockIdx.x * blockDim.x + threadIdx.x; u < a.outer * across; u += (i64)gridDim.x * blockDim.x) {
+    const Pack<T, W>* x = (const Pack<T, W>*)a.in[0] + u / across * a.n * across + u % across;
+    const int kAhead = W == 1 ? 16 : W == 8 ? 4 : 8;
+    Pack<A, W> sum = in_order<kAhead>(start<W>(a), x, across, rows_of(a, 0), Next());
+    if (a.block == 1) sum = in_order<kAhead>(sum, x + across, across, a.n - 1, NextRow{(A)a.start});
+    for (i64 b = 1; a.block > 1 && b < a.blocks; ++b) {
+      const Pack<A, W> more = in_order<kAhead>(start<W>(a), x + b * a.block * across, across, rows_of(a, b), Next());
+#pragma unroll
+      for (int j = 0; j < W; ++j) sum.e[j] = fold(sum.e[j], more.e[j]);
+    }
+    give(a, u, sum);
+  }
+}
+)";
+
+const char* const kLanes = R"(
+KERNEL_AHEAD void lanes(const Args a) {
   const int lane = threadIdx.x % 8;
   for (i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x / 32 * 32; first < a.items * 8; first += (i64)gridDim.x * blockDim.x) {
     const i64 u = (first + threadIdx.x % 32) / 8, b = u % a.blocks, o = u / a.blocks;
     A sum = (A)a.start;
-    if (u < a.items) {
-      const T* x = (const T*)a.in[0] + o * a.n + b * a.block;
-      const i64 rows = a.n - b * a.block < a.block ? a.n - b * a.block : a.block;
-      sum = folded(sum, x + lane, 8, (rows - lane + 7) / 8);
-    }
-    sum = fold(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, 4));
-    sum = fold(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, 2));
-    sum = fold(sum, __shfl_xor_sync(0xFFFFFFFFu, sum, 1));
-    if (u >= a.items || lane != 0) continue;
-    if (a.blocks == 1) ((Y*)a.out[0])[u] = result(sum, a.n);
-    else ((A*)a.scratch)[u] = sum;
+    if (u < a.items) sum = in_order<16>(sum, (const T*)a.in[0] + o * a.n + b * a.block + lane, 8, (rows_of(a, b) - lane + 7) / 8, Next());
+    sum = across_lanes(sum);
+    if (u < a.items && lane == 0) put(a, u, Pack<A, 1>{{sum}});
   }
 }
-KERNEL void join(const Args a) {
-  for (i64 u = (i64)blockIdx.x * blockDim.x + threadIdx.x; u < a.outputs; u += (i64)gridDim.x * blockDim.x) {
-    const A* x = (const A*)a.scratch + u / a.inner * a.blocks * a.inner + u % a.inner;
-    ((Y*)a.out[0])[u] = result(folded(x[0], x + a.inner, a.inner, a.blocks - 1), a.n);
+)";
+
+const char* const kFewColumns = R"(
+/// A block of threads per block of few columns, or of eight lanes.
+KERNEL_AHEAD void few(const Args a) {
+  const int width = a.inner == 1 ? 8 : (int)a.inner;
+  for (i64 part = blockIdx.x; part < a.outer * a.blocks; part += gridDim.x) {
+    const i64 b = part % a.blocks, o = part / a.blocks;
+    const T* x = (const T*)a.in[0] + (o * a.n + b * a.block) * a.inner;
+    A sum = staged<T>((A)a.start, rows_of(a, b) * a.inner, width, [&](i64 k, int c) { return x[k * width + c]; }, Next());
+    if (threadIdx.x >= 32) continue;
+    if (a.inner == 1) sum = across_lanes(sum);
+    if (threadIdx.x < a.inner) put(a, part * a.inner + threadIdx.x, Pack<A, 1>{{sum}});
   }
 }
-)");
-  if (s.inner() > 1) g.launch("columns", grid_for(items, 128));
-  else g.launch("lanes", grid_for(items * 8, 128));
-  if (sums.blocks > 1) g.launch("join", grid_for(s.outer() * s.inner(), 64));
+)";
+
+const char* const kJoin = R"(
+/// The blocks' sums in order, of up to eight columns side by side.
+KERNEL_AHEAD void join(const Args a) {
+  const i64 tiles = (a.inner + 7) / 8;
+  for (i64 item = blockIdx.x; item < a.outer * tiles; item += gridDim.x) {
+    const i64 o = item / tiles, first = item % tiles * 8;
+    const int width = a.inner - first < 8 ? (int)(a.inner - first) : 8;
+    const A* x = (const A*)a.scratch + o * a.blocks * a.inner + first;
+    const A sum = staged<A>(threadIdx.x < width ? x[threadIdx.x] : (A)a.start, (a.blocks - 1) * width, width, [&](i64 k, int c) { return x[(k + 1) * a.inner + c]; }, Next());
+    if (threadIdx.x < width) ((Y*)a.out[0])[o * a.inner + first + threadIdx.x] = result(sum, a.n);
+  }
+}
+)";
+
+/// So many columns that a thread of each keeps the GPU busy; the sums of the blocks are not stored.
+bool are_many(const Runs& s) { return s.outer() * s.inner() >= kEnough && s.inner() > 1; }
+
+/// In the CPU's order: blocks of about 16 Ki elements; inside a block a column in row order, a single column in eight lanes.
+Generated in_blocks(const KernelRequest& r, const Fold& f, const Runs& s) {
+  ColumnSums sums(s.n(), s.inner());
+  const std::int64_t parts = s.outer() * sums.blocks, items = parts * s.inner();
+  const std::int64_t lanes = s.inner() > 1 ? s.inner() : 8, rows = std::min(s.n(), sums.block) * s.inner() / lanes;
+  std::int64_t width = std::min<std::int64_t>(8, 16 / static_cast<std::int64_t>(size_of(r.inputs[0].dtype)));
+  while (s.inner() % width != 0) width /= 2;
+  const bool many = sums.blocks > 1 && are_many(s);
+  const std::int64_t threads = many ? s.outer() * s.inner() : items;
+  if (threads / width < kEnough) width = 1;
+  Generated g = head_of(r, f);
+  g.number("items", items).number("n", s.n()).number("inner", s.inner()).number("block", sums.block).number("blocks", sums.blocks).number("outer", s.outer());
+  g.head(kStaged).body(kBlocks);
+  if (!many && s.inner() <= 32 && parts <= kFew && rows >= 64) {
+    g.entries(kFewColumns).launch("few", {parts, 256});
+  } else if (s.inner() == 1) {
+    g.entries(kLanes).launch("lanes", grid_for(items * 8, 128));
+  } else {
+    const char* pass = many ? "whole" : "columns";
+    g.body(many ? kWhole : "").entries(fmt::format("KERNEL_AHEAD void narrow(const Args a) {{ {}<1>(a); }}\n", pass));
+    if (width == 1) g.launch("narrow", grid_for(threads, 128));
+    else g.entries(fmt::format("KERNEL_AHEAD void wide(const Args a) {{ {}<{}>(a); }}\n", pass, width)).launch("wide", grid_for(threads / width, 128), {0, r.inputs.size()}, "narrow", grid_for(threads, 128));
+  }
+  if (sums.blocks > 1 && !many) g.entries(kJoin).launch("join", {std::min<std::int64_t>(s.outer() * up(s.inner(), 8), 16384), 256});
   return g;
 }
 
@@ -159,7 +240,7 @@ Kernel kernel(const GpuCodeRef& code, Fold f, const std::vector<DType>& dtypes) 
             Support s = takes_on_gpu(r, dtypes);
             if (r.inputs[0].elements() == 0) return refuse("there is nothing to reduce");
             s.in_place = false;
-            if (Runs x = runs_of(r); s.ok && x.together()) s.scratch_bytes = x.outer() * ColumnSums(x.n(), x.inner()).scratch_bytes();
+            if (Runs x = runs_of(r); s.ok && x.together() && !are_many(x)) s.scratch_bytes = x.outer() * ColumnSums(x.n(), x.inner()).scratch_bytes();
             return s;
           },
           .prepare = [code, f](const KernelRequest& r) {

@@ -24,27 +24,27 @@ constexpr std::int64_t kAt = 64;  ///< in a device's memory: a plan aligns to no
 /// Bytes with a margin of marked ones behind them, on a device if there is one.
 class Guarded {
  public:
-  Guarded(std::size_t bytes, Device* device) : size_(bytes), device_(device), memory_(bytes + 2 * kMargin, std::byte{0xA5}) {
+  Guarded(std::size_t bytes, Device* device, std::size_t past = 0) : size_(bytes), past_(past), device_(device), memory_(bytes + 2 * kMargin, std::byte{0xA5}) {
     if (device) there_.emplace(device->allocate(kAt + size(), "a test"));
   }
-  std::byte* data() { return there_ ? there_->at(kAt) : memory_.data(); }
+  std::byte* data() { return there_ ? there_->at(kAt) : memory_.data() + past_; }
   void put(const HostTensor* x) {
-    if (x && !x->bytes().empty()) std::memcpy(memory_.data(), x->raw(), x->bytes().size());
+    if (x && !x->bytes().empty()) std::memcpy(memory_.data() + past_, x->raw(), x->bytes().size());
     if (there_) device_->copy(there_->at(kAt), memory_.data(), size());
   }
   const std::byte* take() {
     if (there_) device_->copy(memory_.data(), there_->at(kAt), size());
-    return memory_.data();
+    return memory_.data() + past_;
   }
   /// After it was taken.
   bool whole() const {
-    return std::all_of(memory_.begin() + static_cast<std::ptrdiff_t>(size_), memory_.end(), [](std::byte b) { return b == std::byte{0xA5}; });
+    return std::all_of(memory_.begin() + static_cast<std::ptrdiff_t>(past_ + size_), memory_.end(), [](std::byte b) { return b == std::byte{0xA5}; });
   }
 
  private:
   std::int64_t size() const { return static_cast<std::int64_t>(memory_.size()); }
 
-  std::size_t size_;
+  std::size_t size_, past_;
   Device* device_;
   std::vector<std::byte, AlignedAllocator<std::byte>> memory_;
   std::optional<Arena> there_;
@@ -55,10 +55,10 @@ class Guarded {
 std::vector<HostTensor> run(const Awaited& w, const On& on, std::pair<int, int> alias) {
   std::vector<Guarded> in, out;
   for (const HostTensor& x : w.inputs) {
-    in.emplace_back(x.bytes().size(), on.device);
+    in.emplace_back(x.bytes().size(), on.device, on.past);
     in.back().put(&x);
   }
-  for (const HostTensor& y : w.wanted) out.emplace_back(y.bytes().size(), on.device).put(nullptr);
+  for (const HostTensor& y : w.wanted) out.emplace_back(y.bytes().size(), on.device, on.past).put(nullptr);
   Guarded scratch(static_cast<std::size_t>(w.scratch), on.device);
   scratch.put(nullptr);
   auto over = [&](std::size_t k) { return static_cast<int>(k) == alias.first ? &in[static_cast<std::size_t>(alias.second)] : &out[k]; };

@@ -37,6 +37,7 @@ std::vector<std::string> unreached(const KernelTable& table, const OpSet& ops);
 struct On {
   Device* device = nullptr;
   Queue* queue = nullptr;
+  std::size_t past = 0;  ///< a multiple of 16 that inputs and outputs lie so many bytes past; the host's only
 };
 /// Output k on the bytes of input i where they are given.
 std::vector<HostTensor> run(const Awaited& w, const On& on = {}, std::pair<int, int> alias = {-1, -1});

@@ -17,22 +17,44 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
   if (op == "relu") return {{.name = "many", .inputs = {real({B, 30001})}, .outputs = {{f32, {B, 30001}}}}};
   if (op == "reduce_sum" || op == "reduce_max") {
     auto of = [](const char* name, Shape x, Integers axes, Shape y) { return OpCase{.name = name, .attributes = {{"axes", std::move(axes)}}, .inputs = {real(std::move(x))}, .outputs = {{f32, std::move(y)}}}; };
-    return {of("many columns in blocks", {700, 67}, {0}, {67}), of("one column in blocks", {40003}, {}, {}), of("axes apart", {3, 5, 4, 7}, {0, 2}, {5, 7}), of("rows", {70, 130}, {1}, {70}), of("many blocks", {9000, 33}, {0}, {33}), of("in the middle", {3, 40, 6}, {1}, {3, 6})};
+    return {of("many columns in blocks", {700, 67}, {0}, {67}), of("one column in blocks", {40003}, {}, {}), of("axes apart", {3, 5, 4, 7}, {0, 2}, {5, 7}), of("rows", {70, 130}, {1}, {70}), of("many blocks", {9000, 33}, {0}, {33}), of("in the middle", {3, 40, 6}, {1}, {3, 6}),
+            of("few columns in blocks", {20011, 3}, {0}, {3}), of("columns in packs", {2, 33, 8192}, {1}, {2, 8192}), of("columns in packs, a block", {300, 2, 512}, {1}, {300, 512}), of("more blocks than are read ahead", {97301, 40}, {0}, {40}),
+            of("many columns of blocks of a row", {9, 32768}, {0}, {32768}), of("many columns of blocks, in packs", {32, 9, 4096}, {1}, {32, 4096}),
+            of("rows of a few thousand", {3, 5003}, {1}, {3}),
+            {.name = "halves in packs", .attributes = {{"axes", Integers{0}}}, .inputs = {{{bf16, {17, 16384}}}}, .outputs = {{bf16, {16384}}}, .tolerance = 0x1p-7, .keep_dtypes = true}};
   }
   if (op == "softmax" || op == "log_softmax")
     return {{.name = "a warp per row", .inputs = {real({B, 100})}, .outputs = {{f32, {B, 100}}}},
             {.name = "a block per row", .inputs = {real({B, 1500})}, .outputs = {{f32, {B, 1500}}}},
             {.name = "lines side by side", .attributes = {{"axis", 1}}, .inputs = {real({B, 10, 40})}, .outputs = {{f32, {B, 10, 40}}}}};
   if (op == "layer_norm")
-    return {{.name = "a block per row", .attributes = {{"axis", 1}}, .inputs = {real({B, 30, 50}), real({30, 50}), real({30, 50})}, .outputs = {{f32, {B, 30, 50}}, {f32, {B}}, {f32, {B}}}}};
-  if (op == "layer_norm_gradient")
-    return {{.name = "rows in blocks", .inputs = {real({B, 30, 40}), real({B, 30}), positive({B, 30}), real({B, 30, 40}), real({40})}, .outputs = {{f32, {B, 30, 40}}, {f32, {40}}, {f32, {40}}}, .tolerance = 1e-4},
+    return {{.name = "a block per row", .attributes = {{"axis", 1}}, .inputs = {real({B, 30, 50}), real({30, 50}), real({30, 50})}, .outputs = {{f32, {B, 30, 50}}, {f32, {B}}, {f32, {B}}}},
+            {.name = "packs in warps", .inputs = {real({B, 7, 300}), real({300}), real({300})}, .outputs = {{f32, {B, 7, 300}}, {f32, {B, 7}}, {f32, {B, 7}}}},
+            {.name = "one by one in warps", .inputs = {real({B, 7, 301}), real({301}), real({301})}, .outputs = {{f32, {B, 7, 301}}, {f32, {B, 7}}, {f32, {B, 7}}}},
+            {.name = "rows that no block keeps", .inputs = {real({B, 9000}), real({9000}), real({9000})}, .outputs = {{f32, {B, 9000}}, {f32, {B}}, {f32, {B}}}}};
+  if (op == "layer_norm_gradient") {
+    auto of = [&](const char* name, std::int64_t rows, std::int64_t n) {
+      const TensorType x{f32, {B, rows, n}}, moments{f32, {B, rows}}, parameter{f32, {n}};
+      return OpCase{.name = name, .inputs = {{x}, {moments}, {moments, 0.25, 2}, {x}, {parameter}}, .outputs = {x, parameter, parameter}, .tolerance = 1e-4};
+    };
+    return {of("packs in warps", 7, 300), of("one by one in warps", 7, 301), of("packs in a block", 9, 1500), of("rows that no block keeps", 1, 9000),
+            {.name = "rows in blocks", .inputs = {real({B, 30, 40}), real({B, 30}), positive({B, 30}), real({B, 30, 40}), real({40})}, .outputs = {{f32, {B, 30, 40}}, {f32, {40}}, {f32, {40}}}, .tolerance = 1e-4},
             {.name = "more blocks than warps", .inputs = {real({B, 100, 17}), real({B, 100}), positive({B, 100}), real({B, 100, 17}), real({17})}, .outputs = {{f32, {B, 100, 17}}, {f32, {17}}, {f32, {17}}}, .tolerance = 1e-4}};
-  // Lists that are longer than what is read ahead, and rows that have none.
-  if (op == "gather_gradient")
-    return {{.name = "long lists", .attributes = {{"rows", Shape{9}}}, .inputs = {below(3, {B, 70}), real({B, 70, 5})}, .outputs = {{f32, {9, 5}}}, .tolerance = 1e-5},
-            {.name = "many lists", .attributes = {{"rows", Shape{200}}}, .inputs = {below(150, {B, 200}, i64), real({B, 200})}, .outputs = {{f32, {200}}}, .tolerance = 1e-5}};
-  if (op == "scatter_add") return {{.name = "long lists", .inputs = {real({6, 3}), below(5, {300}), real({300, 3})}, .outputs = {{f32, {6, 3}}}, .tolerance = 1e-5}};
+  }
+  // Lists that are longer than what is read ahead, or than a thread walks; rows that have none; more rows than a digit has values, or two; many chunks.
+  if (op == "gather_gradient") {
+    auto of = [&](const char* name, std::int64_t rows, Dim used, Shape at, std::int64_t width, DType t = i32) {
+      Shape dy = at;
+      dy.push_back(width);
+      return OpCase{.name = name, .attributes = {{"rows", Shape{rows}}}, .inputs = {below(used, at, t), real(dy)}, .outputs = {{f32, {rows, width}}}, .tolerance = 1e-5};
+    };
+    return {of("long lists", 9, 3, {B, 70}, 5), of("longer lists", 7, 2, {B, 500}, 12), of("many lists", 200, 150, {B, 200}, 1, i64), of("one list", 300, 1, {B, 400}, 9), of("more rows than a digit", 3000, 2990, {B, 300}, 4),
+            of("more rows than two digits", 70001, 70001, {B, 200}, 2, i64), of("many chunks", 500, 500, {B, 12001}, 1),
+            {.name = "long lists of an axis", .attributes = {{"rows", Shape{5}}, {"axis", 1}}, .inputs = {below(2, {400}), real({B, 400, 3})}, .outputs = {{f32, {B, 5, 3}}}, .tolerance = 1e-5}};
+  }
+  if (op == "scatter_add")
+    return {{.name = "long lists", .inputs = {real({6, 3}), below(5, {300}), real({300, 3})}, .outputs = {{f32, {6, 3}}}, .tolerance = 1e-5},
+            {.name = "longer lists", .inputs = {real({6, 20}), below(2, {1500}), real({1500, 20})}, .outputs = {{f32, {6, 20}}}}};
   // Features in the runs of 16 bytes that cuDNN reads; the logarithms are about those of the scores.
   auto halves = [&](const char* name, Attributes a, std::int64_t queries, std::int64_t keys, std::int64_t width, std::int64_t values) {
     const TensorType q{bf16, {2, queries, width}}, k{bf16, {2, keys, width}}, v{bf16, {2, keys, values}}, y{bf16, {2, queries, values}}, log_sum{f32, {2, queries}};

@@ -61,6 +61,17 @@ TEST(GeneratedKernels, agree_with_the_references_of_their_ops) {
   RecordProperty("texts", static_cast<int>(all.host->sources().size()));
 }
 
+/// What is read in packs is read one by one elsewhere.
+TEST(GeneratedKernels, give_the_same_bits_where_bytes_do_not_lie_by_sixteen) {
+  auto host = std::make_shared<HostGpu>();
+  const KernelTable table = generated_kernels(host);
+  const OpSet ops = standard_ops();
+  std::vector<Awaited> all;
+  for (const char* op : {"add", "gather", "gather_gradient", "layer_norm", "layer_norm_gradient", "max_pool2d", "reduce_max", "scatter_add"}) await_all(table, *ops.find(op), all);
+  host->build();
+  for (const Awaited& w : all) EXPECT_EQ(run(w, {.past = 8}), run(w)) << w.what;
+}
+
 /// Sums of blocks are those of the CPU's kernels, bit for bit, not only near the reference.
 TEST(GeneratedKernels, sum_in_the_blocks_of_the_cpu) {
   auto host = std::make_shared<HostGpu>();
@@ -215,6 +226,33 @@ TEST(GeneratedKernels, integers_are_divided_as_on_the_cpu) {
   run(w);
   ASSERT_NE(word, kNoFault);
   EXPECT_EQ(watched.fault(word), "[div] integer division by zero");
+}
+
+/// Also in lists that are long: the rest is added, and the first that is none is named.
+TEST(GeneratedKernels, leave_out_indices_that_are_no_rows) {
+  auto host = std::make_shared<HostGpu>();
+  const KernelTable table = generated_kernels(host);
+  const OpSet ops = standard_ops();
+  std::vector<Awaited> all;
+  for (std::int64_t used : {1, 5}) await(table, ops.at("scatter_add"), {.name = "some", .inputs = {real({5, 3}), below(used, {400}), real({400, 3})}, .outputs = {{f32, {5, 3}}}}, 3, true, all);
+  ASSERT_EQ(all.size(), 2u);
+  for (Awaited& w : all) {
+    auto& watched = dynamic_cast<FindsFaults&>(*w.kernel);
+    std::uint64_t word = kNoFault;
+    watched.watch(&word);
+    EXPECT_EQ(run(w), w.wanted);
+    EXPECT_EQ(word, kNoFault);
+    const HostTensor indices = w.inputs[1];
+    for (std::size_t i : {399u, 17u, 250u}) {
+      std::fill_n(w.inputs[2].data<float>().begin() + static_cast<std::ptrdiff_t>(3 * i), 3, 0.0f);
+      w.inputs[1].data<std::int32_t>()[i] = i == 17 ? 5 : -1;
+    }
+    const std::vector<HostTensor> got = run(w);
+    ASSERT_NE(word, kNoFault);
+    EXPECT_EQ(watched.fault(word), "[scatter_add] index 5 at position 17 is outside the table of 5 rows");
+    w.inputs[1] = indices;
+    EXPECT_EQ(got, run(w));
+  }
 }
 
 /// Plans are judged by them where the library is not opened.

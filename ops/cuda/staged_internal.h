@@ -1,0 +1,52 @@
+// Text for folds whose order is fixed: values are read far ahead, or brought to shared memory by a whole block.
+#pragma once
+
+namespace belfry {
+
+/// in_order<N>(sum, x, step, count, fold): fold(sum, x[k * step]) for k < count, N reads at a time.
+/// staged(sum, values, width, at, fold), by all of a block of 256 threads: thread c < width (at most 32) folds at(k, c) for all k with k * width + c < values,
+/// rows of `width`, of which there is one at least. Loads stand under no condition, so that they go out together.
+inline const char* const kStaged = R"(
+template <int N, class A, class S, class F> A next_of(A sum, const S* x, i64 step, i64 count, F fold) {
+  S v[N];
+#pragma unroll
+  for (int j = 0; j < N; ++j) v[j] = x[(j < count ? j : 0) * step];
+#pragma unroll
+  for (int j = 0; j < N; ++j)
+    if (j < count) sum = fold(sum, v[j]);
+  return sum;
+}
+template <int N, class A, class S, class F> A in_order(A sum, const S* x, i64 step, i64 count, F fold) {
+  i64 k = 0;
+  for (; k + N <= count; k += N) sum = next_of<N>(sum, x + k * step, step, N, fold);
+  for (; k < count; k += 4) sum = next_of<4>(sum, x + k * step, step, count - k, fold);
+  return sum;
+}
+/// Seven warps read a tile while the first folds the one before.
+template <class S, class A, class At, class F> A staged(A sum, i64 values, int width, At at, F fold) {
+  const int kReaders = 224, kAhead = sizeof(S) < 8 ? 16 : 8;
+  __shared__ S tiles[2][kReaders * kAhead];
+  const int c = threadIdx.x < 32 ? (int)threadIdx.x : ((int)threadIdx.x - 32) % width, row = ((int)threadIdx.x - 32) / width, across = kReaders / width;
+  const i64 tile = across * kAhead, rows = (values - c + width - 1) / width;
+  int which = 0;
+  for (i64 from = -tile; from * width < values; from += tile, which ^= 1) {
+    if (threadIdx.x >= 32) {
+      S v[kAhead];
+#pragma unroll
+      for (int j = 0; j < kAhead; ++j) {
+        const i64 k = from + tile + j * across + row;
+        v[j] = at(k < rows ? k : 0, c);
+      }
+#pragma unroll
+      for (int j = 0; j < kAhead; ++j)
+        if (row < across) tiles[which ^ 1][(j * across + row) * width + c] = v[j];
+    } else if (c < width && from >= 0) {
+      sum = in_order<32>(sum, tiles[which] + c, width, rows - from < tile ? rows - from : tile, fold);
+    }
+    __syncthreads();
+  }
+  return sum;
+}
+)";
+
+}  // namespace belfry
