@@ -1,13 +1,15 @@
 // Training and inference on a GPU, a line of JSON per result, in the form of the peers' benchmarks:
 //   bench_gpu [--device gpu:0] [--seconds 2] [--precision f32,tf32,bf16] [--batch B] [--engines timed|forecast] [--cluster FILE] [--traces FOLDER] [NAME…]
 // Names are those of the workloads, and "launch": what a launch costs with recorded work and without. A step reads its feeds from the host.
-// Engines of libraries are timed before, as bench --calibrate does, or are those that cuDNN forecasts. Each case leaves a Chrome trace of one step in the folder.
-// Of a cluster file are taken what its GPU computes and moves a second: lines in f32 then have the forecast step, and the share of the roof that was reached.
+// Ceilings are measured first: large products and a pass over memory. Engines of libraries are timed before, as bench --calibrate does, or are those that cuDNN forecasts. Each case leaves a Chrome trace of one step in the folder.
+// What the GPU reaches at most is measured before, large products and a pass over memory, and each line says its share of that roof. With a cluster file, whose GPU's figures are taken,
+// lines in f32 have the forecast step.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +30,12 @@ using namespace belfry;
 
 namespace {
 
+/// What this GPU reaches: operations a second of large products, and bytes of its memory.
+struct Ceilings {
+  std::map<std::string, double> flops;  // by precision
+  double bandwidth = 0;
+};
+
 struct Options {
   DeviceId device = parse_device("gpu:0");
   double seconds = 2;
@@ -36,6 +44,7 @@ struct Options {
   std::string traces;
   std::vector<GraphPrecision> precisions = {f32, tf32, bf16};
   std::optional<ClusterDevice> rates;
+  std::optional<Ceilings> ceilings;
   std::vector<std::string> names;
   bool wants(const std::string& name) const { return names.empty() || std::find(names.begin(), names.end(), name) != names.end(); }
 };
@@ -81,21 +90,22 @@ void say(const std::string& variant, const std::string& workload, std::int64_t b
   std::fflush(stdout);
 }
 
-/// What a step computes and moves a second; in f32, whose peak cluster files have, also beside what the GPU could at the most.
+/// What a step computes and moves a second, also beside what the GPU was seen to reach; in f32, whose peak cluster files have, beside the forecast.
 std::string reached(PlacedGraph plan, const Times& t, const GraphPrecision& precision, const Options& o) {
   Work all;
   double roof = 0;
   for (const PlanNode& n : plan.nodes) {
     const Work w = work_of(plan, n, plan.share(n.scope == Scope::tower ? 0 : -1), 1);
     all.flops += w.flops, all.bytes += w.bytes;
-    if (o.rates) roof += std::max(w.flops / o.rates->flops, w.bytes / o.rates->bandwidth);
+    if (o.ceilings) roof += std::max(w.flops / o.ceilings->flops.at(std::string(name_of(precision))), w.bytes / o.ceilings->bandwidth);
   }
   std::string out = fmt::format(", \"gflop\": {:.4g}, \"tflop_per_s\": {:.4g}, \"gb_per_s\": {:.4g}", all.flops / 1e9, all.flops / t.median / 1e9, all.bytes / t.median / 1e6);
+  if (o.ceilings) out += fmt::format(", \"share_of_roof\": {:.3f}", roof * 1e3 / t.median);
   if (!o.rates || precision != f32) return out;
   for (ClusterDevice& d : plan.cluster.devices)
     if (d.id.kind == "gpu") d.flops = o.rates->flops, d.bandwidth = o.rates->bandwidth, d.launch = o.rates->launch, d.efficiency = o.rates->efficiency;
   const double forecast_ms = forecast(plan).seconds * 1e3;
-  return out + fmt::format(", \"forecast_ms\": {:.4f}, \"forecast_of_measured\": {:.3f}, \"share_of_roof\": {:.3f}", forecast_ms, forecast_ms / t.median, roof * 1e3 / t.median);
+  return out + fmt::format(", \"forecast_ms\": {:.4f}, \"forecast_of_measured\": {:.3f}", forecast_ms, forecast_ms / t.median);
 }
 
 std::string variant_of(const GraphPrecision& precision, bool graphs) { return std::string(name_of(precision)) + (graphs ? "" : ", no graphs"); }
@@ -152,6 +162,42 @@ void measure_all(const Workload& w, const Options& o) {
     for (const GraphPrecision& precision : o.precisions)
       if (!o.batch || batch == o.batch) measure(w, batch, precision, true, o);
   if (!o.batch || w.batches[0] == o.batch) measure(w, w.batches[0], o.precisions[0], false, o);
+}
+
+/// Seconds of one link of a chain, as what four more cost.
+double link_of(const std::function<Graph(int)>& chain, const Options& o) {
+  double median[2];
+  for (int more : {0, 1}) {
+    Session session(chain(2 + 4 * more), Single{.device = o.device}, {.fuse = false});
+    median[more] = measured([&] { session.run(Batch(std::map<std::string, HostTensor>{}), {"y"}); }, 0).median;
+  }
+  return (median[1] - median[0]) / 4 / 1e3;
+}
+
+Ceilings ceilings_of(const Options& o) {
+  Ceilings out;
+  auto chain = [](std::int64_t n, const GraphPrecision& precision, const auto& link) {
+    return [=](int links) {
+      Builder b("chain");
+      const Value w = b.variable("w", {n, n}, {.init = "glorot_uniform"});
+      Value x = w;
+      for (int k = 0; k < links; ++k) x = link(x, w);
+      b.output(identity(reduce_sum(x), "y"));
+      Graph g = std::move(b).build();
+      g.precision = precision;
+      return g;
+    };
+  };
+  for (const GraphPrecision& precision : o.precisions) {
+    const double n = 4096, seconds = link_of(chain(static_cast<std::int64_t>(n), precision, [](Value x, Value w) { return matmul(x, w); }), o);
+    out.flops[std::string(name_of(precision))] = 2 * n * n * n / seconds;
+    fmt::print("{{\"peer\": \"belfry\", \"variant\": \"{}\", \"workload\": \"ceiling\", \"batch\": 1, \"median_ms\": {:.4f}, \"tflop_per_s\": {:.4g}}}\n", name_of(precision), seconds * 1e3, 2 * n * n * n / seconds / 1e12);
+  }
+  const double seconds = link_of(chain(6144, f32, [](Value x, Value) { return neg(x); }), o), bytes = 2.0 * 6144 * 6144 * 4;
+  out.bandwidth = bytes / seconds;
+  fmt::print("{{\"peer\": \"belfry\", \"variant\": \"bytes\", \"workload\": \"ceiling\", \"batch\": 1, \"median_ms\": {:.4f}, \"gb_per_s\": {:.4g}}}\n", seconds * 1e3, bytes / seconds / 1e9);
+  std::fflush(stdout);
+  return out;
 }
 
 /// A chain of so many ops on 16 numbers, none of which becomes part of another.
@@ -224,12 +270,13 @@ std::string why_not(const Options& o) try {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const Options o = options_of(argc, argv);
+  Options o = options_of(argc, argv);
   if (std::string why = why_not(o); !why.empty()) {
     fmt::print(stderr, "{}\n", why);
     return 77;  // skipped
   }
   if (o.wants("launch")) launches(o);
+  if (o.device.kind == "gpu" && o.names != std::vector<std::string>{"launch"}) o.ceilings = ceilings_of(o);
   for (const Workload& w : kWorkloads)
     if (o.wants(w.name)) measure_all(w, o);
   return 0;
