@@ -4,6 +4,7 @@
 #include <string>
 
 #include <belfry/ops/cuda/elementwise_internal.h>
+#include <belfry/ops/cuda/staged_internal.h>
 #include <belfry/ops/layer_norm/formulas.h>
 
 namespace belfry {
@@ -19,27 +20,103 @@ struct Norm : NormLayout {
   std::int64_t scratch_bytes() const { return 2 * blocks * channels() * 8; }
 };
 
-Generated head_of(const KernelRequest& r, const Norm& n, Grid& grid, std::size_t gamma) {
+/// A row that is a group lies in the registers of its warp or block, up to 128 bytes a thread, in packs of 16 bytes where it is whole ones.
+struct Kept {
+  Kept(const Norm& n, DType type) : size(static_cast<std::int64_t>(size_of(type))), pack(16 / size) {
+    if (n.width % pack != 0) pack = 1;
+    const std::int64_t threads = n.width <= 1024 ? 32 : 256;
+    packs = up(n.width, threads * pack);
+    full = n.width % (threads * pack) == 0;
+    whole = n.places == 1 && n.groups == 1 && packs > 0 && packs * pack * size <= 128;
+  }
+  std::int64_t size, pack, packs;
+  bool full;   ///< every thread has as many
+  bool whole;  ///< the row is kept
+};
+
+/// What both directions begin with.
+Generated head_of(const KernelRequest& r, const Norm& n, const Kept& kept, Grid& grid, std::size_t gamma) {
   Generated g(r);
-  auto given = [&](std::size_t i) { return i < r.inputs.size() && r.inputs[i].elements() == n.channels() && n.channels() > 0; };
+  auto parameter = [&](const char* name, std::size_t i) {
+    const bool given = i < r.inputs.size() && r.inputs[i].elements() == n.channels() && n.channels() > 0;
+    g.head(std::string("#define ") + name + (given ? " ((const T*)a.in[" + std::to_string(i) + "])" : " ((const T*)0)"));
+  };
   g.type("T", r.inputs[0].dtype);
   grid = g.lines(n.examples * n.groups, n.places * n.width, 1);
   g.number("places", n.places).number("groups", n.groups).number("width", n.width).number("channels", n.channels()).real("epsilon", r.attributes->real("epsilon"));
-  g.head(n.rms ? "#define RMS 1" : "#define RMS 0");
-  g.head(given(gamma) ? "#define GAMMA(k) ((const T*)a.in[" + std::to_string(gamma) + "])[k]" : "#define GAMMA(k) T(1)");
-  g.head(gamma == 1 && given(2) ? "#define BETA(k) ((const T*)a.in[2])[k]" : "#define BETA(k) T(0)");
+  g.head(n.rms ? "#define RMS 1" : "#define RMS 0").head("#define PACK " + std::to_string(kept.pack) + "\n#define PACKS " + std::to_string(kept.whole ? kept.packs : 1));
+  g.head(n.places == 1 && n.groups == 1 ? "#define ROWS 1" : "#define ROWS 0").head(kept.full ? "#define FULL 1" : "#define FULL 0").head(kStaged);
+  parameter("GAMMA", gamma);
+  parameter("BETA", gamma == 1 ? 2 : r.inputs.size());
   return g.body(R"(
+typedef Pack<T, PACK> P;
+inline int first_of(int p) { return (p * WIDTH + (int)threadIdx.x % WIDTH) * PACK; }
+/// Only the last pack may not be there; what is read in its place is not used, so that all loads go out together.
+inline bool there(int p, const Args& a) { return FULL || p + 1 < PACKS || first_of(p) < (int)a.n; }
+inline int from(int p, const Args& a) { return there(p, a) ? first_of(p) : 0; }
+/// Element by element where packs are not aligned; of a parameter that is not given, what stands for it.
+template <bool Wide> P read(const T* x, int at, T otherwise = 0) {
+  P out;
+  if (x && Wide) return *(const P*)(x + at);
+#pragma unroll
+  for (int e = 0; e < PACK; ++e) out.e[e] = x ? x[at + e] : otherwise;
+  return out;
+}
+template <bool Wide> void write(T* y, int at, P v) {
+  if (Wide) *(P*)(y + at) = v;
+#pragma unroll
+  for (int e = 0; e < PACK; ++e)
+    if (!Wide) y[at + e] = v.e[e];
+}
 /// Element i of the group that is line `line`: where it lies, and its channel.
-inline i64 place_of(i64 line, i64 i, const Args& a) { return a.places == 1 && a.groups == 1 ? line * a.n + i : (line / a.groups * a.places + i / a.width) * a.channels + line % a.groups * a.width + i % a.width; }
-inline i64 channel_of(i64 line, i64 i, const Args& a) { return a.places == 1 && a.groups == 1 ? i : line % a.groups * a.width + i % a.width; }
+inline i64 place_of(i64 line, i64 i, const Args& a) { return ROWS ? line * a.n + i : (line / a.groups * a.places + i / a.width) * a.channels + line % a.groups * a.width + i % a.width; }
+inline i64 channel_of(i64 line, i64 i, const Args& a) { return ROWS ? i : line % a.groups * a.width + i % a.width; }
+inline T at_channel(const T* parameter, i64 k, T otherwise) { return parameter ? parameter[k] : otherwise; }
 )");
 }
 
-Generated forward(const KernelRequest& r) {
-  Norm n(r);
-  Grid grid;
-  Generated g = head_of(r, n, grid, 1);
-  g.body(R"(
+/// Those of these inputs that are given, and output 0: what is read and written in packs.
+std::vector<std::size_t> in_packs(const KernelRequest& r, std::vector<std::size_t> inputs) {
+  std::erase_if(inputs, [&](std::size_t i) { return i >= r.inputs.size() || r.inputs[i].elements() == 0; });
+  inputs.push_back(r.inputs.size());
+  return inputs;
+}
+
+const char* const kForwardRows = R"(
+template <bool Wide> void rows(const Args& a) {
+  EACH_LINE(line) {
+    const T* row = (const T*)a.in[0] + line * a.n;
+    P x[PACKS];
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p) x[p] = read<Wide>(row, from(p, a));
+    T mean = 0, squares = 0;
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p)
+#pragma unroll
+      for (int e = 0; e < PACK; ++e) mean += there(p, a) ? x[p].e[e] : T(0);
+    mean = RMS ? T(0) : across(mean, Add()) / (T)a.n;
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p)
+#pragma unroll
+      for (int e = 0; e < PACK; ++e) {
+        const T d = x[p].e[e] - mean;
+        squares += there(p, a) ? d * d : T(0);
+      }
+    const T inverse = T(1) / sqrt(across(squares, Add()) / (T)a.n + (T)a.epsilon);
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p) {
+      const P gamma = read<Wide>(GAMMA, from(p, a), 1), beta = read<Wide>(BETA, from(p, a));
+#pragma unroll
+      for (int e = 0; e < PACK; ++e) x[p].e[e] = (x[p].e[e] - mean) * inverse * gamma.e[e] + beta.e[e];
+      if (there(p, a)) write<Wide>((T*)a.out[0] + line * a.n, first_of(p), x[p]);
+    }
+    if (threadIdx.x % WIDTH == 0 && a.out[1]) ((T*)a.out[1])[line] = mean;
+    if (threadIdx.x % WIDTH == 0 && a.out[2]) ((T*)a.out[2])[line] = inverse;
+  }
+}
+)";
+
+const char* const kForward = R"(
 KERNEL void normalise(const Args a) {
   EACH_LINE(line) {
     const T* x = (const T*)a.in[0];
@@ -55,48 +132,76 @@ KERNEL void normalise(const Args a) {
     const T inverse = T(1) / sqrt(across(squares, Add()) / (T)a.n + (T)a.epsilon);
     EACH_OF(i, a.n) {
       const i64 at = place_of(line, i, a), k = channel_of(line, i, a);
-      ((T*)a.out[0])[at] = (x[at] - mean) * inverse * GAMMA(k) + BETA(k);
+      ((T*)a.out[0])[at] = (x[at] - mean) * inverse * at_channel(GAMMA, k, 1) + at_channel(BETA, k, 0);
     }
     if (threadIdx.x % WIDTH == 0 && a.out[1]) ((T*)a.out[1])[line] = mean;
     if (threadIdx.x % WIDTH == 0 && a.out[2]) ((T*)a.out[2])[line] = inverse;
   }
 }
-)");
-  return g.launch("normalise", grid);
+)";
+
+/// A launch of `text`, a template that reads in packs or does not.
+void launch_rows(Generated& g, const char* text, const Kept& kept, Grid grid, std::vector<std::size_t> in_packs) {
+  g.body(text).entries("KERNEL void narrow(const Args a) { rows<false>(a); }\n");
+  if (kept.pack == 1) g.launch("narrow", grid);
+  else g.entries("KERNEL void wide(const Args a) { rows<true>(a); }\n").launch("wide", grid, std::move(in_packs), "narrow", grid);
 }
 
-/// dx may lie on dy: the sums over examples read dy before.
-Generated gradient(const KernelRequest& r) {
+Generated forward(const KernelRequest& r) {
   Norm n(r);
+  const Kept kept(n, r.inputs[0].dtype);
   Grid grid;
-  Generated g = head_of(r, n, grid, 4);
-  g.number("rows", n.rows).number("block", n.block).number("blocks", n.blocks).body(R"(
-KERNEL void columns(const Args a) {
-  for (i64 u = (i64)blockIdx.x * blockDim.x + threadIdx.x; u < a.blocks * a.channels; u += (i64)gridDim.x * blockDim.x) {
-    const i64 k = u % a.channels, b = u / a.channels, past = (b + 1) * a.block < a.rows ? (b + 1) * a.block : a.rows;
-    double dgamma = 0, dbeta = 0;
-    for (i64 row = b * a.block; row < past; ++row) {
-      const i64 at = row * a.channels + k, group = row / a.places * a.groups + k / a.width;
-      const double d = (double)((const T*)a.in[3])[at];
-      dgamma += d * (((double)((const T*)a.in[0])[at] - (double)((const T*)a.in[1])[group]) * (double)((const T*)a.in[2])[group]);
-      dbeta += d;
+  Generated g = head_of(r, n, kept, grid, 1);
+  if (!kept.whole) return g.body(kForward).launch("normalise", grid);
+  launch_rows(g, kForwardRows, kept, grid, in_packs(r, {0, 1, 2}));
+  return g;
+}
+
+const char* const kColumns = R"(
+/// A thread takes W channels of a block of rows, and reads the next rows ahead.
+template <int W, int AHEAD> void columns(const Args& a) {
+  typedef Pack<T, W> C;
+  const i64 across = a.channels / W;
+  for (i64 u = (i64)blockIdx.x * blockDim.x + threadIdx.x; u < a.blocks * across; u += (i64)gridDim.x * blockDim.x) {
+    const i64 k = u % across, b = u / across, own = ROWS ? 0 : k * W / a.width, past = (b + 1) * a.block < a.rows ? (b + 1) * a.block : a.rows;
+    Pack<double, W> dgamma = {}, dbeta = {};
+    for (i64 row = b * a.block; row < past; row += AHEAD) {
+      const i64 example = ROWS ? row : row / a.places;
+      const u32 place = ROWS ? 0 : (u32)(row % a.places);
+      C x[AHEAD], d[AHEAD];
+      T mean[AHEAD], inverse[AHEAD];
+#pragma unroll
+      for (int j = 0; j < AHEAD; ++j) {
+        const int more = row + j < past ? j : 0;
+        const i64 at = row + more, group = ROWS ? at : (example + (place + more) / (u32)a.places) * a.groups + own;
+        x[j] = ((const C*)a.in[0])[at * across + k];
+        d[j] = ((const C*)a.in[3])[at * across + k];
+        mean[j] = ((const T*)a.in[1])[group];
+        inverse[j] = ((const T*)a.in[2])[group];
+      }
+#pragma unroll
+      for (int j = 0; j < AHEAD; ++j)
+#pragma unroll
+        for (int e = 0; e < W; ++e)
+          if (row + j < past) {
+            const double dy = (double)d[j].e[e];
+            dgamma.e[e] += dy * (((double)x[j].e[e] - (double)mean[j]) * (double)inverse[j]);
+            dbeta.e[e] += dy;
+          }
     }
-    ((double*)a.scratch)[u] = dgamma;
-    ((double*)a.scratch)[a.blocks * a.channels + u] = dbeta;
+    ((Pack<double, W>*)a.scratch)[u] = dgamma;
+    ((Pack<double, W>*)a.scratch)[a.blocks * across + u] = dbeta;
   }
 }
 /// Eight warps add every eighth block of 32 sums, then the first adds what the eight have.
-KERNEL void join(const Args a) {
+KERNEL_AHEAD void join(const Args a) {
   __shared__ double parts[8][32];
   const int lane = threadIdx.x % 32, part = threadIdx.x / 32;
   for (i64 first = (i64)blockIdx.x * 32; first < 2 * a.channels; first += (i64)gridDim.x * 32) {
     const i64 u = first + lane, which = u / a.channels, k = u % a.channels;
     const bool wanted = which < 2 && a.out[1 + which];
     double sum = 0;
-    if (wanted) {
-#pragma unroll 8
-      for (i64 b = part; b < a.blocks; b += 8) sum += ((const double*)a.scratch)[(which * a.blocks + b) * a.channels + k];
-    }
+    if (wanted && part < a.blocks) sum = in_order<16>(sum, (const double*)a.scratch + (which * a.blocks + part) * a.channels + k, 8 * a.channels, (a.blocks - part + 7) / 8, Add());
     parts[part][lane] = sum;
     __syncthreads();
     if (part == 0 && wanted) {
@@ -106,6 +211,43 @@ KERNEL void join(const Args a) {
     __syncthreads();
   }
 }
+)";
+
+const char* const kGradientRows = R"(
+template <bool Wide> void rows(const Args& a) {
+  EACH_LINE(line) {
+    const T mean = ((const T*)a.in[1])[line], inverse = ((const T*)a.in[2])[line];
+    P g[PACKS], normal[PACKS];
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p) {
+      normal[p] = read<Wide>((const T*)a.in[0] + line * a.n, from(p, a));
+      g[p] = read<Wide>((const T*)a.in[3] + line * a.n, from(p, a));
+    }
+    T sum = 0, product = 0;
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p) {
+      const P gamma = read<Wide>(GAMMA, from(p, a), 1);
+#pragma unroll
+      for (int e = 0; e < PACK; ++e) {
+        g[p].e[e] *= gamma.e[e];
+        normal[p].e[e] = (normal[p].e[e] - mean) * inverse;
+        sum += there(p, a) ? g[p].e[e] : T(0);
+        product += there(p, a) ? g[p].e[e] * normal[p].e[e] : T(0);
+      }
+    }
+    sum = RMS ? T(0) : across(sum, Add()) / (T)a.n;
+    product = across(product, Add()) / (T)a.n;
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p) {
+#pragma unroll
+      for (int e = 0; e < PACK; ++e) g[p].e[e] = inverse * (g[p].e[e] - sum - normal[p].e[e] * product);
+      if (there(p, a)) write<Wide>((T*)a.out[0] + line * a.n, first_of(p), g[p]);
+    }
+  }
+}
+)";
+
+const char* const kGradient = R"(
 KERNEL void norm_gradient(const Args a) {
   EACH_LINE(line) {
     const T* x = (const T*)a.in[0];
@@ -114,7 +256,7 @@ KERNEL void norm_gradient(const Args a) {
     T sum = 0, product = 0;
     EACH_OF(i, a.n) {
       const i64 at = place_of(line, i, a);
-      const T g = dy[at] * GAMMA(channel_of(line, i, a));
+      const T g = dy[at] * at_channel(GAMMA, channel_of(line, i, a), 1);
       sum += g;
       product += g * ((x[at] - mean) * inverse);
     }
@@ -122,14 +264,30 @@ KERNEL void norm_gradient(const Args a) {
     product = across(product, Add()) / (T)a.n;
     EACH_OF(i, a.n) {
       const i64 at = place_of(line, i, a);
-      ((T*)a.out[0])[at] = inverse * (dy[at] * GAMMA(channel_of(line, i, a)) - sum - (x[at] - mean) * inverse * product);
+      ((T*)a.out[0])[at] = inverse * (dy[at] * at_channel(GAMMA, channel_of(line, i, a), 1) - sum - (x[at] - mean) * inverse * product);
     }
   }
 }
-)");
+)";
+
+/// dx may lie on dy: the sums over examples read dy before.
+Generated gradient(const KernelRequest& r) {
+  Norm n(r);
+  const Kept kept(n, r.inputs[0].dtype);
+  Grid grid;
+  Generated g = head_of(r, n, kept, grid, 4);
+  g.number("rows", n.rows).number("block", n.block).number("blocks", n.blocks);
   bool sums = (r.wanted.size() > 1 && r.wanted[1]) || (r.wanted.size() > 2 && r.wanted[2]);
-  if (sums) g.launch("columns", grid_for(n.blocks * n.channels(), 128)).launch("join", grid_for(2 * n.channels() * 8));
-  return g.launch("norm_gradient", grid);
+  if (sums) {
+    const std::int64_t items = n.blocks * n.channels();
+    g.body(kColumns).entries("KERNEL_AHEAD void columns_narrow(const Args a) { columns<1, 8>(a); }\n");
+    if (kept.pack == 1) g.launch("columns_narrow", grid_for(items, 128));
+    else g.entries("KERNEL_AHEAD void columns_wide(const Args a) { columns<PACK, 4>(a); }\n").launch("columns_wide", grid_for(items / kept.pack, 128), {0, 3}, "columns_narrow", grid_for(items, 128));
+    g.launch("join", grid_for(2 * n.channels() * 8));
+  }
+  if (kept.whole) launch_rows(g, kGradientRows, kept, grid, in_packs(r, {0, 3, 4}));
+  else g.body(kGradient).launch("norm_gradient", grid);
+  return g;
 }
 
 Kernel kernel(const GpuCodeRef& code, const char* op, bool backward) {
