@@ -13,8 +13,8 @@ namespace {
 /// For CUDA and, with a few definitions before it, for the host's compiler. The conversions are those of the CPU's cast, bit for bit.
 const char* const kPrelude = R"(#ifndef KERNEL
 #define KERNEL extern "C" __global__ __launch_bounds__(256)
-/// One whose threads hold what they read ahead: else the compiler reads again as soon as a block less would be at work at once.
-#define KERNEL_AHEAD extern "C" __global__ __launch_bounds__(256, 1)
+/// One whose threads may have as many registers as what they read ahead needs, up to 128.
+#define KERNEL_AHEAD extern "C" __global__ __launch_bounds__(256, 2)
 #endif
 typedef unsigned int u32;
 typedef unsigned long long u64;

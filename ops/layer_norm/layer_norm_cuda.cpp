@@ -10,7 +10,7 @@
 namespace belfry {
 namespace {
 
-/// Moments of a group are taken by a warp or a block, in the type of x; sums over examples in f64, in blocks of rows that depend on the shape alone.
+/// Moments of a group are taken by a warp or a block, in the type of x (f32 for halves); sums over examples in f64, in blocks of rows that depend on the shape alone.
 struct Norm : NormLayout {
   explicit Norm(const KernelRequest& r)
       : NormLayout(*r.attributes, r.inputs[0].shape), rms(r.attributes->find("rms") && r.attributes->flag("rms")), rows(examples * places),
@@ -20,16 +20,19 @@ struct Norm : NormLayout {
   std::int64_t scratch_bytes() const { return 2 * blocks * channels() * 8; }
 };
 
+/// Halves are computed in f32, which moments and parameters beside them are.
+DType computed(DType type) { return is_half(type) ? f32 : type; }
+
 /// A row that is a group lies in the registers of its warp or block, up to 128 bytes a thread, in packs of 16 bytes where it is whole ones.
 struct Kept {
-  Kept(const Norm& n, DType type) : size(static_cast<std::int64_t>(size_of(type))), pack(16 / size) {
+  Kept(const Norm& n, DType type) : pack(16 / static_cast<std::int64_t>(size_of(type))) {
     if (n.width % pack != 0) pack = 1;
     const std::int64_t threads = n.width <= 1024 ? 32 : 256;
     packs = up(n.width, threads * pack);
     full = n.width % (threads * pack) == 0;
-    whole = n.places == 1 && n.groups == 1 && packs > 0 && packs * pack * size <= 128;
+    whole = n.places == 1 && n.groups == 1 && packs > 0 && packs * pack * static_cast<std::int64_t>(size_of(computed(type))) <= 128;
   }
-  std::int64_t size, pack, packs;
+  std::int64_t pack, packs;
   bool full;   ///< every thread has as many
   bool whole;  ///< the row is kept
 };
@@ -39,9 +42,9 @@ Generated head_of(const KernelRequest& r, const Norm& n, const Kept& kept, Grid&
   Generated g(r);
   auto parameter = [&](const char* name, std::size_t i) {
     const bool given = i < r.inputs.size() && r.inputs[i].elements() == n.channels() && n.channels() > 0;
-    g.head(std::string("#define ") + name + (given ? " ((const T*)a.in[" + std::to_string(i) + "])" : " ((const T*)0)"));
+    g.head(std::string("#define ") + name + (given ? " ((const Real*)a.in[" + std::to_string(i) + "])" : " ((const Real*)0)"));
   };
-  g.type("T", r.inputs[0].dtype);
+  g.type("T", r.inputs[0].dtype).type("Real", computed(r.inputs[0].dtype));
   grid = g.lines(n.examples * n.groups, n.places * n.width, 1);
   g.number("places", n.places).number("groups", n.groups).number("width", n.width).number("channels", n.channels()).real("epsilon", r.attributes->real("epsilon"));
   g.head(n.rms ? "#define RMS 1" : "#define RMS 0").head("#define PACK " + std::to_string(kept.pack) + "\n#define PACKS " + std::to_string(kept.whole ? kept.packs : 1));
@@ -49,29 +52,53 @@ Generated head_of(const KernelRequest& r, const Norm& n, const Kept& kept, Grid&
   parameter("GAMMA", gamma);
   parameter("BETA", gamma == 1 ? 2 : r.inputs.size());
   return g.body(R"(
-typedef Pack<T, PACK> P;
-inline i64 first_of(int p) { return (i64)(p * WIDTH + (int)threadIdx.x % WIDTH) * PACK; }
-inline bool there(int p, const Args& a) { return FULL || first_of(p) < a.n; }
-/// What is read where nothing is there is not used: so all loads go out together.
-inline i64 from(int p, const Args& a) { return there(p, a) ? first_of(p) : 0; }
-/// Element by element where packs are not aligned; of a parameter that is not given, what stands for it.
-template <bool Wide> P read(const T* x, i64 at, T otherwise = 0) {
-  P out;
-  if (x && Wide) return *(const P*)(x + at);
+typedef Pack<Real, PACK> P;
+typedef Pack<T, PACK> Stored;
+inline int first_of(int p) { return (p * WIDTH + (int)threadIdx.x % WIDTH) * PACK; }
+/// Only the last pack may not be there; what is read in its place is not used, so that all loads go out together.
+inline bool there(int p, const Args& a) { return FULL || p + 1 < PACKS || first_of(p) < (int)a.n; }
+inline int from(int p, const Args& a) { return there(p, a) ? first_of(p) : 0; }
+/// Element by element where packs are not aligned.
+template <class To, bool Wide, class From> To got(const From* x) {
+  if (Wide) return *(const To*)x;
+  To out;
 #pragma unroll
-  for (int e = 0; e < PACK; ++e) out.e[e] = x ? x[at + e] : otherwise;
+  for (int e = 0; e < sizeof(To) / sizeof(From); ++e) out.e[e] = x[e];
   return out;
 }
-template <bool Wide> void write(T* y, i64 at, P v) {
-  if (Wide) *(P*)(y + at) = v;
+template <bool Wide> P read(const T* x, int at) {
+  const Stored s = got<Stored, Wide>(x + at);
+  P out;
+#pragma unroll
+  for (int e = 0; e < PACK; ++e) out.e[e] = convert<Real>(s.e[e]);
+  return out;
+}
+/// `otherwise` where none is given.
+template <bool Wide> P parameter(const Real* x, int at, Real otherwise) {
+  const int kOnce = PACK < 16 / sizeof(Real) ? PACK : 16 / sizeof(Real);
+  P out;
+#pragma unroll
+  for (int e = 0; e < PACK; e += kOnce) {
+    Pack<Real, kOnce> part;
+    if (x) part = got<Pack<Real, kOnce>, Wide>(x + at + e);
+#pragma unroll
+    for (int j = 0; j < kOnce; ++j) out.e[e + j] = x ? part.e[j] : otherwise;
+  }
+  return out;
+}
+template <bool Wide> void write(T* y, int at, P v) {
+  Stored s;
+#pragma unroll
+  for (int e = 0; e < PACK; ++e) s.e[e] = convert<T>(v.e[e]);
+  if (Wide) *(Stored*)(y + at) = s;
 #pragma unroll
   for (int e = 0; e < PACK; ++e)
-    if (!Wide) y[at + e] = v.e[e];
+    if (!Wide) y[at + e] = s.e[e];
 }
 /// Element i of the group that is line `line`: where it lies, and its channel.
 inline i64 place_of(i64 line, i64 i, const Args& a) { return ROWS ? line * a.n + i : (line / a.groups * a.places + i / a.width) * a.channels + line % a.groups * a.width + i % a.width; }
 inline i64 channel_of(i64 line, i64 i, const Args& a) { return ROWS ? i : line % a.groups * a.width + i % a.width; }
-inline T at_channel(const T* parameter, i64 k, T otherwise) { return parameter ? parameter[k] : otherwise; }
+inline Real at_channel(const Real* parameter, i64 k, Real otherwise) { return parameter ? parameter[k] : otherwise; }
 )");
 }
 
@@ -85,56 +112,57 @@ std::vector<std::size_t> in_packs(const KernelRequest& r, std::vector<std::size_
 const char* const kForwardRows = R"(
 template <bool Wide> void rows(const Args& a) {
   EACH_LINE(line) {
+    const T* row = (const T*)a.in[0] + line * a.n;
     P x[PACKS];
 #pragma unroll
-    for (int p = 0; p < PACKS; ++p) x[p] = read<Wide>((const T*)a.in[0], line * a.n + from(p, a));
-    T mean = 0, squares = 0;
+    for (int p = 0; p < PACKS; ++p) x[p] = read<Wide>(row, from(p, a));
+    Real mean = 0, squares = 0;
 #pragma unroll
     for (int p = 0; p < PACKS; ++p)
 #pragma unroll
-      for (int e = 0; e < PACK; ++e) mean += there(p, a) ? x[p].e[e] : T(0);
-    mean = RMS ? T(0) : across(mean, Add()) / (T)a.n;
+      for (int e = 0; e < PACK; ++e) mean += there(p, a) ? x[p].e[e] : Real(0);
+    mean = RMS ? Real(0) : across(mean, Add()) / (Real)a.n;
 #pragma unroll
     for (int p = 0; p < PACKS; ++p)
 #pragma unroll
       for (int e = 0; e < PACK; ++e) {
-        const T d = x[p].e[e] - mean;
-        squares += there(p, a) ? d * d : T(0);
+        const Real d = x[p].e[e] - mean;
+        squares += there(p, a) ? d * d : Real(0);
       }
-    const T inverse = T(1) / sqrt(across(squares, Add()) / (T)a.n + (T)a.epsilon);
+    const Real inverse = Real(1) / sqrt(across(squares, Add()) / (Real)a.n + (Real)a.epsilon);
 #pragma unroll
     for (int p = 0; p < PACKS; ++p) {
-      const P gamma = read<Wide>(GAMMA, from(p, a), 1), beta = read<Wide>(BETA, from(p, a));
+      const P gamma = parameter<Wide>(GAMMA, from(p, a), 1), beta = parameter<Wide>(BETA, from(p, a), 0);
 #pragma unroll
       for (int e = 0; e < PACK; ++e) x[p].e[e] = (x[p].e[e] - mean) * inverse * gamma.e[e] + beta.e[e];
-      if (there(p, a)) write<Wide>((T*)a.out[0], line * a.n + first_of(p), x[p]);
+      if (there(p, a)) write<Wide>((T*)a.out[0] + line * a.n, first_of(p), x[p]);
     }
-    if (threadIdx.x % WIDTH == 0 && a.out[1]) ((T*)a.out[1])[line] = mean;
-    if (threadIdx.x % WIDTH == 0 && a.out[2]) ((T*)a.out[2])[line] = inverse;
+    if (threadIdx.x % WIDTH == 0 && a.out[1]) ((Real*)a.out[1])[line] = mean;
+    if (threadIdx.x % WIDTH == 0 && a.out[2]) ((Real*)a.out[2])[line] = inverse;
   }
 }
 )";
 
 const char* const kForward = R"(
-KERNEL void normalise(const Args a) {
+KERNEL_AHEAD void normalise(const Args a) {
   EACH_LINE(line) {
     const T* x = (const T*)a.in[0];
-    T mean = 0, squares = 0;
+    Real mean = 0, squares = 0;
     if (!RMS) {
-      EACH_OF(i, a.n) mean += x[place_of(line, i, a)];
-      mean = across(mean, Add()) / (T)a.n;
+      EACH_OF(i, a.n) mean += convert<Real>(x[place_of(line, i, a)]);
+      mean = across(mean, Add()) / (Real)a.n;
     }
     EACH_OF(i, a.n) {
-      const T d = x[place_of(line, i, a)] - mean;
+      const Real d = convert<Real>(x[place_of(line, i, a)]) - mean;
       squares += d * d;
     }
-    const T inverse = T(1) / sqrt(across(squares, Add()) / (T)a.n + (T)a.epsilon);
+    const Real inverse = Real(1) / sqrt(across(squares, Add()) / (Real)a.n + (Real)a.epsilon);
     EACH_OF(i, a.n) {
       const i64 at = place_of(line, i, a), k = channel_of(line, i, a);
-      ((T*)a.out[0])[at] = (x[at] - mean) * inverse * at_channel(GAMMA, k, 1) + at_channel(BETA, k, 0);
+      ((T*)a.out[0])[at] = convert<T>((convert<Real>(x[at]) - mean) * inverse * at_channel(GAMMA, k, 1) + at_channel(BETA, k, 0));
     }
-    if (threadIdx.x % WIDTH == 0 && a.out[1]) ((T*)a.out[1])[line] = mean;
-    if (threadIdx.x % WIDTH == 0 && a.out[2]) ((T*)a.out[2])[line] = inverse;
+    if (threadIdx.x % WIDTH == 0 && a.out[1]) ((Real*)a.out[1])[line] = mean;
+    if (threadIdx.x % WIDTH == 0 && a.out[2]) ((Real*)a.out[2])[line] = inverse;
   }
 }
 )";
@@ -168,23 +196,23 @@ template <int W, int AHEAD> void columns(const Args& a) {
       const i64 example = ROWS ? row : row / a.places;
       const u32 place = ROWS ? 0 : (u32)(row % a.places);
       C x[AHEAD], d[AHEAD];
-      T mean[AHEAD], inverse[AHEAD];
+      Real mean[AHEAD], inverse[AHEAD];
 #pragma unroll
       for (int j = 0; j < AHEAD; ++j) {
         const int more = row + j < past ? j : 0;
         const i64 at = row + more, group = ROWS ? at : (example + (place + more) / (u32)a.places) * a.groups + own;
         x[j] = ((const C*)a.in[0])[at * across + k];
         d[j] = ((const C*)a.in[3])[at * across + k];
-        mean[j] = ((const T*)a.in[1])[group];
-        inverse[j] = ((const T*)a.in[2])[group];
+        mean[j] = ((const Real*)a.in[1])[group];
+        inverse[j] = ((const Real*)a.in[2])[group];
       }
 #pragma unroll
       for (int j = 0; j < AHEAD; ++j)
 #pragma unroll
         for (int e = 0; e < W; ++e)
           if (row + j < past) {
-            const double dy = (double)d[j].e[e];
-            dgamma.e[e] += dy * (((double)x[j].e[e] - (double)mean[j]) * (double)inverse[j]);
+            const double dy = (double)convert<Real>(d[j].e[e]);
+            dgamma.e[e] += dy * (((double)convert<Real>(x[j].e[e]) - (double)mean[j]) * (double)inverse[j]);
             dbeta.e[e] += dy;
           }
     }
@@ -205,7 +233,7 @@ KERNEL_AHEAD void join(const Args a) {
     __syncthreads();
     if (part == 0 && wanted) {
       for (int j = 1; j < 8; ++j) sum += parts[j][lane];
-      ((T*)a.out[1 + which])[k] = (T)sum;
+      ((Real*)a.out[1 + which])[k] = (Real)sum;
     }
     __syncthreads();
   }
@@ -215,55 +243,55 @@ KERNEL_AHEAD void join(const Args a) {
 const char* const kGradientRows = R"(
 template <bool Wide> void rows(const Args& a) {
   EACH_LINE(line) {
-    const T mean = ((const T*)a.in[1])[line], inverse = ((const T*)a.in[2])[line];
+    const Real mean = ((const Real*)a.in[1])[line], inverse = ((const Real*)a.in[2])[line];
     P g[PACKS], normal[PACKS];
 #pragma unroll
     for (int p = 0; p < PACKS; ++p) {
-      normal[p] = read<Wide>((const T*)a.in[0], line * a.n + from(p, a));
-      g[p] = read<Wide>((const T*)a.in[3], line * a.n + from(p, a));
+      normal[p] = read<Wide>((const T*)a.in[0] + line * a.n, from(p, a));
+      g[p] = read<Wide>((const T*)a.in[3] + line * a.n, from(p, a));
     }
-    T sum = 0, product = 0;
+    Real sum = 0, product = 0;
 #pragma unroll
     for (int p = 0; p < PACKS; ++p) {
-      const P gamma = read<Wide>(GAMMA, from(p, a), 1);
+      const P gamma = parameter<Wide>(GAMMA, from(p, a), 1);
 #pragma unroll
       for (int e = 0; e < PACK; ++e) {
         g[p].e[e] *= gamma.e[e];
         normal[p].e[e] = (normal[p].e[e] - mean) * inverse;
-        sum += there(p, a) ? g[p].e[e] : T(0);
-        product += there(p, a) ? g[p].e[e] * normal[p].e[e] : T(0);
+        sum += there(p, a) ? g[p].e[e] : Real(0);
+        product += there(p, a) ? g[p].e[e] * normal[p].e[e] : Real(0);
       }
     }
-    sum = RMS ? T(0) : across(sum, Add()) / (T)a.n;
-    product = across(product, Add()) / (T)a.n;
+    sum = RMS ? Real(0) : across(sum, Add()) / (Real)a.n;
+    product = across(product, Add()) / (Real)a.n;
 #pragma unroll
     for (int p = 0; p < PACKS; ++p) {
 #pragma unroll
       for (int e = 0; e < PACK; ++e) g[p].e[e] = inverse * (g[p].e[e] - sum - normal[p].e[e] * product);
-      if (there(p, a)) write<Wide>((T*)a.out[0], line * a.n + first_of(p), g[p]);
+      if (there(p, a)) write<Wide>((T*)a.out[0] + line * a.n, first_of(p), g[p]);
     }
   }
 }
 )";
 
 const char* const kGradient = R"(
-KERNEL void norm_gradient(const Args a) {
+KERNEL_AHEAD void norm_gradient(const Args a) {
   EACH_LINE(line) {
     const T* x = (const T*)a.in[0];
     const T* dy = (const T*)a.in[3];
-    const T mean = ((const T*)a.in[1])[line], inverse = ((const T*)a.in[2])[line];
-    T sum = 0, product = 0;
+    const Real mean = ((const Real*)a.in[1])[line], inverse = ((const Real*)a.in[2])[line];
+    Real sum = 0, product = 0;
     EACH_OF(i, a.n) {
       const i64 at = place_of(line, i, a);
-      const T g = dy[at] * at_channel(GAMMA, channel_of(line, i, a), 1);
+      const Real g = convert<Real>(dy[at]) * at_channel(GAMMA, channel_of(line, i, a), 1);
       sum += g;
-      product += g * ((x[at] - mean) * inverse);
+      product += g * ((convert<Real>(x[at]) - mean) * inverse);
     }
-    sum = RMS ? T(0) : across(sum, Add()) / (T)a.n;
-    product = across(product, Add()) / (T)a.n;
+    sum = RMS ? Real(0) : across(sum, Add()) / (Real)a.n;
+    product = across(product, Add()) / (Real)a.n;
     EACH_OF(i, a.n) {
       const i64 at = place_of(line, i, a);
-      ((T*)a.out[0])[at] = inverse * (dy[at] * at_channel(GAMMA, channel_of(line, i, a), 1) - sum - (x[at] - mean) * inverse * product);
+      ((T*)a.out[0])[at] = convert<T>(inverse * (convert<Real>(dy[at]) * at_channel(GAMMA, channel_of(line, i, a), 1) - sum - (convert<Real>(x[at]) - mean) * inverse * product));
     }
   }
 }
@@ -281,7 +309,7 @@ Generated gradient(const KernelRequest& r) {
     const std::int64_t items = n.blocks * n.channels();
     g.body(kColumns).entries("KERNEL_AHEAD void columns_narrow(const Args a) { columns<1, 8>(a); }\n");
     if (kept.pack == 1) g.launch("columns_narrow", grid_for(items, 128));
-    else g.entries("KERNEL_AHEAD void columns_wide(const Args a) { columns<PACK, 4>(a); }\n").launch("columns_wide", grid_for(items / kept.pack, 128), {0, 3}, "columns_narrow", grid_for(items, 128));
+    else g.entries("KERNEL_AHEAD void columns_wide(const Args a) { columns<PACK < 4 ? PACK : 4, PACK < 8 ? 4 : 8>(a); }\n").launch("columns_wide", grid_for(items / std::min<std::int64_t>(kept.pack, 4), 128), {0, 3}, "columns_narrow", grid_for(items, 128));
     g.launch("join", grid_for(2 * n.channels() * 8));
   }
   if (kept.whole) launch_rows(g, kGradientRows, kept, grid, in_packs(r, {0, 3, 4}));
@@ -292,11 +320,12 @@ Generated gradient(const KernelRequest& r) {
 Kernel kernel(const GpuCodeRef& code, const char* op, bool backward) {
   return {.name = "nvrtc_norm", .op = op,
           .supports = [=](const KernelRequest& r) {
-            Support s = takes_on_gpu(r, {f32, f64});
+            Support s = takes_on_gpu(r, {f32, f64, f16, bf16});
             if (s.ok && backward) s.scratch_bytes = Norm(r).scratch_bytes();
             return s;
           },
-          .prepare = [=](const KernelRequest& r) { return (backward ? gradient(r) : forward(r)).prepare(*code); }};
+          .prepare = [=](const KernelRequest& r) { return (backward ? gradient(r) : forward(r)).prepare(*code); },
+          .halves = true};
 }
 
 }  // namespace
