@@ -20,6 +20,7 @@ KernelTable generated_kernels(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> add_n_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> argmax_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> avg_pool2d_generated_cuda(const std::shared_ptr<GpuCode>& code);
+std::vector<Kernel> batch_norm_generated_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> binary_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> broadcast_like_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> cast_cuda(const std::shared_ptr<GpuCode>& code);

@@ -12,7 +12,7 @@ namespace {
 
 /// A test holds them to the backend's table, in which each but those of trees and of members in turn stands a second time for halves, and those that multiply many by many once more for each leeway.
 constexpr std::string_view kInF32 = "_in_f32", kMembersInTurn = "members_in_turn";
-constexpr std::array<GpuKernelName, 45> kNames = {{
+constexpr std::array<GpuKernelName, 46> kNames = {{
     {"cublas_lt_matmul", "matmul"},
     {"cublas_lt_matmul_bias", "matmul_bias"},
     {"cublas_lt_matmul_bias_gelu_tanh", "matmul_bias_gelu_tanh"},
@@ -27,6 +27,7 @@ constexpr std::array<GpuKernelName, 45> kNames = {{
     {"nvrtc_argmax", "argmax argmin"},
     {"nvrtc_attention", "scaled_dot_product_attention scaled_dot_product_attention_gradient"},
     {"nvrtc_avg_pool2d", "avg_pool2d avg_pool2d_gradient"},
+    {"nvrtc_batch_norm", "batch_norm batch_norm_gradient"},
     {"nvrtc_copy", "batch_statistic concat identity reshape"},
     {"nvrtc_count_above", "in_top_k"},
     {"nvrtc_cross_entropy", "softmax_cross_entropy sparse_softmax_cross_entropy"},

@@ -1,96 +1,307 @@
-#include <string>
+#include <algorithm>
 
 #include <fmt/format.h>
 
-#include <belfry/ops/cuda/cudnn_sequence_internal.h>
+#include <belfry/ops/cuda/elementwise_internal.h>
+#include <belfry/ops/cuda/mixed_dtypes_internal.h>
 #include <belfry/ops/cuda_kernels.h>
 
 namespace belfry {
-
 namespace {
 
-using namespace cudnn;
-
-struct Norm {
-  Norm(const KernelRequest& r) : r(r), channels(r.inputs[0].shape.back()), count(r.inputs[0].elements() / channels), epsilon(static_cast<float>(r.attributes->real("epsilon"))) {
-    out.engine_bytes = 1024 * channels + (std::int64_t{1} << 20);
+/// Rows of channels as tiles of a block of 256 threads each: `columns` packs of channels side by side, `lanes` threads for each, which take its rows in
+/// turn. A pack is 16 bytes where channels are a multiple of that. All of it depends on the shape and the dtype alone, and so does the order of sums.
+struct Tiles {
+  explicit Tiles(const KernelRequest& r)
+      : channels(r.inputs[0].shape.back()), rows(r.inputs[0].elements() / channels), pack(16 / static_cast<std::int64_t>(size_of(r.inputs[0].dtype))) {
+    if (channels % pack != 0) pack = 1;
+    packs = channels / pack;
+    across = up(packs, 32);
+    columns = up(packs, across);
+    lanes = 256 / columns;
+    block = rows_of_about(1024);
+    blocks = up(rows, block);
   }
-
-  /// Rows, channels, and all between them as one axis.
-  Tensor data() const { return picture({r.inputs[0].shape[0], count / r.inputs[0].shape[0], 1, channels}, r.inputs[0].dtype); }
-  /// Data may be halves, all of one kind; parameters, statistics and their gradients are f32.
-  bool mixed(std::size_t dy) const {
-    auto other = [&](const std::vector<LocalType>& all, std::size_t i) { return all[i].elements() > 0 && all[i].dtype != (i == 0 || i == dy ? r.inputs[0].dtype : f32); };
-    bool out = false;
-    for (std::size_t i = 0; i < r.inputs.size(); ++i) out = out || other(r.inputs, i);
-    for (std::size_t i = 0; i < r.outputs.size(); ++i) out = out || other(r.outputs, i);
-    return out;
+  /// Rows of a tile, where there shall be about so many tiles: a thread reads four at a time, and fewer than eight are not worth a block.
+  std::int64_t rows_of_about(std::int64_t tiles) const {
+    const std::int64_t of_thread = up(up(rows, std::max<std::int64_t>(1, tiles / across)), lanes);
+    return lanes * std::max<std::int64_t>(8, 4 * up(of_thread, 4));
   }
-  Tensor channel() const { return per_channel(channels); }
-  Place in(std::size_t i) const { return {Place::input, static_cast<std::int64_t>(i)}; }
-  /// What nobody reads goes to scratch: cuDNN writes it anyhow.
-  Place to(std::size_t i) { return r.wanted[i] ? Place{Place::output, static_cast<std::int64_t>(i)} : out.temporary(r.outputs[i].elements()); }
-  Place filled(float value) {
-    Place at = out.temporary(channels);
-    out.steps.push_back(Fill{value, channels, at});
-    return at;
-  }
-  Place parameter(std::size_t i, float otherwise) { return r.inputs[i].elements() ? in(i) : filled(otherwise); }
+  /// Two sums of every block and channel, and behind them what the last launch wants of each channel.
+  std::int64_t scratch_bytes() const { return 8 * channels * (2 * blocks + 4); }
 
-  const KernelRequest& r;
-  Sequence out;
-  std::int64_t channels, count;
-  float epsilon;
+  std::int64_t channels, rows, pack, packs, across, columns, lanes;
+  std::int64_t block, blocks;  ///< of the sums
 };
 
-/// Why cuDNN does not take it: data in runs of 16 bytes, of one dtype beside parameters of f32.
-std::string objection_to(const Norm& n, std::size_t dy) {
-  if (n.mixed(dy)) return "its data are of several dtypes, or its parameters are not f32";
-  const std::int64_t run = 16 / static_cast<std::int64_t>(size_of(n.r.inputs[0].dtype));
-  return n.channels % run == 0 ? "" : fmt::format("{} channels are no multiple of {}, which cuDNN's norms read at a time", n.channels, run);
+const char* const kTiles = R"(
+typedef Pack<T, N> Data;
+typedef Pack<F, N> Reals;
+/// What a thread has of a tile: the pack at `channel` in `count` rows, from element `first` on, `step` elements apart.
+struct Tile { i64 channel, first, step; int lane, count; };
+inline Tile tile_of(const Args& a, u32 block, i64 rows) {
+  const u32 columns = (u32)a.columns, lanes = (u32)a.lanes, across = (u32)a.across, lane = threadIdx.x / columns;
+  const i64 pack = (i64)(block % across) * columns + threadIdx.x % columns, top = (i64)(block / across) * rows, row = top + lane, past = top + rows < a.rows ? top + rows : a.rows;
+  const bool some = lane < lanes && pack < a.packs && row < past;
+  return {pack * N, row * a.channels + pack * N, a.lanes * a.channels, (int)lane, some ? (int)(((u32)(past - row) + lanes - 1) / lanes) : 0};
+}
+template <bool PACKS> Data read(const T* at) {
+  if (PACKS) return *(const Data*)at;
+  Data v;
+#pragma unroll
+  for (int i = 0; i < N; ++i) v.e[i] = at[i];
+  return v;
+}
+template <bool PACKS> void write(T* at, const Data& v) {
+  if (PACKS) *(Data*)at = v;
+  else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) at[i] = v.e[i];
+  }
+}
+/// COUNT rows, all read before the first is used.
+template <bool PACKS, int COUNT> void read_rows(const T* at, i64 step, Data (&v)[COUNT]) {
+#pragma unroll
+  for (int j = 0; j < COUNT; ++j) v[j] = read<PACKS>(at + j * step);
+}
+/// The sums of all lanes of a column, by halves, for its first lane.
+template <int M> void fold_lanes(double (&sum)[M], int lane, int lanes, int columns) {
+  __shared__ double parts[M][256];
+  const int t = threadIdx.x;
+#pragma unroll
+  for (int i = 0; i < M; ++i) parts[i][t] = sum[i];
+  for (int apart = 128; apart > 0; apart /= 2) {
+    __syncthreads();
+    if (lane >= apart || lane + apart >= lanes) continue;
+#pragma unroll
+    for (int i = 0; i < M; ++i) parts[i][t] = sum[i] = sum[i] + parts[i][t + apart * columns];
+  }
+}
+/// A few rows are added in F, all else in f64.
+inline void add_to(double (&sum)[2 * N], const F (&part)[2 * N]) {
+#pragma unroll
+  for (int i = 0; i < 2 * N; ++i) sum[i] += (double)part[i];
+}
+inline void keep(const Args& a, const Tile& t, double (&sum)[2 * N]) {
+  fold_lanes(sum, t.lane, (int)a.lanes, (int)a.columns);
+  if (t.lane != 0 || t.count == 0) return;
+  double* out = (double*)a.scratch + blockIdx.x / (u32)a.across * a.channels + t.channel;
+#pragma unroll
+  for (int i = 0; i < N; ++i) out[i] = sum[i], out[a.blocks * a.channels + i] = sum[N + i];
+}
+/// What the last launch wants of channel k, number `which`.
+inline F* wanted_of(const Args& a, int which, i64 k) { return (F*)((double*)a.scratch + 2 * a.blocks * a.channels) + which * a.channels + k; }
+inline double parameter(const void* all, i64 k, double otherwise) { return all ? (double)((const F*)all)[k] : otherwise; }
+void joined(const Args& a, i64 k, double first, double second);
+/// Four channels of 64 lanes, which take blocks in turn.
+KERNEL void join(const Args a) {
+  const int lane = threadIdx.x / 4, blocks = (int)a.blocks;
+  const i64 k = (i64)blockIdx.x * 4 + threadIdx.x % 4;
+  double sum[2] = {};
+  if (k < a.channels) {
+    const double* at = (const double*)a.scratch + k;
+#pragma unroll 4
+    for (int b = lane; b < blocks; b += 64) sum[0] += at[b * a.channels], sum[1] += at[(blocks + b) * a.channels];
+  }
+  fold_lanes(sum, lane, 64, 4);
+  if (lane == 0 && k < a.channels) joined(a, k, sum[0], sum[1]);
+}
+)";
+
+/// A thread's sums are of distances to its first row, then brought to the first of all: so the variance cancels nothing, wherever the mean is.
+const char* const kForward = R"(
+inline F finite(F x) { return x - x == 0 ? x : F(0); }
+template <bool PACKS, int COUNT> void add_rows(double (&sum)[2 * N], const T* x, i64 step, const F (&origin)[N]) {
+  Data v[COUNT];
+  read_rows<PACKS>(x, step, v);
+  F part[2 * N] = {};
+#pragma unroll
+  for (int j = 0; j < COUNT; ++j) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const F d = convert<F>(v[j].e[i]) - origin[i];
+      part[i] += d;
+      part[N + i] += d * d;
+    }
+  }
+  add_to(sum, part);
+}
+inline F origin_of(const Args& a, i64 k) { return finite(convert<F>(((const T*)a.in[0])[k])); }
+template <bool PACKS> void sums(const Args& a) {
+  const Tile t = tile_of(a, blockIdx.x, a.block);
+  double sum[2 * N] = {};
+  if (t.count > 0) {
+    const T* x = (const T*)a.in[0] + t.first;
+    const Data top = read<PACKS>(x);
+    F origin[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) origin[i] = finite(convert<F>(top.e[i]));
+    int left = t.count;
+    for (; left >= 4; left -= 4, x += 4 * t.step) add_rows<PACKS, 4>(sum, x, t.step, origin);
+    for (; left > 0; --left, x += t.step) add_rows<PACKS, 1>(sum, x, t.step, origin);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const double d = (double)origin[i] - (double)origin_of(a, t.channel + i), n = t.count;
+      sum[N + i] += d * (2 * sum[i] + n * d);
+      sum[i] += n * d;
+    }
+  }
+  keep(a, t, sum);
+}
+void joined(const Args& a, i64 k, double distance, double squares) {
+  const double n = (double)a.rows, apart = distance / n, mean = (double)origin_of(a, k) + apart, rest = squares / n - apart * apart, variance = rest < 0 ? 0 : rest;
+  const double scale = parameter(a.in[1], k, 1) / sqrt(variance + a.epsilon);
+  if (a.out[1]) ((F*)a.out[1])[k] = (F)mean;
+  if (a.out[2]) ((F*)a.out[2])[k] = (F)variance;
+  if (a.out[3]) ((F*)a.out[3])[k] = (F)(variance * (n / (n > 1 ? n - 1 : 1)));
+  *wanted_of(a, 0, k) = (F)mean;
+  *wanted_of(a, 1, k) = (F)scale;
+  *wanted_of(a, 2, k) = (F)(parameter(a.in[2], k, 0) - (mean - (double)(F)mean) * scale);  // with what F has no room for of the mean
+}
+struct Channels {
+  Channels(const Args& a, i64 k) : mean(*(const Reals*)wanted_of(a, 0, k)), scale(*(const Reals*)wanted_of(a, 1, k)), shift(*(const Reals*)wanted_of(a, 2, k)) {}
+  Reals mean, scale, shift;
+};
+inline F y_of(F x, const Channels& c, int i) { return (x - c.mean.e[i]) * c.scale.e[i] + c.shift.e[i]; }
+template <bool PACKS, int COUNT> void apply_rows(const T* x, T* y, i64 step, const Channels& c) {
+  Data v[COUNT];
+  read_rows<PACKS>(x, step, v);
+#pragma unroll
+  for (int j = 0; j < COUNT; ++j) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[j].e[i] = convert<T>(y_of(convert<F>(v[j].e[i]), c, i));
+    write<PACKS>(y + j * step, v[j]);
+  }
+}
+/// From the end: what the sums read last may still lie in the cache.
+template <bool PACKS> void apply(const Args& a) {
+  const Tile t = tile_of(a, gridDim.x - 1 - blockIdx.x, a.tile);
+  if (t.count == 0) return;
+  const Channels c(a, t.channel);
+  const T* x = (const T*)a.in[0] + t.first;
+  T* y = (T*)a.out[0] + t.first;
+  int left = t.count;
+  for (; left >= 4; left -= 4, x += 4 * t.step, y += 4 * t.step) apply_rows<PACKS, 4>(x, y, t.step, c);
+  for (; left > 0; --left, x += t.step, y += t.step) apply_rows<PACKS, 1>(x, y, t.step, c);
+}
+)";
+
+const char* const kBackward = R"(
+template <bool PACKS, int COUNT> void add_rows(double (&sum)[2 * N], const T* x, const T* dy, i64 step, const F (&mean)[N]) {
+  Data v[COUNT], d[COUNT];
+  read_rows<PACKS>(x, step, v);
+  read_rows<PACKS>(dy, step, d);
+  F part[2 * N] = {};
+#pragma unroll
+  for (int j = 0; j < COUNT; ++j) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const F g = convert<F>(d[j].e[i]);
+      part[i] += g;
+      part[N + i] += g * (convert<F>(v[j].e[i]) - mean[i]);
+    }
+  }
+  add_to(sum, part);
+}
+template <bool PACKS> void sums(const Args& a) {
+  const Tile t = tile_of(a, blockIdx.x, a.block);
+  double sum[2 * N] = {};
+  if (t.count > 0) {
+    const T* x = (const T*)a.in[0] + t.first;
+    const T* dy = (const T*)a.in[4] + t.first;
+    F mean[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) mean[i] = ((const F*)a.in[2])[t.channel + i];
+    int left = t.count;
+    for (; left >= 4; left -= 4, x += 4 * t.step, dy += 4 * t.step) add_rows<PACKS, 4>(sum, x, dy, t.step, mean);
+    for (; left > 0; --left, x += t.step, dy += t.step) add_rows<PACKS, 1>(sum, x, dy, t.step, mean);
+  }
+  keep(a, t, sum);
+}
+void joined(const Args& a, i64 k, double dbeta, double product) {
+  const double inverse = 1 / sqrt((double)((const F*)a.in[3])[k] + a.epsilon), dgamma = product * inverse, scale = parameter(a.in[1], k, 1) * inverse;
+  if (a.out[1]) ((F*)a.out[1])[k] = (F)dgamma;
+  if (a.out[2]) ((F*)a.out[2])[k] = (F)dbeta;
+  *wanted_of(a, 0, k) = ((const F*)a.in[2])[k];
+  *wanted_of(a, 1, k) = (F)scale;
+  *wanted_of(a, 2, k) = (F)(-scale * inverse * dgamma / (double)a.rows);
+  *wanted_of(a, 3, k) = (F)(-scale * dbeta / (double)a.rows);
+}
+struct Slopes {
+  Slopes(const Args& a, i64 k)
+      : mean(*(const Reals*)wanted_of(a, 0, k)), of_dy(*(const Reals*)wanted_of(a, 1, k)), of_x(*(const Reals*)wanted_of(a, 2, k)), shift(*(const Reals*)wanted_of(a, 3, k)) {}
+  Reals mean, of_dy, of_x, shift;
+};
+inline F dx_of(F x, F dy, const Slopes& c, int i) { return dy * c.of_dy.e[i] + (x - c.mean.e[i]) * c.of_x.e[i] + c.shift.e[i]; }
+template <bool PACKS, int COUNT> void apply_rows(const T* x, const T* dy, T* dx, i64 step, const Slopes& c) {
+  Data v[COUNT], d[COUNT];
+  read_rows<PACKS>(x, step, v);
+  read_rows<PACKS>(dy, step, d);
+#pragma unroll
+  for (int j = 0; j < COUNT; ++j) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[j].e[i] = convert<T>(dx_of(convert<F>(v[j].e[i]), convert<F>(d[j].e[i]), c, i));
+    write<PACKS>(dx + j * step, v[j]);
+  }
+}
+/// From the end: what the sums read last may still lie in the cache.
+template <bool PACKS> void apply(const Args& a) {
+  const Tile t = tile_of(a, gridDim.x - 1 - blockIdx.x, a.tile);
+  if (t.count == 0) return;
+  const Slopes c(a, t.channel);
+  const T* x = (const T*)a.in[0] + t.first;
+  const T* dy = (const T*)a.in[4] + t.first;
+  T* dx = (T*)a.out[0] + t.first;
+  int left = t.count;
+  for (; left >= 4; left -= 4, x += 4 * t.step, dy += 4 * t.step, dx += 4 * t.step) apply_rows<PACKS, 4>(x, dy, dx, t.step, c);
+  for (; left > 0; --left, x += t.step, dy += t.step, dx += t.step) apply_rows<PACKS, 1>(x, dy, dx, t.step, c);
+}
+)";
+/// Packs where pointers are multiples of 16, else the same elements one by one.
+const char* const kEntries = R"(
+KERNEL void wide_sums(const Args a) { sums<true>(a); }
+KERNEL void narrow_sums(const Args a) { sums<false>(a); }
+KERNEL void wide_apply(const Args a) { apply<true>(a); }
+KERNEL void narrow_apply(const Args a) { apply<false>(a); }
+)";
+
+Generated norm(const KernelRequest& r, bool backward) {
+  const Tiles n(r);
+  const DType t = r.inputs[0].dtype;
+  const std::int64_t tile = n.rows_of_about(4096);
+  Generated g(r);
+  g.type("T", t).type("F", is_half(t) ? f32 : t).head(fmt::format("constexpr int N = {};", n.pack));
+  g.number("rows", n.rows).number("channels", n.channels).number("packs", n.packs).number("across", n.across).number("columns", n.columns).number("lanes", n.lanes);
+  g.number("block", n.block).number("blocks", n.blocks).number("tile", tile).real("epsilon", r.attributes->real("epsilon"));
+  g.body(kTiles).body(backward ? kBackward : kForward).entries(kEntries);
+  std::vector<std::size_t> data = {0};
+  if (backward) data.push_back(4);
+  const Grid of_sums{n.blocks * n.across, 256}, of_apply{up(n.rows, tile) * n.across, 256};
+  g.launch("wide_sums", of_sums, data, "narrow_sums", of_sums).launch("join", {up(n.channels, 4), 256});
+  data.push_back(r.inputs.size());
+  if (r.wanted[0]) g.launch("wide_apply", of_apply, data, "narrow_apply", of_apply);
+  return g;
 }
 
-/// With nothing kept of the running statistics, cuDNN's new ones are the mean and the sample variance; ours is that times (n − 1) / n.
-Sequence forward(const KernelRequest& r) {
-  Norm n(r);
-  if (n.count < 2) return none("a channel has one element, whose sample variance cuDNN divides by 0");
-  if (std::string why = objection_to(n, 0); !why.empty()) return none(why);
-  Place zeros = n.filled(0), gamma = n.parameter(1, 1), beta = n.parameter(2, 0), sample_variance = n.to(3);
-  Run run;
-  std::size_t x = run.add(n.data(), n.in(0)), scale = run.add(n.channel(), gamma), bias = run.add(n.channel(), beta), epsilon = run.add(scalar(n.epsilon));
-  std::size_t old_mean = run.add(n.channel(), zeros), old_variance = run.add(n.channel(), zeros), share = run.add(scalar(1));
-  std::size_t y = run.add(n.data(), n.to(0)), mean = run.add(n.channel(), n.to(1)), deviation = run.add(n.channel(), n.out.temporary(n.channels));
-  std::size_t new_mean = run.add(n.channel(), n.out.temporary(n.channels)), new_variance = run.add(n.channel(), sample_variance);
-  run.graph.operations = {{Kind::batch_norm, {x, scale, bias, epsilon, old_mean, old_variance, share, y, mean, deviation, new_mean, new_variance}}};
-  n.out.steps.push_back(std::move(run));
-  if (!r.wanted[2]) return std::move(n.out);
-  Run shrink;
-  std::size_t sample = shrink.add(n.channel(), sample_variance), factor = shrink.add(scalar(static_cast<float>(static_cast<double>(n.count - 1) / static_cast<double>(n.count))));
-  shrink.graph.operations = {{Kind::mul, {sample, factor, shrink.add(n.channel(), n.to(2))}}};
-  n.out.steps.push_back(std::move(shrink));
-  return std::move(n.out);
-}
-
-Sequence gradient(const KernelRequest& r) {
-  Norm n(r);
-  if (std::string why = objection_to(n, 4); !why.empty()) return none(why);
-  Place gamma = n.parameter(1, 1), inverse = n.out.temporary(n.channels);
-  Run deviation;
-  std::size_t variance = deviation.add(n.channel(), n.in(3)), epsilon = deviation.add(scalar(n.epsilon)), sum = deviation.add(unstored(n.channel())), root = deviation.add(unstored(n.channel()));
-  deviation.graph.operations = {{Kind::add, {variance, epsilon, sum}}, {Kind::sqrt, {sum, root}}, {Kind::reciprocal, {root, deviation.add(n.channel(), inverse)}}};
-  n.out.steps.push_back(std::move(deviation));
-  Run run;
-  std::size_t x = run.add(n.data(), n.in(0)), mean = run.add(n.channel(), n.in(2)), made = run.add(n.channel(), inverse), scale = run.add(n.channel(), gamma), dy = run.add(n.data(), n.in(4));
-  std::size_t dx = run.add(n.data(), n.to(0)), dgamma = run.add(n.channel(), n.to(1)), dbeta = run.add(n.channel(), n.to(2));
-  run.graph.operations = {{Kind::batch_norm_gradient, {x, mean, made, scale, dy, dx, dgamma, dbeta}}};
-  n.out.steps.push_back(std::move(run));
-  return std::move(n.out);
+Kernel generated(const GpuCodeRef& code, const char* op, bool backward) {
+  return {.name = "nvrtc_batch_norm", .op = op,
+          .supports = [=](const KernelRequest& r) {
+            Support s = takes_on_gpu(r, {f32, f64, f16, bf16});
+            if (!s.ok) return s;
+            if (r.inputs[0].elements() == 0) return refuse("there is nothing to normalise");
+            const DType t = r.inputs[0].dtype;
+            if (mixed_dtypes(r, backward ? 4 : 0, is_half(t) ? f32 : t)) return refuse("its data are of several dtypes, or its parameters are not of what it computes in");
+            s.scratch_bytes = Tiles(r).scratch_bytes();
+            return s;
+          },
+          .prepare = [=](const KernelRequest& r) { return norm(r, backward).prepare(*code); },
+          .halves = true};
 }
 
 }  // namespace
 
-std::vector<SequenceKernel> cudnn::batch_norm_sequences() { return {{"cudnn_batch_norm", "batch_norm", forward, true}, {"cudnn_batch_norm", "batch_norm_gradient", gradient, true}}; }
-
-std::vector<Kernel> batch_norm_cuda(const std::shared_ptr<CudaToolkit>& toolkit) { return kernels_of(batch_norm_sequences(), toolkit); }
+std::vector<Kernel> batch_norm_generated_cuda(const GpuCodeRef& code) {
+  return {generated(code, "batch_norm", false), generated(code, "batch_norm_gradient", true)};
+}
 
 }  // namespace belfry

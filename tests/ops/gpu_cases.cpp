@@ -122,17 +122,21 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
             of("a filter per channel, taps apart", f32, 4, 9, 10, {1, 1}, {2, 3}, B), of("a filter per channel, halves", bf16, 16, 6, 6, {1, 1}, {1, 1}, B), of("a filter per channel, halves, steps", f16, 24, 9, 9, {2, 2}, {1, 1}, B),
             of("a filter per channel, many", f32, 36, 40, 41, {1, 1}, {1, 1}, Dim(4))};
   }
-  // Channels in the runs of 16 bytes that cuDNN's norms read.
+  // Channels in packs and not, rows in one block and several; cuDNN's norms read runs of 16 bytes.
   if (op == "batch_norm" || op == "batch_norm_gradient") {
-    auto of = [&](const char* name, DType t, Shape x, bool parameters = true) {
-      const TensorType data{t, std::move(x)}, c{f32, {8}};
-      CaseInput gamma = positive({8}), beta = real({8});
+    auto of = [&](const char* name, DType t, Shape x, double middle = 0, bool parameters = true) {
+      const Shape channels{x.back()};
+      const CaseInput data{{t, std::move(x)}, middle - 2, middle + 2};
+      const TensorType c{f32, channels};
+      CaseInput gamma = positive(channels), beta = real(channels);
       gamma.given = beta.given = parameters;
-      const double tolerance = t == f32 ? 1e-4 : 0x1p-6;
-      if (op == "batch_norm") return OpCase{.name = name, .inputs = {{data}, gamma, beta, real({8}), positive({8})}, .outputs = {data, c, c, c}, .tolerance = tolerance, .keep_dtypes = t != f32};
-      return OpCase{.name = name, .inputs = {{data}, gamma, real({8}), positive({8}), {data}}, .outputs = {data, c, c}, .tolerance = tolerance, .keep_dtypes = t != f32};
+      const double tolerance = is_half(t) ? 0x1p-6 : middle != 0 ? 1e-5 : 1e-4;
+      if (op == "batch_norm") return OpCase{.name = name, .inputs = {data, gamma, beta, real(channels), positive(channels)}, .outputs = {data.type, c, c, c}, .tolerance = tolerance, .keep_dtypes = t != f32};
+      return OpCase{.name = name, .inputs = {data, gamma, {c, middle - 2, middle + 2}, positive(channels), {data.type}}, .outputs = {data.type, c, c}, .tolerance = tolerance, .keep_dtypes = t != f32};
     };
-    return {of("pictures of eight channels", f32, {B, 5, 7, 8}), of("rows of eight channels", f32, {B, 8}), of("eight channels as they are", f32, {B, 2, 3, 8}, false), of("halves", bf16, {B, 5, 7, 8})};
+    return {of("pictures of eight channels", f32, {B, 5, 7, 8}), of("rows of eight channels", f32, {B, 8}), of("eight channels as they are", f32, {B, 2, 3, 8}, 0, false), of("halves", bf16, {B, 5, 7, 8}),
+            of("halves one by one", f16, {B, 5, 7, 5}), of("packs in blocks", f32, {B, 40, 40, 8}), of("halves in blocks", f16, {B, 30, 30, 16}), of("columns of packs", f32, {B, 100, 136}),
+            of("more blocks than lanes", f32, {9000, 33}), of("a large mean", f32, {B, 40, 40, 6}, 1e3)};
   }
   if (op == "adam_rate") return {{.name = "a late step", .inputs = {positive({}), {{i64, {}}, 0, 0, 100000}}, .outputs = {{f32, {}}}}};
   if (op == "argmax") return {{.name = "a block per row", .inputs = {real({B, 1500})}, .outputs = {{i32, {B}}}}, {.name = "equals", .attributes = {{"last", true}}, .inputs = {whole_numbers({B, 90})}, .outputs = {{i32, {B}}}}};

@@ -133,6 +133,36 @@ TEST(GeneratedKernels, give_in_one_launch_the_bits_that_they_give_alone) {
   }
 }
 
+/// Where data lie decides how they are read, not the order of sums.
+TEST(GeneratedKernels, batch_norm_has_the_same_bits_at_any_address) {
+  auto host = std::make_shared<HostGpu>();
+  const KernelTable table = generated_kernels(host);
+  const OpSet ops = standard_ops();
+  std::vector<Awaited> all;
+  for (const char* op : {"batch_norm", "batch_norm_gradient"})
+    for (const OpCase& c : gpu_cases(op))
+      if (c.name == "packs in blocks" || c.name == "halves in blocks") await(table, ops.at(op), c, 3, true, all);
+  std::erase_if(all, [](const Awaited& w) { return w.by.ends_with(kInF32); });
+  ASSERT_EQ(all.size(), 4u);
+  host->build();
+  for (const Awaited& w : all) {
+    std::vector<std::vector<std::byte, AlignedAllocator<std::byte>>> memory;  // each begins one element behind a multiple of 16
+    auto at = [&](const HostTensor& x) { return memory.emplace_back(x.bytes().size() + 16).data() + size_of(x.dtype()); };
+    Arguments a;
+    for (const HostTensor& x : w.inputs) {
+      std::byte* to = at(x);
+      std::memcpy(to, x.raw(), x.bytes().size());
+      a.inputs.push_back(to);
+    }
+    for (const HostTensor& y : w.wanted) a.outputs.push_back(at(y));
+    std::vector<std::byte, AlignedAllocator<std::byte>> scratch(static_cast<std::size_t>(w.scratch));
+    a.scratch = scratch.data();
+    w.kernel->launch(a);
+    const std::vector<HostTensor> wanted = run(w);
+    for (std::size_t k = 0; k < wanted.size(); ++k) EXPECT_EQ(std::memcmp(a.outputs[k], wanted[k].raw(), wanted[k].bytes().size()), 0) << w.what << ", output " << k;
+  }
+}
+
 /// What a key that no query sees holds stays where it is, also a NaN, which times 0 is no number.
 TEST(GeneratedKernels, attention_leaves_padding_alone) {
   auto host = std::make_shared<HostGpu>();
@@ -253,6 +283,21 @@ TEST(GeneratedKernels, leave_out_indices_that_are_no_rows) {
     w.inputs[1] = indices;
     EXPECT_EQ(got, run(w));
   }
+}
+
+/// Which is there by name.
+TEST(GeneratedKernels, of_batch_norm_go_before_those_of_cudnn) {
+  const KernelTable generated = generated_kernels(std::make_shared<CollectedTexts>()), table = cuda_kernels(new_toolkit());
+  const OpSet ops = standard_ops();
+  std::vector<Awaited> all;
+  for (const char* op : {"batch_norm", "batch_norm_gradient"})
+    for (const OpCase& c : gpu_cases(op)) await(generated, ops.at(op), c, 3, true, all);
+  int both = 0;
+  for (const Awaited& w : all) {
+    EXPECT_EQ(table.choose(w.request).name, "nvrtc_batch_norm") << w.what;
+    both += table.support("cudnn_batch_norm", w.request).ok;
+  }
+  EXPECT_TRUE(both > 0 || !cudnn::built());
 }
 
 /// Plans are judged by them where the library is not opened.
