@@ -45,24 +45,24 @@ inline Tile tile_of(const Args& a, u32 block, i64 rows) {
   const bool some = lane < lanes && pack < a.packs && row < past;
   return {pack * N, row * a.channels + pack * N, a.lanes * a.channels, (int)lane, some ? (int)(((u32)(past - row) + lanes - 1) / lanes) : 0};
 }
-template <bool PACKS> Data read(const T* at) {
-  if (PACKS) return *(const Data*)at;
+template <bool IN_PACKS> Data read(const T* at) {
+  if (IN_PACKS) return *(const Data*)at;
   Data v;
 #pragma unroll
   for (int i = 0; i < N; ++i) v.e[i] = at[i];
   return v;
 }
-template <bool PACKS> void write(T* at, const Data& v) {
-  if (PACKS) *(Data*)at = v;
+template <bool IN_PACKS> void write(T* at, const Data& v) {
+  if (IN_PACKS) *(Data*)at = v;
   else {
 #pragma unroll
     for (int i = 0; i < N; ++i) at[i] = v.e[i];
   }
 }
 /// COUNT rows, all read before the first is used.
-template <bool PACKS, int COUNT> void read_rows(const T* at, i64 step, Data (&v)[COUNT]) {
+template <bool IN_PACKS, int COUNT> void read_rows(const T* at, i64 step, Data (&v)[COUNT]) {
 #pragma unroll
-  for (int j = 0; j < COUNT; ++j) v[j] = read<PACKS>(at + j * step);
+  for (int j = 0; j < COUNT; ++j) v[j] = read<IN_PACKS>(at + j * step);
 }
 /// The sums of all lanes of a column, by halves, for its first lane.
 template <int M> void fold_lanes(double (&sum)[M], int lane, int lanes, int columns) {
@@ -111,9 +111,9 @@ KERNEL void join(const Args a) {
 /// A thread's sums are of distances to its first row, then brought to the first of all: so the variance cancels nothing, wherever the mean is.
 const char* const kForward = R"(
 inline F finite(F x) { return x - x == 0 ? x : F(0); }
-template <bool PACKS, int COUNT> void add_rows(double (&sum)[2 * N], const T* x, i64 step, const F (&origin)[N]) {
+template <bool IN_PACKS, int COUNT> void add_rows(double (&sum)[2 * N], const T* x, i64 step, const F (&origin)[N]) {
   Data v[COUNT];
-  read_rows<PACKS>(x, step, v);
+  read_rows<IN_PACKS>(x, step, v);
   F part[2 * N] = {};
 #pragma unroll
   for (int j = 0; j < COUNT; ++j) {
@@ -127,18 +127,18 @@ template <bool PACKS, int COUNT> void add_rows(double (&sum)[2 * N], const T* x,
   add_to(sum, part);
 }
 inline F origin_of(const Args& a, i64 k) { return finite(convert<F>(((const T*)a.in[0])[k])); }
-template <bool PACKS> void sums(const Args& a) {
+template <bool IN_PACKS> void sums(const Args& a) {
   const Tile t = tile_of(a, blockIdx.x, a.block);
   double sum[2 * N] = {};
   if (t.count > 0) {
     const T* x = (const T*)a.in[0] + t.first;
-    const Data top = read<PACKS>(x);
+    const Data top = read<IN_PACKS>(x);
     F origin[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) origin[i] = finite(convert<F>(top.e[i]));
     int left = t.count;
-    for (; left >= 4; left -= 4, x += 4 * t.step) add_rows<PACKS, 4>(sum, x, t.step, origin);
-    for (; left > 0; --left, x += t.step) add_rows<PACKS, 1>(sum, x, t.step, origin);
+    for (; left >= 4; left -= 4, x += 4 * t.step) add_rows<IN_PACKS, 4>(sum, x, t.step, origin);
+    for (; left > 0; --left, x += t.step) add_rows<IN_PACKS, 1>(sum, x, t.step, origin);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const double d = (double)origin[i] - (double)origin_of(a, t.channel + i), n = t.count;
@@ -163,34 +163,34 @@ struct Channels {
   Reals mean, scale, shift;
 };
 inline F y_of(F x, const Channels& c, int i) { return (x - c.mean.e[i]) * c.scale.e[i] + c.shift.e[i]; }
-template <bool PACKS, int COUNT> void apply_rows(const T* x, T* y, i64 step, const Channels& c) {
+template <bool IN_PACKS, int COUNT> void apply_rows(const T* x, T* y, i64 step, const Channels& c) {
   Data v[COUNT];
-  read_rows<PACKS>(x, step, v);
+  read_rows<IN_PACKS>(x, step, v);
 #pragma unroll
   for (int j = 0; j < COUNT; ++j) {
 #pragma unroll
     for (int i = 0; i < N; ++i) v[j].e[i] = convert<T>(y_of(convert<F>(v[j].e[i]), c, i));
-    write<PACKS>(y + j * step, v[j]);
+    write<IN_PACKS>(y + j * step, v[j]);
   }
 }
 /// From the end: what the sums read last may still lie in the cache.
-template <bool PACKS> void apply(const Args& a) {
+template <bool IN_PACKS> void apply(const Args& a) {
   const Tile t = tile_of(a, gridDim.x - 1 - blockIdx.x, a.tile);
   if (t.count == 0) return;
   const Channels c(a, t.channel);
   const T* x = (const T*)a.in[0] + t.first;
   T* y = (T*)a.out[0] + t.first;
   int left = t.count;
-  for (; left >= 4; left -= 4, x += 4 * t.step, y += 4 * t.step) apply_rows<PACKS, 4>(x, y, t.step, c);
-  for (; left > 0; --left, x += t.step, y += t.step) apply_rows<PACKS, 1>(x, y, t.step, c);
+  for (; left >= 4; left -= 4, x += 4 * t.step, y += 4 * t.step) apply_rows<IN_PACKS, 4>(x, y, t.step, c);
+  for (; left > 0; --left, x += t.step, y += t.step) apply_rows<IN_PACKS, 1>(x, y, t.step, c);
 }
 )";
 
 const char* const kBackward = R"(
-template <bool PACKS, int COUNT> void add_rows(double (&sum)[2 * N], const T* x, const T* dy, i64 step, const F (&mean)[N]) {
+template <bool IN_PACKS, int COUNT> void add_rows(double (&sum)[2 * N], const T* x, const T* dy, i64 step, const F (&mean)[N]) {
   Data v[COUNT], d[COUNT];
-  read_rows<PACKS>(x, step, v);
-  read_rows<PACKS>(dy, step, d);
+  read_rows<IN_PACKS>(x, step, v);
+  read_rows<IN_PACKS>(dy, step, d);
   F part[2 * N] = {};
 #pragma unroll
   for (int j = 0; j < COUNT; ++j) {
@@ -203,7 +203,7 @@ template <bool PACKS, int COUNT> void add_rows(double (&sum)[2 * N], const T* x,
   }
   add_to(sum, part);
 }
-template <bool PACKS> void sums(const Args& a) {
+template <bool IN_PACKS> void sums(const Args& a) {
   const Tile t = tile_of(a, blockIdx.x, a.block);
   double sum[2 * N] = {};
   if (t.count > 0) {
@@ -213,8 +213,8 @@ template <bool PACKS> void sums(const Args& a) {
 #pragma unroll
     for (int i = 0; i < N; ++i) mean[i] = ((const F*)a.in[2])[t.channel + i];
     int left = t.count;
-    for (; left >= 4; left -= 4, x += 4 * t.step, dy += 4 * t.step) add_rows<PACKS, 4>(sum, x, dy, t.step, mean);
-    for (; left > 0; --left, x += t.step, dy += t.step) add_rows<PACKS, 1>(sum, x, dy, t.step, mean);
+    for (; left >= 4; left -= 4, x += 4 * t.step, dy += 4 * t.step) add_rows<IN_PACKS, 4>(sum, x, dy, t.step, mean);
+    for (; left > 0; --left, x += t.step, dy += t.step) add_rows<IN_PACKS, 1>(sum, x, dy, t.step, mean);
   }
   keep(a, t, sum);
 }
@@ -233,19 +233,19 @@ struct Slopes {
   Reals mean, of_dy, of_x, shift;
 };
 inline F dx_of(F x, F dy, const Slopes& c, int i) { return dy * c.of_dy.e[i] + (x - c.mean.e[i]) * c.of_x.e[i] + c.shift.e[i]; }
-template <bool PACKS, int COUNT> void apply_rows(const T* x, const T* dy, T* dx, i64 step, const Slopes& c) {
+template <bool IN_PACKS, int COUNT> void apply_rows(const T* x, const T* dy, T* dx, i64 step, const Slopes& c) {
   Data v[COUNT], d[COUNT];
-  read_rows<PACKS>(x, step, v);
-  read_rows<PACKS>(dy, step, d);
+  read_rows<IN_PACKS>(x, step, v);
+  read_rows<IN_PACKS>(dy, step, d);
 #pragma unroll
   for (int j = 0; j < COUNT; ++j) {
 #pragma unroll
     for (int i = 0; i < N; ++i) v[j].e[i] = convert<T>(dx_of(convert<F>(v[j].e[i]), convert<F>(d[j].e[i]), c, i));
-    write<PACKS>(dx + j * step, v[j]);
+    write<IN_PACKS>(dx + j * step, v[j]);
   }
 }
 /// From the end: what the sums read last may still lie in the cache.
-template <bool PACKS> void apply(const Args& a) {
+template <bool IN_PACKS> void apply(const Args& a) {
   const Tile t = tile_of(a, gridDim.x - 1 - blockIdx.x, a.tile);
   if (t.count == 0) return;
   const Slopes c(a, t.channel);
@@ -253,8 +253,8 @@ template <bool PACKS> void apply(const Args& a) {
   const T* dy = (const T*)a.in[4] + t.first;
   T* dx = (T*)a.out[0] + t.first;
   int left = t.count;
-  for (; left >= 4; left -= 4, x += 4 * t.step, dy += 4 * t.step, dx += 4 * t.step) apply_rows<PACKS, 4>(x, dy, dx, t.step, c);
-  for (; left > 0; --left, x += t.step, dy += t.step, dx += t.step) apply_rows<PACKS, 1>(x, dy, dx, t.step, c);
+  for (; left >= 4; left -= 4, x += 4 * t.step, dy += 4 * t.step, dx += 4 * t.step) apply_rows<IN_PACKS, 4>(x, dy, dx, t.step, c);
+  for (; left > 0; --left, x += t.step, dy += t.step, dx += t.step) apply_rows<IN_PACKS, 1>(x, dy, dx, t.step, c);
 }
 )";
 /// Packs where pointers are multiples of 16, else the same elements one by one.
