@@ -35,7 +35,7 @@ constexpr std::array<GpuKernelName, 46> kNames = {{
     {"nvrtc_depthwise_conv2d", "conv2d conv2d_filter_gradient conv2d_input_gradient"},
     {"nvrtc_divide", "div"},
     {"nvrtc_elementwise",
-     "abs add add_n broadcast_like broadcast_to cast ceil clip clip_gradient cos div elementwise elu elu_gradient equal erf exp floor gelu gelu_tanh greater "
+     "abs add add_n broadcast_like broadcast_to cast ceil clip clip_gradient cos div elementwise elu elu_gradient equal erf exp floor gelu gelu_gradient gelu_tanh greater "
      "greater_equal leaky_relu leaky_relu_gradient less less_equal log log1p logical_and logical_not logical_or maximum minimum mul neg not_equal pow "
      "reciprocal relu relu6 relu6_gradient relu_gradient round rsqrt sigmoid sigmoid_cross_entropy sign silu sin softplus sqrt square squared_difference sub "
      "tanh where"},

@@ -30,7 +30,7 @@ Generated join_source(const std::vector<int>& tree, const std::string& how, std:
     stack.back() = t.inputs.size() + t.steps.size();
     t.steps.push_back({type.dtype, text, {{"a", a}, {"b", b}}});
   }
-  if (how == "mean") t.steps.push_back({type.dtype, "x / (T)count", {{"x", stack.back()}}, {{"count", static_cast<double>(present)}}});
+  if (how == "mean" && present != 1) t.steps.push_back({type.dtype, "x / (T)count", {{"x", stack.back()}}, {{"count", static_cast<double>(present)}}});
   const bool one = t.steps.empty();
   Generated g = elementwise(t);
   return one ? std::move(g.unless_same()) : std::move(g);

@@ -72,6 +72,8 @@ struct EluGradient {
   template <class T>
   T operator()(T dy, T v) const { return v < 0 ? dy * (v + static_cast<T>(alpha)) : dy; }
 };
+/// Φ(x) + x·φ(x), of the normal distribution.
+struct GeluGradient { template <class T> T operator()(T dy, T v) const { return dy * (T(0.5) * std::erfc(v * T(-0.70710678118654752440)) + v * std::exp(T(-0.5) * v * v) * T(0.39894228040143267794)); } };
 struct ClipGradient {
   double min = 0, max = 0;
   static ClipGradient of(const Attributes& a) { return {a.real("min"), a.real("max")}; }

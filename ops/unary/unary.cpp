@@ -78,9 +78,9 @@ OpDef def(Formula f) {
           .precision = follows(f.name) ? Precision::follow : Precision::full};
 }
 
-/// dx of an op with a kink, from dy and the op's input or output: one pass, and the choice at the kink in one place.
+/// dx from dy and the op's input or output: one pass, and the choice at a kink in one place.
 OpDef gradient_def(const char* name, const char* scalar, const char* second, ReferenceRule reference, std::vector<AttributeDef> attributes = {},
-                   Value (*second_gradient)(Value dy, Value v, Value g) = nullptr) {
+                   Value (*second_gradient)(Value dy, Value v, Value g) = nullptr, bool exact = true) {
   return {.name = name,
           .attributes = std::move(attributes),
           .inputs = {"dy", second},
@@ -100,7 +100,7 @@ OpDef gradient_def(const char* name, const char* scalar, const char* second, Ref
           .scalar = scalar,
           .in_place = {{0, 0}, {0, 1}},
           .zero_preserving = true,
-          .exact = true,
+          .exact = exact,
           .precision = Precision::follow};
 }
 
@@ -112,11 +112,8 @@ Split split_neg(const SplitContext& c) {
 
 constexpr double kSqrtHalf = std::numbers::sqrt2 / 2;
 
-/// Φ(x) + x·φ(x), of the normal distribution.
-Value gelu_slope(Value x) {
-  Value below = (1 + erf(x * kSqrtHalf)) * 0.5;
-  return below + x * exp(square(x) * -0.5) * (kSqrtHalf * std::numbers::inv_sqrtpi);
-}
+/// φ(x)·(2 − x²), of the normal distribution: how gelu's slope changes.
+Value gelu_bend(Value x) { return exp(square(x) * -0.5) * (2 - square(x)) * (kSqrtHalf * std::numbers::inv_sqrtpi); }
 
 /// s + x·s·(1 − s)·u', of y = x·s with s = sigmoid(u).
 Value gelu_tanh_slope(Value x) {
@@ -156,7 +153,7 @@ std::vector<OpDef> unary_defs() {
   add({"sigmoid", "x >= 0 ? T(1) / (T(1) + exp(-x)) : exp(x) / (T(1) + exp(x))", reference<Sigmoid>, [](V, V y, V dy, A) { return dy * y * (1 - y); }});
   add({"softplus", "(x > 0 ? x : T(0)) + log1p(exp(-abs(x)))", reference<Softplus>, [](V x, V, V dy, A) { return dy * sigmoid(x); }});
   add({"silu", "x * (x >= 0 ? T(1) / (T(1) + exp(-x)) : exp(x) / (T(1) + exp(x)))", reference<Silu>, [](V x, V y, V dy, A) { V s = sigmoid(x); return dy * (s + y * (1 - s)); }, true});
-  add({"gelu", "T(0.5) * x * erfc(x * T(-0.70710678118654752440))", reference<Gelu>, [](V x, V, V dy, A) { return dy * gelu_slope(x); }, true});
+  add({"gelu", "T(0.5) * x * erfc(x * T(-0.70710678118654752440))", reference<Gelu>, [](V x, V, V dy, A) { return emit("gelu_gradient", {dy, x}, {}, {}); }, true});
   add({"gelu_tanh", "x / (T(1) + exp(T(-1.59576912160573071176) * (x + T(0.044715) * x * x * x)))", reference<GeluTanh>, [](V x, V, V dy, A) { return dy * gelu_tanh_slope(x); }, true});
   add({"relu", "x > 0 ? x : x != x ? x : T(0)", reference<Relu>, [](V, V y, V dy, A) { return relu_gradient(dy, y); }, true, true});
   add({"relu6", "x < 0 ? T(0) : x > 6 ? T(6) : x", reference<Relu6>, [](V, V y, V dy, A) { return emit("relu6_gradient", {dy, y}, {}, {}); }, true, true});
@@ -169,6 +166,8 @@ std::vector<OpDef> unary_defs() {
   out.push_back(gradient_def("leaky_relu_gradient", "x > 0 ? dy : slope * dy", "x", gradient_reference<LeakyReluGradient>, slope));
   out.push_back(gradient_def("elu_gradient", "y < 0 ? dy * (y + alpha) : dy", "y", gradient_reference<EluGradient>, alpha,
                              [](V dy, V y, V g) { return where(greater_equal(y, constant_like(y, 0)), constant_like(y, 0), dy * g); }));
+  out.push_back(gradient_def("gelu_gradient", "dy * (T(0.5) * erfc(x * T(-0.70710678118654752440)) + x * exp(T(-0.5) * x * x) * T(0.39894228040143267794))", "x", gradient_reference<GeluGradient>, {},
+                             [](V dy, V x, V g) { return dy * g * gelu_bend(x); }, false));
   out.push_back(gradient_def("clip_gradient", "x >= min && x <= max ? dy : T(0)", "x", gradient_reference<ClipGradient>, bounds));
   return out;
 }

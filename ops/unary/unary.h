@@ -7,7 +7,7 @@ namespace belfry {
 
 /// One OpDef per row of the table: y = f(x); x: f32 or f64 (neg, abs, sign and square: i32 and i64 too), any shape. Slopes at kinks: 0 for
 /// abs, relu and relu6 (at 0, and at 6); clip passes the gradient at both edges; sign and the roundings have slope 0 everywhere.
-/// Beside them relu_gradient, relu6_gradient, leaky_relu_gradient, elu_gradient and clip_gradient: dx from dy and x or y.
+/// Beside them relu_gradient, relu6_gradient, leaky_relu_gradient, elu_gradient, gelu_gradient and clip_gradient: dx from dy and x or y.
 std::vector<OpDef> unary_defs();
 
 Value neg(Value x, SourceLine at = SourceLine::here());

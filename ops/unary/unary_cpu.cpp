@@ -36,11 +36,11 @@ Kernel kernel(const char* op, std::int64_t cost = 1) {
 }
 
 template <class Op>
-Kernel gradient_kernel(const char* op) {
-  return {.name = "simd_unary", .op = op, .supports = takes_floats(), .prepare = [](const KernelRequest& r) {
+Kernel gradient_kernel(const char* op, std::int64_t cost = 1) {
+  return {.name = "simd_unary", .op = op, .supports = takes_floats(), .prepare = [cost](const KernelRequest& r) {
             return visit_float(r.inputs[0].dtype, [&]<class T>() -> std::unique_ptr<Prepared> {
-              return prepared([apply = formula_of<Op>(*r.attributes), n = r.outputs[0].elements(), threads = r.threads](const Arguments& a) {
-                for_ranges(n, n, threads, [&](std::int64_t begin, std::int64_t end) { run_gradient<T, Op>(apply, a.in<T>(0) + begin, a.in<T>(1) + begin, a.out<T>(0) + begin, end - begin); }, 16);
+              return prepared([cost, apply = formula_of<Op>(*r.attributes), n = r.outputs[0].elements(), threads = r.threads](const Arguments& a) {
+                for_ranges(n, n * cost, threads, [&](std::int64_t begin, std::int64_t end) { run_gradient<T, Op>(apply, a.in<T>(0) + begin, a.in<T>(1) + begin, a.out<T>(0) + begin, end - begin); }, 16);
               });
             });
           }};
@@ -82,6 +82,7 @@ std::vector<Kernel> unary_cpu() {
   out.push_back(gradient_kernel<Relu6Gradient>("relu6_gradient"));
   out.push_back(gradient_kernel<LeakyReluGradient>("leaky_relu_gradient"));
   out.push_back(gradient_kernel<EluGradient>("elu_gradient"));
+  out.push_back(gradient_kernel<GeluGradient>("gelu_gradient", kTranscendental));
   out.push_back(gradient_kernel<ClipGradient>("clip_gradient"));
   return out;
 }

@@ -74,10 +74,11 @@ OpTables unary_cases() {
       {"relu6_gradient", false, true, -4, 10},
       {"leaky_relu_gradient", false, true, -2, 2, {{"slope", 0.25}}},
       {"elu_gradient", false, true, -2, 2, {{"alpha", 1.5}}, {{"alpha", -1.0}}, "alpha must be positive"},
+      {"gelu_gradient", false, false, -5, 5},
       {"clip_gradient", false, true, -2, 2, bounds, crossed, "min is above max"},
   };
   for (const Row& r : gradients) {
-    auto of = [&](const char* what, Shape x) { return OpCase{.name = what, .attributes = r.attributes, .inputs = {real(x), drawn(r, x)}, .outputs = {{f32, x}}}; };
+    auto of = [&](const char* what, Shape x) { return OpCase{.name = what, .attributes = r.attributes, .inputs = {real(x), drawn(r, x)}, .outputs = {{f32, x}}, .exact_sums = r.exact_sums}; };
     OpTable t{r.op, {of("rows", {kBatch, 4}), of("without rows", {3}), of("two row axes", {kBatch, kBatch})}};
     t.cases[0].refused = {{{{f32, {2}}, {f32, {3}}}, {"differ in shape"}}, {{{f32, {2}}, {f64, {2}}}, {"dtypes f32 and f64"}}};
     if (*r.words) t.cases[0].refused.push_back({{{f32, {2}}, {f32, {2}}}, {r.words}, r.refused});
