@@ -32,8 +32,8 @@ struct Problem {
   Window window;
 };
 
-/// Engines that reorder their tensors hold them once more, and partial sums of filters.
-std::int64_t reserve(const Problem& p) { return 4 * (elements(p.x) + p.elements() + elements(p.y)) + (std::int64_t{16} << 20); }
+/// Engines that reorder their tensors hold them once more; those of halves have partial sums of filters beside that, as those of TF32 do.
+std::int64_t reserve(const Problem& p) { return 4 * (elements(p.x) + p.elements() + elements(p.y)) + (std::int64_t{1} << 20) + (is_half(p.x_type) ? kPartialSums : 0); }
 
 Sequence product(const Problem& p, Kind kind, Place x, Place filter, Place y) {
   const std::int64_t pixels = p.y[0] * p.y[1] * p.y[2], in = p.x[3], out = p.y[3];

@@ -180,7 +180,7 @@ std::string each_fitting(const TargetImpl& target, const Graph& graph, const Wan
     if (!wanted.engine.empty() && facts.name != wanted.engine) return false;
     ++asked;
     if (!facts.deterministic && !wanted.leeway.nondeterministic) return ++random, false;
-    if ((without_cores && (facts.tensor_cores || facts.winograd)) || (exact && facts.rounds_inputs)) return ++rounding, false;  // Winograd's sums are off by as much as TF32's
+    if ((without_cores && facts.tensor_cores) || (exact && facts.rounds_inputs)) return ++rounding, false;
     std::optional<Descriptor> plan = misreads_padding(graph, facts) ? std::nullopt : plan_of(target, configuration, facts);
     if (!plan) return ++refused, false;
     if (facts.scratch_bytes < graph.least_scratch_bytes && !wanted.leeway.nondeterministic) return ++random, false;

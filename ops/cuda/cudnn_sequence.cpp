@@ -138,6 +138,7 @@ Sequence taking(Sequence s, const KernelRequest& r, const Leeway& leeway) {
   if (leeway.tf32 && r.inputs[0].dtype != f32) return none("it multiplies no f32");
   if (leeway.nondeterministic && !only_run(s)) return none("its product repeats its bits anyway");
   s.leeway = leeway;
+  if (leeway.tf32 && only_run(s)) s.engine_bytes += kPartialSums;
   for (auto& step : s.steps)
     if (auto* m = std::get_if<Multiply>(&step)) m->product.tf32 = leeway.tf32;
   return s;

@@ -84,6 +84,9 @@ inline Tensor scalar(float v) { return {f32, {1, 1, 1, 1}, {1, 1, 1, 1}, false, 
 /// Pools want none; what a later cuDNN may.
 inline constexpr std::int64_t kPoolBytes = std::int64_t{1} << 20;
 
+/// Of filters, that engines with tensor cores hold beside reordered tensors.
+inline constexpr std::int64_t kPartialSums = std::int64_t{15} << 20;
+
 /// A kernel as a sequence: a pure function of the request.
 struct SequenceKernel {
   std::string name, op;
