@@ -1,9 +1,8 @@
 // Training and inference on a GPU, a line of JSON per result, in the form of the peers' benchmarks:
 //   bench_gpu [--device gpu:0] [--seconds 2] [--precision f32,tf32,bf16] [--batch B] [--engines timed|forecast] [--cluster FILE] [--traces FOLDER] [NAME…]
 // Names are those of the workloads, and "launch": what a launch costs with recorded work and without. A step reads its feeds from the host.
-// Ceilings are measured first: large products and a pass over memory. Engines of libraries are timed before, as bench --calibrate does, or are those that cuDNN forecasts. Each case leaves a Chrome trace of one step in the folder.
-// What the GPU reaches at most is measured before, large products and a pass over memory, and each line says its share of that roof. With a cluster file, whose GPU's figures are taken,
-// lines in f32 have the forecast step.
+// What the GPU reaches at most is measured first, large products and a pass over memory, and each line says its share of that roof. Then, case by case, engines of libraries are timed, as bench --calibrate
+// does, or are those that cuDNN forecasts. With a cluster file, whose GPU's figures are taken, lines in f32 have the forecast step. Each case leaves a Chrome trace of one step in the folder.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -252,7 +251,7 @@ Options options_of(int argc, char** argv) {
     else if (word == "--traces") o.traces = value;
     else if (word == "--precision") o.precisions = precisions_of(value);
     else if (word == "--cluster") o.rates = rates_of(value);
-    else throw UserError("there is no option " + word);
+    else throw UserError(word == "--engines" ? "--engines are timed or forecast, not " + value : "there is no option " + word);
   }
   for (const std::string& name : o.names)
     if (name != "launch" && std::none_of(kWorkloads.begin(), kWorkloads.end(), [&](const Workload& w) { return name == w.name; })) throw UserError("there is no workload '" + name + "'");

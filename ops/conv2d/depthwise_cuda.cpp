@@ -177,14 +177,14 @@ Generated head_of(const KernelRequest& r, const Depthwise& d, DType t) {
   // Places on the picture go a window beyond its edges.
   const std::int64_t reach = std::max({elements(d.x), elements(d.y), d.x[1] + 2 * spread(d.s.window_h, d.s.dilation_h), d.x[2] + 2 * spread(d.s.window_w, d.s.dilation_w)});
   g.type("T", t).type("F", is_half(t) ? f32 : t).type("I", reach < (std::int64_t{1} << 30) ? "int" : "i64");
-  for (auto [name, value] : {std::pair{"WINDOW_H", d.s.window_h}, {"WINDOW_W", d.s.window_w}, {"DILATION_H", d.s.dilation_h}, {"DILATION_W", d.s.dilation_w}}) g.head(fmt::format("#define {} {}", name, value));
+  for (auto [name, value] : {std::pair{"WINDOW_H", d.s.window_h}, {"WINDOW_W", d.s.window_w}, {"DILATION_H", d.s.dilation_h}, {"DILATION_W", d.s.dilation_w}}) g.head(fmt::format("#define {} (I){}", name, value));
   g.number("pictures", d.x[0]).number("channels", d.channels);
   return g;
 }
 
 std::int64_t width_of(DType t) { return 16 / static_cast<std::int64_t>(size_of(t)); }
 
-Generated& strides(Generated& g, std::int64_t h, std::int64_t w) { return g.head(fmt::format("#define STRIDE_H {}\n#define STRIDE_W {}", h, w)); }
+Generated& strides(Generated& g, std::int64_t h, std::int64_t w) { return g.head(fmt::format("#define STRIDE_H (I){}\n#define STRIDE_W (I){}", h, w)); }
 
 Generated sliding(const KernelRequest& r, const Depthwise& d, const Extents& from, const Extents& to, bool flipped) {
   const DType t = r.inputs[0].dtype;
@@ -244,6 +244,9 @@ Generated filter_gradient(const KernelRequest& r) {
 std::string objection(const KernelRequest& r, const LocalType& x, const LocalType& filter, const LocalType& y) {
   if (r.attributes->integer("groups") != x.shape[3] || y.shape[3] != x.shape[3]) return "there is not one filter per channel";
   if (filter.shape[0] * filter.shape[1] > 25) return "its filters have more than 25 taps";
+  // A run of windows is unrolled over all columns that it spans.
+  const Integers &strides = r.attributes->integers("strides"), &dilations = r.attributes->integers("dilations");
+  if (3 * strides[1] + spread(filter.shape[1], dilations[1]) > 64 || spread(filter.shape[0], dilations[0]) > kLargestSize / 2 || strides[0] > kLargestSize / 2) return "its windows reach too far";
   if (x.dtype != y.dtype || (r.op != "conv2d_filter_gradient" && filter.dtype != x.dtype)) return "its tensors are of several dtypes";
   return x.elements() && y.elements() ? "" : "there are no elements";
 }

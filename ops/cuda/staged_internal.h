@@ -5,7 +5,7 @@ namespace belfry {
 
 /// in_order<N>(sum, x, step, count, fold): fold(sum, x[k * step]) for k < count, N reads at a time.
 /// staged(sum, values, width, at, fold), by all of a block of 256 threads: thread c < width (at most 32) folds at(k, c) for all k with k * width + c < values,
-/// rows of `width`, of which there is one at least. Loads stand under no condition, so that they go out together.
+/// in rows of `width`, the last of which may be short; there is one value at least. Loads stand under no condition, so that they go out together.
 inline const char* const kStaged = R"(
 template <int N, class A, class S, class F> A next_of(A sum, const S* x, i64 step, i64 count, F fold) {
   S v[N];
@@ -35,7 +35,7 @@ template <class S, class A, class At, class F> A staged(A sum, i64 values, int w
 #pragma unroll
       for (int j = 0; j < kAhead; ++j) {
         const i64 k = from + tile + j * across + row;
-        v[j] = at(k < rows ? k : 0, c);
+        v[j] = at(k < rows ? k : 0, rows > 0 ? c : 0);
       }
 #pragma unroll
       for (int j = 0; j < kAhead; ++j)

@@ -85,6 +85,20 @@ Devices GpuPlans::open(const PlacedGraph& plan) {
   return out;
 }
 
+namespace {
+
+/// Where waits are left out, what a step has begun can still read feeds and memory that end with the program.
+void settle(const PlacedGraph& plan, const Program& program) {
+  for (std::size_t s = 0; s < plan.streams.size(); ++s)
+    if (Queue* q = program.queue(static_cast<int>(s))) try {
+        q->enter();
+        q->finish();
+      } catch (const std::exception&) {  // the step has told it
+      }
+}
+
+}  // namespace
+
 Tensors GpuPlans::train(const std::shared_ptr<const Graph>& graph, const std::shared_ptr<const PlacedGraph>& plan, const KernelTables& kernels, const std::function<void()>& prepared) {
   Program program(plan, kernels, {}, open(*plan));
   Runner runner(program);
@@ -103,9 +117,13 @@ Tensors GpuPlans::train(const std::shared_ptr<const Graph>& graph, const std::sh
     Outcome o = runner.run(feeds[k], options);
     if (lost_feeds && ahead)  // what was staged is not read again
       for (auto& [name, t] : data[k + 1]) std::memset(t.raw(), 0x7F, t.bytes().size());
-    if (o.error) std::rethrow_exception(o.error);
+    if (o.error) {
+      settle(*plan, program);
+      std::rethrow_exception(o.error);
+    }
     out = std::move(o.fetched);
   }
+  if (may_race) settle(*plan, program);
   if (!may_race) {
     EXPECT_TRUE(ran_as_planned(*plan, program, runner.trace()));
   }
