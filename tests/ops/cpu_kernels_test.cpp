@@ -67,7 +67,7 @@ const std::vector<KernelCase>& cases() {
     const Attributes bounds = {{"min", -0.5}, {"max", 1.0}};
     add({"simd_unary", "clip", {real({B, 13})}, bounds});
     add({"simd_unary", "clip_gradient", {real({B, 13}), real({B, 13})}, bounds});
-    for (const char* op : {"relu_gradient", "relu6_gradient", "leaky_relu_gradient", "elu_gradient"}) add({"simd_unary", op, {real({B, 13}), real({B, 13})}});
+    for (const char* op : {"relu_gradient", "relu6_gradient", "leaky_relu_gradient", "elu_gradient", "gelu_gradient"}) add({"simd_unary", op, {real({B, 13}), real({B, 13})}});
     for (DType to : kAllDTypes) add({"simd_cast", "cast", {real({B, 13})}, {{"dtype", to}}});
     add({"simd_cast", "cast", {whole({B, 13})}, {{"dtype", f32}}});
     for (DType half : {f16, bf16}) add({"simd_cast", "cast", {{half, {B, 13}}}, {{"dtype", f32}}});
