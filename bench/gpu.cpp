@@ -1,12 +1,13 @@
 // Training and inference on a GPU, a line of JSON per result, in the form of the peers' benchmarks:
-//   bench_gpu [--device gpu:0] [--seconds 2] [--precision f32,tf32,bf16] [--batch B] [--engines timed|forecast] [--cluster FILE] [--traces FOLDER] [NAME…]
+//   bench_gpu [--device gpu:0] [--seconds 2] [--precision f32,tf32,bf16] [--batch B] [--engines timed|forecast] [--cluster FILE] [--ceilings FILE] [--traces FOLDER] [NAME…]
 // Names are those of the workloads, and "launch": what a launch costs with recorded work and without. A step reads its feeds from the host.
-// What the GPU reaches at most is measured first, large products and a pass over memory, and each line says its share of that roof. Then, case by case, engines of libraries are timed, as bench --calibrate
+// What the GPU reaches at most is measured first, large products and a pass over memory, or read from the file of ceilings that another run left; each line says its share of that roof. Then, case by case, engines of libraries are timed, as bench --calibrate
 // does, or are those that cuDNN forecasts. With a cluster file, whose GPU's figures are taken, lines in f32 have the forecast step. Each case leaves a Chrome trace of one step in the folder.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <optional>
@@ -33,6 +34,9 @@ namespace {
 struct Ceilings {
   std::map<std::string, double> flops;  // by precision
   double bandwidth = 0;
+  bool tells_all(const std::vector<GraphPrecision>& precisions) const {
+    return bandwidth > 0 && std::all_of(precisions.begin(), precisions.end(), [&](const GraphPrecision& p) { return flops.contains(std::string(name_of(p))); });
+  }
 };
 
 struct Options {
@@ -40,7 +44,7 @@ struct Options {
   double seconds = 2;
   std::int64_t batch = 0;  ///< of all batches this one alone
   bool engines_timed = true;
-  std::string traces;
+  std::string traces, ceilings_file;
   std::vector<GraphPrecision> precisions = {f32, tf32, bf16};
   std::optional<ClusterDevice> rates;
   std::optional<Ceilings> ceilings;
@@ -112,7 +116,8 @@ std::string variant_of(const GraphPrecision& precision, bool graphs) { return st
 /// A net on the device, which steps.
 struct Case {
   Case(const Workload& w, std::int64_t batch, const GraphPrecision& precision, bool graphs, const Options& o, std::shared_ptr<const CostTable> costs)
-      : graph(net_named(w.net).build(standard_library()->ops, w.settings)), trains(w.trains) {
+      : trains(w.trains) {
+    Graph graph = net_named(w.net).build(standard_library()->ops, w.settings);
     graph.precision = precision;
     session.emplace(graph, Single{.device = o.device}, SessionOptions{.cuda_graphs = graphs, .costs = std::move(costs)});
     feeds = synthetic_feeds(session->graph(), batch);
@@ -121,7 +126,6 @@ struct Case {
   void step() { trains ? session->step(*rows, fetches(), [&] { return Batch(*rows); }) : session->predict(*rows, {}); }  // the next is copied meanwhile, as fit does
   std::vector<std::string> fetches() const { return trains ? std::vector<std::string>{"loss"} : std::vector<std::string>{}; }
 
-  Graph graph;
   bool trains;
   std::map<std::string, HostTensor> feeds;
   std::optional<Session> session;
@@ -199,6 +203,22 @@ Ceilings ceilings_of(const Options& o) {
   return out;
 }
 
+/// Those of a run before, so that shares of the roof have one roof; a line of the file is a precision, or bytes, and its figure.
+Ceilings kept_ceilings(const Options& o) {
+  Ceilings out;
+  if (o.ceilings_file.empty()) return ceilings_of(o);
+  if (std::ifstream in(o.ceilings_file); in) {
+    std::string name;
+    for (double value; in >> name >> value;) (name == "bytes" ? out.bandwidth : out.flops[name]) = value;
+  }
+  if (out.tells_all(o.precisions)) return out;
+  out = ceilings_of(o);
+  std::string text = fmt::format("bytes {}\n", out.bandwidth);
+  for (const auto& [precision, flops] : out.flops) text += fmt::format("{} {}\n", precision, flops);
+  write_file(o.ceilings_file, text);
+  return out;
+}
+
 /// A chain of so many ops on 16 numbers, none of which becomes part of another.
 Times chain(int ops, bool graphs, const Options& o) {
   Builder b("chain");
@@ -249,6 +269,7 @@ Options options_of(int argc, char** argv) {
     else if (word == "--batch") o.batch = std::atoll(value.c_str());
     else if (word == "--engines" && (value == "timed" || value == "forecast")) o.engines_timed = value == "timed";
     else if (word == "--traces") o.traces = value;
+    else if (word == "--ceilings") o.ceilings_file = value;
     else if (word == "--precision") o.precisions = precisions_of(value);
     else if (word == "--cluster") o.rates = rates_of(value);
     else throw UserError(word == "--engines" ? "--engines are timed or forecast, not " + value : "there is no option " + word);
@@ -275,7 +296,7 @@ int main(int argc, char** argv) try {
     return 77;  // skipped
   }
   if (o.wants("launch")) launches(o);
-  if (o.device.kind == "gpu" && o.names != std::vector<std::string>{"launch"}) o.ceilings = ceilings_of(o);
+  if (o.device.kind == "gpu" && o.names != std::vector<std::string>{"launch"}) o.ceilings = kept_ceilings(o);
   for (const Workload& w : kWorkloads)
     if (o.wants(w.name)) measure_all(w, o);
   return 0;

@@ -167,6 +167,21 @@ void await(const KernelTable& table, const OpDef& def, const OpCase& c, std::int
   }
 }
 
+void await_engines(const KernelTable& table, const OpDef& def, const OpCase& c, std::int64_t batch, std::vector<Awaited>& out) {
+  const Awaited w = asked(def, c, batch, true);
+  for (const Kernel& k : table.all()) {
+    if (k.op != def.name || !k.engines || k.leeway.tf32 || !k.supports(w.request).ok) continue;
+    for (const std::string& engine : k.engines(w.request)) {
+      Awaited mine = w;
+      mine.by = k.name + "@" + engine;
+      mine.what = fmt::format("{}: {}, {}", def.name, c.name, mine.by);
+      mine.scratch = k.supports(w.request).scratch_bytes;
+      mine.kernel = table.prepare(mine.by, w.request, {mine.scratch, false});
+      out.push_back(std::move(mine));
+    }
+  }
+}
+
 void await_all(const KernelTable& table, const OpDef& def, std::vector<Awaited>& out) {
   for (const Ask& a : asks(def)) await(table, def, a.c, a.batch, a.all_read, out);
 }

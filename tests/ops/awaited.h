@@ -30,6 +30,8 @@ struct Awaited {
 void await(const KernelTable& table, const OpDef& def, const OpCase& c, std::int64_t batch, bool all_read, std::vector<Awaited>& out);
 /// The same for all cases of an op: with and without the outputs that may be left out, the first also in f64 and of one row.
 void await_all(const KernelTable& table, const OpDef& def, std::vector<Awaited>& out);
+/// Every engine of a library that a plan may name for a case, of kernels that multiply f32 as f32.
+void await_engines(const KernelTable& table, const OpDef& def, const OpCase& c, std::int64_t batch, std::vector<Awaited>& out);
 /// Kernels of the table that no case of their op reaches; nothing is prepared.
 std::vector<std::string> unreached(const KernelTable& table, const OpSet& ops);
 

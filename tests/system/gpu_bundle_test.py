@@ -12,7 +12,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD, SHARED = map(pathlib.Path, sys.argv[1:3])
-PARTS = ["devices", "kernels", "bits", "golden", "bench", "memory", "peers", "sanitize"]
+PARTS = ["devices", "kernels", "bits", "golden", "sanitize", "memory", "bench", "peers"]
 WORKLOADS = 7
 # What run.sh calls.
 PROGRAMS = ("sh", "mkdir", "dirname", "timeout", "env", "date", "wc", "cat", "head", "tail", "tr", "rm")
@@ -34,6 +34,18 @@ echo "$*"
 while case $1 in */gpu_test) false ;; esac; do shift; done
 "$@"
 exit $code
+"""
+
+# A peer that has compiled, another that does not, and one that hangs when it is measured.
+PEER = """import pathlib, sys, time
+gate = pathlib.Path(sys.argv[sys.argv.index('--gate') + 1])
+if 'cifar10_train' in sys.argv:
+    sys.exit('it does not compile')
+gate.with_suffix('.ready').touch()
+while not gate.with_suffix('.go').exists():
+    time.sleep(0.01)
+time.sleep(300 if '32' in sys.argv and 'mnist_cnn_train' in sys.argv else 0)
+print('{"workload": "' + sys.argv[-1] + '"}')
 """
 
 
@@ -88,7 +100,8 @@ def on_the_fake_driver(bundle, results):
     log = (results / "log.txt").read_text()
     assert len(lost) > 1 and all(line["failed"] == 1 for line in lost) and log.count("the GPU is lost since") >= len(lost), lines
     runs = re.findall(r"\[ RUN      \] Gpu/GpuOps\.(\S+)", log)
-    assert len(runs) == len(set(runs)) == int(re.search(r"Running (\d+) tests from 1 test suite\.\n.*\n.*from Gpu/GpuOps", log)[1]), log
+    listed = subprocess.run([bundle / "bin/gpu_test", "--gtest_list_tests", "--gtest_filter=Gpu/GpuOps.*"], capture_output=True, text=True, check=True, env={"LD_LIBRARY_PATH": str(bundle / "lib"), **{k: str(v) for k, v in fake.items()}}).stdout
+    assert len(runs) == len(set(runs)) == listed.count("# GetParam") > 1, (log, listed)
 
 
 def with_what_hangs_and_dies(bundle, results):
@@ -109,7 +122,12 @@ def with_what_hangs_and_dies(bundle, results):
     log = (results / "log.txt").read_text()
     for words in ("--gtest_filter=*/GpuOps.*-S.good:S.die,", "--gtest_filter=*/MnistCnn.*-*f64*,", f"CUDA in {work}/python/nvidia/cu13/lib,", "kernels nvrtc_\n", "--tool memcheck --report-api-errors no --error-exitcode 9"):
         assert words in log, (words, log)
-    before = len(lines)
+    (work / "python/torch.py").write_text("class cuda:\n    is_available = lambda: True\n")
+    (bundle / "gpu_torch.py").write_text(PEER)
+    line = run([bundle / "run.sh", "-o", results, "kernels", "peers"], results, code=1, SECONDS_IN_ALL=30, SECONDS_EACH=0.1, LONGEST=2, BELFRY_CACHE=work / "cache", PATH=path, PYTHONPATH=work / "python")[-1]
+    assert line["part"] == "peers" and line["exit"] == 0 and line["figures"] == 12 == len((results / "bench.jsonl").read_text().splitlines()), line
+    assert "cases were ready after" in (results / "log.txt").read_text() and "torch:cifar10_train:128:compile_bf16: no figure; it does not compile" in (results / "log.txt").read_text()
+    before = len((results / "results.jsonl").read_text().splitlines())
     lines = run([bundle / "run.sh", "-o", results, "kernels", "memory"], results, SECONDS_IN_ALL=0)[before:]
     assert len(lines) == 3 and all("no time is left" in line["skipped"] for line in lines), lines
 

@@ -1,10 +1,11 @@
 #!/bin/sh
 # Runs the GPU tests and benchmarks: run.sh [-o RESULTS] [PART…]; nothing is built, but for kernels. The parts, by default all in this order:
-#   devices kernels bits golden bench memory peers sanitize
+#   devices kernels bits golden sanitize memory bench peers
+# Tests run several at a time, while peers compile; benchmarks run alone, and peers are measured behind them.
 # RESULTS ($OUT, else results beside this file) has a line per process in results.jsonl, what they said in log.txt, and figures in bench.jsonl.
 # SECONDS_IN_ALL (540) is when it ends, whatever is left; LONGEST what no process may exceed; SECONDS_EACH (1) is how long each case of a benchmark is measured.
 here=$(cd "$(dirname "$0")" && pwd)
-known="devices kernels bits golden bench memory peers sanitize"
+known="devices kernels bits golden sanitize memory bench peers"
 out=${OUT:-$here/results}
 if [ "$1" = -o ]; then
   [ $# -ge 2 ] || { echo "run.sh: -o needs a folder for results" >&2; exit 2; }
@@ -17,7 +18,7 @@ done
 { mkdir -p "$out" && out=$(cd "$out" && pwd); } || { echo "run.sh: $out: the folder for results cannot be made" >&2; exit 2; }
 parts=${*:-$known}
 chosen=$#
-running=$out/running.txt
+running=$out/running.txt log=$out/log.txt
 all=${SECONDS_IN_ALL:-540}
 each=${SECONDS_EACH:-1}
 now() { date +%s; }
@@ -46,13 +47,13 @@ first_line() {
   read -r why <"$running"
 }
 
-# What was said to log.txt, of very much its beginning and end.
+# What was said to the log, of very much its beginning and end.
 keep() {
-  echo "==== $part $name: exit $code" >>"$out/log.txt"
+  echo "==== $part $name: exit $code" >>"$log"
   if [ "$(wc -c <"$running")" -le 1000000 ]; then
-    cat "$running" >>"$out/log.txt"
+    cat "$running" >>"$log"
   else
-    { head -c 700000 "$running"; printf '\n[…]\n'; tail -c 300000 "$running"; } >>"$out/log.txt"
+    { head -c 700000 "$running"; printf '\n[…]\n'; tail -c 300000 "$running"; } >>"$log"
   fi
 }
 
@@ -126,6 +127,34 @@ tests() {
     again=$((again + 1))
   done
 }
+# NAME PROCESSES LIMIT FILTER [WITHOUT]: its tests, dealt to so many processes beside all others since `together`.
+beside() {
+  name=$1 limit=20
+  dealt=0 under=$tool tool=''
+  while [ $dealt -lt "$2" ]; do dealt=$((dealt + 1)); eval "share_$dealt="; done
+  ours gpu_test "--gtest_filter=$4${5:+-$5}" --gtest_list_tests || { no_time; return; }
+  tool=$under
+  while IFS= read -r text; do
+    case $text in
+      "  "*) dealt=$((dealt % $2 + 1)) text=${text#"  "} && eval "share_$dealt=\$share_$dealt:\$suite\${text%%  *}" ;;
+      *.) suite=$text ;;
+    esac
+  done <"$running"
+  [ -n "$share_1" ] || share_1=:$4${5:+-$5}  # it will say why
+  for dealt in 1 2 3 4; do
+    [ $dealt -le "$2" ] || break
+    eval "share=\$share_$dealt"
+    [ -n "$share" ] || continue
+    at=$out/running-$part-$1-$dealt
+    ( running=$at.txt log=$at.log failed=0; tests "$1" "$3" "${share#:}"; rm -f "$running"; exit $failed ) &
+    processes="$processes $!" logs="$logs $at.log"
+  done
+}
+together() {
+  for process in $processes; do wait "$process" || failed=1; done
+  for text in $logs; do [ ! -f "$text" ] || { cat "$text" >>"$log"; rm -f "$text"; }; done
+  processes='' logs=''
+}
 # NAME: after a benchmark, whose figures are in bench.jsonl already.
 figures() {
   keep
@@ -140,14 +169,29 @@ bench() {  # NAME LIMIT
   name=$1 limit=$2
   before=$(wc -l <"$lines")
   if [ -n "$cluster" ]; then set -- --cluster "$here/clusters/$cluster.json"; else set --; fi
-  ours bench_gpu --seconds "$each" "$@" "$name" || { no_time; return; }
+  ours bench_gpu --seconds "$each" --ceilings "$out/ceilings.txt" "$@" "$name" || { no_time; return; }
   figures
 }
-peer() {  # FILE WORKLOAD LIMIT
-  name="$1 $2" limit=$3
-  before=$(wc -l <"$lines")
-  limited python3 -B "$here/gpu_$1.py" --seconds "$each" "$2" || { no_time; return; }
-  figures
+sees() { command -v python3 >/dev/null && timeout -k 5 60 python3 -c "$1" 2>/dev/null; }
+# They compile now, and are measured when `peers` says go. JAX has no transformer.
+compile_peers() {
+  cases=
+  if sees 'import torch; assert torch.cuda.is_available()'; then
+    for workload in resnet50_train transformer_train mobilenet_v2_train cifar10_train mnist_cnn_train; do cases="$cases torch:$workload:128:compile_bf16 torch:$workload:128:compile_tf32"; done
+    cases="$cases torch:mobilenet_v2_infer:1:compile_bf16 torch:mobilenet_v2_infer:32:compile_bf16 torch:transformer_train:128:eager_bf16 torch:resnet50_train:128:eager_bf16 torch:mnist_cnn_train:32:compile_tf32"
+  fi
+  if sees 'import jax; assert jax.default_backend() == "gpu"'; then
+    for workload in resnet50_train mobilenet_v2_train cifar10_train mnist_cnn_train; do cases="$cases jax:$workload:128:jit_bf16"; done
+    cases="$cases jax:mobilenet_v2_infer:1:jit_bf16"
+  fi
+  [ -n "$cases" ] || return
+  rm -f "$out/go"
+  python3 -B "$here/gpu_peers.py" --seconds "$each" --ready 150 --until "$all" --wait "$out/go" $cases >"$out/peers.jsonl" 2>"$out/peers.txt" &
+  peers=$!
+}
+# Until all have compiled, or had the time for it: they would disturb what is measured.
+peers_idle() {
+  [ -z "$peers" ] || while kill -0 "$peers" 2>/dev/null && [ ! -s "$out/peers.txt" ] && [ "$(now)" -lt $deadline ]; do sleep 1; done
 }
 # SECONDS: of the part, unless parts were named, which then have all that is left.
 begins() {
@@ -155,6 +199,8 @@ begins() {
   if [ $end -gt $deadline ] || [ "$chosen" -gt 0 ]; then end=$deadline; fi
 }
 
+processes='' logs='' peers=''
+case " $parts " in *" peers "*) compile_peers ;; esac
 for part in $parts; do
   lines='' tool=''
   case $part in
@@ -169,22 +215,44 @@ for part in $parts; do
       ;;
     kernels)
       begins 120
-      tests GpuOps 95 '*/GpuOps.*'
-      tests GpuKernels 25 'GpuKernels.*'
+      beside GpuOps 4 95 '*/GpuOps.*'
+      beside GpuKernels 1 60 'GpuKernels.*'
+      together
       ;;
     bits)
       begins 140
-      tests GpuBits 25 'GpuBits.*'
-      tests GpuRepeats 60 '*/GpuRepeats.*'
-      tests GpuStrategies 80 '*/GpuStrategies.*'
+      beside GpuBits 1 40 'GpuBits.*'
+      beside GpuRepeats 3 80 '*/GpuRepeats.*'
+      beside GpuStrategies 4 100 '*/GpuStrategies.*'
+      together
       ;;
     golden)
       # The nets of f32 beside what is said of GPUs alone.
-      begins 90
-      tests GpuGolden 20 'GpuGolden.*'
-      for suite in MnistCnn MnistTwoHeads TowersByHand CifarTutorial GoldenRun GoldenOp; do tests $suite 35 "*/$suite.*" '*f64*'; done
-      tests MobileNetOnDigits 40 '*/MobileNetOnDigits.begins*'
-      tests InceptionResNetV2 60 'InceptionResNetV2.*'
+      begins 120
+      beside GpuGolden 1 30 'GpuGolden.*'
+      for suite in MnistCnn MnistTwoHeads TowersByHand CifarTutorial; do beside $suite 1 60 "*/$suite.*" '*f64*'; done
+      beside GoldenRun 3 80 '*/GoldenRun.*'
+      beside GoldenOp 2 60 '*/GoldenOp.*'
+      beside MobileNetOnDigits 1 60 '*/MobileNetOnDigits.begins*'
+      beside InceptionResNetV2 1 90 'InceptionResNetV2.*'
+      together
+      ;;
+    sanitize)
+      begins 180
+      sanitizer=$(command -v compute-sanitizer || command -v /usr/local/cuda/bin/compute-sanitizer)
+      for name in memcheck racecheck synccheck; do
+        if [ -z "$sanitizer" ]; then skip "there is no compute-sanitizer in PATH or /usr/local/cuda/bin"; continue; fi
+        tool=$name
+        # Under racecheck and synccheck only our own kernels have something to tell.
+        if [ $tool = memcheck ]; then beside memcheck 4 150 '*/GpuOps.*:GpuKernels.*'
+        else BELFRY_GPU_KERNELS=nvrtc_ && export BELFRY_GPU_KERNELS && beside $tool 3 150 '*/GpuOps.*'; fi
+        unset BELFRY_GPU_KERNELS
+      done
+      together
+      ;;
+    memory)
+      begins 15
+      tests GpuMemory 15 'GpuMemory.*'
       ;;
     bench)
       begins 190
@@ -195,48 +263,32 @@ for part in $parts; do
       done <"$running"
       lines=$out/bench.jsonl
       : >>"$lines"
+      peers_idle
       bench launch 15
-      bench mnist_cnn_train 25
-      bench cifar10_train 25
-      bench transformer_train 40
-      bench resnet50_train 60
-      bench mobilenet_v2_train 60
-      bench mobilenet_v2_infer 25
-      ;;
-    memory)
-      begins 15
-      tests GpuMemory 15 'GpuMemory.*'
+      bench transformer_train 60
+      bench mobilenet_v2_infer 40
+      bench resnet50_train 80
+      bench mnist_cnn_train 40
+      bench cifar10_train 50
+      bench mobilenet_v2_train 80
       ;;
     peers)
       begins "$all"
       lines=$out/bench.jsonl
+      name=peers from=$(now)
       : >>"$lines"
-      name=torch
-      if command -v python3 >/dev/null && timeout -k 5 60 python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
-        for workload in resnet50_train transformer_train mobilenet_v2_train mobilenet_v2_infer cifar10_train mnist_cnn_train; do peer torch $workload 75; done
-      else
-        skip "python3 here has no PyTorch that sees a GPU"
-      fi
-      name=jax
-      if command -v python3 >/dev/null && timeout -k 5 60 python3 -c 'import jax; assert jax.default_backend() == "gpu"' 2>/dev/null; then
-        for workload in resnet50_train mobilenet_v2_train mobilenet_v2_infer cifar10_train mnist_cnn_train; do peer jax $workload 60; done
-      else
-        skip "python3 here has no JAX that sees a GPU"
-      fi
-      ;;
-    sanitize)
-      begins "$all"
-      sanitizer=$(command -v compute-sanitizer || command -v /usr/local/cuda/bin/compute-sanitizer)
-      for name in memcheck racecheck synccheck; do
-        if [ -z "$sanitizer" ]; then skip "there is no compute-sanitizer in PATH or /usr/local/cuda/bin"; continue; fi
-        tool=$name
-        # Under racecheck and synccheck only our own kernels have something to tell.
-        if [ $tool = memcheck ]; then tests memcheck 150 '*/GpuOps.*:GpuKernels.*'
-        else BELFRY_GPU_KERNELS=nvrtc_ && export BELFRY_GPU_KERNELS && tests $tool 100 '*/GpuOps.*'; fi
-        unset BELFRY_GPU_KERNELS
-      done
+      if [ -z "$peers" ]; then skip "python3 here has no PyTorch or JAX that sees a GPU"; continue; fi
+      peers_idle
+      : >"$out/go"
+      while kill -0 "$peers" 2>/dev/null && [ "$(now)" -lt "$end" ]; do sleep 1; done
+      code=0 took=$(($(now) - from)) cut='' before=$(wc -l <"$lines")
+      if kill "$peers" 2>/dev/null; then code=124 cut=', "cut": true'; else wait "$peers" || code=$?; fi
+      cat "$out/peers.jsonl" >>"$lines"
+      cat "$out/peers.txt" >"$running"
+      figures
+      rm -f "$out/peers.jsonl" "$out/peers.txt" "$out/go"
       ;;
   esac
 done
-rm -f "$running"
+rm -f "$running" "$out/ceilings.txt"
 exit $failed
