@@ -1,4 +1,4 @@
-"""JAX on a GPU beside bench_gpu: the same lines, of the nets that are short to write. f32 with TF32 off and with it, and bf16 for all but parameters, norms and the loss. Exits with 77 where there is no JAX, or none that sees a GPU."""
+"""JAX on a GPU beside bench_gpu: the same lines, f32 with TF32 off and with it, and bf16 for all but parameters, norms and the loss. Exits with 77 where there is no JAX, or none that sees a GPU."""
 import functools, sys
 
 from gpu_lines import INFERRED, TRAINED, arguments, tell_all
@@ -15,7 +15,8 @@ except ImportError as e:
 
 class Parameters:
     """Of a net, in the order in which it asks: drawn the first time, else those that are given. `statistics`: the running ones of its norms."""
-    def __init__(self, values=None, statistics=None, training=True):
+    def __init__(self, values=None, statistics=None, training=True, narrow=lambda x: x):
+        self.narrow = narrow
         self.fresh, self.values, self.statistics, self.training = values is None, values or [], statistics or [], training
         self.taken, self.norms, self.new, self.draw = 0, 0, [], np.random.default_rng(0)
 
@@ -44,6 +45,12 @@ class Parameters:
 
     def dense(self, x, units):
         return x @ self(x.shape[-1], units).astype(x.dtype) + self(units, value=0).astype(x.dtype)
+
+
+    def layer_norm(self, x, epsilon=1e-5):
+        gamma, beta, wide = self(x.shape[-1], value=1), self(x.shape[-1], value=0), x.astype(jnp.float32)
+        mean, variance = wide.mean(-1, keepdims=True), wide.var(-1, keepdims=True)
+        return ((wide - mean) * lax.rsqrt(variance + epsilon) * gamma + beta).astype(x.dtype)
 
 
 def max_pool(x, window, stride, padding='VALID'):
@@ -97,12 +104,25 @@ def resnet50(p, x):
     return p.dense(x.mean((1, 2)), 1000)
 
 
-# name: net, batches, shape of a picture, classes, trains
+def transformer(p, tokens, width=512, heads=8, blocks=4):
+    """A causal language model over bytes, as `belfry nets` has it."""
+    batch, length = tokens.shape
+    x = p.narrow(jnp.take(p(256, width), tokens, 0) + p(length, width))
+    attend = 'cudnn' if x.dtype == jnp.bfloat16 and jax.default_backend() == 'gpu' else None
+    for _ in range(blocks):
+        q, k, v = jnp.moveaxis(p.dense(p.layer_norm(x), 3 * width).reshape(batch, length, 3, heads, width // heads), 2, 0)
+        x = x + p.dense(jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation=attend).reshape(batch, length, width), width)
+        x = x + p.dense(jax.nn.gelu(p.dense(p.layer_norm(x), 4 * width), approximate=False), width)
+    return (p.layer_norm(x) @ p(width, 256).astype(x.dtype)).reshape(-1, 256)
+
+
+# name: net, batches, shape of a picture or a row of tokens, classes, trains
 WORKLOADS = {
     'mnist_cnn_train': (mnist_cnn, TRAINED, (28, 28, 1), 10, True),
     'cifar10_train': (cifar10, TRAINED, (24, 24, 3), 10, True),
     'mobilenet_v2_train': (mobilenet_v2, TRAINED, (224, 224, 3), 1000, True),
     'resnet50_train': (resnet50, TRAINED, (224, 224, 3), 1000, True),
+    'transformer_train': (transformer, TRAINED, (128,), 256, True),
     'mobilenet_v2_infer': (mobilenet_v2, INFERRED, (224, 224, 3), 1000, False),
 }
 
@@ -117,19 +137,20 @@ def step_of(name, batch, variant):
     """One jitted step; the feeds come from the host and the loss goes there."""
     net, _, shape, classes, trains = WORKLOADS[name]
     draw, halves = np.random.default_rng(1), variant == 'jit_bf16'
-    x, y = draw.random((batch, *shape), np.float32), draw.integers(0, classes, batch, np.int32)
+    x = draw.random((batch, *shape), np.float32) if len(shape) == 3 else draw.integers(0, classes, (batch, *shape), np.int32)
+    y = draw.integers(0, classes, batch if len(shape) == 3 else x.size, np.int32)
     first = Parameters()
-    jax.eval_shape(lambda x: net(first, x), jax.ShapeDtypeStruct((1, *shape), np.float32))  # draws, and computes nothing
-    narrow = lambda x: x.astype(jnp.bfloat16) if halves else x
+    jax.eval_shape(lambda x: net(first, x), jax.ShapeDtypeStruct((1, *shape), x.dtype))  # draws, and computes nothing
+    narrow = lambda x: x.astype(jnp.bfloat16) if halves and x.dtype == jnp.float32 else x
     precise = functools.partial(jax.default_matmul_precision, {'jit': 'highest', 'jit_tf32': 'tensorfloat32', 'jit_bf16': 'default'}[variant])
 
     @jax.jit
     def infer(p, statistics, x):
         with precise():
-            return net(Parameters(p, statistics, False), narrow(x)).astype(jnp.float32)
+            return net(Parameters(p, statistics, False, narrow), narrow(x)).astype(jnp.float32)
 
     def loss_of(p, statistics, x, y):
-        own = Parameters(p, statistics)
+        own = Parameters(p, statistics, True, narrow)
         logits = net(own, narrow(x)).astype(jnp.float32)
         loss = -jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], 1).mean()
         decayed = 0.002 * sum(jnp.square(w).sum() for w in (p[4], p[6])) if net is cifar10 else 0

@@ -173,7 +173,7 @@ bench() {  # NAME LIMIT
   figures
 }
 sees() { command -v python3 >/dev/null && timeout -k 5 60 python3 -c "$1" 2>/dev/null; }
-# They compile now, and are measured when `peers` says go. JAX has no transformer.
+# They compile now, and are measured when `peers` says go.
 compile_peers() {
   cases=
   if sees 'import torch; assert torch.cuda.is_available()'; then
@@ -181,8 +181,8 @@ compile_peers() {
     cases="$cases torch:mobilenet_v2_infer:1:compile_bf16 torch:mobilenet_v2_infer:32:compile_bf16 torch:transformer_train:128:eager_bf16 torch:resnet50_train:128:eager_bf16 torch:mnist_cnn_train:32:compile_tf32"
   fi
   if sees 'import jax; assert jax.default_backend() == "gpu"'; then
-    for workload in resnet50_train mobilenet_v2_train cifar10_train mnist_cnn_train; do cases="$cases jax:$workload:128:jit_bf16"; done
-    cases="$cases jax:mobilenet_v2_infer:1:jit_bf16"
+    for workload in resnet50_train transformer_train mobilenet_v2_train cifar10_train mnist_cnn_train; do cases="$cases jax:$workload:128:jit_bf16"; done
+    cases="$cases jax:transformer_train:128:jit_tf32 jax:mobilenet_v2_infer:1:jit_bf16"
   fi
   [ -n "$cases" ] || return
   rm -f "$out/go"
