@@ -5,7 +5,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <numeric>
+#include <algorithm>
+#include <vector>
 
 #include <belfry/executor/device/cuda/toolkit_internal.h>
 #include <belfry/graph/error.h>
@@ -20,6 +21,7 @@ struct Api {
   decltype(&::cublasLtDestroy) cublasLtDestroy;
   decltype(&::cublasLtGetStatusName) cublasLtGetStatusName;
   decltype(&::cublasLtMatmul) cublasLtMatmul;
+  decltype(&::cublasLtMatmulAlgoConfigGetAttribute) cublasLtMatmulAlgoConfigGetAttribute;
   decltype(&::cublasLtMatmulAlgoGetHeuristic) cublasLtMatmulAlgoGetHeuristic;
   decltype(&::cublasLtMatmulDescCreate) cublasLtMatmulDescCreate;
   decltype(&::cublasLtMatmulDescDestroy) cublasLtMatmulDescDestroy;
@@ -49,6 +51,7 @@ Api loaded(void* library) {
   BELFRY_LOAD(cublasLtDestroy);
   BELFRY_LOAD(cublasLtGetStatusName);
   BELFRY_LOAD(cublasLtMatmul);
+  BELFRY_LOAD(cublasLtMatmulAlgoConfigGetAttribute);
   BELFRY_LOAD(cublasLtMatmulAlgoGetHeuristic);
   BELFRY_LOAD(cublasLtMatmulDescCreate);
   BELFRY_LOAD(cublasLtMatmulDescDestroy);
@@ -110,6 +113,20 @@ Layout layout(const Api& api, cudaDataType_t type, std::int64_t rows, std::int64
 
 cudaDataType_t type_of(DType dtype) { return dtype == f64 ? CUDA_R_64F : dtype == f16 ? CUDA_R_16F : dtype == bf16 ? CUDA_R_16BF : CUDA_R_32F; }
 
+using Algorithm = cublasLtMatmulHeuristicResult_t;
+
+/// All that an algorithm is configured by, but how parts of sums are joined, which is the same for all: "algo66{tile=20,stages=8,splits=1,…}".
+std::string name_of(const Api& api, const Algorithm& a) {
+  auto value = [&](cublasLtMatmulAlgoConfigAttributes_t name, auto out) {
+    std::size_t written = 0;
+    check(api, api.cublasLtMatmulAlgoConfigGetAttribute(&a.algo, name, &out, sizeof out, &written), "cublasLtMatmulAlgoConfigGetAttribute");
+    return out;
+  };
+  return fmt::format("algo{}{{tile={},stages={},splits={},swizzle={},custom={},inner={},cluster={}}}", value(CUBLASLT_ALGO_CONFIG_ID, std::int32_t{}), value(CUBLASLT_ALGO_CONFIG_TILE_ID, std::uint32_t{}),
+                     value(CUBLASLT_ALGO_CONFIG_STAGES_ID, std::uint32_t{}), value(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, std::int32_t{}), value(CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, std::uint32_t{}),
+                     value(CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, std::uint32_t{}), value(CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, std::uint16_t{}), value(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, std::uint16_t{}));
+}
+
 class MultiplicationImpl : public Multiplication {
  public:
   MultiplicationImpl(std::shared_ptr<Handle> h, const Product& p)
@@ -127,7 +144,20 @@ class MultiplicationImpl : public Multiplication {
     first_ = stored(c.first, p.dtype, p.batch);
     second_ = stored(c.second, p.dtype, p.batch);
     y_ = stored(c.y, p.result, p.batch);
-    choose(p.alignment);
+    fitting_ = forecast(p.alignment);
+    chosen_ = fitting_.at(0);
+  }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> out;
+    for (const Algorithm& a : fitting_) out.push_back(name_of(api_, a));
+    return out;
+  }
+  void choose(const std::string& name) {
+    const std::vector<std::string> all = names();
+    const auto at = std::find(all.begin(), all.end(), name);
+    if (at == all.end()) throw DeviceError(fmt::format("cuBLASLt does not name the algorithm {} for it here; derive the plan anew with belfry place", name));
+    chosen_ = fitting_[static_cast<std::size_t>(at - all.begin())];
   }
 
   void run(const void* a, const void* b, void* y, std::byte* scratch, void* stream, const void* bias) override {
@@ -152,8 +182,8 @@ class MultiplicationImpl : public Multiplication {
     check(api_, api_.cublasLtMatmulDescSetAttribute(product_.get(), CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type), "cublasLtMatmulDescSetAttribute");
   }
 
-  /// Sums that are split over blocks are joined in scratch, in their order, never by atomic additions to y.
-  void choose(std::int64_t alignment) {
+  /// Best first. Sums that are split over blocks are joined in scratch, in their order, never by atomic additions to y.
+  std::vector<Algorithm> forecast(std::int64_t alignment) const {
     cublasLtMatmulPreference_t raw = nullptr;
     check(api_, api_.cublasLtMatmulPreferenceCreate(&raw), "cublasLtMatmulPreferenceCreate");
     Held<cublasLtMatmulPreferenceOpaque_t> preference(raw, api_.cublasLtMatmulPreferenceDestroy);
@@ -164,9 +194,13 @@ class MultiplicationImpl : public Multiplication {
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     for (auto name : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
       set(name, static_cast<std::uint32_t>(alignment));
+    std::vector<Algorithm> out(kMostAlgorithms);
     int found = 0;
-    check(api_, api_.cublasLtMatmulAlgoGetHeuristic(handle_->raw, product_.get(), first_.get(), second_.get(), y_.get(), y_.get(), raw, 1, &chosen_, &found), "cublasLtMatmulAlgoGetHeuristic");
-    if (found == 0 || chosen_.state != CUBLAS_STATUS_SUCCESS) throw DeviceError("cuBLASLt has no algorithm for a product of this form");
+    check(api_, api_.cublasLtMatmulAlgoGetHeuristic(handle_->raw, product_.get(), first_.get(), second_.get(), y_.get(), y_.get(), raw, static_cast<int>(out.size()), out.data(), &found), "cublasLtMatmulAlgoGetHeuristic");
+    out.resize(static_cast<std::size_t>(found));
+    std::erase_if(out, [](const Algorithm& a) { return a.state != CUBLAS_STATUS_SUCCESS || a.workspaceSize > static_cast<std::size_t>(kWorkspaceBytes); });
+    if (out.empty()) throw DeviceError("cuBLASLt has no algorithm for a product of this form");
+    return out;
   }
 
   std::shared_ptr<Handle> handle_;
@@ -177,7 +211,8 @@ class MultiplicationImpl : public Multiplication {
   Held<cublasLtMatmulDescOpaque_t> product_{nullptr, api_.cublasLtMatmulDescDestroy};
   Layout first_{nullptr, nullptr}, second_{nullptr, nullptr}, y_{nullptr, nullptr};
   bool swapped_ = false;
-  cublasLtMatmulHeuristicResult_t chosen_{};
+  std::vector<Algorithm> fitting_;
+  Algorithm chosen_{};
 };
 
 /// Seen column by column, rows of a matrix that lie one behind the other are its columns.
@@ -211,7 +246,12 @@ class TranspositionImpl : public Transposition {
 
 bool built() { return true; }
 
-std::unique_ptr<Multiplication> multiplication(CudaToolkit& toolkit, const Product& product) { return std::make_unique<MultiplicationImpl>(handle_of(toolkit), product); }
+std::unique_ptr<Multiplication> multiplication(CudaToolkit& toolkit, const Product& product, const std::string& algorithm) {
+  auto out = std::make_unique<MultiplicationImpl>(handle_of(toolkit), product);
+  if (!algorithm.empty()) out->choose(algorithm);
+  return out;
+}
+std::vector<std::string> algorithm_names(CudaToolkit& toolkit, const Product& product) { return MultiplicationImpl(handle_of(toolkit), product).names(); }
 std::unique_ptr<Transposition> transposition(CudaToolkit& toolkit, std::int64_t rows, std::int64_t columns) { return std::make_unique<TranspositionImpl>(handle_of(toolkit), rows, columns); }
 
 }  // namespace belfry::cublas_lt

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <belfry/graph/dtype.h>
 #include <belfry/ops/cuda/workspace_internal.h>
@@ -61,12 +63,17 @@ class Transposition {
 inline constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20;
 inline constexpr std::int64_t kScratchBytes = kWorkspaceBytes + kWorkspaceAlignment;
 
-/// Belong to the thread that made them, whose context is current. DeviceError where cuBLASLt cannot be used or has nothing for it.
-std::unique_ptr<Multiplication> multiplication(CudaToolkit& toolkit, const Product& product);
+/// Those that cuBLASLt forecasts to be fastest for a product: what is worth timing.
+inline constexpr std::size_t kMostAlgorithms = 8;
+
+/// Belong to the thread that made them, whose context is current. DeviceError where cuBLASLt cannot be used or has nothing for it. `algorithm`: one of algorithm_names(); empty: the first.
+std::unique_ptr<Multiplication> multiplication(CudaToolkit& toolkit, const Product& product, const std::string& algorithm = {});
+/// Best first, each of which repeats its bits.
+std::vector<std::string> algorithm_names(CudaToolkit& toolkit, const Product& product);
 /// Of a matrix of f32 (rows, columns), row by row, to (columns, rows).
 std::unique_ptr<Transposition> transposition(CudaToolkit& toolkit, std::int64_t rows, std::int64_t columns);
 
-/// Whether Belfry was built with cuBLASLt's header; without it the two above throw.
+/// Whether Belfry was built with cuBLASLt's header; without it the three above throw.
 bool built();
 
 }  // namespace belfry::cublas_lt

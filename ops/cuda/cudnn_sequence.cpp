@@ -29,7 +29,7 @@ struct Bound : Prepared {
       } else if (t) {
         steps.push_back([t = *t, by = std::shared_ptr(cublas_lt::transposition(*toolkit, t->rows, t->columns))](const Arguments& a) { by->run(address(t.from, a), address(t.to, a), a.stream); });
       } else if (const auto* m = std::get_if<Multiply>(&step)) {
-        steps.push_back([m = *m, own = own_bytes, by = std::shared_ptr(cublas_lt::multiplication(*toolkit, m->product))](const Arguments& a) {
+        steps.push_back([m = *m, own = own_bytes, by = std::shared_ptr(cublas_lt::multiplication(*toolkit, m->product, engine))](const Arguments& a) {
           by->run(address(m.a, a), address(m.b, a), address(m.y, a), a.scratch + own, a.stream);
         });
       } else {
@@ -110,6 +110,9 @@ std::vector<std::unique_ptr<Engine>> engines_of(const Sequence& sequence, const 
 
 namespace {
 
+/// A sequence that is one product has cuBLASLt's algorithms to choose among.
+const Multiply* only_product(const Sequence& s) { return s.steps.size() == 1 ? std::get_if<Multiply>(&s.steps[0]) : nullptr; }
+
 /// Sequences with one run of cuDNN have engines to choose among; more are chosen one by one, by cuDNN's forecast.
 const Run* only_run(const Sequence& s) {
   const Run* out = nullptr;
@@ -172,12 +175,13 @@ std::vector<Kernel> kernels_of(const std::vector<SequenceKernel>& sequences, con
                      },
                      .prepare = [sequence = p.sequence, toolkit, code](const KernelRequest& r) -> std::unique_ptr<Prepared> {
                        Sequence made = sequence(r);
-                       if (!r.engine.empty() && !only_run(made)) throw UserError(fmt::format("[{}] the plan names the engine {}, but here cuDNN has none to choose among; derive the plan anew with belfry place", r.op, r.engine));
+                       if (!r.engine.empty() && !only_run(made) && !only_product(made)) throw UserError(fmt::format("[{}] the plan names the engine {}, but here there are none to choose among; derive the plan anew with belfry place", r.op, r.engine));
                        return std::make_unique<Bound>(made, toolkit, code, r.engine);
                      },
                      .halves = p.halves,
                      .engines = [sequence = p.sequence, toolkit](const KernelRequest& r) {
                        const Sequence made = sequence(r);
+                       if (const Multiply* m = only_product(made)) return cublas_lt::algorithm_names(*toolkit, m->product);
                        return only_run(made) ? engine_names(made, current_target(*toolkit)) : std::vector<std::string>{};
                      },
                      .leeway = p.leeway});

@@ -118,7 +118,8 @@ Support support(const KernelRequest& r, const Leeway& leeway, const Made& make) 
 }
 
 std::unique_ptr<Prepared> prepare_product(CudaToolkit& toolkit, const KernelRequest& r, Gemm gemm) {
-  const std::shared_ptr<cublas_lt::Multiplication> first = cublas_lt::multiplication(toolkit, gemm.product);
+  if (!r.engine.empty() && gemm.parts.size() > 1) throw UserError(fmt::format("[{}] the plan names the algorithm {}, but here it is more than one product; derive the plan anew with belfry place", r.op, r.engine));
+  const std::shared_ptr<cublas_lt::Multiplication> first = cublas_lt::multiplication(toolkit, gemm.product, r.engine);
   std::shared_ptr<cublas_lt::Multiplication> adding;
   if (std::any_of(gemm.parts.begin(), gemm.parts.end(), [](const Gemm::Part& p) { return p.add; })) {
     gemm.product.accumulate = true;
@@ -134,13 +135,19 @@ std::unique_ptr<Prepared> prepare_product(CudaToolkit& toolkit, const KernelRequ
 /// Its products repeat their bits whatever is left to them.
 Kernel kernel(const std::shared_ptr<CudaToolkit>& toolkit, const char* kind, std::vector<std::string> members, const Made& make, bool tf32) {
   const Leeway leeway{.tf32 = tf32};
+  auto made = [=](const KernelRequest& r) {
+    Gemm gemm = make(r);
+    gemm.product.tf32 = tf32;
+    return gemm;
+  };
   return {.name = with_leeway(std::string("cublas_lt_") + kind, leeway), .op = kind, .supports = [=](const KernelRequest& r) { return support(r, leeway, make); },
-          .prepare = [=](const KernelRequest& r) {
-            Gemm gemm = make(r);
-            gemm.product.tf32 = tf32;
-            return prepare_product(*toolkit, r, std::move(gemm));
+          .prepare = [=](const KernelRequest& r) { return prepare_product(*toolkit, r, made(r)); },
+          .members = std::move(members), .halves = true,
+          .engines = [=](const KernelRequest& r) {
+            const Gemm gemm = made(r);
+            return gemm.parts.size() == 1 ? cublas_lt::algorithm_names(*toolkit, gemm.product) : std::vector<std::string>{};
           },
-          .members = std::move(members), .halves = true, .leeway = leeway};
+          .leeway = leeway};
 }
 
 }  // namespace

@@ -141,34 +141,40 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
     }
 }
 
-/// What cuDNN notes of an engine does not say how its sums are rounded: each that a plan may name for a convolution of the small nets computes it. A tensor core's rounding would be ten times the tolerance.
-TEST_F(GpuKernels, engines_of_convolutions_multiply_f32_as_f32) {
-  struct Form {
-    const char* net;
-    std::int64_t size, in, window, out;
-    const char* padding;
-  };
+/// What libraries note of an engine does not say how its sums are rounded: each that a plan may name computes a convolution of the small nets, or a product as it is or of long sums.
+/// A tensor core's rounding would be ten times the tolerance of f32.
+TEST_F(GpuKernels, engines_compute_what_the_references_do) {
   auto device = machine().open(parse_device("gpu:0"));
   device->enter();
   auto queue = device->queue(0);
   const OpSet ops = standard_ops();
-  for (const Form& f : {Form{"cifar10, conv1", 24, 3, 5, 64, "same"}, {"cifar10, conv2", 12, 64, 5, 64, "same"}, {"mnist_two_heads, conv2d", 28, 1, 3, 32, "valid"}, {"mnist_two_heads, conv2d_1", 13, 32, 3, 64, "valid"}}) {
-    const std::int64_t made = std::string(f.padding) == "same" ? f.size : f.size - f.window + 1;
-    const CaseInput x = real({kBatch, f.size, f.size, f.in}), filter = real({f.window, f.window, f.in, f.out}), y = real({kBatch, made, made, f.out});
-    const Attributes attributes = {{"strides", Integers{1, 1}}, {"padding", f.padding}};
+  auto check = [&](const char* op, const char* name, const Attributes& attributes, std::vector<CaseInput> inputs, const TensorType& output, std::int64_t rows) {
     std::vector<Awaited> engines;
-    auto await = [&](const char* op, std::vector<CaseInput> inputs, const TensorType& output) {
-      await_engines(machine().library->kernels.at("gpu"), ops.at(op), {.name = f.net, .attributes = attributes, .inputs = std::move(inputs), .outputs = {output}}, often(32, 1), engines);
-    };
-    await("conv2d", {x, filter}, y.type);
-    await("conv2d_input_gradient", {y, filter, x}, x.type);
-    await("conv2d_filter_gradient", {x, y, filter}, filter.type);
-    EXPECT_EQ(engines.empty(), !machine().real);  // the host has none
+    await_engines(machine().library->kernels.at("gpu"), ops.at(op), {.name = name, .attributes = attributes, .inputs = std::move(inputs), .outputs = {output}, .keep_dtypes = true}, machine().real ? rows : 1, engines);
+    EXPECT_EQ(engines.empty(), !machine().real) << name;  // the host has none
     for (const Awaited& w : engines) {
       const double off = difference(run(w, {device.get(), queue.get()})[0], w.wanted[0], 1, false) / largest(w.wanted[0]);
       std::cout << "  " << w.what << ": off by " << off << " of the largest\n";
-      EXPECT_LE(off, 1e-5) << w.what;
+      EXPECT_LE(off, output.dtype == f32 ? 1e-5 : 0x1p-7) << w.what;
     }
+  };
+  struct Form {
+    const char* name;
+    std::int64_t size, in, window, out;
+    const char* padding;
+  };
+  for (const Form& f : {Form{"cifar10, conv1", 24, 3, 5, 64, "same"}, {"cifar10, conv2", 12, 64, 5, 64, "same"}, {"mnist_two_heads, conv2d", 28, 1, 3, 32, "valid"}, {"mnist_two_heads, conv2d_1", 13, 32, 3, 64, "valid"}, {"one tap", 16, 48, 1, 80, "same"}}) {
+    const std::int64_t made = std::string(f.padding) == "same" ? f.size : f.size - f.window + 1;
+    const CaseInput x = real({kBatch, f.size, f.size, f.in}), filter = real({f.window, f.window, f.in, f.out}), y = real({kBatch, made, made, f.out});
+    const Attributes attributes = {{"strides", Integers{1, 1}}, {"padding", f.padding}};
+    check("conv2d", f.name, attributes, {x, filter}, y.type, 32);
+    check("conv2d_input_gradient", f.name, attributes, {y, filter, x}, x.type, 32);
+    check("conv2d_filter_gradient", f.name, attributes, {x, y, filter}, filter.type, 32);
+  }
+  for (DType t : {f32, bf16}) {
+    const CaseInput a{{t, {kBatch, 384}}}, b{{t, {384, 320}}}, y{{t, {kBatch, 320}}};
+    check("matmul", "rows", {}, {a, b}, y.type, 2048);
+    check("matmul", "long sums", {{"equation", "bk,bn->kn"}}, {a, y}, b.type, 2048);
   }
 }
 
