@@ -18,6 +18,15 @@ namespace belfry {
 
 namespace {
 
+/// One core fills pinned memory at a fifth of the speed at which a GPU empties it.
+void copy_by_several(std::byte* to, const std::byte* from, std::size_t bytes) {
+  constexpr std::size_t kLeast = std::size_t{2} << 20;  // a thread begins in the time in which another copies a tenth of it
+  const std::size_t count = std::clamp<std::size_t>(bytes / kLeast, 1, std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 4)), part = (bytes + count - 1) / count;
+  std::vector<std::jthread> others;
+  for (std::size_t k = 1; k < count; ++k) others.emplace_back([=] { std::memcpy(to + k * part, from + k * part, std::min(part, bytes - k * part)); });
+  std::memcpy(to, from, std::min(part, bytes));
+}
+
 /// oneDNN waits for ever where OpenMP delivers fewer threads than it was made for: ask for exactly the budget, and look.
 void start_openmp(int threads) {
   omp_set_dynamic(0);
@@ -200,7 +209,7 @@ void Runner::stage_ahead(const std::function<Feeds()>& next) {
 
 /// The last run that read this buffer has ended.
 void Runner::stage(const FeedBinding& feed, const HostTensor& value, int which) {
-  if (!feed.staged.empty()) std::memcpy(program_.staging(which) + feed.at, value.raw(), static_cast<std::size_t>(feed.type.bytes()));
+  if (!feed.staged.empty()) copy_by_several(program_.staging(which) + feed.at, value.raw(), static_cast<std::size_t>(feed.type.bytes()));
 }
 
 void Runner::judge_state(Outcome& out) const {

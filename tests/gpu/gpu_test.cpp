@@ -249,6 +249,20 @@ TEST_F(GpuBits, of_updates_are_the_cpus) {
   }
 }
 
+/// Several threads copy feeds of some MiB to where the GPU reads them.
+TEST_F(GpuBits, of_large_feeds_arrive) {
+  Builder b("large");
+  b.output(identity(b.input("x", f32, {kBatch, 1000003}) * 2.0, "y"));
+  Session session(std::move(b).build(), Single{.device = parse_device("gpu:0")}, options());
+  HostTensor x(f32, {5, 1000003});
+  for (std::size_t i = 0; i < x.data<float>().size(); ++i) x.data<float>()[i] = static_cast<float>(i % 65521);
+  for (int k = 0; k < 3; ++k) {
+    x.data<float>()[0] = static_cast<float>(k);
+    const Results got = session.predict({{"x", x}}, {"y"});
+    for (std::size_t i = 0; i < x.data<float>().size(); ++i) ASSERT_EQ(got["y"].data<float>()[i], 2 * x.data<float>()[i]) << i;
+  }
+}
+
 class GpuRepeats : public Gpu, public testing::WithParamInterface<std::pair<std::string, GraphPrecision>> {};
 
 /// Attention of halves over several tiles of keys, which together make a gradient of the queries.
