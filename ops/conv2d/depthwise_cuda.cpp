@@ -32,7 +32,7 @@ template <int N> void slide(const Args& a) {
   for (I u = (I)blockIdx.x * blockDim.x + threadIdx.x; u < (I)a.pictures * toh * runs * packs; u += (I)gridDim.x * blockDim.x) {
     const I c = u % packs, q = u / packs % runs * RUN, p = u / packs / runs % toh, picture = u / packs / runs / toh;
     const Pack<T, N>* from = (const Pack<T, N>*)a.in[0] + picture * fromh * fromw * packs + c;
-    const Pack<W, N>* filter = (const Pack<W, N>*)a.in[1] + c;
+    const Pack<T, N>* filter = (const Pack<T, N>*)a.in[1] + c;
     F sum[RUN][N] = {};
 #pragma unroll
     for (int i = 0; i < WINDOW_H; ++i) {
@@ -41,7 +41,7 @@ template <int N> void slide(const Args& a) {
       F w[WINDOW_W][N];
 #pragma unroll
       for (int j = 0; j < WINDOW_W; ++j) {
-        const Pack<W, N> tap = filter[(FLIPPED ? (WINDOW_H - 1 - i) * WINDOW_W + WINDOW_W - 1 - j : i * WINDOW_W + j) * packs];
+        const Pack<T, N> tap = filter[(FLIPPED ? (WINDOW_H - 1 - i) * WINDOW_W + WINDOW_W - 1 - j : i * WINDOW_W + j) * packs];
 #pragma unroll
         for (int k = 0; k < N; ++k) w[j][k] = convert<F>(tap.e[k]);
       }
@@ -82,7 +82,7 @@ template <int N> void give_back(const Args& a) {
   for (I u = (I)blockIdx.x * blockDim.x + threadIdx.x; u < (I)a.pictures * toh * tow * packs; u += (I)gridDim.x * blockDim.x) {
     const I c = u % packs, column = u / packs % tow + (I)a.before_w, row = u / packs / tow % toh + (I)a.before_h, picture = u / packs / tow / toh;
     const Pack<T, N>* from = (const Pack<T, N>*)a.in[0] + picture * fromh * fromw * packs + c;
-    const Pack<W, N>* filter = (const Pack<W, N>*)a.in[1] + c;
+    const Pack<T, N>* filter = (const Pack<T, N>*)a.in[1] + c;
     F sum[N] = {};
 #pragma unroll
     for (int i = 0; i < WINDOW_H; ++i) {
@@ -93,7 +93,7 @@ template <int N> void give_back(const Args& a) {
         const I wide = column - j * DILATION_W, q = wide / STRIDE_W;
         if (wide < 0 || wide % STRIDE_W || q >= fromw) continue;
         const Pack<T, N> v = from[(p * fromw + q) * packs];
-        const Pack<W, N> w = filter[(i * WINDOW_W + j) * packs];
+        const Pack<T, N> w = filter[(i * WINDOW_W + j) * packs];
 #pragma unroll
         for (int k = 0; k < N; ++k) sum[k] += value(v.e[k]) * convert<F>(w.e[k]);
       }
@@ -190,7 +190,7 @@ Generated sliding(const KernelRequest& r, const Depthwise& d, const Extents& fro
   const DType t = r.inputs[0].dtype;
   const std::int64_t run = std::min<std::int64_t>(flipped || d.s.stride_w == 1 ? 4 : 2, to[2]), width = width_of(t), runs = up(to[2], run) * to[1] * to[0];
   Generated g = head_of(r, d, t);
-  strides(g, flipped ? 1 : d.s.stride_h, flipped ? 1 : d.s.stride_w).type("W", r.inputs[1].dtype).head(fmt::format("#define RUN {}\n#define FLIPPED {:d}", run, flipped));
+  strides(g, flipped ? 1 : d.s.stride_h, flipped ? 1 : d.s.stride_w).head(fmt::format("#define RUN {}\n#define FLIPPED {:d}", run, flipped));
   g.number("fromh", from[1]).number("fromw", from[2]).number("toh", to[1]).number("tow", to[2]);
   g.number("before_h", flipped ? (d.s.window_h - 1) * d.s.dilation_h - d.s.h.before : d.s.h.before).number("before_w", flipped ? (d.s.window_w - 1) * d.s.dilation_w - d.s.w.before : d.s.w.before);
   g.body(kTypes).body(kSlide);
@@ -209,7 +209,7 @@ Generated input_gradient(const KernelRequest& r) {
   const DType t = r.inputs[0].dtype;
   const std::int64_t width = width_of(t), n = elements(d.x);
   Generated g = head_of(r, d, t);
-  strides(g, d.s.stride_h, d.s.stride_w).type("W", r.inputs[1].dtype).number("fromh", d.y[1]).number("fromw", d.y[2]).number("toh", d.x[1]).number("tow", d.x[2]);
+  strides(g, d.s.stride_h, d.s.stride_w).number("fromh", d.y[1]).number("fromw", d.y[2]).number("toh", d.x[1]).number("tow", d.x[2]);
   g.number("before_h", d.s.h.before).number("before_w", d.s.w.before).body(kTypes).body(kGiveBack);
   if (d.channels % width != 0) return g.launch("narrow", grid_for(n));
   return g.launch("wide", grid_for(n / width), {0, 1, r.inputs.size()}, "narrow", grid_for(n));

@@ -51,25 +51,18 @@ struct AllKernels {
   std::map<std::string, int> met;
 };
 
-TEST(GeneratedKernels, agree_with_the_references_of_their_ops) {
+/// What is read in packs is read one by one where its bytes do not lie by sixteen: the same bits.
+TEST(GeneratedKernels, agree_with_the_references_of_their_ops_at_any_address) {
   AllKernels all;
   for (const Kernel& k : all.table.all())
     EXPECT_TRUE(k.op == kAggregate || k.op == kElementwise || all.met[k.op] > 0) << "no case of " << k.op << " reaches a kernel";  // joins and trees are no ops
   all.host->build();
-  for (const Awaited& w : all.awaited) expect_as_wanted(w);
+  for (const Awaited& w : all.awaited) {
+    expect_as_wanted(w);
+    EXPECT_EQ(run(w, {.past = 8}), run(w)) << w.what;
+  }
   RecordProperty("runs", static_cast<int>(all.awaited.size()));
   RecordProperty("texts", static_cast<int>(all.host->sources().size()));
-}
-
-/// What is read in packs is read one by one elsewhere.
-TEST(GeneratedKernels, give_the_same_bits_where_bytes_do_not_lie_by_sixteen) {
-  auto host = std::make_shared<HostGpu>();
-  const KernelTable table = generated_kernels(host);
-  const OpSet ops = standard_ops();
-  std::vector<Awaited> all;
-  for (const char* op : {"add", "gather", "gather_gradient", "layer_norm", "layer_norm_gradient", "max_pool2d", "reduce_max", "scatter_add"}) await_all(table, *ops.find(op), all);
-  host->build();
-  for (const Awaited& w : all) EXPECT_EQ(run(w, {.past = 8}), run(w)) << w.what;
 }
 
 /// Sums of blocks are those of the CPU's kernels, bit for bit, not only near the reference.
@@ -298,6 +291,18 @@ TEST(GeneratedKernels, of_batch_norm_go_before_those_of_cudnn) {
     both += table.support("cudnn_batch_norm", w.request).ok;
   }
   EXPECT_TRUE(both > 0 || !cudnn::built());
+}
+
+/// A run of windows is unrolled over all columns that it spans, 64 at the most.
+TEST(GeneratedKernels, leave_convolutions_whose_windows_reach_far_to_the_library) {
+  const KernelTable generated = generated_kernels(std::make_shared<CollectedTexts>());
+  const OpSet ops = standard_ops();
+  for (std::int64_t apart : {30, 31}) {
+    const Attributes attributes = {{"strides", Integers{1, 1}}, {"padding", "same"}, {"dilations", Integers{1, apart}}, {"groups", std::int64_t{8}}};
+    std::vector<Awaited> taken;
+    await(generated, ops.at("conv2d"), {.name = "far", .attributes = attributes, .inputs = {real({kBatch, 4, 80, 8}), real({1, 3, 1, 8})}, .outputs = {{f32, {kBatch, 4, 80, 8}}}}, 1, true, taken);
+    EXPECT_EQ(taken.size(), apart == 30 ? 1u : 0u) << apart;
+  }
 }
 
 /// Plans are judged by them where the library is not opened.
