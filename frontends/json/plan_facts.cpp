@@ -1,5 +1,6 @@
 #include <belfry/frontends/json/plan_facts.h>
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -54,6 +55,7 @@ std::vector<std::string> plan_facts(const PlacedGraph& plan) {
   add("combine", json_text(to_string(plan.combine)));
   add("precision", json_text(name_of(plan.graph->precision)));
   add("arithmetic_hash", json_text(plan.arithmetic_hash));
+  add("nondeterministic", std::to_string(std::count_if(plan.nodes.begin(), plan.nodes.end(), is_nondeterministic)));
   add("devices", json_lines(device_facts(plan)));
   add("links", json_lines(links));
   return out;

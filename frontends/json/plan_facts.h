@@ -9,7 +9,7 @@
 namespace belfry {
 
 /// Entries of an object: "net", "strategy", "options", "batch", "towers", "threads", "combine", "precision" and "arithmetic_hash", by the keys of run.json and of
-/// plans; "devices" as below; "links" as [from, to, bytes of a step].
+/// plans; "nondeterministic": how many nodes may have other bits each time; "devices" as below; "links" as [from, to, bytes of a step].
 std::vector<std::string> plan_facts(const PlacedGraph& plan);
 /// {"device", "bytes" that are planned, of them "state", "shared", "kept" and "transient" frames, "live_values": the most that are live at once beside the state, and
 /// "memory": all that there is} of each device of the cluster.

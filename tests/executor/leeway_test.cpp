@@ -4,6 +4,7 @@
 
 #include <belfry/belfry.h>
 #include <belfry/frontends/draw/describe.h>
+#include <belfry/frontends/json/plan_facts.h>
 #include <belfry/frontends/session/kernel_chooser.h>
 #include <belfry/graph/structural.h>
 
@@ -88,6 +89,7 @@ TEST(Leeway, is_not_taken_by_several_devices_for_one_value) {
       EXPECT_EQ(n.holders.size(), nondeterministic && n.op == "matmul" ? 1u : 2u) << n.name;
     }
     EXPECT_EQ(products, 3);
+    EXPECT_THAT(plan_facts(plan), testing::Contains(nondeterministic ? "\"nondeterministic\": 3" : "\"nondeterministic\": 0"));
     EXPECT_EQ(describe(plan, {}).find("3 nodes by kernels whose bits may differ from run to run") != std::string::npos, nondeterministic);
   }
   PlacedGraph edited = placed(false);
