@@ -134,7 +134,7 @@ def adam(p, m, v, t, g):
 
 
 def step_of(name, batch, variant):
-    """One jitted step; the feeds come from the host and the loss goes there."""
+    """One jitted step; the feeds come from the host, those of the next training step meanwhile, and the loss goes there."""
     net, _, shape, classes, trains = WORKLOADS[name]
     draw, halves = np.random.default_rng(1), variant == 'jit_bf16'
     x = draw.random((batch, *shape), np.float32) if len(shape) == 3 else draw.integers(0, classes, (batch, *shape), np.int32)
@@ -172,8 +172,11 @@ def step_of(name, batch, variant):
         return lambda: np.asarray(infer(p, statistics, x))
     state = [(p, [jnp.zeros_like(a) for a in p], [jnp.zeros_like(a) for a in p], statistics, jnp.zeros(()))]
 
+    ahead = [jax.device_put((x, y))]
+
     def step():
-        state[0], loss = train(state[0], x, y)
+        state[0], loss = train(state[0], *ahead[0])
+        ahead[0] = jax.device_put((x, y))
         return float(loss)
 
     return step

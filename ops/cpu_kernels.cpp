@@ -18,6 +18,7 @@ KernelTable cpu_kernels() {
   // What follows a product here is exact, or far less work: a kernel of its own would save a pass over what is in the cache.
   auto members = std::make_shared<const KernelTable>(table);
   table.add(in_turn(kMatmulBiasGeluTanh, {"matmul", "add", "gelu_tanh"}, members, true));
+  table.add(in_turn(kConv2dBias, {"conv2d", "add"}, members, true));
   table.add(in_turn(kMatmulBias, {"matmul", "add"}, members, true));
   table.add(in_turn(kElementwise, {}, members, true));
   return table;

@@ -32,6 +32,18 @@ std::optional<std::pair<NodeId, NodeId>> biased(const Graph& g, ValueId v, std::
   return {};
 }
 
+/// Of one tap on every pixel: a product of matrices.
+bool is_product(const Graph& g, NodeId id) {
+  const Node& n = g.node(id);
+  const Shape& filter = g.type(n.inputs[1]).shape;
+  return filter[0] == Dim(1) && filter[1] == Dim(1) && n.attributes.integer("groups") == 1 && n.attributes.integers("strides") == Integers{1, 1};
+}
+
+/// A tree adds the bias on the way.
+bool read_by_elementwise(const Graph& g, NodeId id) {
+  return std::any_of(g.readers(id).begin(), g.readers(id).end(), [&](NodeId r) { return g.node(r).op->elementwise(); });
+}
+
 /// Kernels take so many operands; more would spill registers.
 constexpr std::size_t kMostMembers = 16, kMostInputs = 6;
 
@@ -147,6 +159,9 @@ std::vector<FusionGroup> find_gpu_groups(const Graph& g) {
   for (NodeId id = 0; id < g.size(); ++id)
     if (g.node(id).op->name == "add")
       if (auto sum = biased(g, {id, 0}, "matmul")) out.push_back({kMatmulBias, {sum->first, sum->second}});
+  for (NodeId id = 0; id < g.size(); ++id)
+    if (g.node(id).op->name == "add" && !read_by_elementwise(g, id))
+      if (auto sum = biased(g, {id, 0}, "conv2d"); sum && is_product(g, sum->first)) out.push_back({kConv2dBias, {sum->first, sum->second}});
   for (FusionGroup& tree : Trees(g, out).find()) out.push_back(std::move(tree));
   return out;
 }

@@ -12,7 +12,8 @@ namespace {
 
 /// A test holds them to the backend's table, in which each but those of trees and of members in turn stands a second time for halves, and those that multiply many by many once more for each leeway.
 constexpr std::string_view kInF32 = "_in_f32", kMembersInTurn = "members_in_turn";
-constexpr std::array<GpuKernelName, 46> kNames = {{
+constexpr std::array<GpuKernelName, 47> kNames = {{
+    {"cublas_lt_conv2d_bias", "conv2d_bias"},
     {"cublas_lt_matmul", "matmul"},
     {"cublas_lt_matmul_bias", "matmul_bias"},
     {"cublas_lt_matmul_bias_gelu_tanh", "matmul_bias_gelu_tanh"},
@@ -21,7 +22,7 @@ constexpr std::array<GpuKernelName, 46> kNames = {{
     {"cudnn_batch_norm", "batch_norm batch_norm_gradient"},
     {"cudnn_conv2d", "conv2d conv2d_filter_gradient conv2d_input_gradient conv2d_transpose"},
     {"cudnn_max_pool2d", "max_pool2d"},
-    {"members_in_turn", "conv2d_bias_relu elementwise matmul_bias matmul_bias_gelu_tanh"},
+    {"members_in_turn", "conv2d_bias conv2d_bias_relu elementwise matmul_bias matmul_bias_gelu_tanh"},
     {"nvrtc_adam_rate", "adam_rate"},
     {"nvrtc_add_rows", "gather_gradient scatter_add"},
     {"nvrtc_argmax", "argmax argmin"},
@@ -87,7 +88,7 @@ std::span<const GpuKernelName> gpu_kernel_names() { return kNames; }
 
 bool is_gpu_kernel(std::string_view name, std::string_view op) {
   const std::string_view kernel = name.substr(0, name.find('@'));
-  if (kernel != name && (!kernel.starts_with("cudnn_") || name.size() == kernel.size() + 1)) return false;
+  if (kernel != name && (!(kernel.starts_with("cudnn_") || kernel.starts_with("cublas_lt_")) || name.size() == kernel.size() + 1)) return false;
   std::string_view base = kernel;
   const bool widens = cut(base, kInF32), repeats_no_bits = cut(base, kNondeterministic), rounds = cut(base, "_tf32");
   if ((rounds && base != "cudnn_conv2d" && !base.starts_with("cublas_lt_")) || (repeats_no_bits && (base != "cudnn_conv2d" || op != "conv2d_filter_gradient"))) return false;

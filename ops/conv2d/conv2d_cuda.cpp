@@ -1,5 +1,6 @@
 #include <belfry/ops/cuda/cudnn_sequence_internal.h>
 #include <belfry/ops/cuda_kernels.h>
+#include <belfry/ops/fusions.h>
 #include <belfry/ops/windows.h>
 
 namespace belfry {
@@ -80,6 +81,17 @@ Place in(std::int64_t i) { return {Place::input, i}; }
 Place to() { return {Place::output, 0}; }
 
 Sequence forward(const KernelRequest& r) { return convolution({*r.attributes, r.inputs[0], r.inputs[1], r.outputs[0]}, Kind::conv, in(0), in(1), to()); }
+/// With its bias where cuBLASLt adds it.
+Sequence biased(const KernelRequest& r) {
+  const Problem p(r.members[0]->attributes, r.inputs[0], r.inputs[1], r.outputs[0]);
+  if (!p.is_product() || !cublas_lt::built()) return none("it is no product of matrices");
+  if (r.inputs[2].dtype != p.y_type || r.inputs[2].shape != Extents{p.y[3]}) return none("its bias is of another dtype or shape than a pixel of its result");
+  Sequence out = product(p, Kind::conv, in(0), in(1), to());
+  auto& multiply = std::get<Multiply>(out.steps[0]);
+  multiply.product.epilogue = cublas_lt::Epilogue::bias;
+  multiply.bias = in(2);
+  return out;
+}
 Sequence input_gradient(const KernelRequest& r) { return convolution({*r.attributes, r.outputs[0], r.inputs[1], r.inputs[0]}, Kind::conv_input_gradient, to(), in(1), in(0)); }
 Sequence filter_gradient(const KernelRequest& r) { return convolution({*r.attributes, r.inputs[0], r.outputs[0], r.inputs[1]}, Kind::conv_filter_gradient, in(0), to(), in(1)); }
 
@@ -88,6 +100,7 @@ Sequence filter_gradient(const KernelRequest& r) { return convolution({*r.attrib
 std::vector<SequenceKernel> cudnn::conv2d_sequences() {
   const Leeway tf32{.tf32 = true}, any_order{.nondeterministic = true}, both{true, true};
   return {{"cudnn_conv2d", "conv2d", forward, true, {tf32}},
+          {"cublas_lt_conv2d_bias", kConv2dBias, biased, true, {tf32}, {}, {"conv2d", "add"}},
           {"cudnn_conv2d", "conv2d_input_gradient", input_gradient, true, {tf32}},
           {"cudnn_conv2d", "conv2d_filter_gradient", filter_gradient, true, {both, tf32, any_order}},
           {"cudnn_conv2d", "conv2d_transpose", input_gradient, true, {tf32}}};

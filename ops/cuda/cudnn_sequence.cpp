@@ -30,7 +30,7 @@ struct Bound : Prepared {
         steps.push_back([t = *t, by = std::shared_ptr(cublas_lt::transposition(*toolkit, t->rows, t->columns))](const Arguments& a) { by->run(address(t.from, a), address(t.to, a), a.stream); });
       } else if (const auto* m = std::get_if<Multiply>(&step)) {
         steps.push_back([m = *m, own = own_bytes, by = std::shared_ptr(cublas_lt::multiplication(*toolkit, m->product, engine))](const Arguments& a) {
-          by->run(address(m.a, a), address(m.b, a), address(m.y, a), a.scratch + own, a.stream);
+          by->run(address(m.a, a), address(m.b, a), address(m.y, a), a.scratch + own, a.stream, address(m.bias, a));
         });
       } else {
         steps.push_back([this, f = std::get<Fill>(step)](const Arguments& a) {
@@ -178,6 +178,7 @@ std::vector<Kernel> kernels_of(const std::vector<SequenceKernel>& sequences, con
                        if (!r.engine.empty() && !only_run(made) && !only_product(made)) throw UserError(fmt::format("[{}] the plan names the engine {}, but here there are none to choose among; derive the plan anew with belfry place", r.op, r.engine));
                        return std::make_unique<Bound>(made, toolkit, code, r.engine);
                      },
+                     .members = p.members,
                      .halves = p.halves,
                      .engines = [sequence = p.sequence, toolkit](const KernelRequest& r) {
                        const Sequence made = sequence(r);

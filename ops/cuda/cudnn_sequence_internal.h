@@ -42,7 +42,7 @@ struct Cast {
 /// A product by cuBLASLt.
 struct Multiply {
   cublas_lt::Product product;
-  Place a, b, y;
+  Place a, b, y, bias = {};        ///< bias: nowhere, but where the product ends with one
 };
 struct Fill {
   float value = 0;
@@ -94,6 +94,7 @@ struct SequenceKernel {
   bool halves = false;             ///< takes f16 and bf16, multiplied into sums of f32
   std::vector<Leeway> leeways = {};  ///< each with which cuDNN has faster engines for it, best first
   Leeway leeway = {};              ///< that it takes
+  std::vector<std::string> members = {};  ///< of a fused kind
 };
 /// The kernel itself behind those that take leeway, best first.
 std::vector<SequenceKernel> with_leeways(const SequenceKernel& kernel);

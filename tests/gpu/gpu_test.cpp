@@ -110,7 +110,10 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
     return matmul(x, w) + bias;
   };
   const std::vector<std::function<Value(Builder&, DType)>> groups = {
-      dense, [&](Builder& b, DType t) { return gelu(dense(b, t), true); }};
+      dense, [&](Builder& b, DType t) { return gelu(dense(b, t), true); }, [](Builder& b, DType t) {
+        const Value x = b.input("x", t, {kBatch, 3, 5, 40}), w = b.input("w", t, {1, 1, 40, 24}), bias = b.input("b", t, {24});
+        return conv2d(x, w) + bias;
+      }};
   std::mt19937_64 rng(4);
   for (const auto& group : groups)
     for (DType t : {f32, bf16, f16}) {

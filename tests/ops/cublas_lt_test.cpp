@@ -96,6 +96,46 @@ TEST(CublasLt, EndsAProductByItsBiasAndWhatFollows) {
   EXPECT_EQ(biased_gemm_of(BiasedProduct(as_it_is, f64).request, Epilogue::bias).refusal, "cuBLASLt has no epilogues in f64");
 }
 
+/// conv2d(x, filter) + bias, where nothing or a relu follows.
+std::vector<FusionGroup> groups_of_convolution(Builder& b, std::int64_t window, Integers strides, bool then_relu) {
+  const Value x = b.input("x", f32, {kBatch, 3, 4, 5}), w = b.input("w", f32, {window, window, 5, 6}), bias = b.input("b", f32, {6});
+  const Value y = conv2d(x, w, {.strides = std::move(strides)}) + bias;
+  b.output(then_relu ? relu(y) : reduce_max(y, {.axes = {1, 2}}));
+  return find_gpu_groups(b.graph());
+}
+
+TEST(CublasLt, EndsAConvolutionOfOneTapByItsBias) {
+  if (!cublas_lt::built()) GTEST_SKIP() << "Belfry was built without cuBLASLt's header";
+  Builder b("net");
+  const std::vector<FusionGroup> groups = groups_of_convolution(b, 1, {1, 1}, false);
+  ASSERT_EQ(groups.size(), 1u);
+  ASSERT_EQ(groups[0].kind, kConv2dBias);
+  KernelRequest r;
+  const Attributes attributes;
+  r.op = kConv2dBias;
+  r.attributes = &attributes;
+  std::vector<HostTensor> inputs;
+  for (const Extents& shape : {Extents{kRows, 3, 4, 5}, {1, 1, 5, 6}, {6}}) r.inputs.push_back({f32, shape}), inputs.push_back(drawn(r.inputs.back(), 4, false, inputs.size()));
+  r.outputs = {{f32, {kRows, 3, 4, 6}}};
+  describe_members(b.graph(), groups[0].members, r);
+  HostTensor by_members(f32, r.outputs[0].shape), y = by_members;
+  KernelTable().prepare(kReferenceKernel, r)->launch({{inputs[0].raw(), inputs[1].raw(), inputs[2].raw()}, {by_members.raw()}});
+  const cudnn::Sequence sequence = sequence_of(r);
+  ASSERT_EQ(sequence.refusal, "");
+  run_on_host(sequence, {{inputs[0].raw(), inputs[1].raw(), inputs[2].raw()}, {y.raw()}});
+  EXPECT_LT(distance(y, by_members), 1e-5);
+  r.inputs[2].dtype = bf16;
+  EXPECT_EQ(sequence_of(r).refusal, "its bias is of another dtype or shape than a pixel of its result");
+}
+
+/// A tree adds the bias before a relu in the same pass.
+TEST(CublasLt, LeavesOtherConvolutionsAlone) {
+  for (const auto& [window, strides, then_relu] : {std::tuple{3, Integers{1, 1}, false}, {1, Integers{2, 2}, false}, {1, Integers{1, 1}, true}}) {
+    Builder b("net");
+    for (const FusionGroup& group : groups_of_convolution(b, window, strides, then_relu)) EXPECT_EQ(group.kind, kElementwise);
+  }
+}
+
 TEST(CublasLt, RefusesAxesThatLieApart) {
   EXPECT_EQ(gemm_of(Asked({"", "matmul", {real({3, 4, 2}), real({4, 5, 2})}, {{"equation", "mkb,knb->mnb"}}}).request).refusal,
             "a matrix has neither its rows nor its columns side by side; transpose an operand");
