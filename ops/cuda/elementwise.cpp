@@ -207,10 +207,14 @@ Generated elementwise(const ScalarTree& given) {
 
 namespace {
 
-/// The node's own expression, over `operands`.
+/// The node's own expression, over `operands`; a sum adds them in their order.
 ScalarStep step_of(const OpDef& def, const Attributes& attributes, DType type, const std::vector<std::size_t>& operands) {
   ScalarStep out{type, text_for(def, type), {}};
-  for (std::size_t i = 0; i < operands.size(); ++i) out.operands.emplace_back(def.inputs[i].name, operands[i]);
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const std::string name = def.sum_of_inputs ? fmt::format("x{}", i) : def.inputs[i].name;
+    out.operands.emplace_back(name, operands[i]);
+    if (def.sum_of_inputs) out.text += (i ? " + " : "") + name;
+  }
   for (const AttributeDef& a : def.attributes)
     if (const double* value = std::get_if<double>(attributes.find(a.name))) out.constants.emplace_back(a.name, *value);
   return out;
