@@ -16,9 +16,12 @@ struct FusionGroup {
   std::vector<NodeId> members;
 };
 
+/// What trees are of: each element is computed by itself. A sum of any number of inputs has no scalar expression, since that names its inputs.
+inline bool fits_trees(const OpDef& op) { return op.elementwise() || op.sum_of_inputs; }
+
 /// Whether its kernels give the bits of its members, whoever runs it.
 inline bool is_tree(const Graph& graph, const FusionGroup& group) {
-  return group.kind == kElementwise && std::all_of(group.members.begin(), group.members.end(), [&](NodeId id) { return graph.node(id).op->elementwise(); });
+  return group.kind == kElementwise && std::all_of(group.members.begin(), group.members.end(), [&](NodeId id) { return fits_trees(*graph.node(id).op); });
 }
 
 }  // namespace belfry

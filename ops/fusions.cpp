@@ -82,7 +82,7 @@ class Trees {
 
   std::vector<FusionGroup> find() {
     for (NodeId id = g_.size(); id-- > 0;)
-      if (g_.node(id).op->elementwise() && !taken_.contains(id) && is_expression(g_, g_.node(id))) add(id);
+      if (computes_by_element(g_.node(id)) && !taken_.contains(id) && is_expression(g_, g_.node(id))) add(id);
     std::vector<FusionGroup> out;
     for (auto& [root, tree] : trees_)
       if (tree.members.size() > 1) out.push_back({kElementwise, {tree.members.rbegin(), tree.members.rend()}});
@@ -90,6 +90,9 @@ class Trees {
   }
 
  private:
+  /// Of a sum of inputs that has no rows some may be parts of a sum over towers, which are added first.
+  static bool computes_by_element(const Node& n) { return n.op->elementwise() || (fits_trees(*n.op) && !symbolic_axes(n.types[0].shape).empty()); }
+
   struct Tree {
     std::vector<NodeId> members;  // the last first
     std::size_t inputs = 0;

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/fusion_group.h>
+
 namespace belfry {
 
 namespace {
@@ -116,7 +118,7 @@ class InTurn : public Prepared {
 
 bool of_one_shape(const KernelRequest& r) {
   return !r.members.empty() && r.inner.size() == r.members.size() &&
-         std::all_of(r.members.begin(), r.members.end(), [&](const Node* m) { return m->op->elementwise() && m->types.size() == 1 && m->types[0].shape == r.members.back()->types[0].shape; });
+         std::all_of(r.members.begin(), r.members.end(), [&](const Node* m) { return fits_trees(*m->op) && m->types.size() == 1 && m->types[0].shape == r.members.back()->types[0].shape; });
 }
 
 Kernel in_turn(std::string kind, std::vector<std::string> members, const std::shared_ptr<const KernelTable>& table, bool references) {

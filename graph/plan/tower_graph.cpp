@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/fusion_group.h>
 #include <belfry/graph/plan/readers.h>
 #include <belfry/graph/structural.h>
 
@@ -46,7 +47,7 @@ bool is_nondeterministic(const PlanNode& n) {
 
 bool is_tree(const TowerGraph& graph, const PlanNode& n) {
   const AttributeValue* kind = n.op == kFused ? n.attributes.find("kind") : nullptr;
-  return kind && *kind == AttributeValue(kElementwise) && std::all_of(n.members.begin(), n.members.end(), [&](const Member& m) { return graph.graph->node(m.node).op->elementwise(); });
+  return kind && *kind == AttributeValue(kElementwise) && std::all_of(n.members.begin(), n.members.end(), [&](const Member& m) { return fits_trees(*graph.graph->node(m.node).op); });
 }
 
 std::vector<std::pair<int, int>> in_place_pairs(const TowerGraph& graph, const PlanNode& n) {

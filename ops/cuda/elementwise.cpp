@@ -37,6 +37,46 @@ Axes merged(const ScalarTree& t, const std::vector<Lying>& operands) {
   return out;
 }
 
+/// Halves keep 8 or 11 bits: 2^x and 1/x are one instruction each, the normal distribution's tail over its bell is a polynomial, and all is right to 4e-6, of x below -8 to 1e-5.
+const char* const kForHalves = R"(
+#ifdef __CUDA_ARCH__
+inline float power_of_2(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+inline float inverse(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+#else
+inline float power_of_2(float x) { return exp2f(x); }
+inline float inverse(float x) { return 1.0f / x; }
+#endif
+/// exp(-a²/2), and what lies beyond a >= 0 of a normal distribution, over that.
+inline float bell(float a) { return power_of_2(a * -0.72134752f * a); }
+inline float tail(float a) {
+  const float r = inverse(fmaf(a, 0.36f, 1.0f));
+  float p = fmaf(0.0473445952f, r, -0.180751741f);
+  p = fmaf(p, r, 0.182297722f);
+  p = fmaf(p, r, 0.0256237295f);
+  p = fmaf(p, r, 0.140057459f);
+  p = fmaf(p, r, 0.141710669f);
+  return fmaf(p, r, 0.143717438f) * r;
+}
+/// A factor of no more than 16, where the bell is 0, makes no NaN of an infinity.
+inline float gelu_of(float x) {
+  const float a = fabsf(x);
+  return fmaf(-fminf(a, 16.0f), bell(a) * tail(a), fmaxf(x, 0.0f));
+}
+inline float gelu_slope(float x) {
+  const float a = fabsf(x), below = bell(a) * fmaf(-0.39894228f, fminf(a, 16.0f), tail(a));
+  return x > 0 ? 1.0f - below : below;
+}
+inline float gelu_tanh_of(float x) { return fmaxf(x, -64.0f) * inverse(1.0f + power_of_2(fmaf(x * x, -0.102943240f, -2.30220820f) * x)); }
+)";
+
+/// What halves are computed by where the op's own expression costs more than they hold.
+std::string text_for(const OpDef& def, DType type) {
+  if (is_half(type) && def.name == "gelu") return "gelu_of(x)";
+  if (is_half(type) && def.name == "gelu_gradient") return "dy * gelu_slope(x)";
+  if (is_half(type) && def.name == "gelu_tanh") return "gelu_tanh_of(x)";
+  return def.scalar;
+}
+
 /// What a step computes in.
 std::string computed_text(DType dtype) { return type_text(is_half(dtype) ? f32 : dtype); }
 
@@ -155,6 +195,7 @@ Generated elementwise(const ScalarTree& given) {
     for (std::size_t d = 0; d < axes.sizes.size(); ++d)
       if (axes.strides[k][d] != 0 && axes.strides[k][d] != 1) g.number(fmt::format("s{}_{}", k, d), axes.strides[k][d]);
   }
+  if (std::any_of(t.steps.begin(), t.steps.end(), [](const ScalarStep& s) { return s.text.find("gelu_") != s.text.npos; })) g.head(kForHalves);
   const std::string type = type_text(t.steps.back().type);
   g.body(copies ? fmt::format("inline {0} apply({0} x, const Args&) {{ return x; }}\n", type) : apply_text(t, g));
   auto entry = [](const char* name, const char* pass) { return fmt::format("KERNEL void {}(const Args a) {{ {}(a, blockIdx.x, gridDim.x); }}\n", name, pass); };
@@ -166,10 +207,14 @@ Generated elementwise(const ScalarTree& given) {
 
 namespace {
 
-/// The node's own expression, over `operands`.
+/// The node's own expression, over `operands`; a sum adds them in their order.
 ScalarStep step_of(const OpDef& def, const Attributes& attributes, DType type, const std::vector<std::size_t>& operands) {
-  ScalarStep out{type, def.scalar, {}};
-  for (std::size_t i = 0; i < operands.size(); ++i) out.operands.emplace_back(def.inputs[i].name, operands[i]);
+  ScalarStep out{type, text_for(def, type), {}};
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const std::string name = def.sum_of_inputs ? fmt::format("x{}", i) : def.inputs[i].name;
+    out.operands.emplace_back(name, operands[i]);
+    if (def.sum_of_inputs) out.text += (i ? " + " : "") + name;
+  }
   for (const AttributeDef& a : def.attributes)
     if (const double* value = std::get_if<double>(attributes.find(a.name))) out.constants.emplace_back(a.name, *value);
   return out;

@@ -29,8 +29,13 @@ template <> struct Convert<float, bf16> { static float of(bf16 x) { return __uin
 template <> struct Convert<bf16, float> {
   static bf16 of(float x) {
     u32 bits = __float_as_uint(x);
-    bool nan = (bits & 0x7FFFFFFFu) > 0x7F800000u;
-    return bf16{(unsigned short)(nan ? (bits >> 16 & 0x8000u) | 0x7FC0u : (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16)};
+#if __CUDA_ARCH__ >= 800  // but for a NaN, of which it keeps no sign
+    unsigned short rounded;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(x));
+#else
+    const u32 rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
+#endif
+    return bf16{(unsigned short)(x == x ? rounded : (bits >> 16 & 0x8000u) | 0x7FC0u)};
   }
 };
 template <> struct Convert<float, f16> {
@@ -43,12 +48,19 @@ template <> struct Convert<float, f16> {
 };
 template <> struct Convert<f16, float> {
   static f16 of(float x) {
-    u32 bits = __float_as_uint(x), magnitude = bits & 0x7FFFFFFFu;
+    u32 bits = __float_as_uint(x);
+#if __CUDA_ARCH__ >= 800
+    unsigned short rounded;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(rounded) : "f"(x));
+#else
+    u32 magnitude = bits & 0x7FFFFFFFu;
     u32 subnormal = __float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3F000000u;
     u32 normal = (magnitude - (112u << 23) + 0xFFFu + (magnitude >> 13 & 1u)) >> 13;
-    u32 out = magnitude < (113u << 23) ? subnormal : normal < 0x7C00u ? normal : 0x7C00u;
-    if (magnitude >= (143u << 23)) out = magnitude > 0x7F800000u ? 0x7E00u : 0x7C00u;
-    return f16{(unsigned short)(out | (bits >> 16 & 0x8000u))};
+    u32 rounded = magnitude < (113u << 23) ? subnormal : normal < 0x7C00u ? normal : 0x7C00u;
+    if (magnitude >= (143u << 23)) rounded = 0x7C00u;
+    rounded |= bits >> 16 & 0x8000u;
+#endif
+    return f16{(unsigned short)(x == x ? rounded : (bits >> 16 & 0x8000u) | 0x7E00u)};
   }
 };
 template <class To, class From> To convert(From v) { return Convert<To, From>::of(v); }

@@ -32,10 +32,13 @@ struct Sigmoid {
 /// exp is taken of what is not positive: no overflow.
 struct Softplus { template <class T> T operator()(T x) const { return (x > 0 ? x : T{0}) + std::log1p(std::exp(-std::abs(x))); } };
 struct Silu { template <class T> T operator()(T x) const { return x * Sigmoid{}(x); } };
+/// Past ±64 the tails of gelu are 0 in f64: a factor of no more makes no NaN of an infinity.
+template <class T>
+T in_reach(T x) { return x < T(-64) ? T(-64) : x > T(64) ? T(64) : x; }
 /// By erfc: of a large negative x, 1 + erf would keep no digit.
-struct Gelu { template <class T> T operator()(T x) const { return T(0.5) * x * std::erfc(x * T(-0.70710678118654752440)); } };
+struct Gelu { template <class T> T operator()(T x) const { return T(0.5) * (x < T(-64) ? T(-64) : x) * std::erfc(x * T(-0.70710678118654752440)); } };
 /// (1 + tanh u) / 2 is sigmoid(2u), for the same reason.
-struct GeluTanh { template <class T> T operator()(T x) const { return x * Sigmoid{}(T(1.59576912160573071176) * (x + T(0.044715) * x * x * x)); } };
+struct GeluTanh { template <class T> T operator()(T x) const { return (x < T(-64) ? T(-64) : x) * Sigmoid{}(T(1.59576912160573071176) * (x + T(0.044715) * x * x * x)); } };
 struct Relu { template <class T> T operator()(T x) const { return x > 0 ? x : x != x ? x : T{0}; } };
 struct Relu6 { template <class T> T operator()(T x) const { return x < 0 ? T{0} : x > 6 ? T{6} : x; } };
 struct LeakyRelu {
@@ -73,7 +76,7 @@ struct EluGradient {
   T operator()(T dy, T v) const { return v < 0 ? dy * (v + static_cast<T>(alpha)) : dy; }
 };
 /// Φ(x) + x·φ(x), of the normal distribution.
-struct GeluGradient { template <class T> T operator()(T dy, T v) const { return dy * (T(0.5) * std::erfc(v * T(-0.70710678118654752440)) + v * std::exp(T(-0.5) * v * v) * T(0.39894228040143267794)); } };
+struct GeluGradient { template <class T> T operator()(T dy, T v) const { return dy * (T(0.5) * std::erfc(v * T(-0.70710678118654752440)) + in_reach(v) * std::exp(T(-0.5) * v * v) * T(0.39894228040143267794)); } };
 struct ClipGradient {
   double min = 0, max = 0;
   static ClipGradient of(const Attributes& a) { return {a.real("min"), a.real("max")}; }

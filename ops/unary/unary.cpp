@@ -112,11 +112,18 @@ Split split_neg(const SplitContext& c) {
 
 constexpr double kSqrtHalf = std::numbers::sqrt2 / 2;
 
+/// Past ±64 the slopes of gelu are 0 or 1: of no more, nothing overflows.
+Value in_reach_of_gelu(Value x) { return clip(x, -64, 64); }
+
 /// φ(x)·(2 − x²), of the normal distribution: how gelu's slope changes.
-Value gelu_bend(Value x) { return exp(square(x) * -0.5) * (2 - square(x)) * (kSqrtHalf * std::numbers::inv_sqrtpi); }
+Value gelu_bend(Value x) {
+  Value squared = square(in_reach_of_gelu(x));
+  return exp(squared * -0.5) * (2 - squared) * (kSqrtHalf * std::numbers::inv_sqrtpi);
+}
 
 /// s + x·s·(1 − s)·u', of y = x·s with s = sigmoid(u).
 Value gelu_tanh_slope(Value x) {
+  x = in_reach_of_gelu(x);
   constexpr double k = 2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi, c = 0.044715;
   Value squared = square(x), s = sigmoid(x * (squared * (k * c) + k));
   return s + x * s * (1 - s) * (squared * (3 * k * c) + k);
@@ -150,11 +157,11 @@ std::vector<OpDef> unary_defs() {
   add({"cos", "cos(x)", reference<Cos>, [](V x, V, V dy, A) { return -(dy * sin(x)); }});
   add({"erf", "erf(x)", reference<Erf>, [](V x, V, V dy, A) { return dy * (exp(-square(x)) * kTwoBySqrtPi); }, true});
   add({"tanh", "tanh(x)", reference<Tanh>, [](V, V y, V dy, A) { return dy * (1 - square(y)); }, true});
-  add({"sigmoid", "x >= 0 ? T(1) / (T(1) + exp(-x)) : exp(x) / (T(1) + exp(x))", reference<Sigmoid>, [](V, V y, V dy, A) { return dy * y * (1 - y); }});
+  add({"sigmoid", "(x >= 0 ? T(1) : exp(-abs(x))) / (T(1) + exp(-abs(x)))", reference<Sigmoid>, [](V, V y, V dy, A) { return dy * y * (1 - y); }});
   add({"softplus", "(x > 0 ? x : T(0)) + log1p(exp(-abs(x)))", reference<Softplus>, [](V x, V, V dy, A) { return dy * sigmoid(x); }});
-  add({"silu", "x * (x >= 0 ? T(1) / (T(1) + exp(-x)) : exp(x) / (T(1) + exp(x)))", reference<Silu>, [](V x, V y, V dy, A) { V s = sigmoid(x); return dy * (s + y * (1 - s)); }, true});
-  add({"gelu", "T(0.5) * x * erfc(x * T(-0.70710678118654752440))", reference<Gelu>, [](V x, V, V dy, A) { return emit("gelu_gradient", {dy, x}, {}, {}); }, true});
-  add({"gelu_tanh", "x / (T(1) + exp(T(-1.59576912160573071176) * (x + T(0.044715) * x * x * x)))", reference<GeluTanh>, [](V x, V, V dy, A) { return dy * gelu_tanh_slope(x); }, true});
+  add({"silu", "x * ((x >= 0 ? T(1) : exp(-abs(x))) / (T(1) + exp(-abs(x))))", reference<Silu>, [](V x, V y, V dy, A) { V s = sigmoid(x); return dy * (s + y * (1 - s)); }, true});
+  add({"gelu", "T(0.5) * (x < T(-64) ? T(-64) : x) * erfc(x * T(-0.70710678118654752440))", reference<Gelu>, [](V x, V, V dy, A) { return emit("gelu_gradient", {dy, x}, {}, {}); }, true});
+  add({"gelu_tanh", "(x < T(-64) ? T(-64) : x) / (T(1) + exp(T(-1.59576912160573071176) * (x + T(0.044715) * x * x * x)))", reference<GeluTanh>, [](V x, V, V dy, A) { return dy * gelu_tanh_slope(x); }, true});
   add({"relu", "x > 0 ? x : x != x ? x : T(0)", reference<Relu>, [](V, V y, V dy, A) { return relu_gradient(dy, y); }, true, true});
   add({"relu6", "x < 0 ? T(0) : x > 6 ? T(6) : x", reference<Relu6>, [](V, V y, V dy, A) { return emit("relu6_gradient", {dy, y}, {}, {}); }, true, true});
   add({"leaky_relu", "x > 0 ? x : slope * x", reference<LeakyRelu>, [](V x, V, V dy, A a) { return emit("leaky_relu_gradient", {dy, x}, a, {}); }, true, true, false, slope});
@@ -166,7 +173,7 @@ std::vector<OpDef> unary_defs() {
   out.push_back(gradient_def("leaky_relu_gradient", "x > 0 ? dy : slope * dy", "x", gradient_reference<LeakyReluGradient>, slope));
   out.push_back(gradient_def("elu_gradient", "y < 0 ? dy * (y + alpha) : dy", "y", gradient_reference<EluGradient>, alpha,
                              [](V dy, V y, V g) { return where(greater_equal(y, constant_like(y, 0)), constant_like(y, 0), dy * g); }));
-  out.push_back(gradient_def("gelu_gradient", "dy * (T(0.5) * erfc(x * T(-0.70710678118654752440)) + x * exp(T(-0.5) * x * x) * T(0.39894228040143267794))", "x", gradient_reference<GeluGradient>, {},
+  out.push_back(gradient_def("gelu_gradient", "dy * (T(0.5) * erfc(x * T(-0.70710678118654752440)) + (x < T(-64) ? T(-64) : x > T(64) ? T(64) : x) * exp(T(-0.5) * x * x) * T(0.39894228040143267794))", "x", gradient_reference<GeluGradient>, {},
                              [](V dy, V x, V g) { return dy * g * gelu_bend(x); }, false));
   out.push_back(gradient_def("clip_gradient", "x >= min && x <= max ? dy : T(0)", "x", gradient_reference<ClipGradient>, bounds));
   return out;

@@ -75,6 +75,8 @@ TEST(Infinities, elementwise_ops_have_their_limits) {
   expect_each("leaky_relu", {{-inf, inf}}, {-inf, inf});
   expect_each("reciprocal", {{-inf, inf}}, {-0.0f, 0});
   expect_each("rsqrt", {{inf, 0}}, {0, inf});
+  for (const char* gelu : {"gelu", "gelu_tanh"}) expect_each(gelu, {{-inf, -1e30f, 1e30f, inf}}, {0, 0, 1e30f, inf});
+  expect_each("gelu_gradient", {{2, 2, 2, 2}, {-inf, -1e30f, 1e30f, inf}}, {0, 0, 2, 2});
 }
 
 TEST(Infinities, what_is_not_chosen_does_not_count) {

@@ -1,10 +1,18 @@
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include <belfry/frontends/builder/builder.h>
 #include <belfry/graph/gradients.h>
+#ifdef BELFRY_CXX
+#include <belfry/ops/all_ops.h>
+#include <belfry/ops/cuda_kernels.h>
+
+#include "host_gpu.h"
+#endif
 
 #include "interpreter.h"
 #include "tables.h"
@@ -129,10 +137,74 @@ TEST(Unary, no_exponential_overflows_and_no_tail_is_cancelled) {
   EXPECT_LT(far.y[0], 0);
 }
 
+TEST(Unary, slopes_of_slopes_of_gelu_end_far_out) {
+  for (bool by_tanh : {false, true}) {
+    Builder b("bend");
+    Value x = b.input("x", f32, {4});
+    Value dx = gradients(b.graph(), {reduce_sum(gelu(x, by_tanh)).id}, {x.id})[0], bend = gradients(b.graph(), {reduce_sum(dx).id}, {x.id})[0];
+    const std::vector<float> at = {-std::numeric_limits<float>::infinity(), -2e19f, 2e19f, std::numeric_limits<float>::infinity()};
+    Tensors got = run_whole(b.graph(), {{"x", HostTensor::of<float>({4}, at)}}, {}, 1, {{"dx", dx.id}, {"bend", bend.id}}).fetched;
+    EXPECT_EQ(got.at("dx"), HostTensor::of<float>({4}, std::vector<float>{0, 0, 1, 1}));
+    for (float of : got.at("bend").data<float>()) EXPECT_EQ(of, 0.0f);
+  }
+}
+
 TEST(Unary, a_nan_stays) {
   for (auto f : {+[](Value x) { return relu6(x); }, +[](Value x) { return clip(x, -1, 1); }, +[](Value x) { return sign(x); }, +[](Value x) { return elu(x); }, +[](Value x) { return softplus(x); }, +[](Value x) { return leaky_relu(x); }})
     EXPECT_TRUE(std::isnan(curve(f, {std::numeric_limits<double>::quiet_NaN()}).y[0]));
 }
+
+#ifdef BELFRY_CXX
+/// gelu and its slope, in f64.
+double gelu_at(const std::string& op, double x) {
+  const double u = 1.59576912160573071176 * (x + 0.044715 * x * x * x);
+  if (op == "gelu_tanh") return x < -64 ? 0 : x / (1 + std::exp(-u));
+  const double share = 0.5 * std::erfc(x * -0.70710678118654752440);
+  if (op == "gelu") return x < -64 ? 0 : x * share;
+  return share + (std::abs(x) > 64 ? 0 : x * std::exp(-0.5 * x * x) * 0.39894228040143267794);
+}
+
+/// All halves: what the cheaper expression gives is at most a rounding away; infinities have their limits, and a NaN stays.
+TEST(Unary, gelu_of_every_half_is_right_in_generated_kernels) {
+  auto host = std::make_shared<HostGpu>();
+  const KernelTable table = generated_kernels(host);
+  const OpSet ops = standard_ops();
+  for (const char* op : {"gelu", "gelu_tanh", "gelu_gradient"})
+    for (DType t : {f32, bf16, f16}) {
+      HostTensor x(t, {65536}), dy(t, {65536}), y(t, {65536});
+      for (int i = 0; i < 65536; ++i) {
+        const float bf = std::bit_cast<float>(static_cast<std::uint32_t>(i) << 16);
+        if (t == f32) x.data<float>()[static_cast<std::size_t>(i)] = bf;
+        else std::memcpy(x.raw() + 2 * i, &i, 2);
+      }
+      dy = converted(HostTensor::of<float>({65536}, std::vector<float>(65536, 1)), t);
+      const Attributes none;
+      KernelRequest r;
+      r.op = op;
+      r.def = &ops.at(op);
+      r.attributes = &none;
+      r.inputs.assign(r.def->inputs.size(), x.type());
+      r.outputs = {x.type()};
+      r.output_types = {{t, {65536}}};
+      r.wanted = {true};
+      auto kernel = table.prepare("nvrtc_elementwise", r, {});
+      host->build();
+      Arguments a;
+      if (r.inputs.size() > 1) a.inputs.push_back(dy.raw());
+      a.inputs.push_back(x.raw());
+      a.outputs = {y.raw()};
+      kernel->launch(a);
+      const HostTensor at = converted(x, f64), got = converted(y, f64);
+      const double unit = t == bf16 ? 0x1p-8 : t == f16 ? 0x1p-11 : 1.2e-5, least = t == f16 ? 0x1p-24 : 0x1p-124;
+      for (std::size_t i = 0; i < 65536; ++i) {
+        const double v = at.data<double>()[i], want = gelu_at(op, v), is = got.data<double>()[i];
+        if (std::isnan(v)) EXPECT_TRUE(std::isnan(is)) << op << " of " << v;
+        else if (std::isinf(want)) EXPECT_EQ(is, want) << op << " of " << v;
+        else ASSERT_NEAR(is, want, 1.01 * unit * std::abs(want) + least + (r.inputs.size() > 1 ? 1e-6 : 0)) << op << " of " << name_of(t) << " " << v;
+      }
+    }
+}
+#endif
 
 }  // namespace
 
