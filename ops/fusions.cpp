@@ -40,8 +40,8 @@ bool is_product(const Graph& g, NodeId id) {
 }
 
 /// A tree adds the bias on the way.
-bool read_by_elementwise(const Graph& g, NodeId id) {
-  return std::any_of(g.readers(id).begin(), g.readers(id).end(), [&](NodeId r) { return g.node(r).op->elementwise(); });
+bool read_by_trees(const Graph& g, NodeId id) {
+  return std::any_of(g.readers(id).begin(), g.readers(id).end(), [&](NodeId r) { return fits_trees(*g.node(r).op); });
 }
 
 /// Kernels take so many operands; more would spill registers.
@@ -163,7 +163,7 @@ std::vector<FusionGroup> find_gpu_groups(const Graph& g) {
     if (g.node(id).op->name == "add")
       if (auto sum = biased(g, {id, 0}, "matmul")) out.push_back({kMatmulBias, {sum->first, sum->second}});
   for (NodeId id = 0; id < g.size(); ++id)
-    if (g.node(id).op->name == "add" && !read_by_elementwise(g, id))
+    if (g.node(id).op->name == "add" && !read_by_trees(g, id))
       if (auto sum = biased(g, {id, 0}, "conv2d"); sum && is_product(g, sum->first)) out.push_back({kConv2dBias, {sum->first, sum->second}});
   for (FusionGroup& tree : Trees(g, out).find()) out.push_back(std::move(tree));
   return out;
