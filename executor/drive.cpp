@@ -11,7 +11,7 @@
 #include <belfry/executor/joint_launch.h>
 #include <belfry/executor/run.h>
 #include <belfry/graph/plan/lanes.h>
-#include <belfry/graph/plan/small_updates.h>
+#include <belfry/graph/plan/small_steps.h>
 
 namespace belfry {
 
@@ -138,12 +138,13 @@ void Runner::find_segments(int thread) {
     s.captured = s.captured && s.past - s.first > 1;  // one alone is launched as fast
     if (s.captured) s.name = std::string(tasks[s.first].drive->name) + " … " + tasks[s.past - 1].drive->name;
   }
-  const std::vector<bool> small = small_updates(program_.plan());
+  std::vector<bool> small;
+  for (Small s : small_steps(program_.plan())) small.push_back(s != Small::no);
   for (Segment& s : out)
     if (s.captured) find_launches(thread, s, small);
 }
 
-/// Small updates are one launch where their kernels can do that.
+/// Small steps are one launch where their kernels can do that.
 void Runner::find_launches(int thread, Segment& s, const std::vector<bool>& small) {
   const Task* tasks = program_.tasks(thread).data() + s.first;
   std::vector<const Step*> steps;
@@ -157,8 +158,6 @@ void Runner::find_launches(int thread, Segment& s, const std::vector<bool>& smal
   }
   s.order = precedence(steps);
   s.place = joined(s.order, joining);
-  for (std::size_t t = 0; t < s.place.size(); ++t)
-    if (s.place[t] != static_cast<int>(t)) dynamic_cast<LaunchesJointly&>(*tasks[s.place[t]].kernel).prepare_joint();
 }
 
 /// False if the run was aborted.
@@ -254,6 +253,8 @@ void Runner::run_captured(int thread, Segment& s) {
     if (q != s.origin) s.origin->join(*q);
   std::unique_ptr<Captured>& graph = s.graphs[s.feeds ? staged_in_ : 0];
   if (!graph) {
+    for (std::size_t t = 0; t < s.place.size(); ++t)
+      if (s.place[t] != static_cast<int>(t)) dynamic_cast<LaunchesJointly&>(*program_.tasks(thread)[s.first + static_cast<std::size_t>(s.place[t])].kernel).prepare_joint();
     try {
       record(thread, s);
     } catch (...) {

@@ -7,7 +7,7 @@
 
 #include <belfry/graph/plan/forecast_parts_internal.h>
 #include <belfry/graph/plan/moves.h>
-#include <belfry/graph/plan/small_updates.h>
+#include <belfry/graph/plan/small_steps.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -138,23 +138,29 @@ class Walk {
       if (!lane.empty()) next_in_lane(lane[0], -1, 0);
   }
 
-  /// A small update behind one like it is part of its launch, unless it waits for another device.
+  /// Of small steps that can be one launch the first pays for it; one that waits for another device pays for its own.
   void find_along() {
     along_.resize(steps_.steps.size());
-    const std::vector<bool> small = small_updates(plan_);
-    if (std::find(small.begin(), small.end(), true) == small.end()) return;
+    const std::vector<int> joint = joint_steps(plan_);
+    if (std::all_of(joint.begin(), joint.end(), [](int j) { return j < 0; })) return;
     std::vector<int> opened_by(steps_.producers.size(), -1);  // per gate: the device; -2: several
     for (std::size_t s = 0; s < steps_.steps.size(); ++s)
       for (int g : steps_.opens[s]) {
         int& by = opened_by[static_cast<std::size_t>(g)];
         by = by == -1 || by == steps_.steps[s].device ? steps_.steps[s].device : -2;
       }
-    for (std::size_t s = 1; s < steps_.steps.size(); ++s) {
-      const ForecastStep &before = steps_.steps[s - 1], &me = steps_.steps[s];
-      if (!small[static_cast<std::size_t>(me.node)] || !small[static_cast<std::size_t>(before.node)] || before.stream != me.stream || before.variant->kernel != me.variant->kernel) continue;
+    std::vector<const ForecastStep*> first(joint.size());  // per number, on the stream that is looked at
+    for (std::size_t s = 0; s < steps_.steps.size(); ++s) {
+      const ForecastStep& me = steps_.steps[s];
+      const int number = joint[static_cast<std::size_t>(me.node)];
+      if (number < 0) continue;
+      const ForecastStep*& before = first[static_cast<std::size_t>(number)];
+      if (!before || before->stream != me.stream || before->variant->kernel != me.variant->kernel) {
+        before = &me;
+        continue;
+      }
       const auto gates = steps_.waits[s];
-      along_[s] = alike(plan_, plan_.nodes[static_cast<std::size_t>(before.node)], plan_.nodes[static_cast<std::size_t>(me.node)]) &&
-                  std::all_of(gates.begin(), gates.end(), [&](int g) { return opened_by[static_cast<std::size_t>(g)] == me.device; });
+      along_[s] = std::all_of(gates.begin(), gates.end(), [&](int g) { return opened_by[static_cast<std::size_t>(g)] == me.device; });
     }
   }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include <belfry/graph/plan/accumulated.h>
 #include <belfry/graph/plan/memory_parts_internal.h>
@@ -33,6 +34,8 @@ class Writer {
     for (int i : order)
       if (Over over = over_of(item(i)))
         take(i, over);
+    for (RegionItem& x : region_.items)
+      if (x.last_read < kForever) x.last_read = std::max(x.last_read, x.held), x.known = std::max(x.known, x.held);
     return std::move(region_);
   }
 
@@ -81,10 +84,17 @@ class Writer {
     for (auto [k, i] : in_place_pairs(plan_, n)) {
       if (k != static_cast<int>(x.output) || i >= static_cast<int>(n.inputs.size())) continue;
       const ValueIndex v = n.inputs[static_cast<std::size_t>(i)];
-      if (v < 0 || plan_.maker(v).scope != Scope::shared || std::count(n.inputs.begin(), n.inputs.end(), v) > 1) continue;
+      if (v < 0 || plan_.maker(v).scope != Scope::shared || std::count(n.inputs.begin(), n.inputs.end(), v) > 1 || is_read_beside(static_cast<int>(x.node), v)) continue;
       if (Over over = over_input(x, n, v)) return over;
     }
     return {};
+  }
+
+  /// Whether a step that may be one launch with this one reads the value too.
+  bool is_read_beside(int node, ValueIndex v) const {
+    const std::span<const int> by = parts_.readers[static_cast<std::size_t>(v)];
+    const int mine = parts_.joint[static_cast<std::size_t>(node)];
+    return mine >= 0 && std::any_of(by.begin(), by.end(), [&](int r) { return r != node && parts_.joint[static_cast<std::size_t>(r)] == mine; });
   }
 
   /// The buffer of an input that this step is the last to read, if it has as many bytes.
@@ -155,6 +165,7 @@ class Writer {
     RegionItem& first = item(root);
     first.last_read = std::max(first.last_read, item(i).last_read);
     first.known = std::max(first.known, item(i).known);
+    first.held = std::max(first.held, item(i).held);
     first.gone = std::max(first.gone, item(i).gone);
     for (std::size_t k = 0; k < here_.size(); ++k) first.read_by[k] = std::max(first.read_by[k], item(i).read_by[k]);
   }

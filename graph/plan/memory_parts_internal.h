@@ -64,6 +64,7 @@ struct MemoryParts {
   std::vector<std::vector<bool>> last;                  ///< per device and tower: the tower leaves its slot to nobody
   std::vector<std::vector<FrameKey>> frames_on;         ///< per device
   std::vector<int> towers_on;                           ///< per device
+  std::vector<int> joint, joint_until;                  ///< per node: joint_steps, and the order of the last step of them, else its own
   RegionCounts counts;
   NumberLists nodes_of_group;                           ///< those with buffers in the group's region
   std::vector<std::vector<int>> position;               ///< per class and node: in the order of the tower's nodes on its device

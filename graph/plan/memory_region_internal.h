@@ -48,6 +48,7 @@ struct RegionItem {
   std::int64_t written = -1;           ///< order of the step of the main stream
   std::int64_t last_read = -1;         ///< order of the last step of the main stream that reads it; kForever: others may read it at any time
   std::int64_t known = -1;             ///< order of the step of the main stream that knows, as it runs, that no step of any main stream reads it any more
+  std::int64_t held = -1;              ///< order of the last step of the main stream that may be one launch with a reader: until then other bytes would keep these from being one
   Positions read_by;                   ///< per class here, the last position at which a tower reads it
   Positions after;                     ///< per class here, what all towers have passed when it is written
   std::int64_t gone = kForever;        ///< the position from which on the last of towers that take turns in one frame may write over it

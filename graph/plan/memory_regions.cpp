@@ -162,7 +162,7 @@ class RegionPlanner {
       const std::int64_t tower = out.read_by[static_cast<std::size_t>(last_)];
       std::int64_t main = kBeforeAll;
       const std::vector<std::int64_t>& main_at = main_at_[static_cast<std::size_t>(last_)];
-      if (tower < 0 || out.last_read > out.written) main = std::lower_bound(main_at.begin(), main_at.end(), out.known) - main_at.begin();
+      if (tower < 0 || out.last_read > out.written) main = std::lower_bound(main_at.begin(), main_at.end(), std::max(out.known, out.held)) - main_at.begin();
       if (main < static_cast<std::int64_t>(main_at.size())) out.gone = std::max(tower + 1, main);
     }
     return out;
@@ -181,6 +181,7 @@ class RegionPlanner {
       if (how == Reads::elsewhere) continue;
       const std::int64_t last = how == Reads::here ? reader.order : !is_op(reader, kCopy) ? all_done(reader) : is_op(n, kCopy) ? kForever : copied(value, reader);
       out.last_read = std::max(out.last_read, last), out.known = std::max(out.known, how == Reads::here ? last : last + 1);
+      if (how == Reads::here) out.held = std::max<std::int64_t>(out.held, parts_.joint_until[static_cast<std::size_t>(r)]);
     }
   }
 

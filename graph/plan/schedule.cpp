@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include <belfry/graph/plan/small_updates.h>
+#include <belfry/graph/plan/small_steps.h>
 #include <belfry/graph/structural.h>
 
 namespace belfry {
@@ -25,7 +25,7 @@ std::vector<bool> reaching_towers(const PlacedGraph& plan) {
 
 using Buckets = std::map<int, int>;  // when the last of each is ready
 
-/// Nodes that go to the end of a step; what reads one of those that stand together stands behind all of them.
+/// Nodes that go to the end of a step; what reads one of those that stand together stands behind all of its level.
 struct Late {
   std::vector<bool> nodes, together;
 };
@@ -71,11 +71,15 @@ void set_order(PlacedGraph& plan) {
   }
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
     if ((is_op(plan.nodes[i], kStore) || is_op(plan.nodes[i], kAllGather)) && !plan.nodes[i].donates.empty()) late[i] = true;
-  std::vector<bool> small = small_updates(plan);
-  for (std::size_t i = 0; i < small.size(); ++i)
-    if ((small[i] = small[i] && !reaches_towers(i))) late[i] = true;
-  const Late all{std::move(late), std::move(small)};
-  set_epochs(plan, all, last, {}, ready, static_cast<std::size_t>(std::find(all.nodes.begin(), all.nodes.end(), true) - all.nodes.begin()));  // those before are as they were
+  const std::vector<Small> small = small_steps(plan);
+  std::vector<bool> together(small.size());
+  for (std::size_t i = 0; i < small.size(); ++i) {
+    if (small[i] == Small::update && !reaches_towers(i)) late[i] = together[i] = true;
+    if (small[i] == Small::value) together[i] = true;
+  }
+  const Late all{std::move(late), std::move(together)};
+  const auto first = [](const std::vector<bool>& nodes) { return std::find(nodes.begin(), nodes.end(), true) - nodes.begin(); };
+  set_epochs(plan, all, last, {}, ready, static_cast<std::size_t>(std::min(first(all.nodes), first(all.together))));  // those before are as they were
   Buckets buckets;
   for (std::size_t i = 0; i < plan.nodes.size(); ++i)
     if (const PlanNode& n = plan.nodes[i]; n.bucket && is_op(n, kAggregate)) {

@@ -10,7 +10,7 @@
 namespace belfry {
 
 /// The total order: epochs (a tower node that reads what joins towers of epoch e is in e + 1), and inside an epoch the list
-/// for tower nodes, readiness for shared ones. Small updates on GPUs and stores come last.
+/// for tower nodes, readiness for shared ones. Small updates on GPUs and stores come last; of small steps those that read none of another come before those that do.
 void set_order(PlacedGraph& plan);
 /// Share, kinds and pattern of a tower.
 TowerClass class_of_tower(const PlacedGraph& plan, int tower);

@@ -6,7 +6,7 @@
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/plan/schedule.h>
-#include <belfry/graph/plan/small_updates.h>
+#include <belfry/graph/plan/small_steps.h>
 #include <belfry/graph/plan/verify_parts_internal.h>
 #include <belfry/graph/structural.h>
 
@@ -46,8 +46,8 @@ class DerivedChecker : public PlanChecker {
       epoch = std::max(epoch, plan_.maker(v).epoch + (tower && plan_.maker(v).scope != Scope::tower ? 1 : 0));
     if (n.epoch == epoch) return;
     bool writes = !n.donates.empty() || std::any_of(plan_.updates.begin(), plan_.updates.end(), [&](auto p) { return std::find(n.outputs.begin(), n.outputs.end(), p.second) != n.outputs.end(); });
-    if (small_.empty()) small_ = small_updates(plan_);
-    if (tower || (!writes && !small_[static_cast<std::size_t>(&n - plan_.nodes.data())]) || n.epoch != last_epoch_) object("phase: '{}' is of epoch {}, but what it reads puts it into {}", n.name, n.epoch, epoch);
+    if (small_.empty()) small_ = small_steps(plan_);
+    if (tower || (!writes && small_[static_cast<std::size_t>(&n - plan_.nodes.data())] != Small::update) || n.epoch != last_epoch_) object("phase: '{}' is of epoch {}, but what it reads puts it into {}", n.name, n.epoch, epoch);
   }
 
   /// A node has the role of the user's; what is inserted that of what it moves; a store writes state.
@@ -214,7 +214,7 @@ class DerivedChecker : public PlanChecker {
     }
   }
 
-  std::vector<bool> small_;                                   // found when they are first asked for
+  std::vector<Small> small_;                                  // found when they are first asked for
   int last_epoch_ = -1;                                       // of the towers
   std::vector<int> slots_on_;                                 // per device
   std::map<std::pair<std::size_t, int>, std::int64_t> past_;  // by class and local device: where the last transient buffer ends

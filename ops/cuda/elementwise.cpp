@@ -199,10 +199,14 @@ Generated elementwise(const ScalarTree& given) {
   const std::string type = type_text(t.steps.back().type);
   g.body(copies ? fmt::format("inline {0} apply({0} x, const Args&) {{ return x; }}\n", type) : apply_text(t, g));
   auto entry = [](const char* name, const char* pass) { return fmt::format("KERNEL void {}(const Args a) {{ {}(a, blockIdx.x, gridDim.x); }}\n", name, pass); };
-  g.body(pass_text("one_by_one", axes, operands, 1)).entries(entry("narrow", "one_by_one")).joint("one_by_one", grid_for(n).blocks);
-  if (width == 1) return g.launch("narrow", grid_for(n));
-  g.entries(pass_text("in_packs", axes, operands, width) + entry("wide", "in_packs"));
-  return g.launch("wide", grid_for(std::max(n / width, std::min<std::int64_t>(n, width))), packed, "narrow", grid_for(n));
+  g.body(pass_text("one_by_one", axes, operands, 1)).entries(entry("narrow", "one_by_one"));
+  if (width == 1) return g.joint("one_by_one", grid_for(n).blocks).launch("narrow", grid_for(n));
+  const Grid wide = grid_for(std::max(n / width, std::min<std::int64_t>(n, width)));
+  std::string bytes;
+  for (std::size_t k : packed) bytes += fmt::format("{}(u64)a.{}", bytes.empty() ? "" : " | ", k < t.inputs.size() ? fmt::format("in[{}]", k) : "out[0]");
+  g.body(pass_text("in_packs", axes, operands, width)).entries(entry("wide", "in_packs"));
+  g.body(fmt::format("#ifdef JOINT\ninline void as_it_lies(const Args& a, u32 block, u32 blocks) {{ if (({}) % 16 == 0) in_packs(a, block, blocks); else one_by_one(a, block, blocks); }}\n#endif\n", bytes)).joint("as_it_lies", wide.blocks);
+  return g.launch("wide", wide, packed, "narrow", grid_for(n));
 }
 
 namespace {

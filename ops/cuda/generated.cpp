@@ -134,27 +134,32 @@ class GeneratedPrepared : public Prepared {
 
 constexpr std::size_t kMostWords = 4096 / 8;  // that every driver takes
 
-/// How many nodes of so many words a table has behind its first one.
-std::size_t rows_of_table(std::size_t words) { return (kMostWords - 1) / words; }
+/// How many nodes of so many words a table has: half a word more for each stands before them.
+std::size_t rows_of_table(std::size_t words) { return 2 * kMostWords / (2 * words + 1); }
+std::size_t words_before_rows(std::size_t words) { return (rows_of_table(words) + 1) / 2; }
+std::size_t words_of_table(std::size_t words) { return words_before_rows(words) + rows_of_table(words) * words; }
 
 class JointPrepared : public GeneratedPrepared, public LaunchesJointly {
  public:
   const void* kind() const override { return text; }
   int most() const override { return static_cast<int>(rows_of_table(words.size())); }
   void prepare_joint() override {
-    if (!joint) joint = code->function(*text, "joint", 1 + rows_of_table(words.size()) * words.size());
+    if (!joint) joint = code->function(*text, "joint", words_of_table(words.size()));
   }
   void launch_jointly(std::span<const One> all) override {
-    std::vector<std::uint64_t> table(1 + rows_of_table(words.size()) * words.size());
-    std::int64_t blocks = 0;
-    for (std::size_t k = 0; k < all.size(); ++k) {
-      auto& one = dynamic_cast<JointPrepared&>(*all[k].kernel);
-      one.set_addresses(*all[k].arguments);
-      std::copy(one.words.begin(), one.words.end(), table.begin() + 1 + static_cast<std::ptrdiff_t>(k * words.size()));
-      blocks = std::max(blocks, one.blocks);
+    std::vector<std::uint64_t> table(words_of_table(words.size()));
+    const std::size_t before = words_before_rows(words.size());
+    std::int64_t past = 0;  // of the blocks of those before
+    for (std::size_t k = 0; k < 2 * before; ++k) {
+      if (k < all.size()) {
+        auto& one = dynamic_cast<JointPrepared&>(*all[k].kernel);
+        one.set_addresses(*all[k].arguments);
+        std::copy(one.words.begin(), one.words.end(), table.begin() + static_cast<std::ptrdiff_t>(before + k * words.size()));
+        past += one.unless_same && all[k].arguments->inputs[0] == all[k].arguments->outputs[0] ? 0 : one.blocks;
+      }
+      table[k / 2] |= static_cast<std::uint64_t>(past) << (k % 2 * 32);
     }
-    table[0] = static_cast<std::uint64_t>(blocks);
-    joint->launch({blocks * static_cast<std::int64_t>(all.size()), 256}, table, all[0].arguments->stream);
+    if (past > 0) joint->launch({past, 256}, table, all[0].arguments->stream);
   }
 
   const std::string* text = nullptr;  // of the joint launch
@@ -243,8 +248,10 @@ std::size_t Generated::words() const { return std::max<std::size_t>(inputs_, 1) 
 std::string Generated::source() const { return kPrelude + head_ + arguments() + body_ + entries_; }
 
 std::string Generated::joint_source() const {
-  return kPrelude + std::string("#define JOINT\n") + head_ + arguments() + body_ + "struct Table { i64 blocks; Args of[" + std::to_string(rows_of_table(words())) + "]; };\n" +
-         "KERNEL void joint(const __grid_constant__ Table t) { " + pass_ + "(t.of[blockIdx.x / (u32)t.blocks], blockIdx.x % (u32)t.blocks, (u32)t.blocks); }\n";
+  const std::size_t rows = rows_of_table(words());
+  return kPrelude + std::string("#define JOINT\n") + head_ + arguments() + body_ + "struct Table { u32 past[" + std::to_string(2 * words_before_rows(words())) + "]; Args of[" + std::to_string(rows) + "]; };\n" +
+         "KERNEL void joint(const __grid_constant__ Table t) {\n  u32 k = 0;  // the node that the block works for: so many are past before it\n  for (u32 more = " + std::to_string(std::bit_floor(rows)) +
+         "; more > 0; more /= 2)\n    if (k + more < " + std::to_string(rows) + " && t.past[k + more - 1] <= blockIdx.x) k += more;\n  const u32 first = k > 0 ? t.past[k - 1] : 0;\n  " + pass_ + "(t.of[k], blockIdx.x - first, t.past[k] - first);\n}\n";
 }
 
 std::unique_ptr<Prepared> Generated::prepare(GpuCode& code) const {
@@ -254,7 +261,7 @@ std::unique_ptr<Prepared> Generated::prepare(GpuCode& code) const {
     watched->fault_word = std::max<std::size_t>(inputs_, 1) + outputs_ + 1 + fault_;
     watched->says = says_;
     out = std::move(watched);
-  } else if (joint_blocks_ > 0 && !unless_same_) {
+  } else if (joint_blocks_ > 0) {
     auto joint = std::make_unique<JointPrepared>();
     joint->text = &code.kept(joint_source());
     joint->blocks = joint_blocks_;

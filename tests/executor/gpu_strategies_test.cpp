@@ -9,8 +9,9 @@
 #include <vector>
 
 #include <belfry/belfry.h>
+#include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/frontends/session/loops.h>
-#include <belfry/graph/plan/small_updates.h>
+#include <belfry/graph/plan/small_steps.h>
 #include <belfry/ops/all_ops.h>
 
 #include "gpu_plans.h"
@@ -58,7 +59,14 @@ TEST_F(GpuPlans, give_the_cpus_bits_with_every_strategy) {
       for (const auto& [value, tensor] : want) ASSERT_TRUE(l.bits ? got.at(value) == tensor : distance(got.at(value), tensor) <= (precision == f32 ? 1e-5 : 0x1p-6)) << name << ", " << l.name << ", seed " << seed << ": '" << value << "' differs from the CPU's";
     }
   }
-  EXPECT_GT(JointOnStream::joint_launches, joint + 100);  // of the small updates that nets have
+  EXPECT_GT(JointOnStream::joint_launches, joint + 100);  // of the small steps that nets have
+}
+
+/// How many launches a plan's small steps save, as far as it tells.
+std::ptrdiff_t saved(const PlacedGraph& plan) {
+  const std::vector<int> joint = joint_steps(plan);
+  const std::set<int> numbers(joint.begin(), joint.end());
+  return std::ssize(joint) - std::count(joint.begin(), joint.end(), -1) - (std::ssize(numbers) - 1);
 }
 
 /// Generated kernels: a launch of many gives what each of them gives, with a gate too, and fewer are put on the streams.
@@ -76,7 +84,7 @@ TEST_F(GpuPlans, make_small_updates_in_few_launches) {
       if (updates.contains(k.op)) all.at("gpu").add(k);
     for (const Strategy& s : {to_strategy(Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}), to_strategy(Mirrored{.devices = parse_devices("gpu:0-1"), .towers = 2, .threads = 1})}) {
       auto plan = placed(graph, s, "gpu:0-1", 6, all);
-      const std::vector<bool> small = small_updates(*plan);
+      const std::vector<Small> small = small_steps(*plan);
       Tensors got[2];
       int calls[2];
       for (bool joint : {false, true}) {
@@ -88,8 +96,45 @@ TEST_F(GpuPlans, make_small_updates_in_few_launches) {
         EXPECT_EQ(JointOnStream::joint_launches > before, joint) << name;
       }
       EXPECT_EQ(got[0], got[1]) << name << ", " << s.name;
-      EXPECT_LE(calls[1], calls[0] - std::count(small.begin(), small.end(), true) / 2) << name << ", " << s.name;
+      EXPECT_LE(calls[1], calls[0] - std::count(small.begin(), small.end(), Small::update) / 2) << name << ", " << s.name;
     }
+  }
+}
+
+/// Casts of weights, reshapes of filters and the scales of norms: as few launches as the plan tells, and their texts are asked for by what is recorded alone.
+TEST_F(GpuPlans, make_values_of_variables_in_few_launches) {
+  environment.set("FAKE_CUDA_GPUS", "2");
+  environment.set("FAKE_CUDA_WORKS", "1");
+  int seed = 60;
+  for (DType precision : {f32, bf16}) {
+    Graph net = net_named("mobilenet_v2").build(std::make_shared<const OpSet>(standard_ops()), {{"alpha", 0.35}, {"image", 32}});
+    net.precision = precision;
+    std::vector<std::string> outputs;
+    for (ValueId v : net.outputs) outputs.push_back(net.name_of(v));
+    Graph served = run_passes(inference_passes(), for_inference(net, outputs));
+    served.metrics.emplace("served", *served.find(outputs.at(0)));  // what is fetched here
+    auto graph = std::make_shared<const Graph>(std::move(served));
+    auto host = std::make_shared<HostGpu>();
+    const std::set<std::string> ops = {"cast", "reshape", kElementwise};
+    const KernelTables generated = generated_tables(host);
+    KernelTables all = tables(ops);
+    for (const Kernel& k : generated.at("gpu").all())
+      if (ops.contains(k.op)) all.at("gpu").add(k);
+    auto plan = placed(graph, to_strategy(Single{.device = parse_device("gpu:0"), .threads = 1}), "gpu:0", 1, all);
+    EXPECT_GT(saved(*plan), precision == f32 ? 115 : 165);
+    Tensors got[3];
+    std::ptrdiff_t calls[3];
+    for (int way : {0, 1, 2}) {  // one by one; together; together where it was recorded, which nothing is
+      start(++seed);
+      const int before = JointOnStream::joint_launches, prepared = JointOnStream::prepared;
+      jointly = way > 0, recorded = way < 2;
+      got[way] = train(graph, plan, all, [&] { host->build(); });
+      calls[way] = function<fake_cuda::Calls>("fake_cuda_calls")("cuLaunchHostFunc");
+      EXPECT_EQ(JointOnStream::joint_launches > before, way == 1);
+      EXPECT_EQ(JointOnStream::prepared > prepared, way == 1);
+      EXPECT_EQ(got[way], got[0]) << name_of(precision);
+    }
+    EXPECT_EQ(calls[0] - calls[1], saved(*plan)) << name_of(precision);
   }
 }
 

@@ -112,7 +112,7 @@ Tensors GpuPlans::train(const std::shared_ptr<const Graph>& graph, const std::sh
   for (std::size_t k = 0; k < steps; ++k) {
     const bool last = k + 1 == steps;
     const bool ahead = k < told.size() && told[k] && !last;
-    RunOptions options{.trace = last, .staged = true};  // where it was told
+    RunOptions options{.trace = last, .graphs = recorded, .staged = true};  // where it was told
     if (ahead) options.next = [&, k] { return feeds[k + 1]; };
     Outcome o = runner.run(feeds[k], options);
     if (lost_feeds && ahead)  // what was staged is not read again

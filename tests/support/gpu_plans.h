@@ -40,6 +40,7 @@ class GpuPlans : public FakeGpus {
   std::vector<bool> told;     ///< steps that are told the next one's feeds, and so change the staging buffer
   bool lost_feeds = false;    ///< which are overwritten as soon as the step has ended
   bool jointly = true;        ///< kernels that can be one launch say so
+  bool recorded = true;       ///< what can be recorded is
   std::vector<std::vector<DeviceId>> peers;  ///< of clusters; none: nothing is known
   std::shared_ptr<CudaToolkit> toolkit_ = std::make_shared<CudaToolkit>();
 };

@@ -162,7 +162,8 @@ void HostGpu::build() {
   auto stem = std::filesystem::temp_directory_path() / fmt::format("belfry_host_gpu.{}.{}", getpid(), built++);
   std::string cpp = stem.string() + ".cpp", library = stem.string() + ".so", log = stem.string() + ".log";
   std::ofstream(cpp) << text;
-  std::string command = fmt::format("{} -std=c++17 -O0 -shared -fPIC -w -fwrapv -ffp-contract=off -fno-gnu-unique -I'{}' '{}' -o '{}' 2>'{}'", BELFRY_CXX, BELFRY_SUPPORT, cpp, library, log);
+  // A GPU stops at a pack that is not aligned; the host would read it.
+  std::string command = fmt::format("{} -std=c++17 -O0 -shared -fPIC -w -fwrapv -ffp-contract=off -fno-gnu-unique -fsanitize=alignment -fsanitize-undefined-trap-on-error -I'{}' '{}' -o '{}' 2>'{}'", BELFRY_CXX, BELFRY_SUPPORT, cpp, library, log);
   bool made = std::system(command.c_str()) == 0;
   void* opened = made ? dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
   if (!opened) {

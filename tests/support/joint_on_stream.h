@@ -29,6 +29,7 @@ class JointOnStream : public OnStream, public LaunchesJointly {
   }
   int most() const override { return own_ ? own_->most() : 3; }
   void prepare_joint() override {
+    ++prepared;
     if (own_) own_->prepare_joint();
   }
   void launch_jointly(std::span<const One> all) override {
@@ -49,6 +50,7 @@ class JointOnStream : public OnStream, public LaunchesJointly {
     });
   }
   static inline std::atomic<int> joint_launches = 0;  ///< that were put on streams
+  static inline std::atomic<int> prepared = 0;        ///< kernels that were told of a launch with others
 
  private:
   LaunchesJointly* own_;

@@ -28,7 +28,8 @@ KernelTable collecting(const std::shared_ptr<CollectedTexts>& code) {
     k.prepare = [inner, code](const KernelRequest& r) {
       code->asking = {inner.name, {r.op}};
       auto kernel = inner.prepare(r);
-      auto* joint = r.def && (r.def->by_element || r.op == "where") ? dynamic_cast<LaunchesJointly*>(kernel.get()) : nullptr;  // what updates are made of
+      const bool small = r.op == "cast" || r.op == "reshape" || (r.outputs[0].shape.size() == 1 && (!r.def || r.def->elementwise()));  // what values of variables are made of
+      auto* joint = small || (r.def && (r.def->by_element || r.op == "where")) ? dynamic_cast<LaunchesJointly*>(kernel.get()) : nullptr;  // or updates
       code->asking.kernel += " of several";
       if (joint) joint->prepare_joint();
       return kernel;
