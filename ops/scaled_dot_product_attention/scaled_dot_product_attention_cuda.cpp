@@ -4,7 +4,7 @@
 #include <string>
 
 #include <belfry/ops/cuda/elementwise_internal.h>
-#include <belfry/ops/scaled_dot_product_attention/formulas.h>
+#include <belfry/ops/scaled_dot_product_attention/attention_text_internal.h>
 
 namespace belfry {
 namespace {
@@ -31,13 +31,13 @@ __shared__ Few left[DEPTH][17], right[DEPTH][17], weights[SIDE][17];
 __shared__ Bits open[SIDE][17];
 
 /// Of SIDE rows the elements from k0 on: element (k, row).
-inline void stage_columns(Few (*to)[17], const T* from, i64 rows, i64 width, i64 k0) {
+inline void stage_columns(Few (*to)[17], const T* from, i64 rows, i64 step, i64 width, i64 k0) {
   const int k = threadIdx.x % DEPTH;
-  from += threadIdx.x / DEPTH * width + k0 + k;
+  from += threadIdx.x / DEPTH * step + k0 + k;
   EACH(n) {
     const int row = threadIdx.x / DEPTH + 256 / DEPTH * n;
     ((T*)to[k])[row] = row < rows && k0 + k < width ? *from : T(0);
-    from += 256 / DEPTH * width;
+    from += 256 / DEPTH * step;
   }
 }
 /// Of DEPTH rows SIDE columns: element (row, column).
@@ -51,11 +51,11 @@ inline void stage_rows(Few (*to)[17], const T* from, i64 rows, i64 step, i64 col
   }
 }
 /// sums += x·yᵀ.
-inline void add_scores(T (&sums)[R][R], const T* x, i64 rows_x, const T* y, i64 rows_y, i64 width) {
+inline void add_scores(T (&sums)[R][R], const T* x, i64 rows_x, const T* y, i64 rows_y, i64 width, const Args& a) {
   for (i64 k0 = 0; k0 < width; k0 += DEPTH) {
     __syncthreads();
-    stage_columns(left, x, rows_x, width, k0);
-    stage_columns(right, y, rows_y, width, k0);
+    stage_columns(left, x, rows_x, STEP(width), width, k0);
+    stage_columns(right, y, rows_y, STEP(width), width, k0);
     __syncthreads();
 #pragma unroll 4
     for (int k = 0; k < DEPTH; ++k) {
@@ -142,17 +142,18 @@ const char* const kForward = R"(
 KERNEL void attend(const Args a) {
   const i64 rows = tiles(a.queries), chunks = tiles(a.value_width);
   for (i64 item = blockIdx.x; item < a.heads * rows * chunks; item += gridDim.x) {
-    const i64 first = item % chunks * SIDE, i0 = item / chunks % rows * SIDE, head = item / chunks / rows, mask = MASK_OF(head);
-    const T* q = (const T*)a.in[0] + (head * a.queries + i0) * a.width;
-    const T* k = (const T*)a.in[1] + head * a.keys * a.width;
-    const T* v = (const T*)a.in[2] + head * a.keys * a.value_width + first;
+    const i64 first = item % chunks * SIDE, i0 = item / chunks % rows * SIDE, head = item / chunks / rows;
+    begin_head(head, a);
+    const T* q = (const T*)a.in[0] + (QUERIES_AT + i0 * BESIDE) * a.width;
+    const T* k = (const T*)a.in[1] + KEYS_AT * a.width;
+    const T* v = (const T*)a.in[2] + KEYS_AT * a.value_width + first;
     T sums[R][R] = {}, top[R], total[R];
     EACH(i) top[i] = NOTHING, total[i] = 0;
     for (i64 j0 = 0; j0 < a.keys && !(CAUSAL && j0 >= i0 + SIDE); j0 += SIDE) {
       const bool edge = on_edge(i0, j0, a);
       T s[R][R] = {};
-      if (edge) stage_mask(i0, j0, mask, a);
-      add_scores(s, q, a.queries - i0, k + j0 * a.width, a.keys - j0, a.width);
+      if (edge) stage_mask(i0, j0, MASK_AT, a);
+      add_scores(s, q, a.queries - i0, k + j0 * STEP(a.width), a.keys - j0, a.width, a);
       finish_scores(s, edge, a);
       EACH(i) {
         T best = top[i], sum = 0;
@@ -171,12 +172,12 @@ KERNEL void attend(const Args a) {
         EACH(j) sums[i][j] *= kept;
       }
       keep(s, true, edge);
-      add_weighted(sums, v + j0 * a.value_width, a.keys - j0, a.value_width, a.value_width - first, edge);
+      add_weighted(sums, v + j0 * STEP(a.value_width), a.keys - j0, STEP(a.value_width), a.value_width - first, edge);
     }
     EACH(i) {
       const i64 row = i0 + ROW * R + i;
       if (row >= a.queries) continue;
-      EACH(j) if (const i64 column = first + COLUMN * R + j; column < a.value_width) ((T*)a.out[0])[(head * a.queries + row) * a.value_width + column] = total[i] == 0 ? T(0) : sums[i][j] / total[i];
+      EACH(j) if (const i64 column = first + COLUMN * R + j; column < a.value_width) ((T*)a.out[0])[(QUERIES_AT + row * BESIDE) * a.value_width + column] = total[i] == 0 ? T(0) : sums[i][j] / total[i];
       if (a.out[1] && first == 0 && COLUMN == 0) ((T*)a.out[1])[head * a.queries + row] = (top[i] == NOTHING ? T(0) : top[i]) + log(total[i]);
     }
   }
@@ -184,25 +185,16 @@ KERNEL void attend(const Args a) {
 )";
 
 const char* const kGradient = R"(
-/// Σ dy·y of every query, which all its scores share.
-KERNEL void own(const Args a) {
-  EACH_LINE(line) {
-    T sum = 0;
-    EACH_OF(k, a.n) sum += ((const T*)a.in[5])[line * a.n + k] * ((const T*)a.in[3])[line * a.n + k];
-    sum = across(sum, Add());
-    if (threadIdx.x % WIDTH == 0) ((T*)a.scratch)[line] = sum;
-  }
-}
 /// Weights and slopes of a tile, from its scores and dy·vᵀ.
 inline void slopes(T (&s)[R][R], T (&d)[R][R], i64 head, i64 i0, i64 j0, bool edge, const Args& a) {
-  const T* q = (const T*)a.in[0] + (head * a.queries + i0) * a.width;
-  const T* k = (const T*)a.in[1] + (head * a.keys + j0) * a.width;
-  const T* v = (const T*)a.in[2] + (head * a.keys + j0) * a.value_width;
-  const T* dy = (const T*)a.in[5] + (head * a.queries + i0) * a.value_width;
+  const T* q = (const T*)a.in[0] + (QUERIES_AT + i0 * BESIDE) * a.width;
+  const T* k = (const T*)a.in[1] + (KEYS_AT + j0 * BESIDE) * a.width;
+  const T* v = (const T*)a.in[2] + (KEYS_AT + j0 * BESIDE) * a.value_width;
+  const T* dy = (const T*)a.in[5] + (QUERIES_AT + i0 * BESIDE) * a.value_width;
   EACH(i) EACH(j) s[i][j] = d[i][j] = 0;
-  if (edge) stage_mask(i0, j0, MASK_OF(head), a);
-  add_scores(s, q, a.queries - i0, k, a.keys - j0, a.width);
-  add_scores(d, dy, a.queries - i0, v, a.keys - j0, a.value_width);
+  if (edge) stage_mask(i0, j0, MASK_AT, a);
+  add_scores(s, q, a.queries - i0, k, a.keys - j0, a.width, a);
+  add_scores(d, dy, a.queries - i0, v, a.keys - j0, a.value_width, a);
   finish_scores(s, edge, a);
   EACH(i) {
     const i64 row = i0 + ROW * R + i, at = head * a.queries + row;
@@ -217,26 +209,27 @@ KERNEL void of_keys(const Args a) {
   const i64 columns = tiles(a.keys), chunks = tiles(a.width > a.value_width ? a.width : a.value_width);
   for (i64 item = blockIdx.x; item < a.heads * columns * chunks; item += gridDim.x) {
     const i64 first = item % chunks * SIDE, j0 = item / chunks % columns * SIDE, head = item / chunks / columns;
-    const T* q = (const T*)a.in[0] + head * a.queries * a.width + first;
-    const T* dy = (const T*)a.in[5] + head * a.queries * a.value_width + first;
+    begin_head(head, a);
+    const T* q = (const T*)a.in[0] + QUERIES_AT * a.width + first;
+    const T* dy = (const T*)a.in[5] + QUERIES_AT * a.value_width + first;
     T dk[R][R] = {}, dv[R][R] = {};
     for (i64 i0 = CAUSAL ? j0 : 0; i0 < a.queries; i0 += SIDE) {
       const bool edge = on_edge(i0, j0, a);
       T s[R][R], d[R][R];
       slopes(s, d, head, i0, j0, edge, a);
       keep(s, false, edge);
-      add_weighted(dv, dy + i0 * a.value_width, a.queries - i0, a.value_width, a.value_width - first, edge);
+      add_weighted(dv, dy + i0 * STEP(a.value_width), a.queries - i0, STEP(a.value_width), a.value_width - first, edge);
       EACH(i) EACH(j) d[i][j] *= (T)a.scale;
       keep(d, false, edge);
-      add_weighted(dk, q + i0 * a.width, a.queries - i0, a.width, a.width - first, edge);
+      add_weighted(dk, q + i0 * STEP(a.width), a.queries - i0, STEP(a.width), a.width - first, edge);
     }
     EACH(i) {
       const i64 row = j0 + ROW * R + i;
       if (row >= a.keys) continue;
       EACH(j) {
         const i64 column = first + COLUMN * R + j;
-        if (column < a.width) ((T*)a.out[1])[(head * a.keys + row) * a.width + column] = dk[i][j];
-        if (column < a.value_width) ((T*)a.out[2])[(head * a.keys + row) * a.value_width + column] = dv[i][j];
+        if (column < a.width) ((T*)a.out[1])[(KEYS_AT + row * BESIDE) * a.width + column] = dk[i][j];
+        if (column < a.value_width) ((T*)a.out[2])[(KEYS_AT + row * BESIDE) * a.value_width + column] = dv[i][j];
       }
     }
   }
@@ -245,7 +238,8 @@ KERNEL void of_queries(const Args a) {
   const i64 rows = tiles(a.queries), chunks = tiles(a.width);
   for (i64 item = blockIdx.x; item < a.heads * rows * chunks; item += gridDim.x) {
     const i64 first = item % chunks * SIDE, i0 = item / chunks % rows * SIDE, head = item / chunks / rows;
-    const T* k = (const T*)a.in[1] + head * a.keys * a.width + first;
+    begin_head(head, a);
+    const T* k = (const T*)a.in[1] + KEYS_AT * a.width + first;
     const bool scores = a.out[3] && first == 0;
     T dq[R][R] = {};
     for (i64 j0 = 0; j0 < a.keys && (scores || !(CAUSAL && j0 >= i0 + SIDE)); j0 += SIDE) {
@@ -260,11 +254,11 @@ KERNEL void of_queries(const Args a) {
         }
       }
       keep(d, true, edge);
-      add_weighted(dq, k + j0 * a.width, a.keys - j0, a.width, a.width - first, edge);
+      add_weighted(dq, k + j0 * STEP(a.width), a.keys - j0, STEP(a.width), a.width - first, edge);
     }
     EACH(i) {
       const i64 row = i0 + ROW * R + i;
-      EACH(j) if (const i64 column = first + COLUMN * R + j; row < a.queries && column < a.width) ((T*)a.out[0])[(head * a.queries + row) * a.width + column] = dq[i][j];
+      EACH(j) if (const i64 column = first + COLUMN * R + j; row < a.queries && column < a.width) ((T*)a.out[0])[(QUERIES_AT + row * BESIDE) * a.width + column] = dq[i][j];
     }
   }
 }
@@ -279,9 +273,7 @@ struct Problem : AttentionLayout {
 };
 
 Generated head_of(const KernelRequest& r, const Problem& p) {
-  Generated g(r);
-  g.type("T", r.inputs[0].dtype).head(p.causal ? "#define CAUSAL 1" : "#define CAUSAL 0");
-  g.number("heads", p.heads).number("queries", p.queries).number("keys", p.keys).number("width", p.width).number("value_width", p.value_width).real("scale", p.scale);
+  Generated g = attention_head(r, p);
   const bool masked = p.mask < r.inputs.size() && r.inputs[p.mask].shape != Extents{0};
   std::string offset = "0";
   if (masked) {
@@ -299,13 +291,13 @@ Generated head_of(const KernelRequest& r, const Problem& p) {
 }
 
 std::unique_ptr<Prepared> forward(const KernelRequest& r, const Problem& p, GpuCode& code) {
-  return head_of(r, p).body(kTiles).body(kForward).launch("attend", p.grid(p.queries, p.value_width)).prepare(code);
+  return head_of(r, p).body(kAttentionPlaces).body(kTiles).body(kForward).launch("attend", p.grid(p.queries, p.value_width)).prepare(code);
 }
 
 std::unique_ptr<Prepared> gradient(const KernelRequest& r, const Problem& p, GpuCode& code) {
   Generated g = head_of(r, p);
   Grid rows = g.lines(p.heads * p.queries, p.value_width, 1);
-  g.head("#undef LANES").body(kTiles).body(kGradient).launch("own", rows);
+  g.head("#undef LANES").body(kAttentionPlaces).body(kTiles).body(kAttentionOwn).body(kGradient).launch("own", rows);
   return g.launch("of_keys", p.grid(p.keys, std::max(p.width, p.value_width))).launch("of_queries", p.grid(p.queries, p.width)).prepare(code);
 }
 
