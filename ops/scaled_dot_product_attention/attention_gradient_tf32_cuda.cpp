@@ -5,7 +5,7 @@
 #include <string>
 
 #include <belfry/ops/cuda/elementwise_internal.h>
-#include <belfry/ops/scaled_dot_product_attention/attention_text_internal.h>
+#include <belfry/ops/scaled_dot_product_attention/formulas.h>
 
 namespace belfry {
 namespace {
@@ -29,6 +29,19 @@ inline void multiply_in_warp(float (&c)[4], const float (&a)[4], const float (&b
       : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
 }
 #endif
+/// From one place of a head to the next.
+#define STEP(features) (BESIDE * (features))
+#define ROW_OF(head, places) ((head) / BESIDE * (places) * BESIDE + (head) % BESIDE)
+/// Where the block's head begins, which no register keeps: rows of features of its queries and keys, and what there is one of per query.
+__shared__ i64 begins[3];
+#define QUERIES_AT begins[0]
+#define KEYS_AT begins[1]
+#define LINES_AT begins[2]
+inline void begin_head(i64 head, const Args& a) {
+  __syncthreads();
+  if (threadIdx.x == 0) begins[0] = ROW_OF(head, a.queries), begins[1] = ROW_OF(head, a.keys), begins[2] = head * a.queries;
+  __syncthreads();
+}
 #define SIDE 64
 #define DEPTH 16
 #define LANE (threadIdx.x % 4)
@@ -99,7 +112,7 @@ inline void keep(const Tile& t, bool over_keys) {
   EACH_ELEMENT(i, j) weights[over_keys ? COLUMN(i, j) : ROW(j)][over_keys ? ROW(j) : COLUMN(i, j)] = to_tf32(t.e[i][j]);
 }
 /// Weights and slopes of a tile, from its scores and dy·vᵀ; nothing where a query does not see a key.
-inline void slopes(Tile& s, Tile& d, int head, int i0, int j0, const Args& a) {
+inline void slopes(Tile& s, Tile& d, int i0, int j0, const Args& a) {
   const float* q = (const float*)a.in[0] + (QUERIES_AT + i0 * BESIDE) * a.width;
   const float* k = (const float*)a.in[1] + (KEYS_AT + j0 * BESIDE) * a.width;
   const float* v = (const float*)a.in[2] + (KEYS_AT + j0 * BESIDE) * a.value_width;
@@ -109,7 +122,7 @@ inline void slopes(Tile& s, Tile& d, int head, int i0, int j0, const Args& a) {
   add_scores(d, dy, a.queries - i0, v, a.keys - j0, STEP(a.value_width), a.value_width);
   UNROLL for (int half = 0; half < 4; half += 2) {
     const int row = i0 + ROW(half);
-    const i64 at = head * a.queries + row;
+    const i64 at = LINES_AT + row;
     const float top = row < a.queries ? ((const float*)a.in[4])[at] : 0.f, mine = row < a.queries ? ((const float*)a.scratch)[at] : 0.f;
     UNROLL for (int i = 0; i < 4; ++i) UNROLL for (int j = half; j < half + 2; ++j) {
       const int column = j0 + COLUMN(i, j);
@@ -128,6 +141,16 @@ inline void store(const Tile& t, float* to, int r0, int first, int places, int f
 }
 inline int tiles(i64 n) { return (int)((n + SIDE - 1) / SIDE); }
 
+/// Σ dy·y of every query, which all its scores share.
+KERNEL void own(const Args a) {
+  EACH_LINE(line) {
+    float sum = 0;
+    const i64 at = (ROW_OF(line / a.queries, a.queries) + line % a.queries * BESIDE) * a.n;
+    EACH_OF(k, a.n) sum += ((const float*)a.in[5])[at + k] * ((const float*)a.in[3])[at + k];
+    sum = across(sum, Add());
+    if (threadIdx.x % WIDTH == 0) ((float*)a.scratch)[line] = sum;
+  }
+}
 KERNEL void of_keys(const Args a) {
   const int columns = tiles(a.keys), chunks = tiles(a.width > a.value_width ? a.width : a.value_width);
   for (i64 item = blockIdx.x; item < a.heads * columns * chunks; item += gridDim.x) {
@@ -138,7 +161,7 @@ KERNEL void of_keys(const Args a) {
     Tile dk = {}, dv = {};
     for (int i0 = CAUSAL ? j0 : 0; i0 < a.queries; i0 += SIDE) {
       Tile s, d;
-      slopes(s, d, head, i0, j0, a);
+      slopes(s, d, i0, j0, a);
       keep(s, false);
       add_weighted(dv, dy + i0 * STEP(a.value_width), a.queries - i0, STEP(a.value_width), a.value_width - first);
       keep(d, false);
@@ -157,7 +180,7 @@ KERNEL void of_queries(const Args a) {
     Tile dq = {};
     for (int j0 = 0; j0 < a.keys && !(CAUSAL && j0 >= i0 + SIDE); j0 += SIDE) {
       Tile s, d;
-      slopes(s, d, head, i0, j0, a);
+      slopes(s, d, i0, j0, a);
       keep(d, true);
       add_weighted(dq, k + j0 * STEP(a.width), a.keys - j0, STEP(a.width), a.width - first);
     }
@@ -169,10 +192,14 @@ KERNEL void of_queries(const Args a) {
 constexpr std::int64_t kSide = 64;
 
 std::unique_ptr<Prepared> gradient(const KernelRequest& r, const AttentionLayout& p, GpuCode& code) {
-  Generated g = attention_head(r, p).head("#define MASK_OF(head) 0");
+  Generated g(r);
+  g.head(p.causal ? "#define CAUSAL 1" : "#define CAUSAL 0");
+  g.number("heads", p.heads).number("queries", p.queries).number("keys", p.keys).number("width", p.width).number("value_width", p.value_width).real("scale", p.scale);
+  if (heads_behind(*r.attributes)) g.number("beside", p.beside).head("#define BESIDE a.beside");
+  else g.head("#define BESIDE 1");
   auto grid = [&](std::int64_t places, std::int64_t features) { return Grid{std::min<std::int64_t>(p.heads * up(places, kSide) * up(features, kSide), 16384), 256}; };
   const Grid rows = g.lines(p.heads * p.queries, p.value_width, 1);
-  g.body(kAttentionPlaces).body(kTiles).body(kAttentionOwn).launch("own", rows);
+  g.body(kTiles).launch("own", rows);
   return g.launch("of_keys", grid(p.keys, std::max(p.width, p.value_width))).launch("of_queries", grid(p.queries, p.width)).prepare(code);
 }
 

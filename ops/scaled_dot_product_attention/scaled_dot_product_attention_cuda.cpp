@@ -4,7 +4,7 @@
 #include <string>
 
 #include <belfry/ops/cuda/elementwise_internal.h>
-#include <belfry/ops/scaled_dot_product_attention/attention_text_internal.h>
+#include <belfry/ops/scaled_dot_product_attention/formulas.h>
 
 namespace belfry {
 namespace {
@@ -22,6 +22,20 @@ const char* const kTiles = R"(
 #define DEPTH 16
 #define LANES 0xFFFFFFFFu
 #define NOTHING ((T)__uint_as_float(0xFF800000u))
+/// From one place of a head to the next.
+#define STEP(features) (BESIDE * (features))
+#define ROW_OF(head, places) ((head) / BESIDE * (places) * BESIDE + (head) % BESIDE)
+/// Where the block's head begins, which no register keeps: rows of features of its queries and keys, the mask, and what there is one of per query.
+__shared__ i64 begins[4];
+#define QUERIES_AT begins[0]
+#define KEYS_AT begins[1]
+#define MASK_AT begins[2]
+#define LINES_AT begins[3]
+inline void begin_head(i64 head, const Args& a) {
+  __syncthreads();
+  if (threadIdx.x == 0) begins[0] = ROW_OF(head, a.queries), begins[1] = ROW_OF(head, a.keys), begins[2] = MASK_OF(head), begins[3] = head * a.queries;
+  __syncthreads();
+}
 #define EACH(i) _Pragma("unroll") for (int i = 0; i < R; ++i)
 #define ROW (threadIdx.x / 16)
 #define COLUMN (threadIdx.x % 16)
@@ -57,7 +71,7 @@ inline void add_scores(T (&sums)[R][R], const T* x, i64 rows_x, const T* y, i64 
     stage_columns(left, x, rows_x, STEP(width), width, k0);
     stage_columns(right, y, rows_y, STEP(width), width, k0);
     __syncthreads();
-#pragma unroll 4
+#pragma unroll UNROLLED_BY
     for (int k = 0; k < DEPTH; ++k) {
       const Few l = left[k][ROW], r = right[k][COLUMN];
       EACH(i) EACH(j) sums[i][j] = fma(l.e[i], r.e[j], sums[i][j]);
@@ -71,14 +85,14 @@ inline void add_weighted(T (&sums)[R][R], const T* x, i64 rows, i64 step, i64 co
     stage_rows(right, x + k0 * step, rows - k0, step, columns);
     __syncthreads();
     if (edge) {
-#pragma unroll 4
+#pragma unroll UNROLLED_BY
       for (int k = 0; k < DEPTH; ++k) {
         const Few l = weights[k0 + k][ROW], r = right[k][COLUMN];
         const Bits o = open[k0 + k][ROW];
         EACH(i) EACH(j) sums[i][j] = o.e[i] ? fma(l.e[i], r.e[j], sums[i][j]) : sums[i][j];
       }
     } else {
-#pragma unroll 4
+#pragma unroll UNROLLED_BY
       for (int k = 0; k < DEPTH; ++k) {
         const Few l = weights[k0 + k][ROW], r = right[k][COLUMN];
         EACH(i) EACH(j) sums[i][j] = fma(l.e[i], r.e[j], sums[i][j]);
@@ -178,15 +192,25 @@ KERNEL void attend(const Args a) {
       const i64 row = i0 + ROW * R + i;
       if (row >= a.queries) continue;
       EACH(j) if (const i64 column = first + COLUMN * R + j; column < a.value_width) ((T*)a.out[0])[(QUERIES_AT + row * BESIDE) * a.value_width + column] = total[i] == 0 ? T(0) : sums[i][j] / total[i];
-      if (a.out[1] && first == 0 && COLUMN == 0) ((T*)a.out[1])[head * a.queries + row] = (top[i] == NOTHING ? T(0) : top[i]) + log(total[i]);
+      if (a.out[1] && first == 0 && COLUMN == 0) ((T*)a.out[1])[LINES_AT + row] = (top[i] == NOTHING ? T(0) : top[i]) + log(total[i]);
     }
   }
 }
 )";
 
 const char* const kGradient = R"(
+/// Σ dy·y of every query, which all its scores share.
+KERNEL void own(const Args a) {
+  EACH_LINE(line) {
+    T sum = 0;
+    const i64 at = (ROW_OF(line / a.queries, a.queries) + line % a.queries * BESIDE) * a.n;
+    EACH_OF(k, a.n) sum += ((const T*)a.in[5])[at + k] * ((const T*)a.in[3])[at + k];
+    sum = across(sum, Add());
+    if (threadIdx.x % WIDTH == 0) ((T*)a.scratch)[line] = sum;
+  }
+}
 /// Weights and slopes of a tile, from its scores and dy·vᵀ.
-inline void slopes(T (&s)[R][R], T (&d)[R][R], i64 head, i64 i0, i64 j0, bool edge, const Args& a) {
+inline void slopes(T (&s)[R][R], T (&d)[R][R], i64 i0, i64 j0, bool edge, const Args& a) {
   const T* q = (const T*)a.in[0] + (QUERIES_AT + i0 * BESIDE) * a.width;
   const T* k = (const T*)a.in[1] + (KEYS_AT + j0 * BESIDE) * a.width;
   const T* v = (const T*)a.in[2] + (KEYS_AT + j0 * BESIDE) * a.value_width;
@@ -197,7 +221,7 @@ inline void slopes(T (&s)[R][R], T (&d)[R][R], i64 head, i64 i0, i64 j0, bool ed
   add_scores(d, dy, a.queries - i0, v, a.keys - j0, a.value_width, a);
   finish_scores(s, edge, a);
   EACH(i) {
-    const i64 row = i0 + ROW * R + i, at = head * a.queries + row;
+    const i64 row = i0 + ROW * R + i, at = LINES_AT + row;
     const T top = row < a.queries ? ((const T*)a.in[4])[at] : T(0), mine = row < a.queries ? ((const T*)a.scratch)[at] : T(0), base = top == NOTHING ? T(0) : top;
     EACH(j) {
       s[i][j] = s[i][j] == NOTHING ? T(0) : exp(s[i][j] - base);
@@ -216,7 +240,7 @@ KERNEL void of_keys(const Args a) {
     for (i64 i0 = CAUSAL ? j0 : 0; i0 < a.queries; i0 += SIDE) {
       const bool edge = on_edge(i0, j0, a);
       T s[R][R], d[R][R];
-      slopes(s, d, head, i0, j0, edge, a);
+      slopes(s, d, i0, j0, edge, a);
       keep(s, false, edge);
       add_weighted(dv, dy + i0 * STEP(a.value_width), a.queries - i0, STEP(a.value_width), a.value_width - first, edge);
       EACH(i) EACH(j) d[i][j] *= (T)a.scale;
@@ -245,11 +269,11 @@ KERNEL void of_queries(const Args a) {
     for (i64 j0 = 0; j0 < a.keys && (scores || !(CAUSAL && j0 >= i0 + SIDE)); j0 += SIDE) {
       const bool edge = on_edge(i0, j0, a);
       T s[R][R], d[R][R];
-      slopes(s, d, head, i0, j0, edge, a);
+      slopes(s, d, i0, j0, edge, a);
       EACH(i) {
         const i64 row = i0 + ROW * R + i;
         EACH(j) {
-          if (const i64 column = j0 + COLUMN * R + j; scores && row < a.queries && column < a.keys) ((T*)a.out[3])[(head * a.queries + row) * a.keys + column] = d[i][j];
+          if (const i64 column = j0 + COLUMN * R + j; scores && row < a.queries && column < a.keys) ((T*)a.out[3])[(LINES_AT + row) * a.keys + column] = d[i][j];
           d[i][j] *= (T)a.scale;
         }
       }
@@ -273,7 +297,11 @@ struct Problem : AttentionLayout {
 };
 
 Generated head_of(const KernelRequest& r, const Problem& p) {
-  Generated g = attention_head(r, p);
+  Generated g(r);
+  g.type("T", r.inputs[0].dtype).head(p.causal ? "#define CAUSAL 1" : "#define CAUSAL 0");
+  g.number("heads", p.heads).number("queries", p.queries).number("keys", p.keys).number("width", p.width).number("value_width", p.value_width).real("scale", p.scale);
+  if (heads_behind(*r.attributes)) g.number("beside", p.beside).head("#define BESIDE a.beside\n#define UNROLLED_BY 2");  // of four at once registers are spilled
+  else g.head("#define BESIDE 1\n#define UNROLLED_BY 4");
   const bool masked = p.mask < r.inputs.size() && r.inputs[p.mask].shape != Extents{0};
   std::string offset = "0";
   if (masked) {
@@ -291,13 +319,13 @@ Generated head_of(const KernelRequest& r, const Problem& p) {
 }
 
 std::unique_ptr<Prepared> forward(const KernelRequest& r, const Problem& p, GpuCode& code) {
-  return head_of(r, p).body(kAttentionPlaces).body(kTiles).body(kForward).launch("attend", p.grid(p.queries, p.value_width)).prepare(code);
+  return head_of(r, p).body(kTiles).body(kForward).launch("attend", p.grid(p.queries, p.value_width)).prepare(code);
 }
 
 std::unique_ptr<Prepared> gradient(const KernelRequest& r, const Problem& p, GpuCode& code) {
   Generated g = head_of(r, p);
   Grid rows = g.lines(p.heads * p.queries, p.value_width, 1);
-  g.head("#undef LANES").body(kAttentionPlaces).body(kTiles).body(kAttentionOwn).body(kGradient).launch("own", rows);
+  g.head("#undef LANES").body(kTiles).body(kGradient).launch("own", rows);
   return g.launch("of_keys", p.grid(p.keys, std::max(p.width, p.value_width))).launch("of_queries", p.grid(p.queries, p.width)).prepare(code);
 }
 
