@@ -7,8 +7,8 @@
 #include <utility>
 
 #include <belfry/graph/structural.h>
+#include <belfry/ops/build.h>
 #include <belfry/ops/gpu_kernel_names.h>
-#include <belfry/ops/matmul/matmul.h>
 
 namespace belfry {
 
