@@ -68,6 +68,7 @@ TEST(FusedMatmul, a_bias_of_several_axes_lies_along_columns_of_the_second_operan
   EXPECT_FALSE(found("bti,ihk->bthk", {kBatch, 2, 4}, {4, 3, 2}, {2, 3, 2})) << "a bias per place";
   EXPECT_FALSE(found("bti,ihk->bthk", {kBatch, 2, 4}, {4, 3, 2}, {3, 1})) << "one for all features";
   EXPECT_FALSE(found("bhi,bik->bhk", {kBatch, 3, 4}, {kBatch, 4, 2}, {3, 2})) << "rows of the first";
+  EXPECT_FALSE(found("bhi,ihk->bhk", {kBatch, 3, 4}, {4, 3, 2}, {3, 2})) << "a product per head";
 }
 
 TEST(FusedMatmul, leaves_its_activation_out_where_the_gradient_reads_what_comes_before) {
