@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <belfry/graph/structural.h>
+#include <belfry/ops/build.h>
 #include <belfry/ops/gpu_kernel_names.h>
 
 namespace belfry {
@@ -19,7 +20,16 @@ std::optional<NodeId> maker(const Graph& g, ValueId v, std::string_view op) {
   return v.node;
 }
 
-/// What `op` makes plus a bias per element of its last axis, on either side: the two nodes.
+/// Whether a bias of several axes lies along those that a product has of its second operand alone, as one row: heads and their features.
+bool along_columns(const Graph& g, const Node& product, const Shape& bias) {
+  if (product.op->name != "matmul" || bias.size() < 2 || bias.size() > product.types[0].shape.size()) return false;
+  const Letters l = letters_of(product.attributes.text("equation"), static_cast<int>(g.type(product.inputs[0]).shape.size()), static_cast<int>(g.type(product.inputs[1]).shape.size()));
+  const std::string own = l.y.substr(l.y.size() - bias.size());
+  const Shape& y = product.types[0].shape;
+  return l.b.find(own) != l.b.npos && l.a.find_first_of(own) == l.a.npos && std::equal(bias.begin(), bias.end(), y.end() - static_cast<std::ptrdiff_t>(bias.size()));
+}
+
+/// What `op` makes plus a bias per element of its last axis, or of what `along_columns` says, on either side: the two nodes.
 std::optional<std::pair<NodeId, NodeId>> biased(const Graph& g, ValueId v, std::string_view op) {
   auto sum = maker(g, v, "add");
   if (!sum) return {};
@@ -27,7 +37,7 @@ std::optional<std::pair<NodeId, NodeId>> biased(const Graph& g, ValueId v, std::
     auto made = maker(g, g.node(*sum).inputs[side], op);
     if (!made) continue;
     const TensorType &y = g.node(*made).types[0], &bias = g.type(g.node(*sum).inputs[1 - side]);
-    if (g.node(*sum).types[0] == y && !y.shape.empty() && !y.shape.back().symbolic() && bias.shape == Shape{y.shape.back()}) return std::pair(*made, *sum);
+    if (g.node(*sum).types[0] == y && !y.shape.empty() && !y.shape.back().symbolic() && (bias.shape == Shape{y.shape.back()} || along_columns(g, g.node(*made), bias.shape))) return std::pair(*made, *sum);
   }
   return {};
 }

@@ -14,10 +14,10 @@ Value projected(Value x, const char* name, const char* equation, const Shape& ke
   return o.bias ? y + parameter(g, "bias", bias, x.dtype(), o.bias_init, o.trainable) : y;
 }
 
-/// (batch, heads, places, size).
+/// (batch, places, heads, size).
 Value heads_of(Value x, const char* name, std::int64_t size, const MultiHeadAttentionOptions& o) {
   std::int64_t in = fixed_size("multi_head_attention", x, 2);
-  return transpose(projected(x, name, "bti,ihk->bthk", {in, o.heads, size}, {o.heads, size}, o), {0, 2, 1, 3});
+  return projected(x, name, "bti,ihk->bthk", {in, o.heads, size}, {o.heads, size}, o);
 }
 
 }  // namespace
@@ -32,7 +32,7 @@ Value multi_head_attention(Value query, Value value, Value mask, const MultiHead
   CursorGuard guard = enter(g, g.free_scope(o.name));
   std::int64_t value_size = o.value_size ? o.value_size : o.key_size, out = o.output_size ? o.output_size : fixed_size("multi_head_attention", query, 2);
   Value q = heads_of(query, "query", o.key_size, o), k = heads_of(value, "key", o.key_size, o), v = heads_of(value, "value", value_size, o);
-  Value y = transpose(scaled_dot_product_attention(q, k, v, mask, {.causal = o.causal}), {0, 2, 1, 3});
+  Value y = scaled_dot_product_attention(q, k, v, mask, {.causal = o.causal, .layout = "bthk"});
   return projected(y, "attention_output", "bthk,hko->bto", {o.heads, value_size, out}, {out}, o);
 }
 

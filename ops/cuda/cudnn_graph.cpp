@@ -43,6 +43,7 @@ struct Maker {
   const Api& api;
   std::vector<Descriptor> tensors;
   cudnnDataType_t compute;
+  bool halves = false;
 
   using Names = std::vector<cudnnBackendAttributeName_t>;
   void set_tensors(Descriptor& d, const Operation& o, const Names& names) {
@@ -80,7 +81,7 @@ struct Maker {
   Descriptor matmul(const Operation& o) {
     const std::size_t version = api.cudnnGetVersion();
     if (version < kFirstRightAttention)
-      throw DeviceError(fmt::format("cuDNN {}.{}.{} has a fault in attention; install 9.16 or a later 9, or have the plan name nvrtc_attention_in_f32", version / 10000, version % 10000 / 100, version % 100));
+      throw DeviceError(fmt::format("cuDNN {}.{}.{} has a fault in attention; install 9.16 or a later 9, or have the plan name nvrtc_attention{}", version / 10000, version % 10000 / 100, version % 100, halves ? "_in_f32" : ""));
     Descriptor m(api, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
     m.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
     m.finalize();
@@ -220,6 +221,7 @@ std::optional<Descriptor> operation_graph(const TargetImpl& target, const Graph&
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
     make.tensors.push_back(tensor(target.api, graph.tensors[i], static_cast<std::int64_t>(i) + 1));
     if (graph.tensors[i].dtype == f64) make.compute = CUDNN_DATA_DOUBLE;
+    make.halves |= is_half(graph.tensors[i].dtype);
   }
   std::vector<Descriptor> operations;
   std::vector<cudnnBackendDescriptor_t> raw;

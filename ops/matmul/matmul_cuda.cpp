@@ -97,7 +97,8 @@ Gemm biased_gemm_of(const KernelRequest& r, Epilogue epilogue) {
   if (y.dtype == f64) return refused("cuBLASLt has no epilogues in f64");
   if (bias.dtype != y.dtype) return refused("its bias is of another dtype than its result");
   if (out.parts.size() > 1) return refused("it is more than one product");
-  const bool along = bias.shape == Extents{y.shape.back()} && out.product.n == y.shape.back() && out.product.y.column_step == 1;
+  const bool last = bias.shape.size() <= y.shape.size() && std::equal(bias.shape.rbegin(), bias.shape.rend(), y.shape.rbegin());
+  const bool along = last && out.product.n == bias.elements() && out.product.y.column_step == 1;
   if (!along || cublas_lt::column_major(out.product).swapped) return refused("its bias does not lie along the columns of one product");
   out.product.epilogue = epilogue;
   return out;

@@ -9,15 +9,26 @@
 
 namespace belfry {
 
+/// Whether the axis of heads stands behind that of places.
+inline bool heads_behind(const Attributes& a) { return a.text("layout") == "bthk"; }
+
 struct AttentionLayout {
   AttentionLayout(const Attributes& a, const Extents& q, const Extents& k, const Extents& v)
-      : lead(q.begin(), q.end() - 2), heads(elements(lead)), queries(q[q.size() - 2]), keys(k[k.size() - 2]), width(q.back()), value_width(v.back()), causal(a.flag("causal")),
-        scale(a.real("scale") != 0 ? a.real("scale") : 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(width, 1)))) {}
+      : lead(q.begin(), q.end() - 2), width(q.back()), value_width(v.back()), causal(a.flag("causal")),
+        scale(a.real("scale") != 0 ? a.real("scale") : 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(width, 1)))) {
+    const std::size_t places = q.size() - (heads_behind(a) ? 3 : 2);
+    if (heads_behind(a)) lead.back() = beside = q[q.size() - 2];
+    heads = elements(lead), queries = q[places], keys = k[places];
+  }
   /// The keys that query i may see, without the mask.
   std::int64_t seen(std::int64_t i) const { return causal ? std::min(keys, i + 1) : keys; }
+  /// Where a head begins in q, k, v, y and their gradients, and how far its places lie apart.
+  std::int64_t begin(std::int64_t head, std::int64_t places, std::int64_t features) const { return (head / beside * places * beside + head % beside) * features; }
+  std::int64_t step(std::int64_t features) const { return beside * features; }
 
-  Extents lead;
-  std::int64_t heads, queries, keys, width, value_width;
+  Extents lead;  ///< of the scores: heads last
+  std::int64_t heads = 0, queries = 0, keys = 0, width, value_width;
+  std::int64_t beside = 1;  ///< heads whose features lie side by side at a place
   bool causal;
   double scale;
 };

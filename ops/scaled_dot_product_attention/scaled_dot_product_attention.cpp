@@ -42,8 +42,11 @@ struct Heads {
   bool sees(std::int64_t head, std::int64_t i, std::int64_t j) const { return added(head, i, j) != -kInfinity; }
   double score(std::int64_t head, std::int64_t i, std::int64_t j) const {
     if (!sees(head, i, j)) return -kInfinity;
-    return dot(q + (head * l.queries + i) * l.width, k + (head * l.keys + j) * l.width, l.width) * l.scale + added(head, i, j);
+    return dot(q + query(head, i, l.width), k + key(head, j, l.width), l.width) * l.scale + added(head, i, j);
   }
+  /// Where the features of a query, or of a key, begin.
+  std::int64_t query(std::int64_t head, std::int64_t i, std::int64_t features) const { return l.begin(head, l.queries, features) + i * l.step(features); }
+  std::int64_t key(std::int64_t head, std::int64_t j, std::int64_t features) const { return l.begin(head, l.keys, features) + j * l.step(features); }
 
   AttentionLayout l;
   const T *q, *k, *v;
@@ -69,9 +72,9 @@ void forward_reference(const Call& c) {
         double p = std::exp(scores[static_cast<std::size_t>(j)] - top);
         total += p;
         if (h.sees(head, i, j))
-          for (std::int64_t x = 0; x < h.l.value_width; ++x) sum[static_cast<std::size_t>(x)] += p * static_cast<double>(h.v[(head * h.l.keys + j) * h.l.value_width + x]);
+          for (std::int64_t x = 0; x < h.l.value_width; ++x) sum[static_cast<std::size_t>(x)] += p * static_cast<double>(h.v[h.key(head, j, h.l.value_width) + x]);
       }
-      for (std::int64_t x = 0; x < h.l.value_width; ++x) y[static_cast<std::size_t>(row * h.l.value_width + x)] = static_cast<T>(total == 0 ? 0 : sum[static_cast<std::size_t>(x)] / total);
+      for (std::int64_t x = 0; x < h.l.value_width; ++x) y[static_cast<std::size_t>(h.query(head, i, h.l.value_width) + x)] = static_cast<T>(total == 0 ? 0 : sum[static_cast<std::size_t>(x)] / total);
       if (c.outputs[1].data) c.outputs[1].as<T>()[static_cast<std::size_t>(row)] = static_cast<T>(top + std::log(total));
     }
   });
@@ -86,18 +89,19 @@ void gradient_reference(const Call& c) {
     std::vector<double> dq(c.outputs[0].as<T>().size()), dk(c.outputs[1].as<T>().size()), dv(c.outputs[2].as<T>().size());
     for (std::int64_t row = 0; row < l.heads * l.queries; ++row) {
       std::int64_t head = row / l.queries, i = row % l.queries;
-      const T* dy_row = dy.data() + row * l.value_width;
-      double own = dot(dy_row, y.data() + row * l.value_width, l.value_width), top = static_cast<double>(log_sum[static_cast<std::size_t>(row)]);
+      const std::int64_t of_q = h.query(head, i, l.width), of_y = h.query(head, i, l.value_width);
+      const T* dy_row = dy.data() + of_y;
+      double own = dot(dy_row, y.data() + of_y, l.value_width), top = static_cast<double>(log_sum[static_cast<std::size_t>(row)]);
       if (top == -kInfinity) top = 0;
       for (std::int64_t j = 0; j < l.keys; ++j) {
-        std::int64_t key = head * l.keys + j;
+        const std::int64_t of_k = h.key(head, j, l.width), of_v = h.key(head, j, l.value_width);
         if (c.outputs[3].data) c.outputs[3].as<T>()[static_cast<std::size_t>(row * l.keys + j)] = 0;
         if (!h.sees(head, i, j)) continue;
-        double p = std::exp(h.score(head, i, j) - top), slope = p == 0 ? 0 : p * (dot(dy_row, h.v + key * l.value_width, l.value_width) - own);
-        for (std::int64_t x = 0; x < l.value_width; ++x) dv[static_cast<std::size_t>(key * l.value_width + x)] += p * static_cast<double>(dy_row[x]);
+        double p = std::exp(h.score(head, i, j) - top), slope = p == 0 ? 0 : p * (dot(dy_row, h.v + of_v, l.value_width) - own);
+        for (std::int64_t x = 0; x < l.value_width; ++x) dv[static_cast<std::size_t>(of_v + x)] += p * static_cast<double>(dy_row[x]);
         for (std::int64_t x = 0; x < l.width; ++x) {
-          dq[static_cast<std::size_t>(row * l.width + x)] += slope * l.scale * static_cast<double>(h.k[key * l.width + x]);
-          dk[static_cast<std::size_t>(key * l.width + x)] += slope * l.scale * static_cast<double>(h.q[row * l.width + x]);
+          dq[static_cast<std::size_t>(of_q + x)] += slope * l.scale * static_cast<double>(h.k[of_k + x]);
+          dk[static_cast<std::size_t>(of_k + x)] += slope * l.scale * static_cast<double>(h.q[of_q + x]);
         }
         if (c.outputs[3].data) c.outputs[3].as<T>()[static_cast<std::size_t>(row * l.keys + j)] = static_cast<T>(slope);
       }
@@ -110,10 +114,19 @@ void gradient_reference(const Call& c) {
   });
 }
 
+/// An axis of q, as the scores count it, and back.
+int turned(int axis, int rank, const Attributes& a) { return !heads_behind(a) || axis < rank - 3 || axis == rank - 1 ? axis : 2 * rank - 5 - axis; }
+
+/// (…, heads, places, features), however it lies, and back.
+Shape heads_first(Shape s, const Attributes& a) {
+  if (heads_behind(a)) std::swap(s[s.size() - 3], s[s.size() - 2]);
+  return s;
+}
+
 /// (…, queries, keys).
 Shape scores_of(InferContext& c) {
-  Shape out = c.shape(0);
-  out.back() = c.shape(1)[out.size() - 2];
+  Shape out = heads_first(c.shape(0), c.attributes);
+  out.back() = heads_first(c.shape(1), c.attributes)[out.size() - 2];
   return out;
 }
 
@@ -121,12 +134,13 @@ Shape scores_of(InferContext& c) {
 std::vector<TensorType> types_of(InferContext& c, int mask) {
   c.need_float(0);
   int rank = c.rank(0);
-  const Shape &q = c.shape(0), &k = c.shape(1), &v = c.shape(2);
   for (int i : {1, 2})
     if (c.dtype(i) != c.dtype(0) || c.rank(i) != rank) c.fail("q, k and v need one dtype and as many axes");
-  if (rank < 2) c.fail("q, k and v need an axis of places and one of features");
+  const bool behind = heads_behind(c.attributes);
+  if (rank < (behind ? 3 : 2)) c.fail(behind ? "q, k and v need axes of places, of heads and of features where the layout is bthk" : "q, k and v need an axis of places and one of features");
+  const Shape q = heads_first(c.shape(0), c.attributes), k = heads_first(c.shape(1), c.attributes), v = heads_first(c.shape(2), c.attributes);
   auto last = static_cast<std::size_t>(rank) - 1;
-  if (!std::equal(q.begin(), q.end() - 2, k.begin()) || !std::equal(q.begin(), q.end() - 2, v.begin())) c.fail("q, k and v need the same leading axes");
+  if (!std::equal(q.begin(), q.end() - 2, k.begin()) || !std::equal(q.begin(), q.end() - 2, v.begin())) c.fail(behind ? "q, k and v need the same leading axes and heads" : "q, k and v need the same leading axes");
   if (q[last] != k[last]) c.fail(fmt::format("q has {} features and k {}", to_string(q[last]), to_string(k[last])));
   if (k[last - 1] != v[last - 1]) c.fail(fmt::format("k has {} places and v {}", to_string(k[last - 1]), to_string(v[last - 1])));
   if (q[last].symbolic() || v[last].symbolic()) c.fail("the features of q, k and v have a fixed size");
@@ -137,7 +151,7 @@ std::vector<TensorType> types_of(InferContext& c, int mask) {
   }
   Shape y = q, log_sum(q.begin(), q.end() - 1);
   y.back() = v.back();
-  return {{c.dtype(0), y}, {c.dtype(0), log_sum}};
+  return {{c.dtype(0), heads_first(y, c.attributes)}, {c.dtype(0), log_sum}};
 }
 
 std::vector<TensorType> infer_gradient(InferContext& c) {
@@ -147,23 +161,25 @@ std::vector<TensorType> infer_gradient(InferContext& c) {
   return {c.type(0), c.type(1), c.type(2), {c.dtype(0), scores_of(c)}};
 }
 
-/// Rows of a leading axis stay, and the mask follows them; rows of queries, keys or features are read whole.
-Split split(const SplitContext& c, std::size_t mask) {
+/// Rows of a leading axis, or of heads, stay, and the mask follows them; rows of queries, keys or features are read whole.
+Split split(const SplitContext& c, std::size_t log_sum, std::size_t mask, std::size_t of_scores) {
   int rank = static_cast<int>(c.inputs[0].shape.size());
-  SplitState s = kReplicated;
+  SplitState s = kReplicated;  // along an axis of the scores
+  auto turn = [&](SplitState state) { return state.is_rows() ? rows(turned(state.axis, rank, c.attributes)) : state; };
   bool any = std::any_of(c.states.begin(), c.states.end(), [](SplitState state) { return state.is_rows(); });
   for (std::size_t i = 0; i < c.states.size() && !s.is_rows(); ++i)
-    if (c.states[i].is_rows() && i != mask && c.states[i].axis < rank - 2) s = c.states[i];
+    if (SplitState own = i == log_sum ? c.states[i] : turn(c.states[i]); own.is_rows() && i != mask && own.axis < rank - 2) s = own;
   if (any && !s.is_rows())
     for (int axis : symbolic_axes(c.inputs[0].shape))
-      if (axis < rank - 2 && !s.is_rows()) s = rows(axis);
+      if (SplitState own = turn(rows(axis)); own.axis < rank - 2 && !s.is_rows()) s = own;
   Split out;
   bool per_tower = false;
   for (std::size_t i = 0; i < c.states.size(); ++i) {
-    out.reads.push_back(c.states[i].is_per_tower() ? kPerTower : !s.is_rows() ? kReplicated : i == mask ? aligned(c.inputs[i].shape, s.axis, rank) : s);
+    out.reads.push_back(c.states[i].is_per_tower() ? kPerTower : !s.is_rows() ? kReplicated : i == mask ? aligned(c.inputs[i].shape, s.axis, rank) : i == log_sum ? s : turn(s));
     per_tower |= out.reads.back().is_per_tower();
   }
-  out.gives.assign(c.outputs.size(), s.is_rows() || !per_tower ? s : kPerTower);
+  out.gives.assign(c.outputs.size(), s.is_rows() || !per_tower ? turn(s) : kPerTower);
+  if (s.is_rows()) out.gives[of_scores] = s;
   return out;
 }
 
@@ -176,7 +192,7 @@ double flops(std::span<const LocalType> in, std::span<const LocalType>, const At
 }  // namespace
 
 std::vector<OpDef> scaled_dot_product_attention_defs() {
-  std::vector<AttributeDef> attributes = {{"causal", false}, AttributeDef("scale", 0.0).between(0, 1e6), wide_result()};
+  std::vector<AttributeDef> attributes = {{"causal", false}, AttributeDef("scale", 0.0).between(0, 1e6), AttributeDef("layout", "bhtk").one_of({"bhtk", "bthk"}), wide_result()};
   std::vector<OpDef> out;
   out.push_back({.name = "scaled_dot_product_attention",
                  .attributes = attributes,
@@ -191,7 +207,7 @@ std::vector<OpDef> scaled_dot_product_attention_defs() {
                    if (g.count() > 3) out.push_back(mask && mask.dtype() != boolean ? sum_to(d.output(3), mask.shape()) : Value{});
                    return out;
                  },
-                 .split = [](const SplitContext& c) { return split(c, 3); },
+                 .split = [](const SplitContext& c) { return split(c, c.inputs.size(), 3, 1); },
                  .flops = flops,
                  .precision = Precision::low});
   out.push_back({.name = "scaled_dot_product_attention_gradient",
@@ -201,14 +217,14 @@ std::vector<OpDef> scaled_dot_product_attention_defs() {
                  .infer = infer_gradient,
                  .reference = gradient_reference,
                  .gradient = no_gradient("second derivatives of attention are in no net here"),
-                 .split = [](const SplitContext& c) { return split(c, 6); },
+                 .split = [](const SplitContext& c) { return split(c, 4, 6, 3); },
                  .flops = [](auto in, auto out, const Attributes& a) { return 2.5 * flops(in, out, a); },
                  .precision = Precision::low});
   return out;
 }
 
 Value scaled_dot_product_attention(Value q, Value k, Value v, Value mask, const AttentionOptions& o, SourceLine at) {
-  return emit("scaled_dot_product_attention", {q, k, v, mask}, {{"causal", o.causal}, {"scale", o.scale}}, at);
+  return emit("scaled_dot_product_attention", {q, k, v, mask}, {{"causal", o.causal}, {"scale", o.scale}, {"layout", o.layout}}, at);
 }
 
 }  // namespace belfry

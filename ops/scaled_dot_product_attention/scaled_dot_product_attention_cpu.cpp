@@ -125,7 +125,7 @@ HeadMask<T> mask_of(const Problem& p, const MaskSteps& steps, bool logic, const 
 template <class T>
 void scores(const Problem& p, const HeadMask<T>& mask, const T* q, const T* kt, std::int64_t i0, std::int64_t j0, std::int64_t m, std::int64_t n, T* s) {
   std::fill_n(s, m * kBlock, T{0});
-  add_product<T>(q + i0 * p.width, p.width, kt, kBlock, s, kBlock, m, n, p.width);
+  add_product<T>(q + i0 * p.step(p.width), p.step(p.width), kt, kBlock, s, kBlock, m, n, p.width);
   const T scale = static_cast<T>(p.scale);
   for (std::int64_t r = 0; r < m; ++r) {
     T* row = s + r * kBlock;
@@ -156,41 +156,49 @@ BELFRY_CLONES bool all_finite(const T* x, std::int64_t n) {
   return !other;
 }
 
-/// c (m, n) += a (m, k)·b (k, n), where a is 0 for a query and key that do not see each other: of values that are not finite these pairs are left out, since 0·∞ is no number.
+/// c (m, n) += a (m, k)·b (k, n), with steps from row to row of b and c, where a is 0 for a query and key that do not see each other: of values that are not finite these pairs are left out, since 0·∞ is no number.
 template <class T, class Seen>
-void add_weighted(const T* a, const T* b, T* c, std::int64_t m, std::int64_t n, std::int64_t k, Seen seen) {
-  if (all_finite<T>(b, k * n)) return add_product<T>(a, kBlock, b, n, c, n, m, n, k);
+void add_weighted(const T* a, const T* b, std::int64_t step_b, T* c, std::int64_t step_c, std::int64_t m, std::int64_t n, std::int64_t k, Seen seen) {
+  bool finite = true;
+  for (std::int64_t x = 0; x < k && finite; ++x) finite = all_finite<T>(b + x * step_b, n);
+  if (finite) return add_product<T>(a, kBlock, b, step_b, c, step_c, m, n, k);
   for (std::int64_t r = 0; r < m; ++r)
     for (std::int64_t x = 0; x < k; ++x)
-      for (std::int64_t j = 0; j < n && seen(r, x); ++j) c[r * n + j] += a[r * kBlock + x] * b[x * n + j];
+      for (std::int64_t j = 0; j < n && seen(r, x); ++j) c[r * step_c + j] += a[r * kBlock + x] * b[x * step_b + j];
+}
+
+template <class T>
+void clear(T* x, std::int64_t rows, std::int64_t step, std::int64_t n) {
+  for (std::int64_t r = 0; r < rows; ++r) std::fill_n(x + r * step, n, T{0});
 }
 
 /// Keys come in blocks; what a query has summed is scaled down whenever a greater score arrives.
 template <class T>
 void forward_head(const Problem& p, const HeadMask<T>& mask, const T* q, const T* k, const T* v, T* y, T* log_sum, T* scratch) {
   T *kt = scratch, *s = kt + p.width * kBlock;
+  const std::int64_t of_k = p.step(p.width), of_v = p.step(p.value_width);  // from place to place
   for (std::int64_t i0 = 0; i0 < p.queries; i0 += kBlock) {
     std::int64_t m = std::min(kBlock, p.queries - i0), last = p.seen(i0 + m - 1);
-    T top[kBlock], *out = y + i0 * p.value_width;
+    T top[kBlock], *out = y + i0 * of_v;
     double total[kBlock] = {};
     std::fill_n(top, kBlock, kNothing<T>);
-    std::fill_n(out, m * p.value_width, T{0});
+    clear(out, m, of_v, p.value_width);
     for (std::int64_t j0 = 0; j0 < last; j0 += kBlock) {
       std::int64_t n = std::min(kBlock, p.keys - j0);
-      transposed<T>(k + j0 * p.width, p.width, n, p.width, kt);
+      transposed<T>(k + j0 * of_k, of_k, n, p.width, kt);
       scores<T>(p, mask, q, kt, i0, j0, m, n, s);
       for (std::int64_t r = 0; r < m; ++r) {
         T greatest = greatest_of<T>(s + r * kBlock, n, top[r]), base = base_of(greatest), kept = exponential(top[r] - base);
         total[r] = total[r] * static_cast<double>(kept) + to_weights<T>(s + r * kBlock, n, base);
         if (kept != 1)
-          for (std::int64_t x = 0; x < p.value_width; ++x) out[r * p.value_width + x] *= kept;
+          for (std::int64_t x = 0; x < p.value_width; ++x) out[r * of_v + x] *= kept;
         top[r] = greatest;
       }
-      add_weighted<T>(s, v + j0 * p.value_width, out, m, p.value_width, n, [&](std::int64_t r, std::int64_t x) { return sees(p, mask, i0 + r, j0 + x); });
+      add_weighted<T>(s, v + j0 * of_v, of_v, out, of_v, m, p.value_width, n, [&](std::int64_t r, std::int64_t x) { return sees(p, mask, i0 + r, j0 + x); });
     }
     for (std::int64_t r = 0; r < m; ++r) {
       for (std::int64_t x = 0; x < p.value_width; ++x) {
-        T& value = out[r * p.value_width + x];
+        T& value = out[r * of_v + x];
         value = total[r] == 0 ? T{0} : static_cast<T>(static_cast<double>(value) / total[r]);
       }
       if (log_sum) log_sum[i0 + r] = static_cast<T>(static_cast<double>(base_of(top[r])) + std::log(total[r]));
@@ -203,23 +211,23 @@ template <class T>
 void gradient_head(const Problem& p, const HeadMask<T>& mask, const T* q, const T* k, const T* v, const T* y, const T* log_sum, const T* dy, T* dq, T* dk, T* dv, T* dscores, T* scratch) {
   T *kt = scratch, *vt = kt + p.width * kBlock, *weights = vt + p.value_width * kBlock, *slopes = weights + kBlock * kBlock, *turned = slopes + kBlock * kBlock;
   const T scale = static_cast<T>(p.scale);
-  std::int64_t w = p.width, vw = p.value_width;
-  std::fill_n(dq, p.queries * w, T{0});
-  std::fill_n(dk, p.keys * w, T{0});
-  std::fill_n(dv, p.keys * vw, T{0});
+  const std::int64_t w = p.width, vw = p.value_width, of_q = p.step(w), of_v = p.step(vw);  // from place to place
+  clear(dq, p.queries, of_q, w);
+  clear(dk, p.keys, of_q, w);
+  clear(dv, p.keys, of_v, vw);
   if (dscores) std::fill_n(dscores, p.queries * p.keys, T{0});
   for (std::int64_t j0 = 0; j0 < p.keys; j0 += kBlock) {
     std::int64_t n = std::min(kBlock, p.keys - j0);
-    transposed<T>(k + j0 * w, w, n, w, kt);
-    transposed<T>(v + j0 * vw, vw, n, vw, vt);
+    transposed<T>(k + j0 * of_q, of_q, n, w, kt);
+    transposed<T>(v + j0 * of_v, of_v, n, vw, vt);
     for (std::int64_t i0 = 0; i0 < p.queries; i0 += kBlock) {
       std::int64_t m = std::min(kBlock, p.queries - i0);
       if (p.seen(i0 + m - 1) <= j0) continue;
       scores<T>(p, mask, q, kt, i0, j0, m, n, weights);
       std::fill_n(slopes, m * kBlock, T{0});
-      add_product<T>(dy + i0 * vw, vw, vt, kBlock, slopes, kBlock, m, n, vw);
+      add_product<T>(dy + i0 * of_v, of_v, vt, kBlock, slopes, kBlock, m, n, vw);
       for (std::int64_t r = 0; r < m; ++r) {
-        const T *dy_row = dy + (i0 + r) * vw, *y_row = y + (i0 + r) * vw, base = base_of(log_sum[i0 + r]);
+        const T *dy_row = dy + (i0 + r) * of_v, *y_row = y + (i0 + r) * of_v, base = base_of(log_sum[i0 + r]);
         double sum = 0;
         for (std::int64_t x = 0; x < vw; ++x) sum += static_cast<double>(dy_row[x]) * static_cast<double>(y_row[x]);
         to_weights<T>(weights + r * kBlock, n, base);
@@ -228,17 +236,17 @@ void gradient_head(const Problem& p, const HeadMask<T>& mask, const T* q, const 
       auto key_of_query = [&](std::int64_t r, std::int64_t x) { return sees(p, mask, i0 + r, j0 + x); };
       auto query_of_key = [&](std::int64_t x, std::int64_t r) { return sees(p, mask, i0 + r, j0 + x); };
       transposed<T>(weights, kBlock, m, n, turned);
-      add_weighted<T>(turned, dy + i0 * vw, dv + j0 * vw, n, vw, m, query_of_key);
-      add_weighted<T>(slopes, k + j0 * w, dq + i0 * w, m, w, n, key_of_query);
+      add_weighted<T>(turned, dy + i0 * of_v, of_v, dv + j0 * of_v, of_v, n, vw, m, query_of_key);
+      add_weighted<T>(slopes, k + j0 * of_q, of_q, dq + i0 * of_q, of_q, m, w, n, key_of_query);
       transposed<T>(slopes, kBlock, m, n, turned);
-      add_weighted<T>(turned, q + i0 * w, dk + j0 * w, n, w, m, query_of_key);
+      add_weighted<T>(turned, q + i0 * of_q, of_q, dk + j0 * of_q, of_q, n, w, m, query_of_key);
     }
   }
 }
 
 template <class T>
 void run_head(const Problem& p, const HeadMask<T>& mask, const Arguments& a, std::int64_t head, bool backward, T* scratch) {
-  std::int64_t q = head * p.queries * p.width, k = head * p.keys * p.width, v = head * p.keys * p.value_width, y = head * p.queries * p.value_width, row = head * p.queries;
+  std::int64_t q = p.begin(head, p.queries, p.width), k = p.begin(head, p.keys, p.width), v = p.begin(head, p.keys, p.value_width), y = p.begin(head, p.queries, p.value_width), row = head * p.queries;
   if (!backward) return forward_head<T>(p, mask, a.in<T>(0) + q, a.in<T>(1) + k, a.in<T>(2) + v, a.out<T>(0) + y, a.outputs[1] ? a.out<T>(1) + row : nullptr, scratch);
   gradient_head<T>(p, mask, a.in<T>(0) + q, a.in<T>(1) + k, a.in<T>(2) + v, a.in<T>(3) + y, a.in<T>(4) + row, a.in<T>(5) + y, a.out<T>(0) + q, a.out<T>(1) + k, a.out<T>(2) + v,
                    a.outputs[3] ? a.out<T>(3) + row * p.keys : nullptr, scratch);

@@ -22,6 +22,20 @@ const char* const kTiles = R"(
 #define DEPTH 16
 #define LANES 0xFFFFFFFFu
 #define NOTHING ((T)__uint_as_float(0xFF800000u))
+/// From one place of a head to the next.
+#define STEP(features) (BESIDE * (features))
+#define ROW_OF(head, places) ((head) / BESIDE * (places) * BESIDE + (head) % BESIDE)
+/// Where the block's head begins, which no register keeps: rows of features of its queries and keys, the mask, and what there is one of per query.
+__shared__ i64 begins[4];
+#define QUERIES_AT begins[0]
+#define KEYS_AT begins[1]
+#define MASK_AT begins[2]
+#define LINES_AT begins[3]
+inline void begin_head(i64 head, const Args& a) {
+  __syncthreads();
+  if (threadIdx.x == 0) begins[0] = ROW_OF(head, a.queries), begins[1] = ROW_OF(head, a.keys), begins[2] = MASK_OF(head), begins[3] = head * a.queries;
+  __syncthreads();
+}
 #define EACH(i) _Pragma("unroll") for (int i = 0; i < R; ++i)
 #define ROW (threadIdx.x / 16)
 #define COLUMN (threadIdx.x % 16)
@@ -31,13 +45,13 @@ __shared__ Few left[DEPTH][17], right[DEPTH][17], weights[SIDE][17];
 __shared__ Bits open[SIDE][17];
 
 /// Of SIDE rows the elements from k0 on: element (k, row).
-inline void stage_columns(Few (*to)[17], const T* from, i64 rows, i64 width, i64 k0) {
+inline void stage_columns(Few (*to)[17], const T* from, i64 rows, i64 step, i64 width, i64 k0) {
   const int k = threadIdx.x % DEPTH;
-  from += threadIdx.x / DEPTH * width + k0 + k;
+  from += threadIdx.x / DEPTH * step + k0 + k;
   EACH(n) {
     const int row = threadIdx.x / DEPTH + 256 / DEPTH * n;
     ((T*)to[k])[row] = row < rows && k0 + k < width ? *from : T(0);
-    from += 256 / DEPTH * width;
+    from += 256 / DEPTH * step;
   }
 }
 /// Of DEPTH rows SIDE columns: element (row, column).
@@ -51,13 +65,13 @@ inline void stage_rows(Few (*to)[17], const T* from, i64 rows, i64 step, i64 col
   }
 }
 /// sums += x·yᵀ.
-inline void add_scores(T (&sums)[R][R], const T* x, i64 rows_x, const T* y, i64 rows_y, i64 width) {
+inline void add_scores(T (&sums)[R][R], const T* x, i64 rows_x, const T* y, i64 rows_y, i64 width, const Args& a) {
   for (i64 k0 = 0; k0 < width; k0 += DEPTH) {
     __syncthreads();
-    stage_columns(left, x, rows_x, width, k0);
-    stage_columns(right, y, rows_y, width, k0);
+    stage_columns(left, x, rows_x, STEP(width), width, k0);
+    stage_columns(right, y, rows_y, STEP(width), width, k0);
     __syncthreads();
-#pragma unroll 4
+#pragma unroll UNROLLED_BY
     for (int k = 0; k < DEPTH; ++k) {
       const Few l = left[k][ROW], r = right[k][COLUMN];
       EACH(i) EACH(j) sums[i][j] = fma(l.e[i], r.e[j], sums[i][j]);
@@ -71,14 +85,14 @@ inline void add_weighted(T (&sums)[R][R], const T* x, i64 rows, i64 step, i64 co
     stage_rows(right, x + k0 * step, rows - k0, step, columns);
     __syncthreads();
     if (edge) {
-#pragma unroll 4
+#pragma unroll UNROLLED_BY
       for (int k = 0; k < DEPTH; ++k) {
         const Few l = weights[k0 + k][ROW], r = right[k][COLUMN];
         const Bits o = open[k0 + k][ROW];
         EACH(i) EACH(j) sums[i][j] = o.e[i] ? fma(l.e[i], r.e[j], sums[i][j]) : sums[i][j];
       }
     } else {
-#pragma unroll 4
+#pragma unroll UNROLLED_BY
       for (int k = 0; k < DEPTH; ++k) {
         const Few l = weights[k0 + k][ROW], r = right[k][COLUMN];
         EACH(i) EACH(j) sums[i][j] = fma(l.e[i], r.e[j], sums[i][j]);
@@ -142,17 +156,18 @@ const char* const kForward = R"(
 KERNEL void attend(const Args a) {
   const i64 rows = tiles(a.queries), chunks = tiles(a.value_width);
   for (i64 item = blockIdx.x; item < a.heads * rows * chunks; item += gridDim.x) {
-    const i64 first = item % chunks * SIDE, i0 = item / chunks % rows * SIDE, head = item / chunks / rows, mask = MASK_OF(head);
-    const T* q = (const T*)a.in[0] + (head * a.queries + i0) * a.width;
-    const T* k = (const T*)a.in[1] + head * a.keys * a.width;
-    const T* v = (const T*)a.in[2] + head * a.keys * a.value_width + first;
+    const i64 first = item % chunks * SIDE, i0 = item / chunks % rows * SIDE, head = item / chunks / rows;
+    begin_head(head, a);
+    const T* q = (const T*)a.in[0] + (QUERIES_AT + i0 * BESIDE) * a.width;
+    const T* k = (const T*)a.in[1] + KEYS_AT * a.width;
+    const T* v = (const T*)a.in[2] + KEYS_AT * a.value_width + first;
     T sums[R][R] = {}, top[R], total[R];
     EACH(i) top[i] = NOTHING, total[i] = 0;
     for (i64 j0 = 0; j0 < a.keys && !(CAUSAL && j0 >= i0 + SIDE); j0 += SIDE) {
       const bool edge = on_edge(i0, j0, a);
       T s[R][R] = {};
-      if (edge) stage_mask(i0, j0, mask, a);
-      add_scores(s, q, a.queries - i0, k + j0 * a.width, a.keys - j0, a.width);
+      if (edge) stage_mask(i0, j0, MASK_AT, a);
+      add_scores(s, q, a.queries - i0, k + j0 * STEP(a.width), a.keys - j0, a.width, a);
       finish_scores(s, edge, a);
       EACH(i) {
         T best = top[i], sum = 0;
@@ -171,13 +186,13 @@ KERNEL void attend(const Args a) {
         EACH(j) sums[i][j] *= kept;
       }
       keep(s, true, edge);
-      add_weighted(sums, v + j0 * a.value_width, a.keys - j0, a.value_width, a.value_width - first, edge);
+      add_weighted(sums, v + j0 * STEP(a.value_width), a.keys - j0, STEP(a.value_width), a.value_width - first, edge);
     }
     EACH(i) {
       const i64 row = i0 + ROW * R + i;
       if (row >= a.queries) continue;
-      EACH(j) if (const i64 column = first + COLUMN * R + j; column < a.value_width) ((T*)a.out[0])[(head * a.queries + row) * a.value_width + column] = total[i] == 0 ? T(0) : sums[i][j] / total[i];
-      if (a.out[1] && first == 0 && COLUMN == 0) ((T*)a.out[1])[head * a.queries + row] = (top[i] == NOTHING ? T(0) : top[i]) + log(total[i]);
+      EACH(j) if (const i64 column = first + COLUMN * R + j; column < a.value_width) ((T*)a.out[0])[(QUERIES_AT + row * BESIDE) * a.value_width + column] = total[i] == 0 ? T(0) : sums[i][j] / total[i];
+      if (a.out[1] && first == 0 && COLUMN == 0) ((T*)a.out[1])[LINES_AT + row] = (top[i] == NOTHING ? T(0) : top[i]) + log(total[i]);
     }
   }
 }
@@ -188,24 +203,25 @@ const char* const kGradient = R"(
 KERNEL void own(const Args a) {
   EACH_LINE(line) {
     T sum = 0;
-    EACH_OF(k, a.n) sum += ((const T*)a.in[5])[line * a.n + k] * ((const T*)a.in[3])[line * a.n + k];
+    const i64 at = (ROW_OF(line / a.queries, a.queries) + line % a.queries * BESIDE) * a.n;
+    EACH_OF(k, a.n) sum += ((const T*)a.in[5])[at + k] * ((const T*)a.in[3])[at + k];
     sum = across(sum, Add());
     if (threadIdx.x % WIDTH == 0) ((T*)a.scratch)[line] = sum;
   }
 }
 /// Weights and slopes of a tile, from its scores and dy·vᵀ.
-inline void slopes(T (&s)[R][R], T (&d)[R][R], i64 head, i64 i0, i64 j0, bool edge, const Args& a) {
-  const T* q = (const T*)a.in[0] + (head * a.queries + i0) * a.width;
-  const T* k = (const T*)a.in[1] + (head * a.keys + j0) * a.width;
-  const T* v = (const T*)a.in[2] + (head * a.keys + j0) * a.value_width;
-  const T* dy = (const T*)a.in[5] + (head * a.queries + i0) * a.value_width;
+inline void slopes(T (&s)[R][R], T (&d)[R][R], i64 i0, i64 j0, bool edge, const Args& a) {
+  const T* q = (const T*)a.in[0] + (QUERIES_AT + i0 * BESIDE) * a.width;
+  const T* k = (const T*)a.in[1] + (KEYS_AT + j0 * BESIDE) * a.width;
+  const T* v = (const T*)a.in[2] + (KEYS_AT + j0 * BESIDE) * a.value_width;
+  const T* dy = (const T*)a.in[5] + (QUERIES_AT + i0 * BESIDE) * a.value_width;
   EACH(i) EACH(j) s[i][j] = d[i][j] = 0;
-  if (edge) stage_mask(i0, j0, MASK_OF(head), a);
-  add_scores(s, q, a.queries - i0, k, a.keys - j0, a.width);
-  add_scores(d, dy, a.queries - i0, v, a.keys - j0, a.value_width);
+  if (edge) stage_mask(i0, j0, MASK_AT, a);
+  add_scores(s, q, a.queries - i0, k, a.keys - j0, a.width, a);
+  add_scores(d, dy, a.queries - i0, v, a.keys - j0, a.value_width, a);
   finish_scores(s, edge, a);
   EACH(i) {
-    const i64 row = i0 + ROW * R + i, at = head * a.queries + row;
+    const i64 row = i0 + ROW * R + i, at = LINES_AT + row;
     const T top = row < a.queries ? ((const T*)a.in[4])[at] : T(0), mine = row < a.queries ? ((const T*)a.scratch)[at] : T(0), base = top == NOTHING ? T(0) : top;
     EACH(j) {
       s[i][j] = s[i][j] == NOTHING ? T(0) : exp(s[i][j] - base);
@@ -217,26 +233,27 @@ KERNEL void of_keys(const Args a) {
   const i64 columns = tiles(a.keys), chunks = tiles(a.width > a.value_width ? a.width : a.value_width);
   for (i64 item = blockIdx.x; item < a.heads * columns * chunks; item += gridDim.x) {
     const i64 first = item % chunks * SIDE, j0 = item / chunks % columns * SIDE, head = item / chunks / columns;
-    const T* q = (const T*)a.in[0] + head * a.queries * a.width + first;
-    const T* dy = (const T*)a.in[5] + head * a.queries * a.value_width + first;
+    begin_head(head, a);
+    const T* q = (const T*)a.in[0] + QUERIES_AT * a.width + first;
+    const T* dy = (const T*)a.in[5] + QUERIES_AT * a.value_width + first;
     T dk[R][R] = {}, dv[R][R] = {};
     for (i64 i0 = CAUSAL ? j0 : 0; i0 < a.queries; i0 += SIDE) {
       const bool edge = on_edge(i0, j0, a);
       T s[R][R], d[R][R];
-      slopes(s, d, head, i0, j0, edge, a);
+      slopes(s, d, i0, j0, edge, a);
       keep(s, false, edge);
-      add_weighted(dv, dy + i0 * a.value_width, a.queries - i0, a.value_width, a.value_width - first, edge);
+      add_weighted(dv, dy + i0 * STEP(a.value_width), a.queries - i0, STEP(a.value_width), a.value_width - first, edge);
       EACH(i) EACH(j) d[i][j] *= (T)a.scale;
       keep(d, false, edge);
-      add_weighted(dk, q + i0 * a.width, a.queries - i0, a.width, a.width - first, edge);
+      add_weighted(dk, q + i0 * STEP(a.width), a.queries - i0, STEP(a.width), a.width - first, edge);
     }
     EACH(i) {
       const i64 row = j0 + ROW * R + i;
       if (row >= a.keys) continue;
       EACH(j) {
         const i64 column = first + COLUMN * R + j;
-        if (column < a.width) ((T*)a.out[1])[(head * a.keys + row) * a.width + column] = dk[i][j];
-        if (column < a.value_width) ((T*)a.out[2])[(head * a.keys + row) * a.value_width + column] = dv[i][j];
+        if (column < a.width) ((T*)a.out[1])[(KEYS_AT + row * BESIDE) * a.width + column] = dk[i][j];
+        if (column < a.value_width) ((T*)a.out[2])[(KEYS_AT + row * BESIDE) * a.value_width + column] = dv[i][j];
       }
     }
   }
@@ -245,26 +262,27 @@ KERNEL void of_queries(const Args a) {
   const i64 rows = tiles(a.queries), chunks = tiles(a.width);
   for (i64 item = blockIdx.x; item < a.heads * rows * chunks; item += gridDim.x) {
     const i64 first = item % chunks * SIDE, i0 = item / chunks % rows * SIDE, head = item / chunks / rows;
-    const T* k = (const T*)a.in[1] + head * a.keys * a.width + first;
+    begin_head(head, a);
+    const T* k = (const T*)a.in[1] + KEYS_AT * a.width + first;
     const bool scores = a.out[3] && first == 0;
     T dq[R][R] = {};
     for (i64 j0 = 0; j0 < a.keys && (scores || !(CAUSAL && j0 >= i0 + SIDE)); j0 += SIDE) {
       const bool edge = on_edge(i0, j0, a);
       T s[R][R], d[R][R];
-      slopes(s, d, head, i0, j0, edge, a);
+      slopes(s, d, i0, j0, edge, a);
       EACH(i) {
         const i64 row = i0 + ROW * R + i;
         EACH(j) {
-          if (const i64 column = j0 + COLUMN * R + j; scores && row < a.queries && column < a.keys) ((T*)a.out[3])[(head * a.queries + row) * a.keys + column] = d[i][j];
+          if (const i64 column = j0 + COLUMN * R + j; scores && row < a.queries && column < a.keys) ((T*)a.out[3])[(LINES_AT + row) * a.keys + column] = d[i][j];
           d[i][j] *= (T)a.scale;
         }
       }
       keep(d, true, edge);
-      add_weighted(dq, k + j0 * a.width, a.keys - j0, a.width, a.width - first, edge);
+      add_weighted(dq, k + j0 * STEP(a.width), a.keys - j0, STEP(a.width), a.width - first, edge);
     }
     EACH(i) {
       const i64 row = i0 + ROW * R + i;
-      EACH(j) if (const i64 column = first + COLUMN * R + j; row < a.queries && column < a.width) ((T*)a.out[0])[(head * a.queries + row) * a.width + column] = dq[i][j];
+      EACH(j) if (const i64 column = first + COLUMN * R + j; row < a.queries && column < a.width) ((T*)a.out[0])[(QUERIES_AT + row * BESIDE) * a.width + column] = dq[i][j];
     }
   }
 }
@@ -282,6 +300,8 @@ Generated head_of(const KernelRequest& r, const Problem& p) {
   Generated g(r);
   g.type("T", r.inputs[0].dtype).head(p.causal ? "#define CAUSAL 1" : "#define CAUSAL 0");
   g.number("heads", p.heads).number("queries", p.queries).number("keys", p.keys).number("width", p.width).number("value_width", p.value_width).real("scale", p.scale);
+  if (heads_behind(*r.attributes)) g.number("beside", p.beside).head("#define BESIDE a.beside\n#define UNROLLED_BY 2");  // of four at once registers are spilled
+  else g.head("#define BESIDE 1\n#define UNROLLED_BY 4");
   const bool masked = p.mask < r.inputs.size() && r.inputs[p.mask].shape != Extents{0};
   std::string offset = "0";
   if (masked) {

@@ -98,6 +98,7 @@ TEST(MultiHeadAttention, is_softmax_of_scores_times_values) {
                                       "multi_head_attention/attention_output/kernel (2, 2, 7)",
                                       "multi_head_attention/attention_output/bias (7)"}));
   EXPECT_EQ(y.type(), (TensorType{f64, {kBatch, 3, 7}}));
+  for (NodeId id = 0; id < g.size(); ++id) EXPECT_NE(g.node(id).op->name, "transpose") << "the heads stay where the products leave them";
   auto v = [&](const std::string& name) { return b.graph().value(b.graph().at("multi_head_attention/" + name)); };
   auto heads = [&](Value in, const std::string& name) { return contract("bti,ihk->bhtk", in, v(name + "/kernel")) + reshape(v(name + "/bias"), {2, 1, v(name + "/bias").shape()[1]}); };
   Value scores = contract("bhqk,bhjk->bhqj", heads(x, "query"), heads(memory, "key")) / std::sqrt(3.0) + mask;

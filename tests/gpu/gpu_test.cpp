@@ -296,7 +296,7 @@ TEST_P(GpuRepeats, give_the_same_bits) {
     EXPECT_TRUE(after(fresh) == want) << "session " << k;
   }
 }
-INSTANTIATE_TEST_SUITE_P(Gpu, GpuRepeats, testing::ValuesIn(machine().real ? std::vector<std::pair<std::string, GraphPrecision>>{{"mnist_cnn", f32}, {"cifar10", f32}, {"cifar10", tf32}, {"transformer", f32}, {"transformer", bf16}, {"mobilenet_v2", f32}}
+INSTANTIATE_TEST_SUITE_P(Gpu, GpuRepeats, testing::ValuesIn(machine().real ? std::vector<std::pair<std::string, GraphPrecision>>{{"mnist_cnn", f32}, {"cifar10", f32}, {"cifar10", tf32}, {"transformer", f32}, {"transformer", tf32}, {"transformer", bf16}, {"mobilenet_v2", f32}}
                                                                    : std::vector<std::pair<std::string, GraphPrecision>>{{"mlp", f32}}),
                          [](const auto& info) { return info.param.first + "_" + std::string(name_of(info.param.second)); });
 

@@ -154,6 +154,10 @@ const std::vector<KernelCase>& cases() {
         TensorType q = real({B, 3, queries, 20}), k = real({B, 3, keys, 20});
         add({"block_attention", "scaled_dot_product_attention", {q, k, k, {boolean, {B, 1, 1, keys}}}, {{"causal", causal}}, 1e-5});
         add({"block_attention", "scaled_dot_product_attention_gradient", {q, k, k, q, real({B, 3, queries}), q, real({queries, keys})}, {{"causal", causal}, {"scale", 0.01}}, 1e-4});
+        const Attributes behind = {{"causal", causal}, {"layout", "bthk"}};
+        q = real({B, queries, 3, 20}), k = real({B, keys, 3, 20});
+        add({"block_attention", "scaled_dot_product_attention", {q, k, k, {boolean, {B, 1, 1, keys}}}, behind, 1e-5});
+        add({"block_attention", "scaled_dot_product_attention_gradient", {q, k, k, q, real({B, 3, queries}), q, real({queries, keys})}, behind, 1e-4});
       }
     for (const Attributes& a : {Attributes{}, Attributes{{"window", Integers{3, 2}}, {"strides", Integers{2, 1}}, {"padding", "same"}}, Attributes{{"window", Integers{3, 3}}, {"strides", Integers{1, 2}}}})
       for (std::int64_t c : {1, 3, 32}) add({"nhwc_max_pool2d", "max_pool2d", {real({B, 7, 6, c})}, a});
@@ -282,6 +286,41 @@ TEST(CpuKernels, a_constant_is_copied_from_the_tensor_that_the_graph_holds) {
   auto kernel = cpu_kernels().prepare("kept_value", a.request);
   EXPECT_EQ(held.use_count(), before + 1);
   EXPECT_EQ(launched(*kernel, a, 0).at(0), *held);
+}
+
+/// (2, 3, places, features) to (2, places, 3, features), and back.
+HostTensor turned(const HostTensor& x) {
+  const Extents& s = x.shape();
+  HostTensor out(x.dtype(), {s[0], s[2], s[1], s[3]});
+  for (std::int64_t i = 0; i < s[0] * s[1] * s[2]; ++i) {
+    const std::int64_t to = (i / (s[1] * s[2]) * s[2] + i % s[2]) * s[1] + i / s[2] % s[1];
+    std::copy_n(x.data<float>().begin() + i * s[3], s[3], out.data<float>().begin() + to * s[3]);
+  }
+  return out;
+}
+
+/// Where the heads lie changes no bit: masks, logarithms and gradients of scores stay as they are.
+TEST(CpuKernels, attention_of_heads_behind_the_places_has_the_bits_of_those_before_them) {
+  const KernelTable kernels = cpu_kernels();
+  for (const char* op : {"scaled_dot_product_attention", "scaled_dot_product_attention_gradient"}) {
+    const TensorType q = real({2, 3, 70, 17}), k = real({2, 3, 66, 17}), v = real({2, 3, 66, 5}), y = real({2, 3, 70, 5}), mask = real({3, 1, 66});
+    KernelCase c{"block_attention", op, {q, k, v, mask}, {{"causal", true}}};
+    if (c.op.ends_with("gradient")) c.inputs = {q, k, v, y, real({2, 3, 70}), y, mask};
+    const Asked before(c);
+    c.attributes.set("layout", "bthk");
+    for (TensorType& t : c.inputs)
+      if (t.shape.size() == 4) std::swap(t.shape[1], t.shape[2]);
+    Asked behind(c, 3);
+    for (std::size_t i = 0; i < behind.inputs.size(); ++i) behind.inputs[i] = behind.inputs[i].shape().size() == 4 ? turned(before.inputs[i]) : before.inputs[i];
+    for (const char* kernel : {"block_attention", kReferenceKernel}) {
+      auto run = [&](const Asked& a) {
+        const std::int64_t bytes = kernels.support(kernel, a.request).scratch_bytes;
+        return launched(*kernels.prepare(kernel, a.request, {bytes, false}), a, bytes);
+      };
+      const std::vector<HostTensor> wanted = run(before), got = run(behind);
+      for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], got[i].shape() == wanted[i].shape() ? wanted[i] : turned(wanted[i])) << op << " by " << kernel << ", output " << i;
+    }
+  }
 }
 
 TEST(CpuKernels, indices_out_of_range_are_named) {

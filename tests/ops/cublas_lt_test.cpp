@@ -53,8 +53,8 @@ TEST(CublasLt, MultipliesContractions) {
 
 /// What follows a(…, k)·b(k, n) + bias, as it is asked for.
 struct BiasedProduct {
-  explicit BiasedProduct(Value (*then)(Value), DType t = f32, const char* equation = "", const Shape& a = {kBatch, 2, 4}, const Shape& b = {4, 3}, std::int64_t columns = 3) : builder("product") {
-    Value x = builder.input("a", t, a), w = builder.input("b", t, b), bias = builder.input("bias", t, {columns});
+  explicit BiasedProduct(Value (*then)(Value), DType t = f32, const char* equation = "", const Shape& a = {kBatch, 2, 4}, const Shape& b = {4, 3}, const Shape& row = {3}) : builder("product") {
+    Value x = builder.input("a", t, a), w = builder.input("b", t, b), bias = builder.input("bias", t, row);
     Value y = *equation ? contract(equation, x, w) : matmul(x, w);
     then(bias + y);
     FusionGroup group = find_gpu_groups(builder.graph()).at(0);
@@ -82,8 +82,9 @@ Value smooth(Value y) { return gelu(y, true); }
 TEST(CublasLt, EndsAProductByItsBiasAndWhatFollows) {
   using cublas_lt::Epilogue;
   for (auto [then, kind, epilogue] : {std::tuple{&as_it_is, kMatmulBias, Epilogue::bias}, {&smooth, kMatmulBiasGeluTanh, Epilogue::bias_gelu_tanh}}) {
-    for (const auto& [equation, a, b] : {std::tuple{"", Shape{kBatch, 2, 4}, Shape{4, 3}}, {"bk,nk->bn", {kBatch, 4}, {3, 4}}, {"", {2, kBatch, 4}, {2, 4, 3}}}) {
-      BiasedProduct g(then, f32, equation, a, b);
+    for (const auto& [equation, a, b, row] : {std::tuple{"", Shape{kBatch, 2, 4}, Shape{4, 3}, Shape{3}}, {"bk,nk->bn", {kBatch, 4}, {3, 4}, {3}}, {"", {2, kBatch, 4}, {2, 4, 3}, {3}},
+                                               {"bti,ihk->bthk", {kBatch, 2, 4}, {4, 3, 2}, {3, 2}}, {"bti,hki->bthk", {kBatch, 2, 4}, {3, 2, 4}, {3, 2}}}) {
+      BiasedProduct g(then, f32, equation, a, b, row);
       ASSERT_EQ(g.request.op, kind);
       Gemm gemm = biased_gemm_of(g.request, epilogue);
       ASSERT_EQ(gemm.refusal, "");
@@ -92,7 +93,8 @@ TEST(CublasLt, EndsAProductByItsBiasAndWhatFollows) {
       EXPECT_LT(distance(y, g.by(kReferenceKernel)), 1e-5) << kind;
     }
   }
-  EXPECT_EQ(biased_gemm_of(BiasedProduct(as_it_is, f32, "mk,kn->nm", {5, 4}, {4, 3}, 5).request, Epilogue::bias).refusal, "its bias does not lie along the columns of one product");
+  EXPECT_EQ(biased_gemm_of(BiasedProduct(as_it_is, f32, "mk,kn->nm", {5, 4}, {4, 3}, {5}).request, Epilogue::bias).refusal, "its bias does not lie along the columns of one product");
+  EXPECT_EQ(biased_gemm_of(BiasedProduct(as_it_is, f32, "bti,ihk->bthk", {kBatch, 2, 4}, {4, 3, 2}, {2}).request, Epilogue::bias).refusal, "its bias does not lie along the columns of one product");
   EXPECT_EQ(biased_gemm_of(BiasedProduct(as_it_is, f64).request, Epilogue::bias).refusal, "cuBLASLt has no epilogues in f64");
 }
 

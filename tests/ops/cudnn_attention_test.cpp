@@ -27,18 +27,20 @@ struct Form {
   std::int64_t queries, keys, width = 64, value_width = 64;
   bool causal = false;
   double scale = 0;
+  bool behind = false;  ///< the last of `lead` behind the places
 };
 
-std::string to_text(const Form& f) { return fmt::format("{} x {} queries, {} keys of {}, {} features{}", to_string(std::span<const Dim>(f.lead)), f.queries, f.keys, f.width, f.value_width, f.causal ? ", causal" : ""); }
+std::string to_text(const Form& f) { return fmt::format("{} x {} queries, {} keys of {}, {} features{}{}", to_string(std::span<const Dim>(f.lead)), f.queries, f.keys, f.width, f.value_width, f.causal ? ", causal" : "", f.behind ? ", heads behind" : ""); }
 
 /// The inputs of the forward, or of the gradient; the logarithms of the sums stay f32.
 KernelCase asked_for(const char* op, const Form& f, DType t) {
   auto with = [&](std::initializer_list<std::int64_t> last) {
     Shape out = f.lead;
     out.insert(out.end(), last.begin(), last.end());
+    if (f.behind && last.size() == 2) std::swap(out[out.size() - 3], out[out.size() - 2]);
     return out;
   };
-  KernelCase out{"cudnn", op, {{t, with({f.queries, f.width})}, {t, with({f.keys, f.width})}, {t, with({f.keys, f.value_width})}}, {{"causal", f.causal}, {"scale", f.scale}}};
+  KernelCase out{"cudnn", op, {{t, with({f.queries, f.width})}, {t, with({f.keys, f.width})}, {t, with({f.keys, f.value_width})}}, {{"causal", f.causal}, {"scale", f.scale}, {"layout", f.behind ? "bthk" : "bhtk"}}};
   const TensorType y{t, with({f.queries, f.value_width})};
   if (op == kGradient) out.inputs.insert(out.inputs.end(), {y, {f32, with({f.queries})}, y});
   return out;
@@ -53,7 +55,8 @@ Asked asked(const char* op, const Form& f, DType t = bf16) {
 
 /// Halves on the host are f32, so that the reference tells what is wrong from what is rounded.
 TEST(CudnnAttention, ComputesWhatTheReferencesDo) {
-  for (const Form& f : {Form{{kBatch, 3}, 4, 6, 8, 16}, Form{{kBatch, 3}, 6, 6, 8, 8, true}, Form{{kBatch}, 7, 3, 16, 8, true, 0.7}, Form{{}, 5, 4, 8, 8}, Form{{2, kBatch, 3}, 2, 2, 8, 8, true}, Form{{kBatch, 2}, 1, 9, 8, 8, false, 2}})
+  for (const Form& f : {Form{{kBatch, 3}, 4, 6, 8, 16}, Form{{kBatch, 3}, 6, 6, 8, 8, true}, Form{{kBatch}, 7, 3, 16, 8, true, 0.7}, Form{{}, 5, 4, 8, 8}, Form{{2, kBatch, 3}, 2, 2, 8, 8, true}, Form{{kBatch, 2}, 1, 9, 8, 8, false, 2},
+                        Form{{kBatch, 3}, 4, 6, 8, 16, false, 0, true}, Form{{2, kBatch, 3}, 6, 5, 16, 8, true, 0, true}, Form{{kBatch}, 3, 2, 8, 8, false, 0, true}, Form{{kBatch, 1}, 4, 3, 8, 8, true, 0, true}})
     for (const char* op : {kForward, kGradient}) {
       Asked halves = asked(op, f), whole = asked(op, f, f32);
       expect_as_reference(sequence_of(halves.request), whole.request, whole.inputs, fmt::format("{}: {}", op, to_text(f)));
@@ -69,7 +72,9 @@ TEST(CudnnAttention, ComputesWhatTheReferencesDo) {
 /// Sizes around the tiles of cuDNN's kernels, the widest that are taken, and many heads.
 const Form kTaken[] = {{{2, 3}, 1, 200},        {{2, 3}, 7, 5},           {{2, 3}, 7, 5, 64, 64, true}, {{2, 3}, 127, 129},  {{2, 3}, 1024, 512},
                        {{2, 3}, 1024, 512, 64, 64, true}, {{2, 3}, 96, 96, 8, 8},   {{2, 3}, 96, 96, 24, 40},     {{2, 3}, 96, 96, 128, 8}, {{2, 3}, 96, 96, 8, 128},
-                       {{2, 3}, 96, 96, 128, 128},        {{2, 3}, 96, 96, 128, 128, true}, {{}, 32, 32, 16, 16},  {{3, 2, 2}, 32, 32, 16, 16, true}, {{2048, 1}, 32, 32, 16, 16}};
+                       {{2, 3}, 96, 96, 128, 128},        {{2, 3}, 96, 96, 128, 128, true}, {{}, 32, 32, 16, 16},  {{3, 2, 2}, 32, 32, 16, 16, true}, {{2048, 1}, 32, 32, 16, 16},
+                       {{2, 3}, 7, 5, 64, 64, true, 0, true},     {{2, 3}, 127, 129, 64, 64, false, 0, true}, {{2, 3}, 1024, 512, 64, 64, true, 0, true}, {{2, 3}, 96, 96, 8, 128, false, 0, true},
+                       {{2, 3}, 96, 96, 128, 8, true, 0, true},   {{2, 3}, 1, 200, 64, 64, false, 0, true},   {{3}, 32, 32, 16, 16, true, 0, true},       {{128, 8}, 128, 128, 64, 64, true, 0, true}};
 
 void expect_engine(const Sequence& s, const std::shared_ptr<Target>& target, const std::string& what) {
   for (const auto& e : engines_of(s, target)) {
@@ -102,7 +107,7 @@ TEST(CudnnAttention, HasEnginesForAllThatItTakes) {
   Asked alone = asked(kForward, {{2, 3}, 96, 96});
   alone.request.wanted[1] = false;
   for (const auto& [sm, target] : targets) expect_engine(sequence_of(alone.request), target, fmt::format("no logarithms on sm_{}", sm));
-  EXPECT_EQ(taken, 32);
+  EXPECT_EQ(taken, 48);
 }
 
 /// Those that add to dq block by block have no room for the slopes of all pairs; no note of cuDNN's tells them apart.
@@ -141,6 +146,42 @@ TEST(CudnnAttention, MultipliesF32OnTensorCoresAlone) {
   for (const EngineFacts& e : engines) EXPECT_TRUE(e.tensor_cores) << e.name;
   EXPECT_THROW(find(target, g, {.scratch_bytes = 1 << 30}), DeviceError);
   EXPECT_NO_THROW(find(target, g, {.scratch_bytes = 1 << 30, .leeway = {.tf32 = true}}));
+  // Of gradients it has none at all.
+  g = std::get<cudnn::Run>(sequence_of(asked(kGradient, {{8, 4}, 128, 128}).request).steps.at(0)).graph;
+  for (cudnn::Tensor& t : g.tensors)
+    if (is_half(t.dtype)) t.dtype = f32;
+  for (int sm : {80, 90, 100}) EXPECT_TRUE(all(described(why, sm), g).empty()) << sm;
+}
+
+/// Forward of f32 where it may be rounded: a kernel of its own name.
+Sequence rounding(const KernelRequest& r) {
+  for (const SequenceKernel& k : attention_sequences())
+    if (k.name == "cudnn_attention_tf32" && k.op == r.op) return k.sequence(r);
+  return none("no kernel");
+}
+
+TEST(CudnnAttention, RoundsF32WhereItMay) {
+  for (const Form& f : {Form{{kBatch, 3}, 4, 6, 8, 16}, Form{{kBatch, 3}, 6, 5, 16, 8, true, 0, true}}) {
+    Asked a = asked(kForward, f, f32);
+    expect_as_reference(rounding(a.request), a.request, a.inputs, to_text(f));
+  }
+  EXPECT_EQ(rounding(asked(kForward, {{kBatch, 2}, 8, 8}).request).refusal, "it multiplies no f32");
+  EXPECT_EQ(rounding(asked(kForward, {{kBatch, 2}, 8, 8, 12, 16}, f32).request).refusal, "12 and 16 features are not both multiples of 8, which cuDNN reads at a time");
+  EXPECT_EQ(rounding(asked(kGradient, {{kBatch, 2}, 8, 8}, f32).request).refusal, "no kernel");
+  std::string why;
+  if (!described(why)) GTEST_SKIP() << why;
+  for (int sm : {80, 90, 100})
+    for (std::size_t i = 0; i < std::size(kTaken); i += sm == 90 ? 2 : 5) {  // engines are compiled, for a third of a second each
+      const Form& f = kTaken[i];
+      const Sequence s = rounding(asked(kForward, f, f32).request);
+      ASSERT_EQ(s.refusal, "") << to_text(f);
+      EXPECT_TRUE(s.leeway.tf32);
+      try {
+        expect_engine(s, described(why, sm), fmt::format("sm_{}: {}", sm, to_text(f)));
+      } catch (const DeviceError& e) {
+        ADD_FAILURE() << "sm_" << sm << ", " << to_text(f) << ": " << e.what();
+      }
+    }
 }
 
 TEST(CudnnAttention, RefusesWithTheReason) {
@@ -182,6 +223,8 @@ TEST(CudnnAttention, NeedsAVersionWithoutTheFault) {
   old.cudnnGetVersion = [] { return std::size_t{91501}; };
   EXPECT_FALSE(operation_graph(TargetImpl(old), graph, why));
   EXPECT_EQ(why, "cuDNN 9.15.1 has a fault in attention; install 9.16 or a later 9, or have the plan name nvrtc_attention_in_f32");
+  EXPECT_FALSE(operation_graph(TargetImpl(old), std::get<cudnn::Run>(rounding(asked(kForward, {{2, 3}, 64, 64}, f32).request).steps.at(0)).graph, why));
+  EXPECT_THAT(why, testing::EndsWith("or have the plan name nvrtc_attention"));
 }
 #endif
 

@@ -54,6 +54,23 @@ TEST(FusedMatmul, is_found_and_agrees_with_its_members) {
   EXPECT_TRUE(std::isnan(dense_group([](Value v) { return gelu(v, true); }, f32, "members_in_turn", nullptr, NAN).values<float>()[0]));
 }
 
+/// Heads and their features are the columns of one product: their bias is one row, as it lies in memory.
+TEST(FusedMatmul, a_bias_of_several_axes_lies_along_columns_of_the_second_operand_alone) {
+  auto found = [](const char* equation, Shape a, Shape b, Shape bias) {
+    Builder net("product");
+    contract(equation, net.input("a", f32, std::move(a)), net.input("b", f32, std::move(b))) + net.input("bias", f32, std::move(bias));
+    const std::vector<FusionGroup> groups = find_gpu_groups(net.graph());
+    return groups.size() == 1 && groups[0].kind == kMatmulBias && groups[0].members.size() == 2;
+  };
+  EXPECT_TRUE(found("bti,ihk->bthk", {kBatch, 2, 4}, {4, 3, 2}, {3, 2}));
+  EXPECT_TRUE(found("bti,hki->bthk", {kBatch, 2, 4}, {3, 2, 4}, {3, 2}));
+  EXPECT_FALSE(found("bti,ikh->bthk", {kBatch, 2, 4}, {4, 2, 3}, {3, 2})) << "columns apart";
+  EXPECT_FALSE(found("bti,ihk->bthk", {kBatch, 2, 4}, {4, 3, 2}, {2, 3, 2})) << "a bias per place";
+  EXPECT_FALSE(found("bti,ihk->bthk", {kBatch, 2, 4}, {4, 3, 2}, {3, 1})) << "one for all features";
+  EXPECT_FALSE(found("bhi,bik->bhk", {kBatch, 3, 4}, {kBatch, 4, 2}, {3, 2})) << "rows of the first";
+  EXPECT_FALSE(found("bhi,ihk->bhk", {kBatch, 3, 4}, {4, 3, 2}, {3, 2})) << "a product per head";
+}
+
 TEST(FusedMatmul, leaves_its_activation_out_where_the_gradient_reads_what_comes_before) {
   Builder b("net");
   Value x = b.input("x", f32, {kBatch, 4});

@@ -57,26 +57,48 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
     return {{.name = "long lists", .inputs = {real({6, 3}), below(5, {300}), real({300, 3})}, .outputs = {{f32, {6, 3}}}, .tolerance = 1e-5},
             {.name = "longer lists", .inputs = {real({6, 20}), below(2, {1500}), real({1500, 20})}, .outputs = {{f32, {6, 20}}}}};
   // Features in the runs of 16 bytes that cuDNN reads; the logarithms are about those of the scores.
-  auto halves = [&](const char* name, Attributes a, std::int64_t queries, std::int64_t keys, std::int64_t width, std::int64_t values) {
-    const TensorType q{bf16, {2, queries, width}}, k{bf16, {2, keys, width}}, v{bf16, {2, keys, values}}, y{bf16, {2, queries, values}}, log_sum{f32, {2, queries}};
+  const Attributes behind = {{"causal", true}, {"layout", "bthk"}};
+  auto halves = [&](const char* name, Attributes a, std::int64_t queries, std::int64_t keys, std::int64_t width, std::int64_t values, std::int64_t heads = 0) {
+    auto rows_of = [&](std::int64_t places, std::int64_t features) { return TensorType{bf16, heads ? Shape{2, places, heads, features} : Shape{2, places, features}}; };
+    auto scores = [&](Shape lead, std::int64_t last) {
+      lead.push_back(last);
+      return TensorType{f32, lead};
+    };
+    const TensorType q = rows_of(queries, width), k = rows_of(keys, width), v = rows_of(keys, values), y = rows_of(queries, values), log_sum = scores(heads ? Shape{2, heads} : Shape{2}, queries);
     OpCase out{.name = name, .attributes = std::move(a), .inputs = {{q}, {k}, {v}}, .outputs = {y, log_sum}, .tolerance = 0x1p-6, .keep_dtypes = true};
     if (op == "scaled_dot_product_attention") return out;
     out.inputs.insert(out.inputs.end(), {{y}, {log_sum, 5, 6}, {y}});
-    out.outputs = {q, k, v, {f32, {2, queries, keys}}};
+    out.outputs = {q, k, v, scores(log_sum.shape, keys)};
     return out;
   };
   // Tiles that are not full, and more features than a tile is wide.
   if (op == "scaled_dot_product_attention")
     return {{.name = "tiles, masked", .inputs = {real({2, 2, 70, 17}), real({2, 2, 133, 17}), real({2, 2, 133, 70}), bits({2, 1, 1, 133})}, .outputs = {{f32, {2, 2, 70, 70}}, {f32, {2, 2, 70}}}},
             {.name = "tiles, causal", .attributes = {{"causal", true}}, .inputs = {real({2, 130, 16}), real({2, 65, 16}), real({2, 65, 16})}, .outputs = {{f32, {2, 130, 16}}, {f32, {2, 130}}}},
-            halves("halves", {}, 70, 90, 24, 40), halves("halves, causal", {{"causal", true}}, 130, 130, 16, 16)};
+            {.name = "tiles, heads behind", .attributes = behind, .inputs = {real({2, 70, 3, 17}), real({2, 66, 3, 17}), real({2, 66, 3, 70}), bits({2, 1, 1, 66})}, .outputs = {{f32, {2, 70, 3, 70}}, {f32, {2, 3, 70}}}},
+            halves("halves", {}, 70, 90, 24, 40), halves("halves, causal", {{"causal", true}}, 130, 130, 16, 16), halves("halves, heads behind", behind, 130, 90, 24, 40, 3)};
   if (op == "scaled_dot_product_attention_gradient") {
     auto of = [](const char* name, Attributes a, std::int64_t queries, std::int64_t keys, std::int64_t width, std::int64_t values, CaseInput mask) {
       TensorType q{f32, {2, queries, width}}, k{f32, {2, keys, width}}, v{f32, {2, keys, values}}, y{f32, {2, queries, values}};
       return OpCase{.name = name, .attributes = std::move(a), .inputs = {{q}, {k}, {v}, {y}, {{f32, {2, queries}}, 20, 24}, {y}, std::move(mask)}, .outputs = {q, k, v, {f32, {2, queries, keys}}}, .tolerance = 2e-5};
     };
+    // Without a mask, as kernels that round take them.
+    auto whole = [&](const char* name, Attributes a, std::int64_t queries, std::int64_t keys, std::int64_t width, std::int64_t values) {
+      OpCase out = halves(name, std::move(a), queries, keys, width, values, 3);
+      if (!out.attributes.find("layout"))
+        for (CaseInput& x : out.inputs)
+          if (x.type.shape.size() == 4) std::swap(x.type.shape[1], x.type.shape[2]);
+      for (std::size_t i = 0; i < 3; ++i) out.outputs[i] = out.inputs[i].type;
+      for (CaseInput& x : out.inputs) x.type.dtype = f32;
+      for (TensorType& t : out.outputs) t.dtype = f32;
+      out.tolerance = 1e-4;
+      return out;
+    };
+    const TensorType q = {f32, {2, 70, 3, 17}}, k{f32, {2, 66, 3, 17}}, v{f32, {2, 66, 3, 66}}, y{f32, {2, 70, 3, 66}};
     return {of("tiles, masked", {}, 70, 133, 17, 66, bits({133})), of("tiles, causal", {{"causal", true}}, 130, 65, 66, 5, real({130, 65})), halves("halves", {}, 70, 90, 24, 40),
-            halves("halves, causal", {{"causal", true}}, 130, 130, 16, 16)};
+            {.name = "tiles, heads behind", .attributes = behind, .inputs = {{q}, {k}, {v}, {y}, {{f32, {2, 3, 70}}, 5, 6}, {y}, real({3, 1, 66})}, .outputs = {q, k, v, {f32, {2, 3, 70, 66}}}, .tolerance = 1e-4},
+            whole("on tensor cores", {}, 70, 133, 17, 66), whole("on tensor cores, causal, heads behind", behind, 130, 66, 66, 9),
+            halves("halves, causal", {{"causal", true}}, 130, 130, 16, 16), halves("halves, heads behind", behind, 130, 90, 24, 40, 3)};
   }
   if (op.starts_with("max_pool2d") || op.starts_with("avg_pool2d")) {
     auto of = [&](const char* name, DType t, std::int64_t channels, Integers dilations) {

@@ -189,6 +189,24 @@ TEST(GeneratedKernels, attention_leaves_padding_alone) {
   for (const Awaited& w : all) expect_as_wanted(w);
 }
 
+/// Nothing is rounded on the host: which lane has which element is held to the reference like any sum of f32.
+TEST(GeneratedKernels, attention_on_tensor_cores_multiplies_what_it_should) {
+  auto host = std::make_shared<HostGpu>();
+  const KernelTable table = generated_kernels(host);
+  const OpSet ops = standard_ops();
+  const OpDef& def = ops.at("scaled_dot_product_attention_gradient");
+  std::vector<Awaited> all;
+  for (const OpCase& c : gpu_cases(def.name))
+    if (c.name.starts_with("on tensor cores")) await(table, def, c, 3, false, all);
+  std::erase_if(all, [](const Awaited& w) { return w.by != "nvrtc_attention_tf32"; });
+  ASSERT_EQ(all.size(), 2u);
+  host->build();
+  for (Awaited& w : all) {
+    w.tolerance = 1e-4;
+    expect_as_wanted(w);
+  }
+}
+
 TEST(GeneratedKernels, resize_by_pixels_that_are_needed_alone) {
   auto host = std::make_shared<HostGpu>();
   const KernelTable table = generated_kernels(host);

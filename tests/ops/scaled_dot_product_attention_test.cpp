@@ -20,18 +20,28 @@ OpTables scaled_dot_product_attention_cases() {
     std::vector<CaseInput> mask = {};
     Attributes attributes = {};
   };
-  const Attributes causal = {{"causal", true}};
+  const Attributes causal = {{"causal", true}}, behind = {{"layout", "bthk"}};
   OpTable forward{"scaled_dot_product_attention", {}}, gradient{"scaled_dot_product_attention_gradient", {}};
   auto with = [](Shape lead, std::int64_t a, std::int64_t b) {
     lead.insert(lead.end(), {a, b});
     return lead;
   };
+  // Of q, k, v and y: where the layout says so, the last of `lead` stands behind the places.
+  auto rows_of = [&](const Form& f, std::int64_t places, std::int64_t features) {
+    Shape out = with(f.lead, places, features);
+    if (f.attributes.find("layout")) std::swap(out[out.size() - 3], out[out.size() - 2]);
+    return out;
+  };
   for (const Form& f : {Form{"heads", {kBatch, 2}, 3, 4}, Form{"causal", {kBatch}, 3, 3, {}, causal}, Form{"causal with more keys, by 0.25", {kBatch}, 2, 4, {}, {{"causal", true}, {"scale", 0.25}}},
                         Form{"keys that are padding", {kBatch, 2}, 2, 3, {bits({kBatch, 1, 1, 3})}}, Form{"causal with a mask for all", {kBatch}, 3, 3, {bits({3, 3})}, causal},
                         Form{"added to the scores", {kBatch, 2}, 2, 3, {real({2, 1, 3})}}, Form{"causal, added per row", {kBatch}, 2, 3, {real({kBatch, 2, 3})}, causal},
                         Form{"without rows", {}, 2, 3},
-                        Form{"two row axes", {kBatch, kBatch}, 1, 2}}) {
-    Shape q = with(f.lead, f.queries, 2), k = with(f.lead, f.keys, 2), v = with(f.lead, f.keys, 3), y = with(f.lead, f.queries, 3);
+                        Form{"two row axes", {kBatch, kBatch}, 1, 2},
+                        Form{"heads behind the places", {kBatch, 2}, 3, 4, {}, behind}, Form{"heads behind, causal, by 0.5", {kBatch, 3}, 3, 2, {}, {{"causal", true}, {"scale", 0.5}, {"layout", "bthk"}}},
+                        Form{"heads behind, keys that are padding", {kBatch, 2}, 2, 3, {bits({kBatch, 1, 1, 3})}, behind}, Form{"heads behind, added per head", {kBatch, 2}, 3, 2, {real({2, 3, 2})}, behind},
+                        Form{"rows of heads behind the places", {kBatch}, 2, 3, {real({kBatch, 1, 3})}, behind}, Form{"rows of heads and more", {kBatch, kBatch}, 2, 1, {}, behind},
+                        Form{"two leading axes and heads behind", {2, kBatch, 2}, 2, 1, {bits({kBatch, 1, 1, 1})}, behind}}) {
+    Shape q = rows_of(f, f.queries, 2), k = rows_of(f, f.keys, 2), v = rows_of(f, f.keys, 3), y = rows_of(f, f.queries, 3);
     Shape p = with(f.lead, f.queries, f.keys), log_sum = f.lead;
     log_sum.push_back(f.queries);
     CaseInput none = bits({1});
@@ -55,7 +65,10 @@ OpTables scaled_dot_product_attention_cases() {
                               {{{f32, {2}}, {f32, {2}}, {f32, {2}}}, {"an axis of places and one of features"}},
                               {{q, k, v, {boolean, {3, 3}}}, {"the mask must broadcast to (batch, 2, 3, 4)"}},
                               {{q, k, v, {i32, {3, 4}}}, {"the mask must be bool, or of q's dtype"}},
-                              {{q, k, v}, {"scale", "[0, 1000000]"}, {{"scale", -1.0}}}};
+                              {{q, k, v}, {"scale", "[0, 1000000]"}, {{"scale", -1.0}}},
+                              {{q, k, v}, {"layout", "bhtk", "bthk"}, {{"layout", "bhkt"}}},
+                              {{{f32, {3, 2}}, {f32, {3, 2}}, {f32, {3, 2}}}, {"axes of places, of heads and of features where the layout is bthk"}, behind},
+                              {{q, k, v}, {"the same leading axes and heads"}, behind}};
   gradient.cases[0].refused = {{{q, k, v, y, y, y}, {"log_sum must be f32(batch, 2, 3)"}}, {{q, k, v, y, l, q}, {"y and dy must be"}}};
   return {forward, gradient};
 }

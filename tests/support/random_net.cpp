@@ -219,8 +219,8 @@ Value along_an_axis(Garden& g) {
 }
 
 Value attended(Garden& g) {
-  Value x = g.rows(4);  // (batch, heads, places, size)
-  return scaled_dot_product_attention(small(x), small(g.like(x)), x, {}, {.causal = g.one_in(2)});
+  Value x = g.rows(4);  // (batch, heads, places, size), or with the heads behind the places
+  return scaled_dot_product_attention(small(x), small(g.like(x)), x, {}, {.causal = g.one_in(2), .layout = g.one_in(2) ? "bthk" : "bhtk"});
 }
 
 Value any_penalty(Garden& g) {
