@@ -46,7 +46,6 @@ class Parameters:
     def dense(self, x, units):
         return x @ self(x.shape[-1], units).astype(x.dtype) + self(units, value=0).astype(x.dtype)
 
-
     def layer_norm(self, x, epsilon=1e-5):
         gamma, beta, wide = self(x.shape[-1], value=1), self(x.shape[-1], value=0), x.astype(jnp.float32)
         mean, variance = wide.mean(-1, keepdims=True), wide.var(-1, keepdims=True)

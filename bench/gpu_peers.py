@@ -19,15 +19,15 @@ here = pathlib.Path(__file__).resolve().parent
 environment = dict(os.environ, OMP_NUM_THREADS='2', TORCHINDUCTOR_COMPILE_THREADS='4', XLA_PYTHON_CLIENT_PREALLOCATE='false')
 waiting = []
 with tempfile.TemporaryDirectory() as folder:
-    for case in o.cases:
-        peer, workload, batch, variant = case.split(':')
-        gate = pathlib.Path(folder) / case.replace(':', '_')
-        said = open(gate.with_suffix('.txt'), 'w+')
-        command = [sys.executable, '-B', str(here / f'gpu_{peer}.py'), '--seconds', o.seconds, '--batch', batch, '--variants', variant, '--gate', str(gate), *(['--device', o.device] if o.device else []), workload]
-        waiting.append((case, gate, said, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True, env=environment)))
     ready = lambda gate: gate.with_suffix('.ready').exists()
     left = lambda: o.until - (time.monotonic() - begin)
     try:
+        for case in o.cases:
+            peer, workload, batch, variant = case.split(':')
+            gate = pathlib.Path(folder) / case.replace(':', '_')
+            said = open(gate.with_suffix('.txt'), 'w+')
+            command = [sys.executable, '-B', str(here / f'gpu_{peer}.py'), '--seconds', o.seconds, '--batch', batch, '--variants', variant, '--gate', str(gate), *(['--device', o.device] if o.device else []), workload]
+            waiting.append((case, gate, said, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True, env=environment)))
         while time.monotonic() - begin < o.ready and not all(ready(gate) or process.poll() is not None for _, gate, _, process in waiting):
             time.sleep(0.05)
         for case, gate, _, process in waiting:  # what still compiles would disturb the others

@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -253,8 +254,6 @@ void Runner::run_captured(int thread, Segment& s) {
     if (q != s.origin) s.origin->join(*q);
   std::unique_ptr<Captured>& graph = s.graphs[s.feeds ? staged_in_ : 0];
   if (!graph) {
-    for (std::size_t t = 0; t < s.place.size(); ++t)
-      if (s.place[t] != static_cast<int>(t)) dynamic_cast<LaunchesJointly&>(*program_.tasks(thread)[s.first + static_cast<std::size_t>(s.place[t])].kernel).prepare_joint();
     try {
       record(thread, s);
     } catch (...) {
@@ -273,11 +272,21 @@ void Runner::run_captured(int thread, Segment& s) {
   if (last.drive->mark_for_others) last.drive->queue->mark(last.drive->mark);
 }
 
+/// What is compiled for launches of several tasks is loaded before anything of the first recorded step is on a queue: a load may wait for a collective that waits for another GPU.
+void Runner::prepare_launches(int thread) {
+  for (Segment& s : of(segments_, thread)) {
+    if (!s.captured || std::exchange(s.prepared, true)) continue;
+    for (std::size_t t = 0; t < s.place.size(); ++t)
+      if (s.place[t] != static_cast<int>(t)) dynamic_cast<LaunchesJointly&>(*program_.tasks(thread)[s.first + static_cast<std::size_t>(s.place[t])].kernel).prepare_joint();
+  }
+}
+
 void Runner::drive(int thread, const Task*& at) {
   const Task* tasks = program_.tasks(thread).data();
   const bool graphs = warm_ && options_->graphs && !options_->trace && !options_->delays && !options_->before && !options_->after;
   if (options_->trace)
     for (Queue* q : program_.queues(thread)) q->stamp();
+  if (graphs) prepare_launches(thread);
   for (Segment& s : of(segments_, thread)) {
     const bool captured = graphs && s.captured;
     at = tasks + s.first;

@@ -8,6 +8,7 @@
 #include <new>
 #include <random>
 #include <set>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -23,7 +24,15 @@ void copy_by_several(std::byte* to, const std::byte* from, std::size_t bytes) {
   constexpr std::size_t kLeast = std::size_t{2} << 20;  // a thread begins in the time in which another copies a tenth of it
   const std::size_t count = std::clamp<std::size_t>(bytes / kLeast, 1, std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 4)), part = (bytes + count - 1) / count;
   std::vector<std::jthread> others;
-  for (std::size_t k = 1; k < count; ++k) others.emplace_back([=] { std::memcpy(to + k * part, from + k * part, std::min(part, bytes - k * part)); });
+  others.reserve(count);
+  for (std::size_t k = 1; k < count; ++k) {
+    auto copy = [=] { std::memcpy(to + k * part, from + k * part, std::min(part, bytes - k * part)); };
+    try {
+      others.emplace_back(copy);
+    } catch (const std::system_error&) {  // a step may be under way, which no error may leave
+      copy();
+    }
+  }
   std::memcpy(to, from, std::min(part, bytes));
 }
 

@@ -69,6 +69,7 @@ class Runner {
   void run_watched(int thread, const Task*& at);
   void find_segments(int thread);
   void find_launches(int thread, Segment& segment, const std::vector<bool>& small);
+  void prepare_launches(int thread);
   void run_driving(int thread, const Task*& at);
   void drive(int thread, const Task*& at);
   void run_captured(int thread, Segment& segment);

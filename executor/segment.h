@@ -19,6 +19,7 @@ struct Segment {
   std::string name = {};
   Precedence order = {};                     ///< of its tasks, by the bytes that they touch
   std::vector<int> place = {};               ///< per task, the one whose launch it is part of: the last of them
+  bool prepared = false;                     ///< those launches can be recorded
   std::unique_ptr<Captured> graphs[2] = {};  ///< by the staging buffer that it reads, where it reads feeds
 };
 

@@ -153,7 +153,7 @@ RunFacts write_run(Session& session, const TrainArguments& o, const Splits& data
     number("towers", plan.towers);
     number("threads", plan.threads);
     text("arithmetic_hash", plan.arithmetic_hash);
-    if (std::any_of(plan.nodes.begin(), plan.nodes.end(), is_nondeterministic)) number("nondeterministic", true);
+    if (const auto count = std::count_if(plan.nodes.begin(), plan.nodes.end(), is_nondeterministic); count > 0) number("nondeterministic", count);
     if (options_said.empty()) options_said = options_beside(plan.placement.options);
   }
   text("options", options_said);

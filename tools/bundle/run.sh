@@ -3,7 +3,7 @@
 #   devices kernels bits golden sanitize memory bench peers
 # Tests run several at a time, while peers compile; benchmarks run alone, and peers are measured behind them.
 # RESULTS ($OUT, else results beside this file) has a line per process in results.jsonl, what they said in log.txt, and figures in bench.jsonl.
-# SECONDS_IN_ALL (540) is when it ends, whatever is left; LONGEST what no process may exceed; SECONDS_EACH (1) is how long each case of a benchmark is measured.
+# SECONDS_IN_ALL (540) is when it ends, whatever is left; LONGEST what no process of ours may exceed; SECONDS_EACH (1) is how long each case of a benchmark is measured.
 here=$(cd "$(dirname "$0")" && pwd)
 known="devices kernels bits golden sanitize memory bench peers"
 out=${OUT:-$here/results}
@@ -15,7 +15,7 @@ fi
 for part in "$@"; do
   case " $known " in *" $part "*) ;; *) echo "run.sh: there is no part '$part'; there are $known" >&2; exit 2 ;; esac
 done
-{ mkdir -p "$out" && out=$(cd "$out" && pwd); } || { echo "run.sh: $out: the folder for results cannot be made" >&2; exit 2; }
+{ mkdir -p "$out" && out=$(cd "$out" && pwd) && rm -f "$out/ceilings.txt" "$out"/peers.* "$out"/running*; } || { echo "run.sh: $out: the folder for results cannot be made" >&2; exit 2; }
 parts=${*:-$known}
 chosen=$#
 running=$out/running.txt log=$out/log.txt
@@ -147,13 +147,13 @@ beside() {
     [ -n "$share" ] || continue
     at=$out/running-$part-$1-$dealt
     ( running=$at.txt log=$at.log failed=0; tests "$1" "$3" "${share#:}"; rm -f "$running"; exit $failed ) &
-    processes="$processes $!" logs="$logs $at.log"
+    processes="$processes $!"
   done
 }
 together() {
   for process in $processes; do wait "$process" || failed=1; done
-  for text in $logs; do [ ! -f "$text" ] || { cat "$text" >>"$log"; rm -f "$text"; }; done
-  processes='' logs=''
+  for text in "$out"/running-*.log; do [ ! -f "$text" ] || { cat "$text" >>"$log"; rm -f "$text"; }; done
+  processes=''
 }
 # NAME: after a benchmark, whose figures are in bench.jsonl already.
 figures() {
@@ -173,16 +173,15 @@ bench() {  # NAME LIMIT
   figures
 }
 sees() { command -v python3 >/dev/null && timeout -k 5 60 python3 -c "$1" 2>/dev/null; }
-# They compile now, and are measured when `peers` says go.
+# They compile now, and are measured when `peers` says go. All hold memory of the GPU until then: more of large nets would leave too little.
 compile_peers() {
   cases=
   if sees 'import torch; assert torch.cuda.is_available()'; then
-    for workload in resnet50_train transformer_train mobilenet_v2_train cifar10_train mnist_cnn_train; do cases="$cases torch:$workload:128:compile_bf16 torch:$workload:128:compile_tf32"; done
-    cases="$cases torch:mobilenet_v2_infer:1:compile_bf16 torch:mobilenet_v2_infer:32:compile_bf16 torch:transformer_train:128:eager_bf16 torch:resnet50_train:128:eager_bf16 torch:mnist_cnn_train:32:compile_tf32"
+    for workload in resnet50_train transformer_train mobilenet_v2_train cifar10_train mnist_cnn_train; do cases="$cases torch:$workload:128:compile_bf16"; done
+    cases="$cases torch:transformer_train:128:compile_tf32 torch:transformer_train:128:eager_bf16 torch:mnist_cnn_train:128:compile torch:mobilenet_v2_infer:1:compile_bf16 torch:mobilenet_v2_infer:32:compile_bf16"
   fi
   if sees 'import jax; assert jax.default_backend() == "gpu"'; then
-    for workload in resnet50_train transformer_train mobilenet_v2_train cifar10_train mnist_cnn_train; do cases="$cases jax:$workload:128:jit_bf16"; done
-    cases="$cases jax:transformer_train:128:jit_tf32 jax:mobilenet_v2_infer:1:jit_bf16"
+    cases="$cases jax:resnet50_train:128:jit_bf16 jax:transformer_train:128:jit_bf16 jax:mnist_cnn_train:128:jit jax:mobilenet_v2_infer:1:jit_bf16"
   fi
   [ -n "$cases" ] || return
   rm -f "$out/go"
@@ -199,7 +198,9 @@ begins() {
   if [ $end -gt $deadline ] || [ "$chosen" -gt 0 ]; then end=$deadline; fi
 }
 
-processes='' logs='' peers=''
+processes='' peers=''
+trap 'kill $peers $processes 2>/dev/null' EXIT
+trap 'exit 130' INT TERM
 case " $parts " in *" peers "*) compile_peers ;; esac
 for part in $parts; do
   lines='' tool=''
@@ -251,10 +252,12 @@ for part in $parts; do
       together
       ;;
     memory)
+      peers_idle  # the whole GPU's memory is looked at
       begins 15
       tests GpuMemory 15 'GpuMemory.*'
       ;;
     bench)
+      peers_idle
       begins 190
       limit=30 cluster=''
       ours belfry devices
@@ -263,7 +266,6 @@ for part in $parts; do
       done <"$running"
       lines=$out/bench.jsonl
       : >>"$lines"
-      peers_idle
       bench launch 15
       bench transformer_train 60
       bench mobilenet_v2_infer 40
