@@ -1,4 +1,5 @@
 // Workspaces of NVIDIA's libraries, on the fake driver: aligned as they ask for, wherever a plan puts the scratch, and inside it.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -10,6 +11,7 @@
 
 #include "fake_gpus.h"
 #include "files.h"
+#include "says.h"
 
 namespace belfry::test {
 namespace {
@@ -63,6 +65,40 @@ TEST_F(Workspaces, of_products_are_aligned) {
   r.wanted = {true};
   run(matmul_cuda(toolkit).at(0), r);
   EXPECT_EQ(function<fake_cuda::Calls>("fake_cuda_calls")("cublasLtMatmul"), 4);
+}
+
+/// Algorithms are engines of the kernel: a plan may name one.
+TEST_F(Workspaces, products_run_by_the_algorithm_that_a_plan_names) {
+  const Attributes attributes = {{"equation", std::string()}};
+  KernelRequest r;
+  r.op = "matmul";
+  r.attributes = &attributes;
+  r.inputs = {{f32, {4, 8}}, {f32, {8, 4}}};
+  r.outputs = {{f32, {4, 4}}};
+  r.wanted = {true};
+  KernelTable table;
+  for (Kernel& k : matmul_cuda(toolkit)) table.add(std::move(k));
+  device->enter();
+  const std::vector<std::string> names = table.engines("cublas_lt_matmul", r);
+  ASSERT_EQ(names, (std::vector<std::string>{"algo60{tile=0,stages=0,splits=0,swizzle=0,custom=0,inner=0,cluster=0}", "algo61{tile=0,stages=0,splits=0,swizzle=0,custom=0,inner=0,cluster=0}",
+                                             "algo62{tile=0,stages=0,splits=0,swizzle=0,custom=0,inner=0,cluster=0}"}));
+  auto by = [&](const std::string& name) {
+    Kernel named = table.all()[0];
+    named.prepare = [&table, name](const KernelRequest& request) { return table.prepare(name, request, {cublas_lt::kScratchBytes, false}); };
+    run(named, r);
+    return function<std::uint64_t()>("fake_cublas_lt_algorithm")();
+  };
+  EXPECT_EQ(by("cublas_lt_matmul"), 60u);
+  EXPECT_EQ(by("cublas_lt_matmul@" + names[2]), 62u);
+  EXPECT_THAT([&] { table.prepare("cublas_lt_matmul@algo7{}", r, {cublas_lt::kScratchBytes, false}); },
+              testing::Throws<DeviceError>(testing::Property(&DeviceError::what, testing::HasSubstr("cuBLASLt does not name the algorithm algo7{} for it here; derive the plan anew"))));
+  // More products than one have none to choose among.
+  const Attributes apart = {{"equation", std::string("bqhd,bkhd->bhqk")}};
+  r.attributes = &apart;
+  r.inputs = {{f32, {2, 3, 2, 4}}, {f32, {2, 5, 2, 4}}};
+  r.outputs = {{f32, {2, 2, 3, 5}}};
+  EXPECT_EQ(table.engines("cublas_lt_matmul", r), std::vector<std::string>());
+  EXPECT_TRUE(says([&] { table.prepare("cublas_lt_matmul@" + names[0], r, {cublas_lt::kScratchBytes, false}); }, {"here it is more than one product"}));
 }
 
 /// A convolution of one tap is a product; its sequence is aligned as a whole.

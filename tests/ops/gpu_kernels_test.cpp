@@ -357,56 +357,5 @@ TEST(GeneratedKernels, and_those_of_libraries_have_names_that_are_known) {
   EXPECT_FALSE(is_gpu_kernel("cudnn_conv2d@", "conv2d"));
 }
 
-/// Those of all rooms' cases, and of all nets.
-const std::map<std::string, AskedFor>& all_texts() {
-  static const std::map<std::string, AskedFor> texts = [] {
-    auto code = std::make_shared<CollectedTexts>();
-    const KernelTable table = collecting(code);
-    const OpSet ops = standard_ops();
-    std::vector<Awaited> awaited;
-    for (const auto& def : ops.all()) await_all(table, *def, awaited);
-    EXPECT_GT(code->texts.size(), 400u);
-    const std::size_t of_cases = code->texts.size();
-    for (const NetDef& net : standard_nets())
-      for (DType precision : {f32, bf16, f16})
-        for (bool training : {true, false}) EXPECT_GT(look_at(net.name, precision, training, table).with, 0) << net.name;
-    EXPECT_GT(code->texts.size(), of_cases + 50);
-    return code->texts;
-  }();
-  return texts;
-}
-
-/// What NVRTC and ptxas say of them, a part at a time.
-class GeneratedTexts : public testing::TestWithParam<std::pair<const char*, std::size_t>> {};
-constexpr std::size_t kParts = 4;
-
-TEST_P(GeneratedTexts, are_compiled_and_spill_nothing) {
-  const auto [arch, part] = GetParam();
-  Nvrtc nvrtc(new_toolkit(), "");
-  try {
-    nvrtc.compile("", arch);
-  } catch (const DeviceError& e) {
-    GTEST_SKIP() << "NVRTC is not here: " << e.what();
-  }
-  std::size_t k = 0;
-  for (const auto& [text, asked] : all_texts()) {
-    if (k++ % kParts != part) continue;
-    std::shared_ptr<const Compiled> c;
-    ASSERT_NO_THROW(c = nvrtc.compile(text, arch)) << text;
-    // On sm_80 four of them keep two registers or so in memory while a quotient or root is called.
-    const int allowed = std::string_view(arch) == "sm_80" ? 32 : 0;
-    EXPECT_LE(c->spilled, allowed) << asked.kernel << ": bytes that are spilled for " << arch << "\n" << text;
-    EXPECT_GT(c->registers, 0) << "ptxas did not say how many";
-    EXPECT_LE(c->registers, 128) << arch << "\n" << text;
-  }
-}
-std::vector<std::pair<const char*, std::size_t>> parts() {
-  std::vector<std::pair<const char*, std::size_t>> out;
-  for (const char* arch : {"sm_80", "sm_90", "sm_100"})
-    for (std::size_t part = 0; part < kParts; ++part) out.emplace_back(arch, part);
-  return out;
-}
-INSTANTIATE_TEST_SUITE_P(Parts, GeneratedTexts, testing::ValuesIn(parts()), [](const auto& info) { return fmt::format("for_{}_{}", info.param.first, info.param.second); });
-
 }  // namespace
 }  // namespace belfry::test

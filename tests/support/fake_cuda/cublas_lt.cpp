@@ -2,6 +2,7 @@
 #if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -42,6 +43,8 @@ cublasStatus_t set(const void* descriptor, int name, const void* value, std::siz
   return CUBLAS_STATUS_SUCCESS;
 }
 
+std::uint64_t last_algorithm = 0;
+
 bool wants_bias(std::uint64_t epilogue) { return epilogue & CUBLASLT_EPILOGUE_BIAS; }
 
 }  // namespace
@@ -78,20 +81,37 @@ cublasStatus_t cublasLtMatrixTransform(cublasLtHandle_t, cublasLtMatrixTransform
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-/// One algorithm, which takes all the workspace that it may.
+/// Three algorithms, which take all the workspace that they may; what tells them apart is the first word.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
                                               cublasLtMatmulPreference_t preference, int wanted, cublasLtMatmulHeuristicResult_t* out, int* found) {
   std::lock_guard lock(state().mutex);
   if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
-  *out = {};
-  out->workspaceSize = attributes()[preference][CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES];
-  *found = 1;
+  *found = std::min(wanted, 3);
+  for (int k = 0; k < *found; ++k) {
+    out[k] = {};
+    out[k].algo.data[0] = static_cast<std::uint64_t>(60 + k);
+    out[k].workspaceSize = attributes()[preference][CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES];
+  }
   return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulAlgoConfigAttributes_t name, void* out, std::size_t bytes, std::size_t* written) {
+  const bool narrow = name == CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID || name == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID;
+  if (bytes != (narrow ? 2 : 4)) return CUBLAS_STATUS_INVALID_VALUE;
+  const std::uint64_t value = name == CUBLASLT_ALGO_CONFIG_ID ? algorithm->data[0] : 0;
+  std::memcpy(out, &value, bytes);
+  *written = bytes;
+  return CUBLAS_STATUS_SUCCESS;
+}
+/// The last that a product ran by.
+std::uint64_t fake_cublas_lt_algorithm() {
+  std::lock_guard lock(state().mutex);
+  return last_algorithm;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t product, const void*, const void* a, cublasLtMatrixLayout_t, const void* b, cublasLtMatrixLayout_t, const void*, const void*, cublasLtMatrixLayout_t,
-                              void* y, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t*, void* workspace, std::size_t bytes, cudaStream_t stream) {
+                              void* y, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t* algorithm, void* workspace, std::size_t bytes, cudaStream_t stream) {
   Call call("cublasLtMatmul", Needs::context, true);
+  last_algorithm = algorithm->data[0];
   const auto at = reinterpret_cast<std::uintptr_t>(workspace);
   std::uintptr_t start = 0;
   const Block* block = block_of(at, &start);
