@@ -59,7 +59,10 @@ TEST(GeneratedKernels, agree_with_the_references_of_their_ops_at_any_address) {
   all.host->build();
   for (const Awaited& w : all.awaited) {
     expect_as_wanted(w);
-    EXPECT_EQ(run(w, {.past = 8}), run(w)) << w.what;
+    std::size_t bytes = 0;
+    for (const auto* tensors : {&w.inputs, &w.wanted})
+      for (const HostTensor& t : *tensors) bytes += t.bytes().size();
+    if (bytes < 128 * 1024) EXPECT_EQ(run(w, {.past = 8}), run(w)) << w.what;  // large cases are of many blocks, not of other packs
   }
   RecordProperty("runs", static_cast<int>(all.awaited.size()));
   RecordProperty("texts", static_cast<int>(all.host->sources().size()));
