@@ -33,12 +33,12 @@ std::unique_ptr<Prepared> prepare_reference(const KernelRequest& r) {
 /// The members' references one after the other, on buffers of their own.
 std::unique_ptr<Prepared> prepare_fused_reference(const KernelRequest& r) {
   for (const Node* m : r.members)
-    if (m->types.size() != 1 || m->types[0].shape != r.members.back()->types[0].shape)
+    if (m->types[0].shape != r.members.back()->types[0].shape)
       throw UserError(fmt::format("[{}] the member '{}' makes another shape than the group, which its reference does not compute; place the plan anew without the group", r.op, m->name));
   struct Fused : Prepared {
     explicit Fused(const KernelRequest& r) : members(r.members), share(r.share), inputs(r.inputs), outputs(r.outputs) {}
     void launch(const Arguments& a) override {
-      // Inputs are those of the members that come from outside, in order; an inner value is the output of the member before.
+      // Inputs are those of the members that come from outside, in order; an inner value is the first output of a member before.
       std::map<std::string, HostTensor> inner;
       std::size_t next = 0;
       for (std::size_t m = 0; m < members.size(); ++m) {
@@ -48,10 +48,14 @@ std::unique_ptr<Prepared> prepare_fused_reference(const KernelRequest& r) {
           if (name.empty()) in.push_back({inputs[next], a.inputs[next]}), ++next;
           else in.push_back({inner.at(name).type(), inner.at(name).raw()});
         }
-        LocalType type{n.types[0].dtype, outputs[0].shape};
+        const LocalType type{n.types[0].dtype, outputs[0].shape};
         HostTensor made(type.dtype, type.shape);
-        View out{type, m + 1 == members.size() ? a.outputs[0] : made.raw()};
-        n.op->reference(Call{n.attributes, in, {&out, 1}, n.types, share});
+        std::vector<View> out;
+        for (std::size_t k = 0; k < n.types.size(); ++k) {
+          const std::ptrdiff_t at = output_of_member(members, m, k);
+          out.push_back(at < 0 ? View{type, made.raw()} : View{outputs[static_cast<std::size_t>(at)], a.outputs[static_cast<std::size_t>(at)]});
+        }
+        n.op->reference(Call{n.attributes, in, out, n.types, share});
         inner.insert_or_assign(n.name, std::move(made));
       }
     }
@@ -71,6 +75,14 @@ std::unique_ptr<Prepared> prepare_fused_reference(const KernelRequest& r) {
 }
 
 }  // namespace
+
+std::ptrdiff_t output_of_member(const std::vector<const Node*>& members, std::size_t m, std::size_t k) {
+  if (m + 1 == members.size()) return static_cast<std::ptrdiff_t>(k);
+  if (k == 0) return -1;
+  std::size_t at = members.back()->types.size();
+  for (std::size_t before = 0; before < m; ++before) at += members[before]->types.size() - 1;
+  return static_cast<std::ptrdiff_t>(at + k - 1);
+}
 
 void describe_members(const Graph& graph, const std::vector<NodeId>& members, KernelRequest& request) {
   for (NodeId id : members) {

@@ -10,7 +10,7 @@
 
 namespace belfry {
 
-/// In order; the last one's output is the group's.
+/// In order. Members read nothing of each other but first outputs, which stay inside but for the last one's: `values_of` says what the group makes.
 struct FusionGroup {
   std::string kind;
   std::vector<NodeId> members;
@@ -19,9 +19,26 @@ struct FusionGroup {
 /// What trees are of: each element is computed by itself. A sum of any number of inputs has no scalar expression, since that names its inputs.
 inline bool fits_trees(const OpDef& op) { return op.elementwise() || op.sum_of_inputs; }
 
-/// Whether its kernels give the bits of its members, whoever runs it.
+/// All that the last member makes, then what those before make besides their first output.
+inline std::vector<ValueId> values_of(const Graph& graph, const std::vector<NodeId>& members) {
+  std::vector<ValueId> out;
+  auto add = [&](NodeId id, std::size_t first) {
+    for (std::size_t k = first; k < graph.node(id).types.size(); ++k) out.push_back({id, static_cast<std::int32_t>(k)});
+  };
+  add(members.back(), 0);
+  for (std::size_t m = 0; m + 1 < members.size(); ++m) add(members[m], 1);
+  return out;
+}
+
 inline bool is_tree(const Graph& graph, const FusionGroup& group) {
   return group.kind == kElementwise && std::all_of(group.members.begin(), group.members.end(), [&](NodeId id) { return fits_trees(*graph.node(id).op); });
+}
+
+/// Whether its kernels give the bits of its members, whoever runs it: a tree, or one behind or before a node of another kind.
+inline bool has_bits_of_members(const Graph& graph, const FusionGroup& group) {
+  if (group.kind != kWithElementwise) return is_tree(graph, group);
+  auto fits = [&](NodeId id) { return fits_trees(*graph.node(id).op); };
+  return group.members.size() > 1 && (std::all_of(group.members.begin() + 1, group.members.end(), fits) || std::all_of(group.members.begin(), group.members.end() - 1, fits));
 }
 
 }  // namespace belfry

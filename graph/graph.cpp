@@ -62,6 +62,8 @@ std::string did_you_mean(std::string_view wrong, const std::vector<std::string>&
   return near.empty() ? "" : fmt::format("; did you mean {}?", fmt::join(near, ", "));
 }
 
+bool reads_shape_only(const Node& n, std::size_t i) { return n.op->inputs[std::min(i, n.op->inputs.size() - 1)].shape_only; }
+
 std::string to_string(Role role) {
   constexpr const char* kNames[] = {"forward", "backward", "update"};
   return kNames[static_cast<int>(role)];

@@ -32,6 +32,8 @@ struct Node {
   Role role = Role::forward;
   SourceLine source;
 };
+/// Whether input `i` of a node is read for its shape alone.
+bool reads_shape_only(const Node& node, std::size_t i);
 
 /// The short form of training: reading gradients, slots and updates out of it is the pass `differentiate`.
 struct TrainSpec {

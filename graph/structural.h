@@ -18,6 +18,8 @@ inline constexpr const char* kPreAggregate = "pre_aggregate";
 inline constexpr const char* kFused = "fused";
 /// The kind of a fused node that is a tree of nodes which compute each element by itself, all of its own shape.
 inline constexpr const char* kElementwise = "elementwise";
+/// Of one that is such a tree and the node whose first output it reads, or that reads it.
+inline constexpr const char* kWithElementwise = "with_elementwise";
 inline constexpr const char* kFetch = "fetch";
 inline constexpr const char* kStore = "store";
 /// In the name of a kernel whose bits may differ from run to run.

@@ -16,7 +16,9 @@ KernelTable generated_kernels(const GpuCodeRef& code) {
     for (Kernel& k : room(code)) all.push_back(std::move(k));
   KernelTable table;
   add_with_halves(table, all, cast_cuda(code)[0]);
-  table.add(elementwise_tree(code, kElementwise, std::make_shared<const KernelTable>(table)));
+  const auto expressions = std::make_shared<const KernelTable>(table);
+  table.add(elementwise_tree(code, kElementwise, expressions));
+  table.add(batch_norm_with_elementwise(code, expressions));
   return table;
 }
 
@@ -41,6 +43,7 @@ KernelTable cuda_kernels(const std::shared_ptr<CudaToolkit>& toolkit) {
   table.add(in_turn(kMatmulBiasGeluTanh, {"matmul", "add", "gelu_tanh"}, members, false));
   table.add(in_turn(kMatmulBias, {"matmul", "add"}, members, false));
   table.add(in_turn(kElementwise, {}, members, false));
+  table.add(in_turn(kWithElementwise, {}, members, false));
   return table;
 }
 

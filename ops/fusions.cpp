@@ -56,6 +56,8 @@ bool read_by_trees(const Graph& g, NodeId id) {
 
 /// Kernels take so many operands; more would spill registers.
 constexpr std::size_t kMostMembers = 16, kMostInputs = 6;
+/// A norm's gradient reads its dy twice: of more inputs it is better made once.
+constexpr std::size_t kMostBeforeNorm = 2;
 
 /// Whether GPUs have an expression for the node's types: halves are converted from and to f32 alone.
 bool is_expression(const Graph& g, const Node& n) {
@@ -79,7 +81,7 @@ std::optional<DeviceId> requested(const Graph& g, NodeId id) {
 class Trees {
  public:
   Trees(const Graph& g, const std::vector<FusionGroup>& others) : g_(g), root_(static_cast<std::size_t>(g.size()), -1), apart_(static_cast<std::size_t>(g.size())) {
-    auto keep = [&](ValueId v) { apart_[static_cast<std::size_t>(v.node)] = true; };
+    auto keep = [&](ValueId v) { apart_[static_cast<std::size_t>(v.node)] = apart_[static_cast<std::size_t>(v.node)] || v.output == 0; };
     for (const FusionGroup& group : others)
       for (NodeId id : group.members) taken_.insert(id);
     for (const auto& [variable, u] : g.updates) keep(u);
@@ -94,6 +96,14 @@ class Trees {
     for (NodeId id = g_.size(); id-- > 0;)
       if (computes_by_element(g_.node(id)) && !taken_.contains(id) && is_expression(g_, g_.node(id))) add(id);
     std::vector<FusionGroup> out;
+    for (NodeId id = 0; id < g_.size(); ++id) {
+      const bool norm = g_.node(id).op->name == "batch_norm";
+      const NodeId root = norm ? root_behind(id) : g_.node(id).op->name == "batch_norm_gradient" ? root_before(id) : -1;
+      if (root < 0) continue;
+      out.push_back({kWithElementwise, {trees_.at(root).members.rbegin(), trees_.at(root).members.rend()}});
+      out.back().members.insert(norm ? out.back().members.begin() : out.back().members.end(), id);
+      trees_.erase(root);
+    }
     for (auto& [root, tree] : trees_)
       if (tree.members.size() > 1) out.push_back({kElementwise, {tree.members.rbegin(), tree.members.rend()}});
     return out;
@@ -145,6 +155,45 @@ class Trees {
     std::set<NodeId> readers(g_.readers(id).begin(), g_.readers(id).end());
     for (NodeId r : readers) out += static_cast<std::size_t>(std::count(g_.node(r).inputs.begin(), g_.node(r).inputs.end(), ValueId{id, 0}));
     return out;
+  }
+
+  /// Of the tree that alone reads a norm's y.
+  NodeId root_behind(NodeId norm) const {
+    if (apart_[static_cast<std::size_t>(norm)]) return -1;
+    NodeId out = -1;
+    for (NodeId r : g_.readers(norm)) {
+      const std::vector<ValueId>& inputs = g_.node(r).inputs;
+      if (std::find(inputs.begin(), inputs.end(), ValueId{norm, 0}) == inputs.end()) continue;
+      const NodeId root = root_[static_cast<std::size_t>(r)];
+      if (root < 0 || (out >= 0 && out != root)) return -1;
+      out = root;
+    }
+    return lies_as(norm, out, kMostInputs) ? out : -1;
+  }
+
+  /// Of the tree that makes what a norm's gradient alone reads, as dy.
+  NodeId root_before(NodeId gradient) const {
+    const std::vector<ValueId>& inputs = g_.node(gradient).inputs;
+    const NodeId root = inputs[4].node;
+    if (root_[static_cast<std::size_t>(root)] != root || apart_[static_cast<std::size_t>(root)] || g_.readers(root).size() != 1 || std::count(inputs.begin(), inputs.end(), inputs[4]) != 1) return -1;
+    return lies_as(gradient, root, kMostBeforeNorm) ? root : -1;
+  }
+
+  /// Whether all that a tree reads, of no more inputs, and makes has the type of a norm's first output, and goes with it.
+  bool lies_as(NodeId norm, NodeId root, std::size_t most) const {
+    const auto tree = trees_.find(root);
+    if (tree == trees_.end()) return false;
+    const TensorType& type = g_.node(norm).types[0];
+    const std::vector<NodeId>& members = tree->second.members;
+    std::set<ValueId> read;
+    for (NodeId id : members) {
+      const Node& n = g_.node(id);
+      if (n.types[0] != type || n.role != g_.node(norm).role || requested(g_, id) != requested(g_, norm)) return false;
+      for (ValueId v : n.inputs)
+        if (!v.valid() || g_.type(v) != type) return false;
+        else if (v.node != norm && std::find(members.begin(), members.end(), v.node) == members.end()) read.insert(v);
+    }
+    return read.size() <= most;
   }
 
   const Graph& g_;

@@ -22,13 +22,13 @@ constexpr std::array<GpuKernelName, 47> kNames = {{
     {"cudnn_batch_norm", "batch_norm batch_norm_gradient"},
     {"cudnn_conv2d", "conv2d conv2d_filter_gradient conv2d_input_gradient conv2d_transpose"},
     {"cudnn_max_pool2d", "max_pool2d"},
-    {"members_in_turn", "conv2d_bias conv2d_bias_relu elementwise matmul_bias matmul_bias_gelu_tanh"},
+    {"members_in_turn", "conv2d_bias conv2d_bias_relu elementwise matmul_bias matmul_bias_gelu_tanh with_elementwise"},
     {"nvrtc_adam_rate", "adam_rate"},
     {"nvrtc_add_rows", "gather_gradient scatter_add"},
     {"nvrtc_argmax", "argmax argmin"},
     {"nvrtc_attention", "scaled_dot_product_attention scaled_dot_product_attention_gradient"},
     {"nvrtc_avg_pool2d", "avg_pool2d avg_pool2d_gradient"},
-    {"nvrtc_batch_norm", "batch_norm batch_norm_gradient"},
+    {"nvrtc_batch_norm", "batch_norm batch_norm_gradient with_elementwise"},
     {"nvrtc_copy", "batch_statistic concat identity reshape"},
     {"nvrtc_count_above", "in_top_k"},
     {"nvrtc_cross_entropy", "softmax_cross_entropy sparse_softmax_cross_entropy"},
@@ -93,7 +93,7 @@ bool is_gpu_kernel(std::string_view name, std::string_view op) {
   const bool widens = cut(base, kInF32), repeats_no_bits = cut(base, kNondeterministic), rounds = cut(base, "_tf32");
   const bool attends = base == (op == "scaled_dot_product_attention" ? "cudnn_attention" : "nvrtc_attention") && op.starts_with("scaled_dot_product_attention");
   if ((rounds && base != "cudnn_conv2d" && !attends && !base.starts_with("cublas_lt_")) || (repeats_no_bits && (base != "cudnn_conv2d" || op != "conv2d_filter_gradient"))) return false;
-  return (!widens || (base != kMembersInTurn && op != kElementwise)) && std::any_of(kNames.begin(), kNames.end(), [&](const GpuKernelName& k) { return k.name == base && has_word(k.ops, op); });
+  return (!widens || (base != kMembersInTurn && op != kElementwise && op != kWithElementwise)) && std::any_of(kNames.begin(), kNames.end(), [&](const GpuKernelName& k) { return k.name == base && has_word(k.ops, op); });
 }
 
 }  // namespace belfry

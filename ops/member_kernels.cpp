@@ -22,7 +22,8 @@ struct MemberKernel {
   KernelRequest request;
   KernelTable::Choice choice;
   std::vector<Source> inputs;
-  std::int64_t at = -1;  ///< of what it makes in the scratch; -1: in the group's output
+  std::vector<std::ptrdiff_t> outputs;  ///< which of the group's they are; -1: what stays inside
+  std::int64_t at = -1;  ///< of what stays inside, in the scratch; -1: in the group's output
 };
 
 struct Members {
@@ -31,7 +32,7 @@ struct Members {
   std::int64_t bytes = 0;  ///< of the scratch that values take; the kernels' own is behind
 };
 
-/// Inputs from outside are the group's, in order. All members have the shape of the group.
+/// Inputs from outside are the group's, in order. First outputs have the shape of the group.
 Members members_of(const KernelRequest& r, const KernelTable& table, bool tree) {
   constexpr std::int64_t kAligned = 256;  // what GPUs' libraries like
   Members out;
@@ -52,9 +53,13 @@ Members members_of(const KernelRequest& r, const KernelTable& table, bool tree) 
       inner_inputs += !inner.empty();
       out.chain = out.chain && (inner.empty() || source.member + 1 == static_cast<std::ptrdiff_t>(m));
     }
-    k.request.outputs = {{node.types[0].dtype, r.outputs[0].shape}};
+    for (std::size_t o = 0; o < node.types.size(); ++o) {
+      k.outputs.push_back(output_of_member(r.members, m, o));
+      const bool inner = k.outputs.back() < 0;
+      k.request.outputs.push_back(inner ? LocalType{node.types[0].dtype, r.outputs[0].shape} : r.outputs.at(static_cast<std::size_t>(k.outputs.back())));
+      k.request.wanted.push_back(inner || r.wanted.at(static_cast<std::size_t>(k.outputs.back())));
+    }
     k.request.output_types = node.types;
-    k.request.wanted = {true};
     k.request.threads = r.threads;
     k.request.share = r.share;
     k.choice = table.choose(k.request);
@@ -67,7 +72,8 @@ Members members_of(const KernelRequest& r, const KernelTable& table, bool tree) 
 }
 
 Support supports(const KernelRequest& r, const KernelTable& table, bool references, bool tree) {
-  if (tree && !of_one_shape(r)) return refuse("its members are not all elementwise, of the shape of the last");
+  if (tree && r.op == kElementwise && !of_one_shape(r)) return refuse("its members are not all elementwise, of the shape of the last");
+  if (tree && !std::all_of(r.members.begin(), r.members.end(), [&](const Node* m) { return m->types[0].shape == r.members.back()->types[0].shape; })) return refuse("its members do not all have the shape of the last");
   const Members members = members_of(r, table, tree);
   Support out{.in_place = !members.chain && members.all.back().choice.support.in_place};
   for (const MemberKernel& m : members.all) {
@@ -84,7 +90,7 @@ class InTurn : public Prepared {
     bytes_ = members.bytes;
     for (MemberKernel& m : members.all) {
       const Granted granted{m.choice.support.scratch_bytes, members.chain && !launches_.empty()};
-      launches_.push_back({table.prepare(m.choice.name, m.request, granted), std::move(m.inputs), m.at, {}});
+      launches_.push_back({table.prepare(m.choice.name, m.request, granted), std::move(m.inputs), std::move(m.outputs), m.at, {}});
     }
   }
   void launch(const Arguments& a) override {
@@ -92,7 +98,8 @@ class InTurn : public Prepared {
     for (Launch& l : launches_) {
       l.arguments.inputs.resize(l.inputs.size());
       for (std::size_t i = 0; i < l.inputs.size(); ++i) l.arguments.inputs[i] = l.inputs[i].member < 0 ? a.inputs[static_cast<std::size_t>(l.inputs[i].input)] : of(launches_[static_cast<std::size_t>(l.inputs[i].member)]);
-      l.arguments.outputs.assign(1, of(l));
+      l.arguments.outputs.resize(l.outputs.size());
+      for (std::size_t k = 0; k < l.outputs.size(); ++k) l.arguments.outputs[k] = l.outputs[k] < 0 ? of(l) : a.outputs[static_cast<std::size_t>(l.outputs[k])];
       l.arguments.scratch = a.scratch + bytes_;
       l.arguments.stream = a.stream;
       l.arguments.queue = a.queue;
@@ -107,6 +114,7 @@ class InTurn : public Prepared {
   struct Launch {
     std::unique_ptr<Prepared> kernel;
     std::vector<Source> inputs;
+    std::vector<std::ptrdiff_t> outputs;
     std::int64_t at;
     Arguments arguments;  // as long each time: nothing is allocated
   };

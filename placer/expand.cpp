@@ -11,6 +11,7 @@
 #include <belfry/graph/plan/readers.h>
 #include <belfry/graph/rewrite.h>
 #include <belfry/graph/structural.h>
+#include <belfry/placer/groups_internal.h>
 #include <belfry/placer/states.h>
 
 namespace belfry {
@@ -35,7 +36,7 @@ class Expander {
 
   TowerGraph run() {
     a_ = settled_states(g_, options_.batch, order_, core_, live_);
-    choose_groups();
+    groups_ = taken_groups(g_, options_, a_, core_, live_);
     out_.graph = shared_;
     out_.towers = options_.towers;
     out_.batch = options_.batch;
@@ -46,8 +47,7 @@ class Expander {
     whole_ = raw_ = at_;
     out_.nodes.reserve(order_.size());
     out_.values.reserve(first_.back());
-    for (NodeId id : order_)
-      if (live_[static_cast<std::size_t>(id)]) emit(id);
+    emit_all();
     emit_fetches();
     if (options_.updates)
       for (const auto& [variable, v] : g_.updates) {
@@ -103,48 +103,6 @@ class Expander {
       (fits ? low : high) = rows;
     }
     return low;
-  }
-
-  // ---------------------------------------------------------------- groups
-
-  /// A group is taken if no core node outside it reads an inner value, its members lie on one request, and states do not cut it.
-  void choose_groups() {
-    for (const FusionGroup& group : options_.groups) {
-      std::set<NodeId> inside(group.members.begin(), group.members.end());
-      bool fits = true;
-      for (NodeId id : group.members) {
-        fits = fits && live_[static_cast<std::size_t>(id)] && node(id).device == node(group.members[0]).device && !group_of_.contains(id);
-        if (!fits) break;
-        for (std::size_t k = 0; k < node(id).types.size(); ++k) fits = fits && a_.seen[static_cast<std::size_t>(id)][k] == a_.gives[static_cast<std::size_t>(id)][k];
-        for (std::size_t i = 0; i < node(id).inputs.size(); ++i)
-          if (ValueId v = node(id).inputs[i]; inside.contains(v.node)) fits = fits && a_.reads[static_cast<std::size_t>(id)][i] == seen(v);
-        if (is_tree(g_, group)) fits = fits && computes_as(id, group.members.back());
-        if (id != group.members.back())
-          for (NodeId r : g_.readers(id)) fits = fits && (inside.contains(r) || !core_[static_cast<std::size_t>(r)]);
-      }
-      if (!fits) continue;
-      for (NodeId id : group.members) group_of_[id] = &group;
-    }
-    for (const auto& [id, group] : group_of_)
-      if (id == group->members.back()) find_twins(*group);
-  }
-
-  /// A member of a tree is in the state of the whole, and reads no sum that is to be joined first.
-  bool computes_as(NodeId id, NodeId last) const {
-    const SplitState state = a_.gives[static_cast<std::size_t>(last)][0];
-    const std::vector<SplitState>& reads = a_.reads[static_cast<std::size_t>(id)];
-    return a_.gives[static_cast<std::size_t>(id)][0] == state && std::none_of(reads.begin(), reads.end(), [&](SplitState s) { return s.is_partial() && s != state; });
-  }
-
-  /// Inner members that somebody else asks for, and those that these read, stand beside the group once more.
-  void find_twins(const FusionGroup& group) {
-    std::set<NodeId> inside(group.members.begin(), group.members.end());
-    for (std::size_t m = group.members.size() - 1; m-- > 0;) {
-      NodeId id = group.members[m];
-      bool asked = std::any_of(options_.fetches.begin(), options_.fetches.end(), [&](const auto& f) { return f.second.node == id; });
-      for (NodeId r : g_.readers(id)) asked = asked || twins_.contains(r) || (live_[static_cast<std::size_t>(r)] && !inside.contains(r));
-      if (asked) twins_.insert(id);
-    }
   }
 
   // ---------------------------------------------------------------- nodes
@@ -233,11 +191,44 @@ class Expander {
     return true;
   }
 
+  /// A group stands where its last member does: who reads what an earlier one gives away comes behind it.
+  void emit_all() {
+    std::vector<NodeId> later;
+    for (NodeId id : order_) {
+      if (!live_[static_cast<std::size_t>(id)]) continue;
+      if (!is_ready(id)) {
+        later.push_back(id);
+        continue;
+      }
+      emit(id);
+      if (later.empty() || !groups_.of.contains(id)) continue;
+      std::erase_if(later, [&](NodeId l) {
+        const bool ready = is_ready(l);
+        if (ready) emit(l);
+        return ready;
+      });
+    }
+    if (!later.empty()) throw InternalError(fmt::format("'{}' waits for a group that waits for it", node(later.front()).name));
+  }
+
+  /// Whether all is there that its node in the plan reads.
+  bool is_ready(NodeId id) const {
+    auto there = [&](NodeId of, const std::set<NodeId>& inside) {
+      const std::vector<ValueId>& inputs = node(of).inputs;
+      return std::all_of(inputs.begin(), inputs.end(), [&](ValueId v) { return !v.valid() || inside.contains(v.node) || at(v) >= 0; });
+    };
+    auto group = groups_.of.find(id);
+    if (group == groups_.of.end() || groups_.twins.contains(id)) return there(id, {});
+    const std::vector<NodeId>& members = group->second->members;
+    const std::set<NodeId> inside(members.begin(), members.end());
+    return id != members.back() || std::all_of(members.begin(), members.end(), [&](NodeId m) { return there(m, inside); });
+  }
+
   void emit(NodeId id) {
     const Node& n = node(id);
-    if (auto group = group_of_.find(id); group != group_of_.end()) {
+    if (auto group = groups_.of.find(id); group != groups_.of.end()) {
       if (id == group->second->members.back()) return emit_fused(id, *group->second);
-      if (!twins_.contains(id)) return;
+      if (!groups_.twins.contains(id)) return;
     }
     const std::vector<SplitState>& gives = a_.gives[static_cast<std::size_t>(id)];
     bool mixed = n.op->sum_of_inputs && gives[0].is_replicated() &&
@@ -259,14 +250,15 @@ class Expander {
 
   /// Readers see a settled state: a partial with rows is aggregated and split, a value computed whole is split for who wants it.
   void place_outputs(NodeId id, const std::vector<ValueIndex>& outputs) {
-    for (std::size_t k = 0; k < outputs.size(); ++k) {
-      const std::size_t mine = number({id, static_cast<std::int32_t>(k)});
-      at_[mine] = raw_[mine] = outputs[k];
-      SplitState given = out_.values[static_cast<std::size_t>(outputs[k])].state, state = a_.seen[static_cast<std::size_t>(id)][k];
-      if (given == state) continue;
-      whole_[mine] = given.is_replicated() ? outputs[k] : insert("aggregate", outputs[k], kReplicated, id);
-      if (state.is_replicated()) at_[mine] = whole_[mine];
-    }
+    for (std::size_t k = 0; k < outputs.size(); ++k) place({id, static_cast<std::int32_t>(k)}, outputs[k]);
+  }
+  void place(ValueId v, ValueIndex output) {
+    const std::size_t mine = number(v);
+    at_[mine] = raw_[mine] = output;
+    SplitState given = out_.values[static_cast<std::size_t>(output)].state, state = seen(v);
+    if (given == state) return;
+    whole_[mine] = given.is_replicated() ? output : insert("aggregate", output, kReplicated, v.node);
+    if (state.is_replicated()) at_[mine] = whole_[mine];
   }
 
   /// A sum of partials and others: the partials, one aggregate, then the rest in input order.
@@ -295,13 +287,15 @@ class Expander {
     std::vector<ValueIndex> inputs;
     for (NodeId id : group.members)
       for (std::size_t i = 0; i < node(id).inputs.size(); ++i)
-        if (ValueId v = node(id).inputs[i]; !inside.contains(v.node)) inputs.push_back(read(v, a_.reads[static_cast<std::size_t>(id)][i], id));
-    ValueIndex v = add_value(node(last).name, node(last).types[0], a_.gives[static_cast<std::size_t>(last)][0], 0);
+        if (ValueId v = node(id).inputs[i]; !inside.contains(v.node)) inputs.push_back(reads_shape_only(node(id), i) ? -1 : read(v, a_.reads[static_cast<std::size_t>(id)][i], id));
+    const std::vector<ValueId> made = values_of(g_, group.members);
+    std::vector<ValueIndex> outputs;
+    for (ValueId v : made) outputs.push_back(add_value(g_.name_of(v), g_.type(v), a_.gives[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)], static_cast<int>(outputs.size())));
     PlanNode& p = add_node(node(last).name, kFused, inputs, is_shared(last) ? Scope::shared : Scope::tower, last, false);
     p.attributes = {{"kind", group.kind}};
-    p.outputs = {v};
+    p.outputs = outputs;
     for (NodeId id : group.members) p.members.push_back({id});
-    place_outputs(last, {v});
+    for (std::size_t k = 0; k < made.size(); ++k) place(made[k], outputs[k]);
   }
 
   /// A fetch is a node that nobody reads. `x@towers` is what each tower has of x, also where x is their sum.
@@ -334,8 +328,7 @@ class Expander {
   std::vector<NodeId> order_;
   NodeStates a_;
   TowerGraph out_;
-  std::map<NodeId, const FusionGroup*> group_of_;
-  std::set<NodeId> twins_;  // of groups, whose bits stay whatever is fetched
+  TakenGroups groups_;  // whose bits stay whatever is fetched
   std::vector<std::size_t> first_ = {0};          // per node, the number of its first output
   std::vector<ValueIndex> at_, whole_, raw_;      // per output: as readers see it, computed whole, as the node gives it
   std::map<std::pair<ValueIndex, std::string>, ValueIndex> made_;

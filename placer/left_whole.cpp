@@ -11,7 +11,7 @@ namespace belfry {
 
 GroupsBesideRules::GroupsBesideRules(const Graph& graph, std::vector<FusionGroup> groups) : graph_(graph), groups_(std::move(groups)) {
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    if (!is_tree(graph, groups_[g])) continue;
+    if (!has_bits_of_members(graph, groups_[g])) continue;
     trees_.push_back(g);
     for (auto m = groups_[g].members.begin(); m != groups_[g].members.end() - 1; ++m) tree_of_.emplace(graph.node(*m).name, g);
   }

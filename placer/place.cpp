@@ -209,18 +209,25 @@ std::string ring_of(const PlacedGraph& plan, const PlanNode& n) {
   return out;
 }
 
-/// A tree has the bits of its members, and counts as these do where they stand alone.
+/// What has the bits of its members counts as these do where they stand alone.
 void hash_members(const PlacedGraph& plan, const PlanNode& n, const std::function<std::string(ValueIndex)>& source, std::vector<std::string>& lines) {
   std::size_t next = 0;
+  const std::vector<ValueId> made = values_of(plan, n);
+  auto state = [&](ValueId v) {  // what stays inside is in the state of the whole
+    const auto at = std::find(made.begin(), made.end(), v);
+    return to_string(plan.value(n.outputs[at == made.end() ? 0 : static_cast<std::size_t>(at - made.begin())]).state);
+  };
   for (auto m = n.members.begin(); m != n.members.end(); ++m) {
     const Node& member = plan.graph->node(m->node);
     std::string text = fmt::format("{} {}(", member.name, member.op->name);
-    for (ValueId v : member.inputs) {
+    for (std::size_t i = 0; i < member.inputs.size(); ++i) {
+      const ValueId v = member.inputs[i];
       const bool inner = std::any_of(n.members.begin(), m, [&](const Member& earlier) { return earlier.node == v.node; });
       const ValueIndex outer = inner ? -1 : n.inputs.at(next++);
-      text += (inner ? plan.graph->name_of(v) : outer < 0 ? "-" : source(outer)) + ",";
+      text += (inner || (v.valid() && reads_shape_only(member, i)) ? plan.graph->name_of(v) : outer < 0 ? "-" : source(outer)) + ",";
     }
-    text += ")" + text_of(member.attributes) + to_string(member.types[0]) + to_string(plan.value(n.outputs[0]).state);
+    text += ")" + text_of(member.attributes);
+    for (std::size_t k = 0; k < member.types.size(); ++k) text += to_string(member.types[k]) + state({m->node, static_cast<std::int32_t>(k)});
     lines.push_back(text + " " + (member.op->exact ? "" : kernels_of(plan, n)));
   }
 }
@@ -232,7 +239,7 @@ std::string arithmetic_hash(const PlacedGraph& plan) {
   // The value itself, whatever brings it here: moves change no bits, and a device's join is along the same tree.
   auto source = [&](ValueIndex v) {
     while (changes_nothing(plan.maker(v))) v = plan.maker(v).inputs[0];
-    return plan.maker(v).again ? plan.graph->name_of({plan.maker(v).user, plan.value(v).output}) : plan.value(v).name;
+    return plan.maker(v).again ? plan.graph->name_of(values_of(plan, plan.maker(v)).at(static_cast<std::size_t>(plan.value(v).output))) : plan.value(v).name;
   };
   std::map<NodeId, std::string> kernels;  // of what is computed again, too
   if (std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.again; }))
@@ -244,7 +251,7 @@ std::string arithmetic_hash(const PlacedGraph& plan) {
       continue;
     }
     if (changes_nothing(n) || n.op == kFetch) continue;
-    if (is_tree(plan, n)) {
+    if (has_bits_of_members(plan, n)) {
       hash_members(plan, n, source, lines);
       continue;
     }

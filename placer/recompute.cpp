@@ -71,7 +71,7 @@ class Recomputer {
     n.role = Role::backward;
     for (std::size_t k = 0; k < n.outputs.size(); ++k) {
       PlanValue second = g_.value(n.outputs[k]);
-      second.name = k ? fmt::format("{}:{}", n.name, k) : n.name;
+      second.name.insert(std::min(second.name.find(':'), second.name.size()), kAgain);
       again_[static_cast<std::size_t>(n.outputs[k])] = static_cast<ValueIndex>(g_.values.size());
       n.outputs[k] = static_cast<ValueIndex>(g_.values.size());
       g_.values.push_back(std::move(second));

@@ -11,8 +11,6 @@
 
 namespace belfry {
 
-bool reads_shape_only(const Node& n, std::size_t i) { return n.op->inputs[std::min(i, n.op->inputs.size() - 1)].shape_only; }
-
 namespace {
 
 SplitContext context(const Graph& g, const Node& n, std::int64_t batch, const NodeStates& a) {

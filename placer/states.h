@@ -14,9 +14,6 @@ struct NodeStates {
   SplitState as_seen(ValueId v) const { return seen[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)]; }
 };
 
-/// Whether input `i` is read for its shape alone.
-bool reads_shape_only(const Node& node, std::size_t i);
-
 /// States forward and then all demands, until nothing changes: only the `core` (what updates need) moves a value for all. `order` is any
 /// topological one; nodes that are neither core nor `live` have no states. UserError for a per-tower value that meets a partial one, or
 /// a reader of whole values.

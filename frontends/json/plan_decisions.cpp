@@ -59,7 +59,7 @@ Placement placement_of(const PlacedGraph& plan) {
   Placement out{plan.towers, plan.batch, plan.combine, plan.threads, {}, plan.placement.order, {}, plan.placement.strategy, plan.placement.collectives, plan.placement.options};
   for (const PlanNode& n : plan.nodes)
     if (n.again)
-      for (const Member& m : is_tree(plan, n) ? n.members : std::vector<Member>{{n.user}}) out.recompute.push_back(plan.graph->node(m.node).name);
+      for (const Member& m : has_bits_of_members(plan, n) ? n.members : std::vector<Member>{{n.user}}) out.recompute.push_back(plan.graph->node(m.node).name);
   auto readers = readers_of(plan);
   auto decision = [&](const PlanNode& n) { return Decision{n.scope == Scope::tower ? dealt_devices(plan.devices(n)) : n.holders.get(), n.reason, n.ranged, n.sum, n.bucket}; };
   std::map<Decision, int> in_towers, outside;
@@ -82,7 +82,7 @@ Placement placement_of(const PlacedGraph& plan) {
     if (others && d == *others) continue;
     auto named = [&](const std::string& name) { rule(tower ? "tower_*/" + name : name, d); };
     named(n.name);
-    if (!is_tree(plan, n)) continue;  // whose members may stand alone some day
+    if (!has_bits_of_members(plan, n)) continue;  // whose members may stand alone some day
     for (const Member& m : n.members)
       if (const std::string& name = plan.graph->node(m.node).name; m.node != n.user && !names.contains(name)) named(name);
   }

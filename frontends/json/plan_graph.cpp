@@ -31,12 +31,19 @@ std::string user_value(const JsonDocument& d, const PlacedGraph& plan, ValueInde
 
 void check_user(const JsonDocument& d, const PlacedGraph& plan, const PlanLine& line, const PlanNode& n) {
   const Node& user = plan.graph->node(n.user);
-  if (n.outputs.size() != user.types.size()) d.fail(*line.at, fmt::format("'{}' makes {} values, but the graph's node {}", n.name, n.outputs.size(), user.types.size()));
-  for (std::size_t k = 0; k < n.outputs.size(); ++k)
-    if (plan.value(n.outputs[k]).type != user.types[k])
-      d.fail(*line.at->find("outputs"), fmt::format("output {} of '{}' is {}, but the graph says {}", k, n.name, to_string(plan.value(n.outputs[k]).type), to_string(user.types[k])));
+  std::vector<ValueId> made;
+  if (n.op == kFused) made = values_of(plan, n);
+  else
+    for (std::size_t k = 0; k < user.types.size(); ++k) made.push_back({n.user, static_cast<std::int32_t>(k)});
+  if (n.outputs.size() != made.size()) d.fail(*line.at, fmt::format("'{}' makes {} values, but the graph's {} {}", n.name, n.outputs.size(), n.op == kFused ? "nodes" : "node", made.size()));
+  for (std::size_t k = 0; k < n.outputs.size(); ++k) {
+    const PlanValue& value = plan.value(n.outputs[k]);
+    if (const TensorType& type = plan.graph->type(made[k]); value.type != type)
+      d.fail(*line.at->find("outputs"), fmt::format("output {} of '{}' is {}, but the graph says {}", k, n.name, to_string(value.type), to_string(type)));
+    if (n.op == kFused && !n.again && value.name != plan.graph->name_of(made[k]))
+      d.fail(*line.at->find("outputs"), fmt::format("output {} of '{}' is called '{}', but is '{}'", k, n.name, value.name, plan.graph->name_of(made[k])));
+  }
   if (n.def && (n.def != user.op || n.attributes != user.attributes)) d.fail(*line.at, fmt::format("'{}' differs from the member of that name", n.name));
-  if (!n.def && n.op == kFused && user.types.size() != 1) d.fail(*line.at, fmt::format("the last member of '{}' has several outputs", n.name));
 }
 
 /// What is inserted gives the type that it reads, but for a fetch that stacks the towers.

@@ -302,6 +302,10 @@ class PlanReader {
       PlanValue value;
       auto k = n.outputs.size();
       value.name = k ? fmt::format("{}:{}", n.name, k) : n.name;
+      if (const JsonValue* name = o.find("name")) {
+        if (n.op != kFused || k == 0) d_.fail(*name, fmt::format("output {} of '{}' has its node's name: only fused nodes give values of their members'", k, n.name));
+        value.name = d_.text(*name);
+      }
       value.type = {dtype_of(d_, o.at("dtype")), shape_of(d_, o.at("shape"))};
       const JsonValue& state = o.at("state");
       value.state = placed(d_, state, [&] { return parse_split_state(d_.text(state)); });
@@ -345,7 +349,7 @@ class PlanReader {
         }
     };
     if (const JsonValue* v = line.find("inputs"))
-      for (const JsonValue& e : d_.array(*v)) n.inputs.push_back(e.kind == JsonValue::kNull && n.def ? -1 : value(e));
+      for (const JsonValue& e : d_.array(*v)) n.inputs.push_back(e.kind == JsonValue::kNull && (n.def || n.op == kFused) ? -1 : value(e));
     pairs("waits", [&](const JsonValue& a, const JsonValue& b) { n.waits.push_back({placed(d_, a, [&] { return parse_relation(d_.text(a)); }), value(b)}); });
     pairs("donates", [&](const JsonValue& a, const JsonValue& b) { n.donates.emplace_back(value(a), value(b)); });
   }

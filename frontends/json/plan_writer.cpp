@@ -40,10 +40,11 @@ class PlanWriter {
     for (const PlanNode& n : plan_.nodes) {
       if (!names.insert(n.name).second) throw UserError(fmt::format("two nodes of the plan are called '{}': rename the graph's node of that name", n.name));
       for (std::size_t k = 0; k < n.outputs.size(); ++k)
-        if (plan_.value(n.outputs[k]).name != (k ? fmt::format("{}:{}", n.name, k) : n.name)) throw InternalError(fmt::format("output {} of '{}' is called '{}'", k, n.name, plan_.value(n.outputs[k]).name));
+        if (!(n.op == kFused && k) && plan_.value(n.outputs[k]).name != output_name(n, static_cast<int>(k))) throw InternalError(fmt::format("output {} of '{}' is called '{}'", k, n.name, plan_.value(n.outputs[k]).name));
     }
   }
 
+  static std::string output_name(const PlanNode& n, int k) { return k ? fmt::format("{}:{}", n.name, k) : n.name; }
   std::string name(ValueIndex v) const { return v < 0 ? "null" : json_text(plan_.value(v).name); }
   std::string names(const std::vector<ValueIndex>& values) const {
     std::vector<std::string> out;
@@ -141,6 +142,7 @@ class PlanWriter {
     for (ValueIndex i : n.outputs) {
       const PlanValue& v = plan_.value(i);
       LineWriter line;
+      if (v.name != output_name(n, v.output)) line.add("name", json_text(v.name));
       line.add("dtype", json_text(name_of(v.type.dtype)));
       line.add("shape", json_of(v.type.shape));
       line.add("state", json_text(to_string(v.state)));

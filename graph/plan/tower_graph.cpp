@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -45,22 +46,63 @@ bool is_nondeterministic(const PlanNode& n) {
   return std::any_of(n.by_class.begin(), n.by_class.end(), differs) || std::any_of(n.by_group.begin(), n.by_group.end(), differs);
 }
 
-bool is_tree(const TowerGraph& graph, const PlanNode& n) {
+namespace {
+
+/// None where it is none, or names what is not there.
+std::optional<FusionGroup> group_of(const TowerGraph& graph, const PlanNode& n) {
   const AttributeValue* kind = n.op == kFused ? n.attributes.find("kind") : nullptr;
-  return kind && *kind == AttributeValue(kElementwise) && std::all_of(n.members.begin(), n.members.end(), [&](const Member& m) { return fits_trees(*graph.graph->node(m.node).op); });
+  if (!kind || kind->kind() != AttributeKind::text || n.members.empty()) return {};
+  FusionGroup out{n.attributes.text("kind"), {}};
+  for (const Member& m : n.members) {
+    if (m.node < 0 || m.node >= graph.graph->size()) return {};
+    out.members.push_back(m.node);
+  }
+  return out;
+}
+
+}  // namespace
+
+bool is_tree(const TowerGraph& graph, const PlanNode& n) {
+  const std::optional<FusionGroup> group = group_of(graph, n);
+  return group && is_tree(*graph.graph, *group);
+}
+
+bool has_bits_of_members(const TowerGraph& graph, const PlanNode& n) {
+  const std::optional<FusionGroup> group = group_of(graph, n);
+  return group && has_bits_of_members(*graph.graph, *group);
+}
+
+std::vector<ValueId> values_of(const TowerGraph& graph, const PlanNode& n) {
+  if (const std::optional<FusionGroup> group = group_of(graph, n)) return values_of(*graph.graph, group->members);
+  std::vector<ValueId> out;
+  for (std::size_t k = 0; k < n.outputs.size(); ++k) out.push_back({n.user, static_cast<std::int32_t>(k)});
+  return out;
+}
+
+bool is_optional(const TowerGraph& graph, const PlanNode& n, std::size_t output) {
+  const OpDef* def = n.def;
+  if (const std::optional<FusionGroup> group = def ? std::nullopt : group_of(graph, n)) {
+    const std::vector<ValueId> values = values_of(*graph.graph, group->members);
+    if (output >= values.size()) return false;
+    def = graph.graph->node(values[output].node).op;
+    output = static_cast<std::size_t>(values[output].output);
+  }
+  return def && !def->outputs.empty() && def->outputs[std::min(output, def->outputs.size() - 1)].optional;
 }
 
 std::vector<std::pair<int, int>> in_place_pairs(const TowerGraph& graph, const PlanNode& n) {
   if (n.def) return n.def->in_place;
   std::vector<std::pair<int, int>> out;
-  if (!is_tree(graph, n)) return out;
+  if (!has_bits_of_members(graph, n)) return out;
+  const bool tree = is_tree(graph, n);  // which reads an element before it writes it, whoever runs it
   int next = 0;
   for (auto m = n.members.begin(); m != n.members.end(); ++m) {
     const Node& member = graph.graph->node(m->node);
     for (std::size_t i = 0; i < member.inputs.size(); ++i) {
       if (std::any_of(n.members.begin(), m, [&](const Member& earlier) { return earlier.node == member.inputs[i].node; })) continue;
       const bool may = std::find(member.op->in_place.begin(), member.op->in_place.end(), std::pair(0, static_cast<int>(i))) != member.op->in_place.end();
-      if (may && graph.graph->type(member.inputs[i]) == graph.value(n.outputs[0]).type) out.emplace_back(0, next);
+      const bool twice = next < static_cast<int>(n.inputs.size()) && std::count(n.inputs.begin(), n.inputs.end(), n.inputs[static_cast<std::size_t>(next)]) > 1;
+      if (may && member.inputs[i].valid() && (tree || !twice) && graph.graph->type(member.inputs[i]) == graph.value(n.outputs[0]).type) out.emplace_back(0, next);
       ++next;
     }
   }
@@ -114,9 +156,9 @@ void mark_unread(TowerGraph& graph) {
       if (v >= 0) read[static_cast<std::size_t>(v)] = true;
   for (auto [variable, v] : graph.updates) read[static_cast<std::size_t>(v)] = true;
   for (const PlanNode& n : graph.nodes)
-    if (n.def)
+    if (n.def || n.outputs.size() > 1)
       for (std::size_t k = 0; k < n.outputs.size(); ++k)
-        if (auto v = static_cast<std::size_t>(n.outputs[k]); n.def->outputs[std::min(k, n.def->outputs.size() - 1)].optional) graph.values[v].read = read[v];
+        if (auto v = static_cast<std::size_t>(n.outputs[k]); is_optional(graph, n, k)) graph.values[v].read = read[v];
 }
 
 std::string fetch_node(std::string result) {

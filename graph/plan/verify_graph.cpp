@@ -14,7 +14,11 @@ namespace {
 std::optional<ValueId> value_of_user(const PlacedGraph& plan, ValueIndex v) {
   for (std::size_t steps = 0; v >= 0 && steps <= plan.nodes.size(); ++steps) {
     const PlanNode& m = plan.maker(v);
-    if (!m.inserted || m.again) return ValueId{m.user, plan.value(v).output};
+    if (!m.inserted || m.again) {
+      const std::vector<ValueId> made = values_of(plan, m);
+      const auto k = static_cast<std::size_t>(plan.value(v).output);
+      return k < made.size() ? std::optional(made[k]) : std::nullopt;
+    }
     if (m.def) break;
     v = m.inputs[0];
   }
@@ -68,9 +72,14 @@ class GraphChecker : public PlanChecker {
     if (standing_[user] & (n.again ? 2 : 1)) return object("made twice: '{}'", n.name);
     standing_[user] |= n.again ? 2 : 1;
     if (n.again && (!n.inserted || n.scope != Scope::tower || u.role != Role::forward)) return object("dangling: '{}' computes again what is no tower's forward", n.name);
-    if (n.outputs.size() != u.types.size()) return object("type: '{}' makes {} values, but in the graph {}", n.name, n.outputs.size(), u.types.size());
-    for (std::size_t k = 0; k < u.types.size(); ++k)
-      if (plan_.value(n.outputs[k]).type != u.types[k]) object("type: '{}' makes {}, but in the graph {}", n.name, to_string(plan_.value(n.outputs[k]).type), to_string(u.types[k]));
+    const std::vector<ValueId> made = n.op == kFused ? values_of(plan_, n) : std::vector<ValueId>();
+    const std::size_t count = n.op == kFused ? made.size() : u.types.size();
+    if (n.outputs.size() != count) return object("type: '{}' makes {} values, but in the graph {}", n.name, n.outputs.size(), count);
+    for (std::size_t k = 0; k < count; ++k) {
+      const ValueId v = made.empty() ? ValueId{n.user, static_cast<std::int32_t>(k)} : made[k];
+      if (const PlanValue& value = plan_.value(n.outputs[k]); value.type != g_.type(v)) object("type: '{}' makes {}, but in the graph {}", n.name, to_string(value.type), to_string(g_.type(v)));
+      else if (!n.again && n.op == kFused && value.name != g_.name_of(v)) object("dangling: output {} of '{}' is called '{}', but is '{}'", k, n.name, value.name, g_.name_of(v));
+    }
     if (n.op == kFused) return check_fused(n);
     if (n.op == kAggregate && u.op->joins_towers) return expect_inputs(n, u.inputs);
     if (n.def != u.op || n.attributes != u.attributes) return object("dangling: '{}' is not the {} that the graph has, or has other attributes", n.name, u.op->name);
@@ -78,14 +87,20 @@ class GraphChecker : public PlanChecker {
     else check_cut(n);
   }
 
-  /// A fused node reads what its members read from outside, in order; the last member is the node that it stands for.
+  /// A fused node reads what its members read from outside, in order, but for what is read for its shape alone; the last member is the node that it stands for.
   void check_fused(const PlanNode& n) {
     const AttributeValue* kind = n.attributes.find("kind");
     if (!kind || kind->kind() != AttributeKind::text) return object("dangling: '{}' does not say what kind of group it is", n.name);
+    if (n.members.empty()) return object("dangling: '{}' has no members", n.name);
     std::vector<ValueId> want;
-    for (std::size_t m = 0; m < n.members.size(); ++m)
-      for (ValueId v : g_.node(n.members[m].node).inputs)
-        if (std::none_of(n.members.begin(), n.members.begin() + static_cast<std::ptrdiff_t>(m), [&](const Member& earlier) { return earlier.node == v.node; })) want.push_back(v);
+    for (std::size_t m = 0; m < n.members.size(); ++m) {
+      const Node& member = g_.node(n.members[m].node);
+      for (std::size_t i = 0; i < member.inputs.size(); ++i) {
+        const ValueId v = member.inputs[i];
+        if (std::none_of(n.members.begin(), n.members.begin() + static_cast<std::ptrdiff_t>(m), [&](const Member& earlier) { return earlier.node == v.node; })) want.push_back(reads_shape_only(member, i) ? ValueId{} : v);
+        else if (v.output != 0) return object("dangling: '{}' reads {} inside '{}', which gives it to others", member.name, named(v), n.name);
+      }
+    }
     if (n.members.back().node != n.user) return object("dangling: the last member of '{}' is '{}'", n.name, g_.node(n.members.back().node).name);
     expect_inputs(n, want);
   }

@@ -69,8 +69,7 @@ class NodeChecker : public PlanChecker {
     std::vector<bool> wanted(plan_.values.size());
     for (const PlanNode& n : plan_.nodes)
       for (std::size_t k = 0; k < n.outputs.size(); ++k) {
-        bool optional = n.def && k < n.def->outputs.size() && n.def->outputs[k].optional;
-        if (!optional) wanted[static_cast<std::size_t>(n.outputs[k])] = true;
+        if (!is_optional(plan_, n, k)) wanted[static_cast<std::size_t>(n.outputs[k])] = true;
       }
     for (const PlanNode& n : plan_.nodes) {
       for (ValueIndex v : n.inputs)

@@ -79,8 +79,9 @@ class TypeChecker : public PlanChecker {
   /// The members' split rules in turn, on what the fused node reads and on what the members before have made.
   void check_fused(const PlanNode& n) {
     const Graph& g = *plan_.graph;
-    if (n.members.empty() || n.outputs.size() != 1) return object("type: '{}' has {} members and makes {} values", n.name, n.members.size(), n.outputs.size());
-    std::map<NodeId, SplitState> inner;
+    const std::vector<ValueId> made = values_of(plan_, n);
+    if (n.members.empty() || n.outputs.size() != made.size()) return object("type: '{}' has {} members and makes {} values", n.name, n.members.size(), n.outputs.size());
+    std::map<NodeId, std::vector<SplitState>> inner;
     std::size_t next = 0;
     bool whole = true;
     for (const Member& m : n.members) {
@@ -89,28 +90,32 @@ class TypeChecker : public PlanChecker {
       std::vector<ValueIndex> outside(u.inputs.size(), -1);
       for (std::size_t i = 0; i < u.inputs.size(); ++i) {
         ValueId v = u.inputs[i];
-        auto made = inner.find(v.node);
-        if (made == inner.end()) {
+        auto before = inner.find(v.node);
+        if (before == inner.end()) {
           if (next >= n.inputs.size()) return object("type: '{}' reads fewer values than its members", n.name);
           outside[i] = n.inputs[next++];
-          if (v.valid() != (outside[i] >= 0) || (v.valid() && type(outside[i]) != g.type(v))) return object("type: '{}' reads other values than its member '{}'", n.name, u.name);
+          const bool read = v.valid() && !reads_shape_only(u, i);
+          if (read != (outside[i] >= 0) || (read && type(outside[i]) != g.type(v))) return object("type: '{}' reads other values than its member '{}'", n.name, u.name);
         }
         split.inputs.push_back(v.valid() ? g.type(v) : TensorType{});
-        split.states.push_back(made != inner.end() ? made->second : outside[i] >= 0 ? state(outside[i]) : kReplicated);
+        split.states.push_back(before != inner.end() ? before->second.at(0) : outside[i] >= 0 ? state(outside[i]) : kReplicated);
       }
       Split s = split_of(*u.op, split);
       whole = true;  // as the last member is
       for (std::size_t i = 0; i < u.inputs.size(); ++i) {
-        if (u.op->inputs[std::min(i, u.op->inputs.size() - 1)].shape_only) continue;
+        if (reads_shape_only(u, i)) continue;
         if (u.inputs[i].valid() && s.reads[i] != split.states[i]) return object("split: '{}' reads an input of its member '{}' as {}, but {} wants {}", n.name, u.name, to_string(split.states[i]), u.op->name, to_string(s.reads[i]));
         whole = whole && split.states[i].is_replicated();
       }
-      if (u.types.size() != 1 || !inner.try_emplace(m.node, s.gives[0]).second) return object("type: '{}' has the member '{}' twice, or it makes several values", n.name, u.name);
-      whole = whole && s.gives[0].is_replicated();
+      if (!inner.try_emplace(m.node, s.gives).second) return object("type: '{}' has the member '{}' twice", n.name, u.name);
+      whole = whole && std::all_of(s.gives.begin(), s.gives.end(), [](const SplitState& given) { return given.is_replicated(); });
     }
-    const SplitState& given = inner.at(n.members.back().node);
-    if (next != n.inputs.size() || type(n.outputs[0]) != g.node(n.members.back().node).types[0]) return object("type: '{}' reads or makes other values than its members", n.name);
-    if (given != state(n.outputs[0])) return object("split: '{}' gives {}, but the plan says {}", n.name, to_string(given), to_string(state(n.outputs[0])));
+    if (next != n.inputs.size()) return object("type: '{}' reads other values than its members", n.name);
+    for (std::size_t k = 0; k < made.size(); ++k) {
+      if (type(n.outputs[k]) != g.type(made[k])) return object("type: '{}' makes other values than its members", n.name);
+      const SplitState& given = inner.at(made[k].node).at(static_cast<std::size_t>(made[k].output));
+      if (given != state(n.outputs[k])) return object("split: '{}' gives {} as {}, but the plan says {}", n.name, plan_.value(n.outputs[k]).name, to_string(given), to_string(state(n.outputs[k])));
+    }
     if (whole != (n.scope == Scope::shared)) object("split: '{}' is {}, but its values are {}", n.name, to_string(n.scope), whole ? "whole" : "shares");
   }
 

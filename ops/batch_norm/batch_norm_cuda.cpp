@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/fusion_group.h>
 #include <belfry/ops/cuda/elementwise_internal.h>
 #include <belfry/ops/cuda/mixed_dtypes_internal.h>
 #include <belfry/ops/cuda_kernels.h>
@@ -126,12 +127,12 @@ template <bool IN_PACKS, int COUNT> void add_rows(double (&sum)[2 * N], const T*
   }
   add_to(sum, part);
 }
-inline F origin_of(const Args& a, i64 k) { return finite(convert<F>(((const T*)a.in[0])[k])); }
+inline F origin_of(const Args& a, i64 k) { return finite(convert<F>(((const T*)a.in[X])[k])); }
 template <bool IN_PACKS> void sums(const Args& a) {
   const Tile t = tile_of(a, blockIdx.x, a.block);
   double sum[2 * N] = {};
   if (t.count > 0) {
-    const T* x = (const T*)a.in[0] + t.first;
+    const T* x = (const T*)a.in[X] + t.first;
     const Data top = read<IN_PACKS>(x);
     F origin[N];
 #pragma unroll
@@ -150,53 +151,53 @@ template <bool IN_PACKS> void sums(const Args& a) {
 }
 void joined(const Args& a, i64 k, double distance, double squares) {
   const double n = (double)a.rows, apart = distance / n, mean = (double)origin_of(a, k) + apart, rest = squares / n - apart * apart, variance = rest < 0 ? 0 : rest;
-  const double scale = parameter(a.in[1], k, 1) / sqrt(variance + a.epsilon);
+  const double scale = parameter(a.in[X + 1], k, 1) / sqrt(variance + a.epsilon);
   if (a.out[1]) ((F*)a.out[1])[k] = (F)mean;
   if (a.out[2]) ((F*)a.out[2])[k] = (F)variance;
   if (a.out[3]) ((F*)a.out[3])[k] = (F)(variance * (n / (n > 1 ? n - 1 : 1)));
   *wanted_of(a, 0, k) = (F)mean;
   *wanted_of(a, 1, k) = (F)scale;
-  *wanted_of(a, 2, k) = (F)(parameter(a.in[2], k, 0) - (mean - (double)(F)mean) * scale);  // with what F has no room for of the mean
+  *wanted_of(a, 2, k) = (F)(parameter(a.in[X + 2], k, 0) - (mean - (double)(F)mean) * scale);  // with what F has no room for of the mean
 }
 struct Channels {
   Channels(const Args& a, i64 k) : mean(*(const Reals*)wanted_of(a, 0, k)), scale(*(const Reals*)wanted_of(a, 1, k)), shift(*(const Reals*)wanted_of(a, 2, k)) {}
   Reals mean, scale, shift;
 };
 inline F y_of(F x, const Channels& c, int i) { return (x - c.mean.e[i]) * c.scale.e[i] + c.shift.e[i]; }
-template <bool IN_PACKS, int COUNT> void apply_rows(const T* x, T* y, i64 step, const Channels& c) {
+template <bool IN_PACKS, int COUNT> void normalise_rows(const Args& a, i64 at, i64 step, const Channels& c) {
   Data v[COUNT];
-  read_rows<IN_PACKS>(x, step, v);
+  read_rows<IN_PACKS>((const T*)a.in[X] + at, step, v);
+  const Others<IN_PACKS, COUNT> others(a, at, step);
 #pragma unroll
   for (int j = 0; j < COUNT; ++j) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) v[j].e[i] = convert<T>(y_of(convert<F>(v[j].e[i]), c, i));
-    write<IN_PACKS>(y + j * step, v[j]);
+    for (int i = 0; i < N; ++i) v[j].e[i] = others.with(a, convert<T>(y_of(convert<F>(v[j].e[i]), c, i)), j, i);
+    write<IN_PACKS>((T*)a.out[0] + at + j * step, v[j]);
   }
 }
 /// From the end: what the sums read last may still lie in the cache.
-template <bool IN_PACKS> void apply(const Args& a) {
+template <bool IN_PACKS> void normalise(const Args& a) {
   const Tile t = tile_of(a, gridDim.x - 1 - blockIdx.x, a.tile);
   if (t.count == 0) return;
   const Channels c(a, t.channel);
-  const T* x = (const T*)a.in[0] + t.first;
-  T* y = (T*)a.out[0] + t.first;
+  i64 at = t.first;
   int left = t.count;
-  for (; left >= 4; left -= 4, x += 4 * t.step, y += 4 * t.step) apply_rows<IN_PACKS, 4>(x, y, t.step, c);
-  for (; left > 0; --left, x += t.step, y += t.step) apply_rows<IN_PACKS, 1>(x, y, t.step, c);
+  for (; left >= 4; left -= 4, at += 4 * t.step) normalise_rows<IN_PACKS, 4>(a, at, t.step, c);
+  for (; left > 0; --left, at += t.step) normalise_rows<IN_PACKS, 1>(a, at, t.step, c);
 }
 )";
 
 const char* const kBackward = R"(
-template <bool IN_PACKS, int COUNT> void add_rows(double (&sum)[2 * N], const T* x, const T* dy, i64 step, const F (&mean)[N]) {
-  Data v[COUNT], d[COUNT];
-  read_rows<IN_PACKS>(x, step, v);
-  read_rows<IN_PACKS>(dy, step, d);
+template <bool IN_PACKS, int COUNT> void add_rows(const Args& a, double (&sum)[2 * N], i64 at, i64 step, const F (&mean)[N]) {
+  Data v[COUNT];
+  read_rows<IN_PACKS>((const T*)a.in[X] + at, step, v);
+  const Others<IN_PACKS, COUNT> dy(a, at, step);
   F part[2 * N] = {};
 #pragma unroll
   for (int j = 0; j < COUNT; ++j) {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const F g = convert<F>(d[j].e[i]);
+      const F g = convert<F>(dy.of(a, j, i));
       part[i] += g;
       part[N + i] += g * (convert<F>(v[j].e[i]) - mean[i]);
     }
@@ -207,22 +208,21 @@ template <bool IN_PACKS> void sums(const Args& a) {
   const Tile t = tile_of(a, blockIdx.x, a.block);
   double sum[2 * N] = {};
   if (t.count > 0) {
-    const T* x = (const T*)a.in[0] + t.first;
-    const T* dy = (const T*)a.in[4] + t.first;
     F mean[N];
 #pragma unroll
-    for (int i = 0; i < N; ++i) mean[i] = ((const F*)a.in[2])[t.channel + i];
+    for (int i = 0; i < N; ++i) mean[i] = ((const F*)a.in[X + 2])[t.channel + i];
+    i64 at = t.first;
     int left = t.count;
-    for (; left >= 4; left -= 4, x += 4 * t.step, dy += 4 * t.step) add_rows<IN_PACKS, 4>(sum, x, dy, t.step, mean);
-    for (; left > 0; --left, x += t.step, dy += t.step) add_rows<IN_PACKS, 1>(sum, x, dy, t.step, mean);
+    for (; left >= 4; left -= 4, at += 4 * t.step) add_rows<IN_PACKS, 4>(a, sum, at, t.step, mean);
+    for (; left > 0; --left, at += t.step) add_rows<IN_PACKS, 1>(a, sum, at, t.step, mean);
   }
   keep(a, t, sum);
 }
 void joined(const Args& a, i64 k, double dbeta, double product) {
-  const double inverse = 1 / sqrt((double)((const F*)a.in[3])[k] + a.epsilon), dgamma = product * inverse, scale = parameter(a.in[1], k, 1) * inverse;
+  const double inverse = 1 / sqrt((double)((const F*)a.in[X + 3])[k] + a.epsilon), dgamma = product * inverse, scale = parameter(a.in[X + 1], k, 1) * inverse;
   if (a.out[1]) ((F*)a.out[1])[k] = (F)dgamma;
   if (a.out[2]) ((F*)a.out[2])[k] = (F)dbeta;
-  *wanted_of(a, 0, k) = ((const F*)a.in[2])[k];
+  *wanted_of(a, 0, k) = ((const F*)a.in[X + 2])[k];
   *wanted_of(a, 1, k) = (F)scale;
   *wanted_of(a, 2, k) = (F)(-scale * inverse * dgamma / (double)a.rows);
   *wanted_of(a, 3, k) = (F)(-scale * dbeta / (double)a.rows);
@@ -233,67 +233,122 @@ struct Slopes {
   Reals mean, of_dy, of_x, shift;
 };
 inline F dx_of(F x, F dy, const Slopes& c, int i) { return dy * c.of_dy.e[i] + (x - c.mean.e[i]) * c.of_x.e[i] + c.shift.e[i]; }
-template <bool IN_PACKS, int COUNT> void apply_rows(const T* x, const T* dy, T* dx, i64 step, const Slopes& c) {
-  Data v[COUNT], d[COUNT];
-  read_rows<IN_PACKS>(x, step, v);
-  read_rows<IN_PACKS>(dy, step, d);
+template <bool IN_PACKS, int COUNT> void normalise_rows(const Args& a, i64 at, i64 step, const Slopes& c) {
+  Data v[COUNT];
+  read_rows<IN_PACKS>((const T*)a.in[X] + at, step, v);
+  const Others<IN_PACKS, COUNT> dy(a, at, step);
 #pragma unroll
   for (int j = 0; j < COUNT; ++j) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) v[j].e[i] = convert<T>(dx_of(convert<F>(v[j].e[i]), convert<F>(d[j].e[i]), c, i));
-    write<IN_PACKS>(dx + j * step, v[j]);
+    for (int i = 0; i < N; ++i) v[j].e[i] = convert<T>(dx_of(convert<F>(v[j].e[i]), convert<F>(dy.of(a, j, i)), c, i));
+    write<IN_PACKS>((T*)a.out[0] + at + j * step, v[j]);
   }
 }
 /// From the end: what the sums read last may still lie in the cache.
-template <bool IN_PACKS> void apply(const Args& a) {
+template <bool IN_PACKS> void normalise(const Args& a) {
   const Tile t = tile_of(a, gridDim.x - 1 - blockIdx.x, a.tile);
   if (t.count == 0) return;
   const Slopes c(a, t.channel);
-  const T* x = (const T*)a.in[0] + t.first;
-  const T* dy = (const T*)a.in[4] + t.first;
-  T* dx = (T*)a.out[0] + t.first;
+  i64 at = t.first;
   int left = t.count;
-  for (; left >= 4; left -= 4, x += 4 * t.step, dy += 4 * t.step, dx += 4 * t.step) apply_rows<IN_PACKS, 4>(x, dy, dx, t.step, c);
-  for (; left > 0; --left, x += t.step, dy += t.step, dx += t.step) apply_rows<IN_PACKS, 1>(x, dy, dx, t.step, c);
+  for (; left >= 4; left -= 4, at += 4 * t.step) normalise_rows<IN_PACKS, 4>(a, at, t.step, c);
+  for (; left > 0; --left, at += t.step) normalise_rows<IN_PACKS, 1>(a, at, t.step, c);
 }
 )";
 /// Packs where pointers are multiples of 16, else the same elements one by one.
 const char* const kEntries = R"(
 KERNEL void wide_sums(const Args a) { sums<true>(a); }
 KERNEL void narrow_sums(const Args a) { sums<false>(a); }
-KERNEL void wide_apply(const Args a) { apply<true>(a); }
-KERNEL void narrow_apply(const Args a) { apply<false>(a); }
+KERNEL void wide_normalise(const Args a) { normalise<true>(a); }
+KERNEL void narrow_normalise(const Args a) { normalise<false>(a); }
 )";
 
-Generated norm(const KernelRequest& r, bool backward) {
+/// The norm alone, or in a group: behind a tree that makes its dy, or before one that reads its y.
+struct Norm {
+  Norm(const KernelRequest& r, bool backward) : own(r) {
+    if (r.members.empty()) return;
+    core = backward ? r.members.back() : r.members.front();
+    const std::size_t read = core->inputs.size() - (backward ? 1 : 0);  // dy is the last, and stays inside
+    if (backward) first = r.inputs.size() - read;
+    for (std::size_t i = 0; i < r.inputs.size(); ++i)
+      if (i < first || i >= first + read) others.push_back(i);
+    own.op = core->op->name;
+    own.def = core->op;
+    own.attributes = &core->attributes;
+    own.inputs.assign(r.inputs.begin() + static_cast<std::ptrdiff_t>(first), r.inputs.begin() + static_cast<std::ptrdiff_t>(first + read));
+    if (backward) own.inputs.push_back(own.inputs[0]);
+  }
+  KernelRequest own;
+  const Node* core = nullptr;         ///< of a group
+  std::size_t first = 0;              ///< of the norm's inputs among the request's
+  std::vector<std::size_t> others;    ///< what the tree reads of them
+};
+
+/// What a pass reads beside x, COUNT rows of each: dy, or the inputs of the tree, and what becomes of them.
+std::string others_text(const Norm& n, bool backward) {
+  const std::vector<std::size_t> inputs = n.core || !backward ? n.others : std::vector<std::size_t>{4};
+  std::string data, reads, elements;
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    data += fmt::format("  Data e{}[COUNT];\n", k);
+    reads += fmt::format(" read_rows<IN_PACKS>((const T*)a.in[{}] + at, step, e{});", inputs[k], k);
+    elements += fmt::format("e{}[j].e[i], ", k);
+  }
+  const std::string made = n.core ? fmt::format("apply({}{}a)", backward ? "" : "y, ", elements) : backward ? "e0[j].e[i]" : "y";
+  return fmt::format("template <bool IN_PACKS, int COUNT> struct Others {{\n{}  Others(const Args& a, i64 at, i64 step) {{{} }}\n  T {} const {{ return {}; }}\n}};\n", data, reads,
+                     backward ? "of(const Args& a, int j, int i)" : "with(const Args& a, T y, int j, int i)", made);
+}
+
+Generated norm(const KernelRequest& request, bool backward) {
+  const Norm whole(request, backward);
+  const KernelRequest& r = whole.own;
   const Tiles n(r);
   const DType t = r.inputs[0].dtype;
   const std::int64_t tile = n.rows_of_about(4096);
-  Generated g(r);
-  g.type("T", t).type("F", is_half(t) ? f32 : t).head(fmt::format("constexpr int N = {};", n.pack));
+  Generated g(request);
+  g.type("T", t).type("F", is_half(t) ? f32 : t).head(fmt::format("constexpr int N = {}, X = {};", n.pack, whole.first));
   g.number("rows", n.rows).number("channels", n.channels).number("packs", n.packs).number("across", n.across).number("columns", n.columns).number("lanes", n.lanes);
   g.number("block", n.block).number("blocks", n.blocks).number("tile", tile).real("epsilon", r.attributes->real("epsilon"));
-  g.body(kTiles).body(backward ? kBackward : kForward).entries(kEntries);
-  std::vector<std::size_t> data = {0};
-  if (backward) data.push_back(4);
-  const Grid of_sums{n.blocks * n.across, 256}, of_apply{up(n.rows, tile) * n.across, 256};
-  g.launch("wide_sums", of_sums, data, "narrow_sums", of_sums).launch("join", {up(n.channels, 4), 256});
-  data.push_back(r.inputs.size());
-  if (r.wanted[0]) g.launch("wide_apply", of_apply, data, "narrow_apply", of_apply);
+  if (whole.core) g.body(element_text(tree_of_members(request, whole.core), g));
+  g.body(kTiles).body(others_text(whole, backward)).body(backward ? kBackward : kForward).entries(kEntries);
+  std::vector<std::size_t> summed = {whole.first}, all = whole.others;
+  if (backward) summed.insert(summed.end(), all.begin(), all.end());
+  if (backward && !whole.core) summed.push_back(4);
+  all.insert(all.end(), {whole.first, request.inputs.size()});
+  if (backward && !whole.core) all.push_back(4);
+  const Grid of_sums{n.blocks * n.across, 256}, of_all{up(n.rows, tile) * n.across, 256};
+  g.launch("wide_sums", of_sums, summed, "narrow_sums", of_sums).launch("join", {up(n.channels, 4), 256});
+  if (r.wanted[0]) g.launch("wide_normalise", of_all, all, "narrow_normalise", of_all);
   return g;
+}
+
+Support takes(const KernelRequest& r, bool backward) {
+  Support s = takes_on_gpu(r, {f32, f64, f16, bf16});
+  if (!s.ok) return s;
+  if (r.inputs[0].elements() == 0) return refuse("there is nothing to normalise");
+  const DType t = r.inputs[0].dtype;
+  if (mixed_dtypes(r, backward ? 4 : 0, is_half(t) ? f32 : t)) return refuse("its data are of several dtypes, or its parameters are not of what it computes in");
+  s.scratch_bytes = Tiles(r).scratch_bytes();
+  return s;
+}
+
+/// A tree of which all that it reads and makes lies as x does.
+Support takes_group(const KernelRequest& r, const KernelTable& table, const char* op, bool backward) {
+  if (r.members.size() < 2 || r.inner.size() != r.members.size() || (backward ? r.members.back() : r.members.front())->op->name != op) return refuse(fmt::format("its {} member is no {}", backward ? "last" : "first", op));
+  const std::vector<std::string>& inner = backward ? r.inner.back() : r.inner.front();
+  for (std::size_t i = 0; i < inner.size(); ++i)
+    if (inner[i] != (backward && i == 4 ? r.members[r.members.size() - 2]->name : "")) return refuse("its norm reads other values than a dy that the rest makes");
+  const Norm n(r, backward);
+  for (const Node* m : r.members)
+    if (m != n.core && (!fits_trees(*m->op) || m->types[0] != n.core->types[0])) return refuse("its members are not all elementwise, of the norm's type");
+  for (std::size_t i : n.others)
+    if (r.inputs[i].dtype != n.own.inputs[0].dtype || r.inputs[i].shape != n.own.inputs[0].shape) return refuse(fmt::format("input {} has not the type of x", i));
+  if (Support s = has_expressions(r, table, n.core); !s.ok) return s;
+  return takes(n.own, backward);
 }
 
 Kernel generated(const GpuCodeRef& code, const char* op, bool backward) {
   return {.name = "nvrtc_batch_norm", .op = op,
-          .supports = [=](const KernelRequest& r) {
-            Support s = takes_on_gpu(r, {f32, f64, f16, bf16});
-            if (!s.ok) return s;
-            if (r.inputs[0].elements() == 0) return refuse("there is nothing to normalise");
-            const DType t = r.inputs[0].dtype;
-            if (mixed_dtypes(r, backward ? 4 : 0, is_half(t) ? f32 : t)) return refuse("its data are of several dtypes, or its parameters are not of what it computes in");
-            s.scratch_bytes = Tiles(r).scratch_bytes();
-            return s;
-          },
+          .supports = [=](const KernelRequest& r) { return takes(r, backward); },
           .prepare = [=](const KernelRequest& r) { return norm(r, backward).prepare(*code); },
           .halves = true};
 }
@@ -302,6 +357,14 @@ Kernel generated(const GpuCodeRef& code, const char* op, bool backward) {
 
 std::vector<Kernel> batch_norm_generated_cuda(const GpuCodeRef& code) {
   return {generated(code, "batch_norm", false), generated(code, "batch_norm_gradient", true)};
+}
+
+Kernel batch_norm_with_elementwise(const GpuCodeRef& code, const std::shared_ptr<const KernelTable>& table) {
+  auto backward = [](const KernelRequest& r) { return !r.members.empty() && r.members.back()->op->name == "batch_norm_gradient"; };
+  return {.name = "nvrtc_batch_norm", .op = kWithElementwise,
+          .supports = [=](const KernelRequest& r) { return takes_group(r, *table, backward(r) ? "batch_norm_gradient" : "batch_norm", backward(r)); },
+          .prepare = [=](const KernelRequest& r) { return norm(r, backward(r)).prepare(*code); },
+          .halves = true};
 }
 
 }  // namespace belfry

@@ -80,8 +80,11 @@ std::string text_for(const OpDef& def, DType type) {
 /// What a step computes in.
 std::string computed_text(DType dtype) { return type_text(is_half(dtype) ? f32 : dtype); }
 
-/// The device function of one element: every step in a scope of its own, where its operands have their names. Halves are read as f32, and each step's result is rounded.
-std::string apply_text(const ScalarTree& t, Generated& g) {
+}  // namespace
+
+/// Every step in a scope of its own, where its operands have their names. Halves are read as f32, and each step's result is rounded.
+std::string element_text(const ScalarTree& t, Generated& g) {
+  if (std::any_of(t.steps.begin(), t.steps.end(), [](const ScalarStep& s) { return s.text.find("gelu_") != s.text.npos; })) g.head(kForHalves);
   std::string parameters, body;
   for (std::size_t i = 0; i < t.inputs.size(); ++i) {
     bool half = is_half(t.inputs[i].dtype);
@@ -105,6 +108,8 @@ std::string apply_text(const ScalarTree& t, Generated& g) {
   const std::string last = fmt::format("v{}", t.inputs.size() + t.steps.size() - 1), type = type_text(t.steps.back().type);
   return fmt::format("inline {} apply({}const Args& args) {{\n{}  return {};\n}}\n", type, parameters, body, is_half(t.steps.back().type) ? fmt::format("convert<{}>({})", type, last) : last);
 }
+
+namespace {
 
 /// An operand is read (or the output written) `width` at a time where it lies dense along the last axis.
 std::string pass_text(const std::string& name, const Axes& axes, const std::vector<Lying>& operands, std::int64_t width) {
@@ -195,9 +200,8 @@ Generated elementwise(const ScalarTree& given) {
     for (std::size_t d = 0; d < axes.sizes.size(); ++d)
       if (axes.strides[k][d] != 0 && axes.strides[k][d] != 1) g.number(fmt::format("s{}_{}", k, d), axes.strides[k][d]);
   }
-  if (std::any_of(t.steps.begin(), t.steps.end(), [](const ScalarStep& s) { return s.text.find("gelu_") != s.text.npos; })) g.head(kForHalves);
   const std::string type = type_text(t.steps.back().type);
-  g.body(copies ? fmt::format("inline {0} apply({0} x, const Args&) {{ return x; }}\n", type) : apply_text(t, g));
+  g.body(copies ? fmt::format("inline {0} apply({0} x, const Args&) {{ return x; }}\n", type) : element_text(t, g));
   auto entry = [](const char* name, const char* pass) { return fmt::format("KERNEL void {}(const Args a) {{ {}(a, blockIdx.x, gridDim.x); }}\n", name, pass); };
   g.body(pass_text("one_by_one", axes, operands, 1)).entries(entry("narrow", "one_by_one"));
   if (width == 1) return g.joint("one_by_one", grid_for(n).blocks).launch("narrow", grid_for(n));
@@ -224,24 +228,52 @@ ScalarStep step_of(const OpDef& def, const Attributes& attributes, DType type, c
   return out;
 }
 
-/// Of a group, whose members have one shape: each a step over the group's inputs and the steps before.
-ScalarTree tree_of_members(const KernelRequest& r) {
+}  // namespace
+
+ScalarTree tree_of_members(const KernelRequest& r, const Node* core) {
   ScalarTree t;
   t.shape = r.outputs[0].shape;
-  for (const LocalType& in : r.inputs) t.inputs.push_back(stretched(in, t.shape));
   std::map<std::string, std::size_t> made;
-  std::size_t next = 0;
+  if (core && core != r.members.back()) {
+    t.inputs.push_back(stretched({core->types[0].dtype, t.shape}, t.shape));
+    made.emplace(core->name, 0);
+  }
+  std::size_t next = 0, operand = t.inputs.size();
+  for (std::size_t m = 0; m < r.members.size(); ++m)
+    for (const std::string& inner : r.inner[m]) {
+      if (!inner.empty()) continue;
+      if (r.members[m] != core) t.inputs.push_back(stretched(r.inputs.at(next), t.shape));
+      ++next;
+    }
   for (std::size_t m = 0; m < r.members.size(); ++m) {
     const Node& n = *r.members[m];
+    if (&n == core) continue;
     std::vector<std::size_t> operands;
-    for (const std::string& inner : r.inner[m]) operands.push_back(inner.empty() ? next++ : made.at(inner));
+    for (const std::string& inner : r.inner[m]) operands.push_back(inner.empty() ? operand++ : made.at(inner));
+    made.emplace(n.name, t.inputs.size() + t.steps.size());
     t.steps.push_back(step_of(*n.op, n.attributes, n.types[0].dtype, operands));
-    made.emplace(n.name, r.inputs.size() + m);
   }
   return t;
 }
 
-}  // namespace
+Support has_expressions(const KernelRequest& r, const KernelTable& table, const Node* core) {
+  std::size_t next = 0;
+  std::map<std::string, LocalType> made;
+  for (std::size_t m = 0; m < r.members.size(); ++m) {
+    const Node& n = *r.members[m];
+    KernelRequest one;
+    one.op = n.op->name;
+    one.def = n.op;
+    one.attributes = &n.attributes;
+    for (const std::string& inner : r.inner[m]) one.inputs.push_back(inner.empty() ? r.inputs.at(next++) : made.at(inner));
+    one.outputs = {{n.types[0].dtype, r.outputs[0].shape}};
+    one.output_types = n.types;
+    one.wanted = {true};
+    if (&n != core && table.choose(one).name != "nvrtc_elementwise") return refuse(fmt::format("its {} '{}' has no expression for these types", n.op->name, n.name));
+    made.emplace(n.name, one.outputs[0]);
+  }
+  return {};
+}
 
 ScalarTree tree_of(const KernelRequest& r) {
   ScalarTree t;
@@ -257,23 +289,7 @@ ScalarTree tree_of(const KernelRequest& r) {
 
 Kernel elementwise_tree(const GpuCodeRef& code, const std::string& kind, const std::shared_ptr<const KernelTable>& table) {
   auto supports = [table](const KernelRequest& r) {
-    if (!of_one_shape(r)) return refuse("its members are not all elementwise, of the shape of the last");
-    std::size_t next = 0;
-    std::map<std::string, LocalType> made;
-    for (std::size_t m = 0; m < r.members.size(); ++m) {
-      const Node& n = *r.members[m];
-      KernelRequest one;
-      one.op = n.op->name;
-      one.def = n.op;
-      one.attributes = &n.attributes;
-      for (const std::string& inner : r.inner[m]) one.inputs.push_back(inner.empty() ? r.inputs.at(next++) : made.at(inner));
-      one.outputs = {{n.types[0].dtype, r.outputs[0].shape}};
-      one.output_types = n.types;
-      one.wanted = {true};
-      if (table->choose(one).name != "nvrtc_elementwise") return refuse(fmt::format("its {} '{}' has no expression for these types", n.op->name, n.name));
-      made.emplace(n.name, one.outputs[0]);
-    }
-    return Support{};
+    return of_one_shape(r) ? has_expressions(r, *table) : refuse("its members are not all elementwise, of the shape of the last");
   };
   return {.name = "nvrtc_elementwise", .op = kind, .supports = supports, .prepare = [code](const KernelRequest& r) { return elementwise(tree_of_members(r)).prepare(*code); }, .halves = true};
 }

@@ -40,6 +40,13 @@ Generated elementwise(const ScalarTree& tree);
 /// The node's own expression (`OpDef::scalar`) over all its inputs.
 ScalarTree tree_of(const KernelRequest& r);
 
+/// Of a group's members but `core`, where there is one that is none: each a step over what they read from outside and the steps before. Where others read the core, its first output is input 0.
+ScalarTree tree_of_members(const KernelRequest& r, const Node* core = nullptr);
+/// Whether `table` has that expression for each of these members.
+Support has_expressions(const KernelRequest& r, const KernelTable& table, const Node* core = nullptr);
+/// The device function `apply(inputs…, args)` of one element, and what it needs.
+std::string element_text(const ScalarTree& tree, Generated& g);
+
 /// "nvrtc_elementwise" for ops with an expression, of the dtypes of input `i`.
 Kernel elementwise_kernel(const GpuCodeRef& code, const std::string& op, std::vector<DType> dtypes, std::size_t i = 0);
 

@@ -55,7 +55,7 @@ struct AllKernels {
 TEST(GeneratedKernels, agree_with_the_references_of_their_ops_at_any_address) {
   AllKernels all;
   for (const Kernel& k : all.table.all())
-    EXPECT_TRUE(k.op == kAggregate || k.op == kElementwise || all.met[k.op] > 0) << "no case of " << k.op << " reaches a kernel";  // joins and trees are no ops
+    EXPECT_TRUE(k.op == kAggregate || k.op == kElementwise || k.op == kWithElementwise || all.met[k.op] > 0) << "no case of " << k.op << " reaches a kernel";  // joins and groups are no ops
   all.host->build();
   for (const Awaited& w : all.awaited) {
     expect_as_wanted(w);
@@ -347,7 +347,7 @@ TEST(GeneratedKernels, and_those_of_libraries_have_names_that_are_known) {
     there.emplace(k.name, k.op);
   }
   const OpSet ops = standard_ops();
-  std::set<std::string> of = {kConv2dBias, kConv2dBiasRelu, kMatmulBias, kMatmulBiasGeluTanh, "", "sparse", "adagrad adam", "nonsense"};
+  std::set<std::string> of = {kConv2dBias, kConv2dBiasRelu, kMatmulBias, kMatmulBiasGeluTanh, kWithElementwise, "", "sparse", "adagrad adam", "nonsense"};
   for (const auto& def : ops.all()) of.insert(def->name);
   for (const GpuKernelName& k : gpu_kernel_names())
     for (const std::string& op : of)

@@ -66,7 +66,7 @@ NodesOfNet look_at(const std::string& net, DType precision, bool training, const
   };
   options.groups = [](const Graph& g) {  // libraries have the others
     std::vector<FusionGroup> groups = find_gpu_groups(g);
-    std::erase_if(groups, [](const FusionGroup& group) { return group.kind != kElementwise; });
+    std::erase_if(groups, [](const FusionGroup& group) { return group.kind != kElementwise && group.kind != kWithElementwise; });
     return groups;
   };
   place(graph, to_strategy(Single{.device = cpu(0), .threads = 1}), cluster, 32, options);

@@ -278,6 +278,15 @@ void normed_attention(Builder& b, DType t) {
   minimize(b, loss);
 }
 
+/// Norms with what follows them, and before their gradients.
+void bent_norms(Builder& b, DType t) {
+  Value h = relu(nn::batch_norm(dense(b, b.input("x", t, {kBatch, 3, 4}), "in", 8)));
+  h = relu6(nn::batch_norm(dense(b, h, "second", 8)) + h);
+  Value loss = classify(dense(b, reduce_mean(h, {.axes = {1}}), "out", 5), label_(b));
+  fetch(b, "loss", loss);
+  minimize(b, loss);
+}
+
 /// Rows cut, turned, put together and scattered: what keeps them, and what reads them whole.
 void parts_of_rows(Builder& b, DType t) {
   Value h = dense(b, b.input("x", t, {kBatch, 4}), "in", 6);
@@ -322,6 +331,7 @@ const std::vector<Net>& probes() {
                                        {"own_batch_norm", own_batch_norm, false},
                                        {"adam", adam_net, false},
                                        {"normed_attention", normed_attention, true},
+                                       {"bent_norms", bent_norms, true},
                                        {"parts_of_rows", parts_of_rows, false},
                                        {"lamb", lamb_net, false},
                                        {"adafactor", adafactor_net, false},
