@@ -123,7 +123,10 @@ struct Case {
     feeds = synthetic_feeds(session->graph(), batch);
     rows.emplace(feeds);
   }
-  void step() { trains ? session->step(*rows, fetches(), [&] { return Batch(*rows); }) : session->predict(*rows, {}); }  // the next is copied meanwhile, as fit does
+  void step() {  // the next is copied meanwhile, as fit does
+    const auto next = [&] { return Batch(*rows); };
+    trains ? session->step(*rows, fetches(), next) : session->predict(*rows, {}, next);
+  }
   std::vector<std::string> fetches() const { return trains ? std::vector<std::string>{"loss"} : std::vector<std::string>{}; }
 
   bool trains;

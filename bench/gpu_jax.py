@@ -167,11 +167,16 @@ def step_of(name, batch, variant):
         return (p, m, v, new, t + 1), loss
 
     p, statistics = jax.device_put((first.values, first.statistics))
-    if not trains:
-        return lambda: np.asarray(infer(p, statistics, x))
-    state = [(p, [jnp.zeros_like(a) for a in p], [jnp.zeros_like(a) for a in p], statistics, jnp.zeros(()))]
-
     ahead = [jax.device_put((x, y))]
+
+    def answer():
+        out = infer(p, statistics, ahead[0][0])
+        ahead[0] = jax.device_put((x, y))
+        return np.asarray(out)
+
+    if not trains:
+        return answer
+    state = [(p, [jnp.zeros_like(a) for a in p], [jnp.zeros_like(a) for a in p], statistics, jnp.zeros(()))]
 
     def step():
         state[0], loss = train(state[0], *ahead[0])

@@ -94,7 +94,7 @@ VARIANTS = ('eager', 'eager_tf32', 'eager_bf16', 'compile', 'compile_tf32', 'com
 
 
 class Feeds:
-    """From pinned memory of the host; of a training step the next are copied meanwhile, as bench_gpu's are."""
+    """From pinned memory of the host; the next step's are copied meanwhile, as bench_gpu's are."""
     def __init__(self, tensors, device):
         self.tensors, self.device, self.ahead = tensors, device, None
         if device == 'cuda':
@@ -146,7 +146,7 @@ def step_of(name, batch, variant, device):
     @torch.inference_mode()
     def infer():
         with halves():
-            return forward(feeds.copied()[0]).cpu()
+            return forward(feeds.take()[0]).cpu()
 
     return train if trains else infer
 

@@ -84,12 +84,13 @@ Graph graph_of_lines(const JsonDocument& d, const RecordReader& records, const P
     const PlanLine& l = lines[i];
     const PlanNode& n = plan.nodes[i];
     if (n.inserted || !l.positions.empty()) continue;
-    if (!l.members.empty()) plain.push_back(l.members[0]);
+    auto add = [&](NodeRecord r) { l.position < 0 ? plain.push_back(std::move(r)) : put(std::move(r), l.position); };
+    if (!l.members.empty()) add(l.members[0]);
     else if (!members.contains(n.name)) {
       NodeRecord r = l.record;
       for (std::size_t k = 0; k < r.inputs.size(); ++k)
         if (!r.inputs[k].empty()) r.inputs[k] = user_value(d, plan, n.inputs[k], r.inputs_at->items[k]);
-      plain.push_back(std::move(r));
+      add(std::move(r));
     }
   }
   Graph graph = records.build(put_in_place(std::move(placed_at), std::move(plain)));

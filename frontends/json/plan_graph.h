@@ -17,6 +17,7 @@ struct PlanLine {
   NodeRecord record;              ///< of a node that stands for itself
   std::vector<NodeRecord> members;
   std::vector<int> positions;     ///< of the members in the graph, or none
+  int position = -1;              ///< of a node alone that the plan has behind one that the graph has behind it
 };
 
 /// A list in which those of `placed` stand at their places, as far as it reaches, and the rest between them in order.

@@ -199,6 +199,7 @@ class PlanReader {
       }
       if (l.positions.size() != (l.members.size() > 1 ? l.members.size() : 0)) d_.fail(*members, "several members have their place \"at\" each, and one has none");
     }
+    if (const JsonValue* at = n.inserted || l.members.size() > 1 ? nullptr : line.find("at")) l.position = number(*at, 0, kMostNodes);
     if (!n.inserted && !n.def && l.members.empty()) d_.fail(line.value, fmt::format("'{}' is neither inserted (it has no \"cause\") nor does it say what it stands for (\"members\")", n.name));
     read_placing(line, n);
     return out;

@@ -105,7 +105,7 @@ class PlanWriter {
 
   // ---------------------------------------------------------------- nodes
 
-  std::string node_line(const PlanNode& n, int position) const {
+  std::string node_line(const PlanNode& n, int position) {
     LineWriter line;
     const Node* user = n.user >= 0 ? &graph_.node(n.user) : nullptr;
     if (n.op == kInput || n.op == kVariable) records_.add_own(line, *user);
@@ -134,6 +134,10 @@ class PlanWriter {
     if (std::vector<std::string> variants = variant_texts(n.by_class); !variants.empty()) line.add("by_class", json_list(variants));
     if (std::vector<std::string> variants = variant_texts(n.by_group); !variants.empty()) line.add("by_group", json_list(variants));
     if (!n.again) add_members(line, n);  // else it has those of the node that it computes again
+    if (!n.inserted && n.members.size() < 2) {
+      if (n.user < furthest_) line.add("at", number(n.user));
+      furthest_ = std::max(furthest_, n.user);
+    }
     return line.text();
   }
 
@@ -190,7 +194,7 @@ class PlanWriter {
   }
 
   /// What stands for other nodes of the graph, or for one of another op, holds them verbatim. Where several were made one,
-  /// "at" is the place of each in the graph.
+  /// "at" is the place of each in the graph, as it is of nodes alone behind one that the graph has behind them.
   void add_members(LineWriter& line, const PlanNode& n) const {
     std::vector<NodeId> members;
     for (const Member& m : n.members) members.push_back(m.node);
@@ -229,6 +233,7 @@ class PlanWriter {
 
   const PlacedGraph& plan_;
   const Graph& graph_;
+  NodeId furthest_ = -1;  // of the nodes alone that are written
   RecordWriter records_;
 };
 

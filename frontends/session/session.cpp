@@ -285,8 +285,8 @@ Session Session::from_plan(std::shared_ptr<const PlacedGraph> plan, SessionOptio
 Session Session::placed_anew(std::shared_ptr<const PlacedGraph> plan, SessionOptions options) { return Session(std::make_unique<Impl>(PlanMaker(std::move(plan), false, std::move(options)))); }
 
 Results Session::step(const Batch& feeds, const std::vector<std::string>& fetches, const std::function<Batch()>& next) { return alive(impl_).execute(Mode::step, feeds, fetches, next); }
-Results Session::run(const Batch& feeds, const std::vector<std::string>& fetches) { return alive(impl_).execute(Mode::run, feeds, fetches); }
-Results Session::predict(const Batch& feeds, const std::vector<std::string>& fetches) { return alive(impl_).execute(Mode::infer, feeds, fetches); }
+Results Session::run(const Batch& feeds, const std::vector<std::string>& fetches, const std::function<Batch()>& next) { return alive(impl_).execute(Mode::run, feeds, fetches, next); }
+Results Session::predict(const Batch& feeds, const std::vector<std::string>& fetches, const std::function<Batch()>& next) { return alive(impl_).execute(Mode::infer, feeds, fetches, next); }
 
 void Session::prepare(const std::vector<std::int64_t>& batches, Mode mode, const std::vector<std::string>& fetches) {
   Impl& impl = alive(impl_);

@@ -125,9 +125,19 @@ Metrics evaluate(Session& session, const std::vector<const DataSet*>& parts, std
   for (const DataSet* data : parts) {
     check_columns(session.graph(), *data);
     Batches batches(*data, batch);
-    while (batches.position().epoch == 0) {
-      const auto& columns = batches.next();
-      means.add(session.predict(columns, fetches), names, columns.begin()->second.shape()[0]);
+    std::map<std::string, HostTensor> columns, later;
+    Batch ahead;
+    batches.next_into(columns);
+    for (bool more = true; more; std::swap(columns, later)) {
+      const Batch given = ahead.number() ? std::exchange(ahead, {}) : Batch(columns);
+      const std::int64_t rows = columns.begin()->second.shape()[0];
+      more = batches.position().epoch == 0;
+      auto next = [&] {
+        batches.next_into(later);
+        return ahead = Batch(later);
+      };
+      means.add(session.predict(given, fetches, more ? next : std::function<Batch()>()), names, rows);
+      if (more && !ahead.number()) next();
     }
   }
   return means.means();

@@ -1,5 +1,6 @@
 #include "interpreter.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -89,17 +90,26 @@ HostTensor stacked(const std::vector<HostTensor>& parts) {
 
 namespace {
 
-/// The members of a fused node in turn, by their references.
-HostTensor run_group(const TowerGraph& tg, const PlanNode& n, const std::vector<const HostTensor*>& inputs, const Share& share, const Extents& shape) {
-  std::map<NodeId, HostTensor> inner;
+/// The members of a fused node in turn, by their references. Inner values have the shape of the group.
+std::vector<HostTensor> run_group(const TowerGraph& tg, const PlanNode& n, const std::vector<const HostTensor*>& inputs, const Share& share, const std::vector<LocalType>& types) {
+  std::map<ValueId, HostTensor> made;
+  const std::vector<ValueId> given = values_of(tg, n);
   std::size_t next = 0;
   for (const Member& m : n.members) {
     const Node& node = tg.graph->node(m.node);
     std::vector<const HostTensor*> in;
-    for (ValueId v : node.inputs) in.push_back(inner.contains(v.node) ? &inner.at(v.node) : inputs[next++]);
-    inner[m.node] = evaluate(*node.op, node.attributes, in, node.types, {{node.types[0].dtype, shape}}, share)[0];
+    for (ValueId v : node.inputs) in.push_back(made.contains(v) ? &made.at(v) : inputs[next++]);
+    std::vector<LocalType> local;
+    for (std::size_t k = 0; k < node.types.size(); ++k) {
+      const auto at = std::find(given.begin(), given.end(), ValueId{m.node, static_cast<std::int32_t>(k)});
+      local.push_back(at == given.end() ? LocalType{node.types[k].dtype, types[0].shape} : types[static_cast<std::size_t>(at - given.begin())]);
+    }
+    std::vector<HostTensor> out = evaluate(*node.op, node.attributes, in, node.types, local, share);
+    for (std::size_t k = 0; k < out.size(); ++k) made[{m.node, static_cast<std::int32_t>(k)}] = std::move(out[k]);
   }
-  return inner.at(n.members.back().node);
+  std::vector<HostTensor> out;
+  for (ValueId v : given) out.push_back(made.at(v));
+  return out;
 }
 
 }  // namespace
@@ -146,11 +156,7 @@ Result run_towers(const TowerGraph& tg, const Tensors& feeds, const Tensors& sta
         for (const Parts* p : in) inputs.push_back(!p ? nullptr : &(*p)[p->size() > 1 ? static_cast<std::size_t>(t) : 0]);
         std::vector<LocalType> local;
         for (ValueIndex v : n.outputs) local.push_back(local_type(tg.value(v), share));
-        if (n.op == kFused) {
-          out[0].push_back(run_group(tg, n, inputs, share, local[0].shape));
-          continue;
-        }
-        std::vector<HostTensor> made = evaluate(*n.def, n.attributes, inputs, types, local, share);
+        std::vector<HostTensor> made = n.op == kFused ? run_group(tg, n, inputs, share, local) : evaluate(*n.def, n.attributes, inputs, types, local, share);
         for (std::size_t k = 0; k < made.size(); ++k) out[k].push_back(std::move(made[k]));
       }
       for (std::size_t k = 0; k < out.size(); ++k) set(k, std::move(out[k]));
