@@ -76,8 +76,8 @@ class Tensors {
     }
     auto& alike = tensors_[{desc.dims(), desc.get_size()}];
     drop_expired(alike);
-    for (const auto& t : alike)
-      if (auto out = t.lock(); out->memory.get_desc() == desc && std::find(taken.begin(), taken.end(), out) == taken.end()) return out;
+    for (const auto& t : alike)  // which another thread may let go of just now
+      if (auto out = t.lock(); out && out->memory.get_desc() == desc && std::find(taken.begin(), taken.end(), out) == taken.end()) return out;
     auto out = std::make_shared<Tensor>(desc);
     alike.push_back(out);
     return out;

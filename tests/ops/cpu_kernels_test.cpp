@@ -3,7 +3,9 @@
 
 #include <omp.h>
 
+#include <barrier>
 #include <set>
+#include <thread>
 
 #include <belfry/ops/cpu_kernels.h>
 
@@ -261,6 +263,31 @@ TEST(CpuKernels, every_kernel_is_in_a_case) {
   for (const KernelCase& c : cases()) met.emplace(c.op, c.kernel);
   KernelTable table = cpu_kernels();
   for (const Kernel& k : table.all()) EXPECT_TRUE(k.name.ends_with("_in_f32") || met.contains({k.op, k.name})) << k.op << " by " << k.name;  // halves have check_halves
+}
+
+/// A kernel's tensors are those of the thread that runs it; each of these takes over what the other has just run, while that drops what it had.
+TEST(CpuKernels, of_onednn_go_from_thread_to_thread) {
+  const KernelTable table = cpu_kernels();
+  const Asked asked({"onednn_matmul", "matmul", {real({7, 8}), real({8, 9})}, {}});
+  const auto choice = table.choose(asked.request);
+  ASSERT_EQ(choice.name, "onednn_matmul");
+  std::vector<std::unique_ptr<Prepared>> kernels;
+  for (int k = 0; k < 2; ++k) kernels.push_back(table.prepare(choice.name, asked.request, {choice.support.scratch_bytes, false}));
+  std::barrier together(2);
+  std::vector<HostTensor> made;
+  for (int t = 0; t < 2; ++t) made.emplace_back(f32, Extents{7, 9});
+  auto run = [&](std::size_t t) {
+    HostTensor scratch(u8, {choice.support.scratch_bytes});
+    for (std::size_t round = 0; round < 60000; ++round) {
+      together.arrive_and_wait();
+      for (std::size_t apart = 0; apart < (t ? round % 200 : 0); ++apart) __builtin_ia32_pause();
+      kernels[(t + round) % 2]->launch({{asked.inputs[0].raw(), asked.inputs[1].raw()}, {made[t].raw()}, scratch.raw()});
+    }
+  };
+  std::thread other(run, 1);
+  run(0);
+  other.join();
+  EXPECT_EQ(made[0], made[1]);
 }
 
 TEST(CpuKernels, elementwise_results_depend_on_no_position_length_or_alignment) {
