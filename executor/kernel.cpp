@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/fusion_group.h>
+
 namespace belfry {
 
 namespace {
@@ -52,7 +54,7 @@ std::unique_ptr<Prepared> prepare_fused_reference(const KernelRequest& r) {
         HostTensor made(type.dtype, type.shape);
         std::vector<View> out;
         for (std::size_t k = 0; k < n.types.size(); ++k) {
-          const std::ptrdiff_t at = output_of_member(members, m, k);
+          const std::ptrdiff_t at = place_of(members, m, k);
           out.push_back(at < 0 ? View{type, made.raw()} : View{outputs[static_cast<std::size_t>(at)], a.outputs[static_cast<std::size_t>(at)]});
         }
         n.op->reference(Call{n.attributes, in, out, n.types, share});
@@ -75,14 +77,6 @@ std::unique_ptr<Prepared> prepare_fused_reference(const KernelRequest& r) {
 }
 
 }  // namespace
-
-std::ptrdiff_t output_of_member(const std::vector<const Node*>& members, std::size_t m, std::size_t k) {
-  if (m + 1 == members.size()) return static_cast<std::ptrdiff_t>(k);
-  if (k == 0) return -1;
-  std::size_t at = members.back()->types.size();
-  for (std::size_t before = 0; before < m; ++before) at += members[before]->types.size() - 1;
-  return static_cast<std::ptrdiff_t>(at + k - 1);
-}
 
 void describe_members(const Graph& graph, const std::vector<NodeId>& members, KernelRequest& request) {
   for (NodeId id : members) {

@@ -1,7 +1,6 @@
 // The kernel interface: accept or refuse with a reason; prepare once; then only launch.
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -111,9 +110,6 @@ class KernelTable {
 
   std::vector<Kernel> kernels_;
 };
-
-/// Where output `k` of member `m` stands among a fused node's, as `values_of` has it; -1: it stays inside.
-std::ptrdiff_t output_of_member(const std::vector<const Node*>& members, std::size_t m, std::size_t k);
 
 /// Members of a fused node, with where their inputs come from.
 void describe_members(const Graph& graph, const std::vector<NodeId>& members, KernelRequest& request);

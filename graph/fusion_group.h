@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,15 @@ inline std::vector<ValueId> values_of(const Graph& graph, const std::vector<Node
   add(members.back(), 0);
   for (std::size_t m = 0; m + 1 < members.size(); ++m) add(members[m], 1);
   return out;
+}
+
+/// Where output `k` of member `m` stands among these; -1: it stays inside.
+inline std::ptrdiff_t place_of(const std::vector<const Node*>& members, std::size_t m, std::size_t k) {
+  if (m + 1 == members.size()) return static_cast<std::ptrdiff_t>(k);
+  if (k == 0) return -1;
+  std::size_t at = members.back()->types.size();
+  for (std::size_t before = 0; before < m; ++before) at += members[before]->types.size() - 1;
+  return static_cast<std::ptrdiff_t>(at + k - 1);
 }
 
 inline bool is_tree(const Graph& graph, const FusionGroup& group) {

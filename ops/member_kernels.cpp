@@ -54,7 +54,7 @@ Members members_of(const KernelRequest& r, const KernelTable& table, bool tree) 
       out.chain = out.chain && (inner.empty() || source.member + 1 == static_cast<std::ptrdiff_t>(m));
     }
     for (std::size_t o = 0; o < node.types.size(); ++o) {
-      k.outputs.push_back(output_of_member(r.members, m, o));
+      k.outputs.push_back(place_of(r.members, m, o));
       const bool inner = k.outputs.back() < 0;
       k.request.outputs.push_back(inner ? LocalType{node.types[0].dtype, r.outputs[0].shape} : r.outputs.at(static_cast<std::size_t>(k.outputs.back())));
       k.request.wanted.push_back(inner || r.wanted.at(static_cast<std::size_t>(k.outputs.back())));

@@ -74,14 +74,12 @@ struct PlanNode {
 };
 
 struct TowerGraph;
-/// Whether it is a fused node of kElementwise.
+/// Whether it is a fused node of kElementwise; one whose kernels give the bits of its members.
 bool is_tree(const TowerGraph& graph, const PlanNode& node);
-/// Whether it is a fused node whose kernels give the bits of its members.
 bool has_bits_of_members(const TowerGraph& graph, const PlanNode& node);
 /// The graph's values that the outputs of a node of the user's are, or of one that computes it again.
 std::vector<ValueId> values_of(const TowerGraph& graph, const PlanNode& node);
-/// Whether an output is computed only where it is read.
-bool is_optional(const TowerGraph& graph, const PlanNode& node, std::size_t output);
+bool is_optional(const TowerGraph& graph, const PlanNode& node, std::size_t output);  ///< computed only where it is read
 /// Whether one of its kernels may give other bits each time.
 bool is_nondeterministic(const PlanNode& node);
 /// (output, input) pairs that may share bytes where the input is not read again: its op's; of what has the bits of its members theirs, for inputs of the output's type.
