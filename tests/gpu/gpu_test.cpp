@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(Gpu, GpuOps, testing::ValuesIn(ops_here()), [](const au
 /// Which kernels take a case is known without a GPU.
 TEST(GpuCases, reach_every_kernel) { EXPECT_THAT(unreached(cuda_kernels(std::make_shared<CudaToolkit>()), standard_ops()), testing::IsEmpty()); }
 
-/// A product with its bias and activation: as its members one by one, and what is no number stays none.
+/// A product with its bias and activation, and sums of products, also in f32 of halves: as their members one by one, and what is no number stays none.
 TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
   auto device = machine().open(parse_device("gpu:0"));
   auto queue = device->queue(0);
@@ -113,6 +113,19 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
       dense, [&](Builder& b, DType t) { return gelu(dense(b, t), true); }, [](Builder& b, DType t) {
         const Value x = b.input("x", t, {kBatch, 3, 5, 40}), w = b.input("w", t, {1, 1, 40, 24}), bias = b.input("b", t, {24});
         return conv2d(x, w) + bias;
+      },
+      [&](Builder& b, DType t) { return dense(b, t) + b.input("other", t, {kBatch, 24}); },
+      [](Builder& b, DType t) {
+        const Value x = b.input("x", t, {kBatch, 40}), w = b.input("w", t, {40, 24});
+        return b.graph().add("matmul", {x, w}, {{"wide", true}}) + b.input("b", f32, {24}) + b.input("other", f32, {kBatch, 24});
+      },
+      [](Builder& b, DType t) {
+        std::vector<Value> products;
+        for (const char* k : {"0", "1", "2"}) {
+          const Value x = b.input(std::string("x") + k, t, {kBatch, 40});
+          products.push_back(matmul(x, b.input(std::string("w") + k, t, {40, 24})));
+        }
+        return add_n(products);
       }};
   std::mt19937_64 rng(4);
   for (const auto& group : groups)
@@ -125,19 +138,23 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
       w.attributes = std::make_shared<Attributes>();
       w.request.op = found.kind;
       w.request.attributes = w.attributes.get();
-      for (NodeId id : b.graph().inputs()) w.request.inputs.push_back({t, extents_of(b.graph().node(id).types[0].shape, 6)}), w.inputs.push_back(draw({b.graph().node(id).types[0]}, 6, false, rng));
-      w.request.outputs = {{t, extents_of(y.shape(), 6)}};
+      for (NodeId id : b.graph().inputs()) w.request.inputs.push_back(local_type(b.graph().node(id).types[0], 6)), w.inputs.push_back(draw({b.graph().node(id).types[0]}, 6, false, rng));
+      w.request.outputs = {local_type(y.type(), 6)};
       w.request.output_types = {y.type()};
       w.request.wanted = {true};
-      w.given = {true, true, true};
+      w.given.assign(w.inputs.size(), true);
       describe_members(b.graph(), found.members, w.request);
-      w.wanted = {HostTensor(t, w.request.outputs[0].shape)};
-      KernelTable().prepare(kReferenceKernel, w.request)->launch({{w.inputs[0].raw(), w.inputs[1].raw(), w.inputs[2].raw()}, {w.wanted[0].raw()}});
+      w.wanted = {HostTensor(y.dtype(), w.request.outputs[0].shape)};
+      Arguments arguments;
+      for (const HostTensor& x : w.inputs) arguments.inputs.push_back(x.raw());
+      arguments.outputs = {w.wanted[0].raw()};
+      KernelTable().prepare(kReferenceKernel, w.request)->launch(arguments);
       const auto choice = table.choose(w.request);
       ASSERT_NE(choice.name, kReferenceKernel) << w.what;
       w.scratch = choice.support.scratch_bytes;
       w.kernel = table.prepare(choice.name, w.request, {w.scratch, false});
-      EXPECT_LE(distance(run(w, {device.get(), queue.get()})[0], w.wanted[0]), t == f32 ? 1e-5 : t == bf16 ? 0x1p-6 : 0x1p-9) << w.what << " by " << choice.name;
+      const double roundings = found.kind == kMatmulAdd ? 4 : 1, tolerance = y.dtype() == f32 ? 1e-5 : y.dtype() == bf16 ? 0x1p-6 : 0x1p-9;
+      EXPECT_LE(distance(run(w, {device.get(), queue.get()})[0], w.wanted[0]), roundings * tolerance) << w.what << " by " << choice.name;
       if (t != f32) continue;
       w.inputs[0].data<float>()[0] = NAN;
       EXPECT_TRUE(std::isnan(run(w, {device.get(), queue.get()})[0].data<float>()[0])) << w.what << " by " << choice.name << " hides a NaN";
