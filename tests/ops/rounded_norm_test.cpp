@@ -1,14 +1,18 @@
 // Norms of f32 that round y themselves, and gradients that read a half of dy: the bits of the cast beside them, by every kernel.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <belfry/frontends/builder/builder.h>
 #include <belfry/ops/all_ops.h>
+#include <belfry/ops/build.h>
 #include <belfry/ops/cpu_kernels.h>
 #include <belfry/ops/cuda_kernels.h>
 #include <belfry/ops/half_kernels_internal.h>
+#include <belfry/ops/passes/passes.h>
 
 #include "awaited.h"
 #include "host_gpu.h"
@@ -87,6 +91,17 @@ TEST(RoundedNorm, has_the_bits_of_the_norm_and_the_cast_by_its_reference) {
       wanted[0] = converted(wanted[0], half);
       EXPECT_EQ(run_op(ops.at(f.op), with_half(forward(f), half), inputs, 3), wanted) << f.op;
     }
+}
+
+/// As of the norm whose y a cast rounds.
+TEST(RoundedNorm, has_the_gradient_of_the_norm) {
+  Builder b("net");
+  const Value x = b.input("x", f32, {kBatch, 4}) * b.variable("scale", {4});
+  b.minimize(reduce_sum(square(cast(b.graph().add("layer_norm", {x}, {{"rounded_to", "f16"}}), f32))), Sgd{});
+  const Graph g = run_passes(training_passes(), std::move(b).build());
+  const Node& n = g.node(g.at("gradient/layer_norm/layer_norm_gradient").node);
+  EXPECT_EQ(n.types[0].dtype, f32);
+  EXPECT_EQ(g.type(n.inputs[3]).dtype, f32);
 }
 
 TEST(RoundedNorm, is_of_f32_alone) {
