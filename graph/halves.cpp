@@ -22,8 +22,11 @@ HostTensor copy_of(const LocalType& type, const std::byte* data) {
 
 DType widened(DType dtype) { return is_half(dtype) ? f32 : dtype; }
 
-/// The one half that the inputs are of, f32 if there is none.
+bool keeps_f32(const InferContext& c) { return c.attributes.find("wide") && c.attributes.flag("wide"); }
+
+/// The one half that the inputs are of, f32 if there is none. Beside halves f32 is read as it is where a result that follows its inputs is said to stay f32.
 DType half_of(const InferContext& c) {
+  const bool mixes = c.op.precision == Precision::follow && keeps_f32(c);
   std::optional<DType> first;
   for (int i = 0; i < c.count(); ++i) {
     if (!c.has(i)) continue;
@@ -33,7 +36,7 @@ DType half_of(const InferContext& c) {
     if (is_half(t) && !c.op.takes_halves()) c.fail(fmt::format("computes in f32 and f64, and input {} is {}, which is for storage: cast it first", i, belfry::name_of(t)));
     if (is_half(t) && def.wide) c.fail(fmt::format("keeps input {} in f32, and it is {}: cast it first", i, belfry::name_of(t)));
     if (def.wide || !(is_float(t) || is_half(t))) continue;
-    if (first && *first != t && (is_half(t) || is_half(*first))) c.fail(fmt::format("inputs have the dtypes {} and {}", belfry::name_of(*first), belfry::name_of(t)));
+    if (first && *first != t && (is_half(t) || is_half(*first)) && !(mixes && t != f64 && *first != f64)) c.fail(fmt::format("inputs have the dtypes {} and {}", belfry::name_of(*first), belfry::name_of(t)));
     first = t;
   }
   return first && is_half(*first) ? *first : f32;
@@ -62,8 +65,8 @@ std::vector<TensorType> inferred_types(InferContext& c) {
   std::vector<TensorType> out = types_by_rule(c);
   if (op.stores || op.inputs.empty()) return out;
   for (const TensorType& t : out)
-    if (is_half(t.dtype)) c.fail(fmt::format("computes in f32 and f64, and would give {}, which is for storage: cast its result", to_string(t)));
-  if (!is_half(half) || (c.attributes.find("wide") && c.attributes.flag("wide"))) return out;
+    if (is_half(t.dtype) && !op.takes_halves()) c.fail(fmt::format("computes in f32 and f64, and would give {}, which is for storage: cast its result", to_string(t)));
+  if (!is_half(half) || keeps_f32(c)) return out;
   for (std::size_t k = 0; k < out.size(); ++k)
     if (out[k].dtype == f32 && !op.outputs[k].wide) out[k].dtype = half;
   return out;
@@ -101,7 +104,7 @@ Split split_of(const OpDef& op, const SplitContext& c) {
 ReferenceRule taking_halves(ReferenceRule reference) {
   return [reference = std::move(reference)](const Call& c) {
     auto half = [](const auto& view) { return is_half(view.type.dtype); };
-    if (std::none_of(c.inputs.begin(), c.inputs.end(), half)) return reference(c);
+    if (std::none_of(c.inputs.begin(), c.inputs.end(), half) && std::none_of(c.outputs.begin(), c.outputs.end(), half)) return reference(c);
     std::vector<HostTensor> in, out;
     std::vector<ConstView> inputs;
     std::vector<View> outputs;

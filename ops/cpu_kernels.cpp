@@ -20,6 +20,7 @@ KernelTable cpu_kernels() {
   table.add(in_turn(kMatmulBiasGeluTanh, {"matmul", "add", "gelu_tanh"}, members, true));
   table.add(in_turn(kConv2dBias, {"conv2d", "add"}, members, true));
   table.add(in_turn(kMatmulBias, {"matmul", "add"}, members, true));
+  table.add(in_turn(kMatmulAdd, {}, members, true));
   table.add(in_turn(kElementwise, {}, members, true));
   table.add(in_turn(kWithElementwise, {}, members, true));
   return table;

@@ -42,6 +42,7 @@ KernelTable cuda_kernels(const std::shared_ptr<CudaToolkit>& toolkit) {
   table.add(in_turn(kConv2dBiasRelu, {"conv2d", "add", "relu"}, members, false));
   table.add(in_turn(kMatmulBiasGeluTanh, {"matmul", "add", "gelu_tanh"}, members, false));
   table.add(in_turn(kMatmulBias, {"matmul", "add"}, members, false));
+  table.add(in_turn(kMatmulAdd, {}, members, false));
   table.add(in_turn(kElementwise, {}, members, false));
   table.add(in_turn(kWithElementwise, {}, members, false));
   return table;

@@ -77,19 +77,77 @@ std::optional<DeviceId> requested(const Graph& g, NodeId id) {
   return g.node(id).device;
 }
 
+/// Nodes whose values somebody asks for, per node.
+std::vector<bool> asked_for(const Graph& g) {
+  std::vector<bool> out(static_cast<std::size_t>(g.size()));
+  auto keep = [&](ValueId v) { out[static_cast<std::size_t>(v.node)] = out[static_cast<std::size_t>(v.node)] || v.output == 0; };
+  for (const auto& [variable, u] : g.updates) keep(u);
+  for (const auto& [name, v] : g.metrics) keep(v);
+  for (const std::vector<ValueId>* values : {&g.outputs, &g.losses})
+    for (ValueId v : *values) keep(v);
+  if (g.train)
+    for (ValueId v : g.train->losses) keep(v);
+  return out;
+}
+
+/// Sums of products. Where a tree would hold the sum it reads the products in the same pass, and as many bytes are moved; else the sum is saved a pass of its own.
+class SumsOfProducts {
+ public:
+  explicit SumsOfProducts(const Graph& g) : g_(g), asked_(asked_for(g)) {}
+
+  /// The last first, so that it is known which sums are read by sums of products.
+  std::vector<FusionGroup> find() {
+    std::vector<FusionGroup> out;
+    for (NodeId id = g_.size(); id-- > 0;)
+      if (std::vector<NodeId> members = members_of(id); !members.empty() && !in_a_tree(id)) {
+        taken_.insert(id);
+        out.push_back({kMatmulAdd, std::move(members)});
+      }
+    return out;
+  }
+
+ private:
+  /// Of each product the nodes, then the sum; none where it is no sum of products.
+  std::vector<NodeId> members_of(NodeId id) const {
+    const Node& sum = g_.node(id);
+    if ((sum.op->name != "add" && !sum.op->sum_of_inputs) || symbolic_axes(sum.types[0].shape).empty()) return {};
+    std::vector<NodeId> out;
+    std::size_t others = 0;
+    for (ValueId v : sum.inputs) {
+      if (g_.type(v) != sum.types[0]) return {};
+      std::vector<NodeId> product;
+      if (auto sole = maker(g_, v, "matmul")) product = {*sole};
+      else if (auto with_bias = biased(g_, v, "matmul")) product = {with_bias->first, with_bias->second};
+      const bool alone = !product.empty() && std::all_of(product.begin(), product.end(), [&](NodeId p) { return is_inner(p, p == product.back() ? id : product.back(), id); });
+      if (alone && std::count(sum.inputs.begin(), sum.inputs.end(), v) == 1) out.insert(out.end(), product.begin(), product.end());
+      else if (++others > 1) return {};
+    }
+    if (!out.empty()) out.push_back(id);
+    return out;
+  }
+
+  /// Read by the next alone, and of the sum's role and device.
+  bool is_inner(NodeId id, NodeId reader, NodeId sum) const {
+    return !asked_[static_cast<std::size_t>(id)] && g_.readers(id) == std::vector<NodeId>{reader} && g_.node(id).role == g_.node(sum).role && requested(g_, id) == requested(g_, sum);
+  }
+
+  bool in_a_tree(NodeId id) const {
+    auto by_tree = [&](NodeId r) { return fits_trees(*g_.node(r).op) && g_.node(r).role == g_.node(id).role && !taken_.contains(r); };
+    const std::vector<NodeId>& readers = g_.readers(id);
+    return !asked_[static_cast<std::size_t>(id)] && !readers.empty() && std::all_of(readers.begin(), readers.end(), by_tree);
+  }
+
+  const Graph& g_;
+  std::vector<bool> asked_;
+  std::set<NodeId> taken_;
+};
+
 /// From each node that others than one tree read, the tree of those that it alone reads.
 class Trees {
  public:
-  Trees(const Graph& g, const std::vector<FusionGroup>& others) : g_(g), root_(static_cast<std::size_t>(g.size()), -1), apart_(static_cast<std::size_t>(g.size())) {
-    auto keep = [&](ValueId v) { apart_[static_cast<std::size_t>(v.node)] = apart_[static_cast<std::size_t>(v.node)] || v.output == 0; };
+  Trees(const Graph& g, const std::vector<FusionGroup>& others) : g_(g), root_(static_cast<std::size_t>(g.size()), -1), apart_(asked_for(g)) {
     for (const FusionGroup& group : others)
       for (NodeId id : group.members) taken_.insert(id);
-    for (const auto& [variable, u] : g.updates) keep(u);
-    for (const auto& [name, v] : g.metrics) keep(v);
-    for (const std::vector<ValueId>* values : {&g.outputs, &g.losses})
-      for (ValueId v : *values) keep(v);
-    if (g.train)
-      for (ValueId v : g.train->losses) keep(v);
   }
 
   std::vector<FusionGroup> find() {
@@ -214,7 +272,7 @@ std::vector<FusionGroup> find_cpu_groups(const Graph& g) {
 }
 
 std::vector<FusionGroup> find_gpu_groups(const Graph& g) {
-  std::vector<FusionGroup> out;
+  std::vector<FusionGroup> out = SumsOfProducts(g).find();
   for (NodeId id = 0; id < g.size(); ++id)
     if (g.node(id).op->name == "gelu_tanh")
       if (auto sum = biased(g, g.node(id).inputs[0], "matmul")) out.push_back({kMatmulBiasGeluTanh, {sum->first, sum->second, id}});

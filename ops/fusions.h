@@ -16,6 +16,10 @@ inline constexpr const char* kConv2dBias = "conv2d_bias";
 inline constexpr const char* kMatmulBias = "matmul_bias";
 inline constexpr const char* kMatmulBiasGeluTanh = "matmul_bias_gelu_tanh";
 
+/// Sums with rows of products, each with a bias as above or without, and of at most one other value of their type: x + (a·b + bias), a·b + c·d + x. Inputs: of
+/// each product a, b and its bias, then the other value. Of halves the sum is rounded behind each product.
+inline constexpr const char* kMatmulAdd = "matmul_add";
+
 /// Those that a CPU has one kernel for: kConv2dBiasRelu.
 std::vector<FusionGroup> find_cpu_groups(const Graph& graph);
 /// Those that a GPU has one kernel for: of products, and trees (kElementwise): nodes that compute each element by itself, sums of any number of inputs too where they have rows, of one shape and role, each read by others of them alone but for the last; inputs: what they

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/fusion_group.h>
+#include <belfry/ops/fusions.h>
 
 namespace belfry {
 
@@ -71,9 +72,10 @@ Members members_of(const KernelRequest& r, const KernelTable& table, bool tree) 
   return out;
 }
 
-Support supports(const KernelRequest& r, const KernelTable& table, bool references, bool tree) {
+Support supports(const KernelRequest& r, const KernelTable& table, bool references, bool tree, bool sum) {
   if (tree && r.op == kElementwise && !of_one_shape(r)) return refuse("its members are not all elementwise, of the shape of the last");
   if (tree && !std::all_of(r.members.begin(), r.members.end(), [&](const Node* m) { return m->types[0].shape == r.members.back()->types[0].shape; })) return refuse("its members do not all have the shape of the last");
+  if (sum && !product_sum_of(r)) return refuse("its members are not products and their sum, of one type");
   const Members members = members_of(r, table, tree);
   Support out{.in_place = !members.chain && members.all.back().choice.support.in_place};
   for (const MemberKernel& m : members.all) {
@@ -129,9 +131,39 @@ bool of_one_shape(const KernelRequest& r) {
          std::all_of(r.members.begin(), r.members.end(), [&](const Node* m) { return fits_trees(*m->op) && m->types.size() == 1 && m->types[0].shape == r.members.back()->types[0].shape; });
 }
 
+std::optional<ProductSum> product_sum_of(const KernelRequest& r) {
+  if (r.members.size() < 2 || r.inner.size() != r.members.size()) return {};
+  ProductSum out;
+  std::map<std::string, std::size_t> open;  // what is made and not added yet: which product it is
+  std::size_t next = 0;
+  for (std::size_t m = 0; m < r.members.size(); ++m) {
+    const Node& node = *r.members[m];
+    const std::vector<std::string>& inner = r.inner[m];
+    const auto outside = static_cast<std::size_t>(std::count(inner.begin(), inner.end(), ""));
+    if (node.types.size() != 1 || node.types[0] != r.members.back()->types[0]) return {};
+    if (m + 1 == r.members.size()) {
+      if ((node.op->name != "add" && !node.op->sum_of_inputs) || outside > 1 || inner.size() != open.size() + outside) return {};
+      for (const std::string& made : inner)
+        if (!made.empty() && !open.erase(made)) return {};
+      if (outside) out.other = static_cast<std::ptrdiff_t>(next++);
+    } else if (node.op->name == "matmul" && outside == 2) {
+      open.emplace(node.name, out.products.size());
+      out.products.push_back({&node, next});
+      next += 2;
+    } else {
+      const auto of = std::find_if(inner.begin(), inner.end(), [](const std::string& made) { return !made.empty(); });
+      if (node.op->name != "add" || outside != 1 || !open.contains(*of) || out.products[open.at(*of)].bias >= 0) return {};
+      out.products[open.at(*of)].bias = static_cast<std::ptrdiff_t>(next++);
+      open.emplace(node.name, open.at(*of));
+      open.erase(*of);
+    }
+  }
+  return open.empty() && next == r.inputs.size() ? std::optional(out) : std::nullopt;
+}
+
 Kernel in_turn(std::string kind, std::vector<std::string> members, const std::shared_ptr<const KernelTable>& table, bool references) {
-  const bool tree = members.empty();
-  return {.name = "members_in_turn", .op = std::move(kind), .supports = [=](const KernelRequest& r) { return supports(r, *table, references, tree); },
+  const bool tree = kind == kElementwise || kind == kWithElementwise, sum = kind == kMatmulAdd;
+  return {.name = "members_in_turn", .op = std::move(kind), .supports = [=](const KernelRequest& r) { return supports(r, *table, references, tree, sum); },
           .prepare = [table, tree](const KernelRequest& r) { return std::make_unique<InTurn>(r, *table, tree); }, .members = std::move(members), .halves = true};
 }
 

@@ -70,6 +70,12 @@ double flops_inside(const PlacedGraph& plan, const PlanNode& n, const Share& sha
   return out;
 }
 
+/// What a group of several products reads and writes besides: each but the first adds to what stands in the output.
+double bytes_between(const PlacedGraph& plan, const PlanNode& n, const LocalType& output) {
+  const auto products = std::count_if(n.members.begin(), n.members.end(), [&](const Member& m) { return plan.graph->node(m.node).op->precision == Precision::low; });
+  return products > 1 ? static_cast<double>(2 * (products - 1) * output.bytes()) : 0;
+}
+
 double roofline(const DeviceRate& rate, const Work& work) { return rate.launch + std::max(work.flops / rate.flops, work.bytes / rate.bandwidth); }
 
 std::string family_of(const std::string& key) {
@@ -135,7 +141,7 @@ Work work_of(const PlacedGraph& plan, const PlanNode& n, const Share& share, int
     if (std::count(needed.begin(), needed.end(), n.inputs[i])) read += static_cast<double>(inputs[i].bytes());
   for (std::size_t k = 0; k < outputs.size(); ++k)
     if (plan.value(n.outputs[k]).read) written += static_cast<double>(outputs[k].bytes());
-  if (is_op(n, kFused)) return {flops_inside(plan, n, share), read + written};
+  if (is_op(n, kFused)) return {flops_inside(plan, n, share), read + written + bytes_between(plan, n, outputs[0])};
   if (n.def) return {flops_of(*n.def, inputs, outputs, n.attributes), (n.def->stores ? std::min(read, written) : read) + written};
   // Joins and moves. Rows side by side and stacks are written once, whatever the parts; sums read every part whole.
   const AttributeValue* how = n.attributes.find("how");

@@ -131,7 +131,7 @@ Value sum_to(Value dy, const Shape& shape) {
   Integers axes;
   for (std::size_t i = 0; i < dy.shape().size(); ++i)
     if (i < lead || shape[i - lead] != dy.shape()[i]) axes.push_back(static_cast<std::int64_t>(i));
-  Value summed = reduce_sum(dy, {.axes = axes, .keep = true}, {});
+  Value summed = reduce_sum(dy, {.axes = axes, .keep = axes.size() > lead}, {});  // those in front alone are left out at once
   return summed.shape() == shape ? summed : reshape(summed, shape, {});
 }
 

@@ -160,13 +160,13 @@ class MultiplicationImpl : public Multiplication {
     chosen_ = fitting_[static_cast<std::size_t>(at - all.begin())];
   }
 
-  void run(const void* a, const void* b, void* y, std::byte* scratch, void* stream, const void* bias) override {
+  void run(const void* a, const void* b, void* y, std::byte* scratch, void* stream, const void* bias, const void* added) override {
     if (bias) check(api_, api_.cublasLtMatmulDescSetAttribute(product_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), "cublasLtMatmulDescSetAttribute");
     const void *one = wide_ ? static_cast<const void*>(&one_) : &one_f32_, *beta = wide_ ? static_cast<const void*>(&beta_) : &beta_f32_;
     if (!swapped_) std::swap(a, b);
     const auto on = static_cast<cudaStream_t>(stream);
     const cublasStatus_t status =
-        api_.cublasLtMatmul(handle_->raw, product_.get(), one, a, first_.get(), b, second_.get(), beta, y, y_.get(), y, y_.get(), &chosen_.algo, workspace_in(scratch), chosen_.workspaceSize, on);
+        api_.cublasLtMatmul(handle_->raw, product_.get(), one, a, first_.get(), b, second_.get(), beta, added ? added : y, y_.get(), y, y_.get(), &chosen_.algo, workspace_in(scratch), chosen_.workspaceSize, on);
     check(api_, status, "cublasLtMatmul");
   }
 

@@ -24,7 +24,7 @@ struct Matrix {
 /// What is done to a sum before it is stored: a bias per column n is added, then what the name says.
 enum class Epilogue : std::uint8_t { none, bias, bias_gelu_tanh };
 
-/// y(batch, m, n) = Σ_k a(batch, m, k)·b(batch, k, n), f32 multiplied as f32 unless it may be rounded to `tf32`, halves summed in f32; with `accumulate` added to what y holds.
+/// y(batch, m, n) = Σ_k a(batch, m, k)·b(batch, k, n), f32 multiplied as f32 unless it may be rounded to `tf32`, halves summed in f32; with `accumulate` added to what y holds, or to a matrix that lies as y does.
 struct Product {
   DType dtype = f32;           ///< of a and b
   std::int64_t batch = 1, m = 1, n = 1, k = 1;
@@ -50,7 +50,8 @@ ColumnMajor column_major(const Product& product);
 class Multiplication {
  public:
   virtual ~Multiplication() = default;
-  virtual void run(const void* a, const void* b, void* y, std::byte* scratch, void* stream, const void* bias = nullptr) = 0;
+  /// `added`: what it accumulates on; null: what y holds.
+  virtual void run(const void* a, const void* b, void* y, std::byte* scratch, void* stream, const void* bias = nullptr, const void* added = nullptr) = 0;
 };
 
 class Transposition {

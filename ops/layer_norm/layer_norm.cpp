@@ -103,11 +103,26 @@ Types types_of(InferContext& c) {
   return {{c.dtype(0), lead}, {c.dtype(0), rest}};
 }
 
+constexpr const char* kRoundedTo = "rounded_to";
+
 std::vector<TensorType> infer_forward(InferContext& c) {
   Types t = types_of(c);
   for (int i : {1, 2})
     if (c.has(i) && c.type(i) != t.parameters) c.fail("gamma and beta must be " + to_string(t.parameters));
-  return {c.type(0), t.moments, t.moments};
+  TensorType y = c.type(0);
+  if (const std::string& half = c.attributes.text(kRoundedTo); !half.empty()) {
+    if (y.dtype != f32) c.fail(fmt::format("rounds y to {} where x is f32", half));
+    y.dtype = half == name_of(f16) ? f16 : bf16;
+  }
+  return {y, t.moments, t.moments};
+}
+
+/// The gradient's attributes: how y is rounded is not among them.
+Attributes unrounded(const Attributes& a) {
+  Attributes out;
+  for (const auto& [name, value] : a.entries())
+    if (name != kRoundedTo) out.set(name, value);
+  return out;
 }
 
 std::vector<TensorType> infer_gradient(InferContext& c) {
@@ -152,6 +167,7 @@ Split split_gradient(const SplitContext& c) { return split(c, {true, true, true,
 double flops(std::span<const LocalType> in, std::span<const LocalType>, const Attributes&) { return 8.0 * static_cast<double>(in[0].elements()); }
 
 OpDef forward_def(const char* name, std::vector<AttributeDef> attributes, const std::string& gradient) {
+  attributes.push_back(AttributeDef(kRoundedTo, "").one_of({"", "f16", "bf16"}));
   return {.name = name,
           .attributes = std::move(attributes),
           .inputs = {"x", wide_input(optional_input("gamma")), wide_input(optional_input("beta"))},
@@ -160,7 +176,7 @@ OpDef forward_def(const char* name, std::vector<AttributeDef> attributes, const 
           .reference = forward_reference,
           .gradient = [gradient](GradientContext& g) {
             auto input = [&](int i) { return i < g.count() ? g.input(i) : Value{}; };
-            Value d = emit(gradient, {g.input(0), g.output(1), g.output(2), g.output_gradient(), input(1)}, g.attributes, {});
+            Value d = emit(gradient, {g.input(0), g.output(1), g.output(2), g.output_gradient(), input(1)}, unrounded(g.attributes), {});
             std::vector<Value> out = {d};
             for (int i = 1; i < g.count(); ++i) out.push_back(input(i) ? d.output(i) : Value{});
             return out;
@@ -172,6 +188,7 @@ OpDef forward_def(const char* name, std::vector<AttributeDef> attributes, const 
 }
 
 OpDef gradient_def(const char* name, std::vector<AttributeDef> attributes) {
+  attributes.push_back({"wide", false});
   return {.name = name,
           .attributes = std::move(attributes),
           .inputs = {"x", wide_input("mean"), wide_input("inverse_deviation"), "dy", wide_input(optional_input("gamma"))},

@@ -10,7 +10,9 @@ namespace belfry {
 /// r = 1/√(mean(x²) + epsilon) (Zhang and Sennrich 2019). group_norm: the same over all but the first axis and `groups` equal
 /// runs of the last (Wu and He 2018); x: (batch, …, channels), gamma and beta: (channels). The second and third output, computed
 /// where they are read, are mean (0 with `rms`) and r, per example (and group). f32 or f64.
-/// layer_norm_gradient, group_norm_gradient: dx, and dgamma and dbeta where they are read.
+/// With `rounded_to` y is a half although x is f32: each element is rounded once.
+/// layer_norm_gradient, group_norm_gradient: dx, and dgamma and dbeta where they are read. With `wide` dx is f32, and x and dy may
+/// each be f32 or a half.
 std::vector<OpDef> layer_norm_defs();
 
 struct LayerNormOptions {

@@ -23,9 +23,9 @@ struct Norm : NormLayout {
 /// Halves are computed in f32, which moments and parameters beside them are.
 DType computed(DType type) { return is_half(type) ? f32 : type; }
 
-/// A row that is a group lies in the registers of its warp or block, up to 128 bytes a thread, in packs of 16 bytes where it is whole ones.
+/// A row that is a group lies in the registers of its warp or block, up to 128 bytes a thread, in packs of 16 bytes where it is whole ones, of a narrower `other` less.
 struct Kept {
-  Kept(const Norm& n, DType type) : pack(16 / static_cast<std::int64_t>(size_of(type))) {
+  Kept(const Norm& n, DType type, DType other) : pack(16 / static_cast<std::int64_t>(std::max(size_of(type), size_of(other)))) {
     if (n.width % pack != 0) pack = 1;
     const std::int64_t threads = n.width <= 1024 ? 32 : 256;
     packs = up(n.width, threads * pack);
@@ -37,14 +37,14 @@ struct Kept {
   bool whole;  ///< the row is kept
 };
 
-/// What both directions begin with.
-Generated head_of(const KernelRequest& r, const Norm& n, const Kept& kept, Grid& grid, std::size_t gamma) {
+/// What both directions begin with. T is x's type, U that of y or dy.
+Generated head_of(const KernelRequest& r, const Norm& n, const Kept& kept, DType other, Grid& grid, std::size_t gamma) {
   Generated g(r);
   auto parameter = [&](const char* name, std::size_t i) {
     const bool given = i < r.inputs.size() && r.inputs[i].elements() == n.channels() && n.channels() > 0;
     g.head(std::string("#define ") + name + (given ? " ((const Real*)a.in[" + std::to_string(i) + "])" : " ((const Real*)0)"));
   };
-  g.type("T", r.inputs[0].dtype).type("Real", computed(r.inputs[0].dtype));
+  g.type("T", r.inputs[0].dtype).type("U", other).type("Real", computed(r.inputs[0].dtype));
   grid = g.lines(n.examples * n.groups, n.places * n.width, 1);
   g.number("places", n.places).number("groups", n.groups).number("width", n.width).number("channels", n.channels()).real("epsilon", r.attributes->real("epsilon"));
   g.head(n.rms ? "#define RMS 1" : "#define RMS 0").head("#define PACK " + std::to_string(kept.pack) + "\n#define PACKS " + std::to_string(kept.whole ? kept.packs : 1));
@@ -53,7 +53,6 @@ Generated head_of(const KernelRequest& r, const Norm& n, const Kept& kept, Grid&
   parameter("BETA", gamma == 1 ? 2 : r.inputs.size());
   return g.body(R"(
 typedef Pack<Real, PACK> P;
-typedef Pack<T, PACK> Stored;
 inline int first_of(int p) { return (p * WIDTH + (int)threadIdx.x % WIDTH) * PACK; }
 /// Only the last pack may not be there; what is read in its place is not used, so that all loads go out together.
 inline bool there(int p, const Args& a) { return FULL || p + 1 < PACKS || first_of(p) < (int)a.n; }
@@ -66,8 +65,8 @@ template <class To, bool Wide, class From> To got(const From* x) {
   for (int e = 0; e < sizeof(To) / sizeof(From); ++e) out.e[e] = x[e];
   return out;
 }
-template <bool Wide> P read(const T* x, int at) {
-  const Stored s = got<Stored, Wide>(x + at);
+template <bool Wide, class From> P read(const From* x, int at) {
+  const Pack<From, PACK> s = got<Pack<From, PACK>, Wide>(x + at);
   P out;
 #pragma unroll
   for (int e = 0; e < PACK; ++e) out.e[e] = convert<Real>(s.e[e]);
@@ -86,11 +85,11 @@ template <bool Wide> P parameter(const Real* x, int at, Real otherwise) {
   }
   return out;
 }
-template <bool Wide> void write(T* y, int at, P v) {
-  Stored s;
+template <bool Wide, class To> void write(To* y, int at, P v) {
+  Pack<To, PACK> s;
 #pragma unroll
-  for (int e = 0; e < PACK; ++e) s.e[e] = convert<T>(v.e[e]);
-  if (Wide) *(Stored*)(y + at) = s;
+  for (int e = 0; e < PACK; ++e) s.e[e] = convert<To>(v.e[e]);
+  if (Wide) *(Pack<To, PACK>*)(y + at) = s;
 #pragma unroll
   for (int e = 0; e < PACK; ++e)
     if (!Wide) y[at + e] = s.e[e];
@@ -135,7 +134,7 @@ template <bool Wide> void rows(const Args& a) {
       const P gamma = parameter<Wide>(GAMMA, from(p, a), 1), beta = parameter<Wide>(BETA, from(p, a), 0);
 #pragma unroll
       for (int e = 0; e < PACK; ++e) x[p].e[e] = (x[p].e[e] - mean) * inverse * gamma.e[e] + beta.e[e];
-      if (there(p, a)) write<Wide>((T*)a.out[0] + line * a.n, first_of(p), x[p]);
+      if (there(p, a)) write<Wide>((U*)a.out[0] + line * a.n, first_of(p), x[p]);
     }
     if (threadIdx.x % WIDTH == 0 && a.out[1]) ((Real*)a.out[1])[line] = mean;
     if (threadIdx.x % WIDTH == 0 && a.out[2]) ((Real*)a.out[2])[line] = inverse;
@@ -159,7 +158,7 @@ KERNEL_AHEAD void normalise(const Args a) {
     const Real inverse = Real(1) / sqrt(across(squares, Add()) / (Real)a.n + (Real)a.epsilon);
     EACH_OF(i, a.n) {
       const i64 at = place_of(line, i, a), k = channel_of(line, i, a);
-      ((T*)a.out[0])[at] = convert<T>((convert<Real>(x[at]) - mean) * inverse * at_channel(GAMMA, k, 1) + at_channel(BETA, k, 0));
+      ((U*)a.out[0])[at] = convert<U>((convert<Real>(x[at]) - mean) * inverse * at_channel(GAMMA, k, 1) + at_channel(BETA, k, 0));
     }
     if (threadIdx.x % WIDTH == 0 && a.out[1]) ((Real*)a.out[1])[line] = mean;
     if (threadIdx.x % WIDTH == 0 && a.out[2]) ((Real*)a.out[2])[line] = inverse;
@@ -176,9 +175,10 @@ void launch_rows(Generated& g, const char* text, const Kept& kept, Grid grid, st
 
 Generated forward(const KernelRequest& r) {
   Norm n(r);
-  const Kept kept(n, r.inputs[0].dtype);
+  const DType y = r.outputs[0].dtype;
+  const Kept kept(n, r.inputs[0].dtype, y);
   Grid grid;
-  Generated g = head_of(r, n, kept, grid, 1);
+  Generated g = head_of(r, n, kept, y, grid, 1);
   if (!kept.whole) return g.body(kForward).launch("normalise", grid);
   launch_rows(g, kForwardRows, kept, grid, in_packs(r, {0, 1, 2}));
   return g;
@@ -187,7 +187,8 @@ Generated forward(const KernelRequest& r) {
 const char* const kColumns = R"(
 /// A thread takes W channels of a block of rows, and reads the next rows ahead.
 template <int W, int AHEAD> void columns(const Args& a) {
-  typedef Pack<T, W> C;
+  typedef Pack<T, W> X;
+  typedef Pack<U, W> D;
   const i64 across = a.channels / W;
   for (i64 u = (i64)blockIdx.x * blockDim.x + threadIdx.x; u < a.blocks * across; u += (i64)gridDim.x * blockDim.x) {
     const i64 k = u % across, b = u / across, own = ROWS ? 0 : k * W / a.width, past = (b + 1) * a.block < a.rows ? (b + 1) * a.block : a.rows;
@@ -195,14 +196,15 @@ template <int W, int AHEAD> void columns(const Args& a) {
     for (i64 row = b * a.block; row < past; row += AHEAD) {
       const i64 example = ROWS ? row : row / a.places;
       const u32 place = ROWS ? 0 : (u32)(row % a.places);
-      C x[AHEAD], d[AHEAD];
+      X x[AHEAD];
+      D d[AHEAD];
       Real mean[AHEAD], inverse[AHEAD];
 #pragma unroll
       for (int j = 0; j < AHEAD; ++j) {
         const int more = row + j < past ? j : 0;
         const i64 at = row + more, group = ROWS ? at : (example + (place + more) / (u32)a.places) * a.groups + own;
-        x[j] = ((const C*)a.in[0])[at * across + k];
-        d[j] = ((const C*)a.in[3])[at * across + k];
+        x[j] = ((const X*)a.in[0])[at * across + k];
+        d[j] = ((const D*)a.in[3])[at * across + k];
         mean[j] = ((const Real*)a.in[1])[group];
         inverse[j] = ((const Real*)a.in[2])[group];
       }
@@ -248,7 +250,7 @@ template <bool Wide> void rows(const Args& a) {
 #pragma unroll
     for (int p = 0; p < PACKS; ++p) {
       normal[p] = read<Wide>((const T*)a.in[0] + line * a.n, from(p, a));
-      g[p] = read<Wide>((const T*)a.in[3] + line * a.n, from(p, a));
+      g[p] = read<Wide>((const U*)a.in[3] + line * a.n, from(p, a));
     }
     Real sum = 0, product = 0;
 #pragma unroll
@@ -278,7 +280,7 @@ const char* const kGradient = R"(
 KERNEL_AHEAD void norm_gradient(const Args a) {
   EACH_LINE(line) {
     const T* x = (const T*)a.in[0];
-    const T* dy = (const T*)a.in[3];
+    const U* dy = (const U*)a.in[3];
     const Real mean = ((const Real*)a.in[1])[line], inverse = ((const Real*)a.in[2])[line];
     Real sum = 0, product = 0;
     EACH_OF(i, a.n) {
@@ -300,9 +302,10 @@ KERNEL_AHEAD void norm_gradient(const Args a) {
 /// dx may lie on dy: the sums over examples read dy before.
 Generated gradient(const KernelRequest& r) {
   Norm n(r);
-  const Kept kept(n, r.inputs[0].dtype);
+  const DType dy = r.inputs[3].dtype;
+  const Kept kept(n, r.inputs[0].dtype, dy);
   Grid grid;
-  Generated g = head_of(r, n, kept, grid, 4);
+  Generated g = head_of(r, n, kept, dy, grid, 4);
   g.number("rows", n.rows).number("block", n.block).number("blocks", n.blocks);
   bool sums = (r.wanted.size() > 1 && r.wanted[1]) || (r.wanted.size() > 2 && r.wanted[2]);
   if (sums) {

@@ -10,13 +10,18 @@ namespace belfry {
 
 namespace {
 
+/// Of norms: what y is rounded to where x is f32.
+constexpr const char* kRoundedTo = "rounded_to";
+
 const InputDef& definition(const Node& n, std::size_t i) { return n.op->inputs[std::min(i, n.op->inputs.size() - 1)]; }
 
-/// What becomes of each node: its inputs that may be halves are halves, or it stays as it is.
+/// What becomes of each node: its inputs that may be halves are halves, or it stays in f32. Of the latter some read halves as they are beside f32 (`mixes`), or round what they give (`rounds`).
 class Decisions {
  public:
-  explicit Decisions(const Graph& g) : g_(g), roots_(roots(g)), lowers(static_cast<std::size_t>(g.size())), wide(lowers), parameter_(lowers) {
+  explicit Decisions(const Graph& g) : g_(g), roots_(roots(g)), lowers(static_cast<std::size_t>(g.size())), wide(lowers), mixes(lowers), rounds(lowers), parameter_(lowers) {
+    for (NodeId id = 0; id < g.size(); ++id) parameter_[static_cast<std::size_t>(id)] = is_parameter(g.node(id));
     for (NodeId id = 0; id < g.size(); ++id) decide(id);
+    for (NodeId id = 0; id < g.size(); ++id) rounds[static_cast<std::size_t>(id)] = is_rounded(id);
   }
   bool is_root(ValueId v) const { return std::find(roots_.begin(), roots_.end(), v) != roots_.end(); }
 
@@ -34,11 +39,14 @@ class Decisions {
     return lowers[id] && !wide[id] && n.types[static_cast<std::size_t>(v.output)].dtype == f32 && !n.op->outputs[static_cast<std::size_t>(v.output)].wide;
   }
 
+  bool is_parameter(const Node& n) const {
+    return n.op->name == kVariable || n.op->name == kConstant ||
+           (n.op->stores && !n.inputs.empty() && std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return v.valid() && parameter_[static_cast<std::size_t>(v.node)]; }));
+  }
+
   void decide(NodeId id) {
     const Node& n = g_.node(id);
     auto me = static_cast<std::size_t>(id);
-    parameter_[me] = n.op->name == kVariable || n.op->name == kConstant ||
-                     (n.op->stores && !n.inputs.empty() && std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return v.valid() && parameter_[static_cast<std::size_t>(v.node)]; }));
     if (!n.op->takes_halves() || n.op->name == kCast) return;
     bool any = false, half = false, computed = false;
     for (std::size_t i = 0; i < n.inputs.size(); ++i) {
@@ -51,6 +59,23 @@ class Decisions {
     const bool low = n.op->precision == Precision::low;
     lowers[me] = any && (low || (half && !computed));
     wide[me] = lowers[me] && low && (sums_rows(n) || all_want_f32(id));
+    mixes[me] = half && !lowers[me] && n.attributes.find("wide");
+  }
+
+  /// Whether it computes y in f32 and only readers of halves want that, so that it may round it itself.
+  bool is_rounded(NodeId id) const {
+    const Node& n = g_.node(id);
+    if (lowers[static_cast<std::size_t>(id)] || !n.attributes.find(kRoundedTo) || n.types[0].dtype != f32 || is_root({id, 0})) return false;
+    bool any = false;
+    for (NodeId r : g_.readers(id)) {
+      const Node& reader = g_.node(r);
+      for (std::size_t i = 0; i < reader.inputs.size(); ++i) {
+        if (reader.inputs[i] != ValueId{id, 0} || definition(reader, i).shape_only) continue;
+        if (!lowers[static_cast<std::size_t>(r)] || !may_be_half(*reader.op, i)) return false;
+        any = true;
+      }
+    }
+    return any;
   }
 
   /// The towers' results are parts of a sum, which is never one of halves.
@@ -62,19 +87,30 @@ class Decisions {
   }
 
   bool all_want_f32(NodeId id) const {
+    const bool product = g_.node(id).op->name == "matmul";
     for (NodeId r : g_.readers(id)) {
       const Node& n = g_.node(r);
       for (std::size_t i = 0; i < n.inputs.size(); ++i)
-        if (n.inputs[i].node == id && can_lower(n, i) && n.op->name != kCast) return false;
+        if (n.inputs[i].node == id && can_lower(n, i) && n.op->name != kCast && !(product && ends_in_f32_sum(id, {id, 0}, r))) return false;
     }
     return true;
+  }
+
+  /// Whether a product, with its bias or without, is added to what is computed in f32: kernels of GPUs add while they multiply, and round nothing before.
+  bool ends_in_f32_sum(NodeId product, ValueId v, NodeId reader, bool may_add_bias = true) const {
+    const Node& n = g_.node(reader);
+    if ((n.op->name != "add" && !n.op->sum_of_inputs) || n.inputs.size() != 2) return false;
+    const ValueId other = n.inputs[n.inputs[0] == v ? 1 : 0];
+    if (!parameter_[static_cast<std::size_t>(other.node)]) return other.node < product && !is_half_later(other) && g_.type(other) == n.types[0];
+    const std::vector<NodeId>& readers = g_.readers(reader);
+    return may_add_bias && !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](NodeId r) { return ends_in_f32_sum(product, {reader, 0}, r, false); });
   }
 
   const Graph& g_;
   std::vector<ValueId> roots_;
 
  public:
-  std::vector<bool> lowers, wide;
+  std::vector<bool> lowers, wide, mixes, rounds;
 
  private:
   std::vector<bool> parameter_;
@@ -113,14 +149,16 @@ Graph mixed_precision(const Graph& graph) {
   Casts cast_to;
   std::map<ValueId, ValueId> roots_as_f32;  // of the new graph
   Graph out = rewrite(graph, [&](Graph& to, const Node& n, NodeId id, std::vector<Value> inputs) -> std::optional<std::vector<Value>> {
-    const bool lowers = decided.lowers[static_cast<std::size_t>(id)];
+    const bool lowers = decided.lowers[static_cast<std::size_t>(id)], mixes = decided.mixes[static_cast<std::size_t>(id)];
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const InputDef& def = definition(n, i);
       if (!inputs[i] || def.shape_only || graph.type(n.inputs[i]).dtype != f32) continue;
+      if (mixes && may_be_half(*n.op, i)) continue;
       inputs[i] = cast_to(inputs[i], lowers && may_be_half(*n.op, i) ? half : f32);
     }
     Attributes attributes = n.attributes;
-    if (decided.wide[static_cast<std::size_t>(id)]) attributes.set("wide", true);
+    if (decided.wide[static_cast<std::size_t>(id)] || mixes) attributes.set("wide", true);
+    if (decided.rounds[static_cast<std::size_t>(id)]) attributes.set(kRoundedTo, std::string(name_of(half)));
     // What users ask for keeps its name and type.
     const bool asked = lowers && !decided.wide[static_cast<std::size_t>(id)] && decided.is_root({id, 0}) && n.types[0].dtype == f32 && !n.op->outputs[0].wide;
     Value made = to.add(*n.op, inputs, attributes, asked ? to.free_name(n.name + "/" + std::string(name_of(half))) : n.name);

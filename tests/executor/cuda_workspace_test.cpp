@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <optional>
 
 #include <belfry/executor/device/cuda/cuda_device_internal.h>
+#include <belfry/graph/structural.h>
 #include <belfry/ops/all_ops.h>
+#include <belfry/ops/build.h>
 #include <belfry/ops/cuda/cublas_lt_internal.h>
 #include <belfry/ops/cuda_kernels.h>
+#include <belfry/ops/fusions.h>
 
 #include "fake_gpus.h"
 #include "files.h"
@@ -99,6 +103,49 @@ TEST_F(Workspaces, products_run_by_the_algorithm_that_a_plan_names) {
   r.outputs = {{f32, {2, 2, 3, 5}}};
   EXPECT_EQ(table.engines("cublas_lt_matmul", r), std::vector<std::string>());
   EXPECT_TRUE(says([&] { table.prepare("cublas_lt_matmul@" + names[0], r, {cublas_lt::kScratchBytes, false}); }, {"here it is more than one product"}));
+}
+
+/// The first product is added to what else there is, where there is something, each further one to what stands in y.
+TEST_F(Workspaces, products_are_added_to_another_value_and_to_each_other) {
+  KernelTable table;
+  for (Kernel& k : matmul_cuda(toolkit)) table.add(std::move(k));
+  device->enter();
+  auto added = [&](bool other, int products, const std::string& algorithm = "") {
+    Graph g(std::make_shared<const OpSet>(standard_ops()), "sum");
+    auto input = [&](const std::string& name, Shape shape) { return g.add(kInput, {}, {{"dtype", f32}, {"shape", std::move(shape)}}, name); };
+    std::vector<Value> terms;
+    for (int k = 0; k < products; ++k) terms.push_back(matmul(input("a" + std::to_string(k), {kBatch, 8}), input("b" + std::to_string(k), {8, 4})));
+    if (other) terms.push_back(input("x", {kBatch, 4}));
+    add_n(terms);
+    const FusionGroup group = find_gpu_groups(g).at(0);
+    const Attributes attributes;
+    KernelRequest r;
+    r.op = group.kind, r.attributes = &attributes, r.wanted = {true};
+    for (int k = 0; k < products; ++k) r.inputs.insert(r.inputs.end(), {{f32, {4, 8}}, {f32, {8, 4}}});
+    if (other) r.inputs.push_back({f32, {4, 4}});
+    r.outputs = {{f32, {4, 4}}};
+    describe_members(g, group.members, r);
+    const std::vector<std::string> names = table.engines("cublas_lt_matmul_add", r);
+    EXPECT_EQ(names.size(), 3u);
+    const auto kernel = table.prepare("cublas_lt_matmul_add" + (algorithm.empty() ? "" : "@" + names[2]), r, {cublas_lt::kScratchBytes, false});
+    auto queue = device->queue(0);
+    Arena scratch = device->allocate(cublas_lt::kScratchBytes, "gpu:0"), data = device->allocate(4096, "gpu:0");
+    Arguments a;
+    a.inputs.assign(r.inputs.size(), data.at(0));
+    if (other) a.inputs.back() = data.at(1024);
+    a.outputs = {data.at(2048)};
+    a.scratch = scratch.at(0), a.stream = queue->stream(), a.queue = queue.get();
+    kernel->launch(a);
+    queue->finish();
+    const auto* to = function<const std::byte*()>("fake_cublas_lt_added")();
+    return to ? std::optional(to - data.at(0)) : std::nullopt;
+  };
+  EXPECT_EQ(added(true, 1), 1024);
+  EXPECT_EQ(added(true, 2), 2048);
+  EXPECT_EQ(added(false, 3), 2048);
+  EXPECT_EQ(function<fake_cuda::Calls>("fake_cuda_calls")("cublasLtMatmul"), 6);
+  added(true, 2, "the last");
+  EXPECT_EQ(function<std::uint64_t()>("fake_cublas_lt_algorithm")(), 62u);
 }
 
 /// A convolution of one tap is a product; its sequence is aligned as a whole.

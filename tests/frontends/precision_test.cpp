@@ -77,6 +77,41 @@ TEST(MixedPrecision, lowers_products_and_what_follows_and_leaves_the_rest) {
   EXPECT_EQ(dtype_of_value(run_passes(inference_passes(), for_inference(small_net(bf16), {"logits"})), "logits"), f32);
 }
 
+/// x + head(norm(x)) of f32: the norm's reader wants halves, and what comes back is one.
+Graph norm_net(bool asked = false, bool read = false) {
+  Builder b("norms");
+  b.precision(bf16);
+  Value x = b.input("x", f32, {kBatch, 4, 8}) * b.variable("scale", {8}, {.init = "ones"});
+  Value y = nn::layer_norm(x, {.name = "norm"});
+  if (asked) b.output(y);
+  Value z = (read ? y : x) + nn::dense(y, {.units = 8, .name = "head"});
+  b.minimize(mean(square(z)), Sgd{});
+  return std::move(b).build();
+}
+
+TEST(MixedPrecision, norms_of_f32_round_for_products_and_their_gradients_read_halves) {
+  const Graph g = run_passes(training_passes(), norm_net());
+  const Node &norm = g.node(g.at("norm/layer_norm").node), &gradient = g.node(g.at("gradient/norm/layer_norm/layer_norm_gradient").node), &product = g.node(g.at("head/matmul").node);
+  EXPECT_EQ(g.type(norm.inputs[0]).dtype, f32);
+  EXPECT_EQ(norm.types[0].dtype, bf16);
+  EXPECT_EQ(norm.types[1].dtype, f32);
+  EXPECT_EQ(g.type(gradient.inputs[0]).dtype, f32);
+  EXPECT_EQ(g.type(gradient.inputs[3]).dtype, bf16);
+  EXPECT_EQ(gradient.types[0].dtype, f32);
+  for (const Node& n : g.nodes()) EXPECT_FALSE(n.op->name == "cast" && (n.inputs[0] == g.at("norm/layer_norm") || &g.node(n.inputs[0].node) == &gradient)) << n.name;
+  // What is added to f32 is not rounded before.
+  EXPECT_EQ(g.type(product.inputs[0]).dtype, bf16);
+  EXPECT_EQ(product.types[0].dtype, f32);
+  EXPECT_EQ(dtype_of_value(g, "head/bias_add"), f32);
+  EXPECT_EQ(write_graph(mixed_precision(g)), write_graph(g)) << "a second time";
+  EXPECT_EQ(write_graph(read_graph(write_graph(g), "again.json", g.shared_ops())), write_graph(g));
+}
+
+TEST(MixedPrecision, norms_that_others_read_stay_in_f32) {
+  EXPECT_EQ(dtype_of_value(run_passes(training_passes(), norm_net(true)), "norm/layer_norm"), f32);
+  EXPECT_EQ(dtype_of_value(run_passes(training_passes(), norm_net(false, true)), "norm/layer_norm"), f32);
+}
+
 TEST(MixedPrecision, outputs_keep_their_names_and_types) {
   Builder b("asked");
   b.precision(f16);

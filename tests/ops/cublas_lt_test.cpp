@@ -1,6 +1,7 @@
 // What cuBLASLt is told of contractions and of what ends them, computed on the host beside the references.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <tuple>
 
 #include <belfry/ops/fusions.h>
@@ -96,6 +97,52 @@ TEST(CublasLt, EndsAProductByItsBiasAndWhatFollows) {
   EXPECT_EQ(biased_gemm_of(BiasedProduct(as_it_is, f32, "mk,kn->nm", {5, 4}, {4, 3}, {5}).request, Epilogue::bias).refusal, "its bias does not lie along the columns of one product");
   EXPECT_EQ(biased_gemm_of(BiasedProduct(as_it_is, f32, "bti,ihk->bthk", {kBatch, 2, 4}, {4, 3, 2}, {2}).request, Epilogue::bias).refusal, "its bias does not lie along the columns of one product");
   EXPECT_EQ(biased_gemm_of(BiasedProduct(as_it_is, f64).request, Epilogue::bias).refusal, "cuBLASLt has no epilogues in f64");
+}
+
+TEST(CublasLt, AddsProductsUp) {
+  struct Sum {
+    const char* what;
+    std::function<Value(Value x, Value a, Value c, Value w, Value v, Value bias)> make;
+    std::size_t products;
+    bool other;
+  };
+  const std::vector<Sum> all = {{"a residual", [](Value x, Value a, Value, Value w, Value, Value bias) { return x + (matmul(a, w) + bias); }, 1, true},
+                                {"products alone", [](Value, Value a, Value c, Value w, Value v, Value bias) { return add_n({matmul(c, v), matmul(a, w) + bias, contract("btk,nk->btn", c, transpose(v, {1, 0}))}); }, 3, false},
+                                {"products and another", [](Value x, Value a, Value c, Value w, Value v, Value) { return add_n({matmul(a, w), x, matmul(c, v)}); }, 2, true}};
+  for (const Sum& s : all) {
+    Builder b("sum");
+    const std::vector<Value> in = {b.input("x", f32, {kBatch, 2, 3}), b.input("a", f32, {kBatch, 2, 4}), b.input("c", f32, {kBatch, 2, 5}), b.input("w", f32, {4, 3}), b.input("v", f32, {5, 3}), b.input("bias", f32, {3})};
+    const Value y = s.make(in[0], in[1], in[2], in[3], in[4], in[5]);
+    b.output(y);
+    const FusionGroup group = find_gpu_groups(b.graph()).at(0);
+    ASSERT_EQ(group.kind, kMatmulAdd) << s.what;
+    KernelRequest r;
+    const Attributes attributes;
+    r.op = group.kind, r.attributes = &attributes;
+    describe_members(b.graph(), group.members, r);
+    std::vector<HostTensor> inputs;
+    Arguments arguments;
+    for (std::size_t m = 0; m < r.members.size(); ++m)
+      for (std::size_t i = 0; i < r.inner[m].size(); ++i)
+        if (r.inner[m][i].empty()) r.inputs.push_back(local_type(b.graph().type(r.members[m]->inputs[i]), kRows)), inputs.push_back(drawn(r.inputs.back(), 4, false, inputs.size()));
+    for (const HostTensor& x : inputs) arguments.inputs.push_back(x.raw());
+    r.outputs = {local_type(y.type(), kRows)};
+    const GemmSum sum = gemm_sum_of(r);
+    ASSERT_EQ(sum.refusal, "") << s.what;
+    EXPECT_EQ(sum.terms.size(), s.products) << s.what;
+    EXPECT_EQ(sum.other >= 0, s.other) << s.what;
+    HostTensor wanted(f32, r.outputs[0].shape), got = sum.other < 0 ? drawn(r.outputs[0], 4, false, 9) : inputs[static_cast<std::size_t>(sum.other)];
+    arguments.outputs = {wanted.raw()};
+    KernelTable().prepare(kReferenceKernel, r)->launch(arguments);
+    for (const GemmSum::Term& t : sum.terms) {
+      ASSERT_EQ(t.gemm.parts.size(), 1u) << s.what;
+      auto at = [&](std::ptrdiff_t i) { return i < 0 ? nullptr : inputs[static_cast<std::size_t>(i)].data<float>().data(); };
+      multiply_on_host(t.gemm.product, at(static_cast<std::ptrdiff_t>(t.a)), at(static_cast<std::ptrdiff_t>(t.a) + 1), got.data<float>().data(), at(t.bias));
+    }
+    EXPECT_LT(distance(got, wanted), 1e-5) << s.what;
+    r.inner.back().back() = "nobody";
+    EXPECT_EQ(gemm_sum_of(r).refusal, "its members are not products and their sum, of one type") << s.what;
+  }
 }
 
 /// conv2d(x, filter) + bias, where nothing or a relu follows.

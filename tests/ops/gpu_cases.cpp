@@ -32,13 +32,16 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
             {.name = "packs in warps", .inputs = {real({B, 7, 300}), real({300}), real({300})}, .outputs = {{f32, {B, 7, 300}}, {f32, {B, 7}}, {f32, {B, 7}}}},
             {.name = "one by one in warps", .inputs = {real({B, 7, 301}), real({301}), real({301})}, .outputs = {{f32, {B, 7, 301}}, {f32, {B, 7}}, {f32, {B, 7}}}},
             {.name = "halves in packs", .inputs = {{{bf16, {B, 7, 600}}}, real({600}), real({600})}, .outputs = {{bf16, {B, 7, 600}}, {f32, {B, 7}}, {f32, {B, 7}}}, .tolerance = 0x1p-7, .keep_dtypes = true},
+            {.name = "rounded, packs in warps", .attributes = {{"rounded_to", "bf16"}}, .inputs = {real({B, 7, 300}), real({300}), real({300})}, .outputs = {{bf16, {B, 7, 300}}, {f32, {B, 7}}, {f32, {B, 7}}}, .tolerance = 0x1p-7, .keep_dtypes = true},
             {.name = "rows that no block keeps", .inputs = {real({B, 9000}), real({9000}), real({9000})}, .outputs = {{f32, {B, 9000}}, {f32, {B}}, {f32, {B}}}}};
   if (op == "layer_norm_gradient") {
     auto of = [&](const char* name, std::int64_t rows, std::int64_t n, DType t = f32) {
       const TensorType x{t, {B, rows, n}}, moments{f32, {B, rows}}, parameter{f32, {n}};
       return OpCase{.name = name, .inputs = {{x}, {moments}, {moments, 0.25, 2}, {x}, {parameter}}, .outputs = {x, parameter, parameter}, .tolerance = t == f32 ? 1e-4 : 0x1p-7, .keep_dtypes = t != f32};
     };
-    return {of("packs in warps", 7, 300), of("one by one in warps", 7, 301), of("packs in a block", 9, 1500), of("halves in packs", 9, 600, bf16), of("rows that no block keeps", 1, 9000),
+    OpCase of_half = of("a half of dy, packs in warps", 7, 300);
+    of_half.attributes = {{"wide", true}}, of_half.inputs[3].type.dtype = bf16, of_half.tolerance = 1e-4, of_half.keep_dtypes = true;
+    return {of_half, of("packs in warps", 7, 300), of("one by one in warps", 7, 301), of("packs in a block", 9, 1500), of("halves in packs", 9, 600, bf16), of("rows that no block keeps", 1, 9000),
             {.name = "rows in blocks", .inputs = {real({B, 30, 40}), real({B, 30}), positive({B, 30}), real({B, 30, 40}), real({40})}, .outputs = {{f32, {B, 30, 40}}, {f32, {40}}, {f32, {40}}}, .tolerance = 1e-4},
             {.name = "more blocks than warps", .inputs = {real({B, 100, 17}), real({B, 100}), positive({B, 100}), real({B, 100, 17}), real({17})}, .outputs = {{f32, {B, 100, 17}}, {f32, {17}}, {f32, {17}}}, .tolerance = 1e-4}};
   }

@@ -1,11 +1,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <type_traits>
 
+#include <belfry/belfry.h>
 #include <belfry/graph/plan/bound_plan.h>
 #include <belfry/graph/plan/forecast.h>
 #include <belfry/graph/plan/links.h>
+#include <belfry/graph/structural.h>
+#include <belfry/ops/fusions.h>
+#include <belfry/ops/passes/passes.h>
 
 #include "plans.h"
 #include "says.h"
@@ -178,6 +183,22 @@ TEST(Costs, of_sums_go_by_how_many_parts_they_add) {
     if (n.op != kAggregate) continue;
     EXPECT_NE(cost_key(plan, n, n.by_group[0], plan.share(-1), 1), cost_key(plan, n, n.by_group[0], plan.share(-1), 2));
   }
+}
+
+/// x·u + y·v + z: the second product reads and writes the sum once more.
+TEST(Costs, of_a_sum_of_products_count_what_each_adds_to) {
+  Builder b("sum");
+  const Value u = b.variable("u", {3, 5}), v = b.variable("v", {3, 5});
+  Value sum = add_n({matmul(b.input("x", f32, {kBatch, 3}), u), matmul(b.input("y", f32, {kBatch, 3}), v), b.input("z", f32, {kBatch, 5})});
+  b.output(sum);
+  auto graph = std::make_shared<const Graph>(run_passes(inference_passes(), std::move(b).build()));
+  PlaceOptions options;
+  options.groups = find_gpu_groups;
+  options.fetches = {{graph->name_of(graph->outputs[0]), graph->outputs[0]}};
+  const PlacedGraph plan = place(graph, to_strategy(Single{.device = cpu(0), .threads = 1}), local_cluster({cpu(0)}, 1), 7, options);
+  const auto fused = std::find_if(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return is_op(n, kFused); });
+  ASSERT_NE(fused, plan.nodes.end());
+  EXPECT_EQ(work_of(plan, *fused, plan.share(0), 1).bytes, 4 * (2 * 7 * 3 + 2 * 3 * 5 + 7 * 5 + 7 * 5 + 2 * 7 * 5));
 }
 
 TEST(Costs, are_those_measured_and_lie_on_the_line_between_rows_that_were) {

@@ -1,4 +1,4 @@
-// cuBLASLt as far as Belfry calls it: it computes nothing, but holds a product to what the real one asks of its workspace and bias, and writes all of the workspace.
+// cuBLASLt as far as Belfry calls it: it computes nothing, but holds a product to what the real one asks of its workspace, its bias and what it adds to, and writes all of the workspace.
 #if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
 
@@ -44,6 +44,9 @@ cublasStatus_t set(const void* descriptor, int name, const void* value, std::siz
 }
 
 std::uint64_t last_algorithm = 0;
+const void* last_added = nullptr;
+
+constexpr int kScaleType = -1;  // beside the attributes of a product
 
 bool wants_bias(std::uint64_t epilogue) { return epilogue & CUBLASLT_EPILOGUE_BIAS; }
 
@@ -65,7 +68,11 @@ const char* cublasLtGetStatusName(cublasStatus_t status) {
   return status == CUBLAS_STATUS_INVALID_VALUE ? "CUBLAS_STATUS_INVALID_VALUE" : status == CUBLAS_STATUS_SUCCESS ? "CUBLAS_STATUS_SUCCESS" : "another status";
 }
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* out, cublasComputeType_t, cudaDataType_t) { return make(out); }
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* out, cublasComputeType_t, cudaDataType_t scale) {
+  make(out);
+  const auto type = static_cast<std::uint64_t>(scale);
+  return set(*out, kScaleType, &type, sizeof type);
+}
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) { return destroy(d); }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name, const void* value, std::size_t bytes) { return set(d, name, value, bytes); }
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* out) { return make(out); }
@@ -108,15 +115,23 @@ std::uint64_t fake_cublas_lt_algorithm() {
   return last_algorithm;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t product, const void*, const void* a, cublasLtMatrixLayout_t, const void* b, cublasLtMatrixLayout_t, const void*, const void*, cublasLtMatrixLayout_t,
+/// What the last one was added to; null: to nothing.
+const void* fake_cublas_lt_added() {
+  std::lock_guard lock(state().mutex);
+  return last_added;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t product, const void*, const void* a, cublasLtMatrixLayout_t, const void* b, cublasLtMatrixLayout_t, const void* beta, const void* c, cublasLtMatrixLayout_t,
                               void* y, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t* algorithm, void* workspace, std::size_t bytes, cudaStream_t stream) {
   Call call("cublasLtMatmul", Needs::context, true);
   last_algorithm = algorithm->data[0];
+  const bool adds = attributes()[product][kScaleType] == CUDA_R_64F ? *static_cast<const double*>(beta) != 0 : *static_cast<const float*>(beta) != 0;
+  last_added = adds ? c : nullptr;
   const auto at = reinterpret_cast<std::uintptr_t>(workspace);
   std::uintptr_t start = 0;
   const Block* block = block_of(at, &start);
   // A handle is its device's.
-  if (call.error || reinterpret_cast<cublasLtContext*>(handle)->context != call.context || !a || !b || !y) return CUBLAS_STATUS_INVALID_VALUE;
+  if (call.error || reinterpret_cast<cublasLtContext*>(handle)->context != call.context || !a || !b || !y || (adds && !block_of(reinterpret_cast<std::uintptr_t>(c)))) return CUBLAS_STATUS_INVALID_VALUE;
   if (bytes && (at % kAlignment || !block || bytes > block->bytes - (at - start))) return CUBLAS_STATUS_INVALID_VALUE;
   if (wants_bias(attributes()[product][CUBLASLT_MATMUL_DESC_EPILOGUE]) && !attributes()[product][CUBLASLT_MATMUL_DESC_BIAS_POINTER]) return CUBLAS_STATUS_INVALID_VALUE;
   FakeOp op{{}, [=] {
