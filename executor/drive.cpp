@@ -133,6 +133,7 @@ void Runner::find_segments(int thread) {
     s.past = i + 1;
     if (t.drive && !s.origin) s.origin = t.drive->queue;
     s.feeds = s.feeds || (t.drive && t.drive->feeds);
+    if (t.drive && t.drive->landed) s.landed = t.drive->landed;
     ended = t.drive && t.drive->mark_for_others;
   }
   for (Segment& s : out) {
@@ -294,6 +295,7 @@ void Runner::drive(int thread, const Task*& at) {
       if (!wait_for_others(thread, *at)) return;
       for (const QueueWait& w : at->drive->waits)
         if (w.task < 0) s.origin->wait(*w.queue, w.mark);
+      if (s.landed) s.origin->wait(*s.landed, 0);  // before the launch: what is recorded knows nothing of this run
       run_captured(thread, s);
     }
     for (; at != tasks + s.past; ++at) {
@@ -302,6 +304,7 @@ void Runner::drive(int thread, const Task*& at) {
         if (at->drive)
           for (const QueueWait& w : at->drive->waits)
             if (w.task < 0 || !graphs || !is_captured(thread, w.task)) at->drive->queue->wait(*w.queue, w.mark);
+        if (at->drive && at->drive->landed) at->drive->queue->wait(*at->drive->landed, 0);
         put(thread, *at);
       }
       if (at->drive) of(queued_, at->stream).signal(at->index + 1);

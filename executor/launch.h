@@ -40,7 +40,8 @@ struct Drive {
   std::vector<QueueWait> waits;
   int mark = -1;                         ///< set behind it; -1: nobody waits for it on a device
   bool mark_for_others = false;          ///< queues of other threads among them
-  bool feeds = false;                    ///< it reads a feed, in one staging buffer or the other
+  bool feeds = false;                    ///< it reads a feed, in one buffer or the other
+  Queue* landed = nullptr;               ///< whose mark 0 it waits for then; null: it reads the host's memory
   const char* name = "";                 ///< of its node, with the tower: "tower_1/conv"
 };
 
@@ -59,9 +60,11 @@ struct Task {
 /// What a run looks up once: where a feed's address goes, where a result lies, which launch writes which variables.
 struct FeedBinding {
   std::string name;
+  ValueIndex value = -1;
   LocalType type;
   std::vector<const std::byte**> addresses;  ///< of launches that read it where the caller has it
-  std::vector<const std::byte**> staged;     ///< of those on queues of devices: they read a copy
+  std::vector<std::pair<const std::byte**, int>> staged = {};  ///< of those on queues of devices, and the devices: they read a copy
+  std::pair<int, int> reader = {};           ///< the first of them: stream, index
   std::int64_t at = 0;                       ///< of the copy in a staging buffer
 };
 /// Words in a device's memory that its kernels lower where they find fault with their input; all of one host thread.

@@ -169,7 +169,8 @@ void Program::bind_tasks() {
       std::size_t before = waits.size();
       for (const StepWait& w : l.step->waits)
         if (host_waits(w, s)) waits.push_back(w);
-      const Drive* drive = drives_[t].empty() || !drives_[t][i].queue ? nullptr : &drives_[t][i];
+      Drive* drive = drives_[t].empty() || !drives_[t][i].queue ? nullptr : &drives_[t][i];
+      if (drive && drive->feeds) drive->landed = staging_ ? staging_->queue(l.step->device) : nullptr;
       tasks.push_back({nullptr, &l.arguments, nullptr, static_cast<int>(waits.size() - before), s, k, l.update, l.signals, drive});
     }
     const StepWait* at = waits.data();
@@ -178,35 +179,6 @@ void Program::bind_tasks() {
       at += task.wait_count;
     }
   }
-}
-
-void Program::bind_feeds_and_results() {
-  std::map<std::string, std::size_t> feed_of;
-  std::map<ValueIndex, BufferRef> made;
-  for (std::size_t s = 0; s < launches_.size(); ++s)
-    for (std::size_t k = 0; k < launches_[s].size(); ++k) {
-      Launch& l = launches_[s][k];
-      const PlanNode& n = plan_->nodes[static_cast<std::size_t>(l.step->node)];
-      for (std::size_t i : l.feed_inputs) {
-        const BufferRef& b = l.step->reads[i][0].buffer;
-        const std::string& name = plan_->value(b.tag.value).name;
-        auto [at, fresh] = feed_of.try_emplace(name, feeds_.size());
-        if (fresh) feeds_.push_back({name, b.type, {}, {}});
-        (queue(static_cast<int>(s)) ? feeds_[at->second].staged : feeds_[at->second].addresses).push_back(&l.arguments.inputs[i]);
-      }
-      if (!n.donates.empty()) {
-        l.update = static_cast<int>(updates_.size());
-        updates_.push_back({static_cast<int>(s), static_cast<int>(k), {}});
-        for (auto [u, variable] : n.donates) updates_.back().variables.push_back(variable);
-      }
-      if (n.op == kFetch) made.try_emplace(n.outputs[0], l.step->writes[0][0].buffer);
-    }
-  for (const auto& [name, v] : plan_->fetches) results_.push_back({name, made.at(v)});
-  std::int64_t bytes = 0;
-  for (FeedBinding& f : feeds_)
-    if (!f.staged.empty()) f.at = std::exchange(bytes, bytes + aligned_bytes(f.type.bytes()));
-  if (std::any_of(feeds_.begin(), feeds_.end(), [](const FeedBinding& f) { return !f.staged.empty(); }))
-    for (int k = 0; k < 2; ++k) staging_.push_back(any_gpu()->allocate_host(bytes));
 }
 
 /// Whose driver pins memory of the host; null where all is the host's.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,6 +11,7 @@
 #include <belfry/executor/device/arena.h>
 #include <belfry/executor/device/device.h>
 #include <belfry/executor/launch.h>
+#include <belfry/executor/staging.h>
 #include <belfry/executor/state_store.h>
 #include <belfry/executor/structural.h>
 
@@ -40,8 +40,8 @@ class Program {
   const std::vector<Queue*>& queues(int thread) const { return queues_of_thread_[static_cast<std::size_t>(thread)]; }
   /// One more on the device of a stream that has one.
   std::unique_ptr<Queue> make_lane(int stream, Urgency urgency) const;
-  /// One of two pinned buffers for copies of the feeds that devices read; null where none does.
-  std::byte* staging(int which) { return staging_.empty() ? nullptr : staging_[static_cast<std::size_t>(which)].at(0); }
+  /// By which feeds come to devices that work by themselves; null where none reads any.
+  Staging* staging() const { return staging_.get(); }
   /// Null where no kernel of the thread's finds faults.
   FaultWords* faults(int thread) { return faults_[static_cast<std::size_t>(thread)].of.empty() ? nullptr : &faults_[static_cast<std::size_t>(thread)]; }
   /// Of a stream; null where the host computes.
@@ -104,7 +104,7 @@ class Program {
   std::vector<std::vector<Drive>> drives_;             // per thread, what its tasks point into
   std::deque<std::string> names_;                      // what drives point into
   std::vector<FaultWords> faults_;                     // per thread
-  std::vector<Arena> staging_;                         // two, or none
+  std::unique_ptr<Staging> staging_;                   // its queues end before the memory that they copy to
   std::vector<std::vector<Launch>> launches_;
   std::vector<std::vector<std::pair<int, int>>> threads_;
   std::vector<std::vector<Task>> tasks_;               // per thread

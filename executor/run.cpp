@@ -4,11 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <random>
 #include <set>
-#include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -18,23 +17,6 @@
 namespace belfry {
 
 namespace {
-
-/// One core fills pinned memory at a fifth of the speed at which a GPU empties it.
-void copy_by_several(std::byte* to, const std::byte* from, std::size_t bytes) {
-  constexpr std::size_t kLeast = std::size_t{2} << 20;  // a thread begins in the time in which another copies a tenth of it
-  const std::size_t count = std::clamp<std::size_t>(bytes / kLeast, 1, std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 4)), part = (bytes + count - 1) / count;
-  std::vector<std::jthread> others;
-  others.reserve(count);
-  for (std::size_t k = 1; k < count; ++k) {
-    auto copy = [=] { std::memcpy(to + k * part, from + k * part, std::min(part, bytes - k * part)); };
-    try {
-      others.emplace_back(copy);
-    } catch (const std::system_error&) {  // a step may be under way, which no error may leave
-      copy();
-    }
-  }
-  std::memcpy(to, from, std::min(part, bytes));
-}
 
 /// oneDNN waits for ever where OpenMP delivers fewer threads than it was made for: ask for exactly the budget, and look.
 void start_openmp(int threads) {
@@ -187,20 +169,43 @@ void Runner::start(const Feeds& feeds, const RunOptions& options) {
   for (const auto& c : program_.communicators()) c->renew();
   std::fill(updates_.begin(), updates_.end(), kNotBegun);
   for (auto& t : trace_of_thread_) t.clear();
-  if (!options.staged) ahead_.clear();
-  if (!ahead_.empty()) staged_in_ = 1 - staged_in_;
   for (const FeedBinding& f : program_.feeds()) {
     auto at = feeds.find(f.name);
     if (at == feeds.end()) throw UserError(fmt::format("there is no feed for the input '{}'", f.name));
     if (!(at->second->type() == f.type)) throw UserError(fmt::format("the feed '{}' is {}, but the plan wants {}", f.name, to_string(at->second->type()), to_string(f.type)));
     for (const std::byte** address : f.addresses) *address = at->second->raw();
-    if (auto known = ahead_.find(f.name); known == ahead_.end() || known->second != at->second->raw()) stage(f, *at->second, staged_in_);
-    for (const std::byte** address : f.staged) *address = program_.staging(staged_in_) + f.at;
   }
-  ahead_.clear();
 }
 
-/// Into the buffer that this run does not read.
+/// To devices that work by themselves, what was not given ahead. False if that failed.
+bool Runner::stage(const Feeds& feeds, const RunOptions& options) {
+  Staging* staging = program_.staging();
+  if (!staging) return true;
+  const std::map<std::string, const std::byte*> ahead = options.staged ? std::move(ahead_) : std::map<std::string, const std::byte*>{};
+  ahead_.clear();
+  if (!ahead.empty()) staged_in_ = 1 - staged_in_;
+  bool settled = false;
+  std::pair<int, int> reader;
+  try {
+    for (const FeedBinding& f : program_.feeds()) {
+      if (f.staged.empty()) continue;
+      reader = f.reader;
+      const HostTensor& value = *feeds.at(f.name);
+      if (auto known = ahead.find(f.name); known == ahead.end() || known->second != value.raw()) {
+        if (!std::exchange(settled, true)) staging->settle();
+        staging->put(f, value, staged_in_);
+      }
+      for (auto [address, device] : f.staged) *address = staging->address(f, device, staged_in_);
+    }
+    staging->mark();
+  } catch (const DeviceError&) {
+    fail(reader.first, reader.second);
+    return false;
+  }
+  return true;
+}
+
+/// Into the buffers that this run does not read.
 void Runner::stage_ahead(const std::function<Feeds()>& next) {
   Feeds feeds;
   try {
@@ -208,17 +213,16 @@ void Runner::stage_ahead(const std::function<Feeds()>& next) {
   } catch (...) {  // whoever wants them will hear of it
     return;
   }
-  for (const FeedBinding& f : program_.feeds()) {
-    auto at = feeds.find(f.name);
-    if (f.staged.empty() || at == feeds.end() || !(at->second->type() == f.type)) continue;
-    stage(f, *at->second, 1 - staged_in_);
-    ahead_[f.name] = at->second->raw();
+  try {
+    program_.staging()->settle();
+    for (const FeedBinding& f : program_.feeds()) {
+      auto at = feeds.find(f.name);
+      if (f.staged.empty() || at == feeds.end() || !(at->second->type() == f.type)) continue;
+      program_.staging()->put(f, *at->second, 1 - staged_in_);
+      ahead_[f.name] = at->second->raw();
+    }
+  } catch (const DeviceError&) {  // of a device that is lost, as this run or the next finds out
   }
-}
-
-/// The last run that read this buffer has ended.
-void Runner::stage(const FeedBinding& feed, const HostTensor& value, int which) {
-  if (!feed.staged.empty()) copy_by_several(program_.staging(which) + feed.at, value.raw(), static_cast<std::size_t>(feed.type.bytes()));
 }
 
 void Runner::judge_state(Outcome& out) const {
@@ -250,10 +254,11 @@ Outcome Runner::finish() {
 
 Outcome Runner::run(const Feeds& feeds, const RunOptions& options) {
   start(feeds, options);
+  if (!stage(feeds, options)) return finish();
   done_ = 0;
   generation_.fetch_add(1);
   generation_.notify_all();
-  if (options.next && program_.staging(0)) stage_ahead(options.next);
+  if (options.next && program_.staging()) stage_ahead(options.next);
   auto want = static_cast<std::int64_t>(threads_.size());
   auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(20);
   while (done_.load(std::memory_order_acquire) < want && std::chrono::steady_clock::now() < end) __builtin_ia32_pause();
@@ -266,6 +271,7 @@ Outcome Runner::run_interleaved(const Feeds& feeds, const std::function<int(cons
   const DefaultFloats floats;
   if (!program_.communicators().empty()) throw UserError("a plan whose sums are a library's (collectives fastest) needs a thread for each GPU, and cannot be run one step after the other; place it with collectives=tree");
   start(feeds, options);
+  if (!stage(feeds, options)) return finish();
   const auto& streams = program_.bound().streams;
   std::vector<std::size_t> at(streams.size());
   while (!error_) {
@@ -283,6 +289,8 @@ Outcome Runner::run_interleaved(const Feeds& feeds, const std::function<int(cons
     try {
       Launch& l = program_.launches()[static_cast<std::size_t>(s)][k];
       if (options.before) options.before(*l.step);
+      Staging* staging = l.feed_inputs.empty() ? nullptr : program_.staging();
+      if (Queue* landed = staging ? staging->queue(l.step->device) : nullptr) program_.queue(s)->wait(*landed, 0);
       launch({l.kernel.get(), &l.arguments, nullptr, 0, s, static_cast<int>(k), l.update, false, nullptr});
       if (Queue* q = program_.queue(s)) q->finish();
       if (options.after) options.after(*l.step);

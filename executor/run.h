@@ -82,7 +82,7 @@ class Runner {
   void fetch_faults(int thread);
   void look_for_faults(int thread);
   void stage_ahead(const std::function<Feeds()>& next);
-  void stage(const FeedBinding& feed, const HostTensor& value, int which);
+  bool stage(const Feeds& feeds, const RunOptions& options);
   void launch(const Task& task);
   void fail(int stream, int index);
   void start(const Feeds& feeds, const RunOptions& options);
@@ -104,8 +104,8 @@ class Runner {
   std::vector<Progress> updates_;                   // of the program's updates
   std::vector<std::vector<Segment>> segments_;      // per thread that has queues
   std::vector<std::vector<std::unique_ptr<Queue>>> lanes_[2];  // per thread, what segments are recorded on: plain ones, urgent ones
-  int staged_in_ = 0;                               // the staging buffer of this run
-  std::map<std::string, const std::byte*> ahead_;   // feeds whose copies lie in the other one
+  int staged_in_ = 0;                               // the buffers of feeds that this run reads
+  std::map<std::string, const std::byte*> ahead_;   // feeds that were brought into the others
   std::atomic<bool> faulty_{false};                 // a kernel of a device found fault with its input
   bool warm_ = false;                               // a step has run: what is loaded late was loaded
   std::vector<TraceEntry> trace_;

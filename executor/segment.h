@@ -16,11 +16,12 @@ struct Segment {
   std::size_t first = 0, past = 0;           ///< of the thread's tasks
   bool captured = false, feeds = false;
   Queue* origin = nullptr;                   ///< of its first task
+  Queue* landed = nullptr;                   ///< by which the feeds that it reads land; null: it reads none, or those of the host
   std::string name = {};
   Precedence order = {};                     ///< of its tasks, by the bytes that they touch
   std::vector<int> place = {};               ///< per task, the one whose launch it is part of: the last of them
   bool prepared = false;                     ///< those launches can be recorded
-  std::unique_ptr<Captured> graphs[2] = {};  ///< by the staging buffer that it reads, where it reads feeds
+  std::unique_ptr<Captured> graphs[2] = {};  ///< by the buffer that it reads, where it reads feeds
 };
 
 }  // namespace belfry

@@ -8,6 +8,7 @@
 
 #include <belfry/frontends/draw/texts_internal.h>
 #include <belfry/graph/plan/collectives.h>
+#include <belfry/graph/plan/landing.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/structural.h>
@@ -68,13 +69,16 @@ std::string schedule_of(const std::vector<std::string>& streams, const PlanNode&
 /// What a node carries in a step, and how much of it between memory spaces.
 std::string moved(const Instances& instances, const PlanNode& n) {
   const Cluster& cluster = instances.plan().cluster;
-  std::int64_t all = 0, over_links = 0;
+  std::int64_t all = 0, over_links = 0, landed = 0;
   for (const Move& m : moves_of(instances, n)) {
     all += m.bytes;
-    if (cluster.space(m.from) != cluster.space(m.to)) over_links += m.bytes;
+    if (cluster.space(m.from) != cluster.space(m.to)) (reads_landed(instances.plan(), n, m.to) ? landed : over_links) += m.bytes;
   }
   if (!all) return "";
-  return fmt::format("; {}{}", human_bytes(all), over_links ? fmt::format(", {} over links", human_bytes(over_links)) : "");
+  std::string out = "; " + human_bytes(all);
+  if (over_links) out += fmt::format(", {} over links", human_bytes(over_links));
+  if (landed) out += fmt::format(", {} over links ahead of the step", human_bytes(landed));
+  return out;
 }
 
 std::string line_of(const Instances& instances, const std::vector<std::string>& streams, const PlanNode& n) {
@@ -148,8 +152,9 @@ std::string describe_memory(const PlacedGraph& plan) {
   std::vector<std::pair<std::string, std::vector<int>>> lines;  // devices with the same bytes stand in one line
   for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) {
     const DeviceBytes& b = bytes[d];
-    std::int64_t planned = b.total() - b.state;
+    std::int64_t planned = b.total() - b.state - b.landing;
     std::string line = fmt::format("{} planned = state {} + shared {} + kept frames {} + transient frames {}", human_bytes(b.total()), human_bytes(b.state), human_bytes(b.region), human_bytes(b.kept), human_bytes(b.transient));
+    if (b.landing) line += fmt::format(" + feeds that land {}", human_bytes(b.landing));
     if (live[d]) line += fmt::format("; values {} beside a live maximum of {}: {:.2f}x", human_bytes(planned), human_bytes(live[d]), static_cast<double>(planned) / static_cast<double>(live[d]));
     if (lines.empty() || lines.back().first != line) lines.push_back({line, {}});
     lines.back().second.push_back(static_cast<int>(d));

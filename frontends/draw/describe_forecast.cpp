@@ -97,7 +97,9 @@ std::string path(const PlacedGraph& plan, const Forecast& f) {
                        s.moving > 0 ? fmt::format(", {} of it bytes on their way", human_seconds(s.moving)) : "");
   }
   if (shares.size() > kMostLines) out += fmt::format("  and {} more nodes\n", shares.size() - kMostLines);
-  double idle = f.seconds;
+  const double feeds = waits_for_feeds(f);
+  if (feeds > 0) out += fmt::format("  {:>9}  {:>5}  until the feeds of the next step have landed\n", human_seconds(feeds), percent(feeds, f.seconds));
+  double idle = f.seconds - feeds;
   for (const PathShare& s : shares) idle -= s.seconds;
   if (idle > 0.005 * f.seconds) out += fmt::format("  {:>9}  {:>5}  between launches and before the first\n", human_seconds(idle), percent(idle, f.seconds));
   return out;

@@ -75,6 +75,7 @@ std::string write_forecast(const PlacedGraph& plan, const Forecast& f, bool laun
   std::vector<std::string> entries = {"\"belfry\": 1", "\"strategy\": " + json_text(plan.placement.strategy), "\"options\": " + json_text(plan.placement.options), "\"seconds\": " + json_real(f.seconds), "\"rows_per_second\": " + json_real(static_cast<double>(plan.batch) / f.seconds), "\"sources\": " + sources.text(),
                                       "\"why_not_more\": " + json_text(why_not_more(plan, f)), "\"devices\": " + json_lines(devices), "\"streams\": " + json_lines(streams), "\"links\": " + json_lines(links),
                                       "\"path\": " + json_lines(path_lines(plan, f))};
+  if (f.landed > 0) entries.insert(entries.begin() + 4, "\"landed\": " + json_real(f.landed));
   if (!candidates.empty()) entries.push_back("\"candidates\": " + json_lines(candidates));
   if (launches) entries.push_back(launches_entry(plan, f));
   return json_file(entries);

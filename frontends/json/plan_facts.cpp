@@ -23,6 +23,7 @@ std::vector<std::string> device_facts(const PlacedGraph& plan) {
     line.add("device", json_text(to_string(device.id)));
     for (const auto& [key, value] : {std::pair("bytes", b.total()), {"state", b.state}, {"shared", b.region}, {"kept", b.kept}, {"transient", b.transient}, {"live_values", live[d]}})
       line.add(key, std::to_string(value));
+    if (b.landing) line.add("landing", std::to_string(b.landing));
     if (device.memory != ClusterDevice{}.memory) line.add("memory", std::to_string(device.memory));
     out.push_back(line.text());
   }

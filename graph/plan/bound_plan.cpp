@@ -49,7 +49,7 @@ class Binder {
 
   /// Arena of a space: its devices in order.
   void place_devices() {
-    const std::vector<std::int64_t> bytes = total_bytes(plan_);
+    const std::vector<DeviceBytes> bytes = device_bytes(plan_);
     for (std::size_t d = 0; d < plan_.cluster.devices.size(); ++d) {
       const std::string& space = plan_.cluster.devices[d].space;
       auto at = std::find(out_.spaces.begin(), out_.spaces.end(), space);
@@ -61,8 +61,8 @@ class Binder {
       auto s = static_cast<std::size_t>(at - out_.spaces.begin());
       space_of_.push_back(static_cast<int>(s));
       out_.device_start.push_back(out_.arena_bytes[s]);
-      out_.device_bytes.push_back(bytes[d]);
-      out_.arena_bytes[s] += bytes[d];
+      out_.device_bytes.push_back(bytes[d].total() - bytes[d].landing);
+      out_.arena_bytes[s] += bytes[d].total();
     }
   }
 

@@ -62,7 +62,7 @@ class BoundPlan {
   std::vector<std::string> spaces;
   std::vector<std::int64_t> arena_bytes;        ///< per space
   std::vector<std::int64_t> device_start;       ///< per device, in its space's arena
-  std::vector<std::int64_t> device_bytes;
+  std::vector<std::int64_t> device_bytes;       ///< of it for values; behind them lies what it has for feeds that land
   std::vector<std::vector<Step>> streams;       ///< as plan.streams
   std::vector<StateBuffer> state;
   std::vector<Share> shares;                    ///< per tower that has rows

@@ -16,10 +16,10 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-enum Kind { kStart, kFlow, kMoved, kEnd };
+enum Kind { kStart, kFlow, kMoved, kEnd, kLand };
 struct Event {
   Kind kind;
-  int step;
+  int step;  ///< of kLand: a number among what lands
 };
 
 /// Events by time, those of one time in the order in which they were made. Many are made one behind the other for one time, since devices
@@ -83,12 +83,12 @@ class Walk {
       if (flows_changed_) settle_flows();
     }
     if (ended_ != steps_.steps.size()) throw InternalError("a forecast came to its end before all launches had ended");
-    return finished_ + table_.step;
+    return seconds();
   }
 
   /// Of the step that was run.
   Forecast report() {
-    out_.seconds = finished_ + table_.step;
+    out_.seconds = seconds();
     for (int s = last_; s >= 0; s = state(s).cause) out_.path.push_back(s);
     std::reverse(out_.path.begin(), out_.path.end());
     add_uses(plan_, steps_, out_);
@@ -108,6 +108,8 @@ class Walk {
     bool came = false;                                       // something, over links
   };
 
+  /// A step is over when the feeds of the next have landed too.
+  double seconds() const { return std::max(finished_, out_.landed) + table_.step; }
   void at(double time, Kind kind, int step) { events_.push(time, {kind, step}); }
   State& state(int s) { return states_[static_cast<std::size_t>(s)]; }
   ForecastLaunch& launch(int s) { return out_.launches[static_cast<std::size_t>(s)]; }
@@ -136,6 +138,8 @@ class Walk {
       for (std::size_t k = 0; k + 1 < lane.size(); ++k) state(lane[k]).next = lane[k + 1];
     for (const auto& lane : steps_.lanes)
       if (!lane.empty()) next_in_lane(lane[0], -1, 0);
+    landing_ = transfers_.landing();
+    for (std::size_t k = 0; k < landing_.size(); ++k) at(links_.latency(landing_[k].second.route), kLand, static_cast<int>(k));
   }
 
   /// Of small steps that can be one launch the first pays for it; one that waits for another device pays for its own.
@@ -183,17 +187,24 @@ class Walk {
         advance_flows(now);  // those that are under way go on more slowly from here
         if (on_gpu(e.step)) take(device(e.step), now, transfers_.reading(e.step, coming_[static_cast<std::size_t>(e.step)]));
         for (Flow& f : coming_[static_cast<std::size_t>(e.step)]) {
-          for (int w : f.route) load_[static_cast<std::size_t>(w)] += f.bytes;
-          use_memory(f.from, f.bytes, now);
-          use_memory(device(e.step), f.bytes, now);
-          flows_.push_back(std::move(f));
+          send(f, device(e.step), now);
           ++state(e.step).open_flows;
         }
-        flows_changed_ = true;
         return;
+      case kLand:
+        advance_flows(now);
+        return send(landing_[static_cast<std::size_t>(e.step)].second, landing_[static_cast<std::size_t>(e.step)].first, now);
       case kMoved: return moved(e.step, now);
       case kEnd: return end(e.step, now);
     }
+  }
+
+  void send(Flow& f, int to, double now) {
+    for (int w : f.route) load_[static_cast<std::size_t>(w)] += f.bytes;
+    use_memory(f.from, f.bytes, now);
+    use_memory(to, f.bytes, now);
+    flows_.push_back(std::move(f));
+    flows_changed_ = true;
   }
 
   void start(int s, double now) {
@@ -306,7 +317,8 @@ class Walk {
         ++i;
         continue;
       }
-      if (--state(f.step).open_flows == 0) at(now, kMoved, f.step);
+      if (f.step < 0) out_.landed = std::max(out_.landed, now);
+      else if (--state(f.step).open_flows == 0) at(now, kMoved, f.step);
       flows_[i] = std::move(flows_.back());
       flows_.pop_back();
       flows_changed_ = true;
@@ -334,6 +346,7 @@ class Walk {
   std::vector<int> left_;                       // per gate
   Events events_;
   std::vector<std::vector<Flow>> coming_;       // per step, where there are links: what it waits for
+  std::vector<std::pair<int, Flow>> landing_;   // and to which devices
   std::vector<Flow> flows_;
   double flows_at_ = 0, flows_end_ = kNever;
   bool flows_changed_ = false;

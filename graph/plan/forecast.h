@@ -47,6 +47,7 @@ struct LinkForecast {
 
 struct Forecast {
   double seconds = 0;              ///< of a step
+  double landed = 0;               ///< of them, until the feeds of the next step are on its GPUs; 0 where none land there
   std::vector<ForecastLaunch> launches;                ///< stream by stream, in order
   std::vector<int> path;                               ///< the launches that the end waited for, in time
   std::vector<StreamForecast> streams;
@@ -78,6 +79,9 @@ class Forecaster {
   const CostTable& costs_;
   std::unique_ptr<Parts> parts_;
 };
+
+/// Seconds at the end of a step in which nothing runs: the feeds of the next one are still on their way.
+double waits_for_feeds(const Forecast& forecast);
 
 /// What the critical path is made of, by node: launches of one node, its towers together, the most seconds first.
 struct PathShare {

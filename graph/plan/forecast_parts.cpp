@@ -6,6 +6,7 @@
 #include <belfry/graph/plan/buffer_places.h>
 #include <belfry/graph/plan/collectives.h>
 #include <belfry/graph/plan/forecast_parts_internal.h>
+#include <belfry/graph/plan/landing.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/plan/ranges.h>
@@ -87,6 +88,7 @@ std::vector<std::pair<int, double>> Transfers::sources(int step) {
   std::vector<std::pair<int, double>> out;
   if (!moves(step)) return out;
   const PlanNode& n = node(step);
+  if (reads_landed(plan_, n, s.device)) return out;  // it is there
   const PlanNode& m = plan_.maker(n.inputs[0]);
   const PlanValue& read = plan_.value(n.inputs[0]);
   auto take = [&](int from, const LocalType& type) {
@@ -121,6 +123,13 @@ std::vector<Flow> Transfers::flows(int step) {
   if (links_.empty()) return out;
   for (const auto& [from, bytes] : sources(step))
     if (bytes > 0) out.push_back({links_.route(from, steps_.steps[static_cast<std::size_t>(step)].device), bytes, 0, step, from});
+  return out;
+}
+
+std::vector<std::pair<int, Flow>> Transfers::landing() const {
+  std::vector<std::pair<int, Flow>> out;
+  if (links_.empty()) return out;
+  for (const Move& m : landing_moves(plan_)) out.push_back({m.to, {links_.route(m.from, m.to), static_cast<double>(m.bytes), 0, -1, m.from}});
   return out;
 }
 

@@ -32,6 +32,8 @@ class Transfers {
   double reading(int step, const std::vector<Flow>& flows) const;
   /// What comes over links; from each space once.
   std::vector<Flow> flows(int step);
+  /// Of the feeds of the step after this one, to the GPUs on which they land.
+  std::vector<std::pair<int, Flow>> landing() const;
   /// Until the first byte of some flows is there; negative where there are none. Those of a bucket come behind one another, so
   /// that the first pays for all.
   double latency(int step, const std::vector<Flow>& flows) const;

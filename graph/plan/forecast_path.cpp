@@ -26,6 +26,8 @@ struct PathPart {
 
 }  // namespace
 
+double waits_for_feeds(const Forecast& f) { return f.path.empty() ? 0 : std::max(0.0, f.landed - f.launches[static_cast<std::size_t>(f.path.back())].end); }
+
 std::vector<PathShare> path_shares(const PlacedGraph& plan, const Forecast& f) {
   std::map<std::pair<int, int>, PathShare> shares;
   for (int k : f.path) {
@@ -55,6 +57,7 @@ std::string why_not_more(const PlacedGraph& plan, const Forecast& f) {
     if (n.scope == Scope::tower) halved += own / 2;
     else shared[l.device].first.add(own, n.name, shared[l.device].second);
   }
+  moving.add(waits_for_feeds(f), "the next feeds", moved);
   if (plan.present() == plan.batch && plan.batch > 0) return fmt::format("more devices will not help, because the batch of {} has no more rows to share: take a larger one", plan.batch);
   std::set<int> computing;
   for (const ForecastLaunch& l : f.launches)

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <belfry/graph/plan/accumulated.h>
+#include <belfry/graph/plan/landing.h>
 #include <belfry/graph/plan/memory_parts_internal.h>
 #include <belfry/graph/plan/small_steps.h>
 #include <belfry/graph/plan/stream_frames.h>
@@ -380,6 +381,8 @@ std::vector<DeviceBytes> device_bytes(const PlacedGraph& plan) {
   for (const DeviceGroup& g : plan.groups)
     for (int device : g.devices)
       if (auto d = static_cast<std::size_t>(device); d < out.size()) out[d].state = g.state, out[d].region = std::max<std::int64_t>(0, g.region - out[d].kept - out[d].transient);
+  const std::vector<Landing> landed = landings(plan);
+  for (std::size_t d = 0; d < out.size(); ++d) out[d].landing = 2 * landed[d].bytes;
   return out;
 }
 

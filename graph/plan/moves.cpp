@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/plan/accumulated.h>
+#include <belfry/graph/plan/landing.h>
 #include <belfry/graph/plan/links.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/ranges.h>
@@ -146,14 +147,17 @@ std::vector<LinkLoad> link_bytes(const PlacedGraph& plan) {
   for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) space.push_back(number.try_emplace(plan.cluster.space(static_cast<int>(d)), static_cast<std::int64_t>(number.size())).first->second);
   auto spaces = static_cast<std::int64_t>(number.size());
   std::unordered_map<std::int64_t, LinkLoad> load;
+  auto add = [&](const Move& m) {
+    std::int64_t from = space[static_cast<std::size_t>(m.from)], to = space[static_cast<std::size_t>(m.to)];
+    if (from == to || !m.bytes) return;
+    auto [at, fresh] = load.try_emplace(from * spaces + to);
+    if (fresh) at->second = {plan.cluster.space(m.from), plan.cluster.space(m.to), 0};
+    at->second.bytes += m.bytes;
+  };
   for (const PlanNode& n : plan.nodes)
-    for (const Move& m : moves_of(instances, n)) {
-      std::int64_t from = space[static_cast<std::size_t>(m.from)], to = space[static_cast<std::size_t>(m.to)];
-      if (from == to || !m.bytes) continue;
-      auto [at, fresh] = load.try_emplace(from * spaces + to);
-      if (fresh) at->second = {plan.cluster.space(m.from), plan.cluster.space(m.to), 0};
-      at->second.bytes += m.bytes;
-    }
+    for (const Move& m : moves_of(instances, n))
+      if (!reads_landed(plan, n, m.to)) add(m);
+  for (const Move& m : landing_moves(plan)) add(m);
   std::vector<LinkLoad> out;
   for (auto& [key, link] : load) out.push_back(std::move(link));
   std::sort(out.begin(), out.end(), [](const LinkLoad& a, const LinkLoad& b) { return std::tie(b.bytes, a.from, a.to) < std::tie(a.bytes, b.from, b.to); });

@@ -209,7 +209,7 @@ TEST(Choose, looks_around_what_is_good) {
   auto graph = layered(8, 1024);
   const Cluster cluster = machine_of(4, 1e13, 1e10);
   const Strategy choice = to_strategy(Auto{.devices = gpus_up_to(4)});
-  EXPECT_LT(choose(graph, choice, cluster, 64).front().seconds, 0.99 * choose(graph, without_near(choice), cluster, 64).front().seconds);
+  EXPECT_LT(choose(graph, choice, cluster, 256).front().seconds, 0.99 * choose(graph, without_near(choice), cluster, 256).front().seconds);
 }
 
 TEST(Choose, of_many_devices_does_not_go_to_the_end_of_what_takes_too_long) {

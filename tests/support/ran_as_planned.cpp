@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <belfry/graph/plan/landing.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
 #include <belfry/graph/structural.h>
@@ -49,12 +50,16 @@ std::string space_of(const Program& program, const std::byte* address) {
   return space < 0 ? program.plan().cluster.space(program.plan().cluster.host()) : program.bound().spaces[static_cast<std::size_t>(space)];
 }
 
-/// Bytes that the traced launches read at addresses of other memory spaces than their device's.
+/// Bytes that the traced launches read at addresses of other memory spaces than their device's, and those that land for them.
 std::map<std::pair<std::string, std::string>, std::int64_t> read_over_links(const Program& program, const std::vector<TraceEntry>& trace) {
   std::map<std::pair<std::string, std::string>, std::int64_t> out;
+  const Cluster& cluster = program.plan().cluster;
+  for (std::size_t d = 0; program.staging() && d < cluster.devices.size(); ++d)
+    for (const LandedFeed& f : program.staging()->landing(static_cast<int>(d)).feeds) out[{cluster.space(cluster.host()), cluster.devices[d].space}] += f.past - f.first;
   for (const TraceEntry& e : trace) {
     const Launch& l = program.launches()[static_cast<std::size_t>(e.stream)][static_cast<std::size_t>(e.index)];
     const PlanNode& n = program.plan().nodes[static_cast<std::size_t>(l.step->node)];
+    if (program.queue(e.stream) && reads_landed(program.plan(), n, l.step->device)) continue;
     const std::string& here = program.plan().cluster.space(l.step->device);
     std::vector<std::int64_t> bytes;
     for (const auto& parts : l.step->reads) {

@@ -1,0 +1,73 @@
+#include <belfry/executor/staging.h>
+
+#include <algorithm>
+#include <cstring>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace belfry {
+
+namespace {
+
+/// One core fills pinned memory at a fifth of the speed at which a GPU empties it.
+void copy_by_several(std::byte* to, const std::byte* from, std::size_t bytes) {
+  constexpr std::size_t kLeast = std::size_t{2} << 20;  // a thread begins in the time in which another copies a tenth of it
+  const std::size_t count = std::clamp<std::size_t>(bytes / kLeast, 1, std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 4)), part = (bytes + count - 1) / count;
+  std::vector<std::jthread> others;
+  others.reserve(count);
+  for (std::size_t k = 1; k < count; ++k) {
+    auto copy = [=] { std::memcpy(to + k * part, from + k * part, std::min(part, bytes - k * part)); };
+    try {
+      others.emplace_back(copy);
+    } catch (const std::system_error&) {  // a step may be under way, which no error may leave
+      copy();
+    }
+  }
+  std::memcpy(to, from, std::min(part, bytes));
+}
+
+}  // namespace
+
+void Staging::land_on(int device, Landing landing, std::byte* memory, std::unique_ptr<Queue> queue) { places_[device] = {std::move(landing), memory, std::move(queue)}; }
+
+void Staging::settle() {
+  for (auto& [device, place] : places_) place.queue->finish();
+}
+
+void Staging::put(const FeedBinding& feed, const HostTensor& value, int which) {
+  std::byte* staged = pinned_[static_cast<std::size_t>(which)].at(feed.at);
+  copy_by_several(staged, value.raw(), static_cast<std::size_t>(feed.type.bytes()));
+  // Steps that read this buffer before have ended: the host has waited for the run that they were of.
+  for (auto& [device, place] : places_)
+    if (const LandedFeed* f = place.find(feed.value)) place.queue->copy(place.at(*f, which), staged + f->first, f->past - f->first);
+}
+
+void Staging::mark() {
+  for (auto& [device, place] : places_) place.queue->mark(0);
+}
+
+const std::byte* Staging::address(const FeedBinding& feed, int device, int which) const {
+  if (const auto place = places_.find(device); place != places_.end())
+    if (const LandedFeed* f = place->second.find(feed.value)) return place->second.at(*f, which) - f->first;
+  return pinned_[static_cast<std::size_t>(which)].at(feed.at);
+}
+
+Queue* Staging::queue(int device) const {
+  const auto place = places_.find(device);
+  return place == places_.end() ? nullptr : place->second.queue.get();
+}
+
+const Landing& Staging::landing(int device) const {
+  static const Landing none;
+  const auto place = places_.find(device);
+  return place == places_.end() ? none : place->second.landing;
+}
+
+const LandedFeed* Staging::Place::find(ValueIndex feed) const {
+  const auto at = std::find_if(landing.feeds.begin(), landing.feeds.end(), [&](const LandedFeed& f) { return f.value == feed; });
+  return at == landing.feeds.end() ? nullptr : &*at;
+}
+
+}  // namespace belfry

@@ -1,0 +1,237 @@
+// Feeds that land in the memory of GPUs on the fake driver: whose streams order what, and what happens where runs or copies fail.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <belfry/belfry.h>
+#include <belfry/graph/plan/landing.h>
+#include <belfry/graph/plan/verify.h>
+#include <belfry/graph/structural.h>
+
+#include "gpu_plans.h"
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+class GpuLanding : public GpuPlans {
+ protected:
+  GpuLanding() { environment.set("FAKE_CUDA_GPUS", "2"); }
+
+  std::shared_ptr<const PlacedGraph> on(const std::string& devices, const KernelTables& kernels, int towers = 4) {
+    return placed(graph, to_strategy(Mirrored{.devices = parse_devices(devices), .towers = towers, .threads = 1}), devices, 8, kernels);
+  }
+  Tensors on_the_cpu(const KernelTables& kernels, int towers = 4) {
+    return train(graph, placed(graph, to_strategy(Single{.device = cpu(0), .towers = towers, .threads = 1}), "cpu:0", 8, kernels), kernels);
+  }
+  Tensors variables(const Program& program) const {
+    Tensors out;
+    for (NodeId id : graph->variables()) out.insert_or_assign(graph->node(id).name, program.state(graph->node(id).name));
+    return out;
+  }
+
+  std::shared_ptr<const Graph> graph = std::make_shared<const Graph>(without_requests(trained_in("batch_norm", f32)));
+};
+
+/// Ahead or not, recorded or not, on devices that share a GPU or not; the caller's memory is not looked at again.
+TEST_F(GpuLanding, gives_the_cpus_bits_however_it_is_told) {
+  const KernelTables all = tables();
+  steps = 6;
+  const Tensors want = on_the_cpu(all);
+  int seed = 0;
+  for (const char* works : {"0", "1"})
+    for (const char* devices : {"gpu:0", "gpu:0-1", "gpu:0/0,gpu:0/1", "gpu:0/0,gpu:0/1,gpu:1"})
+      for (bool graphs : {true, false})
+        for (const std::vector<bool>& ahead : {std::vector<bool>{}, {true, true, true, true, true}, {false, true, true, false, true}}) {
+          environment.set("FAKE_CUDA_WORKS", works);
+          start(++seed);
+          told = ahead, recorded = graphs, lost_feeds = true;
+          const auto plan = on(devices, all);
+          EXPECT_GT(device_bytes(*plan)[0].landing, 0);
+          EXPECT_EQ(train(graph, plan, all), want) << devices << ", seed " << seed;
+        }
+}
+
+/// Other tensors come than were given ahead, all of them or one, while those are still on their way.
+TEST_F(GpuLanding, brings_other_feeds_than_were_given_ahead) {
+  const KernelTables all = tables();
+  steps = 7;
+  start(1);
+  const Tensors want = on_the_cpu(all);
+  std::vector<Tensors> data, others;
+  for (std::size_t k = 0; k <= steps; ++k) {
+    data.push_back(feeds_for(*graph, 8, k));
+    others.push_back(feeds_for(*graph, 8, 100 + k));
+  }
+  for (int seed = 0; seed < 12; ++seed) {
+    start(seed);
+    auto plan = on(seed % 2 ? "gpu:0-1" : "gpu:0/0,gpu:0/1", all);
+    Program program(plan, all, {}, open(*plan));
+    Runner runner(program);
+    for (const auto& [name, value] : state_for(*graph)) program.set_state(name, value);
+    for (std::size_t k = 0; k < steps; ++k) {
+      RunOptions options{.staged = true};
+      options.next = [&] {
+        Feeds next = views(data[k + 1]), wrong = views(others[k + 1]);
+        if (k % 3 == 1) return wrong;
+        if (k % 3 == 2) next.begin()->second = wrong.begin()->second;
+        return next;
+      };
+      ASSERT_FALSE(runner.run(views(data[k]), options).error) << seed;
+    }
+    for (const auto& [name, value] : variables(program)) EXPECT_EQ(value, want.at(name)) << name << ", seed " << seed;
+  }
+}
+
+/// A run that fails while the next feeds are on their way leaves them there: for the next run, or for the end of all.
+TEST_F(GpuLanding, goes_on_or_ends_behind_a_run_that_failed) {
+  const KernelTables all = tables();
+  steps = 3;
+  start(2);
+  const Tensors want = on_the_cpu(all);
+  const std::size_t before[2] = {used(0), used(1)};
+  for (int seed = 0; seed < 10; ++seed) {
+    start(seed);
+    {
+      auto plan = on("gpu:0-1", all);
+      Program program(plan, all, {}, open(*plan));
+      Runner runner(program);
+      for (const auto& [name, value] : state_for(*graph)) program.set_state(name, value);
+      std::vector<Tensors> data;
+      for (std::size_t k = 0; k <= steps; ++k) data.push_back(feeds_for(*graph, plan->batch, k));
+      bool fails = false;
+      for (std::size_t k = 0; k < steps; ++k) {
+        RunOptions options{.next = [&, k] { return views(data[k + 1]); }, .staged = true};
+        if (k == 1 && seed % 3 != 2) {
+          fails = true;
+          options.before = [&](const Step& step) {
+            if (fails && is_op(plan->nodes[static_cast<std::size_t>(step.node)], kSplit)) fails = false, throw UserError("on purpose");
+          };
+          const Outcome o = runner.run(views(data[k]), options);
+          ASSERT_TRUE(o.error);
+          ASSERT_EQ(o.state, StateAfter::untouched);
+          if (seed % 3 == 1) break;  // all ends with feeds on their way
+          options.before = {};
+          options.staged = false;
+          ASSERT_FALSE(runner.run(views(data[k]), options).error);
+          continue;
+        }
+        ASSERT_FALSE(runner.run(views(data[k]), options).error);
+      }
+      for (const auto& [name, value] : seed % 3 == 1 ? Tensors{} : variables(program)) EXPECT_EQ(value, want.at(name)) << name << ", seed " << seed;
+    }
+    EXPECT_EQ(used(0), before[0]);
+    EXPECT_EQ(used(1), before[1]);
+  }
+}
+
+/// Each copy in turn is refused, or breaks the GPU later: the run that sees it fails, and nothing waits for ever.
+TEST_F(GpuLanding, fails_with_each_copy) {
+  const KernelTables all = tables();
+  steps = 2;
+  told = {true, true};
+  int refused = 0, broken = 0;
+  for (const char* code : {"1", "700"})
+    for (int n = 1; n < 120; n += 3) {
+      environment.set("FAKE_CUDA_FAIL", "cuMemcpyAsync:" + std::to_string(n) + ":" + code);
+      start(n);
+      auto plan = on("gpu:0/0,gpu:0/1", all, 2);
+      try {
+        train(graph, plan, all);
+      } catch (const DeviceError& e) {
+        EXPECT_NE(std::string(e.what()).find("as the fake driver was told"), std::string::npos) << e.what();
+        (code[0] == '1' ? refused : broken) += 1;
+      }
+    }
+  EXPECT_GT(refused, 5);
+  EXPECT_GT(broken, 5);
+}
+
+/// A session's user reads which node wanted the feed.
+TEST_F(GpuSessions, name_the_node_whose_feed_does_not_land) {
+  start(31);
+  const Graph net = without_requests(built("decay"));
+  bool seen = false;
+  for (int n = 1; n < 60 && !seen; ++n) {
+    environment.set("FAKE_CUDA_FAIL", "cuMemcpyAsync:" + std::to_string(n) + ":1");
+    start(31);
+    Session session(net, Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}, options());
+    try {
+      session.step(feeds_for(net, 8));
+    } catch (const DeviceError& e) {
+      const std::string text = e.what();
+      if (text.find("while running 'image.split0' on gpu:0") == std::string::npos) continue;
+      seen = true;
+      EXPECT_NE(text.find("gpu:0: cuMemcpyAsync gives"), std::string::npos) << text;
+      EXPECT_TRUE(says<DeviceError>([&] { session.step(feeds_for(net, 8)); }, {"this session has lost its GPU"}));
+    }
+  }
+  EXPECT_TRUE(seen);
+}
+
+/// What the plan says, and not a byte more: variables alone begin anew at a multiple of 64.
+TEST_F(GpuLanding, takes_the_memory_that_the_plan_says) {
+  const KernelTables all = tables();
+  start(3);
+  auto plan = on("gpu:0-1", all);
+  const std::vector<DeviceBytes> bytes = device_bytes(*plan);
+  std::size_t least = 0;
+  {
+    Program program(plan, all, {}, open(*plan));
+    for (std::size_t d = 0; d < 2; ++d) {
+      std::int64_t rounded = 0;
+      for (const StateBuffer& s : program.bound().state)
+        if (s.device == static_cast<int>(d)) rounded += aligned_bytes(s.bytes) - s.bytes;
+      EXPECT_GT(bytes[d].landing, 0);
+      EXPECT_EQ(static_cast<std::int64_t>(used(static_cast<int>(d))), bytes[d].total() - rounded);
+    }
+    least = used(0);
+  }
+  environment.set("FAKE_CUDA_MEMORY", std::to_string(least));
+  start(4);
+  EXPECT_NO_THROW(train(graph, plan, all));
+  environment.set("FAKE_CUDA_MEMORY", std::to_string(least - 1));
+  start(5);
+  EXPECT_TRUE(says<DeviceError>([&] { train(graph, plan, all); }, {"there is no room for the", "that the plan needs in the memory space 'gpu:0'"}));
+}
+
+/// Steps one by one on one thread wait for what lands as well.
+TEST_F(GpuLanding, is_there_for_steps_that_are_interleaved) {
+  const KernelTables all = tables();
+  steps = 3;
+  start(5);
+  const Tensors want = on_the_cpu(all);
+  for (int seed = 0; seed < 6; ++seed) {
+    start(seed);
+    auto plan = on("gpu:0-1", all);
+    Program program(plan, all, {}, open(*plan));
+    Runner runner(program);
+    for (const auto& [name, value] : state_for(*graph)) program.set_state(name, value);
+    for (std::size_t k = 0; k < steps; ++k) {
+      const Tensors data = feeds_for(*graph, plan->batch, k);
+      ASSERT_FALSE(runner.run_interleaved(views(data), at_random(static_cast<std::uint64_t>(seed))).error);
+    }
+    for (const auto& [name, value] : variables(program)) EXPECT_EQ(value, want.at(name)) << name << ", seed " << seed;
+  }
+}
+
+/// No step follows one whose feeds are known: they are read from the host.
+TEST_F(GpuSessions, read_feeds_from_the_host_where_nothing_is_trained) {
+  start(32);
+  const Graph net = without_requests(built("decay"));
+  Session gpus(net, Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}, options()), cpus(net, Single{.device = cpu(0), .towers = 2, .threads = 1});
+  for (Session* s : {&gpus, &cpus}) s->load_state(state_for(gpus.training_graph()));
+  EXPECT_GT(device_bytes(gpus.plan(8))[0].landing, 0);
+  EXPECT_EQ(device_bytes(gpus.plan(8, Mode::run))[0].landing, 0);
+  for (std::uint64_t k = 0; k < 4; ++k) {
+    const Tensors feeds = feeds_for(net, 8, k);
+    const Results a = gpus.run(feeds), b = cpus.run(feeds);
+    for (const auto& [name, value] : b.all()) EXPECT_EQ(a.all().at(name), value) << name;
+  }
+}
+
+}  // namespace
+}  // namespace belfry::test
