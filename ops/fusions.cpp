@@ -77,7 +77,7 @@ std::optional<DeviceId> requested(const Graph& g, NodeId id) {
   return g.node(id).device;
 }
 
-/// Nodes whose values somebody asks for, per node.
+/// Nodes whose first value somebody asks for, per node.
 std::vector<bool> asked_for(const Graph& g) {
   std::vector<bool> out(static_cast<std::size_t>(g.size()));
   auto keep = [&](ValueId v) { out[static_cast<std::size_t>(v.node)] = out[static_cast<std::size_t>(v.node)] || v.output == 0; };
