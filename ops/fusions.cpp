@@ -90,6 +90,9 @@ std::vector<bool> asked_for(const Graph& g) {
   return out;
 }
 
+/// Of halves each product rounds what the ones before have left.
+constexpr std::size_t kMostTerms = 8;
+
 /// Sums of products. Where a tree would hold the sum it reads the products in the same pass, and as many bytes are moved; else the sum is saved a pass of its own.
 class SumsOfProducts {
  public:
@@ -110,7 +113,7 @@ class SumsOfProducts {
   /// Of each product the nodes, then the sum; none where it is no sum of products.
   std::vector<NodeId> members_of(NodeId id) const {
     const Node& sum = g_.node(id);
-    if ((sum.op->name != "add" && !sum.op->sum_of_inputs) || symbolic_axes(sum.types[0].shape).empty()) return {};
+    if ((sum.op->name != "add" && !sum.op->sum_of_inputs) || sum.inputs.size() > kMostTerms || symbolic_axes(sum.types[0].shape).empty()) return {};
     std::vector<NodeId> out;
     std::size_t others = 0;
     for (ValueId v : sum.inputs) {

@@ -16,7 +16,7 @@ inline constexpr const char* kConv2dBias = "conv2d_bias";
 inline constexpr const char* kMatmulBias = "matmul_bias";
 inline constexpr const char* kMatmulBiasGeluTanh = "matmul_bias_gelu_tanh";
 
-/// Sums with rows of products, each with a bias as above or without, and of at most one other value of their type: x + (a·b + bias), a·b + c·d + x. Inputs: of
+/// Sums with rows, of up to eight values of their type: products, each with a bias as above or without, and at most one other: x + (a·b + bias), a·b + c·d + x. Inputs: of
 /// each product a, b and its bias, then the other value. Of halves the sum is rounded behind each product.
 inline constexpr const char* kMatmulAdd = "matmul_add";
 

@@ -129,6 +129,14 @@ TEST(FusedMatmul, of_products_that_are_added_up_is_left_where_it_saves_no_pass) 
   EXPECT_THAT(sums([](Builder& b) { Operands o(b); b.output(contract("bti,btk->ik", o.a, o.x) + o.w); }), IsEmpty()) << "no rows: towers may have parts of it";
   EXPECT_THAT(sums([](Builder& b) {
                 Operands o(b);
+                std::vector<Value> terms;
+                for (int k = 0; k < 9; ++k) terms.push_back(matmul(o.a * static_cast<double>(k + 2), o.w));
+                b.output(add_n(terms));
+              }),
+              IsEmpty())
+      << "so many roundings";
+  EXPECT_THAT(sums([](Builder& b) {
+                Operands o(b);
                 Value y = matmul(o.a, o.w);
                 auto on = b.device("gpu:1");
                 b.output(o.x + y);
