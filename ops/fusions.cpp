@@ -249,7 +249,7 @@ class Trees {
     std::set<ValueId> read;
     for (NodeId id : members) {
       const Node& n = g_.node(id);
-      if (n.types[0] != type || n.role != g_.node(norm).role || requested(g_, id) != requested(g_, norm)) return false;
+      if (n.types[0] != type || !n.op->exact || n.role != g_.node(norm).role || requested(g_, id) != requested(g_, norm)) return false;
       for (ValueId v : n.inputs)
         if (!v.valid() || g_.type(v) != type) return false;
         else if (v.node != norm && std::find(members.begin(), members.end(), v.node) == members.end()) read.insert(v);

@@ -145,6 +145,7 @@ std::optional<ProductSum> product_sum_of(const KernelRequest& r) {
       if ((node.op->name != "add" && !node.op->sum_of_inputs) || outside > 1 || inner.size() != open.size() + outside) return {};
       for (const std::string& made : inner)
         if (!made.empty() && !open.erase(made)) return {};
+      if (outside && (next >= r.inputs.size() || r.inputs[next].dtype != r.outputs[0].dtype || r.inputs[next].shape != r.outputs[0].shape)) return {};
       if (outside) out.other = static_cast<std::ptrdiff_t>(next++);
     } else if (node.op->name == "matmul" && outside == 2) {
       open.emplace(node.name, out.products.size());

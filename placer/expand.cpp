@@ -201,12 +201,12 @@ class Expander {
         continue;
       }
       emit(id);
-      if (later.empty() || !groups_.of.contains(id)) continue;
-      std::erase_if(later, [&](NodeId l) {
-        const bool ready = is_ready(l);
-        if (ready) emit(l);
-        return ready;
-      });
+      for (bool more = groups_.of.contains(id); more;)  // each may be a group that others wait for
+        more = std::erase_if(later, [&](NodeId l) {
+          const bool ready = is_ready(l);
+          if (ready) emit(l);
+          return ready;
+        });
     }
     if (!later.empty()) throw InternalError(fmt::format("'{}' waits for a group that waits for it", node(later.front()).name));
   }

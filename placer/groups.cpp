@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include <belfry/placer/groups_internal.h>
 
@@ -13,8 +14,10 @@ class Groups {
 
   TakenGroups take() {
     for (const FusionGroup& group : options_.groups)
-      if (fits(group))
+      if (fits(group)) {
         for (NodeId id : group.members) out_.of[id] = &group;
+        if (gives_away(group)) apart_.push_back(ends_of(group));
+      }
     for (const auto& [id, group] : out_.of)
       if (id == group->members.back()) find_twins(*group);
     return std::move(out_);
@@ -26,7 +29,7 @@ class Groups {
   bool fits(const FusionGroup& group) const {
     const std::set<NodeId> inside(group.members.begin(), group.members.end());
     const NodeId last = group.members.back();
-    const bool gives_away = std::any_of(group.members.begin(), group.members.end() - 1, [&](NodeId id) { return node(id).types.size() > 1; });
+    const bool given = gives_away(group);
     for (NodeId id : group.members) {
       if (!live_[static_cast<std::size_t>(id)] || node(id).device != node(group.members[0]).device || out_.of.contains(id)) return false;
       if (a_.seen[static_cast<std::size_t>(id)][0] != a_.gives[static_cast<std::size_t>(id)][0]) return false;
@@ -37,9 +40,18 @@ class Groups {
       for (NodeId r : g_.readers(id))
         if (!inside.contains(r) && core_[static_cast<std::size_t>(r)] && reads_first(r, id)) return false;
       // Beside the group it would give its other outputs twice: the members stand alone.
-      if (gives_away && is_asked_for(id, inside)) return false;
+      if (given && is_asked_for(id, inside)) return false;
     }
-    return !gives_away || !returns(inside, last);
+    return !given || !returns(group, inside);
+  }
+
+  bool gives_away(const FusionGroup& group) const {
+    return std::any_of(group.members.begin(), group.members.end() - 1, [&](NodeId id) { return node(id).types.size() > 1; });
+  }
+
+  static std::pair<NodeId, NodeId> ends_of(const FusionGroup& group) {
+    const auto [first, last] = std::minmax_element(group.members.begin(), group.members.end());
+    return {*first, *last};
   }
 
   /// A member of a tree is in the state of the whole, and reads no sum that is to be joined first.
@@ -60,16 +72,28 @@ class Groups {
            std::any_of(g_.readers(id).begin(), g_.readers(id).end(), [&](NodeId r) { return live_[static_cast<std::size_t>(r)] && !inside.contains(r) && reads_first(r, id); });
   }
 
-  /// Whether a member reads what others make of the values that members before it give away.
-  bool returns(const std::set<NodeId>& inside, NodeId last) const {
+  /// Whether a member reads what others make of the values that members before it give away. A group that was taken waits as a whole: ids lead
+  /// back from where one ends to what it gives away, so that all that overlap are looked at together.
+  bool returns(const FusionGroup& group, const std::set<NodeId>& inside) const {
+    auto [first, last] = ends_of(group);
+    for (bool more = true; more;) {
+      more = false;
+      for (const auto& [from, to] : apart_)
+        if (from <= last && to >= first && (from < first || to > last)) first = std::min(first, from), last = std::max(last, to), more = true;
+    }
     std::set<NodeId> behind;
-    for (NodeId id = *inside.begin() + 1; id <= last; ++id)
-      for (ValueId v : node(id).inputs) {
-        const bool given = v.valid() && inside.contains(v.node) && v.output != 0;
-        if (!given && !behind.contains(v.node)) continue;
-        if (inside.contains(id)) return true;
-        behind.insert(id);
-      }
+    for (bool more = true; more;) {
+      const std::size_t before = behind.size();
+      for (NodeId id = first + 1; id <= last; ++id)
+        for (ValueId v : node(id).inputs) {
+          const bool given = v.valid() && inside.contains(v.node) && v.output != 0;
+          if (!given && !behind.contains(v.node)) continue;
+          if (inside.contains(id)) return true;
+          if (auto at = out_.of.find(id); at != out_.of.end()) behind.insert(at->second->members.begin(), at->second->members.end());
+          behind.insert(id);
+        }
+      more = behind.size() > before;
+    }
     return false;
   }
 
@@ -89,6 +113,7 @@ class Groups {
   const NodeStates& a_;
   const std::vector<bool>&core_, &live_;
   TakenGroups out_;
+  std::vector<std::pair<NodeId, NodeId>> apart_;  // the ends of those that give values away
 };
 
 }  // namespace

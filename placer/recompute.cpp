@@ -31,7 +31,7 @@ class Recomputer {
  public:
   Recomputer(TowerGraph& g, const std::vector<std::string>& names) : g_(g), before_(std::move(g.nodes)), chosen_(before_.size()), again_(g.values.size(), -1) {
     std::set<std::string> wanted(names.begin(), names.end());
-    for (std::size_t i = 0; i < before_.size(); ++i) chosen_[i] = is_forward(before_[i]) && wanted.erase(before_[i].name);
+    for (std::size_t i = 0; i < before_.size(); ++i) chosen_[i] = is_forward(before_[i]) && is_named(before_[i], wanted);
     // A node of the graph that nothing needs here has no part in this plan.
     std::erase_if(wanted, [&](const std::string& name) { return g_.graph->find_node(name) >= 0 && std::none_of(before_.begin(), before_.end(), [&](const PlanNode& n) { return n.name == name; }); });
     if (wanted.empty()) return;
@@ -53,6 +53,13 @@ class Recomputer {
   }
 
  private:
+  /// By its name, or a member's: these are crossed off.
+  bool is_named(const PlanNode& n, std::set<std::string>& wanted) const {
+    bool out = wanted.erase(n.name);
+    for (const Member& m : n.members) out = wanted.erase(g_.graph->node(m.node).name) || out;
+    return out;
+  }
+
   int maker(ValueIndex v) const { return g_.values[static_cast<std::size_t>(v)].maker; }
 
   /// Points inputs that are to be computed again to their second makers, which come into being here.

@@ -30,17 +30,15 @@ std::string user_value(const JsonDocument& d, const PlacedGraph& plan, ValueInde
 }
 
 void check_user(const JsonDocument& d, const PlacedGraph& plan, const PlanLine& line, const PlanNode& n) {
+  if (n.op == kFused && n.members.empty()) d.fail(*line.at, fmt::format("'{}' is fused, but stands for no nodes of the graph: name the fused node that it computes again in \"cause\"", n.name));
   const Node& user = plan.graph->node(n.user);
-  std::vector<ValueId> made;
-  if (n.op == kFused) made = values_of(plan, n);
-  else
-    for (std::size_t k = 0; k < user.types.size(); ++k) made.push_back({n.user, static_cast<std::int32_t>(k)});
+  const std::vector<ValueId> made = values_of(plan, n);
   if (n.outputs.size() != made.size()) d.fail(*line.at, fmt::format("'{}' makes {} values, but the graph's {} {}", n.name, n.outputs.size(), n.op == kFused ? "nodes" : "node", made.size()));
   for (std::size_t k = 0; k < n.outputs.size(); ++k) {
     const PlanValue& value = plan.value(n.outputs[k]);
     if (const TensorType& type = plan.graph->type(made[k]); value.type != type)
       d.fail(*line.at->find("outputs"), fmt::format("output {} of '{}' is {}, but the graph says {}", k, n.name, to_string(value.type), to_string(type)));
-    if (n.op == kFused && !n.again && value.name != plan.graph->name_of(made[k]))
+    if (!n.again && value.name != plan.graph->name_of(made[k]))
       d.fail(*line.at->find("outputs"), fmt::format("output {} of '{}' is called '{}', but is '{}'", k, n.name, value.name, plan.graph->name_of(made[k])));
   }
   if (n.def && (n.def != user.op || n.attributes != user.attributes)) d.fail(*line.at, fmt::format("'{}' differs from the member of that name", n.name));

@@ -75,7 +75,7 @@ bool has_bits_of_members(const TowerGraph& graph, const PlanNode& n) {
 std::vector<ValueId> values_of(const TowerGraph& graph, const PlanNode& n) {
   if (const std::optional<FusionGroup> group = group_of(graph, n)) return values_of(*graph.graph, group->members);
   std::vector<ValueId> out;
-  for (std::size_t k = 0; k < n.outputs.size(); ++k) out.push_back({n.user, static_cast<std::int32_t>(k)});
+  for (std::size_t k = 0; k < graph.graph->node(n.user).types.size(); ++k) out.push_back({n.user, static_cast<std::int32_t>(k)});
   return out;
 }
 

@@ -72,13 +72,12 @@ class GraphChecker : public PlanChecker {
     if (standing_[user] & (n.again ? 2 : 1)) return object("made twice: '{}'", n.name);
     standing_[user] |= n.again ? 2 : 1;
     if (n.again && (!n.inserted || n.scope != Scope::tower || u.role != Role::forward)) return object("dangling: '{}' computes again what is no tower's forward", n.name);
-    const std::vector<ValueId> made = n.op == kFused ? values_of(plan_, n) : std::vector<ValueId>();
-    const std::size_t count = n.op == kFused ? made.size() : u.types.size();
-    if (n.outputs.size() != count) return object("type: '{}' makes {} values, but in the graph {}", n.name, n.outputs.size(), count);
-    for (std::size_t k = 0; k < count; ++k) {
-      const ValueId v = made.empty() ? ValueId{n.user, static_cast<std::int32_t>(k)} : made[k];
-      if (const PlanValue& value = plan_.value(n.outputs[k]); value.type != g_.type(v)) object("type: '{}' makes {}, but in the graph {}", n.name, to_string(value.type), to_string(g_.type(v)));
-      else if (!n.again && n.op == kFused && value.name != g_.name_of(v)) object("dangling: output {} of '{}' is called '{}', but is '{}'", k, n.name, value.name, g_.name_of(v));
+    const std::vector<ValueId> made = values_of(plan_, n);
+    if (n.outputs.size() != made.size()) return object("type: '{}' makes {} values, but in the graph {}", n.name, n.outputs.size(), made.size());
+    for (std::size_t k = 0; k < made.size(); ++k) {
+      const PlanValue& value = plan_.value(n.outputs[k]);
+      if (value.type != g_.type(made[k])) object("type: '{}' makes {}, but in the graph {}", n.name, to_string(value.type), to_string(g_.type(made[k])));
+      else if (!n.again && value.name != g_.name_of(made[k])) object("dangling: output {} of '{}' is called '{}', but is '{}'", k, n.name, value.name, g_.name_of(made[k]));
     }
     if (n.op == kFused) return check_fused(n);
     if (n.op == kAggregate && u.op->joins_towers) return expect_inputs(n, u.inputs);

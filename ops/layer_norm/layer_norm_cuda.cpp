@@ -324,7 +324,9 @@ Kernel kernel(const GpuCodeRef& code, const char* op, bool backward) {
   return {.name = "nvrtc_norm", .op = op,
           .supports = [=](const KernelRequest& r) {
             Support s = takes_on_gpu(r, {f32, f64, f16, bf16});
-            if (s.ok && backward) s.scratch_bytes = Norm(r).scratch_bytes();
+            if (!s.ok || !backward) return s;
+            if (r.outputs[0].dtype != r.inputs[0].dtype) return refuse("it gives dx in the type of x");
+            s.scratch_bytes = Norm(r).scratch_bytes();
             return s;
           },
           .prepare = [=](const KernelRequest& r) { return (backward ? gradient(r) : forward(r)).prepare(*code); },

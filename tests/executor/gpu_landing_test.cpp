@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -214,6 +216,28 @@ TEST_F(GpuLanding, is_there_for_steps_that_are_interleaved) {
 }
 
 /// No step follows one whose feeds are known: they are read from the host.
+/// The next batch is made while one is evaluated; a row that cannot be made is told as where it is made in turn, and no row is left out.
+TEST_F(GpuSessions, evaluate_the_rows_that_they_were_given) {
+  start(33);
+  Graph net = without_requests(built("decay"));
+  std::erase_if(net.metrics, [&](const auto& m) { return !net.type(m.second).shape.empty(); });
+  Session gpus(net, Single{.device = parse_device("gpu:0"), .towers = 2, .threads = 1}, options()), cpus(net, Single{.device = cpu(0), .towers = 2, .threads = 1});
+  for (Session* s : {&gpus, &cpus}) s->load_state(state_for(gpus.training_graph()));
+  DataSet data;
+  data.columns = feeds_for(net, 13);
+  EXPECT_EQ(evaluate(gpus, data, 5), evaluate(cpus, data, 5));
+  const HostTensor image = data.columns.at("image");
+  data.columns.erase("image");
+  const std::size_t bytes = image.bytes().size() / 13;
+  bool fails = true;
+  data.made["image"] = {{image.dtype(), Extents(image.shape().begin() + 1, image.shape().end())}, "rows as they are", [&](const RowKey& key, std::span<std::byte> out) {
+                          if (key.row == 7 && std::exchange(fails, false)) throw UserError("row 7 is torn");
+                          std::memcpy(out.data(), image.raw() + static_cast<std::size_t>(key.row) * bytes, bytes);
+                        }};
+  EXPECT_TRUE(says<UserError>([&] { evaluate(gpus, data, 5); }, {"row 7 is torn"}));
+  EXPECT_EQ(evaluate(gpus, data, 5), evaluate(cpus, data, 5));
+}
+
 TEST_F(GpuSessions, read_feeds_from_the_host_where_nothing_is_trained) {
   start(32);
   const Graph net = without_requests(built("decay"));

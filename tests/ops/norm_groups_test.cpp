@@ -69,6 +69,7 @@ TEST(NormGroups, are_none_where_others_want_what_stays_inside_or_a_tree_reads_ot
   Builder b("net");
   Value x = b.input("x", f32, {kBatch, 8});
   b.output(relu(nn::batch_norm(x)) * b.variable("row", {8}));
+  b.output(tanh(nn::batch_norm(x)));  // counts by its kernel in the arithmetic: apart and in the group by another
   EXPECT_TRUE(norm_groups_of(b.graph()).empty());
 }
 
@@ -85,6 +86,28 @@ TEST(NormGroups, read_no_value_that_comes_of_what_they_give_away) {
   const PlacedGraph plan = place(graph, to_strategy(Single{.device = cpu(0), .threads = 1}), sim_cluster(1), 4, options);
   EXPECT_TRUE(std::none_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.op == kFused; }));
   EXPECT_TRUE(verify(plan).empty());
+}
+
+/// Two norms, of which each one's tree reads what comes of the other's mean; and trees that end in the other order than their norms begin.
+TEST(NormGroups, wait_for_each_other_in_one_order) {
+  auto taken = [](bool crossed) {
+    Builder b("net");
+    Value x = b.input("x", f32, {kBatch, 8});
+    auto norm = [&](const char* name) {
+      auto made = [&](const char* of) { return b.variable(std::string(name) + of, {8}); };
+      return batch_norm(x, made("/gamma"), made("/beta"), made("/mean"), made("/variance"));
+    };
+    Value one = norm("one"), two = norm("two"), of_one = softmax(x - one.output(1)), of_two = softmax(x - two.output(1));
+    b.metric("one", relu(one + (crossed ? of_two : x)));
+    b.metric("two", relu(two + of_one));
+    auto graph = std::make_shared<const Graph>(run_passes(inference_passes(), b.graph()));
+    PlaceOptions options{.fetches = fetches_of(*graph), .groups = find_gpu_groups};
+    const PlacedGraph plan = place(graph, to_strategy(Single{.device = cpu(0), .threads = 1}), sim_cluster(1), 4, options);
+    EXPECT_TRUE(verify(plan).empty());
+    return std::count_if(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.op == kFused && n.attributes.text("kind") == kWithElementwise; });
+  };
+  EXPECT_EQ(taken(false), 2);
+  EXPECT_EQ(taken(true), 1);
 }
 
 // ---------------------------------------------------------------- plans
@@ -152,6 +175,7 @@ TEST(NormGroups, give_way_to_who_asks_for_what_is_inside_and_change_no_arithmeti
 TEST(NormGroups, are_computed_again_with_all_that_they_give) {
   auto graph = std::make_shared<const Graph>(net(f32, 8));
   const PlacedGraph plan = placed(graph, {.recompute = {0, {"relu"}}});
+  EXPECT_TRUE(write_plan(placed(graph, {.recompute = {0, {"batch_norm/batch_norm"}}})) == write_plan(plan));
   auto at = std::find_if(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.again; });
   ASSERT_NE(at, plan.nodes.end());
   EXPECT_EQ(at->name, "relu.again");
@@ -177,6 +201,11 @@ TEST(NormGroups, are_refused_under_other_names) {
     return message_of([&] { read_plan(edited, "plan.json", graph->shared_ops()); });
   };
   EXPECT_THAT(with("\"name\": \"batch_norm/batch_norm:2\""), testing::HasSubstr("the name 'batch_norm/batch_norm:2' is taken"));
+  std::string orphan = write_plan(placed(graph, {.recompute = {0, {"relu"}}}));
+  const std::string cause = "\"cause\": \"relu\", \"again\"";
+  ASSERT_NE(orphan.find(cause), orphan.npos);
+  orphan.replace(orphan.find(cause), cause.size(), "\"cause\": \"matmul\", \"again\"");
+  EXPECT_THAT(message_of([&] { read_plan(orphan, "plan.json", graph->shared_ops()); }), testing::HasSubstr("'relu.again' is fused, but stands for no nodes of the graph"));
   EXPECT_THAT(with("\"note\": \"\""), testing::HasSubstr("the plan has no value 'batch_norm/batch_norm:1'"));
 }
 

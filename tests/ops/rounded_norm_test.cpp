@@ -1,4 +1,4 @@
-// Norms of f32 that round y themselves, and gradients that read a half of dy: the bits of the cast beside them, by every kernel.
+// Norms of f32 that round y themselves, and gradients that read a half of dy or x: the bits of the cast beside them, by every kernel.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +44,11 @@ OpCase backward(const Form& f) {
 }
 OpCase with_half(OpCase c, DType half) {
   if (c.name == "y") c.attributes.set("rounded_to", std::string(name_of(half))), c.outputs[0].dtype = half;
-  else c.attributes.set("wide", true), c.inputs[3].type.dtype = half;
+  else c.attributes.set("wide", true), c.inputs[c.name == "x" ? 0 : 3].type.dtype = half;
+  return c;
+}
+OpCase named(OpCase c, const char* name) {
+  c.name = name;
   return c;
 }
 
@@ -53,7 +57,7 @@ void expect_equal_bits(const KernelTable& table, HostGpu* gpu) {
   std::vector<Awaited> mixed, plain;
   for (const Form& f : forms())
     for (DType half : {bf16, f16})
-      for (const auto& [c, op] : {std::pair(forward(f), std::string(f.op)), {backward(f), std::string(f.op) + "_gradient"}}) {
+      for (const auto& [c, op] : {std::pair(forward(f), std::string(f.op)), {backward(f), std::string(f.op) + "_gradient"}, {named(backward(f), "x"), std::string(f.op) + "_gradient"}}) {
         std::vector<Awaited> of_halves, of_f32;
         await(table, ops.at(op), with_half(c, half), 3, true, of_halves);
         await(table, ops.at(op), c, 3, true, of_f32);
