@@ -117,17 +117,22 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
       }, [](Builder& b, DType t) {
         const DType wide = is_half(t) ? f32 : t;
         const Value x = b.input("x", t, {kBatch, 30, 24}), gamma = b.input("gamma", wide, {24}), beta = b.input("beta", wide, {24}), mean = b.input("mean", wide, {24}), variance = b.input("variance", wide, {24});
-        return relu6(batch_norm(x, gamma, beta, mean, variance) + b.input("shortcut", t, {kBatch, 30, 24}));
+        const Value shortcut = b.input("shortcut", t, {kBatch, 30, 24});
+        return relu6(batch_norm(x, gamma, beta, mean, variance) + shortcut);
       }, [](Builder& b, DType t) {
         const DType wide = is_half(t) ? f32 : t;
         const Value dy = b.input("dy", t, {kBatch, 30, 24}), y = b.input("y", t, {kBatch, 30, 24}), x = b.input("x", t, {kBatch, 30, 24});
         const Value gamma = b.input("gamma", wide, {24}), mean = b.input("mean", wide, {24}), variance = b.input("variance", wide, {24});
         return emit("batch_norm_gradient", {x, gamma, mean, variance, relu_gradient(dy, y)}, {}, {});
       },
-      [&](Builder& b, DType t) { return dense(b, t) + b.input("other", t, {kBatch, 24}); },
+      [&](Builder& b, DType t) {  // inputs one by one, in the order in which they are read
+        const Value y = dense(b, t);
+        return y + b.input("other", t, {kBatch, 24});
+      },
       [](Builder& b, DType t) {
         const Value x = b.input("x", t, {kBatch, 40}), w = b.input("w", t, {40, 24});
-        return b.graph().add("matmul", {x, w}, {{"wide", true}}) + b.input("b", f32, {24}) + b.input("other", f32, {kBatch, 24});
+        const Value bias = b.input("b", f32, {24}), other = b.input("other", f32, {kBatch, 24});
+        return b.graph().add("matmul", {x, w}, {{"wide", true}}) + bias + other;
       },
       [](Builder& b, DType t) {
         std::vector<Value> products;

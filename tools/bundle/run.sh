@@ -285,6 +285,7 @@ for part in $parts; do
       while kill -0 "$peers" 2>/dev/null && [ "$(now)" -lt "$end" ]; do sleep 1; done
       code=0 took=$(($(now) - from)) cut='' before=$(wc -l <"$lines")
       if kill "$peers" 2>/dev/null; then code=124 cut=', "cut": true'; else wait "$peers" || code=$?; fi
+      peers=''  # whose number may soon be another's
       cat "$out/peers.jsonl" >>"$lines"
       cat "$out/peers.txt" >"$running"
       figures
