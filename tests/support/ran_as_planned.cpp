@@ -63,7 +63,7 @@ std::map<std::pair<std::string, std::string>, std::int64_t> read_over_links(cons
     const std::string& here = program.plan().cluster.space(l.step->device);
     std::vector<std::int64_t> bytes;
     for (const auto& parts : l.step->reads) {
-      if (parts.empty() && n.def) bytes.push_back(0);
+      if (parts.empty() && (n.def || n.op == kFused)) bytes.push_back(0);
       for (const Part& p : parts) bytes.push_back(n.op == kSplit ? l.step->writes[0][0].buffer.type.bytes() : p.buffer.type.bytes());
     }
     for (std::size_t i = 0; i < l.arguments.inputs.size(); ++i)
