@@ -222,8 +222,8 @@ Generated& Generated::faults(std::function<std::string(std::int64_t, const std::
   return head(kFault).number("fault", 0);
 }
 
-Grid Generated::lines(std::int64_t outer, std::int64_t n, std::int64_t inner) {
-  int width = inner > 1 ? 1 : n <= 1024 ? 32 : 256;
+Grid Generated::lines(std::int64_t outer, std::int64_t n, std::int64_t inner, std::int64_t of_warp) {
+  int width = inner > 1 ? 1 : n <= of_warp ? 32 : 256;
   head("#define WIDTH " + std::to_string(width)).head(kAcross).number("lines", outer * inner).number("n", n).number("inner", inner);
   return grid_for(outer * inner * width);
 }

@@ -35,8 +35,8 @@ class Generated {
   Generated& body(const std::string& text) { body_ += text; return *this; }
   /// Entries, which stand behind the body.
   Generated& entries(const std::string& text) { entries_ += text; return *this; }
-  /// a.lines, a.n and a.inner of lines along an axis, the text kAcross, and the grid: a thread per line where lines lie side by side, else a warp or block.
-  Grid lines(std::int64_t outer, std::int64_t n, std::int64_t inner);
+  /// a.lines, a.n and a.inner of lines along an axis, the text kAcross, and the grid: a thread per line where lines lie side by side, else a warp, or a block beyond `of_warp` elements.
+  Grid lines(std::int64_t outer, std::int64_t n, std::int64_t inner, std::int64_t of_warp = 1024);
   /// Launches in order; none of an empty grid.
   Generated& launch(const std::string& entry, Grid grid) { return launch(entry, grid, {}, entry, grid); }
   /// `narrow` instead where one of these pointers (inputs, then outputs) is not a multiple of 16.

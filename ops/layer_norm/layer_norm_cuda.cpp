@@ -12,12 +12,9 @@ namespace {
 
 /// Moments of a group are taken by a warp or a block, in the type of x (f32 for halves); sums over examples in f64, in blocks of rows that depend on the shape alone.
 struct Norm : NormLayout {
-  explicit Norm(const KernelRequest& r)
-      : NormLayout(*r.attributes, r.inputs[0].shape), rms(r.attributes->find("rms") && r.attributes->flag("rms")), rows(examples * places),
-        block(std::clamp<std::int64_t>(up(rows, 512), 16, 4096)), blocks(std::max<std::int64_t>(1, up(rows, block))) {}
+  explicit Norm(const KernelRequest& r) : NormLayout(*r.attributes, r.inputs[0].shape), rms(r.attributes->find("rms") && r.attributes->flag("rms")), rows(examples * places) {}
   bool rms;
-  std::int64_t rows, block, blocks;
-  std::int64_t scratch_bytes() const { return 2 * blocks * channels() * 8; }
+  std::int64_t rows;
 };
 
 /// Halves are computed in f32, which moments and parameters beside them are.
@@ -25,16 +22,28 @@ DType computed(DType type) { return is_half(type) ? f32 : type; }
 
 /// A row that is a group lies in the registers of its warp or block, up to 128 bytes a thread, in packs of 16 bytes where it is whole ones, of a narrower `other` less.
 struct Kept {
-  Kept(const Norm& n, DType type, DType other) : pack(16 / static_cast<std::int64_t>(std::max(size_of(type), size_of(other)))) {
+  Kept(const Norm& n, DType type, DType other, std::int64_t widest = 1024) : of_warp(widest), pack(16 / static_cast<std::int64_t>(std::max(size_of(type), size_of(other)))) {
     if (n.width % pack != 0) pack = 1;
-    const std::int64_t threads = n.width <= 1024 ? 32 : 256;
+    const std::int64_t threads = n.width <= of_warp ? 32 : 256;
     packs = up(n.width, threads * pack);
     full = n.width % (threads * pack) == 0;
-    whole = n.places == 1 && n.groups == 1 && packs > 0 && packs * pack * static_cast<std::int64_t>(size_of(computed(type))) <= 128;
+    whole = n.places == 1 && n.groups == 1 && packs > 0 && bytes(type) <= 128;
   }
+  std::int64_t bytes(DType type) const { return packs * pack * static_cast<std::int64_t>(size_of(computed(type))); }
+
+  std::int64_t of_warp;  ///< what rows of more elements are a block's
   std::int64_t pack, packs;
   bool full;   ///< every thread has as many
   bool whole;  ///< the row is kept
+};
+
+/// Of the gradient, which keeps two sums of each column besides: a row goes through a block where a warp's threads would have no room for them.
+struct Sums : Kept {
+  Sums(const Norm& n, DType type, DType other)
+      : Kept(n, type, other, 2048 / static_cast<std::int64_t>(size_of(computed(type)))), once(whole && bytes(type) <= 64),
+        rows(std::clamp<std::int64_t>(up(n.rows, 512), once && n.width > of_warp ? 4 : 16, !once ? 4096 : n.width > of_warp ? 32 : 128)), blocks(std::max<std::int64_t>(1, up(n.rows, rows))) {}
+  bool once;  ///< x and dy are read once for all, and few rows of a block added before the sum is in f64
+  std::int64_t rows, blocks;
 };
 
 /// What both directions begin with. T is x's type, U that of y or dy.
@@ -45,7 +54,7 @@ Generated head_of(const KernelRequest& r, const Norm& n, const Kept& kept, DType
     g.head(std::string("#define ") + name + (given ? " ((const Real*)a.in[" + std::to_string(i) + "])" : " ((const Real*)0)"));
   };
   g.type("T", r.inputs[0].dtype).type("U", other).type("Real", computed(r.inputs[0].dtype));
-  grid = g.lines(n.examples * n.groups, n.places * n.width, 1);
+  grid = g.lines(n.examples * n.groups, n.places * n.width, 1, kept.of_warp);
   g.number("places", n.places).number("groups", n.groups).number("width", n.width).number("channels", n.channels()).real("epsilon", r.attributes->real("epsilon"));
   g.head(n.rms ? "#define RMS 1" : "#define RMS 0").head("#define PACK " + std::to_string(kept.pack) + "\n#define PACKS " + std::to_string(kept.whole ? kept.packs : 1));
   g.head(n.places == 1 && n.groups == 1 ? "#define ROWS 1" : "#define ROWS 0").head(kept.full ? "#define FULL 1" : "#define FULL 0").head(kStaged);
@@ -222,7 +231,10 @@ template <int W, int AHEAD> void columns(const Args& a) {
     ((Pack<double, W>*)a.scratch)[a.blocks * across + u] = dbeta;
   }
 }
+)";
+
 /// Eight warps add every eighth block of 32 sums, then the first adds what the eight have.
+const char* const kJoin = R"(
 KERNEL_AHEAD void join(const Args a) {
   __shared__ double parts[8][32];
   const int lane = threadIdx.x % 32, part = threadIdx.x / 32;
@@ -243,8 +255,31 @@ KERNEL_AHEAD void join(const Args a) {
 )";
 
 const char* const kGradientRows = R"(
+#define COLUMNS (PACKS * PACK)
+inline int lane_of(int k) { return k / PACK % WIDTH; }
+inline int column_of(int k) { return k / (PACK * WIDTH) * PACK + k % PACK; }
+/// What a block of rows adds to dgamma or dbeta, from what a thread has of its columns: the lines of a warp, then the warps.
+void keep(const Args& a, i64 which, const Real (&sum)[COLUMNS]) {
+  double* const out = (double*)a.scratch + (which * a.blocks + blockIdx.x) * a.channels;
+  __shared__ Real parts[COLUMNS][256];
+  __syncthreads();
+#pragma unroll
+  for (int c = 0; c < COLUMNS; ++c) parts[c][threadIdx.x] = sum[c];
+  __syncthreads();
+  for (int k = threadIdx.x; k < (int)a.n; k += 256) {
+    double all = 0;
+#pragma unroll
+    for (int warp = 0; warp < 256 / WIDTH; ++warp) all += (double)parts[column_of(k)][warp * WIDTH + lane_of(k)];
+    out[k] = all;
+  }
+}
+/// A block takes `a.block` rows, and x and dy are read once for dx and for what the rows add to dgamma and dbeta.
 template <bool Wide> void rows(const Args& a) {
-  EACH_LINE(line) {
+#if SUMS
+  Real dgamma[COLUMNS] = {}, dbeta[COLUMNS] = {};
+#endif
+  const i64 first = blockIdx.x * a.block, past = first + a.block < a.lines ? first + a.block : a.lines;
+  for (i64 line = first + threadIdx.x / WIDTH; line < past; line += 256 / WIDTH) {
     const Real mean = ((const Real*)a.in[1])[line], inverse = ((const Real*)a.in[2])[line];
     P g[PACKS], normal[PACKS];
 #pragma unroll
@@ -258,8 +293,12 @@ template <bool Wide> void rows(const Args& a) {
       const P gamma = parameter<Wide>(GAMMA, from(p, a), 1);
 #pragma unroll
       for (int e = 0; e < PACK; ++e) {
-        g[p].e[e] *= gamma.e[e];
         normal[p].e[e] = (normal[p].e[e] - mean) * inverse;
+#if SUMS
+        dgamma[p * PACK + e] += g[p].e[e] * normal[p].e[e];
+        dbeta[p * PACK + e] += g[p].e[e];
+#endif
+        g[p].e[e] *= gamma.e[e];
         sum += there(p, a) ? g[p].e[e] : Real(0);
         product += there(p, a) ? g[p].e[e] * normal[p].e[e] : Real(0);
       }
@@ -273,6 +312,10 @@ template <bool Wide> void rows(const Args& a) {
       if (there(p, a)) write<Wide>((T*)a.out[0] + line * a.n, first_of(p), g[p]);
     }
   }
+#if SUMS
+  keep(a, 0, dgamma);
+  keep(a, 1, dbeta);
+#endif
 }
 )";
 
@@ -299,24 +342,24 @@ KERNEL_AHEAD void norm_gradient(const Args a) {
 }
 )";
 
-/// dx may lie on dy: the sums over examples read dy before.
+/// dx may lie on dy: whoever writes an element has read it, and sums of their own read dy before.
 Generated gradient(const KernelRequest& r) {
   Norm n(r);
   const DType dy = r.inputs[3].dtype;
-  const Kept kept(n, r.inputs[0].dtype, dy);
+  const Sums kept(n, r.inputs[0].dtype, dy);
   Grid grid;
   Generated g = head_of(r, n, kept, dy, grid, 4);
-  g.number("rows", n.rows).number("block", n.block).number("blocks", n.blocks);
-  bool sums = (r.wanted.size() > 1 && r.wanted[1]) || (r.wanted.size() > 2 && r.wanted[2]);
-  if (sums) {
-    const std::int64_t items = n.blocks * n.channels();
+  const bool sums = (r.wanted.size() > 1 && r.wanted[1]) || (r.wanted.size() > 2 && r.wanted[2]);
+  g.number("rows", n.rows).number("block", kept.rows).number("blocks", kept.blocks).head(sums && kept.once ? "#define SUMS 1" : "#define SUMS 0");
+  if (sums && !kept.once) {
+    const std::int64_t items = kept.blocks * n.channels();
     g.body(kColumns).entries("KERNEL_AHEAD void columns_narrow(const Args a) { columns<1, 8>(a); }\n");
     if (kept.pack == 1) g.launch("columns_narrow", grid_for(items, 128));
     else g.entries("KERNEL_AHEAD void columns_wide(const Args a) { columns<PACK < 4 ? PACK : 4, PACK < 8 ? 4 : 8>(a); }\n").launch("columns_wide", grid_for(items / std::min<std::int64_t>(kept.pack, 4), 128), {0, 3}, "columns_narrow", grid_for(items, 128));
-    g.launch("join", grid_for(2 * n.channels() * 8));
   }
-  if (kept.whole) launch_rows(g, kGradientRows, kept, grid, in_packs(r, {0, 3, 4}));
+  if (kept.whole) launch_rows(g, kGradientRows, kept, {kept.blocks, 256}, in_packs(r, {0, 3, 4}));
   else g.body(kGradient).launch("norm_gradient", grid);
+  if (sums) g.body(kJoin).launch("join", grid_for(2 * n.channels() * 8));
   return g;
 }
 
@@ -326,7 +369,8 @@ Kernel kernel(const GpuCodeRef& code, const char* op, bool backward) {
             Support s = takes_on_gpu(r, {f32, f64, f16, bf16});
             if (!s.ok || !backward) return s;
             if (r.outputs[0].dtype != r.inputs[0].dtype) return refuse("it gives dx in the type of x");
-            s.scratch_bytes = Norm(r).scratch_bytes();
+            const Norm n(r);
+            s.scratch_bytes = 2 * Sums(n, r.inputs[0].dtype, r.inputs[3].dtype).blocks * n.channels() * 8;
             return s;
           },
           .prepare = [=](const KernelRequest& r) { return (backward ? gradient(r) : forward(r)).prepare(*code); },

@@ -41,7 +41,7 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
     };
     OpCase of_half = of("a half of dy, packs in warps", 7, 300);
     of_half.attributes = {{"wide", true}}, of_half.inputs[3].type.dtype = bf16, of_half.tolerance = 1e-4, of_half.keep_dtypes = true;
-    return {of_half, of("packs in warps", 7, 300), of("one by one in warps", 7, 301), of("packs in a block", 9, 1500), of("halves in packs", 9, 600, bf16), of("rows that no block keeps", 1, 9000),
+    return {of_half, of("packs in warps", 7, 300), of("one by one in warps", 7, 301), of("packs in a block", 9, 1500), of("packs in a block, sums apart", 3, 5000), of("several rows of a warp", 300, 36), of("halves in packs", 9, 600, bf16), of("rows that no block keeps", 1, 9000),
             {.name = "rows in blocks", .inputs = {real({B, 30, 40}), real({B, 30}), positive({B, 30}), real({B, 30, 40}), real({40})}, .outputs = {{f32, {B, 30, 40}}, {f32, {40}}, {f32, {40}}}, .tolerance = 1e-4},
             {.name = "more blocks than warps", .inputs = {real({B, 100, 17}), real({B, 100}), positive({B, 100}), real({B, 100, 17}), real({17})}, .outputs = {{f32, {B, 100, 17}}, {f32, {17}}, {f32, {17}}}, .tolerance = 1e-4}};
   }
