@@ -64,6 +64,42 @@ DeviceId parsed(std::string_view text, std::string_view whole) {
   return id;
 }
 
+/// A device, or a range of one host's.
+void add_range(const std::string& item, std::vector<DeviceId>& out) {
+  const auto dash = item.rfind('-');
+  if (dash == item.npos) {
+    out.push_back(parse_device(item));
+    return;
+  }
+  if (dash > 0 && item[dash - 1] == ':') throw UserError(fmt::format("'{}' is no device: their numbers begin with 0; write {}0, or a range as {}0-1", item, item.substr(0, dash), item.substr(0, dash)));
+  DeviceId first = parsed(std::string_view(item).substr(0, dash), item);
+  std::string_view end = std::string_view(item).substr(dash + 1);
+  const std::string_view number = end;
+  int last = 0;
+  if (!take_number(end, last) || !end.empty() || last < first.index || first.slice >= 0) refuse_range(item, first, number);
+  if (last - first.index >= kMostListed) throw UserError(fmt::format("'{}' names {} devices; a range has at most {}", item, last - first.index + 1, kMostListed));
+  for (; first.index <= last; ++first.index) out.push_back(first);
+}
+
+/// What is between two commas: of a range of hosts each has what stands behind it.
+void add_item(const std::string& item, std::vector<DeviceId>& out) {
+  constexpr std::string_view kHost = "/host:";
+  const auto end = item.find('/', 1);
+  if (!item.starts_with(kHost) || end == item.npos || item.find('-') > end) return add_range(item, out);
+  std::string_view hosts = std::string_view(item).substr(kHost.size(), end - kHost.size());
+  const std::string behind = item.substr(end);
+  int first = 0, last = 0;
+  if (!take_number(hosts, first) || !hosts.starts_with('-')) refuse(item);
+  hosts.remove_prefix(1);
+  if (!take_number(hosts, last) || !hosts.empty()) refuse(item);
+  if (last < first) throw UserError(fmt::format("'{}' is no device: its range of hosts goes backwards; write {}{}-{}{}", item, kHost, last, first, behind));
+  const std::size_t before = out.size();
+  add_range(fmt::format("{}{}{}", kHost, first, behind), out);
+  const std::size_t all = (out.size() - before) * static_cast<std::size_t>(last - first + 1);
+  if (all > static_cast<std::size_t>(kMostListed)) throw UserError(fmt::format("'{}' names {} devices; a range has at most {}", item, all, kMostListed));
+  while (first++ < last) add_range(fmt::format("{}{}{}", kHost, first, behind), out);
+}
+
 }  // namespace
 
 std::string to_string(const DeviceId& id) {
@@ -84,18 +120,7 @@ std::vector<DeviceId> parse_devices(std::string_view text) {
     if (item.empty() && !text.empty()) throw UserError(fmt::format("'{}' is no device list: nothing stands before or behind one of its commas; leave that comma out, or name a device there", text));
     if (auto colon = item.rfind(':'); colon != item.npos) kind = item.substr(0, colon);
     else if (!kind.empty()) item = kind + ":" + item;
-    auto dash = item.rfind('-');
-    if (dash == item.npos) out.push_back(parse_device(item));
-    else {
-      if (dash > 0 && item[dash - 1] == ':') throw UserError(fmt::format("'{}' is no device: their numbers begin with 0; write {}0, or a range as {}0-1", item, item.substr(0, dash), item.substr(0, dash)));
-      DeviceId first = parsed(std::string_view(item).substr(0, dash), item);
-      std::string_view end = std::string_view(item).substr(dash + 1);
-      const std::string_view number = end;
-      int last = 0;
-      if (!take_number(end, last) || !end.empty() || last < first.index || first.slice >= 0) refuse_range(item, first, number);
-      if (last - first.index >= kMostListed) throw UserError(fmt::format("'{}' names {} devices; a range has at most {}", item, last - first.index + 1, kMostListed));
-      for (; first.index <= last; ++first.index) out.push_back(first);
-    }
+    add_item(item, out);
     if (comma == rest.npos) break;
     rest.remove_prefix(comma + 1);
   }
@@ -116,14 +141,29 @@ std::string clash(const std::set<DeviceId>& there, const DeviceId& id) {
 }
 
 std::string to_string(const std::vector<DeviceId>& ids) {
+  struct Run {
+    DeviceId first, last;
+  };
+  std::vector<Run> runs;  // of neighbours on a host
+  for (const DeviceId& id : ids) {
+    DeviceId next = runs.empty() ? DeviceId{} : runs.back().last;
+    ++next.index;
+    if (!runs.empty() && id.slice < 0 && id == next) runs.back().last = id;
+    else runs.push_back({id, id});
+  }
   std::string out;
-  for (std::size_t i = 0; i < ids.size();) {
-    std::size_t end = i + 1;
-    auto next = [&](std::size_t k) { return ids[k].slice < 0 && ids[k - 1].slice < 0 && ids[k].host == ids[i].host && ids[k].kind == ids[i].kind && ids[k].index == ids[k - 1].index + 1; };
-    while (end < ids.size() && next(end)) ++end;
-    out += (i ? "," : "") + to_string(ids[i]);
-    if (end - i > 1) out += fmt::format("-{}", ids[end - 1].index);
-    i = end;
+  for (std::size_t i = 0; i < runs.size();) {
+    const auto& [first, last] = runs[i];
+    int hosts = 1;  // that have the same
+    auto on = [&](DeviceId id) { return id.host = first.host + hosts, id; };
+    while (i + static_cast<std::size_t>(hosts) < runs.size() && runs[i + static_cast<std::size_t>(hosts)].first == on(first) && runs[i + static_cast<std::size_t>(hosts)].last == on(last)) ++hosts;
+    DeviceId shown = first;
+    shown.host = hosts > 1 ? 0 : first.host;
+    out += out.empty() ? "" : ",";
+    if (hosts > 1) out += fmt::format("/host:{}-{}/", first.host, first.host + hosts - 1);
+    out += to_string(shown);
+    if (last != first) out += fmt::format("-{}", last.index);
+    i += static_cast<std::size_t>(hosts);
   }
   return out;
 }

@@ -153,14 +153,14 @@ std::string describe_memory(const PlacedGraph& plan) {
   for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) {
     const DeviceBytes& b = bytes[d];
     std::int64_t planned = b.total() - b.state - b.landing;
-    std::string line = fmt::format("{} planned = state {} + shared {} + kept frames {} + transient frames {}", human_bytes(b.total()), human_bytes(b.state), human_bytes(b.region), human_bytes(b.kept), human_bytes(b.transient));
+    std::string line = b.total() == 0 ? "nothing" : fmt::format("{} planned = state {} + shared {} + kept frames {} + transient frames {}", human_bytes(b.total()), human_bytes(b.state), human_bytes(b.region), human_bytes(b.kept), human_bytes(b.transient));
     if (b.landing) line += fmt::format(" + feeds that land {}", human_bytes(b.landing));
     if (live[d]) line += fmt::format("; values {} beside a live maximum of {}: {:.2f}x", human_bytes(planned), human_bytes(live[d]), static_cast<double>(planned) / static_cast<double>(live[d]));
     if (lines.empty() || lines.back().first != line) lines.push_back({line, {}});
     lines.back().second.push_back(static_cast<int>(d));
   }
   std::string out = "memory\n";
-  for (const auto& [line, devices] : lines) out += fmt::format("  {}: {}{}\n", to_string(plan.cluster.ids(devices)), devices.size() > 1 ? "each " : "", line);
+  for (const auto& [line, devices] : lines) out += fmt::format("  {}: {}{}\n", to_string(plan.cluster.ids(devices)), devices.size() > 1 && line != "nothing" ? "each " : "", line);
   return out;
 }
 

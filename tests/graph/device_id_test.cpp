@@ -31,7 +31,7 @@ TEST(DeviceLists, take_the_kind_of_the_one_before) {
 }
 
 TEST(DeviceLists, read_back_what_they_print) {
-  for (const char* text : {"cpu:0", "sim:0-7", "gpu:0,gpu:2-3", "gpu:0/0,gpu:0/1", "/host:1/gpu:0-3"}) EXPECT_EQ(to_string(parse_devices(text)), text);
+  for (const char* text : {"cpu:0", "sim:0-7", "gpu:0,gpu:2-3", "gpu:0/0,gpu:0/1", "/host:1/gpu:0-3", "/host:0-3/gpu:0-7,/host:0-3/cpu:0", "/host:2-3/gpu:1/0", "gpu:0-7,/host:1/gpu:0-6", "/host:1/gpu:0,/host:3/gpu:0", "/host:1-2/sim:4"}) EXPECT_EQ(to_string(parse_devices(text)), text);
 }
 
 TEST(DeviceLists, refuse_twins_and_broken_ranges) {
@@ -50,6 +50,17 @@ TEST(DeviceLists, say_what_is_wrong_with_a_range) {
   for (const char* wrong : {"sim:5-", "sim:5-x", "sim:5-7x"}) EXPECT_TRUE(says([&] { parse_devices(wrong); }, {wrong, "no range", "as in sim:5-6"})) << wrong;
   EXPECT_TRUE(says([] { parse_devices("gpu:0/0-1"); }, {"'gpu:0/0-1' is no device", "parts of a GPU have no ranges", "gpu:0/0,gpu:0/1"}));
   EXPECT_TRUE(says([] { parse_devices("sim:0-99999999"); }, {"'sim:0-99999999' is no device", "at most six digits", "at most 65536 devices"}));
+}
+
+TEST(DeviceLists, have_ranges_of_hosts) {
+  EXPECT_EQ(parse_devices("/host:2-3/gpu:0-1,cpu:1"), (std::vector<DeviceId>{{2, "gpu", 0}, {2, "gpu", 1}, {3, "gpu", 0}, {3, "gpu", 1}, {0, "cpu", 1}}));
+  EXPECT_EQ(parse_devices("/host:0-1/gpu:0,2"), (std::vector<DeviceId>{{0, "gpu", 0}, {1, "gpu", 0}, {0, "gpu", 2}, {1, "gpu", 2}}));
+  EXPECT_EQ(parse_devices("/host:0-8191/gpu:0-7").size(), 65536u);
+  EXPECT_TRUE(says([] { parse_devices("/host:0-8192/gpu:0-7"); }, {"'/host:0-8192/gpu:0-7' names 65544 devices", "at most 65536"}));
+  EXPECT_TRUE(says([] { parse_devices("/host:3-1/gpu:0"); }, {"'/host:3-1/gpu:0' is no device", "goes backwards", "write /host:1-3/gpu:0"}));
+  EXPECT_TRUE(says([] { parse_devices("/host:0-1/gpu:0,/host:1/gpu:0"); }, {"/host:1/gpu:0 is named twice"}));
+  for (const char* wrong : {"/host:-1/gpu:0", "/host:1-/gpu:0", "/host:1-2", "/host:1-2x/gpu:0", "/host:0-01/gpu:0", "/host:0-1/gpu", "/host:0-1/tpu:0"}) EXPECT_TRUE(says([&] { parse_devices(wrong); }, {"is no device"})) << wrong;
+  EXPECT_TRUE(says([] { parse_device("/host:0-1/gpu:0"); }, {"is no device"}));
 }
 
 TEST(Clashes, are_of_one_device_twice_and_of_a_gpu_beside_its_own_slice) {
