@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <string>
 
+#include <fmt/format.h>
+
+#include <belfry/graph/structural.h>
 #include <belfry/ops/cuda/elementwise_internal.h>
+#include <belfry/ops/cuda/grouped_norm_internal.h>
 #include <belfry/ops/cuda/staged_internal.h>
 #include <belfry/ops/layer_norm/formulas.h>
 
@@ -38,20 +42,19 @@ struct Kept {
 };
 
 /// What both directions begin with. T is x's type, U that of y or dy.
-Generated head_of(const KernelRequest& r, const Norm& n, const Kept& kept, DType other, Grid& grid, std::size_t gamma) {
-  Generated g(r);
+Grid begin(Generated& g, const KernelRequest& r, const Norm& n, const Kept& kept, DType other, std::size_t gamma) {
   auto parameter = [&](const char* name, std::size_t i) {
     const bool given = i < r.inputs.size() && r.inputs[i].elements() == n.channels() && n.channels() > 0;
     g.head(std::string("#define ") + name + (given ? " ((const Real*)a.in[" + std::to_string(i) + "])" : " ((const Real*)0)"));
   };
   g.type("T", r.inputs[0].dtype).type("U", other).type("Real", computed(r.inputs[0].dtype));
-  grid = g.lines(n.examples * n.groups, n.places * n.width, 1);
+  const Grid grid = g.lines(n.examples * n.groups, n.places * n.width, 1);
   g.number("places", n.places).number("groups", n.groups).number("width", n.width).number("channels", n.channels()).real("epsilon", r.attributes->real("epsilon"));
   g.head(n.rms ? "#define RMS 1" : "#define RMS 0").head("#define PACK " + std::to_string(kept.pack) + "\n#define PACKS " + std::to_string(kept.whole ? kept.packs : 1));
   g.head(n.places == 1 && n.groups == 1 ? "#define ROWS 1" : "#define ROWS 0").head(kept.full ? "#define FULL 1" : "#define FULL 0").head(kStaged);
   parameter("GAMMA", gamma);
   parameter("BETA", gamma == 1 ? 2 : r.inputs.size());
-  return g.body(R"(
+  g.body(R"(
 typedef Pack<Real, PACK> P;
 inline int first_of(int p) { return (p * WIDTH + (int)threadIdx.x % WIDTH) * PACK; }
 /// Only the last pack may not be there; what is read in its place is not used, so that all loads go out together.
@@ -99,6 +102,7 @@ inline i64 place_of(i64 line, i64 i, const Args& a) { return ROWS ? line * a.n +
 inline i64 channel_of(i64 line, i64 i, const Args& a) { return ROWS ? i : line % a.groups * a.width + i % a.width; }
 inline Real at_channel(const Real* parameter, i64 k, Real otherwise) { return parameter ? parameter[k] : otherwise; }
 )");
+  return grid;
 }
 
 /// Those of these inputs that are given, and output 0: what is read and written in packs.
@@ -177,8 +181,8 @@ Generated forward(const KernelRequest& r) {
   Norm n(r);
   const DType y = r.outputs[0].dtype;
   const Kept kept(n, r.inputs[0].dtype, y);
-  Grid grid;
-  Generated g = head_of(r, n, kept, y, grid, 1);
+  Generated g(r);
+  const Grid grid = begin(g, r, n, kept, y, 1);
   if (!kept.whole) return g.body(kForward).launch("normalise", grid);
   launch_rows(g, kForwardRows, kept, grid, in_packs(r, {0, 1, 2}));
   return g;
@@ -267,10 +271,19 @@ template <bool Wide> void rows(const Args& a) {
     sum = RMS ? Real(0) : across(sum, Add()) / (Real)a.n;
     product = across(product, Add()) / (Real)a.n;
 #pragma unroll
-    for (int p = 0; p < PACKS; ++p) {
+    for (int first = 0; first < PACKS; first += AHEAD) {
+      Others<Wide, PACK> others[AHEAD];
 #pragma unroll
-      for (int e = 0; e < PACK; ++e) g[p].e[e] = inverse * (g[p].e[e] - sum - normal[p].e[e] * product);
-      if (there(p, a)) write<Wide>((T*)a.out[0] + line * a.n, first_of(p), g[p]);
+      for (int j = 0; j < AHEAD; ++j)
+        if (first + j < PACKS && there(first + j, a)) others[j].read(a, line * a.n + first_of(first + j));
+#pragma unroll
+      for (int j = 0; j < AHEAD; ++j) {
+        const int p = first + j;
+        if (p >= PACKS || !there(p, a)) continue;
+#pragma unroll
+        for (int e = 0; e < PACK; ++e) g[p].e[e] = others[j].with(a, inverse * (g[p].e[e] - sum - normal[p].e[e] * product), e);
+        write<Wide>((T*)a.out[0] + line * a.n, first_of(p), g[p]);
+      }
     }
   }
 }
@@ -293,19 +306,40 @@ KERNEL_AHEAD void norm_gradient(const Args a) {
     product = across(product, Add()) / (Real)a.n;
     EACH_OF(i, a.n) {
       const i64 at = place_of(line, i, a);
-      ((T*)a.out[0])[at] = convert<T>(inverse * (convert<Real>(dy[at]) * at_channel(GAMMA, channel_of(line, i, a), 1) - sum - (convert<Real>(x[at]) - mean) * inverse * product));
+      const Real dx = inverse * (convert<Real>(dy[at]) * at_channel(GAMMA, channel_of(line, i, a), 1) - sum - (convert<Real>(x[at]) - mean) * inverse * product);
+      Others<false, 1> others;
+      others.read(a, at);
+      ((T*)a.out[0])[at] = convert<T>(others.with(a, dx, 0));
     }
   }
 }
 )";
 
-/// dx may lie on dy: the sums over examples read dy before.
-Generated gradient(const KernelRequest& r) {
+/// What the tree behind dx reads, N elements of each, and what becomes of dx.
+std::string others_text(const GroupedNorm& n) {
+  std::string data, reads, elements;
+  for (std::size_t k = 0; k < n.others.size(); ++k) {
+    data += fmt::format("  Pack<T, N> e{};\n", k);
+    reads += fmt::format(" e{} = got<Pack<T, N>, Wide>((const T*)a.in[{}] + at);", k, n.others[k]);
+    elements += fmt::format("e{}.e[e], ", k);
+  }
+  const std::string made = n.core ? fmt::format("convert<Real>(apply(convert<T>(dx), {}a))", elements) : "dx";
+  return fmt::format("template <bool Wide, int N> struct Others {{\n{}  void read(const Args& a, i64 at) {{{} }}\n  Real with(const Args& a, Real dx, int e) const {{ return {}; }}\n}};\n", data, reads, made);
+}
+
+/// dx may lie on dy: the sums over examples read dy before. What a tree makes of it may lie on what that reads too.
+Generated gradient(const KernelRequest& request) {
+  const GroupedNorm whole(request, false);
+  const KernelRequest& r = whole.own;
   Norm n(r);
   const DType dy = r.inputs[3].dtype;
   const Kept kept(n, r.inputs[0].dtype, dy);
-  Grid grid;
-  Generated g = head_of(r, n, kept, dy, grid, 4);
+  Generated g(request);
+  const Grid grid = begin(g, r, n, kept, dy, 4);
+  if (whole.core) g.body(element_text(tree_of_members(request, whole.core), g));
+  const std::int64_t of_pack = static_cast<std::int64_t>(whole.others.size()) * kept.pack * static_cast<std::int64_t>(size_of(r.inputs[0].dtype));
+  g.head(fmt::format("constexpr int AHEAD = {};  // 64 bytes of what the tree reads lie in registers", of_pack ? std::max<std::int64_t>(1, 64 / of_pack) : std::max<std::int64_t>(1, kept.packs)));
+  g.body(others_text(whole));
   g.number("rows", n.rows).number("block", n.block).number("blocks", n.blocks);
   bool sums = (r.wanted.size() > 1 && r.wanted[1]) || (r.wanted.size() > 2 && r.wanted[2]);
   if (sums) {
@@ -315,20 +349,24 @@ Generated gradient(const KernelRequest& r) {
     else g.entries("KERNEL_AHEAD void columns_wide(const Args a) { columns<PACK < 4 ? PACK : 4, PACK < 8 ? 4 : 8>(a); }\n").launch("columns_wide", grid_for(items / std::min<std::int64_t>(kept.pack, 4), 128), {0, 3}, "columns_narrow", grid_for(items, 128));
     g.launch("join", grid_for(2 * n.channels() * 8));
   }
-  if (kept.whole) launch_rows(g, kGradientRows, kept, grid, in_packs(r, {0, 3, 4}));
+  std::vector<std::size_t> packs = whole.others;
+  packs.insert(packs.end(), {0, 3, 4});
+  if (kept.whole) launch_rows(g, kGradientRows, kept, grid, in_packs(request, std::move(packs)));
   else g.body(kGradient).launch("norm_gradient", grid);
   return g;
 }
 
+Support takes(const KernelRequest& r, bool backward) {
+  Support s = takes_on_gpu(r, {f32, f64, f16, bf16});
+  if (!s.ok || !backward) return s;
+  if (r.outputs[0].dtype != r.inputs[0].dtype) return refuse("it gives dx in the type of x");
+  s.scratch_bytes = Norm(r).scratch_bytes();
+  return s;
+}
+
 Kernel kernel(const GpuCodeRef& code, const char* op, bool backward) {
   return {.name = "nvrtc_norm", .op = op,
-          .supports = [=](const KernelRequest& r) {
-            Support s = takes_on_gpu(r, {f32, f64, f16, bf16});
-            if (!s.ok || !backward) return s;
-            if (r.outputs[0].dtype != r.inputs[0].dtype) return refuse("it gives dx in the type of x");
-            s.scratch_bytes = Norm(r).scratch_bytes();
-            return s;
-          },
+          .supports = [=](const KernelRequest& r) { return takes(r, backward); },
           .prepare = [=](const KernelRequest& r) { return (backward ? gradient(r) : forward(r)).prepare(*code); },
           .halves = true};
 }
@@ -337,6 +375,17 @@ Kernel kernel(const GpuCodeRef& code, const char* op, bool backward) {
 
 std::vector<Kernel> layer_norm_cuda(const GpuCodeRef& code) {
   return {kernel(code, "layer_norm", false), kernel(code, "group_norm", false), kernel(code, "layer_norm_gradient", true), kernel(code, "group_norm_gradient", true)};
+}
+
+Kernel norm_gradient_with_elementwise(const GpuCodeRef& code, const std::shared_ptr<const KernelTable>& table) {
+  return {.name = "nvrtc_norm", .op = kWithElementwise,
+          .supports = [=](const KernelRequest& r) {
+            const bool in_groups = !r.members.empty() && r.members.front()->op->name == "group_norm_gradient";
+            const Support s = takes_group_of(in_groups ? "group_norm_gradient" : "layer_norm_gradient", false, r, *table);
+            return s.ok ? takes(GroupedNorm(r, false).own, true) : s;
+          },
+          .prepare = [=](const KernelRequest& r) { return gradient(r).prepare(*code); },
+          .halves = true};
 }
 
 }  // namespace belfry
