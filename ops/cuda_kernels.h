@@ -40,6 +40,8 @@ std::vector<Kernel> join_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> layer_norm_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> local_response_norm_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> max_pool2d_generated_cuda(const std::shared_ptr<GpuCode>& code);
+/// Of groups: the gradient of a layer or group norm and the elementwise nodes behind its dx, for which `table` has expressions.
+Kernel norm_gradient_with_elementwise(const std::shared_ptr<GpuCode>& code, const std::shared_ptr<const KernelTable>& table);
 std::vector<Kernel> one_hot_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> optimizer_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> pad_cuda(const std::shared_ptr<GpuCode>& code);

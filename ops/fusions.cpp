@@ -158,11 +158,12 @@ class Trees {
       if (computes_by_element(g_.node(id)) && !taken_.contains(id) && is_expression(g_, g_.node(id))) add(id);
     std::vector<FusionGroup> out;
     for (NodeId id = 0; id < g_.size(); ++id) {
-      const bool norm = g_.node(id).op->name == "batch_norm";
-      const NodeId root = norm ? root_behind(id) : g_.node(id).op->name == "batch_norm_gradient" ? root_before(id) : -1;
+      const std::string& op = g_.node(id).op->name;
+      const bool behind = op == "batch_norm" || op == "layer_norm_gradient" || op == "group_norm_gradient";
+      const NodeId root = behind ? root_behind(id) : op == "batch_norm_gradient" ? root_before(id) : -1;
       if (root < 0) continue;
       out.push_back({kWithElementwise, {trees_.at(root).members.rbegin(), trees_.at(root).members.rend()}});
-      out.back().members.insert(norm ? out.back().members.begin() : out.back().members.end(), id);
+      out.back().members.insert(behind ? out.back().members.begin() : out.back().members.end(), id);
       trees_.erase(root);
     }
     for (auto& [root, tree] : trees_)
@@ -218,7 +219,7 @@ class Trees {
     return out;
   }
 
-  /// Of the tree that alone reads a norm's y.
+  /// Of the tree that alone reads a norm's y, or dx.
   NodeId root_behind(NodeId norm) const {
     if (apart_[static_cast<std::size_t>(norm)]) return -1;
     NodeId out = -1;
@@ -240,11 +241,12 @@ class Trees {
     return lies_as(gradient, root, kMostBeforeNorm) ? root : -1;
   }
 
-  /// Whether all that a tree reads, of no more inputs, and makes has the type of a norm's first output, and goes with it.
+  /// Whether all that a tree reads, of no more inputs, and makes has the type of a norm's x and first output, and goes with it.
   bool lies_as(NodeId norm, NodeId root, std::size_t most) const {
     const auto tree = trees_.find(root);
     if (tree == trees_.end()) return false;
     const TensorType& type = g_.node(norm).types[0];
+    if (g_.type(g_.node(norm).inputs[0]) != type) return false;
     const std::vector<NodeId>& members = tree->second.members;
     std::set<ValueId> read;
     for (NodeId id : members) {

@@ -47,7 +47,7 @@ constexpr std::array<GpuKernelName, 48> kNames = {{
     {"nvrtc_local_response_norm", "local_response_norm local_response_norm_gradient"},
     {"nvrtc_logsumexp", "reduce_logsumexp"},
     {"nvrtc_max_pool2d", "max_pool2d max_pool2d_gradient"},
-    {"nvrtc_norm", "group_norm group_norm_gradient layer_norm layer_norm_gradient"},
+    {"nvrtc_norm", "group_norm group_norm_gradient layer_norm layer_norm_gradient with_elementwise"},
     {"nvrtc_one_hot", "one_hot"},
     {"nvrtc_pad", "pad pad_gradient"},
     {"nvrtc_philox", "dropout random_normal random_uniform"},

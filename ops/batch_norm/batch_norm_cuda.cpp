@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <belfry/graph/fusion_group.h>
+#include <belfry/graph/structural.h>
 #include <belfry/ops/cuda/elementwise_internal.h>
+#include <belfry/ops/cuda/grouped_norm_internal.h>
 #include <belfry/ops/cuda/mixed_dtypes_internal.h>
 #include <belfry/ops/cuda_kernels.h>
 
@@ -263,29 +264,8 @@ KERNEL void wide_normalise(const Args a) { normalise<true>(a); }
 KERNEL void narrow_normalise(const Args a) { normalise<false>(a); }
 )";
 
-/// The norm alone, or in a group: behind a tree that makes its dy, or before one that reads its y.
-struct Norm {
-  Norm(const KernelRequest& r, bool backward) : own(r) {
-    if (r.members.empty()) return;
-    core = backward ? r.members.back() : r.members.front();
-    const std::size_t read = core->inputs.size() - (backward ? 1 : 0);  // dy is the last, and stays inside
-    if (backward) first = r.inputs.size() - read;
-    for (std::size_t i = 0; i < r.inputs.size(); ++i)
-      if (i < first || i >= first + read) others.push_back(i);
-    own.op = core->op->name;
-    own.def = core->op;
-    own.attributes = &core->attributes;
-    own.inputs.assign(r.inputs.begin() + static_cast<std::ptrdiff_t>(first), r.inputs.begin() + static_cast<std::ptrdiff_t>(first + read));
-    if (backward) own.inputs.push_back(own.inputs[0]);
-  }
-  KernelRequest own;
-  const Node* core = nullptr;         ///< of a group
-  std::size_t first = 0;              ///< of the norm's inputs among the request's
-  std::vector<std::size_t> others;    ///< what the tree reads of them
-};
-
 /// What a pass reads beside x, COUNT rows of each: dy, or the inputs of the tree, and what becomes of them.
-std::string others_text(const Norm& n, bool backward) {
+std::string others_text(const GroupedNorm& n, bool backward) {
   const std::vector<std::size_t> inputs = n.core || !backward ? n.others : std::vector<std::size_t>{4};
   std::string data, reads, elements;
   for (std::size_t k = 0; k < inputs.size(); ++k) {
@@ -299,7 +279,7 @@ std::string others_text(const Norm& n, bool backward) {
 }
 
 Generated norm(const KernelRequest& request, bool backward) {
-  const Norm whole(request, backward);
+  const GroupedNorm whole(request, backward);
   const KernelRequest& r = whole.own;
   const Tiles n(r);
   const DType t = r.inputs[0].dtype;
@@ -331,21 +311,6 @@ Support takes(const KernelRequest& r, bool backward) {
   return s;
 }
 
-/// A tree of which all that it reads and makes lies as x does.
-Support takes_group(const KernelRequest& r, const KernelTable& table, const char* op, bool backward) {
-  if (r.members.size() < 2 || r.inner.size() != r.members.size() || (backward ? r.members.back() : r.members.front())->op->name != op) return refuse(fmt::format("its {} member is no {}", backward ? "last" : "first", op));
-  const std::vector<std::string>& inner = backward ? r.inner.back() : r.inner.front();
-  for (std::size_t i = 0; i < inner.size(); ++i)
-    if (inner[i] != (backward && i == 4 ? r.members[r.members.size() - 2]->name : "")) return refuse("its norm reads other values than a dy that the rest makes");
-  const Norm n(r, backward);
-  for (const Node* m : r.members)
-    if (m != n.core && (!fits_trees(*m->op) || m->types[0] != n.core->types[0])) return refuse("its members are not all elementwise, of the norm's type");
-  for (std::size_t i : n.others)
-    if (r.inputs[i].dtype != n.own.inputs[0].dtype || r.inputs[i].shape != n.own.inputs[0].shape) return refuse(fmt::format("input {} has not the type of x", i));
-  if (Support s = has_expressions(r, table, n.core); !s.ok) return s;
-  return takes(n.own, backward);
-}
-
 Kernel generated(const GpuCodeRef& code, const char* op, bool backward) {
   return {.name = "nvrtc_batch_norm", .op = op,
           .supports = [=](const KernelRequest& r) { return takes(r, backward); },
@@ -362,7 +327,11 @@ std::vector<Kernel> batch_norm_generated_cuda(const GpuCodeRef& code) {
 Kernel batch_norm_with_elementwise(const GpuCodeRef& code, const std::shared_ptr<const KernelTable>& table) {
   auto backward = [](const KernelRequest& r) { return !r.members.empty() && r.members.back()->op->name == "batch_norm_gradient"; };
   return {.name = "nvrtc_batch_norm", .op = kWithElementwise,
-          .supports = [=](const KernelRequest& r) { return takes_group(r, *table, backward(r) ? "batch_norm_gradient" : "batch_norm", backward(r)); },
+          .supports = [=](const KernelRequest& r) {
+            const bool fed = backward(r);
+            const Support s = takes_group_of(fed ? "batch_norm_gradient" : "batch_norm", fed, r, *table);
+            return s.ok ? takes(GroupedNorm(r, fed).own, fed) : s;
+          },
           .prepare = [=](const KernelRequest& r) { return norm(r, backward(r)).prepare(*code); },
           .halves = true};
 }

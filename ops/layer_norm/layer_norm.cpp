@@ -103,8 +103,6 @@ Types types_of(InferContext& c) {
   return {{c.dtype(0), lead}, {c.dtype(0), rest}};
 }
 
-constexpr const char* kRoundedTo = "rounded_to";
-
 std::vector<TensorType> infer_forward(InferContext& c) {
   Types t = types_of(c);
   for (int i : {1, 2})

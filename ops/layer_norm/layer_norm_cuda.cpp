@@ -1,66 +1,25 @@
 #include <belfry/ops/cuda_kernels.h>
 
-#include <algorithm>
 #include <string>
 
-#include <belfry/ops/cuda/elementwise_internal.h>
 #include <belfry/ops/cuda/staged_internal.h>
-#include <belfry/ops/layer_norm/formulas.h>
+#include <belfry/ops/layer_norm/norm_lines_internal.h>
 
 namespace belfry {
-namespace {
 
-/// Moments of a group are taken by a warp or a block, in the type of x (f32 for halves); sums over examples in f64, in blocks of rows that depend on the shape alone.
-struct Norm : NormLayout {
-  explicit Norm(const KernelRequest& r) : NormLayout(*r.attributes, r.inputs[0].shape), rms(r.attributes->find("rms") && r.attributes->flag("rms")), rows(examples * places) {}
-  bool rms;
-  std::int64_t rows;
-};
-
-/// Halves are computed in f32, which moments and parameters beside them are.
-DType computed(DType type) { return is_half(type) ? f32 : type; }
-
-/// A row that is a group lies in the registers of its warp or block, up to 128 bytes a thread, in packs of 16 bytes where it is whole ones, of a narrower `other` less.
-struct Kept {
-  Kept(const Norm& n, DType type, DType other, std::int64_t widest = 1024) : of_warp(widest), pack(16 / static_cast<std::int64_t>(std::max(size_of(type), size_of(other)))) {
-    if (n.width % pack != 0) pack = 1;
-    const std::int64_t threads = n.width <= of_warp ? 32 : 256;
-    packs = up(n.width, threads * pack);
-    full = n.width % (threads * pack) == 0;
-    whole = n.places == 1 && n.groups == 1 && packs > 0 && bytes(type) <= 128;
-  }
-  std::int64_t bytes(DType type) const { return packs * pack * static_cast<std::int64_t>(size_of(computed(type))); }
-
-  std::int64_t of_warp;  ///< what rows of more elements are a block's
-  std::int64_t pack, packs;
-  bool full;   ///< every thread has as many
-  bool whole;  ///< the row is kept
-};
-
-/// Of the gradient, which keeps two sums of each column besides: a row goes through a block where a warp's threads would have no room for them.
-struct Sums : Kept {
-  Sums(const Norm& n, DType type, DType other)
-      : Kept(n, type, other, 2048 / static_cast<std::int64_t>(size_of(computed(type)))), once(whole && bytes(type) <= 64),
-        rows(std::clamp<std::int64_t>(up(n.rows, 512), once && n.width > of_warp ? 4 : 16, !once ? 4096 : n.width > of_warp ? 32 : 128)), blocks(std::max<std::int64_t>(1, up(n.rows, rows))) {}
-  bool once;  ///< x and dy are read once for all, and few rows of a block added before the sum is in f64
-  std::int64_t rows, blocks;
-};
-
-/// What both directions begin with. T is x's type, U that of y or dy.
-Generated head_of(const KernelRequest& r, const Norm& n, const Kept& kept, DType other, Grid& grid, std::size_t gamma) {
-  Generated g(r);
+Grid begin_norm(Generated& g, const KernelRequest& r, const NormLines& n, const KeptLines& kept, DType other, std::size_t gamma) {
   auto parameter = [&](const char* name, std::size_t i) {
     const bool given = i < r.inputs.size() && r.inputs[i].elements() == n.channels() && n.channels() > 0;
     g.head(std::string("#define ") + name + (given ? " ((const Real*)a.in[" + std::to_string(i) + "])" : " ((const Real*)0)"));
   };
-  g.type("T", r.inputs[0].dtype).type("U", other).type("Real", computed(r.inputs[0].dtype));
-  grid = g.lines(n.examples * n.groups, n.places * n.width, 1, kept.of_warp);
+  g.type("T", r.inputs[0].dtype).type("U", other).type("Real", computed_in(r.inputs[0].dtype));
+  const Grid grid = g.lines(n.examples * n.groups, n.places * n.width, 1, kept.of_warp);
   g.number("places", n.places).number("groups", n.groups).number("width", n.width).number("channels", n.channels()).real("epsilon", r.attributes->real("epsilon"));
   g.head(n.rms ? "#define RMS 1" : "#define RMS 0").head("#define PACK " + std::to_string(kept.pack) + "\n#define PACKS " + std::to_string(kept.whole ? kept.packs : 1));
   g.head(n.places == 1 && n.groups == 1 ? "#define ROWS 1" : "#define ROWS 0").head(kept.full ? "#define FULL 1" : "#define FULL 0").head(kStaged);
   parameter("GAMMA", gamma);
   parameter("BETA", gamma == 1 ? 2 : r.inputs.size());
-  return g.body(R"(
+  g.body(R"(
 typedef Pack<Real, PACK> P;
 inline int first_of(int p) { return (p * WIDTH + (int)threadIdx.x % WIDTH) * PACK; }
 /// Only the last pack may not be there; what is read in its place is not used, so that all loads go out together.
@@ -108,14 +67,18 @@ inline i64 place_of(i64 line, i64 i, const Args& a) { return ROWS ? line * a.n +
 inline i64 channel_of(i64 line, i64 i, const Args& a) { return ROWS ? i : line % a.groups * a.width + i % a.width; }
 inline Real at_channel(const Real* parameter, i64 k, Real otherwise) { return parameter ? parameter[k] : otherwise; }
 )");
+  return grid;
 }
 
-/// Those of these inputs that are given, and output 0: what is read and written in packs.
-std::vector<std::size_t> in_packs(const KernelRequest& r, std::vector<std::size_t> inputs) {
-  std::erase_if(inputs, [&](std::size_t i) { return i >= r.inputs.size() || r.inputs[i].elements() == 0; });
-  inputs.push_back(r.inputs.size());
-  return inputs;
+void launch_rows(Generated& g, const KernelRequest& r, const char* text, const KeptLines& kept, Grid grid, std::vector<std::size_t> in_packs) {
+  std::erase_if(in_packs, [&](std::size_t i) { return i >= r.inputs.size() || r.inputs[i].elements() == 0; });
+  in_packs.push_back(r.inputs.size());
+  g.body(text).entries("KERNEL_AHEAD void narrow(const Args a) { rows<false>(a); }\n");
+  if (kept.pack == 1) g.launch("narrow", grid);
+  else g.entries("KERNEL_AHEAD void wide(const Args a) { rows<true>(a); }\n").launch("wide", grid, std::move(in_packs), "narrow", grid);
 }
+
+namespace {
 
 const char* const kForwardRows = R"(
 template <bool Wide> void rows(const Args& a) {
@@ -175,212 +138,30 @@ KERNEL_AHEAD void normalise(const Args a) {
 }
 )";
 
-/// A launch of `text`, a template that reads in packs or does not.
-void launch_rows(Generated& g, const char* text, const Kept& kept, Grid grid, std::vector<std::size_t> in_packs) {
-  g.body(text).entries("KERNEL_AHEAD void narrow(const Args a) { rows<false>(a); }\n");
-  if (kept.pack == 1) g.launch("narrow", grid);
-  else g.entries("KERNEL_AHEAD void wide(const Args a) { rows<true>(a); }\n").launch("wide", grid, std::move(in_packs), "narrow", grid);
-}
-
 Generated forward(const KernelRequest& r) {
-  Norm n(r);
+  NormLines n(r);
   const DType y = r.outputs[0].dtype;
-  const Kept kept(n, r.inputs[0].dtype, y);
-  Grid grid;
-  Generated g = head_of(r, n, kept, y, grid, 1);
+  const KeptLines kept(n, r.inputs[0].dtype, y);
+  Generated g(r);
+  const Grid grid = begin_norm(g, r, n, kept, y, 1);
   if (!kept.whole) return g.body(kForward).launch("normalise", grid);
-  launch_rows(g, kForwardRows, kept, grid, in_packs(r, {0, 1, 2}));
+  launch_rows(g, r, kForwardRows, kept, grid, {0, 1, 2});
   return g;
 }
 
-const char* const kColumns = R"(
-/// A thread takes W channels of a block of rows, and reads the next rows ahead.
-template <int W, int AHEAD> void columns(const Args& a) {
-  typedef Pack<T, W> X;
-  typedef Pack<U, W> D;
-  const i64 across = a.channels / W;
-  for (i64 u = (i64)blockIdx.x * blockDim.x + threadIdx.x; u < a.blocks * across; u += (i64)gridDim.x * blockDim.x) {
-    const i64 k = u % across, b = u / across, own = ROWS ? 0 : k * W / a.width, past = (b + 1) * a.block < a.rows ? (b + 1) * a.block : a.rows;
-    Pack<double, W> dgamma = {}, dbeta = {};
-    for (i64 row = b * a.block; row < past; row += AHEAD) {
-      const i64 example = ROWS ? row : row / a.places;
-      const u32 place = ROWS ? 0 : (u32)(row % a.places);
-      X x[AHEAD];
-      D d[AHEAD];
-      Real mean[AHEAD], inverse[AHEAD];
-#pragma unroll
-      for (int j = 0; j < AHEAD; ++j) {
-        const int more = row + j < past ? j : 0;
-        const i64 at = row + more, group = ROWS ? at : (example + (place + more) / (u32)a.places) * a.groups + own;
-        x[j] = ((const X*)a.in[0])[at * across + k];
-        d[j] = ((const D*)a.in[3])[at * across + k];
-        mean[j] = ((const Real*)a.in[1])[group];
-        inverse[j] = ((const Real*)a.in[2])[group];
-      }
-#pragma unroll
-      for (int j = 0; j < AHEAD; ++j)
-#pragma unroll
-        for (int e = 0; e < W; ++e)
-          if (row + j < past) {
-            const double dy = (double)convert<Real>(d[j].e[e]);
-            dgamma.e[e] += dy * (((double)convert<Real>(x[j].e[e]) - (double)mean[j]) * (double)inverse[j]);
-            dbeta.e[e] += dy;
-          }
-    }
-    ((Pack<double, W>*)a.scratch)[u] = dgamma;
-    ((Pack<double, W>*)a.scratch)[a.blocks * across + u] = dbeta;
-  }
-}
-)";
-
-/// Eight warps add every eighth block of 32 sums, then the first adds what the eight have.
-const char* const kJoin = R"(
-KERNEL_AHEAD void join(const Args a) {
-  __shared__ double parts[8][32];
-  const int lane = threadIdx.x % 32, part = threadIdx.x / 32;
-  for (i64 first = (i64)blockIdx.x * 32; first < 2 * a.channels; first += (i64)gridDim.x * 32) {
-    const i64 u = first + lane, which = u / a.channels, k = u % a.channels;
-    const bool wanted = which < 2 && a.out[1 + which];
-    double sum = 0;
-    if (wanted && part < a.blocks) sum = in_order<16>(sum, (const double*)a.scratch + (which * a.blocks + part) * a.channels + k, 8 * a.channels, (a.blocks - part + 7) / 8, Add());
-    parts[part][lane] = sum;
-    __syncthreads();
-    if (part == 0 && wanted) {
-      for (int j = 1; j < 8; ++j) sum += parts[j][lane];
-      ((Real*)a.out[1 + which])[k] = (Real)sum;
-    }
-    __syncthreads();
-  }
-}
-)";
-
-const char* const kGradientRows = R"(
-#define COLUMNS (PACKS * PACK)
-inline int lane_of(int k) { return k / PACK % WIDTH; }
-inline int column_of(int k) { return k / (PACK * WIDTH) * PACK + k % PACK; }
-/// What a block of rows adds to dgamma or dbeta, from what a thread has of its columns: the lines of a warp, then the warps.
-void keep(const Args& a, i64 which, const Real (&sum)[COLUMNS]) {
-  double* const out = (double*)a.scratch + (which * a.blocks + blockIdx.x) * a.channels;
-  __shared__ Real parts[COLUMNS][256];
-  __syncthreads();
-#pragma unroll
-  for (int c = 0; c < COLUMNS; ++c) parts[c][threadIdx.x] = sum[c];
-  __syncthreads();
-  for (int k = threadIdx.x; k < (int)a.n; k += 256) {
-    double all = 0;
-#pragma unroll
-    for (int warp = 0; warp < 256 / WIDTH; ++warp) all += (double)parts[column_of(k)][warp * WIDTH + lane_of(k)];
-    out[k] = all;
-  }
-}
-/// A block takes `a.block` rows, and x and dy are read once for dx and for what the rows add to dgamma and dbeta.
-template <bool Wide> void rows(const Args& a) {
-#if SUMS
-  Real dgamma[COLUMNS] = {}, dbeta[COLUMNS] = {};
-#endif
-  const i64 first = blockIdx.x * a.block, past = first + a.block < a.lines ? first + a.block : a.lines;
-  for (i64 line = first + threadIdx.x / WIDTH; line < past; line += 256 / WIDTH) {
-    const Real mean = ((const Real*)a.in[1])[line], inverse = ((const Real*)a.in[2])[line];
-    P g[PACKS], normal[PACKS];
-#pragma unroll
-    for (int p = 0; p < PACKS; ++p) {
-      normal[p] = read<Wide>((const T*)a.in[0] + line * a.n, from(p, a));
-      g[p] = read<Wide>((const U*)a.in[3] + line * a.n, from(p, a));
-    }
-    Real sum = 0, product = 0;
-#pragma unroll
-    for (int p = 0; p < PACKS; ++p) {
-      const P gamma = parameter<Wide>(GAMMA, from(p, a), 1);
-#pragma unroll
-      for (int e = 0; e < PACK; ++e) {
-        normal[p].e[e] = (normal[p].e[e] - mean) * inverse;
-#if SUMS
-        dgamma[p * PACK + e] += g[p].e[e] * normal[p].e[e];
-        dbeta[p * PACK + e] += g[p].e[e];
-#endif
-        g[p].e[e] *= gamma.e[e];
-        sum += there(p, a) ? g[p].e[e] : Real(0);
-        product += there(p, a) ? g[p].e[e] * normal[p].e[e] : Real(0);
-      }
-    }
-    sum = RMS ? Real(0) : across(sum, Add()) / (Real)a.n;
-    product = across(product, Add()) / (Real)a.n;
-#pragma unroll
-    for (int p = 0; p < PACKS; ++p) {
-#pragma unroll
-      for (int e = 0; e < PACK; ++e) g[p].e[e] = inverse * (g[p].e[e] - sum - normal[p].e[e] * product);
-      if (there(p, a)) write<Wide>((T*)a.out[0] + line * a.n, first_of(p), g[p]);
-    }
-  }
-#if SUMS
-  keep(a, 0, dgamma);
-  keep(a, 1, dbeta);
-#endif
-}
-)";
-
-const char* const kGradient = R"(
-KERNEL_AHEAD void norm_gradient(const Args a) {
-  EACH_LINE(line) {
-    const T* x = (const T*)a.in[0];
-    const U* dy = (const U*)a.in[3];
-    const Real mean = ((const Real*)a.in[1])[line], inverse = ((const Real*)a.in[2])[line];
-    Real sum = 0, product = 0;
-    EACH_OF(i, a.n) {
-      const i64 at = place_of(line, i, a);
-      const Real g = convert<Real>(dy[at]) * at_channel(GAMMA, channel_of(line, i, a), 1);
-      sum += g;
-      product += g * ((convert<Real>(x[at]) - mean) * inverse);
-    }
-    sum = RMS ? Real(0) : across(sum, Add()) / (Real)a.n;
-    product = across(product, Add()) / (Real)a.n;
-    EACH_OF(i, a.n) {
-      const i64 at = place_of(line, i, a);
-      ((T*)a.out[0])[at] = convert<T>(inverse * (convert<Real>(dy[at]) * at_channel(GAMMA, channel_of(line, i, a), 1) - sum - (convert<Real>(x[at]) - mean) * inverse * product));
-    }
-  }
-}
-)";
-
-/// dx may lie on dy: whoever writes an element has read it, and sums of their own read dy before.
-Generated gradient(const KernelRequest& r) {
-  Norm n(r);
-  const DType dy = r.inputs[3].dtype;
-  const Sums kept(n, r.inputs[0].dtype, dy);
-  Grid grid;
-  Generated g = head_of(r, n, kept, dy, grid, 4);
-  const bool sums = (r.wanted.size() > 1 && r.wanted[1]) || (r.wanted.size() > 2 && r.wanted[2]);
-  g.number("rows", n.rows).number("block", kept.rows).number("blocks", kept.blocks).head(sums && kept.once ? "#define SUMS 1" : "#define SUMS 0");
-  if (sums && !kept.once) {
-    const std::int64_t items = kept.blocks * n.channels();
-    g.body(kColumns).entries("KERNEL_AHEAD void columns_narrow(const Args a) { columns<1, 8>(a); }\n");
-    if (kept.pack == 1) g.launch("columns_narrow", grid_for(items, 128));
-    else g.entries("KERNEL_AHEAD void columns_wide(const Args a) { columns<PACK < 4 ? PACK : 4, PACK < 8 ? 4 : 8>(a); }\n").launch("columns_wide", grid_for(items / std::min<std::int64_t>(kept.pack, 4), 128), {0, 3}, "columns_narrow", grid_for(items, 128));
-  }
-  if (kept.whole) launch_rows(g, kGradientRows, kept, {kept.blocks, 256}, in_packs(r, {0, 3, 4}));
-  else g.body(kGradient).launch("norm_gradient", grid);
-  if (sums) g.body(kJoin).launch("join", grid_for(2 * n.channels() * 8));
-  return g;
-}
-
-Kernel kernel(const GpuCodeRef& code, const char* op, bool backward) {
+Kernel kernel(const GpuCodeRef& code, const char* op) {
   return {.name = "nvrtc_norm", .op = op,
-          .supports = [=](const KernelRequest& r) {
-            Support s = takes_on_gpu(r, {f32, f64, f16, bf16});
-            if (!s.ok || !backward) return s;
-            if (r.outputs[0].dtype != r.inputs[0].dtype) return refuse("it gives dx in the type of x");
-            const Norm n(r);
-            s.scratch_bytes = 2 * Sums(n, r.inputs[0].dtype, r.inputs[3].dtype).blocks * n.channels() * 8;
-            return s;
-          },
-          .prepare = [=](const KernelRequest& r) { return (backward ? gradient(r) : forward(r)).prepare(*code); },
+          .supports = [](const KernelRequest& r) { return takes_on_gpu(r, {f32, f64, f16, bf16}); },
+          .prepare = [=](const KernelRequest& r) { return forward(r).prepare(*code); },
           .halves = true};
 }
 
 }  // namespace
 
 std::vector<Kernel> layer_norm_cuda(const GpuCodeRef& code) {
-  return {kernel(code, "layer_norm", false), kernel(code, "group_norm", false), kernel(code, "layer_norm_gradient", true), kernel(code, "group_norm_gradient", true)};
+  std::vector<Kernel> out = norm_gradients_cuda(code);
+  out.insert(out.begin(), {kernel(code, "layer_norm"), kernel(code, "group_norm")});
+  return out;
 }
 
 }  // namespace belfry

@@ -4,14 +4,12 @@
 #include <belfry/graph/halves.h>
 #include <belfry/graph/rewrite.h>
 #include <belfry/ops/build.h>
+#include <belfry/ops/norms.h>
 #include <belfry/ops/passes/passes.h>
 
 namespace belfry {
 
 namespace {
-
-/// Of norms: what y is rounded to where x is f32.
-constexpr const char* kRoundedTo = "rounded_to";
 
 const InputDef& definition(const Node& n, std::size_t i) { return n.op->inputs[std::min(i, n.op->inputs.size() - 1)]; }
 

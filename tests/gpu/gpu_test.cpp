@@ -125,6 +125,12 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
         const Value gamma = b.input("gamma", wide, {24}), mean = b.input("mean", wide, {24}), variance = b.input("variance", wide, {24});
         return emit("batch_norm_gradient", {x, gamma, mean, variance, relu_gradient(dy, y)}, {}, {});
       },
+      [](Builder& b, DType t) {
+        const DType wide = is_half(t) ? f32 : t;
+        const Value x = b.input("x", t, {kBatch, 30, 24}), mean = b.input("mean", wide, {kBatch, 30}), inverse = b.input("inverse", wide, {kBatch, 30}), dy = b.input("dy", t, {kBatch, 30, 24});
+        const Value gamma = b.input("gamma", wide, {24}), shortcut = b.input("shortcut", t, {kBatch, 30, 24});
+        return emit("layer_norm_gradient", {x, mean, inverse, dy, gamma}, {}, {}) + shortcut;
+      },
       [&](Builder& b, DType t) {  // inputs one by one, in the order in which they are read
         const Value y = dense(b, t);
         return y + b.input("other", t, {kBatch, 24});

@@ -1,11 +1,9 @@
-// A batch norm and the elementwise nodes behind it or before its gradient as one node: found, taken, and of the bits of the members.
+// A norm or its gradient and the elementwise nodes behind or before it as one node: found, taken, and of the bits of the members.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <map>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -24,6 +22,7 @@
 #include "host_gpu.h"
 #endif
 
+#include "drawn_group.h"
 #include "op_case.h"
 #include "plans.h"
 #include "says.h"
@@ -71,6 +70,44 @@ TEST(NormGroups, are_none_where_others_want_what_stays_inside_or_a_tree_reads_ot
   b.output(relu(nn::batch_norm(x)) * b.variable("row", {8}));
   b.output(tanh(nn::batch_norm(x)));  // counts by its kernel in the arithmetic: apart and in the group by another
   EXPECT_TRUE(norm_groups_of(b.graph()).empty());
+}
+
+/// Blocks that add to what they normalise. The gradient of the last norm is read by two.
+Graph residuals(DType precision, const std::function<Value(Value)>& norm = [](Value x) { return nn::layer_norm(x); }) {
+  Builder b("net");
+  Value h = b.input("x", f32, {kBatch, 3, 8}) * b.variable("gain", {8});
+  for (const char* name : {"v", "w"}) h = h + matmul(norm(h), b.variable(name, {8, 8}));
+  b.minimize(reduce_sum(square(matmul(norm(h), b.variable("u", {8, 8})))), Sgd{.learning_rate = 0.01});
+  Graph out = std::move(b).build();
+  out.precision = precision;
+  return run_passes(training_passes(), out);
+}
+
+TEST(NormGroups, are_gradients_of_layer_norms_with_the_sums_that_alone_read_their_dx) {
+  for (DType t : {f32, bf16}) {
+    EXPECT_THAT(norm_groups_of(residuals(t)), testing::UnorderedElementsAre(ElementsAre("layer_norm_gradient", "add_n"), ElementsAre("layer_norm_gradient", "add_n", "mul"))) << name_of(t);
+    EXPECT_EQ(norm_groups_of(residuals(t, [](Value x) { return nn::rms_norm(x); })).size(), 2u);
+    EXPECT_THAT(norm_groups_of(residuals(t, [](Value x) { return nn::group_norm(x, {.groups = 2}); })), testing::Contains(ElementsAre("group_norm_gradient", "add_n")));
+  }
+}
+
+/// Of a gradient with x and dy in these types, and what reads its dx.
+std::vector<std::vector<std::string>> groups_behind_dx(DType x, DType dy, const std::function<void(Builder&, Value)>& readers) {
+  Builder b("net");
+  const Value moments = b.input("moments", f32, {kBatch}), slope = b.input("dy", dy, {kBatch, 8});
+  readers(b, b.graph().add("layer_norm_gradient", {b.input("x", x, {kBatch, 8}), moments, moments, slope}, {{"wide", x != dy}}));
+  return norm_groups_of(b.graph());
+}
+
+TEST(NormGroups, of_gradients_are_of_one_type_but_for_dy) {
+  auto sum = [](Builder& b, Value dx) { b.output(add_n({b.input("other", dx.dtype(), {kBatch, 8}), dx})); };
+  for (auto [x, dy] : {std::pair{f32, f32}, {bf16, bf16}, {f16, f16}, {f32, f16}}) EXPECT_EQ(groups_behind_dx(x, dy, sum).size(), 1u) << name_of(x) << " and " << name_of(dy);
+  EXPECT_TRUE(groups_behind_dx(bf16, f32, sum).empty());  // dx is f32
+  EXPECT_TRUE(groups_behind_dx(f32, f32, [](Builder& b, Value dx) { b.output(cast(dx + b.input("other", f32, {kBatch, 8}), bf16)); }).empty());
+  EXPECT_TRUE(groups_behind_dx(f32, f32, [](Builder& b, Value dx) { b.output(dx * b.input("row", f32, {8})); }).empty());
+  EXPECT_TRUE(groups_behind_dx(f32, f32, [](Builder& b, Value dx) { b.output(tanh(dx)); }).empty());
+  EXPECT_TRUE(groups_behind_dx(f32, f32, [](Builder& b, Value dx) { b.output(relu(dx)), b.output(identity(dx)); }).empty());
+  EXPECT_TRUE(groups_behind_dx(f32, f32, [](Builder& b, Value dx) { b.output(dx + matmul(b.input("a", f32, {kBatch, 4}), b.input("w", f32, {4, 8}))); }).empty());  // a product adds it on the way
 }
 
 TEST(NormGroups, read_no_value_that_comes_of_what_they_give_away) {
@@ -153,6 +190,30 @@ TEST(NormGroups, give_what_their_norms_give_to_others_by_its_name) {
   EXPECT_TRUE(write_plan(place(again.graph, placement_of(again), again.cluster, options)) == text);
 }
 
+/// Sums over towers are of what a norm's gradient makes besides.
+TEST(NormGroups, of_gradients_give_their_parameters_gradients_to_the_sums_over_towers) {
+  for (DType t : {f32, bf16}) {
+    auto graph = std::make_shared<const Graph>(residuals(t));
+    const PlacedGraph plan = placed(graph, {});
+    const std::vector<const PlanNode*> groups = groups_in(plan);
+    ASSERT_EQ(groups.size(), 2u);
+    const PlanNode& n = *groups[0];
+    ASSERT_EQ(n.outputs.size(), 3u);
+    EXPECT_EQ(plan.value(n.outputs[0]).state, rows(0));
+    for (std::size_t k : {1u, 2u}) {
+      const PlanValue& v = plan.value(n.outputs[k]);
+      EXPECT_EQ(v.name, plan.graph->node(n.members[0].node).name + ":" + std::to_string(k));
+      EXPECT_TRUE(v.state.is_partial() && v.read) << v.name;
+    }
+    const std::string text = write_plan(plan);
+    const PlacedGraph again = read_plan(text, "plan.json", graph->shared_ops());
+    EXPECT_TRUE(write_plan(again) == text);
+    EXPECT_TRUE(verify(again).empty());
+    EXPECT_EQ(arithmetic_hash(again), plan.arithmetic_hash);
+    EXPECT_EQ(groups_in(placed(graph, {.fetches = {{"dx", {n.members[0].node, 0}}}})).size(), 1u);
+  }
+}
+
 /// Their kernels are the members' here, and have the members' bits anywhere: the arithmetic is the same without them.
 TEST(NormGroups, give_way_to_who_asks_for_what_is_inside_and_change_no_arithmetic) {
   auto graph = std::make_shared<const Graph>(net(f32, 8));
@@ -211,93 +272,12 @@ TEST(NormGroups, are_refused_under_other_names) {
 
 // ---------------------------------------------------------------- kernels
 
-/// A group with drawn values for what it reads from outside, and its members' own kernels on the same.
-struct Drawn {
-  Drawn(const Graph& graph, const FusionGroup& of, std::int64_t rows) : g(graph), group(of), share{0, rows, rows, 1} {
-    std::mt19937_64 rng(7);
-    request.op = group.kind;
-    request.attributes = &attributes;
-    request.share = share;
-    for (auto m = group.members.begin(); m != group.members.end(); ++m)
-      for (std::size_t i = 0; i < g.node(*m).inputs.size(); ++i) {
-        const ValueId v = g.node(*m).inputs[i];
-        if (std::find(group.members.begin(), m, v.node) != m) continue;
-        const TensorType& t = g.type(v);
-        const bool shape_alone = reads_shape_only(g.node(*m), i);
-        inputs.push_back(shape_alone ? HostTensor(f32, {0}) : draw({t, v.output == 2 ? 0.5 : -2, 2}, rows, false, rng));
-        request.inputs.push_back(inputs.back().type());
-      }
-    for (ValueId v : values_of(g, group.members)) {
-      request.outputs.push_back(local_type(g.type(v), rows));
-      request.output_types.push_back(g.type(v));
-      request.wanted.push_back(true);
-    }
-    describe_members(g, group.members, request);
-  }
-
-  std::vector<HostTensor> run(Prepared& kernel, std::int64_t scratch_bytes, std::size_t past = 0, int over = -1) const {
-    std::vector<HostTensor> out;
-    std::vector<std::vector<std::byte, AlignedAllocator<std::byte>>> memory;
-    auto at = [&](const HostTensor& t) { return memory.emplace_back(t.bytes().size() + 32).data() + past * size_of(t.dtype()); };
-    Arguments a;
-    for (const HostTensor& t : inputs) {
-      std::byte* to = at(t);
-      std::copy(t.bytes().begin(), t.bytes().end(), to);
-      a.inputs.push_back(t.elements() ? to : nullptr);
-    }
-    for (const LocalType& t : request.outputs) out.emplace_back(t.dtype, t.shape), a.outputs.push_back(at(out.back()));
-    HostTensor scratch(u8, {scratch_bytes});
-    a.scratch = scratch.raw();
-    if (over >= 0) a.outputs[0] = const_cast<std::byte*>(a.inputs[static_cast<std::size_t>(over)]);
-    kernel.launch(a);
-    for (std::size_t k = 0; k < out.size(); ++k) std::copy_n(a.outputs[k], out[k].bytes().size(), out[k].raw());
-    return out;
-  }
-
-  std::vector<HostTensor> one_by_one(const KernelTable& table, const std::function<void()>& build) const {
-    std::map<ValueId, HostTensor> made;
-    std::size_t next = 0;
-    for (NodeId id : group.members) {
-      const Node& n = g.node(id);
-      KernelRequest r;
-      r.op = n.op->name;
-      r.def = n.op;
-      r.attributes = &n.attributes;
-      r.share = share;
-      std::vector<HostTensor> in, out;
-      for (ValueId v : n.inputs) in.push_back(made.contains(v) ? made.at(v) : inputs.at(next++));
-      Arguments a;
-      for (HostTensor& t : in) r.inputs.push_back(t.type()), a.inputs.push_back(t.elements() ? t.raw() : nullptr);
-      for (const TensorType& t : n.types) r.outputs.push_back(local_type(t, share.rows)), r.wanted.push_back(true), out.emplace_back(r.outputs.back().dtype, r.outputs.back().shape);
-      r.output_types = n.types;
-      for (HostTensor& t : out) a.outputs.push_back(t.raw());
-      const auto choice = table.choose(r);
-      HostTensor scratch(u8, {choice.support.scratch_bytes});
-      a.scratch = scratch.raw();
-      auto kernel = table.prepare(choice.name, r, {choice.support.scratch_bytes, false});
-      if (build) build();
-      kernel->launch(a);
-      for (std::size_t k = 0; k < out.size(); ++k) made.emplace(ValueId{id, static_cast<std::int32_t>(k)}, std::move(out[k]));
-    }
-    std::vector<HostTensor> out;
-    for (ValueId v : values_of(g, group.members)) out.push_back(made.at(v));
-    return out;
-  }
-
-  const Graph& g;
-  const FusionGroup& group;
-  Share share;
-  KernelRequest request;
-  Attributes attributes;
-  std::vector<HostTensor> inputs;
-};
-
 void expect_bits(DType precision, std::int64_t channels, std::int64_t rows, const KernelTable& table, const std::string& by, const std::function<void()>& build = {}) {
   const Graph g = net(precision, channels);
   int met = 0, over_inputs = 0;
   for (const FusionGroup& group : find_gpu_groups(g)) {
     if (group.kind != kWithElementwise) continue;
-    const Drawn d(g, group, rows);
+    const DrawnGroup d(g, group, rows);
     const KernelTable::Choice choice = table.choose(d.request);
     ASSERT_EQ(choice.name, by);
     auto kernel = table.prepare(by, d.request, {choice.support.scratch_bytes, false});
@@ -341,14 +321,21 @@ TEST(NormGroups, of_other_members_have_no_kernel_of_their_own) {
   Value x = b.input("x", f32, {kBatch, 8}), row = b.variable("row", {8});
   b.output(relu(nn::batch_norm(x) * row));
   b.output(tanh(softmax(x)));
+  const Value moments = b.input("moments", f32, {kBatch}), half = b.input("half", bf16, {kBatch, 8});
+  b.output(b.graph().add("layer_norm_gradient", {x, moments, moments, x}, {}, "dx") * row);
+  b.output(abs(b.graph().add("layer_norm_gradient", {half, moments, moments, x}, {{"wide", true}}, "wide_dx")));
+  b.output(neg(b.graph().add("layer_norm_gradient", {x, moments, moments, half}, {{"wide", true}}, "dx_of_half")));
   const Graph& g = b.graph();
   auto asked = [&](std::vector<std::string> names) {
     FusionGroup group{kWithElementwise, {}};
     for (const std::string& name : names) group.members.push_back(g.find_node(name));
-    return table.choose(Drawn(g, group, kRows).request).name;
+    return table.choose(DrawnGroup(g, group, kRows).request).name;
   };
   EXPECT_EQ(asked({"batch_norm/batch_norm", "mul", "relu"}), kReferenceKernel);
   EXPECT_EQ(asked({"softmax", "tanh"}), kReferenceKernel);
+  EXPECT_EQ(asked({"dx", "mul_1"}), kReferenceKernel);
+  EXPECT_EQ(asked({"wide_dx", "abs"}), kReferenceKernel);
+  EXPECT_EQ(asked({"dx_of_half", "neg"}), "nvrtc_norm");
 }
 #endif
 

@@ -3,9 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <map>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -19,6 +17,7 @@
 #include "host_gpu.h"
 #endif
 
+#include "drawn_group.h"
 #include "op_case.h"
 
 namespace belfry::test {
@@ -129,41 +128,6 @@ TEST(Trees, hold_sums_of_any_number_of_inputs_that_have_rows) {
   EXPECT_THAT(all, testing::ElementsAre("tanh", "exp", "rows", "relu"));
 }
 
-/// A group with drawn values for what it reads from outside.
-struct Drawn {
-  Drawn(const Graph& g, const FusionGroup& group) {
-    std::mt19937_64 rng(7);
-    request.op = group.kind;
-    request.attributes = &attributes;
-    for (auto m = group.members.begin(); m != group.members.end(); ++m)
-      for (ValueId v : g.node(*m).inputs) {
-        if (std::find(group.members.begin(), m, v.node) != m) continue;
-        const TensorType& t = g.type(v);
-        inputs.push_back(draw({t, -2, 2}, kRows, false, rng));
-        request.inputs.push_back(inputs.back().type());
-      }
-    const TensorType& y = g.node(group.members.back()).types[0];
-    request.outputs = {local_type(y, kRows)};
-    request.output_types = {y};
-    request.wanted = {true};
-    describe_members(g, group.members, request);
-  }
-  /// Over the bytes of input `over`, where one is named.
-  HostTensor run(Prepared& kernel, std::int64_t scratch_bytes, int over = -1) const {
-    std::vector<HostTensor> in = inputs;
-    HostTensor out(request.outputs[0].dtype, request.outputs[0].shape), scratch(u8, {scratch_bytes});
-    Arguments a;
-    for (HostTensor& t : in) a.inputs.push_back(t.raw());
-    a.outputs = {over < 0 ? out.raw() : in[static_cast<std::size_t>(over)].raw()};
-    a.scratch = scratch.raw();
-    kernel.launch(a);
-    return over < 0 ? out : in[static_cast<std::size_t>(over)];
-  }
-  KernelRequest request;
-  Attributes attributes;
-  std::vector<HostTensor> inputs;
-};
-
 /// Forms that meet in nets: operands that are stretched, comparisons, conversions, a value that is read twice.
 Graph forms(DType precision) {
   const DType t = precision == f64 ? f64 : f32;
@@ -180,42 +144,13 @@ Graph forms(DType precision) {
   return run_passes(training_passes(), out);
 }
 
-/// By each member's own kernel, one after the other, on values of their own.
-HostTensor one_by_one(const Graph& g, const FusionGroup& group, const Drawn& d, const KernelTable& table, const std::function<void()>& build = {}) {
-  std::map<NodeId, HostTensor> made;
-  std::size_t next = 0;
-  for (NodeId id : group.members) {
-    const Node& n = g.node(id);
-    KernelRequest r;
-    r.op = n.op->name;
-    r.def = n.op;
-    r.attributes = &n.attributes;
-    std::vector<HostTensor> in;
-    for (ValueId v : n.inputs) in.push_back(made.contains(v.node) ? made.at(v.node) : d.inputs.at(next++));
-    Arguments a;
-    for (HostTensor& t : in) r.inputs.push_back(t.type()), a.inputs.push_back(t.raw());
-    r.outputs = {{n.types[0].dtype, d.request.outputs[0].shape}};
-    r.output_types = n.types;
-    r.wanted = {true};
-    const auto choice = table.choose(r);
-    HostTensor out(r.outputs[0].dtype, r.outputs[0].shape), scratch(u8, {choice.support.scratch_bytes});
-    a.outputs = {out.raw()};
-    a.scratch = scratch.raw();
-    auto kernel = table.prepare(choice.name, r, {choice.support.scratch_bytes, false});
-    if (build) build();
-    kernel->launch(a);
-    made.emplace(id, std::move(out));
-  }
-  return made.at(group.members.back());
-}
-
 /// Each kernel of the table for the kind, apart and over every input that a plan may write it over.
 void expect_bits(const Graph& g, const KernelTable& table, const std::vector<std::string>& kernels, const std::function<void()>& build = {}) {
   const std::vector<FusionGroup> trees = trees_of(g);
   EXPECT_EQ(trees.size(), 5u);
   for (const FusionGroup& tree : trees) {
-    const Drawn d(g, tree);
-    const HostTensor want = one_by_one(g, tree, d, table, build);
+    const DrawnGroup d(g, tree, kRows);
+    const HostTensor want = d.one_by_one(table, build)[0];
     std::vector<std::string> there;
     for (const Kernel& k : table.all()) {
       if (k.op != kElementwise) continue;
@@ -227,11 +162,11 @@ void expect_bits(const Graph& g, const KernelTable& table, const std::vector<std
       if (build) build();
       for (int over = -1; over < static_cast<int>(d.inputs.size()); ++over)
         if (over < 0 || d.inputs[static_cast<std::size_t>(over)].type() == want.type()) {
-          EXPECT_EQ(d.run(*kernel, s.scratch_bytes, over), want) << k.name << " of " << testing::PrintToString(names_of(g, tree)) << " over input " << over;
+          EXPECT_EQ(d.run(*kernel, s.scratch_bytes, 0, over)[0], want) << k.name << " of " << testing::PrintToString(names_of(g, tree)) << " over input " << over;
         }
     }
     EXPECT_EQ(there, kernels);
-    HostTensor reference = d.run(*table.prepare(kReferenceKernel, d.request), 0);
+    const HostTensor reference = d.run(*table.prepare(kReferenceKernel, d.request), 0)[0];
     EXPECT_LE(distance(reference, want), is_half(want.dtype()) ? 0x1p-6 : 1e-6);
   }
 }
@@ -250,8 +185,8 @@ TEST(Trees, have_the_bits_of_their_members_in_generated_kernels) {
     expect_bits(g, table, {"nvrtc_elementwise"}, [&] { host->build(); });
     for (const FusionGroup& tree : trees_of(g))
       if (std::all_of(tree.members.begin(), tree.members.end(), [&](NodeId id) { return g.node(id).op->exact; })) {
-        const Drawn d(g, tree);
-        EXPECT_EQ(one_by_one(g, tree, d, table), one_by_one(g, tree, d, cpu_kernels())) << testing::PrintToString(names_of(g, tree));
+        const DrawnGroup d(g, tree, kRows);
+        EXPECT_EQ(d.one_by_one(table), d.one_by_one(cpu_kernels())) << testing::PrintToString(names_of(g, tree));
         ++exact;
       }
   }

@@ -282,6 +282,7 @@ void normed_attention(Builder& b, DType t) {
 void bent_norms(Builder& b, DType t) {
   Value h = relu(nn::batch_norm(dense(b, b.input("x", t, {kBatch, 3, 4}), "in", 8)));
   h = relu6(nn::batch_norm(dense(b, h, "second", 8)) + h);
+  for (const char* name : {"third", "fourth"}) h = h + dense(b, nn::layer_norm(h), name, 8);
   Value loss = classify(dense(b, reduce_mean(h, {.axes = {1}}), "out", 5), label_(b));
   fetch(b, "loss", loss);
   minimize(b, loss);

@@ -1,0 +1,110 @@
+// Gradients of layer and group norms and the elementwise nodes behind dx as one generated kernel: of the bits of the members.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <list>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <belfry/belfry.h>
+#include <belfry/graph/structural.h>
+#include <belfry/ops/build.h>
+#include <belfry/ops/cuda_kernels.h>
+#include <belfry/ops/fusions.h>
+#include <belfry/ops/member_kernels_internal.h>
+
+#include "drawn_group.h"
+#include "host_gpu.h"
+#include "op_case.h"
+
+namespace belfry::test {
+namespace {
+
+struct Rows {
+  const char* op;
+  Shape x, moments, parameters;
+  Attributes attributes = {};
+};
+
+/// Rows in packs and one by one, of a warp, of a block, too long to be kept, of several axes, with nothing subtracted; groups.
+std::vector<Rows> forms_of_rows() {
+  const Dim b = kBatch;
+  return {{"layer_norm_gradient", {b, 7, 304}, {b, 7}, {304}},
+          {"layer_norm_gradient", {b, 301}, {b}, {301}},
+          {"layer_norm_gradient", {b, 1504}, {b}, {1504}, {{"rms", true}}},
+          {"layer_norm_gradient", {b, 9000}, {b}, {9000}},
+          {"layer_norm_gradient", {b, 30, 50}, {b}, {30, 50}, {{"axis", 1}}},
+          {"group_norm_gradient", {b, 3, 5, 8}, {b, 2}, {8}, {{"groups", 2}}}};
+}
+
+/// With a sum, or with a tree of several members and inputs; with gamma or without.
+Graph gradient_of(const Rows& f, DType t, DType dy, bool sum_alone) {
+  const DType wide = is_half(t) ? f32 : t;
+  Attributes attributes = f.attributes;
+  attributes.set("wide", t != dy);
+  Builder b("group");
+  std::vector<Value> inputs = {b.input("x", t, f.x), b.input("mean", wide, f.moments), b.input("inverse", wide, f.moments), b.input("dy", dy, f.x)};
+  if (sum_alone) inputs.push_back(b.input("gamma", wide, f.parameters));
+  const Value dx = b.graph().add(f.op, inputs, attributes), other = b.input("other", t, f.x);
+  b.output(sum_alone ? add_n({other, dx}) : relu(dx * other - b.input("third", t, f.x)) + dx);
+  return std::move(b).build();
+}
+
+/// The members' own kernels in turn are what the generated one is held to, also where infinities and a NaN are among the values.
+TEST(NormGradientGroups, have_the_bits_of_their_members_in_generated_kernels) {
+  struct Case {
+    Graph g;
+    FusionGroup group;
+    std::string what;
+    std::unique_ptr<DrawnGroup> drawn = {};
+    std::unique_ptr<Prepared> whole = {}, in_turn = {};
+    std::int64_t scratch = 0;
+  };
+  auto host = std::make_shared<HostGpu>();
+  const KernelTable table = generated_kernels(host);
+  const Kernel members = in_turn(kWithElementwise, {}, std::make_shared<const KernelTable>(table), false);
+  std::list<Case> cases;
+  for (auto [t, dy] : {std::pair{f32, f32}, {f64, f64}, {f16, f16}, {bf16, bf16}, {f32, bf16}})
+    for (const Rows& f : forms_of_rows())
+      for (bool sum_alone : {true, false}) {
+        if (!sum_alone && t != f32 && t != f16) continue;
+        Case& c = cases.emplace_back(Case{gradient_of(f, t, dy, sum_alone), {}, std::string(f.op) + " of " + to_string(TensorType{t, f.x}) + " and dy of " + std::string(name_of(dy))});
+        c.group = find_gpu_groups(c.g).at(0);
+        ASSERT_EQ(c.group.kind, kWithElementwise) << c.what;
+        c.drawn = std::make_unique<DrawnGroup>(c.g, c.group, 3);
+        const KernelTable::Choice choice = table.choose(c.drawn->request);
+        ASSERT_EQ(choice.name, "nvrtc_norm") << c.what;
+        EXPECT_TRUE(choice.support.in_place);
+        c.scratch = std::max(choice.support.scratch_bytes, members.supports(c.drawn->request).scratch_bytes);
+        c.whole = table.prepare(choice.name, c.drawn->request, {c.scratch, true});
+        c.in_turn = members.prepare(c.drawn->request);
+      }
+  host->build();
+  int over_inputs = 0;
+  for (Case& c : cases) {
+    DrawnGroup& d = *c.drawn;
+    const std::size_t other = c.g.node(c.group.members[0]).inputs.size();
+    const std::vector<HostTensor> plain = d.run(*c.in_turn, c.scratch), reference = d.run(*table.prepare(kReferenceKernel, d.request), 0);
+    for (std::size_t k = 0; k < plain.size(); ++k) EXPECT_LE(distance(reference[k], plain[k]), is_half(plain[k].dtype()) ? 0x1p-4 : 1e-3) << c.what << ", output " << k;
+    EXPECT_EQ(d.run(*c.whole, c.scratch), plain) << c.what;
+    auto put = [](HostTensor& t, std::int64_t at, float v) {
+      const HostTensor one = converted(HostTensor::of<float>({1}, {v}), t.dtype());
+      std::copy(one.bytes().begin(), one.bytes().end(), t.raw() + static_cast<std::size_t>(at) * size_of(t.dtype()));
+    };
+    put(d.inputs[other], 0, NAN), put(d.inputs[other], 1, INFINITY), put(d.inputs[3], d.inputs[3].elements() - 1, INFINITY);
+    const std::vector<HostTensor> want = d.run(*c.in_turn, c.scratch);
+    EXPECT_EQ(d.run(*c.whole, c.scratch, 1), want) << c.what << ", one element behind a multiple of 16";
+    for (std::size_t i = 3; i < d.inputs.size(); ++i) {  // dy, and what the tree reads, may be written over
+      if ((i > 3 && i < other) || d.inputs[i].type() != want[0].type()) continue;
+      EXPECT_EQ(d.run(*c.whole, c.scratch, 0, static_cast<int>(i)), want) << c.what << " over input " << i;
+      ++over_inputs;
+    }
+  }
+  EXPECT_EQ(over_inputs, 6 * (4 * 2 + 1 + 2 * 3 + 2));
+}
+
+}  // namespace
+}  // namespace belfry::test

@@ -1,0 +1,82 @@
+#include "drawn_group.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <utility>
+
+#include "op_case.h"
+
+namespace belfry::test {
+
+DrawnGroup::DrawnGroup(const Graph& graph, const FusionGroup& of, std::int64_t rows) : g(graph), group(of), share{0, rows, rows, 1} {
+  std::mt19937_64 rng(7);
+  request.op = group.kind;
+  request.attributes = &attributes;
+  request.share = share;
+  for (auto m = group.members.begin(); m != group.members.end(); ++m)
+    for (std::size_t i = 0; i < g.node(*m).inputs.size(); ++i) {
+      const ValueId v = g.node(*m).inputs[i];
+      if (std::find(group.members.begin(), m, v.node) != m) continue;
+      const bool given = v.valid() && !reads_shape_only(g.node(*m), i);
+      inputs.push_back(given ? draw({g.type(v), v.output == 2 ? 0.5 : -2, 2}, rows, false, rng) : HostTensor(f32, {0}));
+      request.inputs.push_back(inputs.back().type());
+    }
+  for (ValueId v : values_of(g, group.members)) {
+    request.outputs.push_back(local_type(g.type(v), rows));
+    request.output_types.push_back(g.type(v));
+    request.wanted.push_back(true);
+  }
+  describe_members(g, group.members, request);
+}
+
+std::vector<HostTensor> DrawnGroup::run(Prepared& kernel, std::int64_t scratch_bytes, std::size_t past, int over) const {
+  std::vector<HostTensor> out;
+  std::vector<std::vector<std::byte, AlignedAllocator<std::byte>>> memory;
+  auto at = [&](const HostTensor& t) { return memory.emplace_back(t.bytes().size() + 32).data() + past * size_of(t.dtype()); };
+  Arguments a;
+  for (const HostTensor& t : inputs) {
+    std::byte* to = at(t);
+    std::copy(t.bytes().begin(), t.bytes().end(), to);
+    a.inputs.push_back(t.elements() ? to : nullptr);
+  }
+  for (const LocalType& t : request.outputs) out.emplace_back(t.dtype, t.shape), a.outputs.push_back(at(out.back()));
+  HostTensor scratch(u8, {scratch_bytes});
+  a.scratch = scratch.raw();
+  if (over >= 0) a.outputs[0] = const_cast<std::byte*>(a.inputs[static_cast<std::size_t>(over)]);
+  kernel.launch(a);
+  for (std::size_t k = 0; k < out.size(); ++k) std::copy_n(a.outputs[k], out[k].bytes().size(), out[k].raw());
+  return out;
+}
+
+std::vector<HostTensor> DrawnGroup::one_by_one(const KernelTable& table, const std::function<void()>& build) const {
+  std::map<ValueId, HostTensor> made;
+  std::size_t next = 0;
+  for (NodeId id : group.members) {
+    const Node& n = g.node(id);
+    KernelRequest r;
+    r.op = n.op->name;
+    r.def = n.op;
+    r.attributes = &n.attributes;
+    r.share = share;
+    std::vector<HostTensor> in, out;
+    for (ValueId v : n.inputs) in.push_back(made.contains(v) ? made.at(v) : inputs.at(next++));
+    Arguments a;
+    for (HostTensor& t : in) r.inputs.push_back(t.type()), a.inputs.push_back(t.elements() ? t.raw() : nullptr);
+    for (const TensorType& t : n.types) r.outputs.push_back(local_type(t, share.rows)), r.wanted.push_back(true), out.emplace_back(r.outputs.back().dtype, r.outputs.back().shape);
+    r.output_types = n.types;
+    for (HostTensor& t : out) a.outputs.push_back(t.raw());
+    const auto choice = table.choose(r);
+    HostTensor scratch(u8, {choice.support.scratch_bytes});
+    a.scratch = scratch.raw();
+    auto kernel = table.prepare(choice.name, r, {choice.support.scratch_bytes, false});
+    if (build) build();
+    kernel->launch(a);
+    for (std::size_t k = 0; k < out.size(); ++k) made.emplace(ValueId{id, static_cast<std::int32_t>(k)}, std::move(out[k]));
+  }
+  std::vector<HostTensor> out;
+  for (ValueId v : values_of(g, group.members)) out.push_back(made.at(v));
+  return out;
+}
+
+}  // namespace belfry::test

@@ -1,0 +1,33 @@
+// A fused group with drawn values for what it reads from outside: computed as one, and by its members one by one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include <belfry/executor/kernel.h>
+#include <belfry/graph/fusion_group.h>
+#include <belfry/graph/host_tensor.h>
+
+namespace belfry::test {
+
+struct DrawnGroup {
+  /// Third outputs of nodes, variances and inverse deviations, are drawn above zero.
+  DrawnGroup(const Graph& graph, const FusionGroup& group, std::int64_t rows);
+
+  /// All values of the group, each buffer `past` elements behind a multiple of 64 bytes; the first over the bytes of input `over`, where one is named.
+  std::vector<HostTensor> run(Prepared& kernel, std::int64_t scratch_bytes, std::size_t past = 0, int over = -1) const;
+
+  /// The same by each member's own kernel of the table. `build` is called before each launch.
+  std::vector<HostTensor> one_by_one(const KernelTable& table, const std::function<void()>& build = {}) const;
+
+  const Graph& g;
+  const FusionGroup& group;
+  Share share;
+  KernelRequest request;
+  Attributes attributes;
+  std::vector<HostTensor> inputs;
+};
+
+}  // namespace belfry::test
