@@ -19,6 +19,7 @@ KernelTable generated_kernels(const GpuCodeRef& code) {
   const auto expressions = std::make_shared<const KernelTable>(table);
   table.add(elementwise_tree(code, kElementwise, expressions));
   table.add(batch_norm_with_elementwise(code, expressions));
+  table.add(depthwise_with_elementwise(code, expressions));
   return table;
 }
 
