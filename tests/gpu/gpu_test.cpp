@@ -127,8 +127,8 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
       },
       [](Builder& b, DType t) {
         const DType wide = is_half(t) ? f32 : t;
-        const Value x = b.input("x", t, {kBatch, 7, 6, 24}), filter = b.input("filter", t, {3, 3, 24, 1}), scale = b.input("scale", wide, {24}), shift = b.input("shift", wide, {24});
-        const Value y = depthwise_conv2d(x, filter, {.padding = "same"}), bent = relu6((is_half(t) ? cast(y, wide) : y) * scale + shift);
+        const Value x = b.input("x", t, {kBatch, 7, 6, 24}), filter = b.input("filter", t, {3, 3, 1, 24}), scale = b.input("scale", wide, {24}), shift = b.input("shift", wide, {24});
+        const Value y = conv2d(x, filter, {.padding = "same", .groups = 24}), bent = relu6((is_half(t) ? cast(y, wide) : y) * scale + shift);
         return is_half(t) ? cast(bent, t) : bent;
       },
       [&](Builder& b, DType t) {  // inputs one by one, in the order in which they are read
