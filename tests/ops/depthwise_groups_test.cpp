@@ -301,13 +301,44 @@ TEST(DepthwiseGroups, have_the_bits_of_their_members_in_generated_kernels) {
   expect_bits_of_members(std::move(all), generated_kernels(host), "nvrtc_depthwise_conv2d", [&] { host->build(); });
 }
 
+/// Tells which entries are launched, and computes nothing.
+struct ToldCode : GpuCode {
+  struct Told : GpuFunction {
+    Told(std::string name, std::vector<std::string>& to) : entry(std::move(name)), launched(to) {}
+    void launch(Grid, std::span<const std::uint64_t>, void*) override { launched.push_back(entry); }
+    std::string entry;
+    std::vector<std::string>& launched;
+  };
+  std::shared_ptr<GpuFunction> function(const std::string&, const std::string& entry, std::size_t) override { return std::make_shared<Told>(entry, launched); }
+  std::vector<std::string> launched;
+};
+
+/// A GPU cannot read a pack elsewhere; the host can.
+TEST(DepthwiseGroups, are_packs_where_all_that_is_read_or_written_so_lies_by_16_bytes) {
+  auto code = std::make_shared<ToldCode>();
+  std::vector<DrawnGroup> all;
+  add_groups(nets(f32, 8), all);
+  for (DrawnGroup& d : all) {
+    d.prepare(generated_kernels(code));
+    for (std::size_t apart = 0; apart <= d.inputs.size() + 1; ++apart) {  // one of the inputs, the output, or none
+      Arguments a;
+      auto at = [&](std::size_t k) { return reinterpret_cast<std::byte*>(4096 * (k + 1) + (k == apart ? 4 : 0)); };
+      for (std::size_t i = 0; i < d.inputs.size(); ++i) a.inputs.push_back(at(i));
+      a.outputs = {at(d.inputs.size())};
+      d.kernel->launch(a);
+      const bool in_packs = apart > d.inputs.size() || (apart < d.inputs.size() && d.inputs[apart].shape().empty());
+      EXPECT_EQ(code->launched.back(), in_packs ? "wide" : "narrow") << apart;
+    }
+  }
+}
+
 /// What a hand may write into a plan is refused.
 TEST(DepthwiseGroups, of_other_members_have_no_kernel_of_their_own) {
   const KernelTable table = generated_kernels(std::make_shared<HostGpu>());
   Builder b("net");
   Value x = b.input("x", f32, {kBatch, 6, 6, 4}), filter = b.variable("filter", {3, 3, 4, 1});
-  Value of_full = conv2d(x, b.variable("full", {3, 3, 4, 4})), bent = relu(of_full), y = depthwise_conv2d(x, filter), by_column = y * b.variable("column", {4, 1}), weights = softmax(y);
-  for (Value v : {bent, by_column, weights}) b.output(v);
+  Value of_full = conv2d(x, b.variable("full", {3, 3, 4, 4})), bent = relu(of_full), y = depthwise_conv2d(x, filter), by_column = y * b.variable("column", {4, 1}), weights = softmax(y), moved = b.graph().add("broadcast_like", {y, b.input("like", f32, {kBatch, 4, 4, 4})}, {});
+  for (Value v : {bent, by_column, weights, moved}) b.output(v);
   auto g = std::make_shared<const Graph>(b.graph());
   auto asked = [&](Value first, Value last) {
     return table.choose(DrawnGroup(g, {kWithElementwise, {first.id.node, last.id.node}}).request).name;
@@ -315,6 +346,7 @@ TEST(DepthwiseGroups, of_other_members_have_no_kernel_of_their_own) {
   EXPECT_EQ(asked(of_full, bent), kReferenceKernel);
   EXPECT_EQ(asked(y, by_column), kReferenceKernel);
   EXPECT_EQ(asked(y, weights), kReferenceKernel);
+  EXPECT_EQ(asked(y, moved), kReferenceKernel);
 }
 
 }  // namespace
