@@ -96,16 +96,19 @@ TEST(DepthwiseGroups, are_none_where_the_kernel_takes_none_of_it_or_others_want_
   EXPECT_EQ(groups([](Builder& b, Value x, Value w) { b.output(relu(depthwise_conv2d(x, w) + depthwise_conv2d(x, w, {.dilations = {1, 1}}) * 2)); }), 1u) << "a tree has one";
 }
 
-/// A scale that is trained has a gradient, which reads y.
+/// A scale that is trained has a gradient, which reads y; a norm that is frozen is a scale and a shift.
 TEST(DepthwiseGroups, in_training_are_those_of_which_no_gradient_reads_what_stays_inside) {
-  for (bool trained : {false, true}) {
+  auto groups = [](const std::function<Value(Builder&, Value y)>& norm) {
     Builder b("net");
     Value y = depthwise_conv2d(b.input("x", f32, {kBatch, 6, 6, 4}) * b.variable("before", {4}), b.variable("filter", {3, 3, 4, 1}));
-    b.minimize(reduce_sum(relu6(y * b.variable("scale", {4}, {.trainable = trained}) + b.variable("shift", {4}))), Sgd{});
-    const auto groups = depthwise_groups_of(run_passes(training_passes(), std::move(b).build()));
-    EXPECT_EQ(groups.size(), trained ? 0u : 1u);
-    for (const auto& group : groups) EXPECT_THAT(group, ElementsAre("conv2d", "mul", "add", "relu6"));
-  }
+    b.minimize(reduce_sum(relu6(norm(b, y))), Sgd{});
+    return depthwise_groups_of(run_passes(training_passes(), std::move(b).build()));
+  };
+  auto scaled = [](bool trained) { return [trained](Builder& b, Value y) { return y * b.variable("scale", {4}, {.trainable = trained}) + b.variable("shift", {4}); }; };
+  EXPECT_THAT(groups(scaled(false)), ElementsAre(ElementsAre("conv2d", "mul", "add", "relu6")));
+  EXPECT_THAT(groups(scaled(true)), testing::IsEmpty());
+  EXPECT_THAT(groups([](Builder&, Value y) { return nn::batch_norm(y, {.trainable = false}); }), ElementsAre(ElementsAre("conv2d", "mul", "add", "relu6")));
+  EXPECT_THAT(groups([](Builder&, Value y) { return nn::batch_norm(y); }), ElementsAre(ElementsAre("batch_norm", "relu6"), ElementsAre("relu6_gradient", "batch_norm_gradient")));
 }
 
 // ---------------------------------------------------------------- plans
