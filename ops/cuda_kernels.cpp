@@ -20,6 +20,7 @@ KernelTable generated_kernels(const GpuCodeRef& code) {
   table.add(elementwise_tree(code, kElementwise, expressions));
   table.add(batch_norm_with_elementwise(code, expressions));
   table.add(norm_gradient_with_elementwise(code, expressions));
+  table.add(depthwise_with_elementwise(code, expressions));
   return table;
 }
 

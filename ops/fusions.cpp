@@ -9,6 +9,7 @@
 #include <belfry/graph/structural.h>
 #include <belfry/ops/build.h>
 #include <belfry/ops/gpu_kernel_names.h>
+#include <belfry/ops/windows.h>
 
 namespace belfry {
 
@@ -69,6 +70,14 @@ bool is_expression(const Graph& g, const Node& n) {
     return known && (from == to || ((!is_half(from) || to == f32) && (!is_half(to) || from == f32 || (from == boolean && n.inputs.size() > 1))));
   };
   return is_gpu_kernel("nvrtc_elementwise", n.op->name) && (is_float(to) || is_half(to) || to == boolean) && std::all_of(n.inputs.begin(), n.inputs.end(), fits);
+}
+
+/// A convolution that a generated kernel of GPUs makes with what follows.
+bool is_depthwise(const Graph& g, NodeId id) {
+  const Node& n = g.node(id);
+  if (n.op->name != "conv2d") return false;
+  const TensorType &x = g.type(n.inputs[0]), &filter = g.type(n.inputs[1]), &y = n.types[0];
+  return x.dtype == y.dtype && filter.dtype == y.dtype && no_depthwise(n.attributes, x.shape[3].factor, y.shape[3].factor, filter.shape[0].factor, filter.shape[1].factor).empty();
 }
 
 /// Who is requested where: gradients go with what they are of.
@@ -159,7 +168,7 @@ class Trees {
     std::vector<FusionGroup> out;
     for (NodeId id = 0; id < g_.size(); ++id) {
       const std::string& op = g_.node(id).op->name;
-      const bool behind = op == "batch_norm" || op == "layer_norm_gradient" || op == "group_norm_gradient";
+      const bool behind = is_depthwise(g_, id) || op == "batch_norm" || op == "layer_norm_gradient" || op == "group_norm_gradient";
       const NodeId root = behind ? root_behind(id) : op == "batch_norm_gradient" ? root_before(id) : -1;
       if (root < 0) continue;
       out.push_back({kWithElementwise, {trees_.at(root).members.rbegin(), trees_.at(root).members.rend()}});
@@ -219,7 +228,7 @@ class Trees {
     return out;
   }
 
-  /// Of the tree that alone reads a norm's y, or dx.
+  /// Of the tree that alone reads the y of a norm or of a convolution, or dx.
   NodeId root_behind(NodeId norm) const {
     if (apart_[static_cast<std::size_t>(norm)]) return -1;
     NodeId out = -1;
@@ -230,7 +239,7 @@ class Trees {
       if (root < 0 || (out >= 0 && out != root)) return -1;
       out = root;
     }
-    return lies_as(norm, out, kMostInputs) ? out : -1;
+    return lies_as(norm, out, kMostInputs, g_.node(norm).op->name == "conv2d") ? out : -1;
   }
 
   /// Of the tree that makes what a norm's gradient alone reads, as dy.
@@ -241,19 +250,21 @@ class Trees {
     return lies_as(gradient, root, kMostBeforeNorm) ? root : -1;
   }
 
-  /// Whether all that a tree reads, of no more inputs, and makes has the type of a norm's x and first output, and goes with it.
-  bool lies_as(NodeId norm, NodeId root, std::size_t most) const {
+  /// Whether all that a tree reads, of no more inputs, and makes has the type of a norm's x and first output, and goes with it. `by_channel`: of any dtype, and what it reads may be one
+  /// value or one per channel.
+  bool lies_as(NodeId norm, NodeId root, std::size_t most, bool by_channel = false) const {
     const auto tree = trees_.find(root);
     if (tree == trees_.end()) return false;
     const TensorType& type = g_.node(norm).types[0];
-    if (g_.type(g_.node(norm).inputs[0]) != type) return false;
+    if (!by_channel && g_.type(g_.node(norm).inputs[0]) != type) return false;
     const std::vector<NodeId>& members = tree->second.members;
+    auto fits = [&](const TensorType& t) { return t == type || (by_channel && (t.shape == type.shape || t.shape.empty() || t.shape == Shape{type.shape.back()})); };
     std::set<ValueId> read;
     for (NodeId id : members) {
       const Node& n = g_.node(id);
-      if (n.types[0] != type || !n.op->exact || n.role != g_.node(norm).role || requested(g_, id) != requested(g_, norm)) return false;
+      if (!fits(n.types[0]) || !n.op->exact || n.role != g_.node(norm).role || requested(g_, id) != requested(g_, norm)) return false;
       for (ValueId v : n.inputs)
-        if (!v.valid() || g_.type(v) != type) return false;
+        if (!v.valid() || !fits(g_.type(v))) return false;
         else if (v.node != norm && std::find(members.begin(), members.end(), v.node) == members.end()) read.insert(v);
     }
     return read.size() <= most;

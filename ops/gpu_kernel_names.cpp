@@ -34,7 +34,7 @@ constexpr std::array<GpuKernelName, 48> kNames = {{
     {"nvrtc_count_above", "in_top_k"},
     {"nvrtc_cross_entropy", "softmax_cross_entropy sparse_softmax_cross_entropy"},
     {"nvrtc_cumsum", "cumsum"},
-    {"nvrtc_depthwise_conv2d", "conv2d conv2d_filter_gradient conv2d_input_gradient"},
+    {"nvrtc_depthwise_conv2d", "conv2d conv2d_filter_gradient conv2d_input_gradient with_elementwise"},
     {"nvrtc_divide", "div"},
     {"nvrtc_elementwise",
      "abs add add_n broadcast_like broadcast_to cast ceil clip clip_gradient cos div elementwise elu elu_gradient equal erf exp floor gelu gelu_gradient gelu_tanh greater "

@@ -35,6 +35,16 @@ struct Sliding {
 /// Sums and products of two sizes below it overflow nowhere.
 inline constexpr std::int64_t kLargestSize = 0x7fffffff;
 
+/// Why GPUs have no kernel of one filter per channel for a convolution of `in` channels that makes `out`; empty: they have one.
+inline std::string no_depthwise(const Attributes& a, std::int64_t in, std::int64_t out, std::int64_t window_h, std::int64_t window_w) {
+  if (a.integer("groups") != in || out != in) return "there is not one filter per channel";
+  if (window_h * window_w > 25) return "its filters have more than 25 taps";
+  // A run of windows is unrolled over all columns that it spans.
+  const Integers &strides = a.integers("strides"), &dilations = a.integers("dilations");
+  if (3 * strides[1] + spread(window_w, dilations[1]) > 64 || spread(window_h, dilations[0]) > kLargestSize / 2 || strides[0] > kLargestSize / 2) return "its windows reach too far";
+  return "";
+}
+
 inline void need_size(InferContext& c, std::int64_t n) {
   if (n > kLargestSize) c.fail("a height or width of " + std::to_string(n) + " is more than a size may be; the largest is 2147483647");
 }

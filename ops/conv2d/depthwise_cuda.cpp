@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <belfry/graph/fusion_group.h>
 #include <belfry/ops/cuda/elementwise_internal.h>
 #include <belfry/ops/cuda_kernels.h>
 #include <belfry/ops/windows.h>
@@ -24,6 +25,15 @@ struct Depthwise {
 const char* const kTypes = R"(
 inline F value(T x) { return convert<F>(x); }
 inline bool inside(I at, I size) { return at >= 0 && at < size; }
+)";
+/// N elements side by side, in packs of no more than 16 bytes.
+const char* const kElements = R"(
+template <class E, int N> struct Elements {
+  enum { M = sizeof(E) * N > 16 ? 16 / (int)sizeof(E) : N };
+  Pack<E, M> packs[N / M];
+  E& at(int k) { return packs[k / M].e[k % M]; }
+  const E& at(int k) const { return packs[k / M].e[k % M]; }
+};
 )";
 /// What moves over the picture `from`, a window per element of `to`. The filter is read from behind for gradients of stride 1.
 const char* const kSlide = R"(
@@ -61,14 +71,11 @@ template <int N> void slide(const Args& a) {
         }
       }
     }
-    Pack<T, N>* to = (Pack<T, N>*)a.out[0] + ((picture * toh + p) * tow + q) * packs + c;
+    const Beside<N> beside(a, c);
 #pragma unroll
     for (int r = 0; r < RUN; ++r) {
       if (q + r >= tow) break;
-      Pack<T, N> out;
-#pragma unroll
-      for (int k = 0; k < N; ++k) out.e[k] = convert<T>(sum[r][k]);
-      to[r * packs] = out;
+      beside.store(a, ((picture * toh + p) * tow + q + r) * packs + c, sum[r]);
     }
   }
 }
@@ -186,6 +193,26 @@ std::int64_t width_of(DType t) { return 16 / static_cast<std::int64_t>(size_of(t
 
 Generated& strides(Generated& g, std::int64_t h, std::int64_t w) { return g.head(fmt::format("#define STRIDE_H (I){}\n#define STRIDE_W (I){}", h, w)); }
 
+/// What becomes of N sums: the result's elements, or what a tree makes of them and of what it reads beside: one value, one per channel, or as many as there are results.
+std::string beside_text(const KernelRequest& r, Generated& g) {
+  const bool tree = !r.members.empty();
+  std::string values, kept, read, elements;
+  for (std::size_t i = 2; tree && i < r.inputs.size(); ++i) {
+    const Extents& shape = r.inputs[i].shape;
+    const std::string type = type_text(r.inputs[i].dtype), pack = fmt::format("Elements<{}, N>", type), name = fmt::format("e{}", i);
+    if (shape.empty()) values += fmt::format("  const {} {};\n", type, name), kept += fmt::format("{}{}(*(const {}*)a.in[{}])", kept.empty() ? " : " : ", ", name, type, i);
+    else if (shape.size() == 1) values += fmt::format("  const {} {};\n", pack, name), kept += fmt::format("{}{}(((const {}*)a.in[{}])[c])", kept.empty() ? " : " : ", ", name, pack, i);
+    else read += fmt::format("    const {0} {1} = ((const {0}*)a.in[{2}])[at];\n", pack, name, i);
+    elements += shape.empty() ? name + ", " : name + ".at(k), ";
+  }
+  const std::string y = "convert<T>(sum[k])";
+  return (tree ? element_text(tree_of_members(r, r.members.front()), g) : "") +
+         fmt::format("template <int N> struct Beside {{\n{}  Beside(const Args& a, I c){} {{}}\n  void store(const Args& a, I at, const F (&sum)[N]) const {{\n{}    Elements<{}, N> out;\n#pragma unroll\n"
+                     "    for (int k = 0; k < N; ++k) out.at(k) = {};\n    ((Elements<{}, N>*)a.out[0])[at] = out;\n  }}\n}};\n",
+                     values, kept, read, type_text(r.outputs[0].dtype), tree ? fmt::format("apply({}, {}a)", y, elements) : y, type_text(r.outputs[0].dtype));
+}
+
+/// `r` may be a group's: the convolution's own inputs come first.
 Generated sliding(const KernelRequest& r, const Depthwise& d, const Extents& from, const Extents& to, bool flipped) {
   const DType t = r.inputs[0].dtype;
   const std::int64_t run = std::min<std::int64_t>(flipped || d.s.stride_w == 1 ? 4 : 2, to[2]), width = width_of(t), runs = up(to[2], run) * to[1] * to[0];
@@ -193,13 +220,30 @@ Generated sliding(const KernelRequest& r, const Depthwise& d, const Extents& fro
   strides(g, flipped ? 1 : d.s.stride_h, flipped ? 1 : d.s.stride_w).head(fmt::format("#define RUN {}\n#define FLIPPED {:d}", run, flipped));
   g.number("fromh", from[1]).number("fromw", from[2]).number("toh", to[1]).number("tow", to[2]);
   g.number("before_h", flipped ? (d.s.window_h - 1) * d.s.dilation_h - d.s.h.before : d.s.h.before).number("before_w", flipped ? (d.s.window_w - 1) * d.s.dilation_w - d.s.w.before : d.s.w.before);
-  g.body(kTypes).body(kSlide);
+  g.body(kTypes).body(kElements).body(beside_text(r, g)).body(kSlide);
   if (d.channels % width != 0) return g.launch("narrow", grid_for(runs * d.channels));
-  return g.launch("wide", grid_for(runs * d.channels / width), {0, 1, r.inputs.size()}, "narrow", grid_for(runs * d.channels));
+  std::vector<std::size_t> packed = {0, 1, r.inputs.size()};
+  for (std::size_t i = 2; !r.members.empty() && i < r.inputs.size(); ++i)
+    if (!r.inputs[i].shape.empty()) packed.push_back(i);
+  return g.launch("wide", grid_for(runs * d.channels / width), packed, "narrow", grid_for(runs * d.channels));
+}
+
+/// The request itself, or of a group that of its first member.
+KernelRequest convolution_of(const KernelRequest& r) {
+  KernelRequest own = r;
+  if (r.members.empty()) return own;
+  const Node& n = *r.members.front();
+  own.op = n.op->name;
+  own.def = n.op;
+  own.attributes = &n.attributes;
+  own.inputs.resize(2);
+  own.outputs[0].dtype = n.types[0].dtype;
+  return own;
 }
 
 Generated forward(const KernelRequest& r) {
-  const Depthwise d(*r.attributes, r.inputs[0], r.inputs[1], r.outputs[0]);
+  const KernelRequest own = convolution_of(r);
+  const Depthwise d(*own.attributes, own.inputs[0], own.inputs[1], own.outputs[0]);
   return sliding(r, d, d.x, d.y, false);
 }
 
@@ -242,16 +286,32 @@ Generated filter_gradient(const KernelRequest& r) {
 }
 
 std::string objection(const KernelRequest& r, const LocalType& x, const LocalType& filter, const LocalType& y) {
-  if (r.attributes->integer("groups") != x.shape[3] || y.shape[3] != x.shape[3]) return "there is not one filter per channel";
-  if (filter.shape[0] * filter.shape[1] > 25) return "its filters have more than 25 taps";
-  // A run of windows is unrolled over all columns that it spans.
-  const Integers &strides = r.attributes->integers("strides"), &dilations = r.attributes->integers("dilations");
-  if (3 * strides[1] + spread(filter.shape[1], dilations[1]) > 64 || spread(filter.shape[0], dilations[0]) > kLargestSize / 2 || strides[0] > kLargestSize / 2) return "its windows reach too far";
+  if (std::string why = no_depthwise(*r.attributes, x.shape[3], y.shape[3], filter.shape[0], filter.shape[1]); !why.empty()) return why;
   if (x.dtype != y.dtype || (r.op != "conv2d_filter_gradient" && filter.dtype != x.dtype)) return "its tensors are of several dtypes";
   return x.elements() && y.elements() ? "" : "there are no elements";
 }
 
+/// A tree of which all members lie as y does, and all else that it reads too, or as one value per channel, or as one.
+Support takes_group(const KernelRequest& r, const KernelTable& table) {
+  if (r.members.size() < 2 || r.inner.size() != r.members.size() || r.members.front()->op->name != "conv2d") return refuse("its first member is no conv2d");
+  if (r.inner.front() != std::vector<std::string>(2)) return refuse("its conv2d reads what others make");
+  for (std::size_t m = 1; m < r.members.size(); ++m)
+    if (!fits_trees(*r.members[m]->op) || r.members[m]->types[0].shape != r.members.front()->types[0].shape) return refuse("its members are not all elementwise, of the shape of its conv2d");
+  const KernelRequest own = convolution_of(r);
+  const Extents& y = own.outputs[0].shape;
+  for (std::size_t i = 2; i < r.inputs.size(); ++i)
+    if (const Extents& shape = r.inputs[i].shape; shape != y && !shape.empty() && shape != Extents{y[3]}) return refuse(fmt::format("input {} has neither y's shape nor a value per channel", i));
+  if (Support s = has_expressions(r, table, r.members.front()); !s.ok) return s;
+  if (std::string why = objection(own, own.inputs[0], own.inputs[1], own.outputs[0]); !why.empty()) return refuse(why);
+  return takes_on_gpu(own, {f32, f64, f16, bf16});
+}
+
 }  // namespace
+
+Kernel depthwise_with_elementwise(const GpuCodeRef& code, const std::shared_ptr<const KernelTable>& table) {
+  return {.name = "nvrtc_depthwise_conv2d", .op = kWithElementwise, .supports = [table](const KernelRequest& r) { return takes_group(r, *table); },
+          .prepare = [code](const KernelRequest& r) { return forward(r).prepare(*code); }, .halves = true};
+}
 
 std::vector<Kernel> conv2d_generated_cuda(const GpuCodeRef& code) {
   struct Direction {

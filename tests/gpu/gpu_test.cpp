@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Gpu, GpuOps, testing::ValuesIn(ops_here()), [](const au
 /// Which kernels take a case is known without a GPU.
 TEST(GpuCases, reach_every_kernel) { EXPECT_THAT(unreached(cuda_kernels(std::make_shared<CudaToolkit>()), standard_ops()), testing::IsEmpty()); }
 
-/// A product with its bias and activation, sums of products, also in f32 of halves, a norm with what is around it: as their members one by one, and what is no number stays none.
+/// A product with its bias and activation, sums of products, also in f32 of halves, a norm with what is around it, a convolution with what is behind it: as their members one by one, and what is no number stays none.
 TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
   auto device = machine().open(parse_device("gpu:0"));
   auto queue = device->queue(0);
@@ -130,6 +130,12 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
         const Value x = b.input("x", t, {kBatch, 30, 24}), mean = b.input("mean", wide, {kBatch, 30}), inverse = b.input("inverse", wide, {kBatch, 30}), dy = b.input("dy", t, {kBatch, 30, 24});
         const Value gamma = b.input("gamma", wide, {24}), shortcut = b.input("shortcut", t, {kBatch, 30, 24});
         return emit("layer_norm_gradient", {x, mean, inverse, dy, gamma}, {}, {}) + shortcut;
+      },
+      [](Builder& b, DType t) {
+        const DType wide = is_half(t) ? f32 : t;
+        const Value x = b.input("x", t, {kBatch, 7, 6, 24}), filter = b.input("filter", t, {3, 3, 1, 24}), scale = b.input("scale", wide, {24}), shift = b.input("shift", wide, {24});
+        const Value y = conv2d(x, filter, {.padding = "same", .groups = 24}), bent = relu6((is_half(t) ? cast(y, wide) : y) * scale + shift);
+        return is_half(t) ? cast(bent, t) : bent;
       },
       [&](Builder& b, DType t) {  // inputs one by one, in the order in which they are read
         const Value y = dense(b, t);

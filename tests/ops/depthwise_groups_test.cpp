@@ -1,0 +1,356 @@
+// A convolution with a filter per channel and the elementwise nodes behind it as one node: found, of the bits of the members, and of what it moves.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <belfry/belfry.h>
+#include <belfry/frontends/json/plan_file.h>
+#include <belfry/frontends/nn/nets/nets.h>
+#include <belfry/frontends/session/kernel_chooser.h>
+#include <belfry/graph/plan/cost.h>
+#include <belfry/graph/plan/verify.h>
+#include <belfry/ops/all_ops.h>
+#include <belfry/ops/cpu_kernels.h>
+#include <belfry/ops/cuda_kernels.h>
+#include <belfry/ops/fusions.h>
+#include <belfry/ops/passes/passes.h>
+#include <belfry/placer/place.h>
+#include <belfry/placer/strategies/strategies.h>
+
+#include "host_gpu.h"
+#include "op_case.h"
+#include "plans.h"
+
+namespace belfry::test {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr std::int64_t kPictures = 2;
+
+std::vector<std::vector<std::string>> depthwise_groups_of(const Graph& g) {
+  std::vector<std::vector<std::string>> out;
+  for (const FusionGroup& group : find_gpu_groups(g)) {
+    if (group.kind != kWithElementwise) continue;
+    out.emplace_back();
+    for (NodeId id : group.members) out.back().push_back(g.node(id).op->name);
+  }
+  return out;
+}
+
+/// What a form of convolution has behind it, in all forms that its kernel takes: values per channel, one value, values of y's shape, and a result of another dtype.
+Graph nets(DType precision, std::int64_t channels, const DepthwiseConv2dOptions& options = {}, std::int64_t window = 3) {
+  const DType t = precision == f64 ? f64 : f32;
+  Builder b("nets");
+  Value x = b.input("x", t, {kBatch, 7, 6, channels});
+  auto made = [&](const std::string& name) { return depthwise_conv2d(x, b.variable(name, {window, window, channels, 1}, {.dtype = t}), options); };
+  auto row = [&](const char* name) { return b.variable(name, {channels}, {.dtype = t}); };
+  b.output(relu6(made("u") * row("scale") + row("shift")));
+  Value y = made("v");
+  b.output(relu(y * 0.5 + b.input("z", t, y.type().shape)));
+  b.output(cast(greater(made("w"), row("bound")), t) - b.input("above", t, y.type().shape));
+  Graph out = std::move(b).build();
+  out.precision = t == f64 ? f32 : precision;
+  return run_passes(training_passes(), out);
+}
+
+TEST(DepthwiseGroups, are_convolutions_with_what_alone_reads_them) {
+  EXPECT_THAT(depthwise_groups_of(nets(f32, 8)),
+              testing::UnorderedElementsAre(ElementsAre("conv2d", "mul", "add", "relu6"), ElementsAre("conv2d", "mul", "add", "relu"), ElementsAre("conv2d", "greater", "cast", "sub")));
+  EXPECT_EQ(depthwise_groups_of(nets(bf16, 8)).size(), 2u) << "where f32 alone is wanted of it a convolution makes that";
+  for (DType precision : {f32, bf16}) {
+    Graph source = net_named("mobilenet_v2").build(std::make_shared<const OpSet>(standard_ops()), {});
+    source.precision = precision;
+    const Graph g = run_passes(inference_passes(), for_inference(source, {source.name_of(source.outputs[0])}));
+    const auto groups = depthwise_groups_of(g);
+    EXPECT_EQ(groups.size(), 17u);
+    for (const auto& group : groups) EXPECT_THAT(group, precision == f32 ? testing::ElementsAreArray({"conv2d", "mul", "add", "relu6"}) : testing::ElementsAreArray({"conv2d", "cast", "mul", "add", "relu6", "cast"}));
+  }
+}
+
+TEST(DepthwiseGroups, are_none_where_the_kernel_takes_none_of_it_or_others_want_what_stays_inside) {
+  using More = std::function<void(Builder&, Value x, Value filter)>;
+  auto groups = [](const More& more) {
+    Builder b("net");
+    more(b, b.input("x", f32, {kBatch, 6, 6, 4}), b.variable("filter", {3, 3, 4, 1}));
+    return depthwise_groups_of(b.graph()).size();
+  };
+  EXPECT_EQ(groups([](Builder& b, Value x, Value w) { b.output(relu(depthwise_conv2d(x, w))); }), 1u);
+  EXPECT_EQ(groups([](Builder& b, Value x, Value) { b.output(relu(conv2d(x, b.variable("full", {3, 3, 4, 4})))); }), 0u);
+  EXPECT_EQ(groups([](Builder& b, Value x, Value) { b.output(relu(depthwise_conv2d(x, b.variable("two", {3, 3, 4, 2})))); }), 0u);
+  EXPECT_EQ(groups([](Builder& b, Value x, Value) { b.output(relu(depthwise_conv2d(x, b.variable("large", {6, 5, 4, 1})))); }), 0u);
+  EXPECT_EQ(groups([](Builder& b, Value x, Value w) { b.output(tanh(depthwise_conv2d(x, w))); }), 0u) << "not exact";
+  EXPECT_EQ(groups([](Builder& b, Value x, Value w) { b.output(depthwise_conv2d(x, w) * b.input("row", f32, {kBatch, 1, 1, 4})); }), 0u);
+  EXPECT_EQ(groups([](Builder& b, Value x, Value w) { b.output(depthwise_conv2d(x, w) * b.variable("column", {4, 1})); }), 0u);
+  EXPECT_EQ(groups([](Builder& b, Value x, Value w) { Value y = depthwise_conv2d(x, w); b.output(relu(y)); b.output(y); }), 0u);
+  EXPECT_EQ(groups([](Builder& b, Value x, Value w) { Value y = depthwise_conv2d(x, w); b.output(relu(y)); b.output(softmax(y)); }), 0u);
+  EXPECT_EQ(groups([](Builder& b, Value x, Value w) { Value y = depthwise_conv2d(x, w); b.output(softmax(relu(y))); b.output(softmax(square(y))); }), 0u) << "two trees";
+  EXPECT_EQ(groups([](Builder& b, Value x, Value w) { b.output(relu(depthwise_conv2d(x, w) + depthwise_conv2d(x, w, {.dilations = {1, 1}}) * 2)); }), 1u) << "a tree has one";
+}
+
+/// A scale that is trained has a gradient, which reads y; a norm that is frozen is a scale and a shift.
+TEST(DepthwiseGroups, in_training_are_those_of_which_no_gradient_reads_what_stays_inside) {
+  auto groups = [](const std::function<Value(Builder&, Value y)>& norm) {
+    Builder b("net");
+    Value y = depthwise_conv2d(b.input("x", f32, {kBatch, 6, 6, 4}) * b.variable("before", {4}), b.variable("filter", {3, 3, 4, 1}));
+    b.minimize(reduce_sum(relu6(norm(b, y))), Sgd{});
+    return depthwise_groups_of(run_passes(training_passes(), std::move(b).build()));
+  };
+  auto scaled = [](bool trained) { return [trained](Builder& b, Value y) { return y * b.variable("scale", {4}, {.trainable = trained}) + b.variable("shift", {4}); }; };
+  EXPECT_THAT(groups(scaled(false)), ElementsAre(ElementsAre("conv2d", "mul", "add", "relu6")));
+  EXPECT_THAT(groups(scaled(true)), testing::IsEmpty());
+  EXPECT_THAT(groups([](Builder&, Value y) { return nn::batch_norm(y, {.trainable = false}); }), ElementsAre(ElementsAre("conv2d", "mul", "add", "relu6")));
+  EXPECT_THAT(groups([](Builder&, Value y) { return nn::batch_norm(y); }), ElementsAre(ElementsAre("batch_norm", "relu6"), ElementsAre("relu6_gradient", "batch_norm_gradient")));
+}
+
+// ---------------------------------------------------------------- plans
+
+PlacedGraph placed_with(const std::shared_ptr<const Graph>& graph, bool grouped, std::vector<std::pair<std::string, ValueId>> fetches) {
+  PlaceOptions options{.fetches = std::move(fetches)};
+  options.updates = false;
+  options.kernels = chooser({{"cpu", generated_kernels(std::make_shared<HostGpu>())}});
+  if (grouped) options.groups = find_gpu_groups;
+  PlacedGraph plan = place(graph, to_strategy(Single{.device = cpu(0), .threads = 1}), sim_cluster(1), 8, options);
+  EXPECT_THAT(verify(plan), testing::IsEmpty());
+  return plan;
+}
+
+/// Between the members nothing is read or written, and what is asked for inside is computed beside. The arithmetic is that of the members, which have the same kernel alone.
+TEST(DepthwiseGroups, move_no_more_than_they_read_from_outside_and_make) {
+  for (DType precision : {f32, bf16}) {
+    auto graph = std::make_shared<const Graph>(nets(precision, 8));
+    std::vector<std::pair<std::string, ValueId>> outputs;
+    for (ValueId v : graph->outputs) outputs.emplace_back(graph->name_of(v), v);
+    const PlacedGraph plan = placed_with(graph, true, outputs);
+    int met = 0;
+    for (const PlanNode& n : plan.nodes) {
+      if (n.op != kFused || n.attributes.text("kind") != kWithElementwise) continue;
+      double bytes = 0, flops = 0;
+      for (const auto* values : {&n.inputs, &n.outputs})
+        for (ValueIndex v : *values) bytes += static_cast<double>(local_type(plan.value(v), plan.share(0)).bytes());
+      for (const Member& m : n.members) flops += graph->node(m.node).op->name == "conv2d" ? 2.0 * 9 * 8 * 5 * 4 * 8 : 0;
+      const Work work = work_of(plan, n, plan.share(0), 1);
+      EXPECT_EQ(n.by_class[0].kernel, "nvrtc_depthwise_conv2d");
+      EXPECT_EQ(n.by_class[0].scratch_bytes, 0);
+      EXPECT_EQ(work.bytes, bytes) << n.name;
+      EXPECT_GT(work.flops, flops) << n.name;
+      EXPECT_LE(work.flops, 1.5 * flops) << n.name;
+      ++met;
+    }
+    EXPECT_EQ(met, is_half(precision) ? 2 : 3);
+    const std::string text = write_plan(plan);
+    EXPECT_TRUE(write_plan(read_plan(text, "plan.json", graph->shared_ops())) == text);
+    for (NodeId id = 0; id < graph->size(); ++id)
+      if (graph->node(id).op->name == "conv2d") outputs.emplace_back(graph->node(id).name, ValueId{id, 0});
+    const PlacedGraph asked = placed_with(graph, true, outputs);
+    EXPECT_EQ(asked.arithmetic_hash, plan.arithmetic_hash);
+    EXPECT_EQ(placed_with(graph, false, outputs).arithmetic_hash, plan.arithmetic_hash);
+    EXPECT_EQ(std::count_if(asked.nodes.begin(), asked.nodes.end(), [](const PlanNode& n) { return n.op == "conv2d"; }), 3);
+  }
+}
+
+// ---------------------------------------------------------------- kernels
+
+/// A group with drawn values for what it reads from outside, of which those of x hold a NaN and infinities; its kernel, and its members' own.
+struct DrawnGroup {
+  DrawnGroup(std::shared_ptr<const Graph> graph, FusionGroup of) : g(std::move(graph)), group(std::move(of)) {
+    static const Attributes none;
+    std::mt19937_64 rng(7);
+    request.op = group.kind;
+    request.attributes = &none;
+    for (NodeId m : group.members)
+      for (ValueId v : g->node(m).inputs) {
+        if (std::find(group.members.begin(), group.members.end(), v.node) != group.members.end()) continue;
+        inputs.push_back(draw({g->type(v), -3, 3}, kPictures, false, rng));
+        request.inputs.push_back(inputs.back().type());
+      }
+    HostTensor wide = converted(inputs[0], f64);
+    const std::span<double> x = wide.data<double>();
+    x[0] = std::numeric_limits<double>::quiet_NaN(), x[x.size() / 2] = std::numeric_limits<double>::infinity(), x[x.size() - 1] = -x[x.size() / 2];
+    inputs[0] = converted(wide, inputs[0].dtype());
+    const TensorType& y = g->node(group.members.back()).types[0];
+    request.outputs = {local_type(y, kPictures)};
+    request.output_types = {y};
+    request.wanted = {true};
+    describe_members(*g, group.members, request);
+  }
+
+  void prepare(const KernelTable& table) {
+    const auto choice = table.choose(request);
+    by = choice.name;
+    scratch = HostTensor(u8, {choice.support.scratch_bytes});
+    kernel = table.prepare(by, request, {choice.support.scratch_bytes, false});
+    std::map<NodeId, LocalType> made;
+    std::size_t next = 0;
+    for (NodeId id : group.members) {
+      const Node& n = g->node(id);
+      KernelRequest r;
+      r.op = n.op->name;
+      r.def = n.op;
+      r.attributes = &n.attributes;
+      for (ValueId v : n.inputs) r.inputs.push_back(made.contains(v.node) ? made.at(v.node) : inputs.at(next++).type());
+      r.outputs = {local_type(n.types[0], kPictures)};
+      r.output_types = n.types;
+      r.wanted = {true};
+      made.emplace(id, r.outputs[0]);
+      const auto one = table.choose(r);
+      alone.push_back({table.prepare(one.name, r, {one.support.scratch_bytes, false}), HostTensor(u8, {one.support.scratch_bytes})});
+    }
+  }
+
+  /// `past`: elements behind a multiple of 16 bytes. Over the bytes of input `over`, where one is named.
+  HostTensor run(std::size_t past = 0, int over = -1) {
+    std::vector<std::vector<std::byte, AlignedAllocator<std::byte>>> memory;
+    auto at = [&](const HostTensor& t) { return memory.emplace_back(t.bytes().size() + 32).data() + past * size_of(t.dtype()); };
+    Arguments a;
+    for (const HostTensor& t : inputs) {
+      std::byte* to = at(t);
+      std::copy(t.bytes().begin(), t.bytes().end(), to);
+      a.inputs.push_back(to);
+    }
+    HostTensor out(request.outputs[0].dtype, request.outputs[0].shape);
+    a.outputs = {over < 0 ? at(out) : const_cast<std::byte*>(a.inputs[static_cast<std::size_t>(over)])};
+    a.scratch = scratch.raw();
+    kernel->launch(a);
+    std::copy_n(a.outputs[0], out.bytes().size(), out.raw());
+    return out;
+  }
+
+  HostTensor one_by_one() {
+    std::map<NodeId, HostTensor> made;
+    std::size_t next = 0;
+    for (std::size_t m = 0; m < group.members.size(); ++m) {
+      const Node& n = g->node(group.members[m]);
+      const LocalType y = local_type(n.types[0], kPictures);
+      HostTensor out(y.dtype, y.shape);
+      Arguments a;
+      for (ValueId v : n.inputs) a.inputs.push_back(made.contains(v.node) ? made.at(v.node).raw() : inputs.at(next++).raw());
+      a.outputs = {out.raw()};
+      a.scratch = alone[m].scratch.raw();
+      alone[m].kernel->launch(a);
+      made.emplace(group.members[m], std::move(out));
+    }
+    return made.at(group.members.back());
+  }
+
+  struct Alone {
+    std::unique_ptr<Prepared> kernel;
+    HostTensor scratch;
+  };
+  std::shared_ptr<const Graph> g;
+  FusionGroup group;
+  KernelRequest request;
+  std::vector<HostTensor> inputs;
+  std::string by;
+  std::unique_ptr<Prepared> kernel;
+  HostTensor scratch;
+  std::vector<Alone> alone;
+};
+
+void add_groups(Graph graph, std::vector<DrawnGroup>& to) {
+  const std::size_t before = to.size();
+  auto g = std::make_shared<const Graph>(std::move(graph));
+  for (const FusionGroup& group : find_gpu_groups(*g))
+    if (group.kind == kWithElementwise) to.emplace_back(g, group);
+  EXPECT_EQ(to.size() - before, is_half(g->precision.dtype) ? 2u : 3u);
+}
+
+void expect_bits_of_members(std::vector<DrawnGroup> all, const KernelTable& table, const std::string& by, const std::function<void()>& build) {
+  for (DrawnGroup& d : all) d.prepare(table);
+  build();
+  int over_inputs = 0;
+  for (DrawnGroup& d : all) {
+    const std::string& last = d.g->node(d.group.members.back()).op->name;
+    const std::string what = last + " of " + std::string(name_of(d.inputs[0].dtype())) + ", " + std::to_string(d.inputs[0].shape().back()) + " channels";
+    EXPECT_EQ(d.by, by) << what;
+    const HostTensor want = d.one_by_one();
+    EXPECT_EQ(d.run(), want) << what;
+    EXPECT_EQ(d.run(1), want) << what << ", one element behind a multiple of 16";
+    for (std::size_t i = 2; i < d.inputs.size(); ++i)
+      if (d.inputs[i].type() == want.type()) {
+        EXPECT_EQ(d.run(0, static_cast<int>(i)), want) << what << " over input " << i;
+        ++over_inputs;
+      }
+    const HostTensor wide = converted(want, f64);
+    EXPECT_EQ(std::isnan(wide.data<double>()[0]), last != "sub") << what;  // which subtracts from whether one is greater
+  }
+  EXPECT_GE(over_inputs, static_cast<int>(all.size()) / 2);
+}
+
+TEST(DepthwiseGroups, have_the_bits_of_their_members) {
+  std::vector<DrawnGroup> all;
+  for (DType t : {f32, f64, f16, bf16})
+    for (std::int64_t channels : {8, 7}) add_groups(nets(t, channels, {.strides = {2, 2}, .padding = "same"}), all);
+  expect_bits_of_members(std::move(all), cpu_kernels(), "members_in_turn", [] {});
+}
+
+/// In packs and one by one, runs of windows that end beyond the picture, windows that begin before it.
+TEST(DepthwiseGroups, have_the_bits_of_their_members_in_generated_kernels) {
+  auto host = std::make_shared<HostGpu>();
+  std::vector<DrawnGroup> all;
+  for (DType t : {f32, f64, f16, bf16}) {
+    for (std::int64_t channels : {8, 7})
+      for (const DepthwiseConv2dOptions& form : {DepthwiseConv2dOptions{}, {.padding = "same"}, {.strides = {2, 2}, .padding = "same"}, {.strides = {2, 1}, .dilations = {1, 2}}}) add_groups(nets(t, channels, form), all);
+    add_groups(nets(t, 24, {.padding = "same"}, 5), all);
+  }
+  expect_bits_of_members(std::move(all), generated_kernels(host), "nvrtc_depthwise_conv2d", [&] { host->build(); });
+}
+
+/// Tells which entries are launched, and computes nothing.
+struct ToldCode : GpuCode {
+  struct Told : GpuFunction {
+    Told(std::string name, std::vector<std::string>& to) : entry(std::move(name)), launched(to) {}
+    void launch(Grid, std::span<const std::uint64_t>, void*) override { launched.push_back(entry); }
+    std::string entry;
+    std::vector<std::string>& launched;
+  };
+  std::shared_ptr<GpuFunction> function(const std::string&, const std::string& entry, std::size_t) override { return std::make_shared<Told>(entry, launched); }
+  std::vector<std::string> launched;
+};
+
+/// A GPU cannot read a pack elsewhere; the host can.
+TEST(DepthwiseGroups, are_packs_where_all_that_is_read_or_written_so_lies_by_16_bytes) {
+  auto code = std::make_shared<ToldCode>();
+  std::vector<DrawnGroup> all;
+  add_groups(nets(f32, 8), all);
+  for (DrawnGroup& d : all) {
+    d.prepare(generated_kernels(code));
+    for (std::size_t apart = 0; apart <= d.inputs.size() + 1; ++apart) {  // one of the inputs, the output, or none
+      Arguments a;
+      auto at = [&](std::size_t k) { return reinterpret_cast<std::byte*>(4096 * (k + 1) + (k == apart ? 4 : 0)); };
+      for (std::size_t i = 0; i < d.inputs.size(); ++i) a.inputs.push_back(at(i));
+      a.outputs = {at(d.inputs.size())};
+      d.kernel->launch(a);
+      const bool in_packs = apart > d.inputs.size() || (apart < d.inputs.size() && d.inputs[apart].shape().empty());
+      EXPECT_EQ(code->launched.back(), in_packs ? "wide" : "narrow") << apart;
+    }
+  }
+}
+
+/// What a hand may write into a plan is refused.
+TEST(DepthwiseGroups, of_other_members_have_no_kernel_of_their_own) {
+  const KernelTable table = generated_kernels(std::make_shared<HostGpu>());
+  Builder b("net");
+  Value x = b.input("x", f32, {kBatch, 6, 6, 4}), filter = b.variable("filter", {3, 3, 4, 1});
+  Value of_full = conv2d(x, b.variable("full", {3, 3, 4, 4})), bent = relu(of_full), y = depthwise_conv2d(x, filter), by_column = y * b.variable("column", {4, 1}), weights = softmax(y), moved = b.graph().add("broadcast_like", {y, b.input("like", f32, {kBatch, 4, 4, 4})}, {});
+  for (Value v : {bent, by_column, weights, moved}) b.output(v);
+  auto g = std::make_shared<const Graph>(b.graph());
+  auto asked = [&](Value first, Value last) {
+    return table.choose(DrawnGroup(g, {kWithElementwise, {first.id.node, last.id.node}}).request).name;
+  };
+  EXPECT_EQ(asked(of_full, bent), kReferenceKernel);
+  EXPECT_EQ(asked(y, by_column), kReferenceKernel);
+  EXPECT_EQ(asked(y, weights), kReferenceKernel);
+  EXPECT_EQ(asked(y, moved), kReferenceKernel);
+}
+
+}  // namespace
+}  // namespace belfry::test
