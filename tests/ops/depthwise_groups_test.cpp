@@ -5,9 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <map>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -25,6 +23,7 @@
 #include <belfry/placer/place.h>
 #include <belfry/placer/strategies/strategies.h>
 
+#include "drawn_group.h"
 #include "host_gpu.h"
 #include "op_case.h"
 #include "plans.h"
@@ -159,103 +158,33 @@ TEST(DepthwiseGroups, move_no_more_than_they_read_from_outside_and_make) {
 
 // ---------------------------------------------------------------- kernels
 
-/// A group with drawn values for what it reads from outside, of which those of x hold a NaN and infinities; its kernel, and its members' own.
-struct DrawnGroup {
-  DrawnGroup(std::shared_ptr<const Graph> graph, FusionGroup of) : g(std::move(graph)), group(std::move(of)) {
-    static const Attributes none;
-    std::mt19937_64 rng(7);
-    request.op = group.kind;
-    request.attributes = &none;
-    for (NodeId m : group.members)
-      for (ValueId v : g->node(m).inputs) {
-        if (std::find(group.members.begin(), group.members.end(), v.node) != group.members.end()) continue;
-        inputs.push_back(draw({g->type(v), -3, 3}, kPictures, false, rng));
-        request.inputs.push_back(inputs.back().type());
-      }
-    HostTensor wide = converted(inputs[0], f64);
+/// Of which x holds a NaN and infinities, with its kernel and its members' own.
+struct Convolution {
+  Convolution(std::shared_ptr<const Graph> graph, const FusionGroup& group) : g(std::move(graph)), drawn(*g, group, kPictures) {
+    HostTensor wide = converted(drawn.inputs[0], f64);
     const std::span<double> x = wide.data<double>();
     x[0] = std::numeric_limits<double>::quiet_NaN(), x[x.size() / 2] = std::numeric_limits<double>::infinity(), x[x.size() - 1] = -x[x.size() / 2];
-    inputs[0] = converted(wide, inputs[0].dtype());
-    const TensorType& y = g->node(group.members.back()).types[0];
-    request.outputs = {local_type(y, kPictures)};
-    request.output_types = {y};
-    request.wanted = {true};
-    describe_members(*g, group.members, request);
+    drawn.inputs[0] = converted(wide, drawn.inputs[0].dtype());
   }
 
   void prepare(const KernelTable& table) {
-    const auto choice = table.choose(request);
+    const auto choice = table.choose(drawn.request);
     by = choice.name;
-    scratch = HostTensor(u8, {choice.support.scratch_bytes});
-    kernel = table.prepare(by, request, {choice.support.scratch_bytes, false});
-    std::map<NodeId, LocalType> made;
-    std::size_t next = 0;
-    for (NodeId id : group.members) {
-      const Node& n = g->node(id);
-      KernelRequest r;
-      r.op = n.op->name;
-      r.def = n.op;
-      r.attributes = &n.attributes;
-      for (ValueId v : n.inputs) r.inputs.push_back(made.contains(v.node) ? made.at(v.node) : inputs.at(next++).type());
-      r.outputs = {local_type(n.types[0], kPictures)};
-      r.output_types = n.types;
-      r.wanted = {true};
-      made.emplace(id, r.outputs[0]);
-      const auto one = table.choose(r);
-      alone.push_back({table.prepare(one.name, r, {one.support.scratch_bytes, false}), HostTensor(u8, {one.support.scratch_bytes})});
-    }
+    scratch_bytes = choice.support.scratch_bytes;
+    kernel = table.prepare(by, drawn.request, {scratch_bytes, false});
+    alone = drawn.own_kernels(table);
   }
+  HostTensor run(std::size_t past = 0, int over = -1) { return drawn.run(*kernel, scratch_bytes, past, over)[0]; }
 
-  /// `past`: elements behind a multiple of 16 bytes. Over the bytes of input `over`, where one is named.
-  HostTensor run(std::size_t past = 0, int over = -1) {
-    std::vector<std::vector<std::byte, AlignedAllocator<std::byte>>> memory;
-    auto at = [&](const HostTensor& t) { return memory.emplace_back(t.bytes().size() + 32).data() + past * size_of(t.dtype()); };
-    Arguments a;
-    for (const HostTensor& t : inputs) {
-      std::byte* to = at(t);
-      std::copy(t.bytes().begin(), t.bytes().end(), to);
-      a.inputs.push_back(to);
-    }
-    HostTensor out(request.outputs[0].dtype, request.outputs[0].shape);
-    a.outputs = {over < 0 ? at(out) : const_cast<std::byte*>(a.inputs[static_cast<std::size_t>(over)])};
-    a.scratch = scratch.raw();
-    kernel->launch(a);
-    std::copy_n(a.outputs[0], out.bytes().size(), out.raw());
-    return out;
-  }
-
-  HostTensor one_by_one() {
-    std::map<NodeId, HostTensor> made;
-    std::size_t next = 0;
-    for (std::size_t m = 0; m < group.members.size(); ++m) {
-      const Node& n = g->node(group.members[m]);
-      const LocalType y = local_type(n.types[0], kPictures);
-      HostTensor out(y.dtype, y.shape);
-      Arguments a;
-      for (ValueId v : n.inputs) a.inputs.push_back(made.contains(v.node) ? made.at(v.node).raw() : inputs.at(next++).raw());
-      a.outputs = {out.raw()};
-      a.scratch = alone[m].scratch.raw();
-      alone[m].kernel->launch(a);
-      made.emplace(group.members[m], std::move(out));
-    }
-    return made.at(group.members.back());
-  }
-
-  struct Alone {
-    std::unique_ptr<Prepared> kernel;
-    HostTensor scratch;
-  };
   std::shared_ptr<const Graph> g;
-  FusionGroup group;
-  KernelRequest request;
-  std::vector<HostTensor> inputs;
+  DrawnGroup drawn;
   std::string by;
+  std::int64_t scratch_bytes = 0;
   std::unique_ptr<Prepared> kernel;
-  HostTensor scratch;
-  std::vector<Alone> alone;
+  std::vector<DrawnGroup::Alone> alone;
 };
 
-void add_groups(Graph graph, std::vector<DrawnGroup>& to) {
+void add_groups(Graph graph, std::vector<Convolution>& to) {
   const std::size_t before = to.size();
   auto g = std::make_shared<const Graph>(std::move(graph));
   for (const FusionGroup& group : find_gpu_groups(*g))
@@ -263,19 +192,20 @@ void add_groups(Graph graph, std::vector<DrawnGroup>& to) {
   EXPECT_EQ(to.size() - before, is_half(g->precision.dtype) ? 2u : 3u);
 }
 
-void expect_bits_of_members(std::vector<DrawnGroup> all, const KernelTable& table, const std::string& by, const std::function<void()>& build) {
-  for (DrawnGroup& d : all) d.prepare(table);
+void expect_bits_of_members(std::vector<Convolution> all, const KernelTable& table, const std::string& by, const std::function<void()>& build) {
+  for (Convolution& d : all) d.prepare(table);
   build();
   int over_inputs = 0;
-  for (DrawnGroup& d : all) {
-    const std::string& last = d.g->node(d.group.members.back()).op->name;
-    const std::string what = last + " of " + std::string(name_of(d.inputs[0].dtype())) + ", " + std::to_string(d.inputs[0].shape().back()) + " channels";
+  for (Convolution& d : all) {
+    const std::vector<HostTensor>& inputs = d.drawn.inputs;
+    const std::string& last = d.g->node(d.drawn.group.members.back()).op->name;
+    const std::string what = last + " of " + std::string(name_of(inputs[0].dtype())) + ", " + std::to_string(inputs[0].shape().back()) + " channels";
     EXPECT_EQ(d.by, by) << what;
-    const HostTensor want = d.one_by_one();
+    const HostTensor want = d.drawn.one_by_one(d.alone)[0];
     EXPECT_EQ(d.run(), want) << what;
     EXPECT_EQ(d.run(1), want) << what << ", one element behind a multiple of 16";
-    for (std::size_t i = 2; i < d.inputs.size(); ++i)
-      if (d.inputs[i].type() == want.type()) {
+    for (std::size_t i = 2; i < inputs.size(); ++i)
+      if (inputs[i].type() == want.type()) {
         EXPECT_EQ(d.run(0, static_cast<int>(i)), want) << what << " over input " << i;
         ++over_inputs;
       }
@@ -286,7 +216,7 @@ void expect_bits_of_members(std::vector<DrawnGroup> all, const KernelTable& tabl
 }
 
 TEST(DepthwiseGroups, have_the_bits_of_their_members) {
-  std::vector<DrawnGroup> all;
+  std::vector<Convolution> all;
   for (DType t : {f32, f64, f16, bf16})
     for (std::int64_t channels : {8, 7}) add_groups(nets(t, channels, {.strides = {2, 2}, .padding = "same"}), all);
   expect_bits_of_members(std::move(all), cpu_kernels(), "members_in_turn", [] {});
@@ -295,7 +225,7 @@ TEST(DepthwiseGroups, have_the_bits_of_their_members) {
 /// In packs and one by one, runs of windows that end beyond the picture, windows that begin before it.
 TEST(DepthwiseGroups, have_the_bits_of_their_members_in_generated_kernels) {
   auto host = std::make_shared<HostGpu>();
-  std::vector<DrawnGroup> all;
+  std::vector<Convolution> all;
   for (DType t : {f32, f64, f16, bf16}) {
     for (std::int64_t channels : {8, 7})
       for (const DepthwiseConv2dOptions& form : {DepthwiseConv2dOptions{}, {.padding = "same"}, {.strides = {2, 2}, .padding = "same"}, {.strides = {2, 1}, .dilations = {1, 2}}}) add_groups(nets(t, channels, form), all);
@@ -319,17 +249,18 @@ struct ToldCode : GpuCode {
 /// A GPU cannot read a pack elsewhere; the host can.
 TEST(DepthwiseGroups, are_packs_where_all_that_is_read_or_written_so_lies_by_16_bytes) {
   auto code = std::make_shared<ToldCode>();
-  std::vector<DrawnGroup> all;
+  std::vector<Convolution> all;
   add_groups(nets(f32, 8), all);
-  for (DrawnGroup& d : all) {
+  for (Convolution& d : all) {
     d.prepare(generated_kernels(code));
-    for (std::size_t apart = 0; apart <= d.inputs.size() + 1; ++apart) {  // one of the inputs, the output, or none
+    const std::vector<HostTensor>& inputs = d.drawn.inputs;
+    for (std::size_t apart = 0; apart <= inputs.size() + 1; ++apart) {  // one of the inputs, the output, or none
       Arguments a;
       auto at = [&](std::size_t k) { return reinterpret_cast<std::byte*>(4096 * (k + 1) + (k == apart ? 4 : 0)); };
-      for (std::size_t i = 0; i < d.inputs.size(); ++i) a.inputs.push_back(at(i));
-      a.outputs = {at(d.inputs.size())};
+      for (std::size_t i = 0; i < inputs.size(); ++i) a.inputs.push_back(at(i));
+      a.outputs = {at(inputs.size())};
       d.kernel->launch(a);
-      const bool in_packs = apart > d.inputs.size() || (apart < d.inputs.size() && d.inputs[apart].shape().empty());
+      const bool in_packs = apart > inputs.size() || (apart < inputs.size() && inputs[apart].shape().empty());
       EXPECT_EQ(code->launched.back(), in_packs ? "wide" : "narrow") << apart;
     }
   }
@@ -344,7 +275,7 @@ TEST(DepthwiseGroups, of_other_members_have_no_kernel_of_their_own) {
   for (Value v : {bent, by_column, weights, moved}) b.output(v);
   auto g = std::make_shared<const Graph>(b.graph());
   auto asked = [&](Value first, Value last) {
-    return table.choose(DrawnGroup(g, {kWithElementwise, {first.id.node, last.id.node}}).request).name;
+    return table.choose(DrawnGroup(*g, {kWithElementwise, {first.id.node, last.id.node}}, kPictures).request).name;
   };
   EXPECT_EQ(asked(of_full, bent), kReferenceKernel);
   EXPECT_EQ(asked(y, by_column), kReferenceKernel);

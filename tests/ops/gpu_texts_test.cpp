@@ -10,16 +10,33 @@
 
 #include <fmt/format.h>
 
+#include <belfry/belfry.h>
 #include <belfry/frontends/nn/nets/nets.h>
 #include <belfry/graph/error.h>
 #include <belfry/ops/all_ops.h>
 #include <belfry/ops/cuda/nvrtc_internal.h>
+#include <belfry/ops/fusions.h>
 
 #include "awaited.h"
+#include "drawn_group.h"
 #include "net_kernels.h"
 
 namespace belfry::test {
 namespace {
+
+/// A norm's gradient and the tree behind it, in the widest rows that a warp's and a block's threads keep beside two sums of each column.
+void await_wide_norms(const KernelTable& table) {
+  for (auto [t, dy] : {std::pair{f32, f32}, {f64, f64}, {bf16, bf16}, {f32, bf16}})
+    for (std::int64_t columns : {32, 256}) {
+      const std::int64_t width = columns * 64 / static_cast<std::int64_t>(size_of(is_half(t) ? f32 : t));
+      const DType wide = is_half(t) ? f32 : t;
+      Builder b("group");
+      const std::vector<Value> inputs = {b.input("x", t, {kBatch, width}), b.input("mean", wide, {kBatch}), b.input("inverse", wide, {kBatch}), b.input("dy", dy, {kBatch, width}), b.input("gamma", wide, {width})};
+      b.output(relu(b.graph().add("layer_norm_gradient", inputs, {{"wide", t != dy}}) * b.input("u", t, {kBatch, width}) - b.input("v", t, {kBatch, width})));
+      const Graph g = std::move(b).build();
+      EXPECT_EQ(table.choose(DrawnGroup(g, find_gpu_groups(g).at(0), 40).request).name, "nvrtc_norm");
+    }
+}
 
 /// Those of all rooms' cases, and of all nets.
 const std::map<std::string, AskedFor>& all_texts() {
@@ -35,6 +52,9 @@ const std::map<std::string, AskedFor>& all_texts() {
       for (DType precision : {f32, bf16, f16})
         for (bool training : {true, false}) EXPECT_GT(look_at(net.name, precision, training, table).with, 0) << net.name;
     EXPECT_GT(code->texts.size(), of_cases + 50);
+    const std::size_t of_nets = code->texts.size();
+    await_wide_norms(table);
+    EXPECT_EQ(code->texts.size(), of_nets + 8);
     return code->texts;
   }();
   return texts;

@@ -12,7 +12,8 @@ namespace belfry::test {
 DrawnGroup::DrawnGroup(const Graph& graph, const FusionGroup& of, std::int64_t rows) : g(graph), group(of), share{0, rows, rows, 1} {
   std::mt19937_64 rng(7);
   request.op = group.kind;
-  request.attributes = &attributes;
+  static const Attributes none;
+  request.attributes = &none;
   request.share = share;
   for (auto m = group.members.begin(); m != group.members.end(); ++m)
     for (std::size_t i = 0; i < g.node(*m).inputs.size(); ++i) {
@@ -49,8 +50,9 @@ std::vector<HostTensor> DrawnGroup::run(Prepared& kernel, std::int64_t scratch_b
   return out;
 }
 
-std::vector<HostTensor> DrawnGroup::one_by_one(const KernelTable& table, const std::function<void()>& build) const {
-  std::map<ValueId, HostTensor> made;
+std::vector<DrawnGroup::Alone> DrawnGroup::own_kernels(const KernelTable& table) const {
+  std::vector<Alone> out;
+  std::map<ValueId, LocalType> made;
   std::size_t next = 0;
   for (NodeId id : group.members) {
     const Node& n = g.node(id);
@@ -59,24 +61,47 @@ std::vector<HostTensor> DrawnGroup::one_by_one(const KernelTable& table, const s
     r.def = n.op;
     r.attributes = &n.attributes;
     r.share = share;
+    for (ValueId v : n.inputs) r.inputs.push_back(made.contains(v) ? made.at(v) : inputs.at(next++).type());
+    for (std::size_t k = 0; k < n.types.size(); ++k) {
+      r.outputs.push_back(local_type(n.types[k], share.rows));
+      r.wanted.push_back(true);
+      made.emplace(ValueId{id, static_cast<std::int32_t>(k)}, r.outputs.back());
+    }
+    r.output_types = n.types;
+    const auto choice = table.choose(r);
+    out.push_back({table.prepare(choice.name, r, {choice.support.scratch_bytes, false}), choice.support.scratch_bytes});
+  }
+  return out;
+}
+
+std::vector<HostTensor> DrawnGroup::one_by_one(const std::vector<Alone>& kernels) const {
+  std::map<ValueId, HostTensor> made;
+  std::size_t next = 0;
+  for (std::size_t m = 0; m < group.members.size(); ++m) {
+    const Node& n = g.node(group.members[m]);
     std::vector<HostTensor> in, out;
     for (ValueId v : n.inputs) in.push_back(made.contains(v) ? made.at(v) : inputs.at(next++));
     Arguments a;
-    for (HostTensor& t : in) r.inputs.push_back(t.type()), a.inputs.push_back(t.elements() ? t.raw() : nullptr);
-    for (const TensorType& t : n.types) r.outputs.push_back(local_type(t, share.rows)), r.wanted.push_back(true), out.emplace_back(r.outputs.back().dtype, r.outputs.back().shape);
-    r.output_types = n.types;
+    for (HostTensor& t : in) a.inputs.push_back(t.elements() ? t.raw() : nullptr);
+    for (const TensorType& t : n.types) {
+      const LocalType local = local_type(t, share.rows);
+      out.emplace_back(local.dtype, local.shape);
+    }
     for (HostTensor& t : out) a.outputs.push_back(t.raw());
-    const auto choice = table.choose(r);
-    HostTensor scratch(u8, {choice.support.scratch_bytes});
+    HostTensor scratch(u8, {kernels[m].scratch_bytes});
     a.scratch = scratch.raw();
-    auto kernel = table.prepare(choice.name, r, {choice.support.scratch_bytes, false});
-    if (build) build();
-    kernel->launch(a);
-    for (std::size_t k = 0; k < out.size(); ++k) made.emplace(ValueId{id, static_cast<std::int32_t>(k)}, std::move(out[k]));
+    kernels[m].kernel->launch(a);
+    for (std::size_t k = 0; k < out.size(); ++k) made.emplace(ValueId{group.members[m], static_cast<std::int32_t>(k)}, std::move(out[k]));
   }
   std::vector<HostTensor> out;
   for (ValueId v : values_of(g, group.members)) out.push_back(made.at(v));
   return out;
+}
+
+std::vector<HostTensor> DrawnGroup::one_by_one(const KernelTable& table, const std::function<void()>& build) const {
+  const std::vector<Alone> kernels = own_kernels(table);
+  if (build) build();
+  return one_by_one(kernels);
 }
 
 }  // namespace belfry::test

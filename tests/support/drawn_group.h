@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include <belfry/executor/kernel.h>
@@ -19,14 +20,21 @@ struct DrawnGroup {
   /// All values of the group, each buffer `past` elements behind a multiple of 64 bytes; the first over the bytes of input `over`, where one is named.
   std::vector<HostTensor> run(Prepared& kernel, std::int64_t scratch_bytes, std::size_t past = 0, int over = -1) const;
 
-  /// The same by each member's own kernel of the table. `build` is called before each launch.
+  /// The same by each member's own kernel of the table. `build` is called before the first launch.
   std::vector<HostTensor> one_by_one(const KernelTable& table, const std::function<void()>& build = {}) const;
 
+  struct Alone {
+    std::unique_ptr<Prepared> kernel;
+    std::int64_t scratch_bytes;
+  };
+  /// Of each member.
+  std::vector<Alone> own_kernels(const KernelTable& table) const;
+  std::vector<HostTensor> one_by_one(const std::vector<Alone>& kernels) const;
+
   const Graph& g;
-  const FusionGroup& group;
+  FusionGroup group;
   Share share;
   KernelRequest request;
-  Attributes attributes;
   std::vector<HostTensor> inputs;
 };
 
