@@ -3,7 +3,7 @@
 #include <string>
 
 #include <belfry/ops/cuda/staged_internal.h>
-#include <belfry/ops/layer_norm/norm_lines_internal.h>
+#include <belfry/ops/layer_norm/lines_cuda_internal.h>
 
 namespace belfry {
 

@@ -7,7 +7,7 @@
 #include <belfry/ops/cuda/elementwise_internal.h>
 #include <belfry/ops/cuda/grouped_norm_internal.h>
 #include <belfry/ops/cuda_kernels.h>
-#include <belfry/ops/layer_norm/norm_lines_internal.h>
+#include <belfry/ops/layer_norm/lines_cuda_internal.h>
 
 namespace belfry {
 namespace {

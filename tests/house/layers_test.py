@@ -6,7 +6,7 @@ import source_tree
 
 GRAPH = r"graph/(?!plan/).*"
 PLAN = r"graph/plan/.*"
-OPS = r"ops/.*(?<!_cpu\.h)(?<!_cuda\.h)"
+OPS = r"ops/.*(?<!_cpu\.h)(?<!_cuda\.h)(?<!_cuda_internal\.h)"
 LEAF = r"graph/(device_id|dtype|error|host_tensor|shape)\.h"
 DEVICE = r"executor/device/.*"
 BELOW_SESSION = [GRAPH, PLAN, r"ops/.*", r"placer/.*", r"executor/.*", r"frontends/(json|files|state|data|draw|onnx|builder|nn)/.*"]
@@ -16,7 +16,7 @@ TABLE = [
     # files, and what they may include
     (r"graph/plan/.*",                                      [GRAPH, PLAN]),
     (r"graph/.*",                                           [GRAPH]),
-    (r"ops/([^/]*kernels[^/]*|.*_(cpu|cuda))\.(h|cpp|cu)",  [GRAPH, DEVICE, r"executor/(kernel|join_request|joint_launch|leeway)\.h", r"ops/[^/]*\.h", r"ops/(cpu|cuda)/.*", r"ops/.*/formulas\.h", OWN]),  # formulas: scalar functions that references and kernels share
+    (r"ops/([^/]*kernels[^/]*|.*_(cpu|cuda)(_internal)?)\.(h|cpp|cu)",  [GRAPH, DEVICE, r"executor/(kernel|join_request|joint_launch|leeway)\.h", r"ops/[^/]*\.h", r"ops/(cpu|cuda)/.*", r"ops/.*/formulas\.h", OWN]),  # formulas: scalar functions that references and kernels share
     (r"ops/(cpu|cuda)/.*",                                  [GRAPH, DEVICE, r"executor/(kernel|join_request|joint_launch|leeway)\.h", r"ops/[^/]*\.h", OWN]),
     (r"ops/(all_ops\.cpp|build\.h)",                        [GRAPH, OPS]),                   # the explicit lists
     (r"ops/[^/]*",                                          [GRAPH, r"ops/[^/]*\.h"]),

@@ -22,7 +22,7 @@ inline DType computed_in(DType type) { return is_half(type) ? f32 : type; }
 
 /// A row that is a group lies in the registers of its warp or block, up to 128 bytes a thread, in packs of 16 bytes where it is whole ones, of a narrower `other` less.
 struct KeptLines {
-  KeptLines(const NormLines& n, DType type, DType other, std::int64_t widest = 1024) : of_warp(widest), pack(16 / static_cast<std::int64_t>(std::max(size_of(type), size_of(other)))) {
+  KeptLines(const NormLines& n, DType type, DType other, std::int64_t widest = 1024) : of_warp(widest), pack{16 / static_cast<std::int64_t>(std::max(size_of(type), size_of(other)))} {
     if (n.width % pack != 0) pack = 1;
     const std::int64_t threads = n.width <= of_warp ? 32 : 256;
     packs = up(n.width, threads * pack);
