@@ -15,7 +15,7 @@ namespace {
   throw UserError(fmt::format("'{}' is no device; write cpu:0, gpu:1, gpu:0/1, sim:3 or /host:2/gpu:0", text));
 }
 
-constexpr int kMostListed = 65536;
+constexpr std::size_t kMostListed = 65536;
 
 /// Why 'sim:5-2' and its like are no ranges.
 [[noreturn]] void refuse_range(const std::string& item, const DeviceId& first, std::string_view end) {
@@ -77,7 +77,7 @@ void add_range(const std::string& item, std::vector<DeviceId>& out) {
   const std::string_view number = end;
   int last = 0;
   if (!take_number(end, last) || !end.empty() || last < first.index || first.slice >= 0) refuse_range(item, first, number);
-  if (last - first.index >= kMostListed) throw UserError(fmt::format("'{}' names {} devices; a range has at most {}", item, last - first.index + 1, kMostListed));
+  if (static_cast<std::size_t>(last - first.index) >= kMostListed) throw UserError(fmt::format("'{}' names {} devices; a range has at most {}", item, last - first.index + 1, kMostListed));
   for (; first.index <= last; ++first.index) out.push_back(first);
 }
 
@@ -87,17 +87,22 @@ void add_item(const std::string& item, std::vector<DeviceId>& out) {
   const auto end = item.find('/', 1);
   if (!item.starts_with(kHost) || end == item.npos || item.find('-') > end) return add_range(item, out);
   std::string_view hosts = std::string_view(item).substr(kHost.size(), end - kHost.size());
-  const std::string behind = item.substr(end);
   int first = 0, last = 0;
   if (!take_number(hosts, first) || !hosts.starts_with('-')) refuse(item);
   hosts.remove_prefix(1);
   if (!take_number(hosts, last) || !hosts.empty()) refuse(item);
-  if (last < first) throw UserError(fmt::format("'{}' is no device: its range of hosts goes backwards; write {}{}-{}{}", item, kHost, last, first, behind));
-  const std::size_t before = out.size();
-  add_range(fmt::format("{}{}{}", kHost, first, behind), out);
-  const std::size_t all = (out.size() - before) * static_cast<std::size_t>(last - first + 1);
-  if (all > static_cast<std::size_t>(kMostListed)) throw UserError(fmt::format("'{}' names {} devices; a range has at most {}", item, all, kMostListed));
-  while (first++ < last) add_range(fmt::format("{}{}{}", kHost, first, behind), out);
+  if (last < first) throw UserError(fmt::format("'{}' is no device: its range of hosts goes backwards; write {}{}-{}{}", item, kHost, last, first, item.substr(end)));
+  std::vector<DeviceId> of_each;
+  try {
+    add_range(item.substr(end + 1), of_each);
+  } catch (const UserError& e) {
+    throw UserError(fmt::format("'{}', of each host: {}", item, e.what()));
+  }
+  if (of_each[0].host != 0) refuse(item);
+  const std::size_t all = of_each.size() * static_cast<std::size_t>(last - first + 1);
+  if (all > kMostListed) throw UserError(fmt::format("'{}' names {} devices; a range has at most {}", item, all, kMostListed));
+  for (int host = first; host <= last; ++host)
+    for (DeviceId& id : of_each) id.host = host, out.push_back(id);
 }
 
 }  // namespace
@@ -154,16 +159,17 @@ std::string to_string(const std::vector<DeviceId>& ids) {
   std::string out;
   for (std::size_t i = 0; i < runs.size();) {
     const auto& [first, last] = runs[i];
-    int hosts = 1;  // that have the same
-    auto on = [&](DeviceId id) { return id.host = first.host + hosts, id; };
-    while (i + static_cast<std::size_t>(hosts) < runs.size() && runs[i + static_cast<std::size_t>(hosts)].first == on(first) && runs[i + static_cast<std::size_t>(hosts)].last == on(last)) ++hosts;
+    std::size_t hosts = 1;  // that have the same
+    const auto each = static_cast<std::size_t>(last.index - first.index + 1);
+    auto on = [&](DeviceId id) { return id.host += static_cast<int>(hosts), id; };
+    while (i + hosts < runs.size() && (hosts + 1) * each <= kMostListed && runs[i + hosts].first == on(first) && runs[i + hosts].last == on(last)) ++hosts;
     DeviceId shown = first;
     shown.host = hosts > 1 ? 0 : first.host;
     out += out.empty() ? "" : ",";
-    if (hosts > 1) out += fmt::format("/host:{}-{}/", first.host, first.host + hosts - 1);
+    if (hosts > 1) out += fmt::format("/host:{}-{}/", first.host, runs[i + hosts - 1].first.host);
     out += to_string(shown);
     if (last != first) out += fmt::format("-{}", last.index);
-    i += static_cast<std::size_t>(hosts);
+    i += hosts;
   }
   return out;
 }

@@ -23,7 +23,7 @@ inline DeviceId cpu(int index) { return {0, "cpu", index, -1}; }
 std::string to_string(const DeviceId& id);
 /// One device; UserError with the known forms for other texts. Only a GPU has slices.
 DeviceId parse_device(std::string_view text);
-/// A list: "cpu:0,cpu:1", "gpu:0,2,3", "sim:0-7", "/host:0-3/gpu:0-7", at most 65536 a range. Names that `clash` are an error.
+/// A list: "cpu:0,cpu:1", "gpu:0,2,3", "sim:0-7", "/host:0-3/gpu:0-7" host by host ("/host:0-3/gpu:0,2": gpu:0 of each, then gpu:2 of each), at most 65536 a range. Names that `clash` are an error.
 std::vector<DeviceId> parse_devices(std::string_view text);
 /// Why a device cannot stand beside these: it is one of them, or one GPU with one, as a whole beside its own slice. Empty where it can.
 std::string clash(const std::set<DeviceId>& there, const DeviceId& id);

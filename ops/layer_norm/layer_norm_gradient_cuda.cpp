@@ -16,7 +16,7 @@ namespace {
 struct Sums : KeptLines {
   Sums(const NormLines& n, DType type, DType other)
       : KeptLines(n, type, other, 2048 / static_cast<std::int64_t>(size_of(computed_in(type)))), once(whole && bytes(type) <= 64),
-        rows(std::clamp<std::int64_t>(up(n.rows, 512), once && n.width > of_warp ? 4 : 16, !once ? 4096 : n.width > of_warp ? 32 : 128)), blocks(std::max<std::int64_t>(1, up(n.rows, rows))) {}
+        rows(!once ? std::clamp<std::int64_t>(up(n.rows, 512), 16, 4096) : n.width > of_warp ? std::clamp<std::int64_t>(up(n.rows, 256), 4, 32) : std::clamp<std::int64_t>(up(n.rows, 512), 16, 128)), blocks(std::max<std::int64_t>(1, up(n.rows, rows))) {}
   bool once;  ///< x and dy are read once for all, and few rows of a block added before the sum is in f64
   std::int64_t rows, blocks;
 };
@@ -101,13 +101,15 @@ void keep(const Args& a, i64 which, const Real (&sum)[COLUMNS]) {
     out[k] = all;
   }
 }
-/// A block takes `a.block` rows, and x and dy are read once for dx and for what the rows add to dgamma and dbeta.
+/// With sums a block takes `a.block` rows, and x and dy are read once for dx and for what the rows add to dgamma and dbeta.
 template <bool Wide> void rows(const Args& a) {
 #if SUMS
   Real dgamma[COLUMNS] = {}, dbeta[COLUMNS] = {};
-#endif
   const i64 top = blockIdx.x * a.block, past = top + a.block < a.lines ? top + a.block : a.lines;
   for (i64 line = top + threadIdx.x / WIDTH; line < past; line += 256 / WIDTH) {
+#else
+  EACH_LINE(line) {
+#endif
     const Real mean = ((const Real*)a.in[1])[line], inverse = ((const Real*)a.in[2])[line];
     P g[PACKS], normal[PACKS];
 #pragma unroll
@@ -217,7 +219,7 @@ Generated gradient(const KernelRequest& request) {
   }
   std::vector<std::size_t> packs = whole.others;
   packs.insert(packs.end(), {0, 3, 4});
-  if (kept.whole) launch_rows(g, request, kGradientRows, kept, {kept.blocks, 256}, std::move(packs));
+  if (kept.whole) launch_rows(g, request, kGradientRows, kept, sums && kept.once ? Grid{kept.blocks, 256} : grid, std::move(packs));
   else g.body(kGradient).launch("norm_gradient", grid);
   if (sums) g.body(kJoin).launch("join", grid_for(2 * n.channels() * 8));
   return g;

@@ -61,6 +61,14 @@ TEST(DeviceLists, have_ranges_of_hosts) {
   EXPECT_TRUE(says([] { parse_devices("/host:0-1/gpu:0,/host:1/gpu:0"); }, {"/host:1/gpu:0 is named twice"}));
   for (const char* wrong : {"/host:-1/gpu:0", "/host:1-/gpu:0", "/host:1-2", "/host:1-2x/gpu:0", "/host:0-01/gpu:0", "/host:0-1/gpu", "/host:0-1/tpu:0"}) EXPECT_TRUE(says([&] { parse_devices(wrong); }, {"is no device"})) << wrong;
   EXPECT_TRUE(says([] { parse_device("/host:0-1/gpu:0"); }, {"is no device"}));
+  EXPECT_TRUE(says([] { parse_devices("/host:0-1/gpu:3-1"); }, {"'/host:0-1/gpu:3-1', of each host: 'gpu:3-1' is no device", "goes backwards", "write gpu:1-3"}));
+  EXPECT_TRUE(says([] { parse_devices("/host:0-1//host:2/gpu:0"); }, {"'/host:0-1//host:2/gpu:0' is no device"}));
+  EXPECT_TRUE(says([] { parse_devices("/host:0-1/"); }, {"'/host:0-1/'", "is no device"}));
+  std::vector<DeviceId> many;
+  for (int host = 0; host < 8193; ++host)
+    for (int k = 0; k < 8; ++k) many.push_back({host, "gpu", k});
+  EXPECT_EQ(to_string(many), "/host:0-8191/gpu:0-7,/host:8192/gpu:0-7");
+  EXPECT_EQ(parse_devices(to_string(many)), many);
 }
 
 TEST(Clashes, are_of_one_device_twice_and_of_a_gpu_beside_its_own_slice) {

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -104,6 +107,47 @@ TEST(NormGradientGroups, have_the_bits_of_their_members_in_generated_kernels) {
     }
   }
   EXPECT_EQ(over_inputs, 6 * (4 * 2 + 1 + 2 * 3 + 2));
+}
+
+/// Tells how many blocks are launched, and computes nothing.
+struct ToldGrids : GpuCode {
+  struct Told : GpuFunction {
+    Told(std::string name, std::map<std::string, std::int64_t>& to) : entry(std::move(name)), blocks(to) {}
+    void launch(Grid grid, std::span<const std::uint64_t>, void*) override { blocks[entry] = grid.blocks; }
+    std::string entry;
+    std::map<std::string, std::int64_t>& blocks;
+  };
+  std::shared_ptr<GpuFunction> function(const std::string&, const std::string& entry, std::size_t) override { return std::make_shared<Told>(entry, blocks); }
+  std::map<std::string, std::int64_t> blocks;
+};
+
+/// Rows whose sums take a pass of their own, or are not wanted, need not wait for each other.
+TEST(NormGradients, of_rows_that_are_not_summed_on_the_way_go_through_a_block_or_warp_each) {
+  auto blocks_of = [](std::int64_t width, bool sums) {
+    auto code = std::make_shared<ToldGrids>();
+    const KernelTable table = generated_kernels(code);
+    Builder b("norm");
+    const Value x = b.input("x", bf16, {kBatch, width}), moment = b.input("moment", f32, {kBatch}), gamma = b.input("gamma", f32, {width});
+    const Node& n = b.graph().node(emit("layer_norm_gradient", {x, moment, moment, x, gamma}, {}, {}).id.node);
+    KernelRequest r;
+    r.op = n.op->name;
+    r.def = n.op;
+    r.attributes = &n.attributes;
+    r.inputs = {{bf16, {128, width}}, {f32, {128}}, {f32, {128}}, {bf16, {128, width}}, {f32, {width}}};
+    r.outputs = {{bf16, {128, width}}, {f32, {width}}, {f32, {width}}};
+    r.output_types = n.types;
+    r.wanted = {true, sums, sums};
+    const auto choice = table.choose(r);
+    EXPECT_EQ(choice.name, "nvrtc_norm");
+    auto at = [](std::uintptr_t k) { return reinterpret_cast<std::byte*>(k << 20); };
+    table.prepare(choice.name, r, {choice.support.scratch_bytes, false})->launch({.inputs = {at(1), at(2), at(3), at(4), at(5)}, .outputs = {at(6), sums ? at(7) : nullptr, sums ? at(8) : nullptr}, .scratch = at(9)});
+    return code->blocks.at("wide");
+  };
+  EXPECT_EQ(blocks_of(5120, true), 128);
+  EXPECT_EQ(blocks_of(1024, false), 128);
+  EXPECT_EQ(blocks_of(512, false), 16) << "of eight warps";
+  EXPECT_EQ(blocks_of(1024, true), 32) << "of four rows that are added";
+  EXPECT_EQ(blocks_of(512, true), 8) << "of sixteen";
 }
 
 }  // namespace
