@@ -27,14 +27,20 @@ struct HostThread {
 
 constexpr std::size_t kMost = 256, kStack = 64 * 1024;
 
+/// Of a warp, or of the block.
+struct Meeting {
+  std::size_t arrived = 0, ended = 0;  ///< threads
+  int times = 0;                       ///< that all have arrived
+};
+
 /// The threads of one block, each with a stack of its own; one runs until it waits.
 struct Block {
   std::array<ucontext_t, kMost> contexts;
   ucontext_t back;
   std::vector<char> stacks = std::vector<char>(kMost * kStack);
   std::array<bool, kMost> done{};
-  std::array<int, kMost> waited{};  ///< how often a thread came to a wait of its warp, or of the block
-  std::array<std::array<int, kMost>, 2> met{};
+  Meeting whole;
+  std::array<Meeting, kMost / 32> warps;
   alignas(16) char values[kMost][16];
   std::size_t current = 0;
   HostThread* state = nullptr;
@@ -56,24 +62,25 @@ void body() {
   Block& b = block();
   b.run(b.words);
   b.done[b.current] = true;
+  ++b.whole.ended;
+  ++b.warps[b.current / 32].ended;
 }
 
-/// Until every thread of the warp (or block) has met as often. A thread that has ended never meets: the test would not end, so it is an error.
+/// Until every thread of the warp (or block) has come as often. A thread that has ended never comes: the test would not end, so it is an error.
 void wait_for(int threads) {
   Block& b = block();
-  const bool whole = threads != 32;
-  std::size_t me = b.current, first = whole ? 0 : me / 32 * 32, past = whole ? b.state->block_size.x : first + 32;
-  int mine = ++b.met[whole][me];
-  for (;;) {
-    bool all = true;
-    for (std::size_t t = first; t < past; ++t) {
-      if (b.met[whole][t] < mine && b.done[t]) {
-        std::fprintf(stderr, "a thread of the kernel ended where others wait for it\n");
-        std::abort();
-      }
-      all = all && b.met[whole][t] >= mine;
+  const std::size_t me = b.current;
+  Meeting& m = threads == 32 ? b.warps[me / 32] : b.whole;
+  if (++m.arrived == (threads == 32 ? 32 : b.state->block_size.x)) {
+    m.arrived = 0;
+    ++m.times;
+    return;
+  }
+  for (const int before = m.times; m.times == before;) {
+    if (m.ended > 0) {
+      std::fprintf(stderr, "a thread of the kernel ended where others wait for it\n");
+      std::abort();
     }
-    if (all) return;
     swapcontext(&b.contexts[me], &b.back);
   }
 }
@@ -81,7 +88,8 @@ void wait_for(int threads) {
 void run_block_together(unsigned threads) {
   Block& b = block();
   b.done.fill(false);
-  for (auto& m : b.met) m.fill(0);
+  b.whole = {};
+  b.warps.fill({});
   for (std::size_t t = 0; t < threads; ++t) {
     getcontext(&b.contexts[t]);
     b.contexts[t].uc_stack.ss_sp = b.stacks.data() + t * kStack;
