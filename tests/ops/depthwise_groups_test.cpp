@@ -35,16 +35,6 @@ using testing::ElementsAre;
 
 constexpr std::int64_t kPictures = 2;
 
-std::vector<std::vector<std::string>> depthwise_groups_of(const Graph& g) {
-  std::vector<std::vector<std::string>> out;
-  for (const FusionGroup& group : find_gpu_groups(g)) {
-    if (group.kind != kWithElementwise) continue;
-    out.emplace_back();
-    for (NodeId id : group.members) out.back().push_back(g.node(id).op->name);
-  }
-  return out;
-}
-
 /// What a form of convolution has behind it, in all forms that its kernel takes: values per channel, one value, values of y's shape, and a result of another dtype.
 Graph nets(DType precision, std::int64_t channels, const DepthwiseConv2dOptions& options = {}, std::int64_t window = 3) {
   const DType t = precision == f64 ? f64 : f32;
@@ -62,14 +52,14 @@ Graph nets(DType precision, std::int64_t channels, const DepthwiseConv2dOptions&
 }
 
 TEST(DepthwiseGroups, are_convolutions_with_what_alone_reads_them) {
-  EXPECT_THAT(depthwise_groups_of(nets(f32, 8)),
+  EXPECT_THAT(groups_with_elementwise(nets(f32, 8)),
               testing::UnorderedElementsAre(ElementsAre("conv2d", "mul", "add", "relu6"), ElementsAre("conv2d", "mul", "add", "relu"), ElementsAre("conv2d", "greater", "cast", "sub")));
-  EXPECT_EQ(depthwise_groups_of(nets(bf16, 8)).size(), 2u) << "where f32 alone is wanted of it a convolution makes that";
+  EXPECT_EQ(groups_with_elementwise(nets(bf16, 8)).size(), 2u) << "where f32 alone is wanted of it a convolution makes that";
   for (DType precision : {f32, bf16}) {
     Graph source = net_named("mobilenet_v2").build(std::make_shared<const OpSet>(standard_ops()), {});
     source.precision = precision;
     const Graph g = run_passes(inference_passes(), for_inference(source, {source.name_of(source.outputs[0])}));
-    const auto groups = depthwise_groups_of(g);
+    const auto groups = groups_with_elementwise(g);
     EXPECT_EQ(groups.size(), 17u);
     for (const auto& group : groups) EXPECT_THAT(group, precision == f32 ? testing::ElementsAreArray({"conv2d", "mul", "add", "relu6"}) : testing::ElementsAreArray({"conv2d", "cast", "mul", "add", "relu6", "cast"}));
   }
@@ -80,7 +70,7 @@ TEST(DepthwiseGroups, are_none_where_the_kernel_takes_none_of_it_or_others_want_
   auto groups = [](const More& more) {
     Builder b("net");
     more(b, b.input("x", f32, {kBatch, 6, 6, 4}), b.variable("filter", {3, 3, 4, 1}));
-    return depthwise_groups_of(b.graph()).size();
+    return groups_with_elementwise(b.graph()).size();
   };
   EXPECT_EQ(groups([](Builder& b, Value x, Value w) { b.output(relu(depthwise_conv2d(x, w))); }), 1u);
   EXPECT_EQ(groups([](Builder& b, Value x, Value) { b.output(relu(conv2d(x, b.variable("full", {3, 3, 4, 4})))); }), 0u);
@@ -101,7 +91,7 @@ TEST(DepthwiseGroups, in_training_are_those_of_which_no_gradient_reads_what_stay
     Builder b("net");
     Value y = depthwise_conv2d(b.input("x", f32, {kBatch, 6, 6, 4}) * b.variable("before", {4}), b.variable("filter", {3, 3, 4, 1}));
     b.minimize(reduce_sum(relu6(norm(b, y))), Sgd{});
-    return depthwise_groups_of(run_passes(training_passes(), std::move(b).build()));
+    return groups_with_elementwise(run_passes(training_passes(), std::move(b).build()));
   };
   auto scaled = [](bool trained) { return [trained](Builder& b, Value y) { return y * b.variable("scale", {4}, {.trainable = trained}) + b.variable("shift", {4}); }; };
   EXPECT_THAT(groups(scaled(false)), ElementsAre(ElementsAre("conv2d", "mul", "add", "relu6")));

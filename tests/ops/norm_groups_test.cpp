@@ -34,16 +34,6 @@ using testing::ElementsAre;
 
 constexpr std::int64_t kRows = 5;
 
-std::vector<std::vector<std::string>> norm_groups_of(const Graph& g) {
-  std::vector<std::vector<std::string>> out;
-  for (const FusionGroup& group : find_gpu_groups(g)) {
-    if (group.kind != kWithElementwise) continue;
-    out.emplace_back();
-    for (NodeId id : group.members) out.back().push_back(g.node(id).op->name);
-  }
-  return out;
-}
-
 /// One norm with a relu behind it, one whose sum with a shortcut is bent.
 Graph net(DType precision, std::int64_t channels, const std::function<void(Builder&, Value, Value)>& more = {}) {
   const DType t = precision == f64 ? f64 : f32;
@@ -59,17 +49,17 @@ Graph net(DType precision, std::int64_t channels, const std::function<void(Build
 }
 
 TEST(NormGroups, are_norms_with_what_alone_reads_them_and_gradients_with_what_they_alone_read) {
-  EXPECT_THAT(norm_groups_of(net(f32, 8)), testing::UnorderedElementsAre(ElementsAre("batch_norm", "relu"), ElementsAre("batch_norm", "add", "relu6"), ElementsAre("relu_gradient", "batch_norm_gradient")));
+  EXPECT_THAT(groups_with_elementwise(net(f32, 8)), testing::UnorderedElementsAre(ElementsAre("batch_norm", "relu"), ElementsAre("batch_norm", "add", "relu6"), ElementsAre("relu_gradient", "batch_norm_gradient")));
 }
 
 TEST(NormGroups, are_none_where_others_want_what_stays_inside_or_a_tree_reads_other_shapes) {
-  EXPECT_EQ(norm_groups_of(net(f32, 8, [](Builder& b, Value z, Value) { b.output(z); })).size(), 2u);
-  EXPECT_EQ(norm_groups_of(net(f32, 8, [](Builder& b, Value z, Value) { b.output(identity(z)); })).size(), 2u);
+  EXPECT_EQ(groups_with_elementwise(net(f32, 8, [](Builder& b, Value z, Value) { b.output(z); })).size(), 2u);
+  EXPECT_EQ(groups_with_elementwise(net(f32, 8, [](Builder& b, Value z, Value) { b.output(identity(z)); })).size(), 2u);
   Builder b("net");
   Value x = b.input("x", f32, {kBatch, 8});
   b.output(relu(nn::batch_norm(x)) * b.variable("row", {8}));
   b.output(tanh(nn::batch_norm(x)));  // counts by its kernel in the arithmetic: apart and in the group by another
-  EXPECT_TRUE(norm_groups_of(b.graph()).empty());
+  EXPECT_TRUE(groups_with_elementwise(b.graph()).empty());
 }
 
 /// Blocks that add to what they normalise. The gradient of the last norm is read by two.
@@ -85,9 +75,9 @@ Graph residuals(DType precision, const std::function<Value(Value)>& norm = [](Va
 
 TEST(NormGroups, are_gradients_of_layer_norms_with_the_sums_that_alone_read_their_dx) {
   for (DType t : {f32, bf16}) {
-    EXPECT_THAT(norm_groups_of(residuals(t)), testing::UnorderedElementsAre(ElementsAre("layer_norm_gradient", "add_n"), ElementsAre("layer_norm_gradient", "add_n", "mul"))) << name_of(t);
-    EXPECT_EQ(norm_groups_of(residuals(t, [](Value x) { return nn::rms_norm(x); })).size(), 2u);
-    EXPECT_THAT(norm_groups_of(residuals(t, [](Value x) { return nn::group_norm(x, {.groups = 2}); })), testing::Contains(ElementsAre("group_norm_gradient", "add_n")));
+    EXPECT_THAT(groups_with_elementwise(residuals(t)), testing::UnorderedElementsAre(ElementsAre("layer_norm_gradient", "add_n"), ElementsAre("layer_norm_gradient", "add_n", "mul"))) << name_of(t);
+    EXPECT_EQ(groups_with_elementwise(residuals(t, [](Value x) { return nn::rms_norm(x); })).size(), 2u);
+    EXPECT_THAT(groups_with_elementwise(residuals(t, [](Value x) { return nn::group_norm(x, {.groups = 2}); })), testing::Contains(ElementsAre("group_norm_gradient", "add_n")));
   }
 }
 
@@ -96,7 +86,7 @@ std::vector<std::vector<std::string>> groups_behind_dx(DType x, DType dy, const 
   Builder b("net");
   const Value moments = b.input("moments", f32, {kBatch}), slope = b.input("dy", dy, {kBatch, 8});
   readers(b, b.graph().add("layer_norm_gradient", {b.input("x", x, {kBatch, 8}), moments, moments, slope}, {{"wide", x != dy}}));
-  return norm_groups_of(b.graph());
+  return groups_with_elementwise(b.graph());
 }
 
 TEST(NormGroups, of_gradients_are_of_one_type_but_for_dy) {

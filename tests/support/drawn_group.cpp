@@ -5,9 +5,22 @@
 #include <random>
 #include <utility>
 
+#include <belfry/graph/structural.h>
+#include <belfry/ops/fusions.h>
+
 #include "op_case.h"
 
 namespace belfry::test {
+
+std::vector<std::vector<std::string>> groups_with_elementwise(const Graph& g) {
+  std::vector<std::vector<std::string>> out;
+  for (const FusionGroup& group : find_gpu_groups(g)) {
+    if (group.kind != kWithElementwise) continue;
+    out.emplace_back();
+    for (NodeId id : group.members) out.back().push_back(g.node(id).op->name);
+  }
+  return out;
+}
 
 DrawnGroup::DrawnGroup(const Graph& graph, const FusionGroup& of, std::int64_t rows) : g(graph), group(of), share{0, rows, rows, 1} {
   std::mt19937_64 rng(7);

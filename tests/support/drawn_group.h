@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <belfry/executor/kernel.h>
@@ -12,6 +13,9 @@
 #include <belfry/graph/host_tensor.h>
 
 namespace belfry::test {
+
+/// The members' ops of the groups of this kind that GPUs have kernels for.
+std::vector<std::vector<std::string>> groups_with_elementwise(const Graph& graph);
 
 struct DrawnGroup {
   /// Third outputs of nodes, variances and inverse deviations, are drawn above zero.
