@@ -85,7 +85,7 @@ struct Bench {
     r.attributes = &none;
     r.inputs = {{f32, extents_of(x, 1)}, {f32, extents_of(filter, 1)}, {f32, {filter[3].factor}}};
     r.outputs = {{f32, extents_of(y.shape(), 1)}};
-    describe_members(b.graph(), groups[0].members, r);
+    describe_members(b.graph(), groups[0], r);
     r.threads = threads;
     double ms = time(r);
     fmt::print("{:<44} {:<24} {:9.4f} ms\n", "  the same with bias and relu", name, ms);

@@ -32,60 +32,71 @@ std::unique_ptr<Prepared> prepare_reference(const KernelRequest& r) {
   return std::make_unique<Reference>(r);
 }
 
-/// The members' references one after the other, on buffers of their own.
+/// The members' references one after the other, on buffers of their own. Inputs from outside are in the members' order.
 std::unique_ptr<Prepared> prepare_fused_reference(const KernelRequest& r) {
-  for (const Node* m : r.members)
-    if (m->types[0].shape != r.members.back()->types[0].shape)
-      throw UserError(fmt::format("[{}] the member '{}' makes another shape than the group, which its reference does not compute; place the plan anew without the group", r.op, m->name));
   struct Fused : Prepared {
-    explicit Fused(const KernelRequest& r) : members(r.members), share(r.share), inputs(r.inputs), outputs(r.outputs) {}
+    explicit Fused(const KernelRequest& r) : members(r.members), inner(r.inner), places(r.places), share(r.share), inputs(r.inputs), outputs(r.outputs) {
+      for (const Node* m : members) made.push_back(inner_type(r, m->types[0]));
+    }
     void launch(const Arguments& a) override {
-      // Inputs are those of the members that come from outside, in order; an inner value is the first output of a member before.
-      std::map<std::string, HostTensor> inner;
+      std::map<std::string, ConstView> firsts;  // what members have made that stays inside, or is kept besides
+      std::vector<HostTensor> kept(members.size());
       std::size_t next = 0;
       for (std::size_t m = 0; m < members.size(); ++m) {
         const Node& n = *members[m];
         std::vector<ConstView> in;
-        for (const std::string& name : input_names[m]) {
+        for (const std::string& name : inner[m]) {
           if (name.empty()) in.push_back({inputs[next], a.inputs[next]}), ++next;
-          else in.push_back({inner.at(name).type(), inner.at(name).raw()});
+          else in.push_back(firsts.at(name));
         }
-        const LocalType type{n.types[0].dtype, outputs[0].shape};
-        HostTensor made(type.dtype, type.shape);
         std::vector<View> out;
         for (std::size_t k = 0; k < n.types.size(); ++k) {
-          const std::ptrdiff_t at = place_of(members, m, k);
-          out.push_back(at < 0 ? View{type, made.raw()} : View{outputs[static_cast<std::size_t>(at)], a.outputs[static_cast<std::size_t>(at)]});
+          const auto at = static_cast<std::size_t>(std::max<std::ptrdiff_t>(0, places[m][k]));
+          const bool inside = places[m][k] < 0 || (k == 0 && m + 1 < members.size() && !a.outputs[at]);
+          if (inside) kept[m] = HostTensor(made[m].dtype, made[m].shape);
+          out.push_back(inside ? View{made[m], kept[m].raw()} : View{outputs[at], a.outputs[at]});
         }
         n.op->reference(Call{n.attributes, in, out, n.types, share});
-        inner.insert_or_assign(n.name, std::move(made));
+        firsts.insert_or_assign(n.name, ConstView{out[0].type, out[0].data});
       }
     }
     std::vector<const Node*> members;
+    std::vector<std::vector<std::string>> inner;
+    std::vector<std::vector<std::ptrdiff_t>> places;
+    std::vector<LocalType> made;
     Share share;
     std::vector<LocalType> inputs, outputs;
-    std::vector<std::vector<std::string>> input_names;
   };
-  auto out = std::make_unique<Fused>(r);
-  // A member's input is inner where it is an earlier member's only output; ids say so.
-  for (std::size_t m = 0; m < r.members.size(); ++m) {
-    std::vector<std::string> names;
-    for (std::size_t i = 0; i < r.members[m]->inputs.size(); ++i) names.push_back(r.inner.empty() ? "" : r.inner[m][i]);
-    out->input_names.push_back(std::move(names));
-  }
-  return out;
+  return std::make_unique<Fused>(r);
 }
 
 }  // namespace
 
-void describe_members(const Graph& graph, const std::vector<NodeId>& members, KernelRequest& request) {
-  for (NodeId id : members) {
+void describe_members(const Graph& graph, const FusionGroup& group, KernelRequest& request) {
+  const std::vector<ValueId> made = values_of(graph, group);
+  for (NodeId id : group.members) {
     const Node& n = graph.node(id);
     request.members.push_back(&n);
-    std::vector<std::string> inner;
-    for (ValueId v : n.inputs) inner.push_back(std::find(members.begin(), members.end(), v.node) == members.end() ? "" : graph.node(v.node).name);
-    request.inner.push_back(std::move(inner));
+    std::vector<std::string>& inner = request.inner.emplace_back();
+    for (ValueId v : n.inputs) inner.push_back(std::find(group.members.begin(), group.members.end(), v.node) == group.members.end() ? "" : graph.node(v.node).name);
+    std::vector<std::ptrdiff_t>& places = request.places.emplace_back();
+    for (std::size_t k = 0; k < n.types.size(); ++k) {
+      const auto at = std::find(made.begin(), made.end(), ValueId{id, static_cast<std::int32_t>(k)});
+      places.push_back(at == made.end() ? -1 : at - made.begin());
+    }
   }
+}
+
+LocalType inner_type(const KernelRequest& r, const TensorType& type) {
+  for (std::size_t k = 0; k < r.output_types.size(); ++k)
+    if (r.output_types[k].shape == type.shape) return {type.dtype, r.outputs[k].shape};
+  LocalType out{type.dtype, {}};
+  bool first = true;
+  for (const Dim& d : type.shape) {
+    out.shape.push_back(d.at(first && d.symbolic() ? r.share.rows : r.share.batch));
+    first = first && !d.symbolic();
+  }
+  return out;
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include <belfry/executor/join_request.h>
 #include <belfry/executor/leeway.h>
 #include <belfry/graph/contexts.h>
+#include <belfry/graph/fusion_group.h>
 
 namespace belfry {
 
@@ -20,6 +21,7 @@ struct KernelRequest {
   const Attributes* attributes = nullptr;
   std::vector<const Node*> members;            ///< of a fused node, in order
   std::vector<std::vector<std::string>> inner; ///< per member and input: the member that makes it, "" if it comes from outside
+  std::vector<std::vector<std::ptrdiff_t>> places; ///< per member and output: which of the outputs it is; -1: it stays inside
   std::vector<LocalType> inputs, outputs;
   std::vector<TensorType> output_types;        ///< with their symbols
   std::vector<bool> wanted;                    ///< outputs that somebody reads
@@ -111,8 +113,10 @@ class KernelTable {
   std::vector<Kernel> kernels_;
 };
 
-/// Members of a fused node, with where their inputs come from.
-void describe_members(const Graph& graph, const std::vector<NodeId>& members, KernelRequest& request);
+/// Members of a fused node, with where their inputs come from and which of its outputs they make.
+void describe_members(const Graph& graph, const FusionGroup& group, KernelRequest& request);
+/// Of what a member makes: it lies as an output of that shape, else its first row symbol has the share's rows and every other the batch's.
+LocalType inner_type(const KernelRequest& request, const TensorType& type);
 
 inline constexpr const char* kReferenceKernel = "reference";
 

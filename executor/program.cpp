@@ -259,11 +259,7 @@ KernelRequest Program::request(const Step& step) const {
     r.output_types.push_back(plan_->value(v).type);
     r.wanted.push_back(plan_->value(v).read);
   }
-  if (n.op == kFused) {
-    std::vector<NodeId> members;
-    for (const Member& m : n.members) members.push_back(m.node);
-    describe_members(*plan_->graph, members, r);
-  }
+  if (const std::optional<FusionGroup> group = group_of(*plan_, n)) describe_members(*plan_->graph, *group, r);
   r.threads = plan_->threads;
   return r;
 }

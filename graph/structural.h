@@ -8,6 +8,7 @@ inline constexpr const char* kVariable = "variable";
 inline constexpr const char* kConstant = "constant";
 inline constexpr const char* kAddN = "add_n";
 inline constexpr const char* kCast = "cast";
+inline constexpr const char* kReduceSum = "reduce_sum";
 /// In plans: a value to another device, of a row range (split); the joining of towers; of the ranges that devices hold;
 /// several nodes as one kernel; a fetched value on the host; a variable's new value written at the end of the step.
 inline constexpr const char* kCopy = "copy";

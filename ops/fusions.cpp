@@ -9,6 +9,7 @@
 #include <belfry/graph/structural.h>
 #include <belfry/ops/build.h>
 #include <belfry/ops/gpu_kernel_names.h>
+#include <belfry/ops/norms.h>
 #include <belfry/ops/windows.h>
 
 namespace belfry {
@@ -175,6 +176,8 @@ class Trees {
       out.back().members.insert(behind ? out.back().members.begin() : out.back().members.end(), id);
       trees_.erase(root);
     }
+    for (NodeId id = 0; id < g_.size(); ++id)
+      if (g_.node(id).op->name == "layer_norm_gradient") add_asides(id, out);
     for (auto& [root, tree] : trees_)
       if (tree.members.size() > 1) out.push_back({kElementwise, {tree.members.rbegin(), tree.members.rend()}});
     return out;
@@ -248,6 +251,41 @@ class Trees {
     const NodeId root = inputs[4].node;
     if (root_[static_cast<std::size_t>(root)] != root || apart_[static_cast<std::size_t>(root)] || g_.readers(root).size() != 1 || std::count(inputs.begin(), inputs.end(), inputs[4]) != 1) return -1;
     return lies_as(gradient, root, kMostBeforeNorm) ? root : -1;
+  }
+
+  /// To the gradient of a norm, with a tree behind it or alone: the sum over rows of what it makes, which a bias's gradient is, and that as halves. Others read it, too.
+  void add_asides(NodeId gradient, std::vector<FusionGroup>& groups) {
+    auto of = std::find_if(groups.begin(), groups.end(), [&](const FusionGroup& g) { return g.members.front() == gradient; });
+    const NodeId made = of == groups.end() ? gradient : of->members.back();
+    std::optional<NodeId> sum, halves;
+    bool others = apart_[static_cast<std::size_t>(made)];
+    for (NodeId r : g_.readers(made)) {
+      const Node& n = g_.node(r);
+      const bool beside = n.inputs == std::vector<ValueId>{{made, 0}} && n.role == g_.node(made).role && requested(g_, r) == requested(g_, made) && !taken_.contains(r);
+      const auto tree = trees_.find(r);
+      if (beside && !sum && is_sum_aside(*n.op) && adds_rows(r) && adds_beside_norms(g_.type({made, 0}))) sum = r;
+      else if (beside && !halves && n.op->name == kCast && is_half(n.types[0].dtype) && tree != trees_.end() && tree->second.members.size() == 1) halves = r;
+      else others = others || std::find(n.inputs.begin(), n.inputs.end(), ValueId{made, 0}) != n.inputs.end();
+    }
+    if (!sum) return;
+    FusionGroup group = of == groups.end() ? FusionGroup{kWithElementwise, {gradient}} : *of;
+    if (others) group.kept.push_back(made);
+    group.members.push_back(*sum);
+    if (halves) {
+      group.kept.push_back(*sum);
+      group.members.push_back(*halves);
+      trees_.erase(*halves);
+    }
+    if (of == groups.end()) groups.push_back(std::move(group));
+    else *of = std::move(group);
+  }
+
+  /// Over all axes but the last.
+  bool adds_rows(NodeId sum) const {
+    const Node& n = g_.node(sum);
+    const auto rank = static_cast<int>(g_.type(n.inputs[0]).shape.size());
+    const std::vector<int> axes = axes_from_front(n.attributes.integers("axes"), rank);
+    return rank > 1 && static_cast<int>(axes.size()) == rank - 1 && std::find(axes.begin(), axes.end(), rank - 1) == axes.end();
   }
 
   /// Whether all that a tree reads, of no more inputs, and makes has the type of a norm's x and first output, and goes with it. `by_channel`: of any dtype, and what it reads may be one

@@ -24,7 +24,7 @@ struct MemberKernel {
   KernelTable::Choice choice;
   std::vector<Source> inputs;
   std::vector<std::ptrdiff_t> outputs;  ///< which of the group's they are; -1: what stays inside
-  std::int64_t at = -1;  ///< of what stays inside, in the scratch; -1: in the group's output
+  std::int64_t at = -1;  ///< of what stays inside, in the scratch; -1: in the group's first output
 };
 
 struct Members {
@@ -33,7 +33,7 @@ struct Members {
   std::int64_t bytes = 0;  ///< of the scratch that values take; the kernels' own is behind
 };
 
-/// Inputs from outside are the group's, in order. First outputs have the shape of the group.
+/// Inputs from outside are the group's, in order.
 Members members_of(const KernelRequest& r, const KernelTable& table, bool tree) {
   constexpr std::int64_t kAligned = 256;  // what GPUs' libraries like
   Members out;
@@ -54,31 +54,36 @@ Members members_of(const KernelRequest& r, const KernelTable& table, bool tree) 
       inner_inputs += !inner.empty();
       out.chain = out.chain && (inner.empty() || source.member + 1 == static_cast<std::ptrdiff_t>(m));
     }
+    const bool last = m + 1 == r.members.size();
     for (std::size_t o = 0; o < node.types.size(); ++o) {
-      k.outputs.push_back(place_of(r.members, m, o));
-      const bool inner = k.outputs.back() < 0;
-      k.request.outputs.push_back(inner ? LocalType{node.types[0].dtype, r.outputs[0].shape} : r.outputs.at(static_cast<std::size_t>(k.outputs.back())));
-      k.request.wanted.push_back(inner || r.wanted.at(static_cast<std::size_t>(k.outputs.back())));
+      std::ptrdiff_t at = r.places[m][o];
+      if (o == 0 && !last && at >= 0 && !r.wanted.at(static_cast<std::size_t>(at))) at = -1;  // members read it all the same
+      k.outputs.push_back(at);
+      k.request.outputs.push_back(at < 0 ? inner_type(r, node.types[o]) : r.outputs.at(static_cast<std::size_t>(at)));
+      k.request.wanted.push_back(at < 0 || r.wanted.at(static_cast<std::size_t>(at)));
     }
     k.request.output_types = node.types;
     k.request.threads = r.threads;
     k.request.share = r.share;
     k.choice = table.choose(k.request);
-    out.chain = out.chain && inner_inputs == (m > 0) && k.request.outputs[0].dtype == r.outputs[0].dtype && (m == 0 || k.choice.support.in_place);
+    const LocalType& first = k.request.outputs[0];
+    out.chain = out.chain && inner_inputs == (m > 0) && (last || k.outputs[0] < 0) && first.dtype == r.outputs[0].dtype && first.shape == r.outputs[0].shape && (m == 0 || k.choice.support.in_place);
     made.emplace(node.name, static_cast<std::ptrdiff_t>(m));
   }
   for (MemberKernel& k : out.all)
-    if (!out.chain && &k != &out.all.back()) k.at = std::exchange(out.bytes, out.bytes + (k.request.outputs[0].bytes() + kAligned - 1) / kAligned * kAligned);
+    if (!out.chain && k.outputs[0] < 0) k.at = std::exchange(out.bytes, out.bytes + (k.request.outputs[0].bytes() + kAligned - 1) / kAligned * kAligned);
   return out;
 }
 
 Support supports(const KernelRequest& r, const KernelTable& table, bool references, bool tree, bool sum) {
   if (tree && r.op == kElementwise && !of_one_shape(r)) return refuse("its members are not all elementwise, of the shape of the last");
-  if (tree && !std::all_of(r.members.begin(), r.members.end(), [&](const Node* m) { return m->types[0].shape == r.members.back()->types[0].shape; })) return refuse("its members do not all have the shape of the last");
+  auto whole = [&](const Node* m) { return is_sum_aside(*m->op) || m->types[0].shape == r.members.front()->types[0].shape; };
+  if (tree && !std::all_of(r.members.begin(), r.members.end(), whole)) return refuse("its members do not all have the shape of the first");
   if (sum && !product_sum_of(r)) return refuse("its members are not products and their sum, of one type");
   const Members members = members_of(r, table, tree);
-  Support out{.in_place = !members.chain && members.all.back().choice.support.in_place};
+  Support out{.in_place = !members.chain};
   for (const MemberKernel& m : members.all) {
+    if (m.outputs[0] >= 0 && m.request.op != kReduceSum) out.in_place = out.in_place && m.choice.support.in_place;
     if (m.choice.name == kReferenceKernel && !references) return refuse(fmt::format("there is no kernel for its {}", m.request.op));
     out.scratch_bytes = std::max(out.scratch_bytes, members.bytes + m.choice.support.scratch_bytes);
   }
@@ -96,7 +101,7 @@ class InTurn : public Prepared {
     }
   }
   void launch(const Arguments& a) override {
-    auto of = [&](const Launch& l) { return l.at < 0 ? a.outputs[0] : a.scratch + l.at; };
+    auto of = [&](const Launch& l) { return l.outputs[0] >= 0 ? a.outputs[static_cast<std::size_t>(l.outputs[0])] : l.at < 0 ? a.outputs[0] : a.scratch + l.at; };
     for (Launch& l : launches_) {
       l.arguments.inputs.resize(l.inputs.size());
       for (std::size_t i = 0; i < l.inputs.size(); ++i) l.arguments.inputs[i] = l.inputs[i].member < 0 ? a.inputs[static_cast<std::size_t>(l.inputs[i].input)] : of(launches_[static_cast<std::size_t>(l.inputs[i].member)]);

@@ -288,13 +288,13 @@ class Expander {
     for (NodeId id : group.members)
       for (std::size_t i = 0; i < node(id).inputs.size(); ++i)
         if (ValueId v = node(id).inputs[i]; !inside.contains(v.node)) inputs.push_back(reads_shape_only(node(id), i) ? -1 : read(v, a_.reads[static_cast<std::size_t>(id)][i], id));
-    const std::vector<ValueId> made = values_of(g_, group.members);
+    const std::vector<ValueId> made = values_of(g_, group);
     std::vector<ValueIndex> outputs;
     for (ValueId v : made) outputs.push_back(add_value(g_.name_of(v), g_.type(v), a_.gives[static_cast<std::size_t>(v.node)][static_cast<std::size_t>(v.output)], static_cast<int>(outputs.size())));
     PlanNode& p = add_node(node(last).name, kFused, inputs, is_shared(last) ? Scope::shared : Scope::tower, last, false);
     p.attributes = {{"kind", group.kind}};
     p.outputs = outputs;
-    for (NodeId id : group.members) p.members.push_back({id});
+    for (NodeId id : group.members) p.members.push_back({id, keeps(group, id)});
     for (std::size_t k = 0; k < made.size(); ++k) place(made[k], outputs[k]);
   }
 

@@ -32,11 +32,12 @@ class Groups {
     const bool given = gives_away(group);
     for (NodeId id : group.members) {
       if (!live_[static_cast<std::size_t>(id)] || node(id).device != node(group.members[0]).device || out_.of.contains(id)) return false;
-      if (a_.seen[static_cast<std::size_t>(id)][0] != a_.gives[static_cast<std::size_t>(id)][0]) return false;
+      const bool aside = is_sum_aside(*node(id).op);  // in a state of its own, which its readers see to
+      if (!aside && a_.seen[static_cast<std::size_t>(id)][0] != a_.gives[static_cast<std::size_t>(id)][0]) return false;
       for (std::size_t i = 0; i < node(id).inputs.size(); ++i)
-        if (ValueId v = node(id).inputs[i]; inside.contains(v.node) && (v.output != 0 || a_.reads[static_cast<std::size_t>(id)][i] != a_.as_seen(v))) return false;
-      if (has_bits_of_members(g_, group) && !computes_as(id, last)) return false;
-      if (id == last) continue;
+        if (ValueId v = node(id).inputs[i]; inside.contains(v.node) && (v.output != 0 || is_sum_aside(*node(v.node).op) || a_.reads[static_cast<std::size_t>(id)][i] != a_.as_seen(v))) return false;
+      if (has_bits_of_members(g_, group) && !aside && !computes_as(id, group.members[0])) return false;
+      if (id == last || keeps(group, id)) continue;
       for (NodeId r : g_.readers(id))
         if (!inside.contains(r) && core_[static_cast<std::size_t>(r)] && reads_first(r, id)) return false;
       // Beside the group it would give its other outputs twice: the members stand alone.
@@ -46,7 +47,7 @@ class Groups {
   }
 
   bool gives_away(const FusionGroup& group) const {
-    return std::any_of(group.members.begin(), group.members.end() - 1, [&](NodeId id) { return node(id).types.size() > 1; });
+    return !group.kept.empty() || std::any_of(group.members.begin(), group.members.end() - 1, [&](NodeId id) { return node(id).types.size() > 1; });
   }
 
   static std::pair<NodeId, NodeId> ends_of(const FusionGroup& group) {
@@ -55,8 +56,8 @@ class Groups {
   }
 
   /// A member of a tree is in the state of the whole, and reads no sum that is to be joined first.
-  bool computes_as(NodeId id, NodeId last) const {
-    const SplitState state = a_.gives[static_cast<std::size_t>(last)][0];
+  bool computes_as(NodeId id, NodeId first) const {
+    const SplitState state = a_.gives[static_cast<std::size_t>(first)][0];
     const std::vector<SplitState>& reads = a_.reads[static_cast<std::size_t>(id)];
     return a_.gives[static_cast<std::size_t>(id)][0] == state && std::none_of(reads.begin(), reads.end(), [&](SplitState s) { return s.is_partial() && s != state; });
   }
@@ -86,9 +87,12 @@ class Groups {
       const std::size_t before = behind.size();
       for (NodeId id = first + 1; id <= last; ++id)
         for (ValueId v : node(id).inputs) {
-          const bool given = v.valid() && inside.contains(v.node) && v.output != 0;
+          const bool given = v.valid() && inside.contains(v.node) && (v.output != 0 || keeps(group, v.node));
           if (!given && !behind.contains(v.node)) continue;
-          if (inside.contains(id)) return true;
+          if (inside.contains(id)) {
+            if (!given) return true;
+            continue;
+          }
           if (auto at = out_.of.find(id); at != out_.of.end()) behind.insert(at->second->members.begin(), at->second->members.end());
           behind.insert(id);
         }
@@ -102,6 +106,7 @@ class Groups {
     const std::set<NodeId> inside(group.members.begin(), group.members.end());
     for (std::size_t m = group.members.size() - 1; m-- > 0;) {
       const NodeId id = group.members[m];
+      if (keeps(group, id)) continue;
       bool asked = is_asked_for(id, inside);
       for (NodeId r : g_.readers(id)) asked = asked || out_.twins.contains(r);
       if (asked) out_.twins.insert(id);

@@ -213,9 +213,11 @@ std::string ring_of(const PlacedGraph& plan, const PlanNode& n) {
 void hash_members(const PlacedGraph& plan, const PlanNode& n, const std::function<std::string(ValueIndex)>& source, std::vector<std::string>& lines) {
   std::size_t next = 0;
   const std::vector<ValueId> made = values_of(plan, n);
+  auto whole = std::find_if(made.begin(), made.end(), [&](ValueId v) { return v.output == 0 && !is_sum_aside(*plan.graph->node(v.node).op); });
+  if (whole == made.end()) whole = made.begin();
   auto state = [&](ValueId v) {  // what stays inside is in the state of the whole
     const auto at = std::find(made.begin(), made.end(), v);
-    return to_string(plan.value(n.outputs[at == made.end() ? 0 : static_cast<std::size_t>(at - made.begin())]).state);
+    return to_string(plan.value(n.outputs[static_cast<std::size_t>((at == made.end() ? whole : at) - made.begin())]).state);
   };
   for (auto m = n.members.begin(); m != n.members.end(); ++m) {
     const Node& member = plan.graph->node(m->node);

@@ -102,7 +102,7 @@ void match_user(const JsonDocument& d, const PlacedGraph& plan, const PlanLine& 
   n.user = g.find_node(cause ? d.text(*cause) : n.name);
   if (n.user < 0) d.fail(cause ? *cause : *line.at, fmt::format("the graph has no node '{}'", cause ? cause->text : n.name));
   if (!n.inserted && (line.members.size() > 1 || n.op != g.node(n.user).op->name))
-    for (const NodeRecord& m : line.members) n.members.push_back({g.find_node(m.name)});
+    for (std::size_t m = 0; m < line.members.size(); ++m) n.members.push_back({g.find_node(line.members[m].name), line.kept[m]});
   else if (!n.inserted && !line.members.empty()) n.members.push_back({n.user});
   if (n.op == kAggregate) n.members.clear();  // it stands for itself, under another op
   if (n.again && n.op == kFused)

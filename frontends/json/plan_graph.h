@@ -16,6 +16,7 @@ struct PlanLine {
   const JsonValue* at = nullptr;
   NodeRecord record;              ///< of a node that stands for itself
   std::vector<NodeRecord> members;
+  std::vector<bool> kept;         ///< per member
   std::vector<int> positions;     ///< of the members in the graph, or none
   int position = -1;              ///< of a node alone that the plan has behind one that the graph has behind it
 };

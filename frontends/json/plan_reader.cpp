@@ -195,6 +195,9 @@ class PlanReader {
         JsonObject member(d_, m);
         l.members.push_back(records_.read_node(member));
         if (const JsonValue* at = member.find("at")) l.positions.push_back(number(*at, 0, kMostNodes));
+        const JsonValue* kept = member.find("kept");
+        l.kept.push_back(kept && d_.flag(*kept));
+        if (l.kept.back() && l.members.size() == members->items.size()) d_.fail(*kept, "the last member is the fused node's own value: only those before it are kept besides");
         member.done();
       }
       if (l.positions.size() != (l.members.size() > 1 ? l.members.size() : 0)) d_.fail(*members, "several members have their place \"at\" each, and one has none");

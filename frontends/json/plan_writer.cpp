@@ -196,18 +196,18 @@ class PlanWriter {
   /// What stands for other nodes of the graph, or for one of another op, holds them verbatim. Where several were made one,
   /// "at" is the place of each in the graph, as it is of nodes alone behind one that the graph has behind them.
   void add_members(LineWriter& line, const PlanNode& n) const {
-    std::vector<NodeId> members;
-    for (const Member& m : n.members) members.push_back(m.node);
-    if (members.empty() && !n.inserted && !n.def) members.push_back(n.user);
+    std::vector<Member> members = n.members;
+    if (members.empty() && !n.inserted && !n.def) members.push_back({n.user});
     std::vector<std::string> out;
-    for (NodeId id : members) out.push_back(members.size() > 1 ? placed_line(id) : records_.node_line(id));
+    for (const Member& m : members) out.push_back(members.size() > 1 ? placed_line(m.node, m.kept) : records_.node_line(m.node));
     if (!out.empty()) line.add("members", json_list(out));
   }
 
-  std::string placed_line(NodeId id) const {
+  std::string placed_line(NodeId id, bool kept = false) const {
     LineWriter line;
     records_.add_own(line, graph_.node(id));
     records_.add_common(line, graph_.node(id));
+    if (kept) line.add("kept", "true");
     line.add("at", number(id));
     return line.text();
   }

@@ -30,11 +30,7 @@ KernelRequest request_of(const KernelQuery& q) {
     r.output_types.push_back(q.graph.value(v).type);
     r.wanted.push_back(q.graph.value(v).read);
   }
-  if (n.op == kFused) {
-    std::vector<NodeId> members;
-    for (const Member& m : n.members) members.push_back(m.node);
-    describe_members(*q.graph.graph, members, r);
-  }
+  if (const std::optional<FusionGroup> group = group_of(q.graph, n)) describe_members(*q.graph.graph, *group, r);
   r.threads = q.threads;
   return r;
 }
@@ -154,7 +150,7 @@ std::vector<FusionGroup> groups_of(const PlacedGraph& plan, const Graph& graph) 
   std::vector<FusionGroup> out;
   for (const PlanNode& n : plan.nodes) {
     if (n.op != kFused) continue;
-    FusionGroup group{n.attributes.text("kind"), {}};
+    FusionGroup group{n.attributes.text("kind"), {}, {}};
     std::vector<NodeId> before;
     bool same = true;
     for (const Member& m : n.members) {
@@ -163,6 +159,7 @@ std::vector<FusionGroup> groups_of(const PlacedGraph& plan, const Graph& graph) 
       same = same && id >= 0 && graph.node(id).op == was.op && graph.node(id).attributes == was.attributes;
       before.push_back(m.node);
       group.members.push_back(id);
+      if (m.kept) group.kept.push_back(id);
     }
     if (same && shape_of(*plan.graph, before) == shape_of(graph, group.members)) out.push_back(std::move(group));
   }

@@ -46,21 +46,17 @@ bool is_nondeterministic(const PlanNode& n) {
   return std::any_of(n.by_class.begin(), n.by_class.end(), differs) || std::any_of(n.by_group.begin(), n.by_group.end(), differs);
 }
 
-namespace {
-
-/// None where it is none, or names what is not there.
 std::optional<FusionGroup> group_of(const TowerGraph& graph, const PlanNode& n) {
   const AttributeValue* kind = n.op == kFused ? n.attributes.find("kind") : nullptr;
   if (!kind || kind->kind() != AttributeKind::text || n.members.empty()) return {};
-  FusionGroup out{n.attributes.text("kind"), {}};
+  FusionGroup out{n.attributes.text("kind"), {}, {}};
   for (const Member& m : n.members) {
     if (m.node < 0 || m.node >= graph.graph->size()) return {};
     out.members.push_back(m.node);
+    if (m.kept) out.kept.push_back(m.node);
   }
   return out;
 }
-
-}  // namespace
 
 bool is_tree(const TowerGraph& graph, const PlanNode& n) {
   const std::optional<FusionGroup> group = group_of(graph, n);
@@ -73,7 +69,7 @@ bool has_bits_of_members(const TowerGraph& graph, const PlanNode& n) {
 }
 
 std::vector<ValueId> values_of(const TowerGraph& graph, const PlanNode& n) {
-  if (const std::optional<FusionGroup> group = group_of(graph, n)) return values_of(*graph.graph, group->members);
+  if (const std::optional<FusionGroup> group = group_of(graph, n)) return values_of(*graph.graph, *group);
   std::vector<ValueId> out;
   for (std::size_t k = 0; k < graph.graph->node(n.user).types.size(); ++k) out.push_back({n.user, static_cast<std::int32_t>(k)});
   return out;
@@ -82,7 +78,7 @@ std::vector<ValueId> values_of(const TowerGraph& graph, const PlanNode& n) {
 bool is_optional(const TowerGraph& graph, const PlanNode& n, std::size_t output) {
   const OpDef* def = n.def;
   if (const std::optional<FusionGroup> group = def ? std::nullopt : group_of(graph, n)) {
-    const std::vector<ValueId> values = values_of(*graph.graph, group->members);
+    const std::vector<ValueId> values = values_of(*graph.graph, *group);
     if (output >= values.size()) return false;
     def = graph.graph->node(values[output].node).op;
     output = static_cast<std::size_t>(values[output].output);
@@ -94,7 +90,13 @@ std::vector<std::pair<int, int>> in_place_pairs(const TowerGraph& graph, const P
   if (n.def) return n.def->in_place;
   std::vector<std::pair<int, int>> out;
   if (!has_bits_of_members(graph, n)) return out;
-  const bool tree = is_tree(graph, n);  // which reads an element before it writes it, whoever runs it
+  const bool tree = is_tree(graph, n) && n.outputs.size() == 1;  // which reads an element before it writes it, whoever runs it
+  const std::vector<ValueId> made = values_of(graph, n);
+  // Who runs it in turn writes what the first member behind an input gives that is no sum; what is read by others, too, is read behind that.
+  auto written = [&](std::vector<Member>::const_iterator m) {
+    while (m != n.members.end() && (is_sum_aside(*graph.graph->node(m->node).op) || std::find(made.begin(), made.end(), ValueId{m->node, 0}) == made.end())) ++m;
+    return m == n.members.end() ? made.size() : static_cast<std::size_t>(std::find(made.begin(), made.end(), ValueId{m->node, 0}) - made.begin());
+  };
   int next = 0;
   for (auto m = n.members.begin(); m != n.members.end(); ++m) {
     const Node& member = graph.graph->node(m->node);
@@ -102,7 +104,8 @@ std::vector<std::pair<int, int>> in_place_pairs(const TowerGraph& graph, const P
       if (std::any_of(n.members.begin(), m, [&](const Member& earlier) { return earlier.node == member.inputs[i].node; })) continue;
       const bool may = std::find(member.op->in_place.begin(), member.op->in_place.end(), std::pair(0, static_cast<int>(i))) != member.op->in_place.end();
       const bool twice = next < static_cast<int>(n.inputs.size()) && std::count(n.inputs.begin(), n.inputs.end(), n.inputs[static_cast<std::size_t>(next)]) > 1;
-      if (may && member.inputs[i].valid() && (tree || !twice) && graph.graph->type(member.inputs[i]) == graph.value(n.outputs[0]).type) out.emplace_back(0, next);
+      const std::size_t to = may && member.inputs[i].valid() && (tree || !twice) ? written(m) : made.size();
+      if (to < made.size() && to < n.outputs.size() && graph.graph->type(member.inputs[i]) == graph.value(n.outputs[to]).type) out.emplace_back(static_cast<int>(to), next);
       ++next;
     }
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <belfry/graph/fusion_group.h>
 #include <belfry/graph/graph.h>
 #include <belfry/graph/plan/cluster.h>
 #include <belfry/graph/plan/placement.h>
@@ -33,6 +34,7 @@ struct PlanValue {
 /// A node of the user's graph inside a fused one, verbatim.
 struct Member {
   NodeId node = -1;
+  bool kept = false;  ///< its first output is the fused node's, too
 };
 
 /// A wait folded over towers and devices: the relation says which steps of the value's maker are meant.
@@ -74,6 +76,8 @@ struct PlanNode {
 };
 
 struct TowerGraph;
+/// What a fused node is made of; none where it is none, or names what is not there.
+std::optional<FusionGroup> group_of(const TowerGraph& graph, const PlanNode& node);
 /// Whether it is a fused node of kElementwise; one whose kernels give the bits of its members.
 bool is_tree(const TowerGraph& graph, const PlanNode& node);
 bool has_bits_of_members(const TowerGraph& graph, const PlanNode& node);

@@ -329,6 +329,7 @@ Kernel batch_norm_with_elementwise(const GpuCodeRef& code, const std::shared_ptr
   return {.name = "nvrtc_batch_norm", .op = kWithElementwise,
           .supports = [=](const KernelRequest& r) {
             const bool fed = backward(r);
+            if (r.members.size() < 2) return refuse("no tree is beside its norm");
             const Support s = takes_group_of(fed ? "batch_norm_gradient" : "batch_norm", fed, r, *table);
             return s.ok ? takes(GroupedNorm(r, fed).own, fed) : s;
           },

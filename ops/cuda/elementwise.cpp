@@ -232,7 +232,7 @@ ScalarStep step_of(const OpDef& def, const Attributes& attributes, DType type, c
 
 ScalarTree tree_of_members(const KernelRequest& r, const Node* core) {
   ScalarTree t;
-  t.shape = r.outputs[0].shape;
+  t.shape = inner_type(r, r.members.front()->types[0]).shape;
   std::map<std::string, std::size_t> made;
   if (core && core != r.members.back()) {
     t.inputs.push_back(stretched({core->types[0].dtype, t.shape}, t.shape));
@@ -266,7 +266,7 @@ Support has_expressions(const KernelRequest& r, const KernelTable& table, const 
     one.def = n.op;
     one.attributes = &n.attributes;
     for (const std::string& inner : r.inner[m]) one.inputs.push_back(inner.empty() ? r.inputs.at(next++) : made.at(inner));
-    one.outputs = {{n.types[0].dtype, r.outputs[0].shape}};
+    one.outputs = {inner_type(r, n.types[0])};
     one.output_types = n.types;
     one.wanted = {true};
     if (&n != core && table.choose(one).name != "nvrtc_elementwise") return refuse(fmt::format("its {} '{}' has no expression for these types", n.op->name, n.name));

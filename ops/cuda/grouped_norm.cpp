@@ -22,7 +22,7 @@ GroupedNorm::GroupedNorm(const KernelRequest& r, bool fed) : own(r) {
 }
 
 Support takes_group_of(std::string_view op, bool fed, const KernelRequest& r, const KernelTable& table) {
-  if (r.members.size() < 2 || r.inner.size() != r.members.size() || (fed ? r.members.back() : r.members.front())->op->name != op) return refuse(fmt::format("its {} member is no {}", fed ? "last" : "first", op));
+  if (r.members.empty() || r.inner.size() != r.members.size() || (fed ? r.members.back() : r.members.front())->op->name != op) return refuse(fmt::format("its {} member is no {}", fed ? "last" : "first", op));
   const std::vector<std::string>& inner = fed ? r.inner.back() : r.inner.front();
   for (std::size_t i = 0; i < inner.size(); ++i)
     if (inner[i] != (fed && i + 1 == inner.size() ? r.members[r.members.size() - 2]->name : "")) return refuse("its norm reads other values than a dy that the rest makes");

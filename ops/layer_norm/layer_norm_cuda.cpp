@@ -70,9 +70,9 @@ inline Real at_channel(const Real* parameter, i64 k, Real otherwise) { return pa
   return grid;
 }
 
-void launch_rows(Generated& g, const KernelRequest& r, const char* text, const KeptLines& kept, Grid grid, std::vector<std::size_t> in_packs) {
+void launch_rows(Generated& g, const KernelRequest& r, const char* text, const KeptLines& kept, Grid grid, std::vector<std::size_t> in_packs, const std::vector<std::size_t>& written) {
   std::erase_if(in_packs, [&](std::size_t i) { return i >= r.inputs.size() || r.inputs[i].elements() == 0; });
-  in_packs.push_back(r.inputs.size());
+  for (std::size_t k : written) in_packs.push_back(r.inputs.size() + k);
   g.body(text).entries("KERNEL_AHEAD void narrow(const Args a) { rows<false>(a); }\n");
   if (kept.pack == 1) g.launch("narrow", grid);
   else g.entries("KERNEL_AHEAD void wide(const Args a) { rows<true>(a); }\n").launch("wide", grid, std::move(in_packs), "narrow", grid);

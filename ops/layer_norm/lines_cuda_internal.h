@@ -39,8 +39,13 @@ struct KeptLines {
 
 /// What both directions begin with, and the grid of all lines. T is x's type, U that of y or dy.
 Grid begin_norm(Generated& g, const KernelRequest& r, const NormLines& n, const KeptLines& kept, DType other, std::size_t gamma);
-/// A launch of `text`, a template that reads these inputs, where they are given, and writes output 0 in packs, or does not.
-void launch_rows(Generated& g, const KernelRequest& r, const char* text, const KeptLines& kept, Grid grid, std::vector<std::size_t> in_packs);
+/// A launch of `text`, a template that reads these inputs, where they are given, and writes these outputs in packs, or does not.
+void launch_rows(Generated& g, const KernelRequest& r, const char* text, const KeptLines& kept, Grid grid, std::vector<std::size_t> in_packs, const std::vector<std::size_t>& written = {0});
+
+/// Of gradients: the sums of columns alone, the join of pieces, rows that are kept, lines that are not.
+namespace norm_gradient_texts {
+extern const char *const kColumns, *const kJoin, *const kGradientRows, *const kGradient;
+}
 
 std::vector<Kernel> norm_gradients_cuda(const GpuCodeRef& code);
 

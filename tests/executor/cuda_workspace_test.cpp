@@ -124,7 +124,7 @@ TEST_F(Workspaces, products_are_added_to_another_value_and_to_each_other) {
     for (int k = 0; k < products; ++k) r.inputs.insert(r.inputs.end(), {{f32, {4, 8}}, {f32, {8, 4}}});
     if (other) r.inputs.push_back({f32, {4, 4}});
     r.outputs = {{f32, {4, 4}}};
-    describe_members(g, group.members, r);
+    describe_members(g, group, r);
     const std::vector<std::string> names = table.engines("cublas_lt_matmul_add", r);
     EXPECT_EQ(names.size(), 3u);
     const auto kernel = table.prepare("cublas_lt_matmul_add" + (algorithm.empty() ? "" : "@" + names[2]), r, {cublas_lt::kScratchBytes, false});

@@ -175,13 +175,13 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
         w.request.inputs.push_back(w.inputs.back().type());
       }
       Arguments on_host;
-      for (ValueId v : values_of(b.graph(), found.members)) {
+      for (ValueId v : values_of(b.graph(), found)) {
         w.request.outputs.push_back(local_type(b.graph().type(v), 6));
         w.request.output_types.push_back(b.graph().type(v));
         w.request.wanted.push_back(true);
         w.wanted.emplace_back(w.request.outputs.back().dtype, w.request.outputs.back().shape);
       }
-      describe_members(b.graph(), found.members, w.request);
+      describe_members(b.graph(), found, w.request);
       for (std::size_t i = 0; i < w.inputs.size(); ++i) on_host.inputs.push_back(w.given[i] ? w.inputs[i].raw() : nullptr);
       for (HostTensor& out : w.wanted) on_host.outputs.push_back(out.raw());
       KernelTable().prepare(kReferenceKernel, w.request)->launch(on_host);

@@ -192,7 +192,7 @@ struct Group {
     for (Value v : {x, w, b}) request.inputs.push_back({t, extents_of(v.shape(), kRows)});
     for (std::size_t i = 0; i < 3; ++i) inputs.push_back(drawn(request.inputs[i], 4, false, i));
     request.outputs = {{t, extents_of(c.shape(), kRows)}};
-    describe_members(builder.graph(), groups[0].members, request);
+    describe_members(builder.graph(), groups[0], request);
   }
   HostTensor launch(const std::string& kernel, std::int64_t scratch_bytes = 0) {
     HostTensor y(request.outputs[0].dtype, request.outputs[0].shape), scratch(u8, {scratch_bytes});

@@ -64,7 +64,7 @@ struct BiasedProduct {
     for (Value v : {x, w, bias}) request.inputs.push_back({t, extents_of(v.shape(), kRows)});
     for (std::size_t i = 0; i < 3; ++i) inputs.push_back(drawn(request.inputs[i], 4, false, i));
     request.outputs = {{t, extents_of(y.shape(), kRows)}};
-    describe_members(builder.graph(), group.members, request);
+    describe_members(builder.graph(), group, request);
   }
   HostTensor by(const char* kernel) {
     HostTensor y(f32, request.outputs[0].shape);
@@ -119,7 +119,7 @@ TEST(CublasLt, AddsProductsUp) {
     KernelRequest r;
     const Attributes attributes;
     r.op = group.kind, r.attributes = &attributes;
-    describe_members(b.graph(), group.members, r);
+    describe_members(b.graph(), group, r);
     std::vector<HostTensor> inputs;
     Arguments arguments;
     for (std::size_t m = 0; m < r.members.size(); ++m)
@@ -166,7 +166,7 @@ TEST(CublasLt, EndsAConvolutionOfOneTapByItsBias) {
   std::vector<HostTensor> inputs;
   for (const Extents& shape : {Extents{kRows, 3, 4, 5}, {1, 1, 5, 6}, {6}}) r.inputs.push_back({f32, shape}), inputs.push_back(drawn(r.inputs.back(), 4, false, inputs.size()));
   r.outputs = {{f32, {kRows, 3, 4, 6}}};
-  describe_members(b.graph(), groups[0].members, r);
+  describe_members(b.graph(), groups[0], r);
   HostTensor by_members(f32, r.outputs[0].shape), y = by_members;
   KernelTable().prepare(kReferenceKernel, r)->launch({{inputs[0].raw(), inputs[1].raw(), inputs[2].raw()}, {by_members.raw()}});
   const cudnn::Sequence sequence = sequence_of(r);

@@ -35,7 +35,7 @@ HostTensor dense_group(Value (*then)(Value), DType t, const std::string& kernel,
   r.outputs = {{t, extents_of(y.shape(), kRows)}};
   r.output_types = {y.type()};
   r.wanted = {true};
-  describe_members(builder.graph(), group.members, r);
+  describe_members(builder.graph(), group, r);
   const KernelTable table = cpu_kernels();
   const auto choice = table.choose(r);
   EXPECT_EQ(choice.name, "members_in_turn");
@@ -166,7 +166,7 @@ TEST(FusedMatmul, of_products_that_are_added_up_agrees_with_its_members) {
       for (Value v : {o.a, o.w, bias, o.c, o.v, other}) r.inputs.push_back({v.dtype(), extents_of(v.shape(), kRows)}), inputs.push_back(converted(drawn({f32, r.inputs.back().shape}, 4, false, inputs.size()), v.dtype()));
       for (const HostTensor& x : inputs) arguments.inputs.push_back(x.raw());
       r.outputs = {{y.dtype(), extents_of(y.shape(), kRows)}}, r.output_types = {y.type()};
-      describe_members(b.graph(), group.members, r);
+      describe_members(b.graph(), group, r);
       const KernelTable table = cpu_kernels();
       const auto choice = table.choose(r);
       ASSERT_EQ(choice.name, "members_in_turn");

@@ -58,9 +58,7 @@ std::unique_ptr<Prepared> prepare(const PlacedGraph& plan, const PlanNode& n, co
     r.output_types.push_back(plan.value(v).type);
     r.wanted.push_back(plan.value(v).read);
   }
-  std::vector<NodeId> members;
-  for (const Member& m : n.members) members.push_back(m.node);
-  if (n.op == kFused) describe_members(*plan.graph, members, r);
+  if (const std::optional<FusionGroup> group = group_of(plan, n)) describe_members(*plan.graph, *group, r);
   const KernelTable::Choice choice = table.choose(r);
   return table.prepare(choice.name, r, {choice.support.scratch_bytes, false});
 }

@@ -36,15 +36,15 @@ DrawnGroup::DrawnGroup(const Graph& graph, const FusionGroup& of, std::int64_t r
       inputs.push_back(given ? draw({g.type(v), v.output == 2 ? 0.5 : -2, 2}, rows, false, rng) : HostTensor(f32, {0}));
       request.inputs.push_back(inputs.back().type());
     }
-  for (ValueId v : values_of(g, group.members)) {
+  for (ValueId v : values_of(g, group)) {
     request.outputs.push_back(local_type(g.type(v), rows));
     request.output_types.push_back(g.type(v));
     request.wanted.push_back(true);
   }
-  describe_members(g, group.members, request);
+  describe_members(g, group, request);
 }
 
-std::vector<HostTensor> DrawnGroup::run(Prepared& kernel, std::int64_t scratch_bytes, std::size_t past, int over) const {
+std::vector<HostTensor> DrawnGroup::run(Prepared& kernel, std::int64_t scratch_bytes, std::size_t past, int over, std::size_t which) const {
   std::vector<HostTensor> out;
   std::vector<std::vector<std::byte, AlignedAllocator<std::byte>>> memory;
   auto at = [&](const HostTensor& t) { return memory.emplace_back(t.bytes().size() + 32).data() + past * size_of(t.dtype()); };
@@ -57,7 +57,7 @@ std::vector<HostTensor> DrawnGroup::run(Prepared& kernel, std::int64_t scratch_b
   for (const LocalType& t : request.outputs) out.emplace_back(t.dtype, t.shape), a.outputs.push_back(at(out.back()));
   HostTensor scratch(u8, {scratch_bytes});
   a.scratch = scratch.raw();
-  if (over >= 0) a.outputs[0] = const_cast<std::byte*>(a.inputs[static_cast<std::size_t>(over)]);
+  if (over >= 0) a.outputs[which] = const_cast<std::byte*>(a.inputs[static_cast<std::size_t>(over)]);
   kernel.launch(a);
   for (std::size_t k = 0; k < out.size(); ++k) std::copy_n(a.outputs[k], out[k].bytes().size(), out[k].raw());
   return out;
@@ -107,7 +107,7 @@ std::vector<HostTensor> DrawnGroup::one_by_one(const std::vector<Alone>& kernels
     for (std::size_t k = 0; k < out.size(); ++k) made.emplace(ValueId{group.members[m], static_cast<std::int32_t>(k)}, std::move(out[k]));
   }
   std::vector<HostTensor> out;
-  for (ValueId v : values_of(g, group.members)) out.push_back(made.at(v));
+  for (ValueId v : values_of(g, group)) out.push_back(made.at(v));
   return out;
 }
 

@@ -278,11 +278,12 @@ void normed_attention(Builder& b, DType t) {
   minimize(b, loss);
 }
 
-/// Norms with what follows them, and before their gradients.
+/// Norms with what follows them, and before and behind their gradients: rows so wide that these are summed on the way.
 void bent_norms(Builder& b, DType t) {
   Value h = relu(nn::batch_norm(dense(b, b.input("x", t, {kBatch, 3, 4}), "in", 8)));
   h = relu6(nn::batch_norm(dense(b, h, "second", 8)) + h);
-  for (const char* name : {"third", "fourth"}) h = h + dense(b, nn::layer_norm(h), name, 8);
+  h = dense(b, h, "wide", 256);
+  for (const char* name : {"third", "fourth"}) h = h + dense(b, nn::layer_norm(h), name, 256);
   Value loss = classify(dense(b, reduce_mean(h, {.axes = {1}}), "out", 5), label_(b));
   fetch(b, "loss", loss);
   minimize(b, loss);

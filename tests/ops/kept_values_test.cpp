@@ -1,0 +1,184 @@
+// Groups that give what a member makes, too, in plans: found, taken, written, read, and of the values that the members have.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <belfry/belfry.h>
+#include <belfry/frontends/json/plan_file.h>
+#include <belfry/frontends/session/kernel_chooser.h>
+#include <belfry/graph/plan/verify.h>
+#include <belfry/ops/cpu_kernels.h>
+#include <belfry/ops/fusions.h>
+#include <belfry/ops/passes/passes.h>
+#include <belfry/placer/place.h>
+#include <belfry/placer/strategies/strategies.h>
+
+#include "drawn_group.h"
+#include "op_case.h"
+#include "plans.h"
+#include "says.h"
+
+namespace belfry::test {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::Not;
+
+/// Blocks of a norm and a product with a bias, which add to what they read. The bias of the block before is summed beside the gradient of each norm.
+Graph biased_residuals(DType precision, std::int64_t width = 256, bool biased = true) {
+  Builder b("net");
+  Value h = b.input("x", f32, {kBatch, 3, width}) * b.variable("gain", {width});
+  for (const char* name : {"v", "w", "u"}) {
+    h = h + matmul(nn::layer_norm(h), b.variable(name, {width, width}, {.init = "normal", .init_value = 0.05}));
+    if (biased) h = h + b.variable(std::string(name) + "/bias", {width});
+  }
+  b.minimize(reduce_sum(square(nn::layer_norm(h))), Sgd{.learning_rate = 0.01});
+  Graph out = std::move(b).build();
+  out.precision = precision;
+  return run_passes(training_passes(), out);
+}
+
+TEST(KeptValues, are_what_gradients_of_norms_make_that_is_summed_over_rows) {
+  const std::vector<std::string> gain = {"layer_norm_gradient", "add_n", "mul", "reduce_sum"};
+  EXPECT_THAT(groups_with_elementwise(biased_residuals(f32)), ElementsAre(ElementsAre("layer_norm_gradient", "add_n", "reduce_sum"), ElementsAre("layer_norm_gradient", "add_n", "reduce_sum"), gain, ElementsAre("layer_norm_gradient", "reduce_sum")));
+  EXPECT_THAT(groups_with_elementwise(biased_residuals(bf16)), ElementsAre(ElementsAre("layer_norm_gradient", "add_n", "reduce_sum", "cast"), ElementsAre("layer_norm_gradient", "add_n", "reduce_sum", "cast"), gain, ElementsAre("layer_norm_gradient", "reduce_sum", "cast")));
+  EXPECT_THAT(groups_with_elementwise(biased_residuals(bf16, 256, false)), ElementsAre(ElementsAre("layer_norm_gradient", "add_n"), ElementsAre("layer_norm_gradient", "add_n"), gain));
+  for (std::int64_t width : {128, 3000}) EXPECT_THAT(groups_with_elementwise(biased_residuals(f32, width)), Not(Contains(Contains("reduce_sum"))));
+  const Graph g = biased_residuals(f32);
+  for (const FusionGroup& group : find_gpu_groups(g))
+    if (group.kind == kWithElementwise) EXPECT_EQ(group.kept.size(), group.members.size() == 4 ? 0u : 1u) << "what the sum alone reads stays inside";
+}
+
+/// Sums over other axes, of two inputs' rows, or in another role's or device's nodes stand by themselves.
+TEST(KeptValues, are_not_summed_beside_over_other_axes) {
+  auto behind = [](const std::function<void(Builder&, Value)>& more) {
+    Builder b("net");
+    const Value x = b.input("x", f32, {kBatch, 3, 256}), moments = b.input("moments", f32, {kBatch, 3});
+    const Value dx = b.graph().add("layer_norm_gradient", {x, moments, moments, x}, {});
+    b.output(dx * dx);
+    more(b, dx);
+    return groups_with_elementwise(std::move(b).build());
+  };
+  EXPECT_THAT(behind([](Builder& b, Value dx) { b.output(reduce_sum(dx, {.axes = {0, 1}})); }), ElementsAre(ElementsAre("layer_norm_gradient", "reduce_sum")));
+  EXPECT_THAT(behind([](Builder& b, Value dx) { b.output(reduce_sum(dx, {.axes = {-2, 0}})), b.output(reduce_sum(dx, {.axes = {0, 1}})); }), ElementsAre(ElementsAre("layer_norm_gradient", "reduce_sum")));
+  for (const Integers& axes : {Integers{}, {0}, {1}, {2}, {0, 2}, {0, 1, 2}})
+    EXPECT_TRUE(behind([&](Builder& b, Value dx) { b.output(reduce_sum(dx, {.axes = axes})); }).empty());
+  EXPECT_TRUE(behind([](Builder& b, Value dx) { b.output(reduce_max(dx, {.axes = {0, 1}})); }).empty());
+  EXPECT_TRUE(behind([](Builder& b, Value dx) { b.output(reduce_sum(tanh(dx), {.axes = {0, 1}})); }).empty());
+}
+
+PlacedGraph placed_keeping(const std::shared_ptr<const Graph>& graph, PlaceOptions options = {}, bool grouped = true) {
+  options.kernels = chooser({{"cpu", cpu_kernels()}, {"sim", cpu_kernels()}});
+  if (grouped) options.groups = find_gpu_groups;
+  PlacedGraph plan = place(graph, to_strategy(Mirrored{.devices = sims(2), .towers = 4, .threads = 1}), sim_cluster(2), 7, options);
+  const std::vector<std::string> objections = verify(plan);
+  EXPECT_TRUE(objections.empty()) << objections.front();
+  return plan;
+}
+
+std::vector<const PlanNode*> keeping_groups(const PlacedGraph& plan) {
+  std::vector<const PlanNode*> out;
+  for (const PlanNode& n : plan.nodes)
+    if (std::any_of(n.members.begin(), n.members.end(), [](const Member& m) { return m.kept; })) out.push_back(&n);
+  return out;
+}
+
+TEST(KeptValues, have_their_names_and_states_in_plans_which_files_hold) {
+  for (DType t : {f32, bf16}) {
+    auto graph = std::make_shared<const Graph>(biased_residuals(t));
+    const PlacedGraph plan = placed_keeping(graph);
+    const std::vector<const PlanNode*> groups = keeping_groups(plan);
+    ASSERT_EQ(groups.size(), 3u);
+    const PlanNode& n = *groups[1];  // the first has no tree behind its norm
+    const std::size_t kept = 3, sum = t == f32 ? 0 : 4;
+    ASSERT_EQ(n.outputs.size(), t == f32 ? 4u : 5u);
+    EXPECT_EQ(plan.value(n.outputs[kept]).name, plan.graph->node(n.members[1].node).name);
+    EXPECT_EQ(plan.value(n.outputs[kept]).state, rows(0));
+    EXPECT_EQ(plan.value(n.outputs[sum]).name, plan.graph->node(n.members[2].node).name);
+    EXPECT_TRUE(plan.value(n.outputs[sum]).state.is_partial());
+    EXPECT_EQ(n.scope, Scope::tower);
+    const std::string text = write_plan(plan);
+    const PlacedGraph again = read_plan(text, "plan.json", graph->shared_ops());
+    EXPECT_TRUE(write_plan(again) == text);
+    EXPECT_TRUE(verify(again).empty());
+    EXPECT_EQ(arithmetic_hash(again), plan.arithmetic_hash);
+    PlaceOptions options;
+    options.groups = [&](const Graph& g) { return groups_of(again, g); };
+    options.kernels = chooser({{"cpu", cpu_kernels()}, {"sim", cpu_kernels()}});
+    EXPECT_TRUE(write_plan(place(again.graph, placement_of(again), again.cluster, options)) == text);
+  }
+}
+
+/// What is kept is the group's for whoever asks; what stays inside is not, and then the members stand alone.
+TEST(KeptValues, are_the_groups_for_whoever_asks) {
+  auto graph = std::make_shared<const Graph>(biased_residuals(f32));
+  const PlacedGraph plan = placed_keeping(graph);
+  const PlanNode& n = *keeping_groups(plan)[1];
+  auto asking = [&](std::size_t member) { return keeping_groups(placed_keeping(graph, {.fetches = {{"asked", {n.members[member].node, 0}}}})).size(); };
+  EXPECT_EQ(asking(0), 2u);
+  EXPECT_EQ(asking(1), 3u);
+  EXPECT_EQ(asking(2), 3u);
+}
+
+/// A member that reads what others make of a kept value would wait for its own group.
+TEST(KeptValues, do_not_come_back) {
+  auto taken = [](bool crossed) {
+    Builder b("net");
+    const Value x = b.input("x", f32, {kBatch, 8}), first = relu(x), other = softmax(crossed ? first : x), last = first * other;
+    b.metric("last", last), b.metric("first", softmax(first));
+    auto graph = std::make_shared<const Graph>(std::move(b).build());
+    PlaceOptions options{.fetches = fetches_of(*graph)};
+    options.groups = [&](const Graph&) { return std::vector<FusionGroup>{{kElementwise, {first.id.node, last.id.node}, {first.id.node}}}; };
+    return keeping_groups(placed_keeping(graph, std::move(options), false)).size();
+  };
+  EXPECT_EQ(taken(false), 1u);
+  EXPECT_EQ(taken(true), 0u);
+}
+
+TEST(KeptValues, have_the_bits_of_their_members_in_turn_and_in_the_reference) {
+  for (DType t : {f32, bf16}) {
+    const Graph g = biased_residuals(t);
+    for (const FusionGroup& group : find_gpu_groups(g)) {
+      if (group.kept.empty()) continue;
+      const DrawnGroup d(g, group, 5);
+      const KernelTable::Choice choice = cpu_kernels().choose(d.request);
+      ASSERT_EQ(choice.name, "members_in_turn");
+      EXPECT_TRUE(choice.support.in_place);
+      auto kernel = cpu_kernels().prepare(choice.name, d.request, {choice.support.scratch_bytes, true});
+      const std::vector<HostTensor> want = d.one_by_one(cpu_kernels()), reference = d.run(*cpu_kernels().prepare(kReferenceKernel, d.request), 0);
+      EXPECT_EQ(d.run(*kernel, choice.support.scratch_bytes), want);
+      const auto made = static_cast<std::size_t>(d.request.places[1][0]);
+      for (std::size_t i = 3; i < d.inputs.size(); ++i)
+        if (d.inputs[i].type() == want[made].type()) EXPECT_TRUE(d.run(*kernel, choice.support.scratch_bytes, 0, static_cast<int>(i), made) == want) << "over input " << i;
+      for (std::size_t k = 0; k < want.size(); ++k) EXPECT_LE(distance(reference[k], want[k]), is_half(want[k].dtype()) ? 0x1p-4 : 1e-3) << k;
+    }
+  }
+}
+
+TEST(KeptValues, are_refused_where_the_file_says_otherwise) {
+  auto graph = std::make_shared<const Graph>(biased_residuals(bf16));
+  const std::string text = write_plan(placed_keeping(graph));
+  auto with = [&](const std::string& from, const std::string& to) {
+    std::string edited = text;
+    const std::size_t at = edited.find(from);
+    EXPECT_NE(at, edited.npos) << from;
+    edited.replace(at, from.size(), to);
+    return message_of([&] {
+      const PlacedGraph plan = read_plan(edited, "plan.json", graph->shared_ops());
+      if (const std::vector<std::string> objections = verify(plan); !objections.empty()) throw UserError(objections.front());
+    });
+  };
+  EXPECT_THAT(with("\"kept\": true", "\"kept\": false"), testing::HasSubstr("makes 5 values, but the graph's nodes 4"));
+  EXPECT_THAT(with("\"kept\": true", "\"kept\": 1"), testing::HasSubstr("plan.json"));
+  std::string last = text.substr(text.rfind("\"op\": \"cast\", \"inputs\"", text.rfind("\"kept\": true") + 400));
+  last = last.substr(0, last.find("\"at\""));
+  EXPECT_THAT(with(last + "\"at\"", last + "\"kept\": true, \"at\""), testing::HasSubstr("the last member is the fused node's own value"));
+}
+
+}  // namespace
+}  // namespace belfry::test
