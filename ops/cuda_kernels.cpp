@@ -21,6 +21,7 @@ KernelTable generated_kernels(const GpuCodeRef& code) {
   table.add(batch_norm_with_elementwise(code, expressions));
   table.add(norm_gradient_with_elementwise(code, expressions));
   table.add(depthwise_with_elementwise(code, expressions));
+  table.add(elementwise_with_sum(code, expressions));
   return table;
 }
 

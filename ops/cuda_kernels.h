@@ -49,6 +49,8 @@ std::vector<Kernel> optimizer_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> pad_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> random_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> reduce_cuda(const std::shared_ptr<GpuCode>& code);
+/// Of groups: elementwise nodes, for which `table` has expressions, and the sum of the rows that they make.
+Kernel elementwise_with_sum(const std::shared_ptr<GpuCode>& code, const std::shared_ptr<const KernelTable>& table);
 std::vector<Kernel> resize_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> row_count_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> scaled_dot_product_attention_generated_cuda(const std::shared_ptr<GpuCode>& code);

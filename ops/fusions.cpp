@@ -9,7 +9,7 @@
 #include <belfry/graph/structural.h>
 #include <belfry/ops/build.h>
 #include <belfry/ops/gpu_kernel_names.h>
-#include <belfry/ops/norms.h>
+#include <belfry/ops/row_sums.h>
 #include <belfry/ops/windows.h>
 
 namespace belfry {
@@ -60,6 +60,8 @@ bool read_by_trees(const Graph& g, NodeId id) {
 constexpr std::size_t kMostMembers = 16, kMostInputs = 6;
 /// A norm's gradient reads its dy twice: of more inputs it is better made once.
 constexpr std::size_t kMostBeforeNorm = 2;
+/// Beside the sums of a pack of columns a thread has room for the rows ahead of few inputs.
+constexpr std::size_t kMostBesideSums = 4;
 
 /// Whether GPUs have an expression for the node's types: halves are converted from and to f32 alone.
 bool is_expression(const Graph& g, const Node& n) {
@@ -179,7 +181,8 @@ class Trees {
     for (NodeId id = 0; id < g_.size(); ++id)
       if (g_.node(id).op->name == "layer_norm_gradient") add_asides(id, out);
     for (auto& [root, tree] : trees_)
-      if (tree.members.size() > 1) out.push_back({kElementwise, {tree.members.rbegin(), tree.members.rend()}});
+      if (std::optional<FusionGroup> with_sum = summed(root, tree.members)) out.push_back(std::move(*with_sum));
+      else if (tree.members.size() > 1) out.push_back({kElementwise, {tree.members.rbegin(), tree.members.rend()}});
     return out;
   }
 
@@ -263,7 +266,7 @@ class Trees {
       const Node& n = g_.node(r);
       const bool beside = n.inputs == std::vector<ValueId>{{made, 0}} && n.role == g_.node(made).role && requested(g_, r) == requested(g_, made) && !taken_.contains(r);
       const auto tree = trees_.find(r);
-      if (beside && !sum && is_sum_aside(*n.op) && adds_rows(r) && adds_beside_norms(g_.type({made, 0}))) sum = r;
+      if (!sum && adds(r, made) && adds_beside_norms(g_.type({made, 0}))) sum = r;
       else if (beside && !halves && n.op->name == kCast && is_half(n.types[0].dtype) && tree != trees_.end() && tree->second.members.size() == 1) halves = r;
       else others = others || std::find(n.inputs.begin(), n.inputs.end(), ValueId{made, 0}) != n.inputs.end();
     }
@@ -280,12 +283,31 @@ class Trees {
     else *of = std::move(group);
   }
 
-  /// Over all axes but the last.
-  bool adds_rows(NodeId sum) const {
+  /// To a tree whose root others read or not: the sum over rows of what it makes.
+  std::optional<FusionGroup> summed(NodeId root, const std::vector<NodeId>& members) const {
+    const TensorType& type = g_.node(root).types[0];
+    if (!adds_beside_trees(type) || symbolic_axes(type.shape).empty()) return {};
+    std::set<ValueId> read;
+    for (NodeId id : members)
+      for (ValueId v : g_.node(id).inputs) {
+        if (std::find(members.begin(), members.end(), v.node) != members.end()) continue;
+        if (g_.type(v).shape != type.shape || !row_width(g_.type(v))) return {};
+        read.insert(v);
+      }
+    if (read.size() > kMostBesideSums) return {};
+    FusionGroup out{kWithElementwise, {members.rbegin(), members.rend()}};
+    bool others = apart_[static_cast<std::size_t>(root)], found = false;
+    for (NodeId r : g_.readers(root))
+      if (!found && adds(r, root)) out.members.push_back(r), found = true;
+      else others = true;
+    if (others) out.kept.push_back(root);
+    return found ? std::optional(std::move(out)) : std::nullopt;
+  }
+
+  /// Whether it adds the rows of that node alone, where that is made.
+  bool adds(NodeId sum, NodeId of) const {
     const Node& n = g_.node(sum);
-    const auto rank = static_cast<int>(g_.type(n.inputs[0]).shape.size());
-    const std::vector<int> axes = axes_from_front(n.attributes.integers("axes"), rank);
-    return rank > 1 && static_cast<int>(axes.size()) == rank - 1 && std::find(axes.begin(), axes.end(), rank - 1) == axes.end();
+    return is_sum_aside(*n.op) && n.inputs[0] == ValueId{of, 0} && is_sum_of_rows(n, g_.type({of, 0})) && n.role == g_.node(of).role && requested(g_, sum) == requested(g_, of) && !taken_.contains(sum);
   }
 
   /// Whether all that a tree reads, of no more inputs, and makes has the type of a norm's x and first output, and goes with it. `by_channel`: of any dtype, and what it reads may be one

@@ -40,7 +40,7 @@ constexpr std::array<GpuKernelName, 48> kNames = {{
      "abs add add_n broadcast_like broadcast_to cast ceil clip clip_gradient cos div elementwise elu elu_gradient equal erf exp floor gelu gelu_gradient gelu_tanh greater "
      "greater_equal leaky_relu leaky_relu_gradient less less_equal log log1p logical_and logical_not logical_or maximum minimum mul neg not_equal pow "
      "reciprocal relu relu6 relu6_gradient relu_gradient round rsqrt sigmoid sigmoid_cross_entropy sign silu sin softplus sqrt square squared_difference sub "
-     "tanh where"},
+     "tanh where with_elementwise"},
     {"nvrtc_gather", "gather"},
     {"nvrtc_give", "take_along_axis_gradient"},
     {"nvrtc_kept_value", "constant row_count row_weight"},

@@ -47,6 +47,13 @@ template <class S, class A, class At, class F> A staged(A sum, i64 values, int w
   }
   return sum;
 }
+/// In the order of reduce_sum: the blocks of x (blocks, columns), of eight columns from `first`.
+template <class Read, class Y> void join_blocks(const double* x, i64 blocks, i64 columns, i64 first, Y* to) {
+  const int width = columns - first < 8 ? (int)(columns - first) : 8;
+  double sum = threadIdx.x < width ? x[first + threadIdx.x] : 0;
+  if (blocks > 1) sum = staged<double>(sum, (blocks - 1) * width, width, [&](i64 k, int c) { return x[(k + 1) * columns + first + c]; }, [](double p, double q) { return p + q; });
+  if (threadIdx.x < width) to[first + threadIdx.x] = convert<Y>((Read)sum);
+}
 )";
 
 }  // namespace belfry

@@ -12,7 +12,7 @@
 #include <belfry/ops/cuda/grouped_norm_internal.h>
 #include <belfry/ops/cuda_kernels.h>
 #include <belfry/ops/layer_norm/lines_cuda_internal.h>
-#include <belfry/ops/norms.h>
+#include <belfry/ops/row_sums.h>
 
 namespace belfry {
 namespace {
@@ -136,8 +136,7 @@ std::string objection_to_asides(const KernelRequest& r, const Outputs& out) {
   const std::string& made = out.rest.members.back()->name;
   const TensorType& type = out.rest.members.back()->types[0];
   if (r.members.size() != out.rest.members.size() + 1 + (out.halves ? 1 : 0) || r.inner[*out.sum] != std::vector<std::string>{made}) return "its sum does not read what the members before make alone";
-  const std::vector<int> axes = axes_from_front(r.members[*out.sum]->attributes.integers("axes"), static_cast<int>(type.shape.size()));
-  if (!adds_beside_norms(type) || axes.size() + 1 != type.shape.size() || std::find(axes.begin(), axes.end(), static_cast<int>(axes.size())) != axes.end()) return "its sum is not over all axes but a last of 256 to 2048";
+  if (!adds_beside_norms(type) || !is_sum_of_rows(*r.members[*out.sum], type)) return "its sum is not over all axes but a last of 256 to 2048";
   if (!out.halves) return "";
   const Node& cast = *r.members[*out.halves];
   return cast.op->name == kCast && r.inner[*out.halves] == std::vector<std::string>{made} && type.dtype == DType::f32 && is_half(cast.types[0].dtype) ? "" : "what stands behind its sum is no cast of what they make to halves";

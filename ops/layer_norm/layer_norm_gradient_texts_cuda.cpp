@@ -47,13 +47,7 @@ const char* const norm_gradient_texts::kJoin = R"(
 KERNEL_AHEAD void join(const Args a) {
 #if ADDED
   if (blockIdx.x >= a.joins) {
-    for (i64 first = (blockIdx.x - a.joins) * 8; first < a.channels; first += (gridDim.x - a.joins) * 8) {
-      const double* x = added_blocks(a) + first;
-      const int width = a.channels - first < 8 ? (int)(a.channels - first) : 8;
-      double sum = threadIdx.x < width ? x[threadIdx.x] : 0;
-      if (a.added_blocks > 1) sum = staged<double>(sum, (a.added_blocks - 1) * width, width, [&](i64 k, int c) { return x[(k + 1) * a.channels + c]; }, Add());
-      if (threadIdx.x < width) ((Y*)ADDED_TO)[first + threadIdx.x] = convert<Y>((Real)sum);
-    }
+    for (i64 first = (blockIdx.x - a.joins) * 8; first < a.channels; first += (gridDim.x - a.joins) * 8) join_blocks<Real>(added_blocks(a), a.added_blocks, a.channels, first, (Y*)ADDED_TO);
     return;
   }
 #endif

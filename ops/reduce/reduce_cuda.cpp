@@ -13,7 +13,6 @@ namespace belfry {
 namespace {
 
 constexpr std::int64_t kEnough = 32 * 1024;  ///< threads that keep the memory of a GPU busy
-constexpr std::int64_t kSide = 96;           ///< blocks of threads that do
 constexpr std::int64_t kFew = 4096;          ///< blocks of a sum, below which a thread per column or lane does not
 
 /// The axes that are reduced and those that are kept, in order; axes of size 1 do not count, neighbours of a kind are one.
@@ -143,34 +142,6 @@ template <int W> void whole(const Args& a) {
 }
 )";
 
-const char* const kThrough = R"(
-/// A block of threads takes two packs of columns through all blocks of rows: seven warps sum blocks while the first adds the sums of those before.
-template <int W> void through(const Args& a) {
-  const int kBlocks = 112, kColumns = 2 * W, me = (int)threadIdx.x, slot = (me - 32) / 2;
-  __shared__ A sums[2][112][2 * W];
-  const i64 across = a.inner / W, tiles = a.inner / kColumns;
-  for (i64 item = blockIdx.x; item < a.outer * tiles; item += gridDim.x) {
-    const Pack<T, W>* x = (const Pack<T, W>*)a.in[0] + item / tiles * a.n * across + item % tiles * 2 + me % 2;
-    A sum = (A)a.start;
-    int which = 0;
-    for (i64 from = -kBlocks; from < a.blocks; from += kBlocks, which ^= 1) {
-      const i64 b = from + kBlocks + slot, left = a.blocks - from;
-      if (me >= 32 && b < a.blocks) {
-        const Pack<A, W> block = in_order<8>(start<W>(a), x + b * a.block * across, across, rows_of(a, b), Next());
-#pragma unroll
-        for (int j = 0; j < W; ++j) sums[which ^ 1][slot][me % 2 * W + j] = block.e[j];
-      } else if (me < kColumns && from >= 0) {
-        const int first = from == 0;
-        if (first) sum = sums[which][0][me];
-        sum = in_order<16>(sum, sums[which][first] + me, kColumns, (left < kBlocks ? left : kBlocks) - first, Next());
-      }
-      __syncthreads();
-    }
-    if (me < kColumns) ((Y*)a.out[0])[item / tiles * a.inner + item % tiles * kColumns + me] = result(sum, a.n);
-  }
-}
-)";
-
 const char* const kLanes = R"(
 KERNEL_AHEAD void lanes(const Args a) {
   const int lane = threadIdx.x % 8;
@@ -216,13 +187,6 @@ KERNEL_AHEAD void join(const Args a) {
 /// So many columns that a thread of each keeps the GPU busy; the sums of the blocks are not stored.
 bool are_many(const Runs& s) { return s.outer() * s.inner() >= kEnough && s.inner() > 1; }
 
-/// So many columns that what a block of threads takes of them keeps the GPU busy, and so few rows in a block that their sums, stored, would be as many bytes as they are of.
-bool are_wide(const Runs& s, DType type) {
-  const ColumnSums sums(s.n(), s.inner());
-  const std::int64_t columns = 32 / static_cast<std::int64_t>(size_of(type));
-  return !are_many(s) && sums.blocks > 1 && sums.block <= 16 && s.inner() % columns == 0 && s.outer() * s.inner() / columns >= kSide;
-}
-
 /// In the CPU's order: blocks of about 16 Ki elements; inside a block a column in row order, a single column in eight lanes.
 Generated in_blocks(const KernelRequest& r, const Fold& f, const Runs& s) {
   ColumnSums sums(s.n(), s.inner());
@@ -230,18 +194,12 @@ Generated in_blocks(const KernelRequest& r, const Fold& f, const Runs& s) {
   const std::int64_t lanes = s.inner() > 1 ? s.inner() : 8, rows = std::min(s.n(), sums.block) * s.inner() / lanes;
   std::int64_t width = std::min<std::int64_t>(8, 16 / static_cast<std::int64_t>(size_of(r.inputs[0].dtype)));
   while (s.inner() % width != 0) width /= 2;
-  const bool many = sums.blocks > 1 && are_many(s), through = are_wide(s, r.inputs[0].dtype);
+  const bool many = sums.blocks > 1 && are_many(s);
   const std::int64_t threads = many ? s.outer() * s.inner() : items;
   if (threads / width < kEnough) width = 1;
   Generated g = head_of(r, f);
   g.number("items", items).number("n", s.n()).number("inner", s.inner()).number("block", sums.block).number("blocks", sums.blocks).number("outer", s.outer());
   g.head(kStaged).body(kBlocks);
-  if (through) {
-    const std::int64_t pack = 16 / static_cast<std::int64_t>(size_of(r.inputs[0].dtype));
-    auto blocks = [&](std::int64_t columns) { return Grid{std::min<std::int64_t>(s.outer() * s.inner() / columns, 16384), 256}; };
-    g.body(kThrough).entries(fmt::format("KERNEL_AHEAD void narrow(const Args a) {{ through<1>(a); }}\nKERNEL_AHEAD void wide(const Args a) {{ through<{}>(a); }}\n", pack));
-    return g.launch("wide", blocks(2 * pack), {0}, "narrow", blocks(2));
-  }
   if (!many && s.inner() <= 32 && parts <= kFew && rows >= 64) {
     g.entries(kFewColumns).launch("few", {parts, 256});
   } else if (s.inner() == 1) {
@@ -282,7 +240,7 @@ Kernel kernel(const GpuCodeRef& code, Fold f, const std::vector<DType>& dtypes) 
             Support s = takes_on_gpu(r, dtypes);
             if (r.inputs[0].elements() == 0) return refuse("there is nothing to reduce");
             s.in_place = false;
-            if (Runs x = runs_of(r); s.ok && x.together() && !are_many(x) && !are_wide(x, r.inputs[0].dtype)) s.scratch_bytes = x.outer() * ColumnSums(x.n(), x.inner()).scratch_bytes();
+            if (Runs x = runs_of(r); s.ok && x.together() && !are_many(x)) s.scratch_bytes = x.outer() * ColumnSums(x.n(), x.inner()).scratch_bytes();
             return s;
           },
           .prepare = [code, f](const KernelRequest& r) {
