@@ -22,7 +22,7 @@ inline std::int64_t row_width(const TensorType& t) { return t.shape.empty() || t
 /// Of rows so wide that there are threads for blocks of them, whose sums are small beside them.
 inline bool adds_beside_trees(const TensorType& t) { return row_width(t) >= 256; }
 
-/// And no wider than threads have room for that hold a row for its norm.
-inline bool adds_beside_norms(const TensorType& t) { return adds_beside_trees(t) && row_width(t) <= (t.dtype == f64 ? 1024 : 2048); }
+/// And no wider than threads have room for that hold a row for its norm; of f64 they have none.
+inline bool adds_beside_norms(const TensorType& t) { return adds_beside_trees(t) && row_width(t) <= 2048 && t.dtype != f64; }
 
 }  // namespace belfry

@@ -116,19 +116,29 @@ template <bool Wide> void rows(const Args& a) {
   Added added(a, blockIdx.x * a.stretch);
   __shared__ Real made[WIDTH == 32 ? 8 : 1][WIDTH == 32 ? COLUMNS * WIDTH : 1];
 #endif
+#if ADDED
+  for (i64 piece = blockIdx.x * a.pieces; piece < (blockIdx.x + 1) * a.pieces; ++piece)
+#endif
+  {
+#if !ADDED
+  const i64 piece = blockIdx.x;
+#endif
 #if SUMS || ADDED
-  for (i64 piece = ADDED ? blockIdx.x * a.pieces : blockIdx.x; piece < (ADDED ? (blockIdx.x + 1) * a.pieces : blockIdx.x + 1); ++piece) {
   const i64 stretch = piece / a.pieces * a.stretch, top = stretch + piece % a.pieces * a.block, end = top + a.block < stretch + a.stretch ? top + a.block : stretch + a.stretch, past = end < a.lines ? end : a.lines;
+#endif
 #if SUMS
   Real dgamma[COLUMNS] = {}, dbeta[COLUMNS] = {};
 #endif
+#if ADDED
   for (i64 first_line = top; first_line < past; first_line += 256 / WIDTH) {
     const i64 line = first_line + threadIdx.x / WIDTH;
-    if (line < past) {
+    if (line < past)
+#elif SUMS
+  for (i64 line = top + threadIdx.x / WIDTH; line < past; line += 256 / WIDTH) {
 #else
   EACH_LINE(line) {
-    {
 #endif
+    {
     const Real mean = ((const Real*)a.in[1])[line], inverse = ((const Real*)a.in[2])[line];
     P g[PACKS], normal[PACKS];
 #pragma unroll
@@ -199,9 +209,7 @@ template <bool Wide> void rows(const Args& a) {
   keep(a, 0, piece, dgamma);
   keep(a, 1, piece, dbeta);
 #endif
-#if SUMS || ADDED
   }
-#endif
 }
 )";
 

@@ -38,6 +38,37 @@ void await_wide_norms(const KernelTable& table) {
     }
 }
 
+/// Sums of rows beside a norm's gradient, in the widest rows of a warp and a block, with what it makes as halves; and beside trees, of most inputs too.
+void await_summed_rows(const KernelTable& table) {
+  auto await_one = [&](Builder& b, const char* kernel) {
+    const Graph g = std::move(b).build();
+    const FusionGroup group = find_gpu_groups(g).at(0);
+    EXPECT_FALSE(group.kept.empty());
+    const DrawnGroup drawn(g, group, 40);
+    const KernelTable::Choice choice = table.choose(drawn.request);
+    EXPECT_EQ(choice.name, kernel);
+    table.prepare(choice.name, drawn.request, {choice.support.scratch_bytes, false});
+  };
+  for (auto [t, dy] : {std::pair{f32, f32}, {bf16, bf16}, {f32, bf16}})
+    for (std::int64_t width : {512, 2048}) {
+      const DType wide = is_half(t) ? f32 : t;
+      Builder b("norm");
+      const std::vector<Value> inputs = {b.input("x", t, {kBatch, width}), b.input("mean", wide, {kBatch}), b.input("inverse", wide, {kBatch}), b.input("dy", dy, {kBatch, width}), b.input("gamma", wide, {width})};
+      const Value made = relu(b.graph().add("layer_norm_gradient", inputs, {{"wide", t != dy}}) * b.input("u", t, {kBatch, width}) - b.input("v", t, {kBatch, width}));
+      b.output(made), b.output(reduce_sum(made, {.axes = {0}}));
+      if (t == f32) b.output(cast(made, bf16));
+      await_one(b, "nvrtc_norm");
+    }
+  for (DType t : {f32, f64, bf16})
+    for (bool most : {true, false}) {
+      Builder b("tree");
+      auto x = [&](const char* name) { return b.input(name, t, {kBatch, 512}); };
+      const Value made = most ? gelu(x("x") * x("y") - x("z")) * x("u") : b.graph().add("gelu_gradient", {x("dy"), x("x")}, {});
+      b.output(made), b.output(reduce_sum(made, {.axes = {0}}));
+      await_one(b, "nvrtc_elementwise");
+    }
+}
+
 /// Those of all rooms' cases, and of all nets.
 const std::map<std::string, AskedFor>& all_texts() {
   static const std::map<std::string, AskedFor> texts = [] {
@@ -55,6 +86,8 @@ const std::map<std::string, AskedFor>& all_texts() {
     const std::size_t of_nets = code->texts.size();
     await_wide_norms(table);
     EXPECT_EQ(code->texts.size(), of_nets + 8);
+    await_summed_rows(table);
+    EXPECT_EQ(code->texts.size(), of_nets + 8 + 10);
     return code->texts;
   }();
   return texts;

@@ -56,9 +56,7 @@ std::vector<SumsForm> forms_of_sums() {
           {{b, 1, 1504}, {b, 1}, 45, f32, bf16, bf16, true, true, true},
           {{b, 2048}, {b}, 21, f32, f32, f32, false},
           {{b, 3, 768}, {b, 3}, 30, bf16, bf16},
-          {{b, 304}, {b}, 9, f16, f16, f32, false},
-          {{b, 1024}, {b}, 40, f64, f64},
-          {{b, 260}, {b}, 70, f64, f64, f32, false, false}};
+          {{b, 304}, {b}, 9, f16, f16, f32, false}};
 }
 
 std::vector<std::string> ops_of(const Graph& g, const std::vector<NodeId>& nodes) {
