@@ -34,9 +34,9 @@ std::unique_ptr<Prepared> prepare_reference(const KernelRequest& r) {
 
 /// The members' references one after the other, on buffers of their own.
 std::unique_ptr<Prepared> prepare_fused_reference(const KernelRequest& r) {
-  for (const Node* m : r.members)
-    if (m->types[0].shape != r.members.back()->types[0].shape)
-      throw UserError(fmt::format("[{}] the member '{}' makes another shape than the group, which its reference does not compute; place the plan anew without the group", r.op, m->name));
+  for (std::size_t m = 0; m < r.members.size(); ++m)
+    if (!inner_type(r.members, m, r.outputs.at(0).shape))
+      throw UserError(fmt::format("[{}] the member '{}' has not the rows of the group, and its reference does not say how many; place the plan anew without the group", r.op, r.members[m]->name));
   struct Fused : Prepared {
     explicit Fused(const KernelRequest& r) : members(r.members), share(r.share), inputs(r.inputs), outputs(r.outputs) {}
     void launch(const Arguments& a) override {
@@ -50,7 +50,7 @@ std::unique_ptr<Prepared> prepare_fused_reference(const KernelRequest& r) {
           if (name.empty()) in.push_back({inputs[next], a.inputs[next]}), ++next;
           else in.push_back({inner.at(name).type(), inner.at(name).raw()});
         }
-        const LocalType type{n.types[0].dtype, outputs[0].shape};
+        const LocalType type = inner_type(members, m, outputs[0].shape).value();
         HostTensor made(type.dtype, type.shape);
         std::vector<View> out;
         for (std::size_t k = 0; k < n.types.size(); ++k) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,15 +41,27 @@ inline std::ptrdiff_t place_of(const std::vector<const Node*>& members, std::siz
   return static_cast<std::ptrdiff_t>(at + k - 1);
 }
 
+/// The local type of member `m`'s first output, where that of the last member has the shape `whole`: rows lie along the same axes of both, as many of them. None where they do not.
+inline std::optional<LocalType> inner_type(const std::vector<const Node*>& members, std::size_t m, const Extents& whole) {
+  const Shape &own = members[m]->types[0].shape, &last = members.back()->types[0].shape;
+  LocalType out{members[m]->types[0].dtype, whole};
+  if (own == last) return out;
+  if (own.size() != last.size() || own.size() != whole.size()) return {};
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (own[i].symbol != last[i].symbol || (own[i].symbolic() && last[i].factor == 0)) return {};
+    out.shape[i] = own[i].symbolic() ? whole[i] / last[i].factor * own[i].factor : own[i].factor;
+  }
+  return out;
+}
+
 inline bool is_tree(const Graph& graph, const FusionGroup& group) {
   return group.kind == kElementwise && std::all_of(group.members.begin(), group.members.end(), [&](NodeId id) { return fits_trees(*graph.node(id).op); });
 }
 
-/// Whether its kernels give the bits of its members, whoever runs it: a tree, or one behind or before a node of another kind.
+/// Whether its kernels give the bits of its members, whoever runs it: a tree, or a node of another kind with trees behind or before it.
 inline bool has_bits_of_members(const Graph& graph, const FusionGroup& group) {
   if (group.kind != kWithElementwise) return is_tree(graph, group);
-  auto fits = [&](NodeId id) { return fits_trees(*graph.node(id).op); };
-  return group.members.size() > 1 && (std::all_of(group.members.begin() + 1, group.members.end(), fits) || std::all_of(group.members.begin(), group.members.end() - 1, fits));
+  return group.members.size() > 1 && std::count_if(group.members.begin(), group.members.end(), [&](NodeId id) { return !fits_trees(*graph.node(id).op); }) <= 1;
 }
 
 }  // namespace belfry

@@ -33,7 +33,7 @@ struct Members {
   std::int64_t bytes = 0;  ///< of the scratch that values take; the kernels' own is behind
 };
 
-/// Inputs from outside are the group's, in order. First outputs have the shape of the group.
+/// Inputs from outside are the group's, in order. First outputs have as many rows as the group's.
 Members members_of(const KernelRequest& r, const KernelTable& table, bool tree) {
   constexpr std::int64_t kAligned = 256;  // what GPUs' libraries like
   Members out;
@@ -57,14 +57,14 @@ Members members_of(const KernelRequest& r, const KernelTable& table, bool tree) 
     for (std::size_t o = 0; o < node.types.size(); ++o) {
       k.outputs.push_back(place_of(r.members, m, o));
       const bool inner = k.outputs.back() < 0;
-      k.request.outputs.push_back(inner ? LocalType{node.types[0].dtype, r.outputs[0].shape} : r.outputs.at(static_cast<std::size_t>(k.outputs.back())));
+      k.request.outputs.push_back(inner ? inner_type(r.members, m, r.outputs[0].shape).value() : r.outputs.at(static_cast<std::size_t>(k.outputs.back())));
       k.request.wanted.push_back(inner || r.wanted.at(static_cast<std::size_t>(k.outputs.back())));
     }
     k.request.output_types = node.types;
     k.request.threads = r.threads;
     k.request.share = r.share;
     k.choice = table.choose(k.request);
-    out.chain = out.chain && inner_inputs == (m > 0) && k.request.outputs[0].dtype == r.outputs[0].dtype && (m == 0 || k.choice.support.in_place);
+    out.chain = out.chain && inner_inputs == (m > 0) && k.request.outputs[0] == r.outputs[0] && (m == 0 || k.choice.support.in_place);
     made.emplace(node.name, static_cast<std::ptrdiff_t>(m));
   }
   for (MemberKernel& k : out.all)
@@ -74,7 +74,8 @@ Members members_of(const KernelRequest& r, const KernelTable& table, bool tree) 
 
 Support supports(const KernelRequest& r, const KernelTable& table, bool references, bool tree, bool sum) {
   if (tree && r.op == kElementwise && !of_one_shape(r)) return refuse("its members are not all elementwise, of the shape of the last");
-  if (tree && !std::all_of(r.members.begin(), r.members.end(), [&](const Node* m) { return m->types[0].shape == r.members.back()->types[0].shape; })) return refuse("its members do not all have the shape of the last");
+  for (std::size_t m = 0; m < r.members.size(); ++m)
+    if (!inner_type(r.members, m, r.outputs[0].shape)) return refuse(fmt::format("its member '{}' has not the rows of the last", r.members[m]->name));
   if (sum && !product_sum_of(r)) return refuse("its members are not products and their sum, of one type");
   const Members members = members_of(r, table, tree);
   Support out{.in_place = !members.chain && members.all.back().choice.support.in_place};

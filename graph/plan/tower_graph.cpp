@@ -95,12 +95,15 @@ std::vector<std::pair<int, int>> in_place_pairs(const TowerGraph& graph, const P
   std::vector<std::pair<int, int>> out;
   if (!has_bits_of_members(graph, n)) return out;
   const bool tree = is_tree(graph, n);  // which reads an element before it writes it, whoever runs it
+  // A product, or a convolution, has yet to read for others what goes into it by one tree.
+  const auto product = std::find_if(n.members.begin(), n.members.end(), [&](const Member& m) { return graph.graph->node(m.node).op->precision == Precision::low; });
   int next = 0;
   for (auto m = n.members.begin(); m != n.members.end(); ++m) {
     const Node& member = graph.graph->node(m->node);
+    const bool before = product != n.members.end() && m < product;
     for (std::size_t i = 0; i < member.inputs.size(); ++i) {
       if (std::any_of(n.members.begin(), m, [&](const Member& earlier) { return earlier.node == member.inputs[i].node; })) continue;
-      const bool may = std::find(member.op->in_place.begin(), member.op->in_place.end(), std::pair(0, static_cast<int>(i))) != member.op->in_place.end();
+      const bool may = !before && std::find(member.op->in_place.begin(), member.op->in_place.end(), std::pair(0, static_cast<int>(i))) != member.op->in_place.end();
       const bool twice = next < static_cast<int>(n.inputs.size()) && std::count(n.inputs.begin(), n.inputs.end(), n.inputs[static_cast<std::size_t>(next)]) > 1;
       if (may && member.inputs[i].valid() && (tree || !twice) && graph.graph->type(member.inputs[i]) == graph.value(n.outputs[0]).type) out.emplace_back(0, next);
       ++next;

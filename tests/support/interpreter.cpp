@@ -90,7 +90,7 @@ HostTensor stacked(const std::vector<HostTensor>& parts) {
 
 namespace {
 
-/// The members of a fused node in turn, by their references. Inner values have the shape of the group.
+/// The members of a fused node in turn, by their references. Inner values are in the state of the group's.
 std::vector<HostTensor> run_group(const TowerGraph& tg, const PlanNode& n, const std::vector<const HostTensor*>& inputs, const Share& share, const std::vector<LocalType>& types) {
   std::map<ValueId, HostTensor> made;
   const std::vector<ValueId> given = values_of(tg, n);
@@ -102,7 +102,7 @@ std::vector<HostTensor> run_group(const TowerGraph& tg, const PlanNode& n, const
     std::vector<LocalType> local;
     for (std::size_t k = 0; k < node.types.size(); ++k) {
       const auto at = std::find(given.begin(), given.end(), ValueId{m.node, static_cast<std::int32_t>(k)});
-      local.push_back(at == given.end() ? LocalType{node.types[k].dtype, types[0].shape} : types[static_cast<std::size_t>(at - given.begin())]);
+      local.push_back(at == given.end() ? local_type(PlanValue{"", node.types[k], tg.value(n.outputs[0]).state}, share) : types[static_cast<std::size_t>(at - given.begin())]);
     }
     std::vector<HostTensor> out = evaluate(*node.op, node.attributes, in, node.types, local, share);
     for (std::size_t k = 0; k < out.size(); ++k) made[{m.node, static_cast<std::int32_t>(k)}] = std::move(out[k]);
