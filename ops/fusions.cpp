@@ -57,8 +57,8 @@ bool read_by_trees(const Graph& g, NodeId id) {
 
 /// Kernels take so many operands; more would spill registers.
 constexpr std::size_t kMostMembers = 16, kMostInputs = 6;
-/// A norm's gradient reads its dy twice: of more inputs it is better made once. A convolution holds a value per channel beside its sums.
-constexpr std::size_t kMostBeforeNorm = 2, kMostBeforeConvolution = 4;
+/// A norm's gradient reads its dy twice: of more inputs it is better made once. A convolution holds the values per channel beside its sums.
+constexpr std::size_t kMostBeforeNorm = 2, kMostBeforeConvolution = 3;
 
 /// Whether GPUs have an expression for the node's types: halves are converted from and to f32 alone.
 bool is_expression(const Graph& g, const Node& n) {
@@ -245,7 +245,7 @@ class Trees {
     const TensorType& y = g_.node(norm).types[0];
     if (!by_channel && g_.type(g_.node(norm).inputs[0]) != y) return -1;
     const auto read = read_beside(norm, out, y, by_channel);
-    return read && read->size() <= kMostInputs ? out : -1;
+    return read && distinct(*read) <= kMostInputs ? out : -1;
   }
 
   /// Of the tree that makes what a norm's gradient alone reads as dy, or a convolution, which has the tree `behind` it or none, as x: that it puts through the tree at each of its taps' rows.
@@ -256,27 +256,30 @@ class Trees {
     if (root_[static_cast<std::size_t>(root)] != root || apart_[static_cast<std::size_t>(root)] || g_.readers(root).size() != 1 || std::count(n.inputs.begin(), n.inputs.end(), n.inputs[input]) != 1) return -1;
     const TensorType& type = by_channel ? g_.type(n.inputs[input]) : n.types[0];
     if (!by_channel && g_.type(n.inputs[0]) != type) return -1;
-    const auto read = read_beside(core, root, type, by_channel);
-    if (!read || !by_channel) return read && read->size() <= kMostBeforeNorm ? root : -1;
-    const auto whole = std::count_if(read->begin(), read->end(), [&](ValueId v) { return g_.type(v).shape == type.shape; });
-    const std::size_t beside = behind < 0 ? 0 : read_beside(core, behind, n.types[0], true)->size();
-    return whole == 1 && read->size() <= kMostBeforeConvolution && read->size() + beside <= kMostInputs ? root : -1;
+    auto read = read_beside(core, root, type, by_channel);
+    if (!read || !by_channel) return read && distinct(*read) <= kMostBeforeNorm ? root : -1;
+    std::erase_if(*read, [&](ValueId v) { return g_.type(v).shape.empty(); });
+    const std::size_t inputs = read->size(), beside = behind < 0 ? 0 : read_beside(core, behind, n.types[0], true)->size();
+    std::erase_if(*read, [&](ValueId v) { return g_.type(v).shape != type.shape; });
+    return distinct(*read) == 1 && inputs <= kMostBeforeConvolution && inputs + beside <= kMostInputs ? root : -1;
   }
 
-  /// What a tree reads but for `core`, where that and all that it makes has the type, and it goes with `core`; else none. `by_channel`: of any dtype, and what it reads may be one value
+  static std::size_t distinct(const std::vector<ValueId>& values) { return std::set<ValueId>(values.begin(), values.end()).size(); }
+
+  /// What a tree reads, each time, but for `core`, where that and all that it makes has the type, and it goes with `core`; else none. `by_channel`: of any dtype, and what it reads may be one value
   /// or one per channel.
-  std::optional<std::set<ValueId>> read_beside(NodeId core, NodeId root, const TensorType& type, bool by_channel) const {
+  std::optional<std::vector<ValueId>> read_beside(NodeId core, NodeId root, const TensorType& type, bool by_channel) const {
     const auto tree = trees_.find(root);
     if (tree == trees_.end()) return {};
     const std::vector<NodeId>& members = tree->second.members;
     auto fits = [&](const TensorType& t) { return t == type || (by_channel && (t.shape == type.shape || t.shape.empty() || t.shape == Shape{type.shape.back()})); };
-    std::set<ValueId> read;
+    std::vector<ValueId> read;
     for (NodeId id : members) {
       const Node& n = g_.node(id);
       if (!fits(n.types[0]) || !n.op->exact || n.role != g_.node(core).role || requested(g_, id) != requested(g_, core)) return {};
       for (ValueId v : n.inputs)
         if (!v.valid() || !fits(g_.type(v))) return {};
-        else if (v.node != core && std::find(members.begin(), members.end(), v.node) == members.end()) read.insert(v);
+        else if (v.node != core && std::find(members.begin(), members.end(), v.node) == members.end()) read.push_back(v);
     }
     return read;
   }

@@ -340,7 +340,7 @@ std::string objection_to_tree(const KernelRequest& r, const Node* core, std::str
   return "";
 }
 
-/// A conv2d, a tree that makes its x of one value of that shape, and one that reads its y; one of them may be missing.
+/// A conv2d, a tree that makes its x, and one that reads its y; one of them may be missing.
 Support takes_group(const KernelRequest& r, const KernelTable& table) {
   const auto core = core_of(r);
   const auto c = static_cast<std::size_t>(core - r.members.begin());
@@ -355,7 +355,6 @@ Support takes_group(const KernelRequest& r, const KernelTable& table) {
   if (const LocalType& x = own.inputs[0]; c > 0) {
     if (x.shape.size() != 4) return refuse("its x has not the rows of its y");
     if (std::string why = objection_to_tree(whole.before, nullptr, "x", r.members[c - 1]->types[0].shape, x.shape, 0); !why.empty()) return refuse(why);
-    if (std::count_if(whole.before.inputs.begin(), whole.before.inputs.end(), [&](const LocalType& t) { return t.shape == x.shape; }) != 1) return refuse("its x is not made of one value of that shape");
     if (Support s = has_expressions(whole.before, table); !s.ok) return s;
   }
   if (std::string why = objection_to_tree(whole.own, *core, "y", (*core)->types[0].shape, own.outputs[0].shape, 2); !why.empty()) return refuse(why);

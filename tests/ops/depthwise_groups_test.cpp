@@ -25,6 +25,7 @@
 
 #include "drawn_group.h"
 #include "host_gpu.h"
+#include "nets.h"
 #include "op_case.h"
 #include "plans.h"
 
@@ -51,7 +52,7 @@ Graph nets(DType precision, std::int64_t channels, const DepthwiseConv2dOptions&
   return run_passes(training_passes(), out);
 }
 
-/// The same with what makes x: of values per channel, one value, or a constant; with nothing behind it, too, where a pool reads y.
+/// The same with what makes x: of values per channel, one value, or a constant and x twice; with nothing behind it, too, where a pool reads y.
 Graph fed_nets(DType precision, std::int64_t channels, const DepthwiseConv2dOptions& options = {}, std::int64_t window = 3) {
   const DType t = precision == f64 ? f64 : f32;
   Builder b("fed_nets");
@@ -61,16 +62,16 @@ Graph fed_nets(DType precision, std::int64_t channels, const DepthwiseConv2dOpti
   b.output(relu6(made("u", relu6(x * row("scale") + row("shift"))) * row("scale_behind") + row("shift_behind")));
   Value y = made("v", minimum(x, row("bound")) - b.variable("value", {}, {.dtype = t}));
   b.output(relu(y * 0.5 + b.input("z", t, y.type().shape)));
-  b.output(max_pool2d(made("w", relu(x)), {.window = {2, 2}}));
+  b.output(max_pool2d(made("w", x * relu6(x + 3)), {.window = {2, 2}}));
   Graph out = std::move(b).build();
   out.precision = t == f64 ? f32 : precision;
   return run_passes(training_passes(), out);
 }
 
 TEST(DepthwiseGroups, are_convolutions_with_what_alone_reads_them_and_what_they_alone_read) {
-  EXPECT_THAT(groups_with_elementwise(fed_nets(f32, 8)), testing::UnorderedElementsAre(ElementsAre("mul", "add", "relu6", "conv2d", "mul", "add", "relu6"), ElementsAre("minimum", "sub", "conv2d", "mul", "add", "relu"), ElementsAre("relu", "conv2d")));
+  EXPECT_THAT(groups_with_elementwise(fed_nets(f32, 8)), testing::UnorderedElementsAre(ElementsAre("mul", "add", "relu6", "conv2d", "mul", "add", "relu6"), ElementsAre("minimum", "sub", "conv2d", "mul", "add", "relu"), ElementsAre("add", "relu6", "mul", "conv2d")));
   EXPECT_THAT(groups_with_elementwise(fed_nets(bf16, 8)),
-              testing::UnorderedElementsAre(ElementsAre("mul", "add", "relu6", "cast", "conv2d", "mul", "add", "relu6", "cast"), ElementsAre("minimum", "sub", "cast", "conv2d", "mul", "cast", "add", "relu"), ElementsAre("relu", "cast", "conv2d")));
+              testing::UnorderedElementsAre(ElementsAre("mul", "add", "relu6", "cast", "conv2d", "mul", "add", "relu6", "cast"), ElementsAre("minimum", "sub", "cast", "conv2d", "mul", "cast", "add", "relu"), ElementsAre("add", "relu6", "mul", "cast", "conv2d")));
 
   EXPECT_THAT(groups_with_elementwise(nets(f32, 8)),
               testing::UnorderedElementsAre(ElementsAre("conv2d", "mul", "add", "relu6"), ElementsAre("conv2d", "mul", "add", "relu"), ElementsAre("conv2d", "greater", "cast", "sub")));
@@ -134,8 +135,8 @@ TEST(DepthwiseGroups, have_no_tree_before_them_that_reads_too_much_or_is_wanted_
   EXPECT_EQ(members([&](Builder& b, Value x, Value) { return here(b, [&] { return tanh(x); }); }), 2u) << "not exact";
   EXPECT_EQ(members([&](Builder& b, Value x, Value) { return here(b, [&] { return x + b.input("z", f32, {kBatch, 6, 6, 4}); }); }), 2u) << "two values of its shape";
   EXPECT_EQ(members([&](Builder& b, Value x, Value) { return here(b, [&] { return x * b.input("pixel", f32, {kBatch, 6, 6, 1}); }); }), 2u);
-  EXPECT_EQ(members([&](Builder& b, Value x, Value) { return here(b, [&] { return rows(b, x, 3); }); }), 5u);
-  EXPECT_EQ(members([&](Builder& b, Value x, Value) { return here(b, [&] { return rows(b, x, 4); }); }), 2u) << "it holds no more per channel";
+  EXPECT_EQ(members([&](Builder& b, Value x, Value) { return here(b, [&] { return rows(b, x, 2) * 0.5; }); }), 5u);
+  EXPECT_EQ(members([&](Builder& b, Value x, Value) { return here(b, [&] { return rows(b, x, 3); }); }), 2u) << "it holds no more per channel";
 }
 
 /// A scale that is trained has a gradient, which reads y; a norm that is frozen is a scale and a shift.
@@ -150,6 +151,8 @@ TEST(DepthwiseGroups, in_training_are_those_of_which_no_gradient_reads_what_stay
   EXPECT_THAT(groups(scaled(false)), ElementsAre(ElementsAre("conv2d", "mul", "add", "relu6"))) << "the filter's gradient reads x";
   EXPECT_THAT(groups(scaled(true)), testing::IsEmpty());
   EXPECT_THAT(groups([](Builder&, Value y) { return nn::batch_norm(y, {.trainable = false}); }), ElementsAre(ElementsAre("conv2d", "mul", "add", "relu6")));
+  EXPECT_THAT(groups_with_elementwise(training_graph(net("bent_convolutions"), f32)),
+              testing::UnorderedElementsAre(ElementsAre("relu6", "mul", "add", "conv2d", "relu"), ElementsAre("mul", "add", "conv2d", "mul", "add", "add"), ElementsAre("mul", "add", "conv2d")));
   EXPECT_THAT(groups([](Builder&, Value y) { return nn::batch_norm(y); }), ElementsAre(ElementsAre("batch_norm", "relu6"), ElementsAre("relu6_gradient", "batch_norm_gradient")));
 }
 
@@ -353,6 +356,24 @@ TEST(DepthwiseGroups, of_other_members_have_no_kernel_of_their_own) {
   EXPECT_EQ(asked(y, by_column), kReferenceKernel);
   EXPECT_EQ(asked(y, weights), kReferenceKernel);
   EXPECT_EQ(asked(y, moved), kReferenceKernel);
+  const Value scaled = x * b.variable("scale", {4}), of_scaled = depthwise_conv2d(scaled, filter, {.strides = {2, 2}}), again = relu(of_scaled);
+  const Value weighed = softmax(x), of_weighed = depthwise_conv2d(weighed, filter), of_filter = relu(filter), by_made = depthwise_conv2d(x, of_filter);
+  const Value both = depthwise_conv2d(scaled, filter, {.padding = "same"}), beyond = both + scaled, pixel = x * b.input("pixel", f32, {kBatch, 6, 6, 1}), of_pixel = depthwise_conv2d(pixel, filter);
+  for (Value v : {again, of_weighed, by_made, beyond, of_pixel}) b.output(v);
+  g = std::make_shared<const Graph>(b.graph());
+  auto members = [&](const std::vector<Value>& values) {
+    FusionGroup group{kWithElementwise, {}};
+    for (Value v : values) group.members.push_back(v.id.node);
+    return table.choose(DrawnGroup(*g, group, kPictures).request).name;
+  };
+  EXPECT_EQ(members({scaled, of_scaled, again}), "nvrtc_depthwise_conv2d");
+  EXPECT_EQ(members({scaled, of_scaled}), "nvrtc_depthwise_conv2d");
+  EXPECT_EQ(members({scaled, again}), kReferenceKernel) << "no convolution";
+  EXPECT_EQ(members({weighed, of_weighed}), kReferenceKernel);
+  EXPECT_EQ(members({of_filter, by_made}), kReferenceKernel) << "its filter";
+  EXPECT_EQ(members({scaled, of_weighed}), kReferenceKernel) << "which reads something else";
+  EXPECT_EQ(members({scaled, both, beyond}), kReferenceKernel) << "what lies inside before it is read behind it";
+  EXPECT_EQ(members({pixel, of_pixel}), kReferenceKernel);
 }
 
 }  // namespace

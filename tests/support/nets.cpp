@@ -286,16 +286,16 @@ void bent_norms(Builder& b, DType t) {
   minimize(b, loss);
 }
 
-/// Convolutions with a filter per channel between elementwise nodes of which no gradient reads what lies inside: what is frozen, and a metric.
+/// Convolutions with a filter per channel between elementwise nodes of which no gradient reads what lies inside: of data, with what is frozen, and of a metric.
 void bent_convolutions(Builder& b, DType t) {
   auto frozen = [&](const std::string& name, Shape shape) { return b.variable(name, std::move(shape), {.dtype = t, .init = "normal", .init_value = 0.7, .trainable = false}); };
   auto bent = [&](Value h, const std::string& name) { return h * frozen(name + "/scale", {4}) + frozen(name + "/shift", {4}); };
   auto between = [&](Value h, const std::string& name, const DepthwiseConv2dOptions& options) { return depthwise_conv2d(bent(h, name + "/before"), frozen(name + "/filter", {3, 3, 4, 1}), options); };
-  Value h = dense(b, b.input("x", t, {kBatch, 5, 4, 3}), "in", 4);
-  fetch(b, "seen", relu(between(relu6(h), "seen", {.strides = {2, 2}})));
-  h = bent(between(h, "first", {.padding = "same"}), "behind") + h;
-  h = between(dense(b, h, "second", 4), "last", {.strides = {2, 2}, .padding = "same"});
-  Value loss = classify(dense(b, reduce_mean(h, {.axes = {1, 2}}), "out", 5), label_(b));
+  Value x = b.input("x", t, {kBatch, 5, 4, 4});
+  Value h = dense(b, bent(between(x, "same", {.padding = "same"}), "behind") + x, "in", 4);
+  fetch(b, "seen", relu(between(relu6(h), "valid", {.strides = {2, 2}})));
+  h = reduce_mean(h, {.axes = {1, 2}}) + reduce_mean(between(x, "strided", {.strides = {2, 2}, .padding = "same"}), {.axes = {1, 2}});
+  Value loss = classify(dense(b, h, "out", 5), label_(b));
   fetch(b, "loss", loss);
   minimize(b, loss);
 }
