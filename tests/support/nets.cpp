@@ -288,13 +288,12 @@ void bent_norms(Builder& b, DType t) {
 
 /// Convolutions with a filter per channel between elementwise nodes of which no gradient reads what lies inside: of data, with what is frozen, and of a metric.
 void bent_convolutions(Builder& b, DType t) {
-  auto frozen = [&](const std::string& name, Shape shape) { return b.variable(name, std::move(shape), {.dtype = t, .init = "normal", .init_value = 0.7, .trainable = false}); };
-  auto bent = [&](Value h, const std::string& name) { return h * frozen(name + "/scale", {4}) + frozen(name + "/shift", {4}); };
-  auto between = [&](Value h, const std::string& name, const DepthwiseConv2dOptions& options) { return depthwise_conv2d(bent(h, name + "/before"), frozen(name + "/filter", {3, 3, 4, 1}), options); };
-  Value x = b.input("x", t, {kBatch, 5, 4, 4});
-  Value h = dense(b, bent(between(x, "same", {.padding = "same"}), "behind") + x, "in", 4);
-  fetch(b, "seen", relu(between(relu6(h), "valid", {.strides = {2, 2}})));
-  h = reduce_mean(h, {.axes = {1, 2}}) + reduce_mean(between(x, "strided", {.strides = {2, 2}, .padding = "same"}), {.axes = {1, 2}});
+  auto frozen = [&](const char* name, Shape shape) { return b.variable(name, std::move(shape), {.dtype = t, .init = "normal", .init_value = 0.7, .trainable = false}); };
+  const Value scale = frozen("scale", {4}), shift = frozen("shift", {4}), filter = frozen("filter", {3, 3, 4, 1}), x = b.input("x", t, {kBatch, 5, 4, 4});
+  auto between = [&](Value h, const DepthwiseConv2dOptions& options) { return depthwise_conv2d(h * scale + shift, filter, options); };
+  Value h = dense(b, between(x, {.padding = "same"}) * scale + shift + x, "in", 4);
+  fetch(b, "seen", relu(between(relu6(h), {.strides = {2, 2}})));
+  h = reduce_mean(h, {.axes = {1, 2}}) + reduce_mean(between(abs(x), {.strides = {2, 2}, .padding = "same"}), {.axes = {1, 2}});
   Value loss = classify(dense(b, h, "out", 5), label_(b));
   fetch(b, "loss", loss);
   minimize(b, loss);
