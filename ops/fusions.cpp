@@ -57,8 +57,10 @@ bool read_by_trees(const Graph& g, NodeId id) {
 
 /// Kernels take so many operands; more would spill registers.
 constexpr std::size_t kMostMembers = 16, kMostInputs = 6;
-/// A norm's gradient reads its dy twice: of more inputs it is better made once. A convolution holds the values per channel beside its sums.
+/// A norm's gradient reads its dy twice: of more inputs it is better made once. A convolution holds the others than x beside its sums.
 constexpr std::size_t kMostBeforeNorm = 2, kMostBeforeConvolution = 3;
+/// Of halves a thread has twice the sums: with more taps it would spill.
+constexpr std::int64_t kMostTapsOfHalves = 9;
 
 /// Whether GPUs have an expression for the node's types: halves are converted from and to f32 alone.
 bool is_expression(const Graph& g, const Node& n) {
@@ -258,7 +260,8 @@ class Trees {
     if (!by_channel && g_.type(n.inputs[0]) != type) return -1;
     auto read = read_beside(core, root, type, by_channel);
     if (!read || !by_channel) return read && distinct(*read) <= kMostBeforeNorm ? root : -1;
-    std::erase_if(*read, [&](ValueId v) { return g_.type(v).shape.empty(); });
+    const Shape& filter = g_.type(n.inputs[1]).shape;
+    if (is_half(type.dtype) && filter[0].factor * filter[1].factor > kMostTapsOfHalves) return -1;
     const std::size_t inputs = read->size(), beside = behind < 0 ? 0 : read_beside(core, behind, n.types[0], true)->size();
     std::erase_if(*read, [&](ValueId v) { return g_.type(v).shape != type.shape; });
     return distinct(*read) == 1 && inputs <= kMostBeforeConvolution && inputs + beside <= kMostInputs ? root : -1;
