@@ -58,10 +58,12 @@ bool read_by_trees(const Graph& g, NodeId id) {
 
 /// Kernels take so many operands; more would spill registers.
 constexpr std::size_t kMostMembers = 16, kMostInputs = 6;
-/// A norm's gradient reads its dy twice: of more inputs it is better made once.
-constexpr std::size_t kMostBeforeNorm = 2;
+/// A norm's gradient reads its dy twice: of more inputs it is better made once. A convolution holds the others than x beside its sums.
+constexpr std::size_t kMostBeforeNorm = 2, kMostBeforeConvolution = 3;
 /// Beside the sums of a pack of columns a thread has room for the rows ahead of few inputs.
 constexpr std::size_t kMostBesideSums = 4;
+/// Of halves a thread has twice the sums: with more taps it would spill.
+constexpr std::int64_t kMostTapsOfHalves = 9;
 
 /// Whether GPUs have an expression for the node's types: halves are converted from and to f32 alone.
 bool is_expression(const Graph& g, const Node& n) {
@@ -171,12 +173,14 @@ class Trees {
     std::vector<FusionGroup> out;
     for (NodeId id = 0; id < g_.size(); ++id) {
       const std::string& op = g_.node(id).op->name;
-      const bool behind = is_depthwise(g_, id) || op == "batch_norm" || op == "layer_norm_gradient" || op == "group_norm_gradient";
-      const NodeId root = behind ? root_behind(id) : op == "batch_norm_gradient" ? root_before(id) : -1;
-      if (root < 0) continue;
-      out.push_back({kWithElementwise, {trees_.at(root).members.rbegin(), trees_.at(root).members.rend()}});
-      out.back().members.insert(behind ? out.back().members.begin() : out.back().members.end(), id);
-      trees_.erase(root);
+      const bool depthwise = is_depthwise(g_, id);
+      const NodeId behind = depthwise || op == "batch_norm" || op == "layer_norm_gradient" || op == "group_norm_gradient" ? root_behind(id) : -1;
+      const NodeId before = depthwise ? root_before(id, 0, behind) : op == "batch_norm_gradient" ? root_before(id, 4) : -1;
+      if (before < 0 && behind < 0) continue;
+      std::vector<NodeId>& members = out.emplace_back(FusionGroup{kWithElementwise, {}}).members;
+      take(before, members);
+      members.push_back(id);
+      take(behind, members);
     }
     for (NodeId id = 0; id < g_.size(); ++id)
       if (g_.node(id).op->name == "layer_norm_gradient") add_asides(id, out);
@@ -245,15 +249,28 @@ class Trees {
       if (root < 0 || (out >= 0 && out != root)) return -1;
       out = root;
     }
-    return lies_as(norm, out, kMostInputs, g_.node(norm).op->name == "conv2d") ? out : -1;
+    const bool by_channel = g_.node(norm).op->name == "conv2d";
+    const TensorType& y = g_.node(norm).types[0];
+    if (!by_channel && g_.type(g_.node(norm).inputs[0]) != y) return -1;
+    const auto read = read_beside(norm, out, y, by_channel);
+    return read && distinct(*read) <= kMostInputs ? out : -1;
   }
 
-  /// Of the tree that makes what a norm's gradient alone reads, as dy.
-  NodeId root_before(NodeId gradient) const {
-    const std::vector<ValueId>& inputs = g_.node(gradient).inputs;
-    const NodeId root = inputs[4].node;
-    if (root_[static_cast<std::size_t>(root)] != root || apart_[static_cast<std::size_t>(root)] || g_.readers(root).size() != 1 || std::count(inputs.begin(), inputs.end(), inputs[4]) != 1) return -1;
-    return lies_as(gradient, root, kMostBeforeNorm) ? root : -1;
+  /// Of the tree that makes what a norm's gradient alone reads as dy, or a convolution, which has the tree `behind` it or none, as x: that it puts through the tree at each of its taps' rows.
+  NodeId root_before(NodeId core, std::size_t input, NodeId behind = -1) const {
+    const Node& n = g_.node(core);
+    const bool by_channel = n.op->name == "conv2d";
+    const NodeId root = n.inputs[input].node;
+    if (root_[static_cast<std::size_t>(root)] != root || apart_[static_cast<std::size_t>(root)] || g_.readers(root).size() != 1 || std::count(n.inputs.begin(), n.inputs.end(), n.inputs[input]) != 1) return -1;
+    const TensorType& type = by_channel ? g_.type(n.inputs[input]) : n.types[0];
+    if (!by_channel && g_.type(n.inputs[0]) != type) return -1;
+    auto read = read_beside(core, root, type, by_channel);
+    if (!read || !by_channel) return read && distinct(*read) <= kMostBeforeNorm ? root : -1;
+    const Shape& filter = g_.type(n.inputs[1]).shape;
+    if (is_half(type.dtype) && filter[0].factor * filter[1].factor > kMostTapsOfHalves) return -1;
+    const std::size_t inputs = read->size(), beside = behind < 0 ? 0 : read_beside(core, behind, n.types[0], true)->size();
+    std::erase_if(*read, [&](ValueId v) { return g_.type(v).shape != type.shape; });
+    return distinct(*read) == 1 && inputs <= kMostBeforeConvolution && inputs + beside <= kMostInputs ? root : -1;
   }
 
   /// To the gradient of a norm, with a tree behind it or alone: the sum over rows of what it makes, which a bias's gradient is, and that as halves. Others read it, too.
@@ -310,24 +327,32 @@ class Trees {
     return is_sum_aside(*n.op) && n.inputs[0] == ValueId{of, 0} && is_sum_of_rows(n, g_.type({of, 0})) && n.role == g_.node(of).role && requested(g_, sum) == requested(g_, of) && !taken_.contains(sum);
   }
 
-  /// Whether all that a tree reads, of no more inputs, and makes has the type of a norm's x and first output, and goes with it. `by_channel`: of any dtype, and what it reads may be one
-  /// value or one per channel.
-  bool lies_as(NodeId norm, NodeId root, std::size_t most, bool by_channel = false) const {
+  static std::size_t distinct(const std::vector<ValueId>& values) { return std::set<ValueId>(values.begin(), values.end()).size(); }
+
+  /// What a tree reads, each time, but for `core`, where that and all that it makes has the type, and it goes with `core`; else none. `by_channel`: of any dtype, and what it reads may be one value
+  /// or one per channel.
+  std::optional<std::vector<ValueId>> read_beside(NodeId core, NodeId root, const TensorType& type, bool by_channel) const {
     const auto tree = trees_.find(root);
-    if (tree == trees_.end()) return false;
-    const TensorType& type = g_.node(norm).types[0];
-    if (!by_channel && g_.type(g_.node(norm).inputs[0]) != type) return false;
+    if (tree == trees_.end()) return {};
     const std::vector<NodeId>& members = tree->second.members;
     auto fits = [&](const TensorType& t) { return t == type || (by_channel && (t.shape == type.shape || t.shape.empty() || t.shape == Shape{type.shape.back()})); };
-    std::set<ValueId> read;
+    std::vector<ValueId> read;
     for (NodeId id : members) {
       const Node& n = g_.node(id);
-      if (!fits(n.types[0]) || !n.op->exact || n.role != g_.node(norm).role || requested(g_, id) != requested(g_, norm)) return false;
+      if (!fits(n.types[0]) || !n.op->exact || n.role != g_.node(core).role || requested(g_, id) != requested(g_, core)) return {};
       for (ValueId v : n.inputs)
-        if (!v.valid() || !fits(g_.type(v))) return false;
-        else if (v.node != norm && std::find(members.begin(), members.end(), v.node) == members.end()) read.insert(v);
+        if (!v.valid() || !fits(g_.type(v))) return {};
+        else if (v.node != core && std::find(members.begin(), members.end(), v.node) == members.end()) read.push_back(v);
     }
-    return read.size() <= most;
+    return read;
+  }
+
+  /// Adds the members of the tree of that root, where there is one.
+  void take(NodeId root, std::vector<NodeId>& to) {
+    const auto tree = trees_.find(root);
+    if (tree == trees_.end()) return;
+    to.insert(to.end(), tree->second.members.rbegin(), tree->second.members.rend());
+    trees_.erase(tree);
   }
 
   const Graph& g_;

@@ -77,8 +77,6 @@ Members members_of(const KernelRequest& r, const KernelTable& table, bool tree) 
 
 Support supports(const KernelRequest& r, const KernelTable& table, bool references, bool tree, bool sum) {
   if (tree && r.op == kElementwise && !of_one_shape(r)) return refuse("its members are not all elementwise, of the shape of the last");
-  auto whole = [&](const Node* m) { return is_sum_aside(*m->op) || m->types[0].shape == r.members.front()->types[0].shape; };
-  if (tree && !std::all_of(r.members.begin(), r.members.end(), whole)) return refuse("its members do not all have the shape of the first");
   if (sum && !product_sum_of(r)) return refuse("its members are not products and their sum, of one type");
   const Members members = members_of(r, table, tree);
   Support out{.in_place = !members.chain};

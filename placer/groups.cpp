@@ -29,6 +29,7 @@ class Groups {
   bool fits(const FusionGroup& group) const {
     const std::set<NodeId> inside(group.members.begin(), group.members.end());
     const NodeId last = group.members.back();
+    if (!live_[static_cast<std::size_t>(last)]) return false;  // somebody asks for an inner one alone
     const bool given = gives_away(group);
     for (NodeId id : group.members) {
       if (!live_[static_cast<std::size_t>(id)] || node(id).device != node(group.members[0]).device || out_.of.contains(id)) return false;

@@ -97,12 +97,15 @@ std::vector<std::pair<int, int>> in_place_pairs(const TowerGraph& graph, const P
     while (m != n.members.end() && (is_sum_aside(*graph.graph->node(m->node).op) || std::find(made.begin(), made.end(), ValueId{m->node, 0}) == made.end())) ++m;
     return m == n.members.end() ? made.size() : static_cast<std::size_t>(std::find(made.begin(), made.end(), ValueId{m->node, 0}) - made.begin());
   };
+  // A product, or a convolution, has yet to read for others what goes into it by one tree.
+  const auto product = std::find_if(n.members.begin(), n.members.end(), [&](const Member& m) { return graph.graph->node(m.node).op->precision == Precision::low; });
   int next = 0;
   for (auto m = n.members.begin(); m != n.members.end(); ++m) {
     const Node& member = graph.graph->node(m->node);
+    const bool before = product != n.members.end() && m < product;
     for (std::size_t i = 0; i < member.inputs.size(); ++i) {
       if (std::any_of(n.members.begin(), m, [&](const Member& earlier) { return earlier.node == member.inputs[i].node; })) continue;
-      const bool may = std::find(member.op->in_place.begin(), member.op->in_place.end(), std::pair(0, static_cast<int>(i))) != member.op->in_place.end();
+      const bool may = !before && std::find(member.op->in_place.begin(), member.op->in_place.end(), std::pair(0, static_cast<int>(i))) != member.op->in_place.end();
       const bool twice = next < static_cast<int>(n.inputs.size()) && std::count(n.inputs.begin(), n.inputs.end(), n.inputs[static_cast<std::size_t>(next)]) > 1;
       const std::size_t to = may && member.inputs[i].valid() && (tree || !twice) ? written(m) : made.size();
       if (to < made.size() && to < n.outputs.size() && graph.graph->type(member.inputs[i]) == graph.value(n.outputs[to]).type) out.emplace_back(static_cast<int>(to), next);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -41,8 +42,9 @@ template <int N> void slide(const Args& a) {
   const I packs = (I)a.channels / N, toh = (I)a.toh, tow = (I)a.tow, fromh = (I)a.fromh, fromw = (I)a.fromw, runs = (tow + RUN - 1) / RUN;
   for (I u = (I)blockIdx.x * blockDim.x + threadIdx.x; u < (I)a.pictures * toh * runs * packs; u += (I)gridDim.x * blockDim.x) {
     const I c = u % packs, q = u / packs % runs * RUN, p = u / packs / runs % toh, picture = u / packs / runs / toh;
-    const Pack<T, N>* from = (const Pack<T, N>*)a.in[0] + picture * fromh * fromw * packs + c;
-    const Pack<T, N>* filter = (const Pack<T, N>*)a.in[1] + c;
+    const I from = picture * fromh * fromw * packs + c;
+    const Pack<T, N>* filter = (const Pack<T, N>*)a.in[FILTER] + c;
+    const Source<N> source(a, c);
     F sum[RUN][N] = {};
 #pragma unroll
     for (int i = 0; i < WINDOW_H; ++i) {
@@ -59,7 +61,7 @@ template <int N> void slide(const Args& a) {
       for (int t = 0; t < (RUN - 1) * STRIDE_W + (WINDOW_W - 1) * DILATION_W + 1; ++t) {
         const I column = q * STRIDE_W - (I)a.before_w + t;
         if (!inside(column, fromw)) continue;
-        const Pack<T, N> v = from[(row * fromw + column) * packs];
+        const Pack<T, N> v = source.load(a, from + (row * fromw + column) * packs);
 #pragma unroll
         for (int r = 0; r < RUN; ++r) {
 #pragma unroll
@@ -79,8 +81,6 @@ template <int N> void slide(const Args& a) {
     }
   }
 }
-KERNEL void wide(const Args a) { slide<16 / sizeof(T)>(a); }
-KERNEL void narrow(const Args a) { slide<1>(a); }
 )";
 /// The gradient of x where windows step over pixels: from each window that holds one.
 const char* const kGiveBack = R"(
@@ -193,49 +193,89 @@ std::int64_t width_of(DType t) { return 16 / static_cast<std::int64_t>(size_of(t
 
 Generated& strides(Generated& g, std::int64_t h, std::int64_t w) { return g.head(fmt::format("#define STRIDE_H (I){}\n#define STRIDE_W (I){}", h, w)); }
 
-/// What becomes of N sums: the result's elements, or what a tree makes of them and of what it reads beside: one value, one per channel, or as many as there are results.
-std::string beside_text(const KernelRequest& r, Generated& g) {
-  const bool tree = !r.members.empty();
-  std::string values, kept, read, elements;
-  for (std::size_t i = 2; tree && i < r.inputs.size(); ++i) {
-    const Extents& shape = r.inputs[i].shape;
-    const std::string type = type_text(r.inputs[i].dtype), pack = fmt::format("Elements<{}, N>", type), name = fmt::format("e{}", i);
-    if (shape.empty()) values += fmt::format("  const {} {};\n", type, name), kept += fmt::format("{}{}(*(const {}*)a.in[{}])", kept.empty() ? " : " : ", ", name, type, i);
-    else if (shape.size() == 1) values += fmt::format("  const {} {};\n", pack, name), kept += fmt::format("{}{}(((const {}*)a.in[{}])[c])", kept.empty() ? " : " : ", ", name, pack, i);
-    else read += fmt::format("    const {0} {1} = ((const {0}*)a.in[{2}])[at];\n", pack, name, i);
-    elements += shape.empty() ? name + ", " : name + ".at(k), ";
+auto core_of(const KernelRequest& r) { return std::find_if(r.members.begin(), r.members.end(), [](const Node* m) { return !fits_trees(*m->op); }); }
+
+/// A convolution, alone or in a group, apart from the tree that makes its x.
+struct DepthwiseGroup {
+  explicit DepthwiseGroup(const KernelRequest& r) : own(r) {
+    const auto c = static_cast<std::size_t>(core_of(r) - r.members.begin());
+    if (c == 0) return;
+    before = r;
+    before.members.resize(c), before.inner.resize(c), before.places.resize(c);
+    before.inputs.resize(filter = outside(before.inner));
+    before.outputs = {inner_type(r, r.members[c - 1]->types[0])}, before.output_types = {r.members[c - 1]->types[0]};
+    auto drop = [](auto& all, std::size_t first) { all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(first)); };
+    drop(own.members, c), drop(own.inner, c), drop(own.places, c), drop(own.inputs, filter);
+    own.inner.front() = {"", ""}, own.inputs.insert(own.inputs.begin(), before.outputs[0]);
   }
-  const std::string y = "convert<T>(sum[k])";
-  return (tree ? element_text(tree_of_members(r, r.members.front()), g) : "") +
-         fmt::format("template <int N> struct Beside {{\n{}  Beside(const Args& a, I c){} {{}}\n  void store(const Args& a, I at, const F (&sum)[N]) const {{\n{}    Elements<{}, N> out;\n#pragma unroll\n"
-                     "    for (int k = 0; k < N; ++k) out.at(k) = {};\n    ((Elements<{}, N>*)a.out[0])[at] = out;\n  }}\n}};\n",
-                     values, kept, read, type_text(r.outputs[0].dtype), tree ? fmt::format("apply({}, {}a)", y, elements) : y, type_text(r.outputs[0].dtype));
+  static std::size_t outside(const std::vector<std::vector<std::string>>& inner) {
+    std::size_t out = 0;
+    for (const auto& of : inner) out += static_cast<std::size_t>(std::count(of.begin(), of.end(), ""));
+    return out;
+  }
+  KernelRequest before;    ///< without members: x is read as it lies
+  KernelRequest own;       ///< the convolution, and the tree behind it
+  std::size_t filter = 1;  ///< where the request has it; behind it stands what the second tree reads
+};
+
+/// What a tree reads for N channels: one value, or one of each, once per thread; else of where it stands.
+struct Operands {
+  void add(const LocalType& t, std::size_t i) {
+    const std::string type = type_text(t.dtype), pack = fmt::format("Elements<{}, N>", type), name = fmt::format("e{}", i);
+    if (t.shape.empty()) values += fmt::format("  const {} {};\n", type, name), kept += fmt::format("{}{}(*(const {}*)a.in[{}])", kept.empty() ? " : " : ", ", name, type, i);
+    else if (t.shape.size() == 1) values += fmt::format("  const {} {};\n", pack, name), kept += fmt::format("{}{}(((const {}*)a.in[{}])[c])", kept.empty() ? " : " : ", ", name, pack, i);
+    else read += fmt::format("    const {0} {1} = ((const {0}*)a.in[{2}])[at];\n", pack, name, i);
+    elements += t.shape.empty() ? name + ", " : name + ".at(k), ";
+  }
+  std::string values, kept, read, elements;
+};
+
+/// N elements of x: as they lie, or what a tree makes of what it reads.
+std::string source_text(const DepthwiseGroup& r, Generated& g) {
+  Operands o;
+  if (r.before.members.empty()) return "template <int N> struct Source {\n  Source(const Args&, I) {}\n  Pack<T, N> load(const Args& a, I at) const { return ((const Pack<T, N>*)a.in[0])[at]; }\n};\n";
+  for (std::size_t i = 0; i < r.filter; ++i) o.add(r.before.inputs[i], i);
+  return element_text(tree_of_members(r.before), g, "_before") +
+         fmt::format("template <int N> struct Source {{\n{}  Source(const Args& a, I c){} {{}}\n  Pack<T, N> load(const Args& a, I at) const {{\n{}    Pack<T, N> x;\n#pragma unroll\n    for (int k = 0; k < N; ++k) x.e[k] = apply_before({}a);\n"
+                     "    return x;\n  }}\n}};\n", o.values, o.kept, o.read, o.elements);
 }
 
-/// `r` may be a group's: the convolution's own inputs come first.
+/// What becomes of N sums: the result's elements, or what a tree makes of them and of what it reads beside.
+std::string beside_text(const DepthwiseGroup& r, Generated& g) {
+  const bool tree = r.own.members.size() > 1;
+  Operands o;
+  for (std::size_t i = 2; tree && i < r.own.inputs.size(); ++i) o.add(r.own.inputs[i], r.filter + i - 1);
+  const std::string y = "convert<T>(sum[k])", type = type_text(r.own.outputs[0].dtype);
+  return (tree ? element_text(tree_of_members(r.own, r.own.members.front()), g) : "") +
+         fmt::format("template <int N> struct Beside {{\n{}  Beside(const Args& a, I c){} {{}}\n  void store(const Args& a, I at, const F (&sum)[N]) const {{\n{}    Elements<{}, N> out;\n#pragma unroll\n"
+                     "    for (int k = 0; k < N; ++k) out.at(k) = {};\n    ((Elements<{}, N>*)a.out[0])[at] = out;\n  }}\n}};\n",
+                     o.values, o.kept, o.read, type, tree ? fmt::format("apply({}, {}a)", y, o.elements) : y, type);
+}
+
+/// `r` may be a group's.
 Generated sliding(const KernelRequest& r, const Depthwise& d, const Extents& from, const Extents& to, bool flipped) {
-  const DType t = r.inputs[0].dtype;
+  const DepthwiseGroup whole(r);
+  const DType t = whole.own.inputs[0].dtype;
   const std::int64_t run = std::min<std::int64_t>(flipped || d.s.stride_w == 1 ? 4 : 2, to[2]), width = width_of(t), runs = up(to[2], run) * to[1] * to[0];
   Generated g = head_of(r, d, t);
-  strides(g, flipped ? 1 : d.s.stride_h, flipped ? 1 : d.s.stride_w).head(fmt::format("#define RUN {}\n#define FLIPPED {:d}", run, flipped));
+  strides(g, flipped ? 1 : d.s.stride_h, flipped ? 1 : d.s.stride_w).head(fmt::format("#define RUN {}\n#define FLIPPED {:d}\n#define FILTER {}", run, flipped, whole.filter));
   g.number("fromh", from[1]).number("fromw", from[2]).number("toh", to[1]).number("tow", to[2]);
   g.number("before_h", flipped ? (d.s.window_h - 1) * d.s.dilation_h - d.s.h.before : d.s.h.before).number("before_w", flipped ? (d.s.window_w - 1) * d.s.dilation_w - d.s.w.before : d.s.w.before);
-  g.body(kTypes).body(kElements).body(beside_text(r, g)).body(kSlide);
+  g.body(kTypes).body(kElements).body(source_text(whole, g)).body(beside_text(whole, g)).body(kSlide);
+  g.entries(fmt::format("{0} void wide(const Args a) {{ slide<16 / sizeof(T)>(a); }}\n{0} void narrow(const Args a) {{ slide<1>(a); }}\n", t == f64 && !whole.before.members.empty() ? "KERNEL_AHEAD" : "KERNEL"));
   if (d.channels % width != 0) return g.launch("narrow", grid_for(runs * d.channels));
-  std::vector<std::size_t> packed = {0, 1, r.inputs.size()};
-  for (std::size_t i = 2; !r.members.empty() && i < r.inputs.size(); ++i)
+  std::vector<std::size_t> packed = {r.inputs.size()};
+  for (std::size_t i = 0; i < (r.members.empty() ? 2 : r.inputs.size()); ++i)
     if (!r.inputs[i].shape.empty()) packed.push_back(i);
   return g.launch("wide", grid_for(runs * d.channels / width), packed, "narrow", grid_for(runs * d.channels));
 }
 
-/// The request itself, or of a group that of its first member.
+/// The request itself, or of a group that of its convolution.
 KernelRequest convolution_of(const KernelRequest& r) {
-  KernelRequest own = r;
+  KernelRequest own = DepthwiseGroup(r).own;
   if (r.members.empty()) return own;
-  const Node& n = *r.members.front();
-  own.op = n.op->name;
-  own.def = n.op;
-  own.attributes = &n.attributes;
+  const Node& n = *own.members.front();
+  own.op = n.op->name, own.def = n.op, own.attributes = &n.attributes;
   own.inputs.resize(2);
   own.outputs[0].dtype = n.types[0].dtype;
   return own;
@@ -291,17 +331,34 @@ std::string objection(const KernelRequest& r, const LocalType& x, const LocalTyp
   return x.elements() && y.elements() ? "" : "there are no elements";
 }
 
-/// A tree of which all members lie as y does, and all else that it reads too, or as one value per channel, or as one.
+/// Whether all members of the tree that makes x, or reads y, have its shape, and what they read from outside, from input `first` on, has that too, or a value per channel, or is one.
+std::string objection_to_tree(const KernelRequest& r, const Node* core, std::string_view name, const Shape& shape, const Extents& whole, std::size_t first) {
+  for (const Node* m : r.members)
+    if (m != core && (!fits_trees(*m->op) || m->types[0].shape != shape)) return fmt::format("its members are not all elementwise, of the shape of its conv2d's {}", name);
+  for (std::size_t i = first; i < r.inputs.size(); ++i)
+    if (const Extents& s = r.inputs[i].shape; s != whole && !s.empty() && s != Extents{whole[3]}) return fmt::format("what makes or reads its {} has neither that shape nor a value per channel", name);
+  return "";
+}
+
+/// A conv2d, a tree that makes its x, and one that reads its y; one of them may be missing.
 Support takes_group(const KernelRequest& r, const KernelTable& table) {
-  if (r.members.size() < 2 || r.inner.size() != r.members.size() || r.members.front()->op->name != "conv2d") return refuse("its first member is no conv2d");
-  if (r.inner.front() != std::vector<std::string>(2)) return refuse("its conv2d reads what others make");
-  for (std::size_t m = 1; m < r.members.size(); ++m)
-    if (!fits_trees(*r.members[m]->op) || r.members[m]->types[0].shape != r.members.front()->types[0].shape) return refuse("its members are not all elementwise, of the shape of its conv2d");
+  const auto core = core_of(r);
+  const auto c = static_cast<std::size_t>(core - r.members.begin());
+  if (r.members.size() < 2 || r.inner.size() != r.members.size() || core == r.members.end() || (*core)->op->name != "conv2d" || DepthwiseGroup::outside(r.inner) != r.inputs.size()) return refuse("it has no conv2d beside its elementwise members");
+  if (r.inner[c] != std::vector<std::string>{c ? r.members[c - 1]->name : "", ""}) return refuse("its conv2d reads something else than what the members before it make");
+  for (std::size_t m = 0; m < r.members.size(); ++m)
+    for (const std::string& inner : r.inner[m])
+      if (m != c && !inner.empty() && std::none_of(m < c ? r.members.begin() : core, r.members.begin() + static_cast<std::ptrdiff_t>(m), [&](const Node* n) { return n->name == inner; }))
+        return refuse(fmt::format("its '{}' reads '{}' from beyond its conv2d", r.members[m]->name, inner));
+  const DepthwiseGroup whole(r);
   const KernelRequest own = convolution_of(r);
-  const Extents& y = own.outputs[0].shape;
-  for (std::size_t i = 2; i < r.inputs.size(); ++i)
-    if (const Extents& shape = r.inputs[i].shape; shape != y && !shape.empty() && shape != Extents{y[3]}) return refuse(fmt::format("input {} has neither y's shape nor a value per channel", i));
-  if (Support s = has_expressions(r, table, r.members.front()); !s.ok) return s;
+  if (const LocalType& x = own.inputs[0]; c > 0) {
+    if (x.shape.size() != 4) return refuse("its x has not the rows of its y");
+    if (std::string why = objection_to_tree(whole.before, nullptr, "x", r.members[c - 1]->types[0].shape, x.shape, 0); !why.empty()) return refuse(why);
+    if (Support s = has_expressions(whole.before, table); !s.ok) return s;
+  }
+  if (std::string why = objection_to_tree(whole.own, *core, "y", (*core)->types[0].shape, own.outputs[0].shape, 2); !why.empty()) return refuse(why);
+  if (Support s = has_expressions(whole.own, table, *core); !s.ok) return s;
   if (std::string why = objection(own, own.inputs[0], own.inputs[1], own.outputs[0]); !why.empty()) return refuse(why);
   return takes_on_gpu(own, {f32, f64, f16, bf16});
 }

@@ -44,8 +44,8 @@ ScalarTree tree_of(const KernelRequest& r);
 ScalarTree tree_of_members(const KernelRequest& r, const Node* core = nullptr);
 /// Whether `table` has that expression for each of these members.
 Support has_expressions(const KernelRequest& r, const KernelTable& table, const Node* core = nullptr);
-/// The device function `apply(inputs…, args)` of one element, and what it needs.
-std::string element_text(const ScalarTree& tree, Generated& g);
+/// The device function `apply(inputs…, args)` of one element, and what it needs. A text with several has names that end in `of` each.
+std::string element_text(const ScalarTree& tree, Generated& g, const std::string& of = "");
 
 /// "nvrtc_elementwise" for ops with an expression, of the dtypes of input `i`.
 Kernel elementwise_kernel(const GpuCodeRef& code, const std::string& op, std::vector<DType> dtypes, std::size_t i = 0);

@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Gpu, GpuOps, testing::ValuesIn(ops_here()), [](const au
 /// Which kernels take a case is known without a GPU.
 TEST(GpuCases, reach_every_kernel) { EXPECT_THAT(unreached(cuda_kernels(std::make_shared<CudaToolkit>()), standard_ops()), testing::IsEmpty()); }
 
-/// A product with its bias and activation, sums of products, also in f32 of halves, a norm with what is around it, a convolution with what is behind it: as their members one by one, and what is no number stays none.
+/// A product with its bias and activation, sums of products, also in f32 of halves, a norm with what is around it, a convolution with what is behind it, and before it: as their members one by one, and what is no number stays none.
 TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
   auto device = machine().open(parse_device("gpu:0"));
   auto queue = device->queue(0);
@@ -136,6 +136,15 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
         const Value x = b.input("x", t, {kBatch, 7, 6, 24}), filter = b.input("filter", t, {3, 3, 1, 24}), scale = b.input("scale", wide, {24}), shift = b.input("shift", wide, {24});
         const Value y = conv2d(x, filter, {.padding = "same", .groups = 24}), bent = relu6((is_half(t) ? cast(y, wide) : y) * scale + shift);
         return is_half(t) ? cast(bent, t) : bent;
+      },
+      [](Builder& b, DType t) {  // of an x that a tree makes
+        const DType wide = is_half(t) ? f32 : t;
+        auto bent = [&](Value v, const std::string& name) {
+          const Value scaled = (is_half(t) ? cast(v, wide) : v) * b.input(name + "/scale", wide, {24}), made = relu6(scaled + b.input(name + "/shift", wide, {24}));
+          return is_half(t) ? cast(made, t) : made;
+        };
+        const Value x = bent(b.input("x", t, {kBatch, 7, 6, 24}), "before"), filter = b.input("filter", t, {3, 3, 1, 24});
+        return bent(conv2d(x, filter, {.strides = {2, 2}, .padding = "same", .groups = 24}), "behind");
       },
       [&](Builder& b, DType t) {  // inputs one by one, in the order in which they are read
         const Value y = dense(b, t);

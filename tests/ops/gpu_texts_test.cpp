@@ -69,6 +69,28 @@ void await_summed_rows(const KernelTable& table) {
     }
 }
 
+/// A convolution with a filter per channel and trees on both sides, or before it alone, that read as many values, most of them per channel, as they may.
+void await_convolutions_between_trees(const KernelTable& table) {
+  for (DType t : {f32, f64, f16, bf16})
+    for (std::int64_t window : {3, 5})
+      for (std::int64_t stride : {1, 2})
+        for (std::int64_t behind : {0, 1, 3}) {
+          if (is_half(t) && window == 5) continue;  // none is made one node
+          const DType wide = is_half(t) ? f32 : t;
+          Builder b("group");
+          auto rows = [&](Value v, std::int64_t first, std::int64_t past) {
+            for (std::int64_t k = first; k < past; ++k) v = k % 2 ? relu6(v + b.input("row" + std::to_string(k), wide, {32})) : v * b.input("row" + std::to_string(k), wide, {32});
+            return is_half(t) ? cast(v, t) : v;
+          };
+          const Value x = rows(b.input("x", wide, {kBatch, 9, 9, 32}), behind, behind + 2), filter = b.input("filter", t, {window, window, 32, 1});
+          const Value y = depthwise_conv2d(x, filter, {.strides = {stride, stride}, .padding = "same"});
+          b.output(behind ? rows(is_half(t) ? cast(y, wide) : y, 0, behind) : y);
+          const Graph g = std::move(b).build();
+          EXPECT_EQ(table.choose(DrawnGroup(g, find_gpu_groups(g).at(0), 40).request).name, "nvrtc_depthwise_conv2d");
+          EXPECT_EQ(find_gpu_groups(g).size(), 1u);
+        }
+}
+
 /// Those of all rooms' cases, and of all nets.
 const std::map<std::string, AskedFor>& all_texts() {
   static const std::map<std::string, AskedFor> texts = [] {
@@ -88,6 +110,9 @@ const std::map<std::string, AskedFor>& all_texts() {
     EXPECT_EQ(code->texts.size(), of_nets + 8);
     await_summed_rows(table);
     EXPECT_EQ(code->texts.size(), of_nets + 8 + 10);
+    const std::size_t of_norms = code->texts.size();
+    await_convolutions_between_trees(table);
+    EXPECT_EQ(code->texts.size(), of_norms + 36);
     return code->texts;
   }();
   return texts;

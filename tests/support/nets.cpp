@@ -1,7 +1,5 @@
 #include "nets.h"
 
-#include <random>
-
 #include <belfry/frontends/nn/attention.h>
 #include <belfry/frontends/nn/layers.h>
 #include <belfry/frontends/nn/norms.h>
@@ -289,6 +287,19 @@ void bent_norms(Builder& b, DType t) {
   minimize(b, loss);
 }
 
+/// Convolutions with a filter per channel between elementwise nodes of which no gradient reads what lies inside: of data, with what is frozen, and of a metric.
+void bent_convolutions(Builder& b, DType t) {
+  auto frozen = [&](const char* name, Shape shape) { return b.variable(name, std::move(shape), {.dtype = t, .init = "normal", .init_value = 0.7, .trainable = false}); };
+  const Value scale = frozen("scale", {4}), shift = frozen("shift", {4}), filter = frozen("filter", {3, 3, 4, 1}), x = b.input("x", t, {kBatch, 5, 4, 4});
+  auto between = [&](Value h, const DepthwiseConv2dOptions& options) { return depthwise_conv2d(h * scale + shift, filter, options); };
+  Value h = dense(b, between(x, {.padding = "same"}) * scale + shift + x, "in", 4);
+  fetch(b, "seen", relu(between(relu6(h), {.strides = {2, 2}})));
+  h = reduce_mean(h, {.axes = {1, 2}}) + reduce_mean(between(abs(x), {.strides = {2, 2}, .padding = "same"}), {.axes = {1, 2}});
+  Value loss = classify(dense(b, h, "out", 5), label_(b));
+  fetch(b, "loss", loss);
+  minimize(b, loss);
+}
+
 /// Rows cut, turned, put together and scattered: what keeps them, and what reads them whole.
 void parts_of_rows(Builder& b, DType t) {
   Value h = dense(b, b.input("x", t, {kBatch, 4}), "in", 6);
@@ -334,6 +345,7 @@ const std::vector<Net>& probes() {
                                        {"adam", adam_net, false},
                                        {"normed_attention", normed_attention, true},
                                        {"bent_norms", bent_norms, true},
+                                       {"bent_convolutions", bent_convolutions, false},
                                        {"parts_of_rows", parts_of_rows, false},
                                        {"lamb", lamb_net, false},
                                        {"adafactor", adafactor_net, false},
@@ -361,40 +373,6 @@ Graph training_graph(const Net& net, DType dtype) {
   Builder b(net.name);
   net.build(b, dtype);
   return run_passes(training_passes(), std::move(b).build());
-}
-
-std::map<std::string, HostTensor> feeds_for(const Graph& graph, std::int64_t batch, std::uint64_t seed) {
-  std::mt19937_64 rng(seed * 7919 + 1);
-  std::normal_distribution<double> normal;
-  const std::map<std::string, std::int64_t> tops = {{"label", 5}, {"label3", 3}, {"ids", 11}, {"word", 11}, {"row", batch}};
-  std::map<std::string, HostTensor> out;
-  for (NodeId id : graph.inputs()) {
-    const Node& n = graph.node(id);
-    HostTensor t(n.types[0].dtype, extents_of(n.types[0].shape, batch));
-    auto top = tops.find(n.name);
-    visit_dtype(t.dtype(), [&]<class T>() {
-      for (T& x : t.data<T>())
-        x = static_cast<T>(top != tops.end() ? static_cast<double>(rng() % static_cast<std::uint64_t>(top->second)) : n.name == "weight" ? 0.1 + static_cast<double>(rng() % 100) / 100 : normal(rng));
-    });
-    out.emplace(n.name, std::move(t));
-  }
-  return out;
-}
-
-std::map<std::string, HostTensor> state_for(const Graph& graph, std::uint64_t seed) {
-  std::map<std::string, HostTensor> out;
-  for (NodeId id : graph.variables()) out.emplace(graph.node(id).name, initial_value(graph.node(id), seed + 42));
-  return out;
-}
-
-std::vector<std::pair<std::string, ValueId>> fetches_of(const Graph& graph) {
-  std::vector<std::pair<std::string, ValueId>> out(graph.metrics.begin(), graph.metrics.end());
-  for (const auto& [variable, v] : graph.updates) {
-    const Node& update = graph.node(v.node);
-    for (std::size_t i = 0; i < update.op->inputs.size(); ++i)
-      if (update.op->inputs[i].name == "gradient" && v.output == 0) out.emplace_back("gradient of " + graph.node(variable).name, update.inputs[i]);
-  }
-  return out;
 }
 
 }  // namespace belfry::test
