@@ -334,7 +334,7 @@ std::vector<Damage> once() {
       {"a result made once", "made once", at(op(kFetch), mark), "once: '"},
       {"made once where steps update variables", "mirrored", at(is_shared, mark), "once: '"},
       {"what is made once made in each step", "made once", at([](const PlanNode& n) { return n.once; }, [](PlanNode& n) { n.once = false; }), "once: '|overlap: |missing wait"},
-      {"made once behind steps", "made once", [=](PlacedGraph& p) { std::swap(first(p, [](const PlanNode& n) { return n.once; }).order, first(p, op(kAggregate)).order); }, "once: '"},
+      {"made once behind steps", "made once", [=](PlacedGraph& p) { std::swap(first(p, [](const PlanNode& n) { return n.once; }).order, first(p, [](const PlanNode& n) { return n.name == "scaled/mul"; }).order); }, "once: '"},
       {"made once before what it reads", "made once", [](PlacedGraph& p) {
          PlanNode& reader = first(p, [&](const PlanNode& n) { return n.once && !n.inputs.empty() && p.maker(n.inputs[0]).once; });
          std::swap(reader.order, p.nodes[static_cast<std::size_t>(p.value(reader.inputs[0]).maker)].order);
@@ -345,7 +345,10 @@ std::vector<Damage> once() {
          some.at(1)->by_group[0].outputs.at(0) = some.at(0)->by_group[0].outputs.at(0);
        }, "overlap: '"},
       {"a kept value in bytes that steps use before its reader", "made once", [=](PlacedGraph& p) { kept(p) = first(p, [&](const PlanNode& n) { return n.name == "scaled/mul"; }).by_group[0].outputs.at(0); }, "overlap: "},
-      {"a kept value in bytes that steps use behind its reader", "made once", [=](PlacedGraph& p) { kept(p) = first(p, [](const PlanNode& n) { return n.op == kAggregate || n.op == kFetch; }).by_group[0].outputs.at(0); }, "overlap: |unbound|outside: "},
+      {"a kept value written over by who reads it last", "made once", [](PlacedGraph& p) {
+         const PlanNode& grown = first(p, [](const PlanNode& n) { return n.once && n.name == "scaled/exp"; });
+         first(p, [&](const PlanNode& n) { return std::count(n.inputs.begin(), n.inputs.end(), grown.outputs.at(0)) > 0; }).by_group[0].outputs.at(0) = grown.by_group[0].outputs.at(0);
+       }, "overlap: 'scaled/exp' is made once, and overwritten in a step"},
   };
 }
 
