@@ -2,16 +2,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include <belfry/belfry.h>
 #include <belfry/graph/plan/once.h>
 #include <belfry/graph/structural.h>
 
 #include "gpu_plans.h"
+#include "says.h"
 
 namespace belfry::test {
 namespace {
 
-/// Values of variables alone, some by way of others, beside layers; rows that are looked up in a variable.
+/// Values of variables alone, some by way of others, beside layers.
 Graph with_values_of_variables() {
   Builder b("valued");
   Value h = b.input("x", f32, {kBatch, 8});
@@ -61,13 +64,11 @@ class GpuOnce : public GpuPlans {
   std::shared_ptr<const Graph> graph = std::make_shared<const Graph>(with_values_of_variables());
 };
 
-int steps_on_gpus(const PlacedGraph& plan, bool once) {
+int made_once_on_gpus(const PlacedGraph& plan) {
   const BoundPlan bound(plan);
   int out = 0;
-  auto add = [&](const Step& s) { out += plan.cluster.devices[static_cast<std::size_t>(s.device)].id.kind == "gpu" && plan.nodes[static_cast<std::size_t>(s.node)].op != kCopy; };
-  if (once) std::for_each(bound.once.begin(), bound.once.end(), add);
-  else
-    for (const auto& s : bound.streams) std::for_each(s.begin(), s.end(), add);
+  auto add = [&](const Step& s) { out += plan.cluster.devices[static_cast<std::size_t>(s.device)].id.kind == "gpu"; };
+  std::for_each(bound.once.begin(), bound.once.end(), add);
   return out;
 }
 
@@ -103,7 +104,7 @@ TEST_F(GpuOnce, is_launched_only_where_variables_were_set) {
   jointly = false;
   const KernelTables all = tables();
   const auto plan = placed(graph, to_strategy(Single{.device = parse_device("gpu:0"), .threads = 1}), "gpu:0", 8, all);
-  const int once = steps_on_gpus(*plan, true);
+  const int once = made_once_on_gpus(*plan);
   EXPECT_GE(once, 6);
   for (bool graphs : {false, true}) {
     start(70 + graphs);
@@ -113,6 +114,66 @@ TEST_F(GpuOnce, is_launched_only_where_variables_were_set) {
     EXPECT_EQ(got[3] - once, got[2]);
     EXPECT_EQ(got[4], got[2]);
     EXPECT_EQ(got[2] == 0, graphs);
+  }
+}
+
+/// Rows that are looked up in a variable by another: who sets one that is none hears of it at the next step, and goes on with a better one.
+TEST_F(GpuOnce, says_what_its_kernels_find_fault_with) {
+  Builder b("looked_up");
+  Value x = b.input("x", f32, {kBatch, 3});
+  b.metric("y", x * gather(b.variable("table", {5, 3}), b.variable("row", {}, {.dtype = i32, .trainable = false})));
+  graph = std::make_shared<const Graph>(run_passes(inference_passes(), std::move(b).build()));
+  start(90);
+  auto host = std::make_shared<HostGpu>();
+  const KernelTables all = generated_tables(host);
+  const auto plan = placed(graph, to_strategy(Single{.device = parse_device("gpu:0"), .threads = 1}), "gpu:0", 4, all);
+  EXPECT_FALSE(BoundPlan(*plan).once.empty());
+  Program program(plan, all, {}, open(*plan));
+  Runner runner(program);
+  host->build();
+  HostTensor table(f32, {5, 3}), row(i32, {});
+  for (std::size_t i = 0; i < 15; ++i) table.data<float>()[i] = static_cast<float>(i + 1);
+  program.set_state("table", table);
+  std::vector<HostTensor> good;
+  const Tensors feeds = feeds_for(*graph, 4);
+  for (std::int32_t r : {2, 2, 9, 9, 2, 4}) {
+    if (row.data<std::int32_t>()[0] != r || good.empty()) {
+      row.data<std::int32_t>()[0] = r;
+      program.set_state("row", row);
+    }
+    const Outcome o = runner.run(views(feeds));
+    EXPECT_EQ(static_cast<bool>(o.error), r == 9);
+    if (o.error) EXPECT_TRUE(says([&] { std::rethrow_exception(o.error); }, {"9"}));
+    else good.push_back(o.fetched.at("y"));
+  }
+  ASSERT_EQ(good.size(), 4u);
+  EXPECT_EQ(good[0], good[1]);
+  EXPECT_EQ(good[0], good[2]);
+  EXPECT_FALSE(good[0] == good[3]);
+}
+
+/// Whatever of it fails, the step has not begun, and the next run makes all.
+TEST_F(GpuOnce, is_made_again_behind_a_failure) {
+  const KernelTables all = tables();
+  start(91);
+  const auto plan = placed(graph, to_strategy(Mirrored{.devices = parse_devices("gpu:0-1"), .towers = 4, .threads = 1}), "gpu:0-1", 7, all);
+  const std::vector<bool> set = {true, false};
+  const Tensors want = run(plan, all, set).fetched[1];
+  Program program(plan, all, {}, open(*plan));
+  Runner runner(program);
+  for (const auto& [name, value] : state_for(*graph, 1)) program.set_state(name, value);
+  const Tensors feeds = feeds_for(*graph, plan->batch, 1);
+  for (const Step& victim : program.bound().once) {
+    program.set_state("layer_0/scale", state_for(*graph, 1).at("layer_0/scale"));
+    std::atomic<int> steps = 0;
+    RunOptions options;
+    options.before = [&](const Step& s) {
+      if (&s == &victim) throw UserError("on purpose");
+      steps += !plan->nodes[static_cast<std::size_t>(s.node)].once;
+    };
+    EXPECT_TRUE(runner.run(views(feeds), options).error);
+    EXPECT_EQ(steps, 0);
+    for (int k = 0; k < 2; ++k) EXPECT_EQ(runner.run(views(feeds)).fetched, want);
   }
 }
 
