@@ -153,7 +153,7 @@ void Runner::find_launches(int thread, Segment& s, const std::vector<bool>& smal
   std::vector<Joining> joining;
   std::map<const void*, int> kinds;
   for (const Task* t = tasks; t != tasks + (s.past - s.first); ++t) {
-    steps.push_back(&of(of(program_.bound().streams, t->stream), t->index));
+    steps.push_back(t->step);
     auto* kernel = small[static_cast<std::size_t>(steps.back()->node)] ? dynamic_cast<LaunchesJointly*>(t->kernel) : nullptr;
     joining.push_back({-1, 1, t->signals});
     if (kernel) joining.back() = {kinds.try_emplace(kernel->kind(), static_cast<int>(kinds.size())).first->second, kernel->most(), t->signals};
@@ -178,7 +178,7 @@ bool Runner::wait_for_others(int thread, const Task& task) {
 
 /// Launches with all that stands around it but waits.
 void Runner::put(int thread, const Task& task) {
-  const Step& step = of(of(program_.bound().streams, task.stream), task.index);
+  const Step& step = *task.step;
   Queue* queue = task.drive ? task.drive->queue : nullptr;
   const bool watched = options_->before || options_->after;
   const Named named(queue, task.drive ? task.drive->name : "");
@@ -316,9 +316,9 @@ void Runner::run_driving(int thread, const Task*& at) {
   try {
     drive(thread, at);
   } catch (...) {
-    fail(at->stream, at->index);
+    fail(*at->step);
   }
-  drain(thread, at);
+  drain(thread, program_.tasks(thread).data(), at);
 }
 
 /// Behind all that the thread has put on its queues.
@@ -342,7 +342,7 @@ void Runner::look_for_faults(int thread) {
     throw UserError(finds->fault(*found));
   } catch (const UserError&) {
     faulty_ = true;
-    fail(task->stream, task->index);
+    fail(*task->step);
   }
   std::fill_n(word, f.of.size(), kNoFault);
   Queue& queue = *program_.queues(thread)[0];
@@ -351,8 +351,7 @@ void Runner::look_for_faults(int thread) {
 }
 
 /// Waits for the thread's queues, also after an error: nothing of a step runs on when it has returned.
-void Runner::drain(int thread, const Task* past) {
-  const Task* tasks = program_.tasks(thread).data();
+void Runner::drain(int thread, const Task* tasks, const Task* past) {
   if (program_.faults(thread)) {
     try {
       fetch_faults(thread);
@@ -375,7 +374,7 @@ void Runner::drain(int thread, const Task* past) {
     } catch (...) {
       const Task* last = past == tasks ? tasks : past - 1;
       while (last != tasks && !(last->drive && last->drive->queue == q)) --last;
-      fail(last->stream, last->index);
+      fail(*last->step);
     }
   }
 }

@@ -1,6 +1,7 @@
 // What a program has looked up before its first run: launches, and where feeds, results and variables go.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,6 +56,15 @@ struct Task {
   int update = -1;
   bool signals = false;
   const Drive* drive = nullptr;          ///< null: it is computed on the thread itself
+  const Step* step = nullptr;
+};
+
+/// What is made before a step where variables have changed, per host thread in order.
+struct OnceLaunches {
+  std::vector<Launch> launches;          ///< as BoundPlan::once
+  std::deque<Drive> drives;
+  std::vector<std::vector<Task>> tasks;
+  std::int64_t made = -1;                ///< of which state: StateStore::changes
 };
 
 /// What a run looks up once: where a feed's address goes, where a result lies, which launch writes which variables.

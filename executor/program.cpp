@@ -36,6 +36,7 @@ Program::Program(std::shared_ptr<const PlacedGraph> plan, const KernelTables& ke
   }
   faults_.resize(threads_.size());
   make_queues();
+  bind_once();
   find_collectives();
   bind_feeds_and_results();
   bind_tasks();
@@ -66,7 +67,8 @@ int mark_of(const std::vector<std::vector<int>>& marks, int stream, int count) {
 /// A queue per stream of a device that works by itself, with a mark behind every step that another such stream waits for.
 void Program::make_queues() {
   std::vector<Device*> device;
-  for (std::size_t s = 0; s < plan_->streams.size(); ++s) device.push_back(bound_.streams[s].empty() ? nullptr : device_of(plan_->streams[s].device));
+  auto has_steps = [&](std::size_t s) { return !bound_.streams[s].empty() || std::any_of(bound_.once.begin(), bound_.once.end(), [&](const Step& o) { return o.stream == static_cast<int>(s); }); };
+  for (std::size_t s = 0; s < plan_->streams.size(); ++s) device.push_back(has_steps(s) ? device_of(plan_->streams[s].device) : nullptr);
   auto of = [](auto& v, int i) -> auto& { return v[static_cast<std::size_t>(i)]; };
   std::vector<std::vector<int>> marks(plan_->streams.size());  // per stream: the steps that have one, by their counts
   for (const auto& stream : bound_.streams)
@@ -152,6 +154,25 @@ std::unique_ptr<Queue> Program::make_lane(int stream, Urgency urgency) const {
   return device->queue(0, urgency);
 }
 
+void Program::bind_once() {
+  once_.tasks.resize(threads_.size());
+  once_.launches.resize(bound_.once.size());
+  for (std::size_t k = 0; k < bound_.once.size(); ++k) {
+    Launch& l = once_.launches[k];
+    const Step& step = bound_.once[k];
+    l.step = &step;
+    l.thread = plan_->streams[static_cast<std::size_t>(step.stream)].thread;
+    bind_arguments(l);
+    Drive* drive = nullptr;
+    if (Queue* q = queue(step.stream)) {
+      drive = &once_.drives.emplace_back();
+      drive->queue = l.arguments.queue = q;
+      l.arguments.stream = q->stream();
+    }
+    once_.tasks[static_cast<std::size_t>(l.thread)].push_back({nullptr, &l.arguments, nullptr, 0, step.stream, 0, -1, false, drive, &step});
+  }
+}
+
 void Program::bind_tasks() {
   auto thread_of = [&](int stream) { return plan_->streams[static_cast<std::size_t>(stream)].thread; };
   // The thread's own order covers what it has computed itself; what it has put on a queue is done later.
@@ -171,7 +192,7 @@ void Program::bind_tasks() {
         if (host_waits(w, s)) waits.push_back(w);
       Drive* drive = drives_[t].empty() || !drives_[t][i].queue ? nullptr : &drives_[t][i];
       if (drive && drive->feeds) drive->landed = staging_ ? staging_->queue(l.step->device) : nullptr;
-      tasks.push_back({nullptr, &l.arguments, nullptr, static_cast<int>(waits.size() - before), s, k, l.update, l.signals, drive});
+      tasks.push_back({nullptr, &l.arguments, nullptr, static_cast<int>(waits.size() - before), s, k, l.update, l.signals, drive, l.step});
     }
     const StepWait* at = waits.data();
     for (Task& task : tasks) {
@@ -327,8 +348,9 @@ bool writes_in_place(const Arguments& a) {
 /// A word per launch that finds faults, so that each has its own node and its own first position.
 void Program::bind_faults(int thread) {
   FaultWords& f = faults_[static_cast<std::size_t>(thread)];
-  for (const Task& task : tasks_[static_cast<std::size_t>(thread)])
-    if (auto* finds = task.drive ? dynamic_cast<FindsFaults*>(task.kernel) : nullptr) f.of.emplace_back(&task, finds);
+  for (const std::vector<Task>* tasks : {&once_.tasks[static_cast<std::size_t>(thread)], &tasks_[static_cast<std::size_t>(thread)]})
+    for (const Task& task : *tasks)
+      if (auto* finds = task.drive ? dynamic_cast<FindsFaults*>(task.kernel) : nullptr) f.of.emplace_back(&task, finds);
   if (f.of.empty()) return;
   const auto bytes = static_cast<std::int64_t>(f.of.size() * sizeof(std::uint64_t));
   Device* device = device_of(plan_->streams[static_cast<std::size_t>(f.of[0].first->stream)].device);
@@ -339,26 +361,32 @@ void Program::bind_faults(int thread) {
   for (std::size_t i = 0; i < f.of.size(); ++i) f.of[i].second->watch(reinterpret_cast<std::uint64_t*>(f.words->at(0)) + i);
 }
 
-void Program::prepare_thread(int thread) {
-  for (auto& stream : launches_)
-    for (Launch& l : stream) {
-      if (l.thread != thread || l.kernel) continue;
-      const PlanNode& n = plan_->nodes[static_cast<std::size_t>(l.step->node)];
-      const std::string kind = plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].kernels();
-      auto table = kernels_.find(kind);
-      if (Device* device = queue(l.step->stream) ? device_of(l.step->device) : nullptr) device->enter();
-      if (collectors_ && Collectors::is_one(*l.step)) l.kernel = collectors_->kernel(*l.step, [&](const BufferRef& b) { return address(b); }, table->second);
-      else if (!n.def && n.op != kFused) l.kernel = structural_kernel(bound_, *l.step, carriers(*l.step), table == kernels_.end() ? nullptr : &table->second);
-      else if (n.op == kInput) l.kernel = prepared([](const Arguments&) {});
-      else if (table == kernels_.end()) throw UserError(fmt::format("there are no kernels for devices of kind '{}'", kind));
-      else if (queue(l.step->stream) && l.step->variant->kernel == kReferenceKernel) throw UserError(fmt::format("unbound: '{}' is computed by a reference, which runs on a host, but stands on {}; derive the plan anew with belfry place", n.name, to_string(plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].id)));
-      else try {
-          l.kernel = table->second.prepare(l.step->variant->kernel, request(*l.step), {l.step->variant->scratch_bytes, writes_in_place(l.arguments)});
-        } catch (const UserError& e) {
-          throw UserError(fmt::format("'{}' on {}: {}", n.name, to_string(plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].id), e.what()));
-        }
+void Program::prepare(Launch& l) {
+  const PlanNode& n = plan_->nodes[static_cast<std::size_t>(l.step->node)];
+  const std::string kind = plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].kernels();
+  auto table = kernels_.find(kind);
+  if (Device* device = queue(l.step->stream) ? device_of(l.step->device) : nullptr) device->enter();
+  if (collectors_ && Collectors::is_one(*l.step)) l.kernel = collectors_->kernel(*l.step, [&](const BufferRef& b) { return address(b); }, table->second);
+  else if (!n.def && n.op != kFused) l.kernel = structural_kernel(bound_, *l.step, carriers(*l.step), table == kernels_.end() ? nullptr : &table->second);
+  else if (n.op == kInput) l.kernel = prepared([](const Arguments&) {});
+  else if (table == kernels_.end()) throw UserError(fmt::format("there are no kernels for devices of kind '{}'", kind));
+  else if (queue(l.step->stream) && l.step->variant->kernel == kReferenceKernel) throw UserError(fmt::format("unbound: '{}' is computed by a reference, which runs on a host, but stands on {}; derive the plan anew with belfry place", n.name, to_string(plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].id)));
+  else try {
+      l.kernel = table->second.prepare(l.step->variant->kernel, request(*l.step), {l.step->variant->scratch_bytes, writes_in_place(l.arguments)});
+    } catch (const UserError& e) {
+      throw UserError(fmt::format("'{}' on {}: {}", n.name, to_string(plan_->cluster.devices[static_cast<std::size_t>(l.step->device)].id), e.what()));
     }
+}
+
+void Program::prepare_thread(int thread) {
+  auto prepare_all = [&](std::vector<Launch>& launches) {
+    for (Launch& l : launches)
+      if (l.thread == thread && !l.kernel) prepare(l);
+  };
+  for (auto& stream : launches_) prepare_all(stream);
+  prepare_all(once_.launches);
   for (Task& task : tasks_[static_cast<std::size_t>(thread)]) task.kernel = launches_[static_cast<std::size_t>(task.stream)][static_cast<std::size_t>(task.index)].kernel.get();
+  for (Task& task : once_.tasks[static_cast<std::size_t>(thread)]) task.kernel = once_.launches[static_cast<std::size_t>(task.step - bound_.once.data())].kernel.get();
   bind_faults(thread);
 }
 

@@ -47,6 +47,9 @@ class Program {
   /// Of a stream; null where the host computes.
   Queue* queue(int stream) const { return queues_[static_cast<std::size_t>(stream)].get(); }
   const std::vector<Task>& tasks(int thread) const { return tasks_[static_cast<std::size_t>(thread)]; }
+  /// What host threads make before a step, unless it was made of the variables as they are.
+  OnceLaunches& once() { return once_; }
+  StateStore& store() { return *store_; }
   const std::vector<FeedBinding>& feeds() const { return feeds_; }
   const std::vector<ResultBinding>& results() const { return results_; }
   const std::vector<UpdateBinding>& updates() const { return updates_; }
@@ -77,14 +80,10 @@ class Program {
   Device* any_gpu() const;
   Carriers carriers(const Step& step) const;
   bool reads(int device, const Part& part) const;
-  void allocate();
-  void make_queues();
-  void deal_queues();
+  void allocate(), make_queues(), deal_queues(), find_collectives();
   void make_drives(const std::vector<std::vector<int>>& marks);
-  void find_collectives();
-  void bind_arguments(Launch& launch);
-  void bind_tasks();
-  void bind_feeds_and_results();
+  void bind_arguments(Launch& launch), prepare(Launch& launch);
+  void bind_once(), bind_tasks(), bind_feeds_and_results();
   void bind_faults(int thread);
 
   std::shared_ptr<const PlacedGraph> plan_;
@@ -108,6 +107,7 @@ class Program {
   std::vector<std::vector<Launch>> launches_;
   std::vector<std::vector<std::pair<int, int>>> threads_;
   std::vector<std::vector<Task>> tasks_;               // per thread
+  OnceLaunches once_;
   std::vector<std::vector<StepWait>> foreign_waits_;   // per thread, what its tasks point into
   std::vector<FeedBinding> feeds_;
   std::vector<ResultBinding> results_;

@@ -12,6 +12,7 @@ namespace belfry {
 
 void Program::set_state(const std::string& variable, const HostTensor& value) {
   bool found = false;
+  ++store_->changes;
   for (const StateBuffer& s : bound_.state) {
     const PlanNode& n = plan_->nodes[static_cast<std::size_t>(s.node)];
     if (n.name != variable) continue;

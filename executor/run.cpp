@@ -89,7 +89,7 @@ void Runner::work(int thread) {
     generation_.wait(seen);
     seen = generation_.load();
     if (stop_) return;
-    run_thread(thread);
+    making_ ? make_once(thread) : run_thread(thread);
     done_.fetch_add(1);
     done_.notify_all();
   }
@@ -109,8 +109,25 @@ void Runner::run_thread(int thread) {
       if (at->signals) events_[static_cast<std::size_t>(at->stream)].signal(at->index + 1);
     }
   } catch (...) {
-    fail(at->stream, at->index);
+    fail(*at->step);
   }
+}
+
+/// Each on the thread that has it, one behind the other.
+void Runner::make_once(int thread) {
+  const std::vector<Task>& tasks = program_.once().tasks[static_cast<std::size_t>(thread)];
+  const Task *at = tasks.data(), *past = at + tasks.size();
+  try {
+    for (; at != past && !failed_.load(std::memory_order_relaxed); ++at) {
+      if (options_->before) options_->before(*at->step);
+      launch(*at);
+      if (options_->after && at->drive) at->drive->queue->finish();
+      if (options_->after) options_->after(*at->step);
+    }
+  } catch (...) {
+    fail(*at->step);
+  }
+  if (!tasks.empty() && !program_.queues(thread).empty()) drain(thread, tasks.data(), at);
 }
 
 /// The same, with the options that a run for speed does not have.
@@ -124,10 +141,10 @@ void Runner::run_watched(int thread, const Task*& at) {
       std::mt19937_64 rng(options_->delays * 1000003 + static_cast<std::uint64_t>(at->stream) * 8191 + static_cast<std::uint64_t>(at->index));
       std::this_thread::sleep_for(std::chrono::microseconds(rng() % 200));
     }
-    if (options_->before) options_->before(program_.bound().streams[static_cast<std::size_t>(at->stream)][static_cast<std::size_t>(at->index)]);
+    if (options_->before) options_->before(*at->step);
     std::int64_t begin = now_ns();
     launch(*at);
-    if (options_->after) options_->after(program_.bound().streams[static_cast<std::size_t>(at->stream)][static_cast<std::size_t>(at->index)]);
+    if (options_->after) options_->after(*at->step);
     if (options_->trace) trace_of_thread_[static_cast<std::size_t>(thread)].push_back({at->stream, at->index, begin, now_ns()});
     if (at->signals) events_[static_cast<std::size_t>(at->stream)].signal(at->index + 1);
   }
@@ -142,12 +159,11 @@ void Runner::launch(const Task& task) {
   if (!task.drive) progress = kDone;
 }
 
-void Runner::fail(int stream, int index) {
+void Runner::fail(const Step& step) {
   {
     std::lock_guard lock(error_mutex_);
     if (!error_) {
       error_ = std::current_exception();
-      const Step& step = program_.bound().streams[static_cast<std::size_t>(stream)][static_cast<std::size_t>(index)];
       failed_node_ = program_.plan().nodes[static_cast<std::size_t>(step.node)].name;
       failed_device_ = to_string(program_.plan().cluster.devices[static_cast<std::size_t>(step.device)].id);
     }
@@ -168,6 +184,7 @@ void Runner::start(const Feeds& feeds, const RunOptions& options) {
   for (Event& e : queued_) e.reset();
   for (const auto& c : program_.communicators()) c->renew();
   std::fill(updates_.begin(), updates_.end(), kNotBegun);
+  if (!updates_.empty()) ++program_.store().changes;
   for (auto& t : trace_of_thread_) t.clear();
   for (const FeedBinding& f : program_.feeds()) {
     auto at = feeds.find(f.name);
@@ -199,7 +216,7 @@ bool Runner::stage(const Feeds& feeds, const RunOptions& options) {
     }
     staging->mark();
   } catch (const DeviceError&) {
-    fail(reader.first, reader.second);
+    fail(program_.bound().streams[static_cast<std::size_t>(reader.first)][static_cast<std::size_t>(reader.second)]);
     return false;
   }
   return true;
@@ -252,17 +269,33 @@ Outcome Runner::finish() {
   return out;
 }
 
-Outcome Runner::run(const Feeds& feeds, const RunOptions& options) {
-  start(feeds, options);
-  if (!stage(feeds, options)) return finish();
+void Runner::run_threads() {
   done_ = 0;
   generation_.fetch_add(1);
   generation_.notify_all();
-  if (options.next && program_.staging()) stage_ahead(options.next);
+}
+
+void Runner::await_threads() {
   auto want = static_cast<std::int64_t>(threads_.size());
   auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(20);
   while (done_.load(std::memory_order_acquire) < want && std::chrono::steady_clock::now() < end) __builtin_ia32_pause();
   for (std::int64_t now = done_.load(); now < want; now = done_.load()) done_.wait(now);
+}
+
+Outcome Runner::run(const Feeds& feeds, const RunOptions& options) {
+  start(feeds, options);
+  if (!has_made_once()) {
+    making_ = true;
+    run_threads();
+    await_threads();
+    making_ = false;
+    if (error_) return finish();
+    program_.once().made = program_.store().changes;
+  }
+  if (!stage(feeds, options)) return finish();
+  run_threads();
+  if (options.next && program_.staging()) stage_ahead(options.next);
+  await_threads();
   warm_ = warm_ || !error_;
   return finish();
 }
@@ -271,6 +304,11 @@ Outcome Runner::run_interleaved(const Feeds& feeds, const std::function<int(cons
   const DefaultFloats floats;
   if (!program_.communicators().empty()) throw UserError("a plan whose sums are a library's (collectives fastest) needs a thread for each GPU, and cannot be run one step after the other; place it with collectives=tree");
   start(feeds, options);
+  if (!has_made_once()) {
+    for (std::size_t t = 0; t < program_.threads().size(); ++t) make_once(static_cast<int>(t));
+    if (error_) return finish();
+    program_.once().made = program_.store().changes;
+  }
   if (!stage(feeds, options)) return finish();
   const auto& streams = program_.bound().streams;
   std::vector<std::size_t> at(streams.size());
@@ -291,11 +329,11 @@ Outcome Runner::run_interleaved(const Feeds& feeds, const std::function<int(cons
       if (options.before) options.before(*l.step);
       Staging* staging = l.feed_inputs.empty() ? nullptr : program_.staging();
       if (Queue* landed = staging ? staging->queue(l.step->device) : nullptr) program_.queue(s)->wait(*landed, 0);
-      launch({l.kernel.get(), &l.arguments, nullptr, 0, s, static_cast<int>(k), l.update, false, nullptr});
+      launch({l.kernel.get(), &l.arguments, nullptr, 0, s, static_cast<int>(k), l.update, false, nullptr, l.step});
       if (Queue* q = program_.queue(s)) q->finish();
       if (options.after) options.after(*l.step);
     } catch (...) {
-      fail(s, static_cast<int>(k));
+      fail(streams[static_cast<std::size_t>(s)][k]);
       break;
     }
     if (options.trace) trace_of_thread_[0].push_back({s, static_cast<int>(k), begin, now_ns()});

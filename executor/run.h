@@ -66,6 +66,9 @@ class Runner {
  private:
   void work(int thread);
   void run_thread(int thread);
+  void run_threads(), await_threads();
+  bool has_made_once() { return program_.bound().once.empty() || program_.once().made == program_.store().changes; }
+  void make_once(int thread);
   void run_watched(int thread, const Task*& at);
   void find_segments(int thread);
   void find_launches(int thread, Segment& segment, const std::vector<bool>& small);
@@ -77,14 +80,14 @@ class Runner {
   void put(int thread, const Task& task);
   bool wait_for_others(int thread, const Task& task);
   bool is_captured(int thread, int task) const;
-  void drain(int thread, const Task* past);
+  void drain(int thread, const Task* tasks, const Task* past);
   std::vector<Queue*> lanes_for(int thread, const std::vector<bool>& urgent, int stream);
   void fetch_faults(int thread);
   void look_for_faults(int thread);
   void stage_ahead(const std::function<Feeds()>& next);
   bool stage(const Feeds& feeds, const RunOptions& options);
   void launch(const Task& task);
-  void fail(int stream, int index);
+  void fail(const Step& step);
   void start(const Feeds& feeds, const RunOptions& options);
   void judge_state(Outcome& out) const;
   Outcome finish();
@@ -108,6 +111,7 @@ class Runner {
   std::map<std::string, const std::byte*> ahead_;   // feeds that were brought into the others
   std::atomic<bool> faulty_{false};                 // a kernel of a device found fault with its input
   bool warm_ = false;                               // a step has run: what is loaded late was loaded
+  bool making_ = false;                             // what is made once, and not a step
   std::vector<TraceEntry> trace_;
   std::vector<std::vector<TraceEntry>> trace_of_thread_;
 };

@@ -23,6 +23,8 @@ class StateStore {
     std::int64_t version = 0;  ///< the session's count of changes; 0: nothing was written yet
   };
 
+  std::int64_t changes = 0;    ///< grows where a value is written: what was made of others before is made anew
+
   /// The buffer of a variable, or of a range of its elements, on a device: made by the first who asks, in the memory of that
   /// device if it is among `devices`, else the host's.
   Held& held(const std::string& variable, const std::string& device, const StateBuffer& planned, const Devices& devices);

@@ -190,6 +190,7 @@ class Differ {
       else out_.decisions.push_back(std::move(line));
     }
     if (!is_derived(y) && way_of(x) != way_of(y)) out_.decisions.push_back(fmt::format("'{}': {} → {}", y.name, way_of(x), way_of(y)));
+    if (x.once != y.once) follows("'{}' is made {}", y.name, y.once ? "once" : "in each step");
     if (x.op != y.op) follows("'{}' is a {}, not a {}", y.name, y.op, x.op);
     if (auto p = kernels(a_, x), q = kernels(b_, y); p != q) follows("'{}': kernel {} → {}", y.name, fmt::join(p, ", "), fmt::join(q, ", "));
   }

@@ -5,6 +5,8 @@
 #include <belfry/graph/plan/collectives.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
+#include <belfry/graph/plan/once.h>
+#include <belfry/graph/plan/over_memory.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/plan/schedule.h>
 #include <belfry/graph/structural.h>
@@ -94,7 +96,7 @@ void Placer::reset() {
     PlanNode& n = plan_.nodes[i];
     n.inputs = inputs_[i];
     if (is_op(n, kFetch)) n.attributes = hows_[fetches++];
-    n.ranged = false;
+    n.ranged = n.once = false;
     n.sum = SumWay::direct;
     n.bucket = 0;
     n.vector = n.owners = -1;
@@ -107,8 +109,14 @@ void Placer::reset() {
 }
 
 PlacedGraph& Placer::place(const Placement& placement, std::size_t must_decide) {
-  place_for_time(placement, must_decide);
-  plan_memory(plan_, *memory_);
+  for (once_ = true;; once_ = false) {
+    place_for_time(placement, must_decide);
+    plan_memory(plan_, *memory_);
+    // What is made once takes its bytes all the time: where there is no room for that, each step makes it.
+    const bool keeps = std::any_of(plan_.nodes.begin(), plan_.nodes.end(), [](const PlanNode& n) { return n.once; });
+    if (!keeps || over_memory(plan_).empty()) break;
+  }
+  once_ = true;
   return plan_;
 }
 
@@ -140,6 +148,7 @@ bool Placer::place_nodes(const std::vector<PlacementRule>& rules, std::size_t mu
   insert_copies(plan_, *apart_, spare_);
   instances_.emplace(plan_);
   readers_ = readers_of(plan_);
+  if (once_) set_once(plan_);
   set_order(plan_);  // anew: moves stand in it too
   check_buckets(plan_, rules);
   set_classes(plan_);

@@ -50,7 +50,7 @@ class Placer {
   void choose_kernels();
 
   PlaceOptions options_;
-  bool gpus_;                                       // whether the cluster has any
+  bool gpus_, once_ = true;                         // whether the cluster has any; whether what can be made once is
   PlacedGraph plan_;
   std::optional<Apart> apart_;                      // of its cluster
   std::optional<Instances> instances_;

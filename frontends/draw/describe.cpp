@@ -57,7 +57,7 @@ std::string towers_on(const PlacedGraph& plan, const PlanNode& n) {
 /// Where and when a node runs: nothing for a variable, which only lies there.
 std::string schedule_of(const std::vector<std::string>& streams, const PlanNode& n) {
   if (n.scope == Scope::state) return "";
-  std::string stream = "main";
+  std::string stream = n.once ? "main, once" : "main";
   if (n.scope == Scope::tower) {
     std::set<int> phases(n.phases.begin(), n.phases.end());
     phases.erase(-1);

@@ -82,7 +82,7 @@ std::string plan_nodes(const PlacedGraph& plan, const PictureOptions& options) {
   Nodes nodes;
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const PlanNode& n = plan.nodes[i];
-    const std::string stream = n.scope == Scope::tower ? streams[static_cast<std::size_t>(n.vector)] : n.scope == Scope::state ? "" : "main";
+    const std::string stream = n.scope == Scope::tower ? streams[static_cast<std::size_t>(n.vector)] : n.scope == Scope::state ? "" : n.once ? "main, once" : "main";
     Nodes::Facts f{n.name, n.op, "", to_string(plan.cluster.ids(all_devices(plan, n))), n.reason, stream, "", "", fill_of(plan, n), n.epoch, n.order, 0, 0, false, {}};
     f.kernel = kernels_of(n, ", ");
     if (n.op == kFused) f.op += " " + n.attributes.text("kind");

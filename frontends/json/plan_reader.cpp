@@ -243,6 +243,7 @@ class PlanReader {
     if (n.scope == Scope::tower) n.vector = vector_index(assigned);
     else n.holders = *alike_.insert(devices_of(d_, assigned, plan_.cluster)).first;
     if (const JsonValue* v = line.find("ranges")) n.ranged = d_.flag(*v);
+    if (const JsonValue* v = line.find("once")) n.once = d_.flag(*v);
     if (n.ranged && n.scope == Scope::tower) d_.fail(line.value, fmt::format("'{}' runs in the towers, and only what is outside them can be in ranges: take \"ranges\" out", n.name));
     if (const JsonValue* v = line.find("sum")) n.sum = placed(d_, *v, [&] { return parse_sum_way(d_.text(*v)); });
     if (const JsonValue* v = line.find("bucket")) n.bucket = number(*v, 1, kMostTowers);

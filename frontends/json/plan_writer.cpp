@@ -126,6 +126,7 @@ class PlanWriter {
     line.add("scope", json_text(to_string(n.scope)));
     line.add("assigned", n.scope == Scope::tower ? json_of_vector(plan_.devices(n), plan_.cluster) : json_of_devices(n.holders, plan_.cluster));
     if (n.ranged) line.add("ranges", "true");
+    if (n.once) line.add("once", "true");
     if (n.sum != SumWay::direct) line.add("sum", json_text(to_string(n.sum)));
     if (n.bucket) line.add("bucket", number(n.bucket));
     line.add("reason", json_text(n.reason));

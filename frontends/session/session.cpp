@@ -194,6 +194,7 @@ struct Session::Impl {
       if (StateStore::Held& mine = held(b, s); mine.version != newest.at(name)) {
         copy_newest(name, s.first * static_cast<std::int64_t>(size_of(mine.type.dtype)), s.buffer.bytes, mine.arena.at(0), mine.device.get());
         mine.version = newest.at(name);
+        ++placed->changes;
       }
       if (--left.at(name) == 0) store.erase(name);  // the device has it now; all at once would take the bytes of the state again
     }

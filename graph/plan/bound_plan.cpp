@@ -8,6 +8,7 @@
 #include <belfry/graph/plan/buffer_places.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
+#include <belfry/graph/plan/once.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/plan/unbound.h>
 #include <belfry/graph/structural.h>
@@ -30,6 +31,7 @@ class Binder {
       out_.streams.emplace_back().reserve(queues_[s].size());
       for (std::size_t k = 0; k < queues_[s].size(); ++k) out_.streams.back().push_back(step(queues_[s][k], static_cast<int>(s), static_cast<int>(k) + 1));
     }
+    make_once();
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i)
       if (plan_.nodes[i].scope == Scope::state)
         for (int d : plan_.nodes[i].holders) {
@@ -75,7 +77,7 @@ class Binder {
       if (n.scope == Scope::tower) {
         for (std::size_t c = 0; c < plan_.classes.size(); ++c)
           if (c < n.phases.size() && n.phases[c] >= 0) own[{static_cast<int>(c), n.epoch, n.phases[c]}].push_back(static_cast<int>(i));
-      } else if (n.scope != Scope::state) {
+      } else if (!is_there(n)) {
         for (int d : n.holders) main[d].push_back(static_cast<int>(i));
       }
     }
@@ -104,6 +106,25 @@ class Binder {
       }
       queues_.push_back(std::move(queue));
     }
+  }
+
+  /// By order: each reads what its own device has.
+  void make_once() {
+    std::vector<int> nodes;
+    for (std::size_t i = 0; i < plan_.nodes.size(); ++i)
+      if (plan_.nodes[i].once) nodes.push_back(static_cast<int>(i));
+    if (nodes.empty()) return;
+    std::sort(nodes.begin(), nodes.end(), [&](int a, int b) { return node(a).order < node(b).order; });
+    const std::vector<bool> kept = kept_values(plan_);
+    for (int i : nodes)
+      for (int d : node(i).holders) {
+        const auto main = std::find_if(plan_.streams.begin(), plan_.streams.end(), [&](const PlanStream& s) { return s.device == d && s.name == "main"; });
+        if (main == plan_.streams.end()) unbound(fmt::format("'{}' is in no stream", node(i).name));
+        const Step& s = out_.once.emplace_back(step({i, -1, d, -1}, static_cast<int>(main - plan_.streams.begin()), 0));
+        for (std::size_t k = 0; k < s.writes.size(); ++k)
+          if (kept[static_cast<std::size_t>(node(i).outputs[k])])
+            for (const Part& p : s.writes[k]) out_.kept.push_back(p.buffer);
+      }
   }
 
   /// (tower, device) → steps on other devices that read its frame.
@@ -222,7 +243,7 @@ class Binder {
       case Wait::kShared: {
         if (m.scope == Scope::tower || m.holders.empty()) unbound(fmt::format("'{}' waits for the shared '{}', which is not shared", n.name, m.name));
         auto at = moves_values(n) ? Instances::At{maker, instances_.moved_from(n, w.value, device)} : instances_.shared(w.value, device);
-        if (node(at.node).scope != Scope::state) out.emplace_back(at.node, -1, at.device);
+        if (!is_there(node(at.node))) out.emplace_back(at.node, -1, at.device);
         return out;
       }
       case Wait::kReaders: break;
@@ -249,7 +270,7 @@ class Binder {
     Step out;
     out.node = q.node, out.tower = q.tower, out.device = q.device, out.stream = stream, out.sequence = sequence;
     std::vector<Producer> waited;
-    for (const Wait& w : n.waits) {
+    for (const Wait& w : n.once ? std::vector<Wait>() : n.waits) {
       auto some = producers(q.node, w, q.tower, q.device);
       waited.insert(waited.end(), some.begin(), some.end());
     }

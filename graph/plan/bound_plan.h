@@ -64,6 +64,8 @@ class BoundPlan {
   std::vector<std::int64_t> device_start;       ///< per device, in its space's arena
   std::vector<std::int64_t> device_bytes;       ///< of it for values; behind them lies what it has for feeds that land
   std::vector<std::vector<Step>> streams;       ///< as plan.streams
+  std::vector<Step> once;                       ///< what is made before a step where variables were set: on main streams, in their order, without waits
+  std::vector<BufferRef> kept;                  ///< of it what steps read
   std::vector<StateBuffer> state;
   std::vector<Share> shares;                    ///< per tower that has rows
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/plan/forecast_steps_internal.h>
+#include <belfry/graph/plan/once.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/plan/schedule.h>
 #include <belfry/graph/structural.h>
@@ -129,7 +130,7 @@ void ForecastSteps::gate_waits(int s, const Wait& w) {
     }
     case Wait::kShared: {
       auto from = moves_values(n) ? Instances::At{maker, moved_from(n, w.value, step.device)} : shared(w.value, step.device);
-      if (plan.nodes[static_cast<std::size_t>(from.node)].scope == Scope::state) return;
+      if (is_there(plan.nodes[static_cast<std::size_t>(from.node)])) return;
       int p = at(from.node, -1, from.device);
       if (steps[static_cast<std::size_t>(p)].stream != step.stream) wait_at(s, alone(p));
       return;

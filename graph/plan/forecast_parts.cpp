@@ -9,6 +9,7 @@
 #include <belfry/graph/plan/landing.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
+#include <belfry/graph/plan/once.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/plan/unbound.h>
 #include <belfry/graph/structural.h>
@@ -186,7 +187,7 @@ namespace {
 /// over them.
 class Lives {
  public:
-  Lives(const PlacedGraph& plan, ForecastSteps& steps, const Forecast& f) : plan_(plan), f_(f), places_(plan) {
+  Lives(const PlacedGraph& plan, ForecastSteps& steps, const Forecast& f) : plan_(plan), f_(f), places_(plan), kept_(kept_values(plan)) {
     for (const DeviceGroup& g : plan.groups)
       if (!g.devices.empty()) chosen_.insert(g.devices.front());
     std::vector<double> joined(plan.values.size(), -1);
@@ -235,8 +236,9 @@ class Lives {
     std::vector<std::pair<std::string, std::int64_t>> held;
     std::int64_t state = 0;
     for (const PlanNode& n : plan_.nodes)
-      if (n.scope == Scope::state && std::count(n.holders.begin(), n.holders.end(), out.device)) {
-        held.emplace_back(n.name, type_on(plan_, n, n.outputs[0], out.device).bytes());
+      for (ValueIndex v : is_there(n) && std::count(n.holders.begin(), n.holders.end(), out.device) ? n.outputs : std::vector<ValueIndex>()) {
+        if (n.once && !kept_[static_cast<std::size_t>(v)]) continue;
+        held.emplace_back(plan_.value(v).name, type_on(plan_, n, v, out.device).bytes());
         state += held.back().second;
       }
     out.live = state;
@@ -308,6 +310,7 @@ class Lives {
   const PlacedGraph& plan_;
   const Forecast& f_;
   BufferPlaces places_;
+  std::vector<bool> kept_;  // per value: what is made once
   std::set<int> chosen_;
   std::map<ValueIndex, std::set<int>> sums_of_device_;  ///< of a value's parts: nodes
   std::map<int, std::vector<Life>> of_device_;

@@ -6,6 +6,7 @@
 
 #include <belfry/graph/plan/forecast_steps_internal.h>
 #include <belfry/graph/plan/moves.h>
+#include <belfry/graph/plan/once.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/plan/unbound.h>
 #include <belfry/graph/structural.h>
@@ -47,8 +48,8 @@ void ForecastSteps::queue() {
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const PlanNode& n = plan.nodes[i];
     first_where_.push_back(place);
-    place += n.scope == Scope::state ? 0 : n.scope == Scope::tower ? plan.towers : n.holders.size() == 1 ? 1 : static_cast<int>(plan.cluster.devices.size());
-    if (n.scope != Scope::state) (n.scope == Scope::tower ? of_towers : of_devices).push_back(static_cast<int>(i));
+    place += is_there(n) ? 0 : n.scope == Scope::tower ? plan.towers : n.holders.size() == 1 ? 1 : static_cast<int>(plan.cluster.devices.size());
+    if (!is_there(n)) (n.scope == Scope::tower ? of_towers : of_devices).push_back(static_cast<int>(i));
   }
   first_where_.push_back(place);
   steps.reserve(static_cast<std::size_t>(place));
@@ -183,7 +184,7 @@ std::pair<int, ValueIndex> ForecastSteps::read(int s, const PlanNode& n, ValueIn
   }
   auto from = moves_values(n) ? Instances::At{maker, moved_from(n, v, step.device)} : shared(v, step.device);
   const PlanNode& source = plan.nodes[static_cast<std::size_t>(from.node)];
-  if (source.scope == Scope::state) return {-1, -1};
+  if (is_there(source)) return {-1, -1};
   return {at(from.node, -1, from.device), from.node == maker ? v : source.outputs[0]};
 }
 

@@ -131,6 +131,7 @@ std::vector<std::vector<Block>> lives(const BoundPlan& bound, const Order& order
   std::int64_t now = 0;
   const auto end = static_cast<std::int64_t>(order.size()) + 1;
   const std::vector<std::vector<std::int64_t>> ends = ends_of(bound, order);
+  for (const BufferRef& kept : bound.kept) life[kept.tag] = {aligned_bytes(kept.bytes), 0, end};
   for (auto [s, k] : order) {
     const Step& step = bound.streams[static_cast<std::size_t>(s)][static_cast<std::size_t>(k)];
     const PlanNode& n = bound.plan.nodes[static_cast<std::size_t>(step.node)];

@@ -11,6 +11,7 @@
 #include <belfry/graph/plan/accumulated.h>
 #include <belfry/graph/plan/landing.h>
 #include <belfry/graph/plan/memory_parts_internal.h>
+#include <belfry/graph/plan/once.h>
 #include <belfry/graph/plan/small_steps.h>
 #include <belfry/graph/plan/stream_frames.h>
 #include <belfry/graph/structural.h>
@@ -220,7 +221,7 @@ std::vector<std::vector<int>> region_ranks(const PlacedGraph& plan, const std::v
 }
 
 MemoryParts::MemoryParts(const PlacedGraph& p, const Instances& i, const NumberLists& r)
-    : plan(p), instances(i), readers(r), joined(joined_values(p)), last(last_in_slots(p)), frames_on(p.cluster.devices.size()), towers_on(p.cluster.devices.size()), joint(joint_steps(p)), counts(p, joined, last) {
+    : plan(p), instances(i), readers(r), joined(joined_values(p)), kept(kept_values(p)), last(last_in_slots(p)), frames_on(p.cluster.devices.size()), towers_on(p.cluster.devices.size()), joint(joint_steps(p)), counts(p, joined, last) {
   std::vector<int> until(joint.size(), -1);  // per number
   for (std::size_t k = 0; k < joint.size(); ++k)
     if (joint[k] >= 0) until[static_cast<std::size_t>(joint[k])] = std::max(until[static_cast<std::size_t>(joint[k])], plan.nodes[k].order);

@@ -61,6 +61,7 @@ struct MemoryParts {
   const Instances& instances;
   const NumberLists& readers;                           ///< per value
   std::vector<bool> joined;                             ///< per value: something outside the towers reads it
+  std::vector<bool> kept;                               ///< per value: made once, read in each step
   std::vector<std::vector<bool>> last;                  ///< per device and tower: the tower leaves its slot to nobody
   std::vector<std::vector<FrameKey>> frames_on;         ///< per device
   std::vector<int> towers_on;                           ///< per device

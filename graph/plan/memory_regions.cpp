@@ -150,10 +150,12 @@ class RegionPlanner {
     const PlanNode& n = plan_.nodes[i];
     RegionItem out;
     out.node = i, out.output = output, out.each = size, out.size = size * count;
-    out.written = n.scope == Scope::tower ? kBeforeAll : n.order;
-    out.last_read = out.known = out.written;
-    out.read_by.assign(here_.size(), kBeforeAll);
+    const bool kept = read >= 0 && parts_.kept[static_cast<std::size_t>(read)];  // then in use all the time
+    out.written = n.scope == Scope::tower || kept ? kBeforeAll : n.order;
+    out.last_read = out.known = kept ? kForever : out.written;
+    out.read_by.assign(here_.size(), kept ? kForever : kBeforeAll);
     out.after.assign(here_.size(), kBeforeAll);
+    if (kept) return out;
     if (n.scope != Scope::tower) std::copy_n(passed_.marks(static_cast<int>(i)), here_.size(), out.after.begin());
     if (read >= 0) add_readers(n, static_cast<int>(i), read, out);
     if (read >= 0 && is_op(n, kCopy)) add_readers(n, static_cast<int>(i), n.outputs[0], out);

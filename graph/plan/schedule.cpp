@@ -103,7 +103,7 @@ void set_order(PlacedGraph& plan) {
   auto place = [&](std::size_t i) -> Place {
     const PlanNode& n = plan.nodes[i];
     const int at = static_cast<int>(i);
-    const std::int64_t when = joined(n.epoch, ready[i]);
+    const std::int64_t when = joined(n.once ? -2 : n.epoch, ready[i]);  // what is made once comes before all steps
     if (buckets.empty() || is_op(n, kPreAggregate) || !n.bucket) return {when, joined(buckets.empty() || is_op(n, kPreAggregate) ? 0 : 3, 0), 0, at, at};
     if (is_op(n, kAggregate)) return {when, joined(1, n.bucket), -alone[i], at, at};
     return {when, joined(2, n.bucket), alone[i], -at, at};

@@ -51,7 +51,7 @@ std::vector<Small> small_steps(const PlacedGraph& plan) {
   for (auto [variable, u] : plan.updates) updates[static_cast<std::size_t>(plan.value(u).maker)] = true;
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const PlanNode& n = plan.nodes[i];
-    if (n.scope != Scope::shared || n.ranged || is_op(n, kInput) || n.holders.empty() || !std::all_of(n.holders.begin(), n.holders.end(), on_gpu)) continue;
+    if (n.scope != Scope::shared || n.once || n.ranged || is_op(n, kInput) || n.holders.empty() || !std::all_of(n.holders.begin(), n.holders.end(), on_gpu)) continue;
     const bool update = n.def ? updates[i] || n.def->by_element : updates[i] && is_op(n, kFused);  // where a gate is, it is what reads the optimiser's output
     if (!update && !(of_state[i] && is_light(plan, n))) continue;
     auto small = [&](ValueIndex v) { return local_bytes(plan.value(v), plan.share(-1)) <= (update ? kSmallUpdate : kSmallValue); };

@@ -17,7 +17,7 @@ inline constexpr std::int64_t kSmallValue = 1024 * 1024;
 /// Update: makes new values of a variable and its slots. Value: computes or moves elements of what lies on its devices before the step: variables,
 /// constants and values of these.
 enum class Small : std::uint8_t { no, update, value };
-/// Of nodes on GPUs alone, whole, with inputs and outputs of so many bytes at most. One in ranges does not count: others wait for each by itself.
+/// Of nodes on GPUs alone, whole, of each step, with inputs and outputs of so many bytes at most. One in ranges does not count: others wait for each by itself.
 std::vector<Small> small_steps(const PlacedGraph& plan);
 
 /// Per node a number that those small steps have which can be one launch, as far as a plan tells, else -1: the same ops on the same types and devices, of

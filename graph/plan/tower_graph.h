@@ -63,7 +63,7 @@ struct PlanNode {
   // What assign, lower and schedule say.
   int vector = -1;                     ///< a tower node: index of its devices per tower
   DeviceList holders;                  ///< any other: its devices
-  bool ranged = false;                 ///< each holder has its range of the elements (graph/plan/ranges.h), not all of them
+  bool ranged = false, once = false;   ///< each holder has its range of the elements (graph/plan/ranges.h), not all of them; made when variables were set, not in each step (graph/plan/once.h)
   std::string reason;
   int epoch = -1;
   std::vector<int> phases;             ///< per class, inside the epoch; -1: the class does not run it

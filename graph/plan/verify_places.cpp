@@ -7,6 +7,7 @@
 #include <belfry/graph/plan/links.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/memory_parts_internal.h>
+#include <belfry/graph/plan/once.h>
 #include <belfry/graph/plan/verify_parts_internal.h>
 #include <belfry/graph/structural.h>
 
@@ -21,6 +22,7 @@ class PlaceChecker : public PlanChecker {
   void run() {
     check_copies();
     check_state();
+    check_once();
     check_streams();
     check_lists();
   }
@@ -88,6 +90,21 @@ class PlaceChecker : public PlanChecker {
       }
     for (auto [variable, u] : plan_.updates)
       if (writers[variable] != 1) object("state: '{}' is written {} times", plan_.value(variable).name, writers[variable]);
+  }
+
+  /// It is made of what is there, and stands before all that each step runs on its devices.
+  void check_once() {
+    std::vector<const PlanNode*> first(plan_.cluster.devices.size());  // per device, of each step's
+    for (const PlanNode& n : plan_.nodes)
+      if (!is_there(n) && n.scope != Scope::tower)
+        for (int d : n.holders)
+          if (auto& f = first[static_cast<std::size_t>(d)]; !f || n.order < f->order) f = &n;
+    for (const PlanNode& n : plan_.nodes) {
+      if (!n.once) continue;
+      if (const std::string why = why_each_step(plan_, n); !why.empty()) object("once: '{}' cannot be made once: {}; take \"once\" out, and derive the plan anew", n.name, why);
+      for (int d : n.holders)
+        if (const PlanNode* f = n.scope == Scope::shared ? first[static_cast<std::size_t>(d)] : nullptr; f && f->order < n.order) return object("once: '{}' is made once, before all steps, but stands behind '{}'", n.name, f->name);
+    }
   }
 
   /// Every phase of every tower once, on a stream of its device; a main stream per device.

@@ -5,6 +5,7 @@
 #include <belfry/graph/plan/links.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
+#include <belfry/graph/plan/once.h>
 #include <belfry/graph/plan/over_memory.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/plan/readers.h>
@@ -27,12 +28,19 @@ class RunChecker : public PlanChecker {
     check_joins(bound);
     check_landed(bound);
     check_spaces(bound);
+    if (found_.empty()) check_once(bound);
     if (found_.empty()) check_order(bound);
     check_regions(bound);
     check_phases();
   }
 
  private:
+  template <class F>
+  static void each_step(const BoundPlan& bound, F f) {
+    for (const auto& stream : bound.streams) std::for_each(stream.begin(), stream.end(), f);
+    std::for_each(bound.once.begin(), bound.once.end(), f);
+  }
+
   /// Every buffer inside its device's part of the arena, aligned; no device over its memory.
   void check_bytes(const BoundPlan& bound) {
     for (const std::string& over : over_memory(plan_)) object("memory: {}", over);
@@ -42,13 +50,12 @@ class RunChecker : public PlanChecker {
       if (b.at % kAlignment) object("alignment: '{}' lies at byte {}", name, b.at);
       if (b.bytes < 0 || b.at < bound.device_start[d] || b.at + b.bytes > bound.device_start[d] + bound.device_bytes[d]) object("outside: '{}' leaves the arena of {}", name, name_of(static_cast<int>(d)));
     };
-    for (const auto& stream : bound.streams)
-      for (const Step& s : stream) {
-        for (const auto& parts : s.writes)
-          for (const Part& p : parts) check(p.buffer, s.device, plan_.value(p.buffer.tag.value).name);
-        if (s.scratch.bytes) check(s.scratch, s.device, node(s.node).name + " (scratch)");
-        check_beside(s);
-      }
+    each_step(bound, [&](const Step& s) {
+      for (const auto& parts : s.writes)
+        for (const Part& p : parts) check(p.buffer, s.device, plan_.value(p.buffer.tag.value).name);
+      if (s.scratch.bytes) check(s.scratch, s.device, node(s.node).name + " (scratch)");
+      check_beside(s);
+    });
     for (const StateBuffer& s : bound.state) check(s.buffer, s.device, node(s.node).name);
   }
 
@@ -59,16 +66,15 @@ class RunChecker : public PlanChecker {
       auto d = static_cast<std::size_t>(device);
       if (b.space >= 0) past[d] = std::max(past[d], b.at + aligned_bytes(bytes) - bound.device_start[d]);
     };
-    for (const auto& stream : bound.streams)
-      for (const Step& s : stream) {
-        const PlanNode& n = node(s.node);
-        auto room = [&](ValueIndex v, const Part& p) {  // all have it for the longest range, and for the largest share
-          return n.ranged ? type_on(plan_, n, v, n.holders.front()).bytes() : n.scope == Scope::tower ? local_bytes(plan_.value(v), plan_.share(0)) : p.buffer.bytes;
-        };
-        for (std::size_t k = 0; k < s.writes.size(); ++k)
-          for (const Part& p : s.writes[k]) lies(p.buffer, room(n.outputs[k], p), s.device);
-        if (s.scratch.bytes) lies(s.scratch, s.scratch.bytes, s.device);
-      }
+    each_step(bound, [&](const Step& s) {
+      const PlanNode& n = node(s.node);
+      auto room = [&](ValueIndex v, const Part& p) {  // all have it for the longest range, and for the largest share
+        return n.ranged ? type_on(plan_, n, v, n.holders.front()).bytes() : n.scope == Scope::tower ? local_bytes(plan_.value(v), plan_.share(0)) : p.buffer.bytes;
+      };
+      for (std::size_t k = 0; k < s.writes.size(); ++k)
+        for (const Part& p : s.writes[k]) lies(p.buffer, room(n.outputs[k], p), s.device);
+      if (s.scratch.bytes) lies(s.scratch, s.scratch.bytes, s.device);
+    });
     const std::vector<DeviceBytes> bytes = device_bytes(plan_);
     for (const DeviceGroup& g : plan_.groups) {
       std::int64_t end = 0;
@@ -176,6 +182,19 @@ class RunChecker : public PlanChecker {
     }
   }
 
+  /// What is made once is there before a step.
+  void check_once(const BoundPlan& bound) {
+    if (bound.once.empty()) return;
+    Watcher watcher(bound, true);
+    for (const Step& s : bound.once) watcher.begin(s);
+    found_.insert(found_.end(), watcher.found().begin(), watcher.found().end());
+    check_kept(bound, watcher, "while others are");
+  }
+  void check_kept(const BoundPlan& bound, Watcher& watcher, std::string_view when) {
+    for (const BufferRef& kept : bound.kept)
+      if (!watcher.holds(kept, kept.tag)) object("overlap: '{}' is made once, and overwritten {}", plan_.value(kept.tag.value).name, when);
+  }
+
   /// One legal order with vector clocks speaks for all orders.
   void check_order(const BoundPlan& bound) {
     std::vector<std::string> stuck;
@@ -184,6 +203,7 @@ class RunChecker : public PlanChecker {
     Watcher watcher(bound);
     for (auto [s, k] : order) watcher.begin(bound.streams[static_cast<std::size_t>(s)][static_cast<std::size_t>(k)]);
     found_.insert(found_.end(), watcher.found().begin(), watcher.found().end());
+    check_kept(bound, watcher, "in a step");
     if (!found_.empty()) return;
     std::vector<ValueIndex> after(plan_.values.size(), -1);  // of a variable: what takes its bytes
     for (const PlanNode& n : plan_.nodes)

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <belfry/graph/plan/once.h>
 #include <belfry/graph/plan/ranges.h>
 #include <belfry/graph/plan/schedule.h>
 #include <belfry/graph/structural.h>
@@ -167,7 +168,7 @@ class Waiter {
       if (m.vector != n.vector || copied) add(i, Wait::kOwn, v, -1);
     } else if (m.scope == Scope::tower) add(i, is_op(n, kPreAggregate) && n.owners == m.vector ? Wait::kLocal : Wait::kTowers, v, -1);
     else if (m.scope == Scope::device || (m.scope == Scope::shared && joins_ranges(plan_, n))) add(i, Wait::kEvery, v, -1);
-    else if (m.scope == Scope::state && (!copied || is_op(n, kCopy) || is_op(n, kSplit))) return;
+    else if (is_there(m) && (!copied || is_op(n, kCopy) || is_op(n, kSplit))) return;
     else if (n.scope == Scope::tower || !includes(plan_.value(v).maker, i)) add(i, Wait::kShared, v, static_cast<int>(m.scope));
   }
 

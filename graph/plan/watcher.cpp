@@ -14,7 +14,7 @@ constexpr std::size_t kMostReports = 64;
 
 }  // namespace
 
-Watcher::Watcher(const BoundPlan& bound) : bound_(bound), edges_(bound.spaces.size()) {
+Watcher::Watcher(const BoundPlan& bound, bool once) : bound_(bound), edges_(bound.spaces.size()) {
   std::size_t n = bound.streams.size();
   auto add = [&](const BufferRef& b) {
     if (b.space < 0) return;
@@ -24,14 +24,15 @@ Watcher::Watcher(const BoundPlan& bound) : bound_(bound), edges_(bound.spaces.si
   };
   awaited_.resize(n);
   for (std::size_t s = 0; s < n; ++s) awaited_[s].resize(bound.streams[s].size() + 1);
-  for (const auto& steps : bound.streams)
-    for (const Step& step : steps) {
-      for (const auto* all : {&step.reads, &step.writes})
-        for (const auto& parts : *all)
-          for (const Part& p : parts) add(p.buffer);
-      if (step.scratch.bytes) add(step.scratch);
-      for (const StepWait& w : step.waits) awaited_[static_cast<std::size_t>(w.stream)][static_cast<std::size_t>(w.count)] = true;
-    }
+  auto add_all = [&](const Step& step) {
+    for (const auto* all : {&step.reads, &step.writes})
+      for (const auto& parts : *all)
+        for (const Part& p : parts) add(p.buffer);
+    if (step.scratch.bytes) add(step.scratch);
+    for (const StepWait& w : step.waits) awaited_[static_cast<std::size_t>(w.stream)][static_cast<std::size_t>(w.count)] = true;
+  };
+  for (const auto& steps : bound.streams) std::for_each(steps.begin(), steps.end(), add_all);
+  std::for_each(bound.once.begin(), bound.once.end(), add_all);
   for (const StateBuffer& s : bound.state) add(s.buffer);
   for (auto& edges : edges_) {
     std::sort(edges.begin(), edges.end());
@@ -42,6 +43,8 @@ Watcher::Watcher(const BoundPlan& bound) : bound_(bound), edges_(bound.spaces.si
   for (const auto& steps : bound.streams) after_.emplace_back(steps.size() + 1);
   for (const StateBuffer& s : bound.state)
     for (Cell& c : cells(s.buffer)) c.tag = id(s.buffer.tag);
+  for (const BufferRef& kept : once ? std::vector<BufferRef>() : bound.kept)
+    for (Cell& c : cells(kept)) c.tag = id(kept.tag);
 }
 
 std::span<Watcher::Cell> Watcher::cells(const BufferRef& b) {

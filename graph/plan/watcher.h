@@ -14,7 +14,8 @@ namespace belfry {
 /// for all interleavings: a read must be ordered after the write of its value, a write after all readers of the old one.
 class Watcher {
  public:
-  explicit Watcher(const BoundPlan& bound);
+  /// Of a step; `once`: of what is made once, before it.
+  explicit Watcher(const BoundPlan& bound, bool once = false);
   void begin(const Step& step);
   /// "missing wait: …", "overlap: …".
   const std::vector<std::string>& found() const { return found_; }

@@ -81,7 +81,7 @@ void demand_bits(const RandomPlan& r, std::uint64_t order) {
 }
 
 struct Counts {
-  int plans = 0, ran = 0, refused = 0, over = 0;
+  int plans = 0, ran = 0, refused = 0, over = 0, once = 0;
   std::map<std::string, int> strategies, refusals;
 };
 
@@ -120,7 +120,7 @@ void property(Counts& counts, int every) {
       if (std::string found = Places(bound).run(choose); !found.empty()) demand(false, "with places that hold one value: " + found);
     const bool over = !over_memory(r.plan).empty();
     if (run && !over) demand_bits(r, order);
-    ++counts.plans, counts.ran += run && !over, counts.over += over;
+    ++counts.plans, counts.ran += run && !over, counts.over += over, counts.once += !bound.once.empty();
     ++counts.strategies[r.plan.placement.strategy];
   } catch (const std::exception& e) {
     throw std::runtime_error(r.what + ": " + e.what());
@@ -143,7 +143,7 @@ TEST(RandomPlans, are_sound_are_their_files_and_end_with_places_of_one_value) {
   std::ostringstream said;
   rc::detail::printResultMessage(result, said);
   EXPECT_TRUE(result.is<rc::detail::SuccessResult>()) << said.str();
-  std::cout << fmt::format("{} plans from seed {}, {} of them ran, {} do not fit; {} draws were refused\n", counts.plans, params.seed, counts.ran, counts.over, counts.refused);
+  std::cout << fmt::format("{} plans from seed {}, {} of them ran, {} do not fit, {} make something once; {} draws were refused\n", counts.plans, params.seed, counts.ran, counts.over, counts.once, counts.refused);
   for (const auto& [name, n] : counts.strategies) std::cout << fmt::format("  {:5} {}\n", n, name);
   for (const auto& [why, n] : counts.refusals) std::cout << fmt::format("  {:5} refused: {}\n", n, why);
 }

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <belfry/frontends/json/placement_file.h>
 #include <belfry/frontends/json/plan_file.h>
 #include <belfry/frontends/nn/layers.h>

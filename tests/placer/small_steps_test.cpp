@@ -134,7 +134,8 @@ TEST(SmallSteps, cost_one_launch_of_each_kind_in_forecasts) {
   EXPECT_THAT(launches, testing::ElementsAre(testing::Pair("adam", 1), testing::Pair("moving_average", 1)));
 }
 
-/// Casts of kernels, of which one is too large; what reads a feed, or what the host has, is no value of variables.
+/// Casts of kernels, of which one is too large; what reads a feed, or what the host has, is no value of variables. Where no step changes variables they
+/// are made once.
 TEST(SmallSteps, are_values_of_variables_that_lie_on_their_device) {
   Builder b("values");
   Value x = b.input("x", f32, {kBatch, 8}), small = b.variable("small", {8, 3}), large = b.variable("large", {8, 40000}), scale = b.input("scale", f32, {3});
@@ -142,11 +143,13 @@ TEST(SmallSteps, are_values_of_variables_that_lie_on_their_device) {
   b.output(matmul(x, small + turned));
   b.output(matmul(x, tanh(large)));
   b.output(matmul(x, small * scale));
-  b.output(x + b.variable("bias", {8}));
+  Value bias = b.variable("bias", {8});
+  b.output(x + bias);
+  b.update(bias, bias * 0.5);
   auto graph = std::make_shared<const Graph>(std::move(b).build());
-  auto values = [&](const Strategy& s) {
+  auto values = [&](const Strategy& s, bool updates = true) {
     PlaceOptions options;
-    options.updates = false;
+    options.updates = updates;
     for (ValueId v : graph->outputs) options.fetches.emplace_back(graph->name_of(v), v);
     const PlacedGraph plan = place(graph, s, gpus(1), 8, options);
     EXPECT_THAT(verify(plan), testing::IsEmpty());
@@ -157,6 +160,7 @@ TEST(SmallSteps, are_values_of_variables_that_lie_on_their_device) {
     return out;
   };
   EXPECT_THAT(values(to_strategy(Single{.device = parse_device("gpu:0"), .threads = 1})), testing::ElementsAre("add", "reshape", "square"));
+  EXPECT_THAT(values(to_strategy(Single{.device = parse_device("gpu:0"), .threads = 1}), false), testing::IsEmpty());
   EXPECT_THAT(values(to_strategy(Towers{.devices = first_gpus(1), .variables = cpu(0), .threads = 1})), testing::IsEmpty());
 }
 
@@ -206,14 +210,31 @@ TEST(SmallSteps, are_launched_together_whatever_lies_where) {
   struct Net {
     const char* name;
     DType precision;
-    bool training;
     int fewer;
   };
-  for (const Net& n : {Net{"mobilenet_v2", f32, false, 115}, {"mobilenet_v2", bf16, false, 165}, {"transformer", bf16, true, 50}, {"resnet50", bf16, true, 350}, {"resnet50", f16, true, 850}}) {
-    const Launches got = launches_of(on_gpu(n.name, n.precision, n.training, 2));
+  for (const Net& n : {Net{"mobilenet_v2", bf16, 290}, {"transformer", bf16, 50}, {"resnet50", bf16, 350}, {"resnet50", f16, 850}}) {
+    const Launches got = launches_of(on_gpu(n.name, n.precision, true, 2));
     EXPECT_LE(got.planned, got.steps - n.fewer) << n.name;
     EXPECT_EQ(got.recorded, got.planned) << n.name << ", " << name_of(n.precision);
     EXPECT_EQ(got.forecast, got.planned) << n.name << ", " << name_of(n.precision);
+  }
+}
+
+/// In inference they are made once: scales and shifts of norms, reshapes of filters, casts of weights.
+TEST(SmallSteps, of_inference_are_in_no_step) {
+  for (const auto& [precision, once] : {std::pair{f32, 122}, {bf16, 176}}) {
+    const PlacedGraph plan = on_gpu("mobilenet_v2", precision, false, 2);
+    int all = 0, made_once = 0;
+    for (const PlanNode& n : plan.nodes) {
+      const std::vector<int> on = all_devices(plan, n);
+      all += n.scope != Scope::state && std::any_of(on.begin(), on.end(), [&](int d) { return plan.cluster.devices[static_cast<std::size_t>(d)].id.kind == "gpu"; });
+      made_once += n.once;
+    }
+    EXPECT_EQ(made_once, once);
+    const Launches got = launches_of(plan);
+    EXPECT_EQ(got.steps, all - once);
+    EXPECT_EQ(got.recorded, got.planned);
+    EXPECT_EQ(got.forecast, got.planned);
   }
 }
 

@@ -1,5 +1,6 @@
 // Damage to what only some plans have: ranges, values computed again, chunks, gates, servers' plans, GPUs.
 #include <belfry/graph/plan/accumulated.h>
+#include <belfry/graph/plan/once.h>
 
 #include "damage_tools.h"
 
@@ -315,6 +316,42 @@ std::vector<Damage> accumulations() {
   };
 }
 
+/// The slot of a value that is made once and that steps read.
+Slot& kept(PlacedGraph& p) {
+  const std::vector<bool> kept = kept_values(p);
+  for (PlanNode& n : p.nodes)
+    if (n.once && kept[static_cast<std::size_t>(n.outputs.at(0))]) return n.by_group[0].outputs.at(0);
+  throw InternalError("the plan keeps nothing");
+}
+
+std::vector<Damage> once() {
+  auto is_shared = [](const PlanNode& n) { return n.scope == Scope::shared && n.def && !n.once; };
+  auto mark = [](PlanNode& n) { n.once = true; };
+  return {
+      {"made once of a feed", "made once", at([=](const PlanNode& n) { return is_shared(n) && !is_op(n, kInput); }, mark), "once: '"},
+      {"a feed made once", "made once", at(op(kInput), mark), "once: '"},
+      {"made once in a tower", "made once", at([](const PlanNode& n) { return n.scope == Scope::tower && n.def; }, mark), "once: '"},
+      {"a result made once", "made once", at(op(kFetch), mark), "once: '"},
+      {"made once where steps update variables", "mirrored", at(is_shared, mark), "once: '"},
+      {"what is made once made in each step", "made once", at([](const PlanNode& n) { return n.once; }, [](PlanNode& n) { n.once = false; }), "once: '|overlap: |missing wait"},
+      {"made once behind steps", "made once", [=](PlacedGraph& p) { std::swap(first(p, [](const PlanNode& n) { return n.once; }).order, first(p, [](const PlanNode& n) { return n.name == "scaled/mul"; }).order); }, "once: '"},
+      {"made once before what it reads", "made once", [](PlacedGraph& p) {
+         PlanNode& reader = first(p, [&](const PlanNode& n) { return n.once && !n.inputs.empty() && p.maker(n.inputs[0]).once; });
+         std::swap(reader.order, p.nodes[static_cast<std::size_t>(p.value(reader.inputs[0]).maker)].order);
+       }, "overlap: "},
+      {"one kept value in the bytes of another", "made once", [](PlacedGraph& p) {
+         const std::vector<bool> kept = kept_values(p);
+         const auto some = all(p, [&](const PlanNode& n) { return n.once && kept[static_cast<std::size_t>(n.outputs.at(0))]; });
+         some.at(1)->by_group[0].outputs.at(0) = some.at(0)->by_group[0].outputs.at(0);
+       }, "overlap: '"},
+      {"a kept value in bytes that steps use before its reader", "made once", [=](PlacedGraph& p) { kept(p) = first(p, [&](const PlanNode& n) { return n.name == "scaled/mul"; }).by_group[0].outputs.at(0); }, "overlap: "},
+      {"a kept value written over by who reads it last", "made once", [](PlacedGraph& p) {
+         const PlanNode& grown = first(p, [](const PlanNode& n) { return n.once && n.name == "scaled/exp"; });
+         first(p, [&](const PlanNode& n) { return std::count(n.inputs.begin(), n.inputs.end(), grown.outputs.at(0)) > 0; }).by_group[0].outputs.at(0) = grown.by_group[0].outputs.at(0);
+       }, "overlap: 'scaled/exp' is made once, and overwritten in a step"},
+  };
+}
+
 /// A value that lies at a place of its own in each slot of a frame.
 Slot& listed(PlacedGraph& p) {
   for (PlanNode& n : p.nodes)
@@ -353,7 +390,7 @@ std::vector<Damage> slots() {
 
 std::vector<Damage> damages_of_some_plans() {
   std::vector<Damage> out;
-  for (auto part : {ranges(), computed_again(), chunks_and_stages(), gates_and_types(), servers_and_gpus(), accumulations(), slots()}) out.insert(out.end(), part.begin(), part.end());
+  for (auto part : {ranges(), computed_again(), chunks_and_stages(), gates_and_types(), servers_and_gpus(), accumulations(), once(), slots()}) out.insert(out.end(), part.begin(), part.end());
   return out;
 }
 

@@ -89,6 +89,17 @@ Graph wide() {
   return run_passes(training_passes(), std::move(b).build());
 }
 
+/// Values of variables and constants alone, one by way of another, beside what a feed scales.
+Graph weighed() {
+  Builder b("weighed");
+  Value x = b.input("x", f64, {kBatch, 8}), scale = b.input("scale", f64, {3}), small = b.variable("small", {8, 3}, {.dtype = f64, .init = "normal", .init_value = 0.7});
+  Value turned = reshape(tanh(b.variable("flat", {24}, {.dtype = f64, .init = "normal", .init_value = 0.7})), {8, 3});
+  b.metric("y", matmul(x, small + turned));
+  auto in_steps = b.scope("scaled");
+  b.metric("z", matmul(tanh(x), small * scale * exp(turned)));
+  return run_passes(inference_passes(), std::move(b).build());
+}
+
 /// Products of halves, a scaled loss, and a gate on every update.
 Graph halves() {
   Graph g = built("decay");
@@ -144,6 +155,7 @@ const std::map<std::string, PlacedGraph>& plans_to_damage() {
     out.emplace("hybrid", placed(deep(), to_strategy(Layers{.devices = sims(4), .towers = 4, .replicas = 2, .order = PhaseOrder::one_f_one_b, .threads = 1}), 8, true, {}, 4));
     out.emplace("accumulating", placed(deep(), to_strategy(Layers{.devices = sims(4), .towers = 14, .replicas = 2, .order = PhaseOrder::one_f_one_b, .threads = 1}), 28, true, {}, 4, 0, true));
     out.emplace("places in slots", placed(deep(), to_strategy(Layers{.devices = sims(3), .towers = 5, .order = PhaseOrder::one_f_one_b, .threads = 1}), 37, true, {}, 3));
+    out.emplace("made once", placed(weighed(), named("mirrored", 4, 2), 8));
     out.emplace("halves", placed(halves(), named("mirrored", 4, 2), 8));
     const CutGraphs cut = cut_updates(training_graph(net("batch_norm")));
     out.emplace("worker", of_worker(cut));

@@ -65,6 +65,7 @@ std::vector<std::int64_t> live_bytes(const PlacedGraph& plan, const Forecast& fo
   std::vector<std::int64_t> out;
   for (const auto& all : of_device) out.push_back(most_at_once(all));
   for (const StateBuffer& s : bound.state) out[static_cast<std::size_t>(s.device)] += s.buffer.bytes;
+  for (const BufferRef& kept : bound.kept) out[static_cast<std::size_t>(kept.tag.device)] += kept.bytes;
   return out;
 }
 

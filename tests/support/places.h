@@ -24,6 +24,7 @@ class Places {
         if (is_op(node(step), kFetch)) ++readers_[step.writes[0][0].buffer.tag];  // read when the step has ended
       }
     for (const StateBuffer& s : bound.state) put(s.buffer);
+    for (const BufferRef& kept : bound.kept) ++readers_[kept.tag], put(kept);  // the next step reads it too
   }
 
   /// What a step found full, or which steps wait for each other; empty: it came to its end.

@@ -5,6 +5,7 @@
 #include <belfry/graph/plan/landing.h>
 #include <belfry/graph/plan/memory.h>
 #include <belfry/graph/plan/moves.h>
+#include <belfry/graph/plan/once.h>
 #include <belfry/graph/structural.h>
 
 #include "plans.h"
@@ -33,7 +34,7 @@ std::vector<Names> planned_steps(const PlacedGraph& plan) {
     Names& names = out.emplace_back();
     for (int i : by_order) {
       const PlanNode& n = plan.nodes[static_cast<std::size_t>(i)];
-      if (s.name == "main" && n.scope != Scope::tower && n.scope != Scope::state && std::count(n.holders.begin(), n.holders.end(), s.device)) names.push_back(step_name(plan, i, -1));
+      if (s.name == "main" && n.scope != Scope::tower && !is_there(n) && std::count(n.holders.begin(), n.holders.end(), s.device)) names.push_back(step_name(plan, i, -1));
     }
     for (const StreamEntry& e : s.entries)
       for (int i : by_order) {

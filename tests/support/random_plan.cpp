@@ -102,7 +102,8 @@ class Drawer {
       case 2: o.fetches.assign(fetches.begin(), fetches.begin() + 1); break;
       default: o.fetches = {{fetches[0].first + kTowersSuffix, fetches[0].second}, fetches[0]};
     }
-    o.updates = !one_in("no updates", 6);
+    o.updates = !one_in("no updates", 4);
+    if (!o.updates && !one_in("gradients", 3)) std::erase_if(o.fetches, [](const auto& f) { return f.first.starts_with("gradient of "); });
     if (one_in("groups", 2)) o.groups = all_groups;
     if (one_in("recompute", 3)) o.recompute.stretches = 2 + pick("stretches", 3);
     const int kernel = to_run_ ? 0 : pick("kernels", 3);
