@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -78,7 +79,11 @@ void describe_members(const Graph& graph, const FusionGroup& group, KernelReques
     const Node& n = graph.node(id);
     request.members.push_back(&n);
     std::vector<std::string>& inner = request.inner.emplace_back();
-    for (ValueId v : n.inputs) inner.push_back(std::find(group.members.begin(), group.members.end(), v.node) == group.members.end() ? "" : graph.node(v.node).name);
+    for (ValueId v : n.inputs) {
+      const bool outside = std::find(group.members.begin(), group.members.end(), v.node) == group.members.end();
+      inner.push_back(outside ? "" : graph.node(v.node).name);
+      if (outside) request.input_types.push_back(v.valid() ? graph.type(v) : TensorType{});
+    }
     std::vector<std::ptrdiff_t>& places = request.places.emplace_back();
     for (std::size_t k = 0; k < n.types.size(); ++k) {
       const auto at = std::find(made.begin(), made.end(), ValueId{id, static_cast<std::int32_t>(k)});
@@ -88,14 +93,24 @@ void describe_members(const Graph& graph, const FusionGroup& group, KernelReques
 }
 
 LocalType inner_type(const KernelRequest& r, const TensorType& type) {
-  for (std::size_t k = 0; k < r.output_types.size(); ++k)
-    if (r.output_types[k].shape == type.shape) return {type.dtype, r.outputs[k].shape};
+  auto rows = [&](const Dim& of, std::size_t axis) {
+    std::int64_t any = r.share.rows;
+    auto look = [&](const std::vector<TensorType>& types, const std::vector<LocalType>& lie) -> std::optional<std::int64_t> {
+      for (std::size_t k = 0; k < types.size() && k < lie.size(); ++k)
+        for (std::size_t i = 0; i < types[k].shape.size() && i < lie[k].shape.size(); ++i) {
+          const Dim& d = types[k].shape[i];
+          if (d.symbol != of.symbol || d.factor == 0) continue;
+          any = lie[k].shape[i] / d.factor;
+          if (i == axis) return any;
+        }
+      return {};
+    };
+    auto found = look(r.output_types, r.outputs);
+    if (!found) found = look(r.input_types, r.inputs);
+    return found.value_or(any);
+  };
   LocalType out{type.dtype, {}};
-  bool first = true;
-  for (const Dim& d : type.shape) {
-    out.shape.push_back(d.at(first && d.symbolic() ? r.share.rows : r.share.batch));
-    first = first && !d.symbolic();
-  }
+  for (std::size_t i = 0; i < type.shape.size(); ++i) out.shape.push_back(type.shape[i].symbolic() ? type.shape[i].factor * rows(type.shape[i], i) : type.shape[i].factor);
   return out;
 }
 

@@ -24,6 +24,7 @@ struct KernelRequest {
   std::vector<std::vector<std::ptrdiff_t>> places; ///< per member and output: which of the outputs it is; -1: it stays inside
   std::vector<LocalType> inputs, outputs;
   std::vector<TensorType> output_types;        ///< with their symbols
+  std::vector<TensorType> input_types = {};    ///< of a fused node, with their symbols
   std::vector<bool> wanted;                    ///< outputs that somebody reads
   int threads = 1;
   Share share;
@@ -115,7 +116,7 @@ class KernelTable {
 
 /// Members of a fused node, with where their inputs come from and which of its outputs they make.
 void describe_members(const Graph& graph, const FusionGroup& group, KernelRequest& request);
-/// Of what a member makes: it lies as an output of that shape, else its first row symbol has the share's rows and every other the batch's.
+/// Of what a member makes: a symbol stands for as much as along the same axis of an output or input, else of any axis. Who chooses kernels knows no share.
 LocalType inner_type(const KernelRequest& request, const TensorType& type);
 
 inline constexpr const char* kReferenceKernel = "reference";

@@ -234,6 +234,9 @@ struct Convolution {
 
   void prepare(const KernelTable& table) {
     const auto choice = table.choose(drawn.request);
+    KernelRequest unshared = drawn.request;
+    unshared.share = {};
+    EXPECT_EQ(table.choose(unshared).name, choice.name) << "who makes a plan knows no share";
     by = choice.name;
     scratch_bytes = choice.support.scratch_bytes;
     kernel = table.prepare(by, drawn.request, {scratch_bytes, false});

@@ -84,6 +84,9 @@ struct GroupCase {
     const KernelTable::Choice choice = table.choose(drawn->request);
     EXPECT_EQ(choice.name, kernel) << what;
     EXPECT_TRUE(choice.support.in_place);
+    KernelRequest unshared = drawn->request;
+    unshared.share = {};
+    EXPECT_EQ(table.choose(unshared).name, kernel) << what << ": who makes a plan knows no share";
     scratch = std::max(choice.support.scratch_bytes, members.supports(drawn->request).scratch_bytes);
     whole = table.prepare(choice.name, drawn->request, {choice.support.scratch_bytes, true});
     in_turn = members.prepare(drawn->request);
