@@ -118,6 +118,8 @@ namespace {
 
 /// The kernel's word on a request; of a fused kind also on the members, whose ops it takes for granted.
 Support asked(const Kernel& k, const KernelRequest& r) {
+  for (std::size_t m = 0; !k.keeps && m + 1 < r.places.size(); ++m)
+    if (!r.places[m].empty() && r.places[m][0] >= 0) return refuse(fmt::format("it gives nothing of '{}', which is kept", r.members[m]->name));
   if (k.members.empty()) return k.supports(r);
   bool chain = r.members.size() == k.members.size() && r.inner.size() == r.members.size();
   for (std::size_t m = 0; chain && m < r.members.size(); ++m) {

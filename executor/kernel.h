@@ -79,6 +79,7 @@ struct Kernel {
   /// Of a fused kind: the ops that it computes as one, each reading the one before. It refuses other members. Empty: it looks at them itself.
   std::vector<std::string> members = {};
   bool halves = false;                         ///< of an op that computes: takes f16 and bf16 as they are
+  bool keeps = false;                          ///< of a fused kind: gives first outputs of members before the last where they are kept
   /// Engines of a library, any of which computes the request within the kernel's scratch, on the device of this thread, best first. A plan
   /// names one behind the kernel: "cudnn_conv2d@eng34{k2=4}". Empty: the kernel has none.
   std::function<std::vector<std::string>(const KernelRequest&)> engines = {};

@@ -168,7 +168,7 @@ std::optional<ProductSum> product_sum_of(const KernelRequest& r) {
 Kernel in_turn(std::string kind, std::vector<std::string> members, const std::shared_ptr<const KernelTable>& table, bool references) {
   const bool tree = kind == kElementwise || kind == kWithElementwise, sum = kind == kMatmulAdd;
   return {.name = "members_in_turn", .op = std::move(kind), .supports = [=](const KernelRequest& r) { return supports(r, *table, references, tree, sum); },
-          .prepare = [table, tree](const KernelRequest& r) { return std::make_unique<InTurn>(r, *table, tree); }, .members = std::move(members), .halves = true};
+          .prepare = [table, tree](const KernelRequest& r) { return std::make_unique<InTurn>(r, *table, tree); }, .members = std::move(members), .halves = true, .keeps = true};
 }
 
 }  // namespace belfry

@@ -294,7 +294,7 @@ class Expander {
     PlanNode& p = add_node(node(last).name, kFused, inputs, is_shared(last) ? Scope::shared : Scope::tower, last, false);
     p.attributes = {{"kind", group.kind}};
     p.outputs = outputs;
-    for (NodeId id : group.members) p.members.push_back({id, keeps(group, id)});
+    for (NodeId id : group.members) p.members.push_back({id, id != last && keeps(group, id)});
     for (std::size_t k = 0; k < made.size(); ++k) place(made[k], outputs[k]);
   }
 

@@ -33,10 +33,10 @@ class Groups {
     const bool given = gives_away(group);
     for (NodeId id : group.members) {
       if (!live_[static_cast<std::size_t>(id)] || node(id).device != node(group.members[0]).device || out_.of.contains(id)) return false;
-      const bool aside = is_sum_aside(*node(id).op);  // in a state of its own, which its readers see to
+      const bool aside = group.kind == kWithElementwise && is_sum_aside(*node(id).op);  // in a state of its own, which its readers see to
       if (!aside && a_.seen[static_cast<std::size_t>(id)][0] != a_.gives[static_cast<std::size_t>(id)][0]) return false;
       for (std::size_t i = 0; i < node(id).inputs.size(); ++i)
-        if (ValueId v = node(id).inputs[i]; inside.contains(v.node) && (v.output != 0 || is_sum_aside(*node(v.node).op) || a_.reads[static_cast<std::size_t>(id)][i] != a_.as_seen(v))) return false;
+        if (ValueId v = node(id).inputs[i]; inside.contains(v.node) && (v.output != 0 || (group.kind == kWithElementwise && is_sum_aside(*node(v.node).op)) || a_.reads[static_cast<std::size_t>(id)][i] != a_.as_seen(v))) return false;
       if (has_bits_of_members(g_, group) && !aside && !computes_as(id, group.members[0])) return false;
       if (id == last || keeps(group, id)) continue;
       for (NodeId r : g_.readers(id))

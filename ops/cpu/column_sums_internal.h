@@ -5,12 +5,12 @@
 
 namespace belfry {
 
-/// x (rows, columns). Rows are cut into blocks of about 16 Ki elements, and of 32 rows at least, so that what blocks add up to is small beside them; inside a block a column is summed in f64 in row
+/// x (rows, columns). Rows are cut into blocks of about 16 Ki elements, and of a 32nd of the rows, but 32 at most, at least, so that what blocks add up to is small beside them; inside a block a column is summed in f64 in row
 /// order (a single column: eight interleaved lanes, joined as a tree); the blocks' sums are added in f64 in order. So the
 /// bits depend on the shape alone, never on the number of threads.
 struct ColumnSums {
   ColumnSums(std::int64_t m, std::int64_t n)
-      : rows(m), columns(n), block(std::max<std::int64_t>(32, 16 * 1024 / std::max<std::int64_t>(columns, 1))), blocks(std::max<std::int64_t>(1, (rows + block - 1) / block)) {}
+      : rows(m), columns(n), block(std::max({std::int64_t{1}, 16 * 1024 / std::max<std::int64_t>(columns, 1), std::min<std::int64_t>(32, rows / 32)})), blocks(std::max<std::int64_t>(1, (rows + block - 1) / block)) {}
   std::int64_t rows, columns, block, blocks;
   /// For `terms` sums at once, in f64.
   std::int64_t scratch_bytes(int terms = 1) const { return blocks * columns * terms * static_cast<std::int64_t>(sizeof(double)); }

@@ -39,8 +39,6 @@ Axes merged(const ScalarTree& t, const std::vector<Lying>& operands) {
 
 /// Halves keep 8 or 11 bits: 2^x and 1/x are one instruction each, the normal distribution's tail over its bell is a polynomial: gelu is right to 4e-6 (of x below -8 to 1e-5), by tanh to 5e-6 down to -10, and its slope to 6e-7 of 1.
 const char* const kForHalves = R"(
-#ifndef FOR_HALVES
-#define FOR_HALVES
 #ifdef __CUDA_ARCH__
 inline float power_of_2(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 inline float inverse(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
@@ -69,7 +67,6 @@ inline float gelu_slope(float x) {
   return x > 0 ? 1.0f - below : below;
 }
 inline float gelu_tanh_of(float x) { return fmaxf(x, -64.0f) * inverse(1.0f + power_of_2(fmaf(x * x, -0.102943240f, -2.30220820f) * x)); }
-#endif
 )";
 
 /// What halves are computed by where the op's own expression costs more than they hold.
@@ -87,7 +84,7 @@ std::string computed_text(DType dtype) { return type_text(is_half(dtype) ? f32 :
 
 /// Every step in a scope of its own, where its operands have their names. Halves are read as f32, and each step's result is rounded.
 std::string element_text(const ScalarTree& t, Generated& g, const std::string& of) {
-  if (std::any_of(t.steps.begin(), t.steps.end(), [](const ScalarStep& s) { return s.text.find("gelu_") != s.text.npos; })) g.head(kForHalves);
+  if (std::any_of(t.steps.begin(), t.steps.end(), [](const ScalarStep& s) { return s.text.find("gelu_") != s.text.npos; })) g.head_once(kForHalves);
   std::string parameters, body;
   for (std::size_t i = 0; i < t.inputs.size(); ++i) {
     bool half = is_half(t.inputs[i].dtype);

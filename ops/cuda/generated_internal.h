@@ -29,6 +29,8 @@ class Generated {
   Generated& type(const std::string& name, const std::string& text) { return head("typedef " + text + " " + name + ";"); }
   Generated& type(const std::string& name, DType dtype) { return type(name, type_text(dtype)); }
   Generated& head(const std::string& line) { head_ += line + "\n"; return *this; }
+  /// Of what several parts of a text need.
+  Generated& head_once(const std::string& text) { return head_.find(text) == head_.npos ? head(text) : *this; }
   /// Arguments a.NAME: a long long, a double.
   Generated& number(const std::string& name, std::int64_t value);
   Generated& real(const std::string& name, double value);

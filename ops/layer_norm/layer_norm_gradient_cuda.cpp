@@ -125,6 +125,7 @@ Support takes(const KernelRequest& request) {
   if (made != r.inputs[0].dtype) return refuse("it gives dx in the type of x");
   const NormLines n(r);
   const Sums sums(n, r.inputs[0].dtype, r.inputs[3].dtype);
+  if (out.sum && r.inputs[0].elements() == 0) return refuse("there is nothing to add");
   if (out.sum && !sums.once) return refuse("rows of what it makes are added where threads have room for a row's sums");
   s.scratch_bytes = 2 * sums.blocks * n.channels() * 8 + (out.sum ? sums.added.scratch_bytes() : 0);
   return s;
@@ -132,7 +133,11 @@ Support takes(const KernelRequest& request) {
 
 /// "" where the members beside read what is made alone, and are the sum of its rows and a cast to halves.
 std::string objection_to_asides(const KernelRequest& r, const Outputs& out) {
-  if (!out.sum) return "";
+  for (std::size_t m = 0; m + 1 < out.rest.places.size(); ++m)
+    if (out.rest.places[m][0] >= 0) return "it keeps what its tree reads";
+  if (!out.sum) return out.made < 0 ? "nobody has what it makes" : "";
+  for (const std::optional<std::size_t>& beside : {out.sum, out.halves})
+    if (beside && r.places[*beside][0] < 0) return "what stands beside stays inside";
   const std::string& made = out.rest.members.back()->name;
   const TensorType& type = out.rest.members.back()->types[0];
   if (r.members.size() != out.rest.members.size() + 1 + (out.halves ? 1 : 0) || r.inner[*out.sum] != std::vector<std::string>{made}) return "its sum does not read what the members before make alone";
@@ -162,7 +167,8 @@ Kernel norm_gradient_with_elementwise(const GpuCodeRef& code, const std::shared_
             return s.ok ? takes(r) : s;
           },
           .prepare = [=](const KernelRequest& r) { return gradient(r).prepare(*code); },
-          .halves = true};
+          .halves = true,
+          .keeps = true};
 }
 
 }  // namespace belfry

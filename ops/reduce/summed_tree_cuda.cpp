@@ -115,7 +115,7 @@ Support takes(const KernelRequest& r, const KernelTable& table) {
 
 Kernel elementwise_with_sum(const GpuCodeRef& code, const std::shared_ptr<const KernelTable>& table) {
   return {.name = "nvrtc_elementwise", .op = kWithElementwise, .supports = [table](const KernelRequest& r) { return takes(r, *table); },
-          .prepare = [code](const KernelRequest& r) { return summed(r).prepare(*code); }, .halves = true};
+          .prepare = [code](const KernelRequest& r) { return summed(r).prepare(*code); }, .halves = true, .keeps = true};
 }
 
 }  // namespace belfry
