@@ -93,6 +93,8 @@ void describe_members(const Graph& graph, const FusionGroup& group, KernelReques
 }
 
 LocalType inner_type(const KernelRequest& r, const TensorType& type) {
+  for (std::size_t k = 0; k < r.output_types.size(); ++k)  // in ranges these are as long as the range
+    if (r.output_types[k].shape == type.shape) return {type.dtype, r.outputs[k].shape};
   auto rows = [&](const Dim& of, std::size_t axis) {
     std::int64_t any = r.share.rows;
     auto look = [&](const std::vector<TensorType>& types, const std::vector<LocalType>& lie) -> std::optional<std::int64_t> {

@@ -117,7 +117,7 @@ class KernelTable {
 
 /// Members of a fused node, with where their inputs come from and which of its outputs they make.
 void describe_members(const Graph& graph, const FusionGroup& group, KernelRequest& request);
-/// Of what a member makes: a symbol stands for as much as along the same axis of an output or input, else of any axis. Who chooses kernels knows no share.
+/// Of what a member makes: it lies as an output of its shape does, else a symbol stands for as much as along the same axis of an output or input, else of any axis. Who chooses kernels knows no share.
 LocalType inner_type(const KernelRequest& request, const TensorType& type);
 
 inline constexpr const char* kReferenceKernel = "reference";
