@@ -23,8 +23,7 @@ struct KernelRequest {
   std::vector<std::vector<std::string>> inner; ///< per member and input: the member that makes it, "" if it comes from outside
   std::vector<std::vector<std::ptrdiff_t>> places; ///< per member and output: which of the outputs it is; -1: it stays inside
   std::vector<LocalType> inputs, outputs;
-  std::vector<TensorType> output_types;        ///< with their symbols
-  std::vector<TensorType> input_types = {};    ///< of a fused node, with their symbols
+  std::vector<TensorType> output_types, input_types = {};  ///< with their symbols; inputs' of a fused node alone
   std::vector<bool> wanted;                    ///< outputs that somebody reads
   int threads = 1;
   Share share;
@@ -80,8 +79,7 @@ struct Kernel {
   std::vector<std::string> members = {};
   bool halves = false;                         ///< of an op that computes: takes f16 and bf16 as they are
   bool keeps = false;                          ///< of a fused kind: gives first outputs of members before the last where they are kept
-  /// Engines of a library, any of which computes the request within the kernel's scratch, on the device of this thread, best first. A plan
-  /// names one behind the kernel: "cudnn_conv2d@eng34{k2=4}". Empty: the kernel has none.
+  /// Engines of a library, any of which computes the request within the kernel's scratch, on the device of this thread, best first. A plan names one behind the kernel: "cudnn_conv2d@eng34{k2=4}". Empty: the kernel has none.
   std::function<std::vector<std::string>(const KernelRequest&)> engines = {};
   Leeway leeway = {};                          ///< that it takes: chosen only where that is left to it
 };
@@ -96,10 +94,7 @@ class KernelTable {
  public:
   void add(Kernel kernel) { kernels_.push_back(std::move(kernel)); }
   /// The first that accepts and whose leeway is covered, else the reference. `reasons` (if given) gets why the others refused.
-  struct Choice {
-    std::string name;
-    Support support;
-  };
+  struct Choice { std::string name; Support support; };
   Choice choose(const KernelRequest& request, std::vector<std::string>* reasons = nullptr, const Leeway& leeway = {}) const;
   /// What the kernel of that name says to the request. UserError where there is none for the op.
   Support support(const std::string& name, const KernelRequest& request) const;

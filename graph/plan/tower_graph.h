@@ -31,10 +31,10 @@ struct PlanValue {
   bool read = true;         ///< false: an optional output that nobody reads
 };
 
-/// A node of the user's graph inside a fused one, verbatim.
+/// A node of the user's graph inside a fused one, verbatim. Kept: its first output is the fused node's, too.
 struct Member {
   NodeId node = -1;
-  bool kept = false;  ///< its first output is the fused node's, too
+  bool kept = false;
 };
 
 /// A wait folded over towers and devices: the relation says which steps of the value's maker are meant.
@@ -76,16 +76,13 @@ struct PlanNode {
 };
 
 struct TowerGraph;
-/// What a fused node is made of; none where it is none, or names what is not there.
-std::optional<FusionGroup> group_of(const TowerGraph& graph, const PlanNode& node);
-/// Whether it is a fused node of kElementwise; one whose kernels give the bits of its members.
-bool is_tree(const TowerGraph& graph, const PlanNode& node);
+std::optional<FusionGroup> group_of(const TowerGraph& graph, const PlanNode& node);  ///< none where it is none, or names what is not there
+bool is_tree(const TowerGraph& graph, const PlanNode& node);  ///< a fused node of kElementwise; one whose kernels give the bits of its members
 bool has_bits_of_members(const TowerGraph& graph, const PlanNode& node);
 /// The graph's values that the outputs of a node of the user's are, or of one that computes it again.
 std::vector<ValueId> values_of(const TowerGraph& graph, const PlanNode& node);
 bool is_optional(const TowerGraph& graph, const PlanNode& node, std::size_t output);  ///< computed only where it is read
-/// Whether one of its kernels may give other bits each time.
-bool is_nondeterministic(const PlanNode& node);
+bool is_nondeterministic(const PlanNode& node);  ///< one of its kernels may give other bits each time
 /// (output, input) pairs that may share bytes where the input is not read again: its op's; of what has the bits of its members theirs, for inputs of the output's type.
 std::vector<std::pair<int, int>> in_place_pairs(const TowerGraph& graph, const PlanNode& node);
 
@@ -113,8 +110,7 @@ struct TowerGraph {
 
 /// Behind the name of a result: what each tower has of it, stacked in tower order.
 inline constexpr const char* kTowersSuffix = "@towers";
-/// The name of the node that brings a result to the host.
-std::string fetch_node(std::string result);
+std::string fetch_node(std::string result);  ///< the name of the node that brings a result to the host
 /// What a graph means by a result's name: a metric, else a value, an alias among them; none where the name is the caller's own.
 std::optional<ValueId> named_result(const Graph& graph, std::string name);
 
