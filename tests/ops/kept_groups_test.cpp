@@ -150,5 +150,23 @@ TEST(KeptGroups, have_the_bits_of_their_members_in_generated_kernels) {
   EXPECT_GT(over_inputs, 20);
 }
 
+/// What nothing is added of, a dx kept beside what a tree makes of it, and an inner value of a tree.
+TEST(KeptGroups, of_other_forms_have_no_kernel_of_their_own) {
+  const KernelTable table = generated_kernels(std::make_shared<HostGpu>());
+  Graph g = sums_of({{kBatch, 0, 256}, {kBatch, 0}, 2});
+  EXPECT_EQ(table.choose(DrawnGroup(g, find_gpu_groups(g).at(0), 2).request).name, kReferenceKernel);
+  g = sums_of({{kBatch, 256}, {kBatch}, 2});
+  FusionGroup group = find_gpu_groups(g).at(0);
+  EXPECT_EQ(table.choose(DrawnGroup(g, group, 2).request).name, "nvrtc_norm");
+  group.kept.push_back(group.members[0]);
+  EXPECT_EQ(table.choose(DrawnGroup(g, group, 2).request).name, kReferenceKernel);
+  Builder b("tree");
+  const Value x = b.input("x", f32, {kBatch, 8}), first = relu(x), last = first * x;
+  b.output(last);
+  g = std::move(b).build();
+  EXPECT_EQ(table.choose(DrawnGroup(g, {kElementwise, {first.id.node, last.id.node}}, 2).request).name, "nvrtc_elementwise");
+  EXPECT_EQ(table.choose(DrawnGroup(g, {kElementwise, {first.id.node, last.id.node}, {first.id.node}}, 2).request).name, kReferenceKernel);
+}
+
 }  // namespace
 }  // namespace belfry::test

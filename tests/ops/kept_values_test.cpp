@@ -160,6 +160,34 @@ TEST(KeptValues, have_the_bits_of_their_members_in_turn_and_in_the_reference) {
   }
 }
 
+/// Kernels of fixed chains write the last value alone.
+TEST(KeptValues, are_given_by_kernels_that_say_so) {
+  Builder b("net");
+  const Value y = conv2d(b.input("x", f32, {kBatch, 5, 5, 3}), b.input("filter", f32, {3, 3, 3, 4})), sum = y + b.input("bias", f32, {4});
+  b.output(relu(sum)), b.output(y);
+  const Graph g = std::move(b).build();
+  FusionGroup group = find_cpu_groups(g).at(0);
+  auto by = [&] { return cpu_kernels().choose(DrawnGroup(g, group, 2).request).name; };
+  EXPECT_EQ(by(), "onednn_conv2d_bias_relu");
+  group.kept = {y.id.node};
+  ASSERT_EQ(by(), "members_in_turn");
+  const DrawnGroup d(g, group, 2);
+  const KernelTable::Choice choice = cpu_kernels().choose(d.request);
+  EXPECT_EQ(d.run(*cpu_kernels().prepare(choice.name, d.request, {choice.support.scratch_bytes, false}), choice.support.scratch_bytes), d.one_by_one(cpu_kernels()));
+}
+
+/// Of other kinds a sum may be read inside; and the last member is nobody's to keep.
+TEST(KeptValues, are_no_matter_of_other_kinds_nor_of_the_last) {
+  Builder b("net");
+  const Value x = b.input("x", f32, {kBatch, 8}), sum = reduce_sum(x, {.axes = {1}, .keep = true}), last = x / sum;
+  b.metric("last", last);
+  auto graph = std::make_shared<const Graph>(std::move(b).build());
+  const TowerGraph plan = expand(graph, {.towers = 2, .batch = 4, .fetches = fetches_of(*graph), .groups = {{"mine", {sum.id.node, last.id.node}, {last.id.node}}}});
+  const auto fused = std::find_if(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& n) { return n.op == kFused; });
+  ASSERT_NE(fused, plan.nodes.end());
+  EXPECT_TRUE(std::none_of(fused->members.begin(), fused->members.end(), [](const Member& m) { return m.kept; }));
+}
+
 TEST(KeptValues, are_refused_where_the_file_says_otherwise) {
   auto graph = std::make_shared<const Graph>(biased_residuals(bf16));
   const std::string text = write_plan(placed_keeping(graph));
