@@ -15,7 +15,7 @@ import source_tree
 
 # Where a name of a library is declared. `std::int64_t` and its like come with any header in practice; all others are asked for.
 DECLARED = {
-    "algorithm": "all_of any_of clamp copy copy_n equal fill fill_n find find_if lower_bound max max_element min min_element reverse rotate sort stable_sort transform upper_bound",
+    "algorithm": "all_of any_of clamp copy copy_n count_if equal fill fill_n find find_if lower_bound max max_element min min_element reverse rotate sort stable_sort transform upper_bound",
     "array": "array to_array",
     "atomic": "atomic memory_order_acquire memory_order_relaxed memory_order_release memory_order_seq_cst",
     "bit": "bit_cast bit_ceil countr_zero endian popcount",
