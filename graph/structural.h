@@ -19,7 +19,7 @@ inline constexpr const char* kPreAggregate = "pre_aggregate";
 inline constexpr const char* kFused = "fused";
 /// The kind of a fused node that is a tree of nodes which compute each element by itself, all of its own shape.
 inline constexpr const char* kElementwise = "elementwise";
-/// Of one that is such a tree and the node whose first output it reads, or that reads it.
+/// Of one that is a node with such a tree that reads its first output, one that makes an input of it, or both.
 inline constexpr const char* kWithElementwise = "with_elementwise";
 inline constexpr const char* kFetch = "fetch";
 inline constexpr const char* kStore = "store";

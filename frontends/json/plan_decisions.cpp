@@ -102,9 +102,7 @@ PlanRequest request_of(const PlacedGraph& plan) {
     out.fetches.emplace_back(name, plan.graph->at(plan.value(at).name));
   }
   for (const PlanNode& n : plan.nodes) {
-    if (n.op != kFused) continue;
-    out.groups.emplace_back(n.attributes.text("kind"), std::vector<NodeId>{});
-    for (const Member& m : n.members) out.groups.back().second.push_back(m.node);
+    if (std::optional<FusionGroup> group = group_of(plan, n)) out.groups.push_back(std::move(*group));
   }
   return out;
 }

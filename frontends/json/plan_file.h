@@ -2,6 +2,7 @@
 #pragma once
 
 #include <belfry/frontends/json/graph_file.h>
+#include <belfry/graph/fusion_group.h>
 #include <belfry/graph/plan/placed_graph.h>
 
 namespace belfry {
@@ -25,7 +26,7 @@ Placement placement_of(const PlacedGraph& plan);
 struct PlanRequest {
   std::vector<std::pair<std::string, ValueId>> fetches;
   bool updates = true;
-  std::vector<std::pair<std::string, std::vector<NodeId>>> groups;  ///< kind and members of fused nodes
+  std::vector<FusionGroup> groups;  ///< of fused nodes
 };
 PlanRequest request_of(const PlacedGraph& plan);
 

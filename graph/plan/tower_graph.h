@@ -83,7 +83,7 @@ bool has_bits_of_members(const TowerGraph& graph, const PlanNode& node);
 std::vector<ValueId> values_of(const TowerGraph& graph, const PlanNode& node);
 bool is_optional(const TowerGraph& graph, const PlanNode& node, std::size_t output);  ///< computed only where it is read
 bool is_nondeterministic(const PlanNode& node);  ///< one of its kernels may give other bits each time
-/// (output, input) pairs that may share bytes where the input is not read again: its op's; of what has the bits of its members theirs, for inputs of the output's type.
+/// (output, input) pairs that may share bytes where the input is not read again: its op's; of what has the bits of its members theirs, for inputs of the output's type, but for what a tree before a product reads.
 std::vector<std::pair<int, int>> in_place_pairs(const TowerGraph& graph, const PlanNode& node);
 
 /// The inputs whose elements a node reads: not those left out, nor those that it reads for their shape alone.

@@ -262,7 +262,7 @@ Generated sliding(const KernelRequest& r, const Depthwise& d, const Extents& fro
   g.number("fromh", from[1]).number("fromw", from[2]).number("toh", to[1]).number("tow", to[2]);
   g.number("before_h", flipped ? (d.s.window_h - 1) * d.s.dilation_h - d.s.h.before : d.s.h.before).number("before_w", flipped ? (d.s.window_w - 1) * d.s.dilation_w - d.s.w.before : d.s.w.before);
   g.body(kTypes).body(kElements).body(source_text(whole, g)).body(beside_text(whole, g)).body(kSlide);
-  g.entries(fmt::format("{0} void wide(const Args a) {{ slide<16 / sizeof(T)>(a); }}\n{0} void narrow(const Args a) {{ slide<1>(a); }}\n", t == f64 && !whole.before.members.empty() ? "KERNEL_AHEAD" : "KERNEL"));
+  g.entries(fmt::format("{0} void wide(const Args a) {{ slide<16 / sizeof(T)>(a); }}\n{0} void narrow(const Args a) {{ slide<1>(a); }}\n", !whole.before.members.empty() && (t == f64 || d.s.window_h * d.s.window_w > 9) ? "KERNEL_AHEAD" : "KERNEL"));
   if (d.channels % width != 0) return g.launch("narrow", grid_for(runs * d.channels));
   std::vector<std::size_t> packed = {r.inputs.size()};
   for (std::size_t i = 0; i < (r.members.empty() ? 2 : r.inputs.size()); ++i)

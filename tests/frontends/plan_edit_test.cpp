@@ -132,9 +132,9 @@ TEST(PlanEdit, fused_nodes_keep_their_members_and_the_graphs_order) {
   EXPECT_EQ(write_plan(again), text);
   PlanRequest request = request_of(again);
   ASSERT_EQ(request.groups.size(), 1u);
-  EXPECT_EQ(request.groups[0].second, (std::vector<NodeId>{y.id.node, z.id.node}));
+  EXPECT_EQ(request.groups[0].members, (std::vector<NodeId>{y.id.node, z.id.node}));
   PlaceOptions again_options{.fetches = request.fetches, .updates = request.updates};
-  again_options.groups = [&](const Graph&) { return std::vector<FusionGroup>{{request.groups[0].first, request.groups[0].second}}; };
+  again_options.groups = [&](const Graph&) { return request.groups; };
   EXPECT_EQ(write_plan(place(again.graph, placement_of(again), again.cluster, again_options)), text);
 }
 

@@ -51,9 +51,7 @@ void demand_whole_file(const RandomPlan& r) {
   demand(again.arithmetic_hash == r.plan.arithmetic_hash && arithmetic_hash(again) == r.plan.arithmetic_hash, "read back, it has another arithmetic hash");
   demand_sound(again);
   const PlanRequest request = request_of(again);
-  std::vector<FusionGroup> groups;
-  for (const auto& [kind, members] : request.groups) groups.push_back({kind, members});
-  PlaceOptions o{.fetches = request.fetches, .updates = request.updates, .kernels = r.options.kernels, .groups = [&](const Graph&) { return groups; }, .accumulate_all = r.options.accumulate_all};
+  PlaceOptions o{.fetches = request.fetches, .updates = request.updates, .kernels = r.options.kernels, .groups = [&](const Graph&) { return request.groups; }, .accumulate_all = r.options.accumulate_all};
   demand_same_text(text, write_plan(place(again.graph, placement_of(again), again.cluster, o)), "placed anew from its decisions, it is written");
 }
 
