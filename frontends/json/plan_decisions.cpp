@@ -101,9 +101,8 @@ PlanRequest request_of(const PlacedGraph& plan) {
     for (std::size_t steps = 0; steps < plan.nodes.size() && plan.maker(at).inserted && !plan.maker(at).inputs.empty(); ++steps) at = plan.maker(at).inputs[0];
     out.fetches.emplace_back(name, plan.graph->at(plan.value(at).name));
   }
-  for (const PlanNode& n : plan.nodes) {
+  for (const PlanNode& n : plan.nodes)
     if (std::optional<FusionGroup> group = group_of(plan, n)) out.groups.push_back(std::move(*group));
-  }
   return out;
 }
 

@@ -10,9 +10,7 @@ namespace {
 PlaceOptions options_of(const PlacedGraph& plan) {
   PlanRequest r = request_of(plan);
   PlaceOptions out{.fetches = r.fetches, .updates = r.updates};
-  std::vector<FusionGroup> groups;
-  for (auto& [kind, members] : r.groups) groups.push_back({kind, members});
-  out.groups = [groups](const Graph&) { return groups; };
+  out.groups = [groups = r.groups](const Graph&) { return groups; };
   return out;
 }
 
