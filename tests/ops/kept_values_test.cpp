@@ -170,10 +170,10 @@ TEST(KeptValues, are_given_by_kernels_that_say_so) {
   auto by = [&] { return cpu_kernels().choose(DrawnGroup(g, group, 2).request).name; };
   EXPECT_EQ(by(), "onednn_conv2d_bias_relu");
   group.kept = {y.id.node};
-  ASSERT_EQ(by(), "members_in_turn");
+  ASSERT_EQ(by(), kReferenceKernel);
   const DrawnGroup d(g, group, 2);
-  const KernelTable::Choice choice = cpu_kernels().choose(d.request);
-  EXPECT_EQ(d.run(*cpu_kernels().prepare(choice.name, d.request, {choice.support.scratch_bytes, false}), choice.support.scratch_bytes), d.one_by_one(cpu_kernels()));
+  const std::vector<HostTensor> made = d.run(*cpu_kernels().prepare(kReferenceKernel, d.request), 0), want = d.one_by_one(cpu_kernels());
+  for (std::size_t k = 0; k < want.size(); ++k) EXPECT_LE(distance(made[k], want[k]), 1e-4) << k;
 }
 
 /// Of other kinds a sum may be read inside; and the last member is nobody's to keep.
