@@ -150,6 +150,43 @@ TEST(KeptGroups, have_the_bits_of_their_members_in_generated_kernels) {
   EXPECT_GT(over_inputs, 20);
 }
 
+/// What nobody reads has no place to be written to: parameters' gradients, and what is kept.
+TEST(KeptGroups, leave_out_what_nobody_reads) {
+  auto host = std::make_shared<HostGpu>();
+  const KernelTable table = generated_kernels(host);
+  const Kernel members = in_turn(kWithElementwise, {}, std::make_shared<const KernelTable>(table), false);
+  struct Case {
+    Case(Graph graph, std::int64_t rows) : g(std::move(graph)), drawn(g, find_gpu_groups(g).at(0), rows) {}
+    Graph g;
+    DrawnGroup drawn;
+    std::unique_ptr<Prepared> whole = {}, in_turn = {};
+    std::vector<DrawnGroup::Alone> alone = {};
+    std::int64_t scratch = 0;
+  };
+  std::list<Case> cases;
+  for (const SumsForm& f : {SumsForm{{kBatch, 304}, {kBatch}, 70, f32, bf16, bf16}, SumsForm{{kBatch, 1504}, {kBatch}, 9}})
+    for (unsigned left_out = 0; left_out < 8; ++left_out) {
+      Case& c = cases.emplace_back(sums_of(f), f.rows);
+      KernelRequest& r = c.drawn.request;
+      c.alone = c.drawn.own_kernels(table);
+      for (unsigned k = 0; k < 3; ++k) r.wanted[static_cast<std::size_t>(k < 2 ? r.places[0][k + 1] : r.places[1][0])] = !(left_out >> k & 1);
+      const KernelTable::Choice choice = table.choose(r);
+      ASSERT_EQ(choice.name, "nvrtc_norm");
+      c.scratch = std::max(choice.support.scratch_bytes, members.supports(r).scratch_bytes);
+      c.whole = table.prepare(choice.name, r, {choice.support.scratch_bytes, false});
+      c.in_turn = members.prepare(r);
+    }
+  host->build();
+  for (Case& c : cases) {
+    std::vector<HostTensor> want = c.drawn.one_by_one(c.alone);
+    for (std::size_t k = 0; k < want.size(); ++k)
+      if (!c.drawn.request.wanted[k]) want[k] = HostTensor(want[k].dtype(), want[k].shape());
+    EXPECT_TRUE(c.drawn.run(*c.whole, c.scratch) == want);
+    EXPECT_TRUE(c.drawn.run(*c.in_turn, c.scratch) == want);
+    EXPECT_TRUE(c.drawn.run(*table.prepare(kReferenceKernel, c.drawn.request), 0).size() == want.size());
+  }
+}
+
 /// What nothing is added of, a dx kept beside what a tree makes of it, and an inner value of a tree.
 TEST(KeptGroups, of_other_forms_have_no_kernel_of_their_own) {
   const KernelTable table = generated_kernels(std::make_shared<HostGpu>());

@@ -18,6 +18,7 @@
 #include <belfry/placer/strategies/strategies.h>
 
 #include "drawn_group.h"
+#include "from_file.h"
 #include "op_case.h"
 #include "plans.h"
 #include "says.h"
@@ -102,15 +103,7 @@ TEST(KeptValues, have_their_names_and_states_in_plans_which_files_hold) {
     EXPECT_EQ(plan.value(n.outputs[sum]).name, plan.graph->node(n.members[2].node).name);
     EXPECT_TRUE(plan.value(n.outputs[sum]).state.is_partial());
     EXPECT_EQ(n.scope, Scope::tower);
-    const std::string text = write_plan(plan);
-    const PlacedGraph again = read_plan(text, "plan.json", graph->shared_ops());
-    EXPECT_TRUE(write_plan(again) == text);
-    EXPECT_TRUE(verify(again).empty());
-    EXPECT_EQ(arithmetic_hash(again), plan.arithmetic_hash);
-    PlaceOptions options;
-    options.groups = [&](const Graph& g) { return groups_of(again, g); };
-    options.kernels = chooser({{"cpu", cpu_kernels()}, {"sim", cpu_kernels()}});
-    EXPECT_TRUE(write_plan(place(again.graph, placement_of(again), again.cluster, options)) == text);
+    expect_same_from_file(plan);
   }
 }
 

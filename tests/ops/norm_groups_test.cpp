@@ -23,6 +23,7 @@
 #endif
 
 #include "drawn_group.h"
+#include "from_file.h"
 #include "op_case.h"
 #include "plans.h"
 #include "says.h"
@@ -169,15 +170,7 @@ TEST(NormGroups, give_what_their_norms_give_to_others_by_its_name) {
   EXPECT_TRUE(plan.value(n.outputs[1]).read);
   EXPECT_FALSE(plan.value(n.outputs[3]).read);
   EXPECT_EQ(std::count(n.inputs.begin(), n.inputs.end(), -1), 2);  // running statistics, of which the norm reads the shape
-  const std::string text = write_plan(plan);
-  const PlacedGraph again = read_plan(text, "plan.json", graph->shared_ops());
-  EXPECT_TRUE(write_plan(again) == text);
-  EXPECT_TRUE(verify(again).empty());
-  EXPECT_EQ(arithmetic_hash(again), plan.arithmetic_hash);
-  PlaceOptions options;
-  options.groups = [&](const Graph& g) { return groups_of(again, g); };
-  options.kernels = chooser({{"cpu", cpu_kernels()}, {"sim", cpu_kernels()}});
-  EXPECT_TRUE(write_plan(place(again.graph, placement_of(again), again.cluster, options)) == text);
+  expect_same_from_file(plan);
 }
 
 /// Sums over towers are of what a norm's gradient makes besides.
@@ -195,11 +188,7 @@ TEST(NormGroups, of_gradients_give_their_parameters_gradients_to_the_sums_over_t
       EXPECT_EQ(v.name, plan.graph->node(n.members[0].node).name + ":" + std::to_string(k));
       EXPECT_TRUE(v.state.is_partial() && v.read) << v.name;
     }
-    const std::string text = write_plan(plan);
-    const PlacedGraph again = read_plan(text, "plan.json", graph->shared_ops());
-    EXPECT_TRUE(write_plan(again) == text);
-    EXPECT_TRUE(verify(again).empty());
-    EXPECT_EQ(arithmetic_hash(again), plan.arithmetic_hash);
+    expect_same_from_file(plan);
     EXPECT_EQ(groups_in(placed(graph, {.fetches = {{"dx", {n.members[0].node, 0}}}})).size(), 1u);
   }
 }

@@ -54,12 +54,16 @@ std::vector<HostTensor> DrawnGroup::run(Prepared& kernel, std::int64_t scratch_b
     std::copy(t.bytes().begin(), t.bytes().end(), to);
     a.inputs.push_back(t.elements() ? to : nullptr);
   }
-  for (const LocalType& t : request.outputs) out.emplace_back(t.dtype, t.shape), a.outputs.push_back(at(out.back()));
+  for (std::size_t k = 0; k < request.outputs.size(); ++k) {
+    out.emplace_back(request.outputs[k].dtype, request.outputs[k].shape);
+    a.outputs.push_back(request.wanted[k] ? at(out.back()) : nullptr);
+  }
   HostTensor scratch(u8, {scratch_bytes});
   a.scratch = scratch.raw();
   if (over >= 0) a.outputs[which] = const_cast<std::byte*>(a.inputs[static_cast<std::size_t>(over)]);
   kernel.launch(a);
-  for (std::size_t k = 0; k < out.size(); ++k) std::copy_n(a.outputs[k], out[k].bytes().size(), out[k].raw());
+  for (std::size_t k = 0; k < out.size(); ++k)
+    if (request.wanted[k]) std::copy_n(a.outputs[k], out[k].bytes().size(), out[k].raw());
   return out;
 }
 

@@ -21,7 +21,7 @@ struct DrawnGroup {
   /// Third outputs of nodes, variances and inverse deviations, are drawn above zero.
   DrawnGroup(const Graph& graph, const FusionGroup& group, std::int64_t rows);
 
-  /// All values of the group, each buffer `past` elements behind a multiple of 64 bytes; value `which` over the bytes of input `over`, where one is named.
+  /// All values of the group, each buffer `past` elements behind a multiple of 64 bytes; value `which` over the bytes of input `over`, where one is named. What is not wanted has no buffer, and is zeros.
   std::vector<HostTensor> run(Prepared& kernel, std::int64_t scratch_bytes, std::size_t past = 0, int over = -1, std::size_t which = 0) const;
 
   /// The same by each member's own kernel of the table. `build` is called before the first launch.
