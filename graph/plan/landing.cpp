@@ -37,12 +37,11 @@ bool carries_feed(const PlacedGraph& plan, const PlanNode& n) { return !n.inputs
 
 }  // namespace
 
-bool reads_landed(const PlacedGraph& plan, const PlanNode& n, int device) { return !plan.updates.empty() && is_gpu(plan, device) && carries_feed(plan, n); }
+bool reads_landed(const PlacedGraph& plan, const PlanNode& n, int device) { return is_gpu(plan, device) && carries_feed(plan, n); }
 
 std::vector<Landing> landings(const PlacedGraph& plan) {
   std::vector<Landing> out(plan.cluster.devices.size());
   std::vector<std::map<ValueIndex, Bytes>> read(out.size());
-  if (plan.updates.empty()) return out;
   for (const PlanNode& n : plan.nodes) {
     if (!carries_feed(plan, n) || n.outputs.empty()) continue;
     auto take = [&](int device, int tower) {

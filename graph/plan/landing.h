@@ -21,8 +21,7 @@ struct Landing {
   std::int64_t bytes = 0;
 };
 
-/// Whether what a node reads on a device is a feed that has landed there: on GPUs, in plans that apply updates. Of others no step follows whose feeds
-/// are known, so their steps read the host's memory.
+/// Whether what a node reads on a device is a feed that has landed there: on GPUs.
 bool reads_landed(const PlacedGraph& plan, const PlanNode& node, int device);
 
 /// Per device of the cluster.
