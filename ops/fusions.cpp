@@ -51,9 +51,10 @@ bool is_product(const Graph& g, NodeId id) {
   return filter[0] == Dim(1) && filter[1] == Dim(1) && n.attributes.integer("groups") == 1 && n.attributes.integers("strides") == Integers{1, 1};
 }
 
-/// A tree adds the bias on the way.
-bool read_by_trees(const Graph& g, NodeId id) {
-  return std::any_of(g.readers(id).begin(), g.readers(id).end(), [&](NodeId r) { return fits_trees(*g.node(r).op); });
+/// Trees add the bias on the way.
+bool read_by_trees_alone(const Graph& g, NodeId id) {
+  const std::vector<NodeId>& readers = g.readers(id);
+  return !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](NodeId r) { return fits_trees(*g.node(r).op); });
 }
 
 /// Kernels take so many operands; more would spill registers.
@@ -381,7 +382,7 @@ std::vector<FusionGroup> find_gpu_groups(const Graph& g) {
     if (g.node(id).op->name == "add")
       if (auto sum = biased(g, {id, 0}, "matmul")) out.push_back({kMatmulBias, {sum->first, sum->second}});
   for (NodeId id = 0; id < g.size(); ++id)
-    if (g.node(id).op->name == "add" && !read_by_trees(g, id))
+    if (g.node(id).op->name == "add" && !read_by_trees_alone(g, id))
       if (auto sum = biased(g, {id, 0}, "conv2d"); sum && is_product(g, sum->first)) out.push_back({kConv2dBias, {sum->first, sum->second}});
   for (FusionGroup& tree : Trees(g, out).find()) out.push_back(std::move(tree));
   return out;

@@ -23,8 +23,8 @@
 #include <belfry/frontends/json/records.h>
 #include <belfry/frontends/session/gpus.h>
 #include <belfry/frontends/train/run_folder.h>
-#include <belfry/graph/passes/pass.h>
 #include <belfry/graph/text.h>
+#include <belfry/ops/passes/passes.h>
 
 namespace belfry {
 
@@ -54,7 +54,7 @@ void write(const std::string& file, const std::string& text) {
 Graph serving_graph(const Graph& graph) {
   std::vector<std::string> outputs;
   for (ValueId v : graph.outputs) outputs.push_back(graph.name_of(v));
-  return for_inference(graph, outputs);
+  return for_serving(graph, outputs);
 }
 
 void draw_graph(const ShowArguments& o, const Graph& graph) {

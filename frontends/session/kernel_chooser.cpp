@@ -146,22 +146,28 @@ std::vector<std::string> several_kernels(const PlacedGraph& plan) {
   return {out.begin(), out.end()};
 }
 
-std::vector<FusionGroup> groups_of(const PlacedGraph& plan, const Graph& graph) {
+std::vector<FusionGroup> groups_of(const PlacedGraph& plan, const Graph& graph, const std::vector<FusionGroup>& found) {
   std::vector<FusionGroup> out;
+  auto is_known = [&](NodeId was, NodeId id) { return was >= 0 && id >= 0 && graph.node(id).op == plan.graph->node(was).op && graph.node(id).attributes == plan.graph->node(was).attributes; };
   for (const PlanNode& n : plan.nodes) {
     if (n.op != kFused) continue;
     FusionGroup group{n.attributes.text("kind"), {}, {}};
     std::vector<NodeId> before;
     bool same = true;
     for (const Member& m : n.members) {
-      const Node& was = plan.graph->node(m.node);
-      NodeId id = graph.find_node(was.name);
-      same = same && id >= 0 && graph.node(id).op == was.op && graph.node(id).attributes == was.attributes;
+      NodeId id = graph.find_node(plan.graph->node(m.node).name);
+      same = same && is_known(m.node, id);
       before.push_back(m.node);
       group.members.push_back(id);
       if (m.kept) group.kept.push_back(id);
     }
     if (same && shape_of(*plan.graph, before) == shape_of(graph, group.members)) out.push_back(std::move(group));
+  }
+  std::set<NodeId> taken;
+  for (const FusionGroup& group : out) taken.insert(group.members.begin(), group.members.end());
+  for (const FusionGroup& group : found) {
+    auto any = [&](const auto& is) { return std::any_of(group.members.begin(), group.members.end(), is); };
+    if (any([&](NodeId id) { return !is_known(plan.graph->find_node(graph.node(id).name), id); }) && !any([&](NodeId id) { return taken.contains(id); })) out.push_back(group);
   }
   return out;
 }

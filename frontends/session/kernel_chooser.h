@@ -26,7 +26,8 @@ KernelChooser keeping(const PlacedGraph& plan, const KernelTables& tables, bool 
 /// The nodes that run several kernels on the same local types, which `keeping` does not tell apart.
 std::vector<std::string> several_kernels(const PlacedGraph& plan);
 
-/// The fused groups of a plan in a graph that has their members, by name: the plan's own graph, or that for inference.
-std::vector<FusionGroup> groups_of(const PlacedGraph& plan, const Graph& graph);
+/// The fused groups of a plan in a graph that has their members, by name: the plan's own graph, or that for inference. Of those that are `found` there, the
+/// ones besides that have a node which the plan's graph has not: of them the plan decides nothing.
+std::vector<FusionGroup> groups_of(const PlacedGraph& plan, const Graph& graph, const std::vector<FusionGroup>& found = {});
 
 }  // namespace belfry

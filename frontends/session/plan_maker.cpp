@@ -182,7 +182,7 @@ std::shared_ptr<const Graph> PlanMaker::graph_for(Mode mode, const std::vector<s
       auto metric = source_.metrics.find(f);
       values.push_back(metric == source_.metrics.end() ? f : source_.name_of(metric->second));
     }
-    Graph out = run_passes(inference_passes(), for_inference(source_, values));
+    Graph out = run_passes(inference_passes(), for_serving(source_, values));
     for (const auto& [name, v] : source_.metrics)
       if (auto kept = out.find(source_.name_of(v))) out.metrics[name] = *kept;
     g = std::make_shared<const Graph>(std::move(out));
@@ -204,9 +204,9 @@ const std::function<std::vector<FusionGroup>(const Graph&)>& PlanMaker::groups()
 }
 
 std::function<std::vector<FusionGroup>(const Graph&)> PlanMaker::all_groups() const {
-  if (decided_) return [plan = decided_](const Graph& g) { return groups_of(*plan, g); };
-  if (options_.fuse) return groups();
-  return {};
+  std::function<std::vector<FusionGroup>(const Graph&)> found = options_.fuse ? groups() : nullptr;
+  if (decided_) return [plan = decided_, found](const Graph& g) { return groups_of(*plan, g, found ? found(g) : std::vector<FusionGroup>{}); };
+  return found;
 }
 
 PlaceOptions PlanMaker::place_options(const Graph& graph, const PlanKey& key) const {

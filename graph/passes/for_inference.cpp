@@ -5,7 +5,7 @@
 
 namespace belfry {
 
-Graph for_inference(const Graph& graph, const std::vector<std::string>& outputs) {
+Graph without_training(const Graph& graph, const std::vector<std::string>& outputs) {
   Graph source = graph;
   source.updates.clear();
   source.losses.clear();
@@ -16,7 +16,11 @@ Graph for_inference(const Graph& graph, const std::vector<std::string>& outputs)
     source.metrics.clear();
     for (const std::string& name : outputs) source.outputs.push_back(source.at(name));
   }
-  Graph out = rewrite(only(source, roots(source)), [](Graph& g, const Node& n, NodeId, const std::vector<Value>& inputs) -> std::optional<std::vector<Value>> {
+  return only(source, roots(source));
+}
+
+Graph for_inference(const Graph& graph, const std::vector<std::string>& outputs) {
+  Graph out = rewrite(without_training(graph, outputs), [](Graph& g, const Node& n, NodeId, const std::vector<Value>& inputs) -> std::optional<std::vector<Value>> {
     if (!n.op->inference) return {};
     return built_by(n.op->inference, g, n, inputs);
   });

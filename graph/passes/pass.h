@@ -52,7 +52,9 @@ Graph write_out_ops(const Graph& graph);
 Graph order_nodes(const Graph& graph);
 /// Symbols get sizes: all but the rows' before a graph is placed.
 Graph bind_symbols(const Graph& graph, const std::map<std::string, std::int64_t>& sizes);
-/// The graph outside training: no updates, losses or slots; ops in their form for inference; only what `outputs` need.
+/// The graph as it stands, without updates, losses and slots: only what `outputs` need, by default its own and its metrics.
+Graph without_training(const Graph& graph, const std::vector<std::string>& outputs = {});
+/// That, with ops in their form for inference.
 Graph for_inference(const Graph& graph, const std::vector<std::string>& outputs = {});
 
 }  // namespace belfry

@@ -190,10 +190,15 @@ Value batch_norm(Value x, Value gamma, Value beta, Value running_mean, Value run
   return emit("batch_norm", {x, gamma, beta, running_mean, running_variance}, {{"epsilon", o.epsilon}, {"sync", o.sync}}, at);
 }
 
+ChannelScale batch_norm_scale(Value gamma, Value beta, Value mean, Value variance, double epsilon) {
+  Value deviation = sqrt(variance + epsilon), scale = gamma ? gamma / deviation : 1 / deviation;
+  return {scale, beta ? beta - mean * scale : -(mean * scale)};
+}
+
 Value batch_norm_inference(Value x, Value gamma, Value beta, Value mean, Value variance, double epsilon, SourceLine at) {
   SourceGuard guard(graph_of(x, "batch_norm_inference", at), at);
-  Value deviation = sqrt(variance + epsilon), scale = gamma ? gamma / deviation : 1 / deviation;
-  return x * scale + (beta ? beta - mean * scale : -(mean * scale));
+  const ChannelScale c = batch_norm_scale(gamma, beta, mean, variance, epsilon);
+  return x * c.scale + c.shift;
 }
 
 }  // namespace belfry

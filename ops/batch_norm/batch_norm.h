@@ -18,7 +18,11 @@ struct BatchNormOptions {
 };
 /// Output 0 is y, 1 the mean, 2 the biased variance, 3 that of a sample. An empty gamma stands for ones, an empty beta for zeros.
 Value batch_norm(Value x, Value gamma, Value beta, Value running_mean, Value running_variance, const BatchNormOptions& options = {}, SourceLine at = SourceLine::here());
-/// What batch_norm is outside training: a scale and a shift per channel, from statistics that are given.
+/// What batch_norm is outside training, y = x·scale + shift: a scale and a shift per channel, from statistics that are given.
+struct ChannelScale {
+  Value scale, shift;
+};
+ChannelScale batch_norm_scale(Value gamma, Value beta, Value mean, Value variance, double epsilon = 1e-3);
 Value batch_norm_inference(Value x, Value gamma, Value beta, Value mean, Value variance, double epsilon = 1e-3, SourceLine at = SourceLine::here());
 
 }  // namespace belfry

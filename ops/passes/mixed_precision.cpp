@@ -16,8 +16,7 @@ const InputDef& definition(const Node& n, std::size_t i) { return n.op->inputs[s
 /// What becomes of each node: its inputs that may be halves are halves, or it stays in f32. Of the latter some read halves as they are beside f32 (`mixes`), or round what they give (`rounds`).
 class Decisions {
  public:
-  explicit Decisions(const Graph& g) : g_(g), roots_(roots(g)), lowers(static_cast<std::size_t>(g.size())), wide(lowers), mixes(lowers), rounds(lowers), parameter_(lowers) {
-    for (NodeId id = 0; id < g.size(); ++id) parameter_[static_cast<std::size_t>(id)] = is_parameter(g.node(id));
+  explicit Decisions(const Graph& g) : g_(g), roots_(roots(g)), lowers(static_cast<std::size_t>(g.size())), wide(lowers), mixes(lowers), rounds(lowers), parameter_(of_variables(g)) {
     for (NodeId id = 0; id < g.size(); ++id) decide(id);
     for (NodeId id = 0; id < g.size(); ++id) rounds[static_cast<std::size_t>(id)] = is_rounded(id);
   }
@@ -35,11 +34,6 @@ class Decisions {
     if (is_half(n.types[static_cast<std::size_t>(v.output)].dtype)) return true;
     auto id = static_cast<std::size_t>(v.node);
     return lowers[id] && !wide[id] && n.types[static_cast<std::size_t>(v.output)].dtype == f32 && !n.op->outputs[static_cast<std::size_t>(v.output)].wide;
-  }
-
-  bool is_parameter(const Node& n) const {
-    return n.op->name == kVariable || n.op->name == kConstant ||
-           (n.op->stores && !n.inputs.empty() && std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return v.valid() && parameter_[static_cast<std::size_t>(v.node)]; }));
   }
 
   void decide(NodeId id) {

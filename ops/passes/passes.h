@@ -20,6 +20,14 @@ Graph gate_updates(const Graph& graph, ValueId gate);
 /// of a split, each in zeros of its own, and added: the parts side by side.
 Graph canonicalise(const Graph& graph);
 
+/// Per node whether variables and constants alone decide what it gives: the same in each step between two updates of them.
+std::vector<bool> of_variables(const Graph& graph);
+/// Of a graph that trains nothing: a batch norm that alone reads a convolution becomes the scale of its filters and one addition, which takes up a bias between
+/// them. Rounds otherwise than the norm. What is asked for, or read besides, stays.
+Graph fold_norms(const Graph& graph);
+/// The graph for inference, as for_inference, with its norms folded.
+Graph for_serving(const Graph& graph, const std::vector<std::string>& outputs = {});
+
 /// Where the graph's precision is bf16 or f16: products read and give halves, what follows them takes the dtype of what it reads, and all else, variables and
 /// their gradients too, stays f32. One cast per value, with its readers' names unchanged; outputs, metrics and losses keep their types. Again, it changes nothing.
 Graph mixed_precision(const Graph& graph);

@@ -120,11 +120,11 @@ TEST_F(GpuPlans, make_values_of_variables_in_few_launches) {
     net.precision = precision;
     std::vector<std::string> outputs;
     for (ValueId v : net.outputs) outputs.push_back(net.name_of(v));
-    Graph served = run_passes(inference_passes(), for_inference(net, outputs));
+    Graph served = run_passes(inference_passes(), for_serving(net, outputs));
     served.metrics.emplace("served", *served.find(outputs.at(0)));  // what is fetched here
     auto unchanged = std::make_shared<const Graph>(served), graph = std::make_shared<const Graph>(with_a_counter(std::move(served)));
     auto host = std::make_shared<HostGpu>();
-    const std::set<std::string> ops = {"cast", "reshape", kElementwise};
+    const std::set<std::string> ops = {"cast", "reshape", "mul", kElementwise};
     const KernelTables generated = generated_tables(host);
     KernelTables all = tables(ops);
     for (const Kernel& k : generated.at("gpu").all())

@@ -74,7 +74,7 @@ TEST(MixedPrecision, lowers_products_and_what_follows_and_leaves_the_rest) {
   for (const char* op : {"relu", "max_pool2d", "batch_norm", "relu_gradient", "max_pool2d_gradient", "conv2d_input_gradient"}) EXPECT_EQ(of_op.at(op), bf16) << op;
   for (const char* op : {"reduce_sum", "conv2d_filter_gradient", "momentum"}) EXPECT_EQ(of_op.at(op), f32) << op;
   EXPECT_EQ(write_graph(mixed_precision(g)), write_graph(g)) << "a second time";
-  EXPECT_EQ(dtype_of_value(run_passes(inference_passes(), for_inference(small_net(bf16), {"logits"})), "logits"), f32);
+  EXPECT_EQ(dtype_of_value(run_passes(inference_passes(), for_serving(small_net(bf16), {"logits"})), "logits"), f32);
 }
 
 /// x + head(norm(x)) of f32: the norm's reader wants halves, and what comes back is one.

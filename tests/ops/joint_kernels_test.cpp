@@ -29,7 +29,7 @@ PlacedGraph on_gpu(const std::string& net, DType precision, bool training, const
   source.precision = precision;
   std::vector<std::string> outputs;
   for (ValueId v : source.outputs) outputs.push_back(source.name_of(v));
-  auto graph = std::make_shared<const Graph>(training ? run_passes(training_passes(), source) : run_passes(inference_passes(), for_inference(source, outputs)));
+  auto graph = std::make_shared<const Graph>(training ? run_passes(training_passes(), source) : run_passes(inference_passes(), for_serving(source, outputs)));
   Cluster cluster;
   cluster.devices.push_back({parse_device("gpu:0"), "gpu:0", 1});
   cluster.devices.push_back({cpu(0), "host", 1});

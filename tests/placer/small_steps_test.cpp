@@ -170,7 +170,7 @@ PlacedGraph on_gpu(const std::string& net, DType precision, bool training, std::
   source.precision = precision;
   std::vector<std::string> outputs;
   for (ValueId v : source.outputs) outputs.push_back(source.name_of(v));
-  auto graph = std::make_shared<const Graph>(training ? run_passes(training_passes(), source) : run_passes(inference_passes(), for_inference(source, outputs)));
+  auto graph = std::make_shared<const Graph>(training ? run_passes(training_passes(), source) : run_passes(inference_passes(), for_serving(source, outputs)));
   PlaceOptions options;
   options.updates = training;
   options.groups = find_gpu_groups;

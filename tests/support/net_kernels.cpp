@@ -49,7 +49,7 @@ NodesOfNet look_at(const std::string& net, DType precision, bool training, const
   source.precision = precision;
   std::vector<std::string> outputs;
   for (ValueId v : source.outputs) outputs.push_back(source.name_of(v));
-  auto graph = std::make_shared<const Graph>(training ? run_passes(training_passes(), source) : run_passes(inference_passes(), for_inference(source, outputs)));
+  auto graph = std::make_shared<const Graph>(training ? run_passes(training_passes(), source) : run_passes(inference_passes(), for_serving(source, outputs)));
   Cluster cluster;
   cluster.devices.push_back({cpu(0), "host", 1});
   NodesOfNet out;
