@@ -48,6 +48,7 @@ inline void await_copies() { asm volatile("cp.async.wait_all;" : : : "memory"); 
 typedef float Rows[SIDE][SIDE + 4];
 /// Of each query: the logarithm of its sum, and what all its slopes share.
 struct alignas(16) Tiles { Rows keys, values, queries, dy, slopes; float weights[SIDE / 2][SIDE + 4], top[SIDE], own[SIDE]; };
+static_assert(sizeof(Tiles) == SHARED, "bytes that a launch asks for");
 #ifdef __CUDACC_RTC__
 extern __shared__ Tiles all_tiles[];
 #else
@@ -251,6 +252,7 @@ template <bool OF_KEYS, bool OF_QUERIES> inline void walk(int first, int j0, int
       store(sums + 4 * half, to, j0 + TOP, first * SIDE + 32 * half, (int)a.keys, STEP(columns), columns, false, fours);
       UNROLL for (int i = 0; i < 4; ++i) UNROLL for (int j = 0; j < 4; ++j) sums[4 * half + i][j] = 0;
     }
+    if (!OF_QUERIES) return;
     j0 += SIDE, i0 = CAUSAL && j0 > i_first ? j0 : i_first;
   }
 }
@@ -302,7 +304,7 @@ constexpr int kShared = 4 * (5 * 64 * 68 + 32 * 68 + 2 * 64);  // bytes of Tiles
 
 std::unique_ptr<Prepared> gradient(const KernelRequest& r, const AttentionLayout& p, GpuCode& code) {
   Generated g(r);
-  g.head(p.causal ? "#define CAUSAL 1" : "#define CAUSAL 0");
+  g.head(p.causal ? "#define CAUSAL 1" : "#define CAUSAL 0").head("#define SHARED " + std::to_string(kShared));
   g.number("heads", p.heads).number("queries", p.queries).number("keys", p.keys).number("width", p.width).number("value_width", p.value_width).real("scale", p.scale);
   if (heads_behind(*r.attributes)) g.number("beside", p.beside).head("#define BESIDE a.beside");
   else g.head("#define BESIDE 1");
