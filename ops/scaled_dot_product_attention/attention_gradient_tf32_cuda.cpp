@@ -83,7 +83,7 @@ inline void begin_head(i64 head, const Args& a) {
 inline int tiles(i64 n) { return (int)((n + SIDE - 1) / SIDE); }
 /// Whether all rows begin at multiples of 16 bytes.
 inline bool in_fours(const Args& a) {
-  return (((u64)a.in[0] | (u64)a.in[1] | (u64)a.in[2] | (u64)a.in[5] | (u64)a.out[0] | (u64)a.out[1] | (u64)a.out[2] | (u64)(a.width | a.value_width) * 4) & 15) == 0;
+  return (((u64)a.in[0] | (u64)a.in[1] | (u64)a.in[2] | (u64)a.in[3] | (u64)a.in[5] | (u64)a.out[0] | (u64)a.out[1] | (u64)a.out[2] | (u64)(a.width | a.value_width) * 4) & 15) == 0;
 }
 
 /// SIDE rows of SIDE columns, zeros where there are none.
@@ -114,12 +114,25 @@ inline void stage_keys(int j0, int from, bool fours, const Args& a) {
   stage(TILES.keys, (const float*)a.in[1] + (KEYS_AT + j0 * BESIDE) * a.width + from, (int)a.keys - j0, STEP(a.width), (int)a.width - from, fours);
   stage(TILES.values, (const float*)a.in[2] + (KEYS_AT + j0 * BESIDE) * a.value_width + from, (int)a.keys - j0, STEP(a.value_width), (int)a.value_width - from, fours);
 }
-inline void stage_queries(int i0, int from, bool fours, const Args& a) {
+inline void stage_queries(int i0, int from, bool fours, bool own, const Args& a) {
   stage(TILES.queries, (const float*)a.in[0] + (QUERIES_AT + i0 * BESIDE) * a.width + from, (int)a.queries - i0, STEP(a.width), (int)a.width - from, fours);
   stage(TILES.dy, (const float*)a.in[5] + (QUERIES_AT + i0 * BESIDE) * a.value_width + from, (int)a.queries - i0, STEP(a.value_width), (int)a.value_width - from, fours);
   const int row = i0 + threadIdx.x % SIDE;
   if (threadIdx.x < SIDE) copy_one(&TILES.top[threadIdx.x], (const float*)a.in[4] + LINES_AT + row, row < a.queries);
-  else if (threadIdx.x < 2 * SIDE) copy_one(&TILES.own[threadIdx.x - SIDE], (const float*)a.scratch + LINES_AT + row, row < a.queries);
+  else if (own && threadIdx.x < 2 * SIDE) copy_one(&TILES.own[threadIdx.x - SIDE], (const float*)a.scratch + LINES_AT + row, row < a.queries);
+}
+/// Σ dy·y of the queries from i0 on, of which this thread has copied and read four columns of each 16th: to shared memory, and where `keeps` to where `own` leaves it.
+inline void add_own(const Four (&y)[4], int i0, bool keeps, const Args& a) {
+  UNROLL for (int n = 0; n < 4; ++n) {
+    const int row = threadIdx.x / 16 + 16 * n;
+    const Four dy = *(const Four*)&TILES.dy[row][threadIdx.x % 16 * 4];
+    float sum = dy.e[0] * y[n].e[0] + dy.e[1] * y[n].e[1] + dy.e[2] * y[n].e[2] + dy.e[3] * y[n].e[3];
+    UNROLL for (int apart = 8; apart > 0; apart /= 2) sum += __shfl_xor_sync(LANES, sum, apart);
+    if (threadIdx.x % 16 == 0) {
+      TILES.own[row] = sum;
+      if (keeps && i0 + row < a.queries) ((float*)a.scratch)[LINES_AT + i0 + row] = sum;
+    }
+  }
 }
 /// sums += x·yᵀ, of which the warp has 16 rows of x and 32 of y.
 inline void add_scores(float (&sums)[4][4], const Rows& x, const Rows& y, int features) {
@@ -186,13 +199,13 @@ inline void slopes(float (&s)[4][4], float (&d)[4][4], int i0, int j0, const Arg
 /// Gradients of the keys from j0 to past_keys, and of the queries from i_first to past_queries, in the chunk `first` of features: what these pairs give.
 template <bool OF_KEYS, bool OF_QUERIES> inline void walk(int first, int j0, int past_keys, int i_first, int past_queries, const Args& a) {
   const int chunks = tiles(a.width > a.value_width ? a.width : a.value_width);
-  const bool fours = in_fours(a), later = LEFT > 0;
+  const bool fours = in_fours(a), later = LEFT > 0, sums_own = OF_KEYS && OF_QUERIES && fours && chunks == 1;  // as `own` does, which is not launched then
   int i0 = CAUSAL && j0 > i_first ? j0 : i_first, keys_here = -1, queries_here = -1, was = -1;
   bool adds = false;
   float sums[8][4] = {};  // of dv in the warps of the earlier queries, of dk in the others
   for (;;) {
     const bool more = j0 < past_keys, fresh_keys = keys_here != j0, fresh_queries = queries_here != i0;
-    if (more && fresh_queries) stage_queries(i0, (first + 1) % chunks * SIDE, fours, a);
+    if (more && fresh_queries) stage_queries(i0, (first + 1) % chunks * SIDE, fours, !sums_own || j0 > 0, a);
     if (OF_QUERIES && was >= 0) {  // of the pair before this one, while what this one reads is on its way
       float dq[4][4] = {};
       UNROLL for (int k = 0; k < SIDE; k += 8) {
@@ -212,9 +225,15 @@ template <bool OF_KEYS, bool OF_QUERIES> inline void walk(int first, int j0, int
       const int from = (first + turn) % chunks * SIDE;
       if (turn > 1) {
         __syncthreads();
-        stage_keys(j0, from, fours, a), stage_queries(i0, from, fours, a);
+        stage_keys(j0, from, fours, a), stage_queries(i0, from, fours, true, a);
+      }
+      Four y[4] = {};
+      if (sums_own && j0 == 0) UNROLL for (int n = 0; n < 4; ++n) {
+        const int row = i0 + threadIdx.x / 16 + 16 * n, column = threadIdx.x % 16 * 4;
+        if (row < a.queries && column < a.value_width) y[n] = *(const Four*)((const float*)a.in[3] + (QUERIES_AT + row * BESIDE) * a.value_width + column);
       }
       await_copies();
+      if (sums_own && j0 == 0) add_own(y, i0, past_keys > SIDE, a);
       if (fours && (fresh_keys || turn > 1)) round_copies(TILES.keys), round_copies(TILES.values);
       if (fours && (fresh_queries || turn > 1)) round_copies(TILES.queries), round_copies(TILES.dy);
       __syncthreads();
@@ -311,9 +330,13 @@ std::unique_ptr<Prepared> gradient(const KernelRequest& r, const AttentionLayout
   const std::int64_t chunks = up(std::max(p.width, p.value_width), kSide), rows = up(p.queries, kSide), columns = up(p.keys, kSide), pairs = rows * columns - (p.causal ? columns * (columns - 1) / 2 : 0);
   auto grid = [](std::int64_t items) { return Grid{std::min<std::int64_t>(items, 16384), 256, kShared}; };
   const Grid lines = g.lines(p.heads * p.queries, p.value_width, 1);
-  g.body(kTiles).launch("own", lines);
-  if (p.heads * chunks >= kManyHeads || pairs <= kFewPairs) return g.entries(kWhole).launch("whole", grid(p.heads * chunks)).prepare(code);
-  return g.entries(kApart).launch("of_keys", grid(p.heads * columns * chunks)).launch("of_queries", grid(p.heads * rows * up(p.width, kSide))).prepare(code);
+  g.body(kTiles);
+  if (p.heads * chunks >= kManyHeads || pairs <= kFewPairs) {
+    if (chunks == 1 && p.width % 4 == 0 && p.value_width % 4 == 0) g.launch("own", {.blocks = 0}, {0, 1, 2, 3, 5, r.inputs.size(), r.inputs.size() + 1, r.inputs.size() + 2}, "own", lines);
+    else g.launch("own", lines);
+    return g.entries(kWhole).launch("whole", grid(p.heads * chunks)).prepare(code);
+  }
+  return g.entries(kApart).launch("own", lines).launch("of_keys", grid(p.heads * columns * chunks)).launch("of_queries", grid(p.heads * rows * up(p.width, kSide))).prepare(code);
 }
 
 AttentionLayout layout_of(const KernelRequest& r) { return {*r.attributes, r.inputs[0].shape, r.inputs[1].shape, r.inputs[2].shape}; }
