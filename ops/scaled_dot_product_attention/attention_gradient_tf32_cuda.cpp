@@ -42,6 +42,12 @@ inline void copy_one(float* to, const float* from, bool there) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" : : "r"((u32)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 4 : 0) : "memory");
 }
 inline void await_copies() { asm volatile("cp.async.wait_all;" : : : "memory"); }
+/// What is computed of it is computed where it is asked for, and no register keeps it meanwhile.
+inline u32 thread_now() {
+  u32 t = threadIdx.x;
+  asm volatile("" : "+r"(t));
+  return t;
+}
 #endif
 #define SIDE 64
 #define NOTHING __uint_as_float(0xFF800000u)
@@ -71,13 +77,12 @@ inline void begin_head(i64 head, const Args& a) {
   __syncthreads();
 }
 #define UNROLL _Pragma("unroll")
-#define WARP (threadIdx.x / 32)
-#define TURN (threadIdx.x % 32)
-#define LANE (threadIdx.x % 4)
-#define GROUP (threadIdx.x % 32 / 4)
-// A warp's 16 rows and 32 columns of a tile.
-#define TOP (WARP % 4 * 16)
-#define LEFT (WARP / 4 * 32)
+// Of thread t: its place in the warp, and where the warp's 16 rows and 32 columns of a tile begin.
+#define TURN (t % 32)
+#define LANE (t % 4)
+#define GROUP (t % 32 / 4)
+#define TOP (t / 32 % 4 * 16)
+#define LEFT (t / 128 * 32)
 /// Column g of the product j of four that make 32 features is feature FEATURE(g) + j: a lane has runs of four, two lanes 32 bytes.
 #define FEATURE(g) ((g) / 4 * 16 + ((g) / 2 % 2 ^ (g) % 2 * 3) * 4)
 inline int tiles(i64 n) { return (int)((n + SIDE - 1) / SIDE); }
@@ -89,12 +94,13 @@ inline bool in_fours(const Args& a) {
 /// SIDE rows of SIDE columns, zeros where there are none.
 inline void stage(Rows& to, const float* from, int rows, int step, int columns, bool fours) {
   if (fours) {
-    int row = threadIdx.x / 16;
-    const int column = threadIdx.x % 16 * 4;
+    const u32 t = thread_now();
+    int row = t / 16;
+    const int column = t % 16 * 4;
     from += (i64)row * step + column;
     UNROLL for (int n = 0; n < 4; ++n) {
-      copy_four(&to[row][column], from, row < rows && column < columns);
-      row += 16, from += 16 * (i64)step;
+      copy_four(&to[t / 16 + 16 * n][column], from, row + 16 * n < rows && column < columns);
+      from += 16 * (i64)step;
     }
   } else {
 #pragma unroll 1
@@ -102,9 +108,10 @@ inline void stage(Rows& to, const float* from, int rows, int step, int columns, 
   }
 }
 /// What this thread has copied.
-inline void round_copies(Rows& t) {
+inline void round_copies(Rows& rows) {
+  const u32 t = thread_now();
   UNROLL for (int n = 0; n < 4; ++n) {
-    Four* const at = (Four*)&t[threadIdx.x / 16 + 16 * n][threadIdx.x % 16 * 4];
+    Four* const at = (Four*)&rows[t / 16 + 16 * n][t % 16 * 4];
     Four x = *at;
     UNROLL for (int e = 0; e < 4; ++e) x.e[e] = to_tf32(x.e[e]);
     *at = x;
@@ -121,21 +128,26 @@ inline void stage_queries(int i0, int from, bool fours, bool own, const Args& a)
   if (threadIdx.x < SIDE) copy_one(&TILES.top[threadIdx.x], (const float*)a.in[4] + LINES_AT + row, row < a.queries);
   else if (own && threadIdx.x < 2 * SIDE) copy_one(&TILES.own[threadIdx.x - SIDE], (const float*)a.scratch + LINES_AT + row, row < a.queries);
 }
-/// Σ dy·y of the queries from i0 on, of which this thread has copied and read four columns of each 16th: to shared memory, and where `keeps` to where `own` leaves it.
+/// Of four columns; sixteen lanes have those of a row.
+inline float dot(const Four& x, const Four& y) { return x.e[0] * y.e[0] + x.e[1] * y.e[1] + x.e[2] * y.e[2] + x.e[3] * y.e[3]; }
+inline float across_sixteen(float sum) {
+  UNROLL for (int apart = 8; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, apart);
+  return sum;
+}
+/// Σ dy·y of the queries from i0 on, with the dy that this thread has copied: to shared memory, and where it `keeps` them to where `own` leaves them.
 inline void add_own(const Four (&y)[4], int i0, bool keeps, const Args& a) {
+  const u32 t = thread_now();
   UNROLL for (int n = 0; n < 4; ++n) {
-    const int row = threadIdx.x / 16 + 16 * n;
-    const Four dy = *(const Four*)&TILES.dy[row][threadIdx.x % 16 * 4];
-    float sum = dy.e[0] * y[n].e[0] + dy.e[1] * y[n].e[1] + dy.e[2] * y[n].e[2] + dy.e[3] * y[n].e[3];
-    UNROLL for (int apart = 8; apart > 0; apart /= 2) sum += __shfl_xor_sync(LANES, sum, apart);
-    if (threadIdx.x % 16 == 0) {
-      TILES.own[row] = sum;
-      if (keeps && i0 + row < a.queries) ((float*)a.scratch)[LINES_AT + i0 + row] = sum;
-    }
+    const int row = t / 16 + 16 * n;
+    const float sum = across_sixteen(0.f + dot(*(const Four*)&TILES.dy[row][t % 16 * 4], y[n]));
+    if (t % 16 > 0) continue;
+    TILES.own[row] = sum;
+    if (keeps && i0 + row < a.queries) ((float*)a.scratch)[LINES_AT + i0 + row] = sum;
   }
 }
 /// sums += x·yᵀ, of which the warp has 16 rows of x and 32 of y.
 inline void add_scores(float (&sums)[4][4], const Rows& x, const Rows& y, int features) {
+  const u32 t = thread_now();
   const float* const left = &x[TOP + TURN % 16][TURN / 16 * 4];
   const float* const right = &y[LEFT + TURN / 16 * 8 + TURN % 8][TURN / 8 % 2 * 4];
 #pragma unroll 1
@@ -159,9 +171,10 @@ inline void add_weighted(float (*sums)[4], const float (&weights)[4], const floa
     multiply_in_warp(sums[i], weights, b);
   }
 }
-/// Rows from r0 and 32 columns from `first` on, added to what is there, or not.
+/// Rows from r0 on and 32 columns from `first` on of a tile's, added to what is there, or not.
 inline void store(const float (*sums)[4], float* to, int r0, int first, int rows, int step, int columns, bool adds, bool fours) {
-  r0 += GROUP;
+  const u32 t = thread_now();
+  r0 += TOP + GROUP;
   to += (i64)r0 * step + first;
   UNROLL for (int j = 0; j < 4; ++j) {
     const int column = FEATURE(2 * LANE + j % 2);
@@ -183,6 +196,7 @@ inline void store(const float (*sums)[4], float* to, int r0, int first, int rows
 
 /// Weights and slopes of a warp's part of a tile, from its scores and dy·vᵀ; nothing where a query does not see a key.
 inline void slopes(float (&s)[4][4], float (&d)[4][4], int i0, int j0, const Args& a) {
+  const u32 t = thread_now();
   const int at = LEFT + LANE * 2, key = TOP + GROUP, queries = (int)a.queries - i0 - at, keys = (int)a.keys - j0 - key, before = i0 + at - j0 - key;
   const float scale = (float)a.scale;
   UNROLL for (int i = 0; i < 4; ++i) {
@@ -199,7 +213,7 @@ inline void slopes(float (&s)[4][4], float (&d)[4][4], int i0, int j0, const Arg
 /// Gradients of the keys from j0 to past_keys, and of the queries from i_first to past_queries, in the chunk `first` of features: what these pairs give.
 template <bool OF_KEYS, bool OF_QUERIES> inline void walk(int first, int j0, int past_keys, int i_first, int past_queries, const Args& a) {
   const int chunks = tiles(a.width > a.value_width ? a.width : a.value_width);
-  const bool fours = in_fours(a), later = LEFT > 0, sums_own = OF_KEYS && OF_QUERIES && fours && chunks == 1;  // as `own` does, which is not launched then
+  const bool fours = in_fours(a), later = threadIdx.x >= 128, sums_own = OF_KEYS && OF_QUERIES && fours && chunks == 1;  // as `own` does, which is not launched then
   int i0 = CAUSAL && j0 > i_first ? j0 : i_first, keys_here = -1, queries_here = -1, was = -1;
   bool adds = false;
   float sums[8][4] = {};  // of dv in the warps of the earlier queries, of dk in the others
@@ -207,13 +221,14 @@ template <bool OF_KEYS, bool OF_QUERIES> inline void walk(int first, int j0, int
     const bool more = j0 < past_keys, fresh_keys = keys_here != j0, fresh_queries = queries_here != i0;
     if (more && fresh_queries) stage_queries(i0, (first + 1) % chunks * SIDE, fours, !sums_own || j0 > 0, a);
     if (OF_QUERIES && was >= 0) {  // of the pair before this one, while what this one reads is on its way
+      const u32 t = thread_now();
       float dq[4][4] = {};
       UNROLL for (int k = 0; k < SIDE; k += 8) {
         float l[4];
         load_matrices(l, &TILES.slopes[TOP + TURN % 16][TURN / 16 * 4 + k]);
         add_weighted(dq, l, &TILES.keys[k + LANE * 2][LEFT + FEATURE(GROUP)]);
       }
-      store(dq, (float*)a.out[0] + QUERIES_AT * a.width, was + TOP, first * SIDE + LEFT, (int)a.queries, STEP(a.width), (int)a.width, adds, fours);
+      store(dq, (float*)a.out[0] + QUERIES_AT * a.width, was, first * SIDE + LEFT, (int)a.queries, STEP(a.width), (int)a.width, adds, fours);
     }
     if (!more) return;
     if (fresh_keys) {
@@ -229,7 +244,8 @@ template <bool OF_KEYS, bool OF_QUERIES> inline void walk(int first, int j0, int
       }
       Four y[4] = {};
       if (sums_own && j0 == 0) UNROLL for (int n = 0; n < 4; ++n) {
-        const int row = i0 + threadIdx.x / 16 + 16 * n, column = threadIdx.x % 16 * 4;
+        const u32 t = thread_now();
+        const int row = i0 + t / 16 + 16 * n, column = t % 16 * 4;
         if (row < a.queries && column < a.value_width) y[n] = *(const Four*)((const float*)a.in[3] + (QUERIES_AT + row * BESIDE) * a.value_width + column);
       }
       await_copies();
@@ -242,6 +258,7 @@ template <bool OF_KEYS, bool OF_QUERIES> inline void walk(int first, int j0, int
       if (turn == chunks) break;
     }
     slopes(s, d, i0, j0, a);
+    const u32 t = thread_now();
     const float* const x = later ? TILES.queries[LANE * 2] : TILES.dy[LANE * 2];
     const int column = TOP + GROUP / 2 + GROUP % 2 * 4;
     UNROLL for (int i = 0; i < 4; ++i) {
@@ -268,7 +285,7 @@ template <bool OF_KEYS, bool OF_QUERIES> inline void walk(int first, int j0, int
     if (OF_KEYS) UNROLL for (int half = 0; half < 2; ++half) {
       float* const to = later ? (float*)a.out[1] + KEYS_AT * a.width : (float*)a.out[2] + KEYS_AT * a.value_width;
       const int columns = (int)(later ? a.width : a.value_width);
-      store(sums + 4 * half, to, j0 + TOP, first * SIDE + 32 * half, (int)a.keys, STEP(columns), columns, false, fours);
+      store(sums + 4 * half, to, j0, first * SIDE + 32 * half, (int)a.keys, STEP(columns), columns, false, fours);
       UNROLL for (int i = 0; i < 4; ++i) UNROLL for (int j = 0; j < 4; ++j) sums[4 * half + i][j] = 0;
     }
     if (!OF_QUERIES) return;
@@ -277,22 +294,30 @@ template <bool OF_KEYS, bool OF_QUERIES> inline void walk(int first, int j0, int
 }
 inline int end_of(int begin, i64 past) { return begin + SIDE < past ? begin + SIDE : (int)past; }
 
-/// Σ dy·y of every query, which all its scores share.
+/// Σ dy·y of every query, which all its scores share, in the order of add_own.
 KERNEL void own(const Args a) {
-  EACH_LINE(line) {
+  const i64 lines = a.heads * a.queries;
+  for (i64 line = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32 * 2 + threadIdx.x / 16 % 2; line / 2 * 2 < lines; line += (i64)gridDim.x * blockDim.x / 16) {
+    const i64 at = line < lines ? (ROW_OF(line / a.queries, a.queries) + line % a.queries * BESIDE) * a.value_width : 0;
     float sum = 0;
-    const i64 at = (ROW_OF(line / a.queries, a.queries) + line % a.queries * BESIDE) * a.n;
-    EACH_OF(k, a.n) sum += ((const float*)a.in[5])[at + k] * ((const float*)a.in[3])[at + k];
-    sum = across(sum, Add());
-    if (threadIdx.x % WIDTH == 0) ((float*)a.scratch)[line] = sum;
+    for (i64 k = threadIdx.x % 16 * 4; k < a.value_width; k += SIDE) {
+      Four dy, y;
+      UNROLL for (int e = 0; e < 4; ++e) {
+        const bool there = line < lines && k + e < a.value_width;
+        dy.e[e] = there ? ((const float*)a.in[5])[at + k + e] : 0.f, y.e[e] = there ? ((const float*)a.in[3])[at + k + e] : 0.f;
+      }
+      sum += dot(dy, y);
+    }
+    sum = across_sixteen(sum);
+    if (threadIdx.x % 16 == 0 && line < lines) ((float*)a.scratch)[line] = sum;
   }
 }
 )";
 /// A block walks over all pairs of a head, so that each is computed once.
 const char* const kWhole = R"(
 KERNEL void whole(const Args a) {
-  const int chunks = tiles(a.width > a.value_width ? a.width : a.value_width);
-  for (i64 item = blockIdx.x; item < a.heads * chunks; item += gridDim.x) {
+  const u32 chunks = tiles(a.width > a.value_width ? a.width : a.value_width);
+  for (u32 item = blockIdx.x; item < (u32)a.heads * chunks; item += gridDim.x) {
     begin_head(item / chunks, a);
     walk<true, true>((int)(item % chunks), 0, a.keys > 0 ? (int)a.keys : 1, 0, (int)a.queries, a);
   }
@@ -301,16 +326,16 @@ KERNEL void whole(const Args a) {
 /// Where heads are few and long: each pair is computed for its keys, and for its queries.
 const char* const kApart = R"(
 KERNEL void of_keys(const Args a) {
-  const int columns = tiles(a.keys), chunks = tiles(a.width > a.value_width ? a.width : a.value_width);
-  for (i64 item = blockIdx.x; item < a.heads * columns * chunks; item += gridDim.x) {
+  const u32 columns = tiles(a.keys), chunks = tiles(a.width > a.value_width ? a.width : a.value_width);
+  for (u32 item = blockIdx.x; item < (u32)a.heads * columns * chunks; item += gridDim.x) {
     const int j0 = (int)(item / chunks % columns) * SIDE;
     begin_head(item / chunks / columns, a);
     walk<true, false>((int)(item % chunks), j0, end_of(j0, a.keys), 0, (int)a.queries, a);
   }
 }
 KERNEL void of_queries(const Args a) {
-  const int rows = tiles(a.queries), chunks = tiles(a.width);
-  for (i64 item = blockIdx.x; item < a.heads * rows * chunks; item += gridDim.x) {
+  const u32 rows = tiles(a.queries), chunks = tiles(a.width);
+  for (u32 item = blockIdx.x; item < (u32)a.heads * rows * chunks; item += gridDim.x) {
     const int i0 = (int)(item / chunks % rows) * SIDE;
     begin_head(item / chunks / rows, a);
     walk<false, true>((int)(item % chunks), 0, CAUSAL ? end_of(i0, a.keys) : a.keys > 0 ? (int)a.keys : 1, i0, end_of(i0, a.queries), a);
@@ -329,7 +354,7 @@ std::unique_ptr<Prepared> gradient(const KernelRequest& r, const AttentionLayout
   else g.head("#define BESIDE 1");
   const std::int64_t chunks = up(std::max(p.width, p.value_width), kSide), rows = up(p.queries, kSide), columns = up(p.keys, kSide), pairs = rows * columns - (p.causal ? columns * (columns - 1) / 2 : 0);
   auto grid = [](std::int64_t items) { return Grid{std::min<std::int64_t>(items, 16384), 256, kShared}; };
-  const Grid lines = g.lines(p.heads * p.queries, p.value_width, 1);
+  const Grid lines = grid_for(p.heads * p.queries * 16);
   g.body(kTiles);
   if (p.heads * chunks >= kManyHeads || pairs <= kFewPairs) {
     if (chunks == 1 && p.width % 4 == 0 && p.value_width % 4 == 0) g.launch("own", {.blocks = 0}, {0, 1, 2, 3, 5, r.inputs.size(), r.inputs.size() + 1, r.inputs.size() + 2}, "own", lines);
