@@ -343,7 +343,7 @@ KERNEL void of_queries(const Args a) {
 }
 )";
 
-constexpr std::int64_t kSide = 64, kManyHeads = 256, kFewPairs = 3;
+constexpr std::int64_t kSide = 64, kManyHeads = 256, kFewPairs = 4;
 constexpr int kShared = 4 * (5 * 64 * 68 + 32 * 68 + 2 * 64);  // bytes of Tiles
 
 std::unique_ptr<Prepared> gradient(const KernelRequest& r, const AttentionLayout& p, GpuCode& code) {
