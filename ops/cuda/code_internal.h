@@ -15,6 +15,7 @@ class CudaToolkit;
 struct Grid {
   std::int64_t blocks = 1;
   int threads = 256;
+  int shared = 0;  ///< bytes beside what the text declares; every GPU since Ampere has 99 KiB for a block
 };
 
 /// An entry of a compiled text. Its one parameter is a struct of words of 8 bytes: addresses, numbers, doubles.

@@ -15,13 +15,18 @@ namespace {
 
 class DriverFunction : public GpuFunction {
  public:
-  DriverFunction(const CudaDriver& driver, CUkernel kernel) : driver_(driver), kernel_(kernel) {}
+  DriverFunction(const CudaDriver& driver, CUkernel kernel, CUdevice device) : driver_(driver), kernel_(kernel), device_(device) {}
 
   void launch(Grid grid, std::span<const std::uint64_t> words, void* stream) override {
+    if (grid.shared > allowed_) {
+      check_driver(driver_, driver_.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, grid.shared, kernel_, device_), "cuKernelSetAttribute");
+      allowed_ = grid.shared;
+    }
     CUlaunchConfig config{};
     config.gridDimX = static_cast<unsigned>(grid.blocks);
     config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
     config.blockDimX = static_cast<unsigned>(grid.threads);
+    config.sharedMemBytes = static_cast<unsigned>(grid.shared);
     config.hStream = static_cast<CUstream>(stream);
     void* parameters[] = {const_cast<std::uint64_t*>(words.data())};
     check_driver(driver_, driver_.cuLaunchKernelEx(&config, reinterpret_cast<CUfunction>(kernel_), parameters, nullptr), "cuLaunchKernelEx");
@@ -30,6 +35,8 @@ class DriverFunction : public GpuFunction {
  private:
   const CudaDriver& driver_;
   CUkernel kernel_;
+  CUdevice device_;
+  int allowed_ = 0;  // bytes of shared memory that a launch may ask for
 };
 
 /// Libraries are of no context: one serves all devices of an architecture. They stay loaded.
@@ -53,7 +60,7 @@ class DriverCode : public GpuCode {
     // A kernel is brought to its device when it is first asked about: not while a stream is captured.
     int registers = 0;
     driver.cuKernelGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel, device);
-    return std::make_shared<DriverFunction>(driver, kernel);
+    return std::make_shared<DriverFunction>(driver, kernel, device);
   }
 
  private:

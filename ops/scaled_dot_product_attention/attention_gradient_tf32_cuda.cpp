@@ -10,7 +10,8 @@
 namespace belfry {
 namespace {
 
-/// A block works on 64 queries and 64 keys at a time, a warp on 16 rows and 32 columns of what is made of them, as four products of 16 x 8.
+/// A block works on 64 queries and 64 keys at a time, a warp on 16 keys and 32 queries of them. What a warp makes of these it multiplies at once, as it has it;
+/// only what sums over keys goes by way of shared memory. Rows are padded, and keys and features dealt to lanes, so that lanes of a warp read and write a bank each.
 const char* const kTiles = R"(
 // Two blocks a multiprocessor.
 #ifdef __CUDACC_RTC__
@@ -28,9 +29,42 @@ inline void multiply_in_warp(float (&c)[4], const float (&a)[4], const float (&b
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
 }
+/// Four matrices of 8 rows of 4: lane l says where row l % 8 of matrix l / 8 lies, and gets of each matrix element l % 4 of row l / 4.
+inline void load_matrices(float (&to)[4], const float* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3]) : "r"((u32)__cvta_generic_to_shared(row)) : "memory");
+}
+/// Into shared memory, zeros where not `there`; done once `await_copies` is.
+inline void copy_four(float* to, const float* from, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"((u32)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
+}
+inline void copy_one(float* to, const float* from, bool there) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" : : "r"((u32)__cvta_generic_to_shared(to)), "l"(from), "r"(there ? 4 : 0) : "memory");
+}
+inline void await_copies() { asm volatile("cp.async.wait_all;" : : : "memory"); }
+/// What is computed of it is computed where it is asked for, and no register keeps it meanwhile.
+inline u32 thread_now() {
+  u32 t = threadIdx.x;
+  asm volatile("" : "+r"(t));
+  return t;
+}
 #endif
+#define SIDE 64
+#define NOTHING __uint_as_float(0xFF800000u)
+typedef float Rows[SIDE][SIDE + 4];
+/// Of each query: the logarithm of its sum, and what all its slopes share.
+struct alignas(16) Tiles { Rows keys, values, queries, dy, slopes; float weights[SIDE / 2][SIDE + 4], top[SIDE], own[SIDE]; };
+static_assert(sizeof(Tiles) == SHARED, "bytes that a launch asks for");
+#ifdef __CUDACC_RTC__
+extern __shared__ Tiles all_tiles[];
+#else
+__shared__ Tiles all_tiles[1];
+#endif
+#define TILES all_tiles[0]
+typedef Pack<float, 2> Two;
+typedef Pack<float, 4> Four;
 /// From one place of a head to the next.
-#define STEP(features) (BESIDE * (features))
+#define STEP(features) (int)(BESIDE * (features))
 #define ROW_OF(head, places) ((head) / BESIDE * (places) * BESIDE + (head) % BESIDE)
 /// Where the block's head begins, which no register keeps: rows of features of its queries and keys, and what there is one of per query.
 __shared__ i64 begins[3];
@@ -42,165 +76,292 @@ inline void begin_head(i64 head, const Args& a) {
   if (threadIdx.x == 0) begins[0] = ROW_OF(head, a.queries), begins[1] = ROW_OF(head, a.keys), begins[2] = head * a.queries;
   __syncthreads();
 }
-#define SIDE 64
-#define DEPTH 16
-#define LANE (threadIdx.x % 4)
-#define GROUP (threadIdx.x % 32 / 4)
-#define TOP (threadIdx.x / 64 * 16)
-#define LEFT (threadIdx.x / 32 % 2 * 32)
 #define UNROLL _Pragma("unroll")
-// What a thread has of a tile: e[i][j], j of the product i.
-#define EACH_ELEMENT(i, j) UNROLL for (int i = 0; i < 4; ++i) UNROLL for (int j = 0; j < 4; ++j)
-#define ROW(j) (TOP + GROUP + j / 2 * 8)
-#define COLUMN(i, j) (LEFT + i * 8 + LANE * 2 + j % 2)
-struct Tile { float e[4][4]; };
-typedef float Row[72];  // lanes of a warp read from a bank each
-__shared__ Row left[DEPTH], right[DEPTH], weights[SIDE];
-
-/// Of SIDE rows the elements from k0 on: element (k, row).
-inline void stage_columns(Row* to, const float* from, int rows, int step, int width, int k0) {
-  const int k = threadIdx.x % DEPTH;
-  from += threadIdx.x / DEPTH * step + k0 + k;
-  UNROLL for (int n = 0; n < 4; ++n) {
-    const int row = threadIdx.x / DEPTH + 16 * n;
-    to[k][row] = row < rows && k0 + k < width ? to_tf32(*from) : 0.f;
-    from += 16 * step;
-  }
-}
-/// Of DEPTH rows SIDE columns: element (row, column).
-inline void stage_rows(Row* to, const float* from, int rows, int step, int columns) {
-  const int column = threadIdx.x % SIDE;
-  from += threadIdx.x / SIDE * step + column;
-  UNROLL for (int n = 0; n < 4; ++n) {
-    const int row = threadIdx.x / SIDE + 4 * n;
-    to[row][column] = row < rows && column < columns ? to_tf32(*from) : 0.f;
-    from += 4 * step;
-  }
-}
-/// sums += xᵀ·y over DEPTH rows.
-inline void add_product(Tile& sums, const Row* x, const Row* y) {
-  UNROLL for (int k = LANE; k < DEPTH; k += 8) {
-    const float a[4] = {x[k][TOP + GROUP], x[k][TOP + GROUP + 8], x[k + 4][TOP + GROUP], x[k + 4][TOP + GROUP + 8]};
-    UNROLL for (int i = 0; i < 4; ++i) {
-      const float b[2] = {y[k][LEFT + i * 8 + GROUP], y[k + 4][LEFT + i * 8 + GROUP]};
-      multiply_in_warp(sums.e[i], a, b);
-    }
-  }
-}
-/// sums += x·yᵀ.
-inline void add_scores(Tile& sums, const float* x, int rows_x, const float* y, int rows_y, int step, int width) {
-  for (int k0 = 0; k0 < width; k0 += DEPTH) {
-    __syncthreads();
-    stage_columns(left, x, rows_x, step, width, k0);
-    stage_columns(right, y, rows_y, step, width, k0);
-    __syncthreads();
-    add_product(sums, left, right);
-  }
-}
-/// sums += weightsᵀ·x.
-inline void add_weighted(Tile& sums, const float* x, int rows, int step, int columns) {
-  for (int k0 = 0; k0 < SIDE && k0 < rows; k0 += DEPTH) {
-    __syncthreads();
-    stage_rows(right, x + k0 * step, rows - k0, step, columns);
-    __syncthreads();
-    add_product(sums, weights + k0, right);
-  }
-}
-/// To where `add_weighted` reads them, which sums over queries, or over keys.
-inline void keep(const Tile& t, bool over_keys) {
-  __syncthreads();
-  EACH_ELEMENT(i, j) weights[over_keys ? COLUMN(i, j) : ROW(j)][over_keys ? ROW(j) : COLUMN(i, j)] = to_tf32(t.e[i][j]);
-}
-/// Weights and slopes of a tile, from its scores and dy·vᵀ; nothing where a query does not see a key.
-inline void slopes(Tile& s, Tile& d, int i0, int j0, const Args& a) {
-  const float* q = (const float*)a.in[0] + (QUERIES_AT + i0 * BESIDE) * a.width;
-  const float* k = (const float*)a.in[1] + (KEYS_AT + j0 * BESIDE) * a.width;
-  const float* v = (const float*)a.in[2] + (KEYS_AT + j0 * BESIDE) * a.value_width;
-  const float* dy = (const float*)a.in[5] + (QUERIES_AT + i0 * BESIDE) * a.value_width;
-  EACH_ELEMENT(i, j) s.e[i][j] = d.e[i][j] = 0;
-  add_scores(s, q, a.queries - i0, k, a.keys - j0, STEP(a.width), a.width);
-  add_scores(d, dy, a.queries - i0, v, a.keys - j0, STEP(a.value_width), a.value_width);
-  UNROLL for (int half = 0; half < 4; half += 2) {
-    const int row = i0 + ROW(half);
-    const i64 at = LINES_AT + row;
-    const float top = row < a.queries ? ((const float*)a.in[4])[at] : 0.f, mine = row < a.queries ? ((const float*)a.scratch)[at] : 0.f;
-    UNROLL for (int i = 0; i < 4; ++i) UNROLL for (int j = half; j < half + 2; ++j) {
-      const int column = j0 + COLUMN(i, j);
-      const bool sees = row < a.queries && column < a.keys && !(CAUSAL && column > row);
-      s.e[i][j] = sees ? exp(s.e[i][j] * (float)a.scale - top) : 0.f;
-      d.e[i][j] = s.e[i][j] == 0 ? 0.f : s.e[i][j] * (d.e[i][j] - mine) * (float)a.scale;
-    }
-  }
-}
-/// Of a head's gradient rows from r0 on and columns from `first` on.
-inline void store(const Tile& t, float* to, int r0, int first, int places, int features, const Args& a) {
-  EACH_ELEMENT(i, j) {
-    const int row = r0 + ROW(j), column = first + COLUMN(i, j);
-    if (row < places && column < features) to[row * STEP(features) + column] = t.e[i][j];
-  }
-}
+// Of thread t: its place in the warp, and where the warp's 16 rows and 32 columns of a tile begin.
+#define TURN (t % 32)
+#define LANE (t % 4)
+#define GROUP (t % 32 / 4)
+#define TOP (t / 32 % 4 * 16)
+#define LEFT (t / 128 * 32)
+/// Column g of the product j of four that make 32 features is feature FEATURE(g) + j: a lane has runs of four, two lanes 32 bytes.
+#define FEATURE(g) ((g) / 4 * 16 + ((g) / 2 % 2 ^ (g) % 2 * 3) * 4)
 inline int tiles(i64 n) { return (int)((n + SIDE - 1) / SIDE); }
+/// Whether all rows begin at multiples of 16 bytes.
+inline bool in_fours(const Args& a) {
+  return (((u64)a.in[0] | (u64)a.in[1] | (u64)a.in[2] | (u64)a.in[3] | (u64)a.in[5] | (u64)a.out[0] | (u64)a.out[1] | (u64)a.out[2] | (u64)(a.width | a.value_width) * 4) & 15) == 0;
+}
 
-/// Σ dy·y of every query, which all its scores share.
-KERNEL void own(const Args a) {
-  EACH_LINE(line) {
-    float sum = 0;
-    const i64 at = (ROW_OF(line / a.queries, a.queries) + line % a.queries * BESIDE) * a.n;
-    EACH_OF(k, a.n) sum += ((const float*)a.in[5])[at + k] * ((const float*)a.in[3])[at + k];
-    sum = across(sum, Add());
-    if (threadIdx.x % WIDTH == 0) ((float*)a.scratch)[line] = sum;
+/// SIDE rows of SIDE columns, zeros where there are none.
+inline void stage(Rows& to, const float* from, int rows, int step, int columns, bool fours) {
+  if (fours) {
+    const u32 t = thread_now();
+    int row = t / 16;
+    const int column = t % 16 * 4;
+    from += (i64)row * step + column;
+    UNROLL for (int n = 0; n < 4; ++n) {
+      copy_four(&to[t / 16 + 16 * n][column], from, row + 16 * n < rows && column < columns);
+      from += 16 * (i64)step;
+    }
+  } else {
+#pragma unroll 1
+    for (int row = threadIdx.x / SIDE, column = threadIdx.x % SIDE; row < SIDE; row += 4) to[row][column] = row < rows && column < columns ? to_tf32(from[(i64)row * step + column]) : 0.f;
   }
 }
-KERNEL void of_keys(const Args a) {
-  const int columns = tiles(a.keys), chunks = tiles(a.width > a.value_width ? a.width : a.value_width);
-  for (i64 item = blockIdx.x; item < a.heads * columns * chunks; item += gridDim.x) {
-    const int first = (int)(item % chunks) * SIDE, j0 = (int)(item / chunks % columns) * SIDE, head = (int)(item / chunks / columns);
-    begin_head(head, a);
-    const float* q = (const float*)a.in[0] + QUERIES_AT * a.width + first;
-    const float* dy = (const float*)a.in[5] + QUERIES_AT * a.value_width + first;
-    Tile dk = {}, dv = {};
-    for (int i0 = CAUSAL ? j0 : 0; i0 < a.queries; i0 += SIDE) {
-      Tile s, d;
-      slopes(s, d, i0, j0, a);
-      keep(s, false);
-      add_weighted(dv, dy + i0 * STEP(a.value_width), a.queries - i0, STEP(a.value_width), a.value_width - first);
-      keep(d, false);
-      add_weighted(dk, q + i0 * STEP(a.width), a.queries - i0, STEP(a.width), a.width - first);
+/// What this thread has copied.
+inline void round_copies(Rows& rows) {
+  const u32 t = thread_now();
+  UNROLL for (int n = 0; n < 4; ++n) {
+    Four* const at = (Four*)&rows[t / 16 + 16 * n][t % 16 * 4];
+    Four x = *at;
+    UNROLL for (int e = 0; e < 4; ++e) x.e[e] = to_tf32(x.e[e]);
+    *at = x;
+  }
+}
+inline void stage_keys(int j0, int from, bool fours, const Args& a) {
+  stage(TILES.keys, (const float*)a.in[1] + (KEYS_AT + j0 * BESIDE) * a.width + from, (int)a.keys - j0, STEP(a.width), (int)a.width - from, fours);
+  stage(TILES.values, (const float*)a.in[2] + (KEYS_AT + j0 * BESIDE) * a.value_width + from, (int)a.keys - j0, STEP(a.value_width), (int)a.value_width - from, fours);
+}
+inline void stage_queries(int i0, int from, bool fours, bool own, const Args& a) {
+  stage(TILES.queries, (const float*)a.in[0] + (QUERIES_AT + i0 * BESIDE) * a.width + from, (int)a.queries - i0, STEP(a.width), (int)a.width - from, fours);
+  stage(TILES.dy, (const float*)a.in[5] + (QUERIES_AT + i0 * BESIDE) * a.value_width + from, (int)a.queries - i0, STEP(a.value_width), (int)a.value_width - from, fours);
+  const int row = i0 + threadIdx.x % SIDE;
+  if (threadIdx.x < SIDE) copy_one(&TILES.top[threadIdx.x], (const float*)a.in[4] + LINES_AT + row, row < a.queries);
+  else if (own && threadIdx.x < 2 * SIDE) copy_one(&TILES.own[threadIdx.x - SIDE], (const float*)a.scratch + LINES_AT + row, row < a.queries);
+}
+/// Of four columns; sixteen lanes have those of a row.
+inline float dot(const Four& x, const Four& y) { return x.e[0] * y.e[0] + x.e[1] * y.e[1] + x.e[2] * y.e[2] + x.e[3] * y.e[3]; }
+inline float across_sixteen(float sum) {
+  UNROLL for (int apart = 8; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, apart);
+  return sum;
+}
+/// Σ dy·y of the queries from i0 on, with the dy that this thread has copied: to shared memory, and where it `keeps` them to where `own` leaves them.
+inline void add_own(const Four (&y)[4], int i0, bool keeps, const Args& a) {
+  const u32 t = thread_now();
+  UNROLL for (int n = 0; n < 4; ++n) {
+    const int row = t / 16 + 16 * n;
+    const float sum = across_sixteen(0.f + dot(*(const Four*)&TILES.dy[row][t % 16 * 4], y[n]));
+    if (t % 16 > 0) continue;
+    TILES.own[row] = sum;
+    if (keeps && i0 + row < a.queries) ((float*)a.scratch)[LINES_AT + i0 + row] = sum;
+  }
+}
+/// sums += x·yᵀ, of which the warp has 16 rows of x and 32 of y.
+inline void add_scores(float (&sums)[4][4], const Rows& x, const Rows& y, int features) {
+  const u32 t = thread_now();
+  const float* const left = &x[TOP + TURN % 16][TURN / 16 * 4];
+  const float* const right = &y[LEFT + TURN / 16 * 8 + TURN % 8][TURN / 8 % 2 * 4];
+#pragma unroll 1
+  for (int k0 = 0; k0 < SIDE && k0 < features; k0 += 32)
+    UNROLL for (int k = k0; k < k0 + 32; k += 8) {
+      float l[4], r[2][4];
+      load_matrices(l, left + k);
+      load_matrices(r[0], right + k);
+      load_matrices(r[1], right + 16 * (SIDE + 4) + k);
+      UNROLL for (int i = 0; i < 4; ++i) {
+        const float b[2] = {r[i / 2][i % 2 * 2], r[i / 2][i % 2 * 2 + 1]};
+        multiply_in_warp(sums[i], l, b);
+      }
     }
-    store(dk, (float*)a.out[1] + KEYS_AT * a.width, j0, first, a.keys, a.width, a);
-    store(dv, (float*)a.out[2] + KEYS_AT * a.value_width, j0, first, a.keys, a.value_width, a);
+}
+/// sums (16, 32) += weights (16, 8)·x: columns l and l + 4 of the weights are of rows 2l and 2l + 1 of x.
+inline void add_weighted(float (*sums)[4], const float (&weights)[4], const float* x) {
+  const Four even = *(const Four*)x, odd = *(const Four*)(x + SIDE + 4);
+  UNROLL for (int i = 0; i < 4; ++i) {
+    const float b[2] = {even.e[i], odd.e[i]};
+    multiply_in_warp(sums[i], weights, b);
+  }
+}
+/// Rows from r0 on and 32 columns from `first` on of a tile's, added to what is there, or not.
+inline void store(const float (*sums)[4], float* to, int r0, int first, int rows, int step, int columns, bool adds, bool fours) {
+  const u32 t = thread_now();
+  r0 += TOP + GROUP;
+  to += (i64)r0 * step + first;
+  UNROLL for (int j = 0; j < 4; ++j) {
+    const int column = FEATURE(2 * LANE + j % 2);
+    float* const at = to + j / 2 * 8 * step + column;
+    if (r0 + j / 2 * 8 >= rows) continue;
+    if (fours) {
+      if (first + column >= columns) continue;
+      Four x = {{sums[0][j], sums[1][j], sums[2][j], sums[3][j]}};
+      if (adds) {
+        const Four was = *(const Four*)at;
+        UNROLL for (int e = 0; e < 4; ++e) x.e[e] = was.e[e] + x.e[e];
+      }
+      *(Four*)at = x;
+    } else {
+      UNROLL for (int e = 0; e < 4; ++e) if (first + column + e < columns) at[e] = adds ? at[e] + sums[e][j] : sums[e][j];
+    }
+  }
+}
+
+/// Weights and slopes of a warp's part of a tile, from its scores and dy·vᵀ; nothing where a query does not see a key.
+inline void slopes(float (&s)[4][4], float (&d)[4][4], int i0, int j0, const Args& a) {
+  const u32 t = thread_now();
+  const int at = LEFT + LANE * 2, key = TOP + GROUP, queries = (int)a.queries - i0 - at, keys = (int)a.keys - j0 - key, before = i0 + at - j0 - key;
+  const float scale = (float)a.scale;
+  UNROLL for (int i = 0; i < 4; ++i) {
+    const Two top = *(const Two*)&TILES.top[at + i * 8], own = *(const Two*)&TILES.own[at + i * 8];
+    UNROLL for (int j = 0; j < 4; ++j) {
+      const int query = i * 8 + j % 2, key = j / 2 * 8;
+      const bool sees = query < queries && key < keys && !(CAUSAL && key - query > before);
+      const float weight = exp(sees ? s[i][j] * scale - top.e[j % 2] : NOTHING);
+      d[i][j] = to_tf32(weight * (weight == 0 ? 0.f : d[i][j] - own.e[j % 2]) * scale);
+      s[i][j] = to_tf32(weight);
+    }
+  }
+}
+/// Gradients of the keys from j0 to past_keys, and of the queries from i_first to past_queries, in the chunk `first` of features: what these pairs give.
+template <bool OF_KEYS, bool OF_QUERIES> inline void walk(int first, int j0, int past_keys, int i_first, int past_queries, const Args& a) {
+  const int chunks = tiles(a.width > a.value_width ? a.width : a.value_width);
+  const bool fours = in_fours(a), later = threadIdx.x >= 128, sums_own = OF_KEYS && OF_QUERIES && fours && chunks == 1;  // as `own` does, which is not launched then
+  int i0 = CAUSAL && j0 > i_first ? j0 : i_first, keys_here = -1, queries_here = -1, was = -1;
+  bool adds = false;
+  float sums[8][4] = {};  // of dv in the warps of the earlier queries, of dk in the others
+  for (;;) {
+    const bool more = j0 < past_keys, fresh_keys = keys_here != j0, fresh_queries = queries_here != i0;
+    if (more && fresh_queries) stage_queries(i0, (first + 1) % chunks * SIDE, fours, !sums_own || j0 > 0, a);
+    if (OF_QUERIES && was >= 0) {  // of the pair before this one, while what this one reads is on its way
+      const u32 t = thread_now();
+      float dq[4][4] = {};
+      UNROLL for (int k = 0; k < SIDE; k += 8) {
+        float l[4];
+        load_matrices(l, &TILES.slopes[TOP + TURN % 16][TURN / 16 * 4 + k]);
+        add_weighted(dq, l, &TILES.keys[k + LANE * 2][LEFT + FEATURE(GROUP)]);
+      }
+      store(dq, (float*)a.out[0] + QUERIES_AT * a.width, was, first * SIDE + LEFT, (int)a.queries, STEP(a.width), (int)a.width, adds, fours);
+    }
+    if (!more) return;
+    if (fresh_keys) {
+      __syncthreads();
+      stage_keys(j0, (first + 1) % chunks * SIDE, fours, a);
+    }
+    float s[4][4] = {}, d[4][4] = {};
+    for (int turn = 1;; ++turn) {  // the chunk that is wanted comes last, and stays
+      const int from = (first + turn) % chunks * SIDE;
+      if (turn > 1) {
+        __syncthreads();
+        stage_keys(j0, from, fours, a), stage_queries(i0, from, fours, true, a);
+      }
+      Four y[4] = {};
+      if (sums_own && j0 == 0) UNROLL for (int n = 0; n < 4; ++n) {
+        const u32 t = thread_now();
+        const int row = i0 + t / 16 + 16 * n, column = t % 16 * 4;
+        if (row < a.queries && column < a.value_width) y[n] = *(const Four*)((const float*)a.in[3] + (QUERIES_AT + row * BESIDE) * a.value_width + column);
+      }
+      await_copies();
+      if (sums_own && j0 == 0) add_own(y, i0, past_keys > SIDE, a);
+      if (fours && (fresh_keys || turn > 1)) round_copies(TILES.keys), round_copies(TILES.values);
+      if (fours && (fresh_queries || turn > 1)) round_copies(TILES.queries), round_copies(TILES.dy);
+      __syncthreads();
+      add_scores(s, TILES.keys, TILES.queries, (int)a.width - from);
+      add_scores(d, TILES.values, TILES.dy, (int)a.value_width - from);
+      if (turn == chunks) break;
+    }
+    slopes(s, d, i0, j0, a);
+    const u32 t = thread_now();
+    const float* const x = later ? TILES.queries[LANE * 2] : TILES.dy[LANE * 2];
+    const int column = TOP + GROUP / 2 + GROUP % 2 * 4;
+    UNROLL for (int i = 0; i < 4; ++i) {
+      const int row = i * 8 + LANE * 2;
+      UNROLL for (int j = 0; j < 4; ++j) TILES.slopes[LEFT + row + j % 2][column + j / 2 * 8] = d[i][j];
+      if (OF_KEYS && later) UNROLL for (int j = 0; j < 4; ++j) TILES.weights[row + j % 2][column + j / 2 * 8] = s[i][j];
+    }
+    if (OF_KEYS) UNROLL for (int i = 0; i < 4; ++i) {
+      const float mine[4] = {later ? d[i][0] : s[i][0], later ? d[i][2] : s[i][2], later ? d[i][1] : s[i][1], later ? d[i][3] : s[i][3]};
+      UNROLL for (int half = 0; half < 2; ++half) add_weighted(sums + 4 * half, mine, x + (LEFT + i * 8) * (SIDE + 4) + FEATURE(GROUP) + 32 * half);
+    }
+    __syncthreads();
+    if (OF_KEYS) {
+      const float* const other = &(later ? TILES.slopes : TILES.weights)[LANE * 2][column];
+      UNROLL for (int i = 0; i < 4; ++i) {
+        const float* const at = other + i * 8 * (SIDE + 4);
+        const float others[4] = {at[0], at[8], at[SIDE + 4], at[SIDE + 12]};
+        UNROLL for (int half = 0; half < 2; ++half) add_weighted(sums + 4 * half, others, x + (SIDE / 2 - LEFT + i * 8) * (SIDE + 4) + FEATURE(GROUP) + 32 * half);
+      }
+      __syncthreads();
+    }
+    keys_here = chunks > 1 ? -1 : j0, queries_here = chunks > 1 ? -1 : i0, was = i0, adds = j0 > 0, i0 += SIDE;
+    if (i0 < past_queries) continue;
+    if (OF_KEYS) UNROLL for (int half = 0; half < 2; ++half) {
+      float* const to = later ? (float*)a.out[1] + KEYS_AT * a.width : (float*)a.out[2] + KEYS_AT * a.value_width;
+      const int columns = (int)(later ? a.width : a.value_width);
+      store(sums + 4 * half, to, j0, first * SIDE + 32 * half, (int)a.keys, STEP(columns), columns, false, fours);
+      UNROLL for (int i = 0; i < 4; ++i) UNROLL for (int j = 0; j < 4; ++j) sums[4 * half + i][j] = 0;
+    }
+    if (!OF_QUERIES) return;
+    j0 += SIDE, i0 = CAUSAL && j0 > i_first ? j0 : i_first;
+  }
+}
+inline int end_of(int begin, i64 past) { return begin + SIDE < past ? begin + SIDE : (int)past; }
+
+/// Σ dy·y of every query, which all its scores share, in the order of add_own.
+KERNEL void own(const Args a) {
+  const i64 lines = a.heads * a.queries;
+  for (i64 line = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32 * 2 + threadIdx.x / 16 % 2; line / 2 * 2 < lines; line += (i64)gridDim.x * blockDim.x / 16) {
+    const i64 at = line < lines ? (ROW_OF(line / a.queries, a.queries) + line % a.queries * BESIDE) * a.value_width : 0;
+    float sum = 0;
+    for (i64 k = threadIdx.x % 16 * 4; k < a.value_width; k += SIDE) {
+      Four dy, y;
+      UNROLL for (int e = 0; e < 4; ++e) {
+        const bool there = line < lines && k + e < a.value_width;
+        dy.e[e] = there ? ((const float*)a.in[5])[at + k + e] : 0.f, y.e[e] = there ? ((const float*)a.in[3])[at + k + e] : 0.f;
+      }
+      sum += dot(dy, y);
+    }
+    sum = across_sixteen(sum);
+    if (threadIdx.x % 16 == 0 && line < lines) ((float*)a.scratch)[line] = sum;
+  }
+}
+)";
+/// A block walks over all pairs of a head, so that each is computed once.
+const char* const kWhole = R"(
+KERNEL void whole(const Args a) {
+  const u32 chunks = tiles(a.width > a.value_width ? a.width : a.value_width);
+  for (u32 item = blockIdx.x; item < (u32)a.heads * chunks; item += gridDim.x) {
+    begin_head(item / chunks, a);
+    walk<true, true>((int)(item % chunks), 0, a.keys > 0 ? (int)a.keys : 1, 0, (int)a.queries, a);
+  }
+}
+)";
+/// Where heads are few and long: each pair is computed for its keys, and for its queries.
+const char* const kApart = R"(
+KERNEL void of_keys(const Args a) {
+  const u32 columns = tiles(a.keys), chunks = tiles(a.width > a.value_width ? a.width : a.value_width);
+  for (u32 item = blockIdx.x; item < (u32)a.heads * columns * chunks; item += gridDim.x) {
+    const int j0 = (int)(item / chunks % columns) * SIDE;
+    begin_head(item / chunks / columns, a);
+    walk<true, false>((int)(item % chunks), j0, end_of(j0, a.keys), 0, (int)a.queries, a);
   }
 }
 KERNEL void of_queries(const Args a) {
-  const int rows = tiles(a.queries), chunks = tiles(a.width);
-  for (i64 item = blockIdx.x; item < a.heads * rows * chunks; item += gridDim.x) {
-    const int first = (int)(item % chunks) * SIDE, i0 = (int)(item / chunks % rows) * SIDE, head = (int)(item / chunks / rows);
-    begin_head(head, a);
-    const float* k = (const float*)a.in[1] + KEYS_AT * a.width + first;
-    Tile dq = {};
-    for (int j0 = 0; j0 < a.keys && !(CAUSAL && j0 >= i0 + SIDE); j0 += SIDE) {
-      Tile s, d;
-      slopes(s, d, i0, j0, a);
-      keep(d, true);
-      add_weighted(dq, k + j0 * STEP(a.width), a.keys - j0, STEP(a.width), a.width - first);
-    }
-    store(dq, (float*)a.out[0] + QUERIES_AT * a.width, i0, first, a.queries, a.width, a);
+  const u32 rows = tiles(a.queries), chunks = tiles(a.width);
+  for (u32 item = blockIdx.x; item < (u32)a.heads * rows * chunks; item += gridDim.x) {
+    const int i0 = (int)(item / chunks % rows) * SIDE;
+    begin_head(item / chunks / rows, a);
+    walk<false, true>((int)(item % chunks), 0, CAUSAL ? end_of(i0, a.keys) : a.keys > 0 ? (int)a.keys : 1, i0, end_of(i0, a.queries), a);
   }
 }
 )";
 
-constexpr std::int64_t kSide = 64;
+constexpr std::int64_t kSide = 64, kManyHeads = 256, kFewPairs = 4;
+constexpr int kShared = 4 * (5 * 64 * 68 + 32 * 68 + 2 * 64);  // bytes of Tiles
 
 std::unique_ptr<Prepared> gradient(const KernelRequest& r, const AttentionLayout& p, GpuCode& code) {
   Generated g(r);
-  g.head(p.causal ? "#define CAUSAL 1" : "#define CAUSAL 0");
+  g.head(p.causal ? "#define CAUSAL 1" : "#define CAUSAL 0").head("#define SHARED " + std::to_string(kShared));
   g.number("heads", p.heads).number("queries", p.queries).number("keys", p.keys).number("width", p.width).number("value_width", p.value_width).real("scale", p.scale);
   if (heads_behind(*r.attributes)) g.number("beside", p.beside).head("#define BESIDE a.beside");
   else g.head("#define BESIDE 1");
-  auto grid = [&](std::int64_t places, std::int64_t features) { return Grid{std::min<std::int64_t>(p.heads * up(places, kSide) * up(features, kSide), 16384), 256}; };
-  const Grid rows = g.lines(p.heads * p.queries, p.value_width, 1);
-  g.body(kTiles).launch("own", rows);
-  return g.launch("of_keys", grid(p.keys, std::max(p.width, p.value_width))).launch("of_queries", grid(p.queries, p.width)).prepare(code);
+  const std::int64_t chunks = up(std::max(p.width, p.value_width), kSide), rows = up(p.queries, kSide), columns = up(p.keys, kSide), pairs = rows * columns - (p.causal ? columns * (columns - 1) / 2 : 0);
+  auto grid = [](std::int64_t items) { return Grid{std::min<std::int64_t>(items, 16384), 256, kShared}; };
+  const Grid lines = grid_for(p.heads * p.queries * 16);
+  g.body(kTiles);
+  if (p.heads * chunks >= kManyHeads || pairs <= kFewPairs) {
+    if (chunks == 1 && p.width % 4 == 0 && p.value_width % 4 == 0) g.launch("own", {.blocks = 0}, {0, 1, 2, 3, 5, r.inputs.size(), r.inputs.size() + 1, r.inputs.size() + 2}, "own", lines);
+    else g.launch("own", lines);
+    return g.entries(kWhole).launch("whole", grid(p.heads * chunks)).prepare(code);
+  }
+  return g.entries(kApart).launch("own", lines).launch("of_keys", grid(p.heads * columns * chunks)).launch("of_queries", grid(p.heads * rows * up(p.width, kSide))).prepare(code);
 }
 
 AttentionLayout layout_of(const KernelRequest& r) { return {*r.attributes, r.inputs[0].shape, r.inputs[1].shape, r.inputs[2].shape}; }

@@ -122,5 +122,19 @@ TEST_F(GeneratedCode, is_launched_with_its_words_on_the_stream_it_is_given) {
   EXPECT_THROW(code->function(kTwice, "thrice", 3), DeviceError);
 }
 
+TEST_F(GeneratedCode, is_launched_with_the_shared_memory_it_asks_for) {
+  static std::vector<unsigned> got;
+  got.clear();
+  add_kernel("twice", {24}, [](const fake_cuda::Launch& launch, void**) { got.push_back(launch.shared_bytes); });
+  start();
+  auto function = driver_code(toolkit)->function(kTwice, "twice", 3);
+  CUstream s = stream();
+  const std::vector<std::uint64_t> words(3);
+  for (const int bytes : {0, 96 * 1024, 64 * 1024}) function->launch({1, 256, bytes}, words, s);
+  ASSERT_EQ(d.cuStreamSynchronize(s), CUDA_SUCCESS);
+  EXPECT_EQ(got, (std::vector<unsigned>{0, 96 * 1024, 64 * 1024}));
+  EXPECT_THROW(function->launch({1, 256, 100 * 1024}, words, s), DeviceError);
+}
+
 }  // namespace
 }  // namespace belfry::test

@@ -86,8 +86,8 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
       return OpCase{.name = name, .attributes = std::move(a), .inputs = {{q}, {k}, {v}, {y}, {{f32, {2, queries}}, 20, 24}, {y}, std::move(mask)}, .outputs = {q, k, v, {f32, {2, queries, keys}}}, .tolerance = 2e-5};
     };
     // Without a mask, as kernels that round take them.
-    auto whole = [&](const char* name, Attributes a, std::int64_t queries, std::int64_t keys, std::int64_t width, std::int64_t values) {
-      OpCase out = halves(name, std::move(a), queries, keys, width, values, 3);
+    auto whole = [&](const char* name, Attributes a, std::int64_t queries, std::int64_t keys, std::int64_t width, std::int64_t values, std::int64_t heads = 3) {
+      OpCase out = halves(name, std::move(a), queries, keys, width, values, heads);
       if (!out.attributes.find("layout"))
         for (CaseInput& x : out.inputs)
           if (x.type.shape.size() == 4) std::swap(x.type.shape[1], x.type.shape[2]);
@@ -101,6 +101,8 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
     return {of("tiles, masked", {}, 70, 133, 17, 66, bits({133})), of("tiles, causal", {{"causal", true}}, 130, 65, 66, 5, real({130, 65})), halves("halves", {}, 70, 90, 24, 40),
             {.name = "tiles, heads behind", .attributes = behind, .inputs = {{q}, {k}, {v}, {y}, {{f32, {2, 3, 70}}, 5, 6}, {y}, real({3, 1, 66})}, .outputs = {q, k, v, {f32, {2, 3, 70, 66}}}, .tolerance = 1e-4},
             whole("on tensor cores", {}, 70, 133, 17, 66), whole("on tensor cores, causal, heads behind", behind, 130, 66, 66, 9),
+            whole("on tensor cores, features in fours", {}, 66, 130, 68, 20, 1), whole("on tensor cores, a block for a head", behind, 100, 70, 36, 64, 2),
+            whole("on tensor cores, queries that stay", {}, 50, 140, 40, 24, 1), whole("on tensor cores, queries that come again", {}, 70, 90, 24, 16, 1), whole("on tensor cores, a block for a chunk", {}, 140, 50, 9, 70, 1),
             halves("halves, causal", {{"causal", true}}, 130, 130, 16, 16), halves("halves, heads behind", behind, 130, 90, 24, 40, 3)};
   }
   if (op.starts_with("max_pool2d") || op.starts_with("avg_pool2d")) {

@@ -71,6 +71,16 @@ static inline void multiply_in_warp(float (&c)[4], const float (&a)[4], const fl
       c[i] += of[row % 8 * 4 + k % 4][row / 8 + k / 4 * 2] * of[column * 4 + k % 4][4 + k / 4];
     }
 }
+static inline void load_matrices(float (&to)[4], const float* row) {
+  for (unsigned m = 0; m < 4; ++m) to[m] = host_exchange(row, threadIdx.x / 32 * 32 + m * 8 + threadIdx.x % 32 / 4)[threadIdx.x % 4];
+}
+/// Copies are there at once.
+static inline void copy_four(float* to, const float* from, bool there) {
+  for (int i = 0; i < 4; ++i) to[i] = there ? from[i] : 0;
+}
+static inline void copy_one(float* to, const float* from, bool there) { *to = there ? *from : 0; }
+static inline void await_copies() {}
+static inline unsigned thread_now() { return threadIdx.x; }
 /// The lanes of the warp whose value is what `is` asks for.
 template <class T, class Is> unsigned host_lanes(T v, Is is) {
   memcpy(belfry_thread.values[threadIdx.x], &v, sizeof v);

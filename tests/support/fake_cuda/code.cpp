@@ -40,11 +40,14 @@ CUresult cuLibraryGetKernel(CUkernel* out, CUlibrary library, const char* name) 
 
 CUresult cuKernelGetAttribute(int*, CUfunction_attribute, CUkernel, CUdevice) { return CUDA_ERROR_NOT_SUPPORTED; }
 
-/// More shared memory than by default: nothing that a function of the host needs.
-CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int, CUkernel, CUdevice) {
+/// More shared memory than by default, as much as every GPU since Ampere has.
+CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int bytes, CUkernel kernel, CUdevice) {
   Call call("cuKernelSetAttribute");
   if (call.error) return call.error;
-  return attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!kernel || bytes < 0 || bytes > 99 * 1024) return CUDA_ERROR_INVALID_VALUE;
+  kernel->shared = static_cast<unsigned>(bytes);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int*, CUfunction, int, std::size_t) { return CUDA_ERROR_NOT_SUPPORTED; }
@@ -57,7 +60,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
   const fake_cuda::Launch launch{{config->gridDimX, config->gridDimY, config->gridDimZ}, {config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes};
   const auto empty = [](unsigned n) { return n == 0; };
   if (!kernel || std::any_of(launch.grid, launch.grid + 3, empty) || std::any_of(launch.block, launch.block + 3, empty)) return CUDA_ERROR_INVALID_VALUE;
-  if (std::uint64_t{launch.block[0]} * launch.block[1] * launch.block[2] > 1024) return CUDA_ERROR_INVALID_VALUE;
+  if (std::uint64_t{launch.block[0]} * launch.block[1] * launch.block[2] > 1024 || launch.shared_bytes > kernel->shared) return CUDA_ERROR_INVALID_VALUE;
   // The caller may change its arguments as soon as this returns.
   std::vector<std::vector<unsigned char>> kept;
   for (std::size_t i = 0; i < kernel->sizes.size(); ++i) {

@@ -59,5 +59,6 @@ struct CUevent_st {
 struct CUkern_st {
   std::vector<std::size_t> sizes;
   fake_cuda::Kernel run = nullptr;
+  unsigned shared = 48 * 1024;  // bytes that a launch may ask for
 };
 struct CUlib_st {};
