@@ -162,6 +162,14 @@ TEST_F(GpuKernels, of_groups_agree_with_their_members_and_hide_no_nan) {
           products.push_back(matmul(x, b.input(std::string("w") + k, t, {40, 24})));
         }
         return add_n(products);
+      },
+      [](Builder& b, DType t) {  // with the sum of its rows, in several blocks of them, where others read what is summed
+        const DType wide = is_half(t) ? f32 : t;
+        const Value dy = b.input("dy", t, {kBatch, 30, 264}), y = b.input("y", t, {kBatch, 30, 264}), x = b.input("x", t, {kBatch, 30, 264});
+        const Value gamma = b.input("gamma", wide, {264}), mean = b.input("mean", wide, {264}), variance = b.input("variance", wide, {264});
+        const Value dx = emit("batch_norm_gradient", {x, gamma, mean, variance, relu_gradient(dy, y)}, {}, {});
+        b.output(dx);
+        return reduce_sum(dx, {.axes = {0, 1}});
       }};
   std::mt19937_64 rng(4);
   for (const auto& group : groups)
