@@ -78,6 +78,7 @@ Generated norm(const KernelRequest& request, bool backward) {
   g.number("block", n.block).number("blocks", n.blocks).number("tile", tile).real("epsilon", r.attributes->real("epsilon"));
   std::vector<std::size_t> written = {0};
   if (backward) written = out.name(g, request);
+  g.head(out.sum ? "#define LAST_KERNEL KERNEL_AHEAD" : "#define LAST_KERNEL KERNEL");
   if (out.sum) g.number("added", n.added.block).number("added_blocks", n.added.blocks).head(kStaged);
   if (whole.tree) g.body(element_text(tree_of_members(out.rest, whole.core), g));
   g.body(batch_norm_texts::kTiles).body(others_text(whole, backward)).body(backward ? batch_norm_texts::kBackward : batch_norm_texts::kForward).entries(batch_norm_texts::kEntries);

@@ -267,8 +267,8 @@ template <bool IN_PACKS> void normalise(const Args& a) {
 const char* const batch_norm_texts::kEntries = R"(
 KERNEL void wide_sums(const Args a) { sums<true>(a); }
 KERNEL void narrow_sums(const Args a) { sums<false>(a); }
-KERNEL void wide_normalise(const Args a) { normalise<true>(a); }
-KERNEL void narrow_normalise(const Args a) { normalise<false>(a); }
+LAST_KERNEL void wide_normalise(const Args a) { normalise<true>(a); }
+LAST_KERNEL void narrow_normalise(const Args a) { normalise<false>(a); }
 )";
 
 }  // namespace belfry
