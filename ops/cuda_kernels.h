@@ -23,7 +23,7 @@ std::vector<Kernel> argmax_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> attention_gradient_tf32_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> avg_pool2d_generated_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> batch_norm_generated_cuda(const std::shared_ptr<GpuCode>& code);
-/// Of groups: a norm and the elementwise nodes behind it, or before its gradient, for which `table` has expressions.
+/// Of groups: a norm and the elementwise nodes behind it, or before its gradient, for which `table` has expressions, and the sum of rows beside that.
 Kernel batch_norm_with_elementwise(const std::shared_ptr<GpuCode>& code, const std::shared_ptr<const KernelTable>& table);
 std::vector<Kernel> binary_cuda(const std::shared_ptr<GpuCode>& code);
 std::vector<Kernel> broadcast_like_cuda(const std::shared_ptr<GpuCode>& code);

@@ -184,7 +184,8 @@ class Trees {
       take(behind, members);
     }
     for (NodeId id = 0; id < g_.size(); ++id)
-      if (g_.node(id).op->name == "layer_norm_gradient") add_asides(id, out);
+      if (g_.node(id).op->name == "layer_norm_gradient") add_asides(id, out, adds_beside_norms);
+      else if (g_.node(id).op->name == "batch_norm_gradient") add_asides(id, out, adds_beside_batch_norms);
     for (auto& [root, tree] : trees_)
       if (std::optional<FusionGroup> with_sum = summed(root, tree.members)) out.push_back(std::move(*with_sum));
       else if (tree.members.size() > 1) out.push_back({kElementwise, {tree.members.rbegin(), tree.members.rend()}});
@@ -274,9 +275,9 @@ class Trees {
     return distinct(*read) == 1 && inputs <= kMostBeforeConvolution && inputs + beside <= kMostInputs ? root : -1;
   }
 
-  /// To the gradient of a norm, with a tree behind it or alone: the sum over rows of what it makes, which a bias's gradient is, and that as halves. Others read it, too.
-  void add_asides(NodeId gradient, std::vector<FusionGroup>& groups) {
-    auto of = std::find_if(groups.begin(), groups.end(), [&](const FusionGroup& g) { return g.members.front() == gradient; });
+  /// To the gradient of a norm, with a tree beside it or alone: the sum over rows of what it makes, which a bias's gradient is, and that as halves. Others read it, too.
+  void add_asides(NodeId gradient, std::vector<FusionGroup>& groups, bool (*adds_beside)(const TensorType&)) {
+    auto of = std::find_if(groups.begin(), groups.end(), [&](const FusionGroup& g) { return std::find(g.members.begin(), g.members.end(), gradient) != g.members.end(); });
     const NodeId made = of == groups.end() ? gradient : of->members.back();
     std::optional<NodeId> sum, halves;
     bool others = apart_[static_cast<std::size_t>(made)];
@@ -284,7 +285,7 @@ class Trees {
       const Node& n = g_.node(r);
       const bool beside = n.inputs == std::vector<ValueId>{{made, 0}} && n.role == g_.node(made).role && requested(g_, r) == requested(g_, made) && !taken_.contains(r);
       const auto tree = trees_.find(r);
-      if (!sum && adds(r, made) && adds_beside_norms(g_.type({made, 0}))) sum = r;
+      if (!sum && adds(r, made) && adds_beside(g_.type({made, 0}))) sum = r;
       else if (beside && !halves && n.op->name == kCast && is_half(n.types[0].dtype) && tree != trees_.end() && tree->second.members.size() == 1) halves = r;
       else others = others || std::find(n.inputs.begin(), n.inputs.end(), ValueId{made, 0}) != n.inputs.end();
     }

@@ -25,4 +25,7 @@ inline bool adds_beside_trees(const TensorType& t) { return row_width(t) >= 256;
 /// And no wider than threads have room for that hold a row for its norm; of f64 they have none.
 inline bool adds_beside_norms(const TensorType& t) { return adds_beside_trees(t) && row_width(t) <= 2048 && t.dtype != f64; }
 
+/// Of any width but one: a single column is added in lanes.
+inline bool adds_beside_batch_norms(const TensorType& t) { return row_width(t) > 1; }
+
 }  // namespace belfry

@@ -52,8 +52,8 @@ void gradient_reference(const Call& c) {
       for (std::size_t i = 0; i < l.count; ++i)
         c.outputs[0].as<T>()[i * l.channels + k] =
             static_cast<T>(channel<T>(c.inputs[1], k, 1) * inverse * (static_cast<double>(dy[i * l.channels + k]) - dbeta / n - normal(i) * dgamma / n));
-      c.outputs[1].as<T>()[k] = static_cast<T>(dgamma);
-      c.outputs[2].as<T>()[k] = static_cast<T>(dbeta);
+      if (c.outputs[1].data) c.outputs[1].as<T>()[k] = static_cast<T>(dgamma);
+      if (c.outputs[2].data) c.outputs[2].as<T>()[k] = static_cast<T>(dbeta);
     }
   });
 }

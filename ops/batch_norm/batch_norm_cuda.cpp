@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <belfry/graph/structural.h>
+#include <belfry/ops/batch_norm/texts_cuda_internal.h>
+#include <belfry/ops/cpu/column_sums_internal.h>
 #include <belfry/ops/cuda/elementwise_internal.h>
 #include <belfry/ops/cuda/grouped_norm_internal.h>
 #include <belfry/ops/cuda/mixed_dtypes_internal.h>
+#include <belfry/ops/cuda/staged_internal.h>
 #include <belfry/ops/cuda_kernels.h>
+#include <belfry/ops/row_sums.h>
 
 namespace belfry {
 namespace {
@@ -15,7 +19,7 @@ namespace {
 /// turn. A pack is 16 bytes where channels are a multiple of that. All of it depends on the shape and the dtype alone, and so does the order of sums.
 struct Tiles {
   explicit Tiles(const KernelRequest& r)
-      : channels(r.inputs[0].shape.back()), rows(r.inputs[0].elements() / channels), pack(16 / static_cast<std::int64_t>(size_of(r.inputs[0].dtype))) {
+      : channels(r.inputs[0].shape.back()), rows(r.inputs[0].elements() / channels), pack(16 / static_cast<std::int64_t>(size_of(r.inputs[0].dtype))), added(rows, channels) {
     if (channels % pack != 0) pack = 1;
     packs = channels / pack;
     across = up(packs, 32);
@@ -34,253 +38,37 @@ struct Tiles {
 
   std::int64_t channels, rows, pack, packs, across, columns, lanes;
   std::int64_t block, blocks;  ///< of the sums
+  ColumnSums added;            ///< in which reduce_sum adds what is made
 };
-
-const char* const kTiles = R"(
-typedef Pack<T, N> Data;
-typedef Pack<F, N> Reals;
-/// What a thread has of a tile: the pack at `channel` in `count` rows, from element `first` on, `step` elements apart.
-struct Tile { i64 channel, first, step; int lane, count; };
-inline Tile tile_of(const Args& a, u32 block, i64 rows) {
-  const u32 columns = (u32)a.columns, lanes = (u32)a.lanes, across = (u32)a.across, lane = threadIdx.x / columns;
-  const i64 pack = (i64)(block % across) * columns + threadIdx.x % columns, top = (i64)(block / across) * rows, row = top + lane, past = top + rows < a.rows ? top + rows : a.rows;
-  const bool some = lane < lanes && pack < a.packs && row < past;
-  return {pack * N, row * a.channels + pack * N, a.lanes * a.channels, (int)lane, some ? (int)(((u32)(past - row) + lanes - 1) / lanes) : 0};
-}
-template <bool IN_PACKS> Data read(const T* at) {
-  if (IN_PACKS) return *(const Data*)at;
-  Data v;
-#pragma unroll
-  for (int i = 0; i < N; ++i) v.e[i] = at[i];
-  return v;
-}
-template <bool IN_PACKS> void write(T* at, const Data& v) {
-  if (IN_PACKS) *(Data*)at = v;
-  else {
-#pragma unroll
-    for (int i = 0; i < N; ++i) at[i] = v.e[i];
-  }
-}
-/// COUNT rows, all read before the first is used.
-template <bool IN_PACKS, int COUNT> void read_rows(const T* at, i64 step, Data (&v)[COUNT]) {
-#pragma unroll
-  for (int j = 0; j < COUNT; ++j) v[j] = read<IN_PACKS>(at + j * step);
-}
-/// The sums of all lanes of a column, by halves, for its first lane.
-template <int M> void fold_lanes(double (&sum)[M], int lane, int lanes, int columns) {
-  __shared__ double parts[M][256];
-  const int t = threadIdx.x;
-#pragma unroll
-  for (int i = 0; i < M; ++i) parts[i][t] = sum[i];
-  for (int apart = 128; apart > 0; apart /= 2) {
-    __syncthreads();
-    if (lane >= apart || lane + apart >= lanes) continue;
-#pragma unroll
-    for (int i = 0; i < M; ++i) parts[i][t] = sum[i] = sum[i] + parts[i][t + apart * columns];
-  }
-}
-/// A few rows are added in F, all else in f64.
-inline void add_to(double (&sum)[2 * N], const F (&part)[2 * N]) {
-#pragma unroll
-  for (int i = 0; i < 2 * N; ++i) sum[i] += (double)part[i];
-}
-inline void keep(const Args& a, const Tile& t, double (&sum)[2 * N]) {
-  fold_lanes(sum, t.lane, (int)a.lanes, (int)a.columns);
-  if (t.lane != 0 || t.count == 0) return;
-  double* out = (double*)a.scratch + blockIdx.x / (u32)a.across * a.channels + t.channel;
-#pragma unroll
-  for (int i = 0; i < N; ++i) out[i] = sum[i], out[a.blocks * a.channels + i] = sum[N + i];
-}
-/// What the last launch wants of channel k, number `which`.
-inline F* wanted_of(const Args& a, int which, i64 k) { return (F*)((double*)a.scratch + 2 * a.blocks * a.channels) + which * a.channels + k; }
-inline double parameter(const void* all, i64 k, double otherwise) { return all ? (double)((const F*)all)[k] : otherwise; }
-void joined(const Args& a, i64 k, double first, double second);
-/// Four channels of 64 lanes, which take blocks in turn.
-KERNEL void join(const Args a) {
-  const int lane = threadIdx.x / 4, blocks = (int)a.blocks;
-  const i64 k = (i64)blockIdx.x * 4 + threadIdx.x % 4;
-  double sum[2] = {};
-  if (k < a.channels) {
-    const double* at = (const double*)a.scratch + k;
-#pragma unroll 4
-    for (int b = lane; b < blocks; b += 64) sum[0] += at[b * a.channels], sum[1] += at[(blocks + b) * a.channels];
-  }
-  fold_lanes(sum, lane, 64, 4);
-  if (lane == 0 && k < a.channels) joined(a, k, sum[0], sum[1]);
-}
-)";
-
-/// A thread's sums are of distances to its first row, then brought to the first of all: so the variance cancels nothing, wherever the mean is.
-const char* const kForward = R"(
-inline F finite(F x) { return x - x == 0 ? x : F(0); }
-template <bool IN_PACKS, int COUNT> void add_rows(double (&sum)[2 * N], const T* x, i64 step, const F (&origin)[N]) {
-  Data v[COUNT];
-  read_rows<IN_PACKS>(x, step, v);
-  F part[2 * N] = {};
-#pragma unroll
-  for (int j = 0; j < COUNT; ++j) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      const F d = convert<F>(v[j].e[i]) - origin[i];
-      part[i] += d;
-      part[N + i] += d * d;
-    }
-  }
-  add_to(sum, part);
-}
-inline F origin_of(const Args& a, i64 k) { return finite(convert<F>(((const T*)a.in[X])[k])); }
-template <bool IN_PACKS> void sums(const Args& a) {
-  const Tile t = tile_of(a, blockIdx.x, a.block);
-  double sum[2 * N] = {};
-  if (t.count > 0) {
-    const T* x = (const T*)a.in[X] + t.first;
-    const Data top = read<IN_PACKS>(x);
-    F origin[N];
-#pragma unroll
-    for (int i = 0; i < N; ++i) origin[i] = finite(convert<F>(top.e[i]));
-    int left = t.count;
-    for (; left >= 4; left -= 4, x += 4 * t.step) add_rows<IN_PACKS, 4>(sum, x, t.step, origin);
-    for (; left > 0; --left, x += t.step) add_rows<IN_PACKS, 1>(sum, x, t.step, origin);
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      const double d = (double)origin[i] - (double)origin_of(a, t.channel + i), n = t.count;
-      sum[N + i] += d * (2 * sum[i] + n * d);
-      sum[i] += n * d;
-    }
-  }
-  keep(a, t, sum);
-}
-void joined(const Args& a, i64 k, double distance, double squares) {
-  const double n = (double)a.rows, apart = distance / n, mean = (double)origin_of(a, k) + apart, rest = squares / n - apart * apart, variance = rest < 0 ? 0 : rest;
-  const double scale = parameter(a.in[X + 1], k, 1) / sqrt(variance + a.epsilon);
-  if (a.out[1]) ((F*)a.out[1])[k] = (F)mean;
-  if (a.out[2]) ((F*)a.out[2])[k] = (F)variance;
-  if (a.out[3]) ((F*)a.out[3])[k] = (F)(variance * (n / (n > 1 ? n - 1 : 1)));
-  *wanted_of(a, 0, k) = (F)mean;
-  *wanted_of(a, 1, k) = (F)scale;
-  *wanted_of(a, 2, k) = (F)(parameter(a.in[X + 2], k, 0) - (mean - (double)(F)mean) * scale);  // with what F has no room for of the mean
-}
-struct Channels {
-  Channels(const Args& a, i64 k) : mean(*(const Reals*)wanted_of(a, 0, k)), scale(*(const Reals*)wanted_of(a, 1, k)), shift(*(const Reals*)wanted_of(a, 2, k)) {}
-  Reals mean, scale, shift;
-};
-inline F y_of(F x, const Channels& c, int i) { return (x - c.mean.e[i]) * c.scale.e[i] + c.shift.e[i]; }
-template <bool IN_PACKS, int COUNT> void normalise_rows(const Args& a, i64 at, i64 step, const Channels& c) {
-  Data v[COUNT];
-  read_rows<IN_PACKS>((const T*)a.in[X] + at, step, v);
-  const Others<IN_PACKS, COUNT> others(a, at, step);
-#pragma unroll
-  for (int j = 0; j < COUNT; ++j) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) v[j].e[i] = others.with(a, convert<T>(y_of(convert<F>(v[j].e[i]), c, i)), j, i);
-    write<IN_PACKS>((T*)a.out[0] + at + j * step, v[j]);
-  }
-}
-/// From the end: what the sums read last may still lie in the cache.
-template <bool IN_PACKS> void normalise(const Args& a) {
-  const Tile t = tile_of(a, gridDim.x - 1 - blockIdx.x, a.tile);
-  if (t.count == 0) return;
-  const Channels c(a, t.channel);
-  i64 at = t.first;
-  int left = t.count;
-  for (; left >= 4; left -= 4, at += 4 * t.step) normalise_rows<IN_PACKS, 4>(a, at, t.step, c);
-  for (; left > 0; --left, at += t.step) normalise_rows<IN_PACKS, 1>(a, at, t.step, c);
-}
-)";
-
-const char* const kBackward = R"(
-template <bool IN_PACKS, int COUNT> void add_rows(const Args& a, double (&sum)[2 * N], i64 at, i64 step, const F (&mean)[N]) {
-  Data v[COUNT];
-  read_rows<IN_PACKS>((const T*)a.in[X] + at, step, v);
-  const Others<IN_PACKS, COUNT> dy(a, at, step);
-  F part[2 * N] = {};
-#pragma unroll
-  for (int j = 0; j < COUNT; ++j) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      const F g = convert<F>(dy.of(a, j, i));
-      part[i] += g;
-      part[N + i] += g * (convert<F>(v[j].e[i]) - mean[i]);
-    }
-  }
-  add_to(sum, part);
-}
-template <bool IN_PACKS> void sums(const Args& a) {
-  const Tile t = tile_of(a, blockIdx.x, a.block);
-  double sum[2 * N] = {};
-  if (t.count > 0) {
-    F mean[N];
-#pragma unroll
-    for (int i = 0; i < N; ++i) mean[i] = ((const F*)a.in[X + 2])[t.channel + i];
-    i64 at = t.first;
-    int left = t.count;
-    for (; left >= 4; left -= 4, at += 4 * t.step) add_rows<IN_PACKS, 4>(a, sum, at, t.step, mean);
-    for (; left > 0; --left, at += t.step) add_rows<IN_PACKS, 1>(a, sum, at, t.step, mean);
-  }
-  keep(a, t, sum);
-}
-void joined(const Args& a, i64 k, double dbeta, double product) {
-  const double inverse = 1 / sqrt((double)((const F*)a.in[X + 3])[k] + a.epsilon), dgamma = product * inverse, scale = parameter(a.in[X + 1], k, 1) * inverse;
-  if (a.out[1]) ((F*)a.out[1])[k] = (F)dgamma;
-  if (a.out[2]) ((F*)a.out[2])[k] = (F)dbeta;
-  *wanted_of(a, 0, k) = ((const F*)a.in[X + 2])[k];
-  *wanted_of(a, 1, k) = (F)scale;
-  *wanted_of(a, 2, k) = (F)(-scale * inverse * dgamma / (double)a.rows);
-  *wanted_of(a, 3, k) = (F)(-scale * dbeta / (double)a.rows);
-}
-struct Slopes {
-  Slopes(const Args& a, i64 k)
-      : mean(*(const Reals*)wanted_of(a, 0, k)), of_dy(*(const Reals*)wanted_of(a, 1, k)), of_x(*(const Reals*)wanted_of(a, 2, k)), shift(*(const Reals*)wanted_of(a, 3, k)) {}
-  Reals mean, of_dy, of_x, shift;
-};
-inline F dx_of(F x, F dy, const Slopes& c, int i) { return dy * c.of_dy.e[i] + (x - c.mean.e[i]) * c.of_x.e[i] + c.shift.e[i]; }
-template <bool IN_PACKS, int COUNT> void normalise_rows(const Args& a, i64 at, i64 step, const Slopes& c) {
-  Data v[COUNT];
-  read_rows<IN_PACKS>((const T*)a.in[X] + at, step, v);
-  const Others<IN_PACKS, COUNT> dy(a, at, step);
-#pragma unroll
-  for (int j = 0; j < COUNT; ++j) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) v[j].e[i] = convert<T>(dx_of(convert<F>(v[j].e[i]), convert<F>(dy.of(a, j, i)), c, i));
-    write<IN_PACKS>((T*)a.out[0] + at + j * step, v[j]);
-  }
-}
-/// From the end: what the sums read last may still lie in the cache.
-template <bool IN_PACKS> void normalise(const Args& a) {
-  const Tile t = tile_of(a, gridDim.x - 1 - blockIdx.x, a.tile);
-  if (t.count == 0) return;
-  const Slopes c(a, t.channel);
-  i64 at = t.first;
-  int left = t.count;
-  for (; left >= 4; left -= 4, at += 4 * t.step) normalise_rows<IN_PACKS, 4>(a, at, t.step, c);
-  for (; left > 0; --left, at += t.step) normalise_rows<IN_PACKS, 1>(a, at, t.step, c);
-}
-)";
-/// Packs where pointers are multiples of 16, else the same elements one by one.
-const char* const kEntries = R"(
-KERNEL void wide_sums(const Args a) { sums<true>(a); }
-KERNEL void narrow_sums(const Args a) { sums<false>(a); }
-KERNEL void wide_normalise(const Args a) { normalise<true>(a); }
-KERNEL void narrow_normalise(const Args a) { normalise<false>(a); }
-)";
 
 /// What a pass reads beside x, COUNT rows of each: dy, or the inputs of the tree, and what becomes of them.
 std::string others_text(const GroupedNorm& n, bool backward) {
-  const std::vector<std::size_t> inputs = n.core || !backward ? n.others : std::vector<std::size_t>{4};
+  const std::vector<std::size_t> inputs = n.tree || !backward ? n.others : std::vector<std::size_t>{4};
   std::string data, reads, elements;
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     data += fmt::format("  Data e{}[COUNT];\n", k);
     reads += fmt::format(" read_rows<IN_PACKS>((const T*)a.in[{}] + at, step, e{});", inputs[k], k);
     elements += fmt::format("e{}[j].e[i], ", k);
   }
-  const std::string made = n.core ? fmt::format("apply({}{}a)", backward ? "" : "y, ", elements) : backward ? "e0[j].e[i]" : "y";
+  const std::string made = n.tree ? fmt::format("apply({}{}a)", backward ? "" : "y, ", elements) : backward ? "e0[j].e[i]" : "y";
   return fmt::format("template <bool IN_PACKS, int COUNT> struct Others {{\n{}  Others(const Args& a, i64 at, i64 step) {{{} }}\n  T {} const {{ return {}; }}\n}};\n", data, reads,
                      backward ? "of(const Args& a, int j, int i)" : "with(const Args& a, T y, int j, int i)", made);
 }
 
+/// The norm alone, with its own outputs.
+KernelRequest own_of(const GradientOutputs& out, bool backward) {
+  KernelRequest own = GroupedNorm(out.rest, backward).own;
+  if (!backward || out.rest.members.empty()) return own;
+  auto output = [&](std::ptrdiff_t at, const LocalType& inside) { return at < 0 ? inside : out.rest.outputs.at(static_cast<std::size_t>(at)); };
+  own.outputs = {output(out.made, own.inputs[0]), output(out.dgamma, {}), output(out.dbeta, {})};
+  own.wanted = {out.wanted(out.made), out.wanted(out.dgamma), out.wanted(out.dbeta)};
+  return own;
+}
+
 Generated norm(const KernelRequest& request, bool backward) {
-  const GroupedNorm whole(request, backward);
-  const KernelRequest& r = whole.own;
+  const GradientOutputs out(request, backward);
+  const GroupedNorm whole(out.rest, backward);
+  const KernelRequest r = own_of(out, backward);
   const Tiles n(r);
   const DType t = r.inputs[0].dtype;
   const std::int64_t tile = n.rows_of_about(4096);
@@ -288,26 +76,34 @@ Generated norm(const KernelRequest& request, bool backward) {
   g.type("T", t).type("F", is_half(t) ? f32 : t).head(fmt::format("constexpr int N = {}, X = {};", n.pack, whole.first));
   g.number("rows", n.rows).number("channels", n.channels).number("packs", n.packs).number("across", n.across).number("columns", n.columns).number("lanes", n.lanes);
   g.number("block", n.block).number("blocks", n.blocks).number("tile", tile).real("epsilon", r.attributes->real("epsilon"));
-  if (whole.core) g.body(element_text(tree_of_members(request, whole.core), g));
-  g.body(kTiles).body(others_text(whole, backward)).body(backward ? kBackward : kForward).entries(kEntries);
+  std::vector<std::size_t> written = {0};
+  if (backward) written = out.name(g, request);
+  g.head(out.sum ? "#define LAST_KERNEL KERNEL_AHEAD" : "#define LAST_KERNEL KERNEL");
+  if (out.sum) g.number("added", n.added.block).number("added_blocks", n.added.blocks).head(kStaged);
+  if (whole.tree) g.body(element_text(tree_of_members(out.rest, whole.core), g));
+  g.body(batch_norm_texts::kTiles).body(others_text(whole, backward)).body(backward ? batch_norm_texts::kBackward : batch_norm_texts::kForward).entries(batch_norm_texts::kEntries);
   std::vector<std::size_t> summed = {whole.first}, all = whole.others;
   if (backward) summed.insert(summed.end(), all.begin(), all.end());
-  if (backward && !whole.core) summed.push_back(4);
-  all.insert(all.end(), {whole.first, request.inputs.size()});
-  if (backward && !whole.core) all.push_back(4);
-  const Grid of_sums{n.blocks * n.across, 256}, of_all{up(n.rows, tile) * n.across, 256};
+  if (backward && !whole.tree) summed.push_back(4), all.push_back(4);
+  all.push_back(whole.first);
+  for (std::size_t k : written) all.push_back(request.inputs.size() + k);
+  const Grid of_sums{n.blocks * n.across, 256}, of_all{(out.sum ? n.added.blocks : up(n.rows, tile)) * n.across, 256};
   g.launch("wide_sums", of_sums, summed, "narrow_sums", of_sums).launch("join", {up(n.channels, 4), 256});
-  if (r.wanted[0]) g.launch("wide_normalise", of_all, all, "narrow_normalise", of_all);
+  if (r.wanted[0] || out.sum) g.launch("wide_normalise", of_all, all, "narrow_normalise", of_all);
+  if (out.sum) g.launch("join_added", {up(n.channels, 8), 256});
   return g;
 }
 
-Support takes(const KernelRequest& r, bool backward) {
+Support takes(const KernelRequest& request, bool backward) {
+  const GradientOutputs out(request, backward);
+  const KernelRequest r = own_of(out, backward);
   Support s = takes_on_gpu(r, {f32, f64, f16, bf16});
   if (!s.ok) return s;
   if (r.inputs[0].elements() == 0) return refuse("there is nothing to normalise");
   const DType t = r.inputs[0].dtype;
   if (mixed_dtypes(r, backward ? 4 : 0, is_half(t) ? f32 : t)) return refuse("its data are of several dtypes, or its parameters are not of what it computes in");
-  s.scratch_bytes = Tiles(r).scratch_bytes();
+  const Tiles n(r);
+  s.scratch_bytes = n.scratch_bytes() + (out.sum ? n.added.scratch_bytes() : 0);
   return s;
 }
 
@@ -324,17 +120,22 @@ std::vector<Kernel> batch_norm_generated_cuda(const GpuCodeRef& code) {
   return {generated(code, "batch_norm", false), generated(code, "batch_norm_gradient", true)};
 }
 
+/// A norm with the tree behind it; or its gradient, with the tree before it, the sum of dx over all axes but the last and dx as halves, or with some of them.
 Kernel batch_norm_with_elementwise(const GpuCodeRef& code, const std::shared_ptr<const KernelTable>& table) {
-  auto backward = [](const KernelRequest& r) { return !r.members.empty() && r.members.back()->op->name == "batch_norm_gradient"; };
+  auto backward = [](const KernelRequest& r) { return std::any_of(r.members.begin(), r.members.end(), [](const Node* m) { return m->op->name == "batch_norm_gradient"; }); };
   return {.name = "nvrtc_batch_norm", .op = kWithElementwise,
           .supports = [=](const KernelRequest& r) {
             const bool fed = backward(r);
-            if (r.members.size() < 2) return refuse("no tree is beside its norm");
-            const Support s = takes_group_of(fed ? "batch_norm_gradient" : "batch_norm", fed, r, *table);
-            return s.ok ? takes(GroupedNorm(r, fed).own, fed) : s;
+            const GradientOutputs out(r, fed);
+            if (out.rest.members.empty() || (out.rest.members.size() < 2 && !out.sum)) return refuse("nothing is beside its norm");
+            if (out.sum && !fed) return refuse("what it adds is not what a norm's gradient makes");
+            if (std::string why = out.objection(r, adds_beside_batch_norms); !why.empty()) return refuse(std::move(why));
+            const Support s = takes_group_of(fed ? "batch_norm_gradient" : "batch_norm", fed, out.rest, *table);
+            return s.ok ? takes(r, fed) : s;
           },
           .prepare = [=](const KernelRequest& r) { return norm(r, backward(r)).prepare(*code); },
-          .halves = true};
+          .halves = true,
+          .keeps = true};
 }
 
 }  // namespace belfry

@@ -38,17 +38,19 @@ void await_wide_norms(const KernelTable& table) {
     }
 }
 
+/// A group with sums of rows, by the kernel of that name.
+void await_one(Builder& b, const char* kernel, const KernelTable& table) {
+  const Graph g = std::move(b).build();
+  const FusionGroup group = find_gpu_groups(g).at(0);
+  EXPECT_FALSE(group.kept.empty());
+  const DrawnGroup drawn(g, group, 40);
+  const KernelTable::Choice choice = table.choose(drawn.request);
+  EXPECT_EQ(choice.name, kernel);
+  table.prepare(choice.name, drawn.request, {choice.support.scratch_bytes, false});
+}
+
 /// Sums of rows beside a norm's gradient, in the widest rows of a warp and a block, with what it makes as halves; and beside trees, of most inputs too.
 void await_summed_rows(const KernelTable& table) {
-  auto await_one = [&](Builder& b, const char* kernel) {
-    const Graph g = std::move(b).build();
-    const FusionGroup group = find_gpu_groups(g).at(0);
-    EXPECT_FALSE(group.kept.empty());
-    const DrawnGroup drawn(g, group, 40);
-    const KernelTable::Choice choice = table.choose(drawn.request);
-    EXPECT_EQ(choice.name, kernel);
-    table.prepare(choice.name, drawn.request, {choice.support.scratch_bytes, false});
-  };
   for (auto [t, dy] : {std::pair{f32, f32}, {bf16, bf16}, {f32, bf16}})
     for (std::int64_t width : {512, 2048}) {
       const DType wide = is_half(t) ? f32 : t;
@@ -57,7 +59,7 @@ void await_summed_rows(const KernelTable& table) {
       const Value made = relu(b.graph().add("layer_norm_gradient", inputs, {{"wide", t != dy}}) * b.input("u", t, {kBatch, width}) - b.input("v", t, {kBatch, width}));
       b.output(made), b.output(reduce_sum(made, {.axes = {0}}));
       if (t == f32) b.output(cast(made, bf16));
-      await_one(b, "nvrtc_norm");
+      await_one(b, "nvrtc_norm", table);
     }
   for (DType t : {f32, f64, bf16})
     for (bool most : {true, false}) {
@@ -65,8 +67,22 @@ void await_summed_rows(const KernelTable& table) {
       auto x = [&](const char* name) { return b.input(name, t, {kBatch, 512}); };
       const Value made = most ? gelu(x("x") * x("y") - x("z")) * x("u") : b.graph().add("gelu_gradient", {x("dy"), x("x")}, {});
       b.output(made), b.output(reduce_sum(made, {.axes = {0}}));
-      await_one(b, "nvrtc_elementwise");
+      await_one(b, "nvrtc_elementwise", table);
     }
+}
+
+/// Sums of rows beside a batch norm's gradient, with the tree of most inputs before it, of f32 with dx as halves.
+void await_summed_batch_norms(const KernelTable& table) {
+  for (DType t : {f32, f64, f16, bf16}) {
+    Builder b("batch_norm");
+    auto x = [&](const char* name) { return b.input(name, t, {kBatch, 64}); };
+    const Value row = b.input("row", is_half(t) ? f32 : t, {64}), norm_of = x("x"), norm = batch_norm(norm_of, row, row, row, row);
+    const Value dy = x("dy"), y = x("y"), made = relu(dy * y) - dy;
+    const Value dx = emit("batch_norm_gradient", {norm_of, row, norm.output(1), norm.output(2), made}, {}, {});
+    b.output(dx), b.output(reduce_sum(dx, {.axes = {0}}));
+    if (t == f32) b.output(cast(dx, bf16));
+    await_one(b, "nvrtc_batch_norm", table);
+  }
 }
 
 /// A convolution with a filter per channel and trees on both sides, or before it alone, that read as many values, most of them per channel, as they may.
@@ -110,6 +126,8 @@ const std::map<std::string, AskedFor>& all_texts() {
     EXPECT_EQ(code->texts.size(), of_nets + 8);
     await_summed_rows(table);
     EXPECT_EQ(code->texts.size(), of_nets + 8 + 10);
+    await_summed_batch_norms(table);
+    EXPECT_EQ(code->texts.size(), of_nets + 8 + 10 + 4);
     const std::size_t of_norms = code->texts.size();
     await_convolutions_between_trees(table);
     EXPECT_EQ(code->texts.size(), of_norms + 36);

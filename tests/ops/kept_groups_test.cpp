@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
@@ -57,6 +58,38 @@ std::vector<SumsForm> forms_of_sums() {
           {{b, 2048}, {b}, 21, f32, f32, f32, false},
           {{b, 3, 768}, {b, 3}, 30, bf16, bf16},
           {{b, 304}, {b}, 9, f16, f16, f32, false}};
+}
+
+/// What a batch norm's gradient makes, of a dy that a tree makes or not, is read by a sum of its rows, as halves, and by others or not.
+Graph sums_of_batch_norm(const SumsForm& f, bool kept) {
+  const DType wide = is_half(f.type) ? f32 : f.type;
+  Builder b("batch_norm");
+  const Value x = b.input("x", f.type, f.x), slope = b.input("dy", f.type, f.x), row = b.input("row", wide, {f.x.back()});
+  const Value norm = batch_norm(x, row, row, row, row), dy = f.tree ? relu_gradient(slope, b.input("y", f.type, f.x)) : slope;
+  const Value dx = emit("batch_norm_gradient", {x, f.parameters ? row : Value{}, norm.output(1), norm.output(2), dy}, {}, {});
+  Integers axes;
+  for (std::size_t a = 0; a + 1 < f.x.size(); ++a) axes.push_back(static_cast<std::int64_t>(a));
+  b.output(reduce_sum(dx, {.axes = axes}));
+  if (f.halves != f32) b.output(cast(dx, f.halves));
+  if (kept) b.output(matmul(dx, b.input("w", f.type, {f.x.back(), 2})));
+  return std::move(b).build();
+}
+
+/// Few columns and many, in packs and one by one; blocks of sums that rows of all lanes fill or not; one row.
+std::vector<SumsForm> forms_of_batch_norms() {
+  const Dim b = kBatch;
+  return {{{b, 3, 5, 64}, {}, 40},
+          {{b, 64}, {}, 600, bf16},
+          {{b, 160}, {}, 250, f32, f32, f32, false},
+          {{b, 77}, {}, 430, bf16, bf16, f32, true, false},
+          {{b, 3}, {}, 6000, f32, f32, f32, false},
+          {{b, 2}, {}, 1, f64},
+          {{b, 1032}, {}, 34, bf16},
+          {{b, 7, 272}, {}, 10, f16, f16, f32, false},
+          {{b, 24}, {}, 1500, f64, f64, f32, false},
+          {{b, 136}, {}, 210, f32, f32, bf16, false},
+          {{b, 16}, {}, 1100, f32, f32, f16},
+          {{b, 33}, {}, 600, f32, f32, bf16, true, false}};
 }
 
 std::vector<std::string> ops_of(const Graph& g, const std::vector<NodeId>& nodes) {
@@ -129,6 +162,15 @@ TEST(KeptGroups, have_the_bits_of_their_members_in_generated_kernels) {
       std::vector<std::string> ops = f.tree ? std::vector<std::string>{"mul", "relu", "sub", "reduce_sum"} : std::vector<std::string>{"gelu", "reduce_sum"};
       cases.emplace_back(summed_tree(f, kept), "a tree of " + to_string(TensorType{f.type, f.x}), f.rows, ops, kept ? std::vector<std::string>{*(ops.end() - 2)} : std::vector<std::string>{}, table, members, "nvrtc_elementwise");
     }
+  for (const SumsForm& f : forms_of_batch_norms())
+    for (bool keeps : {true, false}) {
+      std::vector<std::string> ops = {"batch_norm_gradient", "reduce_sum"}, kept;
+      if (f.tree) ops.insert(ops.begin(), "relu_gradient");
+      if (keeps) kept.push_back("batch_norm_gradient");
+      if (f.halves != f32) ops.push_back("cast"), kept.push_back("reduce_sum");
+      if (!keeps && f.halves == f32 && f.tree) continue;
+      cases.emplace_back(sums_of_batch_norm(f, keeps), "a batch norm of " + to_string(TensorType{f.type, f.x}), f.rows, ops, kept, table, members, "nvrtc_batch_norm");
+    }
   host->build();
   int over_inputs = 0;
   for (GroupCase& c : cases) {
@@ -141,13 +183,13 @@ TEST(KeptGroups, have_the_bits_of_their_members_in_generated_kernels) {
     const std::vector<HostTensor> want = d.one_by_one(c.alone);
     EXPECT_EQ(d.run(*c.whole, c.scratch, 1), want) << c.what << ", one element behind a multiple of 16";
     const std::ptrdiff_t made = place_of_rows(c);
-    for (std::size_t i = d.inputs.size() > 3 ? 3 : 0; made >= 0 && i < d.inputs.size(); ++i) {
+    for (std::size_t i = c.g.node(c.group.members[0]).op->name == "layer_norm_gradient" ? 3 : 0; made >= 0 && i < d.inputs.size(); ++i) {
       if (d.inputs[i].type() != want[static_cast<std::size_t>(made)].type()) continue;
       EXPECT_EQ(d.run(*c.whole, c.scratch, 0, static_cast<int>(i), static_cast<std::size_t>(made)), want) << c.what << " over input " << i;
       ++over_inputs;
     }
   }
-  EXPECT_GT(over_inputs, 20);
+  EXPECT_GT(over_inputs, 50);
 }
 
 /// What nobody reads has no place to be written to: parameters' gradients, and what is kept.
@@ -164,14 +206,17 @@ TEST(KeptGroups, leave_out_what_nobody_reads) {
     std::int64_t scratch = 0;
   };
   std::list<Case> cases;
-  for (const SumsForm& f : {SumsForm{{kBatch, 304}, {kBatch}, 70, f32, bf16, bf16}, SumsForm{{kBatch, 1504}, {kBatch}, 9}})
-    for (unsigned left_out = 0; left_out < 8; ++left_out) {
-      Case& c = cases.emplace_back(sums_of(f), f.rows);
+  for (bool batch : {false, true})
+    for (unsigned k = 0; k < 16; ++k) {
+      const std::int64_t width = batch ? 40 : k < 8 ? 304 : 1504;
+      const SumsForm f = k < 8 ? SumsForm{{kBatch, width}, {kBatch}, 70, f32, bf16, bf16} : SumsForm{{kBatch, width}, {kBatch}, 9};
+      Case& c = cases.emplace_back(batch ? sums_of_batch_norm(f, true) : sums_of(f), f.rows);
       KernelRequest& r = c.drawn.request;
       c.alone = c.drawn.own_kernels(table);
-      for (unsigned k = 0; k < 3; ++k) r.wanted[static_cast<std::size_t>(k < 2 ? r.places[0][k + 1] : r.places[1][0])] = !(left_out >> k & 1);
+      const std::size_t norm = batch ? 1 : 0;
+      for (unsigned of = 0; of < 3; ++of) r.wanted[static_cast<std::size_t>(of < 2 ? r.places[norm][of + 1] : r.places[1][0])] = !(k >> of & 1);
       const KernelTable::Choice choice = table.choose(r);
-      ASSERT_EQ(choice.name, "nvrtc_norm");
+      ASSERT_EQ(choice.name, batch ? "nvrtc_batch_norm" : "nvrtc_norm");
       c.scratch = std::max(choice.support.scratch_bytes, members.supports(r).scratch_bytes);
       c.whole = table.prepare(choice.name, r, {choice.support.scratch_bytes, false});
       c.in_turn = members.prepare(r);
@@ -197,12 +242,38 @@ TEST(KeptGroups, of_other_forms_have_no_kernel_of_their_own) {
   EXPECT_EQ(table.choose(DrawnGroup(g, group, 2).request).name, "nvrtc_norm");
   group.kept.push_back(group.members[0]);
   EXPECT_EQ(table.choose(DrawnGroup(g, group, 2).request).name, kReferenceKernel);
+  g = sums_of_batch_norm({{kBatch, 0, 8}, {}, 2}, true);
+  EXPECT_EQ(table.choose(DrawnGroup(g, find_gpu_groups(g).at(0), 2).request).name, kReferenceKernel);
+  g = sums_of_batch_norm({{kBatch, 8}, {}, 2}, true);
+  group = find_gpu_groups(g).at(0);
+  EXPECT_EQ(table.choose(DrawnGroup(g, group, 2).request).name, "nvrtc_batch_norm");
+  group.kept.push_back(group.members[0]);
+  EXPECT_EQ(table.choose(DrawnGroup(g, group, 2).request).name, kReferenceKernel) << "dy is kept";
   Builder b("tree");
   const Value x = b.input("x", f32, {kBatch, 8}), first = relu(x), last = first * x;
   b.output(last);
   g = std::move(b).build();
   EXPECT_EQ(table.choose(DrawnGroup(g, {kElementwise, {first.id.node, last.id.node}}, 2).request).name, "nvrtc_elementwise");
   EXPECT_EQ(table.choose(DrawnGroup(g, {kElementwise, {first.id.node, last.id.node}, {first.id.node}}, 2).request).name, kReferenceKernel);
+}
+
+/// Of one column the sum is of lanes; others do not read dx, or not all of its rows, or y.
+TEST(KeptGroups, have_no_other_sums_beside_a_batch_norm) {
+  const KernelTable table = generated_kernels(std::make_shared<HostGpu>());
+  auto chosen = [&](std::int64_t channels, const std::function<Value(Value, Value)>& summed) {
+    Builder b("norm");
+    const Value x = b.input("x", f32, {kBatch, 3, channels}), row = b.input("row", f32, {channels}), norm = batch_norm(x, row, row, row, row);
+    const Value dx = emit("batch_norm_gradient", {x, row, norm.output(1), norm.output(2), x}, {}, {}), sum = summed(norm, dx);
+    b.output(sum), b.output(dx), b.output(norm);
+    const Graph g = std::move(b).build();
+    EXPECT_EQ(find_gpu_groups(g).size(), channels == 8 && g.node(sum.id.node).inputs[0] == dx.id && g.node(sum.id.node).attributes.integers("axes").size() == 2 ? 1u : 0u);
+    const NodeId of = g.node(sum.id.node).inputs[0].node;
+    return table.choose(DrawnGroup(g, {kWithElementwise, {of, sum.id.node}, {of}}, 2).request).name;
+  };
+  EXPECT_EQ(chosen(8, [](Value, Value dx) { return reduce_sum(dx, {.axes = {0, 1}}); }), "nvrtc_batch_norm");
+  EXPECT_EQ(chosen(8, [](Value, Value dx) { return reduce_sum(dx, {.axes = {0}}); }), kReferenceKernel);
+  EXPECT_EQ(chosen(1, [](Value, Value dx) { return reduce_sum(dx, {.axes = {0, 1}}); }), kReferenceKernel);
+  EXPECT_EQ(chosen(8, [](Value norm, Value) { return reduce_sum(norm, {.axes = {0, 1}}); }), kReferenceKernel);
 }
 
 }  // namespace
