@@ -265,10 +265,8 @@ Graph without_requests(Graph graph) {
 /// A kernel that gives zeros gives the same ones everywhere: what steps of a graph for training must have moved of a state, and have not.
 std::vector<std::string> unmoved(const Graph& training, const State& before, const State& after) {
   std::vector<std::string> out;
-  for (NodeId id : training.variables()) {
-    const Node& n = training.node(id);
-    if (training.updates.contains(id) && is_float(n.types[0].dtype) && n.types[0].shape.size() > 1 && after.at(n.name) == before.at(n.name)) out.push_back(n.name);
-  }
+  for (const auto& [id, update] : training.updates)
+    if (const Node& n = training.node(id); is_float(n.types[0].dtype) && n.types[0].shape.size() > 1 && after.at(n.name) == before.at(n.name)) out.push_back(n.name);
   return out;
 }
 
