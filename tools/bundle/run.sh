@@ -215,8 +215,8 @@ for part in $parts; do
       [ $code = 0 ] || fail
       ;;
     kernels)
-      begins 120
-      beside GpuOps 4 95 '*/GpuOps.*'
+      begins 140
+      beside GpuOps 4 130 '*/GpuOps.*'
       beside GpuKernels 1 60 'GpuKernels.*'
       together
       ;;
