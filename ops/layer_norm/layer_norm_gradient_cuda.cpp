@@ -59,7 +59,8 @@ Generated gradient(const KernelRequest& request) {
   const Grid grid = begin_norm(g, r, n, kept, dy, 4);
   if (whole.tree) g.body(element_text(tree_of_members(out.rest, whole.core), g));
   const std::int64_t of_pack = static_cast<std::int64_t>(whole.others.size()) * kept.pack * static_cast<std::int64_t>(size_of(r.inputs[0].dtype));
-  g.head(fmt::format("constexpr int AHEAD = {};  // 64 bytes of what the tree reads lie in registers", of_pack ? std::max<std::int64_t>(1, 64 / of_pack) : std::max<std::int64_t>(1, kept.packs)));
+  const std::int64_t room = r.inputs[0].dtype == f64 ? 32 : 64;  // bytes of what the tree reads; of f64 the row takes the other registers
+  g.head(fmt::format("constexpr int AHEAD = {};", of_pack ? std::max<std::int64_t>(1, room / of_pack) : std::max<std::int64_t>(1, kept.packs)));
   const bool sums = out.wanted(out.dgamma) || out.wanted(out.dbeta);
   const std::vector<std::size_t> written = out.name(g, request);
   g.number("added", kept.added.block).number("added_blocks", kept.added.blocks);
