@@ -90,7 +90,7 @@ Generated norm(const KernelRequest& request, bool backward) {
   const Grid of_sums{n.blocks * n.across, 256}, of_all{(out.sum ? n.added.blocks : up(n.rows, tile)) * n.across, 256};
   g.launch("wide_sums", of_sums, summed, "narrow_sums", of_sums).launch("join", {up(n.channels, 4), 256});
   if (r.wanted[0] || out.sum) g.launch("wide_normalise", of_all, all, "narrow_normalise", of_all);
-  if (out.sum) g.launch("join_added", {up(n.channels, 8), 256});
+  if (out.sum) g.launch("join_added", {up(n.channels, 4), 256});
   return g;
 }
 

@@ -248,7 +248,7 @@ template <bool IN_PACKS> void normalise(const Args& a) {
   }
   if (adds) added_blocks(a)[b * a.channels + k] = sum;
 }
-KERNEL_AHEAD void join_added(const Args a) { join_blocks<F>(added_blocks(a), a.added_blocks, a.channels, (i64)blockIdx.x * 8, (Y*)ADDED_TO); }
+KERNEL_AHEAD void join_added(const Args a) { join_blocks<F>(added_blocks(a), a.added_blocks, a.channels, (i64)blockIdx.x * 4, (Y*)ADDED_TO); }
 #else
 /// From the end: what the sums read last may still lie in the cache.
 template <bool IN_PACKS> void normalise(const Args& a) {

@@ -47,12 +47,23 @@ template <class S, class A, class At, class F> A staged(A sum, i64 values, int w
   }
   return sum;
 }
-/// In the order of reduce_sum: the blocks of x (blocks, columns), of eight columns from `first`.
+/// What `blocks` blocks hold of a column, `step` apart, by all of a block of 256 threads, of which those of a column are four apart: 64 groups of neighbours at most, in order, then the groups in order.
+/// For the first thread of each column, where it is `there`.
+template <class A, class F> A join_groups(const A* x, i64 blocks, i64 step, bool there, F fold) {
+  __shared__ A parts[256];
+  const i64 group = (blocks + 63) / 64, first = threadIdx.x / 4 * group, left = blocks - first;
+  if (there && left > 0) parts[threadIdx.x] = in_order<16>(x[first * step], x + (first + 1) * step, step, (left < group ? left : group) - 1, fold);
+  __syncthreads();
+  A sum = parts[threadIdx.x % 4];
+  if (there && threadIdx.x < 4) sum = in_order<16>(sum, parts + threadIdx.x + 4, 4, (blocks + group - 1) / group - 1, fold);
+  __syncthreads();
+  return sum;
+}
+/// In the order of reduce_sum: the blocks of x (blocks, columns), of four columns from `first`.
 template <class Read, class Y> void join_blocks(const double* x, i64 blocks, i64 columns, i64 first, Y* to) {
-  const int width = columns - first < 8 ? (int)(columns - first) : 8;
-  double sum = threadIdx.x < width ? x[first + threadIdx.x] : 0;
-  if (blocks > 1) sum = staged<double>(sum, (blocks - 1) * width, width, [&](i64 k, int c) { return x[(k + 1) * columns + first + c]; }, [](double p, double q) { return p + q; });
-  if (threadIdx.x < width) to[first + threadIdx.x] = convert<Y>((Read)sum);
+  const i64 c = first + threadIdx.x % 4;
+  const double sum = join_groups(x + c, blocks, columns, c < columns, [](double p, double q) { return p + q; });
+  if (threadIdx.x < 4 && c < columns) to[c] = convert<Y>((Read)sum);
 }
 )";
 

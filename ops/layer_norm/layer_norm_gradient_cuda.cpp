@@ -79,7 +79,7 @@ Generated gradient(const KernelRequest& request) {
   else g.body(norm_gradient_texts::kGradient).launch("norm_gradient", grid);
   Grid join = sums ? grid_for(2 * n.channels() * 8) : Grid{0, 256};
   g.number("joins", join.blocks);
-  if (out.sum) join.blocks += up(n.channels(), 8);
+  if (out.sum) join.blocks += up(n.channels(), 4);
   if (join.blocks > 0) g.body(norm_gradient_texts::kJoin).launch("join", join);
   return g;
 }

@@ -42,12 +42,12 @@ template <int W, int AHEAD> void columns(const Args& a) {
 }
 )";
 
-/// Eight warps add every eighth block of 32 sums, then the first adds what the eight have. Rows of what is made are added as reduce_sum does: blocks in order.
+/// Eight warps add every eighth block of 32 sums, then the first adds what the eight have. Rows of what is made are added as reduce_sum does.
 const char* const norm_gradient_texts::kJoin = R"(
 KERNEL_AHEAD void join(const Args a) {
 #if ADDED
   if (blockIdx.x >= a.joins) {
-    for (i64 first = (blockIdx.x - a.joins) * 8; first < a.channels; first += (gridDim.x - a.joins) * 8) join_blocks<Real>(added_blocks(a), a.added_blocks, a.channels, first, (Y*)ADDED_TO);
+    for (i64 first = (blockIdx.x - a.joins) * 4; first < a.channels; first += (gridDim.x - a.joins) * 4) join_blocks<Real>(added_blocks(a), a.added_blocks, a.channels, first, (Y*)ADDED_TO);
     return;
   }
 #endif

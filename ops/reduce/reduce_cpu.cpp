@@ -82,6 +82,19 @@ T log_sum_exp(const T* x, std::int64_t n, std::int64_t step) {
   return static_cast<T>(std::log(sum) + static_cast<double>(top));
 }
 
+/// A single column, without room for what its blocks add up to.
+template <class T>
+double add_column(const ColumnSums& sums, const T* x) {
+  auto block = [&](std::int64_t b) { return add_lanes<T>(x + b * sums.block, std::min(sums.rows - b * sums.block, sums.block)); };
+  double sum = 0;
+  for (std::int64_t first = 0; first < sums.blocks; first += sums.group) {
+    double part = block(first);
+    for (std::int64_t b = first + 1; b < std::min(first + sums.group, sums.blocks); ++b) part += block(b);
+    sum = first == 0 ? part : sum + part;
+  }
+  return sum;
+}
+
 template <class T>
 void sum(const Form& f, int threads, const T* x, T* y, double* scratch) {
   ColumnSums sums(f.n, f.inner);
@@ -93,9 +106,9 @@ void sum(const Form& f, int threads, const T* x, T* y, double* scratch) {
     });
     for (std::int64_t k = 0; k < f.inner; ++k) y[o * f.inner + k] = static_cast<T>(partials[k]);
   };
-  if (f.inner == 1 && sums.blocks == 1) {
+  if (f.inner == 1 && (sums.blocks == 1 || f.outer > 1)) {
     for_ranges(f.outer, f.outer * f.n, threads, [&](std::int64_t first, std::int64_t past) {
-      for (std::int64_t o = first; o < past; ++o) y[o] = static_cast<T>(add_lanes<T>(x + o * f.n, f.n));
+      for (std::int64_t o = first; o < past; ++o) y[o] = static_cast<T>(add_column(sums, x + o * f.n));
     });
   } else {
     for (std::int64_t o = 0; o < f.outer; ++o) one(o, scratch, threads);

@@ -171,23 +171,21 @@ KERNEL_AHEAD void few(const Args a) {
 )";
 
 const char* const kJoin = R"(
-/// The blocks' sums in order, of up to eight columns side by side.
+/// The blocks' sums, of up to four columns side by side.
 KERNEL_AHEAD void join(const Args a) {
-  const i64 tiles = (a.inner + 7) / 8;
+  const i64 tiles = (a.inner + 3) / 4;
   for (i64 item = blockIdx.x; item < a.outer * tiles; item += gridDim.x) {
-    const i64 o = item / tiles, first = item % tiles * 8;
-    const int width = a.inner - first < 8 ? (int)(a.inner - first) : 8;
-    const A* x = (const A*)a.scratch + o * a.blocks * a.inner + first;
-    const A sum = staged<A>(threadIdx.x < width ? x[threadIdx.x] : (A)a.start, (a.blocks - 1) * width, width, [&](i64 k, int c) { return x[(k + 1) * a.inner + c]; }, Next());
-    if (threadIdx.x < width) ((Y*)a.out[0])[o * a.inner + first + threadIdx.x] = result(sum, a.n);
+    const i64 o = item / tiles, c = item % tiles * 4 + threadIdx.x % 4;
+    const A sum = join_groups((const A*)a.scratch + o * a.blocks * a.inner + c, a.blocks, a.inner, c < a.inner, Next());
+    if (threadIdx.x < 4 && c < a.inner) ((Y*)a.out[0])[o * a.inner + c] = result(sum, a.n);
   }
 }
 )";
 
-/// So many columns that a thread of each keeps the GPU busy; the sums of the blocks are not stored.
-bool are_many(const Runs& s) { return s.outer() * s.inner() >= kEnough && s.inner() > 1; }
+/// So many columns that a thread of each keeps the GPU busy, and blocks that are added one by one; their sums are not stored.
+bool are_many(const Runs& s) { return s.outer() * s.inner() >= kEnough && s.inner() > 1 && ColumnSums(s.n(), s.inner()).group == 1; }
 
-/// In the CPU's order: blocks of about 16 Ki elements; inside a block a column in row order, a single column in eight lanes.
+/// In the CPU's order, which `ColumnSums` tells.
 Generated in_blocks(const KernelRequest& r, const Fold& f, const Runs& s) {
   ColumnSums sums(s.n(), s.inner());
   const std::int64_t parts = s.outer() * sums.blocks, items = parts * s.inner();
@@ -210,7 +208,7 @@ Generated in_blocks(const KernelRequest& r, const Fold& f, const Runs& s) {
     if (width == 1) g.launch("narrow", grid_for(threads, 128));
     else g.entries(fmt::format("KERNEL_AHEAD void wide(const Args a) {{ {}<{}>(a); }}\n", pass, width)).launch("wide", grid_for(threads / width, 128), {0, r.inputs.size()}, "narrow", grid_for(threads, 128));
   }
-  if (sums.blocks > 1 && !many) g.entries(kJoin).launch("join", {std::min<std::int64_t>(s.outer() * up(s.inner(), 8), 16384), 256});
+  if (sums.blocks > 1 && !many) g.entries(kJoin).launch("join", {std::min<std::int64_t>(s.outer() * up(s.inner(), 4), 16384), 256});
   return g;
 }
 

@@ -14,7 +14,7 @@
 namespace belfry {
 namespace {
 
-/// In the order of reduce_sum: a thread makes W columns of a block of rows, and adds them row by row; then the blocks are added in order.
+/// In the order of reduce_sum: a thread makes W columns of a block of rows, and adds them row by row; then the blocks are joined.
 const char* const kSummed = R"(
 template <int W> void summed(const Args& a) {
   const i64 across = a.columns / W;
@@ -42,7 +42,7 @@ template <int W> void summed(const Args& a) {
 }
 KERNEL_AHEAD void narrow(const Args a) { summed<1>(a); }
 KERNEL_AHEAD void join(const Args a) {
-  for (i64 first = (i64)blockIdx.x * 8; first < a.columns; first += (i64)gridDim.x * 8) join_blocks<Read>((const double*)a.scratch, a.blocks, a.columns, first, (Y*)SUM);
+  for (i64 first = (i64)blockIdx.x * 4; first < a.columns; first += (i64)gridDim.x * 4) join_blocks<Read>((const double*)a.scratch, a.blocks, a.columns, first, (Y*)SUM);
 }
 )";
 
@@ -91,7 +91,7 @@ Generated summed(const KernelRequest& r) {
     if (kept) packed.push_back(r.inputs.size() + static_cast<std::size_t>(made));
     g.entries(fmt::format("KERNEL_AHEAD void wide(const Args a) {{ summed<{}>(a); }}\n", width)).launch("wide", grid_for(items / width, 128), packed, "narrow", grid_for(items, 128));
   }
-  return g.launch("join", {up(s.sums.columns, 8), 256});
+  return g.launch("join", {up(s.sums.columns, 4), 256});
 }
 
 /// A tree of which all lies as what it makes does, and the sum of that over all axes but the last.

@@ -17,10 +17,12 @@ std::vector<OpCase> gpu_cases(const std::string& op) {
   if (op == "relu") return {{.name = "many", .inputs = {real({B, 30001})}, .outputs = {{f32, {B, 30001}}}}};
   if (op == "reduce_sum" || op == "reduce_max") {
     auto of = [](const char* name, Shape x, Integers axes, Shape y) { return OpCase{.name = name, .attributes = {{"axes", std::move(axes)}}, .inputs = {real(std::move(x))}, .outputs = {{f32, std::move(y)}}}; };
-    return {of("many columns in blocks", {700, 67}, {0}, {67}), of("one column in blocks", {40003}, {}, {}), of("a block of one", {16385}, {}, {}), of("axes apart", {3, 5, 4, 7}, {0, 2}, {5, 7}), of("rows", {70, 130}, {1}, {70}), of("many blocks", {9000, 33}, {0}, {33}), of("in the middle", {3, 40, 6}, {1}, {3, 6}),
+    return {of("many columns in blocks", {700, 67}, {0}, {67}), of("one column in blocks", {40003}, {}, {}), of("a block of one", {16385}, {}, {}), of("one column in groups of blocks", {530001}, {}, {}), of("rows in groups of blocks", {2, 270000}, {1}, {2}), of("axes apart", {3, 5, 4, 7}, {0, 2}, {5, 7}), of("rows", {70, 130}, {1}, {70}), of("many blocks", {9000, 33}, {0}, {33}), of("in the middle", {3, 40, 6}, {1}, {3, 6}),
             of("few columns in blocks", {20011, 3}, {0}, {3}), of("columns in packs", {2, 33, 8192}, {1}, {2, 8192}), of("columns in packs, a block", {300, 2, 512}, {1}, {300, 512}), of("more blocks than are read ahead", {97301, 40}, {0}, {40}),
             of("many columns of blocks of a row", {9, 32768}, {0}, {32768}), of("many columns of blocks, in packs", {32, 9, 4096}, {1}, {32, 4096}),
             of("rows of a few thousand", {3, 5003}, {1}, {3}), of("columns through blocks", {1003, 2048}, {0}, {2048}), of("columns through three rounds", {3601, 1024}, {0}, {1024}), of("columns through one block more than a round", {2, 1793, 1024}, {1}, {2, 1024}),
+            {.name = "of f64, whose every bit tells the order", .attributes = {{"axes", Integers{0}}}, .inputs = {{{f64, {97301, 5}}}}, .outputs = {{f64, {5}}}, .tolerance = 1e-9, .keep_dtypes = true},
+            {.name = "one column of f64", .attributes = {{"axes", Integers{1}}}, .inputs = {{{f64, {2, 270001}}}}, .outputs = {{f64, {2}}}, .tolerance = 1e-9, .keep_dtypes = true},
             {.name = "halves in packs", .attributes = {{"axes", Integers{0}}}, .inputs = {{{bf16, {17, 16384}}}}, .outputs = {{bf16, {16384}}}, .tolerance = 0x1p-7, .keep_dtypes = true}};
   }
   if (op == "softmax" || op == "log_softmax")
