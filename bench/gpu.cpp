@@ -93,7 +93,7 @@ void say(const std::string& variant, const std::string& workload, std::int64_t b
   std::fflush(stdout);
 }
 
-/// What a step computes and moves a second, also beside what the GPU was seen to reach; in f32, whose peak cluster files have, beside the forecast.
+/// What a step computes and moves a second, also beside what the GPU was seen to reach, and beside the forecast.
 std::string reached(PlacedGraph plan, const Times& t, const GraphPrecision& precision, const Options& o) {
   Work all;
   double roof = 0;
@@ -104,9 +104,12 @@ std::string reached(PlacedGraph plan, const Times& t, const GraphPrecision& prec
   }
   std::string out = fmt::format(", \"gflop\": {:.4g}, \"tflop_per_s\": {:.4g}, \"gb_per_s\": {:.4g}", all.flops / 1e9, all.flops / t.median / 1e9, all.bytes / t.median / 1e6);
   if (o.ceilings) out += fmt::format(", \"share_of_roof\": {:.3f}", roof * 1e3 / t.median);
-  if (!o.rates || precision != f32) return out;
+  if (!o.rates) return out;
   for (ClusterDevice& d : plan.cluster.devices)
-    if (d.id.kind == "gpu") d.flops = o.rates->flops, d.bandwidth = o.rates->bandwidth, d.launch = o.rates->launch, d.efficiency = o.rates->efficiency;
+    if (d.id.kind == "gpu") {
+      const ClusterDevice own = std::exchange(d, *o.rates);
+      d.id = own.id, d.space = own.space, d.streams = own.streams, d.memory = own.memory;
+    }
   const double forecast_ms = forecast(plan).seconds * 1e3;
   return out + fmt::format(", \"forecast_ms\": {:.4f}, \"forecast_of_measured\": {:.3f}", forecast_ms, forecast_ms / t.median);
 }

@@ -55,7 +55,7 @@ double peak_of(const Rules& rules, const Cluster& cluster, int threads, bool mea
     const ClusterDevice& device = cluster.devices[static_cast<std::size_t>(d)];
     const DeviceRate rate = rate_of(device, threads);
     if (measured && rate.guessed) return std::numeric_limits<double>::infinity();
-    out += rate.flops * (device.id.kind == "gpu" ? 1 : device.streams);  // a GPU computes one kernel at a time
+    out += std::max({rate.flops, rate.flops_tf32, rate.flops_half}) * (device.id.kind == "gpu" ? 1 : device.streams);  // a GPU computes one kernel at a time
   }
   return out;
 }

@@ -12,8 +12,8 @@ namespace belfry {
 
 namespace {
 
-constexpr std::array<const char*, 5> kCosts = {"flops", "bandwidth", "launch", "efficiency", "overlap"};
-std::array<double, 5> costs_of(const ClusterDevice& d) { return {d.flops, d.bandwidth, d.launch, d.efficiency, d.overlap}; }
+constexpr std::array<const char*, 7> kCosts = {"flops", "flops_tf32", "flops_half", "bandwidth", "launch", "efficiency", "overlap"};
+std::array<double, 7> costs_of(const ClusterDevice& d) { return {d.flops, d.flops_tf32, d.flops_half, d.bandwidth, d.launch, d.efficiency, d.overlap}; }
 
 double cost_of(const JsonDocument& d, const JsonValue& v, double most) {
   double out = d.real(v);
@@ -129,7 +129,7 @@ Cluster take_cluster(JsonObject& o) {
     const JsonValue* space = line.find("space");
     if (const JsonValue* v = line.find("streams")) device.streams = static_cast<int>(d.integer(*v, 1, 65536));
     if (const JsonValue* v = line.find("memory")) device.memory = d.integer(*v, 0, kMostBytes);
-    for (auto [name, field, most] : {std::tuple{"flops", &device.flops, 1e24}, {"bandwidth", &device.bandwidth, 1e18}})
+    for (auto [name, field, most] : {std::tuple{"flops", &device.flops, 1e24}, {"flops_tf32", &device.flops_tf32, 1e24}, {"flops_half", &device.flops_half, 1e24}, {"bandwidth", &device.bandwidth, 1e18}})
       if (const JsonValue* v = line.find(name)) {
         *field = cost_of(d, *v, most);
         if (*field != 0 && *field < 1) d.fail(*v, "is no rate: a second, at least 1, or 0 where nothing is known");

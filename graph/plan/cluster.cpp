@@ -16,6 +16,10 @@ const std::vector<int>& DeviceList::get() const {
   return list_ ? *list_ : none;
 }
 
+bool ClusterDevice::runs_as(const ClusterDevice& o) const {
+  return id.kind == o.id.kind && flops == o.flops && flops_tf32 == o.flops_tf32 && flops_half == o.flops_half && bandwidth == o.bandwidth && launch == o.launch && efficiency == o.efficiency;
+}
+
 void Cluster::check() const {
   std::set<DeviceId> there;
   std::map<std::string_view, DeviceId> lies_in;  // the first device of a memory space

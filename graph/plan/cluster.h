@@ -23,8 +23,11 @@ struct ClusterDevice {
   double launch = 0;                        ///< seconds that a kernel costs beside its work
   double efficiency = 1;                    ///< the share of both that kernels reach
   double overlap = 1;                       ///< of the time in which a sum's kernel, or a library's collective, waits for links: the share in which a GPU's other kernels go on
+  double flops_tf32 = 0, flops_half = 0;    ///< operations a second of products in TF32, and of halves; 0: as in f32
   /// Whose kernels it runs: sim devices run the CPU's.
   std::string kernels() const { return id.kind == "sim" ? "cpu" : id.kind; }
+  /// Of one kind, and as fast.
+  bool runs_as(const ClusterDevice& o) const;
   bool operator==(const ClusterDevice&) const = default;
 };
 

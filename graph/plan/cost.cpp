@@ -76,6 +76,19 @@ double bytes_between(const PlacedGraph& plan, const PlanNode& n, const LocalType
   return products > 1 ? static_cast<double>(2 * (products - 1) * output.bytes()) : 0;
 }
 
+bool is_product(const PlacedGraph& plan, const PlanNode& n) {
+  auto multiplies = [](const OpDef* op) { return op && op->precision == Precision::low; };
+  return multiplies(n.def) || std::any_of(n.members.begin(), n.members.end(), [&](const Member& m) { return multiplies(plan.graph->node(m.node).op); });
+}
+
+/// Products in TF32 and of halves have rates of their own; of halves not where the kernel computes in f32. Where no GPU's kernels are known ("roofline") what is asked for decides.
+double flops_of(const DeviceRate& rate, const PlacedGraph& plan, const PlanNode& n, std::string_view kernel) {
+  if (!is_product(plan, n)) return rate.flops;
+  if (kernel.find("_tf32") != kernel.npos || (kernel == "roofline" && plan.graph->precision.rounds)) return rate.flops_tf32;
+  const bool halves = std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueIndex v) { return v >= 0 && is_half(plan.value(v).type.dtype); });
+  return halves && kernel.find("_in_f32") == kernel.npos ? rate.flops_half : rate.flops;
+}
+
 double roofline(const DeviceRate& rate, const Work& work) { return rate.launch + std::max(work.flops / rate.flops, work.bytes / rate.bandwidth); }
 
 std::string family_of(const std::string& key) {
@@ -154,6 +167,8 @@ DeviceRate rate_of(const ClusterDevice& d, int threads) {
   const bool gpu = d.id.kind == "gpu";
   DeviceRate out{d.flops * d.efficiency, d.bandwidth * d.efficiency, d.launch, d.flops <= 0 || d.bandwidth <= 0};
   if (d.flops <= 0) out.flops = gpu ? 1e13 : 4e10 * threads;
+  out.flops_tf32 = d.flops_tf32 > 0 ? d.flops_tf32 * d.efficiency : out.flops;
+  out.flops_half = d.flops_half > 0 ? d.flops_half * d.efficiency : out.flops;
   if (d.bandwidth <= 0) out.bandwidth = gpu ? 5e11 : 8e9;
   if (out.guessed && out.launch <= 0) out.launch = gpu ? 4e-6 : 3e-7;
   return out;
@@ -161,10 +176,7 @@ DeviceRate rate_of(const ClusterDevice& d, int threads) {
 
 CostModel::CostModel(const PlacedGraph& plan, const CostTable& table) : plan_(plan), table_(table) {
   for (std::size_t d = 0; d < plan.cluster.devices.size(); ++d) {
-    auto like = [&](int other) {
-      const ClusterDevice &a = plan.cluster.devices[d], &b = plan.cluster.devices[static_cast<std::size_t>(other)];
-      return a.id.kind == b.id.kind && a.flops == b.flops && a.bandwidth == b.bandwidth && a.launch == b.launch && a.efficiency == b.efficiency;
-    };
+    auto like = [&](int other) { return plan.cluster.devices[d].runs_as(plan.cluster.devices[static_cast<std::size_t>(other)]); };
     speed_.push_back(d && like(speed_.back()) ? speed_.back() : static_cast<int>(d));
   }
   // Measured times are beside the roofline of a host of which nothing is said: what scales it carries all that it lacks.
@@ -195,7 +207,8 @@ void CostModel::keep(std::size_t values) { known_.resize(std::min(values, known_
 Cost CostModel::cost(const PlanNode& n, const Variant& variant, const Share& share, const ClusterDevice& device, int parts) const {
   const Work work = work_of(plan_, n, share, parts);
   if (work.flops == 0 && work.bytes == 0) return {0, 0, CostSource::measured};
-  const DeviceRate rate = rate_of(device, plan_.threads);
+  DeviceRate rate = rate_of(device, plan_.threads);
+  rate.flops = flops_of(rate, plan_, n, variant.kernel);
   Cost out{roofline(rate, work), rate.launch, rate.guessed ? CostSource::guessed : CostSource::roofline, work.bytes / rate.bandwidth};
   if (device.kernels() != "cpu" || !rate.guessed || table_.empty()) return out;
   const std::string key = cost_key(plan_, n, variant, share, parts);

@@ -68,6 +68,7 @@ struct Cost {
 struct DeviceRate {
   double flops = 0, bandwidth = 0, launch = 0;
   bool guessed = false;
+  double flops_tf32 = 0, flops_half = 0;  ///< of products
 };
 DeviceRate rate_of(const ClusterDevice& device, int threads);
 

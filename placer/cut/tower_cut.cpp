@@ -71,9 +71,7 @@ class Maker {
 
  private:
   void set_kinds(const Cluster& cluster) {
-    auto alike = [](const ClusterDevice& a, const ClusterDevice& b) {
-      return a.id.kind == b.id.kind && a.memory == b.memory && a.flops == b.flops && a.bandwidth == b.bandwidth && a.launch == b.launch && a.efficiency == b.efficiency;
-    };
+    auto alike = [](const ClusterDevice& a, const ClusterDevice& b) { return a.memory == b.memory && a.runs_as(b); };
     std::vector<std::vector<DeviceId>> members;
     std::vector<const ClusterDevice*> first;
     for (const DeviceId& id : options_.devices) {

@@ -44,7 +44,7 @@ TEST(ClusterFile, has_what_forecasts_need_and_old_files_stay_as_they_are) {
   Cluster c = local_cluster({cpu(0), cpu(1)}, 2);
   EXPECT_EQ(write_cluster(c).find("flops"), std::string::npos);
   EXPECT_EQ(write_cluster(c).find("links"), std::string::npos);
-  c.devices[1].flops = 1e12, c.devices[1].bandwidth = 2.5e11, c.devices[1].launch = 1e-6, c.devices[1].efficiency = 0.5, c.devices[1].overlap = 0.25;
+  c.devices[1].flops = 1e12, c.devices[1].bandwidth = 2.5e11, c.devices[1].launch = 1e-6, c.devices[1].efficiency = 0.5, c.devices[1].overlap = 0.25, c.devices[1].flops_tf32 = 3e12, c.devices[1].flops_half = 4e12;
   c.links = {{{cpu(0), cpu(1)}, "switch", 1e9, 0}, {{cpu(0), cpu(1)}, "/host:*/bus", 2e9, 1e-6}};
   EXPECT_EQ(read_cluster(write_cluster(c), "c.json"), c);
   Cluster hosts = read_cluster(R"({"belfry": 1, "devices": [{"devices": "gpu:0-1", "hosts": 3}, {"devices": "cpu:0"}]})", "c.json");
@@ -53,6 +53,7 @@ TEST(ClusterFile, has_what_forecasts_need_and_old_files_stay_as_they_are) {
   auto of = [](const std::string& text) { return message_of([&] { read_cluster(text, "c.json"); }); };
   EXPECT_THAT(of(R"({"belfry": 1, "devices": [{"devices": "cpu:0", "efficiency": 1.5}]})"), testing::HasSubstr("/devices/0/efficiency"));
   EXPECT_THAT(of(R"({"belfry": 1, "devices": [{"devices": "cpu:0", "flops": -1}]})"), testing::HasSubstr("/devices/0/flops"));
+  EXPECT_THAT(of(R"({"belfry": 1, "devices": [{"devices": "cpu:0", "flops_half": 0.5}]})"), testing::HasSubstr("/devices/0/flops_half: is no rate"));
   EXPECT_THAT(of(R"({"belfry": 1, "links": [{"devices": "gpu:0", "to": "x", "bandwidth": 1e9}], "devices": [{"devices": "cpu:0"}]})"), testing::HasSubstr("gpu:0 is not among the devices"));
   EXPECT_THAT(of(R"({"belfry": 1, "links": [{"devices": "cpu:0", "to": "x", "bandwidth": 0}], "devices": [{"devices": "cpu:0"}]})"), testing::HasSubstr("/links/0/bandwidth"));
   EXPECT_THAT(of(R"({"belfry": 1, "devices": [{"devices": "/host:1/cpu:0", "hosts": 2}]})"), testing::HasSubstr("names a host beside \"hosts\""));
@@ -109,6 +110,30 @@ TEST(ClusterFile, has_buckets_of_the_size_with_the_shortest_step) {
     EXPECT_LE(chosen, seconds(bytes) * (1 + 1e-9)) << net << " on " << cluster;
     EXPECT_LE(chosen, seconds(0) * (1 + 1e-9)) << net << " on " << cluster;
   }
+}
+
+/// A product of 2 · 512³ operations, where only operations take time, forecast in each precision.
+TEST(ClusterFile, has_rates_of_their_own_for_products_in_tf32_and_of_halves) {
+  SessionOptions options{.library = standard_library(), .cluster = local_cluster(parse_devices("gpu:0"), 1), .forecast = true};
+  for (ClusterDevice& d : options.cluster->devices) d.flops = 1e9, d.flops_tf32 = 4e9, d.flops_half = 16e9, d.bandwidth = 1e18;
+  auto product_seconds = [&](const GraphPrecision& precision) {
+    Builder b("product");
+    b.output(matmul(b.input("x", f32, {512, 512}), b.variable("w", {512, 512})));
+    Graph graph = std::move(b).build();
+    graph.precision = precision;
+    Session session(std::move(graph), Single{.device = parse_devices("gpu:0").front()}, options);
+    const PlacedGraph plan = session.plan(1, Mode::infer);
+    const Forecast f = forecast(plan);
+    double most = 0;
+    for (const ForecastLaunch& l : f.launches) most = std::max(most, l.end - l.begin);
+    return most;
+  };
+  const double operations = 2.0 * 512 * 512 * 512;
+  EXPECT_NEAR(product_seconds(f32), operations / 1e9, 1e-6);
+  EXPECT_NEAR(product_seconds(tf32), operations / 4e9, 1e-6);
+  EXPECT_NEAR(product_seconds(bf16), operations / 16e9, 1e-6);
+  for (ClusterDevice& d : options.cluster->devices) d.flops_tf32 = d.flops_half = 0;
+  EXPECT_NEAR(product_seconds(bf16), operations / 1e9, 1e-6) << "where nothing is said of them they are as those in f32";
 }
 
 TEST(ClusterFile, has_a_choice_by_the_program_that_is_asked_for) {
