@@ -8,7 +8,7 @@
 namespace belfry {
 
 inline std::vector<AttributeDef> pool_attributes() {
-  return {{"window", Integers{2, 2}}, {"strides", Integers{}}, AttributeDef("padding", "valid").one_of({"same", "valid"}), {"dilations", Integers{1, 1}}};
+  return {{"window", Integers{2, 2}}, {"strides", Integers{}}, AttributeDef("padding", "valid").one_of({"same", "valid"}), {"dilations", Integers{1, 1}}, {"pads", Integers{}}};
 }
 
 /// No strides: those of the window.
@@ -16,7 +16,7 @@ inline const Integers& pool_strides(const Attributes& a) { return a.integers(a.i
 
 inline Sliding pool_sliding(const Attributes& a, const Extents& x) {
   const Integers& window = a.integers("window");
-  return {x, window[0], window[1], pool_strides(a), a.text("padding") == "same", a.integers("dilations")};
+  return {x, window[0], window[1], pool_strides(a), a};
 }
 
 /// The type of y for input `x`, after all checks.

@@ -14,8 +14,8 @@ namespace belfry {
 struct Windows {
   std::int64_t count = 0, before = 0, after = 0;
 };
-inline Windows windows(std::int64_t size, std::int64_t window, std::int64_t stride, bool same) {
-  if (!same) return {size < window ? 0 : (size - window) / stride + 1, 0, 0};
+inline Windows windows(std::int64_t size, std::int64_t window, std::int64_t stride, bool same, std::int64_t before = 0, std::int64_t after = 0) {
+  if (!same) return {before + size + after < window ? 0 : (before + size + after - window) / stride + 1, before, after};
   std::int64_t count = (size + stride - 1) / stride, padding = std::max<std::int64_t>((count - 1) * stride + window - size, 0);
   return {count, padding / 2, padding - padding / 2};
 }
@@ -23,11 +23,20 @@ inline Windows windows(std::int64_t size, std::int64_t window, std::int64_t stri
 /// Elements from the first to the last of a window whose elements lie `dilation` apart.
 inline std::int64_t spread(std::int64_t window, std::int64_t dilation) { return window == 0 ? 0 : (window - 1) * dilation + 1; }
 
-/// Height and width of a node on bound shapes.
+/// Padding of a "valid" node above, below, left and right of the data, where it has any.
+inline const Integers* pads_of(const Attributes& a) {
+  return a.find("pads") && !a.integers("pads").empty() ? &a.integers("pads") : nullptr;
+}
+
+/// Height and width of a node on bound shapes; `a` has its padding and dilations.
 struct Sliding {
-  Sliding(const Extents& x, std::int64_t high, std::int64_t wide, const Integers& strides, bool same, const Integers& dilations = {1, 1})
-      : window_h(high), window_w(wide), stride_h(strides[0]), stride_w(strides[1]), dilation_h(dilations[0]), dilation_w(dilations[1]),
-        h(windows(x[1], spread(window_h, dilation_h), stride_h, same)), w(windows(x[2], spread(window_w, dilation_w), stride_w, same)) {}
+  Sliding(const Extents& x, std::int64_t high, std::int64_t wide, const Integers& strides, const Attributes& a)
+      : window_h(high), window_w(wide), stride_h(strides[0]), stride_w(strides[1]), dilation_h(a.integers("dilations")[0]), dilation_w(a.integers("dilations")[1]) {
+    const bool same = a.text("padding") == "same";
+    const Integers none = {0, 0, 0, 0}, &pads = pads_of(a) ? *pads_of(a) : none;
+    h = windows(x[1], spread(window_h, dilation_h), stride_h, same, pads[0], pads[1]);
+    w = windows(x[2], spread(window_w, dilation_w), stride_w, same, pads[2], pads[3]);
+  }
   std::int64_t window_h, window_w, stride_h, stride_w, dilation_h, dilation_w;
   Windows h, w;
 };
@@ -61,7 +70,13 @@ inline Shape windows_over(InferContext& c, const Shape& x, std::int64_t window_h
   if (x[1].symbolic() || x[2].symbolic() || x[3].symbolic()) c.fail("height, width and channels are fixed sizes; rows lie on axis 0");
   for (std::int64_t n : {x[1].factor, x[2].factor, window_h, window_w}) need_size(c, n);
   if (window_h < 1 || window_w < 1) c.fail("a window of " + std::to_string(window_h) + " x " + std::to_string(window_w) + " holds nothing");
-  Sliding s({1, x[1].factor, x[2].factor, 1}, window_h, window_w, strides, c.attributes.text("padding") == "same", dilations);
+  if (const Integers* pads = pads_of(c.attributes)) {
+    if (c.attributes.text("padding") != "valid") c.fail("pads stand beside padding \"valid\" alone");
+    if (pads->size() != 4 || *std::min_element(pads->begin(), pads->end()) < 0) c.fail("pads are four sizes of at least 0: above, below, left and right");
+    for (std::size_t k = 0; k < 4; ++k)
+      if ((*pads)[k] >= spread(k < 2 ? window_h : window_w, dilations[k / 2])) c.fail("pads of " + std::to_string((*pads)[k]) + " are as wide as the window, which could lie on them alone");
+  }
+  Sliding s({1, x[1].factor, x[2].factor, 1}, window_h, window_w, strides, c.attributes);
   window_h = spread(window_h, dilations[0]);
   window_w = spread(window_w, dilations[1]);
   if (s.h.count < 1 || s.w.count < 1) {

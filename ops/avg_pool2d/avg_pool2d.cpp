@@ -41,7 +41,7 @@ void need_picture(Value x, const char* what, SourceLine at) {
 std::vector<OpDef> avg_pool2d_defs() { return linear_pair({"avg_pool2d", pool_attributes(), pooled, forward, gradient, pool_flops}); }
 
 Value avg_pool2d(Value x, const AvgPool2dOptions& o, SourceLine at) {
-  return emit("avg_pool2d", {x}, {{"window", o.window}, {"strides", o.strides}, {"padding", o.padding}, {"dilations", o.dilations}}, at);
+  return emit("avg_pool2d", {x}, {{"window", o.window}, {"strides", o.strides}, {"padding", o.padding}, {"dilations", o.dilations}, {"pads", o.pads}}, at);
 }
 
 Value global_avg_pool2d(Value x, bool keep, SourceLine at) {

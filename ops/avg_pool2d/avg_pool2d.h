@@ -6,7 +6,7 @@
 namespace belfry {
 
 /// avg_pool2d: y (n, h', w', c) of x (n, h, w, c): the mean of the elements of x under the window; padding is not counted, as in
-/// TensorFlow. `strides` empty: those of the window; `padding` as in conv2d; elements of a window lie `dilations` apart. avg_pool2d_gradient gives each of them its share of
+/// TensorFlow. `strides` empty: those of the window; `padding` and `pads` as in conv2d; elements of a window lie `dilations` apart. avg_pool2d_gradient gives each of them its share of
 /// dy. f32 or f64; sums in f64 by the references.
 std::vector<OpDef> avg_pool2d_defs();
 
@@ -15,6 +15,7 @@ struct AvgPool2dOptions {
   Integers strides = {};
   std::string padding = "valid";
   Integers dilations = {1, 1};
+  Integers pads = {};
 };
 Value avg_pool2d(Value x, const AvgPool2dOptions& options = {}, SourceLine at = SourceLine::here());
 

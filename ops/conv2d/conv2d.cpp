@@ -10,7 +10,7 @@ namespace belfry {
 namespace {
 
 Sliding sliding(const Attributes& a, const Extents& x, const Extents& filter) {
-  return {x, filter[0], filter[1], a.integers("strides"), a.text("padding") == "same", a.integers("dilations")};
+  return {x, filter[0], filter[1], a.integers("strides"), a};
 }
 
 /// Calls f(at_x, at_filter, at_y) for every product of one input pixel and one filter tap: offsets of their channel 0.
@@ -151,6 +151,8 @@ Value conv2d_of(const Attributes& a, Value x, Value filter) { return emit("conv2
 std::vector<OpDef> conv2d_defs() {
   std::vector<AttributeDef> attributes = {{"strides", Integers{1, 1}}, AttributeDef("padding", "valid").one_of({"same", "valid"}), {"dilations", Integers{1, 1}},
                                           AttributeDef("groups", 1).between(1, static_cast<double>(kLargestSize)), wide_result()};
+  const std::vector<AttributeDef> of_transpose = attributes;
+  attributes.push_back({"pads", Integers{}});
   std::vector<OpDef> out;
   out.push_back({.name = "conv2d",
                  .attributes = attributes,
@@ -201,7 +203,7 @@ std::vector<OpDef> conv2d_defs() {
                  .flops = [](auto in, auto out, const Attributes&) { return products(in[1], out[0]); },
                  .precision = Precision::low});
   out.push_back({.name = "conv2d_transpose",
-                 .attributes = attributes,
+                 .attributes = of_transpose,
                  .inputs = {"x", "filter"},
                  .infer = [](InferContext& c) { return std::vector<TensorType>{checked_transpose(c)}; },
                  .reference = input_gradient,
@@ -216,7 +218,7 @@ std::vector<OpDef> conv2d_defs() {
 }
 
 Value conv2d(Value x, Value filter, const Conv2dOptions& o, SourceLine at) {
-  return emit("conv2d", {x, filter}, {{"strides", o.strides}, {"padding", o.padding}, {"dilations", o.dilations}, {"groups", o.groups}}, at);
+  return emit("conv2d", {x, filter}, {{"strides", o.strides}, {"padding", o.padding}, {"dilations", o.dilations}, {"groups", o.groups}, {"pads", o.pads}}, at);
 }
 
 Value depthwise_conv2d(Value x, Value filter, const DepthwiseConv2dOptions& o, SourceLine at) {
@@ -225,10 +227,10 @@ Value depthwise_conv2d(Value x, Value filter, const DepthwiseConv2dOptions& o, S
   bool fits = channels.size() == 4 && f.size() == 4 && !f[2].symbolic() && f[2] == channels[3] && !f[3].symbolic() && f[2].factor >= 1;
   if (!fits || f[2].factor > kLargestSize || f[3].factor > kLargestSize)
     throw UserError("[depthwise_conv2d] a filter " + to_string(std::span(f)) + " does not fit x " + to_string(std::span(channels)) + ": it is (height, width, channels of x, multiplier)" + (at.file ? " at " + at.text() : ""));
-  return conv2d(x, reshape(filter, {f[0], f[1], 1, f[2].factor * f[3].factor}), {o.strides, o.padding, o.dilations, f[2].factor}, at);
+  return conv2d(x, reshape(filter, {f[0], f[1], 1, f[2].factor * f[3].factor}), {o.strides, o.padding, o.dilations, f[2].factor, o.pads}, at);
 }
 
-Value conv2d_transpose(Value x, Value filter, const Conv2dOptions& o, SourceLine at) {
+Value conv2d_transpose(Value x, Value filter, const Conv2dTransposeOptions& o, SourceLine at) {
   return emit("conv2d_transpose", {x, filter}, {{"strides", o.strides}, {"padding", o.padding}, {"dilations", o.dilations}, {"groups", o.groups}}, at);
 }
 

@@ -12,7 +12,7 @@ namespace {
 using onednn::Conv;
 
 Conv conv(Conv::Kind kind, const Attributes& a, const LocalType& x, const LocalType& filter, const LocalType& y) {
-  Sliding s(x.shape, filter.shape[0], filter.shape[1], a.integers("strides"), a.text("padding") == "same", a.integers("dilations"));
+  Sliding s(x.shape, filter.shape[0], filter.shape[1], a.integers("strides"), a);
   return {kind, x.shape, filter.shape, y.shape, {s.stride_h, s.stride_w}, {s.h.before, s.w.before}, {s.h.after, s.w.after}, {s.dilation_h, s.dilation_w}, a.integer("groups"), false,
           x.dtype, filter.dtype, y.dtype};
 }

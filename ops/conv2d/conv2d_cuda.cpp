@@ -14,7 +14,7 @@ using namespace cudnn;
 struct Problem {
   Problem(const Attributes& a, const LocalType& x, const LocalType& filter, const LocalType& y)
       : x(x.shape), filter(filter.shape), y(y.shape), x_type(x.dtype), filter_type(filter.dtype), y_type(y.dtype), groups(a.integer("groups")) {
-    Sliding s(x.shape, filter.shape[0], filter.shape[1], a.integers("strides"), a.text("padding") == "same", a.integers("dilations"));
+    Sliding s(x.shape, filter.shape[0], filter.shape[1], a.integers("strides"), a);
     window = {{}, {s.stride_h, s.stride_w}, {s.h.before, s.w.before}, {s.h.after, s.w.after}, {s.dilation_h, s.dilation_w}};
   }
 

@@ -16,7 +16,7 @@ namespace {
 /// A convolution with a filter per channel, by its three tensors, whichever of them is the result.
 struct Depthwise {
   Depthwise(const Attributes& a, const LocalType& x, const LocalType& filter, const LocalType& y)
-      : x(x.shape), y(y.shape), channels(x.shape[3]), s(x.shape, filter.shape[0], filter.shape[1], a.integers("strides"), a.text("padding") == "same", a.integers("dilations")) {}
+      : x(x.shape), y(y.shape), channels(x.shape[3]), s(x.shape, filter.shape[0], filter.shape[1], a.integers("strides"), a) {}
   Extents x, y;
   std::int64_t channels;
   Sliding s;

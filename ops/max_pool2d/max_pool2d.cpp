@@ -90,7 +90,7 @@ std::vector<OpDef> max_pool2d_defs() {
 }
 
 Value max_pool2d(Value x, const MaxPool2dOptions& o, SourceLine at) {
-  return emit("max_pool2d", {x}, {{"window", o.window}, {"strides", o.strides}, {"padding", o.padding}, {"dilations", o.dilations}}, at);
+  return emit("max_pool2d", {x}, {{"window", o.window}, {"strides", o.strides}, {"padding", o.padding}, {"dilations", o.dilations}, {"pads", o.pads}}, at);
 }
 
 }  // namespace belfry

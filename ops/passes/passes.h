@@ -8,6 +8,8 @@ namespace belfry {
 /// Every reduce_mean over rows becomes a sum and a count. A mean that a loss reads through add, sub, add_n, neg and scaling
 /// by constants becomes reduce_sum(x·row_weight), which `combine` decides about; any other reduce_sum(x)/row_count.
 Graph lower_means(const Graph& graph);
+/// Zeros around pictures that convolutions alone read become their `pads`; of maxima, where pictures come from relu or relu6, or the padding is of −inf.
+Graph fold_pads(const Graph& graph);
 /// The short form of training becomes gradients, slots, the step counter and updates.
 Graph differentiate(const Graph& graph);
 /// UserError, where there are updates, for a random op whose step is a variable that none of them changes (one by the variable itself or by a constant

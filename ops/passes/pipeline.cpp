@@ -11,6 +11,7 @@ Graph gate_own_updates(const Graph& graph) { return graph.gate.valid() ? gate_up
 std::vector<Pass> inference_passes() {
   return {
       {"lower_means", lower_means, Stage::built},
+      {"fold_pads", fold_pads, Stage::built},
       {"write_out_ops", write_out_ops, Stage::built},
       {"fold_constants", fold_constants, Stage::built},
       {"canonicalise", canonicalise, Stage::built},
@@ -24,6 +25,7 @@ std::vector<Pass> inference_passes() {
 std::vector<Pass> training_passes() {
   return {
       {"lower_means", lower_means, Stage::built},              // before gradients: combine is about the losses' means
+      {"fold_pads", fold_pads, Stage::built},                  // before gradients, which follow
       {"differentiate", differentiate, Stage::differentiated},
       {"gate_updates", gate_own_updates, Stage::differentiated},
       {"write_out_ops", write_out_ops, Stage::differentiated},  // after gradients: from its parts, one gradient would be two aggregates

@@ -17,12 +17,13 @@ OpTables avg_pool2d_cases() {
   };
   Attributes overlapping = {{"strides", Integers{1, 1}}}, wide = {{"window", Integers{3, 3}}, {"strides", Integers{1, 1}}, {"padding", "same"}},
              uneven = {{"window", Integers{3, 2}}, {"strides", Integers{2, 1}}, {"padding", "same"}}, apart = {{"window", Integers{1, 2}}, {"strides", Integers{2, 3}}},
-             dilated = {{"window", Integers{3, 2}}, {"strides", Integers{2, 1}}, {"dilations", Integers{2, 2}}, {"padding", "same"}};
+             dilated = {{"window", Integers{3, 2}}, {"strides", Integers{2, 1}}, {"dilations", Integers{2, 2}}, {"padding", "same"}},
+             padded = {{"window", Integers{3, 2}}, {"strides", Integers{2, 1}}, {"pads", Integers{1, 2, 1, 0}}};
   OpTable forward{"avg_pool2d", {}}, gradient{"avg_pool2d_gradient", {}};
   for (const Pool& p : {Pool{"tiles, a column left over", {kBatch, 4, 5, 2}, {kBatch, 2, 2, 2}}, Pool{"overlapping", {kBatch, 3, 3, 2}, {kBatch, 2, 2, 2}, overlapping},
                         Pool{"padding on all sides", {kBatch, 3, 2, 1}, {kBatch, 3, 2, 1}, wide}, Pool{"overlapping with padding", {kBatch, 4, 3, 2}, {kBatch, 2, 3, 2}, uneven},
                         Pool{"windows apart", {2 * kBatch, 3, 5, 1}, {2 * kBatch, 2, 2, 1}, apart}, Pool{"dilated with padding", {kBatch, 4, 3, 2}, {kBatch, 2, 3, 2}, dilated},
-                        Pool{"without rows", {2, 4, 2, 2}, {2, 2, 1, 2}}}) {
+                        Pool{"padding of its own", {kBatch, 4, 3, 2}, {kBatch, 3, 3, 2}, padded}, Pool{"without rows", {2, 4, 2, 2}, {2, 2, 1, 2}}}) {
     TensorType x{f32, p.x}, y{f32, p.y};
     forward.cases.push_back({.name = p.name, .attributes = p.attributes, .inputs = {{x}}, .outputs = {y}});
     gradient.cases.push_back({.name = p.name, .attributes = p.attributes, .inputs = {{y}, {x}}, .outputs = {x}});

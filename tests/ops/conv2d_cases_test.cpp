@@ -22,6 +22,8 @@ std::vector<Conv> convolutions() {
           {"windows apart", {kBatch, 5, 3, 2}, {1, 1, 2, 2}, {kBatch, 3, 2, 2}, strided},
           {"dilated", {kBatch, 5, 3, 1}, {2, 2, 1, 2}, {kBatch, 3, 2, 2}, {{"dilations", Integers{2, 1}}}},
           {"dilated with padding", {kBatch, 4, 3, 2}, {2, 3, 2, 1}, {kBatch, 4, 3, 1}, {{"padding", "same"}, {"dilations", Integers{3, 2}}}},
+          {"padding of its own", {kBatch, 4, 3, 2}, {3, 2, 2, 1}, {kBatch, 3, 4, 1}, {{"strides", Integers{2, 1}}, {"pads", Integers{2, 1, 1, 1}}}},
+          {"padding of its own, a filter per channel", {kBatch, 4, 3, 2}, {3, 3, 1, 2}, {kBatch, 2, 3, 2}, {{"strides", Integers{2, 1}}, {"pads", Integers{1, 0, 0, 2}}, {"groups", 2}}},
           {"in groups", {kBatch, 3, 3, 4}, {2, 2, 2, 2}, {kBatch, 2, 2, 2}, {{"groups", 2}}},
           {"two filters per channel", {kBatch, 4, 3, 2}, {3, 2, 1, 4}, {kBatch, 2, 2, 4}, {{"strides", Integers{2, 2}}, {"padding", "same"}, {"groups", 2}}},
           {"two images per row", {2 * kBatch, 3, 3, 2}, {2, 2, 2, 2}, {2 * kBatch, 2, 2, 2}},
@@ -68,7 +70,11 @@ OpTables conv2d_cases() {
                               {{x, w}, {"the largest is 2147483647"}, {{"dilations", Integers{std::int64_t{1} << 62, 1}}}},
                               {{x, w}, {"x has 2 channels and the filter takes 2 in each of 2 groups"}, {{"groups", 2}}},
                               {{x, {f32, {2, 2, 1, 3}}}, {"the filter's 3 outputs do not divide into 2 groups"}, {{"groups", 2}}},
-                              {{x, w}, {"groups"}, {{"groups", 0}}}};
+                              {{x, w}, {"groups"}, {{"groups", 0}}},
+                              {{x, w}, {"pads are four sizes"}, {{"pads", Integers{1, 1}}}},
+                              {{x, w}, {"pads are four sizes"}, {{"pads", Integers{0, 0, -1, 0}}}},
+                              {{x, w}, {"pads of 2 are as wide as the window"}, {{"pads", Integers{0, 2, 0, 0}}}},
+                              {{x, w}, {"beside padding \"valid\" alone"}, {{"pads", Integers{1, 1, 1, 1}}, {"padding", "same"}}}};
   input.cases[0].refused = {{{{f32, {kBatch, 2, 2, 3}}, w, x}, {"dy must be " + to_string(y)}}, {{y, w, x}, {"dy must be"}, {{"padding", "same"}}}};
   filter.cases[0].refused = {{{x, {f32, {2, 2, 3, 3}}, w}, {"dy must be " + to_string(y)}}, {{x, y, w}, {"dy must be"}, {{"strides", Integers{2, 1}}}}};
   return {forward, input, filter, transpositions()};

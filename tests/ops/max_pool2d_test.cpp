@@ -19,6 +19,14 @@ TEST(MaxPool2d, takes_the_first_of_equal_values_and_says_where) {
   EXPECT_THAT(out[1].data<std::uint8_t>(), ElementsAre(1, 0));
 }
 
+TEST(MaxPool2d, padding_of_its_own_is_never_taken_and_counts_in_positions) {
+  HostTensor x = HostTensor::of<float>({1, 2, 2, 1}, {-1, -2, -3, -4});
+  auto out = reference_of("max_pool2d", {x}, {{"pads", Integers{1, 0, 0, 1}}, {"strides", Integers{1, 1}}});
+  EXPECT_EQ(out[0].shape(), (Extents{1, 2, 2, 1}));
+  EXPECT_THAT(out[0].data<float>(), ElementsAre(-1, -2, -1, -2));
+  EXPECT_THAT(out[1].data<std::uint8_t>(), ElementsAre(2, 2, 0, 0));
+}
+
 TEST(MaxPool2d, the_gradient_goes_to_the_positions_taken) {
   HostTensor x(f32, {1, 2, 4, 1}), dy = HostTensor::of<float>({1, 1, 2, 1}, {3, 4}), index = HostTensor::of<std::uint8_t>({1, 1, 2, 1}, {1, 0});
   HostTensor dx = reference_of("max_pool2d_gradient", {dy, index, x})[0];

@@ -45,6 +45,14 @@ struct Windows {
     return pad(x, {.before = {0, before[0], before[1], 0}, .after = {0, after[0], after[1], 0}, .value = value});
   }
 
+  Integers pads() const { return {before[0], after[0], before[1], after[1]}; }
+  /// Whether they are fewer than a window spans.
+  bool fit() const {
+    bool all = true;
+    for (std::size_t a : {0, 1}) all = all && std::max(before[a], after[a]) <= (window[a] - 1) * dilations[a];
+    return all;
+  }
+
   Integers window, strides, dilations, before, after, same_before, same_after;
 
  private:
@@ -80,8 +88,10 @@ Outputs conv(Case& c) {
   Value x = picture(c(0)), f = filter(c(1));
   Windows w(c, x, {f.shape()[0].factor, f.shape()[1].factor});
   std::string padding = w.padding();
-  if (padding.empty()) x = w.padded(x, 0), padding = "valid";
-  Value y = conv2d(x, f, {.strides = w.strides, .padding = padding, .dilations = w.dilations, .groups = c.integer("group", 1)});
+  const bool own = padding.empty() && w.fit();
+  if (padding.empty() && !own) x = w.padded(x, 0);
+  if (padding.empty()) padding = "valid";
+  Value y = conv2d(x, f, {.strides = w.strides, .padding = padding, .dilations = w.dilations, .groups = c.integer("group", 1), .pads = own ? w.pads() : Integers{}});
   return {from_picture(c.has(2) ? y + c(2) : y, c().rank())};
 }
 
@@ -91,7 +101,7 @@ Outputs conv_transpose(Case& c) {
   Integers strides = two(c.list("strides", {}), 1), dilations = two(c.list("dilations", {}), 1), more = two(c.list("output_padding", {}), 0), pads = c.list("pads", Integers(4, 0));
   Integers wanted = c.list("output_shape", {}), begin(4, 0), end(4, kToEnd), missing(4, 0);
   std::string automatic = c.text("auto_pad", "NOTSET");
-  Conv2dOptions o{.strides = strides, .padding = automatic == "SAME_UPPER" ? "same" : "valid", .dilations = dilations, .groups = c.integer("group", 1)};
+  Conv2dTransposeOptions o{.strides = strides, .padding = automatic == "SAME_UPPER" ? "same" : "valid", .dilations = dilations, .groups = c.integer("group", 1)};
   Value y = conv2d_transpose(x, f, o);
   for (std::size_t a = 0; a < 2 && o.padding != "same"; ++a) {
     std::int64_t size = x.shape()[a + 1].factor, extent = (f.shape()[a].factor - 1) * dilations[a] + 1, length = (size - 1) * strides[a] + extent + more[a];
@@ -113,8 +123,10 @@ Outputs max_pool(Case& c) {
   Value x = picture(c());
   Windows w(c, x, two(c.list("kernel_shape", {}), 1));
   std::string padding = w.padding();
-  if (padding.empty()) x = w.padded(x, std::numeric_limits<float>::lowest()), padding = "valid";
-  Value y = max_pool2d(x, {.window = w.window, .strides = w.strides, .padding = padding, .dilations = w.dilations});
+  const bool own = padding.empty() && w.fit();
+  if (padding.empty() && !own) x = w.padded(x, std::numeric_limits<float>::lowest());
+  if (padding.empty()) padding = "valid";
+  Value y = max_pool2d(x, {.window = w.window, .strides = w.strides, .padding = padding, .dilations = w.dilations, .pads = own ? w.pads() : Integers{}});
   Outputs out = {from_picture(y, c().rank())};
   if (c.outputs() > 1) out.push_back(from_picture(indices_in_tensor(c, y.output(1), w), c().rank()));
   return out;
