@@ -55,7 +55,10 @@ std::string json_of_tensor(const HostTensor& t, const TensorStore& tensors) {
   LineWriter line;
   line.add("dtype", json_text(name_of(t.dtype())));
   line.add("shape", fmt::format("[{}]", fmt::join(t.shape(), ", ")));
-  if (t.elements() > kInlineElements) {
+  const std::span<const std::byte> bytes = t.bytes();
+  const std::size_t size = size_of(t.dtype());
+  const bool alike = t.elements() > kInlineElements && std::equal(bytes.begin() + static_cast<std::ptrdiff_t>(size), bytes.end(), bytes.begin());
+  if (t.elements() > kInlineElements && !alike) {
     if (!tensors.put) throw UserError(fmt::format("a tensor {} has more than {} elements: it needs a side file to live in", to_string(t.type()), kInlineElements));
     std::string name = hash_of(t);
     tensors.put(name, t);
@@ -64,7 +67,7 @@ std::string json_of_tensor(const HostTensor& t, const TensorStore& tensors) {
   }
   std::vector<std::string> values;
   visit_stored(t.dtype(), [&]<class T>() {
-    for (T v : t.data<T>()) values.push_back(element_text(v));
+    for (T v : t.data<T>().first(alike ? 1 : t.data<T>().size())) values.push_back(element_text(v));
   });
   line.add("values", json_list(values));
   return line.text();
@@ -88,11 +91,13 @@ HostTensor tensor_of(const JsonDocument& d, const JsonValue& v, const TensorStor
     return t;
   }
   const auto& items = d.array(*values);
-  if (static_cast<std::int64_t>(items.size()) != count) d.fail(*values, fmt::format("{} values for the shape {}", items.size(), to_string(std::span(type.shape))));
+  const bool alike = items.size() == 1 && count > kInlineElements;
+  if (static_cast<std::int64_t>(items.size()) != count && !alike) d.fail(*values, fmt::format("{} values for the shape {}", items.size(), to_string(std::span(type.shape))));
   HostTensor t(type.dtype, type.shape);
   visit_stored(type.dtype, [&]<class T>() {
     auto out = t.data<T>();
-    for (std::size_t i = 0; i < items.size(); ++i) out[i] = element_of<T>(d, items[i]);
+    if (alike) std::fill(out.begin(), out.end(), element_of<T>(d, items[0]));
+    else for (std::size_t i = 0; i < items.size(); ++i) out[i] = element_of<T>(d, items[i]);
   });
   return t;
 }

@@ -62,14 +62,15 @@ std::vector<TensorType> infer_forward(InferContext& c) {
   c.need_float(0);
   if (c.rank(0) < 2) c.fail("x needs a batch and a channel axis");
   TensorType channel{c.dtype(0), {c.shape(0).back()}};
-  for (int i = 1; i < 5; ++i)
-    if (c.has(i) && c.type(i) != channel) c.fail("gamma, beta and the running statistics must be " + to_string(channel));
+  for (int i = 1; i < 6; ++i)
+    if (c.has(i) && c.type(i) != channel) c.fail("gamma, beta, the bias and the running statistics must be " + to_string(channel));
   return {c.type(0), channel, channel, channel};
 }
 
 Split split_forward(const SplitContext& c) {
   int last = static_cast<int>(c.inputs[0].shape.size()) - 1;
-  std::vector<SplitState> reads = {c.states[0], kReplicated, kReplicated, kReplicated, kReplicated};
+  std::vector<SplitState> reads(c.states.size(), kReplicated);
+  reads[0] = c.states[0];
   if (!c.states[0].is_rows() || c.states[0].axis == last) {
     reads[0] = kReplicated;
     return {reads, std::vector<SplitState>(4, kReplicated)};
@@ -98,12 +99,15 @@ Value channel_count(Graph& graph, Value x) { return row_count(graph, Shape(x.sha
 /// Plans are made after ops were written out: by this one, inference from a plan of training still finds the running statistics.
 Value batch_statistic(Value batch, Value running) { return emit("batch_statistic", {batch, running}, {}, {}); }
 
+/// That of x, which may lack a bias that the running mean has.
+Value running_mean(GradientContext& g) { return g.count() > 5 && g.input(5) ? g.input(3) - g.input(5) : g.input(3); }
+
 /// sync forward: row sums, centred squares, normalise. Each sum is aggregated before the next node reads it.
 std::vector<Value> write_out_forward(GradientContext& g) {
   if (!g.attributes.flag("sync")) return {};
   Value x = g.input(0), count = channel_count(g.graph, x);
   ReduceOptions rows{all_but_last(x.rank())};
-  Value mean = batch_statistic(reduce_sum(x, rows) / count, g.input(3));
+  Value mean = batch_statistic(reduce_sum(x, rows) / count, running_mean(g));
   Value centred = x - mean;
   Value variance = batch_statistic(reduce_sum(square(centred), rows) / count, g.input(4));
   Value y = centred / sqrt(variance + g.attributes.real("epsilon"));
@@ -129,24 +133,28 @@ double flops(std::span<const LocalType> in, std::span<const LocalType>, const At
 
 std::vector<OpDef> batch_norm_defs() {
   std::vector<AttributeDef> attributes = {AttributeDef("epsilon", 1e-3).between(0, 1), {"sync", false}};
+  InputDef bias = wide_input(shape_only("bias"));
+  bias.optional = true;
   std::vector<OpDef> out;
   out.push_back({.name = "batch_norm",
                  .attributes = attributes,
-                 .inputs = {"x", wide_input(optional_input("gamma")), wide_input(optional_input("beta")), wide_input(shape_only("running_mean")), wide_input(shape_only("running_variance"))},
+                 .inputs = {"x", wide_input(optional_input("gamma")), wide_input(optional_input("beta")), wide_input(shape_only("running_mean")), wide_input(shape_only("running_variance")), bias},
                  .outputs = {"y", wide_output("mean"), wide_output("variance"), wide_output(optional_output("sample_variance"))},
                  .infer = infer_forward,
                  .reference = forward_reference,
                  .gradient = [](GradientContext& g) {
                    Value d = emit("batch_norm_gradient", {g.input(0), g.input(1), g.output(1), g.output(2), g.output_gradient()},
                                   {{"epsilon", g.attributes.real("epsilon")}, {"sync", g.attributes.flag("sync")}}, {});
-                   return std::vector<Value>{d, d.output(1), d.output(2), {}, {}};
+                   std::vector<Value> out = {d, d.output(1), d.output(2)};
+                   out.resize(static_cast<std::size_t>(g.count()));
+                   return out;
                  },
                  .split = split_forward,
                  .flops = flops,
                  .write_out = write_out_forward,
                  .inference = [](GradientContext& g) {
-                   Value y = batch_norm_inference(g.input(0), g.input(1), g.input(2), g.input(3), g.input(4), g.attributes.real("epsilon"));
-                   return std::vector<Value>{y, g.input(3), g.input(4), g.input(4)};
+                   Value mean = running_mean(g), y = batch_norm_inference(g.input(0), g.input(1), g.input(2), mean, g.input(4), g.attributes.real("epsilon"));
+                   return std::vector<Value>{y, mean, g.input(4), g.input(4)};
                  },
                  .precision = Precision::follow});
   out.push_back({.name = "batch_norm_gradient",

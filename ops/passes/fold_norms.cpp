@@ -84,9 +84,10 @@ Graph fold_norms(const Graph& graph) {
       return out.value(*out.find(graph.name_of(v)));
     };
     if (id == f.convolution) {
-      auto own = [&](std::size_t i) { return norm.inputs[i].valid() ? wide(norm.inputs[i]) : Value{}; };
+      auto own = [&](std::size_t i) { return i < norm.inputs.size() && norm.inputs[i].valid() ? wide(norm.inputs[i]) : Value{}; };
       out.cursor.scope = norm.name;
-      ChannelScale& c = scales[f.norm] = batch_norm_scale(own(1), own(2), own(3), own(4), norm.attributes.real("epsilon"));
+      const Value lacks = own(5), mean = lacks ? own(3) - lacks : own(3);
+      ChannelScale& c = scales[f.norm] = batch_norm_scale(own(1), own(2), mean, own(4), norm.attributes.real("epsilon"));
       const Value filter = in_dtype(in_dtype(wide(n.inputs[1]), c.scale.dtype()) * c.scale, graph.type(n.inputs[1]).dtype);
       if (f.biased >= 0) {
         const Node& sum = graph.node(f.biased);
@@ -96,8 +97,8 @@ Graph fold_norms(const Graph& graph) {
       return out.add(*n.op, {inputs[0], filter}, n.attributes, n.name).outputs();
     }
     if (id == f.biased) return std::vector<Value>{inputs[n.inputs[0].node == f.convolution ? 0 : 1]};
-    const Value shift = in_dtype(scales.at(f.norm).shift, n.types[0].dtype);
-    return std::vector<Value>{out.add("add", {inputs[0], shift}, {}, n.name), inputs[3], inputs[4], inputs[4]};
+    const Value shift = in_dtype(scales.at(f.norm).shift, n.types[0].dtype), mean = inputs.size() > 5 && inputs[5] ? inputs[3] - inputs[5] : inputs[3];
+    return std::vector<Value>{out.add("add", {inputs[0], shift}, {}, n.name), mean, inputs[4], inputs[4]};
   };
   return rewrite(graph, fold, nodes);
 }

@@ -18,6 +18,8 @@ class Decisions {
  public:
   explicit Decisions(const Graph& g) : g_(g), roots_(roots(g)), lowers(static_cast<std::size_t>(g.size())), wide(lowers), mixes(lowers), rounds(lowers), parameter_(of_variables(g)) {
     for (NodeId id = 0; id < g.size(); ++id) decide(id);
+    for (NodeId id = g.size() - 1; id >= 0; --id)
+      if (is_moved_as_half(id)) lowers[static_cast<std::size_t>(id)] = true;
     for (NodeId id = 0; id < g.size(); ++id) rounds[static_cast<std::size_t>(id)] = is_rounded(id);
   }
   bool is_root(ValueId v) const { return std::find(roots_.begin(), roots_.end(), v) != roots_.end(); }
@@ -54,10 +56,18 @@ class Decisions {
     mixes[me] = half && !lowers[me] && n.attributes.find("wide");
   }
 
+  /// Whether it moves elements of one f32 value that are halves behind it: rounded before it, they have the same bits and are half the bytes.
+  bool is_moved_as_half(NodeId id) const {
+    const std::string& op = g_.node(id).op->name;
+    return (op == "pad" || op == "reshape" || op == "transpose") && is_for_halves(id);
+  }
+
   /// Whether it computes y in f32 and only readers of halves want that, so that it may round it itself.
-  bool is_rounded(NodeId id) const {
+  bool is_rounded(NodeId id) const { return g_.node(id).attributes.find(kRoundedTo) && is_for_halves(id); }
+
+  bool is_for_halves(NodeId id) const {
     const Node& n = g_.node(id);
-    if (lowers[static_cast<std::size_t>(id)] || !n.attributes.find(kRoundedTo) || n.types[0].dtype != f32 || is_root({id, 0})) return false;
+    if (lowers[static_cast<std::size_t>(id)] || n.types[0].dtype != f32 || is_root({id, 0})) return false;
     bool any = false;
     for (NodeId r : g_.readers(id)) {
       const Node& reader = g_.node(r);

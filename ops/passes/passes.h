@@ -22,6 +22,10 @@ Graph gate_updates(const Graph& graph, ValueId gate);
 /// of a split, each in zeros of its own, and added: the parts side by side.
 Graph canonicalise(const Graph& graph);
 
+/// Of a graph with gradients, what batch norms take away: in front of one, the addition of a bias that variables decide, one value a channel; and the sum over
+/// rows of the dx of one, which is zero. Running means have the bias as before. What is asked for, or read besides, stays.
+Graph drop_shifts(const Graph& graph);
+
 /// Per node whether variables and constants alone decide what it gives: the same in each step between two updates of them.
 std::vector<bool> of_variables(const Graph& graph);
 /// Of a graph that trains nothing: a batch norm that alone reads a convolution becomes the scale of its filters and one addition, which takes up a bias between

@@ -124,7 +124,9 @@ TEST(GraphFile, nodes_may_stand_in_any_order_and_carry_notes) {
 
 TEST(GraphFile, large_tensors_live_in_the_side_file) {
   Builder b("large");
-  b.output(constant(b.graph(), HostTensor(f32, {13, 5})));
+  HostTensor value(f32, {13, 5});
+  value.data<float>()[64] = 0.5f;
+  b.output(constant(b.graph(), value));
   Graph g = std::move(b).build();
   EXPECT_THROW(write_graph(g), UserError);
   SideTensors tensors;
@@ -135,6 +137,23 @@ TEST(GraphFile, large_tensors_live_in_the_side_file) {
   EXPECT_THROW(read_graph(text, "f", ops()), UserError);
   tensors.held.begin()->second.data<float>()[3] = 1;
   EXPECT_THROW(read_graph(text, "f", ops(), tensors.store()), UserError);
+}
+
+TEST(GraphFile, large_tensors_of_one_value_need_no_side_file) {
+  Builder b("large");
+  HostTensor halves(f64, {2, 40}), zeros(f32, {65});
+  for (double& v : halves.data<double>()) v = 0.5;
+  b.output(constant(b.graph(), halves));
+  b.output(constant(b.graph(), zeros));
+  const Graph g = std::move(b).build();
+  const std::string text = write_graph(g);
+  EXPECT_NE(text.find(R"({"dtype": "f64", "shape": [2, 40], "values": [0.5]})"), text.npos);
+  const Graph again = read_graph(text, "f", ops());
+  EXPECT_EQ(write_graph(again), text);
+  EXPECT_EQ(again.node(again.outputs[0].node).attributes.tensor("value"), halves);
+  EXPECT_EQ(again.node(again.outputs[1].node).attributes.tensor("value"), zeros);
+  EXPECT_TRUE(says([&] { read_graph(swapped(text, "[0.5]", "[0.5, 0.5]"), "f", ops()); }, {"2 values for the shape (2, 40)"}));
+  EXPECT_TRUE(says([&] { read_graph(swapped(text, "[65]", "[64]"), "f", ops()); }, {"1 values for the shape (64)"})) << "as short as that each has its own";
 }
 
 TEST(GraphFile, the_state_file_is_named) {

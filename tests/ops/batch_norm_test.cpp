@@ -26,6 +26,9 @@ OpTables batch_norm_cases() {
   OpTable a{"batch_norm", {of("dense", {kBatch, 3}), of("image", {kBatch, 2, 2, 3}), of("sync", {kBatch, 2, 3}, true, true, {{"sync", true}}), of("without scale", {kBatch, 2, 3}, false),
                            of("without center", {kBatch, 3}, true, false), of("neither", {kBatch, 1, 2, 1, 3}, false, false), of("without rows", {4, 3})}};
   OpTable b{"batch_norm_gradient", {gradient("dense", {kBatch, 3}), gradient("time-major", {2, kBatch, 3}), gradient("without scale", {kBatch, 2, 3}, false), gradient("without rows", {4, 3})}};
+  OpCase biased = of("without a bias that the running mean has", {kBatch, 2, 3});
+  biased.inputs.push_back(real({3}));
+  a.cases.insert(a.cases.begin() + 1, biased);
   a.cases[0].refused = {{{{f32, {3}}, c, c, c, c}, {"a batch and a channel axis"}},
                         {{{f32, {kBatch, 3}}, c, c, {f32, {4}}, c}, {"running statistics must be f32(3)"}},
                         {{{i32, {kBatch, 3}}, c, c, c, c}, {"must be f32 or f64"}},
