@@ -197,15 +197,15 @@ TEST(GeneratedKernels, attention_on_tensor_cores_multiplies_what_it_should) {
   auto host = std::make_shared<HostGpu>();
   const KernelTable table = generated_kernels(host);
   const OpSet ops = standard_ops();
-  const OpDef& def = ops.at("scaled_dot_product_attention_gradient");
   std::vector<Awaited> all;
-  for (const OpCase& c : gpu_cases(def.name))
-    if (c.name.starts_with("on tensor cores")) await(table, def, c, 3, false, all);
+  for (const char* op : {"scaled_dot_product_attention", "scaled_dot_product_attention_gradient"})
+    for (const OpCase& c : gpu_cases(op))
+      if (c.name.starts_with("on tensor cores")) await(table, ops.at(op), c, 3, op == std::string("scaled_dot_product_attention"), all);
   std::erase_if(all, [](const Awaited& w) { return w.by != "nvrtc_attention_tf32"; });
-  ASSERT_EQ(all.size(), 7u);
+  ASSERT_EQ(all.size(), 14u);
   host->build();
   for (Awaited& w : all) {
-    w.tolerance = 1e-4;
+    w.tolerance = w.request.op.ends_with("gradient") ? 1e-4 : 1e-5;
     expect_as_wanted(w);
   }
 }
